@@ -1,0 +1,26 @@
+# `make` prints what there is to make.
+.DEFAULT_GOAL := help
+.PHONY: help build test lint bench fuzz
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
+
+build: ## build bin/normbench, without CUDA
+	go build -o bin/normbench ./cmd/normbench
+
+test: ## run all tests
+	go test ./...
+
+lint: ## gofmt, vet, staticcheck
+	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofmt would change: $$bad" >&2; exit 1; fi
+	go vet ./...
+	go tool staticcheck ./...
+
+bench: ## Go benchmarks: reading and comparing records, laying out spaces
+	go test -run '^$$' -bench . -benchmem ./sweep/... ./report/... ./tune/...
+
+fuzz: ## a short run of every fuzz target
+	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+		echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg || exit 1; done; done
+
+include scripts/cuda.mk

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+func (e *env) benchCommand() *cli.Command {
+	return &cli.Command{
+		Name:        "bench",
+		Usage:       "measure given variants, with the time of each stage",
+		ArgsUsage:   "REF...",
+		Description: refHelp + ".\nKnobs that a label leaves open take the family's base value.",
+		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
+			seedFlag, formatFlag,
+			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
+		}),
+		Action: e.bench,
+	}
+}
+
+func (e *env) bench(c *cli.Context) error {
+	if err := report.CheckFormat(c.String("format")); err != nil {
+		return err
+	}
+	refs, err := e.parseRefs(operands(c))
+	if err != nil {
+		return err
+	}
+	devices, err := e.devices(c)
+	if err != nil {
+		return err
+	}
+	defer closeAll(devices)
+	info := devices[0].Info()
+	tasks, err := e.tasks(c, refs, info)
+	if err != nil {
+		return err
+	}
+	pr, err := protocol(c, info)
+	if err != nil {
+		return err
+	}
+	sink := &memory{}
+	if dir := c.String("out"); dir != "" {
+		w, notes, err := record.OpenWriter(filepath.Join(dir, info.ID))
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		for _, n := range notes {
+			e.notef("%s", n)
+		}
+		sink.next = w
+	}
+	p := newProgress(e.stderr)
+	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
+		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, Observe: p.observe,
+	})
+	p.finish()
+	if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
+		return &coded{code: exitSignal}
+	}
+	if err != nil {
+		return err
+	}
+	e.summarize(sum)
+	if err := report.RenderTable(e.stdout, benchTable(sink.records, pr), c.String("format")); err != nil {
+		return err
+	}
+	if sum.Failed > 0 {
+		return &coded{exitGate, fmt.Errorf("%d of %d variants failed", sum.Failed, sum.Measured)}
+	}
+	return nil
+}
+
+// parseRefs reads runnable REFs; none mean the base.
+func (e *env) parseRefs(texts []string) ([]ref, error) {
+	if len(texts) == 0 {
+		texts = []string{"base"}
+	}
+	var refs []ref
+	for _, t := range texts {
+		r, err := e.parseRef(t)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, r)
+	}
+	return refs, nil
+}
+
+// tasks lays the REFs out over the problems of the flags. A REF that fits none
+// of them is an error; problems that no REF fits are left out.
+func (e *env) tasks(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]sweep.Task, error) {
+	ps, err := problems(c, info)
+	if err != nil {
+		return nil, err
+	}
+	var tasks []sweep.Task
+	used := make([]bool, len(refs))
+	var refusal error
+	for _, p := range ps {
+		if err := p.CheckFits(info); err != nil {
+			return nil, err
+		}
+		base, err := e.registry.Base(p, info)
+		if err != nil {
+			return nil, err
+		}
+		t := sweep.Task{Problem: p, Base: base}
+		seen := map[kernels.Variant]bool{}
+		for i, r := range refs {
+			v, ok, err := r.variant(p, info)
+			if err != nil {
+				refusal = err
+			}
+			if !ok || seen[v] {
+				used[i] = used[i] || ok
+				continue
+			}
+			used[i], seen[v] = true, true
+			t.Variants = append(t.Variants, v)
+		}
+		if len(t.Variants) > 0 {
+			tasks = append(tasks, t)
+		}
+	}
+	for i, r := range refs {
+		if used[i] {
+			continue
+		}
+		if refusal != nil {
+			return nil, refusal
+		}
+		return nil, noProblem(r.text)
+	}
+	return tasks, nil
+}
+
+// memory is a Sink that keeps records, and passes them on to another.
+type memory struct {
+	records []*record.Record
+	next    sweep.Sink
+}
+
+func (m *memory) Append(v interface{ CheckValid() error }) error {
+	if r, ok := v.(*record.Record); ok {
+		m.records = append(m.records, r)
+	}
+	if m.next != nil {
+		return m.next.Append(v)
+	}
+	return v.CheckValid()
+}
+
+// Keys is empty also when there is a next sink: bench measures what it is told
+// to, again if need be.
+func (m *memory) Keys() map[string]kernels.Status { return nil }
+
+func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
+	t := &report.Table{
+		Title: fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name),
+		Columns: []report.Column{
+			report.Left("problem"), report.Left("variant"), report.Right("us"), report.Right("95% CI us"), report.Right("spread %"),
+			report.Right("GB/s"), report.Right("% of stream"), report.Left("stages us"), report.Right("regs"), report.Right("spill B"),
+			report.Right("CTAs/SM"), report.Left("status"),
+		},
+	}
+	for _, r := range records {
+		row := []string{r.Problem.String(), r.Variant().String()}
+		if r.Status != kernels.StatusOK {
+			row = append(row, "", "", "", "", "", "", "", "", "", string(r.Status)+": "+r.Reason)
+			t.Rows = append(t.Rows, row)
+			continue
+		}
+		s := stats.Summarize(r.SamplesUS)
+		ci := ""
+		if s.Hi > 0 {
+			ci = fmt.Sprintf("%.1f-%.1f", s.Lo, s.Hi)
+		}
+		row = append(row, fmt.Sprintf("%.1f", s.Median), ci, fmt.Sprintf("%.1f", 100*s.Spread),
+			fmt.Sprintf("%.0f", float64(r.Bytes)/s.Median/1e3), fmt.Sprintf("%.0f", 100*r.StreamUS/s.Median), stageText(r), "", "", "", "ok")
+		if r.Check != nil && len(r.Check.Resources) > 0 {
+			k1 := r.Check.Resources[0]
+			row[8], row[9], row[10] = fmt.Sprint(k1.Registers), fmt.Sprint(k1.Spill), fmt.Sprint(k1.Occupancy)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// stageText is the median of each stage: "k1 56.9, k2 3.9".
+func stageText(r *record.Record) string {
+	text := ""
+	for i, s := range r.Stages {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s %.1f", s.Stage, stats.Median(s.SamplesUS))
+	}
+	return text
+}

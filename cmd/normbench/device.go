@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/shlex"
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/families"
+	"normbench/kernels/worker"
+)
+
+// devices opens what --device and --worker ask for. GPUs are driven by workers
+// of this same program, one each; the cpu is driven in-process.
+func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
+	timeout := c.Duration("timeout")
+	if timeout <= 0 {
+		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", timeout)
+	}
+	if commands := c.StringSlice("worker"); len(commands) > 0 {
+		if c.IsSet("device") {
+			return nil, hint.Errorf("name the device in the worker's command", "--worker and --device exclude each other")
+		}
+		return e.workers(commands, timeout)
+	}
+	name := c.String("device")
+	switch name {
+	case "cpu":
+		return []kernels.Device{cpu.New(e.registry)}, nil
+	case "auto":
+		if !haveCUDA {
+			return []kernels.Device{cpu.New(e.registry)}, nil
+		}
+		d, err := e.cudaWorkers("cuda:0", timeout)
+		if err != nil {
+			e.notef("no GPU, using the cpu: %s", oneLine(err.Error()))
+			return []kernels.Device{cpu.New(e.registry)}, nil
+		}
+		return d, nil
+	}
+	return e.cudaWorkers(name, timeout)
+}
+
+// cudaWorkers starts a worker of this program for each GPU named.
+func (e *env) cudaWorkers(names string, timeout time.Duration) ([]kernels.Device, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var commands [][]string
+	for _, name := range strings.Split(names, ",") {
+		if _, err := ordinal(name); err != nil {
+			return nil, err
+		}
+		if !haveCUDA {
+			return nil, hint.Errorf("build it with `make cuda`, or use --device cpu", "this normbench was built without CUDA, so there is no device %q", name)
+		}
+		commands = append(commands, []string{self, "worker", "--device", name})
+	}
+	return e.start(commands, timeout)
+}
+
+// ordinal reads cuda or cuda:N.
+func ordinal(name string) (int, error) {
+	rest, ok := strings.CutPrefix(name, "cuda")
+	if ok && rest == "" {
+		return 0, nil
+	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(rest, ":")); ok && strings.HasPrefix(rest, ":") && err == nil && n >= 0 {
+		return n, nil
+	}
+	return 0, hint.Errorf("use auto, cpu, cuda or cuda:N; `normbench list devices` shows what is there", "unknown device %q", name)
+}
+
+func (e *env) workers(commands []string, timeout time.Duration) ([]kernels.Device, error) {
+	var split [][]string
+	for _, text := range commands {
+		words, err := shlex.Split(text)
+		if err != nil || len(words) == 0 {
+			return nil, hint.Errorf("quote it as for a shell: --worker 'ssh gpu1 normbench worker --device cuda:0'", "malformed worker command %q", text)
+		}
+		split = append(split, words)
+	}
+	return e.start(split, timeout)
+}
+
+func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Device, error) {
+	hash, err := families.Hash(e.registry)
+	if err != nil {
+		return nil, err
+	}
+	var devices []kernels.Device
+	for _, command := range commands {
+		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: e.stderr, Kernels: hash})
+		if err != nil {
+			closeAll(devices)
+			return nil, err
+		}
+		devices = append(devices, d)
+	}
+	return devices, nil
+}
+
+func closeAll(devices []kernels.Device) {
+	for _, d := range devices {
+		d.Close()
+	}
+}
+
+func (e *env) workerCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "worker",
+		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
+		Flags: []cli.Flag{&cli.StringFlag{Name: "device", Usage: "cpu, cuda or cuda:N", Value: "cuda"}},
+		Action: func(c *cli.Context) error {
+			if err := noOperands(c); err != nil {
+				return err
+			}
+			// Ctrl-C is the parent's to act on: it ends the worker's input.
+			signal.Ignore(os.Interrupt)
+			hash, err := families.Hash(e.registry)
+			if err != nil {
+				return err
+			}
+			return worker.Serve(context.Background(), e.stdin, e.stdout, hash, func() (kernels.Device, error) {
+				name := c.String("device")
+				if name == "cpu" {
+					return cpu.New(e.registry), nil
+				}
+				n, err := ordinal(name)
+				if err != nil {
+					return nil, err
+				}
+				return openCUDA(e.registry, n)
+			})
+		},
+	}
+}

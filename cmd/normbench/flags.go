@@ -1,0 +1,165 @@
+package main
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/shapes"
+)
+
+// The flags that several commands share, in groups, and what they mean.
+
+var problemFlags = []cli.Flag{
+	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN (default: smoke on a cpu, default on a GPU)"},
+	&cli.StringFlag{Name: "op", Usage: "rmsnorm, layernorm, or both", Value: "rmsnorm,layernorm"},
+	&cli.StringFlag{Name: "pass", Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
+	&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16, fp32, or several: of x, y, dy, dx", Value: "bf16"},
+	&cli.StringFlag{Name: "weight-dtype", Usage: "of w, b, dw, db (default: the same)"},
+	&cli.StringFlag{Name: "bias", Usage: "auto (layernorm has one), yes, no", Value: "auto"},
+	&cli.BoolFlag{Name: "zero-centered", Usage: "the weight is stored as w-1"},
+}
+
+var deviceFlags = []cli.Flag{
+	&cli.StringFlag{Name: "device", Usage: "auto, cpu, cuda, cuda:N, or cuda:N,cuda:M", Value: "auto"},
+	&cli.StringSliceFlag{Name: "worker", Usage: "`COMMAND` that runs a worker elsewhere, such as 'ssh gpu1 normbench worker --device cuda:0'; may repeat"},
+	&cli.DurationFlag{Name: "timeout", Usage: "longest a worker may take over one step", Value: time.Minute},
+}
+
+var measureFlags = []cli.Flag{
+	&cli.IntFlag{Name: "samples", Usage: "cold samples per variant (default: 7 on a cpu, 20 on a GPU)"},
+	&cli.BoolFlag{Name: "warm", Usage: "do not flush the cache: for comparison only"},
+}
+
+var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "of the inputs (default: a fresh one, recorded)"}
+
+var formatFlag = &cli.StringFlag{Name: "format", Usage: "text, markdown, csv or json", Value: "text"}
+
+func join(groups ...[]cli.Flag) []cli.Flag { return slices.Concat(groups...) }
+
+// splitList cuts a comma-separated flag and refuses values that are not among
+// those there are.
+func splitList(name, value string, among ...string) ([]string, error) {
+	var list []string
+	for _, v := range strings.Split(value, ",") {
+		if !slices.Contains(among, v) {
+			return nil, hint.Errorf("use "+strings.Join(among, " or ")+", or several with commas", "unknown %s %q", name, v)
+		}
+		if !slices.Contains(list, v) {
+			list = append(list, v)
+		}
+	}
+	return list, nil
+}
+
+// problems crosses the shapes with ops, passes and dtypes.
+func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error) {
+	arg := c.String("shapes")
+	if arg == "" {
+		arg = "default"
+		if info.Kind == kernels.KindCPU {
+			arg = "smoke"
+		}
+	}
+	list, err := shapes.Select(arg)
+	if err != nil {
+		return nil, err
+	}
+	ops, err := splitList("op", c.String("op"), string(kernels.RMSNorm), string(kernels.LayerNorm))
+	if err != nil {
+		return nil, err
+	}
+	passes, err := splitList("pass", c.String("pass"), string(kernels.Fwd), string(kernels.Bwd))
+	if err != nil {
+		return nil, err
+	}
+	bias := c.String("bias")
+	if !slices.Contains([]string{"auto", "yes", "no"}, bias) {
+		return nil, hint.Errorf("use auto, yes or no", "unknown --bias %q", bias)
+	}
+	var ps []kernels.Problem
+	for _, name := range strings.Split(c.String("dtype"), ",") {
+		d, err := kernels.ParseDType(name)
+		if err != nil {
+			return nil, err
+		}
+		w := d
+		if name := c.String("weight-dtype"); name != "" {
+			if w, err = kernels.ParseDType(name); err != nil {
+				return nil, err
+			}
+		}
+		for _, op := range ops {
+			for _, pass := range passes {
+				for _, s := range list {
+					p := kernels.Problem{Op: kernels.Op(op), Pass: kernels.Pass(pass), M: s.M, N: s.N, DType: d, Weight: w,
+						Bias: bias == "yes" || bias == "auto" && op == string(kernels.LayerNorm), ZeroCentered: c.Bool("zero-centered")}
+					if err := p.Validate(); err != nil {
+						return nil, err
+					}
+					ps = append(ps, p)
+				}
+			}
+		}
+	}
+	return ps, nil
+}
+
+// protocol is how the flags want times taken.
+func protocol(c *cli.Context, info kernels.DeviceInfo) (record.Protocol, error) {
+	n := c.Int("samples")
+	switch {
+	case n < 0 || n > 100_000 || c.IsSet("samples") && n == 0:
+		return record.Protocol{}, hint.Errorf("use 1 to 100000; 6 give a confidence interval", "--samples %d is out of range", n)
+	case n == 0 && info.Kind == kernels.KindCPU:
+		n = 7
+	case n == 0:
+		n = 20
+	}
+	if c.Bool("warm") {
+		return sweep.WarmProtocol(info, n), nil
+	}
+	return sweep.ColdProtocol(info, n), nil
+}
+
+// seed is the seed of the flags, or a fresh one.
+func seed(c *cli.Context) uint64 {
+	if c.IsSet("seed") {
+		return c.Uint64("seed")
+	}
+	return rand.Uint64() >> 11 // whole in a JSON number
+}
+
+// knobOverrides reads --knob KEY=V,V flags.
+func knobOverrides(list []string) ([]kernels.Range, error) {
+	const help = "write --knob w=4,8,16; `normbench list knobs` names the keys"
+	var ranges []kernels.Range
+	for _, s := range list {
+		key, values, ok := strings.Cut(s, "=")
+		if !ok {
+			return nil, hint.Errorf(help, "malformed --knob %q", s)
+		}
+		k, err := kernels.ParseKnob(key)
+		if err != nil {
+			return nil, err
+		}
+		r := kernels.Range{Knob: k}
+		for _, v := range strings.Split(values, ",") {
+			n, err := strconv.Atoi(v)
+			if err != nil || n < 0 {
+				return nil, hint.Errorf(help, "malformed value %q in --knob %q", v, s)
+			}
+			r.Values = append(r.Values, n)
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
+}

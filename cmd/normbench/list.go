@@ -1,0 +1,183 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/report"
+	"normbench/sweep/shapes"
+)
+
+func (e *env) listCommand() *cli.Command {
+	sub := func(name, usage string, flags []cli.Flag, table func(*cli.Context) (*report.Table, error)) *cli.Command {
+		return &cli.Command{Name: name, Usage: usage, Flags: join(flags, []cli.Flag{formatFlag}), Action: func(c *cli.Context) error {
+			if err := noOperands(c); err != nil {
+				return err
+			}
+			t, err := table(c)
+			if err != nil {
+				return err
+			}
+			return report.RenderTable(e.stdout, t, c.String("format"))
+		}}
+	}
+	return &cli.Command{
+		Name:  "list",
+		Usage: "what there is: kernels, knobs, shapes, devices, configs",
+		Subcommands: []*cli.Command{
+			sub("kernels", "the families, with the values their grids cross", nil, e.listKernels),
+			sub("knobs", "the knobs, with their label keys", nil, listKnobs),
+			sub("shapes", "the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
+			sub("devices", "the devices of this machine", nil, e.listDevices),
+			sub("configs", "a family's space for a problem: what runs, and why the rest does not", []cli.Flag{
+				&cli.StringFlag{Name: "family", Usage: "the `FAMILY`", Required: true},
+				&cli.StringFlag{Name: "problem", Usage: "the `PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16", Required: true},
+				&cli.StringFlag{Name: "device", Usage: "cpu, or h200 for the space on an NVIDIA H200", Value: "cpu"},
+				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
+			}, e.listConfigs),
+		},
+		Action: func(c *cli.Context) error {
+			if ops := operands(c); len(ops) > 0 {
+				return hint.Errorf("list kernels, knobs, shapes, devices or configs", "cannot list %q", ops[0])
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
+	}
+}
+
+func (e *env) listKernels(*cli.Context) (*report.Table, error) {
+	t := &report.Table{Columns: []report.Column{report.Left("family"), report.Left("op"), report.Left("pass"), report.Left("design"), report.Left("knobs and their grid"), report.Left("published as")}}
+	for _, f := range e.registry.Families {
+		if f.Hidden {
+			continue
+		}
+		var knobs []string
+		for _, r := range f.Knobs {
+			values := make([]string, len(r.Values))
+			for i, v := range r.Values {
+				values[i] = strconv.Itoa(v)
+			}
+			knobs = append(knobs, r.Knob.Key+"="+strings.Join(values, ","))
+		}
+		t.Rows = append(t.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin})
+	}
+	return t, nil
+}
+
+func listKnobs(*cli.Context) (*report.Table, error) {
+	t := &report.Table{Columns: []report.Column{report.Left("key"), report.Left("name"), report.Left("macro"), report.Left("on cpu"), report.Left("meaning")}}
+	for _, k := range kernels.Knobs() {
+		onCPU := "fixed"
+		if k.Host {
+			onCPU = "varies"
+		}
+		t.Rows = append(t.Rows, []string{k.Key, k.Name, k.Macro, onCPU, k.Doc})
+	}
+	return t, nil
+}
+
+func listShapes(c *cli.Context) (*report.Table, error) {
+	t := &report.Table{Columns: []report.Column{report.Left("group"), report.Right("shapes"), report.Left("M x N")}}
+	f := shapes.Default()
+	if arg := c.String("shapes"); arg != "" {
+		if list, err := shapes.Select(arg); err == nil {
+			for _, s := range list {
+				t.Rows = append(t.Rows, []string{arg, "1", s.String()})
+			}
+			return t, nil
+		}
+		var err error
+		if f, err = shapes.Load(arg); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range f.Names() {
+		list, err := f.Group(name)
+		if err != nil {
+			return nil, err
+		}
+		var texts []string
+		for _, s := range list {
+			texts = append(texts, s.String())
+		}
+		if len(texts) > 6 {
+			texts = append(append(texts[:3:3], "..."), texts[len(texts)-2:]...)
+		}
+		t.Rows = append(t.Rows, []string{name, strconv.Itoa(len(list)), strings.Join(texts, " ")})
+	}
+	return t, nil
+}
+
+func (e *env) listDevices(*cli.Context) (*report.Table, error) {
+	t := &report.Table{Columns: []report.Column{report.Left("device"), report.Left("name"), report.Left("arch"), report.Right("units"), report.Right("cache"), report.Right("memory"), report.Left("compiler"), report.Left("results in")}}
+	row := func(name string, d kernels.DeviceInfo) {
+		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.Units), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, "results/" + d.ID})
+	}
+	row("cpu", cpu.New(e.registry).Info())
+	n, err := gpus()
+	if err != nil {
+		t.Notes = append(t.Notes, "no cuda device: "+oneLine(err.Error()))
+	}
+	for i := range n {
+		d, err := openCUDA(e.registry, i)
+		if err != nil {
+			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, oneLine(err.Error())))
+			continue
+		}
+		row(fmt.Sprintf("cuda:%d", i), d.Info())
+		d.Close()
+	}
+	return t, nil
+}
+
+// h200 is the device that spaces can be listed for without having it.
+var h200 = kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
+	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536}
+
+func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
+	p, err := kernels.ParseProblem(c.String("problem"))
+	if err != nil {
+		return nil, err
+	}
+	f, err := e.registry.Lookup(c.String("family"))
+	if err != nil {
+		return nil, err
+	}
+	if err := f.CheckServes(p); err != nil {
+		return nil, err
+	}
+	info := cpu.New(e.registry).Info()
+	switch c.String("device") {
+	case "cpu":
+	case "h200":
+		info = h200
+	default:
+		return nil, hint.Errorf("use cpu or h200", "cannot list configs for device %q", c.String("device"))
+	}
+	s := f.Space(p, info)
+	t := &report.Table{
+		Title:   fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)),
+		Columns: []report.Column{report.Left("config"), report.Left("runs, or the reason why not")},
+	}
+	base := f.Base(p, info)
+	for _, cfg := range s.Configs {
+		text := "runs"
+		if cfg == base {
+			text = "runs (base)"
+		}
+		if c.Bool("plans") {
+			text = strings.TrimSpace(strings.ReplaceAll(f.Plan(p, cfg, info).String(), "\n", "; "))
+		}
+		t.Rows = append(t.Rows, []string{cfg.String(), text})
+	}
+	for _, r := range s.Refused {
+		t.Rows = append(t.Rows, []string{r.Config.String(), r.Reason})
+	}
+	return t, nil
+}

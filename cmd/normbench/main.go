@@ -1,0 +1,210 @@
+// Normbench tunes and benchmarks GPU normalization kernels: RMSNorm and
+// LayerNorm, forward and backward.
+//
+// `normbench help` lists its commands; README.md shows them at work.
+//
+// What a command finds goes to standard output; progress, notes and errors go
+// to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a wrong
+// or unreproducible result), 2 usage or trouble, 4 the machine is unfit to
+// measure on, 130 interrupted.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+)
+
+func main() {
+	os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, families.New()))
+}
+
+// The exit codes.
+const (
+	exitGate    = 1   // a wrong or unreproducible result
+	exitTrouble = 2   // usage, or anything else that went wrong
+	exitUnfit   = 4   // the machine is unfit to measure on
+	exitSignal  = 130 // interrupted, with the work kept
+)
+
+// A coded error ends the program with its code. The text of a nil error is not
+// printed: the command has said it already.
+type coded struct {
+	code int
+	err  error
+}
+
+func (c *coded) Error() string {
+	if c.err == nil {
+		return ""
+	}
+	return c.err.Error()
+}
+func (c *coded) Unwrap() error { return c.err }
+
+// An env is what a command runs in.
+type env struct {
+	ctx      context.Context
+	stdin    io.Reader
+	stdout   io.Writer
+	stderr   io.Writer
+	args     []string // the whole command line
+	registry *kernels.Registry
+}
+
+// notef prints a note for the person at the terminal.
+func (e *env) notef(format string, args ...any) {
+	fmt.Fprintf(e.stderr, "normbench: "+format+"\n", args...)
+}
+
+// run is the program. It returns its exit code.
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Registry) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: r}
+	err := e.app().RunContext(ctx, args)
+	if err == nil {
+		return 0
+	}
+	code := exitTrouble
+	var c *coded
+	if errors.As(err, &c) {
+		code = c.code
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(stderr, "normbench: error: %s\n", oneLine(text))
+		if h := hint.Of(err); h != "" {
+			fmt.Fprintf(stderr, "normbench: hint: %s\n", h)
+		}
+	}
+	return code
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func (e *env) app() *cli.App {
+	app := &cli.App{
+		Name:            "normbench",
+		Usage:           "tune and benchmark GPU normalization kernels",
+		Version:         version(),
+		Writer:          e.stdout,
+		ErrWriter:       e.stderr,
+		ExitErrHandler:  func(*cli.Context, error) {},
+		HideHelpCommand: false,
+		Commands: []*cli.Command{
+			e.sweepCommand(), e.compareCommand(), e.benchCommand(), e.verifyCommand(),
+			e.listCommand(), e.selftestCommand(), e.workerCommand(),
+		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				return hint.Errorf("`normbench help` lists the commands", "unknown command %q", c.Args().First())
+			}
+			return cli.ShowAppHelp(c)
+		},
+		OnUsageError: usageError,
+	}
+	for _, c := range app.Commands {
+		prepareCommand(c)
+	}
+	return app
+}
+
+// prepareCommand lets flags stand before and after operands, and makes usage
+// errors ours. (cli stops at the first operand, as package flag does.)
+func prepareCommand(c *cli.Command) {
+	c.OnUsageError = usageError
+	for _, sub := range c.Subcommands {
+		prepareCommand(sub)
+	}
+	action := c.Action
+	if action == nil {
+		return
+	}
+	c.Action = func(ctx *cli.Context) error {
+		operands, err := trailingFlags(ctx, c.Flags)
+		if err != nil {
+			return usageError(ctx, err, true)
+		}
+		return action(contextWith(ctx, operands))
+	}
+}
+
+// trailingFlags sets the flags that stand among the operands, and returns the
+// operands alone. After "--" everything is an operand.
+func trailingFlags(ctx *cli.Context, flags []cli.Flag) ([]string, error) {
+	var operands []string
+	rest := ctx.Args().Slice()
+	for len(rest) > 0 {
+		arg := rest[0]
+		rest = rest[1:]
+		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case arg == "--":
+			return append(operands, rest...), nil
+		case !strings.HasPrefix(arg, "-") || arg == "-":
+			operands = append(operands, arg)
+			continue
+		}
+		i := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+		if i < 0 {
+			return nil, fmt.Errorf("flag provided but not defined: -%s", name)
+		}
+		if !hasValue {
+			if _, isBool := flags[i].(*cli.BoolFlag); isBool {
+				value = "true"
+			} else if len(rest) == 0 {
+				return nil, fmt.Errorf("flag needs an argument: -%s", name)
+			} else {
+				value, rest = rest[0], rest[1:]
+			}
+		}
+		if err := ctx.Set(name, value); err != nil {
+			return nil, fmt.Errorf("invalid value %q for flag -%s: %w", value, name, err)
+		}
+	}
+	return operands, nil
+}
+
+// operandsKey holds a command's operands in its context.
+type operandsKey struct{}
+
+func contextWith(ctx *cli.Context, operands []string) *cli.Context {
+	ctx.Context = context.WithValue(ctx.Context, operandsKey{}, operands)
+	return ctx
+}
+
+func operands(ctx *cli.Context) []string {
+	v, _ := ctx.Context.Value(operandsKey{}).([]string)
+	return v
+}
+
+func usageError(ctx *cli.Context, err error, _ bool) error {
+	name := "normbench"
+	if ctx != nil && ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "normbench" {
+		name += " " + ctx.Command.Name
+	}
+	text := strings.ReplaceAll(err.Error(), "flag provided but not defined: -", "unknown flag --")
+	text = strings.ReplaceAll(text, "for flag -", "for --")
+	text = strings.ReplaceAll(text, "flag needs an argument: -", "no value for --")
+	return hint.Errorf(fmt.Sprintf("`%s --help` lists its flags", name), "%s", text)
+}
+
+// noOperands refuses operands for commands that take none.
+func noOperands(c *cli.Context) error {
+	if ops := operands(c); len(ops) > 0 {
+		return hint.Errorf(fmt.Sprintf("`normbench %s --help` shows its use", c.Command.Name), "%s takes no operands, got %q", c.Command.Name, ops[0])
+	}
+	return nil
+}

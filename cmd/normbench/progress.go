@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+
+	"normbench/kernels"
+	"normbench/sweep"
+)
+
+// progress tells the person at the terminal how a run goes: a bar with rate and
+// ETA, and a line for each finished problem with the best variant so far. Where
+// standard error is no terminal there is no bar, and a plain line at most every
+// few seconds instead.
+type progress struct {
+	w        io.Writer
+	bar      *progressbar.ProgressBar // nil where w is no terminal
+	start    time.Time
+	lastLine time.Time
+	best     map[kernels.Problem]sweep.Event
+	base     map[kernels.Problem]float64
+	failed   map[kernels.Problem]int
+}
+
+const plainEvery = 5 * time.Second
+
+func newProgress(w io.Writer) *progress {
+	p := &progress{w: w, start: time.Now(), lastLine: time.Now(),
+		best: map[kernels.Problem]sweep.Event{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}}
+	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
+			progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(20))
+	}
+	return p
+}
+
+// observe is told of every record.
+func (p *progress) observe(e sweep.Event) {
+	r := e.Record
+	if e.Left == 0 || e.Median > 0 && r.Family != "stream" {
+		p.note(e)
+	}
+	if r.Family == "stream" {
+		return
+	}
+	if r.Status != kernels.StatusOK {
+		p.failed[r.Problem]++
+	}
+	if p.bar != nil {
+		p.bar.ChangeMax(e.Total)
+		p.bar.Describe(p.line(r.Problem))
+		p.bar.Set(e.Done)
+	}
+	if e.Left == 0 {
+		p.println(fmt.Sprintf("[%d/%d] %s", e.Done, e.Total, p.line(r.Problem)))
+	} else if p.bar == nil && time.Since(p.lastLine) > plainEvery {
+		p.println(fmt.Sprintf("[%d/%d, %s] %s", e.Done, e.Total, p.pace(e), p.line(r.Problem)))
+	}
+}
+
+func (p *progress) note(e sweep.Event) {
+	r := e.Record
+	if e.Median == 0 || r.Family == "stream" {
+		return
+	}
+	if r.Base {
+		p.base[r.Problem] = e.Median
+	}
+	if b, ok := p.best[r.Problem]; !ok || e.Median < b.Median {
+		p.best[r.Problem] = e
+	}
+}
+
+// line is what is known of a problem so far.
+func (p *progress) line(pr kernels.Problem) string {
+	s := pr.String()
+	if n := p.failed[pr]; n > 0 {
+		s += fmt.Sprintf(": %d failed", n)
+	}
+	b, ok := p.best[pr]
+	if !ok {
+		return s + ": nothing right so far"
+	}
+	s += fmt.Sprintf(": best %.1f us", b.Median)
+	if st := b.Record.StreamUS; st > 0 {
+		s += fmt.Sprintf(" (%.0f%% of stream", 100*st/b.Median)
+		if base := p.base[pr]; base > 0 {
+			s += fmt.Sprintf(", %.2fx base", base/b.Median)
+		}
+		s += ")"
+	}
+	return s + " " + b.Record.Variant().String()
+}
+
+// pace is the rate and the time left.
+func (p *progress) pace(e sweep.Event) string {
+	elapsed := time.Since(p.start)
+	left := time.Duration(float64(elapsed) / float64(max(e.Done, 1)) * float64(e.Total-e.Done))
+	return fmt.Sprintf("%.0f variants/min, %s left", float64(e.Done)/elapsed.Minutes(), left.Round(time.Second))
+}
+
+func (p *progress) println(s string) {
+	if p.bar != nil {
+		p.bar.Clear()
+	}
+	fmt.Fprintln(p.w, s)
+	p.lastLine = time.Now()
+}
+
+func (p *progress) finish() {
+	if p.bar != nil {
+		p.bar.Finish()
+	}
+}

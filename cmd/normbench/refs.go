@@ -1,0 +1,173 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/sweep/record"
+	"normbench/tune"
+)
+
+const refHelp = "a REF is base, FAMILY, FAMILY@LABEL, tuned:FILE, or for recorded ones a records file or results folder with #base, #FAMILY or #FAMILY@LABEL behind it"
+
+// A ref is a runnable operand: it names a variant for a problem, or says by ok
+// that it has none for it.
+type ref struct {
+	text    string
+	variant func(p kernels.Problem, d kernels.DeviceInfo) (v kernels.Variant, ok bool, err error)
+}
+
+// parseRef reads a runnable REF.
+func (e *env) parseRef(text string) (ref, error) {
+	r := ref{text: text}
+	if text == "base" {
+		r.variant = func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
+			v, err := e.registry.Base(p, d)
+			return v, err == nil, err
+		}
+		return r, nil
+	}
+	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
+		t, err := readTuned(path)
+		if err != nil {
+			return r, err
+		}
+		r.variant = func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
+			entry, match := t.Lookup(p)
+			return kernels.Variant{Family: entry.Family, Config: entry.Config}, match == tune.MatchExact, nil
+		}
+		return r, nil
+	}
+	family, label, _ := strings.Cut(text, "@")
+	c, err := kernels.ParseConfig(label)
+	if err != nil {
+		return r, err
+	}
+	f, err := e.registry.Lookup(family)
+	if err != nil {
+		return r, hint.Errorf(refHelp, "unknown REF %q", text)
+	}
+	r.variant = func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
+		if f.Op != p.Op || f.Pass != p.Pass {
+			return kernels.Variant{}, false, nil
+		}
+		_, v, _, err := e.registry.Resolve(p, kernels.Variant{Family: family, Config: c}, d)
+		return v, err == nil, err
+	}
+	return r, nil
+}
+
+func readTuned(path string) (*tune.Table, error) {
+	t, err := tune.Read(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hint.Errorf("`normbench sweep` writes one", "tuned table %s does not exist", path)
+	}
+	return t, err
+}
+
+// recordedSide reads a recorded operand: records with an optional selector, or a
+// tuned table.
+func (e *env) recordedSide(text string) (report.Side, error) {
+	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
+		t, err := readTuned(path)
+		if err != nil {
+			return report.Side{}, err
+		}
+		s := report.Side{Label: text, Cells: map[kernels.Problem]report.Cell{}}
+		for _, x := range t.Entries {
+			s.Cells[x.Problem] = report.Cell{Variant: kernels.Variant{Family: x.Family, Config: x.Config}, Status: kernels.StatusOK,
+				MedianUS: x.MedianUS, Lo: x.CIUS[0], Hi: x.CIUS[1], Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}
+		}
+		return s, nil
+	}
+	path, selector, _ := strings.Cut(text, "#")
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if _, err := e.parseRef(text); err == nil {
+			return report.Side{}, hint.Errorf("record it first: `normbench bench "+text+" --out DIR`, then compare DIR", "%s is not recorded, and compare takes recorded operands", text)
+		}
+		return report.Side{}, hint.Errorf(refHelp, "no records at %s", path)
+	}
+	f, err := record.Load(path)
+	if err != nil {
+		return report.Side{}, err
+	}
+	for _, n := range f.Notes {
+		e.notef("%s", n)
+	}
+	keep, err := e.selector(selector)
+	if err != nil {
+		return report.Side{}, err
+	}
+	return side(text, pick(f.Latest(), nil, keep)), nil
+}
+
+// selector is what stands behind the # of a recorded operand.
+func (e *env) selector(s string) (func(*record.Entry) bool, error) {
+	switch s {
+	case "":
+		return func(*record.Entry) bool { return true }, nil
+	case "base":
+		return func(x *record.Entry) bool { return x.Base }, nil
+	}
+	family, label, exact := strings.Cut(s, "@")
+	c, err := kernels.ParseConfig(label)
+	if err != nil {
+		return nil, err
+	}
+	return func(x *record.Entry) bool {
+		if x.Variant.Family != family {
+			return false
+		}
+		if !exact {
+			return true
+		}
+		for _, set := range c.Settings() {
+			if v, ok := x.Variant.Config.Lookup(set.Knob); !ok || v != set.Value {
+				return false
+			}
+		}
+		return true
+	}, nil
+}
+
+// pick takes for each problem the fastest right entry that keep wants, or, where
+// none is right, one that failed. An empty list of problems means all.
+func pick(entries []record.Entry, ps []kernels.Problem, keep func(*record.Entry) bool) []record.Entry {
+	wanted := map[kernels.Problem]bool{}
+	for _, p := range ps {
+		wanted[p] = true
+	}
+	at := map[kernels.Problem]int{}
+	var out []record.Entry
+	for _, x := range entries {
+		if len(ps) > 0 && !wanted[x.Problem] || x.Variant.Family == record.Stream || !keep(&x) {
+			continue
+		}
+		i, ok := at[x.Problem]
+		if !ok {
+			at[x.Problem] = len(out)
+			out = append(out, x)
+		} else if o := out[i]; x.Status == kernels.StatusOK && (o.Status != kernels.StatusOK || x.Median < o.Median) {
+			out[i] = x
+		}
+	}
+	return out
+}
+
+// side makes an operand of entries.
+func side(label string, entries []record.Entry) report.Side {
+	s := report.Side{Label: label, Cells: map[kernels.Problem]report.Cell{}}
+	for _, x := range entries {
+		c := report.Cell{Variant: x.Variant, Status: x.Status, Reason: x.Reason, MedianUS: x.Median, Lo: x.Lo, Hi: x.Hi,
+			Bytes: x.Bytes, StreamUS: x.StreamUS}
+		for _, st := range x.Stages {
+			c.Stages = append(c.Stages, report.Stage{Stage: st.Stage, MedianUS: st.MedianUS})
+		}
+		s.Cells[x.Problem] = c
+	}
+	return s
+}

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/sweep"
+)
+
+func (e *env) verifyCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "verify",
+		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
+		ArgsUsage: "[REF...]",
+		Description: refHelp + ".\nWithout a REF every family is checked in its base config; with --all-configs in all.\n" +
+			"Inputs are drawn from a fresh seed, which is printed.",
+		Flags: join(problemFlags, deviceFlags, []cli.Flag{
+			seedFlag, formatFlag,
+			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant whose bits are compared", Value: 3},
+			&cli.BoolFlag{Name: "all-configs", Usage: "every config of each family's space"},
+		}),
+		Action: e.verify,
+	}
+}
+
+func (e *env) verify(c *cli.Context) error {
+	if err := report.CheckFormat(c.String("format")); err != nil {
+		return err
+	}
+	if n := c.Int("repeats"); n < 1 || n > 1000 {
+		return hint.Errorf("use 1 to 1000", "--repeats %d is out of range", n)
+	}
+	texts := operands(c)
+	all := c.Bool("all-configs")
+	if all && len(texts) > 0 {
+		return hint.Errorf("leave one of them out", "--all-configs and REFs exclude each other")
+	}
+	devices, err := e.devices(c)
+	if err != nil {
+		return err
+	}
+	defer closeAll(devices)
+	dev := devices[0]
+	info := dev.Info()
+	var tasks []sweep.Task
+	switch {
+	case all:
+		ps, err := problems(c, info)
+		if err != nil {
+			return err
+		}
+		if tasks, err = sweep.Grid(e.registry, ps, info, nil, nil); err != nil {
+			return err
+		}
+	case len(texts) > 0:
+		refs, err := e.parseRefs(texts)
+		if err != nil {
+			return err
+		}
+		if tasks, err = e.tasks(c, refs, info); err != nil {
+			return err
+		}
+	default:
+		if tasks, err = e.baseTasks(c, info); err != nil {
+			return err
+		}
+	}
+	s := seed(c)
+	e.notef("%s, inputs from --seed %d", info.Name, s)
+	t, bad, total, err := e.check(dev, tasks, s, c.Int("repeats"))
+	if err != nil {
+		return err
+	}
+	if err := report.RenderTable(e.stdout, t, c.String("format")); err != nil {
+		return err
+	}
+	if bad > 0 {
+		return &coded{exitGate, fmt.Errorf("%d of %d checks failed", bad, total)}
+	}
+	e.notef("%d checks passed", total)
+	return nil
+}
+
+// baseTasks is every serving family in its base config, where it has a valid
+// one.
+func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, error) {
+	ps, err := problems(c, info)
+	if err != nil {
+		return nil, err
+	}
+	var tasks []sweep.Task
+	for _, p := range ps {
+		if err := p.CheckFits(info); err != nil {
+			return nil, err
+		}
+		t := sweep.Task{Problem: p}
+		for _, f := range e.registry.Serving(p) {
+			if base := f.Base(p, info); f.Refuse(p, base, info) == nil {
+				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: base})
+			}
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// check runs the checks of all tasks and makes their table, one row per output
+// of a variant in a small run, one per family and problem in a large one.
+func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, total int, err error) {
+	t = &report.Table{
+		Title: fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats),
+		Columns: []report.Column{report.Left("problem"), report.Left("family"), report.Right("configs"), report.Left("output"),
+			report.Right("error/tol"), report.Right("rel L2"), report.Right("differing"), report.Left("verdict")},
+	}
+	for _, task := range tasks {
+		bench, err := dev.Open(e.ctx, task.Problem, seed)
+		if err != nil {
+			return nil, 0, 0, err
+		}
+		dev.Prefetch(task.Problem, task.Variants)
+		byFamily := map[string]*verdicts{}
+		var order []string
+		for _, v := range task.Variants {
+			k := byFamily[v.Family]
+			if k == nil {
+				k = &verdicts{outputs: map[string]kernels.OutputCheck{}}
+				byFamily[v.Family] = k
+				order = append(order, v.Family)
+			}
+			total++
+			got, err := bench.Check(e.ctx, v, repeats)
+			var f *kernels.Failure
+			switch {
+			case errors.As(err, &f):
+				k.fail(v, f.Error())
+				if f.Broken {
+					bench.Close()
+					if bench, err = dev.Open(e.ctx, task.Problem, seed); err != nil {
+						return nil, 0, 0, err
+					}
+				}
+			case err != nil:
+				bench.Close()
+				return nil, 0, 0, err
+			default:
+				k.add(v, &got)
+			}
+		}
+		bench.Close()
+		for _, family := range order {
+			bad += byFamily[family].failed
+			t.Rows = append(t.Rows, byFamily[family].rows(task.Problem, family)...)
+		}
+	}
+	return t, bad, total, nil
+}
+
+// verdicts collects what was found of one family on one problem.
+type verdicts struct {
+	configs, failed int
+	order           []string
+	outputs         map[string]kernels.OutputCheck // the worst of each
+	differing       int64
+	reasons         []string
+}
+
+func (k *verdicts) fail(v kernels.Variant, reason string) {
+	k.configs++
+	k.failed++
+	k.reasons = append(k.reasons, v.Config.String()+": "+reason)
+}
+
+func (k *verdicts) add(v kernels.Variant, c *kernels.Check) {
+	for _, o := range c.Outputs {
+		w, ok := k.outputs[o.Name]
+		if !ok {
+			k.order = append(k.order, o.Name)
+		}
+		w.Name, w.MaxErr, w.RelL2 = o.Name, max(w.MaxErr, o.MaxErr), max(w.RelL2, o.RelL2)
+		k.outputs[o.Name] = w
+	}
+	k.differing += c.Differing
+	switch {
+	case !c.OK():
+		k.fail(v, c.Reason())
+	case c.Differing > 0:
+		k.fail(v, fmt.Sprintf("%d elements change from run to run", c.Differing))
+	default:
+		k.configs++
+	}
+}
+
+func (k *verdicts) rows(p kernels.Problem, family string) [][]string {
+	verdict := "ok"
+	if k.failed > 0 {
+		verdict = fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
+	}
+	rows := [][]string{{p.String(), family, fmt.Sprint(k.configs), "", "", "", fmt.Sprint(k.differing), verdict}}
+	for i, name := range k.order {
+		o := k.outputs[name]
+		cells := []string{name, fmt.Sprintf("%.2f", o.MaxErr), fmt.Sprintf("%.1e", o.RelL2)}
+		if i == 0 {
+			copy(rows[0][3:], cells)
+			continue
+		}
+		rows = append(rows, append(append([]string{"", "", ""}, cells...), "", ""))
+	}
+	return rows
+}

@@ -1,0 +1,38 @@
+// Package hint carries the next step beside an error, so that every trouble a
+// user meets is one line that names the thing and one line that helps.
+package hint
+
+import (
+	"errors"
+	"fmt"
+)
+
+type hinted struct {
+	err  error
+	hint string
+}
+
+func (h *hinted) Error() string { return h.err.Error() }
+func (h *hinted) Unwrap() error { return h.err }
+
+// Errorf formats an error as fmt.Errorf does and attaches hint to it.
+func Errorf(hint, format string, args ...any) error {
+	return &hinted{err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// With attaches hint to err. A nil err stays nil.
+func With(err error, hint string) error {
+	if err == nil {
+		return nil
+	}
+	return &hinted{err: err, hint: hint}
+}
+
+// Of returns the outermost hint in err's chain, or "".
+func Of(err error) string {
+	var h *hinted
+	if errors.As(err, &h) {
+		return h.hint
+	}
+	return ""
+}

@@ -1,0 +1,261 @@
+// Package cpu is the device that is always there: it runs a plan's host stages
+// on goroutines, in pure Go. What it times is what it runs, so its numbers say
+// something about this machine's caches and cores, and nothing about a GPU.
+package cpu
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/reference"
+)
+
+// A Device runs programs on GOMAXPROCS goroutines.
+type Device struct {
+	registry *kernels.Registry
+	info     kernels.DeviceInfo
+	flush    []uint64
+}
+
+// New opens the cpu device.
+func New(r *kernels.Registry) *Device {
+	units := runtime.GOMAXPROCS(0)
+	model := modelName()
+	return &Device{
+		registry: r,
+		info: kernels.DeviceInfo{
+			ID:          fmt.Sprintf("cpu-%s-%dc", slug(model), units),
+			Kind:        kernels.KindCPU,
+			Name:        model,
+			Arch:        runtime.GOARCH,
+			Units:       units,
+			Compiler:    runtime.Version(),
+			CacheBytes:  lastLevelCache(),
+			MemoryBytes: memoryBytes(),
+		},
+	}
+}
+
+// slug keeps letters and digits of a device name, in lower case.
+func slug(s string) string {
+	parts := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	return strings.Join(parts, "-")
+}
+
+// Info implements kernels.Device.
+func (d *Device) Info() kernels.DeviceInfo { return d.info }
+
+// Prefetch implements kernels.Device: host stages are compiled already.
+func (d *Device) Prefetch(kernels.Problem, []kernels.Variant) {}
+
+// Close implements kernels.Device.
+func (d *Device) Close() error { return nil }
+
+// Open implements kernels.Device.
+func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	if err := p.CheckFits(d.info); err != nil {
+		return nil, err
+	}
+	b := &bench{d: d, p: p, mem: reference.Inputs(p, seed)}
+	b.want = reference.Answers(p, b.mem)
+	b.tol = map[string]reference.Tolerance{}
+	for _, t := range p.Tensors() {
+		if t.Role == kernels.Output {
+			b.mem[t.Name] = kernels.NewMemory(t.DType, t.Elems())
+			b.tol[t.Name] = reference.ToleranceFor(p, t, b.want.Scale[t.Name])
+		} else if b.mem[t.Name] == nil { // a saved statistic
+			m := kernels.NewMemory(t.DType, t.Elems())
+			for i, v := range b.want.Values[t.Name] {
+				m.Set(int64(i), float32(v))
+			}
+			b.mem[t.Name] = m
+		}
+	}
+	return b, nil
+}
+
+type bench struct {
+	d    *Device
+	p    kernels.Problem
+	mem  map[string]*kernels.Memory
+	want reference.Answer
+	tol  map[string]reference.Tolerance
+}
+
+// A ready variant has its plan and scratch at hand.
+type ready struct {
+	family *kernels.Family
+	plan   kernels.Plan
+	mem    map[string]*kernels.Memory
+	runs   []*kernels.HostRun // one per goroutine
+}
+
+func (b *bench) prepare(v kernels.Variant) (*ready, error) {
+	f, _, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
+	if err != nil {
+		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
+	}
+	r := &ready{family: f, plan: plan, mem: map[string]*kernels.Memory{}}
+	for name, m := range b.mem {
+		r.mem[name] = m
+	}
+	for _, s := range plan.Scratch {
+		r.mem[s.Name] = kernels.NewMemory(s.DType, s.Elems)
+		r.mem[s.Name].Poison()
+	}
+	for range b.d.info.Units {
+		r.runs = append(r.runs, &kernels.HostRun{Problem: b.p, Mem: r.mem})
+	}
+	return r, nil
+}
+
+// run does one launch: its programs are dealt to the goroutines one by one, as
+// a GPU deals them to its multiprocessors.
+func (r *ready) run(l *kernels.Launch) error {
+	stage := r.family.Host[l.Entry]
+	if stage == nil {
+		return fmt.Errorf("%s has no host stage for %s", r.family.Name, l.Entry)
+	}
+	programs := int64(l.Grid[0] * l.Grid[1] * l.Grid[2])
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	var failed atomic.Pointer[kernels.Failure]
+	for _, h := range r.runs[:min(int64(len(r.runs)), programs)] {
+		wg.Go(func() {
+			defer func() {
+				if e := recover(); e != nil {
+					failed.Store(kernels.Failf(kernels.StatusCrash, "host stage %s: %v", l.Entry, e))
+				}
+			}()
+			h.Launch = l
+			for pid := next.Add(1) - 1; pid < programs && failed.Load() == nil; pid = next.Add(1) - 1 {
+				stage(h, int(pid))
+			}
+		})
+	}
+	wg.Wait()
+	if f := failed.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+func (r *ready) runAll(ctx context.Context) error {
+	for i := range r.plan.Launches {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := r.run(&r.plan.Launches[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Check implements kernels.Bench.
+func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	start := time.Now()
+	r, err := b.prepare(v)
+	if err != nil {
+		return kernels.Check{}, err
+	}
+	want := b.want
+	if r.family.Stream {
+		want = reference.StreamAnswers(b.p, b.mem)
+	}
+	c := kernels.Check{Repeats: max(repeats, 1)}
+	first := map[string]*kernels.Memory{}
+	for run := range c.Repeats {
+		for name := range b.tol {
+			b.mem[name].Poison()
+		}
+		for _, s := range r.plan.Scratch {
+			r.mem[s.Name].Poison()
+		}
+		if err := r.runAll(ctx); err != nil {
+			return kernels.Check{}, err
+		}
+		for _, t := range b.p.Tensors() {
+			if t.Role != kernels.Output || want.Values[t.Name] == nil {
+				continue
+			}
+			got := b.mem[t.Name]
+			if run == 0 {
+				c.Outputs = append(c.Outputs, reference.Compare(t, got, want.Values[t.Name], b.tol[t.Name]))
+				if c.Repeats > 1 {
+					first[t.Name] = got.Clone()
+				}
+			} else {
+				c.Differing += got.Differing(first[t.Name])
+			}
+		}
+	}
+	c.Busy = time.Since(start).Seconds()
+	return c, nil
+}
+
+// Time implements kernels.Bench.
+func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	r, err := b.prepare(v)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	begin := time.Now()
+	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
+	if o.Stages {
+		for _, l := range r.plan.Launches {
+			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.Stage, Seconds: make([]float64, o.Samples)})
+		}
+	}
+	for i := range o.Samples {
+		if err := ctx.Err(); err != nil {
+			return kernels.Timing{}, err
+		}
+		b.d.flushCache(o.Flush)
+		start := time.Now()
+		last := start
+		for j := range r.plan.Launches {
+			if err := r.run(&r.plan.Launches[j]); err != nil {
+				return kernels.Timing{}, err
+			}
+			if o.Stages {
+				now := time.Now()
+				t.Stages[j].Seconds[i] = now.Sub(last).Seconds()
+				last = now
+			}
+		}
+		t.Seconds[i] = time.Since(start).Seconds()
+	}
+	t.Busy = time.Since(begin).Seconds()
+	return t, nil
+}
+
+// Close implements kernels.Bench.
+func (b *bench) Close() error { return nil }
+
+// flushCache writes n bytes, one word in each cache line, on all cores, so
+// that nothing of the problem is left in the last-level cache.
+func (d *Device) flushCache(n int64) {
+	if int64(len(d.flush)) < n/8 {
+		d.flush = make([]uint64, n/8)
+	}
+	buf := d.flush[:n/8]
+	var wg sync.WaitGroup
+	for u := range d.info.Units {
+		part := buf[len(buf)*u/d.info.Units : len(buf)*(u+1)/d.info.Units]
+		wg.Go(func() {
+			for i := 0; i < len(part); i += 8 {
+				part[i]++
+			}
+		})
+	}
+	wg.Wait()
+}

@@ -1,0 +1,69 @@
+package cpu
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+)
+
+// What the operating system tells of the processor. Linux tells it in files;
+// elsewhere the fallbacks stand, which only make a flush larger than it need be
+// and leave the memory check out.
+
+const fallbackCache = 64 << 20
+
+// modelName is the processor's name, or its architecture.
+func modelName() string {
+	data, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// lastLevelCache is the size of the largest cache of core 0 in bytes.
+func lastLevelCache() int64 {
+	sizes, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
+	var largest int64
+	for _, f := range sizes {
+		text, err := os.ReadFile(f)
+		if err == nil {
+			largest = max(largest, parseSize(strings.TrimSpace(string(text))))
+		}
+	}
+	if largest == 0 {
+		return fallbackCache
+	}
+	return largest
+}
+
+// parseSize reads "32768K" as bytes; 0 where it is malformed.
+func parseSize(s string) int64 {
+	shift := 0
+	switch {
+	case strings.HasSuffix(s, "K"):
+		shift = 10
+	case strings.HasSuffix(s, "M"):
+		shift = 20
+	}
+	n, err := strconv.ParseInt(strings.TrimRight(s, "KM"), 10, 64)
+	if err != nil || n < 0 || n > 1<<40 {
+		return 0
+	}
+	return n << shift
+}
+
+// memoryBytes is the memory of the machine, or 0 where nothing tells it.
+func memoryBytes() int64 {
+	data, _ := os.ReadFile("/proc/meminfo")
+	for line := range strings.Lines(string(data)) {
+		if v, ok := strings.CutPrefix(line, "MemTotal:"); ok {
+			return parseSize(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")) + "K")
+		}
+	}
+	return 0
+}

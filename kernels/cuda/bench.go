@@ -1,0 +1,404 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/cuda/driver"
+	"normbench/kernels/reference"
+)
+
+// bench is a problem on the GPU.
+type bench struct {
+	d       *Device
+	p       kernels.Problem
+	mem     map[string]driver.Ptr // tensors
+	want    map[string]driver.Ptr // float64 answers
+	tol     map[string]reference.Tolerance
+	first   map[string]driver.Ptr // outputs of a first run, for comparing bits
+	results driver.Ptr            // outcomes of compare, then a count of differing elements
+	moved   driver.Ptr            // answers of the stream, once asked for
+	ready   map[kernels.Variant]*ready
+	modules []*driver.Module
+}
+
+// Open implements kernels.Device. Inputs and answers are made on the GPU; the
+// conformance suite holds them against package reference.
+func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	if err := p.CheckFits(d.info); err != nil {
+		return nil, err
+	}
+	b := &bench{d: d, p: p, mem: map[string]driver.Ptr{}, want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
+		tol: map[string]reference.Tolerance{}, ready: map[kernels.Variant]*ready{}}
+	err := d.on(func() error {
+		if err := b.open(seed); err != nil {
+			b.free()
+			var de *driver.Error
+			if errors.As(err, &de) && de.Code == driver.CodeOutOfMemory {
+				return hint.Errorf("choose smaller shapes, or free the GPU's memory", "%s does not fit in the free memory of %s", p, d.info.Name)
+			}
+			return d.fail(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.compile.trim()
+	return b, nil
+}
+
+func (b *bench) open(seed uint64) error {
+	d, p := b.d, b.p
+	alloc := func(m map[string]driver.Ptr, name string, bytes int64) error {
+		ptr, err := d.ctx.Alloc(bytes)
+		m[name] = ptr
+		return err
+	}
+	for _, t := range p.Tensors() {
+		if err := alloc(b.mem, t.Name, t.Bytes()); err != nil {
+			return err
+		}
+		if t.Role == kernels.Output {
+			if err := alloc(b.first, t.Name, t.Bytes()); err != nil {
+				return err
+			}
+		}
+		if t.Role == kernels.Output || t.Name == "rstd" || t.Name == "mean" {
+			if err := alloc(b.want, t.Name, 8*t.Elems()); err != nil {
+				return err
+			}
+		}
+	}
+	var err error
+	if b.results, err = d.ctx.Alloc(8*outcomeBytes + 8); err != nil {
+		return err
+	}
+	if err := d.inputs(p, seed, b.mem); err != nil {
+		return err
+	}
+	scale, err := d.answers(p, b.mem, b.want)
+	if err != nil {
+		return err
+	}
+	for _, t := range p.Tensors() {
+		if t.Role == kernels.Output {
+			b.tol[t.Name] = reference.ToleranceFor(p, t, scale[t.Name])
+		} else if b.want[t.Name] != 0 { // a saved statistic
+			n := t.Elems()
+			if err := d.each(d.support.roundTo, n, uint64(b.mem[t.Name]), uint64(b.want[t.Name]), uint64(n), uint64(t.DType)); err != nil {
+				return err
+			}
+		}
+	}
+	return d.stream.Synchronize()
+}
+
+// free gives everything back.
+func (b *bench) free() {
+	for _, m := range b.modules {
+		m.Unload()
+	}
+	for _, mem := range []map[string]driver.Ptr{b.mem, b.want, b.first, {"results": b.results, "moved": b.moved}} {
+		for _, p := range mem {
+			b.d.ctx.Free(p)
+		}
+	}
+}
+
+// Close implements kernels.Bench.
+func (b *bench) Close() error {
+	return b.d.on(func() error {
+		if b.d.lost == nil {
+			b.free()
+		}
+		return nil
+	})
+}
+
+// A ready variant is compiled, loaded and bound to the problem's buffers.
+type ready struct {
+	family   *kernels.Family
+	launches []loaded
+	scratch  int64 // bytes
+}
+
+// prepare makes a variant ready. It waits for its compilation off the driver's
+// thread.
+func (b *bench) prepare(v kernels.Variant) (*ready, error) {
+	if r, ok := b.ready[v]; ok {
+		return r, nil
+	}
+	f, _, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
+	if err != nil {
+		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
+	}
+	b.d.compile.start(plan)
+	r := &ready{family: f}
+	offsets := map[string]int64{}
+	for _, s := range plan.Scratch {
+		offsets[s.Name] = r.scratch
+		r.scratch += (s.Bytes() + 255) &^ 255
+	}
+	for i := range plan.Launches {
+		l := &plan.Launches[i]
+		if l.Entry == kernels.Memcpy {
+			r.launches = append(r.launches, loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepCopy, Args: make([]uint64, len(l.Args))}})
+			continue
+		}
+		binary, err := b.d.compile.binary(l)
+		if err != nil {
+			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
+		}
+		err = b.d.on(func() error {
+			if err := b.d.grow(&b.d.scratch, r.scratch); err != nil {
+				return b.d.fail(err)
+			}
+			m, err := b.d.ctx.LoadModule(binary.Cubin)
+			if err != nil {
+				return b.d.fail(err)
+			}
+			b.modules = append(b.modules, m)
+			fn, err := m.Function(l.Entry)
+			if err != nil {
+				return b.d.fail(err)
+			}
+			ld := loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1}, Shared: l.Shared}}
+			if ld.res, err = b.d.resources(fn, l); err != nil {
+				return b.d.fail(err)
+			}
+			ld.res.Spill = binary.Kernels[l.Entry].SpillStoreBytes
+			ld.step.Args = make([]uint64, len(l.Args))
+			r.launches = append(r.launches, ld)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	// Scratch may have moved while it grew, so the buffers are bound last.
+	for i := range plan.Launches {
+		for j, a := range plan.Launches[i].Args {
+			r.launches[i].step.Args[j] = b.slot(a, offsets)
+		}
+		if s := &r.launches[i].step; s.Kind == driver.StepCopy {
+			s.Src, s.Ptr, s.Bytes = driver.Ptr(s.Args[0]), driver.Ptr(s.Args[1]), int64(s.Args[2])
+		}
+	}
+	b.ready[v] = r
+	return r, nil
+}
+
+// resources reads what a launch takes, and refuses what cannot run at all.
+func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resource, error) {
+	res := kernels.Resource{Stage: l.Stage, Threads: l.Block, Programs: l.Grid[0] * l.Grid[1] * l.Grid[2]}
+	regs, local, shared, maxThreads, err := f.Attributes()
+	if err != nil {
+		return res, err
+	}
+	res.Registers, res.Local, res.Shared = regs, local, shared+l.Shared
+	if l.Block > maxThreads {
+		return res, kernels.Failf(kernels.StatusResource, "%s: %d threads with %d registers each do not fit", l.Stage, l.Block, regs)
+	}
+	if l.Shared > 48<<10 {
+		if err := f.SetMaxDynamicShared(l.Shared); err != nil {
+			return res, kernels.Failf(kernels.StatusResource, "%s: %d bytes of shared memory: %v", l.Stage, l.Shared, err)
+		}
+	}
+	if res.Occupancy, err = f.Occupancy(l.Block, l.Shared); err != nil {
+		return res, err
+	}
+	if res.Occupancy == 0 {
+		return res, kernels.Failf(kernels.StatusResource, "%s: not one program fits on a multiprocessor", l.Stage)
+	}
+	return res, nil
+}
+
+// slot is the 8-byte form of an argument.
+func (b *bench) slot(a kernels.Arg, scratch map[string]int64) uint64 {
+	switch a.Kind {
+	case kernels.ArgInt64:
+		return uint64(a.Int)
+	case kernels.ArgFloat32:
+		return float(a.Float)
+	}
+	if off, ok := scratch[a.Name]; ok {
+		return uint64(b.d.scratch.ptr) + uint64(off)
+	}
+	return uint64(b.mem[a.Name]) // 0 for the null pointer ""
+}
+
+// current is prepare, for a context that still stands. Where preparing v has
+// moved the scratch, the other variants' arguments point to the old one, so they
+// are forgotten and prepared again when they are next asked for.
+func (b *bench) current(v kernels.Variant) (*ready, error) {
+	if b.d.lost != nil {
+		return nil, &kernels.Failure{Status: kernels.StatusLaunch, Reason: "the GPU's context was lost: " + b.d.lost.Error(), Broken: true}
+	}
+	before := b.d.scratch.ptr
+	r, err := b.prepare(v)
+	if err == nil && b.d.scratch.ptr != before {
+		clear(b.ready)
+		b.ready[v] = r
+	}
+	return r, err
+}
+
+// Check implements kernels.Bench.
+func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	r, err := b.current(v)
+	if err != nil {
+		return kernels.Check{}, err
+	}
+	c := kernels.Check{Repeats: max(repeats, 1)}
+	for _, l := range r.launches {
+		c.Resources = append(c.Resources, l.res)
+	}
+	err = b.d.on(func() error {
+		start := time.Now()
+		defer func() { c.Busy = time.Since(start).Seconds() }()
+		return b.d.fail(b.check(r, &c))
+	})
+	return c, err
+}
+
+func (b *bench) check(r *ready, c *kernels.Check) error {
+	d := b.d
+	outs, want, err := b.outputs(r)
+	if err != nil {
+		return err
+	}
+	size := int64(len(outs)*outcomeBytes + 8)
+	init := make([]byte, size)
+	for i := range outs {
+		binary.LittleEndian.PutUint64(init[i*outcomeBytes+8:], math.MaxUint64) // first
+	}
+	if err := d.ctx.CopyToDevice(b.results, init); err != nil {
+		return err
+	}
+	for run := range c.Repeats {
+		if err := b.poisoned(r); err != nil {
+			return err
+		}
+		for i, t := range outs {
+			n, got := t.Elems(), b.mem[t.Name]
+			if run > 0 {
+				if err := d.each(d.support.differing, n, uint64(got), uint64(b.first[t.Name]), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-8); err != nil {
+					return err
+				}
+				continue
+			}
+			tol := b.tol[t.Name]
+			if err := d.each(d.support.compare, n, uint64(got), uint64(want[t.Name]), uint64(n), uint64(t.DType),
+				double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)), uint64(b.results)+uint64(i*outcomeBytes)); err != nil {
+				return err
+			}
+			if c.Repeats > 1 {
+				if err := d.ctx.CopyDtoD(d.stream, b.first[t.Name], got, t.Bytes()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	raw := make([]byte, size)
+	if err := d.ctx.CopyFromDevice(raw, b.results); err != nil {
+		return err
+	}
+	c.Differing = int64(binary.LittleEndian.Uint64(raw[size-8:]))
+	for i, t := range outs {
+		var o outcome
+		o.decode(raw[i*outcomeBytes:])
+		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.bad),
+			MaxErr: min(math.Float64frombits(o.worst), math.MaxFloat32)}
+		if o.want2 > 0 {
+			oc.RelL2 = min(math.Sqrt(o.err2/o.want2), math.MaxFloat32)
+			if math.IsNaN(oc.RelL2) {
+				oc.RelL2 = math.MaxFloat32
+			}
+		}
+		if o.bad > 0 {
+			oc.First = int64(o.first)
+			if oc.Got, oc.Want, err = b.pair(t, want[t.Name], oc.First); err != nil {
+				return err
+			}
+		}
+		c.Outputs = append(c.Outputs, oc)
+	}
+	return nil
+}
+
+// outputs lists the outputs that a family writes, with their answers.
+func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, error) {
+	var outs []kernels.Tensor
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output && (!r.family.Stream || t.Name == "y" || t.Name == "dx") {
+			outs = append(outs, t)
+		}
+	}
+	if !r.family.Stream {
+		return outs, b.want, nil
+	}
+	t := outs[0]
+	if b.moved == 0 {
+		p, err := b.d.ctx.Alloc(8 * t.Elems())
+		if err != nil {
+			return nil, nil, err
+		}
+		b.moved = p
+		if err := b.d.each(b.d.support.moved, t.Elems(), uint64(b.mem["x"]), uint64(b.mem["dy"]), uint64(p), uint64(t.Elems()), uint64(t.DType)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return outs, map[string]driver.Ptr{t.Name: b.moved}, nil
+}
+
+// poisoned fills outputs and scratch with NaN (all bits set) and runs the plan.
+func (b *bench) poisoned(r *ready) error {
+	d := b.d
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output {
+			if err := d.ctx.Memset8(d.stream, b.mem[t.Name], 0xff, t.Bytes()); err != nil {
+				return err
+			}
+		}
+	}
+	if r.scratch > 0 {
+		if err := d.ctx.Memset8(d.stream, d.scratch.ptr, 0xff, r.scratch); err != nil {
+			return err
+		}
+	}
+	steps := make([]driver.Step, len(r.launches))
+	for i, l := range r.launches {
+		steps[i] = l.step
+	}
+	if err := d.ctx.Enqueue(d.stream, steps); err != nil {
+		return err
+	}
+	return d.stream.Synchronize()
+}
+
+// pair reads one element of an output and its answer.
+func (b *bench) pair(t kernels.Tensor, want driver.Ptr, i int64) (got, answer kernels.Number, err error) {
+	raw := make([]byte, t.DType.Size())
+	if err := b.d.ctx.CopyFromDevice(raw, b.mem[t.Name]+driver.Ptr(i*t.DType.Size())); err != nil {
+		return 0, 0, err
+	}
+	m := kernels.NewMemory(t.DType, 1)
+	if t.DType == kernels.FP32 {
+		m.F32[0] = math.Float32frombits(binary.LittleEndian.Uint32(raw))
+	} else {
+		m.Bits[0] = binary.LittleEndian.Uint16(raw)
+	}
+	w, err := b.d.float64s(want+driver.Ptr(8*i), 1)
+	if err != nil {
+		return 0, 0, err
+	}
+	return kernels.Number(m.At(0)), kernels.Number(w[0]), nil
+}

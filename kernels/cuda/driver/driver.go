@@ -1,0 +1,297 @@
+//go:build cuda
+
+package driver
+
+// #include <cuda.h>
+// #include "launch.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"gorgonia.org/cu"
+)
+
+// Count is the number of devices that the driver offers, as CUDA_VISIBLE_DEVICES leaves them. The
+// error wraps [ErrNoDriver] without a driver, and is an [*Error] with [CodeNoDevice] with a
+// driver but no device.
+func Count() (int, error) {
+	if err := load(); err != nil {
+		return 0, err
+	}
+	n, err := cu.NumDevices()
+	return n, wrap("cuDeviceGetCount", err)
+}
+
+// Info describes a device.
+type Info struct {
+	Name                string // "NVIDIA H200"
+	UUID                string // "GPU-…", as nvidia-smi prints it
+	Major, Minor        int    // compute capability
+	SMs                 int
+	L2Bytes             int
+	MaxThreadsPerSM     int
+	MaxThreadsPerBlock  int
+	RegsPerSM           int // 32-bit registers
+	SharedPerSM         int // bytes
+	SharedPerBlockOptin int // bytes, after SetMaxDynamicShared
+	WarpSize            int
+	MemoryBytes         int64
+	DriverVersion       int    // CUDA version of the driver: 13000 is 13.0
+	PCIBusID            string // "0000:1b:00.0"
+	ClockKHz            int    // peak; 0 if the driver does not say
+	MemClockKHz         int    // peak; 0 if the driver does not say
+}
+
+// A Context is an open device. See the package comment for the rules about threads.
+type Context struct {
+	ctx  cu.CUContext
+	info Info
+
+	steps []C.nb_step // kept between calls of Enqueue
+	args  []uint64
+}
+
+// A Ptr is an address in device memory.
+type Ptr uint64
+
+// Open creates a context on a device and makes it current on the calling thread, which the
+// caller has locked with runtime.LockOSThread. The errors are those of [Count].
+func Open(ordinal int) (*Context, error) {
+	n, err := Count()
+	if err != nil {
+		return nil, err
+	}
+	if ordinal < 0 || ordinal >= n {
+		return nil, fmt.Errorf("no CUDA device %d: the driver offers %d", ordinal, n)
+	}
+	dev, err := cu.GetDevice(ordinal)
+	if err != nil {
+		return nil, wrap("cuDeviceGet", err)
+	}
+	c := &Context{}
+	if c.info, err = deviceInfo(dev); err != nil {
+		return nil, err
+	}
+	if c.ctx, err = dev.MakeContext(cu.SchedAuto); err != nil {
+		return nil, wrap("cuCtxCreate", err)
+	}
+	return c, nil
+}
+
+func deviceInfo(dev cu.Device) (Info, error) {
+	info := Info{DriverVersion: cu.Version()}
+	var err error
+	if info.Name, err = dev.Name(); err != nil {
+		return Info{}, wrap("cuDeviceGetName", err)
+	}
+	uuid, err := dev.UUID()
+	if err != nil {
+		return Info{}, wrap("cuDeviceGetUuid", err)
+	}
+	info.UUID = "GPU-" + uuid.String()
+	if info.MemoryBytes, err = dev.TotalMem(); err != nil {
+		return Info{}, wrap("cuDeviceTotalMem", err)
+	}
+	var domain, bus, slot int
+	for _, a := range []struct {
+		attribute int
+		value     *int
+		optional  bool
+	}{
+		{C.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &info.Major, false},
+		{C.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &info.Minor, false},
+		{C.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &info.SMs, false},
+		{C.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &info.L2Bytes, false},
+		{C.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &info.MaxThreadsPerSM, false},
+		{C.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &info.MaxThreadsPerBlock, false},
+		{C.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, &info.RegsPerSM, false},
+		{C.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &info.SharedPerSM, false},
+		{C.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &info.SharedPerBlockOptin, false},
+		{C.CU_DEVICE_ATTRIBUTE_WARP_SIZE, &info.WarpSize, false},
+		{C.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &info.ClockKHz, true},
+		{C.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &info.MemClockKHz, true},
+		{C.CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &domain, false},
+		{C.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &bus, false},
+		{C.CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &slot, false},
+	} {
+		if *a.value, err = dev.Attribute(cu.DeviceAttribute(a.attribute)); err != nil && !a.optional {
+			return Info{}, wrap(fmt.Sprintf("cuDeviceGetAttribute %d", a.attribute), err)
+		}
+	}
+	info.PCIBusID = fmt.Sprintf("%04x:%02x:%02x.0", domain, bus, slot)
+	return info, nil
+}
+
+// Info describes the device.
+func (c *Context) Info() Info { return c.info }
+
+// Close destroys the context with all memory, modules, streams and events in it.
+func (c *Context) Close() error { return wrap("cuCtxDestroy", c.ctx.Destroy()) }
+
+// Synchronize waits for all work in the context.
+func (c *Context) Synchronize() error { return wrap("cuCtxSynchronize", cu.Synchronize()) }
+
+// MemInfo returns the free and the total memory of the device in bytes.
+func (c *Context) MemInfo() (free, total int64, err error) {
+	free, total, err = cu.MemInfo()
+	return free, total, wrap("cuMemGetInfo", err)
+}
+
+// Alloc allocates device memory, aligned to 256 bytes at least. Its content is undefined.
+func (c *Context) Alloc(bytes int64) (Ptr, error) {
+	if bytes <= 0 {
+		return 0, fmt.Errorf("cuMemAlloc: %d bytes", bytes)
+	}
+	p, err := cu.MemAlloc(bytes)
+	return Ptr(p), wrap("cuMemAlloc", err)
+}
+
+// Free frees device memory. It waits for work that may use it. Freeing 0 does nothing.
+func (c *Context) Free(p Ptr) error {
+	if p == 0 {
+		return nil
+	}
+	return wrap("cuMemFree", cu.MemFree(cu.DevicePtr(p)))
+}
+
+// Memset8 enqueues filling bytes bytes with a value.
+func (c *Context) Memset8(s Stream, p Ptr, value byte, bytes int64) error {
+	return wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(p), value, bytes, s.s))
+}
+
+// Memset32 enqueues filling bytes bytes, a multiple of 4, with a 32-bit value.
+func (c *Context) Memset32(s Stream, p Ptr, value uint32, bytes int64) error {
+	return wrap("cuMemsetD32Async", cu.MemsetD32Async(cu.DevicePtr(p), uint(value), bytes/4, s.s))
+}
+
+// CopyToDevice copies to the device and waits until the data is there. A plain copy from pageable
+// memory may return before that, and streams made by NewStream would not wait for it.
+func (c *Context) CopyToDevice(dst Ptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	if err := cu.MemcpyHtoD(cu.DevicePtr(dst), unsafe.Pointer(&src[0]), int64(len(src))); err != nil {
+		return wrap("cuMemcpyHtoD", err)
+	}
+	return c.Synchronize()
+}
+
+// CopyFromDevice waits for all work in the context and copies from the device.
+func (c *Context) CopyFromDevice(dst []byte, src Ptr) error {
+	if err := c.Synchronize(); err != nil || len(dst) == 0 {
+		return err
+	}
+	return wrap("cuMemcpyDtoH", cu.MemcpyDtoH(unsafe.Pointer(&dst[0]), cu.DevicePtr(src), int64(len(dst))))
+}
+
+// CopyDtoD enqueues a copy within the device.
+func (c *Context) CopyDtoD(s Stream, dst, src Ptr, bytes int64) error {
+	return wrap("cuMemcpyDtoDAsync", cu.MemcpyDtoDAsync(cu.DevicePtr(dst), cu.DevicePtr(src), bytes, s.s))
+}
+
+// A Stream is a queue of work on the device. The zero Stream is the default stream.
+type Stream struct{ s cu.Stream }
+
+// NewStream makes a stream that does not synchronize with the default stream.
+func (c *Context) NewStream() (Stream, error) {
+	s, err := cu.MakeStream(cu.NonBlocking)
+	return Stream{s}, wrap("cuStreamCreate", err)
+}
+
+// Synchronize waits for the work in the stream, and returns its error if some failed.
+func (s Stream) Synchronize() error { return wrap("cuStreamSynchronize", s.s.Synchronize()) }
+
+// Destroy destroys the stream once its work is done.
+func (s Stream) Destroy() error { return wrap("cuStreamDestroy", s.s.Destroy()) }
+
+// An Event is a point in a stream with a time.
+type Event struct{ e cu.Event }
+
+// NewEvent makes an event that takes times.
+func (c *Context) NewEvent() (Event, error) {
+	e, err := cu.MakeEvent(cu.DefaultEvent)
+	return Event{e}, wrap("cuEventCreate", err)
+}
+
+// Record enqueues taking the time.
+func (e Event) Record(s Stream) error { return wrap("cuEventRecord", e.e.Record(s.s)) }
+
+// Synchronize waits until the last recording is reached.
+func (e Event) Synchronize() error { return wrap("cuEventSynchronize", e.e.Synchronize()) }
+
+// Elapsed returns the seconds from an earlier event to this one. Both must have been reached.
+// The driver's clock ticks in 32 ns or coarser, and it returns milliseconds in 32 bits.
+func (e Event) Elapsed(earlier Event) (seconds float64, err error) {
+	ms, err := earlier.e.Elapsed(e.e)
+	return ms * 1e-3, wrap("cuEventElapsedTime", err)
+}
+
+// Destroy destroys the event.
+func (e Event) Destroy() error { return wrap("cuEventDestroy", cu.DestroyEvent(&e.e)) }
+
+// A Module is loaded code.
+type Module struct{ m cu.Module }
+
+// LoadModule loads a cubin. The error has [CodeNoBinary] if it was made for another architecture.
+func (c *Context) LoadModule(cubin []byte) (*Module, error) {
+	if len(cubin) == 0 {
+		return nil, fmt.Errorf("cuModuleLoadData: empty cubin")
+	}
+	m, err := cu.LoadData(string(cubin))
+	if err != nil {
+		return nil, wrap("cuModuleLoadData", err)
+	}
+	return &Module{m}, nil
+}
+
+// Unload unloads the code. Its functions must not be used any more.
+func (m *Module) Unload() error { return wrap("cuModuleUnload", m.m.Unload()) }
+
+// Function returns an entry function by name.
+func (m *Module) Function(name string) (Function, error) {
+	f, err := m.m.Function(name)
+	return Function{f}, wrap("cuModuleGetFunction "+name, err)
+}
+
+// A Function is an entry function of a module.
+type Function struct{ f cu.Function }
+
+// handle returns the CUfunction, CUevent or CUstream inside a value of cu, which keeps it in its
+// only field. TestHandles holds cu to that.
+func handle[T cu.Function | cu.Event | cu.Stream](v T) C.uint64_t {
+	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
+}
+
+// Attributes returns what the loaded code uses: registers per thread, local memory per thread in
+// bytes (stack and spills), static shared memory per block in bytes, and the most threads per
+// block that those allow.
+func (f Function) Attributes() (registers, localBytes, staticShared, maxThreads int, err error) {
+	for _, a := range []struct {
+		attribute int
+		value     *int
+	}{
+		{C.CU_FUNC_ATTRIBUTE_NUM_REGS, &registers},
+		{C.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &localBytes},
+		{C.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &staticShared},
+		{C.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &maxThreads},
+	} {
+		if *a.value, err = f.f.Attribute(cu.FunctionAttribute(a.attribute)); err != nil {
+			return 0, 0, 0, 0, wrap("cuFuncGetAttribute", err)
+		}
+	}
+	return registers, localBytes, staticShared, maxThreads, nil
+}
+
+// SetMaxDynamicShared allows launches with up to so many bytes of dynamic shared memory. Needed
+// above 48 KiB; the limit is Info.SharedPerBlockOptin less the static shared memory.
+func (f Function) SetMaxDynamicShared(bytes int) error {
+	return newError("cuFuncSetAttribute", int(C.nb_func_set(handle(f.f), C.nb_max_dynamic_shared(), C.int(bytes))))
+}
+
+// Occupancy is the number of blocks that fit on one multiprocessor at once.
+func (f Function) Occupancy(blockThreads, dynShared int) (blocksPerSM int, err error) {
+	n, err := f.f.MaxActiveBlocksPerMultiProcessor(blockThreads, int64(dynShared))
+	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err)
+}

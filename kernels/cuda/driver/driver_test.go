@@ -1,0 +1,448 @@
+//go:build cuda
+
+package driver
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"gorgonia.org/cu"
+
+	"normbench/kernels/nvrtc"
+)
+
+// open opens device 0 or skips. NORMBENCH_REQUIRE_CUDA=1 makes a missing device a failure.
+func open(t testing.TB) *Context {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	c, err := Open(0)
+	if err == nil {
+		t.Cleanup(func() {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return c
+	}
+	if os.Getenv("NORMBENCH_REQUIRE_CUDA") == "1" {
+		t.Fatalf("NORMBENCH_REQUIRE_CUDA is set, but: %v", err)
+	}
+	t.Skip(err)
+	return nil
+}
+
+// Without a device the error is one line of ours and the process lives, although cu's init
+// exits when cuInit fails.
+func TestNoDevice(t *testing.T) {
+	n, err := Count()
+	if err == nil && n > 0 {
+		t.Skipf("%d devices", n)
+	}
+	c, err := Open(0)
+	if err == nil || c != nil || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("got %v, %v", c, err)
+	}
+	var e *Error
+	if !errors.Is(err, ErrNoDriver) && !errors.As(err, &e) {
+		t.Errorf("neither ErrNoDriver nor *Error: %v", err)
+	}
+	t.Log(err)
+}
+
+// The program must not ask the loader for libcuda.so.1, or it does not start without a driver.
+func TestNotLinked(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	libs, err := f.ImportedLibraries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lib := range libs {
+		if strings.HasPrefix(lib, "libcuda") {
+			t.Errorf("the program needs %s: is a function of it not in symbols.h?", lib)
+		}
+	}
+	// Nor may it export the names, or libcuda's own calls could bind to the trampolines.
+	symbols, err := f.DynamicSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		t.Fatal(err)
+	}
+	for _, s := range symbols {
+		if s.Name == "cuInit" || s.Name == "cuMemAlloc_v2" {
+			t.Errorf("the program exports or imports %s", s.Name)
+		}
+	}
+}
+
+// handle reads the only field of these.
+func TestHandles(t *testing.T) {
+	for _, size := range []uintptr{unsafe.Sizeof(cu.Function{}), unsafe.Sizeof(cu.Event{}), unsafe.Sizeof(cu.Stream{})} {
+		if size != unsafe.Sizeof(uintptr(0)) {
+			t.Errorf("a handle of cu has %d bytes", size)
+		}
+	}
+	if h := handle(cu.NoStream); h != 0 {
+		t.Errorf("the default stream is %#x", h)
+	}
+}
+
+func TestError(t *testing.T) {
+	for _, tt := range []struct {
+		err    error
+		want   string
+		sticky bool
+	}{
+		{&Error{"cuMemAlloc", CodeOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"}, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)", false},
+		{&Error{"cuLaunchKernel", 700, ""}, "cuLaunchKernel: CUDA error 700", true},
+		{&Error{"cuStreamSynchronize", 719, "CUDA_ERROR_LAUNCH_FAILED"}, "cuStreamSynchronize: CUDA_ERROR_LAUNCH_FAILED (719)", true},
+		{&Error{"cuLaunchKernel", CodeOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"}, "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES (701)", false},
+	} {
+		if tt.err.Error() != tt.want || IsSticky(tt.err) != tt.sticky {
+			t.Errorf("got %q, sticky %v, want %q, %v", tt.err, IsSticky(tt.err), tt.want, tt.sticky)
+		}
+	}
+	if IsSticky(nil) || IsSticky(ErrNoDriver) || newError("x", 0) != nil || wrap("x", nil) != nil {
+		t.Error("no error is one")
+	}
+	var e *Error
+	if err := wrap("cuCtxCreate", cu.OutOfMemory); !errors.As(err, &e) || e.Code != CodeOutOfMemory {
+		t.Errorf("got %#v from an error of cu", err)
+	}
+}
+
+func TestEnqueueRefuses(t *testing.T) {
+	var c Context
+	for _, steps := range [][]Step{
+		{{Kind: 99}},
+		{{Kind: StepLaunch, Args: make([]uint64, maxArgs+1)}},
+		{{Kind: StepMemset32, Bytes: 6}},
+		{{Kind: StepCopy, Bytes: -1}},
+	} {
+		if err := c.Enqueue(Stream{}, steps); err == nil || !strings.HasPrefix(err.Error(), "step 0: ") {
+			t.Errorf("%+v: got %v", steps[0], err)
+		}
+	}
+	if err := c.Enqueue(Stream{}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	c := open(t)
+	t.Logf("%+v", c.Info())
+	s, err := c.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 1 << 20
+	p, err := c.Alloc(2 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := c.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Enqueue(s, []Step{
+		{Kind: StepRecord, Event: before},
+		{Kind: StepMemset32, Ptr: p, Value: 0x01020304, Bytes: n},
+		{Kind: StepMemset8, Ptr: p, Value: 0xff, Bytes: 1},
+		{Kind: StepCopy, Ptr: p + n, Src: p, Bytes: n},
+		{Kind: StepRecord, Event: after},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, n)
+	if err := c.CopyFromDevice(got, p+n); err != nil {
+		t.Fatal(err)
+	}
+	if got[0] != 0xff || got[1] != 3 || got[n-4] != 4 || got[n-1] != 1 {
+		t.Errorf("got % x … % x", got[:4], got[n-4:])
+	}
+	if d, err := after.Elapsed(before); err != nil || d <= 0 || d > 1 {
+		t.Errorf("elapsed %g s, %v", d, err)
+	}
+	if err := c.Free(p); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFakeDriver runs TestFake in a process that finds a fake libcuda.so.1, so that the
+// trampolines, the layout of steps and the errors are tested without a GPU.
+func TestFakeDriver(t *testing.T) {
+	cc := os.Getenv("CC")
+	if cc == "" {
+		cc = "gcc"
+	}
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "libcuda.so.1")
+	if out, err := exec.Command(cc, "-shared", "-fPIC", "-w", "-o", lib, "testdata/fakecuda.c").CombinedOutput(); err != nil {
+		t.Skipf("cannot compile the fake driver: %v: %s", err, out)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^(TestFake|TestMemory)$", "-test.v")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "NORMBENCH_FAKE_CUDA=1", "NORMBENCH_REQUIRE_CUDA=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), "--- PASS") != 2 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func TestFake(t *testing.T) {
+	if os.Getenv("NORMBENCH_FAKE_CUDA") == "" {
+		t.Skip("run by TestFakeDriver")
+	}
+	c := open(t)
+	info := c.Info()
+	if info.Name != "Fake" || info.DriverVersion != 11070 || info.SMs != 16 || info.SharedPerBlockOptin != 97 ||
+		info.PCIBusID != "0032:21:22.0" || !strings.HasPrefix(info.UUID, "GPU-abababab-") {
+		t.Errorf("info: %+v", info)
+	}
+	m, err := c.LoadModule([]byte("\x7fELF\x00x")) // with a NUL inside, as cubins have
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := m.Function("k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.SetMaxDynamicShared(65536); err != nil {
+		t.Error(err)
+	}
+	if regs, local, shared, threads, err := f.Attributes(); err != nil || regs != 104 || local != 103 || shared != 101 || threads != 100 {
+		t.Errorf("attributes %d %d %d %d, %v", regs, local, shared, threads, err)
+	}
+	if n, err := f.Occupancy(256, 0); err != nil || n != 8 {
+		t.Errorf("occupancy %d, %v", n, err)
+	}
+	s, err := c.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Alloc(240)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := func(i uint64) []uint64 { return []uint64{uint64(p) + 80*i, 1<<40 + i, uint64(math.Float32bits(1.5))} }
+	grid, block := [3]int{1, 2, 3}, [3]int{4, 5, 6}
+	if err := f.Launch(s, grid, block, 7, args(0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Enqueue(s, []Step{
+		{Kind: StepMemset8, Ptr: p + 80, Value: 0xee, Bytes: 160},
+		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(1)},
+		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: 7, Args: args(2)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 240)
+	if err := c.CopyFromDevice(data, p); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(3) {
+		want := []uint64{1, 2, 3, 4, 5, 6, 7, 0x57, 1<<40 + i, uint64(math.Float32bits(1.5))}
+		for j := range want {
+			if got := binary.LittleEndian.Uint64(data[80*i+8*uint64(j):]); got != want[j] {
+				t.Errorf("launch %d, value %d: got %#x, want %#x", i, j, got, want[j])
+			}
+		}
+	}
+
+	var e *Error
+	if _, err := c.Alloc(1 << 50); !errors.As(err, &e) || e.Name != "CUDA_ERROR_OUT_OF_MEMORY" || e.Call != "cuMemAlloc" {
+		t.Errorf("got %v", err)
+	}
+	// A function that the driver lacks.
+	if err := f.LaunchEx(s, grid, block, 0, args(0), [3]int{2, 1, 1}, false); !errors.As(err, &e) || e.Code != CodeNotSupported || e.Call != "cuLaunchKernelEx" {
+		t.Errorf("got %v", err)
+	}
+	err = c.Enqueue(s, []Step{{Kind: StepMemset8, Ptr: p, Bytes: 1}, {Kind: StepLaunch, Func: f}})
+	if err == nil || err.Error() != "step 1: cuLaunchKernel: CUDA error 1" {
+		t.Errorf("got %v", err)
+	}
+}
+
+const deviceSource = `
+extern "C" __global__ void plus(float* y, float f, int n) {
+  extern __shared__ float tile[];
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  tile[threadIdx.x] = f;
+  __syncthreads();
+  if (i < n) y[i] += tile[blockDim.x - 1 - threadIdx.x];
+}
+extern "C" __global__ void crash(float* y) { *y = 1; }
+`
+
+// device compiles deviceSource for the device.
+func device(t testing.TB) (*Context, *Module) {
+	t.Helper()
+	c := open(t)
+	compiler, err := nvrtc.Find()
+	if err != nil {
+		t.Skip(err)
+	}
+	b, err := compiler.Compile(nvrtc.Source{Name: "device.cu", Text: deviceSource},
+		nvrtc.Options{Arch: fmt.Sprintf("sm_%d%d", c.Info().Major, c.Info().Minor)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := c.LoadModule(b.Cubin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, m
+}
+
+// TestDevice launches on a real device in each of the ways there are.
+func TestDevice(t *testing.T) {
+	c, m := device(t)
+	f, err := m.Function("plus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if regs, _, _, threads, err := f.Attributes(); err != nil || regs == 0 || threads == 0 {
+		t.Errorf("%d registers, %d threads, %v", regs, threads, err)
+	}
+	const n, shared = 1000, 64 << 10
+	if err := f.SetMaxDynamicShared(shared); err != nil {
+		t.Fatal(err)
+	}
+	if blocks, err := f.Occupancy(256, shared); err != nil || blocks == 0 {
+		t.Errorf("%d blocks, %v", blocks, err)
+	}
+	s, err := c.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := c.Alloc(4 * n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grid, block := [3]int{4, 1, 1}, [3]int{256, 1, 1}
+	args := []uint64{uint64(y), uint64(math.Float32bits(1.5)), n}
+	steps := []Step{
+		{Kind: StepMemset32, Ptr: y, Value: math.Float32bits(2), Bytes: 4 * n},
+		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: shared, Args: args},
+	}
+	want := float32(2 + 1.5)
+	if c.Info().Major >= 9 {
+		steps = append(steps, Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: shared, Args: args,
+			Cluster: [3]int{2, 1, 1}, Programmatic: true})
+		want += 1.5
+	}
+	if err := c.Enqueue(s, steps); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Launch(s, grid, block, shared, args); err != nil {
+		t.Fatal(err)
+	}
+	want += 1.5
+	data := make([]byte, 4*n)
+	if err := c.CopyFromDevice(data, y); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if got := math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])); got != want {
+			t.Fatalf("y[%d] is %g, want %g", i, got, want)
+		}
+	}
+	if err := m.Unload(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSticky loses a context, in a process of its own.
+func TestSticky(t *testing.T) {
+	if os.Getenv("NORMBENCH_CRASH_CUDA") == "" {
+		if n, err := Count(); err != nil || n == 0 {
+			t.Skip("no CUDA device")
+		}
+		cmd := exec.Command(os.Args[0], "-test.run=^TestSticky$", "-test.v")
+		cmd.Env = append(os.Environ(), "NORMBENCH_CRASH_CUDA=1")
+		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), "lost as it should be") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	c, m := device(t)
+	f, err := m.Function("crash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Launch(Stream{}, [3]int{1, 1, 1}, [3]int{1, 1, 1}, 0, []uint64{16}); err != nil {
+		t.Fatal(err)
+	}
+	first, second := c.Synchronize(), c.Synchronize()
+	if !IsSticky(first) || !IsSticky(second) {
+		t.Fatalf("got %v, then %v", first, second)
+	}
+	fmt.Println("lost as it should be:", first)
+	os.Exit(0) // the context cannot be closed any more
+}
+
+func BenchmarkLaunch(b *testing.B) { // a launch through Enqueue, 64 in a call
+	c, m := device(b)
+	f, err := m.Function("plus")
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := c.NewStream()
+	if err != nil {
+		b.Fatal(err)
+	}
+	steps := make([]Step, 64)
+	for i := range steps {
+		steps[i] = Step{Kind: StepLaunch, Func: f, Grid: [3]int{1, 1, 1}, Block: [3]int{32, 1, 1}, Shared: 128, Args: []uint64{0, 0, 0}}
+	}
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		if err := c.Enqueue(s, steps); err != nil {
+			b.Fatal(err)
+		}
+		n += len(steps)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/launch")
+	if err := s.Synchronize(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func BenchmarkEnqueueHost(b *testing.B) { // without a device: the cost of our side, cgo included
+	if n, err := Count(); err == nil && n > 0 {
+		b.Skip("would launch a null function on a device")
+	}
+	var c Context
+	steps := []Step{{Kind: StepLaunch, Grid: [3]int{1, 1, 1}, Block: [3]int{32, 1, 1}, Args: make([]uint64, 12)}}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.steps, c.args = c.steps[:0], c.args[:0]
+		c.steps = append(c.steps, steps[0].flat(0))
+		c.args = append(c.args, steps[0].Args...)
+		enqueue(Stream{}, c.steps, c.args)
+	}
+}

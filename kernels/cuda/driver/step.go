@@ -1,0 +1,139 @@
+//go:build cuda
+
+package driver
+
+// #include "launch.h"
+// #cgo noescape nb_enqueue
+// #cgo nocallback nb_enqueue
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// A StepKind is what a [Step] does.
+type StepKind uint32
+
+const (
+	StepLaunch   StepKind = C.NB_LAUNCH   // Func, Grid, Block, Shared, Args, Cluster, Programmatic
+	StepMemset8  StepKind = C.NB_MEMSET8  // Ptr, Value (its low byte), Bytes
+	StepMemset32 StepKind = C.NB_MEMSET32 // Ptr, Value, Bytes (a multiple of 4)
+	StepCopy     StepKind = C.NB_COPY     // Ptr, Src, Bytes
+	StepRecord   StepKind = C.NB_RECORD   // Event
+)
+
+var stepCalls = [...]string{"cuLaunchKernel", "cuMemsetD8Async", "cuMemsetD32Async", "cuMemcpyDtoDAsync", "cuEventRecord"}
+
+// maxArgs is the most arguments of a launch.
+const maxArgs = C.NB_MAX_ARGS
+
+// A Step is one operation for [Context.Enqueue]. The comments of the kinds say which fields count.
+type Step struct {
+	Kind   StepKind
+	Func   Function
+	Grid   [3]int // blocks
+	Block  [3]int // threads
+	Shared int    // dynamic shared memory in bytes
+	// Args has one 8-byte slot per argument of the kernel. Smaller ones are the low bytes: a
+	// float is uint64(math.Float32bits(x)).
+	Args         []uint64
+	Cluster      [3]int // blocks per cluster; zero for none. Needs compute capability 9.0
+	Programmatic bool   // programmatic stream serialization: may start before the kernel ahead ends
+	Event        Event
+	Ptr, Src     Ptr
+	Value        uint32
+	Bytes        int64
+}
+
+// Enqueue puts steps into a stream, in order, with one call from Go to C, so that the host
+// stays ahead of the device. It stops at the first step that fails and names it; the steps before
+// it remain enqueued.
+func (c *Context) Enqueue(s Stream, steps []Step) error {
+	c.steps, c.args = c.steps[:0], c.args[:0]
+	for i := range steps {
+		st := &steps[i]
+		if int(st.Kind) >= len(stepCalls) {
+			return fmt.Errorf("step %d: unknown kind %d", i, st.Kind)
+		}
+		if len(st.Args) > maxArgs {
+			return fmt.Errorf("step %d: %d arguments, at most %d", i, len(st.Args), maxArgs)
+		}
+		if st.Bytes < 0 || st.Kind == StepMemset32 && st.Bytes%4 != 0 {
+			return fmt.Errorf("step %d: %d bytes", i, st.Bytes)
+		}
+		c.steps = append(c.steps, st.flat(len(c.args)))
+		c.args = append(c.args, st.Args...)
+	}
+	if i, call, code := enqueue(s, c.steps, c.args); code != 0 {
+		return fmt.Errorf("step %d: %w", i, newError(call, code))
+	}
+	return nil
+}
+
+// Launch enqueues one kernel. Args has one 8-byte slot per argument, as in [Step].
+func (f Function) Launch(s Stream, grid, block [3]int, shared int, args []uint64) error {
+	return f.LaunchEx(s, grid, block, shared, args, [3]int{}, false)
+}
+
+// LaunchEx enqueues one kernel with a cluster size (zero for none) and, if programmatic, with
+// programmatic stream serialization. Both need a driver of CUDA 11.8 and compute capability 9.0;
+// the error has [CodeNotSupported] if the driver is older.
+func (f Function) LaunchEx(s Stream, grid, block [3]int, shared int, args []uint64, cluster [3]int, programmatic bool) error {
+	if len(args) > maxArgs {
+		return fmt.Errorf("cuLaunchKernel: %d arguments, at most %d", len(args), maxArgs)
+	}
+	st := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: shared, Cluster: cluster, Programmatic: programmatic}
+	flat := [1]C.nb_step{st.flat(0)}
+	flat[0].nargs = C.uint32_t(len(args))
+	_, call, code := enqueue(s, flat[:], args)
+	return newError(call, code)
+}
+
+// flat is the step in the form of C. Its arguments start at index first.
+func (st *Step) flat(first int) C.nb_step {
+	return C.nb_step{
+		kind:         C.uint32_t(st.Kind),
+		grid:         dims(st.Grid),
+		block:        dims(st.Block),
+		cluster:      dims(st.Cluster),
+		shared:       C.uint32_t(st.Shared),
+		programmatic: flag(st.Programmatic),
+		nargs:        C.uint32_t(len(st.Args)),
+		value:        C.uint32_t(st.Value),
+		args:         C.uint64_t(first),
+		_func:        handle(st.Func.f),
+		event:        handle(st.Event.e),
+		ptr:          C.uint64_t(st.Ptr),
+		src:          C.uint64_t(st.Src),
+		bytes:        C.uint64_t(st.Bytes),
+	}
+}
+
+func dims(d [3]int) [3]C.uint32_t {
+	return [3]C.uint32_t{C.uint32_t(d[0]), C.uint32_t(d[1]), C.uint32_t(d[2])}
+}
+
+func flag(b bool) C.uint32_t {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// enqueue returns the index, call and code of the step that failed; code 0 if none did.
+func enqueue(s Stream, steps []C.nb_step, args []uint64) (index int, call string, code int) {
+	if len(steps) == 0 {
+		return 0, "", 0
+	}
+	r := int64(C.nb_enqueue(handle(s.s), unsafe.SliceData(steps), C.int(len(steps)), (*C.uint64_t)(unsafe.SliceData(args))))
+	if r == 0 {
+		return 0, "", 0
+	}
+	index, code = int(r>>32), int(uint32(r))
+	call = stepCalls[steps[index].kind]
+	if st := &steps[index]; st.cluster[0] != 0 || st.programmatic != 0 {
+		call = "cuLaunchKernelEx"
+	}
+	return index, call, code
+}

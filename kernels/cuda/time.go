@@ -1,0 +1,118 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/cuda/driver"
+)
+
+// backlogNS is how long the GPU is kept busy before the first sample, and
+// before every sample that has no flush, so that the host is ahead of the
+// stream whenever a timed interval begins. One call enqueues about ten
+// operations a sample, a few microseconds each.
+const (
+	firstBacklogNS = 300_000
+	warmBacklogNS  = 60_000
+)
+
+// Time implements kernels.Bench. All samples are enqueued in one call: flush,
+// event, launches, event, and so on. The flush keeps the GPU busy while the
+// host enqueues what follows it.
+func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	r, err := b.current(v)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	var t kernels.Timing
+	err = b.d.on(func() error {
+		t, err = b.time(r, o)
+		return b.d.fail(err)
+	})
+	return t, err
+}
+
+func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
+	d := b.d
+	marks := 2 // events per sample
+	if o.Stages {
+		marks = len(r.launches) + 1
+	}
+	for len(d.events) < marks*o.Samples {
+		e, err := d.ctx.NewEvent()
+		if err != nil {
+			return kernels.Timing{}, err
+		}
+		d.events = append(d.events, e)
+	}
+	before, err := d.backlog(o.Flush)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	steps := []driver.Step{spinStep(d, firstBacklogNS)}
+	for i := range o.Samples {
+		events := d.events[i*marks:][:marks]
+		steps = append(steps, before, driver.Step{Kind: driver.StepRecord, Event: events[0]})
+		for j, l := range r.launches {
+			steps = append(steps, l.step)
+			if o.Stages || j == len(r.launches)-1 {
+				steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: events[min(j+1, marks-1)]})
+			}
+		}
+	}
+	start := time.Now()
+	if err := d.ctx.Enqueue(d.stream, steps); err != nil {
+		return kernels.Timing{}, err
+	}
+	if err := d.stream.Synchronize(); err != nil {
+		return kernels.Timing{}, err
+	}
+	t := kernels.Timing{Seconds: make([]float64, o.Samples), Busy: time.Since(start).Seconds()}
+	if o.Stages {
+		for _, l := range r.launches {
+			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.stage, Seconds: make([]float64, o.Samples)})
+		}
+	}
+	for i := range o.Samples {
+		events := d.events[i*marks:][:marks]
+		if t.Seconds[i], err = events[marks-1].Elapsed(events[0]); err != nil {
+			return kernels.Timing{}, err
+		}
+		if o.Stages {
+			for j := range r.launches {
+				if t.Stages[j].Seconds[i], err = events[j+1].Elapsed(events[j]); err != nil {
+					return kernels.Timing{}, err
+				}
+			}
+		}
+	}
+	return t, nil
+}
+
+// backlog is what runs before every sample: the flush, or a spin where the
+// caches are to stay warm.
+func (d *Device) backlog(flush int64) (driver.Step, error) {
+	if flush == 0 {
+		return spinStep(d, warmBacklogNS), nil
+	}
+	if d.flush.bytes < flush+256 {
+		if err := d.grow(&d.flush, flush+256); err != nil {
+			return driver.Step{}, err
+		}
+		if err := d.ctx.Memset8(d.stream, d.flush.ptr, 0x5a, flush+256); err != nil {
+			return driver.Step{}, err
+		}
+	}
+	return driver.Step{
+		Kind: driver.StepLaunch, Func: d.support.flush,
+		Grid: [3]int{d.info.Units * 4, 1, 1}, Block: [3]int{512, 1, 1},
+		Args: []uint64{uint64(d.flush.ptr), uint64(flush / 16), uint64(d.flush.ptr) + uint64(flush)},
+	}, nil
+}
+
+func spinStep(d *Device, ns uint64) driver.Step {
+	return driver.Step{Kind: driver.StepLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
+}

@@ -1,0 +1,183 @@
+package kernels
+
+import (
+	"context"
+	"fmt"
+	"math"
+)
+
+var nan32 = float32(math.NaN())
+
+// The kinds of devices.
+const (
+	KindCPU  = "cpu"
+	KindCUDA = "cuda"
+)
+
+// A DeviceInfo is what a device says of itself. Launch rules read the sizes;
+// records keep all of it.
+type DeviceInfo struct {
+	ID     string `json:"id"`   // names the results folder: "nvidia-h200", "cpu-amd-epyc-2c"
+	Kind   string `json:"kind"` // KindCPU or KindCUDA
+	Name   string `json:"name"`
+	UUID   string `json:"uuid,omitempty"`
+	Arch   string `json:"arch"`  // "sm_90", "amd64"
+	Units  int    `json:"units"` // multiprocessors, or cores in use
+	Driver string `json:"driver,omitempty"`
+	// Compiler is what turned the sources into code: "nvrtc 13.0", "go1.26.8".
+	Compiler       string `json:"compiler"`
+	CacheBytes     int64  `json:"cache_bytes"` // L2, or last-level cache
+	MemoryBytes    int64  `json:"memory_bytes"`
+	SharedPerBlock int    `json:"shared_per_block,omitempty"` // most dynamic shared memory of one program, bytes
+	RegsPerUnit    int    `json:"regs_per_unit,omitempty"`
+}
+
+// A Device runs variants on problems. Its methods and those of its Benches are
+// called by one goroutine at a time.
+type Device interface {
+	Info() DeviceInfo
+	// Prefetch announces variants of a problem that will be asked for soon, so
+	// that the device can compile them in the background.
+	Prefetch(p Problem, vs []Variant)
+	// Open puts a problem on the device: its inputs, drawn from seed, and its
+	// float64 answers. One problem is open at a time.
+	Open(ctx context.Context, p Problem, seed uint64) (Bench, error)
+	Close() error
+}
+
+// A Bench is a problem on a device.
+type Bench interface {
+	// Check runs v on poisoned outputs and compares each output with the
+	// float64 answer, then runs it repeats-1 more times and compares the bits
+	// with those of the first run. The error is a *Failure where v could not
+	// run; a wrong answer is not an error but a Check that is not OK.
+	Check(ctx context.Context, v Variant, repeats int) (Check, error)
+	// Time takes samples of v's run time.
+	Time(ctx context.Context, v Variant, o TimeOptions) (Timing, error)
+	Close() error
+}
+
+// TimeOptions says how samples are taken.
+type TimeOptions struct {
+	Samples int   `json:"samples"`
+	Flush   int64 `json:"flush"`            // bytes written through the cache before every sample, outside the timed interval; 0 leaves it warm
+	Stages  bool  `json:"stages,omitempty"` // time every launch by itself too; the extra events make the totals of such a pass a little longer
+}
+
+// A Timing is a set of samples in seconds. Each sample is one run of the whole
+// plan, from the start of its first launch to the end of its last.
+type Timing struct {
+	Seconds []float64      `json:"seconds"`
+	Stages  []StageSeconds `json:"stages,omitempty"`
+	Busy    float64        `json:"busy"` // wall seconds in which the device was at work for this call, flushes included
+}
+
+// StageSeconds are the samples of one launch of a plan.
+type StageSeconds struct {
+	Stage   string    `json:"stage"`
+	Seconds []float64 `json:"seconds"`
+}
+
+// A Check is the outcome of comparing a variant's outputs with the float64
+// answers.
+type Check struct {
+	Outputs   []OutputCheck `json:"outputs"`
+	Resources []Resource    `json:"resources,omitempty"`
+	Repeats   int           `json:"repeats"`   // runs whose bits were compared
+	Differing int64         `json:"differing"` // elements whose bits changed between runs
+	Busy      float64       `json:"busy"`
+}
+
+// OK says whether every output is right. Whether its bits are always the same
+// is Differing.
+func (c *Check) OK() bool { return c.Reason() == "" }
+
+// Reason names the first output that is wrong, or is "".
+func (c *Check) Reason() string {
+	for _, o := range c.Outputs {
+		if o.Bad > 0 {
+			return fmt.Sprintf("%s is wrong in %d of %d elements, first at %d: got %g, want %g", o.Name, o.Bad, o.Elems, o.First, o.Got, o.Want)
+		}
+	}
+	return ""
+}
+
+// OutputCheck compares one output with its float64 answer.
+type OutputCheck struct {
+	Name   string  `json:"name"`
+	Elems  int64   `json:"elems"`
+	Bad    int64   `json:"bad"`     // elements outside the tolerance, unwritten ones included
+	MaxErr float64 `json:"max_err"` // largest |got-want| / tolerance; at most 1 passes
+	RelL2  float64 `json:"rel_l2"`  // ||got-want|| / ||want||
+	First  int64   `json:"first,omitempty"`
+	Got    Number  `json:"got,omitempty"` // at First
+	Want   Number  `json:"want,omitempty"`
+}
+
+// A Resource is what one launch of a plan takes of the device.
+type Resource struct {
+	Stage     string `json:"stage"`
+	Registers int    `json:"registers"`     // per thread
+	Spill     int    `json:"spill"`         // bytes per thread stored to local memory
+	Local     int    `json:"local"`         // bytes of local memory per thread, spills included
+	Shared    int    `json:"shared"`        // bytes per program, static and dynamic
+	Occupancy int    `json:"blocks_per_sm"` // programs resident on one multiprocessor
+	Threads   int    `json:"threads"`       // per program
+	Programs  int    `json:"programs"`      // in the grid
+}
+
+// A Number is a float64 whose JSON form also holds NaN and infinities, as
+// strings.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	f := float64(n)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		return fmt.Appendf(nil, "%q", fmt.Sprint(f)), nil
+	}
+	return fmt.Appendf(nil, "%g", f), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Number) UnmarshalJSON(b []byte) error {
+	var f float64
+	if len(b) > 1 && b[0] == '"' {
+		b = b[1 : len(b)-1]
+	}
+	_, err := fmt.Sscan(string(b), &f)
+	*n = Number(f)
+	return err
+}
+
+// Status is how a job ended.
+type Status string
+
+// The statuses. Only StatusOK records carry times.
+const (
+	StatusOK       Status = "ok"
+	StatusRefused  Status = "refused"  // the space has a reason against it
+	StatusCompile  Status = "compile"  // the compiler refused it
+	StatusResource Status = "resource" // it does not fit the device: registers, shared memory, threads
+	StatusLaunch   Status = "launch"   // the launch failed, or the kernel faulted
+	StatusWrong    Status = "wrong"    // its answer is wrong
+	StatusTimeout  Status = "timeout"  // it did not end in time
+	StatusCrash    Status = "crash"    // it took its worker down
+)
+
+// A Failure is a variant that could not be measured. It is a result, not a bug:
+// runners record it and go on.
+type Failure struct {
+	Status Status
+	Reason string
+	// Broken says that the device lost its state: the Bench is of no use any
+	// more, and the problem must be opened again.
+	Broken bool
+}
+
+func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }
+
+// Failf makes a Failure.
+func Failf(s Status, format string, args ...any) *Failure {
+	return &Failure{Status: s, Reason: fmt.Sprintf(format, args...)}
+}

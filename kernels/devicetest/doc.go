@@ -1,0 +1,24 @@
+// Package devicetest holds what devices are tested with: one conformance suite
+// that every device passes (Run, and Survive for those in processes of their
+// own), kernels that misbehave on purpose (Families), a scripted device for
+// tests of what uses devices (Fake), and fixed device infos for goldens.
+package devicetest
+
+import "normbench/kernels"
+
+// H200 is a GPU that launch rules can be asked about without having one.
+func H200() kernels.DeviceInfo {
+	return kernels.DeviceInfo{
+		ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
+		Driver: "580.0", Compiler: "nvrtc 13.0",
+		CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536,
+	}
+}
+
+// CPU is a machine of two cores, whatever this one has.
+func CPU() kernels.DeviceInfo {
+	return kernels.DeviceInfo{
+		ID: "cpu-two-2c", Kind: kernels.KindCPU, Name: "two cores", Arch: "amd64", Units: 2,
+		Compiler: "go1.26.0", CacheBytes: 32 << 20, MemoryBytes: 8 << 30,
+	}
+}

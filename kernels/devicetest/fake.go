@@ -1,0 +1,289 @@
+package devicetest
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"normbench/kernels"
+)
+
+// A Fake is a scripted kernels.Device: it runs nothing, and its times, answers
+// and failures are what the test says. Its zero value is an H200 on which
+// everything is right. Everything it does is a function of its script, so tests
+// that use it are as exact as goldens.
+//
+// It panics where its caller breaks the contract of kernels.Device: two
+// goroutines at once, two problems open, a Bench used after it was closed.
+type Fake struct {
+	DeviceInfo kernels.DeviceInfo // H200() where its ID is ""
+	// Registry, where set, resolves variants: the fake then refuses what a
+	// device would refuse, script functions see complete configs, and stages
+	// have the plan's names. Else any variant runs, in one stage "k1".
+	Registry *kernels.Registry
+
+	// Seconds scripts a sample's time. sample counts the samples of v on p from
+	// 0 over all calls. nil is Typical.
+	Seconds func(p kernels.Problem, v kernels.Variant, sample int) float64
+	// Fail scripts how v fails on p; nil, or a nil result, is not at all.
+	// StatusWrong is a Check with a wrong element, every other status is the
+	// error of Check and Time. A Failure with Broken, and every crash and
+	// timeout, leaves the Bench dead until the problem is opened again.
+	Fail func(p kernels.Problem, v kernels.Variant) *kernels.Failure
+	// FailTime scripts failures that show in Time only.
+	FailTime func(p kernels.Problem, v kernels.Variant) *kernels.Failure
+	// Differing scripts how many elements change between runs.
+	Differing func(p kernels.Problem, v kernels.Variant) int64
+	// OpenError scripts the error of the attempt-th Open of p, counted from 0.
+	OpenError func(p kernels.Problem, attempt int) error
+
+	busy atomic.Bool // a method is running
+
+	mu      sync.Mutex
+	calls   []Call
+	opens   map[kernels.Problem]int
+	samples map[job]int
+	bench   *fakeBench // the open one
+	closed  bool
+}
+
+type job struct {
+	p kernels.Problem
+	v kernels.Variant
+}
+
+// A Call is one call of a method of a Fake or its Benches.
+type Call struct {
+	Op       string // "prefetch", "open", "check", "time", "close" (of a Bench), "end" (of the device)
+	Problem  kernels.Problem
+	Variants []kernels.Variant // as they were given
+	Seed     uint64
+	Repeats  int
+	Options  kernels.TimeOptions
+}
+
+// String is the call as "check rmsnorm/fwd/8x8/bf16 family@label".
+func (c Call) String() string {
+	s := c.Op
+	if c.Problem != (kernels.Problem{}) {
+		s += " " + c.Problem.String()
+	}
+	for _, v := range c.Variants {
+		s += " " + v.String()
+	}
+	return s
+}
+
+// Calls are the calls so far, of the ops given, or of all.
+func (f *Fake) Calls(ops ...string) []Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var calls []Call
+	for _, c := range f.calls {
+		if len(ops) == 0 || strings.Contains(" "+strings.Join(ops, " ")+" ", " "+c.Op+" ") {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// enter logs a call; the result ends it.
+func (f *Fake) enter(c Call) func() {
+	if !f.busy.CompareAndSwap(false, true) {
+		panic("devicetest: " + c.Op + " while another call of the device is running")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		panic("devicetest: " + c.Op + " on a closed device")
+	}
+	f.calls = append(f.calls, c)
+	return func() { f.busy.Store(false) }
+}
+
+// Info implements kernels.Device.
+func (f *Fake) Info() kernels.DeviceInfo {
+	if f.DeviceInfo.ID == "" {
+		return H200()
+	}
+	return f.DeviceInfo
+}
+
+// Prefetch implements kernels.Device.
+func (f *Fake) Prefetch(p kernels.Problem, vs []kernels.Variant) {
+	defer f.enter(Call{Op: "prefetch", Problem: p, Variants: append([]kernels.Variant(nil), vs...)})()
+}
+
+// Open implements kernels.Device.
+func (f *Fake) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	defer f.enter(Call{Op: "open", Problem: p, Seed: seed})()
+	if f.bench != nil {
+		panic("devicetest: open while a problem is open")
+	}
+	if f.opens == nil {
+		f.opens, f.samples = map[kernels.Problem]int{}, map[job]int{}
+	}
+	attempt := f.opens[p]
+	f.opens[p]++
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := p.CheckFits(f.Info()); err != nil {
+		return nil, err
+	}
+	if f.OpenError != nil {
+		if err := f.OpenError(p, attempt); err != nil {
+			return nil, err
+		}
+	}
+	f.bench = &fakeBench{f: f, p: p}
+	return f.bench, nil
+}
+
+// Close implements kernels.Device.
+func (f *Fake) Close() error {
+	defer f.enter(Call{Op: "end"})()
+	f.closed = true
+	return nil
+}
+
+type fakeBench struct {
+	f      *Fake
+	p      kernels.Problem
+	broken bool
+	closed bool
+}
+
+// begin is what Check and Time share: it completes v and plays its failure.
+func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant, fails ...func(kernels.Problem, kernels.Variant) *kernels.Failure) (kernels.Variant, []string, error) {
+	if b.closed {
+		panic("devicetest: " + op + " on a closed bench")
+	}
+	if b.broken {
+		return v, nil, &kernels.Failure{Status: kernels.StatusCrash, Reason: "the device has lost the problem", Broken: true}
+	}
+	if err := ctx.Err(); err != nil {
+		return v, nil, err
+	}
+	stages := []string{"k1"}
+	if r := b.f.Registry; r != nil {
+		_, full, plan, err := r.Resolve(b.p, v, b.f.Info())
+		if err != nil {
+			return v, nil, kernels.Failf(kernels.StatusRefused, "%v", err)
+		}
+		v, stages = full, nil
+		for _, l := range plan.Launches {
+			stages = append(stages, l.Stage)
+		}
+	}
+	for _, fail := range fails {
+		if fail == nil {
+			continue
+		}
+		if failure := fail(b.p, v); failure != nil && (failure.Status != kernels.StatusWrong || op == "time") {
+			c := *failure
+			c.Broken = c.Broken || c.Status == kernels.StatusCrash || c.Status == kernels.StatusTimeout
+			b.broken = c.Broken
+			return v, nil, &c
+		}
+	}
+	return v, stages, nil
+}
+
+// Check implements kernels.Bench.
+func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	defer b.f.enter(Call{Op: "check", Problem: b.p, Variants: []kernels.Variant{v}, Repeats: repeats})()
+	v, stages, err := b.begin(ctx, "check", v, b.f.Fail)
+	if err != nil {
+		return kernels.Check{}, err
+	}
+	c := kernels.Check{Repeats: max(repeats, 1), Busy: 1e-3}
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output {
+			c.Outputs = append(c.Outputs, kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), MaxErr: 0.5, RelL2: t.DType.Epsilon() / 4})
+		}
+	}
+	for _, s := range stages {
+		c.Resources = append(c.Resources, kernels.Resource{Stage: s, Registers: 64, Occupancy: 2, Threads: 256, Programs: 264})
+	}
+	if b.f.Fail != nil {
+		if failure := b.f.Fail(b.p, v); failure != nil { // StatusWrong: the others are out already
+			o := &c.Outputs[0]
+			o.Bad, o.First, o.Got, o.Want, o.MaxErr = 1, o.Elems-1, kernels.Number(math.NaN()), 1, math.MaxFloat32
+		}
+	}
+	if b.f.Differing != nil && c.Repeats > 1 {
+		c.Differing = b.f.Differing(b.p, v)
+	}
+	return c, nil
+}
+
+// Time implements kernels.Bench. Of several stages, the first takes three
+// quarters of a sample.
+func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	defer b.f.enter(Call{Op: "time", Problem: b.p, Variants: []kernels.Variant{v}, Options: o})()
+	v, stages, err := b.begin(ctx, "time", v, b.f.Fail, b.f.FailTime)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	seconds := b.f.Seconds
+	if seconds == nil {
+		seconds = Typical
+	}
+	var t kernels.Timing
+	if o.Stages {
+		for _, s := range stages {
+			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: s})
+		}
+	}
+	for range o.Samples {
+		s := seconds(b.p, v, b.f.samples[job{b.p, v}])
+		b.f.samples[job{b.p, v}]++
+		t.Seconds = append(t.Seconds, s)
+		t.Busy += s + float64(o.Flush)/4e12
+		for i := range t.Stages {
+			share := 1.0
+			if len(t.Stages) > 1 {
+				if share = 0.75; i > 0 {
+					share = 0.25 / float64(len(t.Stages)-1)
+				}
+			}
+			t.Stages[i].Seconds = append(t.Stages[i].Seconds, s*share)
+		}
+	}
+	return t, nil
+}
+
+// Close implements kernels.Bench.
+func (b *fakeBench) Close() error {
+	defer b.f.enter(Call{Op: "close", Problem: b.p})()
+	if b.closed {
+		panic("devicetest: a bench closed twice")
+	}
+	b.closed = true
+	b.f.bench = nil
+	return nil
+}
+
+// Typical is a time such as an H200 might take: 2 us and the problem's bytes at
+// 4.8 TB/s, times a factor between 1.1 and 2 that belongs to the variant (1 for
+// a stream), with 1% of noise.
+func Typical(p kernels.Problem, v kernels.Variant, sample int) float64 {
+	factor := 1.0
+	if !strings.HasSuffix(v.Family, "/stream") {
+		factor = 1.1 + 0.9*unit(v)
+	}
+	return (2e-6 + float64(p.Bytes())/4.8e12*factor) * (1 + 0.01*(unit(p, v, sample)-0.5))
+}
+
+// unit is a number in [0, 1) that belongs to what it is given.
+func unit(parts ...any) float64 {
+	h := fnv.New64a()
+	fmt.Fprintln(h, parts...)
+	z := h.Sum64() * 0x9e3779b97f4a7c15 // fnv's high bits alone are too alike
+	return float64((z^z>>32)*0xd6e8feb86659fd93>>11) / (1 << 53)
+}

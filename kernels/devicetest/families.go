@@ -1,0 +1,156 @@
+package devicetest
+
+import (
+	_ "embed"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"normbench/kernels"
+)
+
+//go:embed testkernels.cu
+var source string
+
+const sourceName = "testkernels.cu"
+
+// The test families, by name. All serve every rmsnorm forward.
+const (
+	Wrong     = "test/wrong"     // one element of y, whose index is knob p, is 1000
+	Unwritten = "test/unwritten" // one element of y, whose index is knob p, is left as it was
+	Spin      = "test/spin"      // never ends
+	Crash     = "test/crash"     // ends its process (cpu) or faults (cuda)
+	Racy      = "test/racy"      // right, but not with the same bits every time
+)
+
+// Families are kernels that misbehave on purpose, hidden, in both host and CUDA
+// form. Spin and Crash must run in a worker process only: on the cpu device they
+// hang or end the process that runs them.
+func Families() []*kernels.Family {
+	return []*kernels.Family{
+		family(Wrong, "wrong", func(h *kernels.HostRun, pid int) {
+			hostNorm(h, pid, func(y []float32, off int64) []float32 {
+				if i := h.Arg("element") - off; i >= 0 && i < int64(len(y)) {
+					y[i] = 1000
+				}
+				return y
+			})
+		}),
+		family(Unwritten, "unwritten", func(h *kernels.HostRun, pid int) {
+			hostNorm(h, pid, func(y []float32, off int64) []float32 {
+				i := h.Arg("element") - off
+				if i < 0 || i >= int64(len(y)) {
+					return y
+				}
+				h.Mem["y"].Store(off+i+1, y[i+1:])
+				return y[:i]
+			})
+		}),
+		family(Spin, "spin", func(*kernels.HostRun, int) {
+			for {
+				time.Sleep(time.Millisecond)
+			}
+		}),
+		family(Crash, "crash", func(*kernels.HostRun, int) {
+			fmt.Fprintln(os.Stderr, "test/crash: exit status 3 as asked")
+			os.Exit(3)
+		}),
+		family(Racy, "racy", func(h *kernels.HostRun, pid int) {
+			hostNorm(h, pid, func(y []float32, _ int64) []float32 { return y })
+			if pid == 0 {
+				r := h.Mem["rstd"].F32
+				r[0] = math.Float32frombits(math.Float32bits(r[0]) ^ runs.Add(1)&1)
+			}
+		}),
+	}
+}
+
+// runs counts the runs of test/racy, as its CUDA form does.
+var runs atomic.Uint32
+
+// Registry is base with the test families in addition.
+func Registry(base *kernels.Registry) *kernels.Registry {
+	return &kernels.Registry{
+		Families: append(slices.Clone(base.Families), Families()...),
+		Default:  base.Default,
+		File: func(name string) (string, error) {
+			if name == sourceName {
+				return source, nil
+			}
+			return base.File(name)
+		},
+	}
+}
+
+func family(name, entry string, host kernels.HostStage) *kernels.Family {
+	return &kernels.Family{
+		Name: name, Op: kernels.RMSNorm, Pass: kernels.Fwd,
+		Doc:    "misbehaves on purpose",
+		Origin: "normbench",
+		Hidden: true,
+		Files:  []string{sourceName, "common.cuh"},
+		Knobs:  []kernels.Range{kernels.Values(kernels.Programs, 0)},
+		Serves: func(kernels.Problem) error { return nil },
+		Base: func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
+			return kernels.NewConfig(kernels.Setting{Knob: kernels.Programs, Value: 0})
+		},
+		Refuse: func(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
+			if int64(c.Get(kernels.Programs)) >= p.M*p.N {
+				return fmt.Errorf("y has no element %d", c.Get(kernels.Programs))
+			}
+			return nil
+		},
+		Plan: func(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
+			bias := "b"
+			if !p.Bias {
+				bias = ""
+			}
+			flag := map[bool]int64{true: 1}
+			return kernels.Plan{Launches: []kernels.Launch{{
+				Stage: "k1", Source: sourceName, Entry: entry,
+				Grid: [3]int{int(min(p.M, 1<<16)), 1, 1}, Block: 32,
+				Defines: []kernels.Define{
+					{Name: "X_TYPE", Value: int64(p.DType)},
+					{Name: "W_TYPE", Value: int64(p.Weight)},
+					{Name: "HAS_BIAS", Value: flag[p.Bias]},
+					{Name: "ZERO_CENTERED", Value: flag[p.ZeroCentered]},
+				},
+				Args: append(kernels.Buffers("x", "w", bias, "y", "rstd"),
+					kernels.Int64("rows", p.M), kernels.Int64("cols", p.N),
+					kernels.Int64("element", int64(c.Get(kernels.Programs))), kernels.Float32("eps", kernels.Eps)),
+			}}}
+		},
+		Host: map[string]kernels.HostStage{entry: host},
+	}
+}
+
+// hostNorm is a rmsnorm forward of the rows of program pid; spoil sees each row
+// of y with its offset before it is stored there, and returns what to store.
+func hostNorm(h *kernels.HostRun, pid int, spoil func(y []float32, off int64) []float32) {
+	p := h.Problem
+	x, w, b := h.Row(0, p.N), h.Row(1, p.N), h.Row(2, p.N)
+	h.Mem["w"].Load(w, 0)
+	if clear(b); p.Bias {
+		h.Mem["b"].Load(b, 0)
+	}
+	for row := int64(pid); row < p.M; row += int64(h.Launch.Grid[0]) {
+		h.Mem["x"].Load(x, row*p.N)
+		var sum float64
+		for _, v := range x {
+			sum += float64(v) * float64(v)
+		}
+		rstd := float32(1 / math.Sqrt(sum/float64(p.N)+kernels.Eps))
+		h.Mem["rstd"].Set(row, rstd)
+		for j := range x {
+			wf := w[j]
+			if p.ZeroCentered {
+				wf++
+			}
+			x[j] = x[j]*rstd*wf + b[j]
+		}
+		h.Mem["y"].Store(row*p.N, spoil(x, row*p.N))
+	}
+}

@@ -1,0 +1,122 @@
+package kernels
+
+import (
+	"fmt"
+	"math"
+
+	"normbench/internal/hint"
+)
+
+// DType is an element type of a tensor.
+type DType uint8
+
+// The element types, in the order of the X_TYPE macro of the CUDA sources.
+const (
+	FP32 DType = iota
+	BF16
+	FP16
+)
+
+var dtypeNames = [...]string{FP32: "fp32", BF16: "bf16", FP16: "fp16"}
+
+// DTypes lists every element type.
+func DTypes() []DType { return []DType{BF16, FP16, FP32} }
+
+func (d DType) String() string { return dtypeNames[d] }
+
+// Size is the number of bytes of one element.
+func (d DType) Size() int64 {
+	if d == FP32 {
+		return 4
+	}
+	return 2
+}
+
+// Epsilon is the spacing of 1.0 in the type: 2^-7 for bf16, 2^-10 for fp16,
+// 2^-23 for fp32. Rounding to nearest errs by at most half of it, relatively.
+func (d DType) Epsilon() float64 {
+	switch d {
+	case BF16:
+		return 0x1p-7
+	case FP16:
+		return 0x1p-10
+	}
+	return 0x1p-23
+}
+
+// ParseDType reads bf16, fp16 or fp32.
+func ParseDType(s string) (DType, error) {
+	for _, d := range DTypes() {
+		if d.String() == s {
+			return d, nil
+		}
+	}
+	return 0, hint.Errorf("use one of bf16, fp16, fp32", "unknown dtype %q", s)
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (d DType) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *DType) UnmarshalText(b []byte) error {
+	v, err := ParseDType(string(b))
+	*d = v
+	return err
+}
+
+// BF16ToFloat32 widens bf16 bits exactly.
+func BF16ToFloat32(b uint16) float32 { return math.Float32frombits(uint32(b) << 16) }
+
+// Float32ToBF16 rounds to nearest even, as cvt.rn.bf16.f32 does. A NaN stays a
+// NaN (quiet), also where its payload lies in the bits cut off.
+func Float32ToBF16(f float32) uint16 {
+	u := math.Float32bits(f)
+	if u&0x7fffffff > 0x7f800000 {
+		return uint16(u>>16) | 0x40
+	}
+	return uint16((u + 0x7fff + (u>>16)&1) >> 16)
+}
+
+// FP16ToFloat32 widens fp16 bits exactly.
+func FP16ToFloat32(h uint16) float32 {
+	sign := uint32(h&0x8000) << 16
+	exp := uint32(h>>10) & 0x1f
+	man := uint32(h & 0x3ff)
+	switch {
+	case exp == 0x1f: // inf, NaN
+		return math.Float32frombits(sign | 0x7f800000 | man<<13)
+	case exp != 0:
+		return math.Float32frombits(sign | (exp+112)<<23 | man<<13)
+	}
+	// Zero and subnormals: man * 2^-24, exact in float32.
+	f := float32(man) * 0x1p-24
+	return math.Float32frombits(sign | math.Float32bits(f))
+}
+
+// Float32ToFP16 rounds to nearest even, as cvt.rn.f16.f32 does: overflow gives
+// infinity, underflow gives subnormals, a NaN stays a NaN.
+func Float32ToFP16(f float32) uint16 {
+	u := math.Float32bits(f)
+	sign := uint16(u >> 16 & 0x8000)
+	u &= 0x7fffffff
+	switch {
+	case u > 0x7f800000:
+		return sign | 0x7e00
+	case u >= 0x477ff000: // 65520 and above round to infinity
+		return sign | 0x7c00
+	case u < 0x38800000: // below 2^-14: subnormal or zero
+		// Adding 0.5 puts the fp16 subnormal's last bit at float32's last bit,
+		// so the addition itself rounds to nearest even.
+		r := math.Float32frombits(u) + 0.5
+		return sign | uint16(math.Float32bits(r)-0x3f000000)
+	}
+	u += 0xc8000fff + (u>>13)&1 // exponent bias 127 -> 15, round to nearest even
+	return sign | uint16(u>>13)
+}
+
+func (d DType) check() error {
+	if int(d) >= len(dtypeNames) {
+		return fmt.Errorf("dtype %d does not exist", d)
+	}
+	return nil
+}

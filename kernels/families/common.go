@@ -1,0 +1,141 @@
+package families
+
+import (
+	"fmt"
+	"math/bits"
+
+	"normbench/kernels"
+)
+
+// name is the family name of a design for an op: rms_bwd/reg_persist.
+func name(op kernels.Op, pass kernels.Pass, design string) string {
+	short := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[op]
+	return fmt.Sprintf("%s_%s/%s", short, pass, design)
+}
+
+// servesAll is Serves of a design without limits of its own.
+func servesAll(kernels.Problem) error { return nil }
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// rowDefines are the macros of common.cuh and those of the config's knobs.
+func rowDefines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []kernels.Define {
+	ds := []kernels.Define{
+		{Name: "X_TYPE", Value: int64(p.DType)},
+		{Name: "W_TYPE", Value: int64(p.Weight)},
+		{Name: "COLS", Value: p.N},
+		{Name: "LAYERNORM", Value: flag(p.Op == kernels.LayerNorm)},
+		{Name: "HAS_BIAS", Value: flag(p.Bias)},
+		{Name: "ZERO_CENTERED", Value: flag(p.ZeroCentered)},
+	}
+	for _, s := range c.Settings() {
+		if m := s.Knob.Macro; m != "" && s.Knob != kernels.ReduceCols && s.Knob != kernels.ReduceRows {
+			ds = append(ds, kernels.Define{Name: m, Value: int64(s.Value)})
+		}
+	}
+	return append(ds, extra...)
+}
+
+// optional is the buffer argument of that name, or a null pointer.
+func optional(has bool, name string) kernels.Arg {
+	if !has {
+		name = ""
+	}
+	return kernels.Arg{Kind: kernels.ArgBuffer, Name: name}
+}
+
+// grid is how many programs walk over the tiles of rows: one per tile, or as
+// many as the config's programs or programs_per_sm say, never more than tiles.
+func grid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
+	tiles := ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
+	if n := c.Get(kernels.Programs); n > 0 {
+		return min(tiles, int64(n))
+	}
+	if k := c.Get(kernels.PerSM); k > 0 {
+		return min(tiles, int64(k)*int64(d.Units))
+	}
+	return tiles
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// floorPow2 and ceilPow2 round n >= 1 to a power of two.
+func floorPow2(n int64) int64 { return 1 << (bits.Len64(uint64(n)) - 1) }
+func ceilPow2(n int64) int64  { return 1 << bits.Len64(uint64(n-1)) }
+
+func isPow2(n int) bool { return n > 0 && n&(n-1) == 0 }
+
+// widestVector is the most bytes, up to 16, that divide a row: rows then start
+// at a multiple of it, as a vector load needs.
+func widestVector(p kernels.Problem) int64 {
+	row := p.N * p.DType.Size()
+	return min(16, row&-row)
+}
+
+// vectors is the number of vectors in a row and the elements in one.
+func vectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
+	vec = int64(c.Get(kernels.VectorBytes)) / p.DType.Size()
+	return p.N / max(vec, 1), vec
+}
+
+// refuseLaunch holds what every row kernel needs of its knobs: powers of two
+// where threads are grouped, a vector that divides the row, a legal grid.
+func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	rows, warps, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), c.Get(kernels.VectorBytes)
+	switch {
+	case !isPow2(rows) || rows > 64:
+		return fmt.Errorf("block rows are a power of two up to 64")
+	case !isPow2(warps) || warps > 32:
+		return fmt.Errorf("warps are a power of two up to 32")
+	case !isPow2(v) || v > 16 || int64(v) < p.DType.Size():
+		return fmt.Errorf("a vector of %d bytes does not hold whole %s elements in at most 16 bytes", v, p.DType)
+	case p.N*p.DType.Size()%int64(v) != 0:
+		return fmt.Errorf("rows of %d bytes do not start at multiples of the %d-byte vector", p.N*p.DType.Size(), v)
+	case p.N > 1<<24:
+		return fmt.Errorf("columns are indexed in 32 bits, at most %d of them", 1<<24)
+	case grid(p, c, d) > 1<<31-1:
+		return fmt.Errorf("more than 2^31-1 programs")
+	}
+	return nil
+}
+
+// refuseThreadsPerRow holds what designs need that give each row its own group
+// of threads: no idle group, and at most maxWords 32-bit words of packed row
+// per thread.
+func refuseThreadsPerRow(p kernels.Problem, c kernels.Config, maxWords int64) error {
+	vecs, vec := vectors(p, c)
+	threads := int64(c.Get(kernels.Warps)*32) / int64(c.Get(kernels.BlockRows))
+	if threads < 1 {
+		return fmt.Errorf("fewer threads than rows in a program")
+	}
+	if threads > max(ceilPow2(vecs), 8) {
+		return fmt.Errorf("%d threads for the %d vectors of a row leave half of them idle", threads, vecs)
+	}
+	each := ceilDiv(vecs, threads)
+	// An element narrower than a word still takes one when it is loaded alone.
+	words := each * max(vec*p.DType.Size()/4, 1)
+	if words > maxWords || each > 32 {
+		return fmt.Errorf("%d vectors of %d elements per thread do not fit in its registers", each, vec)
+	}
+	return nil
+}
+
+// threadsFor picks the threads for a row so that each holds about perThread
+// bytes of it: a power of two from 8 to 1024.
+func threadsFor(p kernels.Problem, perThread int64) int64 {
+	return min(max(ceilPow2(ceilDiv(p.N*p.DType.Size(), perThread)), 8), 1024)
+}
+
+// block turns threads per row into block rows and warps, at least minThreads in
+// all.
+func block(perRow, minThreads int64) (rows, warps int) {
+	r := max(minThreads/perRow, 1)
+	return int(r), int(r * perRow / 32)
+}
+
+func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }

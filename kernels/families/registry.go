@@ -1,0 +1,87 @@
+// Package families holds the kernel designs, each as one .go file (knobs, base
+// rule, constraints, plan, host stages) and one .cu file (the CUDA entries). A
+// new design is such a pair and its line in designs.
+package families
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"slices"
+
+	"normbench/kernels"
+)
+
+//go:embed *.go *.cu *.cuh
+var files embed.FS
+
+// designs lists every design; each makes a family for either op.
+var designs = []func(kernels.Op) *kernels.Family{
+	fwdCTAReg,
+	fwdTwoPass,
+	bwdRegPersist,
+	bwdTwoPass,
+	fwdStream,
+	bwdStream,
+	fwdCopy,
+}
+
+// New makes the registry of all families.
+func New() *kernels.Registry {
+	r := &kernels.Registry{Default: defaultFamily, File: File}
+	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+		for _, d := range designs {
+			r.Families = append(r.Families, d(op))
+		}
+	}
+	return r
+}
+
+// defaultFamily is the launch rule before any tuning: one pass where a row fits
+// into the registers of one program, two passes where it does not.
+func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
+	one, two := fwdCTAReg(p.Op), fwdTwoPass(p.Op)
+	if p.Pass == kernels.Bwd {
+		one, two = bwdRegPersist(p.Op), bwdTwoPass(p.Op)
+	}
+	if one.Refuse(p, one.Base(p, d), d) == nil {
+		return one.Name
+	}
+	return two.Name
+}
+
+// File returns one of the families' source files.
+func File(name string) (string, error) {
+	b, err := files.ReadFile(name)
+	return string(b), err
+}
+
+// Hash identifies all families of r together: two programs with the same hash
+// run the same kernels under the same names.
+func Hash(r *kernels.Registry) (string, error) {
+	h := sha256.New()
+	for _, f := range r.Families {
+		s, err := SourceHash(r, f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(h, f.Name, s)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}
+
+// SourceHash identifies everything that makes a family's kernels what they are:
+// its files as r has them, in hexadecimal. A record made from other sources is
+// measured again.
+func SourceHash(r *kernels.Registry, f *kernels.Family) (string, error) {
+	h := sha256.New()
+	for _, name := range slices.Sorted(slices.Values(f.Files)) {
+		text, err := r.File(name)
+		if err != nil {
+			return "", fmt.Errorf("source file of %s: %w", f.Name, err)
+		}
+		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12], nil
+}

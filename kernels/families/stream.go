@@ -1,0 +1,126 @@
+package families
+
+import (
+	"fmt"
+
+	"normbench/kernels"
+)
+
+// The stream moves the tensors of a problem and does nothing else, as the bound
+// that every time is divided by: y = x for a forward, dx = x + dy for a
+// backward. It leaves weights and statistics alone, which are far below 1% of
+// the bytes from a few rows on.
+
+func fwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Fwd) }
+func bwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Bwd) }
+
+func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
+	const unroll = 4
+	return &kernels.Family{
+		Name:   name(op, pass, "stream"),
+		Op:     op,
+		Pass:   pass,
+		Doc:    "moves the bytes of the problem and does nothing else: the bound",
+		Origin: "normbench",
+		Hidden: true,
+		Stream: true,
+		Files:  []string{"stream.go", "stream.cu", "common.go", "common.cuh"},
+		Knobs: []kernels.Range{
+			kernels.Values(kernels.Warps, 4, 8, 16, 32),
+			kernels.Values(kernels.PerSM, 0, 4, 8),
+		},
+		Serves: servesAll,
+		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0))
+		},
+		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+			if w := c.Get(kernels.Warps); !isPow2(w) || w > 32 {
+				return fmt.Errorf("warps are a power of two up to 32")
+			}
+			return nil
+		},
+		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
+			threads := c.Get(kernels.Warps) * 32
+			count := p.M * p.N
+			tile := int64(threads) * unroll * 16 / p.DType.Size()
+			programs := ceilDiv(count, tile)
+			if k := c.Get(kernels.PerSM); k > 0 || d.Kind == kernels.KindCPU {
+				programs = min(programs, int64(max(k, 1)*d.Units))
+			}
+			l := kernels.Launch{
+				Stage: "stream", Source: "stream.cu", Entry: "stream",
+				Grid:  [3]int{int(programs), 1, 1},
+				Block: threads,
+				Defines: []kernels.Define{
+					{Name: "X_TYPE", Value: int64(p.DType)},
+					{Name: "W_TYPE", Value: int64(p.Weight)},
+					{Name: "BACKWARD", Value: flag(pass == kernels.Bwd)},
+					{Name: "WARPS", Value: int64(c.Get(kernels.Warps))},
+					{Name: "UNROLL", Value: unroll},
+				},
+			}
+			out := "y"
+			if pass == kernels.Bwd {
+				out = "dx"
+			}
+			l.Args = append(kernels.Buffers("x"), optional(pass == kernels.Bwd, "dy"))
+			l.Args = append(append(l.Args, kernels.Buffers(out)...), kernels.Int64("count", count))
+			return kernels.Plan{Launches: []kernels.Launch{l}}
+		},
+		Host: map[string]kernels.HostStage{"stream": hostStream},
+	}
+}
+
+func hostStream(h *kernels.HostRun, pid int) {
+	count, programs := h.Arg("count"), int64(h.Launch.Grid[0])
+	lo, hi := count*int64(pid)/programs, count*int64(pid+1)/programs
+	if h.Problem.Pass == kernels.Fwd {
+		x, y := h.Mem["x"], h.Mem["y"]
+		if x.DType == kernels.FP32 {
+			copy(y.F32[lo:hi], x.F32[lo:hi])
+		} else {
+			copy(y.Bits[lo:hi], x.Bits[lo:hi])
+		}
+		return
+	}
+	const block = 4096 // elements that stay in the first-level cache
+	a, b := h.Row(0, block), h.Row(1, block)
+	for ; lo < hi; lo += block {
+		n := min(block, hi-lo)
+		h.Mem["x"].Load(a[:n], lo)
+		h.Mem["dy"].Load(b[:n], lo)
+		for i := range n {
+			a[i] += b[i]
+		}
+		h.Mem["dx"].Store(lo, a[:n])
+	}
+}
+
+// fwdCopy is the driver's own copy of x to y, which tells whether the stream is
+// as fast as this device moves bytes.
+func fwdCopy(op kernels.Op) *kernels.Family {
+	return &kernels.Family{
+		Name:   name(op, kernels.Fwd, "copy"),
+		Op:     op,
+		Pass:   kernels.Fwd,
+		Doc:    "the driver's own copy of x to y, which the stream is held against",
+		Origin: "normbench",
+		Hidden: true,
+		Stream: true,
+		Files:  []string{"stream.go", "common.go"},
+		Serves: servesAll,
+		Base:   func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
+		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
+		Plan: func(p kernels.Problem, _ kernels.Config, d kernels.DeviceInfo) kernels.Plan {
+			return kernels.Plan{Launches: []kernels.Launch{{
+				Stage: "copy", Entry: kernels.Memcpy,
+				Grid: [3]int{1, 1, 1},
+				Args: append(kernels.Buffers("x", "y"), kernels.Int64("bytes", p.M*p.N*p.DType.Size())),
+			}}}
+		},
+		Host: map[string]kernels.HostStage{kernels.Memcpy: func(h *kernels.HostRun, _ int) {
+			copy(h.Mem["y"].Bits, h.Mem["x"].Bits)
+			copy(h.Mem["y"].F32, h.Mem["x"].F32)
+		}},
+	}
+}

@@ -1,0 +1,222 @@
+package kernels
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+)
+
+// A Family is one kernel design with its knobs, for one op and pass. Its
+// functions are pure.
+type Family struct {
+	Name   string // "rms_bwd/reg_persist"
+	Op     Op
+	Pass   Pass
+	Doc    string // one line: the design
+	Origin string // where the design was published
+	Knobs  []Range
+	Files  []string // what its source hash covers: its .go, its .cu and what they share
+
+	// Hidden families measure the ruler or test the harness; sweeps leave them
+	// out.
+	Hidden bool
+	// Stream marks the families that move a problem's tensors and compute
+	// nothing else. Their only output is y = x or dx = x + dy.
+	Stream bool
+
+	// Serves says why the family cannot do p, or nil.
+	Serves func(p Problem) error
+	// Base is the family's own launch rule: the Config it would pick untuned.
+	Base func(p Problem, d DeviceInfo) Config
+	// Refuse says why c is not a valid Config for p on d, or nil. Plan is only
+	// called for what it accepts.
+	Refuse func(p Problem, c Config, d DeviceInfo) error
+	Plan   func(p Problem, c Config, d DeviceInfo) Plan
+	// Host holds the host stage of each entry that Plan launches.
+	Host map[string]HostStage
+}
+
+// A Range is the values of one knob that a family's grid crosses.
+type Range struct {
+	Knob   *Knob
+	Values []int
+}
+
+// Values makes a Range.
+func Values(k *Knob, values ...int) Range { return Range{k, values} }
+
+// A Variant is a family with one of its configs, by name. It is comparable.
+type Variant struct {
+	Family string
+	Config Config
+}
+
+// String is family@label, read back by ParseVariant.
+func (v Variant) String() string { return v.Family + "@" + v.Config.String() }
+
+// ParseVariant reads FAMILY@LABEL. It does not look the family up.
+func ParseVariant(s string) (Variant, error) {
+	family, label, ok := strings.Cut(s, "@")
+	if !ok || family == "" {
+		return Variant{}, hint.Errorf("write FAMILY@LABEL, such as rms_bwd/reg_persist@br1.w8", "malformed variant %q", s)
+	}
+	c, err := ParseConfig(label)
+	return Variant{family, c}, err
+}
+
+// A Registry is the set of families that a run knows, with their source files.
+type Registry struct {
+	Families []*Family
+	// Default names the family that serves p before any tuning.
+	Default func(p Problem, d DeviceInfo) string
+	// File returns a source file of the families by name.
+	File func(name string) (string, error)
+}
+
+// Lookup finds a family by name.
+func (r *Registry) Lookup(name string) (*Family, error) {
+	for _, f := range r.Families {
+		if f.Name == name {
+			return f, nil
+		}
+	}
+	return nil, hint.Errorf("`normbench list kernels` names them", "unknown family %q", name)
+}
+
+// Serving lists the visible families for p's op and pass that can do p.
+func (r *Registry) Serving(p Problem) []*Family {
+	var fs []*Family
+	for _, f := range r.Families {
+		if !f.Hidden && f.Op == p.Op && f.Pass == p.Pass && f.Serves(p) == nil {
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}
+
+// StreamOf names the first family that moves the tensors of p and computes
+// nothing: the stream. It is "" where there is none.
+func (r *Registry) StreamOf(p Problem) string {
+	for _, f := range r.Families {
+		if f.Stream && f.Op == p.Op && f.Pass == p.Pass {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+// Base is the variant that runs before any tuning: the default family's base
+// config.
+func (r *Registry) Base(p Problem, d DeviceInfo) (Variant, error) {
+	f, err := r.Lookup(r.Default(p, d))
+	if err != nil {
+		return Variant{}, err
+	}
+	return Variant{f.Name, f.Base(p, d)}, nil
+}
+
+// Resolve completes a variant, whose config may set a few knobs only, with its
+// family's base config, and returns the plan. The error says what is unknown,
+// not served or refused.
+func (r *Registry) Resolve(p Problem, v Variant, d DeviceInfo) (*Family, Variant, Plan, error) {
+	f, err := r.Lookup(v.Family)
+	if err != nil {
+		return nil, v, Plan{}, err
+	}
+	if err := f.CheckServes(p); err != nil {
+		return nil, v, Plan{}, err
+	}
+	if v.Config, err = f.Complete(p, v.Config, d); err != nil {
+		return nil, v, Plan{}, err
+	}
+	return f, v, f.Plan(p, v.Config, d), nil
+}
+
+// CheckServes says why f cannot do p, or nil.
+func (f *Family) CheckServes(p Problem) error {
+	if f.Op != p.Op || f.Pass != p.Pass {
+		return hint.Errorf("`normbench list kernels` shows what each family serves", "%s does not serve %s %s", f.Name, p.Op, p.Pass)
+	}
+	return f.Serves(p)
+}
+
+// Complete fills the knobs that c leaves open from the base config, and refuses
+// knobs that f does not have and values that do not work for p on d.
+func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
+	for _, s := range c.Settings() {
+		if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return r.Knob == s.Knob }) {
+			return c, hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q", f.Name, s.Knob.Key)
+		}
+	}
+	c = f.Base(p, d).With(c.Settings()...)
+	if err := f.Refuse(p, c, d); err != nil {
+		return c, hint.Errorf("`normbench list kernels` shows the values it takes", "%s refuses %s for %s: %v", f.Name, c, p, err)
+	}
+	return c, nil
+}
+
+// A Refusal is a config left out of a space, with the reason.
+type Refusal struct {
+	Config Config
+	Reason string
+}
+
+// A Space is what a family offers for a problem on a device.
+type Space struct {
+	Configs []Config // the base first, then in grid order
+	Refused []Refusal
+}
+
+// Space crosses the family's ranges, with replaced ranges from override, and
+// sorts the result into configs worth running and refusals: configs that do
+// not work, and aliases, whose plan is that of a config already in the space.
+//
+// A knob that the device does not read (Knob.Host on the cpu) keeps its base
+// value, since varying it would only measure noise.
+func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) Space {
+	base := f.Base(p, d)
+	var s Space
+	plans := map[string]Config{}
+	consider := func(c Config) {
+		if err := f.Refuse(p, c, d); err != nil {
+			s.Refused = append(s.Refused, Refusal{c, err.Error()})
+			return
+		}
+		key := f.Plan(p, c, d).String()
+		if first, ok := plans[key]; ok {
+			if first != c {
+				s.Refused = append(s.Refused, Refusal{c, "alias: launches the same as " + first.String()})
+			}
+			return
+		}
+		plans[key] = c
+		s.Configs = append(s.Configs, c)
+	}
+	overridden := func(k *Knob) int { return slices.IndexFunc(override, func(r Range) bool { return r.Knob == k }) }
+	if !slices.ContainsFunc(f.Knobs, func(r Range) bool { return overridden(r.Knob) >= 0 }) {
+		consider(base)
+	}
+	grid := []Config{base}
+	for _, r := range f.Knobs {
+		values := r.Values
+		if i := overridden(r.Knob); i >= 0 {
+			values = override[i].Values
+		} else if d.Kind == KindCPU && !r.Knob.Host {
+			continue
+		}
+		var next []Config
+		for _, c := range grid {
+			for _, v := range values {
+				next = append(next, c.With(Setting{r.Knob, v}))
+			}
+		}
+		grid = next
+	}
+	for _, c := range grid {
+		consider(c)
+	}
+	slices.SortStableFunc(s.Refused, func(a, b Refusal) int { return cmp.Compare(a.Config.label, b.Config.label) })
+	return s
+}

@@ -1,0 +1,218 @@
+package kernels_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }
+
+// toy is a family small enough to write its space down. Tiles of br rows go to
+// k programs per unit, or one each; four rows are refused.
+func toy() *kernels.Family {
+	return &kernels.Family{
+		Name: "toy", Op: kernels.RMSNorm, Pass: kernels.Fwd,
+		Knobs: []kernels.Range{
+			kernels.Values(kernels.BlockRows, 1, 2, 4),
+			kernels.Values(kernels.Warps, 4, 8),
+			kernels.Values(kernels.PerSM, 0, 2),
+		},
+		Serves: func(p kernels.Problem) error {
+			if p.Bias {
+				return errors.New("no bias")
+			}
+			return nil
+		},
+		Base: func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
+			return kernels.NewConfig(set(kernels.BlockRows, 2), set(kernels.Warps, 8), set(kernels.PerSM, 0))
+		},
+		Refuse: func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
+			if c.Get(kernels.BlockRows) == 4 {
+				return errors.New("four rows do not fit")
+			}
+			return nil
+		},
+		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
+			programs := int(p.M) / c.Get(kernels.BlockRows)
+			if k := c.Get(kernels.PerSM); k > 0 {
+				programs = min(programs, k*d.Units)
+			}
+			return kernels.Plan{Launches: []kernels.Launch{{
+				Stage: "k1", Entry: "toy", Grid: [3]int{programs, 1, 1}, Block: 32 * c.Get(kernels.Warps),
+				Defines: []kernels.Define{{Name: "BLOCK_ROWS", Value: int64(c.Get(kernels.BlockRows))}},
+			}}}
+		},
+	}
+}
+
+func labels(s kernels.Space) (configs, refused []string) {
+	for _, c := range s.Configs {
+		configs = append(configs, c.String())
+	}
+	for _, r := range s.Refused {
+		refused = append(refused, r.Config.String()+": "+r.Reason)
+	}
+	return configs, refused
+}
+
+func TestSpace(t *testing.T) {
+	// Eight rows on two units: with br2 the four programs of k2 are one per
+	// tile, so k2 is k0 again.
+	p := parseProblem(t, "rmsnorm/fwd/8x64/bf16")
+	gpu := kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2}
+	cpu := kernels.DeviceInfo{Kind: kernels.KindCPU, Units: 2}
+	fours := func(ws ...int) (refused []string) {
+		for _, w := range ws {
+			refused = append(refused, fmt.Sprintf("br4.w%d.k0: four rows do not fit", w), fmt.Sprintf("br4.w%d.k2: four rows do not fit", w))
+		}
+		return refused
+	}
+	for _, test := range []struct {
+		name     string
+		d        kernels.DeviceInfo
+		override []kernels.Range
+		configs  []string
+		refused  []string
+	}{
+		{
+			name: "base first, aliases and refusals out", d: gpu,
+			configs: []string{"br2.w8.k0", "br1.w4.k0", "br1.w4.k2", "br1.w8.k0", "br1.w8.k2", "br2.w4.k0"},
+			refused: append([]string{"br2.w4.k2: alias: launches the same as br2.w4.k0", "br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(4, 8)...),
+		},
+		{
+			name: "the cpu keeps warps at their base", d: cpu,
+			configs: []string{"br2.w8.k0", "br1.w8.k0", "br1.w8.k2"},
+			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(8)...),
+		},
+		{
+			// The base may lie outside the asked range: it does not run then.
+			name: "an override replaces a range", d: gpu, override: []kernels.Range{kernels.Values(kernels.Warps, 16), kernels.Values(kernels.PerSM, 0)},
+			configs: []string{"br1.w16.k0", "br2.w16.k0"},
+			refused: []string{"br4.w16.k0: four rows do not fit"},
+		},
+		{
+			name: "an override reaches what the cpu would keep", d: cpu, override: []kernels.Range{kernels.Values(kernels.Warps, 4), kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.PerSM, 0)},
+			configs: []string{"br1.w4.k0"},
+		},
+		{
+			name: "an override of another family's knob changes nothing", d: cpu, override: []kernels.Range{kernels.Values(kernels.ReduceRows, 1, 2, 3)},
+			configs: []string{"br2.w8.k0", "br1.w8.k0", "br1.w8.k2"},
+			refused: append([]string{"br2.w8.k2: alias: launches the same as br2.w8.k0"}, fours(8)...),
+		},
+	} {
+		configs, refused := labels(toy().Space(p, test.d, test.override...))
+		if !slices.Equal(configs, test.configs) {
+			t.Errorf("%s: configs %q, want %q", test.name, configs, test.configs)
+		}
+		if !slices.Equal(refused, test.refused) {
+			t.Errorf("%s: refused %q, want %q", test.name, refused, test.refused)
+		}
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	hidden := toy()
+	hidden.Name, hidden.Hidden = "toy/hidden", true
+	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()}, Default: func(kernels.Problem, kernels.DeviceInfo) string { return "toy" }}
+	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Units: 2}
+
+	if fs := r.Serving(p); len(fs) != 1 || fs[0].Name != "toy" {
+		t.Errorf("Serving gave %d families; want the visible one alone", len(fs))
+	}
+	for _, s := range []string{"rmsnorm/bwd/8x64/bf16", "layernorm/fwd/8x64/bf16", "rmsnorm/fwd/8x64/bf16+bias"} {
+		if fs := r.Serving(parseProblem(t, s)); len(fs) != 0 {
+			t.Errorf("%s serves %s", fs[0].Name, s)
+		}
+	}
+	if v, err := r.Base(p, d); err != nil || v.String() != "toy@br2.w8.k0" {
+		t.Errorf("Base = %v, %v", v, err)
+	}
+	// A partial config is completed from the base.
+	f, v, plan, err := r.Resolve(p, kernels.Variant{Family: "toy", Config: kernels.NewConfig(set(kernels.BlockRows, 1))}, d)
+	if err != nil || f.Name != "toy" || v.String() != "toy@br1.w8.k0" || plan.Launches[0].Grid[0] != 8 {
+		t.Errorf("Resolve = %v, %v, %v, %v", f, v, plan, err)
+	}
+	for _, test := range []struct{ variant, problem, want string }{
+		{"nobody@br1", "rmsnorm/fwd/8x64/bf16", `unknown family "nobody"`},
+		{"toy@br1", "layernorm/fwd/8x64/bf16", "toy does not serve layernorm fwd"},
+		{"toy@br1", "rmsnorm/fwd/8x64/bf16+bias", "no bias"},
+		{"toy@st2", "rmsnorm/fwd/8x64/bf16", `toy has no knob "st"`},
+		{"toy@br4", "rmsnorm/fwd/8x64/bf16", "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: four rows do not fit"},
+	} {
+		v, err := kernels.ParseVariant(test.variant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, _, err = r.Resolve(parseProblem(t, test.problem), v, d)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s on %s: %v, want %q", test.variant, test.problem, err, test.want)
+		} else if test.want != "no bias" && hint.Of(err) == "" {
+			t.Errorf("%s on %s: %v has no hint", test.variant, test.problem, err)
+		}
+	}
+}
+
+func TestParseVariant(t *testing.T) {
+	v, err := kernels.ParseVariant("rms_bwd/reg_persist@w8.br1")
+	if err != nil || v.Family != "rms_bwd/reg_persist" || v.String() != "rms_bwd/reg_persist@br1.w8" {
+		t.Errorf("ParseVariant = %v, %v", v, err)
+	}
+	for _, s := range []string{"", "@", "@br1", "rms_bwd/reg_persist", "a@b@br1", "a@zz1"} {
+		if v, err := kernels.ParseVariant(s); err == nil || hint.Of(err) == "" {
+			t.Errorf("ParseVariant(%q) = %v, %v, want an error with a hint", s, v, err)
+		}
+	}
+}
+
+// Space finds aliases by the text of plans: two plans that differ anywhere must
+// differ there.
+func TestPlanStringHoldsEverything(t *testing.T) {
+	make := func() kernels.Plan {
+		return kernels.Plan{
+			Scratch: []kernels.Scratch{{Name: "s", DType: kernels.FP32, Elems: 8}},
+			Launches: []kernels.Launch{{
+				Stage: "k1", Source: "a.cu", Entry: "a", Grid: [3]int{1, 2, 3}, Block: 32, Shared: 4,
+				Defines: []kernels.Define{{Name: "D", Value: 1}},
+				Args:    []kernels.Arg{{Kind: kernels.ArgBuffer, Name: "x"}, kernels.Int64("rows", 5), kernels.Float32("eps", 1e-5)},
+			}},
+		}
+	}
+	want := make().String()
+	if again := make().String(); again != want {
+		t.Fatalf("equal plans print %q and %q", want, again)
+	}
+	for name, change := range map[string]func(*kernels.Plan){
+		"scratch name":  func(p *kernels.Plan) { p.Scratch[0].Name = "t" },
+		"scratch dtype": func(p *kernels.Plan) { p.Scratch[0].DType = kernels.BF16 },
+		"scratch elems": func(p *kernels.Plan) { p.Scratch[0].Elems++ },
+		"stage":         func(p *kernels.Plan) { p.Launches[0].Stage = "k2" },
+		"source":        func(p *kernels.Plan) { p.Launches[0].Source = "b.cu" },
+		"entry":         func(p *kernels.Plan) { p.Launches[0].Entry = "b" },
+		"grid x":        func(p *kernels.Plan) { p.Launches[0].Grid[0]++ },
+		"grid y":        func(p *kernels.Plan) { p.Launches[0].Grid[1]++ },
+		"grid z":        func(p *kernels.Plan) { p.Launches[0].Grid[2]++ },
+		"block":         func(p *kernels.Plan) { p.Launches[0].Block++ },
+		"shared":        func(p *kernels.Plan) { p.Launches[0].Shared++ },
+		"define name":   func(p *kernels.Plan) { p.Launches[0].Defines[0].Name = "E" },
+		"define value":  func(p *kernels.Plan) { p.Launches[0].Defines[0].Value++ },
+		"buffer":        func(p *kernels.Plan) { p.Launches[0].Args[0].Name = "" },
+		"int":           func(p *kernels.Plan) { p.Launches[0].Args[1].Int++ },
+		"float":         func(p *kernels.Plan) { p.Launches[0].Args[2].Float *= 1 + 0x1p-23 },
+		"more launches": func(p *kernels.Plan) { p.Launches = append(p.Launches, p.Launches[0]) },
+	} {
+		p := make()
+		change(&p)
+		if p.String() == want {
+			t.Errorf("another %s prints the same:\n%s", name, want)
+		}
+	}
+	if n := make().ScratchBytes(); n != 32 {
+		t.Errorf("8 fp32 of scratch are %d bytes", n)
+	}
+}

@@ -1,0 +1,172 @@
+package kernels
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"normbench/internal/hint"
+)
+
+// A Knob is one launch parameter. This one table gives a knob's label key, its
+// macro in the CUDA sources, its column header and its help; to add a knob,
+// add a line.
+type Knob struct {
+	Key   string // in labels and flags: "br" in br4.bc1024
+	Name  string // long form, in headers and JSON
+	Macro string // #define in the CUDA sources; "" where it shapes the grid only
+	Host  bool   // the host stages read it too, so the cpu device varies it
+	Doc   string
+}
+
+// The knobs. Zero is a value like any other.
+var (
+	BlockRows   = knob("br", "block_rows", "BLOCK_ROWS", true, "rows that one program handles together")
+	BlockCols   = knob("bc", "block_cols", "BLOCK_COLS", true, "columns of one chunk of a row")
+	Warps       = knob("w", "warps", "WARPS", false, "warps of 32 threads per program")
+	VectorBytes = knob("v", "vector_bytes", "VECTOR_BYTES", false, "bytes per load and store of one thread (16, 8, 4, 2)")
+	Stages      = knob("st", "stages", "STAGES", false, "tiles in flight: 1 loads a tile when it is needed, 2 loads the next one ahead")
+	PerSM       = knob("k", "programs_per_sm", "", true, "programs per multiprocessor (cpu: per core); 0 is one program per tile of rows")
+	Programs    = knob("p", "programs", "", true, "programs in all; overrides programs_per_sm; 0 leaves it to that")
+	SinglePass  = knob("sp", "single_pass_cols", "", true, "rows up to this many columns stay in registers and are read once; wider ones are read twice")
+	ReduceCols  = knob("rc", "reduce_cols", "REDUCE_COLS", true, "columns per program of k2, the reduction of the partial rows")
+	ReduceRows  = knob("rr", "reduce_rows", "REDUCE_ROWS", false, "groups of partial rows that one program of k2 sums side by side")
+)
+
+var knobs []*Knob
+
+func knob(key, name, macro string, host bool, doc string) *Knob {
+	k := &Knob{key, name, macro, host, doc}
+	knobs = append(knobs, k)
+	return k
+}
+
+// Knobs lists every knob in label order.
+func Knobs() []*Knob { return slices.Clone(knobs) }
+
+// ParseKnob finds a knob by its key or its name.
+func ParseKnob(s string) (*Knob, error) {
+	for _, k := range knobs {
+		if s == k.Key || s == k.Name {
+			return k, nil
+		}
+	}
+	return nil, hint.Errorf("`normbench list knobs` names them", "unknown knob %q", s)
+}
+
+// A Setting is a knob with its value.
+type Setting struct {
+	Knob  *Knob
+	Value int
+}
+
+// A Config assigns values to knobs. It is comparable, and its label, such as
+// br4.w8.v16.k2, is unique: the knobs stand in the order of the table. The
+// zero Config assigns none.
+//
+// The label itself is the value. (An array indexed by knob was tried in the
+// design: it made every record and map key some 100 bytes for the same
+// meaning.)
+type Config struct{ label string }
+
+// NewConfig makes a Config of settings; a later one for the same knob wins.
+func NewConfig(settings ...Setting) Config {
+	return Config{}.With(settings...)
+}
+
+// With returns c with settings added or replaced.
+func (c Config) With(settings ...Setting) Config {
+	all := c.Settings()
+	for _, s := range settings {
+		if i := slices.IndexFunc(all, func(t Setting) bool { return t.Knob == s.Knob }); i >= 0 {
+			all[i].Value = s.Value
+		} else {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b Setting) int { return cmp.Compare(order(a.Knob), order(b.Knob)) })
+	var b strings.Builder
+	for i, s := range all {
+		if i > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(s.Knob.Key)
+		b.WriteString(strconv.Itoa(s.Value))
+	}
+	return Config{b.String()}
+}
+
+func order(k *Knob) int { return slices.Index(knobs, k) }
+
+// Lookup returns the value of k and whether c assigns one.
+func (c Config) Lookup(k *Knob) (int, bool) {
+	for rest := c.label; rest != ""; {
+		var part string
+		part, rest, _ = strings.Cut(rest, ".")
+		if v, ok := strings.CutPrefix(part, k.Key); ok && v != "" && v[0] <= '9' {
+			n, err := strconv.Atoi(v)
+			return n, err == nil
+		}
+	}
+	return 0, false
+}
+
+// Get returns the value of k, 0 where c assigns none.
+func (c Config) Get(k *Knob) int {
+	v, _ := c.Lookup(k)
+	return v
+}
+
+// Settings lists the assignments in label order.
+func (c Config) Settings() []Setting {
+	var all []Setting
+	for _, k := range knobs {
+		if v, ok := c.Lookup(k); ok {
+			all = append(all, Setting{k, v})
+		}
+	}
+	return all
+}
+
+// String is the label; the empty Config is "".
+func (c Config) String() string { return c.label }
+
+// ParseConfig reads a label such as br4.bc1024.w8. Knobs may come in any
+// order, each once.
+func ParseConfig(label string) (Config, error) {
+	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list knobs` names the keys"
+	var c Config
+	for rest := label; rest != ""; {
+		var part string
+		var more bool
+		part, rest, more = strings.Cut(rest, ".")
+		i := strings.IndexAny(part, "0123456789")
+		if i <= 0 || (more && rest == "") {
+			return Config{}, hint.Errorf(help, "malformed config %q at %q", label, part)
+		}
+		v, err := strconv.Atoi(part[i:])
+		if err != nil || v < 0 || v > 1<<31-1 {
+			return Config{}, hint.Errorf(help, "malformed config %q at %q", label, part)
+		}
+		k := slices.IndexFunc(knobs, func(k *Knob) bool { return k.Key == part[:i] })
+		if k < 0 {
+			return Config{}, hint.Errorf("`normbench list knobs` names them", "unknown knob %q in config %q", part[:i], label)
+		}
+		if _, ok := c.Lookup(knobs[k]); ok {
+			return Config{}, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
+		}
+		c = c.With(Setting{knobs[k], v})
+	}
+	return c, nil
+}
+
+// MarshalText implements encoding.TextMarshaler with the label.
+func (c Config) MarshalText() ([]byte, error) { return []byte(c.label), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler with ParseConfig.
+func (c *Config) UnmarshalText(b []byte) error {
+	v, err := ParseConfig(string(b))
+	*c = v
+	return err
+}

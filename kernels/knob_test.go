@@ -1,0 +1,161 @@
+package kernels_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// The label is read by cutting at the first digit and looked up by key: a key
+// with a digit in it, or two alike, would make labels ambiguous.
+func TestKnobTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, k := range kernels.Knobs() {
+		if strings.Trim(k.Key, "abcdefghijklmnopqrstuvwxyz") != "" || k.Key == "" || k.Doc == "" {
+			t.Errorf("knob %+v: want a key of letters, and a doc", k)
+		}
+		for _, s := range []string{k.Key, k.Name, k.Macro} {
+			if s != "" && seen[s] {
+				t.Errorf("%q names two knobs", s)
+			}
+			seen[s] = true
+		}
+		for _, s := range []string{k.Key, k.Name} {
+			if got, err := kernels.ParseKnob(s); err != nil || got != k {
+				t.Errorf("ParseKnob(%q) = %v, %v", s, got, err)
+			}
+		}
+	}
+	if _, err := kernels.ParseKnob("BLOCK_ROWS"); err == nil {
+		t.Error("a macro is no name of a knob")
+	}
+}
+
+func TestConfigLabel(t *testing.T) {
+	for _, test := range []struct{ in, label string }{
+		{"", ""},
+		{"br4", "br4"},
+		{"w8.br4", "br4.w8"},
+		{"p264.st2.w8.bc1024.br4", "br4.bc1024.w8.st2.p264"},
+		{"sp0.p0", "p0.sp0"}, // zero is a value, and p is no prefix of sp
+		{"rr32.rc64.br1", "br1.rc64.rr32"},
+		{"br004", "br4"},
+		{"w2147483647", "w2147483647"},
+	} {
+		c, err := kernels.ParseConfig(test.in)
+		if err != nil || c.String() != test.label {
+			t.Errorf("ParseConfig(%q) = %q, %v, want %q", test.in, c, err, test.label)
+		}
+		if back, err := kernels.ParseConfig(c.String()); err != nil || back != c {
+			t.Errorf("%q reads back as %q (%v)", c, back, err)
+		}
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	for in, part := range map[string]string{
+		"zz4":                     `unknown knob "zz"`,
+		"BR4":                     `unknown knob "BR"`,
+		"br4.w8.br2":              `"br" stands twice`,
+		"br4.br4":                 `"br" stands twice`,
+		"br":                      `at "br"`,
+		"4":                       `at "4"`,
+		"br4.":                    `at "br4"`,
+		".br4":                    `at ""`,
+		"br4..w8":                 `at ""`,
+		"br4w8":                   `at "br4w8"`,
+		"br-4":                    `unknown knob "br-"`,
+		"br4 ":                    `at "br4 "`,
+		"w2147483648":             `at "w2147483648"`,
+		"w9999999999999999999999": `at "w9999999999999999999999"`,
+	} {
+		c, err := kernels.ParseConfig(in)
+		if err == nil {
+			t.Errorf("ParseConfig(%q) = %q, want an error", in, c)
+		} else if !strings.Contains(err.Error(), part) || hint.Of(err) == "" {
+			t.Errorf("ParseConfig(%q): %q (hint %q), want it to hold %q", in, err, hint.Of(err), part)
+		}
+	}
+}
+
+// Whatever the order of the settings, equal assignments are equal map keys.
+func TestConfigOrderIndependent(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		var settings []kernels.Setting
+		for _, k := range kernels.Knobs() {
+			if rng.IntN(2) == 0 {
+				settings = append(settings, kernels.Setting{Knob: k, Value: rng.IntN(1 << rng.IntN(31))})
+			}
+		}
+		want := kernels.NewConfig(settings...)
+		if got := want.Settings(); !slices.Equal(got, settings) {
+			t.Fatalf("%s holds %v, want %v", want, got, settings)
+		}
+		rng.Shuffle(len(settings), func(i, j int) { settings[i], settings[j] = settings[j], settings[i] })
+		if got := kernels.NewConfig(settings...); got != want {
+			t.Fatalf("shuffled: %q, want %q", got, want)
+		}
+	}
+}
+
+func TestConfigWith(t *testing.T) {
+	c := kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})
+	d := c.With(kernels.Setting{Knob: kernels.Warps, Value: 4}, kernels.Setting{Knob: kernels.BlockRows, Value: 0})
+	if d.String() != "br0.w4" || c.String() != "w8" {
+		t.Errorf("With gave %q and left %q", d, c)
+	}
+	if v, ok := d.Lookup(kernels.BlockRows); v != 0 || !ok {
+		t.Errorf("a knob set to zero looks up as %d, %v", v, ok)
+	}
+	if v, ok := d.Lookup(kernels.Stages); v != 0 || ok {
+		t.Errorf("a knob that is not set looks up as %d, %v", v, ok)
+	}
+	// k is no prefix match for anything, nor p for sp.
+	if v, ok := kernels.NewConfig(kernels.Setting{Knob: kernels.SinglePass, Value: 4096}).Lookup(kernels.Programs); ok {
+		t.Errorf("sp4096 sets p to %d", v)
+	}
+}
+
+func FuzzParseConfig(f *testing.F) {
+	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br4.", "br4..w8", "w2147483648", "br004"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		c, err := kernels.ParseConfig(s)
+		if err != nil {
+			if c != (kernels.Config{}) {
+				t.Errorf("ParseConfig(%q) failed with %q", s, c)
+			}
+			return
+		}
+		if back, err := kernels.ParseConfig(c.String()); err != nil || back != c {
+			t.Errorf("%q parsed as %q, which reads back as %q (%v)", s, c, back, err)
+		}
+		if got := kernels.NewConfig(c.Settings()...); got != c {
+			t.Errorf("%q has settings that make %q", c, got)
+		}
+		if n := strings.Count(s, ".") + 1; s != "" && len(c.Settings()) != n {
+			t.Errorf("%q has %d parts, but sets %d knobs", s, n, len(c.Settings()))
+		}
+	})
+}
+
+func FuzzParseVariant(f *testing.F) {
+	for _, s := range []string{"rms_bwd/reg_persist@br1.w8", "a@", "@br1", "a@b@c", "preset:x"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := kernels.ParseVariant(s)
+		if err != nil {
+			return
+		}
+		if back, err := kernels.ParseVariant(v.String()); err != nil || back != v {
+			t.Errorf("%q parsed as %v, which reads back as %v (%v)", s, v, back, err)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package nvrtc
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/singleflight"
+)
+
+// formatVersion changes whenever the layout of an entry, the fixed flags or the meaning
+// of a stored field does. It is part of the key, so older entries are just not found.
+const formatVersion = "normbench-cubin 1"
+
+// A Cache keeps compiled kernels in a directory, one file per entry. Any number of
+// goroutines and processes may share the directory: entries are written to a temporary
+// file and renamed, and checked when read. Failures to compile are not kept.
+type Cache struct {
+	dir     string
+	version string // of the compiler, part of every key
+	compile func(Source, Options) (*Binary, error)
+	flights singleflight.Group
+
+	mu       sync.Mutex
+	writeErr error
+}
+
+// NewCache returns a cache of what c compiles. The directory is made when the first entry
+// is written.
+func NewCache(dir string, c *Compiler) *Cache {
+	major, minor := c.Version()
+	return newCache(dir, fmt.Sprintf("%d.%d", major, minor), c.Compile)
+}
+
+func newCache(dir, version string, compile func(Source, Options) (*Binary, error)) *Cache {
+	return &Cache{dir: dir, version: version, compile: compile}
+}
+
+// DefaultCacheDir is $NORMBENCH_CACHE, else normbench/cubin in the user's cache
+// directory, else a folder of the user's own in the temporary directory.
+func DefaultCacheDir() string {
+	if dir := os.Getenv("NORMBENCH_CACHE"); dir != "" {
+		return dir
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return filepath.Join(os.TempDir(), fmt.Sprintf("normbench-%d", os.Getuid()), "cubin")
+	}
+	return filepath.Join(dir, "normbench", "cubin")
+}
+
+// Dir is the directory of the cache.
+func (c *Cache) Dir() string { return c.dir }
+
+// Compile returns the binary from the cache, or compiles it and keeps it. Calls for the
+// same thing at the same time compile it once; the others wait and get Cached. The error
+// is that of [Compiler.Compile]: an entry that cannot be read is compiled again, and one
+// that cannot be written is told by [Cache.WriteError].
+func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
+	flags, err := opt.flags()
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
+	}
+	key := cacheKey(c.version, src, flags)
+	compiled := false // stays false for those who wait: only the leader runs the function
+	v, err, _ := c.flights.Do(key, func() (any, error) {
+		file := c.file(key)
+		if b, err := readEntry(file); err == nil {
+			return b, nil
+		}
+		b, err := c.compile(src, opt)
+		if err != nil {
+			return nil, err
+		}
+		compiled = true
+		if err := writeEntry(file, b); err != nil {
+			c.mu.Lock()
+			if c.writeErr == nil {
+				c.writeErr = err
+			}
+			c.mu.Unlock()
+		}
+		return b, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := *v.(*Binary) // a copy, as Cached differs between callers
+	b.Cached = !compiled
+	return &b, nil
+}
+
+// WriteError is the first failure to write an entry, or nil. It costs time, not
+// correctness, so it is a warning to show once.
+func (c *Cache) WriteError() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writeErr
+}
+
+// file is where the entry of a key is. The first byte of the key is a folder, because
+// a sweep leaves thousands of entries.
+func (c *Cache) file(key string) string {
+	return filepath.Join(c.dir, key[:2], key+".cubin")
+}
+
+// cacheKey is the SHA-256 of everything that the cubin depends on. Every part has its length
+// before it, so no two lists of parts look the same. The flags hold the architecture
+// and the macros in the order of their names.
+func cacheKey(version string, src Source, flags []string) string {
+	h := sha256.New()
+	part(h, formatVersion, version, src.Name, src.Text)
+	number(h, len(src.Headers))
+	for _, name := range slices.Sorted(maps.Keys(src.Headers)) {
+		part(h, name, src.Headers[name])
+	}
+	number(h, len(flags))
+	part(h, flags...)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func part(h hash.Hash, parts ...string) {
+	for _, s := range parts {
+		number(h, len(s))
+		io.WriteString(h, s) //nolint:errcheck // a hash never fails
+	}
+}
+
+func number(h hash.Hash, n int) { fmt.Fprintf(h, "%d:", n) }
+
+// An entry is three parts: the line "normbench-cubin 1 <sha256 of the rest>", a line of JSON
+// (meta), and the cubin.
+type meta struct {
+	Kernels        map[string]Kernel `json:"kernels"`
+	Log            string            `json:"log"`
+	CompileSeconds float64           `json:"compile_s"`
+	CubinBytes     int               `json:"cubin_bytes"`
+}
+
+var errCorrupt = errors.New("corrupt cache entry")
+
+func encodeEntry(b *Binary) ([]byte, error) {
+	line, err := json.Marshal(meta{b.Kernels, b.Log, b.CompileSeconds, len(b.Cubin)})
+	if err != nil {
+		return nil, err
+	}
+	body := slices.Concat(line, []byte("\n"), b.Cubin)
+	return slices.Concat(fmt.Appendf(nil, "%s %x\n", formatVersion, sha256.Sum256(body)), body), nil
+}
+
+func decodeEntry(data []byte) (*Binary, error) {
+	head, body, ok := bytes.Cut(data, []byte("\n"))
+	if !ok || string(head) != fmt.Sprintf("%s %x", formatVersion, sha256.Sum256(body)) {
+		return nil, errCorrupt
+	}
+	line, cubin, ok := bytes.Cut(body, []byte("\n"))
+	var m meta
+	if !ok || json.Unmarshal(line, &m) != nil || m.CubinBytes != len(cubin) || len(cubin) == 0 {
+		return nil, errCorrupt
+	}
+	return &Binary{Cubin: cubin, Kernels: m.Kernels, Log: m.Log, CompileSeconds: m.CompileSeconds}, nil
+}
+
+func readEntry(file string) (*Binary, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return decodeEntry(data)
+}
+
+func writeEntry(file string, b *Binary) error {
+	data, err := encodeEntry(b)
+	if err != nil {
+		return fmt.Errorf("cache %s: %w", file, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	// Not synced to disk: the checksum catches what a power cut leaves.
+	t, err := os.CreateTemp(filepath.Dir(file), ".tmp-*")
+	if err != nil {
+		return fmt.Errorf("cache: %w", err)
+	}
+	_, err = t.Write(data)
+	err = errors.Join(err, t.Chmod(0o644), t.Close()) // temporary files start as 0600; a cache may be shared
+	if err == nil {
+		err = os.Rename(t.Name(), file)
+	}
+	if err != nil {
+		os.Remove(t.Name()) //nolint:errcheck // the first error is the one to tell
+		return fmt.Errorf("cache: %w", err)
+	}
+	return nil
+}

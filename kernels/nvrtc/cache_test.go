@@ -1,0 +1,264 @@
+package nvrtc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+func key(t *testing.T, version string, src Source, opt Options) string {
+	t.Helper()
+	flags, err := opt.flags()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cacheKey(version, src, flags)
+}
+
+func TestCacheKey(t *testing.T) {
+	src := Source{Name: "k.cu", Text: "a", Headers: map[string]string{"x.cuh": "1", "y.cuh": "2"}}
+	opt := Options{Arch: "sm_90", Defines: []Define{{"A", "1"}, {"B", "2"}}, Extra: []string{"-G"}}
+	base := key(t, "13.0", src, opt)
+
+	same := opt
+	same.Defines = []Define{{"B", "2"}, {"A", "1"}}
+	if got := key(t, "13.0", src, same); got != base {
+		t.Error("the order of macros changes the key")
+	}
+	if same.Defines[0].Name != "B" {
+		t.Error("flags sorted the caller's slice")
+	}
+
+	seen := map[string]string{base: "base"}
+	for _, tt := range []struct {
+		name    string
+		version string
+		change  func(*Source, *Options)
+	}{
+		{"version", "12.9", func(*Source, *Options) {}},
+		{"name", "13.0", func(s *Source, _ *Options) { s.Name = "l.cu" }},
+		{"text", "13.0", func(s *Source, _ *Options) { s.Text = "b" }},
+		{"name and text run together", "13.0", func(s *Source, _ *Options) { s.Name, s.Text = "k.cua", "" }},
+		{"header text", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "1", "y.cuh": "3"} }},
+		{"header name", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "1", "z.cuh": "2"} }},
+		{"headers swapped", "13.0", func(s *Source, _ *Options) { s.Headers = map[string]string{"x.cuh": "2", "y.cuh": "1"} }},
+		{"no headers", "13.0", func(s *Source, _ *Options) { s.Headers = nil }},
+		{"arch", "13.0", func(_ *Source, o *Options) { o.Arch = "sm_90a" }},
+		{"macro value", "13.0", func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}, {"B", "3"}} }},
+		{"macro gone", "13.0", func(_ *Source, o *Options) { o.Defines = []Define{{"A", "1"}} }},
+		{"extra", "13.0", func(_ *Source, o *Options) { o.Extra = nil }},
+		{"extra split", "13.0", func(_ *Source, o *Options) { o.Extra = []string{"-", "G"} }},
+	} {
+		s, o := src, opt
+		tt.change(&s, &o)
+		k := key(t, tt.version, s, o)
+		if other, ok := seen[k]; ok {
+			t.Errorf("%s has the key of %s", tt.name, other)
+		}
+		seen[k] = tt.name
+	}
+}
+
+// fake is a compile function that counts, and waits for the gate if there is one.
+func fake(calls *atomic.Int64, gate <-chan struct{}) func(Source, Options) (*Binary, error) {
+	return func(src Source, opt Options) (*Binary, error) {
+		calls.Add(1)
+		if gate != nil {
+			<-gate
+		}
+		if src.Text == "bad" {
+			return nil, &CompileError{Source: src.Name, Log: "k.cu(1): error: bad\n"}
+		}
+		return &Binary{
+			Cubin:          []byte("\x7fELF " + opt.Arch + "\n" + src.Text),
+			Kernels:        map[string]Kernel{"k": {Registers: 32, SharedBytes: 48}},
+			Log:            "ptxas info\n",
+			CompileSeconds: 0.25,
+		}, nil
+	}
+}
+
+var fakeOptions = Options{Arch: "sm_90"}
+
+func TestCacheHit(t *testing.T) {
+	var calls atomic.Int64
+	dir := filepath.Join(t.TempDir(), "cache")
+	src := Source{Name: "k.cu", Text: "text"}
+	first, err := newCache(dir, "13.0", fake(&calls, nil)).Compile(src, fakeOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := newCache(dir, "13.0", fake(&calls, nil)).Compile(src, fakeOptions) // another process
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Cached || !second.Cached || calls.Load() != 1 {
+		t.Errorf("cached %v and %v, %d compilations", first.Cached, second.Cached, calls.Load())
+	}
+	if !bytes.Equal(first.Cubin, second.Cubin) || first.Log != second.Log ||
+		first.Kernels["k"] != second.Kernels["k"] || second.CompileSeconds != 0.25 {
+		t.Errorf("read %+v, wrote %+v", second, first)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*", ".tmp-*"))
+	if err != nil || len(left) != 0 {
+		t.Errorf("temporary files left: %v, %v", left, err)
+	}
+}
+
+func TestCacheDamage(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		damage func([]byte) []byte
+	}{
+		{"empty", func(b []byte) []byte { return nil }},
+		{"torn in the first line", func(b []byte) []byte { return b[:20] }},
+		{"torn in the cubin", func(b []byte) []byte { return b[:len(b)-1] }},
+		{"longer", func(b []byte) []byte { return append(b, 'x') }},
+		{"bit flip in the cubin", func(b []byte) []byte { b[len(b)-1] ^= 1; return b }},
+		{"bit flip in the report", func(b []byte) []byte { b[bytes.IndexByte(b, '{')+20] ^= 1; return b }},
+		{"zeros", func(b []byte) []byte { return make([]byte, len(b)) }},
+		{"other format", func(b []byte) []byte { return bytes.Replace(b, []byte(formatVersion), []byte("normbench-cubin 0"), 1) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var calls atomic.Int64
+			c := newCache(t.TempDir(), "13.0", fake(&calls, nil))
+			src := Source{Name: "k.cu", Text: "text"}
+			want, err := c.Compile(src, fakeOptions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := c.file(key(t, "13.0", src, fakeOptions))
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, tt.damage(slices.Clone(data)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Compile(src, fakeOptions)
+			if err != nil || got.Cached || !bytes.Equal(got.Cubin, want.Cubin) || calls.Load() != 2 {
+				t.Errorf("got %+v, %v after %d compilations, want it compiled again", got, err, calls.Load())
+			}
+			if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, data) {
+				t.Errorf("the entry was not mended: %v", err)
+			}
+		})
+	}
+}
+
+func TestCacheErrors(t *testing.T) {
+	var calls atomic.Int64
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := newCache(filepath.Join(file, "cache"), "13.0", fake(&calls, nil))
+	if b, err := c.Compile(Source{Text: "text"}, fakeOptions); err != nil || b.Cached {
+		t.Errorf("got %+v, %v, want a binary although the cache cannot be written", b, err)
+	}
+	if c.WriteError() == nil {
+		t.Error("the write error was lost")
+	}
+
+	c = newCache(t.TempDir(), "13.0", fake(&calls, nil))
+	for range 2 { // failures are not kept
+		before := calls.Load()
+		var ce *CompileError
+		if _, err := c.Compile(Source{Name: "k.cu", Text: "bad"}, fakeOptions); !errors.As(err, &ce) || calls.Load() != before+1 {
+			t.Errorf("got %v after %d compilations, want a CompileError", err, calls.Load()-before)
+		}
+	}
+	if _, err := c.Compile(Source{Name: "k.cu"}, Options{Arch: "90"}); err == nil || !strings.HasPrefix(err.Error(), "compile k.cu: ") {
+		t.Errorf("got %v, want the bad architecture refused by name", err)
+	}
+}
+
+func TestCacheSingleFlight(t *testing.T) {
+	var calls atomic.Int64
+	gate := make(chan struct{})
+	c := newCache(t.TempDir(), "13.0", fake(&calls, gate))
+	const sources, waiters = 4, 16
+	var wg sync.WaitGroup
+	var fresh atomic.Int64
+	for i := range sources * waiters {
+		wg.Go(func() {
+			b, err := c.Compile(Source{Name: "k.cu", Text: fmt.Sprint(i % sources)}, fakeOptions)
+			if err != nil {
+				t.Error(err)
+			} else if !b.Cached {
+				fresh.Add(1)
+			}
+		})
+	}
+	close(gate)
+	wg.Wait()
+	if calls.Load() != sources || fresh.Load() != sources {
+		t.Errorf("%d compilations and %d fresh results, want %d of both", calls.Load(), fresh.Load(), sources)
+	}
+}
+
+// Two processes are two caches on one directory: each may compile, none may read a torn entry.
+func TestCacheProcesses(t *testing.T) {
+	var calls atomic.Int64
+	dir := t.TempDir()
+	var wg sync.WaitGroup
+	for range 8 {
+		c := newCache(dir, "13.0", fake(&calls, nil))
+		for i := range 32 {
+			wg.Go(func() {
+				text := strings.Repeat(fmt.Sprint(i%8), 1<<12)
+				b, err := c.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
+				if err != nil || !strings.HasSuffix(string(b.Cubin), text) {
+					t.Errorf("wrong binary, error %v", err)
+				}
+				if err := c.WriteError(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+}
+
+func TestDefaultCacheDir(t *testing.T) {
+	t.Setenv("NORMBENCH_CACHE", "/somewhere")
+	if got := DefaultCacheDir(); got != "/somewhere" {
+		t.Errorf("got %s", got)
+	}
+	t.Setenv("NORMBENCH_CACHE", "")
+	if got := DefaultCacheDir(); filepath.Base(got) != "cubin" || !filepath.IsAbs(got) {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestCompileCached(t *testing.T) {
+	c := NewCache(t.TempDir(), compiler(t))
+	opt := Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "128"}}}
+	for _, want := range []bool{false, true} {
+		b, err := c.Compile(scale, opt)
+		if err != nil || b.Cached != want || b.Kernels["scale"].Registers == 0 {
+			t.Errorf("got %+v, %v, want cached %v", b, err, want)
+		}
+	}
+}
+
+func FuzzDecodeEntry(f *testing.F) {
+	data, err := encodeEntry(&Binary{Cubin: []byte("\x7fELF"), Kernels: map[string]Kernel{"k": {}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte(formatVersion + " 00\n{}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if b, err := decodeEntry(data); err == nil && len(b.Cubin) == 0 {
+			t.Error("an entry without a cubin was accepted")
+		}
+	})
+}

@@ -1,0 +1,244 @@
+//go:build linux && (amd64 || arm64) && !android
+
+package nvrtc
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+const supported = true
+
+// A Compiler is a loaded NVRTC library. It is never unloaded. All methods may be called by
+// many goroutines at once.
+type Compiler struct {
+	path         string
+	major, minor int
+	archs        []int
+	lib          library
+}
+
+// library holds the functions of NVRTC. Result is 0 for success. The signatures are
+// those of nvrtc.h; char** and size_t* are plain pointers.
+type library struct {
+	version        func(major, minor *int32) int32
+	errorString    func(result int32) string
+	numArchs       func(n *int32) int32
+	archs          func(list *int32) int32
+	create         func(prog *uintptr, src, name *byte, numHeaders int32, headers, includeNames unsafe.Pointer) int32
+	destroy        func(prog *uintptr) int32
+	compile        func(prog uintptr, numOptions int32, options unsafe.Pointer) int32
+	cubinSize      func(prog uintptr, size *uintptr) int32
+	cubin          func(prog uintptr, data *byte) int32
+	programLogSize func(prog uintptr, size *uintptr) int32
+	programLog     func(prog uintptr, data *byte) int32
+}
+
+// Open loads NVRTC from a file, or from a soname that the dynamic loader resolves. It
+// fails if the file cannot be loaded or is older than CUDA 11.2, the first version that
+// tells its architectures and makes cubins.
+func Open(path string) (*Compiler, error) {
+	if path == "" {
+		return nil, errors.New("load NVRTC: empty path")
+	}
+	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return nil, fmt.Errorf("load NVRTC: %s", oneLine(err))
+	}
+	c := &Compiler{path: path}
+	for name, f := range map[string]any{
+		"nvrtcVersion":              &c.lib.version,
+		"nvrtcGetErrorString":       &c.lib.errorString,
+		"nvrtcGetNumSupportedArchs": &c.lib.numArchs,
+		"nvrtcGetSupportedArchs":    &c.lib.archs,
+		"nvrtcCreateProgram":        &c.lib.create,
+		"nvrtcDestroyProgram":       &c.lib.destroy,
+		"nvrtcCompileProgram":       &c.lib.compile,
+		"nvrtcGetCUBINSize":         &c.lib.cubinSize,
+		"nvrtcGetCUBIN":             &c.lib.cubin,
+		"nvrtcGetProgramLogSize":    &c.lib.programLogSize,
+		"nvrtcGetProgramLog":        &c.lib.programLog,
+	} {
+		sym, err := purego.Dlsym(h, name)
+		if err != nil {
+			purego.Dlclose(h) //nolint:errcheck // nothing to do about it
+			return nil, fmt.Errorf("load NVRTC: %s has no %s", path, name)
+		}
+		purego.RegisterFunc(f, sym)
+	}
+	if file := mapped(filepath.Base(path)); file != "" && !filepath.IsAbs(path) {
+		c.path = file
+	}
+	var major, minor, n int32
+	if r := c.lib.version(&major, &minor); r != 0 {
+		return nil, c.callError("nvrtcVersion", r)
+	}
+	c.major, c.minor = int(major), int(minor)
+	if r := c.lib.numArchs(&n); r != 0 || n <= 0 {
+		return nil, c.callError("nvrtcGetNumSupportedArchs", r)
+	}
+	list := make([]int32, n)
+	if r := c.lib.archs(&list[0]); r != 0 {
+		return nil, c.callError("nvrtcGetSupportedArchs", r)
+	}
+	for _, a := range list {
+		c.archs = append(c.archs, int(a))
+	}
+	slices.Sort(c.archs)
+	// NVRTC loads its builtins by bare soname, and the library of the wheels has no
+	// RUNPATH, so the loader would not find them beside it. Once loaded they are found by
+	// soname. When they are elsewhere the loader may still find them: not an error here.
+	for _, file := range glob(filepath.Join(filepath.Dir(c.path), fmt.Sprintf("libnvrtc-builtins.so.%d.%d*", major, minor))) {
+		if _, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL); err == nil {
+			break
+		}
+	}
+	return c, nil
+}
+
+// Version is the CUDA version of the library, such as 13, 0.
+func (c *Compiler) Version() (major, minor int) { return c.major, c.minor }
+
+// Path is the file that was loaded.
+func (c *Compiler) Path() string { return c.path }
+
+// Archs lists the architectures the library compiles for, ascending, as ten times the major
+// plus the minor compute capability: 80, 90, 100.
+func (c *Compiler) Archs() []int { return slices.Clone(c.archs) }
+
+// Compile makes a cubin. It takes from tenths of a second to seconds and knows no cache.
+// The error is a [*CompileError] if the source or a flag is wrong.
+func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
+	flags, err := opt.flags()
+	if err != nil {
+		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
+	}
+	var pin runtime.Pinner // C keeps none of it past the calls, but sees pointers to pointers
+	defer pin.Unpin()
+	cstring := func(s string) (*byte, error) {
+		if strings.IndexByte(s, 0) >= 0 {
+			return nil, fmt.Errorf("compile %s: NUL byte in source, header or flag", src.Name)
+		}
+		b := make([]byte, len(s)+1)
+		copy(b, s)
+		pin.Pin(&b[0])
+		return &b[0], nil
+	}
+	cstrings := func(list []string) (unsafe.Pointer, error) {
+		if len(list) == 0 {
+			return nil, nil
+		}
+		ptrs := make([]*byte, len(list))
+		for i, s := range list {
+			p, err := cstring(s)
+			if err != nil {
+				return nil, err
+			}
+			ptrs[i] = p
+		}
+		pin.Pin(&ptrs[0])
+		return unsafe.Pointer(&ptrs[0]), nil
+	}
+	var names, texts []string
+	for name := range src.Headers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		texts = append(texts, src.Headers[name])
+	}
+	text, err := cstring(src.Text)
+	if err != nil {
+		return nil, err
+	}
+	name, err := cstring(src.Name)
+	if err != nil {
+		return nil, err
+	}
+	ctexts, err := cstrings(texts)
+	if err != nil {
+		return nil, err
+	}
+	cnames, err := cstrings(names)
+	if err != nil {
+		return nil, err
+	}
+	cflags, err := cstrings(flags)
+	if err != nil {
+		return nil, err
+	}
+
+	start := time.Now()
+	var prog uintptr
+	if r := c.lib.create(&prog, text, name, int32(len(names)), ctexts, cnames); r != 0 {
+		return nil, c.callError("nvrtcCreateProgram", r)
+	}
+	defer c.lib.destroy(&prog)
+	result := c.lib.compile(prog, int32(len(flags)), cflags)
+	log, err := c.log(prog)
+	if err != nil {
+		return nil, err
+	}
+	if result != 0 {
+		return nil, &CompileError{Source: src.Name, Result: c.lib.errorString(result), Log: log}
+	}
+	var size uintptr
+	if r := c.lib.cubinSize(prog, &size); r != 0 || size == 0 {
+		return nil, c.callError("nvrtcGetCUBINSize", r)
+	}
+	cubin := make([]byte, size)
+	if r := c.lib.cubin(prog, &cubin[0]); r != 0 {
+		return nil, c.callError("nvrtcGetCUBIN", r)
+	}
+	return &Binary{
+		Cubin:          cubin,
+		Kernels:        parseLog(log),
+		Log:            log,
+		CompileSeconds: time.Since(start).Seconds(),
+	}, nil
+}
+
+func (c *Compiler) log(prog uintptr) (string, error) {
+	var size uintptr // with the NUL
+	if r := c.lib.programLogSize(prog, &size); r != 0 {
+		return "", c.callError("nvrtcGetProgramLogSize", r)
+	}
+	if size <= 1 {
+		return "", nil
+	}
+	data := make([]byte, size)
+	if r := c.lib.programLog(prog, &data[0]); r != 0 {
+		return "", c.callError("nvrtcGetProgramLog", r)
+	}
+	return string(data[:size-1]), nil
+}
+
+func (c *Compiler) callError(call string, result int32) error {
+	return fmt.Errorf("%s in %s: %s", call, c.path, c.lib.errorString(result))
+}
+
+// mapped returns the absolute path of a library of this name in the process, or "".
+func mapped(name string) string {
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(maps)) {
+		// The mapped file is what a link led to: libnvrtc.so.12 may be libnvrtc.so.12.9.86.
+		if i := strings.IndexByte(line, '/'); i >= 0 && strings.HasPrefix(filepath.Base(line[i:]), name) {
+			return strings.TrimSpace(line[i:])
+		}
+	}
+	return ""
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

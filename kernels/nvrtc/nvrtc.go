@@ -1,0 +1,218 @@
+package nvrtc
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrNotFound is wrapped by the error of [Find] when no NVRTC library could be loaded. A
+// caller that prints hints can suggest NORMBENCH_NVRTC, an installed CUDA toolkit or
+// "pip install nvidia-cuda-nvrtc".
+var ErrNotFound = errors.New("NVRTC library not found")
+
+// A Source is one CUDA translation unit.
+type Source struct {
+	Name    string            // file name that errors are reported under, such as "rms_fwd.cu"
+	Text    string            // CUDA C++; entry functions are extern "C"
+	Headers map[string]string // text by the name that #include asks for
+}
+
+// A Define is one macro on the command line. An empty Value defines the name as empty,
+// as "#define NAME" does.
+type Define struct{ Name, Value string }
+
+// Options select what is compiled.
+type Options struct {
+	Arch    string   // real architecture: "sm_80", "sm_90a"; "compute_*" is refused
+	Defines []Define // the order does not matter
+	Extra   []string // further NVRTC flags, in the order given, such as "--use_fast_math"
+}
+
+// A Kernel is what ptxas reported about one entry function. All zero when the log has no
+// report for it; the driver knows registers and local memory too once the code is loaded.
+type Kernel struct {
+	Registers       int // per thread
+	SharedBytes     int // static shared memory per block
+	StackBytes      int // stack frame per thread
+	SpillStoreBytes int // per thread; static count of bytes in store instructions
+	SpillLoadBytes  int // per thread; static count of bytes in load instructions
+	ConstBytes      int // all constant banks together, the kernel's arguments included
+}
+
+// A Binary is the result of a compilation. It may be shared: callers must not change
+// what it points to.
+type Binary struct {
+	Cubin          []byte            // ELF image for cuModuleLoadData
+	Kernels        map[string]Kernel // by entry name
+	Log            string            // compiler and ptxas output, warnings included
+	Cached         bool              // this call compiled nothing
+	CompileSeconds float64           // wall time of the compilation, also when Cached
+}
+
+// A CompileError says that NVRTC refused a source.
+type CompileError struct {
+	Source string // name of the source
+	Result string // NVRTC's name of the failure, such as "NVRTC_ERROR_COMPILATION"
+	Log    string // the whole log
+}
+
+// Error is one line: the first error of the log, which starts with file and line where
+// NVRTC gave them.
+func (e *CompileError) Error() string {
+	line := firstError(e.Log)
+	switch {
+	case line == "":
+		return fmt.Sprintf("compile %s: %s", e.Source, e.Result)
+	case strings.HasPrefix(line, e.Source):
+		return "compile " + line
+	}
+	return fmt.Sprintf("compile %s: %s", e.Source, line)
+}
+
+// firstError returns the first line of a log that reports an error, or its first line
+// with text when none does.
+func firstError(log string) string {
+	var first string
+	for line := range strings.Lines(log) {
+		line = strings.TrimSpace(line)
+		if first == "" {
+			first = line
+		}
+		// "k.cu(3): error: …", "k.cu(3): catastrophic error: …", "nvrtc: error: …",
+		// "ptxas error   : …", "ptxas fatal   : …"
+		for _, mark := range []string{"error: ", "error : ", "ptxas error", "ptxas fatal"} {
+			if strings.Contains(line, mark) {
+				return strings.Join(strings.Fields(line), " ")
+			}
+		}
+	}
+	return first
+}
+
+// flags is the NVRTC command line of o. It is also part of the cache key, so equal
+// options in another order must give equal flags.
+func (o Options) flags() ([]string, error) {
+	if !strings.HasPrefix(o.Arch, "sm_") {
+		return nil, fmt.Errorf("architecture %q is not of the form sm_NN", o.Arch)
+	}
+	flags := []string{
+		"--gpu-architecture=" + o.Arch,
+		"--std=c++17",
+		"-default-device",
+		"--ptxas-options=-v", // puts the resource report in the program log
+	}
+	defines := slices.Clone(o.Defines)
+	slices.SortFunc(defines, func(a, b Define) int {
+		if c := strings.Compare(a.Name, b.Name); c != 0 {
+			return c
+		}
+		return strings.Compare(a.Value, b.Value)
+	})
+	for i, d := range defines {
+		if d.Name == "" {
+			return nil, errors.New("macro without a name")
+		}
+		if i > 0 && defines[i-1].Name == d.Name {
+			return nil, fmt.Errorf("macro %s is defined twice", d.Name)
+		}
+		flags = append(flags, "--define-macro="+d.Name+"="+d.Value)
+	}
+	return append(flags, o.Extra...), nil
+}
+
+// parseLog reads the resource report of ptxas -v. It ignores what it does not know: the
+// log also has warnings, and the report gained fields over the years.
+//
+// A report is
+//
+//	ptxas info    : Compiling entry function 'k' for 'sm_90'
+//	ptxas info    : Function properties for k
+//	    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+//	ptxas info    : Used 32 registers, used 1 barriers, 2048 bytes smem, 400 bytes cmem[0]
+//
+// where properties are also printed for device functions that were not inlined. Those
+// are left out.
+func parseLog(log string) map[string]Kernel {
+	kernels := map[string]Kernel{}
+	var entry string      // the entry function being reported
+	var properties string // the function the next line of properties is about
+	sc := bufio.NewScanner(strings.NewReader(log))
+	sc.Buffer(nil, 1<<20)
+	for sc.Scan() {
+		line := strings.TrimSpace(sc.Text())
+		if _, rest, ok := strings.Cut(line, "Compiling entry function '"); ok {
+			if name, _, ok := strings.Cut(rest, "'"); ok && name != "" {
+				entry, properties = name, ""
+				kernels[entry] = Kernel{}
+			}
+			continue
+		}
+		if _, rest, ok := strings.Cut(line, "Function properties for "); ok {
+			properties = strings.Trim(strings.TrimSpace(rest), "'")
+			continue
+		}
+		if entry == "" {
+			continue
+		}
+		k := kernels[entry]
+		if strings.Contains(line, "bytes stack frame") {
+			if properties != entry {
+				continue
+			}
+			for part := range strings.SplitSeq(line, ",") {
+				n, what := quantity(part)
+				switch what {
+				case "bytes stack frame":
+					k.StackBytes = n
+				case "bytes spill stores":
+					k.SpillStoreBytes = n
+				case "bytes spill loads":
+					k.SpillLoadBytes = n
+				}
+			}
+		} else if _, rest, ok := strings.Cut(line, ": Used "); ok {
+			k.SharedBytes, k.ConstBytes = 0, 0
+			for part := range strings.SplitSeq(rest, ",") {
+				n, what := quantity(part)
+				switch {
+				case what == "registers":
+					k.Registers = n
+				case what == "bytes smem":
+					k.SharedBytes = n
+				case strings.HasPrefix(what, "bytes cmem["):
+					k.ConstBytes += n
+				}
+			}
+		}
+		kernels[entry] = k
+	}
+	return kernels
+}
+
+// quantity splits "2048 bytes smem" into 2048 and "bytes smem", and adds up "2048+16
+// bytes smem" as older versions write it. The text is empty if there is no number.
+func quantity(s string) (n int, what string) {
+	count, what, ok := strings.Cut(strings.TrimSpace(s), " ")
+	if !ok {
+		return 0, ""
+	}
+	for term := range strings.SplitSeq(count, "+") {
+		v := 0
+		if term == "" || len(term) > 9 {
+			return 0, ""
+		}
+		for _, c := range []byte(term) {
+			if c < '0' || c > '9' {
+				return 0, ""
+			}
+			v = 10*v + int(c-'0')
+		}
+		if n += v; n > 1<<30 {
+			return 0, ""
+		}
+	}
+	return n, strings.TrimSpace(what)
+}

@@ -1,0 +1,146 @@
+package kernels_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+func parseProblem(t testing.TB, s string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestProblemText(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		want kernels.Problem
+	}{
+		{"rmsnorm/fwd/4096x8192/bf16", kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4096, N: 8192, DType: kernels.BF16, Weight: kernels.BF16}},
+		{"layernorm/bwd/1x1/fp16-wfp32+bias+zc", kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1, N: 1, DType: kernels.FP16, Weight: kernels.FP32, Bias: true, ZeroCentered: true}},
+		{"rmsnorm/bwd/2147483648x1/fp32+zc", kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 1 << 31, N: 1, DType: kernels.FP32, Weight: kernels.FP32, ZeroCentered: true}},
+		{"layernorm/fwd/3x5/fp32-wbf16+bias", kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Fwd, M: 3, N: 5, DType: kernels.FP32, Weight: kernels.BF16, Bias: true}},
+	} {
+		if got := parseProblem(t, test.text); got != test.want || got.String() != test.text {
+			t.Errorf("%s parsed as %+v, written %s", test.text, got, got)
+		}
+		// Records hold problems as JSON strings.
+		data, err := json.Marshal(test.want)
+		var back kernels.Problem
+		if err != nil || json.Unmarshal(data, &back) != nil || back != test.want {
+			t.Errorf("%s: JSON %s reads back as %v (%v)", test.text, data, back, err)
+		}
+	}
+}
+
+func TestProblemErrors(t *testing.T) {
+	for _, s := range []string{
+		"", "rmsnorm", "rmsnorm/fwd/4x4", "rmsnorm/fwd/4x4/bf16 ", "RMSNORM/fwd/4x4/bf16",
+		"softmax/fwd/4x4/bf16", "rmsnorm/sideways/4x4/bf16",
+		"rmsnorm/fwd/0x4/bf16", "rmsnorm/fwd/4x0/bf16", "rmsnorm/fwd/-4x4/bf16",
+		"rmsnorm/fwd/2147483649x1/bf16", "rmsnorm/fwd/99999999999999999999x1/bf16",
+		"rmsnorm/fwd/2147483648x2147483648/bf16", // 2^62 elements: its bytes overflow int64
+		"rmsnorm/fwd/4x4/fp8", "rmsnorm/fwd/4x4/bf16-wint8", "rmsnorm/fwd/4x4/bf16-w",
+		"rmsnorm/fwd/4x4/bf16+zc+bias", "rmsnorm/fwd/4x4/bf16+bias+bias", "rmsnorm/fwd/4x4/bf16+residual",
+	} {
+		p, err := kernels.ParseProblem(s)
+		if err == nil {
+			t.Errorf("ParseProblem(%q) = %v, want an error", s, p)
+		} else if hint.Of(err) == "" || strings.Contains(err.Error(), "\n") {
+			t.Errorf("ParseProblem(%q): %q with hint %q: want one line and a hint", s, err, hint.Of(err))
+		}
+	}
+}
+
+// Bytes against the roofline formulas written out, with b the size of x, y, dy
+// and dx and c that of w, dw, b and db:
+//
+//	rmsnorm fwd:  M*N*2b + N*c + 4M          rmsnorm bwd:  M*N*3b + 2*N*c + 4M
+//	layernorm: 4M more for the mean; bias: N*c more in either pass
+//
+// Footprint adds a float64 per output element.
+func TestProblemBytes(t *testing.T) {
+	const M, N = 96, 1000
+	for _, test := range []struct {
+		p                string
+		bytes, footprint int64
+	}{
+		{"rmsnorm/fwd/96x1000/bf16", M*N*(2+2) + N*2 + 4*M, 8 * (M*N + M)},
+		{"rmsnorm/fwd/96x1000/fp32-wbf16", M*N*(4+4) + N*2 + 4*M, 8 * (M*N + M)},
+		{"rmsnorm/fwd/96x1000/bf16-wfp32+bias", M*N*(2+2) + N*4 + N*4 + 4*M, 8 * (M*N + M)},
+		{"layernorm/fwd/96x1000/fp16+bias", M*N*(2+2) + N*2 + N*2 + 4*M + 4*M, 8 * (M*N + M + M)},
+		{"rmsnorm/bwd/96x1000/bf16", M*N*(2+2+2) + N*(2+2) + 4*M, 8 * (M*N + N)},
+		{"rmsnorm/bwd/96x1000/bf16+zc", M*N*(2+2+2) + N*(2+2) + 4*M, 8 * (M*N + N)},
+		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, 8 * (M*N + N + N)},
+		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, 8 * (M*N + N)},
+	} {
+		p := parseProblem(t, test.p)
+		if got := p.Bytes(); got != test.bytes {
+			t.Errorf("%s moves %d bytes, want %d", p, got, test.bytes)
+		}
+		if got := p.Footprint() - p.Bytes(); got != test.footprint {
+			t.Errorf("%s needs %d bytes of answers, want %d", p, got, test.footprint)
+		}
+	}
+}
+
+func TestCheckFits(t *testing.T) {
+	p := parseProblem(t, "rmsnorm/fwd/1024x1024/bf16")
+	d := kernels.DeviceInfo{Name: "small gpu", MemoryBytes: p.Footprint()}
+	if err := p.CheckFits(d); err != nil {
+		t.Errorf("exactly as much as there is: %v", err)
+	}
+	d.MemoryBytes--
+	if err := p.CheckFits(d); err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "small gpu") {
+		t.Errorf("one byte too few: error %v, hint %q", err, hint.Of(err))
+	}
+	d.MemoryBytes = 0
+	if err := p.CheckFits(d); err != nil {
+		t.Errorf("a device that does not know its memory: %v", err)
+	}
+	// The largest valid problem must not wrap around to a small number.
+	huge := parseProblem(t, "layernorm/bwd/2147483648x131072/fp32+bias")
+	if err := huge.CheckFits(kernels.DeviceInfo{MemoryBytes: 1 << 50}); err == nil {
+		t.Errorf("%s fits 1 PiB with a footprint of %d", huge, huge.Footprint())
+	}
+}
+
+func TestFormatBytes(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0 B", 1: "1 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB",
+		1 << 20: "1.0 MiB", 60 << 20: "60.0 MiB", 3 << 30: "3.0 GiB", 1 << 40: "1.0 TiB",
+		5 << 50: "5.0 PiB", 1 << 62: "4096.0 PiB",
+	} {
+		if got := kernels.FormatBytes(n); got != want {
+			t.Errorf("FormatBytes(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func FuzzParseProblem(f *testing.F) {
+	for _, s := range []string{"rmsnorm/fwd/4096x8192/bf16", "layernorm/bwd/1x1/fp16-wfp32+bias+zc", "rmsnorm/fwd/007x1/bf16-wbf16", "rmsnorm/fwd/2147483648x2147483648/fp32", "a/b/1x1/c"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := kernels.ParseProblem(s)
+		if err != nil {
+			return
+		}
+		if err := p.Validate(); err != nil {
+			t.Errorf("parsed %q, but %v", s, err)
+		}
+		if back, err := kernels.ParseProblem(p.String()); err != nil || back != p {
+			t.Errorf("%q parsed as %v, which reads back as %v (%v)", s, p, back, err)
+		}
+		if b := p.Bytes(); b < p.M*p.N || p.Footprint() <= b {
+			t.Errorf("%v: %d bytes, footprint %d: overflow", p, b, p.Footprint())
+		}
+	})
+}

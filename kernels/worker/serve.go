@@ -1,0 +1,146 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// Serve answers requests from in on out with the device that open returns,
+// until in ends. The device is opened by the first hello, so that a device that
+// is not there is an answer, not a silent death. kernelsHash identifies the
+// families' sources; see Client.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string, open func() (kernels.Device, error)) error {
+	s := &server{ctx: ctx, hash: kernelsHash, open: open}
+	defer s.close()
+	lines := bufio.NewReader(in)
+	enc := json.NewEncoder(out)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			if err == io.EOF {
+				return nil
+			}
+			return fmt.Errorf("read request: %w", err)
+		}
+		var req request
+		if err := json.Unmarshal(line, &req); err != nil {
+			return fmt.Errorf("malformed request: %w", err)
+		}
+		a := answer{ID: req.ID}
+		if err := s.do(&req, &a); err != nil {
+			var f *kernels.Failure
+			if errors.As(err, &f) {
+				a.Failure = &failure{f.Status, f.Reason, f.Broken}
+			} else {
+				a.Error, a.Hint = err.Error(), hint.Of(err)
+			}
+		}
+		if err := enc.Encode(&a); err != nil {
+			return fmt.Errorf("write answer: %w", err)
+		}
+	}
+}
+
+// What a request may ask for: a line from elsewhere must not make a device
+// allocate without end.
+const (
+	maxCount = 1 << 20
+	maxFlush = 1 << 36
+)
+
+type server struct {
+	ctx   context.Context
+	hash  string
+	open  func() (kernels.Device, error)
+	dev   kernels.Device
+	bench kernels.Bench
+}
+
+func (s *server) close() {
+	if s.bench != nil {
+		s.bench.Close()
+	}
+	if s.dev != nil {
+		s.dev.Close()
+	}
+}
+
+func (s *server) do(req *request, a *answer) error {
+	if s.dev == nil {
+		dev, err := s.open()
+		if err != nil {
+			return err
+		}
+		s.dev = dev
+	}
+	switch req.Op {
+	case "hello":
+		a.Hello = &hello{Protocol, s.hash, s.dev.Info()}
+		return nil
+	case "close":
+		var err error
+		if s.bench != nil {
+			err, s.bench = s.bench.Close(), nil
+		}
+		return err
+	case "prefetch", "open":
+		if req.Problem == nil {
+			return fmt.Errorf("%s without a problem", req.Op)
+		}
+		if req.Op == "open" {
+			if s.bench != nil {
+				s.bench.Close()
+				s.bench = nil
+			}
+			b, err := s.dev.Open(s.ctx, *req.Problem, req.Seed)
+			s.bench = b
+			return err
+		}
+	}
+	vs := make([]kernels.Variant, len(req.Variants))
+	for i, text := range req.Variants {
+		v, err := kernels.ParseVariant(text)
+		if err != nil {
+			return err
+		}
+		vs[i] = v
+	}
+	switch req.Op {
+	case "prefetch":
+		s.dev.Prefetch(*req.Problem, vs)
+		return nil
+	case "check", "time":
+		if s.bench == nil {
+			return fmt.Errorf("%s without an open problem", req.Op)
+		}
+		if len(vs) != 1 {
+			return fmt.Errorf("%s takes one variant", req.Op)
+		}
+	default:
+		return fmt.Errorf("unknown op %q", req.Op)
+	}
+	if req.Op == "check" {
+		if req.Repeats > maxCount {
+			return fmt.Errorf("check asks for %d repeats", req.Repeats)
+		}
+		c, err := s.bench.Check(s.ctx, vs[0], req.Repeats)
+		a.Check = &c
+		return err
+	}
+	if req.Options == nil {
+		return fmt.Errorf("time without options")
+	}
+	if o := req.Options; o.Samples < 0 || o.Samples > maxCount || o.Flush < 0 || o.Flush > maxFlush {
+		return fmt.Errorf("time asks for %d samples with a flush of %d bytes", o.Samples, o.Flush)
+	}
+	t, err := s.bench.Time(s.ctx, vs[0], *req.Options)
+	a.Timing = &t
+	return err
+}

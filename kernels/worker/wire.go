@@ -1,0 +1,57 @@
+// Package worker drives a device in another process, by JSON lines over its
+// standard input and output. A kernel that faults or hangs takes only that
+// process with it: the Client says so as a Failure, starts the process again
+// and serves on. Any command that speaks the protocol will do, so a device on
+// another host is `ssh gpu1 normbench worker --device cuda:0`.
+//
+// Every request is one line with an id and an op; every answer is one line with
+// the same id. Requests are answered in order.
+//
+//	hello                              -> hello: protocol, kernels, info
+//	prefetch problem variants          -> (nothing but the id)
+//	open problem seed                  -> (nothing but the id)
+//	check variant repeats              -> check
+//	time variant options               -> timing
+//	close                              -> (nothing but the id); closes the open problem
+//
+// An answer may instead hold failure (a variant that could not be measured) or
+// error (with hint; trouble that is nobody's result). The end of its input ends
+// the worker.
+package worker
+
+import "normbench/kernels"
+
+// Protocol is the version of this wire format.
+const Protocol = 1
+
+type request struct {
+	ID       int                  `json:"id"`
+	Op       string               `json:"op"`
+	Problem  *kernels.Problem     `json:"problem,omitempty"`
+	Seed     uint64               `json:"seed,omitempty"`
+	Variants []string             `json:"variants,omitempty"`
+	Repeats  int                  `json:"repeats,omitempty"`
+	Options  *kernels.TimeOptions `json:"options,omitempty"`
+}
+
+type answer struct {
+	ID      int             `json:"id"`
+	Hello   *hello          `json:"hello,omitempty"`
+	Check   *kernels.Check  `json:"check,omitempty"`
+	Timing  *kernels.Timing `json:"timing,omitempty"`
+	Failure *failure        `json:"failure,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Hint    string          `json:"hint,omitempty"`
+}
+
+type hello struct {
+	Protocol int                `json:"protocol"`
+	Kernels  string             `json:"kernels"` // hash of the families' sources, "" where the worker runs none of ours
+	Info     kernels.DeviceInfo `json:"info"`
+}
+
+type failure struct {
+	Status kernels.Status `json:"status"`
+	Reason string         `json:"reason"`
+	Broken bool           `json:"broken,omitempty"`
+}

@@ -1,0 +1,15 @@
+# Targets of the cuda build tag; included by the Makefile.
+.PHONY: cuda cuda-headers
+
+# The program with the CUDA device. It runs without a driver too, so it must not be linked to one.
+cuda: ## build bin/normbench-cuda (needs no GPU)
+	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \
+	go build -tags cuda -o bin/normbench-cuda ./cmd/normbench
+	@if readelf -d bin/normbench-cuda | grep -q 'NEEDED.*libcuda'; then \
+		echo 'make cuda: error: bin/normbench-cuda is linked to libcuda, see kernels/cuda/driver/symbols.h' >&2; exit 1; fi
+
+cuda-headers: ## vet the cuda build against the headers of CUDA 11.8, 12 and 13
+	@for version in 11.8 12 13; do \
+		echo "go vet -tags cuda ./... (CUDA $$version)"; \
+		env=$$(scripts/cuda-env.sh $$version) && eval "$$env" && go vet -tags cuda ./... || exit 1; \
+	done

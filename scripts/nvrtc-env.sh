@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Fetches the NVRTC library (90 MB) from PyPI, for machines that have no CUDA toolkit.
+#
+#   eval "$(scripts/nvrtc-env.sh [DIR])"
+#
+# DIR (default .cache/nvrtc/13.0) gets the libraries. Standard output is shell code that exports
+# NORMBENCH_NVRTC. LD_LIBRARY_PATH is not needed: normbench loads the builtins that lie beside
+# NVRTC by itself. Errors are one line.
+set -euo pipefail
+
+die() {
+	echo "nvrtc-env.sh: error: $*" >&2
+	exit 1
+}
+
+[ $# -le 1 ] || die "usage: nvrtc-env.sh [DIR]"
+wheel=nvidia-cuda-nvrtc==13.0.88
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+dir=${1:-$root/.cache/nvrtc/13.0}
+mkdir -p "$dir" || die "cannot make $dir"
+dir=$(cd "$dir" && pwd)
+
+if [ ! -f "$dir/libnvrtc.so.13" ]; then
+	tmp=$(mktemp -d "$dir/tmp.XXXXXX")
+	trap 'rm -rf "$tmp"' EXIT
+	python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: -d "$tmp" "$wheel" >&2 ||
+		die "cannot download $wheel"
+	python3 -m zipfile -e "$tmp"/*.whl "$tmp/wheel" || die "cannot unpack $wheel"
+	mv "$tmp"/wheel/nvidia/*/lib/libnvrtc-builtins.so.13.0 "$dir" || die "$wheel has no builtins"
+	mv "$tmp"/wheel/nvidia/*/lib/libnvrtc.so.13 "$dir" || die "$wheel has no libnvrtc.so.13" # last: it marks the folder complete
+fi
+printf 'export NORMBENCH_NVRTC=%q\n' "$dir/libnvrtc.so.13"

@@ -1,0 +1,90 @@
+package record
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+const benchRecords = 50_000
+
+// benchFile writes a file of the size of a large sweep: 30 samples and two
+// stages of 10 in every record.
+func benchFile(b *testing.B) (path string, size int64) {
+	path = filepath.Join(b.TempDir(), FileName)
+	f, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	w := bufio.NewWriterSize(f, 1<<20)
+	run := testRun("r1")
+	w.WriteString(lines(b, run))
+	for i := range benchRecords {
+		w.WriteString(lines(b, testRecord(run, i)))
+	}
+	w.Flush()
+	st, err := f.Stat()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return path, st.Size()
+}
+
+// BenchmarkLoad is one operand of compare. The demand: two of them in 2 s and
+// 300 MB on 2 cores.
+func BenchmarkLoad(b *testing.B) {
+	path, size := benchFile(b)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		f, err := Load(path)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(f.Entries) != benchRecords {
+			b.Fatalf("%d entries", len(f.Entries))
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	b.ReportMetric(float64(m.Sys)/1e6, "sys-MB")
+}
+
+func BenchmarkRead(b *testing.B) {
+	path, size := benchFile(b)
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, _, err := readAll(path); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkDecode compares what decoding a line costs with the standard
+// library.
+func BenchmarkDecode(b *testing.B) {
+	run := testRun("r1")
+	text := []byte(lines(b, testRecord(run, 7)))
+	b.Run("ours", func(b *testing.B) {
+		d := newDecoder(true)
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			if _, _, err := d.decode(text); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("std", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			if err := json.Unmarshal(text, new(line)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package record
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// FuzzRead reads any bytes as a records file: never a panic, one-line errors,
+// Read and Load of one opinion, and what is read can be written and read again.
+func FuzzRead(f *testing.F) {
+	run := testRun("r1")
+	whole := lines(f, run, testRecord(run, 0), wrongRecord(run, 1))
+	f.Add(whole)
+	f.Add(whole[:len(whole)-200])
+	f.Add(whole + "\n[[[[\n" + whole)
+	f.Add(strings.ReplaceAll(whole, `"schema":1`, `"schema":3`))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text string) {
+		path := filepath.Join(dir, "f.jsonl")
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		recs, runs, notes, err := readAll(path)
+		file, loadErr := Load(path)
+		if (err == nil) != (loadErr == nil) {
+			t.Fatalf("Read says %v, Load says %v", err, loadErr)
+		}
+		if err != nil {
+			if strings.ContainsAny(err.Error(), "\n\r") || err.Error() != loadErr.Error() {
+				t.Fatalf("Read says %q, Load says %q", err, loadErr)
+			}
+			return
+		}
+		if !slices.Equal(notes, file.Notes) || len(file.Entries) > len(recs) {
+			t.Fatalf("notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.Entries), len(recs))
+		}
+		var vs []any
+		for i, r := range recs {
+			vs = append(vs, runs[i], r)
+		}
+		if len(vs) == 0 {
+			return
+		}
+		if err := os.WriteFile(path, []byte(lines(t, vs...)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		again, _, notes, err := readAll(path)
+		if err != nil || notes != nil || len(again) != len(recs) {
+			t.Fatalf("again: %d of %d records, %v, %v", len(again), len(recs), notes, err)
+		}
+	})
+}

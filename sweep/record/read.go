@@ -1,0 +1,260 @@
+package record
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/stats"
+)
+
+// Notes are one-line remarks about a file that was read all the same, such as a
+// torn last line that was dropped.
+type Notes []string
+
+// Read calls each for every record of a file, in the order of the file, with
+// its run. The record is the callee's to keep; runs are shared. Path is a
+// records file, plain or gzipped, or a results folder with one inside. A torn
+// last line is dropped with a note; other bad lines, an empty file and a newer
+// schema are errors that name file and line. An error of each ends the reading
+// and is returned with file and line before it.
+func Read(path string, each func(*Record, *Run) error) (Notes, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return read(f, f.name, false, func(_ *decoder, r *Record) *Record { return r },
+		func(it *item[*Record], run *Run) error {
+			if it.run != nil {
+				return nil
+			}
+			return each(it.value, run)
+		})
+}
+
+// A File is a records file without its raw samples.
+type File struct {
+	Path    string // of the file itself, also where a folder was asked for
+	Runs    []*Run // in file order
+	Entries []Entry
+	Notes   Notes
+}
+
+// An Entry summarizes one record.
+type Entry struct {
+	Key           string
+	Run           *Run
+	Problem       kernels.Problem
+	Variant       kernels.Variant
+	Base          bool // the variant that runs before any tuning
+	Status        kernels.Status
+	Reason        string // why the status is not ok
+	Source        string // hash of the family's source
+	Bytes         int64  // compulsory traffic
+	ScratchBytes  int64
+	stats.Summary           // of the samples, in microseconds
+	Stages        []StageUS // in launch order
+	StreamUS      float64   // median time of the stream in the same run, 0 where it is not known
+	MaxErr        float64   // largest of the outputs' errors over their tolerances
+	Differing     int64     // elements whose bits changed between runs
+}
+
+// StageUS is the median time of one launch of a plan.
+type StageUS struct {
+	Stage    string
+	MedianUS float64
+}
+
+// Load reads a records file as Read does and keeps a summary of each record. Of
+// two records with one key the later counts, in the place of the first.
+func Load(path string) (*File, error) {
+	f, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	file := &File{Path: f.name}
+	at := map[string]int{}
+	file.Notes, err = read(f, f.name, true, summarize, func(it *item[Entry], run *Run) error {
+		if it.run != nil {
+			file.Runs = append(file.Runs, it.run)
+			return nil
+		}
+		e := it.value
+		e.Run = run
+		if i, ok := at[e.Key]; ok {
+			file.Entries[i] = e
+			return nil
+		}
+		at[e.Key] = len(file.Entries)
+		file.Entries = append(file.Entries, e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+// Latest returns the last entry of each problem and variant: what was measured
+// with an older source, driver or protocol is left out.
+func (f *File) Latest() []Entry {
+	type pair struct {
+		p kernels.Problem
+		v kernels.Variant
+	}
+	at := map[pair]int{}
+	var es []Entry
+	for _, e := range f.Entries {
+		k := pair{e.Problem, e.Variant}
+		if i, ok := at[k]; ok {
+			es[i] = e
+			continue
+		}
+		at[k] = len(es)
+		es = append(es, e)
+	}
+	return es
+}
+
+// summarize copies what it keeps of r's samples, as r is lent.
+func summarize(d *decoder, r *Record) Entry {
+	e := Entry{
+		Key:     r.Key,
+		Problem: r.Problem, Variant: kernels.Variant{Family: d.intern(r.Family), Config: r.Config}, Base: r.Base,
+		Status: kernels.Status(d.intern(string(r.Status))), Reason: d.intern(r.Reason),
+		Source: d.intern(r.Source), Bytes: r.Bytes, ScratchBytes: r.ScratchBytes,
+		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
+	}
+	for _, s := range r.Stages {
+		e.Stages = append(e.Stages, StageUS{d.intern(s.Stage), stats.Median(s.SamplesUS)})
+	}
+	if r.Check != nil {
+		e.Differing = r.Check.Differing
+		for _, o := range r.Check.Outputs {
+			e.MaxErr = max(e.MaxErr, o.MaxErr)
+		}
+	}
+	return e
+}
+
+// opening is how a line that this package wrote begins. A torn only line is
+// told by it from a file of another kind.
+const opening = `{"schema":`
+
+// read scans a records file, resolves each record's run and settles what a bad
+// line means. each gets the runs too, as items with run set.
+func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Record) T, each func(*item[T], *Run) error) (Notes, error) {
+	runs := map[string]*Run{}
+	type ref struct {
+		id    string
+		value T
+	}
+	n := 0
+	var torn *item[T]
+	placed := false // the error has its line
+	bad := func(it *item[T], err error) error {
+		placed = true
+		return fmt.Errorf("%s:%d: %w", name, it.line, err)
+	}
+	err := scan(r, reuse,
+		func(d *decoder, r *Record) ref { return ref{d.intern(r.Run), take(d, r)} },
+		func(raw *item[ref]) error {
+			it := &item[T]{raw.line, raw.start, raw.end, raw.newline, raw.text, raw.run, raw.value.value, raw.err}
+			switch {
+			case torn != nil: // it was not the last line after all
+				return bad(torn, torn.err)
+			case errors.Is(it.err, errSyntax):
+				torn = it
+				return nil
+			case it.err != nil:
+				return bad(it, it.err)
+			}
+			n++
+			run := it.run
+			if run != nil {
+				runs[run.ID] = run
+			} else if run = runs[raw.value.id]; run == nil {
+				return bad(it, hint.Errorf("keep the run lines when you cut or join records files",
+					"run %q has no line before this record", raw.value.id))
+			}
+			if err := each(it, run); err != nil {
+				return bad(it, err)
+			}
+			return nil
+		})
+	switch {
+	case err != nil && placed:
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case torn != nil && n == 0 && !strings.HasPrefix(opening, torn.text):
+		return nil, hint.Errorf("give a records.jsonl, or the results folder with one", "%s is not a records file", name)
+	case torn != nil:
+		return Notes{tornNote(name, torn.line, "dropped")}, nil
+	case n == 0:
+		return nil, hint.Errorf("a sweep writes one", "%s is empty", name)
+	}
+	return nil, nil
+}
+
+func tornNote(name string, line int, what string) string {
+	return fmt.Sprintf("%s:%d: %s the last line, which is incomplete", name, line, what)
+}
+
+// A source is an open records file with its full name.
+type source struct {
+	io.Reader
+	io.Closer
+	name string
+}
+
+// open finds the records file of path and undoes gzip, known by its first
+// bytes.
+func open(path string) (*source, error) {
+	const help = "give a records.jsonl, or the results folder with one"
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		file := filepath.Join(path, FileName)
+		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(file + ".gz"); err == nil {
+				file += ".gz"
+			} else {
+				return nil, hint.Errorf(help, "folder %s has no %s", path, FileName)
+			}
+		}
+		path = file
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, hint.Errorf(help, "records %s: %w", path, cause(err))
+	}
+	s := &source{f, f, path}
+	b := bufio.NewReaderSize(f, 1<<16)
+	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
+		if s.Reader, err = gzip.NewReader(b); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("records %s: %w", path, err)
+		}
+	} else {
+		s.Reader = b
+	}
+	return s, nil
+}
+
+// cause is err without the operation and path that a *fs.PathError repeats.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

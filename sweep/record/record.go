@@ -1,0 +1,235 @@
+// Package record reads and writes records files: JSON Lines, append-only, one
+// line per measured variant, raw samples kept.
+//
+// A line is a run or a record. Each has the schema version and its kind:
+//
+//	{"schema":1,"kind":"run","run":"…","time":"…","tool":"…","command":[…],"device":{…},"env":{…},"protocol":{…}}
+//	{"schema":1,"kind":"record","run":"…","key":"…","problem":"rmsnorm/bwd/4096x8192/bf16","family":"…","config":"…","status":"ok",…}
+//
+// A run line stands before the records of its run. Within a schema version
+// fields may be added, so a reader passes over those that it does not know. The
+// last line may be torn by a killed run; readers drop it and say so.
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// Schema is the version of the lines that this package writes, and the newest
+// that it reads.
+const Schema = 1
+
+// FileName is the records file in a results folder.
+const FileName = "records.jsonl"
+
+// Stream is the family of the stream record: a copy that moves the compulsory
+// bytes of the problem, measured once per problem and run.
+const Stream = "stream"
+
+// A Run is one invocation that measured something. Its line stands before its
+// records.
+type Run struct {
+	ID       string             `json:"run"`
+	Time     time.Time          `json:"time"`
+	Tool     string             `json:"tool"` // version of normbench
+	Command  []string           `json:"command"`
+	Device   kernels.DeviceInfo `json:"device"`
+	Env      map[string]string  `json:"env,omitempty"` // host, os, commit and what else may explain a number
+	Protocol Protocol           `json:"protocol"`
+}
+
+// A Protocol says how times were taken.
+type Protocol struct {
+	Name         string `json:"name"`
+	Samples      int    `json:"samples"`       // kept, per variant
+	Discard      int    `json:"discard"`       // taken before them and thrown away
+	StageSamples int    `json:"stage_samples"` // per stage, in a pass of their own
+	Flush        int64  `json:"flush"`         // bytes written through the cache before each sample
+	Cold         bool   `json:"cold"`          // the cache is flushed before each sample
+}
+
+// A Record is one variant measured on one problem.
+type Record struct {
+	Run          string          `json:"run"` // ID of its run
+	Key          string          `json:"key"` // made by Key
+	Time         time.Time       `json:"time"`
+	Problem      kernels.Problem `json:"problem"`
+	Family       string          `json:"family"` // Stream for the stream
+	Config       kernels.Config  `json:"config"`
+	Base         bool            `json:"base,omitempty"` // the variant that runs before any tuning
+	Status       kernels.Status  `json:"status"`
+	Reason       string          `json:"reason,omitempty"` // why the status is not ok
+	Source       string          `json:"source"`           // hash of the family's source
+	Seed         uint64          `json:"seed"`             // of the inputs
+	Bytes        int64           `json:"bytes"`            // compulsory traffic
+	ScratchBytes int64           `json:"scratch_bytes,omitempty"`
+	Check        *kernels.Check  `json:"check,omitempty"`
+	SamplesUS    []float64       `json:"samples_us,omitempty"` // microseconds, in the order taken; see Micros
+	Stages       []Stage         `json:"stages,omitempty"`
+	StreamUS     float64         `json:"stream_us,omitempty"` // median time of the stream in this run
+	WallMS       float64         `json:"wall_ms,omitempty"`   // what the job took in all
+}
+
+// A Stage holds the samples of one launch of a plan, in microseconds.
+type Stage struct {
+	Stage     string    `json:"stage"`
+	SamplesUS []float64 `json:"samples_us"`
+}
+
+// Variant is the family and config.
+func (r *Record) Variant() kernels.Variant {
+	return kernels.Variant{Family: r.Family, Config: r.Config}
+}
+
+// Micros turns seconds into microseconds rounded to three decimals: finer than
+// any device's clock, and short in the file.
+func Micros(seconds []float64) []float64 {
+	us := make([]float64, len(seconds))
+	for i, s := range seconds {
+		us[i] = math.Round(s*1e9) / 1e3
+	}
+	return us
+}
+
+// Key identifies a measurement: a sweep skips what its records file has under
+// the same key, and of two records with one key the later counts. It is the
+// first 16 bytes, in hex, of the SHA-256 of
+//
+//   - the problem and the variant,
+//   - the device's ID, architecture, units, driver and compiler: after an
+//     update of either the code or its clock may differ, so all is measured
+//     again. The UUID is left out, so that equal cards of a CI pool share a
+//     results folder; the run line keeps it,
+//   - the hash of the family's source,
+//   - the protocol.
+//
+// The seed, the host and the version of normbench do not count.
+func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string, pr Protocol) string {
+	h := sha256.New()
+	for _, s := range []string{
+		p.String(), v.String(),
+		d.ID, d.Arch, fmt.Sprint(d.Units), d.Driver, d.Compiler,
+		source, fmt.Sprintf("%+v", pr),
+	} {
+		fmt.Fprintf(h, "%d:%s\n", len(s), s) // the length keeps neighbours apart
+	}
+	return hex.EncodeToString(h.Sum(nil)[:keyLen/2])
+}
+
+const keyLen = 32
+
+// CheckValid says what no run line can hold, or nil. It is called before every
+// write and after every read.
+func (r *Run) CheckValid() error {
+	const help = "a run line needs an ID, a time, a device and a protocol"
+	switch {
+	case r.ID == "":
+		return hint.Errorf(help, "run without an ID")
+	case r.Time.IsZero():
+		return hint.Errorf(help, "run %s without a time", r.ID)
+	case r.Device.ID == "":
+		return hint.Errorf(help, "run %s without a device", r.ID)
+	case r.Protocol.Name == "":
+		return hint.Errorf(help, "run %s without a protocol", r.ID)
+	}
+	return nil
+}
+
+// CheckValid says what no record line can hold, or nil. It is called before
+// every write and after every read.
+func (r *Record) CheckValid() error {
+	if err := r.Problem.Validate(); err != nil {
+		return err
+	}
+	bad := func(format string, args ...any) error {
+		return hint.Errorf("ok records have samples, all others a reason; times are finite microseconds above 0",
+			"record of %s on %s %s", r.Variant(), r.Problem, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case r.Run == "":
+		return bad("has no run")
+	case !isKey(r.Key):
+		return bad("has key %q, not %d hex digits", r.Key, keyLen)
+	case r.Time.IsZero():
+		return bad("has no time")
+	case r.Family == "":
+		return bad("has no family")
+	case !isWord(r.Status):
+		return bad("has status %q", r.Status)
+	case r.Bytes <= 0:
+		return bad("has %d compulsory bytes", r.Bytes)
+	case r.ScratchBytes < 0:
+		return bad("has %d scratch bytes", r.ScratchBytes)
+	case !(r.StreamUS >= 0) || math.IsInf(r.StreamUS, 0):
+		return bad("has a stream time of %g us", r.StreamUS)
+	case !(r.WallMS >= 0) || math.IsInf(r.WallMS, 0):
+		return bad("has a wall time of %g ms", r.WallMS)
+	case r.Status != kernels.StatusOK && len(r.SamplesUS)+len(r.Stages) > 0:
+		return bad("is %s and yet has samples", r.Status)
+	case r.Status != kernels.StatusOK && r.Reason == "":
+		return bad("is %s without a reason", r.Status)
+	case r.Status == kernels.StatusOK && len(r.SamplesUS) == 0:
+		return bad("is ok without samples")
+	}
+	if i := badSample(r.SamplesUS); i >= 0 {
+		return bad("has a sample of %g us", r.SamplesUS[i])
+	}
+	for _, s := range r.Stages {
+		if s.Stage == "" || len(s.SamplesUS) == 0 {
+			return bad("has a stage %q with %d samples", s.Stage, len(s.SamplesUS))
+		}
+		if i := badSample(s.SamplesUS); i >= 0 {
+			return bad("has a sample of %g us in stage %s", s.SamplesUS[i], s.Stage)
+		}
+	}
+	if r.Check != nil {
+		for _, o := range r.Check.Outputs {
+			if !isFinite(o.MaxErr) || !isFinite(o.RelL2) {
+				return bad("has an error that is not finite in output %s", o.Name)
+			}
+		}
+		if !isFinite(r.Check.Busy) {
+			return bad("has a check time that is not finite")
+		}
+	}
+	return nil
+}
+
+// badSample is the index of the first sample that is no time, or -1.
+func badSample(us []float64) int {
+	for i, s := range us {
+		if !(s > 0) || math.IsInf(s, 0) {
+			return i
+		}
+	}
+	return -1
+}
+
+func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+func isKey(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	return len(s) == keyLen
+}
+
+// isWord takes statuses of later versions too: readers only ask whether one is
+// ok.
+func isWord(s kernels.Status) bool {
+	for i := range len(s) {
+		if s[i] < 'a' || s[i] > 'z' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,422 @@
+package record
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/stats"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var testTime = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+func testRun(id string) *Run {
+	return &Run{
+		ID: id, Time: testTime, Tool: "v1.0.0", Command: []string{"normbench", "sweep", "--shapes", "te"},
+		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", UUID: "GPU-1", Arch: "sm_90",
+			Units: 132, Driver: "580.1", Compiler: "nvrtc 13.0", CacheBytes: 60 << 20, MemoryBytes: 141 << 30},
+		Env:      map[string]string{"os": "linux/amd64", "host": "gpu1", "commit": "abc"},
+		Protocol: Protocol{Name: "cold", Samples: 30, Discard: 5, StageSamples: 10, Flush: 120 << 20, Cold: true},
+	}
+}
+
+var testProblem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192, DType: kernels.BF16, Weight: kernels.BF16}
+
+// testRecord is a record like those of a sweep, different for every i.
+func testRecord(run *Run, i int) *Record {
+	r := rand.New(rand.NewPCG(uint64(i), 1))
+	p := testProblem
+	p.M, p.N = int64(1024<<(i%5)), int64(1024<<(i/5%5))
+	v := kernels.Variant{Family: "rms_bwd/smem_pipe", Config: kernels.NewConfig(
+		kernels.Setting{Knob: kernels.BlockRows, Value: 1 << (i / 25 % 4)}, kernels.Setting{Knob: kernels.Warps, Value: 1 + i/100})}
+	samples := func(n int, s float64) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = s * (1 + 0.01*r.ExpFloat64())
+		}
+		return Micros(x)
+	}
+	return &Record{
+		Run: run.ID, Key: Key(p, v, run.Device, "0123456789abcdef", run.Protocol), Time: testTime.Add(time.Duration(i) * time.Millisecond),
+		Problem: p, Family: v.Family, Config: v.Config, Base: i == 0, Status: kernels.StatusOK, Source: "0123456789abcdef",
+		Seed: 42, Bytes: p.Bytes(), ScratchBytes: 4 * p.N * 264,
+		Check: &kernels.Check{
+			Outputs: []kernels.OutputCheck{
+				{Name: "dx", Elems: p.M * p.N, MaxErr: 0.4375 + r.Float64()/8, RelL2: 0.0017 + r.Float64()/1e4},
+				{Name: "dw", Elems: p.N, MaxErr: 0.25 + r.Float64()/8, RelL2: 0.0016 + r.Float64()/1e4},
+			},
+			Resources: []kernels.Resource{
+				{Stage: "k1", Registers: 64, Shared: 32768, Occupancy: 6, Threads: 256, Programs: 264},
+				{Stage: "k2", Registers: 40, Shared: 4096, Occupancy: 8, Threads: 256, Programs: 128},
+			},
+			Repeats: 3, Busy: 0.0123,
+		},
+		SamplesUS: samples(30, 64e-6),
+		Stages:    []Stage{{"k1", samples(10, 58e-6)}, {"k2", samples(10, 5e-6)}},
+		StreamUS:  52.25, WallMS: 81.5,
+	}
+}
+
+func wrongRecord(run *Run, i int) *Record {
+	r := testRecord(run, i)
+	r.Status, r.Reason, r.SamplesUS, r.Stages = kernels.StatusWrong, `dx is wrong in 3 of 5 elements & "more"`, nil, nil
+	r.Check.Outputs[0].Bad, r.Check.Outputs[0].Got, r.Check.Outputs[0].Want = 3, kernels.Number(math.NaN()), 1.5
+	return r
+}
+
+func lines(t testing.TB, vs ...any) string {
+	t.Helper()
+	var b strings.Builder
+	for _, v := range vs {
+		l, err := encode(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Write(l)
+	}
+	return b.String()
+}
+
+func writeFile(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), FileName)
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func readAll(path string) (recs []*Record, runs []*Run, notes Notes, err error) {
+	notes, err = Read(path, func(r *Record, run *Run) error {
+		recs, runs = append(recs, r), append(runs, run)
+		return nil
+	})
+	return
+}
+
+// cmpOpts takes the config's label as its value, and one NaN as another.
+var cmpOpts = cmp.Options{
+	cmp.Comparer(func(a, b kernels.Config) bool { return a == b }),
+	cmp.Comparer(func(a, b kernels.Number) bool { return a == b || a != a && b != b }),
+}
+
+// The golden is the file format: a change that is not an addition needs a new
+// Schema.
+func TestFormat(t *testing.T) {
+	run := testRun("r1")
+	got := lines(t, run, testRecord(run, 0), wrongRecord(run, 1))
+	golden := filepath.Join("testdata", "v1.jsonl")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+	recs, runs, notes, err := readAll(golden)
+	if err != nil || notes != nil {
+		t.Fatal(err, notes)
+	}
+	if diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1)}, recs, cmpOpts); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]*Run{run, run}, runs); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestMicros(t *testing.T) {
+	got := Micros([]float64{64.12345678e-6, 1e-9, 2.5, 0})
+	if want := []float64{64.123, 0.001, 2.5e6, 0}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestKey(t *testing.T) {
+	run := testRun("r")
+	v := kernels.Variant{Family: "f"}
+	key := func(edit func(p *kernels.Problem, v *kernels.Variant, d *kernels.DeviceInfo, source *string, pr *Protocol)) string {
+		p, v, d, s, pr := testProblem, v, run.Device, "s", run.Protocol
+		edit(&p, &v, &d, &s, &pr)
+		return Key(p, v, d, s, pr)
+	}
+	type (
+		P  = kernels.Problem
+		V  = kernels.Variant
+		D  = kernels.DeviceInfo
+		Pr = Protocol
+	)
+	base := key(func(*P, *V, *D, *string, *Pr) {})
+	if !isKey(base) {
+		t.Errorf("%q is no key", base)
+	}
+	for name, edit := range map[string]func(*P, *V, *D, *string, *Pr){
+		"uuid":   func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.UUID = "x" },
+		"memory": func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.MemoryBytes = 1 },
+	} {
+		if key(edit) != base {
+			t.Errorf("%s changes the key", name)
+		}
+	}
+	seen := map[string]string{base: "nothing"}
+	for name, edit := range map[string]func(*P, *V, *D, *string, *Pr){
+		"rows":   func(p *P, _ *V, _ *D, _ *string, _ *Pr) { p.M++ },
+		"option": func(p *P, _ *V, _ *D, _ *string, _ *Pr) { p.ZeroCentered = true },
+		"family": func(_ *P, v *V, _ *D, _ *string, _ *Pr) { v.Family = "g" },
+		"config": func(_ *P, v *V, _ *D, _ *string, _ *Pr) {
+			v.Config = kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 4})
+		},
+		"device":   func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.ID = "x" },
+		"units":    func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.Units = 7 },
+		"driver":   func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.Driver = "x" },
+		"compiler": func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.Compiler = "x" },
+		"source":   func(_ *P, _ *V, _ *D, s *string, _ *Pr) { *s = "x" },
+		"samples":  func(_ *P, _ *V, _ *D, _ *string, pr *Pr) { pr.Samples++ },
+		"flush":    func(_ *P, _ *V, _ *D, _ *string, pr *Pr) { pr.Flush++ },
+	} {
+		k := key(edit)
+		if other, ok := seen[k]; ok {
+			t.Errorf("%s and %s have the same key", name, other)
+		}
+		seen[k] = name
+	}
+}
+
+func TestCheckValid(t *testing.T) {
+	run := testRun("r1")
+	for name, edit := range map[string]func(*Record){
+		"has no run":                        func(r *Record) { r.Run = "" },
+		"has key \"ab\", not 32 hex digits": func(r *Record) { r.Key = "ab" },
+		"has no time":                       func(r *Record) { r.Time = time.Time{} },
+		"has no family":                     func(r *Record) { r.Family = "" },
+		`has status ""`:                     func(r *Record) { r.Status = "" },
+		`has status "O K"`:                  func(r *Record) { r.Status = "O K" },
+		"has 0 compulsory bytes":            func(r *Record) { r.Bytes = 0 },
+		"has -1 scratch bytes":              func(r *Record) { r.ScratchBytes = -1 },
+		"has a stream time of NaN us":       func(r *Record) { r.StreamUS = math.NaN() },
+		"has a wall time of -1 ms":          func(r *Record) { r.WallMS = -1 },
+		"is crash and yet has samples":      func(r *Record) { r.Status = kernels.StatusCrash },
+		"is crash without a reason":         func(r *Record) { r.Status, r.SamplesUS, r.Stages = kernels.StatusCrash, nil, nil },
+		"is ok without samples":             func(r *Record) { r.SamplesUS = nil },
+		"has a sample of 0 us":              func(r *Record) { r.SamplesUS[3] = 0 },
+		"has a sample of NaN us":            func(r *Record) { r.SamplesUS[3] = math.NaN() },
+		"has a sample of +Inf us in":        func(r *Record) { r.Stages[1].SamplesUS[0] = math.Inf(1) },
+		`has a stage "" with 10 samples`:    func(r *Record) { r.Stages[0].Stage = "" },
+		"error that is not finite":          func(r *Record) { r.Check.Outputs[0].MaxErr = math.Inf(1) },
+		"shape 0x1024 is out of range":      func(r *Record) { r.Problem.M = 0 },
+	} {
+		r := testRecord(run, 0)
+		if err := r.CheckValid(); err != nil {
+			t.Fatal(err)
+		}
+		edit(r)
+		if err := r.CheckValid(); err == nil || !strings.Contains(err.Error(), name) || hint.Of(err) == "" {
+			t.Errorf("got %v, want %q", err, name)
+		}
+	}
+	for want, edit := range map[string]func(*Run){
+		"run without an ID":         func(r *Run) { r.ID = "" },
+		"run r1 without a time":     func(r *Run) { r.Time = time.Time{} },
+		"run r1 without a device":   func(r *Run) { r.Device.ID = "" },
+		"run r1 without a protocol": func(r *Run) { r.Protocol.Name = "" },
+	} {
+		r := testRun("r1")
+		edit(r)
+		if err := r.CheckValid(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	run := testRun("r1")
+	runLine, rec := lines(t, run), lines(t, testRecord(run, 0))
+	newer := strings.Replace(rec, `"schema":1`, `"schema":2`, 1)
+	for name, tc := range map[string]struct{ text, want, hint string }{
+		"empty":         {"", "F is empty", "a sweep writes one"},
+		"blank":         {"\n\n", "F is empty", "a sweep writes one"},
+		"not JSON":      {"hello\n", "F is not a records file", "give a records.jsonl"},
+		"not JSON, 2":   {"hello\nworld\n", "F:1: not JSON", "delete or mend"},
+		"other JSON":    {"{\"a\": 1}\n", "F:1: not a records line: it has no schema", "JSON Lines"},
+		"array":         {"[1]\n", "F:1: not a records line", "JSON Lines"},
+		"middle":        {runLine + rec[:80] + "\n" + rec, "F:2: not JSON", "delete or mend"},
+		"two on a line": {runLine + rec[:len(rec)-1] + rec + rec, "F:2: not JSON", "delete or mend"},
+		"newer":         {runLine + newer, "F:2: schema 2 is newer than 1, the newest that this normbench reads", "update normbench"},
+		"newer types":   {runLine + `{"schema":2,"kind":"record","run":{"id":7}}` + "\n", "F:2: schema 2 is newer than 1, the newest that this normbench reads", "update normbench"},
+		"schema -1":     {strings.Replace(runLine, `:1,`, `:-1,`, 1), "F:1: schema -1 does not exist", "from 1"},
+		"kind":          {runLine + `{"schema":1,"kind":"note"}` + "\n", `F:2: unknown kind "note"`, "run and record"},
+		"no run line":   {rec, `F:1: run "r1" has no line before this record`, "keep the run lines"},
+		"type":          {runLine + strings.Replace(rec, `"seed":42`, `"seed":"x"`, 1), `F:2: record line with a bad value at "/seed"`, "delete or mend"},
+		"problem":       {runLine + strings.Replace(rec, `rmsnorm/bwd`, `rmsnorm/sideways`, 1), `F:2: unknown pass "sideways"`, "use fwd or bwd"},
+		"config":        {runLine + strings.Replace(rec, `"br1.w1"`, `"br1.w"`, 1), `F:2: malformed config "br1.w"`, "a label is"},
+		"invalid":       {runLine + strings.Replace(rec, `"status":"ok"`, `"status":"crash"`, 1), "F:2: record of rms_bwd/smem_pipe@br1.w1 on rmsnorm/bwd/1024x1024/bf16 is crash and yet has samples", "ok records"},
+		"invalid run":   {strings.Replace(runLine, `"nvidia-h200"`, `""`, 1), "F:1: run r1 without a device", "needs an ID"},
+	} {
+		path := writeFile(t, tc.text)
+		want := strings.Replace(tc.want, "F", path, 1)
+		_, _, _, err := readAll(path)
+		_, loadErr := Load(path)
+		for _, err := range []error{err, loadErr} {
+			if err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("%s:\n got %v\nwant %s", name, err, want)
+			} else if !strings.Contains(hint.Of(err), tc.hint) {
+				t.Errorf("%s: hint %q, want %q", name, hint.Of(err), tc.hint)
+			} else if strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: %q has several lines", name, err)
+			}
+		}
+	}
+	dir := t.TempDir()
+	for path, want := range map[string]string{
+		filepath.Join(dir, "gone"): "records " + filepath.Join(dir, "gone") + ": no such file or directory",
+		dir:                        "folder " + dir + " has no records.jsonl",
+	} {
+		if _, err := Load(path); err == nil || err.Error() != want || hint.Of(err) == "" {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	long := writeFile(t, runLine+`{"schema":1,"kind":"`+strings.Repeat("x", maxLine)+"\n")
+	if _, err := Load(long); err == nil || !strings.Contains(err.Error(), "line 2 is longer than 16 MiB") {
+		t.Errorf("got %v", err)
+	}
+	stop := errors.New("stop")
+	path := writeFile(t, runLine+rec+rec)
+	if _, err := Read(path, func(*Record, *Run) error { return stop }); !errors.Is(err, stop) || !strings.HasPrefix(err.Error(), path+":2: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestReadTornLine(t *testing.T) {
+	run := testRun("r1")
+	whole := lines(t, run, testRecord(run, 0))
+	rec := lines(t, testRecord(run, 1))
+	for name, tc := range map[string]struct {
+		tail string
+		n    int
+		note string
+	}{
+		"none":          {"", 1, ""},
+		"one byte":      {"{", 1, "3: dropped the last line, which is incomplete"},
+		"half":          {rec[:len(rec)/2], 1, "3: dropped the last line, which is incomplete"},
+		"with newline":  {rec[:len(rec)/2] + "\n", 1, "3: dropped the last line, which is incomplete"},
+		"blank after":   {rec[:len(rec)/2] + "\n\n", 1, "3: dropped the last line, which is incomplete"},
+		"no newline":    {rec[:len(rec)-1], 2, ""},
+		"zeros":         {"\x00\x00\x00", 1, "3: dropped the last line, which is incomplete"},
+		"unknown field": {strings.Replace(rec, `"seed"`, `"future":{"a":[1,"b"]},"seed"`, 1), 2, ""},
+		"CRLF":          {strings.Replace(rec, "\n", "\r\n", 1), 2, ""},
+	} {
+		path := writeFile(t, whole+tc.tail)
+		recs, _, notes, err := readAll(path)
+		if err != nil || len(recs) != tc.n {
+			t.Errorf("%s: %d records, %v", name, len(recs), err)
+		}
+		if tc.note != "" {
+			tc.note = path + ":" + tc.note
+		}
+		if got := strings.Join(notes, "\n"); got != tc.note {
+			t.Errorf("%s: notes %q, want %q", name, got, tc.note)
+		}
+	}
+	if _, _, notes, err := readAll(writeFile(t, `{"schema":1,"ki`)); err != nil || len(notes) != 1 {
+		t.Errorf("torn first line: %v, notes %q", err, notes)
+	}
+}
+
+func TestReadGzipAndFolder(t *testing.T) {
+	run := testRun("r1")
+	var z bytes.Buffer
+	zw := gzip.NewWriter(&z)
+	for i := range 2000 { // more than one chunk
+		if i == 0 {
+			fmt.Fprint(zw, lines(t, run))
+		}
+		fmt.Fprint(zw, lines(t, testRecord(run, i)))
+	}
+	zw.Close()
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName+".gz")
+	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{path, dir} {
+		i := 0
+		notes, err := Read(p, func(r *Record, rr *Run) error {
+			if want := testRecord(run, i); r.Key != want.Key || !slices.Equal(r.SamplesUS, want.SamplesUS) || rr.ID != "r1" {
+				return fmt.Errorf("record %d differs", i)
+			}
+			i++
+			return nil
+		})
+		if err != nil || notes != nil || i != 2000 {
+			t.Errorf("%d records, %v, %v", i, notes, err)
+		}
+	}
+	if err := os.WriteFile(path, z.Bytes()[:z.Len()/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
+		t.Errorf("cut gzip: %v", err)
+	}
+	if _, _, err := OpenWriter(dir); err == nil || hint.Of(err) != "gunzip it first" {
+		t.Errorf("writer on gzip: %v", err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	r1, r2 := testRun("r1"), testRun("r2")
+	r2.Protocol.Samples++
+	again := testRecord(r2, 0)
+	again.Run, again.SamplesUS = "r2", []float64{3, 1, 2}
+	again.Check.Differing = 4
+	stale := testRecord(r1, 2)
+	stale.Key, stale.Reason = strings.Repeat("0", keyLen), ""
+	vs := []any{r1, testRecord(r1, 0), wrongRecord(r1, 1), stale, testRecord(r1, 2), r2}
+	again.Key = testRecord(r1, 0).Key
+	path := writeFile(t, lines(t, append(vs, again)...))
+	f, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]*Run{r1, r2}, f.Runs); diff != "" || f.Path != path {
+		t.Error(diff, f.Path)
+	}
+	us := func(s Stage) StageUS { return StageUS{s.Stage, stats.Median(s.SamplesUS)} }
+	a, w, c := again, wrongRecord(r1, 1), testRecord(r1, 2)
+	entry := func(r *Record, run *Run) Entry {
+		e := Entry{Key: r.Key, Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
+			Source: r.Source, Bytes: r.Bytes, ScratchBytes: r.ScratchBytes, Summary: stats.Summarize(r.SamplesUS),
+			StreamUS: r.StreamUS, MaxErr: r.Check.Outputs[0].MaxErr, Differing: r.Check.Differing}
+		for _, s := range r.Stages {
+			e.Stages = append(e.Stages, us(s))
+		}
+		return e
+	}
+	want := []Entry{entry(a, r2), entry(w, r1), entry(stale, r1), entry(c, r1)}
+	if diff := cmp.Diff(want, f.Entries, cmpOpts); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]Entry{want[0], want[1], want[3]}, f.Latest(), cmpOpts); diff != "" {
+		t.Error(diff)
+	}
+}

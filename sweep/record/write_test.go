@@ -1,0 +1,165 @@
+package record
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+func openWriter(t *testing.T, dir string) (*Writer, Notes) {
+	t.Helper()
+	w, notes, err := OpenWriter(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w, notes
+}
+
+func TestWriter(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	run := testRun("r1")
+	w, notes := openWriter(t, dir)
+	if notes != nil || len(w.Keys()) != 0 {
+		t.Errorf("a new folder has notes %q, keys %v", notes, w.Keys())
+	}
+	if err := w.Append(testRecord(run, 0)); err == nil || !strings.HasSuffix(err.Error(), `run "r1" has no line`) {
+		t.Errorf("record before its run: %v", err)
+	}
+	bad := testRecord(run, 0)
+	bad.SamplesUS = nil
+	for _, v := range []interface{ CheckValid() error }{run, testRecord(run, 0), wrongRecord(run, 1)} {
+		if err := w.Append(v); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Append(bad); err == nil {
+			t.Error("an invalid record was written")
+		}
+	}
+	if _, _, err := OpenWriter(dir); err == nil || err.Error() != "another sweep is writing to "+dir || hint.Of(err) == "" {
+		t.Errorf("second writer: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	w, notes = openWriter(t, dir)
+	want := map[string]kernels.Status{testRecord(run, 0).Key: kernels.StatusOK, testRecord(run, 1).Key: kernels.StatusWrong}
+	if diff := cmp.Diff(want, w.Keys()); diff != "" || notes != nil {
+		t.Error(diff, notes)
+	}
+	if err := w.Append(testRecord(run, 2)); err != nil {
+		t.Fatal(err) // its run is in the file
+	}
+	recs, _, notes, err := readAll(w.Path())
+	if diff := cmp.Diff([]*Record{testRecord(run, 0), wrongRecord(run, 1), testRecord(run, 2)}, recs, cmpOpts); diff != "" || err != nil || notes != nil {
+		t.Error(diff, err, notes)
+	}
+}
+
+// A writer goes on after every byte at which a killed one may have stopped.
+func TestWriterRepairs(t *testing.T) {
+	run := testRun("r1")
+	first, second := lines(t, run), lines(t, testRecord(run, 0))
+	whole := first + second
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	step := 1 + len(whole)/150
+	for cut := 0; cut <= len(whole); cut++ {
+		near := cut < 30 || cut > len(whole)-3 || cut > len(first)-3 && cut < len(first)+3
+		if !near && cut%step != 0 {
+			continue
+		}
+		if err := os.WriteFile(path, []byte(whole[:cut]), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		w, notes, err := OpenWriter(dir)
+		if err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		torn := cut != 0 && cut != len(whole) && cut != len(whole)-1 && cut != len(first) && cut != len(first)-1
+		if torn != (len(notes) == 1) {
+			t.Fatalf("cut at %d: notes %q", cut, notes)
+		}
+		kept := ""
+		switch {
+		case cut >= len(whole)-1:
+			kept = whole
+		case cut >= len(first)-1:
+			kept = first
+		}
+		if err := w.Append(testRun("r2")); err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		w.Close()
+		got, _ := os.ReadFile(path)
+		if want := kept + lines(t, testRun("r2")); string(got) != want {
+			t.Fatalf("cut at %d: got\n%s\nwant\n%s", cut, got, want)
+		}
+	}
+}
+
+func TestWriterRefuses(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, FileName)
+	run := testRun("r1")
+	for _, tc := range []struct{ text, want string }{
+		{"some notes of mine\n", path + " is not a records file"},
+		{lines(t, run) + "junk\n" + lines(t, run), path + ":2: not JSON"},
+		{strings.Replace(lines(t, run), `"schema":1`, `"schema":9`, 1), path + ":1: schema 9 is newer than 1, the newest that this normbench reads"},
+	} {
+		os.WriteFile(path, []byte(tc.text), 0o644)
+		if _, _, err := OpenWriter(dir); err == nil || err.Error() != tc.want {
+			t.Errorf("got %v, want %s", err, tc.want)
+		}
+		if got, _ := os.ReadFile(path); string(got) != tc.text {
+			t.Errorf("the refused file was changed to %q", got)
+		}
+	}
+	file := filepath.Join(dir, "file")
+	os.WriteFile(file, nil, 0o644)
+	if _, _, err := OpenWriter(file); err == nil || err.Error() != "results folder "+file+": not a directory" || hint.Of(err) == "" {
+		t.Errorf("a file as a folder: %v", err)
+	}
+	if os.Geteuid() != 0 { // root writes everywhere
+		locked := filepath.Join(dir, "locked")
+		os.Mkdir(locked, 0o555)
+		if _, _, err := OpenWriter(locked); err == nil || err.Error() != "results folder "+locked+": permission denied" || hint.Of(err) == "" {
+			t.Errorf("a read-only folder: %v", err)
+		}
+	}
+}
+
+func TestWriterConcurrent(t *testing.T) {
+	dir := t.TempDir()
+	run := testRun("r1")
+	w, _ := openWriter(t, dir)
+	if err := w.Append(run); err != nil {
+		t.Fatal(err)
+	}
+	const writers, each = 4, 10
+	var wg sync.WaitGroup
+	for g := range writers {
+		wg.Go(func() {
+			for i := range each {
+				if err := w.Append(testRecord(run, g*each+i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	f, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Entries) != writers*each || len(w.Keys()) != writers*each {
+		t.Errorf("%d entries, %d keys", len(f.Entries), len(w.Keys()))
+	}
+}

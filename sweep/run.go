@@ -1,0 +1,403 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+// A Sink takes lines as they come and knows what it holds already. Append
+// returns when the line is durable. It may be called by several goroutines.
+type Sink interface {
+	Append(v interface{ CheckValid() error }) error
+	Keys() map[string]kernels.Status
+}
+
+// Options say how Run measures.
+type Options struct {
+	Run         record.Run // written before the first record; its Protocol says how times are taken
+	Seed        uint64     // of the inputs
+	Repeats     int        // runs of each variant whose bits are compared
+	RetryFailed bool       // measure again what the sink holds as failed
+	// Observe, where set, is told of every record. Calls do not overlap.
+	Observe func(Event)
+}
+
+// An Event is one record in the course of a Run.
+type Event struct {
+	Record *record.Record
+	Median float64 // of the record's samples, microseconds; 0 where it failed
+	Done   int     // records of variants so far
+	Total  int     // records of variants that the run will make
+	Left   int     // variants of the record's problem still to come
+}
+
+// A Summary is what came of a Run.
+type Summary struct {
+	Measured, Failed, Skipped int           // variants; skipped ones were in the sink
+	Wall                      time.Duration // from the first task to the last record
+	Busy                      time.Duration // of it, at work on a device, averaged over the devices
+}
+
+// Run measures the tasks on the devices and appends a record for every variant,
+// in whatever order the devices get to them. What the sink holds already is
+// skipped. A variant that fails, or takes its device down, is a record with a
+// status; the run goes on. Run ends early with ctx's error when ctx is done,
+// with everything measured until then in the sink.
+func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task, sink Sink, o Options) (Summary, error) {
+	run := &run{registry: r, sink: sink, o: o, info: devices[0].Info(), hashes: sourceHashes{}}
+	for _, d := range devices[1:] {
+		if d.Info().ID != run.info.ID {
+			return Summary{}, hint.Errorf("sweep each kind of device by itself", "the devices differ: %s and %s", run.info.ID, d.Info().ID)
+		}
+	}
+	if err := run.layOut(tasks); err != nil {
+		return Summary{}, err
+	}
+	if len(run.queue) == 0 {
+		return run.sum, nil
+	}
+	start := time.Now()
+	if err := sink.Append(&o.Run); err != nil {
+		return run.sum, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	records := make(chan finished, 2)
+	var wg sync.WaitGroup
+	for _, d := range devices {
+		wg.Go(func() {
+			if err := (&visitor{run: run, dev: d, out: records}).work(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(records)
+	}()
+	for f := range records {
+		if err := run.keep(f); err != nil {
+			cancel(err)
+			for range records { // let the visitors out
+			}
+		}
+	}
+	run.sum.Wall = time.Since(start)
+	run.sum.Busy /= time.Duration(len(devices))
+	return run.sum, context.Cause(ctx)
+}
+
+// A job is what is left to do of a task.
+type job struct {
+	Task
+	left []kernels.Variant
+	keys map[kernels.Variant]string
+}
+
+type run struct {
+	registry *kernels.Registry
+	sink     Sink
+	o        Options
+	info     kernels.DeviceInfo
+	hashes   sourceHashes
+
+	mu    sync.Mutex
+	queue []*job
+	total int
+
+	sum Summary // owned by Run's loop
+}
+
+// layOut queues what the sink does not hold.
+func (r *run) layOut(tasks []Task) error {
+	have := r.sink.Keys()
+	for _, t := range tasks {
+		j := &job{Task: t, keys: map[kernels.Variant]string{}}
+		for _, v := range t.Variants {
+			hash, err := r.hashes.of(r.registry, v.Family)
+			if err != nil {
+				return err
+			}
+			key := record.Key(t.Problem, v, r.info, hash, r.o.Run.Protocol)
+			if s, ok := have[key]; ok && (s == kernels.StatusOK || !r.o.RetryFailed) {
+				r.sum.Skipped++
+				continue
+			}
+			j.keys[v] = key
+			j.left = append(j.left, v)
+		}
+		if len(j.left) > 0 {
+			r.queue = append(r.queue, j)
+			r.total += len(j.left)
+		}
+		if _, err := r.hashes.of(r.registry, r.registry.StreamOf(t.Problem)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) take() *job {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) == 0 {
+		return nil
+	}
+	j := r.queue[0]
+	r.queue = r.queue[1:]
+	return j
+}
+
+// finished is a record on its way to the sink.
+type finished struct {
+	rec    *record.Record
+	busy   float64
+	left   int // variants of the problem after it
+	stream bool
+}
+
+// keep appends a record, counts it and tells the observer.
+func (r *run) keep(f finished) error {
+	if err := r.sink.Append(f.rec); err != nil {
+		return err
+	}
+	r.sum.Busy += time.Duration(f.busy * float64(time.Second))
+	if !f.stream {
+		r.sum.Measured++
+		if f.rec.Status != kernels.StatusOK {
+			r.sum.Failed++
+		}
+	}
+	if r.o.Observe != nil {
+		e := Event{Record: f.rec, Done: r.sum.Measured, Total: r.total, Left: f.left}
+		if len(f.rec.SamplesUS) > 0 {
+			e.Median = stats.Median(f.rec.SamplesUS)
+		}
+		r.o.Observe(e)
+	}
+	return nil
+}
+
+// A visitor drives one device.
+type visitor struct {
+	run    *run
+	dev    kernels.Device
+	out    chan<- finished
+	warmed bool
+}
+
+// work takes jobs until none is left. The next one is announced to the device
+// before the current one is measured, so that it compiles meanwhile.
+func (v *visitor) work(ctx context.Context) error {
+	j := v.claim()
+	for j != nil {
+		next := v.claim()
+		if err := v.do(ctx, j); err != nil {
+			return err
+		}
+		j = next
+	}
+	return nil
+}
+
+func (v *visitor) claim() *job {
+	j := v.run.take()
+	if j != nil {
+		v.dev.Prefetch(j.Problem, append([]kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}, j.left...))
+	}
+	return j
+}
+
+// do measures one job, opening its problem again whenever a variant has taken
+// the device's state with it.
+func (v *visitor) do(ctx context.Context, j *job) error {
+	var bench kernels.Bench
+	defer func() {
+		if bench != nil {
+			bench.Close()
+		}
+	}()
+	var stream float64
+	for i := 0; i < len(j.left); {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if bench == nil {
+			var err error
+			if bench, stream, err = v.open(ctx, j); err != nil {
+				var f *kernels.Failure
+				if !errors.As(err, &f) {
+					return err
+				}
+				// Not even the problem can be put there: all that is left of the
+				// job fails with it.
+				for ; i < len(j.left); i++ {
+					rec := v.failed(j, j.left[i], kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
+					if err := v.send(ctx, finished{rec: rec, left: len(j.left) - i - 1}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		}
+		start := time.Now()
+		rec, busy, err := v.measure(ctx, bench, j, j.left[i])
+		var f *kernels.Failure
+		switch {
+		case errors.As(err, &f):
+			rec = v.failed(j, j.left[i], f)
+			if f.Broken {
+				bench.Close()
+				bench = nil
+			}
+		case err != nil:
+			return err
+		}
+		rec.StreamUS = stream
+		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
+		if err := v.send(ctx, finished{rec: rec, busy: busy, left: len(j.left) - i - 1}); err != nil {
+			return err
+		}
+		i++
+	}
+	return nil
+}
+
+func (v *visitor) send(ctx context.Context, f finished) error {
+	select {
+	case v.out <- f:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// open puts the job's problem on the device and measures its stream, in
+// microseconds. A second try is made where the device fails.
+func (v *visitor) open(ctx context.Context, j *job) (kernels.Bench, float64, error) {
+	for try := 0; ; try++ {
+		bench, err := v.dev.Open(ctx, j.Problem, v.run.o.Seed)
+		if err == nil {
+			var stream float64
+			if stream, err = v.stream(ctx, bench, j); err == nil {
+				return bench, stream, nil
+			}
+			bench.Close()
+		}
+		var f *kernels.Failure
+		if !errors.As(err, &f) || try > 0 {
+			return nil, 0, err
+		}
+	}
+}
+
+// stream measures and records the stream on an open problem. The first time it
+// also warms the device up: clocks rise under load, so it repeats until two
+// visits in a row agree within 1%, or for a second.
+func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job) (float64, error) {
+	variant := kernels.Variant{Family: v.run.registry.StreamOf(j.Problem)}
+	_, variant, _, err := v.run.registry.Resolve(j.Problem, variant, v.run.info)
+	if err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	check, err := bench.Check(ctx, variant, 1)
+	if err != nil {
+		return 0, err
+	}
+	if !check.OK() {
+		return 0, fmt.Errorf("the stream of %s: %s", j.Problem, check.Reason())
+	}
+	pr := v.run.o.Run.Protocol
+	o := kernels.TimeOptions{Samples: pr.Samples + pr.Discard, Flush: pr.Flush}
+	t, err := bench.Time(ctx, variant, o)
+	busy := t.Busy
+	for last := 0.0; err == nil && !v.warmed; {
+		m := stats.Median(t.Seconds)
+		v.warmed = last > 0 && m > 0.99*last && m < 1.01*last || time.Since(start) > time.Second
+		last = m
+		t, err = bench.Time(ctx, variant, o)
+		busy += t.Busy
+	}
+	if err != nil {
+		return 0, err
+	}
+	rec := v.record(j, variant, kernels.StatusOK)
+	rec.Key = record.Key(j.Problem, variant, v.run.info, v.run.hashes[variant.Family], pr)
+	rec.Family = record.Stream
+	rec.Source = v.run.hashes[variant.Family]
+	rec.Check = &check
+	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
+	us := stats.Median(rec.SamplesUS)
+	rec.StreamUS = us
+	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
+	return us, v.send(ctx, finished{rec: rec, busy: busy + check.Busy, left: len(j.left), stream: true})
+}
+
+// measure checks a variant and, if it is right, times it.
+func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, variant kernels.Variant) (*record.Record, float64, error) {
+	_, _, plan, err := v.run.registry.Resolve(j.Problem, variant, v.run.info)
+	if err != nil {
+		return nil, 0, kernels.Failf(kernels.StatusRefused, "%v", err)
+	}
+	check, err := bench.Check(ctx, variant, v.run.o.Repeats)
+	if err != nil {
+		return nil, 0, err
+	}
+	busy := check.Busy
+	rec := v.record(j, variant, kernels.StatusOK)
+	rec.Check = &check
+	rec.ScratchBytes = plan.ScratchBytes()
+	if !check.OK() {
+		rec.Status, rec.Reason = kernels.StatusWrong, check.Reason()
+		return rec, busy, nil
+	}
+	pr := v.run.o.Run.Protocol
+	t, err := bench.Time(ctx, variant, kernels.TimeOptions{Samples: pr.Samples + pr.Discard, Flush: pr.Flush})
+	if err != nil {
+		return nil, 0, err
+	}
+	busy += t.Busy
+	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
+	if len(plan.Launches) > 1 && pr.StageSamples > 0 {
+		s, err := bench.Time(ctx, variant, kernels.TimeOptions{Samples: pr.StageSamples + pr.Discard, Flush: pr.Flush, Stages: true})
+		if err != nil {
+			return nil, 0, err
+		}
+		busy += s.Busy
+		for _, stage := range s.Stages {
+			rec.Stages = append(rec.Stages, record.Stage{Stage: stage.Stage, SamplesUS: record.Micros(stage.Seconds[pr.Discard:])})
+		}
+	}
+	return rec, busy, nil
+}
+
+func (v *visitor) record(j *job, variant kernels.Variant, s kernels.Status) *record.Record {
+	return &record.Record{
+		Run:     v.run.o.Run.ID,
+		Key:     j.keys[variant],
+		Time:    time.Now().UTC().Truncate(time.Millisecond),
+		Problem: j.Problem,
+		Family:  variant.Family,
+		Config:  variant.Config,
+		Base:    variant == j.Base,
+		Status:  s,
+		Source:  v.run.hashes[variant.Family],
+		Seed:    v.run.o.Seed,
+		Bytes:   j.Problem.Bytes(),
+	}
+}
+
+func (v *visitor) failed(j *job, variant kernels.Variant, f *kernels.Failure) *record.Record {
+	rec := v.record(j, variant, f.Status)
+	rec.Reason = f.Reason
+	return rec
+}

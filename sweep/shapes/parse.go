@@ -1,0 +1,326 @@
+package shapes
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"normbench/internal/hint"
+)
+
+const (
+	sideHelp  = "rows and columns are whole numbers from 1 to 2147483648"
+	itemHelp  = `write a shape as [M, N] or {shape: [M, N], weight: 2.0, note: "..."}`
+	groupHelp = "write a group as name: [[M, N], ...] or name: {union: [group, ...]}"
+)
+
+// Parse reads a shapes file; name stands for it in errors. It is strict: an
+// unknown key, a wrong type, a side out of range, an empty or repeated group, a
+// repeated shape in a group, and a union of an unknown group or of itself are
+// errors with file, line and column.
+//
+// It walks the syntax tree rather than decoding into structs, because an item
+// has two forms and every error needs its place.
+func Parse(name string, data []byte) (_ *File, err error) {
+	p := &reader{name: name, groups: map[string]*group{}}
+	tree, err := p.syntax(data)
+	if err != nil {
+		return nil, err
+	}
+	var body ast.Node
+	for _, d := range tree.Docs {
+		if d.Body == nil || d.Body.Type() == ast.CommentType {
+			continue
+		}
+		if body != nil {
+			return nil, p.errorf(d.Body, "keep one document per file", "a second document")
+		}
+		body = d.Body
+	}
+	if body == nil {
+		return nil, hint.Errorf(groupHelp, "%s has no groups", name)
+	}
+	f := &File{name: name, groups: map[string][]Shape{}}
+	pairs, err := p.mapping(body, "the file", groupHelp)
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range pairs {
+		key := keyOf(kv)
+		if !groupRE.MatchString(key) {
+			return nil, p.errorf(kv.Key, "start with a letter a-z; letters, digits, - and _ may follow", "malformed group name %q", key)
+		}
+		if g, ok := p.groups[key]; ok {
+			return nil, p.errorf(kv.Key, "rename one of the two, or join them", "group %q stands twice, first at %s", key, p.at(g.node))
+		}
+		g, err := p.group(key, kv)
+		if err != nil {
+			return nil, err
+		}
+		p.groups[key] = g
+		f.names = append(f.names, key)
+	}
+	for _, key := range f.names {
+		s, err := p.resolve(p.groups[key], nil)
+		if err != nil {
+			return nil, err
+		}
+		f.groups[key] = s
+	}
+	return f, nil
+}
+
+type reader struct {
+	name   string
+	groups map[string]*group
+}
+
+// A group is a list of shapes or a union of other groups.
+type group struct {
+	name   string
+	node   ast.Node
+	shapes []Shape // nil before a union is resolved
+	union  []ast.Node
+}
+
+// syntax parses YAML text. A panic of the YAML library on broken text is an
+// error about the text.
+func (p *reader) syntax(data []byte) (tree *ast.File, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			tree, err = nil, hint.Errorf(groupHelp, "%s is not YAML: %v", p.name, r)
+		}
+	}()
+	// Repeated keys are found later, where the message can say what they are.
+	tree, err = parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	var ye yaml.Error
+	if errors.As(err, &ye) {
+		where := p.name
+		if t := ye.GetToken(); t != nil && t.Position != nil {
+			where = fmt.Sprintf("%s:%d:%d", p.name, t.Position.Line, t.Position.Column)
+		}
+		return nil, hint.Errorf(groupHelp, "%s: %s", where, oneLine(ye.GetMessage()))
+	}
+	if err != nil {
+		return nil, hint.Errorf(groupHelp, "%s: %s", p.name, oneLine(err.Error()))
+	}
+	return tree, nil
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// at is file:line:column of n.
+func (p *reader) at(n ast.Node) string {
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		return fmt.Sprintf("%s:%d:%d", p.name, t.Position.Line, t.Position.Column)
+	}
+	return p.name
+}
+
+func (p *reader) errorf(n ast.Node, help, format string, args ...any) error {
+	return hint.Errorf(help, "%s: %s", p.at(n), fmt.Sprintf(format, args...))
+}
+
+// group reads the value of one key of the file.
+func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
+	g := &group{name: key, node: kv.Key}
+	what := fmt.Sprintf("group %q", key)
+	if seq, ok := kv.Value.(*ast.SequenceNode); ok {
+		for _, item := range seq.Values {
+			s, err := p.item(item)
+			if err != nil {
+				return nil, err
+			}
+			if i := slices.IndexFunc(g.shapes, func(t Shape) bool { return s.M == t.M && s.N == t.N }); i >= 0 {
+				return nil, p.errorf(item, "give it a weight if it should count for more", "%s holds shape %s twice", what, s)
+			}
+			g.shapes = append(g.shapes, s)
+		}
+		if len(g.shapes) == 0 {
+			return nil, p.errorf(kv.Key, groupHelp, "%s is empty", what)
+		}
+		return g, nil
+	}
+	if kv.Value.Type() == ast.NullType {
+		return nil, p.errorf(kv.Key, groupHelp, "%s is empty", what) // no text, so no place of its own
+	}
+	pairs, err := p.mapping(kv.Value, what, groupHelp)
+	if err != nil {
+		return nil, err
+	}
+	for i, kv := range pairs {
+		if k := keyOf(kv); k != "union" {
+			return nil, p.errorf(kv.Key, groupHelp, "unknown key %q in %s", k, what)
+		}
+		if i > 0 {
+			return nil, p.errorf(kv.Key, groupHelp, "key \"union\" stands twice in %s", what)
+		}
+		seq, ok := kv.Value.(*ast.SequenceNode)
+		if !ok {
+			return nil, p.errorf(kv.Value, groupHelp, "the union of %s is %s, not a list of groups", what, typeName(kv.Value))
+		}
+		g.union = seq.Values
+	}
+	if len(g.union) == 0 {
+		return nil, p.errorf(kv.Key, groupHelp, "%s is empty", what)
+	}
+	return g, nil
+}
+
+// item reads one shape: [M, N] or {shape: [M, N], weight: W, note: "..."}.
+func (p *reader) item(n ast.Node) (Shape, error) {
+	s := Shape{Weight: 1}
+	if seq, ok := n.(*ast.SequenceNode); ok {
+		return s, p.sides(seq, &s)
+	}
+	pairs, err := p.mapping(n, "a shape", itemHelp)
+	if err != nil {
+		return s, err
+	}
+	seen := map[string]bool{}
+	for _, kv := range pairs {
+		key := keyOf(kv)
+		if seen[key] {
+			return s, p.errorf(kv.Key, itemHelp, "key %q stands twice in a shape", key)
+		}
+		seen[key] = true
+		switch key {
+		case "shape":
+			seq, ok := kv.Value.(*ast.SequenceNode)
+			if !ok {
+				return s, p.errorf(kv.Value, itemHelp, "shape is %s, not [M, N]", typeName(kv.Value))
+			}
+			err = p.sides(seq, &s)
+		case "weight":
+			s.Weight, err = p.weight(kv.Value)
+		case "note":
+			str, ok := kv.Value.(*ast.StringNode)
+			if !ok {
+				return s, p.errorf(kv.Value, "put quotes around it", "note is %s, not a text", typeName(kv.Value))
+			}
+			s.Note = oneLine(str.Value)
+		default:
+			err = p.errorf(kv.Key, itemHelp, "unknown key %q in a shape", key)
+		}
+		if err != nil {
+			return s, err
+		}
+	}
+	if !seen["shape"] {
+		return s, p.errorf(n, itemHelp, "a shape without its key \"shape\"")
+	}
+	return s, nil
+}
+
+func (p *reader) sides(seq *ast.SequenceNode, s *Shape) error {
+	if len(seq.Values) != 2 {
+		return p.errorf(seq, itemHelp, "a shape has %d numbers, not 2", len(seq.Values))
+	}
+	for i, side := range []*int64{&s.M, &s.N} {
+		n := seq.Values[i]
+		text := n.GetToken().Value
+		// The library reads whole numbers beyond 64 bits as text.
+		huge := n.GetToken().Type == token.StringType && strings.Trim(text, "0123456789") == ""
+		if _, ok := n.(*ast.IntegerNode); !ok && !huge {
+			return p.errorf(n, sideHelp, "a side is %s, not a whole number", typeName(n))
+		}
+		v, err := strconv.ParseInt(text, 0, 64)
+		if err != nil || v < 1 || v > MaxSide {
+			return p.errorf(n, sideHelp, "side %s is out of range", text)
+		}
+		*side = v
+	}
+	return nil
+}
+
+func (p *reader) weight(n ast.Node) (float64, error) {
+	const help = "a weight is a number above 0; 1 is the usual one"
+	switch n.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+	default:
+		return 0, p.errorf(n, help, "weight is %s, not a number", typeName(n))
+	}
+	w, err := strconv.ParseFloat(n.GetToken().Value, 64)
+	if err != nil || !(w > 0) || math.IsInf(w, 0) {
+		return 0, p.errorf(n, help, "weight %s is out of range", n.GetToken().Value)
+	}
+	return w, nil
+}
+
+// mapping returns the pairs of a mapping; what names it in the error.
+func (p *reader) mapping(n ast.Node, what, help string) ([]*ast.MappingValueNode, error) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, nil
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, nil
+	}
+	return nil, p.errorf(n, help, "%s is %s", what, typeName(n))
+}
+
+func keyOf(kv *ast.MappingValueNode) string {
+	if s, ok := kv.Key.(*ast.StringNode); ok {
+		return s.Value
+	}
+	return kv.Key.String()
+}
+
+// typeName says in words what a node is.
+func typeName(n ast.Node) string {
+	switch n.(type) {
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a text"
+	case *ast.IntegerNode:
+		return "a whole number"
+	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a fraction"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.NullNode:
+		return "empty"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
+		return "an anchor or alias, which a shapes file does not have"
+	}
+	return "of an unexpected type"
+}
+
+// resolve returns the shapes of g. trail holds the unions above it.
+func (p *reader) resolve(g *group, trail []string) ([]Shape, error) {
+	if g.shapes != nil {
+		return g.shapes, nil
+	}
+	trail = append(slices.Clip(trail), g.name)
+	var all []Shape
+	for _, n := range g.union {
+		name, ok := n.(*ast.StringNode)
+		if !ok {
+			return nil, p.errorf(n, groupHelp, "the union of group %q holds %s, not the name of a group", g.name, typeName(n))
+		}
+		sub, ok := p.groups[name.Value]
+		if !ok {
+			return nil, p.errorf(n, "a union names groups of the same file", "group %q unites unknown group %q", g.name, name.Value)
+		}
+		if slices.Contains(trail, sub.name) {
+			return nil, p.errorf(n, "take one of them out", "the union goes in a circle: %s", strings.Join(append(trail, sub.name), " -> "))
+		}
+		s, err := p.resolve(sub, trail)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s...)
+	}
+	g.shapes = collapse(all)
+	return g.shapes, nil
+}

@@ -1,0 +1,106 @@
+package shapes
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"normbench/internal/hint"
+)
+
+const argHelp = "give a group, FILE#GROUP, FILE, or a list such as 4096x8192,256x65536"
+
+var (
+	groupRE = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+	listRE  = regexp.MustCompile(`^[0-9]+x|,`)
+)
+
+// Select returns the shapes that a command's argument names:
+//
+//	GROUP       a group of the built-in shapes.yaml
+//	FILE#GROUP  a group of another file
+//	FILE        the group "default" of another file
+//	MxN,MxN     these shapes
+//
+// A name that is both a group and a file is the group; ./NAME is the file.
+func Select(arg string) ([]Shape, error) {
+	if file, group, ok := cutLast(arg, "#"); ok {
+		if file == "" || group == "" {
+			return nil, hint.Errorf(argHelp, "malformed shapes %q", arg)
+		}
+		return fromFile(file, group)
+	}
+	ext := filepath.Ext(arg)
+	switch {
+	case arg == "":
+		return nil, hint.Errorf(argHelp, "no shapes are given")
+	case ext == ".yaml" || ext == ".yml" || strings.ContainsRune(arg, filepath.Separator):
+		return fromFile(arg, "default")
+	case listRE.MatchString(arg):
+		return ParseList(arg)
+	}
+	s, err := Default().Group(arg)
+	if err == nil {
+		return s, nil
+	}
+	if _, statErr := os.Stat(arg); statErr == nil {
+		return fromFile(arg, "default")
+	}
+	return nil, hint.Errorf(hint.Of(err)+"; or "+argHelp, "unknown shapes %q", arg)
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func fromFile(path, group string) ([]Shape, error) {
+	f, err := Load(path)
+	if err != nil {
+		return nil, err
+	}
+	return f.Group(group)
+}
+
+// Load reads a shapes file. Its errors name the file, and the line and column
+// where there are such.
+func Load(path string) (*File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return nil, hint.Errorf(argHelp, "shapes file %s: %w", path, err)
+	}
+	return Parse(path, data)
+}
+
+// ParseList reads shapes such as 4096x8192,256x65536, rows by columns. A shape
+// that comes twice counts once.
+func ParseList(s string) ([]Shape, error) {
+	const help = "a list is rows by columns with commas between, such as 4096x8192,256x65536"
+	var shapes []Shape
+	for item := range strings.SplitSeq(s, ",") {
+		ms, ns, ok := strings.Cut(strings.TrimSpace(item), "x")
+		m, errM := strconv.ParseUint(ms, 10, 64)
+		n, errN := strconv.ParseUint(ns, 10, 64)
+		switch {
+		case errors.Is(errM, strconv.ErrRange) || errors.Is(errN, strconv.ErrRange):
+			m = MaxSide + 1
+		case !ok || errM != nil || errN != nil:
+			return nil, hint.Errorf(help, "malformed shape %q", item)
+		}
+		if m < 1 || n < 1 || m > MaxSide || n > MaxSide {
+			return nil, hint.Errorf(sideHelp, "shape %s is out of range", strings.TrimSpace(item))
+		}
+		shapes = append(shapes, Shape{M: int64(m), N: int64(n), Weight: 1})
+	}
+	return collapse(shapes), nil
+}

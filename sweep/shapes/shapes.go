@@ -1,0 +1,70 @@
+// Package shapes reads shapes.yaml, the named groups of problem shapes, and
+// resolves the shapes argument of the commands.
+package shapes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"normbench"
+	"normbench/internal/hint"
+)
+
+// MaxSide is the largest M or N of a shape.
+const MaxSide = 1 << 31
+
+// A Shape is the size of a problem.
+type Shape struct {
+	M, N   int64   // rows, columns: 1 to MaxSide
+	Weight float64 // how much the shape counts in a score; above 0, 1 where the file gives none
+	Note   string  // why the shape is there, "" where the file gives none
+}
+
+// String is the shape as MxN, as ParseList reads it.
+func (s Shape) String() string { return fmt.Sprintf("%dx%d", s.M, s.N) }
+
+// A File is a shapes file, read and checked: every group has a shape and every
+// union is resolved.
+type File struct {
+	name   string
+	names  []string // in file order
+	groups map[string][]Shape
+}
+
+// Names lists the groups in file order.
+func (f *File) Names() []string { return slices.Clone(f.names) }
+
+// Group returns the shapes of a group in file order, unions resolved, each
+// shape once. An unknown name is an error whose hint lists the groups there
+// are.
+func (f *File) Group(name string) ([]Shape, error) {
+	if g, ok := f.groups[name]; ok {
+		return slices.Clone(g), nil
+	}
+	return nil, hint.Errorf("its groups: "+strings.Join(f.names, ", "), "%s has no group %q", f.name, name)
+}
+
+// Default is the shapes.yaml that the binary brings along.
+func Default() *File { return builtin() }
+
+var builtin = sync.OnceValue(func() *File {
+	f, err := Parse("shapes.yaml", []byte(normbench.ShapesYAML))
+	if err != nil {
+		panic(err) // the file is part of the program; TestDefault reads it
+	}
+	return f
+})
+
+// collapse drops every shape that came before, whatever its weight and note.
+func collapse(shapes []Shape) []Shape {
+	type side struct{ m, n int64 }
+	seen := map[side]bool{}
+	return slices.DeleteFunc(shapes, func(s Shape) bool {
+		k := side{s.M, s.N}
+		again := seen[k]
+		seen[k] = true
+		return again
+	})
+}

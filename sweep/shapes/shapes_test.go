@@ -1,0 +1,262 @@
+package shapes
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"normbench"
+	"normbench/internal/hint"
+)
+
+func TestDefault(t *testing.T) {
+	f := Default()
+	sizes := map[string]int{"smoke": 4, "te": 10, "fast-llm": 15, "quack": 30, "inductor": 1, "qk-norm": 9, "odd": 5}
+	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "default"}
+	if diff := cmp.Diff(want, f.Names()); diff != "" {
+		t.Error(diff)
+	}
+	distinct := map[string]bool{}
+	for name, n := range sizes {
+		g, err := f.Group(name)
+		if err != nil || len(g) != n {
+			t.Errorf("%s has %d shapes, want %d (%v)", name, len(g), n, err)
+		}
+		for _, s := range g {
+			if name != "smoke" {
+				distinct[s.String()] = true
+			}
+		}
+	}
+	all, _ := f.Group("default")
+	if len(all) != len(distinct) {
+		t.Errorf("default has %d shapes, its groups have %d", len(all), len(distinct))
+	}
+	llm, _ := f.Group("fast-llm")
+	for i, s := range llm {
+		if want := int64(32<<20) >> (i / 5); s.M*s.N != want {
+			t.Errorf("fast-llm %s has %d elements, want %d", s, s.M*s.N, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	f, err := Parse("s.yaml", []byte(`
+both: {union: [b, a]} # before the groups it names
+a:
+  - [1, 2]
+  - {shape: [0x10, 1_000], weight: 2.5, note: "a: b"}
+b: [{shape: [1, 2], weight: 3}, [2147483648, 1]]
+nested:
+  union:
+    - both
+    - a
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]Shape{}
+	for _, n := range f.Names() {
+		got[n], _ = f.Group(n)
+	}
+	union := []Shape{{1, 2, 3, ""}, {1 << 31, 1, 1, ""}, {16, 1000, 2.5, "a: b"}}
+	want := map[string][]Shape{
+		"a":      {{1, 2, 1, ""}, {16, 1000, 2.5, "a: b"}},
+		"b":      {{1, 2, 3, ""}, {1 << 31, 1, 1, ""}},
+		"both":   union,
+		"nested": union,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"both", "a", "b", "nested"}, f.Names()); diff != "" {
+		t.Error(diff)
+	}
+	_, err = f.Group("c")
+	if err == nil || err.Error() != `s.yaml has no group "c"` || hint.Of(err) != "its groups: both, a, b, nested" {
+		t.Errorf("got %v, hint %q", err, hint.Of(err))
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for _, tc := range []struct{ in, want string }{
+		{"", "s.yaml has no groups"},
+		{"# only words\n", "s.yaml has no groups"},
+		{"a: [[1, 2]\n", "s.yaml:1:4: sequence end token ']' not found"},
+		{"a: [[1, 2]]\n---\nb: [[1, 2]]\n", "s.yaml:3:2: a second document"},
+		{"- [1, 2]\n", "s.yaml:1:1: the file is a list"},
+		{"hello\n", "s.yaml:1:1: the file is a text"},
+		{"A: [[1, 2]]\n", `s.yaml:1:1: malformed group name "A"`},
+		{"1: [[1, 2]]\n", `s.yaml:1:1: malformed group name "1"`},
+		{"a: [[1, 2]]\nb: [[1, 2]]\na: [[3, 4]]\n", `s.yaml:3:1: group "a" stands twice, first at s.yaml:1:1`},
+		{"a: []\n", `s.yaml:1:1: group "a" is empty`},
+		{"a:\n", `s.yaml:1:1: group "a" is empty`},
+		{"a: {}\n", `s.yaml:1:1: group "a" is empty`},
+		{"a: 7\n", `s.yaml:1:4: group "a" is a whole number`},
+		{"a: {unoin: [b]}\n", `s.yaml:1:5: unknown key "unoin" in group "a"`},
+		{"a: {union: b}\n", `s.yaml:1:12: the union of group "a" is a text, not a list of groups`},
+		{"a: {union: []}\n", `s.yaml:1:1: group "a" is empty`},
+		{"a: {union: [7]}\n", `s.yaml:1:13: the union of group "a" holds a whole number, not the name of a group`},
+		{"a: {union: [b]}\n", `s.yaml:1:13: group "a" unites unknown group "b"`},
+		{"a: {union: [a]}\n", `s.yaml:1:13: the union goes in a circle: a -> a`},
+		{"a: {union: [b]}\nb:\n  union: [c]\nc: {union: [a]}\n", `s.yaml:4:13: the union goes in a circle: a -> b -> c -> a`},
+		{"a: [[1, 2], 7]\n", "s.yaml:1:13: a shape is a whole number"},
+		{"a: [[1]]\n", "s.yaml:1:5: a shape has 1 numbers, not 2"},
+		{"a: [[1, 2, 3]]\n", "s.yaml:1:5: a shape has 3 numbers, not 2"},
+		{"a: [[1, 2], [1, 2]]\n", `s.yaml:1:13: group "a" holds shape 1x2 twice`},
+		{"a: [[1, b]]\n", "s.yaml:1:9: a side is a text, not a whole number"},
+		{"a: [[1, 2.0]]\n", "s.yaml:1:9: a side is a fraction, not a whole number"},
+		{"a: [[1, \"2\"]]\n", "s.yaml:1:9: a side is a text, not a whole number"},
+		{"a: [[0, 2]]\n", "s.yaml:1:6: side 0 is out of range"},
+		{"a: [[-1, 2]]\n", "s.yaml:1:6: side -1 is out of range"},
+		{"a: [[1, 2147483649]]\n", "s.yaml:1:9: side 2147483649 is out of range"},
+		{"a: [[1, 99999999999999999999]]\n", "s.yaml:1:9: side 99999999999999999999 is out of range"},
+		{"a: [{shape: [1, 2], wieght: 2}]\n", `s.yaml:1:21: unknown key "wieght" in a shape`},
+		{"a: [{shape: 3}]\n", "s.yaml:1:13: shape is a whole number, not [M, N]"},
+		{"a: [{weight: 3}]\n", `s.yaml:1:5: a shape without its key "shape"`},
+		{"a: [{shape: [1, 2], shape: [1, 3]}]\n", `s.yaml:1:21: key "shape" stands twice in a shape`},
+		{"a: [{shape: [1, 2], weight: 0}]\n", "s.yaml:1:29: weight 0 is out of range"},
+		{"a: [{shape: [1, 2], weight: -1.5}]\n", "s.yaml:1:29: weight -1.5 is out of range"},
+		{"a: [{shape: [1, 2], weight: .inf}]\n", "s.yaml:1:29: weight is a fraction, not a number"},
+		{"a: [{shape: [1, 2], weight: lots}]\n", "s.yaml:1:29: weight is a text, not a number"},
+		{"a: [{shape: [1, 2], note: 5}]\n", "s.yaml:1:27: note is a whole number, not a text"},
+		{"a: &x [[1, 2]]\nb: *x\n", `s.yaml:1:4: group "a" is an anchor or alias, which a shapes file does not have`},
+	} {
+		_, err := Parse("s.yaml", []byte(tc.in))
+		if err == nil || err.Error() != tc.want {
+			t.Errorf("%q\n got %v\nwant %s", tc.in, err, tc.want)
+		} else if hint.Of(err) == "" {
+			t.Errorf("%q: %v has no hint", tc.in, err)
+		}
+	}
+}
+
+func TestParseList(t *testing.T) {
+	got, err := ParseList("4096x8192, 256x65536,4096x8192")
+	want := []Shape{{4096, 8192, 1, ""}, {256, 65536, 1, ""}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	for in, want := range map[string]string{
+		"":                       `malformed shape ""`,
+		"4096":                   `malformed shape "4096"`,
+		"4096x":                  `malformed shape "4096x"`,
+		"4096x8192x2":            `malformed shape "4096x8192x2"`,
+		"1x1,":                   `malformed shape ""`,
+		"+1x1":                   `malformed shape "+1x1"`,
+		"0x8":                    "shape 0x8 is out of range",
+		"8x2147483649":           "shape 8x2147483649 is out of range",
+		"99999999999999999999x1": "shape 99999999999999999999x1 is out of range",
+		"1x99999999999999999999": "shape 1x99999999999999999999 is out of range",
+		"ax99999999999999999999": "shape ax99999999999999999999 is out of range",
+	} {
+		if _, err := ParseList(in); err == nil || err.Error() != want || hint.Of(err) == "" {
+			t.Errorf("%q: got %v, want %s", in, err, want)
+		}
+	}
+}
+
+func TestSelect(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	text := "default: [[1, 2]]\nwide: [[3, 4], [5, 6]]\n"
+	if err := os.WriteFile("mine.yaml", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("plain", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]string{
+		"smoke":                          "64x256 33x541 16x4096 1x1000",
+		"mine.yaml":                      "1x2",
+		"plain":                          "1x2",
+		"mine.yaml#wide":                 "3x4 5x6",
+		filepath.Join(dir, "plain#wide"): "3x4 5x6",
+		"7x8":                            "7x8",
+		"7x8,9x10":                       "7x8 9x10",
+	} {
+		got, err := Select(arg)
+		var s []string
+		for _, x := range got {
+			s = append(s, x.String())
+		}
+		if err != nil || strings.Join(s, " ") != want {
+			t.Errorf("%q: got %v, %v", arg, s, err)
+		}
+	}
+	for arg, want := range map[string]string{
+		"":               "no shapes are given",
+		"#a":             `malformed shapes "#a"`,
+		"mine.yaml#":     `malformed shapes "mine.yaml#"`,
+		"mine.yaml#tall": `mine.yaml has no group "tall"`,
+		"gone.yaml":      "shapes file gone.yaml: no such file or directory",
+		"gone.yaml#wide": "shapes file gone.yaml: no such file or directory",
+		".":              "shapes file .: is a directory",
+		"smokee":         `unknown shapes "smokee"`,
+		"smoke,te":       `malformed shape "smoke"`,
+		"7x8,":           `malformed shape ""`,
+	} {
+		_, err := Select(arg)
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", arg, err, want)
+		} else if hint.Of(err) == "" {
+			t.Errorf("%q: no hint", arg)
+		}
+	}
+	if _, err := Select("smokee"); !strings.Contains(hint.Of(err), "smoke, te, fast-llm") {
+		t.Errorf("hint %q does not list the groups", hint.Of(err))
+	}
+}
+
+var positioned = regexp.MustCompile(`^f\.yaml(:[0-9]+:[0-9]+: .| has no groups$| is not YAML: .|: .)`)
+
+func FuzzParse(f *testing.F) {
+	f.Add(normbench.ShapesYAML)
+	f.Add("a: {union: [b]}\nb: [{shape: [1, 2], weight: 1e3, note: x}]\n")
+	f.Add("a: &x [[1, 2]]\nb: *x\n<<: *x\n")
+	f.Add("? [a]\n: - !!str 7\n--- |\n  x")
+	f.Fuzz(func(t *testing.T, in string) {
+		file, err := Parse("f.yaml", []byte(in))
+		if err != nil {
+			if !positioned.MatchString(err.Error()) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("error %q", err)
+			}
+			return
+		}
+		for _, n := range file.Names() {
+			g, err := file.Group(n)
+			if err != nil || len(g) == 0 {
+				t.Fatalf("group %q: %v %v", n, g, err)
+			}
+			for _, s := range g {
+				if s.M < 1 || s.N < 1 || s.M > MaxSide || s.N > MaxSide || !(s.Weight > 0) {
+					t.Fatalf("group %q holds %+v", n, s)
+				}
+			}
+		}
+	})
+}
+
+func FuzzParseList(f *testing.F) {
+	f.Add("4096x8192,256x65536")
+	f.Add("1x1, 1x01")
+	f.Fuzz(func(t *testing.T, in string) {
+		got, err := ParseList(in)
+		if err != nil {
+			return
+		}
+		var parts []string
+		for _, s := range got {
+			parts = append(parts, s.String())
+		}
+		again, err := ParseList(strings.Join(parts, ","))
+		if err != nil || !slices.Equal(got, again) {
+			t.Fatalf("%q: %v, again %v (%v)", in, got, again, err)
+		}
+	})
+}

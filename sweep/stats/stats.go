@@ -1,0 +1,144 @@
+// Package stats summarizes samples of run times. Run times are skewed and have
+// outliers on one side, so everything here rests on order: medians, quantiles
+// and intervals of order statistics, no means and no assumed distribution.
+//
+// Functions of samples take them in any order and leave them as they are.
+// Samples are numbers without NaN, all in one unit, which the results share.
+package stats
+
+import (
+	"math"
+	"slices"
+	"sync"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// A Summary is what the tables show of a set of samples.
+type Summary struct {
+	N      int
+	Median float64
+	Lo, Hi float64 // confidence interval of the median; both 0 where N is too small for one
+	Spread float64 // interquartile range over median
+}
+
+// Level is the confidence level of a Summary's interval.
+const Level = 0.95
+
+// Summarize sorts once for all that Summary holds. No samples give the zero
+// Summary.
+func Summarize(samples []float64) Summary {
+	if len(samples) == 0 {
+		return Summary{}
+	}
+	x := sorted(samples)
+	s := Summary{N: len(x), Median: quantile(0.5, x), Spread: spread(x)}
+	s.Lo, s.Hi, _ = medianCI(x, Level)
+	return s
+}
+
+// Median is the middle sample, or the mean of the two in the middle; NaN of no
+// samples.
+func Median(samples []float64) float64 { return Quantile(0.5, samples) }
+
+// Quantile is the p-quantile, 0 <= p <= 1, linear between the samples at rank
+// 1+p(n-1): type 7 of Hyndman and Fan 1996, what NumPy and R do by default. It
+// is NaN of no samples.
+func Quantile(p float64, samples []float64) float64 {
+	return quantile(p, sorted(samples))
+}
+
+func sorted(samples []float64) []float64 {
+	x := slices.Clone(samples)
+	slices.Sort(x)
+	return x
+}
+
+// quantile does not use stat.Quantile, whose linear rule (type 4) puts the
+// median of two samples on the lower one.
+func quantile(p float64, x []float64) float64 {
+	if len(x) == 0 || !(p >= 0 && p <= 1) {
+		return math.NaN()
+	}
+	whole, frac := math.Modf(p * float64(len(x)-1))
+	i := int(whole)
+	if frac == 0 {
+		return x[i]
+	}
+	if frac == 0.5 { // exact where the two are equal or the sum is
+		return x[i]/2 + x[i+1]/2
+	}
+	return x[i] + frac*(x[i+1]-x[i])
+}
+
+// Spread is the interquartile range over the median, a relative noise that a
+// few outliers do not move. It is NaN of no samples or a zero median.
+func Spread(samples []float64) float64 {
+	return spread(sorted(samples))
+}
+
+func spread(x []float64) float64 {
+	return (quantile(0.75, x) - quantile(0.25, x)) / quantile(0.5, x)
+}
+
+// MedianCI is a confidence interval of the median: the narrowest pair of order
+// statistics [x(k), x(n+1-k)] that holds it with at least this level, whatever
+// the distribution. ok is false where even [min, max] does not reach the level:
+// at 95 %, below 6 samples.
+func MedianCI(samples []float64, level float64) (lo, hi float64, ok bool) {
+	return medianCI(sorted(samples), level)
+}
+
+func medianCI(x []float64, level float64) (lo, hi float64, ok bool) {
+	k, _ := MedianRank(len(x), level)
+	if k == 0 {
+		return 0, 0, false
+	}
+	return x[k-1], x[len(x)-k], true
+}
+
+// MedianRank is the rank k, counted from 1, of the interval [x(k), x(n+1-k)]
+// that MedianCI takes of n samples, and its exact coverage 1 - 2 P(B < k) with
+// B binomial (n, 1/2). k is 0 where no interval reaches the level.
+func MedianRank(n int, level float64) (k int, coverage float64) {
+	if n < 1 {
+		return 0, 0
+	}
+	type key struct {
+		n     int
+		level float64
+	}
+	type value struct {
+		k        int
+		coverage float64
+	}
+	if v, ok := ranks.Load(key{n, level}); ok {
+		v := v.(value)
+		return v.k, v.coverage
+	}
+	b := distuv.Binomial{N: float64(n), P: 0.5}
+	// The interval narrows as k grows, until the two sides would meet.
+	for next := 1; next <= (n+1)/2; next++ {
+		c := 1 - 2*b.CDF(float64(next-1))
+		if !(c >= level) {
+			break
+		}
+		k, coverage = next, c
+	}
+	ranks.Store(key{n, level}, value{k, coverage})
+	return k, coverage
+}
+
+// ranks remembers MedianRank: a records file asks the same question for every
+// line, and the binomial sums would take longer than reading it.
+var ranks sync.Map
+
+// GeoMean is the geometric mean of positive ratios, the mean that gives the
+// inverse for inverse ratios. It is NaN of none.
+func GeoMean(ratios []float64) float64 {
+	if len(ratios) == 0 {
+		return math.NaN()
+	}
+	return stat.GeometricMean(ratios, nil)
+}

@@ -1,0 +1,192 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func near(a, b, rel float64) bool {
+	return a == b || math.Abs(a-b) <= rel*max(math.Abs(a), math.Abs(b))
+}
+
+func TestQuantile(t *testing.T) {
+	ten := []float64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}
+	for _, tc := range []struct {
+		p    float64
+		in   []float64
+		want float64
+	}{
+		{0.5, []float64{7}, 7},
+		{0.5, []float64{1, 2}, 1.5},
+		{0.5, []float64{3, 1, 2}, 2},
+		{0, ten, 1},
+		{1, ten, 10},
+		{0.25, ten, 3.25}, // numpy.percentile(range(1, 11), 25)
+		{0.9, ten, 9.1},   // numpy.percentile(range(1, 11), 90)
+		{0.5, []float64{math.MaxFloat64, math.MaxFloat64}, math.MaxFloat64},
+	} {
+		if got := Quantile(tc.p, tc.in); !near(got, tc.want, 1e-15) {
+			t.Errorf("Quantile(%g, %g) = %g, want %g", tc.p, tc.in, got, tc.want)
+		}
+	}
+	if !slices.Equal(ten[:3], []float64{10, 9, 8}) {
+		t.Error("the samples were moved")
+	}
+	for _, v := range []float64{Median(nil), Quantile(-0.1, ten), Quantile(1.1, ten), Quantile(math.NaN(), ten), Spread(nil), GeoMean(nil)} {
+		if !math.IsNaN(v) {
+			t.Errorf("got %g, want NaN", v)
+		}
+	}
+}
+
+// The ranks and coverages of tables of distribution-free intervals of the
+// median, such as Conover, Practical Nonparametric Statistics; the coverages
+// are sums of binomial coefficients over 2^n.
+func TestMedianRank(t *testing.T) {
+	for _, tc := range []struct {
+		n, k     int
+		coverage float64
+	}{
+		{6, 1, 1 - 2.0/64},
+		{7, 1, 1 - 2.0/128},
+		{8, 1, 1 - 2.0/256},
+		{9, 2, 1 - 2*10.0/512},
+		{10, 2, 1 - 2*11.0/1024},
+		{12, 3, 1 - 2*79.0/4096},       // 96.1 %
+		{20, 6, 1 - 2*21700.0/(1<<20)}, // 95.9 %
+		{30, 10, 0.957226},             // 95.7 %
+		{100, 40, 0.964800},            // 96.5 %
+	} {
+		k, c := MedianRank(tc.n, 0.95)
+		if k != tc.k || math.Abs(c-tc.coverage) > 1e-6 {
+			t.Errorf("n=%d: k=%d coverage %.6f, want k=%d coverage %.6f", tc.n, k, c, tc.k, tc.coverage)
+		}
+	}
+	for n := range 6 {
+		if k, _ := MedianRank(n, 0.95); k != 0 {
+			t.Errorf("n=%d: k=%d, want none", n, k)
+		}
+	}
+	if k, _ := MedianRank(50, 1); k != 0 {
+		t.Errorf("level 1: k=%d, want none", k)
+	}
+	// Exact sums for every n: Pascal's triangle over 2^n in float64.
+	p := []float64{1}
+	for n := 1; n <= 200; n++ {
+		q := make([]float64, n+1)
+		for i := range q {
+			if i > 0 {
+				q[i] += p[i-1] / 2
+			}
+			if i < n {
+				q[i] += p[i] / 2
+			}
+		}
+		p = q
+		wantK, cum := 0, 0.0
+		for k := 1; k <= (n+1)/2; k++ {
+			if cum += p[k-1]; 1-2*cum < 0.95 {
+				break
+			}
+			wantK = k
+		}
+		if k, _ := MedianRank(n, 0.95); k != wantK {
+			t.Errorf("n=%d: k=%d, want %d", n, k, wantK)
+		}
+	}
+}
+
+func TestMedianCI(t *testing.T) {
+	x := []float64{12, 1, 11, 2, 10, 3, 9, 4, 8, 5, 7, 6}
+	if lo, hi, ok := MedianCI(x, 0.95); lo != 3 || hi != 10 || !ok {
+		t.Errorf("got [%g, %g] %t, want [3, 10]", lo, hi, ok)
+	}
+	if lo, hi, ok := MedianCI(x[:6], 0.95); lo != 1 || hi != 12 || !ok {
+		t.Errorf("got [%g, %g] %t, want [1, 12]", lo, hi, ok)
+	}
+	if lo, hi, ok := MedianCI(x[:5], 0.95); lo != 0 || hi != 0 || ok {
+		t.Errorf("got [%g, %g] %t, want none", lo, hi, ok)
+	}
+}
+
+// The interval covers the true median about as often as it says.
+func TestMedianCICovers(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	const trials = 4000
+	for _, n := range []int{6, 12, 30} {
+		_, want := MedianRank(n, 0.95)
+		hits := 0
+		for range trials {
+			x := make([]float64, n)
+			for i := range x {
+				x[i] = r.ExpFloat64() // skewed as run times are; its median is ln 2
+			}
+			if lo, hi, _ := MedianCI(x, 0.95); lo <= math.Ln2 && math.Ln2 <= hi {
+				hits++
+			}
+		}
+		// Four standard deviations of a binomial of this many trials.
+		tol := 4 * math.Sqrt(want*(1-want)/trials)
+		if got := float64(hits) / trials; math.Abs(got-want) > tol {
+			t.Errorf("n=%d: covers %.4f, says %.4f", n, got, want)
+		}
+	}
+}
+
+func TestProperties(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		x := make([]float64, 1+r.IntN(40))
+		for i := range x {
+			x[i] = math.Exp(r.NormFloat64())
+		}
+		s := Summarize(x)
+		if s.N != len(x) || s.Median != Median(x) || s.Spread != Spread(x) {
+			t.Fatalf("%+v differs from its parts for %g", s, x)
+		}
+		if lo, hi, ok := MedianCI(x, Level); lo != s.Lo || hi != s.Hi || ok != (len(x) >= 6) {
+			t.Fatalf("%+v has another interval than [%g, %g] %t", s, lo, hi, ok)
+		}
+		if s.Lo != 0 && !(s.Lo <= s.Median && s.Median <= s.Hi) {
+			t.Fatalf("%+v: the interval leaves the median out", s)
+		}
+		y := slices.Clone(x)
+		r.Shuffle(len(y), func(i, j int) { y[i], y[j] = y[j], y[i] })
+		if Summarize(y) != s {
+			t.Fatalf("%+v, permuted %+v", s, Summarize(y))
+		}
+		for i := range y {
+			y[i] *= 8 // exact
+		}
+		if z := Summarize(y); z != (Summary{s.N, 8 * s.Median, 8 * s.Lo, 8 * s.Hi, s.Spread}) {
+			t.Fatalf("%+v, scaled by 8 %+v", s, z)
+		}
+		inv := make([]float64, len(x))
+		for i := range x {
+			inv[i] = 1 / x[i]
+		}
+		if g := GeoMean(x) * GeoMean(inv); !near(g, 1, 1e-12) {
+			t.Fatalf("geometric mean times that of the inverses is %g", g)
+		}
+	}
+	if (Summarize(nil) != Summary{}) {
+		t.Error("no samples have a summary")
+	}
+	if g := GeoMean([]float64{1, 2, 4}); !near(g, 2, 1e-15) {
+		t.Errorf("GeoMean(1, 2, 4) = %g", g)
+	}
+}
+
+func BenchmarkSummarize(b *testing.B) {
+	r := rand.New(rand.NewPCG(5, 6))
+	x := make([]float64, 30)
+	for i := range x {
+		x[i] = r.ExpFloat64()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		Summarize(x)
+	}
+}

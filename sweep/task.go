@@ -1,0 +1,120 @@
+// Package sweep measures variants: it lays out what to measure (Tasks), how a
+// time is taken (ColdProtocol), and runs it on devices (Run), one record per
+// variant, appended at once.
+package sweep
+
+import (
+	"slices"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/sweep/record"
+)
+
+// A Task is a problem with the variants to measure on it, all with complete
+// configs.
+type Task struct {
+	Problem  kernels.Problem
+	Base     kernels.Variant // what runs before any tuning
+	Variants []kernels.Variant
+	Refused  int // configs that the spaces gave a reason against
+}
+
+// Grid lays out an exhaustive sweep: for every problem each config of each
+// family that serves it, the base first. Only the families named in only take
+// part, or all where it is empty; override replaces the values of knobs. A
+// named family that serves none of the problems is an error, as is a knob that
+// no family has.
+func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) ([]Task, error) {
+	served := map[string]bool{}
+	for _, name := range only {
+		if _, err := r.Lookup(name); err != nil {
+			return nil, err
+		}
+		served[name] = false
+	}
+	used := map[*kernels.Knob]bool{}
+	var tasks []Task
+	for _, p := range problems {
+		if err := p.CheckFits(d); err != nil {
+			return nil, err
+		}
+		base, err := r.Base(p, d)
+		if err != nil {
+			return nil, err
+		}
+		t := Task{Problem: p, Base: base}
+		for _, f := range r.Serving(p) {
+			if _, named := served[f.Name]; len(only) > 0 && !named {
+				continue
+			}
+			served[f.Name] = true
+			for _, k := range f.Knobs {
+				used[k.Knob] = true
+			}
+			s := f.Space(p, d, override...)
+			t.Refused += len(s.Refused)
+			for _, c := range s.Configs {
+				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: c})
+			}
+		}
+		// The base takes part whatever was asked for: it is what the others are
+		// compared with.
+		t.Variants = slices.DeleteFunc(t.Variants, func(v kernels.Variant) bool { return v == base })
+		t.Variants = append([]kernels.Variant{base}, t.Variants...)
+		tasks = append(tasks, t)
+	}
+	for _, name := range only {
+		if !served[name] {
+			return nil, hint.Errorf("`normbench list kernels` shows the op and pass of each family", "family %s serves none of the problems asked for", name)
+		}
+	}
+	for _, o := range override {
+		if !used[o.Knob] {
+			return nil, hint.Errorf("`normbench list kernels` shows the knobs of each family", "no family in this sweep has the knob %q", o.Knob.Key)
+		}
+	}
+	return tasks, nil
+}
+
+// ColdProtocol is how a time is taken unless asked otherwise: before every
+// sample twice the device's last cache is written through it, outside the
+// timed interval; the first launch of a visit, which reads long after a pause,
+// is dropped; the stages are timed in a pass of their own.
+func ColdProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
+	return record.Protocol{
+		Name:         "cold",
+		Samples:      samples,
+		Discard:      1,
+		StageSamples: max(samples/2, 1),
+		Flush:        2 * d.CacheBytes,
+		Cold:         true,
+	}
+}
+
+// WarmProtocol is ColdProtocol without the flush: it times what the caches
+// hold, for comparison only.
+func WarmProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
+	p := ColdProtocol(d, samples)
+	p.Name, p.Flush, p.Cold = "warm", 0, false
+	return p
+}
+
+// sourceHashes caches the families' source hashes for a run.
+type sourceHashes map[string]string
+
+func (h sourceHashes) of(r *kernels.Registry, family string) (string, error) {
+	if s, ok := h[family]; ok {
+		return s, nil
+	}
+	f, err := r.Lookup(family)
+	if err != nil {
+		return "", err
+	}
+	s, err := families.SourceHash(r, f)
+	if err == nil {
+		h[family] = s
+	}
+	return s, err
+}
