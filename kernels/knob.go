@@ -30,6 +30,7 @@ var (
 	PerSM       = knob("k", "programs_per_sm", "", true, "programs per multiprocessor (cpu: per core); 0 is one program per tile of rows")
 	Programs    = knob("p", "programs", "", true, "programs in all; overrides programs_per_sm; 0 leaves it to that")
 	SinglePass  = knob("sp", "single_pass_cols", "", true, "rows up to this many columns stay in registers and are read once; wider ones are read twice")
+	Unroll      = knob("u", "unroll", "UNROLL", false, "vectors that a thread has in flight")
 	ReduceCols  = knob("rc", "reduce_cols", "REDUCE_COLS", true, "columns per program of k2, the reduction of the partial rows")
 	ReduceRows  = knob("rr", "reduce_rows", "REDUCE_ROWS", false, "groups of partial rows that one program of k2 sums side by side")
 )
