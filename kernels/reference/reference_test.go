@@ -1,0 +1,483 @@
+package reference_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/reference"
+)
+
+func problem(op kernels.Op, pass kernels.Pass, m, n int64, bias, zc bool) kernels.Problem {
+	return kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.FP32, Weight: kernels.FP32, Bias: bias, ZeroCentered: zc}
+}
+
+// wide is a tensor in float64.
+func wide(m *kernels.Memory) []float64 {
+	v := make([]float64, m.Len())
+	for i := range v {
+		v[i] = float64(m.At(int64(i)))
+	}
+	return v
+}
+
+// forward is the definition of the ops, row by row, on float64.
+func forward(p kernels.Problem, x, w, b []float64) []float64 {
+	y := make([]float64, len(x))
+	n := int(p.N)
+	for i := range int(p.M) {
+		row := x[i*n:][:n]
+		var mean, square float64
+		if p.Op == kernels.LayerNorm {
+			for _, v := range row {
+				mean += v / float64(n)
+			}
+		}
+		for _, v := range row {
+			square += (v - mean) * (v - mean) / float64(n)
+		}
+		for j, v := range row {
+			f := w[j]
+			if p.ZeroCentered {
+				f = 1 + w[j]
+			}
+			y[i*n+j] = (v - mean) / math.Sqrt(square+1e-5) * f
+			if b != nil {
+				y[i*n+j] += b[j]
+			}
+		}
+	}
+	return y
+}
+
+// variants are both ops with and without bias and zero-centered weights.
+func variants(f func(op kernels.Op, bias, zc bool)) {
+	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+		for _, bias := range []bool{false, true} {
+			for _, zc := range []bool{false, true} {
+				f(op, bias, zc)
+			}
+		}
+	}
+}
+
+func near(t *testing.T, what string, got, want []float64, tol float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d elements, want %d", what, len(got), len(want))
+	}
+	for i, w := range want {
+		if !(math.Abs(got[i]-w) <= tol*(1+math.Abs(w))) {
+			t.Fatalf("%s[%d] = %.15g, want %.15g", what, i, got[i], w)
+		}
+	}
+}
+
+func TestForward(t *testing.T) {
+	variants(func(op kernels.Op, bias, zc bool) {
+		for _, s := range [][2]int64{{1, 1}, {1, 5}, {7, 1}, {5, 33}} {
+			p := problem(op, kernels.Fwd, s[0], s[1], bias, zc)
+			in := reference.Inputs(p, 3)
+			var b []float64
+			if bias {
+				b = wide(in["b"])
+			}
+			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]), wide(in["w"]), b), 1e-13)
+		}
+	})
+}
+
+// The gradients against central differences of the loss sum(dy*y), of which dx,
+// dw and db are the derivatives. Differences of 1e-5 in float64 err by about
+// 1e-10.
+func TestBackwardIsTheGradient(t *testing.T) {
+	variants(func(op kernels.Op, bias, zc bool) {
+		for _, s := range [][2]int64{{1, 1}, {3, 1}, {1, 6}, {4, 7}} {
+			p := problem(op, kernels.Bwd, s[0], s[1], bias, zc)
+			in := reference.Inputs(p, 5)
+			x, w, dy := wide(in["x"]), wide(in["w"]), wide(in["dy"])
+			b := make([]float64, p.N)
+			loss := func() (sum float64) {
+				for i, y := range forward(p, x, w, b) {
+					sum += dy[i] * y
+				}
+				return sum
+			}
+			gradient := func(v []float64) []float64 {
+				g := make([]float64, len(v))
+				for i, at := range v {
+					const h = 1e-5
+					v[i] = at + h
+					up := loss()
+					v[i] = at - h
+					g[i] = (up - loss()) / (2 * h)
+					v[i] = at
+				}
+				return g
+			}
+			ans := reference.Answers(p, in).Values
+			near(t, p.String()+" dx", ans["dx"], gradient(x), 1e-8)
+			near(t, p.String()+" dw", ans["dw"], gradient(w), 1e-8)
+			if _, ok := ans["db"]; ok != bias {
+				t.Errorf("%s: db is there: %v", p, ok)
+			}
+			if bias {
+				near(t, p.String()+" db", ans["db"], gradient(b), 1e-8)
+			}
+		}
+	})
+}
+
+// fill makes inputs of given values.
+func fill(p kernels.Problem, values map[string]func(i int64) float32) map[string]*kernels.Memory {
+	in := map[string]*kernels.Memory{}
+	for _, t := range p.Tensors() {
+		if f := values[t.Name]; f != nil {
+			in[t.Name] = kernels.NewMemory(t.DType, t.Elems())
+			for i := range t.Elems() {
+				in[t.Name].Set(i, f(i))
+			}
+		}
+	}
+	return in
+}
+
+func constant(v float32) func(int64) float32 { return func(int64) float32 { return v } }
+
+// Rows whose answer is known in closed form.
+func TestClosedForms(t *testing.T) {
+	const c, eps = 3.0, 1e-5
+	in := map[string]func(int64) float32{"x": constant(c), "w": constant(2), "b": constant(0.5), "dy": constant(4)}
+
+	// A constant row has no variance: layernorm gives the bias, whatever the row.
+	p := problem(kernels.LayerNorm, kernels.Fwd, 2, 8, true, false)
+	a := reference.Answers(p, fill(p, in)).Values
+	near(t, "ln y", a["y"], slices.Repeat([]float64{0.5}, 16), 1e-15)
+	near(t, "ln mean", a["mean"], []float64{c, c}, 0)
+	near(t, "ln rstd", a["rstd"], []float64{1 / math.Sqrt(eps), 1 / math.Sqrt(eps)}, 1e-15)
+
+	// Its rms is its absolute value.
+	p = problem(kernels.RMSNorm, kernels.Fwd, 1, 4, false, false)
+	a = reference.Answers(p, fill(p, in)).Values
+	r := 1 / math.Sqrt(c*c+eps)
+	near(t, "rms rstd", a["rstd"], []float64{r}, 1e-15)
+	near(t, "rms y", a["y"], slices.Repeat([]float64{c * r * 2}, 4), 1e-15)
+	if _, ok := a["mean"]; ok {
+		t.Error("rmsnorm has a mean")
+	}
+
+	// One column: rmsnorm's derivative is eps*rstd³, layernorm's is zero.
+	p = problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, true)
+	a = reference.Answers(p, fill(p, in)).Values
+	near(t, "rms dx of one column", a["dx"], []float64{eps * r * r * r * 4 * (2 + 1)}, 1e-15)
+	near(t, "rms dw of one column", a["dw"], []float64{4 * c * r}, 1e-15)
+	p = problem(kernels.LayerNorm, kernels.Bwd, 3, 1, true, false)
+	a = reference.Answers(p, fill(p, in)).Values
+	near(t, "ln dx of one column", a["dx"], []float64{0, 0, 0}, 0)
+	near(t, "ln dw of one column", a["dw"], []float64{0}, 0)
+	near(t, "ln db of one column", a["db"], []float64{12}, 0)
+
+	// A gradient along x itself cannot change the norm: dx vanishes with eps.
+	p = problem(kernels.RMSNorm, kernels.Bwd, 1, 16, false, false)
+	along := func(i int64) float32 { return float32(i) - 7 }
+	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": along, "dy": along, "w": constant(1)})).Values
+	near(t, "dx along x", a["dx"], make([]float64, 16), 1e-5)
+}
+
+// How many cores share the work must not show beyond the last bits of a sum.
+func TestDeterminism(t *testing.T) {
+	p := problem(kernels.LayerNorm, kernels.Bwd, 37, 29, true, false)
+	one := reference.Answers(p, reference.Inputs(p, 11)).Values
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(7))
+	in := reference.Inputs(p, 11)
+	for name, want := range one {
+		near(t, name, reference.Answers(p, in).Values[name], want, 1e-14)
+	}
+	other := reference.Inputs(p, 12)
+	for name, m := range reference.Inputs(p, 11) {
+		if n := m.Differing(in[name]); n != 0 {
+			t.Errorf("%s of the same seed differs in %d elements", name, n)
+		}
+		if n := m.Differing(other[name]); n < m.Len()*9/10 {
+			t.Errorf("%s of another seed differs in %d of %d elements only", name, n, m.Len())
+		}
+	}
+}
+
+// The bits that every device draws, with splitmix64's own published sequence
+// for seed 0 as the anchor: another generator would make the records of two
+// devices, or of two versions, answer different questions.
+func TestBits(t *testing.T) {
+	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
+		if got := reference.Bits(0, 0, int64(i)+1); got != want {
+			t.Errorf("number %d of splitmix64 is %#x, want %#x", i+1, got, want)
+		}
+	}
+	if want := 1 / math.Sqrt(4*(0x1p32-1)/12); math.Abs(float64(reference.Unit)-want) > want*0x1p-24 {
+		t.Errorf("unit %.10g, want %.10g", reference.Unit, want)
+	}
+}
+
+// Inputs look as the documentation says: mean and variance, bounded tails, and
+// no relation between streams, seeds or neighbours.
+func TestDraws(t *testing.T) {
+	const n = 1 << 17
+	p := problem(kernels.LayerNorm, kernels.Fwd, 1, n, true, false)
+	draws := reference.Draws(p)
+	p.Pass = kernels.Bwd
+	draws = append(draws, reference.Draws(p)...)
+	p.ZeroCentered = true
+	draws = append(draws, reference.Draws(p)...)
+	seen := map[string]bool{}
+	for _, d := range draws {
+		seen[d.Tensor.Name] = true
+		var sum, square, next float64
+		last := 0.0
+		for i := range int64(n) {
+			v := (float64(d.Value(9, i)) - float64(d.Offset)) / float64(d.Scale)
+			if math.Abs(v) > 3.5 {
+				t.Fatalf("%s: %g standard deviations", d.Tensor.Name, v)
+			}
+			sum += v
+			square += v * v
+			next += v * last
+			last = v
+		}
+		// Five standard errors of a mean, a variance and a correlation.
+		tol := 5 / math.Sqrt(n)
+		if mean := sum / n; math.Abs(mean) > tol {
+			t.Errorf("%s: mean %g", d.Tensor.Name, mean)
+		}
+		if v := square / n; math.Abs(v-1) > 1.5*tol {
+			t.Errorf("%s: variance %g", d.Tensor.Name, v)
+		}
+		if c := next / n; math.Abs(c) > tol {
+			t.Errorf("%s: neighbours correlate by %g", d.Tensor.Name, c)
+		}
+	}
+	for _, name := range []string{"x", "dy", "w", "b"} {
+		if !seen[name] {
+			t.Errorf("%s is not drawn", name)
+		}
+	}
+	correlation := func(d, e reference.Draw, seed, other uint64) float64 {
+		var sum float64
+		for i := range int64(n) {
+			sum += float64((d.Value(seed, i)-d.Offset)/d.Scale) * float64((e.Value(other, i)-e.Offset)/e.Scale)
+		}
+		return sum / n
+	}
+	x := draws[0]
+	for _, e := range draws[1:4] {
+		if e.Stream != x.Stream && math.Abs(correlation(x, e, 9, 9)) > 5/math.Sqrt(n) {
+			t.Errorf("%s correlates with %s", e.Tensor.Name, x.Tensor.Name)
+		}
+	}
+	for _, seed := range []uint64{8, 10, 9 + 1<<32, 0} {
+		if c := correlation(x, x, 9, seed); math.Abs(c) > 5/math.Sqrt(n) {
+			t.Errorf("seeds 9 and %d correlate by %g", seed, c)
+		}
+	}
+}
+
+func TestStreamAnswers(t *testing.T) {
+	p := problem(kernels.RMSNorm, kernels.Bwd, 2, 3, false, false)
+	in := fill(p, map[string]func(int64) float32{"x": func(i int64) float32 { return float32(i) }, "dy": constant(0.5)})
+	near(t, "dx", reference.StreamAnswers(p, in).Values["dx"], []float64{0.5, 1.5, 2.5, 3.5, 4.5, 5.5}, 0)
+	p.Pass = kernels.Fwd
+	near(t, "y", reference.StreamAnswers(p, in).Values["y"], []float64{0, 1, 2, 3, 4, 5}, 0)
+}
+
+func tensor(d kernels.DType, n int64) kernels.Tensor {
+	return kernels.Tensor{Name: "y", Role: kernels.Output, DType: d, Rows: n, Cols: 1}
+}
+
+func TestCompare(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	tol := reference.Tolerance{Rel: 0x1p-8, Abs: 0x1p-10}
+	edge := 0x1p-10 + 0x1p-8*2 // of an element that should be 2
+	for _, test := range []struct {
+		name      string
+		d         kernels.DType
+		got, want []float64
+		bad       int64
+		first     int64
+	}{
+		{"exact", kernels.BF16, []float64{0, 1, -2}, []float64{0, 1, -2}, 0, 0},
+		{"just inside", kernels.FP32, []float64{2 + edge, 2 - edge}, []float64{2, 2}, 0, 0},
+		{"just outside above", kernels.FP32, []float64{2, 2 + edge + 0x1p-22}, []float64{2, 2}, 1, 1},
+		{"just outside below", kernels.FP32, []float64{2, 2 - edge - 0x1p-22}, []float64{2, 2}, 1, 1},
+		{"zero has the absolute part", kernels.FP32, []float64{0x1p-10, 0x1.1p-10}, []float64{0, 0}, 1, 1},
+		{"one NaN among right ones", kernels.FP16, []float64{1, nan, 1}, []float64{1, 1, 1}, 1, 1},
+		{"NaN in both", kernels.FP16, []float64{nan}, []float64{nan}, 0, 0},
+		{"NaN wanted", kernels.FP32, []float64{1}, []float64{nan}, 1, 0},
+		{"infinity in both", kernels.FP32, []float64{inf, -inf}, []float64{inf, -inf}, 0, 0},
+		{"the other infinity", kernels.FP32, []float64{-inf}, []float64{inf}, 1, 0},
+		{"infinity for a number", kernels.FP32, []float64{inf, 1}, []float64{1, 1}, 1, 0},
+		{"a number for infinity", kernels.FP32, []float64{1e38}, []float64{inf}, 1, 0},
+		{"overflow of fp16 is its infinity", kernels.FP16, []float64{inf, -inf}, []float64{65520, -1e6}, 0, 0},
+		{"the largest fp16 is not", kernels.FP16, []float64{65504}, []float64{65519}, 0, 0},
+		{"infinity below the limit", kernels.FP16, []float64{inf}, []float64{65000}, 1, 0},
+		{"overflow of bf16", kernels.BF16, []float64{inf}, []float64{3.4e38}, 0, 0},
+		{"fp32 holds what bf16 does not", kernels.FP32, []float64{inf}, []float64{3.4e38}, 1, 0},
+		{"signed zeros are equal", kernels.FP32, []float64{math.Copysign(0, -1)}, []float64{0}, 0, 0},
+	} {
+		m := kernels.NewMemory(test.d, int64(len(test.got)))
+		for i, v := range test.got {
+			m.Set(int64(i), float32(v))
+		}
+		c := reference.Compare(tensor(test.d, m.Len()), m, test.want, tol)
+		if c.Bad != test.bad || c.First != test.first || c.Elems != m.Len() || c.Name != "y" {
+			t.Errorf("%s: %+v, want %d bad, first at %d", test.name, c, test.bad, test.first)
+		}
+		// MaxErr tells the same story, and both numbers fit into JSON.
+		if (c.MaxErr > 1) != (test.bad > 0) || math.IsInf(c.MaxErr, 0) || math.IsNaN(c.RelL2) || math.IsInf(c.RelL2, 0) {
+			t.Errorf("%s: max err %g, relative norm %g with %d bad", test.name, c.MaxErr, c.RelL2, c.Bad)
+		}
+	}
+}
+
+func TestCompareNorm(t *testing.T) {
+	m := kernels.NewMemory(kernels.FP32, 2)
+	m.Set(0, 3)
+	m.Set(1, 4.5)
+	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, reference.Tolerance{Rel: 1})
+	if math.Abs(c.RelL2-0.1) > 1e-15 || c.MaxErr != 0.125 {
+		t.Errorf("relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
+	}
+}
+
+// One element that no kernel wrote is bad, whatever the type.
+func TestUnwrittenIsBad(t *testing.T) {
+	for _, d := range kernels.DTypes() {
+		want := make([]float64, 1000)
+		m := kernels.NewMemory(d, 1000)
+		m.Poison()
+		for i := range want[:999] {
+			want[i] = float64(i % 7)
+			m.Set(int64(i), float32(want[i]))
+		}
+		if c := reference.Compare(tensor(d, 1000), m, want, reference.Tolerance{Rel: 1, Abs: 1}); c.Bad != 1 || c.First != 999 {
+			t.Errorf("%v: %+v", d, c)
+		}
+	}
+}
+
+// A tolerance is worth what it lets through and what it does not: honest fp32
+// arithmetic, rounded once, passes; mistakes that kernels have really had do
+// not.
+func TestTolerance(t *testing.T) {
+	p := problem(kernels.LayerNorm, kernels.Bwd, 512, 64, true, false)
+	p.DType, p.Weight = kernels.BF16, kernels.BF16
+	in := reference.Inputs(p, 21)
+	ans := reference.Answers(p, in)
+	tensors := map[string]kernels.Tensor{}
+	for _, t := range p.Tensors() {
+		tensors[t.Name] = t
+	}
+	x, dy := wide(in["x"]), wide(in["dy"])
+	n := int(p.N)
+	xhat := func(i int) float64 { return (x[i] - ans.Values["mean"][i/n]) * ans.Values["rstd"][i/n] }
+	column := func(add func(sum float32, v float64) float32, rows int) func(j int) float64 {
+		return func(j int) float64 {
+			var sum float32
+			for i := range rows {
+				sum = add(sum, dy[i*n+j]*xhat(i*n+j))
+			}
+			return float64(sum)
+		}
+	}
+	fp32 := func(sum float32, v float64) float32 { return sum + float32(v) }
+	bf16 := func(sum float32, v float64) float32 {
+		return kernels.BF16ToFloat32(kernels.Float32ToBF16(sum + float32(v)))
+	}
+	for _, test := range []struct {
+		name, tensor string
+		value        func(i int) float64
+		ok           bool
+	}{
+		{"the answer rounded once", "dx", func(i int) float64 { return ans.Values["dx"][i] }, true},
+		{"fp32 noise before rounding", "dx", func(i int) float64 { return ans.Values["dx"][i] * (1 + 0x1p-21*math.Sin(float64(i))) }, true},
+		{"dw summed in fp32", "dw", column(fp32, 512), true},
+		{"dw summed in bf16", "dw", column(bf16, 512), false},
+		{"dw without the last row", "dw", column(fp32, 511), false},
+		{"dx without mean(g)", "dx", func(i int) float64 {
+			var c2 float64
+			for j := range n {
+				c2 += dy[i/n*n+j] * float64(in["w"].At(int64(j))) / float64(n)
+			}
+			return ans.Values["dx"][i] + ans.Values["rstd"][i/n]*c2
+		}, false},
+		{"dx one unit in the last place off", "dx", func(i int) float64 {
+			return ans.Values["dx"][i] * (1 + 0x1p-7)
+		}, false},
+		{"another answer", "db", func(int) float64 { return 0 }, false},
+	} {
+		ten := tensors[test.tensor]
+		m := kernels.NewMemory(ten.DType, ten.Elems())
+		for i := range ten.Elems() {
+			m.Set(i, float32(test.value(int(i))))
+		}
+		tol := reference.ToleranceFor(p, ten, ans.Scale[ten.Name])
+		if c := reference.Compare(ten, m, ans.Values[ten.Name], tol); (c.Bad == 0) != test.ok {
+			t.Errorf("%s: %d of %d bad, max err %g of the tolerance %+v", test.name, c.Bad, c.Elems, c.MaxErr, tol)
+		}
+	}
+}
+
+// The noise grows with the root of the terms that an element sums: rows for
+// parameter gradients, columns for everything that belongs to a row, also where
+// there is one row only.
+func TestToleranceTerms(t *testing.T) {
+	noise := func(terms int64) float64 { return 4 * 0x1p-24 * (16 + math.Sqrt(float64(terms))) }
+	for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+		for _, s := range [][2]int64{{1, 262144}, {262144, 1}, {4096, 64}} {
+			p := problem(kernels.LayerNorm, pass, s[0], s[1], true, false)
+			for _, ten := range p.Tensors() {
+				want := noise(p.N)
+				if ten.Name == "dw" || ten.Name == "db" {
+					want = noise(p.M)
+				}
+				if got := reference.ToleranceFor(p, ten, 1).Abs; ten.Role == kernels.Output && got != want {
+					t.Errorf("%s of %s: %g, want %g", ten.Name, p, got, want)
+				}
+			}
+		}
+	}
+}
+
+// Scale is the size of the terms: a sum of M unit terms has sqrt(M).
+func TestScale(t *testing.T) {
+	p := problem(kernels.RMSNorm, kernels.Bwd, 400, 50, true, false)
+	rng := rand.New(rand.NewPCG(1, 1))
+	sign := func(int64) float32 { return float32(rng.IntN(2)*2 - 1) }
+	a := reference.Answers(p, fill(p, map[string]func(int64) float32{"x": sign, "dy": sign, "w": constant(1)}))
+	for name, want := range map[string]float64{"dw": 20, "db": 20, "dx": 1, "mean": 1} {
+		if got := a.Scale[name]; math.Abs(got-want) > 1e-4*want {
+			t.Errorf("scale of %s is %g, want %g", name, got, want)
+		}
+	}
+	// Infinities in the input must not make every tolerance infinite.
+	in := reference.Inputs(p, 1)
+	in["x"].Set(0, float32(math.Inf(1)))
+	in["dy"].Set(1, float32(math.NaN()))
+	for name, s := range reference.Answers(p, in).Scale {
+		if math.IsInf(s, 0) || math.IsNaN(s) {
+			t.Errorf("scale of %s is %g", name, s)
+		}
+	}
+}
+
+func ExampleCompare() {
+	t := kernels.Tensor{Name: "y", DType: kernels.FP32, Rows: 1, Cols: 2}
+	got := kernels.NewMemory(kernels.FP32, 2)
+	got.Set(0, 1)
+	got.Set(1, 1.5)
+	c := reference.Compare(t, got, []float64{1, 1}, reference.Tolerance{Rel: 0.25})
+	fmt.Println(c.Bad, c.First, c.MaxErr)
+	// Output: 1 1 2
+}
