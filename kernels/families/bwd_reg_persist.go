@@ -27,33 +27,21 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 		}, reduceKnobs...),
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			rows, warps := block(threadsFor(p, 32), 128)
-			return kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, warps),
-				set(kernels.VectorBytes, int(widestVector(p))), set(kernels.Stages, 1),
-				set(kernels.PerSM, 2), set(kernels.Programs, 0)).With(reduceBase...)
+			var c kernels.Config
+			// More of the row per thread where so many threads would have too few
+			// registers each.
+			for bytes := int64(32); bytes <= 128; bytes *= 2 {
+				rows, warps := block(threadsFor(p, bytes), 128)
+				c = kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, warps),
+					set(kernels.VectorBytes, int(widestVector(p))), set(kernels.Stages, 1),
+					set(kernels.PerSM, max(16/warps, 1)), set(kernels.Programs, 0)).With(reduceBase...)
+				if refuseRegPersist(p, c, d) == nil {
+					break
+				}
+			}
+			return c
 		},
-		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-			if err := refuseLaunch(p, c, d); err != nil {
-				return err
-			}
-			if err := refuseStages(p, c, d); err != nil {
-				return err
-			}
-			// Per word of packed row: x and dy in each stage, the weights, and two
-			// or four accumulators; about 40 registers for the rest.
-			words := int64(2*c.Get(kernels.Stages) + 1 + 2*int(4/p.DType.Size()))
-			if p.Bias {
-				words += 4 / p.DType.Size()
-			}
-			perThread := min(int64(65536/(c.Get(kernels.Warps)*32)), 255)
-			if err := refuseThreadsPerRow(p, c, max((perThread-24)/words, 1)); err != nil {
-				return err
-			}
-			if need := mergeBytes(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
-				return fmt.Errorf("merging the rows of a program takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
-			}
-			return refuseReduce(c)
-		},
+		Refuse: refuseRegPersist,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			programs := grid(p, c, d)
 			k1 := kernels.Launch{
@@ -69,6 +57,29 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 		},
 		Host: map[string]kernels.HostStage{"reg_persist": hostRegPersist, "reduce": hostReduce},
 	}
+}
+
+func refuseRegPersist(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if err := refuseLaunch(p, c, d); err != nil {
+		return err
+	}
+	if err := refuseStages(p, c, d); err != nil {
+		return err
+	}
+	// Per word of packed row: x and dy in each stage, the weights, and two
+	// or four accumulators; about 40 registers for the rest.
+	words := int64(2*c.Get(kernels.Stages) + 1 + 2*int(4/p.DType.Size()))
+	if p.Bias {
+		words += 4 / p.DType.Size()
+	}
+	perThread := min(int64(65536/(c.Get(kernels.Warps)*32)), 255)
+	if err := refuseThreadsPerRow(p, c, max((perThread-24)/words, 1)); err != nil {
+		return err
+	}
+	if need := mergeBytes(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
+		return fmt.Errorf("merging the rows of a program takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
+	}
+	return refuseReduce(c)
 }
 
 // mergeBytes is the shared memory in which the rows of a program meet.

@@ -1,6 +1,10 @@
 package families
 
-import "normbench/kernels"
+import (
+	"fmt"
+
+	"normbench/kernels"
+)
 
 // bwdTwoPass: column chunks, x and dy read again, then k2. The design of
 // Fast-LLM's two-pass kernel (one program per tile) and of TransformerEngine's
@@ -24,11 +28,20 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 		}, reduceKnobs...),
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			return twoPassBase(p).With(set(kernels.PerSM, 2)).With(reduceBase...)
+			// Tiles of four rows quarter the traffic of the partial rows.
+			c := twoPassBase(p)
+			for c.Get(kernels.BlockCols) > c.Get(kernels.Warps)*32*int(widestVector(p)/p.DType.Size()) {
+				c = c.With(set(kernels.BlockCols, c.Get(kernels.BlockCols)/2))
+			}
+			return c.With(set(kernels.BlockRows, 4), set(kernels.PerSM, 2)).With(reduceBase...)
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-			if err := refuseChunks(p, c, d, 16); err != nil {
+			if err := refuseChunks(p, c, d, 32); err != nil {
 				return err
+			}
+			// x and dy of the tile, with half as much again to work with.
+			if need, have := 3*tileWords(p, c)+32, int64(65536/(c.Get(kernels.Warps)*32)); need > min(have, 255) {
+				return fmt.Errorf("a tile needs about %d registers per thread, and there are %d", need, min(have, 255))
 			}
 			if err := refusePartials(p, grid(p, c, d)); err != nil {
 				return err

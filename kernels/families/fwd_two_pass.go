@@ -68,9 +68,9 @@ func singlePass(p kernels.Problem, c kernels.Config) kernels.Define {
 }
 
 // refuseChunks holds what both two-pass designs need: chunks that are whole
-// vectors per thread and not mostly empty, and at most maxKept packed words per
-// thread where the row stays in registers.
-func refuseChunks(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, maxKept int64) error {
+// vectors per thread and not mostly empty, and at most maxWords packed words per
+// thread where a tile stays in registers.
+func refuseChunks(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, maxWords int64) error {
 	if err := refuseLaunch(p, c, d); err != nil {
 		return err
 	}
@@ -89,11 +89,19 @@ func refuseChunks(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, max
 		if cols < p.N {
 			return fmt.Errorf("a single pass over %d columns needs them in one chunk, not %d", p.N, cols)
 		}
-		if words := cols / (threads * vec) * max(vec*p.DType.Size()/4, 1) * rows; words > maxKept {
-			return fmt.Errorf("a single pass would keep %d words per thread", words)
-		}
+	}
+	if words := tileWords(p, c); words > maxWords && singlePass(p, c).Value == 1 {
+		return fmt.Errorf("a single pass would keep %d words per thread", words)
 	}
 	return nil
+}
+
+// tileWords is the packed words of one tensor that a thread holds of a chunk of
+// all rows of a tile.
+func tileWords(p kernels.Problem, c kernels.Config) int64 {
+	_, vec := vectors(p, c)
+	each := int64(c.Get(kernels.BlockCols)) / (int64(c.Get(kernels.Warps)*32) * vec)
+	return each * max(vec*p.DType.Size()/4, 1) * int64(c.Get(kernels.BlockRows))
 }
 
 func hostFwdTwoPass(h *kernels.HostRun, pid int) {

@@ -15,7 +15,6 @@ func fwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Fwd) }
 func bwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Bwd) }
 
 func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
-	const unroll = 4
 	return &kernels.Family{
 		Name:   name(op, pass, "stream"),
 		Op:     op,
@@ -27,21 +26,26 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 		Files:  []string{"stream.go", "stream.cu", "common.go", "common.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.Warps, 4, 8, 16, 32),
-			kernels.Values(kernels.PerSM, 0, 4, 8),
+			kernels.Values(kernels.PerSM, 0, 8),
+			kernels.Values(kernels.Unroll, 1, 2, 4, 8),
 		},
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0))
+			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0), set(kernels.Unroll, 4))
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 			if w := c.Get(kernels.Warps); !isPow2(w) || w > 32 {
 				return fmt.Errorf("warps are a power of two up to 32")
+			}
+			if u := c.Get(kernels.Unroll); u < 1 || u > 16 {
+				return fmt.Errorf("a thread has 1 to 16 vectors in flight")
 			}
 			return nil
 		},
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			threads := c.Get(kernels.Warps) * 32
 			count := p.M * p.N
+			unroll := int64(c.Get(kernels.Unroll))
 			tile := int64(threads) * unroll * 16 / p.DType.Size()
 			programs := ceilDiv(count, tile)
 			if k := c.Get(kernels.PerSM); k > 0 || d.Kind == kernels.KindCPU {

@@ -1,0 +1,406 @@
+package families_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+)
+
+var update = flag.Bool("update", false, "write the goldens in testdata")
+
+// golden compares got with a file, which -update writes.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v (go test -update writes it)", err)
+	}
+	if got == string(want) {
+		return
+	}
+	a, b := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			t.Fatalf("%s:%d: is now\n\t%s\nwas\n\t%s\nif that is meant, run go test -update and read the diff", file, i+1, b[i], a[i])
+		}
+	}
+	t.Fatalf("%s has %d lines, was %d; if that is meant, run go test -update and read the diff", file, len(b), len(a))
+}
+
+func problem(t testing.TB, s string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// typical problems: the shapes of the published benchmarks from narrow to wide,
+// and each kind of oddness once.
+var typical = []string{
+	"rmsnorm/fwd/32768x1024/bf16",
+	"rmsnorm/fwd/4096x8192/bf16",
+	"rmsnorm/fwd/256x65536/bf16",
+	"rmsnorm/fwd/1x4096/bf16",
+	"rmsnorm/fwd/196608x128/bf16",
+	"layernorm/fwd/16384x768/fp16+bias",
+	"layernorm/fwd/512x12289/fp32+bias",
+	"rmsnorm/bwd/32768x1024/bf16",
+	"rmsnorm/bwd/4096x8192/bf16",
+	"rmsnorm/bwd/4096x8192/fp32",
+	"rmsnorm/bwd/256x65536/bf16",
+	"rmsnorm/bwd/128x262144/bf16",
+	"rmsnorm/bwd/1x4096/bf16",
+	"rmsnorm/bwd/33x541/bf16-wfp32+zc",
+	"layernorm/bwd/16384x768/fp16+bias",
+	"layernorm/bwd/4096x4096/bf16+bias",
+}
+
+func infos() map[string]kernels.DeviceInfo {
+	return map[string]kernels.DeviceInfo{"h200": devicetest.H200(), "cpu": devicetest.CPU()}
+}
+
+// Launch rules are data: a changed one shows here, with the geometry it leads
+// to, before any device has run it.
+func TestBasePlans(t *testing.T) {
+	r := families.New()
+	for name, d := range infos() {
+		var b strings.Builder
+		for _, text := range typical {
+			p := problem(t, text)
+			base, err := r.Base(p, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&b, "%s: base %s\n", p, base)
+			for _, f := range r.Families {
+				if f.CheckServes(p) != nil {
+					continue
+				}
+				c := f.Base(p, d)
+				if err := f.Refuse(p, c, d); err != nil {
+					fmt.Fprintf(&b, "  %s@%s refused: %v\n", f.Name, c, err)
+					continue
+				}
+				fmt.Fprintf(&b, "  %s@%s\n", f.Name, c)
+				for line := range strings.Lines(f.Plan(p, c, d).String()) {
+					fmt.Fprintf(&b, "    %s", line)
+				}
+			}
+			b.WriteByte('\n')
+		}
+		golden(t, "plans_"+name+".txt", b.String())
+	}
+}
+
+// How long a sweep takes follows from these numbers.
+func TestSpaceSizes(t *testing.T) {
+	r := families.New()
+	for name, d := range infos() {
+		var b strings.Builder
+		b.WriteString("configs refused aliases\n")
+		for _, text := range typical {
+			p := problem(t, text)
+			fmt.Fprintf(&b, "%s\n", p)
+			for _, f := range r.Families {
+				if f.CheckServes(p) != nil {
+					continue
+				}
+				s := f.Space(p, d)
+				aliases := 0
+				for _, x := range s.Refused {
+					if strings.HasPrefix(x.Reason, "alias: ") {
+						aliases++
+					}
+				}
+				fmt.Fprintf(&b, "%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases, f.Name)
+			}
+		}
+		golden(t, "spaces_"+name+".txt", b.String())
+	}
+}
+
+// random draws a problem, log-uniform in both sides; every second N is round,
+// as models have them.
+func random(rng *rand.Rand) kernels.Problem {
+	side := func(limit int) int64 {
+		n := int64(1) << rng.IntN(limit)
+		return n + rng.Int64N(n)
+	}
+	pick := func(d ...kernels.DType) kernels.DType { return d[rng.IntN(len(d))] }
+	p := kernels.Problem{
+		Op:   []kernels.Op{kernels.RMSNorm, kernels.LayerNorm}[rng.IntN(2)],
+		Pass: []kernels.Pass{kernels.Fwd, kernels.Bwd}[rng.IntN(2)],
+		M:    side(18), N: side(18),
+		DType: pick(kernels.DTypes()...), Weight: pick(kernels.DTypes()...),
+		Bias: rng.IntN(2) == 0, ZeroCentered: rng.IntN(2) == 0,
+	}
+	switch rng.IntN(4) {
+	case 0:
+		p.N = max(p.N/64*64, 1)
+	case 1:
+		p.N |= 1
+	case 2:
+		p.N = 1 << rng.IntN(19) // up to 262144
+	}
+	return p
+}
+
+// Whatever the problem, there is something to run before any tuning: the
+// default family's base is one that it accepts. A family that refuses its own
+// base is fine only where another one is the default.
+func TestDefaultAlwaysResolves(t *testing.T) {
+	r := families.New()
+	rng := rand.New(rand.NewPCG(20, 26))
+	for range 1500 {
+		p := random(rng)
+		for name, d := range infos() {
+			base, err := r.Base(p, d)
+			if err != nil {
+				t.Fatalf("%s on %s: %v", p, name, err)
+			}
+			f, v, plan, err := r.Resolve(p, base, d)
+			if err != nil {
+				t.Errorf("%s on %s: %v", p, name, err)
+				continue
+			}
+			if v != base || f.Hidden || f.Stream {
+				t.Errorf("%s on %s: base %s resolves to %s of %s", p, name, base, v, f.Name)
+			}
+			valid(t, p, d, f, v.Config, plan)
+			// So does its stream, without which there is no ratio.
+			for _, f := range r.Families {
+				if !f.Stream || f.CheckServes(p) != nil {
+					continue
+				}
+				if _, v, plan, err := r.Resolve(p, kernels.Variant{Family: f.Name}, d); err != nil {
+					t.Errorf("%s on %s: %v", p, name, err)
+				} else {
+					valid(t, p, d, f, v.Config, plan)
+				}
+			}
+		}
+	}
+}
+
+// valid holds a plan to what CUDA and the devices take for granted.
+func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Family, c kernels.Config, plan kernels.Plan) {
+	t.Helper()
+	bad := func(format string, args ...any) {
+		t.Helper()
+		t.Errorf("%s@%s on %s: %s\n%s", f.Name, c, p, fmt.Sprintf(format, args...), plan)
+	}
+	buffers := map[string]bool{"": true}
+	for _, x := range p.Tensors() {
+		buffers[x.Name] = true
+	}
+	for _, s := range plan.Scratch {
+		if s.Elems < 1 || buffers[s.Name] {
+			bad("scratch %s has %d elements, or the name of another buffer", s.Name, s.Elems)
+		}
+		buffers[s.Name] = true
+	}
+	stages := map[string]bool{}
+	for _, l := range plan.Launches {
+		if stages[l.Stage] {
+			bad("two stages are %s", l.Stage)
+		}
+		stages[l.Stage] = true
+		if f.Host[l.Entry] == nil {
+			bad("no host stage for %s", l.Entry)
+		}
+		for _, a := range l.Args {
+			if a.Kind == kernels.ArgBuffer && !buffers[a.Name] {
+				bad("no buffer %q", a.Name)
+			}
+		}
+		if l.Grid[0] < 1 || l.Grid[0] > 1<<31-1 || l.Grid[1] < 1 || l.Grid[1] > 65535 || l.Grid[2] < 1 || l.Grid[2] > 65535 {
+			bad("grid %v", l.Grid)
+		}
+		if l.Entry == kernels.Memcpy {
+			continue
+		}
+		if l.Block < 32 || l.Block > 1024 || l.Block%32 != 0 {
+			bad("%d threads", l.Block)
+		}
+		if d.SharedPerBlock > 0 && l.Shared > d.SharedPerBlock {
+			bad("%d bytes of shared memory", l.Shared)
+		}
+		if !slices.Contains(f.Files, l.Source) {
+			bad("%s is not among the files %q", l.Source, f.Files)
+		}
+	}
+}
+
+// Reasons go into records and lists: one short line each.
+func TestSpacesAreSound(t *testing.T) {
+	r := families.New()
+	rng := rand.New(rand.NewPCG(4, 4))
+	ps := []kernels.Problem{problem(t, "rmsnorm/bwd/1x1/fp32"), problem(t, "layernorm/fwd/262144x1/bf16+bias")}
+	for range 12 {
+		ps = append(ps, random(rng))
+	}
+	for _, p := range ps {
+		for _, d := range infos() {
+			for _, f := range r.Families {
+				if f.CheckServes(p) != nil {
+					continue
+				}
+				s := f.Space(p, d)
+				base := f.Base(p, d)
+				if err := f.Refuse(p, base, d); err == nil && (len(s.Configs) == 0 || s.Configs[0] != base) {
+					t.Errorf("%s on %s: the base %s is not the first of %d configs", f.Name, p, base, len(s.Configs))
+				}
+				seen := map[kernels.Config]bool{}
+				for i, c := range s.Configs {
+					if seen[c] {
+						t.Errorf("%s@%s twice", f.Name, c)
+					}
+					seen[c] = true
+					if i%7 == 0 {
+						valid(t, p, d, f, c, f.Plan(p, c, d))
+					}
+				}
+				for _, x := range s.Refused {
+					if seen[x.Config] {
+						t.Errorf("%s@%s is offered and refused: %s", f.Name, x.Config, x.Reason)
+					}
+					if n := len(x.Reason); n == 0 || n > 120 || strings.ContainsAny(x.Reason, "\n\r\t") || strings.HasSuffix(x.Reason, ".") {
+						t.Errorf("%s@%s: the reason %q is not a short line", f.Name, x.Config, x.Reason)
+					}
+				}
+			}
+		}
+	}
+}
+
+// p says how many programs there are, whatever k says, but never more than
+// tiles; the partial rows follow.
+func TestProgramsKnob(t *testing.T) {
+	r, d := families.New(), devicetest.H200()
+	for _, test := range []struct {
+		problem, variant string
+		programs         int
+	}{
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@p100", 100},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k4.p1", 1},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k1.p0", 132},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@br4.bc8192.p999999", 1024},
+		{"layernorm/bwd/4096x1024/bf16+bias", "ln_bwd/reg_persist@k8.p77", 77},
+		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/cta_reg@p77", 77},
+		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/two_pass@p77", 77},
+	} {
+		v, err := kernels.ParseVariant(test.variant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := problem(t, test.problem)
+		_, v, plan, err := r.Resolve(p, v, d)
+		if err != nil {
+			t.Errorf("%s: %v", test.variant, err)
+			continue
+		}
+		if got := plan.Launches[0].Grid; got != [3]int{test.programs, 1, 1} {
+			t.Errorf("%s on %s: grid %v, want %d programs", v, p, got, test.programs)
+		}
+		for _, s := range plan.Scratch {
+			if s.Elems != int64(test.programs)*p.N {
+				t.Errorf("%s on %s: %s has %d elements, want a row for each of %d programs", v, p, s.Name, s.Elems, test.programs)
+			}
+		}
+	}
+}
+
+// A family's records are made again when, and only when, one of its files has
+// changed; and its files are all that its launches are compiled from.
+func TestSourceHash(t *testing.T) {
+	hashes := func(changed string) map[string]string {
+		r := families.New()
+		r.File = func(name string) (string, error) {
+			text, err := families.File(name)
+			if name == changed {
+				text += " "
+			}
+			return text, err
+		}
+		m := map[string]string{}
+		for _, f := range r.Families {
+			h, err := families.SourceHash(r, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(h) != 12 {
+				t.Errorf("%s has the hash %q", f.Name, h)
+			}
+			m[f.Name] = h
+		}
+		return m
+	}
+	before := hashes("")
+	var all []string
+	for _, f := range families.New().Families {
+		all = append(all, f.Files...)
+	}
+	for _, file := range slices.Compact(slices.Sorted(slices.Values(all))) {
+		after := hashes(file)
+		for _, f := range families.New().Families {
+			if changed, want := before[f.Name] != after[f.Name], slices.Contains(f.Files, file); changed != want {
+				t.Errorf("%s changes the hash of %s: %v, want %v", file, f.Name, changed, want)
+			}
+		}
+	}
+	for _, f := range families.New().Families {
+		for _, file := range f.Files {
+			text, err := families.File(file)
+			if err != nil {
+				t.Errorf("%s: %v", f.Name, err)
+			}
+			for line := range strings.Lines(text) {
+				if name, ok := strings.CutPrefix(line, `#include "`); ok && !slices.Contains(f.Files, strings.Trim(name, "\"\n")) {
+					t.Errorf("%s of %s includes %s, which its hash leaves out", file, f.Name, name)
+				}
+			}
+		}
+	}
+	r := families.New()
+	r.File = func(string) (string, error) { return "", os.ErrNotExist }
+	if _, err := families.SourceHash(r, r.Families[0]); err == nil {
+		t.Error("a missing file has a hash")
+	}
+}
+
+// Two designs of one op and pass have names of their own, and ones that ask for
+// nothing in particular.
+func TestRegistryNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range families.New().Families {
+		if seen[f.Name] || strings.ContainsAny(f.Name, "@ \t:,") {
+			t.Errorf("family %q: a name that stands twice or cannot stand in a variant", f.Name)
+		}
+		seen[f.Name] = true
+		if f.Doc == "" || f.Origin == "" || strings.Contains(f.Doc, "\n") {
+			t.Errorf("%s: doc %q, origin %q", f.Name, f.Doc, f.Origin)
+		}
+		for _, k := range f.Knobs {
+			if len(k.Values) == 0 {
+				t.Errorf("%s: knob %s has no values", f.Name, k.Knob.Key)
+			}
+		}
+	}
+}
