@@ -1,0 +1,27 @@
+package cpu
+
+import "testing"
+
+func TestParseSize(t *testing.T) {
+	for s, want := range map[string]int64{
+		"32768K": 32 << 20, "32M": 32 << 20, "48K": 48 << 10, "512": 512, "0K": 0,
+		"2113929216K": 2113929216 << 10, // 2 TiB of memory, as GPU hosts have
+		"":            0, "K": 0, "M": 0, "-1K": 0, "12 K": 0, "0x10K": 0, "12G": 0, "9999999999999999999K": 0,
+	} {
+		if got := parseSize(s); got != want {
+			t.Errorf("parseSize(%q) = %d, want %d", s, got, want)
+		}
+	}
+}
+
+func TestSlug(t *testing.T) {
+	for s, want := range map[string]string{
+		"AMD EPYC 9B14":                   "amd-epyc-9b14",
+		"Intel(R) Xeon(R) CPU @ 2.20GHz ": "intel-r-xeon-r-cpu-2-20ghz",
+		"":                                "",
+	} {
+		if got := slug(s); got != want {
+			t.Errorf("slug(%q) = %q, want %q", s, got, want)
+		}
+	}
+}
