@@ -1,0 +1,92 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"os"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/reference"
+)
+
+// open opens GPU 0, or skips the test where there is none.
+func open(t *testing.T) *Device {
+	t.Helper()
+	d, err := Open(families.New(), 0)
+	if err != nil {
+		if os.Getenv("NORMBENCH_REQUIRE_CUDA") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// The inputs that the GPU draws are package reference's to the bit, and the
+// answers that it computes agree with package reference's as far as two orders
+// of float64 sums can.
+func TestAnswersMatchReference(t *testing.T) {
+	d := open(t)
+	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+			for _, dt := range kernels.DTypes() {
+				p := kernels.Problem{Op: op, Pass: pass, M: 67, N: 541, DType: dt, Weight: kernels.FP32, Bias: op == kernels.LayerNorm, ZeroCentered: dt == kernels.FP16}
+				opened, err := d.Open(context.Background(), p, 42)
+				if err != nil {
+					t.Fatal(err)
+				}
+				b := opened.(*bench)
+				mem := reference.Inputs(p, 42)
+				for name, want := range mem {
+					got := make([]byte, want.Len()*want.DType.Size())
+					if err := d.on(func() error { return d.ctx.CopyFromDevice(got, b.mem[name]) }); err != nil {
+						t.Fatal(err)
+					}
+					for i := range want.Len() {
+						if want.DType == kernels.FP32 {
+							if g := binary.LittleEndian.Uint32(got[4*i:]); g != math.Float32bits(want.F32[i]) {
+								t.Fatalf("%s: %s[%d] is %x, want %x", p, name, i, g, math.Float32bits(want.F32[i]))
+							}
+						} else if g := binary.LittleEndian.Uint16(got[2*i:]); g != want.Bits[i] {
+							t.Fatalf("%s: %s[%d] is %x, want %x", p, name, i, g, want.Bits[i])
+						}
+					}
+				}
+				answer := reference.Answers(p, mem)
+				for name, want := range answer.Values {
+					if b.want[name] == 0 {
+						t.Fatalf("%s: no answer for %s on the GPU", p, name)
+					}
+					var got []float64
+					err := d.on(func() (err error) {
+						got, err = d.float64s(b.want[name], len(want))
+						return err
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					for i, w := range want {
+						if math.Abs(got[i]-w) > 1e-12*(math.Abs(w)+answer.Scale[name]) {
+							t.Fatalf("%s: %s[%d] is %v, want %v", p, name, i, got[i], w)
+						}
+					}
+				}
+				for _, out := range p.Tensors() {
+					if out.Role == kernels.Output {
+						want := reference.ToleranceFor(p, out, answer.Scale[out.Name])
+						if got := b.tol[out.Name]; math.Abs(got.Abs-want.Abs) > 1e-9*want.Abs || got.Rel != want.Rel {
+							t.Errorf("%s: the tolerance of %s is %v, want %v", p, out.Name, got, want)
+						}
+					}
+				}
+				b.Close()
+			}
+		}
+	}
+}
