@@ -1,0 +1,260 @@
+// Package report compares two sets of measurements and renders tables.
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+// TieBand is how far from 1 a speedup must be to be called one. Medians of two
+// sweeps of the same code on one device differ by up to about that much.
+const TieBand = 0.02
+
+// A Side is one operand of a comparison.
+type Side struct {
+	Label string // "base", a file name, FAMILY@LABEL
+	Cells map[kernels.Problem]Cell
+}
+
+// A Cell is what one side has for a problem. Times are in microseconds and mean
+// something only where Status is ok.
+type Cell struct {
+	Variant  kernels.Variant
+	MedianUS float64
+	Lo, Hi   float64 // 95 % interval of the median; both 0 where there is none
+	Bytes    int64   // compulsory traffic
+	StreamUS float64 // of the stream in the same run, 0 where it is not known
+	Status   kernels.Status
+	Reason   string // why the status is not ok
+	Stages   []record.StageUS
+}
+
+// CellOf is the cell of a records entry.
+func CellOf(e record.Entry) Cell {
+	return Cell{e.Variant, e.Median, e.Lo, e.Hi, e.Bytes, e.StreamUS, e.Status, e.Reason, e.Stages}
+}
+
+// A Mark is the verdict on a row.
+type Mark string
+
+// The marks. A row without a time on both sides has none.
+const (
+	Faster Mark = "+"
+	Slower Mark = "-"
+	Same   Mark = "~"
+)
+
+// A Comparison is two sides, row by row. B is judged against A: a speedup above
+// 1 says that B is faster.
+type Comparison struct {
+	A     string `json:"a"` // labels
+	B     string `json:"b"`
+	Rows  []Row  `json:"rows"`  // problems that both sides have, in the order of record.CompareProblems
+	Kinds []Mean `json:"kinds"` // per kind, in the order of the rows
+	// All is the geometric mean over all rows. Its N is 0 where no row has a
+	// time on both sides.
+	All       Mean       `json:"all"`
+	Worst     *Row       `json:"worst,omitempty"`     // the row with the lowest speedup
+	OneSided  []OneSided `json:"one_sided,omitempty"` // in the order of the rows
+	TieBand   float64    `json:"tie_band"`
+	BytesRule string     `json:"bytes_rule"`
+}
+
+// BytesRule says what GB/s means in every table.
+const BytesRule = "GB/s counts compulsory bytes: each input read once, each output written once"
+
+// A Row is a problem that both sides have.
+type Row struct {
+	Problem kernels.Problem `json:"problem"`
+	Kind    string          `json:"kind"`
+	Bytes   int64           `json:"bytes"` // compulsory traffic
+	A       Value           `json:"a"`
+	B       Value           `json:"b"`
+	Speedup float64         `json:"speedup,omitempty"` // A's median over B's; 0 where one has none
+	Mark    Mark            `json:"mark,omitempty"`
+}
+
+// A Value is one side of a row.
+type Value struct {
+	Family        string         `json:"family"`
+	Config        kernels.Config `json:"config"`
+	Status        kernels.Status `json:"status"`
+	Reason        string         `json:"reason,omitempty"`
+	US            float64        `json:"us,omitempty"`             // median time
+	LoUS          float64        `json:"lo_us,omitempty"`          // 95 % interval of the median
+	HiUS          float64        `json:"hi_us,omitempty"`          //
+	GBps          float64        `json:"gbps,omitempty"`           // compulsory bytes over time, 1e9 bytes per second
+	StreamPercent float64        `json:"stream_percent,omitempty"` // time of the stream over this time
+	Stages        []StageValue   `json:"stages,omitempty"`
+}
+
+// A StageValue is the median time of one launch.
+type StageValue struct {
+	Stage string  `json:"stage"`
+	US    float64 `json:"us"`
+}
+
+// A Mean is the geometric mean of the speedups of some rows.
+type Mean struct {
+	Kind    string  `json:"kind,omitempty"`
+	N       int     `json:"n"`                 // rows with a speedup
+	Speedup float64 `json:"speedup,omitempty"` // 0 where N is
+	Faster  int     `json:"faster"`
+	Same    int     `json:"same"`
+	Slower  int     `json:"slower"`
+	Without int     `json:"without"` // rows without a speedup
+}
+
+// A OneSided is a problem that one side lacks.
+type OneSided struct {
+	Problem kernels.Problem `json:"problem"`
+	Kind    string          `json:"kind"`
+	Side    string          `json:"side"` // the one that has it, "A" or "B"
+	Status  kernels.Status  `json:"status"`
+	Reason  string          `json:"reason"`
+}
+
+// Compare pairs two sides by problem.
+func Compare(a, b Side) *Comparison {
+	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand, BytesRule: BytesRule}
+	problems := slices.Collect(maps.Keys(a.Cells))
+	for p := range b.Cells {
+		if _, ok := a.Cells[p]; !ok {
+			problems = append(problems, p)
+		}
+	}
+	slices.SortFunc(problems, record.CompareProblems)
+	for _, p := range problems {
+		x, inA := a.Cells[p]
+		y, inB := b.Cells[p]
+		switch {
+		case !inB:
+			c.OneSided = append(c.OneSided, oneSided(p, "A", "B", x))
+		case !inA:
+			c.OneSided = append(c.OneSided, oneSided(p, "B", "A", y))
+		default:
+			c.Rows = append(c.Rows, newRow(p, x, y))
+		}
+	}
+	var all []*Row
+	byKind := map[string][]*Row{}
+	var kinds []string
+	for i := range c.Rows {
+		r := &c.Rows[i]
+		if byKind[r.Kind] == nil {
+			kinds = append(kinds, r.Kind)
+		}
+		byKind[r.Kind] = append(byKind[r.Kind], r)
+		all = append(all, r)
+		if r.Speedup > 0 && (c.Worst == nil || r.Speedup < c.Worst.Speedup) {
+			c.Worst = r
+		}
+	}
+	for _, k := range kinds {
+		c.Kinds = append(c.Kinds, newMean(k, byKind[k]))
+	}
+	c.All = newMean("", all)
+	return c
+}
+
+func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
+	o := OneSided{Problem: p, Kind: kind(p), Side: has, Status: c.Status, Reason: "not in " + lacks}
+	if c.Status != kernels.StatusOK {
+		o.Reason += "; " + string(c.Status) + ": " + c.Reason
+	}
+	return o
+}
+
+func newRow(p kernels.Problem, a, b Cell) Row {
+	r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(a.Bytes, b.Bytes, p.Bytes())}
+	r.A, r.B = value(a, r.Bytes), value(b, r.Bytes)
+	if r.A.US == 0 || r.B.US == 0 {
+		return r
+	}
+	r.Speedup = r.A.US / r.B.US
+	overlap := a.Lo > 0 && b.Lo > 0 && a.Lo <= b.Hi && b.Lo <= a.Hi
+	switch {
+	case overlap:
+		r.Mark = Same
+	case r.Speedup > 1+TieBand:
+		r.Mark = Faster
+	case r.Speedup < 1/(1+TieBand):
+		r.Mark = Slower
+	default:
+		r.Mark = Same
+	}
+	return r
+}
+
+func value(c Cell, bytes int64) Value {
+	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Status: c.Status, Reason: c.Reason}
+	if c.Status != kernels.StatusOK || !(c.MedianUS > 0) || math.IsInf(c.MedianUS, 0) {
+		return v
+	}
+	v.US, v.LoUS, v.HiUS = c.MedianUS, c.Lo, c.Hi
+	v.GBps = float64(bytes) / (c.MedianUS * 1e3)
+	if c.StreamUS > 0 {
+		v.StreamPercent = 100 * c.StreamUS / c.MedianUS
+	}
+	for _, s := range c.Stages {
+		v.Stages = append(v.Stages, StageValue{s.Stage, s.MedianUS})
+	}
+	return v
+}
+
+func newMean(kind string, rows []*Row) Mean {
+	m := Mean{Kind: kind}
+	var ratios []float64
+	for _, r := range rows {
+		switch r.Mark {
+		case Faster:
+			m.Faster++
+		case Slower:
+			m.Slower++
+		case Same:
+			m.Same++
+		}
+		if r.Speedup > 0 {
+			ratios = append(ratios, r.Speedup)
+		}
+	}
+	m.N, m.Without = len(ratios), len(rows)-len(ratios)
+	if m.N > 0 {
+		m.Speedup = stats.GeoMean(ratios)
+	}
+	return m
+}
+
+// kind is the short name of what is computed: "rms bwd", "ln fwd +bias".
+func kind(p kernels.Problem) string {
+	k := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
+	k = cmp.Or(k, string(p.Op)) + " " + string(p.Pass)
+	if p.Bias {
+		k += " +bias"
+	}
+	if p.ZeroCentered {
+		k += " +zc"
+	}
+	return k
+}
+
+// dtypes is the dtype, with the weight's where it is another.
+func dtypes(p kernels.Problem) string {
+	if p.Weight != p.DType {
+		return p.DType.String() + "-w" + p.Weight.String()
+	}
+	return p.DType.String()
+}
+
+// name is a problem in the words of the table.
+func name(p kernels.Problem) string {
+	return strings.Join([]string{kind(p), dtypes(p), fmt.Sprintf("%dx%d", p.M, p.N)}, " ")
+}

@@ -1,0 +1,167 @@
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// Render writes a comparison. Text and markdown have the rows, the geometric
+// means and the notes; csv has one line per row and per one-sided problem;
+// json is the Comparison.
+func Render(w io.Writer, c *Comparison, format string) error {
+	if err := CheckFormat(format); err != nil {
+		return err
+	}
+	switch format {
+	case FormatJSON:
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(c)
+	case FormatCSV:
+		return RenderTable(w, csvTable(c), format)
+	}
+	if len(c.Rows) > 0 {
+		if err := RenderTable(w, rowTable(c), format); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, "\n"); err != nil {
+			return err
+		}
+	}
+	return RenderTable(w, meanTable(c), format)
+}
+
+// rowTable keeps to some 90 columns: the variants are in csv and json.
+func rowTable(c *Comparison) *Table {
+	t := &Table{
+		Title:  fmt.Sprintf("A = %s, B = %s\n%s;\n%%stream is the time of a copy of those bytes in the same run over the kernel's time.", c.A, c.B, BytesRule),
+		Header: []string{"kind", "dtype", "M", "N", "A us", "B us", "A GB/s", "B GB/s", "A %stream", "B %stream", "speedup", ""},
+		Align:  []Align{Left, Left, Right, Right, Right, Right, Right, Right, Right, Right, Right, Left},
+	}
+	for _, r := range c.Rows {
+		us := func(v Value) string {
+			if v.US == 0 {
+				return string(v.Status)
+			}
+			return Micros(v.US)
+		}
+		speedup := ""
+		if r.Speedup > 0 {
+			speedup = Ratio(r.Speedup)
+		}
+		t.Rows = append(t.Rows, []string{
+			r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10),
+			us(r.A), us(r.B), whole(r.A.GBps), whole(r.B.GBps), tenth(r.A.StreamPercent), tenth(r.B.StreamPercent),
+			speedup, string(r.Mark),
+		})
+	}
+	return t
+}
+
+// most rows of a list below a table; the rest is counted.
+const most = 20
+
+func meanTable(c *Comparison) *Table {
+	t := &Table{
+		Header: []string{"geometric mean", "rows", "speedup", "+", "~", "-"},
+		Align:  []Align{Left, Right, Right, Right, Right, Right},
+	}
+	add := func(kind string, m Mean) {
+		speedup := ""
+		if m.N > 0 {
+			speedup = Ratio(m.Speedup)
+		}
+		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower)})
+	}
+	for _, m := range c.Kinds {
+		add(m.Kind, m)
+	}
+	add("all", c.All)
+	note := func(format string, args ...any) {
+		t.Notes = append(t.Notes, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+	}
+	note("speedup is A's median time over B's; + is faster and - slower by more than %g %%;", 100*c.TieBand)
+	note("~ is within that, or the 95 %% intervals of the two medians overlap.")
+	if w := c.Worst; w != nil {
+		note("worst: %s at %s.", name(w.Problem), Ratio(w.Speedup))
+	}
+	var failed []string
+	for _, r := range c.Rows {
+		for _, s := range []struct {
+			side string
+			v    Value
+		}{{"A", r.A}, {"B", r.B}} {
+			if s.v.US == 0 {
+				failed = append(failed, fmt.Sprintf("%s of %s is %s: %s.", name(r.Problem), s.side, s.v.Status, strings.TrimSuffix(s.v.Reason, ".")))
+			}
+		}
+	}
+	if c.All.Without > 0 {
+		note("%s out of the means, as a side failed:", count(c.All.Without, "row is", "rows are"))
+		list(t, failed)
+	}
+	if n := len(c.OneSided); n > 0 {
+		note("%s on one side only, so the sets differ:", count(n, "problem is", "problems are"))
+		var lines []string
+		for _, o := range c.OneSided {
+			lines = append(lines, fmt.Sprintf("%s of %s: %s.", name(o.Problem), o.Side, strings.TrimSuffix(o.Reason, ".")))
+		}
+		list(t, lines)
+	}
+	return t
+}
+
+func list(t *Table, lines []string) {
+	for i, l := range lines {
+		if i == most {
+			t.Notes = append(t.Notes, fmt.Sprintf("  and %d more; --format csv has all", len(lines)-most))
+			return
+		}
+		t.Notes = append(t.Notes, "  "+strings.Join(strings.Fields(l), " "))
+	}
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func csvTable(c *Comparison) *Table {
+	t := &Table{Header: []string{
+		"problem", "kind", "dtype", "m", "n", "bytes", "a", "b", "a_variant", "b_variant", "a_status", "b_status",
+		"a_us", "a_lo_us", "a_hi_us", "b_us", "b_lo_us", "b_hi_us", "a_gbps", "b_gbps", "a_stream_percent", "b_stream_percent",
+		"speedup", "mark", "reason",
+	}}
+	variant := func(v Value) string { return v.Family + "@" + v.Config.String() }
+	for _, r := range c.Rows {
+		reason := r.A.Reason
+		if r.B.Reason != "" {
+			reason = strings.TrimPrefix(reason+"; "+r.B.Reason, "; ")
+		}
+		t.Rows = append(t.Rows, []string{
+			r.Problem.String(), r.Kind, dtypes(r.Problem), fmt.Sprint(r.Problem.M), fmt.Sprint(r.Problem.N), fmt.Sprint(r.Bytes), c.A, c.B,
+			variant(r.A), variant(r.B), string(r.A.Status), string(r.B.Status),
+			number(r.A.US), number(r.A.LoUS), number(r.A.HiUS), number(r.B.US), number(r.B.LoUS), number(r.B.HiUS),
+			number(r.A.GBps), number(r.B.GBps), number(r.A.StreamPercent), number(r.B.StreamPercent),
+			number(r.Speedup), string(r.Mark), reason,
+		})
+	}
+	for _, o := range c.OneSided {
+		p := o.Problem
+		row := []string{p.String(), o.Kind, dtypes(p), fmt.Sprint(p.M), fmt.Sprint(p.N), fmt.Sprint(p.Bytes()), c.A, c.B, "", "", "", ""}
+		row[10], row[11] = string(o.Status), "missing"
+		if o.Side == "B" {
+			row[10], row[11] = row[11], row[10]
+		}
+		row = append(row, make([]string, len(t.Header)-len(row))...)
+		row[len(row)-1] = o.Reason
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}

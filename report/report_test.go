@@ -1,0 +1,253 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/record"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+func problem(t testing.TB, s string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func ok(us float64) Cell {
+	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
+		MedianUS: us, Lo: us * 0.999, Hi: us * 1.001, StreamUS: 50, Status: kernels.StatusOK,
+		Stages: []record.StageUS{{Stage: "k1", MedianUS: us * 0.9}, {Stage: "k2", MedianUS: us * 0.08}}}
+}
+
+func failed(s kernels.Status, reason string) Cell {
+	c := ok(0)
+	return Cell{Variant: c.Variant, Status: s, Reason: reason}
+}
+
+func wide(c Cell) Cell {
+	c.Lo, c.Hi = c.MedianUS*0.8, c.MedianUS*1.2
+	return c
+}
+
+func sample(t testing.TB) *Comparison {
+	cells := func(m map[string]Cell) map[kernels.Problem]Cell {
+		out := map[kernels.Problem]Cell{}
+		for s, c := range m {
+			p := problem(t, s)
+			c.Bytes = p.Bytes()
+			out[p] = c
+		}
+		return out
+	}
+	return Compare(
+		Side{"base", cells(map[string]Cell{
+			"rmsnorm/bwd/4096x8192/bf16":         ok(64.125),
+			"rmsnorm/bwd/256x65536/bf16":         ok(41.5),
+			"rmsnorm/bwd/8192x1024/bf16":         ok(18.25),
+			"rmsnorm/bwd/16384x1024/bf16":        ok(30),
+			"rmsnorm/bwd/576000x384/fp16":        ok(1834.7),
+			"rmsnorm/fwd/4096x8192/bf16-wfp32":   ok(40.75),
+			"layernorm/bwd/1x8192/fp32+bias":     wide(ok(4.2)),
+			"layernorm/bwd/29x17389/fp32+bias":   failed(kernels.StatusWrong, "dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"),
+			"layernorm/bwd/71x3571/fp32+bias":    ok(6),
+			"layernorm/fwd/173x409/fp32+bias+zc": ok(3),
+		})},
+		Side{"results/nvidia-h200/tuned.json", cells(map[string]Cell{
+			"rmsnorm/bwd/4096x8192/bf16":       ok(52.1),
+			"rmsnorm/bwd/256x65536/bf16":       ok(41.7),
+			"rmsnorm/bwd/8192x1024/bf16":       ok(20.5),
+			"rmsnorm/bwd/16384x1024/bf16":      failed(kernels.StatusTimeout, "no answer in 30s"),
+			"rmsnorm/bwd/576000x384/fp16":      ok(912.4),
+			"rmsnorm/fwd/4096x8192/bf16-wfp32": ok(39),
+			"layernorm/bwd/1x8192/fp32+bias":   wide(ok(3.9)),
+			"layernorm/bwd/29x17389/fp32+bias": ok(11),
+			"rmsnorm/bwd/2048x16384/bf16":      ok(60),
+			"rmsnorm/bwd/1024x32768/bf16":      failed(kernels.StatusResource, "needs 300 KiB of shared memory | 227 KiB are there"),
+		})})
+}
+
+func TestRender(t *testing.T) {
+	c := sample(t)
+	for _, f := range Formats() {
+		var b bytes.Buffer
+		if err := Render(&b, c, f); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "compare."+f, b.String())
+		if f == FormatJSON && !json.Valid(b.Bytes()) {
+			t.Error("not JSON")
+		}
+		if f == FormatCSV {
+			if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != 1+len(c.Rows)+len(c.OneSided) {
+				t.Errorf("%d lines of csv, %v", len(rows), err)
+			}
+		}
+	}
+	err := Render(&bytes.Buffer{}, c, "xml")
+	if err == nil || err.Error() != `unknown format "xml"` || hint.Of(err) != "use one of text, markdown, csv, json" {
+		t.Errorf("got %v, hint %q", err, hint.Of(err))
+	}
+}
+
+func TestCompareMarks(t *testing.T) {
+	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
+	for _, tc := range []struct {
+		a, b Cell
+		want Mark
+	}{
+		{ok(103), ok(100), Faster},
+		{ok(100), ok(103), Slower},
+		{ok(101.9), ok(100), Same},
+		{ok(100), ok(101.9), Same},
+		{wide(ok(110)), wide(ok(100)), Same}, // the intervals overlap
+		{noCI(ok(110)), wide(ok(100)), Faster},
+		{noCI(ok(100)), noCI(ok(100)), Same},
+		{failed(kernels.StatusCrash, "x"), ok(1), ""},
+		{ok(1), failed(kernels.StatusCrash, "x"), ""},
+	} {
+		c := Compare(Side{"a", map[kernels.Problem]Cell{p: tc.a}}, Side{"b", map[kernels.Problem]Cell{p: tc.b}})
+		if got := c.Rows[0].Mark; got != tc.want {
+			t.Errorf("%g against %g: %q, want %q", tc.b.MedianUS, tc.a.MedianUS, got, tc.want)
+		}
+	}
+}
+
+// Swapping the sides inverts every speedup and mark.
+func TestCompareSwapped(t *testing.T) {
+	p, q := problem(t, "rmsnorm/bwd/4096x8192/bf16"), problem(t, "rmsnorm/bwd/4096x1024/bf16")
+	x := Side{"x", map[kernels.Problem]Cell{p: ok(64), q: ok(20)}}
+	y := Side{"y", map[kernels.Problem]Cell{p: ok(52), q: ok(30)}}
+	a, b := Compare(x, y), Compare(y, x)
+	for i := range a.Rows {
+		if math.Abs(a.Rows[i].Speedup*b.Rows[i].Speedup-1) > 1e-12 {
+			t.Errorf("%g and %g", a.Rows[i].Speedup, b.Rows[i].Speedup)
+		}
+	}
+	if math.Abs(a.All.Speedup*b.All.Speedup-1) > 1e-12 || a.All.Faster != b.All.Slower {
+		t.Errorf("%+v and %+v", a.All, b.All)
+	}
+	if a.Worst.Problem != q || b.Worst.Problem != p {
+		t.Errorf("worst %v and %v", a.Worst.Problem, b.Worst.Problem)
+	}
+}
+
+// Nothing to compare is a report too, free of NaN.
+func TestCompareNothing(t *testing.T) {
+	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	for _, c := range []*Comparison{
+		Compare(Side{Label: "a"}, Side{Label: "b"}),
+		Compare(Side{"a", map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}}, Side{"b", map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: math.NaN(), Lo: math.NaN()}}}),
+		Compare(Side{"a", map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
+	} {
+		for _, f := range Formats() {
+			var b bytes.Buffer
+			if err := Render(&b, c, f); err != nil || strings.Contains(b.String(), "NaN") {
+				t.Errorf("%v\n%s", err, b.String())
+			}
+		}
+	}
+}
+
+func TestRenderTable(t *testing.T) {
+	tab := &Table{
+		Title:  "Kernels",
+		Header: []string{"family", "time us", "note"},
+		Align:  []Align{Left, Right},
+		Rows: [][]string{
+			{"rms_fwd/naive", "12.5", "a | b,\n\"c\" <d>"},
+			{"µ-family", "1e3"},
+			{"", "failed", "x", "too many"},
+		},
+		Notes: []string{"one note", "another ~"},
+	}
+	for _, f := range Formats() {
+		var b bytes.Buffer
+		if err := RenderTable(&b, tab, f); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "table."+f, b.String())
+		if f == FormatJSON && !json.Valid(b.Bytes()) {
+			t.Error("not JSON")
+		}
+	}
+	for _, f := range Formats() {
+		var b bytes.Buffer
+		if err := RenderTable(&b, &Table{Header: []string{"a", "b"}}, f); err != nil {
+			t.Errorf("no rows as %s: %v", f, err)
+		}
+		golden(t, "empty."+f, b.String())
+		if err := RenderTable(brokenWriter{}, tab, f); err == nil {
+			t.Errorf("%s: a write error was lost", f)
+		}
+	}
+}
+
+type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
+
+func TestNumbers(t *testing.T) {
+	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00", 64.125: "64.12", 99.996: "100.0", 123.45: "123.5", 999.96: "1000", 1834.7: "1835"} {
+		if got := Micros(us); got != want {
+			t.Errorf("Micros(%g) = %q, want %q", us, got, want)
+		}
+	}
+	if got := Ratio(1.2345); got != "1.23x" {
+		t.Error(got)
+	}
+	for s, want := range map[string]bool{"": false, "1": true, "-1.5e3": true, "NaN": false, "1.2x": false, "true": false, "01": false, "1 2": false} {
+		if isNumber(s) != want {
+			t.Errorf("isNumber(%q) = %t", s, !want)
+		}
+	}
+}
+
+func BenchmarkRender(b *testing.B) {
+	a, c := Side{"a", map[kernels.Problem]Cell{}}, Side{"b", map[kernels.Problem]Cell{}}
+	for i := range int64(5000) {
+		p := problem(b, "rmsnorm/bwd/4096x8192/bf16")
+		p.M = i + 1
+		a.Cells[p], c.Cells[p] = ok(100), ok(90)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := Render(&bytes.Buffer{}, Compare(a, c), FormatText); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package report
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+)
+
+// The formats of Render and RenderTable.
+const (
+	FormatText     = "text"
+	FormatMarkdown = "markdown"
+	FormatCSV      = "csv"
+	FormatJSON     = "json"
+)
+
+// Formats lists the formats, the default first.
+func Formats() []string { return []string{FormatText, FormatMarkdown, FormatCSV, FormatJSON} }
+
+// CheckFormat refuses an unknown format, so that a command can do so before it
+// starts to work.
+func CheckFormat(format string) error {
+	if slices.Contains(Formats(), format) {
+		return nil
+	}
+	return hint.Errorf("use one of "+strings.Join(Formats(), ", "), "unknown format %q", format)
+}
+
+// Align says on which side of its column a cell stands.
+type Align uint8
+
+// The alignments. Numbers stand right.
+const (
+	Left Align = iota
+	Right
+)
+
+// A Table is any table that a command prints.
+type Table struct {
+	Title  string   // lines above the table, the first of them its name
+	Header []string // with units: "time us"
+	Align  []Align  // per column; Left where it is shorter than Header
+	Rows   [][]string
+	Notes  []string // lines below the table; two spaces before one put it under the one before
+}
+
+func (t *Table) align(column int) Align {
+	if column < len(t.Align) {
+		return t.Align[column]
+	}
+	return Left
+}
+
+// RenderTable writes t:
+//
+//	text      aligned columns for a terminal
+//	markdown  a pipe table
+//	csv       header and rows only
+//	json      {"title", "rows": [{header: cell}], "notes"}; the cells of
+//	          right-aligned columns are numbers where they are such
+//
+// A row that is shorter than the header is filled with empty cells; of a longer
+// one the rest is left out.
+func RenderTable(w io.Writer, t *Table, format string) error {
+	if err := CheckFormat(format); err != nil {
+		return err
+	}
+	rows := make([][]string, len(t.Rows))
+	for i, row := range t.Rows {
+		rows[i] = make([]string, len(t.Header))
+		for j := range min(len(row), len(t.Header)) {
+			// A cell is one line, whatever text came from a compiler.
+			rows[i][j] = strings.Join(strings.Fields(row[j]), " ")
+		}
+	}
+	switch format {
+	case FormatCSV:
+		c := csv.NewWriter(w)
+		c.Write(t.Header)
+		return c.WriteAll(rows)
+	case FormatJSON:
+		return tableJSON(w, t, rows)
+	}
+	return drawTable(w, t, rows, format)
+}
+
+// tableJSON keeps the columns in the order of the header, which a map would
+// lose.
+func tableJSON(w io.Writer, t *Table, rows [][]string) error {
+	var b strings.Builder
+	text := func(s string) string {
+		var j strings.Builder
+		e := json.NewEncoder(&j)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(s) // a string always encodes
+		return strings.TrimSuffix(j.String(), "\n")
+	}
+	fmt.Fprintf(&b, "{\n  \"title\": %s,\n  \"rows\": [", text(t.Title))
+	for i, row := range rows {
+		b.WriteString(comma(i) + "\n    {")
+		for j, cell := range row {
+			if t.align(j) == Left || !isNumber(cell) {
+				cell = text(cell)
+			}
+			b.WriteString(strings.TrimPrefix(comma(j)+" ", " "))
+			b.WriteString(text(t.Header[j]) + ": " + cell)
+		}
+		b.WriteByte('}')
+	}
+	b.WriteString("\n  ],\n  \"notes\": [")
+	for i, n := range t.Notes {
+		b.WriteString(comma(i) + "\n    " + text(n))
+	}
+	b.WriteString("\n  ]\n}\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func comma(i int) string {
+	if i > 0 {
+		return ","
+	}
+	return ""
+}
+
+// isNumber says whether s is a number of JSON.
+func isNumber(s string) bool {
+	return s != "" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9') && json.Valid([]byte(s))
+}

@@ -1,0 +1,84 @@
+package tune
+
+import (
+	"cmp"
+	"slices"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+)
+
+// TieBand is how much faster, relatively, a variant must be than the base to be
+// picked over it. Two sweeps of one device differ by about that much, so within
+// the band a pick would follow noise and change with every sweep.
+const TieBand = 0.01
+
+// Pick returns the table's entries for what was measured: per problem the ok
+// variant with the lowest median time, or the base where it is within TieBand
+// of that. The stream and problems without an ok variant are left out. Entries
+// come in the order of record.CompareProblems.
+//
+// Pass record.File.Latest: of entries that differ only in source or driver,
+// the fastest would be taken, however old. Pick is exhaustive over what is
+// there; which variants are measured at all is the search's business.
+func Pick(entries []record.Entry) []Entry {
+	byProblem := map[kernels.Problem][]record.Entry{}
+	for _, e := range entries {
+		if e.Variant.Family != record.Stream {
+			byProblem[e.Problem] = append(byProblem[e.Problem], e)
+		}
+	}
+	var picks []Entry
+	for _, es := range byProblem {
+		if e, ok := pick(es); ok {
+			picks = append(picks, e)
+		}
+	}
+	slices.SortFunc(picks, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
+	return picks
+}
+
+func pick(es []record.Entry) (Entry, bool) {
+	var ok []record.Entry
+	for _, e := range es {
+		if e.Status == kernels.StatusOK {
+			ok = append(ok, e)
+		}
+	}
+	if len(ok) == 0 {
+		return Entry{}, false
+	}
+	slices.SortStableFunc(ok, func(a, b record.Entry) int {
+		return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
+	})
+	best := 0
+	base := slices.IndexFunc(ok, func(e record.Entry) bool { return e.Base })
+	if base > 0 && ok[base].Median <= ok[0].Median*(1+TieBand) {
+		best = base
+	}
+	b := ok[best]
+	e := Entry{
+		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
+		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS,
+		Variants: Counts{Measured: len(es), OK: len(ok), Failed: len(es) - len(ok)},
+	}
+	if b.Lo > 0 {
+		e.CIUS = []float64{b.Lo, b.Hi}
+	}
+	if b.StreamUS > 0 {
+		e.StreamPercent = round(100 * b.StreamUS / b.Median)
+	}
+	if base >= 0 {
+		o := ok[base]
+		e.Base = &Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
+		e.Speedup = round(o.Median / b.Median)
+	}
+	if len(ok) > 1 {
+		o := ok[0]
+		if best == 0 {
+			o = ok[1]
+		}
+		e.RunnerUp = &RunnerUp{Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}, round(100 * (o.Median/b.Median - 1))}
+	}
+	return e, true
+}

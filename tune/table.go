@@ -1,0 +1,239 @@
+// Package tune turns records into a tuned table: the variant to run for each
+// problem, with the evidence for it.
+package tune
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/record"
+)
+
+// Schema is the version of the tables that this package writes, and the newest
+// that it reads.
+const Schema = 1
+
+// FileName is the tuned table in a results folder.
+const FileName = "tuned.json"
+
+// A Table is a tuned table: one device, one entry per problem.
+type Table struct {
+	Schema   int                `json:"schema"`
+	Tool     string             `json:"tool"` // version of normbench
+	Created  time.Time          `json:"created"`
+	Device   kernels.DeviceInfo `json:"device"`
+	Protocol record.Protocol    `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
+	Entries  []Entry            `json:"entries"`  // in the order of record.CompareProblems
+}
+
+// An Entry is the variant to run for a problem, and why.
+type Entry struct {
+	Problem       kernels.Problem `json:"problem"`
+	Family        string          `json:"family"`
+	Config        kernels.Config  `json:"config"`
+	Source        string          `json:"source"` // hash of the family's source
+	MedianUS      float64         `json:"median_us"`
+	CIUS          []float64       `json:"ci_us,omitempty"` // 95 % interval of the median, [lo, hi]; none below 6 samples
+	Samples       int             `json:"samples"`
+	StreamUS      float64         `json:"stream_us,omitempty"`
+	StreamPercent float64         `json:"stream_percent,omitempty"` // stream_us / median_us
+	Base          *Rival          `json:"base,omitempty"`           // none where it was not measured or failed
+	Speedup       float64         `json:"speedup,omitempty"`        // score: base's median over this one's
+	RunnerUp      *RunnerUp       `json:"runner_up,omitempty"`
+	Variants      Counts          `json:"variants"`
+}
+
+// Variant is the family and config.
+func (e *Entry) Variant() kernels.Variant { return kernels.Variant{Family: e.Family, Config: e.Config} }
+
+// A Rival is a variant that the pick was measured against.
+type Rival struct {
+	Family   string         `json:"family"`
+	Config   kernels.Config `json:"config"`
+	MedianUS float64        `json:"median_us"`
+}
+
+// A RunnerUp is the fastest variant but for the pick.
+type RunnerUp struct {
+	Rival
+	MarginPercent float64 `json:"margin_percent"` // how much slower it is; negative where the base won within TieBand
+}
+
+// Counts says how many variants stood behind a pick.
+type Counts struct {
+	Measured int `json:"measured"`
+	OK       int `json:"ok"`
+	Failed   int `json:"failed"`
+}
+
+// round keeps four digits after the point: ratios are not known any better.
+func round(f float64) float64 { return math.Round(f*1e4) / 1e4 }
+
+// Match says how good the match of a lookup was.
+type Match string
+
+// The matches.
+const (
+	MatchExact Match = "exact" // the problem itself was tuned
+	MatchNone  Match = "none"  // it was not; the Entry is zero
+)
+
+// Lookup finds the entry of a problem.
+func (t *Table) Lookup(p kernels.Problem) (Entry, Match) {
+	i, ok := slices.BinarySearchFunc(t.Entries, p, func(e Entry, p kernels.Problem) int {
+		return record.CompareProblems(e.Problem, p)
+	})
+	if !ok {
+		return Entry{}, MatchNone
+	}
+	return t.Entries[i], MatchExact
+}
+
+// Merge returns next with the entries of old for the problems that next has
+// none for. Tables of different devices do not merge.
+func Merge(old, next *Table) (*Table, error) {
+	if old.Device.ID != next.Device.ID {
+		return nil, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
+	}
+	t := *next
+	t.Entries = slices.Clone(next.Entries)
+	for _, e := range old.Entries {
+		if _, m := next.Lookup(e.Problem); m == MatchNone {
+			t.Entries = append(t.Entries, e)
+		}
+	}
+	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
+	return &t, nil
+}
+
+// CheckValid says what no tuned table can hold, or nil. It is called before
+// every write and after every read.
+func (t *Table) CheckValid() error {
+	const help = "let normbench write it again from the records"
+	switch {
+	case t.Schema > Schema:
+		return hint.Errorf("update normbench", "schema %d is newer than %d, the newest that this normbench reads", t.Schema, Schema)
+	case t.Schema < 1:
+		return hint.Errorf(help, "not a tuned table: schema %d does not exist", t.Schema)
+	case t.Device.ID == "":
+		return hint.Errorf(help, "tuned table without a device")
+	case t.Created.IsZero():
+		return hint.Errorf(help, "tuned table without a time")
+	}
+	for i := range t.Entries {
+		e := &t.Entries[i]
+		if err := e.Problem.Validate(); err != nil {
+			return err
+		}
+		if i > 0 {
+			switch c := record.CompareProblems(t.Entries[i-1].Problem, e.Problem); {
+			case c == 0:
+				return hint.Errorf(help, "%s stands twice", e.Problem)
+			case c > 0:
+				return hint.Errorf(help, "%s is out of order", e.Problem)
+			}
+		}
+		if err := e.checkValid(); err != nil {
+			return hint.Errorf(help, "%s: %w", e.Problem, err)
+		}
+	}
+	return nil
+}
+
+func (e *Entry) checkValid() error {
+	time := func(us float64) bool { return us > 0 && !math.IsInf(us, 0) }
+	switch {
+	case e.Family == "":
+		return errors.New("no family")
+	case !time(e.MedianUS):
+		return fmt.Errorf("a median time of %g us", e.MedianUS)
+	case len(e.CIUS) != 0 && (len(e.CIUS) != 2 || !(0 < e.CIUS[0] && e.CIUS[0] <= e.MedianUS && e.MedianUS <= e.CIUS[1]) || !time(e.CIUS[1])):
+		return fmt.Errorf("an interval %g us that does not hold the median %g", e.CIUS, e.MedianUS)
+	case e.Base != nil && !time(e.Base.MedianUS):
+		return fmt.Errorf("a base median time of %g us", e.Base.MedianUS)
+	case e.RunnerUp != nil && !time(e.RunnerUp.MedianUS):
+		return fmt.Errorf("a runner-up median time of %g us", e.RunnerUp.MedianUS)
+	case e.StreamUS != 0 && !time(e.StreamUS):
+		return fmt.Errorf("a stream time of %g us", e.StreamUS)
+	}
+	return nil
+}
+
+// Read reads and checks a tuned table. Errors name the file, and the line where
+// there is one.
+func Read(path string) (*Table, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, hint.Errorf("a sweep writes one, as "+FileName+" in its results folder", "tuned table %s: %w", path, cause(err))
+	}
+	return parse(path, data)
+}
+
+func parse(name string, data []byte) (*Table, error) {
+	const help = "let normbench write it again from the records"
+	var t Table
+	err := json.Unmarshal(data, &t)
+	var h struct{ Schema int }
+	if err != nil && json.Unmarshal(data, &h) == nil && h.Schema > Schema {
+		err = (&Table{Schema: h.Schema}).CheckValid() // what failed is the newer schema's
+	} else if err == nil {
+		err = t.CheckValid()
+	}
+	var syntax *json.SyntaxError
+	var typ *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		return nil, hint.Errorf(help, "%s:%d: %s", name, lineAt(data, syntax.Offset), syntax)
+	case errors.As(err, &typ):
+		return nil, hint.Errorf(help, "%s:%d: %s is no value for %q", name, lineAt(data, typ.Offset), typ.Value, typ.Field)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &t, nil
+}
+
+// lineAt is the line, from 1, of an offset.
+func lineAt(data []byte, offset int64) int {
+	n := 1
+	for _, c := range data[:min(offset, int64(len(data)))] {
+		if c == '\n' {
+			n++
+		}
+	}
+	return n
+}
+
+// Write checks a tuned table and writes it, indented, in place of an older one:
+// readers see the old file or the new, never half of one.
+func (t *Table) Write(path string) error {
+	if err := t.CheckValid(); err != nil {
+		return fmt.Errorf("tuned table %s: %w", path, err)
+	}
+	data, err := json.MarshalIndent(t, "", "  ")
+	if err == nil {
+		err = renameio.WriteFile(path, append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return hint.Errorf("choose a folder that you may write to", "tuned table %s: %w", path, cause(err))
+	}
+	return nil
+}
+
+// cause is err without the operation and path that a *fs.PathError repeats.
+func cause(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}

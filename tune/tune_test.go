@@ -1,0 +1,245 @@
+package tune
+
+import (
+	"flag"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+var sameConfig = cmp.Comparer(func(a, b kernels.Config) bool { return a == b })
+
+func problem(t testing.TB, s string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// entry makes one of the measurements; us 0 is a failure.
+func entry(t testing.TB, p, variant string, us float64) record.Entry {
+	t.Helper()
+	variant, base := strings.CutSuffix(variant, " base")
+	v, err := kernels.ParseVariant(variant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := record.Entry{Problem: problem(t, p), Variant: v, Base: base, Source: "abc", Status: kernels.StatusOK, StreamUS: 50,
+		Summary: stats.Summary{N: 30, Median: us, Lo: us - 0.5, Hi: us + 0.5}}
+	if us == 0 {
+		e.Status, e.Reason, e.Summary = kernels.StatusWrong, "dx is wrong", stats.Summary{}
+	}
+	return e
+}
+
+const (
+	p1 = "rmsnorm/bwd/4096x8192/bf16"
+	p2 = "rmsnorm/fwd/4096x8192/bf16"
+	p3 = "rmsnorm/bwd/256x65536/bf16"
+)
+
+func measured(t testing.TB) []record.Entry {
+	return []record.Entry{
+		entry(t, p1, "stream@", 50),
+		entry(t, p1, "f@w8 base", 100),
+		entry(t, p1, "f@w4", 80),
+		entry(t, p1, "g@w4", 90),
+		entry(t, p1, "g@w8", 0),
+		entry(t, p2, "f@w4", 99.5),
+		entry(t, p2, "f@w8 base", 100),
+		entry(t, p3, "f@w8 base", 0),
+		entry(t, "rmsnorm/bwd/1x8/bf16", "f@w8 base", 0),
+		entry(t, p3, "f@w4", 70),
+	}
+}
+
+func TestPick(t *testing.T) {
+	for name, tc := range map[string]struct {
+		in   []record.Entry
+		want string // family@label speedup runner-up margin ok/measured
+	}{
+		"fastest":          {[]record.Entry{entry(t, p1, "f@w8 base", 100), entry(t, p1, "f@w4", 50)}, "f@w4 2 f@w8 100"},
+		"base in the band": {[]record.Entry{entry(t, p1, "f@w4", 99.1), entry(t, p1, "f@w8 base", 100)}, "f@w8 1 f@w4 -0.9"},
+		"band's edge":      {[]record.Entry{entry(t, p1, "f@w4", 100), entry(t, p1, "f@w8 base", 101)}, "f@w8 1 f@w4 -0.9901"},
+		"past the band":    {[]record.Entry{entry(t, p1, "f@w4", 98.9), entry(t, p1, "f@w8 base", 100)}, "f@w4 1.0111 f@w8 1.1122"},
+		"base is fastest":  {[]record.Entry{entry(t, p1, "f@w4", 110), entry(t, p1, "f@w8 base", 100)}, "f@w8 1 f@w4 10"},
+		"tie by name":      {[]record.Entry{entry(t, p1, "f@w8", 100), entry(t, p1, "f@w4", 100)}, "f@w4 0 f@w8 0"},
+		"base failed":      {[]record.Entry{entry(t, p1, "f@w8 base", 0), entry(t, p1, "f@w4", 100)}, "f@w4 0"},
+		"all failed":       {[]record.Entry{entry(t, p1, "f@w8 base", 0)}, ""},
+		"only a stream":    {[]record.Entry{entry(t, p1, "stream@", 50)}, ""},
+	} {
+		var got []string
+		for _, e := range Pick(tc.in) {
+			v := e.Variant()
+			got = append(got, v.String(), num(e.Speedup))
+			if r := e.RunnerUp; r != nil {
+				got = append(got, kernels.Variant{Family: r.Family, Config: r.Config}.String(), num(r.MarginPercent))
+			}
+		}
+		if s := strings.Join(got, " "); s != tc.want {
+			t.Errorf("%s: got %q, want %q", name, s, tc.want)
+		}
+	}
+}
+
+func num(f float64) string {
+	b, _ := kernels.Number(f).MarshalJSON()
+	return string(b)
+}
+
+func table(t testing.TB) *Table {
+	return &Table{
+		Schema: Schema, Tool: "v1.0.0", Created: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
+		Device:   kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132},
+		Protocol: record.Protocol{Name: "cold", Samples: 30, Cold: true},
+		Entries:  Pick(measured(t)),
+	}
+}
+
+func TestWriteRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	want := table(t)
+	for range 2 { // the second replaces the first
+		if err := want.Write(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+	data, _ := os.ReadFile(path)
+	golden := filepath.Join("testdata", "tuned.json")
+	if *update {
+		os.MkdirAll("testdata", 0o755)
+		if err := os.WriteFile(golden, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(golden)
+	if diff := cmp.Diff(string(text), string(data)); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	got, err := Read(path)
+	if diff := cmp.Diff(want, got, sameConfig); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if e, m := got.Lookup(problem(t, p1)); m != MatchExact || e.Config.String() != "w4" || e.Variants != (Counts{4, 3, 1}) {
+		t.Errorf("lookup: %+v %s", e, m)
+	}
+	if e, m := got.Lookup(problem(t, "rmsnorm/bwd/1x8/bf16")); m != MatchNone || e.Family != "" {
+		t.Errorf("lookup of nothing: %+v %s", e, m)
+	}
+	gone := filepath.Join(t.TempDir(), "no", "such", FileName)
+	if err := want.Write(gone); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Read(gone); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMerge(t *testing.T) {
+	old, next := table(t), table(t)
+	next.Entries = Pick([]record.Entry{entry(t, p1, "h@w2", 10), entry(t, "layernorm/fwd/8x8/fp32", "l@w1", 5)})
+	next.Tool = "v2.0.0"
+	m, err := Merge(old, next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range m.Entries {
+		v := e.Variant()
+		got = append(got, e.Problem.String()+" "+v.String())
+	}
+	want := []string{p2 + " f@w8", p1 + " h@w2", p3 + " f@w4", "layernorm/fwd/8x8/fp32 l@w1"}
+	if diff := cmp.Diff(want, got); diff != "" || m.Tool != "v2.0.0" || m.CheckValid() != nil {
+		t.Error(diff, m.CheckValid())
+	}
+	if len(next.Entries) != 2 || len(old.Entries) != 3 {
+		t.Error("an operand was changed")
+	}
+	next.Device.ID = "cpu"
+	if _, err := Merge(old, next); err == nil || hint.Of(err) == "" {
+		t.Errorf("two devices: %v", err)
+	}
+}
+
+func TestCheckValid(t *testing.T) {
+	for want, edit := range map[string]func(*Table){
+		"schema 2 is newer than 1, the newest that this normbench reads": func(t *Table) { t.Schema = 2 },
+		"not a tuned table: schema 0 does not exist":                     func(t *Table) { t.Schema = 0 },
+		"tuned table without a device":                                   func(t *Table) { t.Device.ID = "" },
+		"tuned table without a time":                                     func(t *Table) { t.Created = time.Time{} },
+		p2 + " stands twice":                                             func(t *Table) { t.Entries[1] = t.Entries[0] },
+		p2 + " is out of order":                                          func(t *Table) { t.Entries[0], t.Entries[1] = t.Entries[1], t.Entries[0] },
+		p2 + ": no family":                                               func(t *Table) { t.Entries[0].Family = "" },
+		p2 + ": a median time of NaN us":                                 func(t *Table) { t.Entries[0].MedianUS = math.NaN() },
+		p2 + ": an interval [1 2] us that does not hold the median 100":  func(t *Table) { t.Entries[0].CIUS = []float64{1, 2} },
+		p2 + ": a base median time of 0 us":                              func(t *Table) { t.Entries[0].Base.MedianUS = 0 },
+		p2 + ": a runner-up median time of 0 us":                         func(t *Table) { t.Entries[0].RunnerUp.MedianUS = 0 },
+		p2 + ": a stream time of +Inf us":                                func(t *Table) { t.Entries[0].StreamUS = math.Inf(1) },
+	} {
+		tab := table(t)
+		edit(tab)
+		if err := tab.CheckValid(); err == nil || err.Error() != want || hint.Of(err) == "" {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		if err := tab.Write(filepath.Join(t.TempDir(), "x")); err == nil {
+			t.Errorf("%s was written", want)
+		}
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	for in, want := range map[string]string{
+		"":                                   "f:1: unexpected end of JSON input",
+		"{\n\"schema\":1,\n}":                "f:3: invalid character '}' looking for beginning of object key string",
+		"{}":                                 "f: not a tuned table: schema 0 does not exist",
+		"{\"schema\":7,\"entries\":\"x\"}":   "f: schema 7 is newer than 1, the newest that this normbench reads",
+		"{\"schema\":1,\n\"entries\":\"x\"}": `f:2: string is no value for "entries"`,
+		`{"schema":1,"entries":[{"problem":"x"}]}`: `f: malformed problem "x"`,
+	} {
+		if _, err := parse("f", []byte(in)); err == nil || err.Error() != want || hint.Of(err) == "" {
+			t.Errorf("%q:\n got %v\nwant %s", in, err, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	text, err := os.ReadFile(filepath.Join("testdata", "tuned.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tab, err := parse("f", data)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f:") || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("error %q", err)
+			}
+			return
+		}
+		path := filepath.Join(t.TempDir(), "t.json")
+		if err := tab.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Read(path)
+		if diff := cmp.Diff(tab, again, sameConfig); err != nil || diff != "" {
+			t.Fatal(diff, err)
+		}
+	})
+}
