@@ -169,14 +169,7 @@ func (m *memory) Append(v interface{ CheckValid() error }) error {
 func (m *memory) Keys() map[string]kernels.Status { return nil }
 
 func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
-	t := &report.Table{
-		Title: fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name),
-		Columns: []report.Column{
-			report.Left("problem"), report.Left("variant"), report.Right("us"), report.Right("95% CI us"), report.Right("spread %"),
-			report.Right("GB/s"), report.Right("% of stream"), report.Left("stages us"), report.Right("regs"), report.Right("spill B"),
-			report.Right("CTAs/SM"), report.Left("status"),
-		},
-	}
+	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">95% CI us", ">spread %", ">GB/s", ">% of stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
 	for _, r := range records {
 		row := []string{r.Problem.String(), r.Variant().String()}
 		if r.Status != kernels.StatusOK {

@@ -52,7 +52,7 @@ func (e *env) listCommand() *cli.Command {
 }
 
 func (e *env) listKernels(*cli.Context) (*report.Table, error) {
-	t := &report.Table{Columns: []report.Column{report.Left("family"), report.Left("op"), report.Left("pass"), report.Left("design"), report.Left("knobs and their grid"), report.Left("published as")}}
+	t := newTable("", "family", "op", "pass", "design", "knobs and their grid", "published as")
 	for _, f := range e.registry.Families {
 		if f.Hidden {
 			continue
@@ -71,7 +71,7 @@ func (e *env) listKernels(*cli.Context) (*report.Table, error) {
 }
 
 func listKnobs(*cli.Context) (*report.Table, error) {
-	t := &report.Table{Columns: []report.Column{report.Left("key"), report.Left("name"), report.Left("macro"), report.Left("on cpu"), report.Left("meaning")}}
+	t := newTable("", "key", "name", "macro", "on cpu", "meaning")
 	for _, k := range kernels.Knobs() {
 		onCPU := "fixed"
 		if k.Host {
@@ -83,7 +83,7 @@ func listKnobs(*cli.Context) (*report.Table, error) {
 }
 
 func listShapes(c *cli.Context) (*report.Table, error) {
-	t := &report.Table{Columns: []report.Column{report.Left("group"), report.Right("shapes"), report.Left("M x N")}}
+	t := newTable("", "group", ">shapes", "M x N")
 	f := shapes.Default()
 	if arg := c.String("shapes"); arg != "" {
 		if list, err := shapes.Select(arg); err == nil {
@@ -115,7 +115,7 @@ func listShapes(c *cli.Context) (*report.Table, error) {
 }
 
 func (e *env) listDevices(*cli.Context) (*report.Table, error) {
-	t := &report.Table{Columns: []report.Column{report.Left("device"), report.Left("name"), report.Left("arch"), report.Right("units"), report.Right("cache"), report.Right("memory"), report.Left("compiler"), report.Left("results in")}}
+	t := newTable("", "device", "name", "arch", ">units", ">cache", ">memory", "compiler", "results in")
 	row := func(name string, d kernels.DeviceInfo) {
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.Units), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, "results/" + d.ID})
 	}
@@ -161,10 +161,7 @@ func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
 		return nil, hint.Errorf("use cpu or h200", "cannot list configs for device %q", c.String("device"))
 	}
 	s := f.Space(p, info)
-	t := &report.Table{
-		Title:   fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)),
-		Columns: []report.Column{report.Left("config"), report.Left("runs, or the reason why not")},
-	}
+	t := newTable(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or the reason why not")
 	base := f.Base(p, info)
 	for _, cfg := range s.Configs {
 		text := "runs"

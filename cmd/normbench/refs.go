@@ -79,8 +79,12 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		}
 		s := report.Side{Label: text, Cells: map[kernels.Problem]report.Cell{}}
 		for _, x := range t.Entries {
-			s.Cells[x.Problem] = report.Cell{Variant: kernels.Variant{Family: x.Family, Config: x.Config}, Status: kernels.StatusOK,
-				MedianUS: x.MedianUS, Lo: x.CIUS[0], Hi: x.CIUS[1], Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}
+			c := report.Cell{Variant: x.Variant(), Status: kernels.StatusOK,
+				MedianUS: x.MedianUS, Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}
+			if len(x.CIUS) == 2 {
+				c.Lo, c.Hi = x.CIUS[0], x.CIUS[1]
+			}
+			s.Cells[x.Problem] = c
 		}
 		return s, nil
 	}
@@ -162,12 +166,7 @@ func pick(entries []record.Entry, ps []kernels.Problem, keep func(*record.Entry)
 func side(label string, entries []record.Entry) report.Side {
 	s := report.Side{Label: label, Cells: map[kernels.Problem]report.Cell{}}
 	for _, x := range entries {
-		c := report.Cell{Variant: x.Variant, Status: x.Status, Reason: x.Reason, MedianUS: x.Median, Lo: x.Lo, Hi: x.Hi,
-			Bytes: x.Bytes, StreamUS: x.StreamUS}
-		for _, st := range x.Stages {
-			c.Stages = append(c.Stages, report.Stage{Stage: st.Stage, MedianUS: st.MedianUS})
-		}
-		s.Cells[x.Problem] = c
+		s.Cells[x.Problem] = report.CellOf(x)
 	}
 	return s
 }

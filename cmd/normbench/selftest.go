@@ -43,10 +43,7 @@ func (e *env) selftest(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	t := &report.Table{
-		Title:   "selftest of " + info.Name,
-		Columns: []report.Column{report.Left("check"), report.Left("found"), report.Left("wanted"), report.Left("verdict")},
-	}
+	t := newTable("selftest of "+info.Name, "check", "found", "wanted", "verdict")
 	failed := 0
 	for _, x := range trials {
 		verdict := "ok"

@@ -122,12 +122,14 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	table := tune.Pick(entries)
-	table.Tool, table.Created, table.Device, table.Protocol = version(), time.Now().UTC().Truncate(time.Second), info, pr
+	table := &tune.Table{Schema: tune.Schema, Tool: version(), Created: time.Now().UTC().Truncate(time.Second),
+		Device: info, Protocol: pr, Entries: tune.Pick(entries)}
 	if old != nil {
-		table = tune.Merge(old, table)
+		if table, err = tune.Merge(old, table); err != nil {
+			return err
+		}
 	}
-	if err := tune.Write(path, table); err != nil {
+	if err := table.Write(path); err != nil {
 		return err
 	}
 	e.notef("wrote %s", path)

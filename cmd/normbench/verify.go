@@ -112,11 +112,7 @@ func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, 
 // check runs the checks of all tasks and makes their table, one row per output
 // of a variant in a small run, one per family and problem in a large one.
 func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, total int, err error) {
-	t = &report.Table{
-		Title: fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats),
-		Columns: []report.Column{report.Left("problem"), report.Left("family"), report.Right("configs"), report.Left("output"),
-			report.Right("error/tol"), report.Right("rel L2"), report.Right("differing"), report.Left("verdict")},
-	}
+	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "verdict")
 	for _, task := range tasks {
 		bench, err := dev.Open(e.ctx, task.Problem, seed)
 		if err != nil {
