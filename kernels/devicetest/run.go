@@ -1,0 +1,526 @@
+package devicetest
+
+import (
+	"context"
+	"errors"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/reference"
+)
+
+// problems are where indexing and rounding go wrong: one row, one column, odd
+// columns, rows that are no multiple of a vector, every dtype, mixed ones, bias
+// and zero-centered weights, rows too wide for registers; and a middle size.
+var problems = []string{
+	"rmsnorm/fwd/1x1/bf16",
+	"rmsnorm/bwd/1x4096/bf16",
+	"layernorm/bwd/3x1/bf16+bias",
+	"rmsnorm/fwd/5x7/fp16+zc",
+	"layernorm/fwd/33x541/bf16-wfp32+bias",
+	"layernorm/bwd/33x541/fp16+bias+zc",
+	"rmsnorm/bwd/130x100/fp32",
+	"rmsnorm/bwd/19x1028/bf16-wfp32",
+	"layernorm/fwd/9x4100/fp32-wbf16+zc",
+	"rmsnorm/bwd/3x40000/bf16",
+	"layernorm/fwd/2x70001/fp16+bias",
+	"rmsnorm/fwd/90x1024/bf16",
+	"layernorm/bwd/90x1024/bf16+bias",
+}
+
+// Run is the conformance suite: what every kernels.Device does, whatever is
+// behind it. open opens the device, once, with the families of r, which must
+// come from Registry.
+func Run(t *testing.T, open func(t *testing.T) kernels.Device, r *kernels.Registry) {
+	dev := open(t)
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	s := &suite{dev, r}
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T)
+	}{
+		{"Info", s.info},
+		{"Answers", s.answers},
+		{"Stream", s.stream},
+		{"Time", s.time},
+		{"Cold", s.cold},
+		{"Failures", s.failures},
+		{"Mistakes", s.mistakes},
+		{"Seeds", s.seeds},
+		{"Reference", s.reference},
+	} {
+		t.Run(test.name, test.run)
+	}
+}
+
+type suite struct {
+	dev kernels.Device
+	r   *kernels.Registry
+}
+
+func parse(t *testing.T, s string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// bench opens a problem for the length of the test.
+func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Bench {
+	t.Helper()
+	b, err := s.dev.Open(t.Context(), p, seed)
+	if err != nil {
+		t.Fatalf("open %s: %v", p, err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Errorf("close %s: %v", p, err)
+		}
+	})
+	return b
+}
+
+// right checks v and wants a right answer of the same bits every time.
+func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem, v kernels.Variant) kernels.Check {
+	t.Helper()
+	const repeats = 3
+	c, err := b.Check(t.Context(), v, repeats)
+	if err != nil {
+		t.Fatalf("%s on %s: %v", v, p, err)
+	}
+	if !c.OK() || c.Differing != 0 || c.Repeats != repeats {
+		t.Errorf("%s on %s: %s; %d elements differ in %d runs", v, p, c.Reason(), c.Differing, c.Repeats)
+	}
+	var names []string
+	for _, o := range c.Outputs {
+		names = append(names, o.Name)
+		if o.MaxErr < 0 || o.MaxErr > 1 || o.RelL2 < 0 || o.RelL2 > 0.01 {
+			t.Errorf("%s on %s: %s passes with an error of %g tolerances and a relative norm of %g", v, p, o.Name, o.MaxErr, o.RelL2)
+		}
+	}
+	if want := outputs(p, strings.HasSuffix(v.Family, "/stream") || strings.HasSuffix(v.Family, "/copy")); !slices.Equal(names, want) {
+		t.Errorf("%s on %s: outputs %q were checked, want %q", v, p, names, want)
+	}
+	return c
+}
+
+// outputs names what a check compares: every output, or what a stream writes.
+func outputs(p kernels.Problem, stream bool) []string {
+	var names []string
+	for _, t := range p.Tensors() {
+		if t.Role == kernels.Output && (!stream || t.Name == "y" || t.Name == "dx") {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+func (s *suite) info(t *testing.T) {
+	d := s.dev.Info()
+	if !regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(d.ID) {
+		t.Errorf("the ID %q is no name of a folder", d.ID)
+	}
+	if d.Kind != kernels.KindCPU && d.Kind != kernels.KindCUDA {
+		t.Errorf("unknown kind %q", d.Kind)
+	}
+	if d.Name == "" || d.Arch == "" || d.Compiler == "" || d.Units < 1 || d.CacheBytes < 1<<10 || d.MemoryBytes < 0 {
+		t.Errorf("incomplete: %+v", d)
+	}
+	if d.Kind == kernels.KindCUDA && (d.Driver == "" || d.UUID == "" || d.MemoryBytes == 0 || d.SharedPerBlock == 0 || d.RegsPerUnit == 0) {
+		t.Errorf("incomplete for a GPU: %+v", d)
+	}
+	if again := s.dev.Info(); again != d {
+		t.Errorf("the second answer is another: %+v, then %+v", d, again)
+	}
+}
+
+// corner picks the base, the last config and a few between them.
+func corner(configs []kernels.Config) []kernels.Config {
+	const few = 5
+	if len(configs) <= few {
+		return configs
+	}
+	var picked []kernels.Config
+	for i := range few {
+		picked = append(picked, configs[i*(len(configs)-1)/(few-1)])
+	}
+	return picked
+}
+
+func (s *suite) answers(t *testing.T) {
+	for _, text := range problems {
+		p := parse(t, text)
+		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
+			var vs []kernels.Variant
+			for _, f := range s.r.Serving(p) {
+				for _, c := range corner(f.Space(p, s.dev.Info()).Configs) {
+					vs = append(vs, kernels.Variant{Family: f.Name, Config: c})
+				}
+			}
+			base, err := s.r.Base(p, s.dev.Info())
+			if err != nil || !slices.Contains(vs, base) {
+				t.Fatalf("the base %s (%v) is not among the first configs of its space", base, err)
+			}
+			s.dev.Prefetch(p, vs)
+			b := s.bench(t, p, 7)
+			for _, v := range vs {
+				c := s.right(t, b, p, v)
+				s.resources(t, p, v, c)
+			}
+		})
+	}
+}
+
+// resources holds what a compiler says of a variant against its plan; devices
+// without a compiler of kernels say nothing.
+func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c kernels.Check) {
+	if s.dev.Info().Kind != kernels.KindCUDA {
+		return
+	}
+	_, _, plan, err := s.r.Resolve(p, v, s.dev.Info())
+	if err != nil || len(c.Resources) != len(plan.Launches) {
+		t.Errorf("%s on %s: resources of %d launches, the plan has %d (%v)", v, p, len(c.Resources), len(plan.Launches), err)
+		return
+	}
+	for i, l := range plan.Launches {
+		got := c.Resources[i]
+		if got.Stage != l.Stage || got.Threads != l.Block || got.Programs != l.Grid[0]*l.Grid[1]*l.Grid[2] || got.Registers < 1 || got.Occupancy < 1 || got.Shared < l.Shared {
+			t.Errorf("%s on %s: %+v for %+v", v, p, got, l)
+		}
+	}
+}
+
+// stream runs the bound: it must be right too, or every ratio is off.
+func (s *suite) stream(t *testing.T) {
+	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32", "layernorm/bwd/90x1024/bf16+bias"} {
+		p := parse(t, text)
+		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
+			b := s.bench(t, p, 7)
+			n := 0
+			for _, f := range s.r.Families {
+				if !f.Stream || f.CheckServes(p) != nil {
+					continue
+				}
+				for _, c := range corner(f.Space(p, s.dev.Info()).Configs) {
+					s.right(t, b, p, kernels.Variant{Family: f.Name, Config: c})
+					n++
+				}
+			}
+			if n == 0 {
+				t.Error("no stream family")
+			}
+		})
+	}
+}
+
+func (s *suite) time(t *testing.T) {
+	for _, text := range []string{"rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/300x1024/bf16+bias"} {
+		p := parse(t, text)
+		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
+			base, err := s.r.Base(p, s.dev.Info())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, plan, err := s.r.Resolve(p, base, s.dev.Info())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := s.bench(t, p, 7)
+			for _, samples := range []int{1, 6} {
+				got := s.timing(t, b, base, kernels.TimeOptions{Samples: samples, Flush: 1 << 20})
+				if len(got.Stages) != 0 {
+					t.Errorf("stages %v, not asked for", got.Stages)
+				}
+			}
+			got := s.timing(t, b, base, kernels.TimeOptions{Samples: 6, Flush: 1 << 20, Stages: true})
+			if len(got.Stages) != len(plan.Launches) {
+				t.Fatalf("%d stages of %d launches", len(got.Stages), len(plan.Launches))
+			}
+			sums := make([]float64, 6)
+			for i, st := range got.Stages {
+				if st.Stage != plan.Launches[i].Stage || len(st.Seconds) != 6 {
+					t.Fatalf("stage %d is %q with %d samples, want %q with 6", i, st.Stage, len(st.Seconds), plan.Launches[i].Stage)
+				}
+				for k, v := range st.Seconds {
+					if !(v > 0) {
+						t.Errorf("stage %s took %g s", st.Stage, v)
+					}
+					sums[k] += v
+				}
+			}
+			for k, v := range got.Seconds {
+				// Event steps (32 ns on NVIDIA GPUs) blur every end of a stage.
+				if sums[k] > v*1.05+1e-6 {
+					t.Errorf("sample %d: the stages take %g s, all of it %g s", k, sums[k], v)
+				}
+			}
+			if p.Pass == kernels.Bwd && (len(got.Stages) != 2 || got.Stages[0].Stage != "k1" || got.Stages[1].Stage != "k2") {
+				t.Errorf("the base of a backward has stages %v, want k1 and k2", got.Stages)
+			}
+		})
+	}
+}
+
+// timing takes samples that are as many as asked for and positive.
+func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant, o kernels.TimeOptions) kernels.Timing {
+	t.Helper()
+	start := time.Now()
+	got, err := b.Time(t.Context(), v, o)
+	wall := time.Since(start).Seconds()
+	if err != nil {
+		t.Fatalf("time %s: %v", v, err)
+	}
+	if len(got.Seconds) != o.Samples {
+		t.Fatalf("%d samples, asked for %d", len(got.Seconds), o.Samples)
+	}
+	var sum float64
+	for _, v := range got.Seconds {
+		if !(v > 0) || math.IsInf(v, 0) {
+			t.Errorf("a sample of %g s", v)
+		}
+		sum += v
+	}
+	// Samples follow each other: seconds taken for milliseconds would show here.
+	if sum > wall*1.05 || got.Busy < sum*0.95 || got.Busy > wall*1.05 {
+		t.Errorf("%d samples of %g s in all, busy for %g s, in a call of %g s", o.Samples, sum, got.Busy, wall)
+	}
+	return got
+}
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return v[len(v)/2]
+}
+
+// cold holds a flush to its purpose, with wide margins: what fits the cache
+// does not run faster from memory. Noise may beat one try, not three.
+func (s *suite) cold(t *testing.T) {
+	p := parse(t, "rmsnorm/fwd/300x1024/bf16")
+	base, err := s.r.Base(p, s.dev.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.bench(t, p, 7)
+	flush := min(2*s.dev.Info().CacheBytes, 512<<20)
+	var cold, warm float64
+	for range 3 {
+		warm = median(s.timing(t, b, base, kernels.TimeOptions{Samples: 9}).Seconds)
+		cold = median(s.timing(t, b, base, kernels.TimeOptions{Samples: 9, Flush: flush}).Seconds)
+		if cold >= 0.8*warm {
+			return
+		}
+	}
+	t.Errorf("%s takes %g s from memory and %g s from the cache", base, cold, warm)
+}
+
+// failures: what cannot run is a Failure, or an error with a hint, and harms
+// nothing that comes after.
+func (s *suite) failures(t *testing.T) {
+	p := parse(t, "rmsnorm/bwd/33x541/bf16")
+	base, err := s.r.Base(p, s.dev.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.bench(t, p, 7)
+	config := func(k *kernels.Knob, v int) kernels.Config {
+		return kernels.NewConfig(kernels.Setting{Knob: k, Value: v})
+	}
+	for _, v := range []kernels.Variant{
+		{Family: base.Family, Config: config(kernels.BlockRows, 3)},    // a value that no design takes
+		{Family: base.Family, Config: config(kernels.VectorBytes, 16)}, // rows are odd
+		{Family: "test/wrong"},     // another pass
+		{Family: "rms_bwd/nobody"}, // no such family
+	} {
+		check := func(what string, err error) {
+			t.Helper()
+			var f *kernels.Failure
+			if !errors.As(err, &f) || f.Status != kernels.StatusRefused || f.Reason == "" || f.Broken || strings.Contains(f.Reason, "\n") {
+				t.Errorf("%s %s: %#v, want a Failure that says refused, in one line", what, v, err)
+			}
+		}
+		_, err := b.Check(t.Context(), v, 1)
+		check("check", err)
+		_, err = b.Time(t.Context(), v, kernels.TimeOptions{Samples: 1})
+		check("time", err)
+		s.right(t, b, p, base)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	memory := s.dev.Info().MemoryBytes
+	if memory == 0 {
+		t.Log("the device does not say how much memory it has")
+	} else {
+		huge := parse(t, "rmsnorm/fwd/1x65536/bf16")
+		huge.M = memory/(huge.N*4) + 1 // x and y alone are more
+		_, err := s.dev.Open(t.Context(), huge, 7)
+		var f *kernels.Failure
+		if err == nil || errors.As(err, &f) || hint.Of(err) == "" {
+			t.Errorf("open %s in %s of memory: %v with hint %q", huge, kernels.FormatBytes(memory), err, hint.Of(err))
+		}
+	}
+	again := s.bench(t, p, 7)
+	s.right(t, again, p, base)
+}
+
+// mistakes of a kernel are found: a wrong element, an unwritten one, and bits
+// that change.
+func (s *suite) mistakes(t *testing.T) {
+	for _, text := range []string{"rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc"} {
+		p := parse(t, text)
+		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
+			b := s.bench(t, p, 7)
+			for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
+				for _, family := range []string{Wrong, Unwritten} {
+					v := kernels.Variant{Family: family, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Programs, Value: int(element)})}
+					c, err := b.Check(t.Context(), v, 2)
+					if err != nil {
+						t.Fatalf("%s: %v", v, err)
+					}
+					y := c.Outputs[0]
+					if c.OK() || y.Name != "y" || y.Bad != 1 || y.First != element || y.MaxErr <= 1 || c.Differing != 0 {
+						t.Errorf("%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing, element)
+					}
+					// What a kernel leaves must be a NaN, not the last right answer.
+					if got := float64(y.Got); family == Unwritten && got == got || family == Wrong && got != 1000 {
+						t.Errorf("%s: got %g", v, got)
+					}
+				}
+			}
+			c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 2)
+			if err != nil || !c.OK() || c.Differing != 1 {
+				t.Errorf("racy: %v, %q, %d elements differ, want 1", err, c.Reason(), c.Differing)
+			}
+			if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil || c.Differing != 0 {
+				t.Errorf("racy, run once: %v, %d elements differ", err, c.Differing)
+			}
+		})
+	}
+}
+
+// seeds: opening a problem again gives it again, another seed another one.
+func (s *suite) seeds(t *testing.T) {
+	p := parse(t, "layernorm/bwd/33x541/bf16+bias")
+	base, err := s.r.Base(p, s.dev.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	norms := func(seed uint64) (norms []float64) {
+		b, err := s.dev.Open(t.Context(), p, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range s.right(t, b, p, base).Outputs {
+			norms = append(norms, o.RelL2)
+		}
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return norms
+	}
+	first, other, again := norms(7), norms(8), norms(7)
+	for i := range first {
+		// Answers may be summed in another order: the last bits of float64.
+		if math.Abs(first[i]-again[i]) > 1e-9*first[i] {
+			t.Errorf("seed 7 gives errors of %g, then %g", first, again)
+		}
+		if first[i] == other[i] && first[i] != 0 {
+			t.Errorf("seeds 7 and 8 give the same errors: %g and %g", first, other)
+		}
+	}
+}
+
+// reference holds inputs and answers, which a device may make by itself, to
+// those of package reference: a wrong element shows the answer beside it.
+func (s *suite) reference(t *testing.T) {
+	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias", "rmsnorm/fwd/19x130/fp32-wbf16+zc"} {
+		p := parse(t, text)
+		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
+			const seed = 1<<63 + 12345 // more bits than a float64 or an int32 would keep
+			want := reference.Answers(p, reference.Inputs(p, seed)).Values["y"]
+			b := s.bench(t, p, seed)
+			for i := range 8 {
+				element := i * (len(want) - 1) / 7
+				v := kernels.Variant{Family: Wrong, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Programs, Value: element})}
+				c, err := b.Check(t.Context(), v, 1)
+				if err != nil || c.Outputs[0].First != int64(element) {
+					t.Fatalf("%s: %v, %+v", v, err, c.Outputs)
+				}
+				if got := float64(c.Outputs[0].Want); math.Abs(got-want[element]) > 1e-11*math.Max(math.Abs(want[element]), 1) {
+					t.Errorf("y[%d] should be %.17g, the device wants %.17g", element, want[element], got)
+				}
+			}
+		})
+	}
+}
+
+// Survive is for devices that live in a process of their own: kernels that
+// crash or never end are Failures, and the next problem opens. open opens the
+// device with a limit on how long a request may take.
+func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.Device) {
+	p := parse(t, "rmsnorm/fwd/33x541/bf16")
+	good := kernels.Variant{Family: Unwritten} // an answer is all it takes
+	for _, test := range []struct {
+		family string
+		limit  time.Duration
+		status []kernels.Status
+		ops    []string
+	}{
+		// A fault is a launch failure where the driver lives to tell.
+		{Crash, time.Minute, []kernels.Status{kernels.StatusCrash, kernels.StatusLaunch}, []string{"check", "time"}},
+		// Long enough for a GPU's process to start and compile within it.
+		{Spin, 3 * time.Second, []kernels.Status{kernels.StatusTimeout}, []string{"check"}},
+	} {
+		t.Run(strings.TrimPrefix(test.family, "test/"), func(t *testing.T) {
+			dev := open(t, test.limit)
+			defer dev.Close()
+			for _, op := range test.ops {
+				b, err := dev.Open(t.Context(), p, 7)
+				if err != nil {
+					t.Fatalf("open before %s: %v", op, err)
+				}
+				if _, err := b.Check(t.Context(), good, 1); err != nil {
+					t.Fatalf("before %s: %v", op, err)
+				}
+				v := kernels.Variant{Family: test.family}
+				if op == "check" {
+					_, err = b.Check(t.Context(), v, 1)
+				} else {
+					_, err = b.Time(t.Context(), v, kernels.TimeOptions{Samples: 1})
+				}
+				var f *kernels.Failure
+				if !errors.As(err, &f) || !slices.Contains(test.status, f.Status) || !f.Broken || f.Reason == "" {
+					t.Fatalf("%s %s: %#v, want one of %v, broken", op, v, err, test.status)
+				}
+				// The bench is gone, and says so instead of measuring something else.
+				if _, err := b.Check(t.Context(), good, 1); !errors.As(err, &f) || !f.Broken {
+					t.Errorf("%s after %s: %v, want a broken bench", good, v, err)
+				}
+				if err := b.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			}
+			b, err := dev.Open(context.Background(), p, 7)
+			if err != nil {
+				t.Fatalf("open after %s: %v", test.family, err)
+			}
+			if c, err := b.Check(t.Context(), good, 1); err != nil || len(c.Outputs) == 0 {
+				t.Errorf("after %s: %v", test.family, err)
+			}
+			b.Close()
+		})
+	}
+}
