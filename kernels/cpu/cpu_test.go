@@ -36,6 +36,7 @@ func TestInProcess(t *testing.T) {
 
 func open(t *testing.T, limit time.Duration) kernels.Device {
 	t.Setenv("NORMBENCH_TEST_WORKER", "cpu")
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // else a worker under the race detector takes a second to leave
 	c, err := worker.Start(t.Context(), worker.Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "test"})
 	if err != nil {
 		t.Fatal(err)

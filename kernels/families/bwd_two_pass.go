@@ -18,22 +18,19 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 		Origin: "Fast-LLM PR 546, two pass; TransformerEngine (ROCm) PR 593, blocked",
 		Files:  []string{"bwd_two_pass.go", "bwd_two_pass.cu", "fwd_two_pass.go", "bwd_reg_persist.go", "reduce.go", "reduce.cu", "hoststage.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
-			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
-			kernels.Values(kernels.BlockCols, 1024, 2048, 4096, 8192, 16384),
-			kernels.Values(kernels.Warps, 4, 8, 16, 32),
-			kernels.Values(kernels.VectorBytes, 16, 8, 4, 2),
-			kernels.Values(kernels.PerSM, 0, 1, 2, 4),
+			kernels.Values(kernels.BlockRows, 1, 2, 4),
+			kernels.Values(kernels.BlockCols, 1024, 2048, 4096, 8192),
+			kernels.Values(kernels.Warps, 4, 8, 16),
+			kernels.Values(kernels.VectorBytes, 0),
+			kernels.Values(kernels.PerSM, 0, 2, 4),
 			kernels.Values(kernels.Programs, 0),
-			kernels.Values(kernels.SinglePass, 0, 4096, 16384),
-		}, reduceKnobs...),
+			kernels.Values(kernels.SinglePass, 0, 8192),
+		}, reduceKnobs([]int{32}, []int{32})...),
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			// Tiles of four rows quarter the traffic of the partial rows.
-			c := twoPassBase(p)
-			for c.Get(kernels.BlockCols) > c.Get(kernels.Warps)*32*int(widestVector(p)/p.DType.Size()) {
-				c = c.With(set(kernels.BlockCols, c.Get(kernels.BlockCols)/2))
-			}
-			return c.With(set(kernels.BlockRows, 4), set(kernels.PerSM, 2)).With(reduceBase...)
+			// Tiles of four rows quarter the traffic of the partial rows; sixteen
+			// warps with two vectors each were the H200's best at N = 16384.
+			return chunks(p, 4, 16, 2).With(set(kernels.PerSM, 2), set(kernels.Programs, 0), set(kernels.SinglePass, 8192)).With(reduceBase...)
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 			if err := refuseChunks(p, c, d, 32); err != nil {

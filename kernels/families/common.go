@@ -32,9 +32,14 @@ func rowDefines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []
 		{Name: "LAYERNORM", Value: flag(p.Op == kernels.LayerNorm)},
 		{Name: "HAS_BIAS", Value: flag(p.Bias)},
 		{Name: "ZERO_CENTERED", Value: flag(p.ZeroCentered)},
+		{Name: kernels.VectorBytes.Macro, Value: vectorBytes(p, c)},
 	}
 	for _, s := range c.Settings() {
-		if m := s.Knob.Macro; m != "" && s.Knob != kernels.ReduceCols && s.Knob != kernels.ReduceRows {
+		switch s.Knob {
+		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows:
+			continue
+		}
+		if m := s.Knob.Macro; m != "" {
 			ds = append(ds, kernels.Define{Name: m, Value: int64(s.Value)})
 		}
 	}
@@ -77,16 +82,24 @@ func widestVector(p kernels.Problem) int64 {
 	return min(16, row&-row)
 }
 
+// vectorBytes is the config's vector width, 0 being the widest.
+func vectorBytes(p kernels.Problem, c kernels.Config) int64 {
+	if v := int64(c.Get(kernels.VectorBytes)); v > 0 {
+		return v
+	}
+	return widestVector(p)
+}
+
 // vectors is the number of vectors in a row and the elements in one.
 func vectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
-	vec = int64(c.Get(kernels.VectorBytes)) / p.DType.Size()
+	vec = vectorBytes(p, c) / p.DType.Size()
 	return p.N / max(vec, 1), vec
 }
 
 // refuseLaunch holds what every row kernel needs of its knobs: powers of two
 // where threads are grouped, a vector that divides the row, a legal grid.
 func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	rows, warps, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), c.Get(kernels.VectorBytes)
+	rows, warps, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), int(vectorBytes(p, c))
 	switch {
 	case !isPow2(rows) || rows > 64:
 		return fmt.Errorf("block rows are a power of two up to 64")

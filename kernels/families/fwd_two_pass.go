@@ -18,18 +18,17 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 		Origin: "TransformerEngine (ROCm) PR 593, blocked; apex fused; Tri-RMSNorm",
 		Files:  []string{"fwd_two_pass.go", "fwd_two_pass.cu", "fwd_cta_reg.go", "hoststage.go", "common.go", "common.cuh"},
 		Knobs: []kernels.Range{
-			kernels.Values(kernels.BlockRows, 1, 2, 4),
-			kernels.Values(kernels.BlockCols, 1024, 2048, 4096, 8192, 16384),
+			kernels.Values(kernels.BlockRows, 1, 2),
+			kernels.Values(kernels.BlockCols, 1024, 4096, 8192, 16384),
 			kernels.Values(kernels.Warps, 4, 8, 16, 32),
-			kernels.Values(kernels.VectorBytes, 16, 8, 4, 2),
+			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.PerSM, 0, 4),
 			kernels.Values(kernels.Programs, 0),
-			kernels.Values(kernels.SinglePass, 0, 4096, 16384),
+			kernels.Values(kernels.SinglePass, 0, 16384),
 		},
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			c := twoPassBase(p)
-			return c.With(set(kernels.PerSM, 0))
+			return chunks(p, 1, 8, 4).With(set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.SinglePass, 8192))
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 			return refuseChunks(p, c, d, 32)
@@ -47,24 +46,25 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 	}
 }
 
-// twoPassBase is what both two-pass designs start from: chunks of four vectors
-// per thread of eight warps, or less on narrow rows.
-func twoPassBase(p kernels.Problem) kernels.Config {
-	v := widestVector(p)
-	elems := v / p.DType.Size()
-	warps := min(max(floorPow2(ceilDiv(p.N, elems*32)), 1), 8)
-	cols := warps * 32 * elems
-	for cols < p.N && cols < warps*32*elems*4 {
-		cols *= 2
+// chunks is the tile that both two-pass designs start from: rows, warps, and
+// chunks of up to each vectors per thread, less of both on narrow rows.
+func chunks(p kernels.Problem, rows int, warps, each int64) kernels.Config {
+	elems := widestVector(p) / p.DType.Size()
+	for warps > 1 && warps*32*elems >= 2*p.N {
+		warps /= 2
 	}
-	return kernels.NewConfig(set(kernels.BlockRows, 1), set(kernels.BlockCols, int(cols)),
-		set(kernels.Warps, int(warps)), set(kernels.VectorBytes, int(v)),
-		set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.SinglePass, 0))
+	for each > 1 && each*warps*32*elems >= 2*p.N {
+		each /= 2
+	}
+	return kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.BlockCols, int(each*warps*32*elems)),
+		set(kernels.Warps, int(warps)), set(kernels.VectorBytes, 0))
 }
 
-// singlePass is the macro that the threshold comes down to for p.
+// singlePass is the macro that the threshold comes down to for p: a row stays
+// in registers if it is within the threshold and within one chunk.
 func singlePass(p kernels.Problem, c kernels.Config) kernels.Define {
-	return kernels.Define{Name: "SINGLE_PASS", Value: flag(p.N <= int64(c.Get(kernels.SinglePass)))}
+	limit := min(c.Get(kernels.SinglePass), c.Get(kernels.BlockCols))
+	return kernels.Define{Name: "SINGLE_PASS", Value: flag(p.N <= int64(limit))}
 }
 
 // refuseChunks holds what both two-pass designs need: chunks that are whole
@@ -84,11 +84,6 @@ func refuseChunks(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, max
 		return fmt.Errorf("%d vectors per thread and row, for %d rows, are too many to unroll", cols/(threads*vec), rows)
 	case cols > threads*vec && cols >= 2*p.N:
 		return fmt.Errorf("a chunk of %d columns is more than half empty", cols)
-	}
-	if singlePass(p, c).Value == 1 {
-		if cols < p.N {
-			return fmt.Errorf("a single pass over %d columns needs them in one chunk, not %d", p.N, cols)
-		}
 	}
 	if words := tileWords(p, c); words > maxWords && singlePass(p, c).Value == 1 {
 		return fmt.Errorf("a single pass would keep %d words per thread", words)

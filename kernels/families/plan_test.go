@@ -168,7 +168,7 @@ func random(rng *rand.Rand) kernels.Problem {
 func TestDefaultAlwaysResolves(t *testing.T) {
 	r := families.New()
 	rng := rand.New(rand.NewPCG(20, 26))
-	for range 1500 {
+	for range 800 {
 		p := random(rng)
 		for name, d := range infos() {
 			base, err := r.Base(p, d)
@@ -253,7 +253,7 @@ func TestSpacesAreSound(t *testing.T) {
 	r := families.New()
 	rng := rand.New(rand.NewPCG(4, 4))
 	ps := []kernels.Problem{problem(t, "rmsnorm/bwd/1x1/fp32"), problem(t, "layernorm/fwd/262144x1/bf16+bias")}
-	for range 12 {
+	for range 6 {
 		ps = append(ps, random(rng))
 	}
 	for _, p := range ps {

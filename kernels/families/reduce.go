@@ -9,9 +9,13 @@ import (
 // The reduction of the partial rows, k2, which every backward that leaves
 // partial sums shares.
 
-var reduceKnobs = []kernels.Range{
-	kernels.Values(kernels.ReduceCols, 32, 64),
-	kernels.Values(kernels.ReduceRows, 8, 32),
+// reduceKnobs are k2's ranges in a design's grid. k2's best tile hardly depends
+// on k1's config, so a grid crosses only a few; --knob widens them.
+func reduceKnobs(cols, rows []int) []kernels.Range {
+	return []kernels.Range{
+		kernels.Values(kernels.ReduceCols, cols...),
+		kernels.Values(kernels.ReduceRows, rows...),
+	}
 }
 
 // reduceBase: 32 columns give the most programs, 32 groups the most loads in

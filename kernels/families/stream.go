@@ -31,7 +31,9 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 		},
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0), set(kernels.Unroll, 4))
+			// On an H200 one vector per thread moves 1 GiB at 4265 GB/s (the driver's
+			// copy: 4250), four at 4122; a backward's two inputs do not care.
+			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0), set(kernels.Unroll, 1))
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 			if w := c.Get(kernels.Warps); !isPow2(w) || w > 32 {

@@ -217,6 +217,20 @@ func TestBits(t *testing.T) {
 			t.Errorf("number %d of splitmix64 is %#x, want %#x", i+1, got, want)
 		}
 	}
+	// Whole draws of seed 7 at elements 0, 1 and 2^40, as an implementation in
+	// another language gives them.
+	want := map[string][3]uint32{
+		"x":  {0x3f377c04, 0x3fcd6954, 0x3fc29f93},
+		"dy": {0xbe36bb3a, 0x3f59a125, 0x3db97de7},
+		"w":  {0x3f409fe2, 0x3faf7e59, 0x3f84cd53},
+	}
+	for _, d := range reference.Draws(problem(kernels.RMSNorm, kernels.Bwd, 1, 1, false, false)) {
+		for k, i := range []int64{0, 1, 1 << 40} {
+			if got := math.Float32bits(d.Value(7, i)); got != want[d.Tensor.Name][k] {
+				t.Errorf("%s[%d] of seed 7 is %#08x, want %#08x", d.Tensor.Name, i, got, want[d.Tensor.Name][k])
+			}
+		}
+	}
 	if want := 1 / math.Sqrt(4*(0x1p32-1)/12); math.Abs(float64(reference.Unit)-want) > want*0x1p-24 {
 		t.Errorf("unit %.10g, want %.10g", reference.Unit, want)
 	}

@@ -1,0 +1,208 @@
+// Package imports holds the rule of which package may know which.
+//
+// Imports point one way: kernels <- sweep <- {tune, report} <- cmd/normbench.
+// tune and report do not know each other, devices know only kernels, and every
+// foreign library has one place of its own, so that replacing it means reading
+// one place.
+package imports
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "normbench"
+
+// A file is a source file with its imports: those of this module as paths from
+// its root ("kernels/cpu"), all others as they are.
+type file struct {
+	name    string // "kernels/cpu/cpu.go"
+	own     []string
+	foreign []string
+}
+
+func (f file) test() bool { return strings.HasSuffix(f.name, "_test.go") }
+
+// within says whether an import, or the directory of a file, is dir or below.
+func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+func parse(t *testing.T, root string) []file {
+	var files []file
+	fset := token.NewFileSet()
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		base := filepath.Base(name)
+		if d.IsDir() {
+			if name != root && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(base, ".go") {
+			return nil
+		}
+		ast, err := parser.ParseFile(fset, name, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		f := file{name: filepath.ToSlash(rel)}
+		for _, i := range ast.Imports {
+			p, err := strconv.Unquote(i.Path.Value)
+			if err != nil {
+				return err
+			}
+			if own, ok := strings.CutPrefix(p, module+"/"); ok {
+				f.own = append(f.own, own)
+			} else if p == module {
+				f.own = append(f.own, ".")
+			} else {
+				f.foreign = append(f.foreign, p)
+			}
+		}
+		files = append(files, f)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// A rule bounds what the files of some directories import of this module.
+type rule struct {
+	of       []string
+	only     []string // where set, nothing but these and what is below them
+	never    []string
+	tests    bool // holds for test files too
+	optional bool // may have no files (yet)
+}
+
+var rules = []rule{
+	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "cmd"}, tests: true},
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/worker"}, only: []string{"kernels", "internal/hint"}, tests: true},
+	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/hint"}, tests: true, optional: true},
+	// The reference is an independent opinion: it cannot borrow from kernels
+	// that it judges, nor they from it.
+	{of: []string{"kernels/reference"}, only: []string{"kernels"}},
+	{of: []string{"kernels/reference"}, never: []string{"kernels/families"}, tests: true},
+	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
+	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint"}},
+	{of: []string{"sweep"}, never: []string{"tune", "report", "cmd"}, tests: true},
+	{of: []string{"tune"}, never: []string{"report", "cmd"}, tests: true, optional: true},
+	{of: []string{"report"}, never: []string{"tune", "cmd"}, tests: true, optional: true},
+	{of: []string{"internal"}, only: []string{"internal"}, tests: true},
+}
+
+// The foreign libraries, with the only place of each: files, or directories.
+var homes = map[string][]string{
+	"gorgonia.org/cu":                   {"kernels/cuda/driver"},
+	"github.com/ebitengine/purego":      {"kernels/nvrtc"},
+	"github.com/olekukonko/tablewriter": {"report/render.go"},
+	"github.com/goccy/go-yaml":          {"sweep/shapes"},
+	"github.com/urfave/cli":             {"cmd/normbench"},
+	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},
+	"C":                                 {"kernels/cuda/driver"},
+}
+
+// broken lists what breaks the rules, one line per import.
+func broken(files []file) (lines []string) {
+	for _, f := range files {
+		dir := path.Dir(f.name)
+		for _, r := range rules {
+			if f.test() && !r.tests || !slices.ContainsFunc(r.of, func(d string) bool { return within(dir, d) }) {
+				continue
+			}
+			for _, p := range f.own {
+				below := func(d string) bool { return within(p, d) }
+				// "kernels" alone in a list of what reference may know is that
+				// package, not everything below it.
+				if dir == "kernels/reference" && len(r.only) > 0 {
+					below = func(d string) bool { return p == d }
+				}
+				if slices.ContainsFunc(r.never, below) {
+					lines = append(lines, f.name+" imports "+p+", which "+strings.Join(r.of, ", ")+" must not")
+				}
+				if len(r.only) > 0 && !slices.ContainsFunc(r.only, below) {
+					lines = append(lines, f.name+" imports "+p+"; "+strings.Join(r.of, ", ")+" know only "+strings.Join(r.only, ", "))
+				}
+			}
+		}
+		for _, p := range f.foreign {
+			for lib, home := range homes {
+				if within(p, lib) && !slices.ContainsFunc(home, func(h string) bool { return f.name == h || within(dir, h) }) {
+					lines = append(lines, f.name+" imports "+p+", which is for "+strings.Join(home, ", ")+" only")
+				}
+			}
+		}
+	}
+	return lines
+}
+
+func TestImports(t *testing.T) {
+	root := filepath.Join("..", "..")
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatal(err) // moved: the test would walk something else and be content
+	}
+	files := parse(t, root)
+	for _, line := range broken(files) {
+		t.Error(line)
+	}
+	// A rule for a directory that is not there holds nothing.
+	for _, r := range rules {
+		for _, d := range r.of {
+			if !r.optional && !slices.ContainsFunc(files, func(f file) bool { return within(path.Dir(f.name), d) }) {
+				t.Errorf("the rule for %s has no files", d)
+			}
+		}
+	}
+}
+
+// The rules are tested too: each line here is a mistake, and the last ones are
+// none.
+func TestRulesBite(t *testing.T) {
+	for _, test := range []struct {
+		f   file
+		bad bool
+	}{
+		{file{name: "kernels/plan.go", own: []string{"sweep/record"}}, true},
+		{file{name: "kernels/families/x_test.go", own: []string{"report"}}, true},
+		{file{name: "kernels/cpu/cpu.go", own: []string{"internal/other"}}, true},
+		{file{name: "kernels/reference/compare.go", own: []string{"kernels/families"}}, true},
+		{file{name: "kernels/reference/compare.go", own: []string{"kernels/cpu"}}, true},
+		{file{name: "kernels/families/reduce.go", own: []string{"kernels/reference"}}, true},
+		{file{name: "tune/fit.go", own: []string{"report"}}, true},
+		{file{name: "report/html.go", own: []string{"tune"}}, true},
+		{file{name: "sweep/stats/stats.go", own: []string{"tune"}}, true},
+		{file{name: "internal/hint/hint.go", own: []string{"kernels"}}, true},
+		{file{name: "kernels/cuda/device.go", foreign: []string{"gorgonia.org/cu"}}, true},
+		{file{name: "kernels/cuda/device.go", foreign: []string{"C"}}, true},
+		{file{name: "report/model.go", foreign: []string{"github.com/olekukonko/tablewriter/tw"}}, true},
+		{file{name: "cmd/normbench/sweep.go", foreign: []string{"github.com/schollz/progressbar/v3"}}, true},
+		{file{name: "sweep/run.go", foreign: []string{"github.com/goccy/go-yaml"}}, true},
+		{file{name: "tune/export.go", foreign: []string{"github.com/urfave/cli/v3"}}, true},
+
+		{file{name: "kernels/cpu/cpu.go", own: []string{"kernels", "kernels/reference", "internal/hint"}}, false},
+		{file{name: "kernels/cuda/driver/driver.go", foreign: []string{"C", "gorgonia.org/cu"}}, false},
+		{file{name: "report/render.go", own: []string{"sweep/record"}, foreign: []string{"github.com/olekukonko/tablewriter/tw"}}, false},
+		{file{name: "cmd/normbench/main.go", own: []string{"tune", "report"}, foreign: []string{"github.com/urfave/cli/v3"}}, false},
+		{file{name: "kernels/families/families_test.go", own: []string{"kernels/reference"}}, false},
+	} {
+		if got := broken([]file{test.f}); (len(got) > 0) != test.bad {
+			t.Errorf("%+v: %q", test.f, got)
+		}
+	}
+}

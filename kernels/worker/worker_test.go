@@ -1,0 +1,428 @@
+//go:build unix
+
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+)
+
+const modeEnv = "NORMBENCH_TEST_WORKER"
+
+// TestMain makes this binary a worker where the environment says which. The
+// workers other than "cpu" are what one may meet at the other end of ssh.
+func TestMain(m *testing.M) {
+	mode := os.Getenv(modeEnv)
+	if mode == "" {
+		os.Exit(m.Run())
+	}
+	open := func() (kernels.Device, error) { return cpu.New(devicetest.Registry(families.New())), nil }
+	var err error
+	switch mode {
+	case "cpu":
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", open)
+	case "foreign": // runs none of our kernels, such as a peer
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "", open)
+	case "other kernels":
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "other", open)
+	case "no device":
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) {
+			return nil, hint.Errorf("plug one in", "no GPU here")
+		})
+	case "broken device": // its process lives, its context does not
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) {
+			return &devicetest.Fake{Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+				if v.Family == "fault" {
+					return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "illegal address", Broken: true}
+				}
+				return nil
+			}}, nil
+		})
+	case "old protocol":
+		fmt.Println(`{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}`)
+		io.Copy(io.Discard, os.Stdin)
+	case "nonsense":
+		fmt.Println("Welcome to gpu1! Have a nice day.")
+		io.Copy(io.Discard, os.Stdin)
+	case "wrong id":
+		fmt.Println(`{"id":7}`)
+		io.Copy(io.Discard, os.Stdin)
+	case "half a line":
+		fmt.Print(`{"id":1,"hel`)
+	case "ends at once":
+		fmt.Fprintln(os.Stderr, "starting")
+		fmt.Fprintln(os.Stderr, "no licence")
+		os.Exit(4)
+	case "closes its input": // and stays
+		os.Stdin.Close()
+		time.Sleep(time.Minute)
+	case "closes its output": // and stays
+		os.Stdout.Close()
+		time.Sleep(time.Minute)
+	case "never answers":
+		io.Copy(io.Discard, os.Stdin)
+	case "ignores the end of its input":
+		go Serve(context.Background(), os.Stdin, os.Stdout, "hash", open)
+		time.Sleep(time.Minute)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+}
+
+var small = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 5, N: 33, DType: kernels.BF16, Weight: kernels.BF16}
+
+var good = kernels.Variant{Family: "rms_fwd/cta_reg"}
+
+// client starts this binary as a worker and holds the test to leaving neither
+// a process nor a goroutine behind.
+func client(t *testing.T, mode string, limit time.Duration) (*Client, error) {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	t.Setenv(modeEnv, mode)
+	t.Setenv("GORACE", "atexit_sleep_ms=0") // else a worker under the race detector takes a second to leave
+	c, err := Start(t.Context(), Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "hash"})
+	t.Cleanup(func() {
+		if c != nil {
+			c.Close()
+		}
+		// This test binary has no other children.
+		var status syscall.WaitStatus
+		if pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil); err != syscall.ECHILD {
+			t.Errorf("a child is left: process %d, %v", pid, err)
+		}
+		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				buf := make([]byte, 1<<16)
+				t.Fatalf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, buf[:runtime.Stack(buf, true)])
+			}
+		}
+	})
+	return c, err
+}
+
+func start1(t *testing.T, mode string, limit time.Duration) *Client {
+	t.Helper()
+	c, err := client(t, mode, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func open(t *testing.T, c *Client) kernels.Bench {
+	t.Helper()
+	b, err := c.Open(t.Context(), small, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func works(t *testing.T, b kernels.Bench) {
+	t.Helper()
+	if got, err := b.Check(t.Context(), good, 2); err != nil || !got.OK() || got.Repeats != 2 {
+		t.Fatalf("check: %+v, %v", got, err)
+	}
+	got, err := b.Time(t.Context(), good, kernels.TimeOptions{Samples: 3, Flush: 4096, Stages: true})
+	if err != nil || len(got.Seconds) != 3 || len(got.Stages) != 1 || got.Busy <= 0 {
+		t.Fatalf("time: %+v, %v", got, err)
+	}
+}
+
+// failed wants a broken Failure, a bench that says it is gone, and a client that
+// starts anew. limit is for what comes after: a short one hits honest work too.
+func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.Status, reason string) {
+	t.Helper()
+	var f *kernels.Failure
+	if !errors.As(err, &f) || f.Status != want || !f.Broken || !strings.Contains(f.Reason, reason) || strings.Contains(f.Reason, "\n") {
+		t.Fatalf("%#v (%v), want %s, broken, with %q", err, err, want, reason)
+	}
+	c.o.Timeout = time.Minute
+	if _, err := b.Check(t.Context(), good, 1); !errors.As(err, &f) || f.Status != kernels.StatusCrash || !f.Broken {
+		t.Errorf("the old bench answers %v", err)
+	}
+	if err := b.Close(); err != nil {
+		t.Errorf("close of the old bench: %v", err)
+	}
+	b = open(t, c)
+	works(t, b)
+	if err := b.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
+
+func TestClient(t *testing.T) {
+	c := start1(t, "cpu", time.Minute)
+	if c.Info().Kind != kernels.KindCPU || c.Info().Units < 1 {
+		t.Errorf("info %+v", c.Info())
+	}
+	c.Prefetch(small, []kernels.Variant{good})
+	works(t, open(t, c))
+	works(t, open(t, c)) // opening the next problem closes the last
+	// Trouble that is nobody's result keeps its hint across the wire.
+	var f *kernels.Failure
+	huge := small
+	huge.M, huge.N = 1<<31, 1<<17
+	if _, err := c.Open(t.Context(), huge, 7); err == nil || errors.As(err, &f) || hint.Of(err) == "" {
+		t.Errorf("open %s: %v, hint %q", huge, err, hint.Of(err))
+	}
+	// A refusal is a result, and the worker stays as it is.
+	b := open(t, c)
+	pid := c.proc.cmd.Process.Pid
+	if _, err := b.Check(t.Context(), kernels.Variant{Family: "nobody"}, 1); !errors.As(err, &f) || f.Status != kernels.StatusRefused || f.Broken {
+		t.Errorf("check of nobody: %v", err)
+	}
+	works(t, b)
+	if c.proc.cmd.Process.Pid != pid {
+		t.Error("a refusal started another worker")
+	}
+}
+
+func TestForeignWorkerNeedsNoHash(t *testing.T) {
+	works(t, open(t, start1(t, "foreign", time.Minute)))
+}
+
+func TestKilledWhileIdle(t *testing.T) {
+	c := start1(t, "cpu", time.Minute)
+	b := open(t, c)
+	p := c.proc
+	p.cmd.Process.Kill()
+	<-p.exited
+	_, err := b.Check(t.Context(), good, 1)
+	failed(t, c, b, err, kernels.StatusCrash, "killed")
+}
+
+func TestKilledWhileBusy(t *testing.T) {
+	c := start1(t, "cpu", time.Minute)
+	b := open(t, c)
+	p := c.proc
+	time.AfterFunc(100*time.Millisecond, func() { p.cmd.Process.Kill() })
+	_, err := b.Check(t.Context(), kernels.Variant{Family: devicetest.Spin}, 1)
+	failed(t, c, b, err, kernels.StatusCrash, "killed")
+}
+
+func TestHanging(t *testing.T) {
+	c := start1(t, "cpu", time.Minute)
+	b := open(t, c)
+	c.o.Timeout = 300 * time.Millisecond
+	start := time.Now()
+	_, err := b.Time(t.Context(), kernels.Variant{Family: devicetest.Spin}, kernels.TimeOptions{Samples: 1})
+	if d := time.Since(start); d < 300*time.Millisecond || d > 5*time.Second {
+		t.Errorf("noticed after %s", d)
+	}
+	failed(t, c, b, err, kernels.StatusTimeout, "300ms")
+}
+
+// The last line of its standard error tells why a worker ended.
+func TestCrashing(t *testing.T) {
+	c := start1(t, "cpu", time.Minute)
+	b := open(t, c)
+	_, err := b.Check(t.Context(), kernels.Variant{Family: devicetest.Crash}, 1)
+	failed(t, c, b, err, kernels.StatusCrash, "exit status 3 (test/crash: exit status 3 as asked)")
+}
+
+// A process whose device has faulted is not asked again, even if it lives.
+func TestBrokenDevice(t *testing.T) {
+	c := start1(t, "broken device", time.Minute)
+	b := open(t, c)
+	pid := c.proc.cmd.Process.Pid
+	_, err := b.Check(t.Context(), kernels.Variant{Family: "fault"}, 1)
+	failed(t, c, b, err, kernels.StatusLaunch, "illegal address")
+	if c.proc.cmd.Process.Pid == pid {
+		t.Error("the same process serves on")
+	}
+}
+
+func TestCancel(t *testing.T) {
+	c := start1(t, "cpu", time.Minute)
+	b := open(t, c)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := b.Check(ctx, kernels.Variant{Family: devicetest.Spin}, 1); err != context.Canceled {
+		t.Fatalf("check: %v, want the context's error", err)
+	}
+	works(t, open(t, c))
+}
+
+func TestStartErrors(t *testing.T) {
+	for _, test := range []struct {
+		mode, want string
+		status     kernels.Status // "" for an error that is nobody's result
+		hint       bool
+	}{
+		{"old protocol", "does not speak protocol 1", "", true},
+		{"other kernels", "has other kernels (other) than this normbench (hash)", "", true},
+		{"no device", "no GPU here", "", true},
+		{"nonsense", "Welcome to gpu1!", kernels.StatusCrash, false},
+		{"wrong id", `{\"id\":7}`, kernels.StatusCrash, false},
+		{"half a line", "ended: exit status 0", kernels.StatusCrash, false},
+		{"ends at once", "ended: exit status 4 (no licence)", kernels.StatusCrash, false},
+		{"closes its output", "closed its output", kernels.StatusCrash, false},
+		{"closes its input", "no answer within 300ms", kernels.StatusTimeout, false},
+		{"never answers", "no answer within 300ms", kernels.StatusTimeout, false},
+	} {
+		t.Run(test.mode, func(t *testing.T) {
+			limit := time.Minute
+			if test.status == kernels.StatusTimeout {
+				limit = 300 * time.Millisecond
+			}
+			c, err := client(t, test.mode, limit)
+			if err == nil || c != nil {
+				t.Fatalf("started, with %v", err)
+			}
+			if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") || (hint.Of(err) != "") != test.hint {
+				t.Errorf("%q with hint %q, want %q", err, hint.Of(err), test.want)
+			}
+			var f *kernels.Failure
+			if errors.As(err, &f) != (test.status != "") || f != nil && f.Status != test.status {
+				t.Errorf("%#v, want the status %q", err, test.status)
+			}
+		})
+	}
+}
+
+func TestNoSuchCommand(t *testing.T) {
+	_, err := Start(t.Context(), Options{Command: []string{"/nonexistent/normbench", "worker"}, Timeout: time.Second})
+	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), `"/nonexistent/normbench worker"`) {
+		t.Errorf("%v, hint %q", err, hint.Of(err))
+	}
+}
+
+// A worker that does not leave when its input ends is made to.
+func TestEnd(t *testing.T) {
+	c := start1(t, "ignores the end of its input", time.Minute)
+	c.proc.end(100 * time.Millisecond)
+	c.proc = nil
+}
+
+// What a worker says on standard error is passed on; its last line is kept.
+func TestTail(t *testing.T) {
+	var out bytes.Buffer
+	tl := &tail{next: &out}
+	for _, s := range []string{"first\nsec", "ond\n", "third", " line\n"} {
+		if n, err := tl.Write([]byte(s)); n != len(s) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if out.String() != "first\nsecond\nthird line\n" || tl.last() != "third line" {
+		t.Errorf("passed on %q, the last line is %q", out.String(), tl.last())
+	}
+	tl.Write(bytes.Repeat([]byte("x"), 1<<20))
+	if len(tl.line) > 1<<13 || len(tl.last()) > 200 {
+		t.Errorf("a megabyte without end of line leaves %d bytes", len(tl.line))
+	}
+}
+
+// serve runs Serve on requests and returns its answers.
+func serve(input string) (answers []answer, raw string, err error) {
+	var out bytes.Buffer
+	r := families.New()
+	err = Serve(context.Background(), strings.NewReader(input), &out, "hash", func() (kernels.Device, error) {
+		return &devicetest.Fake{Registry: r}, nil
+	})
+	for line := range strings.Lines(out.String()) {
+		var a answer
+		if e := json.Unmarshal([]byte(line), &a); e != nil {
+			return nil, out.String(), fmt.Errorf("answer %q: %w", line, e)
+		}
+		answers = append(answers, a)
+	}
+	return answers, out.String(), err
+}
+
+// Whatever is asked in the wrong order or without what it needs has an error
+// for an answer, and the next request an answer of its own.
+func TestServeMistakes(t *testing.T) {
+	const openIt = `{"id":1,"op":"open","problem":"rmsnorm/fwd/8x8/bf16"}` + "\n"
+	for _, test := range []struct{ input, want string }{
+		{`{"id":2,"op":"check","variants":["rms_fwd/cta_reg@"]}`, "check without an open problem"},
+		{`{"id":2,"op":"open"}`, "open without a problem"},
+		{`{"id":2,"op":"prefetch"}`, "prefetch without a problem"},
+		{`{"id":2,"op":"dance"}`, `unknown op "dance"`},
+		{openIt + `{"id":2,"op":"check"}`, "check takes one variant"},
+		{openIt + `{"id":2,"op":"check","variants":["a@","b@"]}`, "check takes one variant"},
+		{openIt + `{"id":2,"op":"check","variants":["what"]}`, `malformed variant "what"`},
+		{openIt + `{"id":2,"op":"check","variants":["rms_fwd/cta_reg@"],"repeats":99999999999}`, "99999999999 repeats"},
+		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"]}`, "time without options"},
+		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":-1}}`, "-1 samples"},
+		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":99999999999}}`, "99999999999 samples"},
+		{openIt + `{"id":2,"op":"time","variants":["rms_fwd/cta_reg@"],"options":{"samples":1,"flush":-8}}`, "flush of -8 bytes"},
+	} {
+		answers, raw, err := serve(test.input + "\n" + `{"id":3,"op":"hello"}` + "\n")
+		if err != nil || len(answers) < 2 {
+			t.Errorf("%s: %v\n%s", test.input, err, raw)
+			continue
+		}
+		a, last := answers[len(answers)-2], answers[len(answers)-1]
+		if a.ID != 2 || !strings.Contains(a.Error, test.want) || a.Failure != nil {
+			t.Errorf("%s: answer %+v, want the error %q", test.input, a, test.want)
+		}
+		if last.ID != 3 || last.Hello == nil || last.Hello.Protocol != Protocol || last.Hello.Kernels != "hash" {
+			t.Errorf("%s: then hello is answered with %+v", test.input, last)
+		}
+	}
+}
+
+// Lines that are no requests end the worker with an error: there is no id to
+// answer to.
+func TestServeMalformed(t *testing.T) {
+	for _, input := range []string{"hello\n", "[]\n", `{"id":"1"}` + "\n", `{"id":1,"op":"open","problem":"x"}` + "\n"} {
+		if _, raw, err := serve(input); err == nil || !strings.Contains(err.Error(), "malformed request") {
+			t.Errorf("%q: %v, %s", input, err, raw)
+		}
+	}
+	// The end of the input, even within a line, is the orderly end.
+	for _, input := range []string{"", `{"id":1,"op":"he`} {
+		if _, raw, err := serve(input); err != nil || raw != "" {
+			t.Errorf("%q: %v, %s", input, err, raw)
+		}
+	}
+}
+
+// Arbitrary lines never panic the worker, and every answer has the id of a
+// request. The fake device panics where Serve breaks the rules of devices.
+func FuzzServe(f *testing.F) {
+	const openIt = `{"id":1,"op":"open","problem":"rmsnorm/bwd/8x64/bf16"}` + "\n"
+	for _, s := range []string{
+		`{"id":1,"op":"hello"}`,
+		openIt + openIt + `{"id":2,"op":"check","variants":["rms_bwd/reg_persist@"],"repeats":2}`,
+		openIt + `{"id":2,"op":"time","variants":["rms_bwd/two_pass@p3"],"options":{"samples":3,"flush":9,"stages":true}}`,
+		openIt + `{"id":2,"op":"check","variants":["rms_bwd/two_pass@br0"]}`,
+		openIt + `{"id":2,"op":"close"}` + "\n" + `{"id":3,"op":"close"}`,
+		`{"id":1,"op":"prefetch","problem":"layernorm/fwd/2147483648x131072/fp32","variants":["ln_fwd/stream@"]}`,
+		`{"id":1,"op":"open","problem":"layernorm/fwd/2147483648x131072/fp32"}`,
+		"null", "{}",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if strings.Contains(s, `"samples"`) && len(s) > 1000 {
+			t.Skip("the fake takes every sample that is asked for")
+		}
+		answers, raw, err := serve(s + "\n")
+		if err != nil && !strings.Contains(err.Error(), "malformed request") {
+			t.Errorf("%v\n%s", err, raw)
+		}
+		if n := strings.Count(s, "\n") + 1; len(answers) > n {
+			t.Errorf("%d answers to %d lines", len(answers), n)
+		}
+	})
+}
