@@ -1,5 +1,5 @@
 # Targets of the cuda build tag; included by the Makefile.
-.PHONY: cuda cuda-headers
+.PHONY: cuda cuda-tests cuda-headers
 
 # The program with the CUDA device. It runs without a driver too, so it must not be linked to one.
 cuda: ## build bin/normbench-cuda (needs no GPU)
@@ -7,6 +7,11 @@ cuda: ## build bin/normbench-cuda (needs no GPU)
 	go build -tags cuda -o bin/normbench-cuda ./cmd/normbench
 	@if readelf -d bin/normbench-cuda | grep -q 'NEEDED.*libcuda'; then \
 		echo 'make cuda: error: bin/normbench-cuda is linked to libcuda, see kernels/cuda/driver/symbols.h' >&2; exit 1; fi
+
+cuda-tests: ## build the tests that need a GPU, for scripts/gpu.sh
+	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \
+	go test -c -tags cuda -o bin/cuda.test ./kernels/cuda && \
+	go test -c -tags cuda -o bin/driver.test ./kernels/cuda/driver
 
 cuda-headers: ## vet the cuda build against the headers of CUDA 11.8, 12 and 13
 	@for version in 11.8 12 13; do \

@@ -14,8 +14,8 @@ import (
 	"normbench/kernels/reference"
 )
 
-// open opens GPU 0, or skips the test where there is none.
-func open(t *testing.T) *Device {
+// openDevice opens GPU 0, or skips the test where there is none.
+func openDevice(t *testing.T) *Device {
 	t.Helper()
 	d, err := Open(families.New(), 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func open(t *testing.T) *Device {
 // answers that it computes agree with package reference's as far as two orders
 // of float64 sums can.
 func TestAnswersMatchReference(t *testing.T) {
-	d := open(t)
+	d := openDevice(t)
 	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 			for _, dt := range kernels.DTypes() {

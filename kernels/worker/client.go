@@ -211,6 +211,7 @@ func start(o Options) (*process, error) {
 		return nil, err
 	}
 	p.stdin, p.cmd.Stdout = stdin, out
+	ownGroup(p.cmd)
 	// Descendants that keep standard error open must not hold up Wait.
 	p.cmd.WaitDelay = time.Second
 	err = p.cmd.Start()
@@ -250,7 +251,7 @@ func start(o Options) (*process, error) {
 func (p *process) write(line []byte) { p.stdin.Write(line) } // a failed write shows as the end of its output
 
 func (p *process) kill() {
-	p.cmd.Process.Kill()
+	killGroup(p.cmd)
 	p.stdin.Close()
 	<-p.exited
 }

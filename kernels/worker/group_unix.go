@@ -1,0 +1,20 @@
+//go:build unix
+
+package worker
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// A worker leads a process group of its own: Ctrl-C at the terminal then reaches
+// only its parent, which knows what to do about it, and killing the group also
+// reaches what a shell or srun has started for it.
+
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+func killGroup(cmd *exec.Cmd) {
+	if syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) != nil {
+		cmd.Process.Kill()
+	}
+}
