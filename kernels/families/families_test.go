@@ -43,7 +43,7 @@ func TestHostStages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range r.Families {
-			if f.CheckServes(p) != nil {
+			if f.CheckServes(p) != nil || f.Hidden && !f.Stream { // the ruler's families write nothing
 				continue
 			}
 			s := f.Space(p, dev.Info())

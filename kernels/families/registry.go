@@ -25,6 +25,9 @@ var designs = []func(kernels.Op) *kernels.Family{
 	fwdStream,
 	bwdStream,
 	fwdCopy,
+	rulerEmpty,
+	rulerPair,
+	rulerSpin,
 }
 
 // New makes the registry of all families.
