@@ -28,6 +28,7 @@ type DeviceInfo struct {
 	Compiler       string `json:"compiler"`
 	CacheBytes     int64  `json:"cache_bytes"` // L2, or last-level cache
 	MemoryBytes    int64  `json:"memory_bytes"`
+	PeakRate       int64  `json:"peak_rate,omitempty"`        // of the memory, bytes per second, by its clock and width; 0 where it is not known
 	SharedPerBlock int    `json:"shared_per_block,omitempty"` // most dynamic shared memory of one program, bytes
 	RegsPerUnit    int    `json:"regs_per_unit,omitempty"`
 }
@@ -43,6 +44,42 @@ type Device interface {
 	// float64 answers. One problem is open at a time.
 	Open(ctx context.Context, p Problem, seed uint64) (Bench, error)
 	Close() error
+}
+
+// A Sensor is a device that tells its own state. Devices may leave it out.
+type Sensor interface {
+	// Sense reads the state that the device is in now. A zero Reading is what a
+	// device answers that has no sensors.
+	Sense(ctx context.Context) (Reading, error)
+}
+
+// A Reading is the state of a device at one moment. Zero fields are not known.
+type Reading struct {
+	ClockMHz     int      `json:"clock_mhz,omitempty"`     // of the multiprocessors
+	MaxClockMHz  int      `json:"max_clock_mhz,omitempty"` // what ClockMHz could be
+	MemClockMHz  int      `json:"mem_clock_mhz,omitempty"`
+	PowerW       float64  `json:"power_w,omitempty"`
+	TemperatureC int      `json:"temperature_c,omitempty"`
+	Throttle     []string `json:"throttle,omitempty"` // reasons why the clock is held down
+	Others       []string `json:"others,omitempty"`   // other processes that compute on the device
+	Sliced       bool     `json:"sliced,omitempty"`   // the device is a slice of a GPU (MIG)
+	ECC          bool     `json:"ecc,omitempty"`
+}
+
+// Unfit says why times taken in this state would mislead, or is "": the device
+// is shared or sliced, throttled, or runs below minClock of its full clock.
+func (r *Reading) Unfit(minClock float64) string {
+	switch {
+	case r.Sliced:
+		return "the GPU is sliced (MIG)"
+	case len(r.Others) > 0:
+		return "the GPU is shared with " + r.Others[0]
+	case len(r.Throttle) > 0:
+		return "throttled: " + r.Throttle[0]
+	case r.MaxClockMHz > 0 && r.ClockMHz > 0 && float64(r.ClockMHz) < minClock*float64(r.MaxClockMHz):
+		return fmt.Sprintf("the clock is %d MHz of %d", r.ClockMHz, r.MaxClockMHz)
+	}
+	return ""
 }
 
 // A Bench is a problem on a device.
@@ -61,8 +98,13 @@ type Bench interface {
 type TimeOptions struct {
 	Samples int   `json:"samples"`
 	Flush   int64 `json:"flush"`            // bytes written through the cache before every sample, outside the timed interval; 0 leaves it warm
+	Rotate  bool  `json:"rotate,omitempty"` // take each sample on another copy of the tensors, together three times the last-level cache: cold without a flush
 	Stages  bool  `json:"stages,omitempty"` // time every launch by itself too; the extra events make the totals of such a pass a little longer
 }
+
+// MaxRotation is the most copies of the tensors that TimeOptions.Rotate makes.
+// Tensors so small that more would be needed stay in the cache.
+const MaxRotation = 512
 
 // A Timing is a set of samples in seconds. Each sample is one run of the whole
 // plan, from the start of its first launch to the end of its last.

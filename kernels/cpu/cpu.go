@@ -215,9 +215,16 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.Stage, Seconds: make([]float64, o.Samples)})
 		}
 	}
+	sets := []map[string]*kernels.Memory{r.mem}
+	if o.Rotate {
+		sets = b.rotation(r)
+	}
 	for i := range o.Samples {
 		if err := ctx.Err(); err != nil {
 			return kernels.Timing{}, err
+		}
+		for _, h := range r.runs {
+			h.Mem = sets[i%len(sets)]
 		}
 		b.d.flushCache(o.Flush)
 		start := time.Now()
@@ -236,6 +243,21 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 	}
 	t.Busy = time.Since(begin).Seconds()
 	return t, nil
+}
+
+// rotation is copies of r's memory that together are three times the last-level
+// cache, the first being r's own: by the time a copy comes round again the
+// others have pushed it out.
+func (b *bench) rotation(r *ready) []map[string]*kernels.Memory {
+	sets := []map[string]*kernels.Memory{r.mem}
+	for int64(len(sets))*b.p.Bytes() < 3*b.d.info.CacheBytes && len(sets) < kernels.MaxRotation {
+		set := map[string]*kernels.Memory{}
+		for name, m := range r.mem {
+			set[name] = m.Clone()
+		}
+		sets = append(sets, set)
+	}
+	return sets
 }
 
 // Close implements kernels.Bench.

@@ -27,6 +27,7 @@ type bench struct {
 	moved   driver.Ptr            // answers of the stream, once asked for
 	ready   map[kernels.Variant]*ready
 	modules []*driver.Module
+	sets    []map[string]driver.Ptr // copies of the tensors for TimeOptions.Rotate, mem first; made when asked for
 }
 
 // Open implements kernels.Device. Inputs and answers are made on the GPU; the
@@ -106,7 +107,11 @@ func (b *bench) free() {
 	for _, m := range b.modules {
 		m.Unload()
 	}
-	for _, mem := range []map[string]driver.Ptr{b.mem, b.want, b.first, {"results": b.results, "moved": b.moved}} {
+	all := []map[string]driver.Ptr{b.mem, b.want, b.first, {"results": b.results, "moved": b.moved}}
+	if len(b.sets) > 1 {
+		all = append(all, b.sets[1:]...)
+	}
+	for _, mem := range all {
 		for _, p := range mem {
 			b.d.ctx.Free(p)
 		}
@@ -127,7 +132,9 @@ func (b *bench) Close() error {
 type ready struct {
 	family   *kernels.Family
 	launches []loaded
-	scratch  int64 // bytes
+	plan     kernels.Plan
+	offsets  map[string]int64 // of scratch buffers in the device's scratch
+	scratch  int64            // bytes
 }
 
 // prepare makes a variant ready. It waits for its compilation off the driver's
@@ -141,10 +148,9 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
 	b.d.compile.start(plan)
-	r := &ready{family: f}
-	offsets := map[string]int64{}
+	r := &ready{family: f, plan: plan, offsets: map[string]int64{}}
 	for _, s := range plan.Scratch {
-		offsets[s.Name] = r.scratch
+		r.offsets[s.Name] = r.scratch
 		r.scratch += (s.Bytes() + 255) &^ 255
 	}
 	for i := range plan.Launches {
@@ -184,13 +190,8 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		}
 	}
 	// Scratch may have moved while it grew, so the buffers are bound last.
-	for i := range plan.Launches {
-		for j, a := range plan.Launches[i].Args {
-			r.launches[i].step.Args[j] = b.slot(a, offsets)
-		}
-		if s := &r.launches[i].step; s.Kind == driver.StepCopy {
-			s.Src, s.Ptr, s.Bytes = driver.Ptr(s.Args[0]), driver.Ptr(s.Args[1]), int64(s.Args[2])
-		}
+	for i := range r.launches {
+		b.bind(r, i, &r.launches[i].step, b.mem)
 	}
 	b.ready[v] = r
 	return r, nil
@@ -221,8 +222,18 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 	return res, nil
 }
 
+// bind points the arguments of launch i at a set of tensors.
+func (b *bench) bind(r *ready, i int, step *driver.Step, mem map[string]driver.Ptr) {
+	for j, a := range r.plan.Launches[i].Args {
+		step.Args[j] = b.slot(a, r.offsets, mem)
+	}
+	if step.Kind == driver.StepCopy {
+		step.Src, step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), driver.Ptr(step.Args[1]), int64(step.Args[2])
+	}
+}
+
 // slot is the 8-byte form of an argument.
-func (b *bench) slot(a kernels.Arg, scratch map[string]int64) uint64 {
+func (b *bench) slot(a kernels.Arg, scratch map[string]int64, mem map[string]driver.Ptr) uint64 {
 	switch a.Kind {
 	case kernels.ArgInt64:
 		return uint64(a.Int)
@@ -232,7 +243,31 @@ func (b *bench) slot(a kernels.Arg, scratch map[string]int64) uint64 {
 	if off, ok := scratch[a.Name]; ok {
 		return uint64(b.d.scratch.ptr) + uint64(off)
 	}
-	return uint64(b.mem[a.Name]) // 0 for the null pointer ""
+	return uint64(mem[a.Name]) // 0 for the null pointer ""
+}
+
+// rotation is copies of the tensors that together are three times the L2, the
+// problem's own first: by the time a copy comes round again the others have
+// pushed it out.
+func (b *bench) rotation() ([]map[string]driver.Ptr, error) {
+	if b.sets == nil {
+		b.sets = []map[string]driver.Ptr{b.mem}
+	}
+	for int64(len(b.sets))*b.p.Bytes() < 3*b.d.info.CacheBytes && len(b.sets) < kernels.MaxRotation {
+		set := map[string]driver.Ptr{}
+		b.sets = append(b.sets, set)
+		for _, t := range b.p.Tensors() {
+			p, err := b.d.ctx.Alloc(t.Bytes())
+			if err != nil {
+				return nil, err
+			}
+			set[t.Name] = p
+			if err := b.d.ctx.CopyDtoD(b.d.stream, p, b.mem[t.Name], t.Bytes()); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return b.sets, nil
 }
 
 // current is prepare, for a context that still stands. Where preparing v has

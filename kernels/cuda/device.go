@@ -93,6 +93,7 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 		Compiler:       fmt.Sprintf("nvrtc %d.%d", major, minor),
 		CacheBytes:     int64(di.L2Bytes),
 		MemoryBytes:    di.MemoryBytes,
+		PeakRate:       peakRate(di),
 		SharedPerBlock: di.SharedPerBlockOptin,
 		RegsPerUnit:    di.RegsPerSM,
 	}
@@ -104,6 +105,12 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 		return err
 	}
 	return d.loadSupport()
+}
+
+// peakRate is what the memory could move at most: two transfers per clock, over
+// its whole width.
+func peakRate(di driver.Info) int64 {
+	return 2 * int64(di.MemClockKHz) * 1000 * int64(di.MemBusBits) / 8
 }
 
 // Info implements kernels.Device.

@@ -52,12 +52,23 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	if err != nil {
 		return kernels.Timing{}, err
 	}
+	sets := []map[string]driver.Ptr{b.mem}
+	if o.Rotate {
+		if sets, err = b.rotation(); err != nil {
+			return kernels.Timing{}, err
+		}
+	}
 	steps := []driver.Step{spinStep(d, firstBacklogNS)}
 	for i := range o.Samples {
 		events := d.events[i*marks:][:marks]
 		steps = append(steps, before, driver.Step{Kind: driver.StepRecord, Event: events[0]})
 		for j, l := range r.launches {
-			steps = append(steps, l.step)
+			step := l.step
+			if len(sets) > 1 {
+				step.Args = make([]uint64, len(l.step.Args))
+				b.bind(r, j, &step, sets[i%len(sets)])
+			}
+			steps = append(steps, step)
 			if o.Stages || j == len(r.launches)-1 {
 				steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: events[min(j+1, marks-1)]})
 			}

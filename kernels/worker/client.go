@@ -72,6 +72,18 @@ func (c *Client) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 	c.call(context.Background(), req)
 }
 
+// Sense implements kernels.Sensor.
+func (c *Client) Sense(ctx context.Context) (kernels.Reading, error) {
+	a, err := c.call(ctx, &request{Op: "sense"})
+	if err != nil {
+		return kernels.Reading{}, err
+	}
+	if a.Reading == nil {
+		return kernels.Reading{}, errors.New("worker answered sense without a reading")
+	}
+	return *a.Reading, nil
+}
+
 // Open implements kernels.Device.
 func (c *Client) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
 	if err := p.CheckFits(c.info); err != nil {

@@ -84,6 +84,14 @@ func (s *server) do(req *request, a *answer) error {
 	case "hello":
 		a.Hello = &hello{Protocol, s.hash, s.dev.Info()}
 		return nil
+	case "sense":
+		a.Reading = &kernels.Reading{}
+		if sensor, ok := s.dev.(kernels.Sensor); ok {
+			r, err := sensor.Sense(s.ctx)
+			a.Reading = &r
+			return err
+		}
+		return nil
 	case "close":
 		var err error
 		if s.bench != nil {

@@ -12,6 +12,7 @@
 //	open problem seed                  -> (nothing but the id)
 //	check variant repeats              -> check
 //	time variant options               -> timing
+//	sense                              -> reading
 //	close                              -> (nothing but the id); closes the open problem
 //
 // An answer may instead hold failure (a variant that could not be measured) or
@@ -35,13 +36,14 @@ type request struct {
 }
 
 type answer struct {
-	ID      int             `json:"id"`
-	Hello   *hello          `json:"hello,omitempty"`
-	Check   *kernels.Check  `json:"check,omitempty"`
-	Timing  *kernels.Timing `json:"timing,omitempty"`
-	Failure *failure        `json:"failure,omitempty"`
-	Error   string          `json:"error,omitempty"`
-	Hint    string          `json:"hint,omitempty"`
+	ID      int              `json:"id"`
+	Hello   *hello           `json:"hello,omitempty"`
+	Check   *kernels.Check   `json:"check,omitempty"`
+	Timing  *kernels.Timing  `json:"timing,omitempty"`
+	Reading *kernels.Reading `json:"reading,omitempty"`
+	Failure *failure         `json:"failure,omitempty"`
+	Error   string           `json:"error,omitempty"`
+	Hint    string           `json:"hint,omitempty"`
 }
 
 type hello struct {

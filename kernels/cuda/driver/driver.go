@@ -42,6 +42,7 @@ type Info struct {
 	PCIBusID            string // "0000:1b:00.0"
 	ClockKHz            int    // peak; 0 if the driver does not say
 	MemClockKHz         int    // peak; 0 if the driver does not say
+	MemBusBits          int    // width of the memory's bus; 0 if the driver does not say
 }
 
 // A Context is an open device. See the package comment for the rules about threads.
@@ -112,6 +113,7 @@ func deviceInfo(dev cu.Device) (Info, error) {
 		{C.CU_DEVICE_ATTRIBUTE_WARP_SIZE, &info.WarpSize, false},
 		{C.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &info.ClockKHz, true},
 		{C.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &info.MemClockKHz, true},
+		{C.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &info.MemBusBits, true},
 		{C.CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &domain, false},
 		{C.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &bus, false},
 		{C.CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &slot, false},
