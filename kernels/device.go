@@ -97,7 +97,7 @@ type Bench interface {
 // TimeOptions says how samples are taken.
 type TimeOptions struct {
 	Samples int   `json:"samples"`
-	Flush   int64 `json:"flush"`            // bytes written through the cache before every sample, outside the timed interval; 0 leaves it warm
+	Flush   int64 `json:"flush"`            // bytes moved through the last-level cache before every sample, outside the timed interval; 0 leaves it warm
 	Rotate  bool  `json:"rotate,omitempty"` // take each sample on another copy of the tensors, together three times the last-level cache: cold without a flush
 	Stages  bool  `json:"stages,omitempty"` // time every launch by itself too; the extra events make the totals of such a pass a little longer
 }
@@ -205,6 +205,7 @@ const (
 	StatusWrong    Status = "wrong"    // its answer is wrong
 	StatusTimeout  Status = "timeout"  // it did not end in time
 	StatusCrash    Status = "crash"    // it took its worker down
+	StatusUnfit    Status = "unfit"    // the machine was not fit to time it: throttled, shared, too slow a clock
 )
 
 // A Failure is a variant that could not be measured. It is a result, not a bug:

@@ -1,9 +1,11 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,14 +70,18 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	if err := sink.Append(&o.Run); err != nil {
 		return run.sum, err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	records := make(chan finished, 2)
 	var wg sync.WaitGroup
+	var first sync.Once
+	var devErr error // of the visitor that gave up first
 	for _, d := range devices {
 		wg.Go(func() {
 			if err := (&visitor{run: run, dev: d, out: records}).work(ctx); err != nil {
-				cancel(err)
+				// What a device says while it is being stopped is no news.
+				first.Do(func() { devErr = cmp.Or(ctx.Err(), err) })
+				cancel()
 			}
 		})
 	}
@@ -83,23 +89,25 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 		wg.Wait()
 		close(records)
 	}()
-	for f := range records {
-		if err := run.keep(f); err != nil {
-			cancel(err)
-			for range records { // let the visitors out
+	var sinkErr error
+	for f := range records { // to the end, to let the visitors out
+		if sinkErr == nil {
+			if sinkErr = run.keep(f); sinkErr != nil {
+				cancel()
 			}
 		}
 	}
 	run.sum.Wall = time.Since(start)
 	run.sum.Busy /= time.Duration(len(devices))
-	return run.sum, context.Cause(ctx)
+	return run.sum, cmp.Or(sinkErr, devErr)
 }
 
 // A job is what is left to do of a task.
 type job struct {
 	Task
-	left []kernels.Variant
-	keys map[kernels.Variant]string
+	left      []kernels.Variant
+	keys      map[kernels.Variant]string
+	announced *visitor // whose device compiles it, nil for none
 }
 
 type run struct {
@@ -145,15 +153,40 @@ func (r *run) layOut(tasks []Task) error {
 	return nil
 }
 
-func (r *run) take() *job {
+// take removes v's next job from the queue: the one announced to v's device,
+// else the first that was announced to none, else, as no device may idle while
+// there is work, the first.
+func (r *run) take(v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for _, announced := range []*visitor{v, nil} {
+		for i, j := range r.queue {
+			if j.announced == announced {
+				r.queue = slices.Delete(r.queue, i, i+1)
+				return j
+			}
+		}
+	}
 	if len(r.queue) == 0 {
 		return nil
 	}
 	j := r.queue[0]
 	r.queue = r.queue[1:]
 	return j
+}
+
+// announce marks the job that v shall take next, and leaves it in the queue. It
+// is nil where every job has a device already.
+func (r *run) announce(v *visitor) *job {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, j := range r.queue {
+		if j.announced == nil {
+			j.announced = v
+			return j
+		}
+	}
+	return nil
 }
 
 // finished is a record on its way to the sink.
@@ -190,30 +223,29 @@ func (r *run) keep(f finished) error {
 type visitor struct {
 	run    *run
 	dev    kernels.Device
-	out    chan<- finished
+	out    chan<- finished // read until all visitors are done, so a send gets through
 	warmed bool
 }
 
 // work takes jobs until none is left. The next one is announced to the device
 // before the current one is measured, so that it compiles meanwhile.
 func (v *visitor) work(ctx context.Context) error {
-	j := v.claim()
-	for j != nil {
-		next := v.claim()
+	for j := v.run.take(v); j != nil; j = v.run.take(v) {
+		if j.announced != v {
+			v.prefetch(j)
+		}
+		if next := v.run.announce(v); next != nil {
+			v.prefetch(next)
+		}
 		if err := v.do(ctx, j); err != nil {
 			return err
 		}
-		j = next
 	}
 	return nil
 }
 
-func (v *visitor) claim() *job {
-	j := v.run.take()
-	if j != nil {
-		v.dev.Prefetch(j.Problem, append([]kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}, j.left...))
-	}
-	return j
+func (v *visitor) prefetch(j *job) {
+	v.dev.Prefetch(j.Problem, append([]kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}, j.left...))
 }
 
 // do measures one job, opening its problem again whenever a variant has taken
@@ -232,18 +264,16 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		}
 		if bench == nil {
 			var err error
-			if bench, stream, err = v.open(ctx, j); err != nil {
+			if bench, stream, err = v.open(ctx, j, len(j.left)-i); err != nil {
 				var f *kernels.Failure
-				if !errors.As(err, &f) {
+				if !errors.As(err, &f) || ctx.Err() != nil {
 					return err
 				}
 				// Not even the problem can be put there: all that is left of the
 				// job fails with it.
 				for ; i < len(j.left); i++ {
 					rec := v.failed(j, j.left[i], kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
-					if err := v.send(ctx, finished{rec: rec, left: len(j.left) - i - 1}); err != nil {
-						return err
-					}
+					v.out <- finished{rec: rec, left: len(j.left) - i - 1}
 				}
 				return nil
 			}
@@ -252,6 +282,10 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		rec, busy, err := v.measure(ctx, bench, j, j.left[i])
 		var f *kernels.Failure
 		switch {
+		case err != nil && ctx.Err() != nil:
+			// Whatever it says, it may be the stopping that did it: a record of
+			// that would keep the variant from ever being measured.
+			return err
 		case errors.As(err, &f):
 			rec = v.failed(j, j.left[i], f)
 			if f.Broken {
@@ -263,31 +297,21 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		}
 		rec.StreamUS = stream
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-		if err := v.send(ctx, finished{rec: rec, busy: busy, left: len(j.left) - i - 1}); err != nil {
-			return err
-		}
+		v.out <- finished{rec: rec, busy: busy, left: len(j.left) - i - 1}
 		i++
 	}
 	return nil
 }
 
-func (v *visitor) send(ctx context.Context, f finished) error {
-	select {
-	case v.out <- f:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // open puts the job's problem on the device and measures its stream, in
-// microseconds. A second try is made where the device fails.
-func (v *visitor) open(ctx context.Context, j *job) (kernels.Bench, float64, error) {
+// microseconds, with left variants still to come. A second try is made where the
+// device fails.
+func (v *visitor) open(ctx context.Context, j *job, left int) (kernels.Bench, float64, error) {
 	for try := 0; ; try++ {
 		bench, err := v.dev.Open(ctx, j.Problem, v.run.o.Seed)
 		if err == nil {
 			var stream float64
-			if stream, err = v.stream(ctx, bench, j); err == nil {
+			if stream, err = v.stream(ctx, bench, j, left); err == nil {
 				return bench, stream, nil
 			}
 			bench.Close()
@@ -302,7 +326,7 @@ func (v *visitor) open(ctx context.Context, j *job) (kernels.Bench, float64, err
 // stream measures and records the stream on an open problem. The first time it
 // also warms the device up: clocks rise under load, so it repeats until two
 // visits in a row agree within 1%, or for a second.
-func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job) (float64, error) {
+func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left int) (float64, error) {
 	variant := kernels.Variant{Family: v.run.registry.StreamOf(j.Problem)}
 	_, variant, _, err := v.run.registry.Resolve(j.Problem, variant, v.run.info)
 	if err != nil {
@@ -317,7 +341,7 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job) (floa
 		return 0, fmt.Errorf("the stream of %s: %s", j.Problem, check.Reason())
 	}
 	pr := v.run.o.Run.Protocol
-	o := kernels.TimeOptions{Samples: pr.Samples + pr.Discard, Flush: pr.Flush}
+	o := pr.TimeOptions(pr.Samples + pr.Discard)
 	t, err := bench.Time(ctx, variant, o)
 	busy := t.Busy
 	for last := 0.0; err == nil && !v.warmed; {
@@ -339,7 +363,8 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job) (floa
 	us := stats.Median(rec.SamplesUS)
 	rec.StreamUS = us
 	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-	return us, v.send(ctx, finished{rec: rec, busy: busy + check.Busy, left: len(j.left), stream: true})
+	v.out <- finished{rec: rec, busy: busy + check.Busy, left: left, stream: true}
+	return us, nil
 }
 
 // measure checks a variant and, if it is right, times it.
@@ -361,14 +386,14 @@ func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, vari
 		return rec, busy, nil
 	}
 	pr := v.run.o.Run.Protocol
-	t, err := bench.Time(ctx, variant, kernels.TimeOptions{Samples: pr.Samples + pr.Discard, Flush: pr.Flush})
+	t, err := bench.Time(ctx, variant, pr.TimeOptions(pr.Samples+pr.Discard))
 	if err != nil {
 		return nil, 0, err
 	}
 	busy += t.Busy
 	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
 	if len(plan.Launches) > 1 && pr.StageSamples > 0 {
-		s, err := bench.Time(ctx, variant, kernels.TimeOptions{Samples: pr.StageSamples + pr.Discard, Flush: pr.Flush, Stages: true})
+		s, err := bench.Time(ctx, variant, stageOptions(pr))
 		if err != nil {
 			return nil, 0, err
 		}
@@ -398,6 +423,13 @@ func (v *visitor) record(j *job, variant kernels.Variant, s kernels.Status) *rec
 
 func (v *visitor) failed(j *job, variant kernels.Variant, f *kernels.Failure) *record.Record {
 	rec := v.record(j, variant, f.Status)
-	rec.Reason = f.Reason
+	rec.Reason = cmp.Or(f.Reason, "no reason given") // a record without one is refused
 	return rec
+}
+
+// stageOptions are the protocol's for the pass that times every launch.
+func stageOptions(pr record.Protocol) kernels.TimeOptions {
+	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
+	o.Stages = true
+	return o
 }

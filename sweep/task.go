@@ -79,8 +79,8 @@ func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo,
 }
 
 // ColdProtocol is how a time is taken unless asked otherwise: before every
-// sample twice the device's last cache is written through it, outside the
-// timed interval; the first launch of a visit, which reads long after a pause,
+// sample twice the size of the device's last-level cache is moved through it,
+// outside the timed interval; the first launch of a visit, which reads long after a pause,
 // is dropped; the stages are timed in a pass of their own.
 func ColdProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 	return record.Protocol{
@@ -98,6 +98,15 @@ func ColdProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 func WarmProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 	p := ColdProtocol(d, samples)
 	p.Name, p.Flush, p.Cold = "warm", 0, false
+	return p
+}
+
+// RotateProtocol is cold without a flush: every sample runs on another copy of
+// the tensors, which together are three times the cache. Tensors so small that
+// kernels.MaxRotation copies do not fill it stay warm in it.
+func RotateProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
+	p := ColdProtocol(d, samples)
+	p.Name, p.Flush, p.Rotate = "rotate", 0, true
 	return p
 }
 

@@ -299,3 +299,14 @@ func (c *compiler) close() {
 	c.closed = true
 	c.wake.Broadcast()
 }
+
+// key identifies the unit within a process.
+func (u Unit) key() string {
+	var b strings.Builder
+	b.WriteString(u.Source.Name)
+	for _, d := range u.Options.Defines {
+		b.WriteByte(' ')
+		b.WriteString(d.Name + "=" + d.Value)
+	}
+	return b.String()
+}

@@ -67,14 +67,3 @@ func addHeaders(r *kernels.Registry, text string, headers map[string]string) err
 	}
 	return nil
 }
-
-// key identifies the unit within a process.
-func (u Unit) key() string {
-	var b strings.Builder
-	b.WriteString(u.Source.Name)
-	for _, d := range u.Options.Defines {
-		b.WriteByte(' ')
-		b.WriteString(d.Name + "=" + d.Value)
-	}
-	return b.String()
-}

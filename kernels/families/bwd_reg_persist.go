@@ -148,10 +148,8 @@ func hostRegPersist(h *kernels.HostRun, pid int) {
 			xhat[j] = (xhat[j] - mean) * rstd
 			dw[j] += dy[j] * xhat[j]
 		}
-		if db != nil {
-			for j := range db {
-				db[j] += dy[j]
-			}
+		for j := range db {
+			db[j] += dy[j]
 		}
 		for j := range dy {
 			dy[j] *= wf[j]

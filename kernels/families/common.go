@@ -69,9 +69,8 @@ func grid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-// floorPow2 and ceilPow2 round n >= 1 to a power of two.
-func floorPow2(n int64) int64 { return 1 << (bits.Len64(uint64(n)) - 1) }
-func ceilPow2(n int64) int64  { return 1 << bits.Len64(uint64(n-1)) }
+// ceilPow2 rounds n >= 1 up to a power of two.
+func ceilPow2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
 
 func isPow2(n int) bool { return n > 0 && n&(n-1) == 0 }
 

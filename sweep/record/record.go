@@ -14,6 +14,7 @@ package record
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"math"
 	"time"
@@ -48,11 +49,17 @@ type Run struct {
 // A Protocol says how times were taken.
 type Protocol struct {
 	Name         string `json:"name"`
-	Samples      int    `json:"samples"`       // kept, per variant
-	Discard      int    `json:"discard"`       // taken before them and thrown away
-	StageSamples int    `json:"stage_samples"` // per stage, in a pass of their own
-	Flush        int64  `json:"flush"`         // bytes written through the cache before each sample
-	Cold         bool   `json:"cold"`          // the cache is flushed before each sample
+	Samples      int    `json:"samples"`          // kept, per variant
+	Discard      int    `json:"discard"`          // taken before them and thrown away
+	StageSamples int    `json:"stage_samples"`    // per stage, in a pass of their own
+	Flush        int64  `json:"flush"`            // bytes moved through the cache before each sample
+	Rotate       bool   `json:"rotate,omitempty"` // each sample on another copy of the tensors
+	Cold         bool   `json:"cold"`             // the cache holds nothing of the problem before each sample
+}
+
+// TimeOptions are the protocol's for n samples.
+func (p Protocol) TimeOptions(n int) kernels.TimeOptions {
+	return kernels.TimeOptions{Samples: n, Flush: p.Flush, Rotate: p.Rotate}
 }
 
 // A Record is one variant measured on one problem.
@@ -112,11 +119,15 @@ func Micros(seconds []float64) []float64 {
 //
 // The seed, the host and the version of normbench do not count.
 func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string, pr Protocol) string {
+	protocol, err := json.Marshal(pr) // a field added later, empty, leaves the key as it was
+	if err != nil {
+		panic(err) // of plain values
+	}
 	h := sha256.New()
 	for _, s := range []string{
 		p.String(), v.String(),
 		d.ID, d.Arch, fmt.Sprint(d.Units), d.Driver, d.Compiler,
-		source, fmt.Sprintf("%+v", pr),
+		source, string(protocol),
 	} {
 		fmt.Fprintf(h, "%d:%s\n", len(s), s) // the length keeps neighbours apart
 	}

@@ -1,0 +1,242 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+// A Duel is a live A/B of two variants on one problem.
+type Duel struct {
+	Problem kernels.Problem
+	A, B    kernels.Variant
+}
+
+// The arms of a duel. A2 is a second copy of A: what it seems to differ from A
+// is noise, measured under the same conditions as what B does.
+const (
+	ArmA  = "A"
+	ArmB  = "B"
+	ArmA2 = "A'"
+)
+
+// The orders in which a round visits its arms.
+const (
+	OrderABBA   = "abba"   // A B A' in one round, A' B A in the next: a steady drift cancels over two rounds
+	OrderRandom = "random" // shuffled by the seed
+)
+
+// DuelOptions say how a duel is fought.
+type DuelOptions struct {
+	Protocol  record.Protocol // Samples are the launches kept per visit; a median of them is the round's time
+	Order     string
+	Seed      uint64 // of the inputs, and of OrderRandom
+	Repeats   int
+	MinClock  float64 // rounds below this share of the full clock are rejected
+	MaxReject int     // rejected rounds before the cell is unfit
+	// More is asked after every accepted round whether another one is needed.
+	More func(rounds []Round) bool
+}
+
+// A Round is the times of one interleaved visit to all arms, in microseconds.
+type Round struct {
+	A, B, A2 float64
+}
+
+// A Visit is the samples of one arm in one round.
+type Visit struct {
+	Round     int       `json:"round"`
+	Place     int       `json:"place"` // in the order of the round
+	Arm       string    `json:"arm"`
+	SamplesUS []float64 `json:"samples_us"`
+}
+
+// A RoundState is what the device said of itself before a round.
+type RoundState struct {
+	Round    int             `json:"round"`
+	Reading  kernels.Reading `json:"reading"`
+	Rejected string          `json:"rejected,omitempty"` // why the round does not count
+}
+
+// A DuelResult is all that a duel found.
+type DuelResult struct {
+	Duel
+	Status   kernels.Status // ok; how A or B failed; or StatusUnfit
+	Reason   string
+	Rounds   []Round
+	Visits   []Visit
+	States   []RoundState
+	StreamUS float64
+	CheckA   *kernels.Check
+	CheckB   *kernels.Check
+	StagesA  []record.Stage
+	StagesB  []record.Stage
+}
+
+// Fight runs one duel on a device. Variants that fail are a result with a
+// status; the error is trouble that is nobody's result, or ctx's.
+func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel, o DuelOptions) (*DuelResult, error) {
+	res := &DuelResult{Duel: d, Status: kernels.StatusOK}
+	fail := func(err error, what string) (*DuelResult, error) {
+		var f *kernels.Failure
+		if !errors.As(err, &f) {
+			return nil, err
+		}
+		res.Status, res.Reason = f.Status, what+": "+f.Reason
+		return res, nil
+	}
+	bench, err := dev.Open(ctx, d.Problem, o.Seed)
+	if err != nil {
+		return fail(err, "opening the problem")
+	}
+	defer bench.Close()
+	for _, arm := range []struct {
+		name    string
+		variant kernels.Variant
+		check   **kernels.Check
+	}{{ArmA, d.A, &res.CheckA}, {ArmB, d.B, &res.CheckB}} {
+		c, err := bench.Check(ctx, arm.variant, o.Repeats)
+		if err != nil {
+			return fail(err, arm.name)
+		}
+		*arm.check = &c
+		if !c.OK() {
+			res.Status, res.Reason = kernels.StatusWrong, arm.name+": "+c.Reason()
+			return res, nil
+		}
+	}
+	f := &fight{dev: dev, bench: bench, o: o, res: res, rng: rand.New(rand.NewPCG(o.Seed, 0))}
+	stream, err := f.visit(ctx, kernels.Variant{Family: r.StreamOf(d.Problem)})
+	if err != nil {
+		return fail(err, "the stream")
+	}
+	res.StreamUS = stats.Median(stream)
+	if err := f.warmUp(ctx); err != nil {
+		return fail(err, ArmA)
+	}
+	for rejected := 0; ; {
+		ok, err := f.round(ctx, len(res.States))
+		if err != nil {
+			return fail(err, "a round")
+		}
+		if !ok {
+			if rejected++; rejected > o.MaxReject {
+				res.Status = kernels.StatusUnfit
+				res.Reason = fmt.Sprintf("%d of %d rounds rejected, last: %s", rejected, len(res.States), res.States[len(res.States)-1].Rejected)
+				return res, nil
+			}
+			continue
+		}
+		if !o.More(res.Rounds) {
+			break
+		}
+	}
+	if res.StagesA, err = f.stages(ctx, d.A); err != nil {
+		return fail(err, ArmA)
+	}
+	if res.StagesB, err = f.stages(ctx, d.B); err != nil {
+		return fail(err, ArmB)
+	}
+	return res, nil
+}
+
+type fight struct {
+	dev   kernels.Device
+	bench kernels.Bench
+	o     DuelOptions
+	res   *DuelResult
+	rng   *rand.Rand
+}
+
+// visit takes a few launches of a variant and drops the first, which comes
+// after a pause and is biased.
+func (f *fight) visit(ctx context.Context, v kernels.Variant) ([]float64, error) {
+	pr := f.o.Protocol
+	t, err := f.bench.Time(ctx, v, pr.TimeOptions(pr.Samples+pr.Discard))
+	if err != nil {
+		return nil, err
+	}
+	return record.Micros(t.Seconds[pr.Discard:]), nil
+}
+
+// warmUp visits A until two visits in a row agree within 1%, 20 times at most:
+// clocks rise under load.
+func (f *fight) warmUp(ctx context.Context) error {
+	for last, i := 0.0, 0; i < 20; i++ {
+		us, err := f.visit(ctx, f.res.A)
+		if err != nil {
+			return err
+		}
+		m := stats.Median(us)
+		if last > 0 && m > 0.99*last && m < 1.01*last {
+			return nil
+		}
+		last = m
+	}
+	return nil
+}
+
+// round visits all arms once and says whether the round counts.
+func (f *fight) round(ctx context.Context, n int) (bool, error) {
+	state := RoundState{Round: n}
+	if s, ok := f.dev.(kernels.Sensor); ok {
+		var err error
+		if state.Reading, err = s.Sense(ctx); err != nil {
+			return false, err
+		}
+	}
+	arms := []string{ArmA, ArmB, ArmA2}
+	switch {
+	case f.o.Order == OrderRandom:
+		f.rng.Shuffle(len(arms), func(i, j int) { arms[i], arms[j] = arms[j], arms[i] })
+	case n%2 == 1:
+		arms[0], arms[2] = arms[2], arms[0]
+	}
+	times := map[string]float64{}
+	for place, arm := range arms {
+		v := f.res.A
+		if arm == ArmB {
+			v = f.res.B
+		}
+		us, err := f.visit(ctx, v)
+		if err != nil {
+			return false, err
+		}
+		f.res.Visits = append(f.res.Visits, Visit{Round: n, Place: place, Arm: arm, SamplesUS: us})
+		times[arm] = stats.Median(us)
+	}
+	// The state is judged as it was under load.
+	if s, ok := f.dev.(kernels.Sensor); ok {
+		after, err := s.Sense(ctx)
+		if err != nil {
+			return false, err
+		}
+		state.Reading = after
+		state.Rejected = after.Unfit(f.o.MinClock)
+	}
+	f.res.States = append(f.res.States, state)
+	if state.Rejected != "" {
+		return false, nil
+	}
+	f.res.Rounds = append(f.res.Rounds, Round{times[ArmA], times[ArmB], times[ArmA2]})
+	return true, nil
+}
+
+// stages times each launch of a variant, in a pass of its own.
+func (f *fight) stages(ctx context.Context, v kernels.Variant) ([]record.Stage, error) {
+	pr := f.o.Protocol
+	t, err := f.bench.Time(ctx, v, stageOptions(pr))
+	if err != nil {
+		return nil, err
+	}
+	var stages []record.Stage
+	for _, s := range t.Stages {
+		stages = append(stages, record.Stage{Stage: s.Stage, SamplesUS: record.Micros(s.Seconds[pr.Discard:])})
+	}
+	return stages, nil
+}

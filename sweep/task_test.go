@@ -1,0 +1,188 @@
+package sweep
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+	"normbench/sweep/shapes"
+)
+
+func parse(t testing.TB, texts ...string) []kernels.Problem {
+	t.Helper()
+	var ps []kernels.Problem
+	for _, text := range texts {
+		p, err := kernels.ParseProblem(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// pool are problems of every op and pass, with one and two launches.
+var pool = []string{
+	"rmsnorm/bwd/300x1024/bf16",
+	"rmsnorm/fwd/64x256/bf16",
+	"layernorm/bwd/128x512/fp16+bias",
+	"layernorm/fwd/33x541/fp32+bias",
+	"rmsnorm/bwd/64x16384/bf16", // its base is two_pass
+	"rmsnorm/fwd/1x1000/bf16-wfp32+zc",
+}
+
+// Whatever is asked for, the tasks are the problems in order, each with its base
+// first and once, no variant twice, all of them complete and runnable, and of
+// the families asked for.
+func TestGrid(t *testing.T) {
+	r := families.New()
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for _, d := range []kernels.DeviceInfo{devicetest.H200(), devicetest.CPU()} {
+		for range 12 {
+			var ps []kernels.Problem
+			for _, i := range rnd.Perm(len(pool))[:1+rnd.IntN(3)] {
+				ps = append(ps, parse(t, pool[i])...)
+			}
+			var only []string
+			if rnd.IntN(2) == 0 { // a family of each problem, so that none is in vain
+				for _, p := range ps {
+					fs := r.Serving(p)
+					if f := fs[rnd.IntN(len(fs))].Name; !slices.Contains(only, f) {
+						only = append(only, f)
+					}
+				}
+			}
+			var override []kernels.Range
+			if rnd.IntN(2) == 0 {
+				override = append(override, kernels.Values(kernels.BlockRows, 1<<rnd.IntN(3)))
+			}
+			tasks, err := Grid(r, ps, d, only, override)
+			if err != nil {
+				t.Fatalf("%v, only %q, override %v: %v", ps, only, override, err)
+			}
+			if len(tasks) != len(ps) {
+				t.Fatalf("%d tasks of %d problems", len(tasks), len(ps))
+			}
+			for i, task := range tasks {
+				base, err := r.Base(ps[i], d)
+				if err != nil || task.Problem != ps[i] || task.Base != base || task.Variants[0] != base {
+					t.Errorf("task %d is %s with base %s first %s, want %s with %s (%v)", i, task.Problem, task.Base, task.Variants[0], ps[i], base, err)
+				}
+				seen := map[kernels.Variant]bool{}
+				covered := map[string]bool{}
+				for _, v := range task.Variants {
+					if seen[v] {
+						t.Errorf("%s has %s twice", task.Problem, v)
+					}
+					seen[v] = true
+					if _, full, _, err := r.Resolve(task.Problem, v, d); err != nil || full != v {
+						t.Errorf("%s has %s, which is %s, %v", task.Problem, v, full, err)
+					}
+					if v == base {
+						continue
+					}
+					covered[v.Family] = true
+					if len(only) > 0 && !slices.Contains(only, v.Family) {
+						t.Errorf("%s has %s, but only %q were asked for", task.Problem, v, only)
+					}
+					for _, o := range override {
+						if x, ok := v.Config.Lookup(o.Knob); ok && !slices.Contains(o.Values, x) {
+							t.Errorf("%s has %s against override %v", task.Problem, v, o)
+						}
+					}
+				}
+				if len(only) > 0 || len(override) > 0 {
+					continue
+				}
+				for _, f := range r.Serving(task.Problem) {
+					if s := f.Space(task.Problem, d); !covered[f.Name] && len(s.Configs) > 1 {
+						t.Errorf("%s has nothing of %s", task.Problem, f.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestGridRefused(t *testing.T) {
+	r, d := families.New(), devicetest.H200()
+	p := parse(t, pool[0])
+	tasks, err := Grid(r, p, d, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := 0
+	for _, f := range r.Serving(p[0]) {
+		want += len(f.Space(p[0], d).Refused)
+	}
+	if tasks[0].Refused != want || want == 0 {
+		t.Errorf("%d refused, want %d, more than 0", tasks[0].Refused, want)
+	}
+}
+
+func TestGridErrors(t *testing.T) {
+	r := families.New()
+	for _, tc := range []struct {
+		problem  string
+		only     []string
+		override []kernels.Range
+		want     string
+	}{
+		{pool[0], []string{"rms_bwd/nobody"}, nil, `unknown family "rms_bwd/nobody"`},
+		{pool[0], []string{"rms_bwd/two_pass", "ln_fwd/two_pass"}, nil, "family ln_fwd/two_pass serves none of the problems asked for"},
+		{pool[0], []string{"rms_bwd/stream"}, nil, "family rms_bwd/stream serves none of the problems asked for"}, // it is no design
+		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
+		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
+		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil, "rmsnorm/bwd/4194304x16384/bf16 needs 896.0 GiB, but NVIDIA H200 has 131.3 GiB"},
+	} {
+		_, err := Grid(r, parse(t, tc.problem), devicetest.H200(), tc.only, tc.override)
+		if err == nil || err.Error() != tc.want || hint.Of(err) == "" || strings.ContainsRune(err.Error(), '\n') {
+			t.Errorf("%s, only %q, override %v: got %v, want %s, with a hint", tc.problem, tc.only, tc.override, err, tc.want)
+		}
+	}
+}
+
+func TestProtocols(t *testing.T) {
+	d := devicetest.H200()
+	for _, n := range []int{1, 2, 7, 20} {
+		c, w := ColdProtocol(d, n), WarmProtocol(d, n)
+		if !c.Cold || c.Flush < 2*d.CacheBytes || c.Samples != n || c.StageSamples < 1 || c.StageSamples > n {
+			t.Errorf("cold with %d samples: %+v", n, c)
+		}
+		if w.Cold || w.Flush != 0 || w.Name == c.Name || w.Samples != n || w.Discard != c.Discard || w.StageSamples != c.StageSamples {
+			t.Errorf("warm with %d samples: %+v", n, w)
+		}
+	}
+}
+
+// BenchmarkGrid lays out the largest sweep of one pass: fast-llm's shapes with
+// the rmsnorm backwards of an H200.
+func BenchmarkGrid(b *testing.B) {
+	group, err := shapes.Default().Group("fast-llm")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ps []kernels.Problem
+	for _, s := range group {
+		ps = append(ps, kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: s.M, N: s.N, DType: kernels.BF16, Weight: kernels.BF16})
+	}
+	r := families.New()
+	b.ReportAllocs()
+	variants := 0
+	for b.Loop() {
+		tasks, err := Grid(r, ps, devicetest.H200(), nil, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		variants = 0
+		for _, t := range tasks {
+			variants += len(t.Variants)
+		}
+	}
+	b.ReportMetric(float64(variants), "variants")
+}
