@@ -5,8 +5,11 @@
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
 
+# The commit in --version and in every record.
+LDFLAGS := -ldflags "-X main.release=$(shell git describe --always --dirty --tags 2>/dev/null)"
+
 build: ## build bin/normbench, without CUDA
-	go build -o bin/normbench ./cmd/normbench
+	go build $(LDFLAGS) -o bin/normbench ./cmd/normbench
 
 test: ## run all tests
 	go test ./...

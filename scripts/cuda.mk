@@ -4,7 +4,7 @@
 # The program with the CUDA device. It runs without a driver too, so it must not be linked to one.
 cuda: ## build bin/normbench-cuda (needs no GPU)
 	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && \
-	go build -tags cuda -o bin/normbench-cuda ./cmd/normbench
+	go build -tags cuda $(LDFLAGS) -o bin/normbench-cuda ./cmd/normbench
 	@if readelf -d bin/normbench-cuda | grep -q 'NEEDED.*libcuda'; then \
 		echo 'make cuda: error: bin/normbench-cuda is linked to libcuda, see kernels/cuda/driver/symbols.h' >&2; exit 1; fi
 

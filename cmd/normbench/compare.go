@@ -1,10 +1,15 @@
 package main
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/shapes"
 )
 
 func (e *env) compareCommand() *cli.Command {
@@ -14,7 +19,13 @@ func (e *env) compareCommand() *cli.Command {
 		ArgsUsage: "BASE CANDIDATE",
 		Description: "An operand is a records file or a results folder, of which the fastest right variant of each problem\n" +
 			"counts, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL; or tuned:FILE, a tuned table.",
-		Flags:  []cli.Flag{formatFlag},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "shapes", Usage: "only these: `GROUP`, FILE#GROUP, FILE, or MxN,MxN"},
+			&cli.StringFlag{Name: "op", Usage: "only rmsnorm or layernorm"},
+			&cli.StringFlag{Name: "pass", Usage: "only fwd or bwd"},
+			&cli.StringFlag{Name: "dtype", Usage: "only bf16, fp16 or fp32, or several"},
+			formatFlag,
+		},
 		Action: e.compare,
 	}
 }
@@ -27,18 +38,56 @@ func (e *env) compare(c *cli.Context) error {
 	if err := report.CheckFormat(c.String("format")); err != nil {
 		return err
 	}
-	a, err := e.recordedSide(ops[0])
+	wanted, err := problemFilter(c)
 	if err != nil {
 		return err
 	}
-	b, err := e.recordedSide(ops[1])
-	if err != nil {
-		return err
-	}
-	for i, s := range []report.Side{a, b} {
+	var sides [2]report.Side
+	for i, text := range ops {
+		s, err := e.recordedSide(text)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return hint.Errorf(refHelp, "%s holds no record that fits", ops[i])
+			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+refHelp, "%s holds no record that fits", text)
+		}
+		sides[i] = s
+	}
+	return report.Render(e.stdout, report.Compare(sides[0], sides[1]), c.String("format"))
+}
+
+// problemFilter says which problems the flags let through; a flag that is not
+// given lets all through.
+func problemFilter(c *cli.Context) (func(kernels.Problem) bool, error) {
+	var ops, passes, dtypes []string
+	for _, f := range []struct {
+		name  string
+		list  *[]string
+		among []string
+	}{
+		{"op", &ops, []string{string(kernels.RMSNorm), string(kernels.LayerNorm)}},
+		{"pass", &passes, []string{string(kernels.Fwd), string(kernels.Bwd)}},
+		{"dtype", &dtypes, []string{"bf16", "fp16", "fp32"}},
+	} {
+		if v := c.String(f.name); v != "" {
+			list, err := splitList(f.name, v, f.among...)
+			if err != nil {
+				return nil, err
+			}
+			*f.list = list
 		}
 	}
-	return report.Render(e.stdout, report.Compare(a, b), c.String("format"))
+	var list []shapes.Shape
+	if arg := c.String("shapes"); arg != "" {
+		var err error
+		if list, err = shapes.Select(arg); err != nil {
+			return nil, err
+		}
+	}
+	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
+	return func(p kernels.Problem) bool {
+		return in(ops, string(p.Op)) && in(passes, string(p.Pass)) && in(dtypes, p.DType.String()) &&
+			(len(list) == 0 || slices.ContainsFunc(list, func(s shapes.Shape) bool { return s.M == p.M && s.N == p.N }))
+	}, nil
 }

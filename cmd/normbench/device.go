@@ -102,6 +102,9 @@ func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Devic
 		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: e.stderr, Kernels: hash})
 		if err != nil {
 			closeAll(devices)
+			if hint.Of(err) == "" { // it died or spoke something else
+				err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w", strings.Join(command, " "), err)
+			}
 			return nil, err
 		}
 		devices = append(devices, d)

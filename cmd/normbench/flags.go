@@ -35,11 +35,11 @@ var deviceFlags = []cli.Flag{
 }
 
 var measureFlags = []cli.Flag{
-	&cli.IntFlag{Name: "samples", Usage: "cold samples per variant (default: 7 on a cpu, 20 on a GPU)"},
+	&cli.IntFlag{Name: "samples", Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU"},
 	&cli.BoolFlag{Name: "warm", Usage: "do not flush the cache: for comparison only"},
 }
 
-var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "of the inputs (default: a fresh one, recorded)"}
+var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "of the inputs", DefaultText: "a fresh one, recorded"}
 
 var formatFlag = &cli.StringFlag{Name: "format", Usage: "text, markdown, csv or json", Value: "text"}
 
@@ -86,6 +86,7 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 		return nil, hint.Errorf("use auto, yes or no", "unknown --bias %q", bias)
 	}
 	var ps []kernels.Problem
+	seen := map[kernels.Problem]bool{} // --dtype may name one twice
 	for _, name := range strings.Split(c.String("dtype"), ",") {
 		d, err := kernels.ParseDType(name)
 		if err != nil {
@@ -105,7 +106,10 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 					if err := p.Validate(); err != nil {
 						return nil, err
 					}
-					ps = append(ps, p)
+					if !seen[p] {
+						seen[p] = true
+						ps = append(ps, p)
+					}
 				}
 			}
 		}
@@ -150,6 +154,9 @@ func knobOverrides(list []string) ([]kernels.Range, error) {
 		k, err := kernels.ParseKnob(key)
 		if err != nil {
 			return nil, err
+		}
+		if slices.ContainsFunc(ranges, func(r kernels.Range) bool { return r.Knob == k }) {
+			return nil, hint.Errorf(help, "--knob %s stands twice", key)
 		}
 		r := kernels.Range{Knob: k}
 		for _, v := range strings.Split(values, ",") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -36,8 +37,8 @@ func (e *env) listCommand() *cli.Command {
 			sub("shapes", "the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
 			sub("devices", "the devices of this machine", nil, e.listDevices),
 			sub("configs", "a family's space for a problem: what runs, and why the rest does not", []cli.Flag{
-				&cli.StringFlag{Name: "family", Usage: "the `FAMILY`", Required: true},
-				&cli.StringFlag{Name: "problem", Usage: "the `PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16", Required: true},
+				&cli.StringFlag{Name: "family", Usage: "the `FAMILY`"},
+				&cli.StringFlag{Name: "problem", Usage: "the `PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
 				&cli.StringFlag{Name: "device", Usage: "cpu, or h200 for the space on an NVIDIA H200", Value: "cpu"},
 				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
 			}, e.listConfigs),
@@ -52,7 +53,7 @@ func (e *env) listCommand() *cli.Command {
 }
 
 func (e *env) listKernels(*cli.Context) (*report.Table, error) {
-	t := newTable("", "family", "op", "pass", "design", "knobs and their grid", "published as")
+	t := newTable("", "family", "what it is")
 	for _, f := range e.registry.Families {
 		if f.Hidden {
 			continue
@@ -65,7 +66,10 @@ func (e *env) listKernels(*cli.Context) (*report.Table, error) {
 			}
 			knobs = append(knobs, r.Knob.Key+"="+strings.Join(values, ","))
 		}
-		t.Rows = append(t.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin})
+		t.Rows = append(t.Rows,
+			[]string{f.Name, f.Doc},
+			[]string{"", "grid: " + strings.Join(knobs, " ")},
+			[]string{"", "after: " + f.Origin})
 	}
 	return t, nil
 }
@@ -86,15 +90,18 @@ func listShapes(c *cli.Context) (*report.Table, error) {
 	t := newTable("", "group", ">shapes", "M x N")
 	f := shapes.Default()
 	if arg := c.String("shapes"); arg != "" {
-		if list, err := shapes.Select(arg); err == nil {
+		list, err := shapes.Select(arg)
+		if info, statErr := os.Stat(arg); statErr == nil && info.Mode().IsRegular() {
+			if f, err = shapes.Load(arg); err != nil {
+				return nil, err
+			}
+		} else if err != nil {
+			return nil, err
+		} else {
 			for _, s := range list {
 				t.Rows = append(t.Rows, []string{arg, "1", s.String()})
 			}
 			return t, nil
-		}
-		var err error
-		if f, err = shapes.Load(arg); err != nil {
-			return nil, err
 		}
 	}
 	for _, name := range f.Names() {
@@ -141,6 +148,11 @@ var h200 = kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "
 	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536}
 
 func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
+	for _, name := range []string{"family", "problem"} {
+		if c.String(name) == "" { // cli's Required prints the help to standard output
+			return nil, hint.Errorf("`normbench list configs --help` lists its flags", "list configs needs --%s", name)
+		}
+	}
 	p, err := kernels.ParseProblem(c.String("problem"))
 	if err != nil {
 		return nil, err

@@ -73,6 +73,7 @@ func (e *env) notef(format string, args ...any) {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Registry) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
 	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: r}
 	err := e.app().RunContext(ctx, args)
 	if err == nil {
@@ -102,10 +103,13 @@ func (e *env) app() *cli.App {
 		Writer:          e.stdout,
 		ErrWriter:       e.stderr,
 		ExitErrHandler:  func(*cli.Context, error) {},
-		HideHelpCommand: false,
+		Flags:           []cli.Flag{cli.HelpFlag}, // cli leaves it out beside a help command of one's own
+		HideHelpCommand: true,                     // ours has errors like everyone else's
+		// The commas of --worker and --knob are theirs.
+		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.benchCommand(), e.verifyCommand(),
-			e.listCommand(), e.selftestCommand(), e.workerCommand(),
+			e.listCommand(), e.selftestCommand(), e.workerCommand(), e.helpCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -121,10 +125,23 @@ func (e *env) app() *cli.App {
 	return app
 }
 
+func (e *env) helpCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "help",
+		Aliases:   []string{"h"},
+		Usage:     "list the commands, or show the help of one",
+		ArgsUsage: "[COMMAND]",
+		Action: func(c *cli.Context) error {
+			return e.app().RunContext(c.Context, slices.Concat([]string{"normbench"}, operands(c), []string{"--help"}))
+		},
+	}
+}
+
 // prepareCommand lets flags stand before and after operands, and makes usage
 // errors ours. (cli stops at the first operand, as package flag does.)
 func prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
+	c.HideHelpCommand = true
 	for _, sub := range c.Subcommands {
 		prepareCommand(sub)
 	}
@@ -134,12 +151,21 @@ func prepareCommand(c *cli.Command) {
 	}
 	c.Action = func(ctx *cli.Context) error {
 		operands, err := trailingFlags(ctx, c.Flags)
+		if errors.Is(err, errHelp) && len(c.Subcommands) > 0 {
+			return action(contextWith(ctx, operands)) // they are no subcommand
+		} else if errors.Is(err, errHelp) {
+			cli.HelpPrinter(ctx.App.Writer, cli.CommandHelpTemplate, ctx.Command)
+			return nil
+		}
 		if err != nil {
 			return usageError(ctx, err, true)
 		}
 		return action(contextWith(ctx, operands))
 	}
 }
+
+// errHelp says that --help stands among the operands.
+var errHelp = errors.New("help is asked for")
 
 // trailingFlags sets the flags that stand among the operands, and returns the
 // operands alone. After "--" everything is an operand.
@@ -156,6 +182,9 @@ func trailingFlags(ctx *cli.Context, flags []cli.Flag) ([]string, error) {
 		case !strings.HasPrefix(arg, "-") || arg == "-":
 			operands = append(operands, arg)
 			continue
+		}
+		if slices.Contains(cli.HelpFlag.Names(), name) && !hasValue {
+			return operands, errHelp
 		}
 		i := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		if i < 0 {
@@ -190,21 +219,27 @@ func operands(ctx *cli.Context) []string {
 	return v
 }
 
+// usageWords puts the errors of package flag into our words.
+var usageWords = strings.NewReplacer(
+	"flag provided but not defined: -", "unknown flag --",
+	"flag needs an argument: -", "no value for --",
+	"for flag -", "for --",
+	"for -", "for --",
+)
+
 func usageError(ctx *cli.Context, err error, _ bool) error {
 	name := "normbench"
-	if ctx != nil && ctx.Command != nil && ctx.Command.Name != "" && ctx.Command.Name != "normbench" {
-		name += " " + ctx.Command.Name
+	if ctx != nil && ctx.Command != nil && ctx.Command.HelpName != "" {
+		name = ctx.Command.HelpName
 	}
-	text := strings.ReplaceAll(err.Error(), "flag provided but not defined: -", "unknown flag --")
-	text = strings.ReplaceAll(text, "for flag -", "for --")
-	text = strings.ReplaceAll(text, "flag needs an argument: -", "no value for --")
+	text := usageWords.Replace(err.Error())
 	return hint.Errorf(fmt.Sprintf("`%s --help` lists its flags", name), "%s", text)
 }
 
 // noOperands refuses operands for commands that take none.
 func noOperands(c *cli.Context) error {
 	if ops := operands(c); len(ops) > 0 {
-		return hint.Errorf(fmt.Sprintf("`normbench %s --help` shows its use", c.Command.Name), "%s takes no operands, got %q", c.Command.Name, ops[0])
+		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.Command.HelpName), "%s takes no operands, got %q", c.Command.Name, ops[0])
 	}
 	return nil
 }

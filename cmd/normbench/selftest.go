@@ -33,6 +33,9 @@ func (e *env) selftest(c *cli.Context) error {
 	if err := noOperands(c); err != nil {
 		return err
 	}
+	if err := report.CheckFormat(c.String("format")); err != nil {
+		return err
+	}
 	devices, err := e.devices(c)
 	if err != nil {
 		return err

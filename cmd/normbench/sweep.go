@@ -93,6 +93,15 @@ func (e *env) sweep(c *cli.Context) error {
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
+	// A table that the end could not merge with is better known before hours of
+	// measuring.
+	if old, err := tune.Read(filepath.Join(dir, tune.FileName)); err == nil {
+		if _, err := tune.Merge(old, &tune.Table{Device: info}); err != nil {
+			return err
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
 	p := newProgress(e.stderr)
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, w, sweep.Options{
 		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, RetryFailed: c.Bool("retry-failed"), Observe: p.observe,
@@ -117,7 +126,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		return err
 	}
 	entries := under(f.Latest(), pr)
-	path := filepath.Join(dir, "tuned.json")
+	path := filepath.Join(dir, tune.FileName)
 	old, err := tune.Read(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

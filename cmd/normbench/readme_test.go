@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/shlex"
+
+	"normbench/kernels/families"
+)
+
+// A command is a line of the README that a reader may paste.
+type command struct {
+	line int
+	text string
+}
+
+// commands are the lines behind a "$ " in the console and sh blocks of a
+// Markdown file, with the lines that a backslash continues them on.
+func commands(markdown string) []command {
+	var list []command
+	block := ""
+	lines := strings.Split(markdown, "\n")
+	for i := 0; i < len(lines); i++ {
+		l := lines[i]
+		if info, ok := strings.CutPrefix(strings.TrimSpace(l), "```"); ok {
+			if block == "" {
+				block = info + " " // also where there is no language
+			} else {
+				block = ""
+			}
+			continue
+		}
+		text, ok := strings.CutPrefix(l, "$ ")
+		if !ok || block != "console " && block != "sh " {
+			continue
+		}
+		c := command{i + 1, text}
+		for strings.HasSuffix(c.text, "\\") && i+1 < len(lines) {
+			i++
+			c.text = strings.TrimSuffix(c.text, "\\") + " " + strings.TrimSpace(lines[i])
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// TestReadme runs what README.md says to run, in one folder with a copy of the
+// results, in the order of the page. Commands for GPUs must fail for the want of
+// one, and for nothing else.
+func TestReadme(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := commands(string(text))
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"results", "shapes.yaml"} {
+		if err := copyAll(name, filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", t.TempDir()) // no ssh, nor anything else but ourselves
+	checked := 0
+	for _, c := range list {
+		t.Run(fmt.Sprintf("line %d", c.line), func(t *testing.T) {
+			if checkCommand(t, root, c.text) {
+				checked++
+			}
+		})
+	}
+	if checked == 0 {
+		t.Errorf("README.md shows no command that could be checked, of %d", len(list))
+	}
+}
+
+func copyAll(to, from string) error {
+	if info, err := os.Stat(from); err != nil {
+		return err
+	} else if info.IsDir() {
+		return os.CopyFS(to, os.DirFS(from))
+	}
+	b, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, b, 0o644)
+}
+
+var assignment = regexp.MustCompile(`^[A-Z_]+=`)
+
+// checkCommand runs a line, and says whether it could.
+func checkCommand(t *testing.T, root, text string) bool {
+	if strings.ContainsAny(text, "|><;&") {
+		t.Logf("not run, it needs a shell: %s", text)
+		return false
+	}
+	words, err := shlex.Split(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	for len(words) > 0 && assignment.MatchString(words[0]) {
+		name, value, _ := strings.Cut(words[0], "=")
+		t.Setenv(name, value)
+		words = words[1:]
+	}
+	if len(words) == 0 {
+		return false
+	}
+	program := strings.TrimPrefix(strings.TrimPrefix(words[0], "./"), "bin/")
+	switch {
+	case program == "make":
+		checkTargets(t, root, words[1:])
+		return true
+	case program == "normbench" || program == "normbench-cuda":
+		words = words[1:]
+	case len(words) >= 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/normbench"}):
+		words = words[3:]
+	default:
+		t.Logf("not run, it is not normbench: %s", text)
+		return false
+	}
+	if strings.Contains(text, "cuda") {
+		checkGPU(t, words)
+		return true
+	}
+	want := []int{0}
+	switch {
+	case len(words) == 0:
+	case words[0] == "selftest":
+		if testing.Short() || raceEnabled() {
+			t.Logf("not run, it takes long: %s", text)
+			return false
+		}
+		want = append(want, exitUnfit)
+	case words[0] == "sweep" || words[0] == "bench":
+		words = append(words, "--samples=1", "--warm") // it is not the times that count here
+	}
+	code, stdout, stderr := normbench(words)
+	if !slices.Contains(want, code) {
+		t.Errorf("%s: exit code %d\n%s", text, code, stderr)
+	} else if stdout == "" && !slices.Contains(words, "--dry-run") {
+		t.Errorf("%s prints nothing\n%s", text, stderr)
+	}
+	return true
+}
+
+// normbench runs the program in this process.
+func normbench(args []string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &out, &err, families.New())
+	return code, out.String(), err.String()
+}
+
+// checkGPU holds a command for a GPU to what can be told without: it gets as far
+// as the device that is not there, and a sweep's other flags are right, as
+// they would be on a cpu.
+func checkGPU(t *testing.T, words []string) {
+	var rest []string // without what names the device
+	out, remote := "", false
+	for i := 0; i < len(words); i++ {
+		name, value, whole := strings.Cut(strings.TrimLeft(words[i], "-"), "=")
+		isFlag := strings.HasPrefix(words[i], "-")
+		takes := isFlag && (name == "device" || name == "worker" || name == "out")
+		if takes && !whole && i+1 < len(words) {
+			i++
+			value = words[i]
+		}
+		switch {
+		case takes && name == "out":
+			out = value
+		case takes:
+			remote = remote || name == "worker"
+		default:
+			rest = append(rest, words[i])
+		}
+	}
+	if !remote && !haveCUDA {
+		gpu := append(slices.Clone(rest), "--device=cuda")
+		code, _, stderr := normbench(gpu)
+		if code != exitTrouble || !strings.Contains(stderr, "built without CUDA") {
+			t.Errorf("%s: exit code %d, not for the want of CUDA\n%s", strings.Join(words, " "), code, stderr)
+		}
+	}
+	if remote {
+		code, _, stderr := normbench(words)
+		if code != exitTrouble || !strings.Contains(stderr, "does not start") {
+			t.Errorf("%s: exit code %d, not for the want of a worker\n%s", strings.Join(words, " "), code, stderr)
+		}
+	}
+	if len(rest) == 0 || rest[0] != "sweep" {
+		return
+	}
+	code, _, stderr := normbench(append(rest, "--device=cpu", "--dry-run"))
+	if tooLarge := strings.Contains(stderr, " needs "); code != 0 && !tooLarge {
+		t.Errorf("%s: exit code %d on a cpu\n%s", strings.Join(words, " "), code, stderr)
+	}
+	if out != "" { // what it would have written, for the commands behind it
+		if err := os.CopyFS(out, os.DirFS("results")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// checkTargets wants the Makefile to have the targets.
+func checkTargets(t *testing.T, root string, targets []string) {
+	files, err := filepath.Glob(filepath.Join(root, "scripts", "*.mk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var makefiles []byte
+	for _, name := range append(files, filepath.Join(root, "Makefile")) {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		makefiles = append(append(makefiles, '\n'), b...)
+	}
+	for _, target := range targets {
+		if strings.HasPrefix(target, "-") || strings.Contains(target, "=") {
+			continue
+		}
+		if !regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(target) + `:`).Match(makefiles) {
+			t.Errorf("there is no target %q to make", target)
+		}
+	}
+}
+
+// The parser is what would let commands through unseen.
+func TestReadmeCommands(t *testing.T) {
+	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
+	want := []command{{3, "a b"}, {5, "c  d"}, {13, "e"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+	"normbench/kernels/worker"
+	"normbench/sweep/record"
+)
+
+var update = flag.Bool("update", false, "write what the scripts compare with anew")
+
+// TestMain makes this binary also the programs of the scripts: normbench;
+// normbench-test, which has the families that misbehave; and normbench-fake, a
+// worker with a scripted H200.
+func TestMain(m *testing.M) {
+	program := func(r *kernels.Registry) func() {
+		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r)) }
+	}
+	testscript.Main(m, map[string]func(){
+		"normbench":      program(families.New()),
+		"normbench-test": program(devicetest.Registry(families.New())),
+		"normbench-fake": fakeWorker,
+	})
+}
+
+// fakeWorker serves an H200 on which small problems are read faster from the
+// cache if its argument is "fit".
+func fakeWorker() {
+	fit := slices.Equal(os.Args[1:], []string{"fit"})
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) {
+		return &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+			s := devicetest.Typical(p, v, sample)
+			if fit && p.Bytes() < 30<<20 && sample <= 30 { // the selftest's cold samples come first
+				s *= 1.5
+			}
+			return s
+		}}, nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitTrouble)
+	}
+}
+
+// raceEnabled says whether this binary was built with -race.
+func raceEnabled() bool {
+	info, _ := debug.ReadBuildInfo()
+	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}
+
+// TestScripts runs testdata/script/*.txtar. Beside the commands of testscript
+// they use those of scriptCommands, the conditions [root], [cuda] and
+// [race], and $DEV, the name of
+// the cpu's results folder. -update writes the files that they compare with.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("DEV", cpu.New(families.New()).Info().ID)
+			samples := "200" // of the script crash: some 300 ms a sweep
+			if raceEnabled() {
+				samples = "5"
+			}
+			e.Setenv("SAMPLES", samples)
+			// Else every program under the race detector takes a second to leave.
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Condition: func(cond string) (bool, error) {
+			switch cond {
+			case "root": // may write anywhere
+				return os.Geteuid() == 0, nil
+			case "cuda":
+				return haveCUDA, nil
+			case "race":
+				return raceEnabled(), nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Cmds:                scriptCommands,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       *update,
+	})
+}
+
+var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"bad":       bad,
+	"code":      code,
+	"stopafter": stopafter,
+	"records":   records,
+	"tear":      tear,
+	"lock":      lock,
+	"isjson":    isjson,
+	"fit":       fit,
+}
+
+func usage(ts *testscript.TestScript, ok bool, text string) {
+	if !ok {
+		ts.Fatalf("usage: %s", text)
+	}
+}
+
+// exitCode runs a program and returns its exit code; -1 where a signal ended it.
+func exitCode(ts *testscript.TestScript, args []string) int {
+	err := ts.Exec(args[0], args[1:]...)
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		ts.Fatalf("%s: %v", args[0], err)
+	}
+	if exit != nil {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// code wants a program to end with a code: code N program argument...
+func code(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 2, "code N program argument...")
+	if got := exitCode(ts, args[1:]); strconv.Itoa(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	}
+}
+
+// fit wants a program to end with 0 or, on a machine that is no good for
+// measuring, with 4 and its reason.
+func fit(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 0, "fit program argument...")
+	switch got := exitCode(ts, args); {
+	case got != 0 && got != exitUnfit:
+		ts.Fatalf("exit code %d, want 0 or %d\n%s", got, exitUnfit, ts.ReadFile("stderr"))
+	case (got == exitUnfit) != strings.Contains(ts.ReadFile("stderr"), "do not trust times from this machine"):
+		ts.Fatalf("exit code %d with\n%s", got, ts.ReadFile("stderr"))
+	}
+}
+
+// bad wants a program to refuse: exit code 2, nothing on standard output, one
+// line of error that matches and one with a hint at the end of standard error,
+// and no file made, changed or removed.
+//
+//	bad REGEXP program argument...
+func bad(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 2, "bad REGEXP program argument...")
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	before := snapshot(ts)
+	got := exitCode(ts, args[1:])
+	stderr := ts.ReadFile("stderr")
+	fail := func(format string, a ...any) {
+		ts.Fatalf("%s: %s\n[stdout]\n%s[stderr]\n%s", strings.Join(args[1:], " "), fmt.Sprintf(format, a...), ts.ReadFile("stdout"), stderr)
+	}
+	if got != exitTrouble {
+		fail("exit code %d, want %d", got, exitTrouble)
+	}
+	if ts.ReadFile("stdout") != "" {
+		fail("something on standard output")
+	}
+	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+	if len(lines) < 2 || strings.Count(stderr, "error:") != 1 || strings.Count(stderr, "hint:") != 1 {
+		fail("want one error and one hint")
+	}
+	message, ok1 := strings.CutPrefix(lines[len(lines)-2], "normbench: error: ")
+	help, ok2 := strings.CutPrefix(lines[len(lines)-1], "normbench: hint: ")
+	switch {
+	case !ok1 || !ok2:
+		fail("the last two lines are not the error and its hint")
+	case strings.TrimSpace(help) == "":
+		fail("an empty hint")
+	case !re.MatchString(message):
+		fail("the error does not match %s", re)
+	case strings.HasSuffix(message, ".") || strings.HasPrefix(message, "Error"):
+		fail("the style of errors is lower case without a period")
+	}
+	for _, l := range lines[:len(lines)-2] {
+		if !strings.HasPrefix(l, "normbench: ") {
+			fail("%q is no note", l)
+		}
+	}
+	after := snapshot(ts)
+	for name, text := range after {
+		if old, ok := before[name]; !ok {
+			fail("it made %s", name)
+		} else if text != old {
+			fail("it changed %s", name)
+		}
+	}
+	for name := range before {
+		if _, ok := after[name]; !ok {
+			fail("it removed %s", name)
+		}
+	}
+}
+
+// snapshot is what the files of a script hold, but for lock files.
+func snapshot(ts *testscript.TestScript) map[string]string {
+	files := map[string]string{}
+	root := ts.Getenv("WORK")
+	ts.Check(filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || d.Name() == record.LockName {
+			return err
+		}
+		b, err := os.ReadFile(name)
+		if errors.Is(err, fs.ErrNotExist) { // a link to nowhere
+			err = nil
+		}
+		files[strings.TrimPrefix(name, root+"/")] = string(b)
+		return err
+	}))
+	return files
+}
+
+// stopafter starts a program, sends it a signal when it has added N records
+// of variants to a records file, and wants it to end with a code, -1 for by the signal.
+// Its standard error is in the file stopped.
+//
+//	stopafter N FILE SIGNAL CODE program argument...
+func stopafter(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 5, "stopafter N FILE SIGNAL CODE program argument...")
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	file := ts.MkAbs(args[1])
+	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[2]]
+	usage(ts, ok, "stopafter N FILE KILL|INT|TERM ...")
+	program, err := exec.LookPath(args[4])
+	ts.Check(err)
+	cmd := exec.Command(program, args[5:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	count := func() int {
+		b, _ := os.ReadFile(file)
+		return bytes.Count(b, []byte(`"kind":"record"`)) - bytes.Count(b, []byte(`"family":"stream"`))
+	}
+	n += count()
+	ts.Check(cmd.Start())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if count() >= n {
+			break
+		}
+		select {
+		case <-done:
+			ts.Fatalf("%s ended before it had %d records: %s\n%s", args[4], n, cmd.ProcessState, &stderr)
+		default:
+		}
+		if time.Now().After(deadline) {
+			cmd.Process.Kill()
+			ts.Fatalf("%s has no %d records after 20 s\n%s", args[4], n, &stderr)
+		}
+	}
+	ts.Check(cmd.Process.Signal(signal))
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		cmd.Process.Kill()
+		ts.Fatalf("%s lives 20 s after signal %s\n%s", args[4], args[2], &stderr)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs("stopped"), stderr.Bytes(), 0o644))
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[3] {
+		ts.Fatalf("after signal %s: %s, want code %s\n%s", args[2], cmd.ProcessState, args[3], &stderr)
+	}
+}
+
+// records wants a records file to hold N variants, none twice, and as many of a
+// status as given.
+//
+//	records FILE N [STATUS=N]...
+func records(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 2, "records FILE N [STATUS=N]...")
+	variants := map[string]bool{}
+	statuses := map[string]int{}
+	for i, l := range strings.Split(strings.TrimSuffix(ts.ReadFile(args[0]), "\n"), "\n") {
+		var r struct{ Kind, Key, Problem, Family, Config, Status string }
+		if err := json.Unmarshal([]byte(l), &r); err != nil {
+			ts.Fatalf("%s:%d: %v", args[0], i+1, err)
+		}
+		if r.Kind != "record" || r.Family == record.Stream {
+			continue
+		}
+		for _, id := range []string{r.Key, r.Problem + " " + r.Family + "@" + r.Config} {
+			if variants[id] {
+				ts.Fatalf("%s:%d: %s stands twice", args[0], i+1, id)
+			}
+			variants[id] = true
+		}
+		statuses[r.Status]++
+	}
+	if got := strconv.Itoa(len(variants) / 2); got != args[1] {
+		ts.Fatalf("%s has %s variants, want %s", args[0], got, args[1])
+	}
+	for _, a := range args[2:] {
+		s, n, _ := strings.Cut(a, "=")
+		if got := strconv.Itoa(statuses[s]); got != n {
+			ts.Fatalf("%s has %s variants with status %s, want %s: %v", args[0], got, s, n, statuses)
+		}
+	}
+}
+
+// tear cuts the last line of a file in half, as a crash of the machine may.
+func tear(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "tear FILE")
+	text := strings.TrimSuffix(ts.ReadFile(args[0]), "\n")
+	last := strings.LastIndex(text, "\n") + 1
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text[:(last+len(text))/2]), 0o644))
+}
+
+// lock holds a results folder until the script ends, as a sweep would.
+func lock(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 1, "lock FOLDER")
+	w, _, err := record.OpenWriter(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Defer(func() { w.Close() })
+}
+
+// isjson wants files, stdout among them, to hold one JSON value each.
+func isjson(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) > 0, "isjson FILE...")
+	for _, name := range args {
+		if !json.Valid([]byte(ts.ReadFile(name))) {
+			ts.Fatalf("%s is not JSON", name)
+		}
+	}
+}
