@@ -102,6 +102,19 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	return run.sum, cmp.Or(sinkErr, devErr)
 }
 
+// Left counts the variants of tasks that a sink with these keys does not hold.
+func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, pr record.Protocol, keys map[string]kernels.Status) (int, error) {
+	run := &run{registry: r, sink: held(keys), o: Options{Run: record.Run{Protocol: pr}}, info: d, hashes: sourceHashes{}}
+	err := run.layOut(tasks)
+	return run.total, err
+}
+
+// held is a Sink that only knows what it holds.
+type held map[string]kernels.Status
+
+func (held) Append(interface{ CheckValid() error }) error { return nil }
+func (h held) Keys() map[string]kernels.Status            { return h }
+
 // A job is what is left to do of a task.
 type job struct {
 	Task

@@ -119,7 +119,7 @@ func Merge(old, next *Table) (*Table, error) {
 // CheckValid says what no tuned table can hold, or nil. It is called before
 // every write and after every read.
 func (t *Table) CheckValid() error {
-	const help = "let normbench write it again from the records"
+	const help = "delete it: the next sweep writes it again from the records"
 	switch {
 	case t.Schema > Schema:
 		return hint.Errorf("update normbench", "schema %d is newer than %d, the newest that this normbench reads", t.Schema, Schema)
@@ -180,7 +180,7 @@ func Read(path string) (*Table, error) {
 }
 
 func parse(name string, data []byte) (*Table, error) {
-	const help = "let normbench write it again from the records"
+	const help = "delete it: the next sweep writes it again from the records"
 	var t Table
 	err := json.Unmarshal(data, &t)
 	var h struct{ Schema int }
@@ -205,7 +205,7 @@ func parse(name string, data []byte) (*Table, error) {
 // lineAt is the line, from 1, of an offset.
 func lineAt(data []byte, offset int64) int {
 	n := 1
-	for _, c := range data[:min(offset, int64(len(data)))] {
+	for _, c := range data[:min(max(offset-1, 0), int64(len(data)))] { // the offset is behind the byte at fault
 		if c == '\n' {
 			n++
 		}

@@ -37,6 +37,9 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkProblems(c); err != nil {
+		return err
+	}
 	devices, err := e.devices(c)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+refHelp, "%s holds no record that fits", text)
+			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+recordedHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}

@@ -60,10 +60,17 @@ func splitList(name, value string, among ...string) ([]string, error) {
 	return list, nil
 }
 
+// checkProblems finds what is wrong with the problem flags before a device is
+// opened, which may take a while.
+func checkProblems(c *cli.Context) error {
+	_, err := problems(c, kernels.DeviceInfo{})
+	return err
+}
+
 // problems crosses the shapes with ops, passes and dtypes.
 func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error) {
 	arg := c.String("shapes")
-	if arg == "" {
+	if !c.IsSet("shapes") {
 		arg = "default"
 		if info.Kind == kernels.KindCPU {
 			arg = "smoke"

@@ -52,8 +52,9 @@ func (e *env) listCommand() *cli.Command {
 	}
 }
 
-func (e *env) listKernels(*cli.Context) (*report.Table, error) {
+func (e *env) listKernels(c *cli.Context) (*report.Table, error) {
 	t := newTable("", "family", "what it is")
+	flat := newTable("", "family", "op", "pass", "design", "grid", "after") // for readers other than people
 	for _, f := range e.registry.Families {
 		if f.Hidden {
 			continue
@@ -70,6 +71,10 @@ func (e *env) listKernels(*cli.Context) (*report.Table, error) {
 			[]string{f.Name, f.Doc},
 			[]string{"", "grid: " + strings.Join(knobs, " ")},
 			[]string{"", "after: " + f.Origin})
+		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin})
+	}
+	if c.String("format") != report.FormatText {
+		return flat, nil
 	}
 	return t, nil
 }

@@ -12,7 +12,10 @@ import (
 	"normbench/tune"
 )
 
-const refHelp = "a REF is base, FAMILY, FAMILY@LABEL, tuned:FILE, or for recorded ones a records file or results folder with #base, #FAMILY or #FAMILY@LABEL behind it"
+const (
+	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL or tuned:FILE"
+	recordedHelp = "an operand is a records file or results folder, with #base, #FAMILY or #FAMILY@LABEL behind it if need be, or tuned:FILE"
+)
 
 // A ref is a runnable operand: it names a variant for a problem, or says by ok
 // that it has none for it.
@@ -62,6 +65,9 @@ func (e *env) parseRef(text string) (ref, error) {
 }
 
 func readTuned(path string) (*tune.Table, error) {
+	if path == "" {
+		return nil, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json", "tuned: names no file")
+	}
 	t, err := tune.Read(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, hint.Errorf("`normbench sweep` writes one", "tuned table %s does not exist", path)
@@ -93,7 +99,7 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		if _, err := e.parseRef(text); err == nil {
 			return report.Side{}, hint.Errorf("record it first: `normbench bench "+text+" --out DIR`, then compare DIR", "%s is not recorded, and compare takes recorded operands", text)
 		}
-		return report.Side{}, hint.Errorf(refHelp, "no records at %s", path)
+		return report.Side{}, hint.Errorf(recordedHelp, "no records at %s", path)
 	}
 	f, err := record.Load(path)
 	if err != nil {

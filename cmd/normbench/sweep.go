@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func (e *env) sweepCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "knob", Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},
 			&cli.BoolFlag{Name: "retry-failed", Usage: "measure again what failed before"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "say how much there is to measure, and stop"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "say how much is left to measure, and stop"},
 			formatFlag,
 		}),
 		Action: e.sweep,
@@ -53,8 +54,11 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	var only []string
-	if f := c.String("family"); f != "" {
-		only = strings.Split(f, ",")
+	if c.IsSet("family") {
+		only = strings.Split(c.String("family"), ",")
+	}
+	if err := checkProblems(c); err != nil {
+		return err
 	}
 	devices, err := e.devices(c)
 	if err != nil {
@@ -79,12 +83,26 @@ func (e *env) sweep(c *cli.Context) error {
 		variants += len(t.Variants)
 		refused += t.Refused
 	}
-	e.notef("%s: %d problems, %d variants (%d more configs refused by the spaces)", info.Name, len(tasks), variants, refused)
+	if err := checkOverrides(tasks, overrides); err != nil {
+		return err
+	}
+	e.notef("%s: %s, %s; %s refused by the spaces", info.Name, count(len(tasks), "problem"), count(variants, "variant"), count(refused, "config"))
+	dir := filepath.Join(c.String("out"), info.ID)
 	if c.Bool("dry-run") {
+		keys := map[string]kernels.Status{}
+		if f, err := record.Load(dir); err == nil {
+			for _, x := range f.Entries {
+				keys[x.Key] = x.Status
+			}
+		}
+		left, err := sweep.Left(e.registry, info, tasks, pr, keys)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(e.stdout, "%s to measure, %d in %s already\n", count(left, "variant"), variants-left, dir)
 		return nil
 	}
 
-	dir := filepath.Join(c.String("out"), info.ID)
 	w, notes, err := record.OpenWriter(dir)
 	if err != nil {
 		return err
@@ -116,6 +134,33 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	return e.conclude(dir, ps, info, pr, format)
+}
+
+// checkOverrides refuses values of --knob of which no config made it into a
+// space: the sweep would measure the base alone.
+func checkOverrides(tasks []sweep.Task, overrides []kernels.Range) error {
+	for _, o := range overrides {
+		used := false
+		for _, t := range tasks {
+			for _, v := range t.Variants {
+				if n, ok := v.Config.Lookup(o.Knob); ok && slices.Contains(o.Values, n) {
+					used = true
+				}
+			}
+		}
+		if !used {
+			return hint.Errorf("`normbench list configs` shows why configs are refused", "every config with the values of --knob %s is refused", o.Knob.Key)
+		}
+	}
+	return nil
+}
+
+// count is "1 variant" or "12 variants".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // conclude folds the records of a results folder into its tuned table and
@@ -173,7 +218,7 @@ func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 
 // summarize says how a run went.
 func (e *env) summarize(s sweep.Summary) {
-	text := fmt.Sprintf("%d variants measured", s.Measured)
+	text := count(s.Measured, "variant") + " measured"
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %d of them failed", s.Failed)
 	}
@@ -189,5 +234,5 @@ func (e *env) summarize(s sweep.Summary) {
 
 // noProblem is the trouble of having nothing to show.
 func noProblem(what string) error {
-	return hint.Errorf("check --shapes, --op, --pass and --dtype", "%s holds none of the problems asked for", what)
+	return hint.Errorf("check --shapes, --op, --pass and --dtype", "%s serves none of the problems asked for", what)
 }

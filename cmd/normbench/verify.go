@@ -40,6 +40,9 @@ func (e *env) verify(c *cli.Context) error {
 	if all && len(texts) > 0 {
 		return hint.Errorf("leave one of them out", "--all-configs and REFs exclude each other")
 	}
+	if err := checkProblems(c); err != nil {
+		return err
+	}
 	devices, err := e.devices(c)
 	if err != nil {
 		return err

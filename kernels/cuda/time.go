@@ -107,9 +107,9 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 // caches are to stay warm.
 //
 // The flush reads. A memset was tried first, as other tools do it: on an H200
-// the cache is then full of dirty lines, and writing them back takes 1.3 us of
-// a kernel that moves 24 MB and 5.5 us of one that moves 200 MB, time that
-// belongs to the flush and not to the kernel.
+// the cache is then full of dirty lines, and writing them back takes 1 to 2 us
+// of a kernel that moves 25 MB and 5 us of one that moves 200 MB, time that
+// belongs to the flush and not to the kernel (docs/performance.md).
 func (d *Device) backlog(flush int64) (driver.Step, error) {
 	if flush == 0 {
 		return spinStep(d, warmBacklogNS), nil

@@ -218,8 +218,8 @@ type source struct {
 	name string
 }
 
-// open finds the records file of path and undoes gzip, known by its first
-// bytes.
+// open finds the records file of path, a file or a folder with one in it or in
+// its only device's folder, and undoes gzip, known by its first bytes.
 func open(path string) (*source, error) {
 	const help = "give a records.jsonl, or the results folder with one"
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
@@ -227,6 +227,8 @@ func open(path string) (*source, error) {
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			if _, err := os.Stat(file + ".gz"); err == nil {
 				file += ".gz"
+			} else if device := onlyDevice(path); device != "" {
+				return open(device)
 			} else {
 				return nil, hint.Errorf(help, "folder %s has no %s", path, FileName)
 			}
@@ -248,6 +250,20 @@ func open(path string) (*source, error) {
 		s.Reader = b
 	}
 	return s, nil
+}
+
+// onlyDevice is the one folder with records below a folder of results, or "".
+func onlyDevice(path string) string {
+	files, _ := filepath.Glob(filepath.Join(path, "*", FileName+"*"))
+	device := ""
+	for _, f := range files {
+		if d := filepath.Dir(f); device == "" || device == d {
+			device = d
+		} else {
+			return ""
+		}
+	}
+	return device
 }
 
 // cause is err without the operation and path that a *fs.PathError repeats.

@@ -378,8 +378,27 @@ func TestReadGzipAndFolder(t *testing.T) {
 	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
 		t.Errorf("cut gzip: %v", err)
 	}
-	if _, _, err := OpenWriter(dir); err == nil || hint.Of(err) != "gunzip it first" {
-		t.Errorf("writer on gzip: %v", err)
+	if _, _, err := OpenWriter(dir); err == nil || !strings.Contains(err.Error(), FileName+".gz: ") {
+		t.Errorf("writer on a cut gzip: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, FileName)); err == nil {
+		t.Error("a cut gzip was unpacked in part")
+	}
+	// A whole one is unpacked, to be appended to.
+	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	w, notes, err := OpenWriter(dir)
+	if err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "unpacked ") {
+		t.Fatalf("writer on gzip: %v, %q", err, notes)
+	}
+	defer w.Close()
+	if n := len(w.Keys()); n != 2000 {
+		t.Errorf("%d keys after unpacking", n)
+	}
+	// A folder of results with one device in it stands for that device's.
+	if f, err := Load(filepath.Dir(dir)); err != nil || f.Path != filepath.Join(dir, FileName) {
+		t.Errorf("folder above: %v, %v", f, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -47,6 +49,7 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 		keys: map[string]kernels.Status{},
 		runs: map[string]bool{},
 	}
+	unpacked := ""
 	locked, err := w.lock.TryLock()
 	if err != nil {
 		return nil, nil, hint.Errorf(help, "results folder %s: %w", dir, cause(err))
@@ -61,7 +64,10 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	}()
 	if _, err := os.Stat(w.name); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(w.name + ".gz"); err == nil {
-			return nil, nil, hint.Errorf("gunzip it first", "%s.gz cannot be appended to", w.name)
+			if err := unpack(w.name); err != nil {
+				return nil, nil, hint.With(err, help)
+			}
+			unpacked = fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in", w.name, FileName)
 		}
 	}
 	w.file, err = os.OpenFile(w.name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
@@ -71,10 +77,31 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
 	}
+	if unpacked != "" {
+		notes = append(notes, unpacked)
+	}
 	if err := syncDir(dir); err != nil {
 		return nil, nil, fmt.Errorf("results folder %s: %w", dir, cause(err))
 	}
 	return w, notes, nil
+}
+
+// unpack makes a records file of its packed form, whole or not at all.
+func unpack(name string) error {
+	packed, err := open(name + ".gz")
+	if err != nil {
+		return err
+	}
+	defer packed.Close()
+	t, err := renameio.NewPendingFile(name, renameio.WithPermissions(0o644))
+	if err != nil {
+		return fmt.Errorf("records %s: %w", name, cause(err))
+	}
+	defer t.Cleanup()
+	if _, err := io.Copy(t, packed); err != nil {
+		return fmt.Errorf("records %s.gz: %w", name, cause(err))
+	}
+	return t.CloseAtomicallyReplace()
 }
 
 // resume collects the keys of an existing file and mends its end.
