@@ -21,9 +21,11 @@ type DeviceInfo struct {
 	Kind   string `json:"kind"` // KindCPU or KindCUDA
 	Name   string `json:"name"`
 	UUID   string `json:"uuid,omitempty"`
-	Arch   string `json:"arch"`  // "sm_90", "amd64"
-	Units  int    `json:"units"` // multiprocessors, or cores in use
-	Driver string `json:"driver,omitempty"`
+	Arch   string `json:"arch"`             // "sm_90", "amd64"
+	Units  int    `json:"units"`            // multiprocessors, or cores in use
+	Driver string `json:"driver,omitempty"` // CUDA version that it supports: "13.0"
+	// DriverVersion is the driver's own: "580.65.06".
+	DriverVersion string `json:"driver_version,omitempty"`
 	// Compiler is what turned the sources into code: "nvrtc 13.0", "go1.26.8".
 	Compiler       string `json:"compiler"`
 	CacheBytes     int64  `json:"cache_bytes"` // L2, or last-level cache

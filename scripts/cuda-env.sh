@@ -151,5 +151,7 @@ fi
 # kernels/cuda/driver defines all the names itself and finds the driver at run time, so nothing
 # of libcuda.so is needed and the program starts on machines without a driver. -O2 -g are Go's
 # defaults, which setting these variables would drop.
-echo "export CGO_CFLAGS='-O2 -g $cflags'"
-echo "export CGO_LDFLAGS='-O2 -g -L$dir/lib -Wl,--as-needed'"
+# go-nvml declares what NVML deprecated, and leaves NVML's symbols to be found
+# when they are first called, which only lazy binding allows.
+echo "export CGO_CFLAGS='-O2 -g $cflags -Wno-deprecated-declarations'"
+echo "export CGO_LDFLAGS='-O2 -g -L$dir/lib -Wl,--as-needed -Wl,-z,lazy'"

@@ -375,6 +375,15 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left 
 	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
 	us := stats.Median(rec.SamplesUS)
 	rec.StreamUS = us
+	if s, ok := v.dev.(kernels.Sensor); ok {
+		state, err := s.Sense(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if state.ClockMHz > 0 {
+			rec.State = &state
+		}
+	}
 	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
 	v.out <- finished{rec: rec, busy: busy + check.Busy, left: left, stream: true}
 	return us, nil

@@ -110,12 +110,13 @@ var rules = []rule{
 // The foreign libraries, with the only place of each: files, or directories.
 var homes = map[string][]string{
 	"gorgonia.org/cu":                   {"kernels/cuda/driver"},
-	"github.com/ebitengine/purego":      {"kernels/nvrtc"},
+	"github.com/ebitengine/purego":      {"kernels/nvrtc", "kernels/cuda/cupti"},
+	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
 	"github.com/goccy/go-yaml":          {"sweep/shapes"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
 	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},
-	"C":                                 {"kernels/cuda/driver"},
+	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},
 }
 
 // broken lists what breaks the rules, one line per import.
@@ -190,6 +191,7 @@ func TestRulesBite(t *testing.T) {
 		{file{name: "internal/hint/hint.go", own: []string{"kernels"}}, true},
 		{file{name: "kernels/cuda/device.go", foreign: []string{"gorgonia.org/cu"}}, true},
 		{file{name: "kernels/cuda/device.go", foreign: []string{"C"}}, true},
+		{file{name: "kernels/cuda/device.go", foreign: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, true},
 		{file{name: "report/model.go", foreign: []string{"github.com/olekukonko/tablewriter/tw"}}, true},
 		{file{name: "cmd/normbench/sweep.go", foreign: []string{"github.com/schollz/progressbar/v3"}}, true},
 		{file{name: "sweep/run.go", foreign: []string{"github.com/goccy/go-yaml"}}, true},
@@ -197,6 +199,7 @@ func TestRulesBite(t *testing.T) {
 
 		{file{name: "kernels/cpu/cpu.go", own: []string{"kernels", "kernels/reference", "internal/hint"}}, false},
 		{file{name: "kernels/cuda/driver/driver.go", foreign: []string{"C", "gorgonia.org/cu"}}, false},
+		{file{name: "kernels/cuda/cupti/tracer.go", foreign: []string{"C", "github.com/ebitengine/purego"}}, false},
 		{file{name: "report/render.go", own: []string{"sweep/record"}, foreign: []string{"github.com/olekukonko/tablewriter/tw"}}, false},
 		{file{name: "cmd/normbench/main.go", own: []string{"tune", "report"}, foreign: []string{"github.com/urfave/cli/v3"}}, false},
 		{file{name: "kernels/families/families_test.go", own: []string{"kernels/reference"}}, false},

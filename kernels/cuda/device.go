@@ -14,6 +14,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cuda/driver"
+	"normbench/kernels/cuda/nvml"
 	"normbench/kernels/nvrtc"
 )
 
@@ -26,6 +27,9 @@ type Device struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
 	compile  *compiler
+
+	monitor *nvml.Monitor // nil without NVML
+	static  nvml.Static
 
 	calls chan func()
 
@@ -63,6 +67,7 @@ func Open(r *kernels.Registry, ordinal int) (*Device, error) {
 		close(d.calls)
 		return nil, err
 	}
+	d.watch()
 	return d, nil
 }
 
@@ -126,6 +131,9 @@ func (d *Device) Close() error {
 	})
 	close(d.calls)
 	d.compile.close()
+	if d.monitor != nil {
+		d.monitor.Close()
+	}
 	return err
 }
 

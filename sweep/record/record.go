@@ -82,6 +82,9 @@ type Record struct {
 	Stages       []Stage         `json:"stages,omitempty"`
 	StreamUS     float64         `json:"stream_us,omitempty"` // median time of the stream in this run
 	WallMS       float64         `json:"wall_ms,omitempty"`   // what the job took in all
+	// State is what the device said of itself after the stream of a problem, under
+	// load; other records have none.
+	State *kernels.Reading `json:"state,omitempty"`
 }
 
 // A Stage holds the samples of one launch of a plan, in microseconds.

@@ -1,0 +1,48 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+
+	"normbench/kernels"
+	"normbench/kernels/cuda/nvml"
+)
+
+// Sense implements kernels.Sensor with NVML, which only reads. Without NVML the
+// reading is zero: nothing is known, and nothing is held against the device.
+func (d *Device) Sense(context.Context) (kernels.Reading, error) {
+	if d.monitor == nil {
+		return kernels.Reading{}, nil
+	}
+	r, err := d.monitor.Sample()
+	if err != nil {
+		return kernels.Reading{}, err
+	}
+	reading := kernels.Reading{
+		ClockMHz:     r.SMClockMHz,
+		MaxClockMHz:  d.static.MaxSMClockMHz,
+		MemClockMHz:  r.MemClockMHz,
+		PowerW:       r.PowerW,
+		TemperatureC: r.TemperatureC,
+		Sliced:       r.MIG,
+		ECC:          d.static.ECC,
+	}
+	if r.Throttled {
+		reading.Throttle = r.ThrottleReasons
+	}
+	for _, p := range r.OtherProcesses {
+		reading.Others = append(reading.Others, p.String())
+	}
+	return reading, nil
+}
+
+// watch opens NVML for the GPU, if it is there.
+func (d *Device) watch() {
+	m, err := nvml.Open(d.info.UUID)
+	if err != nil {
+		return
+	}
+	d.monitor, d.static = m, m.Static()
+	d.info.DriverVersion = d.static.DriverVersion
+}

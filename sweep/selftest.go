@@ -1,0 +1,203 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/sweep/stats"
+)
+
+// A Trial is one check of the ruler on a device.
+type Trial struct {
+	Name   string `json:"name"`
+	Found  string `json:"found"`
+	Wanted string `json:"wanted"`
+	OK     bool   `json:"ok"`
+}
+
+// SelfTest holds a device's timer against what is known: kernels that do
+// nothing or spin for a given time, the same reading cold and warm, a copy that
+// normbench did not write. The error is trouble with the device; a trial that is
+// not OK is not.
+func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) ([]Trial, error) {
+	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
+	for _, trial := range []func() error{s.warmUp, s.launches, s.cold, s.rates} {
+		if err := trial(); err != nil {
+			return nil, err
+		}
+	}
+	return s.trials, nil
+}
+
+type selfTest struct {
+	ctx      context.Context
+	registry *kernels.Registry
+	dev      kernels.Device
+	info     kernels.DeviceInfo
+	trials   []Trial
+}
+
+func (s *selfTest) add(ok bool, name, wanted, found string, args ...any) {
+	s.trials = append(s.trials, Trial{name, fmt.Sprintf(found, args...), wanted, ok})
+}
+
+// problem is a forward with x and y of about so many bytes each.
+func (s *selfTest) problem(bytes int64) kernels.Problem {
+	const cols = 4096
+	return kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: max(bytes/(2*cols), 1), N: cols, DType: kernels.BF16, Weight: kernels.BF16}
+}
+
+// time takes samples of a family on a problem, in microseconds, the first
+// dropped. What moves tensors is checked before.
+func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels.TimeOptions) ([]float64, error) {
+	b, err := s.dev.Open(s.ctx, p, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer b.Close()
+	f, err := s.registry.Lookup(family)
+	if err != nil {
+		return nil, err
+	}
+	v := kernels.Variant{Family: family, Config: f.Base(p, s.info)}
+	if f.Stream {
+		c, err := b.Check(s.ctx, v, 1)
+		if err != nil {
+			return nil, err
+		}
+		if !c.OK() {
+			return nil, fmt.Errorf("%s on %s: %s", family, p, c.Reason())
+		}
+	}
+	o.Samples = samples + 1
+	t, err := b.Time(s.ctx, v, o)
+	if err != nil {
+		return nil, err
+	}
+	us := make([]float64, samples)
+	for i, sec := range t.Seconds[1:] {
+		us[i] = sec * 1e6
+	}
+	return us, nil
+}
+
+func (s *selfTest) cold2x() kernels.TimeOptions {
+	return kernels.TimeOptions{Flush: ColdProtocol(s.info, 1).Flush}
+}
+
+// large is the tensor that rates are taken on: 1 GiB moved on a GPU.
+func (s *selfTest) large() kernels.Problem {
+	if s.info.Kind == kernels.KindCPU {
+		return s.problem(4 * s.info.CacheBytes)
+	}
+	return s.problem(512 << 20)
+}
+
+// warmUp runs the stream until two visits agree within 1%: clocks rise under
+// load.
+func (s *selfTest) warmUp() error {
+	for last, i := 0.0, 0; i < 20; i++ {
+		us, err := s.time(s.large(), "rms_fwd/stream", 10, s.cold2x())
+		if err != nil {
+			return err
+		}
+		m := stats.Median(us)
+		if last > 0 && m > 0.99*last && m < 1.01*last {
+			break
+		}
+		last = m
+	}
+	return nil
+}
+
+// launches holds the timer against kernels whose time is known.
+func (s *selfTest) launches() error {
+	smallest := s.problem(0)
+	median := map[string]float64{}
+	var step float64
+	for _, x := range []struct {
+		name, family string
+		flush        int64
+	}{
+		{"empty", "rms_fwd/empty", 0},
+		{"spin", "rms_fwd/spin", 0},
+		{"pair", "rms_fwd/pair", s.cold2x().Flush},
+		// With four times the flush ahead of it the host has four times the time.
+		{"pair behind a long queue", "rms_fwd/pair", 4 * s.cold2x().Flush},
+	} {
+		us, err := s.time(smallest, x.family, 100, kernels.TimeOptions{Flush: x.flush})
+		if err != nil {
+			return err
+		}
+		median[x.name] = stats.Median(us)
+		if x.name == "empty" {
+			step = timerStep(us)
+		}
+	}
+	floor, spin := median["empty"], float64(families.SpinTime.Nanoseconds())/1e3
+	s.add(floor < 100, "floor: an empty launch", "below 100 us", "%.2f us", floor)
+	s.add(step <= 1, "timer step", "at most 1 us", "%.3f us", step)
+	read := median["spin"] - floor
+	s.add(math.Abs(read-spin) <= 0.02*spin, fmt.Sprintf("spin kernel of %.0f us", spin), "within 2%", "%.1f us", read)
+	gap := median["pair"] - median["pair behind a long queue"]
+	s.add(gap < math.Max(0.5, 0.1*median["pair"]), "host-made gap, two launches of an empty kernel", "below 0.5 us or 10%", "%.2f us of %.2f", max(gap, 0), median["pair"])
+	return nil
+}
+
+// cold shows that cold is cold, both ways: what fits into a part of the cache is
+// read faster when it is left there.
+func (s *selfTest) cold() error {
+	small := s.problem(s.info.CacheBytes / 8)
+	var times [3]float64
+	for i, o := range []kernels.TimeOptions{{}, s.cold2x(), {Rotate: true}} {
+		us, err := s.time(small, "rms_fwd/stream", 30, o)
+		if err != nil {
+			return err
+		}
+		times[i] = stats.Median(us)
+	}
+	size := kernels.FormatBytes(small.Bytes())
+	ratio := times[1] / times[0]
+	s.add(ratio > 1.1, "cold over warm, "+size+" of tensors", "above 1.10x", "%.2fx", ratio)
+	ratio = times[2] / times[0]
+	s.add(ratio > 1.1, "rotated over warm, the same", "above 1.10x", "%.2fx", ratio)
+	return nil
+}
+
+// rates holds the stream against a copy by the driver (cpu: the Go runtime).
+func (s *selfTest) rates() error {
+	p := s.large()
+	moved := 2 * p.M * p.N * p.DType.Size()
+	var rate, spread [2]float64
+	for i, family := range []string{"rms_fwd/stream", "rms_fwd/copy"} {
+		us, err := s.time(p, family, 20, s.cold2x())
+		if err != nil {
+			return err
+		}
+		rate[i], spread[i] = float64(moved)/stats.Median(us)/1e3, stats.Spread(us)
+	}
+	s.add(rate[0] >= 0.95*rate[1], "stream, "+kernels.FormatBytes(moved)+" moved", "at least 95% of the copy", "%.0f GB/s", rate[0])
+	s.add(s.info.PeakRate == 0 || rate[0]*1e9 <= float64(s.info.PeakRate), "copy by the driver or runtime; memory's peak", "stream below the peak", "%.0f GB/s; %.0f", rate[1], float64(s.info.PeakRate)/1e9)
+	s.add(spread[0] <= 0.1, "noise: spread of 20 samples of the stream", "at most 10%", "%.1f%%", 100*spread[0])
+	return nil
+}
+
+// timerStep is the smallest difference between samples, in their unit: what the
+// clock cannot tell apart. It is 0 where all are the same.
+func timerStep(samples []float64) float64 {
+	s := slices.Sorted(slices.Values(samples))
+	step := math.Inf(1)
+	for i := 1; i < len(s); i++ {
+		if d := s[i] - s[i-1]; d > 1e-6 {
+			step = min(step, d)
+		}
+	}
+	if math.IsInf(step, 1) {
+		return 0
+	}
+	return step
+}
