@@ -101,6 +101,7 @@ type TimeOptions struct {
 	Samples int   `json:"samples"`
 	Flush   int64 `json:"flush"`            // bytes moved through the last-level cache before every sample, outside the timed interval; 0 leaves it warm
 	Rotate  bool  `json:"rotate,omitempty"` // take each sample on another copy of the tensors, together three times the last-level cache: cold without a flush
+	Trace   bool  `json:"trace,omitempty"`  // with Stages: by CUPTI where the device has it; 15 ms more per call
 	Stages  bool  `json:"stages,omitempty"` // time every launch by itself too; the extra events make the totals of such a pass a little longer
 }
 
@@ -108,12 +109,22 @@ type TimeOptions struct {
 // Tensors so small that more would be needed stay in the cache.
 const MaxRotation = 512
 
+// What the times of stages were taken by. Events stand between launches, so a
+// stage includes the cost of its launch and the gap behind the one before;
+// CUPTI's activity records are the kernel alone.
+const (
+	ByEvents = "events"
+	ByCUPTI  = "cupti"
+)
+
 // A Timing is a set of samples in seconds. Each sample is one run of the whole
 // plan, from the start of its first launch to the end of its last.
 type Timing struct {
 	Seconds []float64      `json:"seconds"`
 	Stages  []StageSeconds `json:"stages,omitempty"`
-	Busy    float64        `json:"busy"` // wall seconds in which the device was at work for this call, flushes included
+	By      string         `json:"by,omitempty"`   // what Stages were taken by, ByEvents or ByCUPTI
+	Gaps    []float64      `json:"gaps,omitempty"` // by CUPTI: seconds between the launches of a sample, in all
+	Busy    float64        `json:"busy"`           // wall seconds in which the device was at work for this call, flushes included
 }
 
 // StageSeconds are the samples of one launch of a plan.

@@ -56,6 +56,16 @@ type Variant struct {
 // String is family@label, read back by ParseVariant.
 func (v Variant) String() string { return v.Family + "@" + v.Config.String() }
 
+// MarshalText implements encoding.TextMarshaler with String.
+func (v Variant) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler with ParseVariant.
+func (v *Variant) UnmarshalText(b []byte) error {
+	w, err := ParseVariant(string(b))
+	*v = w
+	return err
+}
+
 // ParseVariant reads FAMILY@LABEL. It does not look the family up.
 func ParseVariant(s string) (Variant, error) {
 	family, label, ok := strings.Cut(s, "@")

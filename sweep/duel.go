@@ -9,12 +9,14 @@ import (
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // A Duel is a live A/B of two variants on one problem.
 type Duel struct {
-	Problem kernels.Problem
-	A, B    kernels.Variant
+	Problem kernels.Problem `json:"problem"`
+	A       kernels.Variant `json:"a"`
+	B       kernels.Variant `json:"b"`
 }
 
 // The arms of a duel. A2 is a second copy of A: what it seems to differ from A
@@ -27,8 +29,8 @@ const (
 
 // The orders in which a round visits its arms.
 const (
+	OrderRandom = "random" // shuffled by the seed: what package verdict's error rates rest on
 	OrderABBA   = "abba"   // A B A' in one round, A' B A in the next: a steady drift cancels over two rounds
-	OrderRandom = "random" // shuffled by the seed
 )
 
 // DuelOptions say how a duel is fought.
@@ -39,13 +41,9 @@ type DuelOptions struct {
 	Repeats   int
 	MinClock  float64 // rounds below this share of the full clock are rejected
 	MaxReject int     // rejected rounds before the cell is unfit
-	// More is asked after every accepted round whether another one is needed.
-	More func(rounds []Round) bool
-}
-
-// A Round is the times of one interleaved visit to all arms, in microseconds.
-type Round struct {
-	A, B, A2 float64
+	// More is asked after every accepted round whether another one is needed:
+	// verdict.Rule.More for the number of duels fought.
+	More func(c verdict.Cell) bool
 }
 
 // A Visit is the samples of one arm in one round.
@@ -66,16 +64,17 @@ type RoundState struct {
 // A DuelResult is all that a duel found.
 type DuelResult struct {
 	Duel
-	Status   kernels.Status // ok; how A or B failed; or StatusUnfit
-	Reason   string
-	Rounds   []Round
-	Visits   []Visit
-	States   []RoundState
-	StreamUS float64
-	CheckA   *kernels.Check
-	CheckB   *kernels.Check
-	StagesA  []record.Stage
-	StagesB  []record.Stage
+	Status   kernels.Status  `json:"status"`           // ok; how A or B failed; or StatusUnfit
+	Reason   string          `json:"reason,omitempty"` // why it is not ok
+	Rounds   []verdict.Round `json:"rounds"`           // accepted ones, in microseconds
+	Visits   []Visit         `json:"visits"`
+	States   []RoundState    `json:"states"`
+	StreamUS float64         `json:"stream_us"`
+	CheckA   *kernels.Check  `json:"check_a"`
+	CheckB   *kernels.Check  `json:"check_b"`
+	StagesBy string          `json:"stages_by,omitempty"` // kernels.ByEvents or ByCUPTI
+	StagesA  []record.Stage  `json:"stages_a,omitempty"`
+	StagesB  []record.Stage  `json:"stages_b,omitempty"`
 }
 
 // Fight runs one duel on a device. Variants that fail are a result with a
@@ -132,8 +131,14 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 			}
 			continue
 		}
-		if !o.More(res.Rounds) {
+		if !o.More(res.Cell()) {
 			break
+		}
+	}
+	for _, r := range res.Rounds {
+		if why := tooFast(d.Problem, dev.Info(), o.Protocol, min(r.A, r.B)); why != "" {
+			res.Status, res.Reason = kernels.StatusUnfit, why
+			return res, nil
 		}
 	}
 	if res.StagesA, err = f.stages(ctx, d.A); err != nil {
@@ -143,6 +148,15 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 		return fail(err, ArmB)
 	}
 	return res, nil
+}
+
+// Cell is the duel as package verdict judges it.
+func (r *DuelResult) Cell() verdict.Cell {
+	var us []float64
+	for _, v := range r.Visits {
+		us = append(us, v.SamplesUS...)
+	}
+	return verdict.Cell{Problem: r.Problem, Rounds: r.Rounds, Step: stats.TimerStep(us)}
 }
 
 type fight struct {
@@ -223,17 +237,20 @@ func (f *fight) round(ctx context.Context, n int) (bool, error) {
 	if state.Rejected != "" {
 		return false, nil
 	}
-	f.res.Rounds = append(f.res.Rounds, Round{times[ArmA], times[ArmB], times[ArmA2]})
+	f.res.Rounds = append(f.res.Rounds, verdict.Round{A: times[ArmA], B: times[ArmB], A2: times[ArmA2]})
 	return true, nil
 }
 
 // stages times each launch of a variant, in a pass of its own.
 func (f *fight) stages(ctx context.Context, v kernels.Variant) ([]record.Stage, error) {
 	pr := f.o.Protocol
-	t, err := f.bench.Time(ctx, v, stageOptions(pr))
+	o := stageOptions(pr)
+	o.Trace = true
+	t, err := f.bench.Time(ctx, v, o)
 	if err != nil {
 		return nil, err
 	}
+	f.res.StagesBy = t.By
 	var stages []record.Stage
 	for _, s := range t.Stages {
 		stages = append(stages, record.Stage{Stage: s.Stage, SamplesUS: record.Micros(s.Seconds[pr.Discard:])})

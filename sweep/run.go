@@ -27,6 +27,7 @@ type Options struct {
 	Run         record.Run // written before the first record; its Protocol says how times are taken
 	Seed        uint64     // of the inputs
 	Repeats     int        // runs of each variant whose bits are compared
+	Trace       bool       // time stages by CUPTI where the device has it
 	RetryFailed bool       // measure again what the sink holds as failed
 	// Observe, where set, is told of every record. Calls do not overlap.
 	Observe func(Event)
@@ -414,12 +415,23 @@ func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, vari
 	}
 	busy += t.Busy
 	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
+	if why := tooFast(j.Problem, v.run.info, pr, stats.Median(rec.SamplesUS)); why != "" {
+		rec.SamplesUS = nil
+		rec.Status, rec.Reason = kernels.StatusUnfit, why
+		return rec, busy, nil
+	}
 	if len(plan.Launches) > 1 && pr.StageSamples > 0 {
-		s, err := bench.Time(ctx, variant, stageOptions(pr))
+		o := stageOptions(pr)
+		o.Trace = v.run.o.Trace
+		s, err := bench.Time(ctx, variant, o)
 		if err != nil {
 			return nil, 0, err
 		}
 		busy += s.Busy
+		rec.StagesBy = s.By
+		if len(s.Gaps) > 0 {
+			rec.GapUS = stats.Median(record.Micros(s.Gaps[pr.Discard:]))
+		}
 		for _, stage := range s.Stages {
 			rec.Stages = append(rec.Stages, record.Stage{Stage: stage.Stage, SamplesUS: record.Micros(stage.Seconds[pr.Discard:])})
 		}
@@ -454,4 +466,26 @@ func stageOptions(pr record.Protocol) kernels.TimeOptions {
 	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
 	o.Stages = true
 	return o
+}
+
+// tooFast says why a cold time, in microseconds, cannot be true, or is "": the
+// inputs alone would have been read faster than the memory goes. (Outputs do not
+// count: they may still be in the cache when the time is taken.)
+func tooFast(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, us float64) string {
+	if !pr.Cold || d.PeakRate == 0 {
+		return ""
+	}
+	var read int64
+	for _, t := range p.Tensors() {
+		if t.Role == kernels.Input {
+			read += t.Bytes()
+		}
+	}
+	if pr.Rotate && kernels.MaxRotation*p.Bytes() < 3*d.CacheBytes {
+		return "" // too small to be cold by rotation
+	}
+	if rate := float64(read) / us * 1e6; rate > float64(d.PeakRate) {
+		return fmt.Sprintf("it would have read %.0f GB/s, and the memory's peak is %.0f: warm, or miscounted", rate/1e9, float64(d.PeakRate)/1e9)
+	}
+	return ""
 }

@@ -25,7 +25,8 @@ type Trial struct {
 // not OK is not.
 func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) ([]Trial, error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
-	for _, trial := range []func() error{s.warmUp, s.launches, s.cold, s.rates} {
+	defer s.close()
+	for _, trial := range []func() error{s.warmUp, s.rates, s.launches, s.cold} {
 		if err := trial(); err != nil {
 			return nil, err
 		}
@@ -39,6 +40,28 @@ type selfTest struct {
 	dev      kernels.Device
 	info     kernels.DeviceInfo
 	trials   []Trial
+	opened   kernels.Problem // the open one
+	bench    kernels.Bench   // of it; nil before the first
+}
+
+// open puts p on the device, unless it is there.
+func (s *selfTest) open(p kernels.Problem) error {
+	if s.bench != nil && s.opened == p {
+		return nil
+	}
+	s.close()
+	b, err := s.dev.Open(s.ctx, p, 1)
+	if err == nil {
+		s.bench, s.opened = b, p
+	}
+	return err
+}
+
+func (s *selfTest) close() {
+	if s.bench != nil {
+		s.bench.Close()
+		s.bench = nil
+	}
 }
 
 func (s *selfTest) add(ok bool, name, wanted, found string, args ...any) {
@@ -54,11 +77,10 @@ func (s *selfTest) problem(bytes int64) kernels.Problem {
 // time takes samples of a family on a problem, in microseconds, the first
 // dropped. What moves tensors is checked before.
 func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels.TimeOptions) ([]float64, error) {
-	b, err := s.dev.Open(s.ctx, p, 1)
-	if err != nil {
+	if err := s.open(p); err != nil {
 		return nil, err
 	}
-	defer b.Close()
+	b := s.bench
 	f, err := s.registry.Lookup(family)
 	if err != nil {
 		return nil, err
@@ -92,7 +114,7 @@ func (s *selfTest) cold2x() kernels.TimeOptions {
 // large is the tensor that rates are taken on: 1 GiB moved on a GPU.
 func (s *selfTest) large() kernels.Problem {
 	if s.info.Kind == kernels.KindCPU {
-		return s.problem(4 * s.info.CacheBytes)
+		return s.problem(2 * s.info.CacheBytes)
 	}
 	return s.problem(512 << 20)
 }

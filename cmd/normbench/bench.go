@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -68,7 +69,7 @@ func (e *env) bench(c *cli.Context) error {
 	}
 	p := newProgress(e.stderr)
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
-		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, Observe: p.observe,
+		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
 	})
 	p.finish()
 	if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
@@ -174,6 +175,12 @@ func (m *memory) Keys() map[string]kernels.Status { return nil }
 func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">95% CI us", ">spread %", ">GB/s", ">% of stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
 	for _, r := range records {
+		switch r.StagesBy {
+		case kernels.ByCUPTI:
+			t.Notes = []string{"stages by CUPTI: each kernel alone, without its launch, and the gap between them"}
+		case kernels.ByEvents:
+			t.Notes = []string{"stages by events between launches: each includes the cost of its launch"}
+		}
 		row := []string{r.Problem.String(), r.Variant().String()}
 		if r.Status != kernels.StatusOK {
 			row = append(row, "", "", "", "", "", "", "", "", "", string(r.Status)+": "+r.Reason)
@@ -196,14 +203,20 @@ func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 	return t
 }
 
-// stageText is the median of each stage: "k1 56.9, k2 3.9".
+// stageText is the median of each stage with its share, and the time between
+// them where it is known: "k1 56.9 (93%), k2 3.9 (6%), gap 0.6".
 func stageText(r *record.Record) string {
-	text := ""
-	for i, s := range r.Stages {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s %.1f", s.Stage, stats.Median(s.SamplesUS))
+	var parts []string
+	total := r.GapUS
+	for _, s := range r.Stages {
+		total += stats.Median(s.SamplesUS)
 	}
-	return text
+	for _, s := range r.Stages {
+		m := stats.Median(s.SamplesUS)
+		parts = append(parts, fmt.Sprintf("%s %.1f (%.0f%%)", s.Stage, m, 100*m/total))
+	}
+	if r.StagesBy == kernels.ByCUPTI {
+		parts = append(parts, fmt.Sprintf("gap %.1f", r.GapUS))
+	}
+	return strings.Join(parts, ", ")
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"maps"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -15,17 +17,19 @@ import (
 func (e *env) compareCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "compare",
-		Usage:     "A/B table of two recorded operands",
+		Usage:     "A/B table of two recorded operands, or a live A/B of runnable ones",
 		ArgsUsage: "BASE CANDIDATE",
-		Description: "An operand is a records file or a results folder, of which the fastest right variant of each problem\n" +
-			"counts, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL; or tuned:FILE, a tuned table.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "shapes", Usage: "only these: `GROUP`, FILE#GROUP, FILE, or MxN,MxN"},
-			&cli.StringFlag{Name: "op", Usage: "only rmsnorm or layernorm"},
-			&cli.StringFlag{Name: "pass", Usage: "only fwd or bwd"},
-			&cli.StringFlag{Name: "dtype", Usage: "only bf16, fp16 or fp32, or several"},
+		Description: "Recorded operands: a records file or a results folder, of which the fastest right variant of each problem\n" +
+			"counts, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL; or tuned:FILE, a tuned table.\n" +
+			"Where one operand is base, FAMILY or FAMILY@LABEL, or with --live, both are run on the device, in\n" +
+			"interleaved rounds beside a second copy of BASE, and each cell gets a verdict; see docs/verdicts.md.",
+		Flags: join([]cli.Flag{
+			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
+			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
+			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
+			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
 			formatFlag,
-		},
+		}, liveFlags, deviceFlags),
 		Action: e.compare,
 	}
 }
@@ -37,6 +41,17 @@ func (e *env) compare(c *cli.Context) error {
 	}
 	if err := report.CheckFormat(c.String("format")); err != nil {
 		return err
+	}
+	if err := e.useBaseline(c); err != nil {
+		return err
+	}
+	if c.Bool("live") || c.IsSet("baseline-kernels") || e.runnable(ops[0]) || e.runnable(ops[1]) {
+		return e.live(c, ops)
+	}
+	for _, f := range append(liveFlags, deviceFlags...) {
+		if name := f.Names()[0]; c.IsSet(name) {
+			return hint.Errorf("add --live to run both operands on the device", "--%s is for a live compare, and both operands are recorded", name)
+		}
 	}
 	wanted, err := problemFilter(c)
 	if err != nil {
@@ -55,6 +70,19 @@ func (e *env) compare(c *cli.Context) error {
 		sides[i] = s
 	}
 	return report.Render(e.stdout, report.Compare(sides[0], sides[1]), c.String("format"))
+}
+
+// runnable says whether an operand must be run: it names a variant and no file.
+func (e *env) runnable(text string) bool {
+	if strings.HasPrefix(text, "tuned:") {
+		return false
+	}
+	path, _, _ := strings.Cut(text, "#")
+	if _, err := os.Stat(path); err == nil {
+		return false
+	}
+	_, err := e.parseRef(text)
+	return err == nil
 }
 
 // problemFilter says which problems the flags let through; a flag that is not

@@ -63,7 +63,11 @@ func (e *env) cudaWorkers(names string, timeout time.Duration) ([]kernels.Device
 		if !haveCUDA {
 			return nil, hint.Errorf("build it with `make cuda`, or use --device cpu", "this normbench was built without CUDA, so there is no device %q", name)
 		}
-		commands = append(commands, []string{self, "worker", "--device", name})
+		command := []string{self, "worker", "--device", name}
+		if e.baseline != "" {
+			command = append(command, "--baseline-kernels", e.baseline)
+		}
+		commands = append(commands, command)
 	}
 	return e.start(commands, timeout)
 }
@@ -118,13 +122,33 @@ func closeAll(devices []kernels.Device) {
 	}
 }
 
+// useBaseline adds the kernels of --baseline-kernels to the registry.
+func (e *env) useBaseline(c *cli.Context) error {
+	dir := c.String("baseline-kernels")
+	if dir == "" {
+		return nil
+	}
+	r, err := families.WithBaseline(e.registry, dir)
+	if err != nil {
+		return err
+	}
+	e.registry, e.baseline = r, dir
+	return nil
+}
+
 func (e *env) workerCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "worker",
 		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
-		Flags: []cli.Flag{&cli.StringFlag{Name: "device", Usage: "cpu, cuda or cuda:N", Value: "cuda"}},
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "device", Usage: "cpu, cuda or cuda:N", Value: "cuda"},
+			&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` of another checkout's kernels, for compare"},
+		},
 		Action: func(c *cli.Context) error {
 			if err := noOperands(c); err != nil {
+				return err
+			}
+			if err := e.useBaseline(c); err != nil {
 				return err
 			}
 			// Ctrl-C is the parent's to act on: it ends the worker's input.

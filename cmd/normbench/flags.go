@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -36,8 +37,13 @@ var deviceFlags = []cli.Flag{
 
 var measureFlags = []cli.Flag{
 	&cli.IntFlag{Name: "samples", Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU"},
-	&cli.BoolFlag{Name: "warm", Usage: "do not flush the cache: for comparison only"},
+	warmFlag, rotateFlag,
 }
+
+var (
+	warmFlag   = &cli.BoolFlag{Name: "warm", Usage: "do not flush the cache: for comparison only"}
+	rotateFlag = &cli.BoolFlag{Name: "rotate", Usage: "be cold by other tensors for every sample instead of by a flush"}
+)
 
 var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "of the inputs", DefaultText: "a fresh one, recorded"}
 
@@ -80,11 +86,11 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 	if err != nil {
 		return nil, err
 	}
-	ops, err := splitList("op", c.String("op"), string(kernels.RMSNorm), string(kernels.LayerNorm))
+	ops, err := splitList("op", cmp.Or(c.String("op"), "rmsnorm,layernorm"), string(kernels.RMSNorm), string(kernels.LayerNorm))
 	if err != nil {
 		return nil, err
 	}
-	passes, err := splitList("pass", c.String("pass"), string(kernels.Fwd), string(kernels.Bwd))
+	passes, err := splitList("pass", cmp.Or(c.String("pass"), "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +100,7 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 	}
 	var ps []kernels.Problem
 	seen := map[kernels.Problem]bool{} // --dtype may name one twice
-	for _, name := range strings.Split(c.String("dtype"), ",") {
+	for _, name := range strings.Split(cmp.Or(c.String("dtype"), "bf16"), ",") {
 		d, err := kernels.ParseDType(name)
 		if err != nil {
 			return nil, err
@@ -135,10 +141,21 @@ func protocol(c *cli.Context, info kernels.DeviceInfo) (record.Protocol, error) 
 	case n == 0:
 		n = 20
 	}
-	if c.Bool("warm") {
-		return sweep.WarmProtocol(info, n), nil
+	return cacheProtocol(c, info, n)
+}
+
+// cacheProtocol is cold by a flush, or what --rotate or --warm ask for.
+func cacheProtocol(c *cli.Context, info kernels.DeviceInfo, samples int) (record.Protocol, error) {
+	warm, rotate := c.Bool("warm"), c.Bool("rotate")
+	switch {
+	case warm && rotate:
+		return record.Protocol{}, hint.Errorf("leave one of them out", "--warm and --rotate exclude each other")
+	case warm:
+		return sweep.WarmProtocol(info, samples), nil
+	case rotate:
+		return sweep.RotateProtocol(info, samples), nil
 	}
-	return sweep.ColdProtocol(info, n), nil
+	return sweep.ColdProtocol(info, samples), nil
 }
 
 // seed is the seed of the flags, or a fresh one.

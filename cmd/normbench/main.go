@@ -4,9 +4,10 @@
 // `normbench help` lists its commands; README.md shows them at work.
 //
 // What a command finds goes to standard output; progress, notes and errors go
-// to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a wrong
-// or unreproducible result), 2 usage or trouble, 4 the machine is unfit to
-// measure on, 130 interrupted.
+// to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a
+// confirmed regression; a wrong or unreproducible result), 2 usage or trouble, 3
+// inconclusive with --strict, 4 the machine is unfit to measure on, 5 a compared
+// kernel answers wrong, 130 interrupted.
 package main
 
 import (
@@ -33,9 +34,11 @@ func main() {
 
 // The exit codes.
 const (
-	exitGate    = 1   // a wrong or unreproducible result
+	exitGate    = 1   // a gate failed: a confirmed regression, a wrong or unreproducible result
 	exitTrouble = 2   // usage, or anything else that went wrong
+	exitUnclear = 3   // compare --strict: a cell is inconclusive
 	exitUnfit   = 4   // the machine is unfit to measure on
+	exitWrong   = 5   // compare: an operand answers wrong
 	exitSignal  = 130 // interrupted, with the work kept
 )
 
@@ -62,6 +65,7 @@ type env struct {
 	stderr   io.Writer
 	args     []string // the whole command line
 	registry *kernels.Registry
+	baseline string // folder of the baseline's kernels, which registry then holds too
 }
 
 // notef prints a note for the person at the terminal.

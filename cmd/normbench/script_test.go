@@ -63,6 +63,29 @@ func fakeWorker() {
 	if slices.Equal(os.Args[1:], []string{"fit"}) {
 		f.Warm = 0.65
 	}
+	if slices.Equal(os.Args[1:], []string{"ab"}) { // times that say which config is which
+		f.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+			s := 50e-6 * (1 + 0.004*float64(sample*7919%101-50)/50)
+			switch v.Config.Get(kernels.Warps) {
+			case 1:
+				s *= 1.05 // slower
+			case 2:
+				s *= 0.95 // faster
+			case 16:
+				s *= 1 + 0.4*(float64(sample*104729%97)/96-0.5) // noisy
+			}
+			return s
+		}
+		f.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+			switch v.Config.Get(kernels.Warps) {
+			case 8:
+				return kernels.Failf(kernels.StatusWrong, "as asked")
+			case 32:
+				return kernels.Failf(kernels.StatusLaunch, "as asked")
+			}
+			return nil
+		}
+	}
 	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return f, nil })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

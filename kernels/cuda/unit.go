@@ -34,7 +34,8 @@ func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) 
 		Source:  nvrtc.Source{Name: l.Source, Text: text, Headers: map[string]string{}},
 		Options: nvrtc.Options{Arch: arch},
 	}
-	if err := addHeaders(r, text, u.Source.Headers); err != nil {
+	origin := l.Source[:strings.LastIndexByte(l.Source, ':')+1]
+	if err := addHeaders(r, origin, text, u.Source.Headers); err != nil {
 		return Unit{}, err
 	}
 	for _, d := range l.Defines {
@@ -45,8 +46,9 @@ func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) 
 }
 
 // addHeaders collects the files that text includes by name, and those they
-// include.
-func addHeaders(r *kernels.Registry, text string, headers map[string]string) error {
+// include. They come from where text does: origin is what stands before the
+// name of its file ("" or families.Baseline).
+func addHeaders(r *kernels.Registry, origin, text string, headers map[string]string) error {
 	for line := range strings.Lines(text) {
 		name, ok := strings.CutPrefix(strings.TrimSpace(line), `#include "`)
 		if !ok {
@@ -56,12 +58,12 @@ func addHeaders(r *kernels.Registry, text string, headers map[string]string) err
 		if _, ok := headers[name]; ok {
 			continue
 		}
-		h, err := r.File(name)
+		h, err := r.File(origin + name)
 		if err != nil {
 			return err
 		}
 		headers[name] = h
-		if err := addHeaders(r, h, headers); err != nil {
+		if err := addHeaders(r, origin, h, headers); err != nil {
 			return err
 		}
 	}

@@ -80,6 +80,8 @@ type Record struct {
 	Check        *kernels.Check  `json:"check,omitempty"`
 	SamplesUS    []float64       `json:"samples_us,omitempty"` // microseconds, in the order taken; see Micros
 	Stages       []Stage         `json:"stages,omitempty"`
+	StagesBy     string          `json:"stages_by,omitempty"` // events between launches, or CUPTI's record of each kernel alone
+	GapUS        float64         `json:"gap_us,omitempty"`    // by CUPTI: median time between the launches
 	StreamUS     float64         `json:"stream_us,omitempty"` // median time of the stream in this run
 	WallMS       float64         `json:"wall_ms,omitempty"`   // what the job took in all
 	// State is what the device said of itself after the stream of a problem, under

@@ -1,0 +1,446 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
+)
+
+var liveFlags = []cli.Flag{
+	&cli.BoolFlag{Name: "live", Usage: "run recorded operands too"},
+	&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` kernels/families of another checkout: BASE runs its CUDA sources"},
+	&cli.BoolFlag{Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
+	&cli.BoolFlag{Name: "strict", Usage: "exit 3 where a cell is inconclusive"},
+	&cli.StringFlag{Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
+	&cli.IntFlag{Name: "samples", Usage: "launches kept per visit", Value: 20},
+	warmFlag, rotateFlag,
+	&cli.StringFlag{Name: "order", Usage: "of the arms in a round: random or abba", Value: sweep.OrderRandom},
+	&cli.Float64Flag{Name: "min-effect", Usage: "relative effects up to this are of no interest", Value: verdict.Default().MinEffect},
+	seedFlag,
+	&cli.StringFlag{Name: "weight-dtype", Usage: "of w, b, dw, db (default: the same)"},
+	&cli.StringFlag{Name: "bias", Usage: "auto (layernorm has one), yes, no", Value: "auto"},
+	&cli.BoolFlag{Name: "zero-centered", Usage: "the weight is stored as w-1"},
+	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
+}
+
+// liveRun is one live compare: what it was asked, and what it found.
+type liveRun struct {
+	Schema  int                 `json:"schema"`
+	Run     record.Run          `json:"run"`
+	A       string              `json:"a"`
+	B       string              `json:"b"`
+	Rule    verdict.Rule        `json:"rule"`
+	Duels   []*sweep.DuelResult `json:"duels"`
+	Judged  []verdict.Judged    `json:"judged"` // of the duels that are ok, in their order
+	Summary verdict.Summary     `json:"summary"`
+	Gate    []gated             `json:"gate,omitempty"`
+}
+
+// gated is what a second run said of a cell that looked slower.
+type gated struct {
+	Problem   kernels.Problem `json:"problem"`
+	Confirmed bool            `json:"confirmed"`
+	Again     verdict.Judged  `json:"again"`
+}
+
+// minClock is the share of the full clock below which rounds are rejected, as
+// nvbench does; maxReject is how many a cell may lose.
+const (
+	minClock  = 0.75
+	maxReject = 8
+)
+
+// live runs both operands on the device and judges every cell.
+func (e *env) live(c *cli.Context, ops []string) error {
+	rule, err := ruleOf(c)
+	if err != nil {
+		return err
+	}
+	if o := c.String("order"); o != sweep.OrderRandom && o != sweep.OrderABBA {
+		return hint.Errorf("use random or abba", "unknown --order %q", o)
+	}
+	if err := checkProblems(c); err != nil {
+		return err
+	}
+	refs := make([]ref, 2)
+	for i, text := range ops {
+		if refs[i], err = e.liveRef(text); err != nil {
+			return err
+		}
+	}
+	devices, err := e.devices(c)
+	if err != nil {
+		return err
+	}
+	dev := devices[0]
+	defer func() { dev.Close() }()
+	closeAll(devices[1:]) // arms of a round share one device
+	info := dev.Info()
+	pr, err := liveProtocol(c, info)
+	if err != nil {
+		return err
+	}
+	duels, err := e.duels(c, refs, info)
+	if err != nil {
+		return err
+	}
+	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: minClock, MaxReject: maxReject,
+		More: func(cell verdict.Cell) bool { return rule.More(cell, len(duels)) }}
+	run := &liveRun{Schema: 1, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule}
+	start := time.Now()
+	for i, d := range duels {
+		if i+1 < len(duels) {
+			next := duels[i+1]
+			dev.Prefetch(next.Problem, []kernels.Variant{next.A, next.B, {Family: e.registry.StreamOf(next.Problem)}})
+		}
+		res, err := sweep.Fight(e.ctx, e.registry, dev, d, o)
+		if err != nil {
+			if e.ctx.Err() != nil {
+				return &coded{code: exitSignal}
+			}
+			return err
+		}
+		run.Duels = append(run.Duels, res)
+		e.notef("[%d/%d] %s: %s", i+1, len(duels), d.Problem, duelLine(res, rule))
+	}
+	run.judge()
+	if c.Bool("gate") {
+		if dev, err = e.confirm(c, dev, run, o); err != nil {
+			return err
+		}
+	}
+	e.notef("%s in %.1f s", count(len(duels), "cell"), time.Since(start).Seconds())
+	if err := e.keepLive(c, run); err != nil {
+		return err
+	}
+	if err := e.showLive(c, run); err != nil {
+		return err
+	}
+	return run.outcome(c.Bool("gate"), c.Bool("strict"))
+}
+
+// ruleOf is the default rule with what the flags change.
+func ruleOf(c *cli.Context) (verdict.Rule, error) {
+	rule := verdict.Default()
+	rule.MinEffect = c.Float64("min-effect")
+	rule.Unpaired = max(rule.Unpaired, rule.MinEffect)
+	var looks []int
+	for _, text := range strings.Split(c.String("rounds"), ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > 10_000 {
+			return rule, hint.Errorf("write --rounds 12,24", "malformed --rounds %q", c.String("rounds"))
+		}
+		looks = append(looks, n)
+	}
+	rule.Plan = verdict.Pocock(rule.Alpha, looks...)
+	return rule, hint.With(rule.CheckValid(), "the defaults are --rounds 12,24 --min-effect 0.01")
+}
+
+func liveProtocol(c *cli.Context, info kernels.DeviceInfo) (record.Protocol, error) {
+	n := c.Int("samples")
+	if n < 1 || n > 1000 {
+		return record.Protocol{}, hint.Errorf("use 1 to 1000", "--samples %d is out of range", n)
+	}
+	pr, err := cacheProtocol(c, info, n)
+	pr.StageSamples = max(n, 10)
+	return pr, err
+}
+
+// liveRef reads an operand as something to run: a REF, or the variants of a
+// recorded one.
+func (e *env) liveRef(text string) (ref, error) {
+	path, _, _ := strings.Cut(text, "#")
+	if _, err := os.Stat(path); err == nil {
+		side, err := e.recordedSide(text)
+		if err != nil {
+			return ref{}, err
+		}
+		return ref{text: text, variant: func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
+			cell, ok := side.Cells[p]
+			return cell.Variant, ok && cell.Status == kernels.StatusOK, nil
+		}}, nil
+	}
+	return e.parseRef(text)
+}
+
+// duels are the problems that both operands have a variant for.
+func (e *env) duels(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]sweep.Duel, error) {
+	ps, err := problems(c, info)
+	if err != nil {
+		return nil, err
+	}
+	var duels []sweep.Duel
+	var missing []string
+	for _, p := range ps {
+		if err := p.CheckFits(info); err != nil {
+			return nil, err
+		}
+		d := sweep.Duel{Problem: p}
+		have := true
+		for i, v := range []*kernels.Variant{&d.A, &d.B} {
+			var ok bool
+			if *v, ok, err = refs[i].variant(p, info); !ok {
+				have = false
+				why := "has no variant"
+				if err != nil {
+					why = err.Error()
+				}
+				missing = append(missing, fmt.Sprintf("%s: %s %s", p, refs[i].text, why))
+			}
+		}
+		if e.baseline != "" && have {
+			d.A.Family = families.Baseline + d.A.Family
+		}
+		if have {
+			duels = append(duels, d)
+		}
+	}
+	if len(duels) == 0 {
+		return nil, hint.Errorf("check --shapes, --op, --pass and --dtype", "the operands have no problem in common; %s", missing[0])
+	}
+	for _, m := range missing {
+		e.notef("left out %s", m)
+	}
+	return duels, nil
+}
+
+func duelLine(r *sweep.DuelResult, rule verdict.Rule) string {
+	if r.Status != kernels.StatusOK {
+		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
+	}
+	j := verdict.Judge([]verdict.Cell{r.Cell()}, rule)[0]
+	return fmt.Sprintf("%s, %s in %d rounds", j.Verdict, effect(&j), j.Rounds)
+}
+
+// effect is B's speedup over A with its interval: "1.21x (1.20-1.22)".
+func effect(j *verdict.Judged) string {
+	if j.Effect == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%.3fx", 1/j.Effect)
+	if j.Lo > 0 {
+		s += fmt.Sprintf(" (%.3f-%.3f)", 1/j.Hi, 1/j.Lo)
+	}
+	return s
+}
+
+func (r *liveRun) judge() {
+	var cells []verdict.Cell
+	for _, d := range r.Duels {
+		if d.Status == kernels.StatusOK {
+			cells = append(cells, d.Cell())
+		}
+	}
+	r.Judged = verdict.Judge(cells, r.Rule)
+	r.Summary = verdict.Summarize(r.Judged)
+}
+
+// confirm fights the cells again that the gate would fail, on a device opened
+// anew: a regression counts only where both runs agree.
+func (e *env) confirm(c *cli.Context, dev kernels.Device, run *liveRun, o sweep.DuelOptions) (kernels.Device, error) {
+	var slower []kernels.Problem
+	for _, j := range run.Judged {
+		if j.Gate == verdict.Slower {
+			slower = append(slower, j.Problem)
+		}
+	}
+	if len(slower) == 0 {
+		return dev, nil
+	}
+	e.notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
+	dev.Close()
+	devices, err := e.devices(c)
+	if err != nil {
+		return dev, err
+	}
+	closeAll(devices[1:])
+	dev = devices[0]
+	o.Seed++
+	o.More = func(cell verdict.Cell) bool { return run.Rule.More(cell, len(slower)) }
+	for _, d := range run.Duels {
+		if !slices.Contains(slower, d.Problem) {
+			continue
+		}
+		again, err := sweep.Fight(e.ctx, e.registry, dev, d.Duel, o)
+		if err != nil {
+			return dev, err
+		}
+		j := verdict.Judge([]verdict.Cell{again.Cell()}, run.Rule)[0]
+		g := gated{Problem: d.Problem, Confirmed: again.Status == kernels.StatusOK && j.Verdict == verdict.Slower, Again: j}
+		run.Gate = append(run.Gate, g)
+		word := "not confirmed"
+		if g.Confirmed {
+			word = "confirmed"
+		}
+		e.notef("%s: %s, %s", d.Problem, word, effect(&j))
+	}
+	return dev, nil
+}
+
+// keepLive writes the run, every sample in it, whole or not at all.
+func (e *env) keepLive(c *cli.Context, run *liveRun) error {
+	out := c.String("out")
+	if out == "" {
+		return nil
+	}
+	dir := filepath.Join(out, run.Run.Device.ID)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return hint.Errorf("choose a folder that you may write to", "results folder: %w", err)
+	}
+	data, err := json.Marshal(run)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "compare-"+run.Run.ID+".json")
+	if err := renameio.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return hint.Errorf("choose a folder that you may write to", "live compare: %w", err)
+	}
+	e.notef("wrote %s", path)
+	return nil
+}
+
+// showLive prints the run, and adds it to the summary page of a GitHub job.
+func (e *env) showLive(c *cli.Context, run *liveRun) error {
+	format := c.String("format")
+	if format == report.FormatJSON {
+		enc := json.NewEncoder(e.stdout)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(run); err != nil {
+			return err
+		}
+	} else if err := report.RenderTable(e.stdout, run.table(), format); err != nil {
+		return err
+	}
+	if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
+		}
+		defer f.Close()
+		return report.RenderTable(f, run.table(), report.FormatMarkdown)
+	}
+	return nil
+}
+
+func (r *liveRun) table() *report.Table {
+	pr := r.Run.Protocol
+	how := fmt.Sprintf("rounds of %d %s launches per arm", pr.Samples, pr.Name)
+	t := newTable(fmt.Sprintf("A = %s, B = %s, live on %s\n%s; speedup is A's time over B's, with its %.1f%% interval",
+		r.A, r.B, r.Run.Device.Name, how, 100*(1-r.Rule.Plan.Looks[0].Alpha)),
+		"problem", ">A us", ">B us", ">A %stream", ">B %stream", ">rounds", ">speedup", "verdict", ">q", ">A/A' %", "what moved")
+	next := 0
+	for _, d := range r.Duels {
+		row := make([]string, len(t.Header))
+		row[0] = d.Problem.String()
+		if d.Status != kernels.StatusOK {
+			row[7] = strings.ToUpper(string(d.Status)) + ": " + d.Reason
+			t.Rows = append(t.Rows, row)
+			continue
+		}
+		j := &r.Judged[next]
+		next++
+		var a, b []float64
+		for _, round := range d.Rounds {
+			a, b = append(a, round.A), append(b, round.B)
+		}
+		ma, mb := stats.Median(a), stats.Median(b)
+		row[1], row[2] = report.Micros(ma), report.Micros(mb)
+		row[3], row[4] = fmt.Sprintf("%.1f", 100*d.StreamUS/ma), fmt.Sprintf("%.1f", 100*d.StreamUS/mb)
+		row[5], row[6] = strconv.Itoa(j.Rounds), effect(j)
+		row[7] = string(j.Verdict)
+		if j.Gate != j.Verdict {
+			row[7] += " (not beyond doubt among so many cells)"
+		}
+		row[8], row[9] = fmt.Sprintf("%.4f", j.Q), fmt.Sprintf("%.2f", 100*j.Floor)
+		if j.Verdict == verdict.Inconclusive {
+			row[10] = j.Reason
+		} else if j.Verdict != verdict.Same {
+			row[10] = moved(d)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	s := r.Summary
+	if s.Cells > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("geometric mean %.3fx (95%% %.3f-%.3f) over %s: %d faster, %d same, %d slower, %d inconclusive",
+			1/s.Mean, 1/s.Hi, 1/s.Lo, count(s.Cells, "cell"), s.Faster, s.Same, s.Slower, s.Inconclusive))
+		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
+	}
+	for _, g := range r.Gate {
+		word := "not confirmed by"
+		if g.Confirmed {
+			word = "confirmed by"
+		}
+		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s a fresh worker: %s", g.Problem, word, effect(&g.Again)))
+	}
+	if !pr.Cold {
+		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")
+	}
+	return t
+}
+
+// moved names the stage that changed most: "k1 -8.2 us of 57.4".
+func moved(d *sweep.DuelResult) string {
+	best, text := 0.0, ""
+	for _, a := range d.StagesA {
+		for _, b := range d.StagesB {
+			if a.Stage != b.Stage {
+				continue
+			}
+			ma, mb := stats.Median(a.SamplesUS), stats.Median(b.SamplesUS)
+			if diff := mb - ma; math.Abs(diff) > math.Abs(best) {
+				best, text = diff, fmt.Sprintf("%s %+.1f us of %.1f", a.Stage, diff, ma)
+			}
+		}
+	}
+	return text
+}
+
+// outcome is the exit code: wrong answers first, then an unfit machine, then
+// what the gate and --strict ask for.
+func (r *liveRun) outcome(gate, strict bool) error {
+	tally := map[kernels.Status]int{}
+	failed := 0
+	for _, d := range r.Duels {
+		tally[d.Status]++
+		if d.Status != kernels.StatusOK && d.Status != kernels.StatusWrong && d.Status != kernels.StatusUnfit {
+			failed++
+		}
+	}
+	confirmed := 0
+	for _, g := range r.Gate {
+		if g.Confirmed {
+			confirmed++
+		}
+	}
+	switch {
+	case tally[kernels.StatusWrong] > 0:
+		return &coded{exitWrong, fmt.Errorf("a wrong answer in %s", count(tally[kernels.StatusWrong], "cell"))}
+	case tally[kernels.StatusUnfit] > 0:
+		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", count(tally[kernels.StatusUnfit], "cell"))}
+	case failed > 0:
+		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", count(failed, "cell"))}
+	case gate && confirmed > 0:
+		return &coded{exitGate, fmt.Errorf("%s slower, confirmed", count(confirmed, "cell"))}
+	case strict && r.Summary.Inconclusive > 0:
+		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", count(r.Summary.Inconclusive, "cell"))}
+	}
+	return nil
+}

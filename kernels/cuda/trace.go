@@ -1,0 +1,91 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/cuda/cupti"
+	"normbench/kernels/cuda/driver"
+)
+
+// errNoTrace says that CUPTI is not here; stages are then timed by events.
+var errNoTrace = errors.New("no CUPTI")
+
+// tracer is this process's, opened when it is first asked for.
+var tracer = sync.OnceValue(func() *cupti.Tracer {
+	t, err := cupti.Open()
+	if err != nil {
+		return nil
+	}
+	return t
+})
+
+// trace times stages by CUPTI's activity records: each kernel from its first
+// instruction to its last, without the cost of launching it, and the gaps
+// between the kernels of a sample. A trace that does not hold exactly the
+// launches that were enqueued is an error, not a time.
+func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
+	d, tr := b.d, tracer()
+	if tr == nil {
+		return kernels.Timing{}, errNoTrace
+	}
+	before, err := d.backlog(o.Flush)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	sets := []map[string]driver.Ptr{b.mem}
+	if o.Rotate {
+		if sets, err = b.rotation(); err != nil {
+			return kernels.Timing{}, err
+		}
+	}
+	var steps []driver.Step
+	for i := range o.Samples {
+		steps = append(steps, before)
+		for j := range r.launches {
+			steps = append(steps, b.step(r, j, sets[i%len(sets)], len(sets) > 1))
+		}
+	}
+	if err := d.stream.Synchronize(); err != nil {
+		return kernels.Timing{}, err
+	}
+	if err := tr.Start(); err != nil {
+		return kernels.Timing{}, errNoTrace // somebody else's profiler is attached
+	}
+	start := time.Now()
+	err = d.ctx.Enqueue(d.stream, d.behind(steps))
+	if err == nil {
+		err = d.stream.Synchronize()
+	}
+	busy := time.Since(start).Seconds()
+	acts, stopped := tr.Stop()
+	if err = errors.Join(err, stopped); err != nil {
+		return kernels.Timing{}, err
+	}
+	var entries []string
+	for _, l := range r.plan.Launches {
+		entries = append(entries, l.Entry)
+	}
+	stages, gaps, err := cupti.Stages(acts, entries, o.Samples, func(name string) bool { return name == "flush" || name == "spin" })
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	t := kernels.Timing{Seconds: make([]float64, o.Samples), By: kernels.ByCUPTI, Gaps: make([]float64, o.Samples), Busy: busy}
+	for j, l := range r.launches {
+		t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.stage, Seconds: stages[j]})
+		for i, s := range stages[j] {
+			t.Seconds[i] += s
+		}
+	}
+	for _, g := range gaps {
+		for i, s := range g {
+			t.Gaps[i] += s
+			t.Seconds[i] += s
+		}
+	}
+	return t, nil
+}

@@ -1,0 +1,404 @@
+package stats
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/stat/combin"
+)
+
+// Hamilton depression scale of nine patients before and after a tranquilizer:
+// Hollander and Wolfe, table 3.1, the example of R's wilcox.test.
+var depression = func() []float64 {
+	x := []float64{1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30}
+	y := []float64{0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29}
+	d := make([]float64, len(x))
+	for i := range d {
+		d[i] = x[i] - y[i]
+	}
+	return d
+}()
+
+// Darwin's pairs of cross- and self-fertilized maize, in eighths of an inch
+// (Fisher, The Design of Experiments, 17).
+var maize = []float64{49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48}
+
+// Permeability of the amnion at term and earlier: Hollander and Wolfe, table
+// 4.1, the other example of wilcox.test.
+var (
+	term    = []float64{0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46}
+	earlier = []float64{1.15, 0.88, 0.90, 0.74, 1.21}
+)
+
+func TestSignedRank(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		d    []float64
+		want float64
+	}{
+		{"depression", depression, 20.0 / 512}, // R and SciPy: 0.03906
+		{"maize", maize, 0.041259765625},       // R and SciPy
+		// By counting all signs in Python; the first also by SciPy's
+		// wilcoxon(zero_method="pratt", method=PermutationMethod()).
+		{"zero and ties", []float64{0, 1, 2, -3, 4, 5, 6, 7, -8, 9, 9, 10}, 0.0458984375},
+		{"zeros and ties", []float64{1, 1, 2, -1, 3, 3, 0, 0, -2, 4}, 0.140625},
+		{"ties", []float64{-1, 1, 1, 1, 2, 2, 2, 2, 5}, 0.01953125},
+		{"one sign", []float64{0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 2.0 / 64},
+		{"zeros", []float64{0, 0, 0}, 1},
+		{"none", nil, 1},
+		{"one", []float64{-3}, 1},
+	} {
+		if got := SignedRank(tc.d); math.Abs(got-tc.want) > 1e-15 {
+			t.Errorf("%s: p = %.12g, want %.12g", tc.name, got, tc.want)
+		}
+	}
+	// The least attainable p-values decide how many rounds serve how many cells.
+	for n, want := range map[int]float64{6: 0.03125, 8: 0.0078125, 10: 0.001953125, 12: 0.00048828125, 13: 0.000244140625} {
+		d := make([]float64, n)
+		for i := range d {
+			d[i] = float64(i + 1)
+		}
+		if got := SignedRank(d); got != want {
+			t.Errorf("n=%d: least p = %g, want %g", n, got, want)
+		}
+	}
+}
+
+// Against all signs of random ranks with ties and zeros, and equal under
+// reversal of all signs and of the order.
+func TestSignedRankCounts(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		d := make([]float64, 1+r.IntN(9))
+		for i := range d {
+			d[i] = float64(r.IntN(7) - 3)
+		}
+		// Ranks as sums of comparisons: no code shared.
+		var rank []float64
+		neg := 0.0
+		for _, x := range d {
+			k := 0.5
+			for _, y := range d {
+				if math.Abs(y) < math.Abs(x) {
+					k++
+				} else if math.Abs(y) == math.Abs(x) {
+					k += 0.5
+				}
+			}
+			if x != 0 {
+				rank = append(rank, k)
+				if x < 0 {
+					neg += k
+				}
+			}
+		}
+		all := 0.0
+		for _, k := range rank {
+			all += k
+		}
+		as, n := 0, 1<<len(rank)
+		for signs := range n {
+			s := 0.0
+			for b := signs; b != 0; b &= b - 1 {
+				s += rank[bits.TrailingZeros(uint(b))]
+			}
+			if s <= min(neg, all-neg) {
+				as++
+			}
+		}
+		want := min(1, 2*float64(as)/float64(n))
+		minus := make([]float64, len(d))
+		for i := range d {
+			minus[len(d)-1-i] = -d[i]
+		}
+		if got := SignedRank(d); math.Abs(got-want) > 1e-14 || SignedRank(minus) != got {
+			t.Fatalf("%g: p = %g, reversed %g, want %g", d, got, SignedRank(minus), want)
+		}
+	}
+}
+
+func TestHodgesLehmann(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		d           []float64
+		level       float64
+		est, lo, hi float64
+	}{
+		{"depression", depression, 0.95, 0.46, 0.010, 0.786}, // R, and Hollander and Wolfe 3.3
+		{"maize", maize, 0.95, 25, 4, 41.5},                  // by sorting in Python
+		{"five", []float64{1, 2, 3, 4, 5}, 0.95, 3, math.Inf(-1), math.Inf(1)},
+		{"six", []float64{1, 2, 3, 4, 5, 6}, 0.95, 3.5, 1, 6},
+		{"twelve", []float64{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}, 1 - 2.0/4096, 0, 0, 9},
+	} {
+		est, lo, hi := HodgesLehmann(tc.d, tc.level)
+		if !near(est, tc.est, 1e-12) || !near(lo, tc.lo, 1e-12) || !near(hi, tc.hi, 1e-12) {
+			t.Errorf("%s: %g [%g, %g], want %g [%g, %g]", tc.name, est, lo, hi, tc.est, tc.lo, tc.hi)
+		}
+	}
+	if est, lo, hi := HodgesLehmann(nil, 0.95); !math.IsNaN(est) || !math.IsInf(lo, -1) || !math.IsInf(hi, 1) {
+		t.Errorf("of none: %g [%g, %g]", est, lo, hi)
+	}
+	// Ranks of the tables of Wilcoxon, Katti and Wilcox: critical sum plus one.
+	for _, tc := range []struct {
+		n     int
+		level float64
+		k     int
+	}{{6, 0.95, 1}, {8, 0.95, 4}, {10, 0.95, 9}, {12, 0.95, 14}, {20, 0.95, 53}, {25, 0.95, 90}, {10, 0.99, 4}, {20, 0.99, 38}} {
+		if k := walshRank(tc.n, tc.level); k != tc.k {
+			t.Errorf("n=%d level %g: rank %d, want %d", tc.n, tc.level, k, tc.k)
+		}
+	}
+}
+
+// The interval is what the test does not reject, and covers the centre of a
+// distribution with heavy tails as often as it says.
+func TestHodgesLehmannInverts(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	const trials, n, level = 4000, 12, 0.95
+	want := 1 - 2*signedRankCDF(n)[walshRank(n, level)-1]
+	hits := 0
+	for range trials {
+		d := make([]float64, n)
+		for i := range d {
+			d[i] = r.NormFloat64() / math.Abs(r.NormFloat64()) // Cauchy
+		}
+		_, lo, hi := HodgesLehmann(d, level)
+		in := lo <= 0 && 0 <= hi
+		if in != (SignedRank(d) > 1-level) {
+			t.Fatalf("[%g, %g], p = %g", lo, hi, SignedRank(d))
+		}
+		if in {
+			hits++
+		}
+	}
+	if got, tol := float64(hits)/trials, 4*math.Sqrt(want*(1-want)/trials); math.Abs(got-want) > tol {
+		t.Errorf("covers %.4f, says %.4f", got, want)
+	}
+}
+
+func TestMannWhitney(t *testing.T) {
+	ramp := func(n int, step, from float64) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			x[i] = from + step*float64(i)
+		}
+		return x
+	}
+	// SciPy's mannwhitneyu; R gives the first as 0.2544.
+	for _, tc := range []struct {
+		name string
+		x, y []float64
+		want float64
+	}{
+		{"exact", term, earlier, 0.2544122544122544},
+		{"ties", []float64{0.3, 0.8, 0.3, -1.3, 0.9, 0.4, -0.5, 0.6, 0.4, 0.3, 0, 0.5},
+			[]float64{-0.2, 0.3, 0, 1.1, 0.5, 0.2, -0.3, 0.2, 0.5, 0.2, 1.8, 1.5, -2.2, -1.4, 0.3}, 0.5563714515602756},
+		{"large", ramp(60, 1, 0), ramp(55, 1.1, 3.05), 0.3313424053413414},
+		{"apart", []float64{1, 2, 3, 4, 5, 6}, []float64{7, 8, 9, 10, 11, 12}, 2.0 / 924},
+		{"all equal", []float64{1, 1, 1}, []float64{1, 1}, 1},
+		{"empty", nil, earlier, 1},
+	} {
+		if got := MannWhitney(tc.x, tc.y); math.Abs(got-tc.want) > 1e-12 || !near(MannWhitney(tc.y, tc.x), got, 1e-12) {
+			t.Errorf("%s: p = %.12g, swapped %.12g, want %.12g", tc.name, got, MannWhitney(tc.y, tc.x), tc.want)
+		}
+	}
+	// The distribution of U against all ways to choose the ranks of x.
+	for n := 1; n <= 4; n++ {
+		for m := 1; m <= 5; m++ {
+			count := make([]float64, n*m+1)
+			for _, c := range combin.Combinations(n+m, n) {
+				u := -n * (n - 1) / 2
+				for _, rank := range c {
+					u += rank
+				}
+				count[u] += 1 / float64(combin.Binomial(n+m, n))
+			}
+			cdf := rankSumCDF(n, m)
+			for u, want := range cumulate(count) {
+				if math.Abs(cdf[u]-want) > 1e-12 {
+					t.Errorf("P(U <= %d) of %d and %d is %g, want %g", u, n, m, cdf[u], want)
+				}
+			}
+		}
+	}
+}
+
+func TestHodgesLehmannShift(t *testing.T) {
+	// R: difference in location 0.305 of term over earlier, [-0.15, 0.76].
+	est, lo, hi := HodgesLehmannShift(earlier, term, 0.95)
+	if !near(est, 0.305, 1e-12) || !near(lo, -0.15, 1e-12) || !near(hi, 0.76, 1e-12) {
+		t.Errorf("%g [%g, %g]", est, lo, hi)
+	}
+	var x, y []float64
+	for i := range 60 {
+		x = append(x, float64(i))
+	}
+	for i := range 55 {
+		y = append(y, 3.05+1.1*float64(i))
+	}
+	est, lo, hi = HodgesLehmannShift(x, y, 0.95) // by sorting in Python: rank 1299 of 3300
+	if !near(est, 3.25, 1e-9) || !near(lo, -3.55, 1e-9) || !near(hi, 10.05, 1e-9) {
+		t.Errorf("%g [%g, %g]", est, lo, hi)
+	}
+	if est, lo, hi := HodgesLehmannShift(x[:3], y[:3], 0.95); math.IsNaN(est) || !math.IsInf(lo, -1) || !math.IsInf(hi, 1) {
+		t.Errorf("of 3 and 3: %g [%g, %g]", est, lo, hi)
+	}
+	if est, _, _ := HodgesLehmannShift(nil, y, 0.95); !math.IsNaN(est) {
+		t.Errorf("of none: %g", est)
+	}
+}
+
+// Benjamini and Hochberg 1995, section 3.1: 15 tests of thrombolysis, of which
+// Bonferroni rejects 3 and they 4. The adjusted values are R's p.adjust.
+func TestAdjusted(t *testing.T) {
+	p := []float64{.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719, .6528, .7590, 1}
+	holm := []float64{.0015, .0056, .0247, .114, .2211, .278, .278, .278, .3213, 1, 1, 1, 1, 1, 1}
+	q := []float64{.0015, .003, .0095, .035625, .0603, .063857, .063857, .0645, .0765, .486, .581182, .714875, .753231, .813214, 1}
+	order := rand.New(rand.NewPCG(1, 2)).Perm(len(p))
+	shuffled := make([]float64, len(p))
+	for i, j := range order {
+		shuffled[i] = p[j]
+	}
+	h, b := Holm(shuffled), BenjaminiHochberg(shuffled)
+	for i, j := range order {
+		if math.Abs(h[i]-holm[j]) > 1e-6 || math.Abs(b[i]-q[j]) > 1e-6 {
+			t.Errorf("p = %g: Holm %g, want %g; q %g, want %g", p[j], h[i], holm[j], b[i], q[j])
+		}
+	}
+	if len(Holm(nil)) != 0 || len(BenjaminiHochberg(nil)) != 0 {
+		t.Error("of none there are some")
+	}
+	if h := Holm([]float64{0.03, 0.04}); !slices.Equal(h, []float64{0.06, 0.06}) {
+		t.Errorf("Holm of 0.03 and 0.04: %g", h)
+	}
+}
+
+func TestTimerStep(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	read := func(n int, us, noise, step float64) []float64 {
+		x := make([]float64, n)
+		for i := range x {
+			v := us * math.Exp(noise*r.NormFloat64())
+			if step > 0 {
+				v = step * math.Floor(v/step+r.Float64())
+			}
+			x[i] = float64(float32(v/1e3)) * 1e3 // cudaEventElapsedTime gives float32 ms
+		}
+		return x
+	}
+	var kernels, offGrid, fine []float64
+	for _, us := range []float64{8, 11, 17, 34, 52, 90} {
+		kernels = append(kernels, read(20, us, 0.03, 0.032)...)
+		offGrid = append(offGrid, read(20, us, 0.03, 1.024)...)
+		fine = append(fine, read(20, us, 0.03, 0)...)
+	}
+	offGrid[7] += 0.3
+	for _, tc := range []struct {
+		name string
+		x    []float64
+		want float64
+	}{
+		{"32 ns", kernels, 0.032},
+		{"1.024 us, one sample off the grid", offGrid, 1.024},
+		{"none", fine, 0},
+		{"one kernel on a coarse clock", read(30, 52, 0.02, 1), 1},
+		{"500 ns", read(200, 40, 0.03, 0.5), 0.5},
+		{"one value", []float64{52, 52, 52, 52, 52, 52, 52, 52, 52}, 0},
+		{"few values", []float64{1, 2, 4}, 0},
+		{"no values", nil, 0},
+	} {
+		if got := TimerStep(tc.x); !near(got, tc.want, 1e-3) {
+			t.Errorf("%s: step %g, want %g", tc.name, got, tc.want)
+		}
+	}
+	wrong := 0
+	for range 200 {
+		if TimerStep(read(5+r.IntN(60), 30, 0.03, 0)) != 0 {
+			wrong++
+		}
+	}
+	if wrong > 2 {
+		t.Errorf("%d of 200 clocks without a step have one", wrong)
+	}
+}
+
+func TestGeoMeanCI(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 4))
+	const trials, cells, rounds = 80, 20, 12
+	hits := 0
+	for i := range trials {
+		x := make([][]float64, cells)
+		for c := range x {
+			ratio := 0.05 + 0.03*r.NormFloat64()
+			for range rounds {
+				x[c] = append(x[c], ratio+0.01*r.NormFloat64())
+			}
+		}
+		mean, lo, hi := GeoMeanCI(x, 0.95, 200, uint64(i))
+		if !(lo <= mean && mean <= hi) {
+			t.Fatalf("%g outside [%g, %g]", mean, lo, hi)
+		}
+		if lo <= math.Exp(0.05) && math.Exp(0.05) <= hi {
+			hits++
+		}
+	}
+	// 95 %, less what 20 cells cost a percentile interval, four standard deviations around.
+	if got := float64(hits) / trials; got < 0.87 {
+		t.Errorf("covers %.3f of new cells", got)
+	}
+	one := [][]float64{{0.02, 0.01, 0.03, 0.02, 0.025, 0.015}, nil}
+	m1, lo1, hi1 := GeoMeanCI(one, 0.95, 500, 7)
+	slices.Reverse(one[0])
+	m2, lo2, hi2 := GeoMeanCI(one, 0.95, 500, 7)
+	if m1 != m2 || lo1 != lo2 || hi1 != hi2 || !near(m1, math.Exp(0.02), 1e-12) {
+		t.Errorf("%g [%g, %g], reversed %g [%g, %g]", m1, lo1, hi1, m2, lo2, hi2)
+	}
+	if m, _, _ := GeoMeanCI(nil, 0.95, 10, 0); !math.IsNaN(m) {
+		t.Errorf("of none: %g", m)
+	}
+}
+
+func TestNth(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for range 500 {
+		x := make([]float64, 1+r.IntN(40))
+		for i := range x {
+			x[i] = float64(r.IntN(15))
+		}
+		y := sorted(x)
+		if want, got := Median(x), middle(x); got != want {
+			t.Fatalf("middle of %g is %g, want %g", y, got, want)
+		}
+		k := r.IntN(len(x))
+		if got := nth(x, k); got != y[k] || slices.Max(x[:k+1]) > y[k] || slices.Min(x[k:]) < y[k] {
+			t.Fatalf("%d-th of %g is %g and leaves %g", k, y, got, x)
+		}
+	}
+}
+
+func BenchmarkHodgesLehmann(b *testing.B) {
+	r := rand.New(rand.NewPCG(5, 6))
+	d := make([]float64, 24)
+	for i := range d {
+		d[i] = r.NormFloat64()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		HodgesLehmann(d, 0.9975)
+	}
+}
+
+func BenchmarkSignedRank(b *testing.B) {
+	r := rand.New(rand.NewPCG(5, 6))
+	d := make([]float64, 24)
+	for i := range d {
+		d[i] = float64(r.IntN(9) - 3)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		SignedRank(d)
+	}
+}

@@ -1,0 +1,585 @@
+package verdict
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"gonum.org/v1/gonum/stat"
+
+	"normbench/sweep/stats"
+)
+
+var update = flag.Bool("update", false, "rewrite the tables of docs/verdicts.md")
+
+// light takes a twentieth of the cells: under the race detector and -short.
+var light bool
+
+// A kind of trace is what a machine does to launch times while a cell is
+// measured. The sizes are those of public raw data: 32 launches each of 30
+// thousand convolution and dedispersion configs on A100, A4000, A6000 and
+// MI250X (AutoTuningAssociation/benchmark_hub), and of the records of norm
+// kernels on an H200 in results.
+type kind struct {
+	name string
+	what string
+	set  func(m *machine)
+
+	noEffect bool // has no one effect to be found
+	noClaim  bool // is not promised to be told from a change: shown only
+}
+
+var kinds = []kind{
+	{name: "steady", what: "independent noise, as all kinds below have it: 0.3 to 3% per launch"},
+	{name: "drift", what: "linear, by 2 to 12% in the time of 12 rounds, up or down", set: func(m *machine) {
+		m.drift = m.sign() * m.between(0.02, 0.12) / span
+	}},
+	{name: "random walk", what: "by 1 to 4% in the time of 12 rounds", set: func(m *machine) {
+		m.walk = m.between(0.01, 0.04) / math.Sqrt(span)
+	}},
+	{name: "autocorrelation", what: "noise with a lag-1 correlation of 0.15 to 0.87", set: func(m *machine) {
+		m.rho = m.between(0.15, 0.87)
+	}},
+	{name: "level steps", what: "1 to 5 sudden changes of the clock by 3 to 10%", set: func(m *machine) {
+		for range 1 + m.r.IntN(5) {
+			m.jumpAt = append(m.jumpAt, m.r.IntN(2*span))
+			m.jumpBy = append(m.jumpBy, m.sign()*m.between(0.03, 0.10))
+		}
+	}},
+	{name: "first launch", what: "the first of a visit is off by -12.5 to +6.1%, each next by a third of that", set: func(m *machine) {
+		m.first = m.between(-0.125, 0.061)
+	}},
+	{name: "heavy tails", what: "2 to 15% of the launches are late, by 10% on average", set: func(m *machine) {
+		m.tail = m.between(0.02, 0.15)
+	}},
+	{name: "slow launches", what: "2 to 20% of the launches are in a mode that is 3 to 15% slower", set: func(m *machine) {
+		m.slowLaunch, m.mode = m.between(0.02, 0.20), m.between(0.03, 0.15)
+	}},
+	{name: "alternation", what: "every other launch is slower by 1 to 6%", set: func(m *machine) {
+		m.alternate = m.between(0.01, 0.06)
+	}},
+	{name: "1 us clock", what: "steps of 1 us, 1.1 to 10% of the time; 32 ns in all other kinds", set: func(m *machine) {
+		m.step = 1
+	}},
+	{name: "two modes", what: "10 to 50% of the visits are in a mode that is 3 to 15% slower", noEffect: true, set: func(m *machine) {
+		m.slowVisit, m.mode = m.between(0.10, 0.50), m.between(0.03, 0.15)
+	}},
+	{name: "all but modes", what: "drift, walk, autocorrelation, steps, first launch, tails and alternation at once", set: func(m *machine) {
+		m.drift = m.between(-0.08, 0.08) / span
+		m.walk = m.between(0, 0.02) / math.Sqrt(span)
+		m.rho = m.between(0.15, 0.87)
+		m.first = m.between(-0.10, 0.06)
+		m.tail = m.between(0.02, 0.08)
+		m.alternate = m.between(0, 0.03)
+		for range m.r.IntN(3) {
+			m.jumpAt = append(m.jumpAt, m.r.IntN(2*span))
+			m.jumpBy = append(m.jumpBy, m.between(-0.10, 0.10))
+		}
+	}},
+	{name: "placement", what: "each loaded copy of the code has a speed of its own, 0.3% standard deviation", noClaim: true, set: func(m *machine) {
+		for i := range m.place {
+			m.place[i] = 0.003 * m.r.NormFloat64()
+		}
+	}},
+}
+
+// What is launched: visits of one launch that is dropped and ten that are kept.
+const (
+	kept  = 10
+	visit = 1 + kept
+	span  = 12 * 3 * visit // launches in 12 rounds
+)
+
+// The arms.
+const (
+	armA = iota
+	armB
+	armA2
+)
+
+// A machine times launches one after the other. It knows of an arm only what
+// place and effect say.
+type machine struct {
+	r      *rand.Rand
+	us     float64 // 10 to 90
+	sd     float64 // of the log of a launch
+	step   float64 // of the clock, us
+	effect float64 // of B, log
+
+	drift, walk, rho, first, tail, mode, slowLaunch, slowVisit, alternate float64
+	jumpAt                                                                []int
+	jumpBy                                                                []float64
+	place                                                                 [3]float64
+
+	now    int // launches so far
+	level  float64
+	ar     float64
+	places float64 // sqrt(1-rho²)
+	parity int
+	slow   bool
+}
+
+func newMachine(k kind, seed uint64, effect float64) *machine {
+	m := &machine{r: rand.New(rand.NewPCG(seed, 1)), step: 0.032}
+	m.us = 10 * math.Pow(9, m.r.Float64())
+	m.sd = 0.003 * math.Pow(10, m.r.Float64())
+	m.effect = m.sign() * effect
+	if k.set != nil {
+		k.set(m)
+	}
+	m.ar, m.places = m.r.NormFloat64(), math.Sqrt(1-m.rho*m.rho)
+	return m
+}
+
+func (m *machine) between(lo, hi float64) float64 { return lo + (hi-lo)*m.r.Float64() }
+
+func (m *machine) sign() float64 { return float64(2*m.r.IntN(2) - 1) }
+
+// launch times the i-th launch of a visit of an arm.
+func (m *machine) launch(arm, i int) float64 {
+	if i == 0 {
+		m.parity = m.r.IntN(2)
+		m.slow = m.slowVisit > 0 && m.r.Float64() < m.slowVisit
+	}
+	m.ar = m.rho*m.ar + m.places*m.r.NormFloat64()
+	m.level += m.drift
+	if m.walk > 0 {
+		m.level += m.walk * m.r.NormFloat64()
+	}
+	for k, at := range m.jumpAt {
+		if at == m.now {
+			m.level += m.jumpBy[k]
+		}
+	}
+	m.now++
+	x := m.level + m.sd*m.ar + m.place[arm]
+	if arm == armB {
+		x += m.effect
+	}
+	if m.slow || m.slowLaunch > 0 && m.r.Float64() < m.slowLaunch {
+		x += m.mode
+	}
+	if (i+m.parity)%2 == 1 {
+		x += m.alternate
+	}
+	if m.first != 0 && i < 5 {
+		x += m.first * [5]float64{1, 1. / 3, 1. / 9, 1. / 27, 1. / 81}[i]
+	}
+	if m.tail > 0 && m.r.Float64() < m.tail {
+		x += 0.1 * m.r.ExpFloat64()
+	}
+	// Both ends of a span are read off the clock, and the launch starts anywhere
+	// between two of its ticks.
+	return m.step * math.Floor(m.us*exp(x)/m.step+m.r.Float64())
+}
+
+// exp is near enough and a third of what this test would else take.
+func exp(x float64) float64 {
+	if math.Abs(x) > 0.1 {
+		return math.Exp(x)
+	}
+	return 1 + x*(1+x/2*(1+x/3*(1+x/4)))
+}
+
+// visit is the median of the launches that are kept.
+func (m *machine) visit(arm int) float64 {
+	var x [kept]float64
+	m.launch(arm, 0)
+	for i := range x {
+		v := m.launch(arm, i+1)
+		j := i
+		for ; j > 0 && x[j-1] > v; j-- {
+			x[j] = x[j-1]
+		}
+		x[j] = v
+	}
+	return (x[kept/2-1] + x[kept/2]) / 2
+}
+
+// round visits the arms in a random order, or in A B A' and A' B A by turns.
+func (m *machine) round(n int, shuffled bool, r *rand.Rand) Round {
+	arms := [3]int{armA, armB, armA2}
+	if shuffled {
+		for i := 2; i > 0; i-- {
+			j := r.IntN(i + 1)
+			arms[i], arms[j] = arms[j], arms[i]
+		}
+	} else if n%2 == 1 {
+		arms[0], arms[2] = arms[2], arms[0]
+	}
+	var t [3]float64
+	for _, arm := range arms {
+		t[arm] = m.visit(arm)
+	}
+	return Round{t[armA], t[armB], t[armA2]}
+}
+
+// compare is a live A/B.
+func compare(k kind, seed uint64, effect float64, shuffled bool, rule Rule) (Cell, Judged) {
+	m := newMachine(k, seed, effect)
+	order := rand.New(rand.NewPCG(seed, 2))
+	c := Cell{Step: m.step, Rounds: make([]Round, 0, rule.Plan.Rounds())}
+	for {
+		j, more := rule.look(c, 1)
+		if !more {
+			return c, j
+		}
+		c.Rounds = append(c.Rounds, m.round(len(c.Rounds), shuffled, order))
+	}
+}
+
+// block is launches of one arm in a row.
+func (m *machine) block(arm, n int) []float64 {
+	x := make([]float64, n)
+	m.launch(arm, 0)
+	for i := range x {
+		x[i] = m.launch(arm, i+1)
+	}
+	return x
+}
+
+// usual judges the same machine as is usual: all of A, then all of B, as many
+// launches as in 12 rounds.
+func usual(k kind, seed uint64, effect float64) (mannWhitney, medians Verdict) {
+	m := newMachine(k, seed, effect)
+	a, b := m.block(armA, 12*kept), m.block(armB, 12*kept)
+	toward := func(d float64) Verdict {
+		if d > 0 {
+			return Slower
+		}
+		return Faster
+	}
+	d := math.Log(stats.Median(b) / stats.Median(a))
+	mannWhitney, medians = Same, Same
+	if stats.MannWhitney(a, b) < 0.05 {
+		mannWhitney = toward(d)
+		if d == 0 { // on a coarse clock
+			mannWhitney = toward(stat.Mean(b, nil) - stat.Mean(a, nil))
+		}
+	}
+	if math.Abs(d) > math.Log1p(0.01) {
+		medians = toward(d)
+	}
+	return mannWhitney, medians
+}
+
+// recorded judges 20 launches of A, and 20 of B after the time of 12 rounds;
+// twice, without and with 20 launches of the same code beside each.
+func recorded(k kind, seed uint64, effect float64, rule Rule) (alone, controlled Judged) {
+	m := newMachine(k, seed, effect)
+	c1, a := m.block(armA2, 20), m.block(armA, 20)
+	m.block(armA, span)
+	c2, b := m.block(armA2, 20), m.block(armB, 20)
+	r := Recording{A: [][]float64{a}, B: [][]float64{b}, Step: m.step}
+	alone = judgeUnpaired(r, rule)
+	r.ControlA, r.ControlB = stats.Median(c1), stats.Median(c2)
+	return alone, judgeUnpaired(r, rule)
+}
+
+// A tally counts what cells of one kind and one effect were called.
+type tally struct {
+	cells, right, wrong, same, rounds int // of the cells whose clock resolves the effect
+	coarse, coarseCalled              int // of the others
+
+	fixedCells, fixed              int // called in the order A B A'
+	usualCells                     int
+	mannWhitney, medians           int // called, in the direction of the effect if there is one
+	mannWhitneyWrong, mediansWrong int
+	recordedCells, recorded        int
+	controlled                     int
+}
+
+func (t *tally) add(o tally) {
+	t.cells += o.cells
+	t.right += o.right
+	t.wrong += o.wrong
+	t.same += o.same
+	t.rounds += o.rounds
+	t.coarse += o.coarse
+	t.coarseCalled += o.coarseCalled
+	t.fixedCells += o.fixedCells
+	t.fixed += o.fixed
+	t.usualCells += o.usualCells
+	t.mannWhitney += o.mannWhitney
+	t.medians += o.medians
+	t.mannWhitneyWrong += o.mannWhitneyWrong
+	t.mediansWrong += o.mediansWrong
+	t.recordedCells += o.recordedCells
+	t.recorded += o.recorded
+	t.controlled += o.controlled
+}
+
+func claimed(v Verdict) bool { return v == Faster || v == Slower }
+
+// count judges n cells of a kind. Of identical arms every call is wrong.
+func count(k kind, effect float64, n int, rule Rule) tally {
+	parts := make([]tally, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for w := range parts {
+		wg.Go(func() {
+			t := &parts[w]
+			for seed := w; seed < n; seed += len(parts) {
+				s := uint64(seed)
+				truth := Same
+				if effect > 0 {
+					if truth = Faster; newMachine(k, s, effect).effect > 0 {
+						truth = Slower
+					}
+				}
+				score := func(v Verdict, right, wrong *int) {
+					if claimed(v) && v == truth {
+						*right++
+					} else if claimed(v) {
+						*wrong++
+					}
+				}
+				if c, j := compare(k, s, effect, true, rule); j.Step > rule.Resolve && effect > 0 {
+					t.coarse++
+					if claimed(j.Verdict) {
+						t.coarseCalled++
+					}
+				} else {
+					t.cells++
+					t.rounds += len(c.Rounds)
+					score(j.Verdict, &t.right, &t.wrong)
+					if j.Verdict == Same {
+						t.same++
+					}
+				}
+				if effect == contrasted || effect == 0 && seed < n/4 {
+					mw, med := usual(k, s, effect)
+					t.usualCells++
+					score(mw, &t.mannWhitney, &t.mannWhitneyWrong)
+					score(med, &t.medians, &t.mediansWrong)
+				}
+				if effect == 0 && seed < n/4 {
+					_, j := compare(k, s, 0, false, rule)
+					t.fixedCells++
+					if claimed(j.Verdict) {
+						t.fixed++
+					}
+					t.recordedCells++
+					alone, controlled := recorded(k, s, 0, rule)
+					if claimed(alone.Verdict) {
+						t.recorded++
+					}
+					if claimed(controlled.Verdict) {
+						t.controlled++
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	var t tally
+	for _, p := range parts {
+		t.add(p)
+	}
+	return t
+}
+
+// The demands on Default, over 10000 cells of identical arms and 2500 of each
+// effect for every kind of trace.
+const (
+	mostFalse  = 0.005
+	leastFound = 0.95
+	contrasted = 0.02 // effect that is to be found
+)
+
+func TestTraces(t *testing.T) {
+	identical, changed := 10000, 2500
+	if light || testing.Short() {
+		identical, changed = identical/20, changed/20
+		t.Logf("light: %d and %d cells per kind, docs/verdicts.md is not compared", identical, changed)
+	}
+	rule := Default()
+	if err := rule.CheckValid(); err != nil {
+		t.Fatal(err)
+	}
+	var null, two, half []tally
+	var all, found tally
+	for _, k := range kinds {
+		n, c, h := count(k, 0, identical, rule), count(k, contrasted, changed, rule), count(k, 0.005, changed, rule)
+		null, two, half = append(null, n), append(two, c), append(half, h)
+		if k.noClaim {
+			continue
+		}
+		all.add(n)
+		if r := rate(n.wrong, n.cells); r > mostFalse {
+			t.Errorf("%s: %.2f%% of identical arms are FASTER or SLOWER", k.name, 100*r)
+		}
+		if c.wrong > 0 {
+			t.Errorf("%s: %d changes of 2%% have the wrong sign", k.name, c.wrong)
+		}
+		if c.same > 0 {
+			t.Errorf("%s: %d changes of 2%% are SAME", k.name, c.same)
+		}
+		if r := rate(c.coarseCalled, c.coarse); r > mostFalse {
+			t.Errorf("%s: %.2f%% are FASTER or SLOWER by less than the clock's step", k.name, 100*r)
+		}
+		if k.noEffect {
+			continue
+		}
+		found.add(c)
+		if r := rate(c.right, c.cells); r < leastFound {
+			t.Errorf("%s: %.1f%% of the changes of 2%% are found", k.name, 100*r)
+		}
+	}
+	if r := rate(all.wrong, all.cells); r > mostFalse {
+		t.Errorf("overall %.2f%% of identical arms are FASTER or SLOWER", 100*r)
+	}
+	if r := rate(found.right, found.cells); r < leastFound {
+		t.Errorf("overall %.1f%% of the changes of 2%% are found", 100*r)
+	}
+	if light || testing.Short() {
+		return
+	}
+	compareTables(t, tables(null, two, half, all, found)+powers(rule)+legend())
+}
+
+// powers is how cells of the hardest kind with one effect are called.
+func powers(rule Rule) string {
+	var b strings.Builder
+	b.WriteString("\nBy the size of the change, 1000 cells each of \"all but modes\":\n\n")
+	b.WriteString("| change | FASTER or SLOWER | SAME | INCONCLUSIVE | rounds |\n|---|--:|--:|--:|--:|\n")
+	for _, k := range kinds {
+		if k.name != "all but modes" {
+			continue
+		}
+		for _, effect := range []float64{0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05} {
+			var called, same, other, rounds int
+			for seed := range uint64(1000) {
+				c, j := compare(k, seed, effect, true, rule)
+				rounds += len(c.Rounds)
+				switch {
+				case claimed(j.Verdict):
+					called++
+				case j.Verdict == Same:
+					same++
+				default:
+					other++
+				}
+			}
+			fmt.Fprintf(&b, "| %.1f%% | %.1f%% | %.1f%% | %.1f%% | %.1f |\n", 100*effect, float64(called)/10, float64(same)/10, float64(other)/10, float64(rounds)/1000)
+		}
+	}
+	return b.String()
+}
+
+func legend() string {
+	var b strings.Builder
+	b.WriteString("\nThe traces:\n\n| trace | |\n|---|---|\n")
+	for _, k := range kinds {
+		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.what)
+	}
+	return b.String()
+}
+
+func rate(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
+
+// tables are the tables of docs/verdicts.md.
+func tables(null, two, half []tally, all, found tally) string {
+	var b strings.Builder
+	pct := func(n, of, digits int) string {
+		if of == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.*f%%", digits, 100*rate(n, of))
+	}
+	fmt.Fprintf(&b, "This tool, %d cells of identical arms and %d each of a change per row:\n\n", null[0].cells, two[0].cells+two[0].coarse)
+	b.WriteString("| trace | identical: called | in order A B A' | SAME | 2%: found | wrong sign | rounds | clock too coarse | of these called | 0.5%: called |\n")
+	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	row := func(name string, n, c, h tally) {
+		rounds := fmt.Sprintf("%.1f", rate(c.rounds, c.cells))
+		coarse := ""
+		if c.coarse > 0 {
+			coarse = pct(c.coarse, c.cells+c.coarse, 0)
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %s | %s | %s | %s |\n", name, pct(n.wrong, n.cells, 2), pct(n.fixed, n.fixedCells, 2), pct(n.same, n.cells, 0),
+			pct(c.right, c.cells, 1), c.wrong, rounds, coarse, pct(c.coarseCalled, c.coarse, 1), pct(h.right+h.wrong, h.cells, 1))
+	}
+	name := func(k kind) string {
+		switch {
+		case k.noClaim:
+			return k.name + " (no promise)"
+		case k.noEffect:
+			return k.name + " (nothing to find)"
+		}
+		return k.name
+	}
+	for i, k := range kinds {
+		row(name(k), null[i], two[i], half[i])
+	}
+	fmt.Fprintf(&b, "| **promised** | **%s** | %s | | **%s** | %d | | | | |\n", pct(all.wrong, all.cells, 2), pct(all.fixed, all.fixedCells, 2), pct(found.right, found.cells, 1), found.wrong)
+	fmt.Fprintf(&b, "\nThe same machines as usually judged:\n\n")
+	b.WriteString("| trace | p < 0.05: identical called | 2%: found | wrong sign | medians > 1%: identical called | 2%: found | wrong sign | recorded: identical called | with a control |\n")
+	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
+	usualRow := func(name string, n, c tally) {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name,
+			pct(n.mannWhitneyWrong, n.usualCells, 1), pct(c.mannWhitney, c.usualCells, 1), pct(c.mannWhitneyWrong, c.usualCells, 1),
+			pct(n.mediansWrong, n.usualCells, 1), pct(c.medians, c.usualCells, 1), pct(c.mediansWrong, c.usualCells, 1),
+			pct(n.recorded, n.recordedCells, 1), pct(n.controlled, n.recordedCells, 1))
+	}
+	for i, k := range kinds {
+		usualRow(name(k), null[i], two[i])
+	}
+	usualRow("**promised**", all, found)
+	return b.String()
+}
+
+const (
+	docFile  = "../../docs/verdicts.md"
+	docBegin = "<!-- go test ./sweep/verdict -update writes from here -->\n"
+	docEnd   = "<!-- to here -->\n"
+)
+
+var number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
+
+// alike says whether two texts differ in nothing but numbers, and in those by
+// what a few cells of thousands make: processors with a fused multiply-add round
+// otherwise.
+func alike(a, b string) bool {
+	if number.ReplaceAllString(a, "#") != number.ReplaceAllString(b, "#") {
+		return false
+	}
+	x, y := number.FindAllString(a, -1), number.FindAllString(b, -1)
+	for i := range x {
+		u, err1 := strconv.ParseFloat(x[i], 64)
+		v, err2 := strconv.ParseFloat(y[i], 64)
+		if err1 != nil || err2 != nil || math.Abs(u-v) > 0.3 {
+			return false
+		}
+	}
+	return true
+}
+
+func compareTables(t *testing.T, got string) {
+	t.Helper()
+	b, err := os.ReadFile(docFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok1 := strings.Cut(string(b), docBegin)
+	old, tail, ok2 := strings.Cut(rest, docEnd)
+	if !ok1 || !ok2 {
+		t.Fatalf("%s has no place for the tables", docFile)
+	}
+	got = "\n" + got + "\n"
+	if !*update && alike(got, old) || got == old {
+		return
+	}
+	if !*update {
+		t.Fatalf("the tables of %s are now\n%s\nif that is meant, run go test ./sweep/verdict -update", docFile, got)
+	}
+	if err := os.WriteFile(docFile, []byte(head+docBegin+got+docEnd+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,341 @@
+package verdict
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+)
+
+// rounds is a cell of n rounds in which B differs by effect and A' by control,
+// with a little noise that is the same for every such cell.
+func rounds(n int, effect, control, noise float64) Cell {
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	c := Cell{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4096, N: 1024, DType: kernels.BF16, Weight: kernels.BF16}}
+	for i := range n {
+		level := 50 * math.Exp(0.01*float64(i)) // a drift that every round shares
+		arm := func(x float64) float64 { return level * math.Exp(x+noise*r.NormFloat64()) }
+		c.Rounds = append(c.Rounds, Round{arm(0), arm(math.Log1p(effect)), arm(math.Log1p(control))})
+	}
+	return c
+}
+
+func TestVerdicts(t *testing.T) {
+	step := func(c Cell, step float64) Cell {
+		c.Step = step
+		return c
+	}
+	twoModes := rounds(24, 0.02, 0, 0.001)
+	for i := range twoModes.Rounds {
+		if i%3 == 0 {
+			twoModes.Rounds[i].B *= 1.07
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		c      Cell
+		want   Verdict
+		reason string
+	}{
+		{"slower", rounds(12, 0.02, 0, 0.002), Slower, ""},
+		{"faster", rounds(12, -0.02, 0, 0.002), Faster, ""},
+		{"same", rounds(12, 0.001, 0, 0.002), Same, ""},
+		{"much faster, on a noisy machine", rounds(12, -0.3, 0, 0.03), Faster, ""},
+		{"real but too small", rounds(12, 0.009, 0, 0.001), Inconclusive, "noise of ±0.2%; about 32 rounds would tell"},
+		{"on the band", rounds(24, 0.01, 0, 0.001), Inconclusive, "too close to the least effect of 1.0% to tell"},
+		{"noise", rounds(13, 0.02, 0, 0.02), Inconclusive, "noise of ±3.3%; about 55 rounds would tell"},
+		{"much noise", rounds(14, 0, 0, 0.05), Inconclusive, "noise of ±"},
+		{"A' differs as much", rounds(12, 0.02, 0.015, 0.001), Inconclusive, "a second copy of A differs from A by 1.5%"},
+		{"B is like A, but A' is not", rounds(12, 0, 0.02, 0.001), Inconclusive, "a second copy of A differs from A by 2.0%"},
+		{"far beyond A'", rounds(12, 0.05, 0.015, 0.001), Slower, ""},
+		{"below the step", step(rounds(12, 0.02, 0, 0.001), 2), Inconclusive, "the clock's step is"},
+		{"above the step", step(rounds(12, 0.10, 0, 0.001), 2), Slower, ""},
+		{"a fine step", step(rounds(12, 0.02, 0, 0.001), 0.032), Slower, ""},
+		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive, "the clock's step is"},
+		{"same to a clock of 1.5%", step(rounds(12, 0, 0, 0.001), 0.8), Inconclusive, "the clock's step is"},
+		{"two modes", twoModes, Inconclusive, "two modes, 6.9% apart, 11% of the visits in the slower"},
+		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive, "9 rounds, at least 10 are needed"},
+		{"none", Cell{}, Inconclusive, "no rounds"},
+		{"none that count", Cell{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1}, {-1, 1, 1}}}, Inconclusive, "no rounds"},
+	} {
+		j := Judge([]Cell{tc.c}, Default())[0]
+		if j.Verdict != tc.want || !strings.Contains(j.Reason, tc.reason) || (j.Reason == "") != (tc.want != Inconclusive) || j.Problem != tc.c.Problem {
+			t.Errorf("%s: %s %q, want %s %q: %+v", tc.name, j.Verdict, j.Reason, tc.want, tc.reason, j)
+		}
+		if _, err := json.Marshal(j); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+	// Rounds that cannot be judged do not count.
+	c := rounds(12, 0.02, 0, 0.002)
+	want := Judge([]Cell{c}, Default())[0]
+	c.Rounds = append(c.Rounds, Round{0, 1, 1}, Round{1, math.NaN(), 1})
+	if got := Judge([]Cell{c}, Default())[0]; got.Rounds != 12 || got.P != want.P || got.Verdict != want.Verdict {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if want.P != 2*2.0/4096 || want.Lo >= want.Effect || want.Hi <= want.Effect || math.Abs(want.Effect-1.02) > 0.002 {
+		t.Errorf("%+v", want)
+	}
+}
+
+// The number of cells changes nothing of a cell but what it is there to change.
+func TestFamily(t *testing.T) {
+	rule := Default()
+	alone := Judge([]Cell{rounds(12, 0.02, 0, 0.002)}, rule)[0]
+	if alone.Gate != Slower || alone.PHolm != alone.P || alone.Q != alone.P {
+		t.Errorf("alone: %+v", alone)
+	}
+	var cells []Cell
+	for range 60 {
+		cells = append(cells, rounds(12, 0.001, 0, 0.002))
+	}
+	cells[7] = rounds(12, 0.02, 0, 0.002)
+	cells[8] = rounds(24, 0.02, 0, 0.002)
+	j := Judge(cells, rule)
+	if j[7].Verdict != Slower || j[7].P != alone.P || j[7].PHolm != 59*alone.P || j[7].Gate != Inconclusive || j[7].Q != 30*alone.P {
+		t.Errorf("one of 60 with 12 rounds: %+v", j[7])
+	}
+	if j[8].Verdict != Slower || j[8].Gate != Slower || j[8].PHolm > 60*2*math.Exp2(-23) {
+		t.Errorf("one of 60 with 24 rounds: %+v", j[8])
+	}
+	if j[0].Gate != Same {
+		t.Errorf("a cell that is the same: %+v", j[0])
+	}
+	if got := Judge(nil, rule); len(got) != 0 {
+		t.Errorf("of none: %v", got)
+	}
+}
+
+func TestPlan(t *testing.T) {
+	rule := Default()
+	if err := rule.CheckValid(); err != nil {
+		t.Error(err)
+	}
+	for name, c := range map[string]struct {
+		effect, noise float64
+		family, at    int
+	}{
+		"clear":                     {0.02, 0.002, 1, 12},
+		"the same":                  {0.001, 0.002, 1, 12},
+		"clear, but one of 60":      {0.02, 0.002, 60, 24},
+		"clear, and one of 51":      {0.02, 0.002, 51, 12},
+		"close to the band":         {0.0095, 0.001, 1, 12},
+		"noisy":                     {0.01, 0.02, 1, 24},
+		"the same, and one of many": {0.001, 0.002, 1000, 12},
+	} {
+		all := rounds(24, c.effect, 0, c.noise)
+		at := 0
+		for n := 0; n <= 24 && at == 0; n++ {
+			if !rule.More(Cell{Rounds: all.Rounds[:n]}, c.family) {
+				at = n
+			}
+		}
+		// rounds seeds its noise by n: what counts is that the prefix is judged.
+		if at != c.at {
+			t.Errorf("%s: stops at %d rounds, want %d", name, at, c.at)
+		}
+	}
+	for _, bad := range []func(r *Rule){
+		func(r *Rule) { r.Plan = Plan{} },
+		func(r *Rule) { r.Plan = Pocock(0.01, 12, 24) },
+		func(r *Rule) { r.Plan = Pocock(0.005, 12, 12) },
+		func(r *Rule) { r.Plan = Pocock(0.005, 6, 24) },
+		func(r *Rule) { r.Alpha = math.NaN() },
+		func(r *Rule) { r.MinEffect = 0 },
+		func(r *Rule) { r.FloorFactor = 0.5 },
+		func(r *Rule) { r.Unpaired = 0.001 },
+		func(r *Rule) { r.Gate = 1 },
+		func(r *Rule) { r.Narrow = -1 },
+	} {
+		r := Default()
+		if bad(&r); r.CheckValid() == nil {
+			t.Errorf("%+v is valid", r)
+		}
+	}
+	one := Default()
+	one.Plan = Pocock(one.Alpha, 12)
+	if err := one.CheckValid(); err != nil || one.More(rounds(12, 0.02, 0, 0.03), 1) || !one.More(rounds(11, 0.02, 0, 0.001), 1) {
+		t.Errorf("a plan of one look: %v", err)
+	}
+}
+
+// What identical arms are called does not depend on their names, on the unit or
+// on the order of the rounds.
+func TestProperties(t *testing.T) {
+	mirror := map[Verdict]Verdict{Faster: Slower, Slower: Faster, Same: Same, Inconclusive: Inconclusive}
+	near := func(a, b float64) bool { return math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
+	r := rand.New(rand.NewPCG(9, 9))
+	seen := map[Verdict]int{}
+	for _, k := range kinds {
+		for seed := range uint64(60) {
+			effect := []float64{0, 0.01, 0.02}[seed%3]
+			c, j := compare(k, seed, effect, true, Default())
+			seen[j.Verdict]++
+			check := func(what string, c Cell, verdict Verdict, effect, p, floor float64) {
+				t.Helper()
+				got := judge(c, Default())
+				if got.Verdict != verdict || got.Reason != j.Reason || !near(got.Effect, effect) || !near(got.P, p) || math.Abs(got.Floor-floor) > 1e-12 || !near(got.Band, j.Band) {
+					t.Fatalf("%s %d: %s %+v, was %+v", k.name, seed, what, got, j)
+				}
+			}
+			swapped := Cell{Step: c.Step}
+			for _, x := range c.Rounds {
+				// A' stays as it was to its A.
+				swapped.Rounds = append(swapped.Rounds, Round{A: x.B, B: x.A, A2: x.A2 / x.A * x.B})
+			}
+			// To tell modes takes all three arms, and here is another third one.
+			if !strings.HasPrefix(j.Reason, "two modes") && !strings.HasPrefix(judge(swapped, Default()).Reason, "two modes") {
+				check("swapped", swapped, mirror[j.Verdict], 1/j.Effect, j.P, j.Floor)
+			}
+			for _, unit := range []float64{1.0 / 1024, 1e-6, 1e3} {
+				scaled := Cell{Step: c.Step * unit}
+				for _, x := range c.Rounds {
+					scaled.Rounds = append(scaled.Rounds, Round{x.A * unit, x.B * unit, x.A2 * unit})
+				}
+				check("scaled", scaled, j.Verdict, j.Effect, j.P, j.Floor)
+			}
+			permuted := Cell{Step: c.Step}
+			for _, i := range r.Perm(len(c.Rounds)) {
+				permuted.Rounds = append(permuted.Rounds, c.Rounds[i])
+			}
+			check("permuted", permuted, j.Verdict, j.Effect, j.P, j.Floor)
+		}
+	}
+	for v := range mirror {
+		if seen[v] == 0 {
+			t.Errorf("no cell was %s", v)
+		}
+	}
+}
+
+// Modes take no side, and do not see them in noise, drift or an effect.
+func TestModes(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 1))
+	wrong, missed := 0, 0
+	const trials = 500
+	for range trials {
+		logs := [3][]float64{}
+		split := [3][]float64{}
+		for range 24 {
+			level := 0.1 * r.NormFloat64()
+			for k := range logs {
+				x := level + 0.3*float64(k) + 0.02*r.NormFloat64()
+				y := level + 0.3*float64(k) + 0.005*r.NormFloat64()
+				if r.Float64() < 0.3 {
+					y += 0.07
+				}
+				logs[k], split[k] = append(logs[k], x), append(split[k], y)
+			}
+		}
+		if apart, _ := modes(logs[:]); apart > 0.02 {
+			wrong++
+		}
+		apart, share := modes(split[:])
+		if apart < 0.05 || apart > 0.09 || share < 0.1 || share > 0.5 {
+			missed++
+		}
+		logs[0], logs[2] = logs[2], logs[0]
+		split[0], split[2] = split[2], split[0]
+		if a, s := modes(split[:]); math.Abs(a-apart) > 1e-9 || math.Abs(s-share) > 1e-9 {
+			t.Fatalf("%g %g, swapped %g %g", apart, share, a, s)
+		}
+	}
+	if wrong > trials/50 || missed > trials/10 {
+		t.Errorf("of %d cells %d have modes that are not there, %d lack those that are", trials, wrong, missed)
+	}
+	if apart, _ := modes([][]float64{{1, 1}, {1, 1}, {1, 1}}); apart != 0 {
+		t.Errorf("modes of equal visits: %g", apart)
+	}
+}
+
+func TestUnpaired(t *testing.T) {
+	r := rand.New(rand.NewPCG(4, 1))
+	visits := func(n, launches int, us, drift float64) (v [][]float64) {
+		for i := range n {
+			var x []float64
+			for l := range launches {
+				x = append(x, us*math.Exp(drift*float64(i*launches+l)/float64(n*launches)+0.01*r.NormFloat64()))
+			}
+			v = append(v, x)
+		}
+		return v
+	}
+	for _, tc := range []struct {
+		name string
+		c    Recording
+		want Verdict
+	}{
+		{"20% faster", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 40, 0)}, Faster},
+		{"20% slower, by visits", Recording{A: visits(6, 5, 50, 0), B: visits(6, 5, 60, 0)}, Slower},
+		{"3% slower", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 51.5, 0)}, Same},
+		{"4.5% slower", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 52.25, 0)}, Inconclusive},
+		{"10% slower while drifting by 12%", Recording{A: visits(1, 20, 50, 0.12), B: visits(1, 20, 55, 0.12)}, Inconclusive},
+		{"10% slower, and so is the stream", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 55, 0), ControlA: 30, ControlB: 33}, Inconclusive},
+		{"10% slower, and the stream is not", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 55, 0), ControlA: 30, ControlB: 30.1}, Slower},
+		{"a coarse clock", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 55, 0), Step: 10}, Inconclusive},
+		{"three launches", Recording{A: visits(1, 3, 50, 0), B: visits(1, 3, 80, 0)}, Inconclusive},
+		{"none", Recording{A: visits(1, 20, 50, 0)}, Inconclusive},
+	} {
+		j := JudgeUnpaired([]Recording{tc.c}, Default())[0]
+		if j.Verdict != tc.want || !j.Unpaired || (j.Reason == "") != (tc.want != Inconclusive) {
+			t.Errorf("%s: %+v, want %s", tc.name, j, tc.want)
+		}
+		if _, err := json.Marshal(j); err != nil {
+			t.Errorf("%s: %v", tc.name, err)
+		}
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	cells := []Cell{rounds(12, -0.05, 0, 0.002), rounds(12, 0.001, 0, 0.002), rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
+	judged := Judge(cells, Default())
+	s := Summarize(judged)
+	if s.Cells != 4 || s.Faster != 1 || s.Slower != 1 || s.Same != 1 || s.Inconclusive != 2 || s.Unpaired != 0 || s.Worst == nil || s.Worst.Effect != judged[2].Effect {
+		t.Errorf("%+v", s)
+	}
+	product := 1.0
+	for _, j := range judged[:4] {
+		product *= j.Effect
+	}
+	if math.Abs(s.Mean-math.Pow(product, 0.25)) > 1e-12 || !(s.Lo < s.Mean && s.Mean < s.Hi) {
+		t.Errorf("mean %g [%g, %g] of %g", s.Mean, s.Lo, s.Hi, product)
+	}
+	// A good mean does not hide a bad cell.
+	for range 30 {
+		cells = append(cells, rounds(12, -0.1, 0, 0.002))
+	}
+	if s := Summarize(Judge(cells, Default())); s.Hi > 0.95 || s.Worst.Effect < 1.02 {
+		t.Errorf("%+v", s)
+	}
+	if s := Summarize(nil); s != (Summary{}) {
+		t.Errorf("of none: %+v", s)
+	}
+	if s := Summarize(JudgeUnpaired([]Recording{{A: [][]float64{{1, 1, 1, 1, 1, 1}}, B: [][]float64{{2, 2, 2, 2, 2, 2}}}}, Default())); s.Unpaired != 1 || s.Slower != 1 || s.Mean != 2 {
+		t.Errorf("unpaired: %+v", s)
+	}
+}
+
+func BenchmarkJudge(b *testing.B) {
+	var cells []Cell
+	for range 62 {
+		cells = append(cells, rounds(24, 0.01, 0, 0.01))
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		Judge(cells, Default())
+	}
+}
+
+func BenchmarkSummarize(b *testing.B) {
+	var cells []Cell
+	for range 62 {
+		cells = append(cells, rounds(24, 0.01, 0, 0.01))
+	}
+	judged := Judge(cells, Default())
+	for b.Loop() {
+		Summarize(judged)
+	}
+}
