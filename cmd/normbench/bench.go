@@ -174,12 +174,14 @@ func (m *memory) Keys() map[string]kernels.Status { return nil }
 
 func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">95% CI us", ">spread %", ">GB/s", ">% of stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
+	notes := map[string]string{
+		kernels.ByCUPTI:  "stages with a gap are by CUPTI: each kernel alone, without its launch",
+		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost of its launch",
+	}
 	for _, r := range records {
-		switch r.StagesBy {
-		case kernels.ByCUPTI:
-			t.Notes = []string{"stages by CUPTI: each kernel alone, without its launch, and the gap between them"}
-		case kernels.ByEvents:
-			t.Notes = []string{"stages by events between launches: each includes the cost of its launch"}
+		if n := notes[r.StagesBy]; n != "" {
+			t.Notes = append(t.Notes, n)
+			delete(notes, r.StagesBy)
 		}
 		row := []string{r.Problem.String(), r.Variant().String()}
 		if r.Status != kernels.StatusOK {

@@ -27,7 +27,8 @@ var tracer = sync.OnceValue(func() *cupti.Tracer {
 // trace times stages by CUPTI's activity records: each kernel from its first
 // instruction to its last, without the cost of launching it, and the gaps
 // between the kernels of a sample. A trace that does not hold exactly the
-// launches that were enqueued is an error, not a time.
+// launches that were enqueued is no trace, and events take its place: on an H200
+// with CUPTI 13.0 about one in three lacks the first kernel of its first sample.
 func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	d, tr := b.d, tracer()
 	if tr == nil {
@@ -72,7 +73,7 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	}
 	stages, gaps, err := cupti.Stages(acts, entries, o.Samples, func(name string) bool { return name == "flush" || name == "spin" })
 	if err != nil {
-		return kernels.Timing{}, err
+		return kernels.Timing{}, errNoTrace
 	}
 	t := kernels.Timing{Seconds: make([]float64, o.Samples), By: kernels.ByCUPTI, Gaps: make([]float64, o.Samples), Busy: busy}
 	for j, l := range r.launches {
