@@ -1,13 +1,10 @@
 package sweep
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +25,7 @@ import (
 var registry = families.New()
 
 // A memory is a Sink that checks what it gets.
+
 type memory struct {
 	runs    []*record.Run
 	records []*record.Record
@@ -59,6 +57,7 @@ func (m *memory) Append(v interface{ CheckValid() error }) error {
 func (m *memory) Keys() map[string]kernels.Status { return m.keys }
 
 // variants are the records but for those of streams.
+
 func (m *memory) variants() []*record.Record { return ofVariants(m.records) }
 
 func ofVariants(all []*record.Record) []*record.Record {
@@ -72,6 +71,7 @@ func ofVariants(all []*record.Record) []*record.Record {
 }
 
 // tasks are grids of at most n variants for each problem.
+
 func tasks(t testing.TB, n int, problems ...string) []Task {
 	t.Helper()
 	ts, err := Grid(registry, parse(t, problems...), devicetest.H200(), nil, nil)
@@ -101,6 +101,7 @@ func fake() *devicetest.Fake { return &devicetest.Fake{Registry: registry} }
 func isStream(v kernels.Variant) bool { return strings.HasSuffix(v.Family, "/stream") }
 
 // mustRun is Run on fakes, without trouble.
+
 func mustRun(t testing.TB, ts []Task, sink Sink, o Options, fakes ...*devicetest.Fake) Summary {
 	t.Helper()
 	sum, err := Run(t.Context(), registry, devices(fakes...), ts, sink, o)
@@ -119,6 +120,7 @@ func devices(fakes ...*devicetest.Fake) []kernels.Device {
 }
 
 // Every variant is one record, with everything in it that it should have.
+
 func TestRun(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	const samples = 6
@@ -223,7 +225,9 @@ func TestRun(t *testing.T) {
 }
 
 // checkCalls holds what is true of every device after a run: what it opened is
+
 // closed, and was announced before, once and with its stream.
+
 func checkCalls(t *testing.T, f *devicetest.Fake) {
 	t.Helper()
 	announced := map[kernels.Problem]bool{}
@@ -250,6 +254,7 @@ func checkCalls(t *testing.T, f *devicetest.Fake) {
 }
 
 // The next job is announced before this one is measured, with what is left of it.
+
 func TestRunPrefetches(t *testing.T) {
 	ts := tasks(t, 3, pool[:4]...)
 	f := fake()
@@ -276,6 +281,7 @@ func TestRunPrefetches(t *testing.T) {
 }
 
 // pick is a number below n that belongs to what it is given.
+
 func pick(n int, parts ...any) int {
 	h := fnv.New32a()
 	fmt.Fprintln(h, parts...)
@@ -286,8 +292,11 @@ var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile, ke
 	kernels.StatusWrong, kernels.StatusTimeout, kernels.StatusCrash}
 
 // Any jobs on any number of devices, with failures of every kind in between:
+
 // each variant is measured once, with the status that it should have, and the
+
 // events add up.
+
 func TestRunRandom(t *testing.T) {
 	all := tasks(t, 12, pool...)
 	for seed := range uint64(60) {
@@ -400,217 +409,21 @@ func TestRunRandom(t *testing.T) {
 }
 
 // A failure is a row with its reason and no times, and the run goes on, with the
+
 // problem opened again where the device lost it.
-func TestRunFailures(t *testing.T) {
-	ts := tasks(t, 4, pool[0], pool[1])
-	bad := ts[0].Variants[1]
-	type tc struct {
-		failure kernels.Failure
-		inTime  bool
-		opens   int
-	}
-	var cases []tc
-	for _, s := range failures {
-		opens := 1
-		if s == kernels.StatusTimeout || s == kernels.StatusCrash {
-			opens = 2
-		}
-		cases = append(cases, tc{kernels.Failure{Status: s, Reason: "as scripted"}, false, opens})
-		if s != kernels.StatusWrong {
-			cases = append(cases, tc{kernels.Failure{Status: s, Reason: "as scripted"}, true, opens},
-				tc{kernels.Failure{Status: s, Reason: "as scripted", Broken: true}, true, 2})
-		}
-	}
-	cases = append(cases, tc{kernels.Failure{Status: kernels.StatusCompile}, false, 1}) // a device without words
-	for _, c := range cases {
-		f := fake()
-		fail := func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-			if v != bad {
-				return nil
-			}
-			return &c.failure
-		}
-		if f.Fail = fail; c.inTime {
-			f.Fail, f.FailTime = nil, fail
-		}
-		sink := &memory{}
-		sum := mustRun(t, ts, sink, options(2), f)
-		rs := sink.variants()
-		if len(rs) != 8 || sum.Failed != 1 {
-			t.Fatalf("%+v: %d records, %+v", c, len(rs), sum)
-		}
-		for i, r := range rs {
-			if i != 1 {
-				if r.Status != kernels.StatusOK || len(r.SamplesUS) != 2 {
-					t.Errorf("%+v: variant %d is %s: %s", c, i, r.Status, r.Reason)
-				}
-				continue
-			}
-			if r.Variant() != bad || r.Status != c.failure.Status || r.Reason == "" || r.SamplesUS != nil || r.Stages != nil || r.StreamUS <= 0 {
-				t.Errorf("%+v: record %+v", c, r)
-			}
-			if r.Status == kernels.StatusWrong {
-				if r.Check == nil || r.Check.Outputs[0].Bad != 1 || !strings.HasPrefix(r.Reason, "dx is wrong in 1 of ") {
-					t.Errorf("%+v: %q, check %+v", c, r.Reason, r.Check)
-				}
-			} else if c.failure.Reason != "" && r.Reason != c.failure.Reason {
-				t.Errorf("%+v: reason %q", c, r.Reason)
-			}
-		}
-		if n := len(f.Calls("open")); n != c.opens+1 {
-			t.Errorf("%+v: opened %d times, want %d", c, n, c.opens+1)
-		}
-		checkCalls(t, f)
-	}
-}
 
 // Bits that change from run to run are no failure, but they are recorded.
-func TestRunDiffering(t *testing.T) {
-	ts := tasks(t, 2, pool[0])
-	f := fake()
-	f.Differing = func(_ kernels.Problem, v kernels.Variant) int64 {
-		if v == ts[0].Base {
-			return 5
-		}
-		return 0
-	}
-	sink := &memory{}
-	mustRun(t, ts, sink, options(2), f)
-	for i, want := range []int64{5, 0} {
-		if r := sink.variants()[i]; r.Status != kernels.StatusOK || r.Check.Differing != want {
-			t.Errorf("variant %d: %s, %d differing", i, r.Status, r.Check.Differing)
-		}
-	}
-}
 
 // Opening gets a second try. Where that fails too, what is left of the problem
+
 // fails with it, and the next problem has its turn.
-func TestRunOpenFails(t *testing.T) {
-	ts := tasks(t, 4, pool[0], pool[1])
-	first := ts[0].Problem
-	lost := func(p kernels.Problem, from, to int) func(kernels.Problem, int) error {
-		return func(q kernels.Problem, attempt int) error {
-			if q == p && from <= attempt && attempt < to {
-				return fmt.Errorf("in other words: %w", kernels.Failf(kernels.StatusCrash, "no device"))
-			}
-			return nil
-		}
-	}
-	crash := func(at kernels.Variant) func(kernels.Problem, kernels.Variant) *kernels.Failure {
-		return func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-			if v == at {
-				return kernels.Failf(kernels.StatusCrash, "as scripted")
-			}
-			return nil
-		}
-	}
-	for _, tc := range []struct {
-		name   string
-		open   func(kernels.Problem, int) error
-		fail   func(kernels.Problem, kernels.Variant) *kernels.Failure
-		failed []int // variants of the first problem
-		opens  int   // of it
-		reason string
-	}{
-		{"once", lost(first, 0, 1), nil, nil, 2, ""},
-		{"always", lost(first, 0, 99), nil, []int{0, 1, 2, 3}, 2, "opening the problem: no device"},
-		{"again, once", lost(first, 1, 2), crash(ts[0].Variants[1]), []int{1}, 3, "as scripted"},
-		{"again, always", lost(first, 1, 99), crash(ts[0].Variants[1]), []int{1, 2, 3}, 3, "opening the problem: no device"},
-		{"after the last", lost(first, 1, 99), crash(ts[0].Variants[3]), []int{3}, 1, "as scripted"},
-		{"stream", nil, func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
-			if p == first && isStream(v) {
-				return kernels.Failf(kernels.StatusCompile, "no device")
-			}
-			return nil
-		}, []int{0, 1, 2, 3}, 2, "opening the problem: no device"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			f := fake()
-			f.OpenError, f.Fail = tc.open, tc.fail
-			sink := &memory{}
-			sum := mustRun(t, ts, sink, options(2), f)
-			rs := sink.variants()
-			if len(rs) != 8 || sum.Measured != 8 || sum.Failed != len(tc.failed) {
-				t.Fatalf("%d records, %+v", len(rs), sum)
-			}
-			for i, r := range rs {
-				if (r.Status == kernels.StatusOK) == slices.Contains(tc.failed, i) {
-					t.Errorf("variant %d is %s: %s", i, r.Status, r.Reason)
-				}
-			}
-			if len(tc.failed) > 0 && rs[tc.failed[len(tc.failed)-1]].Reason != tc.reason {
-				t.Errorf("reason %q, want %q", rs[tc.failed[len(tc.failed)-1]].Reason, tc.reason)
-			}
-			opens := 0
-			for _, c := range f.Calls("open") {
-				if c.Problem == first {
-					opens++
-				}
-			}
-			if opens != tc.opens {
-				t.Errorf("opened %d times, want %d", opens, tc.opens)
-			}
-		})
-	}
-}
 
 // Trouble that is no failure of a variant stops the run, with what was measured
-// until then in the sink.
-func TestRunTrouble(t *testing.T) {
-	ts := tasks(t, 3, pool[:3]...)
-	second := ts[1].Problem
-	trouble := errors.New("no memory left on the device")
-	opening := func(p kernels.Problem, _ int) error {
-		if p == second {
-			return trouble
-		}
-		return nil
-	}
-	wrong := func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
-		if p == second && isStream(v) {
-			return kernels.Failf(kernels.StatusWrong, "as scripted")
-		}
-		return nil
-	}
-	for _, tc := range []struct {
-		name string
-		fake *devicetest.Fake
-		want string
-	}{
-		{"open", &devicetest.Fake{OpenError: opening}, trouble.Error()},
-		{"a wrong stream", &devicetest.Fake{Fail: wrong}, "the stream of " + second.String() + ": y is wrong in 1 of 16384 elements, first at 16383: got NaN, want 1"},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			f := tc.fake
-			f.Registry = registry
-			sink := &memory{}
-			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
-			if err == nil || err.Error() != tc.want {
-				t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
-			}
-			if len(sink.variants()) != 3 || sum.Measured != 3 {
-				t.Errorf("%s: %d records, %+v", tc.name, len(sink.variants()), sum)
-			}
-			for _, c := range f.Calls("open") {
-				if c.Problem == ts[2].Problem {
-					t.Errorf("%s: the run went on", tc.name)
-				}
-			}
-		})
-	}
-}
 
-func TestRunDifferentDevices(t *testing.T) {
-	other := fake()
-	other.DeviceInfo = devicetest.CPU()
-	sink := &memory{}
-	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink, options(2))
-	if err == nil || err.Error() != "the devices differ: nvidia-h200 and cpu-two-2c" || len(sink.runs) != 0 {
-		t.Errorf("got %v, %d runs", err, len(sink.runs))
-	}
-}
+// until then in the sink.
 
 // takes makes a fake's samples take as long as they say, in a bubble's time.
+
 func takes(seconds float64) func(kernels.Problem, kernels.Variant, int) float64 {
 	return func(kernels.Problem, kernels.Variant, int) float64 {
 		time.Sleep(time.Duration(seconds * float64(time.Second)))
@@ -619,7 +432,9 @@ func takes(seconds float64) func(kernels.Problem, kernels.Variant, int) float64 
 }
 
 // As long as there are jobs no device idles: as many jobs as devices take no
+
 // longer than one, and who is done early takes what was announced to another.
+
 func TestRunSharesWork(t *testing.T) {
 	ts := tasks(t, 4, pool[1], pool[3], pool[5]) // one launch each
 	synctest.Test(t, func(t *testing.T) {
@@ -653,6 +468,7 @@ func TestRunSharesWork(t *testing.T) {
 }
 
 // The warm-up ends when two visits agree, or after a second, and is made once.
+
 func TestRunWarmsUp(t *testing.T) {
 	const samples, visit = 4, 5 // with the discarded one
 	for _, tc := range []struct {
@@ -698,376 +514,33 @@ func TestRunWarmsUp(t *testing.T) {
 }
 
 // A run that is stopped ends at once, whole: what was measured is in the sink,
-// nothing is half there, nobody is left behind (the bubble sees to that).
-func TestRunCanceled(t *testing.T) {
-	for after := range 11 {
-		synctest.Test(t, func(t *testing.T) {
-			ts := tasks(t, 3, pool[:4]...)
-			a, b := fake(), fake()
-			a.Seconds, b.Seconds = takes(0.01), takes(0.02)
-			ctx, cancel := context.WithCancelCause(t.Context())
-			sink := &memory{}
-			o := options(2)
-			n := 0
-			var at time.Time
-			o.Observe = func(Event) {
-				if n++; n == after+1 {
-					at = time.Now()
-					cancel(errors.New("a signal"))
-				}
-			}
-			sum, err := Run(ctx, registry, devices(a, b), ts, sink, o)
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("after %d: got %v", after, err)
-			}
-			if d := time.Since(at); d > 100*time.Millisecond { // one visit is 60 ms
-				t.Errorf("after %d: it took %s", after, d)
-			}
-			if sum.Measured != len(sink.variants()) || sum.Measured >= 12 {
-				t.Errorf("after %d: %d records, %+v", after, len(sink.variants()), sum)
-			}
-			for _, r := range sink.variants() {
-				if r.Status != kernels.StatusOK {
-					t.Errorf("after %d: %s is %s: %s", after, r.Variant(), r.Status, r.Reason)
-				}
-			}
-			checkCalls(t, a)
-			checkCalls(t, b)
-			// Every finished measurement is kept.
-			times := 0
-			for _, c := range append(a.Calls("time"), b.Calls("time")...) {
-				if l := len(planOf(t, c).Launches); !isStream(c.Variants[0]) && (l == 1 || c.Options.Stages) {
-					times++
-				}
-			}
-			// An aborted Time is a call too, one at most per device.
-			if len(sink.variants()) < times-2 || len(sink.variants()) > times {
-				t.Errorf("after %d: %d measured, %d kept", after, times, len(sink.variants()))
-			}
-		})
-	}
-	t.Run("before", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if sum, err := Run(ctx, registry, devices(fake()), tasks(t, 2, pool[0]), &memory{}, options(2)); !errors.Is(err, context.Canceled) || sum.Measured != 0 {
-			t.Errorf("%+v, %v", sum, err)
-		}
-	})
-	t.Run("after the last", func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		o := options(2)
-		o.Observe = func(e Event) {
-			if e.Done == e.Total {
-				cancel()
-			}
-		}
-		if sum, err := Run(ctx, registry, devices(fake()), tasks(t, 2, pool[0]), &memory{}, o); err != nil || sum.Measured != 2 {
-			t.Errorf("nothing is missing, and yet: %+v, %v", sum, err)
-		}
-	})
-}
 
-func planOf(t *testing.T, c devicetest.Call) kernels.Plan {
-	t.Helper()
-	_, _, plan, err := registry.Resolve(c.Problem, c.Variants[0], devicetest.H200())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
-}
+// nothing is half there, nobody is left behind (the bubble sees to that).
 
 // stuck is a device whose Time hangs until it is stopped, and then reports a
+
 // failure, as one whose process ended with ours does.
-type stuck struct {
-	*devicetest.Fake
-	say error
-}
-
-type stuckBench struct {
-	kernels.Bench
-	say error
-}
-
-func (s stuck) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	b, err := s.Fake.Open(ctx, p, seed)
-	return stuckBench{b, s.say}, err
-}
-
-func (b stuckBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
-	if isStream(v) {
-		return b.Bench.Time(ctx, v, o)
-	}
-	<-ctx.Done()
-	return kernels.Timing{}, b.say
-}
 
 // What a device says while it is being stopped is neither a record, which would
+
 // keep the variant from being measured ever after, nor the error.
-func TestRunCanceledDevice(t *testing.T) {
-	for _, say := range []error{
-		&kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: signal: terminated", Broken: true},
-		errors.New("broken pipe"),
-		context.Canceled,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			sink := &memory{}
-			_, err := Run(ctx, registry, []kernels.Device{stuck{fake(), say}, stuck{fake(), say}}, tasks(t, 3, pool[:3]...), sink, options(2))
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%v: got %v", say, err)
-			}
-			if rs := sink.variants(); len(rs) != 0 {
-				t.Errorf("%v: a record of %s: %s", say, rs[0].Status, rs[0].Reason)
-			}
-		})
-	}
-}
 
 // A sink that does not take a line ends the run at once with its error, also
+
 // where a device hangs that minds its context.
-func TestRunSinkFails(t *testing.T) {
-	full := errors.New("records: no space left on device")
-	for at := range 10 {
-		synctest.Test(t, func(t *testing.T) {
-			a, b := fake(), fake()
-			a.Seconds, b.Seconds = takes(0.01), takes(0.015)
-			var failedAt time.Time
-			sink := &memory{}
-			sink.fail = func(n int) error {
-				if n < at {
-					return nil
-				}
-				if !failedAt.IsZero() {
-					t.Errorf("at %d: asked again", at)
-				}
-				failedAt = time.Now()
-				return full
-			}
-			sum, err := Run(t.Context(), registry, devices(a, b), tasks(t, 4, pool[:4]...), sink, options(2))
-			if !errors.Is(err, full) {
-				t.Errorf("at %d: got %v", at, err)
-			}
-			if d := time.Since(failedAt); d > 100*time.Millisecond {
-				t.Errorf("at %d: it took %s", at, d)
-			}
-			if len(sink.runs)+len(sink.records) != at || sum.Measured != len(sink.variants()) {
-				t.Errorf("at %d: %d records, %+v", at, len(sink.records), sum)
-			}
-			checkCalls(t, a)
-			checkCalls(t, b)
-		})
-	}
-	synctest.Test(t, func(t *testing.T) {
-		sink := &memory{fail: func(n int) error {
-			if n == 2 { // the stream of the second device
-				return full
-			}
-			return nil
-		}}
-		ds := []kernels.Device{stuck{fake(), errors.New("broken pipe")}, stuck{fake(), context.Canceled}}
-		if _, err := Run(t.Context(), registry, ds, tasks(t, 2, pool[:2]...), sink, options(2)); !errors.Is(err, full) {
-			t.Errorf("with hanging devices: got %v", err)
-		}
-	})
-}
 
 // writer opens a results folder until done is called.
-func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
-	t.Helper()
-	w, notes, err := record.OpenWriter(dir)
-	if err != nil || notes != nil {
-		t.Fatal(err, notes)
-	}
-	return w, func() {
-		if err := w.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
 
 // resume runs ts into dir and returns the variants that were measured.
-func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake, o Options) ([]kernels.Variant, Summary) {
-	t.Helper()
-	w, done := writer(t, dir)
-	defer done()
-	var vs []kernels.Variant
-	o.Observe = func(e Event) {
-		if v := e.Record.Variant(); v.Family != record.Stream {
-			vs = append(vs, v)
-		}
-	}
-	sum, err := Run(t.Context(), r, devices(f), ts, w, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(vs) != sum.Measured {
-		t.Errorf("%d events, %+v", len(vs), sum)
-	}
-	return vs, sum
-}
 
 // A second run measures what the folder lacks: nothing, or what another source,
+
 // driver or protocol made new, or what failed if asked.
-func TestRunResumes(t *testing.T) {
-	ts := tasks(t, 3, pool[0])
-	two, one := ts[0].Variants, kernels.Variant{}
-	for _, task := range tasks(t, 40, pool[0]) { // a variant of another family
-		for _, v := range task.Variants {
-			if v.Family != two[0].Family {
-				one = v
-			}
-		}
-	}
-	if one.Family == "" {
-		s, err := Grid(registry, parse(t, pool[0]), devicetest.H200(), []string{"rms_bwd/two_pass"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		one = s[0].Variants[1]
-	}
-	ts[0].Variants = append(ts[0].Variants, one)
-	all := ts[0].Variants
-	bad := all[2]
-
-	dir := t.TempDir()
-	failing := fake()
-	failing.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-		if v == bad {
-			return kernels.Failf(kernels.StatusTimeout, "as scripted")
-		}
-		return nil
-	}
-	if vs, sum := resume(t, dir, registry, ts, failing, options(3)); !slices.Equal(vs, all) || sum.Failed != 1 {
-		t.Fatalf("first: %v, %+v", vs, sum)
-	}
-	path := filepath.Join(dir, record.FileName)
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := fake()
-	if vs, sum := resume(t, dir, registry, ts, f, options(3)); len(vs) != 0 || sum.Skipped != 4 {
-		t.Errorf("second: %v, %+v", vs, sum)
-	}
-	if calls := f.Calls(); len(calls) != 0 {
-		t.Errorf("a second run calls %v", calls)
-	}
-	if after, err := os.ReadFile(path); string(after) != string(before) || err != nil {
-		t.Errorf("a second run writes %d bytes, %v", len(after)-len(before), err)
-	}
-
-	// What does not count: seed, run, repeats, UUID.
-	o := options(3)
-	o.Seed, o.Repeats, o.Run.ID = 8, 5, "r2"
-	f = fake()
-	f.DeviceInfo = devicetest.H200()
-	f.DeviceInfo.UUID = "GPU-2"
-	if vs, _ := resume(t, dir, registry, ts, f, o); len(vs) != 0 {
-		t.Errorf("another seed and card measure %v", vs)
-	}
-
-	o.RetryFailed = true
-	if vs, sum := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, []kernels.Variant{bad}) || sum.Skipped != 3 {
-		t.Errorf("--retry-failed: %v, %+v", vs, sum)
-	}
-	if vs, _ := resume(t, dir, registry, ts, fake(), o); len(vs) != 0 {
-		t.Errorf("--retry-failed of nothing: %v", vs)
-	}
-	loaded, err := record.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ok := 0
-	for _, e := range loaded.Latest() {
-		if e.Status == kernels.StatusOK && e.Variant.Family != record.Stream {
-			ok++
-		}
-	}
-	if ok != 4 {
-		t.Errorf("%d variants are right, want 4", ok)
-	}
-
-	changed := *registry
-	changed.File = func(name string) (string, error) {
-		text, err := registry.File(name)
-		if name == "bwd_two_pass.cu" {
-			text += "// changed\n"
-		}
-		return text, err
-	}
-	if vs, _ := resume(t, dir, &changed, ts, fake(), options(3)); !slices.Equal(vs, []kernels.Variant{one}) {
-		t.Errorf("another source of two_pass measures %v, want %s", vs, one)
-	}
-	f = fake()
-	f.DeviceInfo = devicetest.H200()
-	f.DeviceInfo.Driver = "581.0"
-	if vs, _ := resume(t, dir, registry, ts, f, options(3)); !slices.Equal(vs, all) {
-		t.Errorf("another driver measures %v", vs)
-	}
-	o = options(4)
-	if vs, _ := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, all) {
-		t.Errorf("more samples measure %v", vs)
-	}
-	o.Run.Protocol = WarmProtocol(devicetest.H200(), 3)
-	if vs, _ := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, all) {
-		t.Errorf("warm times measure %v", vs)
-	}
-	if vs, _ := resume(t, dir, registry, ts, fake(), options(3)); len(vs) != 0 {
-		t.Errorf("back again: %v", vs)
-	}
-}
 
 // However often a run is stopped, in the end everything is measured once.
-func TestRunResumesStopped(t *testing.T) {
-	ts := tasks(t, 5, pool[:3]...)
-	for seed := range uint64(4) {
-		rnd := rand.New(rand.NewPCG(seed, 5))
-		dir := t.TempDir()
-		for runs := 1; ; runs++ {
-			w, done := writer(t, dir)
-			ctx, cancel := context.WithCancel(t.Context())
-			o := options(2)
-			o.Run.ID = fmt.Sprint("r", runs)
-			stop := rnd.IntN(7)
-			o.Observe = func(e Event) {
-				if stop--; stop <= 0 && e.Record.Family != record.Stream {
-					cancel()
-				}
-			}
-			before := len(w.Keys())
-			fakes := []*devicetest.Fake{fake(), fake()}[:1+rnd.IntN(2)]
-			sum, err := Run(ctx, registry, devices(fakes...), ts, w, o)
-			cancel()
-			done()
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, context.Canceled) || sum.Measured == 0 || before > 0 && sum.Skipped == 0 {
-				t.Fatalf("seed %d, run %d: %+v, %v", seed, runs, sum, err)
-			}
-		}
-		seen := map[string]int{}
-		if _, err := record.Read(dir, func(r *record.Record, _ *record.Run) error {
-			if r.Family != record.Stream {
-				seen[r.Key]++
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		for k, n := range seen {
-			if n != 1 {
-				t.Errorf("seed %d: %s is there %d times", seed, k, n)
-			}
-		}
-		if len(seen) != 15 {
-			t.Errorf("seed %d: %d variants, want 15", seed, len(seen))
-		}
-	}
-}
 
 // Observe is called by one goroutine at a time, whatever the devices do.
+
 func TestRunObservesInTurn(t *testing.T) {
 	var mu sync.Mutex
 	o := options(1)

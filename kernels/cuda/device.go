@@ -52,6 +52,9 @@ type buffer struct {
 // Open opens GPU ordinal and loads NVRTC. The errors are one line each: no
 // driver, no such GPU, no NVRTC.
 func Open(r *kernels.Registry, ordinal int) (*Device, error) {
+	if _, err := driver.Count(); err != nil {
+		return nil, hint.With(err, gpuHelp)
+	}
 	c, err := nvrtc.Find()
 	if err != nil {
 		return nil, hint.With(err, "install a CUDA toolkit or `pip install nvidia-cuda-nvrtc`, or point $NORMBENCH_NVRTC at libnvrtc.so")
@@ -71,6 +74,8 @@ func Open(r *kernels.Registry, ordinal int) (*Device, error) {
 	return d, nil
 }
 
+const gpuHelp = "check `nvidia-smi`, or use --device cpu"
+
 // on runs f on the driver's thread.
 func (d *Device) on(f func() error) error {
 	done := make(chan error)
@@ -79,10 +84,9 @@ func (d *Device) on(f func() error) error {
 }
 
 func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
-	const help = "check `nvidia-smi`, or use --device cpu"
 	ctx, err := driver.Open(ordinal)
 	if err != nil {
-		return hint.Errorf(help, "cuda:%d: %w", ordinal, err)
+		return hint.Errorf(gpuHelp, "cuda:%d: %w", ordinal, err)
 	}
 	d.ctx = ctx
 	di := ctx.Info()

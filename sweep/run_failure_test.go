@@ -1,0 +1,217 @@
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+)
+
+func TestRunFailures(t *testing.T) {
+	ts := tasks(t, 4, pool[0], pool[1])
+	bad := ts[0].Variants[1]
+	type tc struct {
+		failure kernels.Failure
+		inTime  bool
+		opens   int
+	}
+	var cases []tc
+	for _, s := range failures {
+		opens := 1
+		if s == kernels.StatusTimeout || s == kernels.StatusCrash {
+			opens = 2
+		}
+		cases = append(cases, tc{kernels.Failure{Status: s, Reason: "as scripted"}, false, opens})
+		if s != kernels.StatusWrong {
+			cases = append(cases, tc{kernels.Failure{Status: s, Reason: "as scripted"}, true, opens},
+				tc{kernels.Failure{Status: s, Reason: "as scripted", Broken: true}, true, 2})
+		}
+	}
+	cases = append(cases, tc{kernels.Failure{Status: kernels.StatusCompile}, false, 1}) // a device without words
+	for _, c := range cases {
+		f := fake()
+		fail := func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+			if v != bad {
+				return nil
+			}
+			return &c.failure
+		}
+		if f.Fail = fail; c.inTime {
+			f.Fail, f.FailTime = nil, fail
+		}
+		sink := &memory{}
+		sum := mustRun(t, ts, sink, options(2), f)
+		rs := sink.variants()
+		if len(rs) != 8 || sum.Failed != 1 {
+			t.Fatalf("%+v: %d records, %+v", c, len(rs), sum)
+		}
+		for i, r := range rs {
+			if i != 1 {
+				if r.Status != kernels.StatusOK || len(r.SamplesUS) != 2 {
+					t.Errorf("%+v: variant %d is %s: %s", c, i, r.Status, r.Reason)
+				}
+				continue
+			}
+			if r.Variant() != bad || r.Status != c.failure.Status || r.Reason == "" || r.SamplesUS != nil || r.Stages != nil || r.StreamUS <= 0 {
+				t.Errorf("%+v: record %+v", c, r)
+			}
+			if r.Status == kernels.StatusWrong {
+				if r.Check == nil || r.Check.Outputs[0].Bad != 1 || !strings.HasPrefix(r.Reason, "dx is wrong in 1 of ") {
+					t.Errorf("%+v: %q, check %+v", c, r.Reason, r.Check)
+				}
+			} else if c.failure.Reason != "" && r.Reason != c.failure.Reason {
+				t.Errorf("%+v: reason %q", c, r.Reason)
+			}
+		}
+		if n := len(f.Calls("open")); n != c.opens+1 {
+			t.Errorf("%+v: opened %d times, want %d", c, n, c.opens+1)
+		}
+		checkCalls(t, f)
+	}
+}
+
+func TestRunDiffering(t *testing.T) {
+	ts := tasks(t, 2, pool[0])
+	f := fake()
+	f.Differing = func(_ kernels.Problem, v kernels.Variant) int64 {
+		if v == ts[0].Base {
+			return 5
+		}
+		return 0
+	}
+	sink := &memory{}
+	mustRun(t, ts, sink, options(2), f)
+	for i, want := range []int64{5, 0} {
+		if r := sink.variants()[i]; r.Status != kernels.StatusOK || r.Check.Differing != want {
+			t.Errorf("variant %d: %s, %d differing", i, r.Status, r.Check.Differing)
+		}
+	}
+}
+
+func TestRunOpenFails(t *testing.T) {
+	ts := tasks(t, 4, pool[0], pool[1])
+	first := ts[0].Problem
+	lost := func(p kernels.Problem, from, to int) func(kernels.Problem, int) error {
+		return func(q kernels.Problem, attempt int) error {
+			if q == p && from <= attempt && attempt < to {
+				return fmt.Errorf("in other words: %w", kernels.Failf(kernels.StatusCrash, "no device"))
+			}
+			return nil
+		}
+	}
+	crash := func(at kernels.Variant) func(kernels.Problem, kernels.Variant) *kernels.Failure {
+		return func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+			if v == at {
+				return kernels.Failf(kernels.StatusCrash, "as scripted")
+			}
+			return nil
+		}
+	}
+	for _, tc := range []struct {
+		name   string
+		open   func(kernels.Problem, int) error
+		fail   func(kernels.Problem, kernels.Variant) *kernels.Failure
+		failed []int // variants of the first problem
+		opens  int   // of it
+		reason string
+	}{
+		{"once", lost(first, 0, 1), nil, nil, 2, ""},
+		{"always", lost(first, 0, 99), nil, []int{0, 1, 2, 3}, 2, "opening the problem: no device"},
+		{"again, once", lost(first, 1, 2), crash(ts[0].Variants[1]), []int{1}, 3, "as scripted"},
+		{"again, always", lost(first, 1, 99), crash(ts[0].Variants[1]), []int{1, 2, 3}, 3, "opening the problem: no device"},
+		{"after the last", lost(first, 1, 99), crash(ts[0].Variants[3]), []int{3}, 1, "as scripted"},
+		{"stream", nil, func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+			if p == first && isStream(v) {
+				return kernels.Failf(kernels.StatusCompile, "no device")
+			}
+			return nil
+		}, []int{0, 1, 2, 3}, 2, "opening the problem: no device"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := fake()
+			f.OpenError, f.Fail = tc.open, tc.fail
+			sink := &memory{}
+			sum := mustRun(t, ts, sink, options(2), f)
+			rs := sink.variants()
+			if len(rs) != 8 || sum.Measured != 8 || sum.Failed != len(tc.failed) {
+				t.Fatalf("%d records, %+v", len(rs), sum)
+			}
+			for i, r := range rs {
+				if (r.Status == kernels.StatusOK) == slices.Contains(tc.failed, i) {
+					t.Errorf("variant %d is %s: %s", i, r.Status, r.Reason)
+				}
+			}
+			if len(tc.failed) > 0 && rs[tc.failed[len(tc.failed)-1]].Reason != tc.reason {
+				t.Errorf("reason %q, want %q", rs[tc.failed[len(tc.failed)-1]].Reason, tc.reason)
+			}
+			opens := 0
+			for _, c := range f.Calls("open") {
+				if c.Problem == first {
+					opens++
+				}
+			}
+			if opens != tc.opens {
+				t.Errorf("opened %d times, want %d", opens, tc.opens)
+			}
+		})
+	}
+}
+
+func TestRunTrouble(t *testing.T) {
+	ts := tasks(t, 3, pool[:3]...)
+	second := ts[1].Problem
+	trouble := errors.New("no memory left on the device")
+	opening := func(p kernels.Problem, _ int) error {
+		if p == second {
+			return trouble
+		}
+		return nil
+	}
+	wrong := func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+		if p == second && isStream(v) {
+			return kernels.Failf(kernels.StatusWrong, "as scripted")
+		}
+		return nil
+	}
+	for _, tc := range []struct {
+		name string
+		fake *devicetest.Fake
+		want string
+	}{
+		{"open", &devicetest.Fake{OpenError: opening}, trouble.Error()},
+		{"a wrong stream", &devicetest.Fake{Fail: wrong}, "the stream of " + second.String() + ": y is wrong in 1 of 16384 elements, first at 16383: got NaN, want 1"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := tc.fake
+			f.Registry = registry
+			sink := &memory{}
+			sum, err := Run(t.Context(), registry, devices(f), ts, sink, options(2))
+			if err == nil || err.Error() != tc.want {
+				t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
+			}
+			if len(sink.variants()) != 3 || sum.Measured != 3 {
+				t.Errorf("%s: %d records, %+v", tc.name, len(sink.variants()), sum)
+			}
+			for _, c := range f.Calls("open") {
+				if c.Problem == ts[2].Problem {
+					t.Errorf("%s: the run went on", tc.name)
+				}
+			}
+		})
+	}
+}
+
+func TestRunDifferentDevices(t *testing.T) {
+	other := fake()
+	other.DeviceInfo = devicetest.CPU()
+	sink := &memory{}
+	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink, options(2))
+	if err == nil || err.Error() != "the devices differ: nvidia-h200 and cpu-two-2c" || len(sink.runs) != 0 {
+		t.Errorf("got %v, %d runs", err, len(sink.runs))
+	}
+}

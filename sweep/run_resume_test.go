@@ -1,0 +1,206 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/sweep/record"
+)
+
+func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
+	t.Helper()
+	w, notes, err := record.OpenWriter(dir)
+	if err != nil || notes != nil {
+		t.Fatal(err, notes)
+	}
+	return w, func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake, o Options) ([]kernels.Variant, Summary) {
+	t.Helper()
+	w, done := writer(t, dir)
+	defer done()
+	var vs []kernels.Variant
+	o.Observe = func(e Event) {
+		if v := e.Record.Variant(); v.Family != record.Stream {
+			vs = append(vs, v)
+		}
+	}
+	sum, err := Run(t.Context(), r, devices(f), ts, w, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(vs) != sum.Measured {
+		t.Errorf("%d events, %+v", len(vs), sum)
+	}
+	return vs, sum
+}
+
+func TestRunResumes(t *testing.T) {
+	ts := tasks(t, 3, pool[0])
+	two, one := ts[0].Variants, kernels.Variant{}
+	for _, task := range tasks(t, 40, pool[0]) { // a variant of another family
+		for _, v := range task.Variants {
+			if v.Family != two[0].Family {
+				one = v
+			}
+		}
+	}
+	if one.Family == "" {
+		s, err := Grid(registry, parse(t, pool[0]), devicetest.H200(), []string{"rms_bwd/two_pass"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one = s[0].Variants[1]
+	}
+	ts[0].Variants = append(ts[0].Variants, one)
+	all := ts[0].Variants
+	bad := all[2]
+
+	dir := t.TempDir()
+	failing := fake()
+	failing.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+		if v == bad {
+			return kernels.Failf(kernels.StatusTimeout, "as scripted")
+		}
+		return nil
+	}
+	if vs, sum := resume(t, dir, registry, ts, failing, options(3)); !slices.Equal(vs, all) || sum.Failed != 1 {
+		t.Fatalf("first: %v, %+v", vs, sum)
+	}
+	path := filepath.Join(dir, record.FileName)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fake()
+	if vs, sum := resume(t, dir, registry, ts, f, options(3)); len(vs) != 0 || sum.Skipped != 4 {
+		t.Errorf("second: %v, %+v", vs, sum)
+	}
+	if calls := f.Calls(); len(calls) != 0 {
+		t.Errorf("a second run calls %v", calls)
+	}
+	if after, err := os.ReadFile(path); string(after) != string(before) || err != nil {
+		t.Errorf("a second run writes %d bytes, %v", len(after)-len(before), err)
+	}
+
+	// What does not count: seed, run, repeats, UUID.
+	o := options(3)
+	o.Seed, o.Repeats, o.Run.ID = 8, 5, "r2"
+	f = fake()
+	f.DeviceInfo = devicetest.H200()
+	f.DeviceInfo.UUID = "GPU-2"
+	if vs, _ := resume(t, dir, registry, ts, f, o); len(vs) != 0 {
+		t.Errorf("another seed and card measure %v", vs)
+	}
+
+	o.RetryFailed = true
+	if vs, sum := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, []kernels.Variant{bad}) || sum.Skipped != 3 {
+		t.Errorf("--retry-failed: %v, %+v", vs, sum)
+	}
+	if vs, _ := resume(t, dir, registry, ts, fake(), o); len(vs) != 0 {
+		t.Errorf("--retry-failed of nothing: %v", vs)
+	}
+	loaded, err := record.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ok := 0
+	for _, e := range loaded.Latest() {
+		if e.Status == kernels.StatusOK && e.Variant.Family != record.Stream {
+			ok++
+		}
+	}
+	if ok != 4 {
+		t.Errorf("%d variants are right, want 4", ok)
+	}
+
+	changed := *registry
+	changed.File = func(name string) (string, error) {
+		text, err := registry.File(name)
+		if name == "bwd_two_pass.cu" {
+			text += "// changed\n"
+		}
+		return text, err
+	}
+	if vs, _ := resume(t, dir, &changed, ts, fake(), options(3)); !slices.Equal(vs, []kernels.Variant{one}) {
+		t.Errorf("another source of two_pass measures %v, want %s", vs, one)
+	}
+	f = fake()
+	f.DeviceInfo = devicetest.H200()
+	f.DeviceInfo.Driver = "581.0"
+	if vs, _ := resume(t, dir, registry, ts, f, options(3)); !slices.Equal(vs, all) {
+		t.Errorf("another driver measures %v", vs)
+	}
+	o = options(4)
+	if vs, _ := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, all) {
+		t.Errorf("more samples measure %v", vs)
+	}
+	o.Run.Protocol = WarmProtocol(devicetest.H200(), 3)
+	if vs, _ := resume(t, dir, registry, ts, fake(), o); !slices.Equal(vs, all) {
+		t.Errorf("warm times measure %v", vs)
+	}
+	if vs, _ := resume(t, dir, registry, ts, fake(), options(3)); len(vs) != 0 {
+		t.Errorf("back again: %v", vs)
+	}
+}
+
+func TestRunResumesStopped(t *testing.T) {
+	ts := tasks(t, 5, pool[:3]...)
+	for seed := range uint64(4) {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		dir := t.TempDir()
+		for runs := 1; ; runs++ {
+			w, done := writer(t, dir)
+			ctx, cancel := context.WithCancel(t.Context())
+			o := options(2)
+			o.Run.ID = fmt.Sprint("r", runs)
+			stop := rnd.IntN(7)
+			o.Observe = func(e Event) {
+				if stop--; stop <= 0 && e.Record.Family != record.Stream {
+					cancel()
+				}
+			}
+			before := len(w.Keys())
+			fakes := []*devicetest.Fake{fake(), fake()}[:1+rnd.IntN(2)]
+			sum, err := Run(ctx, registry, devices(fakes...), ts, w, o)
+			cancel()
+			done()
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, context.Canceled) || sum.Measured == 0 || before > 0 && sum.Skipped == 0 {
+				t.Fatalf("seed %d, run %d: %+v, %v", seed, runs, sum, err)
+			}
+		}
+		seen := map[string]int{}
+		if _, err := record.Read(dir, func(r *record.Record, _ *record.Run) error {
+			if r.Family != record.Stream {
+				seen[r.Key]++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for k, n := range seen {
+			if n != 1 {
+				t.Errorf("seed %d: %s is there %d times", seed, k, n)
+			}
+		}
+		if len(seen) != 15 {
+			t.Errorf("seed %d: %d variants, want 15", seed, len(seen))
+		}
+	}
+}
