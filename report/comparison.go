@@ -86,6 +86,7 @@ func meanTable(c *Comparison) *Table {
 	}
 	note("speedup is A's median time over B's; + is faster and - slower by more than %g %%;", 100*c.TieBand)
 	note("~ is within that, or the 95 %% intervals of the two medians overlap.")
+	note("recorded, not measured in turns: for a verdict run both with --live.")
 	if w := c.Worst; w != nil {
 		note("worst: %s at %s.", name(w.Problem), Ratio(w.Speedup))
 	}

@@ -100,6 +100,37 @@ func TestFightUnfit(t *testing.T) {
 	}
 }
 
+// A sweep's times in an unfit state are taken again; what stays unfit is a row
+// without a time.
+func TestRunUnfit(t *testing.T) {
+	throttled := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980, Throttle: []string{"hw slowdown"}}
+	for name, test := range map[string]struct {
+		bad    int // readings until the device is fit; the stream takes the first
+		status kernels.Status
+		reason string
+	}{
+		"fit":          {0, kernels.StatusOK, ""},
+		"for a while":  {4, kernels.StatusOK, ""},
+		"all the time": {1000, kernels.StatusUnfit, "rejected 5 times: throttled: hw slowdown"},
+	} {
+		dev := &sensed{Fake: fake(), reading: func(call int) kernels.Reading {
+			if call < test.bad {
+				return throttled
+			}
+			return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
+		}}
+		sink := &memory{}
+		ts := tasks(t, 1, "rmsnorm/fwd/64x256/bf16")
+		if _, err := Run(t.Context(), registry, []kernels.Device{dev}, ts, sink, options(5)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		rs := sink.variants()
+		if len(rs) != 1 || rs[0].Status != test.status || rs[0].Reason != test.reason || (len(rs[0].SamplesUS) > 0) != (test.status == kernels.StatusOK) {
+			t.Errorf("%s: %+v", name, rs)
+		}
+	}
+}
+
 // A variant that fails or answers wrong is a result, named by its arm.
 func TestFightFailures(t *testing.T) {
 	r := families.New()

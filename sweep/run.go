@@ -409,7 +409,7 @@ func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, vari
 		return rec, busy, nil
 	}
 	pr := v.run.o.Run.Protocol
-	t, err := bench.Time(ctx, variant, pr.TimeOptions(pr.Samples+pr.Discard))
+	t, err := v.fitTime(ctx, bench, variant, pr.TimeOptions(pr.Samples+pr.Discard))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -437,6 +437,32 @@ func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, vari
 		}
 	}
 	return rec, busy, nil
+}
+
+// MinClock is the share of its full clock below which a device's times are
+// rejected, as nvbench does.
+const MinClock = 0.75
+
+// fitTime is bench.Time, again where the device was not fit for it: shared,
+// throttled, or at a low clock. After a few tries the variant is unfit.
+func (v *visitor) fitTime(ctx context.Context, bench kernels.Bench, variant kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	const tries = 5
+	sensor, ok := v.dev.(kernels.Sensor)
+	why := ""
+	for range tries {
+		t, err := bench.Time(ctx, variant, o)
+		if err != nil || !ok {
+			return t, err
+		}
+		state, err := sensor.Sense(ctx)
+		if err != nil {
+			return t, err
+		}
+		if why = state.Unfit(MinClock); why == "" {
+			return t, nil
+		}
+	}
+	return kernels.Timing{}, kernels.Failf(kernels.StatusUnfit, "rejected %d times: %s", tries, why)
 }
 
 func (v *visitor) record(j *job, variant kernels.Variant, s kernels.Status) *record.Record {

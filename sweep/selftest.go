@@ -8,22 +8,15 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
-
-// A Trial is one check of the ruler on a device.
-type Trial struct {
-	Name   string `json:"name"`
-	Found  string `json:"found"`
-	Wanted string `json:"wanted"`
-	OK     bool   `json:"ok"`
-}
 
 // SelfTest holds a device's timer against what is known: kernels that do
 // nothing or spin for a given time, the same reading cold and warm, a copy that
 // normbench did not write. The error is trouble with the device; a trial that is
 // not OK is not.
-func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) ([]Trial, error) {
+func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) ([]record.Trial, error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
 	defer s.close()
 	for _, trial := range []func() error{s.warmUp, s.rates, s.launches, s.cold} {
@@ -39,7 +32,7 @@ type selfTest struct {
 	registry *kernels.Registry
 	dev      kernels.Device
 	info     kernels.DeviceInfo
-	trials   []Trial
+	trials   []record.Trial
 	opened   kernels.Problem // the open one
 	bench    kernels.Bench   // of it; nil before the first
 }
@@ -65,7 +58,7 @@ func (s *selfTest) close() {
 }
 
 func (s *selfTest) add(ok bool, name, wanted, found string, args ...any) {
-	s.trials = append(s.trials, Trial{name, fmt.Sprintf(found, args...), wanted, ok})
+	s.trials = append(s.trials, record.Trial{Name: name, Found: fmt.Sprintf(found, args...), Wanted: wanted, OK: ok})
 }
 
 // problem is a forward with x and y of about so many bytes each.

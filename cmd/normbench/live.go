@@ -61,12 +61,8 @@ type gated struct {
 	Again     verdict.Judged  `json:"again"`
 }
 
-// minClock is the share of the full clock below which rounds are rejected, as
-// nvbench does; maxReject is how many a cell may lose.
-const (
-	minClock  = 0.75
-	maxReject = 8
-)
+// maxReject is how many rounds a cell may lose to an unfit device.
+const maxReject = 8
 
 // live runs both operands on the device and judges every cell.
 func (e *env) live(c *cli.Context, ops []string) error {
@@ -102,7 +98,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: minClock, MaxReject: maxReject,
+	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: sweep.MinClock, MaxReject: maxReject,
 		More: func(cell verdict.Cell) bool { return rule.More(cell, len(duels)) }}
 	run := &liveRun{Schema: 1, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule}
 	start := time.Now()

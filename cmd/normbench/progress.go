@@ -35,7 +35,7 @@ func newProgress(w io.Writer) *progress {
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
 			progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(20))
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(12))
 	}
 	return p
 }
@@ -54,7 +54,7 @@ func (p *progress) observe(e sweep.Event) {
 	}
 	if p.bar != nil {
 		p.bar.ChangeMax(e.Total)
-		p.bar.Describe(p.line(r.Problem))
+		p.bar.Describe(p.short(r.Problem))
 		p.bar.Set(e.Done)
 	}
 	if e.Left == 0 {
@@ -96,6 +96,15 @@ func (p *progress) line(pr kernels.Problem) string {
 		s += ")"
 	}
 	return s + " " + b.Record.Variant().String()
+}
+
+// short is line for beside the bar: together they fit 100 columns.
+func (p *progress) short(pr kernels.Problem) string {
+	s := fmt.Sprintf("%s %dx%d", pr.Pass, pr.M, pr.N)
+	if b, ok := p.best[pr]; ok {
+		s += fmt.Sprintf(" best %.1f us", b.Median)
+	}
+	return s
 }
 
 // pace is the rate and the time left.

@@ -120,9 +120,22 @@ func (e *env) sweep(c *cli.Context) error {
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
+	run := e.newRun(info, pr)
+	// A GPU's ruler is tested in a second, and the result kept with the records.
+	// On a cpu it takes as long as a small sweep: that is left to selftest.
+	if info.Kind == kernels.KindCUDA {
+		if run.SelfTest, err = sweep.SelfTest(e.ctx, e.registry, devices[0]); err != nil {
+			return err
+		}
+		for _, x := range run.SelfTest {
+			if !x.OK {
+				e.notef("selftest: %s is %s, wanted %s", x.Name, x.Found, x.Wanted)
+			}
+		}
+	}
 	p := newProgress(e.stderr)
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, w, sweep.Options{
-		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, RetryFailed: c.Bool("retry-failed"), Observe: p.observe,
+		Run: run, Seed: seed(c), Repeats: 2, RetryFailed: c.Bool("retry-failed"), Observe: p.observe,
 	})
 	p.finish()
 	e.summarize(sum)

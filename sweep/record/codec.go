@@ -37,6 +37,7 @@ type line struct {
 	Device   kernels.DeviceInfo `json:"device"`
 	Env      map[string]string  `json:"env"`
 	Protocol Protocol           `json:"protocol"`
+	SelfTest []Trial            `json:"selftest"`
 }
 
 // encode is the line of a run or record, newline included.
@@ -106,7 +107,7 @@ func (d *decoder) decode(b []byte) (*Run, *Record, error) {
 		return nil, nil, err
 	}
 	if l.Kind == kindRun {
-		r := &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol}
+		r := &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest}
 		return r, nil, r.CheckValid()
 	}
 	r := &l.Record

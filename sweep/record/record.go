@@ -44,6 +44,15 @@ type Run struct {
 	Device   kernels.DeviceInfo `json:"device"`
 	Env      map[string]string  `json:"env,omitempty"` // host, os, commit and what else may explain a number
 	Protocol Protocol           `json:"protocol"`
+	SelfTest []Trial            `json:"selftest,omitempty"` // of the device, just before the run
+}
+
+// A Trial is one check of the ruler on a device; see sweep.SelfTest.
+type Trial struct {
+	Name   string `json:"name"`
+	Found  string `json:"found"`
+	Wanted string `json:"wanted"`
+	OK     bool   `json:"ok"`
 }
 
 // A Protocol says how times were taken.
