@@ -187,7 +187,7 @@ func (f *fight) warmUp(ctx context.Context) error {
 			return err
 		}
 		m := stats.Median(us)
-		if last > 0 && m > 0.99*last && m < 1.01*last {
+		if settled(last, m) {
 			return nil
 		}
 		last = m

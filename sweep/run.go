@@ -360,7 +360,7 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left 
 	busy := t.Busy
 	for last := 0.0; err == nil && !v.warmed; {
 		m := stats.Median(t.Seconds)
-		v.warmed = last > 0 && m > 0.99*last && m < 1.01*last || time.Since(start) > time.Second
+		v.warmed = settled(last, m) || time.Since(start) > time.Second
 		last = m
 		t, err = bench.Time(ctx, variant, o)
 		busy += t.Busy
@@ -515,3 +515,8 @@ func tooFast(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, us flo
 	}
 	return ""
 }
+
+// settled says whether two visits in a row agree within 1%, which ends every
+// warm-up: clocks rise under load. There is no visit before the first, whose
+// last is 0.
+func settled(last, median float64) bool { return median > 0.99*last && median < 1.01*last }

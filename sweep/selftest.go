@@ -121,7 +121,7 @@ func (s *selfTest) warmUp() error {
 			return err
 		}
 		m := stats.Median(us)
-		if last > 0 && m > 0.99*last && m < 1.01*last {
+		if settled(last, m) {
 			break
 		}
 		last = m
