@@ -140,12 +140,21 @@ type Check struct {
 	Resources []Resource    `json:"resources,omitempty"`
 	Repeats   int           `json:"repeats"`   // runs whose bits were compared
 	Differing int64         `json:"differing"` // elements whose bits changed between runs
-	Busy      float64       `json:"busy"`
+	// Unordered repeats what the family states of the config: its bits may change
+	// from run to run.
+	Unordered bool `json:"unordered,omitempty"`
+	// Digest is a hash of all outputs' bits: equal for equal bits.
+	Digest uint64  `json:"digest,omitempty"`
+	Busy   float64 `json:"busy"`
 }
 
 // OK says whether every output is right. Whether its bits are always the same
 // is Differing.
 func (c *Check) OK() bool { return c.Reason() == "" }
+
+// Breaks says that the variant breaks what its family states: bits differed
+// that should not.
+func (c *Check) Breaks() bool { return c.Differing > 0 && !c.Unordered }
 
 // Reason names the first output that is wrong, or is "".
 func (c *Check) Reason() string {

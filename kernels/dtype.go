@@ -15,27 +15,35 @@ const (
 	FP32 DType = iota
 	BF16
 	FP16
+	E4M3 // fp8 of 4 exponent and 3 mantissa bits, without infinities: outputs only
+	I32  // counters in scratch only
 )
 
-var dtypeNames = [...]string{FP32: "fp32", BF16: "bf16", FP16: "fp16"}
+var dtypeNames = [...]string{FP32: "fp32", BF16: "bf16", FP16: "fp16", E4M3: "e4m3", I32: "i32"}
 
-// DTypes lists every element type.
+// DTypes lists every type that a problem's tensors may be asked for in.
 func DTypes() []DType { return []DType{BF16, FP16, FP32} }
 
 func (d DType) String() string { return dtypeNames[d] }
 
 // Size is the number of bytes of one element.
 func (d DType) Size() int64 {
-	if d == FP32 {
+	switch d {
+	case FP32, I32:
 		return 4
+	case E4M3:
+		return 1
 	}
 	return 2
 }
 
 // Epsilon is the spacing of 1.0 in the type: 2^-7 for bf16, 2^-10 for fp16,
-// 2^-23 for fp32. Rounding to nearest errs by at most half of it, relatively.
+// 2^-23 for fp32, 2^-3 for e4m3. Rounding to nearest errs by at most half of it,
+// relatively.
 func (d DType) Epsilon() float64 {
 	switch d {
+	case E4M3:
+		return 0x1p-3
 	case BF16:
 		return 0x1p-7
 	case FP16:
@@ -114,9 +122,51 @@ func Float32ToFP16(f float32) uint16 {
 	return sign | uint16(u>>13)
 }
 
+// MaxE4M3 is the largest finite e4m3 number. Conversions saturate at it.
+const MaxE4M3 = 448
+
+// E4M3ToFloat32 widens e4m3 bits exactly.
+func E4M3ToFloat32(b uint8) float32 {
+	exp, man := int(b>>3)&0xf, float32(b&7)
+	var f float32
+	switch {
+	case b&0x7f == 0x7f:
+		return nan32
+	case exp == 0:
+		f = man * 0x1p-9
+	default:
+		f = float32(math.Ldexp(float64(1+man/8), exp-7))
+	}
+	if b&0x80 != 0 {
+		return -f
+	}
+	return f
+}
+
+// Float32ToE4M3 rounds to nearest even and saturates at 448, infinities
+// included, as cvt.rn.satfinite.e4m3x2.f32 does. A NaN becomes 0x7f.
+func Float32ToE4M3(f float32) uint8 {
+	if f != f {
+		return 0x7f
+	}
+	u := math.Float32bits(f)
+	sign := uint8(u >> 24 & 0x80)
+	u &= 0x7fffffff
+	switch {
+	case u >= 0x43e00000: // 448
+		return sign | 0x7e
+	case u < 0x3c800000: // below 2^-6: subnormal or zero, by the rounding of an addition
+		r := math.Float32frombits(u) + 0x1p14
+		return sign | uint8(math.Float32bits(r)-0x46800000)
+	}
+	u += 0xc407ffff + (u>>20)&1 // exponent bias 127 -> 7, round to nearest even
+	return sign | uint8(u>>20)
+}
+
+// check says whether x and w may have the type.
 func (d DType) check() error {
-	if int(d) >= len(dtypeNames) {
-		return fmt.Errorf("dtype %d does not exist", d)
+	if d > FP16 {
+		return fmt.Errorf("dtype %d is not for inputs", d)
 	}
 	return nil
 }

@@ -26,6 +26,11 @@ type Family struct {
 	// nothing else. Their only output is y = x or dx = x + dy.
 	Stream bool
 
+	// Bits is the family's determinism, and Unordered, where set, says which
+	// configs are less than that: not bitwise.
+	Bits      Determinism
+	Unordered func(c Config) bool
+
 	// Serves says why the family cannot do p, or nil.
 	Serves func(p Problem) error
 	// Base is the family's own launch rule: the Config it would pick untuned.
@@ -36,6 +41,30 @@ type Family struct {
 	Plan   func(p Problem, c Config, d DeviceInfo) Plan
 	// Host holds the host stage of each entry that Plan launches.
 	Host map[string]HostStage
+}
+
+// A Determinism says what of a variant's bits stays the same.
+type Determinism uint8
+
+// The classes. All sums of a family that is bitwise have one order whatever the
+// config; of most families the order of sums depends on the config; where
+// programs add to the same memory as they come, it depends on the run.
+const (
+	PerConfig  Determinism = iota // the same bits from run to run, for one config
+	Bitwise                       // the same bits from run to run and from config to config
+	NotBitwise                    // other bits from run to run
+)
+
+func (d Determinism) String() string {
+	return [...]string{"bitwise per config", "bitwise", "not bitwise"}[d]
+}
+
+// BitsOf is the determinism of one config.
+func (f *Family) BitsOf(c Config) Determinism {
+	if f.Unordered != nil && f.Unordered(c) {
+		return NotBitwise
+	}
+	return f.Bits
 }
 
 // A Range is the values of one knob that a family's grid crosses.

@@ -2,7 +2,10 @@ package kernels
 
 import (
 	"math"
+	"runtime"
 	"slices"
+	"sync/atomic"
+	"unsafe"
 )
 
 // A HostStage is the host form of one kernel entry: it does what program pid of
@@ -42,23 +45,87 @@ func (h *HostRun) Row(i int, n int64) []float32 {
 }
 
 // A Memory is a buffer of one element type in host memory: Bits for the 16-bit
-// types, F32 for fp32.
+// types, F32 for fp32, F8 for e4m3, I32 for i32.
 type Memory struct {
 	DType DType
 	Bits  []uint16
 	F32   []float32
+	F8    []uint8
+	I32   []int32
 }
 
 // NewMemory allocates n elements.
 func NewMemory(d DType, n int64) *Memory {
-	if d == FP32 {
-		return &Memory{DType: d, F32: make([]float32, n)}
+	m := &Memory{DType: d}
+	switch d {
+	case FP32:
+		m.F32 = make([]float32, n)
+	case E4M3:
+		m.F8 = make([]uint8, n)
+	case I32:
+		m.I32 = make([]int32, n)
+	default:
+		m.Bits = make([]uint16, n)
 	}
-	return &Memory{DType: d, Bits: make([]uint16, n)}
+	return m
 }
 
 // Len is the number of elements.
-func (m *Memory) Len() int64 { return int64(len(m.Bits) + len(m.F32)) }
+func (m *Memory) Len() int64 { return int64(len(m.Bits) + len(m.F32) + len(m.F8) + len(m.I32)) }
+
+// Zero clears the first bytes of the memory, a whole number of elements.
+func (m *Memory) Zero(bytes int64) {
+	n := bytes / m.DType.Size()
+	switch m.DType {
+	case FP32:
+		clear(m.F32[:n])
+	case E4M3:
+		clear(m.F8[:n])
+	case I32:
+		clear(m.I32[:n])
+	default:
+		clear(m.Bits[:n])
+	}
+}
+
+// Add adds v to counter i and returns what was there before. Programs may call
+// it side by side.
+func (m *Memory) Add(i int64, v int32) int32 { return atomic.AddInt32(&m.I32[i], v) - v }
+
+// Lock waits until counter i is zero and sets it, Unlock clears it: a lock
+// between programs.
+func (m *Memory) Lock(i int64) {
+	for !atomic.CompareAndSwapInt32(&m.I32[i], 0, 1) {
+		runtime.Gosched()
+	}
+}
+
+// Unlock gives back what Lock took.
+func (m *Memory) Unlock(i int64) { atomic.StoreInt32(&m.I32[i], 0) }
+
+// AddFloat adds v to element i of an fp32 memory, one program at a time.
+func (m *Memory) AddFloat(i int64, v float32) {
+	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
+	for {
+		old := atomic.LoadUint32(p)
+		if atomic.CompareAndSwapUint32(p, old, math.Float32bits(math.Float32frombits(old)+v)) {
+			return
+		}
+	}
+}
+
+// MaxFloat makes element i of an fp32 memory the larger of it and |v|, one
+// program at a time. NaN is larger than anything.
+func (m *Memory) MaxFloat(i int64, v float32) {
+	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
+	bits := math.Float32bits(v) &^ (1 << 31)
+	for {
+		old := atomic.LoadUint32(p)
+		if old >= bits || atomic.CompareAndSwapUint32(p, old, bits) {
+			return
+		}
+	}
+}
 
 // At returns element i, widened.
 func (m *Memory) At(i int64) float32 {
@@ -67,6 +134,8 @@ func (m *Memory) At(i int64) float32 {
 		return BF16ToFloat32(m.Bits[i])
 	case FP16:
 		return FP16ToFloat32(m.Bits[i])
+	case E4M3:
+		return E4M3ToFloat32(m.F8[i])
 	}
 	return m.F32[i]
 }
@@ -78,6 +147,8 @@ func (m *Memory) Set(i int64, v float32) {
 		m.Bits[i] = Float32ToBF16(v)
 	case FP16:
 		m.Bits[i] = Float32ToFP16(v)
+	case E4M3:
+		m.F8[i] = Float32ToE4M3(v)
 	default:
 		m.F32[i] = v
 	}
@@ -95,6 +166,10 @@ func (m *Memory) Load(dst []float32, off int64) {
 		src := m.Bits[off:][:len(dst)]
 		for i, b := range src {
 			dst[i] = FP16ToFloat32(b)
+		}
+	case E4M3:
+		for i, b := range m.F8[off:][:len(dst)] {
+			dst[i] = E4M3ToFloat32(b)
 		}
 	default:
 		copy(dst, m.F32[off:][:len(dst)])
@@ -114,6 +189,11 @@ func (m *Memory) Store(off int64, src []float32) {
 		for i, v := range src {
 			dst[i] = Float32ToFP16(v)
 		}
+	case E4M3:
+		dst := m.F8[off:][:len(src)]
+		for i, v := range src {
+			dst[i] = Float32ToE4M3(v)
+		}
 	default:
 		copy(m.F32[off:][:len(src)], src)
 	}
@@ -128,11 +208,17 @@ func (m *Memory) Poison() {
 	for i := range m.F32 {
 		m.F32[i] = nan32
 	}
+	for i := range m.F8 {
+		m.F8[i] = 0xff
+	}
+	for i := range m.I32 {
+		m.I32[i] = -1
+	}
 }
 
 // Clone copies the memory.
 func (m *Memory) Clone() *Memory {
-	return &Memory{m.DType, slices.Clone(m.Bits), slices.Clone(m.F32)}
+	return &Memory{m.DType, slices.Clone(m.Bits), slices.Clone(m.F32), slices.Clone(m.F8), slices.Clone(m.I32)}
 }
 
 // Differing counts the elements whose bits differ between m and o.
@@ -148,5 +234,34 @@ func (m *Memory) Differing(o *Memory) int64 {
 			n++
 		}
 	}
+	for i, b := range m.F8 {
+		if b != o.F8[i] {
+			n++
+		}
+	}
 	return n
+}
+
+// Digest sums a hash of the place and bits of every element, in no order.
+func (m *Memory) Digest() uint64 {
+	var h uint64
+	add := func(i int, bits uint32) { h += digest(uint64(i), uint64(bits)) }
+	for i, b := range m.Bits {
+		add(i, uint32(b))
+	}
+	for i, f := range m.F32 {
+		add(i, math.Float32bits(f))
+	}
+	for i, b := range m.F8 {
+		add(i, uint32(b))
+	}
+	return h
+}
+
+// digest mixes a place and its bits (the finalizer of splitmix64).
+func digest(i, bits uint64) uint64 {
+	z := i<<32 ^ i>>32 ^ bits ^ 0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
 }

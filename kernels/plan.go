@@ -10,6 +10,15 @@ import (
 type Plan struct {
 	Launches []Launch
 	Scratch  []Scratch
+	Rounds   []Rounding
+}
+
+// A Rounding is an output whose terms the design rounds on their way, beyond
+// the last rounding to the output's type: partial sums in the gradient's type,
+// or an input recovered from a rounded output. The check allows for it.
+type Rounding struct {
+	Output string
+	DType  DType
 }
 
 // A Scratch is a device buffer that lives for one run of the plan. It is not
@@ -31,6 +40,13 @@ type Launch struct {
 	Grid    [3]int // programs
 	Block   int    // threads per program
 	Shared  int    // dynamic shared memory per program, bytes
+	Cluster int    // neighbouring programs that run as one cluster (sm_90); 0 for none
+	// Resident says that programs wait for each other: all of the grid must fit
+	// on the device at once, or the launch is refused.
+	Resident bool
+	// Early lets the launch start before the one ahead has ended (programmatic
+	// dependent launch, sm_90); the kernel waits for it where it needs to.
+	Early   bool
 	Defines []Define
 	Args    []Arg
 }
@@ -38,6 +54,19 @@ type Launch struct {
 // Memcpy is the entry of a launch that is no kernel but the driver's own copy:
 // from its first argument to its second, as many bytes as its third says.
 const Memcpy = "memcpy"
+
+// Memset is the entry of a launch that is no kernel but the driver's own memset:
+// as many bytes of its first argument as its second says become zero.
+const Memset = "memset"
+
+// Zero is the launch that clears a buffer.
+func Zero(stage, buffer string, bytes int64) Launch {
+	return Launch{Stage: stage, Entry: Memset, Grid: [3]int{1, 1, 1}, Args: append(Buffers(buffer), Int64("bytes", bytes))}
+}
+
+// IsKernel says whether the launch is a kernel, not a copy or memset of the
+// driver's.
+func (l *Launch) IsKernel() bool { return l.Entry != Memcpy && l.Entry != Memset }
 
 // A Define is a compile-time parameter: a macro of the CUDA entry, and what the
 // host stage reads with HostRun.Define.
@@ -96,8 +125,20 @@ func (p Plan) String() string {
 	for _, s := range p.Scratch {
 		fmt.Fprintf(&b, "scratch %s %s[%d]\n", s.Name, s.DType, s.Elems)
 	}
+	for _, r := range p.Rounds {
+		fmt.Fprintf(&b, "rounds %s to %s\n", r.Output, r.DType)
+	}
 	for _, l := range p.Launches {
 		fmt.Fprintf(&b, "%s %s:%s grid=%d,%d,%d block=%d shared=%d", l.Stage, l.Source, l.Entry, l.Grid[0], l.Grid[1], l.Grid[2], l.Block, l.Shared)
+		if l.Cluster > 0 {
+			fmt.Fprintf(&b, " cluster=%d", l.Cluster)
+		}
+		if l.Resident {
+			b.WriteString(" resident")
+		}
+		if l.Early {
+			b.WriteString(" early")
+		}
 		for _, d := range l.Defines {
 			fmt.Fprintf(&b, " %s=%d", d.Name, d.Value)
 		}

@@ -44,6 +44,11 @@ type Problem struct {
 	Weight       DType // of w, b, dw, db
 	Bias         bool  // b is added in fwd, db is computed in bwd
 	ZeroCentered bool  // the weight is stored as w-1, as Gemma and TransformerEngine do
+	NoWeight     bool  // there is no w: y = xhat, and no dw
+	Residual     bool  // fwd normalizes x + res and writes that sum; bwd adds the sum's gradient to dx
+	FP8          bool  // y is e4m3, scaled and clamped, with its amax (TransformerEngine's delayed scaling)
+	Transpose    bool  // with FP8: y is written a second time, transposed
+	Accumulate   bool  // dw and db are added to gradients that are there already (Fast-LLM PR 546)
 }
 
 // maxSide bounds M and N, and maxElems their product, so that byte counts stay
@@ -68,35 +73,70 @@ func (p Problem) Validate() error {
 	if err := p.DType.check(); err != nil {
 		return err
 	}
-	return p.Weight.check()
+	if err := p.Weight.check(); err != nil {
+		return err
+	}
+	switch {
+	case p.NoWeight && (p.Bias || p.ZeroCentered || p.Accumulate || p.Weight != p.DType):
+		return hint.Errorf("leave out the weight's options", "a problem without a weight has no bias, zero-centered weight, weight dtype or gradient to add to")
+	case p.FP8 && p.Pass == Bwd:
+		return hint.Errorf("use fwd", "fp8 outputs belong to the forward")
+	case p.Transpose && !p.FP8:
+		return hint.Errorf("use fp8 with it", "only fp8 outputs are transposed")
+	case p.Accumulate && p.Pass == Fwd:
+		return hint.Errorf("use bwd", "a forward has no gradients to add to")
+	}
+	return nil
+}
+
+// OutType is the type of y: e4m3 or the DType.
+func (p Problem) OutType() DType {
+	if p.FP8 {
+		return E4M3
+	}
+	return p.DType
 }
 
 // String is p as text, read back by ParseProblem: op/pass/MxN/dtype with
-// "-w<dtype>" where the weight's dtype differs and "+bias", "+zc" for options.
+// "-w<dtype>" where the weight's dtype differs and "+bias", "+zc", "+noweight",
+// "+residual", "+fp8" or "+fp8t" (with the transpose), "+acc" for options.
 func (p Problem) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s/%s/%dx%d/%s", p.Op, p.Pass, p.M, p.N, p.DType)
 	if p.Weight != p.DType {
 		fmt.Fprintf(&b, "-w%s", p.Weight)
 	}
-	if p.Bias {
-		b.WriteString("+bias")
-	}
-	if p.ZeroCentered {
-		b.WriteString("+zc")
+	for _, o := range p.options() {
+		if *o.set {
+			b.WriteString(o.text)
+		}
 	}
 	return b.String()
 }
 
-var problemRE = regexp.MustCompile(`^([a-z]+)/([a-z]+)/([0-9]+)x([0-9]+)/([a-z0-9]+)(-w([a-z0-9]+))?(\+bias)?(\+zc)?$`)
+type option struct {
+	text string
+	set  *bool
+}
+
+// options are p's switches in the order of their texts. FP8 is one of two
+// texts.
+func (p *Problem) options() []option {
+	plain, both := p.FP8 && !p.Transpose, p.FP8 && p.Transpose
+	return []option{{"+bias", &p.Bias}, {"+zc", &p.ZeroCentered}, {"+noweight", &p.NoWeight}, {"+residual", &p.Residual},
+		{"+fp8", &plain}, {"+fp8t", &both}, {"+acc", &p.Accumulate}}
+}
+
+var problemRE = regexp.MustCompile(`^([a-z]+)/([a-z]+)/([0-9]+)x([0-9]+)/([a-z0-9]+)(-w([a-z0-9]+))?(\+bias)?(\+zc)?(\+noweight)?(\+residual)?(\+fp8t?)?(\+acc)?$`)
 
 // ParseProblem reads what Problem.String writes.
 func ParseProblem(s string) (Problem, error) {
 	m := problemRE.FindStringSubmatch(s)
 	if m == nil {
-		return Problem{}, hint.Errorf("write it as rmsnorm/bwd/4096x8192/bf16, with +bias or +zc for options", "malformed problem %q", s)
+		return Problem{}, hint.Errorf("write it as rmsnorm/bwd/4096x8192/bf16, with +bias, +zc, +noweight, +residual, +fp8, +fp8t, +acc in this order for options", "malformed problem %q", s)
 	}
-	p := Problem{Op: Op(m[1]), Pass: Pass(m[2]), Bias: m[8] != "", ZeroCentered: m[9] != ""}
+	p := Problem{Op: Op(m[1]), Pass: Pass(m[2]), Bias: m[8] != "", ZeroCentered: m[9] != "",
+		NoWeight: m[10] != "", Residual: m[11] != "", FP8: m[12] != "", Transpose: m[12] == "+fp8t", Accumulate: m[13] != ""}
 	var err error
 	if p.M, p.N, err = parseSides(m[3], m[4]); err != nil {
 		return Problem{}, err
@@ -157,33 +197,76 @@ func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 
 // Tensors lists the arguments of p, inputs first.
 //
-//	fwd: x (M,N), w (N), [b (N)] -> y (M,N), rstd (M), [mean (M)]
-//	bwd: x (M,N), dy (M,N), w (N), rstd (M), [mean (M)] -> dx (M,N), dw (N), [db (N)]
+//	fwd: x (M,N), [res (M,N)], [w (N)], [b (N)], [scale] ->
+//	     y (M,N), [yt (N,M)], [resout (M,N)], rstd (M), [mean (M)], [amax, scale_inv]
+//	bwd: x (M,N), dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)], [dw_in (N)], [db_in (N)] ->
+//	     dx (M,N), [dw (N)], [db (N)]
 //
-// mean exists for layernorm, b and db where p.Bias. The statistics are fp32.
+// w and dw exist unless p.NoWeight, mean for layernorm, b and db where p.Bias,
+// res, resout and dres where p.Residual (x of such a backward is the forward's
+// resout), scale, amax, scale_inv where p.FP8, yt where p.Transpose, dw_in and
+// db_in where p.Accumulate. The statistics and fp8's scalars are fp32.
 func (p Problem) Tensors() []Tensor {
-	full := func(name string, r Role) Tensor { return Tensor{name, r, p.DType, p.M, p.N} }
-	row := func(name string, r Role) Tensor { return Tensor{name, r, p.Weight, 1, p.N} }
-	stat := func(name string, r Role) Tensor { return Tensor{name, r, FP32, p.M, 1} }
-	ts := []Tensor{full("x", Input)}
+	var ts []Tensor
+	add := func(has bool, name string, r Role, d DType, rows, cols int64) {
+		if has {
+			ts = append(ts, Tensor{name, r, d, rows, cols})
+		}
+	}
+	weight, layernorm := !p.NoWeight, p.Op == LayerNorm
 	if p.Pass == Fwd {
-		ts = append(ts, row("w", Input))
-		if p.Bias {
-			ts = append(ts, row("b", Input))
-		}
-		ts = append(ts, full("y", Output), stat("rstd", Output))
-		if p.Op == LayerNorm {
-			ts = append(ts, stat("mean", Output))
-		}
+		add(true, "x", Input, p.DType, p.M, p.N)
+		add(p.Residual, "res", Input, p.DType, p.M, p.N)
+		add(weight, "w", Input, p.Weight, 1, p.N)
+		add(p.Bias, "b", Input, p.Weight, 1, p.N)
+		add(p.FP8, "scale", Input, FP32, 1, 1)
+		add(true, "y", Output, p.OutType(), p.M, p.N)
+		add(p.Transpose, "yt", Output, p.OutType(), p.N, p.M)
+		add(p.Residual, "resout", Output, p.DType, p.M, p.N)
+		add(true, "rstd", Output, FP32, p.M, 1)
+		add(layernorm, "mean", Output, FP32, p.M, 1)
+		add(p.FP8, "amax", Output, FP32, 1, 1)
+		add(p.FP8, "scale_inv", Output, FP32, 1, 1)
 		return ts
 	}
-	ts = append(ts, full("dy", Input), row("w", Input), stat("rstd", Input))
-	if p.Op == LayerNorm {
-		ts = append(ts, stat("mean", Input))
+	add(true, "x", Input, p.DType, p.M, p.N)
+	add(true, "dy", Input, p.DType, p.M, p.N)
+	add(p.Residual, "dres", Input, p.DType, p.M, p.N)
+	add(weight, "w", Input, p.Weight, 1, p.N)
+	add(true, "rstd", Input, FP32, p.M, 1)
+	add(layernorm, "mean", Input, FP32, p.M, 1)
+	add(p.Accumulate, "dw_in", Input, p.Weight, 1, p.N)
+	add(p.Accumulate && p.Bias, "db_in", Input, p.Weight, 1, p.N)
+	add(true, "dx", Output, p.DType, p.M, p.N)
+	add(weight, "dw", Output, p.Weight, 1, p.N)
+	add(p.Bias, "db", Output, p.Weight, 1, p.N)
+	return ts
+}
+
+// Full lists the tensors of a role that have an element for each element of x.
+func (p Problem) Full(r Role) []Tensor {
+	var ts []Tensor
+	for _, t := range p.Tensors() {
+		switch t.Name { // with one row or one column the sizes would not tell
+		case "x", "res", "dy", "dres", "y", "yt", "resout", "dx":
+			if t.Role == r {
+				ts = append(ts, t)
+			}
+		}
 	}
-	ts = append(ts, full("dx", Output), row("dw", Output))
+	return ts
+}
+
+// Saved lists what else a forward may have saved for p's backward: designs that
+// save the output instead of the input read y, and b where there is one, in
+// place of x and mean. Devices make these where a plan asks for them.
+func (p Problem) Saved() []Tensor {
+	if p.Pass != Bwd {
+		return nil
+	}
+	ts := []Tensor{{"y", Input, p.DType, p.M, p.N}}
 	if p.Bias {
-		ts = append(ts, row("db", Output))
+		ts = append(ts, Tensor{"b", Input, p.Weight, 1, p.N})
 	}
 	return ts
 }

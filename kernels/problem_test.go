@@ -48,7 +48,7 @@ func TestProblemErrors(t *testing.T) {
 		"rmsnorm/fwd/2147483649x1/bf16", "rmsnorm/fwd/99999999999999999999x1/bf16",
 		"rmsnorm/fwd/2147483648x2147483648/bf16", // 2^62 elements: its bytes overflow int64
 		"rmsnorm/fwd/4x4/fp8", "rmsnorm/fwd/4x4/bf16-wint8", "rmsnorm/fwd/4x4/bf16-w",
-		"rmsnorm/fwd/4x4/bf16+zc+bias", "rmsnorm/fwd/4x4/bf16+bias+bias", "rmsnorm/fwd/4x4/bf16+residual",
+		"rmsnorm/fwd/4x4/bf16+zc+bias", "rmsnorm/fwd/4x4/bf16+bias+bias", "rmsnorm/fwd/4x4/bf16+residual+bias",
 	} {
 		p, err := kernels.ParseProblem(s)
 		if err == nil {

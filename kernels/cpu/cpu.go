@@ -64,7 +64,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 	if err := p.CheckFits(d.info); err != nil {
 		return nil, err
 	}
-	b := &bench{d: d, p: p, mem: reference.Inputs(p, seed)}
+	b := &bench{d: d, p: p, seed: seed, mem: reference.Inputs(p, seed)}
 	b.want = reference.Answers(p, b.mem)
 	b.tol = map[string]reference.Tolerance{}
 	for _, t := range p.Tensors() {
@@ -85,6 +85,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 type bench struct {
 	d    *Device
 	p    kernels.Problem
+	seed uint64
 	mem  map[string]*kernels.Memory
 	want reference.Answer
 	tol  map[string]reference.Tolerance
@@ -93,17 +94,19 @@ type bench struct {
 // A ready variant has its plan and scratch at hand.
 type ready struct {
 	family *kernels.Family
+	config kernels.Config
 	plan   kernels.Plan
 	mem    map[string]*kernels.Memory
 	runs   []*kernels.HostRun // one per goroutine
 }
 
 func (b *bench) prepare(v kernels.Variant) (*ready, error) {
-	f, _, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
+	f, v, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
 	if err != nil {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
-	r := &ready{family: f, plan: plan, mem: map[string]*kernels.Memory{}}
+	b.saved(plan)
+	r := &ready{family: f, config: v.Config, plan: plan, mem: map[string]*kernels.Memory{}}
 	for name, m := range b.mem {
 		r.mem[name] = m
 	}
@@ -117,9 +120,28 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	return r, nil
 }
 
+// saved makes what else the forward has saved, if the plan asks for it.
+func (b *bench) saved(plan kernels.Plan) {
+	for _, l := range plan.Launches {
+		for _, a := range l.Args {
+			if b.p.Pass != kernels.Bwd || a.Kind != kernels.ArgBuffer || a.Name != "y" || b.mem["y"] != nil {
+				continue
+			}
+			if b.p.Bias {
+				b.mem["b"] = reference.BiasDraw(b.p).Fill(b.seed)
+			}
+			b.mem["y"] = reference.SavedOutput(b.p, b.mem, b.mem["b"])
+		}
+	}
+}
+
 // run does one launch: its programs are dealt to the goroutines one by one, as
 // a GPU deals them to its multiprocessors.
 func (r *ready) run(l *kernels.Launch) error {
+	if l.Entry == kernels.Memset {
+		r.runs[0].Mem[l.Args[0].Name].Zero(l.Args[1].Int)
+		return nil
+	}
 	stage := r.family.Host[l.Entry]
 	if stage == nil {
 		return fmt.Errorf("%s has no host stage for %s", r.family.Name, l.Entry)
@@ -171,7 +193,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	if r.family.Stream {
 		want = reference.StreamAnswers(b.p, b.mem)
 	}
-	c := kernels.Check{Repeats: max(repeats, 1)}
+	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
 	first := map[string]*kernels.Memory{}
 	for run := range c.Repeats {
 		for name := range b.tol {
@@ -189,7 +211,9 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 			}
 			got := b.mem[t.Name]
 			if run == 0 {
-				c.Outputs = append(c.Outputs, reference.Compare(t, got, want.Values[t.Name], b.tol[t.Name]))
+				tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, want.Scale[t.Name])
+				c.Outputs = append(c.Outputs, reference.Compare(t, got, want.Values[t.Name], tol))
+				c.Digest += got.Digest() >> 11 // whole in a JSON number, sums of nine included
 				if c.Repeats > 1 {
 					first[t.Name] = got.Clone()
 				}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"normbench/internal/hint"
@@ -19,12 +20,14 @@ import (
 type bench struct {
 	d       *Device
 	p       kernels.Problem
+	seed    uint64
 	mem     map[string]driver.Ptr // tensors
 	want    map[string]driver.Ptr // float64 answers
 	tol     map[string]reference.Tolerance
+	scale   map[string]float64    // of the answers' terms; see reference.Answer
 	first   map[string]driver.Ptr // outputs of a first run, for comparing bits
-	results driver.Ptr            // outcomes of compare, then a count of differing elements
-	moved   driver.Ptr            // answers of the stream, once asked for
+	results driver.Ptr            // outcomes of compare, a count of differing elements, a digest
+	moved   map[string]driver.Ptr // answers of the stream, once asked for
 	ready   map[kernels.Variant]*ready
 	modules []*driver.Module
 	sets    []map[string]driver.Ptr // copies of the tensors for TimeOptions.Rotate, mem first; made when asked for
@@ -36,7 +39,7 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 	if err := p.CheckFits(d.info); err != nil {
 		return nil, err
 	}
-	b := &bench{d: d, p: p, mem: map[string]driver.Ptr{}, want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
+	b := &bench{d: d, p: p, seed: seed, mem: map[string]driver.Ptr{}, want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
 		tol: map[string]reference.Tolerance{}, ready: map[kernels.Variant]*ready{}}
 	err := d.on(func() error {
 		if err := b.open(seed); err != nil {
@@ -79,7 +82,7 @@ func (b *bench) open(seed uint64) error {
 		}
 	}
 	var err error
-	if b.results, err = d.ctx.Alloc(8*outcomeBytes + 8); err != nil {
+	if b.results, err = d.ctx.Alloc(maxOutputs*outcomeBytes + 16); err != nil {
 		return err
 	}
 	if err := d.inputs(p, seed, b.mem); err != nil {
@@ -89,6 +92,7 @@ func (b *bench) open(seed uint64) error {
 	if err != nil {
 		return err
 	}
+	b.scale = scale
 	for _, t := range p.Tensors() {
 		if t.Role == kernels.Output {
 			b.tol[t.Name] = reference.ToleranceFor(p, t, scale[t.Name])
@@ -107,7 +111,7 @@ func (b *bench) free() {
 	for _, m := range b.modules {
 		m.Unload()
 	}
-	all := []map[string]driver.Ptr{b.mem, b.want, b.first, {"results": b.results, "moved": b.moved}}
+	all := []map[string]driver.Ptr{b.mem, b.want, b.first, b.moved, {"results": b.results}}
 	if len(b.sets) > 1 {
 		all = append(all, b.sets[1:]...)
 	}
@@ -131,6 +135,7 @@ func (b *bench) Close() error {
 // A ready variant is compiled, loaded and bound to the problem's buffers.
 type ready struct {
 	family   *kernels.Family
+	config   kernels.Config
 	launches []loaded
 	plan     kernels.Plan
 	offsets  map[string]int64 // of scratch buffers in the device's scratch
@@ -143,12 +148,15 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	if r, ok := b.ready[v]; ok {
 		return r, nil
 	}
-	f, _, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
+	f, full, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
 	if err != nil {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
 	b.d.compile.start(plan)
-	r := &ready{family: f, plan: plan, offsets: map[string]int64{}}
+	if err := b.d.on(func() error { return b.d.fail(b.saved(plan)) }); err != nil {
+		return nil, err
+	}
+	r := &ready{family: f, config: full.Config, plan: plan, offsets: map[string]int64{}}
 	for _, s := range plan.Scratch {
 		r.offsets[s.Name] = r.scratch
 		r.scratch += (s.Bytes() + 255) &^ 255
@@ -157,6 +165,10 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		l := &plan.Launches[i]
 		if l.Entry == kernels.Memcpy {
 			r.launches = append(r.launches, loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepCopy, Args: make([]uint64, len(l.Args))}})
+			continue
+		}
+		if l.Entry == kernels.Memset {
+			r.launches = append(r.launches, loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepMemset8, Args: make([]uint64, len(l.Args))}})
 			continue
 		}
 		binary, err := b.d.compile.binary(l)
@@ -176,7 +188,11 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			if err != nil {
 				return b.d.fail(err)
 			}
-			ld := loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1}, Shared: l.Shared}}
+			ld := loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1},
+				Shared: l.Shared, Programmatic: l.Early}}
+			if l.Cluster > 1 {
+				ld.step.Cluster = [3]int{l.Cluster, 1, 1}
+			}
 			if ld.res, err = b.d.resources(fn, l); err != nil {
 				return b.d.fail(err)
 			}
@@ -219,7 +235,52 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 	if res.Occupancy == 0 {
 		return res, kernels.Failf(kernels.StatusResource, "%s: not one program fits on a multiprocessor", l.Stage)
 	}
+	at := res.Occupancy * d.info.Units // programs on the device at once
+	if l.Cluster > 1 {
+		if l.Cluster > portableCluster {
+			if err := f.AllowLargeClusters(); err != nil {
+				return res, kernels.Failf(kernels.StatusResource, "%s: clusters of %d: %v", l.Stage, l.Cluster, err)
+			}
+		}
+		clusters, err := f.OccupancyClusters(l.Grid, l.Block, l.Shared, l.Cluster)
+		if err != nil {
+			return res, err
+		}
+		if clusters == 0 {
+			return res, kernels.Failf(kernels.StatusResource, "%s: not one cluster of %d programs fits on the device", l.Stage, l.Cluster)
+		}
+		at = min(at, clusters*l.Cluster)
+	}
+	// Programs that wait for one that has not started wait for ever.
+	if l.Resident && res.Programs > at {
+		return res, kernels.Failf(kernels.StatusResource, "%s: %d programs wait for each other, and only %d fit on the device at once", l.Stage, res.Programs, at)
+	}
 	return res, nil
+}
+
+// portableCluster is the largest cluster that every device with clusters runs.
+const portableCluster = 8
+
+// saved makes what else the forward has saved, if the plan asks for it.
+func (b *bench) saved(plan kernels.Plan) error {
+	for _, l := range plan.Launches {
+		for _, a := range l.Args {
+			if b.p.Pass != kernels.Bwd || a.Kind != kernels.ArgBuffer || a.Name != "y" || b.mem["y"] != 0 {
+				continue
+			}
+			for _, t := range b.p.Saved() {
+				p, err := b.d.ctx.Alloc(t.Bytes())
+				if err != nil {
+					return err
+				}
+				b.mem[t.Name] = p
+			}
+			if err := b.d.savedOutput(b.p, b.seed, b.mem); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // bind points the arguments of launch i at a set of tensors.
@@ -229,6 +290,9 @@ func (b *bench) bind(r *ready, i int, step *driver.Step, mem map[string]driver.P
 	}
 	if step.Kind == driver.StepCopy {
 		step.Src, step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), driver.Ptr(step.Args[1]), int64(step.Args[2])
+	}
+	if step.Kind == driver.StepMemset8 {
+		step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), int64(step.Args[1])
 	}
 }
 
@@ -256,7 +320,10 @@ func (b *bench) rotation() ([]map[string]driver.Ptr, error) {
 	for int64(len(b.sets))*b.p.Bytes() < 3*b.d.info.CacheBytes && len(b.sets) < kernels.MaxRotation {
 		set := map[string]driver.Ptr{}
 		b.sets = append(b.sets, set)
-		for _, t := range b.p.Tensors() {
+		for _, t := range slices.Concat(b.p.Tensors(), b.p.Saved()) {
+			if b.mem[t.Name] == 0 {
+				continue // not asked for
+			}
 			p, err := b.d.ctx.Alloc(t.Bytes())
 			if err != nil {
 				return nil, err
@@ -292,8 +359,11 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	if err != nil {
 		return kernels.Check{}, err
 	}
-	c := kernels.Check{Repeats: max(repeats, 1)}
+	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
 	for _, l := range r.launches {
+		if l.step.Kind != driver.StepLaunch {
+			continue
+		}
 		c.Resources = append(c.Resources, l.res)
 	}
 	err = b.d.on(func() error {
@@ -310,7 +380,7 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 	if err != nil {
 		return err
 	}
-	size := int64(len(outs)*outcomeBytes + 8)
+	size := int64(len(outs)*outcomeBytes + 16)
 	init := make([]byte, size)
 	for i := range outs {
 		binary.LittleEndian.PutUint64(init[i*outcomeBytes+8:], math.MaxUint64) // first
@@ -325,12 +395,15 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 		for i, t := range outs {
 			n, got := t.Elems(), b.mem[t.Name]
 			if run > 0 {
-				if err := d.each(d.support.differing, n, uint64(got), uint64(b.first[t.Name]), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-8); err != nil {
+				if err := d.each(d.support.differing, n, uint64(got), uint64(b.first[t.Name]), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-16); err != nil {
 					return err
 				}
 				continue
 			}
-			tol := b.tol[t.Name]
+			if err := d.each(d.support.digest, n, uint64(got), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-8); err != nil {
+				return err
+			}
+			tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, b.scale[t.Name])
 			if err := d.each(d.support.compare, n, uint64(got), uint64(want[t.Name]), uint64(n), uint64(t.DType),
 				double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)), uint64(b.results)+uint64(i*outcomeBytes)); err != nil {
 				return err
@@ -346,7 +419,8 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 	if err := d.ctx.CopyFromDevice(raw, b.results); err != nil {
 		return err
 	}
-	c.Differing = int64(binary.LittleEndian.Uint64(raw[size-8:]))
+	c.Differing = int64(binary.LittleEndian.Uint64(raw[size-16:]))
+	c.Digest = binary.LittleEndian.Uint64(raw[size-8:]) >> 11 // whole in a JSON number
 	for i, t := range outs {
 		var o outcome
 		o.decode(raw[i*outcomeBytes:])
@@ -369,29 +443,45 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 	return nil
 }
 
+// maxOutputs is the most outputs of a problem: y, yt, resout, rstd, mean, amax
+// and scale_inv.
+const maxOutputs = 8
+
 // outputs lists the outputs that a family writes, with their answers.
 func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, error) {
-	var outs []kernels.Tensor
-	for _, t := range b.p.Tensors() {
-		if t.Role == kernels.Output && (!r.family.Stream || t.Name == "y" || t.Name == "dx") {
-			outs = append(outs, t)
-		}
-	}
 	if !r.family.Stream {
+		var outs []kernels.Tensor
+		for _, t := range b.p.Tensors() {
+			if t.Role == kernels.Output {
+				outs = append(outs, t)
+			}
+		}
 		return outs, b.want, nil
 	}
-	t := outs[0]
-	if b.moved == 0 {
+	outs := b.p.Full(kernels.Output)
+	if b.moved != nil {
+		return outs, b.moved, nil
+	}
+	b.moved = map[string]driver.Ptr{}
+	var in [3]uint64
+	for i, t := range b.p.Full(kernels.Input) {
+		in[i] = uint64(b.mem[t.Name])
+	}
+	for _, t := range outs {
 		p, err := b.d.ctx.Alloc(8 * t.Elems())
 		if err != nil {
 			return nil, nil, err
 		}
-		b.moved = p
-		if err := b.d.each(b.d.support.moved, t.Elems(), uint64(b.mem["x"]), uint64(b.mem["dy"]), uint64(p), uint64(t.Elems()), uint64(t.DType)); err != nil {
+		b.moved[t.Name] = p
+		limit := math.Inf(1)
+		if t.DType == kernels.E4M3 {
+			limit = kernels.MaxE4M3
+		}
+		if err := b.d.each(b.d.support.moved, t.Elems(), in[0], in[1], in[2], uint64(p), uint64(t.Elems()), uint64(b.p.DType), double(limit)); err != nil {
 			return nil, nil, err
 		}
 	}
-	return outs, map[string]driver.Ptr{t.Name: b.moved}, nil
+	return outs, b.moved, nil
 }
 
 // poisoned fills outputs and scratch with NaN (all bits set) and runs the plan.
@@ -426,9 +516,12 @@ func (b *bench) pair(t kernels.Tensor, want driver.Ptr, i int64) (got, answer ke
 		return 0, 0, err
 	}
 	m := kernels.NewMemory(t.DType, 1)
-	if t.DType == kernels.FP32 {
+	switch t.DType {
+	case kernels.FP32:
 		m.F32[0] = math.Float32frombits(binary.LittleEndian.Uint32(raw))
-	} else {
+	case kernels.E4M3:
+		m.F8[0] = raw[0]
+	default:
 		m.Bits[0] = binary.LittleEndian.Uint16(raw)
 	}
 	w, err := b.d.float64s(want+driver.Ptr(8*i), 1)

@@ -251,7 +251,7 @@ func (c *compiler) work() {
 // start queues the launches of a plan.
 func (c *compiler) start(plan kernels.Plan) {
 	for i := range plan.Launches {
-		if plan.Launches[i].Entry != kernels.Memcpy {
+		if plan.Launches[i].IsKernel() {
 			c.unit(&plan.Launches[i])
 		}
 	}

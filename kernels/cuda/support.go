@@ -14,7 +14,7 @@ import (
 
 // support holds the entries of support.cu.
 type support struct {
-	fill, rows, columns, roundTo, moved, squares, compare, differing, flush, spin driver.Function
+	fill, rows, columns, roundTo, wide, moved, quantize, squares, compare, differing, digest, flush, spin driver.Function
 }
 
 func (d *Device) loadSupport() error {
@@ -29,7 +29,7 @@ func (d *Device) loadSupport() error {
 	s := &d.support
 	for name, f := range map[string]*driver.Function{
 		"fill": &s.fill, "rows": &s.rows, "columns": &s.columns, "roundTo": &s.roundTo, "moved": &s.moved,
-		"squares": &s.squares, "compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "spin": &s.spin,
+		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "squares": &s.squares, "compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "spin": &s.spin,
 	} {
 		if *f, err = m.Function(name); err != nil {
 			return err
@@ -59,18 +59,70 @@ func double(f float64) uint64 { return math.Float64bits(f) }
 // inputs fills the random inputs of p.
 func (d *Device) inputs(p kernels.Problem, seed uint64, mem map[string]driver.Ptr) error {
 	for _, w := range reference.Draws(p) {
-		n := w.Tensor.Elems()
-		err := d.each(d.support.fill, n, uint64(mem[w.Tensor.Name]), uint64(n), uint64(w.Tensor.DType), seed, w.Stream,
-			float(reference.Unit), float(w.Scale), float(w.Offset))
-		if err != nil {
+		if err := d.draw(w, seed, mem[w.Tensor.Name]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// scaleSlots are the places of the sums of squares in rows' scale argument.
-const scaleSlots = 5
+// draw fills one tensor.
+func (d *Device) draw(w reference.Draw, seed uint64, out driver.Ptr) error {
+	n, hostility := w.Tensor.Elems(), reference.Tame
+	if seed&reference.Hostile != 0 {
+		hostility = w.Hostile
+	}
+	return d.each(d.support.fill, n, uint64(out), uint64(n), uint64(w.Tensor.DType), seed, w.Stream,
+		float(reference.Unit), float(w.Scale), float(w.Offset), uint64(w.Tensor.Cols), uint64(hostility))
+}
+
+// savedOutput fills y with what the forward of p has written, and b with its
+// bias.
+func (d *Device) savedOutput(p kernels.Problem, seed uint64, mem map[string]driver.Ptr) error {
+	if p.Bias {
+		if err := d.draw(reference.BiasDraw(p), seed, mem["b"]); err != nil {
+			return err
+		}
+	}
+	n := p.M * p.N
+	out, err := d.ctx.Alloc(8 * (n + 2*p.M))
+	if err != nil {
+		return err
+	}
+	defer d.ctx.Free(out)
+	scale, err := d.ctx.Alloc(8 * scaleSlots)
+	if err != nil {
+		return err
+	}
+	defer d.ctx.Free(scale)
+	if err := d.rows(p, false, 0, mem, map[string]driver.Ptr{"y": out, "rstd": out + driver.Ptr(8*n), "mean": out + driver.Ptr(8*(n+p.M))}, scale); err != nil {
+		return err
+	}
+	return d.each(d.support.roundTo, n, uint64(mem["y"]), uint64(out), uint64(n), uint64(p.DType))
+}
+
+// scaleSlots are the places of the sums of squares: those of the entry rows,
+// then that of resout.
+const (
+	scaleSlots  = 6
+	resoutScale = 5
+)
+
+// rows launches the entry of that name over the rows of p. res is the tensor
+// that is added to x or dx, 0 for none.
+func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
+	out := want["y"]
+	if backward {
+		out = want["dx"]
+	}
+	args := []uint64{
+		uint64(mem["x"]), uint64(mem["dy"]), uint64(mem["w"]), uint64(mem["b"]), uint64(res), uint64(out), uint64(want["resout"]),
+		uint64(want["rstd"]), uint64(want["mean"]), uint64(scale), uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
+		boolArg(p.Op == kernels.LayerNorm), boolArg(backward), boolArg(p.ZeroCentered), double(kernels.Eps),
+	}
+	blocks := int(min(p.M, int64(d.info.Units)*8))
+	return d.support.rows.Launch(d.stream, [3]int{blocks, 1, 1}, [3]int{supportThreads, 1, 1}, 0, args)
+}
 
 // answers computes the float64 answers of p into want and returns their
 // scales. want holds rstd, and mean in layernorm, also for a backward.
@@ -83,25 +135,34 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 	if err := d.ctx.Memset8(d.stream, scale, 0, 8*scaleSlots); err != nil {
 		return nil, err
 	}
-	out := "y"
-	if p.Pass == kernels.Bwd {
-		out = "dx"
+	bwd := p.Pass == kernels.Bwd
+	out, res := "y", mem["res"]
+	if bwd {
+		out, res = "dx", mem["dres"]
 	}
-	M, N := uint64(p.M), uint64(p.N)
-	layernorm := p.Op == kernels.LayerNorm
-	args := []uint64{
-		uint64(mem["x"]), uint64(mem["dy"]), uint64(mem["w"]), uint64(mem["b"]), uint64(want[out]), uint64(want["rstd"]),
-		uint64(want["mean"]), uint64(scale), M, N, uint64(p.DType), uint64(p.Weight), boolArg(layernorm),
-		boolArg(p.Pass == kernels.Bwd), boolArg(p.ZeroCentered), double(kernels.Eps),
-	}
-	blocks := int(min(p.M, int64(d.info.Units)*8))
-	if err := d.support.rows.Launch(d.stream, [3]int{blocks, 1, 1}, [3]int{supportThreads, 1, 1}, 0, args); err != nil {
+	M, N, all := uint64(p.M), uint64(p.N), uint64(p.M*p.N)
+	if err := d.rows(p, bwd, res, mem, want, scale); err != nil {
 		return nil, err
+	}
+	if p.FP8 {
+		if err := d.quantized(p, mem, want, scale+8); err != nil {
+			return nil, err
+		}
+	}
+	if p.Residual && !bwd {
+		if err := d.each(d.support.squares, int64(all), uint64(want["resout"]), all, uint64(scale)+8*resoutScale); err != nil {
+			return nil, err
+		}
 	}
 	if p.Pass == kernels.Bwd {
 		for _, name := range []string{"dw", "db"} {
 			if want[name] != 0 {
-				if err := d.ctx.Memset8(d.stream, want[name], 0, 8*p.N); err != nil {
+				if p.Accumulate {
+					err = d.each(d.support.wide, p.N, uint64(want[name]), uint64(mem[name+"_in"]), N, uint64(p.Weight))
+				} else {
+					err = d.ctx.Memset8(d.stream, want[name], 0, 8*p.N)
+				}
+				if err != nil {
 					return nil, err
 				}
 			}
@@ -120,14 +181,32 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 	if err != nil {
 		return nil, err
 	}
-	all, cols := float64(p.M*p.N), float64(p.N)
+	elems, cols := float64(p.M*p.N), float64(p.N)
 	return map[string]float64{
-		"mean": math.Sqrt(sums[0] / all),
-		out:    math.Sqrt(sums[1] / all),
-		"dw":   math.Sqrt(sums[2] / cols),
-		"db":   math.Sqrt(sums[3] / cols),
-		"rstd": math.Sqrt(sums[4] / float64(p.M)),
+		"mean":   math.Sqrt(sums[0] / elems),
+		out:      math.Sqrt(sums[1] / elems),
+		"yt":     math.Sqrt(sums[1] / elems),
+		"resout": math.Sqrt(sums[resoutScale] / elems),
+		"dw":     math.Sqrt(sums[2] / cols),
+		"db":     math.Sqrt(sums[3] / cols),
+		"rstd":   math.Sqrt(sums[4] / float64(p.M)),
 	}, nil
+}
+
+// quantized turns the answer y into that of fp8, and takes its scale again.
+func (d *Device) quantized(p kernels.Problem, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
+	n := p.M * p.N
+	if err := d.ctx.Memset8(d.stream, want["amax"], 0, 8); err != nil {
+		return err
+	}
+	if err := d.each(d.support.quantize, n, uint64(want["y"]), uint64(want["yt"]), uint64(p.M), uint64(p.N), uint64(mem["scale"]),
+		uint64(want["amax"]), uint64(want["scale_inv"])); err != nil {
+		return err
+	}
+	if err := d.ctx.Memset8(d.stream, scale, 0, 8); err != nil {
+		return err
+	}
+	return d.each(d.support.squares, n, uint64(want["y"]), uint64(n), uint64(scale))
 }
 
 // float64s reads n doubles, after all work in the stream.

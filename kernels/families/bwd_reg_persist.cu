@@ -62,7 +62,7 @@ __device__ __forceinline__ void write(float *partial, const float (&acc)[L][VEC]
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-reg_persist(const X *x, const X *dy, const W *w, const float *rstd, const float *mean, X *dx,
+reg_persist(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float *rstd, const float *mean, X *dx,
             float *dw_partial, float *db_partial, i64 rows) {
   Raw<W_BYTES> wraw[L];
   float dw[L][VEC], db[HAS_BIAS ? L : 1][VEC];

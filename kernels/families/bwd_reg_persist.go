@@ -24,8 +24,8 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 1, 2, 4, 8),
 			kernels.Values(kernels.Programs, 0),
-		}, reduceKnobs([]int{32}, []int{8, 32})...),
-		Serves: servesAll,
+		}, reduceKnobs([]int{32}, []int{128}, []int{8, 32})...),
+		Serves: servesPlain,
 		Base:   bwdRegPersistBase,
 		Refuse: refuseRegPersist,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
@@ -36,10 +36,9 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 				Block:   c.Get(kernels.Warps) * 32,
 				Shared:  mergeBytes(p, c),
 				Defines: rowDefines(p, c),
-				Args:    bwdArgs(p),
+				Args:    bwdArgs(p, c),
 			}
-			k2, scratch := reducePlan(p, c, programs)
-			return kernels.Plan{Launches: []kernels.Launch{k1, k2}, Scratch: scratch}
+			return withReduce(p, c, programs, k1)
 		},
 		Host: map[string]kernels.HostStage{"reg_persist": hostRegPersist, "reduce": hostReduce},
 	}
@@ -122,13 +121,6 @@ func refuseStages(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 	return nil
 }
 
-// bwdArgs are the arguments of every backward k1 that leaves partial sums.
-func bwdArgs(p kernels.Problem) []kernels.Arg {
-	args := append(kernels.Buffers("x", "dy", "w", "rstd"), optional(p.Op == kernels.LayerNorm, "mean"))
-	args = append(args, kernels.Buffers("dx", "dw_partial")...)
-	return append(args, optional(p.Bias, "db_partial"), kernels.Int64("rows", p.M))
-}
-
 func hostRegPersist(h *kernels.HostRun, pid int) {
 	p := h.Problem
 	N := p.N
@@ -168,12 +160,4 @@ func hostRegPersist(h *kernels.HostRun, pid int) {
 	if db != nil {
 		h.Mem["db_partial"].Store(int64(pid)*N, db)
 	}
-}
-
-// hostStats are the saved statistics of row i; mean is 0 in rmsnorm.
-func hostStats(h *kernels.HostRun, i int64) (rstd, mean float32) {
-	if h.Problem.Op == kernels.LayerNorm {
-		mean = h.Mem["mean"].At(i)
-	}
-	return h.Mem["rstd"].At(i), mean
 }

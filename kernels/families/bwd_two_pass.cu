@@ -53,7 +53,7 @@ __device__ __forceinline__ void addTo(float *p, float (&v)[VEC], bool set) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-two_pass(const X *x, const X *dy, const W *w, const float *rstd, const float *mean, X *dx,
+two_pass(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float *rstd, const float *mean, X *dx,
          float *dw_partial, float *db_partial, i64 rows) {
   int phase = 0;
   i64 stride = (i64)gridDim.x * BLOCK_ROWS;

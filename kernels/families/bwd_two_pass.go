@@ -25,8 +25,8 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PerSM, 0, 2, 4),
 			kernels.Values(kernels.Programs, 0),
 			kernels.Values(kernels.SinglePass, 0, 8192),
-		}, reduceKnobs([]int{32}, []int{32})...),
-		Serves: servesAll,
+		}, reduceKnobs([]int{32}, []int{128}, []int{32})...),
+		Serves: servesPlain,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			// Tiles of four rows quarter the traffic of the partial rows; sixteen
 			// warps with two vectors each were the H200's best at N = 16384.
@@ -52,10 +52,9 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 				Grid:    [3]int{int(programs), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
 				Defines: rowDefines(p, c, singlePass(p, c)),
-				Args:    bwdArgs(p),
+				Args:    bwdArgs(p, c),
 			}
-			k2, scratch := reducePlan(p, c, programs)
-			return kernels.Plan{Launches: []kernels.Launch{k1, k2}, Scratch: scratch}
+			return withReduce(p, c, programs, k1)
 		},
 		Host: map[string]kernels.HostStage{"two_pass": hostBwdTwoPass, "reduce": hostReduce},
 	}

@@ -1,14 +1,41 @@
 // Element types, vectors and row reductions shared by every kernel.
 //
 // Compile-time parameters, given as -D: X_TYPE (x, y, dy, dx) and W_TYPE
-// (w, b) as 0 fp32, 1 bf16, 2 fp16; COLS = N; LAYERNORM, HAS_BIAS,
-// ZERO_CENTERED as 0 or 1; and the knobs of the family. No CUDA header is
+// (w, b) as 0 fp32, 1 bf16, 2 fp16; Y_TYPE (y, yt) also as 3 e4m3; P_TYPE of the
+// partial sums; COLS = N; LAYERNORM, HAS_BIAS, HAS_WEIGHT, ZERO_CENTERED,
+// RESIDUAL, TRANSPOSED as 0 or 1; and the knobs of the family. No CUDA header is
 // included: cuda_bf16.h alone would make each compile several times slower.
 
 typedef long long i64;
 typedef unsigned int u32;
+typedef unsigned long long u64;
 
-enum { FP32 = 0, BF16 = 1, FP16 = 2 };
+enum { FP32 = 0, BF16 = 1, FP16 = 2, E4M3 = 3 };
+
+// What a launch that does not say means.
+#ifndef Y_TYPE
+#define Y_TYPE X_TYPE
+#endif
+#ifndef P_TYPE
+#define P_TYPE 0
+#endif
+#ifndef HAS_WEIGHT
+#define HAS_WEIGHT 1
+#endif
+#ifndef RESIDUAL
+#define RESIDUAL 0
+#endif
+#ifndef ROW_ORDER
+#define ROW_ORDER 0
+#endif
+#ifndef CACHE_HINT
+#define CACHE_HINT 0
+#endif
+#if defined(MIN_BLOCKS) && MIN_BLOCKS > 0
+#define BOUNDS(threads) __launch_bounds__(threads, MIN_BLOCKS)
+#else
+#define BOUNDS(threads) __launch_bounds__(threads)
+#endif
 
 constexpr int cdiv(int a, int b) { return (a + b - 1) / b; }
 constexpr int imin(int a, int b) { return a < b ? a : b; }
@@ -17,9 +44,12 @@ constexpr int imin(int a, int b) { return a < b ? a : b; }
 
 template <int TYPE> struct Elem { typedef unsigned short bits; };
 template <> struct Elem<FP32> { typedef float bits; };
+template <> struct Elem<E4M3> { typedef unsigned char bits; };
 
 typedef Elem<X_TYPE>::bits X;
+typedef Elem<Y_TYPE>::bits Y;
 typedef Elem<W_TYPE>::bits W;
+typedef Elem<P_TYPE>::bits P;
 
 __device__ __forceinline__ u32 packBF16(float lo, float hi) {
   u32 r;
@@ -38,10 +68,29 @@ __device__ __forceinline__ void unpackFP16(u32 r, float &lo, float &hi) {
       : "=f"(lo), "=f"(hi) : "r"(r));
 }
 
+// packE4M3 rounds to nearest even and saturates at 448; a NaN stays one.
+__device__ __forceinline__ u32 packE4M3(float lo, float hi) {
+#if __CUDA_ARCH__ >= 890
+  unsigned short r;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(r) : "f"(hi), "f"(lo));
+  return r;
+#else
+  auto one = [](float f) -> u32 { // kernels.Float32ToE4M3
+    u32 u = __float_as_uint(f), sign = u >> 24 & 0x80;
+    u &= 0x7fffffffu;
+    if (u > 0x7f800000u) return 0x7f;
+    if (u >= 0x43e00000u) return sign | 0x7e;
+    if (u < 0x3c800000u) return sign | (__float_as_uint(__uint_as_float(u) + 0x1p14f) - 0x46800000u);
+    return sign | (u + 0xc407ffffu + (u >> 20 & 1)) >> 20 & 0x7f;
+  };
+  return one(lo) | one(hi) << 8;
+#endif
+}
+
 // ---- Vectors --------------------------------------------------------------
 
-// Raw is BYTES of memory in registers, still packed. A vector of 2 bytes takes
-// half a word.
+// Raw is BYTES of memory in registers, still packed. Fewer than 4 bytes are the
+// low ones of a word.
 template <int BYTES> struct Raw { u32 word[BYTES < 4 ? 1 : BYTES / 4]; };
 
 template <int BYTES> __device__ __forceinline__ Raw<BYTES> zero() {
@@ -55,7 +104,9 @@ template <int BYTES> __device__ __forceinline__ Raw<BYTES> zero() {
 // (fp32 weights beside 16-bit rows) take several loads.
 template <int BYTES> __device__ __forceinline__ Raw<BYTES> load(const void *p) {
   Raw<BYTES> r;
-  if constexpr (BYTES == 2) {
+  if constexpr (BYTES == 1) {
+    r.word[0] = __ldg((const unsigned char *)p);
+  } else if constexpr (BYTES == 2) {
     r.word[0] = __ldg((const unsigned short *)p);
   } else if constexpr (BYTES == 4) {
     r.word[0] = __ldg((const u32 *)p);
@@ -73,19 +124,48 @@ template <int BYTES> __device__ __forceinline__ Raw<BYTES> load(const void *p) {
   return r;
 }
 
-// store writes BYTES with the streaming hint: no kernel reads its output again.
-template <int BYTES> __device__ __forceinline__ void store(void *p, Raw<BYTES> r) {
-  if constexpr (BYTES == 2) {
-    __stcs((unsigned short *)p, (unsigned short)r.word[0]);
-  } else if constexpr (BYTES == 4) {
-    __stcs((u32 *)p, r.word[0]);
+// loadRow is load for what is read once: with bit 1 of CACHE_HINT past L1, and
+// first to be evicted from L2.
+template <int BYTES> __device__ __forceinline__ Raw<BYTES> loadRow(const void *p) {
+#if CACHE_HINT & 1
+  Raw<BYTES> r;
+  if constexpr (BYTES == 4) {
+    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.b32 %0, [%1];" : "=r"(r.word[0]) : "l"(p));
+    return r;
   } else if constexpr (BYTES == 8) {
-    __stcs((uint2 *)p, make_uint2(r.word[0], r.word[1]));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v2.b32 {%0, %1}, [%2];" : "=r"(r.word[0]), "=r"(r.word[1]) : "l"(p));
+    return r;
+  } else if constexpr (BYTES == 16) {
+    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r.word[0]), "=r"(r.word[1]), "=r"(r.word[2]), "=r"(r.word[3]) : "l"(p));
+    return r;
+  }
+#endif
+  return load<BYTES>(p);
+}
+
+// store writes BYTES with the streaming hint: no kernel reads its output again.
+// Bit 2 of CACHE_HINT leaves the hint out.
+template <int BYTES> __device__ __forceinline__ void store(void *p, Raw<BYTES> r) {
+#if CACHE_HINT & 2
+#define PUT(type, value) *(type *)p = value
+#else
+#define PUT(type, value) __stcs((type *)p, value)
+#endif
+  if constexpr (BYTES == 1) {
+    PUT(unsigned char, (unsigned char)r.word[0]);
+  } else if constexpr (BYTES == 2) {
+    PUT(unsigned short, (unsigned short)r.word[0]);
+  } else if constexpr (BYTES == 4) {
+    PUT(u32, r.word[0]);
+  } else if constexpr (BYTES == 8) {
+    PUT(uint2, make_uint2(r.word[0], r.word[1]));
   } else {
 #pragma unroll
-    for (int i = 0; i < BYTES / 16; i++)
-      __stcs((uint4 *)p + i, make_uint4(r.word[4 * i], r.word[4 * i + 1], r.word[4 * i + 2], r.word[4 * i + 3]));
+    for (int i = 0; i < BYTES / 16; i++, p = (char *)p + 16)
+      PUT(uint4, make_uint4(r.word[4 * i], r.word[4 * i + 1], r.word[4 * i + 2], r.word[4 * i + 3]));
   }
+#undef PUT
 }
 
 // unpack widens COUNT elements of TYPE.
@@ -118,6 +198,12 @@ __device__ __forceinline__ Raw<COUNT * sizeof(typename Elem<TYPE>::bits)> pack(c
   if constexpr (TYPE == FP32) {
 #pragma unroll
     for (int i = 0; i < COUNT; i++) r.word[i] = __float_as_uint(v[i]);
+  } else if constexpr (TYPE == E4M3 && COUNT <= 2) {
+    r.word[0] = packE4M3(v[0], COUNT == 2 ? v[COUNT - 1] : 0.f);
+  } else if constexpr (TYPE == E4M3) {
+#pragma unroll
+    for (int i = 0; i < COUNT / 4; i++)
+      r.word[i] = packE4M3(v[4 * i], v[4 * i + 1]) | packE4M3(v[4 * i + 2], v[4 * i + 3]) << 16;
   } else if constexpr (COUNT == 1) {
     r.word[0] = TYPE == BF16 ? packBF16(v[0], 0.f) : packFP16(v[0], 0.f);
   } else {
@@ -126,6 +212,23 @@ __device__ __forceinline__ Raw<COUNT * sizeof(typename Elem<TYPE>::bits)> pack(c
       r.word[i] = TYPE == BF16 ? packBF16(v[2 * i], v[2 * i + 1]) : packFP16(v[2 * i], v[2 * i + 1]);
   }
   return r;
+}
+
+// at widens one element.
+template <int TYPE> __device__ __forceinline__ float at(const typename Elem<TYPE>::bits *p) {
+  float v[1];
+  unpack<TYPE, 1>(load<sizeof(*p)>(p), v);
+  return v[0];
+}
+
+// put rounds one float to an element. It may be read again, so no hint.
+template <int TYPE> __device__ __forceinline__ void put(typename Elem<TYPE>::bits *p, float v) {
+  if constexpr (TYPE == FP32) {
+    *p = v;
+  } else {
+    float one[1] = {v};
+    *p = (typename Elem<TYPE>::bits)pack<TYPE, 1>(one).word[0];
+  }
 }
 
 #ifdef COLS
@@ -141,9 +244,26 @@ typedef Raw<VECTOR_BYTES> RowVec;
 
 __device__ __forceinline__ void unpackX(const RowVec &r, float (&v)[VEC]) { unpack<X_TYPE, VEC>(r, v); }
 
-// weights returns the factors of vector c of a row.
+constexpr int Y_BYTES = VEC * sizeof(Y);
+
+// loadW reads the weights of the vector at column c.
+__device__ __forceinline__ Raw<W_BYTES> loadW(const W *w, i64 c) {
+#if HAS_WEIGHT
+  return load<W_BYTES>(w + c);
+#else
+  return zero<W_BYTES>();
+#endif
+}
+
+// weights returns the factors of a vector: what loadW read, plus one if
+// zero-centered; ones where there is no weight.
 __device__ __forceinline__ void weights(const Raw<W_BYTES> &r, float (&v)[VEC]) {
+#if HAS_WEIGHT
   unpack<W_TYPE, VEC>(r, v);
+#else
+#pragma unroll
+  for (int i = 0; i < VEC; i++) v[i] = 1.0f;
+#endif
 #if ZERO_CENTERED
 #pragma unroll
   for (int i = 0; i < VEC; i++) v[i] += 1.0f;
@@ -177,6 +297,50 @@ __device__ __forceinline__ void sumOver(float (&v)[K], int phase) {
 #pragma unroll
       for (int d = SPAN / 2; d > 0; d /= 2) v[k] += __shfl_xor_sync(0xffffffffu, v[k], d);
     }
+  }
+}
+
+// ---- Rows -----------------------------------------------------------------
+
+// Tiles are the rows of a program, BLOCK_ROWS at a time: first, first + stride
+// and so on before end. In strides (ROW_ORDER 0) neighbouring programs work on
+// neighbouring tiles; in contiguous ranges (1) each has its own part of memory.
+#ifdef BLOCK_ROWS
+struct Tiles {
+  i64 first, stride, end;
+
+  __device__ __forceinline__ explicit Tiles(i64 rows) {
+    if (ROW_ORDER == 0) {
+      first = (i64)blockIdx.x * BLOCK_ROWS;
+      stride = (i64)gridDim.x * BLOCK_ROWS;
+      end = rows;
+    } else {
+      i64 tiles = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+      i64 share = (tiles + gridDim.x - 1) / gridDim.x * BLOCK_ROWS;
+      first = blockIdx.x * share;
+      stride = BLOCK_ROWS;
+      end = first + share < rows ? first + share : rows;
+    }
+  }
+};
+#endif
+
+// ---- fp8 ------------------------------------------------------------------
+
+// magnitude is |v| as bits, which have the order of the numbers, NaN on top.
+__device__ __forceinline__ u32 magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+
+// amaxOver raises *amax, zero or a float, to the program's largest magnitude: one
+// atomic operation per program (TransformerEngine), whose order does not matter.
+// All threads call it once, at the end.
+__device__ __forceinline__ void amaxOver(float *amax, u32 most) {
+  __shared__ u32 warps[32];
+  most = __reduce_max_sync(0xffffffffu, most);
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    most = __reduce_max_sync(0xffffffffu, threadIdx.x < blockDim.x / 32 ? warps[threadIdx.x] : 0);
+    if (threadIdx.x == 0) atomicMax((u32 *)amax, most);
   }
 }
 #endif

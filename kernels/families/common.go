@@ -16,6 +16,50 @@ func name(op kernels.Op, pass kernels.Pass, design string) string {
 // servesAll is Serves of a design without limits of its own.
 func servesAll(kernels.Problem) error { return nil }
 
+// servesPlain is Serves of a design without the newer options.
+func servesPlain(p kernels.Problem) error {
+	switch {
+	case p.FP8:
+		return fmt.Errorf("the design has no fp8 output")
+	case p.Residual, p.NoWeight, p.Accumulate:
+		return fmt.Errorf("the design has no residual, no missing weight and no gradient to add to")
+	}
+	return nil
+}
+
+// servesNoFP8 is Serves of a forward design that has no fp8 output.
+func servesNoFP8(p kernels.Problem) error {
+	if p.FP8 {
+		return fmt.Errorf("the design has no fp8 output")
+	}
+	return nil
+}
+
+// fwdArgs are the arguments of every forward entry without fp8, null where a
+// problem has not got them.
+func fwdArgs(p kernels.Problem) []kernels.Arg {
+	args := append(kernels.Buffers("x"), optional(p.Residual, "res"), optional(!p.NoWeight, "w"), optional(p.Bias, "b"))
+	args = append(args, kernels.Buffers("y")...)
+	args = append(args, optional(p.Residual, "resout"))
+	args = append(args, kernels.Buffers("rstd")...)
+	return append(args, optional(p.Op == kernels.LayerNorm, "mean"),
+		kernels.Int64("rows", p.M), kernels.Float32("eps", kernels.Eps))
+}
+
+// bwdArgs are the arguments of every backward k1 that leaves partial sums, null
+// where a problem has not got them. With the knob saved_output, y stands in the
+// place of x, and b is given.
+func bwdArgs(p kernels.Problem, c kernels.Config) []kernels.Arg {
+	x, saved := "x", c.Get(kernels.SavedOutput) == 1
+	if saved {
+		x = "y"
+	}
+	args := append(kernels.Buffers(x, "dy"), optional(p.Residual, "dres"), optional(!p.NoWeight, "w"), optional(saved && p.Bias, "b"))
+	args = append(append(args, kernels.Buffers("rstd")...), optional(p.Op == kernels.LayerNorm, "mean"))
+	args = append(append(args, kernels.Buffers("dx")...), optional(!p.NoWeight, "dw_partial"), optional(p.Bias, "db_partial"))
+	return append(args, kernels.Int64("rows", p.M))
+}
+
 func flag(b bool) int64 {
 	if b {
 		return 1
@@ -31,13 +75,22 @@ func rowDefines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []
 		{Name: "COLS", Value: p.N},
 		{Name: "LAYERNORM", Value: flag(p.Op == kernels.LayerNorm)},
 		{Name: "HAS_BIAS", Value: flag(p.Bias)},
+		{Name: "HAS_WEIGHT", Value: flag(!p.NoWeight)},
 		{Name: "ZERO_CENTERED", Value: flag(p.ZeroCentered)},
+		{Name: "RESIDUAL", Value: flag(p.Residual)},
 		{Name: kernels.VectorBytes.Macro, Value: vectorBytes(p, c)},
+	}
+	if p.FP8 {
+		ds = append(ds, kernels.Define{Name: "Y_TYPE", Value: int64(p.OutType())}, kernels.Define{Name: "TRANSPOSED", Value: flag(p.Transpose)})
+	}
+	if p.Pass == kernels.Bwd {
+		ds = append(ds, kernels.Define{Name: "P_TYPE", Value: int64(partialType(p, c))})
 	}
 	for _, s := range c.Settings() {
 		switch s.Knob {
-		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows:
-			continue
+		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows, kernels.ReduceWarps,
+			kernels.TransposeRows, kernels.TransposeCols, kernels.TransposeWarps:
+			continue // of other launches
 		}
 		if m := s.Knob.Macro; m != "" {
 			ds = append(ds, kernels.Define{Name: m, Value: int64(s.Value)})

@@ -21,6 +21,16 @@ var h200 = kernels.DeviceInfo{
 	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536,
 }
 
+// device is the H200 as one of another arch, for rules that ask for it.
+func device(arch string) kernels.DeviceInfo {
+	d := h200
+	d.Arch = arch
+	if arch == "sm_80" {
+		d.SharedPerBlock = 163 << 10
+	}
+	return d
+}
+
 // Every family's entries compile for every arch that we support, at the corners
 // of its space. NVRTC needs no GPU, so CI runs this.
 func TestCompile(t *testing.T) {
@@ -39,17 +49,19 @@ func TestCompile(t *testing.T) {
 			if f.CheckServes(p) != nil {
 				continue
 			}
-			configs := f.Space(p, h200).Configs
-			if len(configs) == 0 {
-				continue
-			}
-			for _, i := range []int{0, 1, len(configs) / 2, len(configs) - 1} {
-				plan := f.Plan(p, configs[min(i, len(configs)-1)], h200)
-				for _, l := range plan.Launches {
-					if l.Entry == kernels.Memcpy {
-						continue
-					}
-					for _, arch := range archs {
+			for _, arch := range archs {
+				d := device(arch)
+				configs := f.Space(p, d).Configs
+				if len(configs) == 0 {
+					continue
+				}
+				// The first and the last differ in every knob that can.
+				for _, c := range []kernels.Config{configs[0], configs[len(configs)-1]} {
+					plan := f.Plan(p, c, d)
+					for _, l := range plan.Launches {
+						if !l.IsKernel() {
+							continue
+						}
 						u, err := cuda.NewUnit(r, &l, arch)
 						if err != nil {
 							t.Fatal(err)
@@ -60,15 +72,14 @@ func TestCompile(t *testing.T) {
 			}
 		}
 	}
-	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
-		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-			p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm}
-			add(p, "sm_80", "sm_90", "sm_100")
-			p.N, p.DType, p.ZeroCentered = 541, kernels.FP16, true
-			add(p, "sm_90")
-			p.N, p.DType, p.Weight = 384, kernels.BF16, kernels.FP32
-			add(p, "sm_90")
-		}
+	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
+		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm}
+		add(p, "sm_80", "sm_90", "sm_100")
+		p.N, p.DType, p.ZeroCentered = 541, kernels.FP16, true
+		add(p, "sm_90")
+	})
+	for _, p := range options(8192, 1024) {
+		add(p, "sm_90")
 	}
 	t.Logf("%d units", len(units))
 

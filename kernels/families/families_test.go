@@ -7,58 +7,121 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/reference"
 )
 
+// eachOpPass calls f with both ops and passes.
+func eachOpPass(f func(op kernels.Op, pass kernels.Pass)) {
+	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+			f(op, pass)
+		}
+	}
+}
+
 // corners are the shapes and options where indexing goes wrong: one row, one
-// column, odd and prime columns, more tiles than programs and fewer.
+// column, odd and prime columns, more tiles than programs and fewer; then every
+// type and every option.
 func corners() []kernels.Problem {
 	var ps []kernels.Problem
 	for _, s := range [][2]int64{{1, 1}, {1, 8192}, {3, 1}, {5, 7}, {33, 541}, {64, 256}, {130, 96}, {17, 4100}} {
-		for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
-			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-				ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s[0], N: s[1], DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
-			}
-		}
+		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
+			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s[0], N: s[1], DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
+		})
 	}
 	for _, d := range kernels.DTypes() {
 		for _, w := range []kernels.DType{d, kernels.FP32} {
-			for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
-				for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-					ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: w, ZeroCentered: true, Bias: w == kernels.FP32})
-				}
-			}
+			eachOpPass(func(op kernels.Op, pass kernels.Pass) {
+				ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: w, ZeroCentered: true, Bias: w == kernels.FP32})
+			})
 		}
 	}
+	return append(ps, options(33, 136)...)
+}
+
+// options are the problems of one shape with each option that a pass has.
+func options(m, n int64) []kernels.Problem {
+	var ps []kernels.Problem
+	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
+		p := kernels.Problem{Op: op, Pass: pass, M: m, N: n, DType: kernels.BF16, Weight: kernels.BF16}
+		for _, set := range []func(p *kernels.Problem){
+			func(p *kernels.Problem) { p.NoWeight = true },
+			func(p *kernels.Problem) { p.Residual = true },
+			func(p *kernels.Problem) { p.Residual, p.Bias, p.ZeroCentered = true, true, true },
+			func(p *kernels.Problem) { p.FP8 = true },
+			func(p *kernels.Problem) { p.FP8, p.Transpose, p.Bias = true, true, true },
+			func(p *kernels.Problem) { p.Accumulate, p.Bias = true, true },
+		} {
+			q := p
+			if set(&q); q.Validate() == nil {
+				ps = append(ps, q)
+			}
+		}
+	})
 	return ps
 }
 
-// Every config of every family answers right, twice with the same bits.
+// hostile are the problems whose inputs come from a hostile seed: at least one
+// row of each ordeal.
+func hostile() []kernels.Problem {
+	var ps []kernels.Problem
+	for _, d := range kernels.DTypes() {
+		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
+			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 24, N: 136, DType: d, Weight: d, Bias: op == kernels.LayerNorm})
+		})
+	}
+	return append(ps, kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 16, N: 136, DType: kernels.BF16, Weight: kernels.BF16, FP8: true})
+}
+
+// Every config of every family answers right, and twice with the same bits
+// unless the family says that it does not.
 func TestHostStages(t *testing.T) {
+	for _, p := range corners() {
+		checkAll(t, p, 7)
+	}
+}
+
+// Zeros, huge and tiny rows, infinities and NaN come out as the reference has
+// them.
+func TestHostile(t *testing.T) {
+	for _, p := range hostile() {
+		checkAll(t, p, reference.Hostile+3)
+	}
+}
+
+func checkAll(t *testing.T, p kernels.Problem, seed uint64) {
+	t.Helper()
 	r := families.New()
 	dev := cpu.New(r)
-	ctx := context.Background()
-	for _, p := range corners() {
-		b, err := dev.Open(ctx, p, 7)
-		if err != nil {
-			t.Fatal(err)
+	b, err := dev.Open(context.Background(), p, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := 0
+	for _, f := range r.Families {
+		if f.CheckServes(p) != nil || f.Hidden && !f.Stream { // the ruler's families write nothing
+			continue
 		}
-		for _, f := range r.Families {
-			if f.CheckServes(p) != nil || f.Hidden && !f.Stream { // the ruler's families write nothing
-				continue
-			}
-			s := f.Space(p, dev.Info())
-			if len(s.Configs) == 0 {
-				t.Logf("%s has no config for %s", f.Name, p)
-			}
-			for _, c := range s.Configs {
-				got, err := b.Check(ctx, kernels.Variant{Family: f.Name, Config: c}, 2)
-				if err != nil {
-					t.Fatalf("%s@%s on %s: %v", f.Name, c, p, err)
-				}
-				if !got.OK() || got.Differing != 0 {
-					t.Errorf("%s@%s on %s: %s; %d elements differ between runs", f.Name, c, p, got.Reason(), got.Differing)
-				}
-			}
+		s := f.Space(p, dev.Info())
+		if len(s.Configs) > 0 && !f.Hidden {
+			served++
 		}
+		digests := map[uint64]bool{}
+		for _, c := range s.Configs {
+			got, err := b.Check(context.Background(), kernels.Variant{Family: f.Name, Config: c}, 2)
+			if err != nil {
+				t.Fatalf("%s@%s on %s: %v", f.Name, c, p, err)
+			}
+			if !got.OK() || got.Breaks() {
+				t.Errorf("%s@%s on %s: %s; %d elements differ between runs", f.Name, c, p, got.Reason(), got.Differing)
+			}
+			digests[got.Digest] = true
+		}
+		if f.Bits == kernels.Bitwise && len(digests) > 1 {
+			t.Errorf("%s on %s: %d different results of %d configs, but it says it is bitwise", f.Name, p, len(digests), len(s.Configs))
+		}
+	}
+	if served == 0 {
+		t.Logf("no family serves %s", p)
 	}
 }

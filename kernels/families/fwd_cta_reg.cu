@@ -27,7 +27,7 @@ __device__ __forceinline__ void fetch(Row &r, const X *x, i64 row, i64 rows) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-cta_reg(const X *x, const W *w, const W *b, X *y, float *rstd, float *mean, i64 rows, float eps) {
+cta_reg(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   int lane = threadIdx.x % TPR;
   i64 stride = (i64)gridDim.x * BLOCK_ROWS;
   i64 row = (i64)blockIdx.x * BLOCK_ROWS + threadIdx.x / TPR;

@@ -24,7 +24,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PerSM, 0, 4, 8),
 			kernels.Values(kernels.Programs, 0),
 		},
-		Serves: servesAll,
+		Serves: servesPlain,
 		Base:   fwdCTARegBase,
 		Refuse: refuseCTAReg,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
@@ -79,14 +79,6 @@ func refuseCTAReg(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 		return err
 	}
 	return refuseThreadsPerRow(p, c, int64(64/c.Get(kernels.Stages)))
-}
-
-// fwdArgs are the arguments of every forward entry.
-func fwdArgs(p kernels.Problem) []kernels.Arg {
-	args := append(kernels.Buffers("x", "w"), optional(p.Bias, "b"))
-	args = append(args, kernels.Buffers("y", "rstd")...)
-	return append(args, optional(p.Op == kernels.LayerNorm, "mean"),
-		kernels.Int64("rows", p.M), kernels.Float32("eps", kernels.Eps))
 }
 
 func hostCTAReg(h *kernels.HostRun, pid int) {

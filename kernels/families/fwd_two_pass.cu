@@ -21,7 +21,7 @@ constexpr int KEPT = SINGLE_PASS ? U : 1;
 __device__ __forceinline__ int column(int chunk, int u) { return chunk + (u * THREADS + (int)threadIdx.x) * VEC; }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-two_pass(const X *x, const W *w, const W *b, X *y, float *rstd, float *mean, i64 rows, float eps) {
+two_pass(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   int phase = 0;
   for (i64 first = (i64)blockIdx.x * BLOCK_ROWS; first < rows; first += (i64)gridDim.x * BLOCK_ROWS) {
     constexpr int K = LAYERNORM ? 2 : 1;

@@ -26,7 +26,7 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Programs, 0),
 			kernels.Values(kernels.SinglePass, 0, 16384),
 		},
-		Serves: servesAll,
+		Serves: servesPlain,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			return chunks(p, 1, 8, 4).With(set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.SinglePass, 8192))
 		},

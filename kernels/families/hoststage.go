@@ -5,12 +5,18 @@ import "normbench/kernels"
 // What the host stages share. Slots 0 to 7 of a HostRun's scratch belong to the
 // stages; these helpers use slots from 8 on.
 
-// hostWeights widens the weights (plus one if zero-centered) and the bias, or
-// nil, as a program does before its first row.
+// hostWeights widens the weights (plus one if zero-centered, ones without a
+// weight) and the bias, or nil, as a program does before its first row.
 func hostWeights(h *kernels.HostRun) (wf, bf []float32) {
 	p := h.Problem
 	wf = h.Row(8, p.N)
-	h.Mem["w"].Load(wf, 0)
+	if p.NoWeight {
+		for j := range wf {
+			wf[j] = 1
+		}
+	} else {
+		h.Mem["w"].Load(wf, 0)
+	}
 	if p.ZeroCentered {
 		for j := range wf {
 			wf[j]++
@@ -23,11 +29,115 @@ func hostWeights(h *kernels.HostRun) (wf, bf []float32) {
 	return wf, bf
 }
 
-// eachTile calls f with the first row and the end of each tile of program pid.
+// hostInput loads columns from j on of row i into dst: x, or in a forward with
+// residual x + res, which it also writes to resout the first time it is asked.
+func hostInput(h *kernels.HostRun, dst []float32, i, j int64, first bool) {
+	p := h.Problem
+	h.Mem["x"].Load(dst, i*p.N+j)
+	if p.Pass == kernels.Bwd || !p.Residual {
+		return
+	}
+	res := h.Row(10, int64(len(dst)))
+	h.Mem["res"].Load(res, i*p.N+j)
+	for k, v := range res {
+		dst[k] += v
+	}
+	if first {
+		h.Mem["resout"].Store(i*p.N+j, dst)
+	}
+}
+
+// hostOutput stores columns from j on of row i of y, v before fp8's scale:
+// rounded to y's type, and for fp8 scaled, with amax, scale_inv and, if asked,
+// the transpose. Where fp8, plans clear amax first.
+func hostOutput(h *kernels.HostRun, v []float32, i, j int64, transpose bool) {
+	p, y := h.Problem, h.Mem["y"]
+	if p.FP8 {
+		scale, most := h.Mem["scale"].At(0), float32(0)
+		for k, f := range v {
+			if !(f <= most && -f <= most) { // NaN too
+				most = max(most, f, -f) // of a NaN it is NaN
+			}
+			v[k] = f * scale
+		}
+		h.Mem["amax"].MaxFloat(0, most)
+		if i == 0 && j == 0 {
+			h.Mem["scale_inv"].Set(0, 1/scale)
+		}
+	}
+	y.Store(i*p.N+j, v)
+	if transpose {
+		yt := h.Mem["yt"]
+		for k := range v {
+			yt.F8[(j+int64(k))*p.M+i] = y.F8[i*p.N+j+int64(k)]
+		}
+	}
+}
+
+// hostGradient stores columns from j on of row i of dx: v, plus the residual's
+// gradient where there is one.
+func hostGradient(h *kernels.HostRun, v []float32, i, j int64) {
+	p := h.Problem
+	if p.Residual {
+		res := h.Row(10, int64(len(v)))
+		h.Mem["dres"].Load(res, i*p.N+j)
+		for k, r := range res {
+			v[k] += r
+		}
+	}
+	h.Mem["dx"].Store(i*p.N+j, v)
+}
+
+// hostXhat loads columns from j on of row i of xhat into dst, in a backward:
+// from x and the saved statistics or, with SAVED_OUTPUT, from y, as (y-b)/w with
+// |w| at least eps (Fast-LLM's and apex's memory-efficient backward).
+func hostXhat(h *kernels.HostRun, dst, wf []float32, i, j int64) {
+	p := h.Problem
+	if h.Launch.Define("SAVED_OUTPUT") == 0 {
+		h.Mem["x"].Load(dst, i*p.N+j)
+		rstd, mean := hostStats(h, i)
+		for k := range dst {
+			dst[k] = (dst[k] - mean) * rstd
+		}
+		return
+	}
+	h.Mem["y"].Load(dst, i*p.N+j)
+	if p.Bias {
+		b := h.Row(11, int64(len(dst)))
+		h.Mem["b"].Load(b, j)
+		for k, v := range b {
+			dst[k] -= v
+		}
+	}
+	for k, w := range wf[j:][:len(dst)] {
+		if w >= 0 {
+			dst[k] /= max(w, kernels.Eps)
+		} else {
+			dst[k] /= min(w, -kernels.Eps)
+		}
+	}
+}
+
+// hostStats are the saved statistics of row i; mean is 0 in rmsnorm.
+func hostStats(h *kernels.HostRun, i int64) (rstd, mean float32) {
+	if h.Problem.Op == kernels.LayerNorm {
+		mean = h.Mem["mean"].At(i)
+	}
+	return h.Mem["rstd"].At(i), mean
+}
+
+// eachTile calls f with the first row and the end of each tile of program pid,
+// in strides or, with ROW_ORDER, in the program's own range: common.cuh, Tiles.
 func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
-	block := h.Launch.Define("BLOCK_ROWS")
-	for lo := int64(pid) * block; lo < h.Problem.M; lo += int64(h.Launch.Grid[0]) * block {
-		f(lo, min(lo+block, h.Problem.M))
+	block, programs, rows := h.Launch.Define("BLOCK_ROWS"), int64(h.Launch.Grid[0]), h.Problem.M
+	first, stride, end := int64(pid)*block, programs*block, rows
+	if h.Launch.Define("ROW_ORDER") == 1 {
+		share := ceilDiv(ceilDiv(rows, block), programs) * block
+		first, stride = int64(pid)*share, block
+		end = min(first+share, rows)
+	}
+	for lo := first; lo < end; lo += stride {
+		f(lo, min(lo+block, end))
 	}
 }
 
@@ -38,6 +148,28 @@ func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
 			f(i)
 		}
 	})
+}
+
+// hostFinish sums count partial rows from first on, columns lo to hi, adds what
+// was in the gradient before, and stores the result to out: reduce.cuh, finish.
+// name is dw or db.
+func hostFinish(h *kernels.HostRun, name string, partial *kernels.Memory, first, count, lo, hi int64) {
+	N := h.Problem.N
+	acc, part := h.Row(12, hi-lo), h.Row(13, hi-lo)
+	clear(acc)
+	for p := first; p < first+count; p++ {
+		partial.Load(part, p*N+lo)
+		for j, v := range part {
+			acc[j] += v
+		}
+	}
+	if h.Problem.Accumulate {
+		h.Mem[name+"_in"].Load(part, lo)
+		for j, v := range part {
+			acc[j] += v
+		}
+	}
+	h.Mem[name].Store(lo, acc)
 }
 
 // sum and dot use four accumulators: the additions of one would wait for each

@@ -1,50 +1,60 @@
 // k2: adds up the partial rows of a backward.
 //
-//   partial (P,N) fp32 -> out (N) in the weight's type, for dw and, in a second
-//   row of the grid, for db
+//   partial (P,N) of P_TYPE, [dw_in (N)] -> out (N) in the weight's type, for dw
+//   and, in a second row of the grid, for db
 //
-// Bytes: 4*P*N read, N written. A program of 32*REDUCE_ROWS threads owns
-// REDUCE_COLS columns, 32 threads side by side on them; REDUCE_ROWS groups of
-// threads take every REDUCE_ROWS-th partial row and meet in shared memory. The
-// order of all sums is fixed.
+// Bytes: P*N partials read, N written. A program of REDUCE_WARPS warps owns
+// REDUCE_COLS columns; its threads stand side by side on them, in as many groups
+// of rows as there are threads, and meet in shared memory. REDUCE_ROWS partial
+// rows are in flight at a time. The order of all sums is fixed. Fast-LLM's k2
+// (64 columns by 8 rows) and the six tiles of TransformerEngine PR 593 are points
+// of these three knobs.
 #include "common.cuh"
 
-constexpr int PER_THREAD = REDUCE_COLS / 32;
-static_assert(PER_THREAD * 32 == REDUCE_COLS, "columns come in warps");
+constexpr int RTHREADS = 32 * REDUCE_WARPS;
+constexpr int ACROSS = REDUCE_COLS < RTHREADS ? REDUCE_COLS : RTHREADS; // threads side by side
+constexpr int EACH = REDUCE_COLS / ACROSS;                             // columns of a thread
+constexpr int GROUPS = RTHREADS / ACROSS;
+constexpr int DEPTH = REDUCE_ROWS / GROUPS > 0 ? REDUCE_ROWS / GROUPS : 1;
+static_assert(EACH * ACROSS == REDUCE_COLS && GROUPS * ACROSS == RTHREADS, "columns and threads divide each other");
 
-__device__ __forceinline__ void put(W *out, float v) {
-#if W_TYPE == 0
-  *out = v;
-#else
-  float one[1] = {v};
-  *out = (W)pack<W_TYPE, 1>(one).word[0];
-#endif
-}
+__device__ __forceinline__ float partialAt(const P *p) { return at<P_TYPE>(p); }
 
-extern "C" __global__ void __launch_bounds__(32 * REDUCE_ROWS)
-reduce(const float *dw_partial, const float *db_partial, W *dw, W *db, i64 partials, i64 cols) {
-  __shared__ float part[REDUCE_ROWS][REDUCE_COLS];
-  const float *in = blockIdx.y == 0 ? dw_partial : db_partial;
+extern "C" __global__ void __launch_bounds__(RTHREADS)
+reduce(const P *dw_partial, const P *db_partial, const W *dw_in, const W *db_in, W *dw, W *db, i64 partials, i64 cols) {
+  __shared__ float part[GROUPS][REDUCE_COLS];
+  const P *in = blockIdx.y == 0 ? dw_partial : db_partial;
+  const W *before = blockIdx.y == 0 ? dw_in : db_in;
   W *out = blockIdx.y == 0 ? dw : db;
-  int lane = threadIdx.x % 32, group = threadIdx.x / 32;
+  int place = threadIdx.x % ACROSS, group = threadIdx.x / ACROSS;
   i64 first = (i64)blockIdx.x * REDUCE_COLS;
-  float s[PER_THREAD];
+  float s[EACH];
 #pragma unroll
-  for (int i = 0; i < PER_THREAD; i++) s[i] = 0.f;
-#pragma unroll 4
-  for (i64 p = group; p < partials; p += REDUCE_ROWS)
+  for (int i = 0; i < EACH; i++) s[i] = 0.f;
+  for (i64 p = group; p < partials; p += GROUPS * DEPTH) {
+    float v[DEPTH][EACH];
 #pragma unroll
-    for (int i = 0; i < PER_THREAD; i++) {
-      i64 c = first + i * 32 + lane;
-      if (c < cols) s[i] += __ldg(in + p * cols + c);
-    }
+    for (int d = 0; d < DEPTH; d++)
 #pragma unroll
-  for (int i = 0; i < PER_THREAD; i++) part[group][i * 32 + lane] = s[i];
+      for (int i = 0; i < EACH; i++) {
+        i64 row = p + d * GROUPS, c = first + i * ACROSS + place;
+        v[d][i] = row < partials && c < cols ? partialAt(in + row * cols + c) : 0.f;
+      }
+#pragma unroll
+    for (int d = 0; d < DEPTH; d++)
+#pragma unroll
+      for (int i = 0; i < EACH; i++) s[i] += v[d][i];
+  }
+#pragma unroll
+  for (int i = 0; i < EACH; i++) part[group][i * ACROSS + place] = s[i];
   __syncthreads();
-  for (int i = threadIdx.x; i < REDUCE_COLS; i += 32 * REDUCE_ROWS) {
+  for (int i = threadIdx.x; i < REDUCE_COLS; i += RTHREADS) {
     float sum = 0.f;
 #pragma unroll
-    for (int g = 0; g < REDUCE_ROWS; g++) sum += part[g][i];
-    if (first + i < cols) put(out + first + i, sum);
+    for (int g = 0; g < GROUPS; g++) sum += part[g][i];
+    if (first + i < cols) {
+      if (before) sum += at<W_TYPE>(before + first + i);
+      put<W_TYPE>(out + first + i, sum);
+    }
   }
 }

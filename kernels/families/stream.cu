@@ -1,6 +1,7 @@
 // The stream: the bound that every time is divided by. It moves the tensors of
-// a problem and does nothing else: y = x for a forward, dx = x + dy for a
-// backward, over count elements in vectors of 16 bytes.
+// a problem and does nothing else: each output is the sum of the INPUTS inputs,
+// over count elements in vectors of 16 bytes of input. Outputs are y or dx,
+// where TRANSPOSED a second one of that type, where SUM_OUT one of x's type.
 //
 // Each thread has UNROLL vectors of each input in flight before it writes.
 #include "common.cuh"
@@ -8,38 +9,50 @@
 constexpr int LANES = 16 / sizeof(X);
 constexpr int BLOCK = WARPS * 32;
 
-__device__ __forceinline__ Raw<16> add(const Raw<16> &a, const Raw<16> &b) {
-  float f[LANES], g[LANES];
-  unpack<X_TYPE, LANES>(a, f);
-  unpack<X_TYPE, LANES>(b, g);
+// move does COUNT elements from i on, once they are loaded.
+template <int COUNT>
+__device__ __forceinline__ void move(const Raw<COUNT * sizeof(X)> (&v)[INPUTS], Y *y, Y *yt, X *resout, i64 i) {
+  if constexpr (INPUTS == 1 && Y_TYPE == X_TYPE) {
+    store<COUNT * sizeof(X)>(y + i, v[0]);
+  } else {
+    float f[COUNT];
+    unpack<X_TYPE, COUNT>(v[0], f);
 #pragma unroll
-  for (int i = 0; i < LANES; i++) f[i] += g[i];
-  return pack<X_TYPE, LANES>(f);
+    for (int k = 1; k < INPUTS; k++) {
+      float g[COUNT];
+      unpack<X_TYPE, COUNT>(v[k], g);
+#pragma unroll
+      for (int j = 0; j < COUNT; j++) f[j] += g[j];
+    }
+    store<COUNT * sizeof(Y)>(y + i, pack<Y_TYPE, COUNT>(f));
+    if (TRANSPOSED) store<COUNT * sizeof(Y)>(yt + i, pack<Y_TYPE, COUNT>(f));
+    if (SUM_OUT) store<COUNT * sizeof(X)>(resout + i, pack<X_TYPE, COUNT>(f));
+  }
+}
+
+template <int COUNT> __device__ __forceinline__ void fetch(Raw<COUNT * sizeof(X)> (&v)[INPUTS], const X *a, const X *b, const X *c, i64 i) {
+  v[0] = load<COUNT * sizeof(X)>(a + i);
+  if constexpr (INPUTS > 1) v[1] = load<COUNT * sizeof(X)>(b + i);
+  if constexpr (INPUTS > 2) v[2] = load<COUNT * sizeof(X)>(c + i);
 }
 
 extern "C" __global__ void __launch_bounds__(BLOCK)
-stream(const X *x, const X *dy, X *out, i64 count) {
+stream(const X *a, const X *b, const X *c, Y *y, Y *yt, X *resout, i64 count) {
   i64 vectors = count / LANES;
   for (i64 base = (i64)blockIdx.x * BLOCK * UNROLL + threadIdx.x; base < vectors; base += (i64)gridDim.x * BLOCK * UNROLL) {
-    Raw<16> a[UNROLL], b[UNROLL];
+    Raw<16> v[UNROLL][INPUTS];
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
-      if (base + u * BLOCK < vectors) {
-        a[u] = load<16>(x + (base + u * BLOCK) * LANES);
-        if (BACKWARD) b[u] = load<16>(dy + (base + u * BLOCK) * LANES);
-      }
+      if (base + u * BLOCK < vectors) fetch<LANES>(v[u], a, b, c, (base + u * BLOCK) * LANES);
 #pragma unroll
     for (int u = 0; u < UNROLL; u++)
-      if (base + u * BLOCK < vectors)
-        store<16>(out + (base + u * BLOCK) * LANES, BACKWARD ? add(a[u], b[u]) : a[u]);
+      if (base + u * BLOCK < vectors) move<LANES>(v[u], y, yt, resout, (base + u * BLOCK) * LANES);
   }
   // The last elements, fewer than a vector.
   i64 rest = vectors * LANES + (i64)blockIdx.x * BLOCK + threadIdx.x;
   if (rest < count) {
-    float f[1], g[1] = {0.f};
-    unpack<X_TYPE, 1>(load<sizeof(X)>(x + rest), f);
-    if (BACKWARD) unpack<X_TYPE, 1>(load<sizeof(X)>(dy + rest), g);
-    f[0] += g[0];
-    store<sizeof(X)>(out + rest, pack<X_TYPE, 1>(f));
+    Raw<sizeof(X)> v[INPUTS];
+    fetch<1>(v, a, b, c, rest);
+    move<1>(v, y, yt, resout, rest);
   }
 }

@@ -8,8 +8,9 @@ import (
 
 // The stream moves the tensors of a problem and does nothing else, as the bound
 // that every time is divided by: y = x for a forward, dx = x + dy for a
-// backward. It leaves weights and statistics alone, which are far below 1% of
-// the bytes from a few rows on.
+// backward, and likewise with the tensors of residuals and fp8. It leaves
+// weights and statistics alone, which are far below 1% of the bytes from a few
+// rows on.
 
 func fwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Fwd) }
 func bwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Bwd) }
@@ -23,6 +24,7 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 		Origin: "normbench",
 		Hidden: true,
 		Stream: true,
+		Bits:   kernels.Bitwise,
 		Files:  []string{"stream.go", "stream.cu", "common.go", "common.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.Warps, 4, 8, 16, 32),
@@ -59,18 +61,29 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 				Block: threads,
 				Defines: []kernels.Define{
 					{Name: "X_TYPE", Value: int64(p.DType)},
+					{Name: "Y_TYPE", Value: int64(p.OutType())},
 					{Name: "W_TYPE", Value: int64(p.Weight)},
-					{Name: "BACKWARD", Value: flag(pass == kernels.Bwd)},
+					{Name: "INPUTS", Value: int64(len(p.Full(kernels.Input)))},
+					{Name: "TRANSPOSED", Value: flag(p.Transpose)},
+					{Name: "SUM_OUT", Value: flag(p.Residual && pass == kernels.Fwd)},
 					{Name: "WARPS", Value: int64(c.Get(kernels.Warps))},
 					{Name: "UNROLL", Value: unroll},
 				},
+			}
+			in := p.Full(kernels.Input)
+			for i := range 3 {
+				if i < len(in) {
+					l.Args = append(l.Args, kernels.Buffers(in[i].Name)...)
+				} else {
+					l.Args = append(l.Args, optional(false, ""))
+				}
 			}
 			out := "y"
 			if pass == kernels.Bwd {
 				out = "dx"
 			}
-			l.Args = append(kernels.Buffers("x"), optional(pass == kernels.Bwd, "dy"))
-			l.Args = append(append(l.Args, kernels.Buffers(out)...), kernels.Int64("count", count))
+			l.Args = append(append(l.Args, kernels.Buffers(out)...), optional(p.Transpose, "yt"),
+				optional(p.Residual && pass == kernels.Fwd, "resout"), kernels.Int64("count", count))
 			return kernels.Plan{Launches: []kernels.Launch{l}}
 		},
 		Host: map[string]kernels.HostStage{"stream": hostStream},
@@ -80,7 +93,8 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 func hostStream(h *kernels.HostRun, pid int) {
 	count, programs := h.Arg("count"), int64(h.Launch.Grid[0])
 	lo, hi := count*int64(pid)/programs, count*int64(pid+1)/programs
-	if h.Problem.Pass == kernels.Fwd {
+	in, out := h.Problem.Full(kernels.Input), h.Problem.Full(kernels.Output)
+	if len(in) == 1 && len(out) == 1 && in[0].DType == out[0].DType {
 		x, y := h.Mem["x"], h.Mem["y"]
 		if x.DType == kernels.FP32 {
 			copy(y.F32[lo:hi], x.F32[lo:hi])
@@ -93,12 +107,16 @@ func hostStream(h *kernels.HostRun, pid int) {
 	a, b := h.Row(0, block), h.Row(1, block)
 	for ; lo < hi; lo += block {
 		n := min(block, hi-lo)
-		h.Mem["x"].Load(a[:n], lo)
-		h.Mem["dy"].Load(b[:n], lo)
-		for i := range n {
-			a[i] += b[i]
+		h.Mem[in[0].Name].Load(a[:n], lo)
+		for _, t := range in[1:] {
+			h.Mem[t.Name].Load(b[:n], lo)
+			for i, v := range b[:n] {
+				a[i] += v
+			}
 		}
-		h.Mem["dx"].Store(lo, a[:n])
+		for _, t := range out {
+			h.Mem[t.Name].Store(lo, a[:n])
+		}
 	}
 }
 
@@ -113,8 +131,14 @@ func fwdCopy(op kernels.Op) *kernels.Family {
 		Origin: "normbench",
 		Hidden: true,
 		Stream: true,
+		Bits:   kernels.Bitwise,
 		Files:  []string{"stream.go", "common.go"},
-		Serves: servesAll,
+		Serves: func(p kernels.Problem) error {
+			if p.FP8 || p.Residual {
+				return fmt.Errorf("a copy moves one tensor to another of its type")
+			}
+			return nil
+		},
 		Base:   func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
 		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
 		Plan: func(p kernels.Problem, _ kernels.Config, d kernels.DeviceInfo) kernels.Plan {

@@ -24,7 +24,24 @@ func ToleranceFor(p kernels.Problem, t kernels.Tensor, scale float64) Tolerance 
 		terms = p.M
 	}
 	noise := 0x1p-24 * (16 + math.Sqrt(float64(terms)))
-	return Tolerance{Rel: 1.02*t.DType.Epsilon()/2 + noise, Abs: 4 * noise * scale}
+	tol := Tolerance{Rel: 1.02*t.DType.Epsilon()/2 + noise, Abs: 4 * noise * scale}
+	if t.DType == kernels.E4M3 {
+		tol.Abs += 0x1p-10 // half a step of its subnormal numbers
+	}
+	return tol
+}
+
+// Loosen allows for what a plan rounds on the way to an output: terms that err
+// by half an epsilon each, independently, sum up to an error of half an epsilon
+// of their scale (over root three) in the mean; eight times that leaves five
+// deviations and the largest of many columns.
+func (tol Tolerance) Loosen(rounds []kernels.Rounding, output string, scale float64) Tolerance {
+	for _, r := range rounds {
+		if r.Output == output {
+			tol.Abs += 4 * r.DType.Epsilon() / 2 * scale
+		}
+	}
+	return tol
 }
 
 // Limit is the magnitude from which a type rounds to infinity.
@@ -34,6 +51,8 @@ func Limit(d kernels.DType) float64 {
 		return 65520
 	case kernels.BF16:
 		return 0x1.ffp127
+	case kernels.E4M3:
+		return math.Inf(1) // it saturates
 	}
 	return 0x1.ffffffp127
 }

@@ -1,6 +1,10 @@
 package reference
 
-import "normbench/kernels"
+import (
+	"math"
+
+	"normbench/kernels"
+)
 
 // A Draw says how one input tensor is filled from a seed. Every device fills
 // it with the same bits; see Value.
@@ -8,34 +12,85 @@ type Draw struct {
 	Tensor        kernels.Tensor
 	Stream        uint64 // separates the tensors of one seed
 	Scale, Offset float32
+	// Hostile is which rows of a hostile seed are extraordinary: see Ordeal.
+	Hostile Hostility
 }
+
+// A Hostility says what a hostile seed does to a tensor.
+type Hostility uint8
+
+// The hostilities. They are the fill kernel's too.
+const (
+	Tame  Hostility = iota // nothing
+	HostX                  // rows of zeros, huge and tiny ones, infinities and NaN
+	HostD                  // a row with an infinity
+)
+
+// Hostile marks a seed whose inputs try what a kernel does at the ends of the
+// number range. Devices need not know it: it is a bit of the seed.
+const Hostile = 1 << 62
+
+// The ordeals of a row, by (row + seed) modulo ordeals; the others are ordinary.
+const (
+	ordeals  = 8
+	zeroRow  = 1
+	hugeRow  = 2
+	tinyRow  = 3
+	infRow   = 4
+	nanRow   = 5
+	infDYRow = 6
+	lostRow  = 7 // so tiny that its squares vanish
+)
 
 // Draws lists the random inputs of p. x has a mean well away from zero, so
 // that a layernorm that forgets it is caught; weights scatter around one
-// (zero-centered: around zero) as trained ones do. The saved statistics are
-// not drawn: they are the float64 answers, rounded to fp32.
+// (zero-centered: around zero) as trained ones do. fp8's scale leaves some of y
+// beyond 448, so that a missing clamp shows. The saved statistics are not
+// drawn: they are the float64 answers, rounded to fp32.
 func Draws(p kernels.Problem) []Draw {
 	var ds []Draw
 	for _, t := range p.Tensors() {
 		if t.Role != kernels.Input {
 			continue
 		}
-		switch t.Name {
-		case "x":
-			ds = append(ds, Draw{t, 1, 1, 0.25})
-		case "dy":
-			ds = append(ds, Draw{t, 2, 1, 0})
-		case "w":
-			d := Draw{t, 3, 0.25, 1}
-			if p.ZeroCentered {
-				d.Offset = 0
-			}
+		if d, ok := draw(p, t); ok {
 			ds = append(ds, d)
-		case "b":
-			ds = append(ds, Draw{t, 4, 0.25, 0})
 		}
 	}
 	return ds
+}
+
+// BiasDraw is the bias of the forward that p is the backward of.
+func BiasDraw(p kernels.Problem) Draw {
+	d, _ := draw(p, kernels.Tensor{Name: "b", DType: p.Weight, Rows: 1, Cols: p.N})
+	return d
+}
+
+func draw(p kernels.Problem, t kernels.Tensor) (Draw, bool) {
+	switch t.Name {
+	case "x":
+		return Draw{t, 1, 1, 0.25, HostX}, true
+	case "dy":
+		return Draw{t, 2, 1, 0, HostD}, true
+	case "w":
+		if p.ZeroCentered {
+			return Draw{t, 3, 0.25, 0, Tame}, true
+		}
+		return Draw{t, 3, 0.25, 1, Tame}, true
+	case "b":
+		return Draw{t, 4, 0.25, 0, Tame}, true
+	case "scale":
+		return Draw{t, 5, 8, 96, Tame}, true
+	case "res":
+		return Draw{t, 6, 1, -0.125, Tame}, true
+	case "dres":
+		return Draw{t, 7, 1, 0, Tame}, true
+	case "dw_in":
+		return Draw{t, 8, 1, 0, Tame}, true
+	case "db_in":
+		return Draw{t, 9, 1, 0, Tame}, true
+	}
+	return Draw{}, false
 }
 
 // Value is element i of a tensor, before it is rounded to the tensor's type: a
@@ -49,7 +104,44 @@ func (d Draw) Value(seed uint64, i int64) float32 {
 	sum := int32(z&0xffff) + int32(z>>16&0xffff) + int32(z>>32&0xffff) + int32(z>>48) - 131070
 	v := float32(sum) * Unit
 	// The conversion keeps Go from fusing the product into the sum.
-	return float32(v*d.Scale) + d.Offset
+	v = float32(v*d.Scale) + d.Offset
+	if seed&Hostile == 0 || d.Hostile == Tame {
+		return v
+	}
+	return d.ordeal(seed, i, v)
+}
+
+// ordeal is what a hostile seed makes of an element. Factors are powers of two,
+// so that all devices agree on the bits. Huge rows stop where the sum of their
+// squares would leave fp32, or themselves fp16.
+func (d Draw) ordeal(seed uint64, i int64, v float32) float32 {
+	row, col := i/d.Tensor.Cols, i%d.Tensor.Cols
+	kind := (uint64(row) + seed%ordeals) % ordeals
+	one := row * 7919 % d.Tensor.Cols // the column of a row's one infinity or NaN
+	inf := float32(math.Inf(1))
+	if d.Hostile == HostD {
+		if kind == infDYRow && col == one {
+			return inf
+		}
+		return v
+	}
+	switch {
+	case kind == zeroRow:
+		return 0
+	case kind == hugeRow && d.Tensor.DType == kernels.FP16:
+		return v * 0x1p12
+	case kind == hugeRow:
+		return v * 0x1p50
+	case kind == tinyRow:
+		return v * 0x1p-12
+	case kind == infRow && col == one:
+		return -inf
+	case kind == nanRow && col == one:
+		return float32(math.NaN())
+	case kind == lostRow:
+		return v * 0x1p-80
+	}
+	return v
 }
 
 // Unit scales a sum of four uniform 16-bit numbers to unit variance:
@@ -72,13 +164,18 @@ func mix(z uint64) uint64 {
 func Inputs(p kernels.Problem, seed uint64) map[string]*kernels.Memory {
 	mem := map[string]*kernels.Memory{}
 	for _, d := range Draws(p) {
-		m := kernels.NewMemory(d.Tensor.DType, d.Tensor.Elems())
-		eachSpan(m.Len(), func(lo, hi int64) {
-			for i := lo; i < hi; i++ {
-				m.Set(i, d.Value(seed, i))
-			}
-		})
-		mem[d.Tensor.Name] = m
+		mem[d.Tensor.Name] = d.Fill(seed)
 	}
 	return mem
+}
+
+// Fill draws the whole tensor.
+func (d Draw) Fill(seed uint64) *kernels.Memory {
+	m := kernels.NewMemory(d.Tensor.DType, d.Tensor.Elems())
+	eachSpan(m.Len(), func(lo, hi int64) {
+		for i := lo; i < hi; i++ {
+			m.Set(i, d.Value(seed, i))
+		}
+	})
+	return m
 }

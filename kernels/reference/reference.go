@@ -24,12 +24,16 @@ type Answer struct {
 
 // Answers computes p from the inputs in mem.
 //
-// With xhat = (x - mean)*rstd, wf = w (+1 if zero-centered) and g = dy*wf:
+// With h = x (+ res), xhat = (h - mean)*rstd, wf = w (+1 if zero-centered, 1
+// without a weight) and g = dy*wf:
 //
-//	y  = xhat*wf + b
-//	dx = rstd*(g - xhat*mean(g*xhat) - mean(g))   (layernorm)
-//	dx = rstd*(g - xhat*mean(g*xhat))             (rmsnorm, mean = 0)
-//	dw = sum over rows of dy*xhat,  db = sum over rows of dy
+//	y  = xhat*wf + b,  resout = h
+//	dx = rstd*(g - xhat*mean(g*xhat) - mean(g)) + dres   (layernorm)
+//	dx = rstd*(g - xhat*mean(g*xhat)) + dres             (rmsnorm, mean = 0)
+//	dw = dw_in + sum over rows of dy*xhat,  db = db_in + sum over rows of dy
+//
+// With fp8, amax is the largest |y|, then y and its transpose yt are y*scale
+// within +-448, and scale_inv is 1/scale. A NaN in y makes amax NaN.
 //
 // The statistics of a backward are recomputed from x in float64, not taken
 // from its fp32 inputs, so that a wrong saved statistic shows.
@@ -39,26 +43,30 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 	if p.Op == kernels.LayerNorm {
 		ans["mean"] = make([]float64, M)
 	}
-	wf := make([]float64, N)
-	for j := range wf {
-		wf[j] = float64(mem["w"].At(int64(j)))
-		if p.ZeroCentered {
-			wf[j]++
-		}
-	}
+	wf := weights(p, mem)
 	var bias []float64
 	if p.Pass == kernels.Fwd {
 		ans["y"] = make([]float64, M*N)
 		bias = make([]float64, N)
 		if p.Bias {
-			for j := range bias {
-				bias[j] = float64(mem["b"].At(int64(j)))
-			}
+			bias = wide(mem["b"])
+		}
+		if p.Residual {
+			ans["resout"] = make([]float64, M*N)
 		}
 	} else {
-		ans["dx"], ans["dw"] = make([]float64, M*N), make([]float64, N)
+		ans["dx"] = make([]float64, M*N)
+		if !p.NoWeight {
+			ans["dw"] = make([]float64, N)
+		}
 		if p.Bias {
 			ans["db"] = make([]float64, N)
+		}
+		if p.Accumulate {
+			copy(ans["dw"], wide(mem["dw_in"]))
+			if p.Bias {
+				copy(ans["db"], wide(mem["db_in"]))
+			}
 		}
 	}
 
@@ -71,6 +79,10 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 		for i := lo; i < hi; i++ {
 			for j := range x {
 				x[j] = float64(mem["x"].At(i*N + int64(j)))
+				if p.Pass == kernels.Fwd && p.Residual {
+					x[j] += float64(mem["res"].At(i*N + int64(j)))
+					ans["resout"][i*N+int64(j)] = x[j]
+				}
 				sx2 += finite(x[j] * x[j])
 			}
 			mean := 0.0
@@ -118,6 +130,9 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 			dx := ans["dx"][i*N:][:N]
 			for j, h := range xhat {
 				dx[j] = rstd * (g[j] - h*c1 - c2)
+				if p.Residual {
+					dx[j] += float64(mem["dres"].At(i*N + int64(j)))
+				}
 			}
 		}
 		mu.Lock()
@@ -125,7 +140,9 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 		x2, dx2, dw2, db2 = x2+sx2, dx2+sdx2, dw2+sdw2, db2+sdb2
 		if p.Pass == kernels.Bwd {
 			for j := range dw {
-				ans["dw"][j] += dw[j]
+				if !p.NoWeight {
+					ans["dw"][j] += dw[j]
+				}
 				if p.Bias {
 					ans["db"][j] += db[j]
 				}
@@ -133,14 +150,80 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 		}
 	})
 	all, cols := float64(M*N), float64(N)
+	fp8(p, mem, ans)
 	return Answer{Values: ans, Scale: map[string]float64{
-		"y":    rms(ans["y"]),
-		"rstd": rms(ans["rstd"]),
-		"mean": math.Sqrt(x2 / all),
-		"dx":   math.Sqrt(dx2 / all),
-		"dw":   math.Sqrt(dw2 / cols),
-		"db":   math.Sqrt(db2 / cols),
+		"y":      rms(ans["y"]),
+		"yt":     rms(ans["y"]),
+		"resout": rms(ans["resout"]),
+		"rstd":   rms(ans["rstd"]),
+		"mean":   math.Sqrt(x2 / all),
+		"dx":     math.Sqrt(dx2 / all),
+		"dw":     math.Sqrt(dw2 / cols),
+		"db":     math.Sqrt(db2 / cols),
 	}}
+}
+
+// weights is wf: the factors of the columns.
+func weights(p kernels.Problem, mem map[string]*kernels.Memory) []float64 {
+	wf := make([]float64, p.N)
+	for j := range wf {
+		if wf[j] = 1; !p.NoWeight {
+			wf[j] = float64(mem["w"].At(int64(j)))
+		}
+		if p.ZeroCentered {
+			wf[j]++
+		}
+	}
+	return wf
+}
+
+// wide is a memory in float64.
+func wide(m *kernels.Memory) []float64 {
+	v := make([]float64, m.Len())
+	for j := range v {
+		v[j] = float64(m.At(int64(j)))
+	}
+	return v
+}
+
+// fp8 turns the answer y into what is stored of it: scaled, clamped, transposed.
+func fp8(p kernels.Problem, mem map[string]*kernels.Memory, ans map[string][]float64) {
+	if !p.FP8 {
+		return
+	}
+	scale, amax := float64(mem["scale"].At(0)), 0.0
+	y := ans["y"]
+	for i, v := range y {
+		// math.Max prefers an infinity to a NaN; kernels compare the bits.
+		if math.IsNaN(amax) || math.IsNaN(v) {
+			amax = math.NaN()
+		} else {
+			amax = math.Max(amax, math.Abs(v))
+		}
+		y[i] = math.Max(-kernels.MaxE4M3, math.Min(kernels.MaxE4M3, v*scale))
+	}
+	ans["amax"], ans["scale_inv"] = []float64{amax}, []float64{1 / scale}
+	if p.Transpose {
+		yt := make([]float64, len(y))
+		for i := range p.M {
+			for j := range p.N {
+				yt[j*p.M+i] = y[i*p.N+j]
+			}
+		}
+		ans["yt"] = yt
+	}
+}
+
+// SavedOutput is the y that the forward of p, a backward, has saved, rounded to
+// its type; b may be nil.
+func SavedOutput(p kernels.Problem, mem map[string]*kernels.Memory, b *kernels.Memory) *kernels.Memory {
+	fwd := kernels.Problem{Op: p.Op, Pass: kernels.Fwd, M: p.M, N: p.N, DType: p.DType, Weight: p.Weight,
+		Bias: p.Bias, ZeroCentered: p.ZeroCentered, NoWeight: p.NoWeight}
+	y := kernels.NewMemory(p.DType, p.M*p.N)
+	for i, v := range Answers(fwd, map[string]*kernels.Memory{"x": mem["x"], "w": mem["w"], "b": b}).Values["y"] {
+		y.Set(int64(i), float32(v))
+	}
+	return y
 }
 
 // finite leaves infinities and NaN out of a scale: they are met exactly or not
@@ -171,18 +254,26 @@ func eachSpan(n int64, f func(lo, hi int64)) {
 	wg.Wait()
 }
 
-// StreamAnswers is the output of a stream family: y = x or dx = x + dy.
+// StreamAnswers is the output of a stream family: every (M,N) output is the sum
+// of all (M,N) inputs, and yt is that sum too, not transposed.
 func StreamAnswers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
-	out := make([]float64, p.M*p.N)
-	for i := range out {
-		out[i] = float64(mem["x"].At(int64(i)))
-		if p.Pass == kernels.Bwd {
-			out[i] += float64(mem["dy"].At(int64(i)))
+	all := p.M * p.N
+	sum := make([]float64, all)
+	for _, t := range p.Full(kernels.Input) {
+		for i := range sum {
+			sum[i] += float64(mem[t.Name].At(int64(i)))
 		}
 	}
-	name := "y"
-	if p.Pass == kernels.Bwd {
-		name = "dx"
+	ans := Answer{Values: map[string][]float64{}, Scale: map[string]float64{}}
+	for _, t := range p.Full(kernels.Output) {
+		out := sum
+		if t.DType == kernels.E4M3 {
+			out = make([]float64, all)
+			for i, v := range sum {
+				out[i] = math.Max(-kernels.MaxE4M3, math.Min(kernels.MaxE4M3, v))
+			}
+		}
+		ans.Values[t.Name], ans.Scale[t.Name] = out, rms(out)
 	}
-	return Answer{Values: map[string][]float64{name: out}, Scale: map[string]float64{name: rms(out)}}
+	return ans
 }

@@ -297,3 +297,17 @@ func (f Function) Occupancy(blockThreads, dynShared int) (blocksPerSM int, err e
 	n, err := f.f.MaxActiveBlocksPerMultiProcessor(blockThreads, int64(dynShared))
 	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err)
 }
+
+// AllowLargeClusters allows launches with clusters of more than eight blocks, which not every
+// device runs.
+func (f Function) AllowLargeClusters() error {
+	return newError("cuFuncSetAttribute", int(C.nb_func_set(handle(f.f), C.nb_non_portable_cluster(), 1)))
+}
+
+// OccupancyClusters is the number of clusters of a launch that fit on the device at once.
+func (f Function) OccupancyClusters(grid [3]int, blockThreads, dynShared, cluster int) (int, error) {
+	var n C.int
+	g := dims(grid)
+	code := C.nb_max_active_clusters(&n, handle(f.f), &g[0], C.uint32_t(blockThreads), C.uint32_t(dynShared), C.uint32_t(cluster))
+	return int(n), newError("cuOccupancyMaxActiveClusters", int(code))
+}

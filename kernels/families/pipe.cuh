@@ -1,0 +1,142 @@
+// What designs with rows in shared memory need: asynchronous copies by each
+// thread (sm_80), bulk copies on barriers and clusters (sm_90), as thin names
+// for the PTX instructions. Included after common.cuh.
+
+__device__ __forceinline__ u32 sharedAddress(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+
+// ---- Copies by each thread --------------------------------------------------
+
+// copyAsync brings 4, 8 or 16 bytes to shared memory; with in = false it writes
+// zeros there instead.
+template <int BYTES> __device__ __forceinline__ void copyAsync(void *dst, const void *src, bool in) {
+  static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "cp.async moves 4, 8 or 16 bytes");
+  int bytes = in ? BYTES : 0;
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(sharedAddress(dst)), "l"(src), "r"(bytes) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(sharedAddress(dst)), "l"(src), "n"(BYTES), "r"(bytes) : "memory");
+}
+
+// commitCopies closes a group of copies; waitCopies waits until at most LEFT of
+// the thread's groups are under way.
+__device__ __forceinline__ void commitCopies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> __device__ __forceinline__ void waitCopies() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
+
+#if __CUDA_ARCH__ >= 900
+
+// ---- Barriers and bulk copies ------------------------------------------------
+
+typedef u64 Barrier; // in shared memory
+
+// initBarrier: one thread, before fenceBarriers and a __syncthreads.
+__device__ __forceinline__ void initBarrier(Barrier *b, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(sharedAddress(b)), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void fenceBarriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// expectBytes arrives and says how many bytes complete the phase.
+__device__ __forceinline__ void expectBytes(Barrier *b, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(sharedAddress(b)), "r"(bytes) : "memory");
+}
+
+// waitBarrier waits for the end of the phase of that parity: 0 for the first.
+__device__ __forceinline__ void waitBarrier(Barrier *b, u32 parity) {
+  asm volatile("{.reg .pred done;\n"
+               "again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+               "@!done bra again;}" ::"r"(sharedAddress(b)), "r"(parity) : "memory");
+}
+
+// bulkLoad: one thread brings bytes (a multiple of 16, both addresses too) to
+// shared memory; b's phase completes when they are there. What was read of that
+// shared memory before must be behind a __syncthreads.
+__device__ __forceinline__ void bulkLoad(void *dst, const void *src, u32 bytes, Barrier *b) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(sharedAddress(dst)),
+               "l"(src), "r"(bytes), "r"(sharedAddress(b)) : "memory");
+}
+
+// bulkStore and bulkAdd: one thread brings bytes from shared memory, the latter
+// adding floats to what is there, in whatever order programs come. fenceShared
+// by the writers and a __syncthreads stand before, waitBulk after.
+__device__ __forceinline__ void bulkStore(void *dst, const void *src, u32 bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(sharedAddress(src)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void bulkAdd(float *dst, const float *src, u32 bytes) {
+  asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst), "r"(sharedAddress(src)), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void fenceShared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void commitBulk() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// waitBulkRead: the source may be written again. waitBulk: the data is in memory.
+template <int LEFT> __device__ __forceinline__ void waitBulkRead() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory"); }
+template <int LEFT> __device__ __forceinline__ void waitBulk() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(LEFT) : "memory"); }
+
+// ---- Clusters ------------------------------------------------------------------
+
+__device__ __forceinline__ u32 clusterRank() {
+  u32 r;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+  return r;
+}
+
+// clusterSync is __syncthreads for all programs of the cluster.
+__device__ __forceinline__ void clusterSync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// onRank is the address that a shared variable has in another program.
+__device__ __forceinline__ u32 onRank(const void *p, u32 rank) {
+  u32 r;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(sharedAddress(p)), "r"(rank));
+  return r;
+}
+
+// sendFloat stores v in another program's shared memory and counts 4 bytes on a
+// barrier there. Both addresses come from onRank.
+__device__ __forceinline__ void sendFloat(u32 dst, float v, u32 barrier) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(dst), "r"(__float_as_uint(v)), "r"(barrier) : "memory");
+}
+
+// ClusterSum adds K values for each of GROUPS groups of threads over the SIZE
+// programs of a cluster. It lives in shared memory. Sums come in the order of the
+// ranks, so they are the same everywhere and every time.
+template <int K, int GROUPS, int SIZE> struct ClusterSum {
+  float part[2][SIZE][GROUPS * K];
+  Barrier full[2];
+
+  // init: all threads, once. Nobody may send before all have it behind them.
+  __device__ __forceinline__ void init() {
+    if (threadIdx.x == 0) {
+      initBarrier(&full[0], 1);
+      initBarrier(&full[1], 1);
+      fenceBarriers();
+    }
+    clusterSync();
+  }
+
+  // sum: v holds the program's own sums, the same in all threads of a group; it
+  // returns those of the cluster. All threads call it, with round 0, 1, 2, ...
+  // Between two calls stands a __syncthreads (sumOver has one, for groups beyond
+  // a warp): it keeps a slow thread's reading apart from the round after next.
+  __device__ __forceinline__ void sum(float (&v)[K], int group, bool leader, int round) {
+    int slot = round & 1;
+    if (threadIdx.x == 0) expectBytes(&full[slot], SIZE * GROUPS * K * 4);
+    if (leader) {
+      u32 rank = clusterRank();
+#pragma unroll
+      for (int to = 0; to < SIZE; to++)
+#pragma unroll
+        for (int k = 0; k < K; k++)
+          sendFloat(onRank(&part[slot][rank][group * K + k], to), v[k], onRank(&full[slot], to));
+    }
+    waitBarrier(&full[slot], round >> 1 & 1);
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+      v[k] = 0.f;
+#pragma unroll
+      for (int from = 0; from < SIZE; from++) v[k] += part[slot][from][group * K + k];
+    }
+  }
+};
+#endif
