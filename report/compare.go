@@ -12,10 +12,13 @@ import (
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
-// TieBand is how far from 1 a speedup must be to be called one. Medians of two
-// sweeps of the same code on one device differ by up to about that much.
+// TieBand is how far from 1 a speedup must be to be called one where both sides
+// come from one run, or from no samples at all. Medians of two measurements of
+// the same code in one run differ by up to about that much. Two runs may differ
+// by more: see verdict.JudgeUnpaired.
 const TieBand = 0.02
 
 // A Side is one operand of a comparison.
@@ -35,11 +38,20 @@ type Cell struct {
 	Status   kernels.Status
 	Reason   string // why the status is not ok
 	Stages   []record.StageUS
+	Samples  []float32 // microseconds; nil where only the median is known
+	Run      string    // ID of the run, "" where it is not known
+	Device   string    // ID of the device, "" where it is not known
+	Protocol string    // name of the protocol, "" where it is not known
 }
 
 // CellOf is the cell of a records entry.
 func CellOf(e record.Entry) Cell {
-	return Cell{e.Variant, e.Median, e.Lo, e.Hi, e.Bytes, e.StreamUS, e.Status, e.Reason, e.Stages}
+	c := Cell{Variant: e.Variant, MedianUS: e.Median, Lo: e.Lo, Hi: e.Hi, Bytes: e.Bytes, StreamUS: e.StreamUS,
+		Status: e.Status, Reason: e.Reason, Stages: e.Stages, Samples: e.SamplesUS}
+	if e.Run != nil {
+		c.Run, c.Device, c.Protocol = e.Run.ID, e.Run.Device.ID, e.Run.Protocol.Name
+	}
+	return c
 }
 
 // A Mark is the verdict on a row.
@@ -50,6 +62,8 @@ const (
 	Faster Mark = "+"
 	Slower Mark = "-"
 	Same   Mark = "~"
+	// Unclear says that the recordings cannot tell.
+	Unclear Mark = "?"
 )
 
 // A Comparison is two sides, row by row. B is judged against A: a speedup above
@@ -65,6 +79,7 @@ type Comparison struct {
 	Worst     *Row       `json:"worst,omitempty"`     // the row with the lowest speedup
 	OneSided  []OneSided `json:"one_sided,omitempty"` // in the order of the rows
 	TieBand   float64    `json:"tie_band"`
+	Notes     []string   `json:"notes,omitempty"` // what stands against comparing the two
 	BytesRule string     `json:"bytes_rule"`
 }
 
@@ -80,6 +95,8 @@ type Row struct {
 	B       Value           `json:"b"`
 	Speedup float64         `json:"speedup,omitempty"` // A's median over B's; 0 where one has none
 	Mark    Mark            `json:"mark,omitempty"`
+	// Test is the unpaired test of the samples; nil where a side has none.
+	Test *verdict.Judged `json:"test,omitempty"`
 }
 
 // A Value is one side of a row.
@@ -110,6 +127,7 @@ type Mean struct {
 	Faster  int     `json:"faster"`
 	Same    int     `json:"same"`
 	Slower  int     `json:"slower"`
+	Unclear int     `json:"unclear"`
 	Without int     `json:"without"` // rows without a speedup
 }
 
@@ -144,6 +162,8 @@ func Compare(a, b Side) *Comparison {
 			c.Rows = append(c.Rows, newRow(p, x, y))
 		}
 	}
+	judge(c, a, b)
+	c.Notes = unlike(a, b)
 	var all []*Row
 	byKind := map[string][]*Row{}
 	var kinds []string
@@ -180,6 +200,7 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 		return r
 	}
 	r.Speedup = r.A.US / r.B.US
+	// Where there are samples, judge replaces this.
 	overlap := a.Lo > 0 && b.Lo > 0 && a.Lo <= b.Hi && b.Lo <= a.Hi
 	switch {
 	case overlap:
@@ -192,6 +213,69 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 		r.Mark = Same
 	}
 	return r
+}
+
+// judge marks the rows that have samples on both sides by an unpaired test, all
+// of them together, as the test corrects for their number.
+func judge(c *Comparison, a, b Side) {
+	for _, one := range []bool{true, false} { // of one run, of two runs
+		rule := verdict.Default()
+		if one {
+			rule.Unpaired = TieBand
+		}
+		var cells []verdict.Recording
+		var rows []*Row
+		for i := range c.Rows {
+			r := &c.Rows[i]
+			x, y := a.Cells[r.Problem], b.Cells[r.Problem]
+			if r.Speedup == 0 || len(x.Samples) == 0 || len(y.Samples) == 0 || (x.Run == y.Run && x.Run != "") != one {
+				continue
+			}
+			rows = append(rows, r)
+			cells = append(cells, verdict.Recording{Problem: r.Problem, A: [][]float64{widen(x.Samples)}, B: [][]float64{widen(y.Samples)},
+				ControlA: x.StreamUS, ControlB: y.StreamUS})
+		}
+		for i, j := range verdict.JudgeUnpaired(cells, rule) {
+			rows[i].Test = &j
+			rows[i].Mark = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower, verdict.Same: Same, verdict.Inconclusive: Unclear}[j.Verdict]
+			// The same samples on both sides are one measurement.
+			if x, y := a.Cells[rows[i].Problem], b.Cells[rows[i].Problem]; x.Run == y.Run && x.Variant == y.Variant {
+				rows[i].Mark = Same
+			}
+		}
+	}
+}
+
+func widen(v []float32) []float64 {
+	w := make([]float64, len(v))
+	for i, f := range v {
+		w[i] = float64(f)
+	}
+	return w
+}
+
+// unlike says how the two sides were not measured alike.
+func unlike(a, b Side) []string {
+	words := func(s Side, of func(Cell) string) []string {
+		seen := map[string]bool{}
+		for _, c := range s.Cells {
+			if w := of(c); w != "" {
+				seen[w] = true
+			}
+		}
+		return slices.Sorted(maps.Keys(seen))
+	}
+	var notes []string
+	for _, what := range []struct {
+		name string
+		of   func(Cell) string
+	}{{"devices", func(c Cell) string { return c.Device }}, {"protocols", func(c Cell) string { return c.Protocol }}} {
+		x, y := words(a, what.of), words(b, what.of)
+		if len(x) > 0 && len(y) > 0 && !slices.Equal(x, y) {
+			notes = append(notes, fmt.Sprintf("the %s differ, so the code is not all that does: %s of A, %s of B.", what.name, strings.Join(x, ", "), strings.Join(y, ", ")))
+		}
+	}
+	return notes
 }
 
 func value(c Cell, bytes int64) Value {
@@ -221,6 +305,8 @@ func newMean(kind string, rows []*Row) Mean {
 			m.Slower++
 		case Same:
 			m.Same++
+		case Unclear:
+			m.Unclear++
 		}
 		if r.Speedup > 0 {
 			ratios = append(ratios, r.Speedup)
@@ -237,11 +323,11 @@ func newMean(kind string, rows []*Row) Mean {
 func kind(p kernels.Problem) string {
 	k := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
 	k = cmp.Or(k, string(p.Op)) + " " + string(p.Pass)
-	if p.Bias {
-		k += " +bias"
-	}
-	if p.ZeroCentered {
-		k += " +zc"
+	_, options, _ := strings.Cut(p.String(), "+")
+	for o := range strings.SplitSeq(options, "+") {
+		if o != "" {
+			k += " +" + o
+		}
 	}
 	return k
 }

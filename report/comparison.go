@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+
+	"normbench/sweep/verdict"
 )
 
 // Render writes a comparison. Text and markdown have the rows, the geometric
@@ -67,15 +69,15 @@ const most = 20
 
 func meanTable(c *Comparison) *Table {
 	t := &Table{
-		Header: []string{"geometric mean", "rows", "speedup", "+", "~", "-"},
-		Align:  []Align{Left, Right, Right, Right, Right, Right},
+		Header: []string{"geometric mean", "rows", "speedup", "+", "~", "-", "?"},
+		Align:  []Align{Left, Right, Right, Right, Right, Right, Right},
 	}
 	add := func(kind string, m Mean) {
 		speedup := ""
 		if m.N > 0 {
 			speedup = Ratio(m.Speedup)
 		}
-		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower)})
+		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower), strconv.Itoa(m.Unclear)})
 	}
 	for _, m := range c.Kinds {
 		add(m.Kind, m)
@@ -84,9 +86,12 @@ func meanTable(c *Comparison) *Table {
 	note := func(format string, args ...any) {
 		t.Notes = append(t.Notes, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 	}
-	note("speedup is A's median time over B's; + is faster and - slower by more than %g %%;", 100*c.TieBand)
-	note("~ is within that, or the 95 %% intervals of the two medians overlap.")
-	note("recorded, not measured in turns: for a verdict run both with --live.")
+	note("speedup is A's median time over B's; + is faster, - slower, ~ the same, ? not told apart.")
+	note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
+	note("of two runs from %g %% or twice what the stream moved; medians alone by %g %%. Run both with --live for less.", 100*verdict.Default().Unpaired, 100*c.TieBand)
+	for _, n := range c.Notes {
+		note("%s", n)
+	}
 	if w := c.Worst; w != nil {
 		note("worst: %s at %s.", name(w.Problem), Ratio(w.Speedup))
 	}
@@ -137,8 +142,14 @@ func csvTable(c *Comparison) *Table {
 	t := &Table{Header: []string{
 		"problem", "kind", "dtype", "m", "n", "bytes", "a", "b", "a_variant", "b_variant", "a_status", "b_status",
 		"a_us", "a_lo_us", "a_hi_us", "b_us", "b_lo_us", "b_hi_us", "a_gbps", "b_gbps", "a_stream_percent", "b_stream_percent",
-		"speedup", "mark", "reason",
+		"speedup", "mark", "p", "reason",
 	}}
+	p := func(r Row) string {
+		if r.Test == nil {
+			return ""
+		}
+		return number(r.Test.P)
+	}
 	variant := func(v Value) string { return v.Family + "@" + v.Config.String() }
 	for _, r := range c.Rows {
 		reason := r.A.Reason
@@ -150,7 +161,7 @@ func csvTable(c *Comparison) *Table {
 			variant(r.A), variant(r.B), string(r.A.Status), string(r.B.Status),
 			number(r.A.US), number(r.A.LoUS), number(r.A.HiUS), number(r.B.US), number(r.B.LoUS), number(r.B.HiUS),
 			number(r.A.GBps), number(r.B.GBps), number(r.A.StreamPercent), number(r.B.StreamPercent),
-			number(r.Speedup), string(r.Mark), reason,
+			number(r.Speedup), string(r.Mark), p(r), reason,
 		})
 	}
 	for _, o := range c.OneSided {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -249,5 +250,50 @@ func BenchmarkRender(b *testing.B) {
 		if err := Render(&bytes.Buffer{}, Compare(a, c), FormatText); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Two sets of samples are told apart by an unpaired test: of one run from the
+// tie band on, of two runs from 5 % or twice what the stream moved.
+func TestUnpaired(t *testing.T) {
+	cell := func(run string, us, stream float64) Cell {
+		c := Cell{Status: kernels.StatusOK, MedianUS: us, StreamUS: stream, Run: run, Device: "d",
+			Variant: kernels.Variant{Family: strconv.FormatFloat(us, 'g', -1, 64)}}
+		for i := range 20 {
+			c.Samples = append(c.Samples, float32(us*(1+0.001*float64(i%5-2))))
+		}
+		return c
+	}
+	for name, tc := range map[string]struct {
+		a, b Cell
+		want Mark
+	}{
+		"one run, 3 %":                 {cell("r", 103, 50), cell("r", 100, 50), Faster},
+		"one run, 1 %":                 {cell("r", 101, 50), cell("r", 100, 50), Same},
+		"two runs, 3 %":                {cell("r", 103, 50), cell("s", 100, 50), Same},
+		"two runs, 8 %":                {cell("r", 100, 50), cell("s", 108, 50), Slower},
+		"two runs, the stream moved":   {cell("r", 100, 50), cell("s", 108, 53), Unclear},
+		"two runs, a run is not known": {cell("", 100, 50), cell("", 103, 50), Same},
+	} {
+		p := problem(t, "rmsnorm/bwd/64x64/bf16")
+		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
+		if got := c.Rows[0]; got.Mark != tc.want || got.Test == nil || !got.Test.Unpaired {
+			t.Errorf("%s: %s, want %s (%+v)", name, got.Mark, tc.want, got.Test)
+		}
+	}
+}
+
+// What was not measured alike is said.
+func TestUnlike(t *testing.T) {
+	p := problem(t, "rmsnorm/bwd/64x64/bf16")
+	side := func(device, protocol string) Side {
+		return Side{Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: 1, Device: device, Protocol: protocol}}}
+	}
+	if n := Compare(side("x", "cold"), side("x", "cold")).Notes; n != nil {
+		t.Error(n)
+	}
+	n := Compare(side("x", "cold"), side("y", "warm")).Notes
+	if len(n) != 2 || !strings.Contains(n[0], "x of A, y of B") || !strings.Contains(n[1], "cold of A, warm of B") {
+		t.Error(n)
 	}
 }

@@ -41,7 +41,8 @@ func Pick(entries []record.Entry) []Entry {
 func pick(es []record.Entry) (Entry, bool) {
 	var ok []record.Entry
 	for _, e := range es {
-		if e.Status == kernels.StatusOK {
+		// A pick must give the same bits every time, or the user has to ask for it.
+		if e.Status == kernels.StatusOK && !e.Unordered && e.Differing == 0 {
 			ok = append(ok, e)
 		}
 	}

@@ -47,11 +47,13 @@ func (e *env) bench(c *cli.Context) error {
 	}
 	defer closeAll(devices)
 	info := devices[0].Info()
-	tasks, err := e.tasks(c, refs, info)
+	pr, err := protocol(c, info)
 	if err != nil {
 		return err
 	}
-	pr, err := protocol(c, info)
+	tasks, err := e.tasks(c, refs, info, func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
+		return sweep.Fastest(e.ctx, devices[0], p, vs, pr, 1)
+	})
 	if err != nil {
 		return err
 	}
@@ -105,8 +107,9 @@ func (e *env) parseRefs(texts []string) ([]ref, error) {
 }
 
 // tasks lays the REFs out over the problems of the flags. A REF that fits none
-// of them is an error; problems that no REF fits are left out.
-func (e *env) tasks(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]sweep.Task, error) {
+// of them is an error; problems that no REF fits are left out. Without a chooser
+// all variants of a REF are laid out.
+func (e *env) tasks(c *cli.Context, refs []ref, info kernels.DeviceInfo, choose chooser) ([]sweep.Task, error) {
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
@@ -125,16 +128,23 @@ func (e *env) tasks(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]swee
 		t := sweep.Task{Problem: p, Base: base}
 		seen := map[kernels.Variant]bool{}
 		for i, r := range refs {
-			v, ok, err := r.variant(p, info)
+			vs, err := r.variants(p, info)
 			if err != nil {
 				refusal = err
 			}
-			if !ok || seen[v] {
-				used[i] = used[i] || ok
-				continue
+			if len(vs) > 1 && choose != nil {
+				v, err := choose(p, vs)
+				if err != nil {
+					return nil, err
+				}
+				vs = []kernels.Variant{v}
 			}
-			used[i], seen[v] = true, true
-			t.Variants = append(t.Variants, v)
+			for _, v := range vs {
+				if used[i] = true; !seen[v] {
+					seen[v] = true
+					t.Variants = append(t.Variants, v)
+				}
+			}
 		}
 		if len(t.Variants) > 0 {
 			tasks = append(tasks, t)

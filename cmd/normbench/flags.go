@@ -19,14 +19,22 @@ import (
 
 // The flags that several commands share, in groups, and what they mean.
 
-var problemFlags = []cli.Flag{
+var problemFlags = join([]cli.Flag{
 	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN (default: smoke on a cpu, default on a GPU)"},
 	&cli.StringFlag{Name: "op", Usage: "rmsnorm, layernorm, or both", Value: "rmsnorm,layernorm"},
 	&cli.StringFlag{Name: "pass", Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
 	&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16, fp32, or several: of x, y, dy, dx", Value: "bf16"},
+}, optionFlags)
+
+// optionFlags are what a problem has besides its shape and type.
+var optionFlags = []cli.Flag{
 	&cli.StringFlag{Name: "weight-dtype", Usage: "of w, b, dw, db (default: the same)"},
 	&cli.StringFlag{Name: "bias", Usage: "auto (layernorm has one), yes, no", Value: "auto"},
 	&cli.BoolFlag{Name: "zero-centered", Usage: "the weight is stored as w-1"},
+	&cli.BoolFlag{Name: "no-weight", Usage: "there is no weight, and no gradient of one"},
+	&cli.BoolFlag{Name: "residual", Usage: "fwd normalizes x + res and keeps the sum; bwd adds its gradient to dx"},
+	&cli.StringFlag{Name: "quant", Usage: "of y in fwd: none, fp8, fp8t (with its transpose), or several", Value: "none"},
+	&cli.BoolFlag{Name: "accumulate", Usage: "bwd adds dw and db to gradients that are there"},
 }
 
 var deviceFlags = []cli.Flag{
@@ -98,6 +106,10 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 	if !slices.Contains([]string{"auto", "yes", "no"}, bias) {
 		return nil, hint.Errorf("use auto, yes or no", "unknown --bias %q", bias)
 	}
+	quants, err := splitList("quant", cmp.Or(c.String("quant"), "none"), "none", "fp8", "fp8t")
+	if err != nil {
+		return nil, err
+	}
 	var ps []kernels.Problem
 	seen := map[kernels.Problem]bool{} // --dtype may name one twice
 	for _, name := range strings.Split(cmp.Or(c.String("dtype"), "bf16"), ",") {
@@ -115,13 +127,21 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 			for _, pass := range passes {
 				for _, s := range list {
 					p := kernels.Problem{Op: kernels.Op(op), Pass: kernels.Pass(pass), M: s.M, N: s.N, DType: d, Weight: w,
-						Bias: bias == "yes" || bias == "auto" && op == string(kernels.LayerNorm), ZeroCentered: c.Bool("zero-centered")}
-					if err := p.Validate(); err != nil {
-						return nil, err
-					}
-					if !seen[p] {
-						seen[p] = true
-						ps = append(ps, p)
+						Bias:         bias == "yes" || bias == "auto" && op == string(kernels.LayerNorm) && !c.Bool("no-weight"),
+						ZeroCentered: c.Bool("zero-centered"), NoWeight: c.Bool("no-weight"), Residual: c.Bool("residual"),
+						Accumulate: c.Bool("accumulate") && pass == string(kernels.Bwd)}
+					for _, q := range quants {
+						if q != "none" && p.Pass == kernels.Bwd {
+							continue // a backward's outputs are gradients
+						}
+						p.FP8, p.Transpose = q != "none", q == "fp8t"
+						if err := p.Validate(); err != nil {
+							return nil, err
+						}
+						if !seen[p] {
+							seen[p] = true
+							ps = append(ps, p)
+						}
 					}
 				}
 			}

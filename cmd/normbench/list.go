@@ -11,6 +11,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
+	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -30,9 +31,10 @@ func (e *env) listCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "list",
-		Usage: "what there is: kernels, knobs, shapes, devices, configs",
+		Usage: "what there is: kernels, presets, knobs, shapes, devices, configs",
 		Subcommands: []*cli.Command{
 			sub("kernels", "the families, with the values their grids cross", nil, e.listKernels),
+			sub("presets", "the launch rules of published systems", nil, listPresets),
 			sub("knobs", "the knobs, with their label keys", nil, listKnobs),
 			sub("shapes", "the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
 			sub("devices", "the devices of this machine", nil, e.listDevices),
@@ -45,7 +47,7 @@ func (e *env) listCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if ops := operands(c); len(ops) > 0 {
-				return hint.Errorf("list kernels, knobs, shapes, devices or configs", "cannot list %q", ops[0])
+				return hint.Errorf("list kernels, presets, knobs, shapes, devices or configs", "cannot list %q", ops[0])
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
@@ -54,7 +56,7 @@ func (e *env) listCommand() *cli.Command {
 
 func (e *env) listKernels(c *cli.Context) (*report.Table, error) {
 	t := newTable("", "family", "what it is")
-	flat := newTable("", "family", "op", "pass", "design", "grid", "after") // for readers other than people
+	flat := newTable("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
 	for _, f := range e.registry.Families {
 		if f.Hidden {
 			continue
@@ -70,8 +72,22 @@ func (e *env) listKernels(c *cli.Context) (*report.Table, error) {
 		t.Rows = append(t.Rows,
 			[]string{f.Name, f.Doc},
 			[]string{"", "grid: " + strings.Join(knobs, " ")},
-			[]string{"", "after: " + f.Origin})
-		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin})
+			[]string{"", "after: " + f.Origin},
+			[]string{"", "bits: " + f.Bits.String()})
+		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin, f.Bits.String()})
+	}
+	if c.String("format") != report.FormatText {
+		return flat, nil
+	}
+	return t, nil
+}
+
+func listPresets(c *cli.Context) (*report.Table, error) {
+	t := newTable("", "preset", "what it is")
+	flat := newTable("", "preset", "system", "rule")
+	for _, p := range presets.All() {
+		t.Rows = append(t.Rows, []string{p.Name, p.System}, []string{"", p.Doc})
+		flat.Rows = append(flat.Rows, []string{p.Name, p.System, p.Doc})
 	}
 	if c.String("format") != report.FormatText {
 		return flat, nil

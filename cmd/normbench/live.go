@@ -24,7 +24,7 @@ import (
 	"normbench/sweep/verdict"
 )
 
-var liveFlags = []cli.Flag{
+var liveFlags = join([]cli.Flag{
 	&cli.BoolFlag{Name: "live", Usage: "run recorded operands too"},
 	&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` kernels/families of another checkout: BASE runs its CUDA sources"},
 	&cli.BoolFlag{Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
@@ -35,11 +35,8 @@ var liveFlags = []cli.Flag{
 	&cli.StringFlag{Name: "order", Usage: "of the arms in a round: random or abba", Value: sweep.OrderRandom},
 	&cli.Float64Flag{Name: "min-effect", Usage: "relative effects up to this are of no interest", Value: verdict.Default().MinEffect},
 	seedFlag,
-	&cli.StringFlag{Name: "weight-dtype", Usage: "of w, b, dw, db (default: the same)"},
-	&cli.StringFlag{Name: "bias", Usage: "auto (layernorm has one), yes, no", Value: "auto"},
-	&cli.BoolFlag{Name: "zero-centered", Usage: "the weight is stored as w-1"},
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
-}
+}, optionFlags)
 
 // liveRun is one live compare: what it was asked, and what it found.
 type liveRun struct {
@@ -94,7 +91,9 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	duels, err := e.duels(c, refs, info)
+	duels, err := e.duels(c, refs, info, func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
+		return sweep.Fastest(e.ctx, dev, p, vs, pr, 1)
+	})
 	if err != nil {
 		return err
 	}
@@ -169,16 +168,21 @@ func (e *env) liveRef(text string) (ref, error) {
 		if err != nil {
 			return ref{}, err
 		}
-		return ref{text: text, variant: func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
-			cell, ok := side.Cells[p]
-			return cell.Variant, ok && cell.Status == kernels.StatusOK, nil
+		return ref{text: text, variants: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+			if cell, ok := side.Cells[p]; ok && cell.Status == kernels.StatusOK {
+				return []kernels.Variant{cell.Variant}, nil
+			}
+			return nil, nil
 		}}, nil
 	}
 	return e.parseRef(text)
 }
 
+// A chooser settles on one of the variants that an operand has for a problem.
+type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
+
 // duels are the problems that both operands have a variant for.
-func (e *env) duels(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]sweep.Duel, error) {
+func (e *env) duels(c *cli.Context, refs []ref, info kernels.DeviceInfo, choose chooser) ([]sweep.Duel, error) {
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
@@ -192,14 +196,18 @@ func (e *env) duels(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]swee
 		d := sweep.Duel{Problem: p}
 		have := true
 		for i, v := range []*kernels.Variant{&d.A, &d.B} {
-			var ok bool
-			if *v, ok, err = refs[i].variant(p, info); !ok {
+			vs, err := refs[i].variants(p, info)
+			if len(vs) == 0 {
 				have = false
 				why := "has no variant"
 				if err != nil {
 					why = err.Error()
 				}
 				missing = append(missing, fmt.Sprintf("%s: %s %s", p, refs[i].text, why))
+				continue
+			}
+			if *v, err = choose(p, vs); err != nil {
+				return nil, err
 			}
 		}
 		if e.baseline != "" && have {
@@ -342,6 +350,12 @@ func (r *liveRun) table() *report.Table {
 	t := newTable(fmt.Sprintf("A = %s, B = %s, live on %s\n%s; speedup is A's time over B's, with its %.1f%% interval",
 		r.A, r.B, r.Run.Device.Name, how, 100*(1-r.Rule.Plan.Looks[0].Alpha)),
 		"problem", ">A us", ">B us", ">A %stream", ">B %stream", ">rounds", ">speedup", "verdict", ">q", ">A/A' %", "what moved")
+	plain := len(t.Header)
+	if slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA != nil && len(d.CheckA.Resources) > 0 }) {
+		for _, name := range []string{"A regs", "B regs", "A CTAs/SM", "B CTAs/SM"} { // of each arm's first kernel
+			t.Header, t.Align = append(t.Header, name), append(t.Align, report.Right)
+		}
+	}
 	next := 0
 	for _, d := range r.Duels {
 		row := make([]string, len(t.Header))
@@ -370,6 +384,12 @@ func (r *liveRun) table() *report.Table {
 			row[10] = j.Reason
 		} else if j.Verdict != verdict.Same {
 			row[10] = moved(d)
+		}
+		if len(row) > plain && d.CheckA != nil && d.CheckB != nil && len(d.CheckA.Resources) > 0 && len(d.CheckB.Resources) > 0 {
+			a, b := d.CheckA.Resources[0], d.CheckB.Resources[0]
+			for i, n := range []int{a.Registers, b.Registers, a.Occupancy, b.Occupancy} {
+				row[plain+i] = strconv.Itoa(n)
+			}
 		}
 		t.Rows = append(t.Rows, row)
 	}

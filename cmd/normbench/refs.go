@@ -7,30 +7,45 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/tune"
 )
 
 const (
-	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL or tuned:FILE"
-	recordedHelp = "an operand is a records file or results folder, with #base, #FAMILY or #FAMILY@LABEL behind it if need be, or tuned:FILE"
+	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL, preset:NAME or tuned:FILE"
+	recordedHelp = "an operand is a records file or results folder, with #base, #FAMILY or #FAMILY@LABEL behind it if need be, FILE.csv#COLUMN of published times, or tuned:FILE"
 )
 
-// A ref is a runnable operand: it names a variant for a problem, or says by ok
-// that it has none for it.
+// A ref is a runnable operand: it names the variants that it has for a problem,
+// mostly one. None come with the reason, or with no error where the problem is
+// simply another.
 type ref struct {
-	text    string
-	variant func(p kernels.Problem, d kernels.DeviceInfo) (v kernels.Variant, ok bool, err error)
+	text     string
+	variants func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
 }
 
 // parseRef reads a runnable REF.
 func (e *env) parseRef(text string) (ref, error) {
 	r := ref{text: text}
 	if text == "base" {
-		r.variant = func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
+		r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 			v, err := e.registry.Base(p, d)
-			return v, err == nil, err
+			if err != nil {
+				return nil, err
+			}
+			return []kernels.Variant{v}, nil
+		}
+		return r, nil
+	}
+	if name, ok := strings.CutPrefix(text, "preset:"); ok {
+		preset, err := presets.Lookup(name)
+		if err != nil {
+			return r, err
+		}
+		r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+			return preset.Variants(e.registry, p, d)
 		}
 		return r, nil
 	}
@@ -39,9 +54,12 @@ func (e *env) parseRef(text string) (ref, error) {
 		if err != nil {
 			return r, err
 		}
-		r.variant = func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
+		r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 			entry, match := t.Lookup(p)
-			return kernels.Variant{Family: entry.Family, Config: entry.Config}, match == tune.MatchExact, nil
+			if match != tune.MatchExact {
+				return nil, nil
+			}
+			return []kernels.Variant{{Family: entry.Family, Config: entry.Config}}, nil
 		}
 		return r, nil
 	}
@@ -54,12 +72,15 @@ func (e *env) parseRef(text string) (ref, error) {
 	if err != nil {
 		return r, hint.Errorf(refHelp, "unknown REF %q", text)
 	}
-	r.variant = func(p kernels.Problem, d kernels.DeviceInfo) (kernels.Variant, bool, error) {
+	r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if f.Op != p.Op || f.Pass != p.Pass {
-			return kernels.Variant{}, false, nil
+			return nil, nil
 		}
 		_, v, _, err := e.registry.Resolve(p, kernels.Variant{Family: family, Config: c}, d)
-		return v, err == nil, err
+		if err != nil {
+			return nil, err
+		}
+		return []kernels.Variant{v}, nil
 	}
 	return r, nil
 }
@@ -95,6 +116,9 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		return s, nil
 	}
 	path, selector, _ := strings.Cut(text, "#")
+	if strings.HasSuffix(path, ".csv") {
+		return report.ReadPublished(path, selector)
+	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if _, err := e.parseRef(text); err == nil {
 			return report.Side{}, hint.Errorf("record it first: `normbench bench "+text+" --out DIR`, then compare DIR", "%s is not recorded, and compare takes recorded operands", text)

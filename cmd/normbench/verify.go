@@ -8,6 +8,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/reference"
 	"normbench/report"
 	"normbench/sweep"
 )
@@ -23,6 +24,7 @@ func (e *env) verifyCommand() *cli.Command {
 			seedFlag, formatFlag,
 			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant whose bits are compared", Value: 3},
 			&cli.BoolFlag{Name: "all-configs", Usage: "every config of each family's space"},
+			&cli.BoolFlag{Name: "hostile", Usage: "inputs with rows of zeros, huge and tiny ones, infinities and NaN"},
 		}),
 		Action: e.verify,
 	}
@@ -65,7 +67,7 @@ func (e *env) verify(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		if tasks, err = e.tasks(c, refs, info); err != nil {
+		if tasks, err = e.tasks(c, refs, info, nil); err != nil {
 			return err
 		}
 	default:
@@ -74,6 +76,9 @@ func (e *env) verify(c *cli.Context) error {
 		}
 	}
 	s := seed(c)
+	if c.Bool("hostile") {
+		s |= reference.Hostile
+	}
 	e.notef("%s, inputs from --seed %d", info.Name, s)
 	t, bad, total, err := e.check(dev, tasks, s, c.Int("repeats"))
 	if err != nil {
@@ -115,7 +120,7 @@ func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, 
 // check runs the checks of all tasks and makes their table, one row per output
 // of a variant in a small run, one per family and problem in a large one.
 func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, total int, err error) {
-	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "verdict")
+	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
 	for _, task := range tasks {
 		bench, err := dev.Open(e.ctx, task.Problem, seed)
 		if err != nil {
@@ -127,7 +132,11 @@ func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats
 		for _, v := range task.Variants {
 			k := byFamily[v.Family]
 			if k == nil {
-				k = &verdicts{outputs: map[string]kernels.OutputCheck{}}
+				f, err := e.registry.Lookup(v.Family)
+				if err != nil {
+					return nil, 0, 0, err
+				}
+				k = &verdicts{family: f, outputs: map[string]kernels.OutputCheck{}, digests: map[uint64]kernels.Config{}}
 				byFamily[v.Family] = k
 				order = append(order, v.Family)
 			}
@@ -161,10 +170,12 @@ func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats
 
 // verdicts collects what was found of one family on one problem.
 type verdicts struct {
+	family          *kernels.Family
 	configs, failed int
 	order           []string
 	outputs         map[string]kernels.OutputCheck // the worst of each
 	differing       int64
+	digests         map[uint64]kernels.Config // one config for each result that came out
 	reasons         []string
 }
 
@@ -187,11 +198,27 @@ func (k *verdicts) add(v kernels.Variant, c *kernels.Check) {
 	switch {
 	case !c.OK():
 		k.fail(v, c.Reason())
-	case c.Differing > 0:
-		k.fail(v, fmt.Sprintf("%d elements change from run to run", c.Differing))
+	case c.Breaks():
+		k.fail(v, fmt.Sprintf("%d elements change from run to run, but the family is %s", c.Differing, k.family.Bits))
+	case k.breaksBitwise(v, c.Digest):
+		k.fail(v, "the bits are not those of another config, but the family is bitwise")
 	default:
 		k.configs++
 	}
+}
+
+// breaksBitwise says whether a family that is bitwise has come to two results.
+func (k *verdicts) breaksBitwise(v kernels.Variant, digest uint64) bool {
+	k.digests[digest] = v.Config
+	return k.family.Bits == kernels.Bitwise && len(k.digests) > 1
+}
+
+// stated is the family's determinism.
+func (k *verdicts) stated() string {
+	if k.family.Unordered != nil {
+		return k.family.Bits.String() + ", some configs not"
+	}
+	return k.family.Bits.String()
 }
 
 func (k *verdicts) rows(p kernels.Problem, family string) [][]string {
@@ -199,7 +226,7 @@ func (k *verdicts) rows(p kernels.Problem, family string) [][]string {
 	if k.failed > 0 {
 		verdict = fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
 	}
-	rows := [][]string{{p.String(), family, fmt.Sprint(k.configs), "", "", "", fmt.Sprint(k.differing), verdict}}
+	rows := [][]string{{p.String(), family, fmt.Sprint(k.configs), "", "", "", fmt.Sprint(k.differing), k.stated(), verdict}}
 	for i, name := range k.order {
 		o := k.outputs[name]
 		cells := []string{name, fmt.Sprintf("%.2f", o.MaxErr), fmt.Sprintf("%.1e", o.RelL2)}
@@ -207,7 +234,7 @@ func (k *verdicts) rows(p kernels.Problem, family string) [][]string {
 			copy(rows[0][3:], cells)
 			continue
 		}
-		rows = append(rows, append(append([]string{"", "", ""}, cells...), "", ""))
+		rows = append(rows, append(append([]string{"", "", ""}, cells...), "", "", ""))
 	}
 	return rows
 }

@@ -33,12 +33,12 @@ func refuseReduce(c kernels.Config) error {
 	cols, rows, warps := c.Get(kernels.ReduceCols), c.Get(kernels.ReduceRows), c.Get(kernels.ReduceWarps)
 	groups := max(32*warps/max(cols, 1), 1)
 	switch {
-	case !isPow2(cols) || cols < 32 || cols > 256:
-		return fmt.Errorf("k2's columns are a power of two from 32 to 256")
+	case !isPow2(cols) || cols < 8 || cols > 256:
+		return fmt.Errorf("k2's columns are a power of two from 8 to 256")
 	case !isPow2(warps) || warps > 32:
 		return fmt.Errorf("k2's warps are a power of two up to 32")
-	case !isPow2(rows) || rows < groups || rows > 64*groups:
-		return fmt.Errorf("k2's rows are a power of two from %d to %d for its threads", groups, 64*groups)
+	case !isPow2(rows) || rows < groups || rows > 128*groups:
+		return fmt.Errorf("k2's rows are a power of two from %d to %d for its threads", groups, 128*groups)
 	case max(rows/groups, 1)*max(cols/(32*warps), 1) > 128:
 		return fmt.Errorf("k2 would have more than 128 partial sums in flight per thread")
 	}

@@ -41,7 +41,7 @@ func Read(path string, each func(*Record, *Run) error) (Notes, error) {
 		})
 }
 
-// A File is a records file without its raw samples.
+// A File is a records file, a summary of each record.
 type File struct {
 	Path    string // of the file itself, also where a folder was asked for
 	Runs    []*Run // in file order
@@ -63,9 +63,11 @@ type Entry struct {
 	ScratchBytes  int64
 	stats.Summary           // of the samples, in microseconds
 	Stages        []StageUS // in launch order
+	SamplesUS     []float32 // in the order taken, for tests of rank; nil where it is not ok
 	StreamUS      float64   // median time of the stream in the same run, 0 where it is not known
 	MaxErr        float64   // largest of the outputs' errors over their tolerances
 	Differing     int64     // elements whose bits changed between runs
+	Unordered     bool      // the family states that they may
 }
 
 // StageUS is the median time of one launch of a plan.
@@ -135,11 +137,17 @@ func summarize(d *decoder, r *Record) Entry {
 		Source: d.intern(r.Source), Bytes: r.Bytes, ScratchBytes: r.ScratchBytes,
 		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
 	}
+	if len(r.SamplesUS) > 0 {
+		e.SamplesUS = make([]float32, len(r.SamplesUS))
+		for i, v := range r.SamplesUS {
+			e.SamplesUS[i] = float32(v)
+		}
+	}
 	for _, s := range r.Stages {
 		e.Stages = append(e.Stages, StageUS{d.intern(s.Stage), stats.Median(s.SamplesUS)})
 	}
 	if r.Check != nil {
-		e.Differing = r.Check.Differing
+		e.Differing, e.Unordered = r.Check.Differing, r.Check.Unordered
 		for _, o := range r.Check.Outputs {
 			e.MaxErr = max(e.MaxErr, o.MaxErr)
 		}

@@ -426,6 +426,9 @@ func TestLoad(t *testing.T) {
 		e := Entry{Key: r.Key, Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
 			Source: r.Source, Bytes: r.Bytes, ScratchBytes: r.ScratchBytes, Summary: stats.Summarize(r.SamplesUS),
 			StreamUS: r.StreamUS, MaxErr: r.Check.Outputs[0].MaxErr, Differing: r.Check.Differing}
+		for _, v := range r.SamplesUS {
+			e.SamplesUS = append(e.SamplesUS, float32(v))
+		}
 		for _, s := range r.Stages {
 			e.Stages = append(e.Stages, us(s))
 		}

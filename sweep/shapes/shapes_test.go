@@ -17,7 +17,8 @@ import (
 func TestDefault(t *testing.T) {
 	f := Default()
 	sizes := map[string]int{"smoke": 4, "te": 10, "fast-llm": 15, "quack": 30, "inductor": 1, "qk-norm": 9, "odd": 5}
-	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "default"}
+	peers := map[string]int{"peers-more": 9, "peers": 31}
+	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "peers-more", "peers", "default"}
 	if diff := cmp.Diff(want, f.Names()); diff != "" {
 		t.Error(diff)
 	}
@@ -31,6 +32,11 @@ func TestDefault(t *testing.T) {
 			if name != "smoke" {
 				distinct[s.String()] = true
 			}
+		}
+	}
+	for name, n := range peers {
+		if g, err := f.Group(name); err != nil || len(g) != n {
+			t.Errorf("%s has %d shapes, want %d (%v)", name, len(g), n, err)
 		}
 	}
 	all, _ := f.Group("default")

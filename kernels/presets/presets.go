@@ -1,0 +1,126 @@
+// Package presets holds the launch rules of published systems: for a problem,
+// the variant of our families that does what the system would do. The kernels
+// are ours; which design, tile, warps and programs run is theirs.
+//
+// One file per system. Sources are named with each rule; where a system leaves
+// something to a compiler (Triton's layouts, Inductor's final sum), the preset
+// takes our family's own default and says so.
+package presets
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// A Preset picks variants the way one published system does.
+type Preset struct {
+	Name   string // "te-593"
+	System string // "TransformerEngine (ROCm) PR 593"
+	Doc    string // one line: the rule
+	// Pick returns the variants that the system has for p on d: one, or, where it
+	// times several itself before it settles, all of those, the one it would take
+	// untimed first. The error says why it has none.
+	Pick func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
+}
+
+// All lists the presets, those of one system together.
+func All() []*Preset {
+	return []*Preset{teDev, te593, fastLLMBefore, fastLLM546, quack, quack101, quack101v1, triRMSNorm,
+		inductor, inductorFixed64, liger, apexFast, apexFused, llmc}
+}
+
+// Lookup finds a preset by name.
+func Lookup(name string) (*Preset, error) {
+	for _, p := range All() {
+		if p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, hint.Errorf("`normbench list presets` names them", "unknown preset %q", name)
+}
+
+// Variants is Pick, with every config completed and accepted by its family. An
+// error says what the preset, or our family of its design, cannot do.
+func (s *Preset) Variants(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+	picks, err := s.Pick(p, d)
+	if err != nil {
+		return nil, hint.Errorf("`normbench list presets` says what each does", "preset %s: %v", s.Name, err)
+	}
+	var vs []kernels.Variant
+	for _, v := range picks {
+		_, full, _, e := r.Resolve(p, v, d)
+		if e != nil {
+			err = e // a system's autotuner drops what does not run, too
+			continue
+		}
+		vs = append(vs, full)
+	}
+	if len(vs) == 0 {
+		return nil, fmt.Errorf("preset %s: %w", s.Name, err)
+	}
+	return vs, nil
+}
+
+// variant is a family of a design for p, with a config as a label: "br1.w8".
+func variant(p kernels.Problem, design, format string, args ...any) kernels.Variant {
+	c, err := kernels.ParseConfig(fmt.Sprintf(format, args...))
+	if err != nil {
+		panic(err) // the labels are this package's own
+	}
+	return kernels.Variant{Family: Family(p.Op, p.Pass, design), Config: c}
+}
+
+// Family is the name of a design's family for an op and a pass.
+func Family(op kernels.Op, pass kernels.Pass, design string) string {
+	short := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[op]
+	return fmt.Sprintf("%s_%s/%s", short, pass, design)
+}
+
+// one is the answer of a rule that does not time.
+func one(v kernels.Variant) ([]kernels.Variant, error) { return []kernels.Variant{v}, nil }
+
+// without says which options of p a system lacks, or nil.
+func without(p kernels.Problem, what string, lacks ...string) error {
+	has := map[string]bool{"layernorm": p.Op == kernels.LayerNorm, "rmsnorm": p.Op == kernels.RMSNorm, "bias": p.Bias,
+		"zero-centered weights": p.ZeroCentered, "a residual": p.Residual, "fp8": p.FP8, "a gradient to add to": p.Accumulate,
+		"a missing weight": p.NoWeight}
+	var found []string
+	for _, l := range lacks {
+		if has[l] {
+			found = append(found, l)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has no %s", what, strings.Join(found, " and no "))
+}
+
+func pow2(n int64) int64 {
+	if n <= 1 {
+		return 1
+	}
+	return 1 << bits.Len64(uint64(n-1))
+}
+
+// lastPow2 is the largest power of two up to n, 1 for less.
+func lastPow2(n int64) int64 { return 1 << (bits.Len64(uint64(max(n, 1))) - 1) }
+
+func clamp(v, lo, hi int64) int64 { return max(lo, min(v, hi)) }
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// step finds n in a table of limits: the value of the first limit that n does
+// not exceed, or otherwise.
+func step(n int64, table [][2]int64, otherwise int64) int64 {
+	for _, t := range table {
+		if n <= t[0] {
+			return t[1]
+		}
+	}
+	return otherwise
+}

@@ -1,0 +1,119 @@
+package presets
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/families"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var h200 = kernels.DeviceInfo{
+	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
+	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536,
+}
+
+func parse(t *testing.T, s string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What every preset picks on an H200, for narrow, middle, wide and odd rows, or
+// why it has nothing.
+func TestPicks(t *testing.T) {
+	r := families.New()
+	var b strings.Builder
+	for _, s := range All() {
+		fmt.Fprintf(&b, "%s\n", s.Name)
+		for _, text := range []string{
+			"rmsnorm/fwd/32768x256/bf16", "rmsnorm/fwd/8192x4096/bf16", "rmsnorm/fwd/1024x32768/bf16", "rmsnorm/fwd/29x17389/bf16",
+			"rmsnorm/fwd/8192x4096/bf16+fp8t", "layernorm/fwd/4096x12288/bf16+bias",
+			"rmsnorm/bwd/32768x256/bf16", "rmsnorm/bwd/32768x1024/bf16", "rmsnorm/bwd/8192x4096/bf16", "rmsnorm/bwd/4096x12288/bf16",
+			"rmsnorm/bwd/2048x16384/fp32", "rmsnorm/bwd/256x65536/bf16", "rmsnorm/bwd/29x17389/bf16", "rmsnorm/bwd/1x8192/fp16",
+			"layernorm/bwd/8192x4096/bf16+bias", "layernorm/bwd/576000x384/bf16+bias",
+		} {
+			vs, err := s.Variants(r, parse(t, text), h200)
+			switch {
+			case err != nil:
+				fmt.Fprintf(&b, "  %s: %v\n", text, err)
+			case len(vs) > 1:
+				fmt.Fprintf(&b, "  %s: %s and %d more\n", text, vs[0], len(vs)-1)
+			default:
+				fmt.Fprintf(&b, "  %s: %s\n", text, vs[0])
+			}
+		}
+	}
+	const golden = "testdata/picks_h200.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Errorf("%s; if that is meant, run go test -update and read the diff", diff)
+	}
+}
+
+// What a preset picks is right, on the cpu device, for small problems of every
+// option that it has.
+func TestPicksAreRight(t *testing.T) {
+	r := families.New()
+	dev := cpu.New(r)
+	picked := map[string]int{}
+	for _, text := range []string{
+		"rmsnorm/fwd/40x256/bf16", "rmsnorm/bwd/40x256/bf16", "layernorm/fwd/40x768/bf16+bias", "layernorm/bwd/40x768/bf16+bias",
+		"rmsnorm/fwd/9x541/fp16+zc", "rmsnorm/bwd/9x541/fp16+zc", "rmsnorm/fwd/33x136/bf16+fp8t", "rmsnorm/bwd/6x9000/bf16",
+		"layernorm/bwd/6x9216/fp32+bias", "rmsnorm/bwd/33x256/bf16+residual", "rmsnorm/bwd/33x256/bf16+bias+acc", "rmsnorm/bwd/33x256/bf16+noweight",
+	} {
+		p := parse(t, text)
+		b, err := dev.Open(context.Background(), p, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range All() {
+			vs, err := s.Variants(r, p, dev.Info())
+			if err != nil {
+				continue
+			}
+			picked[s.Name]++
+			got, err := b.Check(context.Background(), vs[0], 2)
+			if err != nil || !got.OK() || got.Breaks() {
+				t.Errorf("%s: %s on %s: %v %s, %d differ", s.Name, vs[0], p, err, got.Reason(), got.Differing)
+			}
+		}
+	}
+	for _, s := range All() {
+		if picked[s.Name] < 2 {
+			t.Errorf("%s picked a variant for %d problems only", s.Name, picked[s.Name])
+		}
+	}
+}
+
+// A name is found, and an unknown one said with where names are.
+func TestLookup(t *testing.T) {
+	for _, s := range All() {
+		if got, err := Lookup(s.Name); err != nil || got != s {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+	}
+	if _, err := Lookup("te-594"); err == nil || !strings.Contains(err.Error(), "te-594") {
+		t.Error(err)
+	}
+}

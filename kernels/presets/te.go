@@ -1,0 +1,137 @@
+package presets
+
+import (
+	"fmt"
+
+	"normbench/kernels"
+)
+
+// ROCm TransformerEngine's Triton RMSNorm, before and after its PR 593.
+//
+// Persistent programs, one per multiprocessor, a row at a time; rows beyond
+// 16 KiB in chunks, read twice. Warps are autotuned, and so are the tiles of the
+// dW reduction and of the fp8 transpose: the candidates below.
+
+var teDev = &Preset{
+	Name: "te-dev", System: "TransformerEngine (ROCm), dev before PR 593",
+	Doc:  "weight loaded for every row; fp8 transpose by strided byte stores; (M,N) partials for rows beyond 16 KiB",
+	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, false) },
+}
+
+var te593 = &Preset{
+	Name: "te-593", System: "TransformerEngine (ROCm) PR 593",
+	Doc:  "weight hoisted; fp8 transpose in a kernel of its own; (programs,N) partials updated in memory for rows beyond 16 KiB",
+	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, true) },
+}
+
+// teReduceTiles and teTransposeTiles are the PR's autotune lists: rows, columns
+// and warps of k2 (BLOCK_M, BLOCK_N there) and of the transpose. On the H200 k2's
+// are within a few percent of each other, so candidates do not cross them with
+// the warps of k1: the PR's autotuner times the kernels apart, too.
+var (
+	teReduceTiles    = [][3]int64{{64, 64, 4}, {128, 64, 4}, {128, 128, 4}, {128, 64, 8}, {256, 64, 8}, {256, 128, 8}}
+	teTransposeTiles = [][3]int64{{32, 64, 4}, {64, 64, 4}, {64, 128, 4}, {128, 64, 4}, {128, 128, 8}, {64, 64, 8}}
+)
+
+// teBlocked is the widest row, in bytes, that a program keeps in registers: the
+// utility function that the forward and the backward share says 16 KiB, although
+// the forward's blocks may be 64 KiB.
+const teBlocked = 16 << 10
+
+func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant, error) {
+	if err := without(p, "the Triton RMSNorm", "layernorm", "bias", "a residual", "a missing weight", "a gradient to add to"); err != nil {
+		return nil, err
+	}
+	warps := []int64{8, 4, 16} // before: with four waves_per_eu each, an AMD setting
+	if after {
+		warps = []int64{8, 1, 4, 16}
+	}
+	warps = tePruned(p.N, warps)
+	programs, hoist := min(p.M, int64(d.Units)), 0
+	if after {
+		hoist = 1
+	}
+	blocked := p.N*p.DType.Size() > teBlocked
+	var vs []kernels.Variant
+	for i, w := range warps {
+		switch {
+		case p.Pass == kernels.Fwd && !blocked:
+			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg", "br1.w%d.v0.st1.p%d.ho%d.ro0.lb0.ch0", w, programs, hoist))...)
+		case p.Pass == kernels.Fwd:
+			vs = append(vs, teTransposed(p, after, i == 0, teChunks(p, "two_pass", 64<<10, w, fmt.Sprintf("p%d.sp0.lb0.ch0", programs)))...)
+		case !blocked:
+			vs = append(vs, teReduced(i == 0, variant(p, "reg_persist", "br1.w%d.v0.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w, programs, hoist))...)
+		case after:
+			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, fmt.Sprintf("k1.p%d.sp0.so0.pt0.lb0.ch0", programs)))...)
+		default: // one program per row: as many partial rows as rows
+			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, "k0.p0.sp0.so0.pt0.lb0.ch0"))...)
+		}
+	}
+	return vs, nil
+}
+
+// tePruned keeps the warps whose threads lie in [N/16, 2N], as the PR's pruner
+// does, but at least one.
+func tePruned(n int64, warps []int64) []int64 {
+	var kept []int64
+	for _, w := range warps {
+		if t := 32 * w; t >= n/16 && t <= 2*n {
+			kept = append(kept, w)
+		}
+	}
+	if len(kept) == 0 {
+		return []int64{step(n, [][2]int64{{64, 1}}, warps[len(warps)-1])}
+	}
+	return kept
+}
+
+// teChunks is a two-pass variant with blocks of up to limit bytes, no wider than
+// the row.
+func teChunks(p kernels.Problem, design string, limit, warps int64, rest string) kernels.Variant {
+	cols := min(limit/p.DType.Size(), pow2(p.N))
+	return variant(p, design, "br1.bc%d.w%d.v0.%s", cols, warps, rest)
+}
+
+// teReduced is v with the tiles of k2: all of them for the first warps, the
+// first tile for the others.
+func teReduced(all bool, v kernels.Variant) []kernels.Variant {
+	var vs []kernels.Variant
+	for i, t := range teReduceTiles {
+		if i == 0 || all {
+			vs = append(vs, with(v, kernels.ReduceRows, t[0], kernels.ReduceCols, t[1], kernels.ReduceWarps, t[2]))
+		}
+	}
+	return vs
+}
+
+// teTransposed is v with what the fp8 transpose takes.
+func teTransposed(p kernels.Problem, after, all bool, v kernels.Variant) []kernels.Variant {
+	switch {
+	case !p.Transpose:
+		return []kernels.Variant{v}
+	case !after:
+		return []kernels.Variant{with(v, kernels.TransposePath, 0)}
+	}
+	var vs []kernels.Variant
+	for i, t := range teTransposeTiles {
+		if i == 0 || all {
+			vs = append(vs, with(v, kernels.TransposePath, 1, kernels.TransposeRows, t[0], kernels.TransposeCols, t[1], kernels.TransposeWarps, t[2]))
+		}
+	}
+	return vs
+}
+
+// with sets knobs of a variant: knob, value, knob, value.
+func with(v kernels.Variant, settings ...any) kernels.Variant {
+	for i := 0; i < len(settings); i += 2 {
+		var n int
+		switch x := settings[i+1].(type) {
+		case int:
+			n = x
+		case int64:
+			n = int(x)
+		}
+		v.Config = v.Config.With(kernels.Setting{Knob: settings[i].(*kernels.Knob), Value: n})
+	}
+	return v
+}
