@@ -5,7 +5,7 @@
 //
 // What a command finds goes to standard output; progress, notes and errors go
 // to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a
-// confirmed regression; a wrong or unreproducible result), 2 usage or trouble, 3
+// confirmed regression; a wrong or unreproducible result; findings of lint), 2 usage or trouble, 3
 // inconclusive with --strict, 4 the machine is unfit to measure on, 5 a compared
 // kernel answers wrong, 130 interrupted.
 package main
@@ -113,7 +113,7 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.benchCommand(), e.verifyCommand(),
-			e.listCommand(), e.selftestCommand(), e.workerCommand(), e.helpCommand(),
+			e.tuneCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.selftestCommand(), e.workerCommand(), e.helpCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

@@ -50,16 +50,34 @@ func (e *env) parseRef(text string) (ref, error) {
 		return r, nil
 	}
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
-		t, err := readTuned(path)
+		t, err := readTunedFile(path)
 		if err != nil {
 			return r, err
 		}
+		told := false
 		r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-			entry, match := t.Lookup(p)
-			if match != tune.MatchExact {
-				return nil, nil
+			if t.rules != nil && d.ID != t.rules.Device.ID && !told {
+				told = true
+				e.notef("%s is of %s, not of %s", text, t.rules.Device.ID, d.ID)
 			}
-			return []kernels.Variant{{Family: entry.Family, Config: entry.Config}}, nil
+			v, match, why := t.answer(p)
+			if t.table != nil {
+				if match != "exact" {
+					return nil, nil
+				}
+				return []kernels.Variant{v}, nil
+			}
+			e.notef("%s: %s: %s, %s", text, p, match, why)
+			var err error
+			if match == "default" {
+				v, err = e.registry.Base(p, d)
+			} else {
+				_, v, _, err = e.registry.Resolve(p, v, d)
+			}
+			if err != nil {
+				return nil, err
+			}
+			return []kernels.Variant{v}, nil
 		}
 		return r, nil
 	}
@@ -85,15 +103,13 @@ func (e *env) parseRef(text string) (ref, error) {
 	return r, nil
 }
 
+// readTuned reads a tuned table, and nothing else: rules have no times.
 func readTuned(path string) (*tune.Table, error) {
-	if path == "" {
-		return nil, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json", "tuned: names no file")
+	f, err := readTunedFile(path)
+	if err == nil && f.table == nil {
+		err = hint.Errorf("compare it live, with a device: `normbench compare base tuned:FILE --device cuda`", "%s holds rules, which have no recorded times", path)
 	}
-	t, err := tune.Read(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Errorf("`normbench sweep` writes one", "tuned table %s does not exist", path)
-	}
-	return t, err
+	return f.table, err
 }
 
 // recordedSide reads a recorded operand: records with an optional selector, or a

@@ -113,8 +113,9 @@ var homes = map[string][]string{
 	"github.com/ebitengine/purego":      {"kernels/nvrtc", "kernels/cuda/cupti"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
-	"github.com/goccy/go-yaml":          {"sweep/shapes"},
+	"github.com/goccy/go-yaml":          {"sweep/shapes", "tune/rules"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
+	"gonum.org/v1/plot":                 {"tune/rules/plot.go"},
 	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},
 	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},
 }

@@ -1,0 +1,187 @@
+package rules
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+)
+
+func TestCheckValid(t *testing.T) {
+	for want, edit := range map[string]func(*Set){
+		"schema 2 is newer than 1, the newest that this normbench reads":                                       func(s *Set) { s.Schema = 2 },
+		`not a rules file: kind "", schema 1`:                                                                  func(s *Set) { s.Kind = "" },
+		`rules of no device: ID "" with 132 units`:                                                             func(s *Set) { s.Device.ID = "" },
+		`rules of no device: ID "nvidia-h200" with 0 units`:                                                    func(s *Set) { s.Device.Units = 0 },
+		"rules without a date":                                                                                 func(s *Set) { s.Date = time.Time{} },
+		"rules for no class of problems":                                                                       func(s *Set) { s.Classes = nil },
+		"class rmsnorm/fwd/4-byte stands twice or out of order":                                                func(s *Set) { s.Classes[0], s.Classes[1] = s.Classes[1], s.Classes[0] },
+		"class rmsnorm/fwd/3-byte: elements of 3 bytes":                                                        func(s *Set) { s.Classes[0].Bytes = 3 },
+		`class rmsnorm/up/4-byte: unknown pass "up"`:                                                           func(s *Set) { s.Classes = s.Classes[:1]; s.Classes[0].Pass = "up" },
+		"class rmsnorm/fwd/4-byte: hull 9000 <= N <= 8192, 1 <= M/SM <= 1000, N*M/SM <= 1048576 holds nothing": func(s *Set) { s.Classes[0].Hull.NMin = 9000 },
+		"class rmsnorm/bwd/2-byte: rule 1: 80 < M/SM <= 80, N <= 512: no problem can be in the box":            nil,
+		"class rmsnorm/bwd/2-byte: rule 1: no family":                                                          func(s *Set) { s.Classes[1].Rules[0].Family = "" },
+		"class rmsnorm/bwd/2-byte: rule 1: row_bytes 1000 is no power of two":                                  func(s *Set) { s.Classes[1].Rules[0].RowBytes = 1000 },
+		"class rmsnorm/bwd/2-byte: rule 1: row_bytes 0 with 2 knobs that follow the row":                       func(s *Set) { s.Classes[1].Rules[0].RowBytes = 0 },
+		`class rmsnorm/bwd/2-byte: rule 1: unknown knob "wraps"`:                                               func(s *Set) { s.Classes[1].Rules[0].Grow = []string{"wraps"} },
+		`class rmsnorm/bwd/2-byte: rule 1: knob "w" by its key where its name belongs`:                         func(s *Set) { s.Classes[1].Rules[0].Grow = []string{"w"} },
+		`class rmsnorm/bwd/2-byte: rule 1: knob "warps" follows the row twice`:                                 func(s *Set) { s.Classes[1].Rules[0].Shrink = []string{"warps"} },
+	} {
+		if edit == nil {
+			continue
+		}
+		s := example(t)
+		edit(s)
+		if err := s.CheckValid(); err == nil || err.Error() != want || hint.Of(err) == "" {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		if _, err := s.JSON(); err == nil {
+			t.Errorf("%s: was written", want)
+		}
+	}
+	s := example(t)
+	s.Classes[1].Rules[0].MOver = 80
+	if err := s.CheckValid(); err == nil || !strings.Contains(err.Error(), "no problem can be in the box") {
+		t.Errorf("an empty box: %v", err)
+	}
+}
+
+func TestParseErrors(t *testing.T) {
+	good, err := example(t).JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for edit, want := range map[string]string{
+		`"n_over": 4096|"n_above": 4096`:  `f: unknown field "n_above"`,
+		`"config": "br1.|"config": "zz1.`: `f: unknown knob "zz" in config "zz1.bc8192.w16.v0.k0.p0.sp0.rc32.rr32"`,
+		`"schema": 1|"schema": 9`:         "f: schema 9 is newer than 1, the newest that this normbench reads",
+		`"schema": 1|"schema": "x"`:       `f: string is no value for "schema"`,
+		`"op": "rmsnorm"|"op": "rms"`:     `f: class rms/fwd/4-byte: unknown op "rms"`,
+		`{|{{`:                            "f: invalid character '{' looking for beginning of object key string",
+	} {
+		from, to, _ := strings.Cut(edit, "|")
+		if _, err := Parse("f", []byte(strings.Replace(string(good), from, to, 1))); err == nil || err.Error() != want || hint.Of(err) == "" {
+			t.Errorf("%s:\n got %v\nwant %s", edit, err, want)
+		}
+	}
+	for _, text := range []string{"", "\t: [", string(good) + "{}", "schema: 1\nkind: rules\n"} {
+		if _, err := Parse("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), "f: ") || hint.Of(err) == "" {
+			t.Errorf("%q: got %v", text, err)
+		}
+	}
+	if _, err := Read(filepath.Join(t.TempDir(), "none")); err == nil || hint.Of(err) == "" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"rules.json", "rules.yaml"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text)
+	}
+	same := cmp.Comparer(func(a, b kernels.Config) bool { return a == b })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := Parse("f", data)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "f: ") || strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
+				t.Fatalf("error %q", err)
+			}
+			return
+		}
+		text, err := s.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Parse("f", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		twice, err := again.JSON()
+		if diff := cmp.Diff(string(text), string(twice)); diff != "" || err != nil || !cmp.Equal(s.Classes, again.Classes, same) {
+			t.Fatal(diff, err)
+		}
+		for _, format := range Formats {
+			if _, err := s.Export(format); err != nil {
+				t.Fatalf("%s: %v", format, err)
+			}
+		}
+		for _, p := range randomProblems(s, 20) {
+			s.Pick(p)
+		}
+	})
+}
+
+func TestWorse(t *testing.T) {
+	better, other, classes, stale := example(t), example(t), example(t), example(t)
+	better.HeldOut[0].Regret = 1.01
+	other.Device.ID = "nvidia-a100"
+	classes.HeldOut = append(classes.HeldOut, Score{Class: "layernorm/bwd/2-byte+bias", Held: HeldShape, Chooser: ChooserRules, Regret: 1.01})
+	stale.HeldOut[0].Regret = 1.001
+	stale.Sources["rms_bwd/two_pass"] = "older"
+	s := example(t)
+	for name, tc := range map[string]struct {
+		old  *Set
+		want string
+	}{
+		"the same":       {example(t), ""},
+		"better":         {better, "the rules there are better: regret 1.010 held out on rmsnorm/bwd/2-byte, against 1.020"},
+		"another device": {other, "rules of nvidia-h200 do not replace rules of nvidia-a100"},
+		"more classes":   {classes, "the rules there also have layernorm/bwd/2-byte+bias, which these records have not"},
+		"stale":          {stale, ""},
+	} {
+		err := s.Worse(tc.old)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want || hint.Of(err) == "") {
+			t.Errorf("%s: got %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+func TestLint(t *testing.T) {
+	j := Judge{families.New(), devicetest.H200()}
+	hash := func(f *kernels.Family) (string, error) { return "0123456789ab", nil }
+	fresh := func() *Set {
+		s := example(t)
+		s.Sources["rms_bwd/two_pass"] = "0123456789ab"
+		return s
+	}
+	config := func(label string) kernels.Config {
+		c, err := kernels.ParseConfig(label)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	rule := func(s *Set, i int) *Rule { return &s.Classes[1].Rules[i] }
+	for want, edit := range map[string]func(*Set){
+		"":                  func(s *Set) { s.Classes[1].Rules = s.Classes[1].Rules[2:]; rule(s, 0).NMax = 32768 },
+		"unknown family":    func(s *Set) { rule(s, 0).Family = "rms_bwd/gone" },
+		"has no knob \"u\"": func(s *Set) { rule(s, 1).Config = config("u2") },
+		"unreachable behind rule 1": func(s *Set) {
+			s.Classes[1].Rules[1] = s.Classes[1].Rules[0]
+			rule(s, 1).NMax = 256
+		},
+		"unreachable outside the hull":         func(s *Set) { rule(s, 2).NOver = 1 << 17 },
+		"stale: the sources of rms_bwd/two_pa": func(s *Set) { s.Sources["rms_bwd/two_pass"] = "ba9876543210" },
+		"refuses br3":                          func(s *Set) { rule(s, 1).Config = config("br3.bc8192.w16.v0.k0.p0.sp0.rc32.rr32") },
+		"not for nvidia-h200":                  func(s *Set) { s.Device.ID = "nvidia-a100" },
+		"does not serve rmsnorm bwd":           func(s *Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
+	} {
+		s := fresh()
+		edit(s)
+		got := strings.Join(s.Lint(j, hash), "\n")
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("got  %s\nwant %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"normbench/kernels"
+)
+
+var python = language{
+	comment: "#", indent: "    ",
+	head: func([]*kernels.Knob) string {
+		return `def _next_pow2(n):
+    return 1 << (n - 1).bit_length()
+
+
+def _scaled(v, num, den):
+    return max(1, v * num // den)
+
+
+def pick(op, pass_, m, n, dtype_bytes, bias, sms):
+    """The launch config for m rows of n elements as a dict, or None for the default.
+
+    op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes the size of
+    an element of x, sms the number of multiprocessors.
+    """
+    rows = (m + sms - 1) // sms  # per multiprocessor
+    row = _next_pow2(n * dtype_bytes)  # bytes
+`
+	},
+	ifs: func(c string) string { return "if " + c + ":\n" }, and: " and ", none: "return None",
+	text: quoted, flag: func(b bool) string { return map[bool]string{true: "True", false: "False"}[b] },
+	answer: func(family string, rule int, vs []value) string {
+		parts := []string{fmt.Sprintf(`"family": %q`, family), fmt.Sprintf(`"rule": %d`, rule)}
+		for _, v := range vs {
+			parts = append(parts, fmt.Sprintf("%q: %s", v.knob.Name, v.expr))
+		}
+		return "return {" + strings.Join(parts, ", ") + "}"
+	},
+	scaled: "_scaled",
+}
+
+var golang = language{
+	comment: "//", indent: "\t",
+	head: func(knobs []*kernels.Knob) string {
+		var b strings.Builder
+		b.WriteString("package launch\n\n// A Launch is a config with the rule that it is from.\ntype Launch struct {\n\tFamily string\n\tRule int\n")
+		for _, k := range knobs {
+			fmt.Fprintf(&b, "\t%s int64 // %s\n", camel(k.Name), k.Doc)
+		}
+		b.WriteString(`}
+
+func nextPow2(n int64) int64 {
+	p := int64(1)
+	for p < n {
+		p *= 2
+	}
+	return p
+}
+
+func scaled(v, num, den int64) int64 { return max(1, v*num/den) }
+
+// Pick is the launch config for m rows of n elements; ok is false for the
+// default. Op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes
+// the size of an element of x, sms the number of multiprocessors.
+func Pick(op, pass_ string, m, n, dtype_bytes int64, bias bool, sms int64) (launch Launch, ok bool) {
+	rows := (m + sms - 1) / sms // per multiprocessor
+	row := nextPow2(n * dtype_bytes) // bytes
+	_, _ = rows, row
+`)
+		return b.String()
+	},
+	foot: "}\n",
+	ifs:  func(c string) string { return "if " + c + " {\n" }, end: "}\n", and: " && ", none: "return Launch{}, false",
+	text: quoted, flag: func(b bool) string { return fmt.Sprint(b) },
+	answer: func(family string, rule int, vs []value) string {
+		parts := []string{fmt.Sprintf("Family: %q", family), fmt.Sprintf("Rule: %d", rule)}
+		for _, v := range vs {
+			parts = append(parts, camel(v.knob.Name)+": "+v.expr)
+		}
+		return "return Launch{" + strings.Join(parts, ", ") + "}, true"
+	},
+	scaled: "scaled",
+}
+
+var cpp = language{
+	comment: "//", indent: "  ",
+	head: func(knobs []*kernels.Knob) string {
+		var b strings.Builder
+		b.WriteString(`#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+
+namespace normbench {
+
+// A config with the rule that it is from; without a family it is the default.
+struct Launch {
+  const char* family = nullptr;
+  int rule = 0;
+`)
+		for _, k := range knobs {
+			fmt.Fprintf(&b, "  std::int64_t %s = 0;  // %s\n", k.Name, k.Doc)
+		}
+		b.WriteString(`};
+
+inline std::int64_t next_pow2(std::int64_t n) {
+  std::int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+inline std::int64_t scaled(std::int64_t v, std::int64_t num, std::int64_t den) {
+  return std::max<std::int64_t>(1, v * num / den);
+}
+
+// The launch config for m rows of n elements. op is "rmsnorm" or "layernorm",
+// pass_ "fwd" or "bwd", dtype_bytes the size of an element of x, sms the number
+// of multiprocessors.
+inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, std::int64_t n,
+                   std::int64_t dtype_bytes, bool bias, std::int64_t sms) {
+  const std::int64_t rows = (m + sms - 1) / sms;         // per multiprocessor
+  const std::int64_t row = next_pow2(n * dtype_bytes);  // bytes
+  (void)rows, (void)row;
+  Launch a;
+`)
+		return b.String()
+	},
+	foot: "}\n\n}  // namespace normbench\n",
+	ifs:  func(c string) string { return "if (" + c + ") {\n" }, end: "}\n", and: " && ", none: "return a;",
+	text: quoted, flag: func(b bool) string { return fmt.Sprint(b) },
+	answer: func(family string, rule int, vs []value) string {
+		parts := []string{fmt.Sprintf("a.family = %q;", family), fmt.Sprintf("a.rule = %d;", rule)}
+		for _, v := range vs {
+			parts = append(parts, fmt.Sprintf("a.%s = %s;", v.knob.Name, v.expr))
+		}
+		return strings.Join(append(parts, "return a;"), " ")
+	},
+	scaled: "scaled",
+}

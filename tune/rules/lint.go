@@ -1,0 +1,106 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"normbench/kernels"
+)
+
+// Lint finds what makes rules wrong with these kernels on this device: rules
+// that can never fire, families and knobs that are gone, configs that the
+// registry refuses somewhere in their box, sources that have changed since.
+// hash gives a family's source hash.
+func (s *Set) Lint(j Judge, hash func(*kernels.Family) (string, error)) []string {
+	var found []string
+	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	if s.Device.ID != j.Device.ID {
+		add("the rules are for %s, not for %s", s.Device.ID, j.Device.ID)
+	}
+	for _, name := range sortedKeys(s.Sources) {
+		f, err := j.Registry.Lookup(name)
+		if err != nil {
+			continue // said where a rule uses it
+		}
+		if now, err := hash(f); err == nil && now != s.Sources[name] {
+			add("stale: the sources of %s are %s, and the rules are from %s", name, now, s.Sources[name])
+		}
+	}
+	j.Device.Units = max(j.Device.Units, 1)
+	for i := range s.Classes {
+		l := &s.Classes[i]
+		t := &table{class: l.Class, sms: j.Device.Units, judge: j, probes: map[probe]bool{}}
+		for n := range l.Rules {
+			r := &l.Rules[n]
+			at := fmt.Sprintf("%s rule %d (%s)", l.Class, n+1, r.Box)
+			f, err := j.Registry.Lookup(r.Family)
+			if err != nil {
+				add("%s: unknown family %q", at, r.Family)
+				continue
+			}
+			if _, ok := s.Sources[r.Family]; !ok {
+				add("%s: no source hash of %s", at, r.Family)
+			}
+			if k := slices.IndexFunc(l.Rules[:n], func(o Rule) bool { return o.covers(r.Box) }); k >= 0 {
+				add("%s: unreachable behind rule %d (%s)", at, k+1, l.Rules[k].Box)
+				continue
+			}
+			strange := false
+			for _, set := range r.Config.Settings() {
+				if !slices.ContainsFunc(f.Knobs, func(x kernels.Range) bool { return x.Knob == set.Knob }) {
+					add("%s: %s has no knob %q", at, r.Family, set.Knob.Key)
+					strange = true
+				}
+			}
+			if !strange {
+				if why := t.refusal(r.Box, r.Recipe, l.Hull); why != "" {
+					add("%s: %s", at, why)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// refusal is where, in a box and the hull, a recipe is refused, and why.
+func (t *table) refusal(b Box, r Recipe, h Hull) string {
+	nOver, nMost, mOver, mMost := b.bounds(h)
+	if nOver >= nMost || mOver >= mMost {
+		return "unreachable outside the hull (" + h.String() + ")"
+	}
+	any := false
+	for _, n := range (alignment{b.RowAlign, b.RowUneven}).lattice(nOver, nMost, t.class.Bytes) {
+		for _, q := range lattice(mOver, mMost) {
+			p := t.class.problem(q*int64(t.sms), n)
+			if !h.Holds(p.M, p.N, t.sms) {
+				continue
+			}
+			any = true
+			v := r.At(n, t.class.Bytes)
+			if f, err := t.judge.Registry.Lookup(v.Family); err == nil {
+				if err := f.CheckServes(p); err != nil {
+					return err.Error()
+				}
+				if err := f.Refuse(p, v.Config, t.judge.Device); err != nil {
+					return fmt.Sprintf("%s refuses %s for %s: %v", v.Family, v.Config, p, err)
+				}
+			}
+		}
+	}
+	if !any {
+		return "unreachable outside the hull (" + h.String() + ")"
+	}
+	return ""
+}
+
+// bounds are a box's, within the hull.
+func (b Box) bounds(h Hull) (nOver, nMost, mOver, mMost int64) {
+	nOver, nMost, mOver, mMost = max(b.NOver, h.NMin-1), h.NMax, max(b.MOver, h.MMin-1), h.MMax
+	if b.NMax > 0 {
+		nMost = min(nMost, b.NMax)
+	}
+	if b.MMax > 0 {
+		mMost = min(mMost, b.MMax)
+	}
+	return nOver, nMost, mOver, mMost
+}
