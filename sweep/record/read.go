@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"normbench/internal/hint"
@@ -66,6 +67,10 @@ type Entry struct {
 	StreamUS      float64   // median time of the stream in the same run, 0 where it is not known
 	MaxErr        float64   // largest of the outputs' errors over their tolerances
 	Differing     int64     // elements whose bits changed between runs
+	SearchUS      float64   // what the search had seen before the finals, 0 elsewhere
+	Chosen        string    // why it is its problem's winner
+	Rounds        []float64 // medians of the finals' rounds, microseconds
+	Twin          []float64 // of a second copy of the base in the same rounds
 }
 
 // StageUS is the median time of one launch of a plan.
@@ -106,8 +111,18 @@ func Load(path string) (*File, error) {
 }
 
 // Latest returns the last entry of each problem and variant: what was measured
-// with an older source, driver or protocol is left out.
+// with an older source, driver or protocol is left out. What a search saw on its
+// way is no result, and is Searched.
 func (f *File) Latest() []Entry {
+	return f.latest(func(e *Entry) bool { return e.Run == nil || e.Run.Protocol.Phase != PhaseSearch })
+}
+
+// Searched is Latest of what searches saw before their finals.
+func (f *File) Searched() []Entry {
+	return f.latest(func(e *Entry) bool { return e.Run != nil && e.Run.Protocol.Phase == PhaseSearch })
+}
+
+func (f *File) latest(keep func(*Entry) bool) []Entry {
 	type pair struct {
 		p kernels.Problem
 		v kernels.Variant
@@ -115,6 +130,9 @@ func (f *File) Latest() []Entry {
 	at := map[pair]int{}
 	var es []Entry
 	for _, e := range f.Entries {
+		if !keep(&e) {
+			continue
+		}
 		k := pair{e.Problem, e.Variant}
 		if i, ok := at[k]; ok {
 			es[i] = e
@@ -126,6 +144,10 @@ func (f *File) Latest() []Entry {
 	return es
 }
 
+// minRounds is the number of visits from which an entry keeps their medians: of
+// fewer there is no interval, and searches make many such records.
+const minRounds = 6
+
 // summarize copies what it keeps of r's samples, as r is lent.
 func summarize(d *decoder, r *Record) Entry {
 	e := Entry{
@@ -134,6 +156,13 @@ func summarize(d *decoder, r *Record) Entry {
 		Status: kernels.Status(d.intern(string(r.Status))), Reason: d.intern(r.Reason),
 		Source: d.intern(r.Source), Bytes: r.Bytes, ScratchBytes: r.ScratchBytes,
 		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
+	}
+	e.SearchUS, e.Chosen, e.Twin = r.SearchUS, d.intern(r.Chosen), slices.Clone(r.TwinUS)
+	if n := 0; r.SearchUS > 0 || r.Chosen != "" || len(r.Visits) >= minRounds {
+		for _, v := range r.Visits {
+			e.Rounds = append(e.Rounds, stats.Median(r.SamplesUS[n:n+v]))
+			n += v
+		}
 	}
 	for _, s := range r.Stages {
 		e.Stages = append(e.Stages, StageUS{d.intern(s.Stage), stats.Median(s.SamplesUS)})
