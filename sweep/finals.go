@@ -77,6 +77,8 @@ func (m *measurer) finals(ctx context.Context, b *search.Board) ([]*record.Recor
 	return append(slices.Delete(recs, base, base+1), last), nil
 }
 
+func (m *measurer) isEntry(v kernels.Variant) bool { return m.j.Entry && v == m.j.Checked }
+
 // failureOf is how the base failed in the search.
 func (m *measurer) failureOf(b *search.Board) *kernels.Failure {
 	if c := m.checks[m.j.Base]; c != nil && !c.OK() {
@@ -163,7 +165,7 @@ func (m *measurer) choose(ctx context.Context, fs []*finalist, twin *finalist, b
 		list := make([]search.Finalist, len(fs))
 		for i, f := range fs {
 			list[i] = search.Finalist{Variant: f.variant, Rounds: f.rounds, Failed: f.failure != nil,
-				Entry: m.j.Entry && len(m.j.Keep) > 0 && f.variant == m.j.Keep[0], Shared: o.Known.Sharing(m.j.Problem, f.variant)}
+				Entry: m.isEntry(f.variant), Shared: o.Known.Sharing(m.j.Problem, f.variant)}
 			if _, _, plan, err := run.registry.Resolve(m.j.Problem, f.variant, run.info); err == nil {
 				list[i].Cost = search.Cost(plan, f.variant.Config, run.info)
 			}
@@ -218,15 +220,21 @@ func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board
 		rec.Check = f.check
 		rec.Seed = run.o.Seed ^ freshSeed>>11
 	}
+	rec.Entry = m.isEntry(f.variant)
 	m.final(rec)
 	m.common(rec)
 	_, _, plan, err := run.registry.Resolve(m.j.Problem, f.variant, run.info)
 	if pr := run.o.Run.Protocol; rec.Status == kernels.StatusOK && err == nil && len(plan.Launches) > 1 && pr.StageSamples > 0 && (f.check != nil || rec.Base) {
-		if err := m.open(ctx, run.o.Seed^freshSeed>>11); err != nil {
-			return nil, err
+		var s kernels.Timing
+		err := m.open(ctx, run.o.Seed^freshSeed>>11)
+		if err == nil {
+			s, err = m.bench.Time(ctx, f.variant, stageOptions(pr))
 		}
-		s, err := m.bench.Time(ctx, f.variant, stageOptions(pr))
-		if err != nil {
+		var failure *kernels.Failure
+		if errors.As(err, &failure) && ctx.Err() == nil { // the times of the whole stand without them
+			m.broken(err)
+			return rec, nil
+		} else if err != nil {
 			return nil, err
 		}
 		m.busy += s.Busy

@@ -38,6 +38,14 @@ func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget, 
 	return searching, final
 }
 
+// LeftToSearch counts the problems that a sink with these keys has no winner of,
+// and their variants.
+func LeftToSearch(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys map[string]kernels.Status) (variants, problems int, err error) {
+	run := &run{registry: r, sink: held(keys), o: o, info: d, hashes: sourceHashes{}}
+	err = run.layOut(tasks)
+	return run.total, len(run.queue), err
+}
+
 // searchState is what the searches of a run share. The run's mutex guards it.
 type searchState struct {
 	spent  search.Spent
@@ -128,7 +136,15 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	}
 	before := m.busy
 	finals, err := m.finals(ctx, board)
-	if err != nil {
+	var f *kernels.Failure
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &f): // the problem cannot be opened again
+		rec := v.failed(j, j.Base, kernels.Failf(f.Status, "in the finals: %s", f.Reason))
+		m.final(rec)
+		finals = []*record.Record{rec}
+	case err != nil:
 		return err
 	}
 	o.Known.Add(board, m.stream)

@@ -21,11 +21,12 @@ type Task struct {
 	Refused  int // configs that the spaces gave a reason against
 	Refusals []record.Refusal
 	// Keep are variants that a search always measures and never eliminates,
-	// beside the base: the checked-in entry first, then presets. They are among
-	// Variants.
+	// beside the base: the checked-in entry and presets. They are among Variants.
 	Keep []kernels.Variant
-	// Entry says that the first of Keep is the checked-in entry.
-	Entry bool
+	// Checked is the checked-in entry of the tuned table, if Entry says that there
+	// is one.
+	Checked kernels.Variant
+	Entry   bool
 }
 
 // Add puts a variant among those that a search keeps.

@@ -113,7 +113,7 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.benchCommand(), e.verifyCommand(),
-			e.listCommand(), e.selftestCommand(), e.workerCommand(), e.helpCommand(),
+			e.listCommand(), e.searchTableCommand(), e.exportCommand(), e.selftestCommand(), e.workerCommand(), e.helpCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

@@ -19,6 +19,10 @@ import (
 // made by a replay is never taken for what the device did.
 const Prefix = "replay-"
 
+// Stream is the family of a stream's measurement, whatever its config: it answers
+// to every family that is called OP_PASS/stream.
+const Stream = "stream"
+
 // A Measurement is what was recorded of one variant on one problem.
 type Measurement struct {
 	Problem kernels.Problem
@@ -38,8 +42,7 @@ type Stage struct {
 	SamplesUS []float64
 }
 
-// A Device is a kernels.Device that replays. Its streams answer to any config of
-// a family that is called so.
+// A Device is a kernels.Device that replays.
 type Device struct {
 	info     kernels.DeviceInfo
 	seed     uint64
@@ -60,6 +63,12 @@ func New(info kernels.DeviceInfo, source string, seed uint64, ms []Measurement) 
 	d := &Device{info: info, seed: seed, source: source, problems: map[kernels.Problem]map[kernels.Variant]*Measurement{}}
 	for i := range ms {
 		m := &ms[i]
+		if m.Variant.Family == Stream {
+			m.Variant.Config = kernels.Config{}
+		}
+		if m.Status == "" {
+			m.Status = kernels.StatusOK
+		}
 		if m.Status == kernels.StatusOK && len(m.SamplesUS) == 0 {
 			return nil, fmt.Errorf("%s: %s on %s is ok without samples", source, m.Variant, m.Problem)
 		}
@@ -117,6 +126,9 @@ type bench struct {
 // was recorded.
 func (b *bench) find(v kernels.Variant) (*Measurement, error) {
 	m, ok := b.of[v]
+	if !ok && strings.HasSuffix(v.Family, "/"+Stream) {
+		m, ok = b.of[kernels.Variant{Family: Stream}]
+	}
 	if !ok {
 		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks %s on %s", b.d.source, v, b.p)
 	}

@@ -69,6 +69,7 @@ type Entry struct {
 	Differing     int64     // elements whose bits changed between runs
 	SearchUS      float64   // what the search had seen before the finals, 0 elsewhere
 	Chosen        string    // why it is its problem's winner
+	Entry         bool      // the tuned table held it when the search began
 	Rounds        []float64 // medians of the finals' rounds, microseconds
 	Twin          []float64 // of a second copy of the base in the same rounds
 }
@@ -157,6 +158,7 @@ func summarize(d *decoder, r *Record) Entry {
 		Source: d.intern(r.Source), Bytes: r.Bytes, ScratchBytes: r.ScratchBytes,
 		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
 	}
+	e.Entry = r.Entry
 	e.SearchUS, e.Chosen, e.Twin = r.SearchUS, d.intern(r.Chosen), slices.Clone(r.TwinUS)
 	if n := 0; r.SearchUS > 0 || r.Chosen != "" || len(r.Visits) >= minRounds {
 		for _, v := range r.Visits {

@@ -112,6 +112,8 @@ type Record struct {
 	Refused []Refusal `json:"refused,omitempty"`
 	// Chosen says why the variant is the problem's winner; empty on all others.
 	Chosen string `json:"chosen,omitempty"`
+	// Entry marks the variant that the tuned table held when the search began.
+	Entry bool `json:"entry,omitempty"`
 	// TwinUS are, in the finals, the rounds of a second copy of the base.
 	TwinUS   []float64 `json:"twin_us,omitempty"`
 	GapUS    float64   `json:"gap_us,omitempty"`    // by CUPTI: median time between the launches

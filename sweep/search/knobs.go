@@ -6,10 +6,9 @@ import (
 	"normbench/kernels"
 )
 
-// oneKnob says in which knob two variants of a family differ and by how much, in
+// oneKnob says in which knob two configs of a family, as their settings, differ and by how much, in
 // octaves, if it is one.
-func oneKnob(a, b kernels.Variant) (key string, d float64, one bool) {
-	x, y := a.Config.Settings(), b.Config.Settings()
+func oneKnob(x, y []kernels.Setting) (key string, d float64, one bool) {
 	if len(x) != len(y) {
 		return "", 0, false
 	}

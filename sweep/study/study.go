@@ -55,7 +55,14 @@ type Setup struct {
 	Strategy string
 	Share    float64 // most of the variants of each problem, 0 for no bound
 	Transfer bool    // problems are searched in turn, and a search knows those before it
+	Finals   int     // variants to measure again in interleaved rounds, 0 for none
 }
+
+// finalRounds are those of the finals, as sweep takes them by default.
+const (
+	finalRounds   = 8
+	finalLaunches = 2
+)
 
 // An Outcome is one search of one problem.
 type Outcome struct {
@@ -204,13 +211,41 @@ func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setu
 	}
 	known.Add(board, unit)
 	pick := board.Pick()
+	seconds := board.Spent().Seconds
+	if setup.Finals > 0 {
+		var busy float64
+		if pick, busy, err = finals(ctx, board, m, s, setup.Finals); err != nil {
+			return Outcome{}, err
+		}
+		seconds += busy
+	}
 	return Outcome{
 		Regret:  s.fresh[pick]/s.fresh[s.best] - 1,
 		Strict:  s.fresh[pick]/s.least - 1,
-		Seconds: board.Spent().Seconds,
+		Seconds: seconds,
 		Grid:    s.seconds,
 		Configs: board.Measured(),
 	}, nil
+}
+
+// finals are the fastest of the best measured again, with the base. They draw
+// from the half that the search saw, as the records have no third.
+func finals(ctx context.Context, b *search.Board, m *meter, s *split, n int) (pick int, busy float64, err error) {
+	vs := b.Finalists(n)
+	fs := make([]search.Finalist, len(vs))
+	for range finalRounds {
+		for i, v := range vs {
+			us, t, err := m.Visit(ctx, s.Variants[v].Variant, finalLaunches)
+			if err != nil {
+				return 0, 0, err
+			}
+			busy += t
+			fs[i].Variant = s.Variants[v].Variant
+			fs[i].Rounds = append(fs[i].Rounds, stats.Median(us))
+		}
+	}
+	w, _ := search.Choose(fs, 0)
+	return vs[w], busy, nil
 }
 
 // meter is a search.Bench on a device's bench, as the runner's is.
