@@ -32,7 +32,8 @@ func CheckPlots(names string) error {
 // The colours of Okabe and Ito, which those tell apart who are colour-blind too.
 var colours = []color.Color{
 	color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
-	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x56, 0x56, 0x56, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff},
+	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff},
+	color.RGBA{0x80, 0x80, 0x80, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
 }
 
 // PlotRegret draws the 95th percentile of regret against GPU time, a line per
@@ -46,11 +47,13 @@ func PlotRegret(names string, rows []study.Row) error {
 	p.X.Label.Text = "GPU time, % of the grid's"
 	p.Y.Label.Text = "regret over the grid's best, %: 95th percentile"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, percentTicks{1, 2, 5, 10, 20, 50, 100}
-	p.Y.Min = 0
+	p.Y.Min, p.Y.Tick.Marker = 0, percentTicks{0, 1, 2, 3, 5, 10, 15, 20, 25}
 	p.X.Min, p.X.Max = 1.5, 110
 	p.Legend.Top = true
 	p.Legend.Padding = vg.Points(3)
-	p.Add(plotter.NewGrid())
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xdd}, color.Gray{0xdd}
+	p.Add(grid)
 	var labels []string
 	lines := map[string]plotter.XYs{}
 	for _, r := range rows {

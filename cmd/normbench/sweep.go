@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -102,8 +103,8 @@ func (e *env) sweep(c *cli.Context) error {
 	e.notef("%s: %s, %s; %s refused by the spaces", info.Name, count(len(tasks), "problem"), count(variants, "variant"), count(refused, "config"))
 	dir := filepath.Join(c.String("out"), info.ID)
 	old, err := tune.Read(filepath.Join(dir, tune.FileName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return err // of a folder that is none, the records' writer says more
 	}
 	o := sweep.Options{Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, RetryFailed: c.Bool("retry-failed")}
 	searching, err := e.searchOptions(plan, c, info, tasks, old, &o)

@@ -22,6 +22,10 @@ type modelOptions struct {
 	widen     float64
 }
 
+// fewKnown is the number of problems nearby below which a search that counts on
+// them looks at half as many variants again.
+const fewKnown = 4
+
 // modelAlone is the model without help.
 var modelAlone = modelOptions{batch: 4, first: 3, cold: 8, least: 12, stop: 0.0005, most: 0.25, floor: 16, finalists: 8, widen: 2.5}
 
@@ -36,10 +40,13 @@ type model struct {
 	round int
 	race  *race
 	unit  float64
+	most  int // variants to measure
 }
 
 func newModel(s *Space, rng *rand.Rand, o modelOptions) Strategy {
-	return &model{s: s, rng: rng, o: o, told: make([]int, len(s.Variants))}
+	m := &model{s: s, rng: rng, o: o, told: make([]int, len(s.Variants))}
+	m.most = m.limit() // once: on other devices searches end meanwhile
+	return m
 }
 
 // limit is the most variants to measure: what the budget allows where there is
@@ -48,7 +55,11 @@ func (m *model) limit() int {
 	if m.s.Limit > 0 {
 		return m.s.limit()
 	}
-	n := max(int(math.Ceil(m.o.most*float64(len(m.s.Variants)))), m.o.floor)
+	most := m.o.most
+	if m.o.transfer && m.s.Known.count(m.s.Problem, 2*neighbour) < fewKnown {
+		most *= 1.5
+	}
+	n := max(int(math.Ceil(most*float64(len(m.s.Variants)))), m.o.floor)
 	return max(min(n, m.s.limit()), len(m.s.Keep))
 }
 
@@ -95,7 +106,7 @@ func (m *model) opening() []Visit {
 	vs := slices.Clone(m.s.Keep)
 	add := func(list []int, n int) {
 		for _, v := range list {
-			if n > 0 && !slices.Contains(vs, v) && len(vs) < m.limit() {
+			if n > 0 && !slices.Contains(vs, v) && len(vs) < m.most {
 				vs = append(vs, v)
 				n--
 			}

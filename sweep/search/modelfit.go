@@ -69,7 +69,7 @@ const exploreShare = 0.6
 // if those before it had turned out as expected. It is empty at the end of the
 // search.
 func (m *model) propose(b *Board) []Visit {
-	room := min(m.limit()-b.Measured(), m.o.batch)
+	room := min(m.most-b.Measured(), m.o.batch)
 	if room <= 0 || b.Used() > exploreShare {
 		return nil
 	}
