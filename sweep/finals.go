@@ -60,7 +60,9 @@ func (m *measurer) finals(ctx context.Context, b *search.Board) ([]*record.Recor
 			o.Known.Won(m.j.Problem, f.variant)
 		}
 		if i == base {
-			rec.TwinUS = twin.rounds
+			for _, us := range twin.rounds {
+				rec.TwinUS = append(rec.TwinUS, math.Round(us*1e4)/1e4)
+			}
 			if rec.Status != kernels.StatusOK {
 				rec.TwinUS = nil
 			}

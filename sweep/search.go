@@ -83,9 +83,13 @@ func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
 		r.searched.toCome += len(t.Variants)
 	}
 	r.total = r.searched.toCome
-	n := len(r.queue)
-	if b := s.Budget; n > 0 && (b.Launches > 0 && b.Launches < 2*n || b.Configs > 0 && b.Configs < n) {
-		return hint.Errorf("give more, or fewer --shapes", "budget %s is too small to measure the bases of %d problems", b, n)
+	return CheckBudget(s.Budget, len(r.queue))
+}
+
+// CheckBudget refuses a budget that cannot measure the base of so many problems.
+func CheckBudget(b search.Budget, problems int) error {
+	if b.Launches > 0 && b.Launches < 2*problems || b.Configs > 0 && b.Configs < problems {
+		return hint.Errorf("give more, or fewer --shapes", "budget %s is too small to measure the bases of %d problems", b, problems)
 	}
 	return nil
 }

@@ -68,6 +68,9 @@ func (e *env) searchOptions(p searchPlan, c *cli.Context, info kernels.DeviceInf
 	if p.strategy == search.Grid || p.strategy == search.Auto && info.Kind == kernels.KindCPU && variants <= smallSweep && !asked {
 		return false, nil
 	}
+	if err := sweep.CheckBudget(p.budget, len(tasks)); err != nil {
+		return false, err
+	}
 	if err := e.keep(c.StringSlice("keep"), info, tasks, old); err != nil {
 		return false, err
 	}

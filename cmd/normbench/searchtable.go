@@ -112,6 +112,7 @@ func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 			fmt.Sprintf("%.2f", 100*r.Median), fmt.Sprintf("%.2f", 100*r.P95), pc(r.Within), pc(r.Problems), pc(r.Problems2)})
 	}
 	t.Notes = append(t.Notes,
+		"what has a budget was searched by every fifth seed;",
 		"GPU time is the search's over the grid's, checks and flushes included: of all problems together, and of the median problem;",
 		"regret is the time of what was found over that of the grid's best, both on samples that no search saw;",
 		"problems within 1 % are those whose median regret over the seeds is; the grid's own row is what the noise of the records allows")

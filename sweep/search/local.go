@@ -23,7 +23,11 @@ func newLocal(s *Space, rng *rand.Rand) Strategy {
 	return &local{s: s, rng: rng, moves: neighbours(s)}
 }
 
-const localLaunches = 3
+const (
+	localLaunches = 3
+	localLeast    = 12 // variants to measure before a summit is believed
+	localRestart  = 4  // variants to start again from
+)
 
 func (l *local) Ask(b *Board) []Visit {
 	if l.race != nil {
@@ -55,6 +59,18 @@ func (l *local) Ask(b *Board) []Visit {
 		if left := l.s.limit() - b.Measured(); len(round) > left {
 			l.rng.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
 			round = round[:max(left, 0)]
+		}
+		if len(round) > 0 {
+			return round
+		}
+	}
+	// A summit this early may be one of a space in pieces: start elsewhere too.
+	if b.Measured() < min(localLeast, l.s.limit()) {
+		var round []Visit
+		for _, v := range shuffled(l.s, l.rng) {
+			if !b.Seen(v) && len(round) < localRestart && b.Measured()+len(round) < l.s.limit() {
+				round = append(round, Visit{v, localLaunches})
+			}
 		}
 		if len(round) > 0 {
 			return round

@@ -19,6 +19,9 @@ func Load(path string) (*Grids, error) {
 	place := map[key]int{}
 	var bases = map[kernels.Problem]kernels.Variant{}
 	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
+		if run.Protocol.Phase != "" {
+			return nil
+		}
 		if r.Status != kernels.StatusOK {
 			return nil
 		}

@@ -56,6 +56,7 @@ type Setup struct {
 	Share    float64 // most of the variants of each problem, 0 for no bound
 	Transfer bool    // problems are searched in turn, and a search knows those before it
 	Finals   int     // variants to measure again in interleaved rounds, 0 for none
+	Every    int     // searches by every so many seeds only; 0 is all
 }
 
 // finalRounds are those of the finals, as sweep takes them by default.
@@ -90,7 +91,8 @@ func Run(ctx context.Context, g *Grids, setups []Setup, seeds int, progress func
 	for i := range out {
 		out[i] = make([][]Outcome, len(g.Problems))
 		for j := range out[i] {
-			out[i][j] = make([]Outcome, seeds)
+			every := max(setups[i].Every, 1)
+			out[i][j] = make([]Outcome, (seeds+every-1)/every)
 		}
 	}
 	var mu sync.Mutex
@@ -101,7 +103,9 @@ func Run(ctx context.Context, g *Grids, setups []Setup, seeds int, progress func
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for seed := range next {
-				err := runSeed(ctx, g, setups, uint64(seed+1), func(i, j int, o Outcome) { out[i][j][seed] = o })
+				err := runSeed(ctx, g, setups, uint64(seed+1), func(i, j int, o Outcome) {
+					out[i][j][seed/max(setups[i].Every, 1)] = o
+				})
 				mu.Lock()
 				first = cmp.Or(first, err)
 				done++
@@ -164,6 +168,9 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64, tell fu
 		}
 	}
 	for k, setup := range setups {
+		if setup.Every > 1 && (seed-1)%uint64(setup.Every) != 0 {
+			continue
+		}
 		var known *search.History
 		if setup.Transfer {
 			known = &search.History{}
