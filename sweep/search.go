@@ -43,7 +43,20 @@ func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget, 
 func LeftToSearch(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys map[string]kernels.Status) (variants, problems int, err error) {
 	run := &run{registry: r, sink: held(keys), o: o, info: d, hashes: sourceHashes{}}
 	err = run.layOut(tasks)
-	return run.total, len(run.queue), err
+	return run.searched.toCome, len(run.queue), err
+}
+
+// expect is about how many records the search of a problem with n variants makes,
+// for who waits for it.
+func (s *Searching) expect(n int) int {
+	part := 1.0
+	switch {
+	case s.Budget.Share > 0:
+		part = s.Budget.Share
+	case s.Strategy == search.Auto || s.Strategy == search.Model || s.Strategy == search.Local:
+		part = 0.25
+	}
+	return max(int(part*float64(n)), min(n, 12)) + s.Finals + 1
 }
 
 // searchState is what the searches of a run share. The run's mutex guards it.
@@ -82,7 +95,9 @@ func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
 		r.queue = append(r.queue, j)
 		r.searched.toCome += len(t.Variants)
 	}
-	r.total = r.searched.toCome
+	for _, j := range r.queue {
+		r.total += s.expect(len(j.Variants))
+	}
 	return CheckBudget(s.Budget, len(r.queue))
 }
 
