@@ -113,10 +113,15 @@ func (r *run) finalKey(p kernels.Problem, v kernels.Variant) string {
 	return record.Key(p, v, r.info, r.hashes[v.Family], r.o.Search.Final.Protocol)
 }
 
-// prefetchSearch announces what is visited first whatever the strategy.
+// prefetchSearch announces what is visited first whatever the strategy, and the
+// winners of the problems nearby so far.
 func (v *visitor) prefetchSearch(j *job) {
 	vs := []kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}, j.Base}
-	v.dev.Prefetch(j.Problem, append(vs, j.Keep...))
+	vs = append(vs, j.Keep...)
+	for _, i := range v.run.o.Search.Known.Winners(&search.Space{Problem: j.Problem, Variants: j.Variants}, 4) {
+		vs = append(vs, j.Variants[i])
+	}
+	v.dev.Prefetch(j.Problem, vs)
 }
 
 // search looks for one problem's winner and measures it again.
@@ -235,7 +240,9 @@ func (m *measurer) broken(err error) {
 }
 
 // Announce implements search.Bench.
-func (m *measurer) Announce(vs []kernels.Variant) { m.v.dev.Prefetch(m.j.Problem, vs) }
+func (m *measurer) Announce(now, later []kernels.Variant) {
+	m.v.dev.Prefetch(m.j.Problem, append(slices.Clone(now), later...))
+}
 
 // Visit implements search.Bench.
 func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error) {

@@ -14,7 +14,7 @@ import (
 func pickFinal(es []record.Entry) (Entry, bool) {
 	chosen := -1
 	for i, e := range es {
-		if e.Chosen == "" || e.Status != kernels.StatusOK {
+		if e.Finals().Chosen == "" || e.Status != kernels.StatusOK {
 			continue
 		}
 		if chosen < 0 || e.Run != nil && es[chosen].Run != nil && e.Run.Time.After(es[chosen].Run.Time) {
@@ -25,6 +25,7 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 		return Entry{}, false
 	}
 	b := es[chosen]
+	won := b.Finals()
 	var finals []record.Entry // of the same run
 	for _, e := range es {
 		if e.Run == b.Run {
@@ -33,7 +34,7 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 	}
 	e := Entry{
 		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
-		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS, SearchUS: b.SearchUS, Chosen: b.Chosen,
+		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS, SearchUS: won.SearchUS, Chosen: won.Chosen,
 		Unstable: b.Differing > 0,
 	}
 	if b.Lo > 0 {
@@ -50,8 +51,9 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 			continue
 		}
 		e.Variants.OK++
+		of := o.Finals()
 		rival := Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
-		gain, lo, hi, ok := search.Gain(o.Rounds, b.Rounds)
+		gain, lo, hi, ok := search.Gain(of.Rounds, won.Rounds)
 		if ok {
 			rival.GainLo = round(lo)
 		}
@@ -62,11 +64,11 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 				e.Speedup = round(1 + gain) // paired: what drifts between rounds cancels
 				e.SpeedupCI = []float64{round(1 + lo), round(1 + hi)}
 			}
-			if floor, _, _, ok := search.Gain(o.Twin, o.Rounds); ok {
+			if floor, _, _, ok := search.Gain(of.Twin, of.Rounds); ok {
 				e.Noise = round(math.Abs(floor))
 			}
 		}
-		if o.Entry {
+		if of.Entry {
 			e.Held = &rival
 		}
 		if o.Variant != b.Variant && e.RunnerUp == nil {

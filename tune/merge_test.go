@@ -17,19 +17,26 @@ func TestPickFinal(t *testing.T) {
 	older := &record.Run{ID: "g", Time: time.Unix(9e8, 0)}
 	final := func(variant string, us, searched float64) record.Entry {
 		e := entry(t, p1, variant, us)
-		e.Run, e.SearchUS = run, searched
+		e.Run = run
+		f := record.Final{SearchUS: searched}
 		for i := range 8 {
-			e.Rounds = append(e.Rounds, us*(1+0.0001*float64(i%3)))
+			f.Rounds = append(f.Rounds, us*(1+0.0001*float64(i%3)))
 		}
-		e.Summary = stats.Summarize(e.Rounds)
-		return e
+		e.Summary = stats.Summarize(f.Rounds)
+		return e.WithFinals(f)
 	}
 	chosen := final("f@w4", 80.4, 79)
-	chosen.Chosen = "takes least of the device, of 2 within 1.0%"
+	change := func(e *record.Entry, edit func(*record.Final)) {
+		f := e.Finals()
+		edit(&f)
+		*e = e.WithFinals(f)
+	}
+	change(&chosen, func(f *record.Final) { f.Chosen = "takes least of the device, of 2 within 1.0%" })
 	base := final("f@w8 base", 100, 99)
-	base.Twin = final("f@w8", 100.3, 0).Rounds
+	twin := final("f@w8", 100.3, 0)
+	change(&base, func(f *record.Final) { f.Twin = twin.Finals().Rounds })
 	held := final("h@w2", 85, 84)
-	held.Entry = true
+	change(&held, func(f *record.Final) { f.Entry = true })
 	grid := entry(t, p1, "g@w1", 10) // of an older run
 	grid.Run = older
 	table := &Table{Entries: Pick([]record.Entry{grid, chosen, base, held, final("g@w4", 80, 79.5)})}

@@ -150,7 +150,7 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 		}
 		seen[x.Problem][x.Variant] = true
 		found[x.Problem] = append(found[x.Problem], search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
-		if x.Chosen != "" {
+		if x.Finals().Chosen != "" {
 			h.Won(x.Problem, x.Variant)
 		}
 	}

@@ -256,7 +256,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	}
 	e.notef("wrote %s", path)
 	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))
-	best := side("best", pick(entries, ps, func(x *record.Entry) bool { return pr.Phase != record.PhaseFinal || x.Chosen != "" }))
+	best := side("best", pick(entries, ps, func(x *record.Entry) bool { return pr.Phase != record.PhaseFinal || x.Finals().Chosen != "" }))
 	return report.Render(e.stdout, report.Compare(base, best), format)
 }
 

@@ -67,11 +67,31 @@ type Entry struct {
 	StreamUS      float64   // median time of the stream in the same run, 0 where it is not known
 	MaxErr        float64   // largest of the outputs' errors over their tolerances
 	Differing     int64     // elements whose bits changed between runs
-	SearchUS      float64   // what the search had seen before the finals, 0 elsewhere
-	Chosen        string    // why it is its problem's winner
-	Entry         bool      // the tuned table held it when the search began
-	Rounds        []float64 // medians of the finals' rounds, microseconds
-	Twin          []float64 // of a second copy of the base in the same rounds
+	Final         *Final    // nil but for a finalist of a search; see Finals
+}
+
+// A Final is what the record of a finalist has beside an Entry. A million records
+// of a grid do not pay for it.
+type Final struct {
+	SearchUS float64   // what the search had seen before the finals
+	Chosen   string    // why it is its problem's winner; empty on all others
+	Entry    bool      // the tuned table held it when the search began
+	Rounds   []float64 // medians of the finals' rounds, microseconds
+	Twin     []float64 // of a second copy of the base in the same rounds
+}
+
+// Finals is what e has of the finals; zero where it is of none.
+func (e *Entry) Finals() Final {
+	if e.Final == nil {
+		return Final{}
+	}
+	return *e.Final
+}
+
+// WithFinals returns e with what it has of the finals replaced.
+func (e Entry) WithFinals(f Final) Entry {
+	e.Final = &f
+	return e
 }
 
 // StageUS is the median time of one launch of a plan.
@@ -145,10 +165,6 @@ func (f *File) latest(keep func(*Entry) bool) []Entry {
 	return es
 }
 
-// minRounds is the number of visits from which an entry keeps their medians: of
-// fewer there is no interval, and searches make many such records.
-const minRounds = 6
-
 // summarize copies what it keeps of r's samples, as r is lent.
 func summarize(d *decoder, r *Record) Entry {
 	e := Entry{
@@ -158,13 +174,14 @@ func summarize(d *decoder, r *Record) Entry {
 		Source: d.intern(r.Source), Bytes: r.Bytes, ScratchBytes: r.ScratchBytes,
 		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
 	}
-	e.Entry = r.Entry
-	e.SearchUS, e.Chosen, e.Twin = r.SearchUS, d.intern(r.Chosen), slices.Clone(r.TwinUS)
-	if n := 0; r.SearchUS > 0 || r.Chosen != "" || len(r.Visits) >= minRounds {
+	if r.SearchUS > 0 || r.Chosen != "" {
+		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, Twin: slices.Clone(r.TwinUS)}
+		n := 0
 		for _, v := range r.Visits {
-			e.Rounds = append(e.Rounds, stats.Median(r.SamplesUS[n:n+v]))
+			f.Rounds = append(f.Rounds, stats.Median(r.SamplesUS[n:n+v]))
 			n += v
 		}
+		e.Final = f
 	}
 	for _, s := range r.Stages {
 		e.Stages = append(e.Stages, StageUS{d.intern(s.Stage), stats.Median(s.SamplesUS)})

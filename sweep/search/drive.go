@@ -15,14 +15,19 @@ type Bench interface {
 	// none.
 	Refuse(v kernels.Variant, incumbent float64) string
 	// Announce says which variants a round visits for the first time, before it
-	// does, so that they can be compiled side by side.
-	Announce(vs []kernels.Variant)
+	// does, and which may well be next, so that they can be compiled side by side:
+	// a search that waited for the compiler in every round would take longer than
+	// the grid.
+	Announce(now, later []kernels.Variant)
 	// Visit launches a variant so many times, after the launches that are
 	// dropped, and returns their times in microseconds with the seconds in which
 	// the device was at work for them, the check of a first visit included. The
 	// error is a *kernels.Failure where the variant cannot be measured.
 	Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error)
 }
+
+// foresight is a strategy that has an idea of the round after this one.
+type foresight interface{ later() []int }
 
 // Spent is what a search has used up.
 type Spent struct {
@@ -57,7 +62,13 @@ func Drive(ctx context.Context, s Strategy, b *Board, a Allowance, m Bench) (Log
 			}
 		}
 		if len(fresh) > 0 {
-			m.Announce(fresh)
+			var later []kernels.Variant
+			if f, ok := s.(foresight); ok {
+				for _, v := range f.later() {
+					later = append(later, b.space.Variants[v])
+				}
+			}
+			m.Announce(fresh, later)
 		}
 		for _, x := range visits {
 			v := x.Variant

@@ -41,6 +41,7 @@ type model struct {
 	race  *race
 	unit  float64
 	most  int // variants to measure
+	ahead []int
 }
 
 func newModel(s *Space, rng *rand.Rand, o modelOptions) Strategy {

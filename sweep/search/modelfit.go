@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -85,6 +86,7 @@ func (m *model) propose(b *Board) []Visit {
 	if math.IsInf(best, 1) {
 		best = m.gp.prior
 	}
+	m.foresee(b, best)
 	mark := m.gp.mark()
 	defer m.gp.rewind(mark)
 	var round []Visit
@@ -107,3 +109,20 @@ func (m *model) propose(b *Board) []Visit {
 	}
 	return round
 }
+
+// foresee lists the variants with the most expected improvement, more than a
+// round of them: those that this round leaves are likely to be in the next.
+func (m *model) foresee(b *Board, best float64) {
+	m.ahead = m.ahead[:0]
+	ei := make(map[int]float64, len(m.s.Variants))
+	for v := range m.s.Variants {
+		if !b.Seen(v) {
+			m.ahead = append(m.ahead, v)
+			ei[v] = m.gp.improvement(v, best)
+		}
+	}
+	slices.SortStableFunc(m.ahead, func(x, y int) int { return cmp.Compare(ei[y], ei[x]) })
+	m.ahead = m.ahead[:min(3*m.o.batch, len(m.ahead))]
+}
+
+func (m *model) later() []int { return m.ahead }

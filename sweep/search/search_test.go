@@ -54,7 +54,7 @@ func (m *machine) us(v kernels.Variant) float64 {
 	return t
 }
 
-func (m *machine) Announce(vs []kernels.Variant) { m.batches = append(m.batches, vs) }
+func (m *machine) Announce(now, _ []kernels.Variant) { m.batches = append(m.batches, now) }
 
 func (m *machine) Refuse(v kernels.Variant, _ float64) string {
 	if m.refuse == nil {

@@ -262,7 +262,7 @@ type meter struct {
 	seen map[kernels.Variant]bool
 }
 
-func (m *meter) Announce([]kernels.Variant) {}
+func (m *meter) Announce(now, later []kernels.Variant) {}
 
 func (m *meter) Refuse(kernels.Variant, float64) string { return "" }
 
