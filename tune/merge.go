@@ -55,7 +55,7 @@ func replaces(old, next *Table, o, e *Entry) bool {
 	case o.Family == e.Family && o.Source != e.Source:
 		return true
 	case o.Variant() == e.Variant():
-		return e.Samples >= o.Samples || e.Chosen != ""
+		return e.Chosen != "" || o.Chosen == "" && e.Samples >= o.Samples
 	}
 	if h := e.Held; h != nil && (kernels.Variant{Family: h.Family, Config: h.Config}) == o.Variant() {
 		return h.GainLo >= MinGain
