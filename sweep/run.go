@@ -29,6 +29,8 @@ type Options struct {
 	Repeats     int        // runs of each variant whose bits are compared
 	Trace       bool       // time stages by CUPTI where the device has it
 	RetryFailed bool       // measure again what the sink holds as failed
+	// Search, where set, looks for each problem's winner instead of measuring all.
+	Search *Searching
 	// Observe, where set, is told of every record. Calls do not overlap.
 	Observe func(Event)
 }
@@ -47,6 +49,8 @@ type Summary struct {
 	Measured, Failed, Skipped int           // variants; skipped ones were in the sink
 	Wall                      time.Duration // from the first task to the last record
 	Busy                      time.Duration // of it, at work on a device, averaged over the devices
+	Pruned                    int           // variants that a search did not run, for a reason
+	Problems, Short           int           // problems searched, and those of them whose base alone spent their budget
 }
 
 // Run measures the tasks on the devices and appends a record for every variant,
@@ -70,6 +74,11 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	start := time.Now()
 	if err := sink.Append(&o.Run); err != nil {
 		return run.sum, err
+	}
+	if o.Search != nil {
+		if err := sink.Append(&o.Search.Final); err != nil {
+			return run.sum, err
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -135,12 +144,17 @@ type run struct {
 	queue []*job
 	total int
 
+	searched searchState
+
 	sum Summary // owned by Run's loop
 }
 
 // layOut queues what the sink does not hold.
 func (r *run) layOut(tasks []Task) error {
 	have := r.sink.Keys()
+	if r.o.Search != nil {
+		return r.layOutSearch(tasks, have)
+	}
 	for _, t := range tasks {
 		j := &job{Task: t, keys: map[kernels.Variant]string{}}
 		for _, v := range t.Variants {
@@ -209,6 +223,8 @@ type finished struct {
 	busy   float64
 	left   int // variants of the problem after it
 	stream bool
+	// searched ends a problem's search; short says that its base spent the budget.
+	searched, short bool
 }
 
 // keep appends a record, counts it and tells the observer.
@@ -217,7 +233,17 @@ func (r *run) keep(f finished) error {
 		return err
 	}
 	r.sum.Busy += time.Duration(f.busy * float64(time.Second))
-	if !f.stream {
+	if f.searched {
+		r.sum.Problems++
+	}
+	if f.short {
+		r.sum.Short++
+	}
+	switch {
+	case f.stream:
+	case f.rec.Status == record.StatusPruned:
+		r.sum.Pruned++
+	default:
 		r.sum.Measured++
 		if f.rec.Status != kernels.StatusOK {
 			r.sum.Failed++
@@ -239,6 +265,7 @@ type visitor struct {
 	dev    kernels.Device
 	out    chan<- finished // read until all visitors are done, so a send gets through
 	warmed bool
+	noise  float64 // relative standard deviation of a launch of the last stream
 }
 
 // work takes jobs until none is left. The next one is announced to the device
@@ -259,12 +286,19 @@ func (v *visitor) work(ctx context.Context) error {
 }
 
 func (v *visitor) prefetch(j *job) {
+	if v.run.o.Search != nil {
+		v.prefetchSearch(j)
+		return
+	}
 	v.dev.Prefetch(j.Problem, append([]kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}, j.left...))
 }
 
 // do measures one job, opening its problem again whenever a variant has taken
 // the device's state with it.
 func (v *visitor) do(ctx context.Context, j *job) error {
+	if v.run.o.Search != nil {
+		return v.search(ctx, j)
+	}
 	var bench kernels.Bench
 	defer func() {
 		if bench != nil {
@@ -376,6 +410,10 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left 
 	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
 	us := stats.Median(rec.SamplesUS)
 	rec.StreamUS = us
+	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
+	if v.run.o.Search != nil {
+		rec.Refused = j.Refusals
+	}
 	if s, ok := v.dev.(kernels.Sensor); ok {
 		state, err := s.Sense(ctx)
 		if err != nil {

@@ -19,6 +19,24 @@ type Task struct {
 	Base     kernels.Variant // what runs before any tuning
 	Variants []kernels.Variant
 	Refused  int // configs that the spaces gave a reason against
+	Refusals []record.Refusal
+	// Keep are variants that a search always measures and never eliminates,
+	// beside the base: the checked-in entry and presets. They are among Variants.
+	Keep []kernels.Variant
+	// Checked is the checked-in entry of the tuned table, if Entry says that there
+	// is one.
+	Checked kernels.Variant
+	Entry   bool
+}
+
+// Add puts a variant among those that a search keeps.
+func (t *Task) Add(v kernels.Variant) {
+	if !slices.Contains(t.Variants, v) {
+		t.Variants = append(t.Variants, v)
+	}
+	if v != t.Base && !slices.Contains(t.Keep, v) {
+		t.Keep = append(t.Keep, v)
+	}
 }
 
 // Grid lays out an exhaustive sweep: for every problem each config of each
@@ -55,6 +73,7 @@ func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo,
 			}
 			s := f.Space(p, d, override...)
 			t.Refused += len(s.Refused)
+			t.Refusals = append(t.Refusals, byReason(f.Name, s.Refused)...)
 			for _, c := range s.Configs {
 				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: c})
 			}
@@ -76,6 +95,22 @@ func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo,
 		}
 	}
 	return tasks, nil
+}
+
+// byReason groups refusals, as a space has few reasons for many configs.
+func byReason(family string, refused []kernels.Refusal) []record.Refusal {
+	var groups []record.Refusal
+	at := map[string]int{}
+	for _, x := range refused {
+		i, ok := at[x.Reason]
+		if !ok {
+			i = len(groups)
+			at[x.Reason] = i
+			groups = append(groups, record.Refusal{Family: family, Reason: x.Reason})
+		}
+		groups[i].Configs = append(groups[i].Configs, x.Config)
+	}
+	return groups
 }
 
 // ColdProtocol is how a time is taken unless asked otherwise: before every

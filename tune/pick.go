@@ -18,6 +18,9 @@ const TieBand = 0.01
 // of that. The stream and problems without an ok variant are left out. Entries
 // come in the order of record.CompareProblems.
 //
+// Where a search has chosen, its choice stands, with the numbers of its finals:
+// those of the search were what it was chosen by, so they flatter it.
+//
 // Pass record.File.Latest: of entries that differ only in source or driver,
 // the fastest would be taken, however old. Pick is exhaustive over what is
 // there; which variants are measured at all is the search's business.
@@ -30,7 +33,9 @@ func Pick(entries []record.Entry) []Entry {
 	}
 	var picks []Entry
 	for _, es := range byProblem {
-		if e, ok := pick(es); ok {
+		if e, ok := pickFinal(es); ok {
+			picks = append(picks, e)
+		} else if e, ok := pick(es); ok {
 			picks = append(picks, e)
 		}
 	}

@@ -33,7 +33,10 @@ type Table struct {
 	Created  time.Time          `json:"created"`
 	Device   kernels.DeviceInfo `json:"device"`
 	Protocol record.Protocol    `json:"protocol"` // of the latest sweep; entries that Merge kept may be older
-	Entries  []Entry            `json:"entries"`  // in the order of record.CompareProblems
+	// Noise is the middle of what two copies of each base differ by in the finals,
+	// relatively: no margin below it means anything.
+	Noise   float64 `json:"noise,omitempty"`
+	Entries []Entry `json:"entries"` // in the order of record.CompareProblems
 }
 
 // An Entry is the variant to run for a problem, and why.
@@ -48,8 +51,15 @@ type Entry struct {
 	StreamUS      float64         `json:"stream_us,omitempty"`
 	StreamPercent float64         `json:"stream_percent,omitempty"` // stream_us / median_us
 	Base          *Rival          `json:"base,omitempty"`           // none where it was not measured or failed
-	Speedup       float64         `json:"speedup,omitempty"`        // score: base's median over this one's
+	Speedup       float64         `json:"speedup,omitempty"`        // score: base's median over this one's; in finals, of the rounds of both
+	SpeedupCI     []float64       `json:"speedup_ci,omitempty"`     // 95 % interval of it, [lo, hi]; in finals only
 	RunnerUp      *RunnerUp       `json:"runner_up,omitempty"`
+	Held          *Rival          `json:"held,omitempty"`      // what the table held before the search, in the same rounds
+	SearchUS      float64         `json:"search_us,omitempty"` // what the search had seen of it; median_us is from rounds after it
+	Chosen        string          `json:"chosen,omitempty"`    // why it and not another: fastest, or the reason within the band
+	Noise         float64         `json:"noise,omitempty"`     // what two copies of the base differ by in the same rounds, relatively
+	Edges         []string        `json:"edges,omitempty"`     // knobs at the end of their range: a wider one may hold something faster
+	Unstable      bool            `json:"unstable,omitempty"`  // its bits change from run to run
 	Variants      Counts          `json:"variants"`
 }
 
@@ -61,6 +71,9 @@ type Rival struct {
 	Family   string         `json:"family"`
 	Config   kernels.Config `json:"config"`
 	MedianUS float64        `json:"median_us"`
+	// GainLo is the lower bound at 95 % of how much slower it is than the pick, as
+	// a fraction; in finals only.
+	GainLo float64 `json:"gain_lo,omitempty"`
 }
 
 // A RunnerUp is the fastest variant but for the pick.
@@ -74,6 +87,7 @@ type Counts struct {
 	Measured int `json:"measured"`
 	OK       int `json:"ok"`
 	Failed   int `json:"failed"`
+	Pruned   int `json:"pruned,omitempty"` // not run, for a reason in the records
 }
 
 // round keeps four digits after the point: ratios are not known any better.
@@ -97,23 +111,6 @@ func (t *Table) Lookup(p kernels.Problem) (Entry, Match) {
 		return Entry{}, MatchNone
 	}
 	return t.Entries[i], MatchExact
-}
-
-// Merge returns next with the entries of old for the problems that next has
-// none for. Tables of different devices do not merge.
-func Merge(old, next *Table) (*Table, error) {
-	if old.Device.ID != next.Device.ID {
-		return nil, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
-	}
-	t := *next
-	t.Entries = slices.Clone(next.Entries)
-	for _, e := range old.Entries {
-		if _, m := next.Lookup(e.Problem); m == MatchNone {
-			t.Entries = append(t.Entries, e)
-		}
-	}
-	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
-	return &t, nil
 }
 
 // CheckValid says what no tuned table can hold, or nil. It is called before
@@ -163,6 +160,12 @@ func (e *Entry) checkValid() error {
 		return fmt.Errorf("a base median time of %g us", e.Base.MedianUS)
 	case e.RunnerUp != nil && !time(e.RunnerUp.MedianUS):
 		return fmt.Errorf("a runner-up median time of %g us", e.RunnerUp.MedianUS)
+	case len(e.SpeedupCI) != 0 && (len(e.SpeedupCI) != 2 || !(0 < e.SpeedupCI[0] && e.SpeedupCI[0] <= e.SpeedupCI[1]) || !time(e.SpeedupCI[1])):
+		return fmt.Errorf("an interval %g of its speedup", e.SpeedupCI)
+	case e.Held != nil && !time(e.Held.MedianUS):
+		return fmt.Errorf("a held median time of %g us", e.Held.MedianUS)
+	case e.SearchUS != 0 && !time(e.SearchUS):
+		return fmt.Errorf("a search time of %g us", e.SearchUS)
 	case e.StreamUS != 0 && !time(e.StreamUS):
 		return fmt.Errorf("a stream time of %g us", e.StreamUS)
 	}

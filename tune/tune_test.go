@@ -137,7 +137,7 @@ func TestWriteRead(t *testing.T) {
 	if diff := cmp.Diff(want, got, sameConfig); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if e, m := got.Lookup(problem(t, p1)); m != MatchExact || e.Config.String() != "w4" || e.Variants != (Counts{4, 3, 1}) {
+	if e, m := got.Lookup(problem(t, p1)); m != MatchExact || e.Config.String() != "w4" || e.Variants != (Counts{Measured: 4, OK: 3, Failed: 1}) {
 		t.Errorf("lookup: %+v %s", e, m)
 	}
 	if e, m := got.Lookup(problem(t, "rmsnorm/bwd/1x8/bf16")); m != MatchNone || e.Family != "" {

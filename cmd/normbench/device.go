@@ -32,6 +32,9 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 		return e.workers(commands, timeout)
 	}
 	name := c.String("device")
+	if path, ok := strings.CutPrefix(name, "replay:"); ok {
+		return e.replayDevice(path, c.Uint64("seed"))
+	}
 	switch name {
 	case "cpu":
 		return []kernels.Device{cpu.New(e.registry)}, nil

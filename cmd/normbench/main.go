@@ -113,7 +113,8 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.benchCommand(), e.verifyCommand(),
-			e.tuneCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.selftestCommand(), e.workerCommand(), e.helpCommand(),
+			e.tuneCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.exportCommand(),
+			e.selftestCommand(), e.workerCommand(), e.helpCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

@@ -144,6 +144,8 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"lock":      lock,
 	"isjson":    isjson,
 	"fit":       fit,
+
+	"replaceall": replaceall,
 }
 
 func usage(ts *testscript.TestScript, ok bool, text string) {
@@ -373,4 +375,13 @@ func isjson(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s is not JSON", name)
 		}
 	}
+}
+
+// replaceall edits a file as a person might: replaceall REGEXP TEXT FILE.
+func replaceall(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) == 3, "replaceall REGEXP TEXT FILE")
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	text := re.ReplaceAllString(ts.ReadFile(args[2]), args[1])
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text), 0o644))
 }

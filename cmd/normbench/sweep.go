@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,17 +16,21 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/search"
 	"normbench/tune"
 )
 
 func (e *env) sweepCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "sweep",
-		Usage: "check and time every config of the kernel families over shapes; write records and the tuned table",
-		Description: "Appends one record per variant to OUT/<device>/records.jsonl as it is measured, and ends by writing\n" +
+		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
+		Description: "Of large spaces it searches a part, and measures the best again in interleaved rounds with the base and\n" +
+			"the entry of the tuned table: only those numbers count. --strategy grid measures every config.\n\n" +
+			"Appends one record per variant to OUT/<device>/records.jsonl as it is measured, and ends by writing\n" +
 			"OUT/<device>/tuned.json and printing the table of base against best. A second sweep into the same folder\n" +
 			"measures only what is missing, or what has changed since.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
@@ -33,6 +38,11 @@ func (e *env) sweepCommand() *cli.Command {
 			&cli.StringFlag{Name: "family", Usage: "families to sweep, with commas (default: all that serve the problem)"},
 			&cli.StringSliceFlag{Name: "knob", Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},
+			&cli.StringFlag{Name: "strategy", Usage: strings.Join(search.Names(), ", ") + "; auto and the others but grid measure a part, and the best of it again", Value: search.Auto},
+			&cli.StringFlag{Name: "budget", Usage: "most that a search may take: device `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
+			&cli.IntFlag{Name: "finals", Usage: "variants that a search measures again, 1 to 32", Value: 8},
+			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", Value: 8},
+			&cli.StringSliceFlag{Name: "keep", Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
 			&cli.BoolFlag{Name: "retry-failed", Usage: "measure again what failed before"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say how much is left to measure, and stop"},
 			formatFlag,
@@ -58,6 +68,10 @@ func (e *env) sweep(c *cli.Context) error {
 		only = strings.Split(c.String("family"), ",")
 	}
 	if err := checkProblems(c); err != nil {
+		return err
+	}
+	plan, err := parseSearch(c)
+	if err != nil {
 		return err
 	}
 	devices, err := e.devices(c)
@@ -88,12 +102,32 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	e.notef("%s: %s, %s; %s refused by the spaces", info.Name, count(len(tasks), "problem"), count(variants, "variant"), count(refused, "config"))
 	dir := filepath.Join(c.String("out"), info.ID)
+	old, err := tune.Read(filepath.Join(dir, tune.FileName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return err // of a folder that is none, the records' writer says more
+	}
+	o := sweep.Options{Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, RetryFailed: c.Bool("retry-failed")}
+	searching, err := e.searchOptions(plan, c, info, tasks, old, &o)
+	if err != nil {
+		return err
+	}
+	if searching {
+		pr = o.Search.Final.Protocol
+	}
 	if c.Bool("dry-run") {
 		keys := map[string]kernels.Status{}
 		if f, err := record.Load(dir); err == nil {
 			for _, x := range f.Entries {
 				keys[x.Key] = x.Status
 			}
+		}
+		if searching {
+			left, problems, err := sweep.LeftToSearch(e.registry, info, tasks, o, keys)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), variants-left, dir)
+			return nil
 		}
 		left, err := sweep.Left(e.registry, info, tasks, pr, keys)
 		if err != nil {
@@ -113,30 +147,29 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	// A table that the end could not merge with is better known before hours of
 	// measuring.
-	if old, err := tune.Read(filepath.Join(dir, tune.FileName)); err == nil {
+	if old != nil {
 		if _, err := tune.Merge(old, &tune.Table{Device: info}); err != nil {
 			return err
 		}
-	} else if !errors.Is(err, os.ErrNotExist) {
-		return err
 	}
-	run := e.newRun(info, pr)
 	// A GPU's ruler is tested in a second, and the result kept with the records.
 	// On a cpu it takes as long as a small sweep: that is left to selftest.
-	if info.Kind == kernels.KindCUDA {
-		if run.SelfTest, err = sweep.SelfTest(e.ctx, e.registry, devices[0]); err != nil {
+	if _, replayed := devices[0].(*replay.Device); info.Kind == kernels.KindCUDA && !replayed {
+		if o.Run.SelfTest, err = sweep.SelfTest(e.ctx, e.registry, devices[0]); err != nil {
 			return err
 		}
-		for _, x := range run.SelfTest {
+		for _, x := range o.Run.SelfTest {
 			if !x.OK {
 				e.notef("selftest: %s is %s, wanted %s", x.Name, x.Found, x.Wanted)
 			}
 		}
 	}
 	p := newProgress(e.stderr)
-	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, w, sweep.Options{
-		Run: run, Seed: seed(c), Repeats: 2, RetryFailed: c.Bool("retry-failed"), Observe: p.observe,
-	})
+	o.Observe = p.observe
+	if searching {
+		o.Search.Known = history(dir, info, e.registry)
+	}
+	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, w, o)
 	p.finish()
 	e.summarize(sum)
 	if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
@@ -145,6 +178,11 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	if err != nil {
 		return err
+	}
+	if sum.Short > 0 && sum.Short == sum.Problems {
+		return search.ErrShort(ps[0], plan.budget.String())
+	} else if sum.Short > 0 {
+		e.notef("budget %s: on %d of %s no more than the base was measured", plan.budget, sum.Short, count(sum.Problems, "problem"))
 	}
 	return e.conclude(dir, ps, info, pr, format)
 }
@@ -173,6 +211,9 @@ func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
+	if w, ok := strings.CutSuffix(what, "ry"); ok {
+		what = w + "rie"
+	}
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
@@ -191,9 +232,23 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	}
 	table := &tune.Table{Schema: tune.Schema, Tool: version(), Created: time.Now().UTC().Truncate(time.Second),
 		Device: info, Protocol: pr, Entries: tune.Pick(entries)}
+	if pr.Phase == record.PhaseFinal {
+		searching := pr
+		searching.Phase, searching.Samples = record.PhaseSearch, 0
+		table.AddSearched(searchedUnder(f.Searched(), searching))
+		e.describe(table)
+	}
 	if old != nil {
-		if table, err = tune.Merge(old, table); err != nil {
+		source := func(family string) string { return sourceOf(e.registry, family) }
+		if table, err = tune.Merge(old.WithoutStale(table, source), table); err != nil {
 			return err
+		}
+		if n := table.Changed(old); n > 0 {
+			bak, err := tune.Backup(path)
+			if err != nil {
+				return err
+			}
+			e.notef("%s replaced; %s has the table before", count(n, "entry"), bak)
 		}
 	}
 	if err := table.Write(path); err != nil {
@@ -201,7 +256,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	}
 	e.notef("wrote %s", path)
 	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))
-	best := side("best", pick(entries, ps, func(x *record.Entry) bool { return true }))
+	best := side("best", pick(entries, ps, func(x *record.Entry) bool { return pr.Phase != record.PhaseFinal || x.Finals().Chosen != "" }))
 	return report.Render(e.stdout, report.Compare(base, best), format)
 }
 
@@ -241,6 +296,9 @@ func (e *env) summarize(s sweep.Summary) {
 	if s.Measured > 0 && s.Wall > 0 {
 		text += fmt.Sprintf("; %.1f s, %.0f variants/min, device at work %.0f%% of the time",
 			s.Wall.Seconds(), float64(s.Measured)/s.Wall.Minutes(), 100*s.Busy.Seconds()/s.Wall.Seconds())
+	}
+	if s.Pruned > 0 {
+		text += fmt.Sprintf("; %d pruned", s.Pruned)
 	}
 	e.notef("%s", text)
 }

@@ -93,7 +93,7 @@ type rule struct {
 
 var rules = []rule{
 	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "cmd"}, tests: true},
-	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/worker"}, only: []string{"kernels", "internal/hint"}, tests: true},
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/hint"}, tests: true},
 	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/hint"}, tests: true, optional: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
 	// that it judges, nor they from it.
@@ -101,6 +101,8 @@ var rules = []rule{
 	{of: []string{"kernels/reference"}, never: []string{"kernels/families"}, tests: true},
 	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
 	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint"}},
+	// Strategies are pure: they ask, and are told.
+	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "cmd"}, tests: true},
 	{of: []string{"tune"}, never: []string{"report", "cmd"}, tests: true, optional: true},
 	{of: []string{"report"}, never: []string{"tune", "cmd"}, tests: true, optional: true},
@@ -113,9 +115,9 @@ var homes = map[string][]string{
 	"github.com/ebitengine/purego":      {"kernels/nvrtc", "kernels/cuda/cupti"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
+	"gonum.org/v1/plot":                 {"report/plot.go", "tune/rules/plot.go"},
 	"github.com/goccy/go-yaml":          {"sweep/shapes", "tune/rules"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
-	"gonum.org/v1/plot":                 {"tune/rules/plot.go"},
 	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},
 	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"normbench/internal/hint"
@@ -68,6 +69,31 @@ type Entry struct {
 	MaxErr        float64   // largest of the outputs' errors over their tolerances
 	Differing     int64     // elements whose bits changed between runs
 	Unordered     bool      // the family states that they may
+	Final         *Final    // nil but for a finalist of a search; see Finals
+}
+
+// A Final is what the record of a finalist has beside an Entry. A million records
+// of a grid do not pay for it.
+type Final struct {
+	SearchUS float64   // what the search had seen before the finals
+	Chosen   string    // why it is its problem's winner; empty on all others
+	Entry    bool      // the tuned table held it when the search began
+	Rounds   []float64 // medians of the finals' rounds, microseconds
+	Twin     []float64 // of a second copy of the base in the same rounds
+}
+
+// Finals is what e has of the finals; zero where it is of none.
+func (e *Entry) Finals() Final {
+	if e.Final == nil {
+		return Final{}
+	}
+	return *e.Final
+}
+
+// WithFinals returns e with what it has of the finals replaced.
+func (e Entry) WithFinals(f Final) Entry {
+	e.Final = &f
+	return e
 }
 
 // StageUS is the median time of one launch of a plan.
@@ -108,8 +134,18 @@ func Load(path string) (*File, error) {
 }
 
 // Latest returns the last entry of each problem and variant: what was measured
-// with an older source, driver or protocol is left out.
+// with an older source, driver or protocol is left out. What a search saw on its
+// way is no result, and is Searched.
 func (f *File) Latest() []Entry {
+	return f.latest(func(e *Entry) bool { return e.Run == nil || e.Run.Protocol.Phase != PhaseSearch })
+}
+
+// Searched is Latest of what searches saw before their finals.
+func (f *File) Searched() []Entry {
+	return f.latest(func(e *Entry) bool { return e.Run != nil && e.Run.Protocol.Phase == PhaseSearch })
+}
+
+func (f *File) latest(keep func(*Entry) bool) []Entry {
 	type pair struct {
 		p kernels.Problem
 		v kernels.Variant
@@ -117,6 +153,9 @@ func (f *File) Latest() []Entry {
 	at := map[pair]int{}
 	var es []Entry
 	for _, e := range f.Entries {
+		if !keep(&e) {
+			continue
+		}
 		k := pair{e.Problem, e.Variant}
 		if i, ok := at[k]; ok {
 			es[i] = e
@@ -142,6 +181,15 @@ func summarize(d *decoder, r *Record) Entry {
 		for i, v := range r.SamplesUS {
 			e.SamplesUS[i] = float32(v)
 		}
+	}
+	if r.SearchUS > 0 || r.Chosen != "" {
+		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, Twin: slices.Clone(r.TwinUS)}
+		n := 0
+		for _, v := range r.Visits {
+			f.Rounds = append(f.Rounds, stats.Median(r.SamplesUS[n:n+v]))
+			n += v
+		}
+		e.Final = f
 	}
 	for _, s := range r.Stages {
 		e.Stages = append(e.Stages, StageUS{d.intern(s.Stage), stats.Median(s.SamplesUS)})

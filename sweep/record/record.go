@@ -64,7 +64,18 @@ type Protocol struct {
 	Flush        int64  `json:"flush"`            // bytes moved through the cache before each sample
 	Rotate       bool   `json:"rotate,omitempty"` // each sample on another copy of the tensors
 	Cold         bool   `json:"cold"`             // the cache holds nothing of the problem before each sample
+	// Phase is empty for a grid; PhaseSearch for what a search saw on its way,
+	// some of it once, and PhaseFinal for its best, measured again in turns.
+	Phase string `json:"phase,omitempty"`
+	// Search is the strategy, with its budget if it had one: "auto 10%".
+	Search string `json:"search,omitempty"`
 }
+
+// The phases of a search.
+const (
+	PhaseSearch = "search"
+	PhaseFinal  = "final"
+)
 
 // TimeOptions are the protocol's for n samples.
 func (p Protocol) TimeOptions(n int) kernels.TimeOptions {
@@ -90,9 +101,24 @@ type Record struct {
 	SamplesUS    []float64       `json:"samples_us,omitempty"` // microseconds, in the order taken; see Micros
 	Stages       []Stage         `json:"stages,omitempty"`
 	StagesBy     string          `json:"stages_by,omitempty"` // events between launches, or CUPTI's record of each kernel alone
-	GapUS        float64         `json:"gap_us,omitempty"`    // by CUPTI: median time between the launches
-	StreamUS     float64         `json:"stream_us,omitempty"` // median time of the stream in this run
-	WallMS       float64         `json:"wall_ms,omitempty"`   // what the job took in all
+	// Visits are the launches of each visit in SamplesUS, where there was more
+	// than one. Of the finals of a problem, visits of one number were one round.
+	Visits []int `json:"visits,omitempty"`
+	// SearchUS is the median that the search had seen before the finals: the
+	// smaller it is beside theirs, the more of it was luck.
+	SearchUS float64 `json:"search_us,omitempty"`
+	// Refused are the configs that the spaces have a reason against, by family and
+	// reason; in the stream's record of a search, for its problem.
+	Refused []Refusal `json:"refused,omitempty"`
+	// Chosen says why the variant is the problem's winner; empty on all others.
+	Chosen string `json:"chosen,omitempty"`
+	// Entry marks the variant that the tuned table held when the search began.
+	Entry bool `json:"entry,omitempty"`
+	// TwinUS are, in the finals, the rounds of a second copy of the base.
+	TwinUS   []float64 `json:"twin_us,omitempty"`
+	GapUS    float64   `json:"gap_us,omitempty"`    // by CUPTI: median time between the launches
+	StreamUS float64   `json:"stream_us,omitempty"` // median time of the stream in this run
+	WallMS   float64   `json:"wall_ms,omitempty"`   // what the job took in all
 	// State is what the device said of itself after the stream of a problem, under
 	// load; other records have none.
 	State *kernels.Reading `json:"state,omitempty"`
@@ -103,6 +129,17 @@ type Stage struct {
 	Stage     string    `json:"stage"`
 	SamplesUS []float64 `json:"samples_us"`
 }
+
+// A Refusal is a reason with the configs of a family that it keeps out.
+type Refusal struct {
+	Family  string           `json:"family"`
+	Reason  string           `json:"reason"`
+	Configs []kernels.Config `json:"configs"`
+}
+
+// StatusPruned is the status of a variant that a search did not run, for a
+// reason of its own: it could not have won.
+const StatusPruned kernels.Status = "pruned"
 
 // Variant is the family and config.
 func (r *Record) Variant() kernels.Variant {
@@ -202,6 +239,24 @@ func (r *Record) CheckValid() error {
 		return bad("is %s without a reason", r.Status)
 	case r.Status == kernels.StatusOK && len(r.SamplesUS) == 0:
 		return bad("is ok without samples")
+	}
+	if i := badSample(r.TwinUS); i >= 0 {
+		return bad("has a round of %g us", r.TwinUS[i])
+	}
+	if len(r.Visits) > 0 {
+		sum := 0
+		for _, v := range r.Visits {
+			if v < 1 || v > len(r.SamplesUS) {
+				return bad("has a visit of %d of its %d launches", v, len(r.SamplesUS))
+			}
+			sum += v
+		}
+		if sum != len(r.SamplesUS) {
+			return bad("has visits of %d launches and %d samples", sum, len(r.SamplesUS))
+		}
+	}
+	if !(r.SearchUS >= 0) || math.IsInf(r.SearchUS, 0) {
+		return bad("has a search time of %g us", r.SearchUS)
 	}
 	if i := badSample(r.SamplesUS); i >= 0 {
 		return bad("has a sample of %g us", r.SamplesUS[i])

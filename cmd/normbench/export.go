@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/report/export"
+)
+
+func (e *env) exportCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "export",
+		Usage:     "write records for other tools: kernel_tuner's cache, T4 results, Go's benchmark format",
+		ArgsUsage: "RECORDS",
+		Description: "kt-cache and t4 are one file per problem, OUT/problem/device.json; benchfmt goes to standard output,\n" +
+			"for benchstat. Of a variant that was measured more than once, the finals count, else the last.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "format", Usage: "kt-cache, t4 or benchfmt"},
+			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for kt-cache and t4"},
+		},
+		Action: func(c *cli.Context) error {
+			ops := operands(c)
+			if len(ops) != 1 {
+				return hint.Errorf("`normbench export --help` shows its use", "export takes one records file or results folder, got %d", len(ops))
+			}
+			format, out := c.String("format"), c.String("out")
+			if format == "" {
+				return hint.Errorf("use kt-cache, t4 or benchfmt", "export needs --format")
+			}
+			if err := export.CheckFormat(format); err != nil {
+				return err
+			}
+			switch {
+			case format == export.Benchfmt && out != "":
+				return hint.Errorf("leave --out out, and redirect standard output", "benchfmt goes to standard output")
+			case format != export.Benchfmt && out == "":
+				return hint.Errorf("add --out FOLDER", "export --format %s writes files, and has no --out", format)
+			}
+			problems, notes, err := export.Load(ops[0])
+			if err != nil {
+				return err
+			}
+			for _, n := range notes {
+				e.notef("%s", n)
+			}
+			if format == export.Benchfmt {
+				return export.WriteBenchfmt(e.stdout, problems)
+			}
+			n, err := export.WriteFiles(out, format, problems)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(e.stdout, "%s in %s\n", count(n, "file"), out)
+			return nil
+		},
+	}
+}

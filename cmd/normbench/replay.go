@@ -1,0 +1,79 @@
+package main
+
+import (
+	"os"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/replay"
+	"normbench/report/export"
+	"normbench/sweep/record"
+)
+
+// replayDevice is a device that serves recorded measurements: records, or a
+// kernel_tuner cache.
+func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
+	if path == "" {
+		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
+	}
+	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
+		start := make([]byte, 512)
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, hint.Errorf("give a records.jsonl, or the results folder with one", "records %s: %w", path, err)
+		}
+		n, _ := f.Read(start)
+		f.Close()
+		if replay.IsCache(start[:n]) {
+			return e.replayCache(path, seed)
+		}
+	}
+	problems, notes, err := export.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range notes {
+		e.notef("%s", n)
+	}
+	var ms []replay.Measurement
+	var info kernels.DeviceInfo
+	stale := map[string]bool{}
+	for _, p := range problems {
+		info = p.Run.Device
+		if len(p.Stream) > 0 {
+			ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: kernels.Variant{Family: record.Stream}, Status: kernels.StatusOK, SamplesUS: p.Stream})
+		}
+		for _, r := range p.Records {
+			m := replay.Measurement{Problem: p.Problem, Variant: r.Variant(), Status: r.Status, Reason: r.Reason, Check: r.Check, SamplesUS: r.SamplesUS}
+			for _, s := range r.Stages {
+				m.Stages = append(m.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
+			}
+			ms = append(ms, m)
+			if s := sourceOf(e.registry, r.Family); s != r.Source && !stale[r.Family] {
+				stale[r.Family] = true
+				e.notef("%s has changed since it was recorded in %s", r.Family, path)
+			}
+		}
+	}
+	d, err := replay.New(info, path, seed, ms)
+	if err != nil {
+		return nil, err
+	}
+	return []kernels.Device{d}, nil
+}
+
+func (e *env) replayCache(path string, seed uint64) ([]kernels.Device, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, hint.Errorf("choose a file that you may read", "cache %s: %w", path, err)
+	}
+	c, err := replay.ParseCache(path, data)
+	if err != nil {
+		return nil, err
+	}
+	d, err := replay.New(c.Device, path, seed, c.Entries)
+	if err != nil {
+		return nil, err
+	}
+	return []kernels.Device{d}, nil
+}

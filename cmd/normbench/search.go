@@ -1,0 +1,250 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/presets"
+	"normbench/kernels/families"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
+	"normbench/tune"
+)
+
+// searchPlan is what the flags of sweep ask of a search.
+type searchPlan struct {
+	strategy       string
+	budget         search.Budget
+	finals, rounds int
+}
+
+func parseSearch(c *cli.Context) (searchPlan, error) {
+	p := searchPlan{strategy: c.String("strategy"), finals: c.Int("finals"), rounds: c.Int("rounds")}
+	if err := search.CheckName(p.strategy); err != nil {
+		return p, err
+	}
+	if p.finals < 1 || p.finals > 32 {
+		return p, hint.Errorf("use 1 to 32; 8 to 16 are worth their time", "--finals %d is out of range", p.finals)
+	}
+	if p.rounds < 6 || p.rounds > 100 {
+		return p, hint.Errorf("use 6 to 100; of fewer than 6 there is no interval", "--rounds %d is out of range", p.rounds)
+	}
+	var err error
+	if p.budget, err = search.ParseBudget(c.String("budget")); err != nil {
+		return p, err
+	}
+	if c.IsSet("budget") && c.String("budget") == "" {
+		return p, hint.Errorf("write a time such as 5m, launches such as 2000x, or configs such as 300 or 10%", "an empty --budget")
+	}
+	if p.strategy == search.Grid {
+		for _, name := range []string{"budget", "finals", "rounds", "keep"} {
+			if c.IsSet(name) {
+				return p, hint.Errorf("leave it out, or choose another strategy", "--%s is for a search, and --strategy grid measures all", name)
+			}
+		}
+	}
+	return p, nil
+}
+
+// smallSweep is the most variants of a sweep on a cpu that auto measures all of: it
+// takes seconds, and its times are for tests and first looks.
+const smallSweep = 500
+
+// searchOptions sets o up for a search, if this is to be one, and says whether.
+func (e *env) searchOptions(p searchPlan, c *cli.Context, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table, o *sweep.Options) (bool, error) {
+	variants := 0
+	for _, t := range tasks {
+		variants += len(t.Variants)
+	}
+	asked := c.IsSet("budget") || c.IsSet("finals") || c.IsSet("rounds") || c.IsSet("keep")
+	if p.strategy == search.Grid || p.strategy == search.Auto && info.Kind == kernels.KindCPU && variants <= smallSweep && !asked {
+		return false, nil
+	}
+	if err := sweep.CheckBudget(p.budget, len(tasks)); err != nil {
+		return false, err
+	}
+	if err := e.keep(c.StringSlice("keep"), info, tasks, old); err != nil {
+		return false, err
+	}
+	final := o.Run
+	final.ID += "-finals"
+	o.Run.Protocol, final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.strategy, p.budget, p.rounds)
+	o.Search = &sweep.Searching{Strategy: p.strategy, Budget: p.budget, Seed: o.Seed, Final: final, Finals: p.finals, Rounds: p.rounds}
+	return true, nil
+}
+
+// keep adds the checked-in entries and the variants of --keep to the tasks. An
+// entry that this normbench or this device cannot run is passed over with a note.
+func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table) error {
+	var refs []ref
+	for _, text := range texts {
+		r, err := e.parseRef(text)
+		if err != nil {
+			return err
+		}
+		refs = append(refs, r)
+	}
+	used := make([]bool, len(refs))
+	for i := range tasks {
+		t := &tasks[i]
+		if old != nil && old.Device.ID == info.ID {
+			if entry, match := old.Lookup(t.Problem); match == tune.MatchExact {
+				if _, v, _, err := e.registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
+					e.notef("the tuned table's %s is left out: %s", entry.Variant(), oneLine(err.Error()))
+				} else {
+					t.Add(v)
+					t.Checked, t.Entry = v, true
+				}
+			}
+		}
+		for j, r := range refs {
+			vs, err := r.variants(t.Problem, info)
+			if err != nil {
+				e.notef("--keep %s is left out on %s: %s", r.text, t.Problem, oneLine(err.Error()))
+			}
+			for _, v := range vs {
+				used[j] = true
+				t.Add(v)
+			}
+		}
+		// What published systems would launch is a candidate, too, where ours can.
+		for _, p := range presets.All() {
+			if vs, err := p.Variants(e.registry, t.Problem, info); err == nil && info.Kind == kernels.KindCUDA {
+				t.Add(vs[0])
+			}
+		}
+	}
+	for j, r := range refs {
+		if !used[j] {
+			return noProblem("--keep " + r.text)
+		}
+	}
+	return nil
+}
+
+// history is what the records of a results folder know of the same kernels on the
+// same kind of device, for searches to start from.
+func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
+	h := &search.History{}
+	f, err := record.Load(dir)
+	if err != nil {
+		return h // the sweep says what is wrong with it when it writes there
+	}
+	found := map[kernels.Problem][]search.Found{}
+	seen := map[kernels.Problem]map[kernels.Variant]bool{}
+	var order []kernels.Problem
+	for _, x := range slices.Concat(f.Latest(), f.Searched()) {
+		switch {
+		case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID, !x.Run.Protocol.Cold,
+			x.Variant.Family == record.Stream, sourceOf(r, x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
+			continue
+		}
+		if found[x.Problem] == nil {
+			order = append(order, x.Problem)
+			seen[x.Problem] = map[kernels.Variant]bool{}
+		}
+		seen[x.Problem][x.Variant] = true
+		found[x.Problem] = append(found[x.Problem], search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
+		if x.Finals().Chosen != "" {
+			h.Won(x.Problem, x.Variant)
+		}
+	}
+	for _, p := range order {
+		h.AddFound(p, found[p])
+	}
+	return h
+}
+
+// sourceOf is the hash of a family's source now, "" where there is no such family.
+func sourceOf(r *kernels.Registry, family string) string {
+	f, err := r.Lookup(family)
+	if err != nil {
+		return ""
+	}
+	s, err := families.SourceHash(r, f)
+	if err != nil {
+		return ""
+	}
+	return s
+}
+
+// searchedUnder keeps the entries of searches of a protocol, whatever its samples.
+func searchedUnder(entries []record.Entry, pr record.Protocol) []record.Entry {
+	var kept []record.Entry
+	for _, x := range entries {
+		p := x.Run.Protocol
+		if p.Samples = 0; p == pr {
+			kept = append(kept, x)
+		}
+	}
+	return kept
+}
+
+// describe completes a table with what only the registry knows, and says what a
+// person should know of it.
+func (e *env) describe(t *tune.Table) {
+	knobs := map[string]int{}
+	var noise, optimism []float64
+	edges, unstable := 0, 0
+	for i := range t.Entries {
+		x := &t.Entries[i]
+		if f, err := e.registry.Lookup(x.Family); err == nil {
+			x.Edges = search.Edges(f.Knobs, x.Config)
+		}
+		if len(x.Edges) > 0 {
+			edges++
+		}
+		for _, k := range x.Edges {
+			knobs[k]++
+		}
+		if x.Unstable {
+			unstable++
+		}
+		if x.Noise > 0 {
+			noise = append(noise, x.Noise)
+		}
+		if x.SearchUS > 0 {
+			optimism = append(optimism, x.MedianUS/x.SearchUS-1)
+		}
+	}
+	if len(noise) > 0 {
+		t.Noise = math.Round(stats.Median(noise)*1e4) / 1e4
+	}
+	if len(optimism) > 0 {
+		e.notef("the winners' fresh times are %+.1f%% of what the search saw, in the middle; two copies of the base differ by %.1f%%",
+			100*stats.Median(optimism), 100*t.Noise)
+	}
+	if edges > 0 {
+		var list []string
+		for k := range knobs {
+			list = append(list, k)
+		}
+		slices.SortFunc(list, func(a, b string) int {
+			if d := knobs[b] - knobs[a]; d != 0 {
+				return d
+			}
+			return strings.Compare(a, b)
+		})
+		text := make([]string, 0, 4)
+		for _, k := range list[:min(len(list), 4)] {
+			text = append(text, fmt.Sprintf("%s (%d)", k, knobs[k]))
+		}
+		verb := "sit"
+		if edges == 1 {
+			verb = "sits"
+		}
+		e.notef("%s %s on the edge of a knob's range: %s; --knob widens it", count(edges, "winner"), verb, strings.Join(text, ", "))
+	}
+	if unstable > 0 {
+		e.notef("%s give other bits from run to run; see \"unstable\" in %s", count(unstable, "winner"), filepath.Base(tune.FileName))
+	}
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/sweep/study"
+)
+
+func (e *env) searchTableCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "search-table",
+		Usage:     "compare the search strategies on recorded grids: GPU time against regret",
+		ArgsUsage: "RECORDS",
+		Description: "Replays each strategy on every problem of RECORDS. Each seed splits the samples in halves: searches see\n" +
+			"the first, and what they found is held against the grid's best on the second.",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "seeds", Usage: "searches of each problem by each strategy, 1 to 1000", Value: 100},
+			&cli.BoolFlag{Name: "quick", Usage: "auto, random and the grid alone"},
+			&cli.StringFlag{Name: "plot", Usage: "`FILE`.svg or .png of regret against GPU time; may name both with a comma"},
+			formatFlag,
+		},
+		Action: e.searchTable,
+	}
+}
+
+func (e *env) searchTable(c *cli.Context) error {
+	if err := report.CheckFormat(c.String("format")); err != nil {
+		return err
+	}
+	ops := operands(c)
+	if len(ops) != 1 {
+		return hint.Errorf("`normbench search-table --help` shows its use", "search-table takes one records file or results folder, got %d", len(ops))
+	}
+	seeds := c.Int("seeds")
+	if seeds < 1 || seeds > 1000 {
+		return hint.Errorf("use 1 to 1000", "--seeds %d is out of range", seeds)
+	}
+	if err := report.CheckPlots(c.String("plot")); err != nil {
+		return err
+	}
+	g, err := study.Load(ops[0])
+	if err != nil {
+		return err
+	}
+	if g.Skipped > 0 {
+		e.notef("%s without a base, a stream or a choice left out", count(g.Skipped, "problem"))
+	}
+	setups := study.Setups()
+	if c.Bool("quick") {
+		setups = study.Quick()
+	}
+	out, err := study.Run(e.ctx, g, setups, seeds, func(done, total int) {
+		if done%10 == 0 || done == total {
+			e.notef("%d of %s", done, count(total, "seed"))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	var rows []study.Row
+	for i, s := range setups {
+		rows = append(rows, study.Summarize(g, s, out[i], nil))
+	}
+	t := strategyTable(g, rows, seeds)
+	halves := newTable("auto by op and pass", "problems", ">count", ">GPU time %", ">regret p95 %", ">searches within 1 %", ">problems within 1 %")
+	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+			n := 0
+			r := study.Summarize(g, setups[0], out[0], func(x study.Grid) bool {
+				ok := x.Problem.Op == op && x.Problem.Pass == pass
+				if ok {
+					n++
+				}
+				return ok
+			})
+			if n > 0 {
+				halves.Rows = append(halves.Rows, []string{fmt.Sprintf("%s %s", op, pass), fmt.Sprint(n), pc(r.GPU), pc(r.P95), pc(r.Within), pc(r.Problems)})
+			}
+		}
+	}
+	if err := report.RenderTable(e.stdout, t, c.String("format")); err != nil {
+		return err
+	}
+	if c.String("format") == report.FormatText || c.String("format") == report.FormatMarkdown {
+		fmt.Fprintln(e.stdout)
+		if err := report.RenderTable(e.stdout, halves, c.String("format")); err != nil {
+			return err
+		}
+	}
+	return report.PlotRegret(c.String("plot"), rows)
+}
+
+func pc(f float64) string { return fmt.Sprintf("%.1f", 100*f) }
+
+func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
+	t := newTable(fmt.Sprintf("%d problems of %s, %s", len(g.Problems), g.Device.Name, count(seeds, "seed")),
+		"strategy", ">budget", ">variants %", ">GPU time %", ">median problem %", ">regret p50 %", ">p95 %", ">searches within 1 %", ">problems within 1 %", ">2 %")
+	for _, r := range rows {
+		budget := "own"
+		switch {
+		case r.Share > 0:
+			budget = fmt.Sprintf("%.0f%%", 100*r.Share)
+		case r.Strategy == "grid":
+			budget = "all"
+		}
+		t.Rows = append(t.Rows, []string{r.Label, budget, pc(r.Configs), pc(r.GPU), pc(r.GPUMedian),
+			fmt.Sprintf("%.2f", 100*r.Median), fmt.Sprintf("%.2f", 100*r.P95), pc(r.Within), pc(r.Problems), pc(r.Problems2)})
+	}
+	t.Notes = append(t.Notes,
+		"what has a budget was searched by every fifth seed;",
+		"GPU time is the search's over the grid's, checks and flushes included: of all problems together, and of the median problem;",
+		"regret is the time of what was found over that of the grid's best, both on samples that no search saw;",
+		"problems within 1 % are those whose median regret over the seeds is; the grid's own row is what the noise of the records allows")
+	return t
+}

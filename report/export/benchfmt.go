@@ -1,0 +1,61 @@
+package export
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+
+	"normbench/kernels"
+	"normbench/sweep/stats"
+)
+
+// WriteBenchfmt writes Go's benchmark format (golang.org/design/14313): a line
+// per visit, or per sample where there was one visit, as benchstat takes every
+// line for one measurement. Failures have none.
+func WriteBenchfmt(w io.Writer, problems []*Problem) error {
+	b := bufio.NewWriter(w)
+	if len(problems) > 0 {
+		d := problems[0].Run.Device
+		fmt.Fprintf(b, "pkg: normbench\ndevice: %s\ndriver: %s\ncompiler: %s\nprotocol: %s\n", d.Name, d.Driver, d.Compiler, problems[0].Run.Protocol.Name)
+	}
+	for _, p := range problems {
+		name := benchName(p.Problem)
+		for _, r := range p.Records {
+			if r.Status != kernels.StatusOK {
+				continue
+			}
+			rounds := r.SamplesUS
+			if len(r.Visits) > 0 {
+				rounds = nil
+				at := 0
+				for _, n := range r.Visits {
+					rounds = append(rounds, stats.Median(r.SamplesUS[at:at+n]))
+					at += n
+				}
+			}
+			design := r.Family[strings.LastIndexByte(r.Family, '/')+1:]
+			for _, us := range rounds {
+				fmt.Fprintf(b, "%s/family=%s/config=%s-1 1 %g ns/op %.6g B/s\n", name, design, r.Config, us*1e3, float64(r.Bytes)/us*1e6)
+			}
+		}
+	}
+	return b.Flush()
+}
+
+// benchName is a problem as BenchmarkRMSNormBwd/M=4096/N=8192/dtype=bf16.
+func benchName(p kernels.Problem) string {
+	op := map[kernels.Op]string{kernels.RMSNorm: "RMSNorm", kernels.LayerNorm: "LayerNorm"}[p.Op]
+	pass := map[kernels.Pass]string{kernels.Fwd: "Fwd", kernels.Bwd: "Bwd"}[p.Pass]
+	s := fmt.Sprintf("Benchmark%s%s/M=%d/N=%d/dtype=%s", op, pass, p.M, p.N, p.DType)
+	if p.Weight != p.DType {
+		s += "/weight=" + p.Weight.String()
+	}
+	if p.Bias {
+		s += "/bias=1"
+	}
+	if p.ZeroCentered {
+		s += "/zc=1"
+	}
+	return s
+}

@@ -1,0 +1,226 @@
+package export
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/replay"
+	"normbench/sweep/record"
+)
+
+// records writes a small records file: one problem of a grid, with failures, and
+// a search of another with finals.
+func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
+	t.Helper()
+	dir := t.TempDir()
+	w, _, err := record.OpenWriter(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	grid := &record.Run{ID: "g", Time: time.Unix(1e9, 0).UTC(), Tool: "v1", Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Units: 4}, Protocol: record.Protocol{Name: "cold", Samples: 2, Cold: true}}
+	search, final := *grid, *grid
+	search.ID, search.Protocol.Phase = "s", record.PhaseSearch
+	final.ID, final.Protocol.Phase = "f", record.PhaseFinal
+	n := 0
+	add := func(run *record.Run, problem, variant string, status kernels.Status, us ...float64) {
+		n++
+		p, err := kernels.ParseProblem(problem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := kernels.ParseVariant(variant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &record.Record{Run: run.ID, Key: strings.Repeat("0", 30) + string(rune('a'+n/6)) + string(rune('a'+n%6)), Time: run.Time, Problem: p, Family: v.Family, Config: v.Config,
+			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us, Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
+		if status != kernels.StatusOK {
+			r.Reason = "as asked"
+		}
+		if status == kernels.StatusWrong {
+			r.Check.Outputs[0].Bad = 25
+		}
+		if len(us) == 4 {
+			r.Visits = []int{2, 2}
+		}
+		if edit != nil {
+			edit(run, r)
+		}
+		if err := w.Append(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, run := range []*record.Run{grid, &search, &final} {
+		if edit != nil {
+			edit(run, nil)
+		}
+		if err := w.Append(run); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const p1, p2 = "rmsnorm/fwd/64x256/bf16", "layernorm/bwd/8x16/bf16-wfp32+bias"
+	add(grid, p1, "stream@w8", kernels.StatusOK, 5, 5)
+	add(grid, p1, "rms_fwd/cta_reg@br1.w4", kernels.StatusOK, 10, 12)
+	add(grid, p1, "rms_fwd/two_pass@w8.k2", kernels.StatusOK, 20, 22)
+	add(grid, p1, "rms_fwd/two_pass@w16.k2", kernels.StatusWrong)
+	add(grid, p1, "rms_fwd/two_pass@w32.k2", kernels.StatusCompile)
+	add(grid, p1, "rms_fwd/two_pass@w2.k2", kernels.StatusTimeout)
+	add(&search, p2, "ln_bwd/reg_persist@w4", kernels.StatusOK, 7)
+	add(&final, p2, "ln_bwd/reg_persist@w4", kernels.StatusOK, 8, 9, 10, 11)
+	add(&search, p2, "ln_bwd/reg_persist@w8", record.StatusPruned)
+	return dir
+}
+
+func load(t *testing.T) []*Problem {
+	t.Helper()
+	ps, _, err := Load(records(t, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(ps) != 2 || len(ps[0].Records) != 5 || len(ps[1].Records) != 2 || len(ps[1].Records[0].SamplesUS) != 4 {
+		t.Fatalf("%+v", ps)
+	}
+	return ps
+}
+
+// What kernel_tuner's reader looks at, and that a replay reads it back.
+func TestKT(t *testing.T) {
+	out := t.TempDir()
+	if n, err := WriteFiles(out, KTCache, load(t)); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	data, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256", "gpu.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(data[len(data)-3:]) != "}\n}" {
+		t.Errorf("it does not end as a closed cache: %q", data[len(data)-3:])
+	}
+	last := -1
+	for _, key := range []string{"device_name", "kernel_name", "problem_size", "tune_params_keys", "tune_params", "objective", "cache"} {
+		i := bytes.Index(data, []byte("\n\""+key+"\":"))
+		if i <= last {
+			t.Errorf("%q stands out of order", key)
+		}
+		last = i
+	}
+	var f struct {
+		Keys  []string `json:"tune_params_keys"`
+		Cache map[string]map[string]any
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(f.Keys, []string{"family", "block_rows", "warps", "programs_per_sm"}) {
+		t.Errorf("keys %v", f.Keys)
+	}
+	e := f.Cache["rms_fwd/cta_reg,1,4,-1"]
+	if e == nil || e["time"] != 0.011 || e["compile_time"] != 0.0 || e["verification_time"] != 0.0 {
+		t.Errorf("%v", e)
+	}
+	if e := f.Cache["rms_fwd/two_pass,-1,16,2"]; e["time"] != "RuntimeFailedConfig" || e["__error__"] != e["time"] {
+		t.Errorf("%v", e)
+	}
+	c, err := replay.ParseCache("x", data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]kernels.Status{"rms_fwd/cta_reg@br1.w4": kernels.StatusOK, "rms_fwd/two_pass@w8.k2": kernels.StatusOK,
+		"rms_fwd/two_pass@w16.k2": kernels.StatusWrong, "rms_fwd/two_pass@w32.k2": kernels.StatusCompile, "rms_fwd/two_pass@w2.k2": kernels.StatusTimeout, "stream@": kernels.StatusOK}
+	for _, m := range c.Entries {
+		if want[m.Variant.String()] != m.Status {
+			t.Errorf("%s comes back as %s", m.Variant, m.Status)
+		}
+		delete(want, m.Variant.String())
+	}
+	if len(want) > 0 {
+		t.Errorf("%v do not come back", want)
+	}
+}
+
+func TestT4(t *testing.T) {
+	out := t.TempDir()
+	if n, err := WriteFiles(out, T4, load(t)); n != 2 || err != nil {
+		t.Fatal(n, err)
+	}
+	data, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256", "gpu_T4.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f struct {
+		SchemaVersion string `json:"schema_version"`
+		Results       []struct {
+			Configuration map[string]any
+			Times         map[string]any
+			Invalidity    string
+			Correctness   float64
+			Measurements  []map[string]any
+		}
+	}
+	if err := json.Unmarshal(data, &f); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range f.Results {
+		got = append(got, r.Invalidity)
+		for _, k := range []string{"compilation_time", "compilation", "benchmark", "framework", "search_algorithm", "validation", "runtimes"} {
+			if _, ok := r.Times[k]; !ok {
+				t.Errorf("no time %q", k)
+			}
+		}
+		if want := map[string]float64{"correct": 1, "correctness": 0.75}[r.Invalidity]; want > 0 && r.Correctness != want {
+			t.Errorf("%s: correctness %g", r.Invalidity, r.Correctness)
+		}
+	}
+	if want := []string{"correct", "correct", "correctness", "compile", "timeout"}; !slices.Equal(got, want) || f.SchemaVersion != "1.0.0" {
+		t.Errorf("%v, schema %s", got, f.SchemaVersion)
+	}
+}
+
+func TestBenchfmt(t *testing.T) {
+	var b strings.Builder
+	if err := WriteBenchfmt(&b, load(t)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"\nBenchmarkRMSNormFwd/M=64/N=256/dtype=bf16/family=cta_reg/config=br1.w4-1 1 10000 ns/op 6.6304e+09 B/s\n",
+		"\nBenchmarkLayerNormBwd/M=8/N=16/dtype=bf16/weight=fp32/bias=1/family=reg_persist/config=w4-1 1 8500 ns/op ",
+		"\nBenchmarkLayerNormBwd/M=8/N=16/dtype=bf16/weight=fp32/bias=1/family=reg_persist/config=w4-1 1 10500 ns/op ",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no line %q in\n%s", want, b.String())
+		}
+	}
+	if n := strings.Count(b.String(), "Benchmark"); n != 6 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+func TestMixed(t *testing.T) {
+	for want, edit := range map[string]func(*record.Run, *record.Record){
+		"records of other among those of gpu": func(run *record.Run, r *record.Record) {
+			if r == nil && run.ID == "s" {
+				run.Device.ID = "other"
+			}
+		},
+		"records of two versions of rms_fwd/two_pass, abc and new": func(run *record.Run, r *record.Record) {
+			if r != nil && r.Config.Get(kernels.Warps) == 16 {
+				r.Source = "new"
+			}
+		},
+	} {
+		_, _, err := Load(records(t, edit))
+		if err == nil || !strings.HasSuffix(err.Error(), want) || hint.Of(err) == "" {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
+)
+
+// A finalist is a variant with its visits in the finals.
+type finalist struct {
+	index   int // into the job's variants
+	variant kernels.Variant
+	rounds  []float64 // medians of the visits
+	samples []float64
+	visits  []int
+	failure *kernels.Failure
+	check   *kernels.Check
+}
+
+// freshSeed draws other inputs than a search's.
+const freshSeed = 0x5851f42d4c957f2d
+
+// finals measures the best of a search again, with the base, what the job keeps
+// and a second copy of the base, in rounds of random order, chooses the winner,
+// and checks it on fresh inputs. Its records end with the base's.
+func (m *measurer) finals(ctx context.Context, b *search.Board) ([]*record.Record, error) {
+	run := m.v.run
+	o := run.o.Search
+	var fs []*finalist
+	for _, i := range b.Finalists(o.Finals) {
+		fs = append(fs, &finalist{index: i, variant: m.j.Variants[i]})
+	}
+	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.variant == m.j.Base })
+	var twin finalist
+	if base >= 0 {
+		twin = finalist{variant: m.j.Base}
+	}
+	if err := m.fight(ctx, fs, &twin); err != nil {
+		return nil, err
+	}
+	winner, why, err := m.choose(ctx, fs, &twin, base)
+	if err != nil {
+		return nil, err
+	}
+	var recs []*record.Record
+	for i, f := range fs {
+		rec, err := m.finalRecord(ctx, f, b)
+		if err != nil {
+			return nil, err
+		}
+		if i == winner && rec.Status == kernels.StatusOK {
+			rec.Chosen = why
+			o.Known.Won(m.j.Problem, f.variant)
+		}
+		if i == base {
+			for _, us := range twin.rounds {
+				rec.TwinUS = append(rec.TwinUS, math.Round(us*1e4)/1e4)
+			}
+			if rec.Status != kernels.StatusOK {
+				rec.TwinUS = nil
+			}
+		}
+		recs = append(recs, rec)
+	}
+	if base < 0 {
+		rec := m.v.failed(m.j, m.j.Base, m.failureOf(b))
+		m.final(rec)
+		m.common(rec)
+		return append(recs, rec), nil
+	}
+	last := recs[base]
+	return append(slices.Delete(recs, base, base+1), last), nil
+}
+
+func (m *measurer) isEntry(v kernels.Variant) bool { return m.j.Entry && v == m.j.Checked }
+
+// failureOf is how the base failed in the search.
+func (m *measurer) failureOf(b *search.Board) *kernels.Failure {
+	if c := m.checks[m.j.Base]; c != nil && !c.OK() {
+		return kernels.Failf(kernels.StatusWrong, "%s", c.Reason())
+	}
+	return kernels.Failf(kernels.StatusLaunch, "it failed in the search")
+}
+
+// fight visits all finalists in every round. Rounds in which the device was not
+// fit are taken again, as many times as there are rounds.
+func (m *measurer) fight(ctx context.Context, fs []*finalist, twin *finalist) error {
+	run := m.v.run
+	arms := slices.Clone(fs)
+	if twin.variant.Family != "" {
+		arms = append(arms, twin)
+	}
+	sensor, senses := m.v.dev.(kernels.Sensor)
+	for round, rejected := 0, 0; round < run.o.Search.Rounds; {
+		type visit struct {
+			f  *finalist
+			us []float64
+		}
+		var visits []visit
+		for _, i := range m.order(round+rejected, len(arms)) {
+			f := arms[i]
+			if f.failure != nil {
+				continue
+			}
+			if err := m.open(ctx, run.o.Seed); err != nil {
+				return err
+			}
+			pr := run.o.Run.Protocol
+			t, err := m.bench.Time(ctx, f.variant, pr.TimeOptions(FinalLaunches+pr.Discard))
+			var failure *kernels.Failure
+			if errors.As(err, &failure) && ctx.Err() == nil {
+				f.failure = failure
+				m.broken(err)
+				continue
+			} else if err != nil {
+				return err
+			}
+			m.busy += t.Busy
+			visits = append(visits, visit{f, record.Micros(t.Seconds[pr.Discard:])})
+		}
+		if senses {
+			state, err := sensor.Sense(ctx)
+			if err != nil {
+				return err
+			}
+			if why := state.Unfit(MinClock); why != "" {
+				if rejected++; rejected > run.o.Search.Rounds {
+					for _, f := range arms {
+						f.failure = kernels.Failf(kernels.StatusUnfit, "%d rounds of the finals rejected, last: %s", rejected, why)
+					}
+					return nil
+				}
+				continue
+			}
+		}
+		for _, x := range visits {
+			x.f.rounds = append(x.f.rounds, stats.Median(x.us))
+			x.f.samples = append(x.f.samples, x.us...)
+			x.f.visits = append(x.f.visits, len(x.us))
+		}
+		round++
+	}
+	return nil
+}
+
+// choose picks the winner and checks it with other inputs, for its answer and
+// for the same bits every time; one that fails there is out, and the next best
+// is chosen.
+func (m *measurer) choose(ctx context.Context, fs []*finalist, twin *finalist, base int) (winner int, why string, err error) {
+	run := m.v.run
+	o := run.o.Search
+	band := search.TieBand
+	if base >= 0 && len(twin.rounds) > 0 && len(twin.rounds) == len(fs[base].rounds) {
+		if floor, _, _, _ := search.Gain(twin.rounds, fs[base].rounds); math.Abs(floor) > band {
+			band = math.Abs(floor)
+		}
+	}
+	m.close()
+	for {
+		list := make([]search.Finalist, len(fs))
+		for i, f := range fs {
+			list[i] = search.Finalist{Variant: f.variant, Rounds: f.rounds, Failed: f.failure != nil,
+				Entry: m.isEntry(f.variant), Shared: o.Known.Sharing(m.j.Problem, f.variant)}
+			if _, _, plan, err := run.registry.Resolve(m.j.Problem, f.variant, run.info); err == nil {
+				list[i].Cost = search.Cost(plan, f.variant.Config, run.info)
+			}
+		}
+		if winner, why = search.Choose(list, band); winner < 0 {
+			return -1, "", nil
+		}
+		f := fs[winner]
+		if err := m.open(ctx, run.o.Seed^freshSeed>>11); err != nil {
+			return -1, "", err
+		}
+		c, err := m.bench.Check(ctx, f.variant, max(run.o.Repeats, 3))
+		var failure *kernels.Failure
+		switch {
+		case ctx.Err() != nil:
+			return -1, "", ctx.Err()
+		case errors.As(err, &failure):
+			m.broken(err)
+			f.failure = kernels.Failf(failure.Status, "on fresh inputs: %s", failure.Reason)
+		case err != nil:
+			return -1, "", err
+		case !c.OK():
+			f.failure = kernels.Failf(kernels.StatusWrong, "on fresh inputs: %s", c.Reason())
+		default:
+			m.busy += c.Busy
+			f.check = &c
+			if c.Differing > 0 {
+				why = fmt.Sprintf("%s; %d elements change from run to run", why, c.Differing)
+			}
+			return winner, why, nil
+		}
+	}
+}
+
+// finalRecord is a finalist's record, with the times of its stages.
+func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board) (*record.Record, error) {
+	run := m.v.run
+	var rec *record.Record
+	if f.failure != nil || len(f.samples) == 0 {
+		failure := f.failure
+		if failure == nil {
+			failure = kernels.Failf(kernels.StatusUnfit, "no round of the finals counts")
+		}
+		rec = m.v.failed(m.j, f.variant, failure)
+	} else {
+		rec = m.v.record(m.j, f.variant, kernels.StatusOK)
+		rec.SamplesUS, rec.Visits = f.samples, f.visits
+		rec.SearchUS = b.Median(f.index)
+	}
+	rec.Check = m.checks[f.variant]
+	if f.check != nil {
+		rec.Check = f.check
+		rec.Seed = run.o.Seed ^ freshSeed>>11
+	}
+	rec.Entry = m.isEntry(f.variant)
+	m.final(rec)
+	m.common(rec)
+	_, _, plan, err := run.registry.Resolve(m.j.Problem, f.variant, run.info)
+	if pr := run.o.Run.Protocol; rec.Status == kernels.StatusOK && err == nil && len(plan.Launches) > 1 && pr.StageSamples > 0 && (f.check != nil || rec.Base) {
+		var s kernels.Timing
+		err := m.open(ctx, run.o.Seed^freshSeed>>11)
+		if err == nil {
+			s, err = m.bench.Time(ctx, f.variant, stageOptions(pr))
+		}
+		var failure *kernels.Failure
+		if errors.As(err, &failure) && ctx.Err() == nil { // the times of the whole stand without them
+			m.broken(err)
+			return rec, nil
+		} else if err != nil {
+			return nil, err
+		}
+		m.busy += s.Busy
+		rec.StagesBy = s.By
+		for _, stage := range s.Stages {
+			rec.Stages = append(rec.Stages, record.Stage{Stage: stage.Stage, SamplesUS: record.Micros(stage.Seconds[pr.Discard:])})
+		}
+	}
+	return rec, nil
+}

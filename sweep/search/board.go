@@ -1,0 +1,213 @@
+package search
+
+import (
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"normbench/sweep/stats"
+)
+
+// A Board is what is known of each variant of a space.
+type Board struct {
+	space *Space
+	cells []cell
+	order []int // the variants that were visited, in the order of their first visit
+	noise float64
+	spent Spent
+	allow Allowance
+	unit  float64 // median of the stream in microseconds, 0 where it is not known
+}
+
+type cell struct {
+	samples []float64
+	visits  []int // launches of each
+	rounds  []int // that they belong to
+	medians []float64
+	median  float64
+	failed  bool
+	out     bool // pruned by the bound: not worth a launch
+}
+
+// NewBoard makes an empty board. noise is the relative standard deviation of one
+// launch, as the stream of the problem shows it; 0 where it is not known.
+func NewBoard(s *Space, noise, unit float64) *Board {
+	return &Board{space: s, cells: make([]cell, len(s.Variants)), noise: noise, unit: unit}
+}
+
+// tell adds the samples of a visit in a round.
+func (b *Board) tell(v, round int, samples []float64) {
+	c := &b.cells[v]
+	if len(c.visits) == 0 {
+		b.order = append(b.order, v)
+	}
+	c.samples = append(c.samples, samples...)
+	c.visits = append(c.visits, len(samples))
+	c.rounds = append(c.rounds, round)
+	c.medians = append(c.medians, stats.Median(samples))
+	c.median = stats.Median(c.samples)
+}
+
+// fail marks a variant that cannot be measured.
+func (b *Board) fail(v int) {
+	b.order = append(b.order, v)
+	b.cells[v].failed = true
+}
+
+// Seen says whether a variant was tried.
+func (b *Board) Seen(v int) bool {
+	return len(b.cells[v].visits) > 0 || b.cells[v].failed || b.cells[v].out
+}
+
+// OK says whether a variant has a time.
+func (b *Board) OK(v int) bool { return len(b.cells[v].visits) > 0 && !b.cells[v].failed }
+
+// Launches is how many samples of a variant there are.
+func (b *Board) Launches(v int) int { return len(b.cells[v].samples) }
+
+// Samples are those of a variant, in the order taken.
+func (b *Board) Samples(v int) []float64 { return b.cells[v].samples }
+
+// Visits are the launches of each visit of a variant, in the order taken.
+func (b *Board) Visits(v int) []int { return b.cells[v].visits }
+
+// Median is that of a variant's samples, +Inf where there are none.
+func (b *Board) Median(v int) float64 {
+	if !b.OK(v) {
+		return math.Inf(1)
+	}
+	return b.cells[v].median
+}
+
+// Order lists the variants in the order of their first visit, failed ones too.
+func (b *Board) Order() []int { return b.order }
+
+// Measured counts the variants that were tried.
+func (b *Board) Measured() int { return len(b.order) }
+
+// Noise is the relative standard deviation of one launch: the larger of the
+// stream's and the middle of what the variants with 3 launches or more show.
+// Ranges of 3 are 1.69 standard deviations on average (Tippett 1925); so few
+// samples have no quartiles.
+func (b *Board) Noise() float64 {
+	var all []float64
+	for _, v := range b.order {
+		if c := &b.cells[v]; !c.failed && len(c.samples) >= 3 {
+			s := c.samples[:3]
+			all = append(all, (slices.Max(s)-slices.Min(s))/1.69/c.median)
+		}
+	}
+	if len(all) < 3 {
+		return max(b.noise, 0.002)
+	}
+	return max(stats.Median(all), 0.002)
+}
+
+// Ranked are the variants with a time, fastest median first.
+func (b *Board) Ranked() []int {
+	var vs []int
+	for _, v := range b.order {
+		if b.OK(v) {
+			vs = append(vs, v)
+		}
+	}
+	slices.SortStableFunc(vs, func(x, y int) int {
+		switch dx, dy := b.cells[x].median, b.cells[y].median; {
+		case dx < dy:
+			return -1
+		case dx > dy:
+			return 1
+		}
+		return 0
+	})
+	return vs
+}
+
+// ratio is the time of v over that of o from the rounds that visited both, so
+// that what drifts between rounds cancels; the ratio of their medians where
+// none did.
+func (b *Board) ratio(v, o int) float64 {
+	x, y := &b.cells[v], &b.cells[o]
+	var logs []float64
+	for i, r := range x.rounds {
+		if j := slices.Index(y.rounds, r); j >= 0 {
+			l := math.Log(x.medians[i] / y.medians[j])
+			for range min(x.visits[i], y.visits[j]) { // a long visit knows more
+				logs = append(logs, l)
+			}
+		}
+	}
+	if len(logs) == 0 {
+		return x.median / y.median
+	}
+	return math.Exp(stats.Median(logs))
+}
+
+func hash(parts ...string) uint64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		h.Write([]byte(p))
+		h.Write([]byte{0})
+	}
+	return h.Sum64()
+}
+
+func median(x []float64) float64 { return stats.Median(x) }
+
+// Pick is the variant to run, by what the search saw: of those with the most
+// launches, or as many as leave little doubt, the fastest. A variant that one
+// launch makes the fastest is not.
+func (b *Board) Pick() int {
+	ranked := b.Ranked()
+	if len(ranked) == 0 {
+		return b.space.Keep[0]
+	}
+	most := 0
+	for _, v := range ranked {
+		most = max(most, b.Launches(v))
+	}
+	for _, v := range ranked {
+		if 2*b.Launches(v) >= most {
+			return v
+		}
+	}
+	return ranked[0]
+}
+
+// Used is the share of the allowance that is spent, 0 where there is no bound on
+// time and launches.
+func (b *Board) Used() float64 {
+	switch {
+	case b.allow.Seconds > 0:
+		return b.spent.Seconds / b.allow.Seconds
+	case b.allow.Launches > 0:
+		return float64(b.spent.Launches) / float64(b.allow.Launches)
+	}
+	return 0
+}
+
+// Finalists are the n variants to measure again: the fastest of those that raced
+// to the end, then of the others, and those to keep whatever n is.
+func (b *Board) Finalists(n int) []int {
+	most := 0
+	for _, v := range b.order {
+		most = max(most, b.Launches(v))
+	}
+	ranked := b.Ranked()
+	slices.SortStableFunc(ranked, func(x, y int) int {
+		late := func(v int) int {
+			if 2*b.Launches(v) >= most {
+				return 0
+			}
+			return 1
+		}
+		return late(x) - late(y)
+	})
+	vs := ranked[:min(n, len(ranked))]
+	for _, v := range b.space.Keep {
+		if b.OK(v) && !slices.Contains(vs, v) {
+			vs = append(vs, v)
+		}
+	}
+	return vs
+}

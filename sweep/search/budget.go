@@ -1,0 +1,107 @@
+package search
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"normbench/internal/hint"
+)
+
+// A Budget bounds a sweep by one of its fields; all zero is no bound.
+type Budget struct {
+	Time     time.Duration // of the device at work, over all problems
+	Launches int           // timed, over all problems
+	Configs  int           // variants measured, over all problems
+	Share    float64       // of the variants, on each problem
+}
+
+// ParseBudget reads 5m (time), 2000x (launches), 300 (configs) or 10% (of the
+// configs). "" is no bound.
+func ParseBudget(s string) (Budget, error) {
+	bad := func() (Budget, error) {
+		return Budget{}, hint.Errorf("write a time such as 5m, launches such as 2000x, or configs such as 300 or 10%", "malformed budget %q", s)
+	}
+	if s == "" {
+		return Budget{}, nil
+	}
+	if t, ok := strings.CutSuffix(s, "%"); ok {
+		f, err := strconv.ParseFloat(t, 64)
+		if err != nil || !(f > 0 && f <= 100) {
+			return bad()
+		}
+		return Budget{Share: f / 100}, nil
+	}
+	if t, ok := strings.CutSuffix(s, "x"); ok {
+		n, err := strconv.Atoi(t)
+		if err != nil || n < 1 || t[0] == '+' {
+			return bad()
+		}
+		return Budget{Launches: n}, nil
+	}
+	if n, err := strconv.Atoi(s); err == nil {
+		if n < 1 || s[0] == '+' {
+			return bad()
+		}
+		return Budget{Configs: n}, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 || s[0] == '+' {
+		return bad()
+	}
+	return Budget{Time: d}, nil
+}
+
+// String is the budget as ParseBudget reads it.
+func (b Budget) String() string {
+	switch {
+	case b.Time > 0:
+		return b.Time.String()
+	case b.Launches > 0:
+		return fmt.Sprintf("%dx", b.Launches)
+	case b.Configs > 0:
+		return strconv.Itoa(b.Configs)
+	case b.Share > 0:
+		return strconv.FormatFloat(100*b.Share, 'g', -1, 64) + "%"
+	}
+	return ""
+}
+
+// IsZero says whether there is no bound.
+func (b Budget) IsZero() bool { return b == Budget{} }
+
+// An Allowance is what one problem may use of a budget; a zero field is no bound.
+type Allowance struct {
+	Seconds  float64
+	Launches int
+	Configs  int
+}
+
+// Allow is what a problem of so many variants may use of what a budget has left
+// after spent, with that problem's and the later ones' variants still to come:
+// its share by its number of variants. What a problem leaves goes to those
+// after it.
+func (b Budget) Allow(variants, toCome int, spent Spent) Allowance {
+	share := float64(variants) / float64(max(toCome, variants, 1))
+	part := func(total, used int) int {
+		return max(int(math.Ceil(float64(total-used)*share)), 1)
+	}
+	switch {
+	case b.Time > 0:
+		return Allowance{Seconds: max((b.Time.Seconds()-spent.Seconds)*share, math.SmallestNonzeroFloat64)}
+	case b.Launches > 0:
+		return Allowance{Launches: part(b.Launches, spent.Launches)}
+	case b.Configs > 0:
+		return Allowance{Configs: part(b.Configs, spent.Configs)}
+	case b.Share > 0:
+		return Allowance{Configs: max(int(math.Ceil(b.Share*float64(variants))), 1)}
+	}
+	return Allowance{}
+}
+
+// spent says whether nothing is left.
+func (a Allowance) spent(s Spent) bool {
+	return a.Seconds > 0 && s.Seconds >= a.Seconds || a.Launches > 0 && s.Launches >= a.Launches
+}

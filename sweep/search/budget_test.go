@@ -1,0 +1,68 @@
+package search
+
+import (
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+)
+
+func TestParseBudget(t *testing.T) {
+	for in, want := range map[string]Budget{
+		"": {}, "5m": {Time: 5 * time.Minute}, "90s": {Time: 90 * time.Second}, "2000x": {Launches: 2000},
+		"300": {Configs: 300}, "10%": {Share: 0.1}, "0.5%": {Share: 0.005}, "100%": {Share: 1},
+	} {
+		got, err := ParseBudget(in)
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"0", "-1", "0%", "101%", "x", "0x", "-5x", "+5x", "5", "%", "1e9x", "0s", "-5m", "NaN%", "Inf%", "5 m", "+3"} {
+		if in == "5" {
+			continue
+		}
+		if b, err := ParseBudget(in); err == nil || hint.Of(err) == "" {
+			t.Errorf("%q is %+v", in, b)
+		}
+	}
+}
+
+func FuzzParseBudget(f *testing.F) {
+	for _, s := range []string{"5m", "2000x", "300", "10%", "", "1h3m", "0.1%"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		b, err := ParseBudget(s)
+		if err != nil {
+			return
+		}
+		again, err := ParseBudget(b.String())
+		if err != nil || again.Time != b.Time || again.Launches != b.Launches || again.Configs != b.Configs || (again.Share > 0) != (b.Share > 0) {
+			t.Fatalf("%q is %+v, and back %+v, %v", s, b, again, err)
+		}
+		if a := b.Allow(100, 1000, Spent{}); !b.IsZero() && a == (Allowance{}) {
+			t.Fatalf("%q allows without bound", s)
+		}
+	})
+}
+
+// What a problem leaves goes to those after it, and no problem gets nothing.
+func TestAllow(t *testing.T) {
+	for _, test := range []struct {
+		b     Budget
+		spent Spent
+		want  Allowance
+	}{
+		{Budget{Configs: 100}, Spent{}, Allowance{Configs: 10}},
+		{Budget{Configs: 100}, Spent{Configs: 50}, Allowance{Configs: 5}},
+		{Budget{Configs: 100}, Spent{Configs: 200}, Allowance{Configs: 1}},
+		{Budget{Launches: 1000}, Spent{}, Allowance{Launches: 100}},
+		{Budget{Time: 10 * time.Second}, Spent{Seconds: 5}, Allowance{Seconds: 0.5}},
+		{Budget{Share: 0.25}, Spent{Configs: 1000}, Allowance{Configs: 25}},
+		{Budget{}, Spent{}, Allowance{}},
+	} {
+		if got := test.b.Allow(100, 1000, test.spent); got != test.want {
+			t.Errorf("%v after %+v: %+v, want %+v", test.b, test.spent, got, test.want)
+		}
+	}
+}

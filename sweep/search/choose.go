@@ -1,0 +1,140 @@
+package search
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"normbench/kernels"
+	"normbench/sweep/stats"
+)
+
+// TieBand is how much slower a finalist may be than the fastest, relatively, and
+// still be chosen for other reasons: two sweeps of one device differ by as much.
+// Where two copies of the base differ by more, that is the band.
+const TieBand = 0.01
+
+// A Finalist is a variant in the last rounds, in which all finalists are visited
+// in turns.
+type Finalist struct {
+	Variant kernels.Variant
+	Rounds  []float64 // its time in each, the same rounds for all
+	Entry   bool      // it is the checked-in entry
+	Shared  int       // neighbouring problems that chose it too
+	Cost    int       // warps times stages times programs: what it takes of the device
+	Failed  bool      // it is out: it came out wrong on fresh inputs
+}
+
+// Cost is what a plan's launch takes of the device, to break ties by: threads
+// times stages of all programs that are resident at once.
+func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
+	if len(p.Launches) == 0 {
+		return 0
+	}
+	l := p.Launches[0]
+	programs := l.Grid[0] * max(l.Grid[1], 1) * max(l.Grid[2], 1)
+	return l.Block / 32 * max(c.Get(kernels.Stages), 1) * min(programs, 16*max(d.Units, 1))
+}
+
+// Choose picks the winner of the finals: the fastest by the median of its
+// rounds; or, of those within the band of it, the checked-in entry, then the one
+// that most neighbouring problems share, then the one that takes least. It says
+// why, and is -1 where none is left.
+func Choose(fs []Finalist, band float64) (winner int, why string) {
+	fastest := -1
+	for i, f := range fs {
+		if !f.Failed && len(f.Rounds) > 0 && (fastest < 0 || stats.Median(f.Rounds) < stats.Median(fs[fastest].Rounds)) {
+			fastest = i
+		}
+	}
+	if fastest < 0 {
+		return -1, ""
+	}
+	var tied []int
+	for i, f := range fs {
+		if !f.Failed && len(f.Rounds) > 0 && behind(f.Rounds, fs[fastest].Rounds) <= band {
+			tied = append(tied, i)
+		}
+	}
+	if !slices.Contains(tied, fastest) {
+		tied = append(tied, fastest)
+	}
+	if len(tied) == 1 {
+		return fastest, "fastest"
+	}
+	better := func(a, b int) bool {
+		x, y := fs[a], fs[b]
+		switch {
+		case x.Entry != y.Entry:
+			return x.Entry
+		case x.Shared != y.Shared:
+			return x.Shared > y.Shared
+		case x.Cost != y.Cost:
+			return x.Cost < y.Cost
+		}
+		return stats.Median(x.Rounds) < stats.Median(y.Rounds)
+	}
+	best := tied[0]
+	for _, i := range tied[1:] {
+		if better(i, best) {
+			best = i
+		}
+	}
+	what := "takes least of the device"
+	switch f := fs[best]; {
+	case f.Entry:
+		what = "checked in"
+	case f.Shared > 0:
+		what = fmt.Sprintf("shared by %d neighbours", f.Shared)
+	}
+	return best, fmt.Sprintf("%s, of %d within %.1f%%", what, len(tied), 100*band)
+}
+
+// behind is by how much a is slower than b, from the rounds of both.
+func behind(a, b []float64) float64 {
+	if len(a) != len(b) {
+		return stats.Median(a)/stats.Median(b) - 1
+	}
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = math.Log(a[i] / b[i])
+	}
+	return math.Expm1(stats.Median(d))
+}
+
+// Gain is how much faster b is than a over the rounds of both, as a's time over
+// b's less one, with the interval of Hodges and Lehmann at 95%. ok is false
+// where there are too few rounds for one.
+func Gain(a, b []float64) (gain, lo, hi float64, ok bool) {
+	if len(a) != len(b) || len(a) == 0 {
+		return 0, 0, 0, false
+	}
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = math.Log(a[i] / b[i])
+	}
+	est, l, h := stats.HodgesLehmann(d, stats.Level)
+	if math.IsInf(l, 0) {
+		return math.Expm1(est), 0, 0, false
+	}
+	return math.Expm1(est), math.Expm1(l), math.Expm1(h), true
+}
+
+// Edges lists the knobs that a config sets to the least or the largest of a
+// family's values, "w=32": a wider range may hold something faster. Values of 0,
+// which leave a choice to the kernel, and ranges of fewer than three have no edge.
+func Edges(ranges []kernels.Range, c kernels.Config) []string {
+	var edges []string
+	for _, r := range ranges {
+		var values []int
+		for _, v := range r.Values {
+			if v > 0 && !slices.Contains(values, v) {
+				values = append(values, v)
+			}
+		}
+		if v := c.Get(r.Knob); len(values) >= 3 && (v == slices.Min(values) && v > 1 || v == slices.Max(values)) {
+			edges = append(edges, fmt.Sprintf("%s=%d", r.Knob.Key, v))
+		}
+	}
+	return edges
+}

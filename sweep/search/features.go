@@ -1,0 +1,87 @@
+package search
+
+import (
+	"math"
+
+	"normbench/kernels"
+)
+
+// The features of a variant on a problem: a one-hot of its design is kept apart
+// as its index, the rest are logs of knob values, and of what the knobs amount to on this
+// problem, which is what a variant has in common with one of another shape.
+const (
+	featRow      = iota // bytes of a row per thread
+	featThreads         // threads of a program
+	featRows            // rows of a program
+	featPrograms        // programs per multiprocessor in the grid
+	featResident        // threads per multiprocessor that the grid asks for
+	featStages
+	featVector
+	featCols   // columns of a chunk
+	featSingle // whether the row stays in registers
+	featReduce // tile of k2
+	featReduceRows
+	numFeatures
+)
+
+// scales are the distances over which a feature changes the time by about as
+// much as chance would, in octaves.
+var scales = [numFeatures]float64{
+	featRow: 1.5, featThreads: 2, featRows: 2, featPrograms: 2, featResident: 1.5,
+	featStages: 1.2, featVector: 1.5, featCols: 2, featSingle: 0.8, featReduce: 2, featReduceRows: 3,
+}
+
+// A point is a variant on a problem as the model sees it.
+type point struct {
+	design string
+	x      [numFeatures]float64 // in scales
+	logN   float64
+	logM   float64
+	kind   kind
+	task   int // numbers the problem
+}
+
+// kind is what of a problem is not a size.
+type kind struct {
+	op   kernels.Op
+	bias bool
+	d, w kernels.DType
+}
+
+func pointOf(p kernels.Problem, v kernels.Variant, units, task int) point {
+	get := func(k *kernels.Knob, zero float64) float64 {
+		if n, ok := v.Config.Lookup(k); ok && n > 0 {
+			return float64(n)
+		}
+		return zero
+	}
+	rows, warps := get(kernels.BlockRows, 1), get(kernels.Warps, 1)
+	cols := math.Min(get(kernels.BlockCols, float64(p.N)), float64(p.N))
+	bytes := float64(p.DType.Size())
+	tiles := math.Ceil(float64(p.M) / rows)
+	perUnit := tiles / float64(max(units, 1))
+	if n := get(kernels.Programs, 0); n > 0 {
+		perUnit = math.Min(perUnit, n/float64(max(units, 1)))
+	} else if k := get(kernels.PerSM, 0); k > 0 {
+		perUnit = math.Min(perUnit, k)
+	}
+	single := 0.0
+	if s := get(kernels.SinglePass, 0); s >= float64(p.N) && cols >= float64(p.N) {
+		single = 1
+	}
+	q := point{design: designOf(v.Family), task: task, logN: math.Log2(float64(p.N)), logM: math.Log2(float64(p.M)),
+		kind: kind{p.Op, p.Bias, p.DType, p.Weight}}
+	set := func(i int, f float64) { q.x[i] = f / scales[i] }
+	set(featRow, math.Log2(cols*rows*bytes/(32*warps)))
+	set(featThreads, math.Log2(32*warps))
+	set(featRows, math.Log2(rows))
+	set(featPrograms, math.Log2(math.Min(perUnit, 64)+0.25))
+	set(featResident, math.Log2(math.Min(32*warps*perUnit, 4096)+8))
+	set(featStages, math.Log2(get(kernels.Stages, 1)))
+	set(featVector, math.Log2(get(kernels.VectorBytes, 16)))
+	set(featCols, math.Log2(cols))
+	set(featSingle, single)
+	set(featReduce, math.Log2(get(kernels.ReduceCols, 32)))
+	set(featReduceRows, math.Log2(get(kernels.ReduceRows, 32)))
+	return q
+}

@@ -1,0 +1,117 @@
+// Package search finds the fastest variant of a problem with a part of the
+// launches that measuring all of them takes.
+//
+// A Strategy is asked for visits and told what came of them; it touches no
+// device, and is a function of its Space and of what it was told, so one seed
+// gives one search. Drive plays a strategy against whatever measures, within a
+// Budget, and keeps the books in a Board.
+package search
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// A Space is what a strategy may choose from on one problem.
+type Space struct {
+	Problem  kernels.Problem
+	Units    int // multiprocessors of the device; knobs count programs per each
+	Variants []kernels.Variant
+	// Keep are indices of the variants that are always measured and never
+	// eliminated: the base first, then the checked-in entry and the presets.
+	Keep []int
+	// Known is what was found on other problems, which strategies may start from;
+	// nil for nothing.
+	Known *History
+	// Full is the launches that a measurement of the grid takes of each variant:
+	// nothing is measured more often than that.
+	Full int
+	// Limit is the most variants to measure, 0 for all.
+	Limit int
+	Seed  uint64
+}
+
+// A Visit is a request to launch a variant so many times in a row. The launch
+// before them, which reads long after the pause, comes on top and is dropped.
+type Visit struct {
+	Variant  int // index into Space.Variants
+	Launches int
+}
+
+// A Strategy chooses what to measure next.
+type Strategy interface {
+	// Ask is the next round: the visits to make, in this order, before the
+	// strategy is told of them. An empty round ends the search.
+	Ask(b *Board) []Visit
+}
+
+// The strategies.
+const (
+	Auto    = "auto"
+	Grid    = "grid"
+	Random  = "random"
+	Local   = "local"
+	Halving = "halving"
+	Model   = "model"
+)
+
+// Names lists the strategies, auto first.
+func Names() []string { return []string{Auto, Grid, Random, Local, Halving, Model} }
+
+// CheckName says what is wrong with the name of a strategy, or nil.
+func CheckName(name string) error {
+	for _, n := range Names() {
+		if n == name {
+			return nil
+		}
+	}
+	return hint.Errorf("use "+strings.Join(Names(), ", "), "unknown strategy %q", name)
+}
+
+// New makes a strategy for a space.
+func New(name string, s *Space) (Strategy, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(s.Seed, hash(s.Problem.String(), name)))
+	switch name {
+	case Grid:
+		return newGrid(s, rng), nil
+	case Random:
+		return newRandom(s, rng), nil
+	case Local:
+		return newLocal(s, rng), nil
+	case Halving:
+		return newHalving(s, rng), nil
+	case Model:
+		return newModel(s, rng, modelAlone), nil
+	}
+	return newAuto(s, rng), nil
+}
+
+func (s *Space) check() error {
+	switch {
+	case len(s.Variants) == 0:
+		return hint.Errorf("widen --knob or --family; `normbench list configs` shows why configs are refused", "%s has no variant to measure", s.Problem)
+	case len(s.Keep) == 0:
+		return fmt.Errorf("the space of %s has no base", s.Problem)
+	case s.Full < 1:
+		return fmt.Errorf("the space of %s asks for %d launches", s.Problem, s.Full)
+	}
+	return nil
+}
+
+// limit is the most variants to measure: all of Keep, whatever Limit says.
+func (s *Space) limit() int {
+	if s.Limit <= 0 || s.Limit > len(s.Variants) {
+		return len(s.Variants)
+	}
+	return max(s.Limit, len(s.Keep))
+}

@@ -1,0 +1,301 @@
+package search
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/quick"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N: 8192, DType: kernels.BF16, Weight: kernels.BF16}
+
+// space is n variants of two families, the base somewhere in the middle.
+func space(n int, seed uint64) *Space {
+	s := &Space{Problem: problem, Units: 132, Full: 20, Seed: seed}
+	for i := 0; len(s.Variants) < n; i++ {
+		family := "rms_bwd/reg_persist"
+		if i%3 == 0 {
+			family = "rms_bwd/two_pass"
+		}
+		s.Variants = append(s.Variants, kernels.Variant{Family: family, Config: kernels.NewConfig(
+			kernels.Setting{Knob: kernels.BlockRows, Value: 1 << (i % 5)},
+			kernels.Setting{Knob: kernels.Warps, Value: 1 << (i / 5 % 6)},
+			kernels.Setting{Knob: kernels.PerSM, Value: i / 30})})
+	}
+	s.Keep = []int{n / 2}
+	if n > 3 {
+		s.Keep = append(s.Keep, n/3)
+	}
+	return s
+}
+
+// A machine is a Bench with known times: smooth in the knobs, with noise.
+type machine struct {
+	rng     *rand.Rand
+	noise   float64
+	fail    func(kernels.Variant) bool
+	refuse  func(kernels.Variant) string
+	visits  []string
+	batches [][]kernels.Variant
+}
+
+func (m *machine) us(v kernels.Variant) float64 {
+	p := pointOf(problem, v, 132, 0)
+	t := 60.0
+	for i, x := range p.x {
+		t += 3 * math.Abs(x-float64(i%3)-1)
+	}
+	return t
+}
+
+func (m *machine) Announce(now, _ []kernels.Variant) { m.batches = append(m.batches, now) }
+
+func (m *machine) Refuse(v kernels.Variant, _ float64) string {
+	if m.refuse == nil {
+		return ""
+	}
+	return m.refuse(v)
+}
+
+func (m *machine) Visit(_ context.Context, v kernels.Variant, n int) ([]float64, float64, error) {
+	m.visits = append(m.visits, fmt.Sprint(v, " ", n))
+	if m.fail != nil && m.fail(v) {
+		return nil, 1e-4, kernels.Failf(kernels.StatusWrong, "as asked")
+	}
+	us := make([]float64, n)
+	busy := 0.0
+	for i := range us {
+		us[i] = m.us(v) * math.Exp(m.noise*m.rng.NormFloat64())
+		busy += us[i] / 1e6
+	}
+	return us, busy + 1e-4, nil
+}
+
+func play(t testing.TB, name string, s *Space, a Allowance, m *machine) (*Board, Log) {
+	t.Helper()
+	strategy, err := New(name, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := NewBoard(s, m.noise, 40)
+	log, err := Drive(t.Context(), strategy, b, a, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, log
+}
+
+func newMachine(seed uint64) *machine {
+	return &machine{rng: rand.New(rand.NewPCG(seed, 1)), noise: 0.02}
+}
+
+// What every strategy must hold to, whatever the space and the budget.
+func TestStrategies(t *testing.T) {
+	check := func(size, limit uint8, seed uint64, kind uint8) bool {
+		n := int(size)%90 + 2
+		for _, name := range Names() {
+			s := space(n, seed)
+			var a Allowance
+			switch kind % 4 {
+			case 1:
+				a.Configs = int(limit)%n + 1
+				s.Limit = a.Configs
+			case 2:
+				a.Launches = int(limit) + 1
+			case 3:
+				a.Seconds = float64(limit+1) * 1e-4
+			}
+			m := newMachine(seed)
+			m.fail = func(v kernels.Variant) bool {
+				return v.Config.Get(kernels.BlockRows) == 4 && v != s.Variants[s.Keep[0]]
+			}
+			b, _ := play(t, name, s, a, m)
+			for _, k := range s.Keep {
+				if !b.Seen(k) {
+					t.Logf("%s of %d: variant %d to keep was not measured", name, n, k)
+					return false
+				}
+			}
+			if most := max(a.Configs, len(s.Keep)); a.Configs > 0 && b.Measured() > most {
+				t.Logf("%s of %d: %d configs, allowed %d", name, n, b.Measured(), a.Configs)
+				return false
+			}
+			if over := b.Spent().Launches - a.Launches; a.Launches > 0 && over > s.Full*(1+len(s.Keep)) {
+				t.Logf("%s of %d: %d launches, allowed %d", name, n, b.Spent().Launches, a.Launches)
+				return false
+			}
+			for v := range s.Variants {
+				if b.Launches(v) > s.Full {
+					t.Logf("%s: %d launches of a variant", name, b.Launches(v))
+					return false
+				}
+			}
+			first := map[string]bool{}
+			for _, batch := range m.batches {
+				for _, v := range batch {
+					if first[v.String()] && kind%4 == 0 {
+						t.Logf("%s announced %s twice", name, v)
+						return false
+					}
+					first[v.String()] = true
+				}
+			}
+			again := newMachine(seed)
+			again.fail = m.fail
+			play(t, name, space2(s), a, again)
+			if !slices.Equal(m.visits, again.visits) {
+				t.Logf("%s: the same seed gave other visits", name)
+				return false
+			}
+		}
+		return true
+	}
+	if err := quick.Check(check, &quick.Config{MaxCount: 25, Rand: nil}); err != nil {
+		t.Error(err)
+	}
+}
+
+func space2(s *Space) *Space { c := *s; return &c }
+
+// On a smooth space, all but random find a time within 3% of the best.
+func TestFinds(t *testing.T) {
+	s := space(150, 3)
+	m := newMachine(3)
+	best := math.Inf(1)
+	for _, v := range s.Variants {
+		best = min(best, m.us(v))
+	}
+	for _, name := range Names() {
+		b, _ := play(t, name, s, Allowance{}, newMachine(3))
+		if got := m.us(s.Variants[b.Pick()]); got > 1.03*best {
+			t.Errorf("%s found %.1f us, the best is %.1f", name, got, best)
+		}
+	}
+	b, _ := play(t, Auto, s, Allowance{}, newMachine(3))
+	if b.Measured() > 60 {
+		t.Errorf("auto measured %d of 150", b.Measured())
+	}
+}
+
+// A variant that is refused is not measured, and its reason is in the log; all
+// refused but the base, the search ends.
+func TestRefused(t *testing.T) {
+	for _, name := range Names() {
+		s := space(60, 1)
+		m := newMachine(1)
+		m.refuse = func(v kernels.Variant) string { return "bound: for the test" }
+		b, log := play(t, name, s, Allowance{}, m)
+		if b.Measured() != len(s.Keep) || len(log.Refused) == 0 {
+			t.Errorf("%s measured %d, refused %d", name, b.Measured(), len(log.Refused))
+		}
+	}
+}
+
+func TestBadSpaces(t *testing.T) {
+	if _, err := New("nosuch", space(3, 1)); err == nil || hint.Of(err) == "" {
+		t.Error(err)
+	}
+	if _, err := New(Auto, &Space{Problem: problem, Full: 1}); err == nil || hint.Of(err) == "" {
+		t.Error("an empty space was taken:", err)
+	}
+	for _, name := range Names() { // a single variant is no trouble
+		s := space(1, 1)
+		b, _ := play(t, name, s, Allowance{}, newMachine(1))
+		if b.Pick() != 0 || !b.OK(0) {
+			t.Errorf("%s did not measure the only variant", name)
+		}
+	}
+	m := newMachine(1)
+	m.fail = func(kernels.Variant) bool { return true }
+	for _, name := range Names() {
+		if b, log := play(t, name, space(40, 1), Allowance{}, m); b.Pick() != 20 || len(log.Failed) == 0 {
+			t.Errorf("%s where all fails: pick %d", name, b.Pick())
+		}
+	}
+}
+
+// Short says that the base alone spent the budget.
+func TestShort(t *testing.T) {
+	if _, log := play(t, Auto, space(60, 1), Allowance{Seconds: 1e-9}, newMachine(1)); !log.Short {
+		t.Error("a budget of nothing was enough")
+	}
+	if _, log := play(t, Auto, space(60, 1), Allowance{Seconds: 1}, newMachine(1)); log.Short {
+		t.Error("a second was too short")
+	}
+}
+
+// What was found on a neighbour is tried first.
+func TestTransfer(t *testing.T) {
+	h := &History{}
+	s := space(120, 1)
+	b, _ := play(t, Grid, s, Allowance{}, newMachine(1))
+	h.Add(b, 40)
+	won := s.Variants[b.Ranked()[0]]
+	next := space(120, 2)
+	next.Known = h
+	next.Problem.M *= 2
+	if w := h.Winners(next, 1); len(w) != 1 || next.Variants[w[0]] != won {
+		t.Errorf("winners %v", w)
+	}
+	m := newMachine(2)
+	play(t, Auto, next, Allowance{}, m)
+	if !slices.Contains(m.visits[:8], fmt.Sprint(won, " 1")) {
+		t.Errorf("%s is not among the first visits %v", won, m.visits[:8])
+	}
+	h.Won(s.Problem, won)
+	if n := h.Sharing(next.Problem, won); n != 1 {
+		t.Errorf("shared by %d", n)
+	}
+	other := next.Problem
+	other.Pass = kernels.Fwd
+	if n := h.Sharing(other, won); n != 0 || h.count(other, 10) != 0 {
+		t.Error("the other pass is no neighbour")
+	}
+}
+
+func TestGP(t *testing.T) {
+	s := space(40, 1)
+	cand := make([]point, len(s.Variants))
+	for i, v := range s.Variants {
+		cand[i] = pointOf(s.Problem, v, s.Units, 0)
+	}
+	g := newGP(defaultHyper, 0.3, cand)
+	_, before := g.predict(5)
+	g.observeCandidate(5, 0.1, 1e-6)
+	mean, sd := g.predict(5)
+	if math.Abs(mean-0.1) > 0.01 || sd >= before/2 {
+		t.Errorf("after an observation of 0.1: %.3f ± %.3f, before ± %.3f", mean, sd, before)
+	}
+	mark := g.mark()
+	m7, s7 := g.predict(7)
+	g.observeCandidate(7, 0.9, 1e-6)
+	g.rewind(mark)
+	if a, b := g.predict(7); a != m7 || b != s7 {
+		t.Error("a fantasy left a trace")
+	}
+	// One at a time or from points, it is the same process.
+	h := newGP(defaultHyper, 0.3, cand)
+	for i, v := range s.Variants[:10] {
+		g.observeCandidate(i, float64(i)/10, 1e-4)
+		if i == 0 {
+			h.observe(cand[5], 0.1, 1e-6)
+		}
+		h.observe(pointOf(s.Problem, v, s.Units, 0), float64(i)/10, 1e-4)
+	}
+	for c := range cand {
+		a, _ := g.predict(c)
+		b, _ := h.predict(c)
+		if math.Abs(a-b) > 1e-9 {
+			t.Fatalf("candidate %d: %g and %g", c, a, b)
+		}
+	}
+	if ei := g.improvement(0, -10); ei < 0 || ei > 1e-9 {
+		t.Errorf("improvement %g on what cannot be", ei)
+	}
+}

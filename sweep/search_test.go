@@ -1,0 +1,282 @@
+package sweep
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+)
+
+// searching are options of a search by a strategy.
+func searching(strategy string, b search.Budget) Options {
+	o := options(20)
+	final := o.Run
+	final.ID = "r1-finals"
+	o.Run.Protocol, final.Protocol = SearchProtocols(o.Run.Protocol, strategy, b, 8)
+	o.Search = &Searching{Strategy: strategy, Budget: b, Seed: 5, Final: final, Finals: 8, Rounds: 8}
+	return o
+}
+
+func byPhase(m *memory) (searched, finals []*record.Record) {
+	for _, r := range m.variants() {
+		if strings.HasSuffix(r.Run, "-finals") {
+			finals = append(finals, r)
+		} else {
+			searched = append(searched, r)
+		}
+	}
+	return searched, finals
+}
+
+// A search measures a part, its best again in full rounds, and marks one winner.
+func TestSearch(t *testing.T) {
+	ts := tasks(t, 60, pool[0], "rmsnorm/bwd/600x1024/bf16")
+	preset := ts[0].Variants[40]
+	ts[0].Add(preset)
+	ts[0].Checked, ts[0].Entry = preset, true
+	for _, strategy := range search.Names() {
+		sink := &memory{}
+		sum := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake())
+		searched, finals := byPhase(sink)
+		if sum.Problems != 2 || sum.Failed != 0 || len(sink.runs) != 2 || sum.Measured != len(searched)+len(finals) {
+			t.Errorf("%s: %+v, %d runs", strategy, sum, len(sink.runs))
+		}
+		if (strategy == search.Auto || strategy == search.Model) && len(searched) > 70 {
+			t.Errorf("%s measured %d of 120", strategy, len(searched))
+		}
+		winners, entries := 0, 0
+		for _, r := range finals {
+			if r.Status != kernels.StatusOK || len(r.SamplesUS) != 8*FinalLaunches || len(r.Visits) != 8 || r.SearchUS <= 0 {
+				t.Fatalf("%s: %+v", strategy, r)
+			}
+			if r.Chosen != "" {
+				winners++
+				if r.Seed == 7 || r.Check.Repeats < 3 {
+					t.Errorf("%s: the winner was not checked on fresh inputs", strategy)
+				}
+			}
+			if r.Entry {
+				entries++
+				if r.Variant() != preset {
+					t.Errorf("%s: %s is no entry", strategy, r.Variant())
+				}
+			}
+			if r.Base && len(r.TwinUS) != 8 {
+				t.Errorf("%s: no second copy of the base", strategy)
+			}
+		}
+		if last := finals[len(finals)-1]; !last.Base || winners != 2 || entries != 1 || len(finals) < 10 {
+			t.Errorf("%s: %d finals, %d winners, %d entries, the last is %s", strategy, len(finals), winners, entries, last.Variant())
+		}
+		// The same again: nothing, as the base of each problem has its final.
+		sink.keys = map[string]kernels.Status{}
+		for _, r := range sink.records {
+			sink.keys[r.Key] = r.Status
+		}
+		if sum := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake()); sum.Measured != 0 || sum.Skipped != len(ts[0].Variants)+len(ts[1].Variants) {
+			t.Errorf("%s again: %+v", strategy, sum)
+		}
+		// A search by another budget is another search.
+		left, problems, err := LeftToSearch(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink.keys)
+		if err != nil || problems != 2 || left != len(ts[0].Variants)+len(ts[1].Variants) {
+			t.Errorf("left %d of %d problems, %v", left, problems, err)
+		}
+	}
+}
+
+// One seed, one search.
+func TestSearchReproducible(t *testing.T) {
+	ts := tasks(t, 60, pool[0])
+	var order [2][]string
+	for i := range order {
+		sink := &memory{}
+		mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), fake())
+		for _, r := range sink.variants() {
+			order[i] = append(order[i], r.Key)
+		}
+	}
+	if !slices.Equal(order[0], order[1]) {
+		t.Error("two searches of one seed differ")
+	}
+}
+
+// Devices share the problems, and what is known of them.
+func TestSearchOnTwo(t *testing.T) {
+	ts := tasks(t, 40, pool[0], "rmsnorm/bwd/600x1024/bf16", "rmsnorm/bwd/1200x1024/bf16", "rmsnorm/bwd/2400x1024/bf16")
+	sink := &memory{}
+	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Launches: 3000}), fake(), fake())
+	_, finals := byPhase(sink)
+	winners := 0
+	for _, r := range finals {
+		if r.Chosen != "" {
+			winners++
+		}
+	}
+	if sum.Problems != 4 || winners != 4 {
+		t.Errorf("%+v, %d winners", sum, winners)
+	}
+}
+
+// Trouble with variants is records; the search goes on.
+func TestSearchFailures(t *testing.T) {
+	ts := tasks(t, 60, pool[0])
+	base := ts[0].Base
+	for name, fail := range map[string]func(v kernels.Variant) *kernels.Failure{
+		"some wrong": func(v kernels.Variant) *kernels.Failure {
+			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8, kernels.StatusWrong)
+		},
+		"some crash": func(v kernels.Variant) *kernels.Failure {
+			return failIf(v != base && !isStream(v) && v.Config.Get(kernels.Warps) == 8, kernels.StatusCrash)
+		},
+		"the base wrong": func(v kernels.Variant) *kernels.Failure { return failIf(v == base, kernels.StatusWrong) },
+		"all fail":       func(v kernels.Variant) *kernels.Failure { return failIf(!isStream(v), kernels.StatusLaunch) },
+	} {
+		f := fake()
+		f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure { return fail(v) }
+		sink := &memory{}
+		mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), f)
+		_, finals := byPhase(sink)
+		last := finals[len(finals)-1]
+		wrong := strings.HasPrefix(name, "the base") || strings.HasPrefix(name, "all")
+		if !last.Base || (last.Status == kernels.StatusOK) == wrong {
+			t.Errorf("%s: the last final is %s: %s %s", name, last.Variant(), last.Status, last.Reason)
+		}
+		chosen := 0
+		for _, r := range finals {
+			if r.Chosen != "" {
+				chosen++
+			}
+		}
+		if want := 1; name == "all fail" && chosen != 0 || name != "all fail" && chosen != want {
+			t.Errorf("%s: %d winners", name, chosen)
+		}
+	}
+}
+
+func failIf(is bool, s kernels.Status) *kernels.Failure {
+	if is {
+		return kernels.Failf(s, "as asked")
+	}
+	return nil
+}
+
+// A winner that is wrong on fresh inputs is out, and another is chosen.
+func TestSearchFreshInputs(t *testing.T) {
+	ts := tasks(t, 40, pool[0])
+	f := fake()
+	var winner kernels.Variant
+	f.Seconds = func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
+		if isStream(v) {
+			return 10e-6
+		}
+		if v == ts[0].Variants[3] {
+			return 12e-6
+		}
+		return 20e-6
+	}
+	sink := &memory{}
+	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
+	winner = ts[0].Variants[3]
+	_, finals := byPhase(sink)
+	i := slices.IndexFunc(finals, func(r *record.Record) bool { return r.Chosen != "" })
+	if i < 0 || finals[i].Variant() != winner || finals[i].Chosen != "fastest" {
+		t.Fatalf("%d: not the fastest", i)
+	}
+	checks := map[kernels.Variant]int{}
+	f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+		checks[v]++
+		// Check and its outcome ask twice; after the search's come the rounds, then
+		// the fresh check.
+		return failIf(v == winner && f.Calls("open")[len(f.Calls("open"))-1].Seed != 7, kernels.StatusWrong)
+	}
+	sink = &memory{}
+	mustRun(t, ts, sink, searching(search.Grid, search.Budget{}), f)
+	_, finals = byPhase(sink)
+	for _, r := range finals {
+		if r.Variant() == winner && (r.Status != kernels.StatusWrong || !strings.HasPrefix(r.Reason, "on fresh inputs: ")) {
+			t.Errorf("the wrong winner is %s: %s", r.Status, r.Reason)
+		}
+		if r.Chosen != "" && r.Variant() == winner {
+			t.Error("it was chosen all the same")
+		}
+	}
+}
+
+func TestSearchBudgets(t *testing.T) {
+	ts := tasks(t, 60, pool[0], "rmsnorm/bwd/600x1024/bf16")
+	for text, want := range map[string]string{"1x": "budget 1x is too small to measure the bases of 2 problems", "1": "budget 1 is too small"} {
+		b, err := search.ParseBudget(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Run(t.Context(), registry, devices(fake()), ts, &memory{}, searching(search.Auto, b))
+		if err == nil || !strings.HasPrefix(err.Error(), want) || hint.Of(err) == "" {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	sum := mustRun(t, ts, &memory{}, searching(search.Auto, search.Budget{Time: time.Nanosecond}), fake())
+	if sum.Short != 2 || sum.Problems != 2 {
+		t.Errorf("a nanosecond: %+v", sum)
+	}
+	sink := &memory{}
+	mustRun(t, ts, sink, searching(search.Random, search.Budget{Configs: 20}), fake())
+	if searched, _ := byPhase(sink); len(searched) != 20 {
+		t.Errorf("%d variants of a budget of 20", len(searched))
+	}
+}
+
+// What cannot win is pruned, with its reason in the records.
+func TestSearchPrunes(t *testing.T) {
+	p := pool[0]
+	ts, err := Grid(registry, parse(t, p), devicetest.H200(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := devicetest.H200()
+	info.CacheBytes = 0 // all scratch goes to the memory
+	f := fake()
+	f.DeviceInfo = info
+	f.Seconds = func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
+		if isStream(v) {
+			return 500e-6
+		}
+		return 10e-6
+	}
+	o := searching(search.Grid, search.Budget{})
+	o.Run.Protocol.Flush, o.Run.Protocol.Cold = 0, false
+	sink := &memory{}
+	sum := mustRun(t, ts, sink, o, f)
+	pruned := 0
+	for _, r := range sink.variants() {
+		if r.Status == record.StatusPruned {
+			pruned++
+			if !strings.HasPrefix(r.Reason, "bound: ") {
+				t.Errorf("%s", r.Reason)
+			}
+		}
+	}
+	if strings.Contains(p, "/bwd/") && (pruned == 0 || sum.Pruned != pruned) || strings.Contains(p, "/fwd/") && pruned != 0 {
+		t.Errorf("%d pruned of %s, %+v", pruned, p, sum)
+	}
+	if i := slices.IndexFunc(sink.records, func(r *record.Record) bool { return r.Family == record.Stream }); len(sink.records[i].Refused) == 0 {
+		t.Error("the stream's record has no refusals of the spaces")
+	}
+	for _, r := range []kernels.Resource{
+		{Stage: "k1", Spill: 300, Registers: 255, Threads: 128, Occupancy: 2},
+		{Stage: "k1", Registers: 128, Threads: 1024, Occupancy: 0},
+		{Stage: "k1", Registers: 64, Threads: 256, Occupancy: 0},
+	} {
+		if wasteful(r, devicetest.H200()) == "" {
+			t.Errorf("%+v is worth a launch", r)
+		}
+	}
+	if why := wasteful(kernels.Resource{Spill: 100, Registers: 64, Threads: 256, Occupancy: 1}, devicetest.H200()); why != "" {
+		t.Error(why)
+	}
+}

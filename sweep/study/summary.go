@@ -1,0 +1,100 @@
+package study
+
+import (
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
+)
+
+// A Row is what a setup came to over all problems and seeds.
+type Row struct {
+	Setup
+	GPU         float64 // its GPU time over the grid's, of all problems together
+	GPUMedian   float64 // the same by problem, the median
+	Median, P95 float64 // regret over problems and seeds
+	Within      float64 // share of problems and seeds within 1% of the grid's best
+	Problems    float64 // share of problems whose median over the seeds is
+	Problems2   float64 // within 2%
+	Configs     float64 // variants measured over those there are
+}
+
+// Goal is the regret that counts as having found the grid's best.
+const Goal = 0.01
+
+// Summarize makes a setup's row of its outcomes by problem and seed. keep says
+// which problems count; nil is all.
+func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Row {
+	r := Row{Setup: s}
+	var all, shares []float64
+	var spent, grid float64
+	problems := 0
+	for i, of := range outcomes {
+		if keep != nil && !keep(g.Problems[i]) {
+			continue
+		}
+		problems++
+		var regrets []float64
+		var a, b float64
+		for _, o := range of {
+			regrets = append(regrets, o.Regret)
+			if o.Regret <= Goal {
+				r.Within++
+			}
+			a, b = a+o.Seconds, b+o.Grid
+			r.Configs += float64(o.Configs) / float64(len(g.Problems[i].Variants))
+		}
+		spent, grid = spent+a, grid+b
+		shares = append(shares, a/b)
+		m := stats.Median(regrets)
+		if m <= Goal {
+			r.Problems++
+		}
+		if m <= 2*Goal {
+			r.Problems2++
+		}
+		all = append(all, regrets...)
+	}
+	if problems == 0 {
+		return r
+	}
+	n := float64(len(all))
+	r.GPU, r.GPUMedian = spent/grid, stats.Median(shares)
+	r.Median, r.P95 = stats.Median(all), stats.Quantile(0.95, all)
+	r.Within, r.Configs = r.Within/n, r.Configs/n
+	r.Problems, r.Problems2 = r.Problems/float64(problems), r.Problems2/float64(problems)
+	return r
+}
+
+// curveEvery is how much fewer seeds the curves over budgets have than what is
+// claimed: a fifth of 100 on 212 problems are 4240 searches a point.
+const curveEvery = 5
+
+// Setups are what the table of strategies compares: each strategy at several
+// budgets, auto as a sweep runs it, and the grid measured once more, which is the
+// most that the noise of the records lets anyone reach.
+func Setups() []Setup {
+	list := []Setup{
+		{Label: "auto", Strategy: search.Auto, Transfer: true},
+		{Label: "auto + finals", Strategy: search.Auto, Transfer: true, Finals: 8},
+		{Label: "auto, one problem alone", Strategy: search.Auto},
+	}
+	for _, share := range []float64{0.05, 0.1, 0.15, 0.3} {
+		list = append(list, Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Every: curveEvery})
+	}
+	for _, name := range []string{search.Model, search.Local, search.Halving, search.Random} {
+		for _, share := range []float64{0.05, 0.1, 0.2, 0.4} {
+			list = append(list, Setup{Label: name, Strategy: name, Share: share, Transfer: name == search.Local, Every: curveEvery})
+		}
+	}
+	return append(list, Setup{Label: search.Halving, Strategy: search.Halving, Share: 1, Every: curveEvery},
+		Setup{Label: search.Grid, Strategy: search.Grid})
+}
+
+// Quick is the fewest setups that say anything: auto between the floor and the
+// ceiling.
+func Quick() []Setup {
+	return []Setup{
+		{Label: "auto", Strategy: search.Auto, Transfer: true},
+		{Label: search.Random, Strategy: search.Random, Share: 0.1},
+		{Label: search.Grid, Strategy: search.Grid},
+	}
+}

@@ -1,0 +1,109 @@
+package tune
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+)
+
+// pickFinal is pick of a problem whose search has chosen: of several, the latest.
+func pickFinal(es []record.Entry) (Entry, bool) {
+	chosen := -1
+	for i, e := range es {
+		if e.Finals().Chosen == "" || e.Status != kernels.StatusOK {
+			continue
+		}
+		if chosen < 0 || e.Run != nil && es[chosen].Run != nil && e.Run.Time.After(es[chosen].Run.Time) {
+			chosen = i
+		}
+	}
+	if chosen < 0 {
+		return Entry{}, false
+	}
+	b := es[chosen]
+	won := b.Finals()
+	var finals []record.Entry // of the same run
+	for _, e := range es {
+		if e.Run == b.Run {
+			finals = append(finals, e)
+		}
+	}
+	e := Entry{
+		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
+		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS, SearchUS: won.SearchUS, Chosen: won.Chosen,
+		Unstable: b.Differing > 0,
+	}
+	if b.Lo > 0 {
+		e.CIUS = []float64{b.Lo, b.Hi}
+	}
+	if b.StreamUS > 0 {
+		e.StreamPercent = round(100 * b.StreamUS / b.Median)
+	}
+	slices.SortStableFunc(finals, func(a, b record.Entry) int { return cmp.Compare(a.Median, b.Median) })
+	for _, o := range finals {
+		e.Variants.Measured++
+		if o.Status != kernels.StatusOK {
+			e.Variants.Failed++
+			continue
+		}
+		e.Variants.OK++
+		of := o.Finals()
+		rival := Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
+		gain, lo, hi, ok := search.Gain(of.Rounds, won.Rounds)
+		if ok {
+			rival.GainLo = round(lo)
+		}
+		if o.Base {
+			e.Base = &rival
+			e.Speedup = round(o.Median / b.Median)
+			if ok && o.Variant != b.Variant {
+				e.Speedup = round(1 + gain) // paired: what drifts between rounds cancels
+				e.SpeedupCI = []float64{round(1 + lo), round(1 + hi)}
+			}
+			if floor, _, _, ok := search.Gain(of.Twin, of.Rounds); ok {
+				e.Noise = round(math.Abs(floor))
+			}
+		}
+		if of.Entry {
+			e.Held = &rival
+		}
+		if o.Variant != b.Variant && e.RunnerUp == nil {
+			e.RunnerUp = &RunnerUp{rival, round(100 * (o.Median/b.Median - 1))}
+		}
+	}
+	return e, true
+}
+
+// AddSearched fills in what the searches before the finals measured, from
+// record.File.Searched of the run's search: how many variants stood behind a
+// pick.
+func (t *Table) AddSearched(entries []record.Entry) {
+	at := map[kernels.Problem]int{}
+	for i, e := range t.Entries {
+		if e.Chosen != "" {
+			at[e.Problem] = i
+			t.Entries[i].Variants = Counts{}
+		}
+	}
+	for _, e := range entries {
+		i, ok := at[e.Problem]
+		if !ok || e.Variant.Family == record.Stream {
+			continue
+		}
+		c := &t.Entries[i].Variants
+		switch {
+		case e.Status == record.StatusPruned:
+			c.Pruned++
+			continue
+		case e.Status == kernels.StatusOK:
+			c.OK++
+		default:
+			c.Failed++
+		}
+		c.Measured++
+	}
+}

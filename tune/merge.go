@@ -1,0 +1,106 @@
+package tune
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/google/renameio/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/record"
+)
+
+// MinGain is the least that a new entry must be faster than the one it replaces,
+// relatively and at the lower bound of its interval: a table that changes with
+// the noise of every sweep cannot be reviewed. (aiter's script asks for 3%.)
+const MinGain = 0.02
+
+// Merge returns old with those entries of next that are for other problems, or
+// that may replace old's; see Replaces. What is about the whole table is next's.
+// Tables of different devices do not merge.
+func Merge(old, next *Table) (*Table, error) {
+	if old.Device.ID != next.Device.ID {
+		return nil, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
+	}
+	t := *next
+	t.Entries = slices.Clone(next.Entries)
+	for i, e := range t.Entries {
+		if o, m := old.Lookup(e.Problem); m == MatchExact && !replaces(old, next, &o, &e) {
+			t.Entries[i] = o
+		}
+	}
+	for _, e := range old.Entries {
+		if _, m := next.Lookup(e.Problem); m == MatchNone {
+			t.Entries = append(t.Entries, e)
+		}
+	}
+	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
+	return &t, nil
+}
+
+// replaces says whether e may take the place of o: another measurement of the
+// same variant, of the same kernels under as good a protocol; or another variant
+// that is faster by MinGain at the lower bound, from the rounds of both where
+// there are some, else from the intervals of both, else not at all. An entry of other
+// sources than those of the same family now is out of date, and replaced.
+func replaces(old, next *Table, o, e *Entry) bool {
+	switch {
+	case old.Protocol.Cold && !next.Protocol.Cold:
+		return false // warm times are for comparison only
+	case !old.Protocol.Cold && next.Protocol.Cold:
+		return true
+	case o.Family == e.Family && o.Source != e.Source:
+		return true
+	case o.Variant() == e.Variant():
+		return e.Chosen != "" || o.Chosen == "" && e.Samples >= o.Samples
+	}
+	if h := e.Held; h != nil && (kernels.Variant{Family: h.Family, Config: h.Config}) == o.Variant() {
+		return h.GainLo >= MinGain
+	}
+	if len(o.CIUS) == 2 && len(e.CIUS) == 2 {
+		return o.CIUS[0]/e.CIUS[1]-1 >= MinGain
+	}
+	return false
+}
+
+// WithoutStale returns t without those entries that next has anew and whose
+// family's source is no longer source's: what they were measured with is gone.
+func (t *Table) WithoutStale(next *Table, source func(family string) string) *Table {
+	c := *t
+	c.Entries = slices.DeleteFunc(slices.Clone(t.Entries), func(e Entry) bool {
+		_, m := next.Lookup(e.Problem)
+		return m == MatchExact && source(e.Family) != e.Source
+	})
+	return &c
+}
+
+// Changed counts the entries of t whose variant is not the one that old has.
+func (t *Table) Changed(old *Table) int {
+	n := 0
+	for i := range old.Entries {
+		o := &old.Entries[i]
+		if e, m := t.Lookup(o.Problem); m != MatchExact || e.Variant() != o.Variant() {
+			n++
+		}
+	}
+	return n
+}
+
+// Backup copies a file beside itself, as PATH.bak, whole or not at all.
+func Backup(path string) (string, error) {
+	const help = "choose a folder that you may write to"
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err == nil {
+		err = renameio.WriteFile(path+".bak", data, 0o644)
+	}
+	if err != nil {
+		return "", hint.Errorf(help, "backup of %s: %w", path, cause(err))
+	}
+	return path + ".bak", nil
+}

@@ -1,0 +1,144 @@
+package tune
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+// The finals of a problem: what the search chose stands, with their numbers.
+func TestPickFinal(t *testing.T) {
+	run := &record.Run{ID: "f", Time: time.Unix(1e9, 0), Protocol: record.Protocol{Phase: record.PhaseFinal}}
+	older := &record.Run{ID: "g", Time: time.Unix(9e8, 0)}
+	final := func(variant string, us, searched float64) record.Entry {
+		e := entry(t, p1, variant, us)
+		e.Run = run
+		f := record.Final{SearchUS: searched}
+		for i := range 8 {
+			f.Rounds = append(f.Rounds, us*(1+0.0001*float64(i%3)))
+		}
+		e.Summary = stats.Summarize(f.Rounds)
+		return e.WithFinals(f)
+	}
+	chosen := final("f@w4", 80.4, 79)
+	change := func(e *record.Entry, edit func(*record.Final)) {
+		f := e.Finals()
+		edit(&f)
+		*e = e.WithFinals(f)
+	}
+	change(&chosen, func(f *record.Final) { f.Chosen = "takes least of the device, of 2 within 1.0%" })
+	base := final("f@w8 base", 100, 99)
+	twin := final("f@w8", 100.3, 0)
+	change(&base, func(f *record.Final) { f.Twin = twin.Finals().Rounds })
+	held := final("h@w2", 85, 84)
+	change(&held, func(f *record.Final) { f.Entry = true })
+	grid := entry(t, p1, "g@w1", 10) // of an older run
+	grid.Run = older
+	table := &Table{Entries: Pick([]record.Entry{grid, chosen, base, held, final("g@w4", 80, 79.5)})}
+	e := table.Entries[0]
+	switch {
+	case e.Variant().String() != "f@w4" || e.SearchUS != 79 || e.Chosen == "":
+		t.Errorf("%+v", e)
+	case e.Speedup < 1.24 || e.Speedup > 1.25 || len(e.SpeedupCI) != 2 || e.SpeedupCI[0] > e.Speedup:
+		t.Errorf("speedup %g %g", e.Speedup, e.SpeedupCI)
+	case e.RunnerUp == nil || e.RunnerUp.Family != "g" || e.RunnerUp.MarginPercent > 0:
+		t.Errorf("runner-up %+v", e.RunnerUp)
+	case e.Held == nil || e.Held.Family != "h" || e.Held.GainLo < 0.05 || e.Held.GainLo > 0.06:
+		t.Errorf("held %+v", e.Held)
+	case e.Noise < 0.002 || e.Noise > 0.004:
+		t.Errorf("noise %g", e.Noise)
+	}
+	pruned := entry(t, p1, "g@w16", 0)
+	pruned.Status = record.StatusPruned
+	table.AddSearched([]record.Entry{chosen, base, pruned, entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)})
+	if got := table.Entries[0].Variants; got != (Counts{Measured: 3, OK: 2, Failed: 1, Pruned: 1}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// An entry is replaced only where the lower bound of the gain is 2%, or where it
+// says nothing any more.
+func TestReplaces(t *testing.T) {
+	type edit func(o, e *Table)
+	one := func(tab *Table) *Entry { return &tab.Entries[0] }
+	for name, test := range map[string]struct {
+		edit edit
+		want string
+	}{
+		"clearly faster":    {func(o, e *Table) {}, "new@w4"},
+		"by a hair":         {func(o, e *Table) { one(e).MedianUS, one(e).CIUS = 99.5, []float64{99, 100} }, "old@w8"},
+		"by 2% and noise":   {func(o, e *Table) { one(e).MedianUS, one(e).CIUS = 97, []float64{96, 98} }, "old@w8"},
+		"slower":            {func(o, e *Table) { one(e).MedianUS, one(e).CIUS = 120, []float64{119, 121} }, "old@w8"},
+		"without intervals": {func(o, e *Table) { one(e).CIUS = nil }, "old@w8"},
+		"paired, 3%": {func(o, e *Table) {
+			one(e).Held = &Rival{Family: "old", Config: one(o).Config, MedianUS: 93, GainLo: 0.03}
+		}, "new@w4"},
+		"paired, 1%": {func(o, e *Table) {
+			one(e).Held = &Rival{Family: "old", Config: one(o).Config, MedianUS: 91, GainLo: 0.01}
+		}, "old@w8"},
+		"paired with others": {func(o, e *Table) { one(e).Held = &Rival{Family: "x", MedianUS: 91, GainLo: 0.01} }, "new@w4"},
+		"warm over cold":     {func(o, e *Table) { e.Protocol.Cold = false }, "old@w8"},
+		"cold over warm":     {func(o, e *Table) { o.Protocol.Cold = false; one(e).MedianUS, one(e).CIUS = 120, nil }, "new@w4"},
+		"stale": {func(o, e *Table) {
+			one(e).Family, one(e).Source = "old", "new"
+			one(e).MedianUS, one(e).CIUS = 120, nil
+		}, "old@w4"},
+	} {
+		o, e := table(t), table(t)
+		o.Entries = []Entry{{Problem: problem(t, p1), Family: "old", Config: config(t, "w8"), Source: "s", MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
+		e.Entries = []Entry{{Problem: problem(t, p1), Family: "new", Config: config(t, "w4"), Source: "s", MedianUS: 90, CIUS: []float64{89.5, 90.5}, Samples: 20}}
+		test.edit(o, e)
+		m, err := Merge(o, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := m.Entries[0].Variant(); v.String() != test.want {
+			t.Errorf("%s: %s, want %s", name, v, test.want)
+		}
+		if n := m.Changed(o); (n == 1) != (test.want != "old@w8") {
+			t.Errorf("%s: %d changed", name, n)
+		}
+	}
+	// The same variant again brings its numbers up to date; fewer samples do not.
+	o, e := table(t), table(t)
+	e.Entries[0].MedianUS, e.Entries[0].CIUS = 200, []float64{199, 201}
+	if m, _ := Merge(o, e); m.Entries[0].MedianUS != 200 {
+		t.Error("a newer measurement of the same variant was left out")
+	}
+	e.Entries[0].Samples = 1
+	if m, _ := Merge(o, e); m.Entries[0].MedianUS == 200 {
+		t.Error("one sample replaced thirty")
+	}
+	stale := o.WithoutStale(e, func(string) string { return "other" })
+	if len(stale.Entries) != 0 || len(o.Entries) != 3 {
+		t.Errorf("%d of 3 stale entries left", len(stale.Entries))
+	}
+}
+
+func config(t *testing.T, label string) kernels.Config {
+	t.Helper()
+	c, err := kernels.ParseConfig(label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestBackup(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName)
+	if name, err := Backup(path); name != "" || err != nil {
+		t.Errorf("%q, %v of no file", name, err)
+	}
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	name, err := Backup(path)
+	if b, _ := os.ReadFile(name); err != nil || string(b) != "old" || name != path+".bak" {
+		t.Errorf("%q, %q, %v", name, b, err)
+	}
+}
