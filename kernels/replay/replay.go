@@ -1,0 +1,192 @@
+// Package replay is a device that serves measurements made before: it runs
+// nothing, so that searches are compared and tested without a GPU. A sample is
+// drawn at random, with a seed, from those that were recorded, so that its noise
+// is that of the machine.
+package replay
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// Prefix stands before the ID of the device that was recorded, so that what is
+// made by a replay is never taken for what the device did.
+const Prefix = "replay-"
+
+// Stream is the family of a stream's measurement, whatever its config: it answers
+// to every family that is called OP_PASS/stream.
+const Stream = "stream"
+
+// A Measurement is what was recorded of one variant on one problem.
+type Measurement struct {
+	Problem kernels.Problem
+	Variant kernels.Variant
+	// Status is StatusOK, or how it failed, and Reason why.
+	Status kernels.Status
+	Reason string
+	Check  *kernels.Check // nil where it was not recorded: then nothing is known of its outputs
+	// SamplesUS are the samples to draw from, in microseconds.
+	SamplesUS []float64
+	Stages    []Stage
+}
+
+// A Stage holds the samples of one launch of a plan, in microseconds.
+type Stage struct {
+	Stage     string
+	SamplesUS []float64
+}
+
+// A Device is a kernels.Device that replays.
+type Device struct {
+	info     kernels.DeviceInfo
+	seed     uint64
+	problems map[kernels.Problem]map[kernels.Variant]*Measurement
+	source   string
+}
+
+// New makes a device of what was measured on another. source names where that
+// is from, for errors. Of two measurements of a variant the later counts.
+func New(info kernels.DeviceInfo, source string, seed uint64, ms []Measurement) (*Device, error) {
+	if len(ms) == 0 {
+		return nil, hint.Errorf("a sweep writes some", "%s has nothing to replay", source)
+	}
+	if !strings.HasPrefix(info.ID, Prefix) {
+		info.ID = Prefix + info.ID
+		info.Name = "replay of " + info.Name
+	}
+	d := &Device{info: info, seed: seed, source: source, problems: map[kernels.Problem]map[kernels.Variant]*Measurement{}}
+	for i := range ms {
+		m := &ms[i]
+		if m.Variant.Family == Stream {
+			m.Variant.Config = kernels.Config{}
+		}
+		if m.Status == "" {
+			m.Status = kernels.StatusOK
+		}
+		if m.Status == kernels.StatusOK && len(m.SamplesUS) == 0 {
+			return nil, fmt.Errorf("%s: %s on %s is ok without samples", source, m.Variant, m.Problem)
+		}
+		of := d.problems[m.Problem]
+		if of == nil {
+			of = map[kernels.Variant]*Measurement{}
+			d.problems[m.Problem] = of
+		}
+		of[m.Variant] = m
+	}
+	return d, nil
+}
+
+// Info implements kernels.Device.
+func (d *Device) Info() kernels.DeviceInfo { return d.info }
+
+// Prefetch implements kernels.Device: there is nothing to compile.
+func (d *Device) Prefetch(kernels.Problem, []kernels.Variant) {}
+
+// Close implements kernels.Device.
+func (d *Device) Close() error { return nil }
+
+// Problems are those that there is something of, in no order.
+func (d *Device) Problems() []kernels.Problem {
+	var ps []kernels.Problem
+	for p := range d.problems {
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// Open implements kernels.Device. What it draws depends on the device's seed, the
+// problem and seed.
+func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	of, ok := d.problems[p]
+	if !ok {
+		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks the problem %s", d.source, p)
+	}
+	h := fnv.New64a()
+	fmt.Fprint(h, p.String(), " ", seed)
+	return &bench{d: d, p: p, of: of, rng: rand.New(rand.NewPCG(d.seed, h.Sum64()))}, nil
+}
+
+type bench struct {
+	d   *Device
+	p   kernels.Problem
+	of  map[kernels.Variant]*Measurement
+	rng *rand.Rand
+}
+
+// find is the measurement of a variant, or the Failure that it has none or that
+// was recorded.
+func (b *bench) find(v kernels.Variant) (*Measurement, error) {
+	m, ok := b.of[v]
+	if !ok && strings.HasSuffix(v.Family, "/"+Stream) {
+		m, ok = b.of[kernels.Variant{Family: Stream}]
+	}
+	if !ok {
+		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks %s on %s", b.d.source, v, b.p)
+	}
+	if m.Status != kernels.StatusOK && m.Status != kernels.StatusWrong {
+		return nil, kernels.Failf(m.Status, "%s", m.Reason)
+	}
+	return m, nil
+}
+
+// Check implements kernels.Bench: it is the recorded one.
+func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	if err := ctx.Err(); err != nil {
+		return kernels.Check{}, err
+	}
+	m, err := b.find(v)
+	if err != nil {
+		return kernels.Check{}, err
+	}
+	if m.Check == nil {
+		return kernels.Check{}, nil
+	}
+	return *m.Check, nil
+}
+
+// Time implements kernels.Bench. Busy counts what a flush takes at the memory's
+// peak, or at 4 TB/s where that is not known: a flush takes no less.
+func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	if err := ctx.Err(); err != nil {
+		return kernels.Timing{}, err
+	}
+	m, err := b.find(v)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	if m.Status != kernels.StatusOK {
+		return kernels.Timing{}, kernels.Failf(m.Status, "%s", m.Reason)
+	}
+	rate := 4e12
+	if b.d.info.PeakRate > 0 {
+		rate = float64(b.d.info.PeakRate)
+	}
+	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
+	for i := range t.Seconds {
+		t.Seconds[i] = m.SamplesUS[b.rng.IntN(len(m.SamplesUS))] / 1e6
+		t.Busy += t.Seconds[i] + float64(o.Flush)/rate
+	}
+	if o.Stages {
+		t.By = kernels.ByEvents
+		for _, s := range m.Stages {
+			x := kernels.StageSeconds{Stage: s.Stage, Seconds: make([]float64, o.Samples)}
+			for i := range x.Seconds {
+				x.Seconds[i] = s.SamplesUS[b.rng.IntN(len(s.SamplesUS))] / 1e6
+			}
+			t.Stages = append(t.Stages, x)
+		}
+	}
+	return t, nil
+}
+
+// Close implements kernels.Bench.
+func (b *bench) Close() error { return nil }
