@@ -52,6 +52,7 @@ var (
 	ReduceCols     = knob("rc", "reduce_cols", "REDUCE_COLS", true, "columns per program of k2, the reduction of the partial rows")
 	ReduceRows     = knob("rr", "reduce_rows", "REDUCE_ROWS", false, "partial rows that one program of k2 has in flight")
 	ReduceWarps    = knob("rw", "reduce_warps", "REDUCE_WARPS", false, "warps per program of k2")
+	EarlyReduce    = knob("er", "early_reduce", "EARLY_REDUCE", false, "1 lets k2 start while k1 ends and wait for it there (programmatic dependent launch, sm_90)")
 	MinBlocks      = knob("lb", "launch_bounds", "MIN_BLOCKS", false, "programs per multiprocessor that the compiler limits registers for; 0 sets no limit")
 	CacheHint      = knob("ch", "cache_hint", "CACHE_HINT", false, "bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint")
 )

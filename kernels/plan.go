@@ -45,7 +45,8 @@ type Launch struct {
 	// on the device at once, or the launch is refused.
 	Resident bool
 	// Early lets the launch start before the one ahead has ended (programmatic
-	// dependent launch, sm_90); the kernel waits for it where it needs to.
+	// dependent launch); the kernel waits for it where it needs to. Before sm_90 it
+	// starts as any other.
 	Early   bool
 	Defines []Define
 	Args    []Arg

@@ -23,7 +23,7 @@ func (e *env) benchCommand() *cli.Command {
 		ArgsUsage:   "REF...",
 		Description: refHelp + ".\nKnobs that a label leaves open take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag, formatFlag,
+			seedFlag, formatFlag, kernelsFlag,
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
 		}),
 		Action: e.bench,

@@ -28,7 +28,7 @@ func (e *env) compareCommand() *cli.Command {
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
-			formatFlag,
+			formatFlag, kernelsFlag,
 		}, liveFlags, deviceFlags),
 		Action: e.compare,
 	}

@@ -70,6 +70,9 @@ func (e *env) cudaWorkers(names string, timeout time.Duration) ([]kernels.Device
 		if e.baseline != "" {
 			command = append(command, "--baseline-kernels", e.baseline)
 		}
+		if e.kernels != "" {
+			command = append(command, "--kernels", e.kernels)
+		}
 		commands = append(commands, command)
 	}
 	return e.start(commands, timeout)
@@ -146,6 +149,7 @@ func (e *env) workerCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "device", Usage: "cpu, cuda or cuda:N", Value: "cuda"},
 			&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` of another checkout's kernels, for compare"},
+			kernelsFlag,
 		},
 		Action: func(c *cli.Context) error {
 			if err := noOperands(c); err != nil {

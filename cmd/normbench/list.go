@@ -33,7 +33,7 @@ func (e *env) listCommand() *cli.Command {
 		Name:  "list",
 		Usage: "what there is: kernels, presets, knobs, shapes, devices, configs",
 		Subcommands: []*cli.Command{
-			sub("kernels", "the families, with the values their grids cross", nil, e.listKernels),
+			sub("kernels", "the families, with the values their grids cross", []cli.Flag{kernelsFlag}, e.listKernels),
 			sub("presets", "the launch rules of published systems", nil, listPresets),
 			sub("knobs", "the knobs, with their label keys", nil, listKnobs),
 			sub("shapes", "the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
@@ -42,6 +42,7 @@ func (e *env) listCommand() *cli.Command {
 				&cli.StringFlag{Name: "family", Usage: "the `FAMILY`"},
 				&cli.StringFlag{Name: "problem", Usage: "the `PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
 				&cli.StringFlag{Name: "device", Usage: "cpu, or h200 for the space on an NVIDIA H200", Value: "cpu"},
+				kernelsFlag,
 				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
 			}, e.listConfigs),
 		},

@@ -66,6 +66,8 @@ type env struct {
 	args     []string // the whole command line
 	registry *kernels.Registry
 	baseline string // folder of the baseline's kernels, which registry then holds too
+	kernels  string // folder of the user's kernels, likewise
+	users    []*kernels.Family
 }
 
 // notef prints a note for the person at the terminal.
@@ -125,7 +127,7 @@ func (e *env) app() *cli.App {
 		OnUsageError: usageError,
 	}
 	for _, c := range app.Commands {
-		prepareCommand(c)
+		e.prepareCommand(c)
 	}
 	return app
 }
@@ -142,13 +144,14 @@ func (e *env) helpCommand() *cli.Command {
 	}
 }
 
-// prepareCommand lets flags stand before and after operands, and makes usage
-// errors ours. (cli stops at the first operand, as package flag does.)
-func prepareCommand(c *cli.Command) {
+// prepareCommand lets flags stand before and after operands, makes usage errors
+// ours, and loads the user's kernels. (cli stops at the first operand, as package
+// flag does.)
+func (e *env) prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
 	c.HideHelpCommand = true
 	for _, sub := range c.Subcommands {
-		prepareCommand(sub)
+		e.prepareCommand(sub)
 	}
 	action := c.Action
 	if action == nil {
@@ -164,6 +167,9 @@ func prepareCommand(c *cli.Command) {
 		}
 		if err != nil {
 			return usageError(ctx, err, true)
+		}
+		if err := e.useKernels(ctx); err != nil {
+			return err
 		}
 		return action(contextWith(ctx, operands))
 	}

@@ -102,12 +102,17 @@ func raceEnabled() bool {
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript
 // they use those of scriptCommands, the conditions [root], [cuda] and
 // [race], and $DEV, the name of
-// the cpu's results folder. -update writes the files that they compare with.
+// the cpu's results folder, and $EXAMPLES, the repository's. -update writes the files that they compare with.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("DEV", cpu.New(families.New()).Info().ID)
+			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+			if err != nil {
+				return err
+			}
+			e.Setenv("EXAMPLES", examples)
 			samples := "200" // of the script crash: some 300 ms a sweep
 			if raceEnabled() {
 				samples = "5"

@@ -34,7 +34,7 @@ func (e *env) sweepCommand() *cli.Command {
 			"OUT/<device>/tuned.json and printing the table of base against best. A second sweep into the same folder\n" +
 			"measures only what is missing, or what has changed since.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag,
+			seedFlag, kernelsFlag,
 			&cli.StringFlag{Name: "family", Usage: "families to sweep, with commas (default: all that serve the problem)"},
 			&cli.StringSliceFlag{Name: "knob", Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},

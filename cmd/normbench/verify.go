@@ -21,7 +21,7 @@ func (e *env) verifyCommand() *cli.Command {
 		Description: refHelp + ".\nWithout a REF every family is checked in its base config; with --all-configs in all.\n" +
 			"Inputs are drawn from a fresh seed, which is printed.",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
-			seedFlag, formatFlag,
+			seedFlag, formatFlag, kernelsFlag,
 			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant whose bits are compared", Value: 3},
 			&cli.BoolFlag{Name: "all-configs", Usage: "every config of each family's space"},
 			&cli.BoolFlag{Name: "hostile", Usage: "inputs with rows of zeros, huge and tiny ones, infinities and NaN"},
@@ -52,6 +52,13 @@ func (e *env) verify(c *cli.Context) error {
 	defer closeAll(devices)
 	dev := devices[0]
 	info := dev.Info()
+	named := len(texts) > 0
+	if texts, err = e.hostCheck(c, info, texts); err != nil {
+		return err
+	}
+	if named && len(texts) == 0 {
+		return nil
+	}
 	var tasks []sweep.Task
 	switch {
 	case all:

@@ -189,7 +189,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 				return b.d.fail(err)
 			}
 			ld := loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1},
-				Shared: l.Shared, Programmatic: l.Early}}
+				Shared: l.Shared, Programmatic: l.Early && b.d.hopper()}}
 			if l.Cluster > 1 {
 				ld.step.Cluster = [3]int{l.Cluster, 1, 1}
 			}
@@ -224,7 +224,8 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 	if l.Block > maxThreads {
 		return res, kernels.Failf(kernels.StatusResource, "%s: %d threads with %d registers each do not fit", l.Stage, l.Block, regs)
 	}
-	if l.Shared > 48<<10 {
+	// The limit without asking is for static and dynamic shared memory together.
+	if shared+l.Shared > 48<<10 {
 		if err := f.SetMaxDynamicShared(l.Shared); err != nil {
 			return res, kernels.Failf(kernels.StatusResource, "%s: %d bytes of shared memory: %v", l.Stage, l.Shared, err)
 		}
@@ -257,6 +258,9 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 	}
 	return res, nil
 }
+
+// hopper says whether the device is of compute capability 9.0 or later.
+func (d *Device) hopper() bool { return d.ctx.Info().Major >= 9 }
 
 // portableCluster is the largest cluster that every device with clusters runs.
 const portableCluster = 8

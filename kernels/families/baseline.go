@@ -19,8 +19,9 @@ const Baseline = "baseline:"
 // WithBaseline is r with a second copy of each family, its name behind the
 // prefix, whose .cu and .cuh files are read from dir: the kernels of another
 // checkout, to race these in one process. Launch rules and host stages are this
-// program's own, so a copy differs on a GPU only. A dir without the families'
-// sources is an error.
+// program's own, so a copy differs on a GPU only. Families whose files come from
+// elsewhere, behind a prefix, have no other checkout and no copy. A dir without
+// the families' sources is an error.
 func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 	with := *r
 	with.Families = slices.Clone(r.Families)
@@ -39,7 +40,7 @@ func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 		return string(text), err
 	}
 	for _, f := range r.Families {
-		if f.Hidden {
+		if f.Hidden || slices.ContainsFunc(f.Files, func(name string) bool { return strings.Contains(name, ":") }) {
 			continue
 		}
 		c := *f

@@ -1,24 +1,32 @@
 // Backward, persistent: the row and the weight gradient live in registers.
 //
-//   x, dy (M,N), w (N), rstd (M), [mean (M)] -> dx (M,N), partial sums of dw
-//   and db (programs,N) fp32, which k2 (reduce.cu) adds up
+//   x, dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)] -> dx (M,N), partial
+//   sums of dw and db (programs,N) of P_TYPE, which k2 (reduce.cu) adds up
 //
-// Bytes: x, dy and dx once; 8 bytes per partial element, written here and read
-// by k2. A program walks over tiles of BLOCK_ROWS rows, gridDim.x tiles apart,
-// WARPS*32/BLOCK_ROWS threads to a row. One reduction per row, layernorm's two
-// sums together: with g = dy*w and xhat = (x-mean)*rstd,
+// Bytes: x, dy, [dres] and dx once; partials written here and read by k2. A
+// program walks over tiles of BLOCK_ROWS rows, WARPS*32/BLOCK_ROWS threads to a
+// row. One reduction per row, layernorm's two sums together: with g = dy*w and
+// xhat = (x-mean)*rstd,
 //
-//   dx = rstd*(g - xhat*sum(g*xhat)/N - sum(g)/N)    (rmsnorm: no last term)
+//   dx = rstd*(g - c*(x-mean) - sum(g)/N), c = rstd*sum(g*xhat)/N once per row
 //
-// STAGES = 2 loads the next tile's x and dy before this tile's reduction, at
-// twice the registers for them.
+// (rmsnorm: no mean, no last term; plus dres, the residual's gradient), as
+// TransformerEngine (ROCm) PR 593 has it.
+//
+// STAGES = 2 loads the next tile's rows before this tile's reduction, at twice
+// the registers for them. HOIST = 1 keeps w packed in registers for all rows;
+// 0 loads it with every row, as TransformerEngine did before the PR and Inductor
+// does. ROW_ORDER 1 are Liger's ranges of rows. SAVED_OUTPUT reads y in place of
+// x, and b (Fast-LLM, apex): y then comes as x.
 #include "common.cuh"
+#include "bwd_reg.cuh"
 
 constexpr int TPR = THREADS / BLOCK_ROWS;
 constexpr int L = cdiv(VECS, TPR);
 constexpr int K = LAYERNORM ? 2 : 1;
 
-struct Row { RowVec x[L], dy[L]; float rs, mu; };
+struct Row { RowVec x[L], dy[L], res[RESIDUAL ? L : 1]; float rs, mu; };
+struct Weights { Raw<W_BYTES> w[L], b[NEEDS_BIAS ? L : 1]; };
 
 __device__ __forceinline__ bool inside(int i) {
   return VECS % TPR == 0 || threadIdx.x % TPR + i * TPR < VECS;
@@ -26,76 +34,84 @@ __device__ __forceinline__ bool inside(int i) {
 
 __device__ __forceinline__ i64 column(int i) { return (i64)(threadIdx.x % TPR + i * TPR) * VEC; }
 
-__device__ __forceinline__ void fetch(Row &r, const X *x, const X *dy, const float *rstd, const float *mean, i64 row, i64 rows) {
+__device__ __forceinline__ void fetch(Row &r, const X *x, const X *dy, const X *dres, const float *rstd, const float *mean, i64 row, i64 end) {
 #pragma unroll
   for (int i = 0; i < L; i++) {
-    bool in = row < rows && inside(i);
-    r.x[i] = in ? load<VECTOR_BYTES>(x + row * COLS + column(i)) : zero<VECTOR_BYTES>();
-    r.dy[i] = in ? load<VECTOR_BYTES>(dy + row * COLS + column(i)) : zero<VECTOR_BYTES>();
+    bool in = row < end && inside(i);
+    r.x[i] = in ? loadRow<VECTOR_BYTES>(x + row * COLS + column(i)) : zero<VECTOR_BYTES>();
+    r.dy[i] = in ? loadRow<VECTOR_BYTES>(dy + row * COLS + column(i)) : zero<VECTOR_BYTES>();
+    if (RESIDUAL) r.res[i] = in ? loadRow<VECTOR_BYTES>(dres + row * COLS + column(i)) : zero<VECTOR_BYTES>();
   }
-  r.rs = row < rows ? __ldg(rstd + row) : 0.f;
-  r.mu = LAYERNORM && row < rows ? __ldg(mean + row) : 0.f;
+  r.rs = row < end ? __ldg(rstd + row) : 0.f;
+  r.mu = NEEDS_MEAN && row < end ? __ldg(mean + row) : 0.f;
+}
+
+__device__ __forceinline__ void fetch(Weights &c, const W *w, const W *b) {
+#pragma unroll
+  for (int i = 0; i < L; i++) {
+    c.w[i] = inside(i) ? loadW(w, column(i)) : zero<W_BYTES>();
+    if (NEEDS_BIAS) c.b[i] = inside(i) ? load<W_BYTES>(b + column(i)) : zero<W_BYTES>();
+  }
 }
 
 // write stores the program's partial row: the groups of threads add into
 // shared memory one after the other, so that the order is always the same.
-__device__ __forceinline__ void write(float *partial, const float (&acc)[L][VEC]) {
-  extern __shared__ float merged[];
-  float *out = partial + (i64)blockIdx.x * COLS;
+__device__ __forceinline__ void write(P *partial, float (&acc)[L][VEC]) {
+  extern __shared__ __align__(16) float merged[];
+  P *out = partial + (i64)blockIdx.x * COLS;
   for (int g = 0; g < BLOCK_ROWS; g++) {
     if (threadIdx.x / TPR == g) {
 #pragma unroll
       for (int i = 0; i < L; i++)
         if (inside(i)) {
-#pragma unroll
-          for (int j = 0; j < VEC; j++) {
-            i64 c = column(i) + j;
-            float v = acc[i][j];
-            if (g > 0) v += merged[c];
-            if (g < BLOCK_ROWS - 1) merged[c] = v;
-            else out[c] = v;
-          }
+          if (g > 0) addKept<FP32, VEC>(merged + column(i), acc[i]);
+          if (g < BLOCK_ROWS - 1) keep<FP32, VEC>(merged + column(i), acc[i]);
+          else keep<P_TYPE, VEC>(out + column(i), acc[i]);
         }
     }
     if (BLOCK_ROWS > 1) __syncthreads();
   }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void BOUNDS(THREADS)
 reg_persist(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float *rstd, const float *mean, X *dx,
-            float *dw_partial, float *db_partial, i64 rows) {
-  Raw<W_BYTES> wraw[L];
+            P *dw_partial, P *db_partial, i64 rows) {
+  Weights c;
   float dw[L][VEC], db[HAS_BIAS ? L : 1][VEC];
 #pragma unroll
-  for (int i = 0; i < L; i++) {
-    wraw[i] = inside(i) ? load<W_BYTES>(w + column(i)) : zero<W_BYTES>();
+  for (int i = 0; i < L; i++)
 #pragma unroll
     for (int j = 0; j < VEC; j++) {
       dw[i][j] = 0.f;
       if (HAS_BIAS) db[i][j] = 0.f;
     }
-  }
-  i64 stride = (i64)gridDim.x * BLOCK_ROWS;
-  i64 row = (i64)blockIdx.x * BLOCK_ROWS + threadIdx.x / TPR;
+  if (HOIST) fetch(c, w, b);
+  Tiles t(rows);
+  i64 row = t.first + threadIdx.x / TPR;
   int phase = 0;
   Row r;
-  fetch(r, x, dy, rstd, mean, row, rows);
-  for (i64 first = (i64)blockIdx.x * BLOCK_ROWS; first < rows; first += stride, row += stride) {
+  if (STAGES == 2) fetch(r, x, dy, dres, rstd, mean, row, t.end);
+  for (i64 first = t.first; first < t.end; first += t.stride, row += t.stride) {
+    if (!HOIST) {
+      asm volatile("" : "+l"(w), "+l"(b)); // or the compiler hoists the loads
+      fetch(c, w, b);
+    }
     Row next;
-    if (STAGES == 2) fetch(next, x, dy, rstd, mean, row + stride, rows);
+    if (STAGES == 2) fetch(next, x, dy, dres, rstd, mean, row + t.stride, t.end);
+    else fetch(r, x, dy, dres, rstd, mean, row, t.end);
 
-    float s[K];
+    float s[K], f = factor(r.rs);
 #pragma unroll
     for (int k = 0; k < K; k++) s[k] = 0.f;
 #pragma unroll
     for (int i = 0; i < L; i++) {
-      float xf[VEC], g[VEC], wf[VEC];
-      unpackX(r.x[i], xf);
+      float xm[VEC], g[VEC], wf[VEC];
+      weightsBy(First(), c.w[i], wf);
+      centred(First(), r.x[i], r.mu, c.b[NEEDS_BIAS ? i : 0], wf, xm);
       unpackX(r.dy[i], g);
-      weights(wraw[i], wf);
 #pragma unroll
       for (int j = 0; j < VEC; j++) {
-        float xhat = (xf[j] - r.mu) * r.rs;
+        float xhat = xm[j] * f;
         dw[i][j] += g[j] * xhat;
         if (HAS_BIAS) db[i][j] += g[j];
         g[j] *= wf[j];
@@ -106,28 +122,34 @@ reg_persist(const X *x, const X *dy, const X *dres, const W *w, const W *b, cons
     sumOver<K, TPR>(s, phase);
     phase ^= 1;
 
-    if (row < rows) {
-      float c1 = s[0] * INV_COLS, c2 = LAYERNORM ? s[K - 1] * INV_COLS : 0.f;
+    if (row < t.end) {
+      Again again(row);
+      float c1 = f * s[0] * INV_COLS, c2 = LAYERNORM ? s[K - 1] * INV_COLS : 0.f;
 #pragma unroll
       for (int i = 0; i < L; i++)
         if (inside(i)) {
-          float xf[VEC], g[VEC], wf[VEC];
-          unpackX(r.x[i], xf);
-          unpackX(r.dy[i], g);
-          weights(wraw[i], wf);
+          float xm[VEC], g[VEC], wf[VEC];
+          weightsBy(again, c.w[i], wf);
+          centred(again, r.x[i], r.mu, c.b[NEEDS_BIAS ? i : 0], wf, xm);
+          unpackBy<X_TYPE, VEC>(again, r.dy[i], g);
 #pragma unroll
-          for (int j = 0; j < VEC; j++) {
-            float xhat = (xf[j] - r.mu) * r.rs;
-            g[j] = r.rs * (g[j] * wf[j] - xhat * c1 - c2);
+          for (int j = 0; j < VEC; j++) g[j] = r.rs * (g[j] * wf[j] - xm[j] * c1 - c2);
+          if (RESIDUAL) {
+            float add[VEC];
+            unpackX(r.res[i], add);
+#pragma unroll
+            for (int j = 0; j < VEC; j++) g[j] += add[j];
           }
           store<VECTOR_BYTES>(dx + row * COLS + column(i), pack<X_TYPE, VEC>(g));
         }
     }
     if (STAGES == 2) r = next;
-    else if (first + stride < rows) fetch(r, x, dy, rstd, mean, row + stride, rows);
   }
+  letNextStart();
+#if HAS_WEIGHT
   write(dw_partial, dw);
 #if HAS_BIAS
   write(db_partial, db);
+#endif
 #endif
 }

@@ -7,16 +7,17 @@ import (
 )
 
 // bwdRegPersist: persistent programs with the row and the weight gradient in
-// registers, then k2. The design of Liger, apex fast, TransformerEngine and
-// Fast-LLM's single pass.
+// registers, then k2. The design of Liger (contiguous ranges of rows),
+// TransformerEngine (w loaded per row before PR 593, hoisted since) and apex
+// fast, also in its memory-efficient form, which reads the saved output.
 func bwdRegPersist(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Bwd, "reg_persist"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "persistent programs; row and weight gradient in registers, fp32 partials, then k2",
-		Origin: "Liger-Kernel; apex FastLayerNorm; TransformerEngine; Fast-LLM PR 546, single pass",
-		Files:  []string{"bwd_reg_persist.go", "bwd_reg_persist.cu", "reduce.go", "reduce.cu", "hoststage.go", "common.go", "common.cuh"},
+		Doc:    "persistent programs; row and weight gradient in registers, a partial row each, then k2",
+		Origin: "Liger-Kernel; apex FastLayerNorm; TransformerEngine (ROCm) PR 593",
+		Files:  []string{"bwd_reg_persist.go", "bwd_reg_persist.cu", "bwd_reg.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.Warps, 2, 4, 8, 16, 32),
@@ -24,12 +25,18 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 1, 2, 4, 8),
 			kernels.Values(kernels.Programs, 0),
-		}, reduceKnobs([]int{32}, []int{128}, []int{8, 32})...),
-		Serves: servesPlain,
+			kernels.Values(kernels.Hoist, 1),
+			kernels.Values(kernels.RowOrder, 0),
+			kernels.Values(kernels.SavedOutput, 0),
+			kernels.Values(kernels.PartialType, 0),
+			kernels.Values(kernels.MinBlocks, 0),
+			kernels.Values(kernels.CacheHint, 0),
+		}, reduceKnobs([]int{32}, []int{128}, []int{32})...),
+		Serves: servesAll,
 		Base:   bwdRegPersistBase,
 		Refuse: refuseRegPersist,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			programs := grid(p, c, d)
+			programs := dealt(p, c, d)
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "bwd_reg_persist.cu", Entry: "reg_persist",
 				Grid:    [3]int{int(programs), 1, 1},
@@ -66,7 +73,8 @@ func bwdRegPersistBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		}
 		warps := int(rows * perRow / 32)
 		c = kernels.NewConfig(set(kernels.BlockRows, int(rows)), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),
-			set(kernels.Stages, 2), set(kernels.PerSM, max(int(threads)/32/warps, 1)), set(kernels.Programs, 0)).With(reduceBase...)
+			set(kernels.Stages, 2), set(kernels.PerSM, max(int(threads)/32/warps, 1)), set(kernels.Programs, 0),
+			set(kernels.Hoist, 1)).With(bwdPlain...).With(reduceBase...)
 		if refuseRegPersist(p, c, d) == nil {
 			return c
 		}
@@ -78,22 +86,37 @@ func bwdRegPersistBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return c
 }
 
+// bwdPlain are the settings of the knobs that no base rule turns.
+var bwdPlain = []kernels.Setting{set(kernels.RowOrder, 0), set(kernels.SavedOutput, 0), set(kernels.PartialType, 0),
+	set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0)}
+
 func refuseRegPersist(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	if err := refuseLaunch(p, c, d); err != nil {
+		return err
+	}
+	if err := refuseBwd(p, c); err != nil {
 		return err
 	}
 	if err := refuseStages(p, c, d); err != nil {
 		return err
 	}
-	// Per word of packed row: x and dy in each stage, the weights, and two
-	// or four accumulators; about 40 registers for the rest.
-	words := int64(2*c.Get(kernels.Stages) + 1 + 2*int(4/p.DType.Size()))
-	if p.Bias {
-		words += 4 / p.DType.Size()
+	// x, dy and dres in each stage, the weights, the sums, and the rest: by NVRTC
+	// 13.0's reports for sm_90 over 8 to 64 elements per thread, both ops, all types
+	// and options, kernels that stay within this spill nothing (but fp32 layernorm
+	// with bias and two stages of 32 elements: 60 bytes).
+	of, stages := wordsOf(p, c), int64(c.Get(kernels.Stages))
+	words, rest := stages*(2+flag(p.Residual))+of.weights+of.sums, 8+8*stages
+	if p.Op == kernels.LayerNorm && c.Get(kernels.BlockRows) > 1 {
+		rest += 4
 	}
-	perThread := min(int64(65536/(c.Get(kernels.Warps)*32)), 255)
-	if err := refuseThreadsPerRow(p, c, max((perThread-24)/words, 1)); err != nil {
-		return err
+	// A fixed number of programs is that of a published rule, which may have threads
+	// without a part of the row.
+	vecs, _ := vectors(p, c)
+	threads := int64(c.Get(kernels.Warps) * 32 / c.Get(kernels.BlockRows))
+	if c.Get(kernels.Programs) == 0 || threads <= vecs {
+		if err := refuseThreadsPerRow(p, c, max((registers(c)-rest)/words, 1)); err != nil {
+			return err
+		}
 	}
 	if need := mergeBytes(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
 		return fmt.Errorf("merging the rows of a program takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
@@ -101,9 +124,66 @@ func refuseRegPersist(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	return refuseReduce(c)
 }
 
+// registers is how many of them a thread may have: a multiprocessor has 65536
+// (sm_80 to sm_100), an instruction names 255.
+func registers(c kernels.Config) int64 {
+	threads := int64(c.Get(kernels.Warps) * 32 * max(c.Get(kernels.MinBlocks), 1))
+	return min(65536/threads, 255)
+}
+
+// rowWords says what goes with one 32-bit word of a packed row: words of weights
+// (with the saved output of b too) and sums of dw and db.
+type rowWords struct{ weights, sums int64 }
+
+func wordsOf(p kernels.Problem, c kernels.Config) rowWords {
+	// An element narrower than a word still takes one when it is loaded alone.
+	elems, weight := int64(1), int64(1)
+	if vectorBytes(p, c) > p.DType.Size() {
+		elems = max(4/p.DType.Size(), 1)
+		weight = max(elems*p.Weight.Size()/4, 1)
+	}
+	if p.NoWeight {
+		return rowWords{}
+	}
+	return rowWords{
+		weights: weight * (1 + flag(p.Bias && c.Get(kernels.SavedOutput) == 1)),
+		sums:    elems * (1 + flag(p.Bias)),
+	}
+}
+
+// refuseBwd refuses values that the knobs of the two designs with rows in
+// registers do not have.
+func refuseBwd(p kernels.Problem, c kernels.Config) error {
+	for _, k := range []*kernels.Knob{kernels.Hoist, kernels.RowOrder, kernels.SavedOutput, kernels.PartialType} {
+		if v := c.Get(k); v > 1 {
+			return fmt.Errorf("%s is 0 or 1", k.Name)
+		}
+	}
+	switch lb := c.Get(kernels.MinBlocks); {
+	case c.Get(kernels.SavedOutput) == 1 && p.Op == kernels.LayerNorm && p.N == 1:
+		return fmt.Errorf("of one column the saved output is the bias, and its rounding would pass for xhat")
+	case c.Get(kernels.CacheHint) > 3:
+		return fmt.Errorf("cache_hint has two bits")
+	case lb > 32 || lb*c.Get(kernels.Warps) > 64:
+		return fmt.Errorf("a multiprocessor holds at most 32 programs and 64 warps")
+	}
+	return nil
+}
+
+// dealt is grid without the programs that would get no tile where tiles are
+// dealt in contiguous ranges.
+func dealt(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
+	programs := grid(p, c, d)
+	if c.Get(kernels.RowOrder) == 1 {
+		tiles := ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
+		programs = ceilDiv(tiles, ceilDiv(tiles, programs))
+	}
+	return programs
+}
+
 // mergeBytes is the shared memory in which the rows of a program meet.
 func mergeBytes(p kernels.Problem, c kernels.Config) int {
-	if c.Get(kernels.BlockRows) == 1 {
+	if c.Get(kernels.BlockRows) == 1 || p.NoWeight {
 		return 0
 	}
 	return int(4 * p.N)
@@ -133,11 +213,9 @@ func hostRegPersist(h *kernels.HostRun, pid int) {
 	}
 	wf, _ := hostWeights(h)
 	eachTileRow(h, pid, func(i int64) {
-		h.Mem["x"].Load(xhat, i*N)
+		hostXhat(h, xhat, wf, i, 0)
 		h.Mem["dy"].Load(dy, i*N)
-		rstd, mean := hostStats(h, i)
 		for j := range xhat {
-			xhat[j] = (xhat[j] - mean) * rstd
 			dw[j] += dy[j] * xhat[j]
 		}
 		for j := range db {
@@ -151,13 +229,23 @@ func hostRegPersist(h *kernels.HostRun, pid int) {
 		if p.Op == kernels.LayerNorm {
 			c2 = sum(dy) / float32(N)
 		}
+		rstd, _ := hostStats(h, i)
 		for j := range dy {
 			dy[j] = rstd * (dy[j] - xhat[j]*c1 - c2)
 		}
-		h.Mem["dx"].Store(i*N, dy)
+		hostGradient(h, dy, i, 0)
 	})
-	h.Mem["dw_partial"].Store(int64(pid)*N, dw)
+	storePartials(h, pid, 0, dw, db)
+}
+
+// storePartials stores columns from j on of a program's sums of dw and, where it
+// is not nil, db.
+func storePartials(h *kernels.HostRun, pid int, j int64, dw, db []float32) {
+	at := int64(pid)*h.Problem.N + j
+	if !h.Problem.NoWeight {
+		h.Mem["dw_partial"].Store(at, dw)
+	}
 	if db != nil {
-		h.Mem["db_partial"].Store(int64(pid)*N, db)
+		h.Mem["db_partial"].Store(at, db)
 	}
 }

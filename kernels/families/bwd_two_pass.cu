@@ -1,131 +1,201 @@
-// Backward, two passes: rows are read in chunks of columns, and again.
+// Backward in tiles of BLOCK_ROWS rows by BLOCK_COLS columns, which all threads
+// of a program span: in one pass where a tile holds whole rows, else in two.
 //
-//   x, dy (M,N), w (N), rstd (M), [mean (M)] -> dx (M,N), partial sums of dw
-//   and db (programs,N) fp32, which k2 (reduce.cu) adds up
+//   x, dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)] -> dx (M,N), partial
+//   sums of dw and db (programs,N) of P_TYPE, which k2 (reduce.cu) adds up
 //
-// Bytes: x and dy twice where the tile has left the caches by the second pass,
-// dx once; partials as in reg_persist, plus a read and a write of the
-// program's own partial row for every tile after its first. Any N, whatever
-// the registers. The first pass takes the sums of BLOCK_ROWS rows, the second
-// writes dx and adds the tile's rows into the partial row. With one program
-// per tile nothing is added to, but the partials grow with M (Fast-LLM's wide
-// kernel). Where the whole row is one chunk and SINGLE_PASS is set, the tile
-// stays in registers and x and dy are read once.
+// A thread holds its columns of all rows of the tile, so the rows of a program
+// need no merging. Row sums of the whole tile meet in one reduction; dx and its
+// terms are those of bwd_reg_persist.cu, SAVED_OUTPUT too.
+//
+// SINGLE_PASS (Fast-LLM PR 546): x, dy, [dres] and dx once. The tile stays packed
+// in registers, and the sums of dw and db stay there over all tiles of the
+// program, which stores its partial row at the end.
+//
+// Two passes, any N whatever the registers: one over the chunks of columns for
+// the row sums, and one that reads x and dy again, where they have left the
+// caches from memory, and writes dx. Partial sums go to memory chunk by chunk.
+// With one tile per program (Fast-LLM's wide kernel; with one row to a tile the
+// (M,N) buffer of TransformerEngine before PR 593) they are only stored; else
+// the program reads and writes its own partial row for every tile after its
+// first (that PR).
 #include "common.cuh"
+#include "bwd_reg.cuh"
 
-constexpr int U = BLOCK_COLS / (THREADS * VEC); // vectors per thread, row and chunk
-static_assert(U * THREADS * VEC == BLOCK_COLS, "a chunk is a whole number of vectors per thread");
+constexpr int U = cdiv(BLOCK_COLS, THREADS * VEC); // vectors per thread, row and chunk
+static_assert(U * THREADS * VEC == BLOCK_COLS || COLS <= BLOCK_COLS, "a chunk is a whole number of vectors per thread");
 constexpr int K = LAYERNORM ? 2 : 1;
 
 __device__ __forceinline__ int column(int chunk, int u) { return chunk + (u * THREADS + (int)threadIdx.x) * VEC; }
+
+struct In { const X *x, *dy, *dres; const W *w, *b; const float *rstd, *mean; };
 
 // A Tile is a program's rows of one chunk, packed as they came. All loads of a
 // chunk are issued before the first is used: loading vector by vector, as the
 // first version did, left it at a third of the speed.
 struct Tile {
-  RowVec x[BLOCK_ROWS][U], dy[BLOCK_ROWS][U];
+  RowVec x[BLOCK_ROWS][U], dy[BLOCK_ROWS][U], res[RESIDUAL ? BLOCK_ROWS : 1][RESIDUAL ? U : 1];
 
-  __device__ __forceinline__ void fetch(const X *px, const X *pdy, i64 first, i64 rows, int chunk) {
+  template <bool LAST> __device__ __forceinline__ void fetch(const In &in, i64 first, i64 end, int chunk) {
 #pragma unroll
-    for (int u = 0; u < U; u++)
+    for (int u = 0; u < U; u++) {
+      int c = column(chunk, u);
 #pragma unroll
       for (int r = 0; r < BLOCK_ROWS; r++) {
-        bool in = first + r < rows && column(chunk, u) < COLS;
-        i64 at = (first + r) * COLS + column(chunk, u);
-        x[r][u] = in ? load<VECTOR_BYTES>(px + at) : zero<VECTOR_BYTES>();
-        dy[r][u] = in ? load<VECTOR_BYTES>(pdy + at) : zero<VECTOR_BYTES>();
+        bool live = first + r < end && c < COLS;
+        i64 at = (first + r) * COLS + c;
+        x[r][u] = live ? loadRow<VECTOR_BYTES>(in.x + at) : zero<VECTOR_BYTES>();
+        dy[r][u] = live ? loadRow<VECTOR_BYTES>(in.dy + at) : zero<VECTOR_BYTES>();
+        if (RESIDUAL && LAST) res[r][u] = live ? loadRow<VECTOR_BYTES>(in.dres + at) : zero<VECTOR_BYTES>();
       }
+    }
   }
 };
 
-// addTo adds a vector to the program's own partial row; its first tile sets it.
-__device__ __forceinline__ void addTo(float *p, float (&v)[VEC], bool set) {
-  if constexpr (VEC % 4 == 0) {
-#pragma unroll
-    for (int j = 0; j < VEC; j += 4) {
-      float4 s = set ? make_float4(0.f, 0.f, 0.f, 0.f) : *(const float4 *)(p + j);
-      *(float4 *)(p + j) = make_float4(s.x + v[j], s.y + v[j + 1], s.z + v[j + 2], s.w + v[j + 3]);
-    }
-  } else {
-#pragma unroll
-    for (int j = 0; j < VEC; j++) p[j] = set ? v[j] : p[j] + v[j];
-  }
-}
+// Weights are those of a column, loaded where they are needed: they stay in L1,
+// and serve all rows of a tile.
+struct Weights {
+  Raw<W_BYTES> w, b;
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-two_pass(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float *rstd, const float *mean, X *dx,
-         float *dw_partial, float *db_partial, i64 rows) {
-  int phase = 0;
-  i64 stride = (i64)gridDim.x * BLOCK_ROWS;
-  for (i64 first = (i64)blockIdx.x * BLOCK_ROWS; first < rows; first += stride) {
-    float rs[BLOCK_ROWS], mu[BLOCK_ROWS], s[K * BLOCK_ROWS];
-    Tile t;
+  __device__ __forceinline__ Weights(const In &in, int c) {
+    w = loadW(in.w, c);
+    if (NEEDS_BIAS) b = load<W_BYTES>(in.b + c);
+  }
+};
+
+// Rows are the statistics and sums of a tile's rows.
+struct Rows {
+  float rs[BLOCK_ROWS], mu[BLOCK_ROWS], s[K * BLOCK_ROWS];
+
+  __device__ __forceinline__ Rows(const In &in, i64 first, i64 end) {
 #pragma unroll
     for (int r = 0; r < BLOCK_ROWS; r++) {
-      bool live = first + r < rows;
-      rs[r] = live ? __ldg(rstd + first + r) : 0.f;
-      mu[r] = LAYERNORM && live ? __ldg(mean + first + r) : 0.f;
+      bool live = first + r < end;
+      rs[r] = live ? __ldg(in.rstd + first + r) : 0.f;
+      mu[r] = NEEDS_MEAN && live ? __ldg(in.mean + first + r) : 0.f;
     }
 #pragma unroll
     for (int i = 0; i < K * BLOCK_ROWS; i++) s[i] = 0.f;
+  }
 
-    for (int chunk = 0; chunk < COLS; chunk += BLOCK_COLS) {
-      t.fetch(x, dy, first, rows, chunk);
+  // add takes the row sums of column u of a tile.
+  __device__ __forceinline__ void add(const Tile &t, int u, const Weights &c) {
+    float wf[VEC];
+    weightsBy(First(), c.w, wf);
 #pragma unroll
-      for (int u = 0; u < U; u++) {
-        if (column(chunk, u) >= COLS) continue;
-        float wf[VEC];
-        weights(load<W_BYTES>(w + column(chunk, u)), wf);
+    for (int r = 0; r < BLOCK_ROWS; r++) {
+      float xm[VEC], g[VEC];
+      centred(First(), t.x[r][u], mu[r], c.b, wf, xm);
+      unpackX(t.dy[r][u], g);
 #pragma unroll
-        for (int r = 0; r < BLOCK_ROWS; r++) {
-          float xf[VEC], g[VEC];
-          unpackX(t.x[r][u], xf);
-          unpackX(t.dy[r][u], g);
-#pragma unroll
-          for (int j = 0; j < VEC; j++) {
-            float xhat = (xf[j] - mu[r]) * rs[r];
-            g[j] *= wf[j];
-            s[K * r] += g[j] * xhat;
-            if (LAYERNORM) s[K * r + K - 1] += g[j];
-          }
-        }
+      for (int j = 0; j < VEC; j++) {
+        g[j] *= wf[j];
+        s[K * r] += g[j] * (xm[j] * factor(rs[r]));
+        if (LAYERNORM) s[K * r + K - 1] += g[j];
       }
     }
-    sumOver<K * BLOCK_ROWS, THREADS>(s, phase);
-    phase ^= 1;
+  }
 
+  // finish writes dx of column u of a tile, by the sums over all columns, and adds
+  // to the sums of dw and db.
+  __device__ __forceinline__ void finish(const Tile &t, int u, const Weights &c, i64 first, i64 end, int chunk, X *dx, float (&dw)[VEC], float (&db)[VEC]) {
+    Again again(first);
+    float wf[VEC];
+    weightsBy(again, c.w, wf);
+#pragma unroll
+    for (int r = 0; r < BLOCK_ROWS; r++) {
+      if (first + r >= end) continue;
+      float xm[VEC], g[VEC], f = factor(rs[r]);
+      float c1 = f * s[K * r] * INV_COLS, c2 = LAYERNORM ? s[K * r + K - 1] * INV_COLS : 0.f;
+      centred(again, t.x[r][u], mu[r], c.b, wf, xm);
+      unpackBy<X_TYPE, VEC>(again, t.dy[r][u], g);
+#pragma unroll
+      for (int j = 0; j < VEC; j++) {
+        if (HAS_WEIGHT) dw[j] += g[j] * (xm[j] * f);
+        if (HAS_BIAS) db[j] += g[j];
+        g[j] = rs[r] * (g[j] * wf[j] - xm[j] * c1 - c2);
+      }
+      if (RESIDUAL) {
+        float add[VEC];
+        unpackX(t.res[RESIDUAL ? r : 0][RESIDUAL ? u : 0], add);
+#pragma unroll
+        for (int j = 0; j < VEC; j++) g[j] += add[j];
+      }
+      store<VECTOR_BYTES>(dx + (first + r) * COLS + column(chunk, u), pack<X_TYPE, VEC>(g));
+    }
+  }
+};
+
+// partial keeps a vector of sums in the program's partial row, added to what it
+// kept for earlier tiles.
+__device__ __forceinline__ void partial(P *p, int c, float (&v)[VEC], bool add) {
+  p += (i64)blockIdx.x * COLS + c;
+  if (add) addKept<P_TYPE, VEC>(p, v);
+  keep<P_TYPE, VEC>(p, v);
+}
+
+__device__ __forceinline__ void clear(float (&v)[VEC]) {
+#pragma unroll
+  for (int j = 0; j < VEC; j++) v[j] = 0.f;
+}
+
+extern "C" __global__ void BOUNDS(THREADS)
+two_pass(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float *rstd, const float *mean, X *dx,
+         P *dw_partial, P *db_partial, i64 rows) {
+  In in = {x, dy, dres, w, b, rstd, mean};
+  Tiles tiles(rows);
+  int phase = 0;
+#if SINGLE_PASS
+  float dw[U][VEC], db[U][VEC];
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    clear(dw[u]);
+    clear(db[u]);
+  }
+#endif
+  for (i64 first = tiles.first; first < tiles.end; first += tiles.stride) {
+    asm volatile("" : "+l"(in.w), "+l"(in.b)); // or the compiler keeps what it loads
+    Tile t;
+    Rows sums(in, first, tiles.end);
     for (int chunk = 0; chunk < COLS; chunk += BLOCK_COLS) {
-      if (!SINGLE_PASS) t.fetch(x, dy, first, rows, chunk);
+      t.fetch<SINGLE_PASS>(in, first, tiles.end, chunk);
+#pragma unroll
+      for (int u = 0; u < U; u++)
+        if (column(chunk, u) < COLS) sums.add(t, u, Weights(in, column(chunk, u)));
+    }
+    sumOver<K * BLOCK_ROWS, THREADS>(sums.s, phase);
+    phase ^= 1;
+    asm volatile("" : "+l"(in.w), "+l"(in.b));
+#if SINGLE_PASS
+#pragma unroll
+    for (int u = 0; u < U; u++)
+      if (column(0, u) < COLS) sums.finish(t, u, Weights(in, column(0, u)), first, tiles.end, 0, dx, dw[u], db[u]);
+#else
+    asm volatile("" : "+l"(in.x), "+l"(in.dy)); // or it keeps a row of one chunk
+    for (int chunk = 0; chunk < COLS; chunk += BLOCK_COLS) {
+      t.fetch<true>(in, first, tiles.end, chunk);
 #pragma unroll
       for (int u = 0; u < U; u++) {
         int c = column(chunk, u);
         if (c >= COLS) continue;
-        float wf[VEC], dw[VEC], db[VEC];
-        weights(load<W_BYTES>(w + c), wf);
-#pragma unroll
-        for (int j = 0; j < VEC; j++) dw[j] = db[j] = 0.f;
-#pragma unroll
-        for (int r = 0; r < BLOCK_ROWS; r++) {
-          if (first + r >= rows) continue;
-          float xf[VEC], g[VEC];
-          unpackX(t.x[r][u], xf);
-          unpackX(t.dy[r][u], g);
-          float c1 = s[K * r] * INV_COLS, c2 = LAYERNORM ? s[K * r + K - 1] * INV_COLS : 0.f;
-#pragma unroll
-          for (int j = 0; j < VEC; j++) {
-            float xhat = (xf[j] - mu[r]) * rs[r];
-            dw[j] += g[j] * xhat;
-            db[j] += g[j];
-            g[j] = rs[r] * (g[j] * wf[j] - xhat * c1 - c2);
-          }
-          store<VECTOR_BYTES>(dx + (first + r) * COLS + c, pack<X_TYPE, VEC>(g));
-        }
-        i64 out = (i64)blockIdx.x * COLS + c;
-        addTo(dw_partial + out, dw, first < stride);
-#if HAS_BIAS
-        addTo(db_partial + out, db, first < stride);
-#endif
+        float dw[VEC], db[VEC];
+        clear(dw);
+        clear(db);
+        sums.finish(t, u, Weights(in, c), first, tiles.end, chunk, dx, dw, db);
+        if (HAS_WEIGHT) partial(dw_partial, c, dw, first > tiles.first);
+        if (HAS_BIAS) partial(db_partial, c, db, first > tiles.first);
       }
     }
+#endif
   }
+  letNextStart();
+#if SINGLE_PASS
+#pragma unroll
+  for (int u = 0; u < U; u++) {
+    int c = column(0, u);
+    if (c >= COLS) continue;
+    if (HAS_WEIGHT) partial(dw_partial, c, dw[u], false);
+    if (HAS_BIAS) partial(db_partial, c, db[u], false);
+  }
+#endif
 }

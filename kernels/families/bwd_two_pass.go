@@ -6,17 +6,19 @@ import (
 	"normbench/kernels"
 )
 
-// bwdTwoPass: column chunks, x and dy read again, then k2. The design of
-// Fast-LLM's two-pass kernel (one program per tile) and of TransformerEngine's
-// per-program read-modify-write of its partial row (fewer programs).
+// bwdTwoPass: tiles of rows by columns, in one pass where a tile holds whole
+// rows, else with x and dy read again, then k2. The design of Fast-LLM (one pass
+// with persistent programs, two with a program per tile) and of
+// TransformerEngine's blocked backward: one row to a tile with a partial row
+// each, its (M,N) buffer, or a program's own partial row added to in memory.
 func bwdTwoPass(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Bwd, "two_pass"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "column chunks: one pass for the row sums, x and dy read again for dx, fp32 partials, then k2",
-		Origin: "Fast-LLM PR 546, two pass; TransformerEngine (ROCm) PR 593, blocked",
-		Files:  []string{"bwd_two_pass.go", "bwd_two_pass.cu", "fwd_two_pass.go", "bwd_reg_persist.go", "reduce.go", "reduce.cu", "hoststage.go", "common.go", "common.cuh"},
+		Doc:    "tiles of rows by columns: whole rows in registers, or one pass for the row sums and x and dy again for dx; then k2",
+		Origin: "Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, blocked",
+		Files:  []string{"bwd_two_pass.go", "bwd_two_pass.cu", "bwd_reg.cuh", "fwd_two_pass.go", "bwd_reg_persist.go", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4),
 			kernels.Values(kernels.BlockCols, 1024, 2048, 4096, 8192),
@@ -25,28 +27,17 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PerSM, 0, 2, 4),
 			kernels.Values(kernels.Programs, 0),
 			kernels.Values(kernels.SinglePass, 0, 8192),
+			kernels.Values(kernels.RowOrder, 0),
+			kernels.Values(kernels.SavedOutput, 0),
+			kernels.Values(kernels.PartialType, 0),
+			kernels.Values(kernels.MinBlocks, 0),
+			kernels.Values(kernels.CacheHint, 0),
 		}, reduceKnobs([]int{32}, []int{128}, []int{32})...),
-		Serves: servesPlain,
-		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			// Tiles of four rows quarter the traffic of the partial rows; sixteen
-			// warps with two vectors each were the H200's best at N = 16384.
-			return chunks(p, 4, 16, 2).With(set(kernels.PerSM, 2), set(kernels.Programs, 0), set(kernels.SinglePass, 8192)).With(reduceBase...)
-		},
-		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-			if err := refuseChunks(p, c, d, 32); err != nil {
-				return err
-			}
-			// x and dy of the tile, with half as much again to work with.
-			if need, have := 3*tileWords(p, c)+32, int64(65536/(c.Get(kernels.Warps)*32)); need > min(have, 255) {
-				return fmt.Errorf("a tile needs about %d registers per thread, and there are %d", need, min(have, 255))
-			}
-			if err := refusePartials(p, grid(p, c, d)); err != nil {
-				return err
-			}
-			return refuseReduce(c)
-		},
+		Serves: servesAll,
+		Base:   bwdTwoPassBase,
+		Refuse: refuseBwdTwoPass,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			programs := grid(p, c, d)
+			programs := dealt(p, c, d)
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "bwd_two_pass.cu", Entry: "two_pass",
 				Grid:    [3]int{int(programs), 1, 1},
@@ -60,34 +51,114 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 	}
 }
 
+// bwdTwoPassBase: tiles of four rows quarter the traffic of the partial rows;
+// sixteen warps with two vectors each were the H200's best at N = 16384. Where
+// that does not fit the registers, tiles have fewer rows. Two programs of sixteen
+// warps take all registers of a multiprocessor with 64 each: the compiler is held
+// to that where a tile can do with it.
+func bwdTwoPassBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	var c kernels.Config
+	for rows := 4; rows > 0; rows /= 2 {
+		c = chunks(p, rows, 16, 2).With(set(kernels.PerSM, 2), set(kernels.Programs, 0), set(kernels.SinglePass, 8192)).
+			With(bwdPlain...).With(reduceBase...)
+		held := c.With(set(kernels.MinBlocks, 2))
+		if c.Get(kernels.Warps) == 16 && refuseBwdTwoPass(p, held, d) == nil {
+			return held
+		}
+		if refuseBwdTwoPass(p, c, d) == nil {
+			return c
+		}
+	}
+	return c
+}
+
+func refuseBwdTwoPass(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if err := refuseLaunch(p, c, d); err != nil {
+		return err
+	}
+	if err := refuseBwd(p, c); err != nil {
+		return err
+	}
+	_, vec := vectors(p, c)
+	cols, across := int64(c.Get(kernels.BlockCols)), int64(c.Get(kernels.Warps)*32)*vec
+	each, rows := ceilDiv(cols, across), int64(c.Get(kernels.BlockRows))
+	switch {
+	case cols < 1 || cols%across != 0 && cols < p.N:
+		return fmt.Errorf("a chunk of %d columns is no whole number of %d-element vectors for %d threads", cols, vec, across/vec)
+	case c.Get(kernels.Warps) > 1 && across >= 2*p.N:
+		return fmt.Errorf("%d threads with vectors of %d leave half of them idle", across/vec, vec)
+	case each > 16 || each*rows > 64:
+		return fmt.Errorf("%d vectors per thread and row, for %d rows, are too many to unroll", each, rows)
+	case each > 1 && each*across >= 2*p.N:
+		return fmt.Errorf("a chunk of %d columns is more than half empty", cols)
+	}
+	if need, have := twoPassRegisters(p, c, each), registers(c); need > have {
+		return fmt.Errorf("a tile needs about %d registers per thread, and there are %d", need, have)
+	}
+	if err := refuseOwnRow(p, c, d); err != nil {
+		return err
+	}
+	return refuseReduce(c)
+}
+
+// twoPassRegisters estimates what a thread needs for each vectors per row: the
+// packed tile, its row sums, the weights of a vector, the sums of dw and db (of a
+// vector in two passes), and a few more. By NVRTC 13.0's reports for sm_90 over
+// 95 tiles and limits, both ops, all types, nothing within it spills.
+func twoPassRegisters(p kernels.Problem, c kernels.Config, each int64) int64 {
+	_, vec := vectors(p, c)
+	vector, rows := max(vec*p.DType.Size()/4, 1), int64(c.Get(kernels.BlockRows))
+	of := wordsOf(p, c)
+	need := vector*(each*rows*(2+flag(p.Residual))+of.weights) + rows*(2+2*flag(p.Op == kernels.LayerNorm))
+	if singlePass(p, c).Value == 1 {
+		need += vector * each * of.sums
+	} else {
+		need += vector * of.sums
+	}
+	return need + 8
+}
+
+// refuseOwnRow refuses partial rows that are added to in memory where each of
+// these sums would be rounded, and scratch that the device has no memory for.
+func refuseOwnRow(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	programs, part := dealt(p, c, d), partialType(p, c)
+	if part != kernels.FP32 && programs < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && singlePass(p, c).Value == 0 {
+		return fmt.Errorf("a partial row of %s would be rounded with every tile that is added to it", part)
+	}
+	problem, sums := p.Footprint(), programs*p.N*part.Size()*(1+flag(p.Bias))
+	if problem <= d.MemoryBytes && problem+sums > d.MemoryBytes {
+		return fmt.Errorf("%d partial rows take %s of memory", programs, kernels.FormatBytes(sums))
+	}
+	return nil
+}
+
 func hostBwdTwoPass(h *kernels.HostRun, pid int) {
 	p := h.Problem
 	N, rows := p.N, h.Launch.Define("BLOCK_ROWS")
-	chunk := h.Launch.Define("BLOCK_COLS")
-	if h.Launch.Define("SINGLE_PASS") == 1 {
+	chunk, single := h.Launch.Define("BLOCK_COLS"), h.Launch.Define("SINGLE_PASS") == 1
+	if single {
 		chunk = N
 	}
 	width := min(chunk, N)
-	xhat, dy := h.Row(0, width), h.Row(1, width)
-	dw, db := h.Row(2, width), h.Row(3, width)
+	xhat, dy, dw := h.Row(0, width), h.Row(1, width), h.Row(2, width)
+	var db []float32
+	if p.Bias {
+		db = h.Row(3, width)
+	}
 	c1, c2 := h.Row(4, rows), h.Row(5, rows)
 	wf, _ := hostWeights(h)
-	load := func(i, j int64) (xhat_, dy_ []float32, rstd float32) {
-		xs, ds := xhat[:min(chunk, N-j)], dy[:min(chunk, N-j)]
-		h.Mem["x"].Load(xs, i*N+j)
-		h.Mem["dy"].Load(ds, i*N+j)
-		rstd, mean := hostStats(h, i)
-		for k := range xs {
-			xs[k] = (xs[k] - mean) * rstd
-		}
-		return xs, ds, rstd
+	load := func(i, j int64) (xs, ds []float32) {
+		n := min(chunk, N-j)
+		hostXhat(h, xhat[:n], wf, i, j)
+		h.Mem["dy"].Load(dy[:n], i*N+j)
+		return xhat[:n], dy[:n]
 	}
 	first := true
 	eachTile(h, pid, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {
 			var s1, s2 float32
 			for j := int64(0); j < N; j += chunk {
-				xs, ds, _ := load(i, j)
+				xs, ds := load(i, j)
 				for k, w := range wf[j:][:len(ds)] {
 					ds[k] *= w
 				}
@@ -100,31 +171,46 @@ func hostBwdTwoPass(h *kernels.HostRun, pid int) {
 		}
 		for j := int64(0); j < N; j += chunk {
 			n := min(chunk, N-j)
-			out := int64(pid)*N + j
-			if first {
-				clear(dw[:n])
-				clear(db[:n])
-			} else {
-				h.Mem["dw_partial"].Load(dw[:n], out)
-				if p.Bias {
-					h.Mem["db_partial"].Load(db[:n], out)
-				}
+			dw, db := dw[:n], db[:min(n, int64(len(db)))]
+			switch {
+			case first:
+				clear(dw)
+				clear(db)
+			case !single:
+				loadPartials(h, pid, j, dw, db)
 			}
-			wp := wf[j:][:n]
 			for i := lo; i < hi; i++ {
-				xs, ds, rstd := load(i, j)
+				xs, ds := load(i, j)
+				rstd, _ := hostStats(h, i)
 				for k := range ds {
 					dw[k] += ds[k] * xs[k]
-					db[k] += ds[k]
-					ds[k] = rstd * (ds[k]*wp[k] - xs[k]*c1[i-lo] - c2[i-lo])
 				}
-				h.Mem["dx"].Store(i*N+j, ds)
+				for k := range db {
+					db[k] += ds[k]
+				}
+				for k, w := range wf[j:][:n] {
+					ds[k] = rstd * (ds[k]*w - xs[k]*c1[i-lo] - c2[i-lo])
+				}
+				hostGradient(h, ds, i, j)
 			}
-			h.Mem["dw_partial"].Store(out, dw[:n])
-			if p.Bias {
-				h.Mem["db_partial"].Store(out, db[:n])
+			if !single {
+				storePartials(h, pid, j, dw, db)
 			}
 		}
 		first = false
 	})
+	if single {
+		storePartials(h, pid, 0, dw, db)
+	}
+}
+
+// loadPartials loads what storePartials stored.
+func loadPartials(h *kernels.HostRun, pid int, j int64, dw, db []float32) {
+	at := int64(pid)*h.Problem.N + j
+	if !h.Problem.NoWeight {
+		h.Mem["dw_partial"].Load(dw, at)
+	}
+	if h.Problem.Bias {
+		h.Mem["db_partial"].Load(db, at)
+	}
 }

@@ -87,6 +87,22 @@ __device__ __forceinline__ u32 packE4M3(float lo, float hi) {
 #endif
 }
 
+// ---- Launches that follow each other ---------------------------------------
+
+// letNextStart says that the next launch may take what is free of the device, if
+// it is one that may start early (Launch.Early). waitForPrevious, there, waits
+// until the launch ahead has ended and what it wrote is visible.
+__device__ __forceinline__ void letNextStart() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+__device__ __forceinline__ void waitForPrevious() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // ---- Vectors --------------------------------------------------------------
 
 // Raw is BYTES of memory in registers, still packed. Fewer than 4 bytes are the
@@ -128,16 +144,19 @@ template <int BYTES> __device__ __forceinline__ Raw<BYTES> load(const void *p) {
 // first to be evicted from L2.
 template <int BYTES> __device__ __forceinline__ Raw<BYTES> loadRow(const void *p) {
 #if CACHE_HINT & 1
+  // The priority of L2 takes a policy: without one, PTX has it for wider vectors only.
+  u64 once;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
   Raw<BYTES> r;
   if constexpr (BYTES == 4) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.b32 %0, [%1];" : "=r"(r.word[0]) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(r.word[0]) : "l"(p), "l"(once));
     return r;
   } else if constexpr (BYTES == 8) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v2.b32 {%0, %1}, [%2];" : "=r"(r.word[0]), "=r"(r.word[1]) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;" : "=r"(r.word[0]), "=r"(r.word[1]) : "l"(p), "l"(once));
     return r;
   } else if constexpr (BYTES == 16) {
-    asm volatile("ld.global.nc.L1::no_allocate.L2::evict_first.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r.word[0]), "=r"(r.word[1]), "=r"(r.word[2]), "=r"(r.word[3]) : "l"(p));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(r.word[0]), "=r"(r.word[1]), "=r"(r.word[2]), "=r"(r.word[3]) : "l"(p), "l"(once));
     return r;
   }
 #endif

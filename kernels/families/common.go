@@ -88,7 +88,7 @@ func rowDefines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []
 	}
 	for _, s := range c.Settings() {
 		switch s.Knob {
-		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows, kernels.ReduceWarps,
+		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows, kernels.ReduceWarps, kernels.EarlyReduce,
 			kernels.TransposeRows, kernels.TransposeCols, kernels.TransposeWarps:
 			continue // of other launches
 		}

@@ -1,13 +1,20 @@
 package families
 
 import (
+	"fmt"
 	"math"
 
 	"normbench/kernels"
 )
 
 // fwdCTAReg: the row in registers, one pass. The design of Liger, of Fast-LLM's
-// forward and of TransformerEngine's non-blocked one.
+// forward and of TransformerEngine's non-blocked one. TransformerEngine's
+// persistent programs are br1 with p = min(M, units), before PR 593 with ho0,
+// after it with ho1.
+//
+// The grid leaves out narrower vectors and eight programs per multiprocessor,
+// which --knob still takes: over the 106 forwards of the H200's default group
+// they win 0.6% in the mean.
 func fwdCTAReg(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Fwd, "cta_reg"),
@@ -15,28 +22,33 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "a row in the registers of a group of threads, read once",
 		Origin: "Liger-Kernel; Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, non-blocked",
-		Files:  []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "hoststage.go", "common.go", "common.cuh"},
-		Knobs: []kernels.Range{
+		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "fp8.go", "transpose.go", "transpose.cu",
+			"hoststage.go", "common.go", "common.cuh"},
+		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
 			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
-			kernels.Values(kernels.VectorBytes, 0, 8),
+			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.Stages, 1, 2),
-			kernels.Values(kernels.PerSM, 0, 4, 8),
+			kernels.Values(kernels.PerSM, 0, 4),
 			kernels.Values(kernels.Programs, 0),
-		},
-		Serves: servesPlain,
+			kernels.Values(kernels.Hoist, 0, 1),
+			kernels.Values(kernels.RowOrder, 0),
+			kernels.Values(kernels.MinBlocks, 0),
+			kernels.Values(kernels.CacheHint, 0),
+		}, transposeKnobs()...),
+		Serves: servesAll,
 		Base:   fwdCTARegBase,
 		Refuse: refuseCTAReg,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			return kernels.Plan{Launches: []kernels.Launch{{
+			return fwdPlan(p, c, kernels.Launch{
 				Stage: "k1", Source: "fwd_cta_reg.cu", Entry: "cta_reg",
 				Grid:    [3]int{int(grid(p, c, d)), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: rowDefines(p, c),
-				Args:    fwdArgs(p),
-			}}}
+				Defines: fwdDefines(p, c, d),
+				Args:    append(fwdArgs(p), fp8Args(p, c)...),
+			})
 		},
-		Host: map[string]kernels.HostStage{"cta_reg": hostCTAReg},
+		Host: map[string]kernels.HostStage{"cta_reg": hostCTAReg, "transpose": hostTranspose},
 	}
 }
 
@@ -47,38 +59,135 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 // On an H200 over 15 shapes (bf16, N 1024 to 16384, 8Mi to 32Mi elements) that
 // is within 3% of the best config of the grid on all rmsnorm shapes of 32Mi
 // elements; 32 bytes per thread lost up to 17% at N = 8192.
+//
+// A residual is held beside its row, so that each thread then takes half as much
+// of both.
 func fwdCTARegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	bytes := int64(64)
 	if p.N*p.DType.Size() > 8<<10 {
 		bytes = 128
 	}
 	for {
-		rows, warps := block(threadsFor(p, bytes), 128)
+		rows, warps := block(threadsFor(p, bytes/rowTensors(p)), 128)
 		stages, k := 1, 0
 		if p.Op == kernels.LayerNorm && bytes == 128 {
 			stages, k = 2, max(32/warps, 1)
 		}
 		c := kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),
-			set(kernels.Stages, stages), set(kernels.PerSM, k), set(kernels.Programs, 0))
+			set(kernels.Stages, stages), set(kernels.PerSM, k), set(kernels.Programs, 0), set(kernels.Hoist, 0)).With(fwdCommonBase(p, d)...)
 		if refuseStages(p, c, d) != nil {
 			c = c.With(set(kernels.Stages, 1), set(kernels.PerSM, 0))
 		}
 		// Rows that allow only narrow vectors need more threads to hold them.
-		if bytes == 32 || refuseCTAReg(p, c, d) == nil {
+		if refuseCTAReg(p, c, d) == nil {
 			return c
 		}
-		bytes /= 2
+		if bytes /= 2; bytes < 32 {
+			return withFewerWarps(p, c, d)
+		}
 	}
 }
 
+// withFewerWarps is c with as many warps less as it takes to be accepted, or c:
+// half the threads have more than twice the registers to spare, which wide rows
+// with a residual need.
+func withFewerWarps(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Config {
+	for w := c.Get(kernels.Warps) / 2; w >= 4; w /= 2 {
+		if fewer := c.With(set(kernels.Warps, w)); refuseCTAReg(p, fewer, d) == nil {
+			return fewer
+		}
+	}
+	return c
+}
+
+// fwdCommonBase is the base of the knobs that all of these forwards have.
+func fwdCommonBase(p kernels.Problem, d kernels.DeviceInfo) []kernels.Setting {
+	return append(transposeBase(p, d), set(kernels.RowOrder, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
+}
+
+// rowTensors is how many tensors of p are held for each row: x, and the residual.
+func rowTensors(p kernels.Problem) int64 { return 1 + flag(p.Residual) }
+
+// fwdDefines are k1's defines of c: equal ones where c differs in what makes no
+// difference, row orders with one tile to each program and transpose paths
+// without a transpose. Where another launch reads y to transpose it, y is written
+// without the streaming hint.
+func fwdDefines(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, extra ...kernels.Define) []kernels.Define {
+	if grid(p, c, d) == ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) {
+		c = c.With(set(kernels.RowOrder, 0))
+	}
+	if !p.Transpose {
+		c = c.With(set(kernels.TransposePath, 0))
+	} else if transposesApart(p, c) {
+		c = c.With(set(kernels.CacheHint, c.Get(kernels.CacheHint)|2))
+	}
+	return rowDefines(p, c, extra...)
+}
+
+// refuseFwdCommon refuses what is out of range of the knobs that all of these
+// forwards have.
+func refuseFwdCommon(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if err := refuseTranspose(c); err != nil {
+		return err
+	}
+	threads, lb := c.Get(kernels.Warps)*32, c.Get(kernels.MinBlocks)
+	switch {
+	case c.Get(kernels.RowOrder) > 1:
+		return fmt.Errorf("the row order is 0 or 1")
+	case c.Get(kernels.CacheHint) > 3:
+		return fmt.Errorf("cache hints are bits 1 and 2")
+	case lb > 32 || lb*threads > 2048:
+		return fmt.Errorf("%d programs of %d threads are more than a multiprocessor runs", lb, threads)
+	}
+	return refuseLaunch(p, c, d)
+}
+
 func refuseCTAReg(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	if err := refuseLaunch(p, c, d); err != nil {
+	if err := refuseFwdCommon(p, c, d); err != nil {
 		return err
 	}
 	if err := refuseStages(p, c, d); err != nil {
 		return err
 	}
-	return refuseThreadsPerRow(p, c, int64(64/c.Get(kernels.Stages)))
+	if err := refuseThreadsPerRow(p, c, int64(64/c.Get(kernels.Stages))); err != nil {
+		return err
+	}
+	if c.Get(kernels.Hoist) > 1 {
+		return fmt.Errorf("hoist is 0 or 1")
+	}
+	return refuseHeld(p, c)
+}
+
+// refuseHeld refuses residuals and hoisted weights that do not fit into a
+// thread's registers beside the rows. What is left for the rest was read off
+// compiles for sm_90: with 64 registers rmsnorm holds 40 words without spills,
+// layernorm 24 with none or up to 84 bytes; with 128 layernorm holds hoisted
+// weights within 88 words, but beyond 56 the sums of a residual spill.
+func refuseHeld(p kernels.Problem, c kernels.Config) error {
+	hoist := int64(c.Get(kernels.Hoist))
+	if rowTensors(p) == 1 && hoist == 0 {
+		return nil
+	}
+	vecs, vec := vectors(p, c)
+	threads := int64(c.Get(kernels.Warps) * 32)
+	each := ceilDiv(vecs, threads/int64(c.Get(kernels.BlockRows)))
+	words := func(d kernels.DType) int64 { return each * max(vec*d.Size()/4, 1) }
+	held := words(p.DType) * int64(c.Get(kernels.Stages)) * rowTensors(p)
+	if !p.NoWeight {
+		held += words(p.Weight) * hoist * (1 + flag(p.Bias))
+	}
+	registers := min(65536/(threads*max(int64(c.Get(kernels.MinBlocks)), 1)), 255)
+	rest := int64(24)
+	if p.Op == kernels.LayerNorm {
+		rest = 40
+		if p.Residual {
+			rest = registers/2 + 8
+		}
+	}
+	if held > registers-rest {
+		return fmt.Errorf("%d words of rows and weights do not fit into a thread's %d registers", held, registers)
+	}
+	return nil
 }
 
 func hostCTAReg(h *kernels.HostRun, pid int) {
@@ -86,7 +195,7 @@ func hostCTAReg(h *kernels.HostRun, pid int) {
 	row := h.Row(0, p.N)
 	wf, bf := hostWeights(h)
 	eachTileRow(h, pid, func(i int64) {
-		h.Mem["x"].Load(row, i*p.N)
+		hostInput(h, row, i, 0, true)
 		var mean float32
 		if p.Op == kernels.LayerNorm {
 			mean = sum(row) / float32(p.N)
@@ -105,6 +214,6 @@ func hostCTAReg(h *kernels.HostRun, pid int) {
 				row[j] += bf[j]
 			}
 		}
-		h.Mem["y"].Store(i*p.N, row)
+		hostY(h, row, i, 0)
 	})
 }

@@ -16,8 +16,9 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "column chunks: one pass for the statistics, x read again for y",
 		Origin: "TransformerEngine (ROCm) PR 593, blocked; apex fused; Tri-RMSNorm",
-		Files:  []string{"fwd_two_pass.go", "fwd_two_pass.cu", "fwd_cta_reg.go", "hoststage.go", "common.go", "common.cuh"},
-		Knobs: []kernels.Range{
+		Files: []string{"fwd_two_pass.go", "fwd_two_pass.cu", "fwd_cta_reg.go", "fp8.go", "transpose.go", "transpose.cu",
+			"hoststage.go", "common.go", "common.cuh"},
+		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2),
 			kernels.Values(kernels.BlockCols, 1024, 4096, 8192, 16384),
 			kernels.Values(kernels.Warps, 4, 8, 16, 32),
@@ -25,24 +26,30 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PerSM, 0, 4),
 			kernels.Values(kernels.Programs, 0),
 			kernels.Values(kernels.SinglePass, 0, 16384),
-		},
-		Serves: servesPlain,
+			kernels.Values(kernels.RowOrder, 0),
+			kernels.Values(kernels.MinBlocks, 0),
+			kernels.Values(kernels.CacheHint, 0),
+		}, transposeKnobs()...),
+		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-			return chunks(p, 1, 8, 4).With(set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.SinglePass, 8192))
+			return chunks(p, 1, 8, 4).With(set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.SinglePass, 8192)).With(fwdCommonBase(p, d)...)
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-			return refuseChunks(p, c, d, 32)
+			if err := refuseFwdCommon(p, c, d); err != nil {
+				return err
+			}
+			return refuseChunks(p, c, d, 32/rowTensors(p))
 		},
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			return kernels.Plan{Launches: []kernels.Launch{{
+			return fwdPlan(p, c, kernels.Launch{
 				Stage: "k1", Source: "fwd_two_pass.cu", Entry: "two_pass",
 				Grid:    [3]int{int(grid(p, c, d)), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: rowDefines(p, c, singlePass(p, c)),
-				Args:    fwdArgs(p),
-			}}}
+				Defines: fwdDefines(p, c, d, singlePass(p, c)),
+				Args:    append(fwdArgs(p), fp8Args(p, c)...),
+			})
 		},
-		Host: map[string]kernels.HostStage{"two_pass": hostFwdTwoPass},
+		Host: map[string]kernels.HostStage{"two_pass": hostFwdTwoPass, "transpose": hostTranspose},
 	}
 }
 
@@ -100,7 +107,7 @@ func tileWords(p kernels.Problem, c kernels.Config) int64 {
 }
 
 func hostFwdTwoPass(h *kernels.HostRun, pid int) {
-	p, x := h.Problem, h.Mem["x"]
+	p := h.Problem
 	chunk := h.Launch.Define("BLOCK_COLS")
 	if h.Launch.Define("SINGLE_PASS") == 1 {
 		hostCTAReg(h, pid)
@@ -109,31 +116,10 @@ func hostFwdTwoPass(h *kernels.HostRun, pid int) {
 	buf := h.Row(0, min(chunk, p.N))
 	wf, bf := hostWeights(h)
 	eachTileRow(h, pid, func(i int64) {
-		var s1, s2, shift float32
-		if p.Op == kernels.LayerNorm {
-			shift = x.At(i * p.N) // see fwd_two_pass.cu
-		}
+		mean, rstd := hostChunkStats(h, buf, i, chunk)
 		for j := int64(0); j < p.N; j += chunk {
 			part := buf[:min(chunk, p.N-j)]
-			x.Load(part, i*p.N+j)
-			for k := range part {
-				part[k] -= shift
-			}
-			s2 += dot(part, part)
-			if p.Op == kernels.LayerNorm {
-				s1 += sum(part)
-			}
-		}
-		d := s1 / float32(p.N)
-		rstd := float32(1 / math.Sqrt(float64(max(s2/float32(p.N)-d*d, 0)+kernels.Eps)))
-		h.Mem["rstd"].Set(i, rstd)
-		mean := shift + d
-		if p.Op == kernels.LayerNorm {
-			h.Mem["mean"].Set(i, mean)
-		}
-		for j := int64(0); j < p.N; j += chunk {
-			part := buf[:min(chunk, p.N-j)]
-			x.Load(part, i*p.N+j)
+			hostInput(h, part, i, j, false)
 			wp := wf[j:][:len(part)]
 			for k := range part {
 				part[k] = (part[k] - mean) * rstd * wp[k]
@@ -143,7 +129,42 @@ func hostFwdTwoPass(h *kernels.HostRun, pid int) {
 					part[k] += b
 				}
 			}
-			h.Mem["y"].Store(i*p.N+j, part)
+			hostY(h, part, i, j)
 		}
 	})
+}
+
+// hostChunkStats computes and stores the statistics of row i from one reading,
+// a chunk at a time: fwd_two_pass.cu says how.
+func hostChunkStats(h *kernels.HostRun, buf []float32, i, chunk int64) (mean, rstd float32) {
+	p := h.Problem
+	var s1, s2, shift float32
+	if p.Op == kernels.LayerNorm {
+		shift = h.Mem["x"].At(i * p.N)
+		if p.Residual {
+			shift += h.Mem["res"].At(i * p.N)
+		}
+		if shift-shift != 0 {
+			shift = 0
+		}
+	}
+	for j := int64(0); j < p.N; j += chunk {
+		part := buf[:min(chunk, p.N-j)]
+		hostInput(h, part, i, j, true)
+		for k := range part {
+			part[k] -= shift
+		}
+		s2 += dot(part, part)
+		if p.Op == kernels.LayerNorm {
+			s1 += sum(part)
+		}
+	}
+	d := s1 / float32(p.N)
+	rstd = float32(1 / math.Sqrt(float64(max(s2/float32(p.N)-d*d, 0)+kernels.Eps)))
+	h.Mem["rstd"].Set(i, rstd)
+	mean = shift + d
+	if p.Op == kernels.LayerNorm {
+		h.Mem["mean"].Set(i, mean)
+	}
+	return mean, rstd
 }

@@ -140,3 +140,88 @@ template <int K, int GROUPS, int SIZE> struct ClusterSum {
   }
 };
 #endif
+
+// ---- Rows in shared memory -----------------------------------------------------
+
+// loadShared and storeShared move BYTES between registers and shared memory, at
+// an address that is a multiple of them (of 16 where they are more).
+template <int BYTES> __device__ __forceinline__ Raw<BYTES> loadShared(const void *p) {
+  Raw<BYTES> r;
+  if constexpr (BYTES == 2) {
+    r.word[0] = *(const unsigned short *)p;
+  } else if constexpr (BYTES == 4) {
+    r.word[0] = *(const u32 *)p;
+  } else if constexpr (BYTES == 8) {
+    uint2 v = *(const uint2 *)p;
+    r.word[0] = v.x; r.word[1] = v.y;
+  } else {
+#pragma unroll
+    for (int i = 0; i < BYTES / 16; i++) {
+      uint4 v = ((const uint4 *)p)[i];
+      r.word[4 * i] = v.x; r.word[4 * i + 1] = v.y;
+      r.word[4 * i + 2] = v.z; r.word[4 * i + 3] = v.w;
+    }
+  }
+  return r;
+}
+
+template <int BYTES> __device__ __forceinline__ void storeShared(void *p, Raw<BYTES> r) {
+  if constexpr (BYTES == 2) {
+    *(unsigned short *)p = (unsigned short)r.word[0];
+  } else if constexpr (BYTES == 4) {
+    *(u32 *)p = r.word[0];
+  } else if constexpr (BYTES == 8) {
+    *(uint2 *)p = make_uint2(r.word[0], r.word[1]);
+  } else {
+#pragma unroll
+    for (int i = 0; i < BYTES / 16; i++)
+      ((uint4 *)p)[i] = make_uint4(r.word[4 * i], r.word[4 * i + 1], r.word[4 * i + 2], r.word[4 * i + 3]);
+  }
+}
+
+// evictFirstPolicy is the policy of what is read once: the first to leave L2.
+__device__ __forceinline__ u64 evictFirstPolicy() {
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  return policy;
+}
+
+// copyRow and bulkRow are copyAsync and bulkLoad of what is read once: with bit 1
+// of CACHE_HINT under that policy, as loadRow is.
+template <int BYTES> __device__ __forceinline__ void copyRow(void *dst, const void *src) {
+#if CACHE_HINT & 1
+  if constexpr (BYTES == 16)
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(sharedAddress(dst)), "l"(src), "l"(evictFirstPolicy()) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3;" ::"r"(sharedAddress(dst)), "l"(src), "n"(BYTES), "l"(evictFirstPolicy()) : "memory");
+#else
+  copyAsync<BYTES>(dst, src, true);
+#endif
+}
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void bulkRow(void *dst, const void *src, u32 bytes, Barrier *b) {
+#if CACHE_HINT & 1
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(sharedAddress(dst)),
+               "l"(src), "r"(bytes), "r"(sharedAddress(b)), "l"(evictFirstPolicy()) : "memory");
+#else
+  bulkLoad(dst, src, bytes, b);
+#endif
+}
+#endif
+
+#ifdef BLOCK_ROWS
+// clusterTiles are the Tiles of a cluster of SIZE programs, the same for each of
+// them: it counts as one.
+template <int SIZE> __device__ __forceinline__ Tiles clusterTiles(i64 rows) {
+  Tiles t(rows);
+  if (SIZE > 1) {
+    i64 tiles = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS, clusters = gridDim.x / SIZE;
+    t.stride = ROW_ORDER == 0 ? clusters * BLOCK_ROWS : BLOCK_ROWS;
+    i64 share = ROW_ORDER == 0 ? BLOCK_ROWS : (tiles + clusters - 1) / clusters * BLOCK_ROWS;
+    t.first = blockIdx.x / SIZE * share;
+    t.end = ROW_ORDER == 0 || t.first + share > rows ? rows : t.first + share;
+  }
+  return t;
+}
+#endif

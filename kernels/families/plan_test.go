@@ -207,7 +207,7 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 		t.Errorf("%s@%s on %s: %s\n%s", f.Name, c, p, fmt.Sprintf(format, args...), plan)
 	}
 	buffers := map[string]bool{"": true}
-	for _, x := range p.Tensors() {
+	for _, x := range slices.Concat(p.Tensors(), p.Saved()) {
 		buffers[x.Name] = true
 	}
 	for _, s := range plan.Scratch {
@@ -222,7 +222,7 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 			bad("two stages are %s", l.Stage)
 		}
 		stages[l.Stage] = true
-		if f.Host[l.Entry] == nil {
+		if f.Host[l.Entry] == nil && l.Entry != kernels.Memset {
 			bad("no host stage for %s", l.Entry)
 		}
 		for _, a := range l.Args {
@@ -233,7 +233,7 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 		if l.Grid[0] < 1 || l.Grid[0] > 1<<31-1 || l.Grid[1] < 1 || l.Grid[1] > 65535 || l.Grid[2] < 1 || l.Grid[2] > 65535 {
 			bad("grid %v", l.Grid)
 		}
-		if l.Entry == kernels.Memcpy {
+		if !l.IsKernel() {
 			continue
 		}
 		if l.Block < 32 || l.Block > 1024 || l.Block%32 != 0 {

@@ -10,6 +10,7 @@
 // (64 columns by 8 rows) and the six tiles of TransformerEngine PR 593 are points
 // of these three knobs.
 #include "common.cuh"
+#include "reduce.cuh"
 
 constexpr int RTHREADS = 32 * REDUCE_WARPS;
 constexpr int ACROSS = REDUCE_COLS < RTHREADS ? REDUCE_COLS : RTHREADS; // threads side by side
@@ -18,14 +19,13 @@ constexpr int GROUPS = RTHREADS / ACROSS;
 constexpr int DEPTH = REDUCE_ROWS / GROUPS > 0 ? REDUCE_ROWS / GROUPS : 1;
 static_assert(EACH * ACROSS == REDUCE_COLS && GROUPS * ACROSS == RTHREADS, "columns and threads divide each other");
 
-__device__ __forceinline__ float partialAt(const P *p) { return at<P_TYPE>(p); }
-
 extern "C" __global__ void __launch_bounds__(RTHREADS)
 reduce(const P *dw_partial, const P *db_partial, const W *dw_in, const W *db_in, W *dw, W *db, i64 partials, i64 cols) {
   __shared__ float part[GROUPS][REDUCE_COLS];
   const P *in = blockIdx.y == 0 ? dw_partial : db_partial;
   const W *before = blockIdx.y == 0 ? dw_in : db_in;
   W *out = blockIdx.y == 0 ? dw : db;
+  if (EARLY_REDUCE) waitForPrevious();
   int place = threadIdx.x % ACROSS, group = threadIdx.x / ACROSS;
   i64 first = (i64)blockIdx.x * REDUCE_COLS;
   float s[EACH];
@@ -38,7 +38,7 @@ reduce(const P *dw_partial, const P *db_partial, const W *dw_in, const W *db_in,
 #pragma unroll
       for (int i = 0; i < EACH; i++) {
         i64 row = p + d * GROUPS, c = first + i * ACROSS + place;
-        v[d][i] = row < partials && c < cols ? partialAt(in + row * cols + c) : 0.f;
+        v[d][i] = row < partials && c < cols ? loadPartial(in + row * cols + c) : 0.f;
       }
 #pragma unroll
     for (int d = 0; d < DEPTH; d++)

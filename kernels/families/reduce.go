@@ -17,7 +17,18 @@ func reduceKnobs(cols, rows, warps []int) []kernels.Range {
 		kernels.Values(kernels.ReduceCols, cols...),
 		kernels.Values(kernels.ReduceRows, rows...),
 		kernels.Values(kernels.ReduceWarps, warps...),
+		kernels.Values(kernels.EarlyReduce, 0),
 	}
+}
+
+// early is knobs with a k2 that starts early.
+func early(knobs []kernels.Range) []kernels.Range {
+	for i, r := range knobs {
+		if r.Knob == kernels.EarlyReduce {
+			knobs[i] = kernels.Values(r.Knob, 1)
+		}
+	}
+	return knobs
 }
 
 // reduceBase: 32 columns give the most programs, 32 warps with four rows each
@@ -26,7 +37,7 @@ var reduceBase = reduceTile(32, 128, 32)
 
 // reduceTile is k2's part of a config.
 func reduceTile(cols, rows, warps int) []kernels.Setting {
-	return []kernels.Setting{set(kernels.ReduceCols, cols), set(kernels.ReduceRows, rows), set(kernels.ReduceWarps, warps)}
+	return []kernels.Setting{set(kernels.ReduceCols, cols), set(kernels.ReduceRows, rows), set(kernels.ReduceWarps, warps), set(kernels.EarlyReduce, 0)}
 }
 
 func refuseReduce(c kernels.Config) error {
@@ -111,7 +122,9 @@ func reduceLaunch(p kernels.Problem, c kernels.Config, programs int64) kernels.L
 		Stage: "k2", Source: "reduce.cu", Entry: "reduce",
 		Grid:  [3]int{int(ceilDiv(p.N, int64(cols))), 1 + int(flag(p.Bias)), 1},
 		Block: 32 * warps,
+		Early: c.Get(kernels.EarlyReduce) == 1,
 		Defines: []kernels.Define{
+			{Name: "EARLY_REDUCE", Value: int64(c.Get(kernels.EarlyReduce))},
 			{Name: "X_TYPE", Value: int64(p.DType)},
 			{Name: "W_TYPE", Value: int64(p.Weight)},
 			{Name: "P_TYPE", Value: int64(partialType(p, c))},

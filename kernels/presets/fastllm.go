@@ -14,7 +14,7 @@ var fastLLMBefore = &Preset{
 			return nil, err
 		}
 		if p.Pass == kernels.Fwd {
-			return one(fastLLMForward(p))
+			return fastLLMForward(p), nil
 		}
 		cols := pow2(p.N)
 		return one(variant(p, "two_pass", "br%d.bc%d.w%d.k0.p0.sp%d"+fastLLMRest, max(fastLLMTile/cols, 1), cols, fastLLMWarps(cols), cols))
@@ -29,7 +29,7 @@ var fastLLM546 = &Preset{
 			return nil, err
 		}
 		if p.Pass == kernels.Fwd {
-			return one(fastLLMForward(p))
+			return fastLLMForward(p), nil
 		}
 		cols := pow2(p.N)
 		fits, enough := int64(fastLLMTile), cols/8
@@ -58,8 +58,10 @@ func fastLLMLacks(p kernels.Problem) error {
 }
 
 // fastLLMForward: a program per row of at most 64 KiB.
-func fastLLMForward(p kernels.Problem) kernels.Variant {
-	return variant(p, "cta_reg", "br1.w%d.v0.st1.k0.p0.ho0.ro0.lb0.ch0", fastLLMWarps(pow2(p.N)))
+func fastLLMForward(p kernels.Problem) []kernels.Variant {
+	return wider(fastLLMWarps(pow2(p.N)), func(w int64) kernels.Variant {
+		return variant(p, "cta_reg", "br1.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", w, vector(p, 32*w))
+	})
 }
 
 func fastLLMWarps(cols int64) int64 { return clamp(cols/256, 1, 8) }

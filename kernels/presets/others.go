@@ -42,13 +42,15 @@ var liger = &Preset{
 			warps = 8
 		}
 		if p.Pass == kernels.Bwd {
-			return one(variant(p, "reg_persist", "br1.w%d.v0.st1.p%d.ho1.ro1.so0.pt0.lb0.ch0", warps, min(p.M, int64(d.Units))))
+			return wider(warps, func(w int64) kernels.Variant {
+				return variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho1.ro1.so0.pt0.lb0.ch0", w, vector(p, 32*w), min(p.M, int64(d.Units)))
+			}), nil
 		}
 		rows := int64(1)
 		if n <= 256 && p.M >= 32768 { // the block variant: 16 rows per program
 			rows = 16
 		}
-		return one(variant(p, "cta_reg", "br%d.w%d.v0.st1.k0.p0.ho0.ro0.lb0.ch0", rows, warps))
+		return one(variant(p, "cta_reg", "br%d.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", rows, warps, vector(p, 32*warps/rows)))
 	},
 }
 
@@ -64,7 +66,7 @@ var apexSizes = []int64{768, 1024, 1536, 2048, 2304, 3072, 3840, 4096, 5120, 614
 	18432, 20480, 24576, 25600, 30720, 32768, 40960, 49152, 65536}
 
 var apexFast = &Preset{
-	Name: "apex-fast", System: "apex FastLayerNorm",
+	Name: "apex-fast", System: "apex FastLayerNorm", Times: true,
 	Doc: "persistent programs, several per wide row, by a table of 26 column counts; rows meet in global memory",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := without(p, "FastLayerNorm", "rmsnorm", "a residual", "fp8", "zero-centered weights", "a missing weight", "a gradient to add to"); err != nil {

@@ -21,9 +21,12 @@ type Preset struct {
 	Name   string // "te-593"
 	System string // "TransformerEngine (ROCm) PR 593"
 	Doc    string // one line: the rule
-	// Pick returns the variants that the system has for p on d: one, or, where it
-	// times several itself before it settles, all of those, the one it would take
-	// untimed first. The error says why it has none.
+	// Times says that the system times what Pick returns and takes the fastest.
+	// Otherwise the first that our families accept counts: a rule's own answer,
+	// then what is nearest to it.
+	Times bool
+	// Pick returns the variants that the system has for p on d. The error says why
+	// it has none.
 	Pick func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
 }
 
@@ -54,10 +57,15 @@ func (s *Preset) Variants(r *kernels.Registry, p kernels.Problem, d kernels.Devi
 	for _, v := range picks {
 		_, full, _, e := r.Resolve(p, v, d)
 		if e != nil {
-			err = e // a system's autotuner drops what does not run, too
-			continue
+			if err == nil {
+				err = e
+			}
+			continue // as a system's autotuner drops what does not run
 		}
 		vs = append(vs, full)
+		if !s.Times {
+			break
+		}
 	}
 	if len(vs) == 0 {
 		return nil, fmt.Errorf("preset %s: %w", s.Name, err)
@@ -98,6 +106,28 @@ func without(p kernels.Problem, what string, lacks ...string) error {
 		return nil
 	}
 	return fmt.Errorf("%s has no %s", what, strings.Join(found, " and no "))
+}
+
+// vector is the vector_bytes with which no thread of so many on a row is idle: a
+// compiler that lays a row out over them loads that much at once.
+func vector(p kernels.Problem, threads int64) int64 {
+	row := p.N * p.DType.Size()
+	v := min(16, row&-row)
+	for v > p.DType.Size() && row/v < threads {
+		v /= 2
+	}
+	return v
+}
+
+// wider is a rule's variant for a number of warps, then with twice as many and
+// so on to 32: where rows start at odd places, ours hold fewer elements per
+// thread.
+func wider(warps int64, of func(warps int64) kernels.Variant) []kernels.Variant {
+	var vs []kernels.Variant
+	for ; warps <= 32; warps *= 2 {
+		vs = append(vs, of(warps))
+	}
+	return vs
 }
 
 func pow2(n int64) int64 {

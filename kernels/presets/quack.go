@@ -71,6 +71,6 @@ func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Va
 		}
 		fd = fused
 	}
-	return one(variant(p, "smem_pipe", "br%d.w%d.v0.st2.cp1.rl%d.cl%d.fd%d.p%d.ro0.pt0.lb0.ch0",
+	return one(variant(p, "smem_pipe", "br%d.w%d.v0.st2.cp1.rl%d.cl%d.fd%d.p%d.u1.ro0.pt0.lb0.ch0.er0",
 		threads/perRow, threads/32, reload, cluster, fd, columns*cluster))
 }

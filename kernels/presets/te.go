@@ -14,14 +14,16 @@ import (
 
 var teDev = &Preset{
 	Name: "te-dev", System: "TransformerEngine (ROCm), dev before PR 593",
-	Doc:  "weight loaded for every row; fp8 transpose by strided byte stores; (M,N) partials for rows beyond 16 KiB",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, false) },
+	Times: true,
+	Doc:   "weight loaded for every row; fp8 transpose by strided byte stores; (M,N) partials for rows beyond 16 KiB",
+	Pick:  func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, false) },
 }
 
 var te593 = &Preset{
 	Name: "te-593", System: "TransformerEngine (ROCm) PR 593",
-	Doc:  "weight hoisted; fp8 transpose in a kernel of its own; (programs,N) partials updated in memory for rows beyond 16 KiB",
-	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, true) },
+	Times: true,
+	Doc:   "weight hoisted; fp8 transpose in a kernel of its own; (programs,N) partials updated in memory for rows beyond 16 KiB",
+	Pick:  func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, true) },
 }
 
 // teReduceTiles and teTransposeTiles are the PR's autotune lists: rows, columns
@@ -56,11 +58,11 @@ func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant,
 	for i, w := range warps {
 		switch {
 		case p.Pass == kernels.Fwd && !blocked:
-			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg", "br1.w%d.v0.st1.p%d.ho%d.ro0.lb0.ch0", w, programs, hoist))...)
+			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg", "br1.w%d.v%d.st1.p%d.ho%d.ro0.lb0.ch0", w, vector(p, 32*w), programs, hoist))...)
 		case p.Pass == kernels.Fwd:
 			vs = append(vs, teTransposed(p, after, i == 0, teChunks(p, "two_pass", 64<<10, w, fmt.Sprintf("p%d.sp0.lb0.ch0", programs)))...)
 		case !blocked:
-			vs = append(vs, teReduced(i == 0, variant(p, "reg_persist", "br1.w%d.v0.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w, programs, hoist))...)
+			vs = append(vs, teReduced(i == 0, variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w, vector(p, 32*w), programs, hoist))...)
 		case after:
 			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, fmt.Sprintf("k1.p%d.sp0.so0.pt0.lb0.ch0", programs)))...)
 		default: // one program per row: as many partial rows as rows
@@ -86,9 +88,12 @@ func tePruned(n int64, warps []int64) []int64 {
 }
 
 // teChunks is a two-pass variant with blocks of up to limit bytes, no wider than
-// the row.
+// the row, or as ours unroll.
 func teChunks(p kernels.Problem, design string, limit, warps int64, rest string) kernels.Variant {
-	cols := min(limit/p.DType.Size(), pow2(p.N))
+	// Ours unroll 16 vectors per thread at most: rows that start at odd places are
+	// read in shorter chunks.
+	vec := vector(p, 32*warps) / p.DType.Size()
+	cols := min(limit/p.DType.Size(), max(pow2(p.N), 32*warps*vec), 16*32*warps*vec)
 	return variant(p, design, "br1.bc%d.w%d.v0.%s", cols, warps, rest)
 }
 

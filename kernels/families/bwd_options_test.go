@@ -1,0 +1,179 @@
+package families_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/families"
+	"normbench/kernels/reference"
+)
+
+// bwdRules are configs that only published rules ask for: the grids of the two
+// designs leave them out, so TestHostStages does not see them. Knobs that a label
+// leaves open come from the base.
+var bwdRules = map[string][]string{
+	"reg_persist": {
+		"ho0", "ro1", "so1", "pt1", "ch3.lb1",
+		"br1.w16.st1.p3.ho1.ro1",     // Liger
+		"br2.k1.so1.pt1.ro1.ho0.lb0", // all of them
+	},
+	"two_pass": {
+		"ro1", "so1", "pt1", "ch3",
+		"br1.k0.sp0",                     // TransformerEngine before PR 593: (M,N) partial sums
+		"br1.p3.sp0.ro1.so1",             // and since: three programs that add in memory
+		"br4.bc256.w1.k0.sp0.so1.pt1",    // Fast-LLM's two passes
+		"br8.bc256.w1.p3.sp4096.so1.pt1", // and its single one
+	},
+}
+
+// bwdShapes are narrow and wide, odd, and with fewer rows than a tile.
+var bwdShapes = [][2]int64{{19, 130}, {33, 541}, {70, 256}, {3, 1}, {1, 96}}
+
+func bwdProblems() []kernels.Problem {
+	var ps []kernels.Problem
+	for i, s := range bwdShapes {
+		for _, d := range kernels.DTypes() {
+			for j, w := range []kernels.DType{d, kernels.FP32} {
+				for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+					for _, bias := range []bool{false, true} {
+						ps = append(ps, kernels.Problem{Op: op, Pass: kernels.Bwd, M: s[0], N: s[1], DType: d, Weight: w,
+							Bias: bias, ZeroCentered: (i+j)%2 == 1})
+					}
+				}
+			}
+		}
+	}
+	for _, p := range options(33, 136) {
+		if p.Pass == kernels.Bwd {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// Every published rule's config answers right on every kind of problem, or is
+// refused for its registers or its tile.
+func TestBwdOptions(t *testing.T) {
+	ran := map[string]int{}
+	for _, p := range bwdProblems() {
+		checkRules(t, p, 7, ran)
+	}
+	for _, p := range hostile() {
+		if p.Pass == kernels.Bwd {
+			checkRules(t, p, reference.Hostile+3, ran)
+		}
+	}
+	for design, labels := range bwdRules {
+		for _, l := range labels {
+			if n := ran[design+l]; n < len(bwdProblems())/3 {
+				t.Errorf("%s@%s ran on %d problems only", design, l, n)
+			}
+		}
+	}
+}
+
+func checkRules(t *testing.T, p kernels.Problem, seed uint64, ran map[string]int) {
+	t.Helper()
+	r := families.New()
+	dev := cpu.New(r)
+	b, err := dev.Open(context.Background(), p, seed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for design, labels := range bwdRules {
+		for _, label := range labels {
+			v := bwdVariant(t, p, design, label)
+			if _, _, _, err := r.Resolve(p, v, dev.Info()); err != nil {
+				continue
+			}
+			ran[design+label]++
+			got, err := b.Check(context.Background(), v, 2)
+			if err != nil {
+				t.Fatalf("%s on %s: %v", v, p, err)
+			}
+			if !got.OK() || got.Breaks() {
+				t.Errorf("%s on %s: %s; %d elements differ between runs", v, p, got.Reason(), got.Differing)
+			}
+		}
+	}
+}
+
+func bwdVariant(t *testing.T, p kernels.Problem, design, label string) kernels.Variant {
+	t.Helper()
+	short := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
+	v, err := kernels.ParseVariant(fmt.Sprintf("%s_bwd/%s@%s", short, design, label))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// What the knobs mean for the plan.
+func TestBwdPlans(t *testing.T) {
+	r := families.New()
+	for _, test := range []struct {
+		problem, variant string
+		programs         int
+		scratch          kernels.DType
+		first            string // argument
+		rounds           string
+	}{
+		{"layernorm/bwd/4096x8192/bf16+bias", "ln_bwd/reg_persist@so1.pt1.p132.ro0", 132, kernels.BF16, "y", "dw db dw dx"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@pt0.p132.ro1", 128, kernels.FP32, "x", ""}, // 4 programs would have no rows
+		{"rmsnorm/bwd/4096x8192/bf16-wfp32", "rms_bwd/reg_persist@pt1.p100", 100, kernels.FP32, "x", ""},
+		{"rmsnorm/bwd/4096x12288/bf16", "rms_bwd/two_pass@br1.bc8192.w16.k0.p0.sp0", 4096, kernels.FP32, "x", ""},
+		{"rmsnorm/bwd/32768x1024/bf16", "rms_bwd/two_pass@br8.bc1024.w4.p264.sp1024.so1.pt1", 264, kernels.BF16, "y", "dw dw dx"},
+		{"rmsnorm/bwd/8192x16384/bf16", "rms_bwd/two_pass@br1.bc16384.w32.p264.sp16384.so1.pt1.lb0", 264, kernels.BF16, "y", "dw dw dx"},
+		{"layernorm/bwd/8192x16384/bf16+bias", "ln_bwd/two_pass@br4.bc4096.w16.k0.p0.sp0.so1.pt1.lb0", 2048, kernels.BF16, "y", "dw db dw dx"},
+	} {
+		v, err := kernels.ParseVariant(test.variant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := problem(t, test.problem)
+		_, v, plan, err := r.Resolve(p, v, h200)
+		if err != nil {
+			t.Errorf("%s: %v", test.variant, err)
+			continue
+		}
+		var rounds []string
+		for _, x := range plan.Rounds {
+			rounds = append(rounds, x.Output)
+		}
+		l := plan.Launches[0]
+		if l.Grid[0] != test.programs || l.Args[0].Name != test.first || strings.Join(rounds, " ") != test.rounds ||
+			slices.ContainsFunc(plan.Scratch, func(s kernels.Scratch) bool {
+				return s.DType != test.scratch || s.Elems != int64(test.programs)*p.N
+			}) {
+			t.Errorf("%s on %s:\n%s", v, p, plan)
+		}
+	}
+}
+
+// What the knobs cannot mean is refused.
+func TestBwdRefusals(t *testing.T) {
+	r := families.New()
+	for _, test := range []struct{ problem, variant, reason string }{
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@so2", "saved_output is 0 or 1"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@pt2", "partial_type is 0 or 1"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@ch4", "cache_hint has two bits"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb5", "at most 32 programs and 64 warps"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb4", "do not fit in its registers"},
+		{"rmsnorm/bwd/4096x16384/bf16", "rms_bwd/two_pass@p132.pt1", "would be rounded with every tile"},
+		{"rmsnorm/bwd/32768x262144/bf16", "rms_bwd/two_pass@br1.k0.p0", "of memory"},
+		{"rmsnorm/bwd/4096x1024/bf16", "rms_bwd/two_pass@bc8192.w32", "idle"},
+	} {
+		v, err := kernels.ParseVariant(test.variant)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := r.Resolve(problem(t, test.problem), v, h200); err == nil || !strings.Contains(err.Error(), test.reason) {
+			t.Errorf("%s on %s: %v, want %q", test.variant, test.problem, err, test.reason)
+		}
+	}
+}

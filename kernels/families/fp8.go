@@ -1,0 +1,37 @@
+package families
+
+import "normbench/kernels"
+
+// What the forwards with fp8 outputs share. Scaling is TransformerEngine's
+// delayed one: the scale is given, y is clamped to e4m3's range, and the largest
+// |y| before the scale (amax) and 1/scale are outputs.
+
+// fp8Args follow fwdArgs in entries that serve fp8, null where a problem has not
+// got them. yt is k1's only where it writes it itself.
+func fp8Args(p kernels.Problem, c kernels.Config) []kernels.Arg {
+	return []kernels.Arg{
+		optional(p.FP8, "scale"), optional(p.FP8, "amax"), optional(p.FP8, "scale_inv"),
+		optional(p.Transpose && !transposesApart(p, c), "yt"),
+	}
+}
+
+// fwdPlan is k1 with what fp8 adds: amax is cleared ahead of it, as programs
+// raise it, and y may be transposed after it.
+func fwdPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Plan {
+	var plan kernels.Plan
+	if p.FP8 {
+		plan.Launches = append(plan.Launches, kernels.Zero("zero", "amax", kernels.FP32.Size()))
+	}
+	plan.Launches = append(plan.Launches, k1)
+	if transposesApart(p, c) {
+		plan.Launches = append(plan.Launches, transposeLaunch(p, c))
+	}
+	return plan
+}
+
+// hostY stores columns from j on of row i of y, as hostOutput does, for the k1
+// of fwdPlan.
+func hostY(h *kernels.HostRun, v []float32, i, j int64) {
+	strided := h.Launch.Define("TRANSPOSED") == 1 && h.Launch.Define(kernels.TransposePath.Macro) == 0
+	hostOutput(h, v, i, j, strided)
+}

@@ -1,0 +1,319 @@
+// Forward, one pass: rows come to shared memory by asynchronous copies, a row may
+// be spread over a cluster.
+//
+//   x (M,N), [res (M,N)], [w (N)], [b (N)] ->
+//     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
+//
+// Bytes: x (and res) once, y (and resout) once, w and b once per program and then
+// from L1/L2; RELOAD 2 reads x (and res) again, mostly from L2.
+//
+// The design of quack's forward (quack/rmsnorm.py, its main line). A program of
+// WARPS warps handles BLOCK_ROWS rows at a time, WARPS*32/BLOCK_ROWS threads to a
+// row; with CLUSTER > 1 each program of a cluster has a slice of the row's
+// columns, and the sums meet in the programs' shared memory. Layernorm takes the
+// mean first and then the centred squares. After a reduction a thread has its
+// part of the row from registers (RELOAD 0), from shared memory (1) or from
+// memory (2).
+//
+// Each thread copies what it will read itself (COPY_PATH 1), so that it waits for
+// nobody, or one thread brings whole rows by bulk copies on barriers (2). Rows
+// that start at odd multiples of 2 bytes are loaded and stored by each thread,
+// as cp.async moves no less than 4: the design's copies, but not its overlap.
+//
+// Not in quack: persistent programs with STAGES tiles ahead; slices that are
+// equal but for the rounding to whole 128-byte lines, where quack's last program
+// has what the others leave; and values that stay packed as they came, where
+// quack keeps fp32 copies, at twice the registers.
+#include "common.cuh"
+#include "pipe.cuh"
+
+constexpr int TPR = THREADS / BLOCK_ROWS;
+constexpr int LINE = 128 / VECTOR_BYTES;
+constexpr int SLICE = CLUSTER == 1 ? VECS : cdiv(cdiv(VECS, CLUSTER), LINE) * LINE; // vectors of a program
+constexpr int L = cdiv(SLICE, TPR);
+constexpr bool WHOLE = L * TPR * CLUSTER == VECS; // no thread has fewer than L vectors
+constexpr int PART = cdiv(BLOCK_ROWS * SLICE * VECTOR_BYTES, 16) * 16;
+constexpr int SLOT = PART * (1 + RESIDUAL); // bytes of a tile: x, then res
+constexpr int KEPT = RELOAD == 0 ? L : 1;
+// Up to 32 words of weight and bias are read ahead of the row. More would cost
+// programs; they are read where they are used.
+constexpr bool EARLY = L * cdiv(W_BYTES, 4) * (HAS_WEIGHT + HAS_BIAS) <= 32;
+constexpr int AHEAD = EARLY ? L : 1;
+// Arrays in registers ask for loops without a counter; else as many vectors are
+// in flight as the way to shared memory or to memory asks for.
+constexpr int UNROLLED = RELOAD == 0 || EARLY ? L : imin(L, RELOAD == 1 ? 4 : 8);
+// A reduction beyond a warp has a __syncthreads: all have then read their slot.
+constexpr bool MEETS = TPR > 32 || CLUSTER > 1;
+
+extern __shared__ __align__(128) char slots[];
+
+#if COPY_PATH == 2
+__shared__ Barrier full[STAGES];
+#endif
+#if CLUSTER > 1
+__shared__ ClusterSum<1, BLOCK_ROWS, CLUSTER> across;
+#endif
+
+// A Place is where a thread stands: row group of the tile; vectors lane, lane+TPR
+// and so on of the program's slice, which has count of them from first on.
+struct Place {
+  int group, lane, first, count;
+
+  __device__ __forceinline__ Place() {
+    group = threadIdx.x / TPR;
+    lane = threadIdx.x % TPR;
+    first = CLUSTER == 1 ? 0 : (int)(blockIdx.x % CLUSTER) * SLICE;
+    count = CLUSTER == 1 ? VECS : imin(SLICE, VECS - first);
+  }
+  __device__ __forceinline__ bool inside(int i) const { return WHOLE || lane + i * TPR < count; }
+  __device__ __forceinline__ int column(int i) const { return (first + lane + i * TPR) * VEC; }
+  // offset is where vector i stands in its part of a slot.
+  __device__ __forceinline__ int offset(int i) const { return (group * SLICE + lane + i * TPR) * VECTOR_BYTES; }
+};
+
+// stay makes the compiler forget what packed vectors hold: else it would widen
+// them once and keep twice the registers.
+template <int BYTES, int COUNT> __device__ __forceinline__ void stay(Raw<BYTES> (&r)[COUNT]) {
+#pragma unroll
+  for (int i = 0; i < COUNT; i++)
+#pragma unroll
+    for (int k = 0; k < (BYTES < 4 ? 1 : BYTES / 4); k++) asm volatile("" : "+r"(r[i].word[k]));
+}
+
+// ---- Copies -----------------------------------------------------------------
+
+#if COPY_PATH == 2
+// bring begins the copies of n rows of the program's slice; one thread calls it.
+__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 first, int n, Barrier *b) {
+  u32 bytes = at.count * VECTOR_BYTES;
+  if (CLUSTER == 1) {
+    bulkRow(part, x + first * COLS, n * bytes, b); // whole rows stand one after the other in memory too
+    return;
+  }
+  for (int r = 0; r < n; r++)
+    bulkRow(part + r * SLICE * VECTOR_BYTES, x + (first + r) * COLS + at.first * VEC, bytes, b);
+}
+#elif VECTOR_BYTES >= 4
+// bring begins the copies of the thread's own vectors of a row.
+__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row) {
+  x += row * COLS;
+#pragma unroll 8
+  for (int i = 0; i < L; i++)
+    if (at.inside(i)) copyRow<VECTOR_BYTES>(part + at.offset(i), x + at.column(i));
+}
+#else
+__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row) {
+  constexpr int BATCH = imin(L, 8); // loads in flight
+  x += row * COLS;
+  for (int first = 0; first < L; first += BATCH) {
+    RowVec v[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; i++)
+      if (first + i < L && at.inside(first + i)) v[i] = loadRow<VECTOR_BYTES>(x + at.column(first + i));
+#pragma unroll
+    for (int i = 0; i < BATCH; i++)
+      if (first + i < L && at.inside(first + i)) storeShared(part + at.offset(first + i), v[i]);
+  }
+}
+#endif
+
+// fetch begins to bring the tile at row first to a slot, where there is one.
+__device__ __forceinline__ void fetch(int slot, const X *x, const X *res, const Place &at, i64 first, i64 end) {
+  char *part = slots + slot * SLOT;
+#if COPY_PATH == 2
+  if (threadIdx.x == 0 && first < end) {
+    int n = end - first < BLOCK_ROWS ? (int)(end - first) : BLOCK_ROWS;
+    expectBytes(&full[slot], n * at.count * VECTOR_BYTES * (1 + RESIDUAL));
+    bring(part, x, at, first, n, &full[slot]);
+    if (RESIDUAL) bring(part + PART, res, at, first, n, &full[slot]);
+  }
+#else
+  i64 row = first + at.group;
+  if (row < end) {
+    bring(part, x, at, row);
+    if (RESIDUAL) bring(part + PART, res, at, row);
+  }
+  commitCopies();
+#endif
+}
+
+// await waits for a slot's tile: for the thread's own copies or for all.
+__device__ __forceinline__ void await(int slot, u32 parity) {
+#if COPY_PATH == 2
+  waitBarrier(&full[slot], parity);
+#else
+  waitCopies<STAGES - 1>();
+#endif
+}
+
+// ---- Values -------------------------------------------------------------------
+
+// A Row is a thread's part of a row: its parts in shared memory, in memory, and
+// what of it is kept in registers.
+struct Row {
+  const char *part;
+  const X *x, *res;
+  RowVec xs[KEPT], ress[RESIDUAL ? KEPT : 1];
+};
+
+template <bool FIRST>
+__device__ __forceinline__ RowVec packed(RowVec &kept, const char *part, const X *x, const Place &at, int i) {
+  if (FIRST || RELOAD == 1) {
+    RowVec v = loadShared<VECTOR_BYTES>(part + at.offset(i));
+    if (RELOAD == 0) kept = v;
+    return v;
+  }
+  return RELOAD == 2 ? load<VECTOR_BYTES>(x + at.column(i)) : kept;
+}
+
+// values widens vector i of what is normalized, x or x + res: the first time from
+// the slot, then from wherever RELOAD says.
+template <bool FIRST> __device__ __forceinline__ void values(Row &r, const Place &at, int i, float (&f)[VEC]) {
+  unpackX(packed<FIRST>(r.xs[i % KEPT], r.part, r.x, at, i), f);
+#if RESIDUAL
+  float g[VEC];
+  unpackX(packed<FIRST>(r.ress[i % KEPT], r.part + PART, r.res, at, i), g);
+#pragma unroll
+  for (int j = 0; j < VEC; j++) f[j] += g[j];
+#endif
+}
+
+// again stands between two readings of a row.
+__device__ __forceinline__ void again(Row &r) {
+  if (RELOAD == 0) {
+    stay(r.xs);
+    if (RESIDUAL) stay(r.ress);
+  } else {
+    asm volatile("" ::: "memory"); // what was read is not kept
+  }
+}
+
+// rowSum adds v over a row's threads, in all programs of the cluster. round counts
+// the program's reductions.
+__device__ __forceinline__ float rowSum(float v, const Place &at, int &round) {
+  float s[1] = {v};
+  sumOver<1, TPR>(s, round & 1);
+#if CLUSTER > 1
+  if (TPR <= 32) __syncthreads(); // sumOver had none; see ClusterSum
+  across.sum(s, at.group, at.lane == 0, round);
+#endif
+  round++;
+  return s[0];
+}
+
+// ---- The kernel -----------------------------------------------------------------
+
+extern "C" __global__ void BOUNDS(THREADS)
+smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
+  Place at;
+  Tiles t = clusterTiles<CLUSTER>(rows);
+#if COPY_PATH == 2
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < STAGES; s++) initBarrier(&full[s], 1);
+    fenceBarriers();
+  }
+  __syncthreads();
+#endif
+#pragma unroll
+  for (int s = 0; s < STAGES; s++) fetch(s, x, res, at, t.first + s * t.stride, t.end);
+#if CLUSTER > 1
+  across.init(); // while the rows are on their way
+#endif
+  Raw<W_BYTES> wraw[AHEAD], braw[AHEAD];
+  if (EARLY)
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++) {
+      wraw[i] = at.inside(i) ? loadW(w, at.column(i)) : zero<W_BYTES>();
+      if (HAS_BIAS) braw[i] = at.inside(i) ? load<W_BYTES>(b + at.column(i)) : zero<W_BYTES>();
+    }
+
+  int slot = 0, round = 0;
+  u32 parity = 0;
+  for (i64 first = t.first; first < t.end; first += t.stride) {
+    i64 row = first + at.group;
+    bool in = BLOCK_ROWS == 1 || row < t.end;
+    Row r;
+    r.part = slots + slot * SLOT;
+    r.x = x + row * COLS;
+    r.res = res + row * COLS;
+    await(slot, parity);
+
+    float sum = 0.f, mu = 0.f, f[VEC];
+    if (in)
+#pragma unroll UNROLLED
+      for (int i = 0; i < L; i++)
+        if (at.inside(i)) {
+          values<true>(r, at, i, f);
+#if RESIDUAL
+          store<VECTOR_BYTES>(resout + row * COLS + at.column(i), pack<X_TYPE, VEC>(f));
+#endif
+#pragma unroll
+          for (int j = 0; j < VEC; j++) sum += LAYERNORM ? f[j] : f[j] * f[j];
+        }
+    again(r);
+    // The slot is free as soon as nobody reads it again: the thread's own part of
+    // it at once, all of it after a barrier.
+    if (PERSISTENT && RELOAD != 1 && COPY_PATH == 1) fetch(slot, x, res, at, first + STAGES * t.stride, t.end);
+    sum = rowSum(sum, at, round);
+    if (PERSISTENT && RELOAD != 1 && COPY_PATH == 2) {
+      if (!MEETS) __syncthreads();
+      fetch(slot, x, res, at, first + STAGES * t.stride, t.end);
+    }
+#if LAYERNORM
+    mu = sum * INV_COLS;
+    sum = 0.f;
+    if (in)
+#pragma unroll UNROLLED
+      for (int i = 0; i < L; i++)
+        if (at.inside(i)) {
+          values<false>(r, at, i, f);
+#pragma unroll
+          for (int j = 0; j < VEC; j++) sum += (f[j] - mu) * (f[j] - mu);
+        }
+    again(r);
+    sum = rowSum(sum, at, round);
+#endif
+    float rs = 1.0f / sqrtf(sum * INV_COLS + eps);
+
+    if (in) {
+      if (at.lane == 0 && at.first == 0) {
+        rstd[row] = rs;
+#if LAYERNORM
+        mean[row] = mu;
+#endif
+      }
+      if (EARLY && PERSISTENT) {
+        stay(wraw);
+        if (HAS_BIAS) stay(braw);
+      }
+#pragma unroll UNROLLED
+      for (int i = 0; i < L; i++)
+        if (at.inside(i)) {
+          float wf[VEC];
+          values<false>(r, at, i, f);
+          weights(EARLY ? wraw[i % AHEAD] : loadW(w, at.column(i)), wf);
+#pragma unroll
+          for (int j = 0; j < VEC; j++) f[j] = (f[j] - mu) * rs * wf[j];
+#if HAS_BIAS
+          float bf[VEC];
+          unpack<W_TYPE, VEC>(EARLY ? braw[i % AHEAD] : load<W_BYTES>(b + at.column(i)), bf);
+#pragma unroll
+          for (int j = 0; j < VEC; j++) f[j] += bf[j];
+#endif
+          store<VECTOR_BYTES>(y + row * COLS + at.column(i), pack<X_TYPE, VEC>(f));
+        }
+    }
+    if (!PERSISTENT) break;
+    if (RELOAD == 1) {
+      if (COPY_PATH == 2) __syncthreads();
+      fetch(slot, x, res, at, first + STAGES * t.stride, t.end);
+    }
+    if (++slot == STAGES) {
+      slot = 0;
+      parity ^= 1;
+    }
+  }
+#if CLUSTER > 1
+  clusterSync(); // a program that ends takes its shared memory with it
+#endif
+}

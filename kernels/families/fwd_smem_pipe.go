@@ -1,0 +1,375 @@
+package families
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"normbench/kernels"
+)
+
+// fwdSmemPipe: rows come to shared memory by asynchronous copies; wide ones are
+// spread over clusters. The design of quack's forward.
+func fwdSmemPipe(op kernels.Op) *kernels.Family {
+	return &kernels.Family{
+		Name:   name(op, kernels.Fwd, "smem_pipe"),
+		Op:     op,
+		Pass:   kernels.Fwd,
+		Doc:    "rows copied asynchronously to shared memory; wide rows over clusters",
+		Origin: "quack (Dao-AILab), quack/rmsnorm.py",
+		Files:  []string{"fwd_smem_pipe.go", "fwd_smem_pipe.cu", "hoststage.go", "common.go", "common.cuh", "pipe.cuh"},
+		Knobs: []kernels.Range{
+			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
+			kernels.Values(kernels.Warps, 4, 8),
+			kernels.Values(kernels.VectorBytes, 0),
+			kernels.Values(kernels.Stages, 1, 2),
+			kernels.Values(kernels.PerSM, 0, 2, 8),
+			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.RowOrder, 0),
+			kernels.Values(kernels.CopyPath, 1, 2),
+			kernels.Values(kernels.Reload, 0, 1, 2),
+			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
+			kernels.Values(kernels.MinBlocks, 0),
+			kernels.Values(kernels.CacheHint, 0),
+		},
+		Serves: servesNoFP8,
+		Base:   fwdSmemPipeBase,
+		Refuse: refuseFwdSmemPipe,
+		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
+			programs, tiles := clusterGrid(p, c, d)
+			k1 := kernels.Launch{
+				Stage: "k1", Source: "fwd_smem_pipe.cu", Entry: "smem_pipe",
+				Grid:    [3]int{int(programs) * c.Get(kernels.Cluster), 1, 1},
+				Block:   c.Get(kernels.Warps) * 32,
+				Shared:  int(slotBytes(p, c)) * c.Get(kernels.Stages),
+				Defines: rowDefines(p, c, kernels.Define{Name: "PERSISTENT", Value: flag(programs < tiles)}),
+				Args:    fwdArgs(p),
+			}
+			if cl := c.Get(kernels.Cluster); cl > 1 {
+				k1.Cluster = cl
+			}
+			return kernels.Plan{Launches: []kernels.Launch{k1}}
+		},
+		Host: map[string]kernels.HostStage{"smem_pipe": hostSmemPipe},
+	}
+}
+
+// fwdSmemPipeBase is quack's rule (quack/rmsnorm.py; thresholds in columns): 128
+// threads, 256 for wide rows; threads per row and programs per row by the
+// columns; wide rows read again from shared memory; one tile per program; vectors
+// of 16 bytes of the widest type.
+//
+// Where that does not fit (rows that allow only narrow vectors, devices without
+// clusters, a residual beside wide rows), a row gets more threads, then more
+// programs.
+func fwdSmemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	threads, reload, limit := int64(128), 0, int64(8<<10)
+	if p.N > 16<<10 {
+		threads = 256
+	}
+	if p.Op == kernels.LayerNorm {
+		limit = 16 << 10
+	}
+	if p.N > limit {
+		reload = 1
+	}
+	cluster, most := quackCluster(p), 16
+	if !hasClusters(d) {
+		cluster, most = 1, 1
+	}
+	var first kernels.Config
+	for cl := cluster; cl <= most; cl *= 2 {
+		for perRow := quackThreads(p.N); perRow <= 1024; perRow *= 2 {
+			rows, warps := block(perRow, threads)
+			for rl := reload; rl <= 1; rl++ {
+				c := kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.VectorBytes, quackVector(p)),
+					set(kernels.Stages, 1), set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.RowOrder, 0), set(kernels.CopyPath, 1),
+					set(kernels.Reload, rl), set(kernels.Cluster, cl), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
+				if refuseFwdSmemPipe(p, c, d) == nil {
+					return c
+				}
+				if first.String() == "" {
+					first = c
+				}
+			}
+		}
+	}
+	return first
+}
+
+// quackThreads is quack's threads per row.
+func quackThreads(cols int64) int64 {
+	for _, t := range []struct{ cols, threads int64 }{{64, 8}, {128, 16}, {3072, 32}, {6144, 64}, {16384, 128}} {
+		if cols <= t.cols {
+			return t.threads
+		}
+	}
+	return 256
+}
+
+// quackCluster is quack's programs per row: one up to 16k columns of 16-bit
+// types, 32k of fp32 (8k in layernorm, whose second step is at 64k all the same),
+// then doubling with the columns up to 16.
+func quackCluster(p kernels.Problem) int {
+	steps := []int64{16 << 10, 32 << 10, 64 << 10, 128 << 10}
+	if p.DType.Size() == 4 {
+		steps = []int64{32 << 10, 64 << 10, 128 << 10, 256 << 10}
+		if p.Op == kernels.LayerNorm {
+			steps[0] = 8 << 10
+		}
+	}
+	cl := 1
+	for _, s := range steps {
+		if p.N > s {
+			cl *= 2
+		}
+	}
+	return cl
+}
+
+// quackVector is quack's vector: as many elements, a power of two that divides
+// the row, as the widest type has in 16 bytes. 0 stands for the widest.
+func quackVector(p kernels.Problem) int {
+	v, size := widestVector(p), p.DType.Size()
+	if !p.NoWeight && p.Weight.Size() > size && v > 16*size/p.Weight.Size() {
+		return int(16 * size / p.Weight.Size())
+	}
+	return 0
+}
+
+func refuseFwdSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if err := refuseLaunch(p, c, d); err != nil {
+		return err
+	}
+	if err := refuseSlices(p, c, d); err != nil {
+		return err
+	}
+	if err := refusePerThread(p, c); err != nil {
+		return err
+	}
+	if err := refuseTiles(p, c, d); err != nil {
+		return err
+	}
+	if err := refuseWaste(p, c, d); err != nil {
+		return err
+	}
+	return refuseSlots(p, c, d)
+}
+
+// refuseSlices holds what copies and clusters need: a device that has them, and
+// a vector for each thread of each program of a row. quack caps its clusters for
+// the same reason (_cap_cluster_n).
+func refuseSlices(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	cl, cp := c.Get(kernels.Cluster), c.Get(kernels.CopyPath)
+	vecs, _ := vectors(p, c)
+	slice, threads := sliceVectors(p, c), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows))
+	switch {
+	case !isPow2(cl) || cl > 16:
+		return fmt.Errorf("clusters are 1, 2, 4, 8 or 16 programs")
+	case cl > 1 && !hasClusters(d):
+		return fmt.Errorf("clusters need sm_90 or later")
+	case cp != 1 && cp != 2:
+		return fmt.Errorf("copy paths are 1 and 2")
+	case cp == 2 && !hasClusters(d):
+		return fmt.Errorf("bulk copies need sm_90 or later")
+	case cp == 2 && p.N*p.DType.Size()%16 != 0:
+		return fmt.Errorf("bulk copies need rows of whole 16 bytes")
+	case threads < 1:
+		return fmt.Errorf("fewer threads than rows in a program")
+	case cl > 1 && (int64(cl)*threads > vecs || slice*int64(cl-1) >= vecs):
+		return fmt.Errorf("a cluster of %d programs with %d threads per row has no vector for each", cl, threads)
+	case threads > max(ceilPow2(slice), 8):
+		return fmt.Errorf("%d threads for the %d vectors of a row leave half of them idle", threads, slice)
+	}
+	return nil
+}
+
+// minReload is the fewest elements of a row per thread that are worth reading
+// again: as fp32 they take 32 registers. quack's rule never reloads fewer.
+const minReload = 32
+
+// refusePerThread bounds what a thread has of a row: in registers, where nothing
+// is read again, or as copies that it has to begin.
+func refusePerThread(p kernels.Problem, c kernels.Config) error {
+	_, vec := vectors(p, c)
+	slice, warps := sliceVectors(p, c), c.Get(kernels.Warps)
+	each := ceilDiv(slice, int64(warps*32/c.Get(kernels.BlockRows)))
+	words := each * max(vec*p.DType.Size()/4, 1) * (1 + flag(p.Residual))
+	lb := c.Get(kernels.MinBlocks)
+	// Up to 32 registers for the weights (EARLY), and about 40 for the rest.
+	limit := min(255, 65536/int64(warps*32*max(lb, 1))) - 40
+	switch rl := c.Get(kernels.Reload); {
+	case rl < 0 || rl > 2:
+		return fmt.Errorf("reload is 0, 1 or 2")
+	case lb*warps*32 > 2048:
+		return fmt.Errorf("%d programs of %d threads do not fit on a multiprocessor", lb, warps*32)
+	case limit < 0:
+		return fmt.Errorf("launch bounds leave %d registers per thread", limit+40)
+	case rl == 0 && (each > 32 || words > min(64, limit)):
+		return fmt.Errorf("%d vectors of %d elements per thread do not fit in its registers", each, vec)
+	case rl > 0 && each*vec < minReload:
+		return fmt.Errorf("a thread has only %d elements of a row: too few to read them again", each*vec)
+	case rl > 0 && each > 512:
+		return fmt.Errorf("%d copies per thread and row are too many", each)
+	}
+	return nil
+}
+
+// What more of, or less, has no use: the most columns that quack's rule gives a
+// program with several rows (4 of 3072, 2 of 6144) and the most elements that it
+// gives a thread of a narrow group (16384 by 128); the fewest columns that a rule
+// gives a program of a cluster (8k in two); and half of the bytes that an H200
+// multiprocessor must have in flight to keep its memory busy (4.8 TB/s for 0.75 us,
+// over 132).
+const (
+	maxTileCols    = 12 << 10
+	maxElems       = 128
+	minSliceCols   = 4 << 10
+	minFlightBytes = 13 << 10
+)
+
+// refuseWaste refuses what works and helps nobody: several rows in a program
+// where each has enough for all threads, too few threads for a row, clusters over
+// short or several rows where the rows alone are programs enough, and programs that
+// have too little on the way.
+func refuseWaste(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	rows, cl, k := int64(c.Get(kernels.BlockRows)), c.Get(kernels.Cluster), int64(c.Get(kernels.PerSM))
+	_, vec := vectors(p, c)
+	cols, threads := sliceVectors(p, c)*vec, int64(c.Get(kernels.Warps)*32)
+	programs, tiles := clusterGrid(p, c, d)
+	persistent := programs < tiles && c.Get(kernels.Programs) == 0 && d.Kind == kernels.KindCUDA
+	flight := k * slotBytes(p, c) * int64(c.Get(kernels.Stages))
+	switch {
+	case rows > 1 && rows*cols > maxTileCols:
+		return fmt.Errorf("%d columns of a row are work enough for a program", cols)
+	case threads/rows < 256 && cols*rows > maxElems*threads:
+		return fmt.Errorf("%d threads are too few for %d columns", threads/rows, cols)
+	case cl > 1 && (cols < minSliceCols || rows > 1) && p.M >= int64(d.Units):
+		return fmt.Errorf("%d rows need no clusters for slices of %d columns by %d", p.M, cols, rows)
+	case persistent && flight < minFlightBytes:
+		return fmt.Errorf("%d programs with %d bytes of slots in all leave the memory idle", k, flight)
+	case persistent && k*threads*40 > 65536:
+		return fmt.Errorf("%d programs of %d threads do not run side by side", k, threads)
+	case persistent && c.Get(kernels.Stages) == 1 && c.Get(kernels.Reload) == 1:
+		return fmt.Errorf("one slot that is read again to the end holds no next tile")
+	}
+	return nil
+}
+
+// refuseTiles refuses slots, and orders of the tiles, that make no difference.
+func refuseTiles(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	programs, tiles := clusterGrid(p, c, d)
+	each, st := ceilDiv(tiles, programs), int64(c.Get(kernels.Stages))
+	switch {
+	case st < 1 || st > 4:
+		return fmt.Errorf("stages are 1 to 4")
+	case st > each:
+		return fmt.Errorf("no program has %d tiles to load ahead", st)
+	case each == 1 && c.Get(kernels.RowOrder) != 0:
+		return fmt.Errorf("every program has one tile: there is no order")
+	case programs*int64(c.Get(kernels.Cluster)) > 1<<31-1:
+		return fmt.Errorf("more than 2^31-1 programs")
+	}
+	return nil
+}
+
+// refuseSlots refuses tiles too large for shared memory: one program's slots, and
+// those of all programs that are to run side by side.
+func refuseSlots(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if d.SharedPerBlock == 0 {
+		return nil
+	}
+	slots := slotBytes(p, c) * int64(c.Get(kernels.Stages))
+	need, most := slots+staticBytes(c), int64(d.SharedPerBlock)
+	if need > most {
+		return fmt.Errorf("%d bytes of tiles do not fit in %d of shared memory", need, most)
+	}
+	// The system keeps 1 KiB of each program, and a multiprocessor has one more
+	// than a program can get (CUDA C++ Programming Guide, compute capabilities).
+	if k := int64(c.Get(kernels.PerSM)); k > 0 && c.Get(kernels.Programs) == 0 && k*(need+1024) > most+1024 {
+		return fmt.Errorf("%d programs of %d bytes do not fit in a multiprocessor's shared memory", k, need)
+	}
+	return nil
+}
+
+// staticBytes is the shared memory beside the slots: barriers and partial sums.
+func staticBytes(c kernels.Config) int64 {
+	return int64(8*c.Get(kernels.Stages) + 8*c.Get(kernels.Warps) + 8*c.Get(kernels.Cluster)*c.Get(kernels.BlockRows) + 128)
+}
+
+// sliceVectors is how many vectors of a row one program of a cluster has: an
+// equal share, rounded up to whole lines of 128 bytes.
+func sliceVectors(p kernels.Problem, c kernels.Config) int64 {
+	vecs, _ := vectors(p, c)
+	cl, line := int64(c.Get(kernels.Cluster)), 128/vectorBytes(p, c)
+	if cl <= 1 {
+		return vecs
+	}
+	return ceilDiv(ceilDiv(vecs, cl), line) * line
+}
+
+// slotBytes is the shared memory of one tile: x and, where there is one, res.
+func slotBytes(p kernels.Problem, c kernels.Config) int64 {
+	part := ceilDiv(int64(c.Get(kernels.BlockRows))*sliceVectors(p, c)*vectorBytes(p, c), 16) * 16
+	return part * (1 + flag(p.Residual))
+}
+
+// clusterGrid is how many clusters of programs (programs, where a row is one
+// program's) walk over how many tiles: grid, with a cluster counted as one.
+func clusterGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (clusters, tiles int64) {
+	tiles = ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
+	n := int64(c.Get(kernels.Programs))
+	if n == 0 {
+		n = int64(c.Get(kernels.PerSM)) * int64(d.Units)
+	}
+	if n == 0 {
+		return tiles, tiles
+	}
+	return min(tiles, max(n/int64(max(c.Get(kernels.Cluster), 1)), 1)), tiles
+}
+
+// hasClusters says whether the device has clusters and bulk copies: sm_90.
+func hasClusters(d kernels.DeviceInfo) bool {
+	text, ok := strings.CutPrefix(d.Arch, "sm_")
+	n, err := strconv.Atoi(text)
+	return ok && err == nil && n >= 90
+}
+
+// hostSmemPipe does the rows of a whole cluster in its first program.
+func hostSmemPipe(h *kernels.HostRun, pid int) {
+	launch := h.Launch
+	cl := max(launch.Cluster, 1)
+	if pid%cl != 0 {
+		return
+	}
+	clusters := *launch
+	clusters.Grid[0] /= cl
+	h.Launch = &clusters
+	row := h.Row(0, h.Problem.N)
+	wf, bf := hostWeights(h)
+	eachTileRow(h, pid/cl, func(i int64) { hostNormalize(h, row, wf, bf, i) })
+	h.Launch = launch
+}
+
+// hostNormalize is the forward of row i: mean, then centred variance, then y.
+func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
+	p := h.Problem
+	hostInput(h, row, i, 0, true)
+	if p.Op == kernels.LayerNorm {
+		mean := sum(row) / float32(p.N)
+		for j := range row {
+			row[j] -= mean
+		}
+		h.Mem["mean"].Set(i, mean)
+	}
+	rstd := float32(1 / math.Sqrt(float64(dot(row, row)/float32(p.N)+kernels.Eps)))
+	h.Mem["rstd"].Set(i, rstd)
+	for j := range row {
+		row[j] *= rstd * wf[j]
+	}
+	for j := range bf {
+		row[j] += bf[j]
+	}
+	hostOutput(h, row, i, 0, false)
+}

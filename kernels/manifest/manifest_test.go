@@ -1,0 +1,538 @@
+package manifest
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+)
+
+// good is a backward with one of everything.
+const good = `name: mine/bwd
+op: layernorm
+pass: bwd
+doc: all that a manifest can say
+origin: nowhere
+bits: bitwise
+knobs:
+  warps: [4, 8]
+  v: [0, 8]
+  k: 2
+base:
+  w: "N > 1024 ? 8 : 4"
+  v: 0
+  k: max(1, 2048 / (w * 32) / 8)
+serves:
+  - require: weight
+    reason: there is no kernel without a weight
+  - if: zero_centered && xb == 4
+    reason: no zero-centered weight with fp32
+constraints:
+  - if: vecs < w * 32
+    reason: threads without a vector
+  - if: k > 1
+    require: M >= k * units
+    reason: more programs than rows
+scratch:
+  - {name: arrived, dtype: i32, elems: "k * units > 100 ? 1 : 0"}
+  - {name: rows, dtype: fp32, elems: M}
+launches:
+  - zero: arrived
+  - source: mine.cu
+    entry: first
+    grid: ["min(M, k * units)"]
+    block: 32 * w
+    shared: 4 * w
+    resident: true
+    defines: {EACH: "ceildiv(vecs, 32 * w)"}
+    args: [x, dy, dres, w, rstd, mean, dx, dw_partial, db_partial, arrived, rows, {int64: rows, value: M}, {float32: eps, value: eps * 2}]
+  - source: mine.cu
+    entry: second
+    stage: extra
+    if: bias
+    grid: [N, 1, 1]
+    block: 64
+    args: [db]
+  - reduce: {partials: "min(M, k * units)"}
+`
+
+const goodSource = `#include "common.cuh"
+extern "C" __global__ void first(const X *x) {}
+extern "C" __global__ void second (W *db) {}
+`
+
+// folder writes files, given as name and text by turns.
+func folder(t testing.TB, files ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(files); i += 2 {
+		if err := os.WriteFile(filepath.Join(dir, files[i]), []byte(files[i+1]), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// load loads the good manifest after replacements, old and new by turns.
+func load(t testing.TB, replace ...string) (*kernels.Registry, *kernels.Family) {
+	t.Helper()
+	r, fs, err := Load(families.New(), folder(t, "mine.yaml", strings.NewReplacer(replace...).Replace(good), "mine.cu", goodSource))
+	if err != nil {
+		t.Fatalf("%v (%s)", err, hint.Of(err))
+	}
+	return r, fs[0]
+}
+
+func problem(t testing.TB, s string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestFamily(t *testing.T) {
+	_, f := load(t)
+	d := devicetest.H200()
+	p := problem(t, "layernorm/bwd/4096x4096/bf16+bias")
+	if f.Name != "mine/bwd" || f.Op != p.Op || f.Pass != p.Pass || f.Doc != "all that a manifest can say" || f.Origin != "nowhere" || f.Bits != kernels.Bitwise {
+		t.Errorf("the family is %+v", f)
+	}
+	want := []string{"common.cuh", "common.go", "reduce.cu", "reduce.go", "user:common.cuh", "user:mine.cu", "user:mine.yaml"}
+	if !slices.Equal(f.Files, want) {
+		t.Errorf("files %q, want %q", f.Files, want)
+	}
+	if err := f.CheckServes(p); err != nil {
+		t.Error(err)
+	}
+	s := f.Space(p, d)
+	if got := s.Configs[0].String(); !strings.HasPrefix(got, "w8.v0.k1.rc32.rr128.rw32") {
+		t.Errorf("the base is %s", got)
+	}
+	if base := f.Base(problem(t, "layernorm/bwd/64x512/bf16"), d); base.Get(kernels.Warps) != 4 || base.Get(kernels.PerSM) != 2 {
+		t.Errorf("the base of a narrow row is %s", base)
+	}
+	c := s.Configs[0].With(kernels.Setting{Knob: kernels.PerSM, Value: 2})
+	plan := strings.Join(strings.Fields(f.Plan(p, c, d).String()), " ")
+	for _, part := range []string{
+		"scratch dw_partial fp32[1081344] scratch db_partial fp32[1081344] scratch arrived i32[1] scratch rows fp32[4096] ",
+		" zero :memset grid=1,1,1 block=0 shared=0 (arrived, bytes=4) ",
+		" k1 user:mine.cu:first grid=264,1,1 block=256 shared=32 resident X_TYPE=1 ",
+		" WARPS=8 EACH=2 (x, dy, , w, rstd, mean, dx, dw_partial, db_partial, arrived, rows, rows=4096, eps=2e-05) ",
+		" extra user:mine.cu:second grid=4096,1,1 block=64 ",
+		" k2 reduce.cu:reduce ",
+		" partials=264, ",
+	} {
+		if !strings.Contains(plan, part) {
+			t.Errorf("the plan has no %q:\n%s", part, plan)
+		}
+	}
+	// No bias: no second kernel, and null pointers in the first.
+	_, f = load(t, `"k * units > 100 ? 1 : 0"`, "bias")
+	p.Bias = false
+	plan = f.Plan(p, c, d).String()
+	if strings.Contains(plan, "extra") || strings.Contains(plan, "zero") || !strings.Contains(plan, "dw_partial, , , rows,") {
+		t.Errorf("the plan without a bias is\n%s", plan)
+	}
+}
+
+func TestServes(t *testing.T) {
+	_, f := load(t)
+	for text, want := range map[string]string{
+		"layernorm/bwd/64x512/bf16+bias":              "",
+		"layernorm/bwd/64x512/bf16+bias+residual+acc": "",
+		"layernorm/bwd/64x512/bf16+zc":                "",
+		"layernorm/bwd/64x512/fp32+zc":                "no zero-centered weight with fp32",
+		"layernorm/bwd/64x512/bf16+noweight":          "there is no kernel without a weight",
+		"layernorm/fwd/64x512/bf16":                   "does not serve",
+		"rmsnorm/bwd/64x512/bf16":                     "does not serve",
+	} {
+		if got := errorText(f.CheckServes(problem(t, text))); got != want && (want == "" || !strings.Contains(got, want)) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+	// What no launch takes is not ignored.
+	_, f = load(t, " dres,", "")
+	if got := errorText(f.CheckServes(problem(t, "layernorm/bwd/64x512/bf16+residual"))); got != "mine/bwd takes no dres" {
+		t.Errorf("without dres: %q", got)
+	}
+	// A backward from the saved output needs neither x nor mean.
+	_, f = load(t, "args: [x, dy,", "args: [y, b, dy,", " mean,", "")
+	p := problem(t, "layernorm/bwd/4096x4096/bf16+bias")
+	if err := f.CheckServes(p); err != nil {
+		t.Error(err)
+	}
+	if plan := f.Plan(p, f.Base(p, devicetest.H200()), devicetest.H200()).String(); !strings.Contains(plan, "(y, b, dy, ") {
+		t.Error(plan)
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Rules and the device refuse with a reason; a number out of its range is a
+// Fault, which says where it comes from.
+func TestRefuse(t *testing.T) {
+	d := devicetest.H200()
+	old := d
+	old.Arch = "sm_80"
+	for _, test := range []struct {
+		problem, config string
+		device          kernels.DeviceInfo
+		replace         []string
+		want            string
+		fault           bool
+	}{
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, nil, "", false},
+		{"layernorm/bwd/4096x512/bf16", "w8.v0.k2", d, nil, "threads without a vector", false},
+		{"layernorm/bwd/100x4096/bf16", "w8.v0.k2", d, nil, "more programs than rows", false},
+		{"layernorm/bwd/100x4096/bf16", "w8.v0.k1", d, nil, "", false},
+		{"layernorm/bwd/4096x4097/bf16", "w8.v8.k2", d, nil, "rows of 8194 bytes are not whole 8-byte vectors", false},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2.rc3", d, nil, "k2's columns are", false},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"shared: 4 * w", "shared: 300000"}, "k1 takes 300000 bytes of shared memory, more than 232448", false},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", old, []string{"resident: true", "cluster: 2"}, "clusters need sm_90 or later", false},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"resident: true", "cluster: 2"}, "", false},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"resident: true", "cluster: 7"}, "mine.yaml:33:12: launches[1].grid[0] is 264, no multiple of the cluster of 7", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{`["min(M, k * units)"]`, "M - 5000"}, "mine.yaml:33:11: launches[1].grid[0] is -904, less than 1", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"block: 32 * w", "block: 256 * w"}, "launches[1].block is 2048, more than 1024", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"block: 32 * w", "block: 32 / (w - 8)"}, "launches[1].block divides by zero", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"elems: M", "elems: M * M * M * M * M * M"}, "scratch[1].elems has a number beyond 64 bits", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"v: 0\n", "v: 3 - w\n"}, "base.v is -5, less than 0", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"value: eps * 2", "value: eps / (M - 4096)"}, "launches[1].args[12].value is +Inf", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"if: k > 1", "if: M % (k - 2)"}, "constraints[1].if divides by zero", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"require: M >= k", "require: log2(w - 8) > k"}, "constraints[1].require is the log2 of a number below 1", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{`partials: "min(M, k * units)"`, "partials: M - 4096"}, "launches[3].reduce.partials is 0, less than 1", true},
+	} {
+		_, f := load(t, test.replace...)
+		p := problem(t, test.problem)
+		c, err := kernels.ParseConfig(test.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = f.Refuse(p, f.Base(p, test.device).With(c.Settings()...), test.device)
+		_, fault := err.(*Fault)
+		if got := errorText(err); (test.want == "") != (got == "") || !strings.Contains(got, test.want) || fault != test.fault {
+			t.Errorf("%s on %s %q: %q (fault: %v), want %q", test.config, test.problem, test.replace, got, fault, test.want)
+		}
+	}
+}
+
+// Whatever is wrong with a manifest is one line with file, line, column and
+// field, and a hint.
+func TestErrors(t *testing.T) {
+	for _, test := range []struct{ old, new, want string }{
+		{"name: mine/bwd\n", "", "mine.yaml:1:1: name: is missing"},
+		{"name: mine/bwd", "name: Mine", `mine.yaml:1:7: name: malformed name "Mine"`},
+		{"name: mine/bwd", "name: base", `mine.yaml:1:7: name: malformed name "base"`},
+		{"name: mine/bwd", "name: 7", "mine.yaml:1:7: name: is a whole number, not a text"},
+		{"name: mine/bwd", "name:", "mine.yaml:1:1: name: is empty"},
+		{"name: mine/bwd", "name: ln_bwd/two_pass", `mine.yaml:1:7: name: "ln_bwd/two_pass" is the name of one of normbench's families`},
+		{"op: layernorm", "op: batchnorm", `mine.yaml:2:5: op: unknown op "batchnorm"`},
+		{"pass: bwd", "pass: [bwd]", "mine.yaml:3:7: pass: is a list, not a text"},
+		{"pass: bwd", "pass: fwd", "mine.yaml:46:5: launches[3]: reduce is for a backward"},
+		{"bits: bitwise", "bits: 1", "mine.yaml:6:7: bits: is a whole number"},
+		{"bits: bitwise", "colour: red", "mine.yaml:6:1: colour: unknown field"},
+		{"origin: nowhere", "doc: twice", "mine.yaml:5:1: doc: stands twice"},
+		{"origin: nowhere", "host: nowhere", `mine.yaml:5:7: host: unknown family "nowhere"`},
+		{"origin: nowhere", "host: rms_bwd/two_pass", "mine.yaml:5:7: host: rms_bwd/two_pass is of no use for layernorm bwd"},
+		{"knobs:\n  warps: [4, 8]\n  v: [0, 8]\n  k: 2\n", "knobs: 3\n", "mine.yaml:7:8: knobs: is a whole number, not a mapping"},
+		{"warps: [4, 8]", "wraps: [4, 8]", "mine.yaml:8:3: knobs.wraps: unknown knob"},
+		{"v: [0, 8]", "w: [0, 8]", "mine.yaml:9:3: knobs.w: is w, which stands above"},
+		{"v: [0, 8]", "v: []", "mine.yaml:9:6: knobs.v: is an empty list"},
+		{"v: [0, 8]", "v: [0, -8]", "mine.yaml:9:10: knobs.v[1]: -8 is out of range"},
+		{"v: [0, 8]", "v: [0, 0x100000000]", "mine.yaml:9:10: knobs.v[1]: 0x100000000 is out of range"},
+		{"v: [0, 8]", "v: [0, 8.5]", "mine.yaml:9:10: knobs.v[1]: is a fraction, not a whole number"},
+		{"v: [0, 8]", "v: [8, 8]", "mine.yaml:9:10: knobs.v[1]: 8 stands twice"},
+		{"v: [0, 8]", "v: [" + numbers(200) + "]\n  cr: [" + numbers(200) + "]", "mine.yaml:10:3: knobs.cr: the knobs make more than 20000 configs"},
+		{"  v: 0\n", "", "base.v: is missing"},
+		{"  v: 0\n", "  v: 0\n  lb: 0\n", "mine.yaml:14:3: base.lb: the family has no knob lb"},
+		{"  v: 0\n", "  v: 0\n  vector_bytes: 0\n", "mine.yaml:14:3: base.vector_bytes: is v, which stands above"},
+		{"  v: 0\n", "  v: -1\n", "mine.yaml:13:6: base.v is -1, less than 0"},
+		{"  v: 0\n", "  v: k\n", `mine.yaml:13:6: base.v: unknown name k in "k"`},
+		{"  v: 0\n", "  v: M > 1\n", `mine.yaml:13:6: base.v: expected int, but got bool in "M > 1"`},
+		{`"N > 1024 ? 8 : 4"`, "N > 1024 ? 8 : 4", "mine.yaml:12:6: mapping value is not allowed in this context"},
+		{`"N > 1024 ? 8 : 4"`, `"N > 1024 ? 8 : true"`, "base.w: "},
+		{`"N > 1024 ? 8 : 4"`, `"N > 1024 ? 8 :"`, "mine.yaml:12:6: base.w: unexpected token EOF in"},
+		{`"N > 1024 ? 8 : 4"`, `"len('abc')"`, `base.w: "abc", which is no arithmetic, in`},
+		{`"N > 1024 ? 8 : 4"`, `"sqrt(N)"`, "base.w: unknown function sqrt in"},
+		{`"N > 1024 ? 8 : 4"`, `"` + strings.Repeat("1+", 600) + `1"`, "mine.yaml:12:6: base.w: an expression of 1201 bytes, more than 1000"},
+		{`"N > 1024 ? 8 : 4"`, `" "`, "mine.yaml:12:6: base.w: no expression"},
+		{`"N > 1024 ? 8 : 4"`, `[8]`, "mine.yaml:12:6: base.w: is a list, not an expression"},
+		{"require: weight", "require: w", `mine.yaml:16:14: serves[0].require: unknown name w in "w"`},
+		{"require: weight", "require: units > 1", `serves[0].require: unknown name units in`},
+		{"require: weight\n", "reason: again\n", "mine.yaml:17:5: serves[0].reason: stands twice"},
+		{"  - require: weight\n    reason:", "  - reason:", "serves[0]: has neither if nor require"},
+		{"    reason: threads without a vector\n", "", "mine.yaml:21:5: constraints[0].reason: is missing"},
+		{"if: vecs < w * 32", "if: vecs << w", `constraints[0].if: unexpected token Operator("<") in "vecs << w"`},
+		{"name: rows", "name: dx", `scratch[1].name: "dx" is the name of a tensor or of reduce's`},
+		{"name: rows", "name: arrived", `scratch[1].name: "arrived" stands twice`},
+		{"name: rows", "name: a-b", `scratch[1].name: malformed name "a-b"`},
+		{"dtype: fp32", "dtype: e4m3", `scratch[1].dtype: unknown dtype "e4m3"`},
+		{"elems: M", "elems: -4", "scratch[1].elems is -4, less than 0"},
+		{"  - zero: arrived\n", "  - zero: nothing\n", `mine.yaml:30:11: launches[0].zero: unknown buffer "nothing"`},
+		{"source: mine.cu\n    entry: first", "source: other.cu\n    entry: first", "mine.yaml:31:13: launches[1].source: no file other.cu"},
+		{"source: mine.cu\n    entry: first", "source: ../mine.cu\n    entry: first", `launches[1].source: malformed file name "../mine.cu"`},
+		{"entry: first", "entry: third", "mine.yaml:32:12: launches[1].entry: mine.cu has no kernel third"},
+		{"entry: first", "entry: 1st", `launches[1].entry: malformed name "1st"`},
+		{"    block: 32 * w\n", "", "mine.yaml:31:5: launches[1].block: is missing"},
+		{`["min(M, k * units)"]`, "[min(M, k * units)]", `launches[1].grid[0]: unexpected token EOF in "min(M"`},
+		{`["min(M, k * units)"]`, "[1, 2, 3, 4]", "mine.yaml:33:11: launches[1].grid: has 4 numbers"},
+		{`["min(M, k * units)"]`, "[-1, 1, 1]", "mine.yaml:33:12: launches[1].grid[0] is -1, less than 1"},
+		{`["min(M, k * units)"]`, "[1, 70000]", "mine.yaml:33:15: launches[1].grid[1] is 70000, more than 65535"},
+		{"resident: true", "resident: 1", "launches[1].resident: is a whole number, not true or false"},
+		{"resident: true", "persistent: true", "mine.yaml:36:5: launches[1].persistent: unknown field"},
+		{"{EACH:", "{each:", "launches[1].defines.each: malformed macro name"},
+		{"{EACH:", "{COLS:", "launches[1].defines.COLS: is defined by the problem or a knob already"},
+		{"args: [x, dy,", "args: [x, dz,", `launches[1].args[1]: unknown buffer "dz"`},
+		{"args: [x, dy,", "args: [x, b,", `launches[1].args[1]: unknown buffer "b"`},
+		{"{int64: rows, value: M}", "{int32: rows, value: M}", "launches[1].args[11].int32: unknown field"},
+		{"{int64: rows, value: M}", "{value: M}", "launches[1].args[11]: has not one of int64 and float32"},
+		{"{int64: rows, value: M}", "{int64: rows, value: 1.5}", "launches[1].args[11].value: 1.5, which is no whole number, in"},
+		{"stage: extra", "stage: k1", `launches[2].stage: two stages are "k1"`},
+		{"stage: extra", "stage: k2", `launches[3].reduce: two stages are "k2"`},
+		{"dw_partial, db_partial, ", "", "mine.yaml:46:24: launches[3].reduce.partials: no launch has the argument dw_partial"},
+		{"reduce: {partials:", "reduce: {parts:", "mine.yaml:46:14: launches[3].reduce.parts: unknown field"},
+		{good, "", "mine.yaml is empty"},
+		{good, good + "---\nname: second\n", "mine.yaml:48:1: the file: a second document"},
+		{good, "just text", "mine.yaml:1:1: the manifest: is a text, not a mapping"},
+		{good, "name: [", "mine.yaml:1:"},
+		{good, "name: " + strings.Repeat("[\n", 3000), "mine.yaml has 3000 brackets"},
+		{good, "name: " + strings.Repeat("- ", 3000), "mine.yaml:1: a line of 6006 bytes"},
+		{good, strings.Repeat("# note\n", 10000), "mine.yaml has 70000 bytes"},
+		{"name: mine/bwd", "name: &a mine/bwd", "name: is an anchor, an alias or a tag"},
+	} {
+		text := strings.Replace(good, test.old, test.new, 1)
+		if text == good {
+			t.Errorf("%q is not in the good manifest", test.old)
+		}
+		dir := folder(t, "mine.yaml", text, "mine.cu", goodSource)
+		_, _, err := Load(families.New(), dir)
+		if err == nil {
+			t.Errorf("%q for %q is no error", test.new, test.old)
+			continue
+		}
+		got := strings.TrimPrefix(err.Error(), dir+string(filepath.Separator))
+		if !strings.Contains(got, test.want) || strings.Contains(got, "\n") || hint.Of(err) == "" || !strings.HasPrefix(got, "mine.yaml") {
+			t.Errorf("%.60q for %.60q:\n got %s (hint: %s)\nwant %s", test.new, test.old, got, hint.Of(err), test.want)
+		}
+	}
+}
+
+// numbers is 0, 1, ... n-1 with commas.
+func numbers(n int) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = strconv.Itoa(i)
+	}
+	return strings.Join(list, ", ")
+}
+
+func TestFolders(t *testing.T) {
+	second := strings.Replace(good, "mine/bwd", "mine/bwd2", 1)
+	for _, test := range []struct{ dir, want string }{
+		{filepath.Join(t.TempDir(), "nowhere"), "no folder "},
+		{folder(t), " has no manifest (*.yaml)"},
+		{filepath.Join(folder(t, "mine.yaml", good), "mine.yaml"), "mine.yaml is no folder"},
+		{folder(t, "a.yaml", good, "b.yaml", good, "mine.cu", goodSource), `b.yaml:1:7: name: "mine/bwd" is the name of a family at `},
+		{folder(t, "a.yaml", good, "b.yaml", second), "a.yaml:31:13: launches[1].source: no file mine.cu"},
+		{folder(t, "a.yaml", good, "mine.cu", `#include "gone.cuh"`+"\n"+goodSource), `a.yaml:31:13: launches[1].source: mine.cu includes "gone.cuh", which is nowhere`},
+		{folder(t, "a.yaml", good, "mine.cu", strings.Repeat("//\n", maxFile/3)+goodSource), "mine.cu has 1.0 MiB, more than 1.0 MiB"},
+	} {
+		_, _, err := Load(families.New(), test.dir)
+		if err == nil || !strings.Contains(err.Error(), test.want) || hint.Of(err) == "" {
+			t.Errorf("%s: %v, want %q", test.dir, err, test.want)
+		}
+	}
+	r, fs, err := Load(families.New(), folder(t, "a.yaml", good, "b.yaml", second, "mine.cu", goodSource, "notes.txt", "no"))
+	if err != nil || len(fs) != 2 || fs[0].Name != "mine/bwd" || fs[1].Name != "mine/bwd2" {
+		t.Fatalf("two manifests: %v, %v", fs, err)
+	}
+	if f, err := r.Lookup("mine/bwd2"); err != nil || f != fs[1] {
+		t.Errorf("the registry has %v, %v", f, err)
+	}
+}
+
+// A user's source includes normbench's header unless the folder has one of that
+// name; a change of any of them changes the hash.
+func TestFiles(t *testing.T) {
+	hash := func(files ...string) string {
+		r, fs, err := Load(families.New(), folder(t, files...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := families.SourceHash(r, fs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	seen := map[string]bool{}
+	for _, files := range [][]string{
+		{"mine.yaml", good, "mine.cu", goodSource},
+		{"mine.yaml", good + "#\n", "mine.cu", goodSource},
+		{"mine.yaml", good, "mine.cu", goodSource + "//\n"},
+		{"mine.yaml", good, "mine.cu", goodSource, "common.cuh", "// mine"},
+		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", ""},
+		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", "//"},
+	} {
+		h := hash(files...)
+		if seen[h] {
+			t.Errorf("%.40q has the hash of other files", files)
+		}
+		seen[h] = true
+		if hash(files...) != h {
+			t.Error("the folder's name changes the hash")
+		}
+	}
+	r, _ := load(t)
+	ours, err1 := families.File("common.cuh")
+	theirs, err2 := r.File(Prefix + "common.cuh")
+	if err1 != nil || err2 != nil || ours != theirs {
+		t.Errorf("common.cuh: %v, %v", err1, err2)
+	}
+}
+
+// On the cpu a family runs the host stages of the one that it names, or nothing.
+func TestHost(t *testing.T) {
+	p := problem(t, "layernorm/bwd/33x136/bf16+bias")
+	r, f := load(t)
+	if s := f.Space(p, cpu.New(r).Info()); len(s.Configs) != 0 || s.Refused[0].Reason != errNoHost.Error() {
+		t.Errorf("without a host: %+v", s)
+	}
+	r, f = load(t, "origin: nowhere", "host: ln_bwd/two_pass")
+	d := cpu.New(r)
+	if s := f.Space(p, d.Info()); len(s.Configs) != 1 {
+		t.Fatalf("with a host: %+v", s)
+	}
+	b, err := d.Open(context.Background(), p, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := b.Check(context.Background(), kernels.Variant{Family: f.Name, Config: f.Base(p, d.Info())}, 2)
+	if err != nil || !got.OK() {
+		t.Errorf("the host stages: %v, %s", err, got.Reason())
+	}
+	if len(f.Files) < 8 || !slices.Contains(f.Files, "bwd_two_pass.go") {
+		t.Errorf("files %q leave out the host's", f.Files)
+	}
+}
+
+func TestExpressions(t *testing.T) {
+	v := vars{"M": 4096, "N": 8192, "on": 1, "off": 0}
+	for text, want := range map[string]any{
+		"M": 4096, " M ": 4096, "M/3": 1365, "-M/3": -1365, "M%3": 1, "M - 3 * 2": 4090, "0x10": 16,
+		"ceildiv(M, 3)": 1366, "ceildiv(-7, 2)": -3, "ceildiv(7, -2)": -3, "ceildiv(-7, -2)": 4,
+		"min(M, 3, 2)": 2, "max(1)": 1, "max(N / 3, M)": 4096,
+		"pow2(1)": 1, "pow2(0)": 1, "pow2(5)": 8, "pow2(M)": 4096, "log2(1)": 0, "log2(M + 1)": 12,
+		"on ? 2 : 1": 2, "off ? 2 : 1": 1, "!off ? 2 : 1": 2, "not on ? 2 : 1": 1, "M > 2 && off || on ? 3 : 4": 3,
+		"M == 4096 and N != 1 ? 1 : 0": 1, "1 < 2 ? (on ? 7 : 8) : 9": 7,
+		"9223372036854775807": math.MaxInt, "-9223372036854775807 - 1": math.MinInt,
+
+		"M / off": "divides by zero", "M % off": "divides by zero", "ceildiv(M, 0)": "divides by zero",
+		"M*M*M*M*M*M": "beyond 64 bits", "9223372036854775807 + on": "beyond 64 bits", "-9223372036854775807 - 2": "beyond 64 bits",
+		"(-9223372036854775807 - 1) / -1": "beyond 64 bits", "pow2(9223372036854775807)": "beyond 64 bits", "log2(off)": "log2 of a number below 1",
+	} {
+		e, err := compile(place{"f:1:1", "p"}, text, whole, v)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got, err := e.int(v)
+		if s, isText := want.(string); isText && (err == nil || !strings.Contains(err.Error(), s)) || !isText && (err != nil || got != want) {
+			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]bool{
+		"M": true, "off": false, "M > N": false, "on and M": true, "true": true, "!true": false, "on ? M > 2 : false": true, "M - 4096": false,
+	} {
+		e, err := compile(place{"f:1:1", "p"}, text, truth, v)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if got, err := e.holds(v); err != nil || got != want {
+			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]float32{
+		"M": 4096, "1e-5": 1e-5, "1 / N": 1.0 / 8192, "1.5 * on": 1.5, "on ? 0.5 : 2.5": 0.5, "-M": -4096,
+	} {
+		e, err := compile(place{"f:1:1", "p"}, text, fraction, v)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if got, err := e.float(v); err != nil || got != want {
+			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"M[0]", "$env.M", "$env", "nil", "M ?? 2", "M ** 2", "let x = 1; x", "1; 2", "[1, 2]", "{a: 1}", "M in [1]",
+		"1 + foo", "ceildiv(foo, 2)", "min(1, foo ? 1 : 2)", "min(M, M > true ? 1 : 2)", "1..3", "'a' + 'b'", "M = 2", "foo", "foo()", "min()", "pow2(1, 2)", "ceildiv", "M + true", "99999999999999999999", "1e3", "M ? 1 : true", "@", "((("} {
+		if _, err := compile(place{"f:1:1", "p"}, text, whole, v); err == nil {
+			t.Errorf("%s compiles as a number", text)
+		}
+	}
+}
+
+// A comparison of what cannot be compared is found where it stands deep.
+func TestTruthErrors(t *testing.T) {
+	for _, text := range []string{"foo", "M > foo", "M > true", "'a'", "true + 1", "min(true)", "1.5 > M", "true ? 1 : false"} {
+		if _, err := compile(place{"f:1:1", "p"}, text, truth, vars{"M": 1, "N": 1}); err == nil {
+			t.Errorf("%s compiles as a condition", text)
+		}
+	}
+}
+
+// Texts that are no manifest are errors of one line; those that are one have a
+// space, whose plans can all be made.
+func FuzzParse(f *testing.F) {
+	// Short ones: the fuzzer minimizes what it finds byte by byte.
+	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nknobs: {w: [1, 2]}\nbase: {w: N / 7}\nlaunches: [{source: a.cu, entry: e, grid: N / (M - 3), block: 32 * w, args: [x, w, y, rstd]}]"))
+	f.Add([]byte("name: a\nop: rmsnorm\npass: bwd\nbase: {}\nscratch: [{name: c, dtype: i32, elems: M}]\nlaunches: [{zero: c}, {source: a.cu, entry: e, grid: 1, block: 1, args: [x, dy, w, rstd, dx, dw_partial, c]}, {reduce: {partials: N}}]"))
+	f.Add([]byte("serves: [{require: M > 1, reason: r}]\nconstraints: [{if: bias, reason: r}]"))
+	f.Add([]byte("name: &a [*a]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<14 {
+			return
+		}
+		d, err := parse("f.yaml", data)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
+				t.Fatalf("the error %q has several lines or no hint", err)
+			}
+			return
+		}
+		size := 1
+		for _, r := range d.knobs {
+			size *= len(r.Values)
+		}
+		if size > 100 {
+			return
+		}
+		fam := d.family(nil, nil)
+		for _, n := range []int64{1, 541, 4096} {
+			p := kernels.Problem{Op: d.op, Pass: d.pass, M: 3, N: n, DType: kernels.BF16, Weight: kernels.BF16}
+			if fam.CheckServes(p) != nil {
+				continue
+			}
+			for _, c := range fam.Space(p, devicetest.H200()).Configs {
+				for _, l := range fam.Plan(p, c, devicetest.H200()).Launches {
+					if l.IsKernel() && (l.Grid[0] < 1 || l.Block < 1 || l.Block > 1024) {
+						t.Fatalf("%+v", l)
+					}
+				}
+			}
+		}
+	})
+}

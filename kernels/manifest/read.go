@@ -1,0 +1,315 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"normbench/internal/hint"
+)
+
+const (
+	fileHelp   = "docs/kernels.md shows a manifest"
+	syntaxHelp = "put quotes around an expression that has a colon, a comma or a #"
+)
+
+// A reader reads the YAML of one manifest. It walks the syntax tree rather than
+// decoding into structs, because every error needs its place and its field.
+type reader struct {
+	name string // of the file, for errors
+}
+
+// place is where n stands, a mapping at its first key; path is the field that it
+// is.
+func (r *reader) place(n ast.Node, path string) place {
+	switch m := n.(type) {
+	case *ast.MappingNode:
+		if len(m.Values) > 0 {
+			n = m.Values[0].Key
+		}
+	case *ast.MappingValueNode:
+		n = m.Key
+	}
+	at := r.name
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		at = fmt.Sprintf("%s:%d:%d", r.name, t.Position.Line, t.Position.Column)
+	}
+	return place{at, path}
+}
+
+func (r *reader) errorf(n ast.Node, path, help, format string, args ...any) error {
+	return hint.Errorf(help, "%s: %s", r.place(n, path), fmt.Sprintf(format, args...))
+}
+
+// A manifest is small. Texts that are not, or that nest a lot, would cost the YAML
+// library memory that grows with the square of the nesting.
+const (
+	maxManifest = 64 << 10 // bytes
+	maxLine     = 4 << 10
+	maxBrackets = 2 << 10
+)
+
+func (r *reader) checkSize(data []byte) error {
+	const help = "a manifest has some hundred lines at most"
+	if len(data) > maxManifest {
+		return hint.Errorf(help, "%s has %d bytes, more than %d", r.name, len(data), maxManifest)
+	}
+	if n := bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")); n > maxBrackets {
+		return hint.Errorf(help, "%s has %d brackets, more than %d", r.name, n, maxBrackets)
+	}
+	n := 0
+	for line := range bytes.Lines(data) {
+		if n++; len(line) > maxLine {
+			return hint.Errorf(help, "%s:%d: a line of %d bytes, more than %d", r.name, n, len(line), maxLine)
+		}
+	}
+	return nil
+}
+
+// body parses YAML text and returns its only document. A panic of the YAML
+// library on broken text is an error about the text.
+func (r *reader) body(data []byte) (body ast.Node, err error) {
+	if err := r.checkSize(data); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if e := recover(); e != nil {
+			body, err = nil, hint.Errorf(fileHelp, "%s is not YAML: %s", r.name, oneLine(fmt.Sprint(e)))
+		}
+	}()
+	// Repeated keys are found later, where the message can say what they are.
+	tree, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	var ye yaml.Error
+	if errors.As(err, &ye) {
+		at := r.name
+		if t := ye.GetToken(); t != nil && t.Position != nil {
+			at = fmt.Sprintf("%s:%d:%d", r.name, t.Position.Line, t.Position.Column)
+		}
+		return nil, hint.Errorf(syntaxHelp, "%s: %s", at, oneLine(ye.GetMessage()))
+	}
+	if err != nil {
+		return nil, hint.Errorf(syntaxHelp, "%s: %s", r.name, oneLine(err.Error()))
+	}
+	for _, d := range tree.Docs {
+		if d.Body == nil || d.Body.Type() == ast.CommentType {
+			continue
+		}
+		if body != nil {
+			return nil, r.errorf(d.Body, "the file", "write one manifest per file", "a second document")
+		}
+		body = d.Body
+	}
+	if body == nil {
+		return nil, hint.Errorf(fileHelp, "%s is empty", r.name)
+	}
+	return body, nil
+}
+
+// A pair is a key of a mapping and its value.
+type pair struct {
+	name       string
+	key, value ast.Node
+}
+
+// pairs are those of a mapping, each key once, in order.
+func (r *reader) pairs(n ast.Node, path, help string) ([]pair, error) {
+	var values []*ast.MappingValueNode
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		values = n.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{n}
+	default:
+		return nil, r.errorf(n, path, help, "is %s, not a mapping", typeName(n))
+	}
+	var ps []pair
+	for _, kv := range values {
+		s, ok := kv.Key.(*ast.StringNode)
+		if !ok {
+			return nil, r.errorf(kv.Key, path, help, "has a key that is no word")
+		}
+		p := pair{oneLine(s.Value), kv.Key, kv.Value}
+		if slices.ContainsFunc(ps, func(q pair) bool { return q.name == p.name }) {
+			return nil, r.errorf(kv.Key, join(path, p.name), help, "stands twice")
+		}
+		if p.value == nil || p.value.Type() == ast.NullType { // no text, so no place of its own
+			return nil, r.errorf(kv.Key, join(path, p.name), help, "is empty")
+		}
+		ps = append(ps, p)
+	}
+	return ps, nil
+}
+
+// fields are the pairs of a mapping by name, none but those known; those before
+// the semicolon of "name, op; doc" have to be there.
+func (r *reader) fields(n ast.Node, path, known string) (map[string]pair, error) {
+	required, optional, _ := strings.Cut(known, ";")
+	names := func(s string) []string {
+		return strings.FieldsFunc(s, func(c rune) bool { return c == ',' || c == ' ' })
+	}
+	all := append(names(required), names(optional)...)
+	help := "the fields are " + strings.Join(all, ", ")
+	ps, err := r.pairs(n, path, help)
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]pair{}
+	for _, p := range ps {
+		if !slices.Contains(all, p.name) {
+			return nil, r.errorf(p.key, join(path, p.name), help, "unknown field")
+		}
+		m[p.name] = p
+	}
+	for _, name := range names(required) {
+		if _, ok := m[name]; !ok {
+			return nil, r.errorf(n, join(path, name), help, "is missing")
+		}
+	}
+	return m, nil
+}
+
+// list is the items of a sequence.
+func (r *reader) list(p pair, path, help string) ([]ast.Node, error) {
+	seq, ok := p.value.(*ast.SequenceNode)
+	switch {
+	case !ok:
+		return nil, r.errorf(p.value, path, help, "is %s, not a list", typeName(p.value))
+	case len(seq.Values) == 0:
+		return nil, r.errorf(p.value, path, help, "is an empty list")
+	}
+	for i, n := range seq.Values {
+		if n == nil || n.Type() == ast.NullType {
+			return nil, r.errorf(p.key, index(path, i), help, "is empty")
+		}
+	}
+	return seq.Values, nil
+}
+
+// text is a text in one line.
+func (r *reader) text(n ast.Node, path, help string) (string, error) {
+	var s string
+	switch n := n.(type) {
+	case *ast.StringNode:
+		s = n.Value
+	case *ast.LiteralNode:
+		s = n.Value.Value
+	default:
+		return "", r.errorf(n, path, help, "is %s, not a text", typeName(n))
+	}
+	if s = oneLine(s); s == "" {
+		return "", r.errorf(n, path, help, "is an empty text")
+	}
+	return s, nil
+}
+
+// oneOf is one of a few words.
+func (r *reader) oneOf(n ast.Node, path string, words ...string) (string, error) {
+	help := "use " + strings.Join(words, " or ")
+	s, err := r.text(n, path, help)
+	if err == nil && !slices.Contains(words, s) {
+		err = r.errorf(n, path, help, "unknown %s %q", path[strings.LastIndexByte(path, '.')+1:], s)
+	}
+	return s, err
+}
+
+// bool is true or false; nothing is false.
+func (r *reader) bool(n ast.Node, path string) (bool, error) {
+	if n == nil {
+		return false, nil
+	}
+	b, ok := n.(*ast.BoolNode)
+	if !ok {
+		return false, r.errorf(n, path, "write true or false", "is %s, not true or false", typeName(n))
+	}
+	return b.Value, nil
+}
+
+// number is a whole number as a knob has it.
+func (r *reader) number(n ast.Node, path string) (int, error) {
+	const help = "a knob's value is a whole number from 0 to 2147483647"
+	if _, ok := n.(*ast.IntegerNode); !ok {
+		return 0, r.errorf(n, path, help, "is %s, not a whole number", typeName(n))
+	}
+	v, err := strconv.ParseInt(n.GetToken().Value, 0, 64)
+	if err != nil || v < 0 || v > math.MaxInt32 {
+		return 0, r.errorf(n, path, help, "%s is out of range", n.GetToken().Value)
+	}
+	return int(v), nil
+}
+
+// expression compiles a scalar. A number's range is lo to hi, which one without
+// variables is held to at once.
+func (r *reader) expression(n ast.Node, path string, k kind, known vars, lo, hi int) (*expression, error) {
+	var text string
+	switch n := n.(type) {
+	case *ast.StringNode:
+		text = n.Value
+	case *ast.LiteralNode:
+		text = n.Value.Value
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		text = n.GetToken().Value
+	default:
+		return nil, r.errorf(n, path, expressionHelp, "is %s, not an expression", typeName(n))
+	}
+	e, err := compile(r.place(n, path), text, k, known)
+	if err != nil {
+		return nil, err
+	}
+	e.lo, e.hi = lo, hi
+	if !e.reads() {
+		_, err = e.value(nil)
+		if k == whole {
+			_, err = e.int(nil)
+		}
+	}
+	return e, hint.With(err, expressionHelp)
+}
+
+// optional is the expression of a field, or nil where there is none.
+func (r *reader) optional(f map[string]pair, path, name string, k kind, known vars, lo, hi int) (*expression, error) {
+	p, ok := f[name]
+	if !ok {
+		return nil, nil
+	}
+	return r.expression(p.value, join(path, name), k, known, lo, hi)
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+// typeName says in words what a node is.
+func typeName(n ast.Node) string {
+	switch n.(type) {
+	case *ast.StringNode, *ast.LiteralNode:
+		return "a text"
+	case *ast.IntegerNode:
+		return "a whole number"
+	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
+		return "a fraction"
+	case *ast.BoolNode:
+		return "true or false"
+	case *ast.SequenceNode:
+		return "a list"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a mapping"
+	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode, *ast.TagNode:
+		return "an anchor, an alias or a tag, which a manifest does not have"
+	}
+	return "of an unexpected type"
+}
