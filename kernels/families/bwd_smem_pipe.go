@@ -164,13 +164,16 @@ func refuseSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) e
 		return err
 	}
 	s := newSmemPipe(p, c, d)
-	if err := s.refuseThreads(p, c, d); err != nil {
+	if err := s.refuseThreads(); err != nil {
 		return err
 	}
 	if err := s.refuseFused(p, c, d); err != nil {
 		return err
 	}
 	if err := s.refuseFit(p, c, d); err != nil {
+		return err
+	}
+	if err := s.refuseWaste(p, c, d); err != nil {
 		return err
 	}
 	if s.fused != fusedAdd && !p.NoWeight {
@@ -215,29 +218,10 @@ func sm90(d kernels.DeviceInfo) bool {
 	return d.Kind == kernels.KindCPU || err == nil && n >= 90
 }
 
-// What is not worth trying, and quack's rule never asks for:
-const (
-	// Columns whose sums one thread keeps: a slice of 8192 on 256 threads.
-	maxSums = 32
-	// Elements of x per thread, and bytes of a row, that are worth reading again:
-	// fewer leave registers enough.
-	minReread = 16
-	minWide   = 8 << 10 // and slices that take longer than the exchange of their sums
-	// Slots of more groups of threads than one, in bytes. One program per
-	// multiprocessor with slots of this size beat several with smaller ones on an
-	// H200; larger slots have not been the best anywhere.
-	maxAbreast = 32 << 10
-	// Bytes on their way to a multiprocessor. At the H200's full rate there are 26
-	// to 29 KiB.
-	minAhead = 16 << 10
-)
-
-// refuseThreads refuses idle threads, empty slices and too large shares. quack's
-// _cap_cluster_n holds the second: without it, programs of a cluster counted
-// columns twice.
-func (s *smemPipe) refuseThreads(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+// refuseThreads refuses idle threads and empty slices. quack's _cap_cluster_n
+// holds the second: without it, programs of a cluster counted columns twice.
+func (s *smemPipe) refuseThreads() error {
 	slice := min(s.slice, s.vecs)
-	elems, bytes := s.perThread*s.vec, slice*s.vec*p.DType.Size()
 	switch {
 	case s.perGroup < 1:
 		return fmt.Errorf("fewer threads than groups of rows")
@@ -245,14 +229,8 @@ func (s *smemPipe) refuseThreads(p kernels.Problem, c kernels.Config, d kernels.
 		return fmt.Errorf("the %d vectors of a row are too few for %d programs", s.vecs, s.cluster)
 	case s.perGroup > max(ceilPow2(slice), 8):
 		return fmt.Errorf("%d threads for %d vectors leave half of them idle", s.perGroup, slice)
-	case elems > maxSums:
-		return fmt.Errorf("%d columns per thread are too many to keep sums of", elems)
-	case c.Get(kernels.Reload) > 0 && (s.rows*elems < minReread || bytes <= minWide):
-		return fmt.Errorf("%d elements per thread, of %d bytes in all, are too few to be worth reading again", s.rows*elems, bytes)
-	case s.groups > 1 && s.slot(p, c) > maxAbreast:
-		return fmt.Errorf("%d groups of threads with %d bytes of slot: more programs do the same", s.groups, s.slot(p, c))
-	case s.cluster > 1 && bytes <= minWide && s.tiles >= int64(d.Units):
-		return fmt.Errorf("slices of %d bytes are too short for a cluster where each multiprocessor has a row", bytes)
+	case s.perThread > 32:
+		return fmt.Errorf("%d vectors per thread are too many to keep sums of", s.perThread)
 	}
 	return nil
 }
@@ -291,14 +269,53 @@ func (s *smemPipe) refuseFit(p kernels.Problem, c kernels.Config, d kernels.Devi
 	if k == 0 {
 		return nil
 	}
-	ahead := k * max(s.stages-1, 1) * s.slot(p, c)
 	switch { // a program takes another KiB of a multiprocessor, which the limit leaves out
 	case k > 1 && k*(shared+1024) > limit+1024:
 		return fmt.Errorf("%d programs per multiprocessor take %d bytes of shared memory, more than %d", k, k*(shared+1024), limit+1024)
-	case ahead < minAhead && s.slot(p, c) >= 1024*int64(c.Get(kernels.BlockRows)) && s.each > 1 && 2*s.clusters*s.cluster >= int64(d.Units):
-		return fmt.Errorf("%d bytes on their way to a multiprocessor are too few to keep the memory busy", ahead)
 	case k > 1 && (k*threads > 2048 || k*threads*registers > 65536):
 		return fmt.Errorf("%d programs of %d threads with about %d registers do not fit on a multiprocessor", k, threads, registers)
+	}
+	return nil
+}
+
+// What is not worth trying, and no published rule asks for:
+const (
+	// Columns whose sums one thread keeps: a slice of 8192 on 256 threads.
+	maxSums = 32
+	// Elements of x per thread, and bytes of a row, that are worth reading again:
+	// fewer leave registers enough.
+	minReread = 16
+	minWide   = 8 << 10 // and slices that take longer than the exchange of their sums
+	// Slots of more groups of threads than one, in bytes. One program per
+	// multiprocessor with slots of this size beat several with smaller ones on an
+	// H200; larger slots have not been the best anywhere.
+	maxAbreast = 32 << 10
+	// Bytes on their way to a multiprocessor. At the H200's full rate there are 26
+	// to 29 KiB.
+	minAhead = 16 << 10
+)
+
+// refuseWaste keeps the grid to what is worth trying. A config that says its
+// programs, as the published rules do, is taken at its word.
+func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if c.Get(kernels.Programs) > 0 {
+		return nil
+	}
+	elems, slot := s.perThread*s.vec, s.slot(p, c)
+	bytes := min(s.slice, s.vecs) * s.vec * p.DType.Size()
+	ahead := s.perSM * max(s.stages-1, 1) * slot
+	full := s.each > 4 && 2*s.clusters*s.cluster >= int64(d.Units) // long enough, and on most of the device
+	switch {
+	case elems > maxSums:
+		return fmt.Errorf("%d columns per thread are too many to keep sums of", elems)
+	case c.Get(kernels.Reload) > 0 && (s.rows*elems < minReread || bytes <= minWide):
+		return fmt.Errorf("%d elements per thread, of %d bytes in all, are too few to be worth reading again", s.rows*elems, bytes)
+	case s.groups > 1 && slot > maxAbreast:
+		return fmt.Errorf("%d groups of threads with %d bytes of slot: more programs do the same", s.groups, slot)
+	case s.cluster > 1 && bytes <= minWide && s.tiles >= int64(d.Units):
+		return fmt.Errorf("slices of %d bytes are too short for a cluster where each multiprocessor has a row", bytes)
+	case s.perSM > 0 && d.SharedPerBlock > 0 && full && ahead < minAhead && bytes >= 512:
+		return fmt.Errorf("%d bytes on their way to a multiprocessor are too few to keep the memory busy", ahead)
 	}
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 
 // coopKnobs: apex's table has WARPS_M 1 and 4, WARPS_N 1, 4 and 8, 1 to 8
 // CTAS_PER_ROW and loads of 16, 8 and 4 bytes (its 26 widths; TransformerEngine's
-// are a part of them). There as many programs run as fit, which k says here.
+// are a part of them). Loads of 4 bytes are not in the grid, only taken where asked
+// for. There as many programs run as fit, which k says here.
 func coopKnobs(perSM, hints []int) []kernels.Range {
 	return []kernels.Range{
 		kernels.Values(kernels.BlockRows, 1, 4),

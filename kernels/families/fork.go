@@ -21,7 +21,7 @@ func ReduceBase() []kernels.Setting { return reduceBase }
 func RefuseReduce(c kernels.Config) error { return refuseReduce(c) }
 
 // ReduceFiles are the sources of k2.
-func ReduceFiles() []string { return []string{"reduce.go", "reduce.cu", "common.cuh"} }
+func ReduceFiles() []string { return []string{"reduce.go", "reduce.cu", "reduce.cuh", "common.cuh"} }
 
 // WithReduce adds k2 to a plan that leaves partial rows of dw and db in the
 // buffers dw_partial and db_partial, which it adds too.

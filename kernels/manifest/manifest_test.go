@@ -109,7 +109,7 @@ func TestFamily(t *testing.T) {
 	if f.Name != "mine/bwd" || f.Op != p.Op || f.Pass != p.Pass || f.Doc != "all that a manifest can say" || f.Origin != "nowhere" || f.Bits != kernels.Bitwise {
 		t.Errorf("the family is %+v", f)
 	}
-	want := []string{"common.cuh", "common.go", "reduce.cu", "reduce.go", "user:common.cuh", "user:mine.cu", "user:mine.yaml"}
+	want := []string{"common.cuh", "common.go", "reduce.cu", "reduce.cuh", "reduce.go", "user:common.cuh", "user:mine.cu", "user:mine.yaml"}
 	if !slices.Equal(f.Files, want) {
 		t.Errorf("files %q, want %q", f.Files, want)
 	}
@@ -482,6 +482,28 @@ func TestExpressions(t *testing.T) {
 		if _, err := compile(place{"f:1:1", "p"}, text, whole, v); err == nil {
 			t.Errorf("%s compiles as a number", text)
 		}
+	}
+}
+
+// The manifest in the documentation is one.
+func TestDocumentation(t *testing.T) {
+	text, err := os.ReadFile("../../docs/kernels.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	shown, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("no manifest")
+	}
+	source := "#include \"common.cuh\"\n#include \"reduce.cuh\"\n#include \"pipe.cuh\"\nextern \"C\" __global__ void mine_bwd() {}\n"
+	_, fs, err := Load(families.New(), folder(t, "shown.yaml", shown, "mine.cu", source))
+	if err != nil {
+		t.Fatalf("%v (%s)", err, hint.Of(err))
+	}
+	p := problem(t, "rmsnorm/bwd/4096x4096/bf16")
+	if s := fs[0].Space(p, devicetest.H200()); fs[0].CheckServes(p) != nil || len(s.Configs) != 6 {
+		t.Errorf("%v, %+v", fs[0].CheckServes(p), s)
 	}
 }
 
