@@ -313,10 +313,11 @@ def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings:
 @dataclass
 class Call:
     """A peer on a problem: run returns the outputs by name. before puts back, outside the timed interval, what the
-    call before has overwritten."""
+    call before has overwritten. rounds says how often an output is rounded to the tensors' type on the way."""
 
     run: Callable[[], Tensors]
     before: Optional[Callable[[], None]] = None
+    rounds: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -325,9 +326,7 @@ class Peer:
     system: str
     needs: tuple[str, ...]  # modules, the first one's distribution after it with a colon if it is named otherwise
     lacks: frozenset[str]  # of Problem.options
-    rounds: dict[str, int]  # outputs that are rounded to the tensors' type on the way, how often
     ready: Callable[[Problem, Tensors], Call]
-    versions: dict[str, str] = field(default_factory=dict)
 
     def probe(self) -> dict[str, str]:
         """What a hello says of the peer: its version, or why it is missing."""
@@ -357,12 +356,11 @@ PLAIN = ("rmsnorm with a bias", "zero-centered weight", "missing weight", "resid
          "weight of another type", "layernorm without a bias")
 
 
-def peer(name: str, system: str, needs: tuple[str, ...], has: tuple[str, ...] = (), lacks: tuple[str, ...] = (),
-         rounds: Optional[dict[str, int]] = None) -> Callable[[Any], Any]:
+def peer(name: str, system: str, needs: tuple[str, ...], has: tuple[str, ...] = (), lacks: tuple[str, ...] = ()) -> Callable[[Any], Any]:
     """Registers a function as a peer that does the plain ops, and of the options what it has."""
 
     def add(f: Callable[[Problem, Tensors], Call]) -> Callable[[Problem, Tensors], Call]:
-        PEERS[name] = Peer(name, system, needs, frozenset(PLAIN) - set(has) | set(lacks), rounds or {}, f)
+        PEERS[name] = Peer(name, system, needs, frozenset(PLAIN) - set(has) | set(lacks), f)
         return f
 
     return add
@@ -434,7 +432,7 @@ def accepted(f: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
 
 
 @peer("liger", "Liger-Kernel", ("liger_kernel.ops.rms_norm:liger-kernel", "liger_kernel.ops.layer_norm"),
-      has=("zero-centered weight",), rounds={"y": 1, "dx": 2, "dw": 2})
+      has=("zero-centered weight",))
 def liger(p: Problem, t: Tensors) -> Call:
     """Its functional entries with the modules' defaults: rmsnorm casts as Llama does (Gemma's way where the weight is
     zero-centered), and writes dx over dy, which is put back between samples. Backward: the kernel, and the sum of its
@@ -451,17 +449,18 @@ def liger(p: Problem, t: Tensors) -> Call:
     from liger_kernel.ops.rms_norm import rms_norm_backward, rms_norm_forward
 
     how = dict(eps=EPS, offset=1.0 if p.zc else 0.0, casting_mode="gemma" if p.zc else "llama", row_mode=None)
+    rounds = {} if p.zc else {"y": 1, "dx": 2, "dw": 2}  # Llama's casts
     args = accepted(rms_norm_forward, X=t["x"], W=t["w"], **how)
     if p.pas == "fwd":
-        return Call(lambda: named(p, rms_norm_forward(**args)[0]))
+        return Call(lambda: named(p, rms_norm_forward(**args)[0]), rounds=rounds)
     _, x, rstd, block, warps, casting = rms_norm_forward(**args)
     dy = t["dy"].clone()
     how.update(casting_mode=casting, BLOCK_SIZE=block, num_warps=warps, in_place=True)
     back = accepted(rms_norm_backward, dY=dy, X=x, W=t["w"], RSTD=rstd, **how)
-    return Call(lambda: named(p, rms_norm_backward(**back)), before=lambda: dy.copy_(t["dy"]))
+    return Call(lambda: named(p, rms_norm_backward(**back)), before=lambda: dy.copy_(t["dy"]), rounds=rounds)
 
 
-@peer("quack", "quack", ("quack.rmsnorm:quack-kernels",), lacks=("zero-centered layernorm",),
+@peer("quack", "quack", ("quack.rmsnorm:quack-kernels",),
       has=("rmsnorm with a bias", "zero-centered weight", "residual", "weight of another type", "layernorm without a bias"))
 def quack(p: Problem, t: Tensors) -> Call:
     """Its functional entries, untuned. Backward: the kernel, and the sum of its partial gradients with its cast."""
@@ -523,8 +522,7 @@ def transformer_engine(p: Problem, t: Tensors) -> Call:
     return Call(lambda: named(p, tex.rmsnorm_bwd(t["dy"], x, rstd, w, 0, p.zc)))
 
 
-@peer("fast-llm", "Fast-LLM", ("fast_llm.functional.triton.normalization:fast-llm",), has=("zero-centered weight",),
-      rounds={"dx": 2, "dw": 3, "db": 1})
+@peer("fast-llm", "Fast-LLM", ("fast_llm.functional.triton.normalization:fast-llm",), has=("zero-centered weight",))
 def fast_llm(p: Problem, t: Tensors) -> Call:
     """Backward from the saved output: both kernels, which write the gradients into buffers that are there. That the
     buffers count as zero is said before each call."""
@@ -553,7 +551,7 @@ def fast_llm(p: Problem, t: Tensors) -> Call:
             dx = n.triton_normalization_backward(t["dy"], list(context))  # it clears what it is given
         return named(p, [dx] + [w.grad_buffer for w in parameters])
 
-    return Call(run, before=zero)
+    return Call(run, before=zero, rounds={"dx": 2, "dw": 3, "db": 1})  # the saved output, and partial gradients
 
 
 # ---- Timing ----
@@ -756,7 +754,7 @@ class Device:
                 raise Failure("wrong", f"its outputs are not {' and '.join(self.problem.outputs())}")
             return out
 
-        first, rounds = run(), PEERS[name].rounds
+        first, rounds = run(), call.rounds
         outputs = [compare(self.problem, n, first[n], self.want[n], self.scale[n], rounds.get(n, 0)) for n in self.problem.outputs()]
         differing = 0
         if repeats > 1:
@@ -806,7 +804,7 @@ def failure_of(e: BaseException) -> Failure:
         return Failure("launch", text, broken=True)  # the context went with it
     if where.startswith(("torch._dynamo", "torch._inductor", "triton.compiler")):
         return Failure("compile", text)
-    if where.startswith("triton.runtime.errors"):
+    if type(e).__name__ == "OutOfResources":  # Triton's
         return Failure("resource", text)
     return Failure("launch", "it raised " + text)
 

@@ -89,7 +89,7 @@ func (s *server) do(req *request, a *answer) error {
 		return nil
 	case "sense":
 		a.Reading = &kernels.Reading{}
-		if n, ok := s.dev.(kernels.Neighbour); ok && len(req.Beside) > 0 {
+		if n, ok := s.dev.(kernels.Neighbour); ok {
 			n.Beside(req.Beside...)
 		}
 		if sensor, ok := s.dev.(kernels.Sensor); ok {

@@ -1,4 +1,4 @@
-"""Holds peers.py to the fixture that package reference has written. Runs on a CPU."""
+"""Holds peers.py to the fixture that package reference has written. On a CPU, or on a GPU with NORMBENCH_PEERS_CPU=0."""
 
 import json
 import math
@@ -31,7 +31,7 @@ for f in json.load(open(sys.argv[1])):
     extra = {"b"} if p.pas == "bwd" else set()  # a peer's own forward needs it
     want(set(p.inputs()) - extra == set(f["inputs"]), f"{p.text}: inputs {p.inputs()}, want {list(f['inputs'])}")
     want(sorted(p.outputs()) == sorted(f["answers"]), f"{p.text}: outputs {p.outputs()}, want {list(f['answers'])}")
-    t = {n: peers.draw(p, n, seed, "cpu") for n in p.inputs()}
+    t = {n: peers.draw(p, n, seed, "cpu" if peers.CPU else "cuda") for n in p.inputs()}
     for n, text in f["inputs"].items():
         size = t[n].element_size()
         bits = t[n].reshape(-1).view({2: torch.int16, 4: torch.int32}[size]).tolist()
@@ -55,7 +55,7 @@ for f in json.load(open(sys.argv[1])):
 
 # The comparison: right, one wrong element, NaN, infinities, a wrong shape and type.
 p = peers.Problem.parse("rmsnorm/fwd/3x5/bf16")
-exact = torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5)
+exact = torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5).to("cpu" if peers.CPU else "cuda")
 exact[0, 0] = math.nan
 exact[2, 4] = 1e39
 got = exact.to(torch.bfloat16)

@@ -32,7 +32,7 @@ class Double:
         if name == "absent":
             raise peers.Failure("refused", "peer absent is not there")
         if name == "plain":  # has none of the options
-            peers.Peer(name, "Plain", (), frozenset(peers.PLAIN), {}, None).refuse(self.problem)
+            peers.Peer(name, "Plain", (), frozenset(peers.PLAIN), None).refuse(self.problem)
         if name == "raises":
             raise ValueError("as asked\nand a second line")
         if name == "exits":
