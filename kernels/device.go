@@ -55,6 +55,13 @@ type Sensor interface {
 	Sense(ctx context.Context) (Reading, error)
 }
 
+// A Neighbour is a Sensor that can be told which other processes belong to the
+// measurement, such as the one that runs the peers: they work in turns with it,
+// and their presence makes the device no shared one.
+type Neighbour interface {
+	Beside(pids ...int)
+}
+
 // A Reading is the state of a device at one moment. Zero fields are not known.
 type Reading struct {
 	ClockMHz     int      `json:"clock_mhz,omitempty"`     // of the multiprocessors

@@ -12,12 +12,14 @@ import (
 // functions are pure.
 type Family struct {
 	Name   string // "rms_bwd/reg_persist"
-	Op     Op
+	Op     Op     // of a peer "": it does what it can of all
 	Pass   Pass
 	Doc    string // one line: the design
 	Origin string // where the design was published
-	Knobs  []Range
-	Files  []string // what its source hash covers: its .go, its .cu and what they share
+	// Version is that of foreign code, a peer's, once it is known.
+	Version string
+	Knobs   []Range
+	Files   []string // what its source hash covers: its .go, its .cu and what they share
 
 	// Hidden families measure the ruler or test the harness; sweeps leave them
 	// out.
@@ -175,7 +177,7 @@ func (r *Registry) Resolve(p Problem, v Variant, d DeviceInfo) (*Family, Variant
 
 // CheckServes says why f cannot do p, or nil.
 func (f *Family) CheckServes(p Problem) error {
-	if f.Op != p.Op || f.Pass != p.Pass {
+	if f.Op != "" && (f.Op != p.Op || f.Pass != p.Pass) {
 		return hint.Errorf("`normbench list kernels` shows what each family serves", "%s does not serve %s %s", f.Name, p.Op, p.Pass)
 	}
 	return f.Serves(p)

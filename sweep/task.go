@@ -4,6 +4,8 @@
 package sweep
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"normbench/internal/hint"
@@ -157,6 +159,10 @@ func (h sourceHashes) of(r *kernels.Registry, family string) (string, error) {
 		return "", err
 	}
 	s, err := families.SourceHash(r, f)
+	if f.Version != "" { // another version is other code under the same name
+		sum := sha256.Sum256([]byte(s + f.Version))
+		s = hex.EncodeToString(sum[:])[:len(s)]
+	}
 	if err == nil {
 		h[family] = s
 	}

@@ -15,7 +15,7 @@ const TieBand = 0.01
 
 // Pick returns the table's entries for what was measured: per problem the ok
 // variant with the lowest median time, or the base where it is within TieBand
-// of that. The stream and problems without an ok variant are left out. Entries
+// of that. The stream, peers and problems without an ok variant are left out. Entries
 // come in the order of record.CompareProblems.
 //
 // Where a search has chosen, its choice stands, with the numbers of its finals:
@@ -27,7 +27,7 @@ const TieBand = 0.01
 func Pick(entries []record.Entry) []Entry {
 	byProblem := map[kernels.Problem][]record.Entry{}
 	for _, e := range entries {
-		if e.Variant.Family != record.Stream {
+		if _, peer := kernels.PeerName(e.Variant.Family); !peer && e.Variant.Family != record.Stream {
 			byProblem[e.Problem] = append(byProblem[e.Problem], e)
 		}
 	}

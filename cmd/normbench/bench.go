@@ -23,7 +23,7 @@ func (e *env) benchCommand() *cli.Command {
 		ArgsUsage:   "REF...",
 		Description: refHelp + ".\nKnobs that a label leaves open take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag, formatFlag, kernelsFlag,
+			pythonFlag, seedFlag, formatFlag, kernelsFlag,
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
 		}),
 		Action: e.bench,
@@ -41,7 +41,7 @@ func (e *env) bench(c *cli.Context) error {
 	if err := checkProblems(c); err != nil {
 		return err
 	}
-	devices, err := e.devices(c)
+	devices, err := e.devicesFor(c, refs...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,13 @@ func (e *env) bench(c *cli.Context) error {
 		return err
 	}
 	e.summarize(sum)
-	if err := report.RenderTable(e.stdout, benchTable(sink.records, pr), c.String("format")); err != nil {
+	t := benchTable(sink.records, pr)
+	var measured []string
+	for _, r := range sink.records {
+		measured = append(measured, r.Family)
+	}
+	t.Notes = append(t.Notes, e.peerNotes(measured)...)
+	if err := report.RenderTable(e.stdout, t, c.String("format")); err != nil {
 		return err
 	}
 	if sum.Failed > 0 {

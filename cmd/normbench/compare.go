@@ -48,7 +48,7 @@ func (e *env) compare(c *cli.Context) error {
 	if c.Bool("live") || c.IsSet("baseline-kernels") || e.runnable(ops[0]) || e.runnable(ops[1]) {
 		return e.live(c, ops)
 	}
-	for _, f := range append(liveFlags, deviceFlags...) {
+	for _, f := range join(liveFlags, deviceFlags) {
 		if name := f.Names()[0]; c.IsSet(name) {
 			return hint.Errorf("add --live to run both operands on the device", "--%s is for a live compare, and both operands are recorded", name)
 		}

@@ -31,10 +31,11 @@ func (e *env) listCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "list",
-		Usage: "what there is: kernels, presets, knobs, shapes, devices, configs",
+		Usage: "what there is: kernels, presets, peers, knobs, shapes, devices, configs",
 		Subcommands: []*cli.Command{
 			sub("kernels", "the families, with the values their grids cross", []cli.Flag{kernelsFlag}, e.listKernels),
 			sub("presets", "the launch rules of published systems", nil, listPresets),
+			sub("peers", "other people's kernels, as far as a Python has them", []cli.Flag{pythonFlag}, e.listPeers),
 			sub("knobs", "the knobs, with their label keys", nil, listKnobs),
 			sub("shapes", "the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
 			sub("devices", "the devices of this machine", nil, e.listDevices),
@@ -48,7 +49,7 @@ func (e *env) listCommand() *cli.Command {
 		},
 		Action: func(c *cli.Context) error {
 			if ops := operands(c); len(ops) > 0 {
-				return hint.Errorf("list kernels, presets, knobs, shapes, devices or configs", "cannot list %q", ops[0])
+				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs", "cannot list %q", ops[0])
 			}
 			return cli.ShowSubcommandHelp(c)
 		},

@@ -34,7 +34,7 @@ var liveFlags = join([]cli.Flag{
 	warmFlag, rotateFlag,
 	&cli.StringFlag{Name: "order", Usage: "of the arms in a round: random or abba", Value: sweep.OrderRandom},
 	&cli.Float64Flag{Name: "min-effect", Usage: "relative effects up to this are of no interest", Value: verdict.Default().MinEffect},
-	seedFlag,
+	seedFlag, pythonFlag,
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
 }, optionFlags)
 
@@ -79,7 +79,10 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			return err
 		}
 	}
-	devices, err := e.devices(c)
+	if e.baseline != "" && refs[0].peer != "" {
+		return hint.Errorf("name one of our families as BASE", "--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].text)
+	}
+	devices, err := e.devicesFor(c, refs...)
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	}
 	run.judge()
 	if c.Bool("gate") {
-		if dev, err = e.confirm(c, dev, run, o); err != nil {
+		if dev, err = e.confirm(c, dev, refs, run, o); err != nil {
 			return err
 		}
 	}
@@ -168,7 +171,13 @@ func (e *env) liveRef(text string) (ref, error) {
 		if err != nil {
 			return ref{}, err
 		}
-		return ref{text: text, variants: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		peer := ""
+		for _, cell := range side.Cells {
+			if _, ok := kernels.PeerName(cell.Variant.Family); ok {
+				peer = peerBest // any of them may be asked for
+			}
+		}
+		return ref{text: text, peer: peer, variants: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 			if cell, ok := side.Cells[p]; ok && cell.Status == kernels.StatusOK {
 				return []kernels.Variant{cell.Variant}, nil
 			}
@@ -259,7 +268,7 @@ func (r *liveRun) judge() {
 
 // confirm fights the cells again that the gate would fail, on a device opened
 // anew: a regression counts only where both runs agree.
-func (e *env) confirm(c *cli.Context, dev kernels.Device, run *liveRun, o sweep.DuelOptions) (kernels.Device, error) {
+func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveRun, o sweep.DuelOptions) (kernels.Device, error) {
 	var slower []kernels.Problem
 	for _, j := range run.Judged {
 		if j.Gate == verdict.Slower {
@@ -271,7 +280,7 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, run *liveRun, o sweep.
 	}
 	e.notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
 	dev.Close()
-	devices, err := e.devices(c)
+	devices, err := e.devicesFor(c, refs...)
 	if err != nil {
 		return dev, err
 	}
@@ -330,7 +339,7 @@ func (e *env) showLive(c *cli.Context, run *liveRun) error {
 		if err := enc.Encode(run); err != nil {
 			return err
 		}
-	} else if err := report.RenderTable(e.stdout, run.table(), format); err != nil {
+	} else if err := report.RenderTable(e.stdout, e.liveTable(run), format); err != nil {
 		return err
 	}
 	if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
@@ -339,9 +348,20 @@ func (e *env) showLive(c *cli.Context, run *liveRun) error {
 			return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
 		}
 		defer f.Close()
-		return report.RenderTable(f, run.table(), report.FormatMarkdown)
+		return report.RenderTable(f, e.liveTable(run), report.FormatMarkdown)
 	}
 	return nil
+}
+
+// liveTable is the run's table, with the versions of the peers in it.
+func (e *env) liveTable(run *liveRun) *report.Table {
+	t := run.table()
+	var families []string
+	for _, d := range run.Duels {
+		families = append(families, d.A.Family, d.B.Family)
+	}
+	t.Notes = append(t.Notes, e.peerNotes(families)...)
+	return t
 }
 
 func (r *liveRun) table() *report.Table {

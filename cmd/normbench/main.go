@@ -26,6 +26,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/kernels/peers"
 )
 
 func main() {
@@ -68,6 +69,7 @@ type env struct {
 	baseline string // folder of the baseline's kernels, which registry then holds too
 	kernels  string // folder of the user's kernels, likewise
 	users    []*kernels.Family
+	peers    []kernels.Peer // once a device with peers is open
 }
 
 // notef prints a note for the person at the terminal.
@@ -80,7 +82,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: r}
+	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: peers.Register(r)}
 	err := e.app().RunContext(ctx, args)
 	if err == nil {
 		return 0

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL, preset:NAME or tuned:FILE"
-	recordedHelp = "an operand is a records file or results folder, with #base, #FAMILY or #FAMILY@LABEL behind it if need be, FILE.csv#COLUMN of published times, or tuned:FILE"
+	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best"
+	recordedHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY or #FAMILY@LABEL behind it if need be, FILE.csv#COLUMN of published times, or tuned:FILE"
 )
 
 // A ref is a runnable operand: it names the variants that it has for a problem,
@@ -23,6 +23,7 @@ const (
 // simply another.
 type ref struct {
 	text     string
+	peer     string // the NAME of a peer:NAME, so that the peers are started
 	variants func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
 }
 
@@ -38,6 +39,9 @@ func (e *env) parseRef(text string) (ref, error) {
 			return []kernels.Variant{v}, nil
 		}
 		return r, nil
+	}
+	if name, ok := strings.CutPrefix(text, "peer:"); ok {
+		return e.peerRef(text, name)
 	}
 	if name, ok := strings.CutPrefix(text, "preset:"); ok {
 		preset, err := presets.Lookup(name)
@@ -82,6 +86,9 @@ func (e *env) parseRef(text string) (ref, error) {
 		return r, nil
 	}
 	family, label, _ := strings.Cut(text, "@")
+	if name, ok := kernels.PeerName(family); ok {
+		return r, hint.Errorf("write peer:"+name, "%s is no family of ours", family)
+	}
 	c, err := kernels.ParseConfig(label)
 	if err != nil {
 		return r, err
@@ -158,8 +165,13 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 // selector is what stands behind the # of a recorded operand.
 func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 	switch s {
-	case "":
-		return func(*record.Entry) bool { return true }, nil
+	case "", "peers":
+		// Peers recorded beside our kernels are not among what we are to be
+		// compared by.
+		return func(x *record.Entry) bool {
+			_, peer := kernels.PeerName(x.Variant.Family)
+			return peer == (s == "peers")
+		}, nil
 	case "base":
 		return func(x *record.Entry) bool { return x.Base }, nil
 	}

@@ -33,8 +33,9 @@ import (
 var update = flag.Bool("update", false, "write what the scripts compare with anew")
 
 // TestMain makes this binary also the programs of the scripts: normbench;
-// normbench-test, which has the families that misbehave; and normbench-fake, a
-// worker with a scripted H200.
+// normbench-test, which has the families that misbehave; normbench-fake, a worker
+// with a scripted H200; and fake-python, which runs scripted peers in place of
+// peers.py.
 func TestMain(m *testing.M) {
 	program := func(r *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r)) }
@@ -43,6 +44,7 @@ func TestMain(m *testing.M) {
 		"normbench":      program(families.New()),
 		"normbench-test": program(devicetest.Registry(families.New())),
 		"normbench-fake": fakeWorker,
+		"fake-python":    fakePython,
 	})
 }
 
@@ -87,6 +89,52 @@ func fakeWorker() {
 		}
 	}
 	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return f, nil })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitTrouble)
+	}
+}
+
+// withPeers is a device that has peers.
+type withPeers struct {
+	*devicetest.Fake
+	peers []kernels.Peer
+}
+
+func (w withPeers) Peers() []kernels.Peer { return w.peers }
+
+// fakePython takes 40 us for liger, the fastest, and 60 for torch; compile
+// answers wrong, te raises, quack is not there. Where NORMBENCH_TEST_PEERS is
+// "none" no peer is.
+func fakePython() {
+	d := withPeers{&devicetest.Fake{}, []kernels.Peer{
+		{Name: "torch", System: "PyTorch eager", Version: "torch 9.9"},
+		{Name: "compile", System: "torch.compile", Version: "torch 9.9"},
+		{Name: "liger", System: "Liger-Kernel", Version: "liger-kernel 9.9"},
+		{Name: "quack", System: "quack", Missing: "ModuleNotFoundError: No module named 'quack'"},
+		{Name: "te", System: "TransformerEngine", Version: "transformer-engine 9.9"},
+	}}
+	if os.Getenv("NORMBENCH_TEST_PEERS") == "none" {
+		for i := range d.peers {
+			d.peers[i].Version, d.peers[i].Missing = "", "ImportError: as asked"
+		}
+	}
+	d.Seconds = func(_ kernels.Problem, v kernels.Variant, sample int) float64 {
+		us := map[string]float64{"peer/torch": 60e-6, "peer/liger": 40e-6}[v.Family]
+		return us * (1 + 0.004*float64(sample*7919%101-50)/50)
+	}
+	d.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+		switch {
+		case v.Family == "peer/compile":
+			return kernels.Failf(kernels.StatusWrong, "y is wrong")
+		case v.Family == "peer/te":
+			return kernels.Failf(kernels.StatusLaunch, "it raised ValueError: as asked")
+		case p.Residual:
+			return kernels.Failf(kernels.StatusRefused, "it has no residual")
+		}
+		return nil
+	}
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return d, nil })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)

@@ -11,8 +11,8 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/presets"
 	"normbench/kernels/families"
+	"normbench/kernels/presets"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/search"

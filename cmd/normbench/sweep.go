@@ -273,13 +273,15 @@ func under(entries []record.Entry, pr record.Protocol) []record.Entry {
 
 // newRun describes this invocation for the records.
 func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
+	env := environment()
+	e.peerVersions(env)
 	return record.Run{
 		ID:       uuid.NewString()[:13],
 		Time:     time.Now().UTC().Truncate(time.Millisecond),
 		Tool:     version(),
 		Command:  append([]string{"normbench"}, e.args[1:]...),
 		Device:   info,
-		Env:      environment(),
+		Env:      env,
 		Protocol: pr,
 	}
 }

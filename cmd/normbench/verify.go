@@ -21,7 +21,7 @@ func (e *env) verifyCommand() *cli.Command {
 		Description: refHelp + ".\nWithout a REF every family is checked in its base config; with --all-configs in all.\n" +
 			"Inputs are drawn from a fresh seed, which is printed.",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
-			seedFlag, formatFlag, kernelsFlag,
+			seedFlag, formatFlag, kernelsFlag, pythonFlag,
 			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant whose bits are compared", Value: 3},
 			&cli.BoolFlag{Name: "all-configs", Usage: "every config of each family's space"},
 			&cli.BoolFlag{Name: "hostile", Usage: "inputs with rows of zeros, huge and tiny ones, infinities and NaN"},
@@ -45,7 +45,14 @@ func (e *env) verify(c *cli.Context) error {
 	if err := checkProblems(c); err != nil {
 		return err
 	}
-	devices, err := e.devices(c)
+	var refs []ref
+	if len(texts) > 0 {
+		var err error
+		if refs, err = e.parseRefs(texts); err != nil {
+			return err
+		}
+	}
+	devices, err := e.devicesFor(c, refs...)
 	if err != nil {
 		return err
 	}
@@ -70,10 +77,6 @@ func (e *env) verify(c *cli.Context) error {
 			return err
 		}
 	case len(texts) > 0:
-		refs, err := e.parseRefs(texts)
-		if err != nil {
-			return err
-		}
 		if tasks, err = e.tasks(c, refs, info, nil); err != nil {
 			return err
 		}

@@ -37,6 +37,13 @@ func (d *Device) Sense(context.Context) (kernels.Reading, error) {
 	return reading, nil
 }
 
+// Beside implements kernels.Neighbour.
+func (d *Device) Beside(pids ...int) {
+	if d.monitor != nil {
+		d.monitor.Beside(pids...)
+	}
+}
+
 // watch opens NVML for the GPU, if it is there.
 func (d *Device) watch() {
 	m, err := nvml.Open(d.info.UUID)

@@ -18,10 +18,10 @@ func bwdAtomic(op kernels.Op) *kernels.Family {
 		Files: []string{"bwd_atomic.go", "bwd_atomic.cu", "bwd_row.go", "bwd_row.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go",
 			"common.go", "common.cuh"},
 		Knobs: []kernels.Range{
-			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
+			kernels.Values(kernels.BlockRows, 1, 2, 4),
 			kernels.Values(kernels.Warps, 2, 4, 8, 16),
 			kernels.Values(kernels.VectorBytes, 0),
-			kernels.Values(kernels.PerSM, 0, 1, 4),
+			kernels.Values(kernels.PerSM, 0, 4),
 			kernels.Values(kernels.AtomicScope, 0, 1),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),

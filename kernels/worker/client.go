@@ -31,8 +31,10 @@ type Options struct {
 
 // A Client is a kernels.Device in another process.
 type Client struct {
-	o    Options
-	info kernels.DeviceInfo
+	o      Options
+	info   kernels.DeviceInfo
+	peers  []kernels.Peer
+	beside []int // processes that are not others
 
 	proc *process // nil between a death and the next request
 	id   int
@@ -55,12 +57,27 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 		c.Close()
 		return nil, hint.Errorf("install the same normbench on both sides", "worker %q has other kernels (%s) than this normbench (%s)", strings.Join(o.Command, " "), k, o.Kernels)
 	}
-	c.info = a.Hello.Info
+	c.info, c.peers = a.Hello.Info, a.Hello.Peers
 	return c, nil
 }
 
 // Info implements kernels.Device.
 func (c *Client) Info() kernels.DeviceInfo { return c.info }
+
+// Peers are those that the worker knows, missing ones too.
+func (c *Client) Peers() []kernels.Peer { return c.peers }
+
+// PID is the worker's process, 0 while there is none. A command that starts the
+// worker in a process of its own must exec it.
+func (c *Client) PID() int {
+	if c.proc == nil {
+		return 0
+	}
+	return c.proc.cmd.Process.Pid
+}
+
+// Beside implements kernels.Neighbour, as far as the device does.
+func (c *Client) Beside(pids ...int) { c.beside = pids }
 
 // Prefetch implements kernels.Device. Its trouble, if any, shows again when a
 // variant is checked.
@@ -74,7 +91,7 @@ func (c *Client) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 
 // Sense implements kernels.Sensor.
 func (c *Client) Sense(ctx context.Context) (kernels.Reading, error) {
-	a, err := c.call(ctx, &request{Op: "sense"})
+	a, err := c.call(ctx, &request{Op: "sense", Beside: c.beside})
 	if err != nil {
 		return kernels.Reading{}, err
 	}

@@ -82,10 +82,16 @@ func (s *server) do(req *request, a *answer) error {
 	}
 	switch req.Op {
 	case "hello":
-		a.Hello = &hello{Protocol, s.hash, s.dev.Info()}
+		a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
+		if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
+			a.Hello.Peers = d.Peers()
+		}
 		return nil
 	case "sense":
 		a.Reading = &kernels.Reading{}
+		if n, ok := s.dev.(kernels.Neighbour); ok {
+			n.Beside(req.Beside...)
+		}
 		if sensor, ok := s.dev.(kernels.Sensor); ok {
 			r, err := sensor.Sense(s.ctx)
 			a.Reading = &r

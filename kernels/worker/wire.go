@@ -7,12 +7,12 @@
 // Every request is one line with an id and an op; every answer is one line with
 // the same id. Requests are answered in order.
 //
-//	hello                              -> hello: protocol, kernels, info
+//	hello                              -> hello: protocol, kernels, info, and of a worker of peers these
 //	prefetch problem variants          -> (nothing but the id)
 //	open problem seed                  -> (nothing but the id)
 //	check variant repeats              -> check
 //	time variant options               -> timing
-//	sense                              -> reading
+//	sense [beside]                     -> reading; beside are processes that are not others: kernels.Neighbour
 //	close                              -> (nothing but the id); closes the open problem
 //
 // An answer may instead hold failure (a variant that could not be measured) or
@@ -33,6 +33,7 @@ type request struct {
 	Variants []string             `json:"variants,omitempty"`
 	Repeats  int                  `json:"repeats,omitempty"`
 	Options  *kernels.TimeOptions `json:"options,omitempty"`
+	Beside   []int                `json:"beside,omitempty"`
 }
 
 type answer struct {
@@ -50,6 +51,7 @@ type hello struct {
 	Protocol int                `json:"protocol"`
 	Kernels  string             `json:"kernels"` // hash of the families' sources, "" where the worker runs none of ours
 	Info     kernels.DeviceInfo `json:"info"`
+	Peers    []kernels.Peer     `json:"peers,omitempty"`
 }
 
 type failure struct {

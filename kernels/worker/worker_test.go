@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,6 +55,8 @@ func TestMain(m *testing.M) {
 				return nil
 			}}, nil
 		})
+	case "neighbour":
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return &neighbour{}, nil })
 	case "old protocol":
 		fmt.Println(`{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}`)
 		io.Copy(io.Discard, os.Stdin)
@@ -198,6 +201,45 @@ func TestClient(t *testing.T) {
 
 func TestForeignWorkerNeedsNoHash(t *testing.T) {
 	works(t, open(t, start1(t, "foreign", time.Minute)))
+}
+
+// neighbour is a device with peers that says what it was told is beside it.
+type neighbour struct {
+	devicetest.Fake
+	beside []int
+}
+
+func (n *neighbour) Beside(pids ...int) { n.beside = pids }
+func (n *neighbour) Sense(context.Context) (r kernels.Reading, err error) {
+	for _, pid := range n.beside {
+		r.Others = append(r.Others, fmt.Sprint(pid))
+	}
+	return r, nil
+}
+func (n *neighbour) Peers() []kernels.Peer {
+	return []kernels.Peer{{Name: "a", System: "A", Version: "1"}, {Name: "b", System: "B", Missing: "not installed"}}
+}
+
+// Peers come with the hello, neighbours go with each sense, none with none.
+func TestPeersAndNeighbours(t *testing.T) {
+	c := start1(t, "neighbour", 5*time.Second)
+	if got, want := c.Peers(), (&neighbour{}).Peers(); !slices.Equal(got, want) {
+		t.Errorf("peers %+v, want %+v", got, want)
+	}
+	if c.PID() == 0 || c.PID() == os.Getpid() {
+		t.Errorf("its process is %d", c.PID())
+	}
+	for _, pids := range [][]int{{7, 8}, {9}, nil} {
+		c.Beside(pids...)
+		r, err := c.Sense(t.Context())
+		var want []string
+		for _, pid := range pids {
+			want = append(want, fmt.Sprint(pid))
+		}
+		if err != nil || !slices.Equal(r.Others, want) {
+			t.Errorf("beside %v: %v, %v", pids, r.Others, err)
+		}
+	}
 }
 
 func TestKilledWhileIdle(t *testing.T) {

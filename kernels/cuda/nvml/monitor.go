@@ -99,6 +99,9 @@ func open(lib library, has func(string) bool, uuid string, own []int) (*Monitor,
 	return nil, fmt.Errorf("%w of device %s: %s", ErrNoNVML, uuid, oneLine(first))
 }
 
+// Beside names the processes that are not others' but this one, in place of those before.
+func (m *Monitor) Beside(pids ...int) { m.own = append([]int{os.Getpid()}, pids...) }
+
 // Close lets go of NVML. The Monitor must not be used any more.
 func (m *Monitor) Close() error {
 	if r := m.lib.Shutdown(); r != nvml.SUCCESS {

@@ -20,3 +20,6 @@ func (m *Monitor) Static() Static { return Static{} }
 
 // Sample fails.
 func (m *Monitor) Sample() (Reading, error) { return Reading{}, ErrNoNVML }
+
+// Beside does nothing.
+func (m *Monitor) Beside(...int) {}

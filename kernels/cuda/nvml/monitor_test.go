@@ -192,6 +192,36 @@ func TestForeign(t *testing.T) {
 }
 
 // The bits are NVML's.
+// A process that belongs to the measurement is no stranger, for as long as it is named.
+func TestBeside(t *testing.T) {
+	m, d := mocked(t, every)
+	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
+		return []nvml.ProcessInfo{{Pid: uint32(os.Getpid())}, {Pid: 4_000_001}, {Pid: 4_000_002}}, nvml.SUCCESS
+	}
+	m.inContainer = false
+	others := func() (pids []int) {
+		r, err := m.Sample()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range r.OtherProcesses {
+			pids = append(pids, p.PID)
+		}
+		return pids
+	}
+	if got := others(); !slices.Equal(got, []int{4_000_001, 4_000_002}) {
+		t.Errorf("alone: others %v", got)
+	}
+	m.Beside(4_000_001)
+	if got := others(); !slices.Equal(got, []int{4_000_002}) {
+		t.Errorf("with one beside: others %v", got)
+	}
+	m.Beside()
+	if got := others(); len(got) != 2 {
+		t.Errorf("with none any more: others %v", got)
+	}
+}
+
 func TestReasons(t *testing.T) {
 	var all uint64
 	for _, r := range reasons {

@@ -1,0 +1,131 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// A Device is ours with the peers beside it, on one GPU.
+type Device struct {
+	ours   kernels.Device
+	theirs *Theirs
+}
+
+// Beside joins the two. They must be the same GPU.
+func Beside(ours kernels.Device, theirs *Theirs) (*Device, error) {
+	a, b := ours.Info(), theirs.Info()
+	if a.Kind != b.Kind || a.UUID != "" && b.UUID != "" && a.UUID != b.UUID {
+		return nil, hint.Errorf("use --device cuda, and one GPU for both", "the peers run on %s %s, and our kernels on %s %s", b.Name, b.UUID, a.Name, a.UUID)
+	}
+	return &Device{ours, theirs}, nil
+}
+
+// Info implements kernels.Device: it is ours.
+func (d *Device) Info() kernels.DeviceInfo { return d.ours.Info() }
+
+// Peers are those that the Python knows, missing ones too.
+func (d *Device) Peers() []kernels.Peer { return d.theirs.Peers() }
+
+// Prefetch implements kernels.Device. Peers compile when they are first checked.
+func (d *Device) Prefetch(p kernels.Problem, vs []kernels.Variant) {
+	if vs = slices.DeleteFunc(slices.Clone(vs), isPeer); len(vs) > 0 {
+		d.ours.Prefetch(p, vs)
+	}
+}
+
+func isPeer(v kernels.Variant) bool {
+	_, ok := kernels.PeerName(v.Family)
+	return ok
+}
+
+// Sense implements kernels.Sensor with our device's sensors. The peers' process
+// holds memory of the GPU, but it is not another's.
+func (d *Device) Sense(ctx context.Context) (kernels.Reading, error) {
+	s, ok := d.ours.(kernels.Sensor)
+	if !ok {
+		return kernels.Reading{}, nil
+	}
+	if n, ok := d.ours.(kernels.Neighbour); ok {
+		var pids []int // it has another one after a crash
+		if pid := d.theirs.PID(); pid != 0 {
+			pids = append(pids, pid)
+		}
+		n.Beside(pids...)
+	}
+	return s.Sense(ctx)
+}
+
+// Open implements kernels.Device. The peers get the problem with the first
+// variant of theirs: it takes memory in each process.
+func (d *Device) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	ours, err := d.ours.Open(ctx, p, seed)
+	if err != nil {
+		return nil, err
+	}
+	return &bench{d: d, p: p, seed: seed, ours: ours}, nil
+}
+
+// Close implements kernels.Device.
+func (d *Device) Close() error { return errors.Join(d.ours.Close(), d.theirs.Close()) }
+
+type bench struct {
+	d      *Device
+	p      kernels.Problem
+	seed   uint64
+	ours   kernels.Bench
+	theirs kernels.Bench // nil until a peer is asked for, and after one has taken its process down
+}
+
+// Check implements kernels.Bench.
+func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {
+	err = b.on(ctx, v, func(on kernels.Bench) error {
+		c, err = on.Check(ctx, v, repeats)
+		return err
+	})
+	return c, err
+}
+
+// Time implements kernels.Bench.
+func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
+	err = b.on(ctx, v, func(on kernels.Bench) error {
+		t, err = on.Time(ctx, v, o)
+		return err
+	})
+	return t, err
+}
+
+// on runs f on the bench that v belongs to. What a peer takes down with it is
+// its own process: ours stands, and the next peer starts that one again.
+func (b *bench) on(ctx context.Context, v kernels.Variant, f func(kernels.Bench) error) error {
+	if !isPeer(v) {
+		return f(b.ours)
+	}
+	err := error(nil)
+	if b.theirs == nil {
+		b.theirs, err = b.d.theirs.Open(ctx, b.p, b.seed)
+	}
+	if err == nil {
+		err = f(b.theirs)
+	} else {
+		b.theirs = nil // a nil Client's bench is no nil Bench
+	}
+	var failure *kernels.Failure
+	if errors.As(err, &failure) && failure.Broken {
+		b.theirs = nil
+		return kernels.Failf(failure.Status, "%s", failure.Reason)
+	}
+	return err
+}
+
+// Close implements kernels.Bench.
+func (b *bench) Close() error {
+	err := b.ours.Close()
+	if b.theirs != nil {
+		err = errors.Join(err, b.theirs.Close())
+	}
+	return err
+}

@@ -1,0 +1,128 @@
+package peers
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/reference"
+)
+
+var update = flag.Bool("update", false, "write testdata/reference.json anew")
+
+func matches(re, s string) bool { return regexp.MustCompile(re).MatchString(s) }
+
+// A fixture is a problem as package reference has it, for peers.py to meet: its
+// inputs to the bit, its answers and what an output may err.
+type fixture struct {
+	Problem    kernels.Problem           `json:"problem"`
+	Seed       uint64                    `json:"seed"`
+	Inputs     map[string]string         `json:"inputs"`  // the bits of all elements, in hexadecimal
+	Answers    map[string]string         `json:"answers"` // float64, as text, one after a space
+	Scale      map[string]float64        `json:"scale"`
+	Tolerances map[string]map[string]any `json:"tolerances"`
+}
+
+var fixtures = []struct {
+	problem string
+	seed    uint64
+}{
+	{"rmsnorm/fwd/5x33/bf16", 1<<63 + 12345}, // a seed with more bits than an int64 or a float64 would keep
+	{"rmsnorm/bwd/5x33/fp16", 7},
+	{"layernorm/fwd/9x17/fp32+bias", 1},
+	{"layernorm/bwd/9x17/bf16-wfp32+bias", 2},
+	{"rmsnorm/bwd/4x8/bf16+noweight+residual", 3},
+	{"rmsnorm/fwd/4x8/fp32+zc+residual", 4},
+	{"rmsnorm/fwd/16x9/bf16", reference.Hostile | 5},
+	{"layernorm/bwd/16x9/fp16+bias", reference.Hostile | 6},
+}
+
+func fixtureOf(t *testing.T, text string, seed uint64) fixture {
+	p := problem(t, text)
+	f := fixture{Problem: p, Seed: seed, Inputs: map[string]string{}, Answers: map[string]string{}, Scale: map[string]float64{}, Tolerances: map[string]map[string]any{}}
+	mem := reference.Inputs(p, seed)
+	for name, m := range mem {
+		var b strings.Builder
+		for i := range m.Len() {
+			switch m.DType {
+			case kernels.FP32:
+				fmt.Fprintf(&b, "%08x", math.Float32bits(m.At(i)))
+			default:
+				fmt.Fprintf(&b, "%04x", m.Bits[i])
+			}
+		}
+		f.Inputs[name] = b.String()
+	}
+	ans := reference.Answers(p, mem)
+	for _, tensor := range p.Tensors() {
+		if tensor.Role != kernels.Output || tensor.Name == "rstd" || tensor.Name == "mean" {
+			continue // no peer hands out its statistics
+		}
+		var b strings.Builder
+		for _, v := range ans.Values[tensor.Name] {
+			fmt.Fprintf(&b, "%.17g ", v)
+		}
+		f.Answers[tensor.Name] = b.String()
+		f.Scale[tensor.Name] = ans.Scale[tensor.Name]
+		tol := reference.ToleranceFor(p, tensor, ans.Scale[tensor.Name])
+		f.Tolerances[tensor.Name] = map[string]any{"rel": tol.Rel, "abs": tol.Abs}
+	}
+	return f
+}
+
+const fixtureFile = "testdata/reference.json"
+
+// The file is what package reference says today. That holds wherever there is
+// no torch to compare peers.py with.
+func TestFixture(t *testing.T) {
+	var all []fixture
+	for _, f := range fixtures {
+		all = append(all, fixtureOf(t, f.problem, f.seed))
+	}
+	want, err := json.MarshalIndent(all, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = append(want, '\n')
+	if *update {
+		if err := os.WriteFile(fixtureFile, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(fixtureFile)
+	if err != nil || string(got) != string(want) {
+		t.Errorf("%s is not what package reference gives: go test ./kernels/peers -update (%v)", fixtureFile, err)
+	}
+}
+
+// TestTorch runs testdata/against.py where python3 has a torch, on the CPU if
+// need be: inputs, answers, tolerances, the comparison, and eager PyTorch as a
+// peer from end to end.
+func TestTorch(t *testing.T) {
+	path := python(t)
+	if err := exec.Command(path, "-c", "import torch").Run(); err != nil {
+		t.Skip("NOT TESTED: python3 has no torch here; peers.py's arithmetic is held to the fixture only where it has")
+	}
+	cmd := exec.Command(path, "-B", filepath.Join("testdata", "against.py"), fixtureFile)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
+
+// TestClock holds the proof that no host time is in a sample to a simulated
+// GPU: slow hosts, pauses, clocks that rise, queues that fill, peers that wait.
+func TestClock(t *testing.T) {
+	if out, err := exec.Command(python(t), "-B", filepath.Join("testdata", "clock.py")).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -1,0 +1,863 @@
+"""Other people's normalization kernels as a device of normbench.
+
+A worker in the sense of package worker: requests are JSON lines on standard
+input, answers JSON lines on standard output. It needs PyTorch with CUDA, and
+measures whichever peers the Python that runs it can import.
+
+What is timed. An interval lies between two CUDA events around one call of a
+peer. Before it the L2 is flushed by reading twice its size. All samples of a
+batch are enqueued behind a spin; an event behind the spin proves, after the last
+sample is enqueued, that the GPU has not begun with the first: no host time is in
+any sample. A batch without the proof is taken again behind a longer spin, and a
+peer that never gets it is unfit.
+
+What is in an interval. A forward is called without autograd. A backward is
+timed alone, its forward run before: by the peer's own entry where there is one,
+else by torch.autograd.grad, which for a single autograd function adds no kernel.
+What a peer does itself (zeroing, casts, the sum of partial gradients) counts;
+see each function below.
+
+Arguments: --uuid GPU-... (the GPU to use), --names (print the peers' names).
+NORMBENCH_PEERS_CPU=1 runs what runs on a CPU, for tests.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import importlib.metadata
+import inspect
+import json
+import math
+import os
+import re
+import struct
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterator, Optional
+
+PROTOCOL = 1
+EPS = 1e-5
+CPU = os.environ.get("NORMBENCH_PEERS_CPU") == "1"
+torch: Any = None  # imported by the first hello, so that its absence is an answer
+
+Tensors = dict[str, Any]
+
+
+class Trouble(Exception):
+    """An error that is nobody's result, with the next step for the user."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text)
+        self.hint = hint
+
+
+class Failure(Exception):
+    """A peer that could not be measured: a result, with kernels.Status."""
+
+    def __init__(self, status: str, reason: str, broken: bool = False) -> None:
+        super().__init__(reason)
+        self.status, self.broken = status, broken
+
+
+# ---- The problem: kernels.Problem ----
+
+PROBLEM = re.compile(
+    r"(rmsnorm|layernorm)/(fwd|bwd)/(\d+)x(\d+)/(fp32|bf16|fp16)(?:-w(fp32|bf16|fp16))?"
+    r"(\+bias)?(\+zc)?(\+noweight)?(\+residual)?(\+fp8t?)?(\+acc)?"
+)
+EPSILON = {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
+LIMIT = {"fp32": float.fromhex("0x1.ffffffp127"), "bf16": float.fromhex("0x1.ffp127"), "fp16": 65520.0}
+
+
+@dataclass(frozen=True)
+class Problem:
+    text: str
+    op: str
+    pas: str
+    M: int
+    N: int
+    dtype: str
+    weight: str
+    bias: bool
+    zc: bool
+    noweight: bool
+    residual: bool
+    fp8: bool
+    acc: bool
+
+    @staticmethod
+    def parse(text: str) -> Problem:
+        m = PROBLEM.fullmatch(text)
+        if not m:
+            raise Trouble(f"malformed problem {text!r}", "install the same normbench on both sides")
+        op, pas, rows, cols, dtype, weight, *options = m.groups()
+        return Problem(text, op, pas, int(rows), int(cols), dtype, weight or dtype, *(o is not None for o in options))
+
+    def options(self) -> set[str]:
+        """What p asks of a peer beyond the plain op, in words that a refusal can name."""
+        ln = self.op == "layernorm"
+        has = {
+            self.op: True,
+            "rmsnorm with a bias": self.bias and not ln,
+            "layernorm without a bias": ln and not self.bias and not self.noweight,
+            "zero-centered weight": self.zc,
+            "missing weight": self.noweight,
+            "residual": self.residual,
+            "fp8": self.fp8,
+            "gradient to add to": self.acc,
+            "weight of another type": self.weight != self.dtype,
+        }
+        return {name for name, present in has.items() if present}
+
+    def type(self, name: str) -> str:
+        return self.weight if name in ("w", "b", "dw", "db") else self.dtype
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return (self.N,) if name in ("w", "b", "dw", "db") else (self.M, self.N)
+
+    def inputs(self) -> list[str]:
+        fwd = self.pas == "fwd"
+        names = {"x": True, "res": self.residual and fwd, "dy": not fwd, "dres": self.residual and not fwd,
+                 "w": not self.noweight, "b": self.bias}
+        return [n for n, there in names.items() if there]
+
+    def outputs(self) -> list[str]:
+        if self.pas == "fwd":
+            return ["y"] + ["resout"] * self.residual
+        return ["dx"] + ["dw"] * (not self.noweight) + ["db"] * self.bias
+
+
+def dtype_of(name: str) -> Any:
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+
+
+# ---- Seeded inputs, to the bit: package reference, Draw ----
+
+GOLDEN = 0x9E3779B97F4A7C15
+MASK = (1 << 64) - 1
+UNIT = struct.unpack("f", struct.pack("f", 1 / 37837.227))[0]
+HOSTILE = 1 << 62
+# name: stream, scale, offset. The weight's offset is 0 where it is zero-centered.
+DRAWS = {"x": (1, 1.0, 0.25), "dy": (2, 1.0, 0.0), "w": (3, 0.25, 1.0), "b": (4, 0.25, 0.0),
+         "res": (6, 1.0, -0.125), "dres": (7, 1.0, 0.0)}
+CHUNK = 1 << 24  # elements worked on at once
+
+
+def signed(u: int) -> int:
+    u &= MASK
+    return u - (1 << 64) if u >> 63 else u
+
+
+def mix_int(z: int) -> int:
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
+    return z ^ z >> 31
+
+
+def mix(z: Any) -> Any:
+    """splitmix64's finalizer on int64 tensors: products wrap, shifts must not drag the sign in."""
+    def right(v: Any, s: int) -> Any:
+        return (v >> s) & ((1 << (64 - s)) - 1)
+
+    z = (z ^ right(z, 30)) * signed(0xBF58476D1CE4E5B9)
+    z = (z ^ right(z, 27)) * signed(0x94D049BB133111EB)
+    return z ^ right(z, 31)
+
+
+def draw(p: Problem, name: str, seed: int, device: Any) -> Any:
+    stream, scale, offset = DRAWS[name]
+    if name == "w" and p.zc:
+        offset = 0.0
+    shape, dtype = p.shape(name), dtype_of(p.type(name))
+    out = torch.empty(math.prod(shape), dtype=dtype, device=device)
+    start = signed(mix_int(seed + stream * GOLDEN & MASK))
+    for lo in range(0, out.numel(), CHUNK):
+        i = torch.arange(lo, min(lo + CHUNK, out.numel()), dtype=torch.int64, device=device)
+        z = mix(i * signed(GOLDEN) + start)
+        total = sum((z >> s) & 0xFFFF for s in (0, 16, 32, 48)) - 131070
+        # Two products and a sum, each rounded: in one expression a compiler might fuse them.
+        v = total.to(torch.float32)
+        v = v * UNIT
+        v = v * scale
+        v = v + offset
+        if seed & HOSTILE:
+            v = ordeal(p, name, seed, i, v)
+        out[lo : lo + CHUNK] = v.to(dtype)
+    return out.view(shape)
+
+
+def ordeal(p: Problem, name: str, seed: int, i: Any, v: Any) -> Any:
+    """What a hostile seed makes of x and dy: package reference, Draw.ordeal."""
+    if name not in ("x", "dy"):
+        return v
+    row, col = i // p.N, i % p.N
+    kind, one = (row + seed % 8) % 8, row * 7919 % p.N == col
+    if name == "dy":
+        return torch.where((kind == 6) & one, math.inf, v)
+    huge = 2.0**12 if p.dtype == "fp16" else 2.0**50
+    for k, factor in ((2, huge), (3, 2.0**-12), (7, 2.0**-80)):
+        v = torch.where(kind == k, v * factor, v)
+    v = torch.where(kind == 1, 0.0, v)
+    v = torch.where((kind == 4) & one, -math.inf, v)
+    return torch.where((kind == 5) & one, math.nan, v)
+
+
+# ---- Float64 answers and the comparison: package reference, Answers and Compare ----
+
+
+def finite(v: Any) -> Any:
+    return torch.where(torch.isfinite(v), v, 0.0)
+
+
+def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
+    """The answers by name, and the scale of the terms that each is made of."""
+    device = t["x"].device
+    want = {n: torch.zeros(p.shape(n), dtype=torch.float64, device=device) for n in p.outputs()}
+    squares = {n: torch.zeros((), dtype=torch.float64, device=device) for n in want}
+    wf = torch.ones(p.N, dtype=torch.float64, device=device) if p.noweight else t["w"].double()
+    if p.zc:
+        wf = wf + 1
+    rows = max(CHUNK // p.N, 1)
+    for lo in range(0, p.M, rows):
+        at = slice(lo, lo + rows)
+        h = t["x"][at].double()
+        if "res" in t:
+            h = h + t["res"][at].double()
+            want["resout"][at] = h
+            squares["resout"] += finite(h * h).sum()
+        c = h - h.mean(1, keepdim=True) if p.op == "layernorm" else h
+        rstd = 1 / torch.sqrt((c * c).mean(1, keepdim=True) + EPS)
+        xhat = c * rstd
+        if p.pas == "fwd":
+            y = xhat * wf
+            if p.bias:
+                y = y + t["b"].double()
+            want["y"][at] = y
+            squares["y"] += finite(y * y).sum()
+            continue
+        dy = t["dy"][at].double()
+        g = dy * wf
+        dx = g - xhat * (g * xhat).mean(1, keepdim=True)
+        if p.op == "layernorm":
+            dx = dx - g.mean(1, keepdim=True)
+        dx = dx * rstd
+        if "dres" in t:
+            dx = dx + t["dres"][at].double()
+        want["dx"][at] = dx
+        squares["dx"] += finite((rstd * g) ** 2).sum()
+        for name, term in (("dw", dy * xhat), ("db", dy)):
+            if name in want:
+                want[name] += term.sum(0)
+                squares[name] += finite(term * term).sum()
+    # Of dw and db, per column: the terms of a sum are taken together.
+    return want, {n: math.sqrt(s.item() / want[n].numel()) for n, s in squares.items()}
+
+
+def tolerance(p: Problem, name: str, scale: float, roundings: int) -> tuple[float, float]:
+    """The relative and the absolute part: reference.ToleranceFor. Each rounding to the tensors' type on the way to
+    an output may cost half an epsilon of it and, where terms cancel, eight times the mean error of their scale:
+    reference.Tolerance.Loosen."""
+    noise = 2.0**-24 * (16 + math.sqrt(p.M if name in ("dw", "db") else p.N))
+    half = EPSILON[p.type(name)] / 2
+    way = roundings * EPSILON[p.dtype] / 2
+    return 1.02 * (half + way) + noise, 4 * noise * scale + 4 * way * scale
+
+
+def spans(n: int) -> Iterator[slice]:
+    for lo in range(0, n, CHUNK):
+        yield slice(lo, min(lo + CHUNK, n))
+
+
+def number(f: float) -> Any:
+    """kernels.Number: JSON has neither NaN nor infinities."""
+    return f if math.isfinite(f) else "NaN" if f != f else "+Inf" if f > 0 else "-Inf"
+
+
+def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings: int) -> dict[str, Any]:
+    if tuple(got.shape) != p.shape(name):
+        raise Failure("wrong", f"{name} has shape {tuple(got.shape)}, want {p.shape(name)}")
+    if got.dtype != dtype_of(p.type(name)):
+        raise Failure("wrong", f"{name} is {got.dtype}, want {dtype_of(p.type(name))}")
+    rel, absolute = tolerance(p, name, scale, roundings)
+    limit = LIMIT[p.type(name)]
+    got, want = got.reshape(-1), want.reshape(-1)
+    out = {"name": name, "elems": got.numel(), "bad": 0, "max_err": 0.0, "rel_l2": 0.0}
+    err2 = want2 = 0.0
+    for at in spans(got.numel()):
+        g, w = got[at].double(), want[at]
+        w = torch.where(w.abs() >= limit, torch.sign(w) * math.inf, w)
+        same = (g == w) | (torch.isnan(g) & torch.isnan(w))
+        diff = (g - w).abs()
+        ratio = torch.where(same, 0.0, diff / (absolute + rel * w.abs()))
+        ratio = torch.where(torch.isnan(ratio), math.inf, ratio)
+        met = torch.isfinite(ratio)
+        err2 += finite(torch.where(met & ~same, diff * diff, 0.0)).sum().item()
+        want2 += finite(torch.where(met, w * w, 0.0)).sum().item()
+        bad = ratio > 1
+        count = int(bad.sum())
+        if count and not out["bad"]:
+            first = int(torch.nonzero(bad)[0])
+            out.update(first=at.start + first, got=number(g[first].item()), want=number(w[first].item()))
+        out["bad"] += count
+        out["max_err"] = max(out["max_err"], min(ratio.max().item(), 3.4e38))
+    if want2 > 0:
+        out["rel_l2"] = min(math.sqrt(err2 / want2), 3.4e38)
+    return out
+
+
+# ---- The peers ----
+
+
+@dataclass
+class Call:
+    """A peer on a problem: run returns the outputs by name. before puts back, outside the timed interval, what the
+    call before has overwritten. rounds says how often an output is rounded to the tensors' type on the way."""
+
+    run: Callable[[], Tensors]
+    before: Optional[Callable[[], None]] = None
+    rounds: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Peer:
+    name: str
+    system: str
+    needs: tuple[str, ...]  # modules, the first one's distribution after it with a colon if it is named otherwise
+    lacks: frozenset[str]  # of Problem.options
+    ready: Callable[[Problem, Tensors], Call]
+
+    def probe(self) -> dict[str, str]:
+        """What a hello says of the peer: its version, or why it is missing."""
+        about = {"name": self.name, "system": self.system}
+        try:
+            found = []
+            for need in self.needs:
+                module, _, dist = need.partition(":")
+                imported = importlib.import_module(module)
+                if dist:
+                    try:
+                        found.append(f"{dist} {importlib.metadata.version(dist)}")
+                    except importlib.metadata.PackageNotFoundError:  # built in place
+                        found.append(f"{dist} {getattr(imported, '__version__', 'of unknown version')}")
+            return {**about, "version": ", ".join(found)}
+        except (Exception, SystemExit) as e:
+            return {**about, "missing": one_line(e)}
+
+    def refuse(self, p: Problem) -> None:
+        lacking = sorted(self.lacks & p.options())
+        if lacking:
+            raise Failure("refused", f"{self.system} has no {' and no '.join(lacking)}")
+
+
+PEERS: dict[str, Peer] = {}
+PLAIN = ("rmsnorm with a bias", "zero-centered weight", "missing weight", "residual", "fp8", "gradient to add to",
+         "weight of another type", "layernorm without a bias")
+
+
+def peer(name: str, system: str, needs: tuple[str, ...], has: tuple[str, ...] = (), lacks: tuple[str, ...] = ()) -> Callable[[Any], Any]:
+    """Registers a function as a peer that does the plain ops, and of the options what it has."""
+
+    def add(f: Callable[[Problem, Tensors], Call]) -> Callable[[Problem, Tensors], Call]:
+        PEERS[name] = Peer(name, system, needs, frozenset(PLAIN) - set(has) | set(lacks), f)
+        return f
+
+    return add
+
+
+def named(p: Problem, values: Any) -> Tensors:
+    """The outputs of p by name, from a peer's values in that order."""
+    return dict(zip(p.outputs(), values if isinstance(values, (tuple, list)) else (values,)))
+
+
+def by_autograd(p: Problem, t: Tensors, f: Callable[..., Any]) -> Call:
+    """f(x, w, b) as a forward, or its backward through torch.autograd.grad. The gradients are returned, not
+    accumulated into leaves."""
+    names = [n for n in ("x", "w", "b") if n in t]
+    if p.pas == "fwd":
+        def forward() -> Tensors:
+            with torch.no_grad():
+                return named(p, f(t["x"], t.get("w"), t.get("b")))
+
+        return Call(forward)
+    leaves = {n: t[n].detach().requires_grad_() for n in names}
+    y = f(leaves["x"], leaves.get("w"), leaves.get("b"))
+    return Call(lambda: named(p, torch.autograd.grad(y, list(leaves.values()), t["dy"], retain_graph=True)))
+
+
+@peer("torch", "PyTorch eager", ("torch:torch",), has=("missing weight", "layernorm without a bias"))
+def torch_eager(p: Problem, t: Tensors) -> Call:
+    """Backward: the one ATen operator that autograd calls. Its rmsnorm exists since PyTorch 2.9; before, autograd
+    runs a chain of elementwise kernels, all of them in the interval."""
+    aten, shape, w, b = torch.ops.aten, [p.N], t.get("w"), t.get("b")
+    if p.op == "layernorm":
+        if p.pas == "fwd":
+            return Call(lambda: named(p, torch.nn.functional.layer_norm(t["x"], shape, w, b, EPS)))
+        _, mean, rstd = aten.native_layer_norm(t["x"], shape, w, b, EPS)
+        wanted = [True, w is not None, b is not None]
+        return Call(lambda: named(p, aten.native_layer_norm_backward(t["dy"], t["x"], shape, mean, rstd, w, b, wanted)))
+    if p.pas == "fwd" or CPU or not hasattr(aten, "_fused_rms_norm_backward"):
+        return by_autograd(p, t, lambda x, w, b: torch.nn.functional.rms_norm(x, shape, w, EPS))
+    _, rstd = aten._fused_rms_norm(t["x"], shape, w, EPS)
+    return Call(lambda: named(p, aten._fused_rms_norm_backward(t["dy"], t["x"], shape, rstd, w, [True, w is not None])))
+
+
+def compiled(mode: Optional[str]) -> Callable[[Problem, Tensors], Call]:
+    def ready(p: Problem, t: Tensors) -> Call:
+        """Backward: the graph that AOTAutograd cut. Buffers are not donated to it, as it runs many times."""
+        import torch._functorch.config as functorch
+
+        functorch.donated_buffer = False
+
+        def norm(x: Any, w: Any, b: Any) -> Any:
+            if p.op == "layernorm":
+                return torch.nn.functional.layer_norm(x, (p.N,), w, b, EPS)
+            return torch.nn.functional.rms_norm(x, (p.N,), w, EPS)
+
+        return by_autograd(p, t, torch.compile(norm, mode=mode, fullgraph=True, dynamic=False))
+
+    return ready
+
+
+for _name, _mode in (("compile", None), ("compile-max", "max-autotune-no-cudagraphs")):
+    peer(_name, "torch.compile" + (f", {_mode}" if _mode else ""), ("torch:torch", "triton:triton"),
+         has=("missing weight", "layernorm without a bias"))(compiled(_mode))
+
+
+def accepted(f: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
+    """The arguments that this version of f knows."""
+    known = inspect.signature(f).parameters
+    return {k: v for k, v in arguments.items() if k in known}
+
+
+@peer("liger", "Liger-Kernel", ("liger_kernel.ops.rms_norm:liger-kernel", "liger_kernel.ops.layer_norm"),
+      has=("zero-centered weight",))
+def liger(p: Problem, t: Tensors) -> Call:
+    """Its functional entries with the modules' defaults: rmsnorm casts as Llama does (Gemma's way where the weight is
+    zero-centered), and writes dx over dy, which is put back between samples. Backward: the kernel, and the sum of its
+    partial gradients with its cast."""
+    if p.op == "layernorm":
+        from liger_kernel.ops.layer_norm import layer_norm_backward as backward, layer_norm_forward as forward
+
+        if p.zc:
+            raise Failure("refused", "Liger-Kernel has no zero-centered layernorm")
+        if p.pas == "fwd":
+            return Call(lambda: named(p, forward(t["x"], t["w"], t["b"], EPS)[0]))
+        _, x, mean, rstd = forward(t["x"], t["w"], t["b"], EPS)[:4]
+        return Call(lambda: named(p, backward(t["dy"], x, t["w"], t["b"], mean, rstd)))
+    from liger_kernel.ops.rms_norm import rms_norm_backward, rms_norm_forward
+
+    how = dict(eps=EPS, offset=1.0 if p.zc else 0.0, casting_mode="gemma" if p.zc else "llama", row_mode=None)
+    rounds = {} if p.zc else {"y": 1, "dx": 2, "dw": 2}  # Llama's casts
+    args = accepted(rms_norm_forward, X=t["x"], W=t["w"], **how)
+    if p.pas == "fwd":
+        return Call(lambda: named(p, rms_norm_forward(**args)[0]), rounds=rounds)
+    _, x, rstd, block, warps, casting = rms_norm_forward(**args)
+    dy = t["dy"].clone()
+    how.update(casting_mode=casting, BLOCK_SIZE=block, num_warps=warps, in_place=True)
+    back = accepted(rms_norm_backward, dY=dy, X=x, W=t["w"], RSTD=rstd, **how)
+    return Call(lambda: named(p, rms_norm_backward(**back)), before=lambda: dy.copy_(t["dy"]), rounds=rounds)
+
+
+@peer("quack", "quack", ("quack.rmsnorm:quack-kernels",),
+      has=("rmsnorm with a bias", "zero-centered weight", "residual", "weight of another type", "layernorm without a bias"))
+def quack(p: Problem, t: Tensors) -> Call:
+    """Its functional entries, untuned. Backward: the kernel, and the sum of its partial gradients with its cast."""
+    from quack import rmsnorm as q
+
+    w, b = t["w"], t.get("b")
+    if p.op == "layernorm":
+        if p.weight != "fp32" or p.residual or p.zc:
+            raise Failure("refused", "quack's layernorm takes weights in fp32 only, not zero-centered, and no residual")
+        if p.pas == "fwd":
+            return Call(lambda: named(p, q.layernorm_fwd(t["x"], w, b, eps=EPS)))
+        _, rstd, mean = q.layernorm_fwd(t["x"], w, b, eps=EPS, return_rstd=True, return_mean=True)
+        return Call(lambda: named(p, q.layernorm_bwd(t["x"], w, t["dy"], rstd, mean, has_bias=p.bias)))
+    offset = {"weight_offset": 1.0} if p.zc else {}  # a version without it says so
+    if p.pas == "fwd":
+        return Call(lambda: named(p, q.rmsnorm_fwd(t["x"], w, bias=b, residual=t.get("res"), eps=EPS, **offset)[:2]))
+    _, _, rstd = q.rmsnorm_fwd(t["x"], w, bias=b, eps=EPS, store_rstd=True, **offset)
+    return Call(lambda: named(p, q.rmsnorm_bwd(t["x"], w, t["dy"], rstd, t.get("dres"), has_bias=p.bias, **offset)[:3]))
+
+
+@peer("apex-fast", "apex contrib FastLayerNorm", ("apex.contrib.layer_norm.layer_norm:apex", "fast_layer_norm"),
+      lacks=("rmsnorm",))
+def apex_fast(p: Problem, t: Tensors) -> Call:
+    """Backward: its autograd function, whose only kernels are those of ln_bwd."""
+    from apex.contrib.layer_norm.layer_norm import FastLayerNormFN
+
+    return by_autograd(p, t, lambda x, w, b: FastLayerNormFN.apply(x, w, b, EPS))
+
+
+@peer("apex-fused", "apex FusedLayerNorm and FusedRMSNorm",
+      ("apex.normalization.fused_layer_norm:apex", "fused_layer_norm_cuda"))
+def apex_fused(p: Problem, t: Tensors) -> Call:
+    """Backward: its autograd function, whose only kernels are those of the extension's backward."""
+    from apex.normalization import fused_layer_norm as fused
+
+    if p.op == "layernorm":
+        return by_autograd(p, t, lambda x, w, b: fused.fused_layer_norm_affine(x, w, b, (p.N,), EPS))
+    return by_autograd(p, t, lambda x, w, b: fused.fused_rms_norm_affine(x, w, (p.N,), EPS))
+
+
+@peer("te", "TransformerEngine", ("transformer_engine.pytorch:transformer-engine", "transformer_engine_torch"),
+      has=("zero-centered weight",))
+def transformer_engine(p: Problem, t: Tensors) -> Call:
+    """The entries that its modules call (version 2); the modules themselves free x after a backward, which could not
+    be run again. Backward: the kernel and the sum of its partial gradients."""
+    import transformer_engine_torch as tex
+    from transformer_engine.pytorch.constants import TE_DType
+
+    x, w, tail = t["x"], t["w"], (EPS, None, None, TE_DType[t["x"].dtype], 0, p.zc)
+    if p.op == "layernorm":
+        forward = lambda: tex.layernorm_fwd(x, w, t["b"], *tail)  # noqa: E731
+    else:
+        forward = lambda: tex.rmsnorm_fwd(x, w, *tail)  # noqa: E731
+    if p.pas == "fwd":
+        return Call(lambda: named(p, forward()[0]))
+    _, mean, rstd = forward()
+    if p.op == "layernorm":
+        return Call(lambda: named(p, tex.layernorm_bwd(t["dy"], x, mean, rstd, w, 0, p.zc)))
+    return Call(lambda: named(p, tex.rmsnorm_bwd(t["dy"], x, rstd, w, 0, p.zc)))
+
+
+@peer("fast-llm", "Fast-LLM", ("fast_llm.functional.triton.normalization:fast-llm",), has=("zero-centered weight",))
+def fast_llm(p: Problem, t: Tensors) -> Call:
+    """Backward from the saved output: both kernels, which write the gradients into buffers that are there. That the
+    buffers count as zero is said before each call."""
+    from fast_llm.functional.triton import normalization as n
+
+    parameters = [t[k] for k in ("w", "b") if k in t]
+
+    def forward(training: bool) -> Any:
+        return n.triton_normalization_forward(t["x"], t["w"], t.get("b"), EPS, training, p.zc)
+
+    if p.pas == "fwd":
+        return Call(lambda: named(p, forward(False)[0]))
+    for w in parameters:
+        w.requires_grad_()
+        w.grad_buffer = torch.empty_like(w)
+
+    def zero() -> None:
+        for w in parameters:
+            w.param_grad_is_zero = True
+
+    with torch.no_grad():
+        _, context = forward(True)
+
+    def run() -> Tensors:
+        with torch.no_grad():
+            dx = n.triton_normalization_backward(t["dy"], list(context))  # it clears what it is given
+        return named(p, [dx] + [w.grad_buffer for w in parameters])
+
+    return Call(run, before=zero, rounds={"dx": 2, "dw": 3, "db": 1})  # the saved output, and partial gradients
+
+
+# ---- Timing ----
+
+BATCH = 25  # samples behind one spin: the launch queue holds about a thousand operations, and then the host waits
+TRIES = 6
+WARM_SPIN = 60e-6  # between samples that leave the cache warm
+
+
+class Clock:
+    """CUDA events behind a spin. Its queue is that of the current stream."""
+
+    def __init__(self) -> None:
+        self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2 * BATCH + 2)]
+        self.gate = torch.cuda.Event()
+        self.sink = torch.zeros((), device="cuda")
+        self.buffer = torch.ones(1, device="cuda")
+        self.rate = 1e9
+        for _ in range(2):  # cycles per second; the first one wakes the clocks
+            a, b = self.events[:2]
+            a.record()
+            torch.cuda._sleep(20_000_000)
+            b.record()
+            b.synchronize()
+            self.rate = 20_000_000 / (a.elapsed_time(b) / 1e3)
+
+    def spin(self, seconds: float) -> None:
+        torch.cuda._sleep(int(seconds * self.rate))
+
+    def cold(self, flush: int) -> None:
+        """Reads the flush: after a write the call would pay for writing the flush back to memory."""
+        if flush == 0:
+            self.spin(WARM_SPIN)
+            return
+        if self.buffer.numel() != flush // 4:
+            self.buffer = torch.ones(flush // 4, device="cuda")
+        torch.sum(self.buffer, 0, out=self.sink)
+
+    def batch(self, calls: list[Call], n: int, flush: int, spin: float, keep: bool) -> tuple[list[float], float, bool]:
+        """n samples behind a spin: their seconds, those of the host, and whether the spin outlasted the host."""
+        torch.cuda.synchronize()
+        kept = []  # outputs, where the next sample's must lie elsewhere to be cold
+        start = time.perf_counter()
+        self.spin(spin)
+        self.gate.record()
+        for i in range(n):
+            call = calls[i % len(calls)]
+            if call.before:
+                call.before()
+            self.cold(flush)
+            self.events[2 * i].record()
+            out = call.run()
+            self.events[2 * i + 1].record()
+            if keep:
+                kept.append(out)
+        ahead = not self.gate.query()
+        host = time.perf_counter() - start
+        torch.cuda.synchronize()
+        pairs = zip(self.events[0 : 2 * n : 2], self.events[1 : 2 * n : 2])
+        return [a.elapsed_time(b) / 1e3 for a, b in pairs], host, ahead
+
+    def visit(self, calls: list[Call], samples: int, flush: int) -> list[float]:
+        keep = len(calls) > 1
+        most, out = BATCH, []
+        gc.collect()
+        gc.disable()  # a collection is a pause of the host
+        try:
+            while len(out) < samples:
+                lead = 1 if out else 0  # the first one after a pause is biased; that of a visit the client drops
+                n = min(samples - len(out), most) + lead
+                _, host, _ = self.batch(calls, n, flush, 0, keep)  # untimed: what the host takes
+                spin = 1.5 * host + 1e-3
+                for _ in range(TRIES):
+                    got, host, ahead = self.batch(calls, n, flush, spin, keep)
+                    if ahead:
+                        break
+                    spin, most = max(2 * spin, 1.5 * host), max(most // 2, 1)
+                    n = min(n, most + lead)
+                else:
+                    raise Failure("unfit", f"the GPU was never kept busy until the host had enqueued {n} calls, not by {spin:.3g} s: "
+                                           "they wait for the GPU, or are too many operations for its queue")
+                out += got[lead:]
+            return out
+        finally:
+            gc.enable()
+
+
+class Stopwatch:
+    """The clock of a CPU, for tests: there is no queue to be ahead of."""
+
+    def visit(self, calls: list[Call], samples: int, flush: int) -> list[float]:
+        out = []
+        for i in range(samples):
+            call = calls[i % len(calls)]
+            if call.before:
+                call.before()
+            start = time.perf_counter()
+            call.run()
+            out.append(max(time.perf_counter() - start, 1e-9))
+        return out
+
+
+# ---- The device ----
+
+
+class Device:
+    """What a hello opens. Tests put another one with the same methods in its place."""
+
+    def __init__(self, uuid: str) -> None:
+        global torch
+        try:
+            torch = importlib.import_module("torch")
+        except (Exception, SystemExit) as e:
+            raise Trouble(f"{sys.executable} has no torch: {one_line(e)}", "install PyTorch there, or name another Python with --python")
+        self.device = "cpu" if CPU else f"cuda:{self.find(uuid)}"
+        if not CPU:
+            torch.cuda.set_device(self.device)
+        self.clock: Any = Stopwatch() if CPU else Clock()
+        self.about = [p.probe() for p in PEERS.values()]
+        self.problem: Optional[Problem] = None
+        self.forget()
+
+    @staticmethod
+    def find(uuid: str) -> int:
+        """The ordinal of a GPU; both processes may count in another order."""
+        where = f"torch {torch.__version__} of {sys.executable}"
+        if not torch.cuda.is_available():
+            raise Trouble(f"{where} has no CUDA GPU", "install a PyTorch for CUDA, check `nvidia-smi`, or name another Python with --python")
+        if not uuid:
+            return 0
+        for i in range(torch.cuda.device_count()):
+            mine = getattr(torch.cuda.get_device_properties(i), "uuid", None)
+            if mine is None or uuid.endswith(str(mine)):  # before PyTorch 2.5 it cannot be told
+                return i
+        raise Trouble(f"{where} does not see the GPU {uuid}", "check CUDA_VISIBLE_DEVICES")
+
+    def info(self) -> dict[str, Any]:
+        compiler = "torch " + torch.__version__
+        if CPU:
+            return {"id": "cpu-peers", "kind": "cpu", "name": "the CPU of the peers", "arch": "cpu", "units": 1,
+                    "compiler": compiler, "cache_bytes": 1 << 20, "memory_bytes": 0}
+        g = torch.cuda.get_device_properties(self.device)
+        uuid = getattr(g, "uuid", None)
+        return {"id": "-".join(g.name.lower().split()), "kind": "cuda", "name": g.name, "uuid": f"GPU-{uuid}" if uuid else "",
+                "arch": f"sm_{g.major}{g.minor}", "units": g.multi_processor_count, "driver": torch.version.cuda or "",
+                "compiler": compiler, "cache_bytes": getattr(g, "L2_cache_size", 0), "memory_bytes": g.total_memory}
+
+    def forget(self) -> None:
+        self.tensors: Tensors = {}
+        self.want: Tensors = {}
+        self.scale: dict[str, float] = {}
+        self.calls: dict[str, list[Call]] = {}
+        self.verdicts: dict[str, str] = {}  # of the peers checked: what is wrong, or ""
+
+    def open(self, problem: str, seed: int) -> None:
+        self.close()
+        self.problem, self.seed = Problem.parse(problem), seed
+
+    def close(self) -> None:
+        self.problem = None
+        self.forget()
+        if "torch._dynamo" in sys.modules:
+            torch._dynamo.reset()  # else it gives up after eight problems
+        if not CPU:
+            torch.cuda.empty_cache()  # the other process needs the memory too
+
+    def ready(self, name: str, copies: int = 1) -> list[Call]:
+        p = self.problem
+        missing = next((a["missing"] for a in self.about if a["name"] == name and "missing" in a), None)
+        if name not in PEERS or missing:
+            raise Failure("refused", f"peer {name} is not there: {missing or 'unknown'}")
+        PEERS[name].refuse(p)
+        if not self.tensors:
+            self.tensors = {n: draw(p, n, self.seed, self.device) for n in p.inputs()}
+            self.want, self.scale = answers(p, self.tensors)
+        calls = self.calls.setdefault(name, [])
+        while len(calls) < copies:
+            # Each peer has tensors of its own where it might mark or overwrite them; a first copy of the large ones
+            # would double the memory.
+            own = {n: t.clone() if calls or t.dim() == 1 else t.detach() for n, t in self.tensors.items()}
+            calls.append(PEERS[name].ready(p, own))
+        return calls
+
+    def poison(self) -> None:
+        """Leaves NaN in the memory that a peer's outputs will be put into, as far as the allocator goes along."""
+        p = self.problem
+        for t in [torch.full(p.shape(n), math.nan, dtype=dtype_of(p.type(n)), device=self.device) for n in p.outputs()]:
+            del t
+
+    def check(self, name: str, repeats: int) -> dict[str, Any]:
+        start = time.perf_counter()
+        call = self.ready(name)[0]
+
+        def run() -> Tensors:
+            self.poison()
+            if call.before:
+                call.before()
+            out = call.run()
+            if not isinstance(out, dict) or any(not isinstance(out.get(n), torch.Tensor) for n in self.problem.outputs()):
+                raise Failure("wrong", f"its outputs are not {' and '.join(self.problem.outputs())}")
+            return out
+
+        first, rounds = run(), call.rounds
+        outputs = [compare(self.problem, n, first[n], self.want[n], self.scale[n], rounds.get(n, 0)) for n in self.problem.outputs()]
+        differing = 0
+        if repeats > 1:
+            first = {n: first[n].clone() for n in self.problem.outputs()}  # a peer may write into the same buffers again
+        for _ in range(repeats - 1):
+            again = run()
+            bits = {2: torch.int16, 4: torch.int32}
+            differing += sum(int((again[n].view(bits[t.element_size()]) != t.view(bits[t.element_size()])).sum()) for n, t in first.items())
+        bad = next((o for o in outputs if o["bad"]), None)
+        self.verdicts[name] = f"{bad['name']} is wrong in {bad['bad']} of {bad['elems']} elements" if bad else ""
+        # Nobody states of a peer that its bits stay the same.
+        return {"outputs": outputs, "repeats": max(repeats, 1), "differing": differing, "unordered": True, "busy": time.perf_counter() - start}
+
+    def time(self, name: str, o: dict[str, Any]) -> dict[str, Any]:
+        copies = 1
+        if name not in self.verdicts:
+            self.check(name, 1)
+        if self.verdicts[name]:
+            raise Failure("wrong", self.verdicts[name])
+        if o.get("rotate"):
+            p = self.problem
+            tensors = sum(t.numel() * t.element_size() for t in self.tensors.values())
+            tensors += sum(math.prod(p.shape(n)) * (4 if p.type(n) == "fp32" else 2) for n in p.outputs())
+            copies = min(max(math.ceil(3 * self.info()["cache_bytes"] / tensors), 1), 512)
+        calls = self.ready(name, copies)[:copies]
+        start = time.perf_counter()
+        seconds = self.clock.visit(calls, o["samples"], o["flush"])
+        return {"seconds": seconds, "busy": time.perf_counter() - start}
+
+
+# ---- The protocol ----
+
+
+def one_line(e: BaseException) -> str:
+    lines = str(e).strip().splitlines()
+    return f"{type(e).__name__}: {lines[0].strip()[:200]}" if lines else type(e).__name__
+
+
+def failure_of(e: BaseException) -> Failure:
+    """Sorts what a peer raised into kernels.Status."""
+    if isinstance(e, Failure):
+        return e
+    text, where = one_line(e), type(e).__module__
+    if torch is not None and isinstance(e, getattr(torch, "OutOfMemoryError", ())):
+        return Failure("resource", text)
+    if "CUDA error" in str(e) or type(e).__name__ == "AcceleratorError":
+        return Failure("launch", text, broken=True)  # the context went with it
+    if where.startswith(("torch._dynamo", "torch._inductor", "triton.compiler")):
+        return Failure("compile", text)
+    if type(e).__name__ == "OutOfResources":  # Triton's
+        return Failure("resource", text)
+    return Failure("launch", "it raised " + text)
+
+
+def serve(device: Callable[[], Any], requests: Any, answer: Callable[[str], None]) -> None:
+    dev: Any = None
+    for line in requests:
+        r = json.loads(line)
+        a: dict[str, Any] = {"id": r["id"]}
+        try:
+            if dev is None:
+                dev = device()
+            op, name = r["op"], (r.get("variants") or [""])[0].partition("@")[0].removeprefix("peer/")
+            if op == "hello":
+                a["hello"] = {"protocol": PROTOCOL, "kernels": "", "info": dev.info(), "peers": dev.about}
+            elif op == "open":
+                dev.open(r["problem"], r.get("seed", 0))
+            elif op == "close":
+                dev.close()
+            elif op == "sense":
+                a["reading"] = {}
+            elif op not in ("check", "time"):
+                if op != "prefetch":
+                    raise Trouble(f"unknown op {op!r}", "install the same normbench on both sides")
+            elif dev.problem is None:
+                raise Trouble(f"{op} without an open problem")
+            else:
+                try:
+                    if op == "check":
+                        a["check"] = dev.check(name, r.get("repeats", 1))
+                    else:
+                        a["timing"] = dev.time(name, r["options"])
+                except (Exception, SystemExit) as e:
+                    f = failure_of(e)
+                    a["failure"] = {"status": f.status, "reason": str(f), "broken": f.broken}
+        except Trouble as e:
+            a.update(error=str(e), hint=e.hint)
+        except (Exception, SystemExit) as e:
+            a["error"] = one_line(e)
+        answer(json.dumps(a) + "\n")
+
+
+def main(device: Callable[[str], Any] = Device) -> None:
+    arguments = sys.argv[1:]
+    if arguments == ["--names"]:
+        print("\n".join(PEERS))
+        return
+    uuid = arguments[1] if len(arguments) == 2 and arguments[0] == "--uuid" else ""
+    # Whatever a peer prints must not get between the answers.
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    serve(lambda: device(uuid), sys.stdin, out.write)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+	"normbench/kernels/worker"
+)
+
+// python is the interpreter of these tests; they are skipped, loudly, where
+// there is none.
+func python(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("NOT TESTED: there is no python3 here, and peers.py is Python")
+	}
+	return path
+}
+
+func problem(t *testing.T, text string) kernels.Problem {
+	t.Helper()
+	p, err := kernels.ParseProblem(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// double starts testdata/double.py.
+func double(t *testing.T, limit time.Duration, args ...string) *Theirs {
+	t.Helper()
+	c, err := worker.Start(t.Context(), worker.Options{
+		Command: append([]string{python(t), filepath.Join("testdata", "double.py")}, args...), Timeout: limit,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &Theirs{Client: c}
+}
+
+// The names stand in two languages.
+func TestNames(t *testing.T) {
+	out, err := exec.Command(python(t), "-B", sourceName, "--names").Output()
+	if got := strings.Fields(string(out)); err != nil || !slices.Equal(got, Names) {
+		t.Errorf("%s knows %q, Names is %q (%v)", sourceName, got, Names, err)
+	}
+}
+
+// A registry with peers runs them, and no sweep takes them along.
+func TestRegister(t *testing.T) {
+	r := Register(families.New())
+	for _, text := range []string{"rmsnorm/fwd/8x64/bf16", "layernorm/bwd/8x64/bf16+bias"} {
+		p := problem(t, text)
+		for _, name := range Names {
+			if _, _, plan, err := r.Resolve(p, kernels.PeerVariant(name), devicetest.H200()); err != nil || len(plan.Launches) > 0 {
+				t.Errorf("%s on %s: %v, %v", name, p, plan, err)
+			}
+		}
+		for _, f := range r.Serving(p) {
+			if _, ok := kernels.PeerName(f.Name); ok {
+				t.Errorf("%s serves %s in a sweep", f.Name, p)
+			}
+		}
+	}
+	if h, err := families.Hash(r); err != nil || h == "" {
+		t.Error(h, err)
+	}
+}
+
+// outcome is what a peer of the double came to.
+func outcome(t *testing.T, b kernels.Bench, name, op string) string {
+	t.Helper()
+	v := kernels.PeerVariant(name)
+	var err error
+	if op == "time" {
+		var tm kernels.Timing
+		if tm, err = b.Time(t.Context(), v, kernels.TimeOptions{Samples: 3, Flush: 1 << 20}); err == nil && len(tm.Seconds) != 3 {
+			t.Errorf("%s: %d samples", name, len(tm.Seconds))
+		}
+	} else {
+		var c kernels.Check
+		if c, err = b.Check(t.Context(), v, 2); err == nil {
+			return c.Reason()
+		}
+	}
+	if err == nil {
+		return ""
+	}
+	var f *kernels.Failure
+	if !errors.As(err, &f) {
+		t.Fatalf("%s %s: %v is no Failure", op, name, err)
+	}
+	text := f.Error()
+	if f.Broken {
+		text += " (broken)"
+	}
+	return text
+}
+
+// What a peer may do, each beside one that does right before and after it.
+func TestProtocol(t *testing.T) {
+	p := problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
+	ours := &devicetest.Fake{}
+	d, err := Beside(ours, double(t, 2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := d.Open(t.Context(), p, 1<<63+7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	for name, want := range map[string]string{
+		"absent":  "refused: peer absent is not there",
+		"plain":   "refused: Plain has no residual and no zero-centered weight",
+		"raises":  "launch: it raised ValueError: as asked",
+		"exits":   "launch: it raised SystemExit: as asked",
+		"context": "launch: RuntimeError: CUDA error: an illegal memory access was encountered",
+		"crashes": "crash: the worker ended: exit status 3 (double: crashing as asked)",
+		"hangs":   "timeout: no answer within 2s",
+		"prints":  "",
+		"shape":   "wrong: y has shape (1, 1), want (8, 64)",
+	} {
+		for _, op := range []string{"check", "time"} {
+			if op == "time" && name == "hangs" {
+				continue // two seconds are enough
+			}
+			if got := outcome(t, b, name, op); got != want {
+				t.Errorf("%s %s: %q, want %q", op, name, got, want)
+			}
+			if got := outcome(t, b, "right", op); got != "" {
+				t.Errorf("%s right after %s: %q", op, name, got)
+			}
+		}
+	}
+	if got, want := outcome(t, b, "wrong", "check"), "y is wrong in 1 of 10 elements, first at 3: got NaN, want 1.5"; got != want {
+		t.Errorf("wrong: %q, want %q", got, want)
+	}
+	if got, want := outcome(t, b, "wrong", "time"), "wrong: y is wrong in 1 of 10 elements"; got != want {
+		t.Errorf("a wrong peer got a time: %q, want %q", got, want)
+	}
+	// Ours was opened once, whatever the peers did.
+	if calls := ours.Calls("open", "close"); len(calls) != 1 {
+		t.Errorf("%v", calls)
+	}
+	if got := outcome(t, b, "right", "check"); got != "" {
+		t.Error(got)
+	}
+	if _, err := b.Check(t.Context(), kernels.Variant{Family: "rms_fwd/cta_reg"}, 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// sensing is ours with a sensor that remembers what was beside it.
+type sensing struct {
+	devicetest.Fake
+	beside []int
+}
+
+func (s *sensing) Sense(context.Context) (kernels.Reading, error) {
+	return kernels.Reading{ClockMHz: 1980}, nil
+}
+func (s *sensing) Beside(pids ...int) { s.beside = pids }
+
+// Our sensor is told of the process that the peers have at the moment.
+func TestSense(t *testing.T) {
+	ours := &sensing{}
+	d, err := Beside(ours, double(t, 5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := d.Open(t.Context(), problem(t, "rmsnorm/fwd/8x64/bf16"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := func() []int {
+		if r, err := d.Sense(t.Context()); err != nil || r.ClockMHz != 1980 {
+			t.Errorf("%+v, %v", r, err)
+		}
+		return ours.beside
+	}
+	outcome(t, b, "right", "check")
+	first := seen()
+	outcome(t, b, "crashes", "check")
+	if gone := seen(); len(gone) != 0 {
+		t.Errorf("after a crash %v are beside", gone)
+	}
+	outcome(t, b, "right", "check")
+	if next := seen(); len(first) != 1 || len(next) != 1 || first[0] == next[0] || first[0] == os.Getpid() {
+		t.Errorf("beside: %v, then %v", first, next)
+	}
+}
+
+// Two GPUs are not one.
+func TestBesideDiffers(t *testing.T) {
+	theirs := double(t, 5*time.Second, "--uuid", "GPU-2")
+	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"}, {ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
+		if _, err := Beside(&devicetest.Fake{DeviceInfo: info}, theirs); err == nil || hint.Of(err) == "" {
+			t.Errorf("beside %+v: %v", info, err)
+		}
+	}
+	if all := theirs.Peers(); len(all) != 2 || all[0].Version != "right 1.0" || !strings.Contains(all[1].Missing, "'absent'") {
+		t.Errorf("%+v", all)
+	}
+}
+
+// What a Python may lack is one line and a hint, and no file is left.
+func TestStart(t *testing.T) {
+	path := python(t)
+	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	for name, test := range map[string]struct{ python, path, want string }{
+		"no Python":  {"nosuch-python", "", `the peers' Python "nosuch-python" is not there`},
+		"no program": {t.TempDir(), "", "is not there"},
+		"another":    {"true", "", `the peers' Python "true": crash: the worker `},
+		"no torch":   {path, "notorch", "has no torch: ModuleNotFoundError: No module named 'torch'"},
+		"no CUDA":    {path, "nocuda", `torch 9\.9\+cpu of .* has no CUDA GPU`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.path != "" {
+				abs, err := filepath.Abs(filepath.Join("testdata", test.path))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Setenv("PYTHONPATH", abs)
+			}
+			theirs, err := Start(t.Context(), Options{Python: test.python, Timeout: 20 * time.Second})
+			if err == nil {
+				theirs.Close()
+				t.Fatal("it started")
+			}
+			if !matches(test.want, err.Error()) || strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
+				t.Errorf("%q, hint %q; want %q", err, hint.Of(err), test.want)
+			}
+		})
+	}
+	if left, err := os.ReadDir(tmp); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

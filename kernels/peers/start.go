@@ -1,0 +1,80 @@
+package peers
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/worker"
+)
+
+// Options say how Start runs the peers.
+type Options struct {
+	Python  string        // a program, in the PATH or by its place
+	UUID    string        // of the GPU; "" for the first one
+	Timeout time.Duration // longest that a peer may take over one step; compiling is a step
+}
+
+// DefaultTimeout is long enough for torch.compile to tune.
+const DefaultTimeout = 5 * time.Minute
+
+// Theirs is the device of the peers alone.
+type Theirs struct {
+	*worker.Client
+	dir string // holds peers.py while it runs
+}
+
+const pythonHelp = "install Python 3 with PyTorch for CUDA, or name one with --python"
+
+// Start writes peers.py to a folder of its own and runs it. The error is one
+// line: no Python, no torch, no CUDA.
+func Start(ctx context.Context, o Options) (*Theirs, error) {
+	python, err := exec.LookPath(o.Python)
+	if err != nil {
+		return nil, hint.Errorf(pythonHelp, "the peers' Python %q is not there: %w", o.Python, err)
+	}
+	dir, err := os.MkdirTemp("", "normbench-peers-")
+	if err != nil {
+		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to", "peers.py cannot be written: %w", err)
+	}
+	file := filepath.Join(dir, sourceName)
+	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+		os.RemoveAll(dir)
+		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to", "peers.py cannot be written: %w", err)
+	}
+	command := []string{python, file}
+	if o.UUID != "" {
+		command = append(command, "--uuid", o.UUID)
+	}
+	// Its standard error is for the reason of its death: libraries say much there.
+	c, err := worker.Start(ctx, worker.Options{Command: command, Timeout: o.Timeout})
+	if err != nil {
+		os.RemoveAll(dir)
+		if hint.Of(err) == "" {
+			err = hint.Errorf(pythonHelp, "the peers' Python %q: %w", o.Python, err)
+		}
+		return nil, err
+	}
+	return &Theirs{Client: c, dir: dir}, nil
+}
+
+// Close ends the worker.
+func (t *Theirs) Close() error {
+	err := t.Client.Close()
+	os.RemoveAll(t.dir)
+	return err
+}
+
+// Find is the peer of a name among those of a device.
+func Find(all []kernels.Peer, name string) (kernels.Peer, bool) {
+	for _, p := range all {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return kernels.Peer{}, false
+}

@@ -1,0 +1,116 @@
+"""Holds peers.py to the fixture that package reference has written. On a CPU, or on a GPU with NORMBENCH_PEERS_CPU=0."""
+
+import json
+import math
+import os
+import sys
+
+os.environ.setdefault("NORMBENCH_PEERS_CPU", "1")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import torch  # noqa: E402
+
+import peers  # noqa: E402
+
+peers.torch = torch
+failed = 0
+
+
+def want(ok: bool, what: str) -> None:
+    global failed
+    if not ok:
+        failed += 1
+        print("FAIL", what)
+
+
+def same(a: float, b: float, rel: float) -> bool:
+    return a == b or (a != a and b != b) or abs(a - b) <= rel * max(abs(a), abs(b))
+
+
+for f in json.load(open(sys.argv[1])):
+    p, seed = peers.Problem.parse(f["problem"]), f["seed"]
+    extra = {"b"} if p.pas == "bwd" else set()  # a peer's own forward needs it
+    want(set(p.inputs()) - extra == set(f["inputs"]), f"{p.text}: inputs {p.inputs()}, want {list(f['inputs'])}")
+    want(sorted(p.outputs()) == sorted(f["answers"]), f"{p.text}: outputs {p.outputs()}, want {list(f['answers'])}")
+    t = {n: peers.draw(p, n, seed, "cpu" if peers.CPU else "cuda") for n in p.inputs()}
+    for n, text in f["inputs"].items():
+        size = t[n].element_size()
+        bits = t[n].reshape(-1).view({2: torch.int16, 4: torch.int32}[size]).tolist()
+        got = [b & (1 << 8 * size) - 1 for b in bits]
+        exact = [int(text[i : i + 2 * size], 16) for i in range(0, len(text), 2 * size)]
+        isnan = torch.isnan(t[n].reshape(-1)).tolist()  # a NaN's payload is nobody's business
+        bad = [i for i, (g, w) in enumerate(zip(got, exact)) if g != w and not isnan[i]]
+        want(len(got) == len(exact) and not bad, f"{p.text} seed {seed}: {n} differs at {bad[:5]}")
+    answer, scale = peers.answers(p, t)
+    for n, text in f["answers"].items():
+        exact = [float(v) for v in text.split()]
+        got = answer[n].reshape(-1).tolist()
+        # Sums in float64 in another order, of terms as large as scale, or as the largest of a hostile row.
+        size = max([f["scale"][n]] + [abs(v) for v in exact if math.isfinite(v)]) * 1e-12
+        bad = [i for i, (g, w) in enumerate(zip(got, exact)) if not same(g, w, 1e-11) and not abs(g - w) <= size]
+        want(len(got) == len(exact) and not bad, f"{p.text} seed {seed}: answer {n} differs at {bad[:5]}")
+        want(same(scale[n], f["scale"][n], 1e-9), f"{p.text}: scale of {n} is {scale[n]}, want {f['scale'][n]}")
+        rel, absolute = peers.tolerance(p, n, scale[n], 0)
+        tol = f["tolerances"][n]
+        want(same(rel, tol["rel"], 1e-9) and same(absolute, tol["abs"], 1e-9), f"{p.text}: tolerance of {n} is {rel}, {absolute}, want {tol}")
+
+# The comparison: right, one wrong element, NaN, infinities, a wrong shape and type.
+p = peers.Problem.parse("rmsnorm/fwd/3x5/bf16")
+exact = torch.linspace(-2, 2, 15, dtype=torch.float64).reshape(3, 5).to("cpu" if peers.CPU else "cuda")
+exact[0, 0] = math.nan
+exact[2, 4] = 1e39
+got = exact.to(torch.bfloat16)
+c = peers.compare(p, "y", got, exact, 1.0, 0)
+want(c["bad"] == 0 and 0 < c["max_err"] <= 1 and c["rel_l2"] < 0.01, f"right: {c}")
+for value in (1000.0, math.nan, math.inf):
+    wrong = got.clone()
+    wrong[1, 2] = value
+    c = peers.compare(p, "y", wrong, exact, 1.0, 0)
+    want(c["bad"] == 1 and c["first"] == 7 and c["got"] == peers.number(value) and c["max_err"] > 1, f"{value}: {c}")
+for wrong in (got[:2], got.float()):
+    try:
+        peers.compare(p, "y", wrong, exact, 1.0, 0)
+        want(False, f"{wrong.dtype} {wrong.shape} passed")
+    except peers.Failure as e:
+        want(e.status == "wrong", str(e))
+
+
+# A device with peers of every kind, through check and time.
+def broken(p: peers.Problem, t: peers.Tensors) -> peers.Call:
+    return peers.Call(lambda: {"y": t["x"] * 2})
+
+
+def unwritten(p: peers.Problem, t: peers.Tensors) -> peers.Call:
+    return peers.Call(lambda: {"y": torch.full_like(t["x"], math.nan)})
+
+
+def nothing(p: peers.Problem, t: peers.Tensors) -> peers.Call:
+    return peers.Call(lambda: {"y": None})
+
+
+for name, f in (("broken", broken), ("unwritten", unwritten), ("nothing", nothing)):
+    peers.peer(name, name, ())(f)
+d = peers.Device("")
+for text in ("rmsnorm/fwd/33x54/bf16", "rmsnorm/bwd/33x54/bf16", "layernorm/fwd/33x54/fp32+bias", "layernorm/bwd/33x54/fp32+bias", "rmsnorm/bwd/9x54/fp16+noweight"):
+    d.open(text, 11)
+    c = d.check("torch", 3)
+    want([o["name"] for o in c["outputs"]] == d.problem.outputs() and not any(o["bad"] for o in c["outputs"]) and c["differing"] == 0, f"torch on {text}: {c}")
+    for o in ({"samples": 3, "flush": 0}, {"samples": 3, "flush": 0, "rotate": True}):
+        want(len(d.time("torch", o)["seconds"]) == 3, f"times of torch on {text}")
+d.open("rmsnorm/fwd/8x8/bf16", 11)
+for name in ("broken", "unwritten"):
+    want(d.check(name, 1)["outputs"][0]["bad"] > 0, f"{name} passed")
+for name, status in (("broken", "wrong"), ("unwritten", "wrong"), ("nothing", "wrong"), ("nosuch", "refused")):
+    try:
+        d.time(name, {"samples": 3, "flush": 0})
+        want(False, f"{name} got a time")
+    except peers.Failure as e:
+        want(e.status == status, f"{name}: {e.status}: {e}")
+for text, name in (("rmsnorm/fwd/8x8/bf16+residual", "torch"), ("rmsnorm/fwd/8x8/bf16+fp8", "torch"), ("rmsnorm/bwd/8x8/bf16+acc", "torch")):
+    d.open(text, 11)
+    try:
+        d.check(name, 1)
+        want(False, f"{name} does {text}")
+    except peers.Failure as e:
+        want(e.status == "refused" and "PyTorch eager has no" in str(e), str(e))
+print("FAILED" if failed else "ok", "with torch", torch.__version__)
+sys.exit(1 if failed else 0)

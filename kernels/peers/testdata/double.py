@@ -1,0 +1,68 @@
+"""A device of scripted peers in place of peers.Device: what the protocol does with them needs no torch."""
+
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.dont_write_bytecode = True
+import peers  # noqa: E402
+
+
+class Double:
+    def __init__(self, uuid: str) -> None:
+        if uuid == "GPU-none":
+            raise peers.Trouble("no such GPU", "plug one in")
+        self.uuid = uuid
+        self.about = [{"name": "right", "system": "Right", "version": "right 1.0"},
+                      {"name": "absent", "system": "Absent", "missing": "ModuleNotFoundError: No module named 'absent'"}]
+        self.problem = None
+
+    def info(self):
+        return {"id": "nvidia-h200", "kind": "cuda", "name": "NVIDIA H200", "uuid": self.uuid, "arch": "sm_90", "units": 132,
+                "compiler": "double", "cache_bytes": 60 << 20, "memory_bytes": 141 * 10**9}
+
+    def open(self, problem, seed):
+        self.problem, self.seed = peers.Problem.parse(problem), seed
+
+    def close(self):
+        self.problem = None
+
+    def act(self, name):
+        if name == "absent":
+            raise peers.Failure("refused", "peer absent is not there")
+        if name == "plain":  # has none of the options
+            peers.Peer(name, "Plain", (), frozenset(peers.PLAIN), None).refuse(self.problem)
+        if name == "raises":
+            raise ValueError("as asked\nand a second line")
+        if name == "exits":
+            sys.exit("as asked")
+        if name == "context":
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        if name == "crashes":
+            print("double: crashing as asked", file=sys.stderr, flush=True)
+            os._exit(3)
+        if name == "hangs":
+            time.sleep(600)
+        if name == "prints":
+            print("a library says hello")
+            os.system("echo so does its child")
+        if name == "shape":
+            raise peers.Failure("wrong", f"y has shape (1, 1), want {self.problem.shape('y')}")
+
+    def check(self, name, repeats):
+        self.act(name)
+        out = {"name": "y", "elems": 10, "bad": 0, "max_err": 0.5, "rel_l2": 1e-3}
+        if name == "wrong":
+            out.update(bad=1, first=3, max_err=3.4e38, got=peers.number(float("nan")), want=peers.number(1.5))
+        return {"outputs": [out], "repeats": repeats, "differing": 0, "unordered": True, "busy": 0.01}
+
+    def time(self, name, o):
+        self.act(name)
+        if name == "wrong":
+            raise peers.Failure("wrong", "y is wrong in 1 of 10 elements")
+        return {"seconds": [1e-5] * o["samples"], "busy": 0.01}
+
+
+if __name__ == "__main__":
+    peers.main(Double)
