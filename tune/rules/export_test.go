@@ -39,9 +39,9 @@ func example(t testing.TB) *Set {
 		Classes: []List{
 			{Class: Class{kernels.RMSNorm, kernels.Fwd, false, 4}, Hull: Hull{64, 8192, 1, 1000, 1 << 20}, Rules: []Rule{}},
 			{Class: Class{kernels.RMSNorm, kernels.Bwd, false, 2}, Hull: Hull{64, 65536, 1, 7944, 4 << 20}, Rules: []Rule{
-				{Box{NMax: 512, MOver: 4, MMax: 80}, recipe("rms_bwd/reg_persist@br8.w16.v0.st2.k2.p0.rc32.rr32", 1024, []string{"warps"}, []string{"programs_per_sm"}), Evidence{4, 1.01, 1.1, "rmsnorm/bwd/4096x256/bf16", 1.02}},
-				{Box{NOver: 4096, MMax: 2, RowAlign: 16}, recipe("rms_bwd/two_pass@br1.bc8192.w16.v0.k0.p0.sp0.rc32.rr32", 0, nil, nil), Evidence{1, 1, 1.3, "rmsnorm/bwd/1x8192/bf16", 1}},
-				{Box{NOver: 4096, MMax: 2, RowUneven: 16}, recipe("rms_bwd/two_pass@br1.bc2048.w16.v0.k0.p0.sp0.rc32.rr32", 0, nil, nil), Evidence{1, 1, 2.3, "rmsnorm/bwd/29x17389/bf16", 1}},
+				{Box{NMax: 512, MOver: 4, MMax: 80}, recipe("rms_bwd/reg_persist@br8.w16.v0.st2.k2.p0.ho1.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0", 1024, []string{"warps"}, []string{"programs_per_sm"}), Evidence{4, 1.01, 1.1, "rmsnorm/bwd/4096x256/bf16", 1.02}},
+				{Box{NOver: 4096, MMax: 2, RowAlign: 16}, recipe("rms_bwd/two_pass@br1.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0", 0, nil, nil), Evidence{1, 1, 1.3, "rmsnorm/bwd/1x8192/bf16", 1}},
+				{Box{NOver: 4096, MMax: 2, RowUneven: 16}, recipe("rms_bwd/two_pass@br1.bc2048.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0", 0, nil, nil), Evidence{1, 1, 2.3, "rmsnorm/bwd/29x17389/bf16", 1}},
 			}},
 		},
 	}

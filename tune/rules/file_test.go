@@ -61,7 +61,7 @@ func TestParseErrors(t *testing.T) {
 	}
 	for edit, want := range map[string]string{
 		`"n_over": 4096|"n_above": 4096`:  `f: unknown field "n_above"`,
-		`"config": "br1.|"config": "zz1.`: `f: unknown knob "zz" in config "zz1.bc8192.w16.v0.k0.p0.sp0.rc32.rr32"`,
+		`"config": "br1.|"config": "zz1.`: `f: unknown knob "zz" in config "zz1.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0"`,
 		`"schema": 1|"schema": 9`:         "f: schema 9 is newer than 1, the newest that this normbench reads",
 		`"schema": 1|"schema": "x"`:       `f: string is no value for "schema"`,
 		`"op": "rmsnorm"|"op": "rms"`:     `f: class rms/fwd/4-byte: unknown op "rms"`,
@@ -173,7 +173,7 @@ func TestLint(t *testing.T) {
 		},
 		"unreachable outside the hull":         func(s *Set) { rule(s, 2).NOver = 1 << 17 },
 		"stale: the sources of rms_bwd/two_pa": func(s *Set) { s.Sources["rms_bwd/two_pass"] = "ba9876543210" },
-		"refuses br3":                          func(s *Set) { rule(s, 1).Config = config("br3.bc8192.w16.v0.k0.p0.sp0.rc32.rr32") },
+		"refuses br3":                          func(s *Set) { rule(s, 1).Config = config("br3.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0") },
 		"not for nvidia-h200":                  func(s *Set) { s.Device.ID = "nvidia-a100" },
 		"does not serve rmsnorm bwd":           func(s *Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
 	} {

@@ -24,12 +24,20 @@ struct Launch {
   std::int64_t block_cols = 0;  // columns of one chunk of a row
   std::int64_t warps = 0;  // warps of 32 threads per program
   std::int64_t vector_bytes = 0;  // bytes per load and store of one thread: 16, 8, 4 or 2; 0 is the widest that divides a row
-  std::int64_t stages = 0;  // tiles in flight: 1 loads a tile when it is needed, 2 loads the next one ahead
+  std::int64_t stages = 0;  // tiles in flight: 1 loads a tile when it is needed, 2 loads the next one ahead, and so on
   std::int64_t programs_per_sm = 0;  // programs per multiprocessor (cpu: per core); 0 is one program per tile of rows
   std::int64_t programs = 0;  // programs in all; overrides programs_per_sm; 0 leaves it to that
   std::int64_t single_pass_cols = 0;  // rows up to this many columns, if one chunk holds them, stay in registers and are read once; wider ones are read twice
+  std::int64_t hoist = 0;  // 1 keeps the weight in registers over all rows of a program, 0 loads it for every row
+  std::int64_t row_order = 0;  // how tiles of rows are dealt to programs: 0 in strides, 1 in contiguous ranges
+  std::int64_t saved_output = 0;  // 1 computes the backward from the forward's saved output y instead of x
+  std::int64_t partial_type = 0;  // type of the partial sums of dw and db: 0 fp32, 1 the weight's
   std::int64_t reduce_cols = 0;  // columns per program of k2, the reduction of the partial rows
-  std::int64_t reduce_rows = 0;  // groups of partial rows that one program of k2 sums side by side
+  std::int64_t reduce_rows = 0;  // partial rows that one program of k2 has in flight
+  std::int64_t reduce_warps = 0;  // warps per program of k2
+  std::int64_t early_reduce = 0;  // 1 lets k2 start while k1 ends and wait for it there (programmatic dependent launch, sm_90)
+  std::int64_t launch_bounds = 0;  // programs per multiprocessor that the compiler limits registers for; 0 sets no limit
+  std::int64_t cache_hint = 0;  // bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint
 };
 
 inline std::int64_t next_pow2(std::int64_t n) {
@@ -62,15 +70,15 @@ inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, 
     if (n >= 64 && n <= 65536 && rows >= 1 && rows <= 7944 && n * rows <= 4194304) {
       // rule 1: 4 problems, regret 1.010 (default 1.100)
       if (n <= 512 && rows > 4 && rows <= 80) {
-        a.family = "rms_bwd/reg_persist"; a.rule = 1; a.block_rows = 8; a.warps = scaled(16, row, 1024); a.vector_bytes = 0; a.stages = 2; a.programs_per_sm = scaled(2, 1024, row); a.programs = 0; a.reduce_cols = 32; a.reduce_rows = 32; return a;
+        a.family = "rms_bwd/reg_persist"; a.rule = 1; a.block_rows = 8; a.warps = scaled(16, row, 1024); a.vector_bytes = 0; a.stages = 2; a.programs_per_sm = scaled(2, 1024, row); a.programs = 0; a.hoist = 1; a.row_order = 0; a.saved_output = 0; a.partial_type = 0; a.reduce_cols = 32; a.reduce_rows = 128; a.reduce_warps = 32; a.early_reduce = 0; a.launch_bounds = 0; a.cache_hint = 0; return a;
       }
       // rule 2: 1 problems, regret 1.000 (default 1.300)
       if (n > 4096 && rows <= 2 && n * 2 % 16 == 0) {
-        a.family = "rms_bwd/two_pass"; a.rule = 2; a.block_rows = 1; a.block_cols = 8192; a.warps = 16; a.vector_bytes = 0; a.programs_per_sm = 0; a.programs = 0; a.single_pass_cols = 0; a.reduce_cols = 32; a.reduce_rows = 32; return a;
+        a.family = "rms_bwd/two_pass"; a.rule = 2; a.block_rows = 1; a.block_cols = 8192; a.warps = 16; a.vector_bytes = 0; a.programs_per_sm = 0; a.programs = 0; a.single_pass_cols = 0; a.row_order = 0; a.saved_output = 0; a.partial_type = 0; a.reduce_cols = 32; a.reduce_rows = 128; a.reduce_warps = 32; a.early_reduce = 0; a.launch_bounds = 0; a.cache_hint = 0; return a;
       }
       // rule 3: 1 problems, regret 1.000 (default 2.300)
       if (n > 4096 && rows <= 2 && n * 2 % 16 != 0) {
-        a.family = "rms_bwd/two_pass"; a.rule = 3; a.block_rows = 1; a.block_cols = 2048; a.warps = 16; a.vector_bytes = 0; a.programs_per_sm = 0; a.programs = 0; a.single_pass_cols = 0; a.reduce_cols = 32; a.reduce_rows = 32; return a;
+        a.family = "rms_bwd/two_pass"; a.rule = 3; a.block_rows = 1; a.block_cols = 2048; a.warps = 16; a.vector_bytes = 0; a.programs_per_sm = 0; a.programs = 0; a.single_pass_cols = 0; a.row_order = 0; a.saved_output = 0; a.partial_type = 0; a.reduce_cols = 32; a.reduce_rows = 128; a.reduce_warps = 32; a.early_reduce = 0; a.launch_bounds = 0; a.cache_hint = 0; return a;
       }
       return a;
     }

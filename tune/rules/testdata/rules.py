@@ -33,12 +33,12 @@ def pick(op, pass_, m, n, dtype_bytes, bias, sms):
         if n >= 64 and n <= 65536 and rows >= 1 and rows <= 7944 and n * rows <= 4194304:
             # rule 1: 4 problems, regret 1.010 (default 1.100)
             if n <= 512 and rows > 4 and rows <= 80:
-                return {"family": "rms_bwd/reg_persist", "rule": 1, "block_rows": 8, "warps": _scaled(16, row, 1024), "vector_bytes": 0, "stages": 2, "programs_per_sm": _scaled(2, 1024, row), "programs": 0, "reduce_cols": 32, "reduce_rows": 32}
+                return {"family": "rms_bwd/reg_persist", "rule": 1, "block_rows": 8, "warps": _scaled(16, row, 1024), "vector_bytes": 0, "stages": 2, "programs_per_sm": _scaled(2, 1024, row), "programs": 0, "hoist": 1, "row_order": 0, "saved_output": 0, "partial_type": 0, "reduce_cols": 32, "reduce_rows": 128, "reduce_warps": 32, "early_reduce": 0, "launch_bounds": 0, "cache_hint": 0}
             # rule 2: 1 problems, regret 1.000 (default 1.300)
             if n > 4096 and rows <= 2 and n * 2 % 16 == 0:
-                return {"family": "rms_bwd/two_pass", "rule": 2, "block_rows": 1, "block_cols": 8192, "warps": 16, "vector_bytes": 0, "programs_per_sm": 0, "programs": 0, "single_pass_cols": 0, "reduce_cols": 32, "reduce_rows": 32}
+                return {"family": "rms_bwd/two_pass", "rule": 2, "block_rows": 1, "block_cols": 8192, "warps": 16, "vector_bytes": 0, "programs_per_sm": 0, "programs": 0, "single_pass_cols": 0, "row_order": 0, "saved_output": 0, "partial_type": 0, "reduce_cols": 32, "reduce_rows": 128, "reduce_warps": 32, "early_reduce": 0, "launch_bounds": 0, "cache_hint": 0}
             # rule 3: 1 problems, regret 1.000 (default 2.300)
             if n > 4096 and rows <= 2 and n * 2 % 16 != 0:
-                return {"family": "rms_bwd/two_pass", "rule": 3, "block_rows": 1, "block_cols": 2048, "warps": 16, "vector_bytes": 0, "programs_per_sm": 0, "programs": 0, "single_pass_cols": 0, "reduce_cols": 32, "reduce_rows": 32}
+                return {"family": "rms_bwd/two_pass", "rule": 3, "block_rows": 1, "block_cols": 2048, "warps": 16, "vector_bytes": 0, "programs_per_sm": 0, "programs": 0, "single_pass_cols": 0, "row_order": 0, "saved_output": 0, "partial_type": 0, "reduce_cols": 32, "reduce_rows": 128, "reduce_warps": 32, "early_reduce": 0, "launch_bounds": 0, "cache_hint": 0}
             return None
     return None
