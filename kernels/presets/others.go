@@ -30,7 +30,7 @@ var liger = &Preset{
 		}
 		n := pow2(p.N)
 		if n > 65536 {
-			return nil, fmt.Errorf("Liger's block holds at most 65536 columns")
+			return nil, fmt.Errorf("the block of Liger holds at most 65536 columns")
 		}
 		warps := int64(4) // calculate_settings
 		switch {

@@ -173,9 +173,11 @@ func TestLint(t *testing.T) {
 		},
 		"unreachable outside the hull":         func(s *Set) { rule(s, 2).NOver = 1 << 17 },
 		"stale: the sources of rms_bwd/two_pa": func(s *Set) { s.Sources["rms_bwd/two_pass"] = "ba9876543210" },
-		"refuses br3":                          func(s *Set) { rule(s, 1).Config = config("br3.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0") },
-		"not for nvidia-h200":                  func(s *Set) { s.Device.ID = "nvidia-a100" },
-		"does not serve rmsnorm bwd":           func(s *Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
+		"refuses br3": func(s *Set) {
+			rule(s, 1).Config = config("br3.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0")
+		},
+		"not for nvidia-h200":        func(s *Set) { s.Device.ID = "nvidia-a100" },
+		"does not serve rmsnorm bwd": func(s *Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
 	} {
 		s := fresh()
 		edit(s)
