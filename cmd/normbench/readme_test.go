@@ -65,7 +65,7 @@ func TestReadme(t *testing.T) {
 	}
 	list := commands(string(text))
 	t.Chdir(t.TempDir())
-	for _, name := range []string{"results", "shapes.yaml"} {
+	for _, name := range []string{"results", "shapes.yaml", "examples"} {
 		if err := copyAll(name, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}

@@ -244,7 +244,7 @@ func TestPlot(t *testing.T) {
 	if err := f.set.Plot(&svg, ps, "svg"); err != nil {
 		t.Fatal(err)
 	}
-	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil || svg.Len() < 10000 {
+	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil || svg.Len() < 5000 {
 		t.Errorf("%d bytes of SVG: %v", svg.Len(), err)
 	}
 	if err := f.set.Plot(&png, nil, "png"); err != nil || !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) {
