@@ -55,6 +55,9 @@ func commands(markdown string) []command {
 // results, in the order of the page. Commands for GPUs must fail for the want of
 // one, and for nothing else.
 func TestReadme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the whole suite runs README's commands")
+	}
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
