@@ -18,7 +18,7 @@ func TestDefault(t *testing.T) {
 	f := Default()
 	sizes := map[string]int{"smoke": 4, "te": 10, "fast-llm": 15, "quack": 30, "inductor": 1, "qk-norm": 9, "odd": 5}
 	peers := map[string]int{"peers-more": 9, "peers": 31}
-	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "peers-more", "peers", "default"}
+	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "peers-more", "peers", "growth-rows", "growth-cols", "neighbours", "default"}
 	if diff := cmp.Diff(want, f.Names()); diff != "" {
 		t.Error(diff)
 	}
@@ -48,6 +48,80 @@ func TestDefault(t *testing.T) {
 		if want := int64(32<<20) >> (i / 5); s.M*s.N != want {
 			t.Errorf("fast-llm %s has %d elements, want %d", s, s.M*s.N, want)
 		}
+	}
+}
+
+// TestGrowth: what is drawn over M or N has enough of them at each fixed other
+// side, from end to end, and fits into 2^29 elements.
+func TestGrowth(t *testing.T) {
+	for _, tc := range []struct {
+		group    string
+		rows     bool // M grows
+		fixed    []int64
+		from, to int64
+	}{
+		{"growth-rows", true, []int64{256, 1024, 4096, 16384}, 1, 1 << 20},
+		{"growth-cols", false, []int64{64, 1024, 8192}, 64, 65536},
+	} {
+		g, err := Default().Group(tc.group)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := map[int64][]int64{}
+		for _, s := range g {
+			moves, stays := s.M, s.N
+			if !tc.rows {
+				moves, stays = s.N, s.M
+			}
+			at[stays] = append(at[stays], moves)
+			if s.M*s.N > 1<<29 {
+				t.Errorf("%s: %s has more than 2^29 elements", tc.group, s)
+			}
+		}
+		if len(at) != len(tc.fixed) {
+			t.Errorf("%s has %d fixed sides, want %v", tc.group, len(at), tc.fixed)
+		}
+		for _, f := range tc.fixed {
+			v := at[f]
+			if len(v) < 16 || !slices.IsSorted(v) || v[0] != tc.from {
+				t.Errorf("%s at %d: %v", tc.group, f, v)
+			}
+			want := tc.to
+			if tc.rows {
+				want = min(want, 1<<29/f)
+			}
+			if last := v[len(v)-1]; last != want {
+				t.Errorf("%s at %d ends at %d, want %d", tc.group, f, last, want)
+			}
+		}
+	}
+}
+
+// TestNeighbours: they are new to what a sweep covers, and as large as said.
+func TestNeighbours(t *testing.T) {
+	seen := map[int64]bool{}
+	swept, _ := Default().Group("default")
+	for _, s := range swept {
+		seen[s.N] = true
+	}
+	g, err := Default().Group("neighbours")
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd := map[int64]bool{}
+	for _, s := range g {
+		if seen[s.N] {
+			t.Errorf("%s: default has its N", s)
+		}
+		if e := s.M * s.N; e < 8<<20 || e > 64<<20 || s.M%2 == 0 {
+			t.Errorf("%s has %d elements in %d rows", s, e, s.M)
+		}
+		if s.N%2 == 1 {
+			odd[s.N] = true
+		}
+	}
+	if len(odd) != 2 {
+		t.Errorf("odd columns: %v", odd)
 	}
 }
 
