@@ -75,12 +75,15 @@ type Comparison struct {
 	Kinds []Mean `json:"kinds"` // per kind, in the order of the rows
 	// All is the geometric mean over all rows. Its N is 0 where no row has a
 	// time on both sides.
-	All       Mean       `json:"all"`
-	Worst     *Row       `json:"worst,omitempty"`     // the row with the lowest speedup
-	OneSided  []OneSided `json:"one_sided,omitempty"` // in the order of the rows
-	TieBand   float64    `json:"tie_band"`
-	Notes     []string   `json:"notes,omitempty"` // what stands against comparing the two
-	BytesRule string     `json:"bytes_rule"`
+	All   Mean `json:"all"`
+	Worst *Row `json:"worst,omitempty"` // the row with the lowest speedup
+	// Stream is how near each side comes to the stream over the rows; none where
+	// no side has a time of it.
+	Stream    []StreamScore `json:"stream,omitempty"`
+	OneSided  []OneSided    `json:"one_sided,omitempty"` // in the order of the rows
+	TieBand   float64       `json:"tie_band"`
+	Notes     []string      `json:"notes,omitempty"` // what stands against comparing the two
+	BytesRule string        `json:"bytes_rule"`
 }
 
 // BytesRule says what GB/s means in every table.
@@ -182,7 +185,22 @@ func Compare(a, b Side) *Comparison {
 		c.Kinds = append(c.Kinds, newMean(k, byKind[k]))
 	}
 	c.All = newMean("", all)
+	c.Stream = rowScores(c, a, b)
 	return c
+}
+
+// rowScores scores both sides on the rows alone, so that they have the same
+// problems to be good at.
+func rowScores(c *Comparison, a, b Side) []StreamScore {
+	x, y := Side{"A", map[kernels.Problem]Cell{}}, Side{"B", map[kernels.Problem]Cell{}}
+	for _, r := range c.Rows {
+		x.Cells[r.Problem], y.Cells[r.Problem] = a.Cells[r.Problem], b.Cells[r.Problem]
+	}
+	scores := StreamScores(x, y)
+	if !slices.ContainsFunc(scores, func(s StreamScore) bool { return s.N > 0 }) {
+		return nil
+	}
+	return scores
 }
 
 func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {

@@ -10,8 +10,8 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Render writes a comparison. Text and markdown have the rows, the geometric
-// means and the notes; csv has one line per row and per one-sided problem;
+// Render writes a comparison. Text and markdown have the rows, how near both
+// sides come to the stream, the geometric means and the notes; csv has one line per row and per one-sided problem;
 // json is the Comparison.
 func Render(w io.Writer, c *Comparison, format string) error {
 	if err := CheckFormat(format); err != nil {
@@ -28,6 +28,14 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	}
 	if len(c.Rows) > 0 {
 		if err := RenderTable(w, rowTable(c), format); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, "\n"); err != nil {
+			return err
+		}
+	}
+	if len(c.Stream) > 0 {
+		if err := RenderTable(w, StreamTable(c.Stream), format); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(w, "\n"); err != nil {

@@ -20,14 +20,17 @@ func (e *env) compareCommand() *cli.Command {
 		Usage:     "A/B table of two recorded operands, or a live A/B of runnable ones",
 		ArgsUsage: "BASE CANDIDATE",
 		Description: "Recorded operands: a records file or a results folder, of which the fastest right variant of each problem\n" +
-			"counts, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL; or tuned:FILE, a tuned table.\n" +
+			"counts, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL, PATH#tuned:FILE; an arm of a live\n" +
+			"compare, FILE#A or FILE#B; or tuned:FILE, a tuned table.\n" +
 			"Where one operand is base, FAMILY or FAMILY@LABEL, or with --live, both are run on the device, in\n" +
-			"interleaved rounds beside a second copy of BASE, and each cell gets a verdict; see docs/verdicts.md.",
+			"interleaved rounds beside a second copy of BASE, and each cell gets a verdict; see docs/verdicts.md.\n" +
+			"Both say how near each side comes to the stream, a copy of the same tensors.",
 		Flags: join([]cli.Flag{
 			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
+			&cli.Float64Flag{Name: "at-least", Usage: "exit 1 where CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not asked"},
 			formatFlag, kernelsFlag,
 		}, liveFlags, deviceFlags),
 		Action: e.compare,
@@ -40,6 +43,9 @@ func (e *env) compare(c *cli.Context) error {
 		return hint.Errorf("normbench compare BASE CANDIDATE", "compare takes two operands, got %d", len(ops))
 	}
 	if err := report.CheckFormat(c.String("format")); err != nil {
+		return err
+	}
+	if err := checkAtLeast(c); err != nil {
 		return err
 	}
 	if err := e.useBaseline(c); err != nil {
@@ -69,7 +75,35 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
-	return report.Render(e.stdout, report.Compare(sides[0], sides[1]), c.String("format"))
+	if err := report.Render(e.stdout, report.Compare(sides[0], sides[1]), c.String("format")); err != nil {
+		return err
+	}
+	return e.atLeast(c, sides[1])
+}
+
+func checkAtLeast(c *cli.Context) error {
+	if x := c.Float64("at-least"); c.IsSet("at-least") && !(x > 0 && x <= 10) {
+		return hint.Errorf("write 0.8 for 80% of the stream's speed", "--at-least %g is out of range", x)
+	}
+	return nil
+}
+
+// atLeast is the gate of --at-least: nil where a side is as near to the stream
+// as that everywhere, or where it is not asked for.
+func (e *env) atLeast(c *cli.Context, s report.Side) error {
+	if !c.IsSet("at-least") {
+		return nil
+	}
+	least := c.Float64("at-least")
+	lows := report.Below(s, least)
+	if len(lows) == 0 {
+		return nil
+	}
+	for _, l := range lows {
+		e.notef("below %g%% of stream: %s", 100*least, l)
+	}
+	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
+		s.Label, 100*least, len(lows), count(len(s.Cells), "problem"), lows[0])}
 }
 
 // runnable says whether an operand must be run: it names a variant and no file.

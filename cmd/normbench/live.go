@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -38,17 +39,21 @@ var liveFlags = join([]cli.Flag{
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
 }, optionFlags)
 
+// liveSchema is the version of the files that a live compare leaves.
+const liveSchema = 1
+
 // liveRun is one live compare: what it was asked, and what it found.
 type liveRun struct {
-	Schema  int                 `json:"schema"`
-	Run     record.Run          `json:"run"`
-	A       string              `json:"a"`
-	B       string              `json:"b"`
-	Rule    verdict.Rule        `json:"rule"`
-	Duels   []*sweep.DuelResult `json:"duels"`
-	Judged  []verdict.Judged    `json:"judged"` // of the duels that are ok, in their order
-	Summary verdict.Summary     `json:"summary"`
-	Gate    []gated             `json:"gate,omitempty"`
+	Schema  int                  `json:"schema"`
+	Run     record.Run           `json:"run"`
+	A       string               `json:"a"`
+	B       string               `json:"b"`
+	Rule    verdict.Rule         `json:"rule"`
+	Duels   []*sweep.DuelResult  `json:"duels"`
+	Judged  []verdict.Judged     `json:"judged"` // of the duels that are ok, in their order
+	Summary verdict.Summary      `json:"summary"`
+	Gate    []gated              `json:"gate,omitempty"`
+	Stream  []report.StreamScore `json:"stream,omitempty"`
 }
 
 // gated is what a second run said of a cell that looked slower.
@@ -102,7 +107,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	}
 	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: sweep.MinClock, MaxReject: maxReject,
 		More: func(cell verdict.Cell) bool { return rule.More(cell, len(duels)) }}
-	run := &liveRun{Schema: 1, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule}
+	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule}
 	start := time.Now()
 	for i, d := range duels {
 		if i+1 < len(duels) {
@@ -120,6 +125,8 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		e.notef("[%d/%d] %s: %s", i+1, len(duels), d.Problem, duelLine(res, rule))
 	}
 	run.judge()
+	sides := run.sides()
+	run.Stream = report.StreamScores(sides[0], sides[1])
 	if c.Bool("gate") {
 		if dev, err = e.confirm(c, dev, refs, run, o); err != nil {
 			return err
@@ -132,7 +139,32 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err := e.showLive(c, run); err != nil {
 		return err
 	}
-	return run.outcome(c.Bool("gate"), c.Bool("strict"))
+	sides[1].Label = ops[1]
+	return run.outcome(c.Bool("gate"), e.atLeast(c, sides[1]), c.Bool("strict"))
+}
+
+// sides are the arms as operands, each round's median a sample.
+func (r *liveRun) sides() [2]report.Side {
+	s := [2]report.Side{{Label: "A", Cells: map[kernels.Problem]report.Cell{}}, {Label: "B", Cells: map[kernels.Problem]report.Cell{}}}
+	for _, d := range r.Duels {
+		for i, v := range []kernels.Variant{d.A, d.B} {
+			c := report.Cell{Variant: v, Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
+				Run: r.Run.ID, Device: r.Run.Device.ID, Protocol: r.Run.Protocol.Name}
+			var us []float64
+			for _, round := range d.Rounds {
+				us = append(us, []float64{round.A, round.B}[i])
+			}
+			if len(us) > 0 && d.Status == kernels.StatusOK {
+				sum := stats.Summarize(us)
+				c.MedianUS, c.Lo, c.Hi = sum.Median, sum.Lo, sum.Hi
+				for _, u := range us {
+					c.Samples = append(c.Samples, float32(u))
+				}
+			}
+			s[i].Cells[d.Problem] = c
+		}
+	}
+	return s
 }
 
 // ruleOf is the default rule with what the flags change.
@@ -339,7 +371,7 @@ func (e *env) showLive(c *cli.Context, run *liveRun) error {
 		if err := enc.Encode(run); err != nil {
 			return err
 		}
-	} else if err := report.RenderTable(e.stdout, e.liveTable(run), format); err != nil {
+	} else if err := e.liveTables(e.stdout, run, format); err != nil {
 		return err
 	}
 	if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
@@ -348,9 +380,19 @@ func (e *env) showLive(c *cli.Context, run *liveRun) error {
 			return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
 		}
 		defer f.Close()
-		return report.RenderTable(f, e.liveTable(run), report.FormatMarkdown)
+		return e.liveTables(f, run, report.FormatMarkdown)
 	}
 	return nil
+}
+
+// liveTables are the run's table and, but for csv, how near its arms come to the
+// stream.
+func (e *env) liveTables(w io.Writer, run *liveRun, format string) error {
+	if err := report.RenderTable(w, e.liveTable(run), format); err != nil || format == report.FormatCSV || len(run.Judged) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return report.RenderTable(w, report.StreamTable(run.Stream), format)
 }
 
 // liveTable is the run's table, with the versions of the peers in it.
@@ -450,8 +492,8 @@ func moved(d *sweep.DuelResult) string {
 }
 
 // outcome is the exit code: wrong answers first, then an unfit machine, then
-// what the gate and --strict ask for.
-func (r *liveRun) outcome(gate, strict bool) error {
+// what the gate, --at-least (low) and --strict ask for.
+func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 	tally := map[kernels.Status]int{}
 	failed := 0
 	for _, d := range r.Duels {
@@ -475,6 +517,8 @@ func (r *liveRun) outcome(gate, strict bool) error {
 		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", count(failed, "cell"))}
 	case gate && confirmed > 0:
 		return &coded{exitGate, fmt.Errorf("%s slower, confirmed", count(confirmed, "cell"))}
+	case low != nil:
+		return low
 	case strict && r.Summary.Inconclusive > 0:
 		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", count(r.Summary.Inconclusive, "cell"))}
 	}

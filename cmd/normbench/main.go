@@ -5,7 +5,8 @@
 //
 // What a command finds goes to standard output; progress, notes and errors go
 // to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a
-// confirmed regression; a wrong or unreproducible result; findings of lint), 2 usage or trouble, 3
+// confirmed regression; below --at-least; a wrong or unreproducible result;
+// findings of lint), 2 usage or trouble, 3
 // inconclusive with --strict, 4 the machine is unfit to measure on, 5 a compared
 // kernel answers wrong, 130 interrupted.
 package main
@@ -35,7 +36,7 @@ func main() {
 
 // The exit codes.
 const (
-	exitGate    = 1   // a gate failed: a confirmed regression, a wrong or unreproducible result
+	exitGate    = 1   // a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
 	exitTrouble = 2   // usage, or anything else that went wrong
 	exitUnclear = 3   // compare --strict: a cell is inconclusive
 	exitUnfit   = 4   // the machine is unfit to measure on

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"normbench/internal/hint"
@@ -15,7 +18,7 @@ import (
 
 const (
 	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best"
-	recordedHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY or #FAMILY@LABEL behind it if need be, FILE.csv#COLUMN of published times, or tuned:FILE"
+	recordedHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, #preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, FILE.csv#COLUMN of published times, compare-RUN.json#A or #B, or tuned:FILE"
 )
 
 // A ref is a runnable operand: it names the variants that it has for a problem,
@@ -142,6 +145,19 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 	if strings.HasSuffix(path, ".csv") {
 		return report.ReadPublished(path, selector)
 	}
+	if strings.HasSuffix(path, ".json") {
+		arms, err := readLive(path)
+		if err != nil {
+			return report.Side{}, err
+		}
+		for i, name := range []string{"A", "B"} {
+			if selector == name {
+				arms[i].Label = text
+				return arms[i], nil
+			}
+		}
+		return report.Side{}, hint.Errorf("write "+path+"#A or "+path+"#B", "%s is a live compare, which has two arms", path)
+	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if _, err := e.parseRef(text); err == nil {
 			return report.Side{}, hint.Errorf("record it first: `normbench bench "+text+" --out DIR`, then compare DIR", "%s is not recorded, and compare takes recorded operands", text)
@@ -162,6 +178,25 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 	return side(text, pick(f.Latest(), nil, keep)), nil
 }
 
+// readLive reads what a live compare has left, as its two arms.
+func readLive(path string) ([2]report.Side, error) {
+	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table"
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return [2]report.Side{}, hint.Errorf(recordedHelp, "no records at %s", path)
+	} else if err != nil {
+		return [2]report.Side{}, hint.Errorf(help, "live compare: %w", err)
+	}
+	var run liveRun
+	if err := json.Unmarshal(data, &run); err != nil || len(run.Duels) == 0 || run.Run.ID == "" {
+		return [2]report.Side{}, hint.Errorf(help, "%s is no live compare", path)
+	}
+	if run.Schema > liveSchema {
+		return [2]report.Side{}, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
+	}
+	return run.sides(), nil
+}
+
 // selector is what stands behind the # of a recorded operand.
 func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 	switch s {
@@ -174,6 +209,9 @@ func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 		}, nil
 	case "base":
 		return func(x *record.Entry) bool { return x.Base }, nil
+	}
+	if strings.HasPrefix(s, "tuned:") || strings.HasPrefix(s, "preset:") || strings.HasPrefix(s, "peer:") {
+		return e.picked(s)
 	}
 	family, label, exact := strings.Cut(s, "@")
 	c, err := kernels.ParseConfig(label)
@@ -193,6 +231,59 @@ func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 			}
 		}
 		return true
+	}, nil
+}
+
+// picked selects the records of what a REF runs on the device that they are of,
+// under that name or another one with the same plan.
+func (e *env) picked(text string) (func(*record.Entry) bool, error) {
+	quiet := *e // what a rules file says of each problem is for those who run it
+	quiet.stderr = io.Discard
+	r, err := quiet.parseRef(text)
+	if err != nil {
+		return nil, err
+	}
+	if r.peer == peerBest {
+		return e.selector("peers")
+	}
+	type at struct {
+		p   kernels.Problem
+		run *record.Run
+	}
+	type picks struct {
+		variants []kernels.Variant
+		plans    []string
+	}
+	seen := map[at]picks{}
+	plan := func(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) string {
+		_, _, plan, err := e.registry.Resolve(p, v, d)
+		if err != nil {
+			return ""
+		}
+		return plan.String()
+	}
+	return func(x *record.Entry) bool {
+		if x.Run == nil {
+			return false
+		}
+		d := x.Run.Device
+		k := at{x.Problem, x.Run}
+		ours, ok := seen[k]
+		if !ok {
+			ours.variants, _ = r.variants(x.Problem, d) // none: there is no record of it either
+			for _, v := range ours.variants {
+				ours.plans = append(ours.plans, plan(x.Problem, v, d))
+			}
+			seen[k] = ours
+		}
+		if slices.Contains(ours.variants, x.Variant) {
+			return true
+		}
+		if !slices.ContainsFunc(ours.variants, func(v kernels.Variant) bool { return v.Family == x.Variant.Family }) {
+			return false
+		}
+		own := plan(x.Problem, x.Variant, d)
+		return own != "" && slices.Contains(ours.plans, own)
 	}, nil
 }
 

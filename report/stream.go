@@ -1,0 +1,141 @@
+package report
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+// A StreamScore is how near a side comes to the stream over the problems of a
+// kind: 1 is as fast as a copy of the same tensors in the same run.
+type StreamScore struct {
+	Side  string           `json:"side"`
+	Kind  string           `json:"kind"`            // "rms bwd"; "" for all kinds together
+	N     int              `json:"n"`               // problems with a time of the side and of the stream
+	Of    int              `json:"of"`              // problems that the side has
+	Mean  float64          `json:"mean,omitempty"`  // geometric mean of the stream's time over the side's; 0 where N is
+	Worst float64          `json:"worst,omitempty"` // the least of them
+	At    *kernels.Problem `json:"at,omitempty"`    // where
+}
+
+// StreamScores scores each side by kind, and over all where there are several
+// kinds.
+func StreamScores(sides ...Side) []StreamScore {
+	var scores []StreamScore
+	for _, s := range sides {
+		var kinds []string
+		byKind := map[string][]kernels.Problem{}
+		all := ordered(s)
+		for _, p := range all {
+			k := kind(p)
+			if byKind[k] == nil {
+				kinds = append(kinds, k)
+			}
+			byKind[k] = append(byKind[k], p)
+		}
+		for _, k := range kinds {
+			scores = append(scores, streamScore(s, k, byKind[k]))
+		}
+		if len(kinds) > 1 {
+			scores = append(scores, streamScore(s, "", all))
+		}
+	}
+	return scores
+}
+
+// ordered are the problems of a side in the order of tables.
+func ordered(s Side) []kernels.Problem {
+	return slices.SortedFunc(maps.Keys(s.Cells), record.CompareProblems)
+}
+
+func streamScore(s Side, kind string, ps []kernels.Problem) StreamScore {
+	score := StreamScore{Side: s.Label, Kind: kind, Of: len(ps)}
+	var ratios []float64
+	for _, p := range ps {
+		r := s.Cells[p].ofStream()
+		if r == 0 {
+			continue
+		}
+		ratios = append(ratios, r)
+		if score.Worst == 0 || r < score.Worst {
+			score.Worst, score.At = r, &p
+		}
+	}
+	if score.N = len(ratios); score.N > 0 {
+		score.Mean = stats.GeoMean(ratios)
+	}
+	return score
+}
+
+// ofStream is the stream's time over the cell's, 0 where one of them is missing.
+func (c Cell) ofStream() float64 {
+	if c.Status != kernels.StatusOK || !(c.MedianUS > 0) {
+		return 0
+	}
+	return c.StreamUS / c.MedianUS
+}
+
+// A Low is a problem on which a side is not as near to the stream as asked.
+type Low struct {
+	Problem kernels.Problem `json:"problem"`
+	Share   float64         `json:"share"` // of the stream's speed; 0 where the side has no time
+	Why     string          `json:"why,omitempty"`
+}
+
+func (l Low) String() string {
+	if l.Why != "" {
+		return fmt.Sprintf("%s is %s", l.Problem, l.Why)
+	}
+	return fmt.Sprintf("%s at %.1f%%", l.Problem, 100*l.Share)
+}
+
+// Below lists the problems on which a side is below a share of the stream's
+// speed, the worst first; those without a time come before all others.
+func Below(s Side, least float64) []Low {
+	var lows []Low
+	for _, p := range ordered(s) {
+		c := s.Cells[p]
+		l := Low{Problem: p, Share: c.ofStream()}
+		switch {
+		case l.Share >= least:
+			continue
+		case c.Status != kernels.StatusOK:
+			l.Why = string(c.Status)
+		case l.Share == 0:
+			l.Why = "without a time of the stream"
+		}
+		lows = append(lows, l)
+	}
+	slices.SortStableFunc(lows, func(a, b Low) int {
+		switch {
+		case a.Share < b.Share:
+			return -1
+		case a.Share > b.Share:
+			return 1
+		}
+		return 0
+	})
+	return lows
+}
+
+// StreamTable says how near each side comes to the stream.
+func StreamTable(scores []StreamScore) *Table {
+	t := &Table{Header: []string{"% of stream", "kind", "rows", "geometric mean", "worst", "at"},
+		Align: []Align{Left, Left, Right, Right, Right, Left}}
+	for _, s := range scores {
+		k := s.Kind
+		if k == "" {
+			k = "all"
+		}
+		row := []string{s.Side, k, fmt.Sprint(s.N), "", "", ""}
+		if s.N > 0 {
+			row[3], row[4], row[5] = tenth(100*s.Mean), tenth(100*s.Worst), name(*s.At)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}

@@ -1,0 +1,74 @@
+package report
+
+import (
+	"bytes"
+	"math"
+	"testing"
+
+	"normbench/kernels"
+)
+
+func TestStreamScores(t *testing.T) {
+	at := func(us, stream float64) Cell {
+		return Cell{Status: kernels.StatusOK, MedianUS: us, StreamUS: stream}
+	}
+	p := func(s string) kernels.Problem { return problem(t, s) }
+	s := Side{"x", map[kernels.Problem]Cell{
+		p("rmsnorm/fwd/4096x1024/bf16"): at(10, 9),
+		p("rmsnorm/fwd/4096x2048/bf16"): at(20, 20*0.4),
+		p("rmsnorm/fwd/4096x4096/bf16"): failed(kernels.StatusWrong, "as asked"),
+		p("rmsnorm/bwd/4096x1024/bf16"): at(10, 0), // of published times, say
+	}}
+	scores := StreamScores(s)
+	if len(scores) != 3 {
+		t.Fatalf("%+v", scores)
+	}
+	if f := scores[0]; f.Kind != "rms fwd" || f.N != 2 || f.Of != 3 || math.Abs(f.Mean-0.6) > 1e-9 || math.Abs(f.Worst-0.4) > 1e-9 || *f.At != p("rmsnorm/fwd/4096x2048/bf16") {
+		t.Errorf("%+v", f)
+	}
+	if b := scores[1]; b.Kind != "rms bwd" || b.N != 0 || b.Mean != 0 || b.At != nil {
+		t.Errorf("%+v", b)
+	}
+	if all := scores[2]; all.Kind != "" || all.N != 2 || all.Of != 4 {
+		t.Errorf("%+v", all)
+	}
+	if one := StreamScores(Side{Label: "empty"}); len(one) != 0 {
+		t.Errorf("%+v", one)
+	}
+	var b bytes.Buffer
+	if err := RenderTable(&b, StreamTable(scores), FormatCSV); err != nil {
+		t.Fatal(err)
+	}
+	want := "% of stream,kind,rows,geometric mean,worst,at\nx,rms fwd,2,60.0,40.0,rms fwd bf16 4096x2048\nx,rms bwd,0,,,\nx,all,2,60.0,40.0,rms fwd bf16 4096x2048\n"
+	if b.String() != want {
+		t.Error(b.String())
+	}
+}
+
+// What has no time cannot be near the stream: it comes first, with the reason.
+func TestBelow(t *testing.T) {
+	p := func(s string) kernels.Problem { return problem(t, s) }
+	s := Side{"x", map[kernels.Problem]Cell{
+		p("rmsnorm/fwd/4096x1024/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 8},
+		p("rmsnorm/fwd/4096x2048/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 7.99},
+		p("rmsnorm/fwd/4096x4096/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 3},
+		p("rmsnorm/bwd/4096x1024/bf16"): {Status: kernels.StatusOK, MedianUS: 10},
+		p("rmsnorm/bwd/4096x4096/bf16"): failed(kernels.StatusWrong, "as asked"),
+	}}
+	var got []string
+	for _, l := range Below(s, 0.8) {
+		got = append(got, l.String())
+	}
+	want := []string{
+		"rmsnorm/bwd/4096x1024/bf16 is without a time of the stream", "rmsnorm/bwd/4096x4096/bf16 is wrong",
+		"rmsnorm/fwd/4096x4096/bf16 at 30.0%", "rmsnorm/fwd/4096x2048/bf16 at 79.9%",
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%q, want %q", got[i], want[i])
+		}
+	}
+}
