@@ -24,8 +24,9 @@ func (e *env) tuneCommand() *cli.Command {
 		Usage:     "fit a small launch rule set to recorded sweeps, and say how good it is on shapes held out",
 		ArgsUsage: "RECORDS...",
 		Description: "Reads records files or results folders of one device, fits a few rules per op and pass, and prints their\n" +
-			"regret (time over the best known) against the baselines, on shapes left out of the fit. Rules that are worse\n" +
-			"than the default on a shape held out are not written.",
+			"regret (time over the best known) against the baselines, on shapes left out of the fit: the default, the best\n" +
+			"single config, the nearest shape, and published launch rules (presets) as far as what they pick was measured.\n" +
+			"Rules that are worse than the default on a shape held out are not written.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "write the rules to `FILE`; .yaml or .yml is YAML, else the format of --export"},
 			&cli.StringFlag{Name: "export", Usage: strings.Join(rules.Formats, ", ") + ": as what; without --out, to standard output instead of the tables", DefaultText: "json"},
@@ -146,11 +147,29 @@ func (e *env) refusal(set *rules.Set, ev *rules.Evaluation, out string) error {
 // showRules prints the regrets and the rules.
 func (e *env) showRules(set *rules.Set, ev *rules.Evaluation, format string) error {
 	t := newTable(fmt.Sprintf("regret: time over the best known, of %s", set.Device.Name),
-		"class", "held out", "by", ">shapes", ">geomean", "95% interval", ">p95", ">max", ">within 2%", ">within 5%", "worst")
+		"class", "held out", "by", ">shapes", ">of", ">geomean", "95% interval", ">p95", ">max", ">within 2%", ">within 5%", "worst")
+	of := map[string]int{} // shapes of each class
 	for _, s := range set.HeldOut {
+		of[s.Class] = max(of[s.Class], s.Shapes)
+	}
+	add := func(s rules.Score) {
 		held := map[string]string{rules.HeldNothing: "nothing", rules.HeldShape: "one shape", rules.HeldN: "one N"}[s.Held]
-		t.Rows = append(t.Rows, []string{s.Class, held, s.Chooser, fmt.Sprint(s.Shapes), fmt.Sprintf("%.3f", s.Regret), fmt.Sprintf("%.3f to %.3f", s.Lo, s.Hi),
+		t.Rows = append(t.Rows, []string{s.Class, held, s.Chooser, fmt.Sprint(s.Shapes), fmt.Sprint(of[s.Class]), fmt.Sprintf("%.3f", s.Regret), fmt.Sprintf("%.3f to %.3f", s.Lo, s.Hi),
 			fmt.Sprintf("%.3f", s.P95), fmt.Sprintf("%.3f", s.Max), fmt.Sprintf("%.0f%%", 100*s.Within2), fmt.Sprintf("%.0f%%", 100*s.Within5), s.Worst})
+	}
+	for _, s := range set.HeldOut {
+		add(s)
+	}
+	if format == report.FormatCSV { // one table, so the presets one by one are in it
+		for _, p := range ev.Presets {
+			if p.Shapes > 0 && p.Chooser != rules.ChooserPresets {
+				p.Chooser = "preset:" + p.Chooser
+				add(p.Score)
+			}
+		}
+	}
+	if slices.ContainsFunc(set.HeldOut, func(s rules.Score) bool { return s.Chooser == rules.ChooserPresets }) {
+		t.Notes = append(t.Notes, "presets is the fastest published launch rule of each shape, over the shapes on which one was measured; fitted to nothing")
 	}
 	if len(ev.Barred) > 0 {
 		t.Notes = append(t.Notes, "left to the default, as rules fitted without them were worse there: "+joinProblems(ev.Barred))
@@ -175,6 +194,12 @@ func (e *env) showRules(set *rules.Set, ev *rules.Evaluation, format string) err
 	if format == "csv" {
 		return nil
 	}
+	if len(ev.Presets) > 0 {
+		fmt.Fprintln(e.stdout)
+		if err := report.RenderTable(e.stdout, presetTable(ev.Presets), format); err != nil {
+			return err
+		}
+	}
 	for i := range set.Classes {
 		l := &set.Classes[i]
 		t := newTable(fmt.Sprintf("rules of %s, measured for %s", l.Class, l.Hull), ">", "where", "what", ">problems", ">regret", ">default")
@@ -188,6 +213,24 @@ func (e *env) showRules(set *rules.Set, ev *rules.Evaluation, format string) err
 		}
 	}
 	return nil
+}
+
+// presetTable is each published launch rule as a rule by itself.
+func presetTable(ps []rules.PresetScore) *report.Table {
+	t := newTable("published launch rules, as far as the records have what they pick",
+		"class", "preset", ">shapes", ">of", ">covered", ">unmeasured", ">geomean", ">rules there", ">default there", ">max", "worst")
+	for _, p := range ps {
+		row := []string{p.Class, p.Chooser, fmt.Sprint(p.Shapes), fmt.Sprint(p.Of), fmt.Sprintf("%.0f%%", 100*float64(p.Shapes)/float64(p.Of)), fmt.Sprint(p.Unmeasured)}
+		if p.Shapes > 0 {
+			row = append(row, fmt.Sprintf("%.3f", p.Regret), fmt.Sprintf("%.3f", p.Rules), fmt.Sprintf("%.3f", p.Default), fmt.Sprintf("%.3f", p.Max), p.Worst)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	t.Notes = append(t.Notes,
+		"shapes: those with a time of what the preset launches, or of all that it would try; a geomean is over these alone",
+		"unmeasured: its pick has no time in the records: `normbench bench preset:NAME --all-candidates --out DIR` measures it, and tune takes DIR too; on the rest it launches nothing of ours",
+		"rules there: the regret of the rules on the same shapes, each held out")
+	return t
 }
 
 func joinProblems(ps []kernels.Problem) string {

@@ -33,6 +33,7 @@ type Shape struct {
 	BestUS  float64         // the least median time of all
 	Best    kernels.Variant
 	US      map[kernels.Variant]float64 // median times
+	Failed  map[kernels.Variant]bool    // tried, without a right answer; nil where there is none
 }
 
 // Collect reads records files and keeps one median per problem and variant, the
@@ -61,6 +62,7 @@ type cell struct{ problem, variant uint32 }
 type measurement struct {
 	cell
 	us     float64 // 0 where it failed
+	tried  bool
 	source uint32
 	base   bool
 }
@@ -106,10 +108,14 @@ func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 		}
 		return nil
 	}
+	if _, peer := kernels.PeerName(r.Family); peer {
+		return nil // measured beside ours; no rule of ours can launch it
+	}
 	c.compiled[d.Driver+", "+d.Compiler] = true
 	c.proto[run.Protocol] = true
 	k := cell{number(c.problems, r.Problem), number(c.variants, r.Variant())}
-	m := measurement{cell: k, source: number(c.sources, r.Source), base: r.Base}
+	// A search prunes what it did not try, and a refusal is the space's.
+	m := measurement{cell: k, source: number(c.sources, r.Source), base: r.Base, tried: r.Status != record.StatusPruned && r.Status != kernels.StatusUnfit}
 	if r.Status == kernels.StatusOK {
 		m.us = stats.Median(r.SamplesUS)
 	}
@@ -146,6 +152,12 @@ func (c *collector) finish(paths []string) (*Data, error) {
 		}
 		d.Sources[v.Family] = sources[m.source]
 		if m.us == 0 {
+			if m.tried {
+				if s.Failed == nil {
+					s.Failed = map[kernels.Variant]bool{}
+				}
+				s.Failed[v] = true
+			}
 			continue
 		}
 		s.US[v] = m.us

@@ -79,3 +79,16 @@ func TestCollectErrors(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Peers are measured beside ours, and no rule can launch them; what failed is
+// known from what nobody tried.
+func TestCollectOthers(t *testing.T) {
+	d, err := Collect([]string{recordsFile(t, h200Run, p1+" f@w8 abc 9 base", p1+" f@w4 abc fail", p1+" peer/liger@ abc 1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := d.Shapes[0]
+	if s.BestUS != 9 || len(s.US) != 1 || len(s.Failed) != 1 || len(d.Sources) != 1 {
+		t.Errorf("%+v, sources %v", s, d.Sources)
+	}
+}

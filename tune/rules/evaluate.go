@@ -14,9 +14,9 @@ type Score struct {
 	Class   string  `json:"class"`
 	Held    string  `json:"held"`    // what was left out of the fit: "shape", "n", or "" for nothing
 	Chooser string  `json:"chooser"` // see the Chooser constants
-	Shapes  int     `json:"shapes"`
-	Regret  float64 `json:"regret"` // geometric mean
-	Lo      float64 `json:"lo"`     // its 95 % interval over shapes, by bootstrap
+	Shapes  int     `json:"shapes"`  // that it is over: all of the class but for presets, see PresetScore
+	Regret  float64 `json:"regret"`  // geometric mean
+	Lo      float64 `json:"lo"`      // its 95 % interval over shapes, by bootstrap
 	Hi      float64 `json:"hi"`
 	P95     float64 `json:"p95"`
 	Max     float64 `json:"max"`
@@ -42,12 +42,16 @@ const (
 	ChooserDefault  = "default"
 	ChooserSingle   = "single"  // the best single config, the default where it is refused
 	ChooserNearest  = "nearest" // the best known variant of the nearest measured shape that can run
+	// ChooserPresets is the fastest published launch rule of each shape, over the
+	// shapes on which one was measured. It is fitted to nothing.
+	ChooserPresets = "presets"
 )
 
 // An Evaluation is what is known of a Set beside the Set.
 type Evaluation struct {
 	Scores  []Score
-	Losses  []Loss // held-out shapes that the rules do worse on than the default, beyond the band
+	Presets []PresetScore // each published launch rule by itself, the best of a class first
+	Losses  []Loss        // held-out shapes that the rules do worse on than the default, beyond the band
 	Barred  []kernels.Problem
 	Unknown int // held-out answers whose time is not known; they count as a third slower than the default
 }
@@ -71,7 +75,10 @@ func (e *Evaluation) add(t *table, l List, barred []int, o Options) {
 			fitted[k] = t.loss[r][k]
 		}
 	}
-	e.Scores = append(e.Scores, t.score(HeldNothing, ChooserRules, fitted), t.score(HeldNothing, ChooserDefault, base))
+	all := t.all()
+	e.Scores = append(e.Scores, t.score(HeldNothing, ChooserRules, fitted, all), t.score(HeldNothing, ChooserDefault, base, all))
+	published := t.presets()
+	best := together(published, len(t.shapes))
 	for _, held := range []string{HeldShape, HeldN} {
 		byN := held == HeldN
 		loss, unknown := t.heldOut(byN, barred, o)
@@ -85,31 +92,47 @@ func (e *Evaluation) add(t *table, l List, barred []int, o Options) {
 		}
 		single, nearest := t.baselines(byN)
 		unpruned, _ := t.heldOut(byN, nil, o)
-		e.Scores = append(e.Scores, t.score(held, ChooserRules, loss), t.score(held, ChooserUnpruned, unpruned), t.score(held, ChooserDefault, base),
-			t.score(held, ChooserSingle, single), t.score(held, ChooserNearest, nearest))
+		e.Scores = append(e.Scores, t.score(held, ChooserRules, loss, all), t.score(held, ChooserUnpruned, unpruned, all), t.score(held, ChooserDefault, base, all),
+			t.score(held, ChooserSingle, single, all), t.score(held, ChooserNearest, nearest, all))
+		if use := best.covered(); len(use) > 0 {
+			e.Scores = append(e.Scores, t.score(held, ChooserPresets, best.loss, use))
+		}
+		if byN {
+			continue
+		}
+		scores := []PresetScore{}
+		for i := range published {
+			scores = append(scores, t.presetScore(&published[i], loss, base))
+		}
+		byRegret(scores)
+		if len(scores) > 1 {
+			scores = append(scores, t.presetScore(&best, loss, base))
+		}
+		e.Presets = append(e.Presets, scores...)
 	}
 }
 
 // resamples are enough for an interval to three digits.
 const resamples = 2000
 
-func (t *table) score(held, chooser string, loss []float64) Score {
-	s := Score{Class: t.class.String(), Held: held, Chooser: chooser, Shapes: len(loss)}
-	cells := make([][]float64, len(loss))
-	regret := make([]float64, len(loss))
-	for k, l := range loss {
-		cells[k], regret[k] = []float64{l}, math.Exp(l)
-		if regret[k] > s.Max {
-			s.Max, s.Worst = regret[k], t.shapes[k].problem.String()
+// score is of some shapes, at least one.
+func (t *table) score(held, chooser string, loss []float64, use []int) Score {
+	s := Score{Class: t.class.String(), Held: held, Chooser: chooser, Shapes: len(use)}
+	cells := make([][]float64, len(use))
+	regret := make([]float64, len(use))
+	for i, k := range use {
+		cells[i], regret[i] = []float64{loss[k]}, math.Exp(loss[k])
+		if regret[i] > s.Max {
+			s.Max, s.Worst = regret[i], t.shapes[k].problem.String()
 		}
-		if regret[k] <= 1.02 {
+		if regret[i] <= 1.02 {
 			s.Within2++
 		}
-		if regret[k] <= 1.05 {
+		if regret[i] <= 1.05 {
 			s.Within5++
 		}
 	}
-	n := float64(len(loss))
+	n := float64(len(use))
 	s.Regret, s.Lo, s.Hi = stats.GeoMeanCI(cells, 0.95, resamples, 1)
 	s.P95 = stats.Quantile(0.95, regret)
 	for _, f := range []*float64{&s.Regret, &s.Lo, &s.Hi, &s.P95, &s.Max} {

@@ -270,8 +270,8 @@ func TestAliases(t *testing.T) {
 	// 64 rows are fewer than the programs of k1, so k4 launches the same.
 	k1, k4, st2 := v("br1.w4.v0.st1.k1.p0.ho1.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0"), v("br1.w4.v0.st1.k4.p0.ho1.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0"), v("br1.w4.v0.st2.k1.p0.ho1.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0")
 	tab := newTable(ClassOf(p), []Shape{
-		{p, k1, 10, 10, k1, map[kernels.Variant]float64{k1: 10}},
-		{q, k4, 120, 100, st2, map[kernels.Variant]float64{k4: 120, st2: 100}},
+		{p, k1, 10, 10, k1, map[kernels.Variant]float64{k1: 10}, nil},
+		{q, k4, 120, 100, st2, map[kernels.Variant]float64{k4: 120, st2: 100}, nil},
 	}, j)
 	at := func(v kernels.Variant, shape int) float64 {
 		for i, r := range tab.recipes {

@@ -76,6 +76,7 @@ type table struct {
 	loss [][]float64
 
 	us     []map[kernels.Variant]float64 // per shape, as measured
+	failed []map[kernels.Variant]bool    // per shape, what has no right answer
 	bestUS []float64
 	ranked [][]kernels.Variant // per shape, the fastest first; those within a quarter of it
 
@@ -109,7 +110,7 @@ func newTable(c Class, all []Shape, j Judge) *table {
 		t.shapes = append(t.shapes, shape{s.Problem, s.Problem.M, s.Problem.N, ceilPow2(s.Problem.N), RowsPerSM(s.Problem.M, t.sms), math.Log(s.BaseUS / s.BestUS)})
 	}
 	for _, s := range all {
-		t.us, t.bestUS = append(t.us, s.US), append(t.bestUS, s.BestUS)
+		t.us, t.bestUS, t.failed = append(t.us, s.US), append(t.bestUS, s.BestUS), append(t.failed, s.Failed)
 		t.ranked = append(t.ranked, ranked(s))
 	}
 	t.thin()
@@ -303,7 +304,7 @@ func (t *table) dominates(w, v int) bool {
 // variant with the same plan, or not known.
 func (t *table) aliases(all []Shape) {
 	for k, s := range all {
-		var plans map[string]float64 // made when first needed
+		plans := plansOf{}
 		for i, r := range t.recipes {
 			if !math.IsInf(t.loss[i][k], 1) {
 				continue
@@ -313,17 +314,7 @@ func (t *table) aliases(all []Shape) {
 				continue
 			}
 			plan := t.judge.plan(s.Problem, r.At(s.Problem.N, t.class.Bytes))
-			if plans == nil {
-				plans = map[string]float64{}
-				for w, us := range s.US {
-					if p := t.judge.plan(s.Problem, w); p != "" {
-						if old, ok := plans[p]; !ok || us < old {
-							plans[p] = us
-						}
-					}
-				}
-			}
-			if us, ok := plans[plan]; ok {
+			if us, ok := t.byPlan(k, r.Family, plans)[plan]; ok {
 				t.loss[i][k] = math.Log(us / s.BestUS)
 			}
 		}
