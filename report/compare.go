@@ -1,4 +1,5 @@
-// Package report compares two sets of measurements and renders tables.
+// Package report compares sets of measurements with each other and with the
+// stream, and renders tables, plots and a page.
 package report
 
 import (

@@ -3,14 +3,19 @@ package report
 import (
 	"fmt"
 	"image/color"
+	"io"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
 
 	"normbench/internal/hint"
 	"normbench/sweep/study"
@@ -90,6 +95,220 @@ func PlotRegret(names string, rows []study.Row) error {
 		}
 	}
 	return nil
+}
+
+// The measures of a growth plot, in points.
+const (
+	panelWidth, panelHeight = 250, 180
+	panelsAcross            = 4
+	headerLine              = 15
+)
+
+// Plot draws the share of the stream's speed over a side: a panel for each fixed
+// other side, a block of panels for each kind, a line per arm, 100% as the
+// target. format is svg or png.
+func (g *Growth) Plot(w io.Writer, title, over, format string) error {
+	if err := g.CheckPanels(over); err != nil {
+		return err
+	}
+	panels := g.panels(over)
+	var blocks [][]panel
+	across := 1
+	for i, p := range panels {
+		if i == 0 || p.what != panels[i-1].what {
+			blocks = append(blocks, nil)
+		}
+		last := &blocks[len(blocks)-1]
+		*last = append(*last, p)
+	}
+	for _, b := range blocks { // six are two rows of three
+		rows := (len(b) + panelsAcross - 1) / panelsAcross
+		across = max(across, (len(b)+rows-1)/rows)
+	}
+	var tiles [][]*plot.Plot
+	scale := growthScale(panels)
+	for _, b := range blocks {
+		for i, p := range b {
+			if i%across == 0 {
+				tiles = append(tiles, make([]*plot.Plot, across))
+			}
+			drawn, err := g.panelPlot(p, over, scale)
+			if err != nil {
+				return fmt.Errorf("plot over %s: %w", over, err)
+			}
+			tiles[len(tiles)-1][i%across] = drawn
+		}
+	}
+	header := vg.Length(headerLine*(len(g.Arms)+3)) + 8
+	width, height := vg.Length(across*panelWidth), vg.Length(len(tiles)*panelHeight)+header
+	if across == 1 {
+		width = 1.5 * panelWidth
+	}
+	out, write := canvas(width, height, format)
+	all := draw.New(out)
+	all.SetColor(color.White)
+	all.Fill(all.Rectangle.Path())
+	g.header(draw.Crop(all, 10, -10, height-header, -6), title)
+	grid := draw.Crop(all, 8, -8, 6, -header)
+	cells := plot.Align(tiles, draw.Tiles{Rows: len(tiles), Cols: across, PadX: 12, PadY: 10}, grid)
+	for i, row := range tiles {
+		for j, p := range row {
+			if p != nil {
+				p.Draw(cells[i][j])
+			}
+		}
+	}
+	_, err := write.WriteTo(w)
+	return err
+}
+
+func canvas(width, height vg.Length, format string) (vg.CanvasSizer, io.WriterTo) {
+	if format == "png" {
+		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(120))
+		return c, vgimg.PngCanvas{Canvas: c}
+	}
+	c := vgsvg.New(width, height)
+	return c, c
+}
+
+// sans is the text of growth plots.
+func sans(points float64) draw.TextStyle {
+	return draw.TextStyle{Color: color.Black, Handler: plot.DefaultTextHandler,
+		Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(points)}}
+}
+
+// armGlyphs tell arms apart without colours.
+var armGlyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
+
+func armStyle(i int) (draw.LineStyle, draw.GlyphStyle) {
+	c := colours[i%len(colours)]
+	return draw.LineStyle{Color: c, Width: vg.Points(1.2)}, draw.GlyphStyle{Color: c, Radius: vg.Points(2.2), Shape: armGlyphs[i%len(armGlyphs)]}
+}
+
+var targetStyle = draw.LineStyle{Color: color.Gray{0x40}, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(4), vg.Points(3)}}
+
+// header writes the title and which line is which.
+func (g *Growth) header(c draw.Canvas, title string) {
+	y := c.Max.Y - headerLine
+	c.FillText(sans(12), vg.Point{X: c.Min.X, Y: y}, title)
+	y -= 3
+	entry := func(style draw.LineStyle, glyph *draw.GlyphStyle, text string) {
+		y -= headerLine
+		mid := y + 3
+		c.StrokeLine2(style, c.Min.X, mid, c.Min.X+24, mid)
+		if glyph != nil {
+			c.DrawGlyph(*glyph, vg.Point{X: c.Min.X + 12, Y: mid})
+		}
+		c.FillText(sans(9), vg.Point{X: c.Min.X + 30, Y: y}, text)
+	}
+	for i, a := range g.Arms {
+		line, glyph := armStyle(i)
+		entry(line, &glyph, a)
+	}
+	entry(targetStyle, nil, "100%: the stream, a copy of the same tensors in the same run")
+}
+
+// A growthAxes is the axes that all panels share, so that they compare.
+type growthAxes struct{ xLo, xHi, yHi float64 }
+
+func growthScale(panels []panel) growthAxes {
+	a := growthAxes{math.Inf(1), 0, 120}
+	for _, p := range panels {
+		for _, l := range p.lines {
+			for _, pt := range l {
+				a.xLo, a.xHi = math.Min(a.xLo, float64(pt.x)), math.Max(a.xHi, float64(pt.x))
+				a.yHi = math.Max(a.yHi, math.Ceil(pt.share/20)*20)
+			}
+		}
+	}
+	return a
+}
+
+func (g *Growth) panelPlot(in panel, over string, scale growthAxes) (*plot.Plot, error) {
+	p := plot.New()
+	p.BackgroundColor = color.Transparent
+	what, fixed := "M, rows", "N"
+	if over == OverN {
+		what, fixed = "N, columns", "M"
+	}
+	p.Title.Text = fmt.Sprintf("%s, %s = %d", in.what, fixed, in.fixed)
+	p.Title.TextStyle.Font, p.Title.Padding = sans(9.5).Font, vg.Points(4)
+	p.X.Label.Text, p.Y.Label.Text = what, "% of stream"
+	p.X.Scale = plot.LogScale{}
+	p.X.Min, p.X.Max = scale.xLo/1.15, scale.xHi*1.15
+	p.Y.Min, p.Y.Max = 0, scale.yHi
+	p.X.Tick.Marker, p.Y.Tick.Marker = binaryTicks{}, evenTicks{}
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font, a.Label.Padding = sans(8.5).Font, vg.Points(2)
+		a.Tick.Label.Font, a.Padding = sans(8).Font, 0
+	}
+	lines := plotter.NewGrid()
+	lines.Vertical.Color, lines.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
+	target := &plotter.Line{XYs: plotter.XYs{{X: p.X.Min, Y: 100}, {X: p.X.Max, Y: 100}}, LineStyle: targetStyle}
+	p.Add(lines, target)
+	for i, l := range in.lines {
+		if len(l) == 0 {
+			continue
+		}
+		xys := make(plotter.XYs, len(l))
+		for j, pt := range l {
+			xys[j] = plotter.XY{X: float64(pt.x), Y: pt.share}
+		}
+		line, dots, err := plotter.NewLinePoints(xys)
+		if err != nil {
+			return nil, err
+		}
+		line.LineStyle, dots.GlyphStyle = armStyle(i)
+		p.Add(line, dots)
+	}
+	return p, nil
+}
+
+// binaryTicks are a few powers of two: 1, 16, 256, 4096, 64Ki, 1Mi.
+type binaryTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (binaryTicks) Ticks(lo, hi float64) []plot.Tick {
+	first, last := int(math.Ceil(math.Log2(lo))), int(math.Floor(math.Log2(hi)))
+	step := max(1, (last-first+5)/6)
+	var ticks []plot.Tick
+	for e := max(first, 0); e <= last; e += step {
+		ticks = append(ticks, plot.Tick{Value: math.Exp2(float64(e)), Label: binary(int64(1) << e)})
+	}
+	if len(ticks) < 2 { // the sides lie between two powers
+		ticks = nil
+		for _, v := range []float64{math.Ceil(lo), math.Floor(hi)} {
+			ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprint(v)})
+		}
+	}
+	return ticks
+}
+
+// binary writes a power of two: as it is up to 8192, then in Ki and Mi.
+func binary(v int64) string {
+	switch {
+	case v >= 1<<20:
+		return fmt.Sprintf("%dMi", v>>20)
+	case v >= 1<<14:
+		return fmt.Sprintf("%dKi", v>>10)
+	}
+	return fmt.Sprint(v)
+}
+
+// evenTicks are at most eight steps of 20, 40, 100 or so percent from 0.
+type evenTicks struct{}
+
+// Ticks implements plot.Ticker.
+func (evenTicks) Ticks(_, hi float64) []plot.Tick {
+	step := 20.0
+	for i := 0; hi/step > 8; i++ {
+		step *= []float64{2.5, 2}[i%2]
+	}
+	var ticks []plot.Tick
+	for v := 0.0; v <= hi; v += step {
+		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
+	}
+	return ticks
 }
 
 // percentTicks are ticks at given values.

@@ -28,6 +28,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
+	"normbench/sweep/record"
 )
 
 func main() {
@@ -70,7 +71,8 @@ type env struct {
 	baseline string // folder of the baseline's kernels, which registry then holds too
 	kernels  string // folder of the user's kernels, likewise
 	users    []*kernels.Family
-	peers    []kernels.Peer // once a device with peers is open
+	peers    []kernels.Peer          // once a device with peers is open
+	loaded   map[string]*record.File // by path: operands may choose from one file
 }
 
 // notef prints a note for the person at the terminal.
@@ -117,7 +119,7 @@ func (e *env) app() *cli.App {
 		// The commas of --worker and --knob are theirs.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
-			e.sweepCommand(), e.compareCommand(), e.benchCommand(), e.verifyCommand(),
+			e.sweepCommand(), e.compareCommand(), e.reportCommand(), e.benchCommand(), e.verifyCommand(),
 			e.tuneCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.exportCommand(),
 			e.selftestCommand(), e.workerCommand(), e.helpCommand(),
 		},

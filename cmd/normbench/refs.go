@@ -164,12 +164,9 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		}
 		return report.Side{}, hint.Errorf(recordedHelp, "no records at %s", path)
 	}
-	f, err := record.Load(path)
+	f, err := e.load(path)
 	if err != nil {
 		return report.Side{}, err
-	}
-	for _, n := range f.Notes {
-		e.notef("%s", n)
 	}
 	keep, err := e.selector(selector)
 	if err != nil {
@@ -194,7 +191,9 @@ func readLive(path string) ([2]report.Side, error) {
 	if run.Schema > liveSchema {
 		return [2]report.Side{}, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
 	}
-	return run.sides(), nil
+	arms := run.sides()
+	arms[0].Label, arms[1].Label = "A, "+run.A, "B, "+run.B
+	return arms, nil
 }
 
 // selector is what stands behind the # of a recorded operand.

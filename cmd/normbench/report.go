@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/sweep/record"
+	"normbench/tune/rules"
+)
+
+func (e *env) reportCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "report",
+		Usage:     "table, plots and page of recorded times against the stream, over rows or columns",
+		ArgsUsage: "RECORDS...",
+		Description: "Each operand is an arm, as for compare: PATH#base, PATH#peers, PATH#FAMILY, PATH#tuned:FILE, tuned:FILE and\n" +
+			"so on. A records file or results folder without a # gives the base, the fastest of ours and the fastest peer,\n" +
+			"as far as it has them; what a live compare left gives both its arms.\n" +
+			"A plot has a panel for each fixed other side that has three sizes or more: 100% is the stream, a copy of the\n" +
+			"same tensors in the same run. `normbench bench base --shapes growth-rows --out DIR` measures what it is for.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "over", Usage: "M or N: the side that grows, in the table's order and on the plot's axis"},
+			&cli.StringFlag{Name: "plot", Usage: "draw to `FILE`, .svg or .png; needs --over"},
+			&cli.StringFlag{Name: "html", Usage: "write a page with the tables, and the plots over both sides, to `FILE`"},
+			&cli.StringFlag{Name: "title", Usage: "of the plot and the page", DefaultText: "the device and the protocol"},
+			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN", DefaultText: "all"},
+			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
+			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
+			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "all"},
+			formatFlag,
+		},
+		Action: e.report,
+	}
+}
+
+func (e *env) report(c *cli.Context) error {
+	format, over, picture, html := c.String("format"), c.String("over"), c.String("plot"), c.String("html")
+	if err := report.CheckFormat(format); err != nil {
+		return err
+	}
+	if err := report.CheckOver(over); err != nil {
+		return err
+	}
+	ext := filepath.Ext(picture)
+	switch {
+	case picture != "" && ext != ".svg" && ext != ".png":
+		return hint.Errorf("name it .svg or .png", "cannot plot to %s", picture)
+	case picture != "" && over == "":
+		return hint.Errorf("add --over M or --over N", "--plot does not know which side grows")
+	case html != "" && filepath.Ext(html) != ".html":
+		return hint.Errorf("name it .html", "cannot write a page to %s", html)
+	}
+	wanted, err := problemFilter(c)
+	if err != nil {
+		return err
+	}
+	arms, err := e.arms(operands(c), wanted)
+	if err != nil {
+		return err
+	}
+	title := c.String("title")
+	if !c.IsSet("title") {
+		title = titleOf(arms)
+	}
+	g := report.Grow(over, arms...)
+	var drawn, page bytes.Buffer
+	if picture != "" {
+		if err := g.Plot(&drawn, title, over, strings.TrimPrefix(ext, ".")); err != nil {
+			return err
+		}
+	}
+	if html != "" {
+		if err := g.Page(&page, title); err != nil {
+			return err
+		}
+	}
+	for _, file := range []struct {
+		path string
+		data []byte
+	}{{picture, drawn.Bytes()}, {html, page.Bytes()}} {
+		if file.path == "" {
+			continue
+		}
+		if err := rules.WriteFile(file.path, file.data); err != nil {
+			return err
+		}
+		e.notef("wrote %s", file.path)
+	}
+	return g.Render(e.stdout, format)
+}
+
+// arms are the operands as sides, with only the problems that are wanted.
+func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Side, error) {
+	if len(ops) == 0 {
+		return nil, hint.Errorf("`normbench report results/nvidia-h200`, for one", "report needs records")
+	}
+	var arms []report.Side
+	for _, text := range ops {
+		sides, err := e.armsOf(text)
+		if err != nil {
+			return nil, err
+		}
+		n := len(arms)
+		var fastest report.Side
+		for _, s := range sides {
+			maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
+			// The fastest of a run of the base alone is the base.
+			if len(s.Cells) == 0 || len(sides) > 1 && sameCells(s, fastest) {
+				continue
+			}
+			fastest = s
+			if len(ops) > 1 && len(sides) > 1 {
+				s.Label = text + " " + s.Label
+			}
+			arms = append(arms, s)
+		}
+		if len(arms) == n {
+			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+recordedHelp, "%s holds no record that fits", text)
+		}
+	}
+	if len(arms) > report.MaxArms {
+		return nil, hint.Errorf("give fewer operands, or choose among their variants with #", "%d arms are more than the %d that a report tells apart", len(arms), report.MaxArms)
+	}
+	return arms, nil
+}
+
+// armsOf are the sides of one operand.
+func (e *env) armsOf(text string) ([]report.Side, error) {
+	switch ext := filepath.Ext(text); {
+	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:") || ext == ".csv":
+		s, err := e.recordedSide(text)
+		return []report.Side{s}, err
+	case ext == ".json":
+		arms, err := readLive(text)
+		return arms[:], err
+	}
+	var sides []report.Side
+	for _, arm := range []struct{ selector, label string }{{"#base", "base"}, {"", "fastest of ours"}, {"#peers", "fastest peer"}} {
+		s, err := e.recordedSide(text + arm.selector)
+		if err != nil {
+			return nil, err
+		}
+		s.Label = arm.label
+		sides = append(sides, s)
+	}
+	return sides, nil
+}
+
+// sameCells says whether two sides are the same measurements.
+func sameCells(a, b report.Side) bool {
+	return maps.EqualFunc(a.Cells, b.Cells, func(x, y report.Cell) bool { return x.Run == y.Run && x.Variant == y.Variant })
+}
+
+// titleOf names the devices and protocols that arms are of.
+func titleOf(arms []report.Side) string {
+	var devices, protocols []string
+	add := func(list *[]string, v string) {
+		if v != "" && !slices.Contains(*list, v) {
+			*list = append(*list, v)
+		}
+	}
+	for _, a := range arms {
+		for _, c := range a.Cells {
+			add(&devices, c.Device)
+			add(&protocols, c.Protocol)
+		}
+	}
+	slices.Sort(devices)
+	slices.Sort(protocols)
+	title := "Speed against the stream"
+	if len(devices) > 0 {
+		title += " on " + strings.Join(devices, ", ")
+	}
+	if len(protocols) > 0 {
+		title += ", " + strings.Join(protocols, ", ")
+	}
+	return title
+}
+
+// load reads a records file once, however many operands choose from it.
+func (e *env) load(path string) (*record.File, error) {
+	if f, ok := e.loaded[path]; ok {
+		return f, nil
+	}
+	f, err := record.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range f.Notes {
+		e.notef("%s", n)
+	}
+	if e.loaded == nil {
+		e.loaded = map[string]*record.File{}
+	}
+	e.loaded[path] = f
+	return f, nil
+}

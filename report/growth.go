@@ -1,0 +1,290 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep/record"
+)
+
+// MaxArms is how many arms a report tells apart.
+const MaxArms = 8
+
+// A Growth is what several arms take on the same problems: how time grows with a
+// side of the matrix.
+type Growth struct {
+	Arms   []string      `json:"arms"` // labels
+	Rows   []GrowthRow   `json:"rows"` // each problem that an arm has, those that grow together in a row
+	Stream []StreamScore `json:"stream"`
+	Notes  []string      `json:"notes,omitempty"`
+}
+
+// A GrowthRow is a problem with what each arm has for it.
+type GrowthRow struct {
+	Problem kernels.Problem `json:"problem"`
+	Kind    string          `json:"kind"`
+	Arms    []Value         `json:"arms"` // in the order of Growth.Arms; without a family where an arm has nothing
+}
+
+// The sides that a problem may grow over.
+const (
+	OverM = "M"
+	OverN = "N"
+)
+
+// CheckOver refuses what is no side of the matrix; "" is none.
+func CheckOver(over string) error {
+	if over == "" || over == OverM || over == OverN {
+		return nil
+	}
+	return hint.Errorf("use --over M, the rows, or --over N, the columns", "unknown --over %q", over)
+}
+
+// along splits a problem's sides into the one that grows and the other.
+func along(p kernels.Problem, over string) (grows, fixed int64) {
+	if over == OverN {
+		return p.N, p.M
+	}
+	return p.M, p.N
+}
+
+// Grow puts arms beside each other. over orders the rows: M, or N, or "" for the
+// order of all other tables.
+func Grow(over string, arms ...Side) *Growth {
+	g := &Growth{Rows: []GrowthRow{}, Stream: []StreamScore{}}
+	seen := map[kernels.Problem]bool{}
+	var lettered []Side
+	for i, a := range arms {
+		g.Arms = append(g.Arms, a.Label)
+		for p := range a.Cells {
+			seen[p] = true
+		}
+		a.Label = letter(i)
+		lettered = append(lettered, a)
+	}
+	ps := slices.SortedFunc(maps.Keys(seen), record.CompareProblems)
+	if over != "" {
+		slices.SortStableFunc(ps, func(a, b kernels.Problem) int {
+			if c := cmp.Or(cmp.Compare(b.Op, a.Op), cmp.Compare(b.Pass, a.Pass), cmp.Compare(kind(a), kind(b)), cmp.Compare(dtypes(a), dtypes(b))); c != 0 {
+				return c
+			}
+			ga, fa := along(a, over)
+			gb, fb := along(b, over)
+			return cmp.Or(cmp.Compare(fa, fb), cmp.Compare(ga, gb))
+		})
+	}
+	var failed []string
+	for _, p := range ps {
+		row := GrowthRow{Problem: p, Kind: kind(p)}
+		for i, a := range arms {
+			c, ok := a.Cells[p]
+			if !ok {
+				row.Arms = append(row.Arms, Value{})
+				continue
+			}
+			row.Arms = append(row.Arms, value(c, cmp.Or(c.Bytes, p.Bytes())))
+			if c.Status != kernels.StatusOK {
+				failed = append(failed, fmt.Sprintf("%s of %s is %s: %s", name(p), letter(i), c.Status, strings.TrimSuffix(c.Reason, ".")))
+			}
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	g.Stream = StreamScores(lettered...)
+	for _, what := range []struct {
+		name string
+		of   func(Cell) string
+	}{{"devices", func(c Cell) string { return c.Device }}, {"protocols", func(c Cell) string { return c.Protocol }}} {
+		if w := words(what.of, arms...); len(w) > 1 {
+			g.Notes = append(g.Notes, fmt.Sprintf("several %s, so the code is not all that differs: %s", what.name, strings.Join(w, ", ")))
+		}
+	}
+	for _, s := range g.Stream {
+		if s.Kind != "" && s.N < s.Of {
+			g.Notes = append(g.Notes, fmt.Sprintf("%s has its time and the stream's for %d of %s of %s", s.Side, s.N, count(s.Of, "problem", "problems"), s.Kind))
+		}
+	}
+	if len(failed) > 0 {
+		g.Notes = append(g.Notes, count(len(failed), "measurement", "measurements")+" failed:")
+		for i, f := range failed {
+			if i == most {
+				g.Notes = append(g.Notes, fmt.Sprintf("  and %d more; --format csv has all", len(failed)-most))
+				break
+			}
+			g.Notes = append(g.Notes, "  "+f)
+		}
+	}
+	return g
+}
+
+// letter names an arm in tables.
+func letter(i int) string { return string(rune('A' + i)) }
+
+// words are the different answers of cells, sorted, but for the empty one.
+func words(of func(Cell) string, sides ...Side) []string {
+	seen := map[string]bool{}
+	for _, s := range sides {
+		for _, c := range s.Cells {
+			if w := of(c); w != "" {
+				seen[w] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// legend says which arm is which: "A = base, B = fastest".
+func (g *Growth) legend() string {
+	var parts []string
+	for i, a := range g.Arms {
+		parts = append(parts, letter(i)+" = "+a)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Tables are how near each arm comes to the stream, and what it takes on every
+// problem.
+func (g *Growth) Tables() (scores, rows *Table) {
+	scores = StreamTable(g.Stream)
+	scores.Title = g.legend()
+	scores.Notes = g.Notes
+	rows = &Table{Header: []string{"kind", "dtype", "M", "N"}, Align: []Align{Left, Left, Right, Right}}
+	for _, unit := range []string{" us", " %stream"} {
+		for i := range g.Arms {
+			rows.Header, rows.Align = append(rows.Header, letter(i)+unit), append(rows.Align, Right)
+		}
+	}
+	for _, r := range g.Rows {
+		row := []string{r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10)}
+		for _, v := range r.Arms {
+			if v.US == 0 {
+				row = append(row, string(v.Status))
+			} else {
+				row = append(row, Micros(v.US))
+			}
+		}
+		for _, v := range r.Arms {
+			row = append(row, tenth(v.StreamPercent))
+		}
+		rows.Rows = append(rows.Rows, row)
+	}
+	return scores, rows
+}
+
+// Render writes the tables; csv has a line per problem and arm, json is the
+// Growth.
+func (g *Growth) Render(w io.Writer, format string) error {
+	if err := CheckFormat(format); err != nil {
+		return err
+	}
+	switch format {
+	case FormatJSON:
+		e := json.NewEncoder(w)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(g)
+	case FormatCSV:
+		return RenderTable(w, g.csvTable(), format)
+	}
+	scores, rows := g.Tables()
+	if err := RenderTable(w, rows, format); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
+	}
+	return RenderTable(w, scores, format)
+}
+
+func (g *Growth) csvTable() *Table {
+	t := &Table{Header: []string{"problem", "kind", "dtype", "m", "n", "arm", "variant", "status", "us", "lo_us", "hi_us", "gbps", "stream_percent", "reason"}}
+	for _, r := range g.Rows {
+		for i, v := range r.Arms {
+			if v.Status == "" {
+				continue
+			}
+			t.Rows = append(t.Rows, []string{r.Problem.String(), r.Kind, dtypes(r.Problem), fmt.Sprint(r.Problem.M), fmt.Sprint(r.Problem.N),
+				g.Arms[i], v.Family + "@" + v.Config.String(), string(v.Status),
+				number(v.US), number(v.LoUS), number(v.HiUS), number(v.GBps), number(v.StreamPercent), v.Reason})
+		}
+	}
+	return t
+}
+
+// A panel is one picture of a plot: a line per arm over the side that grows, at
+// one value of the other.
+type panel struct {
+	what  string // "rms bwd bf16": those of one row of the plot
+	fixed int64
+	lines [][]point // per arm
+}
+
+type point struct {
+	x     int64
+	share float64 // of the stream's speed, in percent
+}
+
+// minPoints make a line worth looking at.
+const minPoints = 3
+
+// panels are what there is to draw over a side: each kind at each fixed other
+// side with enough points of some arm.
+func (g *Growth) panels(over string) []panel {
+	var ps []panel
+	at := map[string]int{}
+	for _, r := range g.Rows {
+		x, fixed := along(r.Problem, over)
+		what := r.Kind + " " + dtypes(r.Problem)
+		k := fmt.Sprint(what, fixed)
+		i, ok := at[k]
+		if !ok {
+			i = len(ps)
+			at[k] = i
+			ps = append(ps, panel{what, fixed, make([][]point, len(g.Arms))})
+		}
+		for a, v := range r.Arms {
+			if v.StreamPercent > 0 {
+				ps[i].lines[a] = append(ps[i].lines[a], point{x, v.StreamPercent})
+			}
+		}
+	}
+	ps = slices.DeleteFunc(ps, func(p panel) bool {
+		return !slices.ContainsFunc(p.lines, func(l []point) bool { return len(l) >= minPoints })
+	})
+	order := map[string]int{}
+	for i, p := range ps {
+		if _, ok := order[p.what]; !ok {
+			order[p.what] = i
+		}
+		for _, l := range p.lines {
+			slices.SortFunc(l, func(a, b point) int { return cmp.Compare(a.x, b.x) })
+		}
+	}
+	slices.SortStableFunc(ps, func(a, b panel) int {
+		return cmp.Or(cmp.Compare(order[a.what], order[b.what]), cmp.Compare(a.fixed, b.fixed))
+	})
+	return ps
+}
+
+// maxPanels bounds a plot: more are no picture.
+const maxPanels = 32
+
+// CheckPanels says why there is nothing to draw over a side, or too much, or nil.
+func (g *Growth) CheckPanels(over string) error {
+	fixed := map[string]string{OverM: "N", OverN: "M"}[over]
+	switch n := len(g.panels(over)); {
+	case n == 0:
+		return hint.Errorf("measure a group such as growth-rows (over M) or growth-cols (over N): `normbench bench base --shapes growth-rows --out DIR`",
+			"nothing to draw over %s: no %s has %d different %s with a time and the stream's", over, fixed, minPoints, over)
+	case n > maxPanels:
+		return hint.Errorf("choose by --op, --pass, --dtype and --shapes", "%d panels over %s are too many for one plot", n, over)
+	}
+	return nil
+}

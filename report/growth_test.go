@@ -1,0 +1,206 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// growth is two arms over rows and columns: the second has fewer problems, one
+// that failed and one without a time of the stream.
+func growth(t testing.TB, over string) *Growth {
+	cell := func(us, stream float64) Cell {
+		c := ok(us)
+		c.StreamUS, c.Bytes, c.Device, c.Protocol, c.Run = stream, 1<<20, "nvidia-h200", "cold", "r"
+		return c
+	}
+	a, b := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
+	for _, n := range []int64{256, 1024} {
+		for _, m := range []int64{1, 3, 64, 4096, 1 << 20} {
+			for _, pass := range []string{"fwd", "bwd"} {
+				p := problem(t, fmt.Sprintf("rmsnorm/%s/%dx%d/bf16", pass, m, n))
+				stream := 2 + float64(m*n)/1e6
+				a[p] = cell(stream*1.25, stream)
+				if pass == "bwd" && m != 3 {
+					b[p] = cell(stream/1.1, stream)
+				}
+			}
+		}
+	}
+	b[problem(t, "rmsnorm/bwd/64x256/bf16")] = failed(kernels.StatusWrong, "dx is wrong <here>")
+	none := cell(7, 0)
+	b[problem(t, "rmsnorm/bwd/64x1024/bf16")] = none
+	return Grow(over, Side{"base", a}, Side{"rules & <others>", b})
+}
+
+func TestGrowth(t *testing.T) {
+	g := growth(t, OverM)
+	for _, f := range Formats() {
+		var b bytes.Buffer
+		if err := g.Render(&b, f); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "growth."+f, b.String())
+		if f == FormatJSON && !json.Valid(b.Bytes()) {
+			t.Error("not JSON")
+		}
+		if f == FormatCSV {
+			if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != 1+20+8 {
+				t.Errorf("%d lines of csv, %v", len(rows), err)
+			}
+		}
+		if err := g.Render(brokenWriter{}, f); err == nil {
+			t.Errorf("%s: a write error was lost", f)
+		}
+	}
+	if err := g.Render(io.Discard, "xml"); err == nil {
+		t.Error("xml is a format")
+	}
+	// Over N, those of one M stand together.
+	if r := growth(t, OverN).Rows; r[0].Problem.M != 1 || r[1].Problem.M != 1 || r[1].Problem.N != 1024 {
+		t.Errorf("%v, %v", r[0].Problem, r[1].Problem)
+	}
+	if w := growth(t, OverM).Notes; len(w) == 0 || !strings.Contains(strings.Join(w, "\n"), "1 measurement failed:") {
+		t.Errorf("%q", w)
+	}
+}
+
+// Arms of two devices are told apart in the notes, and nothing is a report too.
+func TestGrowthUnlike(t *testing.T) {
+	p := problem(t, "rmsnorm/fwd/1x1/bf16")
+	one := func(device string) Side {
+		c := ok(1)
+		c.Device = device
+		return Side{device, map[kernels.Problem]Cell{p: c}}
+	}
+	if n := Grow("", one("x"), one("y")).Notes; len(n) != 1 || n[0] != "several devices, so the code is not all that differs: x, y" {
+		t.Errorf("%q", n)
+	}
+	for _, f := range Formats() {
+		if err := Grow("").Render(io.Discard, f); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestPanels(t *testing.T) {
+	g := growth(t, OverM)
+	ps := g.panels(OverM)
+	var got []string
+	for _, p := range ps {
+		got = append(got, fmt.Sprint(p.what, " ", p.fixed, " ", len(p.lines[0]), " ", len(p.lines[1])))
+	}
+	want := "rms fwd bf16 256 5 0, rms fwd bf16 1024 5 0, rms bwd bf16 256 5 3, rms bwd bf16 1024 5 3"
+	if s := strings.Join(got, ", "); s != want {
+		t.Error(s)
+	}
+	for i, pt := range ps[3].lines[1][1:] {
+		if pt.x <= ps[3].lines[1][i].x {
+			t.Errorf("%v is not in order", ps[3].lines[1])
+		}
+	}
+	err := g.CheckPanels(OverN) // two columns are no line
+	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "nothing to draw over N: no M has 3 different N") {
+		t.Error(err)
+	}
+	if err := g.Plot(io.Discard, "x", OverN, "svg"); err == nil {
+		t.Error("a plot of nothing")
+	}
+	many := Side{"x", map[kernels.Problem]Cell{}}
+	for n := range int64(maxPanels + 1) {
+		for m := range int64(3) {
+			p := problem(t, fmt.Sprintf("rmsnorm/fwd/%dx%d/bf16", m+1, n+1))
+			many.Cells[p] = ok(1)
+		}
+	}
+	if err := Grow(OverM, many).CheckPanels(OverM); err == nil || !strings.Contains(err.Error(), "33 panels") {
+		t.Error(err)
+	}
+	for over, bad := range map[string]bool{"": false, "M": false, "N": false, "m": true, "rows": true} {
+		if err := CheckOver(over); (err != nil) != bad {
+			t.Errorf("--over %q: %v", over, err)
+		}
+	}
+}
+
+// A plot is sound XML and says what it is of: title, arms, target, panels, units.
+func TestGrowthPlot(t *testing.T) {
+	g := growth(t, OverM)
+	var svg, png bytes.Buffer
+	if err := g.Plot(&svg, "On a <card>", OverM, "svg"); err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil {
+		t.Error(err)
+	}
+	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">base<": 1, ">rules &amp; &lt;others&gt;<": 1, ">100%: the stream": 1,
+		">rms fwd bf16, N = 256<": 1, ">rms bwd bf16, N = 1024<": 1, ">M, rows<": 4, ">% of stream<": 4, ">1Mi<": 4, ">120<": 4} {
+		if n := strings.Count(svg.String(), text); n != times {
+			t.Errorf("%q stands %d times, want %d", text, n, times)
+		}
+	}
+	if err := g.Plot(&png, "x", OverM, "png"); err != nil || !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) {
+		t.Errorf("%d bytes of PNG: %v", png.Len(), err)
+	}
+	if err := g.Plot(brokenWriter{}, "x", OverM, "svg"); err == nil {
+		t.Error("a write error was lost")
+	}
+}
+
+func TestTicks(t *testing.T) {
+	labels := func(lo, hi float64) string {
+		var s []string
+		for _, tick := range (binaryTicks{}).Ticks(lo, hi) {
+			s = append(s, tick.Label)
+		}
+		return strings.Join(s, " ")
+	}
+	for _, tc := range []struct {
+		lo, hi float64
+		want   string
+	}{
+		{0.87, 1.2e6, "1 16 256 4096 64Ki 1Mi"},
+		{55, 75000, "64 256 1024 4096 16Ki 64Ki"},
+		{4000, 70000, "4096 8192 16Ki 32Ki 64Ki"},
+		{70, 120, "70 120"}, // no power between
+	} {
+		if got := labels(tc.lo, tc.hi); got != tc.want {
+			t.Errorf("%g to %g: %s, want %s", tc.lo, tc.hi, got, tc.want)
+		}
+	}
+	for _, hi := range []float64{120, 160, 300, 2000, 1e6} {
+		if ticks := (evenTicks{}).Ticks(0, hi); len(ticks) < 4 || len(ticks) > 9 {
+			t.Errorf("%d ticks up to %g", len(ticks), hi)
+		}
+	}
+}
+
+// A page holds its tables and plots, one per kind, and nobody's markup.
+func TestPage(t *testing.T) {
+	var b bytes.Buffer
+	if err := growth(t, OverM).Page(&b, "On a <card>"); err != nil {
+		t.Fatal(err)
+	}
+	text := b.String()
+	for want, times := range map[string]int{"<svg viewBox=": 2, "<table>": 2, "<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0, `<td class="r">1048576</td>`: 4} {
+		if n := strings.Count(text, want); n != times {
+			t.Errorf("%q stands %d times, want %d", want, n, times)
+		}
+	}
+	// Nothing to draw is a page without plots.
+	b.Reset()
+	if err := Grow("", Side{"x", map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): ok(1)}}).Page(&b, "x"); err != nil || strings.Contains(b.String(), "<svg") {
+		t.Error(err)
+	}
+	if err := growth(t, "").Page(brokenWriter{}, "x"); err == nil {
+		t.Error("a write error was lost")
+	}
+}
