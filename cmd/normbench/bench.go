@@ -24,6 +24,7 @@ func (e *env) benchCommand() *cli.Command {
 		Description: refHelp + ".\nKnobs that a label leaves open take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			pythonFlag, seedFlag, formatFlag, kernelsFlag,
+			&cli.BoolFlag{Name: "all-candidates", Usage: "of a REF that times several variants, an autotuned preset or peer:best, measure all, not the fastest alone"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
 		}),
 		Action: e.bench,
@@ -51,9 +52,13 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	tasks, err := e.tasks(c, refs, info, func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
+	fastest := func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
 		return sweep.Fastest(e.ctx, devices[0], p, vs, pr, 1)
-	})
+	}
+	if c.Bool("all-candidates") {
+		fastest = nil
+	}
+	tasks, err := e.tasks(c, refs, info, fastest)
 	if err != nil {
 		return err
 	}
