@@ -180,9 +180,12 @@ func sans(points float64) draw.TextStyle {
 // armGlyphs tell arms apart without colours.
 var armGlyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
 
-func armStyle(i int) (draw.LineStyle, draw.GlyphStyle) {
+// armStyle draws the first of several arms broadest, as each lies over those
+// before it: where a rule picks the base, both are seen.
+func (g *Growth) armStyle(i int) (draw.LineStyle, draw.GlyphStyle) {
 	c := colours[i%len(colours)]
-	return draw.LineStyle{Color: c, Width: vg.Points(1.2)}, draw.GlyphStyle{Color: c, Radius: vg.Points(2.2), Shape: armGlyphs[i%len(armGlyphs)]}
+	more := float64(len(g.Arms)-1-i) / float64(max(len(g.Arms)-1, 1))
+	return draw.LineStyle{Color: c, Width: vg.Points(1.1 + more)}, draw.GlyphStyle{Color: c, Radius: vg.Points(1.9 + more), Shape: armGlyphs[i%len(armGlyphs)]}
 }
 
 var targetStyle = draw.LineStyle{Color: color.Gray{0x40}, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(4), vg.Points(3)}}
@@ -202,7 +205,7 @@ func (g *Growth) header(c draw.Canvas, title string) {
 		c.FillText(sans(9), vg.Point{X: c.Min.X + 30, Y: y}, text)
 	}
 	for i, a := range g.Arms {
-		line, glyph := armStyle(i)
+		line, glyph := g.armStyle(i)
 		entry(line, &glyph, a)
 	}
 	entry(targetStyle, nil, "100%: the stream, a copy of the same tensors in the same run")
@@ -258,7 +261,7 @@ func (g *Growth) panelPlot(in panel, over string, scale growthAxes) (*plot.Plot,
 		if err != nil {
 			return nil, err
 		}
-		line.LineStyle, dots.GlyphStyle = armStyle(i)
+		line.LineStyle, dots.GlyphStyle = g.armStyle(i)
 		p.Add(line, dots)
 	}
 	return p, nil
