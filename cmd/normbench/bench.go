@@ -23,9 +23,9 @@ func (e *env) benchCommand() *cli.Command {
 		ArgsUsage:   "REF...",
 		Description: refHelp + ".\nKnobs that a label leaves open take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			pythonFlag, seedFlag, formatFlag, kernelsFlag,
+			seedFlag, formatFlag, kernelsFlag,
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
-		}),
+		}, peerFlags),
 		Action: e.bench,
 	}
 }
@@ -51,9 +51,10 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	tasks, err := e.tasks(c, refs, info, func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
-		return sweep.Fastest(e.ctx, devices[0], p, vs, pr, 1)
-	})
+	if err := e.preparePeers(c, devices[0], refs); err != nil {
+		return err
+	}
+	tasks, err := e.tasks(c, refs, info, e.chooser(devices[0], pr))
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,9 @@ type Options struct {
 	Timeout time.Duration // longest that a peer may take over one step; compiling is a step
 }
 
-// DefaultTimeout is long enough for torch.compile to tune.
-const DefaultTimeout = 5 * time.Minute
+// DefaultTimeout is long enough for torch.compile to tune what was not compiled
+// ahead, which takes half a minute, and for imports from a cold disk.
+const DefaultTimeout = 2 * time.Minute
 
 // Theirs is the device of the peers alone.
 type Theirs struct {
