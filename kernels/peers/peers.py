@@ -40,6 +40,7 @@ import os
 import re
 import struct
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Optional
@@ -729,7 +730,8 @@ class Device:
         self.verdicts: dict[str, str] = {}  # of the peers checked: what is wrong, or ""
 
     def open(self, problem: str, seed: int) -> None:
-        self.close()
+        if self.problem:
+            self.close()
         self.problem, self.seed = Problem.parse(problem), seed
         if problem != self.last:
             GRAPHS.clear()
@@ -821,10 +823,11 @@ class Builder(Device):
     So it keeps code, and no choices. Inductor's choice of a kernel's config is made when the kernel first runs, and
     kept by AutotuneCache.save, which does nothing here. (Its setting autotune_local_cache would be written into the
     code of every kernel, and keep the choices of the process that measures from lasting, too.) With max-autotune it
-    chooses earlier as well: how a backward splits its rows is timed while the code is generated, and stands in the
-    graph. Of such a peer no graph is kept, only the kernels; the one that measures generates its own, and times
-    every candidate alone on the GPU, but finds most of them compiled. That holds as far as it walks the same way
-    through the candidates, and therefore a Builder times one at a time, under a lock that all of them share."""
+    chooses earlier as well: how a backward splits its rows is timed while the code is generated, stands in the
+    graph, and the times themselves lie beside the sources. Of such a peer nothing of Inductor's is kept, only what
+    Triton compiled; the one that measures generates its own code, and times every candidate alone on the GPU, but
+    finds most of them compiled. That holds as far as it walks the same way through the candidates, and therefore a
+    Builder times one at a time, under a lock that all of them share."""
 
     def __init__(self, uuid: str) -> None:
         self.begin(uuid)
@@ -845,6 +848,9 @@ class Builder(Device):
         autotune_cache.AutotuneCache.save = save
         clock = type(benchmarking.benchmarker)
         benchmark = clock.benchmark_gpu
+        # A backward under max-autotune has some hundred candidates. Short looks, as they wait for each other: of
+        # Inductor's own clock, or else of Triton's, in milliseconds.
+        short = accepted(benchmark, memory_warmup_iters=5, benchmark_iters=20, max_benchmark_duration=5) or {"warmup": 1, "rep": 4}
 
         def one_at_a_time(*args: Any, **kwargs: Any) -> Any:
             import fcntl
@@ -857,7 +863,7 @@ class Builder(Device):
                         break
                     except BlockingIOError:
                         time.sleep(0.002)
-                return benchmark(*args, **kwargs)
+                return benchmark(*args, **{**kwargs, **short})
 
         clock.benchmark_gpu = one_at_a_time
 
@@ -865,7 +871,7 @@ class Builder(Device):
         p, start = self.problem, time.perf_counter()
         PEERS[name].refuse(p)
         if PEERS[name].builds:
-            with without_graphs() if PEERS[name].builds == TUNES else contextlib.nullcontext():
+            with thrown_away() if PEERS[name].builds == TUNES or tunes() else contextlib.nullcontext():
                 call = PEERS[name].ready(p, {n: draw(p, n, self.seed, self.device) for n in p.inputs()})
                 if call.before:
                     call.before()
@@ -875,14 +881,30 @@ class Builder(Device):
         return {"outputs": [], "repeats": 1, "differing": 0, "unordered": True, "busy": time.perf_counter() - start}
 
 
-@contextlib.contextmanager
-def without_graphs() -> Iterator[None]:
-    """Neither setting is part of a key of these caches: the kernels are those of the process that measures."""
-    import torch._functorch.config
-    import torch._inductor.config
+def tunes() -> bool:
+    """Whether the user has had Inductor time candidates while it generates code, whatever the mode."""
+    from torch._inductor import config
 
-    with torch._inductor.config.patch(fx_graph_cache=False), torch._functorch.config.patch(enable_autograd_cache=False):
-        yield
+    return any(getattr(config, flag, False) for flag in
+               ("max_autotune", "max_autotune_pointwise", "coordinate_descent_tuning", "benchmark_fusion", "benchmark_combo_kernel"))
+
+
+@contextlib.contextmanager
+def thrown_away() -> Iterator[None]:
+    """Gives Inductor a folder that goes, and leaves Triton its own. A kernel's key is its source and
+    its options: it is found again whatever the folder."""
+    import torch._inductor.utils as utils
+
+    clear = getattr(utils, "clear_caches", None) or utils.clear_inductor_caches
+    kept = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(kept), ignore_cleanup_errors=True) as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        clear()
+        try:
+            yield
+        finally:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = kept
+            clear()
 
 
 # ---- The protocol ----

@@ -37,8 +37,9 @@ with tempfile.TemporaryDirectory() as cache:
     done = subprocess.run([sys.executable, "-B", source, "--cache", cache, "--prepare"], input=lines, capture_output=True, text=True)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     want(len(answers) == len(requests) and not any(a.get("error") or a.get("failure") for a in answers), f"{answers}\n{done.stderr[-3000:]}")
-    kept = [f for _, _, files in os.walk(cache) for f in files if f.endswith(".best_config")]
+    kept = [f for _, _, files in os.walk(cache) for f in files if f.endswith((".best_config", ".kernel_perf"))]
     want(not kept, f"choices were kept: {kept}")
+    want(sorted(os.listdir(cache)) == ["inductor", "quack", "triton"], f"{os.listdir(cache)}")
 
     peers.use_cache(cache)
     d = peers.Device("")
