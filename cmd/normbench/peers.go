@@ -150,7 +150,7 @@ func (e *env) prepare(c *cli.Context, dev kernels.Device, cells []peers.Cell) er
 	}
 	o := peers.PrepareOptions{Jobs: c.Int("peer-jobs"), Limit: peers.DefaultLimit}
 	if o.Jobs < 0 {
-		o.Jobs = max(runtime.NumCPU()-2, 1)
+		o.Jobs = max(runtime.GOMAXPROCS(0)-2, 1)
 	}
 	if c.IsSet("timeout") {
 		o.Limit = c.Duration("timeout")

@@ -1,6 +1,7 @@
 """Shows on a CPU, with the torch that is there, that what a Builder compiled is found by the process that measures:
 graphs of torch.compile are, those of max-autotune are not, and a problem opened again is not compiled again."""
 
+import faulthandler
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import tempfile
 
 os.environ["NORMBENCH_PEERS_CPU"] = "1"
+faulthandler.dump_traceback_later(120, repeat=True)  # where it is, if it takes that long
 here = os.path.dirname(os.path.abspath(__file__))
 source = os.path.join(here, "..", "peers.py")
 sys.path.insert(0, os.path.dirname(source))
