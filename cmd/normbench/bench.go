@@ -23,10 +23,10 @@ func (e *env) benchCommand() *cli.Command {
 		ArgsUsage:   "REF...",
 		Description: refHelp + ".\nKnobs that a label leaves open take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			pythonFlag, seedFlag, formatFlag, kernelsFlag,
+			seedFlag, formatFlag, kernelsFlag,
 			&cli.BoolFlag{Name: "all-candidates", Usage: "of a REF that times several variants, an autotuned preset or peer:best, measure all, not the fastest alone"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
-		}),
+		}, peerFlags),
 		Action: e.bench,
 	}
 }
@@ -52,9 +52,10 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	fastest := func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
-		return sweep.Fastest(e.ctx, devices[0], p, vs, pr, 1)
+	if err := e.preparePeers(c, devices[0], refs); err != nil {
+		return err
 	}
+	fastest := e.chooser(devices[0], pr)
 	if c.Bool("all-candidates") {
 		fastest = nil
 	}

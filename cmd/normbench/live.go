@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/kernels/peers"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -35,9 +37,9 @@ var liveFlags = join([]cli.Flag{
 	warmFlag, rotateFlag,
 	&cli.StringFlag{Name: "order", Usage: "of the arms in a round: random or abba", Value: sweep.OrderRandom},
 	&cli.Float64Flag{Name: "min-effect", Usage: "relative effects up to this are of no interest", Value: verdict.Default().MinEffect},
-	seedFlag, pythonFlag,
+	seedFlag,
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
-}, optionFlags)
+}, peerFlags, optionFlags)
 
 // liveSchema is the version of the files that a live compare leaves.
 const liveSchema = 1
@@ -99,45 +101,68 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	duels, err := e.duels(c, refs, info, func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
-		return sweep.Fastest(e.ctx, dev, p, vs, pr, 1)
-	})
+	bouts, err := e.bouts(c, refs, info)
 	if err != nil {
 		return err
 	}
+	var cells []peers.Cell
+	for _, b := range bouts {
+		for _, v := range slices.Concat(b.of[0], b.of[1]) {
+			cells = append(cells, peers.Cell{Problem: b.problem, Variant: v})
+		}
+	}
+	if err := e.prepare(c, dev, cells); err != nil {
+		return err
+	}
 	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: sweep.MinClock, MaxReject: maxReject,
-		More: func(cell verdict.Cell) bool { return rule.More(cell, len(duels)) }}
+		More: func(cell verdict.Cell) bool { return rule.More(cell, len(bouts)) }}
 	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule}
 	start := time.Now()
-	for i, d := range duels {
-		if i+1 < len(duels) {
-			next := duels[i+1]
-			dev.Prefetch(next.Problem, []kernels.Variant{next.A, next.B, {Family: e.registry.StreamOf(next.Problem)}})
+	var broken error // what ended the run early
+	for i, b := range bouts {
+		if i+1 < len(bouts) {
+			next := bouts[i+1]
+			dev.Prefetch(next.problem, append(e.candidates(next), kernels.Variant{Family: e.registry.StreamOf(next.problem)}))
 		}
-		res, err := sweep.Fight(e.ctx, e.registry, dev, d, o)
-		if err != nil {
+		var d sweep.Duel
+		var res *sweep.DuelResult
+		if d, broken = e.settle(b, e.chooser(dev, pr)); broken == nil {
+			res, broken = sweep.Fight(e.ctx, e.registry, dev, d, o)
+		}
+		if broken != nil {
 			if e.ctx.Err() != nil {
-				return &coded{code: exitSignal}
+				broken = &coded{code: exitSignal}
 			}
-			return err
+			break
 		}
 		run.Duels = append(run.Duels, res)
-		e.notef("[%d/%d] %s: %s", i+1, len(duels), d.Problem, duelLine(res, rule))
+		e.notef("[%d/%d] %s: %s", i+1, len(bouts), d.Problem, duelLine(res, rule))
+		run.judge()
+		if _, err := e.writeLive(c, run); err != nil { // nothing that is measured is lost
+			return err
+		}
+	}
+	if broken != nil && len(run.Duels) == 0 {
+		return broken
 	}
 	run.judge()
 	sides := run.sides()
 	run.Stream = report.StreamScores(sides[0], sides[1])
-	if c.Bool("gate") {
+	if c.Bool("gate") && broken == nil {
 		if dev, err = e.confirm(c, dev, refs, run, o); err != nil {
 			return err
 		}
 	}
-	e.notef("%s in %.1f s", count(len(duels), "cell"), time.Since(start).Seconds())
+	if broken != nil {
+		e.notef("ended early: %d of %s in %.1f s", len(run.Duels), count(len(bouts), "cell"), time.Since(start).Seconds())
+	} else {
+		e.notef("%s in %.1f s", count(len(bouts), "cell"), time.Since(start).Seconds())
+	}
 	if err := e.keepLive(c, run); err != nil {
 		return err
 	}
-	if err := e.showLive(c, run); err != nil {
-		return err
+	if err := e.showLive(c, run); err != nil || broken != nil {
+		return cmp.Or(broken, err)
 	}
 	sides[1].Label = ops[1]
 	return run.outcome(c.Bool("gate"), e.atLeast(c, sides[1]), c.Bool("strict"))
@@ -222,21 +247,52 @@ func (e *env) liveRef(text string) (ref, error) {
 // A chooser settles on one of the variants that an operand has for a problem.
 type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
 
-// duels are the problems that both operands have a variant for.
-func (e *env) duels(c *cli.Context, refs []ref, info kernels.DeviceInfo, choose chooser) ([]sweep.Duel, error) {
+// A bout is a problem with what either operand has for it. Which of several
+// variants it is, is settled when its turn comes.
+type bout struct {
+	problem kernels.Problem
+	of      [2][]kernels.Variant
+}
+
+// settle makes a duel of a bout.
+func (e *env) settle(b bout, choose chooser) (sweep.Duel, error) {
+	d := sweep.Duel{Problem: b.problem}
+	for i, v := range []*kernels.Variant{&d.A, &d.B} {
+		var err error
+		if *v, err = choose(b.problem, b.of[i]); err != nil {
+			return d, err
+		}
+	}
+	if e.baseline != "" {
+		d.A.Family = families.Baseline + d.A.Family
+	}
+	return d, nil
+}
+
+// candidates are the variants that a bout will ask for.
+func (e *env) candidates(b bout) []kernels.Variant {
+	vs := slices.Concat(b.of[0], b.of[1])
+	if e.baseline != "" && len(b.of[0]) == 1 {
+		vs[0].Family = families.Baseline + vs[0].Family
+	}
+	return vs
+}
+
+// bouts are the problems that both operands have a variant for.
+func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout, error) {
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
 	}
-	var duels []sweep.Duel
+	var bouts []bout
 	var missing []string
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
 		}
-		d := sweep.Duel{Problem: p}
+		b := bout{problem: p}
 		have := true
-		for i, v := range []*kernels.Variant{&d.A, &d.B} {
+		for i := range b.of {
 			vs, err := refs[i].variants(p, info)
 			if len(vs) == 0 {
 				have = false
@@ -245,26 +301,20 @@ func (e *env) duels(c *cli.Context, refs []ref, info kernels.DeviceInfo, choose 
 					why = err.Error()
 				}
 				missing = append(missing, fmt.Sprintf("%s: %s %s", p, refs[i].text, why))
-				continue
 			}
-			if *v, err = choose(p, vs); err != nil {
-				return nil, err
-			}
-		}
-		if e.baseline != "" && have {
-			d.A.Family = families.Baseline + d.A.Family
+			b.of[i] = vs
 		}
 		if have {
-			duels = append(duels, d)
+			bouts = append(bouts, b)
 		}
 	}
-	if len(duels) == 0 {
+	if len(bouts) == 0 {
 		return nil, hint.Errorf("check --shapes, --op, --pass and --dtype", "the operands have no problem in common; %s", missing[0])
 	}
 	for _, m := range missing {
 		e.notef("left out %s", m)
 	}
-	return duels, nil
+	return bouts, nil
 }
 
 func duelLine(r *sweep.DuelResult, rule verdict.Rule) string {
@@ -318,6 +368,15 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveR
 	}
 	closeAll(devices[1:])
 	dev = devices[0]
+	var cells []peers.Cell
+	for _, d := range run.Duels {
+		if slices.Contains(slower, d.Problem) {
+			cells = append(cells, peers.Cell{Problem: d.Problem, Variant: d.A}, peers.Cell{Problem: d.Problem, Variant: d.B})
+		}
+	}
+	if err := e.prepare(c, dev, cells); err != nil {
+		return dev, err
+	}
 	o.Seed++
 	o.More = func(cell verdict.Cell) bool { return run.Rule.More(cell, len(slower)) }
 	for _, d := range run.Duels {
@@ -340,26 +399,35 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveR
 	return dev, nil
 }
 
-// keepLive writes the run, every sample in it, whole or not at all.
+// keepLive writes the run and says so.
 func (e *env) keepLive(c *cli.Context, run *liveRun) error {
+	path, err := e.writeLive(c, run)
+	if path != "" {
+		e.notef("wrote %s", path)
+	}
+	return err
+}
+
+// writeLive writes the run, every sample in it, whole or not at all; "" where it
+// is not to be kept.
+func (e *env) writeLive(c *cli.Context, run *liveRun) (string, error) {
 	out := c.String("out")
 	if out == "" {
-		return nil
+		return "", nil
 	}
 	dir := filepath.Join(out, run.Run.Device.ID)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return hint.Errorf("choose a folder that you may write to", "results folder: %w", err)
+		return "", hint.Errorf("choose a folder that you may write to", "results folder: %w", err)
 	}
 	data, err := json.Marshal(run)
 	if err != nil {
-		return err
+		return "", err
 	}
 	path := filepath.Join(dir, "compare-"+run.Run.ID+".json")
 	if err := renameio.WriteFile(path, append(data, '\n'), 0o644); err != nil {
-		return hint.Errorf("choose a folder that you may write to", "live compare: %w", err)
+		return "", hint.Errorf("choose a folder that you may write to", "live compare: %w", err)
 	}
-	e.notef("wrote %s", path)
-	return nil
+	return path, nil
 }
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
@@ -412,6 +480,10 @@ func (r *liveRun) table() *report.Table {
 	t := newTable(fmt.Sprintf("A = %s, B = %s, live on %s\n%s; speedup is A's time over B's, with its %.1f%% interval",
 		r.A, r.B, r.Run.Device.Name, how, 100*(1-r.Rule.Plan.Looks[0].Alpha)),
 		"problem", ">A us", ">B us", ">A %stream", ">B %stream", ">rounds", ">speedup", "verdict", ">q", ">A/A' %", "what moved")
+	best := r.A == "peer:"+peerBest || r.B == "peer:"+peerBest
+	if best {
+		t.Header, t.Align = append(t.Header, "peer"), append(t.Align, report.Left)
+	}
 	plain := len(t.Header)
 	if slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA != nil && len(d.CheckA.Resources) > 0 }) {
 		for _, name := range []string{"A regs", "B regs", "A CTAs/SM", "B CTAs/SM"} { // of each arm's first kernel
@@ -422,6 +494,9 @@ func (r *liveRun) table() *report.Table {
 	for _, d := range r.Duels {
 		row := make([]string, len(t.Header))
 		row[0] = d.Problem.String()
+		if best {
+			row[plain-1] = peerOf(d.Duel)
+		}
 		if d.Status != kernels.StatusOK {
 			row[7] = strings.ToUpper(string(d.Status)) + ": " + d.Reason
 			t.Rows = append(t.Rows, row)
@@ -472,6 +547,16 @@ func (r *liveRun) table() *report.Table {
 		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")
 	}
 	return t
+}
+
+// peerOf names the peer of a duel, the one of B only where A is none.
+func peerOf(d sweep.Duel) string {
+	for _, v := range []kernels.Variant{d.A, d.B} {
+		if name, ok := kernels.PeerName(v.Family); ok {
+			return name
+		}
+	}
+	return ""
 }
 
 // moved names the stage that changed most: "k1 -8.2 us of 57.4".

@@ -72,6 +72,8 @@ type env struct {
 	kernels  string // folder of the user's kernels, likewise
 	users    []*kernels.Family
 	peers    []kernels.Peer          // once a device with peers is open
+	only     []string                // of them, those that peer:best is among; empty for all
+	deaths   map[string]int          // how often a peer took its process down, or hung
 	loaded   map[string]*record.File // by path: operands may choose from one file
 }
 
@@ -85,7 +87,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: peers.Register(r)}
+	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
 	err := e.app().RunContext(ctx, args)
 	if err == nil {
 		return 0

@@ -1,7 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -9,9 +15,19 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/peers"
 	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
 )
 
 var pythonFlag = &cli.StringFlag{Name: "python", Usage: "the `PROGRAM` that runs the peers: a Python 3 with PyTorch for CUDA", Value: "python3"}
+
+// peerFlags are those of the commands that measure peers.
+var peerFlags = []cli.Flag{
+	pythonFlag,
+	&cli.StringFlag{Name: "peers", Usage: "`NAMES`, with commas, that peer:best is among", DefaultText: "all that are there"},
+	&cli.IntFlag{Name: "peer-jobs", Usage: "processes that compile for the peers before anything is measured; 0 compiles in turn with measuring", Value: -1, DefaultText: "the CPUs but two"},
+}
 
 // peerRef reads peer:NAME or peer:best.
 func (e *env) peerRef(text, name string) (ref, error) {
@@ -25,7 +41,7 @@ func (e *env) peerRef(text, name string) (ref, error) {
 		}
 		var vs []kernels.Variant
 		for _, p := range e.peers {
-			if p.Missing == "" {
+			if p.Missing == "" && e.among(p.Name) {
 				vs = append(vs, kernels.PeerVariant(p.Name))
 			}
 		}
@@ -37,12 +53,24 @@ func (e *env) peerRef(text, name string) (ref, error) {
 // peerBest is the REF of the fastest peer.
 const peerBest = "best"
 
+// among says whether peer:best may be the peer of a name.
+func (e *env) among(name string) bool { return len(e.only) == 0 || slices.Contains(e.only, name) }
+
 // devicesFor are devices, with the peers beside each where a REF names one.
 func (e *env) devicesFor(c *cli.Context, refs ...ref) ([]kernels.Device, error) {
 	var wanted []string
 	for _, r := range refs {
 		if r.peer != "" {
 			wanted = append(wanted, r.peer)
+		}
+	}
+	if list := c.String("peers"); list != "" {
+		if !slices.Contains(wanted, peerBest) {
+			return nil, hint.Errorf("write peer:best as a REF, or leave out --peers", "--peers says what peer:best is among, and no REF is peer:best")
+		}
+		var err error
+		if e.only, err = splitList("peer", list, peers.Names...); err != nil {
+			return nil, err
 		}
 	}
 	devices, err := e.devices(c)
@@ -90,14 +118,14 @@ func (e *env) found(all []kernels.Peer, wanted []string) error {
 		if f, err := e.registry.Lookup(kernels.PeerVariant(p.Name).Family); err == nil {
 			f.Version = p.Version
 		}
-		if p.Missing == "" {
+		if p.Missing == "" && e.among(p.Name) {
 			there++
 		}
 	}
 	for _, name := range wanted {
 		if name == peerBest {
 			for _, p := range all {
-				if p.Missing != "" && first {
+				if p.Missing != "" && first && e.among(p.Name) {
 					e.notef("left out peer %s: %s", p.Name, oneLine(p.Missing))
 				}
 			}
@@ -111,6 +139,172 @@ func (e *env) found(all []kernels.Peer, wanted []string) error {
 		}
 	}
 	return nil
+}
+
+// prepare has the peers compile for cells before anything is measured. It is an
+// error only where the user has had enough: what is not compiled ahead is later.
+func (e *env) prepare(c *cli.Context, dev kernels.Device, cells []peers.Cell) error {
+	both, ok := dev.(*peers.Device)
+	if !ok {
+		return nil
+	}
+	o := peers.PrepareOptions{Jobs: c.Int("peer-jobs"), Limit: peers.DefaultLimit}
+	if o.Jobs < 0 {
+		o.Jobs = max(runtime.GOMAXPROCS(0)-2, 1)
+	}
+	if c.IsSet("timeout") {
+		o.Limit = c.Duration("timeout")
+	}
+	if o.Jobs == 0 {
+		return nil
+	}
+	start := time.Now()
+	last := start
+	o.Done = func(done, total int) {
+		if now := time.Now(); now.Sub(last) > plainEvery && done < total {
+			last = now
+			e.notef("peers: compiling %d/%d", done, total)
+		}
+	}
+	sum, err := both.Prepare(e.ctx, cells, o)
+	switch {
+	case err != nil:
+		return &coded{code: exitSignal}
+	case sum.Failed > 0:
+		e.notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, oneLine(sum.First.Error()))
+	case sum.Cells > 0:
+		e.notef("peers: %s compiled ahead in %.1f s", count(sum.Cells, "cell"), time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// preparePeers is prepare for the REFs over the problems of the flags.
+func (e *env) preparePeers(c *cli.Context, dev kernels.Device, refs []ref) error {
+	ps, err := problems(c, dev.Info())
+	if err != nil {
+		return err
+	}
+	var cells []peers.Cell
+	for _, p := range ps {
+		for _, r := range refs {
+			if r.peer == "" {
+				continue
+			}
+			vs, _ := r.variants(p, dev.Info()) // what is wrong shows where they are laid out
+			for _, v := range vs {
+				if cell := (peers.Cell{Problem: p, Variant: v}); !slices.Contains(cells, cell) {
+					cells = append(cells, cell)
+				}
+			}
+		}
+	}
+	return e.prepare(c, dev, cells)
+}
+
+// chooser settles on a variant: of peers as bestPeer does, of others as an
+// autotuner would.
+func (e *env) chooser(dev kernels.Device, pr record.Protocol) chooser {
+	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
+		if _, ok := kernels.PeerName(vs[0].Family); ok && len(vs) > 1 {
+			return e.bestPeer(dev, p, vs, pr)
+		}
+		return sweep.Fastest(e.ctx, dev, p, vs, pr, 1)
+	}
+}
+
+// How peer:best is found: a look at each peer, and two more, of more samples,
+// at those that are not clearly slower than the best.
+const (
+	firstLook  = 5
+	secondLook = 10
+	farBehind  = 1.5 // times the best: dropped after the first look
+	maxDeaths  = 2   // of a peer, each of which may have cost its whole time limit
+)
+
+// bestPeer is the fastest peer of a problem, and says what it saw.
+func (e *env) bestPeer(dev kernels.Device, p kernels.Problem, vs []kernels.Variant, pr record.Protocol) (kernels.Variant, error) {
+	b, err := dev.Open(e.ctx, p, 1)
+	if err != nil {
+		return kernels.Variant{}, err
+	}
+	defer func() { b.Close() }()
+	us := map[kernels.Variant][]float64{}
+	var failed []string
+	look := func(v kernels.Variant, samples int) error {
+		name, _ := kernels.PeerName(v.Family)
+		t, err := b.Time(e.ctx, v, pr.TimeOptions(samples+pr.Discard))
+		var f *kernels.Failure
+		switch {
+		case errors.As(err, &f):
+			delete(us, v)
+			if f.Status != kernels.StatusRefused {
+				failed = append(failed, name+" "+oneLine(f.Error()))
+			}
+			if f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash {
+				if e.deaths[name]++; e.deaths[name] == maxDeaths {
+					e.notef("no more of peer %s: %s", name, oneLine(f.Error()))
+				}
+			}
+			if f.Broken {
+				b.Close()
+				b, err = dev.Open(e.ctx, p, 1)
+				return err
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		us[v] = append(us[v], record.Micros(t.Seconds[pr.Discard:])...)
+		return nil
+	}
+	var alive []kernels.Variant
+	for _, v := range vs {
+		if name, _ := kernels.PeerName(v.Family); e.deaths[name] < maxDeaths {
+			alive = append(alive, v)
+			if err := look(v, firstLook); err != nil {
+				return kernels.Variant{}, err
+			}
+		}
+	}
+	order := func() []kernels.Variant { // of those that have times, the fastest first
+		var list []kernels.Variant
+		for _, v := range alive {
+			if len(us[v]) > 0 {
+				list = append(list, v)
+			}
+		}
+		slices.SortStableFunc(list, func(a, b kernels.Variant) int { return cmp.Compare(stats.Median(us[a]), stats.Median(us[b])) })
+		return list
+	}
+	var near []kernels.Variant
+	for _, v := range order() {
+		if stats.Median(us[v]) <= farBehind*stats.Median(us[order()[0]]) {
+			near = append(near, v)
+		}
+	}
+	for turn := 0; turn < 2 && len(near) > 1; turn++ {
+		for _, v := range near {
+			if err := look(v, secondLook); err != nil {
+				return kernels.Variant{}, err
+			}
+		}
+		slices.Reverse(near)
+	}
+	var saw []string
+	list := order()
+	for _, v := range list {
+		name, _ := kernels.PeerName(v.Family)
+		text := fmt.Sprintf("%s %s us", name, report.Micros(stats.Median(us[v])))
+		if !slices.Contains(near, v) {
+			text += " at first sight"
+		}
+		saw = append(saw, text)
+	}
+	e.notef("%s: %s", p, strings.Join(slices.Concat(saw, failed), ", "))
+	if len(list) == 0 {
+		return vs[0], nil // measuring it will say why
+	}
+	return list[0], nil
 }
 
 // peerVersions are those of the peers that take part, for the run's line.

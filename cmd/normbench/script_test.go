@@ -67,6 +67,9 @@ func fakeWorker() {
 	}
 	if slices.Equal(os.Args[1:], []string{"ab"}) { // times that say which config is which
 		f.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+			if p.M == 1000 { // a problem that never ends
+				time.Sleep(time.Hour)
+			}
 			s := 50e-6 * (1 + 0.004*float64(sample*7919%101-50)/50)
 			switch v.Config.Get(kernels.Warps) {
 			case 1:
@@ -103,9 +106,10 @@ type withPeers struct {
 
 func (w withPeers) Peers() []kernels.Peer { return w.peers }
 
-// fakePython takes 40 us for liger, the fastest, and 60 for torch; compile
+// fakePython takes 40 us for liger, the fastest, and 61 for torch; compile
 // answers wrong, te raises, quack is not there. Where NORMBENCH_TEST_PEERS is
-// "none" no peer is.
+// "none" no peer is; where it is "crash", te crashes, and where it is "close",
+// torch takes 41 us.
 func fakePython() {
 	d := withPeers{&devicetest.Fake{}, []kernels.Peer{
 		{Name: "torch", System: "PyTorch eager", Version: "torch 9.9"},
@@ -120,13 +124,18 @@ func fakePython() {
 		}
 	}
 	d.Seconds = func(_ kernels.Problem, v kernels.Variant, sample int) float64 {
-		us := map[string]float64{"peer/torch": 60e-6, "peer/liger": 40e-6}[v.Family]
+		us := map[string]float64{"peer/torch": 61e-6, "peer/liger": 40e-6}[v.Family]
+		if os.Getenv("NORMBENCH_TEST_PEERS") == "close" && v.Family == "peer/torch" {
+			us = 41e-6
+		}
 		return us * (1 + 0.004*float64(sample*7919%101-50)/50)
 	}
 	d.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
 		switch {
 		case v.Family == "peer/compile":
 			return kernels.Failf(kernels.StatusWrong, "y is wrong")
+		case v.Family == "peer/te" && os.Getenv("NORMBENCH_TEST_PEERS") == "crash":
+			os.Exit(3)
 		case v.Family == "peer/te":
 			return kernels.Failf(kernels.StatusLaunch, "it raised ValueError: as asked")
 		case p.Residual:

@@ -21,11 +21,11 @@ func (e *env) verifyCommand() *cli.Command {
 		Description: refHelp + ".\nWithout a REF every family is checked in its base config; with --all-configs in all.\n" +
 			"Inputs are drawn from a fresh seed, which is printed.",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
-			seedFlag, formatFlag, kernelsFlag, pythonFlag,
+			seedFlag, formatFlag, kernelsFlag,
 			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant whose bits are compared", Value: 3},
 			&cli.BoolFlag{Name: "all-configs", Usage: "every config of each family's space"},
 			&cli.BoolFlag{Name: "hostile", Usage: "inputs with rows of zeros, huge and tiny ones, infinities and NaN"},
-		}),
+		}, peerFlags),
 		Action: e.verify,
 	}
 }
@@ -77,6 +77,9 @@ func (e *env) verify(c *cli.Context) error {
 			return err
 		}
 	case len(texts) > 0:
+		if err := e.preparePeers(c, dev, refs); err != nil {
+			return err
+		}
 		if tasks, err = e.tasks(c, refs, info, nil); err != nil {
 			return err
 		}

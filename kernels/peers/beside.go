@@ -30,7 +30,13 @@ func (d *Device) Info() kernels.DeviceInfo { return d.ours.Info() }
 // Peers are those that the Python knows, missing ones too.
 func (d *Device) Peers() []kernels.Peer { return d.theirs.Peers() }
 
-// Prefetch implements kernels.Device. Peers compile when they are first checked.
+// Prepare compiles for the cells that are peers': Theirs.Prepare.
+func (d *Device) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
+	return d.theirs.Prepare(ctx, cells, o)
+}
+
+// Prefetch implements kernels.Device. Peers compile ahead only while nothing is
+// measured, by Prepare, or else when they are first checked.
 func (d *Device) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 	if vs = slices.DeleteFunc(slices.Clone(vs), isPeer); len(vs) > 0 {
 		d.ours.Prefetch(p, vs)

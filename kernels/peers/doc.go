@@ -7,4 +7,8 @@
 // Python process, all others to ours, so that a sweep, a duel or a check has arms
 // of both kinds and need not know. Two processes share the GPU, one at a time:
 // every request is answered before the next one is made.
+//
+// Peers that compile at run time do so beforehand: Prepare runs peers.py in as
+// many processes more as there are cores, while nothing is timed. They fill the
+// caches that the one that measures reads, and choose nothing for it.
 package peers

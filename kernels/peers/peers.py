@@ -17,12 +17,19 @@ else by torch.autograd.grad, which for a single autograd function adds no kernel
 What a peer does itself (zeroing, casts, the sum of partial gradients) counts;
 see each function below.
 
-Arguments: --uuid GPU-... (the GPU to use), --names (print the peers' names).
+Compiling ahead. Peers that compile at run time do so in processes beside this
+one, before anything is measured: see Builder, which also says why none of their
+choices survives.
+
+Arguments: --uuid GPU-... (the GPU to use), --cache FOLDER (of all that is
+compiled), --prepare (be such a process beside), --names (print the peers' names).
 NORMBENCH_PEERS_CPU=1 runs what runs on a CPU, for tests.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import gc
 import importlib
 import importlib.metadata
@@ -33,6 +40,7 @@ import os
 import re
 import struct
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Optional
@@ -327,6 +335,7 @@ class Peer:
     needs: tuple[str, ...]  # modules, the first one's distribution after it with a colon if it is named otherwise
     lacks: frozenset[str]  # of Problem.options
     ready: Callable[[Problem, Tensors], Call]
+    builds: str = ""  # at run time: COMPILES, TUNES or nothing
 
     def probe(self) -> dict[str, str]:
         """What a hello says of the peer: its version, or why it is missing."""
@@ -351,16 +360,19 @@ class Peer:
             raise Failure("refused", f"{self.system} has no {' and no '.join(lacking)}")
 
 
+# What a Builder compiles ahead. What a peer that TUNES chooses by timing ends up in the graph's code itself.
+COMPILES, TUNES = "compiles", "tunes"
 PEERS: dict[str, Peer] = {}
 PLAIN = ("rmsnorm with a bias", "zero-centered weight", "missing weight", "residual", "fp8", "gradient to add to",
          "weight of another type", "layernorm without a bias")
 
 
-def peer(name: str, system: str, needs: tuple[str, ...], has: tuple[str, ...] = (), lacks: tuple[str, ...] = ()) -> Callable[[Any], Any]:
+def peer(name: str, system: str, needs: tuple[str, ...], has: tuple[str, ...] = (), lacks: tuple[str, ...] = (),
+         builds: str = "") -> Callable[[Any], Any]:
     """Registers a function as a peer that does the plain ops, and of the options what it has."""
 
     def add(f: Callable[[Problem, Tensors], Call]) -> Callable[[Problem, Tensors], Call]:
-        PEERS[name] = Peer(name, system, needs, frozenset(PLAIN) - set(has) | set(lacks), f)
+        PEERS[name] = Peer(name, system, needs, frozenset(PLAIN) - set(has) | set(lacks), f, builds)
         return f
 
     return add
@@ -403,9 +415,13 @@ def torch_eager(p: Problem, t: Tensors) -> Call:
     return Call(lambda: named(p, aten._fused_rms_norm_backward(t["dy"], t["x"], shape, rstd, w, [True, w is not None])))
 
 
+GRAPHS: dict[tuple[str, Optional[str]], Any] = {}  # of torch.compile, for one problem and each mode
+
+
 def compiled(mode: Optional[str]) -> Callable[[Problem, Tensors], Call]:
     def ready(p: Problem, t: Tensors) -> Call:
-        """Backward: the graph that AOTAutograd cut. Buffers are not donated to it, as it runs many times."""
+        """Backward: the graph that AOTAutograd cut. Buffers are not donated to it, as it runs many times. Copies of
+        the tensors run the same graph, and so does the problem when it is opened again."""
         import torch._functorch.config as functorch
 
         functorch.donated_buffer = False
@@ -415,14 +431,16 @@ def compiled(mode: Optional[str]) -> Callable[[Problem, Tensors], Call]:
                 return torch.nn.functional.layer_norm(x, (p.N,), w, b, EPS)
             return torch.nn.functional.rms_norm(x, (p.N,), w, EPS)
 
-        return by_autograd(p, t, torch.compile(norm, mode=mode, fullgraph=True, dynamic=False))
+        if (p.text, mode) not in GRAPHS:
+            GRAPHS[p.text, mode] = torch.compile(norm, mode=mode, fullgraph=True, dynamic=False)
+        return by_autograd(p, t, GRAPHS[p.text, mode])
 
     return ready
 
 
 for _name, _mode in (("compile", None), ("compile-max", "max-autotune-no-cudagraphs")):
     peer(_name, "torch.compile" + (f", {_mode}" if _mode else ""), ("torch:torch", "triton:triton"),
-         has=("missing weight", "layernorm without a bias"))(compiled(_mode))
+         has=("missing weight", "layernorm without a bias"), builds=TUNES if _mode else COMPILES)(compiled(_mode))
 
 
 def accepted(f: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
@@ -432,7 +450,7 @@ def accepted(f: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
 
 
 @peer("liger", "Liger-Kernel", ("liger_kernel.ops.rms_norm:liger-kernel", "liger_kernel.ops.layer_norm"),
-      has=("zero-centered weight",))
+      has=("zero-centered weight",), builds=COMPILES)
 def liger(p: Problem, t: Tensors) -> Call:
     """Its functional entries with the modules' defaults: rmsnorm casts as Llama does (Gemma's way where the weight is
     zero-centered), and writes dx over dy, which is put back between samples. Backward: the kernel, and the sum of its
@@ -461,11 +479,11 @@ def liger(p: Problem, t: Tensors) -> Call:
 
 
 @peer("quack", "quack", ("quack.rmsnorm:quack-kernels",),
-      has=("rmsnorm with a bias", "zero-centered weight", "residual", "weight of another type", "layernorm without a bias"))
+      has=("rmsnorm with a bias", "zero-centered weight", "residual", "weight of another type", "layernorm without a bias"),
+      builds=COMPILES)
 def quack(p: Problem, t: Tensors) -> Call:
     """Its functional entries, untuned. Backward: the kernel, and the sum of its partial gradients with its cast."""
-    from quack import rmsnorm as q
-
+    q = importlib.import_module("quack.rmsnorm")  # the package has a function of that name, too
     w, b = t["w"], t.get("b")
     if p.op == "layernorm":
         if p.weight != "fp32" or p.residual or p.zc:
@@ -522,7 +540,8 @@ def transformer_engine(p: Problem, t: Tensors) -> Call:
     return Call(lambda: named(p, tex.rmsnorm_bwd(t["dy"], x, rstd, w, 0, p.zc)))
 
 
-@peer("fast-llm", "Fast-LLM", ("fast_llm.functional.triton.normalization:fast-llm",), has=("zero-centered weight",))
+@peer("fast-llm", "Fast-LLM", ("fast_llm.functional.triton.normalization:fast-llm",), has=("zero-centered weight",),
+      builds=COMPILES)
 def fast_llm(p: Problem, t: Tensors) -> Call:
     """Backward from the saved output: both kernels, which write the gradients into buffers that are there. That the
     buffers count as zero is said before each call."""
@@ -661,6 +680,11 @@ class Device:
     """What a hello opens. Tests put another one with the same methods in its place."""
 
     def __init__(self, uuid: str) -> None:
+        self.begin(uuid)
+        self.clock: Any = Stopwatch() if CPU else Clock()
+        self.about = [p.probe() for p in PEERS.values()]
+
+    def begin(self, uuid: str) -> None:
         global torch
         try:
             torch = importlib.import_module("torch")
@@ -669,9 +693,8 @@ class Device:
         self.device = "cpu" if CPU else f"cuda:{self.find(uuid)}"
         if not CPU:
             torch.cuda.set_device(self.device)
-        self.clock: Any = Stopwatch() if CPU else Clock()
-        self.about = [p.probe() for p in PEERS.values()]
         self.problem: Optional[Problem] = None
+        self.last = ""  # problem that was open
         self.forget()
 
     @staticmethod
@@ -707,14 +730,20 @@ class Device:
         self.verdicts: dict[str, str] = {}  # of the peers checked: what is wrong, or ""
 
     def open(self, problem: str, seed: int) -> None:
-        self.close()
+        if self.problem:
+            self.close()
         self.problem, self.seed = Problem.parse(problem), seed
+        if problem != self.last:
+            GRAPHS.clear()
+            if "torch._dynamo" in sys.modules:
+                torch._dynamo.reset()  # else it gives up after eight problems
+        self.last = problem
 
     def close(self) -> None:
         self.problem = None
         self.forget()
-        if "torch._dynamo" in sys.modules:
-            torch._dynamo.reset()  # else it gives up after eight problems
+        gc.unfreeze()
+        gc.collect()
         if not CPU:
             torch.cuda.empty_cache()  # the other process needs the memory too
 
@@ -733,6 +762,7 @@ class Device:
             # would double the memory.
             own = {n: t.clone() if calls or t.dim() == 1 else t.detach() for n, t in self.tensors.items()}
             calls.append(PEERS[name].ready(p, own))
+            gc.freeze()  # a visit's collection would else look through all of torch, for longer than the visit takes
         return calls
 
     def poison(self) -> None:
@@ -783,6 +813,98 @@ class Device:
         start = time.perf_counter()
         seconds = self.clock.visit(calls, o["samples"], o["flush"])
         return {"seconds": seconds, "busy": time.perf_counter() - start}
+
+
+class Builder(Device):
+    """A process that compiles for the one that measures, before that begins: what both do with a peer leaves machine
+    code in the caches of --cache, where the second one to ask finds it.
+
+    Nothing that such a process finds fastest may be believed: there are as many as there are cores, all on one GPU.
+    So it keeps code, and no choices. Inductor's choice of a kernel's config is made when the kernel first runs, and
+    kept by AutotuneCache.save, which does nothing here. (Its setting autotune_local_cache would be written into the
+    code of every kernel, and keep the choices of the process that measures from lasting, too.) With max-autotune it
+    chooses earlier as well: how a backward splits its rows is timed while the code is generated, stands in the
+    graph, and the times themselves lie beside the sources. Of such a peer nothing of Inductor's is kept, only what
+    Triton compiled; the one that measures generates its own code, and times every candidate alone on the GPU, but
+    finds most of them compiled. That holds as far as it walks the same way through the candidates, and therefore a
+    Builder times one at a time, under a lock that all of them share."""
+
+    def __init__(self, uuid: str) -> None:
+        self.begin(uuid)
+        self.about = []
+        try:
+            self.keep_no_choice()
+        except (ImportError, AttributeError) as e:
+            raise Trouble(f"this PyTorch's Inductor is another than is known here, and compiles where it is measured: {one_line(e)}") from e
+
+    @staticmethod
+    def keep_no_choice() -> None:
+        from torch._inductor.runtime import autotune_cache, benchmarking
+
+        def save(self: Any, *args: Any, **kwargs: Any) -> None:  # graphs are pickled with it, by this name
+            pass
+
+        getattr(autotune_cache.AutotuneCache, "save")  # an Inductor without it keeps its choices elsewhere
+        autotune_cache.AutotuneCache.save = save
+        clock = type(benchmarking.benchmarker)
+        benchmark = clock.benchmark_gpu
+        # A backward under max-autotune has some hundred candidates. Short looks, as they wait for each other: of
+        # Inductor's own clock, or else of Triton's, in milliseconds.
+        short = accepted(benchmark, memory_warmup_iters=5, benchmark_iters=20, max_benchmark_duration=5) or {"warmup": 1, "rep": 4}
+
+        def one_at_a_time(*args: Any, **kwargs: Any) -> Any:
+            import fcntl
+
+            with open(os.path.join(os.environ["TRITON_CACHE_DIR"], "..", "gpu.lock"), "w") as lock:
+                patience = time.monotonic() + 20  # with one that hangs: its place in the walk is not worth more
+                while time.monotonic() < patience:
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # gone with the process, if it is killed
+                        break
+                    except BlockingIOError:
+                        time.sleep(0.002)
+                return benchmark(*args, **{**kwargs, **short})
+
+        clock.benchmark_gpu = one_at_a_time
+
+    def check(self, name: str, repeats: int) -> dict[str, Any]:
+        p, start = self.problem, time.perf_counter()
+        PEERS[name].refuse(p)
+        if PEERS[name].builds:
+            with thrown_away() if PEERS[name].builds == TUNES or tunes() else contextlib.nullcontext():
+                call = PEERS[name].ready(p, {n: draw(p, n, self.seed, self.device) for n in p.inputs()})
+                if call.before:
+                    call.before()
+                call.run()
+                if not CPU:
+                    torch.cuda.synchronize()
+        return {"outputs": [], "repeats": 1, "differing": 0, "unordered": True, "busy": time.perf_counter() - start}
+
+
+def tunes() -> bool:
+    """Whether the user has had Inductor time candidates while it generates code, whatever the mode."""
+    from torch._inductor import config
+
+    return any(getattr(config, flag, False) for flag in
+               ("max_autotune", "max_autotune_pointwise", "coordinate_descent_tuning", "benchmark_fusion", "benchmark_combo_kernel"))
+
+
+@contextlib.contextmanager
+def thrown_away() -> Iterator[None]:
+    """Gives Inductor a folder that goes, and leaves Triton its own. A kernel's key is its source and
+    its options: it is found again whatever the folder."""
+    import torch._inductor.utils as utils
+
+    clear = getattr(utils, "clear_caches", None) or utils.clear_inductor_caches
+    kept = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(kept), ignore_cleanup_errors=True) as folder:
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+        clear()
+        try:
+            yield
+        finally:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = kept
+            clear()
 
 
 # ---- The protocol ----
@@ -847,16 +969,31 @@ def serve(device: Callable[[], Any], requests: Any, answer: Callable[[str], None
         answer(json.dumps(a) + "\n")
 
 
-def main(device: Callable[[str], Any] = Device) -> None:
-    arguments = sys.argv[1:]
-    if arguments == ["--names"]:
+def use_cache(folder: str) -> None:
+    """Puts all that is compiled into a folder. It is read when these libraries are imported."""
+    for variable, name in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton"), ("QUACK_CACHE_DIR", "quack")):
+        os.environ[variable] = os.path.join(folder, name)
+        os.makedirs(os.environ[variable], exist_ok=True)
+    # A pool for each process would be more than there are cores, and beside a measurement one is too much.
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+
+def main(device: Callable[[str], Any] = Device, builder: Callable[[str], Any] = Builder) -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--names", action="store_true")
+    parser.add_argument("--uuid", default="")
+    parser.add_argument("--cache", default="")
+    parser.add_argument("--prepare", action="store_true")
+    o = parser.parse_args()
+    if o.names:
         print("\n".join(PEERS))
         return
-    uuid = arguments[1] if len(arguments) == 2 and arguments[0] == "--uuid" else ""
+    if o.cache:
+        use_cache(o.cache)
     # Whatever a peer prints must not get between the answers.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    serve(lambda: device(uuid), sys.stdin, out.write)
+    serve(lambda: (builder if o.prepare else device)(o.uuid), sys.stdin, out.write)
 
 
 if __name__ == "__main__":

@@ -19,13 +19,15 @@ type Options struct {
 	Timeout time.Duration // longest that a peer may take over one step; compiling is a step
 }
 
-// DefaultTimeout is long enough for torch.compile to tune.
-const DefaultTimeout = 5 * time.Minute
+// DefaultTimeout is long enough for torch.compile to tune what was not compiled
+// ahead, which takes half a minute, and for imports from a cold disk.
+const DefaultTimeout = 2 * time.Minute
 
 // Theirs is the device of the peers alone.
 type Theirs struct {
 	*worker.Client
-	dir string // holds peers.py while it runs
+	dir     string   // holds peers.py while it runs, and what is compiled
+	command []string // of the Client
 }
 
 const pythonHelp = "install Python 3 with PyTorch for CUDA, or name one with --python"
@@ -46,7 +48,7 @@ func Start(ctx context.Context, o Options) (*Theirs, error) {
 		os.RemoveAll(dir)
 		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to", "peers.py cannot be written: %w", err)
 	}
-	command := []string{python, file}
+	command := []string{python, file, "--cache", filepath.Join(dir, "cache")}
 	if o.UUID != "" {
 		command = append(command, "--uuid", o.UUID)
 	}
@@ -59,7 +61,7 @@ func Start(ctx context.Context, o Options) (*Theirs, error) {
 		}
 		return nil, err
 	}
-	return &Theirs{Client: c, dir: dir}, nil
+	return &Theirs{Client: c, dir: dir, command: command}, nil
 }
 
 // Close ends the worker.

@@ -64,5 +64,25 @@ class Double:
         return {"seconds": [1e-5] * o["samples"], "busy": 0.01}
 
 
+class Builder(Double):
+    """Leaves a file in the cache for each cell that it has compiled. Its peers fail as those above do."""
+
+    def check(self, name, repeats):
+        self.act(name)
+        path = os.path.join(os.environ["TRITON_CACHE_DIR"], f"{name}-{self.problem.M}")
+        with open(path, "a") as f:
+            f.write(f"{os.getpid()}\n")
+        patience = time.monotonic() + 8
+        while name == "slow" and time.monotonic() < patience:  # until another process is at one, too
+            if sum(f.startswith("slow-") for f in os.listdir(os.environ["TRITON_CACHE_DIR"])) > 1:
+                break
+            time.sleep(0.01)
+        return {"outputs": [], "repeats": 1, "differing": 0, "unordered": True, "busy": 0.0}
+
+
+def none(uuid: str) -> None:
+    raise peers.Trouble("it compiles nothing")
+
+
 if __name__ == "__main__":
-    peers.main(Double)
+    peers.main(Double, none if os.environ.get("NORMBENCH_TEST_BUILDER") == "none" else Builder)

@@ -1,0 +1,124 @@
+package peers
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/worker"
+)
+
+// A Cell is a variant of a peer on a problem.
+type Cell struct {
+	Problem kernels.Problem
+	Variant kernels.Variant
+}
+
+// PrepareOptions say how Prepare compiles.
+type PrepareOptions struct {
+	Jobs  int           // processes at once
+	Limit time.Duration // longest for one cell
+	// Done, where set, is told of every cell. Calls do not overlap.
+	Done func(done, total int)
+}
+
+// DefaultLimit is a few times what tuning a backward takes on a busy machine.
+const DefaultLimit = 2 * time.Minute
+
+// Prepared is what came of a Prepare.
+type Prepared struct {
+	Cells  int   // that are peers'
+	Failed int   // of them; they compile when they are measured, or say then what they lack
+	First  error // why the first one failed
+}
+
+// Prepare compiles for cells before they are measured, in as many processes as
+// Jobs says, each a peers.py of its own (Builder there says what is kept). No
+// sample may be taken meanwhile: they run on the same GPU. A process that
+// hangs or crashes is ended, and is a cell that is not prepared. The error is
+// ctx's.
+func (t *Theirs) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
+	var sum Prepared
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return !isPeer(c.Variant) })
+	slices.SortStableFunc(cells, func(a, b Cell) int { return cmp.Compare(rank(a.Variant), rank(b.Variant)) })
+	sum.Cells = len(cells)
+	if len(cells) == 0 || o.Jobs < 1 || len(t.command) == 0 {
+		return sum, ctx.Err()
+	}
+	next := make(chan Cell, len(cells))
+	for _, c := range cells {
+		next <- c
+	}
+	close(next)
+	var mu sync.Mutex
+	done := 0
+	var none error // why a process did not start
+	note := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		var f *kernels.Failure
+		if err != nil && !(errors.As(err, &f) && f.Status == kernels.StatusRefused) {
+			if sum.Failed++; sum.First == nil {
+				sum.First = err
+			}
+		}
+		if done++; o.Done != nil && ctx.Err() == nil {
+			o.Done(done, len(cells))
+		}
+	}
+	var wg sync.WaitGroup
+	for range min(o.Jobs, len(cells)) {
+		wg.Go(func() {
+			command := append(slices.Clone(t.command), "--prepare")
+			c, err := worker.Start(ctx, worker.Options{Command: command, Timeout: o.Limit})
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				none = err
+				return // the others have its cells
+			}
+			defer c.Close()
+			for cell := range next {
+				if ctx.Err() != nil {
+					return
+				}
+				note(prepare(ctx, c, cell))
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() == nil {
+		for range next { // not one process has started
+			note(none)
+		}
+	}
+	return sum, ctx.Err()
+}
+
+func prepare(ctx context.Context, c *worker.Client, cell Cell) error {
+	b, err := c.Open(ctx, cell.Problem, 1)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	_, err = b.Check(ctx, cell.Variant, 1)
+	return err
+}
+
+// rank puts first what takes longest: the last cells to end should be short.
+func rank(v kernels.Variant) int {
+	name, _ := kernels.PeerName(v.Family)
+	switch name {
+	case "compile-max":
+		return 0
+	case "quack":
+		return 1
+	case "compile":
+		return 2
+	}
+	return 3
+}

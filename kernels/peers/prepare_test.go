@@ -1,0 +1,122 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+)
+
+// prepared is a double whose processes beside it compile into a folder.
+func prepared(t *testing.T) (*Theirs, string) {
+	t.Helper()
+	cache := t.TempDir()
+	theirs := double(t, 10*time.Second)
+	theirs.command = []string{python(t), filepath.Join("testdata", "double.py"), "--cache", cache}
+	return theirs, filepath.Join(cache, "triton")
+}
+
+func cells(t *testing.T, names []string, problems ...string) (list []Cell) {
+	t.Helper()
+	for _, text := range problems {
+		for _, name := range names {
+			list = append(list, Cell{problem(t, text), kernels.PeerVariant(name)})
+		}
+	}
+	return list
+}
+
+// Every cell is compiled once, by as many processes as are asked for; what
+// fails there is counted and does not keep the others from it.
+func TestPrepare(t *testing.T) {
+	theirs, cache := prepared(t)
+	d, err := Beside(&devicetest.Fake{}, theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"}, "rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")
+	list = append(list, Cell{list[0].Problem, kernels.Variant{Family: "rms_fwd/cta_reg"}})
+	var seen []int
+	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second, Done: func(done, total int) {
+		if total != 10 {
+			t.Errorf("%d of %d", done, total)
+		}
+		seen = append(seen, done)
+	}})
+	// What is refused is no failure: it is never asked of a peer.
+	if err != nil || got.Cells != 10 || got.Failed != 4 || got.First == nil || len(seen) != 10 || seen[9] != 10 {
+		t.Errorf("%+v, %v, %v", got, err, seen)
+	}
+	pids := map[string]bool{}
+	for _, name := range []string{"slow-8", "slow-16", "prints-8", "prints-16"} {
+		text, err := os.ReadFile(filepath.Join(cache, name))
+		if lines := strings.Fields(string(text)); err != nil || len(lines) != 1 {
+			t.Errorf("%s: %q, %v", name, text, err)
+		} else {
+			pids[lines[0]] = true
+		}
+	}
+	if len(pids) < 2 {
+		t.Errorf("one process did all")
+	}
+	if _, err := os.Stat(filepath.Join(cache, "plain-8")); err == nil {
+		t.Error("what is refused was compiled")
+	}
+}
+
+// A process that hangs is ended, and one that cannot start costs no time.
+func TestPrepareTrouble(t *testing.T) {
+	theirs, _ := prepared(t)
+	start := time.Now()
+	got, err := theirs.Prepare(t.Context(), cells(t, []string{"hangs", "prints"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 1, Limit: 2 * time.Second})
+	if err != nil || got.Failed != 1 || !strings.Contains(got.First.Error(), "no answer within 2s") || time.Since(start) > time.Minute {
+		t.Errorf("hangs: %+v, %v", got, err)
+	}
+	t.Setenv("NORMBENCH_TEST_BUILDER", "none")
+	got, err = theirs.Prepare(t.Context(), cells(t, []string{"right", "prints"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{Jobs: 2, Limit: 10 * time.Second})
+	if err != nil || got.Failed != 2 || !strings.Contains(got.First.Error(), "it compiles nothing") {
+		t.Errorf("none: %+v, %v", got, err)
+	}
+	if got, err := theirs.Prepare(t.Context(), cells(t, []string{"right"}, "rmsnorm/fwd/8x64/bf16"), PrepareOptions{}); err != nil || got.Failed != 0 || got.Cells != 1 {
+		t.Errorf("no jobs: %+v, %v", got, err)
+	}
+}
+
+// An interrupt ends them at once.
+func TestPrepareInterrupted(t *testing.T) {
+	theirs, _ := prepared(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(500*time.Millisecond, cancel)
+	start := time.Now()
+	_, err := theirs.Prepare(ctx, cells(t, []string{"hangs"}, "rmsnorm/fwd/8x64/bf16", "rmsnorm/fwd/16x64/bf16"), PrepareOptions{Jobs: 1, Limit: time.Minute})
+	if !errors.Is(err, context.Canceled) || time.Since(start) > 20*time.Second {
+		t.Errorf("%v after %s", err, time.Since(start))
+	}
+}
+
+// TestFound runs testdata/prepare.py where python3 has a torch with which
+// torch.compile works on the CPU: what a process beside has compiled is found.
+func TestFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("torch.compile takes half a minute")
+	}
+	path := python(t)
+	if err := exec.Command(path, "-c", "import torch, triton").Run(); err != nil {
+		t.Skip("NOT TESTED: python3 has no torch here, and what compiles ahead is torch.compile")
+	}
+	if _, err := exec.LookPath("g++"); err != nil {
+		t.Skip("NOT TESTED: there is no g++ here, with which torch.compile compiles for a CPU")
+	}
+	out, err := exec.Command(path, "-B", filepath.Join("testdata", "prepare.py")).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}
