@@ -32,7 +32,7 @@ var (
 	SinglePass     = knob("sp", "single_pass_cols", "", true, "rows up to this many columns, if one chunk holds them, stay in registers and are read once; wider ones are read twice")
 	Unroll         = knob("u", "unroll", "UNROLL", false, "vectors that a thread has in flight")
 	Hoist          = knob("ho", "hoist", "HOIST", false, "1 keeps the weight in registers over all rows of a program, 0 loads it for every row")
-	RowOrder       = knob("ro", "row_order", "ROW_ORDER", true, "how tiles of rows are dealt to programs: 0 in strides, 1 in contiguous ranges")
+	RowOrder       = knob("ro", "row_order", "ROW_ORDER", true, "how tiles of rows are dealt to programs: 0 in strides, 1 in contiguous ranges of tiles, 2 of rows")
 	SavedOutput    = knob("so", "saved_output", "SAVED_OUTPUT", true, "1 computes the backward from the forward's saved output y instead of x")
 	PartialType    = knob("pt", "partial_type", "", true, "type of the partial sums of dw and db: 0 fp32, 1 the weight's")
 	CopyPath       = knob("cp", "copy_path", "COPY_PATH", false, "how rows come to shared memory: 1 by each thread's asynchronous copies, 2 by bulk copies")
@@ -49,7 +49,7 @@ var (
 	TransposeRows  = knob("tr", "transpose_rows", "TRANSPOSE_ROWS", true, "rows of a tile of the transpose")
 	TransposeCols  = knob("tc", "transpose_cols", "TRANSPOSE_COLS", true, "columns of a tile of the transpose")
 	TransposeWarps = knob("tw", "transpose_warps", "TRANSPOSE_WARPS", false, "warps per program of the transpose")
-	ReduceCols     = knob("rc", "reduce_cols", "REDUCE_COLS", true, "columns per program of k2, the reduction of the partial rows")
+	ReduceCols     = knob("rc", "reduce_cols", "REDUCE_COLS", true, "columns per program of k2, the reduction of the partial rows; 0 for a tile by rule")
 	ReduceRows     = knob("rr", "reduce_rows", "REDUCE_ROWS", false, "partial rows that one program of k2 has in flight")
 	ReduceWarps    = knob("rw", "reduce_warps", "REDUCE_WARPS", false, "warps per program of k2")
 	EarlyReduce    = knob("er", "early_reduce", "EARLY_REDUCE", false, "1 lets k2 start while k1 ends and wait for it there (programmatic dependent launch, sm_90)")
@@ -57,10 +57,14 @@ var (
 	CacheHint      = knob("ch", "cache_hint", "CACHE_HINT", false, "bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint")
 )
 
-var knobs []*Knob
+var (
+	knobs []*Knob
+	place = map[string]int{} // of a key in knobs
+)
 
 func knob(key, name, macro string, host bool, doc string) *Knob {
 	k := &Knob{key, name, macro, host, doc}
+	place[key] = len(knobs)
 	knobs = append(knobs, k)
 	return k
 }
@@ -120,7 +124,14 @@ func (c Config) With(settings ...Setting) Config {
 	return Config{b.String()}
 }
 
-func order(k *Knob) int { return slices.Index(knobs, k) }
+func order(k *Knob) int { return place[k.Key] }
+
+// split cuts the first setting off a label, as its key and its digits.
+func split(label string) (key, digits, rest string) {
+	part, rest, _ := strings.Cut(label, ".")
+	i := strings.IndexAny(part, "0123456789")
+	return part[:i], part[i:], rest
+}
 
 // Lookup returns the value of k and whether c assigns one.
 func (c Config) Lookup(k *Knob) (int, bool) {
@@ -143,11 +154,15 @@ func (c Config) Get(k *Knob) int {
 
 // Settings lists the assignments in label order.
 func (c Config) Settings() []Setting {
-	var all []Setting
-	for _, k := range knobs {
-		if v, ok := c.Lookup(k); ok {
-			all = append(all, Setting{k, v})
-		}
+	if c.label == "" {
+		return nil
+	}
+	all := make([]Setting, 0, strings.Count(c.label, ".")+1)
+	for rest := c.label; rest != ""; {
+		var key, digits string
+		key, digits, rest = split(rest)
+		v, _ := strconv.Atoi(digits)
+		all = append(all, Setting{knobs[place[key]], v})
 	}
 	return all
 }
@@ -159,7 +174,7 @@ func (c Config) String() string { return c.label }
 // order, each once.
 func ParseConfig(label string) (Config, error) {
 	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list knobs` names the keys"
-	var c Config
+	var all []Setting
 	for rest := label; rest != ""; {
 		var part string
 		var more bool
@@ -172,16 +187,16 @@ func ParseConfig(label string) (Config, error) {
 		if err != nil || v < 0 || v > 1<<31-1 {
 			return Config{}, hint.Errorf(help, "malformed config %q at %q", label, part)
 		}
-		k := slices.IndexFunc(knobs, func(k *Knob) bool { return k.Key == part[:i] })
-		if k < 0 {
+		k, ok := place[part[:i]]
+		if !ok {
 			return Config{}, hint.Errorf("`normbench list knobs` names them", "unknown knob %q in config %q", part[:i], label)
 		}
-		if _, ok := c.Lookup(knobs[k]); ok {
+		if slices.ContainsFunc(all, func(s Setting) bool { return s.Knob == knobs[k] }) {
 			return Config{}, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
 		}
-		c = c.With(Setting{knobs[k], v})
+		all = append(all, Setting{knobs[k], v})
 	}
-	return c, nil
+	return NewConfig(all...), nil
 }
 
 // MarshalText implements encoding.TextMarshaler with the label.
