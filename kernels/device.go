@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"math/bits"
 )
 
 var nan32 = float32(math.NaN())
@@ -33,6 +34,20 @@ type DeviceInfo struct {
 	PeakRate       int64  `json:"peak_rate,omitempty"`        // of the memory, bytes per second, by its clock and width; 0 where it is not known
 	SharedPerBlock int    `json:"shared_per_block,omitempty"` // most dynamic shared memory of one program, bytes
 	RegsPerUnit    int    `json:"regs_per_unit,omitempty"`
+	// Clusters is how many clusters of 2, 4, 8 and 16 programs run at once with one
+	// program on a multiprocessor; zeros where that is not known. It is less than
+	// Units allows: a cluster stays within one group of multiprocessors (a GPC),
+	// whose sizes differ from one chip of a model to the next.
+	Clusters [4]int `json:"clusters,omitzero"`
+}
+
+// ClustersAtOnce is how many clusters of so many programs (a power of two) run at
+// once with one program on a multiprocessor.
+func (d *DeviceInfo) ClustersAtOnce(programs int) int {
+	if i := bits.Len(uint(programs)) - 2; i >= 0 && i < len(d.Clusters) && d.Clusters[i] > 0 {
+		return d.Clusters[i]
+	}
+	return max(d.Units/max(programs, 1), 1)
 }
 
 // A Device runs variants on problems. Its methods and those of its Benches are

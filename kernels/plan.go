@@ -47,7 +47,11 @@ type Launch struct {
 	// Early lets the launch start before the one ahead has ended (programmatic
 	// dependent launch); the kernel waits for it where it needs to. Before sm_90 it
 	// starts as any other.
-	Early   bool
+	Early bool
+	// Apart asks for each program on a multiprocessor of its own while there are
+	// enough: it gets more than half of the shared memory. Programs that start early
+	// would otherwise crowd on the multiprocessors that the launch ahead left idle.
+	Apart   bool
 	Defines []Define
 	Args    []Arg
 }
@@ -139,6 +143,9 @@ func (p Plan) String() string {
 		}
 		if l.Early {
 			b.WriteString(" early")
+		}
+		if l.Apart {
+			b.WriteString(" apart")
 		}
 		for _, d := range l.Defines {
 			fmt.Fprintf(&b, " %s=%d", d.Name, d.Value)

@@ -188,6 +188,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			if err != nil {
 				return b.d.fail(err)
 			}
+			l := b.d.placed(l)
 			ld := loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1},
 				Shared: l.Shared, Programmatic: l.Early && b.d.hopper()}}
 			if l.Cluster > 1 {
@@ -211,6 +212,16 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	}
 	b.ready[v] = r
 	return r, nil
+}
+
+// placed is the launch with the shared memory that keeps its programs apart.
+func (d *Device) placed(l *kernels.Launch) *kernels.Launch {
+	if !l.Apart {
+		return l
+	}
+	apart := *l
+	apart.Shared = max(l.Shared, d.info.SharedPerBlock/2+1<<10)
+	return &apart
 }
 
 // resources reads what a launch takes, and refuses what cannot run at all.

@@ -113,7 +113,37 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 	if d.stream, err = ctx.NewStream(); err != nil {
 		return err
 	}
-	return d.loadSupport()
+	if err := d.loadSupport(); err != nil {
+		return err
+	}
+	if d.info.Clusters, err = d.clusters(); err != nil {
+		return err
+	}
+	d.compile.info = d.info
+	return nil
+}
+
+// clusters asks how many clusters of each size run at once, of programs that leave
+// no shared memory for another on their multiprocessor.
+func (d *Device) clusters() (counts [4]int, err error) {
+	if !d.hopper() {
+		return counts, nil
+	}
+	f := d.support.spin
+	shared := d.info.SharedPerBlock - 1<<10
+	if err := f.SetMaxDynamicShared(shared); err != nil {
+		return counts, err
+	}
+	if err := f.AllowLargeClusters(); err != nil {
+		return counts, err
+	}
+	for i := range counts {
+		size := 2 << i
+		if counts[i], err = f.OccupancyClusters([3]int{size * d.info.Units, 1, 1}, 32, shared, size); err != nil {
+			return counts, err
+		}
+	}
+	return counts, nil
 }
 
 // peakRate is what the memory could move at most: two transfers per clock, over

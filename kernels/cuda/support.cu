@@ -119,12 +119,12 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
     if (backward) {
       double s1 = 0, s2 = 0;
       for (i64 j = threadIdx.x; j < N; j += blockDim.x) {
-        double h = (input(at + j) - mu) * rs, d = widen(dy, at + j, xtype);
+        double v = input(at + j), h = (v - mu) * rs, d = widen(dy, at + j, xtype);
         double g = d * weight(j);
         s1 += g * h;
         s2 += g;
         sdx += finite(rs * g * rs * g);
-        sdw += finite(d * h * d * h);
+        sdw += finite(d * d * rs * rs * (v * v + mu * mu));
         sdb += finite(d * d);
       }
       c1 = blockSum(s1) / N;
