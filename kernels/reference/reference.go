@@ -118,7 +118,7 @@ func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
 				g[j] = dy * wf[j]
 				c1 += g[j] * h
 				c2 += g[j]
-				sdw2 += finite(dy * h * dy * h)
+				sdw2 += finite(dy * dy * rstd * rstd * (x[j]*x[j] + mean*mean)) // xhat is a difference
 				sdb2 += finite(dy * dy)
 				sdx2 += finite(rstd * g[j] * rstd * g[j])
 			}
