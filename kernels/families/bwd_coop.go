@@ -17,7 +17,7 @@ func bwdCoop(op kernels.Op) *kernels.Family {
 		Doc:    "persistent programs, several to a row, that exchange its sums through global memory; fp32 partials, then k2",
 		Origin: "apex FastLayerNorm; TransformerEngine (NVIDIA), tuned and general kernels",
 		Files:  []string{"bwd_coop.go", "bwd_coop.cu", "coop.go", "coop.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go", "common.go", "common.cuh"},
-		Knobs:  append(coopKnobs([]int{1, 2, 4}, []int{0}), reduceKnobs([]int{32}, []int{128}, []int{32})...),
+		Knobs:  append(coopKnobs([]int{1, 2, 4}, []int{0}), reduceKnobs([]int{0}, []int{0}, []int{0})...),
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			// apex's backward: one warp to a row up to 2 KiB, four or eight and

@@ -23,7 +23,7 @@ func bwdLockGroup(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),
-		}, reduceKnobs([]int{32}, []int{128}, []int{32})...),
+		}, reduceKnobs([]int{0}, []int{0}, []int{0})...),
 		Bits:   kernels.NotBitwise,
 		Serves: servesWeight,
 		Base:   bwdLockGroupBase,

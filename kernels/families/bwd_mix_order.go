@@ -26,7 +26,7 @@ func bwdMixOrder(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Stages, 1, 2, 3),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),
-		}, reduceKnobs([]int{32}, []int{128}, []int{32})...),
+		}, reduceKnobs([]int{0}, []int{0}, []int{0})...),
 		Serves: servesWeight,
 		Base:   bwdMixOrderBase,
 		Refuse: refuseMixOrder,

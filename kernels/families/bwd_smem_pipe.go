@@ -2,10 +2,7 @@ package families
 
 import (
 	"fmt"
-	"iter"
 	"math"
-	"math/bits"
-	"strconv"
 	"strings"
 
 	"normbench/kernels"
@@ -22,7 +19,7 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 		Doc: "persistent programs; rows come to shared memory some tiles ahead, dw in registers, then k2 or a fused sum; " +
 			"unroll is rows per thread, reload's bits are x and dy",
 		Origin: "quack, main line and PR 101; mlx PR 3881",
-		Files: []string{"bwd_smem_pipe.go", "bwd_smem_pipe.cu", "pipe.cuh", "fuse.cuh", "reduce.go", "reduce.cu", "reduce.cuh",
+		Files: []string{"bwd_smem_pipe.go", "bwd_smem_pipe.cu", "bwd_pipe.go", "bwd_pipe.cuh", "ragged.cuh", "pipe.cuh", "fuse.cuh", "reduce.go", "reduce.cu", "reduce.cuh",
 			"hoststage.go", "common.go", "common.cuh"},
 		// The published space (quack: 400 configs of threads, threads per row,
 		// clusters, reloads, copies and stages) with what it has in tables (programs)
@@ -35,15 +32,15 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Stages, 2, 3),
 			kernels.Values(kernels.CopyPath, 1, 2),
 			kernels.Values(kernels.Reload, 0, 3),
-			kernels.Values(kernels.Cluster, 1, 2, 4, 8),
+			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.PerSM, 1, 2, 3, 4),
 			kernels.Values(kernels.Programs, 0),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),
 			kernels.Values(kernels.PartialType, 0),
-			kernels.Values(kernels.FusedDW, 0, 2),
-		}, early(reduceKnobs([]int{32}, []int{128}, []int{32}))...),
+			kernels.Values(kernels.FusedDW, 0), // fused sums have lost everywhere since k2 starts early and has a tile for the problem
+		}, early(reduceKnobs([]int{0}, []int{0}, []int{0}))...),
 		Unordered: func(c kernels.Config) bool { return c.Get(kernels.FusedDW) == fusedAdd },
 		Serves:    servesAll,
 		Base:      smemPipeBase,
@@ -64,48 +61,28 @@ const (
 
 // A smemPipe is the geometry of a config.
 type smemPipe struct {
-	tiles, clusters, each int64 // tiles of rows, clusters over them, most tiles of a cluster
-	cluster               int64 // programs per cluster
-	perSM                 int64 // programs that a multiprocessor is to hold at once, 0 for no matter
-	stages                int64
-	vecs, vec             int64 // vectors of a row, elements of one
-	slice                 int64 // vectors of a program's slice of columns
-	groups, perGroup      int64 // groups of threads and threads in one
-	rows, perThread       int64 // rows of a group, vectors of a thread in one
-	fused                 int
+	rowPipe
+	fused int
 }
 
 func newSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) smemPipe {
-	var s smemPipe
-	br, threads, k := int64(c.Get(kernels.BlockRows)), int64(32*c.Get(kernels.Warps)), c.Get(kernels.PerSM)
-	s.cluster, s.rows = int64(c.Get(kernels.Cluster)), int64(c.Get(kernels.Unroll))
-	if d.Kind == kernels.KindCPU {
-		k = min(k, 2) // a core runs one program at a time: more of them do nothing new
-	}
-	s.tiles = ceilDiv(p.M, br)
-	s.clusters = s.tiles
-	if n := c.Get(kernels.Programs); n > 0 {
-		s.clusters = int64(n) / s.cluster
-	} else if k > 0 {
-		s.clusters = int64(k) * int64(d.Units) / s.cluster
-	}
-	s.clusters = min(max(s.clusters, 1), s.tiles)
-	if c.Get(kernels.Programs) == 0 && k > 0 {
-		s.perSM = min(int64(k), ceilDiv(s.clusters*s.cluster, int64(d.Units)))
-	}
-	s.each = ceilDiv(s.tiles, s.clusters)
-	s.stages = min(int64(c.Get(kernels.Stages)), s.each)
-	s.vecs, s.vec = vectors(p, c)
-	grain := 16 / (s.vec * p.DType.Size())
-	s.slice = ceilDiv(ceilDiv(s.vecs, s.cluster), grain) * grain
-	s.groups = br / s.rows
-	s.perGroup = threads / s.groups
-	s.perThread = ceilDiv(min(s.slice, s.vecs), max(s.perGroup, 1))
-	s.fused = c.Get(kernels.FusedDW)
+	vecs, vec := pipeVectors(p, c)
+	s := smemPipe{rowPipe: newRowPipe(p, c, d, vecs, vec), fused: c.Get(kernels.FusedDW)}
 	if p.NoWeight {
 		s.fused = 0
 	}
 	return s
+}
+
+// pipeVectors is the number of vectors in a row and the elements in one: of a ragged
+// row, which bulk copies bring with what is around it, of 16 bytes, the last perhaps
+// shorter.
+func pipeVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
+	if c.Get(kernels.CopyPath) == 2 && p.N*p.DType.Size()%16 != 0 {
+		vec = 16 / p.DType.Size()
+		return ceilDiv(p.N, vec), vec
+	}
+	return vectors(p, c)
 }
 
 // group is the programs of a group of the two-level sum, and groups their number
@@ -118,16 +95,11 @@ func (s *smemPipe) groupsOfPrograms() int64 { return ceilDiv(s.clusters, s.group
 // shared is the dynamic shared memory of a program in bytes: the slots, in which
 // the rows of a program meet at the end and the last programs fold partial rows.
 func (s *smemPipe) shared(p kernels.Problem, c kernels.Config) int64 {
-	slots := s.stages * s.slot(p, c)
+	slots := s.stages * s.slot(p)
 	if s.fused == fusedLast || s.fused == fusedGroups {
 		return max(slots, 16*32*int64(c.Get(kernels.Warps)))
 	}
 	return slots
-}
-
-// slot is the bytes of a tile's rows of x and dy.
-func (s *smemPipe) slot(p kernels.Problem, c kernels.Config) int64 {
-	return 2 * int64(c.Get(kernels.BlockRows)) * s.slice * s.vec * p.DType.Size()
 }
 
 // static is at least the shared memory of the reductions and barriers.
@@ -170,7 +142,7 @@ func refuseSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) e
 	if err := s.refuseFused(p, c, d); err != nil {
 		return err
 	}
-	if err := s.refuseFit(p, c, d); err != nil {
+	if err := s.refuseFit(c, d, s.registers(p, c), s.shared(p, c)+s.static(p, c)); err != nil {
 		return err
 	}
 	if err := s.refuseWaste(p, c, d); err != nil {
@@ -196,41 +168,16 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 		return fmt.Errorf("the copy path is 1 or 2")
 	case !isPow2(cl) || cl > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
-	case c.Get(kernels.Reload) > 3 || c.Get(kernels.CacheHint) > 3 || c.Get(kernels.RowOrder) > 1 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
-		return fmt.Errorf("reload and cache hint are 0 to 3, row order and partial type 0 or 1, fused dw 0 to 3")
-	case vectorBytes(p, c) < 4:
-		// An aligned superset of the row would do, with a head of its own per row.
+	case c.Get(kernels.Reload) > 3 || c.Get(kernels.CacheHint) > 3 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
+		return fmt.Errorf("reload and cache hint are 0 to 3, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
+	case cp == 1 && vectorBytes(p, c) < 4:
 		return fmt.Errorf("rows of %d bytes start at any 2 bytes, and asynchronous copies move 4, 8 or 16 aligned ones", row)
-	case cp == 2 && row%16 != 0:
-		return fmt.Errorf("bulk copies move multiples of 16 bytes, and a row has %d", row)
+	case cp == 2 && row%16 != 0 && c.Get(kernels.VectorBytes) != 0:
+		return fmt.Errorf("rows of %d bytes are copied with what is around them, in vectors of 16 bytes that are not the config's", row)
 	case (cp == 2 || cl > 1) && !sm90(d):
 		return fmt.Errorf("bulk copies and clusters need sm_90 or later, not %s", d.Arch)
 	case c.Get(kernels.MinBlocks)*c.Get(kernels.Warps) > 64:
 		return fmt.Errorf("a multiprocessor holds at most 64 warps")
-	}
-	return nil
-}
-
-// sm90 says whether a device has bulk copies and clusters. The cpu, which runs
-// the same rows in Go, has no limits of that kind.
-func sm90(d kernels.DeviceInfo) bool {
-	n, err := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
-	return d.Kind == kernels.KindCPU || err == nil && n >= 90
-}
-
-// refuseThreads refuses idle threads and empty slices. quack's _cap_cluster_n
-// holds the second: without it, programs of a cluster counted columns twice.
-func (s *smemPipe) refuseThreads() error {
-	slice := min(s.slice, s.vecs)
-	switch {
-	case s.perGroup < 1:
-		return fmt.Errorf("fewer threads than groups of rows")
-	case s.vecs <= (s.cluster-1)*s.slice:
-		return fmt.Errorf("the %d vectors of a row are too few for %d programs", s.vecs, s.cluster)
-	case s.perGroup > max(ceilPow2(slice), 8):
-		return fmt.Errorf("%d threads for %d vectors leave half of them idle", s.perGroup, slice)
-	case s.perThread > 32:
-		return fmt.Errorf("%d vectors per thread are too many to keep sums of", s.perThread)
 	}
 	return nil
 }
@@ -250,34 +197,6 @@ func (s *smemPipe) refuseFused(p kernels.Problem, c kernels.Config, d kernels.De
 	return nil
 }
 
-// refuseFit holds the sizes of a multiprocessor: registers, shared memory, and as
-// many programs as programs_per_sm asks for. (programs may ask for more: then
-// some wait for others to end.)
-func (s *smemPipe) refuseFit(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	threads, registers := int64(32*c.Get(kernels.Warps)), s.registers(p, c)
-	if most := min(65536/threads, 255); registers > most {
-		return fmt.Errorf("a thread needs about %d registers, and %d threads have %d each", registers, threads, most)
-	}
-	if d.SharedPerBlock == 0 {
-		return nil
-	}
-	shared, limit := s.shared(p, c)+s.static(p, c), int64(d.SharedPerBlock)
-	if shared > limit {
-		return fmt.Errorf("%d slots take %d bytes of shared memory, more than %d", s.stages, shared, limit)
-	}
-	k := s.perSM
-	if k == 0 {
-		return nil
-	}
-	switch { // a program takes another KiB of a multiprocessor, which the limit leaves out
-	case k > 1 && k*(shared+1024) > limit+1024:
-		return fmt.Errorf("%d programs per multiprocessor take %d bytes of shared memory, more than %d", k, k*(shared+1024), limit+1024)
-	case k > 1 && (k*threads > 2048 || k*threads*registers > 65536):
-		return fmt.Errorf("%d programs of %d threads with about %d registers do not fit on a multiprocessor", k, threads, registers)
-	}
-	return nil
-}
-
 // What is not worth trying, and no published rule asks for:
 const (
 	// Columns whose sums one thread keeps: a slice of 8192 on 256 threads.
@@ -288,8 +207,8 @@ const (
 	minWide   = 8 << 10 // and slices that take longer than the exchange of their sums
 	// Slots of more groups of threads than one, in bytes. One program per
 	// multiprocessor with slots of this size beat several with smaller ones on an
-	// H200; larger slots have not been the best anywhere.
-	maxAbreast = 32 << 10
+	// H200; larger slots have not been the best anywhere. (A KiB is for ragged rows.)
+	maxAbreast = 33 << 10
 	// Bytes on their way to a multiprocessor. At the H200's full rate there are 26
 	// to 29 KiB.
 	minAhead = 16 << 10
@@ -301,7 +220,7 @@ func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.De
 	if c.Get(kernels.Programs) > 0 {
 		return nil
 	}
-	elems, slot := s.perThread*s.vec, s.slot(p, c)
+	elems, slot := s.perThread*s.vec, s.slot(p)
 	bytes := min(s.slice, s.vecs) * s.vec * p.DType.Size()
 	ahead := s.perSM * max(s.stages-1, 1) * slot
 	full := s.each > 4 && 2*s.clusters*s.cluster >= int64(d.Units) // long enough, and on most of the device
@@ -335,12 +254,16 @@ func smemPipePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) ker
 	if p.NoWeight {
 		c = c.With(set(kernels.PartialType, 0))
 	}
+	ragged := s.ragged(p)
+	if ragged {
+		c = c.With(set(kernels.VectorBytes, 16))
+	}
 	k1 := kernels.Launch{
 		Stage: "k1", Source: "bwd_smem_pipe.cu", Entry: "smem_pipe",
 		Grid:    [3]int{int(s.clusters * s.cluster), 1, 1},
 		Block:   32 * c.Get(kernels.Warps),
 		Shared:  int(s.shared(p, c)),
-		Defines: rowDefines(p, c),
+		Defines: rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(ragged)}),
 		Args:    bwdArgs(p, c),
 	}
 	if s.cluster > 1 {
@@ -406,38 +329,57 @@ func addPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Pla
 
 // ---- Base rule --------------------------------------------------------------
 
-// A pipeRule is what is best for rows up to so many bytes: groups of threads side
-// by side and threads of a group, for 16-byte vectors; rows of a group; slots;
-// programs per multiprocessor.
+// A pipeRule is what is best for rows up to so many bytes: the copy path; groups of
+// threads side by side and threads of a group, for 16-byte vectors; rows of a group;
+// slots; programs per multiprocessor.
 type pipeRule struct {
-	row                                   int64
-	groups, perGroup, rows, stages, perSM int
+	row                                         int64
+	path, groups, perGroup, rows, stages, perSM int
 }
 
-// copyRules were read off a sketch of this design on an H200 (rmsnorm, bf16):
-// N = 256, 384, 1024, 2048, 4096; the others lie between.
+// The rules were read off an H200 (bf16, default group): each is the best single
+// config of the shapes of a width. narrowRules are for rows without bulk copies, and
+// for devices that have none, from a sketch of this design at N = 256, 384 and 1024
+// to 4096.
 //
-// bulkRules are one rule: two slots with 16 KiB of x and of dy each, 256 threads,
-// one program per multiprocessor, and clusters whose slices are that long. Over
-// the 15 fast-llm shapes on an H200 (bf16, N = 1024 to 16384, rmsnorm and
-// layernorm) it is within 1% of the best of 150 configs in the mean of each N, and
-// within 5% everywhere. At N = 1024 copies by each thread are as fast.
+// From 2 KiB on programs have one group of threads, two in layernorm: then their sums
+// leave by bulk stores (bwd_pipe.cuh). At 16 KiB, and for slices of that in clusters,
+// one program of a multiprocessor has two slots of a row.
 var (
-	copyRules = []pipeRule{
-		{512, 8, 32, 1, 2, 4}, {768, 8, 32, 1, 4, 2}, {1 << 10, 8, 32, 1, 3, 2}, {2 << 10, 4, 32, 1, 2, 3},
-		{4 << 10, 2, 256, 1, 2, 2}, {8 << 10, 1, 128, 1, 2, 3}, {16 << 10, 1, 256, 1, 2, 2}, {math.MaxInt64, 1, 512, 1, 2, 1},
+	narrowRules = []pipeRule{
+		{512, 1, 8, 32, 1, 2, 4}, {768, 1, 8, 32, 1, 4, 2}, {1 << 10, 1, 8, 32, 1, 3, 2}, {2 << 10, 1, 4, 32, 1, 2, 3},
+		{4 << 10, 1, 2, 256, 1, 2, 2}, {8 << 10, 1, 1, 128, 1, 2, 3}, {16 << 10, 1, 1, 256, 1, 2, 2}, {math.MaxInt64, 1, 1, 512, 1, 2, 1},
 	}
-	bulkRules = []pipeRule{
-		{2 << 10, 4, 64, 2, 2, 1}, {4 << 10, 2, 128, 2, 2, 1}, {8 << 10, 2, 128, 1, 2, 1}, {math.MaxInt64, 1, 256, 1, 2, 1},
+	wideRules = map[kernels.Op][]pipeRule{
+		kernels.RMSNorm: {
+			{2 << 10, 1, 1, 128, 2, 2, 4}, {4 << 10, 1, 1, 128, 1, 2, 4}, {8 << 10, 1, 1, 512, 1, 2, 2}, {math.MaxInt64, 2, 1, 256, 1, 2, 1},
+		},
+		kernels.LayerNorm: {
+			{2 << 10, 2, 2, 64, 2, 3, 2}, {4 << 10, 1, 1, 128, 2, 2, 2}, {8 << 10, 1, 1, 256, 1, 2, 2}, {math.MaxInt64, 2, 1, 512, 1, 3, 1},
+		},
 	}
 )
 
-// minBulkRow is the narrowest row of the bulk path in bytes, and maxRow the
-// widest of one program: beyond it clusters share rows in slices of that.
+// minWideRow is the narrowest row of wideRules in bytes, and maxRow the widest of one
+// program: beyond it clusters share rows in slices of that.
 const (
-	minBulkRow = 2 << 10
+	minWideRow = 1<<10 + 2
 	maxRow     = 16 << 10
 )
+
+// minSlice is the shortest slice, in bytes, that few rows are split into.
+const minSlice = 4 << 10
+
+// clustersFor is how many times a cluster doubles: until its slices are no longer
+// than maxRow and, if the rows leave half of the multiprocessors idle, until they
+// do not.
+func clustersFor(p kernels.Problem, d kernels.DeviceInfo) int {
+	row, n := p.N*p.DType.Size(), 0
+	for n < 4 && (row>>n > maxRow || p.M<<(n+1) <= int64(d.Units) && row>>(n+1) >= minSlice) {
+		n++
+	}
+	return n
+}
 
 // smemPipeBase is the rule for the row, or what of it fits: fewer programs, rows
 // of a group and slots, then x and dy read again after the reduction, then other
@@ -445,20 +387,24 @@ const (
 func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	row := p.N * p.DType.Size()
 	gpu := d.Kind == kernels.KindCUDA
-	path, rules, clusters := 1, copyRules, []int{1, 2, 4, 8, 16}
+	rules, clusters := narrowRules, []int{1, 2, 4, 8, 16}
 	switch {
 	case !sm90(d):
 		clusters = clusters[:1]
-	case gpu && row > maxRow:
-		clusters = clusters[min(bits.Len64(uint64(ceilDiv(row, maxRow)-1)), 4):]
+	case gpu:
+		clusters = clusters[clustersFor(p, d):]
 	}
-	if gpu && sm90(d) && row%16 == 0 && row >= minBulkRow {
-		path, rules = 2, bulkRules
+	if gpu && sm90(d) && row >= minWideRow {
+		rules = wideRules[p.Op]
 	}
 	for rules[0].row < row {
 		rules = rules[1:]
 	}
-	r := rules[0].forVectors(p).forRows(p, d)
+	path := rules[0].path
+	if sm90(d) && (row%4 != 0 || row%16 != 0 && row >= minWideRow) {
+		path = 2 // the only one for rows that start anywhere
+	}
+	r := rules[0].forVectors(p, path).forRows(p, d)
 	startEarly := int(flag(gpu && sm90(d)))
 	var first kernels.Config
 	tries := [][]int{clusters, {r.perGroup, 2 * r.perGroup, 4 * r.perGroup, r.perGroup / 2}, {0, 3}, append(down(r.stages), 3, 4), halves(r.rows), down(r.perSM)}
@@ -473,7 +419,7 @@ func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		if refuseSmemPipe(p, c, d) == nil {
 			return c
 		}
-		if vectorBytes(p, c) < 4 {
+		if path == 1 && vectorBytes(p, c) < 4 {
 			break // nothing helps
 		}
 	}
@@ -482,8 +428,8 @@ func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 
 // forVectors fits a rule's threads to vectors narrower than 16 bytes, and to rows
 // narrower than its groups; then more groups stand side by side.
-func (r pipeRule) forVectors(p kernels.Problem) pipeRule {
-	vecs, vec := vectors(p, kernels.Config{})
+func (r pipeRule) forVectors(p kernels.Problem, path int) pipeRule {
+	vecs, vec := pipeVectors(p, kernels.NewConfig(set(kernels.CopyPath, path)))
 	threads := r.groups * r.perGroup
 	r.perGroup = min(r.perGroup*int(16/(vec*p.DType.Size())), 1024, max(int(ceilPow2(vecs)), 8))
 	r.groups = min(max(r.groups, threads/r.perGroup), 1024/r.perGroup, 64/r.rows)
@@ -499,88 +445,15 @@ func (r pipeRule) forRows(p kernels.Problem, d kernels.DeviceInfo) pipeRule {
 	return r
 }
 
-func down(n int) (ns []int) {
-	for ; n >= 1; n-- {
-		ns = append(ns, n)
-	}
-	return ns
-}
-
-func halves(n int) (ns []int) {
-	for ; n >= 1; n /= 2 {
-		ns = append(ns, n)
-	}
-	return ns
-}
-
-// cross yields one value of each list, the last list's changing fastest.
-func cross(lists [][]int) iter.Seq[[]int] {
-	return func(yield func([]int) bool) {
-		at, v := make([]int, len(lists)), make([]int, len(lists))
-		for {
-			for i, l := range lists {
-				v[i] = l[at[i]]
-			}
-			if !yield(v) {
-				return
-			}
-			i := len(lists) - 1
-			for ; i >= 0 && at[i] == len(lists[i])-1; i-- {
-				at[i] = 0
-			}
-			if i < 0 {
-				return
-			}
-			at[i]++
-		}
-	}
-}
-
 // ---- Host -------------------------------------------------------------------
 
-// hostBwdSmemPipe does what a program does; the first of a cluster does the rows of
-// all of them.
 func hostBwdSmemPipe(h *kernels.HostRun, pid int) {
-	cluster := int(h.Launch.Define("CLUSTER"))
-	if pid%cluster != 0 {
-		return
-	}
-	if cluster > 1 { // as rows are dealt to clusters
-		launch, run := *h.Launch, *h
-		launch.Grid[0] /= cluster
-		run.Launch, h = &launch, &run
-	}
-	p, program := h.Problem, pid/cluster
-	N := p.N
-	xhat, dy, dw, db := h.Row(0, N), h.Row(1, N), h.Row(2, N), h.Row(3, N*flag(p.Bias))
-	clear(dw)
-	clear(db)
-	wf, _ := hostWeights(h)
-	eachTileRow(h, program, func(i int64) {
-		hostXhat(h, xhat, wf, i, 0)
-		h.Mem["dy"].Load(dy, i*N)
-		for j := range db {
-			db[j] += dy[j]
-		}
-		for j, g := range dy {
-			dw[j] += g * xhat[j]
-			dy[j] *= wf[j]
-		}
-		rstd, _ := hostStats(h, i)
-		c1, c2 := dot(dy, xhat)/float32(N), float32(0)
-		if p.Op == kernels.LayerNorm {
-			c2 = sum(dy) / float32(N)
-		}
-		for j := range dy {
-			dy[j] = rstd * (dy[j] - c1*xhat[j] - c2)
-		}
-		hostGradient(h, dy, i, 0)
-	})
-	if p.NoWeight {
+	h, program, dw, db, ok := hostRowPipe(h, pid)
+	if !ok || h.Problem.NoWeight {
 		return
 	}
 	hostPartial(h, "dw", program, dw)
-	if p.Bias {
+	if h.Problem.Bias {
 		hostPartial(h, "db", program, db)
 	}
 	hostFused(h, program)

@@ -32,7 +32,7 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PartialType, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),
-		}, reduceKnobs([]int{32}, []int{128}, []int{32})...),
+		}, reduceKnobs([]int{0}, []int{0}, []int{0})...),
 		Serves: servesAll,
 		Base:   bwdTwoPassBase,
 		Refuse: refuseBwdTwoPass,

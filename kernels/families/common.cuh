@@ -25,6 +25,9 @@ enum { FP32 = 0, BF16 = 1, FP16 = 2, E4M3 = 3 };
 #ifndef RESIDUAL
 #define RESIDUAL 0
 #endif
+#ifndef RAGGED
+#define RAGGED 0
+#endif
 #ifndef ROW_ORDER
 #define ROW_ORDER 0
 #endif
@@ -251,12 +254,13 @@ template <int TYPE> __device__ __forceinline__ void put(typename Elem<TYPE>::bit
 }
 
 #ifdef COLS
-// The vector of a row: VEC elements in VECTOR_BYTES, VECS of them in a row.
+// The vector of a row: VEC elements in VECTOR_BYTES, VECS of them in a row. In a
+// RAGGED row the last one is shorter, and no vector need be aligned.
 constexpr int VEC = VECTOR_BYTES / sizeof(X);
-constexpr int VECS = COLS / VEC;
+constexpr int VECS = cdiv(COLS, VEC);
 constexpr int THREADS = WARPS * 32;
 constexpr int W_BYTES = VEC * sizeof(W);
-static_assert(COLS % VEC == 0, "a row is a whole number of vectors");
+static_assert(RAGGED || COLS % VEC == 0, "a row is a whole number of vectors");
 constexpr float INV_COLS = 1.0f / COLS;
 
 typedef Raw<VECTOR_BYTES> RowVec;

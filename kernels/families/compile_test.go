@@ -19,6 +19,7 @@ import (
 var h200 = kernels.DeviceInfo{
 	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
 	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536,
+	Clusters: [4]int{66, 30, 15, 7}, // as one chip said; others of the model differ
 }
 
 // device is the H200 as one of another arch, for rules that ask for it.

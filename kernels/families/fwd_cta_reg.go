@@ -52,19 +52,18 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 	}
 }
 
-// fwdCTARegBase gives each thread 64 bytes of a row, and 128 of rows beyond
-// 8 KiB, one program per tile. Layernorm's two reductions leave the memory idle
-// for longer, so on wide rows it loads a row ahead in persistent programs.
+// fwdCTARegBase gives each thread 64 bytes of a row, one program per tile.
+// Layernorm's two reductions leave the memory idle for longer, so on rows beyond
+// 8 KiB it takes 128 bytes, and loads a row ahead in persistent programs.
 //
-// On an H200 over 15 shapes (bf16, N 1024 to 16384, 8Mi to 32Mi elements) that
-// is within 3% of the best config of the grid on all rmsnorm shapes of 32Mi
-// elements; 32 bytes per thread lost up to 17% at N = 8192.
+// On an H200 (bf16, default group) that is within 3.5% of the best in the mean of
+// rmsnorm's rows from 16 to 32 KiB; 32 bytes per thread lost up to 17% at N = 8192.
 //
 // A residual is held beside its row, so that each thread then takes half as much
 // of both.
 func fwdCTARegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	bytes := int64(64)
-	if p.N*p.DType.Size() > 8<<10 {
+	if p.N*p.DType.Size() > 8<<10 && p.Op == kernels.LayerNorm {
 		bytes = 128
 	}
 	for {

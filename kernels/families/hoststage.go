@@ -131,7 +131,10 @@ func hostStats(h *kernels.HostRun, i int64) (rstd, mean float32) {
 func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
 	block, programs, rows := h.Launch.Define("BLOCK_ROWS"), int64(h.Launch.Grid[0]), h.Problem.M
 	first, stride, end := int64(pid)*block, programs*block, rows
-	if h.Launch.Define("ROW_ORDER") == 1 {
+	switch h.Launch.Define("ROW_ORDER") {
+	case 2: // bwd_pipe.cuh, Walk
+		first, stride, end = rows*int64(pid)/programs, block, rows*int64(pid+1)/programs
+	case 1:
 		share := ceilDiv(ceilDiv(rows, block), programs) * block
 		first, stride = int64(pid)*share, block
 		end = min(first+share, rows)

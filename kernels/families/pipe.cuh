@@ -42,6 +42,11 @@ __device__ __forceinline__ void expectBytes(Barrier *b, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(sharedAddress(b)), "r"(bytes) : "memory");
 }
 
+// expectMore adds to the bytes that complete the phase, without arriving.
+__device__ __forceinline__ void expectMore(Barrier *b, u32 bytes) {
+  asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(sharedAddress(b)), "r"(bytes) : "memory");
+}
+
 // waitBarrier waits for the end of the phase of that parity: 0 for the first.
 __device__ __forceinline__ void waitBarrier(Barrier *b, u32 parity) {
   asm volatile("{.reg .pred done;\n"

@@ -12,6 +12,27 @@ __device__ __forceinline__ float loadPartial(const P *p) {
   return v[0];
 }
 
+// loadPartials is loadPartial of COUNT neighbours, at a multiple of their bytes;
+// zeros at a null pointer.
+template <int COUNT> __device__ __forceinline__ void loadPartials(const P *p, float (&v)[COUNT]) {
+  if constexpr (COUNT == 1) {
+    v[0] = p ? loadPartial(p) : 0.f;
+  } else {
+    static_assert(COUNT == 4, "one or four");
+    Raw<COUNT * sizeof(P)> r = zero<COUNT * sizeof(P)>();
+    if (p) {
+      if constexpr (sizeof(P) == 4) {
+        uint4 u = __ldcg((const uint4 *)p);
+        r.word[0] = u.x; r.word[1] = u.y; r.word[2] = u.z; r.word[3] = u.w;
+      } else {
+        uint2 u = __ldcg((const uint2 *)p);
+        r.word[0] = u.x; r.word[1] = u.y;
+      }
+    }
+    unpack<P_TYPE, COUNT>(r, v);
+  }
+}
+
 // finish adds up rows first, first+1, ... of partial (rows,cols), count of them,
 // plus in where it is given, and stores the result to out as TYPE. All threads
 // of the program call it; each takes every blockDim.x-th column.

@@ -45,34 +45,49 @@ func New() *kernels.Registry {
 	r := &kernels.Registry{Default: defaultFamily, File: File}
 	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
 		for _, d := range designs {
-			r.Families = append(r.Families, d(op))
+			r.Families = append(r.Families, later(d(op)))
 		}
 	}
 	return r
 }
 
-// defaultFamily is the launch rule before any tuning: the pipeline through shared
-// memory for backwards whose rows it can copy, else one pass where a row fits
-// into the registers of one program, and two passes where it does not.
+// defaultFamily is the launch rule before any tuning. On a GPU it is the pipeline
+// through shared memory for backwards whose rows it can copy, and for the forwards of
+// pipedForward; else one pass where a row fits into the registers of one program, and
+// two passes where it does not.
 //
-// On an H200 (bf16, fast-llm shapes) the pipeline's base beats that of reg_persist
-// and two_pass everywhere, by 1.05 to 1.8 times.
+// On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
+// reg_persist and two_pass everywhere, by 1.05 to 1.8 times.
 func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
-	one, two := fwdCTAReg(p.Op), fwdTwoPass(p.Op)
+	one, two, pipe := fwdCTAReg(p.Op), fwdTwoPass(p.Op), fwdSmemPipe(p.Op)
+	piped, onePass := pipedForward(p, d), p.N*p.DType.Size() <= wideRow || p.Op == kernels.RMSNorm
 	if p.Pass == kernels.Bwd {
-		one, two = bwdRegPersist(p.Op), bwdTwoPass(p.Op)
-		pipe := bwdSmemPipe(p.Op)
-		if d.Kind == kernels.KindCUDA && pipe.Refuse(p, pipe.Base(p, d), d) == nil {
-			return pipe.Name
-		}
-		if p.N*p.DType.Size() > maxPersistBytes {
-			return two.Name
-		}
+		one, two, pipe = bwdRegPersist(p.Op), bwdTwoPass(p.Op), bwdSmemPipe(p.Op)
+		piped, onePass = true, p.N*p.DType.Size() <= maxPersistBytes
 	}
-	if one.Refuse(p, one.Base(p, d), d) == nil {
+	switch {
+	case piped && d.Kind == kernels.KindCUDA && pipe.CheckServes(p) == nil && pipe.Refuse(p, pipe.Base(p, d), d) == nil:
+		return pipe.Name
+	case onePass && one.Refuse(p, one.Base(p, d), d) == nil:
 		return one.Name
 	}
 	return two.Name
+}
+
+// pipedForward says whether a forward's rows are of the widths at which smem_pipe's
+// base beats cta_reg's on an H200: 2 to 64 KiB in layernorm, whose second reduction
+// the rows in shared memory outlast, and up to 8 in rmsnorm; wide rows only with
+// vectors of 16 bytes; and narrower ones where rows are so few that cta_reg, with
+// eight of them to a program, has less programs than the device has multiprocessors.
+func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
+	row, least, most := p.N*p.DType.Size(), int64(2<<10), int64(8<<10)
+	if p.Op == kernels.LayerNorm && row%16 == 0 {
+		most = wideRow
+	}
+	if p.M < 8*int64(d.Units) {
+		least = 512
+	}
+	return row >= least && row <= most
 }
 
 // maxPersistBytes is the widest row that defaultFamily keeps in registers in a

@@ -117,7 +117,7 @@ func TestFamily(t *testing.T) {
 		t.Error(err)
 	}
 	s := f.Space(p, d)
-	if got := s.Configs[0].String(); !strings.HasPrefix(got, "w8.v0.k1.rc32.rr128.rw32") {
+	if got := s.Configs[0].String(); !strings.HasPrefix(got, "w8.v0.k1.rc0.rr0.rw0") {
 		t.Errorf("the base is %s", got)
 	}
 	if base := f.Base(problem(t, "layernorm/bwd/64x512/bf16"), d); base.Get(kernels.Warps) != 4 || base.Get(kernels.PerSM) != 2 {

@@ -29,10 +29,10 @@ struct Launch {
   std::int64_t programs = 0;  // programs in all; overrides programs_per_sm; 0 leaves it to that
   std::int64_t single_pass_cols = 0;  // rows up to this many columns, if one chunk holds them, stay in registers and are read once; wider ones are read twice
   std::int64_t hoist = 0;  // 1 keeps the weight in registers over all rows of a program, 0 loads it for every row
-  std::int64_t row_order = 0;  // how tiles of rows are dealt to programs: 0 in strides, 1 in contiguous ranges
+  std::int64_t row_order = 0;  // how tiles of rows are dealt to programs: 0 in strides, 1 in contiguous ranges of tiles, 2 of rows
   std::int64_t saved_output = 0;  // 1 computes the backward from the forward's saved output y instead of x
   std::int64_t partial_type = 0;  // type of the partial sums of dw and db: 0 fp32, 1 the weight's
-  std::int64_t reduce_cols = 0;  // columns per program of k2, the reduction of the partial rows
+  std::int64_t reduce_cols = 0;  // columns per program of k2, the reduction of the partial rows; 0 for a tile by rule
   std::int64_t reduce_rows = 0;  // partial rows that one program of k2 has in flight
   std::int64_t reduce_warps = 0;  // warps per program of k2
   std::int64_t early_reduce = 0;  // 1 lets k2 start while k1 ends and wait for it there (programmatic dependent launch, sm_90)

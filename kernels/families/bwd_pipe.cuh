@@ -1,0 +1,200 @@
+// What backward designs share whose programs, alone or in clusters, take tiles of
+// rows through slots of shared memory and keep the sums of dw and db in registers.
+// Included after common.cuh, pipe.cuh, reduce.cuh and fuse.cuh.
+//
+// BLOCK_ROWS/UNROLL groups of threads stand side by side, each on UNROLL rows of a
+// tile. CLUSTER programs share the rows by columns.
+
+#ifndef FUSED_DW
+#define FUSED_DW 0
+#endif
+
+constexpr int GROUPS = BLOCK_ROWS / UNROLL;
+constexpr int TPR = THREADS / GROUPS; // threads of a group
+constexpr int K = LAYERNORM ? 2 : 1;  // sums of a row
+constexpr int SUMS = K * UNROLL;      // sums of a group
+
+// A program's slice of columns, in vectors. Slices are multiples of 16 bytes; the
+// last one may be shorter.
+constexpr int GRAIN = 16 / VECTOR_BYTES;
+constexpr int SLICE = cdiv(cdiv(VECS, CLUSTER), GRAIN) * GRAIN;
+constexpr int LEAST = VECS - (CLUSTER - 1) * SLICE;
+constexpr int L = cdiv(imin(SLICE, VECS), TPR); // vectors of a thread in a row
+static_assert(LEAST > 0, "no program of a cluster is without columns");
+
+// A slot: BLOCK_ROWS rows of x, then as many of dy, PITCH bytes apart. Ragged rows
+// start anywhere in the first 16 bytes of their place.
+constexpr int PITCH = SLICE * VECTOR_BYTES + 16 * RAGGED;
+constexpr int HALF = BLOCK_ROWS * PITCH;
+
+extern __shared__ __align__(128) unsigned char pipeline[];
+
+// ---- Places -------------------------------------------------------------------
+
+// A Place is what a thread works on: vectors lane, lane + TPR, ... of its
+// program's slice, in the rows of its group.
+struct Place {
+  int rank, lane, group, vecs;
+
+  __device__ __forceinline__ Place()
+      : rank(blockIdx.x % CLUSTER), lane(threadIdx.x % TPR), group(threadIdx.x / TPR),
+        vecs(CLUSTER == 1 ? VECS : rank == CLUSTER - 1 ? LEAST : SLICE) {}
+
+  __device__ __forceinline__ bool inside(int i) const { return (i + 1) * TPR <= LEAST || lane + i * TPR < vecs; }
+  __device__ __forceinline__ int vector(int i) const { return lane + i * TPR; }                 // in the slice
+  __device__ __forceinline__ int column(int i) const { return (rank * SLICE + vector(i)) * VEC; } // in the row
+};
+
+// live says whether a group's row r of the tile is one of the matrix. Rows past
+// the end are read as zeros and take part in every barrier.
+__device__ __forceinline__ bool live(u32 row, int r, u32 end) { return BLOCK_ROWS == 1 || row + r < end; }
+
+// A Walk is the program's tiles, as in common.cuh's Tiles, but dealt to clusters
+// and counted in 32 bits, which saves registers: tile t begins at row
+// first + t*stride, and ends before row end. In row order 2 a program's range is of
+// rows, not of tiles, so that none has a row more than another has and one.
+struct Walk {
+  u32 first, stride, count, end;
+
+  __device__ __forceinline__ Walk(i64 rows, u32 program, u32 programs) {
+    u32 tiles = (rows + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    end = rows;
+    if (ROW_ORDER == 2) {
+      first = rows * program / programs;
+      end = rows * (program + 1) / programs;
+      stride = BLOCK_ROWS;
+      count = (end - first + BLOCK_ROWS - 1) / BLOCK_ROWS;
+    } else if (ROW_ORDER == 0) {
+      first = program * BLOCK_ROWS;
+      stride = programs * BLOCK_ROWS;
+      count = (tiles - program + programs - 1) / programs;
+    } else {
+      u32 share = (tiles + programs - 1) / programs, before = program * share;
+      first = before * BLOCK_ROWS;
+      stride = BLOCK_ROWS;
+      count = before >= tiles ? 0 : tiles - before < share ? tiles - before : share;
+    }
+  }
+};
+
+// ---- A row's numbers --------------------------------------------------------------
+
+// A Row is what the elements of a row are computed with. Of 16-bit x, xhat is
+// rs*x - rs*mu in one instruction: what cancels there is far below x's own
+// rounding. Of fp32 x nothing may cancel, and mu is subtracted first. (Sums of g*x
+// instead of g*xhat would save one more, and make NaN of an infinite dy where
+// everybody else has an infinity.)
+struct Row { float rs, mu, shift, c1, c2; };
+
+__device__ __forceinline__ Row rowOf(float rs, float mu) { return {rs, mu, -mu * rs, 0.f, 0.f}; }
+
+__device__ __forceinline__ float xhatOf(float x, const Row &row) {
+  return !LAYERNORM ? x * row.rs : X_TYPE == FP32 ? (x - row.mu) * row.rs : x * row.rs + row.shift;
+}
+
+// addTerms adds the terms of an element, g being dy*w, to the K sums of its row.
+__device__ __forceinline__ void addTerms(float *s, float x, float g, const Row &row) {
+  s[0] += g * xhatOf(x, row);
+  if (LAYERNORM) s[K - 1] += g;
+}
+
+// close makes the row's factors of its sums: with c1 = sum(g*xhat)/N and
+// c2 = rs*sum(g)/N, dx = rs*(g - c1*xhat) - c2.
+__device__ __forceinline__ void close(Row &row, float gx, float g) {
+  row.c1 = gx * INV_COLS;
+  row.c2 = LAYERNORM ? row.rs * (g * INV_COLS) : 0.f;
+}
+
+__device__ __forceinline__ float dxOf(float xhat, float g, const Row &row) {
+  return LAYERNORM ? row.rs * (g - row.c1 * xhat) - row.c2 : row.rs * (g - row.c1 * xhat);
+}
+
+// unpackAgain is unpackX by other instructions. By the same ones, what was
+// unpacked before the reduction, and its products, are kept over it, in twice the
+// registers of the vector: at N = 16384 with 512 threads that spilled 228 bytes.
+__device__ __forceinline__ void unpackAgain(const RowVec &v, float (&f)[VEC]) {
+  if constexpr (X_TYPE == FP32) {
+    unpackX(v, f);
+  } else {
+#pragma unroll
+    for (int i = 0; i < VEC / 2; i++) {
+      u32 lo, hi;
+      if constexpr (X_TYPE == BF16) {
+        asm("prmt.b32 %0, %1, 0, 0x1044;" : "=r"(lo) : "r"(v.word[i]));
+        asm("prmt.b32 %0, %1, 0, 0x3244;" : "=r"(hi) : "r"(v.word[i]));
+        f[2 * i] = __uint_as_float(lo);
+        f[2 * i + 1] = __uint_as_float(hi);
+      } else {
+        asm("prmt.b32 %0, %1, 0, 0x1032;" : "=r"(hi) : "r"(v.word[i])); // the halves change places
+        unpackFP16(hi, f[2 * i + 1], f[2 * i]);
+      }
+    }
+  }
+}
+
+// ---- The program's sums ---------------------------------------------------------
+
+// Whether a program's sums leave by bulk stores: it has one group, whose vectors lie
+// side by side in shared memory as in the partial row, and the pipeline has room. At
+// 1024x8192 (H200, layernorm) its 64 KiB took 2.7 us that way and 3.7 by each
+// thread's own stores, which write half a sector of 32 bytes at a time; 3.4 when
+// neighbours changed halves first.
+#if __CUDA_ARCH__ >= 900
+constexpr bool BULK_SUMS = GROUPS == 1 && FUSED_DW == 0 && !RAGGED && P_TYPE == FP32 && VEC % 4 == 0 &&
+                           2 * HALF * STAGES >= (1 + HAS_BIAS) * SLICE * VEC * 4;
+#else
+constexpr bool BULK_SUMS = false;
+#endif
+
+// emit writes the program's sums, its slice of a partial row, to out: those of
+// the groups, in their order. They meet in the pipeline's memory, when no copy is
+// under way any more, the n-th gradient's in its n-th part. FUSED_DW 3 adds them to
+// out from there.
+__device__ __forceinline__ void emit(P *out, const float (&acc)[L][VEC], const Place &at, int n) {
+#if __CUDA_ARCH__ >= 900
+  if constexpr (BULK_SUMS) {
+    float *sums = (float *)pipeline + n * SLICE * VEC;
+    if (n == 0) __syncthreads(); // all have left the last tile
+#pragma unroll
+    for (int i = 0; i < L; i++)
+      if (at.inside(i)) storeShared<VEC * 4>(sums + at.vector(i) * VEC, pack<FP32, VEC>(acc[i]));
+    fenceShared();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      bulkStore(out + at.rank * SLICE * VEC, sums, at.vecs * VEC * 4);
+      commitBulk();
+      if (n == HAS_BIAS) waitBulkRead<0>(); // a program that has ended has no memory
+    }
+    return;
+  }
+#endif
+  if constexpr (GROUPS == 1 && FUSED_DW != 3 && !RAGGED) {
+#pragma unroll
+    for (int i = 0; i < L; i++)
+      if (at.inside(i)) keep<VEC * sizeof(P)>(out + at.column(i), pack<P_TYPE, VEC>(acc[i]));
+  } else {
+    float *merged = (float *)pipeline;
+    __syncthreads(); // all have left the last tile, or the last call's sums
+#pragma unroll
+    for (int i = 0; i < L; i++)
+      if (at.inside(i)) storeShared<VEC * 4>(merged + (at.group * SLICE + at.vector(i)) * VEC, pack<FP32, VEC>(acc[i]));
+    __syncthreads();
+    int first = at.rank * SLICE * VEC, cols = imin(at.vecs * VEC, COLS - first);
+    for (int c = threadIdx.x; c < cols; c += THREADS) {
+      float s = merged[c];
+#pragma unroll
+      for (int g = 1; g < GROUPS; g++) s += merged[g * SLICE * VEC + c];
+      if (FUSED_DW == 3) merged[c] = s;
+      else put<P_TYPE>(out + first + c, s);
+    }
+#if FUSED_DW == 3
+    fenceShared();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      bulkAdd(out + first, merged, cols * 4);
+      commitBulk();
+      waitBulk<0>(); // before the next call's barrier lets anybody write there
+    }
+#endif
+  }
+}

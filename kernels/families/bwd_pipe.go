@@ -1,0 +1,199 @@
+package families
+
+import (
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"normbench/kernels"
+)
+
+// What backward designs share whose programs, alone or in clusters, take tiles of
+// rows through slots of shared memory (bwd_pipe.cuh).
+
+// A rowPipe is the geometry of a config.
+type rowPipe struct {
+	tiles, clusters, each int64 // tiles of rows, clusters over them, most tiles of a cluster
+	cluster               int64 // programs per cluster
+	perSM                 int64 // programs that a multiprocessor is to hold at once, 0 for no matter
+	stages                int64
+	vecs, vec             int64 // vectors of a row, elements of one
+	slice                 int64 // vectors of a program's slice of columns
+	groups, perGroup      int64 // groups of threads and threads in one
+	rows, perThread       int64 // rows of a group, vectors of a thread in one
+}
+
+func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs, vec int64) rowPipe {
+	s := rowPipe{vecs: vecs, vec: vec}
+	br, threads, k := int64(c.Get(kernels.BlockRows)), int64(32*c.Get(kernels.Warps)), c.Get(kernels.PerSM)
+	s.cluster, s.rows = int64(c.Get(kernels.Cluster)), int64(c.Get(kernels.Unroll))
+	if d.Kind == kernels.KindCPU {
+		k = min(k, 2) // a core runs one program at a time: more of them do nothing new
+	}
+	s.tiles = ceilDiv(p.M, br)
+	s.clusters = s.tiles
+	if n := c.Get(kernels.Programs); n > 0 {
+		s.clusters = int64(n) / s.cluster
+	} else if k > 0 {
+		s.clusters = int64(k) * int64(d.ClustersAtOnce(int(s.cluster)))
+	}
+	s.clusters = min(max(s.clusters, 1), s.tiles)
+	if c.Get(kernels.Programs) == 0 && k > 0 {
+		s.perSM = min(int64(k), ceilDiv(s.clusters*s.cluster, int64(d.Units)))
+	}
+	s.each = ceilDiv(s.tiles, s.clusters)
+	s.stages = min(int64(c.Get(kernels.Stages)), s.each)
+	grain := 16 / min(s.vec*p.DType.Size(), 16)
+	s.slice = ceilDiv(ceilDiv(s.vecs, s.cluster), grain) * grain
+	s.groups = br / s.rows
+	s.perGroup = threads / s.groups
+	s.perThread = ceilDiv(min(s.slice, s.vecs), max(s.perGroup, 1))
+	return s
+}
+
+// slot is the bytes of a tile's rows of x and dy, with room for the start of rows
+// that are no multiple of 16 bytes long.
+func (s *rowPipe) slot(p kernels.Problem) int64 {
+	pitch := s.slice*s.vec*p.DType.Size() + 16*flag(s.ragged(p))
+	return 2 * s.tileRows() * pitch
+}
+
+func (s *rowPipe) tileRows() int64 { return s.groups * s.rows }
+
+// ragged says that rows have a vector that is not whole, or not aligned.
+func (s *rowPipe) ragged(p kernels.Problem) bool {
+	return p.N%s.vec != 0
+}
+
+// sm90 says whether a device has bulk copies and clusters. The cpu, which runs
+// the same rows in Go, has no limits of that kind.
+func sm90(d kernels.DeviceInfo) bool {
+	n, err := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
+	return d.Kind == kernels.KindCPU || err == nil && n >= 90
+}
+
+// refuseThreads refuses idle threads and empty slices. quack's _cap_cluster_n
+// holds the second: without it, programs of a cluster counted columns twice.
+func (s *rowPipe) refuseThreads() error {
+	slice := min(s.slice, s.vecs)
+	switch {
+	case s.perGroup < 1:
+		return fmt.Errorf("fewer threads than groups of rows")
+	case s.vecs <= (s.cluster-1)*s.slice:
+		return fmt.Errorf("the %d vectors of a row are too few for %d programs", s.vecs, s.cluster)
+	case s.perGroup > max(ceilPow2(slice), 8):
+		return fmt.Errorf("%d threads for %d vectors leave half of them idle", s.perGroup, slice)
+	case s.perThread > 32:
+		return fmt.Errorf("%d vectors per thread are too many to keep sums of", s.perThread)
+	}
+	return nil
+}
+
+// refuseFit holds the sizes of a multiprocessor: registers of a thread, shared
+// memory of a program in bytes, and as many programs as programs_per_sm asks for.
+// (programs may ask for more: then some wait for others to end.)
+func (s *rowPipe) refuseFit(c kernels.Config, d kernels.DeviceInfo, registers, shared int64) error {
+	threads := int64(32 * c.Get(kernels.Warps))
+	if most := min(65536/threads, 255); registers > most {
+		return fmt.Errorf("a thread needs about %d registers, and %d threads have %d each", registers, threads, most)
+	}
+	if d.SharedPerBlock == 0 {
+		return nil
+	}
+	limit := int64(d.SharedPerBlock)
+	if shared > limit {
+		return fmt.Errorf("%d slots take %d bytes of shared memory, more than %d", s.stages, shared, limit)
+	}
+	k := s.perSM
+	if k == 0 {
+		return nil
+	}
+	switch { // a program takes another KiB of a multiprocessor, which the limit leaves out
+	case k > 1 && k*(shared+1024) > limit+1024:
+		return fmt.Errorf("%d programs per multiprocessor take %d bytes of shared memory, more than %d", k, k*(shared+1024), limit+1024)
+	case k > 1 && (k*threads > 2048 || k*threads*registers > 65536):
+		return fmt.Errorf("%d programs of %d threads with about %d registers do not fit on a multiprocessor", k, threads, registers)
+	}
+	return nil
+}
+
+func down(n int) (ns []int) {
+	for ; n >= 1; n-- {
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+func halves(n int) (ns []int) {
+	for ; n >= 1; n /= 2 {
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+// cross yields one value of each list, the last list's changing fastest.
+func cross(lists [][]int) iter.Seq[[]int] {
+	return func(yield func([]int) bool) {
+		at, v := make([]int, len(lists)), make([]int, len(lists))
+		for {
+			for i, l := range lists {
+				v[i] = l[at[i]]
+			}
+			if !yield(v) {
+				return
+			}
+			i := len(lists) - 1
+			for ; i >= 0 && at[i] == len(lists[i])-1; i-- {
+				at[i] = 0
+			}
+			if i < 0 {
+				return
+			}
+			at[i]++
+		}
+	}
+}
+
+// hostRowPipe does the rows of program pid, the first of a cluster those of all of
+// them; the others return false. The sums of dw and db are the cluster's, whose
+// number, and run as the clusters see it, it returns too.
+func hostRowPipe(h *kernels.HostRun, pid int) (run *kernels.HostRun, program int, dw, db []float32, ok bool) {
+	cluster := int(h.Launch.Define("CLUSTER"))
+	if pid%cluster != 0 {
+		return nil, 0, nil, nil, false
+	}
+	if cluster > 1 { // as rows are dealt to clusters
+		launch, clusters := *h.Launch, *h
+		launch.Grid[0] /= cluster
+		clusters.Launch, h = &launch, &clusters
+	}
+	program = pid / cluster
+	p, N := h.Problem, h.Problem.N
+	xhat, dy := h.Row(0, N), h.Row(1, N)
+	dw, db = h.Row(2, N), h.Row(3, N*flag(p.Bias))
+	clear(dw)
+	clear(db)
+	wf, _ := hostWeights(h)
+	eachTileRow(h, program, func(i int64) {
+		hostXhat(h, xhat, wf, i, 0)
+		h.Mem["dy"].Load(dy, i*N)
+		for j := range db {
+			db[j] += dy[j]
+		}
+		for j, g := range dy {
+			dw[j] += g * xhat[j]
+			dy[j] *= wf[j]
+		}
+		rstd, _ := hostStats(h, i)
+		c1, c2 := dot(dy, xhat)/float32(N), float32(0)
+		if p.Op == kernels.LayerNorm {
+			c2 = sum(dy) / float32(N)
+		}
+		for j := range dy {
+			dy[j] = rstd * (dy[j] - c1*xhat[j] - c2)
+		}
+		hostGradient(h, dy, i, 0)
+	})
+	return h, program, dw, db, true
+}
