@@ -26,7 +26,7 @@ func (e *env) compareCommand() *cli.Command {
 			"interleaved rounds beside a second copy of BASE, and each cell gets a verdict; see docs/verdicts.md.\n" +
 			"Both say how near each side comes to the stream, a copy of the same tensors.",
 		Flags: join([]cli.Flag{
-			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
+			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},

@@ -20,7 +20,7 @@ import (
 // The flags that several commands share, in groups, and what they mean.
 
 var problemFlags = join([]cli.Flag{
-	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN (default: smoke on a cpu, default on a GPU)"},
+	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas (default: smoke on a cpu, default on a GPU)"},
 	&cli.StringFlag{Name: "op", Usage: "rmsnorm, layernorm, or both", Value: "rmsnorm,layernorm"},
 	&cli.StringFlag{Name: "pass", Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
 	&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16, fp32, or several: of x, y, dy, dx", Value: "bf16"},

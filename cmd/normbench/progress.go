@@ -11,6 +11,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/sweep"
+	"normbench/sweep/record"
 )
 
 // progress tells the person at the terminal how a run goes: a bar with rate and
@@ -49,7 +50,7 @@ func (p *progress) observe(e sweep.Event) {
 	if r.Family == "stream" {
 		return
 	}
-	if r.Status != kernels.StatusOK {
+	if r.Status != kernels.StatusOK && r.Status != record.StatusPruned {
 		p.failed[r.Problem]++
 	}
 	if p.bar != nil {

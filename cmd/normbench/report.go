@@ -31,7 +31,7 @@ func (e *env) reportCommand() *cli.Command {
 			&cli.StringFlag{Name: "plot", Usage: "draw to `FILE`, .svg or .png; needs --over"},
 			&cli.StringFlag{Name: "html", Usage: "write a page with the tables, and the plots over both sides, to `FILE`"},
 			&cli.StringFlag{Name: "title", Usage: "of the plot and the page", DefaultText: "the device and the protocol"},
-			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, or MxN,MxN", DefaultText: "all"},
+			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "all"},
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "all"},

@@ -475,6 +475,13 @@ func TestScale(t *testing.T) {
 			t.Errorf("scale of %s is %g, want %g", name, got, want)
 		}
 	}
+	// In layernorm x and the mean cancel: rows of ones have no xhat, but its rounding
+	// has the scale of both, rstd = 1/sqrt(eps) times their size.
+	ln := problem(kernels.LayerNorm, kernels.Bwd, 400, 50, true, false)
+	a = reference.Answers(ln, fill(ln, map[string]func(int64) float32{"x": constant(1), "dy": sign, "w": constant(1)}))
+	if got, want := a.Scale["dw"], 20*math.Sqrt(2/kernels.Eps); math.Abs(got-want) > 1e-3*want {
+		t.Errorf("scale of dw with constant rows is %g, want %g", got, want)
+	}
 	// Infinities in the input must not make every tolerance infinite.
 	in := reference.Inputs(p, 1)
 	in["x"].Set(0, float32(math.Inf(1)))

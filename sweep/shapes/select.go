@@ -12,11 +12,11 @@ import (
 	"normbench/internal/hint"
 )
 
-const argHelp = "give a group, FILE#GROUP, FILE, or a list such as 4096x8192,256x65536"
+const argHelp = "give a group, FILE#GROUP, FILE, a list such as 4096x8192,256x65536, or several with commas between"
 
 var (
 	groupRE = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
-	listRE  = regexp.MustCompile(`^[0-9]+x|,`)
+	listRE  = regexp.MustCompile(`^[0-9]+x`)
 )
 
 // Select returns the shapes that a command's argument names:
@@ -26,8 +26,25 @@ var (
 //	FILE        the group "default" of another file
 //	MxN,MxN     these shapes
 //
+// and several of these, with commas between; a shape that comes twice counts once.
 // A name that is both a group and a file is the group; ./NAME is the file.
 func Select(arg string) ([]Shape, error) {
+	if !strings.Contains(arg, ",") {
+		return one(arg)
+	}
+	var all []Shape
+	for item := range strings.SplitSeq(arg, ",") {
+		s, err := one(strings.TrimSpace(item))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s...)
+	}
+	return collapse(all), nil
+}
+
+// one is Select of one item.
+func one(arg string) ([]Shape, error) {
 	if file, group, ok := cutLast(arg, "#"); ok {
 		if file == "" || group == "" {
 			return nil, hint.Errorf(argHelp, "malformed shapes %q", arg)

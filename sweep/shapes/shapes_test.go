@@ -259,6 +259,8 @@ func TestSelect(t *testing.T) {
 		filepath.Join(dir, "plain#wide"): "3x4 5x6",
 		"7x8":                            "7x8",
 		"7x8,9x10":                       "7x8 9x10",
+		"mine.yaml#wide, 7x8,plain":      "3x4 5x6 7x8 1x2",
+		"smoke,64x256":                   "64x256 33x541 16x4096 1x1000",
 	} {
 		got, err := Select(arg)
 		var s []string
@@ -278,8 +280,9 @@ func TestSelect(t *testing.T) {
 		"gone.yaml#wide": "shapes file gone.yaml: no such file or directory",
 		".":              "shapes file .: is a directory",
 		"smokee":         `unknown shapes "smokee"`,
-		"smoke,te":       `malformed shape "smoke"`,
-		"7x8,":           `malformed shape ""`,
+		"smoke,tee":      `unknown shapes "tee"`,
+		"smoke,7x":       `malformed shape "7x"`,
+		"7x8,":           "no shapes are given",
 	} {
 		_, err := Select(arg)
 		if err == nil || err.Error() != want {
