@@ -63,6 +63,9 @@ func (e *env) tune(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if kept := d.Rebase(e.registry); kept > 0 {
+		d.Notes = append(d.Notes, fmt.Sprintf("on %d of %d shapes the default is what was recorded as the base, not today's, which has no time", kept, len(d.Shapes)))
+	}
 	for _, n := range d.Notes {
 		e.notef("%s", n)
 	}

@@ -76,12 +76,15 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's
 // base beats cta_reg's on an H200: 2 to 64 KiB in layernorm, whose second reduction
-// the rows in shared memory outlast, and up to 8 in rmsnorm; wide rows only with
-// vectors of 16 bytes; and narrower ones where rows are so few that cta_reg, with
-// eight of them to a program, has less programs than the device has multiprocessors.
+// the rows in shared memory outlast, and up to 8 in rmsnorm; and narrower ones where
+// rows are so few that cta_reg, with eight of them to a program, has less programs
+// than the device has multiprocessors.
 func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row, least, most := p.N*p.DType.Size(), int64(2<<10), int64(8<<10)
-	if p.Op == kernels.LayerNorm && row%16 == 0 {
+	switch {
+	case row%16 != 0: // vectors narrower than 16 bytes take many threads, or many registers
+		most = 2 << 10
+	case p.Op == kernels.LayerNorm:
 		most = wideRow
 	}
 	if p.M < 8*int64(d.Units) {

@@ -197,6 +197,22 @@ func (c *collector) finish(paths []string) (*Data, error) {
 	return d, nil
 }
 
+// Rebase takes for the default of each shape what r launches there today, where that
+// was measured: a base rule may have learned from the very records that call another
+// config the base. Shapes where it was not measured keep theirs; it returns how many.
+func (d *Data) Rebase(r *kernels.Registry) (kept int) {
+	for i := range d.Shapes {
+		s := &d.Shapes[i]
+		base, err := r.Base(s.Problem, d.Device)
+		if us, ok := s.US[base]; err == nil && ok {
+			s.Base, s.BaseUS = base, us
+		} else {
+			kept++
+		}
+	}
+	return kept
+}
+
 func byNumber[K comparable](m map[K]uint32) []K {
 	out := make([]K, len(m))
 	for k, i := range m {

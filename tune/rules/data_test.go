@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
 )
 
 // lines are records in short: problem variant source us, "base" behind the
@@ -90,5 +92,25 @@ func TestCollectOthers(t *testing.T) {
 	s := d.Shapes[0]
 	if s.BestUS != 9 || len(s.US) != 1 || len(s.Failed) != 1 || len(d.Sources) != 1 {
 		t.Errorf("%+v, sources %v", s, d.Sources)
+	}
+}
+
+// The default is what a registry launches today, where that has a time.
+func TestRebase(t *testing.T) {
+	r := families.New()
+	p, err := kernels.ParseProblem("rmsnorm/bwd/4096x8192/bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Data{Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Arch: "sm_90", Units: 132, SharedPerBlock: 232448}}
+	today, err := r.Base(p, d.Device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := kernels.Variant{Family: "rms_bwd/two_pass"}
+	shape := func(us map[kernels.Variant]float64) Shape { return Shape{Problem: p, Base: old, BaseUS: 9, US: us} }
+	d.Shapes = []Shape{shape(map[kernels.Variant]float64{old: 9, today: 5}), shape(map[kernels.Variant]float64{old: 9})}
+	if kept := d.Rebase(r); kept != 1 || d.Shapes[0].Base != today || d.Shapes[0].BaseUS != 5 || d.Shapes[1].Base != old || d.Shapes[1].BaseUS != 9 {
+		t.Errorf("kept %d: %+v", kept, d.Shapes)
 	}
 }

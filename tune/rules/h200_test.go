@@ -21,6 +21,7 @@ var h200 = sync.OnceValues(func() (fitted, error) {
 	if err != nil {
 		return fitted{}, err
 	}
+	d.Rebase(families.New())
 	if raceEnabled { // ten times slower, and what it looks for is in any class
 		n := 0
 		d.Shapes = slices.DeleteFunc(d.Shapes, func(s Shape) bool {
