@@ -34,7 +34,11 @@ func Select(arg string) ([]Shape, error) {
 	}
 	var all []Shape
 	for item := range strings.SplitSeq(arg, ",") {
-		s, err := one(strings.TrimSpace(item))
+		item = strings.TrimSpace(item)
+		if item == "" {
+			return nil, hint.Errorf(argHelp, "malformed shape %q", item)
+		}
+		s, err := one(item)
 		if err != nil {
 			return nil, err
 		}

@@ -282,7 +282,7 @@ func TestSelect(t *testing.T) {
 		"smokee":         `unknown shapes "smokee"`,
 		"smoke,tee":      `unknown shapes "tee"`,
 		"smoke,7x":       `malformed shape "7x"`,
-		"7x8,":           "no shapes are given",
+		"7x8,":           `malformed shape ""`,
 	} {
 		_, err := Select(arg)
 		if err == nil || err.Error() != want {
