@@ -50,11 +50,12 @@ func PlotRegret(names string, rows []study.Row) error {
 	p := plot.New()
 	p.Title.Text = "What a search gives up, by the GPU time it takes"
 	p.X.Label.Text = "GPU time, % of the grid's"
-	p.Y.Label.Text = "regret over the grid's best, %: 95th percentile"
+	p.Y.Label.Text = "95th percentile of regret, %"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, percentTicks{1, 2, 5, 10, 20, 50, 100}
 	p.Y.Min, p.Y.Tick.Marker = 0, percentTicks{0, 1, 2, 3, 5, 10, 15, 20, 25}
-	p.X.Min, p.X.Max = 1.5, 110
-	p.Legend.Top = true
+	p.X.Min, p.X.Max = 1, 110
+	// Behind their signs, where no line comes: a viewer without the font has longer words.
+	p.Legend.Left = true
 	p.Legend.Padding = vg.Points(3)
 	grid := plotter.NewGrid()
 	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xdd}, color.Gray{0xdd}
@@ -90,7 +91,7 @@ func PlotRegret(names string, rows []study.Row) error {
 		p.Legend.Add(label, l, s)
 	}
 	for _, n := range strings.Split(names, ",") {
-		if err := p.Save(17*vg.Centimeter, 11*vg.Centimeter, n); err != nil {
+		if err := p.Save(20*vg.Centimeter, 13*vg.Centimeter, n); err != nil {
 			return hint.Errorf("choose a folder that you may write to", "plot %s: %w", n, err)
 		}
 	}

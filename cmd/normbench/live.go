@@ -2,18 +2,13 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
-	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
@@ -397,183 +392,6 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveR
 		e.notef("%s: %s, %s", d.Problem, word, effect(&j))
 	}
 	return dev, nil
-}
-
-// keepLive writes the run and says so.
-func (e *env) keepLive(c *cli.Context, run *liveRun) error {
-	path, err := e.writeLive(c, run)
-	if path != "" {
-		e.notef("wrote %s", path)
-	}
-	return err
-}
-
-// writeLive writes the run, every sample in it, whole or not at all; "" where it
-// is not to be kept.
-func (e *env) writeLive(c *cli.Context, run *liveRun) (string, error) {
-	out := c.String("out")
-	if out == "" {
-		return "", nil
-	}
-	dir := filepath.Join(out, run.Run.Device.ID)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", hint.Errorf("choose a folder that you may write to", "results folder: %w", err)
-	}
-	data, err := json.Marshal(run)
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "compare-"+run.Run.ID+".json")
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o644); err != nil {
-		return "", hint.Errorf("choose a folder that you may write to", "live compare: %w", err)
-	}
-	return path, nil
-}
-
-// showLive prints the run, and adds it to the summary page of a GitHub job.
-func (e *env) showLive(c *cli.Context, run *liveRun) error {
-	format := c.String("format")
-	if format == report.FormatJSON {
-		enc := json.NewEncoder(e.stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(run); err != nil {
-			return err
-		}
-	} else if err := e.liveTables(e.stdout, run, format); err != nil {
-		return err
-	}
-	if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
-		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-		if err != nil {
-			return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
-		}
-		defer f.Close()
-		return e.liveTables(f, run, report.FormatMarkdown)
-	}
-	return nil
-}
-
-// liveTables are the run's table and, but for csv, how near its arms come to the
-// stream.
-func (e *env) liveTables(w io.Writer, run *liveRun, format string) error {
-	if err := report.RenderTable(w, e.liveTable(run), format); err != nil || format == report.FormatCSV || len(run.Judged) == 0 {
-		return err
-	}
-	fmt.Fprintln(w)
-	return report.RenderTable(w, report.StreamTable(run.Stream), format)
-}
-
-// liveTable is the run's table, with the versions of the peers in it.
-func (e *env) liveTable(run *liveRun) *report.Table {
-	t := run.table()
-	var families []string
-	for _, d := range run.Duels {
-		families = append(families, d.A.Family, d.B.Family)
-	}
-	t.Notes = append(t.Notes, e.peerNotes(families)...)
-	return t
-}
-
-func (r *liveRun) table() *report.Table {
-	pr := r.Run.Protocol
-	how := fmt.Sprintf("rounds of %d %s launches per arm", pr.Samples, pr.Name)
-	t := newTable(fmt.Sprintf("A = %s, B = %s, live on %s\n%s; speedup is A's time over B's, with its %.1f%% interval",
-		r.A, r.B, r.Run.Device.Name, how, 100*(1-r.Rule.Plan.Looks[0].Alpha)),
-		"problem", ">A us", ">B us", ">A %stream", ">B %stream", ">rounds", ">speedup", "verdict", ">q", ">A/A' %", "what moved")
-	best := r.A == "peer:"+peerBest || r.B == "peer:"+peerBest
-	if best {
-		t.Header, t.Align = append(t.Header, "peer"), append(t.Align, report.Left)
-	}
-	plain := len(t.Header)
-	if slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA != nil && len(d.CheckA.Resources) > 0 }) {
-		for _, name := range []string{"A regs", "B regs", "A CTAs/SM", "B CTAs/SM"} { // of each arm's first kernel
-			t.Header, t.Align = append(t.Header, name), append(t.Align, report.Right)
-		}
-	}
-	next := 0
-	for _, d := range r.Duels {
-		row := make([]string, len(t.Header))
-		row[0] = d.Problem.String()
-		if best {
-			row[plain-1] = peerOf(d.Duel)
-		}
-		if d.Status != kernels.StatusOK {
-			row[7] = strings.ToUpper(string(d.Status)) + ": " + d.Reason
-			t.Rows = append(t.Rows, row)
-			continue
-		}
-		j := &r.Judged[next]
-		next++
-		var a, b []float64
-		for _, round := range d.Rounds {
-			a, b = append(a, round.A), append(b, round.B)
-		}
-		ma, mb := stats.Median(a), stats.Median(b)
-		row[1], row[2] = report.Micros(ma), report.Micros(mb)
-		row[3], row[4] = fmt.Sprintf("%.1f", 100*d.StreamUS/ma), fmt.Sprintf("%.1f", 100*d.StreamUS/mb)
-		row[5], row[6] = strconv.Itoa(j.Rounds), effect(j)
-		row[7] = string(j.Verdict)
-		if j.Gate != j.Verdict {
-			row[7] += " (not beyond doubt among so many cells)"
-		}
-		row[8], row[9] = fmt.Sprintf("%.4f", j.Q), fmt.Sprintf("%.2f", 100*j.Floor)
-		if j.Verdict == verdict.Inconclusive {
-			row[10] = j.Reason
-		} else if j.Verdict != verdict.Same {
-			row[10] = moved(d)
-		}
-		if len(row) > plain && d.CheckA != nil && d.CheckB != nil && len(d.CheckA.Resources) > 0 && len(d.CheckB.Resources) > 0 {
-			a, b := d.CheckA.Resources[0], d.CheckB.Resources[0]
-			for i, n := range []int{a.Registers, b.Registers, a.Occupancy, b.Occupancy} {
-				row[plain+i] = strconv.Itoa(n)
-			}
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	s := r.Summary
-	if s.Cells > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("geometric mean %.3fx (95%% %.3f-%.3f) over %s: %d faster, %d same, %d slower, %d inconclusive",
-			1/s.Mean, 1/s.Hi, 1/s.Lo, count(s.Cells, "cell"), s.Faster, s.Same, s.Slower, s.Inconclusive))
-		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
-	}
-	for _, g := range r.Gate {
-		word := "not confirmed by"
-		if g.Confirmed {
-			word = "confirmed by"
-		}
-		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s a fresh worker: %s", g.Problem, word, effect(&g.Again)))
-	}
-	if !pr.Cold {
-		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")
-	}
-	return t
-}
-
-// peerOf names the peer of a duel, the one of B only where A is none.
-func peerOf(d sweep.Duel) string {
-	for _, v := range []kernels.Variant{d.A, d.B} {
-		if name, ok := kernels.PeerName(v.Family); ok {
-			return name
-		}
-	}
-	return ""
-}
-
-// moved names the stage that changed most: "k1 -8.2 us of 57.4".
-func moved(d *sweep.DuelResult) string {
-	best, text := 0.0, ""
-	for _, a := range d.StagesA {
-		for _, b := range d.StagesB {
-			if a.Stage != b.Stage {
-				continue
-			}
-			ma, mb := stats.Median(a.SamplesUS), stats.Median(b.SamplesUS)
-			if diff := mb - ma; math.Abs(diff) > math.Abs(best) {
-				best, text = diff, fmt.Sprintf("%s %+.1f us of %.1f", a.Stage, diff, ma)
-			}
-		}
-	}
-	return text
 }
 
 // outcome is the exit code: wrong answers first, then an unfit machine, then
