@@ -19,7 +19,7 @@ import (
 const MaxArms = 8
 
 // A Growth is what several arms take on the same problems: how time grows with a
-// side of the matrix.
+// side of the matrix, or goes from shape to shape.
 type Growth struct {
 	Arms   []string      `json:"arms"` // labels
 	Rows   []GrowthRow   `json:"rows"` // each problem that an arm has, those that grow together in a row
@@ -34,31 +34,9 @@ type GrowthRow struct {
 	Arms    []Value         `json:"arms"` // in the order of Growth.Arms; without a family where an arm has nothing
 }
 
-// The sides that a problem may grow over.
-const (
-	OverM = "M"
-	OverN = "N"
-)
-
-// CheckOver refuses what is no side of the matrix; "" is none.
-func CheckOver(over string) error {
-	if over == "" || over == OverM || over == OverN {
-		return nil
-	}
-	return hint.Errorf("use --over M, the rows, or --over N, the columns", "unknown --over %q", over)
-}
-
-// along splits a problem's sides into the one that grows and the other.
-func along(p kernels.Problem, over string) (grows, fixed int64) {
-	if over == OverN {
-		return p.N, p.M
-	}
-	return p.M, p.N
-}
-
-// Grow puts arms beside each other. over orders the rows: M, or N, or "" for the
-// order of all other tables.
-func Grow(over string, arms ...Side) *Growth {
+// Grow puts arms beside each other. over orders the rows; nil is the order of all
+// other tables.
+func Grow(over *Axis, arms ...Side) *Growth {
 	g := &Growth{Rows: []GrowthRow{}, Stream: []StreamScore{}}
 	seen := map[kernels.Problem]bool{}
 	var lettered []Side
@@ -71,14 +49,9 @@ func Grow(over string, arms ...Side) *Growth {
 		lettered = append(lettered, a)
 	}
 	ps := slices.SortedFunc(maps.Keys(seen), record.CompareProblems)
-	if over != "" {
+	if over != nil {
 		slices.SortStableFunc(ps, func(a, b kernels.Problem) int {
-			if c := cmp.Or(cmp.Compare(b.Op, a.Op), cmp.Compare(b.Pass, a.Pass), cmp.Compare(kind(a), kind(b)), cmp.Compare(dtypes(a), dtypes(b))); c != 0 {
-				return c
-			}
-			ga, fa := along(a, over)
-			gb, fb := along(b, over)
-			return cmp.Or(cmp.Compare(fa, fb), cmp.Compare(ga, gb))
+			return cmp.Or(cmp.Compare(b.Op, a.Op), cmp.Compare(b.Pass, a.Pass), cmp.Compare(kind(a), kind(b)), cmp.Compare(dtypes(a), dtypes(b)), over.compare(a, b))
 		})
 	}
 	var failed []string
@@ -219,44 +192,58 @@ func (g *Growth) csvTable() *Table {
 }
 
 // A panel is one picture of a plot: a line per arm over the side that grows, at
-// one value of the other.
+// one value of the other, or over all shapes of a kind.
 type panel struct {
-	what  string // "rms bwd bf16": those of one row of the plot
-	fixed int64
-	lines [][]point // per arm
+	what   string // "rms bwd bf16": those of one row of the plot
+	fixed  int64
+	shapes []string  // of its problems, in the order of the rows
+	lines  [][]point // per arm
 }
 
 type point struct {
-	x     int64
+	x     int64   // the side that grows, or which of the shapes
 	share float64 // of the stream's speed, in percent
+	apart bool    // no line comes to it from the point before
 }
 
-// minPoints make a line worth looking at.
-const minPoints = 3
-
-// panels are what there is to draw over a side: each kind at each fixed other
-// side with enough points of some arm.
-func (g *Growth) panels(over string) []panel {
+// panels are what there is to draw over an axis: each kind, at each fixed other
+// side if the axis is one, with enough points of some arm.
+func (g *Growth) panels(over *Axis) []panel {
 	var ps []panel
 	at := map[string]int{}
+	last := map[int]kernels.Problem{} // per panel
 	for _, r := range g.Rows {
-		x, fixed := along(r.Problem, over)
+		x, fixed := over.along(r.Problem)
+		if over.every() {
+			fixed = 0
+		}
 		what := r.Kind + " " + dtypes(r.Problem)
 		k := fmt.Sprint(what, fixed)
 		i, ok := at[k]
 		if !ok {
 			i = len(ps)
 			at[k] = i
-			ps = append(ps, panel{what, fixed, make([][]point, len(g.Arms))})
+			ps = append(ps, panel{what: what, fixed: fixed, lines: make([][]point, len(g.Arms))})
 		}
+		p, before := &ps[i], last[i]
+		if over.every() {
+			x = int64(len(p.shapes))
+		}
+		p.shapes = append(p.shapes, fmt.Sprintf("%dx%d", r.Problem.M, r.Problem.N))
 		for a, v := range r.Arms {
-			if v.StreamPercent > 0 {
-				ps[i].lines[a] = append(ps[i].lines[a], point{x, v.StreamPercent})
+			if v.StreamPercent == 0 {
+				continue
 			}
+			// A line between shapes that share no side, or past one that an arm
+			// lacks, would say that something lies between them.
+			l := p.lines[a]
+			apart := over.every() && (before.M != r.Problem.M && before.N != r.Problem.N || len(l) > 0 && l[len(l)-1].x != x-1)
+			p.lines[a] = append(l, point{x, v.StreamPercent, apart})
 		}
+		last[i] = r.Problem
 	}
 	ps = slices.DeleteFunc(ps, func(p panel) bool {
-		return !slices.ContainsFunc(p.lines, func(l []point) bool { return len(l) >= minPoints })
+		return !slices.ContainsFunc(p.lines, func(l []point) bool { return len(l) >= over.least })
 	})
 	order := map[string]int{}
 	for i, p := range ps {
@@ -276,15 +263,20 @@ func (g *Growth) panels(over string) []panel {
 // maxPanels bounds a plot: more are no picture.
 const maxPanels = 32
 
-// CheckPanels says why there is nothing to draw over a side, or too much, or nil.
-func (g *Growth) CheckPanels(over string) error {
-	fixed := map[string]string{OverM: "N", OverN: "M"}[over]
-	switch n := len(g.panels(over)); {
+// CheckPanels says why there is nothing to draw over an axis, or too much, or nil.
+func (g *Growth) CheckPanels(over *Axis) error {
+	const less = "choose by --op, --pass, --dtype and --shapes"
+	panels := g.panels(over)
+	switch n := len(panels); {
 	case n == 0:
-		return hint.Errorf("measure a group such as growth-rows (over M) or growth-cols (over N): `normbench bench base --shapes growth-rows --out DIR`",
-			"nothing to draw over %s: no %s has %d different %s with a time and the stream's", over, fixed, minPoints, over)
+		return over.nothing(over)
 	case n > maxPanels:
-		return hint.Errorf("choose by --op, --pass, --dtype and --shapes", "%d panels over %s are too many for one plot", n, over)
+		return hint.Errorf(less, "%d panels over %s are too many for one plot", n, over)
+	}
+	for _, p := range panels {
+		if n := len(p.shapes); over.every() && n > maxShapes {
+			return hint.Errorf(less, "%d shapes of %s are too many for one plot", n, p.what)
+		}
 	}
 	return nil
 }

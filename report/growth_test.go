@@ -16,7 +16,7 @@ import (
 
 // growth is two arms over rows and columns: the second has fewer problems, one
 // that failed and one without a time of the stream.
-func growth(t testing.TB, over string) *Growth {
+func growth(t testing.TB, over *Axis) *Growth {
 	cell := func(us, stream float64) Cell {
 		c := ok(us)
 		c.StreamUS, c.Bytes, c.Device, c.Protocol, c.Run = stream, 1<<20, "nvidia-h200", "cold", "r"
@@ -81,11 +81,11 @@ func TestGrowthUnlike(t *testing.T) {
 		c.Device = device
 		return Side{device, map[kernels.Problem]Cell{p: c}}
 	}
-	if n := Grow("", one("x"), one("y")).Notes; len(n) != 1 || n[0] != "several devices, so the code is not all that differs: x, y" {
+	if n := Grow(nil, one("x"), one("y")).Notes; len(n) != 1 || n[0] != "several devices, so the code is not all that differs: x, y" {
 		t.Errorf("%q", n)
 	}
 	for _, f := range Formats() {
-		if err := Grow("").Render(io.Discard, f); err != nil {
+		if err := Grow(nil).Render(io.Discard, f); err != nil {
 			t.Error(err)
 		}
 	}
@@ -123,11 +123,6 @@ func TestPanels(t *testing.T) {
 	}
 	if err := Grow(OverM, many).CheckPanels(OverM); err == nil || !strings.Contains(err.Error(), "33 panels") {
 		t.Error(err)
-	}
-	for over, bad := range map[string]bool{"": false, "M": false, "N": false, "m": true, "rows": true} {
-		if err := CheckOver(over); (err != nil) != bad {
-			t.Errorf("--over %q: %v", over, err)
-		}
 	}
 }
 
@@ -190,17 +185,17 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for want, times := range map[string]int{"<svg viewBox=": 2, "<table>": 2, "<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0, `<td class="r">1048576</td>`: 4} {
+	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, ">MxN, rows x columns<": 2, "<table>": 2, "<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0, `<td class="r">1048576</td>`: 4} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%q stands %d times, want %d", want, n, times)
 		}
 	}
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	if err := Grow("", Side{"x", map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): ok(1)}}).Page(&b, "x"); err != nil || strings.Contains(b.String(), "<svg") {
+	if err := Grow(nil, Side{"x", map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page(&b, "x"); err != nil || strings.Contains(b.String(), "<svg") {
 		t.Error(err)
 	}
-	if err := growth(t, "").Page(brokenWriter{}, "x"); err == nil {
+	if err := growth(t, nil).Page(brokenWriter{}, "x"); err == nil {
 		t.Error("a write error was lost")
 	}
 }

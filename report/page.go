@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Page writes the tables and a plot per kind over each side that has something
+// Page writes the tables and a plot per kind over each axis that has something
 // to draw, as one HTML file that needs no other.
 func (g *Growth) Page(w io.Writer, title string) error {
 	scores, rows := g.Tables()
@@ -18,10 +18,10 @@ func (g *Growth) Page(w io.Writer, title string) error {
 		Plots  []template.HTML
 		Rows   *Table
 	}{Title: title, Tables: []*Table{scores}, Rows: rows}
-	for _, over := range []string{OverM, OverN} {
+	for _, over := range Axes() {
 		for _, part := range g.kinds() {
 			if part.CheckPanels(over) != nil {
-				continue // other kinds, or the other side, may have enough
+				continue // other kinds, or another axis, may have enough
 			}
 			var b bytes.Buffer
 			if err := part.Plot(&b, title, over, "svg"); err != nil {
@@ -38,15 +38,18 @@ func (g *Growth) Page(w io.Writer, title string) error {
 // fluid are the sizes of a plot; without them it is as wide as the page lets it.
 var fluid = regexp.MustCompile(`^<svg width="[^"]*" height="[^"]*"\s*(viewBox)`)
 
-// kinds are the parts of g with one kind and type each.
+// kinds are the parts of g with one kind and type each. The rows of one may stand
+// apart: the order of tables does not know every option.
 func (g *Growth) kinds() []*Growth {
 	var parts []*Growth
-	last := ""
+	of := map[string]*Growth{}
 	for _, r := range g.Rows {
-		if what := r.Kind + " " + dtypes(r.Problem); what != last || len(parts) == 0 {
-			parts, last = append(parts, &Growth{Arms: g.Arms}), what
+		what := r.Kind + " " + dtypes(r.Problem)
+		p := of[what]
+		if p == nil {
+			p = &Growth{Arms: g.Arms}
+			of[what], parts = p, append(parts, p)
 		}
-		p := parts[len(parts)-1]
 		p.Rows = append(p.Rows, r)
 	}
 	return parts

@@ -98,17 +98,72 @@ func PlotRegret(names string, rows []study.Row) error {
 	return nil
 }
 
-// The measures of a growth plot, in points.
+// A look is how plots over an axis are laid out.
+type look struct {
+	across int // panels beside each other at most
+	style  armScale
+	// measure is how large a panel is, lay how its x axis looks.
+	measure func([]panel) (width, height vg.Length)
+	lay     func(x *plot.Axis, in panel, shared growthAxes)
+}
+
+var (
+	sideLook  = look{panelsAcross, armScale{1.1, 1.9, 1}, sidePanel, laySide}
+	shapeLook = look{1, armScale{0.7, 2.4, 0.6}, shapePanel, layShapes}
+)
+
+// The measures of a plot, in points.
 const (
 	panelWidth, panelHeight = 250, 180
 	panelsAcross            = 4
 	headerLine              = 15
+
+	shapePanelHeight        = 250 // the labels need some of it
+	shapePitch, tightPitch  = 20, 11.5
+	shapesAtEase, maxShapes = 48, 250
+	beside                  = 52 // the y axis and the margins
 )
 
-// Plot draws the share of the stream's speed over a side: a panel for each fixed
-// other side, a block of panels for each kind, a line per arm, 100% as the
-// target. format is svg or png.
-func (g *Growth) Plot(w io.Writer, title, over, format string) error {
+func sidePanel([]panel) (width, height vg.Length) { return panelWidth, panelHeight }
+
+// shapePanel gives each shape room for its label.
+func shapePanel(panels []panel) (width, height vg.Length) {
+	n := 0
+	for _, p := range panels {
+		n = max(n, len(p.shapes))
+	}
+	pitch := vg.Length(shapePitch)
+	if n > shapesAtEase {
+		pitch = max(tightPitch, shapePitch*shapesAtEase/vg.Length(n))
+	}
+	return beside + pitch*vg.Length(n), shapePanelHeight
+}
+
+// laySide has the same sizes in all panels, so that they compare.
+func laySide(x *plot.Axis, _ panel, shared growthAxes) {
+	x.Scale, x.Tick.Marker = plot.LogScale{}, binaryTicks{}
+	x.Min, x.Max = shared.xLo/1.15, shared.xHi*1.15
+}
+
+// layShapes names each shape, aslant: level they would overlap.
+func layShapes(x *plot.Axis, in panel, _ growthAxes) {
+	x.Min, x.Max = -0.7, float64(len(in.shapes))-0.3
+	ticks := make(plot.ConstantTicks, len(in.shapes))
+	for i, s := range in.shapes {
+		ticks[i] = plot.Tick{Value: float64(i), Label: s}
+	}
+	x.Tick.Marker = ticks
+	x.Tick.Label.Rotation = math.Pi / 3
+	// They end below their ticks, with space to the axis: a viewer without the
+	// font has longer words.
+	x.Tick.Label.XAlign, x.Tick.Label.YAlign = 1.15*draw.XRight, draw.YCenter
+	x.Label.Padding = vg.Points(7)
+}
+
+// Plot draws the share of the stream's speed over an axis: a block of panels for
+// each kind, over a side one for each value of the other, a line per arm, 100% as
+// the target. format is svg or png.
+func (g *Growth) Plot(w io.Writer, title string, over *Axis, format string) error {
 	if err := g.CheckPanels(over); err != nil {
 		return err
 	}
@@ -123,7 +178,7 @@ func (g *Growth) Plot(w io.Writer, title, over, format string) error {
 		*last = append(*last, p)
 	}
 	for _, b := range blocks { // six are two rows of three
-		rows := (len(b) + panelsAcross - 1) / panelsAcross
+		rows := (len(b) + over.look.across - 1) / over.look.across
 		across = max(across, (len(b)+rows-1)/rows)
 	}
 	var tiles [][]*plot.Plot
@@ -133,23 +188,20 @@ func (g *Growth) Plot(w io.Writer, title, over, format string) error {
 			if i%across == 0 {
 				tiles = append(tiles, make([]*plot.Plot, across))
 			}
-			drawn, err := g.panelPlot(p, over, scale)
-			if err != nil {
-				return fmt.Errorf("plot over %s: %w", over, err)
-			}
-			tiles[len(tiles)-1][i%across] = drawn
+			tiles[len(tiles)-1][i%across] = g.panelPlot(p, over, scale)
 		}
 	}
 	header := vg.Length(headerLine*(len(g.Arms)+3)) + 8
-	width, height := vg.Length(across*panelWidth), vg.Length(len(tiles)*panelHeight)+header
+	width, height := over.look.measure(panels)
+	width, height = width*vg.Length(across), height*vg.Length(len(tiles))+header
 	if across == 1 {
-		width = 1.5 * panelWidth
+		width = max(width, 1.5*panelWidth, g.headerWidth(title))
 	}
 	out, write := canvas(width, height, format)
 	all := draw.New(out)
 	all.SetColor(color.White)
 	all.Fill(all.Rectangle.Path())
-	g.header(draw.Crop(all, 10, -10, height-header, -6), title)
+	g.header(draw.Crop(all, 10, -10, height-header, -6), title, over)
 	grid := draw.Crop(all, 8, -8, 6, -header)
 	cells := plot.Align(tiles, draw.Tiles{Rows: len(tiles), Cols: across, PadX: 12, PadY: 10}, grid)
 	for i, row := range tiles {
@@ -181,18 +233,22 @@ func sans(points float64) draw.TextStyle {
 // armGlyphs tell arms apart without colours.
 var armGlyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
 
+// An armScale is how thick the thinnest line and the smallest glyph are, and how
+// much thicker the thickest, in points.
+type armScale struct{ line, glyph, more float64 }
+
 // armStyle draws the first of several arms broadest, as each lies over those
 // before it: where a rule picks the base, both are seen.
-func (g *Growth) armStyle(i int) (draw.LineStyle, draw.GlyphStyle) {
+func (g *Growth) armStyle(i int, over *Axis) (draw.LineStyle, draw.GlyphStyle) {
 	c := colours[i%len(colours)]
-	more := float64(len(g.Arms)-1-i) / float64(max(len(g.Arms)-1, 1))
-	return draw.LineStyle{Color: c, Width: vg.Points(1.1 + more)}, draw.GlyphStyle{Color: c, Radius: vg.Points(1.9 + more), Shape: armGlyphs[i%len(armGlyphs)]}
+	more := over.look.style.more * float64(len(g.Arms)-1-i) / float64(max(len(g.Arms)-1, 1))
+	return draw.LineStyle{Color: c, Width: vg.Points(over.look.style.line + more)}, draw.GlyphStyle{Color: c, Radius: vg.Points(over.look.style.glyph + more), Shape: armGlyphs[i%len(armGlyphs)]}
 }
 
 var targetStyle = draw.LineStyle{Color: color.Gray{0x40}, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(4), vg.Points(3)}}
 
 // header writes the title and which line is which.
-func (g *Growth) header(c draw.Canvas, title string) {
+func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 	y := c.Max.Y - headerLine
 	c.FillText(sans(12), vg.Point{X: c.Min.X, Y: y}, title)
 	y -= 3
@@ -206,10 +262,20 @@ func (g *Growth) header(c draw.Canvas, title string) {
 		c.FillText(sans(9), vg.Point{X: c.Min.X + 30, Y: y}, text)
 	}
 	for i, a := range g.Arms {
-		line, glyph := g.armStyle(i)
+		line, glyph := g.armStyle(i, over)
 		entry(line, &glyph, a)
 	}
 	entry(targetStyle, nil, "100%: the stream, a copy of the same tensors in the same run")
+}
+
+// headerWidth is what the longest line of the header takes, with something over:
+// a viewer without the font has longer words.
+func (g *Growth) headerWidth(title string) vg.Length {
+	w := sans(12).Width(title)
+	for _, a := range g.Arms {
+		w = max(w, 30+sans(9).Width(a))
+	}
+	return 20 + 1.15*w
 }
 
 // A growthAxes is the axes that all panels share, so that they compare.
@@ -228,24 +294,18 @@ func growthScale(panels []panel) growthAxes {
 	return a
 }
 
-func (g *Growth) panelPlot(in panel, over string, scale growthAxes) (*plot.Plot, error) {
+func (g *Growth) panelPlot(in panel, over *Axis, scale growthAxes) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
-	what, fixed := "M, rows", "N"
-	if over == OverN {
-		what, fixed = "N, columns", "M"
-	}
-	p.Title.Text = fmt.Sprintf("%s, %s = %d", in.what, fixed, in.fixed)
+	p.Title.Text = over.title(in)
 	p.Title.TextStyle.Font, p.Title.Padding = sans(9.5).Font, vg.Points(4)
-	p.X.Label.Text, p.Y.Label.Text = what, "% of stream"
-	p.X.Scale = plot.LogScale{}
-	p.X.Min, p.X.Max = scale.xLo/1.15, scale.xHi*1.15
-	p.Y.Min, p.Y.Max = 0, scale.yHi
-	p.X.Tick.Marker, p.Y.Tick.Marker = binaryTicks{}, evenTicks{}
+	p.X.Label.Text, p.Y.Label.Text = over.label, "% of stream"
+	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, scale.yHi, evenTicks{}
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
 		a.Label.TextStyle.Font, a.Label.Padding = sans(8.5).Font, vg.Points(2)
 		a.Tick.Label.Font, a.Padding = sans(8).Font, 0
 	}
+	over.look.lay(&p.X, in, scale)
 	lines := plotter.NewGrid()
 	lines.Vertical.Color, lines.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
 	target := &plotter.Line{XYs: plotter.XYs{{X: p.X.Min, Y: 100}, {X: p.X.Max, Y: 100}}, LineStyle: targetStyle}
@@ -254,18 +314,19 @@ func (g *Growth) panelPlot(in panel, over string, scale growthAxes) (*plot.Plot,
 		if len(l) == 0 {
 			continue
 		}
+		line, dot := g.armStyle(i, over)
 		xys := make(plotter.XYs, len(l))
+		first := 0 // of a piece of the line
 		for j, pt := range l {
 			xys[j] = plotter.XY{X: float64(pt.x), Y: pt.share}
+			if next := j + 1; next == len(l) || l[next].apart {
+				p.Add(&plotter.Line{XYs: xys[first:next], LineStyle: line})
+				first = next
+			}
 		}
-		line, dots, err := plotter.NewLinePoints(xys)
-		if err != nil {
-			return nil, err
-		}
-		line.LineStyle, dots.GlyphStyle = g.armStyle(i)
-		p.Add(line, dots)
+		p.Add(&plotter.Scatter{XYs: xys, GlyphStyle: dot})
 	}
-	return p, nil
+	return p
 }
 
 // binaryTicks are a few powers of two: 1, 16, 256, 4096, 64Ki, 1Mi.

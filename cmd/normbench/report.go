@@ -19,17 +19,18 @@ import (
 func (e *env) reportCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "report",
-		Usage:     "table, plots and page of recorded times against the stream, over rows or columns",
+		Usage:     "table, plots and page of recorded times against the stream, over rows, columns or shapes",
 		ArgsUsage: "RECORDS...",
 		Description: "Each operand is an arm, as for compare: PATH#base, PATH#peers, PATH#FAMILY, PATH#tuned:FILE, tuned:FILE and\n" +
 			"so on. A records file or results folder without a # gives the base, the fastest of ours and the fastest peer,\n" +
 			"as far as it has them; what a live compare left gives both its arms.\n" +
-			"A plot has a panel for each fixed other side that has three sizes or more: 100% is the stream, a copy of the\n" +
-			"same tensors in the same run. `normbench bench base --shapes growth-rows --out DIR` measures what it is for.",
+			"A plot over M or N has a panel for each fixed other side that has three sizes or more, one over shape all\n" +
+			"problems of an op and pass side by side: 100% is the stream, a copy of the same tensors in the same run.\n" +
+			"`normbench bench base --shapes growth-rows --out DIR` measures what M is for.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "over", Usage: "M or N: the side that grows, in the table's order and on the plot's axis"},
+			&cli.StringFlag{Name: "over", Usage: "M, N or shape: the side that grows, or every problem, in the table's order and on the plot's axis"},
 			&cli.StringFlag{Name: "plot", Usage: "draw to `FILE`, .svg or .png; needs --over"},
-			&cli.StringFlag{Name: "html", Usage: "write a page with the tables, and the plots over both sides, to `FILE`"},
+			&cli.StringFlag{Name: "html", Usage: "write a page with the tables, and the plots over rows, columns and shapes, to `FILE`"},
 			&cli.StringFlag{Name: "title", Usage: "of the plot and the page", DefaultText: "the device and the protocol"},
 			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "all"},
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
@@ -42,19 +43,20 @@ func (e *env) reportCommand() *cli.Command {
 }
 
 func (e *env) report(c *cli.Context) error {
-	format, over, picture, html := c.String("format"), c.String("over"), c.String("plot"), c.String("html")
+	format, picture, html := c.String("format"), c.String("plot"), c.String("html")
 	if err := report.CheckFormat(format); err != nil {
 		return err
 	}
-	if err := report.CheckOver(over); err != nil {
+	over, err := report.AxisOf(c.String("over"))
+	if err != nil {
 		return err
 	}
 	ext := filepath.Ext(picture)
 	switch {
 	case picture != "" && ext != ".svg" && ext != ".png":
 		return hint.Errorf("name it .svg or .png", "cannot plot to %s", picture)
-	case picture != "" && over == "":
-		return hint.Errorf("add --over M or --over N", "--plot does not know which side grows")
+	case picture != "" && over == nil:
+		return hint.Errorf("add --over M, --over N or --over shape", "--plot does not know what to go over")
 	case html != "" && filepath.Ext(html) != ".html":
 		return hint.Errorf("name it .html", "cannot write a page to %s", html)
 	}

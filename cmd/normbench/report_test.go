@@ -1,0 +1,42 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The plots of docs/performance.md are what its command draws of the live
+// compares that are checked in, and the tables have both arms on every shape.
+func TestPeersPlots(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, name := range []string{"rmsnorm-bwd", "layernorm-bwd"} {
+		drawn := filepath.Join(t.TempDir(), "x.svg")
+		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers", name+".json"), "--over", "shape", "--plot", drawn}
+		code, stdout, stderr := normbench(args)
+		if code != 0 {
+			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
+			continue
+		}
+		if n := strings.Count(stdout, " bf16 "); n != 31+2 { // the rows, and the worst of each arm
+			t.Errorf("%s: %d rows\n%s", name, n, stdout)
+		}
+		if !strings.Contains(stdout, "A = A, peer:best, B = B, tuned:") {
+			t.Errorf("%s does not say who is who\n%s", name, stdout)
+		}
+		got, err := os.ReadFile(drawn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc := filepath.Join(root, "docs", "peers-"+name+".svg")
+		if *update {
+			if err := os.WriteFile(doc, got, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want, err := os.ReadFile(doc); err != nil || string(want) != string(got) {
+			t.Errorf("%s is not what report draws (%v); go test ./cmd/normbench -run PeersPlots -update", doc, err)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package report
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+func TestAxisOf(t *testing.T) {
+	for _, a := range Axes() {
+		if got, err := AxisOf(a.String()); got != a || err != nil {
+			t.Errorf("%s is %v, %v", a, got, err)
+		}
+	}
+	if a, err := AxisOf(""); a != nil || a.String() != "" || err != nil {
+		t.Error(a, err)
+	}
+	for _, bad := range []string{"m", "rows", "shapes", "M,N"} {
+		if a, err := AxisOf(bad); a != nil || err == nil || !strings.Contains(hint.Of(err), "--over shape") {
+			t.Errorf("--over %q: %v, %v", bad, a, err)
+		}
+	}
+}
+
+// shapes is ours and the best peer over shapes of two passes: the peer has fewer,
+// one that failed and one without a time of the stream.
+func shapes(t testing.TB, over *Axis) *Growth {
+	ours, peer := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
+	for i, s := range []string{"4096x256", "65536x256", "576000x384", "1024x8192", "2048x8192", "4096x8192", "8192x8192", "29x17389", "256x65536"} {
+		for _, pass := range []string{"fwd", "bwd"} {
+			p := problem(t, "rmsnorm/"+pass+"/"+s+"/bf16")
+			c := ok(10 + float64(i))
+			c.StreamUS, c.Device, c.Protocol = 9.5+0.9*float64(i), "nvidia-h200", "cold"
+			ours[p] = c
+			if pass == "bwd" && s != "65536x256" {
+				c.MedianUS *= 1.5
+				c.Variant = kernels.Variant{Family: "peer/torch"}
+				peer[p] = c
+			}
+		}
+	}
+	peer[problem(t, "rmsnorm/bwd/2048x8192/bf16")] = failed(kernels.StatusWrong, "dx is wrong")
+	none := ok(20)
+	none.StreamUS = 0
+	peer[problem(t, "rmsnorm/bwd/256x65536/bf16")] = none
+	return Grow(over, Side{"peer:best", peer}, Side{"tuned:<t>.json", ours})
+}
+
+// Shapes stand in the order of the table, and a line joins those that share a
+// side and stand beside each other.
+func TestShapePanels(t *testing.T) {
+	g := shapes(t, OverShape)
+	var got []string
+	for _, p := range g.panels(OverShape) {
+		got = append(got, p.what+": "+strings.Join(p.shapes, " "))
+		for _, l := range p.lines {
+			var s []string
+			for _, pt := range l {
+				s = append(s, map[bool]string{true: "|", false: "-"}[pt.apart]+fmt.Sprint(pt.x))
+			}
+			got = append(got, strings.Join(s, ""))
+		}
+	}
+	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 29x17389 256x65536"
+	want := []string{"rms fwd bf16" + order, "", "|0-1|2|3-4-5-6|7|8", "rms bwd bf16" + order, "|0|2|3|5-6|7", "|0-1|2|3-4-5-6|7|8"}
+	if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {
+		t.Errorf("got\n%s\nwant\n%s", a, b)
+	}
+	for i, r := range g.Rows[9:] {
+		if s := fmt.Sprintf("%dx%d", r.Problem.M, r.Problem.N); s != strings.Fields(order)[1+i] {
+			t.Errorf("row %d of the table is %s", i, s)
+		}
+	}
+	// Over no axis the table has the order that the plot has.
+	if a, b := shapes(t, nil).panels(OverShape), g.panels(OverShape); fmt.Sprint(a) != fmt.Sprint(b) {
+		t.Errorf("%v\n%v", a, b)
+	}
+}
+
+func TestShapePlot(t *testing.T) {
+	g := shapes(t, OverShape)
+	var svg, png bytes.Buffer
+	if err := g.Plot(&svg, "On a <card>", OverShape, "svg"); err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil {
+		t.Error(err)
+	}
+	golden(t, "shapes.svg", svg.String())
+	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">peer:best<": 1, ">tuned:&lt;t&gt;.json<": 1, ">100%: the stream": 1,
+		">rms fwd bf16<": 1, ">rms bwd bf16<": 1, ">MxN, rows x columns<": 2, ">% of stream<": 2, ">576000x384<": 2, ">100<": 2} {
+		if n := strings.Count(svg.String(), text); n != times {
+			t.Errorf("%q stands %d times, want %d", text, n, times)
+		}
+	}
+	if err := g.Plot(&png, "x", OverShape, "png"); err != nil || !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) {
+		t.Errorf("%d bytes of PNG: %v", png.Len(), err)
+	}
+	if err := g.Plot(brokenWriter{}, "x", OverShape, "svg"); err == nil {
+		t.Error("a write error was lost")
+	}
+}
+
+// One shape is a plot; none with a time of the stream and too many are not.
+func TestShapeBounds(t *testing.T) {
+	side := func(n int, stream float64) Side {
+		s := Side{"x", map[kernels.Problem]Cell{}}
+		for i := range n {
+			c := ok(1)
+			c.StreamUS = stream
+			s.Cells[problem(t, fmt.Sprintf("rmsnorm/fwd/%dx64/bf16", i+1))] = c
+		}
+		return s
+	}
+	if err := Grow(OverShape, side(1, 1)).Plot(io.Discard, "x", OverShape, "svg"); err != nil {
+		t.Error(err)
+	}
+	for _, tc := range []struct {
+		side Side
+		want string
+	}{
+		{side(3, 0), "nothing to draw over shape: no problem has a time and the stream's"},
+		{side(maxShapes+1, 1), "251 shapes of rms fwd bf16 are too many for one plot"},
+	} {
+		if err := Grow(OverShape, tc.side).CheckPanels(OverShape); err == nil || err.Error() != tc.want || hint.Of(err) == "" {
+			t.Errorf("%v, want %s", err, tc.want)
+		}
+	}
+	// Each shape has room for its label, however many there are.
+	for n, want := range map[int]float64{1: 20, 48: 20, 60: 16, 250: 11.5} {
+		w, _ := shapePanel([]panel{{shapes: make([]string, n)}})
+		if pitch := float64(w-beside) / float64(n); pitch < want-1e-9 || pitch > want+1e-9 {
+			t.Errorf("%d shapes are %g points apart", n, pitch)
+		}
+	}
+}
+
+// The plot is wide enough for the longest name of an arm.
+func TestHeaderWidth(t *testing.T) {
+	width := func(arm string) float64 {
+		var svg bytes.Buffer
+		if err := Grow(OverShape, Side{arm, map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): ok(1)}}).Plot(&svg, "x", OverShape, "svg"); err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ := strings.Cut(svg.String(), `<svg width="`)
+		text, _, _ = strings.Cut(text, "pt")
+		w, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	if short, long := width("x"), width(strings.Repeat("results/", 20)); short != 1.5*panelWidth || long < 600 {
+		t.Errorf("%g and %g points", short, long)
+	}
+}
+
+// Rows of one kind may stand apart in a table; a page draws them together.
+func TestKinds(t *testing.T) {
+	g := &Growth{Arms: []string{"x"}}
+	for _, s := range []string{"rmsnorm/fwd/1x64/bf16", "rmsnorm/fwd/1x64/bf16+fp8", "rmsnorm/fwd/2x64/bf16", "rmsnorm/fwd/2x64/bf16+fp8"} {
+		p := problem(t, s)
+		g.Rows = append(g.Rows, GrowthRow{Problem: p, Kind: kind(p)})
+	}
+	if k := g.kinds(); len(k) != 2 || len(k[0].Rows) != 2 || len(k[1].Rows) != 2 {
+		t.Errorf("%v", k)
+	}
+}
+
+// Peers of a run of their own are a series of their own, against that run's
+// stream, at the sizes that they have.
+func TestGrowthBesidePeers(t *testing.T) {
+	ours, peers := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
+	for _, m := range []int64{1, 16, 256, 4096} {
+		for _, n := range []int64{1024, 4096, 16384} {
+			p := problem(t, fmt.Sprintf("rmsnorm/bwd/%dx%d/bf16", m, n))
+			c := ok(20)
+			c.StreamUS, c.Run = 18, "ours"
+			ours[p] = c
+			if m > 1 {
+				c.MedianUS, c.StreamUS, c.Run = 40, 20, "theirs"
+				peers[p] = c
+			}
+		}
+	}
+	for _, over := range []*Axis{OverM, OverN} {
+		g := Grow(over, Side{"ours", ours}, Side{"theirs fastest peer", peers})
+		for _, p := range g.panels(over) {
+			for arm, share := range []float64{90, 50} {
+				want := 4 - arm // the peer has no single row
+				if over == OverN {
+					want = 3
+					if arm == 1 && p.fixed == 1 {
+						want = 0
+					}
+				}
+				if l := p.lines[arm]; len(l) != want || want > 0 && l[0].share != share {
+					t.Errorf("over %s, %d: %s has %v", over, p.fixed, g.Arms[arm], l)
+				}
+			}
+		}
+		var svg bytes.Buffer
+		if err := g.Plot(&svg, "x", over, "svg"); err != nil || !strings.Contains(svg.String(), ">theirs fastest peer<") {
+			t.Errorf("over %s: %v", over, err)
+		}
+	}
+}
