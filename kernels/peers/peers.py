@@ -235,7 +235,8 @@ def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
             h = h + t["res"][at].double()
             want["resout"][at] = h
             squares["resout"] += finite(h * h).sum()
-        c = h - h.mean(1, keepdim=True) if p.op == "layernorm" else h
+        mean = h.mean(1, keepdim=True) if p.op == "layernorm" else torch.zeros_like(h[:, :1])
+        c = h - mean
         rstd = 1 / torch.sqrt((c * c).mean(1, keepdim=True) + EPS)
         xhat = c * rstd
         if p.pas == "fwd":
@@ -255,10 +256,11 @@ def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
             dx = dx + t["dres"][at].double()
         want["dx"][at] = dx
         squares["dx"] += finite((rstd * g) ** 2).sum()
-        for name, term in (("dw", dy * xhat), ("db", dy)):
+        # xhat is a difference: errors have the scale of x and the mean.
+        for name, term, size2 in (("dw", dy * xhat, (dy * rstd) ** 2 * (h * h + mean * mean)), ("db", dy, dy * dy)):
             if name in want:
                 want[name] += term.sum(0)
-                squares[name] += finite(term * term).sum()
+                squares[name] += finite(size2).sum()
     # Of dw and db, per column: the terms of a sum are taken together.
     return want, {n: math.sqrt(s.item() / want[n].numel()) for n, s in squares.items()}
 
