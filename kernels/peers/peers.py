@@ -546,16 +546,20 @@ def transformer_engine(p: Problem, t: Tensors) -> Call:
       builds=COMPILES)
 def fast_llm(p: Problem, t: Tensors) -> Call:
     """Backward from the saved output: both kernels, which write the gradients into buffers that are there. That the
-    buffers count as zero is said before each call."""
+    buffers count as zero is said before each call. A zero-centered weight has its 1 added in the weight's type by the
+    forward, and in fp32 by the backward."""
     from fast_llm.functional.triton import normalization as n
 
+    most = n.TritonConfig.MAX_BLOCK_SIZE_BYTES  # else an assertion without a word
+    if (1 << (p.N - 1).bit_length()) * t["x"].element_size() > most:
+        raise Failure("refused", f"Fast-LLM's rows have {most} bytes at most, up to the next power of two")
     parameters = [t[k] for k in ("w", "b") if k in t]
 
     def forward(training: bool) -> Any:
         return n.triton_normalization_forward(t["x"], t["w"], t.get("b"), EPS, training, p.zc)
 
     if p.pas == "fwd":
-        return Call(lambda: named(p, forward(False)[0]))
+        return Call(lambda: named(p, forward(False)[0]), rounds={"y": 1} if p.zc else {})
     for w in parameters:
         w.requires_grad_()
         w.grad_buffer = torch.empty_like(w)
