@@ -235,7 +235,8 @@ def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
             h = h + t["res"][at].double()
             want["resout"][at] = h
             squares["resout"] += finite(h * h).sum()
-        c = h - h.mean(1, keepdim=True) if p.op == "layernorm" else h
+        mean = h.mean(1, keepdim=True) if p.op == "layernorm" else torch.zeros_like(h[:, :1])
+        c = h - mean
         rstd = 1 / torch.sqrt((c * c).mean(1, keepdim=True) + EPS)
         xhat = c * rstd
         if p.pas == "fwd":
@@ -255,10 +256,11 @@ def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
             dx = dx + t["dres"][at].double()
         want["dx"][at] = dx
         squares["dx"] += finite((rstd * g) ** 2).sum()
-        for name, term in (("dw", dy * xhat), ("db", dy)):
+        # xhat is a difference: errors have the scale of x and the mean.
+        for name, term, size2 in (("dw", dy * xhat, (dy * rstd) ** 2 * (h * h + mean * mean)), ("db", dy, dy * dy)):
             if name in want:
                 want[name] += term.sum(0)
-                squares[name] += finite(term * term).sum()
+                squares[name] += finite(size2).sum()
     # Of dw and db, per column: the terms of a sum are taken together.
     return want, {n: math.sqrt(s.item() / want[n].numel()) for n, s in squares.items()}
 
@@ -544,16 +546,20 @@ def transformer_engine(p: Problem, t: Tensors) -> Call:
       builds=COMPILES)
 def fast_llm(p: Problem, t: Tensors) -> Call:
     """Backward from the saved output: both kernels, which write the gradients into buffers that are there. That the
-    buffers count as zero is said before each call."""
+    buffers count as zero is said before each call. A zero-centered weight has its 1 added in the weight's type by the
+    forward, and in fp32 by the backward."""
     from fast_llm.functional.triton import normalization as n
 
+    most = n.TritonConfig.MAX_BLOCK_SIZE_BYTES  # else an assertion without a word
+    if (1 << (p.N - 1).bit_length()) * t["x"].element_size() > most:
+        raise Failure("refused", f"Fast-LLM's rows have {most} bytes at most, up to the next power of two")
     parameters = [t[k] for k in ("w", "b") if k in t]
 
     def forward(training: bool) -> Any:
         return n.triton_normalization_forward(t["x"], t["w"], t.get("b"), EPS, training, p.zc)
 
     if p.pas == "fwd":
-        return Call(lambda: named(p, forward(False)[0]))
+        return Call(lambda: named(p, forward(False)[0]), rounds={"y": 1} if p.zc else {})
     for w in parameters:
         w.requires_grad_()
         w.grad_buffer = torch.empty_like(w)

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+import types
 
 os.environ.setdefault("NORMBENCH_PEERS_CPU", "1")
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
@@ -112,5 +113,62 @@ for text, name in (("rmsnorm/fwd/8x8/bf16+residual", "torch"), ("rmsnorm/fwd/8x8
         want(False, f"{name} does {text}")
     except peers.Failure as e:
         want(e.status == "refused" and "PyTorch eager has no" in str(e), str(e))
+
+
+# Fast-LLM's adapter, with a stand-in for its module: it adds 1 to a weight in the weight's type, writes the gradients
+# into buffers, adds to them unless they are said to be zero, and asserts that a row is not too long.
+def stand_in() -> types.ModuleType:
+    def forward(x, w, b, eps, training, zero_centered):
+        assert (1 << (x.shape[1] - 1).bit_length()) * x.element_size() <= 65536
+        h = x.float()
+        h = h - h.mean(1, keepdim=True) if b is not None else h
+        rstd = 1 / torch.sqrt((h * h).mean(1, keepdim=True) + eps)
+        y = h * rstd * (w + 1 if zero_centered else w)
+        y = (y if b is None else y + b).to(x.dtype)
+        return y, [y, w, b, rstd, eps, zero_centered] if training else None
+
+    def backward(dy, context):
+        y, w, b, rstd, eps, zero_centered = context
+        context.clear()
+        assert w.requires_grad and hasattr(w, "grad_buffer") and (b is None or b.requires_grad)
+        g, xhat, wf = dy.float(), y.float() - (0 if b is None else b.float()), w.float() + zero_centered
+        xhat, wdy = xhat / wf, wf * g * rstd
+        dx = wdy - xhat * (xhat * wdy).mean(1, keepdim=True) - (0 if b is None else wdy.mean(1, keepdim=True))
+        for v, grad in ((w, g * xhat), (b, g)):
+            if v is not None:
+                v.grad_buffer.copy_(grad.sum(0) if v.param_grad_is_zero else grad.sum(0) + v.grad_buffer)
+                v.param_grad_is_zero = False
+        return dx.to(dy.dtype)
+
+    m = types.ModuleType("fast_llm.functional.triton.normalization")
+    m.TritonConfig = type("TritonConfig", (), {"MAX_BLOCK_SIZE_BYTES": 65536})
+    m.triton_normalization_forward, m.triton_normalization_backward = forward, backward
+    return m
+
+
+names = ("fast_llm", "fast_llm.functional", "fast_llm.functional.triton")
+kept = {n: sys.modules.pop(n, None) for n in (*names, names[-1] + ".normalization")}
+for n in names:
+    sys.modules[n] = types.ModuleType(n)
+sys.modules[names[-1]].normalization = sys.modules[names[-1] + ".normalization"] = stand_in()
+d = peers.Device("")
+for op in ("rmsnorm", "layernorm"):
+    for dtype in ("fp16", "bf16", "fp32"):
+        for option in ("", "+zc"):
+            for pas in ("fwd", "bwd"):
+                d.open(f"{op}/{pas}/33x1024/{dtype}{'+bias' if op == 'layernorm' else ''}{option}", 11)
+                c = d.check("fast-llm", 3)
+                want(not any(o["bad"] for o in c["outputs"]) and c["differing"] == 0, f"fast-llm on {d.problem.text}: {c}")
+for text, fits in (("rmsnorm/fwd/2x32768/bf16", True), ("rmsnorm/fwd/2x32769/bf16", False), ("rmsnorm/bwd/2x20000/fp32", False)):
+    d.open(text, 11)
+    try:
+        d.check("fast-llm", 1)
+        want(fits, f"fast-llm does {text}")
+    except peers.Failure as e:
+        want(not fits and e.status == "refused" and "65536 bytes" in str(e), f"{text}: {e.status}: {e}")
+for n, module in kept.items():
+    del sys.modules[n]
+    if module:
+        sys.modules[n] = module
 print("FAILED" if failed else "ok", "with torch", torch.__version__)
 sys.exit(1 if failed else 0)
