@@ -81,6 +81,9 @@ func TestCompile(t *testing.T) {
 	})
 	for _, p := range options(8192, 1024) {
 		add(p, "sm_90")
+		if p.Transpose {
+			add(p, "sm_80", "sm_100")
+		}
 	}
 	t.Logf("%d units", len(units))
 

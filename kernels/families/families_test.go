@@ -36,7 +36,23 @@ func corners() []kernels.Problem {
 			})
 		}
 	}
-	return append(ps, options(33, 136)...)
+	ps = append(ps, options(33, 136)...)
+	return append(ps, transposed()...)
+}
+
+// transposed are problems of fp8 with its transpose, in tiles of 4x4 bytes: a band that is
+// not full, several strips, vectors of 8 bytes, and every option.
+func transposed() []kernels.Problem {
+	var ps []kernels.Problem
+	for _, s := range [][2]int64{{4, 4}, {36, 136}, {132, 516}} {
+		for _, p := range options(s[0], s[1]) {
+			if p.Pass == kernels.Fwd {
+				p.FP8, p.Transpose = true, true
+				ps = append(ps, p)
+			}
+		}
+	}
+	return append(ps, kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 68, N: 260, DType: kernels.FP32, Weight: kernels.BF16, FP8: true, Transpose: true})
 }
 
 // options are the problems of one shape with each option that a pass has.
@@ -70,7 +86,10 @@ func hostile() []kernels.Problem {
 			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 24, N: 136, DType: d, Weight: d, Bias: op == kernels.LayerNorm})
 		})
 	}
-	return append(ps, kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 16, N: 136, DType: kernels.BF16, Weight: kernels.BF16, FP8: true})
+	fp8 := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 16, N: 136, DType: kernels.BF16, Weight: kernels.BF16, FP8: true}
+	both := fp8
+	both.Transpose = true
+	return append(ps, fp8, both)
 }
 
 // Every config of every family answers right, and twice with the same bits

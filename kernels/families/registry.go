@@ -22,6 +22,7 @@ var designs = []func(kernels.Op) *kernels.Family{
 	fwdTwoPass,
 	fwdSmemPipe,
 	fwdWarpSmem,
+	fwdTile,
 	bwdRegPersist,
 	bwdSmemPipe,
 	bwdTwoPass,
@@ -51,7 +52,8 @@ func New() *kernels.Registry {
 	return r
 }
 
-// defaultFamily is the launch rule before any tuning. On a GPU it is the pipeline
+// defaultFamily is the launch rule before any tuning. For fp8 with its transpose it is
+// one pass for both where tiledForward expects that to win. Else on a GPU it is the pipeline
 // through shared memory for backwards whose rows it can copy, and for the forwards of
 // pipedForward; else one pass where a row fits into the registers of one program, and
 // two passes where it does not.
@@ -59,6 +61,9 @@ func New() *kernels.Registry {
 // On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
 // reg_persist and two_pass everywhere, by 1.05 to 1.8 times.
 func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
+	if tiledForward(p, d) {
+		return fwdTile(p.Op).Name
+	}
 	one, two, pipe := fwdCTAReg(p.Op), fwdTwoPass(p.Op), fwdSmemPipe(p.Op)
 	piped, onePass := pipedForward(p, d), p.N*p.DType.Size() <= wideRow || p.Op == kernels.RMSNorm
 	if p.Pass == kernels.Bwd {
@@ -72,6 +77,20 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 		return one.Name
 	}
 	return two.Name
+}
+
+// tiledForward says whether one pass for fp8 and its transpose is expected to beat k1
+// and a transpose of its own: wherever its rule finds a config that gives half of the
+// multiprocessors work. That is by the bytes, 4 per element and not 5; it is not
+// measured yet.
+func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
+	tile := fwdTile(p.Op)
+	if d.Kind != kernels.KindCUDA || !hasClusters(d) || tile.CheckServes(p) != nil {
+		return false
+	}
+	c := tile.Base(p, d)
+	t := newTileBand(p, c, d)
+	return tile.Refuse(p, c, d) == nil && 2*t.groups*t.ranks >= int64(d.Units)
 }
 
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's

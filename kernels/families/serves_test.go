@@ -27,4 +27,16 @@ func TestServes(t *testing.T) {
 			}
 		}
 	}
+	// servesTile wants both outputs, in tiles of 4x4 bytes.
+	for q, want := range map[kernels.Problem]bool{
+		p: false, fp8: false,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose = true, true }):                                 true,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.Residual, q.Bias = true, true, true, true }): true,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.M = true, true, 6 }):                         false,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.N = true, true, 9 }):                         false,
+	} {
+		if err := servesTile(q); (err == nil) != want {
+			t.Errorf("%s: %v, want it served: %v", q, err, want)
+		}
+	}
 }

@@ -1,0 +1,126 @@
+package families_test
+
+import (
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/cuda"
+	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
+)
+
+// tileProblems are what fwd_tile's launch rule is held to: TransformerEngine's
+// shapes, which it is for, and one of each kind of oddness.
+var tileProblems = []string{
+	"rmsnorm/fwd/256x65536/bf16+fp8t",
+	"rmsnorm/fwd/1024x32768/bf16+fp8t",
+	"rmsnorm/fwd/2048x16384/bf16+fp8t",
+	"rmsnorm/fwd/4096x1024/bf16+fp8t",
+	"rmsnorm/fwd/4096x12288/bf16+fp8t",
+	"rmsnorm/fwd/8192x2048/bf16+fp8t",
+	"rmsnorm/fwd/8192x4096/bf16+fp8t",
+	"rmsnorm/fwd/8192x8192/bf16+fp8t",
+	"rmsnorm/fwd/16384x4096/bf16+fp8t",
+	"layernorm/fwd/8192x8192/bf16+bias+fp8t",
+	"layernorm/fwd/2048x16384/fp16+bias+zc+fp8t",
+	"layernorm/fwd/52x12/bf16-wfp32+bias+fp8t",
+	"rmsnorm/fwd/4100x5120/fp32+fp8t",
+	"rmsnorm/fwd/1000x1004/bf16+noweight+fp8t",
+	"layernorm/fwd/4096x2560/bf16+residual+fp8t",
+	"layernorm/fwd/8192x128/bf16+bias+fp8t",
+}
+
+// tileLabels are configs beside the rule's, one for each way through the kernel.
+var tileLabels = []string{"br64.k2.cl16", "br128.k1.cl16", "cp2", "k1.st3", "v8.cp2.st2.k1", "v8.k3", "k3.cl1.cr8", "br64.k2.cl1.cr16", "k0", "ch3.k2"}
+
+// The rule's configs are ones that work, and compile without spilling; so do others.
+func TestTile(t *testing.T) {
+	c, err := nvrtc.Find()
+	if err != nil && os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
+		t.Fatal(err)
+	}
+	r, d := families.New(), device("sm_90")
+	check := func(text, label string) {
+		p, op := problem(t, text), "rms"
+		if p.Op == kernels.LayerNorm {
+			op = "ln"
+		}
+		v, err := kernels.ParseVariant(op + "_fwd/tile@" + label)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, v, plan, err := r.Resolve(p, v, d)
+		if err != nil {
+			t.Errorf("%s: %v", p, err)
+			return
+		}
+		valid(t, p, d, f, v.Config, plan)
+		if c == nil {
+			return
+		}
+		k1 := plan.Launches[1]
+		u, err := cuda.NewUnit(r, &k1, d.Arch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).Compile(u.Source, u.Options)
+		if err != nil {
+			t.Errorf("%s: %v", p, err)
+			return
+		}
+		k := b.Kernels[k1.Entry]
+		t.Logf("%s@%s: %d programs of %d threads, %d+%d bytes, %d registers", p, v.Config, k1.Grid[0], k1.Block, k1.Shared, k.SharedBytes, k.Registers)
+		if k.SpillStoreBytes > 0 {
+			t.Errorf("%s@%s: %d bytes spilled", p, v.Config, k.SpillStoreBytes)
+		}
+	}
+	for _, text := range tileProblems {
+		check(text, "")
+		p := problem(t, text)
+		f, err := r.Lookup(map[kernels.Op]string{kernels.RMSNorm: "rms_fwd/tile", kernels.LayerNorm: "ln_fwd/tile"}[p.Op])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(f.Space(p, d).Configs); n > 200 {
+			t.Errorf("%s: a space of %d configs", p, n)
+		}
+	}
+	for _, label := range tileLabels {
+		check("rmsnorm/fwd/8192x8192/bf16+fp8t", label)
+		check("layernorm/fwd/8192x8192/bf16+bias+fp8t", label)
+	}
+}
+
+// Of any fp8 problem the default is a family that accepts it; the one pass, where the
+// rule says that it is to be expected to win.
+func TestTileDefault(t *testing.T) {
+	r, d := families.New(), device("sm_90")
+	rng := rand.New(rand.NewPCG(8, 4))
+	for range 300 {
+		p := random(rng)
+		p.Pass, p.FP8, p.Transpose = kernels.Fwd, true, true
+		base, err := r.Base(p, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, v, plan, err := r.Resolve(p, base, d)
+		if err != nil {
+			t.Errorf("%s: %v", p, err)
+			continue
+		}
+		valid(t, p, d, f, v.Config, plan)
+	}
+	for text, want := range map[string]string{
+		"rmsnorm/fwd/8192x8192/bf16+fp8t":        "rms_fwd/tile",
+		"layernorm/fwd/8192x4096/bf16+bias+fp8t": "ln_fwd/tile",
+		"rmsnorm/fwd/8192x8192/bf16+fp8":         "rms_fwd/cta_reg",
+		"rmsnorm/fwd/29x17389/bf16+fp8t":         "rms_fwd/cta_reg", // odd rows
+		"rmsnorm/fwd/32x1024/bf16+fp8t":          "rms_fwd/cta_reg", // one band
+	} {
+		if got := r.Default(problem(t, text), d); got != want {
+			t.Errorf("%s: the default is %s, want %s", text, got, want)
+		}
+	}
+}
