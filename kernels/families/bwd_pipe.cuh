@@ -14,18 +14,21 @@ constexpr int TPR = THREADS / GROUPS; // threads of a group
 constexpr int K = LAYERNORM ? 2 : 1;  // sums of a row
 constexpr int SUMS = K * UNROLL;      // sums of a group
 
+// The vectors of a row. A RAGGED one has those aligned vectors that it has an element
+// of, at the most so many.
+constexpr int ROW_VECS = RAGGED ? cdiv(COLS + VEC - 1, VEC) : VECS;
+
 // A program's slice of columns, in vectors. Slices are multiples of 16 bytes; the
 // last one may be shorter.
 constexpr int GRAIN = 16 / VECTOR_BYTES;
-constexpr int SLICE = cdiv(cdiv(VECS, CLUSTER), GRAIN) * GRAIN;
-constexpr int LEAST = VECS - (CLUSTER - 1) * SLICE;
-constexpr int L = cdiv(imin(SLICE, VECS), TPR); // vectors of a thread in a row
+constexpr int SLICE = cdiv(cdiv(ROW_VECS, CLUSTER), GRAIN) * GRAIN;
+constexpr int LEAST = ROW_VECS - (CLUSTER - 1) * SLICE;
+constexpr int L = cdiv(imin(SLICE, ROW_VECS), TPR); // vectors of a thread in a row
 static_assert(LEAST > 0, "no program of a cluster is without columns");
 
-// A slot: BLOCK_ROWS rows of x, then as many of dy, PITCH bytes apart. Ragged rows
-// start anywhere in the first 16 bytes of their place.
-constexpr int PITCH = SLICE * VECTOR_BYTES + 16 * RAGGED;
-constexpr int HALF = BLOCK_ROWS * PITCH;
+// A slot: BLOCK_ROWS rows of x, then as many of dy, PITCH bytes apart.
+constexpr int PITCH = SLICE * VECTOR_BYTES;
+constexpr int HALF = BLOCK_ROWS * PITCH, SLOT = 2 * HALF;
 
 extern __shared__ __align__(128) unsigned char pipeline[];
 
@@ -38,7 +41,7 @@ struct Place {
 
   __device__ __forceinline__ Place()
       : rank(blockIdx.x % CLUSTER), lane(threadIdx.x % TPR), group(threadIdx.x / TPR),
-        vecs(CLUSTER == 1 ? VECS : rank == CLUSTER - 1 ? LEAST : SLICE) {}
+        vecs(CLUSTER == 1 ? ROW_VECS : rank == CLUSTER - 1 ? LEAST : SLICE) {}
 
   __device__ __forceinline__ bool inside(int i) const { return (i + 1) * TPR <= LEAST || lane + i * TPR < vecs; }
   __device__ __forceinline__ int vector(int i) const { return lane + i * TPR; }                 // in the slice
@@ -81,32 +84,45 @@ struct Walk {
 
 // A Row is what the elements of a row are computed with. Of 16-bit x, xhat is
 // rs*x - rs*mu in one instruction: what cancels there is far below x's own
-// rounding. Of fp32 x nothing may cancel, and mu is subtracted first. (Sums of g*x
-// instead of g*xhat would save one more, and make NaN of an infinite dy where
-// everybody else has an infinity.)
+// rounding. Of fp32 x nothing may cancel, and mu is subtracted first. (Layernorm's
+// sums of g*x instead of g*xhat would save one more, and make NaN of an infinite dy
+// where everybody else has an infinity. In rmsnorm they do not.)
 struct Row { float rs, mu, shift, c1, c2; };
 
 __device__ __forceinline__ Row rowOf(float rs, float mu) { return {rs, mu, -mu * rs, 0.f, 0.f}; }
 
 __device__ __forceinline__ float xhatOf(float x, const Row &row) {
-  return !LAYERNORM ? x * row.rs : X_TYPE == FP32 ? (x - row.mu) * row.rs : x * row.rs + row.shift;
+  return X_TYPE == FP32 ? (x - row.mu) * row.rs : x * row.rs + row.shift;
 }
 
-// addTerms adds the terms of an element, g being dy*w, to the K sums of its row.
-__device__ __forceinline__ void addTerms(float *s, float x, float g, const Row &row) {
-  s[0] += g * xhatOf(x, row);
-  if (LAYERNORM) s[K - 1] += g;
+// addTerms adds the terms of an element, g being dy*w, to the K sums of its row: of
+// g*x in rmsnorm, of g*xhat and g in layernorm.
+__device__ __forceinline__ void addTerms(float *s, float x, float dy, float w, const Row &row) {
+  if constexpr (LAYERNORM) {
+    s[0] += dy * w * xhatOf(x, row);
+    s[K - 1] += dy * w;
+  } else {
+    s[0] += dy * x * w;
+  }
 }
 
-// close makes the row's factors of its sums: with c1 = sum(g*xhat)/N and
-// c2 = rs*sum(g)/N, dx = rs*(g - c1*xhat) - c2.
+// addSums adds an element to dw and db of its column.
+__device__ __forceinline__ void addSums(float &dw, float &db, float x, float dy, const Row &row) {
+  if (HAS_WEIGHT) dw += LAYERNORM ? dy * xhatOf(x, row) : dy * x * row.rs;
+  if (HAS_BIAS) db += dy;
+}
+
+// close makes the row's factors of its sums. With a = sum(g*xhat)/N and b = sum(g)/N,
+// dx is rs*(g - a*xhat - b): in layernorm rs*(g - c1*xhat) - c2, in rmsnorm rs*g - c1*x.
 __device__ __forceinline__ void close(Row &row, float gx, float g) {
   row.c1 = gx * INV_COLS;
   row.c2 = LAYERNORM ? row.rs * (g * INV_COLS) : 0.f;
+  if (!LAYERNORM) row.c1 *= row.rs, row.c1 *= row.rs, row.c1 *= row.rs; // from the left: of tiny rows rs*rs is nothing
 }
 
-__device__ __forceinline__ float dxOf(float xhat, float g, const Row &row) {
-  return LAYERNORM ? row.rs * (g - row.c1 * xhat) - row.c2 : row.rs * (g - row.c1 * xhat);
+__device__ __forceinline__ float dxOf(float x, float dy, float w, const Row &row) {
+  float g = dy * w;
+  return LAYERNORM ? row.rs * (g - row.c1 * xhatOf(x, row)) - row.c2 : row.rs * g - row.c1 * x;
 }
 
 // unpackAgain is unpackX by other instructions. By the same ones, what was
@@ -134,56 +150,78 @@ __device__ __forceinline__ void unpackAgain(const RowVec &v, float (&f)[VEC]) {
 
 // ---- The program's sums ---------------------------------------------------------
 
+constexpr int SUM_FLOATS = SLICE * VEC; // of a gradient
+
 // Whether a program's sums leave by bulk stores: it has one group, whose vectors lie
 // side by side in shared memory as in the partial row, and the pipeline has room. At
 // 1024x8192 (H200, layernorm) its 64 KiB took 2.7 us that way and 3.7 by each
 // thread's own stores, which write half a sector of 32 bytes at a time; 3.4 when
 // neighbours changed halves first.
 #if __CUDA_ARCH__ >= 900
-constexpr bool BULK_SUMS = GROUPS == 1 && FUSED_DW == 0 && !RAGGED && P_TYPE == FP32 && VEC % 4 == 0 &&
-                           2 * HALF * STAGES >= (1 + HAS_BIAS) * SLICE * VEC * 4;
+constexpr bool BULK_SUMS = HAS_WEIGHT && GROUPS == 1 && FUSED_DW == 0 && !RAGGED && P_TYPE == FP32 && VEC % 4 == 0 &&
+                           SLOT * STAGES >= (1 + HAS_BIAS) * SUM_FLOATS * 4;
 #else
 constexpr bool BULK_SUMS = false;
 #endif
+
+// Whether a tile's terms are added to them before its reduction, and whether they are
+// then on their way while the last tile's dx is made: from the slot beside that tile's
+// (which others may still read with COPY_PATH 1 and RELOAD). Together they give 1 to
+// 4% in rmsnorm where a slot is 32 KiB (H200: 32.9 to 31.8 us at 256x65536) and take or
+// give 1 elsewhere. In layernorm, where there is twice as much to do before the slot is
+// free, they took 1 to 7% (2048x4096).
+constexpr bool SUMS_FIRST = !LAYERNORM && !HAS_BIAS;
+constexpr bool EARLY_SUMS = BULK_SUMS && SUMS_FIRST && (COPY_PATH == 2 || RELOAD == 0) && STAGES >= 2 && SUM_FLOATS * 4 <= SLOT;
+
+// stage puts the program's sums to shared memory, for others to see after
+// __syncthreads; sendSums has them stored from there, by one thread.
+__device__ __forceinline__ void stage(float *sums, const float (&acc)[L][VEC], const Place &at) {
+#pragma unroll
+  for (int i = 0; i < L; i++)
+    if (at.inside(i)) storeShared<VEC * 4>(sums + at.vector(i) * VEC, pack<FP32, VEC>(acc[i]));
+#if __CUDA_ARCH__ >= 900
+  fenceShared();
+#endif
+}
+__device__ __forceinline__ void sendSums(P *out, const float *sums, const Place &at) {
+#if __CUDA_ARCH__ >= 900
+  bulkStore(out + at.rank * SUM_FLOATS, sums, at.vecs * VEC * 4);
+  commitBulk();
+#endif
+}
+
+// sumsSent waits until shared memory has been read: a program that has ended has none.
+__device__ __forceinline__ void sumsSent() {
+#if __CUDA_ARCH__ >= 900
+  if (BULK_SUMS) waitBulkRead<0>();
+#endif
+}
 
 // emit writes the program's sums, its slice of a partial row, to out: those of
 // the groups, in their order. They meet in the pipeline's memory, when no copy is
 // under way any more, the n-th gradient's in its n-th part. FUSED_DW 3 adds them to
 // out from there.
 __device__ __forceinline__ void emit(P *out, const float (&acc)[L][VEC], const Place &at, int n) {
-#if __CUDA_ARCH__ >= 900
   if constexpr (BULK_SUMS) {
-    float *sums = (float *)pipeline + n * SLICE * VEC;
+    float *sums = (float *)pipeline + n * SUM_FLOATS;
     if (n == 0) __syncthreads(); // all have left the last tile
-#pragma unroll
-    for (int i = 0; i < L; i++)
-      if (at.inside(i)) storeShared<VEC * 4>(sums + at.vector(i) * VEC, pack<FP32, VEC>(acc[i]));
-    fenceShared();
+    stage(sums, acc, at);
     __syncthreads();
-    if (threadIdx.x == 0) {
-      bulkStore(out + at.rank * SLICE * VEC, sums, at.vecs * VEC * 4);
-      commitBulk();
-      if (n == HAS_BIAS) waitBulkRead<0>(); // a program that has ended has no memory
-    }
-    return;
-  }
-#endif
-  if constexpr (GROUPS == 1 && FUSED_DW != 3 && !RAGGED) {
+    if (threadIdx.x == 0) sendSums(out, sums, at);
+  } else if constexpr (GROUPS == 1 && FUSED_DW != 3) {
 #pragma unroll
     for (int i = 0; i < L; i++)
       if (at.inside(i)) keep<VEC * sizeof(P)>(out + at.column(i), pack<P_TYPE, VEC>(acc[i]));
   } else {
     float *merged = (float *)pipeline;
     __syncthreads(); // all have left the last tile, or the last call's sums
-#pragma unroll
-    for (int i = 0; i < L; i++)
-      if (at.inside(i)) storeShared<VEC * 4>(merged + (at.group * SLICE + at.vector(i)) * VEC, pack<FP32, VEC>(acc[i]));
+    stage(merged + at.group * SUM_FLOATS, acc, at);
     __syncthreads();
-    int first = at.rank * SLICE * VEC, cols = imin(at.vecs * VEC, COLS - first);
+    int first = at.rank * SUM_FLOATS, cols = imin(at.vecs * VEC, COLS - first);
     for (int c = threadIdx.x; c < cols; c += THREADS) {
       float s = merged[c];
 #pragma unroll
-      for (int g = 1; g < GROUPS; g++) s += merged[g * SLICE * VEC + c];
+      for (int g = 1; g < GROUPS; g++) s += merged[g * SUM_FLOATS + c];
       if (FUSED_DW == 3) merged[c] = s;
       else put<P_TYPE>(out + first + c, s);
     }

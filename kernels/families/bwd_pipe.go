@@ -22,6 +22,7 @@ type rowPipe struct {
 	slice                 int64 // vectors of a program's slice of columns
 	groups, perGroup      int64 // groups of threads and threads in one
 	rows, perThread       int64 // rows of a group, vectors of a thread in one
+	shifts                bool  // a group has rows that start differently in their vectors
 }
 
 func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs, vec int64) rowPipe {
@@ -39,6 +40,9 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 		s.clusters = int64(k) * int64(d.ClustersAtOnce(int(s.cluster)))
 	}
 	s.clusters = min(max(s.clusters, 1), s.tiles)
+	if s.ragged(p) {
+		s.align(p, c)
+	}
 	if c.Get(kernels.Programs) == 0 && k > 0 {
 		s.perSM = min(int64(k), ceilDiv(s.clusters*s.cluster, int64(d.Units)))
 	}
@@ -52,11 +56,42 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 	return s
 }
 
-// slot is the bytes of a tile's rows of x and dy, with room for the start of rows
-// that are no multiple of 16 bytes long.
+// align lets the groups of ragged rows have rows that all start alike in their
+// vectors, every phases-th one: by some programs less than there is room for, if not
+// many. Programs that have one row to a group, have none that differ.
+func (s *rowPipe) align(p kernels.Problem, c kernels.Config) {
+	phases := s.vec / gcd(p.N, s.vec)
+	step := phases / gcd(int64(c.Get(kernels.BlockRows)), phases)
+	if s.clusters == s.tiles {
+		return
+	}
+	if c.Get(kernels.RowOrder) == 0 && c.Get(kernels.Programs) == 0 && s.clusters >= minAligned*step {
+		s.clusters -= s.clusters % step
+	}
+	s.shifts = phases > 1 && (c.Get(kernels.RowOrder) != 0 || s.clusters%step != 0)
+}
+
+// minAligned is how many programs there must be for each start of a row in a vector:
+// so many that those left over are few.
+const minAligned = 8
+
+func gcd(a, b int64) int64 {
+	for b > 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// slot is the bytes of a tile's rows of x and dy.
 func (s *rowPipe) slot(p kernels.Problem) int64 {
-	pitch := s.slice*s.vec*p.DType.Size() + 16*flag(s.ragged(p))
-	return 2 * s.tileRows() * pitch
+	return 2 * s.tileRows() * s.slice * s.vec * p.DType.Size()
+}
+
+// spans is the shared memory, in bytes, in which the groups' sums of ragged rows meet:
+// ragged.cuh, SPAN_FLOATS.
+func (s *rowPipe) spans(p kernels.Problem) int64 {
+	span := s.slice*s.vec + s.vec - 1
+	return (1 + flag(p.Bias)) * 4 * s.groups * (span + span/8 + 1)
 }
 
 func (s *rowPipe) tileRows() int64 { return s.groups * s.rows }

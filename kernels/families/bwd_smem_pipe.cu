@@ -22,8 +22,12 @@
 // share the rows by columns; then the sums meet through distributed shared
 // memory, and each program keeps its slice of a partial row.
 //
-// Rows of any length: COPY_PATH 2 copies the aligned superset of those that are no
-// multiple of 16 bytes (ragged.cuh).
+// Sums of dw have no use for the reduction: in rmsnorm they take a tile before it, and
+// leave while the last tile's dx is made (EARLY_SUMS).
+//
+// Rows of any length: COPY_PATH 2 copies the aligned vectors that a row has an element
+// of (ragged.cuh). Programs whose rows do not all start alike in their vectors
+// (SHIFTS) add up each tile's sums in shared memory.
 //
 // A skewed loop, which made the sums of tile t+1 before it took those of tile t, to
 // hide the reduction, was slower by 2 to 10% at every shape (H200): tiles wait for
@@ -80,17 +84,17 @@ __device__ __forceinline__ void bringTile(const Place &at, unsigned char *slot, 
   int rows = end - first < BLOCK_ROWS ? end - first : BLOCK_ROWS, lane = threadIdx.x % 32;
   int bytes = at.vecs * VECTOR_BYTES;
 #if RAGGED
-  // The superset of a row's slice: from the last multiple of 16 bytes before it to
-  // the next behind it, but not past the end of the tensor, whose last bytes are
-  // copied by hand.
+  // The slice of the row's aligned vectors, but not past the end of the tensor, whose
+  // last bytes are copied by hand.
   i64 total = all * COLS * sizeof(X);
   for (int r = lane; r < rows; r += 32) {
-    i64 row = (i64)(first + r) * COLS * sizeof(X), from = row + (i64)at.rank * SLICE * VECTOR_BYTES;
-    i64 to = from + bytes < row + COLS * (i64)sizeof(X) ? from + bytes : row + COLS * (i64)sizeof(X);
-    i64 start = from & ~15ll, stop = (to + 15) & ~15ll, whole = stop <= total ? stop : total & ~15ll;
-    u32 n = (u32)(whole - start);
+    i64 row = (i64)(first + r) * COLS * sizeof(X), end = row + COLS * (i64)sizeof(X);
+    i64 start = (row & ~15ll) + (i64)at.rank * SLICE * VECTOR_BYTES;
+    i64 to = start + bytes < end ? start + bytes : end;
+    i64 stop = (to + 15) & ~15ll, whole = stop <= total ? stop : total & ~15ll;
+    u32 n = whole > start ? (u32)(whole - start) : 0;
     unsigned char *dst = slot + r * PITCH;
-    for (i64 b = whole; b < to; b += sizeof(X)) {
+    for (i64 b = start + n; b < to; b += sizeof(X)) {
       *(X *)(dst + (b - start)) = *(const X *)((const char *)x + b);
       *(X *)(dst + HALF + (b - start)) = *(const X *)((const char *)dy + b);
     }
@@ -143,7 +147,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
 
   // fill has a slot filled with tile t, if there is one.
   auto fill = [&](int slot, u32 t) {
-    unsigned char *to = pipeline + slot * (2 * HALF);
+    unsigned char *to = pipeline + slot * SLOT;
 #if COPY_PATH == 2
     if (threadIdx.x < 32 && t < walk.count) bringTile(at, to, &full[slot], x, dy, walk.first + t * walk.stride, end, rows);
 #else
@@ -154,18 +158,29 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
   for (int s = 0; s < STAGES; s++) fill(s, s);
   letNextStart(); // k2, which waits
 
-  Raw<W_BYTES> wraw[L];
-  float dw[L][VEC], db[HAS_BIAS ? L : 1][VEC];
-#pragma unroll
-  for (int i = 0; i < L; i++) {
-    wraw[i] = at.inside(i) ? ownWeights(w, at, i) : zero<W_BYTES>();
-#pragma unroll
-    for (int j = 0; j < VEC; j++) {
-      dw[i][j] = 0.f;
-      if (HAS_BIAS) db[i][j] = 0.f;
-    }
-  }
   u32 row = walk.first + at.group * UNROLL; // the group's first
+  int shift = shiftOf(row);
+  Raw<W_BYTES> wraw[L];
+  float dw[L][VEC], db[L][VEC]; // the latter unused without a bias
+  auto readWeights = [&] {
+#pragma unroll
+    for (int i = 0; i < L; i++) wraw[i] = at.inside(i) ? ownWeights(w, shift, at, i) : zero<W_BYTES>();
+  };
+  auto clearSums = [&] {
+#pragma unroll
+    for (int i = 0; i < L; i++)
+#pragma unroll
+      for (int j = 0; j < VEC; j++) {
+        dw[i][j] = 0.f;
+        if (HAS_BIAS) db[i][j] = 0.f;
+      }
+  };
+  readWeights();
+  clearSums();
+#if SHIFTS
+  for (int i = threadIdx.x; i < (1 + HAS_BIAS) * GROUPS * SPAN_FLOATS; i += THREADS) spanOf(0, 0)[i] = 0.f;
+#endif
+  i64 partial = FUSED_DW == 3 ? 0 : (i64)program * COLS;
   Stats now, next;
   if (walk.count > 0) fetch(now, rstd, mean, row, end);
 
@@ -175,9 +190,9 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     if (t + 1 < walk.count) fetch(next, rstd, mean, row + walk.stride, end);
 
     // What the thread has of the tile. Vectors past the end are zeros.
-    const unsigned char *tile = pipeline + slot * (2 * HALF) + at.group * UNROLL * PITCH;
+    const unsigned char *tile = pipeline + slot * SLOT + at.group * UNROLL * PITCH;
     auto read = [&](int half, int r, int i) {
-      return live(row, r, end) && at.inside(i) ? readRow(tile + half * HALF + r * PITCH, offset(row + r), at, i) : zero<VECTOR_BYTES>();
+      return live(row, r, end) && at.inside(i) ? readRow(tile + half * HALF + r * PITCH, shift, at, i) : zero<VECTOR_BYTES>();
     };
 #if COPY_PATH == 2
     waitBarrier(&full[slot], parity);
@@ -198,7 +213,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     for (int r = 0; r < UNROLL; r++)
 #pragma unroll
       for (int i = 0; i < L; i++)
-        resraw[r][i] = live(row, r, end) && at.inside(i) ? loadGlobal(dres + (i64)(row + r) * COLS, at, i) : zero<VECTOR_BYTES>();
+        resraw[r][i] = live(row, r, end) && at.inside(i) ? loadGlobal(dres + (i64)(row + r) * COLS, shift, at, i) : zero<VECTOR_BYTES>();
 #endif
 
     float s[SUMS];
@@ -218,15 +233,23 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
           unpackX(xraw[r][i], xf);
           unpackX(graw[r][i], g);
 #pragma unroll
-          for (int j = 0; j < VEC; j++) addTerms(s + r * K, xf[j], g[j] * wf[j], of[r]);
+          for (int j = 0; j < VEC; j++) {
+            addTerms(s + r * K, xf[j], g[j], wf[j], of[r]);
+            if (SUMS_FIRST) addSums(dw[i][j], db[i][j], xf[j], g[j], of[r]);
+          }
         }
       }
+    bool early = EARLY_SUMS && t + 1 == walk.count;
+    float *beside = (float *)(pipeline + (slot + 1 == STAGES ? 0 : slot + 1) * SLOT);
+    if (early) stage(beside, dw, at); // for the reduction's barrier
     // The thread has read its own vectors, all that it waits for with COPY_PATH 1.
+    // (Filled before the sums above: 57.7 us, not 51.5, at 16384x2048.)
     if (!BULK && RELOAD == 0) fill(slot, t + STAGES);
     sumOver<SUMS, TPR>(s, t & 1);
     // sumOver has this barrier where a group is wider than a warp. Bulk copies
     // need it behind the last reading, cluster.sum between its calls.
-    if (TPR <= 32 && (BULK && RELOAD == 0 || CLUSTER > 1)) __syncthreads();
+    if (TPR <= 32 && (BULK && RELOAD == 0 || CLUSTER > 1 || EARLY_SUMS || SHIFTS)) __syncthreads();
+    if (early && threadIdx.x == 0) sendSums(dw_partial + partial, beside, at);
     if (BULK && RELOAD == 0) fill(slot, t + STAGES);
 #if CLUSTER > 1
     cluster.sum(s, at.group, at.lane == 0, t);
@@ -237,7 +260,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
 
 #pragma unroll
     for (int i = 0; i < L; i++) {
-      if (!RAGGED && !at.inside(i)) continue; // in a ragged row neighbours put dx together
+      if (!at.inside(i)) continue;
       float wf[VEC];
       weights(wraw[i], wf);
 #pragma unroll
@@ -249,10 +272,8 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
         unpackAgain(graw[r][i], g);
 #pragma unroll
         for (int j = 0; j < VEC; j++) {
-          float xhat = xhatOf(xf[j], of[r]);
-          out[j] = dxOf(xhat, g[j] * wf[j], of[r]);
-          if (HAS_WEIGHT) dw[i][j] += g[j] * xhat;
-          if (HAS_BIAS) db[i][j] += g[j];
+          out[j] = dxOf(xf[j], g[j], wf[j], of[r]);
+          if (!SUMS_FIRST) addSums(dw[i][j], db[i][j], xf[j], g[j], of[r]);
         }
 #if RESIDUAL
         float res[VEC];
@@ -260,29 +281,38 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
 #pragma unroll
         for (int j = 0; j < VEC; j++) out[j] += res[j];
 #endif
-        writeRow(dx + (i64)(row + r) * COLS, offset(row + r), at, i, pack<X_TYPE, VEC>(out), at.inside(i) && live(row, r, end));
+        if (live(row, r, end)) writeRow(dx + (i64)(row + r) * COLS, shift, at, i, pack<X_TYPE, VEC>(out));
       }
     }
     if (RELOAD) {
       if (BULK) __syncthreads();
       fill(slot, t + STAGES);
     }
+#if SHIFTS // the next row's shift is another: the sums' barrier is that of its reduction
+    if (HAS_WEIGHT) settle<true>(spanOf(0, at.group), dw, shift, at);
+    if (HAS_BIAS) settle<true>(spanOf(1, at.group), db, shift, at);
+    clearSums();
+    shift = shiftOf(row + walk.stride);
+    readWeights();
+#endif
     now = next;
     if (++slot == STAGES) {
       slot = 0;
       parity ^= 1;
     }
   }
-#if CLUSTER > 1
-  clusterSync(); // nobody ends while others may still send to it
-#endif
-
 #if HAS_WEIGHT
-  i64 partial = FUSED_DW == 3 ? 0 : (i64)program * COLS;
-  emit(dw_partial + partial, dw, at, 0);
+#if RAGGED
+  emitRagged(dw_partial + partial, HAS_BIAS ? db_partial + partial : nullptr, dw, db, shift, at);
+#else
+  if (!EARLY_SUMS || walk.count == 0) {
+    emit(dw_partial + partial, dw, at, 0);
 #if HAS_BIAS
-  emit(db_partial + partial, db, at, 1);
+    emit(db_partial + partial, db, at, 1);
 #endif
+  }
+#endif
+  if (threadIdx.x == 0) sumsSent();
 #if FUSED_DW == 1 || FUSED_DW == 2
   Gradient gw = {dw_partial, dw_leaders, dw_in, dw_out}, gb = {db_partial, db_leaders, db_in, db_out};
   int lo = at.rank * SLICE * VEC, hi = imin(lo + at.vecs * VEC, COLS);
@@ -293,5 +323,8 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
   sumLastOfGroups<SLICE * VEC>(gw, gb, counters + at.rank * (groups + 1), program, programs, (int)group_size, lo, hi, (float *)pipeline);
 #endif
 #endif
+#endif
+#if CLUSTER > 1
+  clusterSync(); // nobody ends while others may still send to it
 #endif
 }

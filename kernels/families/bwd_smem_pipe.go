@@ -75,12 +75,12 @@ func newSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) smem
 }
 
 // pipeVectors is the number of vectors in a row and the elements in one: of a ragged
-// row, which bulk copies bring with what is around it, of 16 bytes, the last perhaps
-// shorter.
+// row, which bulk copies bring with what is around it, the aligned ones of 16 bytes
+// that it may have an element of.
 func pipeVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 	if c.Get(kernels.CopyPath) == 2 && p.N*p.DType.Size()%16 != 0 {
 		vec = 16 / p.DType.Size()
-		return ceilDiv(p.N, vec), vec
+		return ceilDiv(p.N+vec-1, vec), vec
 	}
 	return vectors(p, c)
 }
@@ -96,6 +96,12 @@ func (s *smemPipe) groupsOfPrograms() int64 { return ceilDiv(s.clusters, s.group
 // the rows of a program meet at the end and the last programs fold partial rows.
 func (s *smemPipe) shared(p kernels.Problem, c kernels.Config) int64 {
 	slots := s.stages * s.slot(p)
+	switch {
+	case s.shifts:
+		slots += s.spans(p)
+	case s.ragged(p):
+		slots = max(slots, s.spans(p))
+	}
 	if s.fused == fusedLast || s.fused == fusedGroups {
 		return max(slots, 16*32*int64(c.Get(kernels.Warps)))
 	}
@@ -176,6 +182,8 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 		return fmt.Errorf("rows of %d bytes are copied with what is around them, in vectors of 16 bytes that are not the config's", row)
 	case (cp == 2 || cl > 1) && !sm90(d):
 		return fmt.Errorf("bulk copies and clusters need sm_90 or later, not %s", d.Arch)
+	case cp == 2 && row%16 != 0 && u > 1:
+		return fmt.Errorf("neighbouring rows of %d bytes start differently in their vectors, and a thread has one of a tile", row)
 	case c.Get(kernels.MinBlocks)*c.Get(kernels.Warps) > 64:
 		return fmt.Errorf("a multiprocessor holds at most 64 warps")
 	}
@@ -183,12 +191,15 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 }
 
 func (s *smemPipe) refuseFused(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if s.fused != 0 && s.ragged(p) {
+		return fmt.Errorf("rows of %d elements leave their sums to k2", p.N)
+	}
 	if s.fused != fusedAdd {
 		return nil
 	}
 	switch {
 	case p.N%4 != 0:
-		return fmt.Errorf("bulk additions move multiples of 16 bytes, and dw has %d columns of fp32", p.N)
+		return fmt.Errorf("bulk additions move multiples of 16 bytes, of rows of as many")
 	case !sm90(d):
 		return fmt.Errorf("bulk additions need sm_90 or later, not %s", d.Arch)
 	case c.Get(kernels.PartialType) != 0:
@@ -263,7 +274,7 @@ func smemPipePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) ker
 		Grid:    [3]int{int(s.clusters * s.cluster), 1, 1},
 		Block:   32 * c.Get(kernels.Warps),
 		Shared:  int(s.shared(p, c)),
-		Defines: rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(ragged)}),
+		Defines: rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(ragged)}, kernels.Define{Name: "SHIFTS", Value: flag(s.shifts)}),
 		Args:    bwdArgs(p, c),
 	}
 	if s.cluster > 1 {

@@ -3,6 +3,7 @@ package families
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"normbench/kernels"
 )
@@ -21,7 +22,7 @@ func fwdTile(op kernels.Op) *kernels.Family {
 		Files: []string{"fwd_tile.go", "fwd_tile.cu", "transpose.go", "bwd_pipe.go", "hoststage.go", "common.go", "common.cuh",
 			"pipe.cuh"},
 		Knobs: []kernels.Range{
-			kernels.Values(kernels.BlockRows, 32, 64),
+			kernels.Values(kernels.BlockRows, 32), // 64 lost on every te shape of an H200: 86.6 us against 81.3 at 8192x8192
 			kernels.Values(kernels.VectorBytes, 0, 8),
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 0, 1, 2, 3, 4, 6),
@@ -30,7 +31,7 @@ func fwdTile(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.CTAsPerRow, 1, 8, 16, 32, 64),
 			kernels.Values(kernels.MinBlocks, 0),
-			kernels.Values(kernels.CacheHint, 0),
+			kernels.Values(kernels.CacheHint, 2), // the lines of yt come from several bands, which meet in L2
 		},
 		Serves: servesTile,
 		Base:   fwdTileBase,
@@ -119,21 +120,50 @@ func (t *tileBand) registers() int64 { return 64 + 4*t.vec }
 
 // ---- Base and refusals ---------------------------------------------------------
 
-// fwdTileBase takes bands of 32 rows, whose columns are whole sectors of yt, and the
-// slices that bring most of the matrix on the device at once: it counts a band in the
-// hands of programs alone on their multiprocessor by half, as nothing is read while
-// they write, two by four fifths, three (one loads, one waits for sums, one writes) in
-// full; idle lanes as they are; and programs that meet in global memory by 0.85, as
-// that takes longer than in a cluster. Of slices that hold as much, within a tenth, it
-// takes the widest. Of 16-bit types that is 64 KiB of x, 1024 columns, in three
-// programs per multiprocessor where rows can be cut so: in clusters up to N = 16384,
-// beyond in global memory. (4 TB/s for a microsecond, over 132, are 30 KiB; but what
-// waits for sums or is being written holds its place as long.)
-//
-// Where all bands are there at once, so are their programs, one for each slice.
-//
-// None of this is measured yet: it follows from the sizes alone.
+// A tileRule is what is best for rows up to so many bytes: the vector, slots, programs
+// per multiprocessor (0 for one to a slice), the copy path, the programs of a cluster or,
+// through global memory, of a row.
+type tileRule struct {
+	row                                int64
+	vec, stages, perSM, path, cl, ctas int
+}
+
+// The rules were read off an H200 (rmsnorm, bf16, te): of 100 to 250 configs the best,
+// or one within 1% of it that is more like its neighbours. All write 32 bytes of a
+// column at a time, as programs that do not keep those lines from staying in L2: 83.1
+// us and not 81.3 at 8192x8192 with the streaming hint.
+var tileRules = []tileRule{
+	{2 << 10, 0, 1, 0, 1, 1, 1}, {4 << 10, 0, 2, 1, 1, 2, 1}, {8 << 10, 8, 2, 2, 2, 8, 1}, {16 << 10, 0, 2, 1, 1, 8, 1},
+	{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 3, 1, 1, 32}, {math.MaxInt64, 0, 1, 1, 2, 1, 32},
+}
+
+// fwdTileBase is the rule for the row or, where that is refused, tileByCount.
 func fwdTileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	if d.Kind == kernels.KindCUDA {
+		r := tileRules[slices.IndexFunc(tileRules, func(r tileRule) bool { return p.N*p.DType.Size() <= r.row })]
+		c := tileConfig(r.vec, r.stages, r.path, r.cl, r.ctas).With(set(kernels.PerSM, r.perSM))
+		if refuseTile(p, c, d) == nil {
+			return c
+		}
+	}
+	return tileByCount(p, d)
+}
+
+func tileConfig(vec, stages, path, cluster, ctas int) kernels.Config {
+	return kernels.NewConfig(set(kernels.BlockRows, 32), set(kernels.VectorBytes, vec), set(kernels.Stages, stages), set(kernels.PerSM, 0),
+		set(kernels.Programs, 0), set(kernels.CopyPath, path), set(kernels.Cluster, cluster), set(kernels.CTAsPerRow, ctas),
+		set(kernels.MinBlocks, 0), set(kernels.CacheHint, 2))
+}
+
+// tileByCount takes the slices that bring most of the matrix on the device at once: it
+// counts a band in the hands of programs alone on their multiprocessor by half, as
+// nothing is read while they write, two by four fifths, three (one loads, one waits for
+// sums, one writes) in full; idle lanes as they are; and programs that meet in global
+// memory by 0.85, as that takes longer than in a cluster. Of slices that hold as much,
+// within a tenth, it takes the widest. Where all bands are there at once, so are their
+// programs, one for each slice. (As the base of all shapes it was 0.96 to 1.19x a
+// transpose apart on an H200, where tileRules are 1.11 to 1.3x.)
+func tileByCount(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	var best kernels.Config
 	most := 0.0
 	for _, v := range []int{0, 8} {
@@ -142,9 +172,7 @@ func fwdTileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 				if way[1] > 1 && d.Kind == kernels.KindCPU {
 					continue // all the same there
 				}
-				c := kernels.NewConfig(set(kernels.BlockRows, 32), set(kernels.VectorBytes, v), set(kernels.Stages, 1), set(kernels.PerSM, 0),
-					set(kernels.Programs, 0), set(kernels.CopyPath, 1), set(kernels.Cluster, way[0]), set(kernels.CTAsPerRow, way[1]),
-					set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
+				c := tileConfig(v, 1, 1, way[0], way[1])
 				if best.String() == "" {
 					best = c
 				}
@@ -158,7 +186,7 @@ func fwdTileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 }
 
 // fullTile is c with as many programs per multiprocessor as fit, and its bytes on
-// the device as fwdTileBase counts them; less than none where c is refused whatever
+// the device as tileByCount counts them; less than none where c is refused whatever
 // their number.
 func fullTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (kernels.Config, float64) {
 	coop := c.Get(kernels.CTAsPerRow) > 1
