@@ -1,6 +1,11 @@
 package families
 
-import "normbench/kernels"
+import (
+	"math"
+	"slices"
+
+	"normbench/kernels"
+)
 
 // Launch rules that were read off a GPU after a family's kernels were swept. They
 // choose among configs and change no kernel, so this file is part of no family's
@@ -8,77 +13,30 @@ import "normbench/kernels"
 
 // later wraps the base rules that have a later one.
 func later(f *kernels.Family) *kernels.Family {
-	if f.Pass == kernels.Bwd && f.Name == name(f.Op, kernels.Bwd, "smem_pipe") {
+	switch f.Name {
+	case name(f.Op, kernels.Bwd, "smem_pipe"):
 		f.Base = bwdPipeBase
+	case name(f.Op, kernels.Fwd, "tile"):
+		f.Base = tileBase
 	}
 	return f
 }
 
 // bwdPipeBase is smemPipeBase but for what the records of an H200 know better, on a GPU
-// and of 16-bit types (bf16; us of rms bwd, or regret in the mean of a width):
-//
-//   - A slot with one slice of 8 to 14 KiB is too small, and a tile of two such rows
-//     that share a reduction is not: 43.6 us against 50.1 at 2557x10240, 44.9 against
-//     54.7 at 1279x20480, 42.9 against 47.0 at 5119x5120.
-//   - Of 4 to 5 KiB, 512 threads leave too many of a row's vectors without a partner:
-//     256 take 20.2 us at 3691x2560, not 21.2.
-//   - Ragged rows cost instructions, and more small programs share them better: 54.0
-//     us against 66.0 at 6397x4095; wider ones are better off without a cluster: 60.1
-//     against 86.4 at 2381x11007. Of few narrow ones a program takes some at once.
-//   - Half a KiB to two in tiles of four warps, two to four programs a multiprocessor
-//     as there are rows.
-//   - Few wide ragged rows in larger clusters: 9.5 us and not 10.5 at 29x17389.
-//   - Layernorm's wide slices of 16 KiB: by each thread's copies in clusters of two
-//     (0.1% and not 6.9), read again from shared memory in larger ones.
-//
-// With it the default is 0.9% behind the best known of rmsnorm's 53 backwards in the
-// mean and 1.5% of layernorm's, where it was 2.4 and 3.9: on the shapes that it was
-// read off, so less is to be expected elsewhere.
+// and of 16-bit types. Of about 150 configs each tile was the best of a width, or within
+// 1% of it, over three or more numbers of rows (results/nvidia-h200/records.jsonl.gz and
+// neighbours/); smemPipeBase is 3 to 11% behind there, 26% in ragged rows. With it the
+// default is %REGRET%.
 func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row := smemPipeBase(p, d), p.N*p.DType.Size()
 	if d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual {
 		return base
 	}
-	cluster := base.Get(kernels.Cluster)
-	slice, whole, ln := row/int64(cluster), row%16 == 0, p.Op == kernels.LayerNorm
-	few := p.M < 8*int64(d.Units)
-	// perSM gives each program of a tile of rows about eight of them, or more.
-	perSM := func(rows int64) int { return int(min(max(p.M/(8*rows*int64(d.Units)), 2), 4)) }
-	t, ok := tile{stages: 2, perSM: 1, path: 1, cluster: cluster}, true
-	switch {
-	case whole && slice > 8<<10 && slice <= 14<<10 && p.M >= 4*int64(d.ClustersAtOnce(cluster)):
-		t.rows, t.unroll, t.warps = 2, 2, 8
-	case whole && row > 4<<10 && row <= 5<<10:
-		t.rows, t.unroll, t.warps, t.perSM = 1, 1, 8, 2
-	case whole && row > 384 && row <= 512:
-		t.rows, t.unroll, t.warps, t.perSM = 8, 2, 4, perSM(8)
-	case whole && row > 768 && row <= 1<<10 && !few:
-		t.rows, t.unroll, t.warps, t.perSM = 4, 2, 4, perSM(4)
-		if t.perSM == 2 {
-			t.unroll, t.path = 1, 2
-		}
-		if ln {
-			t.rows, t.unroll, t.perSM, t.path = 8, 1, 2, 2
-		}
-	case whole && row > 1536 && row <= 2<<10:
-		t.rows, t.unroll, t.warps, t.perSM = 2, 2, 4, perSM(2)
-	case whole && row > 5<<10 && row <= 8<<10 && p.M < 24*int64(d.Units) && !few:
-		t.rows, t.unroll, t.warps = 1, 1, 8
-	case whole && ln && slice > 14<<10 && cluster == 2:
-		t.rows, t.unroll, t.warps = 1, 1, 16
-	case whole && ln && slice > 14<<10 && cluster > 2:
-		t.rows, t.unroll, t.warps, t.stages, t.path, t.reload = 1, 1, 8, 3, 2, 3
-	case !whole && row > 512 && row <= 2<<10 && few:
-		t.rows, t.unroll, t.warps, t.path = int(4-2*flag(row > 1<<10)), 1, 8, 2
-	case !whole && row > 4<<10 && row <= 8<<10 && !few:
-		t.rows, t.unroll, t.warps, t.perSM, t.path, t.cluster = 1, 1, 4, 3, 2, 1
-	case !whole && row > maxRow && row <= 2*maxRow && p.M >= int64(d.Units):
-		t.rows, t.unroll, t.warps, t.path, t.cluster = 1, 1, 16, 2, 1
-	case !whole && row > 2*maxRow && p.M <= 4*int64(d.ClustersAtOnce(8)):
-		t.rows, t.unroll, t.warps, t.path, t.cluster = 2, 1, 16, 2, 8
-	default:
-		ok = false
+	pick := wholeTile
+	if row%16 != 0 {
+		pick = raggedTile
 	}
+	t, ok := pick(p, d, base.Get(kernels.Cluster))
 	if c := t.of(base); ok && refuseSmemPipe(p, c, d) == nil {
 		return c
 	}
@@ -92,4 +50,126 @@ type tile struct{ rows, unroll, warps, stages, perSM, path, cluster, reload int 
 func (t tile) of(c kernels.Config) kernels.Config {
 	return c.With(set(kernels.BlockRows, t.rows), set(kernels.Unroll, t.unroll), set(kernels.Warps, t.warps), set(kernels.Stages, t.stages),
 		set(kernels.PerSM, t.perSM), set(kernels.CopyPath, t.path), set(kernels.Reload, t.reload), set(kernels.Cluster, t.cluster))
+}
+
+// fewRows says that a multiprocessor has less than eight rows.
+func fewRows(p kernels.Problem, d kernels.DeviceInfo) bool { return p.M < 8*int64(d.Units) }
+
+// wholeTile is for rows of whole vectors, cut into slices by a cluster.
+func wholeTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok bool) {
+	slice, ln := p.N*p.DType.Size()/int64(cl), p.Op == kernels.LayerNorm
+	// perSM gives each program of a tile of rows about eight of them, or more.
+	perSM := func(rows int64) int { return int(min(max(p.M/(8*rows*int64(d.Units)), 2), 4)) }
+	in := func(above, upTo int64) bool { return slice > above && slice <= upTo }
+	switch {
+	case cl > 1 && slice <= 8<<10:
+		return t, false // a few rows, all of them under way at once
+	case in(384, 512):
+		return tile{8, 2, 4, 2, perSM(8), 1, cl, 0}, true
+	case in(768, 1<<10) && !fewRows(p, d) && ln:
+		return tile{8, 1, 4, 2, 2, 2, cl, 0}, true
+	case in(768, 1<<10) && !fewRows(p, d) && perSM(4) == 2:
+		return tile{4, 1, 4, 2, 2, 2, cl, 0}, true
+	case in(768, 1<<10) && !fewRows(p, d):
+		return tile{4, 1, 4, 2, 4, 1, cl, 0}, true
+	case in(1<<10, 1536):
+		return tile{4, 1, 4, 2, 3, 1, cl, 0}, true
+	case in(1536, 2<<10):
+		return tile{2, 2, 4, 2, perSM(2), 1, cl, 0}, true
+	case in(2<<10, 3<<10) && ln:
+		return tile{2, 2, 4, 2, 3, 1, cl, 0}, true
+	case in(2<<10, 3<<10):
+		return tile{2, 1, 4, 2, 3, 1, cl, 0}, true
+	case in(3<<10, 4<<10) && ln:
+		return tile{2, 2, 8, 2, 2, 1, cl, 0}, true
+	case in(4<<10, 5<<10) && ln:
+		return tile{1, 1, 4, 2, 3, 2, cl, 0}, true
+	case in(4<<10, 5<<10):
+		return tile{1, 1, 8, 2, 3, 1, cl, 0}, true
+	case in(5<<10, 6<<10) && ln:
+		return tile{1, 1, 4, 2, 3, 1, cl, 0}, true
+	case in(5<<10, 8<<10) && p.M < 24*int64(d.Units) && !fewRows(p, d):
+		return tile{1, 1, 8, 2, 1, 1, cl, 0}, true
+	case p.M < 4*int64(d.ClustersAtOnce(cl)):
+		return t, false // of few rows slots are not filled again
+	case in(8<<10, 10<<10) && ln && cl == 1:
+		return tile{1, 1, 8, 2, 2, 2, cl, 0}, true
+	case in(8<<10, 12<<10) && ln && cl <= 2:
+		return tile{1, 1, 8, 2, 2, 1, cl, 0}, true
+	case in(8<<10, 12<<10) && ln:
+		return tile{1, 1, 8, 2, 2, 1, cl, 3}, true
+	case in(12<<10, 14<<10) && ln && cl == 2:
+		return tile{1, 1, 16, 2, 1, 1, cl, 0}, true
+	case in(10<<10, 14<<10) && cl == 1:
+		return tile{1, 1, 8, 3, 1, 2, cl, 0}, true
+	case in(11<<10, 12<<10) && cl == 2:
+		return tile{1, 1, 8, 3, 1, 2, cl, 3}, true
+	case in(8<<10, 14<<10):
+		return tile{2, 2, 8, 2, 1, 1, cl, 0}, true
+	case in(14<<10, maxRow) && ln && cl == 1:
+		return tile{1, 1, 8, 3, 1, 2, cl, 0}, true
+	case in(14<<10, maxRow) && ln && cl == 2:
+		return tile{1, 1, 16, 2, 1, 1, cl, 0}, true
+	case in(14<<10, maxRow) && ln:
+		return tile{1, 1, 8, 3, 1, 2, cl, 3}, true
+	case in(14<<10, maxRow) && cl > 2:
+		return tile{1, 1, 8, 3, 1, 1, cl, 0}, true
+	}
+	return t, false
+}
+
+// raggedTile is for rows that are no multiple of 16 bytes. They cost more registers, for
+// a vector more and what is known of its place: rows are read again from shared memory.
+// Wide ones are better off without a cluster; few very wide ones in larger clusters.
+func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok bool) {
+	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
+	switch {
+	case row > 512 && row <= 2<<10 && fewRows(p, d):
+		return tile{int(4 - 2*flag(row > 1<<10)), 1, 8, 2, 1, 2, cl, 0}, true
+	case row > 4<<10 && row <= 8<<10 && !fewRows(p, d):
+		return tile{1, 1, 8, 3, 2, 2, 1, 3}, true
+	case row > maxRow && row <= 2*maxRow && p.M >= int64(d.Units) && ln:
+		return tile{1, 1, 16, 3, 1, 2, 1, 3}, true
+	case row > maxRow && row <= 2*maxRow && p.M >= int64(d.Units):
+		return tile{1, 1, 16, 2, 1, 2, 1, 0}, true
+	case row > 2*maxRow && p.M <= 4*int64(d.ClustersAtOnce(8)):
+		return tile{2, 1, 16, 2, 1, 2, 8, 0}, true
+	}
+	return t, false
+}
+
+// ---- fp8 and its transpose -----------------------------------------------------
+
+// A tileRule is what is best for rows up to so many bytes: the vector, slots, programs
+// per multiprocessor (0 for one to a slice), the copy path, the programs of a cluster or,
+// through global memory, of a row.
+type tileRule struct {
+	row                                int64
+	vec, stages, perSM, path, cl, ctas int
+}
+
+// The rules were read off an H200 (bf16, te): of 50 to 130 configs the best, or one
+// within 1% of it that is more like its neighbours. All write 32 bytes of a column at a
+// time, and let those lines stay in L2 until the others have come: with the streaming
+// hint 83.1 us and not 81.3 at 8192x8192.
+var tileRules = map[kernels.Op][]tileRule{
+	kernels.RMSNorm: {
+		{2 << 10, 0, 1, 0, 1, 1, 1}, {4 << 10, 0, 2, 1, 1, 2, 1}, {8 << 10, 8, 2, 2, 2, 8, 1}, {16 << 10, 0, 2, 1, 1, 8, 1},
+		{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 3, 1, 1, 32}, {math.MaxInt64, 0, 1, 1, 2, 1, 32},
+	},
+	kernels.LayerNorm: {
+		{2 << 10, 8, 1, 0, 1, 1, 1}, {4 << 10, 0, 1, 2, 1, 2, 1}, {8 << 10, 0, 1, 3, 1, 4, 1}, {16 << 10, 0, 1, 3, 1, 8, 1},
+		{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 1, 1, 16, 1}, {math.MaxInt64, 0, 1, 1, 1, 1, 32},
+	},
+}
+
+// tileBase is the rule for the row or, where that is refused, fwdTileBase.
+func tileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	rules := tileRules[p.Op]
+	r := rules[slices.IndexFunc(rules, func(r tileRule) bool { return p.N*p.DType.Size() <= r.row })]
+	c := tileConfig(r.vec, r.stages, r.path, r.cl, r.ctas).With(set(kernels.PerSM, r.perSM))
+	if d.Kind == kernels.KindCUDA && refuseTile(p, c, d) == nil {
+		return c
+	}
+	return fwdTileBase(p, d)
 }

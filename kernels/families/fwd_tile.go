@@ -3,7 +3,6 @@ package families
 import (
 	"fmt"
 	"math"
-	"slices"
 
 	"normbench/kernels"
 )
@@ -120,50 +119,20 @@ func (t *tileBand) registers() int64 { return 64 + 4*t.vec }
 
 // ---- Base and refusals ---------------------------------------------------------
 
-// A tileRule is what is best for rows up to so many bytes: the vector, slots, programs
-// per multiprocessor (0 for one to a slice), the copy path, the programs of a cluster or,
-// through global memory, of a row.
-type tileRule struct {
-	row                                int64
-	vec, stages, perSM, path, cl, ctas int
-}
-
-// The rules were read off an H200 (rmsnorm, bf16, te): of 100 to 250 configs the best,
-// or one within 1% of it that is more like its neighbours. All write 32 bytes of a
-// column at a time, as programs that do not keep those lines from staying in L2: 83.1
-// us and not 81.3 at 8192x8192 with the streaming hint.
-var tileRules = []tileRule{
-	{2 << 10, 0, 1, 0, 1, 1, 1}, {4 << 10, 0, 2, 1, 1, 2, 1}, {8 << 10, 8, 2, 2, 2, 8, 1}, {16 << 10, 0, 2, 1, 1, 8, 1},
-	{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 3, 1, 1, 32}, {math.MaxInt64, 0, 1, 1, 2, 1, 32},
-}
-
-// fwdTileBase is the rule for the row or, where that is refused, tileByCount.
-func fwdTileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	if d.Kind == kernels.KindCUDA {
-		r := tileRules[slices.IndexFunc(tileRules, func(r tileRule) bool { return p.N*p.DType.Size() <= r.row })]
-		c := tileConfig(r.vec, r.stages, r.path, r.cl, r.ctas).With(set(kernels.PerSM, r.perSM))
-		if refuseTile(p, c, d) == nil {
-			return c
-		}
-	}
-	return tileByCount(p, d)
-}
-
 func tileConfig(vec, stages, path, cluster, ctas int) kernels.Config {
 	return kernels.NewConfig(set(kernels.BlockRows, 32), set(kernels.VectorBytes, vec), set(kernels.Stages, stages), set(kernels.PerSM, 0),
 		set(kernels.Programs, 0), set(kernels.CopyPath, path), set(kernels.Cluster, cluster), set(kernels.CTAsPerRow, ctas),
 		set(kernels.MinBlocks, 0), set(kernels.CacheHint, 2))
 }
 
-// tileByCount takes the slices that bring most of the matrix on the device at once: it
+// fwdTileBase takes the slices that bring most of the matrix on the device at once: it
 // counts a band in the hands of programs alone on their multiprocessor by half, as
 // nothing is read while they write, two by four fifths, three (one loads, one waits for
 // sums, one writes) in full; idle lanes as they are; and programs that meet in global
 // memory by 0.85, as that takes longer than in a cluster. Of slices that hold as much,
 // within a tenth, it takes the widest. Where all bands are there at once, so are their
-// programs, one for each slice. (As the base of all shapes it was 0.96 to 1.19x a
-// transpose apart on an H200, where tileRules are 1.11 to 1.3x.)
-func tileByCount(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+// programs, one for each slice.
+func fwdTileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	var best kernels.Config
 	most := 0.0
 	for _, v := range []int{0, 8} {
@@ -186,7 +155,7 @@ func tileByCount(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 }
 
 // fullTile is c with as many programs per multiprocessor as fit, and its bytes on
-// the device as tileByCount counts them; less than none where c is refused whatever
+// the device as fwdTileBase counts them; less than none where c is refused whatever
 // their number.
 func fullTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (kernels.Config, float64) {
 	coop := c.Get(kernels.CTAsPerRow) > 1
