@@ -60,11 +60,6 @@ func TestH200(t *testing.T) {
 	if len(f.set.Classes) != 4 || len(f.eval.Losses) > 0 {
 		t.Errorf("%d classes, worse than the default held out: %v", len(f.set.Classes), f.eval.Losses)
 	}
-	for _, l := range f.set.Classes {
-		if len(l.Rules) == 0 || len(l.Rules) > DefaultOptions.MaxRules {
-			t.Errorf("%s: %d rules", l.Class, len(l.Rules))
-		}
-	}
 	type key struct{ class, held string }
 	rules, base := map[key]Score{}, map[key]Score{}
 	for _, s := range f.set.HeldOut {
@@ -76,6 +71,13 @@ func TestH200(t *testing.T) {
 		}
 		if !(1 <= s.Lo && s.Lo <= s.Regret && s.Regret <= s.Hi && s.Regret <= s.Max && s.P95 <= s.Max && s.Within2 <= s.Within5) {
 			t.Errorf("%+v does not fit together", s)
+		}
+	}
+	// A class whose default leaves nothing to gain needs no rules.
+	for _, l := range f.set.Classes {
+		n, best := len(l.Rules), base[key{l.Class.String(), ""}].Regret < 1.01
+		if n > DefaultOptions.MaxRules || n == 0 && !best {
+			t.Errorf("%s: %d rules", l.Class, n)
 		}
 	}
 	for k, s := range rules {
@@ -154,7 +156,7 @@ func TestAccepted(t *testing.T) {
 			t.Errorf("rule %d of %s answers %s for %s, which is refused: %v", a.Rule+1, a.List.Class, a.Variant, p, fam.Refuse(p, a.Variant.Config, j.Device))
 		}
 	}
-	if fired < 2000 && !raceEnabled {
+	if fired < 1000 && !raceEnabled {
 		t.Errorf("rules fired for %d problems only", fired)
 	}
 	hash := func(f *kernels.Family) (string, error) { return families.SourceHash(j.Registry, f) }
