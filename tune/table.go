@@ -116,7 +116,7 @@ func (t *Table) Lookup(p kernels.Problem) (Entry, Match) {
 // CheckValid says what no tuned table can hold, or nil. It is called before
 // every write and after every read.
 func (t *Table) CheckValid() error {
-	const help = "delete it: the next sweep writes it again from the records"
+	const help = "`normbench sweep` writes tuned tables, again where one was deleted; this is another file, or was changed by hand"
 	switch {
 	case t.Schema > Schema:
 		return hint.Errorf("update normbench", "schema %d is newer than %d, the newest that this normbench reads", t.Schema, Schema)
@@ -183,7 +183,7 @@ func Read(path string) (*Table, error) {
 }
 
 func parse(name string, data []byte) (*Table, error) {
-	const help = "delete it: the next sweep writes it again from the records"
+	const help = "`normbench sweep` writes tuned tables, and `normbench tune` rules files: is this one?"
 	var t Table
 	err := json.Unmarshal(data, &t)
 	var h struct{ Schema int }
