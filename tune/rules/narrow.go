@@ -29,8 +29,20 @@ func lattice(over, most int64) []int64 {
 }
 
 // narrow shrinks a box to what the recipe is accepted on, keeping as many of the
-// shapes as it can. ok is false where nothing is left.
+// shapes as it can. ok is false where nothing is left. The ends of what is left may be
+// places of one kind of rows, with others beside them that nobody asked for: it is
+// asked there, until nothing changes.
 func (t *table) narrow(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
+	for {
+		c, ok := t.narrowOnce(b, r, h, shapes)
+		if !ok || c == b {
+			return c, ok
+		}
+		b = c
+	}
+}
+
+func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
 	size := t.class.Bytes
 	best, bestCount, bestArea := Box{}, 0, 0.0
 	nOver, nMost, mOver, mMost := b.bounds(h)
