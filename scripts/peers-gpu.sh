@@ -11,6 +11,9 @@
 #   pip download --no-deps -d wheels liger-kernel
 #   python3 -m pip install --no-index --no-deps --target site wheels/*.whl; export PYTHONPATH=$PWD/site
 #
+# quack's compiler lies below: PYTHONPATH=$PWD/site:$PWD/site/nvidia_cutlass_dsl/dsl_packages, as
+# nothing on PYTHONPATH has its .pth file read.
+#
 # Stages can be chosen: STAGES="list verify".
 set -uo pipefail
 out=${1:?usage: scripts/peers-gpu.sh OUT}

@@ -52,7 +52,8 @@ func New() *kernels.Registry {
 	return r
 }
 
-// defaultFamily is the launch rule before any tuning. For fp8 with its transpose it is
+// defaultFamily is the launch rule before any tuning. Few odd rows of a forward are
+// fewCoop's. For fp8 with its transpose it is
 // one pass for both where tiledForward expects that to win. Else on a GPU it is the pipeline
 // through shared memory for backwards whose rows it can copy, and for the forwards of
 // pipedForward; else one pass where a row fits into the registers of one program, and
@@ -61,6 +62,9 @@ func New() *kernels.Registry {
 // On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
 // reg_persist and two_pass everywhere, by 1.05 to 1.8 times.
 func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
+	if c := fwdCoop(p.Op); fewCoop(p, d) && c.CheckServes(p) == nil && c.Refuse(p, fewCoopBase(p, d), d) == nil {
+		return c.Name
+	}
 	if tiledForward(p, d) {
 		return fwdTile(p.Op).Name
 	}
@@ -98,9 +102,9 @@ func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's
 // base beats cta_reg's on an H200: 2 to 64 KiB in layernorm, whose second reduction
-// the rows in shared memory outlast, and up to 8 in rmsnorm; and narrower ones where
-// rows are so few that cta_reg, with eight of them to a program, has less programs
-// than the device has multiprocessors.
+// the rows in shared memory outlast, or half a KiB where they are of 2 bytes, and up to 8
+// in rmsnorm, and 64; and narrower ones where rows are so few that cta_reg, with eight of
+// them to a program, has less programs than the device has multiprocessors.
 func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row, least, most := p.N*p.DType.Size(), int64(2<<10), int64(8<<10)
 	switch {
@@ -108,6 +112,11 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 		most = 2 << 10
 	case p.Op == kernels.LayerNorm:
 		most = wideRow
+		if p.DType.Size() == 2 { // fwdPipeBase
+			least = 512
+		}
+	case wideRMS(p):
+		return true
 	}
 	if p.M < 8*int64(d.Units) {
 		least = 512

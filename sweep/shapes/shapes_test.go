@@ -18,7 +18,7 @@ func TestDefault(t *testing.T) {
 	f := Default()
 	sizes := map[string]int{"smoke": 4, "te": 10, "fast-llm": 15, "quack": 30, "inductor": 1, "qk-norm": 9, "odd": 5}
 	peers := map[string]int{"peers-more": 9, "peers": 31}
-	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "peers-more", "peers", "growth-rows", "growth-cols", "neighbours", "default"}
+	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "peers-more", "peers", "growth-rows", "growth-cols", "neighbours", "held-out", "default"}
 	if diff := cmp.Diff(want, f.Names()); diff != "" {
 		t.Error(diff)
 	}
@@ -122,6 +122,32 @@ func TestNeighbours(t *testing.T) {
 	}
 	if len(odd) != 2 {
 		t.Errorf("odd columns: %v", odd)
+	}
+}
+
+// TestHeldOut: no other group has one of its widths.
+func TestHeldOut(t *testing.T) {
+	f := Default()
+	seen := map[int64]string{}
+	for _, name := range f.Names() {
+		g, err := f.Group(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range g {
+			if name != "held-out" {
+				seen[s.N] = name
+			}
+		}
+	}
+	g, _ := f.Group("held-out")
+	if len(g) != 33 {
+		t.Errorf("%d shapes", len(g))
+	}
+	for _, s := range g {
+		if seen[s.N] != "" {
+			t.Errorf("%s: %s has its N", s, seen[s.N])
+		}
 	}
 }
 
