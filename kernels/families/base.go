@@ -1,15 +1,10 @@
 package families
 
-import (
-	"math"
-	"slices"
-
-	"normbench/kernels"
-)
+import "normbench/kernels"
 
 // Launch rules that were read off a GPU after a family's kernels were swept. They
-// choose among configs and change no kernel, so this file is part of no family's
-// sources: a better rule leaves every record as good as it was.
+// choose among configs and change no kernel, so this file and base_fwd.go are part of
+// no family's sources: a better rule leaves every record as good as it was.
 
 // later wraps the base rules that have a later one.
 func later(f *kernels.Family) *kernels.Family {
@@ -159,100 +154,4 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok boo
 		return tile{1, 1, 16, 2, 1, 2, 2, 0}, true
 	}
 	return tile{1, 1, 16, 2, 1, 2, 1, 3}, true
-}
-
-// ---- Forwards -------------------------------------------------------------------
-
-// fwdPipeBase is fwdSmemPipeBase but for widths of 16-bit rows at which an H200 knows
-// better (records of the default group, us of bf16): layernorm of 256 to 512 columns by
-// bulk copies of eight rows, 1 to 11% faster, and of 12288 and 16384 by a program for
-// each row and not by two to a multiprocessor, 5%; rmsnorm of 32768 by two programs to a
-// multiprocessor, 9% faster than cta_reg's, and of 2048 and 4096 with a row to 32 and 64
-// threads that read it again from shared memory, 2 to 4%.
-func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	base, row, ln := fwdSmemPipeBase(p, d), p.N*p.DType.Size(), p.Op == kernels.LayerNorm
-	if d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual || p.FP8 {
-		return base
-	}
-	c := base.With(set(kernels.Stages, 1), set(kernels.Reload, 0), set(kernels.Cluster, 1))
-	switch {
-	case ln && row%16 == 0 && row >= 512 && row <= 1<<10 && p.M >= 8*int64(d.Units):
-		c = c.With(set(kernels.BlockRows, 8), set(kernels.Warps, 4), set(kernels.CopyPath, 2), set(kernels.PerSM, 0))
-	case ln && row%16 == 0 && row > 16<<10 && row <= 32<<10:
-		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
-	case wideRMS(p):
-		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.CopyPath, 1), set(kernels.PerSM, 2))
-	case !ln && row%16 == 0 && row > 3<<10 && row <= 8<<10:
-		rows := 4 >> flag(row > 4<<10)
-		c = c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1))
-	default:
-		return base
-	}
-	if refuseFwdSmemPipe(p, c, d) == nil {
-		return c
-	}
-	return base
-}
-
-// wideRMS are the rmsnorm forwards beyond cta_reg's best widths that smem_pipe takes.
-func wideRMS(p kernels.Problem) bool {
-	row := p.N * p.DType.Size()
-	return p.Op == kernels.RMSNorm && p.DType.Size() == 2 && row%16 == 0 && row > 48<<10 && row <= 64<<10
-}
-
-// fewCoop says whether a forward has so few rows, whose vectors are narrow, that more
-// threads to a row help: coop's with one program to a row. On an H200 it takes 4.8 us and
-// 5.0 where cta_reg takes 6.0 and 6.8, at 71x3571 (rmsnorm, layernorm).
-func fewCoop(p kernels.Problem, d kernels.DeviceInfo) bool {
-	row := p.N * p.DType.Size()
-	return p.Pass == kernels.Fwd && d.Kind == kernels.KindCUDA && p.DType.Size() == 2 && row%16 != 0 && row > 1<<10 && row <= 8<<10 && p.M <= 2*int64(d.Units)
-}
-
-// fewCoopBase is the coop forward's rule but for those of fewCoop.
-func fewCoopBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	f := fwdCoop(p.Op)
-	base := f.Base(p, d)
-	if fewCoop(p, d) {
-		c := base.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.PerSM, int(ceilDiv(p.M, int64(d.Units)))), set(kernels.CTAsPerRow, 1))
-		if f.Refuse(p, c, d) == nil {
-			return c
-		}
-	}
-	return base
-}
-
-// ---- fp8 and its transpose -----------------------------------------------------
-
-// A tileRule is what is best for rows up to so many bytes: the vector, slots, programs
-// per multiprocessor (0 for one to a slice), the copy path, the programs of a cluster or,
-// through global memory, of a row.
-type tileRule struct {
-	row                                int64
-	vec, stages, perSM, path, cl, ctas int
-}
-
-// The rules were read off an H200 (bf16, te): of 50 to 130 configs the best, or one
-// within 1% of it that is more like its neighbours. All write 32 bytes of a column at a
-// time, and let those lines stay in L2 until the others have come: with the streaming
-// hint 83.1 us and not 81.3 at 8192x8192.
-var tileRules = map[kernels.Op][]tileRule{
-	kernels.RMSNorm: {
-		{2 << 10, 0, 1, 0, 1, 1, 1}, {4 << 10, 0, 2, 1, 1, 2, 1}, {8 << 10, 8, 2, 2, 2, 8, 1}, {16 << 10, 0, 2, 1, 1, 8, 1},
-		{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 3, 1, 1, 32}, {math.MaxInt64, 0, 1, 1, 2, 1, 32},
-	},
-	kernels.LayerNorm: {
-		{2 << 10, 8, 1, 0, 1, 1, 1}, {4 << 10, 0, 1, 2, 1, 2, 1}, {8 << 10, 0, 1, 3, 1, 4, 1}, {16 << 10, 0, 1, 3, 1, 8, 1},
-		{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 1, 1, 16, 1}, {math.MaxInt64, 0, 1, 1, 1, 1, 32},
-	},
-}
-
-// tileBase is the rule for the row or, where that is refused, fwdTileBase.
-func tileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	rules := tileRules[p.Op]
-	r := rules[slices.IndexFunc(rules, func(r tileRule) bool { return p.N*p.DType.Size() <= r.row })]
-	c := tileConfig(r.vec, r.stages, r.path, r.cl, r.ctas).With(set(kernels.PerSM, r.perSM))
-	if d.Kind == kernels.KindCUDA && refuseTile(p, c, d) == nil {
-		return c
-	}
-	return fwdTileBase(p, d)
 }
