@@ -162,15 +162,25 @@ func TestHeaderWidth(t *testing.T) {
 	}
 }
 
-// Rows of one kind may stand apart in a table; a page draws them together.
+// A page draws what is of one kind together, whatever the order of the table, and
+// whichever of a problem's options make the kind.
 func TestKinds(t *testing.T) {
-	g := &Growth{Arms: []string{"x"}}
-	for _, s := range []string{"rmsnorm/fwd/1x64/bf16", "rmsnorm/fwd/1x64/bf16+fp8", "rmsnorm/fwd/2x64/bf16", "rmsnorm/fwd/2x64/bf16+fp8"} {
-		p := problem(t, s)
-		g.Rows = append(g.Rows, GrowthRow{Problem: p, Kind: kind(p)})
+	cells := map[kernels.Problem]Cell{}
+	for _, m := range []int64{1, 2, 3} {
+		for _, options := range []string{"", "+zc", "+noweight", "+residual", "+fp8", "+fp8t"} {
+			cells[problem(t, fmt.Sprintf("rmsnorm/fwd/%dx64/bf16%s", m, options))] = ok(20)
+		}
 	}
-	if k := g.kinds(); len(k) != 2 || len(k[0].Rows) != 2 || len(k[1].Rows) != 2 {
-		t.Errorf("%v", k)
+	for _, over := range append(Axes(), nil) {
+		k := Grow(over, Side{Label: "x", Cells: cells}).kinds()
+		if len(k) != 6 {
+			t.Errorf("over %s: %d kinds", over, len(k))
+		}
+		for _, g := range k {
+			if len(g.Rows) != 3 {
+				t.Errorf("over %s: %d rows of %s", over, len(g.Rows), g.Rows[0].Kind)
+			}
+		}
 	}
 }
 

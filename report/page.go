@@ -38,18 +38,15 @@ func (g *Growth) Page(w io.Writer, title string) error {
 // fluid are the sizes of a plot; without them it is as wide as the page lets it.
 var fluid = regexp.MustCompile(`^<svg width="[^"]*" height="[^"]*"\s*(viewBox)`)
 
-// kinds are the parts of g with one kind and type each. The rows of one may stand
-// apart: the order of tables does not know every option.
+// kinds are the parts of g with one kind and type each, whose rows stand together.
 func (g *Growth) kinds() []*Growth {
 	var parts []*Growth
-	of := map[string]*Growth{}
+	last := ""
 	for _, r := range g.Rows {
-		what := r.Kind + " " + dtypes(r.Problem)
-		p := of[what]
-		if p == nil {
-			p = &Growth{Arms: g.Arms}
-			of[what], parts = p, append(parts, p)
+		if what := r.Kind + " " + dtypes(r.Problem); what != last || len(parts) == 0 {
+			parts, last = append(parts, &Growth{Arms: g.Arms}), what
 		}
+		p := parts[len(parts)-1]
 		p.Rows = append(p.Rows, r)
 	}
 	return parts
