@@ -52,21 +52,25 @@ func New() *kernels.Registry {
 	return r
 }
 
-// defaultFamily is the launch rule before any tuning. Few odd rows of a forward are
-// fewCoop's. For fp8 with its transpose it is
-// one pass for both where tiledForward expects that to win. Else on a GPU it is the pipeline
-// through shared memory for backwards whose rows it can copy, and for the forwards of
-// pipedForward; else one pass where a row fits into the registers of one program, and
-// two passes where it does not.
+// defaultFamily is the launch rule before any tuning. On a GPU few odd rows of a forward
+// are fewCoop's, and fp8 with its transpose is made in one pass where tiledForward expects
+// that to win. Else it is the pipeline through shared memory for backwards whose rows it
+// can copy, and for the forwards of pipedForward; else one pass where a row fits into the
+// registers of one program, and two passes where it does not.
 //
 // On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
 // reg_persist and two_pass everywhere, by 1.05 to 1.8 times.
 func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
-	if c := fwdCoop(p.Op); fewCoop(p, d) && c.CheckServes(p) == nil && c.Refuse(p, fewCoopBase(p, d), d) == nil {
-		return c.Name
+	// runs says whether the base that New gives a family is one that it accepts.
+	runs := func(f *kernels.Family) bool {
+		return f.CheckServes(p) == nil && f.Refuse(p, later(f).Base(p, d), d) == nil
 	}
-	if tiledForward(p, d) {
-		return fwdTile(p.Op).Name
+	coop, tile := fwdCoop(p.Op), fwdTile(p.Op)
+	switch {
+	case fewCoop(p, d) && runs(coop):
+		return coop.Name
+	case tiledForward(p, d) && runs(tile):
+		return tile.Name
 	}
 	one, two, pipe := fwdCTAReg(p.Op), fwdTwoPass(p.Op), fwdSmemPipe(p.Op)
 	piped, onePass := pipedForward(p, d), p.N*p.DType.Size() <= wideRow || p.Op == kernels.RMSNorm
@@ -75,7 +79,7 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 		piped, onePass = true, p.N*p.DType.Size() <= maxPersistBytes
 	}
 	switch {
-	case piped && d.Kind == kernels.KindCUDA && pipe.CheckServes(p) == nil && pipe.Refuse(p, pipe.Base(p, d), d) == nil:
+	case piped && d.Kind == kernels.KindCUDA && runs(pipe):
 		return pipe.Name
 	case onePass && one.Refuse(p, one.Base(p, d), d) == nil:
 		return one.Name
@@ -84,20 +88,19 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 }
 
 // tiledForward says whether one pass for fp8 and its transpose beats k1 and a transpose
-// of its own. On an H200 (bf16, te) it does by 1.06 to 1.26 times in rmsnorm, and in
+// of its own. On an H200 (bf16, te) it does by 1.06 to 1.30 times in rmsnorm, and in
 // layernorm but for rows of 4 KiB and of more than 32, whose programs wait longer for
 // their sums; as far as its rule gives half of the multiprocessors work.
 func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
-	tile, row := fwdTile(p.Op), p.N*p.DType.Size()
+	row := p.N * p.DType.Size()
 	switch {
-	case d.Kind != kernels.KindCUDA || !hasClusters(d) || tile.CheckServes(p) != nil:
+	case d.Kind != kernels.KindCUDA || !hasClusters(d) || servesTile(p) != nil:
 		return false
 	case p.Op == kernels.LayerNorm && (row > 2<<10 && row <= 4<<10 || row > 32<<10):
 		return false
 	}
-	c := tileBase(p, d)
-	t := newTileBand(p, c, d)
-	return tile.Refuse(p, c, d) == nil && 2*t.groups*t.ranks >= int64(d.Units)
+	t := newTileBand(p, tileBase(p, d), d)
+	return 2*t.groups*t.ranks >= int64(d.Units)
 }
 
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's
