@@ -126,7 +126,7 @@ func (e *env) sweep(c *cli.Context) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), variants-left, dir)
+			fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), max(variants-left, 0), dir)
 			return nil
 		}
 		left, err := sweep.Left(e.registry, info, tasks, pr, keys)

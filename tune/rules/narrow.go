@@ -130,8 +130,8 @@ func (a alignment) lattice(over, most, size int64) []int64 {
 	var ns []int64
 	for _, n := range lattice(over, most) {
 		for unit := size; unit <= 16; unit *= 2 {
-			e := unit / size // elements
-			for _, n := range []int64{n / e * e, (n/e | 1) * e} {
+			e := unit / size                                                         // elements
+			for _, n := range []int64{n / e * e, (n/e | 1) * e, ((n-1)/e | 1) * e} { // the uneven one above, and below
 				if over < n && n <= most && a.holds(n*size) {
 					ns = append(ns, n)
 				}
