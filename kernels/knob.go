@@ -37,6 +37,7 @@ var (
 	PartialType    = knob("pt", "partial_type", "", true, "type of the partial sums of dw and db: 0 fp32, 1 the weight's")
 	CopyPath       = knob("cp", "copy_path", "COPY_PATH", false, "how rows come to shared memory: 1 by each thread's asynchronous copies, 2 by bulk copies")
 	Reload         = knob("rl", "reload", "RELOAD", false, "what is read again after the reduction instead of being kept in registers; see the family")
+	StatsAhead     = knob("sa", "stats_ahead", "STATS_AHEAD", false, "when a backward loads a row's statistics: 0 a tile ahead, 1 those of many tiles at once")
 	Cluster        = knob("cl", "cluster", "CLUSTER", false, "programs of a cluster that share a row through distributed shared memory")
 	CTAsPerRow     = knob("cr", "ctas_per_row", "CTAS_PER_ROW", false, "programs that share a row through global memory")
 	FusedDW        = knob("fd", "fused_dw", "FUSED_DW", true, "how partial sums become dw: 0 in a second kernel, 1 in the last program to end, 2 in the last of each group and then of all, 3 by adding in memory in any order")

@@ -1,6 +1,10 @@
 package families
 
-import "normbench/kernels"
+import (
+	"slices"
+
+	"normbench/kernels"
+)
 
 // Launch rules that were read off a GPU after a family's kernels were swept. They
 // choose among configs and change no kernel, so this file and base_fwd.go are part of
@@ -13,6 +17,8 @@ func later(f *kernels.Family) *kernels.Family {
 		f.Base = bwdPipeBase
 	case name(f.Op, kernels.Fwd, "tile"):
 		f.Base = tileBase
+	case name(f.Op, kernels.Fwd, "cta_reg"):
+		f.Base = fwdRegBase
 	case name(f.Op, kernels.Fwd, "smem_pipe"):
 		f.Base = fwdPipeBase
 	case name(f.Op, kernels.Fwd, "coop"):
@@ -22,25 +28,30 @@ func later(f *kernels.Family) *kernels.Family {
 }
 
 // bwdPipeBase is smemPipeBase but for what the records of an H200 know better, on a GPU
-// and of 16-bit types. Of about 150 configs each tile was the best of a width, or within
-// 1% of it, over three or more numbers of rows (results/nvidia-h200/records.jsonl.gz and
-// neighbours/grid.jsonl.gz); smemPipeBase is 3 to 11% behind there, up to 26% in ragged
-// rows. With it the default is 1.0% behind the best known of 110 shapes in rmsnorm and
-// 0.9% in layernorm: those that it was read off, so less is to be expected elsewhere.
+// and of 16-bit types: for each width that was swept, the config with the least regret in
+// the mean of its numbers of rows (results/nvidia-h200/neighbours/grid.jsonl.gz and
+// records.jsonl.gz). So the default knows those shapes, and less is to be expected
+// elsewhere.
 func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row := smemPipeBase(p, d), p.N*p.DType.Size()
 	if d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual {
 		return base
 	}
-	pick, cl := wholeTile, base.Get(kernels.Cluster)
-	if row%8 != 0 {
-		pick = raggedTile
+	c, ok := base, false
+	if t, short := shortTile(p, d); short {
+		c, ok = t.of(base).With(set(kernels.StatsAhead, 1)), true
+	} else {
+		pick := wholeTile
+		if row%8 != 0 {
+			pick = raggedTile
+		}
+		t, known := pick(p, d, base.Get(kernels.Cluster))
+		if row%16 == 8 {
+			t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
+		}
+		c, ok = t.of(base), known
 	}
-	t, ok := pick(p, d, cl)
-	if row%16 == 8 {
-		t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
-	}
-	if c := t.of(base); ok && refuseSmemPipe(p, c, d) == nil {
+	if ok && refuseSmemPipe(p, c, d) == nil {
 		return c
 	}
 	return base
@@ -58,69 +69,90 @@ func (t tile) of(c kernels.Config) kernels.Config {
 // fewRows says that a multiprocessor has less than eight rows.
 func fewRows(p kernels.Problem, d kernels.DeviceInfo) bool { return p.M < 8*int64(d.Units) }
 
-// wholeTile is for rows of whole vectors, cut into slices by a cluster.
-func wholeTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok bool) {
-	slice, ln := p.N*p.DType.Size()/int64(cl), p.Op == kernels.LayerNorm
-	// perSM gives each program of a tile of rows about eight of them, or more.
-	perSM := func(rows int64) int { return int(min(max(p.M/(8*rows*int64(d.Units)), 2), 4)) }
-	in := func(above, upTo int64) bool { return slice > above && slice <= upTo }
-	switch {
-	case cl > 1 && slice <= 8<<10:
-		return t, false // a few rows, all of them under way at once
-	case in(384, 512):
-		return tile{8, 2, 4, 2, perSM(8), 1, cl, 0}, true
-	case in(768, 1<<10) && !fewRows(p, d) && ln:
-		return tile{8, 1, 4, 2, 2, 2, cl, 0}, true
-	case in(768, 1<<10) && !fewRows(p, d) && perSM(4) == 2:
-		return tile{4, 1, 4, 2, 2, 2, cl, 0}, true
-	case in(768, 1<<10) && !fewRows(p, d):
-		return tile{4, 1, 4, 2, 4, 1, cl, 0}, true
-	case in(1<<10, 1536):
-		return tile{4, 1, 4, 2, 3, 1, cl, 0}, true
-	case in(1536, 2<<10):
-		return tile{2, 2, 4, 2, perSM(2), 1, cl, 0}, true
-	case in(2<<10, 3<<10) && ln:
-		return tile{2, 2, 4, 2, 3, 1, cl, 0}, true
-	case in(2<<10, 3<<10):
-		return tile{2, 1, 4, 2, 3, 1, cl, 0}, true
-	case in(3<<10, 7<<9):
-		return tile{2, 2, 4, 2, 4 - int(flag(ln)), 1, cl, 0}, true
-	case in(3<<10, 4<<10) && ln:
-		return tile{2, 2, 8, 2, 2, 1, cl, 0}, true
-	case in(4<<10, 5<<10) && ln:
-		return tile{1, 1, 4, 2, 3, 2, cl, 0}, true
-	case in(4<<10, 5<<10):
-		return tile{1, 1, 8, 2, 3, 1, cl, 0}, true
-	case in(5<<10, 6<<10) && ln:
-		return tile{1, 1, 4, 2, 3, 1, cl, 0}, true
-	case in(5<<10, 8<<10) && p.M < 24*int64(d.Units) && !fewRows(p, d):
-		return tile{1, 1, 8, 2, 1, 1, cl, 0}, true
-	case p.M < 4*int64(d.ClustersAtOnce(cl)):
-		return t, false // of few rows slots are not filled again
-	case in(8<<10, 10<<10) && ln && cl == 1:
-		return tile{1, 1, 8, 2, 2, 2, cl, 0}, true
-	case in(8<<10, 12<<10) && ln && cl <= 2:
-		return tile{1, 1, 8, 2, 2, 1, cl, 0}, true
-	case in(8<<10, 11<<10) && ln:
-		return tile{1, 1, 8, 2, 2, 1, cl, 3}, true
-	case in(12<<10, 14<<10) && ln && cl == 2:
-		return tile{1, 1, 16, 2, 1, 1, cl, 0}, true
-	case in(10<<10, 14<<10) && cl == 1:
-		return tile{1, 1, 8, 3, 1, 2, cl, 0}, true
-	case in(11<<10, 12<<10) && cl == 2:
-		return tile{1, 1, 8, 3, 1, 2, cl, 3}, true
-	case in(8<<10, 14<<10):
-		return tile{2, 2, 8, 2, 1, 1, cl, 0}, true
-	case in(14<<10, maxRow) && ln && cl == 1:
-		return tile{1, 1, 8, 3, 1, 2, cl, 0}, true
-	case in(14<<10, maxRow) && ln && cl == 2:
-		return tile{1, 1, 16, 2, 1, 1, cl, 0}, true
-	case in(14<<10, maxRow) && ln:
-		return tile{1, 1, 8, 3, 1, 2, cl, 3}, true
-	case in(14<<10, maxRow) && cl > 2:
-		return tile{1, 1, 8, 3, 1, 1, cl, 0}, true
+// A tileOf is the tile for rows of up to so many bytes.
+type tileOf struct {
+	row int64
+	tile
+}
+
+// wholeTiles are for rows of whole vectors; shortTiles for those of them whose dx stays in
+// the L2, so that nothing is written while rows are read: their statistics are loaded far
+// ahead (bwd_smem_pipe.cu). Wide rows are cut into more slices than shared memory asks
+// for: with the sums of fewer columns to each program, less is left for k2.
+var (
+	shortTiles = map[kernels.Op][]tileOf{
+		kernels.RMSNorm: {
+			{128, tile{}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{8, 1, 4, 3, 2, 1, 1, 4}}, {768, tile{}},
+			{1 << 10, tile{4, 1, 4, 3, 4, 1, 1, 4}}, {1536, tile{}}, {2 << 10, tile{2, 1, 4, 3, 4, 1, 1, 0}},
+		},
+		kernels.LayerNorm: {
+			{128, tile{}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{4, 1, 4, 2, 4, 2, 1, 4}}, {768, tile{}},
+			{1 << 10, tile{4, 1, 4, 3, 3, 1, 1, 4}}, {1536, tile{}}, {2 << 10, tile{2, 2, 4, 3, 2, 1, 1, 4}},
+		},
 	}
-	return t, false
+	wholeTiles = map[kernels.Op][]tileOf{
+		kernels.RMSNorm: {
+			{384, tile{}}, {512, tile{8, 2, 4, 2, 4, 1, 1, 0}}, {768, tile{8, 2, 4, 2, 3, 1, 1, 0}}, {1 << 10, tile{4, 2, 4, 2, 4, 1, 1, 0}},
+			{1536, tile{8, 2, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 1, 4, 3, 4, 1, 1, 0}}, {3 << 10, tile{2, 1, 4, 3, 2, 2, 1, 0}},
+			{4 << 10, tile{1, 1, 4, 2, 4, 1, 1, 0}}, {5 << 10, tile{1, 1, 8, 3, 3, 1, 1, 0}}, {6 << 10, tile{1, 1, 8, 2, 3, 1, 1, 0}},
+			{7 << 10, tile{1, 1, 16, 2, 2, 1, 1, 0}}, {8 << 10, tile{1, 1, 8, 2, 2, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 2, 1, 0}}, {12 << 10, tile{1, 1, 8, 3, 1, 2, 1, 0}},
+			{14 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}}, {16 << 10, tile{1, 1, 8, 2, 1, 2, 1, 0}}, {20 << 10, tile{1, 1, 16, 2, 1, 2, 1, 0}},
+			{24 << 10, tile{2, 2, 8, 2, 2, 1, 4, 0}}, {28 << 10, tile{1, 1, 4, 3, 2, 2, 4, 0}}, {32 << 10, tile{2, 1, 4, 2, 2, 2, 8, 0}},
+			{40 << 10, tile{1, 1, 4, 3, 3, 2, 8, 0}}, {56 << 10, tile{1, 1, 8, 3, 2, 1, 8, 0}}, {64 << 10, tile{2, 2, 8, 2, 2, 2, 8, 0}},
+			{112 << 10, tile{2, 2, 8, 2, 1, 1, 8, 0}}, {128 << 10, tile{1, 1, 16, 2, 1, 2, 8, 0}},
+		},
+		kernels.LayerNorm: {
+			{384, tile{}}, {512, tile{8, 2, 4, 2, 4, 1, 1, 4}}, {768, tile{8, 1, 4, 2, 3, 1, 1, 4}}, {1 << 10, tile{4, 1, 4, 2, 4, 1, 1, 4}},
+			{1536, tile{4, 1, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 2, 4, 2, 4, 2, 1, 4}}, {3 << 10, tile{2, 2, 4, 2, 3, 1, 1, 0}},
+			{4 << 10, tile{2, 2, 8, 2, 2, 2, 1, 4}}, {5 << 10, tile{2, 2, 4, 2, 2, 1, 1, 0}}, {6 << 10, tile{1, 1, 4, 2, 3, 1, 1, 0}},
+			{8 << 10, tile{2, 2, 16, 3, 1, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 2, 1, 0}}, {12 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}},
+			{16 << 10, tile{1, 1, 8, 3, 1, 2, 1, 0}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 0}}, {24 << 10, tile{2, 2, 4, 2, 2, 1, 4, 0}},
+			{28 << 10, tile{2, 2, 8, 2, 1, 2, 2, 0}}, {32 << 10, tile{2, 2, 4, 2, 3, 1, 8, 4}}, {40 << 10, tile{2, 2, 8, 2, 1, 1, 4, 0}},
+			{56 << 10, tile{2, 2, 4, 2, 2, 1, 8, 0}}, {64 << 10, tile{1, 1, 4, 2, 3, 1, 8, 0}}, {96 << 10, tile{1, 1, 8, 2, 2, 1, 8, 3}}, {128 << 10, tile{1, 1, 8, 3, 1, 2, 8, 4}},
+		},
+	}
+)
+
+// tileIn is the tile for the row, of those that are in order of it. Where there are less
+// rows than two tiles for each, smemPipeBase knows better: it divides the tiles, or the
+// rows.
+func tileIn(tiles []tileOf, p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
+	row := p.N * p.DType.Size()
+	i := slices.IndexFunc(tiles, func(t tileOf) bool { return row <= t.row })
+	if i < 0 || tiles[i].rows == 0 {
+		return t, false
+	}
+	t = tiles[i].tile
+	return t, p.M >= 2*int64(t.rows)*int64(d.ClustersAtOnce(t.cluster))
+}
+
+// shortTile is for rows whose dx is written to the L2 and not to memory while the kernel
+// runs; the narrowest ones are read so fast that it takes less of them.
+func shortTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
+	row := p.N * p.DType.Size()
+	if dx := p.M * row; row%16 != 0 || dx > d.CacheBytes || row <= 512 && dx > d.CacheBytes/4 {
+		return t, false
+	}
+	return tileIn(shortTiles[p.Op], p, d)
+}
+
+// wholeTile is for rows of whole vectors.
+func wholeTile(p kernels.Problem, d kernels.DeviceInfo, _ int) (t tile, ok bool) {
+	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
+	t, ok = tileIn(wholeTiles[p.Op], p, d)
+	switch {
+	case row > 2<<10 && row <= 3<<10 && p.M > 100*int64(d.Units) && !ln:
+		t = tile{2, 1, 4, 2, 3, 1, 1, 0}
+	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units) && ln:
+		t = tile{1, 1, 8, 3, 1, 2, 1, 0}
+	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units):
+		t = tile{1, 1, 8, 2, 1, 1, 1, 0}
+	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes && ln:
+		t = tile{1, 1, 16, 2, 1, 1, 1, 0}
+	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes:
+		t = tile{1, 1, 8, 2, 2, 1, 2, 0}
+	}
+	return t, ok
 }
 
 // raggedTile is for rows that are no multiple of 8 bytes. They cost more registers, for
@@ -129,6 +161,7 @@ func wholeTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok bool
 // ones in larger clusters.
 func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok bool) {
 	row, ln, few := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, fewRows(p, d)
+	again := int(3 * flag(ln)) // layernorm has more to keep
 	switch {
 	case row <= 512 && row%4 == 0 && !few:
 		return tile{8, 1, 4, 2, 3, 1, 1, 0}, true
@@ -136,20 +169,28 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok boo
 		return tile{int(4 - 2*flag(row > 1<<10)), 1, 8, 2, 1, 2, cl, 0}, true
 	case row > 2*maxRow && p.M <= 4*int64(d.ClustersAtOnce(8)):
 		return tile{2, 1, 16, 2, 1, 2, 8, 0}, true
-	case row > 2*maxRow && row <= 3*maxRow: // not measured; clusters of 4 or 8 were at 34% of the stream at 1999x20001
-		return tile{1, 1, 16, 2, 1, 2, 2, 3}, true
+	case row > 2*maxRow && row <= 3*maxRow:
+		return tile{1, 1, 16, 2, 1, 2, 2, again}, true
 	case p.M < int64(d.Units) || row <= 1<<10 || row > 3*maxRow:
 		return t, false
 	case row <= 2<<10:
-		return tile{2, 1, 4, 2, 4, 2, 1, 0}, true
+		return tile{2, 1, 4, 2, 4 - int(flag(ln && p.M < 100*int64(d.Units))), 2, 1, 0}, true
 	case row <= 4<<10 || ln && row <= 6<<10:
 		return tile{1, 1, 4, 2, 3, 2, 1, 0}, true
-	case row <= 6<<10 || !ln && row > 8<<10 && row <= 12<<10:
+	case row <= 6<<10:
 		return tile{1, 1, 8, 2, 2, 2, 1, 0}, true
+	case row <= 9<<10:
+		return tile{1, 1, 8, 3, 2, 2, 1, again}, true
+	case row <= 12<<10 && few:
+		return tile{1, 1, 8, 2, 1, 2, 1, 0}, true
 	case row <= 12<<10:
-		return tile{1, 1, 8, 3, 2, 2, 1, 3}, true
-	case row <= maxRow || ln && row <= 24<<10:
+		return tile{1, 1, 8, 2 + int(flag(ln)), 2, 2, 1, again}, true
+	case row <= maxRow:
+		return tile{1, 1, 16, 3, 1, 2, 1, 0}, true
+	case ln && row <= 24<<10:
 		return tile{1, 1, 16, 3, 1, 2, 1, 3}, true
+	case row <= 24<<10:
+		return tile{1, 1, 16, 2, 1, 2, 1, 0}, true
 	case ln:
 		return tile{1, 1, 16, 2, 1, 2, 2, 0}, true
 	}

@@ -1,6 +1,6 @@
 // What backward designs share whose programs, alone or in clusters, take tiles of
 // rows through slots of shared memory and keep the sums of dw and db in registers.
-// Included after common.cuh, pipe.cuh, reduce.cuh and fuse.cuh.
+// Included after common.cuh, pipe.cuh, reduce.cuh, fuse.cuh and ragged.cuh.
 //
 // BLOCK_ROWS/UNROLL groups of threads stand side by side, each on UNROLL rows of a
 // tile. CLUSTER programs share the rows by columns.
@@ -9,14 +9,15 @@
 #define FUSED_DW 0
 #endif
 
+// The bits of RELOAD: what is read again after the reduction, or that what was made of
+// both is kept.
+constexpr int REREAD = RELOAD & 3;
+constexpr bool KEEP = RELOAD & 4;
+
 constexpr int GROUPS = BLOCK_ROWS / UNROLL;
 constexpr int TPR = THREADS / GROUPS; // threads of a group
 constexpr int K = LAYERNORM ? 2 : 1;  // sums of a row
 constexpr int SUMS = K * UNROLL;      // sums of a group
-
-// The vectors of a row. A RAGGED one has those aligned vectors that it has an element
-// of, at the most so many.
-constexpr int ROW_VECS = RAGGED ? cdiv(COLS + VEC - 1, VEC) : VECS;
 
 // A program's slice of columns, in vectors. Slices are multiples of 16 bytes; the
 // last one may be shorter.
@@ -49,8 +50,12 @@ struct Place {
 };
 
 // live says whether a group's row r of the tile is one of the matrix. Rows past
-// the end are read as zeros and take part in every barrier.
-__device__ __forceinline__ bool live(u32 row, int r, u32 end) { return BLOCK_ROWS == 1 || row + r < end; }
+// the end are read as zeros and take part in every barrier. Without TAIL there are
+// none: the rows are whole tiles.
+#ifndef TAIL
+#define TAIL 1
+#endif
+__device__ __forceinline__ bool live(u32 row, int r, u32 end) { return !TAIL || BLOCK_ROWS == 1 || row + r < end; }
 
 // A Walk is the program's tiles, as in common.cuh's Tiles, but dealt to clusters
 // and counted in 32 bits, which saves registers: tile t begins at row
@@ -95,20 +100,23 @@ __device__ __forceinline__ float xhatOf(float x, const Row &row) {
   return X_TYPE == FP32 ? (x - row.mu) * row.rs : x * row.rs + row.shift;
 }
 
+// factor is what an element of x brings to the sums and to dx: xhat in layernorm.
+__device__ __forceinline__ float factor(float x, const Row &row) { return LAYERNORM ? xhatOf(x, row) : x; }
+
 // addTerms adds the terms of an element, g being dy*w, to the K sums of its row: of
 // g*x in rmsnorm, of g*xhat and g in layernorm.
-__device__ __forceinline__ void addTerms(float *s, float x, float dy, float w, const Row &row) {
+__device__ __forceinline__ void addTerms(float *s, float h, float dy, float w) {
   if constexpr (LAYERNORM) {
-    s[0] += dy * w * xhatOf(x, row);
+    s[0] += dy * w * h;
     s[K - 1] += dy * w;
   } else {
-    s[0] += dy * x * w;
+    s[0] += dy * h * w;
   }
 }
 
 // addSums adds an element to dw and db of its column.
-__device__ __forceinline__ void addSums(float &dw, float &db, float x, float dy, const Row &row) {
-  if (HAS_WEIGHT) dw += LAYERNORM ? dy * xhatOf(x, row) : dy * x * row.rs;
+__device__ __forceinline__ void addSums(float &dw, float &db, float h, float dy, const Row &row) {
+  if (HAS_WEIGHT) dw += LAYERNORM ? dy * h : dy * h * row.rs;
   if (HAS_BIAS) db += dy;
 }
 
@@ -120,9 +128,8 @@ __device__ __forceinline__ void close(Row &row, float gx, float g) {
   if (!LAYERNORM) row.c1 *= row.rs, row.c1 *= row.rs, row.c1 *= row.rs; // from the left: of tiny rows rs*rs is nothing
 }
 
-__device__ __forceinline__ float dxOf(float x, float dy, float w, const Row &row) {
-  float g = dy * w;
-  return LAYERNORM ? row.rs * (g - row.c1 * xhatOf(x, row)) - row.c2 : row.rs * g - row.c1 * x;
+__device__ __forceinline__ float dxOf(float h, float g, const Row &row) {
+  return LAYERNORM ? row.rs * (g - row.c1 * h) - row.c2 : row.rs * g - row.c1 * h;
 }
 
 // unpackAgain is unpackX by other instructions. By the same ones, what was
@@ -148,6 +155,51 @@ __device__ __forceinline__ void unpackAgain(const RowVec &v, float (&f)[VEC]) {
   }
 }
 
+// sumRows is sumOver for COUNT values, with fewer instructions: the lanes of a warp
+// halve the values among them before they add up, and each gets all of them only at the
+// end. Of 4 values over 8 warps that takes 35 instructions and not 76, of 440 that a
+// tile of layernorm took at N = 2048.
+template <int COUNT, int GROUP> __device__ __forceinline__ void sumRows(float (&v)[COUNT], int phase) {
+  constexpr int LANES = imin(GROUP, 32);
+  if constexpr (COUNT == 1 || COUNT > LANES) {
+    sumOver<COUNT, GROUP>(v, phase);
+  } else {
+    int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int n = COUNT / 2; n > 0; n /= 2) {
+      int d = LANES * n / COUNT;
+      bool upper = lane & d;
+#pragma unroll
+      for (int k = 0; k < n; k++) {
+        float sent = upper ? v[k] : v[k + n];
+        v[k] = (upper ? v[k + n] : v[k]) + __shfl_xor_sync(0xffffffffu, sent, d);
+      }
+    }
+    constexpr int EACH = LANES / COUNT; // lanes k*EACH and on have value k
+    float s = v[0];
+#pragma unroll
+    for (int d = EACH / 2; d > 0; d /= 2) s += __shfl_xor_sync(0xffffffffu, s, d);
+    if constexpr (GROUP <= 32) {
+#pragma unroll
+      for (int k = 0; k < COUNT; k++) v[k] = __shfl_sync(0xffffffffu, s, k * EACH, LANES);
+    } else {
+      constexpr int SPAN = GROUP / 32, TOTAL = COUNT * SPAN;
+      __shared__ float part[2][WARPS * COUNT];
+      int warp = threadIdx.x / 32;
+      if (lane % EACH == 0) part[phase][warp * COUNT + lane / EACH] = s;
+      __syncthreads();
+      const float *mine = part[phase] + warp / SPAN * TOTAL + lane % imin(TOTAL, 32); // of value lane % COUNT
+      s = mine[0];
+#pragma unroll
+      for (int i = 32; i < TOTAL; i += 32) s += mine[i];
+#pragma unroll
+      for (int d = imin(TOTAL, 32) / 2; d >= COUNT; d /= 2) s += __shfl_xor_sync(0xffffffffu, s, d);
+#pragma unroll
+      for (int k = 0; k < COUNT; k++) v[k] = __shfl_sync(0xffffffffu, s, k);
+    }
+  }
+}
+
 // ---- The program's sums ---------------------------------------------------------
 
 constexpr int SUM_FLOATS = SLICE * VEC; // of a gradient
@@ -166,12 +218,12 @@ constexpr bool BULK_SUMS = false;
 
 // Whether a tile's terms are added to them before its reduction, and whether they are
 // then on their way while the last tile's dx is made: from the slot beside that tile's
-// (which others may still read with COPY_PATH 1 and RELOAD). Together they give 1 to
+// (which others may still read with COPY_PATH 1 and REREAD). Together they give 1 to
 // 4% in rmsnorm where a slot is 32 KiB (H200: 32.9 to 31.8 us at 256x65536) and take or
 // give 1 elsewhere. In layernorm, where there is twice as much to do before the slot is
 // free, they took 1 to 7% (2048x4096).
 constexpr bool SUMS_FIRST = !LAYERNORM && !HAS_BIAS;
-constexpr bool EARLY_SUMS = BULK_SUMS && SUMS_FIRST && (COPY_PATH == 2 || RELOAD == 0) && STAGES >= 2 && SUM_FLOATS * 4 <= SLOT;
+constexpr bool EARLY_SUMS = BULK_SUMS && SUMS_FIRST && (COPY_PATH == 2 || !REREAD) && STAGES >= 2 && SUM_FLOATS * 4 <= SLOT;
 
 // stage puts the program's sums to shared memory, for others to see after
 // __syncthreads; sendSums has them stored from there, by one thread.

@@ -60,27 +60,19 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 // vectors, every phases-th one: by some programs less than there is room for, if not
 // many. Programs that have one row to a group, have none that differ.
 func (s *rowPipe) align(p kernels.Problem, c kernels.Config) {
-	phases := s.vec / gcd(p.N, s.vec)
-	step := phases / gcd(int64(c.Get(kernels.BlockRows)), phases)
+	step := startsAlike(p, c)
 	if s.clusters == s.tiles {
 		return
 	}
 	if c.Get(kernels.RowOrder) == 0 && c.Get(kernels.Programs) == 0 && s.clusters >= minAligned*step {
 		s.clusters -= s.clusters % step
 	}
-	s.shifts = phases > 1 && (c.Get(kernels.RowOrder) != 0 || s.clusters%step != 0)
+	s.shifts = c.Get(kernels.RowOrder) != 0 || s.clusters%step != 0
 }
 
 // minAligned is how many programs there must be for each start of a row in a vector:
 // so many that those left over are few.
 const minAligned = 8
-
-func gcd(a, b int64) int64 {
-	for b > 0 {
-		a, b = b, a%b
-	}
-	return a
-}
 
 // slot is the bytes of a tile's rows of x and dy.
 func (s *rowPipe) slot(p kernels.Problem) int64 {

@@ -18,7 +18,8 @@
 // the tile, whose sums share one reduction. More rows per group share registers
 // of w, dw and db; more groups have fewer threads meet. quack has UNROLL 1.
 // RELOAD reads x (1) and dy (2) from shared memory again after the reduction,
-// which frees their registers and holds the slot for longer. CLUSTER programs
+// which frees their registers and holds the slot for longer; 4 keeps what was made of
+// them, in three times the registers and a fifth less instructions. CLUSTER programs
 // share the rows by columns; then the sums meet through distributed shared
 // memory, and each program keeps its slice of a partial row.
 //
@@ -40,39 +41,66 @@
 #include "pipe.cuh"
 #include "reduce.cuh"
 #include "fuse.cuh"
-#include "bwd_pipe.cuh"
 #include "ragged.cuh"
+#include "bwd_pipe.cuh"
+#include "ragged_sums.cuh"
 
 constexpr bool BULK = COPY_PATH == 2;
 
 // Stats are the saved statistics of a group's rows.
-struct Stats { float rs[UNROLL], mu[UNROLL]; };
+//
+// With STATS_AHEAD the lanes of a group's part of a warp have those of as many tiles, one
+// each: BATCH tiles take one load, long before most of them are needed. Without, each tile's
+// are loaded a tile ahead, and waited for at its end. That wait is 13% of the time of
+// layernorm's warps at 4096x2048, 29% without a weight, and yet most programs need it: it
+// keeps them from asking the memory for more than it serves well. Without it 16384x8192 took
+// 204 us and not 191 (H200, layernorm), 32768x2048 99.6 and not 97.1 (rmsnorm). Rows up to 2
+// KiB, and no weight, are better off without it: 19.5 us became 15.5 (4096x2048, no weight).
+constexpr int BATCH = STATS_AHEAD ? imin(TPR, 32) : 1;
 
-__device__ __forceinline__ void fetch(Stats &s, const float *rstd, const float *mean, u32 row, u32 end) {
+struct Stats {
+  float rs[UNROLL], mu[UNROLL];
+
+  // fetch has the statistics of tile t (of tile t + lane in a batch), as far as there are
+  // any, loaded.
+  __device__ __forceinline__ void fetch(const Place &at, const Walk &walk, u32 t, const float *rstd, const float *mean) {
+    t += at.lane % BATCH;
+    u32 row = walk.first + t * walk.stride + at.group * UNROLL;
 #pragma unroll
-  for (int r = 0; r < UNROLL; r++) {
-    s.rs[r] = live(row, r, end) ? __ldg(rstd + row + r) : 0.f;
-    s.mu[r] = LAYERNORM && live(row, r, end) ? __ldg(mean + row + r) : 0.f;
+    for (int r = 0; r < UNROLL; r++) {
+      bool in = t < walk.count && live(row, r, walk.end);
+      rs[r] = in ? __ldg(rstd + row + r) : 0.f;
+      mu[r] = LAYERNORM && in ? __ldg(mean + row + r) : 0.f;
+    }
   }
-}
+
+  // row is the group's row r of tile t, of this batch.
+  __device__ __forceinline__ Row row(int r, u32 t) const {
+    auto mine = [&](float v) { return BATCH > 1 ? __shfl_sync(0xffffffffu, v, t % BATCH, BATCH) : v; };
+    return rowOf(mine(rs[r]), LAYERNORM ? mine(mu[r]) : 0.f);
+  }
+};
 
 // ---- Copies -------------------------------------------------------------------
 
 // copyOwn brings the thread's own vectors of the tile at row first.
 __device__ __forceinline__ void copyOwn(const Place &at, unsigned char *slot, const X *x, const X *dy, u32 first, u32 end) {
+  int rank = at.group * UNROLL;
+  unsigned char *to = slot + rank * PITCH + at.vector(0) * VECTOR_BYTES;
+  i64 own = (i64)(first + rank) * COLS + at.column(0);
+  x += own;
+  dy += own;
 #pragma unroll
-  for (int r = 0; r < UNROLL; r++) {
-    int rank = at.group * UNROLL + r;
-    if (live(first, rank, end))
+  for (int r = 0; r < UNROLL; r++)
+    if (live(first, rank + r, end))
 #pragma unroll
       for (int i = 0; i < L; i++)
         if (at.inside(i)) {
-          unsigned char *dst = slot + rank * PITCH + at.vector(i) * VECTOR_BYTES;
-          i64 src = (i64)(first + rank) * COLS + at.column(i);
+          unsigned char *dst = to + r * PITCH + i * TPR * VECTOR_BYTES;
+          int src = r * COLS + i * TPR * VEC;
           copyRow<VECTOR_BYTES>(dst, x + src);
           copyRow<VECTOR_BYTES>(dst + HALF, dy + src);
         }
-  }
 }
 
 #if COPY_PATH == 2
@@ -81,7 +109,7 @@ __device__ __forceinline__ void copyOwn(const Place &at, unsigned char *slot, co
 // tile lie side by side, so one copy brings them; slices are copied row by row, and
 // so are ragged rows.
 __device__ __forceinline__ void bringTile(const Place &at, unsigned char *slot, Barrier *full, const X *x, const X *dy, u32 first, u32 end, i64 all) {
-  int rows = end - first < BLOCK_ROWS ? end - first : BLOCK_ROWS, lane = threadIdx.x % 32;
+  int rows = TAIL && end - first < BLOCK_ROWS ? end - first : BLOCK_ROWS, lane = threadIdx.x % 32;
   int bytes = at.vecs * VECTOR_BYTES;
 #if RAGGED
   // The slice of the row's aligned vectors, but not past the end of the tensor, whose
@@ -181,13 +209,13 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
   for (int i = threadIdx.x; i < (1 + HAS_BIAS) * GROUPS * SPAN_FLOATS; i += THREADS) spanOf(0, 0)[i] = 0.f;
 #endif
   i64 partial = FUSED_DW == 3 ? 0 : (i64)program * COLS;
-  Stats now, next;
-  if (walk.count > 0) fetch(now, rstd, mean, row, end);
+  Stats stats, ahead;
+  stats.fetch(at, walk, 0, rstd, mean);
 
   int slot = 0;
   u32 parity = 0; // of the slots' barriers: how many times all slots went round
   for (u32 t = 0; t < walk.count; t++, row += walk.stride) {
-    if (t + 1 < walk.count) fetch(next, rstd, mean, row + walk.stride, end);
+    if (t % BATCH == 0) ahead.fetch(at, walk, t + BATCH, rstd, mean);
 
     // What the thread has of the tile. Vectors past the end are zeros.
     const unsigned char *tile = pipeline + slot * SLOT + at.group * UNROLL * PITCH;
@@ -213,7 +241,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     for (int r = 0; r < UNROLL; r++)
 #pragma unroll
       for (int i = 0; i < L; i++)
-        resraw[r][i] = live(row, r, end) && at.inside(i) ? loadGlobal(dres + (i64)(row + r) * COLS, shift, at, i) : zero<VECTOR_BYTES>();
+        resraw[r][i] = live(row, r, end) && at.inside(i) ? loadOwn(dres + (i64)(row + r) * COLS, at.column(i) - shift) : zero<VECTOR_BYTES>();
 #endif
 
     float s[SUMS];
@@ -221,7 +249,8 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     for (int k = 0; k < SUMS; k++) s[k] = 0.f;
     Row of[UNROLL];
 #pragma unroll
-    for (int r = 0; r < UNROLL; r++) of[r] = rowOf(now.rs[r], now.mu[r]);
+    for (int r = 0; r < UNROLL; r++) of[r] = stats.row(r, t);
+    float kept[2][KEEP ? UNROLL : 1][KEEP ? L : 1][VEC]; // factors and dy*w
 #pragma unroll
     for (int i = 0; i < L; i++)
       if (at.inside(i)) {
@@ -234,8 +263,10 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
           unpackX(graw[r][i], g);
 #pragma unroll
           for (int j = 0; j < VEC; j++) {
-            addTerms(s + r * K, xf[j], g[j], wf[j], of[r]);
-            if (SUMS_FIRST) addSums(dw[i][j], db[i][j], xf[j], g[j], of[r]);
+            float h = factor(xf[j], of[r]);
+            addTerms(s + r * K, h, g[j], wf[j]);
+            if (SUMS_FIRST) addSums(dw[i][j], db[i][j], h, g[j], of[r]);
+            if (KEEP) kept[0][r][i][j] = h, kept[1][r][i][j] = g[j] * wf[j];
           }
         }
       }
@@ -244,47 +275,49 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     if (early) stage(beside, dw, at); // for the reduction's barrier
     // The thread has read its own vectors, all that it waits for with COPY_PATH 1.
     // (Filled before the sums above: 57.7 us, not 51.5, at 16384x2048.)
-    if (!BULK && RELOAD == 0) fill(slot, t + STAGES);
-    sumOver<SUMS, TPR>(s, t & 1);
+    if (!BULK && !REREAD) fill(slot, t + STAGES);
+    sumRows<SUMS, TPR>(s, t & 1);
     // sumOver has this barrier where a group is wider than a warp. Bulk copies
     // need it behind the last reading, cluster.sum between its calls.
-    if (TPR <= 32 && (BULK && RELOAD == 0 || CLUSTER > 1 || EARLY_SUMS || SHIFTS)) __syncthreads();
+    if (TPR <= 32 && (BULK && !REREAD || CLUSTER > 1 || EARLY_SUMS || SHIFTS)) __syncthreads();
     if (early && threadIdx.x == 0) sendSums(dw_partial + partial, beside, at);
-    if (BULK && RELOAD == 0) fill(slot, t + STAGES);
+    if (BULK && !REREAD) fill(slot, t + STAGES);
 #if CLUSTER > 1
     cluster.sum(s, at.group, at.lane == 0, t);
 #endif
-    if (RELOAD) asm volatile("" ::: "memory"); // or the compiler keeps what it has read
+    if (REREAD) asm volatile("" ::: "memory"); // or the compiler keeps what it has read
 #pragma unroll
     for (int r = 0; r < UNROLL; r++) close(of[r], s[r * K], s[r * K + K - 1]);
 
+    X *out = dx + ((i64)row * COLS + at.column(0) - shift);
 #pragma unroll
     for (int i = 0; i < L; i++) {
       if (!at.inside(i)) continue;
       float wf[VEC];
-      weights(wraw[i], wf);
+      if (!KEEP) weights(wraw[i], wf);
 #pragma unroll
       for (int r = 0; r < UNROLL; r++) {
-        float xf[VEC], g[VEC], out[VEC];
-        if (RELOAD & 1) xraw[r][i] = read(0, r, i);
-        if (RELOAD & 2) graw[r][i] = read(1, r, i);
-        unpackAgain(xraw[r][i], xf);
-        unpackAgain(graw[r][i], g);
+        float xf[VEC], g[VEC], d[VEC];
+        if (REREAD & 1) xraw[r][i] = read(0, r, i);
+        if (REREAD & 2) graw[r][i] = read(1, r, i);
+        if (!KEEP) unpackAgain(xraw[r][i], xf);
+        if (!KEEP || !SUMS_FIRST) unpackAgain(graw[r][i], g);
 #pragma unroll
         for (int j = 0; j < VEC; j++) {
-          out[j] = dxOf(xf[j], g[j], wf[j], of[r]);
-          if (!SUMS_FIRST) addSums(dw[i][j], db[i][j], xf[j], g[j], of[r]);
+          float h = KEEP ? kept[0][r][i][j] : factor(xf[j], of[r]);
+          d[j] = dxOf(h, KEEP ? kept[1][r][i][j] : g[j] * wf[j], of[r]);
+          if (!SUMS_FIRST) addSums(dw[i][j], db[i][j], h, g[j], of[r]);
         }
 #if RESIDUAL
         float res[VEC];
         unpackX(resraw[r][i], res);
 #pragma unroll
-        for (int j = 0; j < VEC; j++) out[j] += res[j];
+        for (int j = 0; j < VEC; j++) d[j] += res[j];
 #endif
-        if (live(row, r, end)) writeRow(dx + (i64)(row + r) * COLS, shift, at, i, pack<X_TYPE, VEC>(out));
+        if (live(row, r, end)) storeOwn<X>(out + r * COLS + i * TPR * VEC, at.column(i) - shift, pack<X_TYPE, VEC>(d));
       }
     }
-    if (RELOAD) {
+    if (REREAD) {
       if (BULK) __syncthreads();
       fill(slot, t + STAGES);
     }
@@ -295,7 +328,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     shift = shiftOf(row + walk.stride);
     readWeights();
 #endif
-    now = next;
+    if ((t + 1) % BATCH == 0) stats = ahead; // waits
     if (++slot == STAGES) {
       slot = 0;
       parity ^= 1;

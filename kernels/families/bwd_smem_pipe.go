@@ -17,9 +17,9 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 		Op:   op,
 		Pass: kernels.Bwd,
 		Doc: "persistent programs; rows come to shared memory some tiles ahead, dw in registers, then k2 or a fused sum; " +
-			"unroll is rows per thread, reload's bits are x and dy",
+			"unroll is rows per thread, reload's bits are x and dy, 4 keeps them widened",
 		Origin: "quack, main line and PR 101; mlx PR 3881",
-		Files: []string{"bwd_smem_pipe.go", "bwd_smem_pipe.cu", "bwd_pipe.go", "bwd_pipe.cuh", "ragged.cuh", "pipe.cuh", "fuse.cuh", "reduce.go", "reduce.cu", "reduce.cuh",
+		Files: []string{"bwd_smem_pipe.go", "bwd_smem_pipe.cu", "bwd_pipe.go", "bwd_pipe.cuh", "ragged.go", "ragged.cuh", "ragged_sums.cuh", "pipe.cuh", "fuse.cuh", "reduce.go", "reduce.cu", "reduce.cuh",
 			"hoststage.go", "common.go", "common.cuh"},
 		// The published space (quack: 400 configs of threads, threads per row,
 		// clusters, reloads, copies and stages) with what it has in tables (programs)
@@ -31,7 +31,8 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Unroll, 1, 2),
 			kernels.Values(kernels.Stages, 2, 3),
 			kernels.Values(kernels.CopyPath, 1, 2),
-			kernels.Values(kernels.Reload, 0, 3),
+			kernels.Values(kernels.Reload, 0, 3, 4),
+			kernels.Values(kernels.StatsAhead, 0, 1),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.PerSM, 1, 2, 3, 4),
 			kernels.Values(kernels.Programs, 0),
@@ -79,8 +80,7 @@ func newSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) smem
 // that it may have an element of.
 func pipeVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 	if c.Get(kernels.CopyPath) == 2 && p.N*p.DType.Size()%16 != 0 {
-		vec = 16 / p.DType.Size()
-		return ceilDiv(p.N+vec-1, vec), vec
+		return aroundRow(p)
 	}
 	return vectors(p, c)
 }
@@ -119,12 +119,13 @@ func (s *smemPipe) static(p kernels.Problem, c kernels.Config) int64 {
 }
 
 // registers is about what a thread needs: x and dy packed for each of its rows,
-// unless they are read again, the residual's gradient, the weights packed, the
-// sums of dw and db, and about 32 for the rest.
+// unless they are read again, or dy packed and two numbers of each element, the
+// residual's gradient, the weights packed, the sums of dw and db, and about 32 for
+// the rest.
 func (s *smemPipe) registers(p kernels.Problem, c kernels.Config) int64 {
 	row := s.perThread * max(s.vec*p.DType.Size()/4, 1)
 	rl := c.Get(kernels.Reload)
-	rows := 2 - flag(rl&1 != 0) - flag(rl&2 != 0) + flag(p.Residual)
+	rows := 2 - flag(rl&1 != 0) - flag(rl&2 != 0) + 3*flag(rl == 4) + flag(p.Residual)
 	n := s.rows * row * rows
 	if !p.NoWeight {
 		n += s.perThread * (max(s.vec*p.Weight.Size()/4, 1) + s.vec*(1+flag(p.Bias)))
@@ -174,8 +175,12 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 		return fmt.Errorf("the copy path is 1 or 2")
 	case !isPow2(cl) || cl > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
-	case c.Get(kernels.Reload) > 3 || c.Get(kernels.CacheHint) > 3 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
-		return fmt.Errorf("reload and cache hint are 0 to 3, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
+	case c.Get(kernels.Reload) > 4 || c.Get(kernels.CacheHint) > 3 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
+		return fmt.Errorf("reload is 0 to 4, cache hint 0 to 3, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
+	case c.Get(kernels.StatsAhead) > 1:
+		return fmt.Errorf("statistics are loaded a tile ahead, 0, or many, 1")
+	case c.Get(kernels.Reload) == 4 && p.DType.Size() == 4:
+		return fmt.Errorf("fp32 needs no widening that could be kept")
 	case cp == 1 && vectorBytes(p, c) < 4:
 		return fmt.Errorf("rows of %d bytes start at any 2 bytes, and asynchronous copies move 4, 8 or 16 aligned ones", row)
 	case cp == 2 && row%16 != 0 && c.Get(kernels.VectorBytes) != 0:
@@ -215,7 +220,8 @@ const (
 	// Elements of x per thread, and bytes of a row, that are worth reading again:
 	// fewer leave registers enough.
 	minReread = 16
-	minWide   = 8 << 10 // and slices that take longer than the exchange of their sums
+	minWide   = 8 << 10 // and rows that are worth a cluster where each multiprocessor has one
+	minPaced  = 2 << 10 // bytes of rows that statistics loaded far ahead make no faster
 	// Slots of more groups of threads than one, in bytes. One program per
 	// multiprocessor with slots of this size beat several with smaller ones on an
 	// H200; larger slots have not been the best anywhere. (A KiB is for ragged rows.)
@@ -232,17 +238,19 @@ func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.De
 		return nil
 	}
 	elems, slot := s.perThread*s.vec, s.slot(p)
-	bytes := min(s.slice, s.vecs) * s.vec * p.DType.Size()
+	bytes, row := min(s.slice, s.vecs)*s.vec*p.DType.Size(), p.N*p.DType.Size()
 	ahead := s.perSM * max(s.stages-1, 1) * slot
 	full := s.each > 4 && 2*s.clusters*s.cluster >= int64(d.Units) // long enough, and on most of the device
 	switch {
 	case elems > maxSums:
 		return fmt.Errorf("%d columns per thread are too many to keep sums of", elems)
-	case c.Get(kernels.Reload) > 0 && (s.rows*elems < minReread || bytes <= minWide):
+	case (c.Get(kernels.Reload)&3) != 0 && (s.rows*elems < minReread || bytes <= minWide):
 		return fmt.Errorf("%d elements per thread, of %d bytes in all, are too few to be worth reading again", s.rows*elems, bytes)
+	case c.Get(kernels.StatsAhead) == 1 && row > minPaced && !p.NoWeight:
+		return fmt.Errorf("rows of %d bytes come faster where each waits for its statistics", row)
 	case s.groups > 1 && slot > maxAbreast:
 		return fmt.Errorf("%d groups of threads with %d bytes of slot: more programs do the same", s.groups, slot)
-	case s.cluster > 1 && bytes <= minWide && s.tiles >= int64(d.Units):
+	case s.cluster > 1 && (row <= minWide || bytes < minSlice) && s.tiles >= int64(d.Units):
 		return fmt.Errorf("slices of %d bytes are too short for a cluster where each multiprocessor has a row", bytes)
 	case s.perSM > 0 && d.SharedPerBlock > 0 && full && ahead < minAhead && bytes >= 512:
 		return fmt.Errorf("%d bytes on their way to a multiprocessor are too few to keep the memory busy", ahead)
@@ -271,11 +279,12 @@ func smemPipePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) ker
 	}
 	k1 := kernels.Launch{
 		Stage: "k1", Source: "bwd_smem_pipe.cu", Entry: "smem_pipe",
-		Grid:    [3]int{int(s.clusters * s.cluster), 1, 1},
-		Block:   32 * c.Get(kernels.Warps),
-		Shared:  int(s.shared(p, c)),
-		Defines: rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(ragged)}, kernels.Define{Name: "SHIFTS", Value: flag(s.shifts)}),
-		Args:    bwdArgs(p, c),
+		Grid:   [3]int{int(s.clusters * s.cluster), 1, 1},
+		Block:  32 * c.Get(kernels.Warps),
+		Shared: int(s.shared(p, c)),
+		Defines: rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(ragged)}, kernels.Define{Name: "SHIFTS", Value: flag(s.shifts)},
+			kernels.Define{Name: "TAIL", Value: flag(p.M%int64(c.Get(kernels.BlockRows)) != 0 || c.Get(kernels.RowOrder) == 2)}),
+		Args: bwdArgs(p, c),
 	}
 	if s.cluster > 1 {
 		k1.Cluster = int(s.cluster)
@@ -421,7 +430,7 @@ func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	tries := [][]int{clusters, {r.perGroup, 2 * r.perGroup, 4 * r.perGroup, r.perGroup / 2}, {0, 3}, append(down(r.stages), 3, 4), halves(r.rows), down(r.perSM)}
 	for v := range cross(tries) {
 		c := kernels.NewConfig(set(kernels.BlockRows, r.groups*v[4]), set(kernels.Warps, max(r.groups*v[1]/32, 1)), set(kernels.VectorBytes, 0),
-			set(kernels.Unroll, v[4]), set(kernels.Stages, v[3]), set(kernels.CopyPath, path), set(kernels.Reload, v[2]), set(kernels.Cluster, v[0]),
+			set(kernels.Unroll, v[4]), set(kernels.Stages, v[3]), set(kernels.CopyPath, path), set(kernels.Reload, v[2]), set(kernels.StatsAhead, int(flag(p.NoWeight))), set(kernels.Cluster, v[0]),
 			set(kernels.PerSM, v[5]), set(kernels.Programs, 0), set(kernels.RowOrder, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0),
 			set(kernels.PartialType, 0), set(kernels.FusedDW, 0)).With(reduceBase...).With(set(kernels.EarlyReduce, startEarly))
 		if first == (kernels.Config{}) {

@@ -21,10 +21,15 @@
 // operation per program, and scale_inv is program 0's. With TRANSPOSE_PATH 0
 // each lane also stores its bytes to yt one by one, M bytes apart: the old
 // design of TransformerEngine, in which each byte is a sector of its own.
+//
+// RAGGED rows are read and written by aligned vectors (ragged.cuh), the weights cut
+// out of two vectors each; HOIST does that once where a thread's rows all start alike
+// in their vectors.
 #include "common.cuh"
+#include "ragged.cuh"
 
 constexpr int TPR = THREADS / BLOCK_ROWS;
-constexpr int L = cdiv(VECS, TPR);
+constexpr int L = cdiv(ROW_VECS, TPR);
 constexpr int HELD = HOIST ? L : 1, SUMS = RESIDUAL ? L : 1;
 constexpr bool FP8 = Y_TYPE == E4M3;
 
@@ -36,19 +41,21 @@ struct Row {
 };
 
 __device__ __forceinline__ bool inside(int i) {
-  return VECS % TPR == 0 || threadIdx.x % TPR + i * TPR < VECS;
+  return ROW_VECS % TPR == 0 || threadIdx.x % TPR + i * TPR < ROW_VECS;
 }
 
-__device__ __forceinline__ i64 column(int lane, int i) { return (i64)(lane + i * TPR) * VEC; }
+// column is that of the thread's vector i in a row that starts shift elements behind an
+// aligned vector.
+__device__ __forceinline__ int column(int lane, int i, int shift) { return (lane + i * TPR) * VEC - shift; }
 
 __device__ __forceinline__ void fetch(Row &r, const X *x, const X *res, i64 row, i64 end) {
-  int lane = threadIdx.x % TPR;
+  int lane = threadIdx.x % TPR, shift = shiftOf(row);
 #pragma unroll
   for (int i = 0; i < L; i++) {
     bool in = row < end && inside(i);
-    r.x[i] = in ? loadRow<VECTOR_BYTES>(x + row * COLS + column(lane, i)) : zero<VECTOR_BYTES>();
+    r.x[i] = in ? loadOwn(x + row * COLS, column(lane, i, shift)) : zero<VECTOR_BYTES>();
 #if RESIDUAL
-    r.res[i] = in ? loadRow<VECTOR_BYTES>(res + row * COLS + column(lane, i)) : zero<VECTOR_BYTES>();
+    r.res[i] = in ? loadOwn(res + row * COLS, column(lane, i, shift)) : zero<VECTOR_BYTES>();
 #endif
   }
 }
@@ -98,20 +105,23 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
   if (HOIST)
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
-      wraw[i] = inside(i) ? loadW(w, column(lane, i)) : zero<W_BYTES>();
-      if (HAS_BIAS) braw[i] = inside(i) ? load<W_BYTES>(b + column(lane, i)) : zero<W_BYTES>();
+      int c = column(lane, i, shiftOf(row));
+      wraw[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, c) : zero<W_BYTES>();
+      if (HAS_BIAS) braw[i] = inside(i) ? loadColumns(b, c) : zero<W_BYTES>();
     }
   for (i64 first = t.first; first < t.end; first += t.stride, row += t.stride) {
     Row next;
     if (STAGES == 2) fetch(next, x, res, row + t.stride, t.end);
 
+    int shift = shiftOf(row);
     float mu = 0.f, s[1] = {0.f}, f[VEC];
     float sum[SUMS][VEC];
 #if RESIDUAL
 #pragma unroll
     for (int i = 0; i < L; i++) {
       add(r, i, sum[i]);
-      if (row < t.end && inside(i)) store<VECTOR_BYTES>(resout + row * COLS + column(lane, i), pack<X_TYPE, VEC>(sum[i]));
+      int c = column(lane, i, shift);
+      if (row < t.end && inside(i)) storeOwn<X>(resout + row * COLS + c, c, pack<X_TYPE, VEC>(sum[i]));
     }
 #endif
 #if LAYERNORM
@@ -129,6 +139,7 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
     for (int i = 0; i < L; i++)
       if (inside(i)) {
         values(r, sum, i, f);
+        if (LAYERNORM) clearOthers(f, column(lane, i, shift), mu);
 #pragma unroll
         for (int j = 0; j < VEC; j++) s[0] += (f[j] - mu) * (f[j] - mu);
       }
@@ -148,20 +159,21 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
 #pragma unroll
       for (int i = 0; i < L; i++)
         if (inside(i)) {
-          i64 c = column(lane, i);
+          int c = column(lane, i, shift);
           float wf[VEC];
           values(r, sum, i, f);
           if (HOIST) stay(wraw[i % HELD]);
-          weights(HOIST ? wraw[i % HELD] : loadW(w, c), wf);
+          weights(HOIST ? wraw[i % HELD] : HAS_WEIGHT ? loadColumns(w, c) : zero<W_BYTES>(), wf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] = (f[j] - mu) * rs * wf[j];
 #if HAS_BIAS
           float bf[VEC];
           if (HOIST) stay(braw[i % HELD]);
-          unpack<W_TYPE, VEC>(HOIST ? braw[i % HELD] : load<W_BYTES>(b + c), bf);
+          unpack<W_TYPE, VEC>(HOIST ? braw[i % HELD] : loadColumns(b, c), bf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] += bf[j];
 #endif
+          if (FP8) clearOthers(f, c, 0.f);
           if (FP8)
 #pragma unroll
             for (int j = 0; j < VEC; j++) {
@@ -169,10 +181,11 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
               f[j] *= by;
             }
           Raw<Y_BYTES> out = pack<Y_TYPE, VEC>(f);
-          store<Y_BYTES>(y + row * COLS + c, out);
+          storeOwn<Y>(y + row * COLS + c, c, out);
 #if TRANSPOSED && TRANSPOSE_PATH == 0
 #pragma unroll
-          for (int j = 0; j < VEC; j++) yt[(c + j) * rows + row] = (Y)(out.word[j / 4] >> j % 4 * 8);
+          for (int j = 0; j < VEC; j++)
+            if (inRow(c + j)) yt[(c + j) * rows + row] = (Y)(out.word[j / 4] >> j % 4 * 8);
 #endif
         }
     }

@@ -12,6 +12,9 @@ import (
 // persistent programs are br1 with p = min(M, units), before PR 593 with ho0,
 // after it with ho1.
 //
+// Vectors of 16 bytes in rows that are no multiple of them are those around the row:
+// ragged.cuh.
+//
 // The grid leaves out narrower vectors and eight programs per multiprocessor,
 // which --knob still takes: over the 106 forwards of the H200's default group
 // they win 0.6% in the mean.
@@ -22,12 +25,12 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "a row in the registers of a group of threads, read once",
 		Origin: "Liger-Kernel; Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, non-blocked",
-		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "fp8.go", "transpose.go", "transpose.cu",
+		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "ragged.go", "ragged.cuh", "fp8.go", "transpose.go", "transpose.cu",
 			"hoststage.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
 			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
-			kernels.Values(kernels.VectorBytes, 0),
+			kernels.Values(kernels.VectorBytes, 0, 16),
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 0, 4),
 			kernels.Values(kernels.Programs, 0),
@@ -42,14 +45,23 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			return fwdPlan(p, c, kernels.Launch{
 				Stage: "k1", Source: "fwd_cta_reg.cu", Entry: "cta_reg",
-				Grid:    [3]int{int(grid(p, c, d)), 1, 1},
+				Grid:    [3]int{int(ctaRegGrid(p, c, d)), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: fwdDefines(p, c, d),
+				Defines: fwdDefines(p, c, d, kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))}),
 				Args:    append(fwdArgs(p), fp8Args(p, c)...),
 			})
 		},
 		Host: map[string]kernels.HostStage{"cta_reg": hostCTAReg, "transpose": hostTranspose},
 	}
+}
+
+// ctaRegGrid is grid but for ragged rows: alignPrograms.
+func ctaRegGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
+	n := grid(p, c, d)
+	if n < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) {
+		n = alignPrograms(p, c, n)
+	}
+	return n
 }
 
 // fwdCTARegBase gives each thread 64 bytes of a row, one program per tile.
@@ -142,7 +154,10 @@ func refuseFwdCommon(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 }
 
 func refuseCTAReg(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	if err := refuseFwdCommon(p, c, d); err != nil {
+	if n := ctaRegGrid(p, c, d); c.Get(kernels.Hoist) == 1 && n < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && shifts(p, c, n) {
+		return fmt.Errorf("rows of %d elements start at another place of a vector each: there is nothing to hoist", p.N)
+	}
+	if err := refuseFwdCommon(p, plainVectors(p, c), d); err != nil {
 		return err
 	}
 	if err := refuseStages(p, c, d); err != nil {
@@ -167,7 +182,7 @@ func refuseHeld(p kernels.Problem, c kernels.Config) error {
 	if rowTensors(p) == 1 && hoist == 0 {
 		return nil
 	}
-	vecs, vec := vectors(p, c)
+	vecs, vec := rowVectors(p, c)
 	threads := int64(c.Get(kernels.Warps) * 32)
 	each := ceilDiv(vecs, threads/int64(c.Get(kernels.BlockRows)))
 	words := func(d kernels.DType) int64 { return each * max(vec*d.Size()/4, 1) }

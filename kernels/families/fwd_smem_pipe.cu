@@ -15,6 +15,9 @@
 // part of the row from registers (RELOAD 0), from shared memory (1) or from
 // memory (2).
 //
+// RAGGED rows come by the aligned vectors around them (ragged.cuh); what those have of
+// other rows is left out when they are read.
+//
 // Each thread copies what it will read itself (COPY_PATH 1), so that it waits for
 // nobody, or one thread brings whole rows by bulk copies on barriers (2). Rows
 // that start at odd multiples of 2 bytes are loaded and stored by each thread,
@@ -26,18 +29,24 @@
 // quack keeps fp32 copies, at twice the registers.
 #include "common.cuh"
 #include "pipe.cuh"
+#include "ragged.cuh"
+
+#ifndef SHIFTS
+#define SHIFTS 0
+#endif
 
 constexpr int TPR = THREADS / BLOCK_ROWS;
 constexpr int LINE = 128 / VECTOR_BYTES;
-constexpr int SLICE = CLUSTER == 1 ? VECS : cdiv(cdiv(VECS, CLUSTER), LINE) * LINE; // vectors of a program
+constexpr int SLICE = CLUSTER == 1 ? ROW_VECS : cdiv(cdiv(ROW_VECS, CLUSTER), LINE) * LINE; // vectors of a program
 constexpr int L = cdiv(SLICE, TPR);
-constexpr bool WHOLE = L * TPR * CLUSTER == VECS; // no thread has fewer than L vectors
+constexpr bool WHOLE = L * TPR * CLUSTER == ROW_VECS; // no thread has fewer than L vectors
 constexpr int PART = cdiv(BLOCK_ROWS * SLICE * VECTOR_BYTES, 16) * 16;
 constexpr int SLOT = PART * (1 + RESIDUAL); // bytes of a tile: x, then res
 constexpr int KEPT = RELOAD == 0 ? L : 1;
 // Up to 32 words of weight and bias are read ahead of the row. More would cost
-// programs; they are read where they are used.
-constexpr bool EARLY = L * cdiv(W_BYTES, 4) * (HAS_WEIGHT + HAS_BIAS) <= 32;
+// programs; they are read where they are used, and so they are where a thread's rows
+// start differently in their vectors (SHIFTS).
+constexpr bool EARLY = !SHIFTS && L * cdiv(W_BYTES, 4) * (HAS_WEIGHT + HAS_BIAS) <= 32;
 constexpr int AHEAD = EARLY ? L : 1;
 // Arrays in registers ask for loops without a counter; else as many vectors are
 // in flight as the way to shared memory or to memory asks for.
@@ -63,10 +72,11 @@ struct Place {
     group = threadIdx.x / TPR;
     lane = threadIdx.x % TPR;
     first = CLUSTER == 1 ? 0 : (int)(blockIdx.x % CLUSTER) * SLICE;
-    count = CLUSTER == 1 ? VECS : imin(SLICE, VECS - first);
+    count = CLUSTER == 1 ? ROW_VECS : imin(SLICE, ROW_VECS - first);
   }
   __device__ __forceinline__ bool inside(int i) const { return WHOLE || lane + i * TPR < count; }
-  __device__ __forceinline__ int column(int i) const { return (first + lane + i * TPR) * VEC; }
+  // column is that of vector i in a row that starts shift elements behind an aligned vector.
+  __device__ __forceinline__ int column(int i, int shift) const { return (first + lane + i * TPR) * VEC - shift; }
   // offset is where vector i stands in its part of a slot.
   __device__ __forceinline__ int offset(int i) const { return (group * SLICE + lane + i * TPR) * VECTOR_BYTES; }
 };
@@ -94,22 +104,29 @@ __device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i
     bulkRow(part + r * SLICE * VECTOR_BYTES, x + (first + r) * COLS + at.first * VEC, bytes, b);
 }
 #elif VECTOR_BYTES >= 4
-// bring begins the copies of the thread's own vectors of a row.
-__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row) {
+// bring begins the copies of the thread's own vectors of a row: whole ones, but for what
+// would be past the end of the tensor.
+__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row, i64 rows) {
+  int shift = shiftOf(row);
+  i64 left = (rows - row) * COLS;
   x += row * COLS;
 #pragma unroll 8
   for (int i = 0; i < L; i++)
-    if (at.inside(i)) copyRow<VECTOR_BYTES>(part + at.offset(i), x + at.column(i));
+    if (at.inside(i)) {
+      int c = at.column(i, shift);
+      if (!RAGGED || c + VEC <= left) copyRow<VECTOR_BYTES>(part + at.offset(i), x + c);
+      else storeShared<VECTOR_BYTES>(part + at.offset(i), loadSome<X>(x, c));
+    }
 }
 #else
-__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row) {
+__device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 row, i64 rows) {
   constexpr int BATCH = imin(L, 8); // loads in flight
   x += row * COLS;
   for (int first = 0; first < L; first += BATCH) {
     RowVec v[BATCH];
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
-      if (first + i < L && at.inside(first + i)) v[i] = loadRow<VECTOR_BYTES>(x + at.column(first + i));
+      if (first + i < L && at.inside(first + i)) v[i] = loadRow<VECTOR_BYTES>(x + at.column(first + i, 0));
 #pragma unroll
     for (int i = 0; i < BATCH; i++)
       if (first + i < L && at.inside(first + i)) storeShared(part + at.offset(first + i), v[i]);
@@ -118,7 +135,7 @@ __device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i
 #endif
 
 // fetch begins to bring the tile at row first to a slot, where there is one.
-__device__ __forceinline__ void fetch(int slot, const X *x, const X *res, const Place &at, i64 first, i64 end) {
+__device__ __forceinline__ void fetch(int slot, const X *x, const X *res, const Place &at, i64 first, i64 end, i64 rows) {
   char *part = slots + slot * SLOT;
 #if COPY_PATH == 2
   if (threadIdx.x == 0 && first < end) {
@@ -130,8 +147,8 @@ __device__ __forceinline__ void fetch(int slot, const X *x, const X *res, const 
 #else
   i64 row = first + at.group;
   if (row < end) {
-    bring(part, x, at, row);
-    if (RESIDUAL) bring(part + PART, res, at, row);
+    bring(part, x, at, row, rows);
+    if (RESIDUAL) bring(part + PART, res, at, row, rows);
   }
   commitCopies();
 #endif
@@ -153,26 +170,28 @@ __device__ __forceinline__ void await(int slot, u32 parity) {
 struct Row {
   const char *part;
   const X *x, *res;
+  int shift;
   RowVec xs[KEPT], ress[RESIDUAL ? KEPT : 1];
 };
 
 template <bool FIRST>
-__device__ __forceinline__ RowVec packed(RowVec &kept, const char *part, const X *x, const Place &at, int i) {
+__device__ __forceinline__ RowVec packed(RowVec &kept, const char *part, const X *x, const Place &at, int i, int c) {
   if (FIRST || RELOAD == 1) {
-    RowVec v = loadShared<VECTOR_BYTES>(part + at.offset(i));
+    RowVec v = only(loadShared<VECTOR_BYTES>(part + at.offset(i)), c);
     if (RELOAD == 0) kept = v;
     return v;
   }
-  return RELOAD == 2 ? load<VECTOR_BYTES>(x + at.column(i)) : kept;
+  return RELOAD == 2 ? loadOwn(x, c) : kept;
 }
 
 // values widens vector i of what is normalized, x or x + res: the first time from
 // the slot, then from wherever RELOAD says.
 template <bool FIRST> __device__ __forceinline__ void values(Row &r, const Place &at, int i, float (&f)[VEC]) {
-  unpackX(packed<FIRST>(r.xs[i % KEPT], r.part, r.x, at, i), f);
+  int c = at.column(i, r.shift);
+  unpackX(packed<FIRST>(r.xs[i % KEPT], r.part, r.x, at, i, c), f);
 #if RESIDUAL
   float g[VEC];
-  unpackX(packed<FIRST>(r.ress[i % KEPT], r.part + PART, r.res, at, i), g);
+  unpackX(packed<FIRST>(r.ress[i % KEPT], r.part + PART, r.res, at, i, c), g);
 #pragma unroll
   for (int j = 0; j < VEC; j++) f[j] += g[j];
 #endif
@@ -215,7 +234,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
   __syncthreads();
 #endif
 #pragma unroll
-  for (int s = 0; s < STAGES; s++) fetch(s, x, res, at, t.first + s * t.stride, t.end);
+  for (int s = 0; s < STAGES; s++) fetch(s, x, res, at, t.first + s * t.stride, t.end, rows);
 #if CLUSTER > 1
   across.init(); // while the rows are on their way
 #endif
@@ -223,8 +242,9 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
   if (EARLY)
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
-      wraw[i] = at.inside(i) ? loadW(w, at.column(i)) : zero<W_BYTES>();
-      if (HAS_BIAS) braw[i] = at.inside(i) ? load<W_BYTES>(b + at.column(i)) : zero<W_BYTES>();
+      int c = at.column(i, shiftOf(t.first + at.group));
+      wraw[i] = HAS_WEIGHT && at.inside(i) ? loadColumns(w, c) : zero<W_BYTES>();
+      if (HAS_BIAS) braw[i] = at.inside(i) ? loadColumns(b, c) : zero<W_BYTES>();
     }
 
   int slot = 0, round = 0;
@@ -236,6 +256,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     r.part = slots + slot * SLOT;
     r.x = x + row * COLS;
     r.res = res + row * COLS;
+    r.shift = shiftOf(row);
     await(slot, parity);
 
     float sum = 0.f, mu = 0.f, f[VEC];
@@ -245,7 +266,8 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
         if (at.inside(i)) {
           values<true>(r, at, i, f);
 #if RESIDUAL
-          store<VECTOR_BYTES>(resout + row * COLS + at.column(i), pack<X_TYPE, VEC>(f));
+          int c = at.column(i, r.shift);
+          storeOwn<X>(resout + row * COLS + c, c, pack<X_TYPE, VEC>(f));
 #endif
 #pragma unroll
           for (int j = 0; j < VEC; j++) sum += LAYERNORM ? f[j] : f[j] * f[j];
@@ -253,11 +275,11 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     again(r);
     // The slot is free as soon as nobody reads it again: the thread's own part of
     // it at once, all of it after a barrier.
-    if (PERSISTENT && RELOAD != 1 && COPY_PATH == 1) fetch(slot, x, res, at, first + STAGES * t.stride, t.end);
+    if (PERSISTENT && RELOAD != 1 && COPY_PATH == 1) fetch(slot, x, res, at, first + STAGES * t.stride, t.end, rows);
     sum = rowSum(sum, at, round);
     if (PERSISTENT && RELOAD != 1 && COPY_PATH == 2) {
       if (!MEETS) __syncthreads();
-      fetch(slot, x, res, at, first + STAGES * t.stride, t.end);
+      fetch(slot, x, res, at, first + STAGES * t.stride, t.end, rows);
     }
 #if LAYERNORM
     mu = sum * INV_COLS;
@@ -267,6 +289,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
       for (int i = 0; i < L; i++)
         if (at.inside(i)) {
           values<false>(r, at, i, f);
+          clearOthers(f, at.column(i, r.shift), mu);
 #pragma unroll
           for (int j = 0; j < VEC; j++) sum += (f[j] - mu) * (f[j] - mu);
         }
@@ -289,24 +312,25 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
 #pragma unroll UNROLLED
       for (int i = 0; i < L; i++)
         if (at.inside(i)) {
+          int c = at.column(i, r.shift);
           float wf[VEC];
           values<false>(r, at, i, f);
-          weights(EARLY ? wraw[i % AHEAD] : loadW(w, at.column(i)), wf);
+          weights(EARLY ? wraw[i % AHEAD] : HAS_WEIGHT ? loadColumns(w, c) : zero<W_BYTES>(), wf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] = (f[j] - mu) * rs * wf[j];
 #if HAS_BIAS
           float bf[VEC];
-          unpack<W_TYPE, VEC>(EARLY ? braw[i % AHEAD] : load<W_BYTES>(b + at.column(i)), bf);
+          unpack<W_TYPE, VEC>(EARLY ? braw[i % AHEAD] : loadColumns(b, c), bf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] += bf[j];
 #endif
-          store<VECTOR_BYTES>(y + row * COLS + at.column(i), pack<X_TYPE, VEC>(f));
+          storeOwn<X>(y + row * COLS + c, c, pack<X_TYPE, VEC>(f));
         }
     }
     if (!PERSISTENT) break;
     if (RELOAD == 1) {
       if (COPY_PATH == 2) __syncthreads();
-      fetch(slot, x, res, at, first + STAGES * t.stride, t.end);
+      fetch(slot, x, res, at, first + STAGES * t.stride, t.end, rows);
     }
     if (++slot == STAGES) {
       slot = 0;

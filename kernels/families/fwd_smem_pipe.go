@@ -18,11 +18,11 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "rows copied asynchronously to shared memory; wide rows over clusters",
 		Origin: "quack (Dao-AILab), quack/rmsnorm.py",
-		Files:  []string{"fwd_smem_pipe.go", "fwd_smem_pipe.cu", "hoststage.go", "common.go", "common.cuh", "pipe.cuh"},
+		Files:  []string{"fwd_smem_pipe.go", "fwd_smem_pipe.cu", "ragged.go", "ragged.cuh", "hoststage.go", "common.go", "common.cuh", "pipe.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
 			kernels.Values(kernels.Warps, 4, 8),
-			kernels.Values(kernels.VectorBytes, 0),
+			kernels.Values(kernels.VectorBytes, 0, 16),
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 0, 2, 8),
 			kernels.Values(kernels.Programs, 0),
@@ -40,11 +40,13 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 			programs, tiles := clusterGrid(p, c, d)
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "fwd_smem_pipe.cu", Entry: "smem_pipe",
-				Grid:    [3]int{int(programs) * c.Get(kernels.Cluster), 1, 1},
-				Block:   c.Get(kernels.Warps) * 32,
-				Shared:  int(slotBytes(p, c)) * c.Get(kernels.Stages),
-				Defines: rowDefines(p, c, kernels.Define{Name: "PERSISTENT", Value: flag(programs < tiles)}),
-				Args:    fwdArgs(p),
+				Grid:   [3]int{int(programs) * c.Get(kernels.Cluster), 1, 1},
+				Block:  c.Get(kernels.Warps) * 32,
+				Shared: int(slotBytes(p, c)) * c.Get(kernels.Stages),
+				Defines: rowDefines(p, c, kernels.Define{Name: "PERSISTENT", Value: flag(programs < tiles)},
+					kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))},
+					kernels.Define{Name: "SHIFTS", Value: flag(programs < tiles && shifts(p, c, programs))}),
+				Args: fwdArgs(p),
 			}
 			if cl := c.Get(kernels.Cluster); cl > 1 {
 				k1.Cluster = cl
@@ -94,7 +96,7 @@ func fwdSmemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 }
 
 func refuseFwdSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	if err := refuseLaunch(p, c, d); err != nil {
+	if err := refuseLaunch(p, plainVectors(p, c), d); err != nil {
 		return err
 	}
 	if err := refuseSlices(p, c, d); err != nil {
@@ -117,7 +119,7 @@ func refuseFwdSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo
 // the same reason (_cap_cluster_n).
 func refuseSlices(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	cl, cp := c.Get(kernels.Cluster), c.Get(kernels.CopyPath)
-	vecs, _ := vectors(p, c)
+	vecs, _ := rowVectors(p, c)
 	slice, threads := sliceVectors(p, c), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows))
 	switch {
 	case !isPow2(cl) || cl > 16:
@@ -147,7 +149,7 @@ const minReload = 32
 // refusePerThread bounds what a thread has of a row: in registers, where nothing
 // is read again, or as copies that it has to begin.
 func refusePerThread(p kernels.Problem, c kernels.Config) error {
-	_, vec := vectors(p, c)
+	_, vec := rowVectors(p, c)
 	slice, warps := sliceVectors(p, c), c.Get(kernels.Warps)
 	each := ceilDiv(slice, int64(warps*32/c.Get(kernels.BlockRows)))
 	words := each * max(vec*p.DType.Size()/4, 1) * (1 + flag(p.Residual))
@@ -190,7 +192,7 @@ const (
 // have too little on the way.
 func refuseWaste(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	rows, cl, k := int64(c.Get(kernels.BlockRows)), c.Get(kernels.Cluster), int64(c.Get(kernels.PerSM))
-	_, vec := vectors(p, c)
+	_, vec := rowVectors(p, c)
 	cols, threads := sliceVectors(p, c)*vec, int64(c.Get(kernels.Warps)*32)
 	programs, tiles := clusterGrid(p, c, d)
 	persistent := programs < tiles && c.Get(kernels.Programs) == 0 && d.Kind == kernels.KindCUDA
@@ -256,7 +258,7 @@ func staticBytes(c kernels.Config) int64 {
 // sliceVectors is how many vectors of a row one program of a cluster has: an
 // equal share, rounded up to whole lines of 128 bytes.
 func sliceVectors(p kernels.Problem, c kernels.Config) int64 {
-	vecs, _ := vectors(p, c)
+	vecs, _ := rowVectors(p, c)
 	cl, line := int64(c.Get(kernels.Cluster)), 128/vectorBytes(p, c)
 	if cl <= 1 {
 		return vecs
@@ -271,7 +273,8 @@ func slotBytes(p kernels.Problem, c kernels.Config) int64 {
 }
 
 // clusterGrid is how many clusters of programs (programs, where a row is one
-// program's) walk over how many tiles: grid, with a cluster counted as one.
+// program's) walk over how many tiles: grid, with a cluster counted as one, but for ragged
+// rows: alignPrograms.
 func clusterGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (clusters, tiles int64) {
 	tiles = ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
 	n := int64(c.Get(kernels.Programs))
@@ -281,7 +284,11 @@ func clusterGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (clu
 	if n == 0 {
 		return tiles, tiles
 	}
-	return min(tiles, max(n/int64(max(c.Get(kernels.Cluster), 1)), 1)), tiles
+	n = max(n/int64(max(c.Get(kernels.Cluster), 1)), 1)
+	if n >= tiles {
+		return tiles, tiles
+	}
+	return alignPrograms(p, c, n), tiles
 }
 
 // hasClusters says whether the device has clusters and bulk copies: sm_90.

@@ -7,7 +7,9 @@
 // REDUCE_COLS columns; its threads stand side by side on them, REDUCE_VECTOR
 // neighbours each, in as many groups of rows as there are threads, and meet in
 // shared memory. REDUCE_ROWS partial rows are in flight at a time. The order of all
-// sums is fixed. Fast-LLM's k2 (64 columns by 8 rows) and the six tiles of
+// sums is fixed. PARTIALS = P and PARTIAL_COLS = N are known when it is compiled: with both as
+// arguments it took 600 instructions for 9 rows of a thread, and this is the end of
+// the way, when nothing else runs. Fast-LLM's k2 (64 columns by 8 rows) and the six tiles of
 // TransformerEngine PR 593 are points of these knobs.
 #include "common.cuh"
 #include "reduce.cuh"
@@ -17,33 +19,36 @@ constexpr int RVEC = REDUCE_COLS % REDUCE_VECTOR == 0 ? REDUCE_VECTOR : 1;
 constexpr int ACROSS = imin(REDUCE_COLS / RVEC, RTHREADS); // threads side by side
 constexpr int EACH = REDUCE_COLS / RVEC / ACROSS;          // vectors of a thread
 constexpr int GROUPS = RTHREADS / ACROSS;
-constexpr int DEPTH = REDUCE_ROWS / GROUPS > 0 ? REDUCE_ROWS / GROUPS : 1;
+constexpr int ROWS = cdiv(PARTIALS, GROUPS); // of a group; the last of them only some groups have
+constexpr int DEPTH = imin(REDUCE_ROWS / GROUPS > 0 ? REDUCE_ROWS / GROUPS : 1, ROWS);
 constexpr int MEET = ACROSS < 32 ? REDUCE_WARPS : GROUPS; // groups that meet in shared memory
 static_assert(EACH * ACROSS * RVEC == REDUCE_COLS && GROUPS * ACROSS == RTHREADS, "columns and threads divide each other");
 
 extern "C" __global__ void __launch_bounds__(RTHREADS)
-reduce(const P *dw_partial, const P *db_partial, const W *dw_in, const W *db_in, W *dw, W *db, i64 partials, i64 cols) {
+reduce(const P *dw_partial, const P *db_partial, const W *dw_in, const W *db_in, W *dw, W *db) {
   __shared__ float part[MEET][REDUCE_COLS];
   const P *in = blockIdx.y == 0 ? dw_partial : db_partial;
   const W *before = blockIdx.y == 0 ? dw_in : db_in;
   W *out = blockIdx.y == 0 ? dw : db;
-  if (EARLY_REDUCE) waitForPrevious();
   int place = threadIdx.x % ACROSS, group = threadIdx.x / ACROSS;
-  i64 first = (i64)blockIdx.x * REDUCE_COLS;
+  int first = blockIdx.x * REDUCE_COLS, mine = first + place * RVEC;
+  const P *own = in + ((i64)group * PARTIAL_COLS + mine);
+  if (EARLY_REDUCE) waitForPrevious();
   float s[EACH][RVEC];
 #pragma unroll
   for (int i = 0; i < EACH; i++)
 #pragma unroll
     for (int j = 0; j < RVEC; j++) s[i][j] = 0.f;
-  for (i64 p = group; p < partials; p += GROUPS * DEPTH) {
+#pragma unroll 8
+  for (int p = 0; p < ROWS; p += DEPTH) {
     float v[DEPTH][EACH][RVEC];
 #pragma unroll
     for (int d = 0; d < DEPTH; d++)
 #pragma unroll
       for (int i = 0; i < EACH; i++) {
-        i64 row = p + d * GROUPS, c = first + (i * ACROSS + place) * RVEC;
-        bool in_range = row < partials && c < cols;
-        loadPartials<RVEC>(in_range ? in + row * cols + c : nullptr, v[d][i]);
+        bool in_rows = (p + d + 1) * GROUPS <= PARTIALS || group + (p + d) * GROUPS < PARTIALS;
+        bool in_cols = PARTIAL_COLS % REDUCE_COLS == 0 || mine + i * ACROSS * RVEC < PARTIAL_COLS;
+        loadPartials<RVEC>(in_rows && in_cols ? own + ((i64)(p + d) * GROUPS * PARTIAL_COLS + i * ACROSS * RVEC) : nullptr, v[d][i]);
       }
 #pragma unroll
     for (int d = 0; d < DEPTH; d++)
@@ -69,7 +74,7 @@ reduce(const P *dw_partial, const P *db_partial, const W *dw_in, const W *db_in,
     float sum = 0.f;
 #pragma unroll
     for (int g = 0; g < MEET; g++) sum += part[g][i];
-    if (first + i < cols) {
+    if (first + i < PARTIAL_COLS) {
       if (before) sum += at<W_TYPE>(before + first + i);
       put<W_TYPE>(out + first + i, sum);
     }

@@ -59,7 +59,7 @@ const reducePrograms = 128
 // took 5.0.)
 func tileFor(n, gradients, partials, vec int64) (cols, rows, warps int64) {
 	const maxInFlight = 8
-	cols = min(max(ceilPow2(ceilDiv(n*gradients, reducePrograms)), 8), 1024)
+	cols = min(max(ceilPow2(ceilDiv(n*gradients, reducePrograms)), 16), 1024)
 	var groups, each int64
 	for warps = 8; ; warps *= 2 {
 		groups = max(32*warps/(cols/vec), 1)
@@ -175,6 +175,8 @@ func reduceLaunch(p kernels.Problem, c kernels.Config, programs int64) kernels.L
 			{Name: "X_TYPE", Value: int64(p.DType)},
 			{Name: "W_TYPE", Value: int64(p.Weight)},
 			{Name: "P_TYPE", Value: int64(partialType(p, c))},
+			{Name: "PARTIALS", Value: programs},
+			{Name: "PARTIAL_COLS", Value: p.N},
 			{Name: "REDUCE_VECTOR", Value: vec},
 			{Name: "REDUCE_COLS", Value: cols},
 			{Name: "REDUCE_ROWS", Value: rows},
@@ -184,7 +186,6 @@ func reduceLaunch(p kernels.Problem, c kernels.Config, programs int64) kernels.L
 			{Kind: kernels.ArgBuffer, Name: "dw_partial"}, optional(p.Bias, "db_partial"),
 			optional(p.Accumulate, "dw_in"), optional(p.Accumulate && p.Bias, "db_in"),
 			{Kind: kernels.ArgBuffer, Name: "dw"}, optional(p.Bias, "db"),
-			kernels.Int64("partials", programs), kernels.Int64("cols", p.N),
 		},
 	}
 }
@@ -196,6 +197,6 @@ func hostReduce(h *kernels.HostRun, pid int) {
 		name = "db"
 	}
 	lo := int64(pid) * h.Launch.Define("REDUCE_COLS")
-	hi := min(lo+h.Launch.Define("REDUCE_COLS"), h.Arg("cols"))
-	hostFinish(h, name, h.Mem[name+"_partial"], 0, h.Arg("partials"), lo, hi)
+	hi := min(lo+h.Launch.Define("REDUCE_COLS"), h.Problem.N)
+	hostFinish(h, name, h.Mem[name+"_partial"], 0, h.Launch.Define("PARTIALS"), lo, hi)
 }

@@ -81,7 +81,7 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 	switch {
 	case piped && d.Kind == kernels.KindCUDA && runs(pipe):
 		return pipe.Name
-	case onePass && one.Refuse(p, one.Base(p, d), d) == nil:
+	case onePass && runs(one):
 		return one.Name
 	}
 	return two.Name
@@ -109,6 +109,9 @@ func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 // in rmsnorm, and 64; and narrower ones where rows are so few that cta_reg, with eight of
 // them to a program, has less programs than the device has multiprocessors.
 func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
+	if r, ok := unevenRule(p, d); ok {
+		return r.design == "smem_pipe"
+	}
 	row, least, most := p.N*p.DType.Size(), int64(2<<10), int64(8<<10)
 	switch {
 	case row%16 != 0: // vectors narrower than 16 bytes take many threads, or many registers

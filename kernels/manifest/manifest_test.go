@@ -132,7 +132,7 @@ func TestFamily(t *testing.T) {
 		" WARPS=8 EACH=2 (x, dy, , w, rstd, mean, dx, dw_partial, db_partial, arrived, rows, rows=4096, eps=2e-05) ",
 		" extra user:mine.cu:second grid=4096,1,1 block=64 ",
 		" k2 reduce.cu:reduce ",
-		" partials=264, ",
+		" PARTIALS=264 ",
 	} {
 		if !strings.Contains(plan, part) {
 			t.Errorf("the plan has no %q:\n%s", part, plan)
