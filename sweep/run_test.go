@@ -74,16 +74,29 @@ func ofVariants(all []*record.Record) []*record.Record {
 
 func tasks(t testing.TB, n int, problems ...string) []Task {
 	t.Helper()
-	ts, err := Grid(registry, parse(t, problems...), devicetest.H200(), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ts := slices.Clone(grid(t, problems...))
 	for i := range ts {
 		if len(ts[i].Variants) < n {
 			t.Fatalf("%s has %d variants only", ts[i].Problem, len(ts[i].Variants))
 		}
-		ts[i].Variants = ts[i].Variants[:n]
+		ts[i].Variants = slices.Clone(ts[i].Variants[:n])
 	}
+	return ts
+}
+
+// grids are those that were laid out: it is most of the time of a test with a fake device.
+var grids sync.Map
+
+func grid(t testing.TB, problems ...string) []Task {
+	key := strings.Join(problems, " ")
+	if ts, ok := grids.Load(key); ok {
+		return ts.([]Task)
+	}
+	ts, err := Grid(registry, parse(t, problems...), devicetest.H200(), nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grids.Store(key, ts)
 	return ts
 }
 
