@@ -124,6 +124,9 @@ func (f *Fake) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 
 // Open implements kernels.Device.
 func (f *Fake) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err // nothing was opened, so nothing will be closed
+	}
 	defer f.enter(Call{Op: "open", Problem: p, Seed: seed})()
 	if f.bench != nil {
 		panic("devicetest: open while a problem is open")
@@ -133,9 +136,6 @@ func (f *Fake) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernel
 	}
 	attempt := f.opens[p]
 	f.opens[p]++
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	if err := p.CheckFits(f.Info()); err != nil {
 		return nil, err
 	}
