@@ -82,7 +82,10 @@ func TestPresets(t *testing.T) {
 	}
 	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-3 }
 
-	got, together := scores(one(small, map[kernels.Variant]float64{alias: 10}), one(wide, some), one(large, map[kernels.Variant]float64{}))
+	asBase := one(large, map[kernels.Variant]float64{})
+	asBase.Base = picked(t, j, "inductor", large)[0]
+	asBase.US = map[kernels.Variant]float64{asBase.Base: 12, best: 8}
+	got, together := scores(one(small, map[kernels.Variant]float64{alias: 10}), one(wide, some), asBase)
 	if l := got["liger"]; l.Shapes != 1 || l.Of != 3 || l.Unmeasured != 2 || !near(l.Regret, 10./8) || !near(l.Default, 12./8) || l.Worst != small.String() || l.Rules == 0 {
 		t.Errorf("liger: %+v", l)
 	}
@@ -93,7 +96,7 @@ func TestPresets(t *testing.T) {
 		t.Error("apex-fast does no rmsnorm")
 	}
 	i := slices.IndexFunc(together, func(s Score) bool { return s.Chooser == ChooserPresets && s.Held == HeldShape })
-	// On the wide one some preset launches what the base is.
+	// On the large one a preset launches what the base is.
 	if i < 0 || together[i].Shapes != 2 || !near(together[i].Regret, math.Sqrt(10./8*12/8)) {
 		t.Errorf("presets together: %+v", together)
 	}
