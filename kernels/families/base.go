@@ -37,24 +37,23 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	if d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual {
 		return base
 	}
-	c, ok := base, false
-	if t, short := shortTile(p, d); short {
-		c, ok = t.of(base).With(set(kernels.StatsAhead, 1)), true
-	} else {
-		pick := wholeTile
-		if row%8 != 0 {
-			pick = raggedTile
-		}
-		t, known := pick(p, d, base.Get(kernels.Cluster))
-		if row%16 == 8 {
-			t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
-			if p.Op == kernels.LayerNorm && row > 10<<10 && row <= 12<<10 {
-				t.perSM = 2 // of which it has more: 39.0 us, not 43.8, at 3279x6100
-			}
-		}
-		c, ok = t.of(base), known
+	t, ok := shortTile(p, d)
+	ahead := base.Get(kernels.StatsAhead)
+	switch {
+	case ok:
+		ahead = 1
+	case row%8 != 0:
+		t, ok = raggedTile(p, d, base.Get(kernels.Cluster))
+	default:
+		t, ok = wholeTile(p, d)
 	}
-	if ok && refuseSmemPipe(p, c, d) == nil {
+	if row%16 == 8 {
+		t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
+		if p.Op == kernels.LayerNorm && row > 10<<10 && row <= 12<<10 {
+			t.perSM = 2 // of which it has more: 39.0 us, not 43.8, at 3279x6100
+		}
+	}
+	if c := t.of(base).With(set(kernels.StatsAhead, ahead)); ok && refuseSmemPipe(p, c, d) == nil {
 		return c
 	}
 	return base
@@ -139,8 +138,9 @@ func shortTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	return tileIn(shortTiles[p.Op], p, d)
 }
 
-// wholeTile is for rows of whole vectors.
-func wholeTile(p kernels.Problem, d kernels.DeviceInfo, _ int) (t tile, ok bool) {
+// wholeTile is for rows of whole vectors: of wholeTiles, or what is better for a width's
+// fewest or most rows.
+func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	t, ok = tileIn(wholeTiles[p.Op], p, d)
 	switch {

@@ -17,18 +17,14 @@ import (
 // to 32 and 64 threads that read it again from shared memory, 2 to 4%.
 func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row, ln := fwdSmemPipeBase(p, d), p.N*p.DType.Size(), p.Op == kernels.LayerNorm
-	if d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual || p.FP8 {
+	if !measuredFwd(p, d) {
 		return base
 	}
 	c := base.With(set(kernels.Stages, 1), set(kernels.Reload, 0), set(kernels.Cluster, 1))
-	if r, ok := unevenRule(p, d); ok && r.design == "smem_pipe" {
-		c = c.With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec), set(kernels.CopyPath, 1), set(kernels.PerSM, r.perSM))
-		if refuseFwdSmemPipe(p, c, d) == nil {
-			return c
-		}
-		return base
-	}
+	r, uneven := unevenRule(p, d)
 	switch {
+	case uneven && r.design == "smem_pipe":
+		c = r.of(c).With(set(kernels.CopyPath, 1))
 	case ln && row%16 == 0 && row >= 512 && row <= 1<<10 && p.M >= 8*int64(d.Units):
 		c = c.With(set(kernels.BlockRows, 8), set(kernels.Warps, 4), set(kernels.CopyPath, 2), set(kernels.PerSM, 0))
 	case ln && row%16 == 0 && row > 16<<10 && row <= 32<<10:
@@ -47,6 +43,11 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return base
 }
 
+// measuredFwd says whether later rules were read off such a forward, or one like it.
+func measuredFwd(p kernels.Problem, d kernels.DeviceInfo) bool {
+	return p.Pass == kernels.Fwd && d.Kind == kernels.KindCUDA && sm90(d) && p.DType.Size() == 2 && !p.Residual && !p.FP8
+}
+
 // A fwdRule is what is best for rows up to so many bytes: the design, the rows of a program,
 // its warps, the bytes of a vector (16 are those around the row: ragged.cuh), slots, programs
 // per multiprocessor (0 for one to a tile), and whether the weights are hoisted.
@@ -56,10 +57,26 @@ type fwdRule struct {
 	rows, warps, vec, stages, perSM, hoist int
 }
 
-// The rules were read off an H200 (bf16; N = 257 to 19999, 5 to 30 million elements), whose
-// rmsnorm they bring from 54 to 77% of the stream to 72 to 89%, and layernorm from 49 to
-// 65% to 58 to 71%; there rows that start at multiples of 4 bytes are better off with
-// vectors of 4.
+// of is c with what designs have in common of the rule.
+func (r fwdRule) of(c kernels.Config) kernels.Config {
+	return c.With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec),
+		set(kernels.Stages, r.stages), set(kernels.PerSM, r.perSM))
+}
+
+// ruleFor is the first of rules that goes as far as the row, if it has a design.
+func ruleFor(rules []fwdRule, row int64) (r fwdRule, ok bool) {
+	i := slices.IndexFunc(rules, func(r fwdRule) bool { return row <= r.row })
+	if i < 0 || rules[i].design == "" {
+		return r, false
+	}
+	return rules[i], true
+}
+
+// The rules were read off an H200 (bf16; N = 257 to 19999, 5 to 30 million elements). Of the
+// best of a grid with vectors of 2 bytes and with those around the row, rmsnorm went from 71
+// to 86% of the stream at 4000x4095 and from 63 to 87% at 2001x11007, layernorm from 59 to 64%
+// and 52 to 62%; at 33333x257 and 16384x511 they are the same. Rows that start at multiples
+// of 4 bytes are better off with vectors of 4.
 var (
 	oddRules = map[kernels.Op][]fwdRule{ // rows that start at any 2 bytes
 		kernels.RMSNorm: {
@@ -78,18 +95,17 @@ var (
 // unevenRule is the rule for the row. A few wide rows get more threads each.
 func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 	row := p.N * p.DType.Size()
-	if p.Pass != kernels.Fwd || d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual || p.FP8 || row%8 == 0 || fewCoop(p, d) {
+	if !measuredFwd(p, d) || row%8 == 0 || fewCoop(p, d) {
 		return r, false
 	}
 	rules := oddRules[p.Op]
 	if row%4 == 0 {
 		rules = evenRules[p.Op]
 	}
-	i := slices.IndexFunc(rules, func(r fwdRule) bool { return row <= r.row })
-	if i < 0 || rules[i].design == "" || p.M < int64(d.Units) && row <= 8<<10 {
+	if r, ok = ruleFor(rules, row); !ok || p.M < int64(d.Units) && row <= 8<<10 {
 		return r, false
 	}
-	if r = rules[i]; p.M < 2*int64(d.Units) {
+	if p.M < 2*int64(d.Units) {
 		r = fwdRule{r.row, "cta_reg", 1, 8, 16, 1, 0, 0}
 		if row > 16<<10 {
 			r.warps = 32
@@ -116,17 +132,11 @@ var wholeRules = map[kernels.Op][]fwdRule{
 func fwdRegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row := fwdCTARegBase(p, d), p.N*p.DType.Size()
 	r, ok := unevenRule(p, d)
-	if row%16 == 0 && d.Kind == kernels.KindCUDA && sm90(d) && p.DType.Size() == 2 && !p.Residual && !p.FP8 && (row > 256 || p.M >= 64*int64(d.Units)) {
-		rules := wholeRules[p.Op]
-		i := slices.IndexFunc(rules, func(r fwdRule) bool { return row <= r.row })
-		if ok = i >= 0; ok {
-			r = rules[i]
-		}
+	if row%16 == 0 && measuredFwd(p, d) && (row > 256 || p.M >= 64*int64(d.Units)) {
+		r, ok = ruleFor(wholeRules[p.Op], row)
 	}
 	if ok && r.design == "cta_reg" {
-		c := base.With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec), set(kernels.Stages, r.stages),
-			set(kernels.PerSM, r.perSM), set(kernels.Hoist, r.hoist))
-		if refuseCTAReg(p, c, d) == nil {
+		if c := r.of(base).With(set(kernels.Hoist, r.hoist)); refuseCTAReg(p, c, d) == nil {
 			return c
 		}
 	}

@@ -46,10 +46,25 @@ func New() *kernels.Registry {
 	r := &kernels.Registry{Default: defaultFamily, File: File}
 	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
 		for _, d := range designs {
-			r.Families = append(r.Families, later(d(op)))
+			r.Families = append(r.Families, withRows(later(d(op))))
 		}
 	}
 	return r
+}
+
+// withRows has f refuse a program without rows before f's own rules, which divide by them.
+func withRows(f *kernels.Family) *kernels.Family {
+	if !slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.BlockRows }) {
+		return f
+	}
+	refuse := f.Refuse
+	f.Refuse = func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+		if c.Get(kernels.BlockRows) < 1 {
+			return fmt.Errorf("a program has at least one row")
+		}
+		return refuse(p, c, d)
+	}
+	return f
 }
 
 // defaultFamily is the launch rule before any tuning. On a GPU few odd rows of a forward
