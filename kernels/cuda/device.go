@@ -38,9 +38,12 @@ type Device struct {
 	stream  driver.Stream
 	support support
 	events  []driver.Event
-	flush   buffer // what flushes read; its last 256 bytes take the writes that never come
-	scratch buffer
-	lost    error // the error that took the context with it
+	gate    *driver.Event // behind the spin ahead of samples
+	// enqueueNS is what the host is given for one operation: half as long again as it took.
+	enqueueNS uint64
+	flush     buffer // what flushes read; its last 256 bytes take the writes that never come
+	scratch   buffer
+	lost      error // the error that took the context with it
 }
 
 // A buffer is device memory that only grows.

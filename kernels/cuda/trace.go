@@ -58,7 +58,7 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		return kernels.Timing{}, errNoTrace // somebody else's profiler is attached
 	}
 	start := time.Now()
-	err = d.ctx.Enqueue(d.stream, d.behind(steps))
+	err = d.ctx.Enqueue(d.stream, d.led(steps))
 	if err == nil {
 		err = d.stream.Synchronize()
 	}

@@ -223,6 +223,15 @@ func (e Event) Record(s Stream) error { return wrap("cuEventRecord", e.e.Record(
 // Synchronize waits until the last recording is reached.
 func (e Event) Synchronize() error { return wrap("cuEventSynchronize", e.e.Synchronize()) }
 
+// Reached says whether the last recording is reached.
+func (e Event) Reached() (bool, error) {
+	err := e.e.Query()
+	if err == cu.NotReady {
+		return false, nil
+	}
+	return err == nil, wrap("cuEventQuery", err)
+}
+
 // Elapsed returns the seconds from an earlier event to this one. Both must have been reached.
 // The driver's clock ticks in 32 ns or coarser, and it returns milliseconds in 32 bits.
 func (e Event) Elapsed(earlier Event) (seconds float64, err error) {
