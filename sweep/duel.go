@@ -20,17 +20,19 @@ type Duel struct {
 }
 
 // The arms of a duel. A2 is a second copy of A: what it seems to differ from A
-// is noise, measured under the same conditions as what B does.
+// is noise, measured under the same conditions as what B does. The stream, which both
+// are held against, is visited in every round too.
 const (
-	ArmA  = "A"
-	ArmB  = "B"
-	ArmA2 = "A'"
+	ArmA      = "A"
+	ArmB      = "B"
+	ArmA2     = "A'"
+	ArmStream = "stream"
 )
 
 // The orders in which a round visits its arms.
 const (
 	OrderRandom = "random" // shuffled by the seed: what package verdict's error rates rest on
-	OrderABBA   = "abba"   // A B A' in one round, A' B A in the next: a steady drift cancels over two rounds
+	OrderABBA   = "abba"   // A B A' in one round, A' B A in the next, then the stream: a steady drift cancels over two rounds
 )
 
 // DuelOptions say how a duel is fought.
@@ -69,7 +71,7 @@ type DuelResult struct {
 	Rounds   []verdict.Round `json:"rounds"`           // accepted ones, in microseconds
 	Visits   []Visit         `json:"visits"`
 	States   []RoundState    `json:"states"`
-	StreamUS float64         `json:"stream_us"`
+	StreamUS float64         `json:"stream_us"` // median of its rounds
 	CheckA   *kernels.Check  `json:"check_a"`
 	CheckB   *kernels.Check  `json:"check_b"`
 	StagesBy string          `json:"stages_by,omitempty"` // kernels.ByEvents or ByCUPTI
@@ -109,12 +111,11 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 			return res, nil
 		}
 	}
-	f := &fight{dev: dev, bench: bench, o: o, res: res, rng: rand.New(rand.NewPCG(o.Seed, 0))}
-	stream, err := f.visit(ctx, kernels.Variant{Family: r.StreamOf(d.Problem)})
-	if err != nil {
+	f := &fight{dev: dev, bench: bench, o: o, res: res, rng: rand.New(rand.NewPCG(o.Seed, 0)),
+		stream: kernels.Variant{Family: r.StreamOf(d.Problem)}}
+	if _, err := f.visit(ctx, f.stream); err != nil {
 		return fail(err, "the stream")
 	}
-	res.StreamUS = stats.Median(stream)
 	if err := f.warmUp(ctx); err != nil {
 		return fail(err, ArmA)
 	}
@@ -135,6 +136,7 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 			break
 		}
 	}
+	res.StreamUS = stats.Median(f.streams)
 	for _, r := range res.Rounds {
 		if why := tooFast(d.Problem, dev.Info(), o.Protocol, min(r.A, r.B)); why != "" {
 			res.Status, res.Reason = kernels.StatusUnfit, why
@@ -165,6 +167,9 @@ type fight struct {
 	o     DuelOptions
 	res   *DuelResult
 	rng   *rand.Rand
+
+	stream  kernels.Variant
+	streams []float64 // its times in the rounds that count
 }
 
 // visit takes a few launches of a variant and drops the first, which comes
@@ -204,7 +209,7 @@ func (f *fight) round(ctx context.Context, n int) (bool, error) {
 			return false, err
 		}
 	}
-	arms := []string{ArmA, ArmB, ArmA2}
+	arms := []string{ArmA, ArmB, ArmA2, ArmStream}
 	switch {
 	case f.o.Order == OrderRandom:
 		f.rng.Shuffle(len(arms), func(i, j int) { arms[i], arms[j] = arms[j], arms[i] })
@@ -214,8 +219,11 @@ func (f *fight) round(ctx context.Context, n int) (bool, error) {
 	times := map[string]float64{}
 	for place, arm := range arms {
 		v := f.res.A
-		if arm == ArmB {
+		switch arm {
+		case ArmB:
 			v = f.res.B
+		case ArmStream:
+			v = f.stream
 		}
 		us, err := f.visit(ctx, v)
 		if err != nil {
@@ -237,6 +245,7 @@ func (f *fight) round(ctx context.Context, n int) (bool, error) {
 	if state.Rejected != "" {
 		return false, nil
 	}
+	f.streams = append(f.streams, times[ArmStream])
 	f.res.Rounds = append(f.res.Rounds, verdict.Round{A: times[ArmA], B: times[ArmB], A2: times[ArmA2]})
 	return true, nil
 }

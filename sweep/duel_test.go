@@ -51,12 +51,12 @@ func TestFight(t *testing.T) {
 	if err != nil || res.Status != kernels.StatusOK {
 		t.Fatalf("%v, %+v", err, res)
 	}
-	if len(res.Rounds) != 6 || len(res.Visits) != 18 || len(res.States) != 6 {
+	if len(res.Rounds) != 6 || len(res.Visits) != 24 || len(res.States) != 6 {
 		t.Fatalf("%d rounds, %d visits, %d states", len(res.Rounds), len(res.Visits), len(res.States))
 	}
 	for i, v := range res.Visits {
-		want := []string{ArmA, ArmB, ArmA2, ArmA2, ArmB, ArmA}[i%6]
-		if v.Round != i/3 || v.Place != i%3 || v.Arm != want || len(v.SamplesUS) != 4 {
+		want := []string{ArmA, ArmB, ArmA2, ArmStream, ArmA2, ArmB, ArmA, ArmStream}[i%8]
+		if v.Round != i/4 || v.Place != i%4 || v.Arm != want || len(v.SamplesUS) != 4 {
 			t.Errorf("visit %d: %+v, want arm %s", i, v, want)
 		}
 	}

@@ -27,8 +27,8 @@ type finalist struct {
 // freshSeed draws other inputs than a search's.
 const freshSeed = 0x5851f42d4c957f2d
 
-// finals measures the best of a search again, with the base, what the job keeps
-// and a second copy of the base, in rounds of random order, chooses the winner,
+// finals measures the best of a search again, with the base, what the job keeps,
+// a second copy of the base and the stream, in rounds of random order, chooses the winner,
 // and checks it on fresh inputs. Its records end with the base's.
 func (m *measurer) finals(ctx context.Context, b *search.Board) ([]*record.Record, error) {
 	run := m.v.run
@@ -42,8 +42,12 @@ func (m *measurer) finals(ctx context.Context, b *search.Board) ([]*record.Recor
 	if base >= 0 {
 		twin = finalist{variant: m.j.Base}
 	}
-	if err := m.fight(ctx, fs, &twin); err != nil {
+	stream := finalist{variant: kernels.Variant{Family: run.registry.StreamOf(m.j.Problem)}}
+	if err := m.fight(ctx, fs, &twin, &stream); err != nil {
 		return nil, err
+	}
+	if len(stream.rounds) > 0 {
+		m.stream = stats.Median(stream.rounds)
 	}
 	winner, why, err := m.choose(ctx, fs, &twin, base)
 	if err != nil {
@@ -91,11 +95,13 @@ func (m *measurer) failureOf(b *search.Board) *kernels.Failure {
 
 // fight visits all finalists in every round. Rounds in which the device was not
 // fit are taken again, as many times as there are rounds.
-func (m *measurer) fight(ctx context.Context, fs []*finalist, twin *finalist) error {
+func (m *measurer) fight(ctx context.Context, fs []*finalist, twin, stream *finalist) error {
 	run := m.v.run
 	arms := slices.Clone(fs)
-	if twin.variant.Family != "" {
-		arms = append(arms, twin)
+	for _, f := range []*finalist{twin, stream} {
+		if f.variant.Family != "" {
+			arms = append(arms, f)
+		}
 	}
 	sensor, senses := m.v.dev.(kernels.Sensor)
 	for round, rejected := 0, 0; round < run.o.Search.Rounds; {
