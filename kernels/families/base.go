@@ -18,11 +18,9 @@ func later(f *kernels.Family) *kernels.Family {
 	case name(f.Op, kernels.Fwd, "tile"):
 		f.Base = tileBase
 	case name(f.Op, kernels.Fwd, "cta_reg"):
-		f.Base = fwdRegBase
+		f.Base = pastL2(fwdRegBase)
 	case name(f.Op, kernels.Fwd, "smem_pipe"):
-		f.Base = fwdPipeBase
-	case name(f.Op, kernels.Fwd, "coop"):
-		f.Base = fewCoopBase
+		f.Base = pastL2(fwdPipeBase)
 	}
 	return f
 }

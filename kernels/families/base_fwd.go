@@ -10,9 +10,10 @@ import (
 // The later launch rules of forwards: see base.go.
 
 // fwdPipeBase is fwdSmemPipeBase but for widths of 16-bit rows at which an H200 knows
-// better (records of the default group, bf16): layernorm of 256 to 512 columns by bulk
-// copies of eight rows, 3% faster in the mean of 13 shapes, and of 12288 and 16384 by a
-// program for each row and not by two to a multiprocessor, 1 to 6%; rmsnorm of 32768 by two
+// better (records of the default group, bf16): layernorm of 256 to 512 columns by narrowLN;
+// of 2048 to 8192 by less threads for a row where y stays in L2, 4 to 9%; of 12288 and 16384
+// by a program for each row and not by two to a multiprocessor, 1 to 6%, and of 32768 by
+// 16 warps, 7%; rmsnorm of 32768 by two
 // programs to a multiprocessor, 9% faster than cta_reg's, and of 2048 and 4096 with a row
 // to 32 and 64 threads that read it again from shared memory, 2 to 4%.
 func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
@@ -26,9 +27,13 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	case uneven && r.design == "smem_pipe":
 		c = r.of(c).With(set(kernels.CopyPath, 1))
 	case ln && row%16 == 0 && row >= 512 && row <= 1<<10 && p.M >= 8*int64(d.Units):
-		c = c.With(set(kernels.BlockRows, 8), set(kernels.Warps, 4), set(kernels.CopyPath, 2), set(kernels.PerSM, 0))
-	case ln && row%16 == 0 && row > 16<<10 && row <= 32<<10:
-		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
+		c = narrowLN(c, p, d)
+	case ln && row%16 == 0 && row > 4<<10 && row <= 8<<10 && p.M*row <= d.CacheBytes:
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 8))
+	case ln && row%16 == 0 && row > 8<<10 && row <= 16<<10 && p.M*row <= d.CacheBytes && p.M >= 2*int64(d.Units):
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
+	case ln && row%16 == 0 && row > 16<<10 && row <= 64<<10:
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8<<flag(row > 32<<10)), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
 	case wideRMS(p):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.CopyPath, 1), set(kernels.PerSM, 2))
 	case !ln && row%16 == 0 && row > 3<<10 && row <= 8<<10:
@@ -41,6 +46,31 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		return c
 	}
 	return base
+}
+
+// narrowLN is c for layernorm's rows of 256 to 512 columns: bulk copies of eight rows where
+// they are many, and each thread's own copies below, of four rows beyond 512 bytes.
+func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	row := p.N * p.DType.Size()
+	rows, path := 8, 2
+	if p.M*row <= d.CacheBytes/4 {
+		rows, path = 8>>flag(row > 512), 1
+	}
+	return c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, path), set(kernels.PerSM, 0))
+}
+
+// pastL2 is a base rule that leaves the streaming hint out of the stores of a y larger than
+// the L2. With the hint y leaves it while x is still read; without, the last of it stays.
+// On an H200 (bf16, default group, the same configs with and without) that is 1.7% faster at
+// 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB.
+func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
+	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+		c := base(p, d)
+		if measuredFwd(p, d) && p.M*p.N*p.DType.Size() > d.CacheBytes {
+			c = c.With(set(kernels.CacheHint, 2))
+		}
+		return c
+	}
 }
 
 // measuredFwd says whether later rules were read off such a forward, or one like it.
@@ -95,7 +125,12 @@ var (
 // unevenRule is the rule for the row. A few wide rows get more threads each.
 func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 	row := p.N * p.DType.Size()
-	if !measuredFwd(p, d) || row%8 == 0 || fewCoop(p, d) {
+	switch {
+	case !measuredFwd(p, d):
+		return r, false
+	case fewUneven(p, d):
+		return fewRule(p), true
+	case row%8 == 0:
 		return r, false
 	}
 	rules := oddRules[p.Op]
@@ -149,25 +184,18 @@ func wideRMS(p kernels.Problem) bool {
 	return p.Op == kernels.RMSNorm && p.DType.Size() == 2 && row%16 == 0 && row > 48<<10 && row <= 64<<10
 }
 
-// fewCoop says whether a forward has so few rows, whose vectors are narrow, that more
-// threads to a row help: coop's with one program to a row. On an H200 it takes 4.8 us and
-// 5.0 where cta_reg takes 6.0 and 6.8, at 71x3571 (rmsnorm, layernorm).
-func fewCoop(p kernels.Problem, d kernels.DeviceInfo) bool {
+// fewUneven says whether a forward has so few rows of narrow vectors that each should have
+// a program, of more threads than a longer list of rows is worth.
+func fewUneven(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row := p.N * p.DType.Size()
-	return p.Pass == kernels.Fwd && d.Kind == kernels.KindCUDA && p.DType.Size() == 2 && row%16 != 0 && row > 1<<10 && row <= 8<<10 && p.M <= 2*int64(d.Units)
+	return row%16 != 0 && row > 512 && row <= 8<<10 && p.M <= 2*int64(d.Units)
 }
 
-// fewCoopBase is the coop forward's rule but for those of fewCoop.
-func fewCoopBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	f := fwdCoop(p.Op)
-	base := f.Base(p, d)
-	if fewCoop(p, d) {
-		c := base.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.PerSM, int(ceilDiv(p.M, int64(d.Units)))), set(kernels.CTAsPerRow, 1))
-		if f.Refuse(p, c, d) == nil {
-			return c
-		}
-	}
-	return base
+// fewRule gives it smem_pipe's: 4.2, 4.4 and 4.6 us on an H200 (rmsnorm 173x409, 229x541,
+// 71x3571) where coop's programs of 8 warps took 4.5 and 4.8 at the last two, and a program
+// for eight rows 7.6 at the first; layernorm 4.4, 4.6 and 5.0.
+func fewRule(p kernels.Problem) fwdRule {
+	return fwdRule{8 << 10, "smem_pipe", 1, 8 << flag(p.N*p.DType.Size() > 4<<10), 0, 1, 0, 0}
 }
 
 // A tileRule is what is best for rows up to so many bytes: the vector, slots, programs

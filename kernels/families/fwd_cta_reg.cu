@@ -27,6 +27,7 @@
 // in their vectors.
 #include "common.cuh"
 #include "ragged.cuh"
+#include "ragged_fwd.cuh"
 
 constexpr int TPR = THREADS / BLOCK_ROWS;
 constexpr int L = cdiv(ROW_VECS, TPR);
@@ -46,7 +47,11 @@ __device__ __forceinline__ bool inside(int i) {
 
 // column is that of the thread's vector i in a row that starts shift elements behind an
 // aligned vector.
-__device__ __forceinline__ int column(int lane, int i, int shift) { return (lane + i * TPR) * VEC - shift; }
+__device__ __forceinline__ int column(int lane, int i, int shift) {
+  int c = (lane + i * TPR) * VEC - shift;
+  wholeBetween(c, i > 0, (i + 1) * TPR * VEC <= COLS);
+  return c;
+}
 
 __device__ __forceinline__ void fetch(Row &r, const X *x, const X *res, i64 row, i64 end) {
   int lane = threadIdx.x % TPR, shift = shiftOf(row);

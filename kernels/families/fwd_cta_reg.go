@@ -25,7 +25,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "a row in the registers of a group of threads, read once",
 		Origin: "Liger-Kernel; Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, non-blocked",
-		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "ragged.go", "ragged.cuh", "fp8.go", "transpose.go", "transpose.cu",
+		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "fp8.go", "transpose.go", "transpose.cu",
 			"hoststage.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
@@ -37,7 +37,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Hoist, 0, 1),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.MinBlocks, 0),
-			kernels.Values(kernels.CacheHint, 0),
+			kernels.Values(kernels.CacheHint, 0, 2),
 		}, transposeKnobs()...),
 		Serves: servesAll,
 		Base:   fwdCTARegBase,
@@ -154,11 +154,11 @@ func refuseFwdCommon(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 }
 
 func refuseCTAReg(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	if n := ctaRegGrid(p, c, d); c.Get(kernels.Hoist) == 1 && n < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && shifts(p, c, n) {
-		return fmt.Errorf("rows of %d elements start at another place of a vector each: there is nothing to hoist", p.N)
-	}
 	if err := refuseFwdCommon(p, plainVectors(p, c), d); err != nil {
 		return err
+	}
+	if n := ctaRegGrid(p, c, d); c.Get(kernels.Hoist) == 1 && n < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && shifts(p, c, n) {
+		return fmt.Errorf("rows of %d elements start at another place of a vector each: there is nothing to hoist", p.N)
 	}
 	if err := refuseStages(p, c, d); err != nil {
 		return err

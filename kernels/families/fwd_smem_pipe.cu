@@ -30,6 +30,7 @@
 #include "common.cuh"
 #include "pipe.cuh"
 #include "ragged.cuh"
+#include "ragged_fwd.cuh"
 
 #ifndef SHIFTS
 #define SHIFTS 0
@@ -76,7 +77,11 @@ struct Place {
   }
   __device__ __forceinline__ bool inside(int i) const { return WHOLE || lane + i * TPR < count; }
   // column is that of vector i in a row that starts shift elements behind an aligned vector.
-  __device__ __forceinline__ int column(int i, int shift) const { return (first + lane + i * TPR) * VEC - shift; }
+  __device__ __forceinline__ int column(int i, int shift) const {
+    int c = (first + lane + i * TPR) * VEC - shift;
+    wholeBetween(c, i > 0, ((CLUSTER - 1) * SLICE + (i + 1) * TPR) * VEC <= COLS);
+    return c;
+  }
   // offset is where vector i stands in its part of a slot.
   __device__ __forceinline__ int offset(int i) const { return (group * SLICE + lane + i * TPR) * VECTOR_BYTES; }
 };

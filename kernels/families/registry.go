@@ -67,11 +67,11 @@ func withRows(f *kernels.Family) *kernels.Family {
 	return f
 }
 
-// defaultFamily is the launch rule before any tuning. On a GPU few odd rows of a forward
-// are fewCoop's, and fp8 with its transpose is made in one pass where tiledForward expects
-// that to win. Else it is the pipeline through shared memory for backwards whose rows it
-// can copy, and for the forwards of pipedForward; else one pass where a row fits into the
-// registers of one program, and two passes where it does not.
+// defaultFamily is the launch rule before any tuning. On a GPU fp8 with its transpose is
+// made in one pass where tiledForward expects that to win. Else it is the pipeline through
+// shared memory for backwards whose rows it can copy, and for the forwards of pipedForward;
+// else one pass where a row fits into the registers of one program, and two passes where it
+// does not.
 //
 // On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
 // reg_persist and two_pass everywhere, by 1.05 to 1.8 times.
@@ -80,11 +80,7 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 	runs := func(f *kernels.Family) bool {
 		return f.CheckServes(p) == nil && f.Refuse(p, later(f).Base(p, d), d) == nil
 	}
-	coop, tile := fwdCoop(p.Op), fwdTile(p.Op)
-	switch {
-	case fewCoop(p, d) && runs(coop):
-		return coop.Name
-	case tiledForward(p, d) && runs(tile):
+	if tile := fwdTile(p.Op); tiledForward(p, d) && runs(tile) {
 		return tile.Name
 	}
 	one, two, pipe := fwdCTAReg(p.Op), fwdTwoPass(p.Op), fwdSmemPipe(p.Op)
