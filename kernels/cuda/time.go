@@ -50,14 +50,35 @@ func (d *Device) behind(steps []driver.Step) (busy float64, err error) {
 			return 0, err
 		}
 		busy += time.Since(start).Seconds()
-		needed := 3 * uint64(took.Nanoseconds()) / uint64(2*len(steps))
+		d.enqueueNS = nextEnqueue(d.enqueueNS, took, len(steps), late)
 		if !late {
-			d.enqueueNS = needed
 			return busy, nil
 		}
-		d.enqueueNS = max(needed, 2*d.enqueueNS)
 	}
 	return busy, kernels.Failf(kernels.StatusUnfit, "the GPU was never kept busy until the host had enqueued %d operations", len(steps))
+}
+
+// nextEnqueue is what the host is given for one operation, in nanoseconds, after it took so
+// long for some: half as long again and, where the spin had ended before, twice as much as
+// it was given.
+func nextEnqueue(given uint64, took time.Duration, operations int, late bool) uint64 {
+	next := max(3*uint64(took.Nanoseconds())/uint64(2*operations), enqueueNS)
+	if late {
+		next = max(next, 2*given)
+	}
+	return next
+}
+
+// batches are how many samples of so many operations each stand behind one spin. All but
+// the first batch begin with one more, which is dropped.
+func batches(samples, operations int) (sizes []int) {
+	most := max(queue/operations, 2)
+	for n := most; samples > 0; n = most - 1 {
+		n = min(n, samples)
+		sizes = append(sizes, n)
+		samples -= n
+	}
+	return sizes
 }
 
 // led is a spin, which may last as long as the host needs for steps, what stands behind
@@ -123,12 +144,10 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		return steps
 	}
 	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
-	batch := max(queue/(1+marks+len(r.launches)), 2)
-	for first := 0; first < o.Samples; {
+	first := 0
+	for _, n := range batches(o.Samples, 1+marks+len(r.launches)) {
 		var steps []driver.Step
-		n := min(batch, o.Samples-first)
 		if first > 0 {
-			n = min(batch-1, o.Samples-first)
 			steps = sample(d.events[first*marks:][:marks], sets[(first+len(sets)-1)%len(sets)])
 		}
 		for i := first; i < first+n; i++ {

@@ -165,6 +165,9 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if done, err := before.Reached(); err != nil || done {
+		t.Errorf("an event that was never recorded: reached %t, %v", done, err)
+	}
 	if err := c.Enqueue(s, []Step{
 		{Kind: StepRecord, Event: before},
 		{Kind: StepMemset32, Ptr: p, Value: 0x01020304, Bytes: n},
@@ -183,6 +186,9 @@ func TestMemory(t *testing.T) {
 	}
 	if got[0] != 0xff || got[1] != 3 || got[n-4] != 4 || got[n-1] != 1 {
 		t.Errorf("got % x … % x", got[:4], got[n-4:])
+	}
+	if done, err := after.Reached(); err != nil || !done {
+		t.Errorf("behind what has ended: reached %t, %v", done, err)
 	}
 	if d, err := after.Elapsed(before); err != nil || d <= 0 || d > 1 {
 		t.Errorf("elapsed %g s, %v", d, err)
