@@ -51,6 +51,7 @@ type liveRun struct {
 	Summary verdict.Summary      `json:"summary"`
 	Gate    []gated              `json:"gate,omitempty"`
 	Stream  []report.StreamScore `json:"stream,omitempty"`
+	Peers   []string             `json:"peers,omitempty"` // a line for each peer in it, with its versions
 }
 
 // gated is what a second run said of a cell that looked slower.
@@ -133,6 +134,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		run.Duels = append(run.Duels, res)
 		e.notef("[%d/%d] %s: %s", i+1, len(bouts), d.Problem, duelLine(res, rule))
 		run.judge()
+		run.Peers = e.peerNotes(run.families())
 		if _, err := e.writeLive(c, run); err != nil { // nothing that is measured is lost
 			return err
 		}
@@ -161,6 +163,14 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	}
 	sides[1].Label = ops[1]
 	return run.outcome(c.Bool("gate"), e.atLeast(c, sides[1]), c.Bool("strict"))
+}
+
+// families are those of both arms, some more than once.
+func (r *liveRun) families() (names []string) {
+	for _, d := range r.Duels {
+		names = append(names, d.A.Family, d.B.Family)
+	}
+	return names
 }
 
 // sides are the arms as operands, each round's median a sample.

@@ -55,14 +55,7 @@ func (e *env) writeLive(c *cli.Context, run *liveRun) (string, error) {
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
 func (e *env) showLive(c *cli.Context, run *liveRun) error {
-	format := c.String("format")
-	if format == report.FormatJSON {
-		enc := json.NewEncoder(e.stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(run); err != nil {
-			return err
-		}
-	} else if err := e.liveTables(e.stdout, run, format); err != nil {
+	if err := printLive(e.stdout, run, c.String("format")); err != nil {
 		return err
 	}
 	if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
@@ -71,30 +64,29 @@ func (e *env) showLive(c *cli.Context, run *liveRun) error {
 			return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
 		}
 		defer f.Close()
-		return e.liveTables(f, run, report.FormatMarkdown)
+		return liveTables(f, run, report.FormatMarkdown)
 	}
 	return nil
 }
 
+// printLive is liveTables, or all of the run as JSON.
+func printLive(w io.Writer, run *liveRun, format string) error {
+	if format != report.FormatJSON {
+		return liveTables(w, run, format)
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(run)
+}
+
 // liveTables are the run's table and, but for csv, how near its arms come to the
 // stream.
-func (e *env) liveTables(w io.Writer, run *liveRun, format string) error {
-	if err := report.RenderTable(w, e.liveTable(run), format); err != nil || format == report.FormatCSV || len(run.Judged) == 0 {
+func liveTables(w io.Writer, run *liveRun, format string) error {
+	if err := report.RenderTable(w, run.table(), format); err != nil || format == report.FormatCSV || len(run.Judged) == 0 {
 		return err
 	}
 	fmt.Fprintln(w)
 	return report.RenderTable(w, report.StreamTable(run.Stream), format)
-}
-
-// liveTable is the run's table, with the versions of the peers in it.
-func (e *env) liveTable(run *liveRun) *report.Table {
-	t := run.table()
-	var families []string
-	for _, d := range run.Duels {
-		families = append(families, d.A.Family, d.B.Family)
-	}
-	t.Notes = append(t.Notes, e.peerNotes(families)...)
-	return t
 }
 
 func (r *liveRun) table() *report.Table {
@@ -169,6 +161,7 @@ func (r *liveRun) table() *report.Table {
 	if !pr.Cold {
 		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")
 	}
+	t.Notes = append(t.Notes, r.Peers...)
 	return t
 }
 

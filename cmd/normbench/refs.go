@@ -146,7 +146,7 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		return report.ReadPublished(path, selector)
 	}
 	if strings.HasSuffix(path, ".json") {
-		arms, err := readLive(path)
+		arms, err := readArms(path)
 		if err != nil {
 			return report.Side{}, err
 		}
@@ -175,21 +175,30 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 	return side(text, pick(f.Latest(), nil, keep)), nil
 }
 
-// readLive reads what a live compare has left, as its two arms.
-func readLive(path string) ([2]report.Side, error) {
+// readLive reads what a live compare has left.
+func readLive(path string) (*liveRun, error) {
 	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table"
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return [2]report.Side{}, hint.Errorf(recordedHelp, "no records at %s", path)
+		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
 	} else if err != nil {
-		return [2]report.Side{}, hint.Errorf(help, "live compare: %w", err)
+		return nil, hint.Errorf(help, "live compare: %w", err)
 	}
 	var run liveRun
 	if err := json.Unmarshal(data, &run); err != nil || len(run.Duels) == 0 || run.Run.ID == "" {
-		return [2]report.Side{}, hint.Errorf(help, "%s is no live compare", path)
+		return nil, hint.Errorf(help, "%s is no live compare", path)
 	}
 	if run.Schema > liveSchema {
-		return [2]report.Side{}, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
+		return nil, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
+	}
+	return &run, nil
+}
+
+// readArms reads its two arms.
+func readArms(path string) ([2]report.Side, error) {
+	run, err := readLive(path)
+	if err != nil {
+		return [2]report.Side{}, err
 	}
 	arms := run.sides()
 	arms[0].Label, arms[1].Label = "A, "+run.A, "B, "+run.B

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/tune/rules"
 )
@@ -23,7 +25,7 @@ func (e *env) reportCommand() *cli.Command {
 		ArgsUsage: "RECORDS...",
 		Description: "Each operand is an arm, as for compare: PATH#base, PATH#peers, PATH#FAMILY, PATH#tuned:FILE, tuned:FILE and\n" +
 			"so on. A records file or results folder without a # gives the base, the fastest of ours and the fastest peer,\n" +
-			"as far as it has them; what a live compare left gives both its arms.\n" +
+			"as far as it has them; what a live compare left gives both its arms, and alone, with no --over, its own table.\n" +
 			"A plot over M or N has a panel for each fixed other side that has three sizes or more, one over shape all\n" +
 			"problems of an op and pass side by side: 100% is the stream, a copy of the same tensors in the same run.\n" +
 			"`normbench bench base --shapes growth-rows --out DIR` measures what M is for.",
@@ -64,7 +66,11 @@ func (e *env) report(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	arms, err := e.arms(operands(c), wanted)
+	ops := operands(c)
+	if len(ops) == 1 && isLive(ops[0]) && over == nil && html == "" {
+		return reportLive(e.stdout, ops[0], wanted, format)
+	}
+	arms, err := e.arms(ops, wanted)
 	if err != nil {
 		return err
 	}
@@ -136,12 +142,12 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 
 // armsOf are the sides of one operand.
 func (e *env) armsOf(text string) ([]report.Side, error) {
-	switch ext := filepath.Ext(text); {
-	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:") || ext == ".csv":
+	switch {
+	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:") || filepath.Ext(text) == ".csv":
 		s, err := e.recordedSide(text)
 		return []report.Side{s}, err
-	case ext == ".json":
-		arms, err := readLive(text)
+	case isLive(text):
+		arms, err := readArms(text)
 		return arms[:], err
 	}
 	var sides []report.Side
@@ -154,6 +160,33 @@ func (e *env) armsOf(text string) ([]report.Side, error) {
 		sides = append(sides, s)
 	}
 	return sides, nil
+}
+
+// isLive says whether an operand is what a live compare left, with both its arms.
+func isLive(text string) bool {
+	return filepath.Ext(text) == ".json" && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
+}
+
+// reportLive prints the table of a live compare: of all of it as it was then, of a part of
+// it judged anew, as verdicts depend on how many cells there are.
+func reportLive(w io.Writer, path string, wanted func(kernels.Problem) bool, format string) error {
+	run, err := readLive(path)
+	if err != nil {
+		return err
+	}
+	all := len(run.Duels)
+	run.Duels = slices.DeleteFunc(run.Duels, func(d *sweep.DuelResult) bool { return !wanted(d.Problem) })
+	switch len(run.Duels) {
+	case 0:
+		return hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)
+	case all:
+	default:
+		run.judge()
+		run.Gate = slices.DeleteFunc(run.Gate, func(g gated) bool { return !wanted(g.Problem) })
+		sides := run.sides()
+		run.Stream = report.StreamScores(sides[0], sides[1])
+	}
+	return printLive(w, run, format)
 }
 
 // sameCells says whether two sides are the same measurements.

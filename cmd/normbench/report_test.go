@@ -11,15 +11,23 @@ import (
 // compares that are checked in, and the tables have both arms on every shape.
 func TestPeersPlots(t *testing.T) {
 	root := filepath.Join("..", "..")
-	for _, name := range []string{"rmsnorm-bwd", "layernorm-bwd"} {
+	for name, file := range map[string]struct {
+		path string
+		rows int
+	}{
+		"rmsnorm-bwd":   {"before/rmsnorm-bwd.json", 31},
+		"layernorm-bwd": {"layernorm-bwd.json", 21},
+		"rmsnorm-fwd":   {"before/rmsnorm-fwd.json", 12},
+		"layernorm-fwd": {"layernorm-fwd.json", 28},
+	} {
 		drawn := filepath.Join(t.TempDir(), "x.svg")
-		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers", name+".json"), "--over", "shape", "--plot", drawn}
+		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers", file.path), "--over", "shape", "--plot", drawn}
 		code, stdout, stderr := normbench(args)
 		if code != 0 {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
 			continue
 		}
-		if n := strings.Count(stdout, " bf16 "); n != 31+2 { // the rows, and the worst of each arm
+		if n := strings.Count(stdout, " bf16 "); n != file.rows+2 { // the rows, and the worst of each arm
 			t.Errorf("%s: %d rows\n%s", name, n, stdout)
 		}
 		if !strings.Contains(stdout, "A = A, peer:best, B = B, tuned:") {
@@ -38,5 +46,37 @@ func TestPeersPlots(t *testing.T) {
 		if want, err := os.ReadFile(doc); err != nil || string(want) != string(got) {
 			t.Errorf("%s is not what report draws (%v); go test ./cmd/normbench -run PeersPlots -update", doc, err)
 		}
+	}
+}
+
+// A live compare's own table comes back from its file: as it was then, or judged anew
+// where only a part of it is asked for.
+func TestReportLive(t *testing.T) {
+	file := filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json")
+	printed, err := os.ReadFile(strings.TrimSuffix(file, "json") + "txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := normbench([]string{"report", file})
+	var lines []string
+	for line := range strings.Lines(string(printed)) { // that file is from before the versions were kept
+		if !strings.HasPrefix(line, "peer/") {
+			lines = append(lines, line)
+		}
+	}
+	if code != 0 || stdout != strings.Join(lines, "") {
+		t.Errorf("exit code %d, %s\n%s", code, stderr, stdout)
+	}
+	code, stdout, stderr = normbench([]string{"report", file, "--shapes", "8192x1024,4096x2048"})
+	if code != 0 || strings.Count(stdout, "FASTER") != 2 || !strings.Contains(stdout, "over 2 cells: 2 faster") {
+		t.Errorf("a part: exit code %d, %s\n%s", code, stderr, stdout)
+	}
+	code, stdout, stderr = normbench([]string{"report", file, "--pass", "fwd"})
+	if code != 2 || stdout != "" || !strings.Contains(stderr, "has none of the problems asked for") || !strings.Contains(stderr, "hint: ") {
+		t.Errorf("none: exit code %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
+	if code != 0 || !strings.Contains(stdout, `"judged"`) {
+		t.Errorf("json: exit code %d, %s", code, stderr)
 	}
 }
