@@ -120,6 +120,23 @@ def paused() -> peers.Tensors:
 
 timed("the host pauses once", peers.Call(paused))
 
+# Samples that are cold by other tensors go through all of them, from batch to batch.
+used: list[int] = []
+
+
+def of(tensors: int) -> peers.Call:
+    def run() -> peers.Tensors:
+        used.append(tensors)
+        GPU.enqueue(KERNEL)
+        return {}
+
+    return peers.Call(run)
+
+
+peers.Clock().visit([of(i) for i in range(7)], 21, 0)
+timed_only = used[peers.BATCH :]  # what comes first is untimed
+want(timed_only == [i % 7 for i in range(len(timed_only))], f"rotated: {timed_only}")
+
 # Without a spin the same host time would be in the samples: the simulation can tell.
 spoiled, _, ahead = peers.Clock().batch([call(50e-6)], 3, FLUSH, 0, False)
 want(not ahead and max(spoiled) > 2 * KERNEL, f"no spin: ahead {ahead}, up to {max(spoiled) * 1e6:.1f} us")
