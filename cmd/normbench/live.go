@@ -36,31 +36,6 @@ var liveFlags = join([]cli.Flag{
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
 }, peerFlags, optionFlags)
 
-// liveSchema is the version of the files that a live compare leaves.
-const liveSchema = 1
-
-// liveRun is one live compare: what it was asked, and what it found.
-type liveRun struct {
-	Schema  int                  `json:"schema"`
-	Run     record.Run           `json:"run"`
-	A       string               `json:"a"`
-	B       string               `json:"b"`
-	Rule    verdict.Rule         `json:"rule"`
-	Duels   []*sweep.DuelResult  `json:"duels"`
-	Judged  []verdict.Judged     `json:"judged"` // of the duels that are ok, in their order
-	Summary verdict.Summary      `json:"summary"`
-	Gate    []gated              `json:"gate,omitempty"`
-	Stream  []report.StreamScore `json:"stream,omitempty"`
-	Peers   []string             `json:"peers,omitempty"` // a line for each peer in it, with its versions
-}
-
-// gated is what a second run said of a cell that looked slower.
-type gated struct {
-	Problem   kernels.Problem `json:"problem"`
-	Confirmed bool            `json:"confirmed"`
-	Again     verdict.Judged  `json:"again"`
-}
-
 // maxReject is how many rounds a cell may lose to an unfit device.
 const maxReject = 8
 

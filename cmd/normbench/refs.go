@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -173,36 +172,6 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		return report.Side{}, err
 	}
 	return side(text, pick(f.Latest(), nil, keep)), nil
-}
-
-// readLive reads what a live compare has left.
-func readLive(path string) (*liveRun, error) {
-	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table"
-	data, err := os.ReadFile(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
-	} else if err != nil {
-		return nil, hint.Errorf(help, "live compare: %w", err)
-	}
-	var run liveRun
-	if err := json.Unmarshal(data, &run); err != nil || len(run.Duels) == 0 || run.Run.ID == "" {
-		return nil, hint.Errorf(help, "%s is no live compare", path)
-	}
-	if run.Schema > liveSchema {
-		return nil, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
-	}
-	return &run, nil
-}
-
-// readArms reads its two arms.
-func readArms(path string) ([2]report.Side, error) {
-	run, err := readLive(path)
-	if err != nil {
-		return [2]report.Side{}, err
-	}
-	arms := run.sides()
-	arms[0].Label, arms[1].Label = "A, "+run.A, "B, "+run.B
-	return arms, nil
 }
 
 // selector is what stands behind the # of a recorded operand.

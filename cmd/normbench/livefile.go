@@ -1,0 +1,100 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/verdict"
+)
+
+// What a live compare leaves.
+
+// liveSchema is the version of the files that a live compare leaves.
+const liveSchema = 1
+
+// liveRun is one live compare: what it was asked, and what it found.
+type liveRun struct {
+	Schema  int                  `json:"schema"`
+	Run     record.Run           `json:"run"`
+	A       string               `json:"a"`
+	B       string               `json:"b"`
+	Rule    verdict.Rule         `json:"rule"`
+	Duels   []*sweep.DuelResult  `json:"duels"`
+	Judged  []verdict.Judged     `json:"judged"` // of the duels that are ok, in their order
+	Summary verdict.Summary      `json:"summary"`
+	Gate    []gated              `json:"gate,omitempty"`
+	Stream  []report.StreamScore `json:"stream,omitempty"`
+	Peers   []string             `json:"peers,omitempty"` // a line for each peer in it, with its versions
+}
+
+// gated is what a second run said of a cell that looked slower.
+type gated struct {
+	Problem   kernels.Problem `json:"problem"`
+	Confirmed bool            `json:"confirmed"`
+	Again     verdict.Judged  `json:"again"`
+}
+
+// readLive reads what a live compare has left.
+func readLive(path string) (*liveRun, error) {
+	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table"
+	data, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
+	} else if err != nil {
+		return nil, hint.Errorf(help, "live compare: %w", err)
+	}
+	run, err := parseLive(data)
+	switch {
+	case run != nil && run.Schema > liveSchema:
+		return nil, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
+	case err != nil:
+		return nil, hint.Errorf(help, "%s is no live compare: %w", path, err)
+	}
+	return run, nil
+}
+
+// parseLive reads such a file. Of one that it does not accept it returns as much as says
+// what schema it has.
+func parseLive(data []byte) (*liveRun, error) {
+	var run liveRun
+	if err := json.Unmarshal(data, &run); err != nil {
+		return nil, err
+	}
+	ok := 0
+	for i, d := range run.Duels {
+		switch {
+		case d == nil:
+			return &run, fmt.Errorf("duel %d is null", i+1)
+		case d.Status != kernels.StatusOK:
+			continue
+		case len(d.Rounds) == 0:
+			return &run, fmt.Errorf("%s has no rounds", d.Problem)
+		}
+		ok++
+	}
+	switch {
+	case len(run.Duels) == 0 || run.Run.ID == "":
+		return &run, fmt.Errorf("it has no run with duels")
+	case ok != len(run.Judged):
+		return &run, fmt.Errorf("%d duels are ok, and %d are judged", ok, len(run.Judged))
+	}
+	return &run, run.Rule.CheckValid()
+}
+
+// readArms reads its two arms.
+func readArms(path string) ([2]report.Side, error) {
+	run, err := readLive(path)
+	if err != nil {
+		return [2]report.Side{}, err
+	}
+	arms := run.sides()
+	arms[0].Label, arms[1].Label = "A, "+run.A, "B, "+run.B
+	return arms, nil
+}

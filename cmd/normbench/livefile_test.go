@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/report"
+)
+
+// smallLive is a recorded live compare with two of its duels, after change.
+func smallLive(t testing.TB, change func(*liveRun)) []byte {
+	t.Helper()
+	run, err := readLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run.Duels = run.Duels[:2]
+	run.judge()
+	change(run)
+	data, err := json.Marshal(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// What is no live compare, or a damaged one, is refused in one line with its reason.
+func TestReadLive(t *testing.T) {
+	damaged := func(change func(*liveRun)) string { return string(smallLive(t, change)) }
+	for name, c := range map[string]struct{ text, want string }{
+		"no JSON":   {"{", "is no live compare: unexpected end of JSON input"},
+		"a table":   {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
+		"newer":     {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
+		"null":      {damaged(func(r *liveRun) { r.Duels[1] = nil }), "duel 2 is null"},
+		"unjudged":  {damaged(func(r *liveRun) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
+		"no rounds": {damaged(func(r *liveRun) { r.Duels[0].Rounds = nil }), "layernorm/bwd/32768x1024/bf16+bias has no rounds"},
+		"lawless":   {damaged(func(r *liveRun) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
+		"no op":     {strings.Replace(damaged(func(*liveRun) {}), "layernorm/bwd", "norm/bwd", 1), "is no live compare: "},
+	} {
+		file := filepath.Join(t.TempDir(), "x.json")
+		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, stdout, stderr := normbench([]string{"report", file})
+		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "hint: ") {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+// Whatever is accepted can be printed, and judged again.
+func FuzzParseLive(f *testing.F) {
+	good := smallLive(f, func(*liveRun) {})
+	f.Add(good)
+	f.Add(bytes.Replace(good, []byte(`"status":"ok"`), []byte(`"status":"wrong"`), 1))
+	f.Add([]byte(`{"schema":1,"duels":[null]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		run, err := parseLive(data)
+		if err != nil {
+			return
+		}
+		if err := printLive(io.Discard, run, report.FormatText); err != nil {
+			t.Fatal(err)
+		}
+		run.sides()
+		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK && len(run.Duels[0].Rounds) > 100 {
+			return // judging takes the square of the rounds
+		}
+		run.judge()
+	})
+}
