@@ -34,6 +34,7 @@ var liveFlags = join([]cli.Flag{
 	&cli.Float64Flag{Name: "min-effect", Usage: "relative effects up to this are of no interest", Value: verdict.Default().MinEffect},
 	seedFlag,
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
+	&cli.StringFlag{Name: "resume", Usage: "go on with such a `FILE`: its cells stay, the other problems are measured and kept in it"},
 }, peerFlags, optionFlags)
 
 // maxReject is how many rounds a cell may lose to an unfit device.
@@ -44,6 +45,9 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	rule, err := ruleOf(c)
 	if err != nil {
 		return err
+	}
+	if c.String("resume") != "" && c.String("out") != "" {
+		return hint.Errorf("leave out --out", "--resume keeps the run in its own file")
 	}
 	if o := c.String("order"); o != sweep.OrderRandom && o != sweep.OrderABBA {
 		return hint.Errorf("use random or abba", "unknown --order %q", o)
@@ -76,6 +80,15 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
+	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule, Among: e.only}
+	all := bouts
+	if file := c.String("resume"); file != "" {
+		if run, err = e.resume(file, run); err != nil {
+			return err
+		}
+		bouts = slices.DeleteFunc(slices.Clone(all), func(b bout) bool { return run.has(b.problem) })
+		e.notef("%d of %s are there already", len(all)-len(bouts), count(len(all), "cell"))
+	}
 	var cells []peers.Cell
 	for _, b := range bouts {
 		for _, v := range slices.Concat(b.of[0], b.of[1]) {
@@ -86,8 +99,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		return err
 	}
 	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: sweep.MinClock, MaxReject: maxReject,
-		More: func(cell verdict.Cell) bool { return rule.More(cell, len(bouts)) }}
-	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule}
+		More: func(cell verdict.Cell) bool { return rule.More(cell, len(all)) }}
 	start := time.Now()
 	var broken error // what ended the run early
 	for i, b := range bouts {
@@ -117,6 +129,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if broken != nil && len(run.Duels) == 0 {
 		return broken
 	}
+	run.order(all)
 	run.judge()
 	sides := run.sides()
 	run.Stream = report.StreamScores(sides[0], sides[1])
@@ -126,7 +139,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		}
 	}
 	if broken != nil {
-		e.notef("ended early: %d of %s in %.1f s", len(run.Duels), count(len(bouts), "cell"), time.Since(start).Seconds())
+		e.notef("ended early: %d of %s in %.1f s", len(run.Duels), count(len(all), "cell"), time.Since(start).Seconds())
 	} else {
 		e.notef("%s in %.1f s", count(len(bouts), "cell"), time.Since(start).Seconds())
 	}

@@ -31,7 +31,9 @@ type liveRun struct {
 	Summary verdict.Summary      `json:"summary"`
 	Gate    []gated              `json:"gate,omitempty"`
 	Stream  []report.StreamScore `json:"stream,omitempty"`
-	Peers   []string             `json:"peers,omitempty"` // a line for each peer in it, with its versions
+	Among   []string             `json:"among,omitempty"`   // the peers that peer:best was among, where not all
+	Peers   []string             `json:"peers,omitempty"`   // a line for each peer in it, with its versions
+	Resumed []record.Run         `json:"resumed,omitempty"` // that went on with it
 }
 
 // gated is what a second run said of a cell that looked slower.

@@ -34,19 +34,21 @@ func (e *env) keepLive(c *cli.Context, run *liveRun) error {
 // writeLive writes the run, every sample in it, whole or not at all; "" where it
 // is not to be kept.
 func (e *env) writeLive(c *cli.Context, run *liveRun) (string, error) {
-	out := c.String("out")
-	if out == "" {
+	path, out := c.String("resume"), c.String("out")
+	if path == "" && out == "" {
 		return "", nil
 	}
-	dir := filepath.Join(out, run.Run.Device.ID)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", hint.Errorf("choose a folder that you may write to", "results folder: %w", err)
+	if path == "" {
+		dir := filepath.Join(out, run.Run.Device.ID)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return "", hint.Errorf("choose a folder that you may write to", "results folder: %w", err)
+		}
+		path = filepath.Join(dir, "compare-"+run.Run.ID+".json")
 	}
 	data, err := json.Marshal(run)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "compare-"+run.Run.ID+".json")
 	if err := renameio.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		return "", hint.Errorf("choose a folder that you may write to", "live compare: %w", err)
 	}
