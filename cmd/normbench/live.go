@@ -80,13 +80,16 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule, Among: e.only}
+	hash, err := families.Hash(e.registry)
+	if err != nil {
+		return err
+	}
+	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule, Kernels: hash, Among: e.only}
 	all := bouts
 	if file := c.String("resume"); file != "" {
-		if run, err = e.resume(file, run); err != nil {
+		if run, bouts, err = e.resume(file, run, all); err != nil {
 			return err
 		}
-		bouts = slices.DeleteFunc(slices.Clone(all), func(b bout) bool { return run.has(b.problem) })
 		e.notef("%d of %s are there already", len(all)-len(bouts), count(len(all), "cell"))
 	}
 	var cells []peers.Cell

@@ -31,6 +31,7 @@ type liveRun struct {
 	Summary verdict.Summary      `json:"summary"`
 	Gate    []gated              `json:"gate,omitempty"`
 	Stream  []report.StreamScore `json:"stream,omitempty"`
+	Kernels string               `json:"kernels,omitempty"` // families.Hash
 	Among   []string             `json:"among,omitempty"`   // the peers that peer:best was among, where not all
 	Peers   []string             `json:"peers,omitempty"`   // a line for each peer in it, with its versions
 	Resumed []record.Run         `json:"resumed,omitempty"` // that went on with it

@@ -4,43 +4,63 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
+	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/sweep"
 )
 
-// resume takes up the live compare in a file, which ended early: its cells that are ok
-// stay, and fresh, the run that would measure them again, is kept among those that went on
-// with it. What makes a cell what it is must be the same; another card of the model is only
-// noted, as the arms of a cell are always of one.
-func (e *env) resume(path string, fresh *liveRun) (*liveRun, error) {
-	run, err := readLive(path)
-	if err != nil {
-		return nil, err
+// resume takes up the live compare in a file, which ended early, and returns it with the
+// bouts that are left. Its cells that are ok stay, but for those whose operand now has
+// another variant, as a tuned table has that was written since; and fresh, the run that would
+// measure all of them, is kept among those that went on with it. What else makes a cell what
+// it is must be the same. Another card of the model is only noted: the arms of a cell are
+// always of one.
+func (e *env) resume(path string, fresh *liveRun, bouts []bout) (run *liveRun, left []bout, err error) {
+	if run, err = readLive(path); err != nil {
+		return nil, nil, err
 	}
 	was, now := run.Run, fresh.Run
 	for _, x := range []struct {
 		what     string
 		was, now any
 	}{
-		{"BASE", run.A, fresh.A}, {"CANDIDATE", run.B, fresh.B}, {"normbench", was.Tool, now.Tool}, {"device", was.Device.ID, now.Device.ID},
+		{"BASE", run.A, fresh.A}, {"CANDIDATE", run.B, fresh.B}, {"normbench", was.Tool, now.Tool},
+		{"set of kernels", run.Kernels, fresh.Kernels}, {"device", was.Device.ID, now.Device.ID},
 		{"driver", was.Device.DriverVersion, now.Device.DriverVersion}, {"compiler", was.Device.Compiler, now.Device.Compiler},
 		{"protocol", was.Protocol, now.Protocol}, {"rule", run.Rule, fresh.Rule},
 		{"choice of peers", run.Among, fresh.Among}, {"set of peers", peersIn(was.Env), peersIn(now.Env)},
 	} {
 		if !reflect.DeepEqual(x.was, x.now) {
-			return nil, hint.Errorf("ask for what it was measured with, or leave out --resume", "%s is of another %s", path, x.what)
+			return nil, nil, hint.Errorf("ask for what it was measured with, or leave out --resume", "%s is of another %s", path, x.what)
 		}
 	}
 	if was.Device.UUID != now.Device.UUID {
 		e.notef("%s is of another card of this model", path)
 	}
-	run.Duels = slices.DeleteFunc(run.Duels, func(d *sweep.DuelResult) bool { return d.Status != kernels.StatusOK })
+	asked := map[kernels.Problem]bout{}
+	for _, b := range bouts {
+		asked[b.problem] = b
+	}
+	there := map[kernels.Problem]bool{}
+	run.Duels = slices.DeleteFunc(run.Duels, func(d *sweep.DuelResult) bool {
+		b, ok := asked[d.Problem]
+		keep := d.Status == kernels.StatusOK && (!ok || b.asks(d.Duel))
+		there[d.Problem] = keep
+		return !keep
+	})
 	run.Resumed = append(run.Resumed, now)
 	run.Gate = nil
 	run.judge()
-	return run, nil
+	return run, slices.DeleteFunc(slices.Clone(bouts), func(b bout) bool { return there[b.problem] }), nil
+}
+
+// asks says whether a duel is of variants that the bout has.
+func (b bout) asks(d sweep.Duel) bool {
+	d.A.Family = strings.TrimPrefix(d.A.Family, families.Baseline)
+	return slices.Contains(b.of[0], d.A) && slices.Contains(b.of[1], d.B)
 }
 
 // peersIn are the versions of the peers that were there.
@@ -52,11 +72,6 @@ func peersIn(env map[string]string) map[string]string {
 		}
 	}
 	return there
-}
-
-// has says whether the run has a problem's cell.
-func (r *liveRun) has(p kernels.Problem) bool {
-	return slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.Problem == p })
 }
 
 // order puts the cells into the order of the bouts that were asked for, behind those that

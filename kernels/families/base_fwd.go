@@ -191,9 +191,9 @@ func fewUneven(p kernels.Problem, d kernels.DeviceInfo) bool {
 	return row%16 != 0 && row > 512 && row <= 8<<10 && p.M <= 2*int64(d.Units)
 }
 
-// fewRule gives it smem_pipe's: 4.2, 4.4 and 4.6 us on an H200 (rmsnorm 173x409, 229x541,
-// 71x3571) where coop's programs of 8 warps took 4.5 and 4.8 at the last two, and a program
-// for eight rows 7.6 at the first; layernorm 4.4, 4.6 and 5.0.
+// fewRule gives it smem_pipe's: 4.2, 4.4 and 4.7 us on an H200 (rmsnorm 173x409, 229x541,
+// 71x3571) where coop's programs of 8 warps took 4.5 and 4.7 at the last two, and a program
+// for eight rows 7.6 at the first; layernorm 4.5, 4.6 and 5.1, coop 4.7 and 5.1.
 func fewRule(p kernels.Problem) fwdRule {
 	return fwdRule{8 << 10, "smem_pipe", 1, 8 << flag(p.N*p.DType.Size() > 4<<10), 0, 1, 0, 0}
 }
