@@ -12,6 +12,8 @@ import (
 	"normbench/kernels/devicetest"
 )
 
+// A failure is a row with its reason and no times, and the run goes on, with the
+// problem opened again where the device lost it.
 func TestRunFailures(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	bad := ts[0].Variants[1]
@@ -75,6 +77,7 @@ func TestRunFailures(t *testing.T) {
 	}
 }
 
+// Bits that change from run to run are no failure, but they are recorded.
 func TestRunDiffering(t *testing.T) {
 	ts := tasks(t, 2, pool[0])
 	f := fake()
@@ -93,6 +96,8 @@ func TestRunDiffering(t *testing.T) {
 	}
 }
 
+// Opening gets a second try. Where that fails too, what is left of the problem
+// fails with it, and the next problem has its turn.
 func TestRunOpenFails(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	first := ts[0].Problem
@@ -162,6 +167,8 @@ func TestRunOpenFails(t *testing.T) {
 	}
 }
 
+// Trouble that is no failure of a variant stops the run, with what was measured
+// until then in the sink.
 func TestRunTrouble(t *testing.T) {
 	ts := tasks(t, 3, pool[:3]...)
 	second := ts[1].Problem

@@ -16,6 +16,7 @@ import (
 	"normbench/sweep/record"
 )
 
+// writer opens a results folder until done is called.
 func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
 	t.Helper()
 	w, notes, err := record.OpenWriter(dir)
@@ -29,6 +30,7 @@ func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
 	}
 }
 
+// resume runs ts into dir and returns the variants that were measured.
 func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicetest.Fake, o Options) ([]kernels.Variant, Summary) {
 	t.Helper()
 	w, done := writer(t, dir)
@@ -49,6 +51,8 @@ func resume(t *testing.T, dir string, r *kernels.Registry, ts []Task, f *devicet
 	return vs, sum
 }
 
+// A second run measures what the folder lacks: nothing, or what another source,
+// driver or protocol made new, or what failed if asked.
 func TestRunResumes(t *testing.T) {
 	ts := tasks(t, 3, pool[0])
 	two, one := ts[0].Variants, kernels.Variant{}
@@ -166,6 +170,7 @@ func TestRunResumes(t *testing.T) {
 	}
 }
 
+// However often a run is stopped, in the end everything is measured once.
 func TestRunResumesStopped(t *testing.T) {
 	ts := tasks(t, 5, pool[:3]...)
 	for seed := range uint64(4) {

@@ -11,6 +11,8 @@ import (
 	"normbench/kernels/devicetest"
 )
 
+// A run that is stopped ends at once, whole: what was measured is in the sink,
+// nothing is half there, nobody is left behind (the bubble sees to that).
 func TestRunCanceled(t *testing.T) {
 	for after := range 11 {
 		synctest.Test(t, func(t *testing.T) {
@@ -88,6 +90,8 @@ func planOf(t *testing.T, c devicetest.Call) kernels.Plan {
 	return plan
 }
 
+// stuck is a device whose Time hangs until it is stopped, and then reports a
+// failure, as one whose process ended with ours does.
 type stuck struct {
 	*devicetest.Fake
 	say error
@@ -111,6 +115,8 @@ func (b stuckBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeO
 	return kernels.Timing{}, b.say
 }
 
+// What a device says while it is being stopped is neither a record, which would
+// keep the variant from being measured ever after, nor the error.
 func TestRunCanceledDevice(t *testing.T) {
 	for _, say := range []error{
 		&kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: signal: terminated", Broken: true},
@@ -132,6 +138,8 @@ func TestRunCanceledDevice(t *testing.T) {
 	}
 }
 
+// A sink that does not take a line ends the run at once with its error, also
+// where a device hangs that minds its context.
 func TestRunSinkFails(t *testing.T) {
 	full := errors.New("records: no space left on device")
 	for at := range 10 {

@@ -25,7 +25,6 @@ import (
 var registry = families.New()
 
 // A memory is a Sink that checks what it gets.
-
 type memory struct {
 	runs    []*record.Run
 	records []*record.Record
@@ -57,7 +56,6 @@ func (m *memory) Append(v interface{ CheckValid() error }) error {
 func (m *memory) Keys() map[string]kernels.Status { return m.keys }
 
 // variants are the records but for those of streams.
-
 func (m *memory) variants() []*record.Record { return ofVariants(m.records) }
 
 func ofVariants(all []*record.Record) []*record.Record {
@@ -71,7 +69,6 @@ func ofVariants(all []*record.Record) []*record.Record {
 }
 
 // tasks are grids of at most n variants for each problem.
-
 func tasks(t testing.TB, n int, problems ...string) []Task {
 	t.Helper()
 	ts := slices.Clone(grid(t, problems...))
@@ -114,7 +111,6 @@ func fake() *devicetest.Fake { return &devicetest.Fake{Registry: registry} }
 func isStream(v kernels.Variant) bool { return strings.HasSuffix(v.Family, "/stream") }
 
 // mustRun is Run on fakes, without trouble.
-
 func mustRun(t testing.TB, ts []Task, sink Sink, o Options, fakes ...*devicetest.Fake) Summary {
 	t.Helper()
 	sum, err := Run(t.Context(), registry, devices(fakes...), ts, sink, o)
@@ -133,7 +129,6 @@ func devices(fakes ...*devicetest.Fake) []kernels.Device {
 }
 
 // Every variant is one record, with everything in it that it should have.
-
 func TestRun(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	const samples = 6
@@ -238,9 +233,7 @@ func TestRun(t *testing.T) {
 }
 
 // checkCalls holds what is true of every device after a run: what it opened is
-
 // closed, and was announced before, once and with its stream.
-
 func checkCalls(t *testing.T, f *devicetest.Fake) {
 	t.Helper()
 	announced := map[kernels.Problem]bool{}
@@ -267,7 +260,6 @@ func checkCalls(t *testing.T, f *devicetest.Fake) {
 }
 
 // The next job is announced before this one is measured, with what is left of it.
-
 func TestRunPrefetches(t *testing.T) {
 	ts := tasks(t, 3, pool[:4]...)
 	f := fake()
@@ -294,7 +286,6 @@ func TestRunPrefetches(t *testing.T) {
 }
 
 // pick is a number below n that belongs to what it is given.
-
 func pick(n int, parts ...any) int {
 	h := fnv.New32a()
 	fmt.Fprintln(h, parts...)
@@ -305,11 +296,8 @@ var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile, ke
 	kernels.StatusWrong, kernels.StatusTimeout, kernels.StatusCrash}
 
 // Any jobs on any number of devices, with failures of every kind in between:
-
 // each variant is measured once, with the status that it should have, and the
-
 // events add up.
-
 func TestRunRandom(t *testing.T) {
 	all := tasks(t, 12, pool...)
 	for seed := range uint64(60) {
@@ -421,22 +409,7 @@ func TestRunRandom(t *testing.T) {
 	}
 }
 
-// A failure is a row with its reason and no times, and the run goes on, with the
-
-// problem opened again where the device lost it.
-
-// Bits that change from run to run are no failure, but they are recorded.
-
-// Opening gets a second try. Where that fails too, what is left of the problem
-
-// fails with it, and the next problem has its turn.
-
-// Trouble that is no failure of a variant stops the run, with what was measured
-
-// until then in the sink.
-
 // takes makes a fake's samples take as long as they say, in a bubble's time.
-
 func takes(seconds float64) func(kernels.Problem, kernels.Variant, int) float64 {
 	return func(kernels.Problem, kernels.Variant, int) float64 {
 		time.Sleep(time.Duration(seconds * float64(time.Second)))
@@ -445,9 +418,7 @@ func takes(seconds float64) func(kernels.Problem, kernels.Variant, int) float64 
 }
 
 // As long as there are jobs no device idles: as many jobs as devices take no
-
 // longer than one, and who is done early takes what was announced to another.
-
 func TestRunSharesWork(t *testing.T) {
 	ts := tasks(t, 4, pool[1], pool[3], pool[5]) // one launch each
 	synctest.Test(t, func(t *testing.T) {
@@ -481,7 +452,6 @@ func TestRunSharesWork(t *testing.T) {
 }
 
 // The warm-up ends when two visits agree, or after a second, and is made once.
-
 func TestRunWarmsUp(t *testing.T) {
 	const samples, visit = 4, 5 // with the discarded one
 	for _, tc := range []struct {
@@ -526,34 +496,7 @@ func TestRunWarmsUp(t *testing.T) {
 	}
 }
 
-// A run that is stopped ends at once, whole: what was measured is in the sink,
-
-// nothing is half there, nobody is left behind (the bubble sees to that).
-
-// stuck is a device whose Time hangs until it is stopped, and then reports a
-
-// failure, as one whose process ended with ours does.
-
-// What a device says while it is being stopped is neither a record, which would
-
-// keep the variant from being measured ever after, nor the error.
-
-// A sink that does not take a line ends the run at once with its error, also
-
-// where a device hangs that minds its context.
-
-// writer opens a results folder until done is called.
-
-// resume runs ts into dir and returns the variants that were measured.
-
-// A second run measures what the folder lacks: nothing, or what another source,
-
-// driver or protocol made new, or what failed if asked.
-
-// However often a run is stopped, in the end everything is measured once.
-
 // Observe is called by one goroutine at a time, whatever the devices do.
-
 func TestRunObservesInTurn(t *testing.T) {
 	var mu sync.Mutex
 	o := options(1)
