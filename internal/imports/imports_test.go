@@ -93,14 +93,14 @@ type rule struct {
 
 var rules = []rule{
 	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "cmd"}, tests: true},
-	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/hint"}, tests: true},
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/hint", "internal/nvlib"}, tests: true},
 	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/hint"}, tests: true, optional: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
 	// that it judges, nor they from it.
 	{of: []string{"kernels/reference"}, only: []string{"kernels"}},
 	{of: []string{"kernels/reference"}, never: []string{"kernels/families"}, tests: true},
 	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
-	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint"}},
+	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib"}},
 	// Strategies are pure: they ask, and are told.
 	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "cmd"}, tests: true},
@@ -112,7 +112,7 @@ var rules = []rule{
 // The foreign libraries, with the only place of each: files, or directories.
 var homes = map[string][]string{
 	"gorgonia.org/cu":                   {"kernels/cuda/driver"},
-	"github.com/ebitengine/purego":      {"kernels/nvrtc", "kernels/cuda/cupti"},
+	"github.com/ebitengine/purego":      {"internal/nvlib"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
 	"gonum.org/v1/plot":                 {"report/plot.go", "tune/rules/plot.go"},
@@ -203,7 +203,8 @@ func TestRulesBite(t *testing.T) {
 
 		{file{name: "kernels/cpu/cpu.go", own: []string{"kernels", "kernels/reference", "internal/hint"}}, false},
 		{file{name: "kernels/cuda/driver/driver.go", foreign: []string{"C", "gorgonia.org/cu"}}, false},
-		{file{name: "kernels/cuda/cupti/tracer.go", foreign: []string{"C", "github.com/ebitengine/purego"}}, false},
+		{file{name: "kernels/cuda/cupti/tracer.go", own: []string{"internal/nvlib"}, foreign: []string{"C"}}, false},
+		{file{name: "kernels/nvrtc/compiler_linux.go", foreign: []string{"github.com/ebitengine/purego"}}, true},
 		{file{name: "report/render.go", own: []string{"sweep/record"}, foreign: []string{"github.com/olekukonko/tablewriter/tw"}}, false},
 		{file{name: "cmd/normbench/main.go", own: []string{"tune", "report"}, foreign: []string{"github.com/urfave/cli/v3"}}, false},
 		{file{name: "kernels/families/families_test.go", own: []string{"kernels/reference"}}, false},

@@ -3,9 +3,7 @@
 package nvrtc
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -13,7 +11,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
+	"normbench/internal/nvlib"
 )
 
 const supported = true
@@ -24,12 +22,12 @@ type Compiler struct {
 	path         string
 	major, minor int
 	archs        []int
-	lib          library
+	lib          functions
 }
 
-// library holds the functions of NVRTC. Result is 0 for success. The signatures are
+// functions are those of NVRTC. Result is 0 for success. The signatures are
 // those of nvrtc.h; char** and size_t* are plain pointers.
-type library struct {
+type functions struct {
 	version        func(major, minor *int32) int32
 	errorString    func(result int32) string
 	numArchs       func(n *int32) int32
@@ -47,15 +45,9 @@ type library struct {
 // fails if the file cannot be loaded or is older than CUDA 11.2, the first version that
 // tells its architectures and makes cubins.
 func Open(path string) (*Compiler, error) {
-	if path == "" {
-		return nil, errors.New("load NVRTC: empty path")
-	}
-	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		return nil, fmt.Errorf("load NVRTC: %s", oneLine(err))
-	}
-	c := &Compiler{path: path}
-	for name, f := range map[string]any{
+	c := &Compiler{}
+	var err error
+	if c.path, err = nvlib.Load(library.Name, path, map[string]any{
 		"nvrtcVersion":              &c.lib.version,
 		"nvrtcGetErrorString":       &c.lib.errorString,
 		"nvrtcGetNumSupportedArchs": &c.lib.numArchs,
@@ -67,16 +59,8 @@ func Open(path string) (*Compiler, error) {
 		"nvrtcGetCUBIN":             &c.lib.cubin,
 		"nvrtcGetProgramLogSize":    &c.lib.programLogSize,
 		"nvrtcGetProgramLog":        &c.lib.programLog,
-	} {
-		sym, err := purego.Dlsym(h, name)
-		if err != nil {
-			purego.Dlclose(h) //nolint:errcheck // nothing to do about it
-			return nil, fmt.Errorf("load NVRTC: %s has no %s", path, name)
-		}
-		purego.RegisterFunc(f, sym)
-	}
-	if file := mapped(filepath.Base(path)); file != "" && !filepath.IsAbs(path) {
-		c.path = file
+	}); err != nil {
+		return nil, err
 	}
 	var major, minor, n int32
 	if r := c.lib.version(&major, &minor); r != 0 {
@@ -97,11 +81,7 @@ func Open(path string) (*Compiler, error) {
 	// NVRTC loads its builtins by bare soname, and the library of the wheels has no
 	// RUNPATH, so the loader would not find them beside it. Once loaded they are found by
 	// soname. When they are elsewhere the loader may still find them: not an error here.
-	for _, file := range glob(filepath.Join(filepath.Dir(c.path), fmt.Sprintf("libnvrtc-builtins.so.%d.%d*", major, minor))) {
-		if _, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL); err == nil {
-			break
-		}
-	}
+	nvlib.Preload(filepath.Join(filepath.Dir(c.path), fmt.Sprintf("libnvrtc-builtins.so.%d.%d*", major, minor)))
 	return c, nil
 }
 
@@ -225,20 +205,3 @@ func (c *Compiler) log(prog uintptr) (string, error) {
 func (c *Compiler) callError(call string, result int32) error {
 	return fmt.Errorf("%s in %s: %s", call, c.path, c.lib.errorString(result))
 }
-
-// mapped returns the absolute path of a library of this name in the process, or "".
-func mapped(name string) string {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(maps)) {
-		// The mapped file is what a link led to: libnvrtc.so.12 may be libnvrtc.so.12.9.86.
-		if i := strings.IndexByte(line, '/'); i >= 0 && strings.HasPrefix(filepath.Base(line[i:]), name) {
-			return strings.TrimSpace(line[i:])
-		}
-	}
-	return ""
-}
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

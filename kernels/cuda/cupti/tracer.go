@@ -8,12 +8,11 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"unsafe"
 
-	"github.com/ebitengine/purego"
+	"normbench/internal/nvlib"
 )
 
 // Versions of CUPTI, as cuptiGetVersion tells them: up to CUDA 12 a number that counts, from 13 on
@@ -78,12 +77,9 @@ func Open() (*Tracer, error) {
 // load loads CUPTI from a file, or from a soname that the dynamic loader resolves. It does not need a
 // driver.
 func load(path string) (*Tracer, error) {
-	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		return nil, fmt.Errorf("load CUPTI: %s", strings.Join(strings.Fields(err.Error()), " "))
-	}
-	t := &Tracer{path: path}
-	for name, f := range map[string]any{
+	t := &Tracer{}
+	var err error
+	if t.path, err = nvlib.Load(where.Name, path, map[string]any{
 		"cuptiGetVersion":                   &t.lib.version,
 		"cuptiGetResultString":              &t.lib.result,
 		"cuptiActivityRegisterCallbacks":    &t.lib.register,
@@ -92,18 +88,8 @@ func load(path string) (*Tracer, error) {
 		"cuptiActivityFlushAll":             &t.lib.flushAll,
 		"cuptiActivityGetNextRecord":        &t.lib.nextRecord,
 		"cuptiActivityGetNumDroppedRecords": &t.lib.dropped,
-	} {
-		sym, err := purego.Dlsym(h, name)
-		if err != nil {
-			purego.Dlclose(h) //nolint:errcheck // nothing to do about it
-			return nil, fmt.Errorf("load CUPTI: %s has no %s", path, name)
-		}
-		purego.RegisterFunc(f, sym)
-	}
-	if !filepath.IsAbs(path) {
-		if file := mapped(path); file != "" {
-			t.path = file
-		}
+	}); err != nil {
+		return nil, err
 	}
 	var version uint32
 	if r := t.lib.version(&version); r != success {

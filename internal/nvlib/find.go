@@ -1,0 +1,137 @@
+// Package nvlib finds NVIDIA's user-space libraries and loads them at run time, without cgo:
+// their sonames differ between CUDA versions (libnvrtc.so.11.2, .12, .13), so a program that
+// links one runs with that one only, and not at all where there is none.
+package nvlib
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// A Library says what Find looks for.
+type Library struct {
+	Name     string   // as messages have it: "NVRTC"
+	Variable string   // the environment variable that may name a file: "NORMBENCH_NVRTC"
+	Sonames  []string // the best first
+	Folders  []string // patterns of where a CUDA toolkit keeps it, below its root
+}
+
+// Find opens a library by the first name or file that open accepts. It tries, in this order,
+//
+//  1. the file that the variable names, and nothing else if it is set,
+//  2. the sonames through the dynamic loader,
+//  3. CUDA toolkits: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda*, /opt/cuda,
+//  4. the nvidia/*/lib folders of Python wheels: $VIRTUAL_ENV, $CONDA_PREFIX, the python3 on
+//     PATH, the usual site-packages, and where python3 says that it imports from.
+//
+// The error is one line and names these places.
+func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
+	var none T
+	if file := os.Getenv(l.Variable); file != "" {
+		t, err := open(file)
+		if err != nil {
+			return none, fmt.Errorf("%s: %w", l.Variable, err)
+		}
+		return t, nil
+	}
+	for _, name := range l.Sonames {
+		if t, err := open(name); err == nil {
+			return t, nil
+		}
+	}
+	var broken error // a library that is there but does not load says more than "not found"
+	// The last place takes a process to find.
+	for _, place := range []func() []string{l.toolkits, func() []string { return wheels(sitePackages()) }, func() []string { return wheels(askPython()) }} {
+		dirs := place()
+		for _, name := range l.Sonames {
+			for _, dir := range dirs {
+				for _, file := range Glob(filepath.Join(dir, name)) {
+					t, err := open(file)
+					if err == nil {
+						return t, nil
+					}
+					broken = err
+				}
+			}
+		}
+	}
+	if broken != nil {
+		return none, broken
+	}
+	return none, fmt.Errorf("looked for %s in the loader's path, CUDA toolkits and the nvidia wheels of Python", strings.Join(l.Sonames, ", "))
+}
+
+// toolkits are patterns of the folders in which CUDA toolkits keep the library.
+func (l Library) toolkits() []string {
+	var dirs []string
+	for _, root := range []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"} {
+		for _, folder := range l.Folders {
+			if root != "" {
+				dirs = append(dirs, filepath.Join(root, folder))
+			}
+		}
+	}
+	return dirs
+}
+
+// sitePackages are patterns of folders in which Python packages are installed.
+func sitePackages() []string {
+	var dirs []string
+	prefix := func(root string) {
+		dirs = append(dirs, filepath.Join(root, "lib/python3*/site-packages"), filepath.Join(root, "lib/python3*/dist-packages"))
+	}
+	for _, env := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
+		if root := os.Getenv(env); root != "" {
+			prefix(root)
+		}
+	}
+	if python, err := exec.LookPath("python3"); err == nil {
+		prefix(filepath.Dir(filepath.Dir(python))) // a virtual environment's python3 is a link: do not follow it yet
+		if real, err := filepath.EvalSymlinks(python); err == nil {
+			prefix(filepath.Dir(filepath.Dir(real)))
+		}
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		prefix(filepath.Join(home, ".local"))
+	}
+	for _, root := range []string{"/usr/local", "/usr", "/opt/conda", "/opt/venv", "/opt/*/.venv", "/opt/*/venv", "/opt/*"} {
+		prefix(root)
+	}
+	return append(dirs, "/usr/lib/python3/dist-packages")
+}
+
+// wheels are the patterns of the lib folders of NVIDIA's wheels: nvidia/cuda_nvrtc/lib up to
+// CUDA 12, nvidia/cu13/lib from then on.
+func wheels(site []string) []string {
+	var dirs []string
+	for _, d := range site {
+		dirs = append(dirs, filepath.Join(d, "nvidia/*/lib"))
+	}
+	return dirs
+}
+
+// askPython returns the import path of python3, or nothing.
+func askPython() []string {
+	out, err := exec.Command("python3", "-c", `import sys; print("\n".join(sys.path))`).Output()
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n"), func(dir string) bool {
+		return !filepath.IsAbs(dir)
+	})
+}
+
+// Glob returns the files that match a pattern, the last in the order of names first, so that
+// cuda-13.0 comes before cuda-12.9; none for a broken pattern, which a folder's name may make.
+func Glob(pattern string) []string {
+	files, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil
+	}
+	slices.Reverse(files)
+	return files
+}

@@ -1,0 +1,99 @@
+package nvlib
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var probe = Library{Name: "PROBE", Variable: "NORMBENCH_PROBE", Sonames: []string{"libprobe.so.13", "libprobe.so.12"},
+	Folders: []string{"extras/PROBE/lib64", "targets/*/lib"}}
+
+// A place that comes earlier is tried earlier, and in it the better soname.
+func TestFind(t *testing.T) {
+	home, venv := t.TempDir(), t.TempDir()
+	files := []string{
+		filepath.Join(home, "extras/PROBE/lib64/libprobe.so.13"),
+		filepath.Join(home, "targets/y-linux/lib/libprobe.so.13"),
+		filepath.Join(home, "targets/x-linux/lib/libprobe.so.13"),
+		filepath.Join(home, "extras/PROBE/lib64/libprobe.so.12"),
+		filepath.Join(venv, "lib/python3.12/site-packages/nvidia/cu13/lib/libprobe.so.13"),
+	}
+	for _, file := range files {
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("CUDA_HOME", home)
+	t.Setenv("CUDA_PATH", "")
+	t.Setenv("VIRTUAL_ENV", venv)
+	t.Setenv("CONDA_PREFIX", "")
+	t.Setenv("NORMBENCH_PROBE", "")
+	want := append(slices.Clone(probe.Sonames), files...)
+	for good := range append(want, "") {
+		var tried []string
+		got, err := Find(probe, func(path string) (string, error) {
+			tried = append(tried, path)
+			if len(tried) == good+1 && good < len(want) {
+				return path, nil
+			}
+			return "", errors.New(path + " does not load")
+		})
+		if good == len(want) {
+			// What is there and broken says more than that nothing was found.
+			if err == nil || !strings.HasSuffix(err.Error(), "libprobe.so.13 does not load") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("none loads: %v", err)
+			}
+			if own := slices.DeleteFunc(slices.Clone(tried), func(p string) bool { return !slices.Contains(want, p) }); !slices.Equal(own, want) {
+				t.Errorf("tried %q", tried)
+			}
+			continue
+		}
+		if err != nil || got != want[good] {
+			t.Errorf("got %q, %v, want %q", got, err, want[good])
+		}
+	}
+}
+
+// A variable that is set is the only place.
+func TestFindVariable(t *testing.T) {
+	t.Setenv("NORMBENCH_PROBE", "/nowhere/libprobe.so")
+	tried := 0
+	_, err := Find(probe, func(path string) (int, error) {
+		tried++
+		return 0, errors.New("no " + path)
+	})
+	if err == nil || err.Error() != "NORMBENCH_PROBE: no /nowhere/libprobe.so" || tried != 1 {
+		t.Errorf("%v after %d", err, tried)
+	}
+}
+
+// Nothing anywhere names what was looked for.
+func TestFindNothing(t *testing.T) {
+	none := Library{Name: "NONE", Variable: "NORMBENCH_NONE", Sonames: []string{"libnone-of-these.so.1"}, Folders: []string{"lib64"}}
+	_, err := Find(none, func(path string) (int, error) { return 0, errors.New("no") })
+	if err == nil || !strings.Contains(err.Error(), "looked for libnone-of-these.so.1 in") {
+		t.Error(err)
+	}
+}
+
+func TestGlob(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"cuda-12.9", "cuda-13.0"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := Glob(filepath.Join(dir, "cuda-*")); len(got) != 2 || filepath.Base(got[0]) != "cuda-13.0" {
+		t.Errorf("got %q", got)
+	}
+	if got := Glob(filepath.Join(dir, "[")); got != nil {
+		t.Errorf("a broken pattern: %q", got)
+	}
+}
