@@ -116,7 +116,7 @@ var homes = map[string][]string{
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
 	"gonum.org/v1/plot":                 {"report/plot.go", "tune/rules/plot.go"},
-	"github.com/goccy/go-yaml":          {"sweep/shapes", "tune/rules", "kernels/manifest"},
+	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "tune/rules", "kernels/manifest"},
 	"github.com/expr-lang/expr":         {"kernels/manifest/expression.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
 	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},

@@ -19,6 +19,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
 )
 
 // A kind is what an expression comes out as.
@@ -61,7 +62,7 @@ const maxExpression = 1000
 // compile checks the types of text, whose variables are those of known.
 func compile(p place, text string, k kind, known vars) (_ *expression, err error) {
 	bad := func(what string) error {
-		return hint.Errorf(expressionHelp, "%s: %s in %q", p, oneLine(what), oneLine(text))
+		return hint.Errorf(expressionHelp, "%s: %s in %q", p, yamldoc.OneLine(what), yamldoc.OneLine(text))
 	}
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -151,9 +152,9 @@ func (e *expression) value(v vars) (any, error) {
 	var fe *file.Error
 	switch {
 	case errors.As(err, &fe):
-		return nil, &Fault{e.place, oneLine(fe.Message)}
+		return nil, &Fault{e.place, yamldoc.OneLine(fe.Message)}
 	case err != nil:
-		return nil, &Fault{e.place, oneLine(err.Error())}
+		return nil, &Fault{e.place, yamldoc.OneLine(err.Error())}
 	}
 	return out, nil
 }

@@ -1,19 +1,16 @@
 package manifest
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 
 	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
 )
 
 const (
@@ -27,90 +24,26 @@ type reader struct {
 	name string // of the file, for errors
 }
 
-// place is where n stands, a mapping at its first key; path is the field that it
-// is.
-func (r *reader) place(n ast.Node, path string) place {
-	switch m := n.(type) {
-	case *ast.MappingNode:
-		if len(m.Values) > 0 {
-			n = m.Values[0].Key
-		}
-	case *ast.MappingValueNode:
-		n = m.Key
-	}
-	at := r.name
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		at = fmt.Sprintf("%s:%d:%d", r.name, t.Position.Line, t.Position.Column)
-	}
-	return place{at, path}
-}
+// place is where n stands; path is the field that it is.
+func (r *reader) place(n ast.Node, path string) place { return place{yamldoc.At(r.name, n), path} }
 
 func (r *reader) errorf(n ast.Node, path, help, format string, args ...any) error {
 	return hint.Errorf(help, "%s: %s", r.place(n, path), fmt.Sprintf(format, args...))
 }
 
-// A manifest is small. Texts that are not, or that nest a lot, would cost the YAML
-// library memory that grows with the square of the nesting.
-const (
-	maxManifest = 64 << 10 // bytes
-	maxLine     = 4 << 10
-	maxBrackets = 2 << 10
-)
+// maxManifest is the most bytes of a manifest.
+const maxManifest = 64 << 10
 
-func (r *reader) checkSize(data []byte) error {
-	const help = "a manifest has some hundred lines at most"
+// body is the document of a manifest.
+func (r *reader) body(data []byte) (ast.Node, error) {
 	if len(data) > maxManifest {
-		return hint.Errorf(help, "%s has %d bytes, more than %d", r.name, len(data), maxManifest)
+		return nil, hint.Errorf("a manifest has some hundred lines at most", "%s has %d bytes, more than %d", r.name, len(data), maxManifest)
 	}
-	if n := bytes.Count(data, []byte("[")) + bytes.Count(data, []byte("{")); n > maxBrackets {
-		return hint.Errorf(help, "%s has %d brackets, more than %d", r.name, n, maxBrackets)
+	body, err := yamldoc.Parse(r.name, data, syntaxHelp)
+	if err == nil && body == nil {
+		err = hint.Errorf(fileHelp, "%s is empty", r.name)
 	}
-	n := 0
-	for line := range bytes.Lines(data) {
-		if n++; len(line) > maxLine {
-			return hint.Errorf(help, "%s:%d: a line of %d bytes, more than %d", r.name, n, len(line), maxLine)
-		}
-	}
-	return nil
-}
-
-// body parses YAML text and returns its only document. A panic of the YAML
-// library on broken text is an error about the text.
-func (r *reader) body(data []byte) (body ast.Node, err error) {
-	if err := r.checkSize(data); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if e := recover(); e != nil {
-			body, err = nil, hint.Errorf(fileHelp, "%s is not YAML: %s", r.name, oneLine(fmt.Sprint(e)))
-		}
-	}()
-	// Repeated keys are found later, where the message can say what they are.
-	tree, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-	var ye yaml.Error
-	if errors.As(err, &ye) {
-		at := r.name
-		if t := ye.GetToken(); t != nil && t.Position != nil {
-			at = fmt.Sprintf("%s:%d:%d", r.name, t.Position.Line, t.Position.Column)
-		}
-		return nil, hint.Errorf(syntaxHelp, "%s: %s", at, oneLine(ye.GetMessage()))
-	}
-	if err != nil {
-		return nil, hint.Errorf(syntaxHelp, "%s: %s", r.name, oneLine(err.Error()))
-	}
-	for _, d := range tree.Docs {
-		if d.Body == nil || d.Body.Type() == ast.CommentType {
-			continue
-		}
-		if body != nil {
-			return nil, r.errorf(d.Body, "the file", "write one manifest per file", "a second document")
-		}
-		body = d.Body
-	}
-	if body == nil {
-		return nil, hint.Errorf(fileHelp, "%s is empty", r.name)
-	}
-	return body, nil
+	return body, err
 }
 
 // A pair is a key of a mapping and its value.
@@ -121,14 +54,9 @@ type pair struct {
 
 // pairs are those of a mapping, each key once, in order.
 func (r *reader) pairs(n ast.Node, path, help string) ([]pair, error) {
-	var values []*ast.MappingValueNode
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		values = n.Values
-	case *ast.MappingValueNode:
-		values = []*ast.MappingValueNode{n}
-	default:
-		return nil, r.errorf(n, path, help, "is %s, not a mapping", typeName(n))
+	values, ok := yamldoc.Pairs(n)
+	if !ok {
+		return nil, r.errorf(n, path, help, "is %s, not a mapping", yamldoc.TypeName(n))
 	}
 	var ps []pair
 	for _, kv := range values {
@@ -136,7 +64,7 @@ func (r *reader) pairs(n ast.Node, path, help string) ([]pair, error) {
 		if !ok {
 			return nil, r.errorf(kv.Key, path, help, "has a key that is no word")
 		}
-		p := pair{oneLine(s.Value), kv.Key, kv.Value}
+		p := pair{yamldoc.OneLine(s.Value), kv.Key, kv.Value}
 		if slices.ContainsFunc(ps, func(q pair) bool { return q.name == p.name }) {
 			return nil, r.errorf(kv.Key, join(path, p.name), help, "stands twice")
 		}
@@ -181,7 +109,7 @@ func (r *reader) list(p pair, path, help string) ([]ast.Node, error) {
 	seq, ok := p.value.(*ast.SequenceNode)
 	switch {
 	case !ok:
-		return nil, r.errorf(p.value, path, help, "is %s, not a list", typeName(p.value))
+		return nil, r.errorf(p.value, path, help, "is %s, not a list", yamldoc.TypeName(p.value))
 	case len(seq.Values) == 0:
 		return nil, r.errorf(p.value, path, help, "is an empty list")
 	}
@@ -202,9 +130,9 @@ func (r *reader) text(n ast.Node, path, help string) (string, error) {
 	case *ast.LiteralNode:
 		s = n.Value.Value
 	default:
-		return "", r.errorf(n, path, help, "is %s, not a text", typeName(n))
+		return "", r.errorf(n, path, help, "is %s, not a text", yamldoc.TypeName(n))
 	}
-	if s = oneLine(s); s == "" {
+	if s = yamldoc.OneLine(s); s == "" {
 		return "", r.errorf(n, path, help, "is an empty text")
 	}
 	return s, nil
@@ -227,7 +155,7 @@ func (r *reader) bool(n ast.Node, path string) (bool, error) {
 	}
 	b, ok := n.(*ast.BoolNode)
 	if !ok {
-		return false, r.errorf(n, path, "write true or false", "is %s, not true or false", typeName(n))
+		return false, r.errorf(n, path, "write true or false", "is %s, not true or false", yamldoc.TypeName(n))
 	}
 	return b.Value, nil
 }
@@ -236,7 +164,7 @@ func (r *reader) bool(n ast.Node, path string) (bool, error) {
 func (r *reader) number(n ast.Node, path string) (int, error) {
 	const help = "a knob's value is a whole number from 0 to 2147483647"
 	if _, ok := n.(*ast.IntegerNode); !ok {
-		return 0, r.errorf(n, path, help, "is %s, not a whole number", typeName(n))
+		return 0, r.errorf(n, path, help, "is %s, not a whole number", yamldoc.TypeName(n))
 	}
 	v, err := strconv.ParseInt(n.GetToken().Value, 0, 64)
 	if err != nil || v < 0 || v > math.MaxInt32 {
@@ -257,7 +185,7 @@ func (r *reader) expression(n ast.Node, path string, k kind, known vars, lo, hi 
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		text = n.GetToken().Value
 	default:
-		return nil, r.errorf(n, path, expressionHelp, "is %s, not an expression", typeName(n))
+		return nil, r.errorf(n, path, expressionHelp, "is %s, not an expression", yamldoc.TypeName(n))
 	}
 	e, err := compile(r.place(n, path), text, k, known)
 	if err != nil {
@@ -282,8 +210,6 @@ func (r *reader) optional(f map[string]pair, path, name string, k kind, known va
 	return r.expression(p.value, join(path, name), k, known, lo, hi)
 }
 
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
 func join(path, name string) string {
 	if path == "" {
 		return name
@@ -292,24 +218,3 @@ func join(path, name string) string {
 }
 
 func index(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
-
-// typeName says in words what a node is.
-func typeName(n ast.Node) string {
-	switch n.(type) {
-	case *ast.StringNode, *ast.LiteralNode:
-		return "a text"
-	case *ast.IntegerNode:
-		return "a whole number"
-	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a fraction"
-	case *ast.BoolNode:
-		return "true or false"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode, *ast.TagNode:
-		return "an anchor, an alias or a tag, which a manifest does not have"
-	}
-	return "of an unexpected type"
-}

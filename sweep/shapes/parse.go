@@ -1,19 +1,17 @@
 package shapes
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
 	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
 )
 
 const (
@@ -31,19 +29,9 @@ const (
 // has two forms and every error needs its place.
 func Parse(name string, data []byte) (_ *File, err error) {
 	p := &reader{name: name, groups: map[string]*group{}}
-	tree, err := p.syntax(data)
+	body, err := yamldoc.Parse(name, data, groupHelp)
 	if err != nil {
 		return nil, err
-	}
-	var body ast.Node
-	for _, d := range tree.Docs {
-		if d.Body == nil || d.Body.Type() == ast.CommentType {
-			continue
-		}
-		if body != nil {
-			return nil, p.errorf(d.Body, "keep one document per file", "a second document")
-		}
-		body = d.Body
 	}
 	if body == nil {
 		return nil, hint.Errorf(groupHelp, "%s has no groups", name)
@@ -59,7 +47,7 @@ func Parse(name string, data []byte) (_ *File, err error) {
 			return nil, p.errorf(kv.Key, "start with a letter a-z; letters, digits, - and _ may follow", "malformed group name %q", key)
 		}
 		if g, ok := p.groups[key]; ok {
-			return nil, p.errorf(kv.Key, "rename one of the two, or join them", "group %q stands twice, first at %s", key, p.at(g.node))
+			return nil, p.errorf(kv.Key, "rename one of the two, or join them", "group %q stands twice, first at %s", key, yamldoc.At(name, g.node))
 		}
 		g, err := p.group(key, kv)
 		if err != nil {
@@ -91,42 +79,8 @@ type group struct {
 	union  []ast.Node
 }
 
-// syntax parses YAML text. A panic of the YAML library on broken text is an
-// error about the text.
-func (p *reader) syntax(data []byte) (tree *ast.File, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			tree, err = nil, hint.Errorf(groupHelp, "%s is not YAML: %v", p.name, r)
-		}
-	}()
-	// Repeated keys are found later, where the message can say what they are.
-	tree, err = parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
-	var ye yaml.Error
-	if errors.As(err, &ye) {
-		where := p.name
-		if t := ye.GetToken(); t != nil && t.Position != nil {
-			where = fmt.Sprintf("%s:%d:%d", p.name, t.Position.Line, t.Position.Column)
-		}
-		return nil, hint.Errorf(groupHelp, "%s: %s", where, oneLine(ye.GetMessage()))
-	}
-	if err != nil {
-		return nil, hint.Errorf(groupHelp, "%s: %s", p.name, oneLine(err.Error()))
-	}
-	return tree, nil
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// at is file:line:column of n.
-func (p *reader) at(n ast.Node) string {
-	if t := n.GetToken(); t != nil && t.Position != nil {
-		return fmt.Sprintf("%s:%d:%d", p.name, t.Position.Line, t.Position.Column)
-	}
-	return p.name
-}
-
 func (p *reader) errorf(n ast.Node, help, format string, args ...any) error {
-	return hint.Errorf(help, "%s: %s", p.at(n), fmt.Sprintf(format, args...))
+	return hint.Errorf(help, "%s: %s", yamldoc.At(p.name, n), fmt.Sprintf(format, args...))
 }
 
 // group reads the value of one key of the file.
@@ -165,7 +119,7 @@ func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
 		}
 		seq, ok := kv.Value.(*ast.SequenceNode)
 		if !ok {
-			return nil, p.errorf(kv.Value, groupHelp, "the union of %s is %s, not a list of groups", what, typeName(kv.Value))
+			return nil, p.errorf(kv.Value, groupHelp, "the union of %s is %s, not a list of groups", what, yamldoc.TypeName(kv.Value))
 		}
 		g.union = seq.Values
 	}
@@ -196,7 +150,7 @@ func (p *reader) item(n ast.Node) (Shape, error) {
 		case "shape":
 			seq, ok := kv.Value.(*ast.SequenceNode)
 			if !ok {
-				return s, p.errorf(kv.Value, itemHelp, "shape is %s, not [M, N]", typeName(kv.Value))
+				return s, p.errorf(kv.Value, itemHelp, "shape is %s, not [M, N]", yamldoc.TypeName(kv.Value))
 			}
 			err = p.sides(seq, &s)
 		case "weight":
@@ -204,9 +158,9 @@ func (p *reader) item(n ast.Node) (Shape, error) {
 		case "note":
 			str, ok := kv.Value.(*ast.StringNode)
 			if !ok {
-				return s, p.errorf(kv.Value, "put quotes around it", "note is %s, not a text", typeName(kv.Value))
+				return s, p.errorf(kv.Value, "put quotes around it", "note is %s, not a text", yamldoc.TypeName(kv.Value))
 			}
-			s.Note = oneLine(str.Value)
+			s.Note = yamldoc.OneLine(str.Value)
 		default:
 			err = p.errorf(kv.Key, itemHelp, "unknown key %q in a shape", key)
 		}
@@ -230,7 +184,7 @@ func (p *reader) sides(seq *ast.SequenceNode, s *Shape) error {
 		// The library reads whole numbers beyond 64 bits as text.
 		huge := n.GetToken().Type == token.StringType && strings.Trim(text, "0123456789") == ""
 		if _, ok := n.(*ast.IntegerNode); !ok && !huge {
-			return p.errorf(n, sideHelp, "a side is %s, not a whole number", typeName(n))
+			return p.errorf(n, sideHelp, "a side is %s, not a whole number", yamldoc.TypeName(n))
 		}
 		v, err := strconv.ParseInt(text, 0, 64)
 		if err != nil || v < 1 || v > MaxSide {
@@ -246,7 +200,7 @@ func (p *reader) weight(n ast.Node) (float64, error) {
 	switch n.(type) {
 	case *ast.IntegerNode, *ast.FloatNode:
 	default:
-		return 0, p.errorf(n, help, "weight is %s, not a number", typeName(n))
+		return 0, p.errorf(n, help, "weight is %s, not a number", yamldoc.TypeName(n))
 	}
 	w, err := strconv.ParseFloat(n.GetToken().Value, 64)
 	if err != nil || !(w > 0) || math.IsInf(w, 0) {
@@ -257,13 +211,10 @@ func (p *reader) weight(n ast.Node) (float64, error) {
 
 // mapping returns the pairs of a mapping; what names it in the error.
 func (p *reader) mapping(n ast.Node, what, help string) ([]*ast.MappingValueNode, error) {
-	switch n := n.(type) {
-	case *ast.MappingNode:
-		return n.Values, nil
-	case *ast.MappingValueNode:
-		return []*ast.MappingValueNode{n}, nil
+	if pairs, ok := yamldoc.Pairs(n); ok {
+		return pairs, nil
 	}
-	return nil, p.errorf(n, help, "%s is %s", what, typeName(n))
+	return nil, p.errorf(n, help, "%s is %s", what, yamldoc.TypeName(n))
 }
 
 func keyOf(kv *ast.MappingValueNode) string {
@@ -271,29 +222,6 @@ func keyOf(kv *ast.MappingValueNode) string {
 		return s.Value
 	}
 	return kv.Key.String()
-}
-
-// typeName says in words what a node is.
-func typeName(n ast.Node) string {
-	switch n.(type) {
-	case *ast.StringNode, *ast.LiteralNode:
-		return "a text"
-	case *ast.IntegerNode:
-		return "a whole number"
-	case *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return "a fraction"
-	case *ast.BoolNode:
-		return "true or false"
-	case *ast.NullNode:
-		return "empty"
-	case *ast.SequenceNode:
-		return "a list"
-	case *ast.MappingNode, *ast.MappingValueNode:
-		return "a mapping"
-	case *ast.AnchorNode, *ast.AliasNode, *ast.MergeKeyNode:
-		return "an anchor or alias, which a shapes file does not have"
-	}
-	return "of an unexpected type"
 }
 
 // resolve returns the shapes of g. trail holds the unions above it.
@@ -306,7 +234,7 @@ func (p *reader) resolve(g *group, trail []string) ([]Shape, error) {
 	for _, n := range g.union {
 		name, ok := n.(*ast.StringNode)
 		if !ok {
-			return nil, p.errorf(n, groupHelp, "the union of group %q holds %s, not the name of a group", g.name, typeName(n))
+			return nil, p.errorf(n, groupHelp, "the union of group %q holds %s, not the name of a group", g.name, yamldoc.TypeName(n))
 		}
 		sub, ok := p.groups[name.Value]
 		if !ok {

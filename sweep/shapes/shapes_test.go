@@ -194,7 +194,7 @@ func TestParseErrors(t *testing.T) {
 		{"", "s.yaml has no groups"},
 		{"# only words\n", "s.yaml has no groups"},
 		{"a: [[1, 2]\n", "s.yaml:1:4: sequence end token ']' not found"},
-		{"a: [[1, 2]]\n---\nb: [[1, 2]]\n", "s.yaml:3:2: a second document"},
+		{"a: [[1, 2]]\n---\nb: [[1, 2]]\n", "s.yaml:3:1: a second document"},
 		{"- [1, 2]\n", "s.yaml:1:1: the file is a list"},
 		{"hello\n", "s.yaml:1:1: the file is a text"},
 		{"A: [[1, 2]]\n", `s.yaml:1:1: malformed group name "A"`},
@@ -224,14 +224,14 @@ func TestParseErrors(t *testing.T) {
 		{"a: [[1, 99999999999999999999]]\n", "s.yaml:1:9: side 99999999999999999999 is out of range"},
 		{"a: [{shape: [1, 2], wieght: 2}]\n", `s.yaml:1:21: unknown key "wieght" in a shape`},
 		{"a: [{shape: 3}]\n", "s.yaml:1:13: shape is a whole number, not [M, N]"},
-		{"a: [{weight: 3}]\n", `s.yaml:1:5: a shape without its key "shape"`},
+		{"a: [{weight: 3}]\n", `s.yaml:1:6: a shape without its key "shape"`},
 		{"a: [{shape: [1, 2], shape: [1, 3]}]\n", `s.yaml:1:21: key "shape" stands twice in a shape`},
 		{"a: [{shape: [1, 2], weight: 0}]\n", "s.yaml:1:29: weight 0 is out of range"},
 		{"a: [{shape: [1, 2], weight: -1.5}]\n", "s.yaml:1:29: weight -1.5 is out of range"},
 		{"a: [{shape: [1, 2], weight: .inf}]\n", "s.yaml:1:29: weight is a fraction, not a number"},
 		{"a: [{shape: [1, 2], weight: lots}]\n", "s.yaml:1:29: weight is a text, not a number"},
 		{"a: [{shape: [1, 2], note: 5}]\n", "s.yaml:1:27: note is a whole number, not a text"},
-		{"a: &x [[1, 2]]\nb: *x\n", `s.yaml:1:4: group "a" is an anchor or alias, which a shapes file does not have`},
+		{"a: &x [[1, 2]]\nb: *x\n", `s.yaml:1:4: group "a" is an anchor, an alias or a tag, which this file does not have`},
 	} {
 		_, err := Parse("s.yaml", []byte(tc.in))
 		if err == nil || err.Error() != tc.want {
