@@ -1,7 +1,6 @@
 package report
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -19,10 +18,7 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	}
 	switch format {
 	case FormatJSON:
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(c)
+		return writeJSON(w, c)
 	case FormatCSV:
 		return RenderTable(w, csvTable(c), format)
 	}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -159,10 +158,7 @@ func (g *Growth) Render(w io.Writer, format string) error {
 	}
 	switch format {
 	case FormatJSON:
-		e := json.NewEncoder(w)
-		e.SetEscapeHTML(false)
-		e.SetIndent("", "  ")
-		return e.Encode(g)
+		return writeJSON(w, g)
 	case FormatCSV:
 		return RenderTable(w, g.csvTable(), format)
 	}

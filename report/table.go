@@ -89,6 +89,14 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	return drawTable(w, t, rows, format)
 }
 
+// writeJSON writes v as people read it.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
 // tableJSON keeps the columns in the order of the header, which a map would
 // lose.
 func tableJSON(w io.Writer, t *Table, rows [][]string) error {
