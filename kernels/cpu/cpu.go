@@ -42,6 +42,12 @@ func New(r *kernels.Registry) *Device {
 	}
 }
 
+// As opens the cpu device with host stages that stand for another device's kernels: plans
+// are made for info.
+func As(r *kernels.Registry, info kernels.DeviceInfo) *Device {
+	return &Device{registry: r, info: info}
+}
+
 // slug keeps letters and digits of a device name, in lower case.
 func slug(s string) string {
 	parts := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {

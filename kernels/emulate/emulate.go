@@ -1,0 +1,215 @@
+// Package emulate runs the CUDA sources of kernels without a GPU, slowly: a C++ compiler
+// compiles them for this machine, with inline PTX replaced by functions (emulate.h), threads
+// as fibers and the programs of a cluster side by side. Tests check answers, bits, accesses
+// beyond a buffer and barriers that not all threads reach; what a GPU does at once and in
+// which order memory changes there is not seen here.
+package emulate
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"normbench/kernels"
+	"normbench/kernels/cuda"
+)
+
+//go:embed emulate.h
+var header string
+
+// ErrNoCompiler says that there is no C++ compiler.
+var ErrNoCompiler = errors.New("no C++ compiler")
+
+// An Emulator compiles launches with one compiler, into one folder. Many goroutines may use
+// it.
+type Emulator struct {
+	compiler, dir string
+
+	mu    sync.Mutex
+	built map[string]*program // by their source
+}
+
+type program struct {
+	file string
+	once sync.Once
+	err  error
+}
+
+// flags: contractions would make sums differ from one compiler to the next.
+var flags = []string{"-std=c++20", "-O1", "-w", "-ffp-contract=off", "-pthread"}
+
+// New finds the compiler, $CXX or g++; dir is for what it makes.
+func New(dir string) (*Emulator, error) {
+	name := os.Getenv("CXX")
+	if name == "" {
+		name = "g++"
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoCompiler, err)
+	}
+	file := filepath.Join(dir, "emulate.h")
+	if err := os.WriteFile(file, []byte(header), 0o666); err != nil {
+		return nil, err
+	}
+	// Compiled once, the header takes half of the time of every launch's program.
+	if out, err := exec.Command(path, append(flags, "-x", "c++-header", "-o", file+".gch", file)...).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("compile emulate.h: %w: %s", err, oneLine(string(out)))
+	}
+	return &Emulator{compiler: path, dir: dir, built: map[string]*program{}}, nil
+}
+
+// Run does one launch with the sources of r on mem, which has a buffer for each name among
+// its arguments.
+func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Launch, mem map[string]*kernels.Memory) error {
+	program, err := e.build(ctx, r, l)
+	if err != nil {
+		return err
+	}
+	together := max(l.Cluster, 1)
+	if l.Resident {
+		together = l.Grid[0] * l.Grid[1] * l.Grid[2]
+	}
+	var in bytes.Buffer
+	put := func(v any) { _ = binary.Write(&in, binary.LittleEndian, v) } // a Buffer takes all
+	for _, n := range []int{l.Grid[0], l.Grid[1], l.Grid[2], l.Block, together} {
+		put(uint32(n))
+	}
+	var names []string
+	place := map[string]int{}
+	for _, a := range l.Args {
+		if _, ok := place[a.Name]; !ok && a.Kind == kernels.ArgBuffer && a.Name != "" {
+			if mem[a.Name] == nil {
+				return fmt.Errorf("%s: no buffer %q", l.Entry, a.Name)
+			}
+			place[a.Name] = len(names)
+			names = append(names, a.Name)
+		}
+	}
+	put(uint32(len(names)))
+	for _, name := range names {
+		data := slice(mem[name])
+		put(uint64(binary.Size(data)))
+		put(data)
+	}
+	put(uint32(len(l.Args)))
+	for _, a := range l.Args {
+		kind, v := uint32(0), uint64(0)
+		switch {
+		case a.Kind == kernels.ArgInt64:
+			v = uint64(a.Int)
+		case a.Kind == kernels.ArgFloat32:
+			v = uint64(math.Float32bits(a.Float))
+		case a.Name != "":
+			kind, v = 1, uint64(place[a.Name])
+		}
+		put(kind)
+		put(v)
+	}
+	cmd := exec.CommandContext(ctx, program)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &errs
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
+	}
+	for _, name := range names {
+		if err := binary.Read(&out, binary.LittleEndian, slice(mem[name])); err != nil {
+			return fmt.Errorf("%s: what became of %s: %w", l.Entry, name, err)
+		}
+	}
+	return nil
+}
+
+// slice is the elements of m as they lie in memory.
+func slice(m *kernels.Memory) any {
+	switch {
+	case m.Bits != nil:
+		return m.Bits
+	case m.F32 != nil:
+		return m.F32
+	case m.F8 != nil:
+		return m.F8
+	}
+	return m.I32
+}
+
+// build compiles a launch's program, once.
+func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) (string, error) {
+	u, err := cuda.NewUnit(r, l, "sm_90")
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	b.WriteString("#include \"emulate.h\"\n")
+	for _, d := range u.Options.Defines {
+		fmt.Fprintf(&b, "#define %s %s\n", d.Name, d.Value)
+	}
+	text, err := join(u.Source.Text, u.Source.Headers, map[string]bool{})
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", l.Source, err)
+	}
+	shared := strconv.Itoa(max(l.Shared, 16))
+	b.WriteString(dynamicShared.ReplaceAllString(text, "static thread_local ${1}["+shared+" / sizeof(${2})];"))
+	fmt.Fprintf(&b, "int main() { return emulate::main(%s); }\n", l.Entry)
+	source := b.String()
+	e.mu.Lock()
+	one, ok := e.built[source]
+	if !ok {
+		one = &program{file: filepath.Join(e.dir, "launch"+strconv.Itoa(len(e.built)))}
+		e.built[source] = one
+	}
+	e.mu.Unlock()
+	one.once.Do(func() { one.err = e.compile(ctx, l, one.file, source) })
+	return one.file, one.err
+}
+
+func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source string) error {
+	if err := os.WriteFile(file+".cpp", []byte(source), 0o666); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-o", file, file+".cpp")...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		_, what, _ := strings.Cut(string(out), "error: ")
+		what, _, _ = strings.Cut(what, "\n")
+		return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, what)
+	}
+	return nil
+}
+
+// join is a source with the headers that it includes by name in their place, each once, and
+// without PTX.
+func join(text string, headers map[string]string, seen map[string]bool) (string, error) {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), `#include "`)
+		if !ok {
+			b.WriteString(line)
+			continue
+		}
+		name = strings.TrimSuffix(name, `"`)
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		h, err := join(headers[name], headers, seen)
+		if err != nil {
+			return "", err
+		}
+		b.WriteString(h)
+	}
+	return withoutPTX(b.String())
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,196 @@
+package emulate
+
+import (
+	"context"
+	"hash/fnv"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+)
+
+func emulator(t *testing.T) *Emulator {
+	t.Helper()
+	e, err := New(t.TempDir())
+	if err != nil {
+		if os.Getenv("NORMBENCH_REQUIRE_CXX") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return e
+}
+
+// emulated is the families with host stages that run their CUDA sources.
+func emulated(e *Emulator) *kernels.Registry {
+	r := families.New()
+	for _, f := range r.Families {
+		host := map[string]kernels.HostStage{}
+		for entry := range f.Host {
+			host[entry] = func(h *kernels.HostRun, pid int) {
+				if pid > 0 { // the first does all
+					return
+				}
+				if err := e.Run(context.Background(), r, h.Launch, h.Mem); err != nil {
+					panic(err.Error())
+				}
+			}
+		}
+		f.Host = host
+	}
+	return r
+}
+
+// small is a GPU of few multiprocessors, so that programs have several tiles of a few rows.
+func small() kernels.DeviceInfo {
+	d := devicetest.H200()
+	d.Units, d.Clusters = 3, [4]int{2, 1, 1, 1}
+	return d
+}
+
+// The CUDA sources of every family give right answers, of their base and of other configs,
+// where indexing goes wrong: rows that no vector divides, fewer rows than a tile and more,
+// and each option somewhere.
+func TestFamilies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles 150 programs")
+	}
+	e := emulator(t)
+	for _, test := range []struct {
+		problem string
+		others  int // configs beside the base
+	}{
+		{"rmsnorm/fwd/21x72/bf16+zc", 2},
+		{"layernorm/fwd/9x541/fp16+bias", 2},
+		{"layernorm/fwd/5x3074/bf16-wfp32+bias+residual", 1},
+		{"rmsnorm/fwd/36x256/bf16+fp8t", 1},
+		{"rmsnorm/bwd/21x72/bf16+zc", 1},
+		{"layernorm/bwd/9x541/bf16+bias", 1},
+		{"rmsnorm/bwd/5x3074/fp16-wfp32+residual", 1},
+	} {
+		t.Run(test.problem, func(t *testing.T) {
+			t.Parallel()
+			p, err := kernels.ParseProblem(test.problem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := emulated(e)
+			dev := cpu.As(r, small())
+			b, err := dev.Open(t.Context(), p, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range r.Families {
+				if f.Hidden || f.CheckServes(p) != nil {
+					continue
+				}
+				for _, c := range some(f, p, dev.Info(), test.others) {
+					v := kernels.Variant{Family: f.Name, Config: c}
+					got, err := b.Check(t.Context(), v, 1)
+					if err != nil {
+						t.Errorf("%s: %v", v, err)
+					} else if !got.OK() {
+						t.Errorf("%s: %s", v, got.Reason())
+					}
+				}
+			}
+		})
+	}
+}
+
+// some are the base, if it is accepted, and n more configs of the space, always the same.
+func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []kernels.Config {
+	hash := func(c kernels.Config) uint64 {
+		h := fnv.New64a()
+		h.Write([]byte(f.Name + c.String()))
+		return h.Sum64()
+	}
+	var configs []kernels.Config
+	if base := f.Base(p, d); f.Refuse(p, base, d) == nil {
+		configs = append(configs, base)
+	}
+	space := f.Space(p, d).Configs
+	slices.SortFunc(space, func(a, b kernels.Config) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortStableFunc(space, func(a, b kernels.Config) int {
+		if hash(a) < hash(b) {
+			return -1
+		}
+		return 1
+	})
+	for _, c := range space {
+		if n == 0 {
+			break
+		}
+		if !slices.Contains(configs, c) {
+			configs = append(configs, c)
+			n--
+		}
+	}
+	return configs
+}
+
+// What is wrong with a kernel is said: each of these has one mistake, the last has none.
+func TestMistakes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles 11 programs")
+	}
+	e := emulator(t)
+	const head = `extern "C" __global__ void k(const float *x, float *y, long long n) { int t = threadIdx.x; `
+	for _, test := range []struct{ text, want string }{
+		{head + `if (t < 12) y[t] = x[t + 1]; }`, "signal: segmentation fault"},
+		{head + `y[t - 1] = x[0]; }`, "signal: segmentation fault"},
+		{head + `y[0] = __ldg((const float4 *)(x + 1)).x; }`, "an access is not aligned"},
+		{head + `if (t < 20) __syncthreads(); else __syncwarp(); }`, "all threads wait, and nothing happens"},
+		{head + `while (*(volatile float *)y != 7.f) __nanosleep(1); }`, "all threads wait, and nothing happens"},
+		{head + `__builtin_assume(t < 5); }`, "an assumption does not hold"},
+		{head + `asm volatile("bar.sync 3;"); }`, `emulate has no function for "bar.sync 3;"`},
+		{head + `asm volatile("unfinished }`, "a string without an end"},
+		{head + `nonsense; }`, "compile k.cu for k: exit status 1: 'nonsense' was not declared"},
+		{`extern "C" __global__ void k(const float *x) {}`, "another number of arguments"},
+		{head + `__shared__ float s[32]; s[t] = x[t % n]; __syncthreads(); if (t < 12) y[t] = s[(t + 1) % 12]; }`, ""},
+	} {
+		r := &kernels.Registry{File: func(string) (string, error) { return test.text, nil }}
+		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 12), "y": kernels.NewMemory(kernels.FP32, 12)}
+		for i := range mem["x"].F32 {
+			mem["x"].F32[i] = float32(i)
+		}
+		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 32, Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12))}
+		err := e.Run(t.Context(), r, l, mem)
+		if test.want == "" {
+			if want := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}; err != nil || !slices.Equal(mem["y"].F32, want) {
+				t.Errorf("%v: %v, want %v", err, mem["y"].F32, want)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %s", test.text, err, test.want)
+		}
+	}
+}
+
+// Whatever follows asm, there is a source or an error; a source without it stays as it is,
+// and a statement leaves what is around it.
+func FuzzWithoutPTX(f *testing.F) {
+	f.Add(`a; asm volatile("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(g(lo, ")"))); b;`)
+	f.Add(`asm("" : "+r"(v.word[i])); asm volatile("" ::: "memory");`)
+	f.Add(`asm ( "prmt.b32 %0, %1, 0, 0x1044;" : "=r"(lo) : "r"(f(a ? b : c)))`)
+	f.Add("asm(\"\\")
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := withoutPTX(text)
+		if !asmRE.MatchString(text) && (err != nil || got != text) {
+			t.Errorf("%q becomes %q, %v", text, got, err)
+		}
+		if strings.Contains(text, `"`) || asmRE.MatchString(text) {
+			return
+		}
+		const one = `asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(f(p)), "r"(rank));`
+		if got, err := withoutPTX(text + "\n" + one + text); err != nil || got != text+"\nemulate::onRank(r, f(p), rank);"+text {
+			t.Errorf("%q around a statement: %q, %v", text, got, err)
+		}
+	})
+}
