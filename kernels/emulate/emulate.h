@@ -332,7 +332,8 @@ inline void run(Index block, int rank, int threads) {
   program = &p;
   p.block = block, p.rank = rank, p.live = threads;
   p.fibers = std::vector<Fiber>(threads);
-  p.warps.resize(threads / 32);
+  p.warps.resize((threads + 31) / 32);
+  if (threads % 32) p.warps.back().live = threads % 32;
   constexpr int STACK = 256 << 10;
   for (int t = 0; t < threads; t++) {
     Fiber &f = p.fibers[t];
@@ -356,7 +357,7 @@ inline void run(Index block, int rank, int threads) {
     for (int w : order)
       for (long before = -1; before != p.moved && p.warps[w].live > 0;) {
         before = p.moved;
-        for (int t = 32 * w; t < 32 * w + 32; t++) {
+        for (int t = 32 * w; t < threads && t < 32 * w + 32; t++) {
           if (p.fibers[t].done) continue;
           p.running = t;
           swapcontext(&p.scheduler, &p.fibers[t].context);

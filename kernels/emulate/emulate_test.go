@@ -152,14 +152,14 @@ func TestMistakes(t *testing.T) {
 		{head + `asm volatile("unfinished }`, "a string without an end"},
 		{head + `nonsense; }`, "compile k.cu for k: exit status 1: 'nonsense' was not declared"},
 		{`extern "C" __global__ void k(const float *x) {}`, "another number of arguments"},
-		{head + `__shared__ float s[32]; s[t] = x[t % n]; __syncthreads(); if (t < 12) y[t] = s[(t + 1) % 12]; }`, ""},
+		{head + `__shared__ float s[44]; s[t] = x[t % n]; __syncthreads(); if (t < 12) y[t] = s[(t + 1) % 12]; }`, ""},
 	} {
 		r := &kernels.Registry{File: func(string) (string, error) { return test.text, nil }}
 		mem := map[string]*kernels.Memory{"x": kernels.NewMemory(kernels.FP32, 12), "y": kernels.NewMemory(kernels.FP32, 12)}
 		for i := range mem["x"].F32 {
 			mem["x"].F32[i] = float32(i)
 		}
-		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 32, Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12))}
+		l := &kernels.Launch{Source: "k.cu", Entry: "k", Grid: [3]int{1, 1, 1}, Block: 44, Args: append(kernels.Buffers("x", "y"), kernels.Int64("n", 12))}
 		err := e.Run(t.Context(), r, l, mem)
 		if test.want == "" {
 			if want := []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0}; err != nil || !slices.Equal(mem["y"].F32, want) {
