@@ -56,6 +56,7 @@ struct Index { unsigned x, y, z; };
   _exit(3);
 }
 
+// A Copy is one that a thread has begun (cp.async), with zeros behind it.
 struct Copy { void *to; const void *from; int bytes, zeros; };
 
 struct Fiber {
@@ -65,6 +66,7 @@ struct Fiber {
   std::deque<std::vector<Copy>> groups{1}; // the last is open
 };
 
+// A Warp's lanes meet in generations; values of shuffles take turns.
 struct Warp {
   int arrived = 0, live = 32;
   unsigned generation = 0, value[2][32];
@@ -88,7 +90,7 @@ inline std::atomic<long> progress;
 // Cluster is programs that run at a time, and can reach each other's shared memory if they
 // are one.
 struct Cluster {
-  std::vector<char *> anchors;
+  std::vector<std::atomic<char *>> anchors; // null where a program has ended
   std::atomic<int> arrived{0}, live{0};
   std::atomic<unsigned> generation{0};
 };
@@ -154,7 +156,11 @@ inline unsigned addressOf(const void *p) {
   if (off <= -(long)MIDDLE || off >= (long)MIDDLE) fail("an address that is not in shared memory");
   return (unsigned)program->rank << 24 | (unsigned)(off + MIDDLE);
 }
-inline void *at(unsigned address) { return cluster->anchors[address >> 24] + (long)(address & 0xffffff) - MIDDLE; }
+inline void *at(unsigned address) {
+  char *a = cluster->anchors[address >> 24];
+  if (a == nullptr) fail("shared memory of a program that has ended");
+  return a + (long)(address & 0xffffff) - MIDDLE;
+}
 
 struct Barrier { int pending, count; long bytes; unsigned phase; };
 inline std::mutex barriersLock;
@@ -363,7 +369,7 @@ inline void run(Index block, int rank, int threads) {
           swapcontext(&p.scheduler, &p.fibers[t].context);
         }
       }
-    for (int n = (int)bulks.size(); n > 0; n--) {
+    for (int n = p.live > 0 ? (int)bulks.size() : 0; n > 0; n--) {
       Bulk b = bulks.front();
       bulks.pop_front();
       if (b.counts) finish(b), progress++;
@@ -373,8 +379,8 @@ inline void run(Index block, int rank, int threads) {
     else if (++quiet > 20000) fail("all threads wait, and nothing happens");
     else if (quiet > 10) std::this_thread::yield();
   }
-  for (const Bulk &b : bulks) finish(b);
-  bulks.clear();
+  if (!bulks.empty()) fail("a program has ended before its bulk copies");
+  cluster->anchors[rank] = nullptr;
 }
 
 // launch runs a grid: a cluster at a time or, of programs that wait for each other, all.
@@ -383,7 +389,7 @@ inline void launch(Index grid, int threads, int together) {
   unsigned programs = grid.x * grid.y * grid.z;
   for (unsigned first = 0; first < programs; first += together) {
     Cluster c;
-    c.anchors.resize(together);
+    c.anchors = std::vector<std::atomic<char *>>(together);
     c.live = together;
     cluster = &c;
     barriers.clear();

@@ -152,6 +152,10 @@ func TestMistakes(t *testing.T) {
 		{head + `asm volatile("unfinished }`, "a string without an end"},
 		{head + `nonsense; }`, "compile k.cu for k: exit status 1: 'nonsense' was not declared"},
 		{`extern "C" __global__ void k(const float *x) {}`, "another number of arguments"},
+		{head + `__shared__ unsigned long long b; __shared__ __align__(16) float s[4]; unsigned to = __cvta_generic_to_shared(s), at = __cvta_generic_to_shared(&b);
+			if (t == 0) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
+				asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(x), "r"(16), "r"(at) : "memory"); } }`,
+			"a program has ended before its bulk copies"},
 		{head + `__shared__ float s[44]; s[t] = x[t % n]; __syncthreads(); if (t < 12) y[t] = s[(t + 1) % 12]; }`, ""},
 	} {
 		r := &kernels.Registry{File: func(string) (string, error) { return test.text, nil }}
