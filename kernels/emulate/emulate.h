@@ -14,6 +14,7 @@
 #include <ucontext.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -350,7 +351,8 @@ inline void run(Index block, int rank, int threads) {
     f.context.uc_link = nullptr;
     makecontext(&f.context, (void (*)())enter, 1, 0);
   }
-  long seen = -1, quiet = 0;
+  long seen = -1, rounds = 0;
+  auto since = std::chrono::steady_clock::now();
   unsigned dice = block.x * 2654435761u + 1;
   std::vector<int> order(p.warps.size());
   for (size_t w = 0; w < order.size(); w++) order[w] = (int)w;
@@ -375,9 +377,14 @@ inline void run(Index block, int rank, int threads) {
       if (b.counts) finish(b), progress++;
       else bulks.push_back(b);
     }
-    if (seen != progress) seen = progress, quiet = 0;
-    else if (++quiet > 20000) fail("all threads wait, and nothing happens");
-    else if (quiet > 10) std::this_thread::yield();
+    if (seen != progress) {
+      seen = progress, rounds = 0, since = std::chrono::steady_clock::now();
+      continue;
+    }
+    // A program alone has nobody to wait for. Others may only not have had the processor.
+    if (++rounds > 100 && (cluster->live == 1 || std::chrono::steady_clock::now() - since > std::chrono::minutes(1)))
+      fail("all threads wait, and nothing happens");
+    if (rounds > 10) std::this_thread::yield();
   }
   if (!bulks.empty()) fail("a program has ended before its bulk copies");
   cluster->anchors[rank] = nullptr;

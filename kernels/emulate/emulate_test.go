@@ -58,15 +58,15 @@ func small() kernels.DeviceInfo {
 // and each option somewhere.
 func TestFamilies(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles 150 programs")
+		t.Skip("compiles a hundred programs")
 	}
 	e := emulator(t)
 	for _, test := range []struct {
 		problem string
 		others  int // configs beside the base
 	}{
-		{"rmsnorm/fwd/21x72/bf16+zc", 2},
-		{"layernorm/fwd/9x541/fp16+bias", 2},
+		{"rmsnorm/fwd/21x72/bf16+zc", 1},
+		{"layernorm/fwd/9x541/fp16+bias", 1},
 		{"layernorm/fwd/5x3074/bf16-wfp32+bias+residual", 1},
 		{"rmsnorm/fwd/36x256/bf16+fp8t", 1},
 		{"rmsnorm/bwd/21x72/bf16+zc", 1},
@@ -137,7 +137,7 @@ func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []k
 // What is wrong with a kernel is said: each of these has one mistake, the last has none.
 func TestMistakes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles 11 programs")
+		t.Skip("compiles programs")
 	}
 	e := emulator(t)
 	const head = `extern "C" __global__ void k(const float *x, float *y, long long n) { int t = threadIdx.x; `

@@ -111,6 +111,9 @@ func TestBasePlans(t *testing.T) {
 
 // How long a sweep takes follows from these numbers.
 func TestSpaceSizes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and long with the race detector")
+	}
 	r := families.New()
 	for name, d := range infos() {
 		var b strings.Builder
@@ -250,6 +253,9 @@ func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Fam
 
 // Reasons go into records and lists: one short line each.
 func TestSpacesAreSound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine, and long with the race detector")
+	}
 	r := families.New()
 	rng := rand.New(rand.NewPCG(4, 4))
 	ps := []kernels.Problem{problem(t, "rmsnorm/bwd/1x1/fp32"), problem(t, "layernorm/fwd/262144x1/bf16+bias")}
