@@ -52,6 +52,21 @@ func (d DType) Epsilon() float64 {
 	return 0x1p-23
 }
 
+// Smallest is the least number above zero in the type, a subnormal one: 2^-133 for bf16,
+// 2^-24 for fp16, 2^-149 for fp32, 2^-9 for e4m3. Rounding to nearest errs by at most half
+// of it where numbers are smaller than those that Epsilon speaks of.
+func (d DType) Smallest() float64 {
+	switch d {
+	case E4M3:
+		return 0x1p-9
+	case BF16:
+		return 0x1p-133
+	case FP16:
+		return 0x1p-24
+	}
+	return 0x1p-149
+}
+
 // ParseDType reads bf16, fp16 or fp32.
 func ParseDType(s string) (DType, error) {
 	for _, d := range DTypes() {

@@ -76,6 +76,7 @@ PROBLEM = re.compile(
     r"(\+bias)?(\+zc)?(\+noweight)?(\+residual)?(\+fp8t?)?(\+acc)?"
 )
 EPSILON = {"fp32": 2.0**-23, "bf16": 2.0**-7, "fp16": 2.0**-10}
+SMALLEST = {"fp32": 2.0**-149, "bf16": 2.0**-133, "fp16": 2.0**-24}  # above zero, subnormal
 LIMIT = {"fp32": float.fromhex("0x1.ffffffp127"), "bf16": float.fromhex("0x1.ffp127"), "fp16": 65520.0}
 
 
@@ -272,7 +273,8 @@ def tolerance(p: Problem, name: str, scale: float, roundings: int) -> tuple[floa
     noise = 2.0**-24 * (16 + math.sqrt(p.M if name in ("dw", "db") else p.N))
     half = EPSILON[p.type(name)] / 2
     way = roundings * EPSILON[p.dtype] / 2
-    return 1.02 * (half + way) + noise, 4 * noise * scale + 4 * way * scale
+    steps = (SMALLEST[p.type(name)] + roundings * SMALLEST[p.dtype]) / 2
+    return 1.02 * (half + way) + noise, 4 * noise * scale + 4 * way * scale + steps
 
 
 def spans(n: int) -> Iterator[slice]:

@@ -14,7 +14,8 @@ type Tolerance struct{ Rel, Abs float64 }
 //
 // Rel is one rounding to the output's type (half its epsilon) plus the noise of
 // fp32 arithmetic; Abs is that noise at the scale of the terms, for elements
-// that are small because large terms cancel. The noise grows with the square
+// that are small because large terms cancel, and half a step of the type's
+// subnormal numbers, in which fp16 has all below 6e-5. The noise grows with the square
 // root of the number of terms that an element sums, as a random walk of
 // rounding errors does: N for what is computed per row, M for dw and db
 // (quack's tests use the same law, atol 5e-6*sqrt(M)).
@@ -24,11 +25,7 @@ func ToleranceFor(p kernels.Problem, t kernels.Tensor, scale float64) Tolerance 
 		terms = p.M
 	}
 	noise := 0x1p-24 * (16 + math.Sqrt(float64(terms)))
-	tol := Tolerance{Rel: 1.02*t.DType.Epsilon()/2 + noise, Abs: 4 * noise * scale}
-	if t.DType == kernels.E4M3 {
-		tol.Abs += 0x1p-10 // half a step of its subnormal numbers
-	}
-	return tol
+	return Tolerance{Rel: 1.02*t.DType.Epsilon()/2 + noise, Abs: 4*noise*scale + t.DType.Smallest()/2}
 }
 
 // Loosen allows for what a plan rounds on the way to an output: terms that err
@@ -38,7 +35,7 @@ func ToleranceFor(p kernels.Problem, t kernels.Tensor, scale float64) Tolerance 
 func (tol Tolerance) Loosen(rounds []kernels.Rounding, output string, scale float64) Tolerance {
 	for _, r := range rounds {
 		if r.Output == output {
-			tol.Abs += 4 * r.DType.Epsilon() / 2 * scale
+			tol.Abs += 4*r.DType.Epsilon()/2*scale + r.DType.Smallest()/2
 		}
 	}
 	return tol

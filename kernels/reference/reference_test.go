@@ -464,6 +464,35 @@ func TestToleranceTerms(t *testing.T) {
 	}
 }
 
+// What is smaller than the least number of a type becomes zero or that number, whichever is
+// nearer: a gradient of 1e-23 in fp16 is right as 0, and wrong as the next number after.
+func TestToleranceOfSubnormals(t *testing.T) {
+	p := problem(kernels.LayerNorm, kernels.Bwd, 1, 64, true, false)
+	for _, d := range kernels.DTypes() {
+		p.Weight = d
+		least := d.Smallest()
+		ten := p.Tensors()[slices.IndexFunc(p.Tensors(), func(t kernels.Tensor) bool { return t.Name == "dw" })]
+		for _, test := range []struct {
+			got, want float64
+			ok        bool
+		}{
+			{0, least / 1024, true}, {0, least * 0.49, true}, {least, least * 0.51, true}, {3 * least, 3.4 * least, true},
+			{least, least / 1024, false}, {0, least, false}, {3 * least, 4.4 * least, false},
+		} {
+			want := make([]float64, ten.Elems())
+			m := kernels.NewMemory(d, ten.Elems())
+			want[5] = test.want
+			m.Set(5, float32(test.got))
+			if at := float64(m.At(5)); at != test.got {
+				t.Fatalf("%s has %g for %g", d, at, test.got)
+			}
+			if c := reference.Compare(ten, m, want, reference.ToleranceFor(p, ten, 0)); (c.Bad == 0) != test.ok {
+				t.Errorf("%s: %g for %g: %d bad, %g of the tolerance", d, test.got, test.want, c.Bad, c.MaxErr)
+			}
+		}
+	}
+}
+
 // Scale is the size of the terms: a sum of M unit terms has sqrt(M).
 func TestScale(t *testing.T) {
 	p := problem(kernels.RMSNorm, kernels.Bwd, 400, 50, true, false)
