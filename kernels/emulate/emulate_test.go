@@ -58,20 +58,20 @@ func small() kernels.DeviceInfo {
 // and each option somewhere.
 func TestFamilies(t *testing.T) {
 	if testing.Short() {
-		t.Skip("compiles a hundred programs")
+		t.Skip("compiles many programs")
 	}
 	e := emulator(t)
 	for _, test := range []struct {
 		problem string
 		others  int // configs beside the base
 	}{
-		{"rmsnorm/fwd/21x72/bf16+zc", 1},
+		{"rmsnorm/fwd/21x72/bf16+zc", 0},
 		{"layernorm/fwd/9x541/fp16+bias", 1},
-		{"layernorm/fwd/5x3074/bf16-wfp32+bias+residual", 1},
+		{"layernorm/fwd/5x3074/bf16-wfp32+bias+residual", 0},
 		{"rmsnorm/fwd/36x256/bf16+fp8t", 1},
-		{"rmsnorm/bwd/21x72/bf16+zc", 1},
+		{"rmsnorm/bwd/21x72/bf16+zc", 0},
 		{"layernorm/bwd/9x541/bf16+bias", 1},
-		{"rmsnorm/bwd/5x3074/fp16-wfp32+residual", 1},
+		{"rmsnorm/bwd/5x3074/fp16-wfp32+residual", 0},
 	} {
 		t.Run(test.problem, func(t *testing.T) {
 			t.Parallel()
