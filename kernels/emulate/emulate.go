@@ -154,7 +154,7 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 	for _, d := range u.Options.Defines {
 		fmt.Fprintf(&b, "#define %s %s\n", d.Name, d.Value)
 	}
-	text, err := join(u.Source.Text, u.Source.Headers, map[string]bool{})
+	text, err := withoutPTX(join(u.Source.Text, u.Source.Headers, map[string]bool{}))
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", l.Source, err)
 	}
@@ -188,9 +188,8 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	return nil
 }
 
-// join is a source with the headers that it includes by name in their place, each once, and
-// without PTX.
-func join(text string, headers map[string]string, seen map[string]bool) (string, error) {
+// join is a source with the headers that it includes by name in their place, each once.
+func join(text string, headers map[string]string, seen map[string]bool) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		name, ok := strings.CutPrefix(strings.TrimSpace(line), `#include "`)
@@ -199,17 +198,12 @@ func join(text string, headers map[string]string, seen map[string]bool) (string,
 			continue
 		}
 		name = strings.TrimSuffix(name, `"`)
-		if seen[name] {
-			continue
+		if !seen[name] {
+			seen[name] = true
+			b.WriteString(join(headers[name], headers, seen))
 		}
-		seen[name] = true
-		h, err := join(headers[name], headers, seen)
-		if err != nil {
-			return "", err
-		}
-		b.WriteString(h)
 	}
-	return withoutPTX(b.String())
+	return b.String()
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
