@@ -69,6 +69,7 @@ func TestFamilies(t *testing.T) {
 		{"layernorm/fwd/9x541/fp16+bias", 1},
 		{"layernorm/fwd/5x3074/bf16-wfp32+bias+residual", 0},
 		{"rmsnorm/fwd/36x256/bf16+fp8t", 1},
+		{"layernorm/fwd/48x512/bf16+bias+fp8t", 1},
 		{"rmsnorm/bwd/21x72/bf16+zc", 0},
 		{"layernorm/bwd/9x541/bf16+bias", 1},
 		{"rmsnorm/bwd/5x3074/fp16-wfp32+residual", 0},

@@ -191,11 +191,107 @@ func fewUneven(p kernels.Problem, d kernels.DeviceInfo) bool {
 	return row%16 != 0 && row > 512 && row <= 8<<10 && p.M <= 2*int64(d.Units)
 }
 
-// fewRule gives it smem_pipe's: 4.2, 4.4 and 4.7 us on an H200 (rmsnorm 173x409, 229x541,
+// fewRule is what smem_pipe has for it: 4.2, 4.4 and 4.7 us on an H200 (rmsnorm 173x409, 229x541,
 // 71x3571) where coop's programs of 8 warps took 4.5 and 4.7 at the last two, and a program
 // for eight rows 7.6 at the first; layernorm 4.5, 4.6 and 5.1, coop 4.7 and 5.1.
 func fewRule(p kernels.Problem) fwdRule {
 	return fwdRule{8 << 10, "smem_pipe", 1, 8 << flag(p.N*p.DType.Size() > 4<<10), 0, 1, 0, 0}
+}
+
+// A oneShotRule is what is best for rows up to so many bytes, of an x up to so many eighths
+// of the L2 (0 for any): the rows of a program, its warps, the rows of a thread, and the cache
+// hint. One without rows leaves them to the other designs.
+type oneShotRule struct {
+	row, most                 int64
+	rows, warps, unroll, hint int
+}
+
+// The rules were read off an H200 (bf16, default group), whole grids beside the bases of that
+// day: rmsnorm's rows up to 2 KiB are 1 to 6% faster than in cta_reg and smem_pipe, layernorm's
+// of 64 and 128 columns 2 to 10%, of 256 and 512 3 to 6% where x has a quarter of the L2 or
+// less, and of 1024 and 2048 1 to 3% where it has more than all or twice of it. Elsewhere
+// smem_pipe is as good or better, but for rmsnorm's 65536 columns, 2%.
+var oneShotRules = map[kernels.Op][]oneShotRule{
+	kernels.RMSNorm: {
+		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 2, 1, 2}, {256, 0, 8, 1, 2, 2}, {512, 1, 8, 4, 1, 2}, {512, 0, 4, 1, 4, 2},
+		{1 << 10, 2, 8, 2, 1, 2}, {1 << 10, 0, 4, 2, 4, 2}, {2 << 10, 8, 4, 4, 4, 2}, {2 << 10, 0, 4, 2, 4, 2},
+		{112 << 10, 0, 0, 0, 0, 0}, {128 << 10, 8, 1, 32, 1, 0},
+	},
+	kernels.LayerNorm: {
+		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 1, 2, 0}, {256, 8, 16, 2, 4, 2}, {256, 0, 8, 1, 4, 2}, {512, 2, 8, 1, 2, 0}, {512, 0, 0, 0, 0, 0},
+		{1 << 10, 2, 8, 2, 2, 0}, {1 << 10, 0, 0, 0, 0, 0}, {2 << 10, 8, 0, 0, 0, 0}, {2 << 10, 0, 8, 4, 4, 2},
+		{4 << 10, 16, 0, 0, 0, 0}, {4 << 10, 0, 1, 2, 1, 2},
+	},
+}
+
+// oneShotRuleFor is the rule for the row, or for few of them. Few uneven ones (fewUneven)
+// have a program each: 4.1, 4.5 and 4.5 us on an H200 (rmsnorm 173x409, 229x541, 71x3571), where
+// smem_pipe took 4.3, 4.7 and 4.7 on that day; layernorm 4.3, 4.7 and 4.9, not 4.7, 4.9 and 5.2.
+func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok bool) {
+	row := p.N * p.DType.Size()
+	switch {
+	case !measuredFwd(p, d):
+		return r, false
+	case fewUneven(p, d):
+		r = oneShotRule{rows: 1, warps: 16, unroll: 1}
+		if row <= 1<<10 {
+			r.warps = 1
+		} else if row <= 4<<10 {
+			r.warps = 8
+		}
+		return r, true
+	case row%16 != 0 || p.M < 8*int64(d.Units) && row <= 112<<10:
+		return r, false
+	}
+	rules := oneShotRules[p.Op]
+	i := slices.IndexFunc(rules, func(r oneShotRule) bool {
+		return row <= r.row && (r.most == 0 || 8*p.M*row <= r.most*d.CacheBytes)
+	})
+	if i < 0 || rules[i].rows == 0 {
+		return r, false
+	}
+	return rules[i], true
+}
+
+// oneShotChoice is the config of one_shot where it is the one to take.
+func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	c, ok = fewWide(p, d)
+	if !ok {
+		r, found := oneShotRuleFor(p, d)
+		if !found {
+			return c, false
+		}
+		c = fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.Unroll, r.unroll),
+			set(kernels.Cluster, 1), set(kernels.CacheHint, r.hint))
+	}
+	return c, refuseOneShot(p, c, d) == nil
+}
+
+// fewWide shares rows that are less than half as many as the multiprocessors among clusters of
+// up to eight programs, of a thread for eight elements and of at least 128 threads. On an H200
+// (bf16) 29x17389 takes 5.5 us in rmsnorm and 6.1 in layernorm, a program for each row 6.7 and
+// 8.3; 1x8192 4.1 and 4.5, and 4.6 and 5.0.
+func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	if !measuredFwd(p, d) || fewUneven(p, d) || 2*p.M > int64(d.Units) || p.N*p.DType.Size() < 4<<10 {
+		return c, false
+	}
+	cluster := int64(1)
+	for cluster < 8 && 2*cluster*p.M <= 2*int64(d.Units) && 2*cluster*1024 <= p.N {
+		cluster *= 2
+	}
+	warps := 1
+	for warps < 32 && int64(2*warps)*32*8*cluster <= p.N {
+		warps *= 2
+	}
+	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, int(cluster))), true
+}
+
+// oneShotBase is oneShotChoice or, where another design is better, fwdOneShotBase.
+func oneShotBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	if c, ok := oneShotChoice(p, d); ok {
+		return c
+	}
+	return fwdOneShotBase(p, d)
 }
 
 // A tileRule is what is best for rows up to so many bytes: the vector, slots, programs
@@ -230,4 +326,38 @@ func tileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		return c
 	}
 	return fwdTileBase(p, d)
+}
+
+// A bandRule is what is best for rows up to so many bytes: the rows of a band, the warps of a
+// program, programs per multiprocessor, and the programs of a cluster.
+type bandRule struct {
+	row                    int64
+	rows, warps, perSM, cl int
+}
+
+// The rules were read off an H200 (bf16, te), of 20 to 40 configs.
+var bandRules = map[kernels.Op][]bandRule{
+	kernels.RMSNorm: {
+		{4 << 10, 32, 16, 1, 1}, {8 << 10, 64, 8, 2, 8}, {16 << 10, 32, 16, 1, 8}, {math.MaxInt64, 32, 16, 1, 16},
+	},
+	kernels.LayerNorm: {
+		{4 << 10, 32, 16, 1, 1}, {8 << 10, 32, 8, 2, 4}, {16 << 10, 64, 16, 1, 8}, {math.MaxInt64, 32, 16, 1, 16},
+	},
+}
+
+// bandRuled is the rule for the row, if it is accepted.
+func bandRuled(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	rules := bandRules[p.Op]
+	r := rules[slices.IndexFunc(rules, func(r bandRule) bool { return p.N*p.DType.Size() <= r.row })]
+	c = fwdBandBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.PerSM, r.perSM), set(kernels.Cluster, r.cl))
+	return c, d.Kind == kernels.KindCUDA && refuseBand(p, c, d) == nil
+}
+
+// bandBase is bandRuled or, where that is refused, fwdBandBase: with half as many rows to a
+// band layernorm takes 47.3 us and not 73.4 at 8192x4096.
+func bandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	if c, ok := bandRuled(p, d); ok {
+		return c
+	}
+	return fwdBandBase(p, d)
 }

@@ -44,7 +44,7 @@ func corners() []kernels.Problem {
 // not full, several strips, vectors of 8 bytes, and every option.
 func transposed() []kernels.Problem {
 	var ps []kernels.Problem
-	for _, s := range [][2]int64{{4, 4}, {36, 136}, {132, 516}} {
+	for _, s := range [][2]int64{{4, 4}, {36, 136}, {132, 516}, {48, 256}} {
 		for _, p := range options(s[0], s[1]) {
 			if p.Pass == kernels.Fwd {
 				p.FP8, p.Transpose = true, true

@@ -21,12 +21,15 @@ var designs = []func(kernels.Op) *kernels.Family{
 	fwdCTAReg,
 	fwdTwoPass,
 	fwdSmemPipe,
+	fwdOneShot,
 	fwdWarpSmem,
 	fwdTile,
+	fwdBand,
 	bwdRegPersist,
 	bwdSmemPipe,
 	bwdTwoPass,
 	bwdMixOrder,
+	bwdFewRows,
 	bwdSplit,
 	bwdLockGroup,
 	bwdAtomic,
@@ -68,10 +71,11 @@ func withRows(f *kernels.Family) *kernels.Family {
 }
 
 // defaultFamily is the launch rule before any tuning. On a GPU fp8 with its transpose is
-// made in one pass where tiledForward expects that to win. Else it is the pipeline through
-// shared memory for backwards whose rows it can copy, and for the forwards of pipedForward;
-// else one pass where a row fits into the registers of one program, and two passes where it
-// does not.
+// made in one pass where bandedForward or tiledForward expect that to win; narrow rows and
+// few wide ones have the designs of oneShotChoice and fewRowsChoice. Else it is the pipeline
+// through shared memory for backwards whose rows it can copy, and for the forwards of
+// pipedForward; else one pass where a row fits into the registers of one program, and two
+// passes where it does not.
 //
 // On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
 // reg_persist and two_pass everywhere, by 1.05 to 1.8 times.
@@ -80,8 +84,17 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 	runs := func(f *kernels.Family) bool {
 		return f.CheckServes(p) == nil && f.Refuse(p, later(f).Base(p, d), d) == nil
 	}
+	if band := fwdBand(p.Op); bandedForward(p, d) && runs(band) {
+		return band.Name
+	}
 	if tile := fwdTile(p.Op); tiledForward(p, d) && runs(tile) {
 		return tile.Name
+	}
+	if _, ok := oneShotChoice(p, d); ok {
+		return fwdOneShot(p.Op).Name
+	}
+	if _, ok := fewRowsChoice(p, d); ok {
+		return bwdFewRows(p.Op).Name
 	}
 	one, two, pipe := fwdCTAReg(p.Op), fwdTwoPass(p.Op), fwdSmemPipe(p.Op)
 	piped, onePass := pipedForward(p, d), p.N*p.DType.Size() <= wideRow || p.Op == kernels.RMSNorm
@@ -112,6 +125,22 @@ func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	}
 	t := newTileBand(p, tileBase(p, d), d)
 	return 2*t.groups*t.ranks >= int64(d.Units)
+}
+
+// bandedForward says whether bands of rows in registers beat the tiles of tiledForward. On an
+// H200 (bf16, te) they do in rows of 2048 columns, by 9% in rmsnorm and by 19% in layernorm,
+// which tile leaves to two kernels; and in rmsnorm of 4096 by 3%, as long as x is not
+// much larger than the L2, and of 8192 by 4%. Elsewhere tile is within 2% or better.
+func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
+	row := p.N * p.DType.Size()
+	switch {
+	case d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 || servesBand(p) != nil || row <= 2<<10 || row > 16<<10:
+		return false
+	case row > 4<<10 && (p.Op == kernels.LayerNorm || row <= 8<<10 && 2*p.M*row > 3*d.CacheBytes):
+		return false
+	}
+	c, ok := bandRuled(p, d)
+	return ok && 2*bandGroups(p, c, d)*int64(c.Get(kernels.Cluster)) >= int64(d.Units)
 }
 
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's

@@ -113,7 +113,9 @@ func TestTileDefault(t *testing.T) {
 		valid(t, p, d, f, v.Config, plan)
 	}
 	for text, want := range map[string]string{
-		"rmsnorm/fwd/8192x8192/bf16+fp8t":        "rms_fwd/tile",
+		"rmsnorm/fwd/8192x8192/bf16+fp8t":        "rms_fwd/band",
+		"rmsnorm/fwd/16384x4096/bf16+fp8t":       "rms_fwd/tile",
+		"layernorm/fwd/8192x2048/bf16+bias+fp8t": "ln_fwd/band",
 		"layernorm/fwd/8192x4096/bf16+bias+fp8t": "ln_fwd/tile",
 		"rmsnorm/fwd/8192x8192/bf16+fp8":         "rms_fwd/cta_reg",
 		"rmsnorm/fwd/29x17389/bf16+fp8t":         "rms_fwd/cta_reg", // odd rows

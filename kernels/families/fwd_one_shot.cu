@@ -1,0 +1,213 @@
+// Forward, one pass: a tile of rows for each program, or a row for each cluster, and
+// everything asked for at once.
+//
+//   x (M,N), [res (M,N)], [w (N)], [b (N)] -> y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
+//
+// Bytes: x (and res) once, y (and resout) once; w and b stay in L1/L2. A group of
+// WARPS*32*UNROLL/BLOCK_ROWS threads has UNROLL rows, which share what a thread reads of
+// the weights: at N = 256 four rows of a warp take 6 loads, in two groups of half a warp 12.
+// Everything is read before anything is waited for, the weights too (as Inductor's persistent
+// reductions do), and is widened once: no row comes after, so registers need not last. The
+// loop over tiles of cta_reg makes 632 instructions of a row of 1024 columns in layernorm;
+// here they are 376.
+//
+// With CLUSTER > 1 the programs of a cluster have a slice of one row each, which is what a
+// few wide rows need. They exchange their slices' mean and centred squares once, through
+// distributed shared memory, and merge them in the order of their ranks (Chan, Golub and
+// LeVeque 1979); rmsnorm's squares are only added.
+//
+// RAGGED rows are read and written by the aligned vectors around them (ragged.cuh). A
+// thread's rows are PHASES apart, so that they start alike in their vectors, and what it
+// cuts out of the weights serves all of them.
+//
+// With WHOLE_TILES there are as many rows as programs have room for.
+#include "common.cuh"
+#include "ragged.cuh"
+#include "ragged_fwd.cuh"
+#if CLUSTER > 1
+#include "pipe.cuh"
+#endif
+
+constexpr int ROWS = UNROLL;
+constexpr int GROUP = THREADS * ROWS / BLOCK_ROWS;
+constexpr int SLICE = cdiv(ROW_VECS, CLUSTER); // vectors of a row in one program; the last may have fewer
+constexpr int L = cdiv(SLICE, GROUP);
+constexpr int K = LAYERNORM ? 2 : 1;
+static_assert(CLUSTER == 1 || BLOCK_ROWS == 1, "a cluster has one row");
+
+// sumVec is the sum of f, in pairs.
+__device__ __forceinline__ float sumVec(const float (&f)[VEC]) {
+  float t[VEC];
+#pragma unroll
+  for (int j = 0; j < VEC; j++) t[j] = f[j];
+#pragma unroll
+  for (int n = VEC / 2; n > 0; n /= 2)
+#pragma unroll
+    for (int j = 0; j < n; j++) t[j] += t[j + n];
+  return t[0];
+}
+
+#if CLUSTER > 1
+// sliceCols is how many columns program r of a cluster has of a row that starts shift
+// elements behind an aligned vector.
+__device__ __forceinline__ float sliceCols(int r, int shift) {
+  int first = r * SLICE * VEC - shift, end = first + SLICE * VEC;
+  return (float)((end < COLS ? end : COLS) - (first > 0 ? first : 0));
+}
+
+// Slices brings what each program of a cluster found of its slice to all of them, once.
+struct Slices {
+  float part[CLUSTER][K];
+  Barrier full;
+
+  // init: all threads. Nobody may send before all have it behind them.
+  __device__ __forceinline__ void init() {
+    if (threadIdx.x == 0) {
+      initBarrier(&full, 1);
+      fenceBarriers();
+      expectBytes(&full, sizeof(part));
+    }
+    clusterSync();
+  }
+
+  // merge turns the slice's squares, and in layernorm its mean, into the row's. A program
+  // may end after it: it has got all that is sent to it.
+  __device__ __forceinline__ void merge(float &squares, float &mu, int shift) {
+    if (threadIdx.x < CLUSTER) {
+      u32 rank = clusterRank(), barrier = onRank(&full, threadIdx.x);
+      sendFloat(onRank(&part[rank][0], threadIdx.x), squares, barrier);
+      if (LAYERNORM) sendFloat(onRank(&part[rank][K - 1], threadIdx.x), mu, barrier);
+    }
+    waitBarrier(&full, 0);
+    squares = 0.f;
+#pragma unroll
+    for (int r = 0; r < CLUSTER; r++) squares += part[r][0];
+    if (!LAYERNORM) return;
+    mu = 0.f;
+#pragma unroll
+    for (int r = 0; r < CLUSTER; r++) mu += part[r][K - 1] * (sliceCols(r, shift) * INV_COLS);
+#pragma unroll
+    for (int r = 0; r < CLUSTER; r++) {
+      float off = part[r][K - 1] - mu;
+      squares += sliceCols(r, shift) * off * off;
+    }
+  }
+};
+#endif
+
+extern "C" __global__ void BOUNDS(THREADS)
+one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
+  int lane = threadIdx.x % GROUP, rank = blockIdx.x % CLUSTER;
+  i64 group = (i64)(blockIdx.x / CLUSTER) * (BLOCK_ROWS / ROWS) + threadIdx.x / GROUP;
+  i64 row = group / PHASES * (PHASES * ROWS) + group % PHASES; // and PHASES more, ROWS times
+  int from = rank * SLICE + lane, shift = shiftOf((u32)row);   // the thread's first vector of a row
+  auto inside = [&](int i) {
+    return (SLICE % GROUP == 0 || lane + i * GROUP < SLICE) && (ROW_VECS % CLUSTER == 0 || from + i * GROUP < ROW_VECS);
+  };
+  auto has = [&](int r, int i) { return (WHOLE_TILES || row + r * PHASES < rows) && inside(i); };
+  auto column = [&](int i) {
+    int c = (from + i * GROUP) * VEC - shift;
+    wholeBetween(c, i > 0, CLUSTER == 1 && (i + 1) * GROUP * VEC <= COLS);
+    return c;
+  };
+  i64 first = row * COLS + from * VEC - shift;
+  auto at = [&](int r, int i) { return first + (i64)(r * PHASES * COLS + i * GROUP * VEC); };
+
+  RowVec xr[ROWS][L], rr[ROWS][L];
+#pragma unroll
+  for (int r = 0; r < ROWS; r++)
+#pragma unroll
+    for (int i = 0; i < L; i++) {
+      i64 start = at(r, i) - column(i);
+      xr[r][i] = has(r, i) ? loadOwn(x + start, column(i)) : zero<VECTOR_BYTES>();
+      if (RESIDUAL) rr[r][i] = has(r, i) ? loadOwn(res + start, column(i)) : zero<VECTOR_BYTES>();
+    }
+  Raw<W_BYTES> wr[L], br[L];
+#pragma unroll
+  for (int i = 0; i < L; i++) {
+    wr[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, column(i)) : zero<W_BYTES>();
+    if (HAS_BIAS) br[i] = inside(i) ? loadColumns(b, column(i)) : zero<W_BYTES>();
+  }
+#if CLUSTER > 1
+  __shared__ Slices slices;
+  slices.init();
+#endif
+
+  float f[ROWS][L][VEC], s[ROWS], mu[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+    s[r] = mu[r] = 0.f;
+#pragma unroll
+    for (int i = 0; i < L; i++) {
+      unpackX(xr[r][i], f[r][i]);
+      if (RESIDUAL) {
+        float g[VEC];
+        unpackX(rr[r][i], g);
+#pragma unroll
+        for (int j = 0; j < VEC; j++) f[r][i][j] += g[j];
+        if (has(r, i)) storeOwn<X>(resout + at(r, i), column(i), pack<X_TYPE, VEC>(f[r][i]));
+      }
+      if (LAYERNORM) s[r] += sumVec(f[r][i]);
+    }
+  }
+  if (LAYERNORM) {
+    sumOver<ROWS, GROUP>(s, 0);
+#if CLUSTER > 1
+    float scale = 1.0f / sliceCols(rank, shift);
+#else
+    constexpr float scale = INV_COLS;
+#endif
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      mu[r] = s[r] * scale;
+#pragma unroll
+      for (int i = 0; i < L; i++) {
+#pragma unroll
+        for (int j = 0; j < VEC; j++) f[r][i][j] = inside(i) ? f[r][i][j] - mu[r] : 0.f;
+        clearOthers(f[r][i], column(i), 0.f);
+      }
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+    s[r] = 0.f;
+#pragma unroll
+    for (int i = 0; i < L; i++) {
+      float q[VEC];
+#pragma unroll
+      for (int j = 0; j < VEC; j++) q[j] = f[r][i][j] * f[r][i][j];
+      s[r] += sumVec(q);
+    }
+  }
+  sumOver<ROWS, GROUP>(s, LAYERNORM);
+#if CLUSTER > 1
+  float own = mu[0];
+  slices.merge(s[0], mu[0], shift);
+  if (LAYERNORM)
+#pragma unroll
+    for (int i = 0; i < L; i++)
+#pragma unroll
+      for (int j = 0; j < VEC; j++) f[0][i][j] += own - mu[0];
+#endif
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+    s[r] = rsqrtf(s[r] * INV_COLS + eps);
+    if (lane == 0 && rank == 0 && (WHOLE_TILES || row + r * PHASES < rows)) {
+      rstd[row + r * PHASES] = s[r];
+      if (LAYERNORM) mean[row + r * PHASES] = mu[r];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < L; i++) {
+    float wf[VEC], bf[VEC];
+    weights(wr[i], wf);
+    if (HAS_BIAS) unpack<W_TYPE, VEC>(br[i], bf);
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+      if (!has(r, i)) continue;
+#pragma unroll
+      for (int j = 0; j < VEC; j++) f[r][i][j] = f[r][i][j] * s[r] * wf[j] + (HAS_BIAS ? bf[j] : 0.f);
+      storeOwn<Y>(y + at(r, i), column(i), pack<Y_TYPE, VEC>(f[r][i]));
+    }
+  }
+}
