@@ -190,11 +190,17 @@ func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c 
 		return
 	}
 	_, _, plan, err := s.r.Resolve(p, v, s.dev.Info())
-	if err != nil || len(c.Resources) != len(plan.Launches) {
-		t.Errorf("%s on %s: resources of %d launches, the plan has %d (%v)", v, p, len(c.Resources), len(plan.Launches), err)
+	if err != nil {
+		t.Errorf("%s on %s: %v", v, p, err)
 		return
 	}
-	for i, l := range plan.Launches {
+	// The driver's own copies and memsets have none.
+	launches := slices.DeleteFunc(slices.Clone(plan.Launches), func(l kernels.Launch) bool { return !l.IsKernel() })
+	if len(c.Resources) != len(launches) {
+		t.Errorf("%s on %s: resources of %d kernels, the plan has %d", v, p, len(c.Resources), len(launches))
+		return
+	}
+	for i, l := range launches {
 		got := c.Resources[i]
 		if got.Stage != l.Stage || got.Threads != l.Block || got.Programs != l.Grid[0]*l.Grid[1]*l.Grid[2] || got.Registers < 1 || got.Occupancy < 1 || got.Shared < l.Shared {
 			t.Errorf("%s on %s: %+v for %+v", v, p, got, l)
@@ -226,7 +232,7 @@ func (s *suite) stream(t *testing.T) {
 }
 
 func (s *suite) time(t *testing.T) {
-	for _, text := range []string{"rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/300x1024/bf16+bias"} {
+	for _, text := range []string{"rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/1000x1024/bf16+bias"} {
 		p := parse(t, text)
 		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
 			base, err := s.r.Base(p, s.dev.Info())
@@ -314,6 +320,11 @@ func (s *suite) flush(t *testing.T) {
 	b := s.bench(t, p, 7)
 	const samples, fastest = 9, 10e12 // bytes/s: beyond any memory's
 	bytes := min(4*s.dev.Info().CacheBytes, 512<<20)
+	if s.dev.Info().Kind == kernels.KindCUDA {
+		// Without a flush a GPU has to wait as long for the host: 0.13 ms a sample on an H200,
+		// which hid the flush of four caches. Sixty-four are 0.9 ms there.
+		bytes = min(64*s.dev.Info().CacheBytes, s.dev.Info().MemoryBytes/8)
+	}
 	beyond := func(flush int64) float64 {
 		start := time.Now()
 		got := s.timing(t, b, base, kernels.TimeOptions{Samples: samples, Flush: flush})
