@@ -104,6 +104,27 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// A row whose vectors divide among the threads, but whose chunks do not: split read what is
+// behind it, and dx was wrong in nearly all elements at 605x33024 (H200).
+func TestSplitChunks(t *testing.T) {
+	r := emulated(emulator(t))
+	p, err := kernels.ParseProblem("rmsnorm/bwd/2x8448/bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kernels.ParseConfig("br1.w4.v2.u4.rg16.dc32.rc0.rr0.rw0.er0.lb0.ch0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := cpu.As(r, small()).Open(t.Context(), p, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := b.Check(t.Context(), kernels.Variant{Family: "rms_bwd/split", Config: c}, 1); err != nil || !got.OK() {
+		t.Errorf("%v: %s", err, got.Reason())
+	}
+}
+
 // some are the base, if it is accepted, and n more configs of the space, always the same.
 func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []kernels.Config {
 	hash := func(c kernels.Config) uint64 {

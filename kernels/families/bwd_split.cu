@@ -27,6 +27,9 @@
 // of CHUNK vectors per thread, once for the sums and once for dx.
 constexpr int CHUNK = imin(4, L);
 
+// inChunk is inside for vectors of chunks, of which the last may have some that no thread has.
+__device__ __forceinline__ bool inChunk(int i) { return (L % CHUNK == 0 || i < L) && inside(i); }
+
 struct Chunk {
   RowVec x[CHUNK], dy[CHUNK], res[RESIDUAL ? CHUNK : 1];
 
@@ -34,7 +37,7 @@ struct Chunk {
   __device__ __forceinline__ void fetch(const In &in, i64 row, bool live, int from, bool residual) {
 #pragma unroll
     for (int i = 0; i < CHUNK; i++) {
-      bool here = live && inside(from + i);
+      bool here = live && inChunk(from + i);
       i64 at = row * COLS + column(from + i);
       x[i] = here ? loadRow<VECTOR_BYTES>(in.x + at) : zero<VECTOR_BYTES>();
       dy[i] = here ? loadRow<VECTOR_BYTES>(in.dy + at) : zero<VECTOR_BYTES>();
@@ -83,7 +86,7 @@ split_dx(const X *x, const X *dy, const X *dres, const W *w, const float *rstd, 
     t.fetch(in, row, live, from, false);
 #pragma unroll
     for (int i = 0; i < CHUNK; i++)
-      if (inside(from + i)) {
+      if (inChunk(from + i)) {
         weights(loadW(w, column(from + i)), wf);
         addSums(t.x[i], t.dy[i], wf, st, s[0], s[K - 1]);
       }
@@ -94,7 +97,7 @@ split_dx(const X *x, const X *dy, const X *dres, const W *w, const float *rstd, 
     t.fetch(in, row, live, from, true);
 #pragma unroll
     for (int i = 0; i < CHUNK; i++)
-      if (live && inside(from + i)) {
+      if (live && inChunk(from + i)) {
         weights(loadW(w, column(from + i)), wf);
         putDX(dx + row * COLS + column(from + i), t.x[i], t.dy[i], t.res[RESIDUAL ? i : 0], wf, st, c1, c2);
       }
