@@ -15,7 +15,7 @@ func TestPeersPlots(t *testing.T) {
 		path string
 		rows int
 	}{
-		"rmsnorm-bwd":   {"before/rmsnorm-bwd.json", 31},
+		"rmsnorm-bwd":   {"rmsnorm-bwd.json", 31},
 		"layernorm-bwd": {"layernorm-bwd.json", 21},
 		"rmsnorm-fwd":   {"before/rmsnorm-fwd.json", 12},
 		"layernorm-fwd": {"layernorm-fwd.json", 28},
