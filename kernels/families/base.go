@@ -219,7 +219,8 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok boo
 // in layernorm; 128x8192 6.0 and 6.4, not 8.9 and 13.4; 512x2048 7.0 and 7.7, not 8.4 and 8.7;
 // 512x4096 9.2 and 10.2, not 9.6 and 11.9. At 1024x1024 it is slower, 8.4 and 9.6, not 7.9 and
 // 8.3. More elements were not measured; two kernels of the same kind were 1.2 times slower
-// than the pipeline at 8Mi.
+// than the pipeline at 8Mi. Nor were more than half a Mi of rows that take narrower vectors than
+// 16 bytes; they are trusted to twice that.
 //
 // A row is one program's, or that of eight where all of theirs are at most two to each
 // multiprocessor; a thread has 16 or 32 bytes of it. Columns are dealt to as many programs as
@@ -231,6 +232,9 @@ func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		return c, false
 	}
 	c = fewRowsBase(p, d)
+	if vectorBytes(p, c) < 16 && p.M*p.N > 1<<20 {
+		return c, false
+	}
 	vecs, vec := vectors(p, c)
 	cluster, cols, warps := int64(1), max(8, vec), 4
 	if 4*p.M <= units && p.N >= 8<<10 {
