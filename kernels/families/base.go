@@ -22,13 +22,25 @@ func later(f *kernels.Family) *kernels.Family {
 	case name(f.Op, kernels.Fwd, "smem_pipe"):
 		f.Base = pastL2(fwdPipeBase)
 	case name(f.Op, kernels.Fwd, "one_shot"):
-		f.Base = oneShotBase
+		f.Base = chosenOr(oneShotChoice, fwdOneShotBase)
 	case name(f.Op, kernels.Fwd, "band"):
-		f.Base = bandBase
+		f.Base = chosenOr(bandChoice, fwdBandBase)
 	case name(f.Op, kernels.Bwd, "few_rows"):
-		f.Base = fewRowsLater
+		f.Base = chosenOr(fewRowsChoice, fewRowsBase)
 	}
 	return f
+}
+
+// chosenOr is the base rule of a family that was measured on a part of the problems: choice
+// there, and base where choice has nothing.
+func chosenOr(choice func(kernels.Problem, kernels.DeviceInfo) (kernels.Config, bool),
+	base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
+	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+		if c, ok := choice(p, d); ok {
+			return c
+		}
+		return base(p, d)
+	}
 }
 
 // bwdPipeBase is smemPipeBase but for what the records of an H200 know better, on a GPU
@@ -223,7 +235,8 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok boo
 // 16 bytes; they are trusted to twice that.
 //
 // A row is one program's, or that of eight where all of theirs are at most two to each
-// multiprocessor; a thread has 16 or 32 bytes of it. Columns are dealt to as many programs as
+// multiprocessor; a thread has two vectors of it, up to eight of narrower ones, and nine of
+// single elements: 29x17389 has 8.5 with eight warps. Columns are dealt to as many programs as
 // there are multiprocessors or, of more than 1Mi elements, to one for each 8192 of them.
 func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	units := int64(d.Units)
@@ -243,7 +256,7 @@ func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	for programs := max(units, p.M*p.N>>13, p.M*cluster*flag(cluster > 1)); cols < 256 && ceilDiv(p.N, cols) > programs; {
 		cols *= 2
 	}
-	for each := max(16/vec, 2); warps < 16 && vecs > cluster*int64(warps)*32*min(each, 9); {
+	for each := min(max(16/vec, 2), 9); warps < 16 && vecs > cluster*int64(warps)*32*each; {
 		warps *= 2
 	}
 	c = c.With(set(kernels.Warps, warps), set(kernels.Cluster, int(cluster)), set(kernels.DWCols, int(cols)))
@@ -253,12 +266,4 @@ func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		}
 	}
 	return c, true
-}
-
-// fewRowsLater is fewRowsChoice or, where another design is better, fewRowsBase.
-func fewRowsLater(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	if c, ok := fewRowsChoice(p, d); ok {
-		return c
-	}
-	return fewRowsBase(p, d)
 }

@@ -139,7 +139,7 @@ func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	case row > 4<<10 && (p.Op == kernels.LayerNorm || row <= 8<<10 && 2*p.M*row > 3*d.CacheBytes):
 		return false
 	}
-	c, ok := bandRuled(p, d)
+	c, ok := bandChoice(p, d)
 	return ok && 2*bandGroups(p, c, d)*int64(c.Get(kernels.Cluster)) >= int64(d.Units)
 }
 
