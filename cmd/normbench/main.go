@@ -172,6 +172,9 @@ func (e *env) prepareCommand(c *cli.Command) {
 			cli.HelpPrinter(ctx.App.Writer, cli.CommandHelpTemplate, ctx.Command)
 			return nil
 		}
+		if err == nil {
+			err = flagTwice(e.args, c.Flags)
+		}
 		if err != nil {
 			return usageError(ctx, err, true)
 		}
@@ -224,6 +227,31 @@ func trailingFlags(ctx *cli.Context, flags []cli.Flag) ([]string, error) {
 	return operands, nil
 }
 
+// flagTwice refuses a flag of one value that is given twice: cli would take the last one
+// and say nothing.
+func flagTwice(args []string, flags []cli.Flag) error {
+	seen := map[string]bool{}
+	for _, arg := range args {
+		if arg == "--" {
+			return nil
+		}
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		i := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+		if i < 0 || !strings.HasPrefix(arg, "-") {
+			continue
+		}
+		switch flags[i].(type) {
+		case *cli.BoolFlag, *cli.StringSliceFlag:
+			continue
+		}
+		if seen[name] {
+			return hint.Errorf("one flag takes several values with commas, where it takes several", "--%s is given twice", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
 // operandsKey holds a command's operands in its context.
 type operandsKey struct{}
 
@@ -249,6 +277,9 @@ func usageError(ctx *cli.Context, err error, _ bool) error {
 	name := "normbench"
 	if ctx != nil && ctx.Command != nil && ctx.Command.HelpName != "" {
 		name = ctx.Command.HelpName
+	}
+	if hint.Of(err) != "" {
+		return err
 	}
 	text := usageWords.Replace(err.Error())
 	return hint.Errorf(fmt.Sprintf("`%s --help` lists its flags", name), "%s", text)
