@@ -162,6 +162,10 @@ func parseLog(log string) map[string]Kernel {
 			if properties != entry {
 				continue
 			}
+			// Of CUDA 13 the line begins with "ptxas         .     ".
+			if i := strings.LastIndex(line, "  "); i >= 0 {
+				line = line[i:]
+			}
 			for part := range strings.SplitSeq(line, ",") {
 				n, what := quantity(part)
 				switch what {

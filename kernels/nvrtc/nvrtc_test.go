@@ -49,6 +49,15 @@ func TestParseLog(t *testing.T) {
 			map[string]Kernel{"a": {Registers: 10, StackBytes: 16}, "b": {Registers: 20, SharedBytes: 80, StackBytes: 24}},
 		},
 		{
+			"of CUDA 13",
+			"ptxas info    : 52 bytes gmem\n" +
+				"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
+				"ptxas info    : Function properties for k\n" +
+				"ptxas         .     16 bytes stack frame, 4 bytes spill stores, 8 bytes spill loads\n" +
+				"ptxas info    : Used 56 registers, used 1 barriers, 16 bytes cumulative stack size, 128 bytes smem\n",
+			map[string]Kernel{"k": {Registers: 56, StackBytes: 16, SpillStoreBytes: 4, SpillLoadBytes: 8, SharedBytes: 128}},
+		},
+		{
 			"numbers out of range",
 			"ptxas info    : Compiling entry function 'k' for 'sm_90'\n" +
 				"ptxas info    : Used 99999999999999999999 registers, -1 bytes smem, x bytes cmem[0], bytes\n",
