@@ -12,10 +12,9 @@ import (
 // fwdPipeBase is fwdSmemPipeBase but for widths of 16-bit rows at which an H200 knows
 // better (records of the default group, bf16): layernorm of 256 to 512 columns by narrowLN;
 // of 2048 to 8192 by less threads for a row where y stays in L2, 4 to 9%; of 12288 and 16384
-// by a program for each row and not by two to a multiprocessor, 1 to 6%, and of 32768 by
-// 16 warps, 7%; rmsnorm of 32768 by two
+// by a program for each row and not by two to a multiprocessor, 1 to 6%; rmsnorm of 32768 by two
 // programs to a multiprocessor, 9% faster than cta_reg's, and of 2048 and 4096 with a row
-// to 32 and 64 threads that read it again from shared memory, 2 to 4%.
+// to 32 and 64 threads that read it again from shared memory, 2 to 4%; and both by persistentRow.
 func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row, ln := fwdSmemPipeBase(p, d), p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	if !measuredFwd(p, d) {
@@ -32,6 +31,11 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 8))
 	case ln && row%16 == 0 && row > 8<<10 && row <= 16<<10 && p.M*row <= d.CacheBytes && p.M >= 2*int64(d.Units):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
+	case persistentRow(p, d):
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 16), set(kernels.CopyPath, 1), set(kernels.PerSM, 1))
+		if ln && row > 72<<10 {
+			c = c.With(set(kernels.Warps, 8<<flag(row > 112<<10)), set(kernels.PerSM, 2), set(kernels.Cluster, 2))
+		}
 	case ln && row%16 == 0 && row > 16<<10 && row <= 64<<10:
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8<<flag(row > 32<<10)), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
 	case wideRMS(p):
@@ -48,6 +52,25 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return base
 }
 
+// persistentRow says whether a multiprocessor should have one program, of 16 warps, that takes
+// the next row into shared memory while it writes the last from registers: wide forwards of
+// whole vectors, in rmsnorm as long as no multiprocessor gets more than eight of them. On an
+// H200 (bf16) that is 0.94, 0.93 and 0.88 of the stream at 751x53248, 500x49152 and 300x40960 in
+// rmsnorm, where cta_reg had 0.76, 0.86 and 0.77; in layernorm 0.89 at 1024x32768 and 0.88
+// at 1500x36864 (0.85 a program for each row; 0.62 two_pass). Beyond 72 KiB layernorm's
+// registers do not last, and a cluster of two has a row, two of them a pair of multiprocessors:
+// 0.84, 0.86 and 0.92 at 256x65536, 751x53248 and 4096x65536, where two_pass had 0.78, 0.66 and 0.75.
+func persistentRow(p kernels.Problem, d kernels.DeviceInfo) bool {
+	row := p.N * p.DType.Size()
+	switch {
+	case !measuredFwd(p, d) || row%16 != 0 || row > 128<<10:
+		return false
+	case p.Op == kernels.LayerNorm:
+		return row > 48<<10
+	}
+	return row > 64<<10 && p.M < 8*int64(d.Units)
+}
+
 // narrowLN is c for layernorm's rows of 256 to 512 columns: bulk copies of eight rows where
 // they are many, and each thread's own copies below, of four rows beyond 512 bytes.
 func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
@@ -62,11 +85,12 @@ func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels
 // pastL2 is a base rule that leaves the streaming hint out of the stores of a y larger than
 // the L2. With the hint y leaves it while x is still read; without, the last of it stays.
 // On an H200 (bf16, default group, the same configs with and without) that is 1.7% faster at
-// 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB.
+// 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB. Layernorm's persistentRow
+// is 1 to 7% slower without it.
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		c := base(p, d)
-		if measuredFwd(p, d) && p.M*p.N*p.DType.Size() > d.CacheBytes {
+		if measuredFwd(p, d) && p.M*p.N*p.DType.Size() > d.CacheBytes && !(p.Op == kernels.LayerNorm && persistentRow(p, d)) {
 			c = c.With(set(kernels.CacheHint, 2))
 		}
 		return c
@@ -210,12 +234,11 @@ type oneShotRule struct {
 // day: rmsnorm's rows up to 2 KiB are 1 to 6% faster than in cta_reg and smem_pipe, layernorm's
 // of 64 and 128 columns 2 to 10%, of 256 and 512 3 to 6% where x has a quarter of the L2 or
 // less, and of 1024 and 2048 1 to 3% where it has more than all or twice of it. Elsewhere
-// smem_pipe is as good or better, but for rmsnorm's 65536 columns, 2%.
+// smem_pipe is as good or better.
 var oneShotRules = map[kernels.Op][]oneShotRule{
 	kernels.RMSNorm: {
 		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 2, 1, 2}, {256, 0, 8, 1, 2, 2}, {512, 1, 8, 4, 1, 2}, {512, 0, 4, 1, 4, 2},
 		{1 << 10, 2, 8, 2, 1, 2}, {1 << 10, 0, 4, 2, 4, 2}, {2 << 10, 8, 4, 4, 4, 2}, {2 << 10, 0, 4, 2, 4, 2},
-		{112 << 10, 0, 0, 0, 0, 0}, {128 << 10, 8, 1, 32, 1, 0},
 	},
 	kernels.LayerNorm: {
 		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 1, 2, 0}, {256, 8, 16, 2, 4, 2}, {256, 0, 8, 1, 4, 2}, {512, 2, 8, 1, 2, 0}, {512, 0, 0, 0, 0, 0},
@@ -240,7 +263,7 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 			r.warps = 8
 		}
 		return r, true
-	case row%16 != 0 || p.M < 8*int64(d.Units) && row <= 112<<10:
+	case row%16 != 0 || p.M < 8*int64(d.Units):
 		return r, false
 	}
 	rules := oneShotRules[p.Op]

@@ -1,10 +1,6 @@
 package families
 
-import (
-	"math"
-
-	"normbench/kernels"
-)
+import "normbench/kernels"
 
 // fwdCoop: several programs to a row, which meet in global memory. The forward
 // of apex FastLayerNorm (PR 1037) and of TransformerEngine's own kernels.
@@ -15,7 +11,7 @@ func fwdCoop(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "persistent programs, several to a row, that exchange its sums through global memory",
 		Origin: "apex FastLayerNorm; TransformerEngine (NVIDIA), tuned and general kernels",
-		Files:  []string{"fwd_coop.go", "fwd_coop.cu", "coop.go", "coop.cuh", "hoststage.go", "common.go", "common.cuh"},
+		Files:  []string{"fwd_coop.go", "fwd_coop.cu", "coop.go", "coop.cuh", "hoststage.go", "hostfwd.go", "common.go", "common.cuh"},
 		Knobs:  coopKnobs([]int{1, 2, 4, 8}, []int{0}),
 		Serves: servesNoFP8,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
@@ -53,22 +49,7 @@ func hostFwdCoop(h *kernels.HostRun, pid int) {
 	row := h.Row(0, p.N)
 	wf, bf := hostWeights(h)
 	hostCoop(h, pid, func(i int64) {
-		hostInput(h, row, i, 0, true)
-		if p.Op == kernels.LayerNorm {
-			mean := sum(row) / float32(p.N)
-			for j := range row {
-				row[j] -= mean
-			}
-			h.Mem["mean"].Set(i, mean)
-		}
-		rstd := float32(1 / math.Sqrt(float64(dot(row, row)/float32(p.N)+kernels.Eps)))
-		h.Mem["rstd"].Set(i, rstd)
-		for j := range row {
-			row[j] = row[j] * rstd * wf[j]
-		}
-		for j, b := range bf {
-			row[j] += b
-		}
+		hostNormalize(h, row, wf, bf, i)
 		hostOutput(h, row, i, 0, false)
 	})
 }

@@ -2,7 +2,6 @@ package families
 
 import (
 	"fmt"
-	"math"
 
 	"normbench/kernels"
 )
@@ -26,7 +25,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 		Doc:    "a row in the registers of a group of threads, read once",
 		Origin: "Liger-Kernel; Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, non-blocked",
 		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "fp8.go", "transpose.go", "transpose.cu",
-			"hoststage.go", "common.go", "common.cuh"},
+			"hoststage.go", "hostfwd.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
 			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
@@ -209,25 +208,7 @@ func hostCTAReg(h *kernels.HostRun, pid int) {
 	row := h.Row(0, p.N)
 	wf, bf := hostWeights(h)
 	eachTileRow(h, pid, func(i int64) {
-		hostInput(h, row, i, 0, true)
-		var mean float32
-		if p.Op == kernels.LayerNorm {
-			mean = sum(row) / float32(p.N)
-			for j := range row {
-				row[j] -= mean
-			}
-			h.Mem["mean"].Set(i, mean)
-		}
-		rstd := float32(1 / math.Sqrt(float64(dot(row, row)/float32(p.N)+kernels.Eps)))
-		h.Mem["rstd"].Set(i, rstd)
-		for j := range row {
-			row[j] *= rstd * wf[j]
-		}
-		if bf != nil {
-			for j := range row {
-				row[j] += bf[j]
-			}
-		}
+		hostNormalize(h, row, wf, bf, i)
 		hostY(h, row, i, 0)
 	})
 }

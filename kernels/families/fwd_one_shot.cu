@@ -48,13 +48,6 @@ __device__ __forceinline__ float sumVec(const float (&f)[VEC]) {
 }
 
 #if CLUSTER > 1
-// sliceCols is how many columns program r of a cluster has of a row that starts shift
-// elements behind an aligned vector.
-__device__ __forceinline__ float sliceCols(int r, int shift) {
-  int first = r * SLICE * VEC - shift, end = first + SLICE * VEC;
-  return (float)((end < COLS ? end : COLS) - (first > 0 ? first : 0));
-}
-
 // Slices brings what each program of a cluster found of its slice to all of them, once.
 struct Slices {
   float part[CLUSTER][K];
@@ -85,11 +78,11 @@ struct Slices {
     if (!LAYERNORM) return;
     mu = 0.f;
 #pragma unroll
-    for (int r = 0; r < CLUSTER; r++) mu += part[r][K - 1] * (sliceCols(r, shift) * INV_COLS);
+    for (int r = 0; r < CLUSTER; r++) mu += part[r][K - 1] * (sliceCols<SLICE>(r, shift) * INV_COLS);
 #pragma unroll
     for (int r = 0; r < CLUSTER; r++) {
       float off = part[r][K - 1] - mu;
-      squares += sliceCols(r, shift) * off * off;
+      squares += sliceCols<SLICE>(r, shift) * off * off;
     }
   }
 };
@@ -153,7 +146,7 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
   if (LAYERNORM) {
     sumOver<ROWS, GROUP>(s, 0);
 #if CLUSTER > 1
-    float scale = 1.0f / sliceCols(rank, shift);
+    float scale = 1.0f / sliceCols<SLICE>(rank, shift);
 #else
     constexpr float scale = INV_COLS;
 #endif
@@ -189,14 +182,28 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
 #pragma unroll
       for (int j = 0; j < VEC; j++) f[0][i][j] += own - mu[0];
 #endif
+#if LAYERNORM
+  // Lane r of a group stores the statistics of row r: neighbours leave in one request. One lane
+  // that stored them all made as many requests, of 4 bytes, as there are statistics, half as
+  // many as y's: 2% slower at 65536x256 (H200, 2 and 4 rows). In rmsnorm, which has half as
+  // many, it was no faster, and of four rows' choice the compiler made an index into local memory.
+  float own_rstd = 0.f, own_mean = 0.f;
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     s[r] = rsqrtf(s[r] * INV_COLS + eps);
-    if (lane == 0 && rank == 0 && (WHOLE_TILES || row + r * PHASES < rows)) {
-      rstd[row + r * PHASES] = s[r];
-      if (LAYERNORM) mean[row + r * PHASES] = mu[r];
-    }
+    if (lane == r) own_rstd = s[r], own_mean = mu[r];
   }
+  if (lane < ROWS && rank == 0 && (WHOLE_TILES || row + lane * PHASES < rows)) {
+    rstd[row + lane * PHASES] = own_rstd;
+    mean[row + lane * PHASES] = own_mean;
+  }
+#else
+#pragma unroll
+  for (int r = 0; r < ROWS; r++) {
+    s[r] = rsqrtf(s[r] * INV_COLS + eps);
+    if (lane == 0 && rank == 0 && (WHOLE_TILES || row + r * PHASES < rows)) rstd[row + r * PHASES] = s[r];
+  }
+#endif
 #pragma unroll
   for (int i = 0; i < L; i++) {
     float wf[VEC], bf[VEC];

@@ -16,7 +16,7 @@ func fwdOneShot(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "a tile of rows per program, or a row per cluster, read at once; a thread's rows share its weights",
 		Origin: "PyTorch Inductor, persistent reductions (XBLOCK)",
-		Files:  []string{"fwd_one_shot.go", "fwd_one_shot.cu", "fwd_smem_pipe.go", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "hoststage.go", "common.go", "common.cuh", "pipe.cuh"},
+		Files:  []string{"fwd_one_shot.go", "fwd_one_shot.cu", "fwd_smem_pipe.go", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),

@@ -2,7 +2,6 @@ package families
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -18,13 +17,13 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "rows copied asynchronously to shared memory; wide rows over clusters",
 		Origin: "quack (Dao-AILab), quack/rmsnorm.py",
-		Files:  []string{"fwd_smem_pipe.go", "fwd_smem_pipe.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "hoststage.go", "common.go", "common.cuh", "pipe.cuh"},
+		Files:  []string{"fwd_smem_pipe.go", "fwd_smem_pipe.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
-			kernels.Values(kernels.Warps, 4, 8, 16),
+			kernels.Values(kernels.Warps, 4, 8, 16, 32),
 			kernels.Values(kernels.VectorBytes, 0, 16),
 			kernels.Values(kernels.Stages, 1, 2),
-			kernels.Values(kernels.PerSM, 0, 2, 8),
+			kernels.Values(kernels.PerSM, 0, 1, 2, 8),
 			kernels.Values(kernels.Programs, 0),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.CopyPath, 1, 2),
@@ -310,28 +309,9 @@ func hostSmemPipe(h *kernels.HostRun, pid int) {
 	h.Launch = &clusters
 	row := h.Row(0, h.Problem.N)
 	wf, bf := hostWeights(h)
-	eachTileRow(h, pid/cl, func(i int64) { hostNormalize(h, row, wf, bf, i) })
+	eachTileRow(h, pid/cl, func(i int64) {
+		hostNormalize(h, row, wf, bf, i)
+		hostOutput(h, row, i, 0, false)
+	})
 	h.Launch = launch
-}
-
-// hostNormalize is the forward of row i: mean, then centred variance, then y.
-func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
-	p := h.Problem
-	hostInput(h, row, i, 0, true)
-	if p.Op == kernels.LayerNorm {
-		mean := sum(row) / float32(p.N)
-		for j := range row {
-			row[j] -= mean
-		}
-		h.Mem["mean"].Set(i, mean)
-	}
-	rstd := float32(1 / math.Sqrt(float64(dot(row, row)/float32(p.N)+kernels.Eps)))
-	h.Mem["rstd"].Set(i, rstd)
-	for j := range row {
-		row[j] *= rstd * wf[j]
-	}
-	for j := range bf {
-		row[j] += bf[j]
-	}
-	hostOutput(h, row, i, 0, false)
 }

@@ -2,7 +2,6 @@ package families
 
 import (
 	"fmt"
-	"math"
 
 	"normbench/kernels"
 )
@@ -18,7 +17,7 @@ func fwdTile(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose in one pass: bands of rows in shared memory, shared by columns",
 		Origin: "normbench; the strided bytes and the second launch of TransformerEngine (ROCm) PR 593 are what it does without",
-		Files: []string{"fwd_tile.go", "fwd_tile.cu", "transpose.go", "bwd_pipe.go", "hoststage.go", "common.go", "common.cuh",
+		Files: []string{"fwd_tile.go", "fwd_tile.cu", "transpose.go", "bwd_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh",
 			"pipe.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 32), // 64 lost on every te shape of an H200: 86.6 us against 81.3 at 8192x8192
@@ -342,22 +341,7 @@ func hostTile(h *kernels.HostRun, pid int) {
 	row := h.Row(0, p.N)
 	wf, bf := hostWeights(h)
 	eachTileRow(h, pid/ranks, func(i int64) {
-		hostInput(h, row, i, 0, true)
-		if p.Op == kernels.LayerNorm {
-			mean := sum(row) / float32(p.N)
-			for j := range row {
-				row[j] -= mean
-			}
-			h.Mem["mean"].Set(i, mean)
-		}
-		rstd := float32(1 / math.Sqrt(float64(dot(row, row)/float32(p.N)+kernels.Eps)))
-		h.Mem["rstd"].Set(i, rstd)
-		for j := range row {
-			row[j] *= rstd * wf[j]
-		}
-		for j := range bf {
-			row[j] += bf[j]
-		}
+		hostNormalize(h, row, wf, bf, i)
 		hostOutput(h, row, i, 0, true)
 	})
 	h.Launch = launch

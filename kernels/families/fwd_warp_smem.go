@@ -15,7 +15,7 @@ func fwdWarpSmem(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "a warp per row; the row and the weights in shared memory",
 		Origin: "llm.c, layernorm_forward_kernel6",
-		Files:  []string{"fwd_warp_smem.go", "fwd_warp_smem.cu", "fwd_smem_pipe.go", "hoststage.go", "common.go", "common.cuh", "pipe.cuh"},
+		Files:  []string{"fwd_warp_smem.go", "fwd_warp_smem.cu", "fwd_smem_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 2, 4, 8, 16),
 			kernels.Values(kernels.Warps, 2, 4, 8, 16),
@@ -92,5 +92,8 @@ func warpSmemBytes(p kernels.Problem, c kernels.Config) int64 {
 func hostWarpSmem(h *kernels.HostRun, pid int) {
 	row := h.Row(0, h.Problem.N)
 	wf, bf := hostWeights(h)
-	eachTileRow(h, pid, func(i int64) { hostNormalize(h, row, wf, bf, i) })
+	eachTileRow(h, pid, func(i int64) {
+		hostNormalize(h, row, wf, bf, i)
+		hostOutput(h, row, i, 0, false)
+	})
 }

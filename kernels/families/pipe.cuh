@@ -90,6 +90,10 @@ __device__ __forceinline__ void clusterSync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
+// clusterArrive and clusterWait are its halves.
+__device__ __forceinline__ void clusterArrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void clusterWait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
 // onRank is the address that a shared variable has in another program.
 __device__ __forceinline__ u32 onRank(const void *p, u32 rank) {
   u32 r;
@@ -110,21 +114,27 @@ template <int K, int GROUPS, int SIZE> struct ClusterSum {
   float part[2][SIZE][GROUPS * K];
   Barrier full[2];
 
-  // init: all threads, once. Nobody may send before all have it behind them.
+  // init: all threads, once. Nobody may send before all have it behind them; begin is all
+  // of it but clusterWait, which may come later.
   __device__ __forceinline__ void init() {
+    begin();
+    clusterWait();
+  }
+  __device__ __forceinline__ void begin() {
     if (threadIdx.x == 0) {
       initBarrier(&full[0], 1);
       initBarrier(&full[1], 1);
       fenceBarriers();
     }
-    clusterSync();
+    clusterArrive();
   }
 
-  // sum: v holds the program's own sums, the same in all threads of a group; it
-  // returns those of the cluster. All threads call it, with round 0, 1, 2, ...
+  // gather: v holds the program's own values, the same in all threads of a group; the result,
+  // in shared memory, has those of all programs by rank and then by group. All threads call it,
+  // with round 0, 1, 2, ...
   // Between two calls stands a __syncthreads (sumOver has one, for groups beyond
   // a warp): it keeps a slow thread's reading apart from the round after next.
-  __device__ __forceinline__ void sum(float (&v)[K], int group, bool leader, int round) {
+  __device__ __forceinline__ const float (*gather(const float (&v)[K], int group, bool leader, int round))[GROUPS * K] {
     int slot = round & 1;
     if (threadIdx.x == 0) expectBytes(&full[slot], SIZE * GROUPS * K * 4);
     if (leader) {
@@ -136,11 +146,17 @@ template <int K, int GROUPS, int SIZE> struct ClusterSum {
           sendFloat(onRank(&part[slot][rank][group * K + k], to), v[k], onRank(&full[slot], to));
     }
     waitBarrier(&full[slot], round >> 1 & 1);
+    return part[slot];
+  }
+
+  // sum turns v into the sums of the cluster.
+  __device__ __forceinline__ void sum(float (&v)[K], int group, bool leader, int round) {
+    const float (*all)[GROUPS * K] = gather(v, group, leader, round);
 #pragma unroll
     for (int k = 0; k < K; k++) {
       v[k] = 0.f;
 #pragma unroll
-      for (int from = 0; from < SIZE; from++) v[k] += part[slot][from][group * K + k];
+      for (int from = 0; from < SIZE; from++) v[k] += all[from][group * K + k];
     }
   }
 };

@@ -7,3 +7,10 @@ __device__ __forceinline__ void wholeBetween(int c, bool begins, bool ends) {
   if (RAGGED && begins) __builtin_assume(c >= 0);
   if (RAGGED && ends) __builtin_assume(c + VEC <= COLS);
 }
+
+// sliceCols is how many columns program r of a cluster, with SLICE vectors of a row, has of
+// one that starts shift elements behind an aligned vector.
+template <int SLICE> __device__ __forceinline__ float sliceCols(int r, int shift) {
+  int first = r * SLICE * VEC - shift, end = first + SLICE * VEC;
+  return (float)((end < COLS ? end : COLS) - (first > 0 ? first : 0));
+}

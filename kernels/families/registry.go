@@ -146,7 +146,7 @@ func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's
 // base beats cta_reg's on an H200: 2 to 64 KiB in layernorm, whose second reduction
 // the rows in shared memory outlast, or half a KiB where they are of 2 bytes, and up to 8
-// in rmsnorm, and 64; and narrower ones where rows are so few that cta_reg, with eight of
+// in rmsnorm, and 64, and those of persistentRow; and narrower ones where rows are so few that cta_reg, with eight of
 // them to a program, has less programs than the device has multiprocessors.
 func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	if r, ok := unevenRule(p, d); ok {
@@ -162,6 +162,9 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 			least = 512
 		}
 	case wideRMS(p):
+		return true
+	}
+	if persistentRow(p, d) {
 		return true
 	}
 	if p.M < 8*int64(d.Units) {
