@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -24,8 +25,8 @@ const MaxDepth = 200
 // callers can say better what they are. A panic of the YAML library on broken text is an
 // error about the text.
 func Parse(name string, data []byte, help string) (body ast.Node, err error) {
-	if line := tooDeep(data); line > 0 {
-		return nil, hint.Errorf(help, "%s:%d: more than %d brackets or dashes in each other", name, line, MaxDepth)
+	if line, column := tooDeep(data); line > 0 {
+		return nil, hint.Errorf(help, "%s:%d:%d: more than %d brackets or dashes in each other", name, line, column, MaxDepth)
 	}
 	defer func() {
 		if e := recover(); e != nil {
@@ -56,10 +57,10 @@ func Parse(name string, data []byte, help string) (body ast.Node, err error) {
 	return body, nil
 }
 
-// tooDeep is the first line in which brackets, or dashes of the line, nest deeper than
-// MaxDepth, or 0. What stands in quotes that end on their line, or behind a #, counts for
+// tooDeep is the first place at which brackets, or dashes of the line, nest deeper than
+// MaxDepth, or zeros. What stands in quotes that end on their line, or behind a #, counts for
 // nothing.
-func tooDeep(data []byte) (line int) {
+func tooDeep(data []byte) (line, column int) {
 	open := 0
 	for text := range bytes.Lines(data) {
 		line++
@@ -86,11 +87,11 @@ func tooDeep(data []byte) (line int) {
 				leading = false
 			}
 			if open+dashes > MaxDepth {
-				return line
+				return line, utf8.RuneCount(text[:i]) + 1
 			}
 		}
 	}
-	return 0
+	return 0, 0
 }
 
 // At is file:line:column of n, of a mapping those of its first key; name where n has no place.

@@ -311,7 +311,7 @@ func TestErrors(t *testing.T) {
 		{good, good + "---\nname: second\n", "mine.yaml:48:1: a second document"},
 		{good, "just text", "mine.yaml:1:1: the manifest: is a text, not a mapping"},
 		{good, "name: [", "mine.yaml:1:"},
-		{good, "name: " + strings.Repeat("[\n", 3000), "mine.yaml:201: more than 200 brackets"},
+		{good, "name: " + strings.Repeat("[\n", 3000), "mine.yaml:201:1: more than 200 brackets"},
 		{good, "name: " + strings.Repeat("- ", 3000), "mine.yaml:1:7: "},
 		{good, strings.Repeat("# note\n", 10000), "mine.yaml has 70000 bytes"},
 		{"name: mine/bwd", "name: &a mine/bwd", "name: is an anchor, an alias or a tag"},

@@ -329,6 +329,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("a: {union: [b]}\nb: [{shape: [1, 2], weight: 1e3, note: x}]\n")
 	f.Add("a: &x [[1, 2]]\nb: *x\n<<: *x\n")
 	f.Add("? [a]\n: - !!str 7\n--- |\n  x")
+	f.Add("a: " + strings.Repeat("{", 300))
 	f.Fuzz(func(t *testing.T, in string) {
 		file, err := Parse("f.yaml", []byte(in))
 		if err != nil {
