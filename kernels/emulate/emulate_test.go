@@ -104,24 +104,35 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A row whose vectors divide among the threads, but whose chunks do not: split read what is
-// behind it, and dx was wrong in nearly all elements at 605x33024 (H200).
-func TestSplitChunks(t *testing.T) {
+// Configs that were once wrong, or that no other test has.
+func TestVariants(t *testing.T) {
 	r := emulated(emulator(t))
-	p, err := kernels.ParseProblem("rmsnorm/bwd/2x8448/bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := kernels.ParseConfig("br1.w4.v2.u4.rg16.dc32.rc0.rr0.rw0.er0.lb0.ch0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := cpu.As(r, small()).Open(t.Context(), p, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := b.Check(t.Context(), kernels.Variant{Family: "rms_bwd/split", Config: c}, 1); err != nil || !got.OK() {
-		t.Errorf("%v: %s", err, got.Reason())
+	for _, test := range []struct{ problem, family, config string }{
+		// A row whose vectors divide among the threads, but whose chunks do not: split read what is
+		// behind it, and dx was wrong in nearly all elements at 605x33024 (H200).
+		{"rmsnorm/bwd/2x8448/bf16", "rms_bwd/split", "br1.w4.v2.u4.rg16.dc32.rc0.rr0.rw0.er0.lb0.ch0"},
+		// Two clusters take seven rows in turn. Each meets once for a row, and ends without another.
+		{"layernorm/fwd/7x8299/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v16.st2.k0.p4.ro0.cp1.rl0.cl2.lb0.ch0"},
+		{"layernorm/fwd/7x16640/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v0.st1.k0.p8.ro0.cp2.rl1.cl4.lb0.ch0"},
+		{"rmsnorm/fwd/7x16640/bf16", "rms_fwd/smem_pipe", "br1.w4.v0.st2.k0.p8.ro0.cp2.rl0.cl4.lb0.ch0"},
+	} {
+		t.Run(test.problem+" "+test.family, func(t *testing.T) {
+			p, err := kernels.ParseProblem(test.problem)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := kernels.ParseConfig(test.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := cpu.As(r, small()).Open(t.Context(), p, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := b.Check(t.Context(), kernels.Variant{Family: test.family, Config: c}, 1); err != nil || !got.OK() {
+				t.Errorf("%v: %s", err, got.Reason())
+			}
+		})
 	}
 }
 
