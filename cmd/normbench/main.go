@@ -245,7 +245,7 @@ func flagTwice(args []string, flags []cli.Flag) error {
 			continue
 		}
 		if seen[name] {
-			return hint.Errorf("one flag takes several values with commas, where it takes several", "--%s is given twice", name)
+			return hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
 		}
 		seen[name] = true
 	}

@@ -36,7 +36,7 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		if ln && row > 72<<10 {
 			c = c.With(set(kernels.Warps, 8<<flag(row > 112<<10)), set(kernels.PerSM, 2), set(kernels.Cluster, 2))
 		}
-	case ln && row%16 == 0 && row > 16<<10 && row <= 64<<10:
+	case ln && row%16 == 0 && row > 16<<10 && row <= 48<<10:
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8<<flag(row > 32<<10)), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
 	case wideRMS(p):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.CopyPath, 1), set(kernels.PerSM, 2))

@@ -146,14 +146,16 @@ func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's
 // base beats cta_reg's on an H200: 2 to 64 KiB in layernorm, whose second reduction
 // the rows in shared memory outlast, or half a KiB where they are of 2 bytes, and up to 8
-// in rmsnorm, and 64, and those of persistentRow; and narrower ones where rows are so few that cta_reg, with eight of
-// them to a program, has less programs than the device has multiprocessors.
+// in rmsnorm, and 64, and those of persistentRow; and narrower ones where rows are so few that
+// cta_reg, with eight of them to a program, has less programs than the device has multiprocessors.
 func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	if r, ok := unevenRule(p, d); ok {
 		return r.design == "smem_pipe"
 	}
 	row, least, most := p.N*p.DType.Size(), int64(2<<10), int64(8<<10)
 	switch {
+	case wideRMS(p), persistentRow(p, d):
+		return true
 	case row%16 != 0: // vectors narrower than 16 bytes take many threads, or many registers
 		most = 2 << 10
 	case p.Op == kernels.LayerNorm:
@@ -161,11 +163,6 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 		if p.DType.Size() == 2 { // fwdPipeBase
 			least = 512
 		}
-	case wideRMS(p):
-		return true
-	}
-	if persistentRow(p, d) {
-		return true
 	}
 	if p.M < 8*int64(d.Units) {
 		least = 512
