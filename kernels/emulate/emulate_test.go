@@ -217,6 +217,7 @@ func FuzzWithoutPTX(f *testing.F) {
 	f.Add(`asm("" : "+r"(v.word[i])); asm volatile("" ::: "memory");`)
 	f.Add(`asm ( "prmt.b32 %0, %1, 0, 0x1044;" : "=r"(lo) : "r"(f(a ? b : c)))`)
 	f.Add("asm(\"\\")
+	f.Add("asm(:(")
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := withoutPTX(text)
 		if !asmRE.MatchString(text) && (err != nil || got != text) {

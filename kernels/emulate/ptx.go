@@ -1,6 +1,7 @@
 package emulate
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -91,6 +92,8 @@ func withoutPTX(text string) (string, error) {
 	}
 }
 
+var errNoEnd = errors.New("an asm statement without an end")
+
 // asm reads what stands between the parentheses of an asm statement: instructions, in one
 // line, and the operands' expressions.
 func asm(text string) (instructions string, operands []string, rest string, err error) {
@@ -126,6 +129,9 @@ func asm(text string) (instructions string, operands []string, rest string, err 
 					depth--
 				}
 			}
+			if depth > 0 {
+				return "", nil, "", errNoEnd
+			}
 			if section > 0 && section < 3 {
 				operands = append(operands, text[i+1:end-1])
 			}
@@ -136,5 +142,5 @@ func asm(text string) (instructions string, operands []string, rest string, err 
 			i++
 		}
 	}
-	return "", nil, "", fmt.Errorf("an asm statement without an end")
+	return "", nil, "", errNoEnd
 }
