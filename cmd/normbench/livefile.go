@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -87,6 +88,10 @@ func parseLive(data []byte) (*liveRun, error) {
 		return &run, fmt.Errorf("it has no run with duels")
 	case ok != len(run.Judged):
 		return &run, fmt.Errorf("%d duels are ok, and %d are judged", ok, len(run.Judged))
+	case run.Summary.Cells > 0 && run.Summary.Worst == nil:
+		return &run, fmt.Errorf("its summary of %d cells has no worst", run.Summary.Cells)
+	case slices.ContainsFunc(run.Stream, func(s report.StreamScore) bool { return s.N > 0 && s.At == nil }):
+		return &run, fmt.Errorf("a score of the stream has no worst")
 	}
 	return &run, run.Rule.CheckValid()
 }

@@ -40,6 +40,8 @@ func TestReadLive(t *testing.T) {
 		"null":      {damaged(func(r *liveRun) { r.Duels[1] = nil }), "duel 2 is null"},
 		"unjudged":  {damaged(func(r *liveRun) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
 		"no rounds": {damaged(func(r *liveRun) { r.Duels[0].Rounds = nil }), "layernorm/bwd/32768x1024/bf16+bias has no rounds"},
+		"no worst":  {damaged(func(r *liveRun) { r.Summary.Worst = nil }), "its summary of 2 cells has no worst"},
+		"no shape":  {damaged(func(r *liveRun) { r.Stream[0].At = nil }), "a score of the stream has no worst"},
 		"lawless":   {damaged(func(r *liveRun) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
 		"no op":     {strings.Replace(damaged(func(*liveRun) {}), "layernorm/bwd", "norm/bwd", 1), "is no live compare: "},
 	} {
@@ -60,6 +62,8 @@ func FuzzParseLive(f *testing.F) {
 	f.Add(good)
 	f.Add(bytes.Replace(good, []byte(`"status":"ok"`), []byte(`"status":"wrong"`), 1))
 	f.Add([]byte(`{"schema":1,"duels":[null]}`))
+	f.Add(smallLive(f, func(r *liveRun) { r.Summary.Worst = nil }))
+	f.Add(smallLive(f, func(r *liveRun) { r.Stream[0].At = nil }))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		run, err := parseLive(data)
 		if err != nil {
