@@ -55,7 +55,7 @@ var (
 	ReduceWarps    = knob("rw", "reduce_warps", "REDUCE_WARPS", false, "warps per program of k2")
 	EarlyReduce    = knob("er", "early_reduce", "EARLY_REDUCE", false, "1 lets k2 start while k1 ends and wait for it there (programmatic dependent launch, sm_90)")
 	MinBlocks      = knob("lb", "launch_bounds", "MIN_BLOCKS", false, "programs per multiprocessor that the compiler limits registers for; 0 sets no limit")
-	CacheHint      = knob("ch", "cache_hint", "CACHE_HINT", false, "bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint")
+	CacheHint      = knob("ch", "cache_hint", "CACHE_HINT", false, "bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint, 4 reads past L1 and last to be evicted")
 )
 
 var (
@@ -105,6 +105,11 @@ func NewConfig(settings ...Setting) Config {
 
 // With returns c with settings added or replaced.
 func (c Config) With(settings ...Setting) Config {
+	if len(settings) == 1 { // nothing is sorted where a space gives a knob another value
+		if from, to, ok := find(c.label, settings[0].Knob); ok {
+			return Config{c.label[:from] + strconv.Itoa(settings[0].Value) + c.label[to:]}
+		}
+	}
 	all := c.Settings()
 	for _, s := range settings {
 		if i := slices.IndexFunc(all, func(t Setting) bool { return t.Knob == s.Knob }); i >= 0 {
@@ -125,6 +130,20 @@ func (c Config) With(settings ...Setting) Config {
 	return Config{b.String()}
 }
 
+// find returns where in a label the value of k stands.
+func find(label string, k *Knob) (from, to int, ok bool) {
+	for i := 0; i < len(label); i = to + 1 {
+		to = len(label)
+		if n := strings.IndexByte(label[i:], '.'); n >= 0 {
+			to = i + n
+		}
+		if v, ok := strings.CutPrefix(label[i:to], k.Key); ok && v != "" && v[0] <= '9' {
+			return to - len(v), to, true
+		}
+	}
+	return 0, 0, false
+}
+
 func order(k *Knob) int { return place[k.Key] }
 
 // split cuts the first setting off a label, as its key and its digits.
@@ -136,13 +155,9 @@ func split(label string) (key, digits, rest string) {
 
 // Lookup returns the value of k and whether c assigns one.
 func (c Config) Lookup(k *Knob) (int, bool) {
-	for rest := c.label; rest != ""; {
-		var part string
-		part, rest, _ = strings.Cut(rest, ".")
-		if v, ok := strings.CutPrefix(part, k.Key); ok && v != "" && v[0] <= '9' {
-			n, err := strconv.Atoi(v)
-			return n, err == nil
-		}
+	if from, to, ok := find(c.label, k); ok {
+		n, err := strconv.Atoi(c.label[from:to])
+		return n, err == nil
 	}
 	return 0, false
 }
