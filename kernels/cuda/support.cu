@@ -283,13 +283,32 @@ extern "C" __global__ void differing(const void *a, const void *b, i64 n, i64 si
 
 // flush reads a buffer larger than the L2. Reading leaves clean lines; after a
 // write the kernel under test would pay for writing the flush back to memory.
+//
+// Lines that a kernel asked L2 to keep (evict_last) would outlast a plain reading. So it
+// reads under the same policy, which leaves room for nobody, and letGo takes it back, of
+// lines of 128 bytes.
 extern "C" __global__ void flush(const uint4 *p, i64 n, u32 *never) {
   u32 s = 0;
+#if __CUDA_ARCH__ >= 800
+  u64 policy;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+#endif
   for EACH(i, n) {
-    uint4 v = __ldcg(p + i);
+    uint4 v;
+#if __CUDA_ARCH__ >= 800
+    asm volatile("ld.global.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p + i), "l"(policy));
+#else
+    v = __ldcg(p + i);
+#endif
     s += v.x ^ v.y ^ v.z ^ v.w;
   }
   if (s == 0x9e3779b9u) *never = s;
+}
+
+extern "C" __global__ void letGo(const char *p, i64 lines) {
+#if __CUDA_ARCH__ >= 800
+  for EACH(i, lines) asm volatile("applypriority.global.L2::evict_normal [%0], 128;" ::"l"(p + 128 * i) : "memory");
+#endif
 }
 
 // spin keeps one thread busy for about ns nanoseconds.

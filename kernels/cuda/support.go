@@ -14,7 +14,7 @@ import (
 
 // support holds the entries of support.cu.
 type support struct {
-	fill, rows, columns, roundTo, wide, moved, quantize, squares, compare, differing, digest, flush, spin driver.Function
+	fill, rows, columns, roundTo, wide, moved, quantize, squares, compare, differing, digest, flush, letGo, spin driver.Function
 }
 
 func (d *Device) loadSupport() error {
@@ -29,7 +29,7 @@ func (d *Device) loadSupport() error {
 	s := &d.support
 	for name, f := range map[string]*driver.Function{
 		"fill": &s.fill, "rows": &s.rows, "columns": &s.columns, "roundTo": &s.roundTo, "moved": &s.moved,
-		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "squares": &s.squares, "compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "spin": &s.spin,
+		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "squares": &s.squares, "compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "letGo": &s.letGo, "spin": &s.spin,
 	} {
 		if *f, err = m.Function(name); err != nil {
 			return err

@@ -134,7 +134,7 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		}
 	}
 	sample := func(events []driver.Event, set map[string]driver.Ptr) []driver.Step {
-		steps := []driver.Step{before, {Kind: driver.StepRecord, Event: events[0]}}
+		steps := append(slices.Clone(before), driver.Step{Kind: driver.StepRecord, Event: events[0]})
 		for j := range r.launches {
 			steps = append(steps, b.step(r, j, set, len(sets) > 1))
 			if o.Stages || j == len(r.launches)-1 {
@@ -145,7 +145,7 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	}
 	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
 	first := 0
-	for _, n := range batches(o.Samples, 1+marks+len(r.launches)) {
+	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
 		var steps []driver.Step
 		if first > 0 {
 			steps = sample(d.events[first*marks:][:marks], sets[(first+len(sets)-1)%len(sets)])
@@ -189,23 +189,23 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 // the cache is then full of dirty lines, and writing them back takes 1 to 2 us
 // of a kernel that moves 25 MB and 5 us of one that moves 200 MB, time that
 // belongs to the flush and not to the kernel (docs/performance.md).
-func (d *Device) backlog(flush int64) (driver.Step, error) {
+func (d *Device) backlog(flush int64) ([]driver.Step, error) {
 	if flush == 0 {
-		return spinStep(d, warmBacklogNS), nil
+		return []driver.Step{spinStep(d, warmBacklogNS)}, nil
 	}
 	if d.flush.bytes < flush+256 {
 		if err := d.grow(&d.flush, flush+256); err != nil {
-			return driver.Step{}, err
+			return nil, err
 		}
 		if err := d.ctx.Memset8(d.stream, d.flush.ptr, 0x5a, flush+256); err != nil {
-			return driver.Step{}, err
+			return nil, err
 		}
 	}
-	return driver.Step{
-		Kind: driver.StepLaunch, Func: d.support.flush,
-		Grid: [3]int{d.info.Units * 4, 1, 1}, Block: [3]int{512, 1, 1},
-		Args: []uint64{uint64(d.flush.ptr), uint64(flush / 16), uint64(d.flush.ptr) + uint64(flush)},
-	}, nil
+	step := func(f driver.Function, args ...uint64) driver.Step {
+		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{d.info.Units * 4, 1, 1}, Block: [3]int{512, 1, 1}, Args: args}
+	}
+	from := uint64(d.flush.ptr)
+	return []driver.Step{step(d.support.flush, from, uint64(flush/16), from+uint64(flush)), step(d.support.letGo, from, uint64(flush/128))}, nil
 }
 
 func spinStep(d *Device, ns uint64) driver.Step {

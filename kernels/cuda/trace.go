@@ -46,7 +46,7 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	}
 	var steps []driver.Step
 	for i := range o.Samples {
-		steps = append(steps, before)
+		steps = append(steps, before...)
 		for j := range r.launches {
 			steps = append(steps, b.step(r, j, sets[i%len(sets)], len(sets) > 1))
 		}
@@ -71,7 +71,7 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	for _, l := range r.plan.Launches {
 		entries = append(entries, l.Entry)
 	}
-	stages, gaps, err := cupti.Stages(acts, entries, o.Samples, func(name string) bool { return name == "flush" || name == "spin" })
+	stages, gaps, err := cupti.Stages(acts, entries, o.Samples, func(name string) bool { return name == "flush" || name == "letGo" || name == "spin" })
 	if err != nil {
 		return kernels.Timing{}, errNoTrace
 	}

@@ -126,3 +126,17 @@ func TestClock(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestFlush runs testdata/flush.py where python3 has a torch with a GPU: nothing that a call
+// asked the L2 to keep is there for the next sample.
+func TestFlush(t *testing.T) {
+	path := python(t)
+	if err := exec.Command(path, "-c", "import torch; assert torch.cuda.is_available()").Run(); err != nil {
+		t.Skip("NOT TESTED: python3 has no torch with a GPU here")
+	}
+	out, err := exec.Command(path, "-B", filepath.Join("testdata", "flush.py")).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+}

@@ -5,7 +5,8 @@ input, answers JSON lines on standard output. It needs PyTorch with CUDA, and
 measures whichever peers the Python that runs it can import.
 
 What is timed. An interval lies between two CUDA events around one call of a
-peer. Before it the L2 is flushed by reading twice its size. All samples of a
+peer. Before it the L2 is flushed by reading twice its size, in a way that what a
+peer asked it to keep does not outlast (Flush). All samples of a
 batch are enqueued behind a spin; an event behind the spin proves, after the last
 sample is enqueued, that the GPU has not begun with the first: no host time is in
 any sample. A batch without the proof is taken again behind a longer spin, and a
@@ -34,6 +35,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import gc
 import importlib
 import importlib.metadata
@@ -589,14 +591,112 @@ TRIES = 6
 WARM_SPIN = 60e-6  # between samples that leave the cache warm
 
 
+class Flush:
+    """Reads a buffer larger than the L2. After a write the call would pay for writing the flush back to memory.
+
+    Lines that a call asked L2 to keep (evict_last, which Triton's eviction_policy gives) are the last to leave
+    it: a plain reading drives out everything else, and the next sample finds them. So the buffer is read under
+    the same policy, which leaves room for nobody, and then takes it back. applypriority reads what is gone.
+    """
+
+    GRID, THREADS = 528, 512
+    PTX = """
+.version 7.4
+.target sm_80
+.address_size 64
+.visible .entry keep(.param .u64 from, .param .u64 to, .param .u64 never) {
+  .reg .pred over;
+  .reg .b32 n, cta, thread, a, b, c, d, all;
+  .reg .b64 at, end, step, policy;
+  ld.param.u64 at, [from];
+  ld.param.u64 end, [to];
+  mov.u32 n, %ntid.x;
+  mov.u32 cta, %ctaid.x;
+  mov.u32 thread, %tid.x;
+  mad.lo.u32 thread, cta, n, thread;
+  mad.wide.u32 at, thread, 16, at;
+  mov.u32 cta, %nctaid.x;
+  mul.lo.u32 n, n, cta;
+  mul.wide.u32 step, n, 16;
+  mov.u32 all, 0;
+  createpolicy.fractional.L2::evict_last.b64 policy, 1.0;
+next:
+  setp.ge.u64 over, at, end;
+  @over bra done;
+  ld.global.L2::cache_hint.v4.b32 {a, b, c, d}, [at], policy;
+  add.u32 all, all, a;
+  add.u64 at, at, step;
+  bra next;
+done:
+  setp.ne.u32 over, all, 0x9e3779b9;
+  @over ret;
+  ld.param.u64 at, [never];
+  st.global.u32 [at], all;
+  ret;
+}
+.visible .entry let_go(.param .u64 from, .param .u64 to, .param .u64 never) {
+  .reg .pred over;
+  .reg .b32 n, cta, thread;
+  .reg .b64 at, end, step;
+  ld.param.u64 at, [from];
+  ld.param.u64 end, [to];
+  mov.u32 n, %ntid.x;
+  mov.u32 cta, %ctaid.x;
+  mov.u32 thread, %tid.x;
+  mad.lo.u32 thread, cta, n, thread;
+  mad.wide.u32 at, thread, 128, at;
+  mov.u32 cta, %nctaid.x;
+  mul.lo.u32 n, n, cta;
+  mul.wide.u32 step, n, 128;
+next:
+  setp.ge.u64 over, at, end;
+  @over ret;
+  applypriority.global.L2::evict_normal [at], 128;
+  add.u64 at, at, step;
+  bra next;
+}
+"""
+
+    def __init__(self) -> None:
+        self.buffer = torch.ones(32, device="cuda")
+        self.sink = torch.zeros((), device="cuda")
+        self.entries: list[ctypes.c_void_p] = []
+        if torch.cuda.get_device_capability() < (8, 0):
+            return  # it has no policies
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        module = ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), self.PTX.encode())
+        for name in (b"keep", b"let_go"):
+            self.entries.append(ctypes.c_void_p())
+            self.call("cuModuleGetFunction", ctypes.byref(self.entries[-1]), module, name)
+
+    def call(self, name: str, *args: Any) -> None:
+        code = getattr(self.driver, name)(*args)
+        if code:
+            raise Trouble(f"{name}: CUDA error {code}", "see `nvidia-smi`; a driver for CUDA 11.4 or later is needed")
+
+    def launch(self, entry: ctypes.c_void_p, start: int, size: int) -> None:
+        values = [ctypes.c_uint64(v) for v in (start, start + size, self.sink.data_ptr())]
+        args = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        self.call("cuLaunchKernel", entry, self.GRID, 1, 1, self.THREADS, 1, 1, 0, ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), args, None)
+
+    def __call__(self, size: int) -> None:
+        size -= size % 128
+        if self.buffer.numel() != size // 4:
+            self.buffer = torch.ones(size // 4, device="cuda")
+        for entry in self.entries:
+            self.launch(entry, self.buffer.data_ptr(), size)
+        if not self.entries:
+            torch.sum(self.buffer, 0, out=self.sink)
+
+
 class Clock:
     """CUDA events behind a spin. Its queue is that of the current stream."""
 
     def __init__(self) -> None:
         self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2 * BATCH + 2)]
         self.gate = torch.cuda.Event()
-        self.sink = torch.zeros((), device="cuda")
-        self.buffer = torch.ones(1, device="cuda")
+        self.flush = Flush()
         self.rate = 1e9
         for _ in range(2):  # cycles per second; the first one wakes the clocks
             a, b = self.events[:2]
@@ -609,15 +709,6 @@ class Clock:
     def spin(self, seconds: float) -> None:
         torch.cuda._sleep(int(seconds * self.rate))
 
-    def cold(self, flush: int) -> None:
-        """Reads the flush: after a write the call would pay for writing the flush back to memory."""
-        if flush == 0:
-            self.spin(WARM_SPIN)
-            return
-        if self.buffer.numel() != flush // 4:
-            self.buffer = torch.ones(flush // 4, device="cuda")
-        torch.sum(self.buffer, 0, out=self.sink)
-
     def batch(self, calls: list[Call], n: int, flush: int, spin: float, keep: bool) -> tuple[list[float], float, bool]:
         """n samples behind a spin: their seconds, those of the host, and whether the spin outlasted the host."""
         torch.cuda.synchronize()
@@ -629,7 +720,10 @@ class Clock:
             call = calls[i % len(calls)]
             if call.before:
                 call.before()
-            self.cold(flush)
+            if flush:
+                self.flush(flush)
+            else:
+                self.spin(WARM_SPIN)
             self.events[2 * i].record()
             out = call.run()
             self.events[2 * i + 1].record()
@@ -664,6 +758,8 @@ class Clock:
                     raise Failure("unfit", f"the GPU was never kept busy until the host had enqueued {n} calls, not by {spin:.3g} s: "
                                            "they wait for the GPU, or are too many operations for its queue")
                 out += got[lead:]
+            if flush:
+                self.flush(flush)  # what the last call asked L2 to keep is nobody else's burden
             return out
         finally:
             gc.enable()

@@ -56,18 +56,52 @@ class Buffer:
     def numel(self) -> int:
         return self.n
 
+    def data_ptr(self) -> int:
+        return 0x1000
+
+
+class Stream:
+    cuda_stream = 7
+
+
+class Driver:
+    """libcuda.so.1, which writes down what is launched: the entry, its first byte, and how many."""
+
+    launched: list = []
+    entries: dict = {}
+
+    def __init__(self, name: str) -> None:
+        pass
+
+    def cuModuleLoadData(self, module, text: bytes) -> int:
+        return 0 if b".entry keep(" in text and b".entry let_go(" in text else 218
+
+    def cuModuleGetFunction(self, function, module, name: bytes) -> int:
+        function._obj.value = len(self.entries) + 1
+        self.entries[len(self.entries) + 1] = name.decode()
+        return 0
+
+    def cuLaunchKernel(self, entry, gx, gy, gz, bx, by, bz, shared, stream, args, extra) -> int:
+        start, end, _ = (peers.ctypes.c_uint64.from_address(a).value for a in args)
+        self.launched.append((self.entries[entry.value], start, end - start))
+        GPU.enqueue((end - start) / 4e12)
+        return 0 if stream.value == Stream.cuda_stream and (gy, gz, by, bz, shared, extra) == (1, 1, 1, 1, 0, None) else 1
+
 
 class torch:
     class cuda:
         Event = Event
         synchronize = staticmethod(lambda: GPU.wait())
         _sleep = staticmethod(lambda cycles: GPU.enqueue(cycles / GPU.rate / GPU.boost))
+        get_device_capability = staticmethod(lambda: CAPABILITY)
+        current_stream = staticmethod(lambda: Stream)
 
     zeros = staticmethod(lambda *a, device: Buffer(1))
     ones = staticmethod(lambda n, device: Buffer(n))
     sum = staticmethod(lambda b, dim, out: GPU.enqueue(b.numel() * 4 / 4e12))
 
 
+CAPABILITY = (7, 5)  # no policies
 peers.torch = torch
 peers.time.perf_counter = lambda: GPU.now
 KERNEL, FLUSH = 20e-6, 120 << 20
@@ -140,6 +174,23 @@ want(timed_only == [i % 7 for i in range(len(timed_only))], f"rotated: {timed_on
 # Without a spin the same host time would be in the samples: the simulation can tell.
 spoiled, _, ahead = peers.Clock().batch([call(50e-6)], 3, FLUSH, 0, False)
 want(not ahead and max(spoiled) > 2 * KERNEL, f"no spin: ahead {ahead}, up to {max(spoiled) * 1e6:.1f} us")
+
+# Where there are policies each flush takes and gives back the whole buffer, one more behind the last sample.
+CAPABILITY = (9, 0)
+peers.ctypes.CDLL = Driver
+timed("with cache policies", call(50e-6), samples=peers.BATCH)
+flushes = 2 * peers.BATCH + 1  # the untimed batch, the timed one, and behind them
+want(Driver.launched == [("keep", 0x1000, FLUSH), ("let_go", 0x1000, FLUSH)] * flushes, f"flushes: {Driver.launched}")
+Driver.launched.clear()
+timed("warm, with cache policies", call(50e-6), flush=0)
+want(not Driver.launched, f"warm: {Driver.launched}")
+peers.Flush.PTX, text = "nothing", peers.Flush.PTX
+try:
+    peers.Clock()
+    want(False, "PTX that is refused goes unseen")
+except peers.Trouble as e:
+    want("cuModuleLoadData: CUDA error 218" in str(e), str(e))
+peers.Flush.PTX, CAPABILITY = text, (7, 5)
 
 for what, c in (("waits for the GPU", call(0, waits=True)), ("overfills the queue", call(0, operations=2000))):
     try:
