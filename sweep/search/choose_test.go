@@ -10,16 +10,19 @@ import (
 
 func TestChoose(t *testing.T) {
 	rounds := func(us float64) []float64 { return []float64{us, us * 1.001, us * 0.999, us, us, us} }
+	noisy := func(us float64) []float64 { return []float64{us * 0.99, us * 1.02, us * 0.98, us, us * 1.01, us} }
 	for name, test := range map[string]struct {
 		fs   []Finalist
 		want int
 		why  string
 	}{
 		"fastest":          {[]Finalist{{Rounds: rounds(100)}, {Rounds: rounds(90)}}, 1, "fastest"},
-		"checked in":       {[]Finalist{{Rounds: rounds(90), Cost: 1}, {Rounds: rounds(90.5), Entry: true, Cost: 9}, {Rounds: rounds(90.2), Shared: 3}}, 1, "checked in, of 3"},
+		"checked in":       {[]Finalist{{Rounds: rounds(90), Cost: 1}, {Rounds: rounds(90.5), Entry: true, Cost: 9}, {Rounds: rounds(90.2), Shared: 3}}, 1, "checked in, of 2"},
 		"entry too slow":   {[]Finalist{{Rounds: rounds(90)}, {Rounds: rounds(92), Entry: true}}, 0, "fastest"},
-		"shared":           {[]Finalist{{Rounds: rounds(90), Cost: 1}, {Rounds: rounds(90.5), Shared: 2, Cost: 9}}, 1, "shared by 2 neighbours, of 2"},
-		"fewest resources": {[]Finalist{{Rounds: rounds(90), Cost: 8}, {Rounds: rounds(90.5), Cost: 4}}, 1, "takes least of the device, of 2 within 1.0%"},
+		"shared":           {[]Finalist{{Rounds: rounds(90), Cost: 1}, {Rounds: noisy(90.5), Shared: 2, Cost: 9}}, 1, "shared by 2 neighbours, of 2"},
+		"fewest resources": {[]Finalist{{Rounds: rounds(90), Cost: 8}, {Rounds: noisy(90.5), Cost: 4}}, 1, "takes least of the device, of 2 within 1.0%"},
+		"told apart":       {[]Finalist{{Rounds: rounds(90), Cost: 8}, {Rounds: rounds(90.5), Cost: 4}}, 0, "fastest"},
+		"too few rounds":   {[]Finalist{{Rounds: rounds(90)[:3], Cost: 8}, {Rounds: rounds(90.5)[:3], Cost: 4}}, 1, "takes least of the device, of 2 within 1.0%"},
 		"failed":           {[]Finalist{{Rounds: rounds(90), Failed: true}, {Rounds: rounds(120)}}, 1, "fastest"},
 		"none":             {[]Finalist{{Failed: true}}, -1, ""},
 	} {
