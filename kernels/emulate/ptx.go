@@ -57,7 +57,7 @@ var functions = map[string]string{
 	"cp.async.bulk.wait_group.read %0;":                                                                          "waitBulk",
 	"mov.u32 %0, %%cluster_ctarank;":                                                                             "rank",
 	"barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;":                              "syncCluster",
-	"barrier.cluster.arrive.release.aligned;":                                                                    "nothing",
+	"barrier.cluster.arrive.relaxed.aligned;":                                                                    "nothing",
 	"barrier.cluster.wait.acquire.aligned;":                                                                      "syncCluster",
 	"mapa.shared::cluster.u32 %0, %1, %2;":                                                                       "onRank",
 	"st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];":                                  "sendFloat",

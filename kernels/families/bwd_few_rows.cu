@@ -69,7 +69,7 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
     sc[i] = statsOf(rstd, mean, r, in);
   }
 #if CLUSTER > 1
-  cluster.init();
+  cluster.begin();
 #endif
 
   float s[K];
@@ -90,7 +90,8 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
   }
   sumOver<K, THREADS>(s, 0);
 #if CLUSTER > 1
-  cluster.sum(s, 0, threadIdx.x == 0, 0);
+  clusterWait();
+  cluster.sum(s, 0, threadIdx.x, 0);
 #endif
   float c1 = s[0] * INV_COLS, c2 = LAYERNORM ? s[K - 1] * INV_COLS : 0.f;
 #pragma unroll

@@ -113,8 +113,6 @@ func refuseFewRows(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 		return fmt.Errorf("clusters need sm_90 or later, not %s", d.Arch)
 	case !isPow2(cols) || cols > 1024 || int64(cols) < vec:
 		return fmt.Errorf("columns of dw are a power of two up to 1024, and at least the %d of a vector", vec)
-	case c.Get(kernels.CacheHint) > 3:
-		return fmt.Errorf("cache hints are bits 1 and 2")
 	}
 	s, threads := newFewRows(p, c), int64(c.Get(kernels.Warps)*32)
 	switch {

@@ -162,8 +162,6 @@ func refuseBwd(p kernels.Problem, c kernels.Config) error {
 	switch lb := c.Get(kernels.MinBlocks); {
 	case c.Get(kernels.SavedOutput) == 1 && p.Op == kernels.LayerNorm && p.N == 1:
 		return fmt.Errorf("of one column the saved output is the bias, and its rounding would pass for xhat")
-	case c.Get(kernels.CacheHint) > 3:
-		return fmt.Errorf("cache_hint has two bits")
 	case lb > 32 || lb*c.Get(kernels.Warps) > 64:
 		return fmt.Errorf("a multiprocessor holds at most 32 programs and 64 warps")
 	}

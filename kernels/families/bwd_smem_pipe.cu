@@ -170,7 +170,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
 #endif
 #if CLUSTER > 1
   __shared__ ClusterSum<SUMS, GROUPS, CLUSTER> cluster;
-  cluster.init();
+  cluster.begin();
 #endif
 
   // fill has a slot filled with tile t, if there is one.
@@ -211,6 +211,9 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
   i64 partial = FUSED_DW == 3 ? 0 : (i64)program * COLS;
   Stats stats, ahead;
   stats.fetch(at, walk, 0, rstd, mean);
+#if CLUSTER > 1
+  clusterWait();
+#endif
 
   int slot = 0;
   u32 parity = 0; // of the slots' barriers: how many times all slots went round
@@ -283,7 +286,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
     if (early && threadIdx.x == 0) sendSums(dw_partial + partial, beside, at);
     if (BULK && !REREAD) fill(slot, t + STAGES);
 #if CLUSTER > 1
-    cluster.sum(s, at.group, at.lane == 0, t);
+    cluster.sum(s, at.group, at.lane, t);
 #endif
     if (REREAD) asm volatile("" ::: "memory"); // or the compiler keeps what it has read
 #pragma unroll
@@ -357,7 +360,7 @@ smem_pipe(const X *x, const X *dy, const X *dres, const W *w, const W *b, const 
 #endif
 #endif
 #endif
-#if CLUSTER > 1
-  clusterSync(); // nobody ends while others may still send to it
+#if CLUSTER > 1 && RAGGED
+  clusterSync(); // nobody ends while others may still read its sums
 #endif
 }

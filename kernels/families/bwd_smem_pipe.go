@@ -38,7 +38,7 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Programs, 0),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.MinBlocks, 0),
-			kernels.Values(kernels.CacheHint, 0),
+			kernels.Values(kernels.CacheHint, 0, 4),
 			kernels.Values(kernels.PartialType, 0),
 			kernels.Values(kernels.FusedDW, 0), // fused sums have lost everywhere since k2 starts early and has a tile for the problem
 		}, early(reduceKnobs([]int{0}, []int{0}, []int{0}))...),
@@ -175,12 +175,14 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 		return fmt.Errorf("the copy path is 1 or 2")
 	case !isPow2(cl) || cl > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
-	case c.Get(kernels.Reload) > 4 || c.Get(kernels.CacheHint) > 3 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
-		return fmt.Errorf("reload is 0 to 4, cache hint 0 to 3, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
+	case c.Get(kernels.Reload) > 4 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
+		return fmt.Errorf("reload is 0 to 4, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
 	case c.Get(kernels.StatsAhead) > 1:
 		return fmt.Errorf("statistics are loaded a tile ahead, 0, or many, 1")
 	case c.Get(kernels.Reload) == 4 && p.DType.Size() == 4:
 		return fmt.Errorf("fp32 needs no widening that could be kept")
+	case cp == 1 && c.Get(kernels.CacheHint)&5 != 0:
+		return fmt.Errorf("NVRTC 13.0 makes no legal instruction of its asynchronous copies under a cache policy; bulk copies may have one")
 	case cp == 1 && vectorBytes(p, c) < 4:
 		return fmt.Errorf("rows of %d bytes start at any 2 bytes, and asynchronous copies move 4, 8 or 16 aligned ones", row)
 	case cp == 2 && row%16 != 0 && c.Get(kernels.VectorBytes) != 0:
@@ -221,6 +223,7 @@ const (
 	// fewer leave registers enough.
 	minReread = 16
 	minWide   = 8 << 10 // and rows that are worth a cluster where each multiprocessor has one
+	minSlice  = 4 << 10 // and slices of one, there and of few rows
 	minPaced  = 2 << 10 // bytes of rows that statistics loaded far ahead make no faster
 	// Slots of more groups of threads than one, in bytes. One program per
 	// multiprocessor with slots of this size beat several with smaller ones on an
@@ -250,7 +253,7 @@ func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.De
 		return fmt.Errorf("rows of %d bytes come faster where each waits for its statistics", row)
 	case s.groups > 1 && slot > maxAbreast:
 		return fmt.Errorf("%d groups of threads with %d bytes of slot: more programs do the same", s.groups, slot)
-	case s.cluster > 1 && (row <= minWide || bytes < minSlice) && s.tiles >= int64(d.Units):
+	case s.cluster > 1 && (row < minWide || bytes < minSlice) && s.tiles >= int64(d.Units):
 		return fmt.Errorf("slices of %d bytes are too short for a cluster where each multiprocessor has a row", bytes)
 	case s.perSM > 0 && d.SharedPerBlock > 0 && full && ahead < minAhead && bytes >= 512:
 		return fmt.Errorf("%d bytes on their way to a multiprocessor are too few to keep the memory busy", ahead)
@@ -386,9 +389,6 @@ const (
 	minWideRow = 1<<10 + 2
 	maxRow     = 16 << 10
 )
-
-// minSlice is the shortest slice, in bytes, that few rows are split into.
-const minSlice = 4 << 10
 
 // clustersFor is how many times a cluster doubles: until its slices are no longer
 // than maxRow and, if the rows leave half of the multiprocessors idle, until they

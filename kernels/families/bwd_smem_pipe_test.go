@@ -5,7 +5,7 @@ package families_test
 // Eight threads to a row take every shape but the widest.
 func init() {
 	bwdRules["smem_pipe"] = []string{
-		"fd1", "fd3", "ro1", "pt1", "ch3.lb1", "st1",
+		"fd1", "fd3", "ro1", "pt1", "ch2.lb1", "st1",
 		"br4.w1.u1.fd2.p16",        // up to four groups of four
 		"br4.w1.u1.fd2.p5.pt1",     // two of two, and one of one
 		"br8.w1.u2.fd1.p4.ro1.cp1", // a program without rows

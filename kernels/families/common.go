@@ -148,10 +148,14 @@ func vectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 	return p.N / max(vec, 1), vec
 }
 
+// minKept is how many times the last-level cache x is where it helps that its rows leave it
+// last (cache_hint 4): docs/performance.md.
+const minKept = 2
+
 // refuseLaunch holds what every row kernel needs of its knobs: powers of two
 // where threads are grouped, a vector that divides the row, a legal grid.
 func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	rows, warps, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), int(vectorBytes(p, c))
+	rows, warps, hint, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), c.Get(kernels.CacheHint), int(vectorBytes(p, c))
 	switch {
 	case !isPow2(rows) || rows > 64:
 		return fmt.Errorf("block rows are a power of two up to 64")
@@ -165,6 +169,10 @@ func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 		return fmt.Errorf("columns are indexed in 32 bits, at most %d of them", 1<<24)
 	case grid(p, c, d) > 1<<31-1:
 		return fmt.Errorf("more than 2^31-1 programs")
+	case hint > 6 || hint&5 == 5:
+		return fmt.Errorf("cache hints are 1 or 4, for reading, and 2 for writing")
+	case hint&4 != 0 && p.M*p.N*p.DType.Size() <= minKept*d.CacheBytes:
+		return fmt.Errorf("rows of %d MB in all gain nothing by staying in the cache", p.M*p.N*p.DType.Size()>>20)
 	}
 	return nil
 }

@@ -117,8 +117,6 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 		return fmt.Errorf("programs stay for all bands: 1 to 8 per multiprocessor")
 	case v != 16:
 		return fmt.Errorf("vectors have 16 bytes")
-	case c.Get(kernels.CacheHint) > 3:
-		return fmt.Errorf("cache hint is 0 to 3")
 	}
 	wide := int64(cl) * max(32*v/p.DType.Size(), 128)
 	if p.N%wide != 0 {

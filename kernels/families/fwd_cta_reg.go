@@ -144,8 +144,6 @@ func refuseFwdCommon(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 	switch {
 	case c.Get(kernels.RowOrder) > 1:
 		return fmt.Errorf("the row order is 0 or 1")
-	case c.Get(kernels.CacheHint) > 3:
-		return fmt.Errorf("cache hints are bits 1 and 2")
 	case lb > 32 || lb*threads > 2048:
 		return fmt.Errorf("%d programs of %d threads are more than a multiprocessor runs", lb, threads)
 	}

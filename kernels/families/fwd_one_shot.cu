@@ -22,11 +22,11 @@
 //
 // With WHOLE_TILES there are as many rows as programs have room for.
 #include "common.cuh"
-#include "ragged.cuh"
-#include "ragged_fwd.cuh"
 #if CLUSTER > 1
 #include "pipe.cuh"
 #endif
+#include "ragged.cuh"
+#include "ragged_fwd.cuh"
 
 constexpr int ROWS = UNROLL;
 constexpr int GROUP = THREADS * ROWS / BLOCK_ROWS;
@@ -46,47 +46,6 @@ __device__ __forceinline__ float sumVec(const float (&f)[VEC]) {
     for (int j = 0; j < n; j++) t[j] += t[j + n];
   return t[0];
 }
-
-#if CLUSTER > 1
-// Slices brings what each program of a cluster found of its slice to all of them, once.
-struct Slices {
-  float part[CLUSTER][K];
-  Barrier full;
-
-  // init: all threads. Nobody may send before all have it behind them.
-  __device__ __forceinline__ void init() {
-    if (threadIdx.x == 0) {
-      initBarrier(&full, 1);
-      fenceBarriers();
-      expectBytes(&full, sizeof(part));
-    }
-    clusterSync();
-  }
-
-  // merge turns the slice's squares, and in layernorm its mean, into the row's. A program
-  // may end after it: it has got all that is sent to it.
-  __device__ __forceinline__ void merge(float &squares, float &mu, int shift) {
-    if (threadIdx.x < CLUSTER) {
-      u32 rank = clusterRank(), barrier = onRank(&full, threadIdx.x);
-      sendFloat(onRank(&part[rank][0], threadIdx.x), squares, barrier);
-      if (LAYERNORM) sendFloat(onRank(&part[rank][K - 1], threadIdx.x), mu, barrier);
-    }
-    waitBarrier(&full, 0);
-    squares = 0.f;
-#pragma unroll
-    for (int r = 0; r < CLUSTER; r++) squares += part[r][0];
-    if (!LAYERNORM) return;
-    mu = 0.f;
-#pragma unroll
-    for (int r = 0; r < CLUSTER; r++) mu += part[r][K - 1] * (sliceCols<SLICE>(r, shift) * INV_COLS);
-#pragma unroll
-    for (int r = 0; r < CLUSTER; r++) {
-      float off = part[r][K - 1] - mu;
-      squares += sliceCols<SLICE>(r, shift) * off * off;
-    }
-  }
-};
-#endif
 
 extern "C" __global__ void BOUNDS(THREADS)
 one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
@@ -122,8 +81,8 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
     if (HAS_BIAS) br[i] = inside(i) ? loadColumns(b, column(i)) : zero<W_BYTES>();
   }
 #if CLUSTER > 1
-  __shared__ Slices slices;
-  slices.init();
+  __shared__ ClusterSum<K, 1, CLUSTER> across;
+  across.begin();
 #endif
 
   float f[ROWS][L][VEC], s[ROWS], mu[ROWS];
@@ -175,7 +134,8 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
   sumOver<ROWS, GROUP>(s, LAYERNORM);
 #if CLUSTER > 1
   float own = mu[0];
-  slices.merge(s[0], mu[0], shift);
+  clusterWait();
+  meet<SLICE>(across, s[0], mu[0], 0, lane, shift, 0);
   if (LAYERNORM)
 #pragma unroll
     for (int i = 0; i < L; i++)

@@ -24,7 +24,7 @@ func fwdOneShot(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Unroll, 1, 2, 4),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8),
 			kernels.Values(kernels.MinBlocks, 0),
-			kernels.Values(kernels.CacheHint, 0, 2),
+			kernels.Values(kernels.CacheHint, 0, 2, 6),
 		},
 		Serves: servesNoFP8,
 		Base:   fwdOneShotBase,
@@ -95,8 +95,6 @@ func refuseOneShot(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	rows, unroll, threads, cl := c.Get(kernels.BlockRows), c.Get(kernels.Unroll), c.Get(kernels.Warps)*32, c.Get(kernels.Cluster)
 	vecs, vec := rowVectors(p, c)
 	switch {
-	case c.Get(kernels.CacheHint) > 3:
-		return fmt.Errorf("cache hints are bits 1 and 2")
 	case !isPow2(unroll) || unroll > rows:
 		return fmt.Errorf("the rows of a thread are a power of two, and no more than a program's")
 	case threads*unroll < rows:

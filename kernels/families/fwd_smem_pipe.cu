@@ -47,7 +47,7 @@ constexpr int KEPT = RELOAD == 0 ? L : 1;
 // Up to 32 words of weight and bias are read ahead of the row. More would cost
 // programs; they are read where they are used, and so they are where a thread's rows
 // start differently in their vectors (SHIFTS).
-constexpr bool EARLY = !SHIFTS && L * cdiv(W_BYTES, 4) * (HAS_WEIGHT + HAS_BIAS) <= 32;
+constexpr bool EARLY = !SHIFTS && L * cdiv(W_BYTES, 4) * (HAS_WEIGHT + HAS_BIAS) <= (RELOAD == 1 ? 64 : 32);
 constexpr int AHEAD = EARLY ? L : 1;
 // Arrays in registers ask for loops without a counter; else as many vectors are
 // in flight as the way to shared memory or to memory asks for.
@@ -220,31 +220,6 @@ __device__ __forceinline__ float programSum(float v, int &phase) {
   return s[0];
 }
 
-#if CLUSTER > 1
-// meet turns the slice's squares, and in layernorm its mean, into the row's, with one
-// exchange: slices' means and centred squares are merged in the order of the ranks (Chan, Golub
-// and LeVeque 1979).
-__device__ __forceinline__ void meet(float &squares, float &mu, const Place &at, int shift, int tile) {
-  if (TPR <= 32) __syncthreads(); // programSum had none; see ClusterSum
-#if LAYERNORM
-  float own[2] = {squares, mu};
-  const float (*all)[BLOCK_ROWS * 2] = across.gather(own, at.group, at.lane == 0, tile);
-  squares = mu = 0.f;
-#pragma unroll
-  for (int r = 0; r < CLUSTER; r++) mu += all[r][2 * at.group + 1] * (sliceCols<SLICE>(r, shift) * INV_COLS);
-#pragma unroll
-  for (int r = 0; r < CLUSTER; r++) {
-    float off = all[r][2 * at.group + 1] - mu;
-    squares += all[r][2 * at.group] + sliceCols<SLICE>(r, shift) * off * off;
-  }
-#else
-  float s[1] = {squares};
-  across.sum(s, at.group, at.lane == 0, tile);
-  squares = s[0];
-#endif
-}
-#endif
-
 // ---- The kernel -----------------------------------------------------------------
 
 extern "C" __global__ void BOUNDS(THREADS)
@@ -330,7 +305,8 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
     sum = programSum(sum, phase);
 #endif
 #if CLUSTER > 1
-    meet(sum, mu, at, r.shift, tile++);
+    if (TPR <= 32) __syncthreads(); // programSum had none; see ClusterSum
+    meet<SLICE>(across, sum, mu, at.group, at.lane, r.shift, tile++);
 #endif
     float rs = 1.0f / sqrtf(sum * INV_COLS + eps);
 

@@ -30,7 +30,7 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Reload, 0, 1, 2),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.MinBlocks, 0),
-			kernels.Values(kernels.CacheHint, 0, 2),
+			kernels.Values(kernels.CacheHint, 0, 2, 6),
 		},
 		Serves: servesNoFP8,
 		Base:   fwdSmemPipeBase,

@@ -206,8 +206,6 @@ func refuseTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 		return fmt.Errorf("programs share a row in a cluster or in global memory, not both")
 	case (cp == 2 || cl > 1) && !sm90(d):
 		return fmt.Errorf("bulk copies and clusters need sm_90 or later, not %s", d.Arch)
-	case c.Get(kernels.CacheHint) > 3:
-		return fmt.Errorf("cache hint is 0 to 3")
 	}
 	t := newTileBand(p, c, d)
 	if err := t.refuseProgram(p, c, d); err != nil {

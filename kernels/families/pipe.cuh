@@ -90,8 +90,10 @@ __device__ __forceinline__ void clusterSync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// clusterArrive and clusterWait are its halves.
-__device__ __forceinline__ void clusterArrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// clusterArrive and clusterWait are halves of it that order nothing but barriers (behind
+// fenceBarriers). For a release each thread waits until all that it has begun to load is
+// there (MEMBAR.ALL.GPU).
+__device__ __forceinline__ void clusterArrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void clusterWait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 // onRank is the address that a shared variable has in another program.
@@ -110,16 +112,14 @@ __device__ __forceinline__ void sendFloat(u32 dst, float v, u32 barrier) {
 // ClusterSum adds K values for each of GROUPS groups of threads over the SIZE
 // programs of a cluster. It lives in shared memory. Sums come in the order of the
 // ranks, so they are the same everywhere and every time.
+//
+// A program may end behind its last sum: it has got all that is sent to it.
 template <int K, int GROUPS, int SIZE> struct ClusterSum {
   float part[2][SIZE][GROUPS * K];
   Barrier full[2];
 
-  // init: all threads, once. Nobody may send before all have it behind them; begin is all
-  // of it but clusterWait, which may come later.
-  __device__ __forceinline__ void init() {
-    begin();
-    clusterWait();
-  }
+  // begin: all threads, once, and clusterWait before the first sum. Between the two is time
+  // for what a program loads first.
   __device__ __forceinline__ void begin() {
     if (threadIdx.x == 0) {
       initBarrier(&full[0], 1);
@@ -129,29 +129,30 @@ template <int K, int GROUPS, int SIZE> struct ClusterSum {
     clusterArrive();
   }
 
-  // gather: v holds the program's own values, the same in all threads of a group; the result,
-  // in shared memory, has those of all programs by rank and then by group. All threads call it,
-  // with round 0, 1, 2, ...
+  // gather: v holds the program's own values, the same in all threads of a group, each of which
+  // sends to a program; the result, in shared memory, has those of all programs by rank and then
+  // by group. All threads call it, as number lane of their group, with round 0, 1, 2, ...
   // Between two calls stands a __syncthreads (sumOver has one, for groups beyond
   // a warp): it keeps a slow thread's reading apart from the round after next.
-  __device__ __forceinline__ const float (*gather(const float (&v)[K], int group, bool leader, int round))[GROUPS * K] {
+  __device__ __forceinline__ const float (*gather(const float (&v)[K], int group, int lane, int round))[GROUPS * K] {
+    constexpr int LANES = THREADS / GROUPS;
     int slot = round & 1;
     if (threadIdx.x == 0) expectBytes(&full[slot], SIZE * GROUPS * K * 4);
-    if (leader) {
-      u32 rank = clusterRank();
+    u32 rank = clusterRank();
 #pragma unroll
-      for (int to = 0; to < SIZE; to++)
+    for (int first = 0; first < SIZE; first += LANES)
+      if (int to = first + lane; to < SIZE) {
+        u32 there = onRank(&part[slot][rank][group * K], to), barrier = onRank(&full[slot], to);
 #pragma unroll
-        for (int k = 0; k < K; k++)
-          sendFloat(onRank(&part[slot][rank][group * K + k], to), v[k], onRank(&full[slot], to));
-    }
+        for (int k = 0; k < K; k++) sendFloat(there + 4 * k, v[k], barrier);
+      }
     waitBarrier(&full[slot], round >> 1 & 1);
     return part[slot];
   }
 
   // sum turns v into the sums of the cluster.
-  __device__ __forceinline__ void sum(float (&v)[K], int group, bool leader, int round) {
-    const float (*all)[GROUPS * K] = gather(v, group, leader, round);
+  __device__ __forceinline__ void sum(float (&v)[K], int group, int lane, int round) {
+    const float (*all)[GROUPS * K] = gather(v, group, lane, round);
 #pragma unroll
     for (int k = 0; k < K; k++) {
       v[k] = 0.f;
@@ -200,21 +201,14 @@ template <int BYTES> __device__ __forceinline__ void storeShared(void *p, Raw<BY
   }
 }
 
-// evictFirstPolicy is the policy of what is read once: the first to leave L2.
-__device__ __forceinline__ u64 evictFirstPolicy() {
-  u64 policy;
-  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-  return policy;
-}
-
-// copyRow and bulkRow are copyAsync and bulkLoad of what is read once: with bit 1
-// of CACHE_HINT under that policy, as loadRow is.
+// copyRow and bulkRow are copyAsync and bulkLoad of what is read once, under the rows'
+// policy.
 template <int BYTES> __device__ __forceinline__ void copyRow(void *dst, const void *src) {
-#if CACHE_HINT & 1
+#if CACHE_HINT & 5
   if constexpr (BYTES == 16)
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(sharedAddress(dst)), "l"(src), "l"(evictFirstPolicy()) : "memory");
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(sharedAddress(dst)), "l"(src), "l"(rowPolicy()) : "memory");
   else
-    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3;" ::"r"(sharedAddress(dst)), "l"(src), "n"(BYTES), "l"(evictFirstPolicy()) : "memory");
+    asm volatile("cp.async.ca.shared.global.L2::cache_hint [%0], [%1], %2, %3;" ::"r"(sharedAddress(dst)), "l"(src), "n"(BYTES), "l"(rowPolicy()) : "memory");
 #else
   copyAsync<BYTES>(dst, src, true);
 #endif
@@ -222,9 +216,9 @@ template <int BYTES> __device__ __forceinline__ void copyRow(void *dst, const vo
 
 #if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ void bulkRow(void *dst, const void *src, u32 bytes, Barrier *b) {
-#if CACHE_HINT & 1
+#if CACHE_HINT & 5
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(sharedAddress(dst)),
-               "l"(src), "r"(bytes), "r"(sharedAddress(b)), "l"(evictFirstPolicy()) : "memory");
+               "l"(src), "r"(bytes), "r"(sharedAddress(b)), "l"(rowPolicy()) : "memory");
 #else
   bulkLoad(dst, src, bytes, b);
 #endif

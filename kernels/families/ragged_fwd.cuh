@@ -14,3 +14,28 @@ template <int SLICE> __device__ __forceinline__ float sliceCols(int r, int shift
   int first = r * SLICE * VEC - shift, end = first + SLICE * VEC;
   return (float)((end < COLS ? end : COLS) - (first > 0 ? first : 0));
 }
+
+#if CLUSTER > 1
+// meet turns the squares of a program's slice, and in layernorm its mean, into the row's, with
+// one exchange: slices' means and centred squares are merged in the order of the ranks (Chan,
+// Golub and LeVeque 1979). See ClusterSum.
+template <int SLICE, int GROUPS>
+__device__ __forceinline__ void meet(ClusterSum<1 + LAYERNORM, GROUPS, CLUSTER> &across, float &squares, float &mu, int group, int lane, int shift, int round) {
+#if LAYERNORM
+  float own[2] = {squares, mu};
+  const float (*all)[GROUPS * 2] = across.gather(own, group, lane, round);
+  squares = mu = 0.f;
+#pragma unroll
+  for (int r = 0; r < CLUSTER; r++) mu += all[r][2 * group + 1] * (sliceCols<SLICE>(r, shift) * INV_COLS);
+#pragma unroll
+  for (int r = 0; r < CLUSTER; r++) {
+    float off = all[r][2 * group + 1] - mu;
+    squares += all[r][2 * group] + sliceCols<SLICE>(r, shift) * off * off;
+  }
+#else
+  float s[1] = {squares};
+  across.sum(s, group, lane, round);
+  squares = s[0];
+#endif
+}
+#endif

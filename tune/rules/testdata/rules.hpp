@@ -37,7 +37,7 @@ struct Launch {
   std::int64_t reduce_warps = 0;  // warps per program of k2
   std::int64_t early_reduce = 0;  // 1 lets k2 start while k1 ends and wait for it there (programmatic dependent launch, sm_90)
   std::int64_t launch_bounds = 0;  // programs per multiprocessor that the compiler limits registers for; 0 sets no limit
-  std::int64_t cache_hint = 0;  // bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint
+  std::int64_t cache_hint = 0;  // bits: 1 reads rows past L1 and first to be evicted from L2, 2 writes without the streaming hint, 4 reads past L1 and last to be evicted
 };
 
 inline std::int64_t next_pow2(std::int64_t n) {
