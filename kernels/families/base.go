@@ -45,8 +45,8 @@ func chosenOr(choice func(kernels.Problem, kernels.DeviceInfo) (kernels.Config, 
 
 // bwdPipeBase is smemPipeBase but for what the records of an H200 know better, on a GPU
 // and of 16-bit types: for each width that was swept, the config with the least regret in
-// the mean of its numbers of rows (results/nvidia-h200/neighbours/grid.jsonl.gz and
-// records.jsonl.gz). So the default knows those shapes, and less is to be expected
+// the mean of its numbers of rows (results/nvidia-h200/neighbours/grid.jsonl.gz,
+// wide.jsonl.gz and records.jsonl.gz). So the default knows those shapes, and less is to be expected
 // elsewhere.
 func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row := smemPipeBase(p, d), p.N*p.DType.Size()
@@ -69,7 +69,11 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			t.perSM = 2 // of which it has more: 39.0 us, not 43.8, at 3279x6100
 		}
 	}
-	if c := t.of(base).With(set(kernels.StatsAhead, ahead)); ok && refuseSmemPipe(p, c, d) == nil {
+	c := t.of(base).With(set(kernels.StatsAhead, ahead))
+	if p.Op == kernels.LayerNorm && t.path == 2 && row%16 == 0 && p.M*row > minKept*d.CacheBytes {
+		c = c.With(set(kernels.CacheHint, 4)) // 1 to 2% at 134 to 268 MB; in rmsnorm it makes no difference
+	}
+	if ok && refuseSmemPipe(p, c, d) == nil {
 		return c
 	}
 	return base
@@ -96,7 +100,8 @@ type tileOf struct {
 // wholeTiles are for rows of whole vectors; shortTiles for those of them whose dx stays in
 // the L2, so that nothing is written while rows are read: their statistics are loaded far
 // ahead (bwd_smem_pipe.cu). Wide rows are cut into more slices than shared memory asks
-// for: with the sums of fewer columns to each program, less is left for k2.
+// for: with the sums of fewer columns to each program, less is left for k2. From 8192 columns on
+// two rows to a thread and slices of 4096 are best or within 2%, of nearly all widths.
 var (
 	shortTiles = map[kernels.Op][]tileOf{
 		kernels.RMSNorm: {
@@ -113,20 +118,21 @@ var (
 			{384, tile{}}, {512, tile{8, 2, 4, 2, 4, 1, 1, 0}}, {768, tile{8, 2, 4, 2, 3, 1, 1, 0}}, {1 << 10, tile{4, 2, 4, 2, 4, 1, 1, 0}},
 			{1536, tile{8, 2, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 1, 4, 3, 4, 1, 1, 0}}, {3 << 10, tile{2, 1, 4, 3, 2, 2, 1, 0}},
 			{4 << 10, tile{1, 1, 4, 2, 4, 1, 1, 0}}, {5 << 10, tile{1, 1, 8, 3, 3, 1, 1, 0}}, {6 << 10, tile{1, 1, 8, 2, 3, 1, 1, 0}},
-			{7 << 10, tile{1, 1, 16, 2, 2, 1, 1, 0}}, {8 << 10, tile{1, 1, 8, 2, 2, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 2, 1, 0}}, {12 << 10, tile{1, 1, 8, 3, 1, 2, 1, 0}},
-			{14 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}}, {16 << 10, tile{1, 1, 8, 2, 1, 2, 1, 0}}, {20 << 10, tile{1, 1, 16, 2, 1, 2, 1, 0}},
-			{24 << 10, tile{2, 2, 8, 2, 2, 1, 4, 0}}, {28 << 10, tile{1, 1, 4, 3, 2, 2, 4, 0}}, {32 << 10, tile{2, 1, 4, 2, 2, 2, 8, 0}},
-			{40 << 10, tile{1, 1, 4, 3, 3, 2, 8, 0}}, {56 << 10, tile{1, 1, 8, 3, 2, 1, 8, 0}}, {64 << 10, tile{2, 2, 8, 2, 2, 2, 8, 0}},
-			{112 << 10, tile{2, 2, 8, 2, 1, 1, 8, 0}}, {128 << 10, tile{1, 1, 16, 2, 1, 2, 8, 0}},
+			{7 << 10, tile{1, 1, 16, 2, 2, 1, 1, 0}}, {8 << 10, tile{1, 1, 8, 2, 2, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 2, 1, 0}}, {12 << 10, tile{1, 1, 8, 2, 1, 1, 1, 4}},
+			{14 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}}, {16 << 10, tile{2, 2, 16, 2, 1, 2, 2, 4}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}},
+			{24 << 10, tile{2, 2, 8, 2, 2, 1, 4, 0}}, {28 << 10, tile{1, 1, 8, 3, 1, 2, 2, 4}}, {32 << 10, tile{2, 2, 16, 2, 1, 1, 4, 4}},
+			{40 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}}, {56 << 10, tile{1, 1, 8, 3, 2, 1, 8, 0}}, {64 << 10, tile{2, 2, 8, 2, 2, 1, 8, 0}},
+			{96 << 10, tile{2, 2, 8, 2, 1, 1, 8, 4}}, {112 << 10, tile{2, 2, 8, 2, 1, 1, 8, 0}}, {128 << 10, tile{1, 1, 8, 2, 1, 2, 8, 0}},
 		},
 		kernels.LayerNorm: {
 			{384, tile{}}, {512, tile{8, 2, 4, 2, 4, 1, 1, 4}}, {768, tile{8, 1, 4, 2, 3, 1, 1, 4}}, {1 << 10, tile{4, 1, 4, 2, 4, 1, 1, 4}},
 			{1536, tile{4, 1, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 2, 4, 2, 4, 2, 1, 4}}, {3 << 10, tile{2, 2, 4, 2, 3, 1, 1, 0}},
 			{4 << 10, tile{2, 2, 8, 2, 2, 2, 1, 4}}, {5 << 10, tile{2, 2, 4, 2, 2, 1, 1, 0}}, {6 << 10, tile{1, 1, 4, 2, 3, 1, 1, 0}},
-			{8 << 10, tile{2, 2, 16, 3, 1, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 2, 1, 0}}, {12 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}},
-			{16 << 10, tile{1, 1, 8, 3, 1, 2, 1, 0}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 0}}, {24 << 10, tile{2, 2, 4, 2, 2, 1, 4, 0}},
-			{28 << 10, tile{2, 2, 8, 2, 1, 2, 2, 0}}, {32 << 10, tile{2, 2, 4, 2, 3, 1, 8, 4}}, {40 << 10, tile{2, 2, 8, 2, 1, 1, 4, 0}},
-			{56 << 10, tile{2, 2, 4, 2, 2, 1, 8, 0}}, {64 << 10, tile{1, 1, 4, 2, 3, 1, 8, 0}}, {96 << 10, tile{1, 1, 8, 2, 2, 1, 8, 3}}, {128 << 10, tile{1, 1, 8, 3, 1, 2, 8, 4}},
+			{8 << 10, tile{2, 2, 16, 3, 1, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 1, 1, 4}}, {12 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}},
+			{16 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {24 << 10, tile{2, 2, 4, 2, 2, 1, 4, 0}},
+			{28 << 10, tile{2, 2, 8, 2, 1, 1, 4, 4}}, {32 << 10, tile{2, 2, 4, 2, 3, 1, 8, 4}}, {40 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}},
+			{48 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}}, {56 << 10, tile{1, 1, 8, 3, 1, 2, 4, 4}}, {64 << 10, tile{1, 1, 4, 2, 3, 1, 8, 0}},
+			{96 << 10, tile{2, 2, 8, 2, 1, 1, 8, 4}}, {128 << 10, tile{1, 1, 8, 3, 1, 2, 8, 4}},
 		},
 	}
 )
@@ -172,11 +178,17 @@ func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	case row > 2<<10 && row <= 3<<10 && p.M > 100*int64(d.Units) && !ln:
 		t = tile{2, 1, 4, 2, 3, 1, 1, 0}
 	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units) && ln:
-		t = tile{1, 1, 8, 3, 1, 2, 1, 0}
+		t = tile{2, 2, 4, 2, 1, 1, 2, 4}
+	case row > 6<<10 && row <= 8<<10 && p.M < 100*int64(d.Units) && ln:
+		t = tile{2, 2, 8, 3, 1, 2, 1, 4}
 	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units):
 		t = tile{1, 1, 8, 2, 1, 1, 1, 0}
-	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes && ln:
+	case row > 24<<10 && row <= 28<<10 && p.M < 8*int64(d.Units) && !ln:
+		t = tile{2, 2, 8, 2, 1, 1, 4, 4}
+	case row > 14<<10 && row <= 16<<10 && p.M*row > 6*d.CacheBytes && ln:
 		t = tile{1, 1, 16, 2, 1, 1, 1, 0}
+	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes && ln:
+		t = tile{1, 1, 8, 3, 1, 2, 1, 0}
 	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes:
 		t = tile{1, 1, 8, 2, 2, 1, 2, 0}
 	}

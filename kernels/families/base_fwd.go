@@ -10,11 +10,11 @@ import (
 // The later launch rules of forwards: see base.go.
 
 // fwdPipeBase is fwdSmemPipeBase but for widths of 16-bit rows at which an H200 knows
-// better (records of the default group, bf16): layernorm of 256 to 512 columns by narrowLN;
-// of 2048 to 8192 by less threads for a row where y stays in L2, 4 to 9%; of 12288 and 16384
-// by a program for each row and not by two to a multiprocessor, 1 to 6%; rmsnorm of 32768 by two
-// programs to a multiprocessor, 9% faster than cta_reg's, and of 2048 and 4096 with a row
-// to 32 and 64 threads that read it again from shared memory, 2 to 4%; and both by persistentRow.
+// better (records of the default group and of neighbours/wide.jsonl.gz, bf16): both ops beyond
+// 8192 columns by sharedRow, and rmsnorm of 2048 and 4096, layernorm to 8192, with a row to 32
+// to 128 threads that read it again from shared memory, 1 to 5%; layernorm of 256 to 1024 columns by
+// narrowLN; of 8192 by two programs for a row where y is no larger than two L2, 1 to 10%; and by
+// persistentRow.
 func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row, ln := fwdSmemPipeBase(p, d), p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	if !measuredFwd(p, d) {
@@ -25,21 +25,27 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	switch {
 	case uneven && r.design == "smem_pipe":
 		c = r.of(c).With(set(kernels.CopyPath, 1))
-	case ln && row%16 == 0 && row >= 512 && row <= 1<<10 && p.M >= 8*int64(d.Units):
+	case ln && row%16 == 0 && row >= 512 && row <= 2<<10 && p.M >= 8*int64(d.Units) && (row <= 1<<10 || p.M*row > d.CacheBytes/4):
 		c = narrowLN(c, p, d)
-	case ln && row%16 == 0 && row > 4<<10 && row <= 8<<10 && p.M*row <= d.CacheBytes:
-		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 8))
-	case ln && row%16 == 0 && row > 8<<10 && row <= 16<<10 && p.M*row <= d.CacheBytes && p.M >= 2*int64(d.Units):
-		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
 	case persistentRow(p, d):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 16), set(kernels.CopyPath, 1), set(kernels.PerSM, 1))
-		if ln && row > 72<<10 {
-			c = c.With(set(kernels.Warps, 8<<flag(row > 112<<10)), set(kernels.PerSM, 2), set(kernels.Cluster, 2))
+		switch {
+		case row > 112<<10:
+			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2))
+		case row > 72<<10:
+			c = c.With(set(kernels.Warps, 8), set(kernels.PerSM, 2), set(kernels.Cluster, 2))
 		}
-	case ln && row%16 == 0 && row > 16<<10 && row <= 48<<10:
-		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8<<flag(row > 32<<10)), set(kernels.CopyPath, 1), set(kernels.PerSM, 0))
-	case wideRMS(p):
-		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.CopyPath, 1), set(kernels.PerSM, 2))
+	case sharedRow(p, d) > 1:
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1),
+			set(kernels.Cluster, sharedRow(p, d)), set(kernels.CacheHint, 2))
+	case ln && row%16 == 0 && row > 4<<10 && row <= 8<<10 && p.M < 8*int64(d.Units):
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 8))
+	case ln && row%16 == 0 && row > 2<<10 && row <= 8<<10 && p.M >= 8*int64(d.Units):
+		c = c.With(set(kernels.BlockRows, 2), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1), set(kernels.CacheHint, 2))
+	case ln && row == 16<<10 && p.M*row <= 2*d.CacheBytes && p.M >= 2*int64(d.Units):
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Cluster, 2))
+	case ln && row%16 == 0 && row > 8<<10 && row <= 16<<10 && p.M >= 2*int64(d.Units):
+		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, int(flag(p.M*row > d.CacheBytes))))
 	case !ln && row%16 == 0 && row > 3<<10 && row <= 8<<10:
 		rows := 4 >> flag(row > 4<<10)
 		c = c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1))
@@ -53,47 +59,72 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 }
 
 // persistentRow says whether a multiprocessor should have one program, of 16 warps, that takes
-// the next row into shared memory while it writes the last from registers: wide forwards of
-// whole vectors, in rmsnorm as long as no multiprocessor gets more than eight of them. On an
-// H200 (bf16) that is 0.94, 0.93 and 0.88 of the stream at 751x53248, 500x49152 and 300x40960 in
-// rmsnorm, where cta_reg had 0.76, 0.86 and 0.77; in layernorm 0.89 at 1024x32768 and 0.88
-// at 1500x36864 (0.85 a program for each row; 0.62 two_pass). Beyond 72 KiB layernorm's
-// registers do not last, and a cluster of two has a row, two of them a pair of multiprocessors:
-// 0.84, 0.86 and 0.92 at 256x65536, 751x53248 and 4096x65536, where two_pass had 0.78, 0.66 and 0.75.
+// the next row into shared memory while it writes the last from registers: layernorm of
+// many rows of 32768 to 36864 columns, 0.86 of the stream at 900x36864 (H200, bf16), where sharedRow
+// has 0.79; and of the widest, in clusters of two for a row, as registers do not last: 0.87 at
+// 751x53248, where sharedRow has 0.77, and 0.90 at 256x65536, from two slots that are read again.
 func persistentRow(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row := p.N * p.DType.Size()
 	switch {
-	case !measuredFwd(p, d) || row%16 != 0 || row > 128<<10:
+	case !measuredFwd(p, d) || p.Op != kernels.LayerNorm || row%16 != 0 || row > 128<<10:
 		return false
-	case p.Op == kernels.LayerNorm:
-		return row > 48<<10
+	case row > 64<<10 && row <= 72<<10:
+		return p.M >= 4*int64(d.Units)
 	}
-	return row > 64<<10 && p.M < 8*int64(d.Units)
+	return row > 96<<10
 }
 
-// narrowLN is c for layernorm's rows of 256 to 512 columns: bulk copies of eight rows where
-// they are many, and each thread's own copies below, of four rows beyond 512 bytes.
+// narrowLN is c for layernorm's rows of 256 to 1024 columns: bulk copies of eight rows where
+// they are many, which beyond 512 columns are read again from shared memory, and each thread's
+// own copies below, of four rows beyond 512 bytes.
 func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	row := p.N * p.DType.Size()
 	rows, path := 8, 2
 	if p.M*row <= d.CacheBytes/4 {
 		rows, path = 8>>flag(row > 512), 1
 	}
-	return c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, path), set(kernels.PerSM, 0))
+	c = c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, path), set(kernels.PerSM, 0))
+	if row > 1<<10 {
+		c = c.With(set(kernels.Reload, 1), set(kernels.CacheHint, 2))
+	}
+	return c
+}
+
+// sharedRow is how many programs of 128 threads share a wide row of whole vectors, each slice
+// once, which they read again from shared memory: slices are of 10 to 20 KiB. On an H200 (bf16)
+// that is 0.97 to 1.02 of the stream from 10240 to 65536 columns in rmsnorm, and one program for
+// a row was 1 to 12% slower; in layernorm 0.88 to 1.00 as far as 49152, and up to 11%. Of as
+// many as 900 rows of 36864 one row at a time is better (persistentRow), and of more than 49152
+// columns. It is 1 where there is no such rule.
+func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
+	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
+	switch {
+	case !measuredFwd(p, d) || row%16 != 0 || row <= 16<<10 || row > 128<<10 || ln && row > 96<<10:
+		return 1
+	case row <= 32<<10:
+		return 2
+	case row <= 64<<10 || !ln && row <= 80<<10:
+		return 4
+	}
+	return 8
 }
 
 // pastL2 is a base rule that leaves the streaming hint out of the stores of a y larger than
 // the L2. With the hint y leaves it while x is still read; without, the last of it stays.
 // On an H200 (bf16, default group, the same configs with and without) that is 1.7% faster at
 // 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB. Layernorm's persistentRow
-// is 1 to 7% slower without it.
+// is 1 to 7% slower without it. From 134 MB on x should be the last to leave (minKept), which is
+// another 2 to 4%.
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-		c := base(p, d)
-		if measuredFwd(p, d) && p.M*p.N*p.DType.Size() > d.CacheBytes && !(p.Op == kernels.LayerNorm && persistentRow(p, d)) {
-			c = c.With(set(kernels.CacheHint, 2))
+		c, x := base(p, d), p.M*p.N*p.DType.Size()
+		switch {
+		case !measuredFwd(p, d) || x <= d.CacheBytes || persistentRow(p, d):
+			return c
+		case x > minKept*d.CacheBytes:
+			return c.With(set(kernels.CacheHint, 6))
 		}
-		return c
+		return c.With(set(kernels.CacheHint, 2))
 	}
 }
 
@@ -202,12 +233,6 @@ func fwdRegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return base
 }
 
-// wideRMS are the rmsnorm forwards beyond cta_reg's best widths that smem_pipe takes.
-func wideRMS(p kernels.Problem) bool {
-	row := p.N * p.DType.Size()
-	return p.Op == kernels.RMSNorm && p.DType.Size() == 2 && row%16 == 0 && row > 48<<10 && row <= 64<<10
-}
-
 // fewUneven says whether a forward has so few rows of narrow vectors that each should have
 // a program, of more threads than a longer list of rows is worth.
 func fewUneven(p kernels.Problem, d kernels.DeviceInfo) bool {
@@ -231,18 +256,19 @@ type oneShotRule struct {
 }
 
 // The rules were read off an H200 (bf16, default group), whole grids beside the bases of that
-// day: rmsnorm's rows up to 2 KiB are 1 to 6% faster than in cta_reg and smem_pipe, layernorm's
-// of 64 and 128 columns 2 to 10%, of 256 and 512 3 to 6% where x has a quarter of the L2 or
-// less, and of 1024 and 2048 1 to 3% where it has more than all or twice of it. Elsewhere
+// day: rmsnorm's rows up to 2 KiB are 1 to 6% faster than in cta_reg and smem_pipe, and of 8192
+// columns 2 to 4%; layernorm's of 64 and 128 columns 2 to 10%, of 256 and 512 3 to 6% where x has a
+// quarter of the L2 or less, and of 2048 1 to 3% where it has more than twice of it. Elsewhere
 // smem_pipe is as good or better.
 var oneShotRules = map[kernels.Op][]oneShotRule{
 	kernels.RMSNorm: {
 		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 2, 1, 2}, {256, 0, 8, 1, 2, 2}, {512, 1, 8, 4, 1, 2}, {512, 0, 4, 1, 4, 2},
 		{1 << 10, 2, 8, 2, 1, 2}, {1 << 10, 0, 4, 2, 4, 2}, {2 << 10, 8, 4, 4, 4, 2}, {2 << 10, 0, 4, 2, 4, 2},
+		{14 << 10, 0, 0, 0, 0, 0}, {16 << 10, 0, 1, 4, 1, 2},
 	},
 	kernels.LayerNorm: {
 		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 1, 2, 0}, {256, 8, 16, 2, 4, 2}, {256, 0, 8, 1, 4, 2}, {512, 2, 8, 1, 2, 0}, {512, 0, 0, 0, 0, 0},
-		{1 << 10, 2, 8, 2, 2, 0}, {1 << 10, 0, 0, 0, 0, 0}, {2 << 10, 8, 0, 0, 0, 0}, {2 << 10, 0, 8, 4, 4, 2},
+		{1 << 10, 2, 8, 2, 2, 0}, {2 << 10, 0, 0, 0, 0, 0},
 		{4 << 10, 16, 0, 0, 0, 0}, {4 << 10, 0, 1, 2, 1, 2},
 	},
 }
@@ -283,6 +309,9 @@ func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		r, found := oneShotRuleFor(p, d)
 		if !found {
 			return c, false
+		}
+		if r.hint == 2 && p.M*p.N*p.DType.Size() > minKept*d.CacheBytes {
+			r.hint = 6 // as in pastL2
 		}
 		c = fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.Unroll, r.unroll),
 			set(kernels.Cluster, 1), set(kernels.CacheHint, r.hint))

@@ -61,6 +61,7 @@ var typical = []string{
 	"rmsnorm/fwd/196608x128/bf16",
 	"layernorm/fwd/16384x768/fp16+bias",
 	"layernorm/fwd/512x12289/fp32+bias",
+	"layernorm/fwd/16384x12288/bf16+bias",
 	"rmsnorm/bwd/32768x1024/bf16",
 	"rmsnorm/bwd/4096x8192/bf16",
 	"rmsnorm/bwd/4096x8192/fp32",
