@@ -119,17 +119,15 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
     fenceBarriers();
   }
   __syncthreads();
-#if CLUSTER > 1
-  clusterArrive();
-#endif
   fetch(first);
   for (int c = threadIdx.x; c < SLICE; c += THREADS) {
     if (HAS_WEIGHT) paramsOf(0)[c] = w[rank * SLICE + c];
     if (HAS_BIAS) paramsOf(1)[c] = b[rank * SLICE + c];
   }
-  __syncthreads();
 #if CLUSTER > 1
-  clusterWait(); // nobody sends before all barriers are there
+  clusterSync(); // nobody sends before all barriers are there
+#else
+  __syncthreads();
 #endif
 
   float by = __ldg(scale), most = 0.f;
@@ -254,4 +252,7 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
   waitForPrevious(); // who clears amax
   amaxOver(amax, magnitude(most));
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale_inv = 1.0f / by;
+#if CLUSTER > 1
+  clusterSync(); // a program that ends takes its shared memory with it
+#endif
 }

@@ -402,27 +402,22 @@ tile(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *r
     initBarrier(&met[1], 1);
   }
 #endif
-#if COPY_PATH == 2 || CLUSTER > 1
-  if (threadIdx.x == 0) fenceBarriers();
-#endif
-#if CLUSTER > 1
-  clusterArrive();
-#endif
 #if COPY_PATH == 2
+  if (threadIdx.x == 0) fenceBarriers();
   __syncthreads();
 #endif
 #pragma unroll
   for (int s = 0; s < STAGES; s++) fetch(s, x, res, at, first + s * stride, liveAt(first + s * stride));
+#if CLUSTER > 1
+  if (threadIdx.x == 0) fenceBarriers();
+  clusterSync(); // nobody sends before all barriers are there
+#endif
   Meeting meet = {counters + at.group * COUNTER, exchange + (i64)at.group * 2 * RANKS * K * BLOCK_ROWS};
 
   Pass pass = {at, in, __ldg(scale), 0.f};
   weights(in ? loadW(w, at.column()) : zero<W_BYTES>(), pass.wf);
 #if HAS_BIAS
   unpack<W_TYPE, VEC>(in ? load<W_BYTES>(b + at.column()) : zero<W_BYTES>(), pass.bf);
-#endif
-
-#if CLUSTER > 1
-  clusterWait(); // nobody sends before all barriers are there
 #endif
 
   int slot = 0, round = 0;
@@ -477,4 +472,7 @@ tile(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *r
   if (CTAS_PER_ROW == 1) waitForPrevious(); // who clears amax
   amaxOver(amax, in ? magnitude(pass.most) : 0);
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale_inv = 1.0f / pass.by;
+#if CLUSTER > 1
+  clusterSync(); // a program that ends takes its shared memory with it
+#endif
 }
