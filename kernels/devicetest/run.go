@@ -17,7 +17,8 @@ import (
 
 // problems are where indexing and rounding go wrong: one row, one column, odd
 // columns, rows that are no multiple of a vector, every dtype, mixed ones, bias
-// and zero-centered weights, rows too wide for registers; and a middle size.
+// and zero-centered weights, rows too wide for registers, rows that programs share; fp8 with
+// its transpose and residuals; and a middle size.
 var problems = []string{
 	"rmsnorm/fwd/1x1/bf16",
 	"rmsnorm/bwd/1x4096/bf16",
@@ -32,6 +33,11 @@ var problems = []string{
 	"layernorm/fwd/2x40001/fp16+bias",
 	"rmsnorm/fwd/90x1024/bf16",
 	"layernorm/bwd/90x1024/bf16+bias",
+	"layernorm/fwd/70x12288/bf16+bias",
+	"rmsnorm/fwd/128x2048/bf16+fp8t",
+	"layernorm/fwd/64x8192/bf16+bias+fp8t",
+	"rmsnorm/fwd/33x2056/fp16+residual",
+	"layernorm/bwd/17x4096/bf16+bias+residual",
 }
 
 // Run is the conformance suite: what every kernels.Device does, whatever is
@@ -106,7 +112,11 @@ func (s *suite) right(t *testing.T, b kernels.Bench, p kernels.Problem, v kernel
 	var names []string
 	for _, o := range c.Outputs {
 		names = append(names, o.Name)
-		if o.MaxErr < 0 || o.MaxErr > 1 || o.RelL2 < 0 || o.RelL2 > 0.01 {
+		norm := 0.01
+		if p.FP8 && (o.Name == "y" || o.Name == "yt") {
+			norm = 0.04 // of three bits
+		}
+		if o.MaxErr < 0 || o.MaxErr > 1 || o.RelL2 < 0 || o.RelL2 > norm {
 			t.Errorf("%s on %s: %s passes with an error of %g tolerances and a relative norm of %g", v, p, o.Name, o.MaxErr, o.RelL2)
 		}
 	}
