@@ -7,6 +7,15 @@ import (
 	"testing"
 )
 
+// The tables that are checked in are of today's sources, and what they choose is accepted.
+func TestCheckedIn(t *testing.T) {
+	for _, name := range []string{"tuned.json", "rules.json"} {
+		if code, stdout, stderr := normbench([]string{"lint", filepath.Join("..", "..", "results", "nvidia-h200", name)}); code != 0 {
+			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
 // The plots of docs/performance.md are what its command draws of the live
 // compares that are checked in, and the tables have both arms on every shape.
 func TestPeersPlots(t *testing.T) {

@@ -172,7 +172,7 @@ func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 	case hint > 6 || hint&5 == 5:
 		return fmt.Errorf("cache hints are 1 or 4, for reading, and 2 for writing")
 	case hint&4 != 0 && p.M*p.N*p.DType.Size() <= minKept*d.CacheBytes:
-		return fmt.Errorf("rows of %d MB in all gain nothing by staying in the cache", p.M*p.N*p.DType.Size()>>20)
+		return fmt.Errorf("x gains nothing by staying in the cache where it is no more than %d MB, twice of that", minKept*d.CacheBytes>>20)
 	}
 	return nil
 }
