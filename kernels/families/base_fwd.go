@@ -93,9 +93,9 @@ func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels
 // sharedRow is how many programs of 128 threads share a wide row of whole vectors, each slice
 // once, which they read again from shared memory: slices are of 10 to 20 KiB. On an H200 (bf16)
 // that is 0.97 to 1.02 of the stream from 10240 to 65536 columns in rmsnorm, and one program for
-// a row was 1 to 12% slower; in layernorm 0.88 to 1.00 as far as 49152, and up to 11%. Of as
-// many as 900 rows of 36864 one row at a time is better (persistentRow), and of more than 49152
-// columns. It is 1 where there is no such rule.
+// a row was 1 to 12% slower; in layernorm 0.88 to 1.00 as far as 49152 but for 0.78 at 285x36864, and
+// up to 11%. Of as many as 900 rows of 36864 one row at a time is better (persistentRow), and of
+// more than 49152 columns. It is 1 where there is no such rule.
 func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	switch {

@@ -663,7 +663,10 @@ next:
         self.entries: list[ctypes.c_void_p] = []
         if torch.cuda.get_device_capability() < (8, 0):
             return  # it has no policies
-        self.driver = ctypes.CDLL("libcuda.so.1")
+        try:
+            self.driver = ctypes.CDLL("libcuda.so.1")
+        except OSError as e:
+            raise Trouble(f"the flush needs the driver itself: {e}", "libcuda.so.1 comes with the NVIDIA driver; add its folder to LD_LIBRARY_PATH") from e
         module = ctypes.c_void_p()
         self.call("cuModuleLoadData", ctypes.byref(module), self.PTX.encode())
         for name in (b"keep", b"let_go"):

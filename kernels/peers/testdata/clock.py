@@ -190,7 +190,19 @@ try:
     want(False, "PTX that is refused goes unseen")
 except peers.Trouble as e:
     want("cuModuleLoadData: CUDA error 218" in str(e), str(e))
-peers.Flush.PTX, CAPABILITY = text, (7, 5)
+
+
+def missing(name: str) -> None:
+    raise OSError(f"{name}: cannot open shared object file")
+
+
+peers.Flush.PTX, peers.ctypes.CDLL = text, missing
+try:
+    peers.Clock()
+    want(False, "a driver that is not there goes unseen")
+except peers.Trouble as e:
+    want("libcuda.so.1: cannot open" in str(e) and e.hint != "", str(e))
+CAPABILITY = (7, 5)
 
 for what, c in (("waits for the GPU", call(0, waits=True)), ("overfills the queue", call(0, operations=2000))):
     try:
