@@ -600,11 +600,8 @@ class Flush:
     """
 
     GRID, THREADS = 528, 512
-    PTX = """
-.version 7.4
-.target sm_80
-.address_size 64
-.visible .entry keep(.param .u64 from, .param .u64 to, .param .u64 never) {
+    WALK = """
+.visible .entry {name}(.param .u64 from, .param .u64 to, .param .u64 never) {{
   .reg .pred over;
   .reg .b32 n, cta, thread, a, b, c, d, all;
   .reg .b64 at, end, step, policy;
@@ -614,10 +611,12 @@ class Flush:
   mov.u32 cta, %ctaid.x;
   mov.u32 thread, %tid.x;
   mad.lo.u32 thread, cta, n, thread;
-  mad.wide.u32 at, thread, 16, at;
+  mad.wide.u32 at, thread, {each}, at;
   mov.u32 cta, %nctaid.x;
   mul.lo.u32 n, n, cta;
-  mul.wide.u32 step, n, 16;
+  mul.wide.u32 step, n, {each};
+"""
+    KEEP = """
   mov.u32 all, 0;
   createpolicy.fractional.L2::evict_last.b64 policy, 1.0;
 next:
@@ -634,20 +633,8 @@ done:
   st.global.u32 [at], all;
   ret;
 }
-.visible .entry let_go(.param .u64 from, .param .u64 to, .param .u64 never) {
-  .reg .pred over;
-  .reg .b32 n, cta, thread;
-  .reg .b64 at, end, step;
-  ld.param.u64 at, [from];
-  ld.param.u64 end, [to];
-  mov.u32 n, %ntid.x;
-  mov.u32 cta, %ctaid.x;
-  mov.u32 thread, %tid.x;
-  mad.lo.u32 thread, cta, n, thread;
-  mad.wide.u32 at, thread, 128, at;
-  mov.u32 cta, %nctaid.x;
-  mul.lo.u32 n, n, cta;
-  mul.wide.u32 step, n, 128;
+"""
+    LET_GO = """
 next:
   setp.ge.u64 over, at, end;
   @over ret;
@@ -656,6 +643,7 @@ next:
   bra next;
 }
 """
+    PTX = ".version 7.4\n.target sm_80\n.address_size 64\n" + WALK.format(name="keep", each=16) + KEEP + WALK.format(name="let_go", each=128) + LET_GO
 
     def __init__(self) -> None:
         self.buffer = torch.ones(32, device="cuda")
