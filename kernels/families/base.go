@@ -70,7 +70,7 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		}
 	}
 	c := t.of(base).With(set(kernels.StatsAhead, ahead))
-	if p.Op == kernels.LayerNorm && t.path == 2 && row%16 == 0 && p.M*row > minKept*d.CacheBytes {
+	if p.Op == kernels.LayerNorm && t.path == 2 && row%16 == 0 && keepsX(p, d) {
 		c = c.With(set(kernels.CacheHint, 4)) // 1 to 2% at 134 to 268 MB; in rmsnorm it makes no difference
 	}
 	if ok && refuseSmemPipe(p, c, d) == nil {

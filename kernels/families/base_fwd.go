@@ -91,7 +91,7 @@ func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels
 }
 
 // sharedRow is how many programs of 128 threads share a wide row of whole vectors, each slice
-// once, which they read again from shared memory: slices are of 10 to 20 KiB. On an H200 (bf16)
+// once, which they read again from shared memory: slices are of 8 to 20 KiB. On an H200 (bf16)
 // that is 0.97 to 1.02 of the stream from 10240 to 65536 columns in rmsnorm, and one program for
 // a row was 1 to 12% slower; in layernorm 0.88 to 1.00 as far as 49152 but for 0.78 at 285x36864, and
 // up to 11%. Of as many as 900 rows of 36864 one row at a time is better (persistentRow), and of
@@ -117,11 +117,11 @@ func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 // another 2 to 4%.
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-		c, x := base(p, d), p.M*p.N*p.DType.Size()
+		c := base(p, d)
 		switch {
-		case !measuredFwd(p, d) || x <= d.CacheBytes || persistentRow(p, d):
+		case !measuredFwd(p, d) || p.M*p.N*p.DType.Size() <= d.CacheBytes || persistentRow(p, d):
 			return c
-		case x > minKept*d.CacheBytes:
+		case keepsX(p, d):
 			return c.With(set(kernels.CacheHint, 6))
 		}
 		return c.With(set(kernels.CacheHint, 2))
@@ -310,7 +310,7 @@ func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		if !found {
 			return c, false
 		}
-		if r.hint == 2 && p.M*p.N*p.DType.Size() > minKept*d.CacheBytes {
+		if r.hint == 2 && keepsX(p, d) {
 			r.hint = 6 // as in pastL2
 		}
 		c = fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.Unroll, r.unroll),

@@ -152,10 +152,15 @@ func vectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 // last (cache_hint 4): docs/performance.md.
 const minKept = 2
 
+// keepsX says whether it does.
+func keepsX(p kernels.Problem, d kernels.DeviceInfo) bool {
+	return p.M*p.N*p.DType.Size() > minKept*d.CacheBytes
+}
+
 // refuseLaunch holds what every row kernel needs of its knobs: powers of two
 // where threads are grouped, a vector that divides the row, a legal grid.
 func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	rows, warps, hint, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), c.Get(kernels.CacheHint), int(vectorBytes(p, c))
+	rows, warps, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), int(vectorBytes(p, c))
 	switch {
 	case !isPow2(rows) || rows > 64:
 		return fmt.Errorf("block rows are a power of two up to 64")
@@ -169,9 +174,16 @@ func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 		return fmt.Errorf("columns are indexed in 32 bits, at most %d of them", 1<<24)
 	case grid(p, c, d) > 1<<31-1:
 		return fmt.Errorf("more than 2^31-1 programs")
+	}
+	return refuseHint(p, c, d)
+}
+
+// refuseHint holds the bits of cache_hint.
+func refuseHint(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	switch hint := c.Get(kernels.CacheHint); {
 	case hint > 6 || hint&5 == 5:
 		return fmt.Errorf("cache hints are 1 or 4, for reading, and 2 for writing")
-	case hint&4 != 0 && p.M*p.N*p.DType.Size() <= minKept*d.CacheBytes:
+	case hint&4 != 0 && !keepsX(p, d):
 		return fmt.Errorf("x gains nothing by staying in the cache where it is no more than %d MB, twice of that", minKept*d.CacheBytes>>20)
 	}
 	return nil

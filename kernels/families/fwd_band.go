@@ -118,6 +118,9 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	case v != 16:
 		return fmt.Errorf("vectors have 16 bytes")
 	}
+	if err := refuseHint(p, c, d); err != nil {
+		return err
+	}
 	wide := int64(cl) * max(32*v/p.DType.Size(), 128)
 	if p.N%wide != 0 {
 		return fmt.Errorf("%d columns are no multiple of %d, one vector for each lane of %d programs", p.N, wide, cl)

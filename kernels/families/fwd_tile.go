@@ -207,6 +207,9 @@ func refuseTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	case (cp == 2 || cl > 1) && !sm90(d):
 		return fmt.Errorf("bulk copies and clusters need sm_90 or later, not %s", d.Arch)
 	}
+	if err := refuseHint(p, c, d); err != nil {
+		return err
+	}
 	t := newTileBand(p, c, d)
 	if err := t.refuseProgram(p, c, d); err != nil {
 		return err

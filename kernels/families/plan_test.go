@@ -297,6 +297,35 @@ func TestSpacesAreSound(t *testing.T) {
 	}
 }
 
+// Every family with a cache hint refuses one that its sources know nothing of, and x that is to
+// stay in a cache it is no larger than.
+func TestCacheHints(t *testing.T) {
+	r, d := families.New(), devicetest.H200()
+	served := map[string]bool{}
+	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t", "layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
+		p := problem(t, text)
+		for _, f := range r.Serving(p) {
+			base := f.Base(p, d)
+			if _, ok := base.Lookup(kernels.CacheHint); !ok || f.Refuse(p, base, d) != nil {
+				continue
+			}
+			served[f.Name] = true
+			small := d
+			small.CacheBytes = p.M * p.N * p.DType.Size()
+			for _, hint := range []int{4, 5, 7, 8} {
+				if err := f.Refuse(p, base.With(kernels.Setting{Knob: kernels.CacheHint, Value: hint}), small); err == nil {
+					t.Errorf("%s takes cache hint %d on %s", f.Name, hint, p)
+				}
+			}
+		}
+	}
+	for _, f := range r.Families {
+		if !f.Hidden && !served[f.Name] && slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }) {
+			t.Errorf("%s was not tried", f.Name)
+		}
+	}
+}
+
 // p says how many programs there are, whatever k says, but never more than
 // tiles; the partial rows follow.
 func TestProgramsKnob(t *testing.T) {
