@@ -19,6 +19,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 32, 64, 128),
 			kernels.Values(kernels.Warps, 8, 16, 32),
+			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 1, 2, 3),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.VectorBytes, 0),
@@ -42,7 +43,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 			if cluster > 1 {
 				k1.Cluster = cluster
 			}
-			zero := kernels.Launch{Stage: "zero", Source: "fwd_band.cu", Entry: "clear", Grid: [3]int{1, 1, 1}, Block: 1,
+			zero := kernels.Launch{Stage: "zero", Source: "fwd_band.cu", Entry: "clear", Grid: [3]int{1, 1, 1}, Block: 32,
 				Defines: defines, Args: kernels.Buffers("amax")}
 			return kernels.Plan{Launches: []kernels.Launch{zero, k1}}
 		},
@@ -87,7 +88,7 @@ func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64
 // fwdBandBase takes the highest bands of which a program has a slice of 1024 columns or less,
 // with two rows to a warp.
 func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 2), set(kernels.PerSM, 1))
+	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 2), set(kernels.PerSM, 1), set(kernels.Stages, 1+int(flag(p.Op == kernels.RMSNorm))))
 	var best kernels.Config
 	for _, rows := range []int{32, 64} {
 		for _, warps := range []int{8, 16, 32} {
@@ -109,6 +110,8 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 		return fmt.Errorf("a band has 32, 64 or 128 rows")
 	case !isPow2(warps) || warps > 32 || warps > rows:
 		return fmt.Errorf("warps are a power of two up to 32, and no more than rows")
+	case c.Get(kernels.Stages) < 1 || c.Get(kernels.Stages) > 2:
+		return fmt.Errorf("stages are 1 or 2")
 	case !isPow2(cl) || cl > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
 	case d.Kind == kernels.KindCUDA && !hasClusters(d):
