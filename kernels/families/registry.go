@@ -25,6 +25,7 @@ var designs = []func(kernels.Op) *kernels.Family{
 	fwdWarpSmem,
 	fwdTile,
 	fwdBand,
+	fwdStatsFirst,
 	bwdRegPersist,
 	bwdSmemPipe,
 	bwdTwoPass,
@@ -71,7 +72,8 @@ func withRows(f *kernels.Family) *kernels.Family {
 }
 
 // defaultFamily is the launch rule before any tuning. On a GPU fp8 with its transpose is
-// made in one pass where bandedForward or tiledForward expect that to win; narrow rows and
+// made in one pass where bandedForward or tiledForward expect that to win, or behind the
+// statistics of all rows where wideStats or fewStats do; narrow rows and
 // few wide ones have the designs of oneShotChoice and fewRowsChoice. Else it is the pipeline
 // through shared memory for backwards whose rows it can copy, and for the forwards of
 // pipedForward; else one pass where a row fits into the registers of one program, and two
@@ -87,8 +89,15 @@ func defaultFamily(p kernels.Problem, d kernels.DeviceInfo) string {
 	if band := fwdBand(p.Op); bandedForward(p, d) && runs(band) {
 		return band.Name
 	}
+	stats := fwdStatsFirst(p.Op)
+	if wideStats(p, d) && runs(stats) {
+		return stats.Name
+	}
 	if tile := fwdTile(p.Op); tiledForward(p, d) && runs(tile) {
 		return tile.Name
+	}
+	if fewStats(p, d) && runs(stats) {
+		return stats.Name
 	}
 	if _, ok := oneShotChoice(p, d); ok {
 		return fwdOneShot(p.Op).Name
@@ -128,19 +137,35 @@ func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 }
 
 // bandedForward says whether bands of rows in registers beat the tiles of tiledForward. On an
-// H200 (bf16, te) they do in rows of 2048 columns, by 9% in rmsnorm and by 19% in layernorm,
-// which tile leaves to two kernels; and in rmsnorm of 4096 by 3%, as long as x is not
-// much larger than the L2, and of 8192 by 4%. Elsewhere tile is within 2% or better.
+// H200 (bf16, te) they do in rmsnorm from 2048 to 16384 columns, by 3 to 12%, and in layernorm from
+// 2048 to 32768, by 5 to 19%. At 1024 the two are the same, and beyond tile has narrower slices.
 func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
-	row := p.N * p.DType.Size()
-	switch {
-	case d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 || servesBand(p) != nil || row <= 2<<10 || row > 16<<10:
-		return false
-	case row > 4<<10 && (p.Op == kernels.LayerNorm || row <= 8<<10 && 2*p.M*row > 3*d.CacheBytes):
+	row, most := p.N*p.DType.Size(), int64(32<<10)
+	if p.Op == kernels.LayerNorm {
+		most = 64 << 10
+	}
+	if d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 || servesBand(p) != nil || row <= 2<<10 || row > most {
 		return false
 	}
 	c, ok := bandChoice(p, d)
 	return ok && 2*bandGroups(p, c, d)*int64(c.Get(kernels.Cluster)) >= int64(d.Units)
+}
+
+// wideStats and fewStats say whether statistics first, and y and yt from x again, beat what holds a
+// row or its bytes: for rows too wide for slices of them, and for few elements, as there is a
+// launch less than with a transpose of its own. On an H200 (bf16) 256x65536 takes 27.2 and 30.1 us
+// (rmsnorm, layernorm), where tile took 28.4 and two passes 36; 500x40000 48.0 in layernorm, not
+// 55.7, but 42.8 and not 41.2 in rmsnorm; 29x17389 8.9 and 10.4, not 13.9 and 15.3, 64x256 5.9 and not 8.0,
+// 1000x1004 8.4 and not 9.7, 300x20481 22.9 and not 28.8. From 20 MB of x on it depends on the
+// width (0.93 to 1.37 times at five).
+func wideStats(p kernels.Problem, d kernels.DeviceInfo) bool {
+	row := p.N * p.DType.Size()
+	wide := row > 64<<10 && p.Op == kernels.LayerNorm || row >= 128<<10
+	return d.Kind == kernels.KindCUDA && p.DType.Size() == 2 && wide && p.M*row <= d.CacheBytes
+}
+
+func fewStats(p kernels.Problem, d kernels.DeviceInfo) bool {
+	return d.Kind == kernels.KindCUDA && p.M*p.N*p.DType.Size() <= d.CacheBytes/4
 }
 
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's

@@ -35,19 +35,45 @@ var tileProblems = []string{
 // tileLabels are configs beside the rule's, one for each way through the kernel.
 var tileLabels = []string{"br64.st1.k2.cl16", "br128.st1.k1.cl16", "cp2", "k1.st3", "v8.cp2.st2.k1", "v8.st1.k3", "st1.k3.cl1.cr8", "br64.st1.k2.cl1.cr16", "st1.k0", "st1.k2.ch3"}
 
-// The rule's configs are ones that work, and compile without spilling; so do others.
+// bandProblems and bandLabels are the same for fwd_band, statsProblems and statsLabels for
+// fwd_stats_first.
+var (
+	bandProblems = []string{
+		"rmsnorm/fwd/2048x16384/bf16+fp8t",
+		"rmsnorm/fwd/4096x1024/bf16+fp8t",
+		"rmsnorm/fwd/8192x4096/fp16+fp8t",
+		"rmsnorm/fwd/8192x8192/bf16+noweight+fp8t",
+		"layernorm/fwd/8192x8192/bf16+bias+fp8t",
+		"layernorm/fwd/4096x12288/bf16+bias+zc+fp8t",
+		"layernorm/fwd/16384x4096/bf16-wfp32+bias+fp8t",
+		"rmsnorm/fwd/4112x2048/fp32+fp8t",
+	}
+	bandLabels    = []string{"br64.w16.st1.k1.cl8", "br64.w8.st2.k1.cl16", "br32.w8.st1.k2.cl8", "br32.w8.st2.k1.cl8", "br128.w16.st1.k1.cl16", "ch3"}
+	statsProblems = []string{
+		"rmsnorm/fwd/29x17389/bf16+fp8t",
+		"layernorm/fwd/29x17389/bf16+bias+fp8t",
+		"rmsnorm/fwd/256x65536/bf16+fp8t",
+		"layernorm/fwd/256x65536/fp16+bias+zc+fp8t",
+		"rmsnorm/fwd/1000x1004/fp32+fp8t",
+		"layernorm/fwd/33x541/bf16-wfp32+bias+fp8t",
+		"rmsnorm/fwd/7x130/bf16+noweight+fp8t",
+	}
+	statsLabels = []string{"tr128.tc128.tw8", "tr128.tc64.tw4", "tr32.tc64.tw4", "br1.w4.cr2", "br4.w4.cr1", "ch2"}
+)
+
+// The rules' configs are ones that work, and compile without spilling; so do others.
 func TestTile(t *testing.T) {
 	c, err := nvrtc.Find()
 	if err != nil && os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
 		t.Fatal(err)
 	}
 	r, d := families.New(), device("sm_90")
-	check := func(text, label string) {
+	check := func(design, text, label string) {
 		p, op := problem(t, text), "rms"
 		if p.Op == kernels.LayerNorm {
 			op = "ln"
 		}
-		v, err := kernels.ParseVariant(op + "_fwd/tile@" + label)
+		v, err := kernels.ParseVariant(op + "_fwd/" + design + "@" + label)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,36 +86,48 @@ func TestTile(t *testing.T) {
 		if c == nil {
 			return
 		}
-		k1 := plan.Launches[1]
-		u, err := cuda.NewUnit(r, &k1, d.Arch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).Compile(u.Source, u.Options)
-		if err != nil {
-			t.Errorf("%s: %v", p, err)
-			return
-		}
-		k := b.Kernels[k1.Entry]
-		t.Logf("%s@%s: %d programs of %d threads, %d+%d bytes, %d registers", p, v.Config, k1.Grid[0], k1.Block, k1.Shared, k.SharedBytes, k.Registers)
-		if k.SpillStoreBytes > 0 {
-			t.Errorf("%s@%s: %d bytes spilled", p, v.Config, k.SpillStoreBytes)
-		}
-	}
-	for _, text := range tileProblems {
-		check(text, "")
-		p := problem(t, text)
-		f, err := r.Lookup(map[kernels.Op]string{kernels.RMSNorm: "rms_fwd/tile", kernels.LayerNorm: "ln_fwd/tile"}[p.Op])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(f.Space(p, d).Configs); n > 200 {
-			t.Errorf("%s: a space of %d configs", p, n)
+		for _, l := range plan.Launches {
+			u, err := cuda.NewUnit(r, &l, d.Arch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).Compile(u.Source, u.Options)
+			if err != nil {
+				t.Errorf("%s: %v", p, err)
+				return
+			}
+			k := b.Kernels[l.Entry]
+			t.Logf("%s %s@%s: %d programs of %d threads, %d+%d bytes, %d registers", l.Entry, p, v.Config, l.Grid[0], l.Block, l.Shared, k.SharedBytes, k.Registers)
+			if k.SpillStoreBytes > 0 {
+				t.Errorf("%s %s@%s: %d bytes spilled", l.Entry, p, v.Config, k.SpillStoreBytes)
+			}
 		}
 	}
-	for _, label := range tileLabels {
-		check("rmsnorm/fwd/8192x8192/bf16+fp8t", label)
-		check("layernorm/fwd/8192x8192/bf16+bias+fp8t", label)
+	for _, of := range []struct {
+		design           string
+		problems, labels []string
+		on               []string // of labels
+	}{
+		{"tile", tileProblems, tileLabels, []string{"rmsnorm/fwd/8192x8192/bf16+fp8t", "layernorm/fwd/8192x8192/bf16+bias+fp8t"}},
+		{"band", bandProblems, bandLabels, []string{"rmsnorm/fwd/8192x8192/bf16+fp8t", "layernorm/fwd/8192x8192/bf16+bias+fp8t"}},
+		{"stats_first", statsProblems, statsLabels, []string{"rmsnorm/fwd/8192x2048/bf16+fp8t", "layernorm/fwd/1001x2005/bf16+bias+fp8t"}},
+	} {
+		for _, text := range of.problems {
+			check(of.design, text, "")
+			p := problem(t, text)
+			f, err := r.Lookup(map[kernels.Op]string{kernels.RMSNorm: "rms_fwd/", kernels.LayerNorm: "ln_fwd/"}[p.Op] + of.design)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := len(f.Space(p, d).Configs); n > 400 {
+				t.Errorf("%s: a space of %d configs", p, n)
+			}
+		}
+		for _, label := range of.labels {
+			for _, text := range of.on {
+				check(of.design, text, label)
+			}
+		}
 	}
 }
 
@@ -114,12 +152,16 @@ func TestTileDefault(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"rmsnorm/fwd/8192x8192/bf16+fp8t":        "rms_fwd/band",
-		"rmsnorm/fwd/16384x4096/bf16+fp8t":       "rms_fwd/tile",
+		"rmsnorm/fwd/16384x4096/bf16+fp8t":       "rms_fwd/band",
+		"rmsnorm/fwd/4096x1024/bf16+fp8t":        "rms_fwd/tile",
 		"layernorm/fwd/8192x2048/bf16+bias+fp8t": "ln_fwd/band",
-		"layernorm/fwd/8192x4096/bf16+bias+fp8t": "ln_fwd/tile",
+		"layernorm/fwd/8192x4096/bf16+bias+fp8t": "ln_fwd/band",
 		"rmsnorm/fwd/8192x8192/bf16+fp8":         "rms_fwd/cta_reg",
-		"rmsnorm/fwd/29x17389/bf16+fp8t":         "rms_fwd/cta_reg", // odd rows
-		"rmsnorm/fwd/32x1024/bf16+fp8t":          "rms_fwd/cta_reg", // one band
+		"rmsnorm/fwd/256x65536/bf16+fp8t":        "rms_fwd/stats_first",
+		"rmsnorm/fwd/29x17389/bf16+fp8t":         "rms_fwd/stats_first", // odd rows
+		"rmsnorm/fwd/32x1024/bf16+fp8t":          "rms_fwd/stats_first", // one band
+		"rmsnorm/fwd/16387x1001/bf16+fp8t":       "rms_fwd/cta_reg",
+		"rmsnorm/fwd/64x256/bf16+residual+fp8t":  "rms_fwd/cta_reg",
 	} {
 		if got := r.Default(problem(t, text), d); got != want {
 			t.Errorf("%s: the default is %s, want %s", text, got, want)

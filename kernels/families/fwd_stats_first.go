@@ -1,0 +1,230 @@
+package families
+
+import (
+	"fmt"
+	"math"
+
+	"normbench/kernels"
+)
+
+// fwdStatsFirst: fp8 and its transpose by tiles, from x a second time, behind a launch that takes
+// the statistics of its rows. For an x that stays in L2 meanwhile, and for any shape.
+func fwdStatsFirst(op kernels.Op) *kernels.Family {
+	return &kernels.Family{
+		Name:   name(op, kernels.Fwd, "stats_first"),
+		Op:     op,
+		Pass:   kernels.Fwd,
+		Doc:    "fp8 and its transpose by tiles from x a second time, out of L2, after the statistics of all rows",
+		Origin: "normbench; two passes over x, as two launches",
+		Files: []string{"fwd_stats_first.go", "fwd_stats_first.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "turn.cuh", "transpose.go", "hoststage.go", "common.go",
+			"common.cuh"},
+		Knobs: []kernels.Range{
+			kernels.Values(kernels.BlockRows, 1, 2, 4),
+			kernels.Values(kernels.Warps, 2, 4, 8),
+			kernels.Values(kernels.VectorBytes, 0, 16),
+			kernels.Values(kernels.CTAsPerRow, 1, 2, 4, 8),
+			kernels.Values(kernels.TransposeRows, 32, 64, 128),
+			kernels.Values(kernels.TransposeCols, 64, 128),
+			kernels.Values(kernels.TransposeWarps, 4),
+			kernels.Values(kernels.MinBlocks, 0),
+			kernels.Values(kernels.CacheHint, 0),
+		},
+		Serves: servesStatsFirst,
+		Base:   statsFirstBase,
+		Refuse: refuseStatsFirst,
+		Plan:   statsFirstPlan,
+		Host:   map[string]kernels.HostStage{"stats": hostSliceSums, "tiles": hostTiles},
+	}
+}
+
+func servesStatsFirst(p kernels.Problem) error {
+	switch {
+	case !p.FP8 || !p.Transpose:
+		return fmt.Errorf("the design is for fp8 with its transpose")
+	case p.Residual:
+		return fmt.Errorf("a residual would be read twice too")
+	}
+	return nil
+}
+
+// statsFirstBase has a program for a slice of 8 to 16 KiB of a row, or several short rows, and
+// tiles of 64 by 128 where they make four programs for each multiprocessor, or smaller ones.
+func statsFirstBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	row := p.N * p.DType.Size()
+	slices := int64(1)
+	for slices < 8 && row > slices*16<<10 {
+		slices *= 2
+	}
+	rows, warps := block(threadsFor(kernels.Problem{N: ceilDiv(p.N, slices), DType: p.DType}, 64), 128)
+	tr, tc := 64, 128
+	if ceilDiv(p.M, 64)*ceilDiv(p.N, 128) < 4*int64(d.Units) {
+		tr, tc = 32, 64
+	}
+	vector := 0
+	if row%16 != 0 {
+		vector = 16
+	}
+	c := kernels.NewConfig(set(kernels.BlockRows, min(rows, 4)), set(kernels.Warps, max(warps*min(rows, 4)/rows, 1)), set(kernels.VectorBytes, vector),
+		set(kernels.CTAsPerRow, int(slices)), set(kernels.TransposeRows, tr), set(kernels.TransposeCols, tc), set(kernels.TransposeWarps, 4),
+		set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
+	if refuseStatsFirst(p, c, d) != nil {
+		c = c.With(set(kernels.VectorBytes, 0))
+	}
+	return c
+}
+
+func refuseStatsFirst(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	if err := refuseLaunch(p, plainVectors(p, c), d); err != nil {
+		return err
+	}
+	if err := refuseTranspose(c); err != nil {
+		return err
+	}
+	vecs, vec := rowVectors(p, c)
+	ranks, threads := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows))
+	tr, tc := int64(c.Get(kernels.TransposeRows)), int64(c.Get(kernels.TransposeCols))
+	switch {
+	case ranks < 1 || ranks > 64:
+		return fmt.Errorf("1 to 64 programs share a row")
+	case threads < 1:
+		return fmt.Errorf("fewer threads than rows in a program")
+	case statsSlice(p, c)*(ranks-1) >= vecs-flag(raggedVectors(p, c)):
+		return fmt.Errorf("the %d vectors of a row leave one of %d programs without any", vecs, ranks)
+	case ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))*ranks > 1<<31-1 || ceilDiv(p.M, tr)*ceilDiv(p.N, tc) > 1<<31-1:
+		return fmt.Errorf("more than 2^31-1 programs")
+	}
+	slice := statsSlice(p, c)
+	switch each := ceilDiv(slice, threads); {
+	case threads > max(ceilPow2(slice), 8):
+		return fmt.Errorf("%d threads for %d vectors of a row leave half of them idle", threads, slice)
+	case each*max(vec*p.DType.Size()/4, 1) > 64 || each > 32:
+		return fmt.Errorf("%d vectors of %d elements to a thread do not fit in its registers", each, vec)
+	}
+	return refuseBounds(c)
+}
+
+// statsSlice is the vectors of a row that a program of stats has.
+func statsSlice(p kernels.Problem, c kernels.Config) int64 {
+	vecs, _ := rowVectors(p, c)
+	return ceilDiv(vecs, int64(c.Get(kernels.CTAsPerRow)))
+}
+
+func statsFirstPlan(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
+	ranks, rows := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.BlockRows))
+	tr, tc, tw := int64(c.Get(kernels.TransposeRows)), int64(c.Get(kernels.TransposeCols)), int64(c.Get(kernels.TransposeWarps))
+	// A thread's columns of a tile: a vector of 16 bytes of x where rows are such vectors and the
+	// tile has four rows of one for each thread.
+	in, whole := int64(4), p.N*p.DType.Size()%16 == 0
+	if whole && p.DType.Size() == 2 && tr*tc/(32*tw) >= 32 {
+		in = 8
+	}
+	each := tr * tc / (32 * tw)
+	defines := rowDefines(p, c,
+		kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))},
+		kernels.Define{Name: kernels.TransposeRows.Macro, Value: tr},
+		kernels.Define{Name: kernels.TransposeCols.Macro, Value: tc},
+		kernels.Define{Name: kernels.TransposeWarps.Macro, Value: tw},
+		kernels.Define{Name: "LOAD_BYTES", Value: in},
+		kernels.Define{Name: "STORE_BYTES", Value: byteVector(p.M, each/4)},
+		kernels.Define{Name: "X_ALIGN", Value: widestVector(p)},
+		kernels.Define{Name: "Y_ALIGN", Value: min(p.N&-p.N, 8)},
+	)
+	sums := kernels.Scratch{Name: "sums", DType: kernels.FP32, Elems: p.M * ranks * (1 + flag(p.Op == kernels.LayerNorm))}
+	args := append(kernels.Buffers("x"), optional(!p.NoWeight, "w"), optional(p.Bias, "b"))
+	args = append(append(args, kernels.Buffers("y", "rstd")...), optional(p.Op == kernels.LayerNorm, "mean"))
+	args = append(args, kernels.Int64("rows", p.M), kernels.Float32("eps", kernels.Eps))
+	return kernels.Plan{
+		Scratch: []kernels.Scratch{sums},
+		Launches: []kernels.Launch{{
+			Stage: "k1", Source: "fwd_stats_first.cu", Entry: "stats",
+			Grid: [3]int{int(ceilDiv(p.M, rows) * ranks), 1, 1}, Block: c.Get(kernels.Warps) * 32, Defines: defines,
+			Args: append(kernels.Buffers("x", "sums", "amax"), kernels.Int64("rows", p.M)),
+		}, {
+			Stage: "k2", Source: "fwd_stats_first.cu", Entry: "tiles",
+			Grid: [3]int{int(ceilDiv(p.M, tr) * ceilDiv(p.N, tc)), 1, 1}, Block: int(32 * tw), Early: true, Defines: defines,
+			Args: append(args, kernels.Buffers("sums", "scale", "amax", "scale_inv", "yt")...),
+		}},
+	}
+}
+
+// ---- Host stages ----------------------------------------------------------------
+
+// hostSlice is the columns from lo to before hi of program rank; rows start with a vector here.
+func hostSlice(h *kernels.HostRun, rank int64) (lo, hi int64) {
+	p, ranks := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro)
+	vec := h.Launch.Define(kernels.VectorBytes.Macro) / p.DType.Size()
+	slice := ceilDiv(ceilDiv(p.N, vec), ranks) * vec
+	return min(rank*slice, p.N), min((rank+1)*slice, p.N)
+}
+
+func hostSliceSums(h *kernels.HostRun, pid int) {
+	p, ranks := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro)
+	if pid == 0 {
+		h.Mem["amax"].Set(0, 0)
+	}
+	lo, hi := hostSlice(h, int64(pid)%ranks)
+	row, sums := h.Row(0, hi-lo), h.Mem["sums"]
+	block := h.Launch.Define(kernels.BlockRows.Macro)
+	for i := int64(pid) / ranks * block; i < min((int64(pid)/ranks+1)*block, p.M); i++ {
+		h.Mem["x"].Load(row, i*p.N+lo)
+		at := i*ranks + int64(pid)%ranks
+		if p.Op == kernels.LayerNorm {
+			all := sum(row)
+			for j := range row {
+				row[j] -= all / float32(len(row))
+			}
+			sums.Set(2*at, all)
+			at = 2*at + 1
+		}
+		sums.Set(at, dot(row, row))
+	}
+}
+
+func hostTiles(h *kernels.HostRun, pid int) {
+	p := h.Problem
+	tr, tc := h.Launch.Define(kernels.TransposeRows.Macro), h.Launch.Define(kernels.TransposeCols.Macro)
+	across := ceilDiv(p.N, tc)
+	row0, lo := (ceilDiv(p.M, tr)-1-int64(pid)/across)*tr, int64(pid)%across*tc
+	hi := min(lo+tc, p.N)
+	wf, bf := hostWeights(h)
+	row := h.Row(0, hi-lo)
+	for i := row0; i < min(row0+tr, p.M); i++ {
+		rstd, mean := hostMerged(h, i)
+		if lo == 0 {
+			h.Mem["rstd"].Set(i, rstd)
+			if p.Op == kernels.LayerNorm {
+				h.Mem["mean"].Set(i, mean)
+			}
+		}
+		h.Mem["x"].Load(row, i*p.N+lo)
+		for j := range row {
+			row[j] = (row[j] - mean) * rstd * wf[lo+int64(j)]
+			if bf != nil {
+				row[j] += bf[lo+int64(j)]
+			}
+		}
+		hostOutput(h, row, i, lo, true)
+	}
+}
+
+// hostMerged is rstd and the mean of row i, of the sums of its slices.
+func hostMerged(h *kernels.HostRun, i int64) (rstd, mean float32) {
+	p, ranks, sums := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro), h.Mem["sums"]
+	squares, cols := float32(0), float32(p.N)
+	if p.Op == kernels.LayerNorm {
+		for r := range ranks {
+			mean += sums.At(2*(i*ranks+r)) / cols
+		}
+	}
+	for r := range ranks {
+		if p.Op == kernels.RMSNorm {
+			squares += sums.At(i*ranks + r)
+			continue
+		}
+		lo, hi := hostSlice(h, r)
+		n := float32(hi - lo)
+		off := sums.At(2*(i*ranks+r))/n - mean
+		squares += sums.At(2*(i*ranks+r)+1) + n*off*off
+	}
+	return float32(1 / math.Sqrt(float64(squares/cols+kernels.Eps))), mean
+}
