@@ -18,7 +18,7 @@ func TestDefault(t *testing.T) {
 	f := Default()
 	sizes := map[string]int{"smoke": 4, "te": 10, "fast-llm": 15, "quack": 30, "inductor": 1, "qk-norm": 9, "odd": 5}
 	peers := map[string]int{"peers-more": 9, "peers": 31}
-	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "peers-more", "peers", "growth-rows", "growth-cols", "neighbours", "held-out", "default"}
+	want := []string{"smoke", "te", "fast-llm", "quack", "inductor", "qk-norm", "odd", "peers-more", "peers", "growth-rows", "growth-cols", "growth-peers", "neighbours", "held-out", "default"}
 	if diff := cmp.Diff(want, f.Names()); diff != "" {
 		t.Error(diff)
 	}
