@@ -9,7 +9,7 @@ import (
 
 // The tables that are checked in are of today's sources, and what they choose is accepted.
 func TestCheckedIn(t *testing.T) {
-	for _, name := range []string{"tuned.json", "rules.json"} {
+	for _, name := range []string{"tuned.json", "rules.json", "fp8t/tuned.json"} {
 		if code, stdout, stderr := normbench([]string{"lint", filepath.Join("..", "..", "results", "nvidia-h200", name)}); code != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
 		}
@@ -73,5 +73,27 @@ func TestReportLive(t *testing.T) {
 	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
 	if code != 0 || !strings.Contains(stdout, `"judged"`) {
 		t.Errorf("json: exit code %d, %s", code, stderr)
+	}
+}
+
+// So are those of growth beside peers.
+func TestGrowthPlots(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	const from = "results/nvidia-h200/growth-peers"
+	for side, over := range map[string]string{"rows": "M", "cols": "N"} {
+		for _, pass := range []string{"fwd", "bwd"} {
+			drawn, want := filepath.Join(t.TempDir(), "x.svg"), filepath.Join("docs", "growth-peers-"+side+"-"+pass+".svg")
+			if code, _, stderr := normbench([]string{"report", from + "#base", from + "#peers", "--pass", pass, "--over", over, "--plot", drawn}); code != 0 {
+				t.Errorf("%s: exit code %d\n%s", want, code, stderr)
+				continue
+			}
+			got, err := os.ReadFile(drawn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kept, err := os.ReadFile(want); err != nil || string(kept) != string(got) {
+				t.Errorf("%s is not what `normbench report` draws (%v)", want, err)
+			}
+		}
 	}
 }

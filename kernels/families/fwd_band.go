@@ -15,7 +15,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose in one pass: bands of rows in registers, their bytes turned through shared memory",
 		Origin: "normbench",
-		Files:  []string{"fwd_band.go", "fwd_band.cu", "fwd_tile.go", "bwd_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh"},
+		Files:  []string{"fwd_band.go", "fwd_band.cu", "fwd_tile.go", "bwd_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh", "bytes.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 32, 64, 128),
 			kernels.Values(kernels.Warps, 8, 16, 32),

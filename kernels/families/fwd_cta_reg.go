@@ -24,7 +24,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "a row in the registers of a group of threads, read once",
 		Origin: "Liger-Kernel; Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, non-blocked",
-		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "fp8.go", "transpose.go", "transpose.cu", "turn.cuh",
+		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "fp8.go", "transpose.go", "transpose.cu", "turn.cuh", "bytes.cuh",
 			"hoststage.go", "hostfwd.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),

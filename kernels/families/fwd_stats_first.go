@@ -16,7 +16,7 @@ func fwdStatsFirst(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose by tiles from x a second time, out of L2, after the statistics of all rows",
 		Origin: "normbench; two passes over x, as two launches",
-		Files: []string{"fwd_stats_first.go", "fwd_stats_first.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "turn.cuh", "transpose.go", "hoststage.go", "common.go",
+		Files: []string{"fwd_stats_first.go", "fwd_stats_first.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "turn.cuh", "bytes.cuh", "transpose.go", "hoststage.go", "common.go",
 			"common.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4),

@@ -29,6 +29,7 @@
 // does not wait for until it has an amax.
 #include "common.cuh"
 #include "pipe.cuh"
+#include "bytes.cuh"
 
 constexpr bool FP8 = Y_TYPE == E4M3;
 constexpr int RANKS = CLUSTER * CTAS_PER_ROW;
@@ -276,18 +277,6 @@ struct Meeting {
 
 // ---- Bytes ------------------------------------------------------------------
 
-// turn makes rows of columns: word j of the result holds byte j of each of a to d.
-__device__ __forceinline__ Raw<16> turn(u32 a, u32 b, u32 c, u32 d) {
-  Raw<16> out;
-  u32 ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);
-  out.word[0] = __byte_perm(ab, cd, 0x5410);
-  out.word[1] = __byte_perm(ab, cd, 0x7632);
-  ab = __byte_perm(a, b, 0x7362), cd = __byte_perm(c, d, 0x7362);
-  out.word[2] = __byte_perm(ab, cd, 0x5410);
-  out.word[3] = __byte_perm(ab, cd, 0x7632);
-  return out;
-}
-
 // A quad of rows leaves its turned bytes at the start of its own four rows: for
 // every four columns of a vector 512 bytes, 16 of each lane. The lanes' places are
 // exchanged by the quad's place among those of other lanes of a row of yt, so that
@@ -295,12 +284,6 @@ __device__ __forceinline__ Raw<16> turn(u32 a, u32 b, u32 c, u32 d) {
 // of 16 bytes side by side in any case.)
 constexpr int TOGETHER = 8 / DOWN;
 __device__ __forceinline__ int chunkAt(int lane, int piece) { return (lane ^ piece * TOGETHER) * 16; }
-
-// largest is max(a, |b|), NaN if one is.
-__device__ __forceinline__ float largest(float a, float b) {
-  asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(fabsf(b)));
-  return a;
-}
 
 // A Pass is what a warp does with a band once its sums are there. FULL says that all
 // rows of the band are live: the compiler then has no branches between rows, and

@@ -18,7 +18,7 @@ func fwdTile(op kernels.Op) *kernels.Family {
 		Doc:    "fp8 and its transpose in one pass: bands of rows in shared memory, shared by columns",
 		Origin: "normbench; the strided bytes and the second launch of TransformerEngine (ROCm) PR 593 are what it does without",
 		Files: []string{"fwd_tile.go", "fwd_tile.cu", "transpose.go", "bwd_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh",
-			"pipe.cuh"},
+			"pipe.cuh", "bytes.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 32), // 64 lost on every te shape of an H200: 86.6 us against 81.3 at 8192x8192
 			kernels.Values(kernels.VectorBytes, 0, 8),

@@ -16,7 +16,7 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "column chunks: one pass for the statistics, x read again for y",
 		Origin: "TransformerEngine (ROCm) PR 593, blocked; apex fused; Tri-RMSNorm",
-		Files: []string{"fwd_two_pass.go", "fwd_two_pass.cu", "fwd_cta_reg.go", "fp8.go", "transpose.go", "transpose.cu", "turn.cuh",
+		Files: []string{"fwd_two_pass.go", "fwd_two_pass.cu", "fwd_cta_reg.go", "fp8.go", "transpose.go", "transpose.cu", "turn.cuh", "bytes.cuh",
 			"hoststage.go", "hostfwd.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2),

@@ -9,6 +9,8 @@
 // where cols and rows allow it, up to what a thread has of a tile; 1 where they
 // do not. Loads then join two aligned words, and stores split their rows into
 // aligned words and single bytes at the ends.
+#include "bytes.cuh"
+
 typedef unsigned char u8;
 
 constexpr int TTHREADS = 32 * TRANSPOSE_WARPS;
@@ -29,16 +31,6 @@ constexpr int PITCH = SHARE * (cdiv(TR / 4, SHARE) | 1);
 
 __device__ __forceinline__ int placeOf(int column) { return column % IN * ACROSS + column / IN; }
 __device__ __forceinline__ int columnAt(int place) { return place % ACROSS * IN + place / ACROSS; }
-
-// turn makes rows of columns: word j of the result holds byte j of each of a to d.
-__device__ __forceinline__ void turn(u32 a, u32 b, u32 c, u32 d, u32 (&out)[4]) {
-  u32 ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);
-  out[0] = __byte_perm(ab, cd, 0x5410);
-  out[1] = __byte_perm(ab, cd, 0x7632);
-  ab = __byte_perm(a, b, 0x7362), cd = __byte_perm(c, d, 0x7362);
-  out[2] = __byte_perm(ab, cd, 0x5410);
-  out[3] = __byte_perm(ab, cd, 0x7632);
-}
 
 // fromTile reads BYTES of a column of the tile.
 template <int BYTES> __device__ __forceinline__ Raw<BYTES> fromTile(const u32 *p) {
@@ -79,10 +71,9 @@ __device__ __forceinline__ void keep(u32 *tile, const Raw<IN> (&in)[UNITS][4]) {
     int unit = u * TTHREADS + threadIdx.x;
 #pragma unroll
     for (int i = 0; i < IN / 4; i++) {
-      u32 words[4];
-      turn(in[u][0].word[i], in[u][1].word[i], in[u][2].word[i], in[u][3].word[i], words);
+      Raw<16> columns = turn(in[u][0].word[i], in[u][1].word[i], in[u][2].word[i], in[u][3].word[i]);
 #pragma unroll
-      for (int j = 0; j < 4; j++) tile[placeOf(unit % ACROSS * IN + 4 * i + j) * PITCH + unit / ACROSS] = words[j];
+      for (int j = 0; j < 4; j++) tile[placeOf(unit % ACROSS * IN + 4 * i + j) * PITCH + unit / ACROSS] = columns.word[j];
     }
   }
 }
