@@ -119,6 +119,14 @@ func TestVariants(t *testing.T) {
 		{"rmsnorm/fwd/7x1031/bf16", "rms_fwd/one_shot", "br1.w4.v0.u1.cl1.lb0.ch6"},
 		{"layernorm/fwd/9x1028/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch6"},
 		{"rmsnorm/fwd/9x2048/bf16", "rms_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp2.rl0.cl1.lb0.ch4"},
+		// Bands of a cluster, several and the last of half its rows, with the sums of the next on
+		// their way or not; as many warps as rows, and four rows to a warp.
+		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k1.cl4.ch2"},
+		{"layernorm/fwd/112x1024/bf16+bias+fp8t", "ln_fwd/band", "br32.w8.v0.st1.k1.cl4.ch2"},
+		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st2.k1.cl2.ch2"},
+		// Tiles that end behind the row, at a whole word and at any byte.
+		{"rmsnorm/fwd/37x1004/bf16+fp8t", "rms_fwd/stats_first", "br4.w4.v16.cr1.tr32.tc128.tw8.lb0.ch0"},
+		{"layernorm/fwd/29x2173/bf16+bias+fp8t", "ln_fwd/stats_first", "br1.w2.v16.cr4.tr64.tc64.tw4.lb0.ch2"},
 	} {
 		t.Run(test.problem+" "+test.family, func(t *testing.T) {
 			p, err := kernels.ParseProblem(test.problem)
