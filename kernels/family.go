@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -177,10 +178,19 @@ func (r *Registry) Resolve(p Problem, v Variant, d DeviceInfo) (*Family, Variant
 
 // CheckServes says why f cannot do p, or nil.
 func (f *Family) CheckServes(p Problem) error {
+	const next = "`normbench list kernels` shows what each family serves"
 	if f.Op != "" && (f.Op != p.Op || f.Pass != p.Pass) {
-		return hint.Errorf("`normbench list kernels` shows what each family serves", "%s does not serve %s %s", f.Name, p.Op, p.Pass)
+		return hint.Errorf(next, "%s does not serve %s %s", f.Name, p.Op, p.Pass)
 	}
-	return f.Serves(p)
+	err := f.Serves(p)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%s does not serve %s: %w", f.Name, p, err)
+	if hint.Of(err) == "" {
+		err = hint.With(err, next)
+	}
+	return err
 }
 
 // Complete fills the knobs that c leaves open from the base config, and refuses

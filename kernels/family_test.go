@@ -141,7 +141,7 @@ func TestRegistry(t *testing.T) {
 	for _, test := range []struct{ variant, problem, want string }{
 		{"nobody@br1", "rmsnorm/fwd/8x64/bf16", `unknown family "nobody"`},
 		{"toy@br1", "layernorm/fwd/8x64/bf16", "toy does not serve layernorm fwd"},
-		{"toy@br1", "rmsnorm/fwd/8x64/bf16+bias", "no bias"},
+		{"toy@br1", "rmsnorm/fwd/8x64/bf16+bias", "toy does not serve rmsnorm/fwd/8x64/bf16+bias: no bias"},
 		{"toy@st2", "rmsnorm/fwd/8x64/bf16", `toy has no knob "st"`},
 		{"toy@br4", "rmsnorm/fwd/8x64/bf16", "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: four rows do not fit"},
 	} {
@@ -152,7 +152,7 @@ func TestRegistry(t *testing.T) {
 		_, _, _, err = r.Resolve(parseProblem(t, test.problem), v, d)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s on %s: %v, want %q", test.variant, test.problem, err, test.want)
-		} else if test.want != "no bias" && hint.Of(err) == "" {
+		} else if hint.Of(err) == "" {
 			t.Errorf("%s on %s: %v has no hint", test.variant, test.problem, err)
 		}
 	}

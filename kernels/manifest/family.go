@@ -198,7 +198,7 @@ func (d *design) refuseProblem(p kernels.Problem) error {
 		case p.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"): // it reads y instead
 		case d.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's
 		default:
-			return hint.Errorf("give it to a launch as an argument, if the kernel uses it", "%s takes no %s", d.name, t.Name)
+			return hint.Errorf("give it to a launch as an argument, if the kernel uses it", "no launch takes %s", t.Name)
 		}
 	}
 	return refuse(d.serves, problemVars(p))

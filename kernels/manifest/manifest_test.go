@@ -164,7 +164,7 @@ func TestServes(t *testing.T) {
 	}
 	// What no launch takes is not ignored.
 	_, f = load(t, " dres,", "")
-	if got := errorText(f.CheckServes(problem(t, "layernorm/bwd/64x512/bf16+residual"))); got != "mine/bwd takes no dres" {
+	if got := errorText(f.CheckServes(problem(t, "layernorm/bwd/64x512/bf16+residual"))); got != "mine/bwd does not serve layernorm/bwd/64x512/bf16+residual: no launch takes dres" {
 		t.Errorf("without dres: %q", got)
 	}
 	// A backward from the saved output needs neither x nor mean.
