@@ -76,7 +76,7 @@ func TestReportLive(t *testing.T) {
 	}
 }
 
-// So are those of growth beside peers.
+// The plots of growth beside peers are what docs/performance.md says draws them.
 func TestGrowthPlots(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
 	const from = "results/nvidia-h200/growth-peers"

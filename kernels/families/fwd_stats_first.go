@@ -16,8 +16,8 @@ func fwdStatsFirst(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose by tiles from x a second time, out of L2, after the statistics of all rows",
 		Origin: "normbench; two passes over x, as two launches",
-		Files: []string{"fwd_stats_first.go", "fwd_stats_first.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "turn.cuh", "bytes.cuh", "transpose.go", "hoststage.go", "common.go",
-			"common.cuh"},
+		Files: []string{"fwd_stats_first.go", "fwd_stats_first.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "turn.cuh", "bytes.cuh",
+			"transpose.go", "hoststage.go", "common.go", "common.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4),
 			kernels.Values(kernels.Warps, 2, 4, 8),
@@ -81,19 +81,18 @@ func refuseStatsFirst(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 		return err
 	}
 	vecs, vec := rowVectors(p, c)
-	ranks, threads := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows))
-	tr, tc := int64(c.Get(kernels.TransposeRows)), int64(c.Get(kernels.TransposeCols))
+	ranks, threads, t := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows)), turnedTileOf(c)
+	slice := ceilDiv(vecs, max(ranks, 1)) // of a program of stats
 	switch {
 	case ranks < 1 || ranks > 64:
 		return fmt.Errorf("1 to 64 programs share a row")
 	case threads < 1:
 		return fmt.Errorf("fewer threads than rows in a program")
-	case statsSlice(p, c)*(ranks-1) >= vecs-flag(raggedVectors(p, c)):
+	case slice*(ranks-1) >= vecs-flag(raggedVectors(p, c)):
 		return fmt.Errorf("the %d vectors of a row leave one of %d programs without any", vecs, ranks)
-	case ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))*ranks > 1<<31-1 || ceilDiv(p.M, tr)*ceilDiv(p.N, tc) > 1<<31-1:
+	case ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))*ranks > 1<<31-1 || ceilDiv(p.M, t.rows)*ceilDiv(p.N, t.cols) > 1<<31-1:
 		return fmt.Errorf("more than 2^31-1 programs")
 	}
-	slice := statsSlice(p, c)
 	switch each := ceilDiv(slice, threads); {
 	case threads > max(ceilPow2(slice), 8):
 		return fmt.Errorf("%d threads for %d vectors of a row leave half of them idle", threads, slice)
@@ -103,32 +102,16 @@ func refuseStatsFirst(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	return refuseBounds(c)
 }
 
-// statsSlice is the vectors of a row that a program of stats has.
-func statsSlice(p kernels.Problem, c kernels.Config) int64 {
-	vecs, _ := rowVectors(p, c)
-	return ceilDiv(vecs, int64(c.Get(kernels.CTAsPerRow)))
-}
-
 func statsFirstPlan(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
-	ranks, rows := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.BlockRows))
-	tr, tc, tw := int64(c.Get(kernels.TransposeRows)), int64(c.Get(kernels.TransposeCols)), int64(c.Get(kernels.TransposeWarps))
+	ranks, rows, t := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.BlockRows)), turnedTileOf(c)
 	// A thread's columns of a tile: a vector of 16 bytes of x where rows are such vectors and the
 	// tile has four rows of one for each thread.
-	in, whole := int64(4), p.N*p.DType.Size()%16 == 0
-	if whole && p.DType.Size() == 2 && tr*tc/(32*tw) >= 32 {
+	in := int64(4)
+	if p.DType.Size() == 2 && p.N%8 == 0 && t.each() >= 32 {
 		in = 8
 	}
-	each := tr * tc / (32 * tw)
-	defines := rowDefines(p, c,
-		kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))},
-		kernels.Define{Name: kernels.TransposeRows.Macro, Value: tr},
-		kernels.Define{Name: kernels.TransposeCols.Macro, Value: tc},
-		kernels.Define{Name: kernels.TransposeWarps.Macro, Value: tw},
-		kernels.Define{Name: "LOAD_BYTES", Value: in},
-		kernels.Define{Name: "STORE_BYTES", Value: byteVector(p.M, each/4)},
-		kernels.Define{Name: "X_ALIGN", Value: widestVector(p)},
-		kernels.Define{Name: "Y_ALIGN", Value: min(p.N&-p.N, 8)},
-	)
+	defines := append(rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))}), t.defines(p, in)...)
+	defines = append(defines, kernels.Define{Name: "X_ALIGN", Value: widestVector(p)}, kernels.Define{Name: "Y_ALIGN", Value: min(p.N&-p.N, 8)})
 	sums := kernels.Scratch{Name: "sums", DType: kernels.FP32, Elems: p.M * ranks * (1 + flag(p.Op == kernels.LayerNorm))}
 	args := append(kernels.Buffers("x"), optional(!p.NoWeight, "w"), optional(p.Bias, "b"))
 	args = append(append(args, kernels.Buffers("y", "rstd")...), optional(p.Op == kernels.LayerNorm, "mean"))
@@ -141,7 +124,7 @@ func statsFirstPlan(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) k
 			Args: append(kernels.Buffers("x", "sums", "amax"), kernels.Int64("rows", p.M)),
 		}, {
 			Stage: "k2", Source: "fwd_stats_first.cu", Entry: "tiles",
-			Grid: [3]int{int(ceilDiv(p.M, tr) * ceilDiv(p.N, tc)), 1, 1}, Block: int(32 * tw), Early: true, Defines: defines,
+			Grid: [3]int{int(ceilDiv(p.M, t.rows) * ceilDiv(p.N, t.cols)), 1, 1}, Block: int(32 * t.warps), Early: true, Defines: defines,
 			Args: append(args, kernels.Buffers("sums", "scale", "amax", "scale_inv", "yt")...),
 		}},
 	}

@@ -62,6 +62,8 @@ var typical = []string{
 	"layernorm/fwd/16384x768/fp16+bias",
 	"layernorm/fwd/512x12289/fp32+bias",
 	"layernorm/fwd/16384x12288/bf16+bias",
+	"rmsnorm/fwd/8192x8192/bf16+fp8t",
+	"layernorm/fwd/29x17389/bf16+bias+fp8t",
 	"rmsnorm/bwd/32768x1024/bf16",
 	"rmsnorm/bwd/4096x8192/bf16",
 	"rmsnorm/bwd/4096x8192/fp32",

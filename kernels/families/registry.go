@@ -137,8 +137,8 @@ func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 }
 
 // bandedForward says whether bands of rows in registers beat the tiles of tiledForward. On an
-// H200 (bf16, te) they do in rmsnorm from 2048 to 16384 columns, by 3 to 12%, and in layernorm from
-// 2048 to 32768, by 5 to 19%. At 1024 the two are the same, and beyond tile has narrower slices.
+// H200 (bf16, te) they do in rmsnorm from 2048 to 16384 columns, by 1 to 12%, and in layernorm from
+// 4096 to 32768, by 6 to 24%. At 1024 the two are the same, and beyond tile has narrower slices.
 func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row, most := p.N*p.DType.Size(), int64(32<<10)
 	if p.Op == kernels.LayerNorm {
@@ -153,11 +153,11 @@ func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 
 // wideStats and fewStats say whether statistics first, and y and yt from x again, beat what holds a
 // row or its bytes: for rows too wide for slices of them, and for few elements, as there is a
-// launch less than with a transpose of its own. On an H200 (bf16) 256x65536 takes 27.2 and 30.1 us
+// launch less than with a transpose of its own. On an H200 (bf16) 256x65536 takes 27.6 and 30.0 us
 // (rmsnorm, layernorm), where tile took 28.4 and two passes 36; 500x40000 48.0 in layernorm, not
-// 55.7, but 42.8 and not 41.2 in rmsnorm; 29x17389 8.9 and 10.4, not 13.9 and 15.3, 64x256 5.9 and not 8.0,
-// 1000x1004 8.4 and not 9.7, 300x20481 22.9 and not 28.8. From 20 MB of x on it depends on the
-// width (0.93 to 1.37 times at five).
+// 55.7, but 42.8 and not 41.2 in rmsnorm; 29x17389 9.2 and 10.7, not 14.2 and 15.4, 64x256 5.9 and
+// 6.3, not 8.0 and 8.3, 1000x1004 8.4 and 8.5, not 9.7, 300x20481 22.9 and 29.6, not 28.8 and 34.2. From
+// 20 MB of x on it depends on the width (0.93 to 1.37 times at five).
 func wideStats(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row := p.N * p.DType.Size()
 	wide := row > 64<<10 && p.Op == kernels.LayerNorm || row >= 128<<10
