@@ -124,6 +124,10 @@ func TestVariants(t *testing.T) {
 		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k1.cl4.ch2"},
 		{"layernorm/fwd/112x1024/bf16+bias+fp8t", "ln_fwd/band", "br32.w8.v0.st1.k1.cl4.ch2"},
 		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st2.k1.cl2.ch2"},
+		// Less bands than programs in the last round, and less rows than a band.
+		{"layernorm/fwd/240x512/bf16+bias+fp8t", "ln_fwd/band", "br64.w16.v0.st2.k1.cl1.ch2"},
+		{"rmsnorm/fwd/432x256/bf16+fp8t", "rms_fwd/band", "br64.w8.v0.st1.k2.cl1.ch2"},
+		{"rmsnorm/fwd/48x512/bf16+fp8t", "rms_fwd/band", "br32.w16.v0.st2.k1.cl1.ch2"},
 		// Tiles that end behind the row, at a whole word and at any byte.
 		{"rmsnorm/fwd/37x1004/bf16+fp8t", "rms_fwd/stats_first", "br4.w4.v16.cr1.tr32.tc128.tw8.lb0.ch0"},
 		{"layernorm/fwd/29x2173/bf16+bias+fp8t", "ln_fwd/stats_first", "br1.w2.v16.cr4.tr64.tc64.tw4.lb0.ch2"},
