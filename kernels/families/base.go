@@ -7,7 +7,7 @@ import (
 )
 
 // Launch rules that were read off a GPU after a family's kernels were swept. They
-// choose among configs and change no kernel, so this file and base_fwd.go are part of
+// choose among configs and change no kernel, so this file and base_*.go are part of
 // no family's sources: a better rule leaves every record as good as it was.
 
 // later wraps the base rules that have a later one.
@@ -193,55 +193,6 @@ func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		t = tile{1, 1, 8, 2, 2, 1, 2, 0}
 	}
 	return t, ok
-}
-
-// raggedTile is for rows that are no multiple of 8 bytes. They cost more registers, for
-// a vector more and what is known of its place: some are read again from shared memory.
-// Wide ones are better off without a cluster, layernorm's widest with one; few very wide
-// ones in larger clusters.
-//
-// From 2 to 6 KiB it was read off four shapes (neighbours/odd-bwd.jsonl.gz). In us, the tiles
-// before and these: rmsnorm 9001x2058 49.1 and 33.7, 7411x2501 38.2 and 34.8, 11003x2742 54.8 and
-// 52.2; layernorm 9001x2058 43.0 and 36.4. At 14009x1337 two rows take 34.5 and 37.3, one 35.8 and 42.4
-// with more stages or programs.
-func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok bool) {
-	row, ln, few := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, fewRows(p, d)
-	again := int(3 * flag(ln)) // layernorm has more to keep
-	switch {
-	case row <= 512 && row%4 == 0 && !few:
-		return tile{8, 1, 4, 2, 3, 1, 1, 0}, true
-	case row > 512 && row <= 2<<10 && few:
-		return tile{int(4 - 2*flag(row > 1<<10)), 1, 8, 2, 1, 2, cl, 0}, true
-	case row > 2*maxRow && p.M <= 4*int64(d.ClustersAtOnce(8)):
-		return tile{2, 1, 16, 2, 1, 2, 8, 0}, true
-	case row > 2*maxRow && row <= 3*maxRow:
-		return tile{1, 1, 16, 2, 1, 2, 2, again}, true
-	case p.M < int64(d.Units) || row <= 1<<10 || row > 3*maxRow:
-		return t, false
-	case row <= 2<<10:
-		return tile{2, 1, 4, 2, 4 - int(flag(ln && p.M < 100*int64(d.Units))), 2, 1, 0}, true
-	case row <= 3<<10:
-		return tile{2, 1, 4, 2, 3, 2, 1, 0}, true
-	case row > 4<<10 && row <= 5<<10 && row%4 == 0:
-		return tile{1, 1, 4, 2, 3, 1, 1, 0}, true
-	case row <= 6<<10:
-		return tile{1, 1, 4, 2, 3, 2, 1, 0}, true
-	case row <= 9<<10:
-		return tile{1, 1, 8, 3, 2, 2, 1, again}, true
-	case row <= 12<<10 && few:
-		return tile{1, 1, 8, 2, 1, 2, 1, 0}, true
-	case row <= 12<<10:
-		return tile{1, 1, 8, 2 + int(flag(ln)), 2, 2, 1, again}, true
-	case row <= maxRow:
-		return tile{1, 1, 16, 3, 1, 2, 1, 0}, true
-	case ln && row <= 24<<10:
-		return tile{1, 1, 16, 3, 1, 2, 1, 3}, true
-	case row <= 24<<10:
-		return tile{1, 1, 16, 2, 1, 2, 1, 0}, true
-	case ln:
-		return tile{1, 1, 16, 2, 1, 2, 2, 0}, true
-	}
-	return tile{1, 1, 16, 2, 1, 2, 1, 3}, true
 }
 
 // fewRowsChoice is the config of few_rows where it is the one to take: up to four rows for

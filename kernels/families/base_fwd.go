@@ -1,7 +1,6 @@
 package families
 
 import (
-	"math"
 	"slices"
 
 	"normbench/kernels"
@@ -157,53 +156,6 @@ func ruleFor(rules []fwdRule, row int64) (r fwdRule, ok bool) {
 	return rules[i], true
 }
 
-// The rules were read off an H200 (bf16; N = 257 to 19999, 5 to 30 million elements). Of the
-// best of a grid with vectors of 2 bytes and with those around the row, rmsnorm went from 71
-// to 86% of the stream at 4000x4095 and from 63 to 87% at 2001x11007, layernorm from 59 to 64%
-// and 52 to 62%; at 33333x257 and 16384x511 they are the same. Rows that start at multiples
-// of 4 bytes are better off with vectors of 4.
-var (
-	oddRules = map[kernels.Op][]fwdRule{ // rows that start at any 2 bytes
-		kernels.RMSNorm: {
-			{1 << 10, "smem_pipe", 8, 4, 16, 1, 8, 0}, {3 << 10, "smem_pipe", 2, 4, 16, 1, 8, 0}, {9 << 10, "smem_pipe", 2, 8, 16, 1, 2, 0},
-			{12 << 10, "cta_reg", 1, 4, 16, 1, 0, 0}, {32 << 10, "cta_reg", 1, 8, 16, 1, 4, 0}, {64 << 10, "cta_reg", 1, 8, 16, 1, 0, 0},
-		},
-		kernels.LayerNorm: {
-			{6 << 10, "", 0, 0, 0, 0, 0, 0}, {12 << 10, "cta_reg", 1, 4, 16, 2, 4, 1}, {64 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0},
-		},
-	}
-	evenRules = map[kernels.Op][]fwdRule{ // at multiples of 4
-		kernels.RMSNorm: {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}},
-	}
-)
-
-// unevenRule is the rule for the row. A few wide rows get more threads each.
-func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
-	row := p.N * p.DType.Size()
-	switch {
-	case !measuredFwd(p, d):
-		return r, false
-	case fewUneven(p, d):
-		return fewRule(p), true
-	case row%8 == 0:
-		return r, false
-	}
-	rules := oddRules[p.Op]
-	if row%4 == 0 {
-		rules = evenRules[p.Op]
-	}
-	if r, ok = ruleFor(rules, row); !ok || p.M < int64(d.Units) && row <= 8<<10 {
-		return r, false
-	}
-	if p.M < 2*int64(d.Units) {
-		r = fwdRule{r.row, "cta_reg", 1, 8, 16, 1, 0, 0}
-		if row > 16<<10 {
-			r.warps = 32
-		}
-	}
-	return r, true
-}
-
 // wholeRules are for rows of whole vectors, of 16-bit types, at widths that are not
 // smem_pipe's: at 256 bytes a warp for eight rows, and hoisted weights; beyond smem_pipe's
 // best widths in rmsnorm few threads to a row, whose vectors are then many and waste none.
@@ -231,20 +183,6 @@ func fwdRegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		}
 	}
 	return base
-}
-
-// fewUneven says whether a forward has so few rows of narrow vectors that each should have
-// a program, of more threads than a longer list of rows is worth.
-func fewUneven(p kernels.Problem, d kernels.DeviceInfo) bool {
-	row := p.N * p.DType.Size()
-	return row%16 != 0 && row > 512 && row <= 8<<10 && p.M <= 2*int64(d.Units)
-}
-
-// fewRule is what smem_pipe has for it: 4.2, 4.4 and 4.7 us on an H200 (rmsnorm 173x409, 229x541,
-// 71x3571) where coop's programs of 8 warps took 4.5 and 4.7 at the last two, and a program
-// for eight rows 7.6 at the first; layernorm 4.5, 4.6 and 5.1, coop 4.7 and 5.1.
-func fewRule(p kernels.Problem) fwdRule {
-	return fwdRule{8 << 10, "smem_pipe", 1, 8 << flag(p.N*p.DType.Size() > 4<<10), 0, 1, 0, 0}
 }
 
 // A oneShotRule is what is best for rows up to so many bytes, of an x up to so many eighths
@@ -336,66 +274,4 @@ func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool
 		warps *= 2
 	}
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, int(cluster))), true
-}
-
-// A tileRule is what is best for rows up to so many bytes: the vector, slots, programs
-// per multiprocessor (0 for one to a slice), the copy path, the programs of a cluster or,
-// through global memory, of a row.
-type tileRule struct {
-	row                                int64
-	vec, stages, perSM, path, cl, ctas int
-}
-
-// The rules were read off an H200 (bf16, te): of 50 to 130 configs the best, or one
-// within 1% of it that is more like its neighbours. All write 32 bytes of a column at a
-// time, and let those lines stay in L2 until the others have come: with the streaming
-// hint 83.1 us and not 81.3 at 8192x8192.
-var tileRules = map[kernels.Op][]tileRule{
-	kernels.RMSNorm: {
-		{2 << 10, 0, 1, 0, 1, 1, 1}, {4 << 10, 0, 2, 1, 1, 2, 1}, {8 << 10, 8, 2, 2, 2, 8, 1}, {16 << 10, 0, 2, 1, 1, 8, 1},
-		{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 3, 1, 1, 32}, {math.MaxInt64, 0, 1, 1, 2, 1, 32},
-	},
-	kernels.LayerNorm: {
-		{2 << 10, 8, 1, 0, 1, 1, 1}, {4 << 10, 0, 1, 2, 1, 2, 1}, {8 << 10, 0, 1, 3, 1, 4, 1}, {16 << 10, 0, 1, 3, 1, 8, 1},
-		{24 << 10, 0, 1, 2, 1, 8, 1}, {32 << 10, 0, 1, 3, 1, 16, 1}, {64 << 10, 0, 1, 1, 1, 16, 1}, {math.MaxInt64, 0, 1, 1, 1, 1, 32},
-	},
-}
-
-// tileBase is the rule for the row or, where that is refused, fwdTileBase.
-func tileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	rules := tileRules[p.Op]
-	r := rules[slices.IndexFunc(rules, func(r tileRule) bool { return p.N*p.DType.Size() <= r.row })]
-	c := tileConfig(r.vec, r.stages, r.path, r.cl, r.ctas).With(set(kernels.PerSM, r.perSM))
-	if d.Kind == kernels.KindCUDA && refuseTile(p, c, d) == nil {
-		return c
-	}
-	return fwdTileBase(p, d)
-}
-
-// A bandRule is what is best for rows up to so many bytes: the rows of a band, the warps of a
-// program, stages, programs per multiprocessor, and the programs of a cluster.
-type bandRule struct {
-	row                            int64
-	rows, warps, stages, perSM, cl int
-}
-
-// The rules were read off an H200 (bf16, te), of 20 to 90 configs.
-var bandRules = map[kernels.Op][]bandRule{
-	kernels.RMSNorm: {
-		{2 << 10, 32, 8, 1, 1, 1}, {4 << 10, 32, 16, 2, 1, 1}, {8 << 10, 64, 8, 2, 2, 16}, {16 << 10, 64, 16, 1, 1, 8}, {24 << 10, 64, 32, 2, 1, 16},
-		{math.MaxInt64, 32, 16, 2, 1, 16},
-	},
-	kernels.LayerNorm: {
-		{2 << 10, 32, 8, 1, 1, 1}, {4 << 10, 32, 8, 1, 1, 2}, {8 << 10, 64, 8, 2, 1, 8}, {16 << 10, 64, 16, 1, 1, 8}, {24 << 10, 32, 16, 1, 1, 8},
-		{32 << 10, 64, 16, 1, 1, 16}, {math.MaxInt64, 32, 16, 1, 1, 16},
-	},
-}
-
-// bandChoice is the rule for the row, if it is accepted.
-func bandChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
-	rules := bandRules[p.Op]
-	r := rules[slices.IndexFunc(rules, func(r bandRule) bool { return p.N*p.DType.Size() <= r.row })]
-	c = fwdBandBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.Stages, r.stages), set(kernels.PerSM, r.perSM),
-		set(kernels.Cluster, r.cl))
-	return c, d.Kind == kernels.KindCUDA && refuseBand(p, c, d) == nil
 }
