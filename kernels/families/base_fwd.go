@@ -24,6 +24,8 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	switch {
 	case uneven && r.design == "smem_pipe":
 		c = r.of(c).With(set(kernels.CopyPath, 1))
+	case pipedNarrow(p, d):
+		c = narrowUneven(c, p, d)
 	case ln && row%16 == 0 && row >= 512 && row <= 2<<10 && p.M >= 8*int64(d.Units) && (row <= 1<<10 || p.M*row > d.CacheBytes/4):
 		c = narrowLN(c, p, d)
 	case persistentRow(p, d):
@@ -89,6 +91,37 @@ func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels
 	return c
 }
 
+// pipedNarrow says whether a forward has many rows of whole vectors that one_shot and groups of
+// lanes as wide as a warp do not suit: of 257 to 1536 columns that are no power of two, where
+// lanes are left without a vector, and in rmsnorm of 256 to 1024 where the last of four rows to a thread
+// may not be there: 8.1 us at 4001x1024, where 4096x1024 has 7.2.
+func pipedNarrow(p kernels.Problem, d kernels.DeviceInfo) bool {
+	row := p.N * p.DType.Size()
+	if !measuredFwd(p, d) || row%16 != 0 || p.M < 8*int64(d.Units) {
+		return false
+	}
+	between := row > 512 && row <= 3<<10 && row&(row-1) != 0
+	return between || p.Op == kernels.RMSNorm && row >= 512 && row <= 2<<10 && p.M%4 != 0
+}
+
+// narrowUneven is c for them: 16 lanes for a row, of eight rows, that read it again from shared
+// memory from 512 columns on, and 32 for layernorm's beyond 1024. In us, one_shot, or two rows of 64
+// lanes, and this (H200, bf16, neighbours/between.jsonl.gz): rmsnorm 17011x640 14.0 and 13.0,
+// 20011x768 17.4 and 16.7, 9973x1536 17.2 and 16.7, 4001x1024 8.1 and 7.5; layernorm 11003x1152 16.2
+// and 15.3, 9973x1536 18.0 and 17.2.
+func narrowUneven(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
+	rows, path := 8, 1
+	switch {
+	case ln && row > 2<<10:
+		rows = 4
+	case row > 2<<10, ln && row >= 3<<9, p.M*row > d.CacheBytes && (ln || row < 1<<10):
+		path = 2
+	}
+	return c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, path), set(kernels.PerSM, 0),
+		set(kernels.Reload, int(flag(row >= 1<<10))))
+}
+
 // sharedRow is how many programs of 128 threads share a wide row of whole vectors, each slice
 // once, which they read again from shared memory: slices are of 8 to 20 KiB. On an H200 (bf16)
 // that is 0.97 to 1.02 of the stream from 10240 to 65536 columns in rmsnorm, and one program for
@@ -112,13 +145,17 @@ func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 // the L2. With the hint y leaves it while x is still read; without, the last of it stays.
 // On an H200 (bf16, default group, the same configs with and without) that is 1.7% faster at
 // 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB. Layernorm's persistentRow
-// is 1 to 7% slower without it. From 134 MB on x should be the last to leave (minKept), which is
+// is 1 to 7% slower without it. smem_pipe's odd rows are faster with it: 49.2 us, not 55.3, at
+// 30011x1411 (rmsnorm). From 134 MB on x should be the last to leave (minKept), which is
 // another 2 to 4%.
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-		c := base(p, d)
+		c, row := base(p, d), p.N*p.DType.Size()
+		r, _ := unevenRule(p, d)
 		switch {
-		case !measuredFwd(p, d) || p.M*p.N*p.DType.Size() <= d.CacheBytes || persistentRow(p, d):
+		case !measuredFwd(p, d) || p.M*row <= d.CacheBytes || persistentRow(p, d):
+			return c
+		case row%4 != 0 && r.design == "smem_pipe":
 			return c
 		case keepsX(p, d):
 			return c.With(set(kernels.CacheHint, 6))
@@ -227,7 +264,7 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 			r.warps = 8
 		}
 		return r, true
-	case row%16 != 0 || p.M < 8*int64(d.Units):
+	case row%16 != 0 || p.M < 8*int64(d.Units), pipedNarrow(p, d) && p.Op == kernels.RMSNorm:
 		return r, false
 	}
 	rules := oneShotRules[p.Op]
@@ -237,12 +274,17 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 	if i < 0 || rules[i].rows == 0 {
 		return r, false
 	}
-	return rules[i], true
+	if r = rules[i]; r.unroll == 4 && p.M%int64(r.rows) != 0 {
+		r.rows, r.warps, r.unroll = 8, 4, 1 // the last of four rows to a thread may not be there: 4.8 us, not 4.2, at 2003x128
+	}
+	return r, true
 }
 
 // oneShotChoice is the config of one_shot where it is the one to take.
 func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
-	c, ok = fewWide(p, d)
+	if c, ok = fewWide(p, d); !ok {
+		c, ok = fewWhole(p, d)
+	}
 	if !ok {
 		r, found := oneShotRuleFor(p, d)
 		if !found {
@@ -274,4 +316,51 @@ func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool
 		warps *= 2
 	}
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, int(cluster))), true
+}
+
+// fewWhole is one_shot where x is no more than 5 MB, in rows of whole vectors: up to 512 columns
+// those of 64 to 128 threads, a lane for each vector of a row as far as a warp goes, and from 1024
+// columns on a program for each row, or two of the widest. On an H200 (bf16,
+// neighbours/few-fwd.jsonl.gz) that is 0 to 6% behind the best of a grid, where the rules for more rows
+// were up to 24%: 2003x512 5.0 us, not 5.9, in rmsnorm and 5.0, not 5.1, in layernorm; 256x4096 4.9, not
+// 5.6, and 4.9, not 5.5. In rmsnorm's rows of 1025 to 4096 columns it is the best up to twice of that, with
+// fewer threads.
+func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
+	x := p.M * row
+	if !measuredFwd(p, d) || row%16 != 0 || row <= 64 || row > 32<<10 {
+		return c, false
+	}
+	if row < 2<<10 && p.M >= 8*int64(d.Units) && (p.M%16 == 0 || p.M > 32*int64(d.Units)) {
+		return c, false // oneShotRules were read off whole tiles: 5.8 us at 4096x512 in layernorm, and 6.6 by this
+	}
+	rows, warps, cluster := 1, 16, 1
+	switch {
+	case 6*x <= d.CacheBytes && 12*x > d.CacheBytes && !ln && row > 2<<10 && row <= 8<<10:
+		warps = 2 << flag(row > 4<<10)
+	case 12*x > d.CacheBytes && (10*x > d.CacheBytes || !ln || row >= 2<<10):
+		return c, false
+	case row <= 128:
+		rows, warps = 16>>flag(ln), 4>>flag(ln)
+	case row <= 256:
+		rows, warps = 8, 2<<flag(ln)
+	case row <= 512:
+		rows, warps = 8>>flag(ln), 4
+	case row < 2<<10:
+		rows, warps = 2, 4
+		if ln {
+			rows = 4 << flag(row > 1<<10)
+		}
+	case row == 2<<10:
+		rows, warps = 1<<flag(ln), 4
+	case row < 4<<10, ln && row <= 8<<10:
+		warps = 4
+	case row <= 10<<10:
+		warps = 8
+	case ln && row > 16<<10:
+		warps, cluster = 4, 2
+	case row > 24<<10:
+		cluster = 2
+	}
+	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, cluster)), true
 }

@@ -5,23 +5,26 @@ import "normbench/kernels"
 // The later launch rules of rows that are no multiple of 8 bytes, and of few that are no multiple of
 // 16: see base.go.
 
-// The rules were read off an H200 (bf16; N = 257 to 19999, 5 to 30 million elements). Of the
-// best of a grid with vectors of 2 bytes and with those around the row, rmsnorm went from 71
-// to 86% of the stream at 4000x4095 and from 63 to 87% at 2001x11007, layernorm from 59 to 64%
-// and 52 to 62%; at 33333x257 and 16384x511 they are the same. Rows that start at multiples
-// of 4 bytes are better off with vectors of 4.
+// The rules were read off an H200 (bf16; N = 257 to 25001, 5 to 42 million elements; the best of
+// grids with vectors of 2 bytes and with those around the row, neighbours/odd-fwd.jsonl.gz and
+// odd-more.jsonl.gz). Of the stream, rmsnorm has 0.78 to 0.90 by them from 1023 columns on and
+// layernorm 0.58 to 0.77. Rows that start at multiples of 4 bytes are better off with vectors of 4.
 var (
 	oddRules = map[kernels.Op][]fwdRule{ // rows that start at any 2 bytes
 		kernels.RMSNorm: {
-			{1 << 10, "smem_pipe", 8, 4, 16, 1, 8, 0}, {3 << 10, "smem_pipe", 2, 4, 16, 1, 8, 0}, {9 << 10, "smem_pipe", 2, 8, 16, 1, 2, 0},
-			{12 << 10, "cta_reg", 1, 4, 16, 1, 0, 0}, {32 << 10, "cta_reg", 1, 8, 16, 1, 4, 0}, {64 << 10, "cta_reg", 1, 8, 16, 1, 0, 0},
+			{1 << 10, "smem_pipe", 8, 4, 16, 1, 8, 0}, {2816, "smem_pipe", 2, 4, 16, 1, 8, 0}, {5 << 10, "smem_pipe", 2, 4, 16, 1, 0, 0},
+			{9 << 10, "smem_pipe", 1, 8, 16, 1, 4, 0}, {10 << 10, "smem_pipe", 1, 4, 16, 1, 0, 0}, {19 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0},
+			{22 << 10, "cta_reg", 1, 8, 16, 1, 0, 0}, {32 << 10, "smem_pipe", 1, 8, 16, 1, 4, 0}, {64 << 10, "cta_reg", 1, 8, 16, 1, 0, 0},
 		},
 		kernels.LayerNorm: {
-			{6 << 10, "", 0, 0, 0, 0, 0, 0}, {12 << 10, "cta_reg", 1, 4, 16, 2, 4, 1}, {64 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0},
+			{2304, "", 0, 0, 0, 0, 0, 0}, {4224, "smem_pipe", 2, 4, 16, 1, 4, 0}, {5 << 10, "", 0, 0, 0, 0, 0, 0},
+			{9 << 10, "smem_pipe", 1, 8, 16, 1, 4, 0}, {11 << 10, "cta_reg", 1, 4, 16, 2, 4, 1}, {13 << 10, "smem_pipe", 1, 4, 16, 1, 0, 0},
+			{48 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0}, {64 << 10, "smem_pipe", 1, 8, 16, 1, 4, 0},
 		},
 	}
 	evenRules = map[kernels.Op][]fwdRule{ // at multiples of 4
-		kernels.RMSNorm: {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}},
+		kernels.RMSNorm:   {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}},
+		kernels.LayerNorm: {{10 << 10, "", 0, 0, 0, 0, 0, 0}, {18 << 10, "smem_pipe", 1, 8, 0, 1, 4, 0}},
 	}
 )
 
@@ -78,6 +81,9 @@ func fewRule(p kernels.Problem) fwdRule {
 func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok bool) {
 	row, ln, few := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, fewRows(p, d)
 	again := int(3 * flag(ln)) // layernorm has more to keep
+	if t, ok := evenTile(p, d); ok {
+		return t, true
+	}
 	switch {
 	case row <= 512 && row%4 == 0 && !few:
 		return tile{8, 1, 4, 2, 3, 1, 1, 0}, true
@@ -113,4 +119,30 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo, cl int) (t tile, ok boo
 		return tile{1, 1, 16, 2, 1, 2, 2, 0}, true
 	}
 	return tile{1, 1, 16, 2, 1, 2, 1, 3}, true
+}
+
+// evenTile is raggedTile for rows of 6 to 32 KiB at multiples of 4 bytes, where each thread's own
+// copies of 4 bytes are faster than bulk copies and shifted vectors, and wide rows are read again from
+// shared memory. In us, bulk copies and these (H200, bf16, neighbours/odd-more.jsonl.gz): rmsnorm
+// 2447x4094 23.7 and 20.9, 1231x8186 25.2 and 23.1, layernorm 29.8 and 23.3, 31.3 and 25.0, 4001x8190
+// 79.4 and 61.1. At 705x14338 they are the same in rmsnorm, and in layernorm the bulk copies are faster.
+func evenTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
+	row, ln, few := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, p.M < 16*int64(d.Units)
+	switch {
+	case row%4 != 0 || p.M < 2*int64(d.Units):
+		return t, false
+	case row > 6<<10 && row <= 8<<10 && p.M < 40*int64(d.Units):
+		return tile{1, 1, 4, 3, 2, 1, 1, 0}, true // up to 16 vectors to a thread: 2441x4098 has 17, and 0.54 of the stream where 4094 columns have 0.79
+	case row > 6<<10 && row <= 9<<10:
+		return tile{1, 1, 8, 3, 2, 1, 1, 3}, true
+	case row > 9<<10 && row <= maxRow:
+		return tile{1, 1, 8, 3 - int(flag(few)), 1 + int(flag(!few && !ln)), 1, 1, 3}, true
+	case row > maxRow && row <= 24<<10 && ln:
+		return tile{1, 1, 16, 2, 1, 1, 1, 0}, true
+	case row > 24<<10 && row <= 2*maxRow && !ln:
+		return tile{1, 1, 16, 3, 1, 1, 1, 3}, true
+	case row > 30<<10 && row <= 2*maxRow:
+		return tile{1, 1, 16, 2, 1, 1, 1, 3}, true
+	}
+	return t, false
 }
