@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"slices"
 )
 
 var nan32 = float32(math.NaN())
@@ -186,6 +187,16 @@ func (c *Check) Reason() string {
 		}
 	}
 	return ""
+}
+
+// Main is what the kernel that does the work takes: the stage k1, which a launch that clears
+// something may stand ahead of, or the first; nil where nothing is known.
+func (c *Check) Main() *Resource {
+	if c == nil || len(c.Resources) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(c.Resources, func(r Resource) bool { return r.Stage == "k1" })
+	return &c.Resources[max(i, 0)]
 }
 
 // OutputCheck compares one output with its float64 answer.

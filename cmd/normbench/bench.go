@@ -218,8 +218,7 @@ func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 		}
 		row = append(row, fmt.Sprintf("%.1f", s.Median), ci, fmt.Sprintf("%.1f", 100*s.Spread),
 			fmt.Sprintf("%.0f", float64(r.Bytes)/s.Median/1e3), fmt.Sprintf("%.0f", 100*r.StreamUS/s.Median), stageText(r), "", "", "", "ok")
-		if r.Check != nil && len(r.Check.Resources) > 0 {
-			k1 := r.Check.Resources[0]
+		if k1 := r.Check.Main(); k1 != nil {
 			row[8], row[9], row[10] = fmt.Sprint(k1.Registers), fmt.Sprint(k1.Spill), fmt.Sprint(k1.Occupancy)
 		}
 		t.Rows = append(t.Rows, row)

@@ -102,8 +102,8 @@ func (r *liveRun) table() *report.Table {
 		t.Header, t.Align = append(t.Header, "peer"), append(t.Align, report.Left)
 	}
 	plain := len(t.Header)
-	if slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA != nil && len(d.CheckA.Resources) > 0 }) {
-		for _, name := range []string{"A regs", "B regs", "A CTAs/SM", "B CTAs/SM"} { // of each arm's first kernel
+	if slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA.Main() != nil }) {
+		for _, name := range []string{"A regs", "B regs", "A CTAs/SM", "B CTAs/SM"} { // of each arm's main kernel
 			t.Header, t.Align = append(t.Header, name), append(t.Align, report.Right)
 		}
 	}
@@ -139,8 +139,7 @@ func (r *liveRun) table() *report.Table {
 		} else if j.Verdict != verdict.Same {
 			row[10] = moved(d)
 		}
-		if len(row) > plain && d.CheckA != nil && d.CheckB != nil && len(d.CheckA.Resources) > 0 && len(d.CheckB.Resources) > 0 {
-			a, b := d.CheckA.Resources[0], d.CheckB.Resources[0]
+		if a, b := d.CheckA.Main(), d.CheckB.Main(); len(row) > plain && a != nil && b != nil {
 			for i, n := range []int{a.Registers, b.Registers, a.Occupancy, b.Occupancy} {
 				row[plain+i] = strconv.Itoa(n)
 			}
