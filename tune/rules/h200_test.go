@@ -296,3 +296,24 @@ func TestAliases(t *testing.T) {
 		t.Errorf("what was not measured has a regret of %g", got)
 	}
 }
+
+// TestDefaultAtNeighbours holds the default to the grids that its rules were read off: on no shape
+// more than a tenth behind the best config that was measured there.
+func TestDefaultAtNeighbours(t *testing.T) {
+	var paths []string
+	for _, name := range []string{"few-fwd", "between", "odd-more", "whole-bwd"} {
+		paths = append(paths, recorded+"/neighbours/"+name+".jsonl.gz")
+	}
+	d, err := Collect(paths)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kept := d.Rebase(families.New()); kept > 0 || len(d.Shapes) < 200 {
+		t.Errorf("the default has no time on %d of %d shapes", kept, len(d.Shapes))
+	}
+	for _, s := range d.Shapes {
+		if s.BaseUS > 1.1*s.BestUS {
+			t.Errorf("%s: %.2f us by %s, and %.2f by %s", s.Problem, s.BaseUS, s.Base, s.BestUS, s.Best)
+		}
+	}
+}
