@@ -318,13 +318,13 @@ func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, int(cluster))), true
 }
 
-// fewWhole is one_shot where x is no more than 5 MB, in rows of whole vectors: up to 512 columns
-// those of 64 to 128 threads, a lane for each vector of a row as far as a warp goes, and from 1024
-// columns on a program for each row, or two of the widest. On an H200 (bf16,
-// neighbours/few-fwd.jsonl.gz) that is 0 to 6% behind the best of a grid, where the rules for more rows
+// fewWhole is one_shot where x is no more than 5 MB (6 in layernorm's rows below 1024 columns), in rows
+// of whole vectors: up to 512 columns those of 64 to 128 threads, a lane for each vector of a row as far
+// as a warp goes, and from 1024 columns on a program for each row, or two of the widest. On an H200 (bf16,
+// neighbours/few-fwd.jsonl.gz) that is 0 to 8% behind the best of a grid, where the rules for more rows
 // were up to 24%: 2003x512 5.0 us, not 5.9, in rmsnorm and 5.0, not 5.1, in layernorm; 256x4096 4.9, not
-// 5.6, and 4.9, not 5.5. In rmsnorm's rows of 1025 to 4096 columns it is the best up to twice of that, with
-// fewer threads.
+// 5.6, and 4.9, not 5.5. In rmsnorm's rows of 1025 to 4096 columns it is the best up to 10 MB, with fewer
+// threads.
 func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	x := p.M * row
