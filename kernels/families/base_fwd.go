@@ -318,49 +318,49 @@ func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, int(cluster))), true
 }
 
-// fewWhole is one_shot where x is no more than 5 MB (6 in layernorm's rows below 1024 columns), in rows
-// of whole vectors: up to 512 columns those of 64 to 128 threads, a lane for each vector of a row as far
-// as a warp goes, and from 1024 columns on a program for each row, or two of the widest. On an H200 (bf16,
+// A smallRule is what is best for a small x of rows up to so many bytes: the rows of a program, its warps, and
+// the programs of a row.
+type smallRule struct {
+	row                  int64
+	rows, warps, cluster int
+}
+
+// smallRules are for an x of no more than 5 MB (6 in layernorm's rows below 1024 columns): up to 512
+// columns programs of 64 to 128 threads, a lane for each vector of a row as far as a warp goes, and from
+// 1024 columns on a program for each row, or two of the widest. On an H200 (bf16,
 // neighbours/few-fwd.jsonl.gz) that is 0 to 8% behind the best of a grid, where the rules for more rows
 // were up to 24%: 2003x512 5.0 us, not 5.9, in rmsnorm and 5.0, not 5.1, in layernorm; 256x4096 4.9, not
-// 5.6, and 4.9, not 5.5. In rmsnorm's rows of 1025 to 4096 columns it is the best up to 10 MB, with fewer
-// threads.
+// 5.6, and 4.9, not 5.5.
+var smallRules = map[kernels.Op][]smallRule{
+	kernels.RMSNorm: {
+		{128, 16, 4, 1}, {256, 8, 2, 1}, {512, 8, 4, 1}, {2<<10 - 1, 2, 4, 1}, {4<<10 - 1, 1, 4, 1}, {10 << 10, 1, 8, 1},
+		{24 << 10, 1, 16, 1}, {32 << 10, 1, 16, 2},
+	},
+	kernels.LayerNorm: {
+		{128, 8, 2, 1}, {256, 8, 4, 1}, {1 << 10, 4, 4, 1}, {2<<10 - 1, 8, 4, 1}, {2 << 10, 2, 4, 1}, {8 << 10, 1, 4, 1}, {10 << 10, 1, 8, 1},
+		{16 << 10, 1, 16, 1}, {32 << 10, 1, 4, 2},
+	},
+}
+
+// fewWhole is one_shot by smallRules, for rows of whole vectors. rmsnorm's of 1025 to 4096 columns have a
+// program each up to 10 MB, of fewer threads.
 func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
-	x := p.M * row
-	if !measuredFwd(p, d) || row%16 != 0 || row <= 64 || row > 32<<10 {
+	x, narrow := p.M*row, row < 2<<10
+	rules := smallRules[p.Op]
+	i := slices.IndexFunc(rules, func(r smallRule) bool { return row <= r.row })
+	if !measuredFwd(p, d) || row%16 != 0 || row <= 64 || i < 0 {
 		return c, false
 	}
-	if row < 2<<10 && p.M >= 8*int64(d.Units) && (p.M%16 == 0 || p.M > 32*int64(d.Units)) {
+	if narrow && p.M >= 8*int64(d.Units) && (p.M%16 == 0 || p.M > 32*int64(d.Units)) {
 		return c, false // oneShotRules were read off whole tiles: 5.8 us at 4096x512 in layernorm, and 6.6 by this
 	}
-	rows, warps, cluster := 1, 16, 1
-	switch {
-	case 6*x <= d.CacheBytes && 12*x > d.CacheBytes && !ln && row > 2<<10 && row <= 8<<10:
-		warps = 2 << flag(row > 4<<10)
-	case 12*x > d.CacheBytes && (10*x > d.CacheBytes || !ln || row >= 2<<10):
-		return c, false
-	case row <= 128:
-		rows, warps = 16>>flag(ln), 4>>flag(ln)
-	case row <= 256:
-		rows, warps = 8, 2<<flag(ln)
-	case row <= 512:
-		rows, warps = 8>>flag(ln), 4
-	case row < 2<<10:
-		rows, warps = 2, 4
-		if ln {
-			rows = 4 << flag(row > 1<<10)
+	r := rules[i]
+	if most := d.CacheBytes / 12; x > most && !(ln && narrow && x <= d.CacheBytes/10) {
+		if ln || row <= 2<<10 || row > 8<<10 || x > 2*most {
+			return c, false
 		}
-	case row == 2<<10:
-		rows, warps = 1<<flag(ln), 4
-	case row < 4<<10, ln && row <= 8<<10:
-		warps = 4
-	case row <= 10<<10:
-		warps = 8
-	case ln && row > 16<<10:
-		warps, cluster = 4, 2
-	case row > 24<<10:
-		cluster = 2
+		r.warps = 2 << flag(row > 4<<10)
 	}
-	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, cluster)), true
+	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.Unroll, 1), set(kernels.Cluster, r.cluster)), true
 }
