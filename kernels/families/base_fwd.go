@@ -12,8 +12,8 @@ import (
 // better (records of the default group and of neighbours/wide.jsonl.gz, bf16): both ops beyond
 // 8192 columns by sharedRow, and rmsnorm of 2048 and 4096, layernorm to 8192, with a row to 32
 // to 128 threads that read it again from shared memory, 1 to 5%; layernorm of 256 to 1024 columns by
-// narrowLN; of 8192 by two programs for a row where y is no larger than two L2, 1 to 10%; and by
-// persistentRow.
+// narrowLN; of 8192 by two programs for a row where y is no larger than two L2, 1 to 10%; by
+// persistentRow; narrow rows of both by pipedNarrow, and odd ones by unevenRule.
 func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row, ln := fwdSmemPipeBase(p, d), p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	if !measuredFwd(p, d) {
@@ -25,7 +25,7 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	case uneven && r.design == "smem_pipe":
 		c = r.of(c).With(set(kernels.CopyPath, 1))
 	case pipedNarrow(p, d):
-		c = narrowUneven(c, p, d)
+		c = narrowTile(c, p, d)
 	case ln && row%16 == 0 && row >= 512 && row <= 2<<10 && p.M >= 8*int64(d.Units) && (row <= 1<<10 || p.M*row > d.CacheBytes/4):
 		c = narrowLN(c, p, d)
 	case persistentRow(p, d):
@@ -104,12 +104,13 @@ func pipedNarrow(p kernels.Problem, d kernels.DeviceInfo) bool {
 	return between || p.Op == kernels.RMSNorm && row >= 512 && row <= 2<<10 && p.M%4 != 0
 }
 
-// narrowUneven is c for them: 16 lanes for a row, of eight rows, that read it again from shared
-// memory from 512 columns on, and 32 for layernorm's beyond 1024. In us, one_shot, or two rows of 64
-// lanes, and this (H200, bf16, neighbours/between.jsonl.gz): rmsnorm 17011x640 14.0 and 13.0,
+// narrowTile is c for them: 16 lanes for a row, of eight rows, that read it again from shared
+// memory from 512 columns on, and 32 for layernorm's beyond 1024. Copies are each thread's own, or bulk
+// ones for rmsnorm's beyond 1024 columns, layernorm's of 768 to 1024, and of an x larger than the L2 for
+// layernorm's below that and rmsnorm's below 512. In us, one_shot, or two rows of 64 lanes, and this (H200, bf16, neighbours/between.jsonl.gz): rmsnorm 17011x640 14.0 and 13.0,
 // 20011x768 17.4 and 16.7, 9973x1536 17.2 and 16.7, 4001x1024 8.1 and 7.5; layernorm 11003x1152 16.2
 // and 15.3, 9973x1536 18.0 and 17.2.
-func narrowUneven(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+func narrowTile(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	rows, path := 8, 1
 	switch {
