@@ -93,34 +93,39 @@ func narrowLN(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels
 
 // pipedNarrow says whether a forward has many rows of whole vectors that one_shot and groups of
 // lanes as wide as a warp do not suit: of 257 to 1536 columns that are no power of two, where
-// lanes are left without a vector, and in rmsnorm of 256 to 1024 where the last of four rows to a thread
-// may not be there: 8.1 us at 4001x1024, where 4096x1024 has 7.2.
+// lanes are left without a vector, and in rmsnorm of 512 to 1024 that are no multiple of a thread's
+// four: 7.5 us by one_shot at 4001x1024, and 7.3.
 func pipedNarrow(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row := p.N * p.DType.Size()
 	if !measuredFwd(p, d) || row%16 != 0 || p.M < 8*int64(d.Units) {
 		return false
 	}
 	between := row > 512 && row <= 3<<10 && row&(row-1) != 0
-	return between || p.Op == kernels.RMSNorm && row >= 512 && row <= 2<<10 && p.M%4 != 0
+	return between || p.Op == kernels.RMSNorm && row > 512 && row <= 2<<10 && p.M%4 != 0
 }
 
 // narrowTile is c for them: 16 lanes for a row, of eight rows, that read it again from shared
 // memory from 512 columns on, and 32 for layernorm's beyond 1024. Copies are each thread's own, or bulk
-// ones for rmsnorm's beyond 1024 columns, layernorm's of 768 to 1024, and of an x larger than the L2 for
-// layernorm's below that and rmsnorm's below 512. In us, one_shot, or two rows of 64 lanes, and this (H200, bf16, neighbours/between.jsonl.gz): rmsnorm 17011x640 14.0 and 13.0,
-// 20011x768 17.4 and 16.7, 9973x1536 17.2 and 16.7, 4001x1024 8.1 and 7.5; layernorm 11003x1152 16.2
-// and 15.3, 9973x1536 18.0 and 17.2.
+// ones for rmsnorm's beyond 1024 columns and, of an x of a quarter of the L2, below 512, layernorm's of 768 to
+// 1024, and of an x larger than the L2 below that. In us, one_shot, or two rows of 64 lanes, and this (H200, bf16,
+// neighbours/between.jsonl.gz): rmsnorm 17011x640 14.0 and 13.0, 20011x768 17.4 and 16.7, 9973x1536 17.2 and
+// 16.7, 4001x1024 8.1 and 7.5; layernorm 11003x1152 16.2 and 15.3, 9973x1536 18.0 and 17.2. Below 512
+// columns y is better not kept, and rmsnorm's beyond 384 read again: 16.4 us at 30000x480, and 15.9 so.
 func narrowTile(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
-	rows, path := 8, 1
+	row, ln, x := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, p.M*p.N*p.DType.Size()
+	rows, path, again := 8, 1, row >= 1<<10
+	if row < 1<<10 {
+		again = !ln && row > 768
+		c = c.With(set(kernels.CacheHint, 2))
+	}
 	switch {
 	case ln && row > 2<<10:
 		rows = 4
-	case row > 2<<10, ln && row >= 3<<9, p.M*row > d.CacheBytes && (ln || row < 1<<10):
+	case row > 2<<10, ln && row >= 3<<9, x > d.CacheBytes && ln, x > d.CacheBytes/4 && !ln && row < 1<<10:
 		path = 2
 	}
 	return c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, path), set(kernels.PerSM, 0),
-		set(kernels.Reload, int(flag(row >= 1<<10))))
+		set(kernels.Reload, int(flag(again))))
 }
 
 // sharedRow is how many programs of 128 threads share a wide row of whole vectors, each slice
@@ -238,7 +243,7 @@ type oneShotRule struct {
 // smem_pipe is as good or better.
 var oneShotRules = map[kernels.Op][]oneShotRule{
 	kernels.RMSNorm: {
-		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 2, 1, 2}, {256, 0, 8, 1, 2, 2}, {512, 1, 8, 4, 1, 2}, {512, 0, 4, 1, 4, 2},
+		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 2, 1, 2}, {256, 0, 8, 1, 2, 2}, {512, 1, 8, 4, 1, 2}, {512, 0, 8, 1, 4, 2},
 		{1 << 10, 2, 8, 2, 1, 2}, {1 << 10, 0, 4, 2, 4, 2}, {2 << 10, 8, 4, 4, 4, 2}, {2 << 10, 0, 4, 2, 4, 2},
 		{14 << 10, 0, 0, 0, 0, 0}, {16 << 10, 0, 1, 4, 1, 2},
 	},
@@ -267,6 +272,8 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 		return r, true
 	case row%16 != 0 || p.M < 8*int64(d.Units), pipedNarrow(p, d) && p.Op == kernels.RMSNorm:
 		return r, false
+	case p.Op == kernels.LayerNorm && row >= 512 && row <= 1<<10 && p.M%8 != 0:
+		return r, false // 9.0 us at 20011x256 and 8.9 at 9001x512, where smem_pipe has 8.4 and 7.9
 	}
 	rules := oneShotRules[p.Op]
 	i := slices.IndexFunc(rules, func(r oneShotRule) bool {
@@ -275,8 +282,8 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 	if i < 0 || rules[i].rows == 0 {
 		return r, false
 	}
-	if r = rules[i]; r.unroll == 4 && p.M%int64(r.rows) != 0 {
-		r.rows, r.warps, r.unroll = 8, 4, 1 // the last of four rows to a thread may not be there: 4.8 us, not 4.2, at 2003x128
+	if r = rules[i]; r.warps == 1 && p.Op == kernels.RMSNorm && row > 256 && p.M <= 4*32*int64(d.Units) {
+		r.rows = 4 // as many programs as run at once: 7.2 us at 16384x256, not 7.5, and 8.2 by eight rows at 20011x256, not 9.0
 	}
 	return r, true
 }
@@ -300,23 +307,33 @@ func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	return c, refuseOneShot(p, c, d) == nil
 }
 
-// fewWide shares rows that are less than half as many as the multiprocessors among clusters of
-// up to eight programs, of a thread for eight elements and of at least 128 threads. On an H200
-// (bf16) 29x17389 takes 5.5 us in rmsnorm and 6.1 in layernorm, a program for each row 6.7 and
-// 8.3; 1x8192 4.1 and 4.5, and 4.6 and 5.0.
+// fewWide shares wide rows that are less than half as many as the multiprocessors among clusters of
+// up to eight programs, of a thread for eight elements and of at least 128 threads; and whole ones of 12288
+// columns and more, that are no more than the multiprocessors, among four or eight of 128 threads. On an
+// H200 (bf16) 29x17389 takes 5.5 us in rmsnorm and 6.1 in layernorm, a program for each row 6.7 and 8.3; 1x8192
+// 4.1 and 4.5, and 4.6 and 5.0. Four programs of 512 threads took 5.5 and 7.5 us at 64x20000, and those of 128
+// 5.2 (eight) and 5.8 (neighbours/few-fwd.jsonl.gz).
 func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
-	if !measuredFwd(p, d) || fewUneven(p, d) || 2*p.M > int64(d.Units) || p.N*p.DType.Size() < 4<<10 {
+	row, cluster, warps := p.N*p.DType.Size(), 1, 1
+	whole := row%16 == 0 && row >= 24<<10
+	switch {
+	case !measuredFwd(p, d) || fewUneven(p, d) || row < 4<<10 || p.M > int64(d.Units) || !whole && 2*p.M > int64(d.Units):
 		return c, false
+	case p.Op == kernels.LayerNorm && row%16 == 0 && row <= 8<<10 && p.M > 8: // 4.1 us at 23x2048 by a program for each, and 4.4 by two
+		return c, false
+	case whole: // 128x16384: 6.7 us in layernorm with four programs, and 7.6 with eight
+		if cluster, warps = 8, 4; p.M > 3*int64(d.Units)/4 || p.Op == kernels.LayerNorm && row < 64<<10 {
+			cluster = 4
+		}
+	default:
+		for cluster < 8 && 2*int64(cluster)*p.M <= 2*int64(d.Units) && 2*cluster*1024 <= int(p.N) {
+			cluster *= 2
+		}
+		for warps < 32 && 2*warps*32*8*cluster <= int(p.N) {
+			warps *= 2
+		}
 	}
-	cluster := int64(1)
-	for cluster < 8 && 2*cluster*p.M <= 2*int64(d.Units) && 2*cluster*1024 <= p.N {
-		cluster *= 2
-	}
-	warps := 1
-	for warps < 32 && int64(2*warps)*32*8*cluster <= p.N {
-		warps *= 2
-	}
-	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, int(cluster))), true
+	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.Unroll, 1), set(kernels.Cluster, cluster)), true
 }
 
 // A smallRule is what is best for a small x of rows up to so many bytes: the rows of a program, its warps, and
@@ -334,11 +351,11 @@ type smallRule struct {
 // 5.6, and 4.9, not 5.5.
 var smallRules = map[kernels.Op][]smallRule{
 	kernels.RMSNorm: {
-		{128, 16, 4, 1}, {256, 8, 2, 1}, {512, 8, 4, 1}, {2<<10 - 1, 2, 4, 1}, {4<<10 - 1, 1, 4, 1}, {10 << 10, 1, 8, 1},
+		{256, 16, 4, 1}, {1<<10 - 1, 8, 4, 1}, {2<<10 - 1, 4, 4, 1}, {4<<10 - 1, 1, 4, 1}, {10 << 10, 1, 8, 1},
 		{24 << 10, 1, 16, 1}, {32 << 10, 1, 16, 2},
 	},
 	kernels.LayerNorm: {
-		{128, 8, 2, 1}, {256, 8, 4, 1}, {1 << 10, 4, 4, 1}, {2<<10 - 1, 8, 4, 1}, {2 << 10, 2, 4, 1}, {8 << 10, 1, 4, 1}, {10 << 10, 1, 8, 1},
+		{128, 8, 2, 1}, {2<<10 - 1, 8, 4, 1}, {2 << 10, 2, 4, 1}, {8 << 10, 1, 4, 1}, {10 << 10, 1, 8, 1},
 		{16 << 10, 1, 16, 1}, {32 << 10, 1, 4, 2},
 	},
 }
@@ -357,6 +374,9 @@ func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok boo
 		return c, false // oneShotRules were read off whole tiles: 5.8 us at 4096x512 in layernorm, and 6.6 by this
 	}
 	r := rules[i]
+	if row > 512 && row <= 2<<10 && p.M <= 2*int64(d.Units) && (narrow || ln) { // 4.0 us, not 4.3, at 200x480 in rmsnorm
+		r = smallRule{rows: 1, warps: 1 << (flag(ln) + flag(!narrow)), cluster: 1}
+	}
 	if most := d.CacheBytes / 12; x > most && !(ln && narrow && x <= d.CacheBytes/10) {
 		if ln || row <= 2<<10 || row > 8<<10 || x > 2*most {
 			return c, false

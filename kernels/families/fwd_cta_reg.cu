@@ -53,6 +53,9 @@ __device__ __forceinline__ int column(int lane, int i, int shift) {
   return c;
 }
 
+// ends says that a row has another whole vector behind vector i, of any thread.
+__device__ __forceinline__ bool ends(int i) { return ((i + 1) * TPR + 1) * VEC <= COLS; }
+
 __device__ __forceinline__ void fetch(Row &r, const X *x, const X *res, i64 row, i64 end) {
   int lane = threadIdx.x % TPR, shift = shiftOf(row);
 #pragma unroll
@@ -111,8 +114,8 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
 #pragma unroll
     for (int i = 0; i < HELD; i++) {
       int c = column(lane, i, shiftOf(row));
-      wraw[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, c) : zero<W_BYTES>();
-      if (HAS_BIAS) braw[i] = inside(i) ? loadColumns(b, c) : zero<W_BYTES>();
+      wraw[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, c, i > 0, ends(i)) : zero<W_BYTES>();
+      if (HAS_BIAS) braw[i] = inside(i) ? loadColumns(b, c, i > 0, ends(i)) : zero<W_BYTES>();
     }
   for (i64 first = t.first; first < t.end; first += t.stride, row += t.stride) {
     Row next;
@@ -168,13 +171,13 @@ cta_reg(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float
           float wf[VEC];
           values(r, sum, i, f);
           if (HOIST) stay(wraw[i % HELD]);
-          weights(HOIST ? wraw[i % HELD] : HAS_WEIGHT ? loadColumns(w, c) : zero<W_BYTES>(), wf);
+          weights(HOIST ? wraw[i % HELD] : HAS_WEIGHT ? loadColumns(w, c, i > 0, ends(i)) : zero<W_BYTES>(), wf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] = (f[j] - mu) * rs * wf[j];
 #if HAS_BIAS
           float bf[VEC];
           if (HOIST) stay(braw[i % HELD]);
-          unpack<W_TYPE, VEC>(HOIST ? braw[i % HELD] : loadColumns(b, c), bf);
+          unpack<W_TYPE, VEC>(HOIST ? braw[i % HELD] : loadColumns(b, c, i > 0, ends(i)), bf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] += bf[j];
 #endif

@@ -47,8 +47,9 @@ __device__ __forceinline__ float sumVec(const float (&f)[VEC]) {
   return t[0];
 }
 
-extern "C" __global__ void BOUNDS(THREADS)
-one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
+// work has the program's rows. WHOLE says that all of them are there: without a guard at each.
+template <bool WHOLE>
+__device__ __forceinline__ void work(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   int lane = threadIdx.x % GROUP, rank = blockIdx.x % CLUSTER;
   i64 group = (i64)(blockIdx.x / CLUSTER) * (BLOCK_ROWS / ROWS) + threadIdx.x / GROUP;
   i64 row = group / PHASES * (PHASES * ROWS) + group % PHASES; // and PHASES more, ROWS times
@@ -56,12 +57,13 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
   auto inside = [&](int i) {
     return (SLICE % GROUP == 0 || lane + i * GROUP < SLICE) && (ROW_VECS % CLUSTER == 0 || from + i * GROUP < ROW_VECS);
   };
-  auto has = [&](int r, int i) { return (WHOLE_TILES || row + r * PHASES < rows) && inside(i); };
+  auto has = [&](int r, int i) { return (WHOLE || row + r * PHASES < rows) && inside(i); };
   auto column = [&](int i) {
     int c = (from + i * GROUP) * VEC - shift;
     wholeBetween(c, i > 0, CLUSTER == 1 && (i + 1) * GROUP * VEC <= COLS);
     return c;
   };
+  auto ends = [](int i) { return CLUSTER == 1 && ((i + 1) * GROUP + 1) * VEC <= COLS; }; // of any thread's vector i
   i64 first = row * COLS + from * VEC - shift;
   auto at = [&](int r, int i) { return first + (i64)(r * PHASES * COLS + i * GROUP * VEC); };
 
@@ -77,8 +79,8 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
   Raw<W_BYTES> wr[L], br[L];
 #pragma unroll
   for (int i = 0; i < L; i++) {
-    wr[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, column(i)) : zero<W_BYTES>();
-    if (HAS_BIAS) br[i] = inside(i) ? loadColumns(b, column(i)) : zero<W_BYTES>();
+    wr[i] = HAS_WEIGHT && inside(i) ? loadColumns(w, column(i), i > 0, ends(i)) : zero<W_BYTES>();
+    if (HAS_BIAS) br[i] = inside(i) ? loadColumns(b, column(i), i > 0, ends(i)) : zero<W_BYTES>();
   }
 #if CLUSTER > 1
   __shared__ ClusterSum<K, 1, CLUSTER> across;
@@ -153,7 +155,7 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
     s[r] = rsqrtf(s[r] * INV_COLS + eps);
     if (lane == r) own_rstd = s[r], own_mean = mu[r];
   }
-  if (lane < ROWS && rank == 0 && (WHOLE_TILES || row + lane * PHASES < rows)) {
+  if (lane < ROWS && rank == 0 && (WHOLE || row + lane * PHASES < rows)) {
     rstd[row + lane * PHASES] = own_rstd;
     mean[row + lane * PHASES] = own_mean;
   }
@@ -161,7 +163,7 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
 #pragma unroll
   for (int r = 0; r < ROWS; r++) {
     s[r] = rsqrtf(s[r] * INV_COLS + eps);
-    if (lane == 0 && rank == 0 && (WHOLE_TILES || row + r * PHASES < rows)) rstd[row + r * PHASES] = s[r];
+    if (lane == 0 && rank == 0 && (WHOLE || row + r * PHASES < rows)) rstd[row + r * PHASES] = s[r];
   }
 #endif
 #pragma unroll
@@ -177,4 +179,10 @@ one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, floa
       storeOwn<Y>(y + at(r, i), column(i), pack<Y_TYPE, VEC>(f[r][i]));
     }
   }
+}
+
+extern "C" __global__ void BOUNDS(THREADS)
+one_shot(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
+  if (WHOLE_TILES || PHASES == 1 && (i64)(blockIdx.x / CLUSTER + 1) * BLOCK_ROWS <= rows) work<true>(x, res, w, b, y, resout, rstd, mean, rows, eps);
+  else work<false>(x, res, w, b, y, resout, rstd, mean, rows, eps);
 }

@@ -82,6 +82,8 @@ struct Place {
     wholeBetween(c, i > 0, ((CLUSTER - 1) * SLICE + (i + 1) * TPR) * VEC <= COLS);
     return c;
   }
+  // ends says that a row has another whole vector behind vector i, of any thread.
+  __device__ __forceinline__ bool ends(int i) const { return ((CLUSTER - 1) * SLICE + (i + 1) * TPR + 1) * VEC <= COLS; }
   // offset is where vector i stands in its part of a slot.
   __device__ __forceinline__ int offset(int i) const { return (group * SLICE + lane + i * TPR) * VECTOR_BYTES; }
 };
@@ -119,7 +121,7 @@ __device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i
   for (int i = 0; i < L; i++)
     if (at.inside(i)) {
       int c = at.column(i, shift);
-      if (!RAGGED || c + VEC <= left) copyRow<VECTOR_BYTES>(part + at.offset(i), x + c);
+      if (!RAGGED || at.ends(i) || c + VEC <= left) copyRow<VECTOR_BYTES>(part + at.offset(i), x + c);
       else storeShared<VECTOR_BYTES>(part + at.offset(i), loadSome<X>(x, c));
     }
 }
@@ -243,8 +245,8 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
 #pragma unroll
     for (int i = 0; i < AHEAD; i++) {
       int c = at.column(i, shiftOf(t.first + at.group));
-      wraw[i] = HAS_WEIGHT && at.inside(i) ? loadColumns(w, c) : zero<W_BYTES>();
-      if (HAS_BIAS) braw[i] = at.inside(i) ? loadColumns(b, c) : zero<W_BYTES>();
+      wraw[i] = HAS_WEIGHT && at.inside(i) ? loadColumns(w, c, i > 0, at.ends(i)) : zero<W_BYTES>();
+      if (HAS_BIAS) braw[i] = at.inside(i) ? loadColumns(b, c, i > 0, at.ends(i)) : zero<W_BYTES>();
     }
 
 #if CLUSTER > 1
@@ -327,12 +329,12 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
           int c = at.column(i, r.shift);
           float wf[VEC];
           values<false>(r, at, i, f);
-          weights(EARLY ? wraw[i % AHEAD] : HAS_WEIGHT ? loadColumns(w, c) : zero<W_BYTES>(), wf);
+          weights(EARLY ? wraw[i % AHEAD] : HAS_WEIGHT ? loadColumns(w, c, i > 0, at.ends(i)) : zero<W_BYTES>(), wf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] = (f[j] - mu) * rs * wf[j];
 #if HAS_BIAS
           float bf[VEC];
-          unpack<W_TYPE, VEC>(EARLY ? braw[i % AHEAD] : loadColumns(b, c), bf);
+          unpack<W_TYPE, VEC>(EARLY ? braw[i % AHEAD] : loadColumns(b, c, i > 0, at.ends(i)), bf);
 #pragma unroll
           for (int j = 0; j < VEC; j++) f[j] += bf[j];
 #endif

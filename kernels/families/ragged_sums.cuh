@@ -8,7 +8,7 @@ __device__ __forceinline__ RowVec readRow(const unsigned char *row, int shift, c
 
 // ownWeights are the weights of vector i.
 __device__ __forceinline__ Raw<W_BYTES> ownWeights(const W *w, int shift, const Place &at, int i) {
-  return HAS_WEIGHT ? loadColumns(w, at.column(i) - shift) : zero<W_BYTES>();
+  return HAS_WEIGHT ? loadColumns(w, at.column(i) - shift, i > 0, ((CLUSTER - 1) * SLICE + (i + 1) * TPR + 1) * VEC <= COLS) : zero<W_BYTES>();
 }
 
 // The sums of ragged rows meet in shared memory: a group's sums, for a gradient, of its program's columns,

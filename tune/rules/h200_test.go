@@ -15,9 +15,18 @@ import (
 
 const recorded = "../../results/nvidia-h200"
 
+// neighbours are the grids around the default group that rules.json is fitted to as well, and that
+// the default's own rules were read off.
+func neighbours() (paths []string) {
+	for _, name := range []string{"few-fwd", "between", "odd-fwd", "odd-more", "odd-bwd", "whole-bwd"} {
+		paths = append(paths, recorded+"/neighbours/"+name+".jsonl.gz")
+	}
+	return paths
+}
+
 // h200 is the rule set of the recorded grids, fitted once for all tests.
 var h200 = sync.OnceValues(func() (fitted, error) {
-	d, err := Collect([]string{recorded})
+	d, err := Collect(append(neighbours(), recorded))
 	if err != nil {
 		return fitted{}, err
 	}
@@ -300,11 +309,7 @@ func TestAliases(t *testing.T) {
 // TestDefaultAtNeighbours holds the default to the grids that its rules were read off: on no shape
 // more than a tenth behind the best config that was measured there.
 func TestDefaultAtNeighbours(t *testing.T) {
-	var paths []string
-	for _, name := range []string{"few-fwd", "between", "odd-more", "whole-bwd"} {
-		paths = append(paths, recorded+"/neighbours/"+name+".jsonl.gz")
-	}
-	d, err := Collect(paths)
+	d, err := Collect(neighbours())
 	if err != nil {
 		t.Fatal(err)
 	}
