@@ -119,6 +119,17 @@ func TestVariants(t *testing.T) {
 		{"rmsnorm/fwd/7x1031/bf16", "rms_fwd/one_shot", "br1.w4.v0.u1.cl1.lb0.ch6"},
 		{"layernorm/fwd/9x1028/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch6"},
 		{"rmsnorm/fwd/9x2048/bf16", "rms_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp2.rl0.cl1.lb0.ch4"},
+		// Whole programs, which have no guards, and a last one of less rows, with several rows to a thread.
+		{"rmsnorm/fwd/21x256/bf16", "rms_fwd/one_shot", "br4.w1.v0.u4.cl1.lb0.ch2"},
+		{"layernorm/fwd/27x512/bf16+bias", "ln_fwd/one_shot", "br8.w4.v0.u2.cl1.lb0.ch0"},
+		{"layernorm/fwd/7x256/fp16+bias", "ln_fwd/one_shot", "br8.w1.v0.u4.cl1.lb0.ch0"}, // the last is the only one
+		// Weights that end at each word of a vector and between two, in every kernel that cuts them out.
+		{"layernorm/fwd/11x1025/bf16+bias", "ln_fwd/smem_pipe", "br2.w2.v16.st1.k4.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
+		{"rmsnorm/fwd/11x1028/bf16-wfp32", "rms_fwd/smem_pipe", "br1.w4.v16.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
+		{"layernorm/fwd/11x1027/bf16-wfp32+bias", "ln_fwd/cta_reg", "br1.w4.v16.st1.k0.p0.ho0.ro0.tp1.tr64.tc64.tw4.lb0.ch0"},
+		{"layernorm/fwd/11x1030/fp16+bias", "ln_fwd/cta_reg", "br4.w4.v16.st1.k0.p0.ho1.ro0.tp1.tr64.tc64.tw4.lb0.ch2"},
+		{"layernorm/fwd/11x1029/bf16+bias", "ln_fwd/one_shot", "br2.w2.v16.u2.cl1.lb0.ch0"},
+		{"layernorm/bwd/11x1031/bf16+bias", "ln_bwd/smem_pipe", "br1.w4.v0.st2.k0.p3.u1.ro0.pt0.cp2.rl0.sa0.cl1.fd0.rc0.rr0.rw0.er1.lb0.ch0"},
 		// Bands of a cluster, several and the last of half its rows, with the sums of the next on
 		// their way or not; as many warps as rows, and four rows to a warp.
 		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k1.cl4.ch2"},
