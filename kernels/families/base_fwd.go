@@ -282,8 +282,11 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 	if i < 0 || rules[i].rows == 0 {
 		return r, false
 	}
-	if r = rules[i]; r.warps == 1 && p.Op == kernels.RMSNorm && row > 256 && p.M <= 4*32*int64(d.Units) {
-		r.rows = 4 // as many programs as run at once: 7.2 us at 16384x256, not 7.5, and 8.2 by eight rows at 20011x256, not 9.0
+	r = rules[i]
+	// Four rows to a program of one warp as long as all of them run at once: 7.2 us at 16384x256, not
+	// 7.5; and at 20011x256 9.0, where eight rows have 8.2.
+	if r.warps == 1 && p.Op == kernels.RMSNorm && row > 256 && p.M <= 4*32*int64(d.Units) {
+		r.rows = 4
 	}
 	return r, true
 }
@@ -314,17 +317,17 @@ func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 // 4.1 and 4.5, and 4.6 and 5.0. Four programs of 512 threads took 5.5 and 7.5 us at 64x20000, and those of 128
 // 5.2 (eight) and 5.8 (neighbours/few-fwd.jsonl.gz).
 func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
-	row, cluster, warps := p.N*p.DType.Size(), 1, 1
+	row, ln, cluster, warps := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, 1, 1
 	whole := row%16 == 0 && row >= 24<<10
 	switch {
 	case !measuredFwd(p, d) || fewUneven(p, d) || row < 4<<10 || p.M > int64(d.Units) || !whole && 2*p.M > int64(d.Units):
 		return c, false
-	case p.Op == kernels.LayerNorm && row%16 == 0 && row <= 8<<10 && p.M > 8: // 4.1 us at 23x2048 by a program for each, and 4.4 by two
-		return c, false
-	case whole: // 128x16384: 6.7 us in layernorm with four programs, and 7.6 with eight
-		if cluster, warps = 8, 4; p.M > 3*int64(d.Units)/4 || p.Op == kernels.LayerNorm && row < 64<<10 {
-			cluster = 4
-		}
+	case ln && row%16 == 0 && row <= 8<<10 && p.M > 8:
+		return c, false // 4.1 us at 23x2048 by a program for each, and 4.4 by two
+	case whole && (ln && row < 64<<10 || p.M > 3*int64(d.Units)/4):
+		cluster, warps = 4, 4 // 128x16384: 6.7 us in layernorm, and 7.6 with eight
+	case whole:
+		cluster, warps = 8, 4
 	default:
 		for cluster < 8 && 2*int64(cluster)*p.M <= 2*int64(d.Units) && 2*cluster*1024 <= int(p.N) {
 			cluster *= 2
