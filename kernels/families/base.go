@@ -59,9 +59,12 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	case ok:
 		ahead = 1
 	case row%8 != 0:
-		t, ok = raggedTile(p, d, base.Get(kernels.Cluster))
+		t, ok = raggedTile(p, d)
 	default:
-		t, ok = wholeTile(p, d)
+		if t, ok = eightTile(p, d); !ok {
+			t, ok = wholeTile(p, d)
+		}
+		t = fp16Tile(t, p, d)
 	}
 	if row%16 == 8 {
 		t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
@@ -77,6 +80,23 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		return c
 	}
 	return base
+}
+
+// fp16Tile is another tile for layernorm's fp16 where the compiler has the next tile's statistics wait behind the
+// asynchronous copies: bulk copies are not in their way, and a third slot leaves them time. On an H200 2048x4096 takes 18.3 us, not 21.1,
+// where bf16 has 18.0; 1024x8192 18.7, not 19.7, and 18.3; 4096x8192 52.5, not 54.6, and 51.6
+// (neighbours/fp16-bwd.jsonl.gz).
+func fp16Tile(t tile, p kernels.Problem, d kernels.DeviceInfo) tile {
+	switch {
+	case p.DType != kernels.FP16 || p.Op != kernels.LayerNorm:
+	case t == tile{2, 2, 4, 2, 1, 1, 2, 4}:
+		return tile{2, 2, 8, 2, 1, 2, 1, 4}
+	case t == tile{2, 2, 8, 2, 1, 1, 2, 4} && p.M >= 12*int64(d.Units):
+		return tile{2, 2, 8, 3, 1, 1, 2, 4}
+	case t == tile{2, 2, 8, 2, 1, 1, 2, 4}:
+		return tile{2, 2, 4, 2, 2, 2, 4, 4}
+	}
+	return t
 }
 
 // A tile is what base rules choose of smem_pipe.
@@ -195,52 +215,4 @@ func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		t = tile{1, 1, 8, 2, 2, 1, 2, 0}
 	}
 	return t, ok
-}
-
-// fewRowsChoice is the config of few_rows where it is the one to take: up to four rows for
-// each multiprocessor, and 2Mi elements, which the pipeline has few tiles of and as many
-// partial rows. On an H200 (bf16) 29x17389 takes 6.2 us, not 10.2, in rmsnorm and 6.7, not 11.6,
-// in layernorm; 128x8192 6.0 and 6.4, not 8.9 and 13.4; 512x2048 7.0 and 7.7, not 8.4 and 8.7;
-// 512x4096 9.2 and 10.2, not 9.6 and 11.9. At 1024x1024 it is slower, 8.4 and 9.6, not 7.9 and
-// 8.3. More elements were not measured; two kernels of the same kind were 1.2 times slower
-// than the pipeline at 8Mi. Nor were more than half a Mi of rows that take narrower vectors than
-// 16 bytes; they are trusted to twice that.
-//
-// A row is one program's, or that of eight where all of theirs are at most two to each
-// multiprocessor; a thread has two vectors of it, up to eight of narrower ones, and nine of
-// single elements, or four up to 640 of them in layernorm: 29x17389 has 8.5 with eight warps, and
-// 229x541 takes 5.0 us with eight and 6.3 with four. Columns are dealt to as many programs as
-// there are multiprocessors or, of more than 1Mi elements, to one for each 8192 of them.
-func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
-	units := int64(d.Units)
-	if p.Pass != kernels.Bwd || d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 ||
-		p.M > 4*units || p.M*p.N > 2<<20 || servesTwice(p) != nil {
-		return c, false
-	}
-	c = fewRowsBase(p, d)
-	if vectorBytes(p, c) < 16 && p.M*p.N > 1<<20 {
-		return c, false
-	}
-	vecs, vec := vectors(p, c)
-	cluster, cols, warps := int64(1), max(8, vec), 4
-	if 4*p.M <= units && p.N >= 8<<10 {
-		cluster = 8
-	}
-	for programs := max(units, p.M*p.N>>13, p.M*cluster*flag(cluster > 1)); cols < 256 && ceilDiv(p.N, cols) > programs; {
-		cols *= 2
-	}
-	each := min(max(16/vec, 2), 9)
-	if vec == 1 && p.N <= 640 && p.Op == kernels.LayerNorm {
-		each = 4
-	}
-	for warps < 16 && vecs > cluster*int64(warps)*32*each {
-		warps *= 2
-	}
-	c = c.With(set(kernels.Warps, warps), set(kernels.Cluster, int(cluster)), set(kernels.DWCols, int(cols)))
-	for ; refuseFewRows(p, c, d) != nil; c = c.With(set(kernels.Warps, warps)) { // more threads have fewer rows of a column each
-		if warps *= 2; warps > 32 {
-			return c, false
-		}
-	}
-	return c, true
 }

@@ -264,9 +264,14 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 		return r, false
 	case fewUneven(p, d):
 		r = oneShotRule{rows: 1, warps: 16, unroll: 1}
-		if row <= 1<<10 {
+		switch {
+		case row <= 1<<10:
 			r.warps = 1
-		} else if row <= 4<<10 {
+		case row <= 2<<10 && p.Op == kernels.LayerNorm && p.M > 100:
+			r.rows, r.warps = 2, 2 // 4.1 us, not 4.7, at 200x900
+		case row <= 2<<10 && p.Op == kernels.LayerNorm:
+			r.warps = 4
+		case row <= 4<<10:
 			r.warps = 8
 		}
 		return r, true
@@ -295,6 +300,10 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	if c, ok = fewWide(p, d); !ok {
 		c, ok = fewWhole(p, d)
+	}
+	if r, uneven := unevenShotFor(p, d); !ok && uneven {
+		c, ok = fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec),
+			set(kernels.Unroll, 1), set(kernels.Cluster, 1), set(kernels.CacheHint, int(2*flag(p.M*p.N*p.DType.Size() > d.CacheBytes)))), true
 	}
 	if !ok {
 		r, found := oneShotRuleFor(p, d)
@@ -373,12 +382,18 @@ func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok boo
 	if !measuredFwd(p, d) || row%16 != 0 || row <= 64 || i < 0 {
 		return c, false
 	}
-	if narrow && p.M >= 8*int64(d.Units) && (p.M%16 == 0 || p.M > 32*int64(d.Units)) {
-		return c, false // oneShotRules were read off whole tiles: 5.8 us at 4096x512 in layernorm, and 6.6 by this
+	if narrow && p.M >= 8*int64(d.Units) && (p.M%16 == 0 && row&(row-1) == 0 || p.M > 32*int64(d.Units)) {
+		return c, false // oneShotRules were read off whole tiles of powers of two: 5.8 us at 4096x512 in layernorm, and 6.6 by this
 	}
 	r := rules[i]
+	if !ln && row <= 512 && p.M <= 16 { // of a warp each: 3.5 us, not 4.0, at 4x128
+		r = smallRule{rows: int(max(512/ceilPow2(row), 1)), warps: 1, cluster: 1}
+	}
 	if row > 512 && row <= 2<<10 && p.M <= 2*int64(d.Units) && (narrow || ln) { // 4.0 us, not 4.3, at 200x480 in rmsnorm
 		r = smallRule{rows: 1, warps: 1 << (flag(ln) + flag(!narrow)), cluster: 1}
+		if ln && narrow && row > 1<<10 {
+			r.rows = 2 // 4.08 us, not 4.16, at 40x1000
+		}
 	}
 	if most := d.CacheBytes / 12; x > most && !(ln && narrow && x <= d.CacheBytes/10) {
 		if ln || row <= 2<<10 || row > 8<<10 || x > 2*most {

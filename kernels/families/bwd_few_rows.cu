@@ -13,6 +13,8 @@
 // 29x17389 (H200, rmsnorm and layernorm). Two kernels, rows' sums in the first and all else
 // by columns in the second, which starts early, took 7.1 and 7.8: it was tried before this.
 //
+// Of one row dw is no sum: each thread has that of its columns from what it has read for dx.
+//
 // Columns: ACROSS threads stand side by side, DOWN of those one below the other.
 #include "common.cuh"
 #include "pipe.cuh"
@@ -55,6 +57,7 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
   }
   Stats st = statsOf(rstd, mean, row, row < FEW);
 
+#if FEW > 1
   // Its columns of all rows.
   int place = threadIdx.x % ACROSS, down = threadIdx.x / ACROSS;
   i64 column = (i64)blockIdx.x * DW_COLS + place * VEC;
@@ -68,6 +71,7 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
     gc[i] = in ? loadRow<VECTOR_BYTES>(dy + r * COLS + column) : zero<VECTOR_BYTES>();
     sc[i] = statsOf(rstd, mean, r, in);
   }
+#endif
 #if CLUSTER > 1
   cluster.begin();
 #endif
@@ -81,6 +85,16 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
     unpackX(xr[i], xf);
     unpackX(gr[i], g);
     weights(wr[i], wf);
+#if FEW == 1
+    if (inside(i)) {
+      i64 col = (i64)(from + i * THREADS) * VEC;
+      if (HAS_BIAS) store<W_BYTES>(db + col, pack<W_TYPE, VEC>(g));
+      float own[VEC];
+#pragma unroll
+      for (int j = 0; j < VEC; j++) own[j] = g[j] * ((xf[j] - st.mu) * st.rs);
+      store<W_BYTES>(dw + col, pack<W_TYPE, VEC>(own));
+    }
+#endif
 #pragma unroll
     for (int j = 0; j < VEC; j++) {
       g[j] *= wf[j];
@@ -106,6 +120,7 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
       store<VECTOR_BYTES>(dx + first + i * THREADS * VEC, pack<X_TYPE, VEC>(g));
     }
 
+#if FEW > 1
   float sums[GRADS][VEC];
 #pragma unroll
   for (int n = 0; n < GRADS; n++)
@@ -142,4 +157,5 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
     i64 col = (i64)blockIdx.x * DW_COLS + c % DW_COLS;
     if (col < COLS) put<W_TYPE>((c < DW_COLS ? dw : db) + col, sum);
   }
+#endif
 }

@@ -17,7 +17,7 @@ func bwdFewRows(op kernels.Op) *kernels.Family {
 		Origin: "normbench",
 		Files:  []string{"bwd_few_rows.go", "bwd_few_rows.cu", "pipe.cuh", "bwd_row.go", "hoststage.go", "common.go", "common.cuh"},
 		Knobs: []kernels.Range{
-			kernels.Values(kernels.Warps, 4, 8, 16, 32),
+			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
 			kernels.Values(kernels.VectorBytes, 0, 4),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.DWCols, 8, 16, 32, 64, 128, 256),
@@ -29,6 +29,9 @@ func bwdFewRows(op kernels.Op) *kernels.Family {
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			cluster := int64(c.Get(kernels.Cluster))
 			clusters := max(p.M, ceilDiv(ceilDiv(p.N, int64(c.Get(kernels.DWCols))), cluster))
+			if p.M == 1 {
+				clusters = 1
+			}
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "bwd_few_rows.cu", Entry: "few_rows",
 				Grid:    [3]int{int(clusters * cluster), 1, 1},
@@ -88,7 +91,7 @@ func fewRowsBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		warps *= 2
 	}
 	cols := max(vec, 8)
-	for cols < 256 && ceilDiv(p.N, cols) > p.M*cluster {
+	for p.M > 1 && cols < 256 && ceilDiv(p.N, cols) > p.M*cluster {
 		cols *= 2
 	}
 	// More threads have fewer rows of a column each.
@@ -116,6 +119,8 @@ func refuseFewRows(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	}
 	s, threads := newFewRows(p, c), int64(c.Get(kernels.Warps)*32)
 	switch {
+	case p.M == 1 && cols != 8:
+		return fmt.Errorf("one row has its columns of dw where it has its own: dw_cols stays 8")
 	case s.slice*(cluster-1) >= vecs:
 		return fmt.Errorf("the %d vectors of a row leave one of %d programs without any", vecs, cluster)
 	case threads > max(ceilPow2(s.slice), 32) && s.rows <= 1:
@@ -141,6 +146,9 @@ func hostFewRows(h *kernels.HostRun, pid int) {
 	wf, _ := hostWeights(h)
 	if row := int64(pid / cluster); pid%cluster == 0 && row < p.M {
 		hostRow(h, wf, row)
+	}
+	if p.M == 1 {
+		cols = p.N
 	}
 	lo := int64(pid) * cols
 	hi := min(lo+cols, p.N)
