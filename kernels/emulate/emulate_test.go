@@ -177,6 +177,41 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// What an H200 is given by default gives right answers: a problem for each launch rule of rows that are uneven, narrow or few,
+// whose tiles are not those of the spaces' other tests.
+func TestDefaultPicks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles many programs")
+	}
+	e, d := emulator(t), devicetest.H200()
+	for _, text := range []string{
+		"rmsnorm/fwd/1x64/bf16", "rmsnorm/fwd/3x130/bf16", "rmsnorm/fwd/270x257/bf16", "rmsnorm/fwd/270x333/fp16", "rmsnorm/fwd/265x778/bf16",
+		"layernorm/fwd/266x300/bf16+bias", "layernorm/fwd/265x777/fp16+bias", "layernorm/fwd/120x901/bf16+bias",
+		"rmsnorm/bwd/1x777/fp16", "rmsnorm/bwd/5x333/bf16", "rmsnorm/bwd/70x512/bf16", "rmsnorm/bwd/540x300/bf16", "rmsnorm/bwd/540x100/bf16",
+		"layernorm/bwd/1x4100/bf16+bias", "layernorm/bwd/7x6144/bf16+bias", "layernorm/bwd/540x258/bf16+bias", "layernorm/bwd/540x333/bf16+bias",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			p, err := kernels.ParseProblem(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := emulated(e)
+			v, err := r.Base(p, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := cpu.As(r, d).Open(t.Context(), p, 7)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := b.Check(t.Context(), v, 1); err != nil || !got.OK() {
+				t.Errorf("%s: %v: %s", v, err, got.Reason())
+			}
+		})
+	}
+}
+
 // some are the base, if it is accepted, and n more configs of the space, always the same.
 func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []kernels.Config {
 	hash := func(c kernels.Config) uint64 {
