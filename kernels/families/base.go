@@ -82,10 +82,10 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return base
 }
 
-// fp16Tile is another tile for layernorm's fp16 where the compiler has the next tile's statistics wait behind the
-// asynchronous copies: bulk copies are not in their way, and a third slot leaves them time. On an H200 2048x4096 takes 18.3 us, not 21.1,
-// where bf16 has 18.0; 1024x8192 18.7, not 19.7, and 18.3; 4096x8192 52.5, not 54.6, and 51.6
-// (neighbours/fp16-bwd.jsonl.gz).
+// fp16Tile is another tile for layernorm's fp16 in place of two with which the compiler has the next tile's
+// statistics wait behind the asynchronous copies: bulk copies are not in their way, and a third slot leaves
+// them time. On an H200 2048x4096 takes 18.3 us, not 21.1, where bf16 has 18.0; 1024x8192 18.7, not 19.7, and
+// 18.3; 4096x8192 52.5, not 54.6, and 51.6 (neighbours/fp16-bwd.jsonl.gz).
 func fp16Tile(t tile, p kernels.Problem, d kernels.DeviceInfo) tile {
 	switch {
 	case p.DType != kernels.FP16 || p.Op != kernels.LayerNorm:

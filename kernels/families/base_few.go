@@ -75,11 +75,12 @@ func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 	return r
 }
 
-// lessThanUnitsRule is for no more rows than multiprocessors, of whole vectors or less than 8192 columns: columns are
-// dealt to no more programs than rows, or 16; up to 512 of them have programs of one or two warps, and those from
-// 5120 to 8192 clusters of four. At 98 problems in each op, of 2 to 130 rows, that is 1.6 and 1.8% behind the best of a grid in the
-// mean, where more programs cost up to 11% and the pipeline, which had the narrow ones, 20 to 39%
-// (neighbours/few-bwd.jsonl.gz): rmsnorm 4x512 4.1 us, not 5.2, 16x2048 4.2 and 4.4, layernorm 4.4 and 5.3, 4.5 and 4.6.
+// lessThanUnitsRule is for no more rows than multiprocessors, of whole vectors or less than 8192 columns: columns
+// are dealt to no more programs than rows, or 16; up to 512 of them have programs of one or two warps, and
+// those from 5120 to 8192 clusters of four. At 98 problems in each op, of 2 to 130 rows, that is 1.6 and 1.8%
+// behind the best of a grid in the mean, where more programs cost up to 11% and the pipeline, which had the
+// narrow ones, 20 to 38% (neighbours/few-bwd.jsonl.gz): rmsnorm 4x512 4.1 us, not 5.2, 16x2048 4.2 and 4.4,
+// layernorm 4.4 and 5.3, 4.5 and 4.6.
 func lessThanUnitsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 	r, most, each := columnRule{1, max(8, vec), 4}, int64(128), min(max(16/vec, 2), 9)
 	switch {
@@ -108,8 +109,8 @@ func lessThanUnitsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 	return r
 }
 
-// oneRowRule has a vector for each thread, of one program or of a cluster of up to sixteen. In us, the best of a grid before dw
-// came from what is read for dx, and now: rmsnorm 1x512 3.8 and 3.7, 1x1024 3.9 and 3.7, 1x8192 4.3 and 4.0,
+// oneRowRule has a vector for each thread, of one program or of a cluster of up to sixteen. In us, the best of a
+// grid before dw came from what is read for dx, and now: rmsnorm 1x512 3.8 and 3.7, 1x1024 3.9 and 3.7, 1x8192 4.3 and 4.0,
 // layernorm 4.2 and 3.8, 4.2 and 3.8, 4.5 and 4.1.
 func oneRowRule(vecs int64) columnRule {
 	r, most := columnRule{1, 8, 1}, 8

@@ -301,9 +301,8 @@ func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	if c, ok = fewWide(p, d); !ok {
 		c, ok = fewWhole(p, d)
 	}
-	if r, uneven := unevenShotFor(p, d); !ok && uneven {
-		c, ok = fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec),
-			set(kernels.Unroll, 1), set(kernels.Cluster, 1), set(kernels.CacheHint, int(2*flag(p.M*p.N*p.DType.Size() > d.CacheBytes)))), true
+	if !ok {
+		c, ok = unevenOneShot(p, d)
 	}
 	if !ok {
 		r, found := oneShotRuleFor(p, d)

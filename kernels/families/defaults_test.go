@@ -35,5 +35,14 @@ func TestDefaults(t *testing.T) {
 			}
 		}
 	}
+	// Where fp16 has a tile of its own.
+	for _, s := range []string{"2048x4096", "1024x8192", "4096x8192", "1500x10240"} {
+		p := problem(t, "layernorm/bwd/"+s+"/fp16+bias")
+		v, err := r.Base(p, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s %s\n", p, v)
+	}
 	golden(t, "defaults_h200.txt", b.String())
 }

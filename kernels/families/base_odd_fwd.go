@@ -1,0 +1,136 @@
+package families
+
+import (
+	"slices"
+
+	"normbench/kernels"
+)
+
+// The later launch rules of forwards whose rows are no multiple of 16 bytes: see base.go.
+
+// The rules were read off an H200 (bf16; N = 257 to 25001, 5 to 42 million elements; the best of
+// grids with vectors of 2 bytes and with those around the row, neighbours/odd-fwd.jsonl.gz and
+// odd-more.jsonl.gz). Of the stream, rmsnorm has 0.81 to 0.91 by them from 1023 columns on and
+// layernorm 0.66 to 0.84. Rows that start at multiples of 4 bytes are better off with vectors of 4.
+// Where a width ends is where a thread has one vector more: layernorm's 2223 columns take 47 us with 128
+// lanes for a row, and with 64 57.
+var (
+	oddRules = map[kernels.Op][]fwdRule{ // rows that start at any 2 bytes
+		kernels.RMSNorm: {
+			{1 << 10, "smem_pipe", 8, 4, 16, 1, 8, 0}, {2 << 10, "smem_pipe", 2, 4, 16, 1, 8, 0}, {5 << 10, "smem_pipe", 2, 4, 16, 1, 0, 0},
+			{8<<10 - 16, "smem_pipe", 1, 4, 16, 1, 8, 0}, {10 << 10, "smem_pipe", 1, 4, 16, 1, 0, 0}, {26 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0},
+			{32 << 10, "smem_pipe", 1, 8, 16, 1, 4, 0}, {44 << 10, "smem_pipe", 1, 16, 16, 1, 0, 0}, {64 << 10, "smem_pipe", 1, 8, 16, 1, 4, 0},
+		},
+		kernels.LayerNorm: {
+			{768, "cta_reg", 8, 2, 16, 1, 0, 0}, {1 << 10, "cta_reg", 8, 2, 16, 2, 4, 1}, {2 << 10, "", 0, 0, 0, 0, 0, 0},
+			{4 << 10, "smem_pipe", 2, 4, 16, 1, 4, 0}, {5 << 10, "smem_pipe", 2, 8, 16, 1, 4, 0}, {8<<10 - 16, "smem_pipe", 1, 4, 16, 1, 4, 0},
+			{13 << 10, "smem_pipe", 1, 4, 16, 1, 0, 0}, {32 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0}, {64 << 10, "smem_pipe", 1, 16, 16, 1, 0, 0},
+		},
+	}
+	evenRules = map[kernels.Op][]fwdRule{ // at multiples of 4
+		kernels.RMSNorm:   {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}},
+		kernels.LayerNorm: {{10 << 10, "", 0, 0, 0, 0, 0, 0}, {18 << 10, "smem_pipe", 1, 8, 0, 1, 4, 0}},
+	}
+)
+
+// unevenRule is the rule for the row. A few wide rows get more threads each.
+func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
+	row := p.N * p.DType.Size()
+	switch {
+	case !measuredFwd(p, d):
+		return r, false
+	case fewUneven(p, d):
+		return fewRule(p), true
+	case row%8 == 0:
+		return r, false
+	}
+	rules := oddRules[p.Op]
+	if row%4 == 0 {
+		rules = evenRules[p.Op]
+	}
+	if r, ok = ruleFor(rules, row); !ok || p.M < int64(d.Units) && row <= 8<<10 {
+		return r, false
+	}
+	if p.M < 2*int64(d.Units) {
+		r = fwdRule{r.row, "cta_reg", 1, 8, 16, 1, 0, 0}
+		if row > 16<<10 {
+			r.warps = 32
+		}
+	}
+	return r, true
+}
+
+// An unevenShot is what is best for rows of one_shot that are no multiple of 16 bytes, up to so many bytes of
+// them and so many elements of all of them (0 for any): the rows of a program, its warps, and the bytes of a
+// vector, 0 for the widest that divides a row.
+type unevenShot struct {
+	row, most        int64
+	rows, warps, vec int
+}
+
+// The rules were read off an H200 (bf16, 8 samples, whole grids: 220 problems in each op of 50 widths, 280 to 50001
+// rows, neighbours/uneven-fwd.jsonl.gz): narrow vectors, each asked for at once, beat those around the row
+// and the pipeline nearly everywhere. In us, the default before and this: rmsnorm 7001x1002 14.3 and 10.4, 12001x250
+// 8.7 and 6.9, 2003x502 8.0 and 4.7; layernorm 300x999 7.2 and 4.7, 280x2058 7.4 and 4.8, 20011x777 26.4 and
+// 21.3, 4001x6002 32.4 and 27.6. Many rows that start at any 2 bytes are the exception, from 1024 columns on in
+// rmsnorm and 1400 in layernorm.
+var (
+	evenShots = map[kernels.Op][]unevenShot{ // rows that start at multiples of 4 bytes
+		kernels.RMSNorm: {{288, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {24 << 10, 30 << 20, 1, 8, 0}},
+		kernels.LayerNorm: {
+			{288, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {15 << 10, 0, 1, 4, 0}, {16 << 10, 0, 1, 8, 0},
+			{21 << 10, 0, 0, 0, 0}, {24 << 10, 0, 1, 16, 0},
+		},
+	}
+	oddShots = map[kernels.Op][]unevenShot{ // at any 2
+		kernels.RMSNorm: {
+			{600, 0, 8, 8, 0}, {1400, 0, 2, 4, 0}, {2000, 0, 1, 4, 0}, {2400, 5 << 20, 1, 4, 0}, {2400, 0, 0, 0, 0},
+			{5200, 1300 << 10, 1, 8, 0}, {3200, 9 << 20, 2, 4, 16}, {4200, 15 << 20, 1, 2, 16},
+			{5200, 0, 0, 0, 0}, {8 << 10, 4500 << 10, 1, 4, 16}, {8 << 10, 0, 0, 0, 0}, {17 << 10, 9 << 20, 1, 8, 16},
+		},
+		kernels.LayerNorm: {
+			{600, 0, 4, 4, 0}, {2 << 10, 0, 2, 2, 0}, {2400, 0, 1, 4, 0}, {2800, 0, 1, 2, 0}, {8 << 10, 5500 << 10, 1, 4, 0},
+			{8 << 10, 0, 0, 0, 0}, {11 << 10, 1500 << 10, 1, 8, 0},
+		},
+	}
+)
+
+// unevenOneShot is one_shot by the rule for the row. Of fewer rows than a program has its rows are less. A y larger
+// than the L2 is better not kept there: 39.9 us, not 42.1, at 40001x1002 (rmsnorm).
+func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	row := p.N * p.DType.Size()
+	if !measuredFwd(p, d) || row%16 == 0 || p.M <= 2*int64(d.Units) && row > 512 {
+		return c, false
+	}
+	rules := evenShots[p.Op]
+	if row%4 != 0 {
+		rules = oddShots[p.Op]
+	}
+	i := slices.IndexFunc(rules, func(r unevenShot) bool { return row <= r.row && (r.most == 0 || p.M*p.N <= r.most) })
+	if i < 0 || rules[i].rows == 0 {
+		return c, false
+	}
+	r := rules[i]
+	if p.Op == kernels.RMSNorm && row%4 == 0 && r.rows == 2 && p.M <= 3*int64(d.Units) {
+		r.rows, r.warps = 1, 4 // 4.6 us, not 4.8, at 280x1002
+	}
+	for ; int64(r.rows) >= 2*p.M && r.warps > 1; r.warps /= 2 {
+		r.rows /= 2
+	}
+	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec),
+		set(kernels.Unroll, 1), set(kernels.Cluster, 1), set(kernels.CacheHint, int(2*flag(p.M*row > d.CacheBytes)))), true
+}
+
+// fewUneven says whether a forward has so few rows of narrow vectors that each should have
+// a program, of more threads than a longer list of rows is worth.
+func fewUneven(p kernels.Problem, d kernels.DeviceInfo) bool {
+	row := p.N * p.DType.Size()
+	return row%16 != 0 && row > 512 && row <= 8<<10 && p.M <= 2*int64(d.Units)
+}
+
+// fewRule is what smem_pipe has for it: 4.2, 4.4 and 4.7 us on an H200 (rmsnorm 173x409, 229x541,
+// 71x3571) where coop's programs of 8 warps took 4.5 and 4.7 at the last two, and a program
+// for eight rows 7.6 at the first; layernorm 4.5, 4.6 and 5.1, coop 4.7 and 5.1.
+func fewRule(p kernels.Problem) fwdRule {
+	return fwdRule{8 << 10, "smem_pipe", 1, 8 << flag(p.N*p.DType.Size() > 4<<10), 0, 1, 0, 0}
+}
