@@ -255,6 +255,7 @@ inline void addFloat(float *p, float v) {
 }
 inline void addFloats(float *p, float a, float b, float c, float d) { addFloat(p, a), addFloat(p + 1, b), addFloat(p + 2, c), addFloat(p + 3, d); }
 inline void addRelease(unsigned *p) { __atomic_fetch_add(p, 1, __ATOMIC_RELEASE), progress++; }
+inline void storeRelaxed(unsigned *p, unsigned v) { __atomic_store_n(p, v, __ATOMIC_RELAXED), progress++; }
 inline void loadAcquire(unsigned &r, const unsigned *p) {
   yield();
   r = __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -287,6 +288,7 @@ inline void barrierInit(unsigned b, int count) {
 inline void barrierArrive(unsigned b, unsigned bytes) {
   onBarrier(b, [&](Barrier &s) { s.bytes += bytes, s.pending--; });
 }
+inline void barrierCount(unsigned b) { barrierArrive(b, 0); }
 inline void barrierExpect(unsigned b, unsigned bytes) {
   onBarrier(b, [&](Barrier &s) { s.bytes += bytes; });
 }

@@ -147,6 +147,11 @@ func TestVariants(t *testing.T) {
 		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k1.cl4.ch2"},
 		{"layernorm/fwd/112x1024/bf16+bias+fp8t", "ln_fwd/band", "br32.w8.v0.st1.k1.cl4.ch2"},
 		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st2.k1.cl2.ch2"},
+		// Sums through global memory: merged by all, by one program, and by none as there is one; several rounds.
+		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k2.cl1.cr4.ch2"},
+		{"layernorm/fwd/208x1536/bf16+bias+fp8t", "ln_fwd/band", "br64.w8.v0.st2.k1.cl1.cr3.ch2"},
+		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st1.k1.cl1.cr2.ch2"},
+		{"layernorm/fwd/112x5120/bf16+bias+fp8t", "ln_fwd/band", "br32.w8.v0.st2.k8.cl1.cr20.ch2"},
 		// Less bands than programs in the last round, and less rows than a band.
 		{"layernorm/fwd/240x512/bf16+bias+fp8t", "ln_fwd/band", "br64.w16.v0.st2.k1.cl1.ch2"},
 		{"rmsnorm/fwd/432x256/bf16+fp8t", "rms_fwd/band", "br64.w8.v0.st1.k2.cl1.ch2"},

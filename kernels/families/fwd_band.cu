@@ -10,8 +10,7 @@
 // The L2 takes as long for 32 bytes of a line as for 64, so rows of yt are to be written 64
 // bytes at a time: 64 rows of x, 128 KiB of a slice of 1024 columns. tile keeps a band in
 // shared memory until its bytes have left, and has no room for another beside it then. Here
-// the programs of a cluster share a band by columns, a warp has BLOCK_ROWS/WARPS rows of the
-// slice, and
+// programs share a band by columns, a warp has BLOCK_ROWS/WARPS rows of the slice, and
 //
 //   1. takes them from shared memory to registers, where they stay, and has the rows of the
 //      next band brought to their place at once (bulk copies on a barrier of the warp): reading
@@ -24,30 +23,36 @@
 //      bytes each to 4 rows of yt, lanes for all BLOCK_ROWS of them side by side.
 //
 // With STAGES 2, steps 1 and 2 of the next band come ahead of step 4: its sums are under way
-// meanwhile. Two barriers of the program a band, around 4. amax is cleared by a launch of its
-// own, which this one does not wait for until it has an amax.
+// meanwhile. Warps wait for each other where they need to and not before: for all bytes ahead of 4,
+// for all to have been read ahead of the next 3.
 //
-// It is instructions, and few warps to hide their latency, that bound it as much as memory: by
-// ncu's samples (H200, 8192x8192) warps waited for x in 1% of them, for others' sums in 7 and at
-// the two barriers in 12. So what one lane can do for a row is not done by all of them (2), and
-// addresses of whole bands are constants (3).
+// Programs that share a band are a cluster or, where the row is too wide for 16 of them or would leave
+// multiprocessors idle (clusters of 8 fill 120 of 132, of 16 112), CTAS_PER_ROW that meet in global
+// memory. amax and the words they meet in are cleared by a launch of its own, which this one does not
+// wait for until it has sums, or an amax.
+//
+// What bounds it is written down in docs/performance.md, with what did not help: bands further ahead,
+// whole lines of yt, sums by tensor cores, bytes turned as they are made, y written by bulk copies.
 #include "common.cuh"
 #include "pipe.cuh"
 #include "bytes.cuh"
 
-constexpr int SLICE = COLS / CLUSTER;      // columns of a program
-constexpr int L = SLICE / (32 * VEC);      // vectors of a row in a lane
-constexpr int ROWS = BLOCK_ROWS / WARPS;   // of a warp
-constexpr int ROW = SLICE * sizeof(X);     // bytes of x
-constexpr int DOWN = BLOCK_ROWS / 16;      // threads side by side on a row of yt, 16 bytes each
-constexpr int K = LAYERNORM ? 2 : 1;       // sums of a row
+constexpr int RANKS = CLUSTER * CTAS_PER_ROW; // programs that share a band
+constexpr int SLICE = COLS / RANKS;           // columns of a program
+constexpr int L = SLICE / (32 * VEC);         // vectors of a row in a lane
+constexpr int ROWS = BLOCK_ROWS / WARPS;      // of a warp
+constexpr int ROW = SLICE * sizeof(X);        // bytes of x
+constexpr int DOWN = BLOCK_ROWS / 16;         // threads side by side on a row of yt, 16 bytes each
+constexpr int K = LAYERNORM ? 2 : 1;          // sums of a row
 static_assert(Y_TYPE == E4M3 && TRANSPOSED && !RESIDUAL, "bytes turn four by four, for yt");
-static_assert(SLICE * CLUSTER == COLS && SLICE % (32 * VEC) == 0 && SLICE % 128 == 0, "slices of whole vectors for all lanes");
+static_assert(CLUSTER == 1 || CTAS_PER_ROW == 1, "programs meet in one way");
+static_assert(SLICE * RANKS == COLS && SLICE % (32 * VEC) == 0 && SLICE % 128 == 0, "slices of whole vectors for all lanes");
 static_assert(ROWS * WARPS == BLOCK_ROWS && BLOCK_ROWS % 32 == 0 && DOWN <= 8, "32, 64 or 128 rows");
 
 extern __shared__ __align__(128) char shared[]; // BLOCK_ROWS rows of x, as many of bytes, w, b
 
 __shared__ Barrier full[WARPS];
+__shared__ Barrier ready, gone; // all bytes of a band: there, and read
 #if CLUSTER > 1
 __shared__ float sums[2][CLUSTER][K][BLOCK_ROWS]; // those of the cluster's programs
 __shared__ Barrier met[2][WARPS];
@@ -194,46 +199,129 @@ __device__ __forceinline__ Sums receive(int round, int warp, int lane) {
   for (int q = 1; q < CLUSTER; q++) merge(s, q * SLICE, {sums[slot][q][0][mine], sums[slot][q][K - 1][mine]}, SLICE);
   return s;
 }
+#elif CTAS_PER_ROW > 1
+// In global memory each sum of a warp's rows has a word of its own for each program, and one for
+// all, which are zero until it is there: nobody counts, and nothing needs to be ordered. Of few
+// programs each merges the sums of all. Of many that would be RANKS words a row for each to read, an
+// eighth of what L2 moves: one program merges them, another for each warp, and the others wait
+// for what it has.
+constexpr bool TWICE = RANKS * K > 32;
+constexpr int WORDS = (RANKS + 1) * K * ROWS;          // of a warp's rows
+constexpr int PARTS = 32 / ROWS, EACH = cdiv(RANKS, PARTS); // lanes of a row, ranks of each
+
+__device__ __forceinline__ u32 wordOf(float v) { return __float_as_uint(v + 0.f) ^ 0x80000000u; } // no -0 is left, so no 0
+__device__ __forceinline__ float sumIn(u32 word) { return __uint_as_float(word ^ 0x80000000u); }
+
+__device__ __forceinline__ u32 peek(const u32 *p) {
+  u32 v;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+  return v;
+}
+
+// send leaves sums of a warp's rows, for rank RANKS those of all programs. words are the warp's.
+__device__ __forceinline__ void send(Sums s, u32 *words, int rank, int lane) {
+  u32 *to = words + rank * K * ROWS + lane, word = wordOf(lane < (K - 1) * ROWS ? s.all : s.squares);
+  if (lane < K * ROWS) asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
+}
+
+// receive waits for the sums of all programs, of row lane % ROWS.
+__device__ __forceinline__ Sums receive(u32 *words, int rank, int warp, int lane) {
+  Sums s = {0.f, 0.f};
+  if (TWICE && rank != warp * RANKS / WARPS) {
+    const u32 *from = words + RANKS * K * ROWS + lane % ROWS;
+    u32 all, squares;
+    do all = peek(from), squares = K > 1 ? peek(from + ROWS) : all;
+    while (all == 0 || squares == 0);
+    return {sumIn(all), sumIn(squares)};
+  }
+  const u32 *from = words + lane % ROWS;
+  u32 got[EACH][K];
+  bool there;
+  do {
+    there = true;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+#pragma unroll
+      for (int k = 0; k < K; k++) {
+        int r = lane / ROWS + i * PARTS;
+        got[i][k] = r < RANKS ? peek(from + (r * K + k) * ROWS) : wordOf(0.f);
+        there &= got[i][k] != 0;
+      }
+  } while (!there);
+#pragma unroll
+  for (int i = 0; i < EACH; i++) {
+    s.squares += sumIn(got[i][K - 1]);
+    if (LAYERNORM) s.all += sumIn(got[i][0]);
+  }
+  auto over = [](float v) {
+#pragma unroll
+    for (int d = ROWS; d < 32; d *= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+    return v;
+  };
+  if (LAYERNORM) {
+    s.all = over(s.all);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+      float off = sumIn(got[i][0]) * (1.0f / SLICE) - s.all * INV_COLS;
+      if (lane / ROWS + i * PARTS < RANKS) s.squares += SLICE * (off * off);
+    }
+  }
+  s.squares = over(s.squares);
+  if (TWICE) send(s, words, RANKS, lane);
+  return s;
+}
 #endif
 
-// turnBand writes the slice's bytes of a band to yt, at its first column and row: of live rows or
-// more. A thread has 16 of them and 4 columns.
-__device__ __forceinline__ void turnBand(Y *yt, i64 rows, i64 live) {
+// turnBand writes the slice's bytes of a band to yt: of live rows or more. A thread has 16 of them
+// and 4 columns; out is where its first belong.
+constexpr int ACROSS = THREADS / DOWN; // threads side by side on a row of y
+__device__ __forceinline__ void turnBand(Y *out, i64 rows, i64 live) {
+  int piece = threadIdx.x % DOWN, c = threadIdx.x / DOWN * 4;
+  if (16 * piece >= live) return;
+  const char *from = bytesOf(16 * piece);
 #pragma unroll 1
-  for (int u = threadIdx.x; u < SLICE / 4 * DOWN; u += THREADS) {
-    int piece = u % DOWN, c = u / DOWN * 4;
-    if (16 * piece >= live) continue;
+  for (; c < SLICE; c += ACROSS * 4, out += ACROSS * 4 * rows) {
     Raw<16> four[4]; // of four rows each: a word to a column
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-      const char *from = bytesOf(16 * piece + 4 * q) + turnedAt(16 * piece, c);
-      four[q] = turn(*(const u32 *)from, *(const u32 *)(from + SLICE), *(const u32 *)(from + 2 * SLICE), *(const u32 *)(from + 3 * SLICE));
+      const char *at = from + 4 * q * SLICE + turnedAt(16 * piece, c);
+      four[q] = turn(*(const u32 *)at, *(const u32 *)(at + SLICE), *(const u32 *)(at + 2 * SLICE), *(const u32 *)(at + 3 * SLICE));
     }
 #pragma unroll
     for (int j = 0; j < 4; j++) {
-      Raw<16> out = {four[0].word[j], four[1].word[j], four[2].word[j], four[3].word[j]};
-      store<16>(yt + (c + j) * rows + 16 * piece, out);
+      Raw<16> column = {four[0].word[j], four[1].word[j], four[2].word[j], four[3].word[j]};
+      store<16>(out + j * rows, column);
     }
   }
 }
 
-// clear makes amax zero, ahead of band, which starts beside it.
-extern "C" __global__ void clear(float *amax) {
+// arriveAt counts a warp, all of which is done, at a barrier of the program's warps.
+__device__ __forceinline__ void arriveAt(Barrier *b, int lane) {
+  __syncwarp();
+  if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sharedAddress(b)) : "memory");
+}
+
+// clear makes amax and the words of the exchange zero, ahead of band, which starts beside it.
+extern "C" __global__ void clear(float *amax, uint4 *exchange, i64 vectors) {
   letNextStart();
-  if (threadIdx.x == 0) *amax = 0.f;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *amax = 0.f;
+  for (i64 i = blockIdx.x * blockDim.x + threadIdx.x; i < vectors; i += gridDim.x * blockDim.x) exchange[i] = make_uint4(0, 0, 0, 0);
 }
 
 extern "C" __global__ void BOUNDS(THREADS)
 band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, float *mean, i64 rows, float eps, const float *scale, float *amax,
-     float *scale_inv, Y *yt) {
-  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rank = blockIdx.x % CLUSTER, own = warp * ROWS;
-  i64 first = (i64)(blockIdx.x / CLUSTER) * BLOCK_ROWS, stride = (i64)(gridDim.x / CLUSTER) * BLOCK_ROWS;
+     float *scale_inv, Y *yt, u32 *exchange) {
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rank = blockIdx.x % RANKS, own = warp * ROWS;
+  i64 first = (i64)(blockIdx.x / RANKS) * BLOCK_ROWS, stride = (i64)(gridDim.x / RANKS) * BLOCK_ROWS;
   char *held = shared + own * ROW, *bytes = bytesOf(own) + turnedAt(own, lane * VEC);
   // liveAt is how many of the warp's rows of the band at row from there are.
   auto liveAt = [&](i64 from) {
     i64 n = rows - from - own;
     return (int)(n < 0 ? 0 : n < ROWS ? n : ROWS);
   };
+#if CTAS_PER_ROW > 1
+  auto wordsOf = [&](i64 from) { return exchange + (from / BLOCK_ROWS * WARPS + warp) * WORDS; };
+#endif
   auto fetch = [&](i64 from) {
     int live = liveAt(from);
     if (live == 0) return;
@@ -247,6 +335,10 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
     initBarrier(&met[0][warp], 1);
     initBarrier(&met[1][warp], 1);
 #endif
+    if (warp == 0) {
+      initBarrier(&ready, WARPS);
+      initBarrier(&gone, WARPS);
+    }
     fenceBarriers();
   }
   __syncthreads();
@@ -262,6 +354,7 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
 #endif
 
   float by = __ldg(scale), most = 0.f;
+  Y *turned = yt + ((i64)rank * SLICE + threadIdx.x / DOWN * 4) * rows + 16 * (threadIdx.x % DOWN);
   RowVec r[ROWS][L];
   Sums s;
   // take brings the rows of a band to registers, and their sums on their way.
@@ -277,6 +370,9 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
     s = sumsOf(r, lane);
 #if CLUSTER > 1
     send(s, round, rank, warp, lane);
+#elif CTAS_PER_ROW > 1
+    if (round == 0) waitForPrevious(); // who clears the exchange
+    send(s, wordsOf(from), rank, lane);
 #endif
   };
   if (STAGES == 2) take(first, 0);
@@ -285,6 +381,8 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
     if (STAGES == 1) take(first, round);
 #if CLUSTER > 1
     s = receive(round, warp, lane);
+#elif CTAS_PER_ROW > 1
+    s = receive(wordsOf(first), rank, warp, lane);
 #endif
     float rstdOwn = 1.0f / sqrtf(s.squares * INV_COLS + eps), meanOwn = s.all * INV_COLS, rs[ROWS], mu[ROWS];
     if (rank == 0 && lane < live) {
@@ -297,12 +395,14 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
       mu[n] = LAYERNORM ? __shfl_sync(0xffffffffu, meanOwn, n) : 0.f;
     }
     Y *out = y + (first + own) * COLS + rank * SLICE + lane * VEC;
+    if (round > 0) waitBarrier(&gone, (round - 1) & 1);
     if (live == ROWS) leave<true>(r, rs, mu, by, out, bytes, lane, live, most);
     else leave<false>(r, rs, mu, by, out, bytes, lane, live, most);
+    arriveAt(&ready, lane);
     if (STAGES == 2 && first + stride < rows) take(first + stride, round + 1);
-    __syncthreads(); // all bytes are there
-    turnBand(yt + (i64)rank * SLICE * rows + first, rows, rows - first);
-    __syncthreads(); // and have left
+    waitBarrier(&ready, round & 1);
+    turnBand(turned + first, rows, rows - first);
+    arriveAt(&gone, lane);
   }
   waitForPrevious(); // who clears amax
   amaxOver(amax, magnitude(most));

@@ -22,6 +22,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 1, 2, 3),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
+			kernels.Values(kernels.CTAsPerRow, 1, 2, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 128),
 			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.CacheHint, 2), // the lines of yt come from several bands, which meet in L2
 		},
@@ -29,23 +30,33 @@ func fwdBand(op kernels.Op) *kernels.Family {
 		Base:   fwdBandBase,
 		Refuse: refuseBand,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			cluster, k := c.Get(kernels.Cluster), c.Get(kernels.PerSM)
-			defines := rowDefines(p, c.With(set(kernels.MinBlocks, k)), kernels.Define{Name: "CTAS_PER_ROW", Value: 1})
+			cluster, ranks, k := c.Get(kernels.Cluster), bandRanks(c), c.Get(kernels.PerSM)
+			meet := ranks > int64(cluster) // in global memory
+			defines := rowDefines(p, c.With(set(kernels.MinBlocks, k), set(kernels.CTAsPerRow, int(ranks)/max(cluster, 1))))
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "fwd_band.cu", Entry: "band",
-				Grid:    [3]int{int(bandGroups(p, c, d)) * cluster, 1, 1},
+				Grid:    [3]int{int(bandGroups(p, c, d) * ranks), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
 				Shared:  int(bandShared(p, c)),
 				Early:   true,
 				Defines: defines,
-				Args:    append(fwdArgs(p), kernels.Buffers("scale", "amax", "scale_inv", "yt")...),
+				Args:    append(append(fwdArgs(p), kernels.Buffers("scale", "amax", "scale_inv", "yt")...), optional(meet, "exchange")),
 			}
 			if cluster > 1 {
 				k1.Cluster = cluster
 			}
-			zero := kernels.Launch{Stage: "zero", Source: "fwd_band.cu", Entry: "clear", Grid: [3]int{1, 1, 1}, Block: 32,
-				Defines: defines, Args: kernels.Buffers("amax")}
-			return kernels.Plan{Launches: []kernels.Launch{zero, k1}}
+			zero := kernels.Launch{Stage: "zero", Source: "fwd_band.cu", Entry: "clear", Grid: [3]int{1, 1, 1}, Block: 32, Defines: defines}
+			var scratch []kernels.Scratch
+			var words int64
+			if meet {
+				rows := ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) * int64(c.Get(kernels.BlockRows))
+				words = rows * (ranks + 1) * (1 + flag(p.Op == kernels.LayerNorm))
+				scratch = []kernels.Scratch{{Name: "exchange", DType: kernels.FP32, Elems: words}}
+				zero.Grid[0], zero.Block = int(min(ceilDiv(words, 4*256), int64(max(d.Units, 1)))), 256
+				k1.Resident = true
+			}
+			zero.Args = []kernels.Arg{kernels.Buffers("amax")[0], optional(meet, "exchange"), kernels.Int64("vectors", words/4)}
+			return kernels.Plan{Launches: []kernels.Launch{zero, k1}, Scratch: scratch}
 		},
 		Host: map[string]kernels.HostStage{"band": hostTile, "clear": hostClear},
 	}
@@ -64,9 +75,14 @@ func servesBand(p kernels.Problem) error {
 	return nil
 }
 
+// bandRanks is how many programs share a band, in a cluster or through global memory.
+func bandRanks(c kernels.Config) int64 {
+	return int64(max(c.Get(kernels.Cluster), 1) * max(c.Get(kernels.CTAsPerRow), 1))
+}
+
 // bandShared is the shared memory of a program: x and the bytes of a band, and the weights.
 func bandShared(p kernels.Problem, c kernels.Config) int64 {
-	slice := p.N / int64(c.Get(kernels.Cluster))
+	slice := p.N / bandRanks(c)
 	return slice * (int64(c.Get(kernels.BlockRows))*(p.DType.Size()+1) + p.Weight.Size()*(1+flag(p.Bias)))
 }
 
@@ -77,10 +93,13 @@ func bandStatic(c kernels.Config) int64 {
 
 // bandGroups is how many clusters walk over the bands.
 func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
-	bands, cluster := ceilDiv(p.M, int64(c.Get(kernels.BlockRows))), c.Get(kernels.Cluster)
+	bands, cluster := ceilDiv(p.M, int64(c.Get(kernels.BlockRows))), max(c.Get(kernels.Cluster), 1)
 	at := int64(d.Units)
 	if cluster > 1 {
 		at = int64(d.ClustersAtOnce(cluster))
+	}
+	if ranks := bandRanks(c); ranks > int64(cluster) {
+		return min(bands, max(at*int64(c.Get(kernels.PerSM))/ranks, 1))
 	}
 	return min(bands, max(at, 1)*int64(max(c.Get(kernels.PerSM), 1)))
 }
@@ -88,7 +107,8 @@ func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64
 // fwdBandBase takes the highest bands of which a program has a slice of 1024 columns or less,
 // with two rows to a warp.
 func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 2), set(kernels.PerSM, 1), set(kernels.Stages, 1+int(flag(p.Op == kernels.RMSNorm))))
+	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 2), set(kernels.PerSM, 1), set(kernels.CTAsPerRow, 1),
+		set(kernels.Stages, 1+int(flag(p.Op == kernels.RMSNorm))))
 	var best kernels.Config
 	for _, rows := range []int{32, 64} {
 		for _, warps := range []int{8, 16, 32} {
@@ -124,11 +144,18 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	if err := refuseHint(p, c, d); err != nil {
 		return err
 	}
-	wide := int64(cl) * max(32*v/p.DType.Size(), 128)
-	if p.N%wide != 0 {
-		return fmt.Errorf("%d columns are no multiple of %d, one vector for each lane of %d programs", p.N, wide, cl)
+	ranks := bandRanks(c)
+	switch {
+	case ranks > int64(cl) && cl > 1:
+		return fmt.Errorf("programs meet in a cluster or in global memory, not in both")
+	case d.Kind == kernels.KindCUDA && ranks > int64(cl) && ranks > int64(k*d.Units):
+		return fmt.Errorf("%d programs fit on the device at once, fewer than share a row", k*d.Units)
 	}
-	slice := p.N / int64(cl)
+	wide := ranks * max(32*v/p.DType.Size(), 128)
+	if p.N%wide != 0 {
+		return fmt.Errorf("%d columns are no multiple of %d, one vector for each lane of %d programs", p.N, wide, ranks)
+	}
+	slice := p.N / ranks
 	words := slice * p.DType.Size() / 128 * int64(rows/warps) // of a lane
 	need := bandShared(p, c) + bandStatic(c)
 	switch {

@@ -137,18 +137,15 @@ func tiledForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 }
 
 // bandedForward says whether bands of rows in registers beat the tiles of tiledForward. On an
-// H200 (bf16, te) they do in rmsnorm from 2048 to 16384 columns, by 1 to 12%, and in layernorm from
-// 4096 to 32768, by 6 to 24%. At 1024 the two are the same, and beyond tile has narrower slices.
+// H200 (bf16) they do from 2048 columns on, by 1 to 12% in rmsnorm and 6 to 24% in layernorm where clusters share
+// a row, and by 3 to 46% where programs that meet in global memory do; at 1024 it is 1% less at 4096 rows, and
+// 4 and 22% more at 32768.
 func bandedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
-	row, most := p.N*p.DType.Size(), int64(32<<10)
-	if p.Op == kernels.LayerNorm {
-		most = 64 << 10
-	}
-	if d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 || servesBand(p) != nil || row <= 2<<10 || row > most {
+	if d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 || servesBand(p) != nil || p.N*p.DType.Size() < 2<<10 {
 		return false
 	}
 	c, ok := bandChoice(p, d)
-	return ok && 2*bandGroups(p, c, d)*int64(c.Get(kernels.Cluster)) >= int64(d.Units)
+	return ok && 2*bandGroups(p, c, d)*bandRanks(c) >= int64(d.Units)
 }
 
 // wideStats and fewStats say whether statistics first, and y and yt from x again, beat what holds a
