@@ -29,10 +29,12 @@ func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		r = oneRowRule(vecs)
 	case p.M <= units && (whole || p.N < 8<<10):
 		r = lessThanUnitsRule(p, units, vecs, vec)
+	case p.M > units && p.N >= 1<<10:
+		r = fewHundredRule(p, units, vec)
 	default:
 		r = someRowsRule(p, units, vecs, vec)
 	}
-	c = c.With(set(kernels.Cluster, int(r.cluster)), set(kernels.DWCols, int(r.cols)))
+	c = c.With(set(kernels.Cluster, int(r.cluster)), set(kernels.DWCols, int(r.cols)), set(kernels.CacheHint, r.hint))
 	for warps := r.warps; warps <= 32; warps *= 2 { // more threads have fewer rows of a column each
 		if c = c.With(set(kernels.Warps, warps)); refuseFewRows(p, c, d) == nil {
 			return c, true
@@ -41,10 +43,10 @@ func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	return c, false
 }
 
-// A columnRule is what few_rows takes: programs that share a row, columns of dw for each, and warps.
+// A columnRule is what few_rows takes: programs that share a row, columns of dw for each, warps, and the cache hint.
 type columnRule struct {
 	cluster, cols int64
-	warps         int
+	warps, hint   int
 }
 
 // dealColumns is as few columns, doubled from least on, as so many programs have all of, and most at the most.
@@ -61,7 +63,7 @@ func dealColumns(least, most, columns, programs int64) int64 {
 // 229x541 takes 5.0 us with eight and 6.3 with four. Columns are dealt to as many programs as there
 // are multiprocessors or, of more than 1Mi elements, to one for each 8192 of them.
 func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
-	r, each := columnRule{1, max(8, vec), 4}, min(max(16/vec, 2), 9)
+	r, each := columnRule{1, max(8, vec), 4, 0}, min(max(16/vec, 2), 9)
 	if 4*p.M <= units && p.N >= 8<<10 {
 		r.cluster = 8
 	}
@@ -75,6 +77,35 @@ func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 	return r
 }
 
+// fewHundredRule is for more rows than multiprocessors, of 1024 columns and more: four warps, however many vectors of a
+// whole row a thread has, and columns dealt by 16. Uneven rows have more threads, or a cluster where elements come one by one
+// and there are many of them; what they write is better kept in L2, as programs meet in its sectors. Grids at 22 problems
+// in each op (H200, bf16, neighbours/few-hundred.jsonl.gz): someRowsRule, with two vectors to a thread and more columns, was 15% (rmsnorm)
+// and 23% (layernorm) behind the best in the mean; this is 1 and 2%. In us, before and now: rmsnorm 272x4608 9.2 and 7.2, 300x2501 10.2 and
+// 7.6; layernorm 400x4608 13.9 and 9.3, 140x5555 11.8 and 7.7.
+func fewHundredRule(p kernels.Problem, units, vec int64) columnRule {
+	ln, more := p.Op == kernels.LayerNorm, p.M >= 2*units-8
+	switch {
+	case vec == 8 && ln && p.N > 6500: // 8 vectors to a thread are too many: 256x8192 8.7 us, and 10.6 with four warps
+		return columnRule{1, 32, 16, 0}
+	case vec == 8 && !ln && p.M < 300:
+		return columnRule{1, 32, 4, 0}
+	case vec == 8:
+		return columnRule{1, 16, 4, 0}
+	case vec > 1 && ln && more:
+		return columnRule{1, 16, 16, 2}
+	case vec > 1:
+		return columnRule{1, 32, 16, 2}
+	case p.N > 4500:
+		return columnRule{4, 8, 4, 2}
+	case more && ln:
+		return columnRule{1, 8, 4, 2}
+	case more:
+		return columnRule{1, 8, 8, 2}
+	}
+	return columnRule{1, 16, 8, 2}
+}
+
 // lessThanUnitsRule is for no more rows than multiprocessors, of whole vectors or less than 8192 columns: columns
 // are dealt to no more programs than rows, or 16; up to 512 of them have programs of one or two warps, and
 // those from 5120 to 8192 clusters of four. At 98 problems in each op, of 2 to 130 rows, that is 1.6 and 1.8%
@@ -82,7 +113,7 @@ func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 // narrow ones, 20 to 38% (neighbours/few-bwd.jsonl.gz): rmsnorm 4x512 4.1 us, not 5.2, 16x2048 4.2 and 4.4,
 // layernorm 4.4 and 5.3, 4.5 and 4.6.
 func lessThanUnitsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
-	r, most, each := columnRule{1, max(8, vec), 4}, int64(128), min(max(16/vec, 2), 9)
+	r, most, each := columnRule{1, max(8, vec), 4, 0}, int64(128), min(max(16/vec, 2), 9)
 	switch {
 	case 4*p.M <= units && p.N >= 8<<10:
 		r.cluster, most = 8, 256
@@ -92,13 +123,13 @@ func lessThanUnitsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 			r.cluster = 4
 		}
 	case vecs <= 32 && p.M >= 64:
-		return columnRule{1, r.cols, 1}
+		return columnRule{1, r.cols, 1, 0}
 	case vecs <= 64 && p.M >= 96:
-		return columnRule{1, max(16, vec), 2}
+		return columnRule{1, max(16, vec), 2, 0}
 	case vecs <= 64 && p.M >= 64:
-		return columnRule{1, r.cols, 2}
+		return columnRule{1, r.cols, 2, 0}
 	case vecs <= 64:
-		return columnRule{1, max(16, vec), 1}
+		return columnRule{1, max(16, vec), 1, 0}
 	case vec == 1:
 		most, each = 32, 2 // 4.3 us, not 4.8, at 50x777 (rmsnorm)
 	}
@@ -113,7 +144,7 @@ func lessThanUnitsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 // grid before dw came from what is read for dx, and now: rmsnorm 1x512 3.8 and 3.7, 1x1024 3.9 and 3.7, 1x8192 4.3 and 4.0,
 // layernorm 4.2 and 3.8, 4.2 and 3.8, 4.5 and 4.1.
 func oneRowRule(vecs int64) columnRule {
-	r, most := columnRule{1, 8, 1}, 8
+	r, most := columnRule{1, 8, 1, 0}, 8
 	switch {
 	case vecs >= 4096:
 		r.cluster = 16

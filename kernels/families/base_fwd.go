@@ -333,7 +333,12 @@ func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool
 	case ln && row%16 == 0 && row <= 8<<10 && p.M > 8:
 		return c, false // 4.1 us at 23x2048 by a program for each, and 4.4 by two
 	case whole && (ln && row < 64<<10 || p.M > 3*int64(d.Units)/4):
-		cluster, warps = 4, 4 // 128x16384: 6.7 us in layernorm, and 7.6 with eight
+		cluster, warps = 4, 4                               // 128x16384: 6.7 us in layernorm, and 7.6 with eight
+		if ln && 8*p.M > 7*int64(d.Units) && row > 40<<10 { // 128x27648: 8.2 us, and 9.4 by four; 128x18432: 6.8 and 7.8
+			cluster, warps = 1, 16
+		} else if ln && 8*p.M > 7*int64(d.Units) && row > 32<<10 {
+			cluster, warps = 2, 8
+		}
 	case whole:
 		cluster, warps = 8, 4
 	default:
@@ -394,7 +399,19 @@ func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok boo
 			r.rows = 2 // 4.08 us, not 4.16, at 40x1000
 		}
 	}
-	if most := d.CacheBytes / 12; x > most && !(ln && narrow && x <= d.CacheBytes/10) {
+	// With a program for each row and some to a multiprocessor, less threads each: 400x5376 5.7 us in rmsnorm, and 6.6 with 16
+	// warps, 300x7168 6.2 in layernorm, and 7.7 (neighbours/few-hundred.jsonl.gz).
+	some := p.M > 2*int64(d.Units) && p.M <= 4*int64(d.Units) && row > 10<<10 && row <= 16<<10
+	if some {
+		r = smallRule{rows: 1, warps: 8 >> flag(ln), cluster: 1}
+	}
+	if two := row > 2<<10 && row <= 3<<10 && r.rows == 1; two && p.M >= 11*int64(d.Units) && p.M <= 27*int64(d.Units) {
+		// Two rows, to a thread where they are more than 2000: 5.9 us at 1744x1336, and 6.7, 7.7 and 8.4 at 3000x1448.
+		if unroll := 1 + int(flag(p.M >= 15*int64(d.Units))); !ln || p.M <= 20*int64(d.Units) {
+			return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 2), set(kernels.Warps, 2), set(kernels.Unroll, unroll), set(kernels.Cluster, 1)), true
+		}
+	}
+	if most := d.CacheBytes / 12; x > most && !(ln && narrow && x <= d.CacheBytes/10) && !(ln && some && x <= d.CacheBytes/9) {
 		if ln || row <= 2<<10 || row > 8<<10 || x > 2*most {
 			return c, false
 		}

@@ -134,8 +134,10 @@ func evenTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		return tile{4, 1, 4, 2, 2, 1, 1, 0}, true
 	case row > 1040 && row <= 3<<10:
 		return tile{1, 1, 4, 2, 4 >> flag(row > 2200 && fewRows(p, d)), 1, 1, 0}, true
-	case row > 3<<10 && row <= 6<<10 && fewRows(p, d):
-		return tile{1, 1, 8, 2, 2, 1, 1, 0}, true
+	case row > 3<<10 && row <= 6<<10 && fewRows(p, d), row > 5<<10 && row <= 6<<10 && !many:
+		return tile{1, 1, 8, 2, 2, 1, 1, 0}, true // 13.5 us at 1616x3006, and 15.4 by bulk copies; layernorm 15.4 and 18.6
+	case row > 3<<10 && row <= 4<<10 && few:
+		return tile{1, 1, 4, 2, 3, 1, 1, 0}, true // 11.9 us at 1800x2006, and 13.2; layernorm 13.3 and 15.3
 	case row > 6<<10 && row <= 8<<10 && p.M < 40*int64(d.Units):
 		return tile{1, 1, 4, 3, 2, 1, 1, 0}, true // up to 16 vectors to a thread: 2441x4098 has 17, and 0.54 of the stream where 4094 columns have 0.79
 	case row > 6<<10 && row <= 9<<10:
