@@ -194,6 +194,7 @@ func TestDefaultPicks(t *testing.T) {
 		"layernorm/fwd/266x300/bf16+bias", "layernorm/fwd/265x777/fp16+bias", "layernorm/fwd/120x901/bf16+bias",
 		"rmsnorm/bwd/1x777/fp16", "rmsnorm/bwd/5x333/bf16", "rmsnorm/bwd/70x512/bf16", "rmsnorm/bwd/540x300/bf16", "rmsnorm/bwd/540x100/bf16",
 		"layernorm/bwd/1x4100/bf16+bias", "layernorm/bwd/7x6144/bf16+bias", "layernorm/bwd/540x258/bf16+bias", "layernorm/bwd/540x333/bf16+bias",
+		"rmsnorm/bwd/270x1029/bf16", "rmsnorm/bwd/270x1024/fp16", "layernorm/bwd/140x4501/bf16+bias", "layernorm/fwd/140x4501/bf16+bias",
 	} {
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()

@@ -376,6 +376,29 @@ var smallRules = map[kernels.Op][]smallRule{
 	},
 }
 
+// someWide says whether there are two to four rows of 5121 to 8192 columns for each multiprocessor, a program each: less
+// threads are better then than smallRules has for fewer. 400x5376 5.7 us in rmsnorm, and 6.6 with 16 warps, 300x7168 6.2 in
+// layernorm, and 7.7 (H200, bf16, neighbours/few-hundred.jsonl.gz).
+func someWide(p kernels.Problem, d kernels.DeviceInfo) bool {
+	row, units := p.N*p.DType.Size(), int64(d.Units)
+	return row > 10<<10 && row <= 16<<10 && p.M > 2*units && p.M <= 4*units
+}
+
+// twoRows is one_shot with two rows to a program, and to a thread from 15 for each multiprocessor on, for rows of 1025 to 1536
+// columns: 5.9 us at 1744x1336 and 7.7 at 3000x1448 in rmsnorm, and 6.7 and 8.4 with one (few-hundred). In
+// layernorm the pipeline is as good from 20 on.
+func twoRows(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	units, most := int64(d.Units), int64(27)
+	if p.Op == kernels.LayerNorm {
+		most = 20
+	}
+	if p.N*p.DType.Size() <= 2<<10 || p.M < 11*units || p.M > most*units {
+		return c, false
+	}
+	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 2), set(kernels.Warps, 2), set(kernels.Unroll, 1+int(flag(p.M >= 15*units))),
+		set(kernels.Cluster, 1)), true
+}
+
 // fewWhole is one_shot by smallRules, for rows of whole vectors. rmsnorm's of 1025 to 4096 columns have a
 // program each up to 10 MB, of fewer threads.
 func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
@@ -399,16 +422,13 @@ func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok boo
 			r.rows = 2 // 4.08 us, not 4.16, at 40x1000
 		}
 	}
-	// With a program for each row and some to a multiprocessor, less threads each: 400x5376 5.7 us in rmsnorm, and 6.6 with 16
-	// warps, 300x7168 6.2 in layernorm, and 7.7 (neighbours/few-hundred.jsonl.gz).
-	some := p.M > 2*int64(d.Units) && p.M <= 4*int64(d.Units) && row > 10<<10 && row <= 16<<10
-	if some {
+	some := someWide(p, d)
+	switch {
+	case some:
 		r = smallRule{rows: 1, warps: 8 >> flag(ln), cluster: 1}
-	}
-	if two := row > 2<<10 && row <= 3<<10 && r.rows == 1; two && p.M >= 11*int64(d.Units) && p.M <= 27*int64(d.Units) {
-		// Two rows, to a thread where they are more than 2000: 5.9 us at 1744x1336, and 6.7, 7.7 and 8.4 at 3000x1448.
-		if unroll := 1 + int(flag(p.M >= 15*int64(d.Units))); !ln || p.M <= 20*int64(d.Units) {
-			return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 2), set(kernels.Warps, 2), set(kernels.Unroll, unroll), set(kernels.Cluster, 1)), true
+	case r.rows == 1 && row <= 3<<10:
+		if c, ok := twoRows(p, d); ok {
+			return c, true
 		}
 	}
 	if most := d.CacheBytes / 12; x > most && !(ln && narrow && x <= d.CacheBytes/10) && !(ln && some && x <= d.CacheBytes/9) {
