@@ -57,7 +57,8 @@ func dealColumns(least, most, columns, programs int64) int64 {
 	return least
 }
 
-// someRowsRule: a row is one program's, or that of eight where all of theirs are at most two to each
+// someRowsRule has what the other rules leave: rows below 1024 columns, more of them than multiprocessors, and less of
+// uneven ones from 8192 columns on. A row is one program's, or that of eight where all of theirs are at most two to each
 // multiprocessor; a thread has two vectors of it, up to eight of narrower ones, and nine of
 // single elements, or four up to 640 of them in layernorm: 29x17389 has 8.5 with eight warps, and
 // 229x541 takes 5.0 us with eight and 6.3 with four. Columns are dealt to as many programs as there
@@ -81,10 +82,10 @@ func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 // whole row a thread has, and columns dealt by 16. Uneven rows have more threads, or a cluster where elements come one by one
 // and there are many of them; what they write is better kept in L2, as programs meet in its sectors. Grids at 22 problems
 // in each op (H200, bf16, neighbours/few-hundred.jsonl.gz): someRowsRule, with two vectors to a thread and more columns, was 15% (rmsnorm)
-// and 23% (layernorm) behind the best in the mean; this is 1 and 2%. In us, before and now: rmsnorm 272x4608 9.2 and 7.2, 300x2501 10.2 and
+// and 23% (layernorm) behind the best in the mean; this is 0.5 and 0.8%. In us, before and now: rmsnorm 272x4608 9.2 and 7.2, 300x2501 10.2 and
 // 7.6; layernorm 400x4608 13.9 and 9.3, 140x5555 11.8 and 7.7.
 func fewHundredRule(p kernels.Problem, units, vec int64) columnRule {
-	ln, more := p.Op == kernels.LayerNorm, p.M >= 2*units-8
+	ln, more := p.Op == kernels.LayerNorm, p.M >= 2*units-8 // 256 where there are 132
 	switch {
 	case vec == 8 && ln && p.N > 6500: // 8 vectors to a thread are too many: 256x8192 8.7 us, and 10.6 with four warps
 		return columnRule{1, 32, 16, 0}

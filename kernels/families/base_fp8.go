@@ -68,7 +68,7 @@ var bandRules = map[kernels.Op][]bandRule{
 
 // unevenBands are for rows of yt that are no multiple of a sector of 32 bytes, so that bands share sectors at
 // both ends: fewer of them, if that leaves no more multiprocessors idle in the last round than bands half as high
-// do. The best or within 4% of it at 13 of 14 problems, 8 to 20% faster than bandRules at 8.
+// do. The best or within 4% of it at 12 problems (fp8t/grid.jsonl.gz), 2 to 16% faster than bandRules at the ten where both were measured.
 var unevenBands = []bandRule{{4 << 10, 128, 16, 2, 1, 8, 0}, {32 << 10, 128, 16, 2, 1, 0, 1 << 10}}
 
 // bandChoice is the rule for the row or, where that is refused, the first in global memory.

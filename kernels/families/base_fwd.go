@@ -333,11 +333,12 @@ func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool
 	case ln && row%16 == 0 && row <= 8<<10 && p.M > 8:
 		return c, false // 4.1 us at 23x2048 by a program for each, and 4.4 by two
 	case whole && (ln && row < 64<<10 || p.M > 3*int64(d.Units)/4):
-		cluster, warps = 4, 4                               // 128x16384: 6.7 us in layernorm, and 7.6 with eight
-		if ln && 8*p.M > 7*int64(d.Units) && row > 40<<10 { // 128x27648: 8.2 us, and 9.4 by four; 128x18432: 6.8 and 7.8
-			cluster, warps = 1, 16
-		} else if ln && 8*p.M > 7*int64(d.Units) && row > 32<<10 {
-			cluster, warps = 2, 8
+		cluster, warps = 4, 4 // 128x16384: 6.7 us in layernorm, and 7.6 with eight
+		switch nearlyAll := ln && 8*p.M > 7*int64(d.Units); {
+		case nearlyAll && row > 40<<10:
+			cluster, warps = 1, 16 // 128x27648: 8.2 us, and 9.4 by four
+		case nearlyAll && row > 32<<10:
+			cluster, warps = 2, 8 // 128x18432: 6.8 us, and 7.8
 		}
 	case whole:
 		cluster, warps = 8, 4
