@@ -33,7 +33,7 @@ var tileProblems = []string{
 }
 
 // tileLabels are configs beside the rule's, one for each way through the kernel.
-var tileLabels = []string{"br64.st1.k2.cl16", "br128.st1.k1.cl16", "cp2", "k1.st3", "v8.cp2.st2.k1", "v8.st1.k3", "st1.k3.cl1.cr8", "br64.st1.k2.cl1.cr16", "st1.k0", "st1.k2.ch3"}
+var tileLabels = []string{"br64.st1.k2.cl16", "br128.st1.k1.cl16", "cp2", "k1.st3", "v8.cp2.st2.k1", "v8.st1.k3", "st1.k3.cl1.cr8", "br64.st1.k2.cl1.cr16", "st1.k0", "cp2.ch3"}
 
 // bandProblems and bandLabels are the same for fwd_band, statsProblems and statsLabels for
 // fwd_stats_first.

@@ -95,6 +95,9 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkCopies(src, opt, v.(*Binary).Cubin); err != nil { // of an entry that an earlier version wrote, too
+		return nil, err
+	}
 	b := *v.(*Binary) // a copy, as Cached differs between callers
 	b.Cached = !compiled
 	return &b, nil
