@@ -68,8 +68,11 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	}
 	if row%16 == 8 {
 		t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
-		if p.Op == kernels.LayerNorm && row > 10<<10 && row <= 12<<10 {
-			t.perSM = 2 // of which it has more: 39.0 us, not 43.8, at 3279x6100
+		switch wide := p.Op == kernels.LayerNorm && row > 10<<10 && row <= 12<<10; {
+		case wide && p.M < 20*int64(d.Units):
+			t = tile{1, 1, 16, 2, 1, 1, 1, 0} // 23.0 us, not 25.1, at 1907x5692
+		case wide:
+			t = tile{1, 1, 8, 2, 2, 1, 1, 0} // 37.4 us at 3279x6100, and 41.0 with two rows to a thread
 		}
 	}
 	c := t.of(base).With(set(kernels.StatsAhead, ahead))
@@ -125,12 +128,12 @@ type tileOf struct {
 var (
 	shortTiles = map[kernels.Op][]tileOf{
 		kernels.RMSNorm: {
-			{128, tile{32, 1, 8, 2, 2, 2, 1, 4}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{8, 1, 4, 3, 2, 1, 1, 4}}, {768, tile{}},
-			{1 << 10, tile{4, 1, 4, 3, 4, 1, 1, 4}}, {1280, tile{8, 1, 8, 3, 2, 1, 1, 4}}, {1536, tile{}}, {2 << 10, tile{2, 1, 4, 3, 4, 1, 1, 0}},
+			{128, tile{32, 1, 8, 2, 2, 2, 1, 4}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{8, 1, 4, 3, 2, 1, 1, 4}}, {768, tile{8, 1, 4, 3, 2, 1, 1, 0}},
+			{1 << 10, tile{4, 1, 4, 3, 4, 1, 1, 4}}, {2<<10 - 16, tile{2, 2, 4, 2, 4, 1, 1, 0}}, {2 << 10, tile{2, 1, 4, 3, 4, 1, 1, 0}},
 		},
 		kernels.LayerNorm: {
-			{128, tile{16, 2, 2, 2, 4, 1, 1, 4}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{4, 1, 4, 2, 4, 2, 1, 4}}, {768, tile{}},
-			{1 << 10, tile{4, 1, 4, 3, 3, 1, 1, 4}}, {1280, tile{2, 2, 4, 2, 4, 1, 1, 4}}, {1536, tile{}}, {2 << 10, tile{2, 2, 4, 3, 2, 1, 1, 4}},
+			{128, tile{16, 2, 2, 2, 4, 1, 1, 4}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{4, 1, 4, 2, 4, 2, 1, 4}}, {768, tile{}}, {1<<10 - 16, tile{4, 2, 4, 2, 4, 1, 1, 4}},
+			{1 << 10, tile{4, 1, 4, 3, 3, 1, 1, 4}}, {2<<10 - 16, tile{2, 2, 4, 2, 4, 1, 1, 4}}, {2 << 10, tile{2, 2, 4, 3, 2, 1, 1, 4}},
 		},
 	}
 	wholeTiles = map[kernels.Op][]tileOf{
@@ -146,10 +149,10 @@ var (
 		},
 		kernels.LayerNorm: {
 			{384, tile{}}, {512, tile{8, 2, 4, 2, 4, 1, 1, 4}}, {768, tile{8, 1, 4, 2, 3, 1, 1, 4}}, {1 << 10, tile{4, 1, 4, 2, 4, 1, 1, 4}},
-			{1536, tile{4, 1, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 2, 4, 2, 4, 2, 1, 4}}, {3 << 10, tile{2, 2, 4, 2, 3, 1, 1, 0}},
+			{1536, tile{4, 1, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 2, 4, 2, 4, 2, 1, 4}}, {3 << 10, tile{2, 2, 4, 2, 3, 1, 1, 4}},
 			{4 << 10, tile{2, 2, 8, 2, 2, 2, 1, 4}}, {5 << 10, tile{2, 2, 4, 2, 2, 1, 1, 0}}, {6 << 10, tile{1, 1, 4, 2, 3, 1, 1, 0}},
-			{8 << 10, tile{2, 2, 16, 3, 1, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 1, 1, 4}}, {12 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}},
-			{16 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {24 << 10, tile{2, 2, 4, 2, 2, 1, 4, 0}},
+			{8 << 10, tile{2, 2, 16, 3, 1, 1, 1, 0}}, {12 << 10, tile{2, 2, 8, 2, 1, 2, 1, 4}},
+			{16 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {24 << 10, tile{2, 2, 4, 2, 2, 1, 4, 4}},
 			{28 << 10, tile{2, 2, 8, 2, 1, 1, 4, 4}}, {32 << 10, tile{2, 2, 4, 2, 3, 1, 8, 4}}, {40 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}},
 			{48 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}}, {56 << 10, tile{1, 1, 8, 2, 1, 2, 4, 4}}, {64 << 10, tile{1, 1, 4, 2, 3, 1, 8, 0}},
 			{96 << 10, tile{2, 2, 8, 2, 1, 1, 8, 4}}, {128 << 10, tile{1, 1, 8, 3, 1, 2, 8, 4}},
@@ -189,24 +192,64 @@ func shortTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	return t, false
 }
 
+// someRowsTile is for 4 to 24 rows of 1025 to 4096 columns to each multiprocessor, and in rmsnorm up to 100 of the narrowest, whose
+// few tiles are the larger part of the time: mostly two rows to a thread, kept widened. In us, wholeTile's and this (H200,
+// bf16, neighbours/gaps.jsonl.gz): rmsnorm 772x2048 9.2 and 8.4, 4752x1232 14.7 and 14.0, 1636x2432 12.7 and
+// 12.0; layernorm 2514x2688 17.9 and 16.5, 1524x3904 16.6 and 15.2.
+func someRowsTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
+	row, ln, each := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, p.M/int64(d.Units)
+	switch {
+	case row <= 2<<10 || row > 8<<10 || each < 4 || each >= 100:
+		return t, false
+	case row <= 3<<10 && !ln && each >= 60:
+		return tile{2, 2, 4, 2, 3, 1, 1, 4}, true
+	case row <= 3<<10 && !ln && each >= 24:
+		return tile{2, 2, 4, 2, 2, 2, 1, 0}, true
+	case each >= 24:
+		return t, false
+	case row <= 3<<10 && !ln:
+		return tile{2, 2, 4, 2, 2, 1, 1, 4}, true
+	case row <= 3<<10:
+		return t, false
+	case row <= 4<<10:
+		return tile{2, 2, 8, 2, 1, 1, 1, 4}, each < 8
+	case ln: // bulk copies, as fp16 takes 22.3 us, not 18.3, at 2048x4096 by others: fp16Tile
+		return tile{2, 2, 8, 2, 1, 2, 1, 4}, true
+	case row <= 6<<10:
+		return tile{1, 1, 8, 2, 2, 1, 1, 4}, true
+	}
+	return tile{2, 2, 8, 2, 1, 2, 1, 0}, row < 8<<10
+}
+
 // wholeTile is for rows of whole vectors: of wholeTiles, or what is better for a width's
 // fewest or most rows.
 func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
+	if t, ok = someRowsTile(p, d); ok {
+		return t, true
+	}
 	t, ok = tileIn(wholeTiles[p.Op], p, d)
 	switch {
 	case row > 2<<10 && row <= 3<<10 && p.M > 100*int64(d.Units) && !ln:
 		t = tile{2, 1, 4, 2, 3, 1, 1, 0}
-	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units) && ln:
-		t = tile{2, 2, 4, 2, 1, 1, 2, 4}
 	case row > 6<<10 && row <= 8<<10 && p.M < 100*int64(d.Units) && ln:
 		t = tile{2, 2, 8, 3, 1, 2, 1, 4}
 	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units):
 		t = tile{1, 1, 8, 2, 1, 1, 1, 0}
+	case row > 24<<10 && row < 28<<10 && p.M >= 6*int64(d.Units) && p.M < 8*int64(d.Units) && !ln:
+		t = tile{1, 1, 4, 2, 2, 2, 4, 4} // 21.7 us, not 23.7, at 884x12512
+	case row > 56<<10 && row < 64<<10 && p.M < 8*int64(d.Units) && ln:
+		t = tile{2, 2, 8, 2, 2, 1, 8, 0} // 38.2 us, not 44.2, at 716x29312
+	case row%16 == 0 && row > 4<<10 && row < 5<<10 && p.M >= 60*int64(d.Units) && !ln:
+		t = tile{1, 1, 4, 2, 4, 1, 1, 0} // 51.9 us, not 53.8, at 15073x2304
 	case row > 24<<10 && row <= 28<<10 && p.M < 8*int64(d.Units) && !ln:
 		t = tile{2, 2, 8, 2, 1, 1, 4, 0}
+	case row > 20<<10 && row <= 24<<10 && p.M < 12*int64(d.Units) && ln:
+		t = tile{2, 2, 4, 2, 2, 2, 4, 4} // 22.1 us, not 22.8, at 1000x10624
+	case row > 28<<10 && row < 2*maxRow && p.M >= 8*int64(d.Units):
+		t = tile{1, 1, 4, 2, 2, 2, 4, 4} // 1437x14672: 35.8 us, not 38.3, in rmsnorm, 38.3, not 40.1, in layernorm
 	case row > 28<<10 && row < 2*maxRow:
-		t = tile{2, 2, 8, 2, 1, 1, 4, 4} // 1201x15872: 31.9 us, not 34.6, in rmsnorm, 34.1, not 35.9, in layernorm
+		t = tile{2, 2, 8, 2, 1, 1, 4, 4}
 	case row > 14<<10 && row <= 16<<10 && p.M*row > 6*d.CacheBytes && ln:
 		t = tile{1, 1, 16, 2, 1, 1, 1, 0}
 	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes && ln:

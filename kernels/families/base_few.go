@@ -5,35 +5,21 @@ import "normbench/kernels"
 // The later launch rules of few_rows, the backward of few rows: see base.go.
 
 // fewRowsChoice is the config of few_rows where it is the one to take: up to four rows for
-// each multiprocessor, and 2Mi elements, which the pipeline has few tiles of and as many
-// partial rows. On an H200 (bf16) 29x17389 takes 6.2 us, not 10.2, in rmsnorm and 6.7, not 11.6,
-// in layernorm; 128x8192 6.0 and 6.4, not 8.9 and 13.4; 512x2048 7.0 and 7.7, not 8.4 and 8.7;
-// 512x4096 9.2 and 10.2, not 9.6 and 11.9. At 1024x1024 it is slower, 8.4 and 9.6, not 7.9 and
-// 8.3. More elements were not measured; two kernels of the same kind were 1.2 times slower
-// than the pipeline at 8Mi. Nor were more than half a Mi of rows that take narrower vectors than
-// 16 bytes; they are trusted to twice that.
+// each multiprocessor, or a few more (someMore), and as many elements as mostForFewRows has, which the pipeline
+// has few tiles of and as many partial rows. On an H200 (bf16) 29x17389 takes 6.2 us, not 10.2, in rmsnorm and
+// 6.7, not 11.6, in layernorm; 128x8192 6.0 and 6.4, not 8.9 and 13.4; 512x2048 7.0 and 7.7, not 8.4 and 8.7;
+// 512x4096 9.2 and 10.2, not 9.6 and 11.9. At 1024x1024 it is slower, 8.4 and 9.6, not 7.9 and 8.3.
 func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	units := int64(d.Units)
-	if p.Pass != kernels.Bwd || d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 ||
-		p.M > 4*units || p.M*p.N > 2<<20 || servesTwice(p) != nil {
+	if p.Pass != kernels.Bwd || d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || servesTwice(p) != nil {
 		return c, false
 	}
 	c = fewRowsBase(p, d)
-	whole := vectorBytes(p, c) == 16
 	vecs, vec := vectors(p, c)
-	var r columnRule
-	switch {
-	case !whole && p.M*p.N > 1<<20:
+	if p.M*p.N > mostForFewRows(p, units, vec) {
 		return c, false
-	case p.M == 1:
-		r = oneRowRule(vecs)
-	case p.M <= units && (whole || p.N < 8<<10):
-		r = lessThanUnitsRule(p, units, vecs, vec)
-	case p.M > units && p.N >= 1<<10:
-		r = fewHundredRule(p, units, vec)
-	default:
-		r = someRowsRule(p, units, vecs, vec)
 	}
+	r := columnRuleFor(p, units, vecs, vec)
 	c = c.With(set(kernels.Cluster, int(r.cluster)), set(kernels.DWCols, int(r.cols)), set(kernels.CacheHint, r.hint))
 	for warps := r.warps; warps <= 32; warps *= 2 { // more threads have fewer rows of a column each
 		if c = c.With(set(kernels.Warps, warps)); refuseFewRows(p, c, d) == nil {
@@ -41,6 +27,64 @@ func fewRowsChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		}
 	}
 	return c, false
+}
+
+// columnRuleFor is the rule for so many rows of so many vectors of vec elements.
+func columnRuleFor(p kernels.Problem, units, vecs, vec int64) columnRule {
+	switch {
+	case p.M == 1:
+		return oneRowRule(vecs)
+	case p.M > 4*units && p.N <= 1<<10+512*flag(p.Op == kernels.LayerNorm):
+		return columnRule{1, 8, 2, 0}
+	case p.M > 4*units:
+		return columnRule{1, 16, 4, 0} // 8.9 us, not 9.6, at 567x3008 (rmsnorm), 9.4, not 10.9 (layernorm)
+	case p.M <= units && vec < 8 && p.N > 1000:
+		return fewUnevenRule(p, units)
+	case p.M <= units && 4*p.M > units && p.N > 18<<10: // 8.8 us, not 10.4, at 92x19392 (layernorm), 12.7, not 15.9, at 109x31488
+		return columnRule{4, 64, 4 << flag(p.N > 24<<10), 0}
+	case p.M <= units:
+		return lessThanUnitsRule(p, units, vecs, vec)
+	case p.N < 1<<10:
+		return someRowsRule(p, units, vecs, vec)
+	case vec == 4:
+		return fewHundredEights(p, units)
+	}
+	return fewHundredRule(p, units, vec)
+}
+
+// someMore says whether more than four whole rows for each multiprocessor are few_rows' still: up to six of 320 to 640 columns, five
+// to 1024, and four and a half to 4096.
+func someMore(p kernels.Problem, units, vec int64) bool {
+	switch {
+	case vec < 8 || p.N < 320:
+		return false
+	case p.N <= 640:
+		return p.M <= 6*units
+	case p.N <= 1<<10:
+		return p.M <= 5*units
+	}
+	return p.N <= 4<<10 && 2*p.M <= 9*units
+}
+
+// mostForFewRows is how many elements are few_rows' at the most. Of no more rows than multiprocessors it was faster than the best of the
+// pipeline at 3.4 million in layernorm (109x31488 12.7 us, and 13.6) and 3% slower in rmsnorm; at 2.5 million of rows at multiples of 4
+// bytes (46x54562 11.3 and 12.5), and not at 3.8 (75x50994 16.0 and 13.9). Of more rows it has up to 2.3 million (203x11480), of rows at multiples of
+// 8 bytes 1.8 (156x11492) and at multiples of 4 less than 2 (224x8718 10.6 and 9.9). Of rows that start anywhere 0.8 is
+// the most that was measured.
+func mostForFewRows(p kernels.Problem, units, vec int64) int64 {
+	switch {
+	case p.M > 4*units && !someMore(p, units, vec):
+		return 0
+	case p.M <= units && vec == 8:
+		return 7 << 19
+	case p.M <= units && vec > 1:
+		return 5 << 19
+	case vec == 8:
+		return 9 << 18
+	case vec == 4:
+		return 2 << 20
+	}
+	return 1 << 20
 }
 
 // A columnRule is what few_rows takes: programs that share a row, columns of dw for each, warps, and the cache hint.
@@ -57,22 +101,15 @@ func dealColumns(least, most, columns, programs int64) int64 {
 	return least
 }
 
-// someRowsRule has what the other rules leave: rows below 1024 columns, more of them than multiprocessors, and less of
-// uneven ones from 8192 columns on. A row is one program's, or that of eight where all of theirs are at most two to each
-// multiprocessor; a thread has two vectors of it, up to eight of narrower ones, and nine of
-// single elements, or four up to 640 of them in layernorm: 29x17389 has 8.5 with eight warps, and
-// 229x541 takes 5.0 us with eight and 6.3 with four. Columns are dealt to as many programs as there
-// are multiprocessors or, of more than 1Mi elements, to one for each 8192 of them.
+// someRowsRule is for more rows than multiprocessors, below 1024 columns. A row is one program's; a thread has two
+// vectors of it, up to eight of narrower ones, and four single elements: 437x751 takes 6.7 us with eight warps and
+// 8.1 with four. Columns are dealt to as many programs as there are multiprocessors.
 func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
-	r, each := columnRule{1, max(8, vec), 4, 0}, min(max(16/vec, 2), 9)
-	if 4*p.M <= units && p.N >= 8<<10 {
-		r.cluster = 8
-	}
-	if vec == 1 && p.N <= 640 && p.Op == kernels.LayerNorm {
+	r, each := columnRule{1, dealColumns(max(8, vec), 256, p.N, units), 4, 0}, max(16/vec, 2)
+	if vec == 1 {
 		each = 4
 	}
-	r.cols = dealColumns(r.cols, 256, p.N, max(units, p.M*p.N>>13, p.M*r.cluster*flag(r.cluster > 1)))
-	for r.warps < 16 && vecs > r.cluster*int64(r.warps)*32*each {
+	for r.warps < 16 && vecs > int64(r.warps)*32*each {
 		r.warps *= 2
 	}
 	return r
@@ -87,9 +124,11 @@ func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 func fewHundredRule(p kernels.Problem, units, vec int64) columnRule {
 	ln, more := p.Op == kernels.LayerNorm, p.M >= 2*units-8 // 256 where there are 132
 	switch {
-	case vec == 8 && ln && p.N > 6500: // 8 vectors to a thread are too many: 256x8192 8.7 us, and 10.6 with four warps
-		return columnRule{1, 32, 16, 0}
-	case vec == 8 && !ln && p.M < 300:
+	case vec == 8 && p.N > 4600 && p.M <= 2*units: // 6.7 us, not 7.7, at 177x5664 (layernorm); 10.1, not 11.6, at 203x11480 (rmsnorm)
+		return columnRule{1, 32 << flag(p.N > 10<<10), 8, 2 * int(flag(p.N > 8<<10 && p.N <= 10<<10))}
+	case vec == 8 && ln && p.N > 6500:
+		return columnRule{1, 32, 4, 0}
+	case vec == 8 && !ln && (p.M < 230 || p.N > 4500 && p.M < 300):
 		return columnRule{1, 32, 4, 0}
 	case vec == 8:
 		return columnRule{1, 16, 4, 0}
@@ -107,7 +146,24 @@ func fewHundredRule(p kernels.Problem, units, vec int64) columnRule {
 	return columnRule{1, 16, 8, 2}
 }
 
-// lessThanUnitsRule is for no more rows than multiprocessors, of whole vectors or less than 8192 columns: columns
+// fewHundredEights is fewHundredRule for rows that start at multiples of 8 bytes: rmsnorm 400x4004 8.4 us, and 9.9 by the pipeline,
+// layernorm 9.1 and 12.5; 200x8004 7.6 and 10.8, 7.9 and 13.1 (H200, bf16, neighbours/gaps.jsonl.gz).
+func fewHundredEights(p kernels.Problem, units int64) columnRule {
+	ln := p.Op == kernels.LayerNorm
+	switch {
+	case p.N > 8<<10:
+		return columnRule{4, 16, 4, 2} // 8.9 us, not 10.1, at 156x11492
+	case p.N > 5<<10:
+		return columnRule{1, 32, 8, 2}
+	case ln && (p.N < 2500 || p.M > 16*units/5 && p.N < 3500):
+		return columnRule{1, 8, 4, 2}
+	case !ln && p.N < 1700 && p.M > 7*units/2:
+		return columnRule{1, 8, 8, 2}
+	}
+	return columnRule{1, 16, 8, 2}
+}
+
+// lessThanUnitsRule is for no more rows than multiprocessors, of whole vectors or up to 1000 columns: columns
 // are dealt to no more programs than rows, or 16; up to 512 of them have programs of one or two warps, and
 // those from 5120 to 8192 clusters of four. At 98 problems in each op, of 2 to 130 rows, that is 1.6 and 1.8%
 // behind the best of a grid in the mean, where more programs cost up to 11% and the pipeline, which had the
@@ -118,6 +174,9 @@ func lessThanUnitsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 	switch {
 	case 4*p.M <= units && p.N >= 8<<10:
 		r.cluster, most = 8, 256
+		if p.N > 32<<10 && p.Op == kernels.LayerNorm {
+			each = 8 // 8.5 us, not 10.1, at 25x59776
+		}
 	case vec == 8 && p.N > 5<<10 && p.N < 8<<10:
 		each = 3
 		if 8*p.M <= units {
@@ -139,6 +198,32 @@ func lessThanUnitsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 		r.warps *= 2
 	}
 	return r
+}
+
+// fewUnevenRule is for no more uneven rows of more than 1000 columns than multiprocessors. Up to a fourth as many share each row
+// among four or eight programs of many columns of dw: rmsnorm 21x7327 5.0 us, not 7.0, and 8x7903 4.5, not 6.9; layernorm
+// 21x7327 5.2, not 7.7 (H200, bf16, neighbours/gaps.jsonl.gz, gaps-first.csv).
+func fewUnevenRule(p kernels.Problem, units int64) columnRule {
+	few := 4*p.M <= units
+	switch {
+	case few && p.N >= 12<<10 && p.M >= 24:
+		return columnRule{8, 64, 4 << flag(p.N > 20<<10), 2}
+	case few && p.N >= 12<<10:
+		return columnRule{8, 128, 8, 2}
+	case few && p.M <= 8:
+		return columnRule{8, 64, 4, 2}
+	case few && p.N >= 2500:
+		return columnRule{4, 64, 8, 2}
+	case few:
+		return columnRule{1, 64, 16, 0}
+	case p.N >= 16<<10:
+		return columnRule{8, 128, 8, 0}
+	case p.N >= 8<<10:
+		return columnRule{1, 128, 16, 0}
+	case p.N >= 3000:
+		return columnRule{1, 32, 16, 2}
+	}
+	return columnRule{1, 16, 16, 0}
 }
 
 // oneRowRule has a vector for each thread, of one program or of a cluster of up to sixteen. In us, the best of a

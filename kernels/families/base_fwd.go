@@ -24,6 +24,9 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	switch {
 	case uneven && r.design == "smem_pipe":
 		c = r.of(c).With(set(kernels.CopyPath, 1))
+		if r.perSM == 2 {
+			c = c.With(set(kernels.CacheHint, 2), set(kernels.Cluster, 1<<flag(row%4 == 0 && row > 36<<10)))
+		}
 	case pipedNarrow(p, d):
 		c = narrowTile(c, p, d)
 	case ln && row%16 == 0 && row >= 512 && row <= 2<<10 && p.M >= 8*int64(d.Units) && (row <= 1<<10 || p.M*row > d.CacheBytes/4):
@@ -33,23 +36,41 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		switch {
 		case row > 112<<10:
 			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2))
+		case row <= 64<<10:
+			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.PerSM, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2), set(kernels.CacheHint, 2))
 		case row > 72<<10:
 			c = c.With(set(kernels.Warps, 8), set(kernels.PerSM, 2), set(kernels.Cluster, 2))
 		}
 	case sharedRow(p, d) > 1:
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1),
 			set(kernels.Cluster, sharedRow(p, d)), set(kernels.CacheHint, 2))
+		switch {
+		case ln && row > 96<<10:
+			c = c.With(set(kernels.Warps, 8), set(kernels.CacheHint, 0))
+		case ln && row > 32<<10 && row <= 36<<10 && p.M >= 4*int64(d.Units):
+			c = c.With(set(kernels.Warps, 8), set(kernels.Cluster, 1), set(kernels.Reload, 0), set(kernels.CacheHint, 0)) // 30.9 us, not 32.7, at 1567x17536
+		}
 	case ln && row%16 == 0 && row > 4<<10 && row <= 8<<10 && p.M < 8*int64(d.Units):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 8))
 	case ln && row%16 == 0 && row > 2<<10 && row <= 8<<10 && p.M >= 8*int64(d.Units):
 		c = c.With(set(kernels.BlockRows, 2), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1), set(kernels.CacheHint, 2))
 	case ln && row == 16<<10 && p.M*row <= 2*d.CacheBytes && p.M >= 2*int64(d.Units):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Cluster, 2))
+	case ln && row%16 == 0 && row > 8<<10 && row <= 14<<10 && p.M > 8*int64(d.Units) && p.M <= 12*int64(d.Units):
+		c = c.With(set(kernels.Warps, 8), set(kernels.CopyPath, 1)) // 9.6 us, not 12.2, at 1295x4544, and 11.0, not 12.5, at 1098x6400
+		if row <= 10<<10 {
+			c = c.With(set(kernels.BlockRows, 2), set(kernels.PerSM, 0))
+		} else {
+			c = c.With(set(kernels.BlockRows, 1), set(kernels.PerSM, 2), set(kernels.CacheHint, 2))
+		}
 	case ln && row%16 == 0 && row > 8<<10 && row <= 16<<10 && p.M >= 2*int64(d.Units):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, int(flag(p.M*row > d.CacheBytes))))
 	case !ln && row%16 == 0 && row > 3<<10 && row <= 8<<10:
-		rows := 4 >> flag(row > 4<<10)
-		c = c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1))
+		rows, again := 4>>flag(row > 4<<10), row <= 4<<10 || row > 5<<10
+		c = c.With(set(kernels.BlockRows, rows), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, int(flag(again))))
+		if !again {
+			c = c.With(set(kernels.CacheHint, 2)) // 8.5 us, not 9.6, at 2698x2144
+		}
 	default:
 		return base
 	}
@@ -69,10 +90,10 @@ func persistentRow(p kernels.Problem, d kernels.DeviceInfo) bool {
 	switch {
 	case !measuredFwd(p, d) || p.Op != kernels.LayerNorm || row%16 != 0 || row > 128<<10:
 		return false
-	case row > 64<<10 && row <= 72<<10:
+	case row > 56<<10 && row <= 72<<10 && row != 64<<10: // 23.6 us, not 30.8, at 716x29312
 		return p.M >= 4*int64(d.Units)
 	}
-	return row > 96<<10
+	return row > 96<<10 && p.M >= int64(d.Units)
 }
 
 // narrowLN is c for layernorm's rows of 256 to 1024 columns: bulk copies of eight rows where
@@ -137,8 +158,10 @@ func narrowTile(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kerne
 func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
 	switch {
-	case !measuredFwd(p, d) || row%16 != 0 || row <= 16<<10 || row > 128<<10 || ln && row > 96<<10:
+	case !measuredFwd(p, d) || row%16 != 0 || row <= 16<<10 || row > 128<<10 || ln && row > 96<<10 && p.M >= int64(d.Units):
 		return 1
+	case ln && row > 96<<10:
+		return 4
 	case row <= 32<<10:
 		return 2
 	case row <= 64<<10 || !ln && row <= 80<<10:
@@ -153,7 +176,8 @@ func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 // 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB. Layernorm's persistentRow
 // is 1 to 7% slower without it. smem_pipe's odd rows are faster with it: 49.2 us, not 55.3, at
 // 30011x1411 (rmsnorm). From 134 MB on x should be the last to leave (minKept), which is
-// another 2 to 4%.
+// another 2 to 4%; but for asynchronous copies of rows that are no power of two, or of clusters, of which NVRTC makes
+// illegal instructions (nvrtc.checkCopies): with the hint 5557x11776 ended by one in both ops.
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		c, row := base(p, d), p.N*p.DType.Size()
@@ -163,7 +187,7 @@ func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(
 			return c
 		case row%4 != 0 && r.design == "smem_pipe":
 			return c
-		case keepsX(p, d):
+		case keepsX(p, d) && (c.Get(kernels.CopyPath) != 1 || c.Get(kernels.Cluster) == 1 && isPow2(int(p.N))):
 			return c.With(set(kernels.CacheHint, 6))
 		}
 		return c.With(set(kernels.CacheHint, 2))
@@ -250,7 +274,8 @@ var oneShotRules = map[kernels.Op][]oneShotRule{
 	kernels.LayerNorm: {
 		{128, 1, 16, 4, 1, 0}, {128, 0, 16, 1, 2, 0}, {256, 8, 16, 2, 4, 2}, {256, 0, 8, 1, 4, 2}, {512, 2, 8, 1, 2, 0}, {512, 0, 0, 0, 0, 0},
 		{1 << 10, 2, 8, 2, 2, 0}, {2 << 10, 0, 0, 0, 0, 0},
-		{4 << 10, 16, 0, 0, 0, 0}, {4 << 10, 0, 1, 2, 1, 2},
+		{4 << 10, 16, 0, 0, 0, 0}, {4 << 10, 0, 1, 2, 1, 2}, {8 << 10, 0, 0, 0, 0, 0},
+		{12 << 10, 2, 0, 0, 0, 0}, {10 << 10, 8, 1, 4, 1, 0}, {12 << 10, 3, 0, 0, 0, 0}, {12 << 10, 6, 1, 8, 1, 0},
 	},
 }
 
@@ -326,10 +351,18 @@ func oneShotChoice(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 // 5.2 (eight) and 5.8 (neighbours/few-fwd.jsonl.gz).
 func fewWide(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	row, ln, cluster, warps := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, 1, 1
-	whole := row%16 == 0 && row >= 24<<10
+	whole, shared := row%16 == 0 && row >= 24<<10, row%16 != 0 && row > 12000
 	switch {
-	case !measuredFwd(p, d) || fewUneven(p, d) || row < 4<<10 || p.M > int64(d.Units) || !whole && 2*p.M > int64(d.Units):
+	case !measuredFwd(p, d) || fewUneven(p, d) || row < 4<<10 || p.M > int64(d.Units):
 		return c, false
+	case whole && row > 96<<10 && 2*p.M > int64(d.Units):
+		return c, false // 8.5 us by smem_pipe at 90x53152 (rmsnorm), and 10.1
+	case shared && (2*p.M <= int64(d.Units) || 4*p.M <= 3*int64(d.Units) && row > 32<<10):
+		cluster, warps = 8, 8<<flag(p.M <= 16 && !ln)>>flag(2*p.M > int64(d.Units) && ln) // 7.3 us, not 9.6, at 36x47007 (rmsnorm) by four of 1024 threads
+	case !whole && 2*p.M > int64(d.Units):
+		return c, false
+	case whole && ln && row >= 48<<10 && 4*p.M <= int64(d.Units):
+		cluster, warps = 8, 4 // 4.5 us, not 4.9, at 2x26176
 	case ln && row%16 == 0 && row <= 8<<10 && p.M > 8:
 		return c, false // 4.1 us at 23x2048 by a program for each, and 4.4 by two
 	case whole && (ln && row < 64<<10 || p.M > 3*int64(d.Units)/4):
@@ -368,7 +401,7 @@ type smallRule struct {
 // 5.6, and 4.9, not 5.5.
 var smallRules = map[kernels.Op][]smallRule{
 	kernels.RMSNorm: {
-		{256, 16, 4, 1}, {1<<10 - 1, 8, 4, 1}, {2<<10 - 1, 4, 4, 1}, {4<<10 - 1, 1, 4, 1}, {10 << 10, 1, 8, 1},
+		{256, 16, 4, 1}, {1<<10 - 1, 8, 4, 1}, {2<<10 - 1, 4, 4, 1}, {6 << 10, 1, 4, 1}, {10 << 10, 1, 8, 1},
 		{24 << 10, 1, 16, 1}, {32 << 10, 1, 16, 2},
 	},
 	kernels.LayerNorm: {
@@ -432,11 +465,18 @@ func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok boo
 			return c, true
 		}
 	}
+	if units := int64(d.Units); !ln && row > 4<<10 && row <= 6<<10 && p.M > 8*units && p.M <= 15*units {
+		return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 2), set(kernels.Warps, 4), set(kernels.Unroll, 2), set(kernels.Cluster, 1),
+			set(kernels.CacheHint, 2)), true // 6.6 us, not 7.1, at 1600x2176
+	}
 	if most := d.CacheBytes / 12; x > most && !(ln && narrow && x <= d.CacheBytes/10) && !(ln && some && x <= d.CacheBytes/9) {
-		if ln || row <= 2<<10 || row > 8<<10 || x > 2*most {
+		switch {
+		case x > 2*most || ln && (row <= 4<<10 || row > 5<<10) || row <= 2<<10 || row > 8<<10:
 			return c, false
+		case !ln && row > 4<<10 && p.M > 8*int64(d.Units):
+			return c, false // more programs than run at once: 8.4 us at 1311x3328, and 7.6 by smem_pipe
 		}
-		r.warps = 2 << flag(row > 4<<10)
+		r.warps = 2 << flag(row > 4<<10 && !ln)
 	}
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.Unroll, 1), set(kernels.Cluster, r.cluster)), true
 }

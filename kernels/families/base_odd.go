@@ -26,8 +26,8 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		return tile{8, 1, 4, 2, 3 + int(flag(row <= 350 && p.M >= 160*int64(d.Units))), 1, 1, 0}, true
 	case row <= 512 && p.M >= 24*int64(d.Units):
 		return tile{8 << flag(row <= 350 && p.M >= 160*int64(d.Units)), 1, 4, 2, 4, 2, 1, 0}, true
-	case row > 512 && row <= 1<<10 && few:
-		return tile{4, 1, 8, 2, 2, 2, 1, 0}, true
+	case row > 512 && row <= 1200 && few:
+		return tile{4, 1, 8, 2, 2, 2, 1, 0}, true // 7.8 us, not 8.5, at 741x587
 	case row > 1<<10 && row <= 2<<10 && few:
 		return tile{2, 1, 4, 2, 2, 2, 1, 0}, true
 	case row > 512 && row <= 1<<10 && !few:
@@ -38,6 +38,8 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		return tile{2, 1, 16, 2, 1, 2, 8, 0}, true
 	case row > 2*maxRow && row <= 3*maxRow:
 		return tile{1, 1, 16, 2, 1, 2, 2, again}, true
+	case row > 3*maxRow && !ln:
+		return tile{1, 1, 8, 2, 2, 2, 4, 0}, true // 33.2 us, not 40.4, at 371x26339
 	case p.M < int64(d.Units) || row <= 1<<10 || row > 3*maxRow:
 		return t, false
 	case row <= 2<<10: // from 1017 columns on a row may be of 129 vectors, for which layernorm has registers in three programs
@@ -46,6 +48,8 @@ func raggedTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		return tile{2, 1, 4, 2, 3, 2, 1, 0}, true
 	case row > 4<<10 && row <= 5<<10 && row%4 == 0:
 		return tile{1, 1, 4, 2, 3, 1, 1, 0}, true
+	case row <= 6<<10 && row > 5<<10 && ln && p.M < 12*int64(d.Units):
+		return tile{1, 1, 8, 2, 2, 2, 1, 0}, true // 15.3 us, not 17.1, at 1126x2997
 	case row <= 6<<10:
 		return tile{1, 1, 4, 2, 3, 2, 1, 0}, true
 	case row <= 9<<10:
@@ -124,22 +128,36 @@ func eightTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 // 79.4 and 61.1. At 705x14338 they are the same in rmsnorm, and in layernorm the bulk copies are faster.
 func evenTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	row, ln, few := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, p.M < 16*int64(d.Units)
-	many := p.M > 24*int64(d.Units)
+	many, again := p.M > 24*int64(d.Units), int(3*flag(ln))
 	switch {
-	case row%4 != 0 || p.M < 2*int64(d.Units):
+	case row%4 != 0 || p.M < 2*int64(d.Units) && (row <= 12<<10 || 2*p.M < int64(d.Units)):
 		return t, false
 	case row > 512 && row <= 1040:
 		return tile{4, 1, 4, 2, 2 << flag(many), 1, 1, 0}, true
+	case row > 1040 && row <= 3<<10 && ln && !many, row > 3<<10 && row <= 4<<10 && few && ln && !fewRows(p, d):
+		return tile{2, 2, 4, 2, 2, 1, 1, 4}, true // 7.6 us, not 8.4, at 700x1002; 12.6, not 13.3, at 1800x2006
+	case row > 1040 && row <= 3<<10 && ln, row > 1700 && row <= 3<<10 && many:
+		return tile{2, 2, 4, 2, 4 - int(flag(row > 1800)), 1, 1, 4}, true // 36.6 us, not 39.8, at 17104x1158; rmsnorm 35.6 and 37.7
 	case row > 1040 && row <= 2200 && many:
-		return tile{4, 1, 4, 2, 2, 1, 1, 0}, true
+		return tile{4, 1, 4, 2, 2 << flag(row <= 1300 && !ln), 1, 1, 0}, true // 22.2 us, not 23.9, at 20454x570
+	case row > 1040 && row <= 1300 && fewRows(p, d):
+		return tile{4, 1, 8, 2, 2, 1, 1, 0}, true // 6.7 us, not 7.1, at 881x618
 	case row > 1040 && row <= 3<<10:
 		return tile{1, 1, 4, 2, 4 >> flag(row > 2200 && fewRows(p, d)), 1, 1, 0}, true
-	case row > 3<<10 && row <= 6<<10 && fewRows(p, d), row > 5<<10 && row <= 6<<10 && !many:
+	case row > 3<<10 && row <= 6<<10 && ln && p.M < 4*int64(d.Units):
+		return tile{2, 2, 8, 2, 1, 1, 1, 4}, true // 8.7 us, not 9.6, at 457x2302
+	case row > 3<<10 && row <= 6<<10 && fewRows(p, d), row > 5<<10 && row <= 6<<10 && p.M < 60*int64(d.Units):
 		return tile{1, 1, 8, 2, 2, 1, 1, 0}, true // 13.5 us at 1616x3006, and 15.4 by bulk copies; layernorm 15.4 and 18.6
 	case row > 3<<10 && row <= 4<<10 && few:
 		return tile{1, 1, 4, 2, 3, 1, 1, 0}, true // 11.9 us at 1800x2006, and 13.2; layernorm 13.3 and 15.3
+	case row > 12<<10 && fewRows(p, d), row > maxRow && ln && p.M < 16*int64(d.Units):
+		return evenWideTile(p, d), true
+	case row > 6<<10 && row <= 8<<10 && p.M < 8*int64(d.Units) && ln:
+		return tile{2, 2, 8, 2, 1, 1, 1, 4}, true // 11.9 us, not 12.5, at 611x3794
 	case row > 6<<10 && row <= 8<<10 && p.M < 40*int64(d.Units):
 		return tile{1, 1, 4, 3, 2, 1, 1, 0}, true // up to 16 vectors to a thread: 2441x4098 has 17, and 0.54 of the stream where 4094 columns have 0.79
+	case row > 8<<10 && row <= 9<<10 && p.M < 16*int64(d.Units):
+		return tile{1, 1, 8, 2, 1, 1, 1, again}, true // 18.7 us, not 21.5, at 1538x4202 (layernorm)
 	case row > 6<<10 && row <= 9<<10:
 		return tile{1, 1, 8, 3, 2, 1, 1, 3}, true
 	case row > 9<<10 && row <= maxRow:
@@ -152,4 +170,28 @@ func evenTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		return tile{1, 1, 16, 2, 1, 1, 1, 3}, true
 	}
 	return t, false
+}
+
+// evenWideTile is evenTile for few rows of more than 6144 columns, which are shared as whole ones are, in slices of about 4096. In us, by
+// a program for each row and this (H200, bf16, neighbours/gaps.jsonl.gz): rmsnorm 472x8318 15.2 and 12.9, 274x13162 15.5 and
+// 12.4, 705x14338 25.7 and 22.4; layernorm 19.8 and 14.5, 20.2 and 14.9, 31.1 and 25.5.
+func evenWideTile(p kernels.Problem, d kernels.DeviceInfo) tile {
+	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
+	switch {
+	case row > 3*maxRow:
+		return tile{1, 1, 8, 2, 1, 1, 8, 0}
+	case row > 36<<10 && ln:
+		return tile{2, 2, 8, 2, 2, 1, 8, 4} // 27.6 us, not 47.9, at 475x21530
+	case row > 36<<10:
+		return tile{1, 1, 8, 2, 3, 1, 8, 0}
+	case row <= maxRow && ln:
+		return tile{2, 2, 8, 2, 1, 1, 2, 4}
+	case row <= maxRow:
+		return tile{1, 1, 8, 2, 2, 1, 2, 0}
+	case row <= 20<<10 && p.M >= 2*int64(d.Units):
+		return tile{2, 2, 4, 2, 2, 1, 4, 4}
+	case p.M < 2*int64(d.Units):
+		return tile{2, 2, 8, 2, 1, 1, 4, 4}
+	}
+	return tile{1, 1, 8, 2, 2, 1, 4, 4}
 }

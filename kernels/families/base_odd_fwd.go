@@ -24,12 +24,16 @@ var (
 		kernels.LayerNorm: {
 			{768, "cta_reg", 8, 2, 16, 1, 0, 0}, {1 << 10, "cta_reg", 8, 2, 16, 2, 4, 1}, {2 << 10, "", 0, 0, 0, 0, 0, 0},
 			{4 << 10, "smem_pipe", 2, 4, 16, 1, 4, 0}, {5 << 10, "smem_pipe", 2, 8, 16, 1, 4, 0}, {8<<10 - 16, "smem_pipe", 1, 4, 16, 1, 4, 0},
-			{13 << 10, "smem_pipe", 1, 4, 16, 1, 0, 0}, {32 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0}, {64 << 10, "smem_pipe", 1, 16, 16, 1, 0, 0},
+			{14 << 10, "smem_pipe", 1, 4, 16, 1, 0, 0}, {32 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0}, {64 << 10, "smem_pipe", 1, 16, 16, 1, 0, 0},
 		},
 	}
 	evenRules = map[kernels.Op][]fwdRule{ // at multiples of 4
-		kernels.RMSNorm:   {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}},
-		kernels.LayerNorm: {{10 << 10, "", 0, 0, 0, 0, 0, 0}, {18 << 10, "smem_pipe", 1, 8, 0, 1, 4, 0}},
+		kernels.RMSNorm: {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}, {27 << 10, "", 0, 0, 0, 0, 0, 0}, {29 << 10, "smem_pipe", 1, 16, 16, 1, 2, 0}, {36 << 10, "", 0, 0, 0, 0, 0, 0}, {44 << 10, "smem_pipe", 1, 16, 16, 1, 2, 0}},
+		kernels.LayerNorm: {
+			{10 << 10, "", 0, 0, 0, 0, 0, 0}, {18 << 10, "smem_pipe", 1, 8, 0, 1, 4, 0}, {29 << 10, "", 0, 0, 0, 0, 0, 0},
+			{31 << 10, "smem_pipe", 1, 4, 16, 1, 4, 0}, {34 << 10, "cta_reg", 1, 16, 4, 1, 0, 0}, {42 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0},
+			{44 << 10, "smem_pipe", 1, 16, 16, 1, 0, 0},
+		},
 	}
 )
 
@@ -41,6 +45,8 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 		return r, false
 	case fewUneven(p, d):
 		return fewRule(p), true
+	case row%16 == 8 && p.Op == kernels.LayerNorm && row > 32<<10 && row <= 44<<10 && p.M >= 2*int64(d.Units) && fewRows(p, d):
+		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 12.7 us, not 14.4, at 308x19988
 	case row%8 == 0:
 		return r, false
 	}
@@ -56,6 +62,8 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 		if row > 16<<10 {
 			r.warps = 32
 		}
+	} else if p.Op == kernels.RMSNorm && row%4 != 0 && row > 20<<10 && row <= 44<<10 && fewRows(p, d) {
+		r.warps, r.perSM = 16, 2 // 12.6 us, not 13.4, at 807x10493
 	}
 	return r, true
 }
@@ -76,17 +84,17 @@ type unevenShot struct {
 // rmsnorm and 1400 in layernorm.
 var (
 	evenShots = map[kernels.Op][]unevenShot{ // rows that start at multiples of 4 bytes
-		kernels.RMSNorm: {{288, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {24 << 10, 30 << 20, 1, 8, 0}},
+		kernels.RMSNorm: {{400, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {32 << 10, 30 << 20, 1, 8, 0}},
 		kernels.LayerNorm: {
-			{288, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {15 << 10, 0, 1, 4, 0}, {16 << 10, 0, 1, 8, 0},
-			{21 << 10, 0, 0, 0, 0}, {24 << 10, 0, 1, 16, 0},
+			{400, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {15 << 10, 0, 1, 4, 0}, {19 << 10, 0, 1, 8, 0},
+			{24 << 10, 0, 1, 16, 0}, {29 << 10, 0, 1, 8, 0},
 		},
 	}
 	oddShots = map[kernels.Op][]unevenShot{ // at any 2
 		kernels.RMSNorm: {
 			{600, 0, 8, 8, 0}, {1400, 0, 2, 4, 0}, {2000, 0, 1, 4, 0}, {2400, 5 << 20, 1, 4, 0}, {2400, 0, 0, 0, 0},
 			{5200, 1300 << 10, 1, 8, 0}, {3200, 9 << 20, 2, 4, 16}, {4200, 15 << 20, 1, 2, 16},
-			{5200, 0, 0, 0, 0}, {8 << 10, 4500 << 10, 1, 4, 16}, {8 << 10, 0, 0, 0, 0}, {17 << 10, 9 << 20, 1, 8, 16},
+			{5200, 0, 0, 0, 0}, {8 << 10, 1300 << 10, 1, 8, 0}, {8 << 10, 4500 << 10, 1, 4, 16}, {8 << 10, 0, 0, 0, 0}, {17 << 10, 9 << 20, 1, 8, 16},
 		},
 		kernels.LayerNorm: {
 			{600, 0, 4, 4, 0}, {2 << 10, 0, 2, 2, 0}, {2400, 0, 1, 4, 0}, {2800, 0, 1, 2, 0}, {8 << 10, 5500 << 10, 1, 4, 0},
@@ -105,6 +113,11 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	if !measuredFwd(p, d) || row%16 == 0 || p.M <= 2*int64(d.Units) && row > 512 {
 		return c, false
 	}
+	if p.Op == kernels.RMSNorm && row%4 == 0 && row > 29<<10 && row <= 44<<10 && (row <= 36<<10 || row%8 == 0) && fewRows(p, d) {
+		// 13.5 us, not 16.1 by one program, at 601x16382, and 10.1, not 13.5, at 308x19988
+		return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, 8), set(kernels.VectorBytes, 0), set(kernels.Unroll, 1),
+			set(kernels.Cluster, 2<<flag(row > 36<<10)), set(kernels.CacheHint, 2*int(flag(row <= 36<<10)))), true
+	}
 	rules := evenShots[p.Op]
 	if row%4 != 0 {
 		rules = oddShots[p.Op]
@@ -113,15 +126,28 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	if i < 0 || rules[i].rows == 0 {
 		return c, false
 	}
-	r := rules[i]
-	if p.Op == kernels.RMSNorm && row%4 == 0 && r.rows == 2 && p.M <= 3*int64(d.Units) {
+	r, unroll := rules[i], 1
+	switch units := int64(d.Units); {
+	case p.Op == kernels.RMSNorm && row <= 512 && p.M <= 4:
+		r.rows, r.warps = 1, 2 // 3.4 us, not 3.8, at 3x207
+	case p.Op == kernels.RMSNorm && row%4 == 0 && r.rows == 2 && p.M <= 3*units:
 		r.rows, r.warps = 1, 4 // 4.6 us, not 4.8, at 280x1002
+	case p.Op == kernels.RMSNorm && row%4 == 0 && row%8 != 0 && row > 27<<10:
+		return c, false // 19.6 us, not 17.4 by smem_pipe, at 978x14270
+	case p.Op == kernels.LayerNorm && row%4 == 0 && row > 18<<10 && row <= 21<<10 && p.M < 4*units:
+		return c, false // 300x10002 8.3 us by cta_reg, and 9.1
+	case p.Op == kernels.RMSNorm && row%4 != 0 && row > 1700 && row <= 2000 && p.M >= 60*units:
+		r.rows, r.vec = 2, 16 // 15.7 us, not 18.0, at 12085x985
+	case row%4 == 0 && row > 400 && row <= 512 && p.M >= 300*units:
+		r.rows, r.warps, unroll = 4, 1, 4 // 17.4 us, not 19.0, at 63581x220 (layernorm)
+	case row%4 == 0 && row > 128 && row <= 256 && p.M >= 300*units && p.Op == kernels.LayerNorm:
+		r.rows, r.warps, unroll = 8, 1, 4 // 12.8 us, not 14.1, at 70748x124
 	}
 	for ; int64(r.rows) >= 2*p.M && r.warps > 1; r.warps /= 2 {
 		r.rows /= 2
 	}
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec),
-		set(kernels.Unroll, 1), set(kernels.Cluster, 1), set(kernels.CacheHint, int(2*flag(p.M*row > d.CacheBytes)))), true
+		set(kernels.Unroll, unroll), set(kernels.Cluster, 1), set(kernels.CacheHint, int(2*flag(p.M*row > d.CacheBytes || unroll > 1)))), true
 }
 
 // fewWideUneven is one_shot for up to two uneven rows of more than 8 KiB for each multiprocessor, of a program each or, of

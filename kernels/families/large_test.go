@@ -1,0 +1,68 @@
+package families_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/cuda"
+	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
+)
+
+// TestLargeDefaultsCompile compiles what the default launches where x is larger than two L2, at widths that are no power of two: the cache
+// policy that it has there once made illegal instructions of asynchronous copies (nvrtc.checkCopies).
+func TestLargeDefaultsCompile(t *testing.T) {
+	c, err := nvrtc.Find()
+	if err != nil {
+		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("no NVRTC: %v", err)
+	}
+	cache, r := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c), families.New()
+	compile := func(p kernels.Problem, v kernels.Variant) error {
+		_, _, plan, err := r.Resolve(p, v, h200)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range plan.Launches {
+			if !l.IsKernel() {
+				continue
+			}
+			u, err := cuda.NewUnit(r, &l, h200.Arch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := cache.Compile(u.Source, u.Options); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, n := range []int64{640, 768, 2560, 3072, 5120, 6144, 9216, 11776, 14336, 20480, 28672, 49152} {
+		for _, class := range []string{"rmsnorm/fwd/%dx%d/bf16", "layernorm/fwd/%dx%d/bf16+bias"} {
+			p := problem(t, fmt.Sprintf(class, 66<<20/n+1, n))
+			v, err := r.Base(p, h200)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := compile(p, v); err != nil {
+				t.Errorf("%s %v: %v", p, v, err)
+			}
+		}
+	}
+	if major, minor := c.Version(); major != 13 || minor != 0 {
+		t.Skipf("NVRTC %d.%d may know better than 13.0", major, minor)
+	}
+	p := problem(t, "rmsnorm/fwd/5557x11776/bf16")
+	v, err := kernels.ParseVariant("rms_fwd/smem_pipe@br1.w4.v0.st1.k0.cp1.rl1.cl2.ch6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := compile(p, v); err == nil || !strings.Contains(err.Error(), "cache policy") {
+		t.Errorf("what an H200 ended with an illegal instruction compiles: %v", err)
+	}
+}
