@@ -158,7 +158,7 @@ type smallRule struct {
 // 5.6, and 4.9, not 5.5.
 var smallRules = map[kernels.Op][]smallRule{
 	kernels.RMSNorm: {
-		{256, 16, 4, 1}, {1<<10 - 1, 8, 4, 1}, {2<<10 - 1, 4, 4, 1}, {6 << 10, 1, 4, 1}, {10 << 10, 1, 8, 1},
+		{256, 16, 4, 1}, {1<<10 - 1, 8, 4, 1}, {2<<10 - 1, 4, 4, 1}, {4<<10 - 1, 1, 4, 1}, {10 << 10, 1, 8, 1},
 		{24 << 10, 1, 16, 1}, {32 << 10, 1, 16, 2},
 	},
 	kernels.LayerNorm: {
@@ -205,6 +205,9 @@ func fewWhole(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok boo
 		return c, false // oneShotRules were read off whole tiles of powers of two: 5.8 us at 4096x512 in layernorm, and 6.6 by this
 	}
 	r := rules[i]
+	if !ln && row > 4<<10 && row <= 6<<10 && p.M > 4*int64(d.Units) {
+		r.warps = 4 // 5.7 us, not 6.7, at 1000x2304
+	}
 	if !ln && row <= 512 && p.M <= 16 { // of a warp each: 3.5 us, not 4.0, at 4x128
 		r = smallRule{rows: int(max(512/ceilPow2(row), 1)), warps: 1, cluster: 1}
 	}
