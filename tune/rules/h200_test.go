@@ -63,6 +63,25 @@ func fittedH200(t testing.TB) fitted {
 	return f
 }
 
+// ruled is a fit to grids with the default of their day: today's leaves the fit of all of them next to nothing to find.
+var ruled = sync.OnceValues(func() (fitted, error) {
+	d, err := Collect([]string{recorded + "/neighbours/few-hundred.jsonl.gz"})
+	if err != nil {
+		return fitted{}, err
+	}
+	s, e, err := Fit(d, judge(d), DefaultOptions, "v1.0.0")
+	return fitted{d, s, e}, err
+})
+
+func fittedRuled(t testing.TB) fitted {
+	t.Helper()
+	f, err := ruled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // TestH200 holds the rules of the recorded grids to what rules are for: few, no
 // worse than the default on any shape held out, and better over all.
 func TestH200(t *testing.T) {
@@ -86,9 +105,9 @@ func TestH200(t *testing.T) {
 			t.Errorf("%+v does not fit together", s)
 		}
 	}
-	// A class whose default leaves nothing to gain needs no rules.
+	// A class whose default is within what is asked of rules needs none.
 	for _, l := range f.set.Classes {
-		n, best := len(l.Rules), base[key{l.Class.String(), ""}].Regret < 1.01
+		n, best := len(l.Rules), base[key{l.Class.String(), ""}].Regret < 1.02
 		if n > DefaultOptions.MaxRules || n == 0 && !best {
 			t.Errorf("%s: %d rules", l.Class, n)
 		}
@@ -156,7 +175,7 @@ func randomProblems(s *Set, n int) []kernels.Problem {
 // TestAccepted: whatever the rules answer, the registry accepts. Exported code
 // cannot ask.
 func TestAccepted(t *testing.T) {
-	f := fittedH200(t)
+	f := fittedRuled(t)
 	j := judge(f.data)
 	fired := 0
 	for _, p := range randomProblems(f.set, 40000) {
@@ -174,8 +193,10 @@ func TestAccepted(t *testing.T) {
 		t.Errorf("rules fired for %d problems only", fired)
 	}
 	hash := func(f *kernels.Family) (string, error) { return families.SourceHash(j.Registry, f) }
-	for _, line := range f.set.Lint(j, hash) {
-		t.Error(line)
+	for _, s := range []*Set{f.set, fittedH200(t).set} {
+		for _, line := range s.Lint(j, hash) {
+			t.Error(line)
+		}
 	}
 }
 
