@@ -133,7 +133,7 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	case p.Op == kernels.RMSNorm && row%4 == 0 && r.rows == 2 && p.M <= 3*units:
 		r.rows, r.warps = 1, 4 // 4.6 us, not 4.8, at 280x1002
 	case p.Op == kernels.RMSNorm && row%4 == 0 && row%8 != 0 && row > 27<<10:
-		return c, false // 19.6 us, not 17.4 by smem_pipe, at 978x14270
+		return c, false // 978x14270 17.4 us by smem_pipe, and 18.2
 	case p.Op == kernels.LayerNorm && row%4 == 0 && row > 18<<10 && row <= 21<<10 && p.M < 4*units:
 		return c, false // 300x10002 8.3 us by cta_reg, and 9.1
 	case p.Op == kernels.RMSNorm && row%4 != 0 && row > 1700 && row <= 2000 && p.M >= 60*units:
