@@ -85,21 +85,18 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return base
 }
 
-// fp16Tile is another tile for layernorm's fp16 in place of two with which the compiler has the next tile's
+// fp16Tile is another tile for layernorm's fp16 in place of one with which the compiler has the next tile's
 // statistics wait behind the asynchronous copies: bulk copies are not in their way, and a third slot leaves
-// them time. On an H200 2048x4096 takes 18.3 us, not 21.1, where bf16 has 18.0; 1024x8192 18.7, not 19.7, and
-// 18.3; 4096x8192 52.5, not 54.6, and 51.6 (neighbours/fp16-bwd.jsonl.gz).
+// them time. On an H200 1024x8192 takes 18.7 us, not 19.7, where bf16 has 18.3; 4096x8192 52.5, not 54.6, and 51.6
+// (neighbours/fp16-bwd.jsonl.gz).
 func fp16Tile(t tile, p kernels.Problem, d kernels.DeviceInfo) tile {
 	switch {
-	case p.DType != kernels.FP16 || p.Op != kernels.LayerNorm:
-	case t == tile{2, 2, 4, 2, 1, 1, 2, 4}:
-		return tile{2, 2, 8, 2, 1, 2, 1, 4}
-	case t == tile{2, 2, 8, 2, 1, 1, 2, 4} && p.M >= 12*int64(d.Units):
+	case p.DType != kernels.FP16 || p.Op != kernels.LayerNorm || t != tile{2, 2, 8, 2, 1, 1, 2, 4}:
+		return t
+	case p.M >= 12*int64(d.Units):
 		return tile{2, 2, 8, 3, 1, 1, 2, 4}
-	case t == tile{2, 2, 8, 2, 1, 1, 2, 4}:
-		return tile{2, 2, 4, 2, 2, 2, 4, 4}
 	}
-	return t
+	return tile{2, 2, 4, 2, 2, 2, 4, 4}
 }
 
 // A tile is what base rules choose of smem_pipe.
@@ -213,7 +210,7 @@ func someRowsTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		return t, false
 	case row <= 4<<10:
 		return tile{2, 2, 8, 2, 1, 1, 1, 4}, each < 8
-	case ln: // bulk copies, as fp16 takes 22.3 us, not 18.3, at 2048x4096 by others: fp16Tile
+	case ln: // bulk copies, as fp16 takes 22.3 us, not 18.3, at 2048x4096 by others, as fp16Tile says
 		return tile{2, 2, 8, 2, 1, 2, 1, 4}, true
 	case row <= 6<<10:
 		return tile{1, 1, 8, 2, 2, 1, 1, 4}, true

@@ -125,7 +125,8 @@ func eightTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 // (neighbours/uneven-bwd.jsonl.gz): in us, before and now, rmsnorm 12001x258 16.7 and 10.8, 5003x1002 15.5 and 13.6,
 // layernorm 19.7 and 12.3, 18.4 and 16.0. Wider, bulk copies and these (H200, bf16, neighbours/odd-more.jsonl.gz): rmsnorm
 // 2447x4094 23.7 and 20.9, 1231x8186 25.2 and 23.1, layernorm 29.8 and 23.3, 31.3 and 25.0, 4001x8190
-// 79.4 and 61.1. At 705x14338 they are the same in rmsnorm, and in layernorm the bulk copies are faster.
+// 79.4 and 61.1. Few wide rows are evenWideTile's. Layernorm's up to 4 KiB, and rmsnorm's many from 1.7 to 3, have two rows to a thread
+// (gaps.jsonl.gz).
 func evenTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	row, ln, few := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, p.M < 16*int64(d.Units)
 	many, again := p.M > 24*int64(d.Units), int(3*flag(ln))
@@ -138,8 +139,8 @@ func evenTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		return tile{2, 2, 4, 2, 2, 1, 1, 4}, true // 7.6 us, not 8.4, at 700x1002; 12.6, not 13.3, at 1800x2006
 	case row > 1040 && row <= 3<<10 && ln, row > 1700 && row <= 3<<10 && many:
 		return tile{2, 2, 4, 2, 4 - int(flag(row > 1800)), 1, 1, 4}, true // 36.6 us, not 39.8, at 17104x1158; rmsnorm 35.6 and 37.7
-	case row > 1040 && row <= 2200 && many:
-		return tile{4, 1, 4, 2, 2 << flag(row <= 1300 && !ln), 1, 1, 0}, true // 22.2 us, not 23.9, at 20454x570
+	case row > 1040 && row <= 1700 && many: // rmsnorm's from here to 3 KiB
+		return tile{4, 1, 4, 2, 2 << flag(row <= 1300), 1, 1, 0}, true // 22.2 us, not 23.9, at 20454x570
 	case row > 1040 && row <= 1300 && fewRows(p, d):
 		return tile{4, 1, 8, 2, 2, 1, 1, 0}, true // 6.7 us, not 7.1, at 881x618
 	case row > 1040 && row <= 3<<10:

@@ -32,9 +32,9 @@ func device(arch string) kernels.DeviceInfo {
 	return d
 }
 
-// Every family's entries compile for every arch that we support, at the corners
-// of its space. NVRTC needs no GPU, so CI runs this.
-func TestCompile(t *testing.T) {
+// compiler finds NVRTC or skips the test; NORMBENCH_REQUIRE_NVRTC makes a missing library a failure.
+func compiler(t *testing.T) *nvrtc.Compiler {
+	t.Helper()
 	c, err := nvrtc.Find()
 	if err != nil {
 		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
@@ -42,7 +42,13 @@ func TestCompile(t *testing.T) {
 		}
 		t.Skipf("no NVRTC: %v", err)
 	}
-	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
+	return c
+}
+
+// Every family's entries compile for every arch that we support, at the corners
+// of its space. NVRTC needs no GPU, so CI runs this.
+func TestCompile(t *testing.T) {
+	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
 	r := families.New()
 	units := map[string]cuda.Unit{}
 	add := func(p kernels.Problem, archs ...string) {

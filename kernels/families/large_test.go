@@ -2,7 +2,6 @@ package families_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -15,13 +14,7 @@ import (
 // TestLargeDefaultsCompile compiles what the default launches where x is larger than two L2, at widths that are no power of two: the cache
 // policy that it has there once made illegal instructions of asynchronous copies (nvrtc.checkCopies).
 func TestLargeDefaultsCompile(t *testing.T) {
-	c, err := nvrtc.Find()
-	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("no NVRTC: %v", err)
-	}
+	c := compiler(t)
 	cache, r := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c), families.New()
 	compile := func(p kernels.Problem, v kernels.Variant) error {
 		_, _, plan, err := r.Resolve(p, v, h200)

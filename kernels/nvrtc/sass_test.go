@@ -2,7 +2,6 @@ package nvrtc
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 )
@@ -29,13 +28,7 @@ extern "C" __global__ void copies(const char *x, float *y) {
 `
 
 func TestIllegalCopies(t *testing.T) {
-	c, err := Find()
-	if err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("no NVRTC: %v", err)
-	}
+	c := compiler(t)
 	cache := NewCache(t.TempDir(), c)
 	compile := func(policy, arch string) error {
 		_, err := cache.Compile(Source{Name: "copies.cu", Text: copies}, Options{Arch: arch, Defines: []Define{{"POLICY", policy}}})

@@ -137,7 +137,7 @@ int main() {
 // TestExports runs the exported code on 10,000 random problems: it answers as
 // Pick does.
 func TestExports(t *testing.T) {
-	for name, s := range map[string]*Set{"example": example(t), "h200": fittedRuled(t).set} {
+	for name, s := range map[string]*Set{"example": example(t), "h200": fittedBy(t, ruled).set} {
 		t.Run(name, func(t *testing.T) { testExports(t, s) })
 	}
 }

@@ -54,9 +54,11 @@ type fitted struct {
 
 func judge(d *Data) Judge { return Judge{families.New(), d.Device} }
 
-func fittedH200(t testing.TB) fitted {
+func fittedH200(t testing.TB) fitted { return fittedBy(t, h200) }
+
+func fittedBy(t testing.TB, fit func() (fitted, error)) fitted {
 	t.Helper()
-	f, err := h200()
+	f, err := fit()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,15 +74,6 @@ var ruled = sync.OnceValues(func() (fitted, error) {
 	s, e, err := Fit(d, judge(d), DefaultOptions, "v1.0.0")
 	return fitted{d, s, e}, err
 })
-
-func fittedRuled(t testing.TB) fitted {
-	t.Helper()
-	f, err := ruled()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
 
 // TestH200 holds the rules of the recorded grids to what rules are for: few, no
 // worse than the default on any shape held out, and better over all.
@@ -175,7 +168,7 @@ func randomProblems(s *Set, n int) []kernels.Problem {
 // TestAccepted: whatever the rules answer, the registry accepts. Exported code
 // cannot ask.
 func TestAccepted(t *testing.T) {
-	f := fittedRuled(t)
+	f := fittedBy(t, ruled)
 	j := judge(f.data)
 	fired := 0
 	for _, p := range randomProblems(f.set, 40000) {
