@@ -13,10 +13,11 @@ import (
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/tune"
+	"normbench/tune/rules"
 )
 
 const (
-	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best"
+	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, near:RECORDS, peer:NAME or peer:best"
 	recordedHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, #preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, FILE.csv#COLUMN of published times, compare-RUN.json#A or #B, or tuned:FILE"
 )
 
@@ -54,6 +55,9 @@ func (e *env) parseRef(text string) (ref, error) {
 			return preset.Variants(e.registry, p, d)
 		}
 		return r, nil
+	}
+	if path, ok := strings.CutPrefix(text, "near:"); ok {
+		return e.nearRef(text, path)
 	}
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
 		t, err := readTunedFile(path)
@@ -108,6 +112,29 @@ func (e *env) parseRef(text string) (ref, error) {
 			return nil, err
 		}
 		return []kernels.Variant{v}, nil
+	}
+	return r, nil
+}
+
+// nearVariants is how many variants a near:RECORDS has for a problem. At 165 shapes drawn at
+// random the fastest was mostly among the first eight.
+const nearVariants = 12
+
+// nearRef are the variants that were best at the recorded shapes nearest to a problem.
+func (e *env) nearRef(text, path string) (ref, error) {
+	r := ref{text: text}
+	if path == "" {
+		return r, hint.Errorf("write near:RECORDS, such as near:results/nvidia-h200", "near: names no records")
+	}
+	data, err := rules.Collect([]string{path})
+	if err != nil {
+		return r, err
+	}
+	r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		if d.ID != data.Device.ID {
+			return nil, hint.Errorf("give records of "+d.ID, "%s is of %s, not of %s", text, data.Device.ID, d.ID)
+		}
+		return data.Near(p, nearVariants, rules.Judge{Registry: e.registry, Device: d}), nil
 	}
 	return r, nil
 }

@@ -1,0 +1,65 @@
+package rules
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"normbench/kernels"
+)
+
+// What a shape that is not the same costs, in log time: what a variant is expected to lose
+// to the best for each octave that the shape is away in columns, half as much for one in rows,
+// and twice for one in what a row is a multiple of, up to 16 bytes. Best variants of the
+// H200's records lose some 3% one octave of columns away.
+const (
+	octaveOfColumns = 0.03
+	octaveOfRows    = 0.015
+	octaveOfAligned = 0.06
+)
+
+// Near lists up to k variants that are likely to be fast on p, the likeliest first: those that
+// were the least behind the best at shapes like it, of the same op, pass and size of an
+// element. Only what can run counts, and of several that launch the same the first.
+func (d *Data) Near(p kernels.Problem, k int, j Judge) []kernels.Variant {
+	class := ClassOf(p)
+	expected := map[kernels.Variant]float64{}
+	for _, s := range d.Shapes {
+		if ClassOf(s.Problem) != class {
+			continue
+		}
+		away := apart(p, s.Problem)
+		for v, us := range s.US {
+			loss := math.Log(us/s.BestUS) + away
+			if old, ok := expected[v]; !ok || loss < old {
+				expected[v] = loss
+			}
+		}
+	}
+	order := make([]kernels.Variant, 0, len(expected))
+	for v := range expected {
+		order = append(order, v)
+	}
+	slices.SortFunc(order, func(a, b kernels.Variant) int {
+		return cmp.Or(cmp.Compare(expected[a], expected[b]), compareVariants(a, b))
+	})
+	var near []kernels.Variant
+	seen := map[string]bool{}
+	for _, v := range order {
+		if len(near) == k {
+			break
+		}
+		if plan := j.plan(p, v); plan != "" && !seen[plan] {
+			seen[plan] = true
+			near = append(near, v)
+		}
+	}
+	return near
+}
+
+// apart is how much is expected to be lost from one problem to another.
+func apart(a, b kernels.Problem) float64 {
+	octaves := func(x, y int64) float64 { return math.Abs(math.Log2(float64(x) / float64(y))) }
+	aligned := func(p kernels.Problem) int64 { row := p.N * p.DType.Size(); return min(row&-row, 16) }
+	return octaveOfColumns*octaves(a.N, b.N) + octaveOfRows*octaves(a.M, b.M) + octaveOfAligned*octaves(aligned(a), aligned(b))
+}
