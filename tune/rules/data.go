@@ -42,12 +42,22 @@ type Shape struct {
 //
 // It holds some 60 bytes per variant and problem, whatever the samples are.
 func Collect(paths []string) (*Data, error) {
+	return CollectIf(paths, func(*record.Record) bool { return true })
+}
+
+// CollectIf is Collect of the records that keep wants.
+func CollectIf(paths []string, keep func(*record.Record) bool) (*Data, error) {
 	c := collector{
 		at:       map[cell]int32{},
 		problems: map[kernels.Problem]uint32{}, variants: map[kernels.Variant]uint32{}, sources: map[string]uint32{},
 	}
 	for _, path := range paths {
-		notes, err := record.Read(path, func(r *record.Record, run *record.Run) error { return c.add(path, r, run) })
+		notes, err := record.Read(path, func(r *record.Record, run *record.Run) error {
+			if r.Family != record.Stream && !keep(r) {
+				return nil
+			}
+			return c.add(path, r, run)
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -10,6 +10,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/sweep/record"
 )
 
 // lines are records in short: problem variant source us, "base" behind the
@@ -112,5 +113,20 @@ func TestRebase(t *testing.T) {
 	d.Shapes = []Shape{shape(map[kernels.Variant]float64{old: 9, today: 5}), shape(map[kernels.Variant]float64{old: 9})}
 	if kept := d.Rebase(r); kept != 1 || d.Shapes[0].Base != today || d.Shapes[0].BaseUS != 5 || d.Shapes[1].Base != old || d.Shapes[1].BaseUS != 9 {
 		t.Errorf("kept %d: %+v", kept, d.Shapes)
+	}
+}
+
+// TestCollectIf has records of one kernel at two times, of which one is wanted.
+func TestCollectIf(t *testing.T) {
+	path := recordsFile(t, h200Run, p1+" f@w8 old 9 base", p1+" f@w4 old 3", p1+" f@w8 new 10 base", p1+" f@w2 new 8")
+	if _, err := Collect([]string{path}); err == nil {
+		t.Error("two sources of a family were taken together")
+	}
+	d, err := CollectIf([]string{path}, func(r *record.Record) bool { return r.Source == "new" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := d.Shapes[0]; s.BaseUS != 10 || s.BestUS != 8 || len(s.US) != 2 {
+		t.Errorf("got %+v", s)
 	}
 }
