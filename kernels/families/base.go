@@ -53,11 +53,16 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	if d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual {
 		return base
 	}
-	t, ok := shortTile(p, d)
 	ahead := base.Get(kernels.StatsAhead)
+	t, far, narrow := narrowBwd(p, d)
+	ok := narrow
+	if !narrow {
+		t, ok = shortTile(p, d)
+		far = 1
+	}
 	switch {
 	case ok:
-		ahead = 1
+		ahead = far
 	case row%8 != 0:
 		t, ok = raggedTile(p, d)
 	default:
@@ -66,7 +71,7 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		}
 		t = fp16Tile(t, p, d)
 	}
-	if row%16 == 8 {
+	if row%16 == 8 && !narrow {
 		t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
 		switch wide := p.Op == kernels.LayerNorm && row > 10<<10 && row <= 12<<10; {
 		case wide && p.M < 20*int64(d.Units):
@@ -227,8 +232,14 @@ func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	}
 	t, ok = tileIn(wholeTiles[p.Op], p, d)
 	switch {
+	case row > 2<<10 && row <= 2300 && p.M > 100*int64(d.Units): // four programs of a multiprocessor have registers yet: 40.3 us, not 42.6, at 24562x1048
+		t = tile{2, 1 + int(flag(ln)), 4, 2, 4, 1 + int(flag(ln)), 1, 0}
 	case row > 2<<10 && row <= 3<<10 && p.M > 100*int64(d.Units) && !ln:
 		t = tile{2, 1, 4, 2, 3, 1, 1, 0}
+	case ln && row > 8<<10 && row <= 12<<10 && p.M >= 3*int64(d.Units) && p.M < 4*int64(d.Units):
+		t, ok = tile{2, 2, 8, 2, 1, 1, 2, 4}, true // 11.5 us, not 12.8, at 520x5160
+	case ln && row > 6<<10 && row <= 8<<10 && p.M >= 3*int64(d.Units) && p.M < 5*int64(d.Units):
+		t, ok = tile{2, 2, 8, 2, 1, 1 + int(flag(row < 8<<10)), 2 >> flag(row < 8<<10), 4}, true // 9.7 us, not 10.2 by few_rows, at 520x3456
 	case row > 6<<10 && row <= 8<<10 && p.M < 100*int64(d.Units) && ln:
 		t = tile{2, 2, 8, 3, 1, 2, 1, 4}
 	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units):

@@ -75,6 +75,10 @@ func mostForFewRows(p kernels.Problem, units, vec int64) int64 {
 	switch {
 	case p.M > 4*units && !someMore(p, units, vec):
 		return 0
+	case vec == 8 && p.M > 2*units && 5*p.M <= 16*units && p.N <= 8<<10: // 420x7424 11.1 us, not 11.9 (rmsnorm), 11.9, not 12.4 (layernorm)
+		return 25 << 17
+	case vec == 8 && p.M > 7*units/2 && p.N >= 3200 && p.Op == kernels.LayerNorm: // 520x3456 9.7 us by the pipeline, and 10.2
+		return 0
 	case p.M <= units && vec == 8:
 		return 7 << 19
 	case p.M <= units && vec > 1:
@@ -124,10 +128,18 @@ func someRowsRule(p kernels.Problem, units, vecs, vec int64) columnRule {
 func fewHundredRule(p kernels.Problem, units, vec int64) columnRule {
 	ln, more := p.Op == kernels.LayerNorm, p.M >= 2*units-8 // 256 where there are 132
 	switch {
-	case vec == 8 && p.N > 4600 && p.M <= 2*units: // 6.7 us, not 7.7, at 177x5664 (layernorm); 10.1, not 11.6, at 203x11480 (rmsnorm)
+	case vec == 8 && (p.N > 4000 || p.N > 2600 && !ln) && p.M <= 2*units: // 6.7 us, not 7.7, at 177x5664 (layernorm); 10.1, not 11.6, at 203x11480 (rmsnorm)
 		return columnRule{1, 32 << flag(p.N > 10<<10), 8, 2 * int(flag(p.N > 8<<10 && p.N <= 10<<10))}
-	case vec == 8 && ln && p.N > 6500:
-		return columnRule{1, 32, 4, 0}
+	case vec == 8 && p.M <= 2*units && ln && p.N > 2600:
+		return columnRule{1, 32, 4, 0} // 5.8 us, not 6.3, at 230x2688
+	case vec == 8 && p.N > 4500 && 5*p.M <= 13*units && ln:
+		return columnRule{1, 16, 4, 2} // 10.0 us, not 11.7, at 318x6272
+	case vec == 8 && p.N > 6000 && 5*p.M > 13*units:
+		return columnRule{1, 16, 8, 2} // 10.3 us, not 10.8 by the pipeline, at 420x6272
+	case vec == 8 && p.N > 4000 && !ln && (p.N > 4500 || 5*p.M <= 13*units):
+		return columnRule{1, 32, 8, 2 * int(flag(p.N > 7000))} // 7.9 us, not 8.5, at 318x5160
+	case vec == 8 && !ln && p.N > 2600 && 5*p.M <= 13*units:
+		return columnRule{1, 32, 4, 0} // 6.7 us, not 7.1, at 318x3456
 	case vec == 8 && !ln && (p.M < 230 || p.N > 4500 && p.M < 300):
 		return columnRule{1, 32, 4, 0}
 	case vec == 8:

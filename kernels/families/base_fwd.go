@@ -23,9 +23,12 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	r, uneven := unevenRule(p, d)
 	switch {
 	case uneven && r.design == "smem_pipe":
-		c = r.of(c).With(set(kernels.CopyPath, 1))
-		if r.perSM == 2 {
-			c = c.With(set(kernels.CacheHint, 2), set(kernels.Cluster, 1<<flag(row%4 == 0 && row > 36<<10)))
+		c = r.of(c).With(set(kernels.CopyPath, 1), set(kernels.Cluster, r.cluster(row)))
+		switch {
+		case r.stages == 2 || r.warps == 8 && r.vec == 0 && !ln:
+			c = c.With(set(kernels.Reload, 1), set(kernels.CacheHint, 2))
+		case r.perSM == 2 || r.perSM == 1:
+			c = c.With(set(kernels.CacheHint, 2))
 		}
 	case pipedNarrow(p, d):
 		c = narrowTile(c, p, d)
@@ -34,7 +37,7 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	case persistentRow(p, d):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 16), set(kernels.CopyPath, 1), set(kernels.PerSM, 1))
 		switch {
-		case row > 112<<10:
+		case row > 112<<10 || row > 80<<10 && row <= 96<<10:
 			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2))
 		case row <= 64<<10:
 			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.PerSM, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2), set(kernels.CacheHint, 2))
@@ -45,6 +48,8 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1),
 			set(kernels.Cluster, sharedRow(p, d)), set(kernels.CacheHint, 2))
 		switch {
+		case !ln && row > 64<<10 && row <= 96<<10 && p.M <= 2*int64(d.Units): // 9.3 us, not 10.5, at 163x34424
+			c = c.With(set(kernels.Warps, 8), set(kernels.CopyPath, 2), set(kernels.Cluster, 4))
 		case ln && row > 96<<10:
 			c = c.With(set(kernels.Warps, 8), set(kernels.CacheHint, 0))
 		case ln && row > 32<<10 && row <= 36<<10 && p.M >= 4*int64(d.Units):
@@ -85,7 +90,8 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 // many rows of 32768 to 36864 columns, 0.86 of the stream at 900x36864 (H200, bf16), where sharedRow
 // has 0.79; and of the widest, in clusters of two for a row, as registers do not last: 0.87 at
 // 751x53248, where sharedRow has 0.77, and 0.90 at 256x65536, from two slots that are read again; and of those of more than 28672 columns,
-// whose four programs a row are more than run at once: 23.6 us at 716x29312, and 30.8 by sharedRow (gaps.jsonl.gz).
+// whose four programs a row are more than run at once: 23.6 us at 716x29312, and 30.8 by sharedRow (gaps.jsonl.gz). Rows of
+// 40961 to 49152 columns whose vectors eight programs cannot share evenly are like the widest: 89.9 us at 1770x45176, and 102.9.
 func persistentRow(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row := p.N * p.DType.Size()
 	switch {
@@ -93,6 +99,8 @@ func persistentRow(p kernels.Problem, d kernels.DeviceInfo) bool {
 		return false
 	case row > 56<<10 && row <= 72<<10 && row != 64<<10: // at 32768 columns sharedRow's four programs are as fast
 		return p.M >= 4*int64(d.Units)
+	case row > 80<<10 && row <= 96<<10:
+		return row%128 != 0 && p.M >= 4*int64(d.Units)
 	}
 	return row > 96<<10 && p.M >= int64(d.Units)
 }
@@ -179,7 +187,8 @@ func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 // is 1 to 7% slower without it. smem_pipe's odd rows are faster with it: 49.2 us, not 55.3, at
 // 30011x1411 (rmsnorm). From 134 MB on x should be the last to leave (minKept), which is
 // another 2 to 4%; but for asynchronous copies of rows that are no power of two, or of clusters, of which NVRTC makes
-// illegal instructions (nvrtc.checkCopies): with the hint 5557x11776 ended by one in both ops.
+// illegal instructions (nvrtc.checkCopies): with the hint 5557x11776 ended by one in both ops. Rows of whole lines, of up to 5120 columns,
+// take bulk copies for it: 158 us, not 163, at 73784x2304 in both ops (neighbours/narrow.jsonl.gz).
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		c, row := base(p, d), p.N*p.DType.Size()
@@ -191,6 +200,8 @@ func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(
 			return c
 		case keepsX(p, d) && (c.Get(kernels.CopyPath) != 1 || c.Get(kernels.Cluster) == 1 && isPow2(int(p.N))):
 			return c.With(set(kernels.CacheHint, 6))
+		case keepsX(p, d) && c.Get(kernels.Cluster) == 1 && row%128 == 0 && row <= 10<<10:
+			return c.With(set(kernels.CopyPath, 2), set(kernels.CacheHint, 6))
 		}
 		return c.With(set(kernels.CacheHint, 2))
 	}
@@ -214,6 +225,17 @@ type fwdRule struct {
 func (r fwdRule) of(c kernels.Config) kernels.Config {
 	return c.With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec),
 		set(kernels.Stages, r.stages), set(kernels.PerSM, r.perSM))
+}
+
+// cluster is how many programs share a row by the rule.
+func (r fwdRule) cluster(row int64) int {
+	switch {
+	case r.design == "smem_pipe" && r.vec == 0 && row%16 == 8 && row > 44<<10:
+		return 2
+	case r.perSM == 2 && r.stages == 1 && row%4 == 0 && row > 36<<10:
+		return 2
+	}
+	return 1
 }
 
 // ruleFor is the first of rules that goes as far as the row, if it has a design.

@@ -28,7 +28,7 @@ var (
 		},
 	}
 	evenRules = map[kernels.Op][]fwdRule{ // at multiples of 4
-		kernels.RMSNorm: {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}, {27 << 10, "", 0, 0, 0, 0, 0, 0}, {29 << 10, "smem_pipe", 1, 16, 16, 1, 2, 0}, {36 << 10, "", 0, 0, 0, 0, 0, 0}, {44 << 10, "smem_pipe", 1, 16, 16, 1, 2, 0}},
+		kernels.RMSNorm: {{4 << 10, "", 0, 0, 0, 0, 0, 0}, {16 << 10, "cta_reg", 1, 4, 0, 1, 0, 1}, {27 << 10, "", 0, 0, 0, 0, 0, 0}, {29 << 10, "smem_pipe", 1, 16, 16, 1, 2, 0}, {36 << 10, "smem_pipe", 1, 16, 16, 1, 0, 0}, {128 << 10, "smem_pipe", 1, 16, 16, 1, 2, 0}},
 		kernels.LayerNorm: {
 			{10 << 10, "", 0, 0, 0, 0, 0, 0}, {18 << 10, "smem_pipe", 1, 8, 0, 1, 4, 0}, {29 << 10, "", 0, 0, 0, 0, 0, 0},
 			{31 << 10, "smem_pipe", 1, 4, 16, 1, 4, 0}, {34 << 10, "cta_reg", 1, 16, 4, 1, 0, 0}, {42 << 10, "smem_pipe", 1, 8, 16, 1, 0, 0},
@@ -47,8 +47,13 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 		return fewRule(p), true
 	case row%16 == 8 && p.Op == kernels.LayerNorm && row > 32<<10 && row <= 44<<10 && p.M >= 2*int64(d.Units) && fewRows(p, d):
 		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 12.7 us, not 14.4, at 308x19988
+	case row%16 == 8 && p.Op == kernels.RMSNorm && row > 44<<10 && row <= 96<<10 && p.M > 2*int64(d.Units):
+		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 83.9 us, not 94.4, at 2423x33004
 	case row%8 == 0:
 		return r, false
+	}
+	if r, ok := wideUnevenLN(p, d); ok {
+		return r, true
 	}
 	rules := oddRules[p.Op]
 	if row%4 == 0 {
@@ -68,6 +73,25 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 	return r, true
 }
 
+// wideUnevenLN is layernorm's rule for six rows and more to each multiprocessor of more than 31 KiB, 36 of those that start at any 2
+// bytes: one program of 16 warps, which takes the next row into shared memory while it writes one, as persistentRow; beyond 54 KiB there is
+// no room for two rows. In us, before and now (H200, bf16, neighbours/narrow.jsonl.gz): 4881x16390 153.8 and 99.0, 1599x20002 45.8 and
+// 41.0, 2962x27001 103.4 and 98.0, 1999x40002 140.0 and 102.6, 627x50994 69.3 and 48.6.
+func wideUnevenLN(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
+	row, even := p.N*p.DType.Size(), p.N*p.DType.Size()%4 == 0
+	switch {
+	case p.Op != kernels.LayerNorm || p.M < 4*int64(d.Units) || row <= 31<<10 || row > 128<<10:
+		return r, false
+	case !even && (row <= 36<<10 || row > 64<<10), row <= 54<<10 && p.M < 6*int64(d.Units):
+		return r, false
+	case row <= 54<<10 || !even:
+		return fwdRule{row, "smem_pipe", 1, 16, 16, 2, 1, 0}, true
+	case row <= 90<<10 && p.M >= 8*int64(d.Units):
+		return fwdRule{row, "smem_pipe", 1, 16, 16, 1, 2, 0}, true
+	}
+	return fwdRule{row, "smem_pipe", 1, 16, 16, 1, 1, 0}, true
+}
+
 // An unevenShot is what is best for rows of one_shot that are no multiple of 16 bytes, up to so many bytes of
 // them and so many elements of all of them (0 for any): the rows of a program, its warps, and the bytes of a
 // vector, 0 for the widest that divides a row.
@@ -84,7 +108,7 @@ type unevenShot struct {
 // rmsnorm and 1400 in layernorm.
 var (
 	evenShots = map[kernels.Op][]unevenShot{ // rows that start at multiples of 4 bytes
-		kernels.RMSNorm: {{400, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {32 << 10, 30 << 20, 1, 8, 0}},
+		kernels.RMSNorm: {{400, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {16 << 10, 30 << 20, 1, 8, 0}, {24 << 10, 0, 1, 8, 0}, {32 << 10, 30 << 20, 1, 8, 0}},
 		kernels.LayerNorm: {
 			{400, 0, 8, 4, 0}, {1400, 0, 4, 4, 0}, {3 << 10, 0, 2, 2, 0}, {15 << 10, 0, 1, 4, 0}, {19 << 10, 0, 1, 8, 0},
 			{24 << 10, 0, 1, 16, 0}, {29 << 10, 0, 1, 8, 0},
@@ -109,6 +133,10 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	row := p.N * p.DType.Size()
 	if p.M <= 2*int64(d.Units) && row > 8<<10 {
 		return fewWideUneven(p, d)
+	}
+	if measuredFwd(p, d) && p.Op == kernels.LayerNorm && row%8 == 4 && row > 36<<10 && row <= 54<<10 && p.M < 6*int64(d.Units) {
+		// 15.9 us, not 18.4, at 399x20002
+		return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, 16), set(kernels.Unroll, 1), set(kernels.Cluster, 1)), true
 	}
 	if !measuredFwd(p, d) || row%16 == 0 || p.M <= 2*int64(d.Units) && row > 512 {
 		return c, false
@@ -138,6 +166,12 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		return c, false // 300x10002 8.3 us by cta_reg, and 9.1
 	case p.Op == kernels.RMSNorm && row%4 != 0 && row > 1700 && row <= 2000 && p.M >= 60*units:
 		r.rows, r.vec = 2, 16 // 15.7 us, not 18.0, at 12085x985
+	case row%16 == 8 && row > 128 && row <= 400 && p.M >= 100*units && (row <= 256 || p.Op == kernels.LayerNorm):
+		r.rows, r.warps, unroll = 16, 2, 4 // 5.7 us, not 6.1, at 20000x100 (rmsnorm)
+	case row%8 == 4 && row > 128 && row <= 200 && p.M >= 100*units && p.M < 320*units && p.Op == kernels.RMSNorm:
+		r.rows = 16 // 5.4 us, not 6.1, at 20000x90
+	case row%16 == 8 && row > 256 && row <= 400 && p.M >= 100*units:
+		r.rows = 16 // 6.2 us, not 6.6, at 20000x140
 	case row%4 == 0 && row > 400 && row <= 512 && p.M >= 300*units:
 		r.rows, r.warps, unroll = 4, 1, 4 // 17.4 us, not 19.0, at 63581x220 (layernorm)
 	case row%4 == 0 && row > 128 && row <= 256 && p.M >= 300*units && p.Op == kernels.LayerNorm:
@@ -155,9 +189,13 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 // 8.7; layernorm 6.2 and 7.2, not 6.9 and 10.4 (neighbours/few-hundred.jsonl.gz).
 func fewWideUneven(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
-	warps, cluster, vec := 4, 1, 0
+	warps, cluster, vec, hint := 4, 1, 0, 0
 	switch {
-	case !measuredFwd(p, d) || row%16 == 0 || row > 26<<10:
+	case !measuredFwd(p, d) || row%16 == 0:
+		return c, false
+	case !ln && row%4 == 0 && row > 48<<10 && row <= 128<<10 && p.M > int64(d.Units): // 13.5 us, not 16.8, at 156x50994
+		warps, cluster, hint = 4<<flag(row > 90<<10), 8, 2
+	case row > 26<<10:
 		return c, false
 	case row%4 == 0:
 		warps = 4 << flag(row > 16<<10)
@@ -167,7 +205,7 @@ func fewWideUneven(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		warps, cluster = 8>>flag(ln), 4
 	}
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, 1), set(kernels.Warps, warps), set(kernels.VectorBytes, vec),
-		set(kernels.Unroll, 1), set(kernels.Cluster, cluster)), true
+		set(kernels.Unroll, 1), set(kernels.Cluster, cluster), set(kernels.CacheHint, hint)), true
 }
 
 // fewUneven says whether a forward has so few rows of narrow vectors that each should have
