@@ -37,12 +37,10 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	case persistentRow(p, d):
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 16), set(kernels.CopyPath, 1), set(kernels.PerSM, 1))
 		switch {
-		case row > 112<<10 || row > 80<<10 && row <= 96<<10:
-			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2))
+		case row > 80<<10:
+			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2), set(kernels.CacheHint, 2*int(flag(row <= 112<<10))))
 		case row <= 64<<10:
 			c = c.With(set(kernels.Stages, 2), set(kernels.CopyPath, 2), set(kernels.PerSM, 2), set(kernels.Reload, 1), set(kernels.Cluster, 2), set(kernels.CacheHint, 2))
-		case row > 72<<10:
-			c = c.With(set(kernels.Warps, 8), set(kernels.PerSM, 2), set(kernels.Cluster, 2))
 		}
 	case sharedRow(p, d) > 1:
 		c = c.With(set(kernels.BlockRows, 1), set(kernels.Warps, 4), set(kernels.CopyPath, 1), set(kernels.PerSM, 0), set(kernels.Reload, 1),
@@ -88,10 +86,10 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 // persistentRow says whether a multiprocessor should have one program, of 16 warps, that takes
 // the next row into shared memory while it writes the last from registers: layernorm of
 // many rows of 32768 to 36864 columns, 0.86 of the stream at 900x36864 (H200, bf16), where sharedRow
-// has 0.79; and of the widest, in clusters of two for a row, as registers do not last: 0.87 at
-// 751x53248, where sharedRow has 0.77, and 0.90 at 256x65536, from two slots that are read again; and of those of more than 28672 columns,
+// has 0.79; and of the widest, in clusters of two for a row, from two slots that are read again, as registers do not last: 0.87 at
+// 751x53248, where sharedRow has 0.77, and 0.90 at 256x65536, and 21.8 us at 294x54656, which is read once in 29.4; and of those of more than 28672 columns,
 // whose four programs a row are more than run at once: 23.6 us at 716x29312, and 30.8 by sharedRow (gaps.jsonl.gz). Rows of
-// 40961 to 49152 columns whose vectors eight programs cannot share evenly are like the widest: 89.9 us at 1770x45176, and 102.9.
+// 40961 to 49151 columns are like the widest: 142.5 us at 3039x45568, and 176.2 by sharedRow, but 72.2 and 69.8 at 1409x49152.
 func persistentRow(p kernels.Problem, d kernels.DeviceInfo) bool {
 	row := p.N * p.DType.Size()
 	switch {
@@ -100,7 +98,7 @@ func persistentRow(p kernels.Problem, d kernels.DeviceInfo) bool {
 	case row > 56<<10 && row <= 72<<10 && row != 64<<10: // at 32768 columns sharedRow's four programs are as fast
 		return p.M >= 4*int64(d.Units)
 	case row > 80<<10 && row <= 96<<10:
-		return row%128 != 0 && p.M >= 4*int64(d.Units)
+		return row != 96<<10 && p.M >= 4*int64(d.Units)
 	}
 	return row > 96<<10 && p.M >= int64(d.Units)
 }
@@ -187,7 +185,7 @@ func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 // is 1 to 7% slower without it. smem_pipe's odd rows are faster with it: 49.2 us, not 55.3, at
 // 30011x1411 (rmsnorm). From 134 MB on x should be the last to leave (minKept), which is
 // another 2 to 4%; but for asynchronous copies of rows that are no power of two, or of clusters, of which NVRTC makes
-// illegal instructions (nvrtc.checkCopies): with the hint 5557x11776 ended by one in both ops. Rows of whole lines, of up to 5120 columns,
+// illegal instructions (nvrtc.checkCopies): with the hint 5557x11776 ended by one in both ops. Whole rows of 513 to 5120 columns
 // take bulk copies for it: 158 us, not 163, at 73784x2304 in both ops (neighbours/narrow.jsonl.gz).
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
@@ -200,7 +198,7 @@ func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(
 			return c
 		case keepsX(p, d) && (c.Get(kernels.CopyPath) != 1 || c.Get(kernels.Cluster) == 1 && isPow2(int(p.N))):
 			return c.With(set(kernels.CacheHint, 6))
-		case keepsX(p, d) && c.Get(kernels.Cluster) == 1 && row%128 == 0 && row <= 10<<10:
+		case keepsX(p, d) && c.Get(kernels.Cluster) == 1 && row%16 == 0 && row > 1<<10 && row <= 10<<10:
 			return c.With(set(kernels.CopyPath, 2), set(kernels.CacheHint, 6))
 		}
 		return c.With(set(kernels.CacheHint, 2))

@@ -45,8 +45,8 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 		return r, false
 	case fewUneven(p, d):
 		return fewRule(p), true
-	case row%16 == 8 && p.Op == kernels.LayerNorm && row > 32<<10 && row <= 44<<10 && p.M >= 2*int64(d.Units) && fewRows(p, d):
-		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 12.7 us, not 14.4, at 308x19988
+	case row%16 == 8 && p.Op == kernels.LayerNorm && row > 32<<10 && (row <= 44<<10 && p.M >= 2*int64(d.Units) && fewRows(p, d) || row > 44<<10 && row <= 60<<10 && p.M >= 4*int64(d.Units)):
+		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 12.7 us, not 14.4, at 308x19988, 139.7, not 153.7, at 4109x29596
 	case row%16 == 8 && p.Op == kernels.RMSNorm && row > 44<<10 && row <= 96<<10 && p.M > 2*int64(d.Units):
 		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 83.9 us, not 94.4, at 2423x33004
 	case row%8 == 0:
@@ -154,7 +154,7 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 	if i < 0 || rules[i].rows == 0 {
 		return c, false
 	}
-	r, unroll := rules[i], 1
+	r, unroll, hint := rules[i], 1, 2*int(flag(p.M*row > d.CacheBytes))
 	switch units := int64(d.Units); {
 	case p.Op == kernels.RMSNorm && row <= 512 && p.M <= 4:
 		r.rows, r.warps = 1, 2 // 3.4 us, not 3.8, at 3x207
@@ -166,22 +166,26 @@ func unevenOneShot(p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, o
 		return c, false // 300x10002 8.3 us by cta_reg, and 9.1
 	case p.Op == kernels.RMSNorm && row%4 != 0 && row > 1700 && row <= 2000 && p.M >= 60*units:
 		r.rows, r.vec = 2, 16 // 15.7 us, not 18.0, at 12085x985
+	case p.Op == kernels.RMSNorm && row%4 == 0 && row > 3<<10 && row <= 8<<10 && p.M > 8*units && p.M <= 9*units:
+		r.warps = 4 // of 8 warps no more than eight programs run at once: 6.3 us, not 7.0, at 1102x2492
 	case row%16 == 8 && row > 128 && row <= 400 && p.M >= 100*units && (row <= 256 || p.Op == kernels.LayerNorm):
-		r.rows, r.warps, unroll = 16, 2, 4 // 5.7 us, not 6.1, at 20000x100 (rmsnorm)
+		r.rows, r.warps, unroll, hint = 16, 2, 4, 2 // 5.7 us, not 6.1, at 20000x100 (rmsnorm)
 	case row%8 == 4 && row > 128 && row <= 200 && p.M >= 100*units && p.M < 320*units && p.Op == kernels.RMSNorm:
 		r.rows = 16 // 5.4 us, not 6.1, at 20000x90
 	case row%16 == 8 && row > 256 && row <= 400 && p.M >= 100*units:
 		r.rows = 16 // 6.2 us, not 6.6, at 20000x140
+	case row%4 != 0 && row > 128 && row <= 256 && p.M >= 100*units && p.Op == kernels.LayerNorm:
+		r.rows, unroll = 8, 2 // 30.4 us, not 35.0, at 177062x117
 	case row%4 == 0 && row > 400 && row <= 512 && p.M >= 300*units:
-		r.rows, r.warps, unroll = 4, 1, 4 // 17.4 us, not 19.0, at 63581x220 (layernorm)
+		r.rows, r.warps, unroll, hint = 4, 1, 4, 2 // 17.4 us, not 19.0, at 63581x220 (layernorm)
 	case row%4 == 0 && row > 128 && row <= 256 && p.M >= 300*units && p.Op == kernels.LayerNorm:
-		r.rows, r.warps, unroll = 8, 1, 4 // 12.8 us, not 14.1, at 70748x124
+		r.rows, r.warps, unroll, hint = 8, 1, 4, 2 // 12.8 us, not 14.1, at 70748x124
 	}
 	for ; int64(r.rows) >= 2*p.M && r.warps > 1; r.warps /= 2 {
 		r.rows /= 2
 	}
 	return fwdOneShotBase(p, d).With(set(kernels.BlockRows, r.rows), set(kernels.Warps, r.warps), set(kernels.VectorBytes, r.vec),
-		set(kernels.Unroll, unroll), set(kernels.Cluster, 1), set(kernels.CacheHint, int(2*flag(p.M*row > d.CacheBytes || unroll > 1)))), true
+		set(kernels.Unroll, unroll), set(kernels.Cluster, 1), set(kernels.CacheHint, hint)), true
 }
 
 // fewWideUneven is one_shot for up to two uneven rows of more than 8 KiB for each multiprocessor, of a program each or, of

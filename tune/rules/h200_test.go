@@ -18,7 +18,7 @@ const recorded = "../../results/nvidia-h200"
 // neighbours are the grids around the default group that rules.json is fitted to as well, and that
 // the default's own rules were read off.
 func neighbours() (paths []string) {
-	for _, name := range []string{"few-fwd", "between", "odd-fwd", "odd-more", "odd-bwd", "whole-bwd", "uneven-fwd", "uneven-bwd", "few-bwd", "few-hundred", "gaps"} {
+	for _, name := range []string{"few-fwd", "between", "odd-fwd", "odd-more", "odd-bwd", "whole-bwd", "uneven-fwd", "uneven-bwd", "few-bwd", "few-hundred", "gaps", "narrow"} {
 		paths = append(paths, recorded+"/neighbours/"+name+".jsonl.gz")
 	}
 	return paths
