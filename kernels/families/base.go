@@ -250,6 +250,8 @@ func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 		t = tile{2, 2, 8, 2, 2, 1, 8, 0} // 38.2 us, not 44.2, at 716x29312
 	case row%16 == 0 && row > 4<<10 && row < 5<<10 && p.M >= 60*int64(d.Units) && !ln:
 		t = tile{1, 1, 4, 2, 4, 1, 1, 0} // 51.9 us, not 53.8, at 15073x2304
+	case row > 78<<10 && row <= 96<<10 && p.M <= int64(d.Units):
+		t = tile{2, 2, 8, 2, 1, 2, 8, 4} // 14.4 us, not 15.4, at 114x40360
 	case row > 24<<10 && row < 28<<10 && p.M >= 7*int64(d.Units) && ln:
 		t = tile{1, 1, 4, 2, 3, 2, 4, 0} // 75.5 us, not 80.2, at 3890x12544
 	case row > 24<<10 && row <= 28<<10 && p.M < 8*int64(d.Units) && !ln:

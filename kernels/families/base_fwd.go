@@ -23,7 +23,7 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	r, uneven := unevenRule(p, d)
 	switch {
 	case uneven && r.design == "smem_pipe":
-		c = r.of(c).With(set(kernels.CopyPath, 1), set(kernels.Cluster, r.cluster(row)))
+		c = r.of(c).With(set(kernels.CopyPath, 1), set(kernels.Cluster, r.cluster(row, ln)))
 		switch {
 		case r.stages == 2 || r.warps == 8 && r.vec == 0 && !ln:
 			c = c.With(set(kernels.Reload, 1), set(kernels.CacheHint, 2))
@@ -183,7 +183,7 @@ func sharedRow(p kernels.Problem, d kernels.DeviceInfo) int {
 // On an H200 (bf16, default group, the same configs with and without) that is 1.7% faster at
 // 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB. Layernorm's persistentRow
 // is 1 to 7% slower without it. smem_pipe's odd rows are faster with it: 49.2 us, not 55.3, at
-// 30011x1411 (rmsnorm). From 134 MB on x should be the last to leave (minKept), which is
+// 30011x1411 (rmsnorm), and wide uneven ones with a program to each: 35.3 us, not 42.2, at 1952x16390. From 134 MB on x should be the last to leave (minKept), which is
 // another 2 to 4%; but for asynchronous copies of rows that are no power of two, or of clusters, of which NVRTC makes
 // illegal instructions (nvrtc.checkCopies): with the hint 5557x11776 ended by one in both ops. Whole rows of 513 to 5120 columns
 // take bulk copies for it: 158 us, not 163, at 73784x2304 in both ops (neighbours/narrow.jsonl.gz).
@@ -194,8 +194,8 @@ func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(
 		switch {
 		case !measuredFwd(p, d) || p.M*row <= d.CacheBytes || persistentRow(p, d):
 			return c
-		case row%4 != 0 && r.design == "smem_pipe":
-			return c
+		case r.design == "smem_pipe" && (row%4 != 0 || r.perSM == 0):
+			return c // fwdPipeBase has chosen
 		case keepsX(p, d) && (c.Get(kernels.CopyPath) != 1 || c.Get(kernels.Cluster) == 1 && isPow2(int(p.N))):
 			return c.With(set(kernels.CacheHint, 6))
 		case keepsX(p, d) && c.Get(kernels.Cluster) == 1 && row%16 == 0 && row > 1<<10 && row <= 10<<10:
@@ -225,10 +225,10 @@ func (r fwdRule) of(c kernels.Config) kernels.Config {
 		set(kernels.Stages, r.stages), set(kernels.PerSM, r.perSM))
 }
 
-// cluster is how many programs share a row by the rule.
-func (r fwdRule) cluster(row int64) int {
+// cluster is how many programs share an uneven row by the rule.
+func (r fwdRule) cluster(row int64, ln bool) int {
 	switch {
-	case r.design == "smem_pipe" && r.vec == 0 && row%16 == 8 && row > 44<<10:
+	case r.vec == 0 && row%16 == 8 && row > 44<<10 && !ln:
 		return 2
 	case r.perSM == 2 && r.stages == 1 && row%4 == 0 && row > 36<<10:
 		return 2

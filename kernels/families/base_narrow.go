@@ -14,11 +14,11 @@ func narrowBwd(p kernels.Problem, d kernels.DeviceInfo) (t tile, ahead int, ok b
 	if row <= 128 || row >= 512 || row%4 != 0 || isPow2(int(p.N)) || p.M < 100*int64(d.Units) {
 		return t, 0, false
 	}
-	many := 0 // of 100 to 319 rows, of more, and of a dx that is larger than what the L2 holds of it
+	many := 0 // of 100 to 399 rows, of more, and of a dx that is larger than what the L2 holds of it
 	switch {
 	case 4*p.M*row >= 3*d.CacheBytes:
 		many = 2
-	case p.M >= 320*int64(d.Units):
+	case p.M >= 400*int64(d.Units):
 		many = 1
 	}
 	rules := narrowEven
