@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -112,6 +113,12 @@ func (p Problem) String() string {
 		}
 	}
 	return b.String()
+}
+
+// Shapeless is p as text without its rows and columns: rmsnorm/bwd/bf16+bias.
+func (p Problem) Shapeless() string {
+	words := strings.Split(p.String(), "/")
+	return strings.Join(slices.Delete(words, 2, 3), "/")
 }
 
 type option struct {
