@@ -124,10 +124,16 @@ func (b Box) conditions(bytes int64) []string {
 			cs = append(cs, fmt.Sprintf(format, args...))
 		}
 	}
-	add(b.NOver > 0, "n > %d", b.NOver)
-	add(b.NMax > 0, "n <= %d", b.NMax)
-	add(b.MOver > 0, "rows > %d", b.MOver)
-	add(b.MMax > 0, "rows <= %d", b.MMax)
+	bounds := func(name string, over, most int64) {
+		one := most > 0 && over == most-1
+		add(one, "%s == %d", name, most)
+		add(over > 0 && !one, "%s > %d", name, over)
+		add(most > 0 && !one, "%s <= %d", name, most)
+	}
+	bounds("n", b.NOver, b.NMax)
+	bounds("rows", b.MOver, b.MMax)
+	bounds("m", b.RowsOver, b.RowsMax)
+	add(b.RowsMultiple > 0, "m %% %d == 0", b.RowsMultiple)
 	add(b.RowAlign > 0, "n * %d %% %d == 0", bytes, b.RowAlign)
 	add(b.RowUneven > 0, "n * %d %% %d != 0", bytes, b.RowUneven)
 	add(len(cs) == 0, "n >= 1")

@@ -71,8 +71,9 @@ func (l *List) checkValid() error {
 func (r *Rule) checkValid() error {
 	b, e := r.Box, r.Evidence
 	aligned := func(a int64) bool { return a == 0 || a <= 1<<20 && a&(a-1) == 0 }
+	rows := func(m int64) bool { return 0 <= m && m <= 1<<31 }
 	switch {
-	case b.empty() || b.NOver < 0 || b.NMax < 0 || b.MOver < 0 || b.MMax < 0 || !aligned(b.RowAlign) || !aligned(b.RowUneven) || b.RowAlign < 0 || b.RowUneven < 0:
+	case b.NOver < 0 || b.NMax < 0 || b.MOver < 0 || b.MMax < 0 || !rows(b.RowsOver) || !rows(b.RowsMax) || !rows(b.RowsMultiple) || b.empty() || !aligned(b.RowAlign) || !aligned(b.RowUneven) || b.RowAlign < 0 || b.RowUneven < 0:
 		return fmt.Errorf("%s: no problem can be in the box", b)
 	case r.Family == "":
 		return errors.New("no family")
@@ -155,7 +156,7 @@ func Parse(name string, data []byte) (*Set, error) {
 	}
 	help := cmp.Or(hint.Of(err), refit)
 	if strings.HasPrefix(text, "unknown field") {
-		help = "delete the field; a rule has n_over, n_max, m_per_sm_over, m_per_sm_max, row_align, row_uneven, family, config, row_bytes, grow, shrink, evidence"
+		help = "delete the field; a rule has n_over, n_max, m_per_sm_over, m_per_sm_max, m_over, m_max, m_multiple, row_align, row_uneven, family, config, row_bytes, grow, shrink, evidence"
 	}
 	return nil, hint.Errorf(help, "%s: %s", name, text)
 }

@@ -47,10 +47,67 @@ func TestCheckValid(t *testing.T) {
 			t.Errorf("%s: was written", want)
 		}
 	}
-	s := example(t)
-	s.Classes[1].Rules[0].MOver = 80
-	if err := s.CheckValid(); err == nil || !strings.Contains(err.Error(), "no problem can be in the box") {
-		t.Errorf("an empty box: %v", err)
+	for want, edit := range map[string]func(b *Box){
+		"80 < M/SM <= 80":      func(b *Box) { b.MOver = 80 },
+		"600 < N <= 512":       func(b *Box) { b.NOver = 600 },
+		"7 < M <= 7":           func(b *Box) { b.RowsOver, b.RowsMax = 7, 7 },
+		"M > -1":               func(b *Box) { b.RowsOver = -1 },
+		"M <= -1":              func(b *Box) { b.RowsMax = -1 },
+		"M <= 2147483649":      func(b *Box) { b.RowsMax = 1<<31 + 1 },
+		"M a multiple of -4":   func(b *Box) { b.RowsMultiple = -4 },
+		"M a multiple of 4611": func(b *Box) { b.RowsMultiple = 1 << 62 },
+		"9 < M <= 11":          func(b *Box) { b.RowsOver, b.RowsMax, b.RowsMultiple = 9, 11, 4 },
+	} {
+		s := example(t)
+		edit(&s.Classes[1].Rules[0].Box)
+		if err := s.CheckValid(); err == nil || !strings.HasSuffix(err.Error(), "no problem can be in the box") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestBoxes(t *testing.T) {
+	for _, tc := range []struct {
+		b, in  Box // in is within b
+		text   string
+		at, no [2]int64 // rows and columns that it holds, and does not
+	}{
+		{Box{}, Box{NMax: 1}, "always", [2]int64{5, 5}, [2]int64{}},
+		{Box{NOver: 4095, NMax: 4096}, Box{NOver: 4095, NMax: 4096, RowsMax: 8}, "N = 4096", [2]int64{5, 4096}, [2]int64{5, 4097}},
+		{Box{NMax: 4096, RowsOver: 63, RowsMax: 128}, Box{NMax: 4096, RowsOver: 64, RowsMax: 128}, "N <= 4096, 63 < M <= 128", [2]int64{64, 1}, [2]int64{63, 1}},
+		{Box{RowsOver: 63, RowsMax: 128}, Box{RowsOver: 63, RowsMax: 128, RowsMultiple: 2}, "63 < M <= 128", [2]int64{128, 1}, [2]int64{129, 1}},
+		{Box{RowsMultiple: 4}, Box{RowsMultiple: 12}, "M a multiple of 4", [2]int64{8, 1}, [2]int64{9, 1}},
+		{Box{RowsMultiple: 4}, Box{RowsOver: 11, RowsMax: 12}, "M a multiple of 4", [2]int64{12, 1}, [2]int64{13, 1}},
+		{Box{MOver: 2, RowsOver: 100}, Box{MOver: 3, RowsOver: 101}, "M/SM > 2, M > 100", [2]int64{300, 1}, [2]int64{200, 1}},
+		{Box{RowsMax: 1}, Box{RowsMax: 1, RowAlign: 16}, "M = 1", [2]int64{1, 8}, [2]int64{2, 8}},
+	} {
+		if got := tc.b.String(); got != tc.text {
+			t.Errorf("got %q, want %q", got, tc.text)
+		}
+		if !tc.b.Holds(tc.at[0], tc.at[1], 2, 132) || tc.no != [2]int64{} && tc.b.Holds(tc.no[0], tc.no[1], 2, 132) {
+			t.Errorf("%s: does not hold %v, or holds %v", tc.b, tc.at, tc.no)
+		}
+		if tc.b.empty() || !tc.b.covers(tc.in) || !tc.b.covers(tc.b) || tc.in != tc.b && tc.in.covers(tc.b) {
+			t.Errorf("%s and %s within", tc.b, tc.in)
+		}
+	}
+}
+
+// TestReadBack: a file is written as it was read, byte for byte.
+func TestReadBack(t *testing.T) {
+	for _, name := range []string{"testdata/rules.json", recorded + "/rules.json"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Parse(name, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.JSON()
+		if diff := cmp.Diff(string(text), string(again)); diff != "" || err != nil {
+			t.Errorf("%s: %v\n%s", name, err, diff)
+		}
 	}
 }
 
@@ -176,8 +233,14 @@ func TestLint(t *testing.T) {
 		"refuses br3": func(s *Set) {
 			rule(s, 1).Config = config("br3.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0")
 		},
-		"not for nvidia-h200":        func(s *Set) { s.Device.ID = "nvidia-a100" },
-		"does not serve rmsnorm bwd": func(s *Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
+		"unreachable behind rule 2": func(s *Set) { // it has the rows of the one before
+			s.Classes[1].Rules[2] = s.Classes[1].Rules[1]
+			rule(s, 1).RowsMultiple, rule(s, 2).RowsMultiple = 4, 8
+		},
+		"unreachable outside the hull (64 <= N <= 65536, 1 <= M/SM <= 7944, N*M/SM <= 4194304)": func(s *Set) { rule(s, 2).RowsOver = 8000 * 132 },
+		"unreachable outside the hull (64": func(s *Set) { rule(s, 1).MMax, rule(s, 1).RowsOver = 2, 264 },
+		"not for nvidia-h200":              func(s *Set) { s.Device.ID = "nvidia-a100" },
+		"does not serve rmsnorm bwd":       func(s *Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
 	} {
 		s := fresh()
 		edit(s)

@@ -158,6 +158,12 @@ func randomProblems(s *Set, n int) []kernels.Problem {
 			if v := []int64{b.MOver, b.MMax}[r.IntN(2)]; v > 0 {
 				m = max(v*sms+int64(r.IntN(3))-1, 1)
 			}
+			if v := []int64{b.RowsOver, b.RowsMax}[r.IntN(2)]; v > 0 {
+				m = max(v+int64(r.IntN(3))-1, 1)
+			}
+			if k := b.RowsMultiple; k > 0 && r.IntN(2) == 0 {
+				m = max(m/k, 1) * k
+			}
 		}
 		d := []kernels.DType{kernels.BF16, kernels.BF16, kernels.FP16, kernels.FP32}[r.IntN(4)]
 		ps[i] = kernels.Problem{Op: l.Op, Pass: l.Pass, M: m, N: c, DType: d, Weight: d, Bias: l.Bias != (r.IntN(10) == 0)}

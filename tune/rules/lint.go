@@ -64,14 +64,14 @@ func (s *Set) Lint(j Judge, hash func(*kernels.Family) (string, error)) []string
 
 // refusal is where, in a box and the hull, a recipe is refused, and why.
 func (t *table) refusal(b Box, r Recipe, h Hull) string {
-	nOver, nMost, mOver, mMost := b.bounds(h)
+	nOver, nMost, mOver, mMost := b.bounds(h, t.sms)
 	if nOver >= nMost || mOver >= mMost {
 		return "unreachable outside the hull (" + h.String() + ")"
 	}
 	any := false
 	for _, n := range (alignment{b.RowAlign, b.RowUneven}).lattice(nOver, nMost, t.class.Bytes) {
-		for _, q := range lattice(mOver, mMost) {
-			p := t.class.problem(q*int64(t.sms), n)
+		for _, m := range b.rowsAt(mOver, mMost, int64(t.sms)) {
+			p := t.class.problem(m, n)
 			if !h.Holds(p.M, p.N, t.sms) {
 				continue
 			}
@@ -93,9 +93,39 @@ func (t *table) refusal(b Box, r Recipe, h Hull) string {
 	return ""
 }
 
-// bounds are a box's, within the hull.
-func (b Box) bounds(h Hull) (nOver, nMost, mOver, mMost int64) {
+// rowsAt are numbers of rows in the box at which to ask, of those that come to more than
+// over and at most most per multiprocessor.
+func (b Box) rowsAt(over, most, sms int64) []int64 {
+	var ms []int64
+	if b.RowsOver == 0 && b.RowsMax == 0 && b.RowsMultiple == 0 {
+		for _, q := range lattice(over, most) {
+			ms = append(ms, q*sms)
+		}
+		return ms
+	}
+	over, most = max(over*sms, b.RowsOver), most*sms
+	if b.RowsMax > 0 {
+		most = min(most, b.RowsMax)
+	}
+	k := max(b.RowsMultiple, 1)
+	for _, m := range lattice(over, most) {
+		for _, m := range []int64{m / k * k, (m + k - 1) / k * k} {
+			if over < m && m <= most {
+				ms = append(ms, m)
+			}
+		}
+	}
+	slices.Sort(ms)
+	return slices.Compact(ms)
+}
+
+// bounds are a box's columns and rows per multiprocessor, within the hull.
+func (b Box) bounds(h Hull, sms int) (nOver, nMost, mOver, mMost int64) {
 	nOver, nMost, mOver, mMost = max(b.NOver, h.NMin-1), h.NMax, max(b.MOver, h.MMin-1), h.MMax
+	mOver = max(mOver, RowsPerSM(b.RowsOver+1, sms)-1)
+	if b.RowsMax > 0 {
+		mMost = min(mMost, RowsPerSM(b.RowsMax, sms))
+	}
 	if b.NMax > 0 {
 		nMost = min(nMost, b.NMax)
 	}

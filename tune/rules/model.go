@@ -43,14 +43,18 @@ func (c Class) problem(m, n int64) kernels.Problem {
 	return kernels.Problem{Op: c.Op, Pass: c.Pass, M: m, N: n, DType: d, Weight: d, Bias: c.Bias}
 }
 
-// A Box bounds the problems that a rule is for. A zero bound is none.
+// A Box bounds the problems that a rule is for. A zero bound is none. What is fitted
+// bounds the rows per multiprocessor; what is read off a launch rule, the rows.
 type Box struct {
-	NOver     int64 `json:"n_over,omitempty"` // columns: over this
-	NMax      int64 `json:"n_max,omitempty"`  // and at most this
-	MOver     int64 `json:"m_per_sm_over,omitempty"`
-	MMax      int64 `json:"m_per_sm_max,omitempty"` // rows per multiprocessor, likewise
-	RowAlign  int64 `json:"row_align,omitempty"`    // bytes that a row is a multiple of
-	RowUneven int64 `json:"row_uneven,omitempty"`   // bytes that a row is no multiple of
+	NOver        int64 `json:"n_over,omitempty"` // columns: over this
+	NMax         int64 `json:"n_max,omitempty"`  // and at most this
+	MOver        int64 `json:"m_per_sm_over,omitempty"`
+	MMax         int64 `json:"m_per_sm_max,omitempty"` // rows per multiprocessor, likewise
+	RowsOver     int64 `json:"m_over,omitempty"`
+	RowsMax      int64 `json:"m_max,omitempty"`      // rows in all, likewise
+	RowsMultiple int64 `json:"m_multiple,omitempty"` // that the rows in all are a multiple of
+	RowAlign     int64 `json:"row_align,omitempty"`  // bytes that a row is a multiple of
+	RowUneven    int64 `json:"row_uneven,omitempty"` // bytes that a row is no multiple of
 }
 
 // RowsPerSM is the rows that a multiprocessor has to do with m rows in all,
@@ -63,30 +67,32 @@ func (b Box) Holds(m, n, bytes int64, sms int) bool {
 	rows := RowsPerSM(m, sms)
 	return n > b.NOver && (b.NMax == 0 || n <= b.NMax) &&
 		rows > b.MOver && (b.MMax == 0 || rows <= b.MMax) &&
+		m > b.RowsOver && (b.RowsMax == 0 || m <= b.RowsMax) && (b.RowsMultiple == 0 || m%b.RowsMultiple == 0) &&
 		alignment{b.RowAlign, b.RowUneven}.holds(n*bytes)
 }
 
-// String is the box in words: 1024 < N <= 4096, M/SM <= 31, rows at 16 bytes.
+// String is the box in words: 1024 < N <= 4096, M/SM <= 31, rows at 16 bytes; or N = 4096,
+// M > 63, M a multiple of 4.
 func (b Box) String() string {
 	var parts []string
-	add := func(name, over, most string) {
+	add := func(name string, over, most int64) {
 		switch {
-		case over != "" && most != "":
-			parts = append(parts, over+" < "+name+" <= "+most)
-		case over != "":
-			parts = append(parts, name+" > "+over)
-		case most != "":
-			parts = append(parts, name+" <= "+most)
+		case most != 0 && over == most-1:
+			parts = append(parts, fmt.Sprintf("%s = %d", name, most))
+		case over != 0 && most != 0:
+			parts = append(parts, fmt.Sprintf("%d < %s <= %d", over, name, most))
+		case over != 0:
+			parts = append(parts, fmt.Sprintf("%s > %d", name, over))
+		case most != 0:
+			parts = append(parts, fmt.Sprintf("%s <= %d", name, most))
 		}
 	}
-	num := func(i int64) string {
-		if i == 0 {
-			return ""
-		}
-		return fmt.Sprint(i)
+	add("N", b.NOver, b.NMax)
+	add("M/SM", b.MOver, b.MMax)
+	add("M", b.RowsOver, b.RowsMax)
+	if b.RowsMultiple != 0 {
+		parts = append(parts, fmt.Sprintf("M a multiple of %d", b.RowsMultiple))
 	}
-	add("N", num(b.NOver), num(b.NMax))
-	add("M/SM", num(b.MOver), num(b.MMax))
 	if b.RowAlign > 0 {
 		parts = append(parts, fmt.Sprintf("rows at %d bytes", b.RowAlign))
 	}
@@ -99,17 +105,29 @@ func (b Box) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// covers says whether every problem of o is in b.
+// covers says whether every problem of o is in b. It compares like bounds alone: it may say
+// no of rows in all that are rows per multiprocessor of b's.
 func (b Box) covers(o Box) bool {
 	most := func(b, o int64) bool { return b == 0 || o != 0 && o <= b }
 	return o.NOver >= b.NOver && most(b.NMax, o.NMax) && o.MOver >= b.MOver && most(b.MMax, o.MMax) &&
+		o.RowsOver >= b.RowsOver && most(b.RowsMax, o.RowsMax) && (b.RowsMultiple == 0 || o.multipleOf(b.RowsMultiple)) &&
 		(b.RowAlign == 0 || o.RowAlign != 0 && o.RowAlign%b.RowAlign == 0) &&
 		(b.RowUneven == 0 || o.RowUneven != 0 && b.RowUneven%o.RowUneven == 0)
 }
 
+// multipleOf says whether all rows of the box are a multiple of k: as it asks for, or as
+// there is one number of rows only.
+func (b Box) multipleOf(k int64) bool {
+	return b.RowsMultiple != 0 && b.RowsMultiple%k == 0 || b.RowsMax != 0 && b.RowsOver == b.RowsMax-1 && b.RowsMax%k == 0
+}
+
 // empty says whether no problem can be in the box.
 func (b Box) empty() bool {
-	return b.NMax != 0 && b.NOver >= b.NMax || b.MMax != 0 && b.MOver >= b.MMax
+	least := b.RowsOver + 1
+	if k := b.RowsMultiple; k > 0 {
+		least = (least + k - 1) / k * k
+	}
+	return b.NMax != 0 && b.NOver >= b.NMax || b.MMax != 0 && b.MOver >= b.MMax || b.RowsMax != 0 && least > b.RowsMax
 }
 
 // A Rule is a box with what to run in it.

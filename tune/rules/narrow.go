@@ -45,7 +45,7 @@ func (t *table) narrow(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
 func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
 	size := t.class.Bytes
 	best, bestCount, bestArea := Box{}, 0, 0.0
-	nOver, nMost, mOver, mMost := b.bounds(h)
+	nOver, nMost, mOver, mMost := b.bounds(h, t.sms)
 	if nOver >= nMost || mOver >= mMost {
 		return b, false
 	}

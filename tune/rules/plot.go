@@ -64,7 +64,7 @@ func (s *Set) panel(l *List, shapes []kernels.Problem) (*plot.Plot, error) {
 	var labels plotter.XYLabels
 	for i := range l.Rules {
 		r := &l.Rules[i]
-		n0, n1, m0, m1 := r.bounds(h)
+		n0, n1, m0, m1 := r.bounds(h, max(s.Device.Units, 1))
 		if n0 >= n1 || m0 >= m1 {
 			continue
 		}
@@ -86,7 +86,7 @@ func (s *Set) panel(l *List, shapes []kernels.Problem) (*plot.Plot, error) {
 		labels.XYs = append(labels.XYs, plotter.XY{X: math.Sqrt(x0 * x1), Y: math.Sqrt(y0 * y1)})
 		labels.Labels = append(labels.Labels, fmt.Sprint(i+1))
 		_, design, _ := strings.Cut(r.Recipe.String(), "/")
-		if a := (Box{RowAlign: r.RowAlign, RowUneven: r.RowUneven}); r.RowAlign+r.RowUneven > 0 {
+		if a := (Box{RowsMultiple: r.RowsMultiple, RowAlign: r.RowAlign, RowUneven: r.RowUneven}); a != (Box{}) {
 			design += " (" + a.String() + ")"
 		}
 		p.Legend.Add(fmt.Sprintf("%d  %s", i+1, design), swatch{hues[i]})
