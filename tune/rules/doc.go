@@ -6,6 +6,7 @@
 //
 //	records -> Collect -> Data -> Fit -> Set -> Write, Export, Pick
 //	                      Data -> Evaluate -> Evaluation (held-out regret)
+//	Ref -> Launches -> Set
 //
 // # What a rule is
 //
@@ -35,4 +36,11 @@
 // rule falls to the default there. An alias, whose plan is that of a measured
 // variant: it has that one's time. Otherwise its time is unknown, and no rule
 // that covers the problem may take it.
+//
+// # Launches
+//
+// What the default or another Ref launches for one number of columns is a step function of
+// the rows, with a condition such as "M is a multiple of 4" here and there. Launches finds
+// the steps by asking (ranges.go) and writes them as rules whose boxes bound the rows
+// themselves. Nothing is measured for that, and where no rule fires nothing is said.
 package rules

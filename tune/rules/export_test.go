@@ -47,10 +47,58 @@ func example(t testing.TB) *Set {
 	}
 }
 
-// TestGolden: the example in every format is what it was.
+// launches is a small set of what a ref launches: rows of every kind of range, some without.
+func launches(t testing.TB) *Set {
+	t.Helper()
+	var ps []kernels.Problem
+	for _, text := range []string{"rmsnorm/bwd/8192x4096/fp16", "layernorm/fwd/8192x5120/fp16+bias+residual", "layernorm/fwd/8192x4096/fp16+bias+residual"} {
+		p, err := kernels.ParseProblem(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	pick := func(p kernels.Problem) (kernels.Variant, bool) {
+		text := "rms_bwd/few_rows@w8.cl1.dc16"
+		switch {
+		case p.Op == kernels.LayerNorm && (p.N == 5120 && p.M < 5 || p.M > 8000):
+			return kernels.Variant{}, false
+		case p.Op == kernels.LayerNorm && p.M%4 == 0:
+			text = "ln_fwd/cta_reg@br4.w8"
+		case p.Op == kernels.LayerNorm:
+			text = "ln_fwd/cta_reg@br1.w8"
+		case p.M >= 528:
+			text = "rms_bwd/smem_pipe@br2.w8.st2.k1"
+		case p.M == 1:
+			text = "rms_bwd/few_rows@w4.cl1.dc16"
+		}
+		v, err := kernels.ParseVariant(text)
+		if err != nil {
+			t.Error(err)
+		}
+		return v, err == nil
+	}
+	d := kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132}
+	s, err := Launches(Ref{Name: "preset:small", Pick: pick}, ps, d, "v1.0.0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Sources = map[string]string{"ln_fwd/cta_reg": "0123456789ab", "rms_bwd/few_rows": "456789abcdef", "rms_bwd/smem_pipe": "ba9876543210"}
+	return s
+}
+
+// TestGolden: the examples in every format are what they were.
 func TestGolden(t *testing.T) {
-	s := example(t)
-	for format, name := range map[string]string{"json": "rules.json", "yaml": "rules.yaml", "go": "rules.go.txt", "python": "rules.py", "cpp": "rules.hpp"} {
+	golden(t, example(t), "rules")
+	golden(t, launches(t), "launches")
+	if _, err := example(t).Export("rust"); err == nil || !strings.Contains(err.Error(), `unknown export "rust"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func golden(t *testing.T, s *Set, base string) {
+	for format, ext := range map[string]string{"json": ".json", "yaml": ".yaml", "go": ".go.txt", "python": ".py", "cpp": ".hpp"} {
+		name := base + ext
 		got, err := s.Export(format)
 		if err != nil {
 			t.Fatal(err)
@@ -73,9 +121,6 @@ func TestGolden(t *testing.T) {
 		if diff := cmp.Diff(s, again, cmp.Comparer(func(a, b kernels.Config) bool { return a == b })); diff != "" || err != nil {
 			t.Errorf("%s read back: %v\n%s", name, err, diff)
 		}
-	}
-	if _, err := s.Export("rust"); err == nil || !strings.Contains(err.Error(), `unknown export "rust"`) {
-		t.Errorf("got %v", err)
 	}
 }
 
@@ -137,7 +182,7 @@ int main() {
 // TestExports runs the exported code on 10,000 random problems: it answers as
 // Pick does.
 func TestExports(t *testing.T) {
-	for name, s := range map[string]*Set{"example": example(t), "h200": fittedBy(t, ruled).set} {
+	for name, s := range map[string]*Set{"example": example(t), "h200": fittedBy(t, ruled).set, "launches": launches(t), "base": baseLaunches(t)} {
 		t.Run(name, func(t *testing.T) { testExports(t, s) })
 	}
 }

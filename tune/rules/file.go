@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -20,7 +21,10 @@ import (
 	"normbench/kernels"
 )
 
-const refit = "`normbench tune RECORDS --out FILE` writes it again from the records"
+const (
+	refit    = "`normbench tune RECORDS --out FILE` writes it again from the records"
+	relaunch = "`normbench rule REF --columns N --out FILE` writes it again"
+)
 
 // CheckValid says what no rule set can hold, or nil. It is called before every
 // write and after every read. What depends on the registry is Lint's.
@@ -32,8 +36,10 @@ func (s *Set) CheckValid() error {
 		return hint.Errorf(refit, "not a rules file: kind %q, schema %d", s.Kind, s.Schema)
 	case s.Device.ID == "" || s.Device.Units < 1 || s.Device.Units > 1<<16:
 		return hint.Errorf(refit, "rules of no device: ID %q with %d units", s.Device.ID, s.Device.Units)
-	case s.Date.IsZero():
+	case s.Date.IsZero() && s.Of == "":
 		return hint.Errorf(refit, "rules without a date")
+	case (s.Of == "") != (len(s.UpTo) == 0):
+		return hint.Errorf(relaunch, "launches of %q with %d problems that they are of", s.Of, len(s.UpTo))
 	case len(s.Classes) == 0:
 		return hint.Errorf(refit, "rules for no class of problems")
 	}
@@ -44,6 +50,30 @@ func (s *Set) CheckValid() error {
 		}
 		if err := l.checkValid(); err != nil {
 			return hint.Errorf(cmp.Or(hint.Of(err), refit), "class %s: %w", l.Class, err)
+		}
+	}
+	if s.Of != "" {
+		return s.checkLaunches()
+	}
+	return nil
+}
+
+// checkLaunches says which problem has no rules, or which rule is not for one number of
+// columns and rows up to those of the problem: exported code has nothing else to go by.
+func (s *Set) checkLaunches() error {
+	for _, p := range s.UpTo {
+		if !slices.ContainsFunc(s.Classes, func(l List) bool { return l.Class == ClassOf(p) }) {
+			return hint.Errorf(relaunch, "launches of %s without rules for it", p)
+		}
+	}
+	for _, l := range s.Classes {
+		for i, r := range l.Rules {
+			b := r.Box
+			if b.MOver != 0 || b.MMax != 0 || r.RowBytes != 0 || b.RowsMax == 0 || b.NOver != b.NMax-1 || !slices.ContainsFunc(s.UpTo, func(p kernels.Problem) bool {
+				return ClassOf(p) == l.Class && b.NMax == p.N && b.RowsMax <= p.M
+			}) {
+				return hint.Errorf(relaunch, "class %s: rule %d: %s is of no problem that the launches are of", l.Class, i+1, b)
+			}
 		}
 	}
 	return nil
@@ -188,12 +218,15 @@ func WriteFile(path string, data []byte) error {
 	return nil
 }
 
-// Worse says why s should not replace old, or nil: both are of the same device
-// and kernels, and old was better on shapes held out. Rules of other kernels are
-// stale, whatever they promised.
+// Worse says why s should not replace old, or nil: they are of another device or REF, or
+// both are of the same device and kernels, and old was better on shapes held out. Rules of
+// other kernels are stale, whatever they promised.
 func (s *Set) Worse(old *Set) error {
 	if old.Device.ID != s.Device.ID {
 		return hint.Errorf("keep one rules file per device", "rules of %s do not replace rules of %s", s.Device.ID, old.Device.ID)
+	}
+	if old.Of != s.Of {
+		return hint.Errorf("choose another --out, or use --force", "%s do not replace %s", s.what(), old.what())
 	}
 	for f, h := range old.Sources {
 		if now, ok := s.Sources[f]; ok && now != h {
@@ -218,6 +251,14 @@ func (s *Set) Worse(old *Set) error {
 		}
 	}
 	return nil
+}
+
+// what says what the rules are.
+func (s *Set) what() string {
+	if s.Of == "" {
+		return "rules fitted to records"
+	}
+	return "the launches of " + s.Of
 }
 
 // worseBy is the difference of two regrets that counts: less is rounding.

@@ -64,6 +64,23 @@ func TestCheckValid(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
+	for want, edit := range map[string]func(*Set){
+		`launches of "" with 3 problems that they are of`:                                                        func(s *Set) { s.Of, s.Date = "", example(t).Date },
+		`launches of "preset:small" with 0 problems that they are of`:                                            func(s *Set) { s.UpTo = nil },
+		"launches of rmsnorm/bwd/8192x4096/fp16 without rules for it":                                            func(s *Set) { s.Classes = s.Classes[1:] },
+		"class rmsnorm/bwd/2-byte: rule 1: N = 4096, M <= 8193 is of no problem that the launches are of":        func(s *Set) { s.Classes[0].Rules[0].RowsMax = 8193 },
+		"class rmsnorm/bwd/2-byte: rule 1: N = 4096 is of no problem that the launches are of":                   func(s *Set) { s.Classes[0].Rules[0].RowsMax = 0 },
+		"class rmsnorm/bwd/2-byte: rule 1: 4000 < N <= 4096, M = 1 is of no problem that the launches are of":    func(s *Set) { s.Classes[0].Rules[0].NOver = 4000 },
+		"class rmsnorm/bwd/2-byte: rule 1: N = 5120, M = 1 is of no problem that the launches are of":            func(s *Set) { s.Classes[0].Rules[0].NOver, s.Classes[0].Rules[0].NMax = 5119, 5120 },
+		"class rmsnorm/bwd/2-byte: rule 1: N = 4096, M/SM <= 3, M = 1 is of no problem that the launches are of": func(s *Set) { s.Classes[0].Rules[0].MMax = 3 },
+		`not a rules file: kind "x", schema 1`:                                                                   func(s *Set) { s.Kind = "x" },
+	} {
+		s := launches(t)
+		edit(s)
+		if err := s.CheckValid(); err == nil || err.Error() != want || hint.Of(err) == "" {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
 }
 
 func TestBoxes(t *testing.T) {
@@ -93,9 +110,9 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-// TestReadBack: a file is written as it was read, byte for byte.
+// TestReadBack: a file is written as it was read, byte for byte, with launches or without.
 func TestReadBack(t *testing.T) {
-	for _, name := range []string{"testdata/rules.json", recorded + "/rules.json"} {
+	for _, name := range []string{"testdata/rules.json", "testdata/launches.json", recorded + "/rules.json"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
@@ -140,7 +157,7 @@ func TestParseErrors(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, name := range []string{"rules.json", "rules.yaml"} {
+	for _, name := range []string{"rules.json", "rules.yaml", "launches.json", "launches.yaml"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -180,7 +197,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestWorse(t *testing.T) {
-	better, other, classes, stale := example(t), example(t), example(t), example(t)
+	better, other, classes, stale, of := example(t), example(t), example(t), example(t), launches(t)
 	better.HeldOut[0].Regret = 1.01
 	other.Device.ID = "nvidia-a100"
 	classes.HeldOut = append(classes.HeldOut, Score{Class: "layernorm/bwd/2-byte+bias", Held: HeldShape, Chooser: ChooserRules, Regret: 1.01})
@@ -196,11 +213,20 @@ func TestWorse(t *testing.T) {
 		"another device": {other, "rules of nvidia-h200 do not replace rules of nvidia-a100"},
 		"more classes":   {classes, "the rules there also have layernorm/bwd/2-byte+bias, which these records have not"},
 		"stale":          {stale, ""},
+		"launches":       {of, "rules fitted to records do not replace the launches of preset:small"},
 	} {
 		err := s.Worse(tc.old)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || err.Error() != tc.want || hint.Of(err) == "") {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
+	}
+	again := launches(t)
+	again.UpTo = again.UpTo[:1]
+	if err := again.Worse(of); err != nil {
+		t.Errorf("launches of other columns: %v", err)
+	}
+	if err := of.Worse(s); err == nil || err.Error() != "the launches of preset:small do not replace rules fitted to records" {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 
 var python = language{
 	comment: "#", indent: "    ",
-	head: func([]*kernels.Knob) string {
-		return `def _next_pow2(n):
+	head: func([]*kernels.Knob) string { return "" },
+	helpers: `def _next_pow2(n):
     return 1 << (n - 1).bit_length()
 
 
@@ -18,16 +18,17 @@ def _scaled(v, num, den):
     return max(1, v * num // den)
 
 
-def pick(op, pass_, m, n, dtype_bytes, bias, sms):
-    """The launch config for m rows of n elements as a dict, or None for the default.
+`,
+	sign: `def pick(op, pass_, m, n, dtype_bytes, bias, sms):
+    """The launch config for m rows of n elements as a dict, or None: no answer.
 
     op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes the size of
     an element of x, sms the number of multiprocessors.
     """
-    rows = (m + sms - 1) // sms  # per multiprocessor
+`,
+	locals: `    rows = (m + sms - 1) // sms  # per multiprocessor
     row = _next_pow2(n * dtype_bytes)  # bytes
-`
-	},
+`,
 	ifs: func(c string) string { return "if " + c + ":\n" }, and: " and ", none: "return None",
 	text: quoted, flag: func(b bool) string { return map[bool]string{true: "True", false: "False"}[b] },
 	answer: func(family string, rule int, vs []value) string {
@@ -48,9 +49,10 @@ var golang = language{
 		for _, k := range knobs {
 			fmt.Fprintf(&b, "\t%s int64 // %s\n", camel(k.Name), k.Doc)
 		}
-		b.WriteString(`}
-
-func nextPow2(n int64) int64 {
+		b.WriteString("}\n\n")
+		return b.String()
+	},
+	helpers: `func nextPow2(n int64) int64 {
 	p := int64(1)
 	for p < n {
 		p *= 2
@@ -60,16 +62,16 @@ func nextPow2(n int64) int64 {
 
 func scaled(v, num, den int64) int64 { return max(1, v*num/den) }
 
-// Pick is the launch config for m rows of n elements; ok is false for the
-// default. Op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes
+`,
+	sign: `// Pick is the launch config for m rows of n elements; ok is false
+// without an answer. Op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes
 // the size of an element of x, sms the number of multiprocessors.
 func Pick(op, pass_ string, m, n, dtype_bytes int64, bias bool, sms int64) (launch Launch, ok bool) {
-	rows := (m + sms - 1) / sms // per multiprocessor
+`,
+	locals: `	rows := (m + sms - 1) / sms // per multiprocessor
 	row := nextPow2(n * dtype_bytes) // bytes
 	_, _ = rows, row
-`)
-		return b.String()
-	},
+`,
 	foot: "}\n",
 	ifs:  func(c string) string { return "if " + c + " {\n" }, end: "}\n", and: " && ", none: "return Launch{}, false",
 	text: quoted, flag: func(b bool) string { return fmt.Sprint(b) },
@@ -95,7 +97,7 @@ var cpp = language{
 
 namespace normbench {
 
-// A config with the rule that it is from; without a family it is the default.
+// A config with the rule that it is from; without a family there is no answer.
 struct Launch {
   const char* family = nullptr;
   int rule = 0;
@@ -103,9 +105,10 @@ struct Launch {
 		for _, k := range knobs {
 			fmt.Fprintf(&b, "  std::int64_t %s = 0;  // %s\n", k.Name, k.Doc)
 		}
-		b.WriteString(`};
-
-inline std::int64_t next_pow2(std::int64_t n) {
+		b.WriteString("};\n\n")
+		return b.String()
+	},
+	helpers: `inline std::int64_t next_pow2(std::int64_t n) {
   std::int64_t p = 1;
   while (p < n) p *= 2;
   return p;
@@ -115,20 +118,21 @@ inline std::int64_t scaled(std::int64_t v, std::int64_t num, std::int64_t den) {
   return std::max<std::int64_t>(1, v * num / den);
 }
 
-// The launch config for m rows of n elements. op is "rmsnorm" or "layernorm",
+`,
+	sign: `// The launch config for m rows of n elements. op is "rmsnorm" or "layernorm",
 // pass_ "fwd" or "bwd", dtype_bytes the size of an element of x, sms the number
 // of multiprocessors.
 inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, std::int64_t n,
                    std::int64_t dtype_bytes, bool bias, std::int64_t sms) {
-  const std::int64_t rows = (m + sms - 1) / sms;         // per multiprocessor
+  Launch a;
+`,
+	locals: `  const std::int64_t rows = (m + sms - 1) / sms;         // per multiprocessor
   const std::int64_t row = next_pow2(n * dtype_bytes);  // bytes
   (void)rows, (void)row;
-  Launch a;
-`)
-		return b.String()
-	},
-	foot: "}\n\n}  // namespace normbench\n",
-	ifs:  func(c string) string { return "if (" + c + ") {\n" }, end: "}\n", and: " && ", none: "return a;",
+`,
+	unused: "  (void)sms;\n",
+	foot:   "}\n\n}  // namespace normbench\n",
+	ifs:    func(c string) string { return "if (" + c + ") {\n" }, end: "}\n", and: " && ", none: "return a;",
 	text: quoted, flag: func(b bool) string { return fmt.Sprint(b) },
 	answer: func(family string, rule int, vs []value) string {
 		parts := []string{fmt.Sprintf("a.family = %q;", family), fmt.Sprintf("a.rule = %d;", rule)}

@@ -53,7 +53,7 @@ func (s *Set) Lint(j Judge, hash func(*kernels.Family) (string, error)) []string
 				}
 			}
 			if !strange {
-				if why := t.refusal(r.Box, r.Recipe, l.Hull); why != "" {
+				if why := t.refusal(r.Box, r.Recipe, l.Hull, s.like(l.Class)); why != "" {
 					add("%s: %s", at, why)
 				}
 			}
@@ -62,8 +62,16 @@ func (s *Set) Lint(j Judge, hash func(*kernels.Family) (string, error)) []string
 	return found
 }
 
-// refusal is where, in a box and the hull, a recipe is refused, and why.
-func (t *table) refusal(b Box, r Recipe, h Hull) string {
+// like is a problem of a class as the rules are for: launches know its type and options.
+func (s *Set) like(c Class) kernels.Problem {
+	if i := slices.IndexFunc(s.UpTo, func(p kernels.Problem) bool { return ClassOf(p) == c }); i >= 0 {
+		return s.UpTo[i]
+	}
+	return c.problem(1, 1)
+}
+
+// refusal is where, in a box and the hull, a recipe is refused for problems like p, and why.
+func (t *table) refusal(b Box, r Recipe, h Hull, p kernels.Problem) string {
 	nOver, nMost, mOver, mMost := b.bounds(h, t.sms)
 	if nOver >= nMost || mOver >= mMost {
 		return "unreachable outside the hull (" + h.String() + ")"
@@ -71,7 +79,7 @@ func (t *table) refusal(b Box, r Recipe, h Hull) string {
 	any := false
 	for _, n := range (alignment{b.RowAlign, b.RowUneven}).lattice(nOver, nMost, t.class.Bytes) {
 		for _, m := range b.rowsAt(mOver, mMost, int64(t.sms)) {
-			p := t.class.problem(m, n)
+			p.M, p.N = m, n
 			if !h.Holds(p.M, p.N, t.sms) {
 				continue
 			}

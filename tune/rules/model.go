@@ -44,7 +44,7 @@ func (c Class) problem(m, n int64) kernels.Problem {
 }
 
 // A Box bounds the problems that a rule is for. A zero bound is none. What is fitted
-// bounds the rows per multiprocessor; what is read off a launch rule, the rows.
+// bounds the rows per multiprocessor; what is read off a launch rule (Launches), the rows.
 type Box struct {
 	NOver        int64 `json:"n_over,omitempty"` // columns: over this
 	NMax         int64 `json:"n_max,omitempty"`  // and at most this
@@ -134,7 +134,7 @@ func (b Box) empty() bool {
 type Rule struct {
 	Box
 	Recipe
-	Evidence Evidence `json:"evidence"`
+	Evidence Evidence `json:"evidence,omitzero"`
 }
 
 // Evidence is what stands behind a rule: the measured problems that it answers.
@@ -147,7 +147,8 @@ type Evidence struct {
 	WorstRegret   float64 `json:"worst_regret,omitempty"`
 }
 
-// A Hull is where a class was measured. Outside it the rules know nothing.
+// A Hull is where a class was measured. Outside it the rules know nothing. That of launches
+// says where they are of; it has no say in their answers, whose boxes have all bounds.
 type Hull struct {
 	NMin     int64 `json:"n_min"`
 	NMax     int64 `json:"n_max"`
@@ -195,7 +196,7 @@ const (
 	MatchRule    Match = "rule"    // a rule fired
 	MatchDefault Match = "default" // no rule fires: the default is as good as anything known
 	MatchOutside Match = "outside" // outside the measured hull: the default
-	MatchClass   Match = "class"   // nothing of the class was measured: the default
+	MatchClass   Match = "class"   // nothing of the class was measured, or the launches are of other problems: the default
 )
 
 // find is the index of the rule that fires, or -1.
@@ -203,6 +204,11 @@ func (l *List) find(m, n int64, sms int) (int, Match) {
 	if !l.Hull.Holds(m, n, sms) {
 		return -1, MatchOutside
 	}
+	return l.first(m, n, sms)
+}
+
+// first is find without the hull.
+func (l *List) first(m, n int64, sms int) (int, Match) {
 	for i := range l.Rules {
 		if l.Rules[i].Holds(m, n, l.Bytes, sms) {
 			return i, MatchRule

@@ -20,15 +20,20 @@ const Kind = "rules"
 // FileName is the rules file in a results folder.
 const FileName = "rules.json"
 
-// A Set is the rules of one device, with where they come from.
+// A Set is the rules of one device, with where they come from: records that they are
+// fitted to, or a Ref that they are the launches of.
 type Set struct {
-	Schema   int                `json:"schema"`
-	Kind     string             `json:"kind"`
-	Tool     string             `json:"tool"`     // version of normbench that fitted
-	Measured string             `json:"measured"` // version that measured
-	Date     time.Time          `json:"date"`     // of the latest record
+	Schema int    `json:"schema"`
+	Kind   string `json:"kind"`
+	Tool   string `json:"tool"` // version of normbench that fitted
+	// Of is the Ref that the rules are the launches of, and UpTo the problems that it was asked about,
+	// each with its most rows. Of rules fitted to records both are empty.
+	Of       string             `json:"of,omitempty"`
+	UpTo     []kernels.Problem  `json:"up_to,omitempty"`
+	Measured string             `json:"measured,omitempty"` // version that measured
+	Date     time.Time          `json:"date,omitzero"`      // of the latest record
 	Device   kernels.DeviceInfo `json:"device"`
-	Protocol record.Protocol    `json:"protocol"`
+	Protocol record.Protocol    `json:"protocol,omitzero"`
 	Noise    float64            `json:"noise"` // median spread of the stream's samples
 	Sources  map[string]string  `json:"sources"`
 	HeldOut  []Score            `json:"held_out"` // see Evaluation
@@ -46,15 +51,22 @@ type Answer struct {
 // Pick answers for a problem on the device, by its numbers alone.
 func (s *Set) Pick(p kernels.Problem) Answer { return s.PickOn(p, max(s.Device.Units, 1)) }
 
-// PickOn answers for a device like it with another number of multiprocessors.
+// PickOn answers for a device like it with another number of multiprocessors. Launches answer
+// for the problems that they are of alone: a class does not tell fp16 from bf16.
 func (s *Set) PickOn(p kernels.Problem, sms int) Answer {
+	find := (*List).find
+	if s.Of != "" {
+		if find = (*List).first; !s.covers(p) {
+			return Answer{Match: MatchClass, Rule: -1}
+		}
+	}
 	for i := range s.Classes {
 		l := &s.Classes[i]
 		if l.Class != ClassOf(p) {
 			continue
 		}
 		a := Answer{List: l}
-		if a.Rule, a.Match = l.find(p.M, p.N, sms); a.Rule >= 0 {
+		if a.Rule, a.Match = find(l, p.M, p.N, sms); a.Rule >= 0 {
 			a.Variant = l.Rules[a.Rule].At(p.N, l.Bytes)
 		}
 		return a

@@ -16,7 +16,7 @@
 
 namespace normbench {
 
-// A config with the rule that it is from; without a family it is the default.
+// A config with the rule that it is from; without a family there is no answer.
 struct Launch {
   const char* family = nullptr;
   int rule = 0;
@@ -55,10 +55,10 @@ inline std::int64_t scaled(std::int64_t v, std::int64_t num, std::int64_t den) {
 // of multiprocessors.
 inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, std::int64_t n,
                    std::int64_t dtype_bytes, bool bias, std::int64_t sms) {
+  Launch a;
   const std::int64_t rows = (m + sms - 1) / sms;         // per multiprocessor
   const std::int64_t row = next_pow2(n * dtype_bytes);  // bytes
   (void)rows, (void)row;
-  Launch a;
   // rmsnorm/fwd/4-byte
   if (op == "rmsnorm" && pass_ == "fwd" && bias == false && dtype_bytes == 4) {
     if (n >= 64 && n <= 8192 && rows >= 1 && rows <= 1000 && n * rows <= 1048576) {

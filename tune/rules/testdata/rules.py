@@ -17,7 +17,7 @@ def _scaled(v, num, den):
 
 
 def pick(op, pass_, m, n, dtype_bytes, bias, sms):
-    """The launch config for m rows of n elements as a dict, or None for the default.
+    """The launch config for m rows of n elements as a dict, or None: no answer.
 
     op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes the size of
     an element of x, sms the number of multiprocessors.

@@ -1,0 +1,167 @@
+package rules
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// A Ref is a way to choose what to launch: the default, a family, a published rule, a tuned
+// table.
+type Ref struct {
+	Name string // as it is asked for: base, preset:liger
+	// Pick is what it launches for a problem; ok is false where it has nothing. Several
+	// goroutines call it.
+	Pick func(p kernels.Problem) (v kernels.Variant, ok bool)
+	// Changes lists rows from which on it may launch another thing for problems like p, as far
+	// as that is known (near of Ranges). It may be nil.
+	Changes func(p kernels.Problem) []int64
+}
+
+// Launches says as rules what a ref launches on a device: for each of some problems, and for
+// those with fewer rows. What it launches nothing for has no rule. The caller fills in the
+// sources. done, which may be nil, is told how many of the problems are through.
+func Launches(r Ref, ps []kernels.Problem, d kernels.DeviceInfo, tool string, done func(n int)) (*Set, error) {
+	ps = slices.Clone(ps)
+	slices.SortStableFunc(ps, func(a, b kernels.Problem) int {
+		return cmp.Or(ClassOf(a).compare(ClassOf(b)), cmp.Compare(a.N, b.N))
+	})
+	for i := 1; i < len(ps); i++ {
+		a, b := ps[i-1], ps[i]
+		if ClassOf(a) == ClassOf(b) && a.Shapeless() != b.Shapeless() {
+			return nil, hint.Errorf("ask for one of them at a time", "rules cannot tell %s from %s: they know the op, the pass, the bias and the bytes of an element", a.Shapeless(), b.Shapeless())
+		}
+	}
+	ranges, errs := make([][]Range, len(ps)), make([]error, len(ps))
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	through := 0
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, p := range ps {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			var near []int64
+			if r.Changes != nil {
+				near = r.Changes(p)
+			}
+			at := p
+			ranges[i], errs[i] = Ranges(func(m int64) (kernels.Variant, bool) {
+				at.M = m
+				return r.Pick(at)
+			}, p.M, near...)
+			mu.Lock()
+			defer mu.Unlock()
+			if through++; done != nil {
+				done(through)
+			}
+		})
+	}
+	wg.Wait()
+	s := &Set{Schema: Schema, Kind: Kind, Tool: tool, Of: r.Name, Device: d, Sources: map[string]string{}, HeldOut: []Score{}}
+	s.Device.Units = max(d.Units, 1)
+	for i, p := range ps {
+		if errs[i] != nil {
+			return nil, hint.Errorf(hint.Of(errs[i]), "%s of %s: %w", r.Name, p, errs[i])
+		}
+		if len(ranges[i]) > 0 {
+			s.add(p, ranges[i])
+		}
+	}
+	if len(s.UpTo) == 0 {
+		return nil, hint.Errorf("`normbench list kernels` shows what each family serves", "%s launches none of these problems", r.Name)
+	}
+	return s, s.CheckValid()
+}
+
+// add adds the ranges of a problem, which comes behind those of the set.
+func (s *Set) add(p kernels.Problem, rs []Range) {
+	s.UpTo = append(s.UpTo, p)
+	most := RowsPerSM(p.M, s.Device.Units)
+	if n := len(s.Classes); n == 0 || s.Classes[n-1].Class != ClassOf(p) {
+		s.Classes = append(s.Classes, List{Class: ClassOf(p), Hull: Hull{NMin: p.N, MMin: 1}})
+	}
+	l := &s.Classes[len(s.Classes)-1]
+	l.Hull.NMax, l.Hull.MMax = p.N, max(l.Hull.MMax, most)
+	l.Hull.ElemsMax = l.Hull.NMax * l.Hull.MMax
+	for _, r := range rs {
+		l.Rules = append(l.Rules, Rule{
+			Box:    Box{NOver: p.N - 1, NMax: p.N, RowsOver: r.Over, RowsMax: r.Max, RowsMultiple: r.Multiple},
+			Recipe: Recipe{Family: r.Variant.Family, Config: r.Variant.Config},
+		})
+	}
+}
+
+// covers says whether p is a problem that the launches are of.
+func (s *Set) covers(p kernels.Problem) bool {
+	return slices.ContainsFunc(s.UpTo, func(q kernels.Problem) bool {
+		ok := p.M <= q.M
+		q.M = p.M
+		return ok && q == p
+	})
+}
+
+// Changes are the rows from which on the rules may answer another thing for problems like p,
+// for a Ref.
+func (s *Set) Changes(p kernels.Problem) []int64 {
+	var ms []int64
+	sms := int64(max(s.Device.Units, 1))
+	for _, l := range s.Classes {
+		if l.Class != ClassOf(p) {
+			continue
+		}
+		ms = append(ms, (l.Hull.MMin-1)*sms+1, l.Hull.MMax*sms+1, l.Hull.ElemsMax/p.N*sms+1)
+		for _, r := range l.Rules {
+			ms = append(ms, r.MOver*sms+1, r.MMax*sms+1, r.RowsOver+1, r.RowsMax+1)
+		}
+	}
+	return ms
+}
+
+// Gaps are the problems of UpTo with rows that no rule is for.
+func (s *Set) Gaps() []kernels.Problem {
+	var ps []kernels.Problem
+	for _, p := range s.UpTo {
+		l := s.Classes[slices.IndexFunc(s.Classes, func(l List) bool { return l.Class == ClassOf(p) })]
+		rs := slices.DeleteFunc(slices.Clone(l.Rules), func(r Rule) bool { return r.NMax != p.N || r.RowsMultiple > 1 })
+		slices.SortFunc(rs, func(a, b Rule) int { return cmp.Compare(a.RowsOver, b.RowsOver) })
+		whole := int64(0) // up to here
+		for _, r := range rs {
+			if r.RowsOver <= whole {
+				whole = max(whole, cmp.Or(r.RowsMax, math.MaxInt64))
+			}
+		}
+		if whole < p.M {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// aboutLaunches is the comment at the head of exported launches, by lines.
+func (s *Set) aboutLaunches() []string {
+	lines := []string{
+		fmt.Sprintf("Code generated by normbench rule %s. DO NOT EDIT.", oneLine(s.Tool)), "",
+		fmt.Sprintf("What %s launches on %s (%s, %d multiprocessors):", oneLine(s.Of), oneLine(s.Device.Name), oneLine(s.Device.Arch), s.Device.Units),
+	}
+	for i := 0; i < len(s.UpTo); {
+		p := s.UpTo[i]
+		var columns []string
+		for ; i < len(s.UpTo) && s.UpTo[i].Shapeless() == p.Shapeless() && s.UpTo[i].M == p.M; i++ {
+			columns = append(columns, fmt.Sprint(s.UpTo[i].N))
+		}
+		lines = append(lines, fmt.Sprintf("%s, %s columns, up to %d rows.", p.Shapeless(), strings.Join(columns, ", "), p.M))
+	}
+	lines = append(append(lines, s.sources()...), "", "No answer means: other columns, more rows, or another problem than these.")
+	if len(s.Gaps()) > 0 {
+		lines = append(lines, fmt.Sprintf("There is none either at rows that %s has no launch for.", oneLine(s.Of)))
+	}
+	return lines
+}
