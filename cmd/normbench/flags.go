@@ -21,10 +21,14 @@ import (
 
 var problemFlags = join([]cli.Flag{
 	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas (default: smoke on a cpu, default on a GPU)"},
+}, classFlags, optionFlags)
+
+// classFlags are what is done to a shape, and in which type.
+var classFlags = []cli.Flag{
 	&cli.StringFlag{Name: "op", Usage: "rmsnorm, layernorm, or both", Value: "rmsnorm,layernorm"},
 	&cli.StringFlag{Name: "pass", Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
 	&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16, fp32, or several: of x, y, dy, dx", Value: "bf16"},
-}, optionFlags)
+}
 
 // optionFlags are what a problem has besides its shape and type.
 var optionFlags = []cli.Flag{
@@ -81,7 +85,7 @@ func checkProblems(c *cli.Context) error {
 	return err
 }
 
-// problems crosses the shapes with ops, passes and dtypes.
+// problems are those of --shapes and of what else the flags say.
 func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error) {
 	arg := c.String("shapes")
 	if !c.IsSet("shapes") {
@@ -94,6 +98,11 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 	if err != nil {
 		return nil, err
 	}
+	return crossed(c, list)
+}
+
+// crossed are shapes with ops, passes, dtypes and options.
+func crossed(c *cli.Context, list []shapes.Shape) ([]kernels.Problem, error) {
 	ops, err := splitList("op", cmp.Or(c.String("op"), "rmsnorm,layernorm"), string(kernels.RMSNorm), string(kernels.LayerNorm))
 	if err != nil {
 		return nil, err

@@ -91,23 +91,15 @@ func (e *env) parseRef(text string) (ref, error) {
 		}
 		return r, nil
 	}
-	family, label, _ := strings.Cut(text, "@")
-	if name, ok := kernels.PeerName(family); ok {
-		return r, hint.Errorf("write peer:"+name, "%s is no family of ours", family)
-	}
-	c, err := kernels.ParseConfig(label)
+	f, c, err := e.familyRef(text)
 	if err != nil {
 		return r, err
-	}
-	f, err := e.registry.Lookup(family)
-	if err != nil {
-		return r, hint.Errorf(refHelp, "unknown REF %q", text)
 	}
 	r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if f.Op != p.Op || f.Pass != p.Pass {
 			return nil, nil
 		}
-		_, v, _, err := e.registry.Resolve(p, kernels.Variant{Family: family, Config: c}, d)
+		_, v, _, err := e.registry.Resolve(p, kernels.Variant{Family: f.Name, Config: c}, d)
 		if err != nil {
 			return nil, err
 		}
@@ -146,6 +138,23 @@ func (e *env) nearRef(text, path string) (ref, error) {
 		return data.Near(p, nearVariants, rules.Judge{Registry: e.registry, Device: d}), nil
 	}
 	return r, nil
+}
+
+// familyRef reads FAMILY or FAMILY@LABEL.
+func (e *env) familyRef(text string) (*kernels.Family, kernels.Config, error) {
+	family, label, _ := strings.Cut(text, "@")
+	if name, ok := kernels.PeerName(family); ok {
+		return nil, kernels.Config{}, hint.Errorf("write peer:"+name, "%s is no family of ours", family)
+	}
+	c, err := kernels.ParseConfig(label)
+	if err != nil {
+		return nil, c, err
+	}
+	f, err := e.registry.Lookup(family)
+	if err != nil {
+		return nil, c, hint.Errorf(refHelp, "unknown REF %q", text)
+	}
+	return f, c, nil
 }
 
 // readTuned reads a tuned table, and nothing else: rules have no times.
