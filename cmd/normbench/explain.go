@@ -120,7 +120,11 @@ func (t tunedFile) problems(text string) ([]kernels.Problem, error) {
 			ps = append(ps, p)
 		}
 	}
-	if t.rules != nil {
+	if t.rules != nil && t.rules.Of != "" {
+		for _, p := range t.rules.UpTo {
+			add(p)
+		}
+	} else if t.rules != nil {
 		for _, l := range t.rules.Classes {
 			d := kernels.BF16
 			if l.Bytes == kernels.FP32.Size() {
@@ -152,6 +156,15 @@ func (t tunedFile) answer(p kernels.Problem) (v kernels.Variant, match, why stri
 	}
 	a := t.rules.Pick(p)
 	rows := rules.RowsPerSM(p.M, t.rules.Device.Units)
+	if of := t.rules.Of; of != "" {
+		switch a.Match {
+		case rules.MatchRule:
+			return a.Variant, "rule", fmt.Sprintf("rule %d of %s, of what %s launches: %s", a.Rule+1, a.List.Class, of, a.List.Rules[a.Rule].Box)
+		case rules.MatchClass:
+			return v, "default", fmt.Sprintf("what %s launches is not known of it: other columns, more rows, or another problem", of)
+		}
+		return v, "default", fmt.Sprintf("%s has no launch for it", of)
+	}
 	switch a.Match {
 	case rules.MatchRule:
 		r := &a.List.Rules[a.Rule]

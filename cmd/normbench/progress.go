@@ -128,3 +128,20 @@ func (p *progress) finish() {
 		p.bar.Finish()
 	}
 }
+
+// counted tells how many of some things are through: a bar at a terminal, elsewhere a note
+// at most every few seconds. finish takes the bar away.
+func (e *env) counted(total int, what string) (done func(n int), finish func()) {
+	if f, ok := e.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		bar := progressbar.NewOptions(total, progressbar.OptionSetWriter(f), progressbar.OptionShowCount(), progressbar.OptionSetDescription(what),
+			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(12))
+		return func(n int) { bar.Set(n) }, func() { bar.Finish() }
+	}
+	last := time.Now()
+	return func(n int) {
+		if time.Since(last) > plainEvery && n < total {
+			last = time.Now()
+			e.notef("%s: %d/%d", what, n, total)
+		}
+	}, func() {}
+}

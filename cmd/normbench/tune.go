@@ -23,7 +23,8 @@ func (e *env) tuneCommand() *cli.Command {
 		Description: "Reads records files or results folders of one device, fits a few rules per op and pass, and prints their\n" +
 			"regret (time over the best known) against the baselines, on shapes left out of the fit: the default, the best\n" +
 			"single config, the nearest shape, and published launch rules (presets) as far as what they pick was measured.\n" +
-			"Rules that are worse than the default on a shape held out are not written.",
+			"Rules that are worse than the default on a shape held out are not written. `normbench rule` has the default\n" +
+			"itself as code.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "write the rules to `FILE`; .yaml or .yml is YAML, else the format of --export"},
 			&cli.StringFlag{Name: "export", Usage: strings.Join(rules.Formats, ", ") + ": as what; without --out, to standard output instead of the tables", DefaultText: "json"},
