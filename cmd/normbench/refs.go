@@ -108,8 +108,8 @@ func (e *env) parseRef(text string) (ref, error) {
 	return r, nil
 }
 
-// nearVariants is how many variants a near:RECORDS has for a problem. At 165 shapes drawn at
-// random the fastest was mostly among the first eight.
+// nearVariants is how many variants a near:RECORDS has for a problem. At 27 shapes drawn at
+// random one of the first eight was within 2% of the best of some twenty in 101 problems of 108.
 const nearVariants = 12
 
 // nearRef are the variants that were best at the recorded shapes nearest to a problem.
