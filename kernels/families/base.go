@@ -64,9 +64,12 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	case ok:
 		ahead = far
 	case row%8 != 0:
-		t, ok = raggedTile(p, d)
+		t, ok = unevenTile(p, d)
 	default:
-		if t, ok = eightTile(p, d); !ok {
+		if row%16 == 8 {
+			t, ok = firstTile(eightZones, p, d)
+		}
+		if !ok {
 			t, ok = wholeTile(p, d)
 		}
 		t = fp16Tile(t, p, d)
@@ -194,80 +197,53 @@ func shortTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
 	return t, false
 }
 
-// someRowsTile is for 4 to 24 rows of 1025 to 4096 columns to each multiprocessor, and in rmsnorm up to 100 of the narrowest, whose
-// few tiles are the larger part of the time: mostly two rows to a thread, kept widened. In us, wholeTile's and this (H200,
+// someRowsZones are for 3 to 24 rows of 1025 to 6144 columns to each multiprocessor, and in rmsnorm up to 100 of the narrowest, whose
+// few tiles are the larger part of the time: mostly two rows to a thread, kept widened. In us, wholeTiles' and these (H200,
 // bf16, neighbours/gaps.jsonl.gz): rmsnorm 772x2048 9.2 and 8.4, 4752x1232 14.7 and 14.0, 1636x2432 12.7 and
 // 12.0; layernorm 2514x2688 17.9 and 16.5, 1524x3904 16.6 and 15.2.
-func someRowsTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
-	row, ln, each := p.N*p.DType.Size(), p.Op == kernels.LayerNorm, p.M/int64(d.Units)
-	switch {
-	case row <= 2<<10 || row > 8<<10 || each < 4 || each >= 100:
-		return t, false
-	case row <= 3<<10 && !ln && each >= 60:
-		return tile{2, 2, 4, 2, 3, 1, 1, 4}, true
-	case row <= 3<<10 && !ln && each >= 24:
-		return tile{2, 2, 4, 2, 2, 2, 1, 0}, true
-	case each >= 24:
-		return t, false
-	case row <= 3<<10 && !ln:
-		return tile{2, 2, 4, 2, 2, 1, 1, 4}, true
-	case row <= 3<<10:
-		return t, false
-	case row <= 4<<10:
-		return tile{2, 2, 8, 2, 1, 1, 1, 4}, each < 8
-	case ln: // bulk copies, as fp16 takes 22.3 us, not 18.3, at 2048x4096 by others, as fp16Tile says
-		return tile{2, 2, 8, 2, 1, 2, 1, 4}, true
-	case row <= 6<<10:
-		return tile{1, 1, 8, 2, 2, 1, 1, 4}, true
-	}
-	return tile{2, 2, 8, 2, 1, 2, 1, 0}, row < 8<<10
+var someRowsZones = []zoneTile{
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 60, below: 100}, tile{2, 2, 4, 2, 3, 1, 1, 4}},
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 24, below: 60}, tile{2, 2, 4, 2, 2, 2, 1, 0}},
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 4, below: 24}, tile{2, 2, 4, 2, 2, 1, 1, 4}},
+	{zone{over: 3 << 10, most: 4 << 10, least: 4, below: 8}, tile{2, 2, 8, 2, 1, 1, 1, 4}},
+	// Bulk copies, as fp16 takes 22.3 us, not 18.3, at 2048x4096 by others, as fp16Tile says.
+	{zone{op: lnOp, over: 4 << 10, most: 8 << 10, least: 4, below: 24}, tile{2, 2, 8, 2, 1, 2, 1, 4}},
+	{zone{op: rmsOp, over: 4 << 10, most: 6 << 10, least: 4, below: 24}, tile{1, 1, 8, 2, 2, 1, 1, 4}},
+	{zone{op: rmsOp, over: 6 << 10, most: 8<<10 - 1, least: 4, below: 24}, tile{2, 2, 8, 2, 1, 2, 1, 0}},
+	{zone{op: lnOp, over: 6 << 10, most: 8<<10 - 1, least: 3, below: 4}, tile{2, 2, 8, 2, 1, 2, 1, 4}},  // 9.7 us, not 10.2 by few_rows, at 520x3456
+	{zone{op: lnOp, over: 8<<10 - 1, most: 12 << 10, least: 3, below: 4}, tile{2, 2, 8, 2, 1, 1, 2, 4}}, // 11.5 us, not 12.8, at 520x5160
 }
 
-// wholeTile is for rows of whole vectors: of wholeTiles, or what is better for a width's
-// fewest or most rows.
+// wholeZones are what is better than wholeTiles for a width's fewest or most rows, or between two of its widths.
+var wholeZones = []zoneTile{
+	// Four programs of a multiprocessor have registers yet: 40.3 us, not 42.6, at 24562x1048 (rmsnorm).
+	{zone{op: rmsOp, over: 2 << 10, most: 2300, least: 100}, tile{2, 1, 4, 2, 4, 1, 1, 0}},
+	{zone{op: lnOp, over: 2 << 10, most: 2300, least: 100}, tile{2, 2, 4, 2, 4, 2, 1, 0}},
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 100}, tile{2, 1, 4, 2, 3, 1, 1, 0}},
+	{zone{op: lnOp, over: 6 << 10, most: 8 << 10, below: 100}, tile{2, 2, 8, 3, 1, 2, 1, 4}},
+	{zone{op: rmsOp, over: 6 << 10, most: 8 << 10, below: 24}, tile{1, 1, 8, 2, 1, 1, 1, 0}},
+	{zone{op: rmsOp, over: 24 << 10, most: 28<<10 - 1, least: 6, below: 8}, tile{1, 1, 4, 2, 2, 2, 4, 4}},   // 21.7 us, not 23.7, at 884x12512
+	{zone{op: lnOp, over: 56 << 10, most: 64<<10 - 1, below: 8}, tile{2, 2, 8, 2, 2, 1, 8, 0}},              // 38.2 us, not 44.2, at 716x29312
+	{zone{op: rmsOp, over: 4 << 10, most: 5<<10 - 1, aligned: 16, least: 60}, tile{1, 1, 4, 2, 4, 1, 1, 0}}, // 51.9 us, not 53.8, at 15073x2304
+	{zone{over: 78 << 10, most: 96 << 10, below: 1}, tile{2, 2, 8, 2, 1, 2, 8, 4}},                          // 14.4 us, not 15.4, at 114x40360
+	{zone{op: lnOp, over: 24 << 10, most: 28<<10 - 1, least: 7}, tile{1, 1, 4, 2, 3, 2, 4, 0}},              // 75.5 us, not 80.2, at 3890x12544
+	{zone{op: rmsOp, over: 24 << 10, most: 28 << 10, below: 8}, tile{2, 2, 8, 2, 1, 1, 4, 0}},
+	{zone{op: lnOp, over: 20 << 10, most: 24 << 10, below: 12}, tile{2, 2, 4, 2, 2, 2, 4, 4}}, // 22.1 us, not 22.8, at 1000x10624
+	{zone{over: 28 << 10, most: 2*maxRow - 1, least: 8}, tile{1, 1, 4, 2, 2, 2, 4, 4}},        // 1437x14672: 35.8 us, not 38.3, in rmsnorm, 38.3, not 40.1, in layernorm
+	{zone{over: 28 << 10, most: 2*maxRow - 1}, tile{2, 2, 8, 2, 1, 1, 4, 4}},
+	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, caches: 6}, tile{1, 1, 16, 2, 1, 1, 1, 0}},
+	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, caches: 2}, tile{1, 1, 8, 3, 1, 2, 1, 0}},
+	{zone{op: rmsOp, over: 14 << 10, most: 16 << 10, caches: 2}, tile{1, 1, 8, 2, 2, 1, 2, 0}},
+}
+
+// wholeTile is for rows of whole vectors.
 func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
-	row, ln := p.N*p.DType.Size(), p.Op == kernels.LayerNorm
-	if t, ok = someRowsTile(p, d); ok {
+	if t, ok = firstTile(someRowsZones, p, d); ok {
 		return t, true
 	}
 	t, ok = tileIn(wholeTiles[p.Op], p, d)
-	switch {
-	case row > 2<<10 && row <= 2300 && p.M > 100*int64(d.Units): // four programs of a multiprocessor have registers yet: 40.3 us, not 42.6, at 24562x1048
-		t = tile{2, 1 + int(flag(ln)), 4, 2, 4, 1 + int(flag(ln)), 1, 0}
-	case row > 2<<10 && row <= 3<<10 && p.M > 100*int64(d.Units) && !ln:
-		t = tile{2, 1, 4, 2, 3, 1, 1, 0}
-	case ln && row > 8<<10 && row <= 12<<10 && p.M >= 3*int64(d.Units) && p.M < 4*int64(d.Units):
-		t, ok = tile{2, 2, 8, 2, 1, 1, 2, 4}, true // 11.5 us, not 12.8, at 520x5160
-	case ln && row > 6<<10 && row <= 8<<10 && p.M >= 3*int64(d.Units) && p.M < 5*int64(d.Units):
-		t, ok = tile{2, 2, 8, 2, 1, 1 + int(flag(row < 8<<10)), 2 >> flag(row < 8<<10), 4}, true // 9.7 us, not 10.2 by few_rows, at 520x3456
-	case row > 6<<10 && row <= 8<<10 && p.M < 100*int64(d.Units) && ln:
-		t = tile{2, 2, 8, 3, 1, 2, 1, 4}
-	case row > 6<<10 && row <= 8<<10 && p.M < 24*int64(d.Units):
-		t = tile{1, 1, 8, 2, 1, 1, 1, 0}
-	case row > 24<<10 && row < 28<<10 && p.M >= 6*int64(d.Units) && p.M < 8*int64(d.Units) && !ln:
-		t = tile{1, 1, 4, 2, 2, 2, 4, 4} // 21.7 us, not 23.7, at 884x12512
-	case row > 56<<10 && row < 64<<10 && p.M < 8*int64(d.Units) && ln:
-		t = tile{2, 2, 8, 2, 2, 1, 8, 0} // 38.2 us, not 44.2, at 716x29312
-	case row%16 == 0 && row > 4<<10 && row < 5<<10 && p.M >= 60*int64(d.Units) && !ln:
-		t = tile{1, 1, 4, 2, 4, 1, 1, 0} // 51.9 us, not 53.8, at 15073x2304
-	case row > 78<<10 && row <= 96<<10 && p.M <= int64(d.Units):
-		t = tile{2, 2, 8, 2, 1, 2, 8, 4} // 14.4 us, not 15.4, at 114x40360
-	case row > 24<<10 && row < 28<<10 && p.M >= 7*int64(d.Units) && ln:
-		t = tile{1, 1, 4, 2, 3, 2, 4, 0} // 75.5 us, not 80.2, at 3890x12544
-	case row > 24<<10 && row <= 28<<10 && p.M < 8*int64(d.Units) && !ln:
-		t = tile{2, 2, 8, 2, 1, 1, 4, 0}
-	case row > 20<<10 && row <= 24<<10 && p.M < 12*int64(d.Units) && ln:
-		t = tile{2, 2, 4, 2, 2, 2, 4, 4} // 22.1 us, not 22.8, at 1000x10624
-	case row > 28<<10 && row < 2*maxRow && p.M >= 8*int64(d.Units):
-		t = tile{1, 1, 4, 2, 2, 2, 4, 4} // 1437x14672: 35.8 us, not 38.3, in rmsnorm, 38.3, not 40.1, in layernorm
-	case row > 28<<10 && row < 2*maxRow:
-		t = tile{2, 2, 8, 2, 1, 1, 4, 4}
-	case row > 14<<10 && row <= 16<<10 && p.M*row > 6*d.CacheBytes && ln:
-		t = tile{1, 1, 16, 2, 1, 1, 1, 0}
-	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes && ln:
-		t = tile{1, 1, 8, 3, 1, 2, 1, 0}
-	case row > 14<<10 && row <= 16<<10 && p.M*row > 2*d.CacheBytes:
-		t = tile{1, 1, 8, 2, 2, 1, 2, 0}
+	if better, found := firstTile(wholeZones, p, d); found {
+		t = better
 	}
 	return t, ok
 }
