@@ -33,8 +33,9 @@ type selfTest struct {
 	dev      kernels.Device
 	info     kernels.DeviceInfo
 	trials   []record.Trial
-	opened   kernels.Problem // the open one
-	bench    kernels.Bench   // of it; nil before the first
+	opened   kernels.Problem          // the open one
+	bench    kernels.Bench            // of it; nil before the first
+	checked  map[kernels.Variant]bool // what was right on it
 }
 
 // open puts p on the device, unless it is there.
@@ -45,7 +46,7 @@ func (s *selfTest) open(p kernels.Problem) error {
 	s.close()
 	b, err := s.dev.Open(s.ctx, p, 1)
 	if err == nil {
-		s.bench, s.opened = b, p
+		s.bench, s.opened, s.checked = b, p, map[kernels.Variant]bool{}
 	}
 	return err
 }
@@ -68,7 +69,7 @@ func (s *selfTest) problem(bytes int64) kernels.Problem {
 }
 
 // time takes samples of a family on a problem, in microseconds, the first
-// dropped. What moves tensors is checked before.
+// dropped. What moves tensors is checked before its first.
 func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels.TimeOptions) ([]float64, error) {
 	if err := s.open(p); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels
 		return nil, err
 	}
 	v := kernels.Variant{Family: family, Config: f.Base(p, s.info)}
-	if f.Stream {
+	if f.Stream && !s.checked[v] {
 		c, err := b.Check(s.ctx, v, 1)
 		if err != nil {
 			return nil, err
@@ -87,6 +88,7 @@ func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels
 		if !c.OK() {
 			return nil, fmt.Errorf("%s on %s: %s", family, p, c.Reason())
 		}
+		s.checked[v] = true
 	}
 	o.Samples = samples + 1
 	t, err := b.Time(s.ctx, v, o)
