@@ -119,15 +119,8 @@ func (e *env) nearRef(text, path string) (ref, error) {
 		return r, hint.Errorf("write near:RECORDS, such as near:results/nvidia-h200", "near: names no records")
 	}
 	// What other versions of a kernel took says nothing of today's.
-	today := map[string]string{}
-	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool {
-		s, ok := today[r.Family]
-		if !ok {
-			s = sourceOf(e.registry, r.Family)
-			today[r.Family] = s
-		}
-		return s == r.Source
-	})
+	source := sourcesOf(e.registry)
+	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool { return source(r.Family) == r.Source })
 	if err != nil {
 		return r, err
 	}

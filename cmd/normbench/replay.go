@@ -37,7 +37,7 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 	}
 	var ms []replay.Measurement
 	var info kernels.DeviceInfo
-	stale := map[string]bool{}
+	stale, source := map[string]bool{}, sourcesOf(e.registry)
 	for _, p := range problems {
 		info = p.Run.Device
 		if len(p.Stream) > 0 {
@@ -49,7 +49,7 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 				m.Stages = append(m.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
 			}
 			ms = append(ms, m)
-			if s := sourceOf(e.registry, r.Family); s != r.Source && !stale[r.Family] {
+			if source(r.Family) != r.Source && !stale[r.Family] {
 				stale[r.Family] = true
 				e.notef("%s has changed since it was recorded in %s", r.Family, path)
 			}

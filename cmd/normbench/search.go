@@ -139,13 +139,14 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 	if err != nil {
 		return h // the sweep says what is wrong with it when it writes there
 	}
+	source := sourcesOf(r)
 	found := map[kernels.Problem][]search.Found{}
 	seen := map[kernels.Problem]map[kernels.Variant]bool{}
 	var order []kernels.Problem
 	for _, x := range slices.Concat(f.Latest(), f.Searched()) {
 		switch {
 		case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID, !x.Run.Protocol.Cold,
-			x.Variant.Family == record.Stream, sourceOf(r, x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
+			x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
 			continue
 		}
 		if found[x.Problem] == nil {
@@ -164,17 +165,22 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 	return h
 }
 
-// sourceOf is the hash of a family's source now, "" where there is no such family.
-func sourceOf(r *kernels.Registry, family string) string {
-	f, err := r.Lookup(family)
-	if err != nil {
-		return ""
+// sourcesOf tells the hash of a family's source now, "" where there is no such family. It
+// hashes each once: those who ask do so for every record.
+func sourcesOf(r *kernels.Registry) func(family string) string {
+	known := map[string]string{}
+	return func(family string) string {
+		if s, ok := known[family]; ok {
+			return s
+		}
+		known[family] = ""
+		if f, err := r.Lookup(family); err == nil {
+			if s, err := families.SourceHash(r, f); err == nil {
+				known[family] = s
+			}
+		}
+		return known[family]
 	}
-	s, err := families.SourceHash(r, f)
-	if err != nil {
-		return ""
-	}
-	return s
 }
 
 // searchedUnder keeps the entries of searches of a protocol, whatever its samples.

@@ -239,8 +239,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		e.describe(table)
 	}
 	if old != nil {
-		source := func(family string) string { return sourceOf(e.registry, family) }
-		if table, err = tune.Merge(old.WithoutStale(table, source), table); err != nil {
+		if table, err = tune.Merge(old.WithoutStale(table, sourcesOf(e.registry)), table); err != nil {
 			return err
 		}
 		if n := table.Changed(old); n > 0 {

@@ -140,7 +140,7 @@ func fewHundredRule(p kernels.Problem, units, vec int64) columnRule {
 		return columnRule{1, 32, 8, 2 * int(flag(p.N > 7000))} // 7.9 us, not 8.5, at 318x5160
 	case vec == 8 && !ln && p.N > 2600 && 5*p.M <= 13*units:
 		return columnRule{1, 32, 4, 0} // 6.7 us, not 7.1, at 318x3456
-	case vec == 8 && !ln && (p.M < 230 || p.N > 4500 && p.M < 300):
+	case vec == 8 && !ln && p.M < 230:
 		return columnRule{1, 32, 4, 0}
 	case vec == 8:
 		return columnRule{1, 16, 4, 0}

@@ -23,12 +23,9 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	r, uneven := unevenRule(p, d)
 	switch {
 	case uneven && r.design == "smem_pipe":
-		c = r.of(c).With(set(kernels.CopyPath, 1), set(kernels.Cluster, r.cluster(row, ln)))
-		switch {
-		case r.stages == 2 || r.warps == 8 && r.vec == 0 && !ln:
-			c = c.With(set(kernels.Reload, 1), set(kernels.CacheHint, 2))
-		case r.perSM == 2 || r.perSM == 1:
-			c = c.With(set(kernels.CacheHint, 2))
+		c = r.of(c).With(set(kernels.CopyPath, 1), set(kernels.Cluster, max(r.cluster, 1)), set(kernels.Reload, r.reload))
+		if r.hint > 0 {
+			c = c.With(set(kernels.CacheHint, r.hint))
 		}
 	case pipedNarrow(p, d):
 		c = narrowTile(c, p, d)
@@ -225,17 +222,6 @@ func (r fwdRule) of(c kernels.Config) kernels.Config {
 		set(kernels.Stages, r.stages), set(kernels.PerSM, r.perSM))
 }
 
-// cluster is how many programs share an uneven row by the rule.
-func (r fwdRule) cluster(row int64, ln bool) int {
-	switch {
-	case r.vec == 0 && row%16 == 8 && row > 44<<10 && !ln:
-		return 2
-	case r.perSM == 2 && r.stages == 1 && row%4 == 0 && row > 36<<10:
-		return 2
-	}
-	return 1
-}
-
 // ruleFor is the first of rules that goes as far as the row, if it has a design.
 func ruleFor(rules []fwdRule, row int64) (r fwdRule, ok bool) {
 	i := slices.IndexFunc(rules, func(r fwdRule) bool { return row <= r.row })
@@ -264,7 +250,7 @@ func fwdRegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, row := fwdCTARegBase(p, d), p.N*p.DType.Size()
 	r, ok := unevenRule(p, d)
 	if row%16 == 0 && measuredFwd(p, d) && (row > 256 || p.M >= 64*int64(d.Units)) {
-		r, ok = ruleFor(wholeRules[p.Op], row)
+		r.fwdRule, ok = ruleFor(wholeRules[p.Op], row)
 	}
 	if ok && r.design == "cta_reg" {
 		if c := r.of(base).With(set(kernels.Hoist, r.hoist)); refuseCTAReg(p, c, d) == nil {

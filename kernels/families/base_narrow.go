@@ -7,7 +7,7 @@ import "normbench/kernels"
 // narrowBwd is for 100 rows and more to each multiprocessor, of 65 to 255 columns that are no power of two, at multiples of 4 bytes:
 // the heads of attention, but for those of 64, 128 and 256 columns, which the other rules were read off. They had a tile for whole vectors that fit the next
 // power of two, and rows at multiples of 8 bytes had none from 129 columns on: 91835x140 took 42.2 us in rmsnorm and 52.9 in
-// layernorm, of 24.4 and 26.0. ahead is whether statistics are loaded for 32 tiles at a time. At 111 problems (H200, bf16, 20000, 90001 and
+// layernorm, of 24.4 and 26.0. ahead is whether statistics are loaded for 32 tiles at a time. At 109 problems (H200, bf16, 20000, 90001 and
 // 400000 rows, neighbours/narrow.jsonl.gz) the default was 8% behind the best of some 12 in rmsnorm and 14% in layernorm, and is 1% now.
 func narrowBwd(p kernels.Problem, d kernels.DeviceInfo) (t tile, ahead int, ok bool) {
 	row := p.N * p.DType.Size()

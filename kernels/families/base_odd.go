@@ -77,8 +77,7 @@ var oddZones = []zoneTile{
 var eightZones = []zoneTile{
 	{zone{below: 4}, tile{}},
 	{zone{most: 128}, tile{}},
-	{zone{most: 256, least: 160}, tile{16, 1, 4, 2, 4, 1, 1, 0}},
-	{zone{most: 256}, tile{16, 1, 4, 2, 2, 1, 1, 0}},
+	{zone{most: 256}, tile{16, 1, 4, 2, 2, 1, 1, 0}}, // many are narrowBwd's
 	{zone{most: 512}, tile{}},
 	{zone{most: 1040, least: 40}, tile{}},
 	{zone{most: 700}, tile{8, 1, 4, 2, 2, 1, 1, 0}},

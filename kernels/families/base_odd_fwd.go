@@ -37,18 +37,25 @@ var (
 	}
 )
 
+// An unevenFwd is a rule with what smem_pipe takes beside it: the programs that share a row (0 is 1), whether they read it again
+// from shared memory, and the cache hint (0 leaves it as it is).
+type unevenFwd struct {
+	fwdRule
+	cluster, reload, hint int
+}
+
 // unevenRule is the rule for the row. A few wide rows get more threads each.
-func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
+func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r unevenFwd, ok bool) {
 	row := p.N * p.DType.Size()
 	switch {
 	case !measuredFwd(p, d):
 		return r, false
 	case fewUneven(p, d):
-		return fewRule(p), true
+		return unevenFwd{fwdRule: fewRule(p)}, true
 	case row%16 == 8 && p.Op == kernels.LayerNorm && row > 32<<10 && (row <= 44<<10 && p.M >= 2*int64(d.Units) && fewRows(p, d) || row > 44<<10 && row <= 60<<10 && p.M >= 4*int64(d.Units)):
-		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 12.7 us, not 14.4, at 308x19988, 139.7, not 153.7, at 4109x29596
+		return unevenFwd{fwdRule: fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}}, true // 12.7 us, not 14.4, at 308x19988, 139.7, not 153.7, at 4109x29596
 	case row%16 == 8 && p.Op == kernels.RMSNorm && row > 44<<10 && row <= 96<<10 && p.M > 2*int64(d.Units):
-		return fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, true // 83.9 us, not 94.4, at 2423x33004
+		return unevenFwd{fwdRule{row, "smem_pipe", 1, 8, 0, 1, 0, 0}, 2, 1, 2}, true // 83.9 us, not 94.4, at 2423x33004
 	case row%8 == 0:
 		return r, false
 	}
@@ -59,16 +66,19 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 	if row%4 == 0 {
 		rules = evenRules[p.Op]
 	}
-	if r, ok = ruleFor(rules, row); !ok || p.M < int64(d.Units) && row <= 8<<10 {
+	if r.fwdRule, ok = ruleFor(rules, row); !ok || p.M < int64(d.Units) && row <= 8<<10 {
 		return r, false
 	}
 	if p.M < 2*int64(d.Units) {
-		r = fwdRule{r.row, "cta_reg", 1, 8, 16, 1, 0, 0}
+		r.fwdRule = fwdRule{r.row, "cta_reg", 1, 8, 16, 1, 0, 0}
 		if row > 16<<10 {
 			r.warps = 32
 		}
 	} else if p.Op == kernels.RMSNorm && row%4 != 0 && row > 20<<10 && row <= 44<<10 && fewRows(p, d) {
 		r.warps, r.perSM = 16, 2 // 12.6 us, not 13.4, at 807x10493
+	}
+	if r.perSM == 2 {
+		r.cluster, r.hint = 1<<flag(row%4 == 0 && row > 36<<10), 2
 	}
 	return r, true
 }
@@ -77,7 +87,7 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
 // bytes: one program of 16 warps, which takes the next row into shared memory while it writes one, as persistentRow; beyond 54 KiB there is
 // no room for two rows. In us, before and now (H200, bf16, neighbours/narrow.jsonl.gz): 4881x16390 153.8 and 99.0, 1599x20002 45.8 and
 // 41.0, 2962x27001 103.4 and 98.0, 1999x40002 140.0 and 102.6, 627x50994 69.3 and 48.6.
-func wideUnevenLN(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) {
+func wideUnevenLN(p kernels.Problem, d kernels.DeviceInfo) (r unevenFwd, ok bool) {
 	row, even := p.N*p.DType.Size(), p.N*p.DType.Size()%4 == 0
 	switch {
 	case p.Op != kernels.LayerNorm || p.M < 4*int64(d.Units) || row <= 31<<10 || row > 128<<10:
@@ -85,11 +95,11 @@ func wideUnevenLN(p kernels.Problem, d kernels.DeviceInfo) (r fwdRule, ok bool) 
 	case !even && (row <= 36<<10 || row > 64<<10), row <= 54<<10 && p.M < 6*int64(d.Units):
 		return r, false
 	case row <= 54<<10 || !even:
-		return fwdRule{row, "smem_pipe", 1, 16, 16, 2, 1, 0}, true
+		return unevenFwd{fwdRule{row, "smem_pipe", 1, 16, 16, 2, 1, 0}, 1, 1, 2}, true
 	case row <= 90<<10 && p.M >= 8*int64(d.Units):
-		return fwdRule{row, "smem_pipe", 1, 16, 16, 1, 2, 0}, true
+		return unevenFwd{fwdRule{row, "smem_pipe", 1, 16, 16, 1, 2, 0}, 2, 0, 2}, true
 	}
-	return fwdRule{row, "smem_pipe", 1, 16, 16, 1, 1, 0}, true
+	return unevenFwd{fwdRule{row, "smem_pipe", 1, 16, 16, 1, 1, 0}, 1, 0, 2}, true
 }
 
 // An unevenShot is what is best for rows of one_shot that are no multiple of 16 bytes, up to so many bytes of

@@ -81,7 +81,7 @@ func oneShotRuleFor(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok 
 }
 
 // manyNarrow is the rule for 100 rows and more to each multiprocessor, of 65 to 255 columns that are no power of two, whose
-// groups of lanes have some without a vector. oneShotRules, of powers of two, were 4% behind the best of a dozen in the mean of 45
+// groups of lanes have some without a vector. oneShotRules, of powers of two, were 4% behind the best of a dozen in the mean of 63
 // problems in rmsnorm and 3% of 24 in layernorm (H200, bf16, neighbours/narrow.jsonl.gz): 13.2 us, not 15.0, at 90001x120, 61.8,
 // not 70.7, at 400000x160.
 func manyNarrow(p kernels.Problem, d kernels.DeviceInfo) (r oneShotRule, ok bool) {
