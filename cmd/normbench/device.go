@@ -37,19 +37,44 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 	}
 	switch name {
 	case "cpu":
-		return []kernels.Device{cpu.New(e.registry)}, nil
+		return e.cpus()
 	case "auto":
 		if !haveCUDA {
-			return []kernels.Device{cpu.New(e.registry)}, nil
+			return e.cpus()
 		}
 		d, err := e.cudaWorkers("cuda:0", timeout)
 		if err != nil {
 			e.notef("no GPU, using the cpu: %s", oneLine(err.Error()))
-			return []kernels.Device{cpu.New(e.registry)}, nil
+			return e.cpus()
 		}
 		return d, nil
 	}
 	return e.cudaWorkers(name, timeout)
+}
+
+// cacheVariable is the environment's word on the cpu's last-level cache.
+const cacheVariable = "NORMBENCH_CPU_CACHE"
+
+// cpu is this machine's processor as a device.
+func (e *env) cpu() (*cpu.Device, error) {
+	d := cpu.New(e.registry)
+	text := os.Getenv(cacheVariable)
+	if text == "" {
+		return d, nil
+	}
+	n := cpu.ParseSize(text)
+	if n < 1<<20 {
+		return nil, hint.Errorf("use a size of 1M or more, such as 32M", "%s is %q", cacheVariable, text)
+	}
+	return d.WithCache(n), nil
+}
+
+func (e *env) cpus() ([]kernels.Device, error) {
+	d, err := e.cpu()
+	if err != nil {
+		return nil, err
+	}
+	return []kernels.Device{d}, nil
 }
 
 // cudaWorkers starts a worker of this program for each GPU named.
@@ -167,7 +192,7 @@ func (e *env) workerCommand() *cli.Command {
 			return worker.Serve(context.Background(), e.stdin, e.stdout, hash, func() (kernels.Device, error) {
 				name := c.String("device")
 				if name == "cpu" {
-					return cpu.New(e.registry), nil
+					return e.cpu()
 				}
 				n, err := ordinal(name)
 				if err != nil {

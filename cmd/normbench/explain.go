@@ -8,7 +8,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
 	"normbench/report"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -37,7 +36,11 @@ func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
 	case "h200":
 		return h200, nil
 	case "cpu":
-		return cpu.New(e.registry).Info(), nil
+		d, err := e.cpu()
+		if err != nil {
+			return kernels.DeviceInfo{}, err
+		}
+		return d.Info(), nil
 	}
 	return kernels.DeviceInfo{}, hint.Errorf("use h200 or cpu", "unknown device %q", name)
 }

@@ -10,7 +10,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
 	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/shapes"
@@ -149,7 +148,11 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 	row := func(name string, d kernels.DeviceInfo) {
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.Units), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, "results/" + d.ID})
 	}
-	row("cpu", cpu.New(e.registry).Info())
+	host, err := e.cpu()
+	if err != nil {
+		return nil, err
+	}
+	row("cpu", host.Info())
 	n, err := gpus()
 	if err != nil {
 		t.Notes = append(t.Notes, "no cuda device: "+oneLine(err.Error()))
@@ -187,13 +190,9 @@ func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
 	if err := f.CheckServes(p); err != nil {
 		return nil, err
 	}
-	info := cpu.New(e.registry).Info()
-	switch c.String("device") {
-	case "cpu":
-	case "h200":
-		info = h200
-	default:
-		return nil, hint.Errorf("use cpu or h200", "cannot list configs for device %q", c.String("device"))
+	info, err := e.knownDevice(c.String("device"))
+	if err != nil {
+		return nil, err
 	}
 	s := f.Space(p, info)
 	t := newTable(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or the reason why not")

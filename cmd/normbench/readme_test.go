@@ -81,6 +81,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", t.TempDir()) // no ssh, nor anything else but ourselves
+	t.Setenv(cacheVariable, smallCache)
 	checked := 0
 	for _, c := range list {
 		t.Run(fmt.Sprintf("line %d", c.line), func(t *testing.T) {

@@ -156,15 +156,18 @@ func raceEnabled() bool {
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
+// smallCache makes a flush short: half of the suite's time was reading twice the L3 of a large host.
+const smallCache = "8M"
+
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript
-// they use those of scriptCommands, the conditions [root], [cuda] and
-// [race], and $DEV, the name of
+// they use those of scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of
 // the cpu's results folder, and $EXAMPLES, the repository's. -update writes the files that they compare with.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("DEV", cpu.New(families.New()).Info().ID)
+			e.Setenv(cacheVariable, smallCache)
 			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
 			if err != nil {
 				return err

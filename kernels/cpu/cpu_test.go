@@ -14,6 +14,9 @@ import (
 	"normbench/kernels/worker"
 )
 
+// smallCache makes a flush short.
+const smallCache = 16 << 20
+
 // TestMain makes this binary a worker where the environment asks for one, so
 // that the suite runs across a real process boundary.
 func TestMain(m *testing.M) {
@@ -21,7 +24,7 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "test", func() (kernels.Device, error) {
-		return cpu.New(devicetest.Registry(families.New())), nil
+		return cpu.New(devicetest.Registry(families.New())).WithCache(smallCache), nil
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -31,7 +34,7 @@ func TestMain(m *testing.M) {
 
 func TestInProcess(t *testing.T) {
 	r := devicetest.Registry(families.New())
-	devicetest.Run(t, func(*testing.T) kernels.Device { return cpu.New(r) }, r)
+	devicetest.Run(t, func(*testing.T) kernels.Device { return cpu.New(r).WithCache(smallCache) }, r)
 }
 
 func open(t *testing.T, limit time.Duration) kernels.Device {

@@ -32,7 +32,7 @@ func lastLevelCache() int64 {
 	for _, f := range sizes {
 		text, err := os.ReadFile(f)
 		if err == nil {
-			largest = max(largest, parseSize(strings.TrimSpace(string(text))))
+			largest = max(largest, ParseSize(strings.TrimSpace(string(text))))
 		}
 	}
 	if largest == 0 {
@@ -41,8 +41,8 @@ func lastLevelCache() int64 {
 	return largest
 }
 
-// parseSize reads "32768K" as bytes; 0 where it is malformed.
-func parseSize(s string) int64 {
+// ParseSize reads "32768K" and "32M", as Linux writes sizes of caches, as bytes; 0 where it is malformed.
+func ParseSize(s string) int64 {
 	shift := 0
 	switch {
 	case strings.HasSuffix(s, "K"):
@@ -62,7 +62,7 @@ func memoryBytes() int64 {
 	data, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(data)) {
 		if v, ok := strings.CutPrefix(line, "MemTotal:"); ok {
-			return parseSize(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")) + "K")
+			return ParseSize(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(v), "kB")) + "K")
 		}
 	}
 	return 0
