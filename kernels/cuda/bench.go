@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -111,15 +112,20 @@ func (b *bench) free() {
 	for _, m := range b.modules {
 		m.Unload()
 	}
-	all := []map[string]driver.Ptr{b.mem, b.want, b.first, b.moved, {"results": b.results}}
-	if len(b.sets) > 1 {
-		all = append(all, b.sets[1:]...)
+	for _, mem := range []map[string]driver.Ptr{b.mem, b.want, b.first, b.moved, {"results": b.results}} {
+		b.d.freeAll(mem)
 	}
-	for _, mem := range all {
-		for _, p := range mem {
-			b.d.ctx.Free(p)
+	b.freeSets()
+}
+
+// freeSets gives back the copies of the tensors.
+func (b *bench) freeSets() {
+	for i, set := range b.sets {
+		if i > 0 { // the first is mem
+			b.d.freeAll(set)
 		}
 	}
+	b.sets = nil
 }
 
 // Close implements kernels.Bench.
@@ -132,7 +138,7 @@ func (b *bench) Close() error {
 	})
 }
 
-// A ready variant is compiled, loaded and bound to the problem's buffers.
+// A ready variant is compiled and loaded.
 type ready struct {
 	family   *kernels.Family
 	config   kernels.Config
@@ -176,9 +182,6 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
 		}
 		err = b.d.on(func() error {
-			if err := b.d.grow(&b.d.scratch, r.scratch); err != nil {
-				return b.d.fail(err)
-			}
 			m, err := b.d.ctx.LoadModule(binary.Cubin)
 			if err != nil {
 				return b.d.fail(err)
@@ -205,10 +208,6 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		if err != nil {
 			return nil, err
 		}
-	}
-	// Scratch may have moved while it grew, so the buffers are bound last.
-	for i := range r.launches {
-		b.bind(r, i, &r.launches[i].step, b.mem)
 	}
 	b.ready[v] = r
 	return r, nil
@@ -278,23 +277,24 @@ const portableCluster = 8
 
 // saved makes what else the forward has saved, if the plan asks for it.
 func (b *bench) saved(plan kernels.Plan) error {
-	for _, l := range plan.Launches {
-		for _, a := range l.Args {
-			if b.p.Pass != kernels.Bwd || a.Kind != kernels.ArgBuffer || a.Name != "y" || b.mem["y"] != 0 {
-				continue
-			}
-			for _, t := range b.p.Saved() {
-				p, err := b.d.ctx.Alloc(t.Bytes())
-				if err != nil {
-					return err
-				}
-				b.mem[t.Name] = p
-			}
-			if err := b.d.savedOutput(b.p, b.seed, b.mem); err != nil {
-				return err
-			}
-		}
+	asks := slices.ContainsFunc(plan.Launches, func(l kernels.Launch) bool {
+		return slices.ContainsFunc(l.Args, func(a kernels.Arg) bool { return a.Kind == kernels.ArgBuffer && a.Name == "y" })
+	})
+	if b.p.Pass != kernels.Bwd || !asks || b.mem["y"] != 0 {
+		return nil
 	}
+	mem := maps.Clone(b.mem)
+	made, err := b.d.tensors(b.p.Saved(), func(t kernels.Tensor) int64 { return t.Bytes() })
+	if err != nil {
+		return err
+	}
+	maps.Copy(mem, made)
+	if err := b.d.savedOutput(b.p, b.seed, mem); err != nil {
+		b.d.freeAll(made)
+		return err
+	}
+	maps.Copy(b.mem, made)
+	b.freeSets() // they have none of these
 	return nil
 }
 
@@ -333,39 +333,46 @@ func (b *bench) rotation() ([]map[string]driver.Ptr, error) {
 		b.sets = []map[string]driver.Ptr{b.mem}
 	}
 	for int64(len(b.sets))*b.p.Bytes() < 3*b.d.info.CacheBytes && len(b.sets) < kernels.MaxRotation {
-		set := map[string]driver.Ptr{}
-		b.sets = append(b.sets, set)
+		var list []kernels.Tensor
 		for _, t := range slices.Concat(b.p.Tensors(), b.p.Saved()) {
-			if b.mem[t.Name] == 0 {
-				continue // not asked for
+			if b.mem[t.Name] != 0 { // else not asked for
+				list = append(list, t)
 			}
-			p, err := b.d.ctx.Alloc(t.Bytes())
-			if err != nil {
-				return nil, err
-			}
-			set[t.Name] = p
-			if err := b.d.ctx.CopyDtoD(b.d.stream, p, b.mem[t.Name], t.Bytes()); err != nil {
+		}
+		set, err := b.d.tensors(list, func(t kernels.Tensor) int64 { return t.Bytes() })
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			if err := b.d.ctx.CopyDtoD(b.d.stream, set[t.Name], b.mem[t.Name], t.Bytes()); err != nil {
+				b.d.freeAll(set)
 				return nil, err
 			}
 		}
+		b.sets = append(b.sets, set)
 	}
 	return b.sets, nil
 }
 
-// current is prepare, for a context that still stands. Where preparing v has
-// moved the scratch, the other variants' arguments point to the old one, so they
-// are forgotten and prepared again when they are next asked for.
+// current is prepare, for a context that still stands. Arguments are bound at each visit: to make
+// room for another variant the scratch may have moved since the last, also where that variant
+// then could not run.
 func (b *bench) current(v kernels.Variant) (*ready, error) {
 	if b.d.lost != nil {
 		return nil, &kernels.Failure{Status: kernels.StatusLaunch, Reason: "the GPU's context was lost: " + b.d.lost.Error(), Broken: true}
 	}
-	before := b.d.scratch.ptr
 	r, err := b.prepare(v)
-	if err == nil && b.d.scratch.ptr != before {
-		clear(b.ready)
-		b.ready[v] = r
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	err = b.d.on(func() error { return b.d.fail(b.d.grow(&b.d.scratch, r.scratch)) })
+	if err != nil {
+		return nil, err
+	}
+	for i := range r.launches {
+		b.bind(r, i, &r.launches[i].step, b.mem)
+	}
+	return r, nil
 }
 
 // Check implements kernels.Bench.
@@ -477,25 +484,25 @@ func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, erro
 	if b.moved != nil {
 		return outs, b.moved, nil
 	}
-	b.moved = map[string]driver.Ptr{}
 	var in [3]uint64
 	for i, t := range b.p.Full(kernels.Input) {
 		in[i] = uint64(b.mem[t.Name])
 	}
+	moved, err := b.d.tensors(outs, func(t kernels.Tensor) int64 { return 8 * t.Elems() })
+	if err != nil {
+		return nil, nil, err
+	}
 	for _, t := range outs {
-		p, err := b.d.ctx.Alloc(8 * t.Elems())
-		if err != nil {
-			return nil, nil, err
-		}
-		b.moved[t.Name] = p
 		limit := math.Inf(1)
 		if t.DType == kernels.E4M3 {
 			limit = kernels.MaxE4M3
 		}
-		if err := b.d.each(b.d.support.moved, t.Elems(), in[0], in[1], in[2], uint64(p), uint64(t.Elems()), uint64(b.p.DType), double(limit)); err != nil {
+		if err := b.d.each(b.d.support.moved, t.Elems(), in[0], in[1], in[2], uint64(moved[t.Name]), uint64(t.Elems()), uint64(b.p.DType), double(limit)); err != nil {
+			b.d.freeAll(moved)
 			return nil, nil, err
 		}
 	}
+	b.moved = moved
 	return outs, b.moved, nil
 }
 

@@ -225,6 +225,27 @@ func (d *Device) grow(b *buffer, bytes int64) error {
 	return nil
 }
 
+// tensors makes a buffer of bytes(t) for each of list, or none: what is half made would be taken
+// for whole at the next visit.
+func (d *Device) tensors(list []kernels.Tensor, bytes func(kernels.Tensor) int64) (map[string]driver.Ptr, error) {
+	mem := map[string]driver.Ptr{}
+	for _, t := range list {
+		p, err := d.ctx.Alloc(bytes(t))
+		if err != nil {
+			d.freeAll(mem)
+			return nil, err
+		}
+		mem[t.Name] = p
+	}
+	return mem, nil
+}
+
+func (d *Device) freeAll(mem map[string]driver.Ptr) {
+	for _, p := range mem {
+		d.ctx.Free(p)
+	}
+}
+
 // A loaded launch is ready for the driver.
 type loaded struct {
 	step  driver.Step

@@ -64,8 +64,11 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	}
 	busy := time.Since(start).Seconds()
 	acts, stopped := tr.Stop()
-	if err = errors.Join(err, stopped); err != nil {
+	switch {
+	case err != nil:
 		return kernels.Timing{}, err
+	case stopped != nil: // CUPTI dropped records, or wrote what cannot be read
+		return kernels.Timing{}, errNoTrace
 	}
 	var entries []string
 	for _, l := range r.plan.Launches {
