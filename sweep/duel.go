@@ -143,11 +143,12 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 			return res, nil
 		}
 	}
-	if res.StagesA, err = f.stages(ctx, d.A); err != nil {
-		return fail(err, ArmA)
+	if res.StagesA, err = f.stages(ctx, d.A); err == nil {
+		res.StagesB, err = f.stages(ctx, d.B)
 	}
-	if res.StagesB, err = f.stages(ctx, d.B); err != nil {
-		return fail(err, ArmB)
+	var failure *kernels.Failure
+	if err != nil && (!errors.As(err, &failure) || ctx.Err() != nil) { // else the rounds stand without them
+		return nil, err
 	}
 	return res, nil
 }

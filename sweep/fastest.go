@@ -26,7 +26,11 @@ func Fastest(ctx context.Context, dev kernels.Device, p kernels.Problem, vs []ke
 	if err != nil {
 		return kernels.Variant{}, err
 	}
-	defer func() { b.Close() }()
+	defer func() {
+		if b != nil {
+			b.Close()
+		}
+	}()
 	best, at := 0.0, vs[0]
 	for _, v := range vs {
 		t, err := b.Time(ctx, v, pr.TimeOptions(tryout))

@@ -335,7 +335,9 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 			// that would keep the variant from ever being measured.
 			return err
 		case errors.As(err, &f):
-			rec = v.failed(j, j.left[i], f)
+			if rec == nil {
+				rec = v.failed(j, j.left[i], f)
+			}
 			if f.Broken {
 				bench.Close()
 				bench = nil
@@ -428,7 +430,8 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left 
 	return us, nil
 }
 
-// measure checks a variant and, if it is right, times it.
+// measure checks a variant and, if it is right, times it. A record beside a *kernels.Failure lacks
+// the times of its stages only.
 func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, variant kernels.Variant) (*record.Record, float64, error) {
 	_, _, plan, err := v.run.registry.Resolve(j.Problem, variant, v.run.info)
 	if err != nil {
@@ -463,7 +466,7 @@ func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, vari
 		o.Trace = v.run.o.Trace
 		s, err := bench.Time(ctx, variant, o)
 		if err != nil {
-			return nil, 0, err
+			return rec, busy, err
 		}
 		busy += s.Busy
 		rec.StagesBy = s.By

@@ -129,6 +129,16 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	o := v.run.o.Search
 	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}}
 	defer m.close()
+	var spent search.Spent
+	defer func() { // also of a problem that could not be opened, whose share is then for others
+		v.run.mu.Lock()
+		defer v.run.mu.Unlock()
+		all := &v.run.searched
+		all.spent.Seconds += spent.Seconds
+		all.spent.Launches += spent.Launches
+		all.spent.Configs += spent.Configs
+		all.toCome -= len(j.Variants)
+	}()
 	var err error
 	if m.bench, m.stream, err = v.open(ctx, j, len(j.Variants)); err != nil {
 		var f *kernels.Failure
@@ -172,14 +182,8 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 		return err
 	}
 	o.Known.Add(board, m.stream)
-	spent := board.Spent()
-	v.run.mu.Lock()
-	all := &v.run.searched
-	all.spent.Seconds += spent.Seconds + m.busy - before
-	all.spent.Launches += spent.Launches
-	all.spent.Configs += spent.Configs
-	all.toCome -= len(j.Variants)
-	v.run.mu.Unlock()
+	spent = board.Spent()
+	spent.Seconds += m.busy - before
 	recs = append(recs, finals...)
 	for i, rec := range recs {
 		f := finished{rec: rec, left: len(recs) - i - 1}

@@ -138,7 +138,7 @@ func TestGridErrors(t *testing.T) {
 		{pool[0], []string{"rms_bwd/stream"}, nil, "family rms_bwd/stream serves none of the problems asked for"}, // it is no design
 		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
 		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
-		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil, "rmsnorm/bwd/4194304x16384/bf16 needs 896.0 GiB, but NVIDIA H200 has 131.3 GiB"},
+		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil, "rmsnorm/bwd/4194304x16384/bf16 needs 1.5 TiB, but NVIDIA H200 has 131.3 GiB"},
 	} {
 		_, err := Grid(r, parse(t, tc.problem), devicetest.H200(), tc.only, tc.override)
 		if err == nil || err.Error() != tc.want || hint.Of(err) == "" || strings.ContainsRune(err.Error(), '\n') {

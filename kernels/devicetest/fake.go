@@ -40,6 +40,8 @@ type Fake struct {
 	Fail func(p kernels.Problem, v kernels.Variant) *kernels.Failure
 	// FailTime scripts failures that show in Time only.
 	FailTime func(p kernels.Problem, v kernels.Variant) *kernels.Failure
+	// FailStages scripts failures of the passes that time stages.
+	FailStages func(p kernels.Problem, v kernels.Variant) *kernels.Failure
 	// Differing scripts how many elements change between runs.
 	Differing func(p kernels.Problem, v kernels.Variant) int64
 	// OpenError scripts the error of the attempt-th Open of p, counted from 0.
@@ -230,7 +232,11 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 // quarters of a sample.
 func (b *fakeBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
 	defer b.f.enter(Call{Op: "time", Problem: b.p, Variants: []kernels.Variant{v}, Options: o})()
-	v, stages, err := b.begin(ctx, "time", v, b.f.Fail, b.f.FailTime)
+	fails := []func(kernels.Problem, kernels.Variant) *kernels.Failure{b.f.Fail, b.f.FailTime}
+	if o.Stages {
+		fails = append(fails, b.f.FailStages)
+	}
+	v, stages, err := b.begin(ctx, "time", v, fails...)
 	if err != nil {
 		return kernels.Timing{}, err
 	}

@@ -50,7 +50,9 @@ func (b *Board) tell(v, round int, samples []float64) {
 
 // fail marks a variant that cannot be measured.
 func (b *Board) fail(v int) {
-	b.order = append(b.order, v)
+	if !b.Seen(v) {
+		b.order = append(b.order, v)
+	}
 	b.cells[v].failed = true
 }
 

@@ -299,3 +299,14 @@ func TestGP(t *testing.T) {
 		t.Errorf("improvement %g on what cannot be", ei)
 	}
 }
+
+// A variant that fails after a visit was measured once.
+func TestFailAfterVisit(t *testing.T) {
+	b := NewBoard(&Space{Variants: make([]kernels.Variant, 2)}, 0, 0)
+	b.tell(0, 0, []float64{1, 2})
+	b.fail(0)
+	b.fail(1)
+	if got := b.Order(); !slices.Equal(got, []int{0, 1}) || b.Measured() != 2 || b.OK(0) || b.OK(1) {
+		t.Errorf("order %v, %d measured", got, b.Measured())
+	}
+}
