@@ -289,14 +289,17 @@ func (p Problem) Bytes() int64 {
 	return n
 }
 
-// Footprint is what a device needs for p in bytes: the tensors and a float64
-// reference of every output.
+// Footprint is what a device needs for p in bytes: the tensors, every output a second time to
+// compare the bits of two runs, and float64 answers for every output of a kernel and of the stream.
 func (p Problem) Footprint() int64 {
 	n := p.Bytes()
 	for _, t := range p.Tensors() {
 		if t.Role == Output {
-			n += 8 * t.Elems()
+			n += t.Bytes() + 8*t.Elems()
 		}
+	}
+	for _, t := range p.Full(Output) {
+		n += 8 * t.Elems()
 	}
 	return n
 }

@@ -69,28 +69,28 @@ func TestProblemErrors(t *testing.T) {
 //	rmsnorm fwd:  M*N*2b + N*c + 4M          rmsnorm bwd:  M*N*3b + 2*N*c + 4M
 //	layernorm: 4M more for the mean; bias: N*c more in either pass
 //
-// Footprint adds a float64 per output element.
+// Footprint adds the outputs a second time, a float64 for each of their elements, and one for each of what the stream writes.
 func TestProblemBytes(t *testing.T) {
 	const M, N = 96, 1000
 	for _, test := range []struct {
 		p                string
 		bytes, footprint int64
 	}{
-		{"rmsnorm/fwd/96x1000/bf16", M*N*(2+2) + N*2 + 4*M, 8 * (M*N + M)},
-		{"rmsnorm/fwd/96x1000/fp32-wbf16", M*N*(4+4) + N*2 + 4*M, 8 * (M*N + M)},
-		{"rmsnorm/fwd/96x1000/bf16-wfp32+bias", M*N*(2+2) + N*4 + N*4 + 4*M, 8 * (M*N + M)},
-		{"layernorm/fwd/96x1000/fp16+bias", M*N*(2+2) + N*2 + N*2 + 4*M + 4*M, 8 * (M*N + M + M)},
-		{"rmsnorm/bwd/96x1000/bf16", M*N*(2+2+2) + N*(2+2) + 4*M, 8 * (M*N + N)},
-		{"rmsnorm/bwd/96x1000/bf16+zc", M*N*(2+2+2) + N*(2+2) + 4*M, 8 * (M*N + N)},
-		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, 8 * (M*N + N + N)},
-		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, 8 * (M*N + N)},
+		{"rmsnorm/fwd/96x1000/bf16", M*N*(2+2) + N*2 + 4*M, M*N*(2+8+8) + M*(4+8)},
+		{"rmsnorm/fwd/96x1000/fp32-wbf16", M*N*(4+4) + N*2 + 4*M, M*N*(4+8+8) + M*(4+8)},
+		{"rmsnorm/fwd/96x1000/bf16-wfp32+bias", M*N*(2+2) + N*4 + N*4 + 4*M, M*N*(2+8+8) + M*(4+8)},
+		{"layernorm/fwd/96x1000/fp16+bias", M*N*(2+2) + N*2 + N*2 + 4*M + 4*M, M*N*(2+8+8) + 2*M*(4+8)},
+		{"rmsnorm/bwd/96x1000/bf16", M*N*(2+2+2) + N*(2+2) + 4*M, M*N*(2+8+8) + N*(2+8)},
+		{"rmsnorm/bwd/96x1000/bf16+zc", M*N*(2+2+2) + N*(2+2) + 4*M, M*N*(2+8+8) + N*(2+8)},
+		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, M*N*(4+8+8) + 2*N*(4+8)},
+		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, M*N*(2+8+8) + N*(4+8)},
 	} {
 		p := parseProblem(t, test.p)
 		if got := p.Bytes(); got != test.bytes {
 			t.Errorf("%s moves %d bytes, want %d", p, got, test.bytes)
 		}
 		if got := p.Footprint() - p.Bytes(); got != test.footprint {
-			t.Errorf("%s needs %d bytes of answers, want %d", p, got, test.footprint)
+			t.Errorf("%s needs %d bytes beside its tensors, want %d", p, got, test.footprint)
 		}
 	}
 }
