@@ -20,15 +20,22 @@ const MinGain = 0.02
 
 // Merge returns old with those entries of next that are for other problems, or
 // that may replace old's; see Replaces. What is about the whole table is next's.
+// Warm times are for comparison only: nothing of a warm table stands beside a cold one.
 // Tables of different devices do not merge.
 func Merge(old, next *Table) (*Table, error) {
 	if old.Device.ID != next.Device.ID {
 		return nil, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
 	}
+	switch {
+	case old.Protocol.Cold && !next.Protocol.Cold:
+		return old, nil
+	case !old.Protocol.Cold && next.Protocol.Cold:
+		return next, nil
+	}
 	t := *next
 	t.Entries = slices.Clone(next.Entries)
 	for i, e := range t.Entries {
-		if o, m := old.Lookup(e.Problem); m == MatchExact && !replaces(old, next, &o, &e) {
+		if o, m := old.Lookup(e.Problem); m == MatchExact && !replaces(&o, &e) {
 			t.Entries[i] = o
 		}
 	}
@@ -46,12 +53,8 @@ func Merge(old, next *Table) (*Table, error) {
 // that is faster by MinGain at the lower bound, from the rounds of both where
 // there are some, else from the intervals of both, else not at all. An entry of other
 // sources than those of the same family now is out of date, and replaced.
-func replaces(old, next *Table, o, e *Entry) bool {
+func replaces(o, e *Entry) bool {
 	switch {
-	case old.Protocol.Cold && !next.Protocol.Cold:
-		return false // warm times are for comparison only
-	case !old.Protocol.Cold && next.Protocol.Cold:
-		return true
 	case o.Family == e.Family && o.Source != e.Source:
 		return true
 	case o.Variant() == e.Variant():

@@ -118,6 +118,16 @@ func TestReplaces(t *testing.T) {
 	if len(stale.Entries) != 0 || len(o.Entries) != 3 {
 		t.Errorf("%d of 3 stale entries left", len(stale.Entries))
 	}
+	// Nothing of a warm table gets into a cold one, nor the other way round.
+	o, e = table(t), table(t)
+	e.Protocol.Cold = false
+	if m, _ := Merge(o, e); m != o {
+		t.Errorf("a warm table got into a cold one: %+v", m)
+	}
+	o.Entries, e.Entries = e.Entries, e.Entries[:1]
+	if m, _ := Merge(e, o); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
+		t.Errorf("a cold table over a warm one has %d entries, cold: %v", len(m.Entries), m.Protocol.Cold)
+	}
 }
 
 func config(t *testing.T, label string) kernels.Config {

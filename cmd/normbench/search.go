@@ -143,9 +143,10 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 	found := map[kernels.Problem][]search.Found{}
 	seen := map[kernels.Problem]map[kernels.Variant]bool{}
 	var order []kernels.Problem
-	for _, x := range slices.Concat(f.Latest(), f.Searched()) {
+	cold := func(p record.Protocol) bool { return p.Cold }
+	for _, x := range slices.Concat(f.Latest(cold), f.Searched(cold)) {
 		switch {
-		case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID, !x.Run.Protocol.Cold,
+		case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
 			x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
 			continue
 		}
@@ -181,18 +182,6 @@ func sourcesOf(r *kernels.Registry) func(family string) string {
 		}
 		return known[family]
 	}
-}
-
-// searchedUnder keeps the entries of searches of a protocol, whatever its samples.
-func searchedUnder(entries []record.Entry, pr record.Protocol) []record.Entry {
-	var kept []record.Entry
-	for _, x := range entries {
-		p := x.Run.Protocol
-		if p.Samples = 0; p == pr {
-			kept = append(kept, x)
-		}
-	}
-	return kept
 }
 
 // describe completes a table with what only the registry knows, and says what a

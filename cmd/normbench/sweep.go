@@ -224,7 +224,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	if err != nil {
 		return err
 	}
-	entries := under(f.Latest(), pr)
+	entries := f.Latest(func(p record.Protocol) bool { return p == pr })
 	path := filepath.Join(dir, tune.FileName)
 	old, err := tune.Read(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -234,11 +234,28 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		Device: info, Protocol: pr, Entries: tune.Pick(entries)}
 	if pr.Phase == record.PhaseFinal {
 		searching := pr
-		searching.Phase, searching.Samples = record.PhaseSearch, 0
-		table.AddSearched(searchedUnder(f.Searched(), searching))
+		searching.Phase = record.PhaseSearch
+		table.AddSearched(f.Searched(func(p record.Protocol) bool {
+			p.Samples = searching.Samples // a search has its own
+			return p == searching
+		}))
 		e.describe(table)
 	}
+	if err := e.fold(old, table, path); err != nil {
+		return err
+	}
+	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))
+	best := side("best", pick(entries, ps, func(x *record.Entry) bool { return pr.Phase != record.PhaseFinal || x.Finals().Chosen != "" }))
+	return report.Render(e.stdout, report.Compare(base, best), format)
+}
+
+// fold writes what becomes of the tuned table in path, old, by a sweep's.
+func (e *env) fold(old, table *tune.Table, path string) (err error) {
 	if old != nil {
+		if old.Protocol.Cold && !table.Protocol.Cold {
+			e.notef("warm times are for comparison only: %s stays as it is", path)
+			return nil
+		}
 		if table, err = tune.Merge(old.WithoutStale(table, sourcesOf(e.registry)), table); err != nil {
 			return err
 		}
@@ -254,20 +271,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		return err
 	}
 	e.notef("wrote %s", path)
-	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))
-	best := side("best", pick(entries, ps, func(x *record.Entry) bool { return pr.Phase != record.PhaseFinal || x.Finals().Chosen != "" }))
-	return report.Render(e.stdout, report.Compare(base, best), format)
-}
-
-// under keeps the entries that were taken under a protocol.
-func under(entries []record.Entry, pr record.Protocol) []record.Entry {
-	var kept []record.Entry
-	for _, x := range entries {
-		if x.Run != nil && x.Run.Protocol == pr {
-			kept = append(kept, x)
-		}
-	}
-	return kept
+	return nil
 }
 
 // newRun describes this invocation for the records.

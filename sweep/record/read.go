@@ -135,14 +135,22 @@ func Load(path string) (*File, error) {
 
 // Latest returns the last entry of each problem and variant: what was measured
 // with an older source, driver or protocol is left out. What a search saw on its
-// way is no result, and is Searched.
-func (f *File) Latest() []Entry {
-	return f.latest(func(e *Entry) bool { return e.Run == nil || e.Run.Protocol.Phase != PhaseSearch })
+// way is no result, and is Searched. With under it is the last that was taken under such a protocol.
+func (f *File) Latest(under ...func(Protocol) bool) []Entry {
+	return f.latest(func(e *Entry) bool {
+		return e.Run == nil && under == nil || e.Run != nil && e.Run.Protocol.Phase != PhaseSearch && all(under, e.Run.Protocol)
+	})
 }
 
 // Searched is Latest of what searches saw before their finals.
-func (f *File) Searched() []Entry {
-	return f.latest(func(e *Entry) bool { return e.Run != nil && e.Run.Protocol.Phase == PhaseSearch })
+func (f *File) Searched(under ...func(Protocol) bool) []Entry {
+	return f.latest(func(e *Entry) bool {
+		return e.Run != nil && e.Run.Protocol.Phase == PhaseSearch && all(under, e.Run.Protocol)
+	})
+}
+
+func all(under []func(Protocol) bool, pr Protocol) bool {
+	return !slices.ContainsFunc(under, func(holds func(Protocol) bool) bool { return !holds(pr) })
 }
 
 func (f *File) latest(keep func(*Entry) bool) []Entry {
