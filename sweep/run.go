@@ -225,6 +225,7 @@ type finished struct {
 	stream bool
 	// searched ends a problem's search; short says that its base spent the budget.
 	searched, short bool
+	beyond          int // how many records more than expected the problem's search has made
 }
 
 // keep appends a record, counts it and tells the observer.
@@ -239,6 +240,7 @@ func (r *run) keep(f finished) error {
 	if f.short {
 		r.sum.Short++
 	}
+	r.total += f.beyond
 	switch {
 	case f.stream:
 	case f.rec.Status == record.StatusPruned:

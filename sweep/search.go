@@ -85,12 +85,12 @@ func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
 		}
 		key := r.finalKey(t.Problem, t.Base)
 		if st, ok := have[key]; ok && (st == kernels.StatusOK || !r.o.RetryFailed) {
-			r.sum.Skipped += len(t.Variants)
+			r.sum.Skipped += r.there(t, have)
 			continue
 		}
 		j := &job{Task: t, keys: map[kernels.Variant]string{}, left: t.Variants}
 		for _, v := range t.Variants {
-			j.keys[v] = record.Key(t.Problem, v, r.info, r.hashes[v.Family], r.o.Run.Protocol)
+			j.keys[v] = r.searchKey(t.Problem, v)
 		}
 		r.queue = append(r.queue, j)
 		r.searched.toCome += len(t.Variants)
@@ -107,6 +107,22 @@ func CheckBudget(b search.Budget, problems int) error {
 		return hint.Errorf("give more, or fewer --shapes", "budget %s is too small to measure the bases of %d problems", b, problems)
 	}
 	return nil
+}
+
+// there counts the records of a searched problem: of its search and of its finals.
+func (r *run) there(t Task, have map[string]kernels.Status) (n int) {
+	for _, v := range t.Variants {
+		for _, key := range []string{r.searchKey(t.Problem, v), r.finalKey(t.Problem, v)} {
+			if s, ok := have[key]; ok && s != record.StatusPruned {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (r *run) searchKey(p kernels.Problem, v kernels.Variant) string {
+	return record.Key(p, v, r.info, r.hashes[v.Family], r.o.Run.Protocol)
 }
 
 func (r *run) finalKey(p kernels.Problem, v kernels.Variant) string {
@@ -187,12 +203,25 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	recs = append(recs, finals...)
 	for i, rec := range recs {
 		f := finished{rec: rec, left: len(recs) - i - 1}
+		if i == 0 {
+			f.beyond = measured(recs) - o.expect(len(j.Variants))
+		}
 		if i == len(recs)-1 {
 			f.busy, f.searched, f.short = m.busy, true, log.Short
 		}
 		v.out <- f
 	}
 	return nil
+}
+
+// measured counts the records that are no pruned variants.
+func measured(recs []*record.Record) (n int) {
+	for _, r := range recs {
+		if r.Status != record.StatusPruned {
+			n++
+		}
+	}
+	return n
 }
 
 // space is what the strategy gets to see of a job, and what it may use.

@@ -42,7 +42,18 @@ func TestSearch(t *testing.T) {
 	ts[0].Checked, ts[0].Entry = preset, true
 	for _, strategy := range search.Names() {
 		sink := &memory{}
-		sum := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake())
+		o := searching(strategy, search.Budget{})
+		var last Event
+		o.Observe = func(e Event) {
+			if e.Done > e.Total {
+				t.Errorf("%s: %d of %d are through", strategy, e.Done, e.Total)
+			}
+			last = e
+		}
+		sum := mustRun(t, ts, sink, o, fake())
+		if last.Done != last.Total || last.Done != sum.Measured {
+			t.Errorf("%s: in the end %d of %d are through, %d measured", strategy, last.Done, last.Total, sum.Measured)
+		}
 		searched, finals := byPhase(sink)
 		if sum.Problems != 2 || sum.Failed != 0 || len(sink.runs) != 2 || sum.Measured != len(searched)+len(finals) {
 			t.Errorf("%s: %+v, %d runs", strategy, sum, len(sink.runs))
@@ -79,8 +90,8 @@ func TestSearch(t *testing.T) {
 		for _, r := range sink.records {
 			sink.keys[r.Key] = r.Status
 		}
-		if sum := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake()); sum.Measured != 0 || sum.Skipped != len(ts[0].Variants)+len(ts[1].Variants) {
-			t.Errorf("%s again: %+v", strategy, sum)
+		if again := mustRun(t, ts, sink, searching(strategy, search.Budget{}), fake()); again.Measured != 0 || again.Skipped != sum.Measured {
+			t.Errorf("%s again: %+v, after %+v", strategy, again, sum)
 		}
 		// A search by another budget is another search.
 		left, problems, err := LeftToSearch(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink.keys)
