@@ -227,7 +227,7 @@ func (e *env) bestPeer(dev kernels.Device, p kernels.Problem, vs []kernels.Varia
 	if err != nil {
 		return kernels.Variant{}, err
 	}
-	defer func() { b.Close() }()
+	defer b.Close() // a peer takes down no more than its own process: peers.Device
 	us := map[kernels.Variant][]float64{}
 	var failed []string
 	look := func(v kernels.Variant, samples int) error {
@@ -244,11 +244,6 @@ func (e *env) bestPeer(dev kernels.Device, p kernels.Problem, vs []kernels.Varia
 				if e.deaths[name]++; e.deaths[name] == maxDeaths {
 					e.notef("no more of peer %s: %s", name, oneLine(f.Error()))
 				}
-			}
-			if f.Broken {
-				b.Close()
-				b, err = dev.Open(e.ctx, p, 1)
-				return err
 			}
 			return nil
 		case err != nil:

@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -259,6 +260,7 @@ type compiler struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
 	cache    *nvrtc.Cache
+	unkept   sync.Once // says that the cache cannot be written
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -298,6 +300,11 @@ func (c *compiler) work() {
 		c.mu.Unlock()
 		u.binary, u.err = c.cache.Compile(u.Source, u.Options)
 		close(u.ready)
+		if err := c.cache.WriteError(); err != nil {
+			c.unkept.Do(func() { // a worker's standard error is the user's
+				fmt.Fprintf(os.Stderr, "normbench: cubins are not kept in %s, so the next run compiles them again: %v\n", c.cache.Dir(), err)
+			})
+		}
 		c.mu.Lock()
 	}
 }

@@ -852,8 +852,9 @@ class Device:
             raise Failure("refused", f"peer {name} is not there: {missing or 'unknown'}")
         PEERS[name].refuse(p)
         if not self.tensors:
-            self.tensors = {n: draw(p, n, self.seed, self.device) for n in p.inputs()}
-            self.want, self.scale = answers(p, self.tensors)
+            tensors = {n: draw(p, n, self.seed, self.device) for n in p.inputs()}
+            self.want, self.scale = answers(p, tensors)
+            self.tensors = tensors  # not before: there may be no memory for the answers
         calls = self.calls.setdefault(name, [])
         while len(calls) < copies:
             # Each peer has tensors of its own where it might mark or overwrite them; a first copy of the large ones
