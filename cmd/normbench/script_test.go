@@ -156,7 +156,7 @@ func raceEnabled() bool {
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// smallCache makes a flush short: half of the suite's time was reading twice the L3 of a large host.
+// smallCache makes a flush short: half of the suite's time was writing through twice the L3 of a large host.
 const smallCache = "8M"
 
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript

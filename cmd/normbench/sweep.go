@@ -30,7 +30,7 @@ func (e *env) sweepCommand() *cli.Command {
 		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
 		Description: "Of large spaces it searches a part, and measures the best again in interleaved rounds with the base and\n" +
 			"the entry of the tuned table: only those numbers count. --strategy grid measures every config.\n\n" +
-			"Appends one record per variant to OUT/<device>/records.jsonl as it is measured, and ends by writing\n" +
+			"Appends one record per variant to OUT/<device>/records.jsonl, a search's when its problem is done, and ends by writing\n" +
 			"OUT/<device>/tuned.json and printing the table of base against best. A second sweep into the same folder\n" +
 			"measures only what is missing, or what has changed since.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{

@@ -43,7 +43,7 @@ func New(r *kernels.Registry) *Device {
 }
 
 // WithCache takes the last-level cache to be of n bytes. A virtual machine of two cores is told of
-// all of its host's L3, and twice 480 MiB read before each sample are most of a sweep's time.
+// all of its host's L3, and twice 480 MiB written before each sample are most of a sweep's time.
 func (d *Device) WithCache(n int64) *Device {
 	d.info.CacheBytes = n
 	return d

@@ -84,7 +84,7 @@ func unevenRule(p kernels.Problem, d kernels.DeviceInfo) (r unevenFwd, ok bool) 
 }
 
 // wideUnevenLN is layernorm's rule for six rows and more to each multiprocessor of more than 31 KiB, 36 of those that start at any 2
-// bytes: one program of 16 warps, which takes the next row into shared memory while it writes one, as persistentRow; beyond 54 KiB there is
+// bytes, and four of more than 54: one program of 16 warps, which takes the next row into shared memory while it writes one, as persistentRow; beyond 54 KiB there is
 // no room for two rows. In us, before and now (H200, bf16, neighbours/narrow.jsonl.gz): 4881x16390 153.8 and 99.0, 1599x20002 45.8 and
 // 41.0, 2962x27001 103.4 and 98.0, 1999x40002 140.0 and 102.6, 627x50994 69.3 and 48.6.
 func wideUnevenLN(p kernels.Problem, d kernels.DeviceInfo) (r unevenFwd, ok bool) {
