@@ -116,9 +116,6 @@ func (t tile) of(c kernels.Config) kernels.Config {
 		set(kernels.PerSM, t.perSM), set(kernels.CopyPath, t.path), set(kernels.Reload, t.reload), set(kernels.Cluster, t.cluster))
 }
 
-// fewRows says that a multiprocessor has less than eight rows.
-func fewRows(p kernels.Problem, d kernels.DeviceInfo) bool { return p.M < 8*int64(d.Units) }
-
 // A tileOf is the tile for rows of up to so many bytes.
 type tileOf struct {
 	row int64
@@ -231,9 +228,9 @@ var wholeZones = []zoneTile{
 	{zone{op: lnOp, over: 20 << 10, most: 24 << 10, below: 12}, tile{2, 2, 4, 2, 2, 2, 4, 4}}, // 22.1 us, not 22.8, at 1000x10624
 	{zone{over: 28 << 10, most: 2*maxRow - 1, least: 8}, tile{1, 1, 4, 2, 2, 2, 4, 4}},        // 1437x14672: 35.8 us, not 38.3, in rmsnorm, 38.3, not 40.1, in layernorm
 	{zone{over: 28 << 10, most: 2*maxRow - 1}, tile{2, 2, 8, 2, 1, 1, 4, 4}},
-	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, caches: 6}, tile{1, 1, 16, 2, 1, 1, 1, 0}},
-	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, caches: 2}, tile{1, 1, 8, 3, 1, 2, 1, 0}},
-	{zone{op: rmsOp, over: 14 << 10, most: 16 << 10, caches: 2}, tile{1, 1, 8, 2, 2, 1, 2, 0}},
+	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, xOver: 6}, tile{1, 1, 16, 2, 1, 1, 1, 0}},
+	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, xOver: 2}, tile{1, 1, 8, 3, 1, 2, 1, 0}},
+	{zone{op: rmsOp, over: 14 << 10, most: 16 << 10, xOver: 2}, tile{1, 1, 8, 2, 2, 1, 2, 0}},
 }
 
 // wholeTile is for rows of whole vectors.

@@ -168,7 +168,7 @@ func fewStats(p kernels.Problem, d kernels.DeviceInfo) bool {
 // pipedForward says whether a forward's rows are of the widths at which smem_pipe's
 // base beats cta_reg's on an H200: 2 to 64 KiB in layernorm, whose second reduction
 // the rows in shared memory outlast, or half a KiB where they are of 2 bytes, and up to 8
-// in rmsnorm, and those of sharedRow, persistentRow and pipedNarrow; and narrower ones where rows are so few that
+// in rmsnorm, and sharedRows, persistentRows and narrowRows; and narrower ones where rows are so few that
 // cta_reg, with eight of them to a program, has less programs than the device has multiprocessors.
 func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	if r, ok := unevenRule(p, d); ok {
@@ -176,7 +176,7 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 	}
 	row, least, most := p.N*p.DType.Size(), int64(2<<10), int64(8<<10)
 	switch {
-	case sharedRow(p, d) > 1, persistentRow(p, d), pipedNarrow(p, d):
+	case measuredFwd(p, d) && (inZone(sharedRows, p, d) || inZone(persistentRows, p, d) || inZone(narrowRows, p, d)):
 		return true
 	case row%16 != 0: // vectors narrower than 16 bytes take many threads, or many registers
 		most = 2 << 10
