@@ -1,12 +1,9 @@
 package families
 
-import (
-	"slices"
+import "normbench/kernels"
 
-	"normbench/kernels"
-)
-
-// Launch rules that were read off a GPU after a family's kernels were swept. They
+// Launch rules that were read off a GPU after a family's kernels were swept, most of them as lists of
+// zones (base_zone.go), of which the first that a problem is in says what runs. They
 // choose among configs and change no kernel, so this file and base_*.go are part of
 // no family's sources: a better rule leaves every record as good as it was.
 
@@ -53,38 +50,35 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	if d.Kind != kernels.KindCUDA || !sm90(d) || p.DType.Size() != 2 || p.Residual {
 		return base
 	}
-	ahead := base.Get(kernels.StatsAhead)
-	t, far, narrow := narrowBwd(p, d)
-	ok := narrow
-	if !narrow {
-		t, ok = shortTile(p, d)
-		far = 1
+	one := base.With(oneTile.Settings()...)
+	c, ok := firstConfig(narrowZones, one.With(set(kernels.StatsAhead, 0)), p, d)
+	narrow := ok
+	if !ok {
+		c, ok = shortTile(one.With(set(kernels.StatsAhead, 1)), p, d)
 	}
 	switch {
 	case ok:
-		ahead = far
 	case row%8 != 0:
-		t, ok = unevenTile(p, d)
+		c, ok = unevenTile(one, p, d)
 	default:
 		if row%16 == 8 {
-			t, ok = firstTile(eightZones, p, d)
+			c, ok = firstConfig(eightZones, one, p, d)
 		}
 		if !ok {
-			t, ok = wholeTile(p, d)
+			c, ok = wholeTile(one, p, d)
 		}
-		t = fp16Tile(t, p, d)
+		c = fp16Tile(c, p, d)
 	}
 	if row%16 == 8 && !narrow {
-		t.path = 1 // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
+		c = c.With(set(kernels.CopyPath, 1)) // each thread copies its own vectors of 8 bytes: 24.7 us, not 37, at 3070x4100
 		switch wide := p.Op == kernels.LayerNorm && row > 10<<10 && row <= 12<<10; {
 		case wide && p.M < 20*int64(d.Units):
-			t = tile{1, 1, 16, 2, 1, 1, 1, 0} // 23.0 us, not 25.1, at 1907x5692
+			c = one.With(at("br1.w16.k1.cp1").Settings()...) // 23.0 us, not 25.1, at 1907x5692
 		case wide:
-			t = tile{1, 1, 8, 2, 2, 1, 1, 0} // 37.4 us at 3279x6100, and 41.0 with two rows to a thread
+			c = one.With(at("br1.w8.k2.cp1").Settings()...) // 37.4 us at 3279x6100, and 41.0 with two rows to a thread
 		}
 	}
-	c := t.of(base).With(set(kernels.StatsAhead, ahead))
-	if p.Op == kernels.LayerNorm && t.path == 2 && row%16 == 0 && keepsX(p, d) {
+	if p.Op == kernels.LayerNorm && c.Get(kernels.CopyPath) == 2 && row%16 == 0 && keepsX(p, d) {
 		c = c.With(set(kernels.CacheHint, 4)) // 1 to 2% at 134 to 268 MB; in rmsnorm it makes no difference
 	}
 	if ok && refuseSmemPipe(p, c, d) == nil {
@@ -93,154 +87,178 @@ func bwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return base
 }
 
+// oneTile is what the backward's zones leave out: two slots of rows that are read once, by a program without a cluster, one to a thread.
+var oneTile = at("u1.st2.rl0.cl1")
+
 // fp16Tile is another tile for layernorm's fp16 in place of one with which the compiler has the next tile's
 // statistics wait behind the asynchronous copies: bulk copies are not in their way, and a third slot leaves
 // them time. On an H200 1024x8192 takes 18.7 us, not 19.7, where bf16 has 18.3; 4096x8192 52.5, not 54.6, and 51.6
 // (neighbours/fp16-bwd.jsonl.gz).
-func fp16Tile(t tile, p kernels.Problem, d kernels.DeviceInfo) tile {
+func fp16Tile(c kernels.Config, p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+	waits := c.With(at("br2.w8.k1.cp1.u2.st2.rl4.cl2").Settings()...)
 	switch {
-	case p.DType != kernels.FP16 || p.Op != kernels.LayerNorm || t != tile{2, 2, 8, 2, 1, 1, 2, 4}:
-		return t
+	case p.DType != kernels.FP16 || p.Op != kernels.LayerNorm || c != waits:
+		return c
 	case p.M >= 12*int64(d.Units):
-		return tile{2, 2, 8, 3, 1, 1, 2, 4}
+		return c.With(set(kernels.Stages, 3))
 	}
-	return tile{2, 2, 4, 2, 2, 2, 4, 4}
+	return c.With(at("w4.k2.cp2.cl4").Settings()...)
 }
 
-// A tile is what base rules choose of smem_pipe.
-type tile struct{ rows, unroll, warps, stages, perSM, path, cluster, reload int }
-
-// of is c with the tile.
-func (t tile) of(c kernels.Config) kernels.Config {
-	return c.With(set(kernels.BlockRows, t.rows), set(kernels.Unroll, t.unroll), set(kernels.Warps, t.warps), set(kernels.Stages, t.stages),
-		set(kernels.PerSM, t.perSM), set(kernels.CopyPath, t.path), set(kernels.Reload, t.reload), set(kernels.Cluster, t.cluster))
-}
-
-// A tileOf is the tile for rows of up to so many bytes.
-type tileOf struct {
-	row int64
-	tile
-}
-
-// wholeTiles are for rows of whole vectors; shortTiles for those of them whose dx stays in
-// the L2, so that nothing is written while rows are read: their statistics are loaded far
-// ahead (bwd_smem_pipe.cu). Wide rows are cut into more slices than shared memory asks
+// wholeTiles are for rows of whole vectors. Wide rows are cut into more slices than shared memory asks
 // for: with the sums of fewer columns to each program, less is left for k2. From 8192 columns on
 // two rows to a thread and slices of 4096 are best or within 2%, of nearly all widths.
-var (
-	shortTiles = map[kernels.Op][]tileOf{
-		kernels.RMSNorm: {
-			{128, tile{32, 1, 8, 2, 2, 2, 1, 4}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{8, 1, 4, 3, 2, 1, 1, 4}}, {768, tile{8, 1, 4, 3, 2, 1, 1, 0}},
-			{1 << 10, tile{4, 1, 4, 3, 4, 1, 1, 4}}, {2<<10 - 16, tile{2, 2, 4, 2, 4, 1, 1, 0}}, {2 << 10, tile{2, 1, 4, 3, 4, 1, 1, 0}},
-		},
-		kernels.LayerNorm: {
-			{128, tile{16, 2, 2, 2, 4, 1, 1, 4}}, {256, tile{8, 1, 4, 2, 4, 1, 1, 0}}, {384, tile{}}, {512, tile{4, 1, 4, 2, 4, 2, 1, 4}}, {768, tile{}}, {1<<10 - 16, tile{4, 2, 4, 2, 4, 1, 1, 4}},
-			{1 << 10, tile{4, 1, 4, 3, 3, 1, 1, 4}}, {2<<10 - 16, tile{2, 2, 4, 2, 4, 1, 1, 4}}, {2 << 10, tile{2, 2, 4, 3, 2, 1, 1, 4}},
-		},
-	}
-	wholeTiles = map[kernels.Op][]tileOf{
-		kernels.RMSNorm: {
-			{384, tile{}}, {512, tile{8, 2, 4, 2, 4, 1, 1, 0}}, {768, tile{8, 2, 4, 2, 3, 1, 1, 0}}, {1 << 10, tile{4, 2, 4, 2, 4, 1, 1, 0}},
-			{1536, tile{8, 2, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 1, 4, 3, 4, 1, 1, 0}}, {3 << 10, tile{2, 1, 4, 3, 2, 2, 1, 0}},
-			{4 << 10, tile{1, 1, 4, 2, 4, 1, 1, 0}}, {5 << 10, tile{1, 1, 8, 3, 3, 1, 1, 0}}, {6 << 10, tile{1, 1, 8, 2, 3, 1, 1, 0}},
-			{7 << 10, tile{1, 1, 16, 2, 2, 1, 1, 0}}, {8 << 10, tile{1, 1, 8, 2, 2, 1, 1, 0}}, {10 << 10, tile{2, 2, 8, 2, 1, 2, 1, 0}}, {12 << 10, tile{1, 1, 8, 2, 1, 1, 1, 4}},
-			{14 << 10, tile{1, 1, 8, 2, 1, 1, 1, 0}}, {16 << 10, tile{2, 2, 16, 2, 1, 2, 2, 4}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}},
-			{24 << 10, tile{2, 2, 8, 2, 2, 1, 4, 0}}, {28 << 10, tile{1, 1, 8, 3, 1, 2, 2, 4}}, {32 << 10, tile{2, 2, 16, 2, 1, 1, 4, 4}},
-			{40 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}}, {56 << 10, tile{1, 1, 8, 2, 3, 1, 8, 0}}, {64 << 10, tile{2, 2, 8, 2, 2, 1, 8, 0}},
-			{96 << 10, tile{2, 2, 8, 2, 1, 1, 8, 4}}, {128<<10 - 16, tile{1, 1, 8, 3, 1, 2, 8, 4}}, {128 << 10, tile{1, 1, 8, 2, 1, 2, 8, 0}},
-		},
-		kernels.LayerNorm: {
-			{384, tile{}}, {512, tile{8, 2, 4, 2, 4, 1, 1, 4}}, {768, tile{8, 1, 4, 2, 3, 1, 1, 4}}, {1 << 10, tile{4, 1, 4, 2, 4, 1, 1, 4}},
-			{1536, tile{4, 1, 4, 2, 3, 1, 1, 0}}, {2 << 10, tile{2, 2, 4, 2, 4, 2, 1, 4}}, {3 << 10, tile{2, 2, 4, 2, 3, 1, 1, 4}},
-			{4 << 10, tile{2, 2, 8, 2, 2, 2, 1, 4}}, {5 << 10, tile{2, 2, 4, 2, 2, 1, 1, 0}}, {6 << 10, tile{1, 1, 4, 2, 3, 1, 1, 0}},
-			{8 << 10, tile{2, 2, 16, 3, 1, 1, 1, 0}}, {12 << 10, tile{2, 2, 8, 2, 1, 2, 1, 4}},
-			{16 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {20 << 10, tile{2, 2, 8, 2, 1, 1, 2, 4}}, {24 << 10, tile{2, 2, 4, 2, 2, 1, 4, 4}},
-			{28 << 10, tile{2, 2, 8, 2, 1, 1, 4, 4}}, {32 << 10, tile{2, 2, 4, 2, 3, 1, 8, 4}}, {40 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}},
-			{48 << 10, tile{2, 2, 4, 2, 2, 1, 8, 4}}, {56 << 10, tile{1, 1, 8, 2, 1, 2, 4, 4}}, {64 << 10, tile{1, 1, 4, 2, 3, 1, 8, 0}},
-			{96 << 10, tile{2, 2, 8, 2, 1, 1, 8, 4}}, {128 << 10, tile{1, 1, 8, 3, 1, 2, 8, 4}},
-		},
-	}
-)
+var wholeTiles = []zoneConfig{
+	{zone{op: rmsOp, most: 384}, leave},
+	{zone{op: rmsOp, most: 512}, at("br8.w4.k4.cp1.u2")},
+	{zone{op: rmsOp, most: 768}, at("br8.w4.k3.cp1.u2")},
+	{zone{op: rmsOp, most: 1 << 10}, at("br4.w4.k4.cp1.u2")},
+	{zone{op: rmsOp, most: 1536}, at("br8.w4.k3.cp1.u2")},
+	{zone{op: rmsOp, most: 2 << 10}, at("br2.w4.k4.cp1.st3")},
+	{zone{op: rmsOp, most: 3 << 10}, at("br2.w4.k2.cp2.st3")},
+	{zone{op: rmsOp, most: 4 << 10}, at("br1.w4.k4.cp1")},
+	{zone{op: rmsOp, most: 5 << 10}, at("br1.w8.k3.cp1.st3")},
+	{zone{op: rmsOp, most: 6 << 10}, at("br1.w8.k3.cp1")},
+	{zone{op: rmsOp, most: 7 << 10}, at("br1.w16.k2.cp1")},
+	{zone{op: rmsOp, most: 8 << 10}, at("br1.w8.k2.cp1")},
+	{zone{op: rmsOp, most: 10 << 10}, at("br2.w8.k1.cp2.u2")},
+	{zone{op: rmsOp, most: 12 << 10}, at("br1.w8.k1.cp1.rl4")},
+	{zone{op: rmsOp, most: 14 << 10}, at("br1.w8.k1.cp1")},
+	{zone{op: rmsOp, most: 16 << 10}, at("br2.w16.k1.cp2.u2.rl4.cl2")},
+	{zone{op: rmsOp, most: 20 << 10}, at("br2.w8.k1.cp1.u2.rl4.cl2")},
+	{zone{op: rmsOp, most: 24 << 10}, at("br2.w8.k2.cp1.u2.cl4")},
+	{zone{op: rmsOp, most: 28 << 10}, at("br1.w8.k1.cp2.st3.rl4.cl2")},
+	{zone{op: rmsOp, most: 32 << 10}, at("br2.w16.k1.cp1.u2.rl4.cl4")},
+	{zone{op: rmsOp, most: 40 << 10}, at("br2.w4.k2.cp1.u2.rl4.cl8")},
+	{zone{op: rmsOp, most: 56 << 10}, at("br1.w8.k3.cp1.cl8")},
+	{zone{op: rmsOp, most: 64 << 10}, at("br2.w8.k2.cp1.u2.cl8")},
+	{zone{op: rmsOp, most: 96 << 10}, at("br2.w8.k1.cp1.u2.rl4.cl8")},
+	{zone{op: rmsOp, most: 128<<10 - 16}, at("br1.w8.k1.cp2.st3.rl4.cl8")},
+	{zone{op: rmsOp, most: 128 << 10}, at("br1.w8.k1.cp2.cl8")},
+	{zone{op: lnOp, most: 384}, leave},
+	{zone{op: lnOp, most: 512}, at("br8.w4.k4.cp1.u2.rl4")},
+	{zone{op: lnOp, most: 768}, at("br8.w4.k3.cp1.rl4")},
+	{zone{op: lnOp, most: 1 << 10}, at("br4.w4.k4.cp1.rl4")},
+	{zone{op: lnOp, most: 1536}, at("br4.w4.k3.cp1")},
+	{zone{op: lnOp, most: 2 << 10}, at("br2.w4.k4.cp2.u2.rl4")},
+	{zone{op: lnOp, most: 3 << 10}, at("br2.w4.k3.cp1.u2.rl4")},
+	{zone{op: lnOp, most: 4 << 10}, at("br2.w8.k2.cp2.u2.rl4")},
+	{zone{op: lnOp, most: 5 << 10}, at("br2.w4.k2.cp1.u2")},
+	{zone{op: lnOp, most: 6 << 10}, at("br1.w4.k3.cp1")},
+	{zone{op: lnOp, most: 8 << 10}, at("br2.w16.k1.cp1.u2.st3")},
+	{zone{op: lnOp, most: 12 << 10}, at("br2.w8.k1.cp2.u2.rl4")},
+	{zone{op: lnOp, most: 16 << 10}, at("br2.w8.k1.cp1.u2.rl4.cl2")},
+	{zone{op: lnOp, most: 20 << 10}, at("br2.w8.k1.cp1.u2.rl4.cl2")},
+	{zone{op: lnOp, most: 24 << 10}, at("br2.w4.k2.cp1.u2.rl4.cl4")},
+	{zone{op: lnOp, most: 28 << 10}, at("br2.w8.k1.cp1.u2.rl4.cl4")},
+	{zone{op: lnOp, most: 32 << 10}, at("br2.w4.k3.cp1.u2.rl4.cl8")},
+	{zone{op: lnOp, most: 40 << 10}, at("br2.w4.k2.cp1.u2.rl4.cl8")},
+	{zone{op: lnOp, most: 48 << 10}, at("br2.w4.k2.cp1.u2.rl4.cl8")},
+	{zone{op: lnOp, most: 56 << 10}, at("br1.w8.k1.cp2.rl4.cl4")},
+	{zone{op: lnOp, most: 64 << 10}, at("br1.w4.k3.cp1.cl8")},
+	{zone{op: lnOp, most: 96 << 10}, at("br2.w8.k1.cp1.u2.rl4.cl8")},
+	{zone{op: lnOp, most: 128 << 10}, at("br1.w8.k1.cp2.st3.rl4.cl8")},
+}
 
-// tileIn is the tile for the row, of those that are in order of it. Where there are less
+// shortTiles are for those of them whose dx stays in
+// the L2, so that nothing is written while rows are read: their statistics are loaded far
+// ahead (bwd_smem_pipe.cu).
+var shortTiles = []zoneConfig{
+	{zone{op: rmsOp, most: 128}, at("br32.w8.k2.cp2.rl4")},
+	{zone{op: rmsOp, most: 256}, at("br8.w4.k4.cp1")},
+	{zone{op: rmsOp, most: 384}, leave},
+	{zone{op: rmsOp, most: 512}, at("br8.w4.k2.cp1.st3.rl4")},
+	{zone{op: rmsOp, most: 768}, at("br8.w4.k2.cp1.st3")},
+	{zone{op: rmsOp, most: 1 << 10}, at("br4.w4.k4.cp1.st3.rl4")},
+	{zone{op: rmsOp, most: 2<<10 - 16}, at("br2.w4.k4.cp1.u2")},
+	{zone{op: rmsOp, most: 2 << 10}, at("br2.w4.k4.cp1.st3")},
+	{zone{op: lnOp, most: 128}, at("br16.w2.k4.cp1.u2.rl4")},
+	{zone{op: lnOp, most: 256}, at("br8.w4.k4.cp1")},
+	{zone{op: lnOp, most: 384}, leave},
+	{zone{op: lnOp, most: 512}, at("br4.w4.k4.cp2.rl4")},
+	{zone{op: lnOp, most: 768}, leave},
+	{zone{op: lnOp, most: 1<<10 - 16}, at("br4.w4.k4.cp1.u2.rl4")},
+	{zone{op: lnOp, most: 1 << 10}, at("br4.w4.k3.cp1.st3.rl4")},
+	{zone{op: lnOp, most: 2<<10 - 16}, at("br2.w4.k4.cp1.u2.rl4")},
+	{zone{op: lnOp, most: 2 << 10}, at("br2.w4.k2.cp1.u2.st3.rl4")},
+}
+
+// tileIn is base by the first of tiles that holds. Where there are less
 // rows than two tiles for each, smemPipeBase knows better: it divides the tiles, or the
 // rows.
-func tileIn(tiles []tileOf, p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
-	row := p.N * p.DType.Size()
-	i := slices.IndexFunc(tiles, func(t tileOf) bool { return row <= t.row })
-	if i < 0 || tiles[i].rows == 0 {
-		return t, false
-	}
-	t = tiles[i].tile
-	return t, p.M >= 2*int64(t.rows)*int64(d.ClustersAtOnce(t.cluster))
+func tileIn(tiles []zoneConfig, base kernels.Config, p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	c, ok = firstConfig(tiles, base, p, d)
+	return c, ok && p.M >= 2*int64(c.Get(kernels.BlockRows))*int64(d.ClustersAtOnce(c.Get(kernels.Cluster)))
 }
 
 // shortTile is for rows whose dx is written to the L2 and not to memory while the kernel
 // runs; the narrowest ones are read so fast that it takes less of them, but for those of 64
 // columns, whose larger dx have a tile of their own.
-func shortTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
+func shortTile(base kernels.Config, p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
 	row := p.N * p.DType.Size()
 	dx := p.M * row
 	switch {
 	case row%16 != 0 || dx > d.CacheBytes:
-		return t, false
+		return c, false
 	case row > 512 || dx <= d.CacheBytes/4:
-		return tileIn(shortTiles[p.Op], p, d)
-	case row > 64 && row <= 128 && p.Op == kernels.LayerNorm:
-		return tile{32, 2, 4, 2, 6, 1, 1, 0}, true // 28.2 us, not 30.1, at 262144x64
-	case row > 64 && row <= 128:
-		return tile{32, 1, 8, 3, 4, 1, 1, 4}, true // 27.4 us, not 27.8
+		return tileIn(shortTiles, base, p, d)
 	}
-	return t, false
+	return firstConfig(shortNarrow, base, p, d)
+}
+
+var shortNarrow = []zoneConfig{
+	{zone{over: 128}, leave},
+	{zone{op: lnOp, over: 64}, at("br32.w4.k6.cp1.u2")},       // 28.2 us, not 30.1, at 262144x64
+	{zone{op: rmsOp, over: 64}, at("br32.w8.k4.cp1.st3.rl4")}, // 27.4 us, not 27.8
 }
 
 // someRowsZones are for 3 to 24 rows of 1025 to 6144 columns to each multiprocessor, and in rmsnorm up to 100 of the narrowest, whose
 // few tiles are the larger part of the time: mostly two rows to a thread, kept widened. In us, wholeTiles' and these (H200,
 // bf16, neighbours/gaps.jsonl.gz): rmsnorm 772x2048 9.2 and 8.4, 4752x1232 14.7 and 14.0, 1636x2432 12.7 and
 // 12.0; layernorm 2514x2688 17.9 and 16.5, 1524x3904 16.6 and 15.2.
-var someRowsZones = []zoneTile{
-	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 60, below: 100}, tile{2, 2, 4, 2, 3, 1, 1, 4}},
-	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 24, below: 60}, tile{2, 2, 4, 2, 2, 2, 1, 0}},
-	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 4, below: 24}, tile{2, 2, 4, 2, 2, 1, 1, 4}},
-	{zone{over: 3 << 10, most: 4 << 10, least: 4, below: 8}, tile{2, 2, 8, 2, 1, 1, 1, 4}},
+var someRowsZones = []zoneConfig{
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 60, below: 100}, at("br2.w4.k3.cp1.u2.rl4")},
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 24, below: 60}, at("br2.w4.k2.cp2.u2")},
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 4, below: 24}, at("br2.w4.k2.cp1.u2.rl4")},
+	{zone{over: 3 << 10, most: 4 << 10, least: 4, below: 8}, at("br2.w8.k1.cp1.u2.rl4")},
 	// Bulk copies, as fp16 takes 22.3 us, not 18.3, at 2048x4096 by others, as fp16Tile says.
-	{zone{op: lnOp, over: 4 << 10, most: 8 << 10, least: 4, below: 24}, tile{2, 2, 8, 2, 1, 2, 1, 4}},
-	{zone{op: rmsOp, over: 4 << 10, most: 6 << 10, least: 4, below: 24}, tile{1, 1, 8, 2, 2, 1, 1, 4}},
-	{zone{op: rmsOp, over: 6 << 10, most: 8<<10 - 1, least: 4, below: 24}, tile{2, 2, 8, 2, 1, 2, 1, 0}},
-	{zone{op: lnOp, over: 6 << 10, most: 8<<10 - 1, least: 3, below: 4}, tile{2, 2, 8, 2, 1, 2, 1, 4}},  // 9.7 us, not 10.2 by few_rows, at 520x3456
-	{zone{op: lnOp, over: 8<<10 - 1, most: 12 << 10, least: 3, below: 4}, tile{2, 2, 8, 2, 1, 1, 2, 4}}, // 11.5 us, not 12.8, at 520x5160
+	{zone{op: lnOp, over: 4 << 10, most: 8 << 10, least: 4, below: 24}, at("br2.w8.k1.cp2.u2.rl4")},
+	{zone{op: rmsOp, over: 4 << 10, most: 6 << 10, least: 4, below: 24}, at("br1.w8.k2.cp1.rl4")},
+	{zone{op: rmsOp, over: 6 << 10, most: 8<<10 - 1, least: 4, below: 24}, at("br2.w8.k1.cp2.u2")},
+	{zone{op: lnOp, over: 6 << 10, most: 8<<10 - 1, least: 3, below: 4}, at("br2.w8.k1.cp2.u2.rl4")},      // 9.7 us, not 10.2 by few_rows, at 520x3456
+	{zone{op: lnOp, over: 8<<10 - 1, most: 12 << 10, least: 3, below: 4}, at("br2.w8.k1.cp1.u2.rl4.cl2")}, // 11.5 us, not 12.8, at 520x5160
 }
 
 // wholeZones are what is better than wholeTiles for a width's fewest or most rows, or between two of its widths.
-var wholeZones = []zoneTile{
+var wholeZones = []zoneConfig{
 	// Four programs of a multiprocessor have registers yet: 40.3 us, not 42.6, at 24562x1048 (rmsnorm).
-	{zone{op: rmsOp, over: 2 << 10, most: 2300, least: 100}, tile{2, 1, 4, 2, 4, 1, 1, 0}},
-	{zone{op: lnOp, over: 2 << 10, most: 2300, least: 100}, tile{2, 2, 4, 2, 4, 2, 1, 0}},
-	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 100}, tile{2, 1, 4, 2, 3, 1, 1, 0}},
-	{zone{op: lnOp, over: 6 << 10, most: 8 << 10, below: 100}, tile{2, 2, 8, 3, 1, 2, 1, 4}},
-	{zone{op: rmsOp, over: 6 << 10, most: 8 << 10, below: 24}, tile{1, 1, 8, 2, 1, 1, 1, 0}},
-	{zone{op: rmsOp, over: 24 << 10, most: 28<<10 - 1, least: 6, below: 8}, tile{1, 1, 4, 2, 2, 2, 4, 4}},   // 21.7 us, not 23.7, at 884x12512
-	{zone{op: lnOp, over: 56 << 10, most: 64<<10 - 1, below: 8}, tile{2, 2, 8, 2, 2, 1, 8, 0}},              // 38.2 us, not 44.2, at 716x29312
-	{zone{op: rmsOp, over: 4 << 10, most: 5<<10 - 1, aligned: 16, least: 60}, tile{1, 1, 4, 2, 4, 1, 1, 0}}, // 51.9 us, not 53.8, at 15073x2304
-	{zone{over: 78 << 10, most: 96 << 10, below: 1}, tile{2, 2, 8, 2, 1, 2, 8, 4}},                          // 14.4 us, not 15.4, at 114x40360
-	{zone{op: lnOp, over: 24 << 10, most: 28<<10 - 1, least: 7}, tile{1, 1, 4, 2, 3, 2, 4, 0}},              // 75.5 us, not 80.2, at 3890x12544
-	{zone{op: rmsOp, over: 24 << 10, most: 28 << 10, below: 8}, tile{2, 2, 8, 2, 1, 1, 4, 0}},
-	{zone{op: lnOp, over: 20 << 10, most: 24 << 10, below: 12}, tile{2, 2, 4, 2, 2, 2, 4, 4}}, // 22.1 us, not 22.8, at 1000x10624
-	{zone{over: 28 << 10, most: 2*maxRow - 1, least: 8}, tile{1, 1, 4, 2, 2, 2, 4, 4}},        // 1437x14672: 35.8 us, not 38.3, in rmsnorm, 38.3, not 40.1, in layernorm
-	{zone{over: 28 << 10, most: 2*maxRow - 1}, tile{2, 2, 8, 2, 1, 1, 4, 4}},
-	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, xOver: 6}, tile{1, 1, 16, 2, 1, 1, 1, 0}},
-	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, xOver: 2}, tile{1, 1, 8, 3, 1, 2, 1, 0}},
-	{zone{op: rmsOp, over: 14 << 10, most: 16 << 10, xOver: 2}, tile{1, 1, 8, 2, 2, 1, 2, 0}},
+	{zone{op: rmsOp, over: 2 << 10, most: 2300, least: 100}, at("br2.w4.k4.cp1")},
+	{zone{op: lnOp, over: 2 << 10, most: 2300, least: 100}, at("br2.w4.k4.cp2.u2")},
+	{zone{op: rmsOp, over: 2 << 10, most: 3 << 10, least: 100}, at("br2.w4.k3.cp1")},
+	{zone{op: lnOp, over: 6 << 10, most: 8 << 10, below: 100}, at("br2.w8.k1.cp2.u2.st3.rl4")},
+	{zone{op: rmsOp, over: 6 << 10, most: 8 << 10, below: 24}, at("br1.w8.k1.cp1")},
+	{zone{op: rmsOp, over: 24 << 10, most: 28<<10 - 1, least: 6, below: 8}, at("br1.w4.k2.cp2.rl4.cl4")}, // 21.7 us, not 23.7, at 884x12512
+	{zone{op: lnOp, over: 56 << 10, most: 64<<10 - 1, below: 8}, at("br2.w8.k2.cp1.u2.cl8")},             // 38.2 us, not 44.2, at 716x29312
+	{zone{op: rmsOp, over: 4 << 10, most: 5<<10 - 1, aligned: 16, least: 60}, at("br1.w4.k4.cp1")},       // 51.9 us, not 53.8, at 15073x2304
+	{zone{over: 78 << 10, most: 96 << 10, below: 1}, at("br2.w8.k1.cp2.u2.rl4.cl8")},                     // 14.4 us, not 15.4, at 114x40360
+	{zone{op: lnOp, over: 24 << 10, most: 28<<10 - 1, least: 7}, at("br1.w4.k3.cp2.cl4")},                // 75.5 us, not 80.2, at 3890x12544
+	{zone{op: rmsOp, over: 24 << 10, most: 28 << 10, below: 8}, at("br2.w8.k1.cp1.u2.cl4")},
+	{zone{op: lnOp, over: 20 << 10, most: 24 << 10, below: 12}, at("br2.w4.k2.cp2.u2.rl4.cl4")}, // 22.1 us, not 22.8, at 1000x10624
+	{zone{over: 28 << 10, most: 2*maxRow - 1, least: 8}, at("br1.w4.k2.cp2.rl4.cl4")},           // 1437x14672: 35.8 us, not 38.3, in rmsnorm, 38.3, not 40.1, in layernorm
+	{zone{over: 28 << 10, most: 2*maxRow - 1}, at("br2.w8.k1.cp1.u2.rl4.cl4")},
+	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, xOver: 6}, at("br1.w16.k1.cp1")},
+	{zone{op: lnOp, over: 14 << 10, most: 16 << 10, xOver: 2}, at("br1.w8.k1.cp2.st3")},
+	{zone{op: rmsOp, over: 14 << 10, most: 16 << 10, xOver: 2}, at("br1.w8.k2.cp1.cl2")},
 }
 
 // wholeTile is for rows of whole vectors.
-func wholeTile(p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
-	if t, ok = firstTile(someRowsZones, p, d); ok {
-		return t, true
+func wholeTile(base kernels.Config, p kernels.Problem, d kernels.DeviceInfo) (c kernels.Config, ok bool) {
+	if c, ok = firstConfig(someRowsZones, base, p, d); ok {
+		return c, true
 	}
-	t, ok = tileIn(wholeTiles[p.Op], p, d)
-	if better, found := firstTile(wholeZones, p, d); found {
-		t = better
+	c, ok = tileIn(wholeTiles, base, p, d)
+	if better, found := firstConfig(wholeZones, base, p, d); found {
+		c = better
 	}
-	return t, ok
+	return c, ok
 }

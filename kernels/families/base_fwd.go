@@ -12,9 +12,9 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	if !measuredFwd(p, d) {
 		return base
 	}
-	c := base.With(at("st1.rl0.cl1").Settings()...)
+	c := base.With(onePipe.Settings()...)
 	if r, _ := unevenRule(p, d); r.design == "smem_pipe" {
-		c = c.With(at("br1.v0.k0.cp1").Settings()...).With(r.set.Settings()...)
+		c = c.With(oneUneven.Settings()...).With(r.set.Settings()...)
 	} else {
 		zones := pipes
 		if inZone(narrowRows, p, d) {
@@ -33,6 +33,13 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	}
 	return base
 }
+
+// What the zones of smem_pipe leave out, unevenFwds' more than the others', and those of cta_reg.
+var (
+	onePipe   = at("st1.rl0.cl1")
+	oneUneven = at("br1.v0.k0.cp1")
+	oneReg    = at("br1.v0.st1.k0.ho0")
+)
 
 var pipes = [][]zoneConfig{narrowLN, persistentRows, sharedRows, rowPipes}
 
@@ -176,7 +183,7 @@ func fwdRegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	if !measuredFwd(p, d) {
 		return base
 	}
-	one := base.With(at("br1.v0.st1.k0.ho0").Settings()...)
+	one := base.With(oneReg.Settings()...)
 	c, ok := firstConfig(wholeRegs, one, p, d)
 	if r, _ := unevenRule(p, d); r.design == "cta_reg" {
 		c, ok = one.With(r.set.Settings()...), true

@@ -47,22 +47,6 @@ func (z zone) holds(p kernels.Problem, d kernels.DeviceInfo) bool {
 		(z.xOver == 0 || x > z.xOver*l2+exact) && (z.xMost == 0 || x <= z.xMost*l2+exact)
 }
 
-// A zoneTile is a tile for a zone. One without rows leaves the zone to other rules.
-type zoneTile struct {
-	zone
-	tile
-}
-
-// firstTile is the tile of the first zone that p is in; ok is false where that has none, or there is no such zone.
-func firstTile(zones []zoneTile, p kernels.Problem, d kernels.DeviceInfo) (t tile, ok bool) {
-	for _, z := range zones {
-		if z.holds(p, d) {
-			return z.tile, z.rows > 0
-		}
-	}
-	return t, false
-}
-
 // A zoneConfig is what knobs are set to in a zone; an empty config leaves it to other rules.
 type zoneConfig struct {
 	zone
