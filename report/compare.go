@@ -342,11 +342,8 @@ func newMean(kind string, rows []*Row) Mean {
 func kind(p kernels.Problem) string {
 	k := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
 	k = cmp.Or(k, string(p.Op)) + " " + string(p.Pass)
-	_, options, _ := strings.Cut(p.String(), "+")
-	for o := range strings.SplitSeq(options, "+") {
-		if o != "" {
-			k += " +" + o
-		}
+	for _, o := range p.Options() {
+		k += " +" + o
 	}
 	return k
 }
