@@ -219,19 +219,31 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 		return r
 	}
 	r.Speedup = r.A.US / r.B.US
-	// Where there are samples, judge replaces this.
-	overlap := a.Lo > 0 && b.Lo > 0 && a.Lo <= b.Hi && b.Lo <= a.Hi
-	switch {
-	case overlap:
-		r.Mark = Same
-	case r.Speedup > 1+TieBand:
-		r.Mark = Faster
-	case r.Speedup < 1/(1+TieBand):
-		r.Mark = Slower
-	default:
-		r.Mark = Same
-	}
+	r.Mark = markMedians(r.A, r.B)
 	return r
+}
+
+// markMedians marks a row of which only medians are known, with their intervals or
+// without; where there are samples, judge does. Noise is no evidence of equality: the
+// same are only times whose intervals leave no room for more than the band.
+func markMedians(a, b Value) Mark {
+	known := a.LoUS > 0 && b.LoUS > 0
+	if a.LoUS == 0 {
+		a.LoUS, a.HiUS = a.US, a.US
+	}
+	if b.LoUS == 0 {
+		b.LoUS, b.HiUS = b.US, b.US
+	}
+	apart := a.LoUS > b.HiUS || b.LoUS > a.HiUS
+	switch {
+	case apart && a.US > b.US*(1+TieBand):
+		return Faster
+	case apart && b.US > a.US*(1+TieBand):
+		return Slower
+	case known && max(a.HiUS/b.LoUS, b.HiUS/a.LoUS) <= 1+TieBand:
+		return Same
+	}
+	return Unclear
 }
 
 // judge marks the rows that have samples on both sides by an unpaired test, all

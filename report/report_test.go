@@ -133,11 +133,16 @@ func TestCompareMarks(t *testing.T) {
 	}{
 		{ok(103), ok(100), Faster},
 		{ok(100), ok(103), Slower},
-		{ok(101.9), ok(100), Same},
-		{ok(100), ok(101.9), Same},
-		{wide(ok(110)), wide(ok(100)), Same}, // the intervals overlap
-		{noCI(ok(110)), wide(ok(100)), Faster},
-		{noCI(ok(100)), noCI(ok(100)), Same},
+		{ok(101.7), ok(100), Same},
+		{ok(100), ok(101.7), Same},
+		{ok(101.9), ok(100), Unclear},           // or 2.1 %
+		{wide(ok(110)), wide(ok(100)), Unclear}, // the intervals overlap, which makes nothing the same
+		{wide(ok(142)), wide(ok(100)), Unclear},
+		{wide(ok(100)), wide(ok(100)), Unclear},
+		{noCI(ok(110)), wide(ok(100)), Unclear},
+		{noCI(ok(130)), wide(ok(100)), Faster},
+		{noCI(ok(110)), noCI(ok(100)), Faster},
+		{noCI(ok(100)), noCI(ok(100)), Unclear}, // of how much noise is not known
 		{failed(kernels.StatusCrash, "x"), ok(1), ""},
 		{ok(1), failed(kernels.StatusCrash, "x"), ""},
 	} {
