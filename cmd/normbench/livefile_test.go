@@ -11,6 +11,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/verdict"
 )
 
 // smallLive is a recorded live compare with two of its duels, after change.
@@ -52,6 +53,28 @@ func TestReadLive(t *testing.T) {
 		code, stdout, stderr := normbench([]string{"report", file})
 		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+// What the fresh worker of a gate found stands in every format, and why.
+func TestGateShown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	if err := os.WriteFile(file, smallLive(t, func(r *liveRun) {
+		j := r.Judged[1]
+		j.Effect, j.Lo, j.Hi, j.Verdict, j.Gate, j.Reason = 1.25, 1.2, 1.3, verdict.Inconclusive, verdict.Inconclusive, "two modes, 6.0% apart"
+		r.Gate = []gated{{Problem: j.Problem, Again: j}}
+	}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for format, want := range map[string]string{
+		"text":     "\ngate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
+		"markdown": "\n- gate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
+		"json":     `"reason": "two modes, 6.0% apart"`,
+	} {
+		code, stdout, stderr := normbench([]string{"report", file, "--format", format})
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%s: exit code %d, %s\n%s", format, code, stderr, stdout)
 		}
 	}
 }

@@ -153,11 +153,7 @@ func (r *liveRun) table() *report.Table {
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
 	}
 	for _, g := range r.Gate {
-		word := "not confirmed by"
-		if g.Confirmed {
-			word = "confirmed by"
-		}
-		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s a fresh worker: %s", g.Problem, word, effect(&g.Again)))
+		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s", g.Problem, g.found()))
 	}
 	if !pr.Cold {
 		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")
