@@ -223,6 +223,23 @@ func TestRenderTable(t *testing.T) {
 	}
 }
 
+// What is laid out for people has other cells for machines, under the same title and notes.
+func TestTableData(t *testing.T) {
+	tab := &Table{Title: "T", Header: []string{"time"}, Rows: [][]string{{"1.2 (1.1-1.3)"}}, Notes: []string{"note"},
+		Data: &Table{Header: []string{"name", "us", "lo_us"}, Align: []Align{Left, Right, Right}, Rows: [][]string{{"", "1.2345", ""}}}}
+	for f, want := range map[string]string{
+		FormatText:     "T\n\ntime\n─────────────\n1.2 (1.1-1.3)\n\nnote\n",
+		FormatMarkdown: "**T**\n\n| time          |\n|:--------------|\n| 1.2 (1.1-1.3) |\n\n- note\n",
+		FormatCSV:      "name,us,lo_us\n,1.2345,\n",
+		FormatJSON:     "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"name\": \"\", \"us\": 1.2345, \"lo_us\": null}\n  ],\n  \"notes\": [\n    \"note\"\n  ]\n}\n",
+	} {
+		var b bytes.Buffer
+		if err := RenderTable(&b, tab, f); err != nil || b.String() != want {
+			t.Errorf("%s: %v, got\n%s\nwant\n%s", f, err, b.String(), want)
+		}
+	}
+}
+
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
