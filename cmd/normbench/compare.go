@@ -79,7 +79,13 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
-	if err := report.Render(e.stdout, report.Compare(sides[0], sides[1]), c.String("format")); err != nil {
+	table := report.Compare(sides[0], sides[1])
+	for _, text := range ops {
+		if strings.HasPrefix(text, "tuned:") {
+			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
+		}
+	}
+	if err := report.Render(e.stdout, table, c.String("format")); err != nil {
 		return err
 	}
 	return e.atLeast(c, sides[1])
