@@ -219,28 +219,33 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 		return r
 	}
 	r.Speedup = r.A.US / r.B.US
-	r.Mark = markMedians(r.A, r.B)
+	r.Mark = markMedians(a, b)
 	return r
 }
 
 // markMedians marks a row of which only medians are known, with their intervals or
 // without; where there are samples, judge does. Noise is no evidence of equality: the
-// same are only times whose intervals leave no room for more than the band.
-func markMedians(a, b Value) Mark {
-	known := a.LoUS > 0 && b.LoUS > 0
-	if a.LoUS == 0 {
-		a.LoUS, a.HiUS = a.US, a.US
+// same are only times whose intervals leave no room for more than the band, which a
+// stream that moved makes wider for all else.
+func markMedians(a, b Cell) Mark {
+	band, moved := TieBand, 1.0
+	if a.StreamUS > 0 && b.StreamUS > 0 {
+		moved = max(a.StreamUS/b.StreamUS, b.StreamUS/a.StreamUS)
 	}
-	if b.LoUS == 0 {
-		b.LoUS, b.HiUS = b.US, b.US
+	band = max(band, verdict.Default().FloorFactor*(moved-1))
+	known := a.Lo > 0 && b.Lo > 0
+	for _, c := range []*Cell{&a, &b} {
+		if !(c.Lo > 0) {
+			c.Lo, c.Hi = c.MedianUS, c.MedianUS
+		}
 	}
-	apart := a.LoUS > b.HiUS || b.LoUS > a.HiUS
+	apart := a.Lo > b.Hi || b.Lo > a.Hi
 	switch {
-	case apart && a.US > b.US*(1+TieBand):
+	case apart && a.MedianUS > b.MedianUS*(1+band):
 		return Faster
-	case apart && b.US > a.US*(1+TieBand):
+	case apart && b.MedianUS > a.MedianUS*(1+band):
 		return Slower
-	case known && max(a.HiUS/b.LoUS, b.HiUS/a.LoUS) <= 1+TieBand:
+	case known && band == TieBand && max(a.Hi/b.Lo, b.Hi/a.Lo) <= 1+TieBand:
 		return Same
 	}
 	return Unclear

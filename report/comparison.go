@@ -93,8 +93,8 @@ func meanTable(c *Comparison) *Table {
 	}
 	note("speedup is A's median time over B's; + is faster, - slower, ~ the same, ? not told apart.")
 	note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
-	note("of two runs from %g %% or twice what the stream moved; medians alone from %g %%, if their intervals are apart.", 100*verdict.Default().Unpaired, 100*c.TieBand)
-	note("The same are those whose interval is within that. Run both with --live for less.")
+	note("of two runs from %g %%, medians alone from %g %% if their intervals are apart; where the stream moved, from twice that.", 100*verdict.Default().Unpaired, 100*c.TieBand)
+	note("~ needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
 	for _, n := range c.Notes {
 		note("%s", n)
 	}

@@ -126,6 +126,7 @@ func TestRender(t *testing.T) {
 
 func TestCompareMarks(t *testing.T) {
 	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
 	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
 	for _, tc := range []struct {
 		a, b Cell
@@ -143,6 +144,11 @@ func TestCompareMarks(t *testing.T) {
 		{noCI(ok(130)), wide(ok(100)), Faster},
 		{noCI(ok(110)), noCI(ok(100)), Faster},
 		{noCI(ok(100)), noCI(ok(100)), Unclear}, // of how much noise is not known
+		{stream(50, ok(103)), stream(50.5, ok(100)), Faster},
+		{stream(50, ok(100)), stream(54, ok(110)), Unclear}, // so did the stream, by 8 %
+		{stream(50, ok(100)), stream(54, ok(120)), Slower},
+		{stream(50, ok(100)), stream(54, ok(100)), Unclear},
+		{stream(0, ok(103)), stream(54, ok(100)), Faster},
 		{failed(kernels.StatusCrash, "x"), ok(1), ""},
 		{ok(1), failed(kernels.StatusCrash, "x"), ""},
 	} {
