@@ -18,16 +18,15 @@ import (
 // numbers.
 func newData(headers ...string) *report.Table {
 	t := newTable("", headers...)
-	own := report.ProblemHeader()
-	t.Header = append(own, t.Header...)
-	numbers := []report.Align{report.Left, report.Left, report.Left, report.Right, report.Right, report.Right}
-	t.Align = append(numbers, t.Align...)
+	t.Header = append(report.ProblemHeader(), t.Header...)
+	t.Align = append([]report.Align{report.Left, report.Left, report.Left, report.Right, report.Right, report.Right}, t.Align...)
 	return t
 }
 
 // A dataRow is cells by their columns; what is not set is empty.
 type dataRow map[string]string
 
+// addData adds a row to a table of newData.
 func addData(t *report.Table, p kernels.Problem, bytes int64, row dataRow) {
 	cells := report.ProblemCells(p, bytes)
 	for _, h := range t.Header[len(cells):] {
@@ -36,7 +35,7 @@ func addData(t *report.Table, p kernels.Problem, bytes int64, row dataRow) {
 	t.Rows = append(t.Rows, cells)
 }
 
-// times are a median with what follows from it; arm is before each name.
+// times are a median with what follows from it; arm stands before each name.
 func (row dataRow) times(arm string, us []float64, bytes int64, streamUS float64) {
 	s := stats.Summarize(us)
 	row[arm+"us"], row[arm+"gbps"] = report.Number(s.Median), report.Number(float64(bytes)/s.Median/1e3)
@@ -48,7 +47,7 @@ func (row dataRow) times(arm string, us []float64, bytes int64, streamUS float64
 	}
 }
 
-// speedup is B's over A with its interval.
+// speedup is B's over A with its interval; before stands before each name.
 func (row dataRow) speedup(before string, j *verdict.Judged) {
 	if j.Effect > 0 {
 		row[before+"speedup"] = report.Number(1 / j.Effect)
