@@ -107,10 +107,8 @@ func (p Problem) String() string {
 	if p.Weight != p.DType {
 		fmt.Fprintf(&b, "-w%s", p.Weight)
 	}
-	for _, o := range p.options() {
-		if *o.set {
-			b.WriteString(o.text)
-		}
+	for _, o := range p.Options() {
+		b.WriteString("+" + o)
 	}
 	return b.String()
 }
@@ -121,17 +119,19 @@ func (p Problem) Shapeless() string {
 	return strings.Join(slices.Delete(words, 2, 3), "/")
 }
 
-type option struct {
-	text string
-	set  *bool
-}
-
-// options are p's switches in the order of their texts. FP8 is one of two
-// texts.
-func (p *Problem) options() []option {
-	plain, both := p.FP8 && !p.Transpose, p.FP8 && p.Transpose
-	return []option{{"+bias", &p.Bias}, {"+zc", &p.ZeroCentered}, {"+noweight", &p.NoWeight}, {"+residual", &p.Residual},
-		{"+fp8", &plain}, {"+fp8t", &both}, {"+acc", &p.Accumulate}}
+// Options are the switches that p has on, by their names in its text and in that order.
+func (p Problem) Options() []string {
+	var on []string
+	for _, o := range []struct {
+		name string
+		set  bool
+	}{{"bias", p.Bias}, {"zc", p.ZeroCentered}, {"noweight", p.NoWeight}, {"residual", p.Residual},
+		{"fp8", p.FP8 && !p.Transpose}, {"fp8t", p.FP8 && p.Transpose}, {"acc", p.Accumulate}} {
+		if o.set {
+			on = append(on, o.name)
+		}
+	}
+	return on
 }
 
 var problemRE = regexp.MustCompile(`^([a-z]+)/([a-z]+)/([0-9]+)x([0-9]+)/([a-z0-9]+)(-w([a-z0-9]+))?(\+bias)?(\+zc)?(\+noweight)?(\+residual)?(\+fp8t?)?(\+acc)?$`)

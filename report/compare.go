@@ -219,19 +219,36 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 		return r
 	}
 	r.Speedup = r.A.US / r.B.US
-	// Where there are samples, judge replaces this.
-	overlap := a.Lo > 0 && b.Lo > 0 && a.Lo <= b.Hi && b.Lo <= a.Hi
-	switch {
-	case overlap:
-		r.Mark = Same
-	case r.Speedup > 1+TieBand:
-		r.Mark = Faster
-	case r.Speedup < 1/(1+TieBand):
-		r.Mark = Slower
-	default:
-		r.Mark = Same
-	}
+	r.Mark = markMedians(a, b)
 	return r
+}
+
+// markMedians marks a row of which only medians are known, with their intervals or
+// without; where there are samples, judge does. Noise is no evidence of equality: the
+// same are only times whose intervals leave no room for more than the band, which a
+// stream that moved makes wider for all else.
+func markMedians(a, b Cell) Mark {
+	band, moved := TieBand, 1.0
+	if a.StreamUS > 0 && b.StreamUS > 0 {
+		moved = max(a.StreamUS/b.StreamUS, b.StreamUS/a.StreamUS)
+	}
+	band = max(band, verdict.Default().FloorFactor*(moved-1))
+	known := a.Lo > 0 && b.Lo > 0
+	for _, c := range []*Cell{&a, &b} {
+		if !(c.Lo > 0) {
+			c.Lo, c.Hi = c.MedianUS, c.MedianUS
+		}
+	}
+	apart := a.Lo > b.Hi || b.Lo > a.Hi
+	switch {
+	case apart && a.MedianUS > b.MedianUS*(1+band):
+		return Faster
+	case apart && b.MedianUS > a.MedianUS*(1+band):
+		return Slower
+	case known && band == TieBand && max(a.Hi/b.Lo, b.Hi/a.Lo) <= 1+TieBand:
+		return Same
+	}
+	return Unclear
 }
 
 // judge marks the rows that have samples on both sides by an unpaired test, all
@@ -342,11 +359,8 @@ func newMean(kind string, rows []*Row) Mean {
 func kind(p kernels.Problem) string {
 	k := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
 	k = cmp.Or(k, string(p.Op)) + " " + string(p.Pass)
-	_, options, _ := strings.Cut(p.String(), "+")
-	for o := range strings.SplitSeq(options, "+") {
-		if o != "" {
-			k += " +" + o
-		}
+	for _, o := range p.Options() {
+		k += " +" + o
 	}
 	return k
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"normbench/kernels"
 	"normbench/sweep/verdict"
 )
 
@@ -92,7 +93,8 @@ func meanTable(c *Comparison) *Table {
 	}
 	note("speedup is A's median time over B's; + is faster, - slower, ~ the same, ? not told apart.")
 	note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
-	note("of two runs from %g %% or twice what the stream moved; medians alone by %g %%. Run both with --live for less.", 100*verdict.Default().Unpaired, 100*c.TieBand)
+	note("of two runs from %g %%, medians alone from %g %% if their intervals are apart; where the stream moved, from twice that.", 100*verdict.Default().Unpaired, 100*c.TieBand)
+	note("~ needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
 	for _, n := range c.Notes {
 		note("%s", n)
 	}
@@ -142,12 +144,18 @@ func count(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
+// ProblemHeader are the columns of ProblemCells.
+func ProblemHeader() []string { return []string{"problem", "kind", "dtype", "m", "n", "bytes"} }
+
+// ProblemCells is a problem as csv has it, with its compulsory traffic.
+func ProblemCells(p kernels.Problem, bytes int64) []string {
+	return []string{p.String(), kind(p), dtypes(p), strconv.FormatInt(p.M, 10), strconv.FormatInt(p.N, 10), strconv.FormatInt(bytes, 10)}
+}
+
 func csvTable(c *Comparison) *Table {
-	t := &Table{Header: []string{
-		"problem", "kind", "dtype", "m", "n", "bytes", "a", "b", "a_variant", "b_variant", "a_status", "b_status",
+	t := &Table{Header: append(ProblemHeader(), "a", "b", "a_variant", "b_variant", "a_status", "b_status",
 		"a_us", "a_lo_us", "a_hi_us", "b_us", "b_lo_us", "b_hi_us", "a_gbps", "b_gbps", "a_stream_percent", "b_stream_percent",
-		"speedup", "mark", "p", "reason",
-	}}
+		"speedup", "mark", "p", "reason")}
 	p := func(r Row) string {
 		if r.Test == nil {
 			return ""
@@ -160,17 +168,14 @@ func csvTable(c *Comparison) *Table {
 		if r.B.Reason != "" {
 			reason = strings.TrimPrefix(reason+"; "+r.B.Reason, "; ")
 		}
-		t.Rows = append(t.Rows, []string{
-			r.Problem.String(), r.Kind, dtypes(r.Problem), fmt.Sprint(r.Problem.M), fmt.Sprint(r.Problem.N), fmt.Sprint(r.Bytes), c.A, c.B,
+		t.Rows = append(t.Rows, append(ProblemCells(r.Problem, r.Bytes), c.A, c.B,
 			variant(r.A), variant(r.B), string(r.A.Status), string(r.B.Status),
 			number(r.A.US), number(r.A.LoUS), number(r.A.HiUS), number(r.B.US), number(r.B.LoUS), number(r.B.HiUS),
 			number(r.A.GBps), number(r.B.GBps), number(r.A.StreamPercent), number(r.B.StreamPercent),
-			number(r.Speedup), string(r.Mark), p(r), reason,
-		})
+			number(r.Speedup), string(r.Mark), p(r), reason))
 	}
 	for _, o := range c.OneSided {
-		p := o.Problem
-		row := []string{p.String(), o.Kind, dtypes(p), fmt.Sprint(p.M), fmt.Sprint(p.N), fmt.Sprint(p.Bytes()), c.A, c.B, "", "", "", ""}
+		row := append(ProblemCells(o.Problem, o.Problem.Bytes()), c.A, c.B, "", "", "", "")
 		row[10], row[11] = string(o.Status), "missing"
 		if o.Side == "B" {
 			row[10], row[11] = row[11], row[10]

@@ -42,10 +42,13 @@ func tenth(f float64) string {
 	return strconv.FormatFloat(f, 'f', 1, 64)
 }
 
-// number writes f for a machine, to seven digits. 0 is "".
+// Number writes f for a machine, to seven digits.
+func Number(f float64) string { return strconv.FormatFloat(f, 'g', 7, 64) }
+
+// number is Number of what is not known where it is 0.
 func number(f float64) string {
 	if f == 0 || math.IsNaN(f) || math.IsInf(f, 0) {
 		return ""
 	}
-	return strconv.FormatFloat(f, 'g', 7, 64)
+	return Number(f)
 }

@@ -126,6 +126,7 @@ func TestRender(t *testing.T) {
 
 func TestCompareMarks(t *testing.T) {
 	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
 	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
 	for _, tc := range []struct {
 		a, b Cell
@@ -133,11 +134,21 @@ func TestCompareMarks(t *testing.T) {
 	}{
 		{ok(103), ok(100), Faster},
 		{ok(100), ok(103), Slower},
-		{ok(101.9), ok(100), Same},
-		{ok(100), ok(101.9), Same},
-		{wide(ok(110)), wide(ok(100)), Same}, // the intervals overlap
-		{noCI(ok(110)), wide(ok(100)), Faster},
-		{noCI(ok(100)), noCI(ok(100)), Same},
+		{ok(101.7), ok(100), Same},
+		{ok(100), ok(101.7), Same},
+		{ok(101.9), ok(100), Unclear},           // or 2.1 %
+		{wide(ok(110)), wide(ok(100)), Unclear}, // the intervals overlap, which makes nothing the same
+		{wide(ok(142)), wide(ok(100)), Unclear},
+		{wide(ok(100)), wide(ok(100)), Unclear},
+		{noCI(ok(110)), wide(ok(100)), Unclear},
+		{noCI(ok(130)), wide(ok(100)), Faster},
+		{noCI(ok(110)), noCI(ok(100)), Faster},
+		{noCI(ok(100)), noCI(ok(100)), Unclear}, // of how much noise is not known
+		{stream(50, ok(103)), stream(50.5, ok(100)), Faster},
+		{stream(50, ok(100)), stream(54, ok(110)), Unclear}, // so did the stream, by 8 %
+		{stream(50, ok(100)), stream(54, ok(120)), Slower},
+		{stream(50, ok(100)), stream(54, ok(100)), Unclear},
+		{stream(0, ok(103)), stream(54, ok(100)), Faster},
 		{failed(kernels.StatusCrash, "x"), ok(1), ""},
 		{ok(1), failed(kernels.StatusCrash, "x"), ""},
 	} {
@@ -214,6 +225,23 @@ func TestRenderTable(t *testing.T) {
 		golden(t, "empty."+f, b.String())
 		if err := RenderTable(brokenWriter{}, tab, f); err == nil {
 			t.Errorf("%s: a write error was lost", f)
+		}
+	}
+}
+
+// What is laid out for people has other cells for machines, under the same title and notes.
+func TestTableData(t *testing.T) {
+	tab := &Table{Title: "T", Header: []string{"time"}, Rows: [][]string{{"1.2 (1.1-1.3)"}}, Notes: []string{"note"},
+		Data: &Table{Header: []string{"name", "us", "lo_us"}, Align: []Align{Left, Right, Right}, Rows: [][]string{{"", "1.2345", ""}}}}
+	for f, want := range map[string]string{
+		FormatText:     "T\n\ntime\n─────────────\n1.2 (1.1-1.3)\n\nnote\n",
+		FormatMarkdown: "**T**\n\n| time          |\n|:--------------|\n| 1.2 (1.1-1.3) |\n\n- note\n",
+		FormatCSV:      "name,us,lo_us\n,1.2345,\n",
+		FormatJSON:     "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"name\": \"\", \"us\": 1.2345, \"lo_us\": null}\n  ],\n  \"notes\": [\n    \"note\"\n  ]\n}\n",
+	} {
+		var b bytes.Buffer
+		if err := RenderTable(&b, tab, f); err != nil || b.String() != want {
+			t.Errorf("%s: %v, got\n%s\nwant\n%s", f, err, b.String(), want)
 		}
 	}
 }

@@ -47,6 +47,9 @@ type Table struct {
 	Align  []Align  // per column; Left where it is shorter than Header
 	Rows   [][]string
 	Notes  []string // lines below the table; two spaces before one put it under the one before
+	// Data has the columns and rows that csv and json show instead, where those above are
+	// for people: a value to a field, in full, under names that stay, and none left out.
+	Data *Table
 }
 
 func (t *Table) align(column int) Align {
@@ -62,13 +65,20 @@ func (t *Table) align(column int) Align {
 //	markdown  a pipe table
 //	csv       header and rows only
 //	json      {"title", "rows": [{header: cell}], "notes"}; the cells of
-//	          right-aligned columns are numbers where they are such
+//	          right-aligned columns are numbers where they are such, and null where empty
+//
+// csv and json are of its Data, where it has such.
 //
 // A row that is shorter than the header is filled with empty cells; of a longer
 // one the rest is left out.
 func RenderTable(w io.Writer, t *Table, format string) error {
 	if err := CheckFormat(format); err != nil {
 		return err
+	}
+	if t.Data != nil && (format == FormatCSV || format == FormatJSON) {
+		data := *t.Data
+		data.Title, data.Notes = t.Title, t.Notes
+		t = &data
 	}
 	rows := make([][]string, len(t.Rows))
 	for i, row := range t.Rows {
@@ -112,7 +122,10 @@ func tableJSON(w io.Writer, t *Table, rows [][]string) error {
 	for i, row := range rows {
 		b.WriteString(comma(i) + "\n    {")
 		for j, cell := range row {
-			if t.align(j) == Left || !isNumber(cell) {
+			switch {
+			case t.align(j) == Right && cell == "":
+				cell = "null"
+			case t.align(j) == Left || !isNumber(cell):
 				cell = text(cell)
 			}
 			b.WriteString(strings.TrimPrefix(comma(j)+" ", " "))

@@ -223,6 +223,7 @@ func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 		}
 		t.Rows = append(t.Rows, row)
 	}
+	t.Data = benchData(records)
 	return t
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ func (e *env) compareCommand() *cli.Command {
 		ArgsUsage: "BASE CANDIDATE",
 		Description: "Recorded operands: a records file or a results folder, of which the fastest right variant of each problem\n" +
 			"counts, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL, PATH#tuned:FILE; an arm of a live\n" +
-			"compare, FILE#A or FILE#B; or tuned:FILE, a tuned table.\n" +
+			"compare, FILE#A or FILE#B, which both together are that compare's own table; or tuned:FILE, a tuned table.\n" +
 			"Where one operand is base, FAMILY or FAMILY@LABEL, or with --live, both are run on the device, in\n" +
 			"interleaved rounds beside a second copy of BASE, and each cell gets a verdict; see docs/verdicts.md.\n" +
 			"Both say how near each side comes to the stream, a copy of the same tensors.",
@@ -63,6 +64,9 @@ func (e *env) compare(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if file, ok := oneLive(ops); ok {
+		return e.compareArms(c, file, ops, wanted)
+	}
 	var sides [2]report.Side
 	for i, text := range ops {
 		s, err := e.recordedSide(text)
@@ -75,10 +79,49 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
-	if err := report.Render(e.stdout, report.Compare(sides[0], sides[1]), c.String("format")); err != nil {
+	table := report.Compare(sides[0], sides[1])
+	for _, text := range ops {
+		if strings.HasPrefix(text, "tuned:") {
+			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
+		}
+	}
+	if err := report.Render(e.stdout, table, c.String("format")); err != nil {
 		return err
 	}
 	return e.atLeast(c, sides[1])
+}
+
+// oneLive is the live compare that both operands are arms of.
+func oneLive(ops []string) (file string, ok bool) {
+	var files [2]string
+	for i, text := range ops {
+		path, arm, _ := strings.Cut(text, "#")
+		if filepath.Ext(path) != ".json" || arm != "A" && arm != "B" {
+			return "", false
+		}
+		files[i] = filepath.Clean(path)
+	}
+	return files[0], files[0] == files[1]
+}
+
+// compareArms shows the verdicts of a live compare. Its arms were measured in turns, which a
+// comparison of recordings knows nothing of: it would call what the rounds do not tell apart.
+func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func(kernels.Problem) bool) error {
+	for i, arm := range []string{"#A", "#B"} {
+		if !strings.HasSuffix(ops[i], arm) {
+			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B", "the rounds of %s are of B against A", file)
+		}
+	}
+	run, err := readLivePart(file, wanted)
+	if err != nil {
+		return err
+	}
+	if err := printLive(e.stdout, run, c.String("format")); err != nil {
+		return err
+	}
+	side := run.sides()[1]
+	side.Label = ops[1]
+	return e.atLeast(c, side)
 }
 
 func checkAtLeast(c *cli.Context) error {

@@ -143,6 +143,24 @@ func (t tunedFile) problems(text string) ([]kernels.Problem, error) {
 	return ps, nil
 }
 
+// entryTimes are those of an entry and of the default, with both estimates of how they compare:
+// by medians, as tables of records have it, and by rounds, which tell more where time drifts.
+func entryTimes(x *tune.Entry) string {
+	text := report.Micros(x.MedianUS) + " us"
+	b := x.Base
+	switch {
+	case b == nil:
+		return text
+	case x.Variant() == (kernels.Variant{Family: b.Family, Config: b.Config}):
+		return text + ", and the default"
+	}
+	text += fmt.Sprintf(", the default %s us in the same sweep: %s by medians", report.Micros(b.MedianUS), report.Ratio(b.MedianUS/x.MedianUS))
+	if len(x.SpeedupCI) == 2 {
+		text += fmt.Sprintf(", %s (95%% %.2f-%.2f) by rounds", report.Ratio(x.Speedup), x.SpeedupCI[0], x.SpeedupCI[1])
+	}
+	return text
+}
+
 // answer is the variant for a problem, zero for the default, how good the match
 // is, and why.
 func (t tunedFile) answer(p kernels.Problem) (v kernels.Variant, match, why string) {
@@ -151,11 +169,7 @@ func (t tunedFile) answer(p kernels.Problem) (v kernels.Variant, match, why stri
 		if m != tune.MatchExact {
 			return v, "default", "the table has no entry for it"
 		}
-		why = fmt.Sprintf("an entry of its own: %.4g us", x.MedianUS)
-		if x.Speedup > 0 {
-			why += fmt.Sprintf(", %.2fx of the default's speed", x.Speedup)
-		}
-		return x.Variant(), "exact", why
+		return x.Variant(), "exact", "an entry of its own: " + entryTimes(&x)
 	}
 	a := t.rules.Pick(p)
 	rows := rules.RowsPerSM(p.M, t.rules.Device.Units)

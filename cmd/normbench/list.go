@@ -110,6 +110,10 @@ func listKnobs(*cli.Context) (*report.Table, error) {
 
 func listShapes(c *cli.Context) (*report.Table, error) {
 	t := newTable("", "group", ">shapes", "M x N")
+	t.Data = newTable("", "group", "shape", ">m", ">n", ">weight", "note")
+	add := func(group string, s shapes.Shape) {
+		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10), strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
+	}
 	f := shapes.Default()
 	if arg := c.String("shapes"); arg != "" {
 		list, err := shapes.Select(arg)
@@ -122,6 +126,7 @@ func listShapes(c *cli.Context) (*report.Table, error) {
 		} else {
 			for _, s := range list {
 				t.Rows = append(t.Rows, []string{arg, "1", s.String()})
+				add(arg, s)
 			}
 			return t, nil
 		}
@@ -134,6 +139,7 @@ func listShapes(c *cli.Context) (*report.Table, error) {
 		var texts []string
 		for _, s := range list {
 			texts = append(texts, s.String())
+			add(name, s)
 		}
 		if len(texts) > 6 {
 			texts = append(append(texts[:3:3], "..."), texts[len(texts)-2:]...)

@@ -384,13 +384,12 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveR
 			return dev, err
 		}
 		j := verdict.Judge([]verdict.Cell{again.Cell()}, run.Rule)[0]
-		g := gated{Problem: d.Problem, Confirmed: again.Status == kernels.StatusOK && j.Verdict == verdict.Slower, Again: j}
-		run.Gate = append(run.Gate, g)
-		word := "not confirmed"
-		if g.Confirmed {
-			word = "confirmed"
+		if again.Status != kernels.StatusOK {
+			j.Verdict, j.Gate, j.Reason = verdict.Inconclusive, verdict.Inconclusive, string(again.Status)+", "+again.Reason
 		}
-		e.notef("%s: %s, %s", d.Problem, word, effect(&j))
+		g := gated{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower, Again: j}
+		run.Gate = append(run.Gate, g)
+		e.notef("%s: %s", d.Problem, g.found())
 	}
 	return dev, nil
 }

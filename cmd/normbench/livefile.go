@@ -45,6 +45,22 @@ type gated struct {
 	Again     verdict.Judged  `json:"again"`
 }
 
+// found says what the second run found, and why it is no confirmation.
+func (g *gated) found() string {
+	s := "confirmed by a fresh worker: "
+	if !g.Confirmed {
+		s = "not " + s
+	}
+	if x := effect(&g.Again); x != "" {
+		s += x + ", "
+	}
+	s += string(g.Again.Verdict)
+	if g.Again.Reason != "" {
+		s += ": " + g.Again.Reason
+	}
+	return s
+}
+
 // readLive reads what a live compare has left.
 func readLive(path string) (*liveRun, error) {
 	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table"

@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/verdict"
 )
 
 // smallLive is a recorded live compare with two of its duels, after change.
@@ -52,6 +55,53 @@ func TestReadLive(t *testing.T) {
 		code, stdout, stderr := normbench([]string{"report", file})
 		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+// What the fresh worker of a gate found stands in every format, and why.
+func TestGateShown(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	if err := os.WriteFile(file, smallLive(t, func(r *liveRun) {
+		j := r.Judged[1]
+		j.Effect, j.Lo, j.Hi, j.Verdict, j.Gate, j.Reason = 1.25, 1.2, 1.3, verdict.Inconclusive, verdict.Inconclusive, "two modes, 6.0% apart"
+		r.Gate = []gated{{Problem: j.Problem, Again: j}}
+		r.Judged[1] = j
+	}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for format, want := range map[string]string{
+		"text":     "\ngate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
+		"markdown": "\n- gate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
+		"json":     `"reason": "two modes, 6.0% apart"`,
+	} {
+		code, stdout, stderr := normbench([]string{"report", file, "--format", format})
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%s: exit code %d, %s\n%s", format, code, stderr, stdout)
+		}
+	}
+	code, stdout, stderr := normbench([]string{"report", file, "--format", "csv"})
+	rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
+	if code != 0 || err != nil || len(rows) != 3 {
+		t.Fatalf("csv: exit code %d, %v, %s\n%s", code, err, stderr, stdout)
+	}
+	recorded := "problem,kind,dtype,m,n,bytes,a,b,a_variant,b_variant,a_status,b_status,a_us,a_lo_us,a_hi_us,b_us,b_lo_us,b_hi_us,a_gbps,b_gbps,a_stream_percent,b_stream_percent,speedup,mark,p,reason,"
+	if !strings.HasPrefix(stdout, recorded) {
+		t.Errorf("not the columns of recorded operands:\n%s", stdout)
+	}
+	row := map[string]string{}
+	for i, h := range rows[0] {
+		row[h] = rows[2][i]
+	}
+	for h, want := range map[string]string{"problem": "layernorm/bwd/16384x2048/bf16+bias", "m": "16384", "mark": "?", "verdict": "INCONCLUSIVE", "rounds": "12",
+		"speedup": "0.8", "gate_confirmed": "false", "again_speedup": "0.8", "again_verdict": "INCONCLUSIVE", "again_reason": "two modes, 6.0% apart"} {
+		if row[h] != want {
+			t.Errorf("%s is %q, want %q", h, row[h], want)
+		}
+	}
+	for _, h := range []string{"a_us", "a_lo_us", "b_us", "b_hi_us", "a_gbps", "b_stream_percent", "speedup_lo", "speedup_hi", "q", "floor_percent"} {
+		if _, err := strconv.ParseFloat(row[h], 64); err != nil || len(row[h]) < 5 {
+			t.Errorf("%s is %q", h, row[h])
 		}
 	}
 }

@@ -121,10 +121,7 @@ func (r *liveRun) table() *report.Table {
 		}
 		j := &r.Judged[next]
 		next++
-		var a, b []float64
-		for _, round := range d.Rounds {
-			a, b = append(a, round.A), append(b, round.B)
-		}
+		a, b := armTimes(d)
 		ma, mb := stats.Median(a), stats.Median(b)
 		row[1], row[2] = report.Micros(ma), report.Micros(mb)
 		row[3], row[4] = fmt.Sprintf("%.1f", 100*d.StreamUS/ma), fmt.Sprintf("%.1f", 100*d.StreamUS/mb)
@@ -137,7 +134,9 @@ func (r *liveRun) table() *report.Table {
 		if j.Verdict == verdict.Inconclusive {
 			row[10] = j.Reason
 		} else if j.Verdict != verdict.Same {
-			row[10] = moved(d)
+			if stage, was, by := moved(d); stage != "" {
+				row[10] = fmt.Sprintf("%s %+.1f us of %.1f", stage, by, was)
+			}
 		}
 		if a, b := d.CheckA.Main(), d.CheckB.Main(); len(row) > plain && a != nil && b != nil {
 			for i, n := range []int{a.Registers, b.Registers, a.Occupancy, b.Occupancy} {
@@ -153,16 +152,13 @@ func (r *liveRun) table() *report.Table {
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
 	}
 	for _, g := range r.Gate {
-		word := "not confirmed by"
-		if g.Confirmed {
-			word = "confirmed by"
-		}
-		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s a fresh worker: %s", g.Problem, word, effect(&g.Again)))
+		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s", g.Problem, g.found()))
 	}
 	if !pr.Cold {
 		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")
 	}
 	t.Notes = append(t.Notes, r.Peers...)
+	t.Data = liveData(r)
 	return t
 }
 
@@ -176,19 +172,27 @@ func peerOf(d sweep.Duel) string {
 	return ""
 }
 
-// moved names the stage that changed most: "k1 -8.2 us of 57.4".
-func moved(d *sweep.DuelResult) string {
-	best, text := 0.0, ""
+// armTimes are the times of A and of B, round by round.
+func armTimes(d *sweep.DuelResult) (a, b []float64) {
+	for _, round := range d.Rounds {
+		a, b = append(a, round.A), append(b, round.B)
+	}
+	return a, b
+}
+
+// moved is the stage that changed most, what it took of A, and by how much more it takes of B;
+// "" where none is known to have changed.
+func moved(d *sweep.DuelResult) (stage string, was, by float64) {
 	for _, a := range d.StagesA {
 		for _, b := range d.StagesB {
 			if a.Stage != b.Stage {
 				continue
 			}
 			ma, mb := stats.Median(a.SamplesUS), stats.Median(b.SamplesUS)
-			if diff := mb - ma; math.Abs(diff) > math.Abs(best) {
-				best, text = diff, fmt.Sprintf("%s %+.1f us of %.1f", a.Stage, diff, ma)
+			if diff := mb - ma; math.Abs(diff) > math.Abs(by) {
+				stage, was, by = a.Stage, ma, diff
 			}
 		}
 	}
-	return text
+	return stage, was, by
 }

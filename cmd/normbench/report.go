@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -68,7 +67,11 @@ func (e *env) report(c *cli.Context) error {
 	}
 	ops := operands(c)
 	if len(ops) == 1 && isLive(ops[0]) && over == nil && html == "" {
-		return reportLive(e.stdout, ops[0], wanted, format)
+		run, err := readLivePart(ops[0], wanted)
+		if err != nil {
+			return err
+		}
+		return printLive(e.stdout, run, format)
 	}
 	arms, err := e.arms(ops, wanted)
 	if err != nil {
@@ -167,18 +170,18 @@ func isLive(text string) bool {
 	return filepath.Ext(text) == ".json" && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
 }
 
-// reportLive prints the table of a live compare: of all of it as it was then, of a part of
-// it judged anew, as verdicts depend on how many cells there are.
-func reportLive(w io.Writer, path string, wanted func(kernels.Problem) bool, format string) error {
+// readLivePart reads a live compare: all of it as it was judged then, a part of it judged
+// anew, as verdicts depend on how many cells there are.
+func readLivePart(path string, wanted func(kernels.Problem) bool) (*liveRun, error) {
 	run, err := readLive(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	all := len(run.Duels)
 	run.Duels = slices.DeleteFunc(run.Duels, func(d *sweep.DuelResult) bool { return !wanted(d.Problem) })
 	switch len(run.Duels) {
 	case 0:
-		return hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)
+		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)
 	case all:
 	default:
 		run.judge()
@@ -186,7 +189,7 @@ func reportLive(w io.Writer, path string, wanted func(kernels.Problem) bool, for
 		sides := run.sides()
 		run.Stream = report.StreamScores(sides[0], sides[1])
 	}
-	return printLive(w, run, format)
+	return run, nil
 }
 
 // sameCells says whether two sides are the same measurements.

@@ -134,6 +134,7 @@ func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, 
 // of a variant in a small run, one per family and problem in a large one.
 func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, total int, err error) {
 	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
+	t.Data = verifyData()
 	for _, task := range tasks {
 		bench, err := dev.Open(e.ctx, task.Problem, seed)
 		if err != nil {
@@ -176,6 +177,7 @@ func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats
 		for _, family := range order {
 			bad += byFamily[family].failed
 			t.Rows = append(t.Rows, byFamily[family].rows(task.Problem, family)...)
+			byFamily[family].data(t.Data, task.Problem, family)
 		}
 	}
 	return t, bad, total, nil

@@ -25,11 +25,9 @@ func (d *Device) Sense(context.Context) (kernels.Reading, error) {
 		MemClockMHz:  r.MemClockMHz,
 		PowerW:       r.PowerW,
 		TemperatureC: r.TemperatureC,
+		Throttle:     r.Throttling,
 		Sliced:       r.MIG,
 		ECC:          d.static.ECC,
-	}
-	if r.Throttled {
-		reading.Throttle = r.ThrottleReasons
 	}
 	for _, p := range r.OtherProcesses {
 		reading.Others = append(reading.Others, p.String())

@@ -43,7 +43,8 @@ func WriteBenchfmt(w io.Writer, problems []*Problem) error {
 	return b.Flush()
 }
 
-// benchName is a problem as BenchmarkRMSNormBwd/M=4096/N=8192/dtype=bf16.
+// benchName is a problem as BenchmarkRMSNormBwd/M=4096/N=8192/dtype=bf16, with all its options:
+// what benchstat finds under one name it takes for one benchmark.
 func benchName(p kernels.Problem) string {
 	op := map[kernels.Op]string{kernels.RMSNorm: "RMSNorm", kernels.LayerNorm: "LayerNorm"}[p.Op]
 	pass := map[kernels.Pass]string{kernels.Fwd: "Fwd", kernels.Bwd: "Bwd"}[p.Pass]
@@ -51,11 +52,8 @@ func benchName(p kernels.Problem) string {
 	if p.Weight != p.DType {
 		s += "/weight=" + p.Weight.String()
 	}
-	if p.Bias {
-		s += "/bias=1"
-	}
-	if p.ZeroCentered {
-		s += "/zc=1"
+	for _, o := range p.Options() {
+		s += "/" + o + "=1"
 	}
 	return s
 }

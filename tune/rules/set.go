@@ -17,9 +17,6 @@ const Schema = 1
 // Kind is what the files say they are, to tell them from tuned tables.
 const Kind = "rules"
 
-// FileName is the rules file in a results folder.
-const FileName = "rules.json"
-
 // A Set is the rules of one device, with where they come from: records that they are
 // fitted to, or a Ref that they are the launches of.
 type Set struct {

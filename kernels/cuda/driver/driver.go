@@ -14,8 +14,7 @@ import (
 )
 
 // Count is the number of devices that the driver offers, as CUDA_VISIBLE_DEVICES leaves them. The
-// error wraps [ErrNoDriver] without a driver, and is an [*Error] with [CodeNoDevice] with a
-// driver but no device.
+// error wraps [ErrNoDriver] without a driver, and is an [*Error] with a driver but no device.
 func Count() (int, error) {
 	if err := load(); err != nil {
 		return 0, err
@@ -163,11 +162,6 @@ func (c *Context) Memset8(s Stream, p Ptr, value byte, bytes int64) error {
 	return wrap("cuMemsetD8Async", cu.MemsetD8Async(cu.DevicePtr(p), value, bytes, s.s))
 }
 
-// Memset32 enqueues filling bytes bytes, a multiple of 4, with a 32-bit value.
-func (c *Context) Memset32(s Stream, p Ptr, value uint32, bytes int64) error {
-	return wrap("cuMemsetD32Async", cu.MemsetD32Async(cu.DevicePtr(p), uint(value), bytes/4, s.s))
-}
-
 // CopyToDevice copies to the device and waits until the data is there. A plain copy from pageable
 // memory may return before that, and streams made by NewStream would not wait for it.
 func (c *Context) CopyToDevice(dst Ptr, src []byte) error {
@@ -245,7 +239,7 @@ func (e Event) Destroy() error { return wrap("cuEventDestroy", cu.DestroyEvent(&
 // A Module is loaded code.
 type Module struct{ m cu.Module }
 
-// LoadModule loads a cubin. The error has [CodeNoBinary] if it was made for another architecture.
+// LoadModule loads a cubin. It fails if it was made for another architecture.
 func (c *Context) LoadModule(cubin []byte) (*Module, error) {
 	if len(cubin) == 0 {
 		return nil, fmt.Errorf("cuModuleLoadData: empty cubin")

@@ -35,8 +35,6 @@ func (e *Error) Error() string {
 // Codes of CUresult that callers ask for.
 const (
 	CodeOutOfMemory    = 2   // CUDA_ERROR_OUT_OF_MEMORY
-	CodeNoDevice       = 100 // CUDA_ERROR_NO_DEVICE
-	CodeNoBinary       = 209 // CUDA_ERROR_NO_BINARY_FOR_GPU: cubin of another architecture
 	CodeOutOfResources = 701 // CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many registers or too much shared memory
 	CodeNotSupported   = 801 // CUDA_ERROR_NOT_SUPPORTED, also for calls that an old driver lacks
 )

@@ -51,9 +51,6 @@ int64_t nb_enqueue(uint64_t stream_handle, const nb_step *steps, int n, uint64_t
     case NB_MEMSET8:
       r = cuMemsetD8Async(s->ptr, (unsigned char)s->value, s->bytes, stream);
       break;
-    case NB_MEMSET32:
-      r = cuMemsetD32Async(s->ptr, s->value, s->bytes / 4, stream);
-      break;
     case NB_COPY:
       r = cuMemcpyDtoDAsync(s->ptr, s->src, s->bytes, stream);
       break;

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-enum { NB_LAUNCH, NB_MEMSET8, NB_MEMSET32, NB_COPY, NB_RECORD }; /* = StepKind in step.go */
+enum { NB_LAUNCH, NB_MEMSET8, NB_COPY, NB_RECORD }; /* = StepKind in step.go */
 enum { NB_MAX_ARGS = 128 };                                      /* = maxArgs in step.go */
 
 /* One operation, as Go lays it out: no pointers, so Go memory can be passed as it is. */

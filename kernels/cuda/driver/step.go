@@ -16,14 +16,13 @@ import (
 type StepKind uint32
 
 const (
-	StepLaunch   StepKind = C.NB_LAUNCH   // Func, Grid, Block, Shared, Args, Cluster, Programmatic
-	StepMemset8  StepKind = C.NB_MEMSET8  // Ptr, Value (its low byte), Bytes
-	StepMemset32 StepKind = C.NB_MEMSET32 // Ptr, Value, Bytes (a multiple of 4)
-	StepCopy     StepKind = C.NB_COPY     // Ptr, Src, Bytes
-	StepRecord   StepKind = C.NB_RECORD   // Event
+	StepLaunch  StepKind = C.NB_LAUNCH  // Func, Grid, Block, Shared, Args, Cluster, Programmatic
+	StepMemset8 StepKind = C.NB_MEMSET8 // Ptr, Value (its low byte), Bytes
+	StepCopy    StepKind = C.NB_COPY    // Ptr, Src, Bytes
+	StepRecord  StepKind = C.NB_RECORD  // Event
 )
 
-var stepCalls = [...]string{"cuLaunchKernel", "cuMemsetD8Async", "cuMemsetD32Async", "cuMemcpyDtoDAsync", "cuEventRecord"}
+var stepCalls = [...]string{"cuLaunchKernel", "cuMemsetD8Async", "cuMemcpyDtoDAsync", "cuEventRecord"}
 
 // maxArgs is the most arguments of a launch.
 const maxArgs = C.NB_MAX_ARGS
@@ -59,7 +58,7 @@ func (c *Context) Enqueue(s Stream, steps []Step) error {
 		if len(st.Args) > maxArgs {
 			return fmt.Errorf("step %d: %d arguments, at most %d", i, len(st.Args), maxArgs)
 		}
-		if st.Bytes < 0 || st.Kind == StepMemset32 && st.Bytes%4 != 0 {
+		if st.Bytes < 0 {
 			return fmt.Errorf("step %d: %d bytes", i, st.Bytes)
 		}
 		c.steps = append(c.steps, st.flat(len(c.args)))

@@ -1,7 +1,6 @@
 // Package nvml reads the state of a GPU from NVML, the library behind nvidia-smi: clocks, power,
-// temperature, why the clocks are down, and who else computes there. It is what says whether a
-// measurement was taken on a GPU in a fit state ([Unfit]). It is the only package that imports
-// github.com/NVIDIA/go-nvml.
+// temperature, why the clocks are down, and who else computes there. It is what
+// kernels.Reading.Unfit judges. It is the only package that imports github.com/NVIDIA/go-nvml.
 //
 // It only reads. Every call goes through the interfaces library and device, which hold getters
 // and nothing else, and a test keeps them so. (go-nvml itself has wrappers for all of NVML, and

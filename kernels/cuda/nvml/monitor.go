@@ -197,7 +197,7 @@ func (m *Monitor) sample(s *Reading) []call {
 		return func() nvml.Return {
 			mask, r := get()
 			if r == nvml.SUCCESS {
-				s.ThrottleReasons, s.Throttled = decode(mask)
+				s.ThrottleReasons, s.Throttling = decode(mask)
 			}
 			return r
 		}

@@ -84,7 +84,7 @@ func TestMock(t *testing.T) {
 	}
 	r, err := m.Sample()
 	wantReading := Reading{SMClockMHz: 1200, MemClockMHz: 1593, PowerW: 123.25, TemperatureC: 41,
-		ThrottleReasons: []string{"gpu idle", "sw power cap"}, Throttled: true, Utilization: 90, MemoryUtilization: 40, OtherProcesses: others}
+		ThrottleReasons: []string{"gpu idle", "sw power cap"}, Throttling: []string{"sw power cap"}, Utilization: 90, MemoryUtilization: 40, OtherProcesses: others}
 	if err != nil || !reflect.DeepEqual(r, wantReading) {
 		t.Errorf("reading, %v\ngot  %+v\nwant %+v", err, r, wantReading)
 	}
@@ -423,7 +423,6 @@ func TestGPU(t *testing.T) {
 	if r.SMClockMHz <= 0 || s.MaxSMClockMHz > 0 && r.SMClockMHz > s.MaxSMClockMHz {
 		t.Errorf("SM clock %d MHz, at most %d", r.SMClockMHz, s.MaxSMClockMHz)
 	}
-	t.Logf("unfit: %q", Unfit(r, s.MaxSMClockMHz, 0.75))
 	if err := m.Close(); err != nil {
 		t.Error(err)
 	}

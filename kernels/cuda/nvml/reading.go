@@ -3,7 +3,6 @@ package nvml
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // ErrNoNVML is wrapped by the errors of [Open] when there is no NVML or it does not know the GPU.
@@ -47,7 +46,7 @@ type Reading struct {
 	PowerW            float64   `json:"power_w"`
 	TemperatureC      int       `json:"temperature_c"`
 	ThrottleReasons   []string  `json:"throttle_reasons"`   // why the clocks are not at their peak, "gpu idle" included
-	Throttled         bool      `json:"throttled"`          // by one that is neither idleness nor a clock somebody set
+	Throttling        []string  `json:"throttling"`         // those of them that are neither idleness nor a clock somebody set
 	Utilization       int       `json:"utilization"`        // percent of the last period in which a kernel ran
 	MemoryUtilization int       `json:"memory_utilization"` // percent of the last period in which memory was busy
 	MIG               bool      `json:"mig"`
@@ -57,7 +56,7 @@ type Reading struct {
 
 // reasons are the bits of NVML's clocks event reasons (once: throttle reasons). Those with
 // harmless leave measurements comparable: an idle GPU is not slowed down, and clocks that
-// somebody set stay where they are; [Unfit] sees if they are low.
+// somebody set stay where they are; their number says if they are low.
 var reasons = []struct {
 	bit      uint64
 	name     string
@@ -74,54 +73,20 @@ var reasons = []struct {
 	{0x100, "display clocks", true},
 }
 
-// decode names the bits of a mask. A bit that is not known counts as throttling.
-func decode(mask uint64) (names []string, throttled bool) {
+// decode names the bits of a mask, and again those that throttle. A bit that is not known does.
+func decode(mask uint64) (names, throttling []string) {
 	for _, r := range reasons {
 		if mask&r.bit != 0 {
 			names = append(names, r.name)
-			throttled = throttled || !r.harmless
+			if !r.harmless {
+				throttling = append(throttling, r.name)
+			}
 			mask &^= r.bit
 		}
 	}
 	if mask != 0 {
-		names = append(names, fmt.Sprintf("unknown %#x", mask))
-		throttled = true
+		unknown := fmt.Sprintf("unknown %#x", mask)
+		names, throttling = append(names, unknown), append(throttling, unknown)
 	}
-	return names, throttled
-}
-
-// harmless says whether decode gave the name to a bit that is no throttling.
-func harmless(name string) bool {
-	for _, r := range reasons {
-		if r.name == name {
-			return r.harmless
-		}
-	}
-	return false
-}
-
-// Unfit returns why a measurement at reading r is not to be trusted, or "". The SM clock must be at
-// least minFraction of referenceMHz; either may be 0 for no such rule. What the GPU does not report
-// is not held against it.
-func Unfit(r Reading, referenceMHz int, minFraction float64) (reason string) {
-	var why []string
-	if r.MIG {
-		why = append(why, "MIG is on")
-	}
-	for _, p := range r.OtherProcesses {
-		why = append(why, "shared with "+p.String())
-	}
-	if r.Throttled {
-		var names []string
-		for _, name := range r.ThrottleReasons {
-			if !harmless(name) {
-				names = append(names, name)
-			}
-		}
-		why = append(why, strings.TrimSuffix("throttled: "+strings.Join(names, ", "), ": "))
-	}
-	if r.SMClockMHz > 0 && float64(r.SMClockMHz) < minFraction*float64(referenceMHz) {
-		why = append(why, fmt.Sprintf("clock %d MHz is below %.0f %% of %d MHz", r.SMClockMHz, 100*minFraction, referenceMHz))
-	}
-	return strings.Join(why, "; ")
+	return names, throttling
 }

@@ -1,0 +1,28 @@
+package kernels_test
+
+import (
+	"testing"
+
+	"normbench/kernels"
+)
+
+func TestReadingUnfit(t *testing.T) {
+	for _, tt := range []struct {
+		r        kernels.Reading
+		minClock float64
+		want     string
+	}{
+		{kernels.Reading{}, 0.75, ""},
+		{kernels.Reading{ClockMHz: 1485, MaxClockMHz: 1980}, 0.75, ""}, // exactly at the bound
+		{kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}, 0.75, "the clock is 1200 MHz of 1980"},
+		{kernels.Reading{ClockMHz: 1200}, 0.75, ""},
+		{kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980}, 0, ""},
+		{kernels.Reading{Throttle: []string{"sw power cap", "hw slowdown"}}, 0, "throttled: sw power cap"},
+		{kernels.Reading{Others: []string{"process 7"}, Throttle: []string{"hw slowdown"}}, 0, "the GPU is shared with process 7"},
+		{kernels.Reading{Sliced: true, Others: []string{"process 7"}}, 0, "the GPU is sliced (MIG)"},
+	} {
+		if got := tt.r.Unfit(tt.minClock); got != tt.want {
+			t.Errorf("%+v at %g: got %q, want %q", tt.r, tt.minClock, got, tt.want)
+		}
+	}
+}
