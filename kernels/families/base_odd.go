@@ -77,7 +77,7 @@ var oddZones = []zoneConfig{
 var eightZones = []zoneConfig{
 	{zone{below: 4}, leave},
 	{zone{most: 128}, leave},
-	{zone{most: 256}, at("br16.w4.k2.cp1")}, // many are narrowBwd's
+	{zone{most: 256}, at("br16.w4.k2.cp1")}, // many are narrowZones'
 	{zone{most: 512}, leave},
 	{zone{most: 1040, least: 40}, leave},
 	{zone{most: 700}, at("br8.w4.k2.cp1")},
