@@ -116,9 +116,6 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			res, broken = sweep.Fight(e.ctx, e.registry, dev, d, o)
 		}
 		if broken != nil {
-			if e.ctx.Err() != nil {
-				broken = &coded{code: exitSignal}
-			}
 			break
 		}
 		run.Duels = append(run.Duels, res)
@@ -141,9 +138,13 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			return err
 		}
 	}
-	if broken != nil {
-		e.notef("ended early: %d of %s in %.1f s", len(run.Duels), count(len(all), "cell"), time.Since(start).Seconds())
-	} else {
+	there := fmt.Sprintf("%d of %s", len(run.Duels), count(len(all), "cell"))
+	switch {
+	case broken != nil && e.ctx.Err() != nil:
+		broken = interrupted("%s measured", there)
+	case broken != nil:
+		e.notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
+	default:
 		e.notef("%s in %.1f s", count(len(bouts), "cell"), time.Since(start).Seconds())
 	}
 	if err := e.keepLive(c, run); err != nil {

@@ -169,7 +169,7 @@ func (e *env) prepare(c *cli.Context, dev kernels.Device, cells []peers.Cell) er
 	sum, err := both.Prepare(e.ctx, cells, o)
 	switch {
 	case err != nil:
-		return &coded{code: exitSignal}
+		return err
 	case sum.Failed > 0:
 		e.notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, oneLine(sum.First.Error()))
 	case sum.Cells > 0:
@@ -333,6 +333,7 @@ func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
 	if err := report.CheckFormat(c.String("format")); err != nil {
 		return nil, err
 	}
+	e.measuring() // the peers' worker and its folder must not be left behind
 	theirs, err := peers.Start(e.ctx, peers.Options{Python: c.String("python"), Timeout: peers.DefaultTimeout})
 	if err != nil {
 		return nil, err
