@@ -133,15 +133,16 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	run.judge()
 	sides := run.sides()
 	run.Stream = report.StreamScores(sides[0], sides[1])
+	again := ""
 	if c.Bool("gate") && broken == nil {
-		if dev, err = e.confirm(c, dev, refs, run, o); err != nil {
-			return err
+		if dev, broken = e.confirm(c, dev, refs, run, o); broken != nil {
+			again = ", but not all of the slower ones again"
 		}
 	}
-	there := fmt.Sprintf("%d of %s", len(run.Duels), count(len(all), "cell"))
+	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), count(len(all), "cell"), again)
 	switch {
 	case broken != nil && e.ctx.Err() != nil:
-		broken = interrupted("%s measured", there)
+		broken = interrupted("%s", there)
 	case broken != nil:
 		e.notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
 	default:
