@@ -92,6 +92,10 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		}
 		e.notef("%d of %s are there already", len(all)-len(bouts), count(len(all), "cell"))
 	}
+	file, err := liveFile(c, run)
+	if err != nil {
+		return err
+	}
 	var cells []peers.Cell
 	for _, b := range bouts {
 		for _, v := range slices.Concat(b.of[0], b.of[1]) {
@@ -122,8 +126,8 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		e.notef("[%d/%d] %s: %s", i+1, len(bouts), d.Problem, duelLine(res, rule))
 		run.judge()
 		run.Peers = e.peerNotes(run.families())
-		if _, err := e.writeLive(c, run); err != nil { // nothing that is measured is lost
-			return err
+		if broken = run.write(file); broken != nil { // nothing that is measured is lost
+			break
 		}
 	}
 	if broken != nil && len(run.Duels) == 0 {
@@ -148,11 +152,14 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	default:
 		e.notef("%s in %.1f s", count(len(bouts), "cell"), time.Since(start).Seconds())
 	}
-	if err := e.keepLive(c, run); err != nil {
-		return err
+	lost := run.write(file)
+	if lost != nil { // worse than to be interrupted, which it may be too
+		lost = &coded{exitTrouble, lost}
+	} else if file != "" {
+		e.notef("wrote %s", file)
 	}
-	if err := e.showLive(c, run); err != nil || broken != nil {
-		return cmp.Or(broken, err)
+	if err := cmp.Or(lost, broken, e.showLive(c, run)); err != nil {
+		return err
 	}
 	sides[1].Label = ops[1]
 	return run.outcome(c.Bool("gate"), e.atLeast(c, sides[1]), c.Bool("strict"))
