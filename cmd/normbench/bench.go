@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep"
@@ -101,7 +102,7 @@ func (e *env) bench(c *cli.Context) error {
 	case err != nil:
 		return err
 	case sum.Failed > 0:
-		return &coded{exitGate, fmt.Errorf("%d of %d variants failed", sum.Failed, sum.Measured)}
+		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed, sum.Measured)}
 	}
 	return nil
 }

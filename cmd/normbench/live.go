@@ -423,13 +423,13 @@ func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 	}
 	switch {
 	case tally[kernels.StatusWrong] > 0:
-		return &coded{exitWrong, fmt.Errorf("a wrong answer in %s", count(tally[kernels.StatusWrong], "cell"))}
+		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", count(tally[kernels.StatusWrong], "cell"))}
 	case tally[kernels.StatusUnfit] > 0:
 		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", count(tally[kernels.StatusUnfit], "cell"))}
 	case failed > 0:
 		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", count(failed, "cell"))}
 	case gate && confirmed > 0:
-		return &coded{exitGate, fmt.Errorf("%s slower, confirmed", count(confirmed, "cell"))}
+		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", count(confirmed, "cell"))}
 	case low != nil:
 		return low
 	case strict && r.Summary.Inconclusive > 0:

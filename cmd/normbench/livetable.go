@@ -58,7 +58,7 @@ func (e *env) showLive(c *cli.Context, run *liveRun) error {
 			return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
 		}
 		defer f.Close()
-		return liveTables(f, run, report.FormatMarkdown)
+		return hint.With(liveTables(f, run, report.FormatMarkdown), "unset GITHUB_STEP_SUMMARY to do without the job's summary")
 	}
 	return nil
 }

@@ -12,10 +12,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -66,6 +68,19 @@ func interrupted(format string, args ...any) error {
 	return &coded{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
 }
 
+// printed is standard output, which remembers what it could not take: not every print of a
+// command looks, and what has not come out is not done. (A closed pipe ends the program.)
+type printed struct {
+	io.Writer
+	err error
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	n, err := p.Writer.Write(b)
+	p.err = cmp.Or(p.err, err)
+	return n, err
+}
+
 // An env is what a command runs in.
 type env struct {
 	ctx    context.Context
@@ -97,13 +112,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
-	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
+	out := &printed{Writer: stdout}
+	e := &env{ctx: ctx, stdin: stdin, stdout: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
 	e.measuring = context.AfterFunc(ctx, func() {
 		e.notef("interrupted")
 		os.Exit(exitSignal)
 	})
 	defer e.measuring() // before the stop above, which ends ctx too
 	err := e.app().RunContext(ctx, args)
+	if out.err != nil {
+		cause := out.err
+		if p := new(fs.PathError); errors.As(cause, &p) {
+			cause = p.Err
+		}
+		err = &coded{exitTrouble, hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause)}
+	}
 	if err == nil {
 		return 0
 	}

@@ -89,12 +89,12 @@ func (e *env) verify(c *cli.Context) error {
 			return err
 		}
 	}
-	s := seed(c)
+	seed := seed(c)
 	if c.Bool("hostile") {
-		s |= reference.Hostile
+		seed |= reference.Hostile
 	}
-	e.notef("%s, inputs from --seed %d", info.Name, s)
-	t, bad, done, err := e.check(dev, tasks, s, c.Int("repeats"))
+	e.notef("%s, inputs from --seed %d", info.Name, seed)
+	t, bad, done, err := e.check(dev, tasks, seed, c.Int("repeats"))
 	stopped := err != nil && e.ctx.Err() != nil
 	if err == nil || done > 0 { // what ended it early takes no row with it
 		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
@@ -109,7 +109,7 @@ func (e *env) verify(c *cli.Context) error {
 	case err != nil:
 		return err
 	case bad > 0:
-		return &coded{exitGate, fmt.Errorf("%d of %d checks failed", bad, done)}
+		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", bad, done)}
 	}
 	e.notef("%d checks passed", done)
 	return nil
