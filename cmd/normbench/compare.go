@@ -75,10 +75,24 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
-	if err := report.Render(e.stdout, report.Compare(sides[0], sides[1]), c.String("format")); err != nil {
+	table := report.Compare(sides[0], sides[1])
+	if len(table.Rows) == 0 { // so each has some of its own
+		has := map[string]kernels.Problem{}
+		for _, o := range table.OneSided {
+			has[o.Side] = o.Problem
+		}
+		return noneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
+	}
+	if err := report.Render(e.stdout, table, c.String("format")); err != nil {
 		return err
 	}
 	return e.atLeast(c, sides[1])
+}
+
+// noneInCommon is the trouble of two operands that cannot be compared; the rest says what
+// they have.
+func noneInCommon(format string, args ...any) error {
+	return hint.Errorf("check --shapes, --op, --pass and --dtype", "the operands have no problem in common; "+format, args...)
 }
 
 func checkAtLeast(c *cli.Context) error {

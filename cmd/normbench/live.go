@@ -314,7 +314,7 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 		}
 	}
 	if len(bouts) == 0 {
-		return nil, hint.Errorf("check --shapes, --op, --pass and --dtype", "the operands have no problem in common; %s", missing[0])
+		return nil, noneInCommon("%s", missing[0])
 	}
 	for _, m := range missing {
 		e.notef("left out %s", m)
