@@ -129,6 +129,16 @@ func TestGridRefused(t *testing.T) {
 
 func TestGridErrors(t *testing.T) {
 	r := families.New()
+	f, err := r.Lookup("rms_fwd/cta_reg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := *f
+	never.Name = "never"
+	never.Refuse = func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error {
+		return hint.Errorf("do not", "it never runs")
+	}
+	r.Families = append(r.Families, &never)
 	for _, tc := range []struct {
 		problem  string
 		only     []string
@@ -140,6 +150,7 @@ func TestGridErrors(t *testing.T) {
 		{pool[0], []string{"rms_bwd/stream"}, nil, "family rms_bwd/stream serves none of the problems asked for"}, // it is no design
 		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
 		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
+		{pool[1], []string{"rms_fwd/two_pass", "never"}, nil, "every config of family never is refused, at first as it never runs"},
 		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil, "rmsnorm/bwd/4194304x16384/bf16 needs 896.0 GiB, but NVIDIA H200 has 131.3 GiB"},
 	} {
 		_, err := Grid(t.Context(), r, parse(t, tc.problem), devicetest.H200(), tc.only, tc.override)

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -90,9 +92,10 @@ func (e *env) compare(c *cli.Context) error {
 }
 
 // noneInCommon is the trouble of two operands that cannot be compared; the rest says what
-// they have.
+// they have, and may know the way out.
 func noneInCommon(format string, args ...any) error {
-	return hint.Errorf("check --shapes, --op, --pass and --dtype", "the operands have no problem in common; "+format, args...)
+	why := fmt.Errorf(format, args...)
+	return hint.Errorf(cmp.Or(hint.Of(why), "check --shapes, --op, --pass and --dtype"), "the operands have no problem in common; %w", why)
 }
 
 func checkAtLeast(c *cli.Context) error {

@@ -290,7 +290,7 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 		return nil, err
 	}
 	var bouts []bout
-	var missing []string
+	var missing []error
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
@@ -301,11 +301,12 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 			vs, err := refs[i].variants(p, info)
 			if len(vs) == 0 {
 				have = false
-				why := "has no variant"
-				if err != nil {
-					why = err.Error()
+				if err == nil {
+					err = fmt.Errorf("%s has no variant", refs[i].text)
+				} else if family, _, _ := strings.Cut(refs[i].text, "@"); !strings.HasPrefix(err.Error(), family) {
+					err = fmt.Errorf("%s: %w", refs[i].text, err)
 				}
-				missing = append(missing, fmt.Sprintf("%s: %s %s", p, refs[i].text, why))
+				missing = append(missing, fmt.Errorf("%s: %w", p, err))
 			}
 			b.of[i] = vs
 		}
@@ -314,7 +315,7 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 		}
 	}
 	if len(bouts) == 0 {
-		return nil, noneInCommon("%s", missing[0])
+		return nil, noneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
 		e.notef("left out %s", m)

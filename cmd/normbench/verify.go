@@ -38,18 +38,17 @@ func (e *env) verify(c *cli.Context) error {
 	if n := c.Int("repeats"); n < 1 || n > 1000 {
 		return hint.Errorf("use 1 to 1000", "--repeats %d is out of range", n)
 	}
-	texts := operands(c)
-	all := c.Bool("all-configs")
-	if all && len(texts) > 0 {
+	all, named := c.Bool("all-configs"), len(operands(c)) > 0
+	if all && named {
 		return hint.Errorf("leave one of them out", "--all-configs and REFs exclude each other")
 	}
 	if err := checkProblems(c); err != nil {
 		return err
 	}
 	var refs []ref
-	if len(texts) > 0 {
+	if named {
 		var err error
-		if refs, err = e.parseRefs(texts); err != nil {
+		if refs, err = e.parseRefs(operands(c)); err != nil {
 			return err
 		}
 	}
@@ -60,11 +59,10 @@ func (e *env) verify(c *cli.Context) error {
 	defer closeAll(devices)
 	dev := devices[0]
 	info := dev.Info()
-	named := len(texts) > 0
-	if texts, err = e.hostCheck(c, info, texts); err != nil {
+	if refs, err = e.hostCheck(c, info, refs); err != nil {
 		return err
 	}
-	if named && len(texts) == 0 {
+	if named && len(refs) == 0 {
 		return nil
 	}
 	var tasks []sweep.Task
@@ -77,7 +75,7 @@ func (e *env) verify(c *cli.Context) error {
 		if tasks, err = sweep.Grid(e.ctx, e.registry, ps, info, nil, nil); err != nil {
 			return err
 		}
-	case len(texts) > 0:
+	case named:
 		if err := e.preparePeers(c, dev, refs); err != nil {
 			return err
 		}
