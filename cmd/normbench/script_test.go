@@ -22,6 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -114,8 +115,8 @@ func (w withPeers) Peers() []kernels.Peer { return w.peers }
 
 // fakePython takes 40 us for liger, the fastest, and 61 for torch; compile
 // answers wrong, te raises, quack is not there. Where NORMBENCH_TEST_PEERS is
-// "none" no peer is; where it is "crash", te crashes, and where it is "close",
-// torch takes 41 us.
+// "none" no peer is; where it is "no torch", PyTorch is not; where it is "crash", te
+// crashes, and where it is "close", torch takes 41 us.
 func fakePython() {
 	d := withPeers{&devicetest.Fake{}, []kernels.Peer{
 		{Name: "torch", System: "PyTorch eager", Version: "torch 9.9"},
@@ -149,7 +150,12 @@ func fakePython() {
 		}
 		return nil
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return d, nil })
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) {
+		if os.Getenv("NORMBENCH_TEST_PEERS") == "no torch" {
+			return nil, hint.Errorf("install PyTorch there", "fake-python has no torch: as asked")
+		}
+		return d, nil
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
