@@ -203,7 +203,8 @@ func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
 	}
 	c = f.Base(p, d).With(c.Settings()...)
 	if err := f.Refuse(p, c, d); err != nil {
-		return c, hint.Errorf("`normbench list kernels` shows the values it takes", "%s refuses %s for %s: %v", f.Name, c, p, err)
+		next := cmp.Or(hint.Of(err), "`normbench list kernels` shows the values it takes")
+		return c, hint.Errorf(next, "%s refuses %s for %s: %w", f.Name, c, p, err)
 	}
 	return c, nil
 }

@@ -64,7 +64,7 @@ func TestRunResumes(t *testing.T) {
 		}
 	}
 	if one.Family == "" {
-		s, err := Grid(registry, parse(t, pool[0]), devicetest.H200(), []string{"rms_bwd/two_pass"}, nil)
+		s, err := Grid(t.Context(), registry, parse(t, pool[0]), devicetest.H200(), []string{"rms_bwd/two_pass"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

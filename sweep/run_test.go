@@ -89,7 +89,7 @@ func grid(t testing.TB, problems ...string) []Task {
 	if ts, ok := grids.Load(key); ok {
 		return ts.([]Task)
 	}
-	ts, err := Grid(registry, parse(t, problems...), devicetest.H200(), nil, nil)
+	ts, err := Grid(t.Context(), registry, parse(t, problems...), devicetest.H200(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -245,7 +245,7 @@ func TestSearchBudgets(t *testing.T) {
 // What cannot win is pruned, with its reason in the records.
 func TestSearchPrunes(t *testing.T) {
 	p := pool[0]
-	ts, err := Grid(registry, parse(t, p), devicetest.H200(), nil, nil)
+	ts, err := Grid(t.Context(), registry, parse(t, p), devicetest.H200(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

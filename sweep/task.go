@@ -4,6 +4,8 @@
 package sweep
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
@@ -44,10 +46,11 @@ func (t *Task) Add(v kernels.Variant) {
 // Grid lays out an exhaustive sweep: for every problem each config of each
 // family that serves it, the base first. Only the families named in only take
 // part, or all where it is empty; override replaces the values of knobs. A
-// named family that serves none of the problems is an error, as is a knob that
-// no family has.
-func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) ([]Task, error) {
-	served := map[string]bool{}
+// named family that serves none of the problems, or has all its configs refused, is an
+// error, as is a knob that no family has. It ends early with ctx's error: the spaces of a GPU's problems take a
+// fifth of a second each.
+func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) ([]Task, error) {
+	served, runs, refusal := map[string]bool{}, map[string]bool{}, map[string]error{}
 	for _, name := range only {
 		if _, err := r.Lookup(name); err != nil {
 			return nil, err
@@ -57,6 +60,9 @@ func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo,
 	used := map[*kernels.Knob]bool{}
 	var tasks []Task
 	for _, p := range problems {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		if err := p.CheckFits(d); err != nil {
 			return nil, err
 		}
@@ -74,6 +80,11 @@ func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo,
 				used[k.Knob] = true
 			}
 			s := f.Space(p, d, override...)
+			if len(s.Configs) > 0 {
+				runs[f.Name] = true
+			} else if refusal[f.Name] == nil && len(s.Refused) > 0 {
+				refusal[f.Name] = f.Refuse(p, s.Refused[0].Config, d)
+			}
 			t.Refused += len(s.Refused)
 			t.Refusals = append(t.Refusals, byReason(f.Name, s.Refused)...)
 			for _, c := range s.Configs {
@@ -94,6 +105,13 @@ func Grid(r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo,
 	for _, o := range override {
 		if !used[o.Knob] {
 			return nil, hint.Errorf("`normbench list kernels` shows the knobs of each family", "no family in this sweep has the knob %q", o.Knob.Key)
+		}
+	}
+	for _, name := range only {
+		// The base alone would be swept. (Of overrides the values may be to blame, not the family.)
+		if why := refusal[name]; !runs[name] && len(override) == 0 {
+			next := cmp.Or(hint.Of(why), "`normbench list configs` shows why configs are refused")
+			return nil, hint.Errorf(next, "every config of family %s is refused, at first as %w", name, why)
 		}
 	}
 	return tasks, nil

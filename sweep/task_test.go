@@ -1,6 +1,8 @@
 package sweep
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -61,7 +63,7 @@ func TestGrid(t *testing.T) {
 			if rnd.IntN(2) == 0 {
 				override = append(override, kernels.Values(kernels.BlockRows, 1<<rnd.IntN(3)))
 			}
-			tasks, err := Grid(r, ps, d, only, override)
+			tasks, err := Grid(t.Context(), r, ps, d, only, override)
 			if err != nil {
 				t.Fatalf("%v, only %q, override %v: %v", ps, only, override, err)
 			}
@@ -112,7 +114,7 @@ func TestGrid(t *testing.T) {
 func TestGridRefused(t *testing.T) {
 	r, d := families.New(), devicetest.H200()
 	p := parse(t, pool[0])
-	tasks, err := Grid(r, p, d, nil, nil)
+	tasks, err := Grid(t.Context(), r, p, d, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,6 +129,16 @@ func TestGridRefused(t *testing.T) {
 
 func TestGridErrors(t *testing.T) {
 	r := families.New()
+	f, err := r.Lookup("rms_fwd/cta_reg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := *f
+	never.Name = "never"
+	never.Refuse = func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error {
+		return hint.Errorf("do not", "it never runs")
+	}
+	r.Families = append(r.Families, &never)
 	for _, tc := range []struct {
 		problem  string
 		only     []string
@@ -138,12 +150,21 @@ func TestGridErrors(t *testing.T) {
 		{pool[0], []string{"rms_bwd/stream"}, nil, "family rms_bwd/stream serves none of the problems asked for"}, // it is no design
 		{pool[1], nil, []kernels.Range{kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
 		{pool[1], nil, []kernels.Range{kernels.Values(kernels.BlockRows, 1), kernels.Values(kernels.ReduceCols, 32)}, `no family in this sweep has the knob "rc"`},
+		{pool[1], []string{"rms_fwd/two_pass", "never"}, nil, "every config of family never is refused, at first as it never runs"},
 		{"rmsnorm/bwd/4194304x16384/bf16", nil, nil, "rmsnorm/bwd/4194304x16384/bf16 needs 1.5 TiB, but NVIDIA H200 has 131.3 GiB"},
 	} {
-		_, err := Grid(r, parse(t, tc.problem), devicetest.H200(), tc.only, tc.override)
+		_, err := Grid(t.Context(), r, parse(t, tc.problem), devicetest.H200(), tc.only, tc.override)
 		if err == nil || err.Error() != tc.want || hint.Of(err) == "" || strings.ContainsRune(err.Error(), '\n') {
 			t.Errorf("%s, only %q, override %v: got %v, want %s, with a hint", tc.problem, tc.only, tc.override, err, tc.want)
 		}
+	}
+}
+
+func TestGridStops(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if ts, err := Grid(ctx, families.New(), parse(t, pool[0]), devicetest.H200(), nil, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("of a context that is done: %d tasks, %v", len(ts), err)
 	}
 }
 
@@ -175,7 +196,7 @@ func BenchmarkGrid(b *testing.B) {
 	b.ReportAllocs()
 	variants := 0
 	for b.Loop() {
-		tasks, err := Grid(r, ps, devicetest.H200(), nil, nil)
+		tasks, err := Grid(b.Context(), r, ps, devicetest.H200(), nil, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

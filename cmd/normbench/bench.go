@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep"
@@ -63,7 +65,7 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	sink := &memory{}
+	sink, kept := &memory{}, "not kept without --out"
 	if dir := c.String("out"); dir != "" {
 		w, notes, err := record.OpenWriter(filepath.Join(dir, info.ID))
 		if err != nil {
@@ -73,31 +75,34 @@ func (e *env) bench(c *cli.Context) error {
 		for _, n := range notes {
 			e.notef("%s", n)
 		}
-		sink.next = w
+		sink.next, kept = w, "kept in "+w.Path()
 	}
 	p := newProgress(e.stderr)
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
 		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
 	})
 	p.finish()
-	if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
-		return &coded{code: exitSignal}
+	if err == nil || len(sink.records) > 0 { // what ended the run early takes no row with it
+		e.summarize(sum)
+		t := benchTable(sink.records, pr)
+		var measured []string
+		for _, r := range sink.records {
+			measured = append(measured, r.Family)
+		}
+		t.Notes = append(t.Notes, e.peerNotes(measured)...)
+		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled) && e.ctx.Err() != nil:
+		variants := 0
+		for _, t := range tasks {
+			variants += len(t.Variants)
+		}
+		return interrupted("%d of %s measured, %s", sum.Measured, count(variants, "variant"), kept)
+	case err != nil:
 		return err
-	}
-	e.summarize(sum)
-	t := benchTable(sink.records, pr)
-	var measured []string
-	for _, r := range sink.records {
-		measured = append(measured, r.Family)
-	}
-	t.Notes = append(t.Notes, e.peerNotes(measured)...)
-	if err := report.RenderTable(e.stdout, t, c.String("format")); err != nil {
-		return err
-	}
-	if sum.Failed > 0 {
-		return &coded{exitGate, fmt.Errorf("%d of %d variants failed", sum.Failed, sum.Measured)}
+	case sum.Failed > 0:
+		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed, sum.Measured)}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -80,6 +82,13 @@ func (e *env) compare(c *cli.Context) error {
 		sides[i] = s
 	}
 	table := report.Compare(sides[0], sides[1])
+	if len(table.Rows) == 0 { // so each has some of its own
+		has := map[string]kernels.Problem{}
+		for _, o := range table.OneSided {
+			has[o.Side] = o.Problem
+		}
+		return noneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
+	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
 			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
@@ -122,6 +131,13 @@ func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func
 	side := run.sides()[1]
 	side.Label = ops[1]
 	return e.atLeast(c, side)
+}
+
+// noneInCommon is the trouble of two operands that cannot be compared; the rest says what
+// they have, and may know the way out.
+func noneInCommon(format string, args ...any) error {
+	why := fmt.Errorf(format, args...)
+	return hint.Errorf(cmp.Or(hint.Of(why), "check --shapes, --op, --pass and --dtype"), "the operands have no problem in common; %w", why)
 }
 
 func checkAtLeast(c *cli.Context) error {

@@ -139,8 +139,8 @@ func verifyData() *report.Table {
 }
 
 // data is a row for each output, or one where nothing was computed.
-func (k *verdicts) data(t *report.Table, p kernels.Problem, family string) {
-	row := dataRow{"family": family, "configs": strconv.Itoa(k.configs), "failed": strconv.Itoa(k.failed),
+func (k *verdicts) data(t *report.Table, p kernels.Problem) {
+	row := dataRow{"family": k.family.Name, "configs": strconv.Itoa(k.configs), "failed": strconv.Itoa(k.failed),
 		"differing": strconv.FormatInt(k.differing, 10), "stated": k.stated(), "verdict": "ok"}
 	if k.failed > 0 {
 		row["verdict"], row["reason"] = "FAILED", k.reasons[0]

@@ -25,15 +25,17 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 	if timeout <= 0 {
 		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", timeout)
 	}
+	name := c.String("device")
+	if path, ok := strings.CutPrefix(name, "replay:"); ok && len(c.StringSlice("worker")) == 0 {
+		defer e.measuring() // but not while it reads
+		return e.replayDevice(path, c.Uint64("seed"))
+	}
+	e.measuring()
 	if commands := c.StringSlice("worker"); len(commands) > 0 {
 		if c.IsSet("device") {
 			return nil, hint.Errorf("name the device in the worker's command", "--worker and --device exclude each other")
 		}
 		return e.workers(commands, timeout)
-	}
-	name := c.String("device")
-	if path, ok := strings.CutPrefix(name, "replay:"); ok {
-		return e.replayDevice(path, c.Uint64("seed"))
 	}
 	switch name {
 	case "cpu":
@@ -43,11 +45,11 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 			return e.cpus()
 		}
 		d, err := e.cudaWorkers("cuda:0", timeout)
-		if err != nil {
+		if err != nil && e.ctx.Err() == nil {
 			e.notef("no GPU, using the cpu: %s", oneLine(err.Error()))
 			return e.cpus()
 		}
-		return d, nil
+		return d, err
 	}
 	return e.cudaWorkers(name, timeout)
 }
@@ -185,6 +187,7 @@ func (e *env) workerCommand() *cli.Command {
 			}
 			// Ctrl-C is the parent's to act on: it ends the worker's input.
 			signal.Ignore(os.Interrupt)
+			e.measuring() // so is the end that a batch system announces to all processes
 			hash, err := families.Hash(e.registry)
 			if err != nil {
 				return err

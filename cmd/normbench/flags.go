@@ -156,6 +156,9 @@ func crossed(c *cli.Context, list []shapes.Shape) ([]kernels.Problem, error) {
 			}
 		}
 	}
+	if len(ps) == 0 {
+		return nil, hint.Errorf("use --pass fwd, or leave out --quant", "no problems: fp8 outputs belong to the forward")
+	}
 	return ps, nil
 }
 

@@ -92,6 +92,10 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		}
 		e.notef("%d of %s are there already", len(all)-len(bouts), count(len(all), "cell"))
 	}
+	file, err := liveFile(c, run)
+	if err != nil {
+		return err
+	}
 	var cells []peers.Cell
 	for _, b := range bouts {
 		for _, v := range slices.Concat(b.of[0], b.of[1]) {
@@ -116,17 +120,14 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			res, broken = sweep.Fight(e.ctx, e.registry, dev, d, o)
 		}
 		if broken != nil {
-			if e.ctx.Err() != nil {
-				broken = &coded{code: exitSignal}
-			}
 			break
 		}
 		run.Duels = append(run.Duels, res)
 		e.notef("[%d/%d] %s: %s", i+1, len(bouts), d.Problem, duelLine(res, rule))
 		run.judge()
 		run.Peers = e.peerNotes(run.families())
-		if _, err := e.writeLive(c, run); err != nil { // nothing that is measured is lost
-			return err
+		if broken = run.write(file); broken != nil { // nothing that is measured is lost
+			break
 		}
 	}
 	if broken != nil && len(run.Duels) == 0 {
@@ -136,21 +137,29 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	run.judge()
 	sides := run.sides()
 	run.Stream = report.StreamScores(sides[0], sides[1])
+	again := ""
 	if c.Bool("gate") && broken == nil {
-		if dev, err = e.confirm(c, dev, refs, run, o); err != nil {
-			return err
+		if dev, broken = e.confirm(c, dev, refs, run, o); broken != nil {
+			again = ", but not all of the slower ones again"
 		}
 	}
-	if broken != nil {
-		e.notef("ended early: %d of %s in %.1f s", len(run.Duels), count(len(all), "cell"), time.Since(start).Seconds())
-	} else {
+	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), count(len(all), "cell"), again)
+	switch {
+	case broken != nil && e.ctx.Err() != nil:
+		broken = interrupted("%s", there)
+	case broken != nil:
+		e.notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
+	default:
 		e.notef("%s in %.1f s", count(len(bouts), "cell"), time.Since(start).Seconds())
 	}
-	if err := e.keepLive(c, run); err != nil {
-		return err
+	lost := run.write(file)
+	if lost != nil { // worse than to be interrupted, which it may be too
+		lost = &coded{exitTrouble, lost}
+	} else if file != "" {
+		e.notef("wrote %s", file)
 	}
-	if err := e.showLive(c, run); err != nil || broken != nil {
-		return cmp.Or(broken, err)
+	if err := cmp.Or(lost, broken, e.showLive(c, run)); err != nil {
+		return err
 	}
 	sides[1].Label = ops[1]
 	return run.outcome(c.Bool("gate"), e.atLeast(c, sides[1]), c.Bool("strict"))
@@ -281,7 +290,7 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 		return nil, err
 	}
 	var bouts []bout
-	var missing []string
+	var missing []error
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
@@ -292,11 +301,12 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 			vs, err := refs[i].variants(p, info)
 			if len(vs) == 0 {
 				have = false
-				why := "has no variant"
-				if err != nil {
-					why = err.Error()
+				if err == nil {
+					err = fmt.Errorf("%s has no variant", refs[i].text)
+				} else if family, _, _ := strings.Cut(refs[i].text, "@"); !strings.HasPrefix(err.Error(), family) {
+					err = fmt.Errorf("%s: %w", refs[i].text, err)
 				}
-				missing = append(missing, fmt.Sprintf("%s: %s %s", p, refs[i].text, why))
+				missing = append(missing, fmt.Errorf("%s: %w", p, err))
 			}
 			b.of[i] = vs
 		}
@@ -305,7 +315,7 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 		}
 	}
 	if len(bouts) == 0 {
-		return nil, hint.Errorf("check --shapes, --op, --pass and --dtype", "the operands have no problem in common; %s", missing[0])
+		return nil, noneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
 		e.notef("left out %s", m)
@@ -413,13 +423,13 @@ func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 	}
 	switch {
 	case tally[kernels.StatusWrong] > 0:
-		return &coded{exitWrong, fmt.Errorf("a wrong answer in %s", count(tally[kernels.StatusWrong], "cell"))}
+		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", count(tally[kernels.StatusWrong], "cell"))}
 	case tally[kernels.StatusUnfit] > 0:
 		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", count(tally[kernels.StatusUnfit], "cell"))}
 	case failed > 0:
 		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", count(failed, "cell"))}
 	case gate && confirmed > 0:
-		return &coded{exitGate, fmt.Errorf("%s slower, confirmed", count(confirmed, "cell"))}
+		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", count(confirmed, "cell"))}
 	case low != nil:
 		return low
 	case strict && r.Summary.Inconclusive > 0:

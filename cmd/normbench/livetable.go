@@ -11,48 +11,40 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/google/renameio/v2"
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
+	"normbench/tune/rules"
 )
 
-// keepLive writes the run and says so.
-func (e *env) keepLive(c *cli.Context, run *liveRun) error {
-	path, err := e.writeLive(c, run)
-	if path != "" {
-		e.notef("wrote %s", path)
+// liveFile is the file that a run is kept in, "" for none: one that can be written.
+func liveFile(c *cli.Context, run *liveRun) (string, error) {
+	path, out := c.String("resume"), c.String("out")
+	switch {
+	case path == "" && out == "":
+		return "", nil
+	case path == "":
+		path = filepath.Join(out, run.Run.Device.ID, "compare-"+run.Run.ID+".json")
 	}
-	return err
+	return path, record.CheckFolder(filepath.Dir(path))
 }
 
-// writeLive writes the run, every sample in it, whole or not at all; "" where it
-// is not to be kept.
-func (e *env) writeLive(c *cli.Context, run *liveRun) (string, error) {
-	path, out := c.String("resume"), c.String("out")
-	if path == "" && out == "" {
-		return "", nil
+// write writes the run to its file, every sample in it, whole or not at all.
+func (r *liveRun) write(file string) error {
+	if file == "" {
+		return nil
 	}
-	if path == "" {
-		dir := filepath.Join(out, run.Run.Device.ID)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return "", hint.Errorf("choose a folder that you may write to", "results folder: %w", err)
-		}
-		path = filepath.Join(dir, "compare-"+run.Run.ID+".json")
-	}
-	data, err := json.Marshal(run)
+	data, err := json.Marshal(r)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := renameio.WriteFile(path, append(data, '\n'), 0o644); err != nil {
-		return "", hint.Errorf("choose a folder that you may write to", "live compare: %w", err)
-	}
-	return path, nil
+	return rules.WriteFile(file, append(data, '\n'))
 }
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
@@ -66,7 +58,7 @@ func (e *env) showLive(c *cli.Context, run *liveRun) error {
 			return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
 		}
 		defer f.Close()
-		return liveTables(f, run, report.FormatMarkdown)
+		return hint.With(liveTables(f, run, report.FormatMarkdown), "unset GITHUB_STEP_SUMMARY to do without the job's summary")
 	}
 	return nil
 }

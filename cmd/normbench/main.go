@@ -8,14 +8,16 @@
 // confirmed regression; below --at-least; a wrong or unreproducible result;
 // findings of lint), 2 usage or trouble, 3
 // inconclusive with --strict, 4 the machine is unfit to measure on, 5 a compared
-// kernel answers wrong, 130 interrupted.
+// kernel answers wrong, 130 interrupted with the work kept.
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -42,7 +44,7 @@ const (
 	exitUnclear = 3   // compare --strict: a cell is inconclusive
 	exitUnfit   = 4   // the machine is unfit to measure on
 	exitWrong   = 5   // compare: an operand answers wrong
-	exitSignal  = 130 // interrupted, with the work kept
+	exitSignal  = 130 // interrupted with the work kept: see interrupted
 )
 
 // A coded error ends the program with its code. The text of a nil error is not
@@ -60,21 +62,44 @@ func (c *coded) Error() string {
 }
 func (c *coded) Unwrap() error { return c.err }
 
+// interrupted is what a command ends with that a signal stopped, and says what became of
+// its work. It is no error, and is not called one.
+func interrupted(format string, args ...any) error {
+	return &coded{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
+}
+
+// printed is standard output, which remembers what it could not take: not every print of a
+// command looks, and what has not come out is not done. (A closed pipe ends the program.)
+type printed struct {
+	io.Writer
+	err error
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	n, err := p.Writer.Write(b)
+	p.err = cmp.Or(p.err, err)
+	return n, err
+}
+
 // An env is what a command runs in.
 type env struct {
-	ctx      context.Context
-	stdin    io.Reader
-	stdout   io.Writer
-	stderr   io.Writer
-	args     []string // the whole command line
-	registry *kernels.Registry
-	baseline string // folder of the baseline's kernels, which registry then holds too
-	kernels  string // folder of the user's kernels, likewise
-	users    []*kernels.Family
-	peers    []kernels.Peer          // once a device with peers is open
-	only     []string                // of them, those that peer:best is among; empty for all
-	deaths   map[string]int          // how often a peer took its process down, or hung
-	loaded   map[string]*record.File // by path: operands may choose from one file
+	ctx    context.Context
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	args   []string // the whole command line
+	// measuring has the first signal end ctx, for who passes it on. Until it is called a signal
+	// ends the program: what only reads and computes has nothing to keep, and would otherwise
+	// go on to the end and write.
+	measuring func() bool
+	registry  *kernels.Registry
+	baseline  string // folder of the baseline's kernels, which registry then holds too
+	kernels   string // folder of the user's kernels, likewise
+	users     []*kernels.Family
+	peers     []kernels.Peer          // once a device with peers is open
+	only      []string                // of them, those that peer:best is among; empty for all
+	deaths    map[string]int          // how often a peer took its process down, or hung
+	loaded    map[string]*record.File // by path: operands may choose from one file
 }
 
 // notef prints a note for the person at the terminal.
@@ -86,18 +111,36 @@ func (e *env) notef(format string, args ...any) {
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Registry) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
-	e := &env{ctx: ctx, stdin: stdin, stdout: stdout, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
+	out := &printed{Writer: stdout}
+	e := &env{ctx: ctx, stdin: stdin, stdout: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
+	e.measuring = context.AfterFunc(ctx, func() {
+		e.notef("interrupted")
+		os.Exit(exitSignal)
+	})
+	defer e.measuring() // before the stop above, which ends ctx too
 	err := e.app().RunContext(ctx, args)
+	if out.err != nil {
+		cause := out.err
+		if p := new(fs.PathError); errors.As(cause, &p) {
+			cause = p.Err
+		}
+		err = &coded{exitTrouble, hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause)}
+	}
 	if err == nil {
 		return 0
 	}
 	code := exitTrouble
 	var c *coded
-	if errors.As(err, &c) {
+	switch {
+	case errors.As(err, &c):
 		code = c.code
+	case ctx.Err() != nil: // what a device says while it is being stopped is no news
+		code, err = exitSignal, errors.New("interrupted")
 	}
-	if text := err.Error(); text != "" {
+	if text := err.Error(); code == exitSignal {
+		e.notef("%s", oneLine(text))
+	} else if text != "" {
 		fmt.Fprintf(stderr, "normbench: error: %s\n", oneLine(text))
 		if h := hint.Of(err); h != "" {
 			fmt.Fprintf(stderr, "normbench: hint: %s\n", h)

@@ -14,6 +14,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/peers"
+	"normbench/kernels/worker"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -169,7 +170,7 @@ func (e *env) prepare(c *cli.Context, dev kernels.Device, cells []peers.Cell) er
 	sum, err := both.Prepare(e.ctx, cells, o)
 	switch {
 	case err != nil:
-		return &coded{code: exitSignal}
+		return err
 	case sum.Failed > 0:
 		e.notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, oneLine(sum.First.Error()))
 	case sum.Cells > 0:
@@ -328,13 +329,22 @@ func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
 	if err := report.CheckFormat(c.String("format")); err != nil {
 		return nil, err
 	}
+	e.measuring() // the peers' worker and its folder must not be left behind
 	theirs, err := peers.Start(e.ctx, peers.Options{Python: c.String("python"), Timeout: peers.DefaultTimeout})
+	t := newTable("", "peer", "system", "version, or why it is not there")
+	if said := new(worker.Said); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
+		for _, name := range peers.Names {
+			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
+		}
+		t.Notes = append(t.Notes, hint.Of(err))
+		return t, nil
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
 	info := theirs.Info()
-	t := newTable(strings.TrimSpace("on "+info.Name+", "+info.Compiler), "peer", "system", "version, or why it is not there")
+	t.Title = strings.TrimSpace("on " + info.Name + ", " + info.Compiler)
 	for _, p := range theirs.Peers() {
 		text := p.Version
 		if p.Missing != "" {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
@@ -33,12 +35,67 @@ const plainEvery = 5 * time.Second
 func newProgress(w io.Writer) *progress {
 	p := &progress{w: w, start: time.Now(), lastLine: time.Now(),
 		best: map[kernels.Problem]sweep.Event{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.bar = progressbar.NewOptions(-1, progressbar.OptionSetWriter(w), progressbar.OptionShowCount(),
-			progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(12))
+	if r, ok := terminal(w); ok {
+		p.bar = r.bar(-1, progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true))
 	}
 	return p
+}
+
+// A row is a terminal's line for a bar, which is made to fit: of a line that wraps only the
+// last row would be cleared. (The bar's own fitting ends where the text beside it does not fit.)
+type row struct {
+	w       io.Writer
+	columns func() int // asked each time: windows change
+}
+
+// terminal says whether w is one.
+func terminal(w io.Writer) (row, bool) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return row{}, false
+	}
+	return row{f, func() int {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+		return 80
+	}}, true
+}
+
+// Write fits each line that begins with a carriage return. Of the last column some terminals
+// go on to the next line.
+func (r row) Write(b []byte) (int, error) {
+	lines := strings.Split(string(b), "\r")
+	for i, s := range lines {
+		lines[i] = fitted(s, max(r.columns()-1, 0))
+	}
+	if _, err := io.WriteString(r.w, strings.Join(lines, "\r")); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// fitted takes what a line is too long by out of its bar, and the rest off its end.
+func fitted(line string, columns int) string {
+	over := utf8.RuneCountInString(line) - columns
+	if over <= 0 {
+		return line
+	}
+	if before, rest, ok := strings.Cut(line, "|"); ok {
+		if bar, after, ok := strings.Cut(rest, "|"); ok {
+			full, was := strings.Count(bar, "█"), utf8.RuneCountInString(bar)
+			now := max(was-over, 0)
+			full = full * now / max(was, 1)
+			line = before + "|" + strings.Repeat("█", full) + strings.Repeat(" ", now-full) + "|" + after
+		}
+	}
+	runes := []rune(line)
+	return string(runes[:min(len(runes), columns)])
+}
+
+func (r row) bar(total int, options ...progressbar.Option) *progressbar.ProgressBar {
+	return progressbar.NewOptions(total, append(options, progressbar.OptionSetWriter(r), progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(12))...)
 }
 
 // observe is told of every record.
@@ -99,7 +156,7 @@ func (p *progress) line(pr kernels.Problem) string {
 	return s + " " + b.Record.Variant().String()
 }
 
-// short is line for beside the bar: together they fit 100 columns.
+// short is line for beside the bar.
 func (p *progress) short(pr kernels.Problem) string {
 	s := fmt.Sprintf("%s %dx%d", pr.Pass, pr.M, pr.N)
 	if b, ok := p.best[pr]; ok {
@@ -132,9 +189,8 @@ func (p *progress) finish() {
 // counted tells how many of some things are through: a bar at a terminal, elsewhere a note
 // at most every few seconds. finish takes the bar away.
 func (e *env) counted(total int, what string) (done func(n int), finish func()) {
-	if f, ok := e.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		bar := progressbar.NewOptions(total, progressbar.OptionSetWriter(f), progressbar.OptionShowCount(), progressbar.OptionSetDescription(what),
-			progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(12))
+	if r, ok := terminal(e.stderr); ok {
+		bar := r.bar(total, progressbar.OptionSetDescription(what))
 		return func(n int) { bar.Set(n) }, func() { bar.Finish() }
 	}
 	last := time.Now()

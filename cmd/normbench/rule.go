@@ -121,11 +121,7 @@ func ruleProblems(c *cli.Context) ([]kernels.Problem, error) {
 	if len(list) > maxColumns {
 		return nil, hint.Errorf("take the widths of a few models at a time", "--columns has %d numbers, more than %d", len(list), maxColumns)
 	}
-	ps, err := crossed(c, list)
-	if err == nil && len(ps) == 0 {
-		err = hint.Errorf("use fwd", "fp8 outputs belong to the forward")
-	}
-	return ps, err
+	return crossed(c, list)
 }
 
 // launchRef is a REF by what it launches on a device.

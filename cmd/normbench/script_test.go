@@ -22,6 +22,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
@@ -49,9 +50,14 @@ func TestMain(m *testing.M) {
 }
 
 // fakeWorker serves an H200 on which small problems are read faster from the
-// cache, and the ruler's kernels take their time, if its argument is "fit".
+// cache, and the ruler's kernels take their time, if its argument is "fit". Problems of
+// 1000 rows never end; where it is "endless", none does.
 func fakeWorker() {
 	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+		if p.M == 1000 || slices.Equal(os.Args[1:], []string{"endless"}) {
+			fmt.Fprintln(os.Stderr, "no end")
+			time.Sleep(time.Hour)
+		}
 		switch v.Family {
 		case "rms_fwd/empty":
 			return 2e-6
@@ -66,9 +72,10 @@ func fakeWorker() {
 		f.Warm = 0.65
 	}
 	if slices.Equal(os.Args[1:], []string{"ab"}) { // times that say which config is which
+		typical := f.Seconds
 		f.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
-			if p.M == 1000 { // a problem that never ends
-				time.Sleep(time.Hour)
+			if p.M == 1000 {
+				return typical(p, v, sample)
 			}
 			s := 50e-6 * (1 + 0.004*float64(sample*7919%101-50)/50)
 			switch v.Config.Get(kernels.Warps) {
@@ -108,8 +115,8 @@ func (w withPeers) Peers() []kernels.Peer { return w.peers }
 
 // fakePython takes 40 us for liger, the fastest, and 61 for torch; compile
 // answers wrong, te raises, quack is not there. Where NORMBENCH_TEST_PEERS is
-// "none" no peer is; where it is "crash", te crashes, and where it is "close",
-// torch takes 41 us.
+// "none" no peer is; where it is "no torch", PyTorch is not; where it is "crash", te
+// crashes, and where it is "close", torch takes 41 us.
 func fakePython() {
 	d := withPeers{&devicetest.Fake{}, []kernels.Peer{
 		{Name: "torch", System: "PyTorch eager", Version: "torch 9.9"},
@@ -143,7 +150,12 @@ func fakePython() {
 		}
 		return nil
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return d, nil })
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) {
+		if os.Getenv("NORMBENCH_TEST_PEERS") == "no torch" {
+			return nil, hint.Errorf("install PyTorch there", "fake-python has no torch: as asked")
+		}
+		return d, nil
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
@@ -204,11 +216,15 @@ var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args [
 	"bad":       bad,
 	"code":      code,
 	"stopafter": stopafter,
-	"records":   records,
-	"tear":      tear,
-	"lock":      lock,
-	"isjson":    isjson,
-	"fit":       fit,
+	"stopwhen":  stopwhen,
+
+	"stopreading": stopreading,
+
+	"records": records,
+	"tear":    tear,
+	"lock":    lock,
+	"isjson":  isjson,
+	"fit":     fit,
 
 	"replaceall": replaceall,
 }
@@ -328,8 +344,7 @@ func snapshot(ts *testscript.TestScript) map[string]string {
 }
 
 // stopafter starts a program, sends it a signal when it has added N records
-// of variants to a records file, and wants it to end with a code, -1 for by the signal.
-// Its standard error is in the file stopped.
+// of variants to a records file, and wants it to end as stop does.
 //
 //	stopafter N FILE SIGNAL CODE program argument...
 func stopafter(ts *testscript.TestScript, neg bool, args []string) {
@@ -337,35 +352,75 @@ func stopafter(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	file := ts.MkAbs(args[1])
-	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[2]]
-	usage(ts, ok, "stopafter N FILE KILL|INT|TERM ...")
-	program, err := exec.LookPath(args[4])
-	ts.Check(err)
-	cmd := exec.Command(program, args[5:]...)
-	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
 	count := func() int {
 		b, _ := os.ReadFile(file)
 		return bytes.Count(b, []byte(`"kind":"record"`)) - bytes.Count(b, []byte(`"family":"stream"`))
 	}
 	n += count()
+	stop(ts, func(string) bool { return count() >= n }, args[2:])
+}
+
+// stopwhen starts a program, sends it a signal when its standard error matches, and wants it
+// to end as stop does.
+//
+//	stopwhen REGEXP SIGNAL CODE program argument...
+func stopwhen(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 4, "stopwhen REGEXP SIGNAL CODE program argument...")
+	re, err := regexp.Compile(args[0])
+	ts.Check(err)
+	stop(ts, re.MatchString, args[1:])
+}
+
+// stopreading makes a fifo, starts a program, sends it a signal when it reads the fifo, which
+// does not end, and wants it to end as stop does.
+//
+//	stopreading FIFO SIGNAL CODE program argument...
+func stopreading(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, !neg && len(args) >= 4, "stopreading FIFO SIGNAL CODE program argument...")
+	name := ts.MkAbs(args[0])
+	ts.Check(syscall.Mkfifo(name, 0o600))
+	defer os.Remove(name)
+	var fifo *os.File
+	defer func() { fifo.Close() }()
+	stop(ts, func(string) bool {
+		if fifo == nil { // there is no opening it before it has a reader
+			fifo, _ = os.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		}
+		return fifo != nil
+	}, args[1:])
+}
+
+// stop starts a program, sends it a signal when it is ready by its standard error so far, and
+// wants it to end with a code, -1 for by the signal. Its standard error is in the file
+// stopped, its standard output in printed.
+func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []string) {
+	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[0]]
+	usage(ts, ok, "... KILL|INT|TERM CODE program argument...")
+	args = args[1:]
+	program, err := exec.LookPath(args[1])
+	ts.Check(err)
+	cmd := exec.Command(program, args[2:]...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, cacheVariable+"="+smallCache)
+	printed, err := os.Create(ts.MkAbs("printed"))
+	ts.Check(err)
+	defer printed.Close()
+	stopped, err := os.Create(ts.MkAbs("stopped"))
+	ts.Check(err)
+	defer stopped.Close()
+	cmd.Stdout, cmd.Stderr = printed, stopped
 	ts.Check(cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		if count() >= n {
-			break
-		}
+	for deadline := time.Now().Add(20 * time.Second); !ready(ts.ReadFile("stopped")); time.Sleep(time.Millisecond) {
 		select {
 		case <-done:
-			ts.Fatalf("%s ended before it had %d records: %s\n%s", args[4], n, cmd.ProcessState, &stderr)
+			ts.Fatalf("%s ended before it was to be stopped: %s\n%s", args[1], cmd.ProcessState, ts.ReadFile("stopped"))
 		default:
 		}
 		if time.Now().After(deadline) {
 			cmd.Process.Kill()
-			ts.Fatalf("%s has no %d records after 20 s\n%s", args[4], n, &stderr)
+			ts.Fatalf("%s is not ready to be stopped after 20 s\n%s", args[1], ts.ReadFile("stopped"))
 		}
 	}
 	ts.Check(cmd.Process.Signal(signal))
@@ -373,11 +428,10 @@ func stopafter(ts *testscript.TestScript, neg bool, args []string) {
 	case <-done:
 	case <-time.After(20 * time.Second):
 		cmd.Process.Kill()
-		ts.Fatalf("%s lives 20 s after signal %s\n%s", args[4], args[2], &stderr)
+		ts.Fatalf("%s lives 20 s after the signal\n%s", args[1], ts.ReadFile("stopped"))
 	}
-	ts.Check(os.WriteFile(ts.MkAbs("stopped"), stderr.Bytes(), 0o644))
-	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[3] {
-		ts.Fatalf("after signal %s: %s, want code %s\n%s", args[2], cmd.ProcessState, args[3], &stderr)
+	if got := strconv.Itoa(cmd.ProcessState.ExitCode()); got != args[0] {
+		ts.Fatalf("after the signal: %s, want code %s\n%s", cmd.ProcessState, args[0], ts.ReadFile("stopped"))
 	}
 }
 

@@ -54,6 +54,7 @@ func (e *env) searchTable(c *cli.Context) error {
 	if c.Bool("quick") {
 		setups = study.Quick()
 	}
+	e.measuring() // it says itself that it was stopped
 	out, err := study.Run(e.ctx, g, setups, seeds, func(done, total int) {
 		if done%10 == 0 || done == total {
 			e.notef("%d of %s", done, count(total, "seed"))

@@ -1,10 +1,9 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/hint"
 	"normbench/report"
 	"normbench/sweep"
 )
@@ -49,7 +48,7 @@ func (e *env) selftest(c *cli.Context) error {
 		return err
 	}
 	if failed > 0 {
-		return &coded{exitUnfit, fmt.Errorf("%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
+		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU `nvidia-smi` shows clocks, throttling and other processes", "%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func (e *env) sweep(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	tasks, err := sweep.Grid(e.registry, ps, info, only, overrides)
+	tasks, err := sweep.Grid(e.ctx, e.registry, ps, info, only, overrides)
 	if err != nil {
 		return err
 	}
@@ -173,8 +173,7 @@ func (e *env) sweep(c *cli.Context) error {
 	p.finish()
 	e.summarize(sum)
 	if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
-		e.notef("interrupted; %d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
-		return &coded{code: exitSignal}
+		return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
 	}
 	if err != nil {
 		return err

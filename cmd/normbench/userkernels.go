@@ -31,25 +31,26 @@ func (e *env) useKernels(c *cli.Context) error {
 // stage: that their plans can be made for the problems, and that their kernels
 // compile. It takes those families out of the REFs, and says what it did in a
 // note for each: all of them where there are no REFs.
-func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, texts []string) ([]string, error) {
+func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref) ([]ref, error) {
 	if info.Kind != kernels.KindCPU {
-		return texts, nil
+		return refs, nil
 	}
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
 	}
+	asked := len(refs) > 0
 	for _, f := range e.users {
-		named := func(text string) bool { return text == f.Name || strings.HasPrefix(text, f.Name+"@") }
-		if len(f.Host) > 0 || len(texts) > 0 && !slices.ContainsFunc(texts, named) {
+		named := func(r ref) bool { return r.text == f.Name || strings.HasPrefix(r.text, f.Name+"@") }
+		if len(f.Host) > 0 || asked && !slices.ContainsFunc(refs, named) {
 			continue
 		}
-		texts = slices.DeleteFunc(texts, named)
+		refs = slices.DeleteFunc(refs, named)
 		if err := e.checkUnrun(f, ps, c.Bool("all-configs")); err != nil {
 			return nil, err
 		}
 	}
-	return texts, nil
+	return refs, nil
 }
 
 // checkUnrun checks one family without running it.

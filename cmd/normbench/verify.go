@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -37,18 +38,17 @@ func (e *env) verify(c *cli.Context) error {
 	if n := c.Int("repeats"); n < 1 || n > 1000 {
 		return hint.Errorf("use 1 to 1000", "--repeats %d is out of range", n)
 	}
-	texts := operands(c)
-	all := c.Bool("all-configs")
-	if all && len(texts) > 0 {
+	all, named := c.Bool("all-configs"), len(operands(c)) > 0
+	if all && named {
 		return hint.Errorf("leave one of them out", "--all-configs and REFs exclude each other")
 	}
 	if err := checkProblems(c); err != nil {
 		return err
 	}
 	var refs []ref
-	if len(texts) > 0 {
+	if named {
 		var err error
-		if refs, err = e.parseRefs(texts); err != nil {
+		if refs, err = e.parseRefs(operands(c)); err != nil {
 			return err
 		}
 	}
@@ -59,11 +59,10 @@ func (e *env) verify(c *cli.Context) error {
 	defer closeAll(devices)
 	dev := devices[0]
 	info := dev.Info()
-	named := len(texts) > 0
-	if texts, err = e.hostCheck(c, info, texts); err != nil {
+	if refs, err = e.hostCheck(c, info, refs); err != nil {
 		return err
 	}
-	if named && len(texts) == 0 {
+	if named && len(refs) == 0 {
 		return nil
 	}
 	var tasks []sweep.Task
@@ -73,10 +72,10 @@ func (e *env) verify(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		if tasks, err = sweep.Grid(e.registry, ps, info, nil, nil); err != nil {
+		if tasks, err = sweep.Grid(e.ctx, e.registry, ps, info, nil, nil); err != nil {
 			return err
 		}
-	case len(texts) > 0:
+	case named:
 		if err := e.preparePeers(c, dev, refs); err != nil {
 			return err
 		}
@@ -88,22 +87,29 @@ func (e *env) verify(c *cli.Context) error {
 			return err
 		}
 	}
-	s := seed(c)
+	seed := seed(c)
 	if c.Bool("hostile") {
-		s |= reference.Hostile
+		seed |= reference.Hostile
 	}
-	e.notef("%s, inputs from --seed %d", info.Name, s)
-	t, bad, total, err := e.check(dev, tasks, s, c.Int("repeats"))
-	if err != nil {
+	e.notef("%s, inputs from --seed %d", info.Name, seed)
+	t, bad, done, err := e.check(dev, tasks, seed, c.Int("repeats"))
+	stopped := err != nil && e.ctx.Err() != nil
+	if err == nil || done > 0 { // what ended it early takes no row with it
+		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
+	}
+	switch {
+	case stopped:
+		total := 0
+		for _, t := range tasks {
+			total += len(t.Variants)
+		}
+		return interrupted("%d of %d checks done, %d of them failed", done, total, bad)
+	case err != nil:
 		return err
+	case bad > 0:
+		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", bad, done)}
 	}
-	if err := report.RenderTable(e.stdout, t, c.String("format")); err != nil {
-		return err
-	}
-	if bad > 0 {
-		return &coded{exitGate, fmt.Errorf("%d of %d checks failed", bad, total)}
-	}
-	e.notef("%d checks passed", total)
+	e.notef("%d checks passed", done)
 	return nil
 }
 
@@ -131,56 +137,68 @@ func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, 
 }
 
 // check runs the checks of all tasks and makes their table, one row per output
-// of a variant in a small run, one per family and problem in a large one.
-func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, total int, err error) {
+// of a variant in a small run, one per family and problem in a large one. Beside
+// an error it returns what was found before.
+func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, done int, err error) {
 	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
 	t.Data = verifyData()
 	for _, task := range tasks {
-		bench, err := dev.Open(e.ctx, task.Problem, seed)
+		found, err := e.checkTask(dev, task, seed, repeats)
+		for _, k := range found {
+			bad += k.failed
+			done += k.configs
+			t.Rows = append(t.Rows, k.rows(task.Problem)...)
+			k.data(t.Data, task.Problem)
+		}
 		if err != nil {
-			return nil, 0, 0, err
-		}
-		dev.Prefetch(task.Problem, task.Variants)
-		byFamily := map[string]*verdicts{}
-		var order []string
-		for _, v := range task.Variants {
-			k := byFamily[v.Family]
-			if k == nil {
-				f, err := e.registry.Lookup(v.Family)
-				if err != nil {
-					return nil, 0, 0, err
-				}
-				k = &verdicts{family: f, outputs: map[string]kernels.OutputCheck{}, digests: map[uint64]kernels.Config{}}
-				byFamily[v.Family] = k
-				order = append(order, v.Family)
-			}
-			total++
-			got, err := bench.Check(e.ctx, v, repeats)
-			var f *kernels.Failure
-			switch {
-			case errors.As(err, &f):
-				k.fail(v, f.Error())
-				if f.Broken {
-					bench.Close()
-					if bench, err = dev.Open(e.ctx, task.Problem, seed); err != nil {
-						return nil, 0, 0, err
-					}
-				}
-			case err != nil:
-				bench.Close()
-				return nil, 0, 0, err
-			default:
-				k.add(v, &got)
-			}
-		}
-		bench.Close()
-		for _, family := range order {
-			bad += byFamily[family].failed
-			t.Rows = append(t.Rows, byFamily[family].rows(task.Problem, family)...)
-			byFamily[family].data(t.Data, task.Problem, family)
+			return t, bad, done, err
 		}
 	}
-	return t, bad, total, nil
+	return t, bad, done, nil
+}
+
+// checkTask is check for one task: the verdicts of each family.
+func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeats int) (found []*verdicts, err error) {
+	bench, err := dev.Open(e.ctx, task.Problem, seed)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if bench != nil {
+			bench.Close()
+		}
+	}()
+	dev.Prefetch(task.Problem, task.Variants)
+	byFamily := map[string]*verdicts{}
+	for _, v := range task.Variants {
+		got, err := bench.Check(e.ctx, v, repeats)
+		var f *kernels.Failure
+		if err != nil && (e.ctx.Err() != nil || !errors.As(err, &f)) {
+			return found, err // it may be the stopping that did it
+		}
+		k := byFamily[v.Family]
+		if k == nil {
+			family, err := e.registry.Lookup(v.Family)
+			if err != nil {
+				return found, err
+			}
+			k = &verdicts{family: family, outputs: map[string]kernels.OutputCheck{}, digests: map[uint64]kernels.Config{}}
+			byFamily[v.Family] = k
+			found = append(found, k)
+		}
+		if f == nil {
+			k.add(v, &got)
+			continue
+		}
+		k.fail(v, f.Error())
+		if f.Broken {
+			bench.Close()
+			if bench, err = dev.Open(e.ctx, task.Problem, seed); err != nil {
+				return found, err
+			}
+		}
+	}
+	return found, nil
 }
 
 // verdicts collects what was found of one family on one problem.
@@ -236,12 +254,12 @@ func (k *verdicts) stated() string {
 	return k.family.Bits.String()
 }
 
-func (k *verdicts) rows(p kernels.Problem, family string) [][]string {
+func (k *verdicts) rows(p kernels.Problem) [][]string {
 	verdict := "ok"
 	if k.failed > 0 {
 		verdict = fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
 	}
-	rows := [][]string{{p.String(), family, fmt.Sprint(k.configs), "", "", "", fmt.Sprint(k.differing), k.stated(), verdict}}
+	rows := [][]string{{p.String(), k.family.Name, fmt.Sprint(k.configs), "", "", "", fmt.Sprint(k.differing), k.stated(), verdict}}
 	for i, name := range k.order {
 		o := k.outputs[name]
 		cells := []string{name, fmt.Sprintf("%.2f", o.MaxErr), fmt.Sprintf("%.1e", o.RelL2)}

@@ -141,7 +141,7 @@ func (d *design) smallest() kernels.Config {
 // ---- Family -----------------------------------------------------------------------
 
 // errNoHost refuses every config on the cpu.
-var errNoHost = errors.New("the family has no host stage: it runs on a GPU only")
+var errNoHost = hint.Errorf("use --device cuda; on a cpu `normbench verify --kernels` checks what can be checked there", "the family has no host stage: it runs on a GPU only")
 
 // family is d as a kernels.Family. host, if any, is the family whose host stages
 // stand in on the cpu.

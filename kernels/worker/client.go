@@ -40,6 +40,11 @@ type Client struct {
 	id   int
 }
 
+// Said is trouble that the worker told of itself: it runs, and speaks the protocol.
+type Said struct{ Text string }
+
+func (s *Said) Error() string { return s.Text }
+
 // Start starts the worker and reads its device info. The error is one line:
 // what could not be started, or what the worker says is wrong.
 func Start(ctx context.Context, o Options) (*Client, error) {
@@ -207,7 +212,7 @@ func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 			return nil, kernels.Failf(a.Failure.Status, "%s", a.Failure.Reason)
 		}
 		if a.Error != "" {
-			return nil, hint.With(errors.New(a.Error), a.Hint)
+			return nil, hint.With(&Said{a.Error}, a.Hint)
 		}
 		return &a, nil
 	case <-timer.C:

@@ -33,15 +33,34 @@ type Writer struct {
 	runs map[string]bool // with a line, by this writer or before
 }
 
+// folderHelp is the way out of a folder that cannot be written.
+const folderHelp = "choose a folder that you may write to"
+
+// CheckFolder makes a results folder if needed, and refuses one in which no file can be made:
+// better known before hours of measuring.
+func CheckFolder(dir string) error {
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		var f *os.File
+		if f, err = os.CreateTemp(dir, ".check-"); err == nil {
+			f.Close()
+			err = os.Remove(f.Name())
+		}
+	}
+	if err != nil {
+		return hint.Errorf(folderHelp, "results folder %s: %w", dir, cause(err))
+	}
+	return nil
+}
+
 // OpenWriter makes the folder if needed, locks it against other writers and
 // opens its records file for appending. A torn last line, the trace of a killed
 // run, is cut off, and notes say so; a last line that only lacks its newline is
 // whole and gets one. Errors: another writer holds the folder, the folder cannot
 // be written, or the file has a bad line elsewhere.
 func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
-	const help = "choose a folder that you may write to"
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, nil, hint.Errorf(help, "results folder %s: %w", dir, cause(err))
+	if err := CheckFolder(dir); err != nil {
+		return nil, nil, err
 	}
 	w := &Writer{
 		name: filepath.Join(dir, FileName),
@@ -52,7 +71,7 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	unpacked := ""
 	locked, err := w.lock.TryLock()
 	if err != nil {
-		return nil, nil, hint.Errorf(help, "results folder %s: %w", dir, cause(err))
+		return nil, nil, hint.Errorf(folderHelp, "results folder %s: %w", dir, cause(err))
 	}
 	if !locked {
 		return nil, nil, hint.Errorf("wait for it to end, or choose another folder", "another sweep is writing to %s", dir)
@@ -65,14 +84,14 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	if _, err := os.Stat(w.name); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(w.name + ".gz"); err == nil {
 			if err := unpack(w.name); err != nil {
-				return nil, nil, hint.With(err, help)
+				return nil, nil, hint.With(err, folderHelp)
 			}
 			unpacked = fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in", w.name, FileName)
 		}
 	}
 	w.file, err = os.OpenFile(w.name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, nil, hint.Errorf(help, "records %s: %w", w.name, cause(err))
+		return nil, nil, hint.Errorf(folderHelp, "records %s: %w", w.name, cause(err))
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestFitted(t *testing.T) {
+	const line = "fwd 8x64  50% |██████      | (3/6)"
+	for columns, want := range map[int]string{
+		40: line,
+		34: line,
+		33: "fwd 8x64  50% |█████      | (3/6)",
+		26: "fwd 8x64  50% |██  | (3/6)",
+		22: "fwd 8x64  50% || (3/6)",
+		20: "fwd 8x64  50% || (3/",
+		0:  "",
+	} {
+		if got := fitted(line, columns); got != want {
+			t.Errorf("%d columns: %q, want %q", columns, got, want)
+		}
+	}
+}
+
+// TestBarFits holds what the bar writes to the terminal's width, also when that changes.
+func TestBarFits(t *testing.T) {
+	for _, width := range []int{10, 40, 60, 80, 200} {
+		var b bytes.Buffer
+		now := width
+		bar := row{&b, func() int { return now }}.bar(31415)
+		for i, text := range []string{"fwd 1x1000", "bwd 1048576x65536 best 123456.7 us", "bwd 64x256 best 1.2 us"} {
+			bar.Describe(text)
+			bar.Set(10_000 * i)
+			bar.RenderBlank()
+			bar.Clear()
+			for _, line := range strings.Split(b.String(), "\r") {
+				if n := utf8.RuneCountInString(line); n >= now {
+					t.Errorf("%d columns: a line of %d: %q", now, n, line)
+				}
+			}
+			if b.Reset(); i == 1 {
+				now -= 5
+			}
+		}
+	}
+}
