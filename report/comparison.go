@@ -62,7 +62,7 @@ func rowTable(c *Comparison) *Table {
 		}
 		t.Rows = append(t.Rows, []string{
 			r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10),
-			us(r.A), us(r.B), whole(r.A.GBps), whole(r.B.GBps), tenth(r.A.StreamPercent), tenth(r.B.StreamPercent),
+			us(r.A), us(r.B), Whole(r.A.GBps), Whole(r.B.GBps), tenth(r.A.StreamPercent), tenth(r.B.StreamPercent),
 			speedup, string(r.Mark),
 		})
 	}

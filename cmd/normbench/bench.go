@@ -222,7 +222,7 @@ func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 			ci = fmt.Sprintf("%.1f-%.1f", s.Lo, s.Hi)
 		}
 		row = append(row, fmt.Sprintf("%.1f", s.Median), ci, fmt.Sprintf("%.1f", 100*s.Spread),
-			fmt.Sprintf("%.0f", float64(r.Bytes)/s.Median/1e3), fmt.Sprintf("%.0f", 100*r.StreamUS/s.Median), stageText(r), "", "", "", "ok")
+			report.Whole(float64(r.Bytes)/s.Median/1e3), report.Whole(100*r.StreamUS/s.Median), stageText(r), "", "", "", "ok")
 		if k1 := r.Check.Main(); k1 != nil {
 			row[8], row[9], row[10] = fmt.Sprint(k1.Registers), fmt.Sprint(k1.Spill), fmt.Sprint(k1.Occupancy)
 		}
