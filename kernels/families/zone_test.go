@@ -45,6 +45,7 @@ func TestZones(t *testing.T) {
 		"eightZones":    {kernels.Bwd, tiles, eightZones, eights},
 		"evenZones":     {kernels.Bwd, tiles, evenZones, fours},
 		"oddZones":      {kernels.Bwd, tiles, oddZones, less},
+		"fewRowsZones":  {kernels.Bwd, defaults{"few_rows", oneRow}, fewRowsZones, all},
 		"unevenFwds":    {kernels.Fwd, defaults{}, nil, uneven},
 	} {
 		zones, design := table.zones, make([]defaults, len(table.zones))
