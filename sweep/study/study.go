@@ -117,11 +117,14 @@ func Run(ctx context.Context, g *Grids, setups []Setup, seeds int, progress func
 		})
 	}
 	for s := range seeds {
+		if ctx.Err() != nil {
+			break
+		}
 		next <- s
 	}
 	close(next)
 	wg.Wait()
-	return out, first
+	return out, cmp.Or(first, ctx.Err())
 }
 
 // split is a problem with its samples in halves.
