@@ -397,7 +397,7 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveR
 		if again.Status != kernels.StatusOK {
 			j.Verdict, j.Gate, j.Reason = verdict.Inconclusive, verdict.Inconclusive, string(again.Status)+", "+again.Reason
 		}
-		g := gated{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower, Again: j}
+		g := gated{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower, Status: again.Status, Again: j}
 		run.Gate = append(run.Gate, g)
 		e.notef("%s: %s", d.Problem, g.found())
 	}
@@ -409,16 +409,23 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveR
 func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 	tally := map[kernels.Status]int{}
 	failed := 0
-	for _, d := range r.Duels {
-		tally[d.Status]++
-		if d.Status != kernels.StatusOK && d.Status != kernels.StatusWrong && d.Status != kernels.StatusUnfit {
+	seen := func(s kernels.Status) {
+		tally[s]++
+		if s != kernels.StatusOK && s != kernels.StatusWrong && s != kernels.StatusUnfit {
 			failed++
 		}
 	}
-	confirmed := 0
+	for _, d := range r.Duels {
+		seen(d.Status)
+	}
+	confirmed, unclear := 0, r.Summary.Inconclusive
 	for _, g := range r.Gate {
-		if g.Confirmed {
+		seen(cmp.Or(g.Status, kernels.StatusOK)) // of other inputs, on which a kernel may be wrong that was right before
+		switch {
+		case g.Confirmed:
 			confirmed++
+		case g.Again.Verdict == verdict.Inconclusive:
+			unclear++
 		}
 	}
 	switch {
@@ -432,8 +439,8 @@ func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", count(confirmed, "cell"))}
 	case low != nil:
 		return low
-	case strict && r.Summary.Inconclusive > 0:
-		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", count(r.Summary.Inconclusive, "cell"))}
+	case strict && unclear > 0:
+		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", count(unclear, "cell"))}
 	}
 	return nil
 }

@@ -42,6 +42,7 @@ type liveRun struct {
 type gated struct {
 	Problem   kernels.Problem `json:"problem"`
 	Confirmed bool            `json:"confirmed"`
+	Status    kernels.Status  `json:"status,omitempty"`
 	Again     verdict.Judged  `json:"again"`
 }
 

@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 
 // fakeWorker serves an H200 on which small problems are read faster from the
 // cache, and the ruler's kernels take their time, if its argument is "fit". Problems of
-// 1000 rows never end; where it is "endless", none does.
+// 1000 rows never end; where it is "endless", none does. With "ab" configs of some numbers of warps
+// are slower, faster, noisy, wrong or fail; with "wrong" those of one are wrong, too.
 func fakeWorker() {
 	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
 		if p.M == 1000 || slices.Equal(os.Args[1:], []string{"endless"}) {
@@ -71,7 +72,7 @@ func fakeWorker() {
 	if slices.Equal(os.Args[1:], []string{"fit"}) {
 		f.Warm = 0.65
 	}
-	if slices.Equal(os.Args[1:], []string{"ab"}) { // times that say which config is which
+	if slices.Equal(os.Args[1:], []string{"ab"}) || slices.Equal(os.Args[1:], []string{"wrong"}) { // times that say which config is which
 		typical := f.Seconds
 		f.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
 			if p.M == 1000 {
@@ -90,6 +91,10 @@ func fakeWorker() {
 		}
 		f.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
 			switch v.Config.Get(kernels.Warps) {
+			case 1:
+				if os.Args[1] == "wrong" {
+					return kernels.Failf(kernels.StatusWrong, "as asked")
+				}
 			case 8:
 				return kernels.Failf(kernels.StatusWrong, "as asked")
 			case 32:
