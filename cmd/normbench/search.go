@@ -143,7 +143,7 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 	found := map[kernels.Problem][]search.Found{}
 	seen := map[kernels.Problem]map[kernels.Variant]bool{}
 	var order []kernels.Problem
-	cold := func(p record.Protocol) bool { return p.Cold }
+	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
 	for _, x := range slices.Concat(f.Latest(cold), f.Searched(cold)) {
 		switch {
 		case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,

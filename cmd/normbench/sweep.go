@@ -223,7 +223,15 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	if err != nil {
 		return err
 	}
-	entries := f.Latest(func(p record.Protocol) bool { return p == pr })
+	source := sourcesOf(e.registry)
+	entries := f.Latest(func(x *record.Entry) bool { // of the kernels as they are: they may have been others in between
+		return x.Run.Protocol == pr && (x.Variant.Family == record.Stream || source(x.Variant.Family) == x.Source)
+	})
+	for i := range entries { // and of the launch rules
+		x := &entries[i]
+		base, err := e.registry.Base(x.Problem, info)
+		x.Base = err == nil && x.Variant == base
+	}
 	path := filepath.Join(dir, tune.FileName)
 	old, err := tune.Read(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -234,9 +242,10 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	if pr.Phase == record.PhaseFinal {
 		searching := pr
 		searching.Phase = record.PhaseSearch
-		table.AddSearched(f.Searched(func(p record.Protocol) bool {
+		table.AddSearched(f.Searched(func(x *record.Entry) bool {
+			p := x.Run.Protocol
 			p.Samples = searching.Samples // a search has its own
-			return p == searching
+			return p == searching && source(x.Variant.Family) == x.Source
 		}))
 		e.describe(table)
 	}

@@ -103,7 +103,7 @@ type StageUS struct {
 }
 
 // Load reads a records file as Read does and keeps a summary of each record. Of
-// two records with one key the later counts, in the place of the first.
+// two records with one key the later counts, in its own place.
 func Load(path string) (*File, error) {
 	f, err := open(path)
 	if err != nil {
@@ -111,7 +111,7 @@ func Load(path string) (*File, error) {
 	}
 	defer f.Close()
 	file := &File{Path: f.name}
-	at := map[string]int{}
+	at, replaced := map[string]int{}, map[int]bool{}
 	file.Notes, err = read(f, f.name, true, summarize, func(it *item[Entry], run *Run) error {
 		if it.run != nil {
 			file.Runs = append(file.Runs, it.run)
@@ -120,8 +120,7 @@ func Load(path string) (*File, error) {
 		e := it.value
 		e.Run = run
 		if i, ok := at[e.Key]; ok {
-			file.Entries[i] = e
-			return nil
+			replaced[i] = true // the last of a variant is what was measured last
 		}
 		at[e.Key] = len(file.Entries)
 		file.Entries = append(file.Entries, e)
@@ -130,28 +129,41 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(replaced) > 0 {
+		all := file.Entries
+		file.Entries = make([]Entry, 0, len(all)-len(replaced))
+		for i, e := range all {
+			if !replaced[i] {
+				file.Entries = append(file.Entries, e)
+			}
+		}
+	}
 	return file, nil
 }
 
 // Latest returns the last entry of each problem and variant: what was measured
-// with an older source, driver or protocol is left out. What a search saw on its
-// way is no result, and is Searched. With under it is the last that was taken under such a protocol.
-func (f *File) Latest(under ...func(Protocol) bool) []Entry {
+// with an older source, driver or protocol is left out, and warm times where there are cold ones. Of a problem's
+// bases the last is still one. What a search saw on its
+// way is no result, and is Searched. With among it is of those entries, all of which have a Run.
+func (f *File) Latest(among ...func(*Entry) bool) []Entry {
 	return f.latest(func(e *Entry) bool {
-		return e.Run == nil && under == nil || e.Run != nil && e.Run.Protocol.Phase != PhaseSearch && all(under, e.Run.Protocol)
+		return e.Run == nil && among == nil || e.Run != nil && e.Run.Protocol.Phase != PhaseSearch && all(among, e)
 	})
 }
 
 // Searched is Latest of what searches saw before their finals.
-func (f *File) Searched(under ...func(Protocol) bool) []Entry {
+func (f *File) Searched(among ...func(*Entry) bool) []Entry {
 	return f.latest(func(e *Entry) bool {
-		return e.Run != nil && e.Run.Protocol.Phase == PhaseSearch && all(under, e.Run.Protocol)
+		return e.Run != nil && e.Run.Protocol.Phase == PhaseSearch && all(among, e)
 	})
 }
 
-func all(under []func(Protocol) bool, pr Protocol) bool {
-	return !slices.ContainsFunc(under, func(holds func(Protocol) bool) bool { return !holds(pr) })
+func all(among []func(*Entry) bool, e *Entry) bool {
+	return !slices.ContainsFunc(among, func(holds func(*Entry) bool) bool { return !holds(e) })
 }
+
+// cold says whether the times of e are: those of a file without runs are taken to be.
+func cold(e *Entry) bool { return e.Run == nil || e.Run.Protocol.Cold }
 
 func (f *File) latest(keep func(*Entry) bool) []Entry {
 	type pair struct {
@@ -159,18 +171,31 @@ func (f *File) latest(keep func(*Entry) bool) []Entry {
 		v kernels.Variant
 	}
 	at := map[pair]int{}
+	base := map[kernels.Problem]int{}
 	var es []Entry
 	for _, e := range f.Entries {
 		if !keep(&e) {
 			continue
 		}
 		k := pair{e.Problem, e.Variant}
-		if i, ok := at[k]; ok {
+		i, ok := at[k]
+		switch {
+		case !ok:
+			i = len(es)
+			at[k] = i
+			es = append(es, e)
+		case cold(&es[i]) && !cold(&e):
+			continue
+		default:
 			es[i] = e
+		}
+		if !e.Base {
 			continue
 		}
-		at[k] = len(es)
-		es = append(es, e)
+		if j, ok := base[e.Problem]; ok && j != i {
+			es[j].Base = false // a launch rule has changed since
+		}
+		base[e.Problem] = i
 	}
 	return es
 }

@@ -434,11 +434,44 @@ func TestLoad(t *testing.T) {
 		}
 		return e
 	}
-	want := []Entry{entry(a, r2), entry(w, r1), entry(stale, r1), entry(c, r1)}
+	want := []Entry{entry(w, r1), entry(stale, r1), entry(c, r1), entry(a, r2)}
 	if diff := cmp.Diff(want, f.Entries, cmpOpts); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]Entry{want[0], want[1], want[3]}, f.Latest(), cmpOpts); diff != "" {
+	latest := []Entry{want[0], want[2], want[3]}
+	for i := range latest { // each is the last base so far
+		latest[i].Base = latest[i].Base && i == len(latest)-1
+	}
+	if diff := cmp.Diff(latest, f.Latest(), cmpOpts); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// The last of a variant is what was measured last, also under a key that was there before; warm times do
+// not take the place of cold ones, but of warm ones; and of a problem's bases the last is one.
+func TestLatest(t *testing.T) {
+	cold := testRun("cold")
+	short, warm := *cold, *cold
+	short.Protocol.Samples--
+	warm.Protocol.Cold = false
+	p := testRecord(cold, 0).Problem
+	entry := func(run *Run, key, family string, us float64, base bool) Entry {
+		return Entry{Key: key, Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base, Summary: stats.Summary{Median: us}}
+	}
+	f := &File{Entries: []Entry{
+		entry(&warm, "w", "a", 1, true), entry(&short, "s", "a", 20, true), entry(cold, "c", "a", 30, true), entry(&warm, "x", "a", 2, true),
+		entry(&warm, "y", "b", 3, false), entry(cold, "d", "c", 40, true), entry(&warm, "z", "b", 4, false),
+	}}
+	var got []string
+	for _, e := range f.Latest() {
+		got = append(got, fmt.Sprint(e.Variant.Family, " ", e.Median, " ", e.Base))
+	}
+	if want := []string{"a 30 false", "b 4 false", "c 40 true"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for _, e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }) {
+		if e.Run.Protocol.Cold {
+			t.Errorf("%s is cold", e.Key)
+		}
 	}
 }

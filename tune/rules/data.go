@@ -75,6 +75,7 @@ type measurement struct {
 	tried  bool
 	source uint32
 	base   bool
+	warm   bool
 }
 
 type collector struct {
@@ -129,8 +130,11 @@ func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 	if r.Status == kernels.StatusOK {
 		m.us = stats.Median(r.SamplesUS)
 	}
+	m.warm = !run.Protocol.Cold
 	if i, ok := c.at[k]; ok {
-		c.all[i] = m
+		if !m.warm || c.all[i].warm { // warm times are for comparison only
+			c.all[i] = m
+		}
 		return nil
 	}
 	c.at[k] = int32(len(c.all))
