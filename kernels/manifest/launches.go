@@ -248,10 +248,11 @@ func (r *reader) args(l *launch, p pair, path string, known vars) error {
 		if a.name, err = r.text(f[typ].value, join(at, typ), help); err != nil {
 			return err
 		}
+		names := known
 		if k == fraction {
-			known = known.with("eps", float64(kernels.Eps))
+			names = known.with("eps", float64(kernels.Eps))
 		}
-		if a.value, err = r.expression(f["value"].value, join(at, "value"), k, known, math.MinInt, math.MaxInt); err != nil {
+		if a.value, err = r.expression(f["value"].value, join(at, "value"), k, names, math.MinInt, math.MaxInt); err != nil {
 			return err
 		}
 		l.args = append(l.args, a)

@@ -300,6 +300,7 @@ func TestErrors(t *testing.T) {
 		{"{EACH:", "{COLS:", "launches[1].defines.COLS: is defined by the problem or a knob already"},
 		{"args: [x, dy,", "args: [x, dz,", `launches[1].args[1]: unknown buffer "dz"`},
 		{"args: [x, dy,", "args: [x, b,", `launches[1].args[1]: unknown buffer "b"`},
+		{"{float32: eps, value: eps * 2}", "{float32: eps, value: eps * 2}, {int64: q, value: eps}", `launches[1].args[13].value: unknown name eps in "eps"`},
 		{"{int64: rows, value: M}", "{int32: rows, value: M}", "launches[1].args[11].int32: unknown field"},
 		{"{int64: rows, value: M}", "{value: M}", "launches[1].args[11]: has not one of int64 and float32"},
 		{"{int64: rows, value: M}", "{int64: rows, value: 1.5}", "launches[1].args[11].value: 1.5, which is no whole number, in"},

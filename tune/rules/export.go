@@ -42,6 +42,7 @@ type language struct {
 	head    func(knobs []*kernels.Knob) string
 	helpers string // for rules by rows per multiprocessor, whose knobs follow the row
 	sign    string // of the function
+	guard   string // against what is no problem: no rows, or more columns than a power of two is looked for
 	locals  string // that helpers go with
 	unused  string // in place of locals
 	foot    string
@@ -73,9 +74,9 @@ func (s *Set) code(l language) string {
 	b.WriteString(l.head(s.knobs()))
 	fitted := s.Of == ""
 	if fitted {
-		b.WriteString(l.helpers + l.sign + l.locals)
+		b.WriteString(l.helpers + l.sign + l.guard + l.locals)
 	} else {
-		b.WriteString(l.sign + l.unused)
+		b.WriteString(l.sign + l.guard + l.unused)
 	}
 	in := l.indent
 	for i := range s.Classes {

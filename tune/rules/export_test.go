@@ -213,6 +213,13 @@ func testExports(t *testing.T, s *Set) {
 		}
 		fmt.Fprintln(&want)
 	}
+	for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096", "4 2305843009213693953"} { // no rows, as of an empty batch
+		for _, pass := range []string{"rmsnorm fwd ", "rmsnorm bwd ", "layernorm fwd ", "layernorm bwd "} {
+			bias := map[byte]string{'r': " 2 0 ", 'l': " 2 1 "}[pass[0]]
+			fmt.Fprintln(&in, pass+sides+bias, s.Device.Units)
+			fmt.Fprintln(&want, "default")
+		}
+	}
 	if fired < 300 && !raceEnabled {
 		t.Errorf("rules fired %d times only", fired)
 	}

@@ -26,6 +26,9 @@ def _scaled(v, num, den):
     an element of x, sms the number of multiprocessors.
     """
 `,
+	guard: `    if m < 1 or not 1 <= n <= 1 << 40:
+        return None
+`,
 	locals: `    rows = (m + sms - 1) // sms  # per multiprocessor
     row = _next_pow2(n * dtype_bytes)  # bytes
 `,
@@ -67,6 +70,10 @@ func scaled(v, num, den int64) int64 { return max(1, v*num/den) }
 // without an answer. Op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes
 // the size of an element of x, sms the number of multiprocessors.
 func Pick(op, pass_ string, m, n, dtype_bytes int64, bias bool, sms int64) (launch Launch, ok bool) {
+`,
+	guard: `	if m < 1 || n < 1 || n > 1<<40 {
+		return Launch{}, false
+	}
 `,
 	locals: `	rows := (m + sms - 1) / sms // per multiprocessor
 	row := nextPow2(n * dtype_bytes) // bytes
@@ -125,6 +132,10 @@ inline std::int64_t scaled(std::int64_t v, std::int64_t num, std::int64_t den) {
 inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, std::int64_t n,
                    std::int64_t dtype_bytes, bool bias, std::int64_t sms) {
   Launch a;
+`,
+	guard: `  if (m < 1 || n < 1 || n > std::int64_t{1} << 40) {
+    return a;
+  }
 `,
 	locals: `  const std::int64_t rows = (m + sms - 1) / sms;         // per multiprocessor
   const std::int64_t row = next_pow2(n * dtype_bytes);  // bytes

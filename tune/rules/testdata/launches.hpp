@@ -36,6 +36,9 @@ struct Launch {
 inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, std::int64_t n,
                    std::int64_t dtype_bytes, bool bias, std::int64_t sms) {
   Launch a;
+  if (m < 1 || n < 1 || n > std::int64_t{1} << 40) {
+    return a;
+  }
   (void)sms;
   // rmsnorm/bwd/2-byte
   if (op == "rmsnorm" && pass_ == "bwd" && bias == false && dtype_bytes == 2) {

@@ -16,6 +16,8 @@ def pick(op, pass_, m, n, dtype_bytes, bias, sms):
     op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes the size of
     an element of x, sms the number of multiprocessors.
     """
+    if m < 1 or not 1 <= n <= 1 << 40:
+        return None
     # rmsnorm/bwd/2-byte
     if op == "rmsnorm" and pass_ == "bwd" and bias == False and dtype_bytes == 2:
         # rule 1

@@ -56,6 +56,9 @@ inline std::int64_t scaled(std::int64_t v, std::int64_t num, std::int64_t den) {
 inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, std::int64_t n,
                    std::int64_t dtype_bytes, bool bias, std::int64_t sms) {
   Launch a;
+  if (m < 1 || n < 1 || n > std::int64_t{1} << 40) {
+    return a;
+  }
   const std::int64_t rows = (m + sms - 1) / sms;         // per multiprocessor
   const std::int64_t row = next_pow2(n * dtype_bytes);  // bytes
   (void)rows, (void)row;

@@ -22,6 +22,8 @@ def pick(op, pass_, m, n, dtype_bytes, bias, sms):
     op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype_bytes the size of
     an element of x, sms the number of multiprocessors.
     """
+    if m < 1 or not 1 <= n <= 1 << 40:
+        return None
     rows = (m + sms - 1) // sms  # per multiprocessor
     row = _next_pow2(n * dtype_bytes)  # bytes
     # rmsnorm/fwd/4-byte
