@@ -40,18 +40,29 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 	if err := p.CheckFits(d.info); err != nil {
 		return nil, err
 	}
-	b := &bench{d: d, p: p, seed: seed, mem: map[string]driver.Ptr{}, want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
-		tol: map[string]reference.Tolerance{}, ready: map[kernels.Variant]*ready{}}
+	var b *bench
 	err := d.on(func() error {
-		if err := b.open(seed); err != nil {
+		for {
+			b = &bench{d: d, p: p, seed: seed, mem: map[string]driver.Ptr{}, want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
+				tol: map[string]reference.Tolerance{}, ready: map[kernels.Variant]*ready{}}
+			err := b.open(seed)
+			if err == nil {
+				return nil
+			}
 			b.free()
 			var de *driver.Error
-			if errors.As(err, &de) && de.Code == driver.CodeOutOfMemory {
+			if !errors.As(err, &de) || de.Code != driver.CodeOutOfMemory {
+				return d.fail(err)
+			}
+			if d.scratch.ptr == 0 {
 				return hint.Errorf("choose smaller shapes, or free the GPU's memory", "%s does not fit in the free memory of %s", p, d.info.Name)
 			}
-			return d.fail(err)
+			// Once more without what variants of an earlier problem needed.
+			if err := d.ctx.Free(d.scratch.ptr); err != nil {
+				return d.fail(err)
+			}
+			d.scratch = buffer{}
 		}
-		return nil
 	})
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package nvrtc
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -254,11 +255,18 @@ func FuzzDecodeEntry(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(data)
-	f.Add([]byte(formatVersion + " 00\n{}\n"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if b, err := decodeEntry(data); err == nil && len(b.Cubin) == 0 {
-			t.Error("an entry without a cubin was accepted")
+	_, body, _ := bytes.Cut(data, []byte("\n"))
+	f.Add(body)
+	f.Add([]byte(`{"cubin_bytes":5}` + "\n\x7fELF"))
+	f.Add([]byte("{}\n"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		// With the sum of the body, or nothing else would ever be looked at.
+		b, err := decodeEntry(append(fmt.Appendf(nil, "%s %x\n", formatVersion, sha256.Sum256(body)), body...))
+		if err == nil && (len(b.Cubin) == 0 || !bytes.HasSuffix(body, b.Cubin) || !bytes.Contains(body, fmt.Appendf(nil, "%d", len(b.Cubin)))) {
+			t.Errorf("%q has a cubin of %d bytes", body, len(b.Cubin))
+		}
+		if _, err := decodeEntry(append([]byte(formatVersion+" 00\n"), body...)); err == nil {
+			t.Errorf("%q without its sum is an entry", body)
 		}
 	})
 }

@@ -737,6 +737,7 @@ class Clock:
                 n = min(samples - len(out), most) + lead
                 if not out:
                     _, host, _ = self.batch(calls, n, flush, 0, keep)  # untimed: what the host takes
+                    calls = calls[n % len(calls) :] + calls[: n % len(calls)]
                 spin = 1.5 * host + 1e-3
                 for _ in range(TRIES):
                     got, host, ahead = self.batch(calls, n, flush, spin, keep)
@@ -1014,6 +1015,9 @@ def one_line(e: BaseException) -> str:
     return f"{type(e).__name__}: {lines[0].strip()[:200]}" if lines else type(e).__name__
 
 
+LOST = re.compile(r"CUDA (driver )?error|Triton Error \[CUDA\]")  # as PyTorch, its driver API and Triton say it
+
+
 def failure_of(e: BaseException) -> Failure:
     """Sorts what a peer raised into kernels.Status."""
     if isinstance(e, Failure):
@@ -1021,7 +1025,9 @@ def failure_of(e: BaseException) -> Failure:
     text, where = one_line(e), type(e).__module__
     if torch is not None and isinstance(e, getattr(torch, "OutOfMemoryError", ())):
         return Failure("resource", text)
-    if "CUDA error" in str(e) or type(e).__name__ == "AcceleratorError":
+    if LOST.search(str(e)) or type(e).__name__ == "AcceleratorError":
+        if "out of memory" in str(e):
+            return Failure("resource", text)
         return Failure("launch", text, broken=True)  # the context went with it
     if where.startswith(("torch._dynamo", "torch._inductor", "triton.compiler")):
         return Failure("compile", text)

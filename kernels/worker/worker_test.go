@@ -463,8 +463,15 @@ func FuzzServe(f *testing.F) {
 		if err != nil && !strings.Contains(err.Error(), "malformed request") {
 			t.Errorf("%v\n%s", err, raw)
 		}
-		if n := strings.Count(s, "\n") + 1; len(answers) > n {
-			t.Errorf("%d answers to %d lines", len(answers), n)
+		lines := strings.Split(s, "\n")
+		if len(answers) > len(lines) {
+			t.Fatalf("%d answers to %d lines", len(answers), len(lines))
+		}
+		for i, a := range answers {
+			var asked request
+			if err := json.Unmarshal([]byte(lines[i]), &asked); err == nil && a.ID != asked.ID {
+				t.Errorf("answer %d to request %d, %s", a.ID, asked.ID, lines[i])
+			}
 		}
 	})
 }
