@@ -54,7 +54,7 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 	return e.cudaWorkers(name, timeout)
 }
 
-// cacheVariable is the environment's word on the cpu's last-level cache.
+// cacheVariable is the environment's word on the cpu's last-level cache, in place of cpu.New's.
 const cacheVariable = "NORMBENCH_CPU_CACHE"
 
 // cpu is this machine's processor as a device.

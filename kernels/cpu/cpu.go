@@ -36,14 +36,13 @@ func New(r *kernels.Registry) *Device {
 			Arch:        runtime.GOARCH,
 			Units:       units,
 			Compiler:    runtime.Version(),
-			CacheBytes:  lastLevelCache(),
+			CacheBytes:  min(lastLevelCache(), int64(units)*cachePerCore),
 			MemoryBytes: memoryBytes(),
 		},
 	}
 }
 
-// WithCache takes the last-level cache to be of n bytes. A virtual machine of two cores is told of
-// all of its host's L3, and twice 480 MiB written before each sample are most of a sweep's time.
+// WithCache takes the last-level cache to be of n bytes.
 func (d *Device) WithCache(n int64) *Device {
 	d.info.CacheBytes = n
 	return d
