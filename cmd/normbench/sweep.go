@@ -249,7 +249,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		}))
 		e.describe(table)
 	}
-	if err := e.fold(old, table, path); err != nil {
+	if err := e.fold(old, table, path, source); err != nil {
 		return err
 	}
 	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))
@@ -257,14 +257,14 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	return report.Render(e.stdout, report.Compare(base, best), format)
 }
 
-// fold writes what becomes of the tuned table in path, old, by a sweep's.
-func (e *env) fold(old, table *tune.Table, path string) (err error) {
+// fold writes what becomes of the tuned table in path, old, by a sweep's of kernels of source's.
+func (e *env) fold(old, table *tune.Table, path string, source func(family string) string) (err error) {
 	if old != nil {
 		if old.Protocol.Cold && !table.Protocol.Cold {
 			e.notef("warm times are for comparison only: %s stays as it is", path)
 			return nil
 		}
-		if table, err = tune.Merge(old.WithoutStale(table, sourcesOf(e.registry)), table); err != nil {
+		if table, err = tune.Merge(old.WithoutStale(table, source), table); err != nil {
 			return err
 		}
 		if n := table.Changed(old); n > 0 {

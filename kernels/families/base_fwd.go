@@ -1,6 +1,10 @@
 package families
 
-import "normbench/kernels"
+import (
+	"slices"
+
+	"normbench/kernels"
+)
 
 // The later launch rules of forwards by smem_pipe and cta_reg: see base.go.
 
@@ -18,13 +22,10 @@ func fwdPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	} else {
 		zones := pipes
 		if inZone(narrowRows, p, d) {
-			zones = [][]zoneConfig{narrowPipes}
+			zones = narrowPipes
 		}
-		ok := false
-		for i := 0; i < len(zones) && !ok; i++ {
-			c, ok = firstConfig(zones[i], c, p, d)
-		}
-		if !ok {
+		var ok bool
+		if c, ok = firstConfig(zones, c, p, d); !ok {
 			return base
 		}
 	}
@@ -41,7 +42,7 @@ var (
 	oneReg    = at("br1.v0.st1.k0.ho0")
 )
 
-var pipes = [][]zoneConfig{narrowLN, persistentRows, sharedRows, rowPipes}
+var pipes = slices.Concat(narrowLN, persistentRows, sharedRows, rowPipes)
 
 // narrowRows are many rows of whole vectors that one_shot and groups of lanes as wide as a warp do not suit: of 257 to 1536
 // columns that are no power of two, where lanes are left without a vector, and in rmsnorm of 512 to 1024 that are no multiple of a

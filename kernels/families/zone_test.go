@@ -34,7 +34,7 @@ func TestZones(t *testing.T) {
 		"wholeShots":    {kernels.Fwd, shot, wholeShots, whole},
 		"unevenShots":   {kernels.Fwd, shot, unevenShots, uneven},
 		"narrowPipes":   {kernels.Fwd, pipe, narrowPipes, narrow},
-		"pipes":         {kernels.Fwd, pipe, concat(narrowLN, persistentRows, sharedRows, rowPipes), all},
+		"pipes":         {kernels.Fwd, pipe, pipes, all},
 		"wholeRegs":     {kernels.Fwd, reg, wholeRegs, all},
 		"narrowZones":   {kernels.Bwd, tiles, narrowZones, all},
 		"shortTiles":    {kernels.Bwd, tiles, shortTiles, short},
@@ -74,13 +74,6 @@ func TestZones(t *testing.T) {
 type defaults struct {
 	design string
 	config kernels.Config
-}
-
-func concat(tables ...[]zoneConfig) (zones []zoneConfig) {
-	for _, t := range tables {
-		zones = append(zones, t...)
-	}
-	return zones
 }
 
 // reached looks for a problem of zone i, and of none above it.
