@@ -217,7 +217,8 @@ func (e Event) Record(s Stream) error { return wrap("cuEventRecord", e.e.Record(
 // Synchronize waits until the last recording is reached.
 func (e Event) Synchronize() error { return wrap("cuEventSynchronize", e.e.Synchronize()) }
 
-// Reached says whether the last recording is reached.
+// Reached says whether the last recording is reached; of an event that was never recorded,
+// as the driver has it, that it is.
 func (e Event) Reached() (bool, error) {
 	err := e.e.Query()
 	if err == cu.NotReady {

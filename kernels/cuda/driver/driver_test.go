@@ -164,7 +164,7 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done, err := before.Reached(); err != nil || done {
+	if done, err := before.Reached(); err != nil || !done {
 		t.Errorf("an event that was never recorded: reached %t, %v", done, err)
 	}
 	if err := c.Enqueue(s, []Step{
@@ -275,6 +275,23 @@ func TestFake(t *testing.T) {
 				t.Errorf("launch %d, value %d: got %#x, want %#x", i, j, got, want[j])
 			}
 		}
+	}
+
+	event, err := c.NewEvent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := event.Record(s); err != nil {
+		t.Error(err)
+	}
+	if done, err := event.Reached(); err != nil || done {
+		t.Errorf("before the host has waited: reached %t, %v", done, err)
+	}
+	if err := s.Synchronize(); err != nil {
+		t.Error(err)
+	}
+	if done, err := event.Reached(); err != nil || !done {
+		t.Errorf("after the host has waited: reached %t, %v", done, err)
 	}
 
 	var e *Error

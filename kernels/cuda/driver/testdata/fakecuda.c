@@ -7,7 +7,7 @@
 
 typedef uint64_t ptr;
 
-static int clock_ms;
+static int clock_ms, waited_ms;
 
 int cuInit(unsigned flags) { return flags ? 1 : 0; }
 int cuDriverGetVersion(int *v) { return *v = 11070, 0; }
@@ -25,10 +25,11 @@ int cuCtxCreate_v2(void **ctx, unsigned flags, int dev) { return *ctx = (void *)
 int cuCtxDestroy_v2(void *ctx) { return ctx == (void *)1 ? 0 : 201; }
 int cuCtxSynchronize(void) { return 0; }
 int cuStreamCreate(void **s, unsigned flags) { return *s = (void *)0x57, flags == 1 ? 0 : 1; }
-int cuStreamSynchronize(void *s) { return s == (void *)0x57 ? 0 : 400; }
+int cuStreamSynchronize(void *s) { return waited_ms = clock_ms, s == (void *)0x57 ? 0 : 400; }
 int cuEventCreate(int **e, unsigned flags) { return *e = calloc(1, sizeof **e), 0; }
 int cuEventRecord(int *e, void *s) { return *e = ++clock_ms, s == (void *)0x57 ? 0 : 400; }
-int cuEventQuery(int *e) { return *e ? 0 : 600; } /* CUDA_ERROR_NOT_READY */
+/* CUDA_ERROR_NOT_READY until the host has waited. One never recorded is reached, as with the real driver. */
+int cuEventQuery(int *e) { return *e > waited_ms ? 600 : 0; }
 int cuEventElapsedTime(float *ms, int *a, int *b) { return *ms = (float)(*b - *a), 0; }
 int cuMemAlloc_v2(ptr *p, size_t n) {
   if (n > (size_t)1 << 40) return 2;
@@ -36,7 +37,7 @@ int cuMemAlloc_v2(ptr *p, size_t n) {
 }
 int cuMemFree_v2(ptr p) { return free((void *)p), 0; }
 int cuMemcpyHtoD_v2(ptr dst, const void *src, size_t n) { return memcpy((void *)dst, src, n), 0; }
-int cuMemcpyDtoH_v2(void *dst, ptr src, size_t n) { return memcpy(dst, (void *)src, n), 0; }
+int cuMemcpyDtoH_v2(void *dst, ptr src, size_t n) { return waited_ms = clock_ms, memcpy(dst, (void *)src, n), 0; }
 int cuMemcpyDtoDAsync_v2(ptr dst, ptr src, size_t n, void *s) { return memcpy((void *)dst, (void *)src, n), 0; }
 int cuMemsetD8Async(ptr p, unsigned char v, size_t n, void *s) { return memset((void *)p, v, n), 0; }
 int cuModuleLoadData(void **m, const void *image) { return *m = (void *)7, memcmp(image, "\x7f" "ELF\0x", 6) ? 200 : 0; }
