@@ -190,7 +190,8 @@ func (c Config) String() string { return c.label }
 // order, each once.
 func ParseConfig(label string) (Config, error) {
 	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list knobs` names the keys"
-	var all []Setting
+	all := make([]Setting, 0, strings.Count(label, ".")+1)
+	canonical, last := true, -1 // records have a label each, of String's making
 	for rest := label; rest != ""; {
 		var part string
 		var more bool
@@ -207,10 +208,14 @@ func ParseConfig(label string) (Config, error) {
 		if !ok {
 			return Config{}, hint.Errorf("`normbench list knobs` names them", "unknown knob %q in config %q", part[:i], label)
 		}
-		if slices.ContainsFunc(all, func(s Setting) bool { return s.Knob == knobs[k] }) {
+		if (!canonical || k <= last) && slices.ContainsFunc(all, func(s Setting) bool { return s.Knob == knobs[k] }) {
 			return Config{}, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
 		}
 		all = append(all, Setting{knobs[k], v})
+		canonical, last = canonical && k > last && (part[i] != '0' || len(part) == i+1), k
+	}
+	if canonical {
+		return Config{label}, nil
 	}
 	return NewConfig(all...), nil
 }

@@ -62,6 +62,8 @@ func TestConfigErrors(t *testing.T) {
 		"BR4":                     `unknown knob "BR"`,
 		"br4.w8.br2":              `"br" stands twice`,
 		"br4.br4":                 `"br" stands twice`,
+		"br1.st2.w8.st3":          `"st" stands twice`,
+		"st2.br1.w8.st3":          `"st" stands twice`,
 		"br":                      `at "br"`,
 		"4":                       `at "4"`,
 		"br4.":                    `at "br4"`,
@@ -122,7 +124,7 @@ func TestConfigWith(t *testing.T) {
 }
 
 func FuzzParseConfig(f *testing.F) {
-	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br4.", "br4..w8", "w2147483648", "br004"} {
+	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br1.st2.w8.st3", "br4.", "br4..w8", "w2147483648", "br004"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

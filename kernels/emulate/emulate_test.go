@@ -110,7 +110,7 @@ func TestFamilies(t *testing.T) {
 
 // Configs that were once wrong, or that no other test has.
 func TestVariants(t *testing.T) {
-	r := emulated(emulator(t))
+	e := emulator(t)
 	for _, test := range []struct{ problem, family, config string }{
 		// A row whose vectors divide among the threads, but whose chunks do not: split read what is
 		// behind it, and dx was wrong in nearly all elements at 605x33024 (H200).
@@ -165,6 +165,7 @@ func TestVariants(t *testing.T) {
 		{"layernorm/fwd/29x2173/bf16+bias+fp8t", "ln_fwd/stats_first", "br1.w2.v16.cr4.tr64.tc64.tw4.lb0.ch2"},
 	} {
 		t.Run(test.problem+" "+test.family, func(t *testing.T) {
+			t.Parallel()
 			p, err := kernels.ParseProblem(test.problem)
 			if err != nil {
 				t.Fatal(err)
@@ -175,7 +176,7 @@ func TestVariants(t *testing.T) {
 			}
 			dev := small()
 			dev.CacheBytes = 1 << 10
-			b, err := cpu.As(r, dev).Open(t.Context(), p, 7)
+			b, err := cpu.As(emulated(e), dev).Open(t.Context(), p, 7)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -139,29 +139,46 @@ func newFitter(t *table, use, barred []int, o Options) *fitter {
 	}
 	integrate(f, f.count)
 	band := math.Log1p(TieBand)
-	gain := make([]float64, len(use))
-	for r := range t.recipes {
-		sum, bar := make([]float64, size), slices.Clone(closed)
-		for i, k := range use {
-			g := t.loss[r][k] - t.shapes[k].base
-			// A recipe that loses to the default by more than the band somewhere is
-			// not for a box that holds this shape, whatever it gains elsewhere.
-			if g > band {
-				bar[own[i]]++
-			}
-			gain[i] = min(g, 0.5) // beyond that it is out of the question anyway
-			if math.IsInf(g, 1) {
-				gain[i] = 0.2 // what is not known is taken for slow
-			}
+	// Four recipes at a time: the sums of one are additions that wait for each other, and those
+	// were a fifth of the time of `tune`.
+	const together = 4
+	gains := make([][together]float64, len(use))
+	for first := 0; first < len(t.recipes); first += together {
+		block := min(together, len(t.recipes)-first)
+		var sums [together][]float64
+		for j := range sums {
+			sums[j] = make([]float64, size)
 		}
-		for c, ks := range mix {
+		for j := range block {
+			r := first + j
+			bar := slices.Clone(closed)
+			for i, k := range use {
+				g := t.loss[r][k] - t.shapes[k].base
+				// A recipe that loses to the default by more than the band somewhere is
+				// not for a box that holds this shape, whatever it gains elsewhere.
+				if g > band {
+					bar[own[i]]++
+				}
+				gains[i][j] = min(g, 0.5) // beyond that it is out of the question anyway
+				if math.IsInf(g, 1) {
+					gains[i][j] = 0.2 // what is not known is taken for slow
+				}
+			}
+			integrate(f, bar)
+			f.bars = append(f.bars, bar)
+		}
+		for at, ks := range mix {
+			var a, b, c, d float64
 			for _, p := range ks {
-				sum[c] += p.weight * gain[p.shape]
+				g := &gains[p.shape]
+				a, b, c, d = a+p.weight*g[0], b+p.weight*g[1], c+p.weight*g[2], d+p.weight*g[3]
 			}
+			sums[0][at], sums[1][at], sums[2][at], sums[3][at] = a, b, c, d
 		}
-		integrate(f, sum)
-		integrate(f, bar)
-		f.sums, f.bars = append(f.sums, sum), append(f.bars, bar)
+		for _, sum := range sums[:block] {
+			integrate(f, sum)
+			f.sums = append(f.sums, sum)
+		}
 	}
 	f.leaves = make([]leaf, len(f.xs)*len(f.xs)*len(f.ys)*len(f.ys))
 	f.memo = make([]solution, len(f.leaves))
