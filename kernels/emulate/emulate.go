@@ -24,8 +24,11 @@ import (
 	"normbench/kernels/cuda"
 )
 
-//go:embed emulate.h
+//go:embed cxx/emulate.h
 var header string
+
+//go:embed cxx/runtime.cpp
+var runtime string
 
 // ErrNoCompiler says that there is no C++ compiler.
 var ErrNoCompiler = errors.New("no C++ compiler")
@@ -58,15 +61,20 @@ func New(dir string) (*Emulator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCompiler, err)
 	}
-	file := filepath.Join(dir, "emulate.h")
-	if err := os.WriteFile(file, []byte(header), 0o666); err != nil {
-		return nil, err
+	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{}}
+	for _, once := range []struct{ name, text, to, language string }{
+		{"emulate.h", header, "emulate.h.gch", "c++-header"},
+		{"runtime.cpp", runtime, "runtime.o", "c++"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, once.name), []byte(once.text), 0o666); err != nil {
+			return nil, err
+		}
+		args := []string{"-x", once.language, "-c", "-o", filepath.Join(dir, once.to), filepath.Join(dir, once.name)}
+		if out, err := exec.Command(path, append(flags[:len(flags):len(flags)], args...)...).CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("compile %s: %w: %s", once.name, err, oneLine(string(out)))
+		}
 	}
-	// Compiled once, the header takes half of the time of every launch's program.
-	if out, err := exec.Command(path, append(flags, "-x", "c++-header", "-o", file+".gch", file)...).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("compile emulate.h: %w: %s", err, oneLine(string(out)))
-	}
-	return &Emulator{compiler: path, dir: dir, built: map[string]*program{}}, nil
+	return e, nil
 }
 
 // Run does one launch with the sources of r on mem, which has a buffer for each name among
@@ -177,7 +185,7 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	if err := os.WriteFile(file+".cpp", []byte(source), 0o666); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-o", file, file+".cpp")...)
+	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-o", file, file+".cpp", filepath.Join(e.dir, "runtime.o"))...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if err != nil {

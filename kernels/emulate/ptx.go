@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// functions are what stands for PTX in emulate.h, by the instructions of an asm statement.
+// functions are what stands for PTX in cxx/emulate.h, by the instructions of an asm statement.
 var functions = map[string]string{
 	"":                              "keep",
 	"cvt.rn.bf16x2.f32 %0, %1, %2;": "bf16x2",

@@ -1,0 +1,239 @@
+// CUDA C++ on a processor, as far as the kernels here need it: what a translation unit
+// includes ahead of their source, whose inline PTX emulate.go has replaced by calls of the
+// functions here. What needs more of C++'s library is in runtime.cpp, compiled once: with it
+// here each launch's program took twice as long to compile.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <tuple>
+
+#define __CUDA_ARCH__ 900
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __shared__ static thread_local
+#define __builtin_assume(condition) ((condition) ? void() : emulate::fail("an assumption does not hold"))
+
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+struct float4 { float x, y, z, w; };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+namespace emulate {
+
+struct Index { unsigned x, y, z; };
+
+// Running is where the thread that has its turn is.
+struct Running {
+  Index block;
+  int rank, thread; // of the program in its cluster, in the program
+};
+extern __thread Running *running;
+extern Index gridSize, blockSize;
+
+[[noreturn]] void fail(const char *what);
+
+// yield lets others have a turn; happened says that somebody may have waited for what the
+// thread did.
+void yield();
+void happened();
+
+// ---- Barriers and shuffles ----------------------------------------------------
+
+void syncProgram();
+void syncWarp();
+void syncCluster();
+unsigned exchange(unsigned v, int from); // the v of that lane of the warp
+template <typename T> T shuffle(T v, int from) {
+  static_assert(sizeof(T) == 4);
+  unsigned u;
+  memcpy(&u, &v, 4);
+  u = exchange(u, from);
+  memcpy(&v, &u, 4);
+  return v;
+}
+
+// ---- PTX: emulate.go names these -----------------------------------------------
+
+inline unsigned half2(float lo, float hi) {
+  _Float16 h[2] = {(_Float16)lo, (_Float16)hi};
+  unsigned r;
+  memcpy(&r, h, 4);
+  return r;
+}
+inline unsigned bits(float f) {
+  unsigned u;
+  memcpy(&u, &f, 4);
+  return u;
+}
+inline float number(unsigned u) {
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+inline unsigned bf16(float f) {
+  unsigned u = bits(f);
+  return (u & 0x7fffffff) > 0x7f800000 ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+inline unsigned e4m3(float f) { // kernels.Float32ToE4M3
+  unsigned u = bits(f), sign = u >> 24 & 0x80;
+  u &= 0x7fffffff;
+  if (u > 0x7f800000) return 0x7f;
+  if (u >= 0x43e00000) return sign | 0x7e;
+  if (u < 0x3c800000) return sign | (bits(number(u) + 0x1p14f) - 0x46800000);
+  return sign | ((u + 0xc407ffff + (u >> 20 & 1)) >> 20 & 0x7f);
+}
+
+template <typename... A> void nothing(A &&...) {}
+inline void keep(...) {}
+inline void bf16x2(unsigned &r, float hi, float lo) { r = bf16(lo) | bf16(hi) << 16; }
+inline void f16x2(unsigned &r, float hi, float lo) { r = half2(lo, hi); }
+inline void e4m3x2(unsigned short &r, float hi, float lo) { r = (unsigned short)(e4m3(lo) | e4m3(hi) << 8); }
+inline void halves(float &lo, float &hi, unsigned r) {
+  _Float16 h[2];
+  memcpy(h, &r, 4);
+  lo = h[0], hi = h[1];
+}
+template <unsigned SELECT> void permute(unsigned &r, unsigned a) {
+  unsigned v = 0;
+  for (int i = 0; i < 4; i++) {
+    unsigned n = SELECT >> 4 * i & 7;
+    v |= (n < 4 ? a >> 8 * n & 0xff : 0) << 8 * i;
+  }
+  r = v;
+}
+inline void maxNaN(float &a, float b) { a = a != a || b != b ? NAN : fmaxf(a, b); }
+inline void notNegative(float &a) { maxNaN(a, 0.f); }
+inline void policy(unsigned long long &p) { p = 0; }
+template <typename P> void load16(unsigned short &r, P p) { memcpy(&r, (const void *)p, 2); }
+template <typename P> void load32(unsigned &r, P p, unsigned long long = 0) { memcpy(&r, (const void *)p, 4); }
+template <typename P> void load64(unsigned &a, unsigned &b, P p, unsigned long long = 0) {
+  if ((uintptr_t)p % 8) fail("a load of 8 bytes is not aligned");
+  memcpy(&a, (const char *)p, 4), memcpy(&b, (const char *)p + 4, 4);
+}
+template <typename P> void load128(unsigned &a, unsigned &b, unsigned &c, unsigned &d, P p, unsigned long long = 0) {
+  if ((uintptr_t)p % 16) fail("a load of 16 bytes is not aligned");
+  const char *q = (const char *)p;
+  memcpy(&a, q, 4), memcpy(&b, q + 4, 4), memcpy(&c, q + 8, 4), memcpy(&d, q + 12, 4);
+}
+inline void addFloat(float *p, float v) {
+  unsigned *u = (unsigned *)p, old = __atomic_load_n(u, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(u, &old, bits(number(old) + v), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
+}
+inline void addFloats(float *p, float a, float b, float c, float d) { addFloat(p, a), addFloat(p + 1, b), addFloat(p + 2, c), addFloat(p + 3, d); }
+inline void addRelease(unsigned *p) { __atomic_fetch_add(p, 1, __ATOMIC_RELEASE), happened(); }
+inline void storeRelaxed(unsigned *p, unsigned v) { __atomic_store_n(p, v, __ATOMIC_RELAXED), happened(); }
+inline void loadAcquire(unsigned &r, const unsigned *p) {
+  yield();
+  r = __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+// Shared addresses have 24 bits below their program's rank.
+unsigned addressOf(const void *p);
+void *at(unsigned address);
+
+void copy(unsigned to, const void *from, int size, int bytes);
+inline void copy16(unsigned to, const void *from, int bytes) { copy(to, from, 16, bytes); }
+inline void copy16Once(unsigned to, const void *from, unsigned long long) { copy(to, from, 16, 16); }
+inline void copyOnce(unsigned to, const void *from, int size, unsigned long long) { copy(to, from, size, size); }
+void commitCopies();
+void waitCopies(int left);
+
+void barrierInit(unsigned b, int count);
+void barrierArrive(unsigned b, unsigned bytes);
+inline void barrierCount(unsigned b) { barrierArrive(b, 0); }
+void barrierExpect(unsigned b, unsigned bytes);
+void barrierWait(unsigned b, unsigned parity);
+void bulkLoad(unsigned to, const void *from, unsigned bytes, unsigned barrier, unsigned long long = 0);
+void bulkStore(void *to, unsigned from, unsigned bytes);
+void bulkAdd(void *to, unsigned from, unsigned bytes);
+void waitBulk(int);
+inline void rank(unsigned &r) { r = running->rank; }
+inline void onRank(unsigned &r, unsigned address, unsigned rank) { r = (address & 0xffffff) | rank << 24; }
+void sendFloat(unsigned to, unsigned v, unsigned barrier);
+inline void loadRank(float &v, unsigned from) { v = *(const float *)at(from); }
+
+// ---- Launches -------------------------------------------------------------------
+
+// launch reads a grid, buffers and count arguments from standard input, has take called with
+// the arguments and kernel by each thread, and writes what became of the buffers.
+int launch(size_t count, void (*take)(const uint64_t *), void (*kernel)());
+
+template <typename... A> struct Entry {
+  static inline void (*function)(A...);
+  static inline std::tuple<A...> values;
+
+  template <size_t... I> static void take(const uint64_t *args, std::index_sequence<I...>) {
+    ((void)memcpy(&std::get<I>(values), args + I, sizeof(std::get<I>(values))), ...);
+  }
+  static void take(const uint64_t *args) { take(args, std::index_sequence_for<A...>()); }
+  static void call() { std::apply(function, values); }
+};
+template <typename... A> int main(void (*f)(A...)) {
+  Entry<A...>::function = f;
+  return launch(sizeof...(A), Entry<A...>::take, Entry<A...>::call);
+}
+} // namespace emulate
+
+#define threadIdx (emulate::Index{(unsigned)emulate::running->thread, 0, 0})
+#define blockIdx (emulate::running->block)
+#define gridDim (emulate::gridSize)
+#define blockDim (emulate::blockSize)
+
+inline void __syncthreads() { emulate::syncProgram(); }
+inline void __syncwarp() { emulate::syncWarp(); }
+inline void __threadfence() {}
+inline void __nanosleep(unsigned) { emulate::yield(); }
+template <typename T> T __shfl_xor_sync(unsigned, T v, int d) { return emulate::shuffle(v, emulate::running->thread % 32 ^ d); }
+template <typename T> T __shfl_sync(unsigned, T v, int lane, int width = 32) {
+  return emulate::shuffle(v, emulate::running->thread % 32 / width * width + lane % width);
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned v) {
+  for (int d = 16; d > 0; d /= 2) {
+    unsigned o = emulate::shuffle(v, emulate::running->thread % 32 ^ d);
+    v = o > v ? o : v;
+  }
+  return v;
+}
+template <typename T> const T &aligned(const T *p) {
+  if ((uintptr_t)p % sizeof(T)) emulate::fail("an access is not aligned");
+  return *p;
+}
+template <typename T> T __ldg(const T *p) { return aligned(p); }
+template <typename T> T __ldcg(const T *p) { return aligned(p); }
+template <typename T> void __stcg(T *p, T v) { const_cast<T &>(aligned(p)) = v; }
+template <typename T> void __stcs(T *p, T v) { const_cast<T &>(aligned(p)) = v; }
+inline float __uint_as_float(unsigned u) { return emulate::number(u); }
+inline unsigned __float_as_uint(float f) { return emulate::bits(f); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float f) { return 1.0f / sqrtf(f); }
+inline unsigned min(unsigned a, unsigned b) { return a < b ? a : b; }
+inline unsigned max(unsigned a, unsigned b) { return a > b ? a : b; }
+inline int min(int a, int b) { return a < b ? a : b; }
+inline int max(int a, int b) { return a > b ? a : b; }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned s) {
+  uint64_t both = (uint64_t)b << 32 | a;
+  unsigned r = 0;
+  for (int i = 0; i < 4; i++) r |= (unsigned)(both >> 8 * (s >> 4 * i & 7) & 0xff) << 8 * i;
+  return r;
+}
+inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31)); }
+inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) >> (n < 32 ? n : 32)); }
+inline size_t __cvta_generic_to_shared(const void *p) { return emulate::addressOf(p); }
+inline int atomicCAS(int *p, int was, int v) {
+  __atomic_compare_exchange_n(p, &was, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  emulate::happened();
+  return was;
+}
+inline int atomicExch(int *p, int v) { return emulate::happened(), __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); }
+template <typename T> T atomicAdd(T *p, T v) { return emulate::happened(), __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
+inline unsigned atomicMax(unsigned *p, unsigned v) {
+  unsigned old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
+  while (old < v && !__atomic_compare_exchange_n(p, &old, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {}
+  return old;
+}
