@@ -417,7 +417,7 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	ts.Check(cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	for deadline := time.Now().Add(20 * time.Second); !ready(ts.ReadFile("stopped")); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !ready(ts.ReadFile("stopped")); time.Sleep(time.Millisecond) {
 		select {
 		case <-done:
 			ts.Fatalf("%s ended before it was to be stopped: %s\n%s", args[1], cmd.ProcessState, ts.ReadFile("stopped"))
@@ -425,7 +425,7 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 		}
 		if time.Now().After(deadline) {
 			cmd.Process.Kill()
-			ts.Fatalf("%s is not ready to be stopped after 20 s\n%s", args[1], ts.ReadFile("stopped"))
+			ts.Fatalf("%s is not ready to be stopped after 2 min\n%s", args[1], ts.ReadFile("stopped"))
 		}
 	}
 	ts.Check(cmd.Process.Signal(signal))
