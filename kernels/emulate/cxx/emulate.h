@@ -1,5 +1,5 @@
 // CUDA C++ on a processor, as far as the kernels here need it: what a translation unit
-// includes ahead of their source, whose inline PTX emulate.go has replaced by calls of the
+// includes ahead of their source, whose inline PTX ptx.go has replaced by calls of the
 // functions here. What needs more of C++'s library is in runtime.cpp, compiled once: with it
 // here each launch's program took twice as long to compile.
 #include <cmath>
@@ -58,7 +58,7 @@ template <typename T> T shuffle(T v, int from) {
   return v;
 }
 
-// ---- PTX: emulate.go names these -----------------------------------------------
+// ---- PTX: ptx.go names these ---------------------------------------------------
 
 inline unsigned half2(float lo, float hi) {
   _Float16 h[2] = {(_Float16)lo, (_Float16)hi};
@@ -160,8 +160,8 @@ inline void loadRank(float &v, unsigned from) { v = *(const float *)at(from); }
 
 // ---- Launches -------------------------------------------------------------------
 
-// launch reads a grid, buffers and count arguments from standard input, has take called with
-// the arguments and kernel by each thread, and writes what became of the buffers.
+// launch reads a grid, buffers and count arguments from standard input, gives take the
+// arguments, has each thread call kernel, and writes what became of the buffers.
 int launch(size_t count, void (*take)(const uint64_t *), void (*kernel)());
 
 template <typename... A> struct Entry {
