@@ -11,6 +11,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
@@ -59,7 +60,7 @@ type Summary struct {
 // status; the run goes on. Run ends early with ctx's error when ctx is done,
 // with everything measured until then in the sink.
 func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task, sink Sink, o Options) (Summary, error) {
-	run := &run{registry: r, sink: sink, o: o, info: devices[0].Info(), hashes: sourceHashes{}}
+	run := &run{registry: r, sink: sink, o: o, info: devices[0].Info(), identity: families.NewIdentity(r, devices[0].Info().Kind)}
 	for _, d := range devices[1:] {
 		if d.Info().ID != run.info.ID {
 			return Summary{}, hint.Errorf("sweep each kind of device by itself", "the devices differ: %s and %s", run.info.ID, d.Info().ID)
@@ -114,7 +115,7 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 
 // Left counts the variants of tasks that a sink with these keys does not hold.
 func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, pr record.Protocol, keys map[string]kernels.Status) (int, error) {
-	run := &run{registry: r, sink: held(keys), o: Options{Run: record.Run{Protocol: pr}}, info: d, hashes: sourceHashes{}}
+	run := &run{registry: r, sink: held(keys), o: Options{Run: record.Run{Protocol: pr}}, info: d, identity: families.NewIdentity(r, d.Kind)}
 	err := run.layOut(tasks)
 	return run.total, err
 }
@@ -129,7 +130,6 @@ func (h held) Keys() map[string]kernels.Status            { return h }
 type job struct {
 	Task
 	left      []kernels.Variant
-	keys      map[kernels.Variant]string
 	announced *visitor // whose device compiles it, nil for none
 }
 
@@ -138,7 +138,7 @@ type run struct {
 	sink     Sink
 	o        Options
 	info     kernels.DeviceInfo
-	hashes   sourceHashes
+	identity *families.Identity
 
 	mu    sync.Mutex
 	queue []*job
@@ -156,29 +156,37 @@ func (r *run) layOut(tasks []Task) error {
 		return r.layOutSearch(tasks, have)
 	}
 	for _, t := range tasks {
-		j := &job{Task: t, keys: map[kernels.Variant]string{}}
+		j := &job{Task: t}
 		for _, v := range t.Variants {
-			hash, err := r.hashes.of(r.registry, v.Family)
+			code, err := r.code(t.Problem, v)
 			if err != nil {
 				return err
 			}
-			key := record.Key(t.Problem, v, r.info, hash, r.o.Run.Protocol)
+			key := record.Key(t.Problem, v, r.info, code.String(), r.o.Run.Protocol)
 			if s, ok := have[key]; ok && (s == kernels.StatusOK || !r.o.RetryFailed) {
 				r.sum.Skipped++
 				continue
 			}
-			j.keys[v] = key
 			j.left = append(j.left, v)
 		}
 		if len(j.left) > 0 {
 			r.queue = append(r.queue, j)
 			r.total += len(j.left)
 		}
-		if _, err := r.hashes.of(r.registry, r.registry.StreamOf(t.Problem)); err != nil {
-			return err
-		}
 	}
 	return nil
+}
+
+// code identifies what a variant runs on the run's kind of device.
+func (r *run) code(p kernels.Problem, v kernels.Variant) (record.Code, error) {
+	return Code(r.registry, r.identity, p, v, r.info)
+}
+
+// key is that of a measurement of the run. Of code that cannot be read it is none of a
+// record's; laying out has told of that.
+func (r *run) key(p kernels.Problem, v kernels.Variant, pr record.Protocol) string {
+	code, _ := r.code(p, v)
+	return record.Key(p, v, r.info, code.String(), pr)
 }
 
 // take removes v's next job from the queue: the one announced to v's device,
@@ -407,9 +415,7 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left 
 		return 0, err
 	}
 	rec := v.record(j, variant, kernels.StatusOK)
-	rec.Key = record.Key(j.Problem, variant, v.run.info, v.run.hashes[variant.Family], pr)
 	rec.Family = record.Stream
-	rec.Source = v.run.hashes[variant.Family]
 	rec.Check = &check
 	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
 	us := stats.Median(rec.SamplesUS)
@@ -509,16 +515,18 @@ func (v *visitor) fitTime(ctx context.Context, bench kernels.Bench, variant kern
 }
 
 func (v *visitor) record(j *job, variant kernels.Variant, s kernels.Status) *record.Record {
+	code, _ := v.run.code(j.Problem, variant) // what cannot be read was told when the job was laid out
 	return &record.Record{
 		Run:     v.run.o.Run.ID,
-		Key:     j.keys[variant],
+		Key:     record.Key(j.Problem, variant, v.run.info, code.String(), v.run.o.Run.Protocol),
 		Time:    time.Now().UTC().Truncate(time.Millisecond),
 		Problem: j.Problem,
 		Family:  variant.Family,
 		Config:  variant.Config,
 		Base:    variant == j.Base,
 		Status:  s,
-		Source:  v.run.hashes[variant.Family],
+		Source:  code.Source,
+		Launch:  code.Launch,
 		Seed:    v.run.o.Seed,
 		Bytes:   j.Problem.Bytes(),
 	}

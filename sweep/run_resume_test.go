@@ -140,14 +140,18 @@ func TestRunResumes(t *testing.T) {
 			again = append(again, v)
 		}
 	}
-	changed := *registry
+	changed, more := *registry, ""
 	changed.File = func(name string) (string, error) {
 		text, err := registry.File(name)
 		if name == "bwd_"+design+".cu" {
-			text += "// changed\n"
+			text += "// a comment\n" + more
 		}
 		return text, err
 	}
+	if vs, _ := resume(t, dir, &changed, ts, fake(), options(3)); len(vs) > 0 {
+		t.Errorf("a comment in the source of %s measures %v again", design, vs)
+	}
+	more = "int more;\n"
 	if vs, _ := resume(t, dir, &changed, ts, fake(), options(3)); !slices.Equal(vs, again) {
 		t.Errorf("another source of %s measures %v, want %v", design, vs, again)
 	}

@@ -153,25 +153,18 @@ func TestRun(t *testing.T) {
 	for _, task := range ts {
 		p := task.Problem
 		base := record.Record{Run: "r1", Problem: p, Status: kernels.StatusOK, Seed: 7, Bytes: p.Bytes(), StreamUS: 10}
-		hash := func(family string) string {
-			fam, err := registry.Lookup(family)
-			if err != nil {
-				t.Fatal(err)
-			}
-			h, err := families.SourceHash(registry, fam)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return h
-		}
 		for _, v := range append([]kernels.Variant{{Family: registry.StreamOf(p)}}, task.Variants...) {
 			_, v, plan, err := registry.Resolve(p, v, f.Info())
 			if err != nil {
 				t.Fatal(err)
 			}
 			r := base
-			r.Family, r.Config, r.Source, r.Base = v.Family, v.Config, hash(v.Family), v == task.Base
-			r.Key = record.Key(p, v, f.Info(), r.Source, o.Run.Protocol)
+			code, err := Code(registry, families.NewIdentity(registry, f.Info().Kind), p, v, f.Info())
+			if err != nil || code.Launch == "" {
+				t.Fatal(code, err)
+			}
+			r.Family, r.Config, r.Source, r.Launch, r.Base = v.Family, v.Config, code.Source, code.Launch, v == task.Base
+			r.Key = record.Key(p, v, f.Info(), code.String(), o.Run.Protocol)
 			if isStream(v) {
 				r.Family = record.Stream
 				r.SamplesUS = slices.Repeat([]float64{10}, samples)

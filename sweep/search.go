@@ -10,6 +10,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/sweep/stats"
@@ -41,7 +42,7 @@ func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget, 
 // LeftToSearch counts the problems that a sink with these keys has no winner of,
 // and their variants.
 func LeftToSearch(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys map[string]kernels.Status) (variants, problems int, err error) {
-	run := &run{registry: r, sink: held(keys), o: o, info: d, hashes: sourceHashes{}}
+	run := &run{registry: r, sink: held(keys), o: o, info: d, identity: families.NewIdentity(r, d.Kind)}
 	err = run.layOut(tasks)
 	return run.searched.toCome, len(run.queue), err
 }
@@ -78,8 +79,8 @@ func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
 	}
 	r.searched.code = map[string]kernels.Resource{}
 	for _, t := range tasks {
-		for _, v := range append(slices.Clone(t.Variants), kernels.Variant{Family: r.registry.StreamOf(t.Problem)}) {
-			if _, err := r.hashes.of(r.registry, v.Family); err != nil {
+		for _, f := range r.registry.Serving(t.Problem) {
+			if _, err := r.identity.Source(f); err != nil {
 				return err
 			}
 		}
@@ -88,11 +89,7 @@ func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
 			r.sum.Skipped += r.there(t, have)
 			continue
 		}
-		j := &job{Task: t, keys: map[kernels.Variant]string{}, left: t.Variants}
-		for _, v := range t.Variants {
-			j.keys[v] = r.searchKey(t.Problem, v)
-		}
-		r.queue = append(r.queue, j)
+		r.queue = append(r.queue, &job{Task: t, left: t.Variants})
 		r.searched.toCome += len(t.Variants)
 	}
 	for _, j := range r.queue {
@@ -122,11 +119,11 @@ func (r *run) there(t Task, have map[string]kernels.Status) (n int) {
 }
 
 func (r *run) searchKey(p kernels.Problem, v kernels.Variant) string {
-	return record.Key(p, v, r.info, r.hashes[v.Family], r.o.Run.Protocol)
+	return r.key(p, v, r.o.Run.Protocol)
 }
 
 func (r *run) finalKey(p kernels.Problem, v kernels.Variant) string {
-	return record.Key(p, v, r.info, r.hashes[v.Family], r.o.Search.Final.Protocol)
+	return r.key(p, v, r.o.Search.Final.Protocol)
 }
 
 // prefetchSearch announces what is visited first whatever the strategy, and the

@@ -6,13 +6,10 @@ package sweep
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/sweep/record"
 )
 
@@ -163,26 +160,4 @@ func RotateProtocol(d kernels.DeviceInfo, samples int) record.Protocol {
 	p := ColdProtocol(d, samples)
 	p.Name, p.Flush, p.Rotate = "rotate", 0, true
 	return p
-}
-
-// sourceHashes caches the families' source hashes for a run.
-type sourceHashes map[string]string
-
-func (h sourceHashes) of(r *kernels.Registry, family string) (string, error) {
-	if s, ok := h[family]; ok {
-		return s, nil
-	}
-	f, err := r.Lookup(family)
-	if err != nil {
-		return "", err
-	}
-	s, err := families.SourceHash(r, f)
-	if f.Version != "" { // another version is other code under the same name
-		sum := sha256.Sum256([]byte(s + f.Version))
-		s = hex.EncodeToString(sum[:])[:len(s)]
-	}
-	if err == nil {
-		h[family] = s
-	}
-	return s, err
 }

@@ -39,7 +39,7 @@ func (e *env) lint(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	hash := func(f *kernels.Family) (string, error) { return families.SourceHash(e.registry, f) }
+	hash := families.NewIdentity(e.registry, d.Kind).Source
 	var found []string
 	if f.rules != nil {
 		found = f.rules.Lint(rules.Judge{Registry: e.registry, Device: d}, hash)
@@ -71,7 +71,7 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, hash func(*kernels.
 			add("%s: %v", x.Problem, err)
 			continue
 		}
-		if now, err := hash(f); err == nil && now != x.Source && !stale[x.Family+x.Source] {
+		if now, err := hash(f); err == nil && now != families.FromSchema1(x.Source) && !stale[x.Family+x.Source] {
 			stale[x.Family+x.Source] = true
 			add("stale: the sources of %s are %s, and entries such as %s are from %s", x.Family, now, x.Problem, x.Source)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/record"
@@ -119,8 +120,8 @@ func (e *env) nearRef(text, path string) (ref, error) {
 		return r, hint.Errorf("write near:RECORDS, such as near:results/nvidia-h200", "near: names no records")
 	}
 	// What other versions of a kernel took says nothing of today's.
-	source := sourcesOf(e.registry)
-	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool { return source(r.Family) == r.Source })
+	source := sourcesOf(e.registry, kernels.KindCUDA) // no one looks for neighbours of a laptop
+	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool { return source(r.Family) == families.FromSchema1(r.Source) })
 	if err != nil {
 		return r, err
 	}

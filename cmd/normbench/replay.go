@@ -5,6 +5,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/kernels/replay"
 	"normbench/report/export"
 	"normbench/sweep/record"
@@ -37,9 +38,12 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 	}
 	var ms []replay.Measurement
 	var info kernels.DeviceInfo
-	stale, source := map[string]bool{}, sourcesOf(e.registry)
+	stale := map[string]bool{}
+	var source func(string) string
 	for _, p := range problems {
-		info = p.Run.Device
+		if info = p.Run.Device; source == nil {
+			source = sourcesOf(e.registry, info.Kind)
+		}
 		if len(p.Stream) > 0 {
 			ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: kernels.Variant{Family: record.Stream}, Status: kernels.StatusOK, SamplesUS: p.Stream})
 		}
@@ -49,7 +53,7 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 				m.Stages = append(m.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
 			}
 			ms = append(ms, m)
-			if source(r.Family) != r.Source && !stale[r.Family] {
+			if source(r.Family) != families.FromSchema1(r.Source) && !stale[r.Family] {
 				stale[r.Family] = true
 				e.notef("%s has changed since it was recorded in %s", r.Family, path)
 			}

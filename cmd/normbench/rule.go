@@ -215,6 +215,7 @@ func (t tunedFile) changes(p kernels.Problem) []int64 {
 
 // addSources adds the source hashes of a set's families.
 func (e *env) addSources(set *rules.Set) error {
+	id := families.NewIdentity(e.registry, set.Device.Kind)
 	for _, l := range set.Classes {
 		for _, r := range l.Rules {
 			if _, ok := set.Sources[r.Family]; ok {
@@ -224,7 +225,7 @@ func (e *env) addSources(set *rules.Set) error {
 			if err != nil {
 				return err
 			}
-			if set.Sources[r.Family], err = families.SourceHash(e.registry, f); err != nil {
+			if set.Sources[r.Family], err = id.Source(f); err != nil {
 				return err
 			}
 		}

@@ -139,7 +139,7 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 	if err != nil {
 		return h // the sweep says what is wrong with it when it writes there
 	}
-	source := sourcesOf(r)
+	source := sourcesOf(r, info.Kind)
 	found := map[kernels.Problem][]search.Found{}
 	seen := map[kernels.Problem]map[kernels.Variant]bool{}
 	var order []kernels.Problem
@@ -147,7 +147,7 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 	for _, x := range slices.Concat(f.Latest(cold), f.Searched(cold)) {
 		switch {
 		case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
-			x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
+			x.Variant.Family == record.Stream, source(x.Variant.Family) != families.FromSchema1(x.Source), seen[x.Problem][x.Variant]:
 			continue
 		}
 		if found[x.Problem] == nil {
@@ -166,17 +166,17 @@ func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.H
 	return h
 }
 
-// sourcesOf tells the hash of a family's source now, "" where there is no such family. It
-// hashes each once: those who ask do so for every record.
-func sourcesOf(r *kernels.Registry) func(family string) string {
-	known := map[string]string{}
+// sourcesOf tells the hash of a family's code now, "" where there is no such family. It
+// looks each up once, because it is asked for every record.
+func sourcesOf(r *kernels.Registry, kind string) func(family string) string {
+	id, known := families.NewIdentity(r, kind), map[string]string{}
 	return func(family string) string {
 		if s, ok := known[family]; ok {
 			return s
 		}
 		known[family] = ""
 		if f, err := r.Lookup(family); err == nil {
-			if s, err := families.SourceHash(r, f); err == nil {
+			if s, err := id.Source(f); err == nil {
 				known[family] = s
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
@@ -223,10 +224,15 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	if err != nil {
 		return err
 	}
-	source := sourcesOf(e.registry)
-	entries := f.Latest(func(x *record.Entry) bool { // of the kernels as they are: they may have been others in between
-		return x.Run.Protocol == pr && (x.Variant.Family == record.Stream || source(x.Variant.Family) == x.Source)
-	})
+	id := families.NewIdentity(e.registry, info.Kind)
+	now := func(x *record.Entry, pr record.Protocol) bool { // of the code as it is: it may have been other in between
+		if x.Variant.Family == record.Stream {
+			return true
+		}
+		code, err := sweep.Code(e.registry, id, x.Problem, x.Variant, x.Run.Device)
+		return err == nil && x.Key == record.Key(x.Problem, x.Variant, x.Run.Device, code.String(), pr)
+	}
+	entries := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && now(x, pr) })
 	for i := range entries { // and of the launch rules
 		x := &entries[i]
 		base, err := e.registry.Base(x.Problem, info)
@@ -245,11 +251,11 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		table.AddSearched(f.Searched(func(x *record.Entry) bool {
 			p := x.Run.Protocol
 			p.Samples = searching.Samples // a search has its own
-			return p == searching && source(x.Variant.Family) == x.Source
+			return p == searching && now(x, x.Run.Protocol)
 		}))
 		e.describe(table)
 	}
-	if err := e.fold(old, table, path, source); err != nil {
+	if err := e.fold(old, table, path, sourcesOf(e.registry, info.Kind)); err != nil {
 		return err
 	}
 	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))

@@ -365,64 +365,6 @@ func TestProgramsKnob(t *testing.T) {
 	}
 }
 
-// A family's records are made again when, and only when, one of its files has
-// changed; and its files are all that its launches are compiled from.
-func TestSourceHash(t *testing.T) {
-	hashes := func(changed string) map[string]string {
-		r := families.New()
-		r.File = func(name string) (string, error) {
-			text, err := families.File(name)
-			if name == changed {
-				text += " "
-			}
-			return text, err
-		}
-		m := map[string]string{}
-		for _, f := range r.Families {
-			h, err := families.SourceHash(r, f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if len(h) != 12 {
-				t.Errorf("%s has the hash %q", f.Name, h)
-			}
-			m[f.Name] = h
-		}
-		return m
-	}
-	before := hashes("")
-	var all []string
-	for _, f := range families.New().Families {
-		all = append(all, f.Files...)
-	}
-	for _, file := range slices.Compact(slices.Sorted(slices.Values(all))) {
-		after := hashes(file)
-		for _, f := range families.New().Families {
-			if changed, want := before[f.Name] != after[f.Name], slices.Contains(f.Files, file); changed != want {
-				t.Errorf("%s changes the hash of %s: %v, want %v", file, f.Name, changed, want)
-			}
-		}
-	}
-	for _, f := range families.New().Families {
-		for _, file := range f.Files {
-			text, err := families.File(file)
-			if err != nil {
-				t.Errorf("%s: %v", f.Name, err)
-			}
-			for line := range strings.Lines(text) {
-				if name, ok := strings.CutPrefix(line, `#include "`); ok && !slices.Contains(f.Files, strings.Trim(name, "\"\n")) {
-					t.Errorf("%s of %s includes %s, which its hash leaves out", file, f.Name, name)
-				}
-			}
-		}
-	}
-	r := families.New()
-	r.File = func(string) (string, error) { return "", os.ErrNotExist }
-	if _, err := families.SourceHash(r, r.Families[0]); err == nil {
-		t.Error("a missing file has a hash")
-	}
-}
-
 // Two designs of one op and pass have names of their own, and ones that ask for
 // nothing in particular.
 func TestRegistryNames(t *testing.T) {

@@ -204,31 +204,20 @@ func File(name string) (string, error) {
 	return string(b), err
 }
 
-// Hash identifies all families of r together: two programs with the same hash
-// run the same kernels under the same names.
+// Hash identifies all families of r together, comments and launch rules too: two
+// programs with the same hash run the same kernels under the same names. What a
+// record is of, [Identity] says.
 func Hash(r *kernels.Registry) (string, error) {
 	h := sha256.New()
 	for _, f := range r.Families {
-		s, err := SourceHash(r, f)
-		if err != nil {
-			return "", err
+		fmt.Fprintln(h, f.Name, f.Version)
+		for _, name := range slices.Sorted(slices.Values(f.Files)) {
+			text, err := r.File(name)
+			if err != nil {
+				return "", fmt.Errorf("source file of %s: %w", f.Name, err)
+			}
+			fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
 		}
-		fmt.Fprintln(h, f.Name, s)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:12], nil
-}
-
-// SourceHash identifies everything that makes a family's kernels what they are:
-// its files as r has them, in hexadecimal. A record made from other sources is
-// measured again.
-func SourceHash(r *kernels.Registry, f *kernels.Family) (string, error) {
-	h := sha256.New()
-	for _, name := range slices.Sorted(slices.Values(f.Files)) {
-		text, err := r.File(name)
-		if err != nil {
-			return "", fmt.Errorf("source file of %s: %w", f.Name, err)
-		}
-		fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }

@@ -41,12 +41,13 @@ func ruler(op kernels.Op, design string, entries ...string) *kernels.Family {
 			}
 			return p
 		},
-		Host: map[string]kernels.HostStage{
-			"empty": func(*kernels.HostRun, int) {},
-			"spin": func(h *kernels.HostRun, _ int) {
-				for start := time.Now(); time.Since(start) < time.Duration(h.Arg("ns")); {
-				}
-			},
-		},
+		Host: map[string]kernels.HostStage{"empty": hostEmpty, "spin": hostSpin},
+	}
+}
+
+func hostEmpty(*kernels.HostRun, int) {}
+
+func hostSpin(h *kernels.HostRun, _ int) {
+	for start := time.Now(); time.Since(start) < time.Duration(h.Arg("ns")); {
 	}
 }

@@ -155,9 +155,11 @@ func fwdCopy(op kernels.Op) *kernels.Family {
 				Args: append(kernels.Buffers("x", "y"), kernels.Int64("bytes", p.M*p.N*p.DType.Size())),
 			}}}
 		},
-		Host: map[string]kernels.HostStage{kernels.Memcpy: func(h *kernels.HostRun, _ int) {
-			copy(h.Mem["y"].Bits, h.Mem["x"].Bits)
-			copy(h.Mem["y"].F32, h.Mem["x"].F32)
-		}},
+		Host: map[string]kernels.HostStage{kernels.Memcpy: hostMemcpy},
 	}
+}
+
+func hostMemcpy(h *kernels.HostRun, _ int) {
+	copy(h.Mem["y"].Bits, h.Mem["x"].Bits)
+	copy(h.Mem["y"].F32, h.Mem["x"].F32)
 }

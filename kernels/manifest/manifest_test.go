@@ -369,14 +369,14 @@ func TestFolders(t *testing.T) {
 }
 
 // A user's source includes normbench's header unless the folder has one of that
-// name; a change of any of them changes the hash.
+// name; a change of their code changes the hash.
 func TestFiles(t *testing.T) {
 	hash := func(files ...string) string {
 		r, fs, err := Load(families.New(), folder(t, files...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := families.SourceHash(r, fs[0])
+		h, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,11 +385,10 @@ func TestFiles(t *testing.T) {
 	seen := map[string]bool{}
 	for _, files := range [][]string{
 		{"mine.yaml", good, "mine.cu", goodSource},
-		{"mine.yaml", good + "#\n", "mine.cu", goodSource},
-		{"mine.yaml", good, "mine.cu", goodSource + "//\n"},
-		{"mine.yaml", good, "mine.cu", goodSource, "common.cuh", "// mine"},
+		{"mine.yaml", good, "mine.cu", goodSource + "int more;\n"},
+		{"mine.yaml", good, "mine.cu", goodSource, "common.cuh", "int mine;"},
 		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", ""},
-		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", "//"},
+		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", "int b;"},
 	} {
 		h := hash(files...)
 		if seen[h] {
@@ -399,6 +398,9 @@ func TestFiles(t *testing.T) {
 		if hash(files...) != h {
 			t.Error("the folder's name changes the hash")
 		}
+	}
+	if hash("mine.yaml", good, "mine.cu", goodSource) != hash("mine.yaml", good+"#\n", "mine.cu", goodSource+"// a comment\n") {
+		t.Error("comments change the hash")
 	}
 	r, _ := load(t)
 	ours, err1 := families.File("common.cuh")

@@ -93,7 +93,8 @@ type Record struct {
 	Base         bool            `json:"base,omitempty"` // the variant that runs before any tuning
 	Status       kernels.Status  `json:"status"`
 	Reason       string          `json:"reason,omitempty"` // why the status is not ok
-	Source       string          `json:"source"`           // hash of the family's source
+	Source       string          `json:"source"`           // hash of the code, families.Identity.Source; in schema 1 of whole files
+	Launch       string          `json:"launch,omitempty"` // hash of what the plan launches, families.Identity.Launches; not in schema 1
 	Seed         uint64          `json:"seed"`             // of the inputs
 	Bytes        int64           `json:"bytes"`            // compulsory traffic
 	ScratchBytes int64           `json:"scratch_bytes,omitempty"`
@@ -156,6 +157,17 @@ func Micros(seconds []float64) []float64 {
 	return us
 }
 
+// A Code identifies what a variant runs, whatever its name: see families.Identity.
+type Code struct{ Source, Launch string }
+
+// String is what Key takes; of schema 1, the source alone.
+func (c Code) String() string {
+	if c.Launch == "" {
+		return c.Source
+	}
+	return c.Source + "/" + c.Launch
+}
+
 // Key identifies a measurement: a sweep skips what its records file has under
 // the same key, and of two records with one key the later counts. It is the
 // first 16 bytes, in hex, of the SHA-256 of
@@ -165,11 +177,11 @@ func Micros(seconds []float64) []float64 {
 //     update of either the code or its clock may differ, so all is measured
 //     again. The UUID is left out, so that equal cards of a CI pool share a
 //     results folder; the run line keeps it,
-//   - the hash of the family's source,
+//   - the code and the launches: a Code as a string,
 //   - the protocol.
 //
 // The seed, the host and the version of normbench do not count.
-func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string, pr Protocol) string {
+func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, code string, pr Protocol) string {
 	protocol, err := json.Marshal(pr) // a field added later, empty, leaves the key as it was
 	if err != nil {
 		panic(err) // of plain values
@@ -178,7 +190,7 @@ func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source stri
 	for _, s := range []string{
 		p.String(), v.String(),
 		d.ID, d.Arch, fmt.Sprint(d.Units), d.Driver, d.Compiler,
-		source, string(protocol),
+		code, string(protocol),
 	} {
 		fmt.Fprintf(h, "%d:%s\n", len(s), s) // the length keeps neighbours apart
 	}

@@ -195,7 +195,7 @@ func TestAccepted(t *testing.T) {
 	if fired < 1000 && !raceEnabled {
 		t.Errorf("rules fired for %d problems only", fired)
 	}
-	hash := func(f *kernels.Family) (string, error) { return families.SourceHash(j.Registry, f) }
+	hash := families.NewIdentity(j.Registry, kernels.KindCUDA).Source
 	for _, s := range []*Set{f.set, fittedH200(t).set} {
 		for _, line := range s.Lint(j, hash) {
 			t.Error(line)

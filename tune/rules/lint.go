@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"normbench/kernels"
+	"normbench/kernels/families"
 )
 
 // Lint finds what makes rules wrong with these kernels on this device: rules
@@ -22,7 +23,7 @@ func (s *Set) Lint(j Judge, hash func(*kernels.Family) (string, error)) []string
 		if err != nil {
 			continue // said where a rule uses it
 		}
-		if now, err := hash(f); err == nil && now != s.Sources[name] {
+		if now, err := hash(f); err == nil && now != families.FromSchema1(s.Sources[name]) {
 			add("stale: the sources of %s are %s, and the rules are from %s", name, now, s.Sources[name])
 		}
 	}

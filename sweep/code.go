@@ -1,0 +1,28 @@
+package sweep
+
+import (
+	"fmt"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/sweep/record"
+)
+
+// Code identifies what a variant with a complete config runs for p on d. A peer, which
+// has no plan of ours, is its source alone. Errors: an unknown family, or a source file that cannot be read.
+func Code(r *kernels.Registry, id *families.Identity, p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) (c record.Code, err error) {
+	f, err := r.Lookup(v.Family)
+	if err != nil {
+		return c, err
+	}
+	if c.Source, err = id.Source(f); err != nil {
+		return c, err
+	}
+	if f.CheckServes(p) != nil || f.Refuse(p, v.Config, d) != nil {
+		return c, nil // it never runs
+	}
+	if c.Launch, err = id.Launches(f.Plan(p, v.Config, d)); err != nil {
+		return c, fmt.Errorf("launches of %s: %w", v, err)
+	}
+	return c, nil
+}
