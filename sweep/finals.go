@@ -162,23 +162,22 @@ func (m *measurer) fight(ctx context.Context, fs []*finalist, twin, stream *fina
 func (m *measurer) choose(ctx context.Context, fs []*finalist, twin *finalist, base int) (winner int, why string, err error) {
 	run := m.v.run
 	o := run.o.Search
-	band := search.TieBand
+	floor := 0.0
 	if base >= 0 && len(twin.rounds) > 0 && len(twin.rounds) == len(fs[base].rounds) {
-		if floor, _, _, _ := search.Gain(twin.rounds, fs[base].rounds); math.Abs(floor) > band {
-			band = math.Abs(floor)
-		}
+		floor, _, _, _ = search.Gain(twin.rounds, fs[base].rounds)
 	}
+	band := max(search.TieBand, math.Abs(floor))
 	m.close()
 	for {
 		list := make([]search.Finalist, len(fs))
 		for i, f := range fs {
 			list[i] = search.Finalist{Variant: f.variant, Rounds: f.rounds, Failed: f.failure != nil,
-				Entry: m.isEntry(f.variant), Shared: o.Known.Sharing(m.j.Problem, f.variant)}
+				Base: i == base, Entry: m.isEntry(f.variant), Shared: o.Known.Sharing(m.j.Problem, f.variant)}
 			if _, _, plan, err := run.registry.Resolve(m.j.Problem, f.variant, run.info); err == nil {
 				list[i].Cost = search.Cost(plan, f.variant.Config, run.info)
 			}
 		}
-		if winner, why = search.Choose(list, band); winner < 0 {
+		if winner, why = search.Choose(list, band, floor); winner < 0 {
 			return -1, "", nil
 		}
 		f := fs[winner]

@@ -32,6 +32,17 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 			finals = append(finals, e)
 		}
 	}
+	// Records of before this rule may have chosen one that the rounds do not prove faster.
+	for _, o := range finals {
+		if of := o.Finals(); o.Base && o.Status == kernels.StatusOK && o.Variant != b.Variant {
+			floor, _, _, _ := search.Gain(of.Twin, of.Rounds)
+			if !search.Faster(of.Rounds, won.Rounds, floor) {
+				b, won = o, of
+				won.Chosen = "base: none is faster beyond doubt"
+			}
+			break
+		}
+	}
 	e := Entry{
 		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
 		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS, SearchUS: won.SearchUS, Chosen: won.Chosen,

@@ -8,14 +8,19 @@ import (
 	"normbench/sweep/record"
 )
 
-// TieBand is how much faster, relatively, a variant must be than the base to be
-// picked over it. Two sweeps of one device differ by about that much, so within
+// TieBand is how much faster, relatively, a variant must at least be than the base to be
+// picked over it by a grid. Two sweeps of one device differ by about that much, so within
 // the band a pick would follow noise and change with every sweep.
 const TieBand = 0.01
 
+// beats says whether a grid's times prove e faster than the base: by TieBand, and by intervals of
+// the medians that do not meet. Without intervals, of fewer than six samples, nothing is proved.
+func beats(e, base *record.Entry) bool {
+	return e.Median*(1+TieBand) < base.Median && e.Hi > 0 && base.Lo > 0 && e.Hi < base.Lo
+}
+
 // Pick returns the table's entries for what was measured: per problem the ok
-// variant with the lowest median time, or the base where it is within TieBand
-// of that. The stream, peers and problems without an ok variant are left out. Entries
+// variant with the lowest median time, or the base unless that is faster beyond doubt. The stream, peers and problems without an ok variant are left out. Entries
 // come in the order of record.CompareProblems.
 //
 // Where a search has chosen, its choice stands, with the numbers of its finals:
@@ -59,7 +64,7 @@ func pick(es []record.Entry) (Entry, bool) {
 	})
 	best := 0
 	base := slices.IndexFunc(ok, func(e record.Entry) bool { return e.Base })
-	if base > 0 && ok[base].Median <= ok[0].Median*(1+TieBand) {
+	if base > 0 && !beats(&ok[0], &ok[base]) {
 		best = base
 	}
 	b := ok[best]

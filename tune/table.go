@@ -66,6 +66,18 @@ type Entry struct {
 // Variant is the family and config.
 func (e *Entry) Variant() kernels.Variant { return kernels.Variant{Family: e.Family, Config: e.Config} }
 
+// ProvenFaster says whether the evidence for the entry excludes that its base is as fast: the
+// interval of the speedup lies above 1, or, of a grid, that of the median below the base's median.
+func (e *Entry) ProvenFaster() bool {
+	switch {
+	case len(e.SpeedupCI) == 2:
+		return e.SpeedupCI[0] > 1
+	case e.Base == nil:
+		return true // it failed
+	}
+	return len(e.CIUS) == 2 && e.CIUS[1] < e.Base.MedianUS
+}
+
 // A Rival is a variant that the pick was measured against.
 type Rival struct {
 	Family   string         `json:"family"`

@@ -71,6 +71,9 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, hash func(*kernels.
 			add("%s: %v", x.Problem, err)
 			continue
 		}
+		if o := x.Base; o != nil && (kernels.Variant{Family: o.Family, Config: o.Config}) != x.Variant() && !x.ProvenFaster() {
+			add("%s: %s is not provably faster than the base, %s: sweep again, or delete the entry", x.Problem, x.Variant(), kernels.Variant{Family: o.Family, Config: o.Config})
+		}
 		if now, err := hash(f); err == nil && now != families.FromSchema1(x.Source) && !stale[x.Family+x.Source] {
 			stale[x.Family+x.Source] = true
 			add("stale: the sources of %s are %s, and entries such as %s are from %s", x.Family, now, x.Problem, x.Source)

@@ -19,6 +19,7 @@ const TieBand = 0.01
 type Finalist struct {
 	Variant kernels.Variant
 	Rounds  []float64 // its time in each, the same rounds for all
+	Base    bool      // it is what runs untuned
 	Entry   bool      // it is the checked-in entry
 	Shared  int       // neighbouring problems that chose it too
 	Cost    int       // warps times stages times programs: what it takes of the device
@@ -36,26 +37,41 @@ func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 	return l.Block / 32 * max(c.Get(kernels.Stages), 1) * min(programs, 16*max(d.Units, 1))
 }
 
-// Choose picks the winner of the finals: the fastest by the median of its
-// rounds; or, of those within the band of it, the checked-in entry, then, of those
-// that the rounds do not tell from it (Gain), the one that most neighbouring problems
-// share, then the one that takes least. It says why, and is -1 where none is left.
+// Faster says whether the paired rounds prove b faster than a: the lower bound of its gain is
+// above zero, and the gain is more than floor, by which two copies of a differ.
+func Faster(a, b []float64, floor float64) bool {
+	gain, lo, _, ok := Gain(a, b)
+	return ok && lo > 0 && gain > math.Abs(floor)
+}
+
+// Choose picks the winner of the finals. The base stays unless the rounds prove another
+// faster (Faster, with floor of two copies of the base). Of those that are, the winner is the
+// fastest by the median of its rounds; or, of those within the band of it, the checked-in entry,
+// then, of those that the rounds do not tell from it (Gain), the one that most neighbouring
+// problems share, then the one that takes least. It says why, and is -1 where none is left.
 //
 // (All within the band were tied once: configs that were 0.8% slower in each of eight
 // rounds won for a smaller launch.)
-func Choose(fs []Finalist, band float64) (winner int, why string) {
+func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
+	runs := func(f Finalist) bool { return !f.Failed && len(f.Rounds) > 0 }
+	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && runs(f) })
+	may := func(f Finalist) bool {
+		return runs(f) && !f.Base && (base < 0 || Faster(fs[base].Rounds, f.Rounds, floor))
+	}
 	fastest := -1
 	for i, f := range fs {
-		if !f.Failed && len(f.Rounds) > 0 && (fastest < 0 || stats.Median(f.Rounds) < stats.Median(fs[fastest].Rounds)) {
+		if may(f) && (fastest < 0 || stats.Median(f.Rounds) < stats.Median(fs[fastest].Rounds)) {
 			fastest = i
 		}
 	}
-	if fastest < 0 {
+	if fastest < 0 && base >= 0 {
+		return base, "base: none is faster beyond doubt"
+	} else if fastest < 0 {
 		return -1, ""
 	}
 	var tied []int
 	for i, f := range fs {
-		if f.Failed || len(f.Rounds) == 0 || behind(f.Rounds, fs[fastest].Rounds) > band {
+		if !may(f) || behind(f.Rounds, fs[fastest].Rounds) > band {
 			continue
 		}
 		if _, lo, _, ok := Gain(f.Rounds, fs[fastest].Rounds); f.Entry || !ok || lo <= 0 {

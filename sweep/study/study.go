@@ -254,7 +254,7 @@ func finals(ctx context.Context, b *search.Board, m *meter, s *split, n int) (pi
 			fs[i].Rounds = append(fs[i].Rounds, stats.Median(us))
 		}
 	}
-	w, _ := search.Choose(fs, 0)
+	w, _ := search.Choose(fs, 0, 0)
 	return vs[w], busy, nil
 }
 
