@@ -153,6 +153,27 @@ func TestConfigsAsksLittle(t *testing.T) {
 	}
 }
 
+// Who takes all of a config at once has read all of its knobs.
+func TestConfigsReadsWhole(t *testing.T) {
+	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2}
+	for name, refused := range map[string]func(c kernels.Config) bool{
+		"label":    func(c kernels.Config) bool { return strings.HasPrefix(c.String(), "br1.w8") },
+		"settings": func(c kernels.Config) bool { return c.Settings()[0].Value == 1 && c.Settings()[1].Value == 8 },
+	} {
+		f := toy()
+		f.Refuse = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
+			if refused(c) {
+				return errors.New("one row for eight warps")
+			}
+			return nil
+		}
+		want := f.Space(p, d)
+		if configs, n := f.Configs(p, d); !slices.Equal(configs, want.Configs) || n != len(want.Refused) {
+			t.Errorf("by %s: %q and %d refused, want %q and %d", name, configs, n, want.Configs, len(want.Refused))
+		}
+	}
+}
+
 func TestRegistry(t *testing.T) {
 	hidden := toy()
 	hidden.Name, hidden.Hidden = "toy/hidden", true
