@@ -113,6 +113,64 @@ func TestSpace(t *testing.T) {
 		if !slices.Equal(refused, test.refused) {
 			t.Errorf("%s: refused %q, want %q", test.name, refused, test.refused)
 		}
+		fast, n := toy().Configs(p, test.d, test.override...)
+		if configs, _ := labels(kernels.Space{Configs: fast}); !slices.Equal(configs, test.configs) || n != len(test.refused) {
+			t.Errorf("%s: without reasons %q and %d refused, want %q and %d", test.name, configs, n, test.configs, len(test.refused))
+		}
+	}
+}
+
+// A refusal holds for all values of the knobs that were not read, and knobs that
+// Refuse replaces are not read.
+func TestConfigsAsksLittle(t *testing.T) {
+	f := toy()
+	for _, r := range []kernels.Range{kernels.Values(kernels.Unroll, 1, 2, 3, 4), kernels.Values(kernels.Stages, 1, 2, 3, 4)} {
+		f.Knobs = append(f.Knobs, r)
+	}
+	asked := 0
+	f.Refuse = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
+		asked++
+		c = c.With(set(kernels.Stages, 7))
+		if c.Get(kernels.Warps) == 4 || c.Get(kernels.Stages) != 7 {
+			return fmt.Errorf("%s is refused", c)
+		}
+		if c.Get(kernels.Unroll) > 1 {
+			return errors.New("unroll is 1")
+		}
+		return nil
+	}
+	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2}
+	want := f.Space(p, d)
+	asked = 0
+	configs, refused := f.Configs(p, d)
+	if !slices.Equal(configs, want.Configs) || refused != len(want.Refused) || len(configs) == 0 {
+		t.Errorf("%q and %d refused, want %q and %d", configs, refused, want.Configs, len(want.Refused))
+	}
+	// The base, 4 values of unroll with 8 warps, and with 4 warps what the reason's text reads: block
+	// rows, programs and unroll.
+	if most := 1 + 4 + 3*2*4; asked > most {
+		t.Errorf("asked about %d configs, want at most %d of %d", asked, most, 3*2*2*4*4)
+	}
+}
+
+// Who takes all of a config at once has read all of its knobs.
+func TestConfigsReadsWhole(t *testing.T) {
+	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2}
+	for name, refused := range map[string]func(c kernels.Config) bool{
+		"label":    func(c kernels.Config) bool { return strings.HasPrefix(c.String(), "br1.w8") },
+		"settings": func(c kernels.Config) bool { return c.Settings()[0].Value == 1 && c.Settings()[1].Value == 8 },
+	} {
+		f := toy()
+		f.Refuse = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
+			if refused(c) {
+				return errors.New("one row for eight warps")
+			}
+			return nil
+		}
+		want := f.Space(p, d)
+		if configs, n := f.Configs(p, d); !slices.Equal(configs, want.Configs) || n != len(want.Refused) {
+			t.Errorf("by %s: %q and %d refused, want %q and %d", name, configs, n, want.Configs, len(want.Refused))
+		}
 	}
 }
 
@@ -170,12 +228,13 @@ func TestParseVariant(t *testing.T) {
 	}
 }
 
-// Space finds aliases by the text of plans: two plans that differ anywhere must
-// differ there.
+// Two plans that differ anywhere must differ in their text, and in what Space
+// finds aliases by.
 func TestPlanStringHoldsEverything(t *testing.T) {
 	make := func() kernels.Plan {
 		return kernels.Plan{
 			Scratch: []kernels.Scratch{{Name: "s", DType: kernels.FP32, Elems: 8}},
+			Rounds:  []kernels.Rounding{{Output: "dw", DType: kernels.BF16}},
 			Launches: []kernels.Launch{{
 				Stage: "k1", Source: "a.cu", Entry: "a", Grid: [3]int{1, 2, 3}, Block: 32, Shared: 4,
 				Defines: []kernels.Define{{Name: "D", Value: 1}},
@@ -199,6 +258,12 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 		"grid z":        func(p *kernels.Plan) { p.Launches[0].Grid[2]++ },
 		"block":         func(p *kernels.Plan) { p.Launches[0].Block++ },
 		"shared":        func(p *kernels.Plan) { p.Launches[0].Shared++ },
+		"cluster":       func(p *kernels.Plan) { p.Launches[0].Cluster++ },
+		"resident":      func(p *kernels.Plan) { p.Launches[0].Resident = true },
+		"early":         func(p *kernels.Plan) { p.Launches[0].Early = true },
+		"apart":         func(p *kernels.Plan) { p.Launches[0].Apart = true },
+		"round output":  func(p *kernels.Plan) { p.Rounds[0].Output = "db" },
+		"round dtype":   func(p *kernels.Plan) { p.Rounds[0].DType = kernels.FP16 },
 		"define name":   func(p *kernels.Plan) { p.Launches[0].Defines[0].Name = "E" },
 		"define value":  func(p *kernels.Plan) { p.Launches[0].Defines[0].Value++ },
 		"buffer":        func(p *kernels.Plan) { p.Launches[0].Args[0].Name = "" },
@@ -210,6 +275,18 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 		change(&p)
 		if p.String() == want {
 			t.Errorf("another %s prints the same:\n%s", name, want)
+		}
+		f := toy()
+		f.Knobs = []kernels.Range{kernels.Values(kernels.BlockRows, 1, 2, 8)}
+		f.Plan = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
+			if c.Get(kernels.BlockRows) == 8 {
+				return p
+			}
+			return make()
+		}
+		s := f.Space(parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2})
+		if len(s.Configs) != 2 || len(s.Refused) != 1 {
+			t.Errorf("of two equal plans and one with another %s the space has %q", name, s.Configs)
 		}
 	}
 	if n := make().ScratchBytes(); n != 32 {

@@ -18,6 +18,8 @@ type Knob struct {
 	Macro string // #define in the CUDA sources; "" where it shapes the grid only
 	Host  bool   // the host stages read it too, so the cpu device varies it
 	Doc   string
+
+	place int // in label order
 }
 
 // The knobs. Zero is a value like any other.
@@ -64,8 +66,11 @@ var (
 )
 
 func knob(key, name, macro string, host bool, doc string) *Knob {
-	k := &Knob{key, name, macro, host, doc}
-	place[key] = len(knobs)
+	k := &Knob{key, name, macro, host, doc, len(knobs)}
+	if k.place == maxKnobs {
+		panic("kernels: a draft has no room for more knobs")
+	}
+	place[key] = k.place
 	knobs = append(knobs, k)
 	return k
 }
@@ -95,8 +100,12 @@ type Setting struct {
 //
 // The label itself is the value. (An array indexed by knob was tried in the
 // design: it made every record and map key some 100 bytes for the same
-// meaning.)
-type Config struct{ label string }
+// meaning. Only while a space is laid out are the values in such an array, a
+// draft: Refuse and Plan may be given one, and neither keep nor compare it.)
+type Config struct {
+	label string
+	draft *draft
+}
 
 // NewConfig makes a Config of settings; a later one for the same knob wins.
 func NewConfig(settings ...Setting) Config {
@@ -105,9 +114,12 @@ func NewConfig(settings ...Setting) Config {
 
 // With returns c with settings added or replaced.
 func (c Config) With(settings ...Setting) Config {
+	if c.draft != nil {
+		return c.draft.with(settings)
+	}
 	if len(settings) == 1 { // nothing is sorted where a space gives a knob another value
 		if from, to, ok := find(c.label, settings[0].Knob); ok {
-			return Config{c.label[:from] + strconv.Itoa(settings[0].Value) + c.label[to:]}
+			return Config{label: c.label[:from] + strconv.Itoa(settings[0].Value) + c.label[to:]}
 		}
 	}
 	all := c.Settings()
@@ -118,7 +130,7 @@ func (c Config) With(settings ...Setting) Config {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b Setting) int { return cmp.Compare(order(a.Knob), order(b.Knob)) })
+	slices.SortFunc(all, func(a, b Setting) int { return cmp.Compare(a.Knob.place, b.Knob.place) })
 	var b strings.Builder
 	for i, s := range all {
 		if i > 0 {
@@ -127,7 +139,7 @@ func (c Config) With(settings ...Setting) Config {
 		b.WriteString(s.Knob.Key)
 		b.WriteString(strconv.Itoa(s.Value))
 	}
-	return Config{b.String()}
+	return Config{label: b.String()}
 }
 
 // find returns where in a label the value of k stands.
@@ -144,8 +156,6 @@ func find(label string, k *Knob) (from, to int, ok bool) {
 	return 0, 0, false
 }
 
-func order(k *Knob) int { return place[k.Key] }
-
 // split cuts the first setting off a label, as its key and its digits.
 func split(label string) (key, digits, rest string) {
 	part, rest, _ := strings.Cut(label, ".")
@@ -155,6 +165,10 @@ func split(label string) (key, digits, rest string) {
 
 // Lookup returns the value of k and whether c assigns one.
 func (c Config) Lookup(k *Knob) (int, bool) {
+	if c.draft != nil {
+		c.draft.read(k.place)
+		return c.draft.values[k.place], c.draft.has&(1<<k.place) != 0
+	}
 	if from, to, ok := find(c.label, k); ok {
 		n, err := strconv.Atoi(c.label[from:to])
 		return n, err == nil
@@ -170,6 +184,9 @@ func (c Config) Get(k *Knob) int {
 
 // Settings lists the assignments in label order.
 func (c Config) Settings() []Setting {
+	if c.draft != nil {
+		return c.draft.settings()
+	}
 	if c.label == "" {
 		return nil
 	}
@@ -184,7 +201,12 @@ func (c Config) Settings() []Setting {
 }
 
 // String is the label; the empty Config is "".
-func (c Config) String() string { return c.label }
+func (c Config) String() string {
+	if c.draft != nil {
+		return c.draft.label()
+	}
+	return c.label
+}
 
 // ParseConfig reads a label such as br4.bc1024.w8. Knobs may come in any
 // order, each once.
@@ -215,13 +237,13 @@ func ParseConfig(label string) (Config, error) {
 		canonical, last = canonical && k > last && (part[i] != '0' || len(part) == i+1), k
 	}
 	if canonical {
-		return Config{label}, nil
+		return Config{label: label}, nil
 	}
 	return NewConfig(all...), nil
 }
 
 // MarshalText implements encoding.TextMarshaler with the label.
-func (c Config) MarshalText() ([]byte, error) { return []byte(c.label), nil }
+func (c Config) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
 // UnmarshalText implements encoding.TextUnmarshaler with ParseConfig.
 func (c *Config) UnmarshalText(b []byte) error {

@@ -421,9 +421,6 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left 
 	us := stats.Median(rec.SamplesUS)
 	rec.StreamUS = us
 	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
-	if v.run.o.Search != nil {
-		rec.Refused = j.Refusals
-	}
 	if s, ok := v.dev.(kernels.Sensor); ok {
 		state, err := s.Sense(ctx)
 		if err != nil {

@@ -6,7 +6,10 @@ package sweep
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -20,7 +23,6 @@ type Task struct {
 	Base     kernels.Variant // what runs before any tuning
 	Variants []kernels.Variant
 	Refused  int // configs that the spaces gave a reason against
-	Refusals []record.Refusal
 	// Keep are variants that a search always measures and never eliminates,
 	// beside the base: the checked-in entry and presets. They are among Variants.
 	Keep []kernels.Variant
@@ -44,90 +46,123 @@ func (t *Task) Add(v kernels.Variant) {
 // family that serves it, the base first. Only the families named in only take
 // part, or all where it is empty; override replaces the values of knobs. A
 // named family that serves none of the problems, or has all its configs refused, is an
-// error, as is a knob that no family has. It ends early with ctx's error: the spaces of a GPU's problems take a
-// fifth of a second each.
+// error, as is a knob that no family has. It ends early with ctx's error.
+//
+// Problems are laid out side by side, on all cores.
 func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) ([]Task, error) {
-	served, runs, refusal := map[string]bool{}, map[string]bool{}, map[string]error{}
 	for _, name := range only {
 		if _, err := r.Lookup(name); err != nil {
 			return nil, err
 		}
-		served[name] = false
 	}
-	used := map[*kernels.Knob]bool{}
-	var tasks []Task
-	for _, p := range problems {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := p.CheckFits(d); err != nil {
-			return nil, err
-		}
-		base, err := r.Base(p, d)
+	tasks, errs := make([]Task, len(problems)), make([]error, len(problems))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(problems)) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < len(problems); i = int(next.Add(1)) - 1 {
+				if errs[i] = ctx.Err(); errs[i] == nil {
+					tasks[i], errs[i] = lay(r, problems[i], d, only, override)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	for _, err := range errs {
 		if err != nil {
 			return nil, err
 		}
-		t := Task{Problem: p, Base: base}
-		for _, f := range r.Serving(p) {
-			if _, named := served[f.Name]; len(only) > 0 && !named {
-				continue
+	}
+	return tasks, checkGrid(r, tasks, d, only, override)
+}
+
+// taking are the families that take part on a problem.
+func taking(r *kernels.Registry, p kernels.Problem, only []string) []*kernels.Family {
+	fs := r.Serving(p)
+	if len(only) > 0 {
+		fs = slices.DeleteFunc(fs, func(f *kernels.Family) bool { return !slices.Contains(only, f.Name) })
+	}
+	return fs
+}
+
+// lay lays out one problem.
+func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) (Task, error) {
+	if err := p.CheckFits(d); err != nil {
+		return Task{}, err
+	}
+	base, err := r.Base(p, d)
+	if err != nil {
+		return Task{}, err
+	}
+	// The base takes part whatever was asked for: it is what the others are
+	// compared with.
+	t := Task{Problem: p, Base: base, Variants: []kernels.Variant{base}}
+	for _, f := range taking(r, p, only) {
+		configs, refused := f.Configs(p, d, override...)
+		t.Refused += refused
+		for _, c := range configs {
+			if v := (kernels.Variant{Family: f.Name, Config: c}); v != base {
+				t.Variants = append(t.Variants, v)
 			}
+		}
+	}
+	return t, nil
+}
+
+// checkGrid says which family or knob was asked for in vain.
+func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []string, override []kernels.Range) error {
+	served, used := map[string]bool{}, map[*kernels.Knob]bool{}
+	for _, t := range tasks {
+		for _, f := range taking(r, t.Problem, only) {
 			served[f.Name] = true
 			for _, k := range f.Knobs {
 				used[k.Knob] = true
 			}
-			s := f.Space(p, d, override...)
-			if len(s.Configs) > 0 {
-				runs[f.Name] = true
-			} else if refusal[f.Name] == nil && len(s.Refused) > 0 {
-				refusal[f.Name] = f.Refuse(p, s.Refused[0].Config, d)
-			}
-			t.Refused += len(s.Refused)
-			t.Refusals = append(t.Refusals, byReason(f.Name, s.Refused)...)
-			for _, c := range s.Configs {
-				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: c})
-			}
 		}
-		// The base takes part whatever was asked for: it is what the others are
-		// compared with.
-		t.Variants = slices.DeleteFunc(t.Variants, func(v kernels.Variant) bool { return v == base })
-		t.Variants = append([]kernels.Variant{base}, t.Variants...)
-		tasks = append(tasks, t)
 	}
 	for _, name := range only {
 		if !served[name] {
-			return nil, hint.Errorf("`normbench list kernels` shows the op and pass of each family", "family %s serves none of the problems asked for", name)
+			return hint.Errorf("`normbench list kernels` shows the op and pass of each family", "family %s serves none of the problems asked for", name)
 		}
 	}
 	for _, o := range override {
 		if !used[o.Knob] {
-			return nil, hint.Errorf("`normbench list kernels` shows the knobs of each family", "no family in this sweep has the knob %q", o.Knob.Key)
+			return hint.Errorf("`normbench list kernels` shows the knobs of each family", "no family in this sweep has the knob %q", o.Knob.Key)
 		}
+	}
+	if len(override) > 0 {
+		return nil // the values may be to blame, not the family
 	}
 	for _, name := range only {
-		// The base alone would be swept. (Of overrides the values may be to blame, not the family.)
-		if why := refusal[name]; !runs[name] && len(override) == 0 {
+		f, err := r.Lookup(name)
+		if err != nil {
+			return err
+		}
+		if why := refusesAll(f, tasks, d); why != nil {
 			next := cmp.Or(hint.Of(why), "`normbench list configs` shows why configs are refused")
-			return nil, hint.Errorf(next, "every config of family %s is refused, at first as %w", name, why)
+			return hint.Errorf(next, "every config of family %s is refused, at first as %w", name, why)
 		}
 	}
-	return tasks, nil
+	return nil
 }
 
-// byReason groups refusals, as a space has few reasons for many configs.
-func byReason(family string, refused []kernels.Refusal) []record.Refusal {
-	var groups []record.Refusal
-	at := map[string]int{}
-	for _, x := range refused {
-		i, ok := at[x.Reason]
-		if !ok {
-			i = len(groups)
-			at[x.Reason] = i
-			groups = append(groups, record.Refusal{Family: family, Reason: x.Reason})
+// refusesAll is the first reason of a family that has no config for any of the problems that it
+// serves, or nil.
+func refusesAll(f *kernels.Family, tasks []Task, d kernels.DeviceInfo) error {
+	for _, t := range tasks {
+		if slices.ContainsFunc(t.Variants, func(v kernels.Variant) bool { return v.Family == f.Name }) {
+			return nil
 		}
-		groups[i].Configs = append(groups[i].Configs, x.Config)
 	}
-	return groups
+	for _, t := range tasks {
+		if f.CheckServes(t.Problem) != nil {
+			continue
+		}
+		if s := f.Space(t.Problem, d); len(s.Refused) > 0 {
+			return f.Refuse(t.Problem, s.Refused[0].Config, d)
+		}
+	}
+	return nil
 }
 
 // ColdProtocol is how a time is taken unless asked otherwise: before every

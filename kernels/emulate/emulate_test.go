@@ -278,7 +278,7 @@ func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []k
 	if base := f.Base(p, d); f.Refuse(p, base, d) == nil {
 		configs = append(configs, base)
 	}
-	space := f.Space(p, d).Configs
+	space, _ := f.Configs(p, d)
 	slices.SortFunc(space, func(a, b kernels.Config) int { return strings.Compare(a.String(), b.String()) })
 	slices.SortStableFunc(space, func(a, b kernels.Config) int {
 		if hash(a) < hash(b) {

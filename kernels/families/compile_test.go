@@ -58,7 +58,7 @@ func TestCompile(t *testing.T) {
 			}
 			for _, arch := range archs {
 				d := device(arch)
-				configs := f.Space(p, d).Configs
+				configs, _ := f.Configs(p, d)
 				if len(configs) == 0 {
 					continue
 				}

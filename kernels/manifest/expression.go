@@ -20,6 +20,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
+	"normbench/kernels"
 )
 
 // A kind is what an expression comes out as.
@@ -39,6 +40,7 @@ type expression struct {
 	place
 	lo, hi  int // of a whole number
 	program *vm.Program
+	knobs   []*kernels.Knob // its variables that are knobs
 }
 
 // A place is where a field stands, for errors.
@@ -106,7 +108,13 @@ func compile(p place, text string, k kind, known vars) (_ *expression, err error
 	case err != nil:
 		return nil, bad(err.Error())
 	}
-	return &expression{place: p, lo: math.MinInt, hi: math.MaxInt, program: program}, nil
+	e := &expression{place: p, lo: math.MinInt, hi: math.MaxInt, program: program}
+	for _, name := range e.variables() {
+		if k, err := kernels.ParseKnob(name); err == nil {
+			e.knobs = append(e.knobs, k)
+		}
+	}
+	return e, nil
 }
 
 // result is the type that a kind is checked against.
@@ -121,20 +129,22 @@ func result(k kind) expr.Option {
 }
 
 // reads says whether e has a variable.
-func (e *expression) reads() bool {
+func (e *expression) reads() bool { return len(e.variables()) > 0 }
+
+func (e *expression) variables() []string {
 	n := e.program.Node()
 	var v variables
 	ast.Walk(&n, &v)
-	return v > 0
+	return v
 }
 
-// variables counts the variables that it visits.
-type variables int
+// variables are the names of the variables that it visits.
+type variables []string
 
 // Visit implements ast.Visitor.
 func (v *variables) Visit(node *ast.Node) {
 	if n, ok := (*node).(*ast.IdentifierNode); ok && table[n.Value] == nil {
-		*v++
+		*v = append(*v, n.Value)
 	}
 }
 

@@ -46,12 +46,33 @@ func arch(d kernels.DeviceInfo) int {
 
 // configVars are those of everything else.
 func configVars(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) vars {
+	v := vectorVars(p, c, d)
+	v.all(c)
+	return v
+}
+
+// vectorVars are those of everything else without the knobs.
+func vectorVars(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) vars {
 	v := deviceVars(p, d)
+	bytes, _ := families.VectorBytes(p, c)
+	v["vb"], v["vecs"] = int(bytes), int(p.N*p.DType.Size()/bytes)
+	return v
+}
+
+// all adds every knob of c.
+func (v vars) all(c kernels.Config) {
 	for _, s := range c.Settings() {
 		v.knob(s.Knob, s.Value)
 	}
-	bytes, _ := families.VectorBytes(p, c)
-	v["vb"], v["vecs"] = int(bytes), int(p.N*p.DType.Size()/bytes)
+}
+
+// of adds the knobs of c that e reads, if there is an e.
+func (v vars) of(c kernels.Config, e *expression) vars {
+	if e != nil {
+		for _, k := range e.knobs {
+			v.knob(k, c.Get(k))
+		}
+	}
 	return v
 }
 
@@ -201,13 +222,14 @@ func (d *design) refuseProblem(p kernels.Problem) error {
 			return hint.Errorf("give it to a launch as an argument, if the kernel uses it", "no launch takes %s", t.Name)
 		}
 	}
-	return refuse(d.serves, problemVars(p))
+	return refuse(d.serves, kernels.Config{}, problemVars(p))
 }
 
-// refuse is the reason of the first rule that is broken, or nil.
-func refuse(rules []rule, v vars) error {
+// refuse is the reason of the first rule that is broken, or nil. It reads no knob of c that the rules
+// up to there do not name.
+func refuse(rules []rule, c kernels.Config, v vars) error {
 	for _, r := range rules {
-		when, err := r.when.holds(v)
+		when, err := r.when.holds(v.of(c, r.when))
 		if err != nil {
 			return err
 		}
@@ -216,7 +238,7 @@ func refuse(rules []rule, v vars) error {
 		}
 		ok := false
 		if r.require != nil {
-			if ok, err = r.require.holds(v); err != nil {
+			if ok, err = r.require.holds(v.of(c, r.require)); err != nil {
 				return err
 			}
 		}
@@ -265,10 +287,11 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 	if !fits {
 		return none, fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", p.N*p.DType.Size(), bytes)
 	}
-	v := configVars(p, c, dev)
-	if err := refuse(d.constraints, v); err != nil {
+	v := vectorVars(p, c, dev)
+	if err := refuse(d.constraints, c, v); err != nil {
 		return none, err
 	}
+	v.all(c)
 	plan := kernels.Plan{}
 	has := map[string]bool{}
 	for _, b := range d.scratch {
