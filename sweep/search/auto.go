@@ -15,7 +15,7 @@ const RaceLimit = 32
 // matter: 8 to 16 finalists, a share of 20 to 28%, and half or twice each of the
 // model's variances and length scales find as many of the grid's winners within
 // 2 in 100. First visits of 3 launches in place of 1 find no more for the same time.
-var autoOptions = modelOptions{transfer: true, batch: 4, first: 1, start: 4, cold: 10, least: 8, stop: 0.0007,
+var autoOptions = modelOptions{transfer: true, batch: 16, ceiling: 64, first: 1, start: 4, cold: 10, least: 8, stop: 0.0007,
 	most: 0.22, floor: 12, finalists: 14, history: 300, widen: 3}
 
 // newAuto picks by the size of the space and the budget: the grid where it is

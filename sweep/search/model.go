@@ -17,6 +17,7 @@ type modelOptions struct {
 	stop      float64 // relative expected improvement below which it ends
 	most      float64 // share of the space to measure at most
 	floor     int     // but at least so many
+	ceiling   int     // and at most so many; 0 is no bound
 	finalists int     // that go into the race
 	history   int     // observations of other problems to take in
 	widen     float64
@@ -61,6 +62,9 @@ func (m *model) limit() int {
 		most *= 1.5
 	}
 	n := max(int(math.Ceil(most*float64(len(m.s.Variants)))), m.o.floor)
+	if m.o.ceiling > 0 {
+		n = min(n, m.o.ceiling)
+	}
 	return max(min(n, m.s.limit()), len(m.s.Keep))
 }
 
