@@ -42,6 +42,12 @@ func NewCache(dir string, c *Compiler) *Cache {
 	return newCache(dir, fmt.Sprintf("%d.%d", major, minor), c.Compile)
 }
 
+// Through has p compile what is not in the cache.
+func (c *Cache) Through(p *Pool) *Cache {
+	c.compile = p.Compile
+	return c
+}
+
 func newCache(dir, version string, compile func(Source, Options) (*Binary, error)) *Cache {
 	return &Cache{dir: dir, version: version, compile: compile}
 }
