@@ -17,7 +17,7 @@ import (
 type compiler struct {
 	registry *kernels.Registry
 	arch     string
-	cache    *nvrtc.Cache
+	cache    binaries
 	unkept   sync.Once // says that the cache cannot be written
 
 	mu     sync.Mutex
@@ -27,6 +27,13 @@ type compiler struct {
 	units  map[string]*unit
 	stats  kernels.CompileStats
 	closed bool
+}
+
+// binaries are those of an nvrtc.Cache.
+type binaries interface {
+	Compile(nvrtc.Source, nvrtc.Options) (*nvrtc.Binary, error)
+	WriteError() error
+	Dir() string
 }
 
 // An announcement is the units of a problem that are asked for soon, the first first.
@@ -46,7 +53,7 @@ type unit struct {
 }
 
 // newCompiler compiles so many units at a time. The caller sets arch before the first.
-func newCompiler(r *kernels.Registry, cache *nvrtc.Cache, atOnce int) *compiler {
+func newCompiler(r *kernels.Registry, cache binaries, atOnce int) *compiler {
 	c := &compiler{registry: r, cache: cache, units: map[string]*unit{}}
 	c.wake = sync.NewCond(&c.mu)
 	for range atOnce {
