@@ -37,7 +37,8 @@ func Compilers() (int, error) {
 
 const (
 	// unitTimeout is how long one source may take. The slowest of ours takes some ten seconds.
-	unitTimeout = 2 * time.Minute
+	unitTimeout  = 2 * time.Minute
+	startTimeout = time.Minute
 	// maxReply bounds what is read of one reply. Our cubins have less than a megabyte.
 	maxReply = 1 << 26
 )
@@ -50,9 +51,10 @@ type Pool struct {
 	major   int      // the version of NVRTC that helpers must have
 	minor   int
 	local   func(Source, Options) (*Binary, error) // where helpers do not start
-	timeout time.Duration
-	slots   chan struct{} // one for each source at work
-	unfit   sync.Once     // says that helpers do not start
+	start   time.Duration                          // longest wait for a greeting
+	timeout time.Duration                          // longest wait for a reply
+	slots   chan struct{}                          // one for each source at work
+	unfit   sync.Once                              // says that helpers do not start
 
 	mu      sync.Mutex
 	idle    []*helper
@@ -71,7 +73,7 @@ func NewPool(c *Compiler, size int, command ...string) *Pool {
 }
 
 func newPool(size int, local func(Source, Options) (*Binary, error), command ...string) *Pool {
-	return &Pool{command: command, local: local, timeout: unitTimeout, slots: make(chan struct{}, size), live: map[*helper]bool{}}
+	return &Pool{command: command, local: local, start: startTimeout, timeout: unitTimeout, slots: make(chan struct{}, size), live: map[*helper]bool{}}
 }
 
 var errPoolClosed = errors.New("the compilers are closed")
@@ -162,7 +164,7 @@ func (p *Pool) take() (h *helper, used bool, err error) {
 			return nil, false, errPoolClosed
 		}
 		var g greeting
-		err = h.read(&g, p.timeout)
+		err = h.read(&g, p.start)
 		if err == nil && g.Error != "" {
 			err = errors.New("says " + strconv.Quote(g.Error))
 		} else if err == nil && (g.Major != p.major || g.Minor != p.minor) {

@@ -172,9 +172,8 @@ func TestPoolFallsBack(t *testing.T) {
 		}
 		os.Stderr = file
 		p := fakePool(t, 2, how)
-		p.timeout = 30 * time.Second
 		if how == "mute" {
-			p.timeout = 2 * time.Second
+			p.start = 2 * time.Second
 		}
 		if how == "absent" {
 			p.command = []string{filepath.Join(t.TempDir(), "none")}
