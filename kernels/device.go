@@ -78,6 +78,22 @@ type Neighbour interface {
 	Beside(pids ...int)
 }
 
+// CompileStats is what a device has spent on compiling since it was opened.
+type CompileStats struct {
+	Compiled int `json:"compiled"` // units that were compiled
+	Cached   int `json:"cached"`   // units found in the cache of an earlier run
+	// Unused counts those of Compiled that no variant has run so far: announced in vain.
+	Unused  int     `json:"unused"`
+	Seconds float64 `json:"seconds"` // of compiling, all processes together
+	// WaitSeconds is how long the device stood, waiting for a unit that was asked for.
+	WaitSeconds float64 `json:"wait_seconds"`
+}
+
+// Compiling is a device that compiles and tells what that took. Devices may leave it out.
+type Compiling interface {
+	CompileStats() CompileStats
+}
+
 // A Reading is the state of a device at one moment. Zero fields are not known.
 type Reading struct {
 	ClockMHz     int      `json:"clock_mhz,omitempty"`     // of the multiprocessors

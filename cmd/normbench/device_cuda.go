@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"normbench/kernels"
 	"normbench/kernels/cuda"
@@ -13,7 +14,21 @@ import (
 const haveCUDA = true
 
 // openCUDA opens GPU n in this process.
-func openCUDA(r *kernels.Registry, n int) (kernels.Device, error) { return cuda.Open(r, n) }
+func openCUDA(r *kernels.Registry, n int) (kernels.Device, error) {
+	return cuda.Open(r, n, helper()...)
+}
+
+// helper is the command line that runs compileHelperCommand in this very program, also where
+// its file has been replaced since it started.
+func helper() []string {
+	self := "/proc/self/exe"
+	if _, err := os.Stat(self); err != nil {
+		if self, err = os.Executable(); err != nil {
+			return nil
+		}
+	}
+	return []string{self, helperCommand}
+}
 
 // gpus says how many GPUs the driver offers, or why none.
 func gpus() (int, error) {

@@ -166,7 +166,7 @@ func (e *env) app() *cli.App {
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.reportCommand(), e.benchCommand(), e.verifyCommand(),
 			e.tuneCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.exportCommand(),
-			e.selftestCommand(), e.workerCommand(), e.helpCommand(),
+			e.selftestCommand(), e.workerCommand(), e.compileHelperCommand(), e.helpCommand(),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {

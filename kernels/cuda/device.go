@@ -6,11 +6,9 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -28,6 +26,7 @@ type Device struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
 	compile  *compiler
+	pool     *nvrtc.Pool // nil where this process compiles
 
 	monitor *nvml.Monitor // nil without NVML
 	static  nvml.Static
@@ -55,7 +54,14 @@ type buffer struct {
 
 // Open opens GPU ordinal and loads NVRTC. The errors are one line each: no
 // driver, no such GPU, no NVRTC.
-func Open(r *kernels.Registry, ordinal int) (*Device, error) {
+//
+// Helper is the command of a compile helper (nvrtc.ServeHelper), of which
+// nvrtc.Compilers are started; without one this process compiles.
+func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
+	processes, err := nvrtc.Compilers()
+	if err != nil {
+		return nil, err
+	}
 	if _, err := driver.Count(); err != nil {
 		return nil, hint.With(err, gpuHelp)
 	}
@@ -70,8 +76,17 @@ func Open(r *kernels.Registry, ordinal int) (*Device, error) {
 			f()
 		}
 	}()
+	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
+	if len(helper) > 0 && processes > 0 {
+		d.pool = nvrtc.NewPool(c, processes, append(slices.Clone(helper), c.Path())...)
+		cache.Through(d.pool)
+	} else {
+		processes = runtime.GOMAXPROCS(0)
+	}
+	d.compile = newCompiler(r, cache, processes)
 	if err := d.on(func() error { return d.open(ordinal, c) }); err != nil {
 		close(d.calls)
+		d.endCompilers()
 		return nil, err
 	}
 	d.watch()
@@ -79,6 +94,17 @@ func Open(r *kernels.Registry, ordinal int) (*Device, error) {
 }
 
 const gpuHelp = "check `nvidia-smi`, or use --device cpu"
+
+// endCompilers stops what compiles.
+func (d *Device) endCompilers() {
+	d.compile.close()
+	if d.pool != nil {
+		d.pool.Close()
+	}
+}
+
+// CompileStats implements kernels.Compiling.
+func (d *Device) CompileStats() kernels.CompileStats { return d.compile.told() }
 
 // on runs f on the driver's thread.
 func (d *Device) on(f func() error) error {
@@ -113,7 +139,7 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 	if arch := di.Major*10 + di.Minor; len(c.Archs()) > 0 && !slices.Contains(c.Archs(), arch) {
 		return hint.Errorf("install the NVRTC of a newer CUDA, or point $NORMBENCH_NVRTC at it", "NVRTC %d.%d (%s) does not compile for sm_%d of %s", major, minor, c.Path(), arch, di.Name)
 	}
-	d.compile = newCompiler(d.registry, d.info, nvrtc.NewCache(nvrtc.DefaultCacheDir(), c))
+	d.compile.arch = d.info.Arch
 	if d.stream, err = ctx.NewStream(); err != nil {
 		return err
 	}
@@ -123,7 +149,6 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 	if d.info.Clusters, err = d.clusters(); err != nil {
 		return err
 	}
-	d.compile.info = d.info
 	return nil
 }
 
@@ -168,20 +193,23 @@ func (d *Device) Close() error {
 		return d.ctx.Close()
 	})
 	close(d.calls)
-	d.compile.close()
+	d.endCompilers()
 	if d.monitor != nil {
 		d.monitor.Close()
 	}
 	return err
 }
 
-// Prefetch implements kernels.Device: the compiler starts on the variants.
+// Prefetch implements kernels.Device: the compiler starts on the variants, and forgets those
+// that were announced of the problem before and are not begun.
 func (d *Device) Prefetch(p kernels.Problem, vs []kernels.Variant) {
+	var plans []kernels.Plan
 	for _, v := range vs {
 		if _, _, plan, err := d.registry.Resolve(p, v, d.info); err == nil {
-			d.compile.start(plan)
+			plans = append(plans, plan)
 		}
 	}
+	d.compile.announce(p, plans)
 }
 
 // fail turns a driver error into a Failure of the variant, and remembers when
@@ -252,134 +280,4 @@ type loaded struct {
 	step  driver.Step
 	stage string
 	res   kernels.Resource
-}
-
-// A compiler turns launches into cubins in the background, each unit once. The
-// results stay until trim.
-type compiler struct {
-	registry *kernels.Registry
-	info     kernels.DeviceInfo
-	cache    *nvrtc.Cache
-	unkept   sync.Once // says that the cache cannot be written
-
-	mu      sync.Mutex
-	wake    *sync.Cond
-	pending []*unit // in the order announced
-	units   map[string]*unit
-	closed  bool
-}
-
-type unit struct {
-	Unit
-	ready  chan struct{}
-	binary *nvrtc.Binary
-	err    error
-}
-
-func newCompiler(r *kernels.Registry, info kernels.DeviceInfo, cache *nvrtc.Cache) *compiler {
-	c := &compiler{registry: r, info: info, cache: cache, units: map[string]*unit{}}
-	c.wake = sync.NewCond(&c.mu)
-	for range runtime.GOMAXPROCS(0) {
-		go c.work()
-	}
-	return c
-}
-
-func (c *compiler) work() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for {
-		for len(c.pending) == 0 && !c.closed {
-			c.wake.Wait()
-		}
-		if c.closed {
-			return
-		}
-		u := c.pending[0]
-		c.pending = c.pending[1:]
-		c.mu.Unlock()
-		u.binary, u.err = c.cache.Compile(u.Source, u.Options)
-		close(u.ready)
-		if err := c.cache.WriteError(); err != nil {
-			c.unkept.Do(func() { // a worker's standard error is the user's
-				fmt.Fprintf(os.Stderr, "normbench: cubins are not kept in %s, so the next run compiles them again: %v\n", c.cache.Dir(), err)
-			})
-		}
-		c.mu.Lock()
-	}
-}
-
-// start queues the launches of a plan.
-func (c *compiler) start(plan kernels.Plan) {
-	for i := range plan.Launches {
-		if plan.Launches[i].IsKernel() {
-			c.unit(&plan.Launches[i])
-		}
-	}
-}
-
-// unit queues a launch's unit, unless it is there already.
-func (c *compiler) unit(l *kernels.Launch) *unit {
-	made, err := NewUnit(c.registry, l, c.info.Arch)
-	if err != nil {
-		return &unit{err: err, ready: closedChannel}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	key := made.key()
-	u, ok := c.units[key]
-	if !ok {
-		u = &unit{Unit: made, ready: make(chan struct{})}
-		c.units[key] = u
-		c.pending = append(c.pending, u)
-		c.wake.Signal()
-	}
-	return u
-}
-
-var closedChannel = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
-
-// binary waits for a launch's cubin.
-func (c *compiler) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
-	u := c.unit(l)
-	<-u.ready
-	return u.binary, u.err
-}
-
-// trim drops finished units beyond a few thousand: they are on disk.
-func (c *compiler) trim() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.units) < 4096 {
-		return
-	}
-	for key, u := range c.units {
-		select {
-		case <-u.ready:
-			delete(c.units, key)
-		default:
-		}
-	}
-}
-
-func (c *compiler) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	c.wake.Broadcast()
-}
-
-// key identifies the unit within a process.
-func (u Unit) key() string {
-	var b strings.Builder
-	b.WriteString(u.Source.Name)
-	for _, d := range u.Options.Defines {
-		b.WriteByte(' ')
-		b.WriteString(d.Name + "=" + d.Value)
-	}
-	return b.String()
 }

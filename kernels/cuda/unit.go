@@ -49,12 +49,7 @@ func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) 
 // include. They come from where text does: origin is what stands before the
 // name of its file ("" or families.Baseline).
 func addHeaders(r *kernels.Registry, origin, text string, headers map[string]string) error {
-	for line := range strings.Lines(text) {
-		name, ok := strings.CutPrefix(strings.TrimSpace(line), `#include "`)
-		if !ok {
-			continue
-		}
-		name = strings.TrimSuffix(name, `"`)
+	for _, name := range nvrtc.Includes(text) {
 		if _, ok := headers[name]; ok {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
 )
 
 // Prefix stands before the names of files that come from the user's folder. A
@@ -145,18 +146,16 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 	return d.family(slices.Compact(hashed), host), nil
 }
 
-var includeRE = regexp.MustCompile(`(?m)^\s*#include "([^"\n]*)"`)
-
 // headers appends the files that text includes, and those they include.
 func headers(r *kernels.Registry, names []string, text string) ([]string, error) {
-	for _, m := range includeRE.FindAllStringSubmatch(text, -1) {
-		name := Prefix + m[1]
+	for _, file := range nvrtc.Includes(text) {
+		name := Prefix + file
 		if slices.Contains(names, name) {
 			continue
 		}
 		text, err := r.File(name)
 		if err != nil {
-			return names, fmt.Errorf("%q, which is nowhere", m[1])
+			return names, fmt.Errorf("%q, which is nowhere", file)
 		}
 		if names, err = headers(r, append(names, name), text); err != nil {
 			return names, err

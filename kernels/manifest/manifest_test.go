@@ -389,6 +389,8 @@ func TestFiles(t *testing.T) {
 		{"mine.yaml", good, "mine.cu", goodSource, "common.cuh", "int mine;"},
 		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", ""},
 		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", "int b;"},
+		{"mine.yaml", good, "mine.cu", `#  include	"a.h" // blanks` + "\n" + goodSource, "a.h", ""},
+		{"mine.yaml", good, "mine.cu", `#  include	"a.h" // blanks` + "\n" + goodSource, "a.h", "int a;"},
 	} {
 		h := hash(files...)
 		if seen[h] {

@@ -29,6 +29,7 @@ type Cache struct {
 	dir     string
 	version string // of the compiler, part of every key
 	compile func(Source, Options) (*Binary, error)
+	shelf   *shelf // nil without include folders
 	flights singleflight.Group
 
 	mu       sync.Mutex
@@ -39,7 +40,15 @@ type Cache struct {
 // is written.
 func NewCache(dir string, c *Compiler) *Cache {
 	major, minor := c.Version()
-	return newCache(dir, fmt.Sprintf("%d.%d", major, minor), c.Compile)
+	cache := newCache(dir, fmt.Sprintf("%d.%d", major, minor), c.Compile)
+	cache.shelf = &shelf{folders: c.Includes()}
+	return cache
+}
+
+// Through has p compile what is not in the cache.
+func (c *Cache) Through(p *Pool) *Cache {
+	c.compile = p.Compile
+	return c
 }
 
 func newCache(dir, version string, compile func(Source, Options) (*Binary, error)) *Cache {
@@ -71,7 +80,7 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
 	}
-	key := cacheKey(c.version, src, flags)
+	key := cacheKey(c.version, src, append(flags, c.shelf.sums(src)...))
 	compiled := false // stays false for those who wait: only the leader runs the function
 	v, err, _ := c.flights.Do(key, func() (any, error) {
 		file := c.file(key)

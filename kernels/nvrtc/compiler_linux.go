@@ -22,6 +22,7 @@ type Compiler struct {
 	path         string
 	major, minor int
 	archs        []int
+	includes     []string
 	lib          functions
 }
 
@@ -78,6 +79,7 @@ func Open(path string) (*Compiler, error) {
 		c.archs = append(c.archs, int(a))
 	}
 	slices.Sort(c.archs)
+	c.includes = includeFolders(c.path)
 	// NVRTC loads its builtins by bare soname, and the library of the wheels has no
 	// RUNPATH, so the loader would not find them beside it. Once loaded they are found by
 	// soname. When they are elsewhere the loader may still find them: not an error here.
@@ -95,6 +97,9 @@ func (c *Compiler) Path() string { return c.path }
 // plus the minor compute capability: 80, 90, 100.
 func (c *Compiler) Archs() []int { return slices.Clone(c.archs) }
 
+// Includes are the folders in which #include <...> is looked for.
+func (c *Compiler) Includes() []string { return slices.Clone(c.includes) }
+
 // Compile makes a cubin. It takes from tenths of a second to seconds and knows no cache.
 // The error is a [*CompileError] if the source or a flag is wrong.
 func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
@@ -102,6 +107,7 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
 	}
+	flags = append(flags, includeFlags(src, c.includes)...)
 	var pin runtime.Pinner // C keeps none of it past the calls, but sees pointers to pointers
 	defer pin.Unpin()
 	cstring := func(s string) (*byte, error) {

@@ -28,5 +28,8 @@ func (c *Compiler) Path() string { return "" }
 // Archs is empty on this platform.
 func (c *Compiler) Archs() []int { return nil }
 
+// Includes is empty on this platform.
+func (c *Compiler) Includes() []string { return nil }
+
 // Compile fails on this platform.
 func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) { return nil, unsupported() }

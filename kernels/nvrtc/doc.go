@@ -13,10 +13,13 @@
 // that what is measured depends on the driver. The resource report (registers, shared
 // memory, spills) is read from the log of ptxas.
 //
+// NVRTC gains nothing from more than eight threads of one process. A [Pool] compiles in as many
+// helper processes as there are cores.
+//
 // # Caching
 //
 // A [Cache] compiles a thing once per process and once per directory. The key covers all
-// inputs: source text, headers, options, architecture and the version of NVRTC. An entry
+// inputs: source text, headers, those of include folders too, options, architecture and the version of NVRTC. An entry
 // that was torn or damaged is noticed by its checksum and compiled again.
 //
 // NVRTC is available on Linux (amd64 and arm64) here; elsewhere Find and Open return an error that

@@ -38,6 +38,8 @@ type Client struct {
 
 	proc *process // nil between a death and the next request
 	id   int
+
+	compile tally
 }
 
 // Said is trouble that the worker told of itself: it runs, and speaks the protocol.
@@ -205,6 +207,7 @@ func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 		if err := json.Unmarshal(line, &a); err != nil || a.ID != req.ID {
 			return nil, broken(kernels.StatusCrash, "the worker answered %q with nonsense: %.80q", req.Op, line)
 		}
+		c.compile.note(p, a.Compile)
 		if a.Failure != nil {
 			if a.Failure.Broken { // only a new process has a device again
 				return nil, broken(a.Failure.Status, "%s", a.Failure.Reason)

@@ -15,6 +15,7 @@
 //	sense [beside]                     -> reading; beside are processes that are not others: kernels.Neighbour
 //	close                              -> (nothing but the id); closes the open problem
 //
+// The answers of a device that compiles also hold compile, what that took since its start.
 // An answer may instead hold failure (a variant that could not be measured) or
 // error (with hint; trouble that is nobody's result). The end of its input ends
 // the worker.
@@ -45,6 +46,8 @@ type answer struct {
 	Failure *failure         `json:"failure,omitempty"`
 	Error   string           `json:"error,omitempty"`
 	Hint    string           `json:"hint,omitempty"`
+
+	Compile *kernels.CompileStats `json:"compile,omitempty"` // with every answer of a kernels.Compiling
 }
 
 type hello struct {

@@ -57,6 +57,8 @@ func TestMain(m *testing.M) {
 		})
 	case "neighbour":
 		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return &neighbour{}, nil })
+	case "compiling":
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return &compiling{}, nil })
 	case "old protocol":
 		fmt.Println(`{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}`)
 		io.Copy(io.Discard, os.Stdin)

@@ -1,0 +1,269 @@
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/nvrtc"
+)
+
+// A compiler turns launches into cubins in the background, each unit once. What is asked for
+// comes first, then what was announced last. The results stay until trim.
+type compiler struct {
+	registry *kernels.Registry
+	arch     string
+	cache    binaries
+	unkept   sync.Once // says that the cache cannot be written
+
+	mu     sync.Mutex
+	wake   *sync.Cond
+	asked  []*unit         // in the order asked for
+	lists  []*announcement // the newest last; without those of which all is begun
+	units  map[string]*unit
+	stats  kernels.CompileStats
+	closed bool
+}
+
+// binaries are those of an nvrtc.Cache.
+type binaries interface {
+	Compile(nvrtc.Source, nvrtc.Options) (*nvrtc.Binary, error)
+	WriteError() error
+	Dir() string
+}
+
+// An announcement is the units of a problem that are asked for soon, the first first.
+type announcement struct {
+	problem kernels.Problem
+	units   []*unit
+}
+
+type unit struct {
+	Unit
+	begun  bool
+	used   bool // it was asked for
+	vain   bool // it counts as unused
+	ready  chan struct{}
+	binary *nvrtc.Binary
+	err    error
+}
+
+// newCompiler compiles so many units at a time. The caller sets arch before the first.
+func newCompiler(r *kernels.Registry, cache binaries, atOnce int) *compiler {
+	c := &compiler{registry: r, cache: cache, units: map[string]*unit{}}
+	c.wake = sync.NewCond(&c.mu)
+	for range atOnce {
+		go c.work()
+	}
+	return c
+}
+
+func (c *compiler) work() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		u := c.next()
+		for ; u == nil && !c.closed; u = c.next() {
+			c.wake.Wait()
+		}
+		if c.closed {
+			return
+		}
+		u.begun = true
+		c.mu.Unlock()
+		u.binary, u.err = c.cache.Compile(u.Source, u.Options)
+		if err := c.cache.WriteError(); err != nil {
+			c.unkept.Do(func() { // a worker's standard error is the user's
+				fmt.Fprintf(os.Stderr, "normbench: cubins are not kept in %s, so the next run compiles them again: %v\n", c.cache.Dir(), err)
+			})
+		}
+		c.mu.Lock()
+		switch {
+		case u.err != nil:
+		case u.binary.Cached:
+			c.stats.Cached++
+		default:
+			c.stats.Compiled++
+			c.stats.Seconds += u.binary.CompileSeconds
+			if u.vain = !u.used; u.vain {
+				c.stats.Unused++
+			}
+		}
+		close(u.ready)
+	}
+}
+
+// next takes a unit off the queue, nil if there is none.
+func (c *compiler) next() *unit {
+	for len(c.asked) > 0 {
+		u := c.asked[0]
+		c.asked = c.asked[1:]
+		if !u.begun {
+			return u
+		}
+	}
+	for len(c.lists) > 0 {
+		a := c.lists[len(c.lists)-1]
+		for len(a.units) > 0 {
+			u := a.units[0]
+			a.units = a.units[1:]
+			if !u.begun {
+				return u
+			}
+		}
+		c.lists = c.lists[:len(c.lists)-1]
+	}
+	return nil
+}
+
+// announce queues the launches of a problem's plans in place of those announced of it before.
+func (c *compiler) announce(p kernels.Problem, plans []kernels.Plan) {
+	list := &announcement{problem: p}
+	var made []Unit
+	for _, plan := range plans {
+		for i := range plan.Launches {
+			if l := &plan.Launches[i]; l.IsKernel() {
+				if u, err := NewUnit(c.registry, l, c.arch); err == nil {
+					made = append(made, u)
+				}
+			}
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range made {
+		if u := c.unit(m); !u.begun && !slices.Contains(list.units, u) {
+			list.units = append(list.units, u)
+		}
+	}
+	var before []*unit
+	c.lists = slices.DeleteFunc(c.lists, func(a *announcement) bool {
+		if a.problem == p {
+			before = append(before, a.units...)
+		}
+		return a.problem == p
+	})
+	if len(list.units) > 0 {
+		c.lists = append(c.lists, list)
+	}
+	if len(before) > 0 {
+		wanted := map[*unit]bool{}
+		for _, a := range c.lists {
+			for _, u := range a.units {
+				wanted[u] = true
+			}
+		}
+		for _, u := range before {
+			if !u.begun && !u.used && !wanted[u] {
+				delete(c.units, u.key())
+			}
+		}
+	}
+	c.wake.Broadcast()
+}
+
+// start asks for the launches of a plan: they go ahead of all that is only announced.
+func (c *compiler) start(plan kernels.Plan) {
+	for i := range plan.Launches {
+		if plan.Launches[i].IsKernel() {
+			c.ask(&plan.Launches[i])
+		}
+	}
+}
+
+func (c *compiler) ask(l *kernels.Launch) *unit {
+	made, err := NewUnit(c.registry, l, c.arch)
+	if err != nil {
+		return &unit{err: err, ready: closedChannel}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	u := c.unit(made)
+	if !u.begun && !u.used {
+		c.asked = append(c.asked, u)
+		c.wake.Signal()
+	}
+	if u.vain {
+		u.vain = false
+		c.stats.Unused--
+	}
+	u.used = true
+	return u
+}
+
+// unit is the unit of that key. A new one is in no queue.
+func (c *compiler) unit(made Unit) *unit {
+	key := made.key()
+	u, ok := c.units[key]
+	if !ok {
+		u = &unit{Unit: made, ready: make(chan struct{})}
+		c.units[key] = u
+	}
+	return u
+}
+
+var closedChannel = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// binary waits for a launch's cubin.
+func (c *compiler) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
+	u := c.ask(l)
+	select {
+	case <-u.ready:
+	default:
+		start := time.Now()
+		<-u.ready
+		c.mu.Lock()
+		c.stats.WaitSeconds += time.Since(start).Seconds()
+		c.mu.Unlock()
+	}
+	return u.binary, u.err
+}
+
+// told is what the compiler has done so far.
+func (c *compiler) told() kernels.CompileStats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
+}
+
+// trim drops finished units beyond a few thousand: they are on disk.
+func (c *compiler) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.units) < 4096 {
+		return
+	}
+	for key, u := range c.units {
+		select {
+		case <-u.ready:
+			delete(c.units, key)
+		default:
+		}
+	}
+}
+
+func (c *compiler) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.wake.Broadcast()
+}
+
+// key identifies the unit within a process.
+func (u Unit) key() string {
+	var b strings.Builder
+	b.WriteString(u.Source.Name)
+	for _, d := range u.Options.Defines {
+		b.WriteByte(' ')
+		b.WriteString(d.Name + "=" + d.Value)
+	}
+	return b.String()
+}

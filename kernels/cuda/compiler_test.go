@@ -1,0 +1,137 @@
+package cuda
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
+)
+
+// A slowCache compiles one unit for each value that comes over turn, and keeps the order.
+type slowCache struct {
+	turn chan struct{}
+	old  []string // what it has from before
+
+	mu    sync.Mutex
+	order []string
+}
+
+func (c *slowCache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
+	name := opt.Defines[0].Value
+	c.mu.Lock()
+	c.order = append(c.order, name)
+	c.mu.Unlock()
+	<-c.turn
+	return &nvrtc.Binary{Cubin: []byte(name), Cached: slices.Contains(c.old, name), CompileSeconds: 0.5}, nil
+}
+
+func (c *slowCache) WriteError() error { return nil }
+func (c *slowCache) Dir() string       { return "" }
+
+// begun waits until n units have been begun, and returns them.
+func (c *slowCache) begun(t *testing.T, n int) string {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		order := slices.Clone(c.order)
+		c.mu.Unlock()
+		if len(order) >= n || time.Now().After(end) {
+			return strings.Join(order, " ")
+		}
+	}
+}
+
+func launch(n int64) *kernels.Launch {
+	return &kernels.Launch{Stage: "k1", Source: "reduce.cu", Entry: "k", Defines: []kernels.Define{{Name: "N", Value: n}}}
+}
+
+func plans(ns ...int64) (list []kernels.Plan) {
+	for _, n := range ns {
+		list = append(list, kernels.Plan{Launches: []kernels.Launch{*launch(n)}})
+	}
+	return list
+}
+
+// What is asked for goes ahead of what is announced, the newest announcement ahead of
+// older ones, and what a problem's new announcement leaves out is dropped.
+func TestCompilerOrder(t *testing.T) {
+	cache := &slowCache{turn: make(chan struct{}), old: []string{"40"}}
+	c := newCompiler(families.New(), cache, 1)
+	defer c.close()
+	a, b := kernels.Problem{M: 1, N: 1}, kernels.Problem{M: 2, N: 2}
+	c.announce(a, plans(1, 2, 3, 4))
+	cache.begun(t, 1)
+	c.announce(b, plans(20, 3, 30, 40)) // first of all: the newest
+	c.announce(a, plans(5, 2, 1))       // 4 is dropped; 3 is b's too
+	c.announce(b, plans(40, 20))        // 3 and 30 are dropped
+	got := make(chan string)
+	go func() {
+		b, err := c.binary(launch(2))
+		if err != nil {
+			t.Error(err)
+		}
+		got <- string(b.Cubin)
+	}()
+	for asked := false; !asked; time.Sleep(time.Millisecond) {
+		c.mu.Lock()
+		asked = len(c.asked) == 1
+		c.mu.Unlock()
+	}
+	cache.turn <- struct{}{}
+	time.Sleep(10 * time.Millisecond) // of waiting
+	cache.turn <- struct{}{}
+	if name := <-got; name != "2" {
+		t.Errorf("got the binary of %s", name)
+	}
+	for range 3 {
+		cache.turn <- struct{}{}
+	}
+	if order := cache.begun(t, 5); order != "1 2 40 20 5" {
+		t.Errorf("compiled %s", order)
+	}
+	if _, err := c.binary(launch(5)); err != nil {
+		t.Error(err)
+	}
+	s := c.told()
+	// Of 1, 2, 20 and 5 nobody asked for 1 and 20; 40 was there.
+	if s.Compiled != 4 || s.Cached != 1 || s.Unused != 2 || s.Seconds != 2 || s.WaitSeconds < 0.01 {
+		t.Errorf("%+v", s)
+	}
+	// What was dropped is compiled when it is asked for.
+	go func() { cache.turn <- struct{}{} }()
+	if b, err := c.binary(launch(4)); err != nil || string(b.Cubin) != "4" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if c.binary(launch(1)); c.told().Unused != 1 { //nolint:errcheck // it is ready
+		t.Errorf("%+v", c.told())
+	}
+}
+
+// Each unit is compiled once, by however many goroutines, and all of them end.
+func TestCompilerAll(t *testing.T) {
+	cache := &slowCache{turn: make(chan struct{})}
+	close(cache.turn)
+	c := newCompiler(families.New(), cache, 4)
+	for i := range int64(40) {
+		c.announce(kernels.Problem{M: i % 3}, plans(i, i+1, i+2))
+	}
+	for i := range int64(42) {
+		if b, err := c.binary(launch(i)); err != nil || string(b.Cubin) != fmt.Sprint(i) {
+			t.Fatalf("%d: %+v, %v", i, b, err)
+		}
+	}
+	slices.Sort(cache.order)
+	if n := len(slices.Compact(slices.Clone(cache.order))); n != 42 || len(cache.order) != 42 {
+		t.Errorf("compiled %d units %d times", n, len(cache.order))
+	}
+	if s := c.told(); s.Compiled != 42 || s.Unused != 0 {
+		t.Errorf("%+v", s)
+	}
+	c.close()
+}

@@ -1,0 +1,65 @@
+package nvrtc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// A helper speaks JSON. It begins with a greeting, then gives one reply to each request. The end
+// of its input ends it.
+
+type greeting struct {
+	Major, Minor int
+	Error        string `json:",omitempty"` // why it cannot compile
+}
+
+type request struct {
+	Source  Source
+	Options Options
+}
+
+// A reply has one of the three.
+type reply struct {
+	Binary *Binary       `json:",omitempty"`
+	Failed *CompileError `json:",omitempty"`
+	Error  string        `json:",omitempty"`
+}
+
+// ServeHelper is the main function of a helper process: it compiles what it reads from in,
+// one source after the other, with the NVRTC of the file at path.
+func ServeHelper(in io.Reader, out io.Writer, path string) error {
+	volunteer()
+	c, err := Open(path)
+	enc := json.NewEncoder(out)
+	if err != nil {
+		enc.Encode(greeting{Error: err.Error()}) //nolint:errcheck // the first error is the one to tell
+		return err
+	}
+	major, minor := c.Version()
+	if err := enc.Encode(greeting{Major: major, Minor: minor}); err != nil {
+		return err
+	}
+	return serve(in, out, c.Compile)
+}
+
+func serve(in io.Reader, out io.Writer, compile func(Source, Options) (*Binary, error)) error {
+	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var req request
+		if err := dec.Decode(&req); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("malformed request: %w", err)
+		}
+		var r reply
+		var err error
+		if r.Binary, err = compile(req.Source, req.Options); err != nil && !errors.As(err, &r.Failed) {
+			r.Error = err.Error()
+		}
+		if err := enc.Encode(r); err != nil {
+			return err
+		}
+	}
+}

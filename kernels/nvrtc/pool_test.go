@@ -1,0 +1,391 @@
+package nvrtc
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+)
+
+// TestMain makes this binary also the helpers of the tests.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "compile-helper" {
+		if err := ServeHelper(os.Stdin, os.Stdout, os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if len(os.Args) == 3 && os.Args[1] == "fake-helper" {
+		fakeHelper(os.Args[2])
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == "fake-parent" { // says its helper's process, which hangs
+		p := newPool(1, nil, os.Args[0], "fake-helper", "")
+		p.major = 13
+		go p.Compile(Source{Text: "hang"}, fakeOptions)
+		for {
+			p.mu.Lock()
+			for h := range p.live {
+				if p.greeted {
+					fmt.Println(h.cmd.Process.Pid)
+					select {}
+				}
+			}
+			p.mu.Unlock()
+			time.Sleep(time.Millisecond)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// fakeHelper misbehaves as its argument says, or as a source's text does.
+func fakeHelper(how string) {
+	switch how {
+	case "mute":
+		select {}
+	case "dies":
+		fmt.Fprintln(os.Stderr, "no such thing")
+		os.Exit(3)
+	case "garbage":
+		fmt.Println("Welcome!")
+		select {}
+	case "sorry":
+		json.NewEncoder(os.Stdout).Encode(greeting{Error: "no library"})
+		return
+	case "old":
+		json.NewEncoder(os.Stdout).Encode(greeting{Major: 11, Minor: 2})
+		select {}
+	}
+	json.NewEncoder(os.Stdout).Encode(greeting{Major: 13})
+	serve(os.Stdin, os.Stdout, func(src Source, opt Options) (*Binary, error) {
+		switch src.Text {
+		case "die":
+			panic("internal compiler error")
+		case "killed":
+			p, _ := os.FindProcess(os.Getpid())
+			p.Kill()
+			select {}
+		case "hang":
+			select {}
+		case "garbage":
+			fmt.Println("warning: this is no JSON")
+		case "array":
+			fmt.Println("[1, 2]")
+		case "nothing":
+			fmt.Println("{}")
+			select {}
+		case "endless":
+			chunk := bytes.Repeat([]byte("x"), 1<<16)
+			os.Stdout.WriteString(`{"Error":"`)
+			for {
+				if _, err := os.Stdout.Write(chunk); err != nil {
+					os.Exit(1)
+				}
+			}
+		case "bad":
+			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION", Log: "k.cu(1): error: bad\n"}
+		case "odd":
+			return nil, errors.New("odd options")
+		case "slow":
+			time.Sleep(100 * time.Millisecond)
+		}
+		return &Binary{Cubin: []byte("\x7fELF\xff" + src.Text), Log: fmt.Sprint(os.Getpid()), Kernels: map[string]Kernel{"k": {Registers: 7}}}, nil
+	})
+}
+
+func fakePool(t *testing.T, size int, how string) *Pool {
+	p := newPool(size, func(src Source, _ Options) (*Binary, error) {
+		return &Binary{Cubin: []byte("local " + src.Text), Log: "local"}, nil
+	}, os.Args[0], "fake-helper", how)
+	p.major = 13
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Whatever a helper does costs the source that it was at, and no other.
+func TestPoolFaults(t *testing.T) {
+	for text, want := range map[string]string{
+		"die":     "compile k.cu: the compile helper ended: exit status 2 (panic: internal compiler error)",
+		"killed":  "compile k.cu: the compile helper ended: signal: killed, as when memory runs out",
+		"hang":    "compile k.cu: the compile helper was killed: no answer within 2s",
+		"garbage": "compile k.cu: the compile helper answered nonsense: ",
+		"array":   "compile k.cu: the compile helper answered nonsense: ",
+		"nothing": "compile k.cu: the compile helper answered without a cubin",
+		"endless": "compile k.cu: the compile helper answered more than 64 MiB",
+		"bad":     "compile k.cu(1): error: bad",
+		"odd":     "odd options",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			p := fakePool(t, 1, "")
+			p.timeout = time.Minute
+			if text == "hang" {
+				p.timeout = 2 * time.Second
+			}
+			for i := range 2 { // once in a fresh helper, and once in one that has compiled
+				_, err := p.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
+				if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("got  %v\nwant %s", err, want)
+				}
+				var ce *CompileError
+				if text != "odd" && (!errors.As(err, &ce) || ce.Source != "k.cu") {
+					t.Errorf("not a CompileError of k.cu: %#v", err)
+				}
+				b, err := p.Compile(Source{Name: "k.cu", Text: fmt.Sprint(i)}, fakeOptions)
+				if err != nil || string(b.Cubin) != fmt.Sprintf("\x7fELF\xff%d", i) || b.Kernels["k"].Registers != 7 || b.Log == "local" {
+					t.Fatalf("the next source: %+v, %v", b, err)
+				}
+			}
+			if len(p.live) != 1 || len(p.idle) != 1 {
+				t.Errorf("%d helpers live, %d idle, want one", len(p.live), len(p.idle))
+			}
+		})
+	}
+}
+
+// Helpers that do not start leave the work to this process, and that is said once.
+func TestPoolFallsBack(t *testing.T) {
+	stderr := os.Stderr
+	defer func() { os.Stderr = stderr }()
+	for how, want := range map[string]string{
+		"mute":    "the compile helper was killed: no answer within 2s",
+		"dies":    "the compile helper ended: exit status 3 (no such thing)",
+		"garbage": "the compile helper answered nonsense: invalid character 'W'",
+		"sorry":   `the compile helper says "no library"`,
+		"old":     "the compile helper has NVRTC 11.2, not 13.0",
+		"absent":  "the compile helper does not start: ",
+	} {
+		file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		os.Stderr = file
+		p := fakePool(t, 2, how)
+		if how == "mute" {
+			p.start = 2 * time.Second
+		}
+		if how == "absent" {
+			p.command = []string{filepath.Join(t.TempDir(), "none")}
+		}
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if b, err := p.Compile(Source{Name: "k.cu", Text: "text"}, fakeOptions); err != nil || b.Log != "local" {
+					t.Errorf("%s: %+v, %v", how, b, err)
+				}
+			})
+		}
+		wg.Wait()
+		os.Stderr = stderr
+		said, err := os.ReadFile(file.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(said), want) || strings.Count(string(said), "\n") != 1 {
+			t.Errorf("%s: said %q", how, said)
+		}
+		if len(p.live) != 0 {
+			t.Errorf("%s: %d helpers are left", how, len(p.live))
+		}
+	}
+}
+
+// A helper that died while it was idle costs nothing.
+func TestPoolIdleDeath(t *testing.T) {
+	p := fakePool(t, 1, "")
+	for range 3 {
+		b, err := p.Compile(Source{Text: "text"}, fakeOptions)
+		if err != nil || b.Log == "local" {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		p.idle[0].cmd.Process.Kill()
+		<-p.idle[0].exited
+	}
+}
+
+// So many helpers as there is work for start, and no more than allowed.
+func TestPoolSize(t *testing.T) {
+	p := fakePool(t, 3, "")
+	count := func(at int, text string) int {
+		pids := map[string]bool{}
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		for range at {
+			wg.Go(func() {
+				b, err := p.Compile(Source{Text: text}, fakeOptions)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				pids[b.Log] = true
+				mu.Unlock()
+			})
+		}
+		wg.Wait()
+		return len(pids)
+	}
+	if n := count(1, "text") + count(1, "text"); n != 2 || len(p.live) != 1 {
+		t.Errorf("%d helpers for one source at a time", len(p.live))
+	}
+	if n := count(9, "slow"); n != 3 || len(p.live) != 3 {
+		t.Errorf("%d helpers worked, %d live, want 3", n, len(p.live))
+	}
+	// What JSON would change is compiled here.
+	if b, err := p.Compile(Source{Text: "caf\xe9"}, fakeOptions); err != nil || string(b.Cubin) != "local caf\xe9" {
+		t.Errorf("%+v, %v", b, err)
+	}
+	if len(p.idle) != 3 {
+		t.Errorf("%d helpers idle", len(p.idle))
+	}
+}
+
+// Close ends what is at work, and helpers that hang.
+func TestPoolClose(t *testing.T) {
+	p := fakePool(t, 2, "")
+	done := make(chan error)
+	for range 3 {
+		go func() {
+			_, err := p.Compile(Source{Text: "hang"}, fakeOptions)
+			done <- err
+		}()
+	}
+	for n := 0; n < 2; time.Sleep(time.Millisecond) {
+		p.mu.Lock()
+		n = len(p.live)
+		p.mu.Unlock()
+	}
+	p.Close()
+	for range 3 {
+		if err := <-done; !errors.Is(err, errPoolClosed) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// The end of its input ends a helper.
+func TestHelperEnds(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "fake-helper", "")
+	cmd.Stdin = strings.NewReader("")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	cmd = exec.Command(os.Args[0], "fake-helper", "")
+	cmd.Stdin = strings.NewReader("nonsense\n")
+	if out, err := cmd.Output(); err != nil || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// A helper that hangs does not outlive a parent that is killed.
+func TestHelperEndsWithParent(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("its input ends, but a helper that hangs does not read")
+	}
+	cmd := exec.Command(os.Args[0], "fake-parent")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Error(err)
+	}
+	cmd.Process.Kill()
+	cmd.Wait() //nolint:errcheck // it was killed
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("helper %d lives: %s", pid, stat)
+		}
+	}
+}
+
+func TestCompilers(t *testing.T) {
+	for text, want := range map[string]int{"": runtime.GOMAXPROCS(0), "0": 0, "5": 5, "-1": -1, "many": -1, "2000": -1, " 3": -1} {
+		t.Setenv("NORMBENCH_COMPILERS", text)
+		n, err := Compilers()
+		if want >= 0 && (err != nil || n != want) {
+			t.Errorf("%q is %d, %v", text, n, err)
+		} else if want < 0 && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("NORMBENCH_COMPILERS is %q", text)) || hint.Of(err) == "") {
+			t.Errorf("%q is %d, %v", text, n, err)
+		}
+	}
+}
+
+// What helpers compile is what this process would, errors too.
+func TestPoolCompiles(t *testing.T) {
+	c := compiler(t)
+	p := NewPool(c, 2, os.Args[0], "compile-helper", c.Path())
+	defer p.Close()
+	cache := NewCache(t.TempDir(), c).Through(p)
+	opt := Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "128"}}}
+	want, err := c.Compile(scale, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cached := range []bool{false, true} {
+		got, err := cache.Compile(scale, opt)
+		if err != nil || got.Cached != cached || !bytes.Equal(got.Cubin, want.Cubin) || got.Kernels["scale"] != want.Kernels["scale"] {
+			t.Errorf("got %+v, %v, want cached %v", got, err, cached)
+		}
+	}
+	_, err = c.Compile(scale, Options{Arch: "sm_90"})
+	if _, got := cache.Compile(scale, Options{Arch: "sm_90"}); got == nil || got.Error() != err.Error() {
+		t.Errorf("got  %v\nwant %v", got, err)
+	}
+	if !p.greeted || len(p.live) != 1 {
+		t.Errorf("%d helpers live", len(p.live))
+	}
+}
+
+// BenchmarkPool compiles different sources by processes, and by threads of one.
+func BenchmarkPool(b *testing.B) {
+	c := compiler(b)
+	texts := 0
+	for _, kind := range []string{"processes", "threads"} {
+		for n := 1; n <= runtime.GOMAXPROCS(0); n *= 2 {
+			b.Run(fmt.Sprintf("%s=%d", kind, n), func(b *testing.B) {
+				compile := c.Compile
+				if kind == "processes" {
+					p := NewPool(c, n, os.Args[0], "compile-helper", c.Path())
+					defer p.Close()
+					compile = p.Compile
+				}
+				slots := make(chan struct{}, n)
+				var wg sync.WaitGroup
+				for range b.N {
+					texts++
+					src := scale
+					src.Text += fmt.Sprintf("extern \"C\" __global__ void other%d(float* y) { y[threadIdx.x] += %d; }\n", texts, texts)
+					slots <- struct{}{}
+					wg.Go(func() {
+						defer func() { <-slots }()
+						if _, err := compile(src, Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "256"}}}); err != nil {
+							b.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "units/s")
+			})
+		}
+	}
+}
