@@ -351,7 +351,7 @@ func TestNoSuchCommand(t *testing.T) {
 // A worker that does not leave when its input ends is made to.
 func TestEnd(t *testing.T) {
 	c := start1(t, "ignores the end of its input", time.Minute)
-	c.proc.end(100 * time.Millisecond)
+	c.proc.end(t.Context(), 100*time.Millisecond)
 	c.proc = nil
 }
 
