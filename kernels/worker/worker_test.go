@@ -80,6 +80,10 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Minute)
 	case "never answers":
 		io.Copy(io.Discard, os.Stdin)
+	case "fault":
+		misbehave(os.Getenv("NORMBENCH_TEST_FAULT"), os.Getenv("NORMBENCH_TEST_STEP"))
+	case "parent of one that hangs":
+		parentOfOneThatHangs()
 	case "ignores the end of its input":
 		go Serve(context.Background(), os.Stdin, os.Stdout, "hash", open)
 		time.Sleep(time.Minute)
