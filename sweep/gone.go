@@ -40,12 +40,18 @@ func (v *visitor) doubt(h *uncertain, f *kernels.Failure) error {
 	return nil
 }
 
-// stands says that the device has just run the stream of a problem.
+// stands says that the device has just run the stream of a problem. A job that it hung on
+// opening has another try; one that it died of had two.
 func (v *visitor) stands(p kernels.Problem) {
 	v.good = &p
-	if v.held != nil {
-		v.held.believe()
+	if h := v.held; h != nil {
 		v.held = nil
+		if f := h.job.failure; f != nil && f.Status == kernels.StatusTimeout && !h.job.again {
+			h.job.again = true
+			v.run.giveBack(h.job)
+			return
+		}
+		h.believe()
 	}
 }
 
@@ -96,6 +102,7 @@ func (r *run) giveBack(j *job) {
 	defer r.mu.Unlock()
 	j.announced = nil
 	r.queue = append(r.queue, j)
+	r.change.Broadcast()
 	if r.o.Search != nil {
 		r.searched.toCome += len(j.Variants)
 	}

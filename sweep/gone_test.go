@@ -39,6 +39,8 @@ func (m mortal) err(ctx context.Context, open bool) error {
 		return nil
 	}
 	switch {
+	case m.way == "hangs once" && *m.lives < -1:
+		return nil
 	case m.way == "gone" && open:
 		return &kernels.Gone{Device: "worker \"ssh gpu1\"", Reason: "connection refused"}
 	case m.way == "launches nothing":
@@ -158,5 +160,21 @@ func TestSearchDeviceGone(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A device that hangs once, wherever, and stands then, costs one variant at most: the one
+// that it hung in.
+func TestRunHangsOnce(t *testing.T) {
+	for lives := range 30 {
+		synctest.Test(t, func(t *testing.T) {
+			left := lives
+			sink := &memory{}
+			m := mortal{fake(), "hangs once", &left}
+			sum, err := Run(t.Context(), registry, []kernels.Device{m}, tasks(t, 4, pool[:3]...), sink, options(2))
+			if err != nil || len(sink.variants()) != 12 || sum.Failed > 1 || sum.Gone != nil {
+				t.Errorf("after %d: %d records, %+v, %v", lives, len(sink.variants()), sum, err)
+			}
+		})
 	}
 }

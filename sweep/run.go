@@ -135,6 +135,7 @@ type job struct {
 	keys      map[kernels.Variant]string
 	announced *visitor         // whose device compiles it, nil for none
 	failure   *kernels.Failure // of opening it
+	again     bool             // it was given back after that
 }
 
 type run struct {
@@ -399,7 +400,6 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		case done.left > 0:
 			suspect = &done
 		default: // the next job will show, or prove
-			j.failure = f
 			v.held = &uncertain{j, func() { v.out <- done }}
 			return nil
 		}
