@@ -52,6 +52,7 @@ type Summary struct {
 	Busy                      time.Duration // of it, at work on a device, averaged over the devices
 	Pruned                    int           // variants that a search did not run, for a reason
 	Problems, Short           int           // problems searched, and those of them whose base alone spent their budget
+	Gone                      []string      // devices that did not come back, and why
 }
 
 // Run measures the tasks on the devices and appends a record for every variant,
@@ -60,7 +61,8 @@ type Summary struct {
 // status; the run goes on. Run ends early with ctx's error when ctx is done,
 // with everything measured until then in the sink.
 func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task, sink Sink, o Options) (Summary, error) {
-	run := &run{registry: r, sink: sink, o: o, info: devices[0].Info(), identity: families.NewIdentity(r, devices[0].Info().Kind)}
+	run := &run{registry: r, sink: sink, o: o, info: devices[0].Info(), identity: families.NewIdentity(r, devices[0].Info().Kind), busy: map[*visitor]bool{}}
+	run.change.L = &run.mu
 	for _, d := range devices[1:] {
 		if d.Info().ID != run.info.ID {
 			return Summary{}, hint.Errorf("sweep each kind of device by itself", "the devices differ: %s and %s", run.info.ID, d.Info().ID)
@@ -83,6 +85,7 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { run.idle(nil) })()
 	records := make(chan finished, 2)
 	var wg sync.WaitGroup
 	var first sync.Once
@@ -110,7 +113,7 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	}
 	run.sum.Wall = time.Since(start)
 	run.sum.Busy /= time.Duration(len(devices))
-	return run.sum, cmp.Or(sinkErr, devErr)
+	return run.sum, cmp.Or(sinkErr, devErr, run.unfinished())
 }
 
 // Left counts the variants of tasks that a sink with these keys does not hold.
@@ -130,7 +133,9 @@ func (h held) Keys() map[string]kernels.Status            { return h }
 type job struct {
 	Task
 	left      []kernels.Variant
-	announced *visitor // whose device compiles it, nil for none
+	announced *visitor         // whose device compiles it, nil for none
+	failure   *kernels.Failure // of opening it
+	again     bool             // it was given back after that
 }
 
 type run struct {
@@ -140,9 +145,11 @@ type run struct {
 	info     kernels.DeviceInfo
 	identity *families.Identity
 
-	mu    sync.Mutex
-	queue []*job
-	total int
+	mu     sync.Mutex
+	queue  []*job
+	busy   map[*visitor]bool // that may give a job back
+	change sync.Cond         // of busy, or the end of ctx
+	total  int
 
 	searched searchState
 
@@ -191,10 +198,16 @@ func (r *run) key(p kernels.Problem, v kernels.Variant, pr record.Protocol) stri
 
 // take removes v's next job from the queue: the one announced to v's device,
 // else the first that was announced to none, else, as no device may idle while
-// there is work, the first.
-func (r *run) take(v *visitor) *job {
+// there is work, the first. While others may still give theirs back it waits.
+func (r *run) take(ctx context.Context, v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	for len(r.queue) == 0 && v.held == nil && len(r.busy) > 0 && ctx.Err() == nil {
+		r.change.Wait()
+	}
+	if len(r.queue) > 0 {
+		r.busy[v] = true
+	}
 	for _, announced := range []*visitor{v, nil} {
 		for i, j := range r.queue {
 			if j.announced == announced {
@@ -275,24 +288,44 @@ type visitor struct {
 	dev    kernels.Device
 	out    chan<- finished // read until all visitors are done, so a send gets through
 	warmed bool
-	noise  float64 // relative standard deviation of a launch of the last stream
+	noise  float64          // relative standard deviation of a launch of the last stream
+	held   *uncertain       // what failed last, until the device has shown that it stands
+	good   *kernels.Problem // whose stream ran last
 }
 
 // work takes jobs until none is left. The next one is announced to the device
 // before the current one is measured, so that it compiles meanwhile.
 func (v *visitor) work(ctx context.Context) error {
-	for j := v.run.take(v); j != nil; j = v.run.take(v) {
-		if j.announced != v {
-			v.prefetch(j)
+	defer v.run.idle(v)
+	for {
+		j := v.run.take(ctx, v)
+		var err error
+		switch {
+		case j != nil:
+			if j.announced != v {
+				v.prefetch(j)
+			}
+			if next := v.run.announce(v); next != nil {
+				v.prefetch(next)
+			}
+			err = v.do(ctx, j)
+		case v.held != nil:
+			err = v.prove(ctx)
+		default:
+			return nil
 		}
-		if next := v.run.announce(v); next != nil {
-			v.prefetch(next)
+		var gone *kernels.Gone
+		if errors.As(err, &gone) && ctx.Err() == nil {
+			v.run.retire(v, j, err)
+			return nil
 		}
-		if err := v.do(ctx, j); err != nil {
+		if err != nil {
 			return err
 		}
+		if v.held == nil {
+			v.run.idle(v)
+		}
 	}
-	return nil
 }
 
 func (v *visitor) prefetch(j *job) {
@@ -316,28 +349,38 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		}
 	}()
 	var stream float64
-	for i := 0; i < len(j.left); {
+	var suspect *finished // a record that counts once the device stands again
+	for len(j.left) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if bench == nil {
 			var err error
-			if bench, stream, err = v.open(ctx, j, len(j.left)-i); err != nil {
-				var f *kernels.Failure
+			bench, stream, err = v.open(ctx, j, len(j.left))
+			f := doubtful(err)
+			switch {
+			case err == nil:
+			case f == nil || ctx.Err() != nil:
 				if !errors.As(err, &f) || ctx.Err() != nil {
 					return err
 				}
-				// Not even the problem can be put there: all that is left of the
-				// job fails with it.
-				for ; i < len(j.left); i++ {
-					rec := v.failed(j, j.left[i], kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
-					v.out <- finished{rec: rec, left: len(j.left) - i - 1}
-				}
+				v.unopened(j, nil, f)
 				return nil
+			case f.Status == kernels.StatusTimeout && suspect != nil && suspect.rec.Status == f.Status:
+				return v.gone(j.Problem, f)
+			default:
+				j.failure = f
+				return v.doubt(&uncertain{j, func() { v.unopened(j, suspect, f) }}, f)
+			}
+			if suspect != nil {
+				v.out <- *suspect
+				suspect, j.left = nil, j.left[1:]
+				continue
 			}
 		}
 		start := time.Now()
-		rec, busy, err := v.measure(ctx, bench, j, j.left[i])
+		rec, busy, err := v.measure(ctx, bench, j, j.left[0])
+		doubted := false
 		var f *kernels.Failure
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -346,7 +389,7 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 			return err
 		case errors.As(err, &f):
 			if rec == nil {
-				rec = v.failed(j, j.left[i], f)
+				rec, doubted = v.failed(j, j.left[0], f), doubtful(err) != nil
 			}
 			if f.Broken {
 				bench.Close()
@@ -357,10 +400,32 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		}
 		rec.StreamUS = stream
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-		v.out <- finished{rec: rec, busy: busy, left: len(j.left) - i - 1}
-		i++
+		done := finished{rec: rec, busy: busy, left: len(j.left) - 1}
+		switch {
+		case !doubted || bench != nil:
+			v.out <- done
+			j.left = j.left[1:]
+		case done.left > 0:
+			suspect = &done
+		default: // the next job will show, or prove
+			v.held = &uncertain{j, func() { v.out <- done }}
+			return nil
+		}
 	}
 	return nil
+}
+
+// unopened sends the records of a job whose problem cannot be put on the device: all that
+// is left of it fails, but for the first where it has a record of its own.
+func (v *visitor) unopened(j *job, first *finished, f *kernels.Failure) {
+	for i, variant := range j.left {
+		if i == 0 && first != nil {
+			v.out <- *first
+			continue
+		}
+		rec := v.failed(j, variant, kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
+		v.out <- finished{rec: rec, left: len(j.left) - i - 1}
+	}
 }
 
 // open puts the job's problem on the device and measures its stream, in
@@ -372,12 +437,13 @@ func (v *visitor) open(ctx context.Context, j *job, left int) (kernels.Bench, fl
 		if err == nil {
 			var stream float64
 			if stream, err = v.stream(ctx, bench, j, left); err == nil {
+				v.stands(j.Problem)
 				return bench, stream, nil
 			}
 			bench.Close()
 		}
 		var f *kernels.Failure
-		if !errors.As(err, &f) || try > 0 {
+		if !errors.As(err, &f) || try > 0 || f.Status == kernels.StatusTimeout {
 			return nil, 0, err
 		}
 	}

@@ -158,9 +158,16 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 		if !errors.As(err, &f) || ctx.Err() != nil {
 			return err
 		}
-		rec := v.failed(j, j.Base, kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
-		m.final(rec)
-		v.out <- finished{rec: rec}
+		j.failure = f
+		failed := func() {
+			rec := v.failed(j, j.Base, kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
+			m.final(rec)
+			v.out <- finished{rec: rec}
+		}
+		if doubtful(err) != nil {
+			return v.doubt(&uncertain{j, failed}, f)
+		}
+		failed()
 		return nil
 	}
 	space, allow := v.space(j)
@@ -244,6 +251,7 @@ type measurer struct {
 	stream float64
 	checks map[kernels.Variant]*kernels.Check
 	busy   float64 // seconds of the device, in all
+	lost   bool    // a failure took the problem away, and the device has not shown that it stands
 }
 
 func (m *measurer) close() {
@@ -255,10 +263,26 @@ func (m *measurer) close() {
 
 // open opens the problem where it is not, with the inputs of a seed.
 func (m *measurer) open(ctx context.Context, seed uint64) (err error) {
-	if m.bench == nil {
-		m.bench, err = m.v.dev.Open(ctx, m.j.Problem, seed)
+	for try := 0; m.bench == nil; try++ {
+		if m.bench, err = m.v.dev.Open(ctx, m.j.Problem, seed); err == nil && m.lost {
+			_, err = m.bench.Check(ctx, kernels.Variant{Family: m.v.run.registry.StreamOf(m.j.Problem)}, 1)
+		}
+		if err == nil {
+			m.lost = false
+			return nil
+		}
+		if m.bench != nil {
+			m.close()
+		}
+		f := doubtful(err)
+		if f == nil || ctx.Err() != nil {
+			return err
+		}
+		if m.lost = true; try > 0 || f.Status == kernels.StatusTimeout {
+			return m.v.gone(m.j.Problem, f) // it was opened before
+		}
 	}
-	return err
+	return nil
 }
 
 // broken closes the problem where a failure has taken it away.
@@ -266,6 +290,7 @@ func (m *measurer) broken(err error) {
 	var f *kernels.Failure
 	if errors.As(err, &f) && f.Broken {
 		m.close()
+		m.lost = true
 	}
 }
 

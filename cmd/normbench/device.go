@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/shlex"
@@ -192,17 +194,50 @@ func (e *env) workerCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return worker.Serve(context.Background(), e.stdin, e.stdout, hash, func() (kernels.Device, error) {
-				name := c.String("device")
-				if name == "cpu" {
+			name, n := c.String("device"), 0
+			var unknown error
+			if name != "cpu" {
+				n, unknown = ordinal(name)
+			}
+			asked := false
+			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.stdout, hash, func() (kernels.Device, error) {
+				asked = true
+				switch {
+				case unknown != nil:
+					return nil, unknown
+				case name == "cpu":
 					return e.cpu()
-				}
-				n, err := ordinal(name)
-				if err != nil {
-					return nil, err
 				}
 				return openCUDA(e.registry, n)
 			})
+			if err == nil && !asked {
+				err = unknown
+			}
+			return err
 		},
 	}
+}
+
+// orphaned is how long a worker that nobody listens to goes on with what it is at.
+const orphaned = 30 * time.Second
+
+// A leash is a worker's standard input, read ahead: at its end the parent is gone, and a
+// kernel that hangs must not outlive it for long.
+type leash struct {
+	io.Reader
+	once sync.Once
+}
+
+func (l *leash) Read(b []byte) (int, error) {
+	l.once.Do(func() {
+		in, out := io.Pipe()
+		from := l.Reader
+		l.Reader = in
+		go func() {
+			_, err := io.Copy(out, from)
+			time.AfterFunc(orphaned, func() { os.Exit(exitTrouble) })
+			out.CloseWithError(err)
+		}()
+	})
+	return l.Reader.Read(b)
 }

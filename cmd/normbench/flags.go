@@ -43,7 +43,7 @@ var optionFlags = []cli.Flag{
 
 var deviceFlags = []cli.Flag{
 	&cli.StringFlag{Name: "device", Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw times from recorded ones", Value: "auto"},
-	&cli.StringSliceFlag{Name: "worker", Usage: "`COMMAND` that runs a worker elsewhere, such as 'ssh gpu1 normbench worker --device cuda:0'; may repeat"},
+	&cli.StringSliceFlag{Name: "worker", Usage: "`COMMAND` that runs a worker elsewhere, split into words (no shell runs it), such as 'ssh gpu1 normbench worker --device cuda:0'; may repeat"},
 	&cli.DurationFlag{Name: "timeout", Usage: "longest a worker may take over one step", Value: time.Minute},
 }
 

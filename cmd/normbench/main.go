@@ -109,7 +109,11 @@ func (e *env) notef(format string, args ...any) {
 
 // run is the program. It returns its exit code.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Registry) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+		signals = append(signals, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	out := &printed{Writer: stdout}

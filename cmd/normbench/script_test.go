@@ -399,8 +399,8 @@ func stopreading(ts *testscript.TestScript, neg bool, args []string) {
 // wants it to end with a code, -1 for by the signal. Its standard error is in the file
 // stopped, its standard output in printed.
 func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []string) {
-	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[0]]
-	usage(ts, ok, "... KILL|INT|TERM CODE program argument...")
+	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
+	usage(ts, ok, "... KILL|INT|TERM|HUP CODE program argument...")
 	args = args[1:]
 	program, err := exec.LookPath(args[1])
 	ts.Check(err)

@@ -320,6 +320,9 @@ func (e *env) summarize(s sweep.Summary) {
 		text += fmt.Sprintf("; %d pruned", s.Pruned)
 	}
 	e.notef("%s", text)
+	for _, g := range s.Gone {
+		e.notef("%s", oneLine(g))
+	}
 }
 
 // noProblem is the trouble of having nothing to show.

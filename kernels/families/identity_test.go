@@ -162,7 +162,9 @@ func TestIdentityOfLaunches(t *testing.T) {
 			t.Errorf("%s does not count", what)
 		}
 	}
-	unread := func(l *kernels.Launch) { l.Defines = append(l.Defines, kernels.Define{Name: "NO_CODE_READS_THIS", Value: 1}) }
+	unread := func(l *kernels.Launch) {
+		l.Defines = append(l.Defines, kernels.Define{Name: "NO_CODE_READS_THIS", Value: 1})
+	}
 	if hash(kernels.KindCUDA, unread) != before {
 		t.Error("a define that no code mentions counts")
 	}

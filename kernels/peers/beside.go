@@ -132,6 +132,11 @@ func (b *bench) on(ctx context.Context, v kernels.Variant, f func(kernels.Bench)
 		b.theirs = nil
 		return kernels.Failf(failure.Status, "%s", failure.Reason)
 	}
+	var gone *kernels.Gone
+	if errors.As(err, &gone) { // ours is not
+		b.theirs = nil
+		return kernels.Failf(kernels.StatusCrash, "%v", gone)
+	}
 	return err
 }
 

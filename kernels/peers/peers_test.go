@@ -146,7 +146,7 @@ func TestProtocol(t *testing.T) {
 			}
 		}
 	}
-	if got, want := outcome(t, b, "wrong", "check"), "y is wrong in 1 of 10 elements, first at 3: got NaN, want 1.5"; got != want {
+	if got, want := outcome(t, b, "wrong", "check"), "y is wrong in 1 of 512 elements, first at 3: got NaN, want 1.5"; got != want {
 		t.Errorf("wrong: %q, want %q", got, want)
 	}
 	if got, want := outcome(t, b, "wrong", "time"), "wrong: y is wrong in 1 of 10 elements"; got != want {

@@ -74,7 +74,7 @@ func (t *Theirs) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	for range min(o.Jobs, len(cells)) {
 		wg.Go(func() {
 			command := append(slices.Clone(t.command), "--prepare")
-			c, err := worker.Start(ctx, worker.Options{Command: command, Timeout: o.Limit})
+			c, err := worker.Start(ctx, worker.Options{Command: command, Timeout: o.Limit, Builds: true})
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -56,6 +56,9 @@ func New(info kernels.DeviceInfo, source string, seed uint64, ms []Measurement) 
 	if len(ms) == 0 {
 		return nil, hint.Errorf("a sweep writes some", "%s has nothing to replay", source)
 	}
+	if err := info.Validate(); err != nil { // its ID names a folder
+		return nil, hint.Errorf("take the file from who measured it", "%s: %w", source, err)
+	}
 	if !strings.HasPrefix(info.ID, Prefix) {
 		info.ID = Prefix + info.ID
 		info.Name = "replay of " + info.Name

@@ -10,9 +10,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -27,17 +31,32 @@ type Options struct {
 	// would measure something else under the same names, and is refused. A
 	// worker that runs none of ours says "".
 	Kernels string
+	// Builds says that its checks compile and compare nothing.
+	Builds bool
 }
+
+// Pauses stand before the starts of a worker again, one after each death in a row without
+// an open problem in between. After the last one it is gone.
+var Pauses = []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second}
+
+// leave is how long a stopped command waits for its worker to leave by itself.
+const leave = 2 * time.Second
 
 // A Client is a kernels.Device in another process.
 type Client struct {
 	o      Options
+	ctx    context.Context // of Start: when it is done, nothing waits for the worker
 	info   kernels.DeviceInfo
 	peers  []kernels.Peer
 	beside []int // processes that are not others
+	pauses []time.Duration
 
-	proc *process // nil between a death and the next request
-	id   int
+	proc   *process // nil between a death and the next request
+	id     int
+	prove  time.Duration // most that a worker started again may take over hello
+	deaths int           // in a row, without an open problem in between
+	last   string        // why, the last time
+	gone   *kernels.Gone // once it is not started any more
 
 	compile tally
 }
@@ -47,25 +66,95 @@ type Said struct{ Text string }
 
 func (s *Said) Error() string { return s.Text }
 
+const sameHelp = "install the same normbench on both sides"
+
 // Start starts the worker and reads its device info. The error is one line:
 // what could not be started, or what the worker says is wrong.
 func Start(ctx context.Context, o Options) (*Client, error) {
-	c := &Client{o: o}
-	a, err := c.call(ctx, &request{Op: "hello"})
+	c := &Client{o: o, ctx: ctx, pauses: Pauses}
+	start := time.Now()
+	h, err := c.hello(ctx, o.Timeout)
 	if err != nil {
 		c.Close() // it lives on where it answered with an error
 		return nil, err
 	}
-	if a.Hello == nil || a.Hello.Protocol != Protocol {
-		c.Close()
-		return nil, hint.Errorf("install the same normbench on both sides", "worker %q does not speak protocol %d", strings.Join(o.Command, " "), Protocol)
-	}
-	if k := a.Hello.Kernels; k != "" && k != o.Kernels {
-		c.Close()
-		return nil, hint.Errorf("install the same normbench on both sides", "worker %q has other kernels (%s) than this normbench (%s)", strings.Join(o.Command, " "), k, o.Kernels)
-	}
-	c.info, c.peers = a.Hello.Info, a.Hello.Peers
+	c.prove = min(o.Timeout, max(10*time.Second, 4*time.Since(start)))
+	c.info, c.peers = h.Info, h.Peers
 	return c, nil
+}
+
+// hello starts a process and has it say what it is.
+func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
+	p, err := start(c.o)
+	if err != nil {
+		return nil, err
+	}
+	c.proc = p
+	a, err := c.ask(ctx, &request{Op: "hello"}, limit)
+	if err != nil {
+		return nil, err
+	}
+	p.limit.Store(maxAnswer)
+	if a.Hello.Protocol != Protocol {
+		return nil, hint.Errorf(sameHelp, "%s does not speak protocol %d", c, Protocol)
+	}
+	if k := a.Hello.Kernels; k != "" && k != c.o.Kernels {
+		return nil, hint.Errorf(sameHelp, "%s has other kernels (%s) than this normbench (%s)", c, k, c.o.Kernels)
+	}
+	return a.Hello, nil
+}
+
+// String names the worker by its command.
+func (c *Client) String() string {
+	return fmt.Sprintf("worker %q", kernels.Printable(strings.Join(c.o.Command, " "), maxReason))
+}
+
+// again starts the worker after it has died, with a pause where it keeps dying. The
+// error is a *kernels.Gone once it has died too often, or came back as another device.
+func (c *Client) again(ctx context.Context) error {
+	for c.gone == nil {
+		if c.deaths > len(c.pauses) {
+			c.gone = &kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("%s (%d times in a row)", c.last, c.deaths)}
+			break
+		}
+		if c.deaths > 0 {
+			select {
+			case <-time.After(c.pauses[c.deaths-1]):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		h, err := c.hello(ctx, c.prove)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			var f *kernels.Failure
+			if c.last = err.Error(); errors.As(err, &f) {
+				c.last = f.Reason
+			}
+			if c.proc != nil { // it says itself what is wrong
+				c.died()
+			} else if f == nil {
+				c.deaths++ // it was not even started
+			}
+			continue
+		}
+		if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.Units != is.Units || was.Driver != is.Driver || was.Compiler != is.Compiler {
+			c.died()
+			c.gone = &kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("it came back as another device, %s with %d multiprocessors, driver %q and compiler %q", is.ID, is.Units, is.Driver, is.Compiler)}
+			break
+		}
+		return nil
+	}
+	return hint.With(c.gone, "mend it or leave it out; the same command goes on from there")
+}
+
+// died ends the process.
+func (c *Client) died() {
+	c.proc.kill()
+	c.proc = nil
+	c.deaths++
 }
 
 // Info implements kernels.Device.
@@ -93,7 +182,7 @@ func (c *Client) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 	for _, v := range vs {
 		req.Variants = append(req.Variants, v.String())
 	}
-	c.call(context.Background(), req)
+	c.call(c.ctx, req)
 }
 
 // Sense implements kernels.Sensor.
@@ -101,9 +190,6 @@ func (c *Client) Sense(ctx context.Context) (kernels.Reading, error) {
 	a, err := c.call(ctx, &request{Op: "sense", Beside: c.beside})
 	if err != nil {
 		return kernels.Reading{}, err
-	}
-	if a.Reading == nil {
-		return kernels.Reading{}, errors.New("worker answered sense without a reading")
 	}
 	return *a.Reading, nil
 }
@@ -116,13 +202,14 @@ func (c *Client) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 	if _, err := c.call(ctx, &request{Op: "open", Problem: &p, Seed: seed}); err != nil {
 		return nil, err
 	}
-	return &remoteBench{c, c.proc}, nil
+	c.deaths = 0
+	return &remoteBench{c, c.proc, p}, nil
 }
 
 // Close ends the worker.
 func (c *Client) Close() error {
 	if c.proc != nil {
-		c.proc.end(5 * time.Second)
+		c.proc.end(c.ctx, 5*time.Second)
 		c.proc = nil
 	}
 	return nil
@@ -131,12 +218,14 @@ func (c *Client) Close() error {
 type remoteBench struct {
 	c    *Client
 	proc *process // the process that holds the problem
+	p    kernels.Problem
 }
 
 func (b *remoteBench) call(ctx context.Context, req *request) (*answer, error) {
 	if b.c.proc != b.proc {
 		return nil, &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker that held the problem is gone", Broken: true}
 	}
+	req.on = b.p
 	return b.c.call(ctx, req)
 }
 
@@ -144,9 +233,6 @@ func (b *remoteBench) Check(ctx context.Context, v kernels.Variant, repeats int)
 	a, err := b.call(ctx, &request{Op: "check", Variants: []string{v.String()}, Repeats: repeats})
 	if err != nil {
 		return kernels.Check{}, err
-	}
-	if a.Check == nil {
-		return kernels.Check{}, errors.New("worker answered check without one")
 	}
 	return *a.Check, nil
 }
@@ -156,9 +242,6 @@ func (b *remoteBench) Time(ctx context.Context, v kernels.Variant, o kernels.Tim
 	if err != nil {
 		return kernels.Timing{}, err
 	}
-	if a.Timing == nil {
-		return kernels.Timing{}, errors.New("worker answered time without samples")
-	}
 	return *a.Timing, nil
 }
 
@@ -166,8 +249,23 @@ func (b *remoteBench) Close() error {
 	if b.c.proc != b.proc {
 		return nil
 	}
-	_, err := b.c.call(context.Background(), &request{Op: "close"})
+	ctx, cancel := patient(b.c.ctx)
+	defer cancel()
+	_, err := b.c.call(ctx, &request{Op: "close"})
 	return err
+}
+
+// patient is a context that ends a while after ctx.
+func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.Background())
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(leave):
+			cancel()
+		case <-late.Done():
+		}
+	})
+	return late, func() { stop(); cancel() }
 }
 
 // call sends one request and waits for its answer. A worker that dies, falls
@@ -175,12 +273,15 @@ func (b *remoteBench) Close() error {
 // *kernels.Failure with Broken set.
 func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 	if c.proc == nil {
-		p, err := start(c.o)
-		if err != nil {
+		if err := c.again(ctx); err != nil {
 			return nil, err
 		}
-		c.proc = p
 	}
+	return c.ask(ctx, req, c.o.Timeout)
+}
+
+// ask is call of a process that runs.
+func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*answer, error) {
 	c.id++
 	req.ID = c.id
 	line, err := json.Marshal(req)
@@ -190,22 +291,22 @@ func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 	p := c.proc
 	go p.write(append(line, '\n')) // a worker that does not read must not stop us
 	broken := func(s kernels.Status, format string, args ...any) error {
-		p.kill()
-		c.proc = nil
+		c.died()
 		f := kernels.Failf(s, format, args...)
 		f.Broken = true
+		c.last = f.Reason
 		return f
 	}
-	timer := time.NewTimer(c.o.Timeout)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case line, ok := <-p.lines:
 		if !ok {
 			return nil, broken(kernels.StatusCrash, "the worker %s", p.death())
 		}
-		var a answer
-		if err := json.Unmarshal(line, &a); err != nil || a.ID != req.ID {
-			return nil, broken(kernels.StatusCrash, "the worker answered %q with nonsense: %.80q", req.Op, line)
+		a, err := decode(line, req, c.o.Builds)
+		if err != nil {
+			return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
 		}
 		c.compile.note(p, a.Compile)
 		if a.Failure != nil {
@@ -217,9 +318,9 @@ func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 		if a.Error != "" {
 			return nil, hint.With(&Said{a.Error}, a.Hint)
 		}
-		return &a, nil
+		return a, nil
 	case <-timer.C:
-		return nil, broken(kernels.StatusTimeout, "no answer within %s", c.o.Timeout)
+		return nil, broken(kernels.StatusTimeout, "no answer within %s", limit)
 	case <-ctx.Done():
 		broken(kernels.StatusCrash, "")
 		return nil, ctx.Err()
@@ -230,7 +331,9 @@ func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	lines  chan []byte // answers; closed at the end of its output
+	lines  chan []byte  // answers; closed at the end of its output
+	limit  atomic.Int64 // bytes of the longest line
+	long   atomic.Bool  // a line was longer
 	stderr *tail
 	exited chan struct{}
 }
@@ -248,25 +351,34 @@ func start(o Options) (*process, error) {
 		return nil, err
 	}
 	p.stdin, p.cmd.Stdout = stdin, out
+	p.limit.Store(maxHello)
 	ownGroup(p.cmd)
 	// Descendants that keep standard error open must not hold up Wait.
 	p.cmd.WaitDelay = time.Second
-	err = p.cmd.Start()
+	started := make(chan error)
+	go func() {
+		// The death of a process is told by the thread that started it, which so lives as long.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err == nil {
+			p.cmd.Wait()
+			close(p.exited)
+		}
+	}()
+	err = <-started
 	out.Close()
 	if err != nil {
 		stdout.Close()
 		return nil, hint.Errorf("check the command, and that normbench is installed there", "worker %q does not start: %v", strings.Join(o.Command, " "), err)
 	}
 	go func() {
-		p.cmd.Wait()
-		close(p.exited)
-	}()
-	go func() {
 		defer close(p.lines)
 		defer stdout.Close()
 		r := bufio.NewReader(stdout)
 		for {
-			line, err := r.ReadBytes('\n')
+			line, err := p.readLine(r)
 			if err != nil {
 				return
 			}
@@ -285,6 +397,20 @@ func start(o Options) (*process, error) {
 	return p, nil
 }
 
+// readLine reads a line of no more than p.limit bytes.
+func (p *process) readLine(r *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if int64(len(line)+len(part)) > p.limit.Load() {
+			p.long.Store(true)
+			return nil, bufio.ErrTooLong
+		}
+		if line = append(line, part...); err != bufio.ErrBufferFull {
+			return line, err
+		}
+	}
+}
+
 func (p *process) write(line []byte) { p.stdin.Write(line) } // a failed write shows as the end of its output
 
 func (p *process) kill() {
@@ -293,18 +419,26 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// end closes the worker's input and gives it a while to leave by itself.
-func (p *process) end(patience time.Duration) {
+// end closes the worker's input and gives it a while to leave by itself, less where ctx is
+// done.
+func (p *process) end(ctx context.Context, patience time.Duration) {
 	p.stdin.Close()
+	stopped, cancel := patient(ctx)
+	defer cancel()
 	select {
 	case <-p.exited:
+		return
+	case <-stopped.Done():
 	case <-time.After(patience):
-		p.kill()
 	}
+	p.kill()
 }
 
 // death describes the end of the process in a few words.
 func (p *process) death() string {
+	if p.long.Load() {
+		return fmt.Sprintf("answers with a line of more than %d KiB", p.limit.Load()>>10)
+	}
 	select {
 	case <-p.exited:
 	case <-time.After(time.Second):
@@ -317,7 +451,7 @@ func (p *process) death() string {
 	return s
 }
 
-// tail passes writes on and remembers the last line.
+// tail passes lines on, but nothing that a terminal would act on, and remembers the last.
 type tail struct {
 	mu   sync.Mutex
 	next io.Writer
@@ -335,12 +469,17 @@ func (t *tail) Write(b []byte) (int, error) {
 	if t.next == nil {
 		return len(b), nil
 	}
-	return t.next.Write(b)
+	_, err := io.WriteString(t.next, strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
+			return r
+		}
+		return utf8.RuneError
+	}, strings.ReplaceAll(string(b), "\r\n", "\n")))
+	return len(b), err
 }
 
 func (t *tail) last() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	line := strings.TrimSpace(string(t.line))
-	return line[:min(len(line), 200)]
+	return kernels.Printable(strings.TrimSpace(string(t.line)), 200)
 }

@@ -11,7 +11,10 @@ import (
 // only its parent, which knows what to do about it, and killing the group also
 // reaches what a shell or srun has started for it.
 
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+func ownGroup(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	dieWithParent(cmd.SysProcAttr)
+}
 
 func killGroup(cmd *exec.Cmd) {
 	if syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) != nil {

@@ -82,6 +82,10 @@ func TestMain(m *testing.M) {
 		time.Sleep(time.Minute)
 	case "never answers":
 		io.Copy(io.Discard, os.Stdin)
+	case "fault":
+		misbehave(os.Getenv("NORMBENCH_TEST_FAULT"), os.Getenv("NORMBENCH_TEST_STEP"))
+	case "parent of one that hangs":
+		parentOfOneThatHangs()
 	case "ignores the end of its input":
 		go Serve(context.Background(), os.Stdin, os.Stdout, "hash", open)
 		time.Sleep(time.Minute)
@@ -353,7 +357,7 @@ func TestNoSuchCommand(t *testing.T) {
 // A worker that does not leave when its input ends is made to.
 func TestEnd(t *testing.T) {
 	c := start1(t, "ignores the end of its input", time.Minute)
-	c.proc.end(100 * time.Millisecond)
+	c.proc.end(t.Context(), 100*time.Millisecond)
 	c.proc = nil
 }
 

@@ -213,6 +213,9 @@ func (r *Run) CheckValid() error {
 	case r.Protocol.Name == "":
 		return hint.Errorf(help, "run %s without a protocol", r.ID)
 	}
+	if err := r.Device.Validate(); err != nil { // its ID names a folder
+		return hint.Errorf(help, "run %s: %w", kernels.Printable(r.ID, 64), err)
+	}
 	return nil
 }
 

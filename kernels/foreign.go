@@ -1,0 +1,63 @@
+package kernels
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// idPattern is what a device's ID may be: it names a folder. Dots stand alone.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// Validate says what is wrong with a device's info that comes from a file or from another
+// process, or is nil.
+func (d *DeviceInfo) Validate() error {
+	const limit = 128
+	switch {
+	case len(d.ID) > limit || !idPattern.MatchString(d.ID):
+		return fmt.Errorf("device ID %q is not of letters, digits, single dots, _ and -, %d at most", cut(d.ID, limit), limit)
+	case d.Units < 0 || d.Units > 1<<20:
+		return fmt.Errorf("device %s has %d multiprocessors", d.ID, d.Units)
+	case min(d.CacheBytes, d.MemoryBytes, d.PeakRate, int64(d.SharedPerBlock), int64(d.RegsPerUnit)) < 0:
+		return fmt.Errorf("device %s has a size below 0", d.ID)
+	}
+	return nil
+}
+
+// Printable is a text of elsewhere as one line for a terminal, of at most so many bytes:
+// white space is a space, and what a terminal may act on is U+FFFD.
+func Printable(s string, limit int) string {
+	return cut(strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.IsGraphic(r):
+			return r
+		}
+		return utf8.RuneError
+	}, cut(s, limit)), limit)
+}
+
+// cut shortens a text to so many bytes, and says so.
+func cut(s string, limit int) string {
+	const more = "..."
+	if len(s) <= limit {
+		return s
+	}
+	n := max(limit-len(more), 0)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + more
+}
+
+// A Gone is a device that does not come back. That is nobody's result: what was to be
+// measured on it is left for others.
+type Gone struct {
+	Device string // in words: `worker "ssh gpu1 normbench worker"`
+	Reason string
+}
+
+func (g *Gone) Error() string { return g.Device + " is gone: " + g.Reason }

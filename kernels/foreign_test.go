@@ -1,0 +1,43 @@
+package kernels
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDeviceInfoValidate(t *testing.T) {
+	for _, id := range []string{"nvidia-h200", "cpu-amd-epyc-2c", "replay-nvidia-h200", "NVIDIA_A100.80GB"} {
+		if err := (&DeviceInfo{ID: id}).Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, d := range []DeviceInfo{
+		{}, {ID: "../../../victim"}, {ID: ".."}, {ID: "."}, {ID: ".hidden"}, {ID: "a..b"}, {ID: "a."}, {ID: "a/b"}, {ID: `a\b`}, {ID: "a b"},
+		{ID: "a\x1b[2J"}, {ID: "a\n"}, {ID: "a:b"}, {ID: "gpü"}, {ID: strings.Repeat("a", 129)},
+		{ID: "a", Units: -1}, {ID: "a", CacheBytes: -1}, {ID: "a", PeakRate: -1},
+	} {
+		if err := d.Validate(); err == nil || strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 400 {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for _, test := range []struct {
+		text, want string
+		limit      int
+	}{
+		{"NVIDIA H200", "NVIDIA H200", 100},
+		{"first\r\nsecond\tline", "first  second line", 100},
+		{"\x1b]0;title\a\x9b2J\u009b2J\u202e", "\ufffd]0;title\ufffd\ufffd2J\ufffd2J\ufffd", 100},
+		{"größer als 10 µs", "größer als 10 µs", 100},
+		{strings.Repeat("ö", 100), "ööö...", 10},
+	} {
+		if got := Printable(test.text, test.limit); got != test.want {
+			t.Errorf("%q: got %q, want %q", test.text, got, test.want)
+		}
+	}
+	if got := Printable(strings.Repeat("\x00", 1<<20), 4096); len(got) > 4096 {
+		t.Errorf("a megabyte is printed as %d bytes", len(got))
+	}
+}

@@ -1,0 +1,197 @@
+package worker
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"normbench/kernels"
+)
+
+// What an answer may hold. Whoever is at the other end, nothing larger is read.
+const (
+	maxHello  = 64 << 10 // bytes of the line that answers a hello
+	maxAnswer = 16 << 20 // bytes of any other
+	maxReason = 4 << 10
+	maxName   = 256
+	maxList   = 64 // peers, stages, reasons to throttle
+)
+
+// decode reads the answer to a request. It is the one place where what a worker says is
+// held to the protocol: what it returns may be used as it is. builds is
+// Options.Builds.
+func decode(line []byte, req *request, builds bool) (*answer, error) {
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		return nil, fmt.Errorf("nonsense: %.80q", line)
+	}
+	if a.ID != req.ID {
+		return nil, fmt.Errorf("nonsense: %.80q", line)
+	}
+	a.Error, a.Hint = kernels.Printable(a.Error, maxReason), kernels.Printable(a.Hint, maxReason)
+	if f := a.Failure; f != nil {
+		f.Reason = kernels.Printable(f.Reason, maxReason)
+		if !slices.Contains(failures, f.Status) {
+			return nil, fmt.Errorf("a failure of status %.40q", f.Status)
+		}
+		if f.Reason == "" {
+			f.Reason = "no reason given"
+		}
+		return &a, nil
+	}
+	if a.Error != "" {
+		return &a, nil
+	}
+	var err error
+	switch req.Op {
+	case "hello":
+		err = a.Hello.check()
+	case "check":
+		err = checkCheck(a.Check, req, builds)
+	case "time":
+		err = checkTiming(a.Timing, req.Options)
+	case "sense":
+		err = checkReading(a.Reading)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &a, nil
+}
+
+// failures are the statuses that a worker may answer with.
+var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile, kernels.StatusResource, kernels.StatusLaunch,
+	kernels.StatusWrong, kernels.StatusTimeout, kernels.StatusCrash, kernels.StatusUnfit}
+
+func (h *hello) check() error {
+	if h == nil {
+		return errors.New("no hello")
+	}
+	if h.Protocol != Protocol {
+		return nil // Start says so, whatever else there is
+	}
+	d := &h.Info
+	for _, s := range []*string{&d.Kind, &d.Name, &d.UUID, &d.Arch, &d.Driver, &d.DriverVersion, &d.Compiler, &h.Kernels} {
+		*s = kernels.Printable(*s, maxName)
+	}
+	if err := d.Validate(); err != nil {
+		return err
+	}
+	if d.Units < 1 {
+		return fmt.Errorf("a device of %d multiprocessors", d.Units)
+	}
+	if len(h.Peers) > maxList {
+		return fmt.Errorf("%d peers", len(h.Peers))
+	}
+	for i := range h.Peers {
+		p := &h.Peers[i]
+		for _, s := range []*string{&p.Name, &p.System, &p.Version, &p.Missing} {
+			*s = kernels.Printable(*s, maxName)
+		}
+	}
+	return nil
+}
+
+// checkCheck wants the outputs of the problem, each once and whole: without them a variant
+// would pass for right. The stream moves tensors and has not all of them, nor has a peer.
+func checkCheck(c *kernels.Check, req *request, builds bool) error {
+	if c == nil {
+		return errors.New("no check")
+	}
+	if c.Repeats < 1 || c.Repeats > max(req.Repeats, 1) || c.Differing < 0 || !finite(c.Busy) || len(c.Resources) > maxList {
+		return fmt.Errorf("a check of %d repeats, %d of them differing, %d launches and %g s", c.Repeats, c.Differing, len(c.Resources), c.Busy)
+	}
+	for i := range c.Resources {
+		c.Resources[i].Stage = kernels.Printable(c.Resources[i].Stage, maxName)
+	}
+	missing := map[string]int64{}
+	for _, t := range req.on.Tensors() {
+		if t.Role == kernels.Output {
+			missing[t.Name] = t.Elems()
+		}
+	}
+	for _, o := range c.Outputs {
+		elems, ok := missing[o.Name]
+		if !ok {
+			return fmt.Errorf("an output %.40q, which the problem has not or which comes twice", o.Name)
+		}
+		delete(missing, o.Name)
+		if o.Elems != elems || o.Bad < 0 || o.Bad > elems || o.First < 0 || o.First >= elems || !finite(o.MaxErr) || !finite(o.RelL2) {
+			return fmt.Errorf("output %s with %d of %d elements bad, first at %d, by %g: it has %d", o.Name, o.Bad, o.Elems, o.First, o.MaxErr, elems)
+		}
+	}
+	family, _, _ := strings.Cut(req.Variants[0], "@")
+	_, peer := kernels.PeerName(family)
+	switch part := peer || strings.HasSuffix(family, "/stream"); {
+	case builds:
+	case len(c.Outputs) == 0:
+		return errors.New("a check of no output")
+	case !part && len(missing) > 0:
+		return fmt.Errorf("a check of %d outputs, and the problem has %d", len(c.Outputs), len(c.Outputs)+len(missing))
+	}
+	return nil
+}
+
+func checkTiming(t *kernels.Timing, o *kernels.TimeOptions) error {
+	if t == nil {
+		return errors.New("no timing")
+	}
+	if err := checkTimes("samples", t.Seconds, o.Samples); err != nil {
+		return err
+	}
+	if len(t.Stages) > maxList || !o.Stages && len(t.Stages) > 0 {
+		return fmt.Errorf("%d stages", len(t.Stages))
+	}
+	for i := range t.Stages {
+		s := &t.Stages[i]
+		if s.Stage = kernels.Printable(s.Stage, maxName); s.Stage == "" {
+			return errors.New("a stage without a name")
+		}
+		if err := checkTimes("samples of a stage", s.Seconds, o.Samples); err != nil {
+			return err
+		}
+	}
+	if t.By != "" && t.By != kernels.ByEvents && t.By != kernels.ByCUPTI {
+		return fmt.Errorf("stages by %.40q", t.By)
+	}
+	if len(t.Gaps) != 0 && len(t.Gaps) != o.Samples || !finite(t.Busy) {
+		return fmt.Errorf("%d gaps of %d samples, %g s in all", len(t.Gaps), o.Samples, t.Busy)
+	}
+	return nil
+}
+
+// checkTimes wants as many times as were asked for, each between a nanosecond, which records
+// are rounded to, and a day.
+func checkTimes(what string, seconds []float64, want int) error {
+	if len(seconds) != want {
+		return fmt.Errorf("%d %s, asked for %d", len(seconds), what, want)
+	}
+	for _, s := range seconds {
+		if !(s >= 1e-9 && s <= 86400) {
+			return fmt.Errorf("%s of %g s", what, s)
+		}
+	}
+	return nil
+}
+
+func checkReading(r *kernels.Reading) error {
+	if r == nil {
+		return errors.New("no reading")
+	}
+	if len(r.Throttle) > maxList {
+		return fmt.Errorf("%d reasons to throttle", len(r.Throttle))
+	}
+	r.Others = r.Others[:min(len(r.Others), maxList)]
+	for _, list := range [][]string{r.Throttle, r.Others} {
+		for i := range list {
+			list[i] = kernels.Printable(list[i], maxName)
+		}
+	}
+	return nil
+}
+
+// finite says whether a number is one of 0 and above.
+func finite(f float64) bool { return f >= 0 && !math.IsInf(f, 0) }

@@ -1,0 +1,6 @@
+package worker
+
+import "syscall"
+
+// A killed parent cannot end its workers; the kernel does.
+func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

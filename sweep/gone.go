@@ -1,0 +1,146 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// A variant that takes its device down is a result. A device that does not come back is
+// nobody's: what was to be measured on it is given back to the queue. So a failure that
+// may be either is held until the device has run its stream again. A device that fails so
+// twice in a row is retired.
+
+// uncertain is a job of which something failed, and it is not known yet whether by itself.
+type uncertain struct {
+	job     *job
+	believe func() // sends its records
+}
+
+// doubtful is the failure in err that a lost device would have caused too, or nil.
+func doubtful(err error) *kernels.Failure {
+	var f *kernels.Failure
+	if errors.As(err, &f) && (f.Broken || f.Status == kernels.StatusCrash || f.Status == kernels.StatusTimeout) {
+		return f
+	}
+	return nil
+}
+
+// doubt holds a job that the device could not open. Where it is the second in a row the
+// error is a *kernels.Gone.
+func (v *visitor) doubt(h *uncertain, f *kernels.Failure) error {
+	if v.held != nil {
+		return v.gone(h.job.Problem, f)
+	}
+	v.held = h
+	return nil
+}
+
+// stands says that the device has just run the stream of a problem. A job that it hung on
+// opening has another try; one that it died of had two.
+func (v *visitor) stands(p kernels.Problem) {
+	v.good = &p
+	if h := v.held; h != nil {
+		v.held = nil
+		if f := h.job.failure; f != nil && f.Status == kernels.StatusTimeout && !h.job.again {
+			h.job.again = true
+			v.run.giveBack(h.job)
+			return
+		}
+		h.believe()
+	}
+}
+
+// prove runs the stream of the last problem that went well, as there is no other left that
+// would show whether the device stands.
+func (v *visitor) prove(ctx context.Context) error {
+	if v.good == nil {
+		return v.gone(v.held.job.Problem, v.held.job.failure)
+	}
+	for try := 0; ; try++ {
+		err := v.runStream(ctx, *v.good)
+		switch f := doubtful(err); {
+		case err == nil:
+			v.stands(*v.good)
+			return nil
+		case f == nil || ctx.Err() != nil:
+			return err
+		case try > 0 || f.Status == kernels.StatusTimeout:
+			return v.gone(*v.good, f)
+		}
+	}
+}
+
+func (v *visitor) runStream(ctx context.Context, p kernels.Problem) error {
+	bench, err := v.dev.Open(ctx, p, v.run.o.Seed)
+	if err != nil {
+		return err
+	}
+	defer bench.Close()
+	_, err = bench.Check(ctx, kernels.Variant{Family: v.run.registry.StreamOf(p)}, 1)
+	return err
+}
+
+func (v *visitor) gone(p kernels.Problem, f *kernels.Failure) error {
+	g := &kernels.Gone{Device: v.run.info.Name, Reason: fmt.Sprintf("opening %s: %s", p, f.Reason)}
+	if s, ok := v.dev.(fmt.Stringer); ok {
+		g.Device = s.String()
+	}
+	return g
+}
+
+// giveBack puts what is left of a job at the end of the queue.
+func (r *run) giveBack(j *job) {
+	if len(j.left) == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	j.announced = nil
+	r.queue = append(r.queue, j)
+	r.change.Broadcast()
+	if r.o.Search != nil {
+		r.searched.toCome += len(j.Variants)
+	}
+}
+
+// retire takes note of a device that is gone, with err, and of what it was at.
+func (r *run) retire(v *visitor, j *job, err error) {
+	if j != nil {
+		r.giveBack(j)
+	}
+	if v.held != nil && v.held.job != j {
+		r.giveBack(v.held.job)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sum.Gone = append(r.sum.Gone, err.Error())
+}
+
+// unfinished is the error of a run whose devices are gone before the queue is empty.
+func (r *run) unfinished() error {
+	left := 0
+	for _, j := range r.queue {
+		left += len(j.left)
+	}
+	if left == 0 || len(r.sum.Gone) == 0 {
+		return nil
+	}
+	what := fmt.Sprintf("%d variants are left", left)
+	if r.o.Search != nil {
+		what = fmt.Sprintf("%d problems are left to search", len(r.queue))
+	}
+	return hint.Errorf("mend it or leave it out; the same command goes on from there", "%s; %s", strings.Join(r.sum.Gone, "; "), what)
+}
+
+// idle says that v has nothing that it could give back, and wakes who waits for that.
+func (r *run) idle(v *visitor) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.busy, v)
+	r.change.Broadcast()
+}
