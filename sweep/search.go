@@ -163,7 +163,7 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 		}
 		rec := v.failed(j, j.Base, kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
 		m.final(rec)
-		v.out <- finished{rec: rec}
+		v.out <- finished{recs: []*record.Record{rec}}
 		return nil
 	}
 	space, allow := v.space(j)
@@ -200,17 +200,11 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	o.Known.Add(board, m.stream)
 	spent = board.Spent()
 	spent.Seconds += m.busy - before
-	recs = append(recs, finals...)
-	for i, rec := range recs {
-		f := finished{rec: rec, left: len(recs) - i - 1}
-		if i == 0 {
-			f.beyond = measured(recs) - o.expect(len(j.Variants))
-		}
-		if i == len(recs)-1 {
-			f.busy, f.searched, f.short = m.busy, true, log.Short
-		}
-		v.out <- f
+	for _, rec := range finals {
+		rec.Finals = len(finals)
 	}
+	recs = append(recs, finals...)
+	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, beyond: measured(recs) - o.expect(len(j.Variants))}
 	return nil
 }
 

@@ -23,7 +23,6 @@ type Task struct {
 	Base     kernels.Variant // what runs before any tuning
 	Variants []kernels.Variant
 	Refused  int // configs that the spaces gave a reason against
-	Refusals []record.Refusal
 	// Keep are variants that a search always measures and never eliminates,
 	// beside the base: the checked-in entry and presets. They are among Variants.
 	Keep []kernels.Variant
@@ -86,7 +85,6 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, 
 				refusal[f.Name] = f.Refuse(p, s.Refused[0].Config, d)
 			}
 			t.Refused += len(s.Refused)
-			t.Refusals = append(t.Refusals, byReason(f.Name, s.Refused)...)
 			for _, c := range s.Configs {
 				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: c})
 			}
@@ -115,22 +113,6 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, 
 		}
 	}
 	return tasks, nil
-}
-
-// byReason groups refusals, as a space has few reasons for many configs.
-func byReason(family string, refused []kernels.Refusal) []record.Refusal {
-	var groups []record.Refusal
-	at := map[string]int{}
-	for _, x := range refused {
-		i, ok := at[x.Reason]
-		if !ok {
-			i = len(groups)
-			at[x.Reason] = i
-			groups = append(groups, record.Refusal{Family: family, Reason: x.Reason})
-		}
-		groups[i].Configs = append(groups[i].Configs, x.Config)
-	}
-	return groups
 }
 
 // ColdProtocol is how a time is taken unless asked otherwise: before every
