@@ -76,6 +76,7 @@ type Entry struct {
 type Final struct {
 	SearchUS float64   // what the search had seen before the finals
 	Chosen   string    // why it is its problem's winner; empty on all others
+	Place    int       // line of the file: of two finals of a problem the later counts
 	Entry    bool      // the tuned table held it when the search began
 	Rounds   []float64 // medians of the finals' rounds, microseconds
 	Twin     []float64 // of a second copy of the base in the same rounds
@@ -118,6 +119,9 @@ func Load(path string) (*File, error) {
 		}
 		e := it.value
 		e.Run = run
+		if e.Final != nil {
+			e.Final.Place = it.line
+		}
 		if i, ok := at[e.Key]; ok {
 			replaced[i] = true // the last of a variant is what was measured last
 		}
