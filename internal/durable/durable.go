@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 
 	"normbench/internal/hint"
 )
@@ -98,6 +99,21 @@ func Cause(err error) error {
 	return err
 }
 
+// Help is the next step for who could not write a file for this reason.
+func Help(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "the disk is full, or your share of it: make room, or choose another folder"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "too many files are open: raise the limit with `ulimit -n`"
+	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOTSUP):
+		return "the file system cannot lock files, as some network ones: choose a folder on a local disk"
+	case errors.Is(err, syscall.EROFS):
+		return "the file system is read-only: choose another folder"
+	}
+	return "choose a folder that you may write to"
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // The checksum is the last field of an object: CRC-32C of all before its comma.
@@ -137,15 +153,22 @@ func HasSeal(line []byte) bool {
 	return i >= 0 && len(line)-i >= sealLen
 }
 
-// Marshal is v as indented JSON with its checksum. Layout does not count for it.
-func Marshal(v any) ([]byte, error) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
+// SealText is a JSON object with the checksum of its compact form, for which its
+// layout does not count; one of several lines is indented. What is no object stays
+// as it is.
+func SealText(object []byte) []byte {
+	var compact, text bytes.Buffer
+	if json.Compact(&compact, object) != nil || compact.Len() < 3 || compact.Bytes()[0] != '{' {
+		return object
 	}
-	var b bytes.Buffer
-	err = json.Indent(&b, Seal(data), "", "  ")
-	return append(b.Bytes(), '\n'), err
+	sealed := Seal(compact.Bytes())
+	if !bytes.Contains(bytes.TrimSpace(object), []byte("\n")) {
+		return append(sealed, '\n')
+	}
+	if json.Indent(&text, sealed, "", "  ") != nil {
+		return object
+	}
+	return append(text.Bytes(), '\n')
 }
 
 // Verify refuses the text of a JSON object whose checksum is another's. One

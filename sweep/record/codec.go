@@ -229,7 +229,7 @@ func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
 		return l.head, nil, nil, err
 	}
 	r.Problem = d.problem.Problem
-	if l.Schema > 1 && r.Bytes == 0 {
+	if r.Bytes == 0 {
 		r.Bytes = d.problem.bytes
 	}
 	if r.Config, ok = d.configs[l.Config]; !ok {

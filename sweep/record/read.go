@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -408,11 +409,5 @@ func onlyDevice(path string) string {
 	return device
 }
 
-// cause is err without the operation and path that a *fs.PathError repeats.
-func cause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
+// cause is err without the operation and path that it repeats.
+func cause(err error) error { return durable.Cause(err) }

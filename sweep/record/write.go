@@ -34,9 +34,6 @@ type Writer struct {
 	runs    map[string]bool // with a line, by this writer or before
 }
 
-// folderHelp is the way out of a folder that cannot be written.
-const folderHelp = "choose a folder that you may write to"
-
 // CheckFolder makes a results folder if needed, and refuses one in which no file can be made:
 // better known before hours of measuring.
 func CheckFolder(dir string) error {
@@ -49,7 +46,7 @@ func CheckFolder(dir string) error {
 		}
 	}
 	if err != nil {
-		return hint.Errorf(folderHelp, "results folder %s: %w", dir, cause(err))
+		return hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
 	}
 	return nil
 }
@@ -65,14 +62,14 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	}
 	w := &Writer{
 		name: filepath.Join(dir, FileName),
-		lock: flock.New(filepath.Join(dir, LockName)),
+		lock: openLock(filepath.Join(dir, LockName)),
 		keys: map[string]kernels.Status{},
 		runs: map[string]bool{},
 	}
 	unpacked := ""
 	locked, err := w.lock.TryLock()
 	if err != nil {
-		return nil, nil, hint.Errorf(folderHelp, "results folder %s: %w", dir, cause(err))
+		return nil, nil, hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
 	}
 	if !locked {
 		return nil, nil, hint.Errorf("wait for it to end, or choose another folder", "another sweep is writing to %s", dir)
@@ -85,14 +82,14 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	if _, err := os.Stat(w.name); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(w.name + ".gz"); err == nil {
 			if err := unpack(w.name); err != nil {
-				return nil, nil, hint.With(err, folderHelp)
+				return nil, nil, hint.With(err, durable.Help(err))
 			}
 			unpacked = fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in", w.name, FileName)
 		}
 	}
 	w.file, err = os.OpenFile(w.name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, nil, hint.Errorf(folderHelp, "records %s: %w", w.name, cause(err))
+		return nil, nil, hint.Errorf(durable.Help(err), "records %s: %w", w.name, cause(err))
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
@@ -104,6 +101,15 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 		return nil, nil, fmt.Errorf("results folder %s: %w", dir, cause(err))
 	}
 	return w, notes, nil
+}
+
+// openLock is the lock of a folder, which others may share: whoever may write there
+// can lock it, also with the lock file of another user, which is opened to be read.
+func openLock(name string) *flock.Flock {
+	if f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o666); err == nil {
+		f.Close()
+	}
+	return flock.New(name, flock.SetFlag(os.O_RDONLY))
 }
 
 // unpack makes a records file of its packed form, whole or not at all.
@@ -277,7 +283,7 @@ func (w *Writer) append(b []byte) error {
 		// Half a line in the middle of the file would spoil it, so what came of
 		// this one is taken back. A second failure adds nothing.
 		_ = w.file.Truncate(w.size)
-		return hint.Errorf("is the disk full? the records before this one are safe", "records %s: %w", w.name, cause(err))
+		return hint.Errorf(durable.Help(err)+"; the records before this one are safe", "records %s: %w", w.name, cause(err))
 	}
 	w.size += int64(len(b))
 	return nil
