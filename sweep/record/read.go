@@ -127,20 +127,26 @@ func Load(path string) (*File, error) {
 			replaced[i] = true // the last of a variant is what was measured last
 		}
 		at[e.Key] = len(file.Entries)
+		if n := len(file.Entries); n == cap(file.Entries) && n >= 1<<12 && f.size > 0 {
+			// As many as the rest of the file has, if they are as long as these: to
+			// grow step by step would hold all twice, several times.
+			file.Entries = slices.Grow(file.Entries, int(float64(f.size-it.end)/float64(it.end)*float64(n)*1.02)+1<<10)
+		}
 		file.Entries = append(file.Entries, e)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(replaced) > 0 {
-		all := file.Entries
-		file.Entries = make([]Entry, 0, len(all)-len(replaced))
-		for i, e := range all {
+	if len(replaced) > 0 { // in place: a million entries are some 300 MB
+		kept := file.Entries[:0]
+		for i, e := range file.Entries {
 			if !replaced[i] {
-				file.Entries = append(file.Entries, e)
+				kept = append(kept, e)
 			}
 		}
+		clear(file.Entries[len(kept):])
+		file.Entries = kept
 	}
 	return file, nil
 }
@@ -359,6 +365,7 @@ type source struct {
 	io.Reader
 	io.Closer
 	name string
+	size int64 // in bytes, 0 where it is packed
 }
 
 // open finds the records file of path, a file or a folder with one in it or in
@@ -382,7 +389,7 @@ func open(path string) (*source, error) {
 	if err != nil {
 		return nil, hint.Errorf(help, "records %s: %w", path, cause(err))
 	}
-	s := &source{f, f, path}
+	s := &source{f, f, path, 0}
 	b := bufio.NewReaderSize(f, 1<<16)
 	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
 		if s.Reader, err = gzip.NewReader(b); err != nil {
@@ -391,6 +398,9 @@ func open(path string) (*source, error) {
 		}
 	} else {
 		s.Reader = b
+		if st, err := f.Stat(); err == nil {
+			s.size = st.Size()
+		}
 	}
 	return s, nil
 }
