@@ -2,9 +2,11 @@ package durable
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"normbench/internal/hint"
@@ -103,6 +105,22 @@ func TestVerify(t *testing.T) {
 	} {
 		if err := Verify(text); err == nil || !strings.Contains(hint.Of(err), `"crc"`) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The hint names the cause, where it is not that one may not write.
+func TestHelp(t *testing.T) {
+	for err, want := range map[error]string{
+		syscall.ENOSPC:     "the disk is full",
+		syscall.EMFILE:     "too many files are open",
+		syscall.ENOLCK:     "cannot lock",
+		syscall.EROFS:      "read-only",
+		os.ErrPermission:   "that you may write to",
+		errors.New("else"): "that you may write to",
+	} {
+		if got := Help(&os.PathError{Op: "open", Path: "x", Err: err}); !strings.Contains(got, want) {
+			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
 }

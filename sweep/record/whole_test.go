@@ -196,3 +196,22 @@ func TestLean(t *testing.T) {
 		t.Errorf("%+v, %v", recs, err)
 	}
 }
+
+// Who else writes to a shared folder can open its lock, and one that is only to be
+// read will do.
+func TestLockIsShared(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := openWriter(t, dir)
+	st, err := os.Stat(filepath.Join(dir, LockName))
+	if err != nil || runtime.GOOS != "windows" && st.Mode().Perm()&0o444 != 0o444 {
+		t.Errorf("the lock's mode is %v, %v", st.Mode(), err)
+	}
+	w.Close()
+	if err := os.Chmod(filepath.Join(dir, LockName), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	openWriter(t, dir)
+	if _, _, err := OpenWriter(dir); err == nil || !strings.HasPrefix(err.Error(), "another sweep") {
+		t.Errorf("second writer: %v", err)
+	}
+}
