@@ -54,6 +54,7 @@ func FuzzRead(f *testing.F) {
 			if i == 0 || runs[i] != runs[i-1] {
 				vs = append(vs, runs[i])
 			}
+			r.Key = Key(r.Problem, r.Variant(), runs[i].Device, r.Source, runs[i].Protocol) // schema 1's may be any
 			vs = append(vs, r)
 		}
 		if len(vs) == 0 {
