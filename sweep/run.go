@@ -16,10 +16,11 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Sink takes lines as they come and knows what it holds already. Append
-// returns when the line is durable. It may be called by several goroutines.
+// A Sink takes lines as they come and knows what it holds already. AppendAll
+// returns when the lines are durable, which a kill leaves all of or none. It may
+// be called by several goroutines.
 type Sink interface {
-	Append(v interface{ CheckValid() error }) error
+	AppendAll(vs ...interface{ CheckValid() error }) error
 	Keys() map[string]kernels.Status
 }
 
@@ -75,11 +76,11 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 		return run.sum, nil
 	}
 	start := time.Now()
-	if err := sink.Append(&o.Run); err != nil {
+	if err := sink.AppendAll(&o.Run); err != nil {
 		return run.sum, err
 	}
 	if o.Search != nil {
-		if err := sink.Append(&o.Search.Final); err != nil {
+		if err := sink.AppendAll(&o.Search.Final); err != nil {
 			return run.sum, err
 		}
 	}
@@ -126,8 +127,8 @@ func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, pr record.Pro
 // held is a Sink that only knows what it holds.
 type held map[string]kernels.Status
 
-func (held) Append(interface{ CheckValid() error }) error { return nil }
-func (h held) Keys() map[string]kernels.Status            { return h }
+func (held) AppendAll(...interface{ CheckValid() error }) error { return nil }
+func (h held) Keys() map[string]kernels.Status                  { return h }
 
 // A job is what is left to do of a task.
 type job struct {
@@ -238,20 +239,24 @@ func (r *run) announce(v *visitor) *job {
 	return nil
 }
 
-// finished is a record on its way to the sink.
+// finished are records on their way to the sink, as one append.
 type finished struct {
-	rec    *record.Record
+	recs   []*record.Record
 	busy   float64
-	left   int // variants of the problem after it
+	left   int // variants of the problem after them
 	stream bool
 	// searched ends a problem's search; short says that its base spent the budget.
 	searched, short bool
 	beyond          int // how many records more than expected the problem's search has made
 }
 
-// keep appends a record, counts it and tells the observer.
+// keep appends records, counts them and tells the observer.
 func (r *run) keep(f finished) error {
-	if err := r.sink.Append(f.rec); err != nil {
+	var lines []interface{ CheckValid() error }
+	for _, rec := range f.recs {
+		lines = append(lines, rec)
+	}
+	if err := r.sink.AppendAll(lines...); err != nil {
 		return err
 	}
 	r.sum.Busy += time.Duration(f.busy * float64(time.Second))
@@ -262,22 +267,24 @@ func (r *run) keep(f finished) error {
 		r.sum.Short++
 	}
 	r.total += f.beyond
-	switch {
-	case f.stream:
-	case f.rec.Status == record.StatusPruned:
-		r.sum.Pruned++
-	default:
-		r.sum.Measured++
-		if f.rec.Status != kernels.StatusOK {
-			r.sum.Failed++
+	for i, rec := range f.recs {
+		switch {
+		case f.stream:
+		case rec.Status == record.StatusPruned:
+			r.sum.Pruned++
+		default:
+			r.sum.Measured++
+			if rec.Status != kernels.StatusOK {
+				r.sum.Failed++
+			}
 		}
-	}
-	if r.o.Observe != nil {
-		e := Event{Record: f.rec, Done: r.sum.Measured, Total: r.total, Left: f.left}
-		if len(f.rec.SamplesUS) > 0 {
-			e.Median = stats.Median(f.rec.SamplesUS)
+		if r.o.Observe != nil {
+			e := Event{Record: rec, Done: r.sum.Measured, Total: r.total, Left: f.left + len(f.recs) - i - 1}
+			if len(rec.SamplesUS) > 0 {
+				e.Median = stats.Median(rec.SamplesUS)
+			}
+			r.o.Observe(e)
 		}
-		r.o.Observe(e)
 	}
 	return nil
 }
@@ -366,7 +373,7 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 				}
 				v.unopened(j, nil, f)
 				return nil
-			case f.Status == kernels.StatusTimeout && suspect != nil && suspect.rec.Status == f.Status:
+			case f.Status == kernels.StatusTimeout && suspect != nil && suspect.recs[0].Status == f.Status:
 				return v.gone(j.Problem, f)
 			default:
 				j.failure = f
@@ -400,7 +407,7 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		}
 		rec.StreamUS = stream
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-		done := finished{rec: rec, busy: busy, left: len(j.left) - 1}
+		done := finished{recs: []*record.Record{rec}, busy: busy, left: len(j.left) - 1}
 		switch {
 		case !doubted || bench != nil:
 			v.out <- done
@@ -424,7 +431,7 @@ func (v *visitor) unopened(j *job, first *finished, f *kernels.Failure) {
 			continue
 		}
 		rec := v.failed(j, variant, kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
-		v.out <- finished{rec: rec, left: len(j.left) - i - 1}
+		v.out <- finished{recs: []*record.Record{rec}, left: len(j.left) - i - 1}
 	}
 }
 
@@ -497,7 +504,7 @@ func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left 
 		}
 	}
 	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-	v.out <- finished{rec: rec, busy: busy + check.Busy, left: left, stream: true}
+	v.out <- finished{recs: []*record.Record{rec}, busy: busy + check.Busy, left: left, stream: true}
 	return us, nil
 }
 

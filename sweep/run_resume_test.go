@@ -158,7 +158,9 @@ func TestRunResumes(t *testing.T) {
 	f = fake()
 	f.DeviceInfo = devicetest.H200()
 	f.DeviceInfo.Driver = "581.0"
-	if vs, _ := resume(t, dir, registry, ts, f, options(3)); !slices.Equal(vs, all) {
+	o = options(3)
+	o.Run.Device = f.DeviceInfo
+	if vs, _ := resume(t, dir, registry, ts, f, o); !slices.Equal(vs, all) {
 		t.Errorf("another driver measures %v", vs)
 	}
 	o = options(4)

@@ -32,7 +32,16 @@ type memory struct {
 	fail    func(appended int) error // where set, asked before every line
 }
 
-func (m *memory) Append(v interface{ CheckValid() error }) error {
+func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
+	for _, v := range vs {
+		if err := m.append(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *memory) append(v interface{ CheckValid() error }) error {
 	if m.fail != nil {
 		if err := m.fail(len(m.runs) + len(m.records)); err != nil {
 			return err

@@ -162,7 +162,7 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 		failed := func() {
 			rec := v.failed(j, j.Base, kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
 			m.final(rec)
-			v.out <- finished{rec: rec}
+			v.out <- finished{recs: []*record.Record{rec}}
 		}
 		if doubtful(err) != nil {
 			return v.doubt(&uncertain{j, failed}, f)
@@ -204,17 +204,11 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	o.Known.Add(board, m.stream)
 	spent = board.Spent()
 	spent.Seconds += m.busy - before
-	recs = append(recs, finals...)
-	for i, rec := range recs {
-		f := finished{rec: rec, left: len(recs) - i - 1}
-		if i == 0 {
-			f.beyond = measured(recs) - o.expect(len(j.Variants))
-		}
-		if i == len(recs)-1 {
-			f.busy, f.searched, f.short = m.busy, true, log.Short
-		}
-		v.out <- f
+	for _, rec := range finals {
+		rec.Finals = len(finals)
 	}
+	recs = append(recs, finals...)
+	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, beyond: measured(recs) - o.expect(len(j.Variants))}
 	return nil
 }
 

@@ -10,14 +10,15 @@ import (
 	"normbench/sweep/search"
 )
 
-// pickFinal is pick of a problem whose search has chosen: of several, the latest.
+// pickFinal is pick of a problem whose search has chosen: of several, the last in
+// the file, as clocks are set back.
 func pickFinal(es []record.Entry) (Entry, bool) {
 	chosen := -1
 	for i, e := range es {
 		if e.Finals().Chosen == "" || e.Status != kernels.StatusOK {
 			continue
 		}
-		if chosen < 0 || e.Run != nil && es[chosen].Run != nil && e.Run.Time.After(es[chosen].Run.Time) {
+		if chosen < 0 || e.Finals().Place > es[chosen].Finals().Place {
 			chosen = i
 		}
 	}

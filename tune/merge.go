@@ -6,8 +6,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -94,16 +93,15 @@ func (t *Table) Changed(old *Table) int {
 
 // Backup copies a file beside itself, as PATH.bak, whole or not at all.
 func Backup(path string) (string, error) {
-	const help = "choose a folder that you may write to"
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err == nil {
-		err = renameio.WriteFile(path+".bak", data, 0o644)
+		err = durable.WriteFile(path+".bak", data)
 	}
 	if err != nil {
-		return "", hint.Errorf(help, "backup of %s: %w", path, cause(err))
+		return "", hint.Errorf(durable.Help(err), "backup of %s: %w", path, cause(err))
 	}
 	return path + ".bak", nil
 }

@@ -6,14 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
-
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -197,7 +195,11 @@ func Read(path string) (*Table, error) {
 func parse(name string, data []byte) (*Table, error) {
 	const help = "`normbench sweep` writes tuned tables, and `normbench tune` rules files: is this one?"
 	var t Table
-	err := json.Unmarshal(data, &t)
+	err := durable.Verify(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	err = json.Unmarshal(data, &t)
 	var h struct{ Schema int }
 	if err != nil && json.Unmarshal(data, &h) == nil && h.Schema > Schema {
 		err = (&Table{Schema: h.Schema}).CheckValid() // what failed is the newer schema's
@@ -228,27 +230,22 @@ func lineAt(data []byte, offset int64) int {
 	return n
 }
 
-// Write checks a tuned table and writes it, indented, in place of an older one:
-// readers see the old file or the new, never half of one.
+// Write checks a tuned table and writes it, indented and with a checksum, in place
+// of an older one: readers see the old file or the new, never half of one, and so
+// does who starts the machine again after a power cut.
 func (t *Table) Write(path string) error {
 	if err := t.CheckValid(); err != nil {
 		return fmt.Errorf("tuned table %s: %w", path, err)
 	}
 	data, err := json.MarshalIndent(t, "", "  ")
 	if err == nil {
-		err = renameio.WriteFile(path, append(data, '\n'), 0o644)
+		err = durable.WriteFile(path, durable.SealText(data))
 	}
 	if err != nil {
-		return hint.Errorf("choose a folder that you may write to", "tuned table %s: %w", path, cause(err))
+		return hint.Errorf(durable.Help(err), "tuned table %s: %w", path, cause(err))
 	}
 	return nil
 }
 
-// cause is err without the operation and path that a *fs.PathError repeats.
-func cause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
+// cause is err without the operation and path that it repeats.
+func cause(err error) error { return durable.Cause(err) }

@@ -185,14 +185,19 @@ type memory struct {
 	next    sweep.Sink
 }
 
-func (m *memory) Append(v interface{ CheckValid() error }) error {
-	if r, ok := v.(*record.Record); ok {
-		m.records = append(m.records, r)
+func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
+	for _, v := range vs {
+		if r, ok := v.(*record.Record); ok {
+			m.records = append(m.records, r)
+		}
+		if err := v.CheckValid(); err != nil {
+			return err
+		}
 	}
 	if m.next != nil {
-		return m.next.Append(v)
+		return m.next.AppendAll(vs...)
 	}
-	return v.CheckValid()
+	return nil
 }
 
 // Keys is empty also when there is a next sink: bench measures what it is told

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
@@ -70,6 +71,9 @@ func readLive(path string) (*liveRun, error) {
 		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
 	} else if err != nil {
 		return nil, hint.Errorf(help, "live compare: %w", err)
+	}
+	if err := durable.Verify(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	run, err := parseLive(data)
 	switch {

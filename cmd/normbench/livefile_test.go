@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/durable"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/verdict"
@@ -103,6 +104,27 @@ func TestGateShown(t *testing.T) {
 		if _, err := strconv.ParseFloat(row[h], 64); err != nil || len(row[h]) < 5 {
 			t.Errorf("%s is %q", h, row[h])
 		}
+	}
+}
+
+// A flipped digit of a kept compare is an error.
+func TestLiveChecksum(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	sealed := durable.SealText(smallLive(t, func(*liveRun) {}))
+	if err := os.WriteFile(file, sealed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readLive(file); err != nil {
+		t.Fatal(err)
+	}
+	i := bytes.LastIndex(sealed, []byte(`"crc"`)) - 10
+	i += bytes.IndexAny(sealed[i:], "0123456789")
+	sealed[i] ^= 1
+	if err := os.WriteFile(file, sealed, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readLive(file); err == nil || !strings.Contains(err.Error(), "checksum does not match") {
+		t.Errorf("got %v", err)
 	}
 }
 

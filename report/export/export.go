@@ -11,8 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -126,10 +125,10 @@ func WriteFiles(out, format string, problems []*Problem) (int, error) {
 		dir := filepath.Join(out, Folder(p.Problem))
 		err := os.MkdirAll(dir, 0o755)
 		if err == nil {
-			err = renameio.WriteFile(filepath.Join(dir, name), data, 0o644)
+			err = durable.WriteFile(filepath.Join(dir, name), data)
 		}
 		if err != nil {
-			return 0, hint.Errorf("choose a folder that you may write to", "export to %s: %w", out, err)
+			return 0, hint.Errorf(durable.Help(err), "export to %s: %w", out, err)
 		}
 	}
 	return len(problems), nil

@@ -31,9 +31,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	search, final := *grid, *grid
 	search.ID, search.Protocol.Phase = "s", record.PhaseSearch
 	final.ID, final.Protocol.Phase = "f", record.PhaseFinal
-	n := 0
 	add := func(run *record.Run, problem, variant string, status kernels.Status, us ...float64) {
-		n++
 		p, err := kernels.ParseProblem(problem)
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +40,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := &record.Record{Run: run.ID, Key: strings.Repeat("0", 30) + string(rune('a'+n/6)) + string(rune('a'+n%6)), Time: run.Time, Problem: p, Family: v.Family, Config: v.Config,
+		r := &record.Record{Run: run.ID, Time: run.Time, Problem: p, Family: v.Family, Config: v.Config,
 			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us, Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
 		if status != kernels.StatusOK {
 			r.Reason = "as asked"
@@ -56,6 +54,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 		if edit != nil {
 			edit(run, r)
 		}
+		r.Key = record.Key(p, v, run.Device, r.Source, run.Protocol)
 		if err := w.Append(r); err != nil {
 			t.Fatal(err)
 		}

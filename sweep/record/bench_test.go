@@ -2,6 +2,7 @@ package record
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -69,12 +70,12 @@ func BenchmarkRead(b *testing.B) {
 // library.
 func BenchmarkDecode(b *testing.B) {
 	run := testRun("r1")
-	text := []byte(lines(b, testRecord(run, 7)))
+	text := bytes.TrimSpace([]byte(lines(b, testRecord(run, 7))))
 	b.Run("ours", func(b *testing.B) {
 		d := newDecoder(true)
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {
-			if _, _, err := d.decode(text); err != nil {
+			if _, _, _, err := d.decode(text); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -21,6 +24,7 @@ const (
 type head struct {
 	Schema int    `json:"schema"`
 	Kind   string `json:"kind"`
+	More   int    `json:"more,omitempty"` // lines of the same append that follow
 }
 
 // A line is any line of a records file as the decoder sees it: one pass, no
@@ -40,20 +44,18 @@ type line struct {
 	SelfTest []Trial            `json:"selftest"`
 }
 
-// encode is the line of a run or record, newline included.
-func encode(v any) ([]byte, error) {
+// encode is the line of a run or record, newline included, with more lines of
+// the same append after it.
+func encode(v any, more int) ([]byte, error) {
 	var w any
 	switch v := v.(type) {
 	case *Run:
 		w = struct {
 			head
 			*Run
-		}{head{Schema, kindRun}, v}
+		}{head{Schema, kindRun, more}, v}
 	case *Record:
-		w = struct {
-			head
-			*Record
-		}{head{Schema, kindRecord}, v}
+		w = newLean(v, more)
 	default:
 		return nil, fmt.Errorf("a records file holds no %T", v)
 	}
@@ -62,12 +64,115 @@ func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	err := e.Encode(w)
-	return b.Bytes(), err
+	if err := e.Encode(w); err != nil {
+		return nil, err
+	}
+	return append(durable.Seal(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), '\n'), nil
+}
+
+// A lean record leaves out what is zero or follows from its problem, and writes
+// no more digits than were measured.
+type lean struct {
+	head
+	Record
+	Bytes int64      `json:"bytes,omitempty"` // none where it is the problem's
+	Check *leanCheck `json:"check,omitempty"`
+}
+
+type leanCheck struct {
+	kernels.Check
+	Outputs   []leanOutput   `json:"outputs"`
+	Resources []leanResource `json:"resources,omitempty"`
+	Differing int64          `json:"differing,omitempty"`
+	Busy      float64        `json:"busy,omitempty"`
+}
+
+type leanOutput struct {
+	Name   string         `json:"name"`
+	Elems  int64          `json:"elems"`
+	Bad    int64          `json:"bad,omitempty"`
+	MaxErr float64        `json:"max_err,omitempty"`
+	RelL2  float64        `json:"rel_l2,omitempty"`
+	First  int64          `json:"first,omitempty"`
+	Got    kernels.Number `json:"got,omitempty"`
+	Want   kernels.Number `json:"want,omitempty"`
+}
+
+type leanResource struct {
+	Stage     string `json:"stage"`
+	Registers int    `json:"registers,omitempty"`
+	Spill     int    `json:"spill,omitempty"`
+	Local     int    `json:"local,omitempty"`
+	Shared    int    `json:"shared,omitempty"`
+	Occupancy int    `json:"blocks_per_sm,omitempty"`
+	Threads   int    `json:"threads,omitempty"`
+	Programs  int    `json:"programs,omitempty"`
+}
+
+func newLean(r *Record, more int) *lean {
+	w := &lean{head: head{Schema, kindRecord, more}, Record: *r}
+	if w.Bytes = r.Bytes; w.Bytes == r.Problem.Bytes() {
+		w.Bytes = 0
+	}
+	w.Record.SamplesUS, w.TwinUS = micros(r.SamplesUS), micros(r.TwinUS)
+	w.SearchUS, w.GapUS, w.StreamUS = micro(r.SearchUS), micro(r.GapUS), micro(r.StreamUS)
+	w.WallMS = digits(r.WallMS, 3)
+	w.Stages = nil
+	for _, s := range r.Stages {
+		w.Stages = append(w.Stages, Stage{s.Stage, micros(s.SamplesUS)})
+	}
+	if c := r.Check; c != nil {
+		w.Check = &leanCheck{Check: *c, Differing: c.Differing, Busy: digits(c.Busy, 3)}
+		for _, o := range c.Outputs {
+			o.MaxErr, o.RelL2 = digits(o.MaxErr, 3), digits(o.RelL2, 3)
+			w.Check.Outputs = append(w.Check.Outputs, leanOutput(o))
+		}
+		for _, x := range c.Resources {
+			w.Check.Resources = append(w.Check.Resources, leanResource(x))
+		}
+	}
+	return w
+}
+
+// micro is a time in microseconds with the digits that are kept of one: three
+// after the point, and no more than five in all. The clock of a GPU ticks every
+// 0.032.
+func micro(us float64) float64 {
+	if us >= 100 {
+		return digits(us, 5)
+	}
+	return max(math.Round(us*1e3)/1e3, min(us, 1e-3)) // no time becomes none
+}
+
+func micros(us []float64) []float64 {
+	var all []float64
+	for _, t := range us {
+		all = append(all, micro(t))
+	}
+	return all
+}
+
+// digits rounds x to n significant ones.
+func digits(x float64, n int) float64 {
+	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'e', n-1, 64), 64)
+	if err != nil { // beyond all numbers
+		return x
+	}
+	return y
 }
 
 // errSyntax marks a line that is not JSON, as a torn one.
 var errSyntax = errors.New("not JSON")
+
+// lineHelp is the way out of a line that is damaged.
+const lineHelp = "take the file from a copy, or delete the line: a sweep measures again what is missing"
+
+// A problem is one with what every record of it says again.
+type problem struct {
+	kernels.Problem
+	name  string
+	bytes int64
+}
 
 // A decoder decodes lines. It belongs to one goroutine.
 //
@@ -78,54 +183,75 @@ var errSyntax = errors.New("not JSON")
 type decoder struct {
 	line     line
 	reuse    bool // lend the same Record for every line
-	problems map[string]kernels.Problem
+	problems map[string]problem
 	configs  map[string]kernels.Config
 	words    map[string]string
+	problem  problem // of the last record
 }
 
 func newDecoder(reuse bool) *decoder {
 	return &decoder{
 		reuse:    reuse,
-		problems: map[string]kernels.Problem{},
+		problems: map[string]problem{},
 		configs:  map[string]kernels.Config{},
 		words:    map[string]string{},
 	}
 }
 
-// decode returns the run or the record of a line, checked. With d.reuse the
+// decode returns the head and the run or the record of a line, checked. With d.reuse the
 // record and its samples are valid until the next call; strings last.
-func (d *decoder) decode(b []byte) (*Run, *Record, error) {
+func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
 	l := new(line)
 	if d.reuse {
 		l = &d.line
 		*l = line{Record: Record{SamplesUS: l.SamplesUS[:0]}}
 	}
+	sealed, ok := durable.Sealed(b)
+	if sealed && !ok {
+		return l.head, nil, nil, hint.Errorf(lineHelp, "the line's checksum does not match: it was changed by hand, or is damaged")
+	}
 	if err := jsonv2.Unmarshal(b, l); err != nil {
-		return nil, nil, diagnose(b, err)
+		return l.head, nil, nil, diagnose(b, err)
 	}
 	if err := l.check(); err != nil {
-		return nil, nil, err
+		return l.head, nil, nil, err
+	}
+	if l.Schema > 1 && !sealed {
+		return l.head, nil, nil, hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
 	if l.Kind == kindRun {
 		r := &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest}
-		return r, nil, r.CheckValid()
+		return l.head, r, nil, r.CheckValid()
 	}
 	r := &l.Record
-	var ok bool
 	var err error
-	if r.Problem, ok = d.problems[l.Problem]; !ok {
-		if r.Problem, err = kernels.ParseProblem(l.Problem); err != nil {
-			return nil, nil, err
-		}
-		d.problems[l.Problem] = r.Problem
+	if d.problem, err = d.parseProblem(l.Problem); err != nil {
+		return l.head, nil, nil, err
+	}
+	r.Problem = d.problem.Problem
+	if r.Bytes == 0 {
+		r.Bytes = d.problem.bytes
 	}
 	if r.Config, ok = d.configs[l.Config]; !ok {
 		if r.Config, err = kernels.ParseConfig(l.Config); err != nil {
-			return nil, nil, err
+			return l.head, nil, nil, err
 		}
 		d.configs[l.Config] = r.Config
 	}
-	return nil, r, r.CheckValid()
+	return l.head, nil, r, r.CheckValid()
+}
+
+func (d *decoder) parseProblem(text string) (problem, error) {
+	p, ok := d.problems[text]
+	if !ok {
+		k, err := kernels.ParseProblem(text)
+		if err != nil {
+			return p, err
+		}
+		p = problem{k, k.String(), k.Bytes()}
+		d.problems[text] = p
+	}
+	return p, nil
 }
 
 // intern returns one string for all that equal s, so that a file's words are in
@@ -157,6 +283,9 @@ func (h *head) check() error {
 func diagnose(b []byte, err error) error {
 	var h head
 	var syntactic *jsontext.SyntacticError
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return hint.Errorf("delete or mend the line", "a field stands twice in the line")
+	}
 	switch headErr := jsonv2.Unmarshal(b, &h); {
 	case errors.As(headErr, &syntactic):
 		return hint.With(errSyntax, "delete or mend the line")

@@ -16,7 +16,19 @@ func FuzzRead(f *testing.F) {
 	f.Add(whole)
 	f.Add(whole[:len(whole)-200])
 	f.Add(whole + "\n[[[[\n" + whole)
-	f.Add(strings.ReplaceAll(whole, `"schema":1`, `"schema":3`))
+	f.Add(strings.ReplaceAll(whole, `"schema":2`, `"schema":3`))
+	f.Add(strings.ReplaceAll(whole, `"schema":2`, `"schema":1`))
+	f.Add(whole[:len(whole)/2] + "\n" + whole[:100])
+	f.Add(whole + "\x00\x00\n" + whole[:50] + "\x00")
+	f.Add(strings.Replace(whole, "64.5", "46.5", 1))
+	group := finals(run, 3)
+	f.Add(lines(f, run, group[0], group[1], group[2]))
+	f.Add(lines(f, run, group[0], group[1]))
+	f.Add(lines(f, run, group[0], run, group[1], group[2]))
+	if old, err := os.ReadFile(filepath.Join("testdata", "v1.jsonl")); err == nil {
+		f.Add(string(old))
+		f.Add(string(old[:len(old)-100]))
+	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(dir, "f.jsonl")
@@ -39,7 +51,11 @@ func FuzzRead(f *testing.F) {
 		}
 		var vs []any
 		for i, r := range recs {
-			vs = append(vs, runs[i], r)
+			if i == 0 || runs[i] != runs[i-1] {
+				vs = append(vs, runs[i])
+			}
+			r.Key = Key(r.Problem, r.Variant(), runs[i].Device, r.Source, runs[i].Protocol) // schema 1's may be any
+			vs = append(vs, r)
 		}
 		if len(vs) == 0 {
 			return

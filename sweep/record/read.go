@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -77,6 +77,7 @@ type Entry struct {
 type Final struct {
 	SearchUS float64   // what the search had seen before the finals
 	Chosen   string    // why it is its problem's winner; empty on all others
+	Place    int       // line of the file: of two finals of a problem the later counts
 	Entry    bool      // the tuned table held it when the search began
 	Rounds   []float64 // medians of the finals' rounds, microseconds
 	Twin     []float64 // of a second copy of the base in the same rounds
@@ -119,24 +120,33 @@ func Load(path string) (*File, error) {
 		}
 		e := it.value
 		e.Run = run
+		if e.Final != nil {
+			e.Final.Place = it.line
+		}
 		if i, ok := at[e.Key]; ok {
 			replaced[i] = true // the last of a variant is what was measured last
 		}
 		at[e.Key] = len(file.Entries)
+		if n := len(file.Entries); n == cap(file.Entries) && n >= 1<<12 && f.size > 0 {
+			// As many as the rest of the file has, if they are as long as these: to
+			// grow step by step would hold all twice, several times.
+			file.Entries = slices.Grow(file.Entries, int(float64(f.size-it.end)/float64(it.end)*float64(n)*1.02)+1<<10)
+		}
 		file.Entries = append(file.Entries, e)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(replaced) > 0 {
-		all := file.Entries
-		file.Entries = make([]Entry, 0, len(all)-len(replaced))
-		for i, e := range all {
+	if len(replaced) > 0 { // in place: a million entries are some 300 MB
+		kept := file.Entries[:0]
+		for i, e := range file.Entries {
 			if !replaced[i] {
-				file.Entries = append(file.Entries, e)
+				kept = append(kept, e)
 			}
 		}
+		clear(file.Entries[len(kept):])
+		file.Entries = kept
 	}
 	return file, nil
 }
@@ -236,49 +246,96 @@ func summarize(d *decoder, r *Record) Entry {
 	return e
 }
 
-// opening is how a line that this package wrote begins. A torn only line is
-// told by it from a file of another kind.
-const opening = `{"schema":`
-
-// read scans a records file, resolves each record's run and settles what a bad
-// line means. each gets the runs too, as items with run set.
-func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Record) T, each func(*item[T], *Run) error) (Notes, error) {
-	runs := map[string]*Run{}
+// read scans a records file, resolves each record's run, holds the finals of a
+// problem back until all are there, and settles what a bad line means. each gets
+// the runs too, as items with run set.
+func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Record) T, each func(*item[T], *Run) error) (notes Notes, err error) {
+	type known struct {
+		run   *Run
+		keyer *keyer
+	}
+	runs := map[string]known{}
 	type ref struct {
-		id    string
-		value T
+		id, key, problem, variant, source string
+		finals                            int
+		value                             T
 	}
-	n := 0
-	var torn *item[T]
-	placed := false // the error has its line
-	bad := func(it *item[T], err error) error {
+	n, tornLines := 0, 0
+	var first *item[ref] // of the torn lines
+	placed := false      // the error has its line
+	bad := func(line int, err error) error {
 		placed = true
-		return fmt.Errorf("%s:%d: %w", name, it.line, err)
+		return fmt.Errorf("%s:%d: %w", name, line, err)
 	}
-	err := scan(r, reuse,
-		func(d *decoder, r *Record) ref { return ref{d.intern(r.Run), take(d, r)} },
+	var group []*item[ref] // finals of one problem and run
+	leave := func() {
+		if len(group) > 0 {
+			g := &group[0].value
+			notes = append(notes, fmt.Sprintf("%s:%d: left out %d of the %d finals of %s, as the others are missing", name, group[0].line, len(group), g.finals, g.problem))
+		}
+		group = nil
+	}
+	hand := func(raw *item[ref], run *Run) error {
+		it := &item[T]{raw.line, raw.start, raw.end, raw.newline, raw.torn, raw.head, raw.run, raw.value.value, raw.err}
+		if err := each(it, run); err != nil {
+			return bad(raw.line, err)
+		}
+		return nil
+	}
+	err = scan(r, reuse,
+		func(d *decoder, r *Record) ref {
+			x := ref{id: d.intern(r.Run), problem: d.problem.name, finals: r.Finals, value: take(d, r)}
+			if r.Family != Stream { // whose key is of a family that is not recorded
+				x.key, x.variant, x.source = r.Key, r.Variant().String(), Code{r.Source, r.Launch}.String()
+			}
+			return x
+		},
 		func(raw *item[ref]) error {
-			it := &item[T]{raw.line, raw.start, raw.end, raw.newline, raw.text, raw.run, raw.value.value, raw.err}
 			switch {
-			case torn != nil: // it was not the last line after all
-				return bad(torn, torn.err)
-			case errors.Is(it.err, errSyntax):
-				torn = it
+			case raw.torn:
+				if tornLines++; first == nil {
+					first = raw
+				}
 				return nil
-			case it.err != nil:
-				return bad(it, it.err)
+			case first != nil: // it was not the end after all
+				return bad(first.line, first.err)
+			case n == 0 && errors.Is(raw.err, errSyntax):
+				placed = true
+				return hint.Errorf("give a records.jsonl, or the results folder with one", "%s is not a records file", name)
+			case raw.err != nil:
+				return bad(raw.line, raw.err)
 			}
 			n++
-			run := it.run
-			if run != nil {
-				runs[run.ID] = run
-			} else if run = runs[raw.value.id]; run == nil {
-				return bad(it, hint.Errorf("keep the run lines when you cut or join records files",
-					"run %q has no line before this record", raw.value.id))
+			x := &raw.value
+			if len(group) > 0 {
+				if g := &group[0].value; raw.run != nil || g.id != x.id || g.problem != x.problem || g.finals != x.finals {
+					leave()
+				}
 			}
-			if err := each(it, run); err != nil {
-				return bad(it, err)
+			if raw.run != nil {
+				runs[raw.run.ID] = known{raw.run, newKeyer(raw.run.Device, raw.run.Protocol)}
+				return hand(raw, raw.run)
 			}
+			k, ok := runs[x.id]
+			if !ok {
+				return bad(raw.line, hint.Errorf("keep the run lines when you cut or join records files",
+					"run %q has no line before this record", x.id))
+			}
+			if raw.head.Schema > 1 && x.variant != "" && k.keyer.key(x.problem, x.variant, x.source) != x.key {
+				return bad(raw.line, hint.Errorf(lineHelp, "the record's key is not that of its run, problem, variant and source"))
+			}
+			if x.finals == 0 {
+				return hand(raw, k.run)
+			}
+			if group = append(group, raw); len(group) < x.finals {
+				return nil
+			}
+			for _, g := range group {
+				if err := hand(g, k.run); err != nil {
+					return err
+				}
+			}
+			group = nil
 			return nil
 		})
 	switch {
@@ -286,18 +343,21 @@ func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Reco
 		return nil, err
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
-	case torn != nil && n == 0 && !strings.HasPrefix(opening, torn.text):
-		return nil, hint.Errorf("give a records.jsonl, or the results folder with one", "%s is not a records file", name)
-	case torn != nil:
-		return Notes{tornNote(name, torn.line, "dropped")}, nil
-	case n == 0:
+	case tornLines == 0 && n == 0:
 		return nil, hint.Errorf("a sweep writes one", "%s is empty", name)
 	}
-	return nil, nil
+	leave()
+	if tornLines > 0 {
+		notes = append(notes, tornNote(name, first.line, tornLines))
+	}
+	return notes, nil
 }
 
-func tornNote(name string, line int, what string) string {
-	return fmt.Sprintf("%s:%d: %s the last line, which is incomplete", name, line, what)
+func tornNote(name string, line, lines int) string {
+	if lines == 1 {
+		return fmt.Sprintf("%s:%d: dropped the last line, which is incomplete", name, line)
+	}
+	return fmt.Sprintf("%s:%d: dropped the last %d lines, which are incomplete", name, line, lines)
 }
 
 // A source is an open records file with its full name.
@@ -305,6 +365,7 @@ type source struct {
 	io.Reader
 	io.Closer
 	name string
+	size int64 // in bytes, 0 where it is packed
 }
 
 // open finds the records file of path, a file or a folder with one in it or in
@@ -328,7 +389,7 @@ func open(path string) (*source, error) {
 	if err != nil {
 		return nil, hint.Errorf(help, "records %s: %w", path, cause(err))
 	}
-	s := &source{f, f, path}
+	s := &source{f, f, path, 0}
 	b := bufio.NewReaderSize(f, 1<<16)
 	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
 		if s.Reader, err = gzip.NewReader(b); err != nil {
@@ -337,6 +398,9 @@ func open(path string) (*source, error) {
 		}
 	} else {
 		s.Reader = b
+		if st, err := f.Stat(); err == nil {
+			s.size = st.Size()
+		}
 	}
 	return s, nil
 }
@@ -355,11 +419,5 @@ func onlyDevice(path string) string {
 	return device
 }
 
-// cause is err without the operation and path that a *fs.PathError repeats.
-func cause(err error) error {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err
-	}
-	return err
-}
+// cause is err without the operation and path that it repeats.
+func cause(err error) error { return durable.Cause(err) }

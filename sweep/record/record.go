@@ -3,12 +3,15 @@
 //
 // A line is a run or a record. Each has the schema version and its kind:
 //
-//	{"schema":1,"kind":"run","run":"…","time":"…","tool":"…","command":[…],"device":{…},"env":{…},"protocol":{…}}
-//	{"schema":1,"kind":"record","run":"…","key":"…","problem":"rmsnorm/bwd/4096x8192/bf16","family":"…","config":"…","status":"ok",…}
+//	{"schema":2,"kind":"run","run":"…","time":"…","tool":"…","command":[…],"device":{…},"env":{…},"protocol":{…},"crc":"…"}
+//	{"schema":2,"kind":"record","run":"…","key":"…","problem":"rmsnorm/bwd/4096x8192/bf16","family":"…","config":"…","status":"ok",…,"crc":"…"}
 //
-// A run line stands before the records of its run. Within a schema version
+// A run line stands before the records of its run. The last field is a checksum,
+// CRC-32C in eight hex digits of all before its comma. Within a schema version
 // fields may be added, so a reader passes over those that it does not know. The
-// last line may be torn by a killed run; readers drop it and say so.
+// end of the file may be torn by a killed run; readers drop that and say so. A
+// whole line with another's checksum is an error. Lines of schema 1, which had no
+// checksum, are still read.
 package record
 
 import (
@@ -17,6 +20,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"normbench/internal/hint"
@@ -25,7 +29,7 @@ import (
 
 // Schema is the version of the lines that this package writes, and the newest
 // that it reads.
-const Schema = 1
+const Schema = 2
 
 // FileName is the records file in a results folder.
 const FileName = "records.jsonl"
@@ -108,9 +112,9 @@ type Record struct {
 	// SearchUS is the median that the search had seen before the finals: the
 	// smaller it is beside theirs, the more of it was luck.
 	SearchUS float64 `json:"search_us,omitempty"`
-	// Refused are the configs that the spaces have a reason against, by family and
-	// reason; in the stream's record of a search, for its problem.
-	Refused []Refusal `json:"refused,omitempty"`
+	// Finals counts the finals of the problem, on each of their records, which
+	// follow each other: readers leave them out where some are missing.
+	Finals int `json:"finals,omitempty"`
 	// Chosen says why the variant is the problem's winner; empty on all others.
 	Chosen string `json:"chosen,omitempty"`
 	// Entry marks the variant that the tuned table held when the search began.
@@ -131,13 +135,6 @@ type Stage struct {
 	SamplesUS []float64 `json:"samples_us"`
 }
 
-// A Refusal is a reason with the configs of a family that it keeps out.
-type Refusal struct {
-	Family  string           `json:"family"`
-	Reason  string           `json:"reason"`
-	Configs []kernels.Config `json:"configs"`
-}
-
 // StatusPruned is the status of a variant that a search did not run, for a
 // reason of its own: it could not have won.
 const StatusPruned kernels.Status = "pruned"
@@ -147,12 +144,14 @@ func (r *Record) Variant() kernels.Variant {
 	return kernels.Variant{Family: r.Family, Config: r.Config}
 }
 
-// Micros turns seconds into microseconds rounded to three decimals: finer than
-// any device's clock, and short in the file.
+// Micros turns seconds into microseconds of as many digits as the file keeps:
+// three after the point, five in all.
 func Micros(seconds []float64) []float64 {
 	us := make([]float64, len(seconds))
 	for i, s := range seconds {
-		us[i] = math.Round(s*1e9) / 1e3
+		if us[i] = math.Round(s*1e9) / 1e3; us[i] >= 100 {
+			us[i] = digits(us[i], 5)
+		}
 	}
 	return us
 }
@@ -181,20 +180,41 @@ func (c Code) String() string {
 //   - the protocol.
 //
 // The seed, the host and the version of normbench do not count.
-func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, code string, pr Protocol) string {
+func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string, pr Protocol) string {
+	return newKeyer(d, pr).key(p.String(), v.String(), source)
+}
+
+// A keyer makes the keys of a run.
+type keyer struct {
+	device, protocol []byte
+	text             []byte // reused
+}
+
+func newKeyer(d kernels.DeviceInfo, pr Protocol) *keyer {
 	protocol, err := json.Marshal(pr) // a field added later, empty, leaves the key as it was
 	if err != nil {
 		panic(err) // of plain values
 	}
-	h := sha256.New()
-	for _, s := range []string{
-		p.String(), v.String(),
-		d.ID, d.Arch, fmt.Sprint(d.Units), d.Driver, d.Compiler,
-		code, string(protocol),
-	} {
-		fmt.Fprintf(h, "%d:%s\n", len(s), s) // the length keeps neighbours apart
+	return &keyer{
+		device:   appendParts(nil, d.ID, d.Arch, fmt.Sprint(d.Units), d.Driver, d.Compiler),
+		protocol: appendParts(nil, string(protocol)),
 	}
-	return hex.EncodeToString(h.Sum(nil)[:keyLen/2])
+}
+
+func (k *keyer) key(problem, variant, source string) string {
+	k.text = append(appendParts(k.text[:0], problem, variant), k.device...)
+	k.text = append(appendParts(k.text, source), k.protocol...)
+	sum := sha256.Sum256(k.text)
+	return hex.EncodeToString(sum[:keyLen/2])
+}
+
+// appendParts keeps neighbours apart by their lengths.
+func appendParts(b []byte, parts ...string) []byte {
+	for _, s := range parts {
+		b = strconv.AppendInt(b, int64(len(s)), 10)
+		b = append(append(append(b, ':'), s...), '\n')
+	}
+	return b
 }
 
 const keyLen = 32
@@ -242,6 +262,8 @@ func (r *Record) CheckValid() error {
 		return bad("has status %q", r.Status)
 	case r.Bytes <= 0:
 		return bad("has %d compulsory bytes", r.Bytes)
+	case r.Finals < 0:
+		return bad("has %d finals", r.Finals)
 	case r.ScratchBytes < 0:
 		return bad("has %d scratch bytes", r.ScratchBytes)
 	case !(r.StreamUS >= 0) || math.IsInf(r.StreamUS, 0):

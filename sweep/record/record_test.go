@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -58,8 +59,8 @@ func testRecord(run *Run, i int) *Record {
 		Seed: 42, Bytes: p.Bytes(), ScratchBytes: 4 * p.N * 264,
 		Check: &kernels.Check{
 			Outputs: []kernels.OutputCheck{
-				{Name: "dx", Elems: p.M * p.N, MaxErr: 0.4375 + r.Float64()/8, RelL2: 0.0017 + r.Float64()/1e4},
-				{Name: "dw", Elems: p.N, MaxErr: 0.25 + r.Float64()/8, RelL2: 0.0016 + r.Float64()/1e4},
+				{Name: "dx", Elems: p.M * p.N, MaxErr: digits(0.4375+r.Float64()/8, 3), RelL2: digits(0.0017+r.Float64()/1e4, 3)},
+				{Name: "dw", Elems: p.N, MaxErr: digits(0.25+r.Float64()/8, 3), RelL2: digits(0.0016+r.Float64()/1e4, 3)},
 			},
 			Resources: []kernels.Resource{
 				{Stage: "k1", Registers: 64, Shared: 32768, Occupancy: 6, Threads: 256, Programs: 264},
@@ -84,13 +85,19 @@ func lines(t testing.TB, vs ...any) string {
 	t.Helper()
 	var b strings.Builder
 	for _, v := range vs {
-		l, err := encode(v)
+		l, err := encode(v, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.Write(l)
 	}
 	return b.String()
+}
+
+// altered is a line with old replaced and the checksum of what comes of it.
+func altered(line, old, new string) string {
+	body := line[:strings.LastIndex(line, `,"crc":"`)] + "}"
+	return string(durable.Seal([]byte(strings.Replace(body, old, new, 1)))) + "\n"
 }
 
 func writeFile(t testing.TB, text string) string {
@@ -116,12 +123,34 @@ var cmpOpts = cmp.Options{
 	cmp.Comparer(func(a, b kernels.Number) bool { return a == b || a != a && b != b }),
 }
 
+// What was written before there were checksums is read as it was.
+func TestSchema1(t *testing.T) {
+	run := testRun("r1")
+	recs, runs, notes, err := readAll(filepath.Join("testdata", "v1.jsonl"))
+	if err != nil || notes != nil {
+		t.Fatal(err, notes)
+	}
+	want := []*Record{testRecord(run, 0), wrongRecord(run, 1)}
+	for _, r := range recs {
+		for i := range r.Check.Outputs { // they had all digits
+			o := &r.Check.Outputs[i]
+			o.MaxErr, o.RelL2 = digits(o.MaxErr, 3), digits(o.RelL2, 3)
+		}
+	}
+	if diff := cmp.Diff(want, recs, cmpOpts); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]*Run{run, run}, runs); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // The golden is the file format: a change that is not an addition needs a new
 // Schema.
 func TestFormat(t *testing.T) {
 	run := testRun("r1")
 	got := lines(t, run, testRecord(run, 0), wrongRecord(run, 1))
-	golden := filepath.Join("testdata", "v1.jsonl")
+	golden := filepath.Join("testdata", "v2.jsonl")
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
@@ -252,26 +281,37 @@ func TestCheckValid(t *testing.T) {
 func TestReadErrors(t *testing.T) {
 	run := testRun("r1")
 	runLine, rec := lines(t, run), lines(t, testRecord(run, 0))
-	newer := strings.Replace(rec, `"schema":1`, `"schema":2`, 1)
+	newer := altered(rec, `"schema":2`, `"schema":3`)
 	for name, tc := range map[string]struct{ text, want, hint string }{
 		"empty":         {"", "F is empty", "a sweep writes one"},
 		"blank":         {"\n\n", "F is empty", "a sweep writes one"},
 		"not JSON":      {"hello\n", "F is not a records file", "give a records.jsonl"},
-		"not JSON, 2":   {"hello\nworld\n", "F:1: not JSON", "delete or mend"},
+		"not JSON, 2":   {"hello\nworld\n", "F is not a records file", "give a records.jsonl"},
 		"other JSON":    {"{\"a\": 1}\n", "F:1: not a records line: it has no schema", "JSON Lines"},
 		"array":         {"[1]\n", "F:1: not a records line", "JSON Lines"},
 		"middle":        {runLine + rec[:80] + "\n" + rec, "F:2: not JSON", "delete or mend"},
-		"two on a line": {runLine + rec[:len(rec)-1] + rec + rec, "F:2: not JSON", "delete or mend"},
-		"newer":         {runLine + newer, "F:2: schema 2 is newer than 1, the newest that this normbench reads", "update normbench"},
-		"newer types":   {runLine + `{"schema":2,"kind":"record","run":{"id":7}}` + "\n", "F:2: schema 2 is newer than 1, the newest that this normbench reads", "update normbench"},
-		"schema -1":     {strings.Replace(runLine, `:1,`, `:-1,`, 1), "F:1: schema -1 does not exist", "from 1"},
+		"two on a line": {runLine + rec[:len(rec)-1] + rec + rec, "F:2: the line's checksum does not match", "from a copy"},
+		"not last":      {runLine + rec + "junk\n", "F:3: not JSON", "delete or mend"},
+		"a digit":       {runLine + rec + strings.Replace(rec, `"seed":42`, `"seed":43`, 1), "F:3: the line's checksum does not match", "from a copy"},
+		"a comma":       {runLine + rec + strings.Replace(rec, `,"seed"`, `;"seed"`, 1), "F:3: the line's checksum does not match", "from a copy"},
+		"last, no end":  {runLine + rec + strings.Replace(rec[:len(rec)-1], `"seed":42`, `"seed":43`, 1), "F:3: the line's checksum does not match", "from a copy"},
+		"its end":       {runLine + rec[:len(rec)-2] + "]\n", "F:2: not JSON", "delete or mend"},
+		"its newline":   {runLine + rec[:len(rec)-1] + "x", "F:2: not JSON", "delete or mend"},
+		"no checksum":   {runLine + rec[:strings.LastIndex(rec, `,"crc"`)] + "}\n", "F:2: the line lacks its checksum", "from a copy"},
+		"to schema 1":   {runLine + strings.Replace(rec, `"schema":2`, `"schema":1`, 1), "F:2: the line's checksum does not match", "from a copy"},
+		"key":           {runLine + altered(rec, `"key":"3`, `"key":"4`), "F:2: the record's key is not that of its run", "from a copy"},
+		"twice":         {runLine + altered(rec, `"seed":42`, `"seed":42,"seed":42`), "F:2: a field stands twice", "delete or mend"},
+		"torn, middle":  {runLine + rec[:80] + "\n" + rec[:90] + "\n" + rec, "F:2: not JSON", "delete or mend"},
+		"newer":         {runLine + newer, "F:2: schema 3 is newer than 2, the newest that this normbench reads", "update normbench"},
+		"newer types":   {runLine + `{"schema":3,"kind":"record","run":{"id":7}}` + "\n", "F:2: schema 3 is newer than 2, the newest that this normbench reads", "update normbench"},
+		"schema -1":     {altered(runLine, `:2,`, `:-1,`), "F:1: schema -1 does not exist", "from 1"},
 		"kind":          {runLine + `{"schema":1,"kind":"note"}` + "\n", `F:2: unknown kind "note"`, "run and record"},
 		"no run line":   {rec, `F:1: run "r1" has no line before this record`, "keep the run lines"},
-		"type":          {runLine + strings.Replace(rec, `"seed":42`, `"seed":"x"`, 1), `F:2: record line with a bad value at "/seed"`, "delete or mend"},
-		"problem":       {runLine + strings.Replace(rec, `rmsnorm/bwd`, `rmsnorm/sideways`, 1), `F:2: unknown pass "sideways"`, "use fwd or bwd"},
-		"config":        {runLine + strings.Replace(rec, `"br1.w1"`, `"br1.w"`, 1), `F:2: malformed config "br1.w"`, "a label is"},
-		"invalid":       {runLine + strings.Replace(rec, `"status":"ok"`, `"status":"crash"`, 1), "F:2: record of rms_bwd/smem_pipe@br1.w1 on rmsnorm/bwd/1024x1024/bf16 is crash and yet has samples", "ok records"},
-		"invalid run":   {strings.Replace(runLine, `"nvidia-h200"`, `""`, 1), "F:1: run r1 without a device", "needs an ID"},
+		"type":          {runLine + altered(rec, `"seed":42`, `"seed":"x"`), `F:2: record line with a bad value at "/seed"`, "delete or mend"},
+		"problem":       {runLine + altered(rec, `rmsnorm/bwd`, `rmsnorm/sideways`), `F:2: unknown pass "sideways"`, "use fwd or bwd"},
+		"config":        {runLine + altered(rec, `"br1.w1"`, `"br1.w"`), `F:2: malformed config "br1.w"`, "a label is"},
+		"invalid":       {runLine + altered(rec, `"status":"ok"`, `"status":"crash"`), "F:2: record of rms_bwd/smem_pipe@br1.w1 on rmsnorm/bwd/1024x1024/bf16 is crash and yet has samples", "ok records"},
+		"invalid run":   {altered(runLine, `"nvidia-h200"`, `""`), "F:1: run r1 without a device", "needs an ID"},
 	} {
 		path := writeFile(t, tc.text)
 		want := strings.Replace(tc.want, "F", path, 1)
@@ -318,12 +358,15 @@ func TestReadTornLine(t *testing.T) {
 	}{
 		"none":          {"", 1, ""},
 		"one byte":      {"{", 1, "3: dropped the last line, which is incomplete"},
+		"two torn":      {rec[:80] + "\n" + rec[:90], 1, "3: dropped the last 2 lines, which are incomplete"},
+		"cut and zeros": {rec[:80] + "\x00\x00", 1, "3: dropped the last line, which is incomplete"},
+		"cut checksum":  {rec[:len(rec)-5], 1, "3: dropped the last line, which is incomplete"},
 		"half":          {rec[:len(rec)/2], 1, "3: dropped the last line, which is incomplete"},
 		"with newline":  {rec[:len(rec)/2] + "\n", 1, "3: dropped the last line, which is incomplete"},
 		"blank after":   {rec[:len(rec)/2] + "\n\n", 1, "3: dropped the last line, which is incomplete"},
 		"no newline":    {rec[:len(rec)-1], 2, ""},
 		"zeros":         {"\x00\x00\x00", 1, "3: dropped the last line, which is incomplete"},
-		"unknown field": {strings.Replace(rec, `"seed"`, `"future":{"a":[1,"b"]},"seed"`, 1), 2, ""},
+		"unknown field": {altered(rec, `"seed"`, `"future":{"a":[1,"b"]},"seed"`), 2, ""},
 		"CRLF":          {strings.Replace(rec, "\n", "\r\n", 1), 2, ""},
 	} {
 		path := writeFile(t, whole+tc.tail)
@@ -404,12 +447,12 @@ func TestReadGzipAndFolder(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	r1, r2 := testRun("r1"), testRun("r2")
-	r2.Protocol.Samples++
 	again := testRecord(r2, 0)
 	again.Run, again.SamplesUS = "r2", []float64{3, 1, 2}
 	again.Check.Differing = 4
 	stale := testRecord(r1, 2)
-	stale.Key, stale.Reason = strings.Repeat("0", keyLen), ""
+	stale.Source, stale.Reason = "fedcba9876543210", ""
+	stale.Key = Key(stale.Problem, stale.Variant(), r1.Device, stale.Source, r1.Protocol)
 	vs := []any{r1, testRecord(r1, 0), wrongRecord(r1, 1), stale, testRecord(r1, 2), r2}
 	again.Key = testRecord(r1, 0).Key
 	path := writeFile(t, lines(t, append(vs, again)...))

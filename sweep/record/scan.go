@@ -2,10 +2,13 @@ package record
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"runtime"
+	"strings"
 	"sync"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 )
 
@@ -19,7 +22,8 @@ type item[T any] struct {
 	line       int   // from 1
 	start, end int64 // offsets in the file; end is past the newline
 	newline    bool  // the line ends with one
-	text       string
+	torn       bool  // with err: what a write that was cut short leaves
+	head       head
 	run        *Run
 	value      T
 	err        error
@@ -96,14 +100,28 @@ func decodeChunk[T any](c *chunk[T], d *decoder, take func(*decoder, *Record) T)
 			continue
 		}
 		var rec *Record
-		if it.run, rec, it.err = d.decode(l); it.err != nil {
-			it.text = string(l[:min(len(l), len(opening))])
+		if it.head, it.run, rec, it.err = d.decode(l); it.err != nil {
+			it.torn = errors.Is(it.err, errSyntax) && torn(l, it.newline)
 		} else if rec != nil {
 			it.value = take(d, rec)
 		}
 		items = append(items, it)
 	}
 	return items
+}
+
+// opening is how a line that this package wrote begins.
+const opening = `{"schema":`
+
+// torn says whether text that is no JSON can be the begin of a line that this
+// package wrote, or the zeros that a file system leaves after a power cut. One
+// that has all of its end is not torn but damaged.
+func torn(l []byte, newline bool) bool {
+	if l = bytes.TrimRight(l, "\x00"); len(l) == 0 {
+		return true
+	}
+	ours := bytes.HasPrefix(l, []byte(opening)) || strings.HasPrefix(opening, string(l))
+	return ours && !durable.HasSeal(l) && !(newline && l[len(l)-1] == '}')
 }
 
 // split reads r in chunks that end with a newline, but for the last, until

@@ -3,16 +3,16 @@ package record
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/gofrs/flock"
-	"github.com/google/renameio/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -24,17 +24,15 @@ const LockName = ".records.lock"
 // A Writer appends to the records file of a results folder. Its methods may be
 // called from several goroutines.
 type Writer struct {
-	mu   sync.Mutex
-	name string
-	file *os.File
-	lock *flock.Flock
-	size int64
-	keys map[string]kernels.Status
-	runs map[string]bool // with a line, by this writer or before
+	mu      sync.Mutex
+	name    string
+	file    *os.File
+	lock    *flock.Flock
+	size    int64 // of what this writer has read or written
+	written int   // records
+	keys    map[string]kernels.Status
+	runs    map[string]bool // with a line, by this writer or before
 }
-
-// folderHelp is the way out of a folder that cannot be written.
-const folderHelp = "choose a folder that you may write to"
 
 // CheckFolder makes a results folder if needed, and refuses one in which no file can be made:
 // better known before hours of measuring.
@@ -48,7 +46,7 @@ func CheckFolder(dir string) error {
 		}
 	}
 	if err != nil {
-		return hint.Errorf(folderHelp, "results folder %s: %w", dir, cause(err))
+		return hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
 	}
 	return nil
 }
@@ -64,14 +62,14 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	}
 	w := &Writer{
 		name: filepath.Join(dir, FileName),
-		lock: flock.New(filepath.Join(dir, LockName)),
+		lock: openLock(filepath.Join(dir, LockName)),
 		keys: map[string]kernels.Status{},
 		runs: map[string]bool{},
 	}
 	unpacked := ""
 	locked, err := w.lock.TryLock()
 	if err != nil {
-		return nil, nil, hint.Errorf(folderHelp, "results folder %s: %w", dir, cause(err))
+		return nil, nil, hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
 	}
 	if !locked {
 		return nil, nil, hint.Errorf("wait for it to end, or choose another folder", "another sweep is writing to %s", dir)
@@ -84,14 +82,14 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	if _, err := os.Stat(w.name); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(w.name + ".gz"); err == nil {
 			if err := unpack(w.name); err != nil {
-				return nil, nil, hint.With(err, folderHelp)
+				return nil, nil, hint.With(err, durable.Help(err))
 			}
 			unpacked = fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in", w.name, FileName)
 		}
 	}
 	w.file, err = os.OpenFile(w.name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, nil, hint.Errorf(folderHelp, "records %s: %w", w.name, cause(err))
+		return nil, nil, hint.Errorf(durable.Help(err), "records %s: %w", w.name, cause(err))
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
@@ -99,10 +97,19 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	if unpacked != "" {
 		notes = append(notes, unpacked)
 	}
-	if err := syncDir(dir); err != nil {
+	if err := durable.SyncDir(dir); err != nil {
 		return nil, nil, fmt.Errorf("results folder %s: %w", dir, cause(err))
 	}
 	return w, notes, nil
+}
+
+// openLock is the lock of a folder, which others may share: whoever may write there
+// can lock it, also with the lock file of another user, which is opened to be read.
+func openLock(name string) *flock.Flock {
+	if f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o666); err == nil {
+		f.Close()
+	}
+	return flock.New(name, flock.SetFlag(os.O_RDONLY))
 }
 
 // unpack makes a records file of its packed form, whole or not at all.
@@ -112,15 +119,11 @@ func unpack(name string) error {
 		return err
 	}
 	defer packed.Close()
-	t, err := renameio.NewPendingFile(name, renameio.WithPermissions(0o644))
+	err = durable.WriteFrom(name, packed)
 	if err != nil {
-		return fmt.Errorf("records %s: %w", name, cause(err))
-	}
-	defer t.Cleanup()
-	if _, err := io.Copy(t, packed); err != nil {
 		return fmt.Errorf("records %s.gz: %w", name, cause(err))
 	}
-	return t.CloseAtomicallyReplace()
+	return nil
 }
 
 // resume collects the keys of an existing file and mends its end.
@@ -136,21 +139,44 @@ func (w *Writer) resume() (Notes, error) {
 		key    string
 		status kernels.Status
 	}
-	newline := true
+	newline, old := true, false
+	// The lines of an append that is not whole yet, and where they end.
+	var part []pair
+	end, more := int64(0), 0
+	settle := func() {
+		for _, p := range part {
+			w.keys[p.key] = p.status
+		}
+		w.size, part = end, part[:0]
+	}
 	notes, err := read(w.file, w.name, true,
 		func(d *decoder, r *Record) pair {
 			return pair{d.intern(r.Key), kernels.Status(d.intern(string(r.Status)))}
 		},
 		func(it *item[pair], run *Run) error {
-			w.size, newline = it.end, it.newline
+			if it.head.More != more-1 {
+				settle() // of a file that was put together from others
+			}
+			end, newline, more = it.end, it.newline, it.head.More
+			old = old || it.head.Schema < Schema
 			w.runs[run.ID] = true
 			if it.run == nil {
-				w.keys[it.value.key] = it.value.status
+				part = append(part, it.value)
+			}
+			if more == 0 {
+				settle()
 			}
 			return nil
 		})
 	if err != nil {
 		return nil, err
+	}
+	if n := len(part); n > 0 {
+		newline = true
+		notes = append(notes, fmt.Sprintf("%s: dropped the last %d records, of a problem of which the others are missing", w.name, n))
+	}
+	if old {
+		notes = append(notes, fmt.Sprintf("%s has lines of an older schema, which are kept; new ones are of schema %d", w.name, Schema))
 	}
 	if st.Size() > w.size {
 		if err := w.file.Truncate(w.size); err != nil {
@@ -163,32 +189,89 @@ func (w *Writer) resume() (Notes, error) {
 	return notes, nil
 }
 
-// Append checks a *Run or *Record and writes its line at once. When Append
-// returns nil the line is on disk. A failed write leaves the file as it was. The
-// run of a record must have been appended before it.
-func (w *Writer) Append(v interface{ CheckValid() error }) error {
-	if err := v.CheckValid(); err != nil {
-		return err
-	}
-	b, err := encode(v)
-	if err != nil {
-		return fmt.Errorf("records %s: %w", w.name, err)
+// Append is AppendAll of one line.
+func (w *Writer) Append(v interface{ CheckValid() error }) error { return w.AppendAll(v) }
+
+// AppendAll checks its lines and writes them at once: after a kill or a power cut
+// the file has all of them or, to the next writer, none. When AppendAll returns nil
+// they are on disk. A failed write leaves the file as it was. The run of a record
+// must have been appended before it.
+//
+// It refuses a file that is no longer what this writer has left: somebody else
+// has moved, cut or continued it.
+func (w *Writer) AppendAll(vs ...interface{ CheckValid() error }) error {
+	var text []byte
+	for i, v := range vs {
+		if err := v.CheckValid(); err != nil {
+			return err
+		}
+		b, err := encode(v, len(vs)-i-1)
+		if err != nil {
+			return fmt.Errorf("records %s: %w", w.name, err)
+		}
+		if len(b) > maxLine {
+			return fmt.Errorf("records %s: a line of %d MiB, which could not be read again", w.name, len(b)>>20)
+		}
+		text = append(text, b...)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r, ok := v.(*Record); ok && !w.runs[r.Run] {
-		return hint.Errorf("append the run before its records", "records %s: run %q has no line", w.name, r.Run)
+	for _, v := range vs {
+		if r, ok := v.(*Record); ok && !w.runs[r.Run] {
+			return hint.Errorf("append the run before its records", "records %s: run %q has no line", w.name, r.Run)
+		}
 	}
-	if err := w.append(b); err != nil {
+	if err := w.unchanged(); err != nil {
 		return err
 	}
-	switch v := v.(type) {
-	case *Run:
-		w.runs[v.ID] = true
-	case *Record:
-		w.keys[v.Key] = v.Status
+	if err := w.append(text); err != nil {
+		return err
+	}
+	for _, v := range vs {
+		switch v := v.(type) {
+		case *Run:
+			w.runs[v.ID] = true
+		case *Record:
+			w.keys[v.Key] = v.Status
+			w.written++
+		}
 	}
 	return nil
+}
+
+// unchanged compares the open file with what is under its name.
+func (w *Writer) unchanged() error {
+	ours, err := w.file.Stat()
+	if err != nil {
+		return fmt.Errorf("records %s: %w", w.name, cause(err))
+	}
+	what, where := "", "in it"
+	switch there, err := os.Stat(w.name); {
+	case err != nil:
+		what, where = "was moved or deleted", whereIs(w.file)
+	case !os.SameFile(ours, there):
+		what, where = "was replaced by another", whereIs(w.file)
+	case ours.Size() < w.size:
+		what, where = fmt.Sprintf("was cut from %d to %d bytes", w.size, ours.Size()), "in it as far as it goes"
+	case ours.Size() > w.size:
+		what = fmt.Sprintf("got %d bytes from somebody else", ours.Size()-w.size)
+	default:
+		return nil
+	}
+	return hint.Errorf("leave the results folder alone while a sweep runs; the same command goes on from what is there",
+		"records %s: the file %s in the meantime; the %d records of this run are %s", w.name, what, w.written, where)
+}
+
+// whereIs says where an open file is that is no longer under its name.
+func whereIs(f *os.File) string {
+	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	switch {
+	case err != nil: // not on Linux
+		return "where it went"
+	case strings.HasSuffix(at, " (deleted)"):
+		return "gone with it"
+	}
+	return "in " + at
 }
 
 func (w *Writer) append(b []byte) error {
@@ -200,7 +283,7 @@ func (w *Writer) append(b []byte) error {
 		// Half a line in the middle of the file would spoil it, so what came of
 		// this one is taken back. A second failure adds nothing.
 		_ = w.file.Truncate(w.size)
-		return hint.Errorf("is the disk full? the records before this one are safe", "records %s: %w", w.name, cause(err))
+		return hint.Errorf(durable.Help(err)+"; the records before this one are safe", "records %s: %w", w.name, cause(err))
 	}
 	w.size += int64(len(b))
 	return nil
@@ -225,14 +308,4 @@ func (w *Writer) Close() error {
 		err = w.file.Close()
 	}
 	return errors.Join(err, w.lock.Close())
-}
-
-// syncDir makes a new file's name durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

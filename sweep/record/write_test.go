@@ -112,7 +112,7 @@ func TestWriterRefuses(t *testing.T) {
 	for _, tc := range []struct{ text, want string }{
 		{"some notes of mine\n", path + " is not a records file"},
 		{lines(t, run) + "junk\n" + lines(t, run), path + ":2: not JSON"},
-		{strings.Replace(lines(t, run), `"schema":1`, `"schema":9`, 1), path + ":1: schema 9 is newer than 1, the newest that this normbench reads"},
+		{altered(lines(t, run), `"schema":2`, `"schema":9`), path + ":1: schema 9 is newer than 2, the newest that this normbench reads"},
 	} {
 		os.WriteFile(path, []byte(tc.text), 0o644)
 		if _, _, err := OpenWriter(dir); err == nil || err.Error() != tc.want {

@@ -120,11 +120,12 @@ func TestLoad(t *testing.T) {
 		for i, label := range []string{"", "w1", "w2", "w4"} {
 			run := &record.Run{ID: fmt.Sprint(i), Time: time.Unix(1e9, 0), Device: kernels.DeviceInfo{ID: "gpu"}, Protocol: record.Protocol{Name: "cold", Samples: 8}}
 			c, _ := kernels.ParseConfig(label)
-			r := &record.Record{Run: run.ID, Key: fmt.Sprintf("%032d", i), Time: run.Time, Problem: p, Family: "f", Config: c, Base: i == 1, Status: kernels.StatusOK, Source: "s", Bytes: 1, SamplesUS: []float64{1, 2, 3, 4, 5, 6, 7, 8}}
+			r := &record.Record{Run: run.ID, Time: run.Time, Problem: p, Family: "f", Config: c, Base: i == 1, Status: kernels.StatusOK, Source: "s", Bytes: 1, SamplesUS: []float64{1, 2, 3, 4, 5, 6, 7, 8}}
 			if i == 0 {
 				r.Family = record.Stream
 			}
 			edit(i, run, r)
+			r.Key = record.Key(p, r.Variant(), run.Device, r.Source, run.Protocol)
 			if err := w.Append(run); err != nil {
 				t.Fatal(err)
 			}

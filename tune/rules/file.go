@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
-	"github.com/google/renameio/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -161,10 +161,16 @@ func Parse(name string, data []byte) (*Set, error) {
 		}
 		data = j
 	}
+	if err := durable.Verify(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	var s Set
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	err := d.Decode(&s)
+	err := d.Decode(&struct {
+		*Set
+		CRC string `json:"crc"`
+	}{Set: &s})
 	if err == nil {
 		if _, end := d.Token(); end != io.EOF {
 			err = errors.New("something stands behind the rules")
@@ -182,7 +188,7 @@ func Parse(name string, data []byte) (*Set, error) {
 	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "json: ")), " ")
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
-		text = fmt.Sprintf("%s is no value for %q", typ.Value, typ.Field)
+		text = fmt.Sprintf("%s is no value for %q", typ.Value, strings.TrimPrefix(typ.Field, "Set."))
 	}
 	help := cmp.Or(hint.Of(err), refit)
 	if strings.HasPrefix(text, "unknown field") {
@@ -210,10 +216,13 @@ func (s *Set) YAML() ([]byte, error) {
 }
 
 // WriteFile puts data in place of an older file: readers see the old one or the
-// new, never half of one.
+// new, never half of one. JSON gets a checksum.
 func WriteFile(path string, data []byte) error {
-	if err := renameio.WriteFile(path, data, 0o644); err != nil {
-		return hint.Errorf("choose a folder that you may write to", "%s: %w", path, cause(err))
+	if json.Valid(data) {
+		data = durable.SealText(data)
+	}
+	if err := durable.WriteFile(path, data); err != nil {
+		return hint.Errorf(durable.Help(err), "%s: %w", path, cause(err))
 	}
 	return nil
 }

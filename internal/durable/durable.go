@@ -1,0 +1,190 @@
+// Package durable writes files that survive what happens to a machine, and marks
+// them with a checksum by which damage is told from content.
+package durable
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+
+	"normbench/internal/hint"
+)
+
+// WriteFile is WriteFrom of data.
+func WriteFile(path string, data []byte) error { return WriteFrom(path, bytes.NewReader(data)) }
+
+// WriteFrom puts what r reads in place of the file at path, and follows a symbolic
+// link to it. Readers see the old file or the new one, never half of one, and when it
+// returns nil the new one outlives a power cut.
+func WriteFrom(path string, r io.Reader) (err error) {
+	if path, err = target(path); err != nil {
+		return err
+	}
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}()
+	if _, err = io.Copy(f, r); err == nil {
+		err = f.Sync()
+	}
+	if err == nil && runtime.GOOS != "windows" {
+		err = f.Chmod(0o644)
+	}
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return err
+	}
+	return SyncDir(dir)
+}
+
+// target is where the symbolic links of path lead, also to a file that is not
+// there yet.
+func target(path string) (string, error) {
+	for range 40 {
+		to, err := os.Readlink(path)
+		if err != nil {
+			return path, nil // no link
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return "", errors.New("too many levels of symbolic links")
+}
+
+// SyncDir makes the names in a folder outlive a power cut.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" { // which has no such call, and needs none
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return d.Sync()
+}
+
+// Cause is err without the operation and the paths that it repeats.
+func Cause(err error) error {
+	var pe *fs.PathError
+	var le *os.LinkError
+	switch {
+	case errors.As(err, &pe):
+		return pe.Err
+	case errors.As(err, &le):
+		return le.Err
+	}
+	return err
+}
+
+// Help is the next step for who could not write a file for this reason.
+func Help(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "the disk is full, or your share of it: make room, or choose another folder"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "too many files are open: raise the limit with `ulimit -n`"
+	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOTSUP):
+		return "the file system cannot lock files, as some network ones: choose a folder on a local disk"
+	case errors.Is(err, syscall.EROFS):
+		return "the file system is read-only: choose another folder"
+	}
+	return "choose a folder that you may write to"
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// The checksum is the last field of an object: CRC-32C of all before its comma.
+const (
+	sealOpen  = `,"crc":"`
+	sealClose = `"}`
+	sealLen   = len(sealOpen) + 8 + len(sealClose)
+)
+
+// Seal appends the checksum to a compact JSON object with at least one field.
+func Seal(object []byte) []byte {
+	body := object[:len(object)-1]
+	return fmt.Appendf(body, "%s%08x%s", sealOpen, crc32.Checksum(body, castagnoli), sealClose)
+}
+
+// Sealed says whether a compact JSON object ends with a checksum, and whether it
+// is that of what stands before it.
+func Sealed(object []byte) (there, ok bool) {
+	i := len(object) - sealLen
+	if i < 0 || !bytes.HasPrefix(object[i:], []byte(sealOpen)) || !bytes.HasSuffix(object, []byte(sealClose)) {
+		return false, false
+	}
+	const digits = "0123456789abcdef"
+	sum := crc32.Checksum(object[:i], castagnoli)
+	for k, c := range object[i+len(sealOpen) : len(object)-len(sealClose)] {
+		if digits[sum>>(28-4*k)&15] != c {
+			return true, false
+		}
+	}
+	return true, true
+}
+
+// HasSeal says whether the text of a line that is no valid JSON has a whole
+// checksum in it, so that it is damaged and not torn.
+func HasSeal(line []byte) bool {
+	i := bytes.LastIndex(line, []byte(sealOpen))
+	return i >= 0 && len(line)-i >= sealLen
+}
+
+// SealText is a JSON object with the checksum of its compact form, for which its
+// layout does not count; one of several lines is indented. What is no object stays
+// as it is.
+func SealText(object []byte) []byte {
+	var compact, text bytes.Buffer
+	if json.Compact(&compact, object) != nil || compact.Len() < 3 || compact.Bytes()[0] != '{' {
+		return object
+	}
+	sealed := Seal(compact.Bytes())
+	if !bytes.Contains(bytes.TrimSpace(object), []byte("\n")) {
+		return append(sealed, '\n')
+	}
+	if json.Indent(&text, sealed, "", "  ") != nil {
+		return object
+	}
+	return append(text.Bytes(), '\n')
+}
+
+// Verify refuses the text of a JSON object whose checksum is another's. One
+// without a checksum passes, as text that is not JSON does: its reader says more.
+func Verify(data []byte) error {
+	var h struct{ CRC *string }
+	if json.Unmarshal(data, &h) != nil || h.CRC == nil {
+		return nil
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, data); err != nil {
+		return nil
+	}
+	if _, ok := Sealed(b.Bytes()); !ok {
+		return hint.Errorf(`if the change was made by hand and is meant, delete the field "crc"`,
+			"the file's checksum does not match: it was changed by hand, or is damaged")
+	}
+	return nil
+}

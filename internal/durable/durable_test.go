@@ -1,0 +1,126 @@
+package durable
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"normbench/internal/hint"
+)
+
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.json")
+	for _, text := range []string{"one", "two, longer"} {
+		if err := WriteFile(path, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(path); err != nil || string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o644 {
+		t.Error(st.Mode(), err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteFile(filepath.Join(dir, "folder"), nil); err == nil || strings.Contains(Cause(err).Error(), ".tmp-") {
+		t.Errorf("in place of a folder: %v", err)
+	}
+	if err := WriteFile(filepath.Join(dir, "none", "a.json"), nil); err == nil {
+		t.Error("a file in no folder was written")
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// A symbolic link stays, and what it leads to is replaced, also where that is
+// not there yet.
+func TestWriteFileThroughLink(t *testing.T) {
+	dir := t.TempDir()
+	store := filepath.Join(dir, "store")
+	if err := os.Mkdir(store, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(dir, "a.json")
+	if err := os.Symlink(filepath.Join("store", "b.json"), link); err != nil {
+		t.Skip(err)
+	}
+	for _, text := range []string{"one", "two"} {
+		if err := WriteFile(link, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(filepath.Join(store, "b.json"))
+		if err != nil || string(got) != text {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	if st, err := os.Lstat(link); err != nil || st.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link is gone: %v", err)
+	}
+}
+
+func TestSeal(t *testing.T) {
+	sealed := Seal([]byte(`{"a":[1,2.5],"b":"x"}`))
+	if there, ok := Sealed(sealed); !there || !ok {
+		t.Fatalf("%s: %v %v", sealed, there, ok)
+	}
+	for i := range sealed { // every flip of a bit
+		for bit := range 8 {
+			sealed[i] ^= 1 << bit
+			if _, ok := Sealed(sealed); ok {
+				t.Errorf("%s passes", sealed)
+			}
+			sealed[i] ^= 1 << bit
+		}
+	}
+	if there, _ := Sealed([]byte(`{"a":1}`)); there {
+		t.Error("a checksum where there is none")
+	}
+}
+
+func TestVerify(t *testing.T) {
+	data := SealText([]byte(`{
+"n": 12, "s": "a <b> & \u003c", "l": [1e-7]}`))
+	for name, text := range map[string][]byte{
+		"as written": data,
+		"line ends":  bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")),
+		"layout":     bytes.ReplaceAll(data, []byte("  "), []byte("\t")),
+		"no sum":     []byte(`{"n": 12}`),
+		"not JSON":   []byte(`{"n": `),
+	} {
+		if err := Verify(text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, text := range map[string][]byte{
+		"a digit":  bytes.Replace(data, []byte("12"), []byte("13"), 1),
+		"not last": []byte(`{"crc":"00000000","n":12}`),
+	} {
+		if err := Verify(text); err == nil || !strings.Contains(hint.Of(err), `"crc"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// The hint names the cause, where it is not that one may not write.
+func TestHelp(t *testing.T) {
+	for err, want := range map[error]string{
+		syscall.ENOSPC:     "the disk is full",
+		syscall.EMFILE:     "too many files are open",
+		syscall.ENOLCK:     "cannot lock",
+		syscall.EROFS:      "read-only",
+		os.ErrPermission:   "that you may write to",
+		errors.New("else"): "that you may write to",
+	} {
+		if got := Help(&os.PathError{Op: "open", Path: "x", Err: err}); !strings.Contains(got, want) {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}

@@ -1,0 +1,217 @@
+package record
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// finals are n records of one problem under the run of its finals.
+func finals(run *Run, n int) (rs []*Record) {
+	for i := range n {
+		r := testRecord(run, 25*i)
+		r.Finals = n
+		rs = append(rs, r)
+	}
+	return rs
+}
+
+func sinkLines(rs []*Record) (vs []interface{ CheckValid() error }) {
+	for _, r := range rs {
+		vs = append(vs, r)
+	}
+	return vs
+}
+
+// Of one append a kill at any byte leaves all or, to the next writer, nothing:
+// neither half of a problem's finals nor what its search saw before them, which
+// would be measured and appended again.
+func TestAppendAllWhole(t *testing.T) {
+	dir := t.TempDir()
+	run, final := testRun("s"), testRun("f")
+	final.Protocol.Phase = PhaseFinal
+	w, _ := openWriter(t, dir)
+	if err := w.AppendAll(run); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AppendAll(final); err != nil {
+		t.Fatal(err)
+	}
+	before := w.size
+	searched := []*Record{testRecord(run, 1), testRecord(run, 2)}
+	problem := append(searched, finals(final, 3)...)
+	if err := w.AppendAll(sinkLines(problem)...); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	whole, err := os.ReadFile(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := len(whole) / 200
+	for cut := int(before); cut <= len(whole); cut++ {
+		if line := whole[cut-1] == '\n' || cut < len(whole) && whole[cut] == '\n'; !line && cut%step != 0 {
+			continue
+		}
+		if err := os.WriteFile(w.Path(), whole[:cut], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		want, n := 0, 0
+		if cut >= len(whole)-1 {
+			want = len(problem)
+		}
+		f, err := Load(dir) // of the finals none are there or all
+		if err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		for _, e := range f.Entries {
+			if e.Run.ID == "f" {
+				n++
+			}
+		}
+		if n != min(want, 3) {
+			t.Errorf("cut at %d: %d finals are believed", cut, n)
+		}
+		w, notes, err := OpenWriter(dir)
+		if err != nil {
+			t.Fatalf("cut at %d: %v", cut, err)
+		}
+		if keys := w.Keys(); len(keys) != want || (cut > int(before) && want == 0) != (len(notes) > 0) {
+			t.Errorf("cut at %d: %d keys, notes %q", cut, len(keys), notes)
+		}
+		if want == 0 && w.size != before {
+			t.Errorf("cut at %d: %d bytes are kept, want %d", cut, w.size, before)
+		}
+		w.Close()
+	}
+}
+
+// Finals of which some are missing are left out also in the middle of a file, and
+// of two groups the later in the file counts, whatever the clock said.
+func TestFinalsInOrderOfFile(t *testing.T) {
+	first, second := testRun("1"), testRun("2")
+	first.Protocol.Phase, second.Protocol.Phase = PhaseFinal, PhaseFinal
+	second.Time = first.Time.Add(-time.Hour) // a clock that was set back
+	a, b := finals(first, 3), finals(second, 3)
+	for i := range a {
+		a[i].SearchUS, b[i].SearchUS = 1, 1
+	}
+	path := writeFile(t, lines(t, first, a[0], a[1], second, b[0], b[1], b[2]))
+	f, err := Load(path)
+	if err != nil || len(f.Entries) != 3 || len(f.Notes) != 1 || !strings.Contains(f.Notes[0], ":2: left out 2 of the 3 finals of rmsnorm/bwd/1024x1024/bf16") {
+		t.Fatalf("%d entries, %v, notes %q", len(f.Entries), err, f.Notes)
+	}
+	for i, e := range f.Entries {
+		if e.Run.ID != "2" || e.Finals().Place != i+5 {
+			t.Errorf("%s of run %s at %d", e.Variant, e.Run.ID, e.Finals().Place)
+		}
+	}
+}
+
+// What others do to the file under a writer stops it, with a line that says what
+// is kept where.
+func TestWriterUnderOthers(t *testing.T) {
+	run := testRun("r1")
+	for name, tc := range map[string]struct {
+		do   func(dir, path string) error
+		want string
+	}{
+		"mv": {func(dir, path string) error { return os.Rename(path, filepath.Join(dir, "old.jsonl")) },
+			"was moved or deleted in the meantime; the 1 records of this run are in DIR/old.jsonl"},
+		"rm": {func(dir, path string) error { return os.Remove(path) },
+			"was moved or deleted in the meantime; the 1 records of this run are gone with it"},
+		"rm -r": {func(dir, path string) error { return os.RemoveAll(dir) },
+			"was moved or deleted in the meantime; the 1 records of this run are gone with it"},
+		"mv of the folder": {func(dir, path string) error {
+			if err := os.Rename(dir, dir+".old"); err != nil {
+				return err
+			}
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(path, []byte(lines(t, run)), 0o644)
+		}, "was replaced by another in the meantime; the 1 records of this run are in DIR.old/" + FileName},
+		"truncate": {func(dir, path string) error { return os.Truncate(path, 100) },
+			" to 100 bytes in the meantime; the 1 records of this run are in it as far as it goes"},
+		"append": {func(dir, path string) error {
+			f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			_, err = f.WriteString("mine\n")
+			return err
+		}, "got 5 bytes from somebody else in the meantime; the 1 records of this run are in it"},
+	} {
+		if runtime.GOOS != "linux" && strings.HasPrefix(name, "mv") {
+			continue
+		}
+		dir := filepath.Join(t.TempDir(), "results")
+		w, _ := openWriter(t, dir)
+		for _, v := range []interface{ CheckValid() error }{run, testRecord(run, 0)} {
+			if err := w.Append(v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tc.do(dir, w.Path()); err != nil {
+			t.Fatal(err)
+		}
+		err := w.Append(testRecord(run, 1))
+		want := strings.ReplaceAll(tc.want, "DIR", dir)
+		if err == nil || !strings.HasPrefix(err.Error(), "records "+w.Path()+": the file ") || !strings.HasSuffix(err.Error(), want) || hint.Of(err) == "" {
+			t.Errorf("%s:\n got %v\nwant %s", name, err, want)
+		}
+	}
+}
+
+// A record of a search on a GPU stays lean.
+func TestLean(t *testing.T) {
+	run := testRun("r1")
+	r := testRecord(run, 0)
+	r.SamplesUS = r.SamplesUS[:16]
+	r.SearchUS, r.GapUS, r.WallMS = 50.272000000000006, 1.0/3, 102.9155761589404
+	r.Check.Busy, r.StreamUS = 0.000944322, 123456.789
+	text := lines(t, r)
+	if len(text) > 1200 {
+		t.Errorf("%d bytes: %s", len(text), text)
+	}
+	for _, want := range []string{`"search_us":50.272,`, `"gap_us":0.333,`, `"wall_ms":103,`, `"busy":0.000944}`, `"stream_us":123460,`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	for _, gone := range []string{`"bytes"`, `"bad"`, `"spill"`, `"refused"`} {
+		if strings.Contains(text, gone) {
+			t.Errorf("%s in %s", gone, text)
+		}
+	}
+	recs, _, _, err := readAll(writeFile(t, lines(t, run)+text))
+	if err != nil || recs[0].Bytes != r.Problem.Bytes() || recs[0].Status != kernels.StatusOK {
+		t.Errorf("%+v, %v", recs, err)
+	}
+}
+
+// Who else writes to a shared folder can open its lock, and one that is only to be
+// read will do.
+func TestLockIsShared(t *testing.T) {
+	dir := t.TempDir()
+	w, _ := openWriter(t, dir)
+	st, err := os.Stat(filepath.Join(dir, LockName))
+	if err != nil || runtime.GOOS != "windows" && st.Mode().Perm()&0o444 != 0o444 {
+		t.Errorf("the lock's mode is %v, %v", st.Mode(), err)
+	}
+	w.Close()
+	if err := os.Chmod(filepath.Join(dir, LockName), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	openWriter(t, dir)
+	if _, _, err := OpenWriter(dir); err == nil || !strings.HasPrefix(err.Error(), "another sweep") {
+		t.Errorf("second writer: %v", err)
+	}
+}
