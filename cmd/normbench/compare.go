@@ -141,7 +141,7 @@ func noneInCommon(format string, args ...any) error {
 }
 
 func checkAtLeast(c *cli.Context) error {
-	if x := c.Float64("at-least"); c.IsSet("at-least") && !(x > 0 && x <= 10) {
+	if x := c.Float64("at-least"); c.IsSet("at-least") && !(x > 0 && x <= 1.5) { // a copy is not beaten by more
 		return hint.Errorf("write 0.8 for 80% of the stream's speed", "--at-least %g is out of range", x)
 	}
 	return nil

@@ -7,7 +7,7 @@
 // to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a
 // confirmed regression; below --at-least; a wrong or unreproducible result;
 // findings of lint), 2 usage or trouble, 3
-// inconclusive with --strict, 4 the machine is unfit to measure on, 5 a compared
+// inconclusive with --strict or a user's kernel that verify could not run, 4 the machine is unfit to measure on, 5 a compared
 // kernel answers wrong, 130 interrupted with the work kept.
 package main
 
@@ -41,7 +41,7 @@ func main() {
 const (
 	exitGate    = 1   // a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
 	exitTrouble = 2   // usage, or anything else that went wrong
-	exitUnclear = 3   // compare --strict: a cell is inconclusive
+	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: a user's kernel was not run
 	exitUnfit   = 4   // the machine is unfit to measure on
 	exitWrong   = 5   // compare: an operand answers wrong
 	exitSignal  = 130 // interrupted with the work kept: see interrupted
@@ -218,6 +218,9 @@ func (e *env) prepareCommand(c *cli.Command) {
 		if err == nil {
 			err = flagTwice(e.args, c.Flags)
 		}
+		if err == nil {
+			err = flagEmpty(ctx, c.Flags)
+		}
 		if err != nil {
 			return usageError(ctx, err, true)
 		}
@@ -291,6 +294,19 @@ func flagTwice(args []string, flags []cli.Flag) error {
 			return hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
 		}
 		seen[name] = true
+	}
+	return nil
+}
+
+// flagEmpty refuses a flag that is given without a value: most would read that as the
+// default, and a variable of a script that is not set would change what is asked.
+func flagEmpty(ctx *cli.Context, flags []cli.Flag) error {
+	for _, f := range flags {
+		if name := f.Names()[0]; ctx.IsSet(name) {
+			if _, ok := f.(*cli.StringFlag); ok && ctx.String(name) == "" {
+				return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
+			}
+		}
 	}
 	return nil
 }

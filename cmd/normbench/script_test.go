@@ -178,7 +178,7 @@ const smallCache = "8M"
 
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript
 // they use those of scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of
-// the cpu's results folder, and $EXAMPLES, the repository's. -update writes the files that they compare with.
+// the cpu's results folder, and $EXAMPLES and $FAMILIES, the repository's. -update writes the files that they compare with.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -190,6 +190,11 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Setenv("EXAMPLES", examples)
+			sources, err := filepath.Abs(filepath.Join("..", "..", "kernels", "families"))
+			if err != nil {
+				return err
+			}
+			e.Setenv("FAMILIES", sources)
 			samples := "200" // of the script crash: some 300 ms a sweep
 			if raceEnabled() {
 				samples = "5"
