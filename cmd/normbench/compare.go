@@ -81,6 +81,7 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
+	report.Alike(sides[:])
 	table := report.Compare(sides[0], sides[1])
 	if len(table.Rows) == 0 { // so each has some of its own
 		has := map[string]kernels.Problem{}

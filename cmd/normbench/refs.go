@@ -209,7 +209,47 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 	if err != nil {
 		return report.Side{}, err
 	}
-	return side(text, pick(f.Latest(), nil, keep)), nil
+	_, label, _ := strings.Cut(selector, "@")
+	if selector == "" { // the finals chose among all there is
+		won := map[kernels.Problem]bool{}
+		for _, x := range f.Latest() {
+			won[x.Problem] = won[x.Problem] || x.Finals().Chosen != "" && keep(&x)
+		}
+		return chosenSide(text, f, keep, won, false), nil
+	}
+	return chosenSide(text, f, keep, nil, label != "" || selector == "base" || strings.Contains(selector, ":")), nil
+}
+
+// chosenSide is the operand of the entries that keep wants; named says that they are variants
+// with a name, not the best of a design, and won of which problems the finals have the best.
+func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]bool, named bool) report.Side {
+	again := map[kernels.Problem]map[kernels.Variant]bool{}
+	of := func(entries []record.Entry) report.Side {
+		configs := map[kernels.Problem]int{}
+		counted := func(x *record.Entry) bool {
+			ours := x.Variant.Family != record.Stream && keep(x)
+			if ours && x.Status == kernels.StatusOK {
+				configs[x.Problem]++
+			}
+			return ours
+		}
+		s := side(text, pick(entries, nil, counted))
+		for p, c := range s.Cells {
+			c.Configs, c.Named = max(configs[p], 1), named
+			s.Cells[p] = c
+		}
+		return s
+	}
+	latest := f.Latest()
+	s := of(latest)
+	for _, x := range latest {
+		if again[x.Problem] == nil {
+			again[x.Problem] = map[kernels.Variant]bool{}
+		}
+		again[x.Problem][x.Variant] = true
+	}
+	s.Cells = report.Best(s.Cells, of(f.Searched()).Cells, func(p kernels.Problem, v kernels.Variant) bool { return won[p] || again[p][v] })
+	return s
 }
 
 // selector is what stands behind the # of a recorded operand.
