@@ -107,7 +107,7 @@ const maxGrid = 20_000
 
 // parse reads one manifest. name stands for it in errors.
 func parse(name string, data []byte) (*design, error) {
-	r := &reader{name}
+	r := &reader{name: name}
 	body, err := r.body(data)
 	if err != nil {
 		return nil, err
