@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/tune"
 	"normbench/tune/rules"
@@ -72,7 +73,7 @@ func readTunedFile(path string) (tunedFile, error) {
 	if path == "" {
 		return tunedFile{}, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json", "tuned: names no file")
 	}
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Large)
 	if errors.Is(err, os.ErrNotExist) {
 		return tunedFile{}, hint.Errorf("`normbench sweep` writes one", "tuned table %s does not exist", path)
 	}
