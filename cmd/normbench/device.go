@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
@@ -177,7 +178,7 @@ func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Devic
 	}
 	var devices []kernels.Device
 	for _, command := range commands {
-		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: e.stderr, Kernels: hash})
+		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &plain{Writer: e.stderr}, Kernels: hash})
 		if err != nil {
 			closeAll(devices)
 			if hint.Of(err) == "" { // it died or spoke something else
@@ -186,6 +187,10 @@ func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Devic
 			return nil, err
 		}
 		devices = append(devices, d)
+		if err := kernels.CheckID(d.Info().ID); err != nil {
+			closeAll(devices)
+			return nil, hint.With(fmt.Errorf("worker %q: %w", strings.Join(command, " "), err), "the command must run `normbench worker`")
+		}
 	}
 	return devices, nil
 }
@@ -241,7 +246,7 @@ func (e *env) workerCommand() *cli.Command {
 				return err
 			}
 			told := false // else nobody would hear of a wrong command line
-			err = worker.Serve(context.Background(), e.stdin, e.stdout, hash, func() (kernels.Device, error) {
+			err = worker.Serve(context.Background(), e.stdin, e.raw, hash, func() (kernels.Device, error) {
 				told = true
 				switch {
 				case bad != nil:

@@ -86,6 +86,7 @@ type env struct {
 	ctx    context.Context
 	stdin  io.Reader
 	stdout io.Writer
+	raw    io.Writer // standard output for the protocol of a worker, and pictures
 	stderr io.Writer
 	args   []string // the whole command line
 	// measuring has the first signal end ctx, for who passes it on. Until it is called a signal
@@ -104,7 +105,7 @@ type env struct {
 
 // notef prints a note for the person at the terminal.
 func (e *env) notef(format string, args ...any) {
-	fmt.Fprintf(e.stderr, "normbench: "+format+"\n", args...)
+	fmt.Fprintf(&plain{Writer: e.stderr}, "normbench: "+format+"\n", args...)
 }
 
 // run is the program. It returns its exit code.
@@ -113,7 +114,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	out := &printed{Writer: stdout}
-	e := &env{ctx: ctx, stdin: stdin, stdout: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
 	e.measuring = context.AfterFunc(ctx, func() {
 		e.notef("interrupted")
 		os.Exit(exitSignal)
@@ -141,9 +142,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	if text := err.Error(); code == exitSignal {
 		e.notef("%s", oneLine(text))
 	} else if text != "" {
-		fmt.Fprintf(stderr, "normbench: error: %s\n", oneLine(text))
+		e.notef("error: %s", oneLine(text))
 		if h := hint.Of(err); h != "" {
-			fmt.Fprintf(stderr, "normbench: hint: %s\n", h)
+			e.notef("hint: %s", oneLine(h))
 		}
 	}
 	return code

@@ -103,11 +103,24 @@ func fakeWorker() {
 			return nil
 		}
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return f, nil })
+	var dev kernels.Device = f
+	if slices.Equal(os.Args[1:], []string{"victim"}) {
+		dev = victim{f}
+	}
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return dev, nil })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
 	}
+}
+
+// A victim is a device whose ID leads out of the folder of results.
+type victim struct{ *devicetest.Fake }
+
+func (v victim) Info() kernels.DeviceInfo {
+	d := v.Fake.Info()
+	d.ID = "../../victim"
+	return d
 }
 
 // withPeers is a device that has peers.
@@ -195,6 +208,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Setenv("FAMILIES", sources)
+			e.Setenv("ESC", "\x1b[2J")
 			samples := "200" // of the script crash: some 300 ms a sweep
 			if raceEnabled() {
 				samples = "5"

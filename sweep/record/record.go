@@ -201,7 +201,7 @@ func (r *Run) CheckValid() error {
 	case r.Protocol.Name == "":
 		return hint.Errorf(help, "run %s without a protocol", r.ID)
 	}
-	return nil
+	return kernels.CheckID(r.Device.ID)
 }
 
 // CheckValid says what no record line can hold, or nil. It is called before
