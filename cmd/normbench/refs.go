@@ -135,7 +135,10 @@ func (e *env) nearRef(text, path string) (ref, error) {
 
 // familyRef reads FAMILY or FAMILY@LABEL.
 func (e *env) familyRef(text string) (*kernels.Family, kernels.Config, error) {
-	family, label, _ := strings.Cut(text, "@")
+	family, label, labelled := strings.Cut(text, "@")
+	if labelled && label == "" {
+		return nil, kernels.Config{}, hint.Errorf("write FAMILY for its base config, or FAMILY@LABEL", "nothing stands behind the @ of %s", text)
+	}
 	if name, ok := kernels.PeerName(family); ok {
 		return nil, kernels.Config{}, hint.Errorf("write peer:"+name, "%s is no family of ours", family)
 	}
@@ -178,7 +181,10 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		}
 		return s, nil
 	}
-	path, selector, _ := strings.Cut(text, "#")
+	path, selector, selects := strings.Cut(text, "#")
+	if selects && selector == "" {
+		return report.Side{}, hint.Errorf(recordedHelp, "nothing stands behind the # of %s", text)
+	}
 	if strings.HasSuffix(path, ".csv") {
 		return report.ReadPublished(path, selector)
 	}
@@ -269,6 +275,9 @@ func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 		return e.picked(s)
 	}
 	family, label, exact := strings.Cut(s, "@")
+	if exact && label == "" {
+		return nil, hint.Errorf(recordedHelp, "nothing stands behind the @ of #%s", s)
+	}
 	c, err := kernels.ParseConfig(label)
 	if err != nil {
 		return nil, err

@@ -251,6 +251,15 @@ func (r *reader) base(d *design, f map[string]pair) error {
 		if err != nil {
 			return err
 		}
+		if !e.reads() { // else it is found when the config is refused
+			n, err := e.int(nil)
+			if err != nil {
+				return err
+			}
+			if i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k }); !slices.Contains(d.knobs[i].Values, n) {
+				return r.errorf(p.value, path, "list it under knobs too", "%d is not among the knob's values", n)
+			}
+		}
 		d.base = append(d.base, choice{k, e})
 		known.knob(k, 0)
 	}
