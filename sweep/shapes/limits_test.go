@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 	}
 	t.Log(time.Since(start))
 	for text, want := range map[string]string{
-		"a: [[1, 1]" + strings.Repeat(" ", 5<<20) + "]":                           "f has more than 4 MiB",
+		"a: [[1, 1]" + strings.Repeat(" ", 5<<20) + "]":                          "f has more than 4 MiB",
 		"a: [[1, 1]]\nb: {union: [" + strings.Repeat("a, ", maxGroups) + "a]}\n": `group "b" unites more than 1000 groups`,
 	} {
 		if _, err := Parse("f", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
