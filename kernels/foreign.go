@@ -2,22 +2,18 @@ package kernels
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// idPattern is what a device's ID may be: it names a folder. Dots stand alone.
-var idPattern = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
-
 // Validate says what is wrong with a device's info that comes from a file or from another
 // process, or is nil.
 func (d *DeviceInfo) Validate() error {
-	const limit = 128
+	if err := CheckID(d.ID); err != nil {
+		return err
+	}
 	switch {
-	case len(d.ID) > limit || !idPattern.MatchString(d.ID):
-		return fmt.Errorf("device ID %q is not of letters, digits, single dots, _ and -, %d at most", cut(d.ID, limit), limit)
 	case d.Units < 0 || d.Units > 1<<20:
 		return fmt.Errorf("device %s has %d multiprocessors", d.ID, d.Units)
 	case min(d.CacheBytes, d.MemoryBytes, d.PeakRate, int64(d.SharedPerBlock), int64(d.RegsPerUnit)) < 0:

@@ -43,6 +43,10 @@ type Cell struct {
 	Run      string    // ID of the run, "" where it is not known
 	Device   string    // ID of the device, "" where it is not known
 	Protocol string    // name of the protocol, "" where it is not known
+	Phase    string    // of the protocol: record.PhaseSearch, PhaseFinal or empty
+	Configs  int       // recorded ok, of which this is the fastest; 0 where there was no choice to make
+	Named    bool      // by its label: there are no others
+	Searched *Cell     // the fastest that a search saw on its way; see Alike
 }
 
 // CellOf is the cell of a records entry.
@@ -51,6 +55,7 @@ func CellOf(e record.Entry) Cell {
 		Status: e.Status, Reason: e.Reason, Stages: e.Stages, Samples: e.SamplesUS}
 	if e.Run != nil {
 		c.Run, c.Device, c.Protocol = e.Run.ID, e.Run.Device.ID, e.Run.Protocol.Name
+		c.Phase = e.Run.Protocol.Phase
 	}
 	return c
 }
@@ -112,6 +117,8 @@ type Value struct {
 	US            float64        `json:"us,omitempty"`             // median time
 	LoUS          float64        `json:"lo_us,omitempty"`          // 95 % interval of the median
 	HiUS          float64        `json:"hi_us,omitempty"`          //
+	Phase         string         `json:"phase,omitempty"`          // grid, finals or search, that the time is of
+	Configs       int            `json:"configs,omitempty"`        // that it is the fastest of
 	GBps          float64        `json:"gbps,omitempty"`           // compulsory bytes over time, 1e9 bytes per second
 	StreamPercent float64        `json:"stream_percent,omitempty"` // time of the stream over this time
 	Stages        []StageValue   `json:"stages,omitempty"`
@@ -167,7 +174,7 @@ func Compare(a, b Side) *Comparison {
 		}
 	}
 	judge(c, a, b)
-	c.Notes = unlike(a, b)
+	c.Notes = append(coverage(c, a, b), unlike(a, b)...)
 	var all []*Row
 	byKind := map[string][]*Row{}
 	var kinds []string
@@ -193,7 +200,7 @@ func Compare(a, b Side) *Comparison {
 // rowScores scores both sides on the rows alone, so that they have the same
 // problems to be good at.
 func rowScores(c *Comparison, a, b Side) []StreamScore {
-	x, y := Side{"A", map[kernels.Problem]Cell{}}, Side{"B", map[kernels.Problem]Cell{}}
+	x, y := Side{Label: "A", Cells: map[kernels.Problem]Cell{}}, Side{Label: "B", Cells: map[kernels.Problem]Cell{}}
 	for _, r := range c.Rows {
 		x.Cells[r.Problem], y.Cells[r.Problem] = a.Cells[r.Problem], b.Cells[r.Problem]
 	}
@@ -320,6 +327,9 @@ func value(c Cell, bytes int64) Value {
 		return v
 	}
 	v.US, v.LoUS, v.HiUS = c.MedianUS, c.Lo, c.Hi
+	if v.Configs = c.Configs; c.Configs > 0 {
+		v.Phase = phaseName(c.Phase)
+	}
 	v.GBps = float64(bytes) / (c.MedianUS * 1e3)
 	if c.StreamUS > 0 {
 		v.StreamPercent = 100 * c.StreamUS / c.MedianUS

@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -155,7 +156,13 @@ func ProblemCells(p kernels.Problem, bytes int64) []string {
 func csvTable(c *Comparison) *Table {
 	t := &Table{Header: append(ProblemHeader(), "a", "b", "a_variant", "b_variant", "a_status", "b_status",
 		"a_us", "a_lo_us", "a_hi_us", "b_us", "b_lo_us", "b_hi_us", "a_gbps", "b_gbps", "a_stream_percent", "b_stream_percent",
-		"speedup", "mark", "p", "reason")}
+		"speedup", "mark", "p", "reason", "a_phase", "b_phase", "a_configs", "b_configs")}
+	configs := func(v Value) string {
+		if v.Configs == 0 {
+			return ""
+		}
+		return strconv.Itoa(v.Configs)
+	}
 	p := func(r Row) string {
 		if r.Test == nil {
 			return ""
@@ -172,7 +179,7 @@ func csvTable(c *Comparison) *Table {
 			variant(r.A), variant(r.B), string(r.A.Status), string(r.B.Status),
 			number(r.A.US), number(r.A.LoUS), number(r.A.HiUS), number(r.B.US), number(r.B.LoUS), number(r.B.HiUS),
 			number(r.A.GBps), number(r.B.GBps), number(r.A.StreamPercent), number(r.B.StreamPercent),
-			number(r.Speedup), string(r.Mark), p(r), reason))
+			number(r.Speedup), string(r.Mark), p(r), reason, r.A.Phase, r.B.Phase, configs(r.A), configs(r.B)))
 	}
 	for _, o := range c.OneSided {
 		row := append(ProblemCells(o.Problem, o.Problem.Bytes()), c.A, c.B, "", "", "", "")
@@ -181,7 +188,7 @@ func csvTable(c *Comparison) *Table {
 			row[10], row[11] = row[11], row[10]
 		}
 		row = append(row, make([]string, len(t.Header)-len(row))...)
-		row[len(row)-1] = o.Reason
+		row[slices.Index(t.Header, "reason")] = o.Reason
 		t.Rows = append(t.Rows, row)
 	}
 	return t

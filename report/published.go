@@ -1,6 +1,7 @@
 package report
 
 import (
+	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 )
 
@@ -28,7 +30,11 @@ func ReadPublished(path, column string) (Side, error) {
 		return Side{}, hint.Errorf("results/published has some", "published times: %w", err)
 	}
 	defer f.Close()
-	return readPublished(f, path, column)
+	r := bufio.NewReader(io.LimitReader(f, textfile.Large))
+	if start, _ := r.Peek(3); len(textfile.Unmarked(start)) == 0 {
+		r.Discard(len(start))
+	}
+	return readPublished(r, path, column)
 }
 
 func readPublished(r io.Reader, path, column string) (Side, error) {

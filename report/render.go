@@ -44,9 +44,9 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string) error {
 	title, rest, _ := strings.Cut(t.Title, "\n")
 	switch {
 	case title != "" && format == FormatMarkdown:
-		fmt.Fprintf(&b, "**%s**\n\n", title)
+		fmt.Fprintf(&b, "**%s**\n\n", strings.ReplaceAll(title, "<", "&lt;"))
 		if rest != "" {
-			fmt.Fprintf(&b, "%s\n\n", rest)
+			fmt.Fprintf(&b, "%s\n\n", strings.ReplaceAll(rest, "<", "&lt;"))
 		}
 	case title != "":
 		fmt.Fprintf(&b, "%s\n\n", t.Title)
@@ -72,7 +72,7 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string) error {
 	for _, n := range t.Notes {
 		if format == FormatMarkdown {
 			item := strings.TrimLeft(n, " ")
-			n = n[:len(n)-len(item)] + "- " + strings.ReplaceAll(item, "~", `\~`)
+			n = n[:len(n)-len(item)] + "- " + strings.NewReplacer("~", `\~`, "<", "&lt;").Replace(item)
 		}
 		b.WriteString(n + "\n")
 	}
@@ -80,12 +80,15 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string) error {
 	return err
 }
 
+// unmarked keeps what stands in a cell from being a column or an element of its page.
+var unmarked = strings.NewReplacer("|", `\|`, "<", "&lt;")
+
 func escapePipes(rows [][]string) [][]string {
 	out := make([][]string, len(rows))
 	for i, row := range rows {
 		out[i] = make([]string, len(row))
 		for j, c := range row {
-			out[i][j] = strings.ReplaceAll(c, "|", `\|`)
+			out[i][j] = unmarked.Replace(c)
 		}
 	}
 	return out

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"time"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -185,7 +185,7 @@ func (e *Entry) checkValid() error {
 // Read reads and checks a tuned table. Errors name the file, and the line where
 // there is one.
 func Read(path string) (*Table, error) {
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
 		return nil, hint.Errorf("a sweep writes one, as "+FileName+" in its results folder", "tuned table %s: %w", path, cause(err))
 	}

@@ -81,6 +81,7 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
+	report.Alike(sides[:])
 	table := report.Compare(sides[0], sides[1])
 	if len(table.Rows) == 0 { // so each has some of its own
 		has := map[string]kernels.Problem{}
@@ -141,7 +142,7 @@ func noneInCommon(format string, args ...any) error {
 }
 
 func checkAtLeast(c *cli.Context) error {
-	if x := c.Float64("at-least"); c.IsSet("at-least") && !(x > 0 && x <= 10) {
+	if x := c.Float64("at-least"); c.IsSet("at-least") && !(x > 0 && x <= 1.5) { // a copy is not beaten by more
 		return hint.Errorf("write 0.8 for 80% of the stream's speed", "--at-least %g is out of range", x)
 	}
 	return nil

@@ -84,7 +84,7 @@ func liveData(r *liveRun) *report.Table {
 		row["mark"], row["verdict"], row["gate"], row["reason"] = string(marks[j.Verdict]), string(j.Verdict), string(j.Gate), j.Reason
 		row["p"], row["q"], row["p_holm"] = report.Number(j.P), report.Number(j.Q), report.Number(j.PHolm)
 		row["rounds"], row["floor_percent"], row["band_percent"] = strconv.Itoa(j.Rounds), report.Number(100*j.Floor), report.Number(100*j.Band)
-		if stage, _, by := moved(d); stage != "" {
+		if stage, _, by := moved(d, j.Effect > 1); stage != "" {
 			row["moved_stage"], row["moved_us"] = stage, report.Number(by)
 		}
 		for arm, c := range map[string]*kernels.Check{"a_": d.CheckA, "b_": d.CheckB} {

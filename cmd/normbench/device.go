@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/replay"
 	"normbench/kernels/worker"
 )
 
@@ -27,6 +29,46 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 	if timeout <= 0 {
 		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", timeout)
 	}
+	devices, err := e.openDevices(c, timeout)
+	if err == nil {
+		if err = e.checkEffect(c, devices[0]); err != nil {
+			closeAll(devices)
+			return nil, err
+		}
+	}
+	return devices, err
+}
+
+// checkEffect refuses flags that change nothing on the device that was opened: who gives one
+// takes the result for that of what it asks.
+func (e *env) checkEffect(c *cli.Context, dev kernels.Device) error {
+	kind := ""
+	switch dev.(type) {
+	case *cpu.Device:
+		kind = "the cpu, which no worker drives"
+	case *replay.Device:
+		kind = "a replay of recorded times"
+	}
+	if kind != "" && c.IsSet("timeout") {
+		return hint.Errorf("leave it out; it bounds the steps of a worker", "--timeout has no effect on %s", kind)
+	}
+	if e.baseline == "" {
+		return nil
+	}
+	if kind == "" && dev.Info().Kind == kernels.KindCPU {
+		kind = "a cpu"
+	}
+	if kind != "" {
+		return errNoSources(kind)
+	}
+	return nil
+}
+
+func errNoSources(device string) error {
+	return hint.Errorf("use --device cuda", "--baseline-kernels has no effect on %s: it runs no CUDA sources", device)
+}
+
+func (e *env) openDevices(c *cli.Context, timeout time.Duration) ([]kernels.Device, error) {
 	name := c.String("device")
 	if path, ok := strings.CutPrefix(name, "replay:"); ok && len(c.StringSlice("worker")) == 0 {
 		defer e.measuring() // but not while it reads
@@ -138,7 +180,7 @@ func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Devic
 	}
 	var devices []kernels.Device
 	for _, command := range commands {
-		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: e.stderr, Kernels: hash})
+		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &plain{Writer: e.stderr}, Kernels: hash})
 		if err != nil {
 			closeAll(devices)
 			if hint.Of(err) == "" { // it died or spoke something else
@@ -147,6 +189,10 @@ func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Devic
 			return nil, err
 		}
 		devices = append(devices, d)
+		if err := kernels.CheckID(d.Info().ID); err != nil {
+			closeAll(devices)
+			return nil, hint.With(fmt.Errorf("worker %q: %w", strings.Join(command, " "), err), "the command must run `normbench worker`")
+		}
 	}
 	return devices, nil
 }
@@ -187,6 +233,13 @@ func (e *env) workerCommand() *cli.Command {
 			if err := e.useBaseline(c); err != nil {
 				return err
 			}
+			name, n := c.String("device"), 0
+			var bad error
+			if name != "cpu" {
+				n, bad = ordinal(name)
+			} else if e.baseline != "" {
+				bad = errNoSources("the cpu")
+			}
 			// Ctrl-C is the parent's to act on: it ends the worker's input.
 			signal.Ignore(os.Interrupt)
 			e.measuring() // so is the end that a batch system announces to all processes
@@ -194,24 +247,19 @@ func (e *env) workerCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			name, n := c.String("device"), 0
-			var unknown error
-			if name != "cpu" {
-				n, unknown = ordinal(name)
-			}
 			asked := false
-			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.stdout, hash, func() (kernels.Device, error) {
+			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.raw, hash, func() (kernels.Device, error) {
 				asked = true
 				switch {
-				case unknown != nil:
-					return nil, unknown
+				case bad != nil:
+					return nil, bad
 				case name == "cpu":
 					return e.cpu()
 				}
 				return openCUDA(e.registry, n)
 			})
 			if err == nil && !asked {
-				err = unknown
+				err = bad
 			}
 			return err
 		},

@@ -68,6 +68,9 @@ func (e *env) explain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(ps) == 0 {
+		return hint.Errorf("`normbench lint "+c.String("tuned")+"` says more", "%s has no entry, and so nothing to explain", c.String("tuned"))
+	}
 	if d.ID != f.device().ID {
 		e.notef("%s is of %s, not of %s", c.String("tuned"), f.device().ID, d.ID)
 	}
@@ -78,6 +81,9 @@ func (e *env) explain(c *cli.Context) error {
 			if v, err = e.registry.Base(p, d); err != nil {
 				return err
 			}
+		}
+		if _, err := e.registry.Lookup(v.Family); err != nil {
+			return hint.Errorf("`normbench lint "+c.String("tuned")+"` lists all that is wrong with it", "%s: %s: %w", c.String("tuned"), p, err)
 		}
 		launches := ""
 		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep"
@@ -66,7 +67,7 @@ func (g *gated) found() string {
 // readLive reads what a live compare has left.
 func readLive(path string) (*liveRun, error) {
 	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table"
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Large)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
 	} else if err != nil {

@@ -126,7 +126,7 @@ func (r *liveRun) table() *report.Table {
 		if j.Verdict == verdict.Inconclusive {
 			row[10] = j.Reason
 		} else if j.Verdict != verdict.Same {
-			if stage, was, by := moved(d); stage != "" {
+			if stage, was, by := moved(d, j.Effect > 1); stage != "" {
 				row[10] = fmt.Sprintf("%s %+.1f us of %.1f", stage, by, was)
 			}
 		}
@@ -173,18 +173,25 @@ func armTimes(d *sweep.DuelResult) (a, b []float64) {
 }
 
 // moved is the stage that changed most, what it took of A, and by how much more it takes of B;
-// "" where none is known to have changed.
-func moved(d *sweep.DuelResult) (stage string, was, by float64) {
+// "" where none is known to have changed. Stages are timed in a pass of their own, so they are no
+// evidence against the rounds: they are told only where all together moved as B did, slower or not.
+func moved(d *sweep.DuelResult, slower bool) (stage string, was, by float64) {
+	sum := 0.0
+	agrees := func(diff float64) bool { return diff != 0 && (diff > 0) == slower }
 	for _, a := range d.StagesA {
 		for _, b := range d.StagesB {
 			if a.Stage != b.Stage {
 				continue
 			}
 			ma, mb := stats.Median(a.SamplesUS), stats.Median(b.SamplesUS)
-			if diff := mb - ma; math.Abs(diff) > math.Abs(by) {
+			diff := mb - ma
+			if sum += diff; agrees(diff) && math.Abs(diff) > math.Abs(by) {
 				stage, was, by = a.Stage, ma, diff
 			}
 		}
+	}
+	if !agrees(sum) {
+		return "", 0, 0
 	}
 	return stage, was, by
 }

@@ -7,7 +7,7 @@
 // to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a
 // confirmed regression; below --at-least; a wrong or unreproducible result;
 // findings of lint), 2 usage or trouble, 3
-// inconclusive with --strict, 4 the machine is unfit to measure on, 5 a compared
+// inconclusive with --strict or a user's kernel that verify could not run, 4 the machine is unfit to measure on, 5 a compared
 // kernel answers wrong, 130 interrupted with the work kept.
 package main
 
@@ -41,7 +41,7 @@ func main() {
 const (
 	exitGate    = 1   // a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
 	exitTrouble = 2   // usage, or anything else that went wrong
-	exitUnclear = 3   // compare --strict: a cell is inconclusive
+	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: a user's kernel was not run
 	exitUnfit   = 4   // the machine is unfit to measure on
 	exitWrong   = 5   // compare: an operand answers wrong
 	exitSignal  = 130 // interrupted with the work kept: see interrupted
@@ -86,6 +86,7 @@ type env struct {
 	ctx    context.Context
 	stdin  io.Reader
 	stdout io.Writer
+	raw    io.Writer // standard output for the protocol of a worker, and pictures
 	stderr io.Writer
 	args   []string // the whole command line
 	// measuring has the first signal end ctx, for who passes it on. Until it is called a signal
@@ -104,7 +105,7 @@ type env struct {
 
 // notef prints a note for the person at the terminal.
 func (e *env) notef(format string, args ...any) {
-	fmt.Fprintf(e.stderr, "normbench: "+format+"\n", args...)
+	fmt.Fprintf(&plain{Writer: e.stderr}, "normbench: "+format+"\n", args...)
 }
 
 // run is the program. It returns its exit code.
@@ -117,7 +118,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	out := &printed{Writer: stdout}
-	e := &env{ctx: ctx, stdin: stdin, stdout: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
 	e.measuring = context.AfterFunc(ctx, func() {
 		e.notef("interrupted")
 		os.Exit(exitSignal)
@@ -145,9 +146,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	if text := err.Error(); code == exitSignal {
 		e.notef("%s", oneLine(text))
 	} else if text != "" {
-		fmt.Fprintf(stderr, "normbench: error: %s\n", oneLine(text))
+		e.notef("error: %s", oneLine(text))
 		if h := hint.Of(err); h != "" {
-			fmt.Fprintf(stderr, "normbench: hint: %s\n", h)
+			e.notef("hint: %s", oneLine(h))
 		}
 	}
 	return code
@@ -222,6 +223,9 @@ func (e *env) prepareCommand(c *cli.Command) {
 		if err == nil {
 			err = flagTwice(e.args, c.Flags)
 		}
+		if err == nil {
+			err = flagEmpty(ctx, c.Flags)
+		}
 		if err != nil {
 			return usageError(ctx, err, true)
 		}
@@ -295,6 +299,19 @@ func flagTwice(args []string, flags []cli.Flag) error {
 			return hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
 		}
 		seen[name] = true
+	}
+	return nil
+}
+
+// flagEmpty refuses a flag that is given without a value: most would read that as the
+// default, and a variable of a script that is not set would change what is asked.
+func flagEmpty(ctx *cli.Context, flags []cli.Flag) error {
+	for _, f := range flags {
+		if name := f.Names()[0]; ctx.IsSet(name) {
+			if _, ok := f.(*cli.StringFlag); ok && ctx.String(name) == "" {
+				return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
+			}
+		}
 	}
 	return nil
 }

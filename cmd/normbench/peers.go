@@ -74,6 +74,11 @@ func (e *env) devicesFor(c *cli.Context, refs ...ref) ([]kernels.Device, error) 
 			return nil, err
 		}
 	}
+	for _, name := range []string{"python", "peer-jobs"} {
+		if c.IsSet(name) && len(wanted) == 0 {
+			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+name, "--%s is for peers, and no REF is one", name)
+		}
+	}
 	devices, err := e.devices(c)
 	if err != nil || len(wanted) == 0 {
 		return devices, err

@@ -165,9 +165,13 @@ func (p *progress) short(pr kernels.Problem) string {
 	return s
 }
 
-// pace is the rate and the time left.
+// pace is the rate and, once a twentieth is done, the time left: the first variants pay for what
+// all of them need, such as the first problem's answers.
 func (p *progress) pace(e sweep.Event) string {
 	elapsed := time.Since(p.start)
+	if 20*e.Done < e.Total {
+		return fmt.Sprintf("%.0f variants/min", float64(e.Done)/elapsed.Minutes())
+	}
 	left := time.Duration(float64(elapsed) / float64(max(e.Done, 1)) * float64(e.Total-e.Done))
 	return fmt.Sprintf("%.0f variants/min, %s left", float64(e.Done)/elapsed.Minutes(), left.Round(time.Second))
 }
@@ -176,7 +180,7 @@ func (p *progress) println(s string) {
 	if p.bar != nil {
 		p.bar.Clear()
 	}
-	fmt.Fprintln(p.w, s)
+	fmt.Fprintln(&plain{Writer: p.w}, s)
 	p.lastLine = time.Now()
 }
 

@@ -136,7 +136,10 @@ func (e *env) nearRef(text, path string) (ref, error) {
 
 // familyRef reads FAMILY or FAMILY@LABEL.
 func (e *env) familyRef(text string) (*kernels.Family, kernels.Config, error) {
-	family, label, _ := strings.Cut(text, "@")
+	family, label, labelled := strings.Cut(text, "@")
+	if labelled && label == "" {
+		return nil, kernels.Config{}, hint.Errorf("write FAMILY for its base config, or FAMILY@LABEL", "nothing stands behind the @ of %s", text)
+	}
 	if name, ok := kernels.PeerName(family); ok {
 		return nil, kernels.Config{}, hint.Errorf("write peer:"+name, "%s is no family of ours", family)
 	}
@@ -179,7 +182,10 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		}
 		return s, nil
 	}
-	path, selector, _ := strings.Cut(text, "#")
+	path, selector, selects := strings.Cut(text, "#")
+	if selects && selector == "" {
+		return report.Side{}, hint.Errorf(recordedHelp, "nothing stands behind the # of %s", text)
+	}
 	if strings.HasSuffix(path, ".csv") {
 		return report.ReadPublished(path, selector)
 	}
@@ -210,7 +216,47 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 	if err != nil {
 		return report.Side{}, err
 	}
-	return side(text, pick(f.Latest(), nil, keep)), nil
+	_, label, _ := strings.Cut(selector, "@")
+	if selector == "" { // the finals chose among all there is
+		won := map[kernels.Problem]bool{}
+		for _, x := range f.Latest() {
+			won[x.Problem] = won[x.Problem] || x.Finals().Chosen != "" && keep(&x)
+		}
+		return chosenSide(text, f, keep, won, false), nil
+	}
+	return chosenSide(text, f, keep, nil, label != "" || selector == "base" || strings.Contains(selector, ":")), nil
+}
+
+// chosenSide is the operand of the entries that keep wants; named says that they are variants
+// with a name, not the best of a design, and won of which problems the finals have the best.
+func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]bool, named bool) report.Side {
+	again := map[kernels.Problem]map[kernels.Variant]bool{}
+	of := func(entries []record.Entry) report.Side {
+		configs := map[kernels.Problem]int{}
+		counted := func(x *record.Entry) bool {
+			ours := x.Variant.Family != record.Stream && keep(x)
+			if ours && x.Status == kernels.StatusOK {
+				configs[x.Problem]++
+			}
+			return ours
+		}
+		s := side(text, pick(entries, nil, counted))
+		for p, c := range s.Cells {
+			c.Configs, c.Named = max(configs[p], 1), named
+			s.Cells[p] = c
+		}
+		return s
+	}
+	latest := f.Latest()
+	s := of(latest)
+	for _, x := range latest {
+		if again[x.Problem] == nil {
+			again[x.Problem] = map[kernels.Variant]bool{}
+		}
+		again[x.Problem][x.Variant] = true
+	}
+	s.Cells = report.Best(s.Cells, of(f.Searched()).Cells, func(p kernels.Problem, v kernels.Variant) bool { return won[p] || again[p][v] })
+	return s
 }
 
 // selector is what stands behind the # of a recorded operand.
@@ -230,6 +276,9 @@ func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 		return e.picked(s)
 	}
 	family, label, exact := strings.Cut(s, "@")
+	if exact && label == "" {
+		return nil, hint.Errorf(recordedHelp, "nothing stands behind the @ of #%s", s)
+	}
 	c, err := kernels.ParseConfig(label)
 	if err != nil {
 		return nil, err

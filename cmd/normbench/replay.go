@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/replay"
@@ -67,7 +68,7 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 }
 
 func (e *env) replayCache(path string, seed uint64) ([]kernels.Device, error) {
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Cache)
 	if err != nil {
 		return nil, hint.Errorf("choose a file that you may read", "cache %s: %w", path, err)
 	}

@@ -140,6 +140,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 	if len(arms) > report.MaxArms {
 		return nil, hint.Errorf("give fewer operands, or choose among their variants with #", "%d arms are more than the %d that a report tells apart", len(arms), report.MaxArms)
 	}
+	report.Alike(arms)
 	return arms, nil
 }
 

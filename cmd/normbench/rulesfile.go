@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/tune"
 	"normbench/tune/rules"
@@ -18,10 +19,14 @@ import (
 // where they leave it open.
 func exportFormat(export, out string) (string, error) {
 	if export == "" {
-		if ext := filepath.Ext(out); ext == ".yaml" || ext == ".yml" {
+		switch ext := filepath.Ext(out); ext {
+		case ".yaml", ".yml":
 			return "yaml", nil
+		case ".json", "":
+			return "json", nil
+		default:
+			return "", hint.Errorf("name it .json or .yaml, or say with --export what it is", "the name of %s does not tell its format", out)
 		}
-		return "json", nil
 	}
 	if !slices.Contains(rules.Formats, export) {
 		return "", hint.Errorf("use "+strings.Join(rules.Formats, ", "), "unknown --export %q", export)
@@ -32,6 +37,9 @@ func exportFormat(export, out string) (string, error) {
 // overwrites says why a rule set should not be written over what a file holds, or nil. An empty
 // name is no file.
 func overwrites(set *rules.Set, out string) error {
+	if st, err := os.Stat(out); err == nil && st.IsDir() {
+		return hint.Errorf("name a file in it", "--out %s is a folder", out)
+	}
 	data, err := os.ReadFile(out)
 	if err != nil || len(data) == 0 {
 		return nil
@@ -72,7 +80,7 @@ func readTunedFile(path string) (tunedFile, error) {
 	if path == "" {
 		return tunedFile{}, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json", "tuned: names no file")
 	}
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Large)
 	if errors.Is(err, os.ErrNotExist) {
 		return tunedFile{}, hint.Errorf("`normbench sweep` writes one", "tuned table %s does not exist", path)
 	}

@@ -103,11 +103,24 @@ func fakeWorker() {
 			return nil
 		}
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return f, nil })
+	var dev kernels.Device = f
+	if slices.Equal(os.Args[1:], []string{"victim"}) {
+		dev = victim{f}
+	}
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return dev, nil })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
 	}
+}
+
+// A victim is a device whose ID leads out of the folder of results.
+type victim struct{ *devicetest.Fake }
+
+func (v victim) Info() kernels.DeviceInfo {
+	d := v.Fake.Info()
+	d.ID = "../../victim"
+	return d
 }
 
 // withPeers is a device that has peers.
@@ -178,7 +191,7 @@ const smallCache = "8M"
 
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript
 // they use those of scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of
-// the cpu's results folder, and $EXAMPLES, the repository's. -update writes the files that they compare with.
+// the cpu's results folder, and $EXAMPLES and $FAMILIES, the repository's. -update writes the files that they compare with.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -190,6 +203,12 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			e.Setenv("EXAMPLES", examples)
+			sources, err := filepath.Abs(filepath.Join("..", "..", "kernels", "families"))
+			if err != nil {
+				return err
+			}
+			e.Setenv("FAMILIES", sources)
+			e.Setenv("ESC", "\x1b[2J")
 			samples := "200" // of the script crash: some 300 ms a sweep
 			if raceEnabled() {
 				samples = "5"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -96,7 +97,15 @@ func (e *env) searchTable(c *cli.Context) error {
 	return report.PlotRegret(c.String("plot"), rows)
 }
 
-func pc(f float64) string { return fmt.Sprintf("%.1f", 100*f) }
+func pc(f float64) string { return unsigned(fmt.Sprintf("%.1f", 100*f)) }
+
+// unsigned is a number without the minus of one that is rounded to zero.
+func unsigned(s string) string {
+	if strings.Trim(s, "-0.") == "" {
+		return strings.TrimPrefix(s, "-")
+	}
+	return s
+}
 
 func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 	t := newTable(fmt.Sprintf("%d problems of %s, %s", len(g.Problems), g.Device.Name, count(seeds, "seed")),
@@ -110,7 +119,7 @@ func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 			budget = "all"
 		}
 		t.Rows = append(t.Rows, []string{r.Label, budget, pc(r.Configs), pc(r.GPU), pc(r.GPUMedian),
-			fmt.Sprintf("%.2f", 100*r.Median), fmt.Sprintf("%.2f", 100*r.P95), pc(r.Within), pc(r.Problems), pc(r.Problems2)})
+			unsigned(fmt.Sprintf("%.2f", 100*r.Median)), unsigned(fmt.Sprintf("%.2f", 100*r.P95)), pc(r.Within), pc(r.Problems), pc(r.Problems2)})
 	}
 	t.Notes = append(t.Notes,
 		"what has a budget was searched by every fifth seed;",

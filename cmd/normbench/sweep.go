@@ -313,8 +313,10 @@ func (e *env) summarize(s sweep.Summary) {
 		text += fmt.Sprintf(", %d were there already", s.Skipped)
 	}
 	if s.Measured > 0 && s.Wall > 0 {
-		text += fmt.Sprintf("; %.1f s, %.0f variants/min, device at work %.0f%% of the time",
-			s.Wall.Seconds(), float64(s.Measured)/s.Wall.Minutes(), 100*s.Busy.Seconds()/s.Wall.Seconds())
+		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(), float64(s.Measured)/s.Wall.Minutes())
+		if s.Busy <= s.Wall { // a replay does not take the time that it tells
+			text += fmt.Sprintf(", device at work %.0f%% of the time", 100*s.Busy.Seconds()/s.Wall.Seconds())
+		}
 	}
 	if s.Pruned > 0 {
 		text += fmt.Sprintf("; %d pruned", s.Pruned)

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/manifest"
+	"normbench/sweep"
 )
 
 var kernelsFlag = &cli.StringFlag{Name: "kernels", Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
@@ -27,54 +32,115 @@ func (e *env) useKernels(c *cli.Context) error {
 	return nil
 }
 
-// hostCheck is what a cpu can check of the user's families that have no host
-// stage: that their plans can be made for the problems, and that their kernels
-// compile. It takes those families out of the REFs, and says what it did in a
-// note for each: all of them where there are no REFs.
-func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref) ([]ref, error) {
+// hostCheck is what a cpu can check of the user's families, whose CUDA sources it does not
+// run: that their plans can be made for the problems, and that their kernels compile. It
+// takes those without a host stage out of the REFs, and says what it did in a note for each:
+// all of them where there are no REFs. unrun are those whose kernels nothing will run.
+func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref) (left []ref, unrun []string, err error) {
 	if info.Kind != kernels.KindCPU {
-		return refs, nil
+		return refs, nil, nil
 	}
 	ps, err := problems(c, info)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	asked := len(refs) > 0
 	for _, f := range e.users {
 		named := func(r ref) bool { return r.text == f.Name || strings.HasPrefix(r.text, f.Name+"@") }
-		if len(f.Host) > 0 || asked && !slices.ContainsFunc(refs, named) {
+		if asked && !slices.ContainsFunc(refs, named) {
 			continue
 		}
-		refs = slices.DeleteFunc(refs, named)
-		if err := e.checkUnrun(f, ps, c.Bool("all-configs")); err != nil {
-			return nil, err
+		if len(f.Host) == 0 {
+			refs = slices.DeleteFunc(refs, named)
 		}
+		ours := slices.DeleteFunc(slices.Clone(ps), func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
+		if len(ours) == 0 && asked {
+			return nil, nil, noProblem(f.Name)
+		}
+		if len(ours) == 0 {
+			continue
+		}
+		if err := e.checkUnrun(f, ours, c.Bool("all-configs")); err != nil {
+			return nil, nil, err
+		}
+		unrun = append(unrun, f.Name)
 	}
-	return refs, nil
+	return refs, unrun, nil
 }
 
-// checkUnrun checks one family without running it.
+// checkUnrun checks one family for problems of its op and pass without running it.
 func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) error {
 	checker, noCompiler := manifest.NewChecker(e.registry, h200)
+	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
+		return hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
+	}
 	configs, served := 0, 0
+	var refusal error
 	for _, p := range ps {
-		if f.CheckServes(p) != nil {
+		if err := f.CheckServes(p); err != nil {
+			refusal = cmp.Or(refusal, err)
 			continue
 		}
 		n, err := checker.Check(f, p, all)
 		if err != nil {
 			return err
 		}
+		if n == 0 {
+			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p, h200).Refused[0].Reason))
+			continue
+		}
 		served++
 		configs += n
 	}
-	compiled := "compiled nothing: "
+	if served == 0 {
+		return hint.Errorf("`normbench list configs --kernels DIR --device h200` shows why", "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
+	}
+	compiled, verb := "compiled nothing: ", "NOT COMPILED, NOT RUN"
 	if noCompiler == nil {
-		compiled = count(checker.Kernels(), "kernel") + " compiled for " + h200.Arch
+		compiled, verb = count(checker.Kernels(), "kernel")+" compiled for "+h200.Arch, "COMPILED, NOT RUN"
 	} else {
 		compiled += oneLine(noCompiler.Error())
 	}
-	e.notef("%s has no host stage, so it is not run on the cpu; for an %s: %s of %s laid out, %s",
-		f.Name, h200.Name, count(configs, "config"), count(served, "problem"), compiled)
+	why := "has no host stage, so it is not run on the cpu"
+	if len(f.Host) > 0 {
+		why = "is checked by the host stages of another family; its own kernels are not run on the cpu"
+	}
+	e.notef("%s: %s %s; for an %s: %s of %s laid out, %s",
+		verb, f.Name, why, h200.Name, count(configs, "config"), count(served, "problem"), compiled)
+	return nil
+}
+
+// notRun is what a verify ends with that ran no kernel of these families.
+func notRun(families []string) error {
+	if len(families) == 0 {
+		return nil
+	}
+	return &coded{exitUnclear, hint.Errorf("verify them on a GPU: --device cuda", "not verified, as their kernels were not run: %s", strings.Join(families, ", "))}
+}
+
+// checkLaidOut refuses a verify of all families that leaves out one of the user's: a
+// family of which nothing can be run is not verified.
+func (e *env) checkLaidOut(tasks []sweep.Task, unrun []string, info kernels.DeviceInfo) error {
+	for _, f := range e.users {
+		if slices.Contains(unrun, f.Name) {
+			continue
+		}
+		found, of := false, 0
+		var refusal error
+		for _, t := range tasks {
+			if t.Problem.Op != f.Op || t.Problem.Pass != f.Pass {
+				continue
+			}
+			of++
+			if slices.ContainsFunc(t.Variants, func(v kernels.Variant) bool { return v.Family == f.Name }) {
+				found = true
+				break
+			}
+			refusal = cmp.Or(refusal, f.CheckServes(t.Problem), f.Refuse(t.Problem, f.Base(t.Problem, info), info))
+		}
+		if of > 0 && !found {
+			return hint.Errorf("`normbench list configs --kernels DIR` shows why", "%s has no config to verify for any of %s; %w", f.Name, count(of, "problem"), refusal)
+		}
+	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/reference"
+	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
 )
@@ -59,11 +60,15 @@ func (e *env) verify(c *cli.Context) error {
 	defer closeAll(devices)
 	dev := devices[0]
 	info := dev.Info()
-	if refs, err = e.hostCheck(c, info, refs); err != nil {
+	if _, replayed := dev.(*replay.Device); replayed {
+		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", c.String("device"))
+	}
+	refs, unrun, err := e.hostCheck(c, info, refs)
+	if err != nil {
 		return err
 	}
 	if named && len(refs) == 0 {
-		return nil
+		return notRun(unrun)
 	}
 	var tasks []sweep.Task
 	switch {
@@ -84,6 +89,11 @@ func (e *env) verify(c *cli.Context) error {
 		}
 	default:
 		if tasks, err = e.baseTasks(c, info); err != nil {
+			return err
+		}
+	}
+	if !named {
+		if err := e.checkLaidOut(tasks, unrun, info); err != nil {
 			return err
 		}
 	}
@@ -109,8 +119,11 @@ func (e *env) verify(c *cli.Context) error {
 	case bad > 0:
 		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", bad, done)}
 	}
+	if done == 0 {
+		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
+	}
 	e.notef("%d checks passed", done)
-	return nil
+	return notRun(unrun)
 }
 
 // baseTasks is every serving family in its base config, where it has a valid

@@ -25,8 +25,8 @@ const MaxDepth = 200
 // callers can say better what they are. A panic of the YAML library on broken text is an
 // error about the text.
 func Parse(name string, data []byte, help string) (body ast.Node, err error) {
-	if line, column := tooDeep(data); line > 0 {
-		return nil, hint.Errorf(help, "%s:%d:%d: more than %d brackets or dashes in each other", name, line, column, MaxDepth)
+	if err := CheckDepth(name, data, help); err != nil {
+		return nil, err
 	}
 	defer func() {
 		if e := recover(); e != nil {
@@ -55,6 +55,14 @@ func Parse(name string, data []byte, help string) (body ast.Node, err error) {
 		body = d.Body
 	}
 	return body, nil
+}
+
+// CheckDepth refuses a text that nests deeper than MaxDepth, for who parses it elsewhere.
+func CheckDepth(name string, data []byte, help string) error {
+	if line, column := tooDeep(data); line > 0 {
+		return hint.Errorf(help, "%s:%d:%d: more than %d brackets or dashes in each other", name, line, column, MaxDepth)
+	}
+	return nil
 }
 
 // tooDeep is the first place at which brackets, or dashes of the line, nest deeper than

@@ -21,8 +21,11 @@ import (
 // file of theirs includes ours where the folder has none of that name.
 const Prefix = "user:"
 
-// maxFile bounds the files of a folder in bytes.
-const maxFile = 1 << 20
+// The bounds of a folder: bytes of a file, and files.
+const (
+	maxFile  = 1 << 20
+	maxFiles = 1000
+)
 
 const folderHelp = "give a folder of manifests (*.yaml) with their .cu files, such as examples/kernels"
 
@@ -87,24 +90,32 @@ func readFolder(dir string) (map[string]string, error) {
 		}
 		return nil, hint.With(err, folderHelp)
 	}
+	root, err := os.OpenRoot(dir) // a link out of the folder is an error
+	if err != nil {
+		return nil, hint.With(err, folderHelp)
+	}
+	defer root.Close()
 	files := map[string]string{}
 	for _, e := range entries {
 		if !slices.Contains([]string{".yaml", ".cu", ".cuh", ".h"}, filepath.Ext(e.Name())) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
-		info, err := os.Stat(path) // of what a link points to
+		if len(files) == maxFiles {
+			return nil, hint.Errorf(folderHelp, "%s has more than %d manifests and sources", dir, maxFiles)
+		}
+		info, err := root.Stat(e.Name()) // of what a link points to
 		switch {
 		case err != nil:
-			return nil, hint.With(err, folderHelp)
+			return nil, hint.Errorf("copy into the folder what it links to", "%s: %w", path, err)
 		case !info.Mode().IsRegular():
 			continue
 		case info.Size() > maxFile:
 			return nil, hint.Errorf("split it", "%s has %s, more than %s", path, kernels.FormatBytes(info.Size()), kernels.FormatBytes(maxFile))
 		}
-		b, err := os.ReadFile(path)
+		b, err := root.ReadFile(e.Name())
 		if err != nil {
-			return nil, hint.With(err, folderHelp)
+			return nil, hint.Errorf(folderHelp, "%s: %w", path, err)
 		}
 		files[e.Name()] = string(b)
 	}

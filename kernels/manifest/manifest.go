@@ -107,7 +107,7 @@ const maxGrid = 20_000
 
 // parse reads one manifest. name stands for it in errors.
 func parse(name string, data []byte) (*design, error) {
-	r := &reader{name}
+	r := &reader{name: name}
 	body, err := r.body(data)
 	if err != nil {
 		return nil, err
@@ -250,6 +250,15 @@ func (r *reader) base(d *design, f map[string]pair) error {
 		e, err := r.expression(p.value, path, whole, known, 0, math.MaxInt32)
 		if err != nil {
 			return err
+		}
+		if !e.reads() { // else it is found when the config is refused
+			n, err := e.int(nil)
+			if err != nil {
+				return err
+			}
+			if i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k }); !slices.Contains(d.knobs[i].Values, n) {
+				return r.errorf(p.value, path, "list it under knobs too", "%d is not among the knob's values", n)
+			}
 		}
 		d.base = append(d.base, choice{k, e})
 		known.knob(k, 0)

@@ -21,8 +21,12 @@ const (
 // A reader reads the YAML of one manifest. It walks the syntax tree rather than
 // decoding into structs, because every error needs its place and its field.
 type reader struct {
-	name string // of the file, for errors
+	name        string // of the file, for errors
+	expressions int    // read so far
 }
+
+// maxExpressions bounds the expressions of a manifest: each is evaluated for every config.
+const maxExpressions = 500
 
 // place is where n stands; path is the field that it is.
 func (r *reader) place(n ast.Node, path string) place { return place{yamldoc.At(r.name, n), path} }
@@ -186,6 +190,9 @@ func (r *reader) expression(n ast.Node, path string, k kind, known vars, lo, hi 
 		text = n.GetToken().Value
 	default:
 		return nil, r.errorf(n, path, expressionHelp, "is %s, not an expression", yamldoc.TypeName(n))
+	}
+	if r.expressions++; r.expressions > maxExpressions {
+		return nil, r.errorf(n, path, "split the family", "is one of more than %d expressions", maxExpressions)
 	}
 	e, err := compile(r.place(n, path), text, k, known)
 	if err != nil {

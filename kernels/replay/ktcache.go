@@ -80,7 +80,9 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 	if f.Device == nil || f.Device.Units < 1 {
 		return nil, hint.Errorf(help, "%s: it does not say in %q how large its device is", name, KeyDevice)
 	}
-	c.Device = *f.Device
+	if c.Device = *f.Device; kernels.CheckID(c.Device.ID) != nil {
+		return nil, fmt.Errorf("%s: %w", name, kernels.CheckID(c.Device.ID))
+	}
 	for _, k := range f.Keys {
 		if k == KeyFamily {
 			continue

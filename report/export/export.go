@@ -5,13 +5,13 @@ package export
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -117,21 +117,48 @@ func Folder(p kernels.Problem) string {
 // WriteFiles writes one file per problem, as OUT/problem/device.json, each whole or not at
 // all, and returns how many.
 func WriteFiles(out, format string, problems []*Problem) (int, error) {
+	const help = "choose a folder that you may write to"
+	err := os.MkdirAll(out, 0o755)
+	if err != nil {
+		return 0, hint.Errorf(help, "export to %s: %w", out, err)
+	}
+	root, err := os.OpenRoot(out) // the names below it come from a file
+	if err != nil {
+		return 0, hint.Errorf(help, "export to %s: %w", out, err)
+	}
+	defer root.Close()
 	for _, p := range problems {
 		data, name := kt(p), p.Run.Device.ID+".json"
 		if format == T4 {
 			data, name = t4(p), p.Run.Device.ID+"_T4.json"
 		}
-		dir := filepath.Join(out, Folder(p.Problem))
-		err := os.MkdirAll(dir, 0o755)
+		dir := Folder(p.Problem)
+		err := root.MkdirAll(dir, 0o755)
 		if err == nil {
-			err = durable.WriteFile(filepath.Join(dir, name), data)
+			err = write(root, filepath.Join(dir, name), data)
 		}
 		if err != nil {
-			return 0, hint.Errorf(durable.Help(err), "export to %s: %w", out, err)
+			return 0, hint.Errorf(help, "export to %s: %w", out, err)
 		}
 	}
 	return len(problems), nil
+}
+
+// write replaces a file below root, whole or not at all.
+func write(root *os.Root, name string, data []byte) error {
+	part := fmt.Sprintf("%s.%d.part", name, os.Getpid())
+	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = root.Rename(part, name)
+	}
+	if err != nil {
+		root.Remove(part)
+	}
+	return err
 }
 
 // fraction is the part of all output elements that are within tolerance.

@@ -11,6 +11,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/internal/yamldoc"
 )
 
@@ -28,6 +29,9 @@ const (
 // It walks the syntax tree rather than decoding into structs, because an item
 // has two forms and every error needs its place.
 func Parse(name string, data []byte) (_ *File, err error) {
+	if len(data) > textfile.Small {
+		return nil, hint.Errorf("keep fewer shapes in a file", "%s has more than %d MiB", name, textfile.Small>>20)
+	}
 	p := &reader{name: name, groups: map[string]*group{}}
 	body, err := yamldoc.Parse(name, data, groupHelp)
 	if err != nil {
@@ -40,6 +44,9 @@ func Parse(name string, data []byte) (_ *File, err error) {
 	pairs, err := p.mapping(body, "the file", groupHelp)
 	if err != nil {
 		return nil, err
+	}
+	if len(pairs) > maxGroups {
+		return nil, p.errorf(pairs[maxGroups].Key, groupHelp, "more than %d groups", maxGroups)
 	}
 	for _, kv := range pairs {
 		key := keyOf(kv)
@@ -66,6 +73,9 @@ func Parse(name string, data []byte) (_ *File, err error) {
 	return f, nil
 }
 
+// maxGroups is the most groups of a file and of a union: a union walks them all.
+const maxGroups = 1000
+
 type reader struct {
 	name   string
 	groups map[string]*group
@@ -88,14 +98,16 @@ func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
 	g := &group{name: key, node: kv.Key}
 	what := fmt.Sprintf("group %q", key)
 	if seq, ok := kv.Value.(*ast.SequenceNode); ok {
+		seen := map[[2]int64]bool{}
 		for _, item := range seq.Values {
 			s, err := p.item(item)
 			if err != nil {
 				return nil, err
 			}
-			if i := slices.IndexFunc(g.shapes, func(t Shape) bool { return s.M == t.M && s.N == t.N }); i >= 0 {
+			if seen[[2]int64{s.M, s.N}] {
 				return nil, p.errorf(item, "give it a weight if it should count for more", "%s holds shape %s twice", what, s)
 			}
+			seen[[2]int64{s.M, s.N}] = true
 			g.shapes = append(g.shapes, s)
 		}
 		if len(g.shapes) == 0 {
@@ -122,6 +134,9 @@ func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
 			return nil, p.errorf(kv.Value, groupHelp, "the union of %s is %s, not a list of groups", what, yamldoc.TypeName(kv.Value))
 		}
 		g.union = seq.Values
+	}
+	if len(g.union) > maxGroups {
+		return nil, p.errorf(g.union[maxGroups], groupHelp, "%s unites more than %d groups", what, maxGroups)
 	}
 	if len(g.union) == 0 {
 		return nil, p.errorf(kv.Key, groupHelp, "%s is empty", what)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 )
 
 const argHelp = "give a group, FILE#GROUP, FILE, a list such as 4096x8192,256x65536, or several with commas between"
@@ -92,7 +93,7 @@ func fromFile(path, group string) ([]Shape, error) {
 // Load reads a shapes file. Its errors name the file, and the line and column
 // where there are such.
 func Load(path string) (*File, error) {
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Small)
 	if err != nil {
 		var pe *fs.PathError
 		if errors.As(err, &pe) {

@@ -78,6 +78,7 @@ func (r Rule) CheckValid() error {
 	bad(!(r.Alpha > 0 && r.Alpha < 1), "alpha %g is out of range", r.Alpha)
 	bad(!(r.Gate > 0 && r.Gate < 1), "gate %g is out of range", r.Gate)
 	bad(!(r.MinEffect > 0), "least effect %g is not positive", r.MinEffect)
+	bad(!(r.MinEffect < 1), "least effect %g is not below 1, which is 100%%", r.MinEffect)
 	bad(!(r.FloorFactor >= 1), "floor factor %g is below 1", r.FloorFactor)
 	bad(!(r.Resolve >= 0 && r.Modes >= 0 && r.Narrow >= 0), "a limit is negative")
 	bad(!(r.Unpaired >= r.MinEffect), "least effect %g of recordings is below the %g of rounds", r.Unpaired, r.MinEffect)
@@ -85,13 +86,16 @@ func (r Rule) CheckValid() error {
 	last := 0
 	for i, l := range r.Plan.Looks {
 		bad(l.Rounds <= last, "look %d, at %d rounds, does not come after %d", i+1, l.Rounds, last)
-		bad(math.Exp2(1-float64(l.Rounds)) > l.Alpha, "%d rounds cannot reach p = %g; use more rounds or a larger alpha", l.Rounds, l.Alpha)
+		bad(math.Exp2(1-float64(l.Rounds)) > l.Alpha, "%d rounds cannot reach p = %g; %d can", l.Rounds, l.Alpha, enough(l.Alpha))
 		last = l.Rounds
 	}
 	sum := r.Plan.total()
 	bad(sum > r.Alpha*(1+1e-9), "the looks spend %g of an alpha of %g", sum, r.Alpha)
 	return errors.Join(errs...)
 }
+
+// enough is the fewest rounds of which the signed-rank test can reach alpha.
+func enough(alpha float64) int { return int(math.Ceil(1 - math.Log2(alpha))) }
 
 // More says whether a live A/B needs another round of a cell, one of a family
 // of so many: call it after every round.

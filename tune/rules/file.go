@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"math"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +17,8 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
+	"normbench/internal/yamldoc"
 	"normbench/kernels"
 )
 
@@ -144,7 +145,7 @@ var kindLine = regexp.MustCompile(`"kind":\s*"rules"|(?m:^kind:\s*"?rules)`)
 // Read reads and checks a rules file, JSON or YAML. Errors name the file, and
 // what is wrong in it.
 func Read(path string) (*Set, error) {
-	data, err := os.ReadFile(path)
+	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
 		return nil, hint.Errorf(refit, "rules %s: %w", path, cause(err))
 	}
@@ -155,6 +156,12 @@ func Read(path string) (*Set, error) {
 // error: what it says would be ignored, and the rules are someone's launches.
 func Parse(name string, data []byte) (*Set, error) {
 	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
+		if len(data) > textfile.Small {
+			return nil, hint.Errorf(refit, "%s: YAML of more than %d MiB", name, textfile.Small>>20)
+		}
+		if err := yamldoc.CheckDepth(name, data, refit); err != nil {
+			return nil, err
+		}
 		j, err := yaml.YAMLToJSON(data)
 		if err != nil || len(t) == 0 {
 			return nil, hint.Errorf(refit, "%s: neither JSON nor YAML", name)

@@ -1,0 +1,42 @@
+// Package textfile reads files that people and other programs wrote, within bounds.
+package textfile
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Bounds in bytes, many times what honest files have: their readers take some ten times the
+// memory, and a device file or a pipe may have no end.
+const (
+	Small = 4 << 20   // what people write
+	Large = 256 << 20 // what programs write, such as the samples of a live compare
+	Cache = 1 << 30   // a kernel_tuner cache
+)
+
+// Read is the text of a file of up to max bytes, without a byte order mark.
+func Read(path string, max int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() && st.Size() > max {
+		return nil, tooLarge(max)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(data)) > max:
+		return nil, tooLarge(max)
+	}
+	return Unmarked(data), nil
+}
+
+func tooLarge(max int64) error { return fmt.Errorf("it has more than %d MiB", max>>20) }
+
+// Unmarked is a text without its byte order mark.
+func Unmarked(data []byte) []byte { return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")) }

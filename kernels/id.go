@@ -1,0 +1,18 @@
+package kernels
+
+import (
+	"regexp"
+
+	"normbench/internal/hint"
+)
+
+var idRE = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+
+// CheckID says what is wrong with a device's ID as the name of a folder, or nil. What reads one
+// from a file or another process calls it, and nothing else has to.
+func CheckID(id string) error {
+	if len(id) > 100 || !idRE.MatchString(id) {
+		return hint.Errorf("an ID such as nvidia-h200 has letters, digits, dots, - and _, up to 100", "device ID %.120q names no folder", id)
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+)
+
+func phased(phase string, us float64, configs int) Cell {
+	f := float32(us)
+	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"}, Status: kernels.StatusOK, MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
+		Samples: []float32{f, f * 1.001, f * 0.999}}
+}
+
+// Where one side has no finals of its best config, both are compared by the search.
+func TestAlike(t *testing.T) {
+	ps := make([]kernels.Problem, 5)
+	for i := range ps {
+		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)), N: 64, DType: kernels.BF16, Weight: kernels.BF16}
+	}
+	type cells = map[kernels.Problem]Cell
+	const search, final = record.PhaseSearch, record.PhaseFinal
+	a := cells{
+		ps[0]: phased(final, 344, 1), // of the base alone
+		ps[1]: phased(final, 20, 3),
+		ps[2]: phased("", 20, 5), // a grid, which has no search
+		ps[3]: phased(final, 40, 3),
+	}
+	aSearched := cells{ps[0]: phased(search, 340, 20), ps[1]: phased(search, 20, 30), ps[3]: phased(search, 41, 2)}
+	b := cells{
+		ps[0]: phased(final, 1083, 3), // somebody else's finals
+		ps[1]: phased(final, 10, 3),
+		ps[2]: phased(search, 10, 20),
+		ps[3]: phased(final, 90, 3),
+		ps[4]: phased(search, 10, 20),
+	}
+	bSearched := cells{ps[0]: phased(search, 31, 19), ps[1]: phased(search, 10, 30), ps[3]: phased(search, 10, 40)}
+	none := func(kernels.Problem, kernels.Variant) bool { return false }
+	sides := []Side{{"a", Best(a, aSearched, none)}, {"b", Best(b, bSearched, none)}}
+	Alike(sides)
+	c := Compare(sides[0], sides[1])
+	want := []struct {
+		phase   string
+		speedup float64
+		mark    Mark
+	}{{"search", 340.0 / 31, Faster}, {"finals", 2, Unclear}, {"grid", 2, Unclear}, {"search", 4.1, Unclear}}
+	if len(c.Rows) != len(want) {
+		t.Fatalf("%d rows", len(c.Rows))
+	}
+	for i, w := range want {
+		r := c.Rows[i]
+		if r.A.Phase != w.phase || r.Speedup != w.speedup || r.Mark != w.mark {
+			t.Errorf("%s: %s %g %q, want %+v", r.Problem, r.A.Phase, r.Speedup, r.Mark, w)
+		}
+	}
+	var text bytes.Buffer
+	if err := Render(&text, c, FormatText); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range []string{
+		"behind A: grid in 1 row, finals in 1 row, search in 2 rows; of 2 to 20 configs a row, median 4.",
+		"behind B: finals in 1 row, search in 3 rows; of 3 to 40 configs a row, median 19.5.",
+		"? in 1 row, as one side has times of a search only, and the other none of one.",
+		"? in 1 row, as the search tried fewer than 8 configs of the slower side",
+		"+ or - in 1 row of a search",
+	} {
+		if !strings.Contains(text.String(), w) {
+			t.Errorf("no %q in\n%s", w, text.String())
+		}
+	}
+	// A variant that was named has no other configs, and one that was measured again is believed.
+	x, y := phased(search, 41, 1), phased(search, 10, 40)
+	if x.Named = true; unequal(x, y) {
+		t.Error("a named variant is said to lack configs")
+	}
+	again := Best(cells{ps[0]: phased(final, 30, 1)}, cells{ps[0]: phased(search, 20, 9)}, func(kernels.Problem, kernels.Variant) bool { return true })
+	if again[ps[0]].MedianUS != 30 {
+		t.Error("the finals of a variant do not count against what the search saw of it")
+	}
+}
