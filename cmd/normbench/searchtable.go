@@ -15,8 +15,10 @@ func (e *env) searchTableCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "search-table",
 		Usage:     "compare the search strategies on recorded grids: GPU time against regret",
-		ArgsUsage: "RECORDS",
-		Description: "Replays each strategy on every problem of RECORDS. Each seed splits the samples in halves: searches see\n" +
+		ArgsUsage: "RECORDS|CACHE",
+		Description: "CACHE is a kernel_tuner cache or T4 results of any kernel, .json or .json.gz: its knobs and configs are the\n" +
+			"space, and the table has a score and the mean regret over shares of it.\n\n" +
+			"Replays each strategy on every problem of RECORDS. Each seed splits the samples in halves: searches see\n" +
 			"the first, and what they found is held against the grid's best on the second.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "seeds", Usage: "searches of each problem by each strategy, 1 to 1000", Value: 100},
@@ -42,6 +44,16 @@ func (e *env) searchTable(c *cli.Context) error {
 	}
 	if err := report.CheckPlots(c.String("plot")); err != nil {
 		return err
+	}
+	f, err := freeFile(ops[0])
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		if c.String("plot") != "" {
+			return hint.Errorf("leave --plot out", "a space of another tool has no GPU time to plot")
+		}
+		return e.searchFreeTable(f, freeStrategies(c.Bool("quick")), seeds, c.String("format"))
 	}
 	g, err := study.Load(ops[0])
 	if err != nil {

@@ -23,6 +23,8 @@ var autoOptions = modelOptions{transfer: true, batch: 4, first: 1, start: 4, col
 // what is known of other problems.
 func newAuto(s *Space, rng *rand.Rand) Strategy {
 	switch {
+	case s.Axes != nil && len(s.Variants) > GridLimit:
+		return newEvolve(s, rng)
 	case len(s.Variants) <= GridLimit && (s.Limit <= 0 || s.Limit >= len(s.Variants)):
 		return newGrid(s, rng)
 	case s.Limit >= len(s.Variants), s.Limit <= 0 && len(s.Variants) <= RaceLimit:
