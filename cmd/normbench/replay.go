@@ -62,7 +62,11 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 func (e *env) replayCache(path string, data []byte, seed uint64) ([]kernels.Device, error) {
 	c, err := replay.ParseCache(path, data)
 	if err != nil {
-		if f, free := replay.ParseFree(path, data); free == nil && !replay.IsOurs(f.Kernel) {
+		f, not := replay.ParseFree(path, data)
+		if not != nil {
+			return nil, not
+		}
+		if !replay.IsOurs(f.Kernel) {
 			return nil, errForeignCache(path, f)
 		}
 		return nil, err

@@ -67,8 +67,11 @@ func ReadMaybeGzip(path string) ([]byte, error) {
 
 // IsFree says whether data looks like a cache or T4 results, and not like records.
 func IsFree(data []byte) bool {
-	start := string(data[:min(len(data), 4096)])
-	return IsCache([]byte(start)) || strings.HasPrefix(strings.TrimSpace(start), "{") &&
+	start := strings.TrimSpace(string(data[:min(len(data), 4096)]))
+	if strings.HasPrefix(start, `{"schema":`) {
+		return false // records
+	}
+	return IsCache([]byte(start)) || strings.HasPrefix(start, "{") &&
 		(strings.Contains(start, `"schema_version"`) || strings.Contains(start, `"tune_params`) || strings.Contains(start, `"cache"`))
 }
 
