@@ -115,24 +115,43 @@ func Folder(p kernels.Problem) string {
 	return strings.ToLower(fmt.Sprintf("%s_%s_%s_%s", parts[0], parts[1], parts[3], parts[2]))
 }
 
-// WriteFiles writes one file per problem, as OUT/problem/device.json, each whole or not at
+// WriteFiles writes one file per problem, as OUT/problem/device.json, and one per family
+// of a problem that has several, as OUT/problem_family/device.json, each whole or not at
 // all, and returns how many.
 func WriteFiles(out, format string, problems []*Problem) (int, error) {
-	for _, p := range problems {
+	n := 0
+	write := func(p *Problem, folder string) error {
 		data, name := kt(p), p.Run.Device.ID+".json"
 		if format == T4 {
 			data, name = t4(p), p.Run.Device.ID+"_T4.json"
 		}
-		dir := filepath.Join(out, Folder(p.Problem))
+		dir := filepath.Join(out, folder)
 		err := os.MkdirAll(dir, 0o755)
 		if err == nil {
 			err = renameio.WriteFile(filepath.Join(dir, name), data, 0o644)
 		}
 		if err != nil {
-			return 0, hint.Errorf("choose a folder that you may write to", "export to %s: %w", out, err)
+			return hint.Errorf("choose a folder that you may write to", "export to %s: %w", out, err)
+		}
+		n++
+		return nil
+	}
+	for _, p := range problems {
+		if err := write(p, Folder(p.Problem)); err != nil {
+			return 0, err
+		}
+		families := p.byFamily()
+		if len(families) < 2 {
+			continue
+		}
+		for _, f := range families {
+			family := strings.ReplaceAll(f.Records[0].Family, "/", "_")
+			if err := write(f, Folder(p.Problem)+"_"+strings.ToLower(family)); err != nil {
+				return 0, err
+			}
 		}
 	}
-	return len(problems), nil
+	return n, nil
 }
 
 // fraction is the part of all output elements that are within tolerance.

@@ -120,7 +120,7 @@ func (e *evolve) propose(b *Board, room int) []int {
 		}
 		e.model.condition(train, y)
 		guesses := e.model.guesses(pool)
-		ok := e.feasible(b, pool)
+		ok := e.feasible(b, guesses)
 		best := slices.Min(y)
 		for i := range guesses {
 			e.guessed[guesses[i].variant] = guesses[i].mean
@@ -253,7 +253,7 @@ func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
 }
 
 // feasible is the chance that each of the pool is valid, by what its neighbours are.
-func (e *evolve) feasible(b *Board, pool []int) []float64 {
+func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 	out := make([]float64, len(pool))
 	var bad []int
 	good := 0
@@ -279,14 +279,16 @@ func (e *evolve) feasible(b *Board, pool []int) []float64 {
 		rows[i] = e.model.row(v)
 	}
 	share := float64(good) / float64(good+len(bad))
-	oks := e.model.guessesNear(pool)
-	for i, v := range pool {
-		no, r := 0.0, e.model.row(v)
+	for i, q := range pool {
+		yes, no := 0.0, 0.0
+		for _, c := range q.near {
+			yes += c * c * c
+		}
 		for _, x := range rows {
-			c := corr(r, x, w)
+			c := corr(q.x, x, w)
 			no += c * c * c
 		}
-		out[i] = (oks[i] + share) / (oks[i] + no + 1)
+		out[i] = (yes + share) / (yes + no + 1)
 	}
 	return out
 }

@@ -310,17 +310,3 @@ func (g *surrogate) fit(vs []int, y []float64, sweeps int) {
 		}
 	}
 }
-
-// guessesNear sums the cubed correlations of each variant with what was observed.
-func (g *surrogate) guessesNear(vs []int) []float64 {
-	out := make([]float64, len(vs))
-	w := g.weights()
-	for i, v := range vs {
-		r := g.row(v)
-		for _, x := range g.x {
-			c := corr(r, x, w)
-			out[i] += c * c * c
-		}
-	}
-	return out
-}
