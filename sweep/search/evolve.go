@@ -64,9 +64,17 @@ func (e *evolve) Ask(b *Board) []Visit {
 
 func (e *evolve) later() []int { return e.ahead }
 
-// opening is what is kept and a few that lie apart from each other.
+// opening is what is kept and what won nearby, else a few that lie apart from each other.
 func (e *evolve) opening() []int {
 	vs := slices.Clone(e.s.Keep)
+	for _, v := range e.s.Known.Winners(e.s, autoOptions.start) {
+		if !slices.Contains(vs, v) && len(vs) < e.most {
+			vs = append(vs, v)
+		}
+	}
+	if len(vs) > len(e.s.Keep)+1 {
+		return vs
+	}
 	n := min(evolveOpening, max(e.most/3, 2), len(e.s.Variants)-len(vs))
 	for range n {
 		pick, far := -1, -1

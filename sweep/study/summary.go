@@ -10,6 +10,7 @@ type Row struct {
 	Setup
 	GPU         float64 // its GPU time over the grid's, of all problems together
 	GPUMedian   float64 // the same by problem, the median
+	Mean        float64 // regret over problems and seeds
 	Median, P95 float64 // regret over problems and seeds
 	Within      float64 // share of problems and seeds within 1% of the grid's best
 	Problems    float64 // share of problems whose median over the seeds is
@@ -58,6 +59,9 @@ func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Ro
 	}
 	n := float64(len(all))
 	r.GPU, r.GPUMedian = spent/grid, stats.Median(shares)
+	for _, x := range all {
+		r.Mean += x / n
+	}
 	r.Median, r.P95 = stats.Median(all), stats.Quantile(0.95, all)
 	r.Within, r.Configs = r.Within/n, r.Configs/n
 	r.Problems, r.Problems2 = r.Problems/float64(problems), r.Problems2/float64(problems)
