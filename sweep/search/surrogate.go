@@ -53,8 +53,15 @@ func newSurrogate(s *Space, l *lattice) *surrogate {
 		f.way = len(f.ways) - 1
 		g.features = append(g.features, f)
 	}
+	if s.Axes == nil {
+		g.features = append(g.features[:1], ownFeatures(s)...)
+	}
 	g.prior = math.Log(0.35 * math.Sqrt(float64(len(g.features))+1))
 	for i := range g.features {
+		if g.features[i].prior != 0 {
+			g.features[i].length = math.Exp(g.features[i].prior)
+			continue
+		}
 		g.features[i].length = math.Exp(g.prior)
 		if g.features[i].names {
 			g.features[i].length = 2
@@ -62,6 +69,24 @@ func newSurrogate(s *Space, l *lattice) *surrogate {
 	}
 	return g
 }
+
+// ownFeatures are what the knobs of this program's families amount to on a problem, in
+// the scales of the model.
+func ownFeatures(s *Space) []feature {
+	fs := make([]feature, numFeatures)
+	for k := range fs {
+		fs[k] = feature{ways: [][]float64{make([]float64, len(s.Variants))}, prior: ownLength}
+	}
+	for i, v := range s.Variants {
+		for k, x := range pointOf(s.Problem, v, s.Units, 0).x {
+			fs[k].ways[0][i] = x
+		}
+	}
+	return fs
+}
+
+// ownLength is the prior of the log of their length scales.
+const ownLength = 0.6
 
 // row is a variant as the process sees it.
 func (g *surrogate) row(v int) []float64 {
