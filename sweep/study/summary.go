@@ -102,3 +102,20 @@ func Quick() []Setup {
 		{Label: search.Grid, Strategy: search.Grid},
 	}
 }
+
+// Naive compares searches from a base of median time, which says more of the strategy
+// than a base that is within 1% of the best already.
+func Naive() []Setup {
+	list := []Setup{
+		{Label: "base alone", Strategy: search.Random, Share: 1e-9},
+		{Label: "naive base alone", Strategy: search.Random, Share: 1e-9, Naive: true},
+	}
+	for _, share := range []float64{0.01, 0.03, 0.06, 0.1} {
+		list = append(list,
+			Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Naive: true},
+			Setup{Label: "auto, one problem alone", Strategy: search.Auto, Share: share, Naive: true},
+			Setup{Label: "random from a naive base", Strategy: search.Random, Share: share, Naive: true},
+			Setup{Label: "auto from the base", Strategy: search.Auto, Share: share, Transfer: true})
+	}
+	return list
+}
