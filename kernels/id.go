@@ -6,7 +6,7 @@ import (
 	"normbench/internal/hint"
 )
 
-var idRE = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+var idRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*$`)
 
 // CheckID says what is wrong with a device's ID as the name of a folder, or nil. What reads one
 // from a file or another process calls it, and nothing else has to.

@@ -14,7 +14,7 @@ func (e *env) exportCommand() *cli.Command {
 		Name:      "export",
 		Usage:     "write records for other tools: kernel_tuner's cache, T4 results, Go's benchmark format",
 		ArgsUsage: "RECORDS",
-		Description: "kt-cache and t4 are one file per problem, OUT/problem/device.json; benchfmt goes to standard output,\n" +
+		Description: "kt-cache and t4 are one file per problem, OUT/problem/device.json, and one per family of it; benchfmt goes to standard output,\n" +
 			"for benchstat. Of a variant that was measured more than once, the finals count, else the last.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "format", Usage: "kt-cache, t4 or benchfmt"},

@@ -4,7 +4,6 @@ import (
 	"os"
 
 	"normbench/internal/hint"
-	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/replay"
@@ -19,15 +18,12 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
 	}
 	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
-		start := make([]byte, 512)
-		f, err := os.Open(path)
+		data, err := replay.ReadMaybeGzip(path)
 		if err != nil {
-			return nil, hint.Errorf("give a records.jsonl, or the results folder with one", "records %s: %w", path, err)
+			return nil, err
 		}
-		n, _ := f.Read(start)
-		f.Close()
-		if replay.IsCache(start[:n]) {
-			return e.replayCache(path, seed)
+		if replay.IsFree(data) {
+			return e.replayCache(path, data, seed)
 		}
 	}
 	problems, notes, err := export.Load(path)
@@ -67,13 +63,16 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 	return []kernels.Device{d}, nil
 }
 
-func (e *env) replayCache(path string, seed uint64) ([]kernels.Device, error) {
-	data, err := textfile.Read(path, textfile.Cache)
-	if err != nil {
-		return nil, hint.Errorf("choose a file that you may read", "cache %s: %w", path, err)
-	}
+func (e *env) replayCache(path string, data []byte, seed uint64) ([]kernels.Device, error) {
 	c, err := replay.ParseCache(path, data)
 	if err != nil {
+		f, not := replay.ParseFree(path, data)
+		if not != nil {
+			return nil, not
+		}
+		if !replay.IsOurs(f.Kernel) {
+			return nil, errForeignCache(path, f)
+		}
 		return nil, err
 	}
 	d, err := replay.New(c.Device, path, seed, c.Entries)

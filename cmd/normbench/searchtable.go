@@ -16,12 +16,15 @@ func (e *env) searchTableCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "search-table",
 		Usage:     "compare the search strategies on recorded grids: GPU time against regret",
-		ArgsUsage: "RECORDS",
-		Description: "Replays each strategy on every problem of RECORDS. Each seed splits the samples in halves: searches see\n" +
+		ArgsUsage: "RECORDS|CACHE",
+		Description: "CACHE is a kernel_tuner cache or T4 results of any kernel, .json or .json.gz: its knobs and configs are the\n" +
+			"space, and the table has a score and the mean regret over shares of it.\n\n" +
+			"Replays each strategy on every problem of RECORDS. Each seed splits the samples in halves: searches see\n" +
 			"the first, and what they found is held against the grid's best on the second.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "seeds", Usage: "searches of each problem by each strategy, 1 to 1000", Value: 100},
 			&cli.BoolFlag{Name: "quick", Usage: "auto, random and the grid alone"},
+			&cli.BoolFlag{Name: "naive", Usage: "searches from a base of median time, at 1, 3, 6 and 10% of the configs"},
 			&cli.StringFlag{Name: "plot", Usage: "`FILE`.svg or .png of regret against GPU time; may name both with a comma"},
 			formatFlag,
 		},
@@ -41,8 +44,21 @@ func (e *env) searchTable(c *cli.Context) error {
 	if seeds < 1 || seeds > 1000 {
 		return hint.Errorf("use 1 to 1000", "--seeds %d is out of range", seeds)
 	}
+	if c.Bool("naive") && (c.Bool("quick") || c.String("plot") != "") {
+		return hint.Errorf("leave the others out", "--naive goes with neither --quick nor --plot")
+	}
 	if err := report.CheckPlots(c.String("plot")); err != nil {
 		return err
+	}
+	f, err := freeFile(ops[0])
+	if err != nil {
+		return err
+	}
+	if f != nil {
+		if c.String("plot") != "" || c.Bool("naive") {
+			return hint.Errorf("leave --plot and --naive out", "a space of another tool has no GPU time to plot, nor a base")
+		}
+		return e.searchFreeTable(f, freeStrategies(c.Bool("quick")), seeds, c.String("format"))
 	}
 	g, err := study.Load(ops[0])
 	if err != nil {
@@ -54,6 +70,9 @@ func (e *env) searchTable(c *cli.Context) error {
 	setups := study.Setups()
 	if c.Bool("quick") {
 		setups = study.Quick()
+	}
+	if c.Bool("naive") {
+		setups = study.Naive()
 	}
 	e.measuring() // it says itself that it was stopped
 	out, err := study.Run(e.ctx, g, setups, seeds, func(done, total int) {
@@ -67,6 +86,9 @@ func (e *env) searchTable(c *cli.Context) error {
 	var rows []study.Row
 	for i, s := range setups {
 		rows = append(rows, study.Summarize(g, s, out[i], nil))
+	}
+	if c.Bool("naive") {
+		return report.RenderTable(e.stdout, naiveTable(g, rows, seeds), c.String("format"))
 	}
 	t := strategyTable(g, rows, seeds)
 	halves := newTable("auto by op and pass", "problems", ">count", ">GPU time %", ">regret p95 %", ">searches within 1 %", ">problems within 1 %")
@@ -105,6 +127,20 @@ func unsigned(s string) string {
 		return strings.TrimPrefix(s, "-")
 	}
 	return s
+}
+
+func naiveTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
+	t := newTable(fmt.Sprintf("%d problems of %s, %s", len(g.Problems), g.Device.Name, count(seeds, "seed")),
+		"strategy", ">budget", ">GPU time %", ">regret mean %", ">p50 %", ">p95 %", ">searches within 1 %")
+	for _, r := range rows {
+		budget := "none"
+		if r.Share > 1e-6 {
+			budget = fmt.Sprintf("%.0f%%", 100*r.Share)
+		}
+		t.Rows = append(t.Rows, []string{r.Label, budget, pc(r.GPU), fmt.Sprintf("%.2f", 100*r.Mean), fmt.Sprintf("%.2f", 100*r.Median), fmt.Sprintf("%.2f", 100*r.P95), pc(r.Within)})
+	}
+	t.Notes = append(t.Notes, "the naive base is the variant of median time; auto knows the problems before it, unless it says alone")
+	return t
 }
 
 func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"normbench/internal/durable"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,34 +115,51 @@ func Folder(p kernels.Problem) string {
 	return strings.ToLower(fmt.Sprintf("%s_%s_%s_%s", parts[0], parts[1], parts[3], parts[2]))
 }
 
-// WriteFiles writes one file per problem, as OUT/problem/device.json, each whole or not at
+// WriteFiles writes one file per problem, as OUT/problem/device.json, and one per family
+// of a problem that has several, as OUT/problem_family/device.json, each whole or not at
 // all, and returns how many.
 func WriteFiles(out, format string, problems []*Problem) (int, error) {
-	const help = "choose a folder that you may write to"
-	err := os.MkdirAll(out, 0o755)
-	if err != nil {
-		return 0, hint.Errorf(help, "export to %s: %w", out, err)
+	failed := func(err error) error { return hint.Errorf(durable.Help(err), "export to %s: %w", out, err) }
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return 0, failed(err)
 	}
 	root, err := os.OpenRoot(out) // the names below it come from a file
 	if err != nil {
-		return 0, hint.Errorf(help, "export to %s: %w", out, err)
+		return 0, failed(err)
 	}
 	defer root.Close()
-	for _, p := range problems {
+	n := 0
+	one := func(p *Problem, dir string) error {
 		data, name := kt(p), p.Run.Device.ID+".json"
 		if format == T4 {
 			data, name = t4(p), p.Run.Device.ID+"_T4.json"
 		}
-		dir := Folder(p.Problem)
 		err := root.MkdirAll(dir, 0o755)
 		if err == nil {
 			err = write(root, filepath.Join(dir, name), data)
 		}
 		if err != nil {
-			return 0, hint.Errorf(help, "export to %s: %w", out, err)
+			return failed(err)
+		}
+		n++
+		return nil
+	}
+	for _, p := range problems {
+		if err := one(p, Folder(p.Problem)); err != nil {
+			return 0, err
+		}
+		families := p.byFamily()
+		if len(families) < 2 {
+			continue
+		}
+		for _, f := range families {
+			family := strings.ReplaceAll(f.Records[0].Family, "/", "_")
+			if err := one(f, Folder(p.Problem)+"_"+strings.ToLower(family)); err != nil {
+				return 0, err
+			}
 		}
 	}
-	return len(problems), nil
+	return n, nil
 }
 
 // write replaces a file below root, whole or not at all.

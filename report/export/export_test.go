@@ -95,7 +95,7 @@ func load(t *testing.T) []*Problem {
 // What kernel_tuner's reader looks at, and that a replay reads it back.
 func TestKT(t *testing.T) {
 	out := t.TempDir()
-	if n, err := WriteFiles(out, KTCache, load(t)); n != 2 || err != nil {
+	if n, err := WriteFiles(out, KTCache, load(t)); n != 4 || err != nil {
 		t.Fatal(n, err)
 	}
 	data, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256", "gpu.json"))
@@ -114,8 +114,9 @@ func TestKT(t *testing.T) {
 		last = i
 	}
 	var f struct {
-		Keys  []string `json:"tune_params_keys"`
-		Cache map[string]map[string]any
+		Keys   []string `json:"tune_params_keys"`
+		Limits []string `json:"restrictions"`
+		Cache  map[string]map[string]any
 	}
 	if err := json.Unmarshal(data, &f); err != nil {
 		t.Fatal(err)
@@ -123,12 +124,19 @@ func TestKT(t *testing.T) {
 	if !slices.Equal(f.Keys, []string{"family", "block_rows", "warps", "programs_per_sm"}) {
 		t.Errorf("keys %v", f.Keys)
 	}
+	if len(f.Limits) != 3 || f.Limits[0] != `(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)` {
+		t.Errorf("restrictions %q", f.Limits)
+	}
 	e := f.Cache["rms_fwd/cta_reg,1,4,-1"]
-	if e == nil || e["time"] != 0.011 || e["compile_time"] != 0.0 || e["verification_time"] != 0.0 {
+	if e == nil || e["time"] != 0.011 || e["benchmark_time"] != 0.022 || e["compile_time"] != 0.0 || e["verification_time"] != 0.0 {
 		t.Errorf("%v", e)
 	}
 	if e := f.Cache["rms_fwd/two_pass,-1,16,2"]; e["time"] != "RuntimeFailedConfig" || e["__error__"] != e["time"] {
 		t.Errorf("%v", e)
+	}
+	one, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256_rms_fwd_cta_reg", "gpu.json"))
+	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one, []byte("programs_per_sm")) {
+		t.Errorf("the family's own file: %v %s", err, one)
 	}
 	c, err := replay.ParseCache("x", data)
 	if err != nil {
@@ -149,7 +157,7 @@ func TestKT(t *testing.T) {
 
 func TestT4(t *testing.T) {
 	out := t.TempDir()
-	if n, err := WriteFiles(out, T4, load(t)); n != 2 || err != nil {
+	if n, err := WriteFiles(out, T4, load(t)); n != 4 || err != nil {
 		t.Fatal(n, err)
 	}
 	data, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256", "gpu_T4.json"))
@@ -202,6 +210,15 @@ func TestBenchfmt(t *testing.T) {
 	}
 	if n := strings.Count(b.String(), "Benchmark"); n != 6 {
 		t.Errorf("%d lines", n)
+	}
+}
+
+// T4 has no word for what a bound ruled out: it is left out, and is no constraint.
+func TestPruned(t *testing.T) {
+	ps := load(t)
+	i := slices.IndexFunc(ps, func(p *Problem) bool { return len(p.Records) == 2 })
+	if p := ps[i]; bytes.Contains(t4(p), []byte("constraints")) || !bytes.Contains(kt(p), []byte(`"normbench_status":"pruned"`)) {
+		t.Errorf("%s", t4(p))
 	}
 }
 

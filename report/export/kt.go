@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"normbench/kernels"
@@ -103,6 +104,9 @@ func kt(p *Problem) []byte {
 	head.set("tune_params_keys", keys)
 	head.set("tune_params", values)
 	head.set("objective", "time")
+	if r := restrictions(p, knobs); len(r) > 0 {
+		head.set("restrictions", r)
+	}
 	head.set(replay.KeyDevice, p.Run.Device)
 	if len(p.Stream) > 0 {
 		head.set(replay.KeyStream, p.Stream)
@@ -130,10 +134,12 @@ func kt(p *Problem) []byte {
 			e.set(replay.KeyReason, r.Reason)
 		}
 		// All phases as numbers: one that no entry has trips an assertion.
-		for _, phase := range []string{"compile_time", "verification_time", "strategy_time", "framework_time"} {
+		benchmark, check := phases(r)
+		for _, phase := range []string{"compile_time", "strategy_time", "framework_time"} {
 			e.set(phase, 0)
 		}
-		e.set("benchmark_time", r.WallMS)
+		e.set("verification_time", check)
+		e.set("benchmark_time", benchmark)
 		e.set("timestamp", r.Time.Format("2006-01-02 15:04:05.000000-07:00"))
 		comma := ","
 		if i == len(p.Records)-1 {
@@ -160,4 +166,54 @@ func millis(us []float64) []float64 {
 		ms[i] = t / 1e3
 	}
 	return ms
+}
+
+// phases are the milliseconds that a record's launches and its check took. The
+// finals' records have no wall time: theirs is that of their samples.
+func phases(r *record.Record) (benchmark, check float64) {
+	if r.Check != nil {
+		check = r.Check.Busy * 1e3
+	}
+	for _, us := range r.SamplesUS {
+		benchmark += us / 1e3
+	}
+	return max(benchmark, r.WallMS-check), check
+}
+
+// restrictions are, for each knob, the values of it that each family has, as
+// kernel_tuner reads them: without, it makes the product of all knobs' values, most of
+// which no family has. tune_cache takes them as its argument of that name.
+func restrictions(p *Problem, knobs []*kernels.Knob) []string {
+	var list []string
+	for _, k := range knobs {
+		var pairs []string
+		families := map[string]bool{}
+		for _, r := range p.Records {
+			v, ok := r.Config.Lookup(k)
+			if !ok {
+				v = replay.NoKnob
+			}
+			families[r.Family] = true
+			pairs = add(pairs, fmt.Sprintf("(%q, %d)", r.Family, v))
+		}
+		if len(families) > 1 {
+			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", replay.KeyFamily, k.Name, strings.Join(pairs, ", ")))
+		}
+	}
+	return list
+}
+
+// byFamily are the problem's families, each with its records alone: among the others
+// a config has no neighbours, as it lacks their knobs.
+func (p *Problem) byFamily() []*Problem {
+	var list []*Problem
+	for _, r := range p.Records {
+		i := slices.IndexFunc(list, func(q *Problem) bool { return q.Records[0].Family == r.Family })
+		if i < 0 {
+			i = len(list)
+			list = append(list, &Problem{Problem: p.Problem, Run: p.Run, Stream: p.Stream})
+		}
+		list[i].Records = append(list[i].Records, r)
+	}
+	return list
 }

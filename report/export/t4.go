@@ -63,7 +63,7 @@ func invalidity(s kernels.Status) string {
 		return "timeout"
 	case kernels.StatusCompile:
 		return "compile"
-	case kernels.StatusRefused, kernels.StatusResource, record.StatusPruned:
+	case kernels.StatusRefused, kernels.StatusResource:
 		return "constraints"
 	}
 	return "runtime"
@@ -76,18 +76,19 @@ func t4(p *Problem) []byte {
 		Metadata: t4Metadata{"milliseconds", p.Problem.String(), p.Run.Device, p.Run.Tool}}
 	knobs := p.knobs()
 	for _, r := range p.Records {
+		if r.Status == record.StatusPruned {
+			continue // it breaks no constraint, and the schema has no word for what was not tried
+		}
 		x := t4Result{
 			Timestamp:     r.Time.Format("2006-01-02T15:04:05.000Z07:00"),
 			Configuration: params(r, knobs),
 			Objectives:    []string{"time"},
-			Times:         t4Times{Benchmark: r.WallMS, Runtimes: millis(r.SamplesUS)},
+			Times:         t4Times{Runtimes: millis(r.SamplesUS)},
 			Invalidity:    invalidity(r.Status),
 			Correctness:   fraction(r),
 			Measurements:  []t4Measurement{},
 		}
-		if r.Check != nil {
-			x.Times.Validation = r.Check.Busy * 1e3
-		}
+		x.Times.Benchmark, x.Times.Validation = phases(r)
 		if r.Status == kernels.StatusOK {
 			m := stats.Median(r.SamplesUS)
 			x.Measurements = append(x.Measurements, t4Measurement{"time", m / 1e3, "ms"},

@@ -4,130 +4,150 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-
-	"normbench/kernels"
 )
 
-// local climbs: from the base and the winners of neighbouring problems, to
-// whatever is fastest among the variants that differ in one knob by one value,
-// until none is; then it races the best.
+// local climbs: from the base and the winners of neighbouring problems, to whatever
+// is fastest among the variants that differ in one knob, the nearest values first.
+// At a summit it is kicked: it goes on from a variant that differs from the fastest
+// in a few knobs, now and then from one drawn at random (iterated local search:
+// Lourenço, Martin and Stützle 2003). A slope that is level within the noise is
+// walked too. In the end it races the best.
 type local struct {
-	s      *Space
-	rng    *rand.Rand
-	moves  [][]int // neighbours of each variant
-	race   *race
-	opened bool
+	s     *Space
+	rng   *rand.Rand
+	lat   *lattice
+	race  *race
+	at    int // where it climbs, -1 for none
+	best  float64
+	kicks int // since the fastest was last beaten
 }
 
 func newLocal(s *Space, rng *rand.Rand) Strategy {
-	return &local{s: s, rng: rng, moves: neighbours(s)}
+	return &local{s: s, rng: rng, lat: newLattice(s), at: -1, best: math.Inf(1)}
 }
 
 const (
 	localLaunches = 3
-	localLeast    = 12 // variants to measure before a summit is believed
-	localRestart  = 4  // variants to start again from
+	localRound    = 6  // neighbours of a round
+	localKicks    = 6  // in vain, after which it ends where no budget says more
+	localLeast    = 12 // variants to measure before that
 )
 
 func (l *local) Ask(b *Board) []Visit {
 	if l.race != nil {
 		return l.race.next(b)
 	}
-	if !l.opened {
-		l.opened = true
+	launches := min(localLaunches, l.s.Full)
+	if !b.Seen(l.s.Keep[0]) {
 		vs := slices.Clone(l.s.Keep)
 		for _, v := range l.s.Known.Winners(l.s, 3) {
 			if !slices.Contains(vs, v) {
 				vs = append(vs, v)
 			}
 		}
-		return visitAll(upTo(l.s, vs), localLaunches)
+		return visitAll(upTo(l.s, vs), launches)
 	}
-	// The fastest whose neighbours are not all known: from a summit, the next
-	// lower slope, as long as it is within noise of the summit.
-	ranked := b.Ranked()
-	for _, v := range ranked {
-		if b.Median(v) > b.Median(ranked[0])*(1+3*b.Noise()) {
-			break
-		}
-		var round []Visit
-		for _, n := range l.moves[v] {
-			if !b.Seen(n) {
-				round = append(round, Visit{n, localLaunches})
-			}
-		}
-		if left := l.s.limit() - b.Measured(); len(round) > left {
-			l.rng.Shuffle(len(round), func(i, j int) { round[i], round[j] = round[j], round[i] })
-			round = round[:max(left, 0)]
-		}
-		if len(round) > 0 {
-			return round
+	if room := l.s.limit() - b.Measured(); room > 0 && b.Used() <= exploreShare {
+		if vs := l.step(b, room); len(vs) > 0 {
+			return visitAll(vs, launches)
 		}
 	}
-	// A summit this early may be one of a space in pieces: start elsewhere too.
-	if b.Measured() < min(localLeast, l.s.limit()) {
-		var round []Visit
-		for _, v := range shuffled(l.s, l.rng) {
-			if !b.Seen(v) && len(round) < localRestart && b.Measured()+len(round) < l.s.limit() {
-				round = append(round, Visit{v, localLaunches})
-			}
-		}
-		if len(round) > 0 {
-			return round
-		}
-	}
-	l.race = &race{s: l.s, rng: l.rng, in: b.Ranked(), widen: 2.5, rung: 2}
+	l.race = &race{s: l.s, rng: l.rng, in: b.Ranked(), widen: 2.5, rung: 2, most: 14}
 	return l.race.next(b)
 }
 
-// neighbours lists for each variant those of its family that differ in one knob
-// by one value of those in the space, and the nearest of each other family.
-func neighbours(s *Space) [][]int {
-	out := make([][]int, len(s.Variants))
-	points := make([]point, len(s.Variants))
-	settings := make([][]kernels.Setting, len(s.Variants))
-	for i, v := range s.Variants {
-		settings[i] = v.Config.Settings()
-		points[i] = pointOf(s.Problem, v, s.Units, 0)
+// step is the next variants to try, none at the end.
+func (l *local) step(b *Board, room int) []int {
+	ranked := b.Ranked()
+	if len(ranked) == 0 {
+		return l.fresh(b, min(localRound, room))
 	}
-	type step struct{ knob, up string }
-	for i, a := range s.Variants {
-		best := map[step]int{}
-		gap := map[step]float64{}
-		for j, b := range s.Variants {
-			if i == j {
+	if top := b.Median(ranked[0]); top < l.best {
+		l.best, l.kicks, l.at = top, 0, ranked[0]
+	}
+	if l.at < 0 || !b.OK(l.at) {
+		l.at = ranked[0]
+	}
+	level := 1 + b.Noise()
+	for range len(b.order) + 1 {
+		// A neighbour that is faster, or as fast and not yet walked on.
+		next, fastest := -1, b.Median(l.at)
+		var near, far []int
+		l.lat.around(l.at, func(n int, close bool) {
+			switch {
+			case b.OK(n) && b.Median(n) < fastest:
+				next, fastest = n, b.Median(n)
+			case !b.Seen(n) && close:
+				near = append(near, n)
+			case !b.Seen(n):
+				far = append(far, n)
+			}
+		})
+		if next >= 0 {
+			l.at = next
+			continue
+		}
+		for _, vs := range [][]int{near, far} {
+			if len(vs) > 0 {
+				l.rng.Shuffle(len(vs), func(i, j int) { vs[i], vs[j] = vs[j], vs[i] })
+				return vs[:min(len(vs), localRound, room)]
+			}
+		}
+		// Elsewhere on the plateau, if the fastest is on one.
+		moved := false
+		for _, v := range ranked[1:min(len(ranked), 8)] {
+			if b.Median(v) > b.Median(ranked[0])*level || v == l.at {
 				continue
 			}
-			var k step
-			size := 0.0
-			if a.Family != b.Family {
-				k, size = step{"family", b.Family}, between(points[i], points[j])
-			} else {
-				knob, d, one := oneKnob(settings[i], settings[j])
-				if !one {
-					continue
-				}
-				k, size = step{knob, "down"}, math.Abs(d)
-				if d > 0 {
-					k.up = "up"
-				}
-			}
-			if g, ok := gap[k]; !ok || size < g {
-				best[k], gap[k] = j, size
+			open := false
+			l.lat.around(v, func(n int, _ bool) { open = open || !b.Seen(n) })
+			if open {
+				l.at, moved = v, true
+				break
 			}
 		}
-		for _, j := range best {
-			out[i] = append(out[i], j)
+		if !moved {
+			break
 		}
-		slices.Sort(out[i])
 	}
-	return out
+	l.kicks++
+	if l.s.Limit <= 0 && l.kicks > localKicks && b.Measured() >= localLeast {
+		return nil
+	}
+	l.at = -1
+	if vs := l.kick(b, ranked[0], min(2, room)); len(vs) > 0 {
+		l.at = vs[0]
+		return vs
+	}
+	return nil
 }
 
-func between(a, b point) float64 {
-	sum := 0.0
-	for i := range a.x {
-		sum += (a.x[i] - b.x[i]) * (a.x[i] - b.x[i])
+// kick is variants that differ from v in two or more knobs, every third time any.
+func (l *local) kick(b *Board, v, n int) []int {
+	if l.kicks%3 == 0 {
+		return l.fresh(b, n)
 	}
-	return sum
+	var vs []int
+	for i := range 200 {
+		rate := float64(2+l.kicks/2+i/50) / float64(len(l.lat.axes)+1)
+		if w, ok := l.lat.child(v, v, min(rate, 1), l.rng); ok && !b.Seen(w) && !slices.Contains(vs, w) {
+			if vs = append(vs, w); len(vs) == n {
+				return vs
+			}
+		}
+	}
+	return append(vs, l.fresh(b, n-len(vs))...)
+}
+
+func (l *local) fresh(b *Board, n int) []int {
+	var vs []int
+	for _, v := range shuffled(l.s, l.rng) {
+		if len(vs) >= n {
+			break
+		}
+		if !b.Seen(v) {
+			vs = append(vs, v)
+		}
+	}
+	return vs
 }

@@ -33,6 +33,10 @@ type Space struct {
 	// Limit is the most variants to measure, 0 for all.
 	Limit int
 	Seed  uint64
+	// Axes are the knobs of a space that is not of this program's families, and At
+	// the indices of each variant's values; nil where the variants say it.
+	Axes []Axis
+	At   [][]int
 }
 
 // A Visit is a request to launch a variant so many times in a row. The launch
@@ -57,10 +61,11 @@ const (
 	Local   = "local"
 	Halving = "halving"
 	Model   = "model"
+	Evolve  = "evolve"
 )
 
 // Names lists the strategies, auto first.
-func Names() []string { return []string{Auto, Grid, Random, Local, Halving, Model} }
+func Names() []string { return []string{Auto, Grid, Random, Local, Halving, Model, Evolve} }
 
 // CheckName says what is wrong with the name of a strategy, or nil.
 func CheckName(name string) error {
@@ -92,6 +97,8 @@ func New(name string, s *Space) (Strategy, error) {
 		return newHalving(s, rng), nil
 	case Model:
 		return newModel(s, rng, modelAlone), nil
+	case Evolve:
+		return newEvolve(s, rng), nil
 	}
 	return newAuto(s, rng), nil
 }
@@ -105,7 +112,7 @@ func (s *Space) check() error {
 	case s.Full < 1:
 		return fmt.Errorf("the space of %s asks for %d launches", s.Problem, s.Full)
 	}
-	return nil
+	return s.checkAxes()
 }
 
 // limit is the most variants to measure: all of Keep, whatever Limit says.

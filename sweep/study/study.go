@@ -56,6 +56,7 @@ type Setup struct {
 	Share    float64 // most of the variants of each problem, 0 for no bound
 	Transfer bool    // problems are searched in turn, and a search knows those before it
 	Finals   int     // variants to measure again in interleaved rounds, 0 for none
+	Naive    bool    // the base is the variant of median time, not what the launch rule picks
 	Every    int     // searches by every so many seeds only; 0 is all
 }
 
@@ -136,6 +137,16 @@ type split struct {
 	seconds     float64   // of the grid
 }
 
+// middle is the variant of median time by what searches see.
+func (s *split) middle() int {
+	order := make([]int, len(s.seen))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(s.seen[a], s.seen[b]) })
+	return order[len(order)/2]
+}
+
 func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64, tell func(setup, problem int, o Outcome)) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var ms []replay.Measurement
@@ -206,6 +217,9 @@ func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setu
 	space := &search.Space{Problem: s.Problem, Units: g.Device.Units, Keep: []int{s.Base}, Known: known, Full: g.Protocol.Samples, Seed: seed}
 	for _, v := range s.Variants {
 		space.Variants = append(space.Variants, v.Variant)
+	}
+	if setup.Naive {
+		space.Keep[0] = s.middle()
 	}
 	allow := search.Budget{Share: setup.Share}.Allow(len(space.Variants), len(space.Variants), search.Spent{})
 	space.Limit = allow.Configs

@@ -10,6 +10,7 @@ type Row struct {
 	Setup
 	GPU         float64 // its GPU time over the grid's, of all problems together
 	GPUMedian   float64 // the same by problem, the median
+	Mean        float64 // regret over problems and seeds
 	Median, P95 float64 // regret over problems and seeds
 	Within      float64 // share of problems and seeds within 1% of the grid's best
 	Problems    float64 // share of problems whose median over the seeds is
@@ -58,6 +59,9 @@ func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Ro
 	}
 	n := float64(len(all))
 	r.GPU, r.GPUMedian = spent/grid, stats.Median(shares)
+	for _, x := range all {
+		r.Mean += x / n
+	}
 	r.Median, r.P95 = stats.Median(all), stats.Quantile(0.95, all)
 	r.Within, r.Configs = r.Within/n, r.Configs/n
 	r.Problems, r.Problems2 = r.Problems/float64(problems), r.Problems2/float64(problems)
@@ -97,4 +101,21 @@ func Quick() []Setup {
 		{Label: search.Random, Strategy: search.Random, Share: 0.1},
 		{Label: search.Grid, Strategy: search.Grid},
 	}
+}
+
+// Naive compares searches from a base of median time, which says more of the strategy
+// than a base that is within 1% of the best already.
+func Naive() []Setup {
+	list := []Setup{
+		{Label: "base alone", Strategy: search.Random, Share: 1e-9},
+		{Label: "naive base alone", Strategy: search.Random, Share: 1e-9, Naive: true},
+	}
+	for _, share := range []float64{0.01, 0.03, 0.06, 0.1} {
+		list = append(list,
+			Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Naive: true},
+			Setup{Label: "auto, one problem alone", Strategy: search.Auto, Share: share, Naive: true},
+			Setup{Label: "random from a naive base", Strategy: search.Random, Share: share, Naive: true},
+			Setup{Label: "auto from the base", Strategy: search.Auto, Share: share, Transfer: true})
+	}
+	return list
 }

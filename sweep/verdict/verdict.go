@@ -134,7 +134,17 @@ type Judged struct {
 	Reason   string          `json:"reason,omitempty"` // why it is INCONCLUSIVE
 	Need     int             `json:"need,omitempty"`   // about how many rounds would tell, where more could
 
+	Modes *Modes `json:"modes,omitempty"` // where the visits have two
+
 	logs []float64 // of B/A by round
+}
+
+// Modes are the two modes of a cell's visits.
+type Modes struct {
+	Apart float64    `json:"apart"`
+	Share float64    `json:"share"` // of the visits in the slower
+	Fast  [2]float64 `json:"fast"`  // medians of A and B, in the unit of the rounds
+	Slow  [2]float64 `json:"slow"`
 }
 
 // half is the half width of the log interval, +Inf where there is none.
@@ -208,10 +218,7 @@ func judge(c Cell, rule Rule) Judged {
 		j.Reason = fmt.Sprintf("%d rounds, at least %d are needed", n, j.Need)
 		return j
 	}
-	apart, share := modes(logs[:])
-	if apart > rule.Modes {
-		j.Band = max(j.Band, apart)
-	}
+	apart, share, free := modes(logs[:])
 	// A difference of exactly one step is not beyond a band of one; logs round.
 	band := math.Log1p(j.Band) * (1 + 1e-9)
 	near := max(lo, -hi) // how far the interval stays away from 0
@@ -219,13 +226,25 @@ func judge(c Cell, rule Rule) Judged {
 	if coarse {
 		beyond = near > band
 	}
+	if apart > rule.Modes {
+		j.Modes = &Modes{Apart: apart, Share: share}
+		for k := range 2 {
+			fast := stats.Median(free[k])
+			j.Modes.Fast[k], j.Modes.Slow[k] = math.Exp(fast), math.Exp(fast)*(1+apart)
+		}
+		e, l, h, same := freed(free, est, alpha, band)
+		if beyond = beyond && same; beyond { // of what the modes do not explain
+			est = e
+			j.effect(e, l, h)
+		}
+	}
 	same := math.Log1p(rule.MinEffect)
 	switch {
 	case beyond && est < 0:
 		j.Verdict = Faster
 	case beyond:
 		j.Verdict = Slower
-	case j.Band == rule.MinEffect && j.Step <= rule.MinEffect && max(-lo, hi) < same:
+	case apart <= rule.Modes && j.Band == rule.MinEffect && j.Step <= rule.MinEffect && max(-lo, hi) < same:
 		j.Verdict = Same
 	case apart > rule.Modes:
 		j.Reason = fmt.Sprintf("two modes, %s apart, %.0f%% of the visits in the slower", percent(apart), 100*share)
@@ -302,7 +321,8 @@ const (
 )
 
 // modes is the distance of two modes that a cell's visits fall into, and the
-// share of the slower one; both are 0 where one mode will do.
+// share of the slower one; both are 0 where one mode will do. free are the logs of the
+// arms with the distance taken off the slower visits.
 //
 // A kernel with two modes has no one time, and what B seems to differ by is how
 // often each arm met the slow one. A wide interquartile range alone does not
@@ -311,7 +331,7 @@ const (
 // drift and effect; of two modes what is left is either about zero or about
 // their distance, and the split that explains most of the variance (Otsu 1979)
 // explains nearly all. It takes no side: the arms are all alike to it.
-func modes(logs [][]float64) (apart, share float64) {
+func modes(logs [][]float64) (apart, share float64, cleared [][]float64) {
 	n := len(logs[0])
 	free := make([][]float64, len(logs))
 	for k := range logs {
@@ -342,6 +362,7 @@ func modes(logs [][]float64) (apart, share float64) {
 			u = append(u, free[k][i]-least)
 		}
 	}
+	visits := slices.Clone(u)
 	slices.Sort(u)
 	sum, squares := 0.0, 0.0
 	for _, v := range u {
@@ -350,19 +371,36 @@ func modes(logs [][]float64) (apart, share float64) {
 	all := float64(len(u))
 	variance := squares - sum*sum/all
 	if !(variance > 0) {
-		return 0, 0
+		return 0, 0, logs
 	}
-	best, below := 0.0, 0.0
+	best, below, cut := 0.0, 0.0, 0.0
 	for i, v := range u[:len(u)-1] {
 		below += v
 		fast, slow := float64(i+1), all-float64(i+1)
 		gap := (sum-below)/slow - below/fast
 		if between := fast * slow / all * gap * gap; between > best {
-			best, apart, share = between, gap, slow/all
+			best, apart, share, cut = between, gap, slow/all, (v+u[i+1])/2
 		}
 	}
 	if best < modesExplain*variance || min(share, 1-share) < modesShare {
-		return 0, 0
+		return 0, 0, logs
 	}
-	return math.Expm1(apart), share
+	cleared = make([][]float64, len(logs))
+	for k := range logs {
+		cleared[k] = slices.Clone(logs[k])
+	}
+	for i, v := range visits { // by round, then by arm
+		if v > cut {
+			cleared[i%len(logs)][i/len(logs)] -= apart
+		}
+	}
+	return math.Expm1(apart), share, cleared
+}
+
+// freed says whether the effect is still there when the modes are taken away: on
+// the same side, beyond the band, and with an interval that leaves out 0. What
+// remains of an effect that comes of one arm's more slow visits does not.
+func freed(cleared [][]float64, est, alpha, band float64) (e, lo, hi float64, same bool) {
+	e, lo, hi = stats.HodgesLehmann(minus(cleared[1], cleared[0]), 1-alpha)
+	return e, lo, hi, e*est > 0 && math.Abs(e) > band && max(lo, -hi) > 0
 }

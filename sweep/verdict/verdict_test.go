@@ -34,6 +34,12 @@ func TestVerdicts(t *testing.T) {
 			twoModes.Rounds[i].B *= 1.07
 		}
 	}
+	onlyModes := rounds(24, 0, 0, 0.001)
+	for i := range onlyModes.Rounds {
+		if i%2 == 0 {
+			onlyModes.Rounds[i].B *= 1.07
+		}
+	}
 	for _, tc := range []struct {
 		name   string
 		c      Cell
@@ -56,7 +62,8 @@ func TestVerdicts(t *testing.T) {
 		{"a fine step", step(rounds(12, 0.02, 0, 0.001), 0.032), Slower, ""},
 		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive, "the clock's step is"},
 		{"same to a clock of 1.5%", step(rounds(12, 0, 0, 0.001), 0.8), Inconclusive, "the clock's step is"},
-		{"two modes", twoModes, Inconclusive, "two modes, 6.9% apart, 11% of the visits in the slower"},
+		{"two modes and a change of 2%", twoModes, Slower, ""},
+		{"two modes", onlyModes, Inconclusive, "two modes, "},
 		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive, "9 rounds, at least 10 are needed"},
 		{"none", Cell{}, Inconclusive, "no rounds"},
 		{"none that count", Cell{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1}, {-1, 1, 1}}}, Inconclusive, "no rounds"},
@@ -187,7 +194,7 @@ func TestProperties(t *testing.T) {
 				swapped.Rounds = append(swapped.Rounds, Round{A: x.B, B: x.A, A2: x.A2 / x.A * x.B})
 			}
 			// To tell modes takes all three arms, and here is another third one.
-			if !strings.HasPrefix(j.Reason, "two modes") && !strings.HasPrefix(judge(swapped, Default()).Reason, "two modes") {
+			if j.Modes == nil && judge(swapped, Default()).Modes == nil {
 				check("swapped", swapped, mirror[j.Verdict], 1/j.Effect, j.P, j.Floor)
 			}
 			for _, unit := range []float64{1.0 / 1024, 1e-6, 1e3} {
@@ -230,23 +237,23 @@ func TestModes(t *testing.T) {
 				logs[k], split[k] = append(logs[k], x), append(split[k], y)
 			}
 		}
-		if apart, _ := modes(logs[:]); apart > 0.02 {
+		if apart, _, _ := modes(logs[:]); apart > 0.02 {
 			wrong++
 		}
-		apart, share := modes(split[:])
+		apart, share, _ := modes(split[:])
 		if apart < 0.05 || apart > 0.09 || share < 0.1 || share > 0.5 {
 			missed++
 		}
 		logs[0], logs[2] = logs[2], logs[0]
 		split[0], split[2] = split[2], split[0]
-		if a, s := modes(split[:]); math.Abs(a-apart) > 1e-9 || math.Abs(s-share) > 1e-9 {
+		if a, s, _ := modes(split[:]); math.Abs(a-apart) > 1e-9 || math.Abs(s-share) > 1e-9 {
 			t.Fatalf("%g %g, swapped %g %g", apart, share, a, s)
 		}
 	}
 	if wrong > trials/50 || missed > trials/10 {
 		t.Errorf("of %d cells %d have modes that are not there, %d lack those that are", trials, wrong, missed)
 	}
-	if apart, _ := modes([][]float64{{1, 1}, {1, 1}, {1, 1}}); apart != 0 {
+	if apart, _, _ := modes([][]float64{{1, 1}, {1, 1}, {1, 1}}); apart != 0 {
 		t.Errorf("modes of equal visits: %g", apart)
 	}
 }
@@ -337,5 +344,28 @@ func BenchmarkSummarize(b *testing.B) {
 	judged := Judge(cells, Default())
 	for b.Loop() {
 		Summarize(judged)
+	}
+}
+
+// Two modes 2% apart hide a change of 2% no more, and make none.
+func TestModesApart(t *testing.T) {
+	k := kind{name: "near modes", set: func(m *machine) {
+		m.slowVisit, m.mode = m.between(0.10, 0.50), 0.02
+	}}
+	const cells = 1500
+	found, wrong := 0, 0
+	for seed := range uint64(cells) {
+		if seed%3 == 0 {
+			if _, j := compare(k, seed, 0.02, true, Default()); claimed(j.Verdict) {
+				found++
+			}
+		}
+		if _, j := compare(k, seed, 0, true, Default()); claimed(j.Verdict) {
+			wrong++
+		}
+	}
+	t.Logf("found %d of %d, wrong %d of %d", found, cells/3, wrong, cells)
+	if found < cells/3*6/10 || wrong > cells/200 {
+		t.Errorf("found %d of %d, wrong %d of %d", found, cells/3, wrong, cells)
 	}
 }

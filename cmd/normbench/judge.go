@@ -1,0 +1,296 @@
+package main
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/report"
+	"normbench/sweep/verdict"
+)
+
+const judgeHelp = "give columns a and b, and twin (a second copy of a) if there is one: `normbench judge --help`"
+
+func (e *env) judgeCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "judge",
+		Usage:     "say whether b is faster than a, from paired rounds that any tool measured",
+		ArgsUsage: "ROUNDS",
+		Description: "A round visits a, b and, if you can, twin (a second copy of a) in random order; its times are medians\n" +
+			"of a few launches, in any one unit. 12 rounds tell 2%, 24 tell more; 10 are the least.\n" +
+			"ROUNDS is CSV with a header (a,b[,twin][,stream][,cell]), or JSON: {\"a\": [...], \"b\": [...], \"twin\": [...]} or a list of\n" +
+			"{\"a\": 1.2, \"b\": 1.1}; - reads standard input. cell names what was compared; each is judged by itself.\n" +
+			"FASTER and SLOWER are about b: errs in at most 0.5% of cells, whatever the machine did meanwhile.\n" +
+			"SAME: within 1%. TWO MODES: the visits fall in two groups, whose medians are given. INCONCLUSIVE: says why.\n" +
+			"effect is b/a with its interval; q is p by Benjamini and Hochberg over the cells.\n" +
+			"power is the chance to have called a change of 2% with this noise; need is about how many rounds would decide.\n" +
+			"Without twin nothing shows what two copies of one code differ by: then trust no effect below 2%.\n" +
+			"The exit status is 0 whatever the verdict.",
+		Flags: []cli.Flag{
+			&cli.Float64Flag{Name: "step", Usage: "step of the clock, in the unit of the times; 0 is none"},
+			formatFlag,
+		},
+		Action: e.judge,
+	}
+}
+
+func (e *env) judge(c *cli.Context) error {
+	format := c.String("format")
+	if err := report.CheckFormat(format); err != nil {
+		return err
+	}
+	ops := operands(c)
+	if len(ops) != 1 {
+		return hint.Errorf("`normbench judge --help` shows its use", "judge takes one file of rounds, got %d", len(ops))
+	}
+	step := c.Float64("step")
+	if !(step >= 0) || math.IsInf(step, 1) {
+		return hint.Errorf("give it in the unit of the times", "--step %g is out of range", step)
+	}
+	var data []byte
+	var err error
+	name := ops[0]
+	if name == "-" {
+		name = "standard input"
+		data, err = io.ReadAll(os.Stdin)
+	} else {
+		data, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return hint.Errorf("give a file of rounds, or - for standard input", "rounds %s: %w", ops[0], err)
+	}
+	cells, err := parseRounds(name, data)
+	if err != nil {
+		return err
+	}
+	var list []verdict.Cell
+	for _, x := range cells {
+		list = append(list, verdict.Cell{Rounds: x.rounds, Step: step})
+	}
+	rule := verdict.Default()
+	judged := verdict.Judge(list, rule)
+	t := newTable("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">twin %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
+	for i, j := range judged {
+		call := string(j.Verdict)
+		if j.Modes != nil && j.Verdict == verdict.Inconclusive {
+			call = "TWO MODES"
+			j.Reason += fmt.Sprintf("; a %.4g and %.4g, b %.4g and %.4g", j.Modes.Fast[0], j.Modes.Slow[0], j.Modes.Fast[1], j.Modes.Slow[1])
+		}
+		number := func(f float64, format string) string {
+			if f == 0 {
+				return ""
+			}
+			return fmt.Sprintf(format, f)
+		}
+		twin := "none"
+		if cells[i].twin {
+			twin = fmt.Sprintf("%.2f", 100*j.Floor)
+		}
+		stream := ""
+		if cells[i].stream > 0 {
+			stream = pc(cells[i].stream)
+		}
+		t.Rows = append(t.Rows, []string{cells[i].name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"), number(j.Hi, "%.4f"),
+			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), twin, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), pc(rule.Power(list[i])), stream, j.Reason})
+	}
+	if slices.ContainsFunc(cells, func(x roundsOf) bool { return !x.twin }) {
+		t.Notes = append(t.Notes, "no twin: nothing shows what two copies of one code differ by")
+	}
+	return report.RenderTable(e.stdout, t, format)
+}
+
+// roundsOf are the rounds of one cell of a file.
+type roundsOf struct {
+	name   string
+	twin   bool
+	stream float64 // median ratio of the stream to b, 0 for none
+	rounds []verdict.Round
+}
+
+// arms are columns of rounds; those with one name belong together.
+type arms struct {
+	Cell   string    `json:"cell"`
+	A      []float64 `json:"a"`
+	B      []float64 `json:"b"`
+	Twin   []float64 `json:"twin"`
+	Stream []float64 `json:"stream"`
+}
+
+// parseRounds reads CSV or JSON. name is for errors.
+func parseRounds(name string, data []byte) ([]roundsOf, error) {
+	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
+	var cells []*arms
+	var err error
+	switch {
+	case text == "":
+		err = fmt.Errorf("it is empty")
+	case text[0] == '{':
+		a := &arms{}
+		err = json.Unmarshal([]byte(text), a)
+		cells = append(cells, a)
+	case text[0] == '[':
+		cells, err = roundList(text)
+	default:
+		cells, err = roundTable(text)
+	}
+	if err != nil {
+		return nil, hint.Errorf(judgeHelp, "rounds %s: %s", name, strings.Join(strings.Fields(err.Error()), " "))
+	}
+	var out []roundsOf
+	for _, c := range cells {
+		x, err := c.pair()
+		if err != nil {
+			return nil, hint.Errorf(judgeHelp, "rounds %s: %w", name, err)
+		}
+		out = append(out, x)
+	}
+	if len(out) == 0 {
+		return nil, hint.Errorf(judgeHelp, "rounds %s: no rounds", name)
+	}
+	return out, nil
+}
+
+// roundList reads a list of rounds, or of cells with columns.
+func roundList(text string) ([]*arms, error) {
+	var columns []*arms
+	if json.Unmarshal([]byte(text), &columns) == nil && !slices.Contains(columns, nil) {
+		return columns, nil
+	}
+	var rows []map[string]any
+	if err := json.Unmarshal([]byte(text), &rows); err != nil {
+		return nil, err
+	}
+	var g grouped
+	for i, row := range rows {
+		err := g.add(i+1, func(k string) (float64, bool, error) {
+			v, ok := row[k]
+			if !ok {
+				return 0, false, nil
+			}
+			f, number := v.(float64)
+			if !number {
+				return 0, true, fmt.Errorf("%v is no number", v)
+			}
+			return f, true, nil
+		}, row["cell"])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return g.cells, nil
+}
+
+func roundTable(text string) ([]*arms, error) {
+	r := csv.NewReader(strings.NewReader(text))
+	r.TrimLeadingSpace = true
+	rows, err := r.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	at := map[string]int{}
+	for i, h := range rows[0] {
+		at[strings.ToLower(strings.TrimSpace(h))] = i
+	}
+	if _, ok := at["a"]; !ok {
+		return nil, fmt.Errorf("its header %q has no column a", strings.Join(rows[0], ","))
+	}
+	if _, ok := at["b"]; !ok {
+		return nil, fmt.Errorf("its header %q has no column b", strings.Join(rows[0], ","))
+	}
+	var g grouped
+	for i, row := range rows[1:] {
+		var cell any
+		if k, ok := at["cell"]; ok {
+			cell = row[k]
+		}
+		err := g.add(i+1, func(k string) (float64, bool, error) {
+			j, ok := at[k]
+			if !ok {
+				return 0, false, nil
+			}
+			f, err := strconv.ParseFloat(strings.TrimSpace(row[j]), 64)
+			if err != nil {
+				return 0, true, fmt.Errorf("%q is no number", row[j])
+			}
+			return f, true, nil
+		}, cell)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return g.cells, nil
+}
+
+// grouped collects rows into cells, in the order of their first rows.
+type grouped struct{ cells []*arms }
+
+func (g *grouped) add(row int, get func(column string) (float64, bool, error), cell any) error {
+	name := ""
+	if cell != nil {
+		name = fmt.Sprint(cell)
+	}
+	i := slices.IndexFunc(g.cells, func(c *arms) bool { return c.Cell == name })
+	if i < 0 {
+		i = len(g.cells)
+		g.cells = append(g.cells, &arms{Cell: name})
+	}
+	c := g.cells[i]
+	for k, to := range map[string]*[]float64{"a": &c.A, "b": &c.B, "twin": &c.Twin, "stream": &c.Stream} {
+		v, ok, err := get(k)
+		if err != nil {
+			return fmt.Errorf("round %d: %s %w", row, k, err)
+		}
+		if ok {
+			*to = append(*to, v)
+		} else if k == "a" || k == "b" {
+			return fmt.Errorf("round %d has no %s", row, k)
+		}
+	}
+	return nil
+}
+
+// pair makes rounds of columns.
+func (c *arms) pair() (roundsOf, error) {
+	x := roundsOf{name: c.Cell, twin: len(c.Twin) > 0}
+	if len(c.A) == 0 || len(c.B) == 0 {
+		return x, fmt.Errorf("no pairs: a has %d rounds, b %d", len(c.A), len(c.B))
+	}
+	for _, o := range []struct {
+		name string
+		t    []float64
+	}{{"a", c.A}, {"b", c.B}, {"twin", c.Twin}, {"stream", c.Stream}} {
+		if len(o.t) != len(c.A) && (len(o.t) > 0 || o.name == "b") {
+			return x, fmt.Errorf("a has %d rounds, %s %d", len(c.A), o.name, len(o.t))
+		}
+		for i, t := range o.t {
+			if !(t > 0) || math.IsInf(t, 1) {
+				return x, fmt.Errorf("round %d: %s is %g, which is no time", i+1, o.name, t)
+			}
+		}
+	}
+	for i := range c.A {
+		r := verdict.Round{A: c.A[i], B: c.B[i], A2: c.A[i]}
+		if x.twin {
+			r.A2 = c.Twin[i]
+		}
+		x.rounds = append(x.rounds, r)
+	}
+	if len(c.Stream) > 0 {
+		ratios := make([]float64, len(c.B))
+		for i := range ratios {
+			ratios[i] = c.Stream[i] / c.B[i]
+		}
+		slices.Sort(ratios)
+		x.stream = (ratios[(len(ratios)-1)/2] + ratios[len(ratios)/2]) / 2
+	}
+	return x, nil
+}

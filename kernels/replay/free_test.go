@@ -1,0 +1,97 @@
+package replay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+)
+
+const foreign = `{"device_name": "GPU", "kernel_name": "conv", "tune_params_keys": ["x", "mode", "pad", "one"],
+"cache": {
+"a": {"x": 16, "mode": "fast", "pad": true, "one": 1, "time": 2.5},
+"b": {"x": 8, "mode": "slow", "pad": false, "one": 1, "time": "RuntimeFailedConfig"},
+"c": {"x": 8, "mode": "fast", "pad": true, "one": 1, "time": 1.5}`
+
+func TestParseFree(t *testing.T) {
+	t4 := `{"schema_version": "1.0.0", "results": [
+{"configuration": {"x": 16, "mode": "fast"}, "objectives": ["time"], "invalidity": "correct", "measurements": [{"name": "time", "value": 2.5, "unit": "ms"}]},
+{"configuration": {"x": 8, "mode": "slow"}, "objectives": ["time"], "invalidity": "runtime", "measurements": []},
+{"configuration": {"x": 8, "mode": "fast"}, "objectives": ["time"], "invalidity": "correct", "measurements": [{"name": "time", "value": 1.5, "unit": "ms"}]}]}`
+	for name, data := range map[string]string{"closed": foreign + "}\n}", "open": foreign + ",", "t4": t4} {
+		f, err := ParseFree(name, []byte(data))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		best, valid := math.Inf(1), 0
+		for _, c := range f.Configs {
+			best = min(best, c.Time)
+			if !math.IsInf(c.Time, 1) {
+				valid++
+			}
+		}
+		if len(f.Configs) != 3 || valid != 2 || best != 1.5 || !IsFree([]byte(data)) {
+			t.Errorf("%s: %+v", name, f)
+		}
+		for _, k := range f.Knobs {
+			if k.Name == "one" || (k.Name == "x") != (k.Values != nil) {
+				t.Errorf("%s: knob %+v", name, k)
+			}
+		}
+	}
+	path := filepath.Join(t.TempDir(), "c.json.gz")
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	z.Write([]byte(foreign + "}}"))
+	z.Close()
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := ReadMaybeGzip(path); err != nil || string(data) != foreign+"}}" {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, b.Bytes()[:20], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadMaybeGzip(path); err == nil || hint.Of(err) == "" {
+		t.Error("half a gzip was read:", err)
+	}
+}
+
+// Each trouble is one line with a hint.
+func TestParseFreeBad(t *testing.T) {
+	entry := func(e string) string {
+		return `{"kernel_name": "k", "tune_params_keys": ["x"], "cache": {` + e + `}}`
+	}
+	many := strings.Builder{}
+	many.WriteString(`{"schema_version": "1.0.0", "results": [`)
+	many.WriteString(strings.Repeat("{},", FreeLimit))
+	many.WriteString("{}]}")
+	for want, data := range map[string]string{
+		`neither a kernel_tuner cache nor T4`: `{"device_name": [`,
+		`schema "2.0.0" is not known`:         `{"schema_version": "2.0.0", "cache": {}}`,
+		`it has no configs`:                   `{"device_name": "x"}`,
+		`it has no "tune_params_keys"`:        `{"cache": {"a": {"x": 1, "time": 1}}}`,
+		`entry "a": no "x"`:                   entry(`"a": {"time": 1}`),
+		`entry "a": "x" is no number`:         entry(`"a": {"x": [1], "time": 1}`),
+		`entry "a": no time`:                  entry(`"a": {"x": 1}`),
+		`entry "a": its time is the string`:   entry(`"a": {"x": 1, "time": "12.5"}`),
+		`entry "a": a time of -1`:             entry(`"a": {"x": 1, "time": -1}`),
+		`entry "a": a time of 0`:              entry(`"a": {"x": 1, "time": 0}`),
+		`neither a kernel_tuner cache nor`:    entry(`"a": {"x": 1, "time": NaN}`),
+		`none of its 1 configs is valid`:      entry(`"a": {"x": 1, "time": "InvalidConfig"}`),
+		`the config 1 stands twice`:           entry(`"a": {"x": 1, "time": 1}, "b": {"x": 1, "time": 2}, "c": {"x": 2, "time": 2}`),
+		`duplicate object member name "a"`:    entry(`"a": {"x": 1, "time": 1}, "a": {"x": 2, "time": 2}`),
+		`500001 configs, at most 500000`:      many.String(),
+	} {
+		_, err := ParseFree("f.json", []byte(data))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "f.json: ") || strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,326 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"math/rand/v2"
+	"slices"
+)
+
+// evolve keeps a population, the fastest so far, and crosses and mutates it, as a
+// genetic algorithm does that never tries a variant twice; a surrogate says which of
+// the children, of the neighbours of the fastest and of variants drawn at random are
+// tried. Which share it chooses depends on how well its last guesses were ordered.
+type evolve struct {
+	s       *Space
+	rng     *rand.Rand
+	lat     *lattice
+	model   *surrogate
+	fitted  int // observations at the last fit
+	most    int
+	race    *race
+	trust   float64         // in the surrogate's order, from 0 to 1
+	guessed map[int]float64 // of the last round
+	ahead   []int
+}
+
+const (
+	evolveOpening  = 10
+	evolveTrain    = 160 // observations that the surrogate is conditioned on, at most
+	evolveFit      = 90  // and fitted to
+	evolvePool     = 500 // variants that it ranks in a round
+	evolveParents  = 16
+	evolveMutation = 0.12
+	evolveShare    = 0.1 // of the space, where no budget says more
+	evolveFloor    = 48
+)
+
+func newEvolve(s *Space, rng *rand.Rand) Strategy {
+	e := &evolve{s: s, rng: rng, lat: newLattice(s), trust: 0.7}
+	e.model = newSurrogate(s, e.lat)
+	e.most = s.limit()
+	if s.Limit <= 0 {
+		e.most = min(e.most, max(int(math.Ceil(evolveShare*float64(len(s.Variants)))), evolveFloor))
+	}
+	return e
+}
+
+func (e *evolve) Ask(b *Board) []Visit {
+	if e.race != nil {
+		return e.race.next(b)
+	}
+	room := e.most - b.Measured()
+	if b.Measured() == 0 {
+		return visitAll(upTo(e.s, e.opening()), 1)
+	}
+	if room > 0 && b.Used() <= exploreShare {
+		if vs := e.propose(b, room); len(vs) > 0 {
+			return visitAll(vs, 1)
+		}
+	}
+	e.race = &race{s: e.s, rng: e.rng, in: b.Ranked(), widen: 2.5, rung: 1, most: 14}
+	return e.race.next(b)
+}
+
+func (e *evolve) later() []int { return e.ahead }
+
+// opening is what is kept and what won nearby, else a few that lie apart from each other.
+func (e *evolve) opening() []int {
+	vs := slices.Clone(e.s.Keep)
+	for _, v := range e.s.Known.Winners(e.s, autoOptions.start) {
+		if !slices.Contains(vs, v) && len(vs) < e.most {
+			vs = append(vs, v)
+		}
+	}
+	if len(vs) > len(e.s.Keep)+1 {
+		return vs
+	}
+	n := min(evolveOpening, max(e.most/3, 2), len(e.s.Variants)-len(vs))
+	for range n {
+		pick, far := -1, -1
+		for range 24 {
+			v := e.rng.IntN(len(e.s.Variants))
+			if slices.Contains(vs, v) {
+				continue
+			}
+			d := len(e.lat.axes)
+			for _, w := range vs {
+				d = min(d, e.lat.apart(v, w))
+			}
+			if d > far {
+				pick, far = v, d
+			}
+		}
+		if pick >= 0 {
+			vs = append(vs, pick)
+		}
+	}
+	return vs
+}
+
+// propose is a round of new variants.
+func (e *evolve) propose(b *Board, room int) []int {
+	ranked := b.Ranked()
+	n := len(ranked)
+	size := min(max(b.Measured()/12, 2), 8, room)
+	if n == 0 {
+		return e.draw(b, size)
+	}
+	e.learn(b)
+	var vs []int
+	take := func(v int) {
+		if v >= 0 && !b.Seen(v) && !slices.Contains(vs, v) && len(vs) < size {
+			vs = append(vs, v)
+		}
+	}
+	pool := e.pool(b, ranked)
+	y, train := e.training(b, ranked)
+	e.guessed = map[int]float64{}
+	if n >= 5 && len(pool) > 0 {
+		if float64(n) >= 1.5*float64(e.fitted) {
+			e.fitted = n
+			m := min(len(train), evolveFit)
+			sweeps := 2
+			if n > 100 {
+				sweeps = 1
+			}
+			e.model.fit(train[:m], y[:m], sweeps)
+		}
+		e.model.condition(train, y)
+		guesses := e.model.guesses(pool)
+		ok := e.feasible(b, guesses)
+		best := slices.Min(y)
+		for i := range guesses {
+			e.guessed[guesses[i].variant] = guesses[i].mean
+		}
+		// At least a fifth is left to the population, all that the surrogate misjudges more.
+		share := int(math.Round(float64(size) * (0.4 + 0.5*e.trust)))
+		for len(vs) < max(share, 1) {
+			pick, most := -1, math.Inf(-1)
+			for i := range guesses {
+				q := &guesses[i]
+				if slices.Contains(vs, q.variant) {
+					continue
+				}
+				if x := math.Log(q.improvement(best)+1e-300) + math.Log(ok[i]); x > most {
+					pick, most = i, x
+				}
+			}
+			if pick < 0 {
+				break
+			}
+			vs = append(vs, guesses[pick].variant)
+			if len(vs) < share {
+				e.model.believe(guesses[pick], guesses)
+			}
+		}
+	}
+	for range 40 {
+		if len(vs) >= size {
+			break
+		}
+		take(e.breed(ranked, n))
+	}
+	for _, v := range e.draw(b, size) {
+		take(v)
+	}
+	return vs
+}
+
+// breed is a child of two of the fastest, -1 where the space does not have it.
+func (e *evolve) breed(ranked []int, n int) int {
+	parents := min(evolveParents, n)
+	pick := func() int { return ranked[min(e.rng.IntN(parents), e.rng.IntN(parents))] }
+	v, ok := e.lat.child(pick(), pick(), evolveMutation+1/float64(len(e.lat.axes)), e.rng)
+	if !ok {
+		return -1
+	}
+	return v
+}
+
+// draw is up to n variants that were not tried, at random.
+func (e *evolve) draw(b *Board, n int) []int {
+	var vs []int
+	total := len(e.s.Variants)
+	for range 20 * n {
+		if v := e.rng.IntN(total); !b.Seen(v) && !slices.Contains(vs, v) {
+			if vs = append(vs, v); len(vs) == n {
+				return vs
+			}
+		}
+	}
+	from := e.rng.IntN(total)
+	for i := range total { // few are left
+		if v := (from + i) % total; !b.Seen(v) && !slices.Contains(vs, v) && len(vs) < n {
+			vs = append(vs, v)
+		}
+	}
+	return vs
+}
+
+// pool is what the surrogate may choose from: all of a small space; else the
+// neighbours of the fastest, children and variants drawn at random.
+func (e *evolve) pool(b *Board, ranked []int) []int {
+	var vs []int
+	in := map[int]bool{}
+	add := func(v int) {
+		if v >= 0 && !in[v] && !b.Seen(v) && len(vs) < evolvePool {
+			in[v] = true
+			vs = append(vs, v)
+		}
+	}
+	if len(e.s.Variants)-b.Measured() <= evolvePool {
+		for v := range e.s.Variants {
+			add(v)
+		}
+		return vs
+	}
+	for i, v := range ranked[:min(6, len(ranked))] {
+		e.lat.around(v, func(n int, near bool) {
+			if near || i == 0 && len(vs) < evolvePool/2 || e.rng.IntN(4) == 0 && len(vs) < evolvePool/2 {
+				add(n)
+			}
+		})
+	}
+	until := len(vs) + (evolvePool-len(vs))/2
+	for range 2 * evolvePool {
+		if len(vs) >= until {
+			break
+		}
+		add(e.breed(ranked, len(ranked)))
+	}
+	for range 2 * evolvePool {
+		add(e.rng.IntN(len(e.s.Variants)))
+	}
+	return vs
+}
+
+// training is what the surrogate is told, the fastest and a part of the others,
+// with the warped logs of their times. The order is such that a part of it is a
+// fair sample too.
+func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
+	vs = slices.Clone(ranked)
+	if len(vs) > evolveTrain {
+		rest := vs[evolveTrain/2:]
+		e.rng.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+		vs = vs[:evolveTrain]
+	}
+	if len(vs) > evolveFit {
+		head := slices.Clone(vs)
+		vs = vs[:0]
+		for i := range len(head) / 2 {
+			vs = append(vs, head[i], head[len(head)-1-i])
+		}
+	}
+	unit := b.Median(ranked[0])
+	for _, v := range vs {
+		log := math.Log(b.Median(v) / unit)
+		y = append(y, warpAt*math.Log1p(log/warpAt))
+	}
+	return y, vs
+}
+
+// feasible is the chance that each of the pool is valid, by what its neighbours are.
+func (e *evolve) feasible(b *Board, pool []guess) []float64 {
+	out := make([]float64, len(pool))
+	var bad []int
+	good := 0
+	for _, v := range b.order {
+		if !b.OK(v) {
+			bad = append(bad, v)
+		} else {
+			good++
+		}
+	}
+	for i := range out {
+		out[i] = 1
+	}
+	if len(bad) == 0 {
+		return out
+	}
+	w := e.model.weights()
+	if len(bad) > evolveTrain/2 {
+		bad = bad[len(bad)-evolveTrain/2:]
+	}
+	rows := make([][]float64, len(bad))
+	for i, v := range bad {
+		rows[i] = e.model.row(v)
+	}
+	share := float64(good) / float64(good+len(bad))
+	for i, q := range pool {
+		yes, no := 0.0, 0.0
+		for _, c := range q.near {
+			yes += c * c * c
+		}
+		for _, x := range rows {
+			c := corr(q.x, x, w)
+			no += c * c * c
+		}
+		out[i] = (yes + share) / (yes + no + 1)
+	}
+	return out
+}
+
+// learn holds what the last round brought against what was expected of it.
+func (e *evolve) learn(b *Board) {
+	var vs []int
+	for v := range e.guessed {
+		if b.OK(v) {
+			vs = append(vs, v)
+		}
+	}
+	if len(vs) < 2 {
+		return
+	}
+	slices.Sort(vs)
+	right, all := 0.0, 0.0
+	for i, v := range vs {
+		for _, w := range vs[:i] {
+			all++
+			if cmp.Compare(e.guessed[v], e.guessed[w]) == cmp.Compare(b.Median(v), b.Median(w)) {
+				right++
+			}
+		}
+	}
+	e.trust = 0.8*e.trust + 0.2*right/all
+}

@@ -1,0 +1,96 @@
+package search
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"normbench/kernels"
+)
+
+// cube is a free space of about n configs of eight knobs, with invalid ones.
+func cube(n int) (*Space, func(int) float64) {
+	sizes := []int{2, 2, 3, 3, 4, 4, 5}
+	product := 1
+	for _, k := range sizes {
+		product *= k
+	}
+	sizes = append(sizes, n/product)
+	s := &Space{Full: 1, Keep: []int{0}, Units: 1}
+	for k, size := range sizes {
+		a := Axis{Name: fmt.Sprint(k), Size: size}
+		for v := range size {
+			a.Values = append(a.Values, float64(v))
+		}
+		s.Axes = append(s.Axes, a)
+	}
+	for i := range product * (n / product) {
+		p := make([]int, len(sizes))
+		for k, rest := 0, i; k < len(sizes); k++ {
+			p[k], rest = rest%sizes[k], rest/sizes[k]
+		}
+		s.At = append(s.At, p)
+		s.Variants = append(s.Variants, kernels.Variant{Family: fmt.Sprint(i)})
+	}
+	return s, func(v int) float64 {
+		t := 1.0
+		for k, x := range s.At[v] {
+			d := float64(x)/float64(max(sizes[k]-1, 1)) - 0.6
+			t += d * d * float64(k+1)
+		}
+		return t * math.Exp(0.1*rand.New(rand.NewPCG(uint64(v), 1)).NormFloat64())
+	}
+}
+
+// BenchmarkPropose is what auto costs per config that it proposes, up to 500
+// observations of 20,000 configs.
+func BenchmarkPropose(b *testing.B) {
+	s, time := cube(20160)
+	s.Limit = 500
+	for b.Loop() {
+		strategy, err := New(Auto, s)
+		if err != nil {
+			b.Fatal(err)
+		}
+		board := NewBoard(s, 0, 0)
+		for board.Measured() < s.Limit {
+			for _, x := range strategy.Ask(board) {
+				if x.Variant%13 == 5 {
+					board.fail(x.Variant)
+				} else {
+					board.tell(x.Variant, 0, []float64{time(x.Variant)})
+				}
+			}
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/1e6/float64(b.N*s.Limit), "ms/config")
+}
+
+// A population never asks for a variant twice, and ends where all are tried.
+func TestEvolveUnique(t *testing.T) {
+	s, time := cube(2880)
+	s.Variants, s.At = s.Variants[:90], s.At[:90]
+	s.Limit = len(s.Variants)
+	strategy := newEvolve(s, rand.New(rand.NewPCG(1, 1)))
+	board := NewBoard(s, 0, 0)
+	for round := 0; ; round++ {
+		visits := strategy.Ask(board)
+		if len(visits) == 0 {
+			break
+		}
+		for _, x := range visits {
+			if board.Seen(x.Variant) {
+				t.Fatalf("%d is asked for twice", x.Variant)
+			}
+			if x.Variant%3 == 1 {
+				board.fail(x.Variant)
+			} else {
+				board.tell(x.Variant, round, []float64{time(x.Variant)})
+			}
+		}
+	}
+	if board.Measured() != 90 {
+		t.Errorf("it ended after %d of 90", board.Measured())
+	}
+}

@@ -1,0 +1,337 @@
+package search
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
+)
+
+// A surrogate is a Gaussian process over the variants of one space whose length scale
+// per feature is fitted by the likelihood, with a prior that keeps a feature from
+// mattering before something says so (Rasmussen and Williams 2006, chapter 5; the
+// prior grows with the root of the number of features: Hvarfner, Hellsten and Nardi
+// 2024). A numeric knob may come by the order of its values, by their logs, or as
+// names; which, is fitted too.
+type surrogate struct {
+	features []feature
+	nugget   float64
+	prior    float64 // of the log of a length scale
+
+	obs   []int // variants that it is conditioned on
+	x     [][]float64
+	chol  [][]float64 // rows of the Cholesky factor, with the diagonal
+	z     []float64
+	mean  float64
+	scale float64
+}
+
+// A feature is a column of numbers per variant, in one of several ways.
+type feature struct {
+	ways   [][]float64 // by way and variant
+	way    int         // len(ways) is by name: equal or not
+	names  bool        // by name is the only way
+	length float64
+	prior  float64 // of the log of the length, less the surrogate's; 0 is none
+}
+
+func (f *feature) byName() bool { return f.names || f.way == len(f.ways) }
+
+func newSurrogate(s *Space, l *lattice) *surrogate {
+	g := &surrogate{nugget: 1e-3}
+	n := len(s.Variants)
+	for k, a := range l.axes {
+		f := feature{names: a.Values == nil}
+		for _, col := range a.columns() {
+			way := make([]float64, n)
+			for i := range way {
+				way[i] = col[l.at[i][k]]
+			}
+			f.ways = append(f.ways, way)
+		}
+		f.way = len(f.ways) - 1
+		g.features = append(g.features, f)
+	}
+	if s.Axes == nil {
+		g.features = append(g.features[:1], ownFeatures(s)...)
+	}
+	g.prior = math.Log(0.35 * math.Sqrt(float64(len(g.features))+1))
+	for i := range g.features {
+		if g.features[i].prior != 0 {
+			g.features[i].length = math.Exp(g.features[i].prior)
+			continue
+		}
+		g.features[i].length = math.Exp(g.prior)
+		if g.features[i].names {
+			g.features[i].length = 2
+		}
+	}
+	return g
+}
+
+// ownFeatures are what the knobs of this program's families amount to on a problem, in
+// the scales of the model.
+func ownFeatures(s *Space) []feature {
+	fs := make([]feature, numFeatures)
+	for k := range fs {
+		fs[k] = feature{ways: [][]float64{make([]float64, len(s.Variants))}, prior: ownLength}
+	}
+	for i, v := range s.Variants {
+		for k, x := range pointOf(s.Problem, v, s.Units, 0).x {
+			fs[k].ways[0][i] = x
+		}
+	}
+	return fs
+}
+
+// ownLength is the prior of the log of their length scales.
+const ownLength = 0.6
+
+// row is a variant as the process sees it.
+func (g *surrogate) row(v int) []float64 {
+	r := make([]float64, len(g.features))
+	for k := range g.features {
+		f := &g.features[k]
+		if f.byName() {
+			r[k] = f.ways[0][v]
+		} else {
+			r[k] = f.ways[f.way][v] / f.length
+		}
+	}
+	return r
+}
+
+// weights are the squared distances of two names, 0 for a feature by number.
+func (g *surrogate) weights() []float64 {
+	w := make([]float64, len(g.features))
+	for k := range g.features {
+		if f := &g.features[k]; f.byName() {
+			w[k] = 1 / (f.length * f.length)
+		}
+	}
+	return w
+}
+
+func corr(a, b, w []float64) float64 {
+	sum := 0.0
+	for k, x := range a {
+		d := x - b[k]
+		switch {
+		case w[k] == 0:
+			sum += d * d
+		case d != 0:
+			sum += w[k]
+		}
+	}
+	return matern52(math.Sqrt(sum))
+}
+
+// condition takes in what was observed.
+func (g *surrogate) condition(vs []int, y []float64) {
+	n := len(vs)
+	g.obs = append(g.obs[:0], vs...)
+	g.mean, g.scale = moments(y)
+	w := g.weights()
+	g.x = make([][]float64, n)
+	for i, v := range vs {
+		g.x[i] = g.row(v)
+	}
+	k := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := range i {
+			k.SetSym(i, j, corr(g.x[i], g.x[j], w))
+		}
+		k.SetSym(i, i, 1+g.nugget)
+	}
+	var c mat.Cholesky
+	for extra := g.nugget; !c.Factorize(k); extra *= 10 {
+		for i := range n {
+			k.SetSym(i, i, 1+g.nugget+extra)
+		}
+	}
+	var l mat.TriDense
+	c.LTo(&l)
+	g.chol, g.z = make([][]float64, n), make([]float64, n)
+	for i := range n {
+		g.chol[i] = make([]float64, i+1)
+		for j := range i + 1 {
+			g.chol[i][j] = l.At(i, j)
+		}
+		g.z[i] = ((y[i]-g.mean)/g.scale - floats.Dot(g.chol[i][:i], g.z[:i])) / g.chol[i][i]
+	}
+}
+
+func moments(y []float64) (mean, sd float64) {
+	for _, v := range y {
+		mean += v
+	}
+	mean /= float64(len(y))
+	for _, v := range y {
+		sd += (v - mean) * (v - mean)
+	}
+	return mean, max(math.Sqrt(sd/float64(len(y))), 1e-6)
+}
+
+// A guess is what the process thinks of a variant, in the unit of the observations.
+type guess struct {
+	variant  int
+	mean, sd float64
+	near     []float64 // correlations with what was observed
+	x, solve []float64
+}
+
+// guesses predicts variants.
+func (g *surrogate) guesses(vs []int) []guess {
+	out := make([]guess, len(vs))
+	w := g.weights()
+	for i, v := range vs {
+		q := guess{variant: v, x: g.row(v), near: make([]float64, len(g.obs)), solve: make([]float64, len(g.obs))}
+		for j := range g.obs {
+			q.near[j] = corr(q.x, g.x[j], w)
+			q.solve[j] = (q.near[j] - floats.Dot(g.chol[j][:j], q.solve[:j])) / g.chol[j][j]
+		}
+		q.mean = g.mean + g.scale*floats.Dot(q.solve, g.z)
+		q.sd = g.scale * math.Sqrt(max(1-floats.Dot(q.solve, q.solve), 1e-9))
+		out[i] = q
+	}
+	return out
+}
+
+// believe takes one guess for an observation of what was expected, in the others.
+func (g *surrogate) believe(of guess, all []guess) {
+	w := g.weights()
+	d := math.Sqrt(max(1+g.nugget-floats.Dot(of.solve, of.solve), 1e-9))
+	for i := range all {
+		q := &all[i]
+		v := (corr(q.x, of.x, w) - floats.Dot(q.solve, of.solve)) / d
+		q.sd = math.Sqrt(max(q.sd*q.sd-g.scale*g.scale*v*v, 1e-12))
+		q.solve = append(q.solve, v)
+	}
+}
+
+// improvement is the expected improvement of a guess on best.
+func (q *guess) improvement(best float64) float64 {
+	u := (best - q.mean) / q.sd
+	return (best-q.mean)*distuv.UnitNormal.CDF(u) + q.sd*distuv.UnitNormal.Prob(u)
+}
+
+// fit moves each length scale, each feature's way and the nugget to where the
+// likelihood of y, with the priors, is larger.
+func (g *surrogate) fit(vs []int, y []float64, sweeps int) {
+	n := len(vs)
+	mean, sd := moments(y)
+	t := mat.NewVecDense(n, nil)
+	for i, v := range y {
+		t.SetVec(i, (v-mean)/sd)
+	}
+	// Squared distances of each feature, and their sum.
+	part := func(f *feature) []float64 {
+		d := make([]float64, 0, n*(n-1)/2)
+		for i := range n {
+			for j := range i {
+				if f.byName() {
+					if f.ways[0][vs[i]] != f.ways[0][vs[j]] {
+						d = append(d, 1/(f.length*f.length))
+					} else {
+						d = append(d, 0)
+					}
+				} else {
+					x := (f.ways[f.way][vs[i]] - f.ways[f.way][vs[j]]) / f.length
+					d = append(d, x*x)
+				}
+			}
+		}
+		return d
+	}
+	parts := make([][]float64, len(g.features))
+	sum := make([]float64, n*(n-1)/2)
+	for k := range g.features {
+		parts[k] = part(&g.features[k])
+		floats.Add(sum, parts[k])
+	}
+	k := mat.NewSymDense(n, nil)
+	var c mat.Cholesky
+	var sol mat.VecDense
+	likelihood := func(sum []float64, nugget float64) float64 {
+		p := 0
+		for i := range n {
+			for j := range i {
+				k.SetSym(i, j, matern52(math.Sqrt(max(sum[p], 0))))
+				p++
+			}
+			k.SetSym(i, i, 1+nugget)
+		}
+		if !c.Factorize(k) || c.SolveVecTo(&sol, t) != nil {
+			return math.Inf(-1)
+		}
+		// The variance that fits best is taken out.
+		return -0.5*float64(n)*math.Log(mat.Dot(&sol, t)/float64(n)) - 0.5*c.LogDet()
+	}
+	prior := func(f *feature) float64 {
+		at := g.prior
+		if f.prior != 0 {
+			at = f.prior
+		}
+		if f.names {
+			at = math.Log(2)
+		}
+		u := (math.Log(f.length) - at) / 1.2
+		return -0.5 * u * u
+	}
+	nuggetPrior := func(x float64) float64 { u := math.Log(x/1e-3) / 3; return -0.5 * u * u }
+	best := likelihood(sum, g.nugget)
+	try := make([]float64, len(sum))
+	for range sweeps {
+		before := best
+		for i := range g.features {
+			f := &g.features[i]
+			was := *f
+			keep, gain, d := was, 1e-3, []float64(nil)
+			test := func(x feature) {
+				p := part(&x)
+				for j := range try {
+					try[j] = sum[j] - parts[i][j] + p[j]
+				}
+				if got := likelihood(try, g.nugget) - best + prior(&x) - prior(&was); got > gain {
+					keep, gain, d = x, got, p
+				}
+			}
+			for _, by := range []float64{0.4, 2.5} {
+				x := was
+				if x.length *= by; x.length > 0.02 && x.length < 50 {
+					test(x)
+				}
+			}
+			if !was.names && f.prior == 0 {
+				for way := range len(f.ways) + 1 {
+					if way != was.way {
+						x := was
+						x.way = way
+						test(x)
+					}
+				}
+			}
+			if d != nil {
+				*f = keep
+				floats.Sub(sum, parts[i])
+				floats.Add(sum, d)
+				parts[i] = d
+				best = likelihood(sum, g.nugget)
+			}
+		}
+		for _, by := range []float64{0.2, 5} {
+			x := g.nugget * by
+			if x < 1e-5 || x > 1 {
+				continue
+			}
+			if got := likelihood(sum, x); got+nuggetPrior(x) > best+nuggetPrior(g.nugget) {
+				best, g.nugget = got, x
+				break
+			}
+		}
+		if best < before+0.5 {
+			break
+		}
+	}
+}
