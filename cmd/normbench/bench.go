@@ -201,6 +201,8 @@ func (m *memory) Keys() map[string]kernels.Status { return nil }
 
 func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">95% CI us", ">spread %", ">GB/s", ">% of stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
+	t.Group = report.ByProblem
+	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "95% CI us", "stages us"}
 	notes := map[string]string{
 		kernels.ByCUPTI:  "stages with a gap are by CUPTI: each kernel alone, without its launch",
 		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost of its launch",

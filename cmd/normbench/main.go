@@ -30,6 +30,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
+	"normbench/report"
 	"normbench/sweep/record"
 )
 
@@ -72,8 +73,12 @@ func interrupted(format string, args ...any) error {
 // command looks, and what has not come out is not done. (A closed pipe ends the program.)
 type printed struct {
 	io.Writer
-	err error
+	err    error
+	layout *report.Layout // of the tables
 }
+
+// Layout is how tables look in it; nil until the flags are read.
+func (p *printed) Layout() *report.Layout { return p.layout }
 
 func (p *printed) Write(b []byte) (int, error) {
 	n, err := p.Writer.Write(b)
@@ -200,6 +205,7 @@ func (e *env) helpCommand() *cli.Command {
 func (e *env) prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
 	c.HideHelpCommand = true
+	c.Flags = withLayout(c.Flags)
 	for _, sub := range c.Subcommands {
 		e.prepareCommand(sub)
 	}
@@ -220,6 +226,9 @@ func (e *env) prepareCommand(c *cli.Command) {
 		}
 		if err != nil {
 			return usageError(ctx, err, true)
+		}
+		if err := e.setLayout(ctx, c.Flags); err != nil {
+			return err
 		}
 		if err := e.useKernels(ctx); err != nil {
 			return err
