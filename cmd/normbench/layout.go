@@ -24,11 +24,12 @@ var layoutFlags = []cli.Flag{
 
 // withLayout adds the layout flags to a command that has --format. rule has --columns of its
 // own: the widths of a matrix.
-func withLayout(flags []cli.Flag) []cli.Flag {
+func withLayout(c *cli.Command) []cli.Flag {
+	flags := c.Flags
 	has := func(name string) bool {
 		return slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 	}
-	if !has("format") {
+	if !has("format") || c.Name == "export" { // its formats are no tables
 		return flags
 	}
 	flags = slices.Clip(flags)

@@ -171,18 +171,25 @@ func (e *env) app() *cli.App {
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.reportCommand(), e.benchCommand(), e.verifyCommand(),
 			e.tuneCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.exportCommand(),
-			e.selftestCommand(), e.workerCommand(), e.helpCommand(),
+			e.selftestCommand(), e.workerCommand(), e.completionCommand(), e.helpCommand(),
 		},
+		EnableBashCompletion: true,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return hint.Errorf("`normbench help` lists the commands", "unknown command %q", c.Args().First())
+				var names []string
+				for _, cmd := range c.App.Commands {
+					names = append(names, cmd.Name)
+				}
+				return hint.Errorf(hint.DidYouMean(c.Args().First(), names, "`normbench help` lists the commands"), "unknown command %q", c.Args().First())
 			}
-			return cli.ShowAppHelp(c)
+			_, err := io.WriteString(e.stdout, tasks)
+			return err
 		},
 		OnUsageError: usageError,
 	}
 	for _, c := range app.Commands {
 		e.prepareCommand(c)
+		e.setHelp(c, "normbench")
 	}
 	return app
 }
@@ -205,7 +212,7 @@ func (e *env) helpCommand() *cli.Command {
 func (e *env) prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
 	c.HideHelpCommand = true
-	c.Flags = withLayout(c.Flags)
+	c.Flags = withLayout(c)
 	for _, sub := range c.Subcommands {
 		e.prepareCommand(sub)
 	}
@@ -218,7 +225,7 @@ func (e *env) prepareCommand(c *cli.Command) {
 		if errors.Is(err, errHelp) && len(c.Subcommands) > 0 {
 			return action(contextWith(ctx, operands)) // they are no subcommand
 		} else if errors.Is(err, errHelp) {
-			cli.HelpPrinter(ctx.App.Writer, cli.CommandHelpTemplate, ctx.Command)
+			cli.HelpPrinter(ctx.App.Writer, c.CustomHelpTemplate, ctx.Command)
 			return nil
 		}
 		if err == nil {
@@ -334,7 +341,15 @@ func usageError(ctx *cli.Context, err error, _ bool) error {
 		return err
 	}
 	text := usageWords.Replace(err.Error())
-	return hint.Errorf(fmt.Sprintf("`%s --help` lists its flags", name), "%s", text)
+	help := fmt.Sprintf("`%s --help` lists its flags", name)
+	if flag, ok := strings.CutPrefix(text, "unknown flag --"); ok && ctx != nil && ctx.Command != nil {
+		var names []string
+		for _, f := range ctx.Command.Flags {
+			names = append(names, "--"+f.Names()[0])
+		}
+		help = hint.DidYouMean("--"+flag, names, help)
+	}
+	return hint.Errorf(help, "%s", text)
 }
 
 // noOperands refuses operands for commands that take none.
