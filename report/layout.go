@@ -112,7 +112,7 @@ func named(header []string) []string {
 }
 
 // fit lays a table out: its rows under headings, without empty columns, and without those of
-// t.Drop, first to last, until it fits. Then the widest text columns wrap.
+// t.Drop, first to last, until it fits with long text wrapped. Then the widest text columns wrap.
 func (l *Layout) fit(t *Table, rows [][]string) sheet {
 	p := sheet{header: slices.Clone(t.Header)}
 	for i := range p.header {
@@ -142,7 +142,7 @@ func (l *Layout) fit(t *Table, rows [][]string) sheet {
 		width = DefaultWidth
 	}
 	for _, names := range t.Drop {
-		if sum(p.widths()) <= width {
+		if sum(p.wrapped()) <= width {
 			break
 		}
 		for name := range strings.SplitSeq(names, ",") {
@@ -199,6 +199,18 @@ func (p *sheet) widths() []int {
 		w[i] = utf8.RuneCountInString(h)
 		for _, l := range p.lines {
 			w[i] = max(w[i], utf8.RuneCountInString(l.cells[i]))
+		}
+	}
+	return w
+}
+
+// wrapped are the widths where long text wraps, which is better than to leave a column out.
+func (p *sheet) wrapped() []int {
+	const most = 26
+	w := p.widths()
+	for i := range w {
+		if p.aligns[i] == Left {
+			w[i] = min(w[i], max(most, utf8.RuneCountInString(p.header[i])))
 		}
 	}
 	return w

@@ -44,7 +44,7 @@ func shown(t *testing.T, tab *Table, l Layout, format string) string {
 }
 
 func TestLayoutFits(t *testing.T) {
-	for _, width := range []int{60, 80, 100, 160} {
+	for _, width := range []int{50, 80, 100, 160} {
 		got := shown(t, wideTable(), Layout{Width: width}, FormatText)
 		for line := range strings.Lines(got) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
@@ -60,7 +60,7 @@ func TestLayoutFits(t *testing.T) {
 			t.Errorf("width %d repeats the kind or has an empty column:\n%s", width, got)
 		}
 	}
-	narrow, roomy := shown(t, wideTable(), Layout{Width: 60}, FormatText), shown(t, wideTable(), Layout{Width: 160}, FormatText)
+	narrow, roomy := shown(t, wideTable(), Layout{Width: 50}, FormatText), shown(t, wideTable(), Layout{Width: 160}, FormatText)
 	if !strings.Contains(narrow, "not shown: q, GB/s; --wide") || strings.Contains(narrow, "p-value") {
 		t.Errorf("does not say what is left out, or explains it:\n%s", narrow)
 	}
