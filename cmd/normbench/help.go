@@ -133,6 +133,11 @@ func (e *env) setHelp(c *cli.Command, parent string) {
 	for _, sub := range c.Subcommands {
 		e.setHelp(sub, path)
 	}
+	c.CustomHelpTemplate = help(c, path, e.helpWidth())
+}
+
+// helpWidth is the terminal's, but no less than 60.
+func (e *env) helpWidth() int {
 	width := report.DefaultWidth
 	if p, ok := e.stdout.(*printed); ok {
 		width, _ = terminalWidth(p.Writer)
@@ -140,7 +145,42 @@ func (e *env) setHelp(c *cli.Command, parent string) {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		width = n
 	}
-	c.CustomHelpTemplate = help(c, path, max(width, 60))
+	return max(width, 60)
+}
+
+// helpTable has names in a column of their own, and beside it what they mean.
+func helpTable(rows [][2]string, width int) (lines []string) {
+	wide := 0
+	for _, r := range rows {
+		wide = max(wide, utf8.RuneCountInString(r[0]))
+	}
+	wide = min(wide, 24)
+	for _, r := range rows {
+		name := r[0]
+		if utf8.RuneCountInString(name) > wide {
+			lines = append(lines, name)
+			name = ""
+		}
+		for i, text := range report.Wrap(r[1], max(30, width-wide-5)) {
+			if i > 0 {
+				name = ""
+			}
+			lines = append(lines, fmt.Sprintf("%-*s  %s", wide, name, text))
+		}
+	}
+	return lines
+}
+
+// appHelp is the text of `normbench help`.
+func appHelp(app *cli.App, width int) string {
+	var rows [][2]string
+	for _, c := range app.Commands {
+		rows = append(rows, [2]string{c.Name, c.Usage})
+	}
+	return "normbench - " + app.Usage + "\n\nUSAGE:\n   normbench COMMAND [flags] [operands]\n\nCOMMANDS:\n   " +
+		strings.Join(helpTable(rows, width), "\n   ") +
+		"\n\nFLAGS:\n   --help, -h     show this help\n   --version, -v  print the version\n\n" +
+		"`normbench COMMAND --help` has examples, every flag and the exit codes.\n"
 }
 
 // help is the text of a command's help. It is a template without anything to fill in.
@@ -155,28 +195,7 @@ func help(c *cli.Command, path string, width int) string {
 			fmt.Fprintf(&b, "   %s\n", l)
 		}
 	}
-	// names stand in a column of their own, what they mean beside it.
-	table := func(rows [][2]string) (lines []string) {
-		wide := 0
-		for _, r := range rows {
-			wide = max(wide, utf8.RuneCountInString(r[0]))
-		}
-		wide = min(wide, 24)
-		for _, r := range rows {
-			name := r[0]
-			if utf8.RuneCountInString(name) > wide {
-				lines = append(lines, name)
-				name = ""
-			}
-			for i, text := range report.Wrap(r[1], max(30, width-wide-5)) {
-				if i > 0 {
-					name = ""
-				}
-				lines = append(lines, fmt.Sprintf("%-*s  %s", wide, name, text))
-			}
-		}
-		return lines
-	}
+	table := func(rows [][2]string) []string { return helpTable(rows, width) }
 	fmt.Fprintf(&b, "%s - %s\n", path, c.Usage)
 	usage := path + " [flags]"
 	if c.ArgsUsage != "" {

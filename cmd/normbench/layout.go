@@ -86,3 +86,12 @@ func terminalWidth(w io.Writer) (columns int, tty bool) {
 	}
 	return report.DefaultWidth, true
 }
+
+// wrap breaks text that begins in a later column of standard output; --wide leaves it whole.
+func (e *env) wrap(text string, column int) []string {
+	p, ok := e.stdout.(*printed)
+	if !ok || p.layout == nil || p.layout.Wide {
+		return []string{text}
+	}
+	return report.Wrap(text, max(30, p.layout.Width-column))
+}

@@ -191,6 +191,7 @@ func (e *env) app() *cli.App {
 		e.prepareCommand(c)
 		e.setHelp(c, "normbench")
 	}
+	app.CustomAppHelpTemplate = appHelp(app, e.helpWidth())
 	return app
 }
 

@@ -101,6 +101,7 @@ func pc(f float64) string { return fmt.Sprintf("%.1f", 100*f) }
 func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 	t := newTable(fmt.Sprintf("%d problems of %s, %s", len(g.Problems), g.Device.Name, count(seeds, "seed")),
 		"strategy", ">budget", ">variants %", ">GPU time %", ">median problem %", ">regret p50 %", ">p95 %", ">searches within 1 %", ">problems within 1 %", ">2 %")
+	t.Drop = []string{"median problem %", "2 %", "variants %"}
 	for _, r := range rows {
 		budget := "own"
 		switch {
