@@ -120,12 +120,16 @@ type Registry struct {
 
 // Lookup finds a family by name.
 func (r *Registry) Lookup(name string) (*Family, error) {
+	var names []string
 	for _, f := range r.Families {
 		if f.Name == name {
 			return f, nil
 		}
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
 	}
-	return nil, hint.Errorf("`normbench list kernels` names them", "unknown family %q", name)
+	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list kernels` names them"), "unknown family %q", name)
 }
 
 // Serving lists the visible families for p's op and pass that can do p.

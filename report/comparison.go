@@ -43,12 +43,17 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	return RenderTable(w, meanTable(c), format)
 }
 
+// byKind groups rows by their first two columns, the kind and the dtype.
+var byKind = &Group{Of: func(row []string) (string, string) { return row[0] + " " + row[1], row[0] }, Hide: []string{"kind", "dtype"}}
+
 // rowTable keeps to some 90 columns: the variants are in csv and json.
 func rowTable(c *Comparison) *Table {
 	t := &Table{
 		Title:  fmt.Sprintf("A = %s, B = %s\n%s;\n%%stream is the time of a copy of those bytes in the same run over the kernel's time.", c.A, c.B, BytesRule),
 		Header: []string{"kind", "dtype", "M", "N", "A us", "B us", "A GB/s", "B GB/s", "A %stream", "B %stream", "speedup", ""},
 		Align:  []Align{Left, Left, Right, Right, Right, Right, Right, Right, Right, Right, Right, Left},
+		Drop:   []string{"A GB/s,B GB/s"},
+		Group:  byKind,
 	}
 	for _, r := range c.Rows {
 		us := func(v Value) string {

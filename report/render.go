@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/olekukonko/tablewriter"
@@ -13,12 +14,26 @@ import (
 
 // drawTable writes a text or markdown table, with title and notes. All that the
 // tool shares with the table library is in this file.
-func drawTable(w io.Writer, t *Table, rows [][]string, format string) error {
-	aligns := make([]tw.Align, len(t.Header))
+func drawTable(w io.Writer, t *Table, rows [][]string, format string, l *Layout) error {
+	if format == FormatMarkdown {
+		l = &Layout{Wide: true} // a page of its own width
+		rows = escapePipes(rows)
+	}
+	p := l.fit(t, rows)
+	aligns := make([]tw.Align, len(p.header))
 	for i := range aligns {
 		aligns[i] = tw.AlignLeft
-		if t.align(i) == Right {
+		if p.aligns[i] == Right {
 			aligns[i] = tw.AlignRight
+		}
+	}
+	grid := make([][]string, len(p.lines))
+	for i, line := range p.lines {
+		grid[i] = slices.Clone(line.cells)
+		for j := range grid[i] {
+			if l.Color && p.aligns[j] == Left {
+				grid[i][j] = colored(grid[i][j])
+			}
 		}
 	}
 	cells := tw.CellConfig{
@@ -28,7 +43,6 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string) error {
 	var r tw.Renderer
 	if format == FormatMarkdown {
 		r = renderer.NewMarkdown()
-		rows = escapePipes(rows)
 	} else {
 		cells.Padding = tw.CellPadding{Global: tw.PaddingNone}
 		r = renderer.NewBlueprint(tw.Rendition{
@@ -49,32 +63,51 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string) error {
 			fmt.Fprintf(&b, "%s\n\n", strings.ReplaceAll(rest, "<", "&lt;"))
 		}
 	case title != "":
-		fmt.Fprintf(&b, "%s\n\n", t.Title)
+		for line := range strings.SplitSeq(t.Title, "\n") {
+			fmt.Fprintln(&b, l.prose(line))
+		}
+		b.WriteByte('\n')
 	}
-	var grid bytes.Buffer
-	table := tablewriter.NewTable(&grid,
+	var drawn bytes.Buffer
+	table := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(r),
 		tablewriter.WithConfig(tablewriter.Config{Header: cells, Row: cells,
 			Behavior: tw.Behavior{AutoHide: tw.Off, TrimSpace: tw.On}}))
-	table.Header(t.Header)
-	if err := table.Bulk(rows); err != nil {
+	table.Header(p.header)
+	if err := table.Bulk(grid); err != nil {
 		return fmt.Errorf("table %q: %w", t.Title, err)
 	}
 	if err := table.Render(); err != nil {
 		return fmt.Errorf("table %q: %w", t.Title, err)
 	}
-	for line := range strings.Lines(grid.String()) {
+	const above = 2 // the header and its line
+	at := -above
+	for line := range strings.Lines(drawn.String()) {
+		if at >= 0 && at < len(p.lines) && p.lines[at].heading != "" {
+			if at > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(p.lines[at].heading + "\n")
+		}
 		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+		at++
 	}
-	if len(t.Notes) > 0 {
+	notes := slices.Clone(t.Notes)
+	if format == FormatText {
+		notes = slices.Concat(t.legend(p.header), notes)
+		if len(p.dropped) > 0 {
+			notes = append(notes, "not shown: "+strings.Join(p.dropped, ", ")+"; --wide shows every column")
+		}
+	}
+	if len(notes) > 0 {
 		b.WriteByte('\n')
 	}
-	for _, n := range t.Notes {
+	for _, n := range notes {
 		if format == FormatMarkdown {
 			item := strings.TrimLeft(n, " ")
 			n = n[:len(n)-len(item)] + "- " + strings.NewReplacer("~", `\~`, "<", "&lt;").Replace(item)
 		}
-		b.WriteString(n + "\n")
+		b.WriteString(l.prose(n) + "\n")
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -82,6 +115,17 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string) error {
 
 // unmarked keeps what stands in a cell from being a column or an element of its page.
 var unmarked = strings.NewReplacer("|", `\|`, "<", "&lt;")
+
+// legend explains the marks of the columns that are shown.
+func (t *Table) legend(header []string) []string {
+	var lines []string
+	for _, m := range t.Legend {
+		if slices.Contains(header, m.Column) {
+			lines = append(lines, m.Column+": "+m.Text)
+		}
+	}
+	return lines
+}
 
 func escapePipes(rows [][]string) [][]string {
 	out := make([][]string, len(rows))

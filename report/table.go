@@ -50,7 +50,14 @@ type Table struct {
 	// Data has the columns and rows that csv and json show instead, where those above are
 	// for people: a value to a field, in full, under names that stay, and none left out.
 	Data *Table
+	// What text needs to fit a terminal; see Layout.
+	Drop   []string  // columns left out where there is no room, the least important first; "a,b" go together
+	Group  *Group    // rows of one kind under a heading; nil for none
+	Legend []Meaning // what columns mean
 }
+
+// A Meaning explains a column.
+type Meaning struct{ Column, Text string }
 
 func (t *Table) align(column int) Align {
 	if column < len(t.Align) {
@@ -61,7 +68,7 @@ func (t *Table) align(column int) Align {
 
 // RenderTable writes t:
 //
-//	text      aligned columns for a terminal
+//	text      aligned columns that fit the writer's Layout
 //	markdown  a pipe table
 //	csv       header and rows only
 //	json      {"title", "rows": [{header: cell}], "notes"}; the cells of
@@ -88,6 +95,11 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 			rows[i][j] = strings.Join(strings.Fields(row[j]), " ")
 		}
 	}
+	l := layoutOf(w)
+	t, rows, err := l.choose(t, rows)
+	if err != nil {
+		return err
+	}
 	switch format {
 	case FormatCSV:
 		c := csv.NewWriter(w)
@@ -96,7 +108,7 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	case FormatJSON:
 		return tableJSON(w, t, rows)
 	}
-	return drawTable(w, t, rows, format)
+	return drawTable(w, t, rows, format, l)
 }
 
 // writeJSON writes v as people read it.

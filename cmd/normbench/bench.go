@@ -205,7 +205,10 @@ func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 func (m *memory) Keys() map[string]kernels.Status { return nil }
 
 func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
-	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">95% CI us", ">spread %", ">GB/s", ">% of stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
+	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">spread %", ">GB/s", ">%stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
+	t.Group = report.ByProblem
+	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
+	t.Legend = []report.Meaning{{Column: "us", Text: "median ± the larger half of its 95% interval"}, {Column: "%stream", Text: "time of a copy of the same tensors over the kernel's"}}
 	notes := map[string]string{
 		kernels.ByCUPTI:  "stages with a gap are by CUPTI: each kernel alone, without its launch",
 		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost of its launch",
@@ -217,19 +220,19 @@ func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 		}
 		row := []string{r.Problem.String(), r.Variant().String()}
 		if r.Status != kernels.StatusOK {
-			row = append(row, "", "", "", "", "", "", "", "", "", string(r.Status)+": "+r.Reason)
+			row = append(row, "", "", "", "", "", "", "", "", string(r.Status)+": "+r.Reason)
 			t.Rows = append(t.Rows, row)
 			continue
 		}
 		s := stats.Summarize(r.SamplesUS)
-		ci := ""
+		us := fmt.Sprintf("%.1f", s.Median)
 		if s.Hi > 0 {
-			ci = fmt.Sprintf("%.1f-%.1f", s.Lo, s.Hi)
+			us += fmt.Sprintf(" ±%.1f", max(s.Hi-s.Median, s.Median-s.Lo))
 		}
-		row = append(row, fmt.Sprintf("%.1f", s.Median), ci, fmt.Sprintf("%.1f", 100*s.Spread),
+		row = append(row, us, fmt.Sprintf("%.1f", 100*s.Spread),
 			report.Whole(float64(r.Bytes)/s.Median/1e3), report.Whole(100*r.StreamUS/s.Median), stageText(r), "", "", "", "ok")
 		if k1 := r.Check.Main(); k1 != nil {
-			row[8], row[9], row[10] = fmt.Sprint(k1.Registers), fmt.Sprint(k1.Spill), fmt.Sprint(k1.Occupancy)
+			row[7], row[8], row[9] = fmt.Sprint(k1.Registers), fmt.Sprint(k1.Spill), fmt.Sprint(k1.Occupancy)
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -103,7 +103,12 @@ func (e *env) explain(c *cli.Context) error {
 		}
 		fmt.Fprintln(e.stdout, row[0])
 		for j, name := range t.Header[1:] {
-			fmt.Fprintf(e.stdout, "  %-9s %s\n", name, row[j+1])
+			for k, line := range e.wrap(row[j+1], 12) {
+				if k > 0 {
+					name = ""
+				}
+				fmt.Fprintf(e.stdout, "  %-9s %s\n", name, line)
+			}
 		}
 	}
 	return nil

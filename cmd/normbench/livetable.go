@@ -99,6 +99,15 @@ func (r *liveRun) table() *report.Table {
 			t.Header, t.Align = append(t.Header, name), append(t.Align, report.Right)
 		}
 	}
+	t.Group = report.ByProblem
+	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream", "peer", "what moved"}
+	t.Legend = []report.Meaning{
+		{Column: "A us", Text: "median over the rounds; B us likewise"},
+		{Column: "B %stream", Text: "time of a copy of the same tensors over B's time; A %stream likewise"},
+		{Column: "q", Text: "p-value of the cell, corrected for the number of cells"},
+		{Column: "A/A' %", Text: "difference of two copies of A in the same rounds"},
+		{Column: "what moved", Text: "the launch that changed most, or why there is no verdict"},
+	}
 	next := 0
 	for _, d := range r.Duels {
 		row := make([]string, len(t.Header))

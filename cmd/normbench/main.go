@@ -30,6 +30,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
+	"normbench/report"
 	"normbench/sweep/record"
 )
 
@@ -72,8 +73,12 @@ func interrupted(format string, args ...any) error {
 // command looks, and what has not come out is not done. (A closed pipe ends the program.)
 type printed struct {
 	io.Writer
-	err error
+	err    error
+	layout *report.Layout // of the tables
 }
+
+// Layout is how tables look in it; nil until the flags are read.
+func (p *printed) Layout() *report.Layout { return p.layout }
 
 func (p *printed) Write(b []byte) (int, error) {
 	n, err := p.Writer.Write(b)
@@ -171,19 +176,27 @@ func (e *env) app() *cli.App {
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.reportCommand(), e.benchCommand(), e.verifyCommand(),
 			e.tuneCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.judgeCommand(), e.exportCommand(),
-			e.selftestCommand(), e.workerCommand(), e.compileHelperCommand(), e.helpCommand(),
+			e.selftestCommand(), e.workerCommand(), e.compileHelperCommand(), e.completionCommand(), e.helpCommand(),
 		},
+		EnableBashCompletion: true,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
-				return hint.Errorf("`normbench help` lists the commands", "unknown command %q", c.Args().First())
+				var names []string
+				for _, cmd := range c.App.Commands {
+					names = append(names, cmd.Name)
+				}
+				return hint.Errorf(hint.DidYouMean(c.Args().First(), names, "`normbench help` lists the commands"), "unknown command %q", c.Args().First())
 			}
-			return cli.ShowAppHelp(c)
+			_, err := io.WriteString(e.stdout, tasks)
+			return err
 		},
 		OnUsageError: usageError,
 	}
 	for _, c := range app.Commands {
 		e.prepareCommand(c)
+		e.setHelp(c, "normbench")
 	}
+	app.CustomAppHelpTemplate = appHelp(app, e.helpWidth())
 	return app
 }
 
@@ -205,6 +218,7 @@ func (e *env) helpCommand() *cli.Command {
 func (e *env) prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
 	c.HideHelpCommand = true
+	c.Flags = withLayout(c)
 	for _, sub := range c.Subcommands {
 		e.prepareCommand(sub)
 	}
@@ -217,7 +231,7 @@ func (e *env) prepareCommand(c *cli.Command) {
 		if errors.Is(err, errHelp) && len(c.Subcommands) > 0 {
 			return action(contextWith(ctx, operands)) // they are no subcommand
 		} else if errors.Is(err, errHelp) {
-			cli.HelpPrinter(ctx.App.Writer, cli.CommandHelpTemplate, ctx.Command)
+			cli.HelpPrinter(ctx.App.Writer, c.CustomHelpTemplate, ctx.Command)
 			return nil
 		}
 		if err == nil {
@@ -228,6 +242,9 @@ func (e *env) prepareCommand(c *cli.Command) {
 		}
 		if err != nil {
 			return usageError(ctx, err, true)
+		}
+		if err := e.setLayout(ctx, c.Flags); err != nil {
+			return err
 		}
 		if err := e.useKernels(ctx); err != nil {
 			return err
@@ -346,7 +363,15 @@ func usageError(ctx *cli.Context, err error, _ bool) error {
 		return err
 	}
 	text := usageWords.Replace(err.Error())
-	return hint.Errorf(fmt.Sprintf("`%s --help` lists its flags", name), "%s", text)
+	help := fmt.Sprintf("`%s --help` lists its flags", name)
+	if flag, ok := strings.CutPrefix(text, "unknown flag --"); ok && ctx != nil && ctx.Command != nil {
+		var names []string
+		for _, f := range ctx.Command.Flags {
+			names = append(names, "--"+f.Names()[0])
+		}
+		help = hint.DidYouMean("--"+flag, names, help)
+	}
+	return hint.Errorf(help, "%s", text)
 }
 
 // noOperands refuses operands for commands that take none.

@@ -17,8 +17,9 @@ import (
 
 // A command is a line of the README that a reader may paste.
 type command struct {
-	line int
-	text string
+	line   int
+	text   string
+	output string // what the page shows of its output
 }
 
 // commands are the lines behind a "$ " in the console and sh blocks of a
@@ -38,10 +39,16 @@ func commands(markdown string) []command {
 			continue
 		}
 		text, ok := strings.CutPrefix(l, "$ ")
-		if !ok || block != "console " && block != "sh " {
+		if block != "console " && block != "sh " {
 			continue
 		}
-		c := command{i + 1, text}
+		if !ok {
+			if len(list) > 0 {
+				list[len(list)-1].output += l + "\n"
+			}
+			continue
+		}
+		c := command{line: i + 1, text: text}
 		for strings.HasSuffix(c.text, "\\") && i+1 < len(lines) {
 			i++
 			c.text = strings.TrimSuffix(c.text, "\\") + " " + strings.TrimSpace(lines[i])
@@ -51,9 +58,9 @@ func commands(markdown string) []command {
 	return list
 }
 
-// TestReadme runs what README.md says to run, in one folder with a copy of the
-// results, in the order of the page. Commands for GPUs must fail for the want of
-// one, and for nothing else.
+// TestReadme runs what README.md and docs/reference.md say to run, in one folder with a copy
+// of the results, in the order of the pages. Commands for GPUs must fail for the want of
+// one, and for nothing else. What the pages show as output is what they print, within 100 columns.
 func TestReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite runs README's commands")
@@ -62,12 +69,17 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	pages := []string{"README.md", "docs/reference.md"}
+	list := map[string][]command{}
+	for _, page := range pages {
+		text, err := os.ReadFile(filepath.Join(root, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[page] = commands(string(text))
 	}
-	list := commands(string(text))
 	t.Chdir(t.TempDir())
+	t.Setenv("COLUMNS", "")
 	for _, name := range []string{"results", "shapes.yaml", "examples"} {
 		if err := copyAll(name, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
@@ -82,16 +94,18 @@ func TestReadme(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir()) // no ssh, nor anything else but ourselves
 	t.Setenv(cacheVariable, smallCache)
-	checked := 0
-	for _, c := range list {
-		t.Run(fmt.Sprintf("line %d", c.line), func(t *testing.T) {
-			if checkCommand(t, root, c.text) {
-				checked++
-			}
-		})
-	}
-	if checked == 0 {
-		t.Errorf("README.md shows no command that could be checked, of %d", len(list))
+	for _, page := range pages {
+		checked := 0
+		for _, c := range list[page] {
+			t.Run(fmt.Sprintf("%s line %d", filepath.Base(page), c.line), func(t *testing.T) {
+				if checkCommand(t, root, c) {
+					checked++
+				}
+			})
+		}
+		if checked == 0 {
+			t.Errorf("%s shows no command that could be checked, of %d", page, len(list[page]))
+		}
 	}
 }
 
@@ -111,7 +125,8 @@ func copyAll(to, from string) error {
 var assignment = regexp.MustCompile(`^[A-Z_]+=`)
 
 // checkCommand runs a line, and says whether it could.
-func checkCommand(t *testing.T, root, text string) bool {
+func checkCommand(t *testing.T, root string, c command) bool {
+	text := c.text
 	if strings.ContainsAny(text, "|><;&") {
 		t.Logf("not run, it needs a shell: %s", text)
 		return false
@@ -164,6 +179,11 @@ func checkCommand(t *testing.T, root, text string) bool {
 		t.Errorf("%s: exit code %d\n%s", text, code, stderr)
 	} else if stdout == "" && !slices.Contains(words, "--dry-run") {
 		t.Errorf("%s prints nothing\n%s", text, stderr)
+	}
+	for line := range strings.Lines(c.output) {
+		if len([]rune(line)) > 101 || !strings.Contains(stdout, line) {
+			t.Errorf("%s does not print %q, or beyond 100 columns:\n%s", text, line, stdout)
+		}
 	}
 	return true
 }
@@ -221,7 +241,11 @@ func checkGPU(t *testing.T, words []string) {
 		}
 	}
 	if out != "" { // what it would have written, for the commands behind it
-		if err := os.CopyFS(out, os.DirFS("results")); err != nil {
+		const device = "nvidia-h200"
+		if _, err := os.Stat(filepath.Join(out, device)); err == nil {
+			return
+		}
+		if err := os.CopyFS(filepath.Join(out, device), os.DirFS(filepath.Join("results", device))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -254,7 +278,7 @@ func checkTargets(t *testing.T, root string, targets []string) {
 // The parser is what would let commands through unseen.
 func TestReadmeCommands(t *testing.T) {
 	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
-	want := []command{{3, "a b"}, {5, "c  d"}, {13, "e"}}
+	want := []command{{3, "a b", "its output\n"}, {5, "c  d", ""}, {13, "e", ""}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -149,7 +149,13 @@ func (e *env) familyRef(text string) (*kernels.Family, kernels.Config, error) {
 	}
 	f, err := e.registry.Lookup(family)
 	if err != nil {
-		return nil, c, hint.Errorf(refHelp, "unknown REF %q", text)
+		var names []string
+		for _, f := range e.registry.Families {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		}
+		return nil, c, hint.Errorf(hint.DidYouMean(family, append(names, "base"), refHelp), "unknown REF %q", text)
 	}
 	return f, c, nil
 }

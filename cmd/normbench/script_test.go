@@ -198,6 +198,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("DEV", cpu.New(families.New()).Info().ID)
 			e.Setenv(cacheVariable, smallCache)
+			e.Setenv("COLUMNS", "400") // tables.txtar is about narrower ones
 			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
 			if err != nil {
 				return err

@@ -146,6 +146,7 @@ func naiveTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 	t := newTable(fmt.Sprintf("%d problems of %s, %s", len(g.Problems), g.Device.Name, count(seeds, "seed")),
 		"strategy", ">budget", ">variants %", ">GPU time %", ">median problem %", ">regret p50 %", ">p95 %", ">searches within 1 %", ">problems within 1 %", ">2 %")
+	t.Drop = []string{"median problem %", "2 %", "variants %"}
 	for _, r := range rows {
 		budget := "own"
 		switch {

@@ -124,6 +124,7 @@ func (e *env) refusal(set *rules.Set, ev *rules.Evaluation, out string) error {
 func (e *env) showRules(set *rules.Set, ev *rules.Evaluation, format string) error {
 	t := newTable(fmt.Sprintf("regret: time over the best known, of %s", set.Device.Name),
 		"class", "held out", "by", ">shapes", ">of", ">geomean", "95% interval", ">p95", ">max", ">within 2%", ">within 5%", "worst")
+	t.Drop = []string{"within 5%", "of", "max", "95% interval", "shapes"}
 	of := map[string]int{} // shapes of each class
 	for _, s := range set.HeldOut {
 		of[s.Class] = max(of[s.Class], s.Shapes)
@@ -195,6 +196,7 @@ func (e *env) showRules(set *rules.Set, ev *rules.Evaluation, format string) err
 func presetTable(ps []rules.PresetScore) *report.Table {
 	t := newTable("published launch rules, as far as the records have what they pick",
 		"class", "preset", ">shapes", ">of", ">covered", ">unmeasured", ">geomean", ">rules there", ">default there", ">max", "worst")
+	t.Drop = []string{"unmeasured", "of", "max", "covered", "default there"}
 	for _, p := range ps {
 		row := []string{p.Class, p.Chooser, fmt.Sprint(p.Shapes), fmt.Sprint(p.Of), fmt.Sprintf("%.0f%%", 100*float64(p.Shapes)/float64(p.Of)), fmt.Sprint(p.Unmeasured)}
 		if p.Shapes > 0 {

@@ -154,6 +154,7 @@ func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, 
 // an error it returns what was found before.
 func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, done int, err error) {
 	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
+	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
 	t.Data = verifyData()
 	for _, task := range tasks {
 		found, err := e.checkTask(dev, task, seed, repeats)

@@ -38,12 +38,14 @@ func All() []*Preset {
 
 // Lookup finds a preset by name.
 func Lookup(name string) (*Preset, error) {
+	var names []string
 	for _, p := range All() {
 		if p.Name == name {
 			return p, nil
 		}
+		names = append(names, p.Name)
 	}
-	return nil, hint.Errorf("`normbench list presets` names them", "unknown preset %q", name)
+	return nil, hint.Errorf(hint.DidYouMean(name, names, "`normbench list presets` names them"), "unknown preset %q", name)
 }
 
 // Variants is Pick, with every config completed and accepted by its family. An

@@ -136,7 +136,12 @@ func (l *local) kick(b *Board, v, n int) []int {
 			}
 		}
 	}
-	return append(vs, l.fresh(b, n-len(vs))...)
+	for _, w := range l.fresh(b, n) {
+		if len(vs) < n && !slices.Contains(vs, w) {
+			vs = append(vs, w)
+		}
+	}
+	return vs
 }
 
 func (l *local) fresh(b *Board, n int) []int {

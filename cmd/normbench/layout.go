@@ -1,0 +1,97 @@
+package main
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/term"
+
+	"normbench/internal/hint"
+	"normbench/report"
+)
+
+// How tables look: flags of every command that prints one.
+var layoutFlags = []cli.Flag{
+	&cli.BoolFlag{Name: "wide", Usage: "every column of a table, one line per row, whatever the terminal's width"},
+	&cli.StringFlag{Name: "columns", Usage: "only these `COLUMNS` of the table, with commas, such as 'problem,B us,verdict'"},
+	&cli.IntFlag{Name: "width", Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe"},
+	&cli.StringFlag{Name: "color", Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
+}
+
+// withLayout adds the layout flags to a command that has --format. rule has --columns of its
+// own: the widths of a matrix.
+func withLayout(c *cli.Command) []cli.Flag {
+	flags := c.Flags
+	has := func(name string) bool {
+		return slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+	}
+	if !has("format") || c.Name == "export" { // its formats are no tables
+		return flags
+	}
+	flags = slices.Clip(flags)
+	for _, f := range layoutFlags {
+		if !has(f.Names()[0]) {
+			flags = append(flags, f)
+		}
+	}
+	return flags
+}
+
+// setLayout reads the layout flags of a command into standard output.
+func (e *env) setLayout(c *cli.Context, flags []cli.Flag) error {
+	p, ok := e.stdout.(*printed)
+	if !ok || !slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "wide") }) {
+		return nil
+	}
+	l := &report.Layout{Wide: c.Bool("wide")}
+	columns, tty := terminalWidth(p.Writer)
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		columns = n
+	}
+	l.Width = columns
+	if c.IsSet("width") {
+		if l.Width = c.Int("width"); l.Width < 40 {
+			return hint.Errorf("use 40 or more, or --wide", "--width %d is too narrow for a table", l.Width)
+		}
+	}
+	l.Width = max(l.Width, 40)
+	switch v := c.String("color"); v {
+	case "always":
+		l.Color = true
+	case "never":
+	case "auto":
+		l.Color = tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	default:
+		return hint.Errorf("use auto, always or never", "unknown --color %q", v)
+	}
+	if list := c.String("columns"); list != "" && c.Command.Name != "rule" {
+		l.Columns = strings.Split(list, ",")
+	}
+	p.layout = l
+	return nil
+}
+
+// terminalWidth is the width of a terminal, and whether w is one.
+func terminalWidth(w io.Writer) (columns int, tty bool) {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return report.DefaultWidth, false
+	}
+	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+		return n, true
+	}
+	return report.DefaultWidth, true
+}
+
+// wrap breaks text that begins in a later column of standard output; --wide leaves it whole.
+func (e *env) wrap(text string, column int) []string {
+	p, ok := e.stdout.(*printed)
+	if !ok || p.layout == nil || p.layout.Wide {
+		return []string{text}
+	}
+	return report.Wrap(text, max(30, p.layout.Width-column))
+}

@@ -1,0 +1,23 @@
+package hint
+
+import "github.com/xrash/smetrics"
+
+// Nearest is the name that word was probably meant to be, or "": a third of its letters may
+// differ.
+func Nearest(word string, names []string) string {
+	best, least := "", len(word)/3+1
+	for _, name := range names {
+		if d := smetrics.WagnerFischer(word, name, 1, 1, 1); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// DidYouMean is a hint that begins with the nearest name, where there is one.
+func DidYouMean(word string, names []string, hint string) string {
+	if name := Nearest(word, names); name != "" {
+		return "did you mean " + name + "? " + hint
+	}
+	return hint
+}

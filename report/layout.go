@@ -1,0 +1,332 @@
+package report
+
+import (
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"normbench/internal/hint"
+)
+
+// DefaultWidth is the width of text that does not go to a terminal.
+const DefaultWidth = 100
+
+// A Layout says how tables are shown as text. A writer that has one is a LayoutWriter.
+type Layout struct {
+	Width   int      // columns of the terminal; 0 is DefaultWidth
+	Wide    bool     // all columns, one line per row, whatever the width
+	Color   bool     // colour verdicts and marks
+	Columns []string // only these columns, in this order; for every format
+	// chosen: a table with all of Columns was there, so later ones may lack them.
+	chosen bool
+}
+
+// A LayoutWriter is a writer that knows how tables look in it.
+type LayoutWriter interface {
+	io.Writer
+	Layout() *Layout
+}
+
+func layoutOf(w io.Writer) *Layout {
+	if l, ok := w.(LayoutWriter); ok && l.Layout() != nil {
+		return l.Layout()
+	}
+	return &Layout{}
+}
+
+// A Group is how text puts rows of one kind under a heading.
+type Group struct {
+	Of   func(row []string) (heading, first string) // first is the first cell below that heading
+	Hide []string                                   // columns that the heading replaces
+}
+
+// ByProblem groups rows by what their first cell, a problem, computes: the rest is its shape.
+var ByProblem = &Group{Of: func(row []string) (string, string) {
+	parts := strings.SplitN(row[0], "/", 4)
+	if len(parts) < 4 {
+		return "", row[0]
+	}
+	return parts[0] + " " + parts[1] + " " + parts[3], parts[2]
+}}
+
+// A line is a row as text has it: a row with an empty first cell belongs to the one before,
+// and long cells go on in further lines.
+type line struct {
+	heading string // above it; "" where it is the one of the line before
+	cells   []string
+}
+
+// A sheet is a table that fits a layout.
+type sheet struct {
+	header  []string
+	aligns  []Align
+	lines   []line
+	dropped []string // columns left out for the width
+}
+
+// pick keeps the columns that keep says yes to.
+func pick[T any](list []T, keep []int) []T {
+	out := make([]T, 0, len(keep))
+	for _, i := range keep {
+		out = append(out, list[i])
+	}
+	return out
+}
+
+// choose is t with the columns of --columns only. The first table must have them all; a
+// later one that lacks any is another kind of table and stays as it is.
+func (l *Layout) choose(t *Table, rows [][]string) (*Table, [][]string, error) {
+	if len(l.Columns) == 0 {
+		return t, rows, nil
+	}
+	var keep []int
+	for _, name := range l.Columns {
+		i := slices.IndexFunc(t.Header, func(h string) bool { return strings.EqualFold(h, strings.TrimSpace(name)) })
+		if i < 0 && l.chosen {
+			return t, rows, nil
+		}
+		if i < 0 {
+			return nil, nil, hint.Errorf("the columns are "+strings.Join(named(t.Header), ", "), "no column %q", name)
+		}
+		keep = append(keep, i)
+	}
+	l.chosen = true
+	c := *t
+	c.Header, c.Align, c.Drop = pick(t.Header, keep), nil, nil
+	if keep[0] != 0 || t.Group != nil && len(t.Group.Hide) > 0 {
+		c.Group = nil
+	}
+	for _, i := range keep {
+		c.Align = append(c.Align, t.align(i))
+	}
+	chosen := make([][]string, len(rows))
+	for i, row := range rows {
+		chosen[i] = pick(row, keep)
+	}
+	return &c, chosen, nil
+}
+
+func named(header []string) []string {
+	return slices.DeleteFunc(slices.Clone(header), func(h string) bool { return h == "" })
+}
+
+// fit lays a table out: its rows under headings, without empty columns, and without those of
+// t.Drop, first to last, until it fits with long text wrapped. Then the widest text columns wrap.
+func (l *Layout) fit(t *Table, rows [][]string) sheet {
+	p := sheet{header: slices.Clone(t.Header)}
+	for i := range p.header {
+		p.aligns = append(p.aligns, t.align(i))
+	}
+	var headings []string
+	if !l.Wide && t.Group != nil {
+		headings, rows = t.Group.headings(rows)
+	}
+	for i, row := range rows {
+		p.lines = append(p.lines, line{cells: row})
+		if headings != nil && (i == 0 || headings[i] != headings[i-1]) {
+			p.lines[i].heading = headings[i]
+		}
+	}
+	if l.Wide {
+		return p
+	}
+	p.keep(func(i int) bool {
+		if headings != nil && slices.Contains(t.Group.Hide, p.header[i]) {
+			return false
+		}
+		return i == 0 || len(rows) == 0 || slices.ContainsFunc(rows, func(r []string) bool { return r[i] != "" })
+	})
+	width := l.Width
+	if width == 0 {
+		width = DefaultWidth
+	}
+	for _, names := range t.Drop {
+		if sum(p.wrapped()) <= width {
+			break
+		}
+		for name := range strings.SplitSeq(names, ",") {
+			if at := slices.Index(p.header, name); at >= 0 {
+				p.keep(func(i int) bool { return i != at })
+				p.dropped = append(p.dropped, name)
+			}
+		}
+	}
+	p.wrap(width)
+	return p
+}
+
+// headings are the headings of the rows, and the rows below them; nil where there are too few
+// rows for them.
+func (g *Group) headings(rows [][]string) ([]string, [][]string) {
+	heads, short := make([]string, len(rows)), make([][]string, len(rows))
+	groups := 0
+	for i, row := range rows {
+		short[i] = slices.Clone(row)
+		if row[0] == "" && i > 0 {
+			heads[i] = heads[i-1]
+			continue
+		}
+		heads[i], short[i][0] = g.Of(row)
+		if i == 0 || heads[i] != heads[i-1] {
+			groups++
+		}
+	}
+	if len(rows) < 3*groups {
+		return nil, rows
+	}
+	return heads, short
+}
+
+func (p *sheet) keep(yes func(int) bool) {
+	var keep []int
+	for i := range p.header {
+		if yes(i) {
+			keep = append(keep, i)
+		}
+	}
+	p.header, p.aligns = pick(p.header, keep), pick(p.aligns, keep)
+	for i := range p.lines {
+		p.lines[i].cells = pick(p.lines[i].cells, keep)
+	}
+}
+
+const gap = 2 // spaces between columns
+
+func (p *sheet) widths() []int {
+	w := make([]int, len(p.header))
+	for i, h := range p.header {
+		w[i] = utf8.RuneCountInString(h)
+		for _, l := range p.lines {
+			w[i] = max(w[i], utf8.RuneCountInString(l.cells[i]))
+		}
+	}
+	return w
+}
+
+// wrapped are the widths where long text wraps, which is better than to leave a column out.
+func (p *sheet) wrapped() []int {
+	const most = 26
+	w := p.widths()
+	for i := range w {
+		if p.aligns[i] == Left {
+			w[i] = min(w[i], max(most, utf8.RuneCountInString(p.header[i])))
+		}
+	}
+	return w
+}
+
+// sum is the width of a table with such columns.
+func sum(widths []int) int {
+	n := -gap
+	for _, w := range widths {
+		n += w + gap
+	}
+	return n
+}
+
+// wrap makes the widest text columns narrower, none below 20, until the table fits.
+func (p *sheet) wrap(width int) {
+	const least = 20
+	w := p.widths()
+	limit := map[int]int{}
+	for sum(w) > width {
+		widest := -1
+		for i := range w {
+			if p.aligns[i] == Left && w[i] > least && (widest < 0 || w[i] > w[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		w[widest] = max(least, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
+		limit[widest] = w[widest]
+	}
+	if len(limit) == 0 {
+		return
+	}
+	var lines []line
+	for _, l := range p.lines {
+		parts, high := make([][]string, len(l.cells)), 1
+		for i, c := range l.cells {
+			parts[i] = []string{c}
+			if n, ok := limit[i]; ok {
+				parts[i] = Wrap(c, n)
+			}
+			high = max(high, len(parts[i]))
+		}
+		for k := range high {
+			next := line{cells: make([]string, len(l.cells))}
+			if k == 0 {
+				next.heading = l.heading
+			}
+			for i := range parts {
+				if k < len(parts[i]) {
+					next.cells[i] = parts[i][k]
+				}
+			}
+			lines = append(lines, next)
+		}
+	}
+	p.lines = lines
+}
+
+// Wrap breaks text into lines of at most width runes: between words, and a longer word behind
+// one of its marks if it has any.
+func Wrap(text string, width int) []string {
+	var lines []string
+	current := ""
+	for _, word := range strings.Fields(text) {
+		if current != "" && utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) <= width {
+			current += " " + word
+			continue
+		}
+		if current != "" {
+			lines = append(lines, current)
+		}
+		for utf8.RuneCountInString(word) > width {
+			r := []rune(word)
+			at := width
+			if i := strings.LastIndexAny(string(r[:width]), "/@.,=-_"); i > 0 {
+				at = utf8.RuneCountInString(string(r[:width])[:i]) + 1
+			}
+			lines = append(lines, string(r[:at]))
+			word = string(r[at:])
+		}
+		current = word
+	}
+	if current != "" || len(lines) == 0 {
+		lines = append(lines, current)
+	}
+	return lines
+}
+
+// prose is a title's or note's line within the width; what goes on is indented by two more.
+func (l *Layout) prose(text string) string {
+	width := l.Width
+	if width == 0 {
+		width = DefaultWidth
+	}
+	if l.Wide || utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
+	return indent + strings.Join(Wrap(text, max(20, width-len(indent)-2)), "\n"+indent+"  ")
+}
+
+// The colours of verdicts and marks: what is good, bad, and open.
+var colors = map[string]string{
+	"FASTER": "32", "+": "32", "ok": "32",
+	"SLOWER": "31", "-": "31", "FAILED": "31", "WRONG": "31", "CRASH": "31", "HANG": "31", "wrong:": "31",
+	"INCONCLUSIVE": "33", "?": "33",
+}
+
+// colored is a text cell with its colour, if it begins with a verdict.
+func colored(cell string) string {
+	first, _, _ := strings.Cut(cell, " ")
+	if c, ok := colors[first]; ok {
+		return "\x1b[" + c + "m" + cell + "\x1b[0m"
+	}
+	return cell
+}

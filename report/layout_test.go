@@ -1,0 +1,134 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// A screen is a writer with a layout.
+type screen struct {
+	bytes.Buffer
+	layout Layout
+}
+
+func (s *screen) Layout() *Layout { return &s.layout }
+
+func wideTable() *Table {
+	t := &Table{
+		Title:  "a title of so many words that it has to go on in a second line where the terminal has eighty columns",
+		Header: []string{"problem", "us", "empty", "q", "GB/s", "verdict", "why"},
+		Align:  []Align{Left, Right, Left, Right, Right, Left, Left},
+		Drop:   []string{"q", "GB/s"},
+		Group:  ByProblem,
+		Legend: []Meaning{{"q", "the corrected p-value"}, {"us", "the median"}},
+		Notes:  []string{"a note"},
+	}
+	for i := range 6 {
+		op := []string{"rmsnorm", "layernorm"}[i/3]
+		t.Rows = append(t.Rows, []string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005", "3000", []string{"FASTER", "SLOWER"}[i%2],
+			"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many words as this"})
+	}
+	return t
+}
+
+func shown(t *testing.T, tab *Table, l Layout, format string) string {
+	t.Helper()
+	s := &screen{layout: l}
+	if err := RenderTable(s, tab, format); err != nil {
+		t.Fatal(err)
+	}
+	return s.String()
+}
+
+func TestLayoutFits(t *testing.T) {
+	for _, width := range []int{50, 80, 100, 160} {
+		got := shown(t, wideTable(), Layout{Width: width}, FormatText)
+		for line := range strings.Lines(got) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
+				t.Errorf("%d columns on %d: %s", n, width, line)
+			}
+		}
+		for _, want := range []string{"\nrmsnorm bwd bf16+bias\n", "\n\nlayernorm bwd bf16+bias\n", "\n8x1024 ", "us: the median\n"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("width %d lacks %q:\n%s", width, want, got)
+			}
+		}
+		if strings.Contains(got, "empty") || strings.Contains(got, "rmsnorm/") {
+			t.Errorf("width %d repeats the kind or has an empty column:\n%s", width, got)
+		}
+	}
+	narrow, roomy := shown(t, wideTable(), Layout{Width: 50}, FormatText), shown(t, wideTable(), Layout{Width: 160}, FormatText)
+	if !strings.Contains(narrow, "not shown: q, GB/s; --wide") || strings.Contains(narrow, "p-value") {
+		t.Errorf("does not say what is left out, or explains it:\n%s", narrow)
+	}
+	if strings.Contains(roomy, "not shown") || !strings.Contains(roomy, "q: the corrected p-value") {
+		t.Errorf("leaves out what has room:\n%s", roomy)
+	}
+}
+
+func TestLayoutWide(t *testing.T) {
+	got := shown(t, wideTable(), Layout{Width: 60, Wide: true}, FormatText)
+	for _, want := range []string{"empty", "GB/s", "layernorm/bwd/8x1024/bf16+bias", "eighty columns\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("lacks %q:\n%s", want, got)
+		}
+	}
+}
+
+// Every other format has the whole table, whatever the terminal.
+func TestLayoutFormats(t *testing.T) {
+	for _, format := range []string{FormatMarkdown, FormatCSV, FormatJSON} {
+		if narrow, wide := shown(t, wideTable(), Layout{Width: 40, Color: true}, format), shown(t, wideTable(), Layout{Wide: true}, format); narrow != wide {
+			t.Errorf("%s differs by width:\n%s\n%s", format, narrow, wide)
+		}
+	}
+}
+
+func TestLayoutColor(t *testing.T) {
+	plain := shown(t, wideTable(), Layout{}, FormatText)
+	got := shown(t, wideTable(), Layout{Color: true}, FormatText)
+	if !strings.Contains(got, "\x1b[32mFASTER\x1b[0m") || !strings.Contains(got, "\x1b[31mSLOWER\x1b[0m") || strings.Contains(plain, "\x1b") {
+		t.Errorf("verdicts have no colour:\n%s", got)
+	}
+	if strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(got) != plain {
+		t.Errorf("colour moves columns:\n%s\n%s", got, plain)
+	}
+}
+
+func TestLayoutColumns(t *testing.T) {
+	s := &screen{layout: Layout{Columns: []string{"Verdict", "us"}}}
+	other := &Table{Header: []string{"other"}, Rows: [][]string{{"whole"}}}
+	for _, tab := range []*Table{wideTable(), other} {
+		if err := RenderTable(s, tab, FormatText); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := s.String(); !strings.Contains(got, "\nverdict     us\n") || strings.Contains(got, "problem") || !strings.Contains(got, "whole") {
+		t.Errorf("not the columns that were asked for:\n%s", got)
+	}
+	err := RenderTable(&screen{layout: Layout{Columns: []string{"nosuch"}}}, wideTable(), FormatText)
+	if err == nil || !strings.Contains(err.Error(), `no column "nosuch"`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"", 5, ""},
+		{"one two", 7, "one two"},
+		{"one two", 6, "one|two"},
+		{"rms_bwd/two_pass@br2.w4", 14, "rms_bwd/two_|pass@br2.w4"},
+		{"unbreakable", 4, "unbr|eaka|ble"},
+	} {
+		if got := strings.Join(Wrap(test.text, test.width), "|"); got != test.want {
+			t.Errorf("Wrap(%q, %d) is %q, want %q", test.text, test.width, got, test.want)
+		}
+	}
+}
