@@ -35,6 +35,9 @@ type Options struct {
 	Search *Searching
 	// Observe, where set, is told of every record. Calls do not overlap.
 	Observe func(Event)
+	// Finished, where set, gets the records of each problem whose search is done, once they
+	// are durable. Calls do not overlap. An error of it ends the run.
+	Finished func([]*record.Record) error
 }
 
 // An Event is one record in the course of a Run.
@@ -51,6 +54,8 @@ type Summary struct {
 	Measured, Failed, Skipped int           // variants; skipped ones were in the sink
 	Wall                      time.Duration // from the first task to the last record
 	Busy                      time.Duration // of it, at work on a device, averaged over the devices
+	Deciding                  time.Duration // of it, in which strategies chose what to launch, averaged likewise
+	Writing                   time.Duration // in which records were written; beside the devices' work
 	Pruned                    int           // variants that a search did not run, for a reason
 	Problems, Short           int           // problems searched, and those of them whose base alone spent their budget
 	Gone                      []string      // devices that did not come back, and why
@@ -114,6 +119,7 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	}
 	run.sum.Wall = time.Since(start)
 	run.sum.Busy /= time.Duration(len(devices))
+	run.sum.Deciding /= time.Duration(len(devices))
 	return run.sum, cmp.Or(sinkErr, devErr, run.unfinished())
 }
 
@@ -225,11 +231,24 @@ func (r *run) take(ctx context.Context, v *visitor) *job {
 	return j
 }
 
-// announce marks the job that v shall take next, and leaves it in the queue. It
-// is nil where every job has a device already.
+// ahead is how many problems a device's compiler knows of beside the one that is measured: it
+// compiles their first variants while a search waits for its last one, or decides.
+const ahead = 2
+
+// announce marks a job that v shall take later, and leaves it in the queue. It
+// is nil where every job has a device already, or v has enough.
 func (r *run) announce(v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	n := 0
+	for _, j := range r.queue {
+		if j.announced == v {
+			n++
+		}
+	}
+	if n >= ahead {
+		return nil
+	}
 	for _, j := range r.queue {
 		if j.announced == nil {
 			j.announced = v
@@ -247,6 +266,7 @@ type finished struct {
 	stream bool
 	// searched ends a problem's search; short says that its base spent the budget.
 	searched, short bool
+	deciding        time.Duration
 	beyond          int // how many records more than expected the problem's search has made
 }
 
@@ -256,9 +276,17 @@ func (r *run) keep(f finished) error {
 	for _, rec := range f.recs {
 		lines = append(lines, rec)
 	}
+	start := time.Now()
 	if err := r.sink.AppendAll(lines...); err != nil {
 		return err
 	}
+	if f.searched && r.o.Finished != nil {
+		if err := r.o.Finished(f.recs); err != nil {
+			return err
+		}
+	}
+	r.sum.Writing += time.Since(start)
+	r.sum.Deciding += f.deciding
 	r.sum.Busy += time.Duration(f.busy * float64(time.Second))
 	if f.searched {
 		r.sum.Problems++
@@ -312,7 +340,7 @@ func (v *visitor) work(ctx context.Context) error {
 			if j.announced != v {
 				v.prefetch(j)
 			}
-			if next := v.run.announce(v); next != nil {
+			for next := v.run.announce(v); next != nil; next = v.run.announce(v) {
 				v.prefetch(next)
 			}
 			err = v.do(ctx, j)

@@ -142,6 +142,7 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	o := v.run.o.Search
 	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}}
 	defer m.close()
+	begun := time.Now()
 	var spent search.Spent
 	defer func() { // also of a problem that could not be opened, whose share is then for others
 		v.run.mu.Lock()
@@ -188,7 +189,6 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	for _, rec := range recs {
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3 / float64(len(recs))
 	}
-	before := m.busy
 	finals, err := m.finals(ctx, board)
 	var f *kernels.Failure
 	switch {
@@ -203,12 +203,12 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	}
 	o.Known.Add(board, m.stream)
 	spent = board.Spent()
-	spent.Seconds += m.busy - before
+	spent.Seconds = max(m.busy, time.Since(begun).Seconds()) // a replay takes less than it tells
 	for _, rec := range finals {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, beyond: measured(recs) - o.expect(len(j.Variants))}
+	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, deciding: log.Deciding, beyond: measured(recs) - o.expect(len(j.Variants))}
 	return nil
 }
 
@@ -296,7 +296,11 @@ func (m *measurer) Announce(now, later []kernels.Variant) {
 // Visit implements search.Bench.
 func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error) {
 	run := m.v.run
-	defer func() { m.busy += busy }()
+	start := time.Now()
+	defer func() {
+		m.busy += busy
+		busy = max(busy, time.Since(start).Seconds()) // compiling counts for who waits
+	}()
 	if err := m.open(ctx, run.o.Seed); err != nil {
 		return nil, 0, err
 	}

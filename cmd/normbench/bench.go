@@ -83,7 +83,7 @@ func (e *env) bench(c *cli.Context) error {
 	})
 	p.finish()
 	if err == nil || len(sink.records) > 0 { // what ended the run early takes no row with it
-		e.summarize(sum)
+		e.summarize(sum, 0, devices)
 		t := benchTable(sink.records, pr)
 		var measured []string
 		for _, r := range sink.records {

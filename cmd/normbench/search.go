@@ -12,7 +12,6 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/presets"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
@@ -114,12 +113,6 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 			for _, v := range vs {
 				used[j] = true
 				t.Add(v)
-			}
-		}
-		// What published systems would launch is a candidate, too, where ours can.
-		for _, p := range presets.All() {
-			if vs, err := p.Variants(e.registry, t.Problem, info); err == nil && info.Kind == kernels.KindCUDA {
-				t.Add(vs[0])
 			}
 		}
 	}

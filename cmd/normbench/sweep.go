@@ -40,7 +40,7 @@ func (e *env) sweepCommand() *cli.Command {
 			&cli.StringSliceFlag{Name: "knob", Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},
 			&cli.StringFlag{Name: "strategy", Usage: strings.Join(search.Names(), ", ") + "; auto and the others but grid measure a part, and the best of it again", Value: search.Auto},
-			&cli.StringFlag{Name: "budget", Usage: "most that a search may take: device `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
+			&cli.StringFlag{Name: "budget", Usage: "most that a search may take: `TIME` such as 5m that you wait, compiling included, launches such as 2000x, or configs such as 300 or 10%"},
 			&cli.IntFlag{Name: "finals", Usage: "variants that a search measures again, 1 to 32", Value: 8},
 			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", Value: 8},
 			&cli.StringSliceFlag{Name: "keep", Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
@@ -89,10 +89,12 @@ func (e *env) sweep(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	start := time.Now()
 	tasks, err := sweep.Grid(e.ctx, e.registry, ps, info, only, overrides)
 	if err != nil {
 		return err
 	}
+	layOut := time.Since(start)
 	variants, refused := 0, 0
 	for _, t := range tasks {
 		variants += len(t.Variants)
@@ -170,13 +172,24 @@ func (e *env) sweep(c *cli.Context) error {
 	if searching {
 		o.Search.Known = history(dir, info, e.registry)
 	}
+	fold := &folding{e: e, old: old, path: filepath.Join(dir, tune.FileName), source: sourcesOf(e.registry, info.Kind),
+		table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
+	if searching {
+		o.Finished = func(recs []*record.Record) error { return fold.add(recs, &o.Search.Final) }
+	}
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, w, o)
 	p.finish()
-	e.summarize(sum)
-	if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
-		return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
-	}
+	e.summarize(sum, layOut, devices)
 	if err != nil {
+		// What is done is in the table and shown, whatever ended the sweep.
+		if len(fold.table.Entries) > 0 || !searching && sum.Measured > 0 {
+			if err := e.conclude(dir, ps, fold, format); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
+			return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
+		}
 		return err
 	}
 	if sum.Short > 0 && sum.Short == sum.Problems {
@@ -184,7 +197,7 @@ func (e *env) sweep(c *cli.Context) error {
 	} else if sum.Short > 0 {
 		e.notef("budget %s: on %d of %s no more than the base was measured", plan.budget, sum.Short, count(sum.Problems, "problem"))
 	}
-	return e.conclude(dir, ps, info, pr, format)
+	return e.conclude(dir, ps, fold, format)
 }
 
 // checkOverrides refuses values of --knob of which no config made it into a
@@ -219,7 +232,8 @@ func count(n int, what string) string {
 
 // conclude folds the records of a results folder into its tuned table and
 // prints base against best for the problems at hand.
-func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo, pr record.Protocol, format string) error {
+func (e *env) conclude(dir string, ps []kernels.Problem, fold *folding, format string) error {
+	info, pr := fold.table.Device, fold.table.Protocol
 	f, err := record.Load(filepath.Join(dir, record.FileName))
 	if err != nil {
 		return err
@@ -238,13 +252,8 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		base, err := e.registry.Base(x.Problem, info)
 		x.Base = err == nil && x.Variant == base
 	}
-	path := filepath.Join(dir, tune.FileName)
-	old, err := tune.Read(path)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	table := &tune.Table{Schema: tune.Schema, Tool: version(), Created: time.Now().UTC().Truncate(time.Second),
-		Device: info, Protocol: pr, Entries: tune.Pick(entries)}
+	table := fold.table
+	table.Entries = tune.Pick(entries)
 	if pr.Phase == record.PhaseFinal {
 		searching := pr
 		searching.Phase = record.PhaseSearch
@@ -255,7 +264,7 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 		}))
 		e.describe(table)
 	}
-	if err := e.fold(old, table, path, sourcesOf(e.registry, info.Kind)); err != nil {
+	if err := fold.write(false); err != nil {
 		return err
 	}
 	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))
@@ -263,28 +272,60 @@ func (e *env) conclude(dir string, ps []kernels.Problem, info kernels.DeviceInfo
 	return report.Render(e.stdout, report.Compare(base, best), format)
 }
 
-// fold writes what becomes of the tuned table in path, old, by a sweep's of kernels of source's.
-func (e *env) fold(old, table *tune.Table, path string, source func(family string) string) (err error) {
-	if old != nil {
-		if old.Protocol.Cold && !table.Protocol.Cold {
-			e.notef("warm times are for comparison only: %s stays as it is", path)
+// A folding is what becomes of a tuned table in the course of a sweep: it is written after
+// each problem, so that whatever ends the sweep leaves what was found.
+type folding struct {
+	e     *env
+	old   *tune.Table // as the sweep found it, nil for none
+	table *tune.Table // of this sweep
+	path  string
+	// source is the hash of a family's code now.
+	source func(family string) string
+}
+
+// add folds in the records of a problem whose search is done.
+func (f *folding) add(recs []*record.Record, final *record.Run) error {
+	var entries []record.Entry
+	for _, r := range recs {
+		if r.Run == final.ID {
+			entries = append(entries, record.Summarize(r, final))
+		}
+	}
+	f.table.Entries = append(f.table.Entries, tune.Pick(entries)...)
+	slices.SortFunc(f.table.Entries, func(a, b tune.Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
+	return f.write(true)
+}
+
+// write writes the table as it is now, over that of before.
+func (f *folding) write(quiet bool) (err error) {
+	e, t := f.e, f.table
+	t.Created = time.Now().UTC().Truncate(time.Second)
+	if f.old != nil {
+		if f.old.Protocol.Cold && !t.Protocol.Cold {
+			if !quiet {
+				e.notef("warm times are for comparison only: %s stays as it is", f.path)
+			}
 			return nil
 		}
-		if table, err = tune.Merge(old.WithoutStale(table, source), table); err != nil {
+		if t, err = tune.Merge(f.old.WithoutStale(t, f.source), t); err != nil {
 			return err
 		}
-		if n := table.Changed(old); n > 0 {
-			bak, err := tune.Backup(path)
-			if err != nil {
+		if n := t.Changed(f.old); n > 0 {
+			bak := f.path + ".bak"
+			if err := f.old.Write(bak); err != nil {
 				return err
 			}
-			e.notef("%s replaced; %s has the table before", count(n, "entry"), bak)
+			if !quiet {
+				e.notef("%s replaced; %s has the table before", count(n, "entry"), bak)
+			}
 		}
 	}
-	if err := table.Write(path); err != nil {
+	if err := t.Write(f.path); err != nil {
 		return err
 	}
-	e.notef("wrote %s", path)
+	if !quiet {
+		e.notef("wrote %s", f.path)
+	}
 	return nil
 }
 
@@ -303,8 +344,8 @@ func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 	}
 }
 
-// summarize says how a run went.
-func (e *env) summarize(s sweep.Summary) {
+// summarize says how a run went, and what it waited for.
+func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels.Device) {
 	text := count(s.Measured, "variant") + " measured"
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %d of them failed", s.Failed)
@@ -322,6 +363,18 @@ func (e *env) summarize(s sweep.Summary) {
 		text += fmt.Sprintf("; %d pruned", s.Pruned)
 	}
 	e.notef("%s", text)
+	var c kernels.CompileStats
+	for _, d := range devices {
+		if x, ok := d.(kernels.Compiling); ok {
+			y := x.CompileStats()
+			c.Compiled, c.Cached, c.Unused = c.Compiled+y.Compiled, c.Cached+y.Cached, c.Unused+y.Unused
+			c.Seconds, c.WaitSeconds = c.Seconds+y.Seconds, c.WaitSeconds+y.WaitSeconds/float64(len(devices))
+		}
+	}
+	if s.Measured > 0 && c != (kernels.CompileStats{}) {
+		e.notef("waited %.1f s for the compiler, %.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", c.WaitSeconds, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
+		e.notef("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
+	}
 	for _, g := range s.Gone {
 		e.notef("%s", oneLine(g))
 	}

@@ -210,6 +210,13 @@ func (f *File) latest(keep func(*Entry) bool) []Entry {
 	return es
 }
 
+// Summarize is the entry of a record of run, as Load makes it.
+func Summarize(r *Record, run *Run) Entry {
+	e := summarize(newDecoder(false), r)
+	e.Run = run
+	return e
+}
+
 // summarize copies what it keeps of r's samples, as r is lent.
 func summarize(d *decoder, r *Record) Entry {
 	e := Entry{

@@ -12,7 +12,7 @@ import (
 
 // A Budget bounds a sweep by one of its fields; all zero is no bound.
 type Budget struct {
-	Time     time.Duration // of the device at work, over all problems
+	Time     time.Duration // that a person waits, compiling included, over all problems
 	Launches int           // timed, over all problems
 	Configs  int           // variants measured, over all problems
 	Share    float64       // of the variants, on each problem

@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"errors"
+	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -20,8 +21,8 @@ type Bench interface {
 	// the grid.
 	Announce(now, later []kernels.Variant)
 	// Visit launches a variant so many times, after the launches that are
-	// dropped, and returns their times in microseconds with the seconds in which
-	// the device was at work for them, the check of a first visit included. The
+	// dropped, and returns their times in microseconds with the seconds that
+	// they took of the budget, the check of a first visit included. The
 	// error is a *kernels.Failure where the variant cannot be measured.
 	Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error)
 }
@@ -50,7 +51,9 @@ func Drive(ctx context.Context, s Strategy, b *Board, a Allowance, m Bench) (Log
 	}
 	dry := false
 	for round := 0; ; round++ {
+		start := time.Now()
 		visits := s.Ask(b)
+		log.Deciding += time.Since(start)
 		if len(visits) == 0 {
 			return log, nil
 		}
@@ -153,6 +156,8 @@ type Log struct {
 	Refused map[int]string           // by Bench.Refuse
 	Failed  map[int]*kernels.Failure // by Bench.Visit
 	Short   bool                     // the allowance was spent when the base was measured
+	// Deciding is the time that the strategy took.
+	Deciding time.Duration
 }
 
 // ErrShort says that a budget does not go beyond the base.
