@@ -262,7 +262,7 @@ func checkCalls(t *testing.T, f *devicetest.Fake) {
 	}
 }
 
-// The next job is announced before this one is measured, with what is left of it.
+// The next jobs are announced before this one is measured, with what is left of them.
 func TestRunPrefetches(t *testing.T) {
 	ts := tasks(t, 3, pool[:4]...)
 	f := fake()
@@ -278,9 +278,9 @@ func TestRunPrefetches(t *testing.T) {
 		}
 	}
 	want := []string{
-		"prefetch " + pool[0], "prefetch " + pool[1], "open " + pool[0],
-		"prefetch " + pool[2], "open " + pool[1],
-		"prefetch " + pool[3], "open " + pool[2],
+		"prefetch " + pool[0], "prefetch " + pool[1], "prefetch " + pool[2], "open " + pool[0],
+		"prefetch " + pool[3], "open " + pool[1],
+		"open " + pool[2],
 		"open " + pool[3],
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
