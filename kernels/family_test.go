@@ -124,9 +124,7 @@ func TestSpace(t *testing.T) {
 // Refuse replaces are not read.
 func TestConfigsAsksLittle(t *testing.T) {
 	f := toy()
-	for _, r := range []kernels.Range{kernels.Values(kernels.Unroll, 1, 2, 3, 4), kernels.Values(kernels.Stages, 1, 2, 3, 4)} {
-		f.Knobs = append(f.Knobs, r)
-	}
+	f.Knobs = append(f.Knobs, kernels.Values(kernels.Unroll, 1, 2, 3, 4), kernels.Values(kernels.Stages, 1, 2, 3, 4))
 	asked := 0
 	f.Refuse = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
 		asked++

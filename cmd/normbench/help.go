@@ -97,6 +97,10 @@ var guides = map[string]guide{
 		"selftest",
 		"selftest --device cuda",
 	}, []int{exitUnfit}},
+	"judge": {[]string{
+		"judge rounds.csv",
+		"judge --format json rounds.json",
+	}, nil},
 	"worker": {[]string{
 		"worker --device cuda:0",
 		"sweep --worker 'ssh gpu1 normbench worker --device cuda:0' --shapes fast-llm",
@@ -138,10 +142,7 @@ func (e *env) setHelp(c *cli.Command, parent string) {
 
 // helpWidth is the terminal's, but no less than 60.
 func (e *env) helpWidth() int {
-	width := report.DefaultWidth
-	if p, ok := e.stdout.(*printed); ok {
-		width, _ = terminalWidth(p.Writer)
-	}
+	width, _ := terminalWidth(e.raw)
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		width = n
 	}

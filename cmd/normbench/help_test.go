@@ -17,7 +17,7 @@ func TestHelpExamples(t *testing.T) {
 	e := &env{stdout: &bytes.Buffer{}, registry: families.New()}
 	app := e.app()
 	for _, c := range app.Commands {
-		if c.Name == "help" {
+		if c.Name == "help" || c.Hidden {
 			continue
 		}
 		g, ok := guides[c.Name]

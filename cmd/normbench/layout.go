@@ -43,12 +43,12 @@ func withLayout(c *cli.Command) []cli.Flag {
 
 // setLayout reads the layout flags of a command into standard output.
 func (e *env) setLayout(c *cli.Context, flags []cli.Flag) error {
-	p, ok := e.stdout.(*printed)
+	p, ok := e.stdout.(*plain)
 	if !ok || !slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "wide") }) {
 		return nil
 	}
 	l := &report.Layout{Wide: c.Bool("wide")}
-	columns, tty := terminalWidth(p.Writer)
+	columns, tty := terminalWidth(e.raw)
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		columns = n
 	}
@@ -77,6 +77,9 @@ func (e *env) setLayout(c *cli.Context, flags []cli.Flag) error {
 
 // terminalWidth is the width of a terminal, and whether w is one.
 func terminalWidth(w io.Writer) (columns int, tty bool) {
+	if p, ok := w.(*printed); ok {
+		w = p.Writer
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return report.DefaultWidth, false
@@ -89,7 +92,7 @@ func terminalWidth(w io.Writer) (columns int, tty bool) {
 
 // wrap breaks text that begins in a later column of standard output; --wide leaves it whole.
 func (e *env) wrap(text string, column int) []string {
-	p, ok := e.stdout.(*printed)
+	p, ok := e.stdout.(*plain)
 	if !ok || p.layout == nil || p.layout.Wide {
 		return []string{text}
 	}

@@ -76,7 +76,7 @@ func TestGateShown(t *testing.T) {
 		"markdown": "\n- gate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
 		"json":     `"reason": "two modes, 6.0% apart"`,
 	} {
-		code, stdout, stderr := normbench([]string{"report", file, "--format", format})
+		code, stdout, stderr := normbench([]string{"report", file, "--wide", "--format", format})
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("%s: exit code %d, %s\n%s", format, code, stderr, stdout)
 		}

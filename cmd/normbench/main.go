@@ -30,7 +30,6 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
-	"normbench/report"
 	"normbench/sweep/record"
 )
 
@@ -73,12 +72,8 @@ func interrupted(format string, args ...any) error {
 // command looks, and what has not come out is not done. (A closed pipe ends the program.)
 type printed struct {
 	io.Writer
-	err    error
-	layout *report.Layout // of the tables
+	err error
 }
-
-// Layout is how tables look in it; nil until the flags are read.
-func (p *printed) Layout() *report.Layout { return p.layout }
 
 func (p *printed) Write(b []byte) (int, error) {
 	n, err := p.Writer.Write(b)

@@ -1,6 +1,11 @@
 package main
 
-import "io"
+import (
+	"bytes"
+	"io"
+
+	"normbench/report"
+)
 
 // A plain writer lets no control character reach the terminal but newlines and tabs: what is
 // printed may come from a records file, a manifest or a worker of a stranger's. Each byte stays
@@ -8,7 +13,24 @@ import "io"
 // hypertext page have escapes of their own.)
 type plain struct {
 	io.Writer
-	last [2]byte // written before
+	last   [2]byte        // written before
+	layout *report.Layout // of the tables
+}
+
+// Layout is how tables look in it; nil until the flags are read.
+func (p *plain) Layout() *report.Layout { return p.layout }
+
+// colored says that b begins with one of the colours of a table, where they are on.
+func (p *plain) colored(b []byte) bool {
+	if p.layout == nil || !p.layout.Color {
+		return false
+	}
+	for _, c := range []string{"\x1b[0m", "\x1b[31m", "\x1b[32m", "\x1b[33m"} {
+		if bytes.HasPrefix(b, []byte(c)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *plain) Write(b []byte) (int, error) {
@@ -16,6 +38,7 @@ func (p *plain) Write(b []byte) (int, error) {
 	for i, c := range b {
 		to := c
 		switch two := p.last; {
+		case c == 0x1b && p.colored(b[i:]):
 		case c < ' ' && c != '\n' && c != '\t', c == 0x7f:
 			to = '?'
 		case two[1] == 0xc2 && c >= 0x80 && c <= 0x9f: // U+0080 to U+009F, also controls

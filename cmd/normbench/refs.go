@@ -120,8 +120,11 @@ func (e *env) nearRef(text, path string) (ref, error) {
 		return r, hint.Errorf("write near:RECORDS, such as near:results/nvidia-h200", "near: names no records")
 	}
 	// What other versions of a kernel took says nothing of today's.
-	source := sourcesOf(e.registry, kernels.KindCUDA) // no one looks for neighbours of a laptop
-	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool { return source(r.Family) == families.FromSchema1(r.Source) })
+	cuda, cpu := sourcesOf(e.registry, kernels.KindCUDA), sourcesOf(e.registry, kernels.KindCPU)
+	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool {
+		s := families.FromSchema1(r.Source)
+		return s == cuda(r.Family) || s == cpu(r.Family)
+	})
 	if err != nil {
 		return r, err
 	}

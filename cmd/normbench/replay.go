@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 
 	"normbench/internal/hint"
@@ -65,6 +66,9 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 
 func (e *env) replayCache(path string, data []byte, seed uint64) ([]kernels.Device, error) {
 	c, err := replay.ParseCache(path, data)
+	if err != nil && bytes.Contains(data, []byte(`"`+replay.KeyDevice+`"`)) {
+		return nil, err // an export of ours
+	}
 	if err != nil {
 		f, not := replay.ParseFree(path, data)
 		if not != nil {

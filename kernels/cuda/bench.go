@@ -563,3 +563,28 @@ func (b *bench) pair(t kernels.Tensor, want driver.Ptr, i int64) (got, answer ke
 	}
 	return kernels.Number(m.At(0)), kernels.Number(w[0]), nil
 }
+
+// start asks for the launches of a plan: they go ahead of all that is only announced.
+func (c *compiler) start(plan kernels.Plan) {
+	for i := range plan.Launches {
+		if plan.Launches[i].IsKernel() {
+			c.ask(&plan.Launches[i])
+		}
+	}
+}
+
+// trim drops finished units beyond a few thousand: they are on disk.
+func (c *compiler) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.units) < 4096 {
+		return
+	}
+	for key, u := range c.units {
+		select {
+		case <-u.ready:
+			delete(c.units, key)
+		default:
+		}
+	}
+}

@@ -166,15 +166,6 @@ func (c *compiler) announce(p kernels.Problem, plans []kernels.Plan) {
 	c.wake.Broadcast()
 }
 
-// start asks for the launches of a plan: they go ahead of all that is only announced.
-func (c *compiler) start(plan kernels.Plan) {
-	for i := range plan.Launches {
-		if plan.Launches[i].IsKernel() {
-			c.ask(&plan.Launches[i])
-		}
-	}
-}
-
 func (c *compiler) ask(l *kernels.Launch) *unit {
 	made, err := NewUnit(c.registry, l, c.arch)
 	if err != nil {
@@ -232,22 +223,6 @@ func (c *compiler) told() kernels.CompileStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
-}
-
-// trim drops finished units beyond a few thousand: they are on disk.
-func (c *compiler) trim() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.units) < 4096 {
-		return
-	}
-	for key, u := range c.units {
-		select {
-		case <-u.ready:
-			delete(c.units, key)
-		default:
-		}
-	}
 }
 
 func (c *compiler) close() {
