@@ -185,6 +185,7 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	if err != nil {
 		return err
 	}
+	v.dev.Prefetch(j.Problem, nil) // what was foreseen and not begun is wanted no more
 	recs := m.records(board, &log)
 	for _, rec := range recs {
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3 / float64(len(recs))
