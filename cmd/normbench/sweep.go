@@ -182,10 +182,12 @@ func (e *env) sweep(c *cli.Context) error {
 	e.summarize(sum, layOut, devices)
 	if err != nil {
 		// What is done is in the table and shown, whatever ended the sweep.
-		if len(fold.table.Entries) > 0 || !searching && sum.Measured > 0 {
-			if err := e.conclude(dir, ps, fold, format); err != nil {
-				return err
-			}
+		fold.whole = map[kernels.Problem]int{}
+		for _, t := range tasks {
+			fold.whole[t.Problem] = len(t.Variants)
+		}
+		if err := e.conclude(dir, ps, fold, format); err != nil {
+			return err
 		}
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
 			return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
@@ -247,6 +249,18 @@ func (e *env) conclude(dir string, ps []kernels.Problem, fold *folding, format s
 		return err == nil && x.Key == record.Key(x.Problem, x.Variant, x.Run.Device, code.String(), pr)
 	}
 	entries := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && now(x, pr) })
+	if fold.whole != nil && pr.Phase != record.PhaseFinal {
+		n := map[kernels.Problem]int{}
+		for _, x := range entries {
+			if x.Variant.Family != record.Stream {
+				n[x.Problem]++
+			}
+		}
+		entries = slices.DeleteFunc(entries, func(x record.Entry) bool { return n[x.Problem] < fold.whole[x.Problem] })
+	}
+	if fold.whole != nil && len(entries) == 0 {
+		return nil
+	}
 	for i := range entries { // and of the launch rules
 		x := &entries[i]
 		base, err := e.registry.Base(x.Problem, info)
@@ -279,6 +293,9 @@ type folding struct {
 	old   *tune.Table // as the sweep found it, nil for none
 	table *tune.Table // of this sweep
 	path  string
+	// whole are the variants of each problem where the sweep was cut off: a grid that is not
+	// through with a problem has no pick for it. Else nil.
+	whole map[kernels.Problem]int
 	// source is the hash of a family's code now.
 	source func(family string) string
 }
