@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test lint bench fuzz
+.PHONY: help build test test-all lint bench fuzz faults
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -11,8 +11,11 @@ LDFLAGS := -ldflags "-X main.release=$(shell git describe --always --dirty --tag
 build: ## build bin/normbench, without CUDA
 	go build $(LDFLAGS) -o bin/normbench ./cmd/normbench
 
-test: ## run all tests
+test: ## run the tests; of the emulator's long ones a third, others each day
 	go test ./...
+
+test-all: ## run all tests, and the whole emulator
+	NORMBENCH_TEST_ALL=1 go test ./...
 
 lint: ## gofmt, vet, staticcheck
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofmt would change: $$bad" >&2; exit 1; fi
@@ -25,5 +28,9 @@ bench: ## Go benchmarks: reading and comparing records, laying out spaces, fitti
 fuzz: ## a short run of every fuzz target
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 		echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg || exit 1; done; done
+
+FAULTS ?= 1000
+faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=1000, SEED=1)
+	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
 
 include scripts/cuda.mk

@@ -8,3 +8,8 @@ import _ "embed"
 //
 //go:embed shapes.yaml
 var ShapesYAML string
+
+// RulesJSON are the launch rules that the binary brings along.
+//
+//go:embed results/nvidia-h200/rules.json
+var RulesJSON string

@@ -1,7 +1,9 @@
 package kernels
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/bits"
@@ -24,7 +26,7 @@ type DeviceInfo struct {
 	Name   string `json:"name"`
 	UUID   string `json:"uuid,omitempty"`
 	Arch   string `json:"arch"`             // "sm_90", "amd64"
-	Units  int    `json:"units"`            // multiprocessors, or cores in use
+	SMs    int    `json:"sms"`              // or cores in use
 	Driver string `json:"driver,omitempty"` // CUDA version that it supports: "13.0"
 	// DriverVersion is the driver's own: "580.65.06".
 	DriverVersion string `json:"driver_version,omitempty"`
@@ -33,22 +35,37 @@ type DeviceInfo struct {
 	CacheBytes     int64  `json:"cache_bytes"` // L2, or last-level cache
 	MemoryBytes    int64  `json:"memory_bytes"`
 	PeakRate       int64  `json:"peak_rate,omitempty"`        // of the memory, bytes per second, by its clock and width; 0 where it is not known
-	SharedPerBlock int    `json:"shared_per_block,omitempty"` // most dynamic shared memory of one program, bytes
-	RegsPerUnit    int    `json:"regs_per_unit,omitempty"`
-	// Clusters is how many clusters of 2, 4, 8 and 16 programs run at once with one
-	// program on a multiprocessor; zeros where that is not known. It is less than
-	// Units allows: a cluster stays within one group of multiprocessors (a GPC),
+	SharedPerBlock int    `json:"shared_per_block,omitempty"` // most dynamic shared memory of one CTA, bytes
+	RegsPerSM      int    `json:"regs_per_sm,omitempty"`
+	// Clusters is how many clusters of 2, 4, 8 and 16 CTAs run at once with one
+	// CTA on an SM; zeros where that is not known. It is less than
+	// SMs allows: a cluster stays within one group of SMs (a GPC),
 	// whose sizes differ from one chip of a model to the next.
 	Clusters [4]int `json:"clusters,omitzero"`
 }
 
-// ClustersAtOnce is how many clusters of so many programs (a power of two) run at
-// once with one program on a multiprocessor.
-func (d *DeviceInfo) ClustersAtOnce(programs int) int {
-	if i := bits.Len(uint(programs)) - 2; i >= 0 && i < len(d.Clusters) && d.Clusters[i] > 0 {
+// UnmarshalJSON reads the names of before 2026-11-24 too, units and regs_per_unit.
+func (d *DeviceInfo) UnmarshalJSON(b []byte) error {
+	type today DeviceInfo
+	v := struct {
+		*today
+		OldSMs  int `json:"units"`
+		OldRegs int `json:"regs_per_unit"`
+	}{today: (*today)(d)}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	d.SMs, d.RegsPerSM = cmp.Or(d.SMs, v.OldSMs), cmp.Or(d.RegsPerSM, v.OldRegs)
+	return nil
+}
+
+// ClustersAtOnce is how many clusters of so many CTAs (a power of two) run at
+// once with one CTA on an SM.
+func (d *DeviceInfo) ClustersAtOnce(ctas int) int {
+	if i := bits.Len(uint(ctas)) - 2; i >= 0 && i < len(d.Clusters) && d.Clusters[i] > 0 {
 		return d.Clusters[i]
 	}
-	return max(d.Units/max(programs, 1), 1)
+	return max(d.SMs/max(ctas, 1), 1)
 }
 
 // A Device runs variants on problems. Its methods and those of its Benches are
@@ -62,6 +79,14 @@ type Device interface {
 	// float64 answers. One problem is open at a time.
 	Open(ctx context.Context, p Problem, seed uint64) (Bench, error)
 	Close() error
+}
+
+// A Preparer is a device that compiles a variant without taking the hardware's time, so
+// that several of its kind can share one GPU. Devices may leave it out.
+type Preparer interface {
+	// Prepare returns when v on p is compiled, or cannot be: Check says why. It may
+	// be called before the problem is open. The error is that of a device which is lost.
+	Prepare(ctx context.Context, p Problem, v Variant) error
 }
 
 // A Sensor is a device that tells its own state. Devices may leave it out.
@@ -96,7 +121,7 @@ type Compiling interface {
 
 // A Reading is the state of a device at one moment. Zero fields are not known.
 type Reading struct {
-	ClockMHz     int      `json:"clock_mhz,omitempty"`     // of the multiprocessors
+	ClockMHz     int      `json:"clock_mhz,omitempty"`     // of the SMs
 	MaxClockMHz  int      `json:"max_clock_mhz,omitempty"` // what ClockMHz could be
 	MemClockMHz  int      `json:"mem_clock_mhz,omitempty"`
 	PowerW       float64  `json:"power_w,omitempty"`
@@ -104,13 +129,20 @@ type Reading struct {
 	Throttle     []string `json:"throttle,omitempty"` // reasons why the clock is held down
 	Others       []string `json:"others,omitempty"`   // other processes that compute on the device
 	Sliced       bool     `json:"sliced,omitempty"`   // the device is a slice of a GPU (MIG)
-	ECC          bool     `json:"ecc,omitempty"`
+	// Confidential says that Confidential Computing is on, where events are unreliable.
+	Confidential bool `json:"confidential,omitempty"`
+	// PersistingL2 is how many bytes of the L2 are set aside for lines that a flush does not evict. Only
+	// selftest judges it: no kernel asks for such lines unless its code does.
+	PersistingL2 int64 `json:"persisting_l2,omitempty"`
+	ECC          bool  `json:"ecc,omitempty"`
 }
 
 // Unfit says why times taken in this state would mislead, or is "": the device
 // is shared or sliced, throttled, or runs below minClock of its full clock.
 func (r *Reading) Unfit(minClock float64) string {
 	switch {
+	case r.Confidential:
+		return "Confidential Computing is on: CUDA events are unreliable"
 	case r.Sliced:
 		return "the GPU is sliced (MIG)"
 	case len(r.Others) > 0:
@@ -185,6 +217,10 @@ type Check struct {
 	// Digest is a hash of all outputs' bits: equal for equal bits.
 	Digest uint64  `json:"digest,omitempty"`
 	Busy   float64 `json:"busy"`
+	// Compile is the seconds that compilers took for the variant's code, each unit counted
+	// once, also where its binary came from a cache; 0 where that is not known, or
+	// nothing is compiled.
+	Compile float64 `json:"compile,omitempty"`
 }
 
 // OK says whether every output is right. Whether its bits are always the same
@@ -203,6 +239,14 @@ func (c *Check) Reason() string {
 		}
 	}
 	return ""
+}
+
+// Timed is the Failure of a variant whose outputs after so many timed runs are wrong, or nil.
+func (c *Check) Timed(runs int) error {
+	if why := c.Reason(); why != "" {
+		return Failf(StatusWrong, "after %d timed runs %s", runs, why)
+	}
+	return nil
 }
 
 // Main is what the kernel that does the work takes: the stage k1, which a launch that clears
@@ -233,10 +277,24 @@ type Resource struct {
 	Registers int    `json:"registers"`     // per thread
 	Spill     int    `json:"spill"`         // bytes per thread stored to local memory
 	Local     int    `json:"local"`         // bytes of local memory per thread, spills included
-	Shared    int    `json:"shared"`        // bytes per program, static and dynamic
-	Occupancy int    `json:"blocks_per_sm"` // programs resident on one multiprocessor
-	Threads   int    `json:"threads"`       // per program
-	Programs  int    `json:"programs"`      // in the grid
+	Shared    int    `json:"shared"`        // bytes per CTA, static and dynamic
+	Occupancy int    `json:"blocks_per_sm"` // CTAs resident on one SM
+	Threads   int    `json:"threads"`       // per CTA
+	CTAs      int    `json:"ctas"`          // in the grid
+}
+
+// UnmarshalJSON reads the name of before 2026-11-24 too, programs.
+func (r *Resource) UnmarshalJSON(b []byte) error {
+	type today Resource
+	v := struct {
+		*today
+		OldCTAs int `json:"programs"`
+	}{today: (*today)(r)}
+	if err := json.Unmarshal(b, &v); err != nil {
+		return err
+	}
+	r.CTAs = cmp.Or(r.CTAs, v.OldCTAs)
+	return nil
 }
 
 // A Number is a float64 whose JSON form also holds NaN and infinities, as
@@ -287,6 +345,9 @@ type Failure struct {
 	// Broken says that the device lost its state: the Bench is of no use any
 	// more, and the problem must be opened again.
 	Broken bool
+	// Before says that the device was lost before it was asked to run the variant,
+	// which it says nothing about.
+	Before bool
 }
 
 func (f *Failure) Error() string { return string(f.Status) + ": " + f.Reason }

@@ -52,7 +52,7 @@ type Determinism uint8
 
 // The classes. All sums of a family that is bitwise have one order whatever the
 // config; of most families the order of sums depends on the config; where
-// programs add to the same memory as they come, it depends on the run.
+// CTAs add to the same memory as they come, it depends on the run.
 const (
 	PerConfig  Determinism = iota // the same bits from run to run, for one config
 	Bitwise                       // the same bits from run to run and from config to config

@@ -14,7 +14,7 @@ import (
 func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }
 
 // toy is a family small enough to write its space down. Tiles of br rows go to
-// k programs per unit, or one each; four rows are refused.
+// k CTAs per SM, or one each; four rows are refused.
 func toy() *kernels.Family {
 	return &kernels.Family{
 		Name: "toy", Op: kernels.RMSNorm, Pass: kernels.Fwd,
@@ -39,12 +39,12 @@ func toy() *kernels.Family {
 			return nil
 		},
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			programs := int(p.M) / c.Get(kernels.BlockRows)
+			ctas := int(p.M) / c.Get(kernels.BlockRows)
 			if k := c.Get(kernels.PerSM); k > 0 {
-				programs = min(programs, k*d.Units)
+				ctas = min(ctas, k*d.SMs)
 			}
 			return kernels.Plan{Launches: []kernels.Launch{{
-				Stage: "k1", Entry: "toy", Grid: [3]int{programs, 1, 1}, Block: 32 * c.Get(kernels.Warps),
+				Stage: "k1", Entry: "toy", Grid: [3]int{ctas, 1, 1}, Block: 32 * c.Get(kernels.Warps),
 				Defines: []kernels.Define{{Name: "BLOCK_ROWS", Value: int64(c.Get(kernels.BlockRows))}},
 			}}}
 		},
@@ -62,11 +62,11 @@ func labels(s kernels.Space) (configs, refused []string) {
 }
 
 func TestSpace(t *testing.T) {
-	// Eight rows on two units: with br2 the four programs of k2 are one per
+	// Eight rows on two SMs: with br2 the four CTAs of k2 are one per
 	// tile, so k2 is k0 again.
 	p := parseProblem(t, "rmsnorm/fwd/8x64/bf16")
-	gpu := kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2}
-	cpu := kernels.DeviceInfo{Kind: kernels.KindCPU, Units: 2}
+	gpu := kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2}
+	cpu := kernels.DeviceInfo{Kind: kernels.KindCPU, SMs: 2}
 	fours := func(ws ...int) (refused []string) {
 		for _, w := range ws {
 			refused = append(refused, fmt.Sprintf("br4.w%d.k0: four rows do not fit", w), fmt.Sprintf("br4.w%d.k2: four rows do not fit", w))
@@ -137,7 +137,7 @@ func TestConfigsAsksLittle(t *testing.T) {
 		}
 		return nil
 	}
-	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2}
+	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2}
 	want := f.Space(p, d)
 	asked = 0
 	configs, refused := f.Configs(p, d)
@@ -145,7 +145,7 @@ func TestConfigsAsksLittle(t *testing.T) {
 		t.Errorf("%q and %d refused, want %q and %d", configs, refused, want.Configs, len(want.Refused))
 	}
 	// The base, 4 values of unroll with 8 warps, and with 4 warps what the reason's text reads: block
-	// rows, programs and unroll.
+	// rows, CTAs and unroll.
 	if most := 1 + 4 + 3*2*4; asked > most {
 		t.Errorf("asked about %d configs, want at most %d of %d", asked, most, 3*2*2*4*4)
 	}
@@ -153,7 +153,7 @@ func TestConfigsAsksLittle(t *testing.T) {
 
 // Who takes all of a config at once has read all of its knobs.
 func TestConfigsReadsWhole(t *testing.T) {
-	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2}
+	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2}
 	for name, refused := range map[string]func(c kernels.Config) bool{
 		"label":    func(c kernels.Config) bool { return strings.HasPrefix(c.String(), "br1.w8") },
 		"settings": func(c kernels.Config) bool { return c.Settings()[0].Value == 1 && c.Settings()[1].Value == 8 },
@@ -176,7 +176,7 @@ func TestRegistry(t *testing.T) {
 	hidden := toy()
 	hidden.Name, hidden.Hidden = "toy/hidden", true
 	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()}, Default: func(kernels.Problem, kernels.DeviceInfo) string { return "toy" }}
-	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Units: 2}
+	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
 
 	if fs := r.Serving(p); len(fs) != 1 || fs[0].Name != "toy" {
 		t.Errorf("Serving gave %d families; want the visible one alone", len(fs))
@@ -282,7 +282,7 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 			}
 			return make()
 		}
-		s := f.Space(parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, Units: 2})
+		s := f.Space(parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2})
 		if len(s.Configs) != 2 || len(s.Refused) != 1 {
 			t.Errorf("of two equal plans and one with another %s the space has %q", name, s.Configs)
 		}

@@ -14,12 +14,20 @@ func (d *DeviceInfo) Validate() error {
 		return err
 	}
 	switch {
-	case d.Units < 0 || d.Units > 1<<20:
-		return fmt.Errorf("device %s has %d multiprocessors", d.ID, d.Units)
-	case min(d.CacheBytes, d.MemoryBytes, d.PeakRate, int64(d.SharedPerBlock), int64(d.RegsPerUnit)) < 0:
+	case d.SMs < 0 || d.SMs > 1<<20:
+		return fmt.Errorf("device %s has %d SMs", d.ID, d.SMs)
+	case min(d.CacheBytes, d.MemoryBytes, d.PeakRate, int64(d.SharedPerBlock), int64(d.RegsPerSM)) < 0:
 		return fmt.Errorf("device %s has a size below 0", d.ID)
 	}
 	return nil
+}
+
+// Slug keeps letters and digits of a device's name, in lower case, for an ID.
+func Slug(name string) string {
+	parts := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	return strings.Join(parts, "-")
 }
 
 // Printable is a text of elsewhere as one line for a terminal, of at most so many bytes:

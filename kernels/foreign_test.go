@@ -14,7 +14,7 @@ func TestDeviceInfoValidate(t *testing.T) {
 	for _, d := range []DeviceInfo{
 		{}, {ID: "../../../victim"}, {ID: ".."}, {ID: "."}, {ID: ".hidden"}, {ID: "a..b"}, {ID: "a."}, {ID: "a/b"}, {ID: `a\b`}, {ID: "a b"},
 		{ID: "a\x1b[2J"}, {ID: "a\n"}, {ID: "a:b"}, {ID: "gpü"}, {ID: strings.Repeat("a", 129)},
-		{ID: "a", Units: -1}, {ID: "a", CacheBytes: -1}, {ID: "a", PeakRate: -1},
+		{ID: "a", SMs: -1}, {ID: "a", CacheBytes: -1}, {ID: "a", PeakRate: -1},
 	} {
 		if err := d.Validate(); err == nil || strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 400 {
 			t.Errorf("%+v: %v", d, err)

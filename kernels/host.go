@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// A HostStage is the host form of one kernel entry: it does what program pid of
-// the launch does, in Go. Programs of one launch run in any order and side by
+// A HostStage is the host form of one kernel entry: it does what CTA pid of
+// the launch does, in Go. CTAs of one launch run in any order and side by
 // side; launches run one after the other.
 type HostStage func(h *HostRun, pid int)
 
@@ -33,7 +33,7 @@ func (h *HostRun) Arg(name string) int64 {
 }
 
 // Row returns scratch slot i as n floats, which hold whatever the goroutine's
-// last program left there. It stands for a program's registers.
+// last CTA left there. It stands for a CTA's registers.
 func (h *HostRun) Row(i int, n int64) []float32 {
 	for len(h.scratch) <= i {
 		h.scratch = append(h.scratch, nil)
@@ -88,12 +88,12 @@ func (m *Memory) Zero(bytes int64) {
 	}
 }
 
-// Add adds v to counter i and returns what was there before. Programs may call
+// Add adds v to counter i and returns what was there before. CTAs may call
 // it side by side.
 func (m *Memory) Add(i int64, v int32) int32 { return atomic.AddInt32(&m.I32[i], v) - v }
 
 // Lock waits until counter i is zero and sets it, Unlock clears it: a lock
-// between programs.
+// between CTAs.
 func (m *Memory) Lock(i int64) {
 	for !atomic.CompareAndSwapInt32(&m.I32[i], 0, 1) {
 		runtime.Gosched()
@@ -103,7 +103,7 @@ func (m *Memory) Lock(i int64) {
 // Unlock gives back what Lock took.
 func (m *Memory) Unlock(i int64) { atomic.StoreInt32(&m.I32[i], 0) }
 
-// AddFloat adds v to element i of an fp32 memory, one program at a time.
+// AddFloat adds v to element i of an fp32 memory, one CTA at a time.
 func (m *Memory) AddFloat(i int64, v float32) {
 	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
 	for {
@@ -115,7 +115,7 @@ func (m *Memory) AddFloat(i int64, v float32) {
 }
 
 // MaxFloat makes element i of an fp32 memory the larger of it and |v|, one
-// program at a time. NaN is larger than anything.
+// CTA at a time. NaN is larger than anything.
 func (m *Memory) MaxFloat(i int64, v float32) {
 	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
 	bits := math.Float32bits(v) &^ (1 << 31)

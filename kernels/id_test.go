@@ -7,6 +7,16 @@ import (
 	"normbench/internal/hint"
 )
 
+// The ID that a device makes of its name is one, whatever stands in the name.
+func TestSlug(t *testing.T) {
+	for name, want := range map[string]string{"NVIDIA H200": "nvidia-h200", "NVIDIA A100-SXM4-80GB": "nvidia-a100-sxm4-80gb",
+		"GRID V100D/8Q (vGPU)": "grid-v100d-8q-vgpu", "../../x": "x"} {
+		if got := Slug(name); got != want || CheckID(got) != nil {
+			t.Errorf("%q: %q, %v", name, got, CheckID(got))
+		}
+	}
+}
+
 func TestCheckID(t *testing.T) {
 	for _, id := range []string{"d", "nvidia-h200", "cpu-amd-epyc-2c", "replay-x_1.5", "CPU"} {
 		if err := CheckID(id); err != nil {

@@ -118,7 +118,7 @@ func TestConfigWith(t *testing.T) {
 		t.Errorf("a knob that is not set looks up as %d, %v", v, ok)
 	}
 	// k is no prefix match for anything, nor p for sp.
-	if v, ok := kernels.NewConfig(kernels.Setting{Knob: kernels.SinglePass, Value: 4096}).Lookup(kernels.Programs); ok {
+	if v, ok := kernels.NewConfig(kernels.Setting{Knob: kernels.SinglePass, Value: 4096}).Lookup(kernels.CTAs); ok {
 		t.Errorf("sp4096 sets p to %d", v)
 	}
 }
@@ -148,7 +148,7 @@ func FuzzParseConfig(f *testing.F) {
 }
 
 func FuzzParseVariant(f *testing.F) {
-	for _, s := range []string{"rms_bwd/reg_persist@br1.w8", "a@", "@br1", "a@b@c", "preset:x"} {
+	for _, s := range []string{"rms_bwd/reg_persist@br1.w8", "a@", "fam@", "@br1", "a@b@c", "preset:x", "../../a@w4", "a\x1b[2J@w4", "a@w99999999999999999999"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -2,7 +2,8 @@ package kernels
 
 import (
 	"fmt"
-	"strings"
+	"slices"
+	"strconv"
 )
 
 // A Plan is a variant on a problem as pure data: what to launch, in order, and
@@ -37,20 +38,20 @@ type Launch struct {
 	Stage   string // "k1", "k2", ...: unique in a plan
 	Source  string // file that holds the entry, among the families' sources; "" for Memcpy
 	Entry   string // extern "C" kernel, and the key of its host stage
-	Grid    [3]int // programs
-	Block   int    // threads per program
-	Shared  int    // dynamic shared memory per program, bytes
-	Cluster int    // neighbouring programs that run as one cluster (sm_90); 0 for none
-	// Resident says that programs wait for each other: all of the grid must fit
+	Grid    [3]int // CTAs
+	Block   int    // threads per CTA
+	Shared  int    // dynamic shared memory per CTA, bytes
+	Cluster int    // neighbouring CTAs that run as one cluster (sm_90); 0 for none
+	// Resident says that CTAs wait for each other: all of the grid must fit
 	// on the device at once, or the launch is refused.
 	Resident bool
 	// Early lets the launch start before the one ahead has ended (programmatic
 	// dependent launch); the kernel waits for it where it needs to. Before sm_90 it
 	// starts as any other.
 	Early bool
-	// Apart asks for each program on a multiprocessor of its own while there are
-	// enough: it gets more than half of the shared memory. Programs that start early
-	// would otherwise crowd on the multiprocessors that the launch ahead left idle.
+	// Apart asks for each CTA on an SM of its own while there are
+	// enough: it gets more than half of the shared memory. CTAs that start early
+	// would otherwise crowd on the SMs that the launch ahead left idle.
 	Apart   bool
 	Defines []Define
 	Args    []Arg
@@ -126,47 +127,72 @@ func (l *Launch) Define(name string) int64 {
 // String prints the plan, one line per scratch buffer and launch. It holds
 // everything in the plan, so equal strings mean equal plans.
 func (p Plan) String() string {
-	var b strings.Builder
+	var b []byte // without fmt: a resumed sweep asks for a plan of every record
+	text := func(parts ...string) {
+		for _, s := range parts {
+			b = append(b, s...)
+		}
+	}
+	number := func(name string, n int64) { b = strconv.AppendInt(append(b, name...), n, 10) }
 	for _, s := range p.Scratch {
-		fmt.Fprintf(&b, "scratch %s %s[%d]\n", s.Name, s.DType, s.Elems)
+		text("scratch ", s.Name, " ", s.DType.String())
+		number("[", s.Elems)
+		text("]\n")
 	}
 	for _, r := range p.Rounds {
-		fmt.Fprintf(&b, "rounds %s to %s\n", r.Output, r.DType)
+		text("rounds ", r.Output, " to ", r.DType.String(), "\n")
 	}
-	for _, l := range p.Launches {
-		fmt.Fprintf(&b, "%s %s:%s grid=%d,%d,%d block=%d shared=%d", l.Stage, l.Source, l.Entry, l.Grid[0], l.Grid[1], l.Grid[2], l.Block, l.Shared)
+	for i := range p.Launches {
+		l := &p.Launches[i]
+		text(l.Stage, " ", l.Source, ":", l.Entry)
+		number(" grid=", int64(l.Grid[0]))
+		number(",", int64(l.Grid[1]))
+		number(",", int64(l.Grid[2]))
+		number(" block=", int64(l.Block))
+		number(" shared=", int64(l.Shared))
 		if l.Cluster > 0 {
-			fmt.Fprintf(&b, " cluster=%d", l.Cluster)
+			number(" cluster=", int64(l.Cluster))
 		}
 		if l.Resident {
-			b.WriteString(" resident")
+			text(" resident")
 		}
 		if l.Early {
-			b.WriteString(" early")
+			text(" early")
 		}
 		if l.Apart {
-			b.WriteString(" apart")
+			text(" apart")
 		}
 		for _, d := range l.Defines {
-			fmt.Fprintf(&b, " %s=%d", d.Name, d.Value)
+			text(" ", d.Name)
+			number("=", d.Value)
 		}
-		b.WriteString(" (")
+		text(" (")
 		for i, a := range l.Args {
 			if i > 0 {
-				b.WriteString(", ")
+				text(", ")
 			}
-			switch a.Kind {
-			case ArgBuffer:
-				b.WriteString(a.Name)
+			switch text(a.Name); a.Kind {
 			case ArgInt64:
-				fmt.Fprintf(&b, "%s=%d", a.Name, a.Int)
+				number("=", a.Int)
 			case ArgFloat32:
-				fmt.Fprintf(&b, "%s=%g", a.Name, a.Float)
+				b = fmt.Appendf(b, "=%g", a.Float)
 			}
 		}
-		b.WriteString(")\n")
+		text(")\n")
 	}
-	return b.String()
+	return string(b)
+}
+
+// Writes says whether the plan hands an output of p to any launch: the ruler's do not.
+func (plan Plan) Writes(p Problem) bool {
+	for _, t := range p.Tensors() {
+		for i := range plan.Launches {
+			if t.Role == Output && slices.ContainsFunc(plan.Launches[i].Args, func(a Arg) bool { return a.Kind == ArgBuffer && a.Name == t.Name }) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // ScratchBytes is the size of all scratch buffers, an upper bound of the

@@ -157,28 +157,38 @@ func TestHeaderWidth(t *testing.T) {
 		}
 		return w
 	}
-	if short, long := width("x"), width(strings.Repeat("results/", 20)); short != 1.5*panelWidth || long < 600 {
+	if short, long := width("x"), width(strings.Repeat("a long label ", 12)); short != 1.5*panelWidth || long < 600 {
 		t.Errorf("%g and %g points", short, long)
 	}
 }
 
-// A page draws what is of one kind together, whatever the order of the table, and
+// A page has what is of one kind together, whatever the order of the table, and
 // whichever of a problem's options make the kind.
 func TestKinds(t *testing.T) {
 	cells := map[kernels.Problem]Cell{}
 	for _, m := range []int64{1, 2, 3} {
 		for _, options := range []string{"", "+zc", "+noweight", "+residual", "+fp8", "+fp8t"} {
-			cells[problem(t, fmt.Sprintf("rmsnorm/fwd/%dx64/bf16%s", m, options))] = ok(20)
+			c := ok(20)
+			c.StreamUS = 18
+			cells[problem(t, fmt.Sprintf("rmsnorm/fwd/%dx64/bf16%s", m, options))] = c
 		}
 	}
 	for _, over := range append(Axes(), nil) {
-		k := Grow(over, Side{Label: "x", Cells: cells}).kinds()
-		if len(k) != 6 {
-			t.Errorf("over %s: %d kinds", over, len(k))
+		p := Grow(over, Side{Label: "x", Cells: cells}).Page("x", nil)
+		kinds := map[string]int{}
+		last := ""
+		for _, r := range p.Charts[0].Rows {
+			if r.Kind != last {
+				kinds[r.Kind]++
+			}
+			last = r.Kind
 		}
-		for _, g := range k {
-			if len(g.Rows) != 3 {
-				t.Errorf("over %s: %d rows of %s", over, len(g.Rows), g.Rows[0].Kind)
+		if len(kinds) != 6 || len(p.Charts[0].Rows) != 18 {
+			t.Errorf("over %s: %v", over, kinds)
+		}
+		for k, n := range kinds {
+			if n != 1 {
+				t.Errorf("over %s: %s stands in %d places", over, k, n)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/sweep/record"
+	"normbench/sweep/search"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
@@ -40,6 +41,7 @@ type Cell struct {
 	Reason   string // why the status is not ok
 	Stages   []record.StageUS
 	Samples  []float32 // microseconds; nil where only the median is known
+	Rounds   []float64 // medians of a search's finals, microseconds; of one run the same rounds for all
 	Run      string    // ID of the run, "" where it is not known
 	Device   string    // ID of the device, "" where it is not known
 	Protocol string    // name of the protocol, "" where it is not known
@@ -57,6 +59,7 @@ func CellOf(e record.Entry) Cell {
 		c.Run, c.Device, c.Protocol = e.Run.ID, e.Run.Device.ID, e.Run.Protocol.Name
 		c.Phase = e.Run.Protocol.Phase
 	}
+	c.Rounds = e.Finals().Rounds
 	return c
 }
 
@@ -104,8 +107,18 @@ type Row struct {
 	B       Value           `json:"b"`
 	Speedup float64         `json:"speedup,omitempty"` // A's median over B's; 0 where one has none
 	Mark    Mark            `json:"mark,omitempty"`
-	// Test is the unpaired test of the samples; nil where a side has none.
-	Test *verdict.Judged `json:"test,omitempty"`
+	// Test is the unpaired test of the samples; nil where a side has none, or where Paired is set.
+	Test   *verdict.Judged `json:"test,omitempty"`
+	Paired *Paired         `json:"paired,omitempty"` // where both sides were in one run's finals
+}
+
+// Paired is a speedup over the interleaved rounds of one run, with its interval at 95%
+// (Hodges and Lehmann). Of one variant on both sides all three are 1.
+type Paired struct {
+	Rounds  int     `json:"rounds"`
+	Speedup float64 `json:"speedup"`
+	Lo      float64 `json:"lo"`
+	Hi      float64 `json:"hi"`
 }
 
 // A Value is one side of a row.
@@ -149,6 +162,29 @@ type OneSided struct {
 	Side    string          `json:"side"` // the one that has it, "A" or "B"
 	Status  kernels.Status  `json:"status"`
 	Reason  string          `json:"reason"`
+}
+
+// paired judges two cells by the rounds that they share, if any.
+func paired(r *Row, a, b Cell) {
+	if a.Run == "" || a.Run != b.Run || len(a.Rounds) != len(b.Rounds) {
+		return
+	}
+	gain, lo, hi, ok := search.Gain(a.Rounds, b.Rounds)
+	if !ok {
+		return
+	}
+	r.Paired = &Paired{len(a.Rounds), 1 + gain, 1 + lo, 1 + hi}
+	switch {
+	case a.Variant == b.Variant:
+		r.Paired, r.Mark = &Paired{len(a.Rounds), 1, 1, 1}, Same
+	case lo > 0:
+		r.Mark = Faster
+	case hi < 0:
+		r.Mark = Slower
+	default:
+		r.Mark = Unclear
+	}
+	r.Speedup = r.Paired.Speedup
 }
 
 // Compare pairs two sides by problem.
@@ -227,6 +263,7 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 	}
 	r.Speedup = r.A.US / r.B.US
 	r.Mark = markMedians(a, b)
+	paired(&r, a, b)
 	return r
 }
 
@@ -271,7 +308,7 @@ func judge(c *Comparison, a, b Side) {
 		for i := range c.Rows {
 			r := &c.Rows[i]
 			x, y := a.Cells[r.Problem], b.Cells[r.Problem]
-			if r.Speedup == 0 || len(x.Samples) == 0 || len(y.Samples) == 0 || (x.Run == y.Run && x.Run != "") != one {
+			if r.Speedup == 0 || r.Paired != nil || len(x.Samples) == 0 || len(y.Samples) == 0 || (x.Run == y.Run && x.Run != "") != one {
 				continue
 			}
 			rows = append(rows, r)
@@ -354,7 +391,10 @@ func newMean(kind string, rows []*Row) Mean {
 		case Unclear:
 			m.Unclear++
 		}
-		if r.Speedup > 0 {
+		switch {
+		case r.Paired != nil && r.Mark == Unclear:
+			ratios = append(ratios, 1) // nothing was shown
+		case r.Speedup > 0:
 			ratios = append(ratios, r.Speedup)
 		}
 	}

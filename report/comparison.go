@@ -55,6 +55,12 @@ func rowTable(c *Comparison) *Table {
 		Drop:   []string{"A GB/s,B GB/s"},
 		Group:  byKind,
 	}
+	inTurns := slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Paired != nil })
+	if inTurns {
+		t.Header = slices.Insert(t.Header, 11, "95%")
+		t.Align = slices.Insert(t.Align, 11, Right)
+		t.Drop = append(t.Drop, "A %stream")
+	}
 	for _, r := range c.Rows {
 		us := func(v Value) string {
 			if v.US == 0 {
@@ -71,6 +77,14 @@ func rowTable(c *Comparison) *Table {
 			us(r.A), us(r.B), Whole(r.A.GBps), Whole(r.B.GBps), tenth(r.A.StreamPercent), tenth(r.B.StreamPercent),
 			speedup, string(r.Mark),
 		})
+		if inTurns {
+			interval := ""
+			if p := r.Paired; p != nil {
+				interval = fmt.Sprintf("%.3f-%.3f", p.Lo, p.Hi)
+			}
+			last := &t.Rows[len(t.Rows)-1]
+			*last = slices.Insert(*last, 11, interval)
+		}
 	}
 	return t
 }
@@ -97,10 +111,30 @@ func meanTable(c *Comparison) *Table {
 	note := func(format string, args ...any) {
 		t.Notes = append(t.Notes, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 	}
-	note("speedup is A's median time over B's; + is faster, - slower, ~ the same, ? not told apart.")
+	pairs, unpaired := 0, 0
+	for _, r := range c.Rows {
+		switch {
+		case r.Paired != nil:
+			pairs++
+		case r.Speedup > 0:
+			unpaired++
+		}
+	}
+	note("speedup is A's time over B's; + is faster, - slower, ~ the same, ? not told apart.")
+	if pairs > 0 {
+		note("paired: by the finals' rounds, in which A and B took turns, with the interval at 95%%. Rows not told apart count as 1.00x in the means.")
+	}
+	if unpaired == 0 && pairs > 0 {
+		return notes(t, c, note)
+	}
 	note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
 	note("of two runs from %g %%, medians alone from %g %% if their intervals are apart; where the stream moved, from twice that.", 100*verdict.Default().Unpaired, 100*c.TieBand)
 	note("~ needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
+	return notes(t, c, note)
+}
+
+// notes adds what stands below a table of means in any case.
+func notes(t *Table, c *Comparison, note func(string, ...any)) *Table {
 	for _, n := range c.Notes {
 		note("%s", n)
 	}
@@ -161,7 +195,7 @@ func ProblemCells(p kernels.Problem, bytes int64) []string {
 func csvTable(c *Comparison) *Table {
 	t := &Table{Header: append(ProblemHeader(), "a", "b", "a_variant", "b_variant", "a_status", "b_status",
 		"a_us", "a_lo_us", "a_hi_us", "b_us", "b_lo_us", "b_hi_us", "a_gbps", "b_gbps", "a_stream_percent", "b_stream_percent",
-		"speedup", "mark", "p", "reason", "a_phase", "b_phase", "a_configs", "b_configs")}
+		"speedup", "mark", "p", "reason", "a_phase", "b_phase", "a_configs", "b_configs", "speedup_lo", "speedup_hi", "rounds")}
 	configs := func(v Value) string {
 		if v.Configs == 0 {
 			return ""
@@ -185,6 +219,12 @@ func csvTable(c *Comparison) *Table {
 			number(r.A.US), number(r.A.LoUS), number(r.A.HiUS), number(r.B.US), number(r.B.LoUS), number(r.B.HiUS),
 			number(r.A.GBps), number(r.B.GBps), number(r.A.StreamPercent), number(r.B.StreamPercent),
 			number(r.Speedup), string(r.Mark), p(r), reason, r.A.Phase, r.B.Phase, configs(r.A), configs(r.B)))
+		last := &t.Rows[len(t.Rows)-1]
+		if p := r.Paired; p != nil {
+			*last = append(*last, number(p.Lo), number(p.Hi), strconv.Itoa(p.Rounds))
+		} else {
+			*last = append(*last, "", "", "")
+		}
 	}
 	for _, o := range c.OneSided {
 		row := append(ProblemCells(o.Problem, o.Problem.Bytes()), c.A, c.B, "", "", "", "")

@@ -199,7 +199,10 @@ type panel struct {
 type point struct {
 	x     int64   // the side that grows, or which of the shapes
 	share float64 // of the stream's speed, in percent
-	apart bool    // no line comes to it from the point before
+	lo    float64 // its interval; both 0 where there is none
+	hi    float64
+	apart bool   // no line comes to it from the point before
+	label string // its shape
 }
 
 // panels are what there is to draw over an axis: each kind, at each fixed other
@@ -234,7 +237,11 @@ func (g *Growth) panels(over *Axis) []panel {
 			// lacks, would say that something lies between them.
 			l := p.lines[a]
 			apart := over.every() && (before.M != r.Problem.M && before.N != r.Problem.N || len(l) > 0 && l[len(l)-1].x != x-1)
-			p.lines[a] = append(l, point{x, v.StreamPercent, apart})
+			pt := point{x: x, share: v.StreamPercent, apart: apart, label: p.shapes[len(p.shapes)-1]}
+			if v.LoUS > 0 && v.HiUS > 0 {
+				pt.lo, pt.hi = v.StreamPercent*v.US/v.HiUS, v.StreamPercent*v.US/v.LoUS
+			}
+			p.lines[a] = append(l, pt)
 		}
 		last[i] = r.Problem
 	}
@@ -246,8 +253,21 @@ func (g *Growth) panels(over *Axis) []panel {
 		if _, ok := order[p.what]; !ok {
 			order[p.what] = i
 		}
+		var xs []int64 // that any arm has
 		for _, l := range p.lines {
 			slices.SortFunc(l, func(a, b point) int { return cmp.Compare(a.x, b.x) })
+			for _, pt := range l {
+				xs = append(xs, pt.x)
+			}
+		}
+		slices.Sort(xs)
+		for _, l := range p.lines {
+			for j := range l {
+				// A size that this arm lacks and another has is a gap.
+				if j > 0 && !over.every() && slices.ContainsFunc(xs, func(x int64) bool { return l[j-1].x < x && x < l[j].x }) {
+					l[j].apart = true
+				}
+			}
 		}
 	}
 	slices.SortStableFunc(ps, func(a, b panel) int {

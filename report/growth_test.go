@@ -178,24 +178,80 @@ func TestTicks(t *testing.T) {
 	}
 }
 
-// A page holds its tables and plots, one per kind, and nobody's markup.
+// A page holds its tables and plots, what it was measured on, and nobody's markup.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
-	if err := growth(t, OverM).Page(&b, "On a <card>"); err != nil {
+	if err := growth(t, OverM).Page("On a <card>", []Fact{{"driver", "<580>"}}).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, ">MxN, rows x columns<": 2, "<table>": 2, "<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0, `<td class="r">1048576</td>`: 4} {
+	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, "<table>": 2, "<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0,
+		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>&lt;580&gt;</dd>": 1, "rules &amp; &lt;others&gt;</li>": 2} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%q stands %d times, want %d", want, n, times)
 		}
 	}
+	for _, foreign := range []string{"http:", "https:", "src=", "@import", "ZgotmplZ"} {
+		if strings.Contains(text, foreign) {
+			t.Errorf("the page has %s", foreign)
+		}
+	}
+	if strings.Count(text, "<title>") < 20 {
+		t.Error("marks without their values")
+	}
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	if err := Grow(nil, Side{"x", map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page(&b, "x"); err != nil || strings.Contains(b.String(), "<svg") {
+	if err := Grow(nil, Side{"x", map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil || strings.Contains(b.String(), "<svg") {
 		t.Error(err)
 	}
-	if err := growth(t, nil).Page(brokenWriter{}, "x"); err == nil {
+	if err := growth(t, nil).Page("x", nil).Write(brokenWriter{}); err == nil {
 		t.Error("a write error was lost")
+	}
+}
+
+// A line ends where another arm has a size that this one lacks.
+func TestGaps(t *testing.T) {
+	few, all := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
+	for _, m := range []int64{1, 2, 4, 8, 16, 32} {
+		p, c := problem(t, fmt.Sprintf("rmsnorm/bwd/%dx64/bf16", m)), ok(20)
+		c.StreamUS = 18
+		all[p] = c
+		if m != 4 {
+			few[p] = c
+		}
+	}
+	in := Grow(OverM, Side{Label: "few", Cells: few}, Side{Label: "all", Cells: all}).panels(OverM)[0]
+	for i := range 2 {
+		apart := 0
+		for _, pt := range in.lines[i] {
+			if pt.apart {
+				apart++
+			}
+		}
+		if apart != 1-i {
+			t.Errorf("%d gaps in line %d", apart, i)
+		}
+	}
+}
+
+func TestShortNames(t *testing.T) {
+	for in, want := range map[string]string{
+		"results/nvidia-h200#base|results/nvidia-h200":   "nvidia-h200#base|nvidia-h200",
+		"peer:best|tuned:results/nvidia-h200/tuned.json": "peer:best|tuned",
+		"tuned:a/b.json|rms_fwd/cta_reg@br4.w2":          "tuned:b.json|rms_fwd/cta_reg@br4.w2",
+		"results/a/tuned.json|results/b/tuned.json":      "results/a/tuned.json|results/b/tuned.json",
+		"base|rms_bwd/reg_persist":                       "base|rms_bwd/reg_persist",
+	} {
+		if got := strings.Join(ShortNames(strings.Split(in, "|")), "|"); got != want {
+			t.Errorf("%s: %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestInterval(t *testing.T) {
+	for want, in := range map[string][3]float64{"51.6 ±0.3": {51.6, 51.4, 51.9}, "4.70 ±0.06": {4.7, 4.64, 4.72}, "114.8 ±1.2": {114.8, 113.6, 115}, "7.000": {7, 0, 0}} {
+		if got := Interval(in[0], in[1], in[2]); got != want {
+			t.Errorf("%v: %s, want %s", in, got, want)
+		}
 	}
 }

@@ -1,81 +1,589 @@
 package report
 
 import (
-	"bytes"
+	_ "embed"
+	"fmt"
 	"html/template"
 	"io"
-	"regexp"
+	"math"
+	"path"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/verdict"
 )
 
-// Page writes the tables and a plot per kind over each axis that has something
-// to draw, as one HTML file that needs no other.
-func (g *Growth) Page(w io.Writer, title string) error {
+// A Page is a report as one HTML file that needs no other and no network: the
+// verdict first, then charts, tables and what it was measured on. It can be read
+// without its script, which sorts and filters tables.
+type Page struct {
+	Title   string
+	What    string   // below the title: what is compared with what
+	Tally   []Tally  // the verdict in numbers
+	Summary []string // and in sentences
+	Charts  []Chart
+	Maps    []Map
+	Panels  []Panel
+	Stages  *Stages
+	Tables  []*Table
+	Facts   []Fact
+}
+
+// A Tally is a number with its word. Class is good, bad, same, open or empty.
+type Tally struct{ N, Word, Class string }
+
+// A Fact is a line of what the page was measured on.
+type Fact struct{ Name, Value string }
+
+// A Chart has a row per problem, with marks on one scale.
+type Chart struct {
+	Title, Help string
+	Series      []string // legend; marks count from its first
+	Ref         float64  // where a line stands, such as 1
+	Unit        string   // behind each tick
+	Rows        []ChartRow
+}
+
+// A ChartRow is one problem of a Chart.
+type ChartRow struct {
+	Kind, Label, Value string // rows of one Kind stand under a heading; Value stands right
+	Marks              []ChartMark
+}
+
+// A ChartMark is a value with its interval, 0 and 0 for none.
+type ChartMark struct {
+	Series     int
+	At, Lo, Hi float64
+	Class, Tip string
+}
+
+// Stages are the times of each launch, as bars.
+type Stages struct {
+	By   string // how they were taken
+	Rows []StageRow
+}
+
+// A StageRow is the launches of one side on one problem.
+type StageRow struct {
+	Kind, Label, Side string
+	Parts             []StageValue
+}
+
+// A Map has a dot for each problem, rows over columns, coloured by its value.
+type Map struct {
+	Title  string
+	Unit   string    // behind each number
+	Limits []float64 // four, between the colours, from the worst
+	Dots   []MapDot
+}
+
+// A MapDot is one problem of a Map.
+type MapDot struct {
+	Rows, Columns int64
+	Value         float64
+	Square        bool
+	Tip           string
+}
+
+// A Panel is a line per arm over a side that grows.
+type Panel struct {
+	Title, Axis string
+	Arms        []string
+	lines       [][]point
+	lo, hi, top float64
+}
+
+// Facts are those of runs: the card, the software, the protocol and the time.
+func Facts(runs ...*record.Run) []Fact {
+	var facts []Fact
+	add := func(name string, of func(*record.Run) string) {
+		var values []string
+		for _, r := range runs {
+			if v := of(r); v != "" && !slices.Contains(values, v) {
+				values = append(values, v)
+			}
+		}
+		if more := len(values) - 6; more > 0 {
+			values = append(values[:6:6], fmt.Sprintf("and %d more", more))
+		}
+		if len(values) > 0 {
+			facts = append(facts, Fact{name, strings.Join(values, "; ")})
+		}
+	}
+	add("device", func(r *record.Run) string {
+		d := r.Device
+		s := fmt.Sprintf("%s (%s, %d SMs, L2 %s)", d.Name, d.Arch, d.SMs, kernels.FormatBytes(d.CacheBytes))
+		if d.Kind == kernels.KindCPU {
+			s = fmt.Sprintf("%s (%s, %d cores)", d.Name, d.Arch, d.SMs)
+		}
+		return s
+	})
+	add("driver", func(r *record.Run) string {
+		if r.Device.Driver == "" {
+			return ""
+		}
+		return strings.TrimSpace(r.Device.DriverVersion + " (CUDA " + r.Device.Driver + ")")
+	})
+	add("compiler", func(r *record.Run) string { return r.Device.Compiler })
+	add("protocol", func(r *record.Run) string {
+		p := r.Protocol
+		cache := "warm cache"
+		if p.Cold {
+			cache = "cold cache"
+		}
+		return fmt.Sprintf("%s: %d samples, %s", p.Name, p.Samples, cache)
+	})
+	add("date", func(r *record.Run) string {
+		if r.Time.IsZero() {
+			return ""
+		}
+		return r.Time.UTC().Format(time.DateTime) + " UTC"
+	})
+	add("normbench", func(r *record.Run) string { return r.Tool })
+	add("command", func(r *record.Run) string { return strings.Join(r.Command, " ") })
+	keys := map[string]bool{}
+	for _, r := range runs {
+		for k := range r.Env {
+			keys[k] = true
+		}
+	}
+	var names []string
+	for k := range keys {
+		names = append(names, k)
+	}
+	slices.Sort(names)
+	for _, k := range names {
+		add(k, func(r *record.Run) string { return r.Env[k] })
+	}
+	add("run", func(r *record.Run) string { return r.ID })
+	return facts
+}
+
+// VerdictClass is the class of a verdict's colour.
+func VerdictClass(v string) string {
+	switch {
+	case strings.HasPrefix(v, string(verdict.Faster)) || v == string(Faster):
+		return "good"
+	case strings.HasPrefix(v, string(verdict.Slower)) || v == string(Slower):
+		return "bad"
+	case strings.HasPrefix(v, string(verdict.Same)) || v == string(Same):
+		return "same"
+	}
+	return "open"
+}
+
+// KindOf is the heading that a problem stands under.
+func KindOf(p kernels.Problem) string { return kind(p) + " " + dtypes(p) }
+
+// ShapeOf is a problem's label under it.
+func ShapeOf(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
+
+// ShortNames are labels without the folders in them, where they still differ.
+func ShortNames(labels []string) []string {
+	short := make([]string, len(labels))
+	for i, l := range labels {
+		short[i] = shortName(l)
+	}
+	for i, s := range short {
+		if slices.Contains(short[:i], s) || slices.Contains(short[i+1:], s) {
+			return labels
+		}
+	}
+	return short
+}
+
+func shortName(label string) string {
+	words := strings.Split(label, " ")
+	for i, w := range words {
+		file, selector, chosen := strings.Cut(w, "#")
+		switch file, tuned := strings.CutPrefix(file, "tuned:"); {
+		case tuned && path.Base(file) == "tuned.json":
+			words[i] = "tuned"
+		case tuned:
+			words[i] = "tuned:" + path.Base(file)
+		case chosen || strings.Contains(file, "results/") || slices.Contains([]string{".json", ".jsonl", ".gz", ".csv"}, path.Ext(file)):
+			words[i] = path.Base(file)
+		}
+		if chosen {
+			words[i] += "#" + selector
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// Page is g as a page: how near each arm comes to the stream on every problem, and
+// over each side that grows.
+func (g *Growth) Page(title string, facts []Fact) *Page {
 	scores, rows := g.Tables()
-	data := struct {
-		Title  string
-		Tables []*Table
-		Plots  []template.HTML
-		Rows   *Table
-	}{Title: title, Tables: []*Table{scores}, Rows: rows}
-	for _, over := range Axes() {
-		for _, part := range g.kinds() {
-			if part.CheckPanels(over) != nil {
-				continue // other kinds, or another axis, may have enough
+	arms := ShortNames(g.Arms)
+	p := &Page{Title: title, What: g.legend(), Facts: facts, Summary: slices.Clone(g.Notes)}
+	for i := range g.Arms {
+		for _, s := range g.Stream {
+			if s.Side == letter(i) && s.N > 0 && (s.Kind == "" || !slices.ContainsFunc(g.Stream, func(x StreamScore) bool { return x.Side == s.Side && x.Kind == "" })) {
+				p.Tally = append(p.Tally, Tally{fmt.Sprintf("%.1f%%", 100*s.Mean), fmt.Sprintf("of the stream: %s, %s", arms[i], count(s.N, "problem", "problems")), ""})
 			}
-			var b bytes.Buffer
-			if err := part.Plot(&b, title, over, "svg"); err != nil {
-				return err
-			}
-			svg := b.String()
-			// What stands before the element is for files of their own.
-			data.Plots = append(data.Plots, template.HTML(fluid.ReplaceAllString(svg[strings.Index(svg, "<svg"):], `<svg $1`)))
 		}
 	}
-	return page.Execute(w, data)
-}
-
-// fluid are the sizes of a plot; without them it is as wide as the page lets it.
-var fluid = regexp.MustCompile(`^<svg width="[^"]*" height="[^"]*"\s*(viewBox)`)
-
-// kinds are the parts of g with one kind and type each, whose rows stand together.
-func (g *Growth) kinds() []*Growth {
-	var parts []*Growth
-	last := ""
+	c := Chart{Title: "Speed on every problem", Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is the last arm's.", Series: arms, Ref: 100, Unit: "%"}
+	stages := &Stages{}
 	for _, r := range g.Rows {
-		if what := r.Kind + " " + dtypes(r.Problem); what != last || len(parts) == 0 {
-			parts, last = append(parts, &Growth{Arms: g.Arms}), what
+		row := ChartRow{Kind: KindOf(r.Problem), Label: ShapeOf(r.Problem)}
+		for i, v := range r.Arms {
+			if v.StreamPercent == 0 {
+				continue
+			}
+			m := ChartMark{Series: i, At: v.StreamPercent, Tip: fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", arms[i], Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)}
+			if v.LoUS > 0 {
+				m.Lo, m.Hi = v.StreamPercent*v.US/v.HiUS, v.StreamPercent*v.US/v.LoUS
+			}
+			row.Marks = append(row.Marks, m)
+			row.Value = tenth(v.StreamPercent)
+			if len(v.Stages) > 1 {
+				stages.Rows = append(stages.Rows, StageRow{row.Kind, row.Label, letter(i), v.Stages})
+			}
 		}
-		p := parts[len(parts)-1]
-		p.Rows = append(p.Rows, r)
+		if len(row.Marks) > 0 {
+			c.Rows = append(c.Rows, row)
+		}
 	}
-	return parts
+	if len(c.Rows) > 0 {
+		p.Charts = append(p.Charts, c)
+	}
+	for _, over := range []*Axis{OverM, OverN} {
+		ps := g.panels(over)
+		scale := growthScale(ps)
+		for _, in := range ps[:min(len(ps), maxPanels)] {
+			p.Panels = append(p.Panels, Panel{Title: over.title(in), Axis: over.label, Arms: arms, lines: in.lines, lo: scale.xLo, hi: scale.xHi, top: scale.yHi})
+		}
+	}
+	if len(stages.Rows) > 0 {
+		p.Stages = stages
+	}
+	rows.Title, scores.Title, scores.Notes = "Every problem", "How near to the stream", nil
+	p.Tables = []*Table{rows, scores}
+	return p
 }
+
+// Page is a recorded comparison as a page.
+func (c *Comparison) Page(title string, facts []Fact) *Page {
+	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Facts: facts}
+	all := c.All
+	for _, t := range []struct {
+		n           int
+		word, class string
+	}{{all.Faster, "faster", "good"}, {all.Same, "same", "same"}, {all.Slower, "slower", "bad"}, {all.Unclear, "not told apart", "open"}} {
+		p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.class})
+	}
+	if all.N > 0 {
+		p.Tally = append([]Tally{{Ratio(all.Speedup), "geometric mean of A's time over B's", ""}}, p.Tally...)
+	}
+	if c.Worst != nil {
+		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", name(c.Worst.Problem), Ratio(c.Worst.Speedup)))
+	}
+	p.Summary = append(p.Summary, c.Notes...)
+	chart := Chart{Title: "Speedup on every problem", Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B is faster.", Series: nil, Ref: 1, Unit: "x"}
+	times := Chart{Title: "Speed against the stream", Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is B's.", Series: ShortNames([]string{"A, " + c.A, "B, " + c.B}), Ref: 100, Unit: "%"}
+	stages := &Stages{}
+	for _, r := range c.Rows {
+		k, shape := KindOf(r.Problem), ShapeOf(r.Problem)
+		if r.Speedup > 0 {
+			m := ChartMark{At: r.Speedup, Class: VerdictClass(string(r.Mark)),
+				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", shape, Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS), Ratio(r.Speedup))}
+			if r.Paired != nil && r.Paired.Lo > 0 && r.Paired.Hi > 0 {
+				m.At, m.Lo, m.Hi = r.Paired.Speedup, r.Paired.Lo, r.Paired.Hi
+				m.Tip += fmt.Sprintf(", %.3fx (%.3f-%.3f) in %d rounds", m.At, m.Lo, m.Hi, r.Paired.Rounds)
+			}
+			chart.Rows = append(chart.Rows, ChartRow{k, shape, Ratio(m.At), []ChartMark{m}})
+		}
+		row := ChartRow{Kind: k, Label: shape}
+		for i, v := range []Value{r.A, r.B} {
+			if v.StreamPercent > 0 {
+				m := ChartMark{Series: i, At: v.StreamPercent, Tip: fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", letter(i), Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)}
+				if v.LoUS > 0 {
+					m.Lo, m.Hi = v.StreamPercent*v.US/v.HiUS, v.StreamPercent*v.US/v.LoUS
+				}
+				row.Marks, row.Value = append(row.Marks, m), tenth(v.StreamPercent)
+			}
+			if len(v.Stages) > 1 {
+				stages.Rows = append(stages.Rows, StageRow{k, shape, letter(i), v.Stages})
+			}
+		}
+		if len(row.Marks) > 0 {
+			times.Rows = append(times.Rows, row)
+		}
+	}
+	for _, x := range []Chart{chart, times} {
+		if len(x.Rows) > 0 {
+			p.Charts = append(p.Charts, x)
+		}
+	}
+	if len(stages.Rows) > 0 {
+		p.Stages = stages
+	}
+	rows, means := rowTable(c), meanTable(c)
+	rows.Title, means.Title = "Every problem\n"+strings.Join(strings.Split(rows.Title, "\n")[1:], " "), "Geometric means"
+	p.Tables = []*Table{rows, means}
+	return p
+}
+
+// Write writes the page.
+func (p *Page) Write(w io.Writer) error { return page.Execute(w, p) }
+
+// Interval is a median time with the larger half of its interval, "51.6 ±0.3": a digit after
+// the point, two below 10 us. The median alone where there is no interval.
+func Interval(us, lo, hi float64) string {
+	if !(lo > 0) || !(hi > 0) {
+		return Micros(us)
+	}
+	digits := 1
+	if us < 10 {
+		digits = 2
+	}
+	return fmt.Sprintf("%.*f ±%.*f", digits, us, digits, max(hi-us, us-lo))
+}
+
+// span is the scale of a chart, with all that is in it.
+func (c *Chart) span() (lo, hi float64) {
+	lo, hi = c.Ref, c.Ref
+	for _, r := range c.Rows {
+		for _, m := range r.Marks {
+			lo, hi = min(lo, m.At), max(hi, m.At, m.Hi)
+			if m.Lo > 0 {
+				lo = min(lo, m.Lo)
+			}
+		}
+	}
+	if room := (hi - lo) * 0.04; room > 0 {
+		return max(lo-room, 0), hi + room
+	}
+	return lo * 0.9, max(hi*1.1, 1e-9)
+}
+
+// Long says that a chart is to be opened by who wants to see it.
+func (c *Chart) Long() bool { return len(c.Rows) > 120 }
+
+// X is where a value stands, in percent of the chart's width.
+func (c *Chart) X(v float64) string {
+	lo, hi := c.span()
+	return fmt.Sprintf("%.2f%%", 100*(v-lo)/(hi-lo))
+}
+
+// Ticks are round values on the scale, five or so.
+func (c *Chart) Ticks() []float64 {
+	lo, hi := c.span()
+	step := math.Pow(10, math.Floor(math.Log10((hi-lo)/3)))
+	for i := 0; (hi-lo)/step > 6; i++ {
+		step *= []float64{2, 2.5, 2}[i%3]
+	}
+	var ts []float64
+	for i := math.Ceil(lo / step); i*step <= hi; i++ {
+		ts = append(ts, i*step)
+	}
+	return ts
+}
+
+// A bar is one launch in a StageRow, placed in percent of the chart's width.
+type bar struct {
+	Left, Wide, Tip, Stage string
+	N                      int
+}
+
+// Bars are a row's, to the scale of its problem.
+func (s *Stages) Bars(r StageRow) []bar {
+	longest, at := 0.0, 0.0
+	for _, x := range s.Rows {
+		if x.Kind != r.Kind || x.Label != r.Label {
+			continue
+		}
+		sum := 0.0
+		for _, v := range x.Parts {
+			sum += v.US
+		}
+		longest = max(longest, sum)
+	}
+	var bars []bar
+	for i, v := range r.Parts {
+		bars = append(bars, bar{fmt.Sprintf("%.2f%%", 100*at/longest), fmt.Sprintf("%.2f%%", 100*v.US/longest), fmt.Sprintf("%s %s us", v.Stage, Micros(v.US)), v.Stage, i % MaxArms})
+		at += v.US
+	}
+	return bars
+}
+
+// Colour is a value's among those of a Map, from 0, the worst.
+func (m *Map) Colour(v float64) int {
+	for i, limit := range m.Limits {
+		if worse := v < limit; worse != m.falls() {
+			return i
+		}
+	}
+	return len(m.Limits)
+}
+
+// falls says that less is better.
+func (m *Map) falls() bool { return len(m.Limits) > 1 && m.Limits[0] > m.Limits[1] }
+
+// Colours are the legend, from the worst.
+func (m *Map) Colours() (words []string) {
+	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + m.Unit }
+	first, last := "below ", "above "
+	if m.falls() {
+		first, last = last, first
+	}
+	for i, limit := range m.Limits {
+		if i == 0 {
+			words = append(words, first+number(limit))
+		} else {
+			words = append(words, number(min(limit, m.Limits[i-1]))+" to "+number(max(limit, m.Limits[i-1])))
+		}
+	}
+	return append(words, last+number(m.Limits[len(m.Limits)-1]))
+}
+
+// A mark is a dot of a Map where it is drawn.
+type mark struct {
+	X, Y, Tip string
+	Colour    int
+	Square    bool
+}
+
+// frame is the scale of a map.
+func (m *Map) frame() (x, y func(float64) float64, lo, hi [2]float64) {
+	lo, hi = [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{1, 1}
+	for _, d := range m.Dots {
+		for i, v := range []int64{d.Columns, d.Rows} {
+			lo[i], hi[i] = min(lo[i], float64(v)), max(hi[i], float64(v))
+		}
+	}
+	share := func(v float64, i int) float64 { return math.Log(v/lo[i]) / math.Log(max(hi[i]/lo[i], 1.01)) }
+	x = func(v float64) float64 { return paneLeft + 6 + (paneRight-paneLeft-12)*share(v, 0) }
+	y = func(v float64) float64 { return paneBottom - 6 - (paneBottom-paneTop-12)*share(v, 1) }
+	return x, y, lo, hi
+}
+
+// Marks are the dots, the worst on top.
+func (m *Map) Marks() (marks []mark) {
+	x, y, _, _ := m.frame()
+	for _, d := range m.Dots {
+		marks = append(marks, mark{fmt.Sprintf("%.1f", x(float64(d.Columns))), fmt.Sprintf("%.1f", y(float64(d.Rows))), d.Tip, m.Colour(d.Value), d.Square})
+	}
+	slices.SortStableFunc(marks, func(a, b mark) int { return b.Colour - a.Colour })
+	return marks
+}
+
+// XTicks are those of columns.
+func (m *Map) XTicks() (ts []tick) {
+	x, _, lo, hi := m.frame()
+	for _, t := range (binaryTicks{}).Ticks(lo[0], hi[0]) {
+		ts = append(ts, tick{fmt.Sprintf("%.1f", x(t.Value)), t.Label})
+	}
+	return ts
+}
+
+// YTicks are those of rows.
+func (m *Map) YTicks() (ts []tick) {
+	_, y, lo, hi := m.frame()
+	for _, t := range (binaryTicks{}).Ticks(lo[1], hi[1]) {
+		ts = append(ts, tick{fmt.Sprintf("%.1f", y(t.Value)), t.Label})
+	}
+	return ts
+}
+
+// The measures of a Panel in its own units.
+const (
+	paneLeft, paneRight   = 34, 292
+	paneTop, paneBottom   = 8, 158
+	paneWidth, paneHeight = 300, 190
+)
+
+// A dot is a point of a Panel.
+type dot struct{ X, Y, Lo, Hi, Tip string }
+
+// A drawn is an arm's lines and dots.
+type drawn struct {
+	N     int
+	Lines []string
+	Dots  []dot
+}
+
+func (p *Panel) x(v float64) float64 {
+	return paneLeft + 6 + (paneRight-paneLeft-12)*math.Log(v/p.lo)/math.Log(max(p.hi/p.lo, 1.01))
+}
+
+func (p *Panel) y(share float64) float64 {
+	return paneBottom - (paneBottom-paneTop)*share/p.top
+}
+
+// Drawn are the arms with their points.
+func (p *Panel) Drawn() []drawn {
+	var all []drawn
+	for i, l := range p.lines {
+		d := drawn{N: i}
+		line := ""
+		for _, pt := range l {
+			x, y := p.x(float64(pt.x)), p.y(pt.share)
+			if pt.apart && line != "" {
+				d.Lines, line = append(d.Lines, line), ""
+			}
+			line += fmt.Sprintf("%.1f,%.1f ", x, y)
+			one := dot{X: fmt.Sprintf("%.1f", x), Y: fmt.Sprintf("%.1f", y), Tip: fmt.Sprintf("%s, %s: %.1f%% of the stream", p.Arms[i], pt.label, pt.share)}
+			if pt.lo > 0 {
+				one.Lo, one.Hi = fmt.Sprintf("%.1f", p.y(pt.lo)), fmt.Sprintf("%.1f", p.y(pt.hi))
+			}
+			d.Dots = append(d.Dots, one)
+		}
+		if line != "" {
+			d.Lines = append(d.Lines, line)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// A tick of a Panel's axis.
+type tick struct{ At, Label string }
+
+// XTicks and YTicks are those of its axes.
+func (p *Panel) XTicks() (ts []tick) {
+	for _, t := range (binaryTicks{}).Ticks(p.lo, p.hi) {
+		ts = append(ts, tick{fmt.Sprintf("%.1f", p.x(t.Value)), t.Label})
+	}
+	return ts
+}
+
+// YTicks are those of the share of the stream.
+func (p *Panel) YTicks() (ts []tick) {
+	for _, t := range (evenTicks{}).Ticks(0, p.top) {
+		ts = append(ts, tick{fmt.Sprintf("%.1f", p.y(t.Value)), t.Label})
+	}
+	return ts
+}
+
+//go:embed page.html
+var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"right": func(t *Table, column int) bool { return t.align(column) == Right },
-}).Parse(`<!DOCTYPE html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>{{.Title}}</title>
-<style>
-body { font: 14px/1.5 sans-serif; max-width: 1100px; margin: 2em auto; padding: 0 1em; color: #222; background: #fff }
-table { border-collapse: collapse; margin: 1em 0 }
-th, td { padding: .15em .7em; border-bottom: 1px solid #ddd; text-align: left; font-variant-numeric: tabular-nums }
-.r { text-align: right }
-th { border-bottom: 2px solid #888; background: #fff; position: sticky; top: 0 }
-svg { max-width: 100%; height: auto; margin: 1em 0 }
-</style>
-<h1>{{.Title}}</h1>
-{{range .Tables}}{{template "table" .}}{{end -}}
-{{range .Plots}}{{.}}{{end -}}
-{{template "table" .Rows}}
-</html>
-{{define "table"}}{{$t := .}}{{with .Title}}<p>{{.}}</p>
-{{end}}<table>
-<tr>{{range $i, $h := .Header}}<th{{if right $t $i}} class="r"{{end}}>{{$h}}</th>{{end}}</tr>
-{{range .Rows}}<tr>{{range $i, $c := .}}<td{{if right $t $i}} class="r"{{end}}>{{$c}}</td>{{end}}</tr>
-{{end}}</table>
-{{range .Notes}}<p>{{.}}</p>
-{{end}}{{end}}`))
+	"right":  func(t *Table, column int) bool { return t.align(column) == Right },
+	"class":  func(cell string) string { return cellClass(cell) },
+	"us":     Micros,
+	"number": func(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) },
+	"mod":    func(i int) int { return i % MaxArms },
+	"lines":  func(s string) []string { return strings.Split(s, "\n") },
+	"letter": letter,
+}).Parse(pageText))
+
+// cellClass colours verdicts in tables.
+func cellClass(cell string) string {
+	word, _, _ := strings.Cut(cell, " ")
+	switch verdict.Verdict(word) {
+	case verdict.Faster, verdict.Slower, verdict.Same, verdict.Inconclusive:
+		return VerdictClass(word)
+	}
+	if len(word) > 3 && strings.HasSuffix(word, ":") && strings.ToUpper(word) == word {
+		return "bad"
+	}
+	return ""
+}

@@ -261,7 +261,7 @@ func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 		}
 		c.FillText(sans(9), vg.Point{X: c.Min.X + 30, Y: y}, text)
 	}
-	for i, a := range g.Arms {
+	for i, a := range ShortNames(g.Arms) {
 		line, glyph := g.armStyle(i, over)
 		entry(line, &glyph, a)
 	}
@@ -272,7 +272,7 @@ func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 // a viewer without the font has longer words.
 func (g *Growth) headerWidth(title string) vg.Length {
 	w := sans(12).Width(title)
-	for _, a := range g.Arms {
+	for _, a := range ShortNames(g.Arms) {
 		w = max(w, 30+sans(9).Width(a))
 	}
 	return 20 + 1.15*w

@@ -49,6 +49,8 @@ func FuzzReadPublished(f *testing.F) {
 	f.Add("op,pass,M,N,stream_us,x_us\nlayer,bwd,64,32,2.0,4.5\n")
 	f.Add("kind,dtype,quant,M,N,x_us\nfwd,float16,fp8_t,8,9,0.5\n")
 	f.Add("pass,M,N,x_us\n\"fwd,1\n")
+	f.Add("\xef\xbb\xbfop,pass,M,N,x_us,x_us\nlayer,bwd,64,32,NaN,+Inf\n")
+	f.Add("op,pass,M,N,x_us\nlayer\x1b[2J,bwd,99999999999999999999,-1,1e999\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := readPublished(strings.NewReader(text), "f.csv", "x_us")
 		if err != nil {

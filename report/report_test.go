@@ -325,3 +325,47 @@ func TestUnlike(t *testing.T) {
 		t.Error(n)
 	}
 }
+
+// Two sides of one run's finals are judged by the rounds that they share: noise that both have
+// cancels, what is not told apart counts as 1.00x, and a variant against itself is 1.
+func TestPaired(t *testing.T) {
+	noise := []float64{1, 1.3, 0.8, 1.1, 0.9, 1.2, 1, 1.05}
+	cell := func(family string, factor func(i int) float64) Cell {
+		c := Cell{Variant: kernels.Variant{Family: family}, Status: kernels.StatusOK, Run: "r1", MedianUS: 10}
+		for i, n := range noise {
+			us := 10 * n * factor(i)
+			c.Rounds = append(c.Rounds, us)
+			c.Samples = append(c.Samples, float32(us), float32(us))
+		}
+		return c
+	}
+	flat := func(f float64) func(int) float64 { return func(i int) float64 { return f + 1e-4*float64(i) } }
+	wobble := func(i int) float64 { return 1.02 - 0.04*float64(i%2) }
+	base := cell("a", flat(1))
+	for _, test := range []struct {
+		b       Cell
+		speedup float64
+		mark    Mark
+		mean    float64
+	}{
+		{cell("b", flat(1/1.02)), 1.02, Faster, 1.02},
+		{cell("b", flat(1/0.97)), 0.97, Slower, 0.97},
+		{cell("b", wobble), 1, Unclear, 1},
+		{cell("a", wobble), 1, Same, 1},
+	} {
+		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 8, N: 64, DType: kernels.BF16, Weight: kernels.BF16}
+		c := Compare(Side{Label: "base", Cells: map[kernels.Problem]Cell{p: base}}, Side{Label: "best", Cells: map[kernels.Problem]Cell{p: test.b}})
+		r := c.Rows[0]
+		if r.Paired == nil || r.Mark != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 || math.Abs(c.All.Speedup-test.mean) > 1e-3 || r.Paired.Lo > r.Speedup || r.Paired.Hi < r.Speedup {
+			t.Errorf("%+v: %s, mean %g, want %+v", r.Paired, r.Mark, c.All.Speedup, test)
+		}
+		var out strings.Builder
+		if err := Render(&out, c, FormatText); err != nil || strings.Contains(out.String(), "UNPAIRED") || !strings.Contains(out.String(), "95%") {
+			t.Errorf("%v: %s", err, out.String())
+		}
+		test.b.Run = "r2"
+		if c = Compare(Side{Cells: map[kernels.Problem]Cell{p: base}}, Side{Cells: map[kernels.Problem]Cell{p: test.b}}); c.Rows[0].Paired != nil {
+			t.Error("rounds of two runs are paired")
+		}
+	}
+}

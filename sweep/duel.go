@@ -79,23 +79,36 @@ type DuelResult struct {
 	StagesB  []record.Stage  `json:"stages_b,omitempty"`
 }
 
-// Fight runs one duel on a device. Variants that fail are a result with a
+// RunDuel runs one duel on a device. Variants that fail are a result with a
 // status; the error is trouble that is nobody's result, or ctx's.
-func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel, o DuelOptions) (*DuelResult, error) {
+func RunDuel(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel, o DuelOptions) (*DuelResult, error) {
 	res := &DuelResult{Duel: d, Status: kernels.StatusOK}
+	var bench kernels.Bench
 	fail := func(err error, what string) (*DuelResult, error) {
 		var f *kernels.Failure
-		if !errors.As(err, &f) {
+		if !errors.As(err, &f) || ctx.Err() != nil {
 			return nil, err
+		}
+		if f.Broken && bench != nil {
+			bench.Close()
+			bench = nil
+			if err := runStream(ctx, r, dev, d.Problem, o.Seed); errors.As(err, new(*kernels.Gone)) {
+				return nil, err // not a variant took it down, it is down
+			}
 		}
 		res.Status, res.Reason = f.Status, what+": "+f.Reason
 		return res, nil
 	}
-	bench, err := dev.Open(ctx, d.Problem, o.Seed)
-	if err != nil {
+	var err error
+	if bench, err = dev.Open(ctx, d.Problem, o.Seed); err != nil {
+		bench = nil
 		return fail(err, "opening the problem")
 	}
-	defer bench.Close()
+	defer func() {
+		if bench != nil {
+			bench.Close()
+		}
+	}()
 	for _, arm := range []struct {
 		name    string
 		variant kernels.Variant
@@ -111,7 +124,7 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 			return res, nil
 		}
 	}
-	f := &fight{dev: dev, bench: bench, o: o, res: res, rng: rand.New(rand.NewPCG(o.Seed, 0)),
+	f := &duelRun{dev: dev, bench: bench, o: o, res: res, rng: rand.New(rand.NewPCG(o.Seed, 0)),
 		stream: kernels.Variant{Family: r.StreamOf(d.Problem)}}
 	if _, err := f.visit(ctx, f.stream); err != nil {
 		return fail(err, "the stream")
@@ -162,7 +175,7 @@ func (r *DuelResult) Cell() verdict.Cell {
 	return verdict.Cell{Problem: r.Problem, Rounds: r.Rounds, Step: stats.TimerStep(us)}
 }
 
-type fight struct {
+type duelRun struct {
 	dev   kernels.Device
 	bench kernels.Bench
 	o     DuelOptions
@@ -175,7 +188,7 @@ type fight struct {
 
 // visit takes a few launches of a variant and drops the first, which comes
 // after a pause and is biased.
-func (f *fight) visit(ctx context.Context, v kernels.Variant) ([]float64, error) {
+func (f *duelRun) visit(ctx context.Context, v kernels.Variant) ([]float64, error) {
 	pr := f.o.Protocol
 	t, err := f.bench.Time(ctx, v, pr.TimeOptions(pr.Samples+pr.Discard))
 	if err != nil {
@@ -186,7 +199,7 @@ func (f *fight) visit(ctx context.Context, v kernels.Variant) ([]float64, error)
 
 // warmUp visits A until two visits in a row agree within 1%, 20 times at most:
 // clocks rise under load.
-func (f *fight) warmUp(ctx context.Context) error {
+func (f *duelRun) warmUp(ctx context.Context) error {
 	for last, i := 0.0, 0; i < 20; i++ {
 		us, err := f.visit(ctx, f.res.A)
 		if err != nil {
@@ -202,7 +215,7 @@ func (f *fight) warmUp(ctx context.Context) error {
 }
 
 // round visits all arms once and says whether the round counts.
-func (f *fight) round(ctx context.Context, n int) (bool, error) {
+func (f *duelRun) round(ctx context.Context, n int) (bool, error) {
 	state := RoundState{Round: n}
 	if s, ok := f.dev.(kernels.Sensor); ok {
 		var err error
@@ -252,7 +265,7 @@ func (f *fight) round(ctx context.Context, n int) (bool, error) {
 }
 
 // stages times each launch of a variant, in a pass of its own.
-func (f *fight) stages(ctx context.Context, v kernels.Variant) ([]record.Stage, error) {
+func (f *duelRun) stages(ctx context.Context, v kernels.Variant) ([]record.Stage, error) {
 	pr := f.o.Protocol
 	o := stageOptions(pr)
 	o.Trace = true

@@ -44,10 +44,10 @@ func testDuel(t *testing.T, r *kernels.Registry) Duel {
 
 // Every round visits every arm once, in an order that alternates, and keeps
 // every sample but the first of a visit.
-func TestFight(t *testing.T) {
+func TestRunDuel(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
-	res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r}, d, duelOptions(6))
+	res, err := RunDuel(t.Context(), r, &devicetest.Fake{Registry: r}, d, duelOptions(6))
 	if err != nil || res.Status != kernels.StatusOK {
 		t.Fatalf("%v, %+v", err, res)
 	}
@@ -67,7 +67,7 @@ func TestFight(t *testing.T) {
 
 // Rounds in an unfit state are kept and do not count; too many make the cell
 // unfit.
-func TestFightUnfit(t *testing.T) {
+func TestRunDuelUnfit(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
 	fit := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
@@ -90,7 +90,7 @@ func TestFightUnfit(t *testing.T) {
 			kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 4},
 		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} }, kernels.StatusUnfit, "the GPU is sliced (MIG)", 4},
 	} {
-		res, err := Fight(t.Context(), r, &sensed{Fake: &devicetest.Fake{Registry: r}, reading: test.reading}, d, duelOptions(6))
+		res, err := RunDuel(t.Context(), r, &sensed{Fake: &devicetest.Fake{Registry: r}, reading: test.reading}, d, duelOptions(6))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -132,7 +132,7 @@ func TestRunUnfit(t *testing.T) {
 }
 
 // A variant that fails or answers wrong is a result, named by its arm.
-func TestFightFailures(t *testing.T) {
+func TestRunDuelFailures(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
@@ -143,9 +143,31 @@ func TestFightFailures(t *testing.T) {
 			}
 			return nil
 		}}
-		res, err := Fight(t.Context(), r, f, d, duelOptions(6))
+		res, err := RunDuel(t.Context(), r, f, d, duelOptions(6))
 		if err != nil || res.Status != status || !strings.HasPrefix(res.Reason, "B: ") || len(res.Rounds) != 0 {
 			t.Errorf("%s: %v, %+v", status, err, res)
+		}
+	}
+}
+
+// The floor is one for our variants, a user's kernel and a peer, on either side.
+func TestFloor(t *testing.T) {
+	r := families.New()
+	d := testDuel(t, r)
+	info := devicetest.H200()
+	info.PeakRate = 4_800e9
+	for _, fast := range []kernels.Variant{{Family: "rms_bwd/two_pass"}, {Family: "my/rms"}, kernels.PeerVariant("liger")} {
+		f := &devicetest.Fake{DeviceInfo: info, Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+			if v == fast {
+				return 1e-6
+			}
+			return devicetest.Typical(p, v, sample)
+		}}
+		for _, duel := range []Duel{{Problem: d.Problem, A: fast, B: d.B}, {Problem: d.Problem, A: d.A, B: fast}} {
+			res, err := RunDuel(t.Context(), r, f, duel, duelOptions(6))
+			if err != nil || res.Status != kernels.StatusUnfit || !strings.Contains(res.Reason, "peak is 4800") {
+				t.Errorf("%s: %v, %+v", fast, err, res)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -24,32 +25,45 @@ type finalist struct {
 	check   *kernels.Check
 }
 
+// leastRounds are those of the finals of which a lower bound can be above zero.
+const leastRounds = 3
+
 // freshSeed draws other inputs than a search's.
 const freshSeed = 0x5851f42d4c957f2d
 
 // finals measures the best of a search again, with the base, what the job keeps,
 // a second copy of the base and the stream, in rounds of random order, chooses the winner,
-// and checks it on fresh inputs. Its records end with the base's.
-func (m *measurer) finals(ctx context.Context, b *search.Board) ([]*record.Record, error) {
+// and checks it on fresh inputs. Its records end with the base's. Where less than their time is left, in seconds,
+// fewer are measured in fewer rounds: at least the base, and leastRounds where there is another.
+func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) ([]*record.Record, error) {
+	leave, err := m.v.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	run := m.v.run
 	o := run.o.Search
 	var fs []*finalist
-	for _, i := range b.Finalists(o.Finals) {
+	n := o.Finals
+	if round := float64(FinalLaunches+run.o.Run.Protocol.Discard) * b.Median(slices.Index(m.j.Variants, m.j.Base)) / 1e6; !math.IsInf(left, 1) {
+		n = min(max(int(left/round/leastRounds)-2, 1), n) // the second copy and the stream are visited too
+	}
+	for _, i := range b.Finalists(n) {
 		fs = append(fs, &finalist{index: i, variant: m.j.Variants[i]})
 	}
 	base := slices.IndexFunc(fs, func(f *finalist) bool { return f.variant == m.j.Base })
-	var twin finalist
+	var second finalist
 	if base >= 0 {
-		twin = finalist{variant: m.j.Base}
+		second = finalist{variant: m.j.Base}
 	}
 	stream := finalist{variant: kernels.Variant{Family: run.registry.StreamOf(m.j.Problem)}}
-	if err := m.fight(ctx, fs, &twin, &stream); err != nil {
+	if err := m.visitAll(ctx, fs, &second, &stream, left); err != nil {
 		return nil, err
 	}
 	if len(stream.rounds) > 0 {
 		m.stream = stats.Median(stream.rounds)
 	}
-	winner, why, err := m.choose(ctx, fs, &twin, base)
+	winner, why, err := m.choose(ctx, fs, &second, base)
 	if err != nil {
 		return nil, err
 	}
@@ -64,11 +78,11 @@ func (m *measurer) finals(ctx context.Context, b *search.Board) ([]*record.Recor
 			o.Known.Won(m.j.Problem, f.variant)
 		}
 		if i == base {
-			for _, us := range twin.rounds {
-				rec.TwinUS = append(rec.TwinUS, math.Round(us*1e4)/1e4)
+			for _, us := range second.rounds {
+				rec.BaseAgainUS = append(rec.BaseAgainUS, math.Round(us*1e4)/1e4)
 			}
 			if rec.Status != kernels.StatusOK {
-				rec.TwinUS = nil
+				rec.BaseAgainUS = nil
 			}
 		}
 		recs = append(recs, rec)
@@ -93,18 +107,24 @@ func (m *measurer) failureOf(b *search.Board) *kernels.Failure {
 	return kernels.Failf(kernels.StatusLaunch, "it failed in the search")
 }
 
-// fight visits all finalists in every round. Rounds in which the device was not
-// fit are taken again, as many times as there are rounds.
-func (m *measurer) fight(ctx context.Context, fs []*finalist, twin, stream *finalist) error {
+// visitAll visits all finalists in every round. Rounds in which the device was not
+// fit are taken again, as many times as there are rounds. After the least rounds it ends when nothing is left.
+func (m *measurer) visitAll(ctx context.Context, fs []*finalist, second, stream *finalist, left float64) error {
 	run := m.v.run
+	least := leastRounds
+	if len(fs) == 1 {
+		least = 1 // nothing is compared
+	}
+	start, before := time.Now(), m.busy
+	over := func() bool { return max(time.Since(start).Seconds(), m.busy-before) > left }
 	arms := slices.Clone(fs)
-	for _, f := range []*finalist{twin, stream} {
+	for _, f := range []*finalist{second, stream} {
 		if f.variant.Family != "" {
 			arms = append(arms, f)
 		}
 	}
 	sensor, senses := m.v.dev.(kernels.Sensor)
-	for round, rejected := 0, 0; round < run.o.Search.Rounds; {
+	for round, rejected := 0, 0; round < run.o.Search.Rounds && (round < least || !over()); {
 		type visit struct {
 			f  *finalist
 			us []float64
@@ -120,6 +140,13 @@ func (m *measurer) fight(ctx context.Context, fs []*finalist, twin, stream *fina
 			}
 			pr := run.o.Run.Protocol
 			t, err := m.bench.Time(ctx, f.variant, pr.TimeOptions(FinalLaunches+pr.Discard))
+			if beside(err) && ctx.Err() == nil {
+				m.broken(err)
+				if err = m.open(ctx, run.o.Seed); err != nil {
+					return err
+				}
+				t, err = m.bench.Time(ctx, f.variant, pr.TimeOptions(FinalLaunches+pr.Discard))
+			}
 			var failure *kernels.Failure
 			if errors.As(err, &failure) && ctx.Err() == nil {
 				f.failure = failure
@@ -129,14 +156,25 @@ func (m *measurer) fight(ctx context.Context, fs []*finalist, twin, stream *fina
 				return err
 			}
 			m.busy += t.Busy
-			visits = append(visits, visit{f, record.Micros(t.Seconds[pr.Discard:])})
+			us := record.Micros(t.Seconds[pr.Discard:])
+			if why := tooFast(m.j.Problem, run.info, pr, stats.Median(us)); why != "" {
+				f.failure = kernels.Failf(kernels.StatusUnfit, "%s", why)
+				continue
+			}
+			visits = append(visits, visit{f, us})
 		}
 		if senses {
 			state, err := sensor.Sense(ctx)
-			if err != nil {
+			var failure *kernels.Failure
+			if err != nil && (ctx.Err() != nil || !errors.As(err, &failure)) {
 				return err
 			}
-			if why := state.Unfit(MinClock); why != "" {
+			m.broken(err)
+			why := state.Unfit(MinClock)
+			if failure != nil {
+				why = "sensors: " + failure.Reason
+			}
+			if why != "" {
 				if rejected++; rejected > run.o.Search.Rounds {
 					for _, f := range arms {
 						f.failure = kernels.Failf(kernels.StatusUnfit, "%d rounds of the finals rejected, last: %s", rejected, why)
@@ -159,12 +197,12 @@ func (m *measurer) fight(ctx context.Context, fs []*finalist, twin, stream *fina
 // choose picks the winner and checks it with other inputs, for its answer and
 // for the same bits every time; one that fails there is out, and the next best
 // is chosen.
-func (m *measurer) choose(ctx context.Context, fs []*finalist, twin *finalist, base int) (winner int, why string, err error) {
+func (m *measurer) choose(ctx context.Context, fs []*finalist, second *finalist, base int) (winner int, why string, err error) {
 	run := m.v.run
 	o := run.o.Search
 	floor := 0.0
-	if base >= 0 && len(twin.rounds) > 0 && len(twin.rounds) == len(fs[base].rounds) {
-		floor, _, _, _ = search.Gain(twin.rounds, fs[base].rounds)
+	if base >= 0 && len(second.rounds) > 0 && len(second.rounds) == len(fs[base].rounds) {
+		floor, _, _, _ = search.Gain(second.rounds, fs[base].rounds)
 	}
 	band := max(search.TieBand, math.Abs(floor))
 	m.close()

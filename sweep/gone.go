@@ -76,13 +76,34 @@ func (v *visitor) prove(ctx context.Context) error {
 }
 
 func (v *visitor) runStream(ctx context.Context, p kernels.Problem) error {
-	bench, err := v.dev.Open(ctx, p, v.run.o.Seed)
+	leave, err := v.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return runStream(ctx, v.run.registry, v.dev, p, v.run.o.Seed)
+}
+
+// runStream opens a problem on a device and runs its stream.
+func runStream(ctx context.Context, r *kernels.Registry, dev kernels.Device, p kernels.Problem, seed uint64) error {
+	bench, err := dev.Open(ctx, p, seed)
 	if err != nil {
 		return err
 	}
 	defer bench.Close()
-	_, err = bench.Check(ctx, kernels.Variant{Family: v.run.registry.StreamOf(p)}, 1)
+	_, err = bench.Check(ctx, kernels.Variant{Family: r.StreamOf(p)}, 1)
 	return err
+}
+
+// openTwice opens a problem, and tries again where the device says that it failed and lives: a
+// failure of the moment would be recorded as the problem's.
+func openTwice(ctx context.Context, dev kernels.Device, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	b, err := dev.Open(ctx, p, seed)
+	var f *kernels.Failure
+	if errors.As(err, &f) && doubtful(err) == nil && ctx.Err() == nil {
+		return dev.Open(ctx, p, seed)
+	}
+	return b, err
 }
 
 func (v *visitor) gone(p kernels.Problem, f *kernels.Failure) error {

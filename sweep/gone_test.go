@@ -12,6 +12,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
 	"normbench/sweep/search"
 )
 
@@ -176,5 +177,22 @@ func TestRunHangsOnce(t *testing.T) {
 				t.Errorf("after %d: %d records, %+v, %v", lives, len(sink.variants()), sum, err)
 			}
 		})
+	}
+}
+
+// A failure of opening that a device lives on from has a second try; one that stays is the problem's.
+func TestOpenTwice(t *testing.T) {
+	p := testDuel(t, families.New()).Problem
+	for fails, opens := range map[int]int{0: 1, 1: 2, 9: 2} {
+		f := &devicetest.Fake{OpenError: func(_ kernels.Problem, attempt int) error {
+			if attempt < fails {
+				return kernels.Failf(kernels.StatusLaunch, "as asked")
+			}
+			return nil
+		}}
+		_, err := openTwice(t.Context(), f, p, 1)
+		if n := len(f.Calls("open")); (err == nil) != (fails < 2) || n != opens {
+			t.Errorf("%d failures: %v after %d opens", fails, err, n)
+		}
 	}
 }

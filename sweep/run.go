@@ -21,7 +21,12 @@ import (
 // be called by several goroutines.
 type Sink interface {
 	AppendAll(vs ...interface{ CheckValid() error }) error
-	Keys() map[string]kernels.Status
+	Keys
+}
+
+// Keys tell the status of the last record with a key, and whether there is one.
+type Keys interface {
+	Status(key string) (kernels.Status, bool)
 }
 
 // Options say how Run measures.
@@ -31,11 +36,16 @@ type Options struct {
 	Repeats     int        // runs of each variant whose bits are compared
 	Trace       bool       // time stages by CUPTI where the device has it
 	RetryFailed bool       // measure again what the sink holds as failed
+	// More, where set, is asked for companions of the devices once it is known how many problems
+	// are left. The caller closes them.
+	More func(problems int) ([]kernels.Device, error)
 	// Search, where set, looks for each problem's winner instead of measuring all.
 	Search *Searching
+	// Contest, where set, measures the variants of a task in rounds, in place of each by itself.
+	Contest *Contest
 	// Observe, where set, is told of every record. Calls do not overlap.
 	Observe func(Event)
-	// Finished, where set, gets the records of each problem whose search is done, once they
+	// Finished, where set, gets the records of each problem whose search or contest is done, once they
 	// are durable. Calls do not overlap. An error of it ends the run.
 	Finished func([]*record.Record) error
 }
@@ -52,9 +62,11 @@ type Event struct {
 // A Summary is what came of a Run.
 type Summary struct {
 	Measured, Failed, Skipped int           // variants; skipped ones were in the sink
+	Refused                   int           // by the device, beside Failed: a replay that has no times of it
 	Wall                      time.Duration // from the first task to the last record
-	Busy                      time.Duration // of it, at work on a device, averaged over the devices
-	Deciding                  time.Duration // of it, in which strategies chose what to launch, averaged likewise
+	Busy                      time.Duration // of it, at work on a device, averaged over the GPUs or other devices
+	Held                      time.Duration // of it, in which a visitor had the device: Busy, and opening and loading
+	Deciding                  time.Duration // in which strategies chose what to launch; beside the device's work where several visitors share it
 	Writing                   time.Duration // in which records were written; beside the devices' work
 	Pruned                    int           // variants that a search did not run, for a reason
 	Problems, Short           int           // problems searched, and those of them whose base alone spent their budget
@@ -80,6 +92,13 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	if len(run.queue) == 0 {
 		return run.sum, nil
 	}
+	if o.More != nil {
+		more, err := o.More(len(run.queue))
+		if err != nil {
+			return run.sum, err
+		}
+		devices = slices.Concat(devices, more)
+	}
 	start := time.Now()
 	if err := sink.AppendAll(&o.Run); err != nil {
 		return run.sum, err
@@ -92,13 +111,19 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { run.idle(nil) })()
-	records := make(chan finished, 2)
+	records := make(chan finished, 64)
 	var wg sync.WaitGroup
 	var first sync.Once
 	var devErr error // of the visitor that gave up first
+	var visitors []*visitor
 	for _, d := range devices {
+		visitors = append(visitors, &visitor{run: run, dev: d, out: records})
+	}
+	gates := gatesOf(visitors)
+	run.visitors = len(visitors)
+	for _, v := range visitors {
 		wg.Go(func() {
-			if err := (&visitor{run: run, dev: d, out: records}).work(ctx); err != nil {
+			if err := v.work(ctx); err != nil {
 				// What a device says while it is being stopped is no news.
 				first.Do(func() { devErr = cmp.Or(ctx.Err(), err) })
 				cancel()
@@ -118,23 +143,26 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 		}
 	}
 	run.sum.Wall = time.Since(start)
-	run.sum.Busy /= time.Duration(len(devices))
+	for _, g := range gates {
+		run.sum.Held += g.held
+	}
+	run.sum.Busy /= time.Duration(len(gates))
+	run.sum.Held /= time.Duration(len(gates))
 	run.sum.Deciding /= time.Duration(len(devices))
 	return run.sum, cmp.Or(sinkErr, devErr, run.unfinished())
 }
 
 // Left counts the variants of tasks that a sink with these keys does not hold.
-func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, pr record.Protocol, keys map[string]kernels.Status) (int, error) {
-	run := &run{registry: r, sink: held(keys), o: Options{Run: record.Run{Protocol: pr}}, info: d, identity: families.NewIdentity(r, d.Kind)}
+func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, pr record.Protocol, keys Keys) (int, error) {
+	run := &run{registry: r, sink: held{keys}, o: Options{Run: record.Run{Protocol: pr}}, info: d, identity: families.NewIdentity(r, d.Kind)}
 	err := run.layOut(tasks)
 	return run.total, err
 }
 
 // held is a Sink that only knows what it holds.
-type held map[string]kernels.Status
+type held struct{ Keys }
 
 func (held) AppendAll(...interface{ CheckValid() error }) error { return nil }
-func (h held) Keys() map[string]kernels.Status                  { return h }
 
 // A job is what is left to do of a task.
 type job struct {
@@ -152,6 +180,8 @@ type run struct {
 	info     kernels.DeviceInfo
 	identity *families.Identity
 
+	visitors int // that take part
+
 	mu     sync.Mutex
 	queue  []*job
 	busy   map[*visitor]bool // that may give a job back
@@ -165,9 +195,8 @@ type run struct {
 
 // layOut queues what the sink does not hold.
 func (r *run) layOut(tasks []Task) error {
-	have := r.sink.Keys()
 	if r.o.Search != nil {
-		return r.layOutSearch(tasks, have)
+		return r.layOutSearch(tasks)
 	}
 	for _, t := range tasks {
 		j := &job{Task: t}
@@ -177,11 +206,15 @@ func (r *run) layOut(tasks []Task) error {
 				return err
 			}
 			key := record.Key(t.Problem, v, r.info, code.String(), r.o.Run.Protocol)
-			if s, ok := have[key]; ok && (s == kernels.StatusOK || !r.o.RetryFailed) {
+			if s, ok := r.sink.Status(key); ok && (s == kernels.StatusOK || !r.o.RetryFailed) {
 				r.sum.Skipped++
 				continue
 			}
 			j.left = append(j.left, v)
+		}
+		if len(j.left) > 0 && r.o.Contest != nil {
+			r.sum.Skipped -= len(j.Variants) - len(j.left)
+			j.left = j.Variants
 		}
 		if len(j.left) > 0 {
 			r.queue = append(r.queue, j)
@@ -232,8 +265,14 @@ func (r *run) take(ctx context.Context, v *visitor) *job {
 }
 
 // ahead is how many problems a device's compiler knows of beside the one that is measured: it
-// compiles their first variants while a search waits for its last one, or decides.
-const ahead = 2
+// compiles their first variants while a search waits for its last one, or decides. Where several
+// visitors share a GPU each has one, as then the others' work fills the machine.
+func (v *visitor) ahead() int {
+	if v.shares() {
+		return 1
+	}
+	return 2
+}
 
 // announce marks a job that v shall take later, and leaves it in the queue. It
 // is nil where every job has a device already, or v has enough.
@@ -246,7 +285,7 @@ func (r *run) announce(v *visitor) *job {
 			n++
 		}
 	}
-	if n >= ahead {
+	if n >= v.ahead() {
 		return nil
 	}
 	for _, j := range r.queue {
@@ -302,7 +341,11 @@ func (r *run) keep(f finished) error {
 			r.sum.Pruned++
 		default:
 			r.sum.Measured++
-			if rec.Status != kernels.StatusOK {
+			switch rec.Status {
+			case kernels.StatusOK:
+			case kernels.StatusRefused:
+				r.sum.Refused++
+			default:
 				r.sum.Failed++
 			}
 		}
@@ -317,12 +360,14 @@ func (r *run) keep(f finished) error {
 	return nil
 }
 
-// A visitor drives one device.
+// A visitor drives one device. Several may drive one GPU, each by a process of its own.
 type visitor struct {
+	gate   *gate
 	run    *run
 	dev    kernels.Device
 	out    chan<- finished // read until all visitors are done, so a send gets through
 	warmed bool
+	sensed time.Time        // when the device last said that it is fit
 	noise  float64          // relative standard deviation of a launch of the last stream
 	held   *uncertain       // what failed last, until the device has shown that it stands
 	good   *kernels.Problem // whose stream ran last
@@ -374,8 +419,11 @@ func (v *visitor) prefetch(j *job) {
 // do measures one job, opening its problem again whenever a variant has taken
 // the device's state with it.
 func (v *visitor) do(ctx context.Context, j *job) error {
-	if v.run.o.Search != nil {
+	switch {
+	case v.run.o.Search != nil:
 		return v.search(ctx, j)
+	case v.run.o.Contest != nil:
+		return v.contest(ctx, j)
 	}
 	var bench kernels.Bench
 	defer func() {
@@ -384,7 +432,8 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		}
 	}()
 	var stream float64
-	var suspect *finished // a record that counts once the device stands again
+	var suspect *finished     // a record that counts once the device stands again
+	var again kernels.Variant // has its second try, as the first failed beside it
 	for len(j.left) > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -422,6 +471,11 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 			// Whatever it says, it may be the stopping that did it: a record of
 			// that would keep the variant from ever being measured.
 			return err
+		case beside(err) && again != j.left[0]:
+			again = j.left[0]
+			bench.Close()
+			bench = nil
+			continue
 		case errors.As(err, &f):
 			if rec == nil {
 				rec, doubted = v.failed(j, j.left[0], f), doubtful(err) != nil
@@ -468,20 +522,37 @@ func (v *visitor) unopened(j *job, first *finished, f *kernels.Failure) {
 // device fails.
 func (v *visitor) open(ctx context.Context, j *job, left int) (kernels.Bench, float64, error) {
 	for try := 0; ; try++ {
-		bench, err := v.dev.Open(ctx, j.Problem, v.run.o.Seed)
+		bench, stream, err := v.tryOpen(ctx, j, left)
 		if err == nil {
-			var stream float64
-			if stream, err = v.stream(ctx, bench, j, left); err == nil {
-				v.stands(j.Problem)
-				return bench, stream, nil
-			}
-			bench.Close()
+			v.stands(j.Problem)
+			return bench, stream, nil
 		}
 		var f *kernels.Failure
 		if !errors.As(err, &f) || try > 0 || f.Status == kernels.StatusTimeout {
 			return nil, 0, err
 		}
 	}
+}
+
+func (v *visitor) tryOpen(ctx context.Context, j *job, left int) (kernels.Bench, float64, error) {
+	if err := v.prepare(ctx, j.Problem, kernels.Variant{Family: v.run.registry.StreamOf(j.Problem)}); err != nil {
+		return nil, 0, err
+	}
+	leave, err := v.enter(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
+	bench, err := openTwice(ctx, v.dev, j.Problem, v.run.o.Seed)
+	if err != nil {
+		return nil, 0, err
+	}
+	stream, err := v.stream(ctx, bench, j, left)
+	if err != nil {
+		bench.Close()
+		return nil, 0, err
+	}
+	return bench, stream, nil
 }
 
 // stream measures and records the stream on an open problem. The first time it
@@ -543,6 +614,14 @@ func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, vari
 	if err != nil {
 		return nil, 0, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
+	if err := v.prepare(ctx, j.Problem, variant); err != nil {
+		return nil, 0, err
+	}
+	leave, err := v.enter(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
 	check, err := bench.Check(ctx, variant, v.run.o.Repeats)
 	if err != nil {
 		return nil, 0, err
@@ -590,22 +669,39 @@ func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, vari
 // rejected, as nvbench does.
 const MinClock = 0.75
 
+// A sensing is what sensors failed with behind a variant that was timed: no fault of the
+// variant, which gets another try.
+type sensing struct{ error }
+
+func (s *sensing) Unwrap() error { return s.error }
+
+// beside says whether an error says nothing about the variant that was to run.
+func beside(err error) bool {
+	var f *kernels.Failure
+	return errors.As(err, new(*sensing)) || errors.As(err, &f) && f.Before
+}
+
+// fitFor is how long a device counts as fit. Each round of the finals asks anew.
+const fitFor = 50 * time.Millisecond
+
 // fitTime is bench.Time, again where the device was not fit for it: shared,
-// throttled, or at a low clock. After a few tries the variant is unfit.
+// throttled, or at a low clock. After a few tries the variant is unfit. Asking takes as long
+// as a short visit, so a device that was fit a moment ago is not asked again.
 func (v *visitor) fitTime(ctx context.Context, bench kernels.Bench, variant kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
 	const tries = 5
 	sensor, ok := v.dev.(kernels.Sensor)
 	why := ""
 	for range tries {
 		t, err := bench.Time(ctx, variant, o)
-		if err != nil || !ok {
+		if err != nil || !ok || time.Since(v.sensed) < fitFor {
 			return t, err
 		}
 		state, err := sensor.Sense(ctx)
 		if err != nil {
-			return t, err
+			return t, &sensing{err}
 		}
 		if why = state.Unfit(MinClock); why == "" {
+			v.sensed = time.Now()
 			return t, nil
 		}
 	}

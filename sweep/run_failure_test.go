@@ -20,7 +20,7 @@ func TestStagesFail(t *testing.T) {
 			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted", Broken: broken}
 		}
 		d := testDuel(t, r)
-		res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r, FailStages: fail}, d, duelOptions(6))
+		res, err := RunDuel(t.Context(), r, &devicetest.Fake{Registry: r, FailStages: fail}, d, duelOptions(6))
 		if err != nil || res.Status != kernels.StatusOK || len(res.Rounds) != 6 || res.StagesA != nil {
 			t.Errorf("a duel: %v, %+v", err, res)
 		}
@@ -90,7 +90,7 @@ func TestRunFailures(t *testing.T) {
 		sink := &memory{}
 		sum := mustRun(t, ts, sink, options(2), f)
 		rs := sink.variants()
-		if len(rs) != 8 || sum.Failed != 1 {
+		if len(rs) != 8 || sum.Failed+sum.Refused != 1 {
 			t.Fatalf("%+v: %d records, %+v", c, len(rs), sum)
 		}
 		for i, r := range rs {

@@ -3,8 +3,11 @@ package sweep
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,8 +44,8 @@ func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget, 
 
 // LeftToSearch counts the problems that a sink with these keys has no winner of,
 // and their variants.
-func LeftToSearch(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys map[string]kernels.Status) (variants, problems int, err error) {
-	run := &run{registry: r, sink: held(keys), o: o, info: d, identity: families.NewIdentity(r, d.Kind)}
+func LeftToSearch(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys Keys) (variants, problems int, err error) {
+	run := &run{registry: r, sink: held{keys}, o: o, info: d, identity: families.NewIdentity(r, d.Kind)}
 	err = run.layOut(tasks)
 	return run.searched.toCome, len(run.queue), err
 }
@@ -69,7 +72,7 @@ type searchState struct {
 
 // layOutSearch queues the problems whose base has no record of the finals, which
 // is the last that a search writes.
-func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
+func (r *run) layOutSearch(tasks []Task) error {
 	s := r.o.Search
 	if err := search.CheckName(s.Strategy); err != nil {
 		return err
@@ -85,8 +88,8 @@ func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
 			}
 		}
 		key := r.finalKey(t.Problem, t.Base)
-		if st, ok := have[key]; ok && (st == kernels.StatusOK || !r.o.RetryFailed) {
-			r.sum.Skipped += r.there(t, have)
+		if st, ok := r.sink.Status(key); ok && (st == kernels.StatusOK || !r.o.RetryFailed) {
+			r.sum.Skipped += r.there(t)
 			continue
 		}
 		r.queue = append(r.queue, &job{Task: t, left: t.Variants})
@@ -100,17 +103,24 @@ func (r *run) layOutSearch(tasks []Task, have map[string]kernels.Status) error {
 
 // CheckBudget refuses a budget that cannot measure the base of so many problems.
 func CheckBudget(b search.Budget, problems int) error {
-	if b.Launches > 0 && b.Launches < 2*problems || b.Configs > 0 && b.Configs < problems {
-		return hint.Errorf("give more, or fewer --shapes", "budget %s is too small to measure the bases of %d problems", b, problems)
+	least := ""
+	switch {
+	case b.Launches > 0 && b.Launches < 2*problems:
+		least = fmt.Sprintf("%dx", 2*problems)
+	case b.Configs > 0 && b.Configs < problems:
+		least = strconv.Itoa(problems)
+	}
+	if least != "" {
+		return hint.Errorf(fmt.Sprintf("give %s or more, or fewer --shapes", least), "budget %s is too small to measure the bases of %d problems", b, problems)
 	}
 	return nil
 }
 
 // there counts the records of a searched problem: of its search and of its finals.
-func (r *run) there(t Task, have map[string]kernels.Status) (n int) {
+func (r *run) there(t Task) (n int) {
 	for _, v := range t.Variants {
 		for _, key := range []string{r.searchKey(t.Problem, v), r.finalKey(t.Problem, v)} {
-			if s, ok := have[key]; ok && s != record.StatusPruned {
+			if s, ok := r.sink.Status(key); ok && s != record.StatusPruned {
 				n++
 			}
 		}
@@ -178,6 +188,8 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	}
 	board := search.NewBoard(space, v.noise, m.stream)
 	start := time.Now()
+	share := allow.Seconds
+	allow.Seconds *= searchShare
 	log, err := search.Drive(ctx, strategy, board, allow, m)
 	if ctx.Err() != nil {
 		return ctx.Err() // what it says may be of the stopping
@@ -190,7 +202,11 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	for _, rec := range recs {
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3 / float64(len(recs))
 	}
-	finals, err := m.finals(ctx, board)
+	left := math.Inf(1)
+	if share > 0 {
+		left = share - max(m.busy, time.Since(begun).Seconds())
+	}
+	finals, err := m.finals(ctx, board, left)
 	var f *kernels.Failure
 	switch {
 	case ctx.Err() != nil:
@@ -223,17 +239,22 @@ func measured(recs []*record.Record) (n int) {
 	return n
 }
 
+// searchShare is what the search has of a problem's share of a budget of time. The rest is for its finals.
+const searchShare = 0.6
+
 // space is what the strategy gets to see of a job, and what it may use.
 func (v *visitor) space(j *job) (*search.Space, search.Allowance) {
 	o := v.run.o.Search
-	s := &search.Space{Problem: j.Problem, Units: v.run.info.Units, Variants: j.Variants, Known: o.Known,
+	s := &search.Space{Problem: j.Problem, SMs: v.run.info.SMs, Variants: j.Variants, Known: o.Known,
 		Full: v.run.o.Run.Protocol.Samples, Seed: o.Seed}
 	for _, k := range append([]kernels.Variant{j.Base}, j.Keep...) {
 		s.Keep = append(s.Keep, slices.Index(j.Variants, k))
 	}
 	v.run.mu.Lock()
 	defer v.run.mu.Unlock()
-	a := o.Budget.Allow(len(j.Variants), v.run.searched.toCome, v.run.searched.spent)
+	b := o.Budget
+	b.Time *= time.Duration(v.run.visitors) // who waits, waits for all of them at once
+	a := b.Allow(len(j.Variants), v.run.searched.toCome, v.run.searched.spent)
 	s.Limit = a.Configs
 	return s, a
 }
@@ -259,7 +280,7 @@ func (m *measurer) close() {
 // open opens the problem where it is not, with the inputs of a seed.
 func (m *measurer) open(ctx context.Context, seed uint64) (err error) {
 	for try := 0; m.bench == nil; try++ {
-		if m.bench, err = m.v.dev.Open(ctx, m.j.Problem, seed); err == nil && m.lost {
+		if m.bench, err = openTwice(ctx, m.v.dev, m.j.Problem, seed); err == nil && m.lost {
 			_, err = m.bench.Check(ctx, kernels.Variant{Family: m.v.run.registry.StreamOf(m.j.Problem)}, 1)
 		}
 		if err == nil {
@@ -289,19 +310,42 @@ func (m *measurer) broken(err error) {
 	}
 }
 
-// Announce implements search.Bench.
+// Announce implements search.Bench. What may come later is a guess, of use where nothing
+// else is there to compile.
 func (m *measurer) Announce(now, later []kernels.Variant) {
+	if m.v.shares() {
+		later = nil
+	}
 	m.v.dev.Prefetch(m.j.Problem, append(slices.Clone(now), later...))
 }
 
 // Visit implements search.Bench.
 func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error) {
+	us, busy, err = m.visit(ctx, v, launches)
+	if beside(err) && ctx.Err() == nil {
+		return m.visit(ctx, v, launches)
+	}
+	return us, busy, err
+}
+
+func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error) {
 	run := m.v.run
-	start := time.Now()
+	start, waiting := time.Now(), time.Duration(0)
 	defer func() {
 		m.busy += busy
-		busy = max(busy, time.Since(start).Seconds()) // compiling counts for who waits
+		busy = max(busy, (time.Since(start) - waiting).Seconds()) // compiling counts for who waits
 	}()
+	if err := m.v.prepare(ctx, m.j.Problem, v); err != nil {
+		m.broken(err)
+		return nil, 0, err
+	}
+	compiled := time.Now()
+	leave, err := m.v.enter(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
+	waiting = time.Since(compiled)
 	if err := m.open(ctx, run.o.Seed); err != nil {
 		return nil, 0, err
 	}

@@ -78,7 +78,7 @@ func TestSearch(t *testing.T) {
 					t.Errorf("%s: %s is no entry", strategy, r.Variant())
 				}
 			}
-			if r.Base && len(r.TwinUS) != 8 {
+			if r.Base && len(r.BaseAgainUS) != 8 {
 				t.Errorf("%s: no second copy of the base", strategy)
 			}
 		}
@@ -94,7 +94,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s again: %+v, after %+v", strategy, again, sum)
 		}
 		// A search by another budget is another search.
-		left, problems, err := LeftToSearch(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink.keys)
+		left, problems, err := LeftToSearch(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink)
 		if err != nil || problems != 2 || left != len(ts[0].Variants)+len(ts[1].Variants) {
 			t.Errorf("left %d of %d problems, %v", left, problems, err)
 		}
@@ -227,15 +227,33 @@ func TestSearchBudgets(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Run(t.Context(), registry, devices(fake()), ts, &memory{}, searching(search.Auto, b))
-		if err == nil || !strings.HasPrefix(err.Error(), want) || hint.Of(err) == "" {
-			t.Errorf("%s: %v", text, err)
+		least := map[string]string{"1x": "give 4x or more", "1": "give 2 or more"}[text]
+		if err == nil || !strings.HasPrefix(err.Error(), want) || !strings.HasPrefix(hint.Of(err), least) {
+			t.Errorf("%s: %v (%s)", text, err, hint.Of(err))
 		}
 	}
-	sum := mustRun(t, ts, &memory{}, searching(search.Auto, search.Budget{Time: time.Nanosecond}), fake())
+	if err := search.ErrShort(ts[0].Problem, 2, "1ms", 300*time.Millisecond); !strings.HasPrefix(hint.Of(err), "give 2s or more") {
+		t.Errorf("%v (%s)", err, hint.Of(err))
+	}
+	sink := &memory{}
+	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: time.Nanosecond}), fake())
 	if sum.Short != 2 || sum.Problems != 2 {
 		t.Errorf("a nanosecond: %+v", sum)
 	}
-	sink := &memory{}
+	// The finals are within the budget too: of the base alone, one round.
+	_, finals := byPhase(sink)
+	for _, r := range finals {
+		if len(r.Visits) > 1 {
+			t.Errorf("%s: %d rounds", r.Problem, len(r.Visits))
+		}
+	}
+	sink = &memory{}
+	o := searching(search.Auto, search.Budget{Time: time.Hour})
+	mustRun(t, ts, sink, o, fake())
+	if _, finals = byPhase(sink); len(finals) < 4 || len(finals[0].Visits) != o.Search.Rounds {
+		t.Errorf("an hour: %d finals", len(finals))
+	}
+	sink = &memory{}
 	mustRun(t, ts, sink, searching(search.Random, search.Budget{Configs: 20}), fake())
 	if searched, _ := byPhase(sink); len(searched) != 20 {
 		t.Errorf("%d variants of a budget of 20", len(searched))

@@ -19,7 +19,7 @@ import (
 func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) ([]record.Trial, error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
 	defer s.close()
-	for _, trial := range []func() error{s.warmUp, s.rates, s.launches, s.cold} {
+	for _, trial := range []func() error{s.state, s.warmUp, s.rates, s.launches, s.cold} {
 		if err := trial(); err != nil {
 			return nil, err
 		}
@@ -112,6 +112,28 @@ func (s *selfTest) large() kernels.Problem {
 		return s.problem(2 * s.info.CacheBytes)
 	}
 	return s.problem(512 << 20)
+}
+
+// state asks the sensors of a GPU for what no trial of a timer shows.
+func (s *selfTest) state() error {
+	sensor, ok := s.dev.(kernels.Sensor)
+	if !ok || s.info.Kind != kernels.KindCUDA {
+		return nil
+	}
+	r, err := sensor.Sense(s.ctx)
+	if err != nil {
+		return err
+	}
+	confidential := "off"
+	switch {
+	case r.Confidential:
+		confidential = "on: CUDA events are unreliable"
+	case r.MaxClockMHz == 0:
+		confidential = "not known: no NVML"
+	}
+	s.add(!r.Confidential, "Confidential Computing", "off", "%s", confidential)
+	s.add(r.PersistingL2 == 0, "L2 set aside for persisting lines", "0 B: a flush leaves them warm", "%s", kernels.FormatBytes(r.PersistingL2))
+	return nil
 }
 
 // warmUp runs the stream until two visits agree within 1%: clocks rise under

@@ -2,6 +2,7 @@ package tune
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 
@@ -36,7 +37,7 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 	// Records of before this rule may have chosen one that the rounds do not prove faster.
 	for _, o := range finals {
 		if of := o.Finals(); o.Base && o.Status == kernels.StatusOK && o.Variant != b.Variant {
-			floor, _, _, _ := search.Gain(of.Twin, of.Rounds)
+			floor, _, _, _ := search.Gain(of.BaseAgain, of.Rounds)
 			if !search.Faster(of.Rounds, won.Rounds, floor) {
 				b, won = o, of
 				won.Chosen = "base: none is faster beyond doubt"
@@ -48,6 +49,9 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
 		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS, SearchUS: won.SearchUS, Chosen: won.Chosen,
 		Unstable: b.Differing > 0,
+	}
+	if b.Run != nil {
+		e.Run = b.Run.ID
 	}
 	if b.Lo > 0 {
 		e.CIUS = []float64{b.Lo, b.Hi}
@@ -76,7 +80,7 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 				e.Speedup = round(1 + gain) // paired: what drifts between rounds cancels
 				e.SpeedupCI = []float64{round(1 + lo), round(1 + hi)}
 			}
-			if floor, _, _, ok := search.Gain(of.Twin, of.Rounds); ok {
+			if floor, _, _, ok := search.Gain(of.BaseAgain, of.Rounds); ok {
 				e.Noise = round(math.Abs(floor))
 			}
 		}
@@ -93,7 +97,7 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 // AddSearched fills in what the searches before the finals measured, from
 // record.File.Searched of the run's search: how many variants stood behind a
 // pick.
-func (t *Table) AddSearched(entries []record.Entry) {
+func (t *Table) AddSearched(entries iter.Seq[*record.Entry]) {
 	at := map[kernels.Problem]int{}
 	for i, e := range t.Entries {
 		if e.Chosen != "" {
@@ -101,7 +105,7 @@ func (t *Table) AddSearched(entries []record.Entry) {
 			t.Entries[i].Variants = Counts{}
 		}
 	}
-	for _, e := range entries {
+	for e := range entries {
 		i, ok := at[e.Problem]
 		if !ok || e.Variant.Family == record.Stream {
 			continue

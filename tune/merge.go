@@ -1,12 +1,8 @@
 package tune
 
 import (
-	"errors"
-	"io/fs"
-	"os"
 	"slices"
 
-	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -44,6 +40,7 @@ func Merge(old, next *Table) (*Table, error) {
 		}
 	}
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
+	t.Runs = t.named(slices.Concat(old.Runs, next.Runs))
 	return &t, nil
 }
 
@@ -89,19 +86,4 @@ func (t *Table) Changed(old *Table) int {
 		}
 	}
 	return n
-}
-
-// Backup copies a file beside itself, as PATH.bak, whole or not at all.
-func Backup(path string) (string, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err == nil {
-		err = durable.WriteFile(path+".bak", data)
-	}
-	if err != nil {
-		return "", hint.Errorf(durable.Help(err), "backup of %s: %w", path, cause(err))
-	}
-	return path + ".bak", nil
 }

@@ -1,8 +1,7 @@
 package tune
 
 import (
-	"os"
-	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,8 +32,8 @@ func TestPickFinal(t *testing.T) {
 	}
 	change(&chosen, func(f *record.Final) { f.Chosen = "takes least of the device, of 2 within 1.0%" })
 	base := final("f@w8 base", 100, 99)
-	twin := final("f@w8", 100.3, 0)
-	change(&base, func(f *record.Final) { f.Twin = twin.Finals().Rounds })
+	again := final("f@w8", 100.3, 0)
+	change(&base, func(f *record.Final) { f.BaseAgain = again.Finals().Rounds })
 	held := final("h@w2", 85, 84)
 	change(&held, func(f *record.Final) { f.Entry = true })
 	grid := entry(t, p1, "g@w1", 10) // of an older run
@@ -55,7 +54,8 @@ func TestPickFinal(t *testing.T) {
 	}
 	pruned := entry(t, p1, "g@w16", 0)
 	pruned.Status = record.StatusPruned
-	table.AddSearched([]record.Entry{chosen, base, pruned, entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)})
+	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
+	table.AddSearched(slices.Values([]*record.Entry{&chosen, &base, &pruned, &failed, &stream}))
 	if got := table.Entries[0].Variants; got != (Counts{Measured: 3, OK: 2, Failed: 1, Pruned: 1}) {
 		t.Errorf("%+v", got)
 	}
@@ -137,18 +137,4 @@ func config(t *testing.T, label string) kernels.Config {
 		t.Fatal(err)
 	}
 	return c
-}
-
-func TestBackup(t *testing.T) {
-	path := filepath.Join(t.TempDir(), FileName)
-	if name, err := Backup(path); name != "" || err != nil {
-		t.Errorf("%q, %v of no file", name, err)
-	}
-	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	name, err := Backup(path)
-	if b, _ := os.ReadFile(name); err != nil || string(b) != "old" || name != path+".bak" {
-		t.Errorf("%q, %q, %v", name, b, err)
-	}
 }

@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"cmp"
 	"slices"
 
 	"normbench/kernels"
@@ -59,9 +58,14 @@ func pick(es []record.Entry) (Entry, bool) {
 	if len(ok) == 0 {
 		return Entry{}, false
 	}
-	slices.SortStableFunc(ok, func(a, b record.Entry) int {
-		return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
-	})
+	// The first two of their order are all that is asked for.
+	for i := range min(2, len(ok)) {
+		for j := i + 1; j < len(ok); j++ {
+			if a, b := &ok[j], &ok[i]; a.Median < b.Median || a.Median == b.Median && a.Variant.String() < b.Variant.String() {
+				ok[i], ok[j] = ok[j], ok[i]
+			}
+		}
+	}
 	best := 0
 	base := slices.IndexFunc(ok, func(e record.Entry) bool { return e.Base })
 	if base > 0 && !beats(&ok[0], &ok[base]) {
@@ -72,6 +76,9 @@ func pick(es []record.Entry) (Entry, bool) {
 		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
 		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS,
 		Variants: Counts{Measured: len(es), OK: len(ok), Failed: len(es) - len(ok)},
+	}
+	if b.Run != nil {
+		e.Run = b.Run.ID
 	}
 	if b.Lo > 0 {
 		e.CIUS = []float64{b.Lo, b.Hi}

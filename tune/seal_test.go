@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -17,7 +18,7 @@ import (
 // checksum away is not.
 func TestChecksum(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
-	if err := table(t).Write(path); err != nil {
+	if err := table(t).Write(durable.Place{Name: path}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(path)

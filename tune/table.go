@@ -3,6 +3,7 @@
 package tune
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,7 +35,43 @@ type Table struct {
 	// Noise is the middle of what two copies of each base differ by in the finals,
 	// relatively: no margin below it means anything.
 	Noise   float64 `json:"noise,omitempty"`
-	Entries []Entry `json:"entries"` // in the order of record.CompareProblems
+	Runs    []Run   `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
+	Entries []Entry `json:"entries"`        // in the order of record.CompareProblems
+}
+
+// A Run says which command measured entries, at which version, on which card.
+type Run struct {
+	ID            string    `json:"run"`
+	Time          time.Time `json:"time"`
+	Tool          string    `json:"tool"`
+	Command       []string  `json:"command"`
+	UUID          string    `json:"uuid,omitempty"`
+	DriverVersion string    `json:"driver_version,omitempty"`
+}
+
+// AddRuns keeps those of runs, and of t's, that entries name.
+func (t *Table) AddRuns(runs []*record.Run) {
+	all := slices.Clone(t.Runs)
+	for _, r := range runs {
+		all = append(all, Run{r.ID, r.Time, r.Tool, r.Command, r.Device.UUID, r.Device.DriverVersion})
+	}
+	t.Runs = t.named(all)
+}
+
+// named are those of runs that entries name, each once, in the order of time.
+func (t *Table) named(runs []Run) (kept []Run) {
+	names := map[string]bool{}
+	for i := range t.Entries {
+		names[t.Entries[i].Run] = true
+	}
+	for _, r := range runs {
+		if names[r.ID] {
+			kept = append(kept, r)
+			names[r.ID] = false
+		}
+	}
+	slices.SortStableFunc(kept, func(a, b Run) int { return a.Time.Compare(b.Time) })
+	return kept
 }
 
 // An Entry is the variant to run for a problem, and why.
@@ -59,6 +96,7 @@ type Entry struct {
 	Edges         []string        `json:"edges,omitempty"`     // knobs at the end of their range: a wider one may hold something faster
 	Unstable      bool            `json:"unstable,omitempty"`  // its bits change from run to run
 	Variants      Counts          `json:"variants"`
+	Run           string          `json:"run,omitempty"` // that measured it, of the table's Runs
 }
 
 // Variant is the family and config.
@@ -233,16 +271,16 @@ func lineAt(data []byte, offset int64) int {
 // Write checks a tuned table and writes it, indented and with a checksum, in place
 // of an older one: readers see the old file or the new, never half of one, and so
 // does who starts the machine again after a power cut.
-func (t *Table) Write(path string) error {
+func (t *Table) Write(p durable.Place) error {
 	if err := t.CheckValid(); err != nil {
-		return fmt.Errorf("tuned table %s: %w", path, err)
+		return fmt.Errorf("tuned table %s: %w", p, err)
 	}
 	data, err := json.MarshalIndent(t, "", "  ")
 	if err == nil {
-		err = durable.WriteFile(path, durable.SealText(data))
+		err = p.WriteFrom(bytes.NewReader(durable.SealText(data)))
 	}
 	if err != nil {
-		return hint.Errorf(durable.Help(err), "tuned table %s: %w", path, cause(err))
+		return hint.Errorf(durable.Help(err), "tuned table %s: %w", p, cause(err))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"bytes"
 	"flag"
 	"math"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -104,7 +106,7 @@ func num(f float64) string {
 func table(t testing.TB) *Table {
 	return &Table{
 		Schema: Schema, Tool: "v1.0.0", Created: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
-		Device:   kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132},
+		Device:   kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132},
 		Protocol: record.Protocol{Name: "cold", Samples: 30, Cold: true},
 		Entries:  Pick(measured(t)),
 	}
@@ -114,7 +116,7 @@ func TestWriteRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName)
 	want := table(t)
 	for range 2 { // the second replaces the first
-		if err := want.Write(path); err != nil {
+		if err := want.Write(durable.Place{Name: path}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -144,7 +146,7 @@ func TestWriteRead(t *testing.T) {
 		t.Errorf("lookup of nothing: %+v %s", e, m)
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", FileName)
-	if err := want.Write(gone); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
+	if err := want.Write(durable.Place{Name: gone}); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
 		t.Errorf("got %v", err)
 	}
 	if _, err := Read(gone); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
@@ -198,7 +200,7 @@ func TestCheckValid(t *testing.T) {
 		if err := tab.CheckValid(); err == nil || err.Error() != want || hint.Of(err) == "" {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if err := tab.Write(filepath.Join(t.TempDir(), "x")); err == nil {
+		if err := tab.Write(durable.Place{Root: t.TempDir(), Name: "x"}); err == nil {
 			t.Errorf("%s was written", want)
 		}
 	}
@@ -225,6 +227,22 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text)
+	for from, to := range map[string]string{ // what was once taken
+		`"id": "`:       `"id": "../../`,
+		`"entries": [`:  `"entries": null, "was": [`,
+		`"family": "`:   "\"family\": \"\\u001b[2J",
+		`"median_us": `: `"median_us": 1e999, "median_us": `,
+		`"schema": `:    `"schema": 1, "schema": `,
+		`"tool"`:        `"crc": "00000000", "tool"`,
+		`{`:             "\xef\xbb\xbf{",
+		`"config": "`:   `"config": "@`,
+		`"protocol": {`: `"protocol": ` + strings.Repeat(`{"a":`, 2000) + `{`,
+	} {
+		if !bytes.Contains(text, []byte(from)) {
+			f.Errorf("no %s to change", from)
+		}
+		f.Add(bytes.Replace(text, []byte(from), []byte(to), 1))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tab, err := parse("f", data)
 		if err != nil {
@@ -234,7 +252,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		path := filepath.Join(t.TempDir(), "t.json")
-		if err := tab.Write(path); err != nil {
+		if err := tab.Write(durable.Place{Name: path}); err != nil {
 			t.Fatal(err)
 		}
 		again, err := Read(path)
@@ -242,4 +260,27 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(diff, err)
 		}
 	})
+}
+
+// A table names the runs that its entries are of, also those of a table that it goes on with.
+func TestRuns(t *testing.T) {
+	run := func(id string, at int64) *record.Run {
+		return &record.Run{ID: id, Time: time.Unix(at, 0), Tool: "v" + id, Command: []string{"normbench", "sweep"}, Device: kernels.DeviceInfo{ID: "d", UUID: "GPU-" + id}}
+	}
+	table := func(runs []*record.Run, shapes ...int64) *Table {
+		tb := &Table{Schema: Schema, Device: kernels.DeviceInfo{ID: "d"}}
+		for i, m := range shapes {
+			p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: m, N: 64, DType: kernels.BF16, Weight: kernels.BF16}
+			e := record.Entry{Problem: p, Variant: kernels.Variant{Family: "f"}, Base: true, Status: kernels.StatusOK, Run: runs[i], Summary: stats.Summary{Median: 5, N: 9}}
+			tb.Entries = append(tb.Entries, Pick([]record.Entry{e})...)
+		}
+		tb.AddRuns(runs)
+		return tb
+	}
+	a, b, c := run("a", 1), run("b", 2), run("c", 3)
+	old := table([]*record.Run{a, b}, 8, 16)
+	merged, err := Merge(old, table([]*record.Run{c}, 16))
+	if err != nil || len(merged.Runs) != 2 || merged.Runs[0].ID != "a" || merged.Runs[1].UUID != "GPU-c" || merged.Runs[1].Command[1] != "sweep" {
+		t.Errorf("%v, %v", merged.Runs, err)
+	}
 }

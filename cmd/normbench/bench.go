@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -54,6 +55,9 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(operands(c)) == 0 && !slices.ContainsFunc(problemFlags, func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
+		return e.benchPlan(c, refs, info, pr)
+	}
 	if err := e.preparePeers(c, devices[0], refs); err != nil {
 		return err
 	}
@@ -67,7 +71,7 @@ func (e *env) bench(c *cli.Context) error {
 	}
 	sink, kept := &memory{}, "not kept without --out"
 	if dir := c.String("out"); dir != "" {
-		w, notes, err := record.OpenWriter(filepath.Join(dir, info.ID))
+		w, notes, err := record.OpenWriterBelow(dir, info.ID)
 		if err != nil {
 			return err
 		}
@@ -89,7 +93,7 @@ func (e *env) bench(c *cli.Context) error {
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
 		}
-		t.Notes = append(t.Notes, e.peerNotes(measured)...)
+		t.Notes = append(append(t.Notes, e.peerNotes(measured)...), ladderNotes(devices[0].Info())...)
 		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
 	}
 	switch {
@@ -101,10 +105,44 @@ func (e *env) bench(c *cli.Context) error {
 		return interrupted("%d of %s measured, %s", sum.Measured, count(variants, "variant"), kept)
 	case err != nil:
 		return err
-	case sum.Failed > 0:
-		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed, sum.Measured)}
+	case sum.Failed+sum.Refused > 0:
+		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
 	}
 	return nil
+}
+
+// benchPlan says what a bench that was told nothing would measure, and how to choose.
+func (e *env) benchPlan(c *cli.Context, refs []ref, info kernels.DeviceInfo, pr record.Protocol) error {
+	tasks, err := e.tasks(c, refs, info, nil)
+	if err != nil {
+		return err
+	}
+	group := "default"
+	if info.Kind == kernels.KindCPU {
+		group = "smoke"
+	}
+	t := newTable(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", count(len(tasks), "problem"), info.Name, group, pr.Samples, pr.Name),
+		"op", "pass", ">problems", ">smallest", ">largest")
+	for _, task := range tasks {
+		p := task.Problem
+		shape, i := fmt.Sprintf("%dx%d", p.M, p.N), len(t.Rows)-1
+		if i < 0 || t.Rows[i][0] != string(p.Op) || t.Rows[i][1] != string(p.Pass) {
+			t.Rows = append(t.Rows, []string{string(p.Op), string(p.Pass), "0", shape, shape})
+			i++
+		}
+		n, _ := strconv.Atoi(t.Rows[i][2])
+		t.Rows[i][2] = strconv.Itoa(n + 1)
+		for column, sign := range map[int]int64{3: 1, 4: -1} {
+			var m, n int64
+			fmt.Sscanf(t.Rows[i][column], "%dx%d", &m, &n)
+			if sign*(p.M*p.N) < sign*m*n {
+				t.Rows[i][column] = shape
+			}
+		}
+	}
+	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
+		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
+	return report.RenderTable(e.stdout, t, c.String("format"))
 }
 
 // parseRefs reads runnable REFs; none mean the base.
@@ -200,9 +238,9 @@ func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 	return nil
 }
 
-// Keys is empty also when there is a next sink: bench measures what it is told
+// Status knows none also when there is a next sink: bench measures what it is told
 // to, again if need be.
-func (m *memory) Keys() map[string]kernels.Status { return nil }
+func (m *memory) Status(string) (kernels.Status, bool) { return "", false }
 
 func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">spread %", ">GB/s", ">%stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
@@ -225,11 +263,7 @@ func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 			continue
 		}
 		s := stats.Summarize(r.SamplesUS)
-		us := fmt.Sprintf("%.1f", s.Median)
-		if s.Hi > 0 {
-			us += fmt.Sprintf(" ±%.1f", max(s.Hi-s.Median, s.Median-s.Lo))
-		}
-		row = append(row, us, fmt.Sprintf("%.1f", 100*s.Spread),
+		row = append(row, report.Interval(s.Median, s.Lo, s.Hi), fmt.Sprintf("%.1f", 100*s.Spread),
 			report.Whole(float64(r.Bytes)/s.Median/1e3), report.Whole(100*r.StreamUS/s.Median), stageText(r), "", "", "", "ok")
 		if k1 := r.Check.Main(); k1 != nil {
 			row[7], row[8], row[9] = fmt.Sprint(k1.Registers), fmt.Sprint(k1.Spill), fmt.Sprint(k1.Occupancy)

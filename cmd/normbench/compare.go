@@ -34,7 +34,7 @@ func (e *env) compareCommand() *cli.Command {
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
 			&cli.Float64Flag{Name: "at-least", Usage: "exit 1 where CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not asked"},
-			formatFlag, kernelsFlag,
+			htmlFlag, formatFlag, kernelsFlag,
 		}, liveFlags, deviceFlags),
 		Action: e.compare,
 	}
@@ -49,6 +49,9 @@ func (e *env) compare(c *cli.Context) error {
 		return err
 	}
 	if err := checkAtLeast(c); err != nil {
+		return err
+	}
+	if err := checkHTML(c.String("html")); err != nil {
 		return err
 	}
 	if err := e.useBaseline(c); err != nil {
@@ -98,6 +101,12 @@ func (e *env) compare(c *cli.Context) error {
 	if err := report.Render(e.stdout, table, c.String("format")); err != nil {
 		return err
 	}
+	if err := e.writePage(c.String("html"), func() *report.Page {
+		names := report.ShortNames(ops)
+		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.facts(sides[:]...))
+	}); err != nil {
+		return err
+	}
 	return e.atLeast(c, sides[1])
 }
 
@@ -127,6 +136,9 @@ func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func
 		return err
 	}
 	if err := printLive(e.stdout, run, c.String("format")); err != nil {
+		return err
+	}
+	if err := e.writePage(c.String("html"), run.page); err != nil {
 		return err
 	}
 	side := run.sides()[1]

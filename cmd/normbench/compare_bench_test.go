@@ -110,8 +110,8 @@ func writeSweep(b *testing.B, path string, seed uint64) (size int64) {
 				Check: &kernels.Check{
 					Outputs: []kernels.OutputCheck{out("dx", p.M*p.N), out("dw", p.N)},
 					Resources: []kernels.Resource{
-						{Stage: "k1", Registers: 64, Shared: 32768, Occupancy: 6, Threads: 256, Programs: 264},
-						{Stage: "k2", Registers: 40, Shared: 4096, Occupancy: 8, Threads: 256, Programs: 128},
+						{Stage: "k1", Registers: 64, Shared: 32768, Occupancy: 6, Threads: 256, CTAs: 264},
+						{Stage: "k2", Registers: 40, Shared: 4096, Occupancy: 8, Threads: 256, CTAs: 128},
 					},
 					Repeats: 2, Busy: 0.0123,
 				},

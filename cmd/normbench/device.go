@@ -18,6 +18,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 	"normbench/kernels/replay"
 	"normbench/kernels/worker"
 )
@@ -34,6 +35,11 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 		if err = e.checkEffect(c, devices[0]); err != nil {
 			closeAll(devices)
 			return nil, err
+		}
+		if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
+			if step := families.Step(d); step.Near != launchrule.Own {
+				e.notef("no launch rules of %s: its defaults are by %s; `normbench learn` fits its own", d.ID, step)
+			}
 		}
 	}
 	return devices, err
@@ -62,6 +68,14 @@ func (e *env) checkEffect(c *cli.Context, dev kernels.Device) error {
 		return errNoSources(kind)
 	}
 	return nil
+}
+
+// ladderNotes say in a table by what the defaults of a GPU are.
+func ladderNotes(d kernels.DeviceInfo) []string {
+	if d.Kind != kernels.KindCUDA {
+		return nil
+	}
+	return []string{"defaults by " + families.Step(d).String()}
 }
 
 func errNoSources(device string) error {

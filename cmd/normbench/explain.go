@@ -1,48 +1,59 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/sweep/shapes"
 	"normbench/tune"
-	"normbench/tune/rules"
 )
 
 func (e *env) explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "what a tuned table or rules file answers for a shape, and why",
+		Usage:     "what the default, a tuned table or a rules file answers for a shape, and why",
 		ArgsUsage: "SHAPE",
 		Description: "SHAPE is MxN, for every op and pass that the file has, or a problem such as rmsnorm/bwd/4096x8192/bf16.\n" +
-			"Says how good the match is: exact (an entry of its own), rule, or default; and what is launched.",
+			"Says how good the match is: exact (an entry of its own), rule, or default; what is launched; what else would be,\n" +
+			"and which step of the ladder answers: rules of the device, of its architecture, of an older one, or the analytic base.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "tuned", Usage: "the `FILE`, by sweep or tune"},
-			&cli.StringFlag{Name: "device", Usage: "h200 or cpu, to launch on", Value: "h200"},
+			&cli.StringFlag{Name: "tuned", Usage: "the `FILE`, by sweep or tune, instead of the program's own rules"},
+			&cli.StringFlag{Name: "device", Usage: knownDevices + ", to launch on", Value: "h200"},
 			formatFlag,
 		},
 		Action: e.explain,
 	}
 }
 
+// knownDevices is the help of flags that take one.
+const knownDevices = "h200 or another of `list devices`, or cpu"
+
 // knownDevice is one that commands without a device can reason about.
 func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
-	switch name {
-	case "h200":
-		return h200, nil
-	case "cpu":
+	if name == "cpu" {
 		d, err := e.cpu()
 		if err != nil {
 			return kernels.DeviceInfo{}, err
 		}
 		return d.Info(), nil
 	}
-	return kernels.DeviceInfo{}, hint.Errorf("use h200 or cpu", "unknown device %q", name)
+	keys := []string{"cpu"}
+	for _, k := range launchrule.KnownDevices() {
+		if k.Key == name {
+			return k.DeviceInfo, nil
+		}
+		keys = append(keys, k.Key)
+	}
+	return kernels.DeviceInfo{}, hint.Errorf("use "+strings.Join(keys, ", "), "unknown device %q", name)
 }
 
 func (e *env) explain(c *cli.Context) error {
@@ -51,39 +62,45 @@ func (e *env) explain(c *cli.Context) error {
 	}
 	ops := operands(c)
 	if len(ops) != 1 {
-		return hint.Errorf("`normbench explain 4096x8192 --tuned results/nvidia-h200/tuned.json`, for one", "explain takes one shape or problem, got %d", len(ops))
-	}
-	if c.String("tuned") == "" {
-		return hint.Errorf("--tuned results/nvidia-h200/tuned.json, for one", "explain needs --tuned")
+		return hint.Errorf("`normbench explain 4096x8192`, for one", "explain takes one shape or problem, got %d", len(ops))
 	}
 	d, err := e.knownDevice(c.String("device"))
 	if err != nil {
 		return err
 	}
-	f, err := readTunedFile(c.String("tuned"))
-	if err != nil {
-		return err
+	step := families.Step(d)
+	f, name := tunedFile{rules: step.Set}, c.String("tuned")
+	if name != "" {
+		if f, err = readTunedFile(name); err == nil {
+			err = f.check(e.registry)
+		}
+		if err != nil {
+			return err
+		}
+		if d.ID != f.device().ID {
+			e.notef("%s is of %s, not of %s", name, f.device().ID, d.ID)
+		}
+		if f.rules != nil {
+			step = launchrule.Ladder([]*launchrule.Set{f.rules}, &d)
+		}
 	}
 	ps, err := f.problems(ops[0])
 	if err != nil {
 		return err
 	}
 	if len(ps) == 0 {
-		return hint.Errorf("`normbench lint "+c.String("tuned")+"` says more", "%s has no entry, and so nothing to explain", c.String("tuned"))
+		return hint.Errorf("`normbench lint "+name+"` says more", "%s has no entry, and so nothing to explain", name)
 	}
-	if d.ID != f.device().ID {
-		e.notef("%s is of %s, not of %s", c.String("tuned"), f.device().ID, d.ID)
-	}
-	t := newTable("", "problem", "match", "why", "variant", "launches")
+	t := newTable("", "problem", "match", "why", "variant", "launches", "else", "ladder")
 	for _, p := range ps {
-		v, match, why := f.answer(p)
+		v, match, why := f.answer(p, d)
 		if v.Family == "" {
 			if v, err = e.registry.Base(p, d); err != nil {
 				return err
 			}
 		}
 		if _, err := e.registry.Lookup(v.Family); err != nil {
-			return hint.Errorf("`normbench lint "+c.String("tuned")+"` lists all that is wrong with it", "%s: %s: %w", c.String("tuned"), p, err)
+			return hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it", "%s: %s: %w", name, p, err)
 		}
 		launches := ""
 		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil {
@@ -91,7 +108,11 @@ func (e *env) explain(c *cli.Context) error {
 		} else {
 			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
 		}
-		t.Rows = append(t.Rows, []string{p.String(), match, why, v.String(), launches})
+		ladder := step.String()
+		if f.table != nil {
+			ladder = families.Step(d).String()
+		}
+		t.Rows = append(t.Rows, []string{p.String(), match, why, v.String(), launches, f.instead(p, d), ladder})
 	}
 	if c.String("format") != "text" {
 		return report.RenderTable(e.stdout, t, c.String("format"))
@@ -103,6 +124,9 @@ func (e *env) explain(c *cli.Context) error {
 		}
 		fmt.Fprintln(e.stdout, row[0])
 		for j, name := range t.Header[1:] {
+			if row[j+1] == "" {
+				continue
+			}
 			for k, line := range e.wrap(row[j+1], 12) {
 				if k > 0 {
 					name = ""
@@ -134,17 +158,15 @@ func (t tunedFile) problems(text string) ([]kernels.Problem, error) {
 			ps = append(ps, p)
 		}
 	}
-	if t.rules != nil && t.rules.Of != "" {
-		for _, p := range t.rules.UpTo {
-			add(p)
+	if t.table == nil && (t.rules == nil || t.rules.Whole) { // any problem: the plain ones
+		for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+				add(kernels.Problem{Op: op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
+			}
 		}
 	} else if t.rules != nil {
-		for _, l := range t.rules.Classes {
-			d := kernels.BF16
-			if l.Bytes == kernels.FP32.Size() {
-				d = kernels.FP32
-			}
-			add(kernels.Problem{Op: l.Op, Pass: l.Pass, DType: d, Weight: d, Bias: l.Bias})
+		for _, l := range t.rules.Lists {
+			add(l.Problem(1, 1))
 		}
 	} else {
 		for _, x := range t.table.Entries {
@@ -172,9 +194,9 @@ func entryTimes(x *tune.Entry) string {
 	return text
 }
 
-// answer is the variant for a problem, zero for the default, how good the match
+// answer is the variant for a problem on a device, zero for the default, how good the match
 // is, and why.
-func (t tunedFile) answer(p kernels.Problem) (v kernels.Variant, match, why string) {
+func (t tunedFile) answer(p kernels.Problem, d kernels.DeviceInfo) (v kernels.Variant, match, why string) {
 	if t.table != nil {
 		x, m := t.table.Lookup(p)
 		if m != tune.MatchExact {
@@ -182,26 +204,92 @@ func (t tunedFile) answer(p kernels.Problem) (v kernels.Variant, match, why stri
 		}
 		return x.Variant(), "exact", "an entry of its own: " + entryTimes(&x)
 	}
-	a := t.rules.Pick(p)
-	rows := rules.RowsPerSM(p.M, t.rules.Device.Units)
-	if of := t.rules.Of; of != "" {
-		switch a.Match {
-		case rules.MatchRule:
-			return a.Variant, "rule", fmt.Sprintf("rule %d of %s, of what %s launches: %s", a.Rule+1, a.List.Class, of, a.List.Rules[a.Rule].Box)
-		case rules.MatchClass:
-			return v, "default", fmt.Sprintf("what %s launches is not known of it: other columns, more rows, or another problem", of)
+	x := families.Explain(t.rules, p, d)[0]
+	rows := fmt.Sprintf("it has M/SM = %d", launchrule.RowsPerSM(p.M, d.SMs))
+	switch {
+	case x.Index >= 0:
+		return x.Variant, "rule", ruleText(x.Answer) + "; " + rows + "; " + evidenceText(x.List, x.Rule())
+	case t.rules == nil || t.rules.Whole:
+		return x.Variant, "default", "the analytic base: no rule is for it, or none is accepted; " + rows
+	}
+	at := t.rules.At(p, d)
+	switch a := t.rules.Choose(&at, nil); a.Match {
+	case launchrule.MatchOutside:
+		return v, "default", fmt.Sprintf("outside the measured hull: %s; %s", a.List.Hull, rows)
+	case launchrule.MatchClass:
+		return v, "default", fmt.Sprintf("nothing of %s was measured", launchrule.ClassOf(p))
+	case launchrule.MatchRule:
+		return v, "default", fmt.Sprintf("%s is refused; %s", ruleText(a), rows)
+	default:
+		return v, "default", fmt.Sprintf("no rule of %s fires: nothing known beats the default there; %s", a.List.Class, rows)
+	}
+}
+
+// refused says that the rule that is for a problem was measured on this device, and is refused there today, or nil.
+func (t tunedFile) refused(p kernels.Problem, d kernels.DeviceInfo) error {
+	if t.rules == nil || t.rules.Device.ID != d.ID {
+		return nil
+	}
+	for _, x := range families.Explain(t.rules, p, d)[1:] {
+		if x.Index >= 0 && x.Refusal != nil && x.List.Origin == "" {
+			list := slices.IndexFunc(t.rules.Lists, func(l launchrule.List) bool { return l.Class == x.List.Class && l.Name == x.List.Name })
+			return t.at(list, x.Index, fmt.Errorf("%s: %s is refused for %s: %w", ruleText(x.Answer), x.Variant, p, x.Refusal))
 		}
-		return v, "default", fmt.Sprintf("%s has no launch for it", of)
 	}
-	switch a.Match {
-	case rules.MatchRule:
-		r := &a.List.Rules[a.Rule]
-		return a.Variant, "rule", fmt.Sprintf("rule %d of %s: %s; it has M/SM = %d; over %s, regret %.3f (default %.3f)",
-			a.Rule+1, a.List.Class, r.Box, rows, count(r.Evidence.Problems, "measured problem"), r.Evidence.Regret, r.Evidence.DefaultRegret)
-	case rules.MatchOutside:
-		return v, "default", fmt.Sprintf("outside the measured hull: %s; it has M/SM = %d", a.List.Hull, rows)
-	case rules.MatchClass:
-		return v, "default", fmt.Sprintf("nothing of %s was measured", rules.ClassOf(p))
+	return nil
+}
+
+// instead is what rules would launch next, and why.
+func (t tunedFile) instead(p kernels.Problem, d kernels.DeviceInfo) string {
+	if t.table != nil {
+		return ""
 	}
-	return v, "default", fmt.Sprintf("no rule of %s fires: nothing known beats the default there; it has M/SM = %d", a.List.Class, rows)
+	var parts []string
+	for _, x := range families.Explain(t.rules, p, d)[1:] {
+		text := "the analytic base"
+		if x.Index >= 0 {
+			text = ruleText(x.Answer)
+		}
+		if x.Refusal != nil {
+			text += ", refused: " + oneLine(x.Refusal.Error())
+		}
+		parts = append(parts, x.Variant.String()+" by "+text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// ruleText names a rule, with its box.
+func ruleText(a launchrule.Answer) string {
+	return fmt.Sprintf("rule %d of %s: %s", a.Index+1, a.List.Title(), a.Rule().Box)
+}
+
+// evidenceText says what a rule rests on.
+func evidenceText(l *launchrule.List, r *launchrule.Rule) string {
+	e := r.Evidence
+	if e.Problems == 0 {
+		return "no evidence, from " + cmp.Or(l.Origin, "a fit")
+	}
+	text := "over " + count(e.Problems, "measured problem")
+	if e.Records > 0 {
+		text += " and " + count(e.Records, "record")
+	}
+	text += fmt.Sprintf(", regret %.3f", e.Regret)
+	add := func(x float64, format string, args ...any) {
+		if x > 0 {
+			text += fmt.Sprintf(format, append([]any{x}, args...)...)
+		}
+	}
+	add(e.HeldOutRegret, ", held out %.3f")
+	add(e.DefaultRegret, " (default %.3f)")
+	add(e.OverBase, ", %.3fx of the analytic base")
+	add(e.OverBaseWorst, " (worst %.3fx)")
+	add(e.OverNext, ", %.3fx of the next rule")
+	add(e.OverNextWorst, " (worst %.3fx)")
+	if e.Device != "" {
+		text += ", on " + e.Device
+	}
+	if e.Commit != "" {
+		text += ", at " + e.Commit
+	}
+	return text
 }

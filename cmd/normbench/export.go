@@ -38,17 +38,18 @@ func (e *env) exportCommand() *cli.Command {
 			case format != export.Benchfmt && out == "":
 				return hint.Errorf("add --out FOLDER", "export --format %s writes files, and has no --out", format)
 			}
-			problems, notes, err := export.Load(ops[0])
+			set, notes, err := export.Load(ops[0])
 			if err != nil {
 				return err
 			}
+			defer set.Close()
 			for _, n := range notes {
 				e.notef("%s", n)
 			}
 			if format == export.Benchfmt {
-				return export.WriteBenchfmt(e.stdout, problems)
+				return export.WriteBenchfmt(e.stdout, set)
 			}
-			n, err := export.WriteFiles(out, format, problems)
+			n, err := export.WriteFiles(out, format, set)
 			if err != nil {
 				return err
 			}

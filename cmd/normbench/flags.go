@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ import (
 // The flags that several commands share, in groups, and what they mean.
 
 var problemFlags = join([]cli.Flag{
-	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas (default: smoke on a cpu, default on a GPU)"},
+	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type (default: smoke on a cpu, default on a GPU)"},
 }, classFlags, optionFlags)
 
 // classFlags are what is done to a shape, and in which type.
@@ -94,15 +95,52 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 			arg = "smoke"
 		}
 	}
-	list, err := shapes.Select(arg)
-	if err != nil {
-		return nil, err
+	// Items of one type stand together, in the order in which the types come.
+	var types []string
+	items := map[string][]string{}
+	for item := range strings.SplitSeq(arg, ",") {
+		shape, as := strings.TrimSpace(item), ""
+		if i := strings.LastIndexByte(shape, '@'); i >= 0 && !strings.ContainsRune(shape[i:], filepath.Separator) {
+			shape, as = shape[:i], shape[i+1:]
+			if _, err := kernels.ParseDType(as); err != nil && as != "fp8" && as != "fp8t" {
+				return nil, hint.Errorf("write GROUP@TYPE, with fp16, bf16, fp32, fp8 or fp8t", "unknown type %q of shapes %q", as, item)
+			}
+		}
+		if items[as] == nil {
+			types = append(types, as)
+		}
+		items[as] = append(items[as], shape)
 	}
-	return crossed(c, list)
+	var ps []kernels.Problem
+	seen := map[kernels.Problem]bool{}
+	for _, as := range types {
+		list, err := shapes.Select(strings.Join(items[as], ","))
+		if err != nil {
+			return nil, err
+		}
+		more, err := crossed(c, list, as)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range more {
+			if !seen[p] {
+				seen[p] = true
+				ps = append(ps, p)
+			}
+		}
+	}
+	return ps, nil
 }
 
-// crossed are shapes with ops, passes, dtypes and options.
-func crossed(c *cli.Context, list []shapes.Shape) ([]kernels.Problem, error) {
+// crossed are shapes with ops, passes, dtypes and options. What as names, a dtype or a
+// quantization, stands in place of that flag.
+func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem, error) {
+	dtype, quant := cmp.Or(c.String("dtype"), "bf16"), cmp.Or(c.String("quant"), "none")
+	if as == "fp8" || as == "fp8t" {
+		quant = as
+	} else if as != "" {
+		dtype = as
+	}
 	ops, err := splitList("op", cmp.Or(c.String("op"), "rmsnorm,layernorm"), string(kernels.RMSNorm), string(kernels.LayerNorm))
 	if err != nil {
 		return nil, err
@@ -115,13 +153,13 @@ func crossed(c *cli.Context, list []shapes.Shape) ([]kernels.Problem, error) {
 	if !slices.Contains([]string{"auto", "yes", "no"}, bias) {
 		return nil, hint.Errorf("use auto, yes or no", "unknown --bias %q", bias)
 	}
-	quants, err := splitList("quant", cmp.Or(c.String("quant"), "none"), "none", "fp8", "fp8t")
+	quants, err := splitList("quant", quant, "none", "fp8", "fp8t")
 	if err != nil {
 		return nil, err
 	}
 	var ps []kernels.Problem
 	seen := map[kernels.Problem]bool{} // --dtype may name one twice
-	for _, name := range strings.Split(cmp.Or(c.String("dtype"), "bf16"), ",") {
+	for _, name := range strings.Split(dtype, ",") {
 		d, err := kernels.ParseDType(name)
 		if err != nil {
 			return nil, err

@@ -17,21 +17,25 @@ import (
 )
 
 // tasks is what normbench says when it is called alone.
-const tasks = `normbench tunes and benchmarks GPU normalization kernels: RMSNorm and LayerNorm, forward and backward.
+const tasks = `normbench tunes and benchmarks GPU normalization kernels:
+RMSNorm and LayerNorm, forward and backward.
 
 Tune my shapes
    normbench sweep --shapes 16384x4096,4096x8192 --out out
 Compare in a pull request
-   normbench compare base base --baseline-kernels main/kernels/families --gate --device cuda --shapes fast-llm
+   normbench compare base base --gate --device cuda --shapes fast-llm \
+       --baseline-kernels main/kernels/families
 My own kernel
-   normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm --pass fwd
+   normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm
 A new GPU
    normbench selftest --device cuda
+   normbench learn --device cuda --budget 20m --out out --html out/rules.html
 Against other libraries
    normbench compare peer:best base --device cuda --shapes peers
 
-A first try, on this machine's CPU, in about 20 seconds: normbench sweep --out out
-All commands: normbench help. One command, with examples: normbench COMMAND --help
+A first try, on this machine's CPU, in about 20 seconds:
+   normbench sweep --out out
+All commands: normbench help. One of them: normbench COMMAND --help
 `
 
 // A guide is what a command's help has behind its description.
@@ -52,7 +56,7 @@ var guides = map[string]guide{
 		"compare base base --baseline-kernels main/kernels/families --gate --device cuda --shapes fast-llm",
 	}, []int{exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal}},
 	"report": {[]string{
-		"report results/nvidia-h200/peers/layernorm-bwd.json --shapes fast-llm",
+		"report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm",
 		"report results/nvidia-h200 --op rmsnorm --shapes quack --over M --html rows.html",
 	}, nil},
 	"bench": {[]string{
@@ -68,11 +72,16 @@ var guides = map[string]guide{
 		"tune results/nvidia-h200 --out out/rules.json --plot out/rules.svg",
 		"tune results/nvidia-h200 --export python",
 	}, nil},
+	"learn": {[]string{
+		"learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd",
+		"learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out",
+	}, []int{exitSignal}},
 	"rule": {[]string{
 		"rule base --columns 4096 --op rmsnorm --pass bwd",
 		"rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python",
 	}, nil},
 	"explain": {[]string{
+		"explain 4096x8192",
 		"explain 1024x8192 --tuned results/nvidia-h200/tuned.json",
 		"explain rmsnorm/bwd/4096x8192/bf16 --tuned results/nvidia-h200/rules.json",
 	}, nil},
@@ -172,6 +181,18 @@ func helpTable(rows [][2]string, width int) (lines []string) {
 	return lines
 }
 
+// folded is a command on lines of a width, each but the last with a backslash behind it. It breaks before flags.
+func folded(text string, width int) (lines []string) {
+	for utf8.RuneCountInString(text) > width {
+		at := strings.LastIndex(text[:width-2], " --")
+		if at <= 4 { // it is the line's own indent
+			break
+		}
+		lines, text = append(lines, text[:at]+" \\"), "    "+text[at+1:]
+	}
+	return append(lines, text)
+}
+
 // appHelp is the text of `normbench help`.
 func appHelp(app *cli.App, width int) string {
 	var rows [][2]string
@@ -197,7 +218,7 @@ func help(c *cli.Command, path string, width int) string {
 		}
 	}
 	table := func(rows [][2]string) []string { return helpTable(rows, width) }
-	fmt.Fprintf(&b, "%s - %s\n", path, c.Usage)
+	fmt.Fprintln(&b, strings.Join(report.Wrap(path+" - "+c.Usage, width), "\n"))
 	usage := path + " [flags]"
 	if c.ArgsUsage != "" {
 		usage = path + " [flags] " + c.ArgsUsage
@@ -223,7 +244,7 @@ func help(c *cli.Command, path string, width int) string {
 	g := guides[strings.TrimPrefix(path, "normbench ")]
 	var lines []string
 	for _, x := range g.examples {
-		lines = append(lines, "normbench "+x)
+		lines = append(lines, folded("normbench "+x, width-3)...)
 	}
 	section("EXAMPLES", lines...)
 	for i, group := range flagGroups {

@@ -56,3 +56,21 @@ func TestHelpExamples(t *testing.T) {
 		}
 	}
 }
+
+// A long command is folded before its flags; what has no place to break stays as it is.
+func TestFolded(t *testing.T) {
+	for text, want := range map[string]string{
+		"normbench sweep --out out":                    "normbench sweep --out out",
+		"normbench sweep --shapes 4x64 --out out":      "normbench sweep \\\n    --shapes 4x64 --out out",
+		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n    --abcdefghijklmnopqrstuvwxyz012345",
+	} {
+		if got := strings.Join(folded(text, 30), "\n"); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	for _, l := range strings.Split(tasks, "\n") {
+		if len(l) > 80 {
+			t.Errorf("%d columns: %s", len(l), l)
+		}
+	}
+}

@@ -13,27 +13,28 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/report"
 	"normbench/sweep/verdict"
 )
 
-const judgeHelp = "give columns a and b, and twin (a second copy of a) if there is one: `normbench judge --help`"
+const judgeHelp = "give columns a and b, and a2 (a second copy of a) if there is one: `normbench judge --help`"
 
 func (e *env) judgeCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "judge",
 		Usage:     "say whether b is faster than a, from paired rounds that any tool measured",
 		ArgsUsage: "ROUNDS",
-		Description: "A round visits a, b and, if you can, twin (a second copy of a) in random order; its times are medians\n" +
+		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its times are medians\n" +
 			"of a few launches, in any one unit. 12 rounds tell 2%, 24 tell more; 10 are the least.\n" +
-			"ROUNDS is CSV with a header (a,b[,twin][,stream][,cell]), or JSON: {\"a\": [...], \"b\": [...], \"twin\": [...]} or a list of\n" +
+			"ROUNDS is CSV with a header (a,b[,a2][,stream][,cell]), or JSON: {\"a\": [...], \"b\": [...], \"a2\": [...]} or a list of\n" +
 			"{\"a\": 1.2, \"b\": 1.1}; - reads standard input. cell names what was compared; each is judged by itself.\n" +
 			"FASTER and SLOWER are about b: errs in at most 0.5% of cells, whatever the machine did meanwhile.\n" +
 			"SAME: within 1%. TWO MODES: the visits fall in two groups, whose medians are given. INCONCLUSIVE: says why.\n" +
 			"effect is b/a with its interval; q is p by Benjamini and Hochberg over the cells.\n" +
 			"power is the chance to have called a change of 2% with this noise; need is about how many rounds would decide.\n" +
-			"Without twin nothing shows what two copies of one code differ by: then trust no effect below 2%.\n" +
+			"Without a2 nothing shows what two copies of one code differ by: then trust no effect below 2%.\n" +
 			"The exit status is 0 whatever the verdict.",
 		Flags: []cli.Flag{
 			&cli.Float64Flag{Name: "step", Usage: "step of the clock, in the unit of the times; 0 is none"},
@@ -78,7 +79,7 @@ func (e *env) judge(c *cli.Context) error {
 	}
 	rule := verdict.Default()
 	judged := verdict.Judge(list, rule)
-	t := newTable("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">twin %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
+	t := newTable("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
 	for i, j := range judged {
 		call := string(j.Verdict)
 		if j.Modes != nil && j.Verdict == verdict.Inconclusive {
@@ -91,19 +92,19 @@ func (e *env) judge(c *cli.Context) error {
 			}
 			return fmt.Sprintf(format, f)
 		}
-		twin := "none"
-		if cells[i].twin {
-			twin = fmt.Sprintf("%.2f", 100*j.Floor)
+		again := "none"
+		if cells[i].again {
+			again = fmt.Sprintf("%.2f", 100*j.Floor)
 		}
 		stream := ""
 		if cells[i].stream > 0 {
 			stream = pc(cells[i].stream)
 		}
 		t.Rows = append(t.Rows, []string{cells[i].name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"), number(j.Hi, "%.4f"),
-			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), twin, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), pc(rule.Power(list[i])), stream, j.Reason})
+			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), again, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), pc(rule.Power(list[i])), stream, j.Reason})
 	}
-	if slices.ContainsFunc(cells, func(x roundsOf) bool { return !x.twin }) {
-		t.Notes = append(t.Notes, "no twin: nothing shows what two copies of one code differ by")
+	if slices.ContainsFunc(cells, func(x roundsOf) bool { return !x.again }) {
+		t.Notes = append(t.Notes, "no a2: nothing shows what two copies of one code differ by")
 	}
 	return report.RenderTable(e.stdout, t, format)
 }
@@ -111,7 +112,7 @@ func (e *env) judge(c *cli.Context) error {
 // roundsOf are the rounds of one cell of a file.
 type roundsOf struct {
 	name   string
-	twin   bool
+	again  bool    // it has a2
 	stream float64 // median ratio of the stream to b, 0 for none
 	rounds []verdict.Round
 }
@@ -121,7 +122,8 @@ type arms struct {
 	Cell   string    `json:"cell"`
 	A      []float64 `json:"a"`
 	B      []float64 `json:"b"`
-	Twin   []float64 `json:"twin"`
+	A2     []float64 `json:"a2"`
+	Twin   []float64 `json:"twin"` // the name of a2 before 2026-11-24
 	Stream []float64 `json:"stream"`
 }
 
@@ -129,6 +131,11 @@ type arms struct {
 func parseRounds(name string, data []byte) ([]roundsOf, error) {
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
 	var cells []*arms
+	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+		if err := durable.Verify([]byte(text)); err != nil {
+			return nil, fmt.Errorf("rounds %s: %w", name, err)
+		}
+	}
 	var err error
 	switch {
 	case text == "":
@@ -244,7 +251,7 @@ func (g *grouped) add(row int, get func(column string) (float64, bool, error), c
 		g.cells = append(g.cells, &arms{Cell: name})
 	}
 	c := g.cells[i]
-	for k, to := range map[string]*[]float64{"a": &c.A, "b": &c.B, "twin": &c.Twin, "stream": &c.Stream} {
+	for k, to := range map[string]*[]float64{"a": &c.A, "b": &c.B, "a2": &c.A2, "twin": &c.Twin, "stream": &c.Stream} {
 		v, ok, err := get(k)
 		if err != nil {
 			return fmt.Errorf("round %d: %s %w", row, k, err)
@@ -260,14 +267,17 @@ func (g *grouped) add(row int, get func(column string) (float64, bool, error), c
 
 // pair makes rounds of columns.
 func (c *arms) pair() (roundsOf, error) {
-	x := roundsOf{name: c.Cell, twin: len(c.Twin) > 0}
+	if len(c.A2) == 0 {
+		c.A2 = c.Twin
+	}
+	x := roundsOf{name: c.Cell, again: len(c.A2) > 0}
 	if len(c.A) == 0 || len(c.B) == 0 {
 		return x, fmt.Errorf("no pairs: a has %d rounds, b %d", len(c.A), len(c.B))
 	}
 	for _, o := range []struct {
 		name string
 		t    []float64
-	}{{"a", c.A}, {"b", c.B}, {"twin", c.Twin}, {"stream", c.Stream}} {
+	}{{"a", c.A}, {"b", c.B}, {"a2", c.A2}, {"stream", c.Stream}} {
 		if len(o.t) != len(c.A) && (len(o.t) > 0 || o.name == "b") {
 			return x, fmt.Errorf("a has %d rounds, %s %d", len(c.A), o.name, len(o.t))
 		}
@@ -279,8 +289,8 @@ func (c *arms) pair() (roundsOf, error) {
 	}
 	for i := range c.A {
 		r := verdict.Round{A: c.A[i], B: c.B[i], A2: c.A[i]}
-		if x.twin {
-			r.A2 = c.Twin[i]
+		if x.again {
+			r.A2 = c.A2[i]
 		}
 		x.rounds = append(x.rounds, r)
 	}

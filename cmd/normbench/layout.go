@@ -90,6 +90,12 @@ func terminalWidth(w io.Writer) (columns int, tty bool) {
 	return report.DefaultWidth, true
 }
 
+// wide says whether --wide was given.
+func (e *env) wide() bool {
+	p, ok := e.stdout.(*plain)
+	return ok && p.layout != nil && p.layout.Wide
+}
+
 // wrap breaks text that begins in a later column of standard output; --wide leaves it whole.
 func (e *env) wrap(text string, column int) []string {
 	p, ok := e.stdout.(*plain)

@@ -2,14 +2,17 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
+	"normbench/report"
 	"normbench/tune"
-	"normbench/tune/rules"
 )
 
 func (e *env) lintCommand() *cli.Command {
@@ -20,13 +23,18 @@ func (e *env) lintCommand() *cli.Command {
 		Description: "Prints one line per finding and exits 1 if there are any: rules that cannot fire, families and knobs that\n" +
 			"do not exist, configs that the device or family refuses, kernel sources that have changed since.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Usage: "h200 or cpu, that the file should be for", Value: "h200"},
+			&cli.StringFlag{Name: "device", Usage: knownDevices + ", that the file should be for", Value: "h200"},
+			formatFlag,
 		},
 		Action: e.lint,
 	}
 }
 
 func (e *env) lint(c *cli.Context) error {
+	format := c.String("format")
+	if err := report.CheckFormat(format); err != nil {
+		return err
+	}
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench lint results/nvidia-h200/tuned.json`, for one", "lint takes one file, got %d", len(ops))
@@ -39,32 +47,56 @@ func (e *env) lint(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	hash := families.NewIdentity(e.registry, d.Kind).Source
+	stale := families.NewIdentity(e.registry, d.Kind).Stale
 	var found []string
 	if f.rules != nil {
-		found = f.rules.Lint(rules.Judge{Registry: e.registry, Device: d}, hash)
+		text, err := textfile.Read(ops[0], textfile.Large)
+		if err != nil {
+			return err
+		}
+		for _, x := range f.rules.Lint(launchrule.Judge{Registry: e.registry, Device: d}, stale) {
+			where := ops[0]
+			if x.List >= 0 {
+				where += fmt.Sprintf(":%d", launchrule.Line(text, x.List, x.Rule))
+			}
+			found = append(found, where+": "+x.Text)
+		}
 	} else {
-		found = e.lintTable(f.table, d, hash)
+		for _, text := range e.lintTable(f.table, d, stale) {
+			found = append(found, ops[0]+": "+text)
+		}
 	}
-	for _, line := range found {
-		fmt.Fprintf(e.stdout, "%s: %s\n", ops[0], oneLine(line))
+	if format != "text" {
+		t := newTable("", "file", "finding")
+		for _, line := range found {
+			t.Rows = append(t.Rows, []string{ops[0], oneLine(strings.TrimPrefix(line, ops[0]+": "))})
+		}
+		if err := report.RenderTable(e.stdout, t, format); err != nil {
+			return err
+		}
+	} else {
+		for _, line := range found {
+			fmt.Fprintln(e.stdout, oneLine(line))
+		}
 	}
 	if len(found) > 0 {
 		e.notef("%s in %s", count(len(found), "finding"), ops[0])
 		return &coded{code: exitGate}
 	}
-	fmt.Fprintf(e.stdout, "%s: nothing to complain of\n", ops[0])
+	if format == "text" {
+		fmt.Fprintf(e.stdout, "%s: nothing to complain of\n", ops[0])
+	}
 	return nil
 }
 
 // lintTable finds what makes the entries of a tuned table wrong today.
-func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, hash func(*kernels.Family) (string, error)) []string {
+func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels.Family, string) (string, bool)) []string {
 	var found []string
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if t.Device.ID != d.ID {
 		add("the table is of %s, not of %s", t.Device.ID, d.ID)
 	}
-	stale := map[string]bool{}
+	told := map[string]bool{}
 	for _, x := range t.Entries {
 		f, _, _, err := e.registry.Resolve(x.Problem, x.Variant(), d)
 		if err != nil {
@@ -74,8 +106,8 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, hash func(*kernels.
 		if o := x.Base; o != nil && (kernels.Variant{Family: o.Family, Config: o.Config}) != x.Variant() && !x.ProvenFaster() {
 			add("%s: %s is not provably faster than the base, %s: sweep again, or delete the entry", x.Problem, x.Variant(), kernels.Variant{Family: o.Family, Config: o.Config})
 		}
-		if now, err := hash(f); err == nil && now != families.FromSchema1(x.Source) && !stale[x.Family+x.Source] {
-			stale[x.Family+x.Source] = true
+		if now, old := stale(f, x.Source); old && !told[x.Family+x.Source] {
+			told[x.Family+x.Source] = true
 			add("stale: the sources of %s are %s, and entries such as %s are from %s", x.Family, now, x.Problem, x.Source)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/shapes"
@@ -37,11 +39,11 @@ func (e *env) listCommand() *cli.Command {
 			sub("peers", "other people's kernels, as far as a Python has them", []cli.Flag{pythonFlag}, e.listPeers),
 			sub("knobs", "the knobs, with their label keys", nil, listKnobs),
 			sub("shapes", "the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
-			sub("devices", "the devices of this machine", nil, e.listDevices),
+			sub("devices", "the devices of this machine, and those known without the card", nil, e.listDevices),
 			sub("configs", "a family's space for a problem: what runs, and why the rest does not", []cli.Flag{
 				&cli.StringFlag{Name: "family", Usage: "the `FAMILY`"},
 				&cli.StringFlag{Name: "problem", Usage: "the `PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
-				&cli.StringFlag{Name: "device", Usage: "cpu, or h200 for the space on an NVIDIA H200", Value: "cpu"},
+				&cli.StringFlag{Name: "device", Usage: knownDevices + ", to lay the space out for", Value: "cpu"},
 				kernelsFlag,
 				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
 			}, e.listConfigs),
@@ -150,9 +152,10 @@ func listShapes(c *cli.Context) (*report.Table, error) {
 }
 
 func (e *env) listDevices(*cli.Context) (*report.Table, error) {
-	t := newTable("", "device", "name", "arch", ">units", ">cache", ">memory", "compiler", "results in")
+	t := newTable("", "device", "name", "arch", ">units", ">cache", ">memory", "compiler", "launches by", "results in")
+	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
-		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.Units), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, "results/" + d.ID})
+		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, families.Step(d).String(), "results/" + d.ID})
 	}
 	host, err := e.cpu()
 	if err != nil {
@@ -172,12 +175,14 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 		row(fmt.Sprintf("cuda:%d", i), d.Info())
 		d.Close()
 	}
+	var keys []string
+	for _, k := range launchrule.KnownDevices() {
+		row(k.Key, k.DeviceInfo)
+		keys = append(keys, k.Key)
+	}
+	t.Notes = append(t.Notes, strings.Join(keys, ", ")+": by public figures, for explain, rule, lint and list configs without the card")
 	return t, nil
 }
-
-// h200 is the device that spaces can be listed for without having it.
-var h200 = kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
-	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536}
 
 func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
 	for _, name := range []string{"family", "problem"} {

@@ -76,7 +76,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	bouts, err := e.bouts(c, refs, info)
+	pairings, err := e.pairings(c, refs, info)
 	if err != nil {
 		return err
 	}
@@ -85,19 +85,19 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		return err
 	}
 	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule, Kernels: hash, Among: e.only}
-	all := bouts
+	all := pairings
 	if file := c.String("resume"); file != "" {
-		if run, bouts, err = e.resume(file, run, all); err != nil {
+		if run, pairings, err = e.resume(file, run, all); err != nil {
 			return err
 		}
-		e.notef("%d of %s are there already", len(all)-len(bouts), count(len(all), "cell"))
+		e.notef("%d of %s are there already", len(all)-len(pairings), count(len(all), "cell"))
 	}
 	file, err := liveFile(c, run)
 	if err != nil {
 		return err
 	}
 	var cells []peers.Cell
-	for _, b := range bouts {
+	for _, b := range pairings {
 		for _, v := range slices.Concat(b.of[0], b.of[1]) {
 			cells = append(cells, peers.Cell{Problem: b.problem, Variant: v})
 		}
@@ -109,21 +109,21 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		More: func(cell verdict.Cell) bool { return rule.More(cell, len(all)) }}
 	start := time.Now()
 	var broken error // what ended the run early
-	for i, b := range bouts {
-		if i+1 < len(bouts) {
-			next := bouts[i+1]
+	for i, b := range pairings {
+		if i+1 < len(pairings) {
+			next := pairings[i+1]
 			dev.Prefetch(next.problem, append(e.candidates(next), kernels.Variant{Family: e.registry.StreamOf(next.problem)}))
 		}
 		var d sweep.Duel
 		var res *sweep.DuelResult
 		if d, broken = e.settle(b, e.chooser(dev, pr)); broken == nil {
-			res, broken = sweep.Fight(e.ctx, e.registry, dev, d, o)
+			res, broken = sweep.RunDuel(e.ctx, e.registry, dev, d, o)
 		}
 		if broken != nil {
 			break
 		}
 		run.Duels = append(run.Duels, res)
-		e.notef("[%d/%d] %s: %s", i+1, len(bouts), d.Problem, duelLine(res, rule))
+		e.notef("[%d/%d] %s: %s", i+1, len(pairings), d.Problem, duelLine(res, rule))
 		run.judge()
 		run.Peers = e.peerNotes(run.families())
 		if broken = run.write(file); broken != nil { // nothing that is measured is lost
@@ -150,12 +150,12 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	case broken != nil:
 		e.notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
 	default:
-		e.notef("%s in %.1f s", count(len(bouts), "cell"), time.Since(start).Seconds())
+		e.notef("%s in %.1f s", count(len(pairings), "cell"), time.Since(start).Seconds())
 	}
 	lost := run.write(file)
 	if lost != nil { // worse than to be interrupted, which it may be too
 		lost = &coded{exitTrouble, lost}
-	} else if file != "" {
+	} else if file.Name != "" {
 		e.notef("wrote %s", file)
 	}
 	if err := cmp.Or(lost, broken, e.showLive(c, run)); err != nil {
@@ -252,15 +252,15 @@ func (e *env) liveRef(text string) (ref, error) {
 // A chooser settles on one of the variants that an operand has for a problem.
 type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
 
-// A bout is a problem with what either operand has for it. Which of several
+// A pairing is a problem with what either operand has for it. Which of several
 // variants it is, is settled when its turn comes.
-type bout struct {
+type pairing struct {
 	problem kernels.Problem
 	of      [2][]kernels.Variant
 }
 
-// settle makes a duel of a bout.
-func (e *env) settle(b bout, choose chooser) (sweep.Duel, error) {
+// settle makes a duel of a pairing.
+func (e *env) settle(b pairing, choose chooser) (sweep.Duel, error) {
 	d := sweep.Duel{Problem: b.problem}
 	for i, v := range []*kernels.Variant{&d.A, &d.B} {
 		var err error
@@ -274,8 +274,8 @@ func (e *env) settle(b bout, choose chooser) (sweep.Duel, error) {
 	return d, nil
 }
 
-// candidates are the variants that a bout will ask for.
-func (e *env) candidates(b bout) []kernels.Variant {
+// candidates are the variants that a pairing will ask for.
+func (e *env) candidates(b pairing) []kernels.Variant {
 	vs := slices.Concat(b.of[0], b.of[1])
 	if e.baseline != "" && len(b.of[0]) == 1 {
 		vs[0].Family = families.Baseline + vs[0].Family
@@ -283,19 +283,19 @@ func (e *env) candidates(b bout) []kernels.Variant {
 	return vs
 }
 
-// bouts are the problems that both operands have a variant for.
-func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout, error) {
+// pairings are the problems that both operands have a variant for.
+func (e *env) pairings(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]pairing, error) {
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
 	}
-	var bouts []bout
+	var pairings []pairing
 	var missing []error
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
 		}
-		b := bout{problem: p}
+		b := pairing{problem: p}
 		have := true
 		for i := range b.of {
 			vs, err := refs[i].variants(p, info)
@@ -311,16 +311,16 @@ func (e *env) bouts(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]bout
 			b.of[i] = vs
 		}
 		if have {
-			bouts = append(bouts, b)
+			pairings = append(pairings, b)
 		}
 	}
-	if len(bouts) == 0 {
+	if len(pairings) == 0 {
 		return nil, noneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
 		e.notef("left out %s", m)
 	}
-	return bouts, nil
+	return pairings, nil
 }
 
 func duelLine(r *sweep.DuelResult, rule verdict.Rule) string {
@@ -354,7 +354,7 @@ func (r *liveRun) judge() {
 	r.Summary = verdict.Summarize(r.Judged)
 }
 
-// confirm fights the cells again that the gate would fail, on a device opened
+// confirm compares the cells again that the gate would fail, on a device opened
 // anew: a regression counts only where both runs agree.
 func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveRun, o sweep.DuelOptions) (kernels.Device, error) {
 	var slower []kernels.Problem
@@ -389,7 +389,7 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveR
 		if !slices.Contains(slower, d.Problem) {
 			continue
 		}
-		again, err := sweep.Fight(e.ctx, e.registry, dev, d.Duel, o)
+		again, err := sweep.RunDuel(e.ctx, e.registry, dev, d.Duel, o)
 		if err != nil {
 			return dev, err
 		}

@@ -125,6 +125,9 @@ func readArms(path string) ([2]report.Side, error) {
 		return [2]report.Side{}, err
 	}
 	arms := run.sides()
-	arms[0].Label, arms[1].Label = "A, "+run.A, "B, "+run.B
+	arms[0].Label, arms[1].Label = run.A, run.B
+	if run.A == run.B {
+		arms[1].Label += ", again"
+	}
 	return arms, nil
 }

@@ -20,7 +20,7 @@ import (
 // smallLive is a recorded live compare with two of its duels, after change.
 func smallLive(t testing.TB, change func(*liveRun)) []byte {
 	t.Helper()
-	run, err := readLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json"))
+	run, err := readLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,6 +136,11 @@ func FuzzParseLive(f *testing.F) {
 	f.Add([]byte(`{"schema":1,"duels":[null]}`))
 	f.Add(smallLive(f, func(r *liveRun) { r.Summary.Worst = nil }))
 	f.Add(smallLive(f, func(r *liveRun) { r.Stream[0].At = nil }))
+	f.Add(bytes.Replace(good, []byte(`"id":"`), []byte(`"id":"../../`), 1))
+	f.Add(bytes.Replace(good, []byte(`"a":`), []byte(`"a":NaN,"a":`), 1))
+	f.Add(bytes.Replace(good, []byte(`"rounds":[`), []byte(`"rounds":null,"x":[`), 1))
+	f.Add(append([]byte("\xef\xbb\xbf"), good...))
+	f.Add([]byte(`{"schema":1,"duels":` + strings.Repeat("[", 5000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		run, err := parseLive(data)
 		if err != nil {

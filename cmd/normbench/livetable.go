@@ -13,43 +13,48 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
-	"normbench/tune/rules"
 )
 
-// liveFile is the file that a run is kept in, "" for none: one that can be written.
-func liveFile(c *cli.Context, run *liveRun) (string, error) {
+// liveFile is where a run is kept, "" for nowhere: a place that can be written.
+func liveFile(c *cli.Context, run *liveRun) (durable.Place, error) {
 	path, out := c.String("resume"), c.String("out")
 	switch {
 	case path == "" && out == "":
-		return "", nil
+		return durable.Place{}, nil
 	case path == "":
-		path = filepath.Join(out, run.Run.Device.ID, "compare-"+run.Run.ID+".json")
+		id := run.Run.Device.ID
+		return durable.Place{Root: out, Name: filepath.Join(id, "compare-"+run.Run.ID+".json")}, record.CheckFolder(out, id)
 	}
-	return path, record.CheckFolder(filepath.Dir(path))
+	return durable.Place{Name: path}, record.CheckFolder(filepath.Dir(path), ".")
 }
 
 // write writes the run to its file, every sample in it, whole or not at all.
-func (r *liveRun) write(file string) error {
-	if file == "" {
+func (r *liveRun) write(p durable.Place) error {
+	if p.Name == "" {
 		return nil
 	}
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return rules.WriteFile(file, append(data, '\n'))
+	return launchrule.WritePlace(p, append(data, '\n'))
 }
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
 func (e *env) showLive(c *cli.Context, run *liveRun) error {
 	if err := printLive(e.stdout, run, c.String("format")); err != nil {
+		return err
+	}
+	if err := e.writePage(c.String("html"), run.page); err != nil {
 		return err
 	}
 	if path := os.Getenv("GITHUB_STEP_SUMMARY"); path != "" {
@@ -158,7 +163,7 @@ func (r *liveRun) table() *report.Table {
 	if !pr.Cold {
 		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")
 	}
-	t.Notes = append(t.Notes, r.Peers...)
+	t.Notes = append(append(t.Notes, r.Peers...), ladderNotes(r.Run.Device)...)
 	t.Data = liveData(r)
 	return t
 }

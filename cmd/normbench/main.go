@@ -97,6 +97,7 @@ type env struct {
 	baseline  string // folder of the baseline's kernels, which registry then holds too
 	kernels   string // folder of the user's kernels, likewise
 	users     []*kernels.Family
+	refNotes  []string                // what a table should say of its operands
 	peers     []kernels.Peer          // once a device with peers is open
 	only      []string                // of them, those that peer:best is among; empty for all
 	deaths    map[string]int          // how often a peer took its process down, or hung
@@ -170,7 +171,7 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.reportCommand(), e.benchCommand(), e.verifyCommand(),
-			e.tuneCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.judgeCommand(), e.exportCommand(),
+			e.tuneCommand(), e.learnCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.judgeCommand(), e.exportCommand(),
 			e.selftestCommand(), e.workerCommand(), e.compileHelperCommand(), e.completionCommand(), e.helpCommand(),
 		},
 		EnableBashCompletion: true,

@@ -319,6 +319,7 @@ func (e *env) peerVersions(env map[string]string) {
 
 // peerNotes names the versions of the peers among the families, each once.
 func (e *env) peerNotes(families []string) (notes []string) {
+	notes = append(notes, e.refNotes...)
 	for _, p := range e.peers {
 		for _, f := range families {
 			if name, ok := kernels.PeerName(f); ok && name == p.Name {

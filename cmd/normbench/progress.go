@@ -28,13 +28,14 @@ type progress struct {
 	best     map[kernels.Problem]sweep.Event
 	base     map[kernels.Problem]float64
 	failed   map[kernels.Problem]int
+	refused  map[kernels.Problem]int // by the device
 }
 
 const plainEvery = 5 * time.Second
 
 func newProgress(w io.Writer) *progress {
 	p := &progress{w: w, start: time.Now(), lastLine: time.Now(),
-		best: map[kernels.Problem]sweep.Event{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}}
+		best: map[kernels.Problem]sweep.Event{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}, refused: map[kernels.Problem]int{}}
 	if r, ok := terminal(w); ok {
 		p.bar = r.bar(-1, progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true))
 	}
@@ -107,7 +108,11 @@ func (p *progress) observe(e sweep.Event) {
 	if r.Family == "stream" {
 		return
 	}
-	if r.Status != kernels.StatusOK && r.Status != record.StatusPruned {
+	switch r.Status {
+	case kernels.StatusOK, record.StatusPruned:
+	case kernels.StatusRefused:
+		p.refused[r.Problem]++
+	default:
 		p.failed[r.Problem]++
 	}
 	if p.bar != nil {
@@ -140,6 +145,9 @@ func (p *progress) line(pr kernels.Problem) string {
 	s := pr.String()
 	if n := p.failed[pr]; n > 0 {
 		s += fmt.Sprintf(": %d failed", n)
+	}
+	if n := p.refused[pr]; n > 0 {
+		s += fmt.Sprintf(": %d refused", n)
 	}
 	b, ok := p.best[pr]
 	if !ok {
@@ -188,20 +196,4 @@ func (p *progress) finish() {
 	if p.bar != nil {
 		p.bar.Finish()
 	}
-}
-
-// counted tells how many of some things are through: a bar at a terminal, elsewhere a note
-// at most every few seconds. finish takes the bar away.
-func (e *env) counted(total int, what string) (done func(n int), finish func()) {
-	if r, ok := terminal(e.stderr); ok {
-		bar := r.bar(total, progressbar.OptionSetDescription(what))
-		return func(n int) { bar.Set(n) }, func() { bar.Finish() }
-	}
-	last := time.Now()
-	return func(n int) {
-		if time.Since(last) > plainEvery && n < total {
-			last = time.Now()
-			e.notef("%s: %d/%d", what, n, total)
-		}
-	}, func() {}
 }

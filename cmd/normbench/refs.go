@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/record"
@@ -62,16 +65,27 @@ func (e *env) parseRef(text string) (ref, error) {
 	}
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
 		t, err := readTunedFile(path)
+		if err == nil {
+			err = t.check(e.registry)
+		}
 		if err != nil {
 			return r, err
 		}
 		told := false
 		r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-			if t.rules != nil && d.ID != t.rules.Device.ID && !told {
+			if t.device().ID != d.ID && !told {
 				told = true
-				e.notef("%s is of %s, not of %s", text, t.rules.Device.ID, d.ID)
+				note := fmt.Sprintf("%s is of %s, not of %s", text, t.device().ID, d.ID)
+				e.refNotes = append(e.refNotes, note)
+				e.notef("%s", note)
 			}
-			v, match, why := t.answer(p)
+			if t.rules != nil && launchrule.Ladder([]*launchrule.Set{t.rules}, &d).Set == nil {
+				return nil, noStep(text, t.rules, d)
+			}
+			if err := t.refused(p, d); err != nil {
+				return nil, err
+			}
+			v, match, why := t.answer(p, d)
 			if t.table != nil {
 				if match != "exact" {
 					return nil, nil
@@ -80,7 +94,7 @@ func (e *env) parseRef(text string) (ref, error) {
 			}
 			e.notef("%s: %s: %s, %s", text, p, match, why)
 			var err error
-			if match == "default" {
+			if v.Family == "" {
 				v, err = e.registry.Base(p, d)
 			} else {
 				_, v, _, err = e.registry.Resolve(p, v, d)
@@ -132,7 +146,7 @@ func (e *env) nearRef(text, path string) (ref, error) {
 		if d.ID != data.Device.ID {
 			return nil, hint.Errorf("give records of "+d.ID, "%s is of %s, not of %s", text, data.Device.ID, d.ID)
 		}
-		return data.Near(p, nearVariants, rules.Judge{Registry: e.registry, Device: d}), nil
+		return data.Near(p, nearVariants, launchrule.Judge{Registry: e.registry, Device: d}), nil
 	}
 	return r, nil
 }
@@ -161,6 +175,12 @@ func (e *env) familyRef(text string) (*kernels.Family, kernels.Config, error) {
 		return nil, c, hint.Errorf(hint.DidYouMean(family, append(names, "base"), refHelp), "unknown REF %q", text)
 	}
 	return f, c, nil
+}
+
+// noStep says that rules are of a device that is on no ladder to another.
+func noStep(text string, s *launchrule.Set, d kernels.DeviceInfo) error {
+	return hint.Errorf("use rules of the device, of its architecture or of an older one of its kind; `normbench list devices` says which the program has",
+		"%s is of %s (%s), which is no step of the ladder of %s (%s)", text, s.Device.ID, s.Device.Arch, d.ID, d.Arch)
 }
 
 // readTuned reads a tuned table, and nothing else: rules have no times.
@@ -228,8 +248,8 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 	_, label, _ := strings.Cut(selector, "@")
 	if selector == "" { // the finals chose among all there is
 		won := map[kernels.Problem]bool{}
-		for _, x := range f.Latest() {
-			won[x.Problem] = won[x.Problem] || x.Finals().Chosen != "" && keep(&x)
+		for x := range f.Latest().All() {
+			won[x.Problem] = won[x.Problem] || x.Finals().Chosen != "" && keep(x)
 		}
 		return chosenSide(text, f, keep, won, false), nil
 	}
@@ -240,7 +260,7 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 // with a name, not the best of a design, and won of which problems the finals have the best.
 func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]bool, named bool) report.Side {
 	again := map[kernels.Problem]map[kernels.Variant]bool{}
-	of := func(entries []record.Entry) report.Side {
+	of := func(entries *record.Entries) report.Side {
 		configs := map[kernels.Problem]int{}
 		counted := func(x *record.Entry) bool {
 			ours := x.Variant.Family != record.Stream && keep(x)
@@ -249,7 +269,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won 
 			}
 			return ours
 		}
-		s := side(text, pick(entries, nil, counted))
+		s := side(text, pick(entries.All(), counted))
 		for p, c := range s.Cells {
 			c.Configs, c.Named = max(configs[p], 1), named
 			s.Cells[p] = c
@@ -258,13 +278,17 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won 
 	}
 	latest := f.Latest()
 	s := of(latest)
-	for _, x := range latest {
+	searched := of(f.Searched())
+	if len(searched.Cells) == 0 {
+		return s
+	}
+	for x := range latest.All() {
 		if again[x.Problem] == nil {
 			again[x.Problem] = map[kernels.Variant]bool{}
 		}
 		again[x.Problem][x.Variant] = true
 	}
-	s.Cells = report.Best(s.Cells, of(f.Searched()).Cells, func(p kernels.Problem, v kernels.Variant) bool { return won[p] || again[p][v] })
+	s.Cells = report.Best(s.Cells, searched.Cells, func(p kernels.Problem, v kernels.Variant) bool { return won[p] || again[p][v] })
 	return s
 }
 
@@ -362,24 +386,20 @@ func (e *env) picked(text string) (func(*record.Entry) bool, error) {
 }
 
 // pick takes for each problem the fastest right entry that keep wants, or, where
-// none is right, one that failed. An empty list of problems means all.
-func pick(entries []record.Entry, ps []kernels.Problem, keep func(*record.Entry) bool) []record.Entry {
-	wanted := map[kernels.Problem]bool{}
-	for _, p := range ps {
-		wanted[p] = true
-	}
+// none is right, one that failed.
+func pick(entries iter.Seq[*record.Entry], keep func(*record.Entry) bool) []record.Entry {
 	at := map[kernels.Problem]int{}
 	var out []record.Entry
-	for _, x := range entries {
-		if len(ps) > 0 && !wanted[x.Problem] || x.Variant.Family == record.Stream || !keep(&x) {
+	for x := range entries {
+		if x.Variant.Family == record.Stream || !keep(x) {
 			continue
 		}
 		i, ok := at[x.Problem]
 		if !ok {
 			at[x.Problem] = len(out)
-			out = append(out, x)
+			out = append(out, *x)
 		} else if o := out[i]; x.Status == kernels.StatusOK && (o.Status != kernels.StatusOK || x.Median < o.Median) {
-			out[i] = x
+			out[i] = *x
 		}
 	}
 	return out

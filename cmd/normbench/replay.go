@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 
 	"normbench/internal/hint"
@@ -13,7 +12,7 @@ import (
 )
 
 // replayDevice is a device that serves recorded measurements: records, or a
-// kernel_tuner cache.
+// kernel_tuner cache that was exported from some.
 func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 	if path == "" {
 		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
@@ -24,13 +23,14 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 			return nil, err
 		}
 		if replay.IsFree(data) {
-			return e.replayCache(path, data, seed)
+			return replayCache(path, data, seed)
 		}
 	}
-	problems, notes, err := export.Load(path)
+	set, notes, err := export.Load(path)
 	if err != nil {
 		return nil, err
 	}
+	defer set.Close()
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
@@ -38,7 +38,10 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 	var info kernels.DeviceInfo
 	stale := map[string]bool{}
 	var source func(string) string
-	for _, p := range problems {
+	for p, err := range set.Problems() {
+		if err != nil {
+			return nil, err
+		}
 		if info = p.Run.Device; source == nil {
 			source = sourcesOf(e.registry, info.Kind)
 		}
@@ -64,19 +67,16 @@ func (e *env) replayDevice(path string, seed uint64) ([]kernels.Device, error) {
 	return []kernels.Device{d}, nil
 }
 
-func (e *env) replayCache(path string, data []byte, seed uint64) ([]kernels.Device, error) {
-	c, err := replay.ParseCache(path, data)
-	if err != nil && bytes.Contains(data, []byte(`"`+replay.KeyDevice+`"`)) {
-		return nil, err // an export of ours
+func replayCache(path string, data []byte, seed uint64) ([]kernels.Device, error) {
+	if !replay.IsOurs(data) {
+		f, err := replay.ParseFree(path, data)
+		if err != nil {
+			return nil, err
+		}
+		return nil, errForeignCache(path, f)
 	}
+	c, err := replay.ParseCache(path, data)
 	if err != nil {
-		f, not := replay.ParseFree(path, data)
-		if not != nil {
-			return nil, not
-		}
-		if !replay.IsOurs(f.Kernel) {
-			return nil, errForeignCache(path, f)
-		}
 		return nil, err
 	}
 	d, err := replay.New(c.Device, path, seed, c.Entries)

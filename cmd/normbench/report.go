@@ -11,10 +11,10 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
-	"normbench/tune/rules"
 )
 
 func (e *env) reportCommand() *cli.Command {
@@ -31,7 +31,7 @@ func (e *env) reportCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "over", Usage: "M, N or shape: the side that grows, or every problem, in the table's order and on the plot's axis"},
 			&cli.StringFlag{Name: "plot", Usage: "draw to `FILE`, .svg or .png; needs --over"},
-			&cli.StringFlag{Name: "html", Usage: "write a page with the tables, and the plots over rows, columns and shapes, to `FILE`"},
+			htmlFlag,
 			&cli.StringFlag{Name: "title", Usage: "of the plot and the page", DefaultText: "the device and the protocol"},
 			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "all"},
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
@@ -58,17 +58,21 @@ func (e *env) report(c *cli.Context) error {
 		return hint.Errorf("name it .svg or .png", "cannot plot to %s", picture)
 	case picture != "" && over == nil:
 		return hint.Errorf("add --over M, --over N or --over shape", "--plot does not know what to go over")
-	case html != "" && filepath.Ext(html) != ".html":
-		return hint.Errorf("name it .html", "cannot write a page to %s", html)
+	}
+	if err := checkHTML(html); err != nil {
+		return err
 	}
 	wanted, err := problemFilter(c)
 	if err != nil {
 		return err
 	}
 	ops := operands(c)
-	if len(ops) == 1 && isLive(ops[0]) && over == nil && html == "" {
+	if len(ops) == 1 && isLive(ops[0]) && over == nil {
 		run, err := readLivePart(ops[0], wanted)
 		if err != nil {
+			return err
+		}
+		if err := e.writePage(html, run.page); err != nil {
 			return err
 		}
 		return printLive(e.stdout, run, format)
@@ -82,28 +86,20 @@ func (e *env) report(c *cli.Context) error {
 		title = titleOf(arms)
 	}
 	g := report.Grow(over, arms...)
-	var drawn, page bytes.Buffer
+	var drawn bytes.Buffer
 	if picture != "" {
 		if err := g.Plot(&drawn, title, over, strings.TrimPrefix(ext, ".")); err != nil {
 			return err
 		}
 	}
-	if html != "" {
-		if err := g.Page(&page, title); err != nil {
+	if picture != "" {
+		if err := launchrule.WriteFile(picture, drawn.Bytes()); err != nil {
 			return err
 		}
+		e.notef("wrote %s", picture)
 	}
-	for _, file := range []struct {
-		path string
-		data []byte
-	}{{picture, drawn.Bytes()}, {html, page.Bytes()}} {
-		if file.path == "" {
-			continue
-		}
-		if err := rules.WriteFile(file.path, file.data); err != nil {
-			return err
-		}
-		e.notef("wrote %s", file.path)
+	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.facts(arms...)) }); err != nil {
+		return err
 	}
 	return g.Render(e.stdout, format)
 }
@@ -168,7 +164,7 @@ func (e *env) armsOf(text string) ([]report.Side, error) {
 
 // isLive says whether an operand is what a live compare left, with both its arms.
 func isLive(text string) bool {
-	return filepath.Ext(text) == ".json" && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
+	return strings.HasSuffix(strings.TrimSuffix(text, ".gz"), ".json") && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
 }
 
 // readLivePart reads a live compare: all of it as it was judged then, a part of it judged

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,7 @@ import (
 // The tables that are checked in are of today's sources, and what they choose is accepted; all
 // that lint may find are entries of a time when an entry needed no proof.
 func TestCheckedIn(t *testing.T) {
-	for _, name := range []string{"tuned.json", "rules.json", "fp8t/tuned.json"} {
+	for _, name := range []string{"tuned.json", "rules.json"} {
 		if code, stdout, stderr := normbench([]string{"lint", filepath.Join("..", "..", "results", "nvidia-h200", name)}); code != 0 && code != exitGate || stdout == "" {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
 		} else {
@@ -23,13 +24,36 @@ func TestCheckedIn(t *testing.T) {
 	}
 }
 
+// The rules that the program brings along are what their command fits to the records that are checked in, the
+// evidence of each with them.
+func TestRulesMade(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fits them, for ten seconds")
+	}
+	from, out := filepath.Join("..", "..", "results", "nvidia-h200"), filepath.Join(t.TempDir(), "rules.json")
+	if code, _, stderr := normbench([]string{"tune", filepath.Join(from, "learn"), "--prior", filepath.Join(from, "zones.json"), "--out", out}); code != 0 {
+		t.Fatalf("exit code %d\n%s", code, stderr)
+	}
+	tool := regexp.MustCompile(`"(tool|crc)": "[^"]*"`) // the version that fitted
+	read := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tool.ReplaceAllString(string(b), "")
+	}
+	if read(out) != read(filepath.Join(from, "rules.json")) {
+		t.Errorf("%s/rules.json is not what tune makes of learn/", from)
+	}
+}
+
 // The plots of docs/performance.md are what its command draws of the live
 // compares that are checked in, and the tables have both arms on every shape.
 func TestPeersPlots(t *testing.T) {
 	root := filepath.Join("..", "..")
 	for _, name := range []string{"rmsnorm-bwd", "layernorm-bwd", "rmsnorm-fwd", "layernorm-fwd"} {
 		drawn := filepath.Join(t.TempDir(), "x.svg")
-		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers", name+".json"), "--over", "shape", "--plot", drawn}
+		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers", name+".json.gz"), "--over", "shape", "--plot", drawn}
 		code, stdout, stderr := normbench(args)
 		if code != 0 {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
@@ -38,7 +62,7 @@ func TestPeersPlots(t *testing.T) {
 		if n := strings.Count(stdout, " bf16 "); n != 31+2 { // the rows, and the worst of each arm
 			t.Errorf("%s: %d rows\n%s", name, n, stdout)
 		}
-		if !strings.Contains(stdout, "A = A, peer:best, B = B, tuned:") {
+		if !strings.Contains(stdout, "A = peer:best, B = tuned:") {
 			t.Errorf("%s does not say who is who\n%s", name, stdout)
 		}
 		got, err := os.ReadFile(drawn)
@@ -60,8 +84,8 @@ func TestPeersPlots(t *testing.T) {
 // A live compare's own table comes back from its file: as it was then, or judged anew
 // where only a part of it is asked for.
 func TestReportLive(t *testing.T) {
-	file := filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json")
-	printed, err := os.ReadFile(strings.TrimSuffix(file, "json") + "txt")
+	file := filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz")
+	printed, err := os.ReadFile(strings.TrimSuffix(file, "json.gz") + "txt")
 	if err != nil {
 		t.Fatal(err)
 	}

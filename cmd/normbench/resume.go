@@ -13,12 +13,12 @@ import (
 )
 
 // resume takes up the live compare in a file, which ended early, and returns it with the
-// bouts that are left. Its cells that are ok stay, but for those whose operand now has
+// pairings that are left. Its cells that are ok stay, but for those whose operand now has
 // another variant, as a tuned table has that was written since; and fresh, the run that would
 // measure all of them, is kept among those that went on with it. What else makes a cell what
 // it is must be the same. Another card of the model is only noted: the arms of a cell are
 // always of one.
-func (e *env) resume(path string, fresh *liveRun, bouts []bout) (run *liveRun, left []bout, err error) {
+func (e *env) resume(path string, fresh *liveRun, pairings []pairing) (run *liveRun, left []pairing, err error) {
 	if run, err = readLive(path); err != nil {
 		return nil, nil, err
 	}
@@ -40,8 +40,8 @@ func (e *env) resume(path string, fresh *liveRun, bouts []bout) (run *liveRun, l
 	if was.Device.UUID != now.Device.UUID {
 		e.notef("%s is of another card of this model", path)
 	}
-	asked := map[kernels.Problem]bout{}
-	for _, b := range bouts {
+	asked := map[kernels.Problem]pairing{}
+	for _, b := range pairings {
 		asked[b.problem] = b
 	}
 	there := map[kernels.Problem]bool{}
@@ -54,11 +54,11 @@ func (e *env) resume(path string, fresh *liveRun, bouts []bout) (run *liveRun, l
 	run.Resumed = append(run.Resumed, now)
 	run.Gate = nil
 	run.judge()
-	return run, slices.DeleteFunc(slices.Clone(bouts), func(b bout) bool { return there[b.problem] }), nil
+	return run, slices.DeleteFunc(slices.Clone(pairings), func(b pairing) bool { return there[b.problem] }), nil
 }
 
-// asks says whether a duel is of variants that the bout has.
-func (b bout) asks(d sweep.Duel) bool {
+// asks says whether a duel is of variants that the pairing has.
+func (b pairing) asks(d sweep.Duel) bool {
 	d.A.Family = strings.TrimPrefix(d.A.Family, families.Baseline)
 	return slices.Contains(b.of[0], d.A) && slices.Contains(b.of[1], d.B)
 }
@@ -74,11 +74,11 @@ func peersIn(env map[string]string) map[string]string {
 	return there
 }
 
-// order puts the cells into the order of the bouts that were asked for, behind those that
+// order puts the cells into the order of the pairings that were asked for, behind those that
 // were not.
-func (r *liveRun) order(bouts []bout) {
+func (r *liveRun) order(pairings []pairing) {
 	place := map[kernels.Problem]int{}
-	for i, b := range bouts {
+	for i, b := range pairings {
 		place[b.problem] = i + 1
 	}
 	slices.SortStableFunc(r.Duels, func(x, y *sweep.DuelResult) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })

@@ -2,17 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 	"normbench/tune"
-	"normbench/tune/rules"
 )
 
 // exportFormat is what --export and --out ask for: json, or yaml by the name of the file,
@@ -28,15 +30,15 @@ func exportFormat(export, out string) (string, error) {
 			return "", hint.Errorf("name it .json or .yaml, or say with --export what it is", "the name of %s does not tell its format", out)
 		}
 	}
-	if !slices.Contains(rules.Formats, export) {
-		return "", hint.Errorf("use "+strings.Join(rules.Formats, ", "), "unknown --export %q", export)
+	if !slices.Contains(launchrule.Formats, export) {
+		return "", hint.Errorf("use "+strings.Join(launchrule.Formats, ", "), "unknown --export %q", export)
 	}
 	return export, nil
 }
 
 // overwrites says why a rule set should not be written over what a file holds, or nil. An empty
 // name is no file.
-func overwrites(set *rules.Set, out string) error {
+func overwrites(set *launchrule.Set, out string) error {
 	if st, err := os.Stat(out); err == nil && st.IsDir() {
 		return hint.Errorf("name a file in it", "--out %s is a folder", out)
 	}
@@ -44,7 +46,7 @@ func overwrites(set *rules.Set, out string) error {
 	if err != nil || len(data) == 0 {
 		return nil
 	}
-	if !rules.IsRules(data) {
+	if !launchrule.IsRules(data) {
 		// A tuned table or a stranger's file must not be lost to a slip of --out;
 		// exported code has a line that says it may be overwritten.
 		head := data[:min(len(data), 200)]
@@ -53,7 +55,7 @@ func overwrites(set *rules.Set, out string) error {
 		}
 		return nil
 	}
-	old, err := rules.Parse(out, data)
+	old, err := launchrule.Parse(out, data)
 	if err != nil {
 		return hint.Errorf("look at it, then use --force", "the rules there cannot be read: %w", err)
 	}
@@ -62,17 +64,40 @@ func overwrites(set *rules.Set, out string) error {
 
 // writeFile writes a file, and says so.
 func (e *env) writeFile(path string, data []byte) error {
-	if err := rules.WriteFile(path, data); err != nil {
+	return e.writePlace(durable.Place{Name: path}, data)
+}
+
+func (e *env) writePlace(p durable.Place, data []byte) error {
+	if err := launchrule.WritePlace(p, data); err != nil {
 		return err
 	}
-	e.notef("wrote %s", path)
+	e.notef("wrote %s", p)
 	return nil
 }
 
 // A tunedFile is what tuned:FILE names: a table or rules, one of them set.
 type tunedFile struct {
 	table *tune.Table
-	rules *rules.Set
+	rules *launchrule.Set
+	path  string
+	text  []byte // of rules
+}
+
+// check says which rule names a family or a knob that the registry does not have, or nil.
+func (t tunedFile) check(registry *kernels.Registry) error {
+	if t.rules == nil {
+		return nil
+	}
+	list, rule, err := t.rules.Strange(registry)
+	return t.at(list, rule, err)
+}
+
+// at is err with the line of a rule; nil for nil.
+func (t tunedFile) at(list, rule int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return hint.Errorf(cmp.Or(hint.Of(err), "`normbench lint "+t.path+"` lists all that is wrong with it"), "%s:%d: %w", t.path, launchrule.Line(t.text, list, rule), err)
 }
 
 // readTunedFile reads a tuned table or a rules file.
@@ -84,12 +109,12 @@ func readTunedFile(path string) (tunedFile, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return tunedFile{}, hint.Errorf("`normbench sweep` writes one", "tuned table %s does not exist", path)
 	}
-	if err == nil && rules.IsRules(data) {
-		s, err := rules.Parse(path, data)
-		return tunedFile{rules: s}, err
+	if err == nil && launchrule.IsRules(data) {
+		s, err := launchrule.Parse(path, data)
+		return tunedFile{rules: s, path: path, text: data}, err
 	}
 	t, err := tune.Read(path)
-	return tunedFile{table: t}, err
+	return tunedFile{table: t, path: path}, err
 }
 
 // device is what the file was measured on.

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime/debug"
@@ -35,24 +37,25 @@ var update = flag.Bool("update", false, "write what the scripts compare with ane
 
 // TestMain makes this binary also the programs of the scripts: normbench;
 // normbench-test, which has the families that misbehave; normbench-fake, a worker
-// with a scripted H200; and fake-python, which runs scripted peers in place of
+// with a scripted H200; normbench-faulty, one that misbehaves; and fake-python, which runs scripted peers in place of
 // peers.py.
 func TestMain(m *testing.M) {
 	program := func(r *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r)) }
 	}
 	testscript.Main(m, map[string]func(){
-		"normbench":      program(families.New()),
-		"normbench-test": program(devicetest.Registry(families.New())),
-		"normbench-fake": fakeWorker,
-		"fake-python":    fakePython,
+		"normbench":        program(families.New()),
+		"normbench-test":   program(devicetest.Registry(families.New())),
+		"normbench-fake":   fakeWorker,
+		"normbench-faulty": faultyWorker,
+		"fake-python":      fakePython,
 	})
 }
 
 // fakeWorker serves an H200 on which small problems are read faster from the
 // cache, and the ruler's kernels take their time, if its argument is "fit". Problems of
 // 1000 rows never end; where it is "endless", none does. With "ab" configs of some numbers of warps
-// are slower, faster, noisy, wrong or fail; with "wrong" those of one are wrong, too.
+// are slower, faster, noisy, wrong or fail; with "wrong" those of one are wrong, too. With "state" its sensors say that no time is to be trusted.
 func fakeWorker() {
 	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
 		if p.M == 1000 || slices.Equal(os.Args[1:], []string{"endless"}) {
@@ -107,11 +110,57 @@ func fakeWorker() {
 	if slices.Equal(os.Args[1:], []string{"victim"}) {
 		dev = victim{f}
 	}
+	if slices.Equal(os.Args[1:], []string{"state"}) {
+		dev = sensing{f, kernels.Reading{MaxClockMHz: 1980, Confidential: true, PersistingL2: 30 << 20}}
+	}
 	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return dev, nil })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
 	}
+}
+
+// evenDevice takes for each variant of a problem always the same time, so that each record
+// can be told right from wrong. Its memory has a peak rate.
+func evenDevice() kernels.Device {
+	d := devicetest.CPU()
+	d.PeakRate = 4.8e12
+	return &devicetest.Fake{DeviceInfo: d, Seconds: func(p kernels.Problem, v kernels.Variant, _ int) float64 { return evenSeconds(p, v) }}
+}
+
+func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicetest.Typical(p, v, 0) }
+
+// faultyWorker serves an evenDevice and misbehaves: FAULT STEP N MARK has it do the fault
+// in the N-th request of a step and after; with a MARK only once, of which that file keeps note.
+func faultyWorker() {
+	serve := func(in io.Reader, out io.Writer) {
+		err := worker.Serve(context.Background(), in, out, "", func() (kernels.Device, error) { return evenDevice(), nil })
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitTrouble)
+		}
+	}
+	if len(os.Args) == 1 {
+		serve(os.Stdin, os.Stdout)
+		return
+	}
+	n, _ := strconv.Atoi(os.Args[3])
+	devicetest.Misbehave(os.Stdin, os.Stdout, serve, os.Args[1], func(step string) bool {
+		if step != os.Args[2] {
+			return false
+		}
+		if n--; n > 0 {
+			return false
+		}
+		if len(os.Args) > 4 {
+			f, err := os.OpenFile(os.Args[4], os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return false
+			}
+			f.Close()
+		}
+		return true
+	})
 }
 
 // A victim is a device whose ID leads out of the folder of results.
@@ -122,6 +171,14 @@ func (v victim) Info() kernels.DeviceInfo {
 	d.ID = "../../victim"
 	return d
 }
+
+// sensing is a device with sensors.
+type sensing struct {
+	*devicetest.Fake
+	reading kernels.Reading
+}
+
+func (s sensing) Sense(context.Context) (kernels.Reading, error) { return s.reading, nil }
 
 // withPeers is a device that has peers.
 type withPeers struct {
@@ -193,6 +250,11 @@ const smallCache = "8M"
 // they use those of scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of
 // the cpu's results folder, and $EXAMPLES and $FAMILIES, the repository's. -update writes the files that they compare with.
 func TestScripts(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) { // under nohup: what a script starts would ignore it too
+		hup := make(chan os.Signal, 1)
+		signal.Notify(hup, syscall.SIGHUP)
+		t.Cleanup(func() { signal.Stop(hup) }) // the scripts run in parallel, behind this function
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(e *testscript.Env) error {
@@ -210,7 +272,7 @@ func TestScripts(t *testing.T) {
 			}
 			e.Setenv("FAMILIES", sources)
 			e.Setenv("ESC", "\x1b[2J")
-			samples := "200" // of the script crash: some 300 ms a sweep
+			samples := "2000" // of the script crash: some seconds a sweep, of which little passes before it is stopped
 			if raceEnabled() {
 				samples = "5"
 			}
@@ -359,7 +421,7 @@ func snapshot(ts *testscript.TestScript) map[string]string {
 			return err
 		}
 		b, err := os.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) { // a link to nowhere
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) { // a link to nowhere, or to a folder
 			err = nil
 		}
 		files[strings.TrimPrefix(name, root+"/")] = string(b)
@@ -426,7 +488,7 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	ts.Check(err)
 	cmd := exec.Command(program, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, cacheVariable+"="+smallCache)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, "COLUMNS=400", cacheVariable+"="+smallCache)
 	printed, err := os.Create(ts.MkAbs("printed"))
 	ts.Check(err)
 	defer printed.Close()
@@ -452,6 +514,8 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	select {
 	case <-done:
 	case <-time.After(20 * time.Second):
+		cmd.Process.Signal(syscall.SIGQUIT) // says where it hangs
+		time.Sleep(3 * time.Second)
 		cmd.Process.Kill()
 		ts.Fatalf("%s lives 20 s after the signal\n%s", args[1], ts.ReadFile("stopped"))
 	}

@@ -126,31 +126,29 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 
 // history is what the records of a results folder know of the same kernels on the
 // same kind of device, for searches to start from.
-func history(dir string, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
+func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
 	h := &search.History{}
-	f, err := record.Load(dir)
-	if err != nil {
-		return h // the sweep says what is wrong with it when it writes there
-	}
 	source := sourcesOf(r, info.Kind)
 	found := map[kernels.Problem][]search.Found{}
 	seen := map[kernels.Problem]map[kernels.Variant]bool{}
 	var order []kernels.Problem
 	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
-	for _, x := range slices.Concat(f.Latest(cold), f.Searched(cold)) {
-		switch {
-		case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
-			x.Variant.Family == record.Stream, source(x.Variant.Family) != families.FromSchema1(x.Source), seen[x.Problem][x.Variant]:
-			continue
-		}
-		if found[x.Problem] == nil {
-			order = append(order, x.Problem)
-			seen[x.Problem] = map[kernels.Variant]bool{}
-		}
-		seen[x.Problem][x.Variant] = true
-		found[x.Problem] = append(found[x.Problem], search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
-		if x.Finals().Chosen != "" {
-			h.Won(x.Problem, x.Variant)
+	for _, es := range []*record.Entries{f.Latest(cold), f.Searched(cold)} {
+		for x := range es.All() {
+			switch {
+			case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
+				x.Variant.Family == record.Stream, source(x.Variant.Family) != families.FromSchema1(x.Source), seen[x.Problem][x.Variant]:
+				continue
+			}
+			if found[x.Problem] == nil {
+				order = append(order, x.Problem)
+				seen[x.Problem] = map[kernels.Variant]bool{}
+			}
+			seen[x.Problem][x.Variant] = true
+			found[x.Problem] = append(found[x.Problem], search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
+			if x.Finals().Chosen != "" {
+				h.Won(x.Problem, x.Variant)
+			}
 		}
 	}
 	for _, p := range order {

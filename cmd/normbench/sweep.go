@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -33,7 +36,9 @@ func (e *env) sweepCommand() *cli.Command {
 			"the entry of the tuned table: only those numbers count. --strategy grid measures every config.\n\n" +
 			"Appends one record per variant to OUT/<device>/records.jsonl, a search's when its problem is done, and ends by writing\n" +
 			"OUT/<device>/tuned.json and printing the table of base against best. A second sweep into the same folder\n" +
-			"measures only what is missing, or what has changed since.",
+			"measures only what is missing, or what has changed since.\n\n" +
+			"--device replay:FILE of a kernel_tuner cache or T4 results of any kernel (.json or .json.gz) searches the file's\n" +
+			"own space by --strategy, --budget and --seed, prints what was found, and writes nothing.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			seedFlag, kernelsFlag,
 			&cli.StringFlag{Name: "family", Usage: "families to sweep, with commas (default: all that serve the problem)"},
@@ -45,8 +50,9 @@ func (e *env) sweepCommand() *cli.Command {
 			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", Value: 8},
 			&cli.StringSliceFlag{Name: "keep", Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
 			&cli.BoolFlag{Name: "retry-failed", Usage: "measure again what failed before"},
+			&cli.IntFlag{Name: "at-once", Usage: "problems that are open at once on a GPU: one is measured while the others compile (default: 1 to 4, by cores)"},
 			&cli.BoolFlag{Name: "dry-run", Usage: "say how much is left to measure, and stop"},
-			formatFlag,
+			htmlFlag, formatFlag,
 		}),
 		Action: e.sweep,
 	}
@@ -57,7 +63,10 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	format := c.String("format")
-	if err := report.CheckFormat(format); err != nil {
+	if err := cmp.Or(report.CheckFormat(format), checkHTML(c.String("html"))); err != nil {
+		return err
+	}
+	if free, err := e.sweepFree(c); free || err != nil {
 		return err
 	}
 	overrides, err := knobOverrides(c.StringSlice("knob"))
@@ -94,6 +103,11 @@ func (e *env) sweep(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if d, ok := devices[0].(*replay.Device); ok && len(overrides) == 0 {
+		if gone := sweep.Recorded(e.registry, tasks, d, only); gone > 0 {
+			e.notef("%s of families that are no more left out", count(gone, "recorded variant"))
+		}
+	}
 	layOut := time.Since(start)
 	variants, refused := 0, 0
 	for _, t := range tasks {
@@ -118,21 +132,16 @@ func (e *env) sweep(c *cli.Context) error {
 		pr = o.Search.Final.Protocol
 	}
 	if c.Bool("dry-run") {
-		keys := map[string]kernels.Status{}
-		if f, err := record.Load(dir); err == nil {
-			for _, x := range f.Entries {
-				keys[x.Key] = x.Status
-			}
-		}
+		f, _ := record.Load(dir) // the first sweep has none
 		if searching {
-			left, problems, err := sweep.LeftToSearch(e.registry, info, tasks, o, keys)
+			left, problems, err := sweep.LeftToSearch(e.registry, info, tasks, o, f)
 			if err != nil {
 				return err
 			}
 			fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), max(variants-left, 0), dir)
 			return nil
 		}
-		left, err := sweep.Left(e.registry, info, tasks, pr, keys)
+		left, err := sweep.Left(e.registry, info, tasks, pr, f)
 		if err != nil {
 			return err
 		}
@@ -140,7 +149,7 @@ func (e *env) sweep(c *cli.Context) error {
 		return nil
 	}
 
-	w, notes, err := record.OpenWriter(dir)
+	w, notes, err := record.OpenWriterBelow(c.String("out"), info.ID)
 	if err != nil {
 		return err
 	}
@@ -167,26 +176,42 @@ func (e *env) sweep(c *cli.Context) error {
 			}
 		}
 	}
+	var more []kernels.Device
+	defer func() { closeAll(more) }()
+	o.More = func(problems int) (_ []kernels.Device, err error) {
+		more, err = e.companions(c, devices, ps, problems)
+		return more, err
+	}
 	p := newProgress(e.stderr)
 	o.Observe = p.observe
-	if searching {
-		o.Search.Known = history(dir, info, e.registry)
-	}
-	fold := &folding{e: e, old: old, path: filepath.Join(dir, tune.FileName), source: sourcesOf(e.registry, info.Kind),
+	fold := &folding{e: e, old: old, at: durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, tune.FileName)}, source: sourcesOf(e.registry, info.Kind),
 		table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
 	if searching {
+		o.Search.Known = history(w.Records(), info, e.registry)
+		// A sweep that was killed may have left the problem out that it was through with.
+		for es := range e.entries(w.Records(), info, pr) {
+			fold.table.Entries = append(fold.table.Entries, tune.Pick(es)...)
+		}
+		if len(fold.table.Entries) > 0 {
+			if err := fold.write(true); err != nil {
+				return err
+			}
+		}
 		o.Finished = func(recs []*record.Record) error { return fold.add(recs, &o.Search.Final) }
 	}
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, w, o)
 	p.finish()
-	e.summarize(sum, layOut, devices)
+	e.summarize(sum, layOut, slices.Concat(devices, more))
+	if e := w.Unchanged(); e != nil { // nothing can be concluded from another's file
+		return e
+	}
 	if err != nil {
 		// What is done is in the table and shown, whatever ended the sweep.
 		fold.whole = map[kernels.Problem]int{}
 		for _, t := range tasks {
 			fold.whole[t.Problem] = len(t.Variants)
 		}
-		if err := e.conclude(dir, ps, fold, format); err != nil {
+		if err := e.conclude(w.Records(), ps, fold, format, c.String("html")); err != nil {
 			return err
 		}
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
@@ -195,11 +220,11 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	if sum.Short > 0 && sum.Short == sum.Problems {
-		return search.ErrShort(ps[0], plan.budget.String())
+		return search.ErrShort(ps[0], sum.Problems, plan.budget.String(), sum.Wall)
 	} else if sum.Short > 0 {
 		e.notef("budget %s: on %d of %s no more than the base was measured", plan.budget, sum.Short, count(sum.Problems, "problem"))
 	}
-	return e.conclude(dir, ps, fold, format)
+	return e.conclude(w.Records(), ps, fold, format, c.String("html"))
 }
 
 // checkOverrides refuses values of --knob of which no config made it into a
@@ -234,56 +259,118 @@ func count(n int, what string) string {
 
 // conclude folds the records of a results folder into its tuned table and
 // prints base against best for the problems at hand.
-func (e *env) conclude(dir string, ps []kernels.Problem, fold *folding, format string) error {
-	info, pr := fold.table.Device, fold.table.Protocol
-	f, err := record.Load(filepath.Join(dir, record.FileName))
-	if err != nil {
-		return err
+func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, format, html string) error {
+	info, pr, table := fold.table.Device, fold.table.Protocol, fold.table
+	asked := map[kernels.Problem]bool{}
+	for _, p := range ps {
+		asked[p] = true
 	}
-	id := families.NewIdentity(e.registry, info.Kind)
-	now := func(x *record.Entry, pr record.Protocol) bool { // of the code as it is: it may have been other in between
-		if x.Variant.Family == record.Stream {
-			return true
-		}
-		code, err := sweep.Code(e.registry, id, x.Problem, x.Variant, x.Run.Device)
-		return err == nil && x.Key == record.Key(x.Problem, x.Variant, x.Run.Device, code.String(), pr)
-	}
-	entries := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && now(x, pr) })
-	if fold.whole != nil && pr.Phase != record.PhaseFinal {
-		n := map[kernels.Problem]int{}
-		for _, x := range entries {
-			if x.Variant.Family != record.Stream {
-				n[x.Problem]++
+	base := report.Side{Label: "base", Cells: map[kernels.Problem]report.Cell{}}
+	best := report.Side{Label: "best", Cells: map[kernels.Problem]report.Cell{}}
+	some := false
+	var failed *record.Entry // the first that is not right
+	table.Entries = nil
+	for es := range e.entries(f, info, pr) {
+		p, n := es[0].Problem, 0
+		each := func(yield func(*record.Entry) bool) {
+			for i := range es {
+				if !yield(&es[i]) {
+					return
+				}
 			}
 		}
-		entries = slices.DeleteFunc(entries, func(x record.Entry) bool { return n[x.Problem] < fold.whole[x.Problem] })
+		for x := range each {
+			if x.Variant.Family != record.Stream {
+				n++
+			}
+		}
+		if pr.Phase != record.PhaseFinal && n < fold.whole[p] {
+			continue
+		}
+		for x := range each {
+			if some = true; x.Status != kernels.StatusOK && failed == nil {
+				failed = new(*x)
+			}
+		}
+		picks := tune.Pick(es)
+		table.Entries = append(table.Entries, picks...)
+		if !asked[p] {
+			continue
+		}
+		add := func(s *report.Side, keep func(*record.Entry) bool) {
+			for _, x := range pick(each, keep) {
+				s.Cells[p] = report.CellOf(x)
+			}
+		}
+		add(&base, func(x *record.Entry) bool { return x.Base })
+		add(&best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 	}
-	if fold.whole != nil && len(entries) == 0 {
+	if fold.whole != nil && !some {
 		return nil
 	}
-	for i := range entries { // and of the launch rules
-		x := &entries[i]
-		base, err := e.registry.Base(x.Problem, info)
-		x.Base = err == nil && x.Variant == base
-	}
-	table := fold.table
-	table.Entries = tune.Pick(entries)
+	table.AddRuns(f.Runs)
 	if pr.Phase == record.PhaseFinal {
+		id := families.NewIdentity(e.registry, info.Kind)
 		searching := pr
 		searching.Phase = record.PhaseSearch
 		table.AddSearched(f.Searched(func(x *record.Entry) bool {
 			p := x.Run.Protocol
 			p.Samples = searching.Samples // a search has its own
-			return p == searching && now(x, x.Run.Protocol)
-		}))
+			return p == searching && e.isNow(id, x)
+		}).All())
 		e.describe(table)
 	}
 	if err := fold.write(false); err != nil {
 		return err
 	}
-	base := side("base", pick(entries, ps, func(x *record.Entry) bool { return x.Base }))
-	best := side("best", pick(entries, ps, func(x *record.Entry) bool { return pr.Phase != record.PhaseFinal || x.Finals().Chosen != "" }))
-	return report.Render(e.stdout, report.Compare(base, best), format)
+	if some && len(table.Entries) == 0 {
+		return nothingRight(failed)
+	}
+	found := report.Compare(base, best)
+	if err := report.Render(e.stdout, found, format); err != nil {
+		return err
+	}
+	return e.writePage(html, func() *report.Page {
+		e.loaded = map[string]*record.File{f.Path: f}
+		return found.Page("Sweep of "+count(len(found.Rows), "problem")+" on "+info.Name, e.facts(base, best))
+	})
+}
+
+// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the first that
+// failed, nil for none.
+func nothingRight(x *record.Entry) error {
+	if x == nil {
+		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
+	}
+	return hint.Errorf("mend what they failed of; with --retry-failed they are measured again",
+		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
+}
+
+// entries are those of a protocol in a records file, problem by problem, of the code as it is: it may have been
+// other in between. So may the launch rules.
+func (e *env) entries(f *record.File, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
+	id := families.NewIdentity(e.registry, info.Kind)
+	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && e.isNow(id, x) })
+	return func(yield func([]record.Entry) bool) {
+		for es := range now.ByProblem() {
+			base, err := e.registry.Base(es[0].Problem, info)
+			for i := range es {
+				es[i].Base = err == nil && es[i].Variant == base
+			}
+			if !yield(es) {
+				return
+			}
+		}
+	}
+}
+
+// isNow says whether an entry is of the code as it is.
+func (e *env) isNow(id *families.Identity, x *record.Entry) bool {
+	if x.Variant.Family == record.Stream {
+		return true
+	}
+	code, err := sweep.Code(e.registry, id, x.Problem, x.Variant, x.Run.Device)
+	return err == nil && x.Is(code)
 }
 
 // A folding is what becomes of a tuned table in the course of a sweep: it is written after
@@ -292,7 +379,7 @@ type folding struct {
 	e     *env
 	old   *tune.Table // as the sweep found it, nil for none
 	table *tune.Table // of this sweep
-	path  string
+	at    durable.Place
 	// whole are the variants of each problem where the sweep was cut off: a grid that is not
 	// through with a problem has no pick for it. Else nil.
 	whole map[kernels.Problem]int
@@ -308,19 +395,24 @@ func (f *folding) add(recs []*record.Record, final *record.Run) error {
 			entries = append(entries, record.Summarize(r, final))
 		}
 	}
-	f.table.Entries = append(f.table.Entries, tune.Pick(entries)...)
-	slices.SortFunc(f.table.Entries, func(a, b tune.Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
+	picks := tune.Pick(entries)
+	f.table.Entries = slices.DeleteFunc(f.table.Entries, func(a tune.Entry) bool {
+		return slices.ContainsFunc(picks, func(b tune.Entry) bool { return a.Problem == b.Problem })
+	})
+	f.table.Entries = append(f.table.Entries, picks...)
+	f.table.AddRuns([]*record.Run{final})
 	return f.write(true)
 }
 
 // write writes the table as it is now, over that of before.
 func (f *folding) write(quiet bool) (err error) {
 	e, t := f.e, f.table
+	slices.SortFunc(t.Entries, func(a, b tune.Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
 	t.Created = time.Now().UTC().Truncate(time.Second)
 	if f.old != nil {
 		if f.old.Protocol.Cold && !t.Protocol.Cold {
 			if !quiet {
-				e.notef("warm times are for comparison only: %s stays as it is", f.path)
+				e.notef("warm times are for comparison only: %s stays as it is", f.at)
 			}
 			return nil
 		}
@@ -328,7 +420,7 @@ func (f *folding) write(quiet bool) (err error) {
 			return err
 		}
 		if n := t.Changed(f.old); n > 0 {
-			bak := f.path + ".bak"
+			bak := f.at.In(tune.FileName + ".bak")
 			if err := f.old.Write(bak); err != nil {
 				return err
 			}
@@ -337,11 +429,11 @@ func (f *folding) write(quiet bool) (err error) {
 			}
 		}
 	}
-	if err := t.Write(f.path); err != nil {
+	if err := t.Write(f.at); err != nil {
 		return err
 	}
 	if !quiet {
-		e.notef("wrote %s", f.path)
+		e.notef("wrote %s", f.at)
 	}
 	return nil
 }
@@ -363,9 +455,16 @@ func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 
 // summarize says how a run went, and what it waited for.
 func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels.Device) {
-	text := count(s.Measured, "variant") + " measured"
+	text := count(s.Measured-s.Refused, "variant") + " measured"
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %d of them failed", s.Failed)
+	}
+	if s.Refused > 0 {
+		why := "the device cannot run"
+		if _, replayed := devices[0].(*replay.Device); replayed {
+			why = "the recording has no times of"
+		}
+		text += fmt.Sprintf(", %s %d more", why, s.Refused)
 	}
 	if s.Skipped > 0 {
 		text += fmt.Sprintf(", %d were there already", s.Skipped)
@@ -373,7 +472,11 @@ func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels
 	if s.Measured > 0 && s.Wall > 0 {
 		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(), float64(s.Measured)/s.Wall.Minutes())
 		if s.Busy <= s.Wall { // a replay does not take the time that it tells
-			text += fmt.Sprintf(", device at work %.0f%% of the time", 100*s.Busy.Seconds()/s.Wall.Seconds())
+			part := func(d time.Duration) float64 { return max(100*d.Seconds()/s.Wall.Seconds(), 0) }
+			text += fmt.Sprintf(", device at work %.0f%% of the time", part(s.Busy))
+			if s.Held > s.Busy {
+				text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy), part(s.Wall-s.Held))
+			}
 		}
 	}
 	if s.Pruned > 0 {

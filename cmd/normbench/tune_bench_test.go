@@ -62,7 +62,7 @@ func writeTuneRecords(b *testing.B, path string, total int) int64 {
 	w := bufio.NewWriterSize(f, 1<<20)
 	d := devicetest.H200()
 	fmt.Fprintf(w, `{"schema":1,"kind":"run","run":"r1","time":"2026-03-04T05:06:07Z","tool":"v1","command":[],"device":{"id":%q,"kind":"cuda","name":%q,"arch":%q,"units":%d,"driver":"13.0","compiler":"nvrtc 13.0","cache_bytes":%d,"memory_bytes":%d,"shared_per_block":%d,"regs_per_unit":%d},"protocol":{"name":"cold","samples":20,"cold":true}}`+"\n",
-		d.ID, d.Name, d.Arch, d.Units, d.CacheBytes, d.MemoryBytes, d.SharedPerBlock, d.RegsPerUnit)
+		d.ID, d.Name, d.Arch, d.SMs, d.CacheBytes, d.MemoryBytes, d.SharedPerBlock, d.RegsPerSM)
 	var shapes [][2]int64
 	for m := int64(512); m <= 1<<20; m *= 2 {
 		for n := int64(128); n <= 8192 && len(shapes) < 52; n *= 2 {

@@ -173,7 +173,17 @@ func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats
 
 // checkTask is check for one task: the verdicts of each family.
 func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeats int) (found []*verdicts, err error) {
-	bench, err := dev.Open(e.ctx, task.Problem, seed)
+	// A device that goes down on opening has one more try: it comes back, or says that it does not.
+	open := func() (bench kernels.Bench, err error) {
+		for range 2 {
+			var f *kernels.Failure
+			if bench, err = dev.Open(e.ctx, task.Problem, seed); err == nil || !errors.As(err, &f) || !f.Broken {
+				break
+			}
+		}
+		return bench, err
+	}
+	bench, err := open()
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +200,13 @@ func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeat
 		if err != nil && (e.ctx.Err() != nil || !errors.As(err, &f)) {
 			return found, err // it may be the stopping that did it
 		}
+		if f != nil && f.Broken { // of a device that does not come back it is no verdict
+			bench.Close()
+			if bench, err = open(); err != nil {
+				bench = nil
+				return found, err
+			}
+		}
 		k := byFamily[v.Family]
 		if k == nil {
 			family, err := e.registry.Lookup(v.Family)
@@ -205,12 +222,6 @@ func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeat
 			continue
 		}
 		k.fail(v, f.Error())
-		if f.Broken {
-			bench.Close()
-			if bench, err = dev.Open(e.ctx, task.Problem, seed); err != nil {
-				return found, err
-			}
-		}
 	}
 	return found, nil
 }

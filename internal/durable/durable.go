@@ -10,10 +10,14 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"normbench/internal/hint"
 )
@@ -24,22 +28,53 @@ func WriteFile(path string, data []byte) error { return WriteFrom(path, bytes.Ne
 // WriteFrom puts what r reads in place of the file at path, and follows a symbolic
 // link to it. Readers see the old file or the new one, never half of one, and when it
 // returns nil the new one outlives a power cut.
-func WriteFrom(path string, r io.Reader) (err error) {
-	if path, err = target(path); err != nil {
+func WriteFrom(path string, r io.Reader) error { return Place{Name: path}.WriteFrom(r) }
+
+// A Place is where a file is to be: at a path that the user named, or below a folder that the
+// user named, by names that come from elsewhere. What is below a folder stays there: a link in it that
+// leads out is an error.
+type Place struct {
+	Root string // "" where Name is the user's own path
+	Name string
+	// Unsynced says that the file can be made again: a power cut may take it, a kill does not.
+	Unsynced bool
+}
+
+// In is a place in the same folder.
+func (p Place) In(name string) Place {
+	return Place{Root: p.Root, Name: filepath.Join(filepath.Dir(p.Name), name)}
+}
+
+func (p Place) String() string { return filepath.Join(p.Root, p.Name) }
+
+// WriteFrom is the function of that name for a place.
+func (p Place) WriteFrom(r io.Reader) (err error) {
+	if p.Root == "" {
+		if p.Name, err = target(os.Readlink, p.Name); err != nil {
+			return err
+		}
+		p.Root, p.Name = filepath.Split(p.Name)
+	}
+	root, err := os.OpenRoot(filepath.Clean(p.Root))
+	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-")
+	defer root.Close()
+	name, err := target(root.Readlink, p.Name)
+	if err != nil {
+		return err
+	}
+	temp, f, err := createTemp(root, name)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
 			f.Close()
-			os.Remove(f.Name())
+			root.Remove(temp)
 		}
 	}()
-	if _, err = io.Copy(f, r); err == nil {
+	if _, err = io.Copy(f, r); err == nil && !p.Unsynced {
 		err = f.Sync()
 	}
 	if err == nil && runtime.GOOS != "windows" {
@@ -49,19 +84,26 @@ func WriteFrom(path string, r io.Reader) (err error) {
 		err = e
 	}
 	if err == nil {
-		err = os.Rename(f.Name(), path)
+		err = root.Rename(temp, name)
 	}
-	if err != nil {
+	if err != nil || p.Unsynced {
 		return err
 	}
-	return SyncDir(dir)
+	return SyncDir(filepath.Join(p.Root, filepath.Dir(name)))
+}
+
+// createTemp makes a file with a name of its own beside another.
+func createTemp(root *os.Root, name string) (string, *os.File, error) {
+	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", filepath.Base(name), rand.Uint64()))
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	return temp, f, err
 }
 
 // target is where the symbolic links of path lead, also to a file that is not
-// there yet.
-func target(path string) (string, error) {
+// there yet. Whether that is below a root shows when it is opened.
+func target(readlink func(string) (string, error), path string) (string, error) {
 	for range 40 {
-		to, err := os.Readlink(path)
+		to, err := readlink(path)
 		if err != nil {
 			return path, nil // no link
 		}
@@ -71,6 +113,27 @@ func target(path string) (string, error) {
 		path = to
 	}
 	return "", errors.New("too many levels of symbolic links")
+}
+
+// MakeFolder makes a folder below another, which is made too, and tries whether files can be
+// made there.
+func MakeFolder(in, below string) error {
+	if err := os.MkdirAll(in, 0o755); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(in)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := root.MkdirAll(below, 0o755); err != nil {
+		return err
+	}
+	temp, f, err := createTemp(root, filepath.Join(below, "check"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), root.Remove(temp))
 }
 
 // SyncDir makes the names in a folder outlive a power cut.
@@ -86,17 +149,20 @@ func SyncDir(dir string) error {
 	return d.Sync()
 }
 
-// Cause is err without the operation and the paths that it repeats.
+// Cause is err without the operations and the paths that it repeats.
 func Cause(err error) error {
-	var pe *fs.PathError
-	var le *os.LinkError
-	switch {
-	case errors.As(err, &pe):
-		return pe.Err
-	case errors.As(err, &le):
-		return le.Err
+	for {
+		var pe *fs.PathError
+		var le *os.LinkError
+		switch {
+		case errors.As(err, &pe):
+			err = pe.Err
+		case errors.As(err, &le):
+			err = le.Err
+		default:
+			return err
+		}
 	}
-	return err
 }
 
 // Help is the next step for who could not write a file for this reason.
@@ -108,6 +174,8 @@ func Help(err error) string {
 		return "too many files are open: raise the limit with `ulimit -n`"
 	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOTSUP):
 		return "the file system cannot lock files, as some network ones: choose a folder on a local disk"
+	case err != nil && strings.Contains(err.Error(), "escapes from parent"): // os.Root's, which has no name
+		return "a symbolic link there leads out of the folder: delete it, or name the folder that it leads to"
 	case errors.Is(err, syscall.EROFS):
 		return "the file system is read-only: choose another folder"
 	}
@@ -154,10 +222,10 @@ func HasSeal(line []byte) bool {
 }
 
 // SealText is a JSON object with the checksum of its compact form, for which its
-// layout does not count; one of several lines is indented. What is no object stays
+// layout does not count, and stays. What is no object stays
 // as it is.
 func SealText(object []byte) []byte {
-	var compact, text bytes.Buffer
+	var compact bytes.Buffer
 	if json.Compact(&compact, object) != nil || compact.Len() < 3 || compact.Bytes()[0] != '{' {
 		return object
 	}
@@ -165,15 +233,18 @@ func SealText(object []byte) []byte {
 	if !bytes.Contains(bytes.TrimSpace(object), []byte("\n")) {
 		return append(sealed, '\n')
 	}
-	if json.Indent(&text, sealed, "", "  ") != nil {
-		return object
-	}
-	return append(text.Bytes(), '\n')
+	crc := sealed[compact.Len():] // behind what was the closing brace: "crc":"0123abcd"}
+	body, _ := bytes.CutSuffix(bytes.TrimSpace(object), []byte("}"))
+	return fmt.Appendf(nil, "%s,\n  %s\n}\n", bytes.TrimSpace(body), bytes.Replace(bytes.TrimSuffix(crc, []byte("}")), []byte(":"), []byte(": "), 1))
 }
 
-// Verify refuses the text of a JSON object whose checksum is another's. One
+// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum is another's. One
 // without a checksum passes, as text that is not JSON does: its reader says more.
 func Verify(data []byte) error {
+	var dup *jsontext.SyntacticError
+	if err := jsontext.NewDecoder(bytes.NewReader(data)).SkipValue(); errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &dup) {
+		return hint.Errorf("delete one of the two: which of them counts cannot be told", "the field %s stands twice", dup.JSONPointer)
+	}
 	var h struct{ CRC *string }
 	if json.Unmarshal(data, &h) != nil || h.CRC == nil {
 		return nil

@@ -66,6 +66,49 @@ func TestWriteFileThroughLink(t *testing.T) {
 	}
 }
 
+// What a folder holds stays in it: a link to elsewhere in it is followed, and one that leads out
+// is refused, be it the file, its folder, or a path from the root of the file system.
+func TestPlaceStaysBelow(t *testing.T) {
+	top := t.TempDir()
+	in, out := filepath.Join(top, "in"), filepath.Join(top, "out")
+	for _, dir := range []string{in, out, filepath.Join(in, "store"), filepath.Join(in, "plain")} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"inner": "store", "outer": "../out", "plain/file": "../store/file", "plain/leads": "../../out/file", "plain/rooted": filepath.Join(out, "file")} {
+		if err := os.Symlink(to, filepath.Join(in, link)); err != nil {
+			t.Skip(err)
+		}
+	}
+	for name, ok := range map[string]bool{"plain/new": true, "plain/file": true, "inner/other": true, "plain/leads": false, "plain/rooted": false, "outer/file": false, "../out/file": false} {
+		p := Place{Root: in, Name: name}
+		err := p.WriteFrom(strings.NewReader(name))
+		if got, _ := os.ReadFile(filepath.Join(in, name)); ok && (err != nil || string(got) != name) {
+			t.Errorf("%s: %v, %q", p, err, got)
+		}
+		if !ok && (err == nil || !strings.Contains(Help(err), "leads out of the folder")) {
+			t.Errorf("%s: %v, %s", p, err, Help(err))
+		}
+	}
+	for _, below := range []string{"plain/deeper", "inner/deeper"} {
+		if err := MakeFolder(in, below); err != nil {
+			t.Errorf("%s: %v", below, err)
+		}
+	}
+	for _, below := range []string{"outer", "outer/deeper", "../out"} {
+		if err := MakeFolder(in, below); err == nil {
+			t.Errorf("%s was made", below)
+		}
+	}
+	if left, _ := os.ReadDir(out); len(left) > 0 {
+		t.Errorf("out of the folder: %v", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join(in, "*", ".*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
 func TestSeal(t *testing.T) {
 	sealed := Seal([]byte(`{"a":[1,2.5],"b":"x"}`))
 	if there, ok := Sealed(sealed); !there || !ok {
@@ -121,6 +164,20 @@ func TestHelp(t *testing.T) {
 	} {
 		if got := Help(&os.PathError{Op: "open", Path: "x", Err: err}); !strings.Contains(got, want) {
 			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// Of two fields with one name encoding/json takes the last in silence.
+func TestTwice(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a":1,"b":{"c":1,"c":2}}`:     "the field /b/c stands twice",
+		`{"schema":1,"schema":2}`:       "the field /schema stands twice",
+		`{"a":1,"b":[{"a":1},{"a":2}]}`: "",
+		`{"a":`:                         "",
+	} {
+		if err := Verify([]byte(text)); (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("%s: %v, want %q", text, err, want)
 		}
 	}
 }

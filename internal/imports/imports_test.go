@@ -100,6 +100,8 @@ var rules = []rule{
 	{of: []string{"kernels/reference"}, only: []string{"kernels"}},
 	{of: []string{"kernels/reference"}, never: []string{"kernels/families"}, tests: true},
 	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
+	// Launch rules are data, which families look up.
+	{of: []string{"kernels/launchrule"}, never: []string{"kernels/families"}},
 	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib"}},
 	// Strategies are pure: they ask, and are told.
 	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/search"}, tests: true},
@@ -115,8 +117,8 @@ var homes = map[string][]string{
 	"github.com/ebitengine/purego":      {"internal/nvlib"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
-	"gonum.org/v1/plot":                 {"report/plot.go", "tune/rules/plot.go"},
-	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "tune/rules", "kernels/manifest"},
+	"gonum.org/v1/plot":                 {"report/plot.go", "tune/rules/plot.go", "tune/learn/plot.go"},
+	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "kernels/launchrule", "kernels/manifest"},
 	"github.com/expr-lang/expr":         {"kernels/manifest/expression.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
 	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},

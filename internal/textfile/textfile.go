@@ -2,7 +2,9 @@
 package textfile
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"os"
@@ -16,7 +18,7 @@ const (
 	Cache = 1 << 30   // a kernel_tuner cache
 )
 
-// Read is the text of a file of up to max bytes, without a byte order mark.
+// Read is the text of a file of up to max bytes, gzipped or not, without a byte order mark.
 func Read(path string, max int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -26,7 +28,13 @@ func Read(path string, max int64) ([]byte, error) {
 	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() && st.Size() > max {
 		return nil, tooLarge(max)
 	}
-	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	var r io.Reader = bufio.NewReader(f)
+	if magic, _ := r.(*bufio.Reader).Peek(2); string(magic) == "\x1f\x8b" {
+		if r, err = gzip.NewReader(r); err != nil {
+			return nil, err
+		}
+	}
+	data, err := io.ReadAll(io.LimitReader(r, max+1))
 	switch {
 	case err != nil:
 		return nil, err

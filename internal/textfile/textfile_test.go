@@ -1,19 +1,30 @@
 package textfile
 
 import (
+	"bytes"
+	"compress/gzip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
 func TestRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")
-	for text, want := range map[string]string{"abc": "abc", "\xef\xbb\xbfabc": "abc", "": ""} {
+	for text, want := range map[string]string{"abc": "abc", "\xef\xbb\xbfabc": "abc", "": "", zipped("abc"): "abc"} {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Read(path, 6); err != nil || string(got) != want {
+		if got, err := Read(path, 64); err != nil || string(got) != want {
 			t.Errorf("%q: %q, %v", text, got, err)
+		}
+	}
+	for name, text := range map[string]string{"torn": zipped("abc")[:12], "a bomb": zipped(strings.Repeat("a", 1000))} {
+		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Read(path, 64); err == nil {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 	if err := os.Truncate(path, Small+1); err != nil {
@@ -27,4 +38,12 @@ func TestRead(t *testing.T) {
 	if _, err := Read(path+"x", Small); !os.IsNotExist(err) {
 		t.Errorf("no file: %v", err)
 	}
+}
+
+func zipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	w.Write([]byte(text))
+	w.Close()
+	return b.String()
 }

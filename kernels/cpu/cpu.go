@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"normbench/kernels/reference"
 )
 
-// A Device runs programs on GOMAXPROCS goroutines.
+// A Device runs CTAs on GOMAXPROCS goroutines.
 type Device struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
@@ -25,18 +24,18 @@ type Device struct {
 
 // New opens the cpu device.
 func New(r *kernels.Registry) *Device {
-	units := runtime.GOMAXPROCS(0)
+	cores := runtime.GOMAXPROCS(0)
 	model := modelName()
 	return &Device{
 		registry: r,
 		info: kernels.DeviceInfo{
-			ID:          fmt.Sprintf("cpu-%s-%dc", slug(model), units),
+			ID:          fmt.Sprintf("cpu-%s-%dc", kernels.Slug(model), cores),
 			Kind:        kernels.KindCPU,
 			Name:        model,
 			Arch:        runtime.GOARCH,
-			Units:       units,
+			SMs:         cores,
 			Compiler:    runtime.Version(),
-			CacheBytes:  min(lastLevelCache(), int64(units)*cachePerCore),
+			CacheBytes:  min(lastLevelCache(), int64(cores)*cachePerCore),
 			MemoryBytes: memoryBytes(),
 		},
 	}
@@ -52,14 +51,6 @@ func (d *Device) WithCache(n int64) *Device {
 // are made for info.
 func As(r *kernels.Registry, info kernels.DeviceInfo) *Device {
 	return &Device{registry: r, info: info}
-}
-
-// slug keeps letters and digits of a device name, in lower case.
-func slug(s string) string {
-	parts := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
-	})
-	return strings.Join(parts, "-")
 }
 
 // Info implements kernels.Device.
@@ -139,7 +130,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		r.mem[s.Name] = kernels.NewMemory(s.DType, s.Elems)
 		r.mem[s.Name].Poison()
 	}
-	for range b.d.info.Units {
+	for range b.d.info.SMs {
 		r.runs = append(r.runs, &kernels.HostRun{Problem: b.p, Mem: r.mem})
 	}
 	return r, nil
@@ -160,8 +151,8 @@ func (b *bench) saved(plan kernels.Plan) {
 	}
 }
 
-// run does one launch: its programs are dealt to the goroutines one by one, as
-// a GPU deals them to its multiprocessors.
+// run does one launch: its CTAs are dealt to the goroutines one by one, as
+// a GPU deals them to its SMs.
 func (r *ready) run(l *kernels.Launch) error {
 	if l.Entry == kernels.Memset {
 		r.runs[0].Mem[l.Args[0].Name].Zero(l.Args[1].Int)
@@ -171,11 +162,11 @@ func (r *ready) run(l *kernels.Launch) error {
 	if stage == nil {
 		return fmt.Errorf("%s has no host stage for %s", r.family.Name, l.Entry)
 	}
-	programs := int64(l.Grid[0] * l.Grid[1] * l.Grid[2])
+	ctas := int64(l.Grid[0] * l.Grid[1] * l.Grid[2])
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	var failed atomic.Pointer[kernels.Failure]
-	for _, h := range r.runs[:min(int64(len(r.runs)), programs)] {
+	for _, h := range r.runs[:min(int64(len(r.runs)), ctas)] {
 		wg.Go(func() {
 			defer func() {
 				if e := recover(); e != nil {
@@ -183,7 +174,7 @@ func (r *ready) run(l *kernels.Launch) error {
 				}
 			}()
 			h.Launch = l
-			for pid := next.Add(1) - 1; pid < programs && failed.Load() == nil; pid = next.Add(1) - 1 {
+			for pid := next.Add(1) - 1; pid < ctas && failed.Load() == nil; pid = next.Add(1) - 1 {
 				stage(h, int(pid))
 			}
 		})
@@ -207,6 +198,34 @@ func (r *ready) runAll(ctx context.Context) error {
 	return nil
 }
 
+// poison fills outputs and scratch with NaN.
+func (b *bench) poison(r *ready, mem map[string]*kernels.Memory) {
+	for name := range b.tol {
+		mem[name].Poison()
+	}
+	for _, s := range r.plan.Scratch {
+		mem[s.Name].Poison()
+	}
+}
+
+// compare holds an output against its answer.
+func (b *bench) compare(r *ready, t kernels.Tensor, got *kernels.Memory, want reference.Answer) kernels.OutputCheck {
+	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, want.Scale[t.Name])
+	return reference.Compare(t, got, want.Values[t.Name], tol)
+}
+
+// timed says what is wrong with what the last of some timed runs has left, before which the
+// outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones.
+func (b *bench) timed(r *ready, mem map[string]*kernels.Memory, runs int) error {
+	var c kernels.Check
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output && b.want.Values[t.Name] != nil {
+			c.Outputs = append(c.Outputs, b.compare(r, t, mem[t.Name], b.want))
+		}
+	}
+	return c.Timed(runs)
+}
+
 // Check implements kernels.Bench.
 func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
 	start := time.Now()
@@ -221,12 +240,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
 	first := map[string]*kernels.Memory{}
 	for run := range c.Repeats {
-		for name := range b.tol {
-			b.mem[name].Poison()
-		}
-		for _, s := range r.plan.Scratch {
-			r.mem[s.Name].Poison()
-		}
+		b.poison(r, r.mem)
 		if err := r.runAll(ctx); err != nil {
 			return kernels.Check{}, err
 		}
@@ -236,8 +250,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 			}
 			got := b.mem[t.Name]
 			if run == 0 {
-				tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, want.Scale[t.Name])
-				c.Outputs = append(c.Outputs, reference.Compare(t, got, want.Values[t.Name], tol))
+				c.Outputs = append(c.Outputs, b.compare(r, t, got, want))
 				c.Digest += got.Digest() >> 11 // whole in a JSON number, sums of nine included
 				if c.Repeats > 1 {
 					first[t.Name] = got.Clone()
@@ -265,6 +278,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.Stage, Seconds: make([]float64, o.Samples)})
 		}
 	}
+	checked := !r.family.Stream && r.plan.Writes(b.p)
 	sets := []map[string]*kernels.Memory{r.mem}
 	if o.Rotate {
 		sets = b.rotation(r)
@@ -272,6 +286,9 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 	for i := range o.Samples {
 		if err := ctx.Err(); err != nil {
 			return kernels.Timing{}, err
+		}
+		if i == o.Samples-1 && checked {
+			b.poison(r, sets[i%len(sets)])
 		}
 		for _, h := range r.runs {
 			h.Mem = sets[i%len(sets)]
@@ -290,6 +307,11 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 			}
 		}
 		t.Seconds[i] = time.Since(start).Seconds()
+	}
+	if checked && o.Samples > 0 {
+		if err := b.timed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
+			return kernels.Timing{}, err
+		}
 	}
 	t.Busy = time.Since(begin).Seconds()
 	return t, nil
@@ -321,8 +343,8 @@ func (d *Device) flushCache(n int64) {
 	}
 	buf := d.flush[:n/8]
 	var wg sync.WaitGroup
-	for u := range d.info.Units {
-		part := buf[len(buf)*u/d.info.Units : len(buf)*(u+1)/d.info.Units]
+	for u := range d.info.SMs {
+		part := buf[len(buf)*u/d.info.SMs : len(buf)*(u+1)/d.info.SMs]
 		wg.Go(func() {
 			for i := 0; i < len(part); i += 8 {
 				part[i]++

@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 // The cache of a machine of few cores is not its host's, unless it is said to be.
 func TestCache(t *testing.T) {
 	d := cpu.New(families.New())
-	if info := d.Info(); info.CacheBytes < 1<<20 || info.CacheBytes > int64(info.Units)*16<<20 {
-		t.Errorf("%d bytes of %d cores", info.CacheBytes, info.Units)
+	if info := d.Info(); info.CacheBytes < 1<<20 || info.CacheBytes > int64(info.SMs)*16<<20 {
+		t.Errorf("%d bytes of %d cores", info.CacheBytes, info.SMs)
 	}
 	if got := d.WithCache(1 << 30).Info().CacheBytes; got != 1<<30 {
 		t.Errorf("%d bytes, where 1 GiB was said", got)

@@ -1,6 +1,10 @@
 package cpu
 
-import "testing"
+import (
+	"testing"
+
+	"normbench/kernels"
+)
 
 func TestParseSize(t *testing.T) {
 	for s, want := range map[string]int64{
@@ -20,7 +24,7 @@ func TestSlug(t *testing.T) {
 		"Intel(R) Xeon(R) CPU @ 2.20GHz ": "intel-r-xeon-r-cpu-2-20ghz",
 		"":                                "",
 	} {
-		if got := slug(s); got != want {
+		if got := kernels.Slug(s); got != want {
 			t.Errorf("slug(%q) = %q, want %q", s, got, want)
 		}
 	}

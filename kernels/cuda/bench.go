@@ -14,6 +14,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cuda/driver"
+	"normbench/kernels/nvrtc"
 	"normbench/kernels/reference"
 )
 
@@ -157,6 +158,7 @@ type ready struct {
 	plan     kernels.Plan
 	offsets  map[string]int64 // of scratch buffers in the device's scratch
 	scratch  int64            // bytes
+	compile  float64          // seconds, of all its units
 }
 
 // prepare makes a variant ready. It waits for its compilation off the driver's
@@ -178,6 +180,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		r.offsets[s.Name] = r.scratch
 		r.scratch += (s.Bytes() + 255) &^ 255
 	}
+	counted := map[*nvrtc.Binary]bool{} // launches may share a unit
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
 		if l.Entry == kernels.Memcpy {
@@ -191,6 +194,10 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		binary, err := b.d.compile.binary(l)
 		if err != nil {
 			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
+		}
+		if !counted[binary] {
+			counted[binary] = true
+			r.compile += binary.CompileSeconds
 		}
 		err = b.d.on(func() error {
 			m, err := b.d.ctx.LoadModule(binary.Cubin)
@@ -224,7 +231,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	return r, nil
 }
 
-// placed is the launch with the shared memory that keeps its programs apart.
+// placed is the launch with the shared memory that keeps its CTAs apart.
 func (d *Device) placed(l *kernels.Launch) *kernels.Launch {
 	if !l.Apart {
 		return l
@@ -236,7 +243,7 @@ func (d *Device) placed(l *kernels.Launch) *kernels.Launch {
 
 // resources reads what a launch takes, and refuses what cannot run at all.
 func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resource, error) {
-	res := kernels.Resource{Stage: l.Stage, Threads: l.Block, Programs: l.Grid[0] * l.Grid[1] * l.Grid[2]}
+	res := kernels.Resource{Stage: l.Stage, Threads: l.Block, CTAs: l.Grid[0] * l.Grid[1] * l.Grid[2]}
 	regs, local, shared, maxThreads, err := f.Attributes()
 	if err != nil {
 		return res, err
@@ -255,9 +262,9 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 		return res, err
 	}
 	if res.Occupancy == 0 {
-		return res, kernels.Failf(kernels.StatusResource, "%s: not one program fits on a multiprocessor", l.Stage)
+		return res, kernels.Failf(kernels.StatusResource, "%s: not one CTA fits on an SM", l.Stage)
 	}
-	at := res.Occupancy * d.info.Units // programs on the device at once
+	at := res.Occupancy * d.info.SMs // CTAs on the device at once
 	if l.Cluster > 1 {
 		if l.Cluster > portableCluster {
 			if err := f.AllowLargeClusters(); err != nil {
@@ -269,13 +276,13 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 			return res, err
 		}
 		if clusters == 0 {
-			return res, kernels.Failf(kernels.StatusResource, "%s: not one cluster of %d programs fits on the device", l.Stage, l.Cluster)
+			return res, kernels.Failf(kernels.StatusResource, "%s: not one cluster of %d CTAs fits on the device", l.Stage, l.Cluster)
 		}
 		at = min(at, clusters*l.Cluster)
 	}
-	// Programs that wait for one that has not started wait for ever.
-	if l.Resident && res.Programs > at {
-		return res, kernels.Failf(kernels.StatusResource, "%s: %d programs wait for each other, and only %d fit on the device at once", l.Stage, res.Programs, at)
+	// CTAs that wait for one that has not started wait for ever.
+	if l.Resident && res.CTAs > at {
+		return res, kernels.Failf(kernels.StatusResource, "%s: %d CTAs wait for each other, and only %d fit on the device at once", l.Stage, res.CTAs, at)
 	}
 	return res, nil
 }
@@ -392,7 +399,7 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	if err != nil {
 		return kernels.Check{}, err
 	}
-	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
+	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
 	for _, l := range r.launches {
 		if l.step.Kind != driver.StepLaunch {
 			continue
@@ -414,11 +421,7 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 		return err
 	}
 	size := int64(len(outs)*outcomeBytes + 16)
-	init := make([]byte, size)
-	for i := range outs {
-		binary.LittleEndian.PutUint64(init[i*outcomeBytes+8:], math.MaxUint64) // first
-	}
-	if err := d.ctx.CopyToDevice(b.results, init); err != nil {
+	if err := b.clearResults(outs); err != nil {
 		return err
 	}
 	for run := range c.Repeats {
@@ -436,9 +439,7 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 			if err := d.each(d.support.digest, n, uint64(got), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-8); err != nil {
 				return err
 			}
-			tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, b.scale[t.Name])
-			if err := d.each(d.support.compare, n, uint64(got), uint64(want[t.Name]), uint64(n), uint64(t.DType),
-				double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)), uint64(b.results)+uint64(i*outcomeBytes)); err != nil {
+			if err := b.compare(r, t, b.mem, want, i); err != nil {
 				return err
 			}
 			if c.Repeats > 1 {
@@ -454,6 +455,54 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 	}
 	c.Differing = int64(binary.LittleEndian.Uint64(raw[size-16:]))
 	c.Digest = binary.LittleEndian.Uint64(raw[size-8:]) >> 11 // whole in a JSON number
+	c.Outputs, err = b.found(raw, outs, b.mem, want)
+	return err
+}
+
+// clearResults makes room for the outcomes of some outputs.
+func (b *bench) clearResults(outs []kernels.Tensor) error {
+	init := make([]byte, len(outs)*outcomeBytes+16)
+	for i := range outs {
+		binary.LittleEndian.PutUint64(init[i*outcomeBytes+8:], math.MaxUint64) // first
+	}
+	return b.d.ctx.CopyToDevice(b.results, init)
+}
+
+// compare holds output i against its answer, on the device.
+func (b *bench) compare(r *ready, t kernels.Tensor, mem, want map[string]driver.Ptr, i int) error {
+	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, b.scale[t.Name])
+	return b.d.each(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]), uint64(t.Elems()), uint64(t.DType),
+		double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)), uint64(b.results)+uint64(i*outcomeBytes))
+}
+
+// timed says what is wrong with what the last of some timed runs has left, before which the
+// outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones.
+func (b *bench) timed(r *ready, mem map[string]driver.Ptr, runs int) error {
+	outs, want, err := b.outputs(r)
+	if err == nil {
+		err = b.clearResults(outs)
+	}
+	if err != nil {
+		return err
+	}
+	for i, t := range outs {
+		if err := b.compare(r, t, mem, want, i); err != nil {
+			return err
+		}
+	}
+	raw := make([]byte, len(outs)*outcomeBytes)
+	if err := b.d.ctx.CopyFromDevice(raw, b.results); err != nil {
+		return err
+	}
+	var c kernels.Check
+	if c.Outputs, err = b.found(raw, outs, mem, want); err != nil {
+		return err
+	}
+	return c.Timed(runs)
+}
+
+// found are the outcomes of compare.
+func (b *bench) found(raw []byte, outs []kernels.Tensor, mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
 	for i, t := range outs {
 		var o outcome
 		o.decode(raw[i*outcomeBytes:])
@@ -467,13 +516,13 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 		}
 		if o.bad > 0 {
 			oc.First = int64(o.first)
-			if oc.Got, oc.Want, err = b.pair(t, want[t.Name], oc.First); err != nil {
-				return err
+			if oc.Got, oc.Want, err = b.pair(t, mem[t.Name], want[t.Name], oc.First); err != nil {
+				return nil, err
 			}
 		}
-		c.Outputs = append(c.Outputs, oc)
+		found = append(found, oc)
 	}
-	return nil
+	return found, nil
 }
 
 // maxOutputs is the most outputs of a problem: y, yt, resout, rstd, mean, amax
@@ -517,24 +566,25 @@ func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, erro
 	return outs, b.moved, nil
 }
 
-// poisoned fills outputs and scratch with NaN (all bits set) and runs the plan.
-func (b *bench) poisoned(r *ready) error {
-	d := b.d
+// poison fills outputs and scratch with NaN (all bits set).
+func (b *bench) poison(r *ready, mem map[string]driver.Ptr) (steps []driver.Step) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
-			if err := d.ctx.Memset8(d.stream, b.mem[t.Name], 0xff, t.Bytes()); err != nil {
-				return err
-			}
+			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: mem[t.Name], Value: 0xff, Bytes: t.Bytes()})
 		}
 	}
 	if r.scratch > 0 {
-		if err := d.ctx.Memset8(d.stream, d.scratch.ptr, 0xff, r.scratch); err != nil {
-			return err
-		}
+		steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.d.scratch.ptr, Value: 0xff, Bytes: r.scratch})
 	}
-	steps := make([]driver.Step, len(r.launches))
-	for i, l := range r.launches {
-		steps[i] = l.step
+	return steps
+}
+
+// poisoned runs the plan on poisoned outputs and scratch.
+func (b *bench) poisoned(r *ready) error {
+	d := b.d
+	steps := b.poison(r, b.mem)
+	for _, l := range r.launches {
+		steps = append(steps, l.step)
 	}
 	if err := d.ctx.Enqueue(d.stream, steps); err != nil {
 		return err
@@ -543,9 +593,9 @@ func (b *bench) poisoned(r *ready) error {
 }
 
 // pair reads one element of an output and its answer.
-func (b *bench) pair(t kernels.Tensor, want driver.Ptr, i int64) (got, answer kernels.Number, err error) {
+func (b *bench) pair(t kernels.Tensor, mem, want driver.Ptr, i int64) (got, answer kernels.Number, err error) {
 	raw := make([]byte, t.DType.Size())
-	if err := b.d.ctx.CopyFromDevice(raw, b.mem[t.Name]+driver.Ptr(i*t.DType.Size())); err != nil {
+	if err := b.d.ctx.CopyFromDevice(raw, mem+driver.Ptr(i*t.DType.Size())); err != nil {
 		return 0, 0, err
 	}
 	m := kernels.NewMemory(t.DType, 1)

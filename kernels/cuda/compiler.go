@@ -20,6 +20,8 @@ type compiler struct {
 	cache    binaries
 	unkept   sync.Once // says that the cache cannot be written
 
+	sources sync.Map // nvrtc.Source by name: reading one takes a millisecond, and each visit asks for some
+
 	mu     sync.Mutex
 	wake   *sync.Cond
 	asked  []*unit         // in the order asked for
@@ -127,7 +129,7 @@ func (c *compiler) announce(p kernels.Problem, plans []kernels.Plan) {
 	for _, plan := range plans {
 		for i := range plan.Launches {
 			if l := &plan.Launches[i]; l.IsKernel() {
-				if u, err := NewUnit(c.registry, l, c.arch); err == nil {
+				if u, err := c.make(l); err == nil {
 					made = append(made, u)
 				}
 			}
@@ -166,8 +168,20 @@ func (c *compiler) announce(p kernels.Problem, plans []kernels.Plan) {
 	c.wake.Broadcast()
 }
 
+// make is NewUnit with sources as they were when first read.
+func (c *compiler) make(l *kernels.Launch) (Unit, error) {
+	if src, ok := c.sources.Load(l.Source); ok {
+		return unitOf(src.(nvrtc.Source), l, c.arch), nil
+	}
+	u, err := NewUnit(c.registry, l, c.arch)
+	if err == nil {
+		c.sources.Store(l.Source, u.Source)
+	}
+	return u, err
+}
+
 func (c *compiler) ask(l *kernels.Launch) *unit {
-	made, err := NewUnit(c.registry, l, c.arch)
+	made, err := c.make(l)
 	if err != nil {
 		return &unit{err: err, ready: closedChannel}
 	}

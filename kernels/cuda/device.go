@@ -3,12 +3,12 @@
 package cuda
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"runtime"
 	"slices"
-	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -30,6 +30,9 @@ type Device struct {
 
 	monitor *nvml.Monitor // nil without NVML
 	static  nvml.Static
+	// persisting is the context's limit of persisting L2. It can only come from outside, such as
+	// an MPS server's default; nothing here raises it.
+	persisting int64
 
 	calls chan func()
 
@@ -119,22 +122,23 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 		return hint.Errorf(gpuHelp, "cuda:%d: %w", ordinal, err)
 	}
 	d.ctx = ctx
+	d.persisting = ctx.PersistingL2()
 	di := ctx.Info()
 	major, minor := c.Version()
 	d.info = kernels.DeviceInfo{
-		ID:             strings.Join(strings.Fields(strings.ToLower(di.Name)), "-"),
+		ID:             kernels.Slug(di.Name),
 		Kind:           kernels.KindCUDA,
 		Name:           di.Name,
 		UUID:           di.UUID,
 		Arch:           fmt.Sprintf("sm_%d%d", di.Major, di.Minor),
-		Units:          di.SMs,
+		SMs:            di.SMs,
 		Driver:         fmt.Sprintf("%d.%d", di.DriverVersion/1000, di.DriverVersion%1000/10),
 		Compiler:       fmt.Sprintf("nvrtc %d.%d", major, minor),
 		CacheBytes:     int64(di.L2Bytes),
 		MemoryBytes:    di.MemoryBytes,
 		PeakRate:       peakRate(di),
 		SharedPerBlock: di.SharedPerBlockOptin,
-		RegsPerUnit:    di.RegsPerSM,
+		RegsPerSM:      di.RegsPerSM,
 	}
 	if arch := di.Major*10 + di.Minor; len(c.Archs()) > 0 && !slices.Contains(c.Archs(), arch) {
 		return hint.Errorf("install the NVRTC of a newer CUDA, or point $NORMBENCH_NVRTC at it", "NVRTC %d.%d (%s) does not compile for sm_%d of %s", major, minor, c.Path(), arch, di.Name)
@@ -152,8 +156,8 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 	return nil
 }
 
-// clusters asks how many clusters of each size run at once, of programs that leave
-// no shared memory for another on their multiprocessor.
+// clusters asks how many clusters of each size run at once, of CTAs that leave
+// no shared memory for another on their SM.
 func (d *Device) clusters() (counts [4]int, err error) {
 	if !d.hopper() {
 		return counts, nil
@@ -168,7 +172,7 @@ func (d *Device) clusters() (counts [4]int, err error) {
 	}
 	for i := range counts {
 		size := 2 << i
-		if counts[i], err = f.OccupancyClusters([3]int{size * d.info.Units, 1, 1}, 32, shared, size); err != nil {
+		if counts[i], err = f.OccupancyClusters([3]int{size * d.info.SMs, 1, 1}, 32, shared, size); err != nil {
 			return counts, err
 		}
 	}
@@ -210,6 +214,21 @@ func (d *Device) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 		}
 	}
 	d.compile.announce(p, plans)
+}
+
+// Prepare implements kernels.Preparer.
+func (d *Device) Prepare(_ context.Context, p kernels.Problem, v kernels.Variant) error {
+	_, _, plan, err := d.registry.Resolve(p, v, d.info)
+	if err != nil {
+		return nil //nolint:nilerr // Check meets it again
+	}
+	d.compile.start(plan)
+	for i := range plan.Launches {
+		if l := &plan.Launches[i]; l.IsKernel() {
+			d.compile.binary(l) //nolint:errcheck // Check meets it again
+		}
+	}
+	return nil
 }
 
 // fail turns a driver error into a Failure of the variant, and remembers when

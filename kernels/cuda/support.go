@@ -42,7 +42,7 @@ const supportThreads = 256
 
 // each launches a support entry over n elements.
 func (d *Device) each(f driver.Function, n int64, args ...uint64) error {
-	blocks := min(max((n+supportThreads-1)/supportThreads, 1), int64(d.info.Units)*16)
+	blocks := min(max((n+supportThreads-1)/supportThreads, 1), int64(d.info.SMs)*16)
 	return f.Launch(d.stream, [3]int{int(blocks), 1, 1}, [3]int{supportThreads, 1, 1}, 0, args)
 }
 
@@ -120,7 +120,7 @@ func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr, mem, wan
 		uint64(want["rstd"]), uint64(want["mean"]), uint64(scale), uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
 		boolArg(p.Op == kernels.LayerNorm), boolArg(backward), boolArg(p.ZeroCentered), double(kernels.Eps),
 	}
-	blocks := int(min(p.M, int64(d.info.Units)*8))
+	blocks := int(min(p.M, int64(d.info.SMs)*8))
 	return d.support.rows.Launch(d.stream, [3]int{blocks, 1, 1}, [3]int{supportThreads, 1, 1}, 0, args)
 }
 
@@ -168,7 +168,7 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 			}
 		}
 		cols := (p.N + 31) / 32
-		shares := min(max(int64(d.info.Units)*8/cols, 1), (p.M+7)/8)
+		shares := min(max(int64(d.info.SMs)*8/cols, 1), (p.M+7)/8)
 		args := []uint64{
 			uint64(mem["x"]), uint64(mem["dy"]), uint64(want["rstd"]), uint64(want["mean"]), uint64(want["dw"]),
 			uint64(want["db"]), M, N, uint64(p.DType),

@@ -143,6 +143,7 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		}
 		return steps
 	}
+	checked := !r.family.Stream && r.plan.Writes(b.p)
 	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
 	first := 0
 	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
@@ -151,6 +152,9 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 			steps = sample(d.events[first*marks:][:marks], sets[(first+len(sets)-1)%len(sets)])
 		}
 		for i := first; i < first+n; i++ {
+			if i == o.Samples-1 && checked {
+				steps = append(steps, b.poison(r, sets[i%len(sets)])...)
+			}
 			steps = append(steps, sample(d.events[i*marks:][:marks], sets[i%len(sets)])...)
 		}
 		busy, err := d.behind(steps)
@@ -179,6 +183,13 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 			}
 		}
 	}
+	if checked && o.Samples > 0 {
+		start := time.Now()
+		if err := b.timed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
+			return kernels.Timing{}, err
+		}
+		t.Busy += time.Since(start).Seconds()
+	}
 	return t, nil
 }
 
@@ -202,7 +213,7 @@ func (d *Device) backlog(flush int64) ([]driver.Step, error) {
 		}
 	}
 	step := func(f driver.Function, args ...uint64) driver.Step {
-		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{d.info.Units * 4, 1, 1}, Block: [3]int{512, 1, 1}, Args: args}
+		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{d.info.SMs * 4, 1, 1}, Block: [3]int{512, 1, 1}, Args: args}
 	}
 	from := uint64(d.flush.ptr)
 	return []driver.Step{step(d.support.flush, from, uint64(flush/16), from+uint64(flush)), step(d.support.letGo, from, uint64(flush/128))}, nil

@@ -26,23 +26,27 @@ type Unit struct {
 // NewUnit makes the unit of launch l for an arch such as "sm_90", with the
 // sources of r.
 func NewUnit(r *kernels.Registry, l *kernels.Launch, arch string) (Unit, error) {
-	text, err := r.File(l.Source)
+	src, err := source(r, l.Source)
+	return unitOf(src, l, arch), err
+}
+
+// source reads a file with the files that it includes.
+func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
+	text, err := r.File(name)
 	if err != nil {
-		return Unit{}, err
+		return nvrtc.Source{}, err
 	}
-	u := Unit{
-		Source:  nvrtc.Source{Name: l.Source, Text: text, Headers: map[string]string{}},
-		Options: nvrtc.Options{Arch: arch},
-	}
-	origin := l.Source[:strings.LastIndexByte(l.Source, ':')+1]
-	if err := addHeaders(r, origin, text, u.Source.Headers); err != nil {
-		return Unit{}, err
-	}
+	src := nvrtc.Source{Name: name, Text: text, Headers: map[string]string{}}
+	return src, addHeaders(r, name[:strings.LastIndexByte(name, ':')+1], text, src.Headers)
+}
+
+func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
+	u := Unit{Source: src, Options: nvrtc.Options{Arch: arch}}
 	for _, d := range l.Defines {
 		u.Options.Defines = append(u.Options.Defines, nvrtc.Define{Name: d.Name, Value: strconv.FormatInt(d.Value, 10)})
 	}
 	slices.SortFunc(u.Options.Defines, func(a, b nvrtc.Define) int { return strings.Compare(a.Name, b.Name) })
-	return u, nil
+	return u
 }
 
 // addHeaders collects the files that text includes by name, and those they

@@ -9,16 +9,16 @@ import "normbench/kernels"
 // H200 is a GPU that launch rules can be asked about without having one.
 func H200() kernels.DeviceInfo {
 	return kernels.DeviceInfo{
-		ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
+		ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132,
 		Driver: "580.0", Compiler: "nvrtc 13.0",
-		CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536,
+		CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerSM: 65536,
 	}
 }
 
 // CPU is a machine of two cores, whatever this one has.
 func CPU() kernels.DeviceInfo {
 	return kernels.DeviceInfo{
-		ID: "cpu-two-2c", Kind: kernels.KindCPU, Name: "two cores", Arch: "amd64", Units: 2,
+		ID: "cpu-two-2c", Kind: kernels.KindCPU, Name: "two cores", Arch: "amd64", SMs: 2,
 		Compiler: "go1.26.0", CacheBytes: 32 << 20, MemoryBytes: 8 << 30,
 	}
 }

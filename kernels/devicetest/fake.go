@@ -207,14 +207,14 @@ func (b *fakeBench) Check(ctx context.Context, v kernels.Variant, repeats int) (
 	if err != nil {
 		return kernels.Check{}, err
 	}
-	c := kernels.Check{Repeats: max(repeats, 1), Busy: 1e-3}
+	c := kernels.Check{Repeats: max(repeats, 1), Busy: 1e-3, Compile: 0.25}
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
 			c.Outputs = append(c.Outputs, kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), MaxErr: 0.5, RelL2: t.DType.Epsilon() / 4})
 		}
 	}
 	for _, s := range stages {
-		c.Resources = append(c.Resources, kernels.Resource{Stage: s, Registers: 64, Occupancy: 2, Threads: 256, Programs: 264})
+		c.Resources = append(c.Resources, kernels.Resource{Stage: s, Registers: 64, Occupancy: 2, Threads: 256, CTAs: 264})
 	}
 	if b.f.Fail != nil {
 		if failure := b.f.Fail(b.p, v); failure != nil { // StatusWrong: the others are out already

@@ -17,7 +17,7 @@ import (
 
 // problems are where indexing and rounding go wrong: one row, one column, odd
 // columns, rows that are no multiple of a vector, every dtype, mixed ones, bias
-// and zero-centered weights, rows too wide for registers, rows that programs share; fp8 with
+// and zero-centered weights, rows too wide for registers, rows that CTAs share; fp8 with
 // its transpose and residuals; and a middle size.
 var problems = []string{
 	"rmsnorm/fwd/1x1/bf16",
@@ -61,6 +61,7 @@ func Run(t *testing.T, open func(t *testing.T) kernels.Device, r *kernels.Regist
 		{"Time", s.time},
 		{"Flush", s.flush},
 		{"Failures", s.failures},
+		{"Remembering", s.remembering},
 		{"Mistakes", s.mistakes},
 		{"Seeds", s.seeds},
 		{"Reference", s.reference},
@@ -145,10 +146,10 @@ func (s *suite) info(t *testing.T) {
 	if d.Kind != kernels.KindCPU && d.Kind != kernels.KindCUDA {
 		t.Errorf("unknown kind %q", d.Kind)
 	}
-	if d.Name == "" || d.Arch == "" || d.Compiler == "" || d.Units < 1 || d.CacheBytes < 1<<10 || d.MemoryBytes < 0 {
+	if d.Name == "" || d.Arch == "" || d.Compiler == "" || d.SMs < 1 || d.CacheBytes < 1<<10 || d.MemoryBytes < 0 {
 		t.Errorf("incomplete: %+v", d)
 	}
-	if d.Kind == kernels.KindCUDA && (d.Driver == "" || d.UUID == "" || d.MemoryBytes == 0 || d.SharedPerBlock == 0 || d.RegsPerUnit == 0) {
+	if d.Kind == kernels.KindCUDA && (d.Driver == "" || d.UUID == "" || d.MemoryBytes == 0 || d.SharedPerBlock == 0 || d.RegsPerSM == 0) {
 		t.Errorf("incomplete for a GPU: %+v", d)
 	}
 	if again := s.dev.Info(); again != d {
@@ -212,7 +213,7 @@ func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c 
 	}
 	for i, l := range launches {
 		got := c.Resources[i]
-		if got.Stage != l.Stage || got.Threads != l.Block || got.Programs != l.Grid[0]*l.Grid[1]*l.Grid[2] || got.Registers < 1 || got.Occupancy < 1 || got.Shared < l.Shared {
+		if got.Stage != l.Stage || got.Threads != l.Block || got.CTAs != l.Grid[0]*l.Grid[1]*l.Grid[2] || got.Registers < 1 || got.Occupancy < 1 || got.Shared < l.Shared {
 			t.Errorf("%s on %s: %+v for %+v", v, p, got, l)
 		}
 	}
@@ -414,7 +415,7 @@ func (s *suite) mistakes(t *testing.T) {
 			b := s.bench(t, p, 7)
 			for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
 				for _, family := range []string{Wrong, Unwritten} {
-					v := kernels.Variant{Family: family, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Programs, Value: int(element)})}
+					v := kernels.Variant{Family: family, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: int(element)})}
 					c, err := b.Check(t.Context(), v, 2)
 					if err != nil {
 						t.Fatalf("%s: %v", v, err)
@@ -483,7 +484,7 @@ func (s *suite) reference(t *testing.T) {
 			b := s.bench(t, p, seed)
 			for i := range 8 {
 				element := i * (len(want) - 1) / 7
-				v := kernels.Variant{Family: Wrong, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Programs, Value: element})}
+				v := kernels.Variant{Family: Wrong, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
 				c, err := b.Check(t.Context(), v, 1)
 				if err != nil || c.Outputs[0].First != int64(element) {
 					t.Fatalf("%s: %v, %+v", v, err, c.Outputs)
@@ -493,6 +494,21 @@ func (s *suite) reference(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// remembering times a kernel that checks find right, and that stops working after a while.
+func (s *suite) remembering(t *testing.T) {
+	p := parse(t, "rmsnorm/fwd/33x541/fp32")
+	b := s.bench(t, p, 5)
+	v := kernels.Variant{Family: Lazy}
+	s.right(t, b, p, v)
+	for range 2 {
+		_, err := b.Time(t.Context(), v, kernels.TimeOptions{Samples: 8})
+		var f *kernels.Failure
+		if !errors.As(err, &f) || f.Status != kernels.StatusWrong || f.Broken || !strings.Contains(f.Reason, "after 8 timed runs y is wrong") {
+			t.Fatalf("a kernel that remembers passes: %v", err)
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ __device__ float weight(const W *p, i64 i) {
   return v[0];
 }
 
-// norm writes the rows of this program, but for element skip, and returns rstd.
+// norm writes the rows of this CTA, but for element skip, and returns rstd.
 __device__ void norm(const X *x, const W *w, const W *b, X *y, float *rstd, i64 rows, i64 cols, float eps, i64 skip) {
   for (i64 row = blockIdx.x; row < rows; row += gridDim.x) {
     float s = 0.f;
@@ -63,4 +63,13 @@ __device__ u32 runs;
 extern "C" __global__ void racy(const X *x, const W *w, const W *b, X *y, float *rstd, i64 rows, i64 cols, i64 element, float eps) {
   norm(x, w, b, y, rstd, rows, cols, eps, -1);
   if (blockIdx.x == 0 && threadIdx.x == 0) rstd[0] = __uint_as_float(__float_as_uint(rstd[0]) ^ (atomicAdd(&runs, 1u) & 1u));
+}
+
+// lazy: right in its first four runs, then it does nothing. The blocks of a run may see the
+// counter move: what counts is that it stops.
+__device__ u32 lazyRuns;
+extern "C" __global__ void lazy(const X *x, const W *w, const W *b, X *y, float *rstd, i64 rows, i64 cols, i64 element, float eps) {
+  if (*(volatile u32 *)&lazyRuns >= 4 * gridDim.x) return;
+  norm(x, w, b, y, rstd, rows, cols, eps, -1);
+  if (threadIdx.x == 0) atomicAdd(&lazyRuns, 1u);
 }

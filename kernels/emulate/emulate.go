@@ -1,6 +1,6 @@
 // Package emulate runs the CUDA sources of kernels without a GPU, slowly: a C++ compiler
 // compiles them for this machine, with inline PTX replaced by functions (cxx/), threads
-// as fibers and the programs of a cluster side by side. Tests check answers, bits, accesses
+// as fibers and the CTAs of a cluster side by side. Tests check answers, bits, accesses
 // beyond a buffer and barriers that not all threads reach; what a GPU does at once and in
 // which order memory changes there is not seen here.
 package emulate

@@ -19,7 +19,7 @@ const Baseline = "baseline:"
 // WithBaseline is r with a second copy of each family, its name behind the
 // prefix, whose .cu and .cuh files are read from dir: the kernels of another
 // checkout, to race these in one process. Launch rules and host stages are this
-// program's own, so a copy differs on a GPU only. Families whose files come from
+// CTA's own, so a copy differs on a GPU only. Families whose files come from
 // elsewhere, behind a prefix, have no other checkout and no copy. A dir without
 // the families' sources is an error.
 func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {

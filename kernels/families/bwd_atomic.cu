@@ -5,11 +5,11 @@
 //   partial row) rounds to dw and db
 //
 // Bytes: x, dy and dx once; 4 bytes per element added in L2 (8 with db), for each
-// row or, with ATOMIC_SCOPE = 1, once per program, which then sums its rows in
-// registers before. The order of the additions is that in which programs come.
+// row or, with ATOMIC_SCOPE = 1, once per CTA, which then sums its rows in
+// registers before. The order of the additions is that in which CTAs come.
 //
 // FlyDSL's atomic variant adds each row; Liger's layer norm before PR 945, and
-// quack PR 101 in its first version, what a program has summed. Atomics on four
+// quack PR 101 in its first version, what a CTA has summed. Atomics on four
 // floats at a time need sm_90.
 #define ROW_THREADS (THREADS / BLOCK_ROWS)
 #include "common.cuh"
@@ -30,7 +30,7 @@ __device__ __forceinline__ void addInMemory(float *out, const float (&v)[VEC]) {
   for (int j = 0; j < VEC; j++) asm volatile("red.global.add.f32 [%0], %1;" ::"l"(out + j), "f"(v[j]) : "memory");
 }
 
-// addProgram adds the program's sums. Its groups of threads first add theirs in
+// addProgram adds the CTA's sums. Its groups of threads first add theirs in
 // shared memory one after the other, so that there is one addition per column.
 __device__ __forceinline__ void addProgram(float *out, float (&acc)[L][VEC]) {
   extern __shared__ float merged[];

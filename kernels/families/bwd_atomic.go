@@ -7,14 +7,14 @@ import (
 )
 
 // bwdAtomic: dw and db are added up in memory by atomic operations, for each row
-// or for the sum of a program's rows, and then rounded.
+// or for the sum of a CTA's rows, and then rounded.
 func bwdAtomic(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Bwd, "atomic"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "the row in registers; dw added in memory by fp32 atomics, for each row or once per program, then rounded by a last launch",
-		Origin: "FlyDSL issue 769 (each row); Liger-Kernel's layernorm before PR 945, quack PR 101's first version (each program)",
+		Doc:    "the row in registers; dw added in memory by fp32 atomics, for each row or once per CTA, then rounded by a last launch",
+		Origin: "FlyDSL issue 769 (each row); Liger-Kernel's layernorm before PR 945, quack PR 101's first version (each CTA)",
 		Files: []string{"bwd_atomic.go", "bwd_atomic.cu", "bwd_row.go", "bwd_row.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go",
 			"common.go", "common.cuh"},
 		Knobs: []kernels.Range{
@@ -52,9 +52,9 @@ func bwdAtomic(op kernels.Op) *kernels.Family {
 	}
 }
 
-// bwdAtomicBase adds the sums of programs: adding each row was slower in FlyDSL's
-// table except where rows are few. There are as many programs as with 768 threads
-// per multiprocessor, whose 80 registers fit. A thread has 32 bytes of a row; more
+// bwdAtomicBase adds the sums of CTAs: adding each row was slower in FlyDSL's
+// table except where rows are few. There are as many CTAs as with 768 threads
+// per SM, whose 80 registers fit. A thread has 32 bytes of a row; more
 // warps and then fewer where that does not fit.
 func bwdAtomicBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	rows, warps := block(threadsFor(p, 32), 64)
@@ -64,14 +64,14 @@ func bwdAtomicBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			k := max(24/w, 1)
 			c := kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, w), set(kernels.VectorBytes, 0), set(kernels.PerSM, k),
 				set(kernels.AtomicScope, 1), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
-			// Where programs have no second row there is nothing to sum.
+			// Where CTAs have no second row there is nothing to sum.
 			configs = append(configs, c, c.With(set(kernels.AtomicScope, 0)))
 		}
 	}
 	return fitRow(func(c kernels.Config) error { return refuseAtomic(p, c, d) }, configs)
 }
 
-// atomicShared is the shared memory in which the rows of a program meet.
+// atomicShared is the shared memory in which the rows of a CTA meet.
 func atomicShared(p kernels.Problem, c kernels.Config) int {
 	if c.Get(kernels.BlockRows) == 1 || c.Get(kernels.AtomicScope) == 0 {
 		return 0
@@ -89,7 +89,7 @@ func refuseAtomic(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 	case scope != 0 && scope != 1:
 		return fmt.Errorf("the atomic scope is 0 or 1")
 	case scope == 1 && rows == 1 && grid(p, c, d) >= p.M:
-		return fmt.Errorf("no program has a second row to sum")
+		return fmt.Errorf("no CTA has a second row to sum")
 	case scope == 1:
 		use.sums = sumsPerElement(p)
 	default: // two vectors' at a time
@@ -99,7 +99,7 @@ func refuseAtomic(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 		return err
 	}
 	if need := atomicShared(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
-		return fmt.Errorf("merging the rows of a program takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
+		return fmt.Errorf("merging the rows of a CTA takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
 	}
 	return nil
 }

@@ -1,29 +1,29 @@
-// Backward, several programs to a row: x and dy in the registers of
-// CTAS_PER_ROW programs, which exchange the row's sums through global memory.
+// Backward, several CTAs to a row: x and dy in the registers of
+// CTAS_PER_ROW CTAs, which exchange the row's sums through global memory.
 //
 //   x, dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)] -> dx (M,N), partial
 //   sums of dw and db (groups,N) fp32, which k2 (reduce.cu) adds up; scratch:
-//   counters, zero at first, and sums of programs
+//   counters, zero at first, and sums of CTAs
 //
-// Bytes: x, dy (and dres) and dx once, w once per program, which stays in
-// registers; 8 bytes per partial element, written here and read by k2. Programs
-// are persistent: each group of CTAS_PER_ROW, or each program of BLOCK_ROWS rows
+// Bytes: x, dy (and dres) and dx once, w once per CTA, which stays in
+// registers; 8 bytes per partial element, written here and read by k2. CTAs
+// are persistent: each group of CTAS_PER_ROW, or each CTA of BLOCK_ROWS rows
 // side by side, walks over the rows, groups apart, and leaves one partial row:
-// CTAS_PER_ROW times fewer than one for each program. One exchange per row, of
+// CTAS_PER_ROW times fewer than one for each CTA. One exchange per row, of
 // layernorm's two sums together: with g = dy*w and xhat = (x-mean)*rstd,
 //
 //   dx = rstd*(g - xhat*sum(g*xhat)/N - sum(g)/N)    (rmsnorm: no last term)
 //
 // After apex FastLayerNorm (ln_bwd_kernel) and TransformerEngine's tuned kernels
 // (with dres: its BackwardAdd). What differs: x and dy stay packed over the
-// exchange instead of as fp32 of xhat and dy*w, columns of a program are
+// exchange instead of as fp32 of xhat and dy*w, columns of a CTA are
 // contiguous, any N that the vector divides is masked, and k2 is ours.
 #include "common.cuh"
 #include "coop.cuh"
 
 constexpr int K = LAYERNORM ? 2 : 1;
 
-// write stores the program's part of its group's partial row. Rows that stand
+// write stores the CTA's part of its group's partial row. Rows that stand
 // side by side meet in shared memory, one after the other so that the order is
 // always the same; each thread finds its own columns there.
 __device__ __forceinline__ void write(float *partial, float (&acc)[L][VEC]) {
@@ -72,7 +72,7 @@ coop(const X *x, const X *dy, const X *dres, const W *w, const W *b, const float
   Exchange others(exchange, counters);
   i64 stride = groups() * BLOCK_ROWS;
   int phase = 0;
-  // All programs of a group, and all threads of a program, take as many turns.
+  // All CTAs of a group, and all threads of a CTA, take as many turns.
   for (i64 first = group() * BLOCK_ROWS; first < rows; first += stride) {
     i64 row = first + threadIdx.x / TPR;
     bool there = row < rows;

@@ -6,7 +6,7 @@ import (
 	"normbench/kernels"
 )
 
-// bwdCoop: several programs to a row, which meet in global memory, then k2. The
+// bwdCoop: several CTAs to a row, which meet in global memory, then k2. The
 // backward of apex FastLayerNorm (PR 1037) and of TransformerEngine's own
 // kernels.
 func bwdCoop(op kernels.Op) *kernels.Family {
@@ -14,14 +14,14 @@ func bwdCoop(op kernels.Op) *kernels.Family {
 		Name:   name(op, kernels.Bwd, "coop"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "persistent programs, several to a row, that exchange its sums through global memory; fp32 partials, then k2",
+		Doc:    "persistent CTAs, several to a row, that exchange its sums through global memory; fp32 partials, then k2",
 		Origin: "apex FastLayerNorm; TransformerEngine (NVIDIA), tuned and general kernels",
 		Files:  []string{"bwd_coop.go", "bwd_coop.cu", "coop.go", "coop.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go", "common.go", "common.cuh"},
 		Knobs:  append(coopKnobs([]int{1, 2, 4}, []int{0}), reduceKnobs([]int{0}, []int{0}, []int{0})...),
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			// apex's backward: one warp to a row up to 2 KiB, four or eight and
-			// several programs beyond, 80 bytes per thread at most.
+			// several CTAs beyond, 80 bytes per thread at most.
 			return coopBase(p, d, 80, 8, func(c kernels.Config) error { return refuseBwdCoop(p, c.With(reduceBase...), d) }).With(reduceBase...)
 		},
 		Refuse: refuseBwdCoop,
@@ -41,7 +41,7 @@ func refuseBwdCoop(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 		return err
 	}
 	if need := coopMergeBytes(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
-		return fmt.Errorf("merging the rows of a program takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
+		return fmt.Errorf("merging the rows of a CTA takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
 	}
 	if err := refusePartials(p, coopGroups(p, c, d)); err != nil {
 		return err
@@ -49,7 +49,7 @@ func refuseBwdCoop(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	return refuseReduce(c)
 }
 
-// coopMergeBytes is the shared memory in which the rows of a program meet.
+// coopMergeBytes is the shared memory in which the rows of a CTA meet.
 func coopMergeBytes(p kernels.Problem, c kernels.Config) int {
 	rows := c.Get(kernels.BlockRows)
 	if rows == 1 {

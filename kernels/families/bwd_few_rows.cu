@@ -3,13 +3,13 @@
 //   x, dy (M,N), w (N), rstd (M), [mean (M)] -> dx (M,N), dw, [db] (N)
 //
 // Bytes: x and dy twice, the second time from L2, as all of it is read at once; dx once.
-// CLUSTER programs share a row and make its dx. dw needs nothing of a row but its saved
-// statistics, so each program also reads DW_COLS columns of all rows, and has dw and db of
-// those: there are no partial rows, no scratch, no order among programs. Everything is
+// CLUSTER CTAs share a row and make its dx. dw needs nothing of a row but its saved
+// statistics, so each CTA also reads DW_COLS columns of all rows, and has dw and db of
+// those: there are no partial rows, no scratch, no order among CTAs. Everything is
 // asked for before anything is waited for.
 //
 // That is for few rows. Designs that walk over rows leave a partial row of N for each
-// program, which a second kernel has to read when nothing else runs: 10.4 and 11.6 us at
+// CTA, which a second kernel has to read when nothing else runs: 10.4 and 11.6 us at
 // 29x17389 (H200, rmsnorm and layernorm). Two kernels, rows' sums in the first and all else
 // by columns in the second, which starts early, took 7.1 and 7.8: it was tried before this.
 //
@@ -20,7 +20,7 @@
 #include "pipe.cuh"
 
 constexpr int K = LAYERNORM ? 2 : 1;             // sums of a row
-constexpr int SLICE = cdiv(VECS, CLUSTER);       // vectors of a row in one program; the last may have fewer
+constexpr int SLICE = cdiv(VECS, CLUSTER);       // vectors of a row in one CTA; the last may have fewer
 constexpr int L = cdiv(SLICE, THREADS);          // and in one thread
 constexpr int ACROSS = DW_COLS / VEC, DOWN = THREADS / ACROSS;
 constexpr int EACH = cdiv(FEW, DOWN);            // rows of a thread in its columns
@@ -39,7 +39,7 @@ few_rows(const X *x, const X *dy, const W *w, const float *rstd, const float *me
 #if CLUSTER > 1
   __shared__ ClusterSum<K, 1, CLUSTER> cluster;
 #endif
-  // The program's part of a row. What is not inside is zero, and adds nothing.
+  // The CTA's part of a row. What is not inside is zero, and adds nothing.
   i64 row = blockIdx.x / CLUSTER;
   int from = blockIdx.x % CLUSTER * SLICE + threadIdx.x;
   auto inside = [&](int i) {

@@ -1,16 +1,16 @@
 // Backward in one kernel: a warp per row, dw and db in shared memory, and the last
-// program to end adds up the partial rows.
+// CTA to end adds up the partial rows.
 //
 //   x, dy (M,N), [dres (M,N)], w (N), rstd (M), [mean (M)], [dw_in, db_in (N)] ->
-//   dx (M,N), dw, db (N), by way of partial sums (programs,N) fp32 and a counter
+//   dx (M,N), dw, db (N), by way of partial sums (CTAs,N) fp32 and a counter
 //   that is zero at the start
 //
 // Bytes: x and dy once for rows up to 512 16-bit columns, which stay in registers,
 // and otherwise twice (the second time from L2, as far as the rows of all warps
-// fit there); dx once; 8 bytes per partial element. With two programs of 512
-// threads per multiprocessor it is llm.c's layernorm_backward_kernel10.
+// fit there); dx once; 8 bytes per partial element. With two CTAs of 512
+// threads per SM it is llm.c's layernorm_backward_kernel10.
 //
-// The warps of a program take neighbouring rows side by side and go through the
+// The warps of a CTA take neighbouring rows side by side and go through the
 // columns together, a chunk at a time: each warp leaves its row's terms of the
 // chunk in its own part of shared memory, and after a barrier each thread adds up
 // one column over the warps, always in their order. (llm.c adds to the sums of one
@@ -70,7 +70,7 @@ struct Piece {
   }
 };
 
-// Shared is the program's shared memory: the sums so far, and what each warp's
+// Shared is the CTA's shared memory: the sums so far, and what each warp's
 // row adds to a chunk of them.
 struct Shared {
   float sums[GRADS][CHUNKS * CHUNK];

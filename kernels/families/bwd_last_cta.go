@@ -7,13 +7,13 @@ import (
 )
 
 // bwdLastCTA: a warp per row, dw in shared memory, and no second kernel: the last
-// program to end adds up the partial rows. llm.c's backward.
+// CTA to end adds up the partial rows. llm.c's backward.
 func bwdLastCTA(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Bwd, "last_cta"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "one kernel: a warp per row, dw in shared memory; the last program to end adds up the partial rows",
+		Doc:    "one kernel: a warp per row, dw in shared memory; the last CTA to end adds up the partial rows",
 		Origin: "llm.c layernorm_backward_kernel10",
 		Files: []string{"bwd_last_cta.go", "bwd_last_cta.cu", "bwd_row.go", "bwd_row.cuh", "reduce.go", "reduce.cuh", "hoststage.go",
 			"common.go", "common.cuh"},
@@ -29,7 +29,7 @@ func bwdLastCTA(op kernels.Op) *kernels.Family {
 		Refuse: refuseLastCTA,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			tile := lastCTATile(c)
-			programs := grid(p, tile, d)
+			ctas := grid(p, tile, d)
 			args := append(kernels.Buffers("x", "dy"), optional(p.Residual, "dres"))
 			args = append(args, kernels.Buffers("w", "rstd")...)
 			args = append(args, optional(p.Op == kernels.LayerNorm, "mean"), optional(p.Accumulate, "dw_in"), optional(p.Accumulate && p.Bias, "db_in"))
@@ -39,13 +39,13 @@ func bwdLastCTA(op kernels.Op) *kernels.Family {
 			return kernels.Plan{
 				Launches: []kernels.Launch{kernels.Zero("zero", "counter", 4), {
 					Stage: "k1", Source: "bwd_last_cta.cu", Entry: "last_cta",
-					Grid:    [3]int{int(programs), 1, 1},
+					Grid:    [3]int{int(ctas), 1, 1},
 					Block:   c.Get(kernels.Warps) * 32,
 					Shared:  lastCTAShared(p, c),
 					Defines: rowDefines(p, tile),
 					Args:    args,
 				}},
-				Scratch: append(partials(p, c, programs), kernels.Scratch{Name: "counter", DType: kernels.I32, Elems: 1}),
+				Scratch: append(partials(p, c, ctas), kernels.Scratch{Name: "counter", DType: kernels.I32, Elems: 1}),
 			}
 		},
 		Host: map[string]kernels.HostStage{"last_cta": hostLastCTA},
@@ -57,9 +57,9 @@ func lastCTATile(c kernels.Config) kernels.Config {
 	return c.With(set(kernels.BlockRows, c.Get(kernels.Warps)))
 }
 
-// bwdLastCTABase is llm.c's launch, two programs of 512 threads per
-// multiprocessor; half the threads where their shared memory would not fit twice
-// (an H200 has 228 KiB), and then one program.
+// bwdLastCTABase is llm.c's launch, two CTAs of 512 threads per
+// SM; half the threads where their shared memory would not fit twice
+// (an H200 has 228 KiB), and then one CTA.
 func bwdLastCTABase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	config := func(warps, k int) kernels.Config {
 		return kernels.NewConfig(set(kernels.Warps, warps), set(kernels.VectorBytes, 0), set(kernels.PerSM, k), set(kernels.MinBlocks, k),
@@ -91,7 +91,7 @@ func refuseLastCTA(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 		return err
 	}
 	if c.Get(kernels.PerSM) < 1 {
-		return fmt.Errorf("programs are at least one per multiprocessor")
+		return fmt.Errorf("CTAs are at least one per SM")
 	}
 	if need := lastCTAShared(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
 		return fmt.Errorf("the sums of %d columns take %d bytes of shared memory, more than %d", p.N, need, d.SharedPerBlock)
@@ -104,11 +104,11 @@ func hostLastCTA(h *kernels.HostRun, pid int) {
 	sums := newHostSums(h)
 	eachTileRow(h, pid, func(i int64) { sums.add(hostRow(h, wf, i)) })
 	sums.store(h, int64(pid))
-	programs := int64(h.Launch.Grid[0])
-	if int64(h.Mem["counter"].Add(0, 1)) != programs-1 {
+	ctas := int64(h.Launch.Grid[0])
+	if int64(h.Mem["counter"].Add(0, 1)) != ctas-1 {
 		return
 	}
 	sums.each(func(name string, _ []float32) {
-		hostFinish(h, name, h.Mem[name+"_partial"], 0, programs, 0, h.Problem.N)
+		hostFinish(h, name, h.Mem[name+"_partial"], 0, ctas, 0, h.Problem.N)
 	})
 }

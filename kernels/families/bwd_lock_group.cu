@@ -1,4 +1,4 @@
-// Backward, a program per row: groups of rows share partial rows under locks.
+// Backward, a CTA per row: groups of rows share partial rows under locks.
 //
 //   x, dy (M,N), [dres (M,N)], w (N), rstd (M), [mean (M)] -> dx (M,N), partial
 //   sums of dw and db (GROUP_SIZE,N) fp32, which k2 (reduce.cu) adds up
@@ -9,20 +9,20 @@
 // read and written in L2 (16 with db). The row is in registers, spread over all
 // threads. A row's dw is added to partial row number row % GROUP_SIZE; the first
 // to come stores it instead, so that the partial rows need not be cleared. The
-// order of the sums is that in which programs get the lock.
+// order of the sums is that in which CTAs get the lock.
 //
 // The layer norm of the Triton tutorials, and Tri-RMSNorm after it, whose dx has
 // no correction term, whose buffers are smaller than its indices and whose last
 // kernel is not launched: this one is the tutorial's, with fp32 partial rows
 // where that has the weight's type.
 //
-// Who holds a lock waits for nothing but its own program, so the locks come free
-// in any order of programs, however many of them run at a time.
+// Who holds a lock waits for nothing but its own CTA, so the locks come free
+// in any order of CTAs, however many of them run at a time.
 #define ROW_THREADS THREADS
 #include "common.cuh"
 #include "bwd_row.cuh"
 
-// lock is taken by one thread; what the program before wrote is visible to all
+// lock is taken by one thread; what the CTA before wrote is visible to all
 // threads of this one afterwards.
 __device__ __forceinline__ void lock(int *l) {
   if (threadIdx.x == 0) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void lock(int *l) {
   __syncthreads();
 }
 
-// unlock: what any thread of the program wrote is visible to who locks next.
+// unlock: what any thread of the CTA wrote is visible to who locks next.
 __device__ __forceinline__ void unlock(int *l) {
   __threadfence();
   __syncthreads();
@@ -43,7 +43,7 @@ __device__ __forceinline__ void unlock(int *l) {
 constexpr int AHEAD = imin(L, 2);
 
 // addTo adds the row's terms to a partial row, or stores them if it is the first.
-// All of it goes past L1, which other programs' writes do not reach. which is 0
+// All of it goes past L1, which other CTAs' writes do not reach. which is 0
 // for dw and 1 for db.
 template <int WHICH> __device__ __forceinline__ void addTo(float *partial, const Row &r, bool first) {
 #pragma unroll

@@ -6,14 +6,14 @@ import (
 	"normbench/kernels"
 )
 
-// bwdLockGroup: a program per row, whose dw goes to one of a few partial rows
+// bwdLockGroup: a CTA per row, whose dw goes to one of a few partial rows
 // under a lock, then k2. The layer norm of the Triton tutorials.
 func bwdLockGroup(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Bwd, "lock_group"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "a row per program in registers; its dw is added to one of a few partial rows under a lock, then k2",
+		Doc:    "a row per CTA in registers; its dw is added to one of a few partial rows under a lock, then k2",
 		Origin: "Triton tutorial 05 (layer norm); Tri-RMSNorm (simudt), corrected: its dx lacks a term, its buffers are too small, its last kernel is not launched",
 		Files: []string{"bwd_lock_group.go", "bwd_lock_group.cu", "bwd_row.go", "bwd_row.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go",
 			"common.go", "common.cuh"},
@@ -47,7 +47,7 @@ func bwdLockGroup(op kernels.Op) *kernels.Family {
 }
 
 // bwdLockGroupBase is the tutorial's rule: more groups for narrower rows, as
-// their programs are faster and would meet at the locks; a warp per 256 columns,
+// their CTAs are faster and would meet at the locks; a warp per 256 columns,
 // 1 to 8, and here more where a row takes more registers than those have.
 func bwdLockGroupBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	groups := 64

@@ -1,18 +1,18 @@
-// Backward, mix order: a program's own consecutive rows, one workspace row.
+// Backward, mix order: a CTA's own consecutive rows, one workspace row.
 //
 //   x, dy (M,N), [dres (M,N)], w (N), rstd (M), [mean (M)] -> dx (M,N), partial
-//   sums of dw and db (programs,N) fp32, which k2 (reduce.cu) adds up
+//   sums of dw and db (CTAs,N) fp32, which k2 (reduce.cu) adds up
 //
 // Bytes: x, dy and dx once; 8 bytes per partial element, written here and read
-// by k2. The kernel that PyTorch Inductor generates since PR 165370: a program
+// by k2. The kernel that PyTorch Inductor generates since PR 165370: a CTA
 // owns SPLIT_SIZE neighbouring rows and takes BLOCK_ROWS of them at a time, each
 // row whole and spread over all of its threads; the weights are loaded anew for
 // every tile; dw and db stay in fp32 registers until the one partial row is
-// stored. The programs are ceil(M/SPLIT_SIZE), so the partial rows grow with M.
+// stored. The CTAs are ceil(M/SPLIT_SIZE), so the partial rows grow with M.
 // STAGES - 1 tiles are in flight ahead of the one at work (num_stages there).
 //
 // Unlike there a row is not padded to a power of two, as threads are masked by
-// vector, and the last program's missing rows cost no loads.
+// vector, and the last CTA's missing rows cost no loads.
 #define ROW_THREADS THREADS
 #include "common.cuh"
 #include "bwd_row.cuh"

@@ -7,14 +7,14 @@ import (
 	"normbench/kernels"
 )
 
-// bwdMixOrder: each program its own consecutive rows and one partial row, then
+// bwdMixOrder: each CTA its own consecutive rows and one partial row, then
 // k2. The kernel that PyTorch Inductor generates for a norm's backward.
 func bwdMixOrder(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Bwd, "mix_order"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "each program owns consecutive rows, several at a time in registers, weight loaded for each tile, one partial row per program, then k2",
+		Doc:    "each CTA owns consecutive rows, several at a time in registers, weight loaded for each tile, one partial row per CTA, then k2",
 		Origin: "PyTorch Inductor PR 165370 (mix-order reduction); split and stages as of PRs 166461, 167161 and 185003",
 		Files: []string{"bwd_mix_order.go", "bwd_mix_order.cu", "bwd_row.go", "bwd_row.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go",
 			"common.go", "common.cuh"},
@@ -31,26 +31,26 @@ func bwdMixOrder(op kernels.Op) *kernels.Family {
 		Base:   bwdMixOrderBase,
 		Refuse: refuseMixOrder,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			programs := ceilDiv(p.M, int64(c.Get(kernels.SplitSize)))
+			ctas := ceilDiv(p.M, int64(c.Get(kernels.SplitSize)))
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "bwd_mix_order.cu", Entry: "mix_order",
-				Grid:    [3]int{int(programs), 1, 1},
+				Grid:    [3]int{int(ctas), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
 				Defines: rowDefines(p, c),
 				Args:    bwdArgs(p, c),
 			}
-			return withReduce(p, c, programs, k1)
+			return withReduce(p, c, ctas, k1)
 		},
 		Host: map[string]kernels.HostStage{"mix_order": hostMixOrder, "reduce": hostReduce},
 	}
 }
 
-// bwdMixOrderBase is Inductor's rule for the rows of a program, of a tile and
+// bwdMixOrderBase is Inductor's rule for the rows of a CTA, of a tile and
 // for the stages (PRs 165370, 167161); it leaves warps to Triton's heuristic, for
 // which a warp per 512 elements stands here. A row too wide for that takes fewer
 // stages, then fewer rows at a time, then more warps, then fewer.
 func bwdMixOrderBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
-	split := min(max(lastPow2(p.M/(8*int64(max(d.Units, 1)))), 16), 128)
+	split := min(max(lastPow2(p.M/(8*int64(max(d.SMs, 1)))), 16), 128)
 	split = max(min(split, lastPow2(p.M)), minSplit)
 	rows := split / 32
 	if p.N <= 512 {
@@ -73,7 +73,7 @@ func bwdMixOrderBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return fitRow(func(c kernels.Config) error { return refuseMixOrder(p, c, d) }, configs)
 }
 
-// minSplit and maxSplit bound the rows of a program. About 2000 of them were
+// minSplit and maxSplit bound the rows of a CTA. About 2000 of them were
 // disastrous in Inductor (PR 166461), and fewer than 4 partial rows for a tile
 // of x are as much traffic as x.
 const (

@@ -25,7 +25,7 @@ var bwdRules = map[string][]string{
 	"two_pass": {
 		"ro1", "so1", "pt1", "ch3",
 		"br1.k0.sp0",                     // TransformerEngine before PR 593: (M,N) partial sums
-		"br1.p3.sp0.ro1.so1",             // and since: three programs that add in memory
+		"br1.p3.sp0.ro1.so1",             // and since: three CTAs that add in memory
 		"br4.bc256.w1.k0.sp0.so1.pt1",    // Fast-LLM's two passes
 		"br8.bc256.w1.p3.sp4096.so1.pt1", // and its single one
 	},
@@ -118,13 +118,13 @@ func TestBwdPlans(t *testing.T) {
 	r := families.New()
 	for _, test := range []struct {
 		problem, variant string
-		programs         int
+		ctas             int
 		scratch          kernels.DType
 		first            string // argument
 		rounds           string
 	}{
 		{"layernorm/bwd/4096x8192/bf16+bias", "ln_bwd/reg_persist@so1.pt1.p132.ro0", 132, kernels.BF16, "y", "dw db dw dx"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@pt0.p132.ro1", 128, kernels.FP32, "x", ""}, // 4 programs would have no rows
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@pt0.p132.ro1", 128, kernels.FP32, "x", ""}, // 4 CTAs would have no rows
 		{"rmsnorm/bwd/4096x8192/bf16-wfp32", "rms_bwd/reg_persist@pt1.p100", 100, kernels.FP32, "x", ""},
 		{"rmsnorm/bwd/4096x12288/bf16", "rms_bwd/two_pass@br1.bc8192.w16.k0.p0.sp0", 4096, kernels.FP32, "x", ""},
 		{"rmsnorm/bwd/32768x1024/bf16", "rms_bwd/two_pass@br8.bc1024.w4.p264.sp1024.so1.pt1", 264, kernels.BF16, "y", "dw dw dx"},
@@ -146,9 +146,9 @@ func TestBwdPlans(t *testing.T) {
 			rounds = append(rounds, x.Output)
 		}
 		l := plan.Launches[0]
-		if l.Grid[0] != test.programs || l.Args[0].Name != test.first || strings.Join(rounds, " ") != test.rounds ||
+		if l.Grid[0] != test.ctas || l.Args[0].Name != test.first || strings.Join(rounds, " ") != test.rounds ||
 			slices.ContainsFunc(plan.Scratch, func(s kernels.Scratch) bool {
-				return s.DType != test.scratch || s.Elems != int64(test.programs)*p.N
+				return s.DType != test.scratch || s.Elems != int64(test.ctas)*p.N
 			}) {
 			t.Errorf("%s on %s:\n%s", v, p, plan)
 		}
@@ -164,7 +164,7 @@ func TestBwdRefusals(t *testing.T) {
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@ch5", "cache hints are 1 or 4"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/smem_pipe@cp2.ch4", "gains nothing"},
 		{"rmsnorm/bwd/16384x8192/bf16", "rms_bwd/smem_pipe@cp1.cl1.ch4", "no legal instruction"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb5", "at most 32 programs and 64 warps"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb5", "at most 32 CTAs and 64 warps"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb4", "do not fit in its registers"},
 		{"rmsnorm/bwd/4096x16384/bf16", "rms_bwd/two_pass@p132.pt1", "would be rounded with every tile"},
 		{"rmsnorm/bwd/20000x262144/bf16", "rms_bwd/two_pass@br1.k0.p0", "of memory"},

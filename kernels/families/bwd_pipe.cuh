@@ -1,9 +1,9 @@
-// What backward designs share whose programs, alone or in clusters, take tiles of
+// What backward designs share whose CTAs, alone or in clusters, take tiles of
 // rows through slots of shared memory and keep the sums of dw and db in registers.
 // Included after common.cuh, pipe.cuh, reduce.cuh, fuse.cuh and ragged.cuh.
 //
 // BLOCK_ROWS/UNROLL groups of threads stand side by side, each on UNROLL rows of a
-// tile. CLUSTER programs share the rows by columns.
+// tile. CLUSTER CTAs share the rows by columns.
 
 #ifndef FUSED_DW
 #define FUSED_DW 0
@@ -19,7 +19,7 @@ constexpr int TPR = THREADS / GROUPS; // threads of a group
 constexpr int K = LAYERNORM ? 2 : 1;  // sums of a row
 constexpr int SUMS = K * UNROLL;      // sums of a group
 
-// A program's slice of columns, in vectors. Slices are multiples of 16 bytes; the
+// A CTA's slice of columns, in vectors. Slices are multiples of 16 bytes; the
 // last one may be shorter.
 constexpr int GRAIN = 16 / VECTOR_BYTES;
 constexpr int SLICE = cdiv(cdiv(ROW_VECS, CLUSTER), GRAIN) * GRAIN;
@@ -36,7 +36,7 @@ extern __shared__ __align__(128) unsigned char pipeline[];
 // ---- Places -------------------------------------------------------------------
 
 // A Place is what a thread works on: vectors lane, lane + TPR, ... of its
-// program's slice, in the rows of its group.
+// CTA's slice, in the rows of its group.
 struct Place {
   int rank, lane, group, vecs;
 
@@ -57,9 +57,9 @@ struct Place {
 #endif
 __device__ __forceinline__ bool live(u32 row, int r, u32 end) { return !TAIL || BLOCK_ROWS == 1 || row + r < end; }
 
-// A Walk is the program's tiles, as in common.cuh's Tiles, but dealt to clusters
+// A Walk is the CTA's tiles, as in common.cuh's Tiles, but dealt to clusters
 // and counted in 32 bits, which saves registers: tile t begins at row
-// first + t*stride, and ends before row end. In row order 2 a program's range is of
+// first + t*stride, and ends before row end. In row order 2 a CTA's range is of
 // rows, not of tiles, so that none has a row more than another has and one.
 struct Walk {
   u32 first, stride, count, end;
@@ -200,11 +200,11 @@ template <int COUNT, int GROUP> __device__ __forceinline__ void sumRows(float (&
   }
 }
 
-// ---- The program's sums ---------------------------------------------------------
+// ---- The CTA's sums ---------------------------------------------------------
 
 constexpr int SUM_FLOATS = SLICE * VEC; // of a gradient
 
-// Whether a program's sums leave by bulk stores: it has one group, whose vectors lie
+// Whether a CTA's sums leave by bulk stores: it has one group, whose vectors lie
 // side by side in shared memory as in the partial row, and the pipeline has room. At
 // 1024x8192 (H200, layernorm) its 64 KiB took 2.7 us that way and 3.7 by each
 // thread's own stores, which write half a sector of 32 bytes at a time; 3.4 when
@@ -225,7 +225,7 @@ constexpr bool BULK_SUMS = false;
 constexpr bool SUMS_FIRST = !LAYERNORM && !HAS_BIAS;
 constexpr bool EARLY_SUMS = BULK_SUMS && SUMS_FIRST && (COPY_PATH == 2 || !REREAD) && STAGES >= 2 && SUM_FLOATS * 4 <= SLOT;
 
-// stage puts the program's sums to shared memory, for others to see after
+// stage puts the CTA's sums to shared memory, for others to see after
 // __syncthreads; sendSums has them stored from there, by one thread.
 __device__ __forceinline__ void stage(float *sums, const float (&acc)[L][VEC], const Place &at) {
 #pragma unroll
@@ -242,14 +242,14 @@ __device__ __forceinline__ void sendSums(P *out, const float *sums, const Place 
 #endif
 }
 
-// sumsSent waits until shared memory has been read: a program that has ended has none.
+// sumsSent waits until shared memory has been read: a CTA that has ended has none.
 __device__ __forceinline__ void sumsSent() {
 #if __CUDA_ARCH__ >= 900
   if (BULK_SUMS) waitBulkRead<0>();
 #endif
 }
 
-// emit writes the program's sums, its slice of a partial row, to out: those of
+// emit writes the CTA's sums, its slice of a partial row, to out: those of
 // the groups, in their order. They meet in the pipeline's memory, when no copy is
 // under way any more, the n-th gradient's in its n-th part. FUSED_DW 3 adds them to
 // out from there.

@@ -9,17 +9,17 @@ import (
 	"normbench/kernels"
 )
 
-// What backward designs share whose programs, alone or in clusters, take tiles of
+// What backward designs share whose CTAs, alone or in clusters, take tiles of
 // rows through slots of shared memory (bwd_pipe.cuh).
 
 // A rowPipe is the geometry of a config.
 type rowPipe struct {
 	tiles, clusters, each int64 // tiles of rows, clusters over them, most tiles of a cluster
-	cluster               int64 // programs per cluster
-	perSM                 int64 // programs that a multiprocessor is to hold at once, 0 for no matter
+	cluster               int64 // CTAs per cluster
+	perSM                 int64 // CTAs that an SM is to hold at once, 0 for no matter
 	stages                int64
 	vecs, vec             int64 // vectors of a row, elements of one
-	slice                 int64 // vectors of a program's slice of columns
+	slice                 int64 // vectors of a CTA's slice of columns
 	groups, perGroup      int64 // groups of threads and threads in one
 	rows, perThread       int64 // rows of a group, vectors of a thread in one
 	shifts                bool  // a group has rows that start differently in their vectors
@@ -30,11 +30,11 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 	br, threads, k := int64(c.Get(kernels.BlockRows)), int64(32*c.Get(kernels.Warps)), c.Get(kernels.PerSM)
 	s.cluster, s.rows = int64(c.Get(kernels.Cluster)), int64(c.Get(kernels.Unroll))
 	if d.Kind == kernels.KindCPU {
-		k = min(k, 2) // a core runs one program at a time: more of them do nothing new
+		k = min(k, 2) // a core runs one CTA at a time: more of them do nothing new
 	}
 	s.tiles = ceilDiv(p.M, br)
 	s.clusters = s.tiles
-	if n := c.Get(kernels.Programs); n > 0 {
+	if n := c.Get(kernels.CTAs); n > 0 {
 		s.clusters = int64(n) / s.cluster
 	} else if k > 0 {
 		s.clusters = int64(k) * int64(d.ClustersAtOnce(int(s.cluster)))
@@ -43,8 +43,8 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 	if s.ragged(p) {
 		s.align(p, c)
 	}
-	if c.Get(kernels.Programs) == 0 && k > 0 {
-		s.perSM = min(int64(k), ceilDiv(s.clusters*s.cluster, int64(d.Units)))
+	if c.Get(kernels.CTAs) == 0 && k > 0 {
+		s.perSM = min(int64(k), ceilDiv(s.clusters*s.cluster, int64(d.SMs)))
 	}
 	s.each = ceilDiv(s.tiles, s.clusters)
 	s.stages = min(int64(c.Get(kernels.Stages)), s.each)
@@ -57,20 +57,20 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 }
 
 // align lets the groups of ragged rows have rows that all start alike in their
-// vectors, every phases-th one: by some programs less than there is room for, if not
-// many. Programs that have one row to a group, have none that differ.
+// vectors, every phases-th one: by some CTAs less than there is room for, if not
+// many. CTAs that have one row to a group, have none that differ.
 func (s *rowPipe) align(p kernels.Problem, c kernels.Config) {
 	step := startsAlike(p, c)
 	if s.clusters == s.tiles {
 		return
 	}
-	if c.Get(kernels.RowOrder) == 0 && c.Get(kernels.Programs) == 0 && s.clusters >= minAligned*step {
+	if c.Get(kernels.RowOrder) == 0 && c.Get(kernels.CTAs) == 0 && s.clusters >= minAligned*step {
 		s.clusters -= s.clusters % step
 	}
 	s.shifts = c.Get(kernels.RowOrder) != 0 || s.clusters%step != 0
 }
 
-// minAligned is how many programs there must be for each start of a row in a vector:
+// minAligned is how many CTAs there must be for each start of a row in a vector:
 // so many that those left over are few.
 const minAligned = 8
 
@@ -101,14 +101,14 @@ func sm90(d kernels.DeviceInfo) bool {
 }
 
 // refuseThreads refuses idle threads and empty slices. quack's _cap_cluster_n
-// holds the second: without it, programs of a cluster counted columns twice.
+// holds the second: without it, CTAs of a cluster counted columns twice.
 func (s *rowPipe) refuseThreads() error {
 	slice := min(s.slice, s.vecs)
 	switch {
 	case s.perGroup < 1:
 		return fmt.Errorf("fewer threads than groups of rows")
 	case s.vecs <= (s.cluster-1)*s.slice:
-		return fmt.Errorf("the %d vectors of a row are too few for %d programs", s.vecs, s.cluster)
+		return fmt.Errorf("the %d vectors of a row are too few for %d CTAs", s.vecs, s.cluster)
 	case s.perGroup > max(ceilPow2(slice), 8):
 		return fmt.Errorf("%d threads for %d vectors leave half of them idle", s.perGroup, slice)
 	case s.perThread > 32:
@@ -117,9 +117,9 @@ func (s *rowPipe) refuseThreads() error {
 	return nil
 }
 
-// refuseFit holds the sizes of a multiprocessor: registers of a thread, shared
-// memory of a program in bytes, and as many programs as programs_per_sm asks for.
-// (programs may ask for more: then some wait for others to end.)
+// refuseFit holds the sizes of an SM: registers of a thread, shared
+// memory of a CTA in bytes, and as many CTAs as ctas_per_sm asks for.
+// (CTAs may ask for more: then some wait for others to end.)
 func (s *rowPipe) refuseFit(c kernels.Config, d kernels.DeviceInfo, registers, shared int64) error {
 	threads := int64(32 * c.Get(kernels.Warps))
 	if most := min(65536/threads, 255); registers > most {
@@ -136,11 +136,11 @@ func (s *rowPipe) refuseFit(c kernels.Config, d kernels.DeviceInfo, registers, s
 	if k == 0 {
 		return nil
 	}
-	switch { // a program takes another KiB of a multiprocessor, which the limit leaves out
+	switch { // a CTA takes another KiB of an SM, which the limit leaves out
 	case k > 1 && k*(shared+1024) > limit+1024:
-		return fmt.Errorf("%d programs per multiprocessor take %d bytes of shared memory, more than %d", k, k*(shared+1024), limit+1024)
+		return fmt.Errorf("%d CTAs per SM take %d bytes of shared memory, more than %d", k, k*(shared+1024), limit+1024)
 	case k > 1 && (k*threads > 2048 || k*threads*registers > 65536):
-		return fmt.Errorf("%d programs of %d threads with about %d registers do not fit on a multiprocessor", k, threads, registers)
+		return fmt.Errorf("%d CTAs of %d threads with about %d registers do not fit on an SM", k, threads, registers)
 	}
 	return nil
 }
@@ -182,10 +182,10 @@ func cross(lists [][]int) iter.Seq[[]int] {
 	}
 }
 
-// hostRowPipe does the rows of program pid, the first of a cluster those of all of
+// hostRowPipe does the rows of CTA pid, the first of a cluster those of all of
 // them; the others return false. The sums of dw and db are the cluster's, whose
 // number, and run as the clusters see it, it returns too.
-func hostRowPipe(h *kernels.HostRun, pid int) (run *kernels.HostRun, program int, dw, db []float32, ok bool) {
+func hostRowPipe(h *kernels.HostRun, pid int) (run *kernels.HostRun, cta int, dw, db []float32, ok bool) {
 	cluster := int(h.Launch.Define("CLUSTER"))
 	if pid%cluster != 0 {
 		return nil, 0, nil, nil, false
@@ -195,14 +195,14 @@ func hostRowPipe(h *kernels.HostRun, pid int) (run *kernels.HostRun, program int
 		launch.Grid[0] /= cluster
 		clusters.Launch, h = &launch, &clusters
 	}
-	program = pid / cluster
+	cta = pid / cluster
 	p, N := h.Problem, h.Problem.N
 	xhat, dy := h.Row(0, N), h.Row(1, N)
 	dw, db = h.Row(2, N), h.Row(3, N*flag(p.Bias))
 	clear(dw)
 	clear(db)
 	wf, _ := hostWeights(h)
-	eachTileRow(h, program, func(i int64) {
+	eachTileRow(h, cta, func(i int64) {
 		hostXhat(h, xhat, wf, i, 0)
 		h.Mem["dy"].Load(dy, i*N)
 		for j := range db {
@@ -222,5 +222,5 @@ func hostRowPipe(h *kernels.HostRun, pid int) (run *kernels.HostRun, program int
 		}
 		hostGradient(h, dy, i, 0)
 	})
-	return h, program, dw, db, true
+	return h, cta, dw, db, true
 }

@@ -1,10 +1,10 @@
 // Backward, persistent: the row and the weight gradient live in registers.
 //
 //   x, dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)] -> dx (M,N), partial
-//   sums of dw and db (programs,N) of P_TYPE, which k2 (reduce.cu) adds up
+//   sums of dw and db (CTAs,N) of P_TYPE, which k2 (reduce.cu) adds up
 //
 // Bytes: x, dy, [dres] and dx once; partials written here and read by k2. A
-// program walks over tiles of BLOCK_ROWS rows, WARPS*32/BLOCK_ROWS threads to a
+// CTA walks over tiles of BLOCK_ROWS rows, WARPS*32/BLOCK_ROWS threads to a
 // row. One reduction per row, layernorm's two sums together: with g = dy*w and
 // xhat = (x-mean)*rstd,
 //
@@ -54,7 +54,7 @@ __device__ __forceinline__ void fetch(Weights &c, const W *w, const W *b) {
   }
 }
 
-// write stores the program's partial row: the groups of threads add into
+// write stores the CTA's partial row: the groups of threads add into
 // shared memory one after the other, so that the order is always the same.
 __device__ __forceinline__ void write(P *partial, float (&acc)[L][VEC]) {
   extern __shared__ __align__(16) float merged[];

@@ -6,7 +6,7 @@ import (
 	"normbench/kernels"
 )
 
-// bwdRegPersist: persistent programs with the row and the weight gradient in
+// bwdRegPersist: persistent CTAs with the row and the weight gradient in
 // registers, then k2. The design of Liger (contiguous ranges of rows),
 // TransformerEngine (w loaded per row before PR 593, hoisted since) and apex
 // fast, also in its memory-efficient form, which reads the saved output.
@@ -15,7 +15,7 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 		Name:   name(op, kernels.Bwd, "reg_persist"),
 		Op:     op,
 		Pass:   kernels.Bwd,
-		Doc:    "persistent programs; row and weight gradient in registers, a partial row each, then k2",
+		Doc:    "persistent CTAs; row and weight gradient in registers, a partial row each, then k2",
 		Origin: "Liger-Kernel; apex FastLayerNorm; TransformerEngine (ROCm) PR 593",
 		Files:  []string{"bwd_reg_persist.go", "bwd_reg_persist.cu", "bwd_reg.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go", "common.go", "common.cuh"},
 		Knobs: append([]kernels.Range{
@@ -24,7 +24,7 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 1, 2, 4, 8),
-			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.CTAs, 0),
 			kernels.Values(kernels.Hoist, 1),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.SavedOutput, 0),
@@ -36,24 +36,24 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 		Base:   bwdRegPersistBase,
 		Refuse: refuseRegPersist,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			programs := dealt(p, c, d)
+			ctas := dealt(p, c, d)
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "bwd_reg_persist.cu", Entry: "reg_persist",
-				Grid:    [3]int{int(programs), 1, 1},
+				Grid:    [3]int{int(ctas), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
 				Shared:  mergeBytes(p, c),
 				Defines: rowDefines(p, c),
 				Args:    bwdArgs(p, c),
 			}
-			return withReduce(p, c, programs, k1)
+			return withReduce(p, c, ctas, k1)
 		},
 		Host: map[string]kernels.HostStage{"reg_persist": hostRegPersist, "reduce": hostReduce},
 	}
 }
 
 // bwdRegPersistBase gives each thread 32 bytes of a row, 64 where db takes as
-// many accumulators again, two rows and two stages, and as many programs as
-// then fit: 512 threads per multiprocessor, 256 with db.
+// many accumulators again, two rows and two stages, and as many CTAs as
+// then fit: 512 threads per SM, 256 with db.
 //
 // Read off the H200's grid over 15 shapes (bf16, N 1024 to 16384, 8Mi to 32Mi
 // elements). One stage, with as many threads, takes 62 us where this takes 55 at
@@ -73,7 +73,7 @@ func bwdRegPersistBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		}
 		warps := int(rows * perRow / 32)
 		c = kernels.NewConfig(set(kernels.BlockRows, int(rows)), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),
-			set(kernels.Stages, 2), set(kernels.PerSM, max(int(threads)/32/warps, 1)), set(kernels.Programs, 0),
+			set(kernels.Stages, 2), set(kernels.PerSM, max(int(threads)/32/warps, 1)), set(kernels.CTAs, 0),
 			set(kernels.Hoist, 1)).With(bwdPlain...).With(reduceBase...)
 		if refuseRegPersist(p, c, d) == nil {
 			return c
@@ -109,22 +109,22 @@ func refuseRegPersist(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	if p.Op == kernels.LayerNorm && c.Get(kernels.BlockRows) > 1 {
 		rest += 4
 	}
-	// A fixed number of programs is that of a published rule, which may have threads
+	// A fixed number of CTAs is that of a published rule, which may have threads
 	// without a part of the row.
 	vecs, _ := vectors(p, c)
 	threads := int64(c.Get(kernels.Warps) * 32 / c.Get(kernels.BlockRows))
-	if c.Get(kernels.Programs) == 0 || threads <= vecs {
+	if c.Get(kernels.CTAs) == 0 || threads <= vecs {
 		if err := refuseThreadsPerRow(p, c, max((registers(c)-rest)/words, 1)); err != nil {
 			return err
 		}
 	}
 	if need := mergeBytes(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
-		return fmt.Errorf("merging the rows of a program takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
+		return fmt.Errorf("merging the rows of a CTA takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
 	}
 	return refuseReduce(c)
 }
 
-// registers is how many of them a thread may have: a multiprocessor has 65536
+// registers is how many of them a thread may have: an SM has 65536
 // (sm_80 to sm_100), an instruction names 255.
 func registers(c kernels.Config) int64 {
 	threads := int64(c.Get(kernels.Warps) * 32 * max(c.Get(kernels.MinBlocks), 1))
@@ -163,23 +163,23 @@ func refuseBwd(p kernels.Problem, c kernels.Config) error {
 	case c.Get(kernels.SavedOutput) == 1 && p.Op == kernels.LayerNorm && p.N == 1:
 		return fmt.Errorf("of one column the saved output is the bias, and its rounding would pass for xhat")
 	case lb > 32 || lb*c.Get(kernels.Warps) > 64:
-		return fmt.Errorf("a multiprocessor holds at most 32 programs and 64 warps")
+		return fmt.Errorf("an SM holds at most 32 CTAs and 64 warps")
 	}
 	return nil
 }
 
-// dealt is grid without the programs that would get no tile where tiles are
+// dealt is grid without the CTAs that would get no tile where tiles are
 // dealt in contiguous ranges.
 func dealt(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
-	programs := grid(p, c, d)
+	ctas := grid(p, c, d)
 	if c.Get(kernels.RowOrder) == 1 {
 		tiles := ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
-		programs = ceilDiv(tiles, ceilDiv(tiles, programs))
+		ctas = ceilDiv(tiles, ceilDiv(tiles, ctas))
 	}
-	return programs
+	return ctas
 }
 
-// mergeBytes is the shared memory in which the rows of a program meet.
+// mergeBytes is the shared memory in which the rows of a CTA meet.
 func mergeBytes(p kernels.Problem, c kernels.Config) int {
 	if c.Get(kernels.BlockRows) == 1 || p.NoWeight {
 		return 0
@@ -188,13 +188,13 @@ func mergeBytes(p kernels.Problem, c kernels.Config) int {
 }
 
 // refuseStages refuses other numbers of stages than one and two, and two where
-// no program has a second tile to load ahead.
+// no CTA has a second tile to load ahead.
 func refuseStages(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	switch st := c.Get(kernels.Stages); {
 	case st != 1 && st != 2:
 		return fmt.Errorf("stages are 1 or 2")
 	case st == 2 && grid(p, c, d) >= ceilDiv(p.M, int64(c.Get(kernels.BlockRows))):
-		return fmt.Errorf("no program has a second tile to load ahead")
+		return fmt.Errorf("no CTA has a second tile to load ahead")
 	}
 	return nil
 }
@@ -236,7 +236,7 @@ func hostRegPersist(h *kernels.HostRun, pid int) {
 	storePartials(h, pid, 0, dw, db)
 }
 
-// storePartials stores columns from j on of a program's sums of dw and, where it
+// storePartials stores columns from j on of a CTA's sums of dw and, where it
 // is not nil, db.
 func storePartials(h *kernels.HostRun, pid int, j int64, dw, db []float32) {
 	at := int64(pid)*h.Problem.N + j

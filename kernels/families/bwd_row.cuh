@@ -72,7 +72,7 @@ __device__ __forceinline__ void putDX(X *out, const RowVec &x, const RowVec &dy,
 }
 
 // Floats of partial rows move four at a time where a vector holds as many, past
-// L1: other programs write or read them.
+// L1: other CTAs write or read them.
 constexpr bool BY_FOUR = VEC % 4 == 0;
 
 // getFloats loads a vector of a partial row, zeros if it is not there.

@@ -17,7 +17,7 @@ func servesWeight(p kernels.Problem) error {
 	return nil
 }
 
-// A rowUse is what one thread of a program keeps of rows in its registers.
+// A rowUse is what one thread of a CTA keeps of rows in its registers.
 type rowUse struct {
 	threads int64 // threads of a row
 	rows    int64 // rows that a thread holds at once, those loaded ahead included
@@ -31,7 +31,7 @@ type rowUse struct {
 func refuseRowUse(p kernels.Problem, c kernels.Config, u rowUse) error {
 	vecs, vec := vectors(p, c)
 	if u.threads < 1 {
-		return fmt.Errorf("fewer threads than rows in a program")
+		return fmt.Errorf("fewer threads than rows in a CTA")
 	}
 	if u.threads > 64 && 8*vecs < 5*u.threads {
 		return fmt.Errorf("%d threads for the %d vectors of a row leave too many of them idle", u.threads, vecs)
@@ -74,18 +74,18 @@ func (u rowUse) registers(p kernels.Problem, c kernels.Config) int64 {
 	return need
 }
 
-// registersPerThread is what a multiprocessor's registers allow each thread of a
+// registersPerThread is what an SM's registers allow each thread of a
 // config. (255 is the most that a thread can have, but need is an estimate.)
 func registersPerThread(c kernels.Config) int64 {
 	threads := int64(c.Get(kernels.Warps) * 32 * max(c.Get(kernels.MinBlocks), 1))
 	return min(65536/threads, 256)
 }
 
-// refuseBounds holds what a multiprocessor needs of launch_bounds: 2048 threads
+// refuseBounds holds what an SM needs of launch_bounds: 2048 threads
 // at most.
 func refuseBounds(c kernels.Config) error {
 	if lb := c.Get(kernels.MinBlocks); lb > 32 || lb*c.Get(kernels.Warps)*32 > 2048 {
-		return fmt.Errorf("a multiprocessor has no room for %d programs of %d warps", lb, c.Get(kernels.Warps))
+		return fmt.Errorf("an SM has no room for %d CTAs of %d warps", lb, c.Get(kernels.Warps))
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func hostRow(h *kernels.HostRun, wf []float32, i int64) (xhat, dy []float32) {
 }
 
 // A hostSums is the sums of dw and, where there is one, db, over rows of one
-// program, in slots 3 and 4.
+// CTA, in slots 3 and 4.
 type hostSums struct{ dw, db []float32 }
 
 func newHostSums(h *kernels.HostRun) hostSums {

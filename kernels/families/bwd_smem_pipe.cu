@@ -19,22 +19,22 @@
 // of w, dw and db; more groups have fewer threads meet. quack has UNROLL 1.
 // RELOAD reads x (1) and dy (2) from shared memory again after the reduction,
 // which frees their registers and holds the slot for longer; 4 keeps what was made of
-// them, in three times the registers and a fifth less instructions. CLUSTER programs
+// them, in three times the registers and a fifth less instructions. CLUSTER CTAs
 // share the rows by columns; then the sums meet through distributed shared
-// memory, and each program keeps its slice of a partial row.
+// memory, and each CTA keeps its slice of a partial row.
 //
 // Sums of dw have no use for the reduction: in rmsnorm they take a tile before it, and
 // leave while the last tile's dx is made (EARLY_SUMS).
 //
 // Rows of any length: COPY_PATH 2 copies the aligned vectors that a row has an element
-// of (ragged.cuh). Programs whose rows do not all start alike in their vectors
+// of (ragged.cuh). CTAs whose rows do not all start alike in their vectors
 // (SHIFTS) add up each tile's sums in shared memory.
 //
 // A skewed loop, which made the sums of tile t+1 before it took those of tile t, to
 // hide the reduction, was slower by 2 to 10% at every shape (H200): tiles wait for
 // memory, not for their sums, and it reads them from shared memory twice.
 //
-// FUSED_DW makes dw without k2: 1 and 2 by the last programs (fuse.cuh), 3 by
+// FUSED_DW makes dw without k2: 1 and 2 by the last CTAs (fuse.cuh), 3 by
 // bulk additions to zeroed fp32 sums, in any order. quack fuses without clusters
 // and bias, N <= 2048; nothing here asks for that.
 #include "common.cuh"
@@ -52,7 +52,7 @@ constexpr bool BULK = COPY_PATH == 2;
 // With STATS_AHEAD the lanes of a group's part of a warp have those of as many tiles, one
 // each: BATCH tiles take one load, long before most of them are needed. Without, each tile's
 // are loaded a tile ahead, and waited for at its end. That wait is 13% of the time of
-// layernorm's warps at 4096x2048, 29% without a weight, and yet most programs need it: it
+// layernorm's warps at 4096x2048, 29% without a weight, and yet most CTAs need it: it
 // keeps them from asking the memory for more than it serves well. Without it 16384x8192 took
 // 204 us and not 191 (H200, layernorm), 32768x2048 99.6 and not 97.1 (rmsnorm). Rows up to 2
 // KiB, and no weight, are better off without it: 19.5 us became 15.5 (4096x2048, no weight).

@@ -8,7 +8,7 @@ import (
 	"normbench/kernels"
 )
 
-// bwdSmemPipe: persistent programs whose rows of x and dy come to shared memory
+// bwdSmemPipe: persistent CTAs whose rows of x and dy come to shared memory
 // several tiles ahead, dw in registers. The design of quack's backward, with the
 // fused gradients of its PR 101.
 func bwdSmemPipe(op kernels.Op) *kernels.Family {
@@ -16,13 +16,13 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 		Name: name(op, kernels.Bwd, "smem_pipe"),
 		Op:   op,
 		Pass: kernels.Bwd,
-		Doc: "persistent programs; rows come to shared memory some tiles ahead, dw in registers, then k2 or a fused sum; " +
+		Doc: "persistent CTAs; rows come to shared memory some tiles ahead, dw in registers, then k2 or a fused sum; " +
 			"unroll is rows per thread, reload's bits are x and dy, 4 keeps them widened",
 		Origin: "quack, main line and PR 101; mlx PR 3881",
 		Files: []string{"bwd_smem_pipe.go", "bwd_smem_pipe.cu", "bwd_pipe.go", "bwd_pipe.cuh", "ragged.go", "ragged.cuh", "ragged_sums.cuh", "pipe.cuh", "fuse.cuh", "reduce.go", "reduce.cu", "reduce.cuh",
 			"hoststage.go", "common.go", "common.cuh"},
 		// The published space (quack: 400 configs of threads, threads per row,
-		// clusters, reloads, copies and stages) with what it has in tables (programs)
+		// clusters, reloads, copies and stages) with what it has in tables (CTAs)
 		// and in branches (the fused sums).
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
@@ -35,7 +35,7 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.StatsAhead, 0, 1),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.PerSM, 1, 2, 3, 4),
-			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.CTAs, 0),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0, 4),
@@ -53,9 +53,9 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 
 // The values of fused_dw.
 const (
-	fusedLast   = 1 // the last program sums all partial rows
+	fusedLast   = 1 // the last CTA sums all partial rows
 	fusedGroups = 2 // the last of each group its rows, the last of all the groups' rows
-	fusedAdd    = 3 // each program adds its row to sums in memory
+	fusedAdd    = 3 // each CTA adds its row to sums in memory
 )
 
 // ---- Geometry ---------------------------------------------------------------
@@ -85,15 +85,15 @@ func pipeVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 	return vectors(p, c)
 }
 
-// group is the programs of a group of the two-level sum, and groups their number
+// group is the CTAs of a group of the two-level sum, and groups their number
 // (quack PR 101).
 func (s *smemPipe) group() int64 {
 	return ceilDiv(s.clusters, int64(math.Ceil(math.Sqrt(float64(s.clusters)))))
 }
-func (s *smemPipe) groupsOfPrograms() int64 { return ceilDiv(s.clusters, s.group()) }
+func (s *smemPipe) groupsOfCTAs() int64 { return ceilDiv(s.clusters, s.group()) }
 
-// shared is the dynamic shared memory of a program in bytes: the slots, in which
-// the rows of a program meet at the end and the last programs fold partial rows.
+// shared is the dynamic shared memory of a CTA in bytes: the slots, in which
+// the rows of a CTA meet at the end and the last CTAs fold partial rows.
 func (s *smemPipe) shared(p kernels.Problem, c kernels.Config) int64 {
 	slots := s.stages * s.slot(p)
 	switch {
@@ -174,7 +174,7 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 	case cp != 1 && cp != 2:
 		return fmt.Errorf("the copy path is 1 or 2")
 	case !isPow2(cl) || cl > 16:
-		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
+		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
 	case c.Get(kernels.Reload) > 4 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
 		return fmt.Errorf("reload is 0 to 4, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
 	case c.Get(kernels.StatsAhead) > 1:
@@ -192,7 +192,7 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 	case cp == 2 && row%16 != 0 && u > 1:
 		return fmt.Errorf("neighbouring rows of %d bytes start differently in their vectors, and a thread has one of a tile", row)
 	case c.Get(kernels.MinBlocks)*c.Get(kernels.Warps) > 64:
-		return fmt.Errorf("a multiprocessor holds at most 64 warps")
+		return fmt.Errorf("an SM holds at most 64 warps")
 	}
 	return nil
 }
@@ -222,28 +222,28 @@ const (
 	// Elements of x per thread, and bytes of a row, that are worth reading again:
 	// fewer leave registers enough.
 	minReread = 16
-	minWide   = 8 << 10 // and rows that are worth a cluster where each multiprocessor has one
+	minWide   = 8 << 10 // and rows that are worth a cluster where each SM has one
 	minSlice  = 4 << 10 // and slices of one, there and of few rows
 	minPaced  = 2 << 10 // bytes of rows that statistics loaded far ahead make no faster
-	// Slots of more groups of threads than one, in bytes. One program per
-	// multiprocessor with slots of this size beat several with smaller ones on an
+	// Slots of more groups of threads than one, in bytes. One CTA per
+	// SM with slots of this size beat several with smaller ones on an
 	// H200; larger slots have not been the best anywhere. (A KiB is for ragged rows.)
 	maxAbreast = 33 << 10
-	// Bytes on their way to a multiprocessor. At the H200's full rate there are 26
+	// Bytes on their way to an SM. At the H200's full rate there are 26
 	// to 29 KiB.
 	minAhead = 16 << 10
 )
 
 // refuseWaste keeps the grid to what is worth trying. A config that says its
-// programs, as the published rules do, is taken at its word.
+// CTAs, as the published rules do, is taken at its word.
 func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	if c.Get(kernels.Programs) > 0 {
+	if c.Get(kernels.CTAs) > 0 {
 		return nil
 	}
 	elems, slot := s.perThread*s.vec, s.slot(p)
 	bytes, row := min(s.slice, s.vecs)*s.vec*p.DType.Size(), p.N*p.DType.Size()
 	ahead := s.perSM * max(s.stages-1, 1) * slot
-	full := s.each > 4 && 2*s.clusters*s.cluster >= int64(d.Units) // long enough, and on most of the device
+	full := s.each > 4 && 2*s.clusters*s.cluster >= int64(d.SMs) // long enough, and on most of the device
 	switch {
 	case elems > maxSums:
 		return fmt.Errorf("%d columns per thread are too many to keep sums of", elems)
@@ -252,11 +252,11 @@ func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.De
 	case c.Get(kernels.StatsAhead) == 1 && row > minPaced && !p.NoWeight:
 		return fmt.Errorf("rows of %d bytes come faster where each waits for its statistics", row)
 	case s.groups > 1 && slot > maxAbreast:
-		return fmt.Errorf("%d groups of threads with %d bytes of slot: more programs do the same", s.groups, slot)
-	case s.cluster > 1 && (row < minWide || bytes < minSlice) && s.tiles >= int64(d.Units):
-		return fmt.Errorf("slices of %d bytes are too short for a cluster where each multiprocessor has a row", bytes)
+		return fmt.Errorf("%d groups of threads with %d bytes of slot: more CTAs do the same", s.groups, slot)
+	case s.cluster > 1 && (row < minWide || bytes < minSlice) && s.tiles >= int64(d.SMs):
+		return fmt.Errorf("slices of %d bytes are too short for a cluster where each SM has a row", bytes)
 	case s.perSM > 0 && d.SharedPerBlock > 0 && full && ahead < minAhead && bytes >= 512:
-		return fmt.Errorf("%d bytes on their way to a multiprocessor are too few to keep the memory busy", ahead)
+		return fmt.Errorf("%d bytes on their way to an SM are too few to keep the memory busy", ahead)
 	}
 	return nil
 }
@@ -306,13 +306,13 @@ func smemPipePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) ker
 	return withReduce(p, c, s.clusters, k1)
 }
 
-// lastPlan is k1 with counters, per program of a cluster one, or one for each
+// lastPlan is k1 with counters, per CTA of a cluster one, or one for each
 // group and one for all.
 func (s *smemPipe) lastPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Plan {
 	scratch, counters := partials(p, c, s.clusters), s.cluster
 	if s.fused == fusedGroups {
-		counters *= s.groupsOfPrograms() + 1
-		leaders := partials(p, c.With(set(kernels.PartialType, 0)), s.groupsOfPrograms())
+		counters *= s.groupsOfCTAs() + 1
+		leaders := partials(p, c.With(set(kernels.PartialType, 0)), s.groupsOfCTAs())
 		for i := range leaders {
 			leaders[i].Name = strings.TrimSuffix(leaders[i].Name, "partial") + "leaders"
 		}
@@ -354,7 +354,7 @@ func addPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Pla
 
 // A pipeRule is what is best for rows up to so many bytes: the copy path; groups of
 // threads side by side and threads of a group, for 16-byte vectors; rows of a group;
-// slots; programs per multiprocessor.
+// slots; CTAs per SM.
 type pipeRule struct {
 	row                                         int64
 	path, groups, perGroup, rows, stages, perSM int
@@ -365,9 +365,9 @@ type pipeRule struct {
 // for devices that have none, from a sketch of this design at N = 256, 384 and 1024
 // to 4096.
 //
-// From 2 KiB on programs have one group of threads, two in layernorm: then their sums
+// From 2 KiB on CTAs have one group of threads, two in layernorm: then their sums
 // leave by bulk stores (bwd_pipe.cuh). At 16 KiB, and for slices of that in clusters,
-// one program of a multiprocessor has two slots of a row.
+// one CTA of an SM has two slots of a row.
 var (
 	narrowRules = []pipeRule{
 		{512, 1, 8, 32, 1, 2, 4}, {768, 1, 8, 32, 1, 4, 2}, {1 << 10, 1, 8, 32, 1, 3, 2}, {2 << 10, 1, 4, 32, 1, 2, 3},
@@ -384,24 +384,24 @@ var (
 )
 
 // minWideRow is the narrowest row of wideRules in bytes, and maxRow the widest of one
-// program: beyond it clusters share rows in slices of that.
+// CTA: beyond it clusters share rows in slices of that.
 const (
 	minWideRow = 1<<10 + 2
 	maxRow     = 16 << 10
 )
 
 // clustersFor is how many times a cluster doubles: until its slices are no longer
-// than maxRow and, if the rows leave half of the multiprocessors idle, until they
+// than maxRow and, if the rows leave half of the SMs idle, until they
 // do not.
 func clustersFor(p kernels.Problem, d kernels.DeviceInfo) int {
 	row, n := p.N*p.DType.Size(), 0
-	for n < 4 && (row>>n > maxRow || p.M<<(n+1) <= int64(d.Units) && row>>(n+1) >= minSlice) {
+	for n < 4 && (row>>n > maxRow || p.M<<(n+1) <= int64(d.SMs) && row>>(n+1) >= minSlice) {
 		n++
 	}
 	return n
 }
 
-// smemPipeBase is the rule for the row, or what of it fits: fewer programs, rows
+// smemPipeBase is the rule for the row, or what of it fits: fewer CTAs, rows
 // of a group and slots, then x and dy read again after the reduction, then other
 // numbers of threads, and at last larger clusters.
 func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
@@ -431,7 +431,7 @@ func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	for v := range cross(tries) {
 		c := kernels.NewConfig(set(kernels.BlockRows, r.groups*v[4]), set(kernels.Warps, max(r.groups*v[1]/32, 1)), set(kernels.VectorBytes, 0),
 			set(kernels.Unroll, v[4]), set(kernels.Stages, v[3]), set(kernels.CopyPath, path), set(kernels.Reload, v[2]), set(kernels.StatsAhead, int(flag(p.NoWeight))), set(kernels.Cluster, v[0]),
-			set(kernels.PerSM, v[5]), set(kernels.Programs, 0), set(kernels.RowOrder, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0),
+			set(kernels.PerSM, v[5]), set(kernels.CTAs, 0), set(kernels.RowOrder, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0),
 			set(kernels.PartialType, 0), set(kernels.FusedDW, 0)).With(reduceBase...).With(set(kernels.EarlyReduce, startEarly))
 		if first == (kernels.Config{}) {
 			first = c
@@ -456,11 +456,11 @@ func (r pipeRule) forVectors(p kernels.Problem, path int) pipeRule {
 	return r
 }
 
-// forRows halves the tiles until each multiprocessor has one.
+// forRows halves the tiles until each SM has one.
 func (r pipeRule) forRows(p kernels.Problem, d kernels.DeviceInfo) pipeRule {
-	for ; r.rows > 1 && int64(r.rows*r.groups*d.Units) > p.M; r.rows /= 2 {
+	for ; r.rows > 1 && int64(r.rows*r.groups*d.SMs) > p.M; r.rows /= 2 {
 	}
-	for ; r.groups > 1 && r.groups*r.perGroup > 32 && int64(r.groups*d.Units) > p.M; r.groups /= 2 {
+	for ; r.groups > 1 && r.groups*r.perGroup > 32 && int64(r.groups*d.SMs) > p.M; r.groups /= 2 {
 	}
 	return r
 }
@@ -468,23 +468,23 @@ func (r pipeRule) forRows(p kernels.Problem, d kernels.DeviceInfo) pipeRule {
 // ---- Host -------------------------------------------------------------------
 
 func hostBwdSmemPipe(h *kernels.HostRun, pid int) {
-	h, program, dw, db, ok := hostRowPipe(h, pid)
+	h, cta, dw, db, ok := hostRowPipe(h, pid)
 	if !ok || h.Problem.NoWeight {
 		return
 	}
-	hostPartial(h, "dw", program, dw)
+	hostPartial(h, "dw", cta, dw)
 	if h.Problem.Bias {
-		hostPartial(h, "db", program, db)
+		hostPartial(h, "db", cta, db)
 	}
-	hostFused(h, program)
+	hostFused(h, cta)
 }
 
-// hostPartial leaves a program's sums of a gradient: as a partial row or, added
+// hostPartial leaves a CTA's sums of a gradient: as a partial row or, added
 // to what is there, in the buffer that the launch has in its place.
-func hostPartial(h *kernels.HostRun, gradient string, program int, sums []float32) {
+func hostPartial(h *kernels.HostRun, gradient string, cta int, sums []float32) {
 	N := h.Problem.N
 	if h.Launch.Define("FUSED_DW") != fusedAdd {
-		h.Mem[gradient+"_partial"].Store(int64(program)*N, sums)
+		h.Mem[gradient+"_partial"].Store(int64(cta)*N, sums)
 		return
 	}
 	to := h.Mem[gradient+"_partial"]
@@ -496,22 +496,22 @@ func hostPartial(h *kernels.HostRun, gradient string, program int, sums []float3
 	}
 }
 
-// hostFused sums the partial rows where this program is the last: fuse.cuh.
-func hostFused(h *kernels.HostRun, program int) {
-	p, programs := h.Problem, int64(h.Launch.Grid[0])
+// hostFused sums the partial rows where this CTA is the last: fuse.cuh.
+func hostFused(h *kernels.HostRun, cta int) {
+	p, ctas := h.Problem, int64(h.Launch.Grid[0])
 	gradients := []string{"dw", "db"}[:1+flag(p.Bias)]
 	counters := h.Mem["counters"]
 	switch h.Launch.Define("FUSED_DW") {
 	case fusedLast:
-		if counters.Add(0, 1) == int32(programs-1) {
+		if counters.Add(0, 1) == int32(ctas-1) {
 			for _, g := range gradients {
-				hostFinish(h, g, h.Mem[g+"_partial"], 0, programs, 0, p.N)
+				hostFinish(h, g, h.Mem[g+"_partial"], 0, ctas, 0, p.N)
 			}
 		}
 	case fusedGroups:
 		group := h.Arg("group")
-		groups, mine := ceilDiv(programs, group), int64(program)/group
-		members := min(group, programs-mine*group)
+		groups, mine := ceilDiv(ctas, group), int64(cta)/group
+		members := min(group, ctas-mine*group)
 		if counters.Add(mine, 1) != int32(members-1) {
 			return
 		}

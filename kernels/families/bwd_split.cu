@@ -22,7 +22,7 @@
 
 #ifdef BLOCK_ROWS
 
-// split_dx handles BLOCK_ROWS rows per program. With IN_REGISTERS each thread
+// split_dx handles BLOCK_ROWS rows per CTA. With IN_REGISTERS each thread
 // holds its part of a row, which is read once; otherwise the row comes in chunks
 // of CHUNK vectors per thread, once for the sums and once for dx.
 constexpr int CHUNK = imin(4, L);
@@ -107,7 +107,7 @@ split_dx(const X *x, const X *dy, const X *dres, const W *w, const float *rstd, 
 
 #else // split_dw
 
-// A program owns DW_COLS columns of one group of rows, gridDim.y of which have
+// A CTA owns DW_COLS columns of one group of rows, gridDim.y of which have
 // neighbouring rows each. ACROSS threads stand side by side on the columns, DOWN
 // of those one below the other; each has UNROLL rows in flight.
 constexpr int ACROSS = DW_COLS / VEC;

@@ -46,7 +46,7 @@ func bwdSplit(op kernels.Op) *kernels.Family {
 	}
 }
 
-// splitDX is the launch of dx, a tile of rows per program.
+// splitDX is the launch of dx, a tile of rows per CTA.
 func splitDX(p kernels.Problem, c kernels.Config) kernels.Launch {
 	part := knobsOf(c, kernels.BlockRows, kernels.Warps, kernels.VectorBytes, kernels.MinBlocks, kernels.CacheHint)
 	args := append(kernels.Buffers("x", "dy"), optional(p.Residual, "dres"), optional(!p.NoWeight, "w"))
@@ -61,9 +61,9 @@ func splitDX(p kernels.Problem, c kernels.Config) kernels.Launch {
 	}
 }
 
-// dwWarps are the warps of a program of split_dw: 256 threads with 4 rows of 16
+// dwWarps are the warps of a CTA of split_dw: 256 threads with 4 rows of 16
 // bytes in flight have 32 KiB of x and dy on the way, as much as an H200's
-// memory needs per multiprocessor (4.8 TB/s at about 0.7 us).
+// memory needs per SM (4.8 TB/s at about 0.7 us).
 const dwWarps = 8
 
 // splitDW is the launch of dw and db over groups of rows.
@@ -100,7 +100,7 @@ func splitUse(c kernels.Config) rowUse {
 // bwdSplitBase gives a thread of dx 64 bytes of a row, as the forward of the same
 // shape has them (fwdCTARegBase). dw has one group of rows for M <= 512
 // (TransformerEngine PR 593), otherwise enough of them, up to 64, for two
-// programs per multiprocessor.
+// CTAs per SM.
 func bwdSplitBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	rows, warps := block(threadsFor(p, 64), 128)
 	cols := 64
@@ -108,7 +108,7 @@ func bwdSplitBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		cols = 32
 	}
 	groups := 1
-	for tiles := ceilDiv(p.N, int64(cols)); p.M > 512 && groups < 64 && tiles*int64(groups) < 2*int64(d.Units); {
+	for tiles := ceilDiv(p.N, int64(cols)); p.M > 512 && groups < 64 && tiles*int64(groups) < 2*int64(d.SMs); {
 		groups *= 2
 	}
 	c := kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.VectorBytes, 0), set(kernels.DWCols, cols),
@@ -131,15 +131,15 @@ func refuseSplit(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) erro
 	threads := splitUse(c).threads
 	switch {
 	case threads < 1:
-		return fmt.Errorf("fewer threads than rows in a program")
+		return fmt.Errorf("fewer threads than rows in a CTA")
 	case threads > max(ceilPow2(vecs), 128):
 		return fmt.Errorf("%d threads for the %d vectors of a row leave half of them idle", threads, vecs)
 	case rows > 1 && !splitInRegisters(p, c):
-		return fmt.Errorf("rows that do not fit in registers have a program of their own")
+		return fmt.Errorf("rows that do not fit in registers have a CTA of their own")
 	case !isPow2(cols) || cols < 32 || cols > 256:
 		return fmt.Errorf("columns of dw are a power of two from 32 to 256")
 	case int64(cols) > 32*dwWarps*vec:
-		return fmt.Errorf("%d columns of dw in vectors of %d are more than a program's threads", cols, vec)
+		return fmt.Errorf("%d columns of dw in vectors of %d are more than a CTA's threads", cols, vec)
 	case c.Get(kernels.RowGroups) < 1 || c.Get(kernels.RowGroups) > 64:
 		return fmt.Errorf("groups of rows are 1 to 64")
 	case !isPow2(u) || u > 16:

@@ -1,23 +1,23 @@
 // Backward in tiles of BLOCK_ROWS rows by BLOCK_COLS columns, which all threads
-// of a program span: in one pass where a tile holds whole rows, else in two.
+// of a CTA span: in one pass where a tile holds whole rows, else in two.
 //
 //   x, dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)] -> dx (M,N), partial
-//   sums of dw and db (programs,N) of P_TYPE, which k2 (reduce.cu) adds up
+//   sums of dw and db (CTAs,N) of P_TYPE, which k2 (reduce.cu) adds up
 //
-// A thread holds its columns of all rows of the tile, so the rows of a program
+// A thread holds its columns of all rows of the tile, so the rows of a CTA
 // need no merging. Row sums of the whole tile meet in one reduction; dx and its
 // terms are those of bwd_reg_persist.cu, SAVED_OUTPUT too.
 //
 // SINGLE_PASS (Fast-LLM PR 546): x, dy, [dres] and dx once. The tile stays packed
 // in registers, and the sums of dw and db stay there over all tiles of the
-// program, which stores its partial row at the end.
+// CTA, which stores its partial row at the end.
 //
 // Two passes, any N whatever the registers: one over the chunks of columns for
 // the row sums, and one that reads x and dy again, where they have left the
 // caches from memory, and writes dx. Partial sums go to memory chunk by chunk.
-// With one tile per program (Fast-LLM's wide kernel; with one row to a tile the
+// With one tile per CTA (Fast-LLM's wide kernel; with one row to a tile the
 // (M,N) buffer of TransformerEngine before PR 593) they are only stored; else
-// the program reads and writes its own partial row for every tile after its
+// the CTA reads and writes its own partial row for every tile after its
 // first (that PR).
 #include "common.cuh"
 #include "bwd_reg.cuh"
@@ -30,7 +30,7 @@ __device__ __forceinline__ int column(int chunk, int u) { return chunk + (u * TH
 
 struct In { const X *x, *dy, *dres; const W *w, *b; const float *rstd, *mean; };
 
-// A Tile is a program's rows of one chunk, packed as they came. All loads of a
+// A Tile is a CTA's rows of one chunk, packed as they came. All loads of a
 // chunk are issued before the first is used: loading vector by vector, as the
 // first version did, left it at a third of the speed.
 struct Tile {
@@ -126,7 +126,7 @@ struct Rows {
   }
 };
 
-// partial keeps a vector of sums in the program's partial row, added to what it
+// partial keeps a vector of sums in the CTA's partial row, added to what it
 // kept for earlier tiles.
 __device__ __forceinline__ void partial(P *p, int c, float (&v)[VEC], bool add) {
   p += (i64)blockIdx.x * COLS + c;

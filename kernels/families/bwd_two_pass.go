@@ -8,9 +8,9 @@ import (
 
 // bwdTwoPass: tiles of rows by columns, in one pass where a tile holds whole
 // rows, else with x and dy read again, then k2. The design of Fast-LLM (one pass
-// with persistent programs, two with a program per tile) and of
+// with persistent CTAs, two with a CTA per tile) and of
 // TransformerEngine's blocked backward: one row to a tile with a partial row
-// each, its (M,N) buffer, or a program's own partial row added to in memory.
+// each, its (M,N) buffer, or a CTA's own partial row added to in memory.
 func bwdTwoPass(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Bwd, "two_pass"),
@@ -25,7 +25,7 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Warps, 4, 8, 16),
 			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.PerSM, 0, 2, 4),
-			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.CTAs, 0),
 			kernels.Values(kernels.SinglePass, 0, 8192),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.SavedOutput, 0),
@@ -37,15 +37,15 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 		Base:   bwdTwoPassBase,
 		Refuse: refuseBwdTwoPass,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			programs := dealt(p, c, d)
+			ctas := dealt(p, c, d)
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "bwd_two_pass.cu", Entry: "two_pass",
-				Grid:    [3]int{int(programs), 1, 1},
+				Grid:    [3]int{int(ctas), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
 				Defines: rowDefines(p, c, singlePass(p, c)),
 				Args:    bwdArgs(p, c),
 			}
-			return withReduce(p, c, programs, k1)
+			return withReduce(p, c, ctas, k1)
 		},
 		Host: map[string]kernels.HostStage{"two_pass": hostBwdTwoPass, "reduce": hostReduce},
 	}
@@ -53,13 +53,13 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 
 // bwdTwoPassBase: tiles of four rows quarter the traffic of the partial rows;
 // sixteen warps with two vectors each were the H200's best at N = 16384. Where
-// that does not fit the registers, tiles have fewer rows. Two programs of sixteen
-// warps take all registers of a multiprocessor with 64 each: the compiler is held
+// that does not fit the registers, tiles have fewer rows. Two CTAs of sixteen
+// warps take all registers of an SM with 64 each: the compiler is held
 // to that where a tile can do with it.
 func bwdTwoPassBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	var c kernels.Config
 	for rows := 4; rows > 0; rows /= 2 {
-		c = chunks(p, rows, 16, 2).With(set(kernels.PerSM, 2), set(kernels.Programs, 0), set(kernels.SinglePass, 8192)).
+		c = chunks(p, rows, 16, 2).With(set(kernels.PerSM, 2), set(kernels.CTAs, 0), set(kernels.SinglePass, 8192)).
 			With(bwdPlain...).With(reduceBase...)
 		held := c.With(set(kernels.MinBlocks, 2))
 		if c.Get(kernels.Warps) == 16 && refuseBwdTwoPass(p, held, d) == nil {
@@ -121,13 +121,13 @@ func twoPassRegisters(p kernels.Problem, c kernels.Config, each int64) int64 {
 // refuseOwnRow refuses partial rows that are added to in memory where each of
 // these sums would be rounded, and scratch that the device has no memory for.
 func refuseOwnRow(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	programs, part := dealt(p, c, d), partialType(p, c)
-	if part != kernels.FP32 && programs < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && singlePass(p, c).Value == 0 {
+	ctas, part := dealt(p, c, d), partialType(p, c)
+	if part != kernels.FP32 && ctas < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && singlePass(p, c).Value == 0 {
 		return fmt.Errorf("a partial row of %s would be rounded with every tile that is added to it", part)
 	}
-	problem, sums := p.Footprint(), programs*p.N*part.Size()*(1+flag(p.Bias))
+	problem, sums := p.Footprint(), ctas*p.N*part.Size()*(1+flag(p.Bias))
 	if problem <= d.MemoryBytes && problem+sums > d.MemoryBytes {
-		return fmt.Errorf("%d partial rows take %s of memory", programs, kernels.FormatBytes(sums))
+		return fmt.Errorf("%d partial rows take %s of memory", ctas, kernels.FormatBytes(sums))
 	}
 	return nil
 }

@@ -309,7 +309,7 @@ __device__ __forceinline__ void weights(const Raw<W_BYTES> &r, float (&v)[VEC]) 
 // ---- Reductions -----------------------------------------------------------
 
 // sumOver adds K values over each group of GROUP neighbouring threads of the
-// program (a power of two); every thread of the group gets the sums, always in
+// CTA (a power of two); every thread of the group gets the sums, always in
 // the same order. A group within a warp needs no barrier. A wider one needs
 // one: callers alternate phase between 0 and 1, so that the next call's writes
 // cannot meet this call's reads.
@@ -338,8 +338,8 @@ __device__ __forceinline__ void sumOver(float (&v)[K], int phase) {
 
 // ---- Rows -----------------------------------------------------------------
 
-// Tiles are the rows of a program, BLOCK_ROWS at a time: first, first + stride
-// and so on before end. In strides (ROW_ORDER 0) neighbouring programs work on
+// Tiles are the rows of a CTA, BLOCK_ROWS at a time: first, first + stride
+// and so on before end. In strides (ROW_ORDER 0) neighbouring CTAs work on
 // neighbouring tiles; in contiguous ranges (1) each has its own part of memory.
 #ifdef BLOCK_ROWS
 struct Tiles {
@@ -366,8 +366,8 @@ struct Tiles {
 // magnitude is |v| as bits, which have the order of the numbers, NaN on top.
 __device__ __forceinline__ u32 magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 
-// amaxOver raises *amax, zero or a float, to the program's largest magnitude: one
-// atomic operation per program (TransformerEngine), whose order does not matter.
+// amaxOver raises *amax, zero or a float, to the CTA's largest magnitude: one
+// atomic operation per CTA (TransformerEngine), whose order does not matter.
 // All threads call it once, at the end.
 __device__ __forceinline__ void amaxOver(float *amax, u32 most) {
   __shared__ u32 warps[32];

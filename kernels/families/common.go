@@ -107,15 +107,15 @@ func optional(has bool, name string) kernels.Arg {
 	return kernels.Arg{Kind: kernels.ArgBuffer, Name: name}
 }
 
-// grid is how many programs walk over the tiles of rows: one per tile, or as
-// many as the config's programs or programs_per_sm say, never more than tiles.
+// grid is how many CTAs walk over the tiles of rows: one per tile, or as
+// many as the config's CTAs or ctas_per_sm say, never more than tiles.
 func grid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 	tiles := ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
-	if n := c.Get(kernels.Programs); n > 0 {
+	if n := c.Get(kernels.CTAs); n > 0 {
 		return min(tiles, int64(n))
 	}
 	if k := c.Get(kernels.PerSM); k > 0 {
-		return min(tiles, int64(k)*int64(d.Units))
+		return min(tiles, int64(k)*int64(d.SMs))
 	}
 	return tiles
 }
@@ -173,7 +173,7 @@ func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 	case p.N > 1<<24:
 		return fmt.Errorf("columns are indexed in 32 bits, at most %d of them", 1<<24)
 	case grid(p, c, d) > 1<<31-1:
-		return fmt.Errorf("more than 2^31-1 programs")
+		return fmt.Errorf("more than 2^31-1 CTAs")
 	}
 	return refuseHint(p, c, d)
 }
@@ -196,7 +196,7 @@ func refuseThreadsPerRow(p kernels.Problem, c kernels.Config, maxWords int64) er
 	vecs, vec := vectors(p, c)
 	threads := int64(c.Get(kernels.Warps)*32) / int64(c.Get(kernels.BlockRows))
 	if threads < 1 {
-		return fmt.Errorf("fewer threads than rows in a program")
+		return fmt.Errorf("fewer threads than rows in a CTA")
 	}
 	if threads > max(ceilPow2(vecs), 8) {
 		return fmt.Errorf("%d threads for the %d vectors of a row leave half of them idle", threads, vecs)

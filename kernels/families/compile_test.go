@@ -17,8 +17,8 @@ import (
 
 // h200 is the device that launch rules are tested for.
 var h200 = kernels.DeviceInfo{
-	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
-	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536,
+	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132,
+	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerSM: 65536,
 	Clusters: [4]int{66, 30, 15, 7}, // as one chip said; others of the model differ
 }
 

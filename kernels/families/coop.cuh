@@ -1,16 +1,16 @@
-// What the designs share that spread a row over programs: the part of a row
-// that a program has, and the exchange of its sums through global memory.
+// What the designs share that spread a row over CTAs: the part of a row
+// that a CTA has, and the exchange of its sums through global memory.
 // Included after common.cuh, with CTAS_PER_ROW and BLOCK_ROWS.
 
 constexpr int RANKS = CTAS_PER_ROW;
-constexpr int TPR = THREADS / BLOCK_ROWS;   // threads of a row in one program
-constexpr int SLICE = cdiv(VECS, RANKS);    // vectors of a row in one program; the last may have fewer
+constexpr int TPR = THREADS / BLOCK_ROWS;   // threads of a row in one CTA
+constexpr int SLICE = cdiv(VECS, RANKS);    // vectors of a row in one CTA; the last may have fewer
 constexpr int L = cdiv(SLICE, TPR);         // vectors of a row in one thread
 static_assert(TPR >= 32 && TPR * BLOCK_ROWS == THREADS, "whole warps to a row");
 static_assert(RANKS == 1 || BLOCK_ROWS == 1, "rows side by side only where programs hold whole rows");
 static_assert(SLICE * (RANKS - 1) < VECS, "a program has none of the row");
 
-// The programs of a row are neighbours, and walk over the same rows: row after
+// The CTAs of a row are neighbours, and walk over the same rows: row after
 // row for the whole group, groups() rows apart.
 __device__ __forceinline__ int rank() { return RANKS == 1 ? 0 : blockIdx.x % RANKS; }
 __device__ __forceinline__ i64 group() { return blockIdx.x / RANKS; }
@@ -25,7 +25,7 @@ __device__ __forceinline__ bool inside(int i) {
 }
 __device__ __forceinline__ i64 column(int i) { return (i64)(rank() * SLICE + lane() + i * TPR) * VEC; }
 
-// sliceCols is how many columns program r has of a row, sliceMean the mean of its
+// sliceCols is how many columns CTA r has of a row, sliceMean the mean of its
 // sum over them.
 constexpr int LAST = VECS - SLICE * (RANKS - 1);
 __device__ __forceinline__ float sliceCols(int r) { return r < RANKS - 1 ? (float)(SLICE * VEC) : (float)(LAST * VEC); }
@@ -33,14 +33,14 @@ __device__ __forceinline__ float sliceMean(float sum, int r) {
   return sum * (r < RANKS - 1 ? 1.0f / (SLICE * VEC) : 1.0f / (LAST * VEC));
 }
 
-// A group of programs has a counter of its own, COUNTER words apart so that
+// A group of CTAs has a counter of its own, COUNTER words apart so that
 // groups do not meet in a cache line, and two slots of SLOT floats, used in
 // turns: coop.go says so to the plan.
 constexpr int COUNTER = 32, SLOT = 16;
 
-// Exchange brings K sums of each program of a row to all of them.
+// Exchange brings K sums of each CTA of a row to all of them.
 //
-// Counters start at zero and only grow: round after round each program adds one
+// Counters start at zero and only grow: round after round each CTA adds one
 // and waits for RANKS more, so nothing is reset. (apex and TransformerEngine
 // count up and down again, and so need two counters in turns. Differences are
 // taken modulo 2^32.) Two slots are enough: who writes a slot again has seen all
@@ -58,7 +58,7 @@ struct Exchange {
 #endif
 
   // gather: mine is the same in all threads; all of them call it. With one
-  // program of K sums it costs nothing.
+  // CTA of K sums it costs nothing.
   template <int K> __device__ __forceinline__ void gather(const float (&mine)[K], float (&all)[K][RANKS]) {
 #if CTAS_PER_ROW > 1
     static_assert(K * RANKS <= SLOT, "a slot holds the sums of all");
@@ -76,7 +76,7 @@ struct Exchange {
       while ((int)(n - target) < 0);
     }
     __syncthreads();
-    // One request per warp, past L1, which other programs' stores do not reach.
+    // One request per warp, past L1, which other CTAs' stores do not reach.
     int from = threadIdx.x % 32;
     float got = from < K * RANKS ? __ldcg(at + from) : 0.f;
 #pragma unroll
@@ -89,7 +89,7 @@ struct Exchange {
 #endif
   }
 
-  // sum adds the K sums of the programs in the order of their ranks.
+  // sum adds the K sums of the CTAs in the order of their ranks.
   template <int K> __device__ __forceinline__ void sum(float (&v)[K]) {
     float all[K][RANKS];
     gather(v, all);

@@ -20,7 +20,7 @@ func eachOpPass(f func(op kernels.Op, pass kernels.Pass)) {
 }
 
 // corners are the shapes and options where indexing goes wrong: one row, one
-// column, odd and prime columns, more tiles than programs and fewer; then every
+// column, odd and prime columns, more tiles than CTAs and fewer; then every
 // type and every option.
 func corners() []kernels.Problem {
 	var ps []kernels.Problem

@@ -15,7 +15,7 @@ func fp8Args(p kernels.Problem, c kernels.Config) []kernels.Arg {
 	}
 }
 
-// fwdPlan is k1 with what fp8 adds: amax is cleared ahead of it, as programs
+// fwdPlan is k1 with what fp8 adds: amax is cleared ahead of it, as CTAs
 // raise it, and y may be transposed after it.
 func fwdPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Plan {
 	var plan kernels.Plan

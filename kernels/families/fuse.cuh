@@ -1,12 +1,12 @@
-// Partial rows added up by the programs that end last, in a fixed order, instead
+// Partial rows added up by the CTAs that end last, in a fixed order, instead
 // of by k2: in one level (llm.c's layernorm_backward_kernel10; quack PR 110) or
 // in two (quack PR 101). Included after common.cuh and reduce.cuh.
 //
 // Against reduce.cuh's finish, a thread takes four neighbouring columns and has
 // eight rows in flight, and threads that find no column share the rows: the last
-// program stands alone on the device, so its latency is everything.
+// CTA stands alone on the device, so its latency is everything.
 
-// keep stores BYTES that another program, or k2, reads again soon.
+// keep stores BYTES that another CTA, or k2, reads again soon.
 template <int BYTES> __device__ __forceinline__ void keep(void *p, Raw<BYTES> r) {
   if constexpr (BYTES == 2) {
     *(unsigned short *)p = (unsigned short)r.word[0];
@@ -22,7 +22,7 @@ template <int BYTES> __device__ __forceinline__ void keep(void *p, Raw<BYTES> r)
 }
 
 // loadPast reads BYTES past L1, which may hold an older state of what another
-// program has written.
+// CTA has written.
 template <int BYTES> __device__ __forceinline__ Raw<BYTES> loadPast(const void *p) {
   Raw<BYTES> r;
   if constexpr (BYTES == 2) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void fold(const typename Elem<TYPE>::bits *rows, int 
   }
 }
 
-// A Gradient is what is known of dw or db: the partial rows (programs,COLS), the
+// A Gradient is what is known of dw or db: the partial rows (CTAs,COLS), the
 // leaders (groups,COLS) of two levels, what is added, where it goes.
 struct Gradient {
   const P *partial;
@@ -105,7 +105,7 @@ __device__ __forceinline__ void foldOut(const typename Elem<TYPE>::bits *rows, i
   __syncthreads();
 }
 
-// sumLast: program of programs has written columns lo to hi, at most SPAN, of its
+// sumLast: CTA of CTAs has written columns lo to hi, at most SPAN, of its
 // partial rows; the last to come makes dw and, with a bias, db of them. All
 // threads call it, with THREADS*FOLD floats of shared memory that nobody uses any
 // more. counters start at zero.
@@ -116,7 +116,7 @@ __device__ __forceinline__ void sumLast(const Gradient &dw, const Gradient &db, 
   if (HAS_BIAS) foldOut<P_TYPE, SPAN>(db.partial, programs, lo, hi, shared, db);
 }
 
-// sumLastOfGroups does it in two levels: the last of each group of programs makes
+// sumLastOfGroups does it in two levels: the last of each group of CTAs makes
 // a leader row of the group's rows, the last of those groups makes the gradients
 // of the leaders. There is a counter for each group and one for all groups.
 template <int SPAN>

@@ -4,19 +4,19 @@
 //   x (M,N), [w (N)], [b (N)], scale ->
 //     y (M,N), yt (N,M), rstd (M) fp32, [mean (M) fp32], amax, scale_inv
 //
-// Bytes: x once, y and yt once; w and b once per program. A design with a transpose of its
+// Bytes: x once, y and yt once; w and b once per CTA. A design with a transpose of its
 // own reads y again.
 //
 // The L2 takes as long for 32 bytes of a line as for 64, so rows of yt are to be written 64
 // bytes at a time: 64 rows of x, 128 KiB of a slice of 1024 columns. tile keeps a band in
 // shared memory until its bytes have left, and has no room for another beside it then. Here
-// programs share a band by columns, a warp has BLOCK_ROWS/WARPS rows of the slice, and
+// CTAs share a band by columns, a warp has BLOCK_ROWS/WARPS rows of the slice, and
 //
 //   1. takes them from shared memory to registers, where they stay, and has the rows of the
 //      next band brought to their place at once (bulk copies on a barrier of the warp): reading
 //      goes on whatever comes now;
 //   2. adds up its part of each row, so that lane l has the sum of row l % ROWS, and exchanges
-//      that with the warps of its rows in the other programs; in layernorm the sum, and squares
+//      that with the warps of its rows in the other CTAs; in layernorm the sum, and squares
 //      centred on its mean, which Chan's formula merges;
 //   3. writes y, and leaves the bytes in shared memory.
 //   4. When all have, each thread takes 16 rows of 4 columns, turns them 4 by 4, and writes 16
@@ -26,8 +26,8 @@
 // meanwhile. Warps wait for each other where they need to and not before: for all bytes ahead of 4,
 // for all to have been read ahead of the next 3.
 //
-// Programs that share a band are a cluster or, where the row is too wide for 16 of them or would leave
-// multiprocessors idle (clusters of 8 fill 120 of 132, of 16 112), CTAS_PER_ROW that meet in global
+// CTAs that share a band are a cluster or, where the row is too wide for 16 of them or would leave
+// SMs idle (clusters of 8 fill 120 of 132, of 16 112), CTAS_PER_ROW that meet in global
 // memory. amax and the words they meet in are cleared by a launch of its own, which this one does not
 // wait for until it has sums, or an amax.
 //
@@ -37,8 +37,8 @@
 #include "pipe.cuh"
 #include "bytes.cuh"
 
-constexpr int RANKS = CLUSTER * CTAS_PER_ROW; // programs that share a band
-constexpr int SLICE = COLS / RANKS;           // columns of a program
+constexpr int RANKS = CLUSTER * CTAS_PER_ROW; // CTAs that share a band
+constexpr int SLICE = COLS / RANKS;           // columns of a CTA
 constexpr int L = SLICE / (32 * VEC);         // vectors of a row in a lane
 constexpr int ROWS = BLOCK_ROWS / WARPS;      // of a warp
 constexpr int ROW = SLICE * sizeof(X);        // bytes of x
@@ -54,7 +54,7 @@ extern __shared__ __align__(128) char shared[]; // BLOCK_ROWS rows of x, as many
 __shared__ Barrier full[WARPS];
 __shared__ Barrier ready, gone; // all bytes of a band: there, and read
 #if CLUSTER > 1
-__shared__ float sums[2][CLUSTER][K][BLOCK_ROWS]; // those of the cluster's programs
+__shared__ float sums[2][CLUSTER][K][BLOCK_ROWS]; // those of the cluster's CTAs
 __shared__ Barrier met[2][WARPS];
 #endif
 
@@ -177,7 +177,7 @@ __device__ __forceinline__ Sums sumsOf(const RowVec (&r)[ROWS][L], int lane) {
 }
 
 #if CLUSTER > 1
-// send brings a warp's sums to the warps of its rows in all programs, receive merges theirs. Each
+// send brings a warp's sums to the warps of its rows in all CTAs, receive merges theirs. Each
 // buffer is used in turns: who writes one again has got the round between from all, who sent it
 // when they had read this one.
 __device__ __forceinline__ void send(Sums s, int round, int rank, int warp, int lane) {
@@ -200,10 +200,10 @@ __device__ __forceinline__ Sums receive(int round, int warp, int lane) {
   return s;
 }
 #elif CTAS_PER_ROW > 1
-// In global memory each sum of a warp's rows has a word of its own for each program, and one for
+// In global memory each sum of a warp's rows has a word of its own for each CTA, and one for
 // all, which are zero until it is there: nobody counts, and nothing needs to be ordered. Of few
-// programs each merges the sums of all. Of many that would be RANKS words a row for each to read, an
-// eighth of what L2 moves: one program merges them, another for each warp, and the others wait
+// CTAs each merges the sums of all. Of many that would be RANKS words a row for each to read, an
+// eighth of what L2 moves: one CTA merges them, another for each warp, and the others wait
 // for what it has.
 constexpr bool TWICE = RANKS * K > 32;
 constexpr int WORDS = (RANKS + 1) * K * ROWS;          // of a warp's rows
@@ -218,13 +218,13 @@ __device__ __forceinline__ u32 peek(const u32 *p) {
   return v;
 }
 
-// send leaves sums of a warp's rows, for rank RANKS those of all programs. words are the warp's.
+// send leaves sums of a warp's rows, for rank RANKS those of all CTAs. words are the warp's.
 __device__ __forceinline__ void send(Sums s, u32 *words, int rank, int lane) {
   u32 *to = words + rank * K * ROWS + lane, word = wordOf(lane < (K - 1) * ROWS ? s.all : s.squares);
   if (lane < K * ROWS) asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
 
-// receive waits for the sums of all programs, of row lane % ROWS.
+// receive waits for the sums of all CTAs, of row lane % ROWS.
 __device__ __forceinline__ Sums receive(u32 *words, int rank, int warp, int lane) {
   Sums s = {0.f, 0.f};
   if (TWICE && rank != warp * RANKS / WARPS) {
@@ -295,7 +295,7 @@ __device__ __forceinline__ void turnBand(Y *out, i64 rows, i64 live) {
   }
 }
 
-// arriveAt counts a warp, all of which is done, at a barrier of the program's warps.
+// arriveAt counts a warp, all of which is done, at a barrier of the CTA's warps.
 __device__ __forceinline__ void arriveAt(Barrier *b, int lane) {
   __syncwarp();
   if (lane == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(sharedAddress(b)) : "memory");
@@ -408,6 +408,6 @@ band(const X *x, const X *, const W *w, const W *b, Y *y, X *, float *rstd, floa
   amaxOver(amax, magnitude(most));
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale_inv = 1.0f / by;
 #if CLUSTER > 1
-  clusterSync(); // a program that ends takes its shared memory with it
+  clusterSync(); // a CTA that ends takes its shared memory with it
 #endif
 }

@@ -52,7 +52,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 				rows := ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) * int64(c.Get(kernels.BlockRows))
 				words = rows * (ranks + 1) * (1 + flag(p.Op == kernels.LayerNorm))
 				scratch = []kernels.Scratch{{Name: "exchange", DType: kernels.FP32, Elems: words}}
-				zero.Grid[0], zero.Block = int(min(ceilDiv(words, 4*256), int64(max(d.Units, 1)))), 256
+				zero.Grid[0], zero.Block = int(min(ceilDiv(words, 4*256), int64(max(d.SMs, 1)))), 256
 				k1.Resident = true
 			}
 			zero.Args = []kernels.Arg{kernels.Buffers("amax")[0], optional(meet, "exchange"), kernels.Int64("vectors", words/4)}
@@ -75,18 +75,18 @@ func servesBand(p kernels.Problem) error {
 	return nil
 }
 
-// bandRanks is how many programs share a band, in a cluster or through global memory.
+// bandRanks is how many CTAs share a band, in a cluster or through global memory.
 func bandRanks(c kernels.Config) int64 {
 	return int64(max(c.Get(kernels.Cluster), 1) * max(c.Get(kernels.CTAsPerRow), 1))
 }
 
-// bandShared is the shared memory of a program: x and the bytes of a band, and the weights.
+// bandShared is the shared memory of a CTA: x and the bytes of a band, and the weights.
 func bandShared(p kernels.Problem, c kernels.Config) int64 {
 	slice := p.N / bandRanks(c)
 	return slice * (int64(c.Get(kernels.BlockRows))*(p.DType.Size()+1) + p.Weight.Size()*(1+flag(p.Bias)))
 }
 
-// bandStatic is what a program has beside it at the most: barriers, and the cluster's sums.
+// bandStatic is what a CTA has beside it at the most: barriers, and the cluster's sums.
 func bandStatic(c kernels.Config) int64 {
 	return 24*int64(c.Get(kernels.Warps)) + 16*int64(c.Get(kernels.Cluster)*c.Get(kernels.BlockRows)) + 256
 }
@@ -94,7 +94,7 @@ func bandStatic(c kernels.Config) int64 {
 // bandGroups is how many clusters walk over the bands.
 func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 	bands, cluster := ceilDiv(p.M, int64(c.Get(kernels.BlockRows))), max(c.Get(kernels.Cluster), 1)
-	at := int64(d.Units)
+	at := int64(d.SMs)
 	if cluster > 1 {
 		at = int64(d.ClustersAtOnce(cluster))
 	}
@@ -104,14 +104,14 @@ func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64
 	return min(bands, max(at, 1)*int64(max(c.Get(kernels.PerSM), 1)))
 }
 
-// fwdBandBase takes the highest bands of which a program has a slice of 1024 columns or less,
-// with two rows to a warp.
+// fwdBandBase takes the highest bands of which a CTA has a slice of 1024 columns or less,
+// with two rows to a warp or four: 32 warps would have 64 registers a thread, which fp32 spills.
 func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 2), set(kernels.PerSM, 1), set(kernels.CTAsPerRow, 1),
 		set(kernels.Stages, 1+int(flag(p.Op == kernels.RMSNorm))))
 	var best kernels.Config
 	for _, rows := range []int{32, 64} {
-		for _, warps := range []int{8, 16, 32} {
+		for _, warps := range []int{8, 16} {
 			for cluster := 1; cluster <= 16; cluster *= 2 {
 				c := c.With(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.Cluster, cluster))
 				if best.String() == "" || refuseBand(p, c, d) == nil && (rows > best.Get(kernels.BlockRows) || warps > best.Get(kernels.Warps) || refuseBand(p, best, d) != nil) {
@@ -121,6 +121,21 @@ func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		}
 	}
 	return best
+}
+
+// bandBusy says whether bands of c leave CTAs no more idle in the last round, within a fifth, than
+// bands half as high do.
+func bandBusy(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) bool {
+	use := func(c kernels.Config) float64 {
+		rows, k := int64(c.Get(kernels.BlockRows)), int64(c.Get(kernels.PerSM))
+		if refuseBand(p, c, d) != nil {
+			return 0
+		}
+		rounds := ceilDiv(ceilDiv(p.M, rows), bandGroups(p, c, d))
+		return float64(p.M) * float64(bandRanks(c)) / float64(rounds*rows*k*int64(d.SMs))
+	}
+	half := c.With(set(kernels.BlockRows, c.Get(kernels.BlockRows)/2), set(kernels.Warps, c.Get(kernels.Warps)/2))
+	return use(half) <= 1.2*use(c)
 }
 
 func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
@@ -133,11 +148,11 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	case c.Get(kernels.Stages) < 1 || c.Get(kernels.Stages) > 2:
 		return fmt.Errorf("stages are 1 or 2")
 	case !isPow2(cl) || cl > 16:
-		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
+		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
 	case d.Kind == kernels.KindCUDA && !hasClusters(d):
 		return fmt.Errorf("bulk copies need sm_90 or later, not %s", d.Arch)
 	case k < 1 || k > 8:
-		return fmt.Errorf("programs stay for all bands: 1 to 8 per multiprocessor")
+		return fmt.Errorf("CTAs stay for all bands: 1 to 8 per SM")
 	case v != 16:
 		return fmt.Errorf("vectors have 16 bytes")
 	}
@@ -147,24 +162,24 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	ranks := bandRanks(c)
 	switch {
 	case ranks > int64(cl) && cl > 1:
-		return fmt.Errorf("programs meet in a cluster or in global memory, not in both")
-	case d.Kind == kernels.KindCUDA && ranks > int64(cl) && ranks > int64(k*d.Units):
-		return fmt.Errorf("%d programs fit on the device at once, fewer than share a row", k*d.Units)
+		return fmt.Errorf("CTAs meet in a cluster or in global memory, not in both")
+	case d.Kind == kernels.KindCUDA && ranks > int64(cl) && ranks > int64(k*d.SMs):
+		return fmt.Errorf("%d CTAs fit on the device at once, fewer than share a row", k*d.SMs)
 	}
 	wide := ranks * max(32*v/p.DType.Size(), 128)
 	if p.N%wide != 0 {
-		return fmt.Errorf("%d columns are no multiple of %d, one vector for each lane of %d programs", p.N, wide, ranks)
+		return fmt.Errorf("%d columns are no multiple of %d, one vector for each lane of %d CTAs", p.N, wide, ranks)
 	}
 	slice := p.N / ranks
 	words := slice * p.DType.Size() / 128 * int64(rows/warps) // of a lane
 	need := bandShared(p, c) + bandStatic(c)
 	switch {
 	case words > 64 || words*int64(warps*32*k) > 65536/2:
-		return fmt.Errorf("%d words of rows to a thread, of %d programs of %d threads, leave no registers", words, k, warps*32)
+		return fmt.Errorf("%d words of rows to a thread, of %d CTAs of %d threads, leave no registers", words, k, warps*32)
 	case warps*32*k > 2048:
-		return fmt.Errorf("%d programs of %d threads are more than a multiprocessor runs", k, warps*32)
+		return fmt.Errorf("%d CTAs of %d threads are more than an SM runs", k, warps*32)
 	case d.SharedPerBlock > 0 && (need > int64(d.SharedPerBlock) || int64(k)*(need+1024) > int64(d.SharedPerBlock)+1024):
-		return fmt.Errorf("%d programs with %d bytes of bands do not fit in a multiprocessor's shared memory", k, need)
+		return fmt.Errorf("%d CTAs with %d bytes of bands do not fit in an SM's shared memory", k, need)
 	}
 	return nil
 }

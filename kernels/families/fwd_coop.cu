@@ -1,17 +1,17 @@
-// Forward, several programs to a row: the row in the registers of CTAS_PER_ROW
-// programs, which exchange its sums through global memory.
+// Forward, several CTAs to a row: the row in the registers of CTAS_PER_ROW
+// CTAs, which exchange its sums through global memory.
 //
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] -> y (M,N), [resout (M,N)], rstd (M)
-//   fp32, [mean (M) fp32]; scratch: counters, zero at first, and sums of programs
+//   fp32, [mean (M) fp32]; scratch: counters, zero at first, and sums of CTAs
 //
-// Bytes: x (and res) once, y (and resout) once, w and b once per program: they
-// stay in registers over all rows. Programs are persistent: each group of
-// CTAS_PER_ROW, or each program of BLOCK_ROWS rows side by side, walks over the
+// Bytes: x (and res) once, y (and resout) once, w and b once per CTA: they
+// stay in registers over all rows. CTAs are persistent: each group of
+// CTAS_PER_ROW, or each CTA of BLOCK_ROWS rows side by side, walks over the
 // rows, groups apart. After apex FastLayerNorm (ln_fwd_kernel) and
 // TransformerEngine's tuned kernels. One exchange per row: layernorm's is of
-// each program's sum and centred squares, which Chan's formula merges. What
-// differs: rows stay packed, columns of a program are contiguous (there, vectors
-// are dealt to the programs in turns), any N that the vector divides is masked,
+// each CTA's sum and centred squares, which Chan's formula merges. What
+// differs: rows stay packed, columns of a CTA are contiguous (there, vectors
+// are dealt to the CTAs in turns), any N that the vector divides is masked,
 // rmsnorm takes no mean (TransformerEngine does and merges it back in), and
 // the counters only grow (coop.cuh).
 #include "common.cuh"
@@ -93,7 +93,7 @@ coop(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, float *r
   Exchange others(exchange, counters);
   i64 stride = groups() * BLOCK_ROWS;
   int phase = 0;
-  // All programs of a group, and all threads of a program, take as many turns.
+  // All CTAs of a group, and all threads of a CTA, take as many turns.
   for (i64 first = group() * BLOCK_ROWS; first < rows; first += stride) {
     i64 row = first + threadIdx.x / TPR;
     bool there = row < rows;

@@ -2,21 +2,21 @@ package families
 
 import "normbench/kernels"
 
-// fwdCoop: several programs to a row, which meet in global memory. The forward
+// fwdCoop: several CTAs to a row, which meet in global memory. The forward
 // of apex FastLayerNorm (PR 1037) and of TransformerEngine's own kernels.
 func fwdCoop(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Fwd, "coop"),
 		Op:     op,
 		Pass:   kernels.Fwd,
-		Doc:    "persistent programs, several to a row, that exchange its sums through global memory",
+		Doc:    "persistent CTAs, several to a row, that exchange its sums through global memory",
 		Origin: "apex FastLayerNorm; TransformerEngine (NVIDIA), tuned and general kernels",
 		Files:  []string{"fwd_coop.go", "fwd_coop.cu", "coop.go", "coop.cuh", "hoststage.go", "hostfwd.go", "common.go", "common.cuh"},
 		Knobs:  coopKnobs([]int{1, 2, 4, 8}, []int{0}),
 		Serves: servesNoFP8,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			// apex's forward: one warp to a row up to 4608 bytes, four warps and
-			// several programs beyond, 192 bytes per thread at most.
+			// several CTAs beyond, 192 bytes per thread at most.
 			return coopBase(p, d, 192, 4, func(c kernels.Config) error { return refuseCoop(p, c, d, fwdCoopRegisters) })
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {

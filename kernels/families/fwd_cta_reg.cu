@@ -3,14 +3,14 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)], [scale] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32], [amax, scale_inv, yt (N,M)]
 //
-// Bytes: x (and res) once, y (and resout) once; w stays in L1/L2. A program of
+// Bytes: x (and res) once, y (and resout) once; w stays in L1/L2. A CTA of
 // WARPS warps handles BLOCK_ROWS rows at a time, WARPS*32/BLOCK_ROWS threads to
 // a row; each thread holds L vectors of it, packed as they came. Layernorm takes
 // the mean first and then the centred squares, as the row is at hand. With fewer
-// programs than tiles of rows, programs stride over the tiles; STAGES = 2 then
+// CTAs than tiles of rows, CTAs stride over the tiles; STAGES = 2 then
 // loads the next tile's rows before it finishes this one's.
 //
-// With HOIST the weight and the bias are read once per program, while its first
+// With HOIST the weight and the bias are read once per CTA, while its first
 // rows are on their way (ROCm TransformerEngine after PR 593); without, once per
 // row, after the reduction (before it). TransformerEngine hoists the weight
 // widened, with the one of zero-centered weights added; here it stays packed,
@@ -18,7 +18,7 @@
 //
 // With a residual the statistics and y come from the fp32 sum x + res; only
 // resout is rounded. In fp8 the largest |y| before the scale takes one atomic
-// operation per program, and scale_inv is program 0's. With TRANSPOSE_PATH 0
+// operation per CTA, and scale_inv is CTA 0's. With TRANSPOSE_PATH 0
 // each lane also stores its bytes to yt one by one, M bytes apart: the old
 // design of TransformerEngine, in which each byte is a sector of its own.
 //

@@ -8,13 +8,13 @@ import (
 
 // fwdCTAReg: the row in registers, one pass. The design of Liger, of Fast-LLM's
 // forward and of TransformerEngine's non-blocked one. TransformerEngine's
-// persistent programs are br1 with p = min(M, units), before PR 593 with ho0,
+// persistent CTAs are br1 with p = min(M, SMs), before PR 593 with ho0,
 // after it with ho1.
 //
 // Vectors of 16 bytes in rows that are no multiple of them are those around the row:
 // ragged.cuh.
 //
-// The grid leaves out narrower vectors and eight programs per multiprocessor,
+// The grid leaves out narrower vectors and eight CTAs per SM,
 // which --knob still takes: over the 106 forwards of the H200's default group
 // they win 0.6% in the mean.
 func fwdCTAReg(op kernels.Op) *kernels.Family {
@@ -32,14 +32,14 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.VectorBytes, 0, 16),
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 0, 4),
-			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.CTAs, 0),
 			kernels.Values(kernels.Hoist, 0, 1),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0, 2),
 		}, transposeKnobs()...),
 		Serves: servesAll,
-		Base:   fwdCTARegBase,
+		Base:   pastL2(fwdCTARegBase),
 		Refuse: refuseCTAReg,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			return fwdPlan(p, c, kernels.Launch{
@@ -58,14 +58,14 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 func ctaRegGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 	n := grid(p, c, d)
 	if n < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) {
-		n = alignPrograms(p, c, n)
+		n = alignCTAs(p, c, n)
 	}
 	return n
 }
 
-// fwdCTARegBase gives each thread 64 bytes of a row, one program per tile.
+// fwdCTARegBase gives each thread 64 bytes of a row, one CTA per tile.
 // Layernorm's two reductions leave the memory idle for longer, so on rows beyond
-// 8 KiB it takes 128 bytes, and loads a row ahead in persistent programs.
+// 8 KiB it takes 128 bytes, and loads a row ahead in persistent CTAs.
 //
 // On an H200 (bf16, default group) that is within 3.5% of the best in the mean of
 // rmsnorm's rows from 16 to 32 KiB; 32 bytes per thread lost up to 17% at N = 8192.
@@ -84,7 +84,7 @@ func fwdCTARegBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			stages, k = 2, max(32/warps, 1)
 		}
 		c := kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),
-			set(kernels.Stages, stages), set(kernels.PerSM, k), set(kernels.Programs, 0), set(kernels.Hoist, 0)).With(fwdCommonBase(p, d)...)
+			set(kernels.Stages, stages), set(kernels.PerSM, k), set(kernels.CTAs, 0), set(kernels.Hoist, 0)).With(fwdCommonBase(p, d)...)
 		if refuseStages(p, c, d) != nil {
 			c = c.With(set(kernels.Stages, 1), set(kernels.PerSM, 0))
 		}
@@ -119,7 +119,7 @@ func fwdCommonBase(p kernels.Problem, d kernels.DeviceInfo) []kernels.Setting {
 func rowTensors(p kernels.Problem) int64 { return 1 + flag(p.Residual) }
 
 // fwdDefines are k1's defines of c: equal ones where c differs in what makes no
-// difference, row orders with one tile to each program and transpose paths
+// difference, row orders with one tile to each CTA and transpose paths
 // without a transpose. Where another launch reads y to transpose it, y is written
 // without the streaming hint.
 func fwdDefines(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, extra ...kernels.Define) []kernels.Define {
@@ -145,7 +145,7 @@ func refuseFwdCommon(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 	case c.Get(kernels.RowOrder) > 1:
 		return fmt.Errorf("the row order is 0 or 1")
 	case lb > 32 || lb*threads > 2048:
-		return fmt.Errorf("%d programs of %d threads are more than a multiprocessor runs", lb, threads)
+		return fmt.Errorf("%d CTAs of %d threads are more than an SM runs", lb, threads)
 	}
 	return refuseLaunch(p, c, d)
 }

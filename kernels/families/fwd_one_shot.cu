@@ -1,4 +1,4 @@
-// Forward, one pass: a tile of rows for each program, or a row for each cluster, and
+// Forward, one pass: a tile of rows for each CTA, or a row for each cluster, and
 // everything asked for at once.
 //
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] -> y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
@@ -11,7 +11,7 @@
 // loop over tiles of cta_reg makes 632 instructions of a row of 1024 columns in layernorm;
 // here they are 376.
 //
-// With CLUSTER > 1 the programs of a cluster have a slice of one row each, which is what a
+// With CLUSTER > 1 the CTAs of a cluster have a slice of one row each, which is what a
 // few wide rows need. They exchange their slices' mean and centred squares once, through
 // distributed shared memory, and merge them in the order of their ranks (Chan, Golub and
 // LeVeque 1979); rmsnorm's squares are only added.
@@ -20,7 +20,7 @@
 // thread's rows are PHASES apart, so that they start alike in their vectors, and what it
 // cuts out of the weights serves all of them.
 //
-// With WHOLE_TILES there are as many rows as programs have room for.
+// With WHOLE_TILES there are as many rows as CTAs have room for.
 #include "common.cuh"
 #if CLUSTER > 1
 #include "pipe.cuh"
@@ -30,7 +30,7 @@
 
 constexpr int ROWS = UNROLL;
 constexpr int GROUP = THREADS * ROWS / BLOCK_ROWS;
-constexpr int SLICE = cdiv(ROW_VECS, CLUSTER); // vectors of a row in one program; the last may have fewer
+constexpr int SLICE = cdiv(ROW_VECS, CLUSTER); // vectors of a row in one CTA; the last may have fewer
 constexpr int L = cdiv(SLICE, GROUP);
 constexpr int K = LAYERNORM ? 2 : 1;
 static_assert(CLUSTER == 1 || BLOCK_ROWS == 1, "a cluster has one row");
@@ -47,7 +47,7 @@ __device__ __forceinline__ float sumVec(const float (&f)[VEC]) {
   return t[0];
 }
 
-// work has the program's rows. WHOLE says that all of them are there: without a guard at each.
+// work has the CTA's rows. WHOLE says that all of them are there: without a guard at each.
 template <bool WHOLE>
 __device__ __forceinline__ void work(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *rstd, float *mean, i64 rows, float eps) {
   int lane = threadIdx.x % GROUP, rank = blockIdx.x % CLUSTER;

@@ -6,7 +6,7 @@ import (
 	"normbench/kernels"
 )
 
-// fwdOneShot: a tile of rows for each program, or a row for each cluster, everything asked
+// fwdOneShot: a tile of rows for each CTA, or a row for each cluster, everything asked
 // for at once; rows of a thread share its weights. The design of Inductor's persistent
 // reductions, whose XBLOCK is UNROLL here, with clusters for a few wide rows.
 func fwdOneShot(op kernels.Op) *kernels.Family {
@@ -14,7 +14,7 @@ func fwdOneShot(op kernels.Op) *kernels.Family {
 		Name:   name(op, kernels.Fwd, "one_shot"),
 		Op:     op,
 		Pass:   kernels.Fwd,
-		Doc:    "a tile of rows per program, or a row per cluster, read at once; a thread's rows share its weights",
+		Doc:    "a tile of rows per CTA, or a row per cluster, read at once; a thread's rows share its weights",
 		Origin: "PyTorch Inductor, persistent reductions (XBLOCK)",
 		Files:  []string{"fwd_one_shot.go", "fwd_one_shot.cu", "fwd_smem_pipe.go", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh"},
 		Knobs: []kernels.Range{
@@ -30,13 +30,13 @@ func fwdOneShot(op kernels.Op) *kernels.Family {
 		Base:   fwdOneShotBase,
 		Refuse: refuseOneShot,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
-			programs := oneShotPrograms(p, c)
+			ctas := oneShotCTAs(p, c)
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "fwd_one_shot.cu", Entry: "one_shot",
-				Grid:  [3]int{int(programs) * c.Get(kernels.Cluster), 1, 1},
+				Grid:  [3]int{int(ctas) * c.Get(kernels.Cluster), 1, 1},
 				Block: c.Get(kernels.Warps) * 32,
 				Defines: rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))},
-					kernels.Define{Name: "WHOLE_TILES", Value: flag(programs*int64(c.Get(kernels.BlockRows)) == p.M)}),
+					kernels.Define{Name: "WHOLE_TILES", Value: flag(ctas*int64(c.Get(kernels.BlockRows)) == p.M)}),
 				Args: fwdArgs(p),
 			}
 			if cl := c.Get(kernels.Cluster); cl > 1 {
@@ -48,9 +48,9 @@ func fwdOneShot(op kernels.Op) *kernels.Family {
 	}
 }
 
-// oneShotPrograms is how many programs, or clusters, have all rows. A thread's rows are as
+// oneShotPrograms is how many CTAs, or clusters, have all rows. A thread's rows are as
 // many apart as it takes until rows start alike in their vectors.
-func oneShotPrograms(p kernels.Problem, c kernels.Config) int64 {
+func oneShotCTAs(p kernels.Problem, c kernels.Config) int64 {
 	rows, unroll, phases := int64(c.Get(kernels.BlockRows)), int64(c.Get(kernels.Unroll)), int64(1)
 	if raggedVectors(p, c) {
 		phases = startsAlike(p, c.With(set(kernels.BlockRows, 1)))
@@ -64,13 +64,13 @@ func oneShotPrograms(p kernels.Problem, c kernels.Config) int64 {
 const oneShotElems = 64
 
 // fwdOneShotBase is Inductor's rule: a warp for 1024 columns and for up to four shorter rows,
-// more warps where a thread would have more than 32 elements. Rows fewer than multiprocessors
-// are for clusters of as many programs as there is room for.
+// more warps where a thread would have more than 32 elements. Rows fewer than SMs
+// are for clusters of as many CTAs as there is room for.
 func fwdOneShotBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
 	vecs, vec := vectors(p, c)
 	cluster := 1
-	for hasClusters(d) && cluster < 8 && int64(cluster)*p.M*2 <= int64(d.Units) && vecs >= int64(cluster)*2*256 {
+	for hasClusters(d) && cluster < 8 && int64(cluster)*p.M*2 <= int64(d.SMs) && vecs >= int64(cluster)*2*256 {
 		cluster *= 2
 	}
 	elems := int64(32) / rowTensors(p)
@@ -96,22 +96,22 @@ func refuseOneShot(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	vecs, vec := rowVectors(p, c)
 	switch {
 	case !isPow2(unroll) || unroll > rows:
-		return fmt.Errorf("the rows of a thread are a power of two, and no more than a program's")
+		return fmt.Errorf("the rows of a thread are a power of two, and no more than a CTA's")
 	case threads*unroll < rows:
-		return fmt.Errorf("fewer threads than rows in a program")
+		return fmt.Errorf("fewer threads than rows in a CTA")
 	case !isPow2(cl) || cl > 16:
-		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
+		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
 	case cl > 1 && !hasClusters(d):
 		return fmt.Errorf("%s has no clusters", d.Arch)
 	case cl > 1 && rows > 1:
 		return fmt.Errorf("a cluster has one row")
-	case int64(cl)*oneShotPrograms(p, c) > 1<<31-1:
-		return fmt.Errorf("more than 2^31-1 programs")
+	case int64(cl)*oneShotCTAs(p, c) > 1<<31-1:
+		return fmt.Errorf("more than 2^31-1 CTAs")
 	}
 	slice, group := ceilDiv(vecs, int64(cl)), int64(threads*unroll/rows)
 	switch each := ceilDiv(slice, group); {
 	case slice*int64(cl-1) >= vecs-flag(cl > 1 && raggedVectors(p, c)): // some ragged rows have one vector less
-		return fmt.Errorf("the %d vectors of a row leave one of %d programs without any", vecs, cl)
+		return fmt.Errorf("the %d vectors of a row leave one of %d CTAs without any", vecs, cl)
 	case group > max(ceilPow2(slice), 8):
 		return fmt.Errorf("%d threads for %d vectors of a row leave half of them idle", group, slice)
 	case each*vec*int64(unroll)*rowTensors(p) > oneShotElems || each > 32:

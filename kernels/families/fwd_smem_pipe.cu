@@ -4,13 +4,13 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
 //
-// Bytes: x (and res) once, y (and resout) once, w and b once per program and then
+// Bytes: x (and res) once, y (and resout) once, w and b once per CTA and then
 // from L1/L2; RELOAD 2 reads x (and res) again, mostly from L2.
 //
-// The design of quack's forward (quack/rmsnorm.py, its main line). A program of
+// The design of quack's forward (quack/rmsnorm.py, its main line). A CTA of
 // WARPS warps handles BLOCK_ROWS rows at a time, WARPS*32/BLOCK_ROWS threads to a
-// row; with CLUSTER > 1 each program of a cluster has a slice of the row's
-// columns, and the sums meet in the programs' shared memory. Layernorm takes the
+// row; with CLUSTER > 1 each CTA of a cluster has a slice of the row's
+// columns, and the sums meet in the CTAs' shared memory. Layernorm takes the
 // mean first and then the centred squares; of a slice, whose two are exchanged
 // together. After a reduction a thread has its part of the row from registers
 // (RELOAD 0), from shared memory (1) or from memory (2).
@@ -23,8 +23,8 @@
 // that start at odd multiples of 2 bytes are loaded and stored by each thread,
 // as cp.async moves no less than 4: the design's copies, but not its overlap.
 //
-// Not in quack: persistent programs with STAGES tiles ahead; slices that are
-// equal but for the rounding to whole 128-byte lines, where quack's last program
+// Not in quack: persistent CTAs with STAGES tiles ahead; slices that are
+// equal but for the rounding to whole 128-byte lines, where quack's last CTA
 // has what the others leave; and values that stay packed as they came, where
 // quack keeps fp32 copies, at twice the registers.
 #include "common.cuh"
@@ -38,14 +38,14 @@
 
 constexpr int TPR = THREADS / BLOCK_ROWS;
 constexpr int LINE = 128 / VECTOR_BYTES;
-constexpr int SLICE = CLUSTER == 1 ? ROW_VECS : cdiv(cdiv(ROW_VECS, CLUSTER), LINE) * LINE; // vectors of a program
+constexpr int SLICE = CLUSTER == 1 ? ROW_VECS : cdiv(cdiv(ROW_VECS, CLUSTER), LINE) * LINE; // vectors of a CTA
 constexpr int L = cdiv(SLICE, TPR);
 constexpr bool WHOLE = L * TPR * CLUSTER == ROW_VECS; // no thread has fewer than L vectors
 constexpr int PART = cdiv(BLOCK_ROWS * SLICE * VECTOR_BYTES, 16) * 16;
 constexpr int SLOT = PART * (1 + RESIDUAL); // bytes of a tile: x, then res
 constexpr int KEPT = RELOAD == 0 ? L : 1;
 // Up to 32 words of weight and bias are read ahead of the row. More would cost
-// programs; they are read where they are used, and so they are where a thread's rows
+// CTAs; they are read where they are used, and so they are where a thread's rows
 // start differently in their vectors (SHIFTS).
 constexpr bool EARLY = !SHIFTS && L * cdiv(W_BYTES, 4) * (HAS_WEIGHT + HAS_BIAS) <= (RELOAD == 1 ? 64 : 32);
 constexpr int AHEAD = EARLY ? L : 1;
@@ -65,7 +65,7 @@ __shared__ ClusterSum<1 + LAYERNORM, BLOCK_ROWS, CLUSTER> across;
 #endif
 
 // A Place is where a thread stands: row group of the tile; vectors lane, lane+TPR
-// and so on of the program's slice, which has count of them from first on.
+// and so on of the CTA's slice, which has count of them from first on.
 struct Place {
   int group, lane, first, count;
 
@@ -100,7 +100,7 @@ template <int BYTES, int COUNT> __device__ __forceinline__ void stay(Raw<BYTES> 
 // ---- Copies -----------------------------------------------------------------
 
 #if COPY_PATH == 2
-// bring begins the copies of n rows of the program's slice; one thread calls it.
+// bring begins the copies of n rows of the CTA's slice; one thread calls it.
 __device__ __forceinline__ void bring(char *part, const X *x, const Place &at, i64 first, int n, Barrier *b) {
   u32 bytes = at.count * VECTOR_BYTES;
   if (CLUSTER == 1) {
@@ -214,7 +214,7 @@ __device__ __forceinline__ void again(Row &r) {
   }
 }
 
-// programSum adds v over the program's threads of a row. phase counts these sums.
+// programSum adds v over the CTA's threads of a row. phase counts these sums.
 __device__ __forceinline__ float programSum(float v, int &phase) {
   float s[1] = {v};
   sumOver<1, TPR>(s, phase & 1);
@@ -351,7 +351,7 @@ smem_pipe(const X *x, const X *res, const W *w, const W *b, X *y, X *resout, flo
       parity ^= 1;
     }
   }
-  // A program of a cluster may end: it has got all that is sent to it. With a clusterSync
+  // A CTA of a cluster may end: it has got all that is sent to it. With a clusterSync
   // here, another at once at the start, and an exchange for the mean and one for the squares,
   // a cluster of two took 26.2 us and not 21.7 at 256x65536 (H200, layernorm, 16 warps).
 }

@@ -8,9 +8,9 @@
 // held until its row is complete, so that a row may be as wide and start where it likes, and a
 // tile have 128 rows, whose bytes are whole lines of yt.
 //
-// stats divides a row among CTAS_PER_ROW programs, and leaves for each the sum of squares or, in
-// layernorm, the sum and the squares centred on its mean, which each program of tiles merges again
-// for its rows (Chan, Golub and LeVeque 1979): programs that wait for each other, or a launch
+// stats divides a row among CTAS_PER_ROW CTAs, and leaves for each the sum of squares or, in
+// layernorm, the sum and the squares centred on its mean, which each CTA of tiles merges again
+// for its rows (Chan, Golub and LeVeque 1979): CTAs that wait for each other, or a launch
 // more, would take longer. tiles starts while stats ends (programmatic dependent launch), with
 // x, and with the last rows, which have been read last.
 #include "common.cuh"
@@ -19,7 +19,7 @@
 #include "turn.cuh"
 
 constexpr int TPR = THREADS / BLOCK_ROWS;
-constexpr int SLICE = cdiv(ROW_VECS, CTAS_PER_ROW); // vectors of a row in one program; the last may have fewer
+constexpr int SLICE = cdiv(ROW_VECS, CTAS_PER_ROW); // vectors of a row in one CTA; the last may have fewer
 constexpr int L = cdiv(SLICE, TPR);
 constexpr int K = LAYERNORM ? 2 : 1;
 static_assert(Y_TYPE == E4M3 && TRANSPOSED && !RESIDUAL, "the tile is one of bytes, for yt");

@@ -47,8 +47,8 @@ func servesStatsFirst(p kernels.Problem) error {
 	return nil
 }
 
-// statsFirstBase has a program for a slice of 8 to 16 KiB of a row, or several short rows, and
-// tiles of 64 by 128 where they make four programs for each multiprocessor, or smaller ones.
+// statsFirstBase has a CTA for a slice of 8 to 16 KiB of a row, or several short rows, and
+// tiles of 64 by 128 where they make four CTAs for each SM, or smaller ones.
 func statsFirstBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	row := p.N * p.DType.Size()
 	slices := int64(1)
@@ -57,7 +57,7 @@ func statsFirstBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	}
 	rows, warps := block(threadsFor(kernels.Problem{N: ceilDiv(p.N, slices), DType: p.DType}, 64), 128)
 	tr, tc := 64, 128
-	if ceilDiv(p.M, 64)*ceilDiv(p.N, 128) < 4*int64(d.Units) {
+	if ceilDiv(p.M, 64)*ceilDiv(p.N, 128) < 4*int64(d.SMs) {
 		tr, tc = 32, 64
 	}
 	vector := 0
@@ -82,16 +82,16 @@ func refuseStatsFirst(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	}
 	vecs, vec := rowVectors(p, c)
 	ranks, threads, t := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows)), turnedTileOf(c)
-	slice := ceilDiv(vecs, max(ranks, 1)) // of a program of stats
+	slice := ceilDiv(vecs, max(ranks, 1)) // of a CTA of stats
 	switch {
 	case ranks < 1 || ranks > 64:
-		return fmt.Errorf("1 to 64 programs share a row")
+		return fmt.Errorf("1 to 64 CTAs share a row")
 	case threads < 1:
-		return fmt.Errorf("fewer threads than rows in a program")
+		return fmt.Errorf("fewer threads than rows in a CTA")
 	case slice*(ranks-1) >= vecs-flag(raggedVectors(p, c)):
-		return fmt.Errorf("the %d vectors of a row leave one of %d programs without any", vecs, ranks)
+		return fmt.Errorf("the %d vectors of a row leave one of %d CTAs without any", vecs, ranks)
 	case ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))*ranks > 1<<31-1 || ceilDiv(p.M, t.rows)*ceilDiv(p.N, t.cols) > 1<<31-1:
-		return fmt.Errorf("more than 2^31-1 programs")
+		return fmt.Errorf("more than 2^31-1 CTAs")
 	}
 	switch each := ceilDiv(slice, threads); {
 	case threads > max(ceilPow2(slice), 8):
@@ -132,7 +132,7 @@ func statsFirstPlan(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) k
 
 // ---- Host stages ----------------------------------------------------------------
 
-// hostSlice is the columns from lo to before hi of program rank; rows start with a vector here.
+// hostSlice is the columns from lo to before hi of CTA rank; rows start with a vector here.
 func hostSlice(h *kernels.HostRun, rank int64) (lo, hi int64) {
 	p, ranks := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro)
 	vec := h.Launch.Define(kernels.VectorBytes.Macro) / p.DType.Size()

@@ -4,10 +4,10 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)], scale ->
 //     y (M,N), yt (N,M), [resout (M,N)], rstd (M) fp32, [mean (M) fp32], amax, scale_inv
 //
-// Bytes: x (and res) once, y, yt (and resout) once; w and b once per program. A
+// Bytes: x (and res) once, y, yt (and resout) once; w and b once per CTA. A
 // design with a transpose of its own reads y again.
 //
-// RANKS programs share a band of BLOCK_ROWS rows by columns: those of a cluster, or
+// RANKS CTAs share a band of BLOCK_ROWS rows by columns: those of a cluster, or
 // CTAS_PER_ROW that wait for each other in global memory where a band is wider than
 // a cluster holds. A warp has a strip, 32 vectors wide and all of the band's rows
 // high, and a lane the same VEC columns of each row, which it copies to shared
@@ -17,15 +17,15 @@
 //   1. A lane adds up its part of each row; butterflies turn 32 rows by 32 lanes so
 //      that lane l has the sum of row l. Layernorm takes the strip's mean first and
 //      then squares centred on it, which Chan's formula merges.
-//   2. The warps of a program meet (the only barrier of a band), then the programs.
+//   2. The warps of a CTA meet (the only barrier of a band), then the CTAs.
 //   3. Four rows at a time become e4m3: y leaves at once, and 4x4 bytes turned in
 //      registers go where the four rows of x were: words of four rows, a column
 //      beside the next.
 //   4. A column's words leave for yt, 16 rows a lane and BLOCK_ROWS bytes a column.
 //   5. The strip is free for the band that is STAGES turns on.
 //
-// Only what is read while other programs write is fast: programs are meant to be
-// several on a multiprocessor. amax is cleared by a launch of its own, which this one
+// Only what is read while other CTAs write is fast: CTAs are meant to be
+// several on an SM. amax is cleared by a launch of its own, which this one
 // does not wait for until it has an amax.
 #include "common.cuh"
 #include "pipe.cuh"
@@ -34,7 +34,7 @@
 constexpr bool FP8 = Y_TYPE == E4M3;
 constexpr int RANKS = CLUSTER * CTAS_PER_ROW;
 constexpr int STRIP = 32 * VEC;        // columns of a warp
-constexpr int SLICE = WARPS * STRIP;   // columns of a program
+constexpr int SLICE = WARPS * STRIP;   // columns of a CTA
 constexpr bool WHOLE = RANKS * SLICE == COLS;
 constexpr int ROW = 32 * VECTOR_BYTES; // bytes of a strip's row
 constexpr int PART = BLOCK_ROWS * ROW; // bytes of a strip of x
@@ -50,17 +50,17 @@ static_assert((RANKS - 1) * SLICE < COLS && COLS <= RANKS * SLICE, "a row is the
 
 extern __shared__ __align__(128) char slots[]; // STAGES times WARPS strips
 
-__shared__ float part[2][K][WARPS][BLOCK_ROWS]; // sums of the program's strips
+__shared__ float part[2][K][WARPS][BLOCK_ROWS]; // sums of the CTA's strips
 #if COPY_PATH == 2
 __shared__ Barrier full[STAGES][WARPS];
 #endif
 #if CLUSTER > 1
-__shared__ float sums[2][CLUSTER][K][BLOCK_ROWS]; // those of the cluster's programs
+__shared__ float sums[2][CLUSTER][K][BLOCK_ROWS]; // those of the cluster's CTAs
 __shared__ Barrier met[2];
 #endif
 constexpr int COUNTER = 32; // words between the counters of groups: fwd_tile.go
 
-// A Place is where a thread stands: a lane of a strip, the program's rank in its
+// A Place is where a thread stands: a lane of a strip, the CTA's rank in its
 // group, and which group that is.
 struct Place {
   int lane, warp, rank, group, groups;
@@ -204,7 +204,7 @@ __device__ __forceinline__ Sums stripSums(const char *mine, int set, const Place
   return s;
 }
 
-// A Meeting brings together the sums of strips and then of programs, in their
+// A Meeting brings together the sums of strips and then of CTAs, in their
 // order. All of a group's threads call it, with round 0, 1, 2, ... Each buffer is
 // used in turns: who writes one again has met everybody in the round between, which
 // they joined when they had read it.
@@ -267,7 +267,7 @@ struct Meeting {
 #pragma unroll 16
       for (int r = 0; r < RANKS; r++) {
         const float *from = all + r * K * BLOCK_ROWS + 32 * g + at.lane;
-        // Past L1, which other programs' stores do not reach.
+        // Past L1, which other CTAs' stores do not reach.
         Sums next = CLUSTER > 1 ? Sums{from[0], from[(K - 1) * BLOCK_ROWS]} : Sums{__ldcg(from), __ldcg(from + (K - 1) * BLOCK_ROWS)};
         if (r == 0) s[g] = next;
         else merge(s[g], r * SLICE, next, colsOf(r * SLICE, SLICE));
@@ -456,6 +456,6 @@ tile(const X *x, const X *res, const W *w, const W *b, Y *y, X *resout, float *r
   amaxOver(amax, in ? magnitude(pass.most) : 0);
   if (blockIdx.x == 0 && threadIdx.x == 0) *scale_inv = 1.0f / pass.by;
 #if CLUSTER > 1
-  clusterSync(); // a program that ends takes its shared memory with it
+  clusterSync(); // a CTA that ends takes its shared memory with it
 #endif
 }

@@ -6,9 +6,9 @@ import (
 	"normbench/kernels"
 )
 
-// fwdTile: fp8 and its transpose in one pass. Programs share a band of rows by
+// fwdTile: fp8 and its transpose in one pass. CTAs share a band of rows by
 // columns and hold it in shared memory, from where it leaves row by row and column
-// by column. The exchanges are those of quack's clusters and of apex's programs that
+// by column. The exchanges are those of quack's clusters and of apex's CTAs that
 // share a row.
 func fwdTile(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
@@ -24,7 +24,7 @@ func fwdTile(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.VectorBytes, 0, 8),
 			kernels.Values(kernels.Stages, 1, 2),
 			kernels.Values(kernels.PerSM, 0, 1, 2, 3, 4, 6),
-			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.CTAs, 0),
 			kernels.Values(kernels.CopyPath, 1, 2),
 			kernels.Values(kernels.Cluster, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.CTAsPerRow, 1, 8, 16, 32, 64),
@@ -53,35 +53,35 @@ func servesTile(p kernels.Problem) error {
 
 // ---- Geometry ---------------------------------------------------------------
 
-// A tileBand is the geometry of a config: groups of ranks programs that walk over
+// A tileBand is the geometry of a config: groups of ranks CTAs that walk over
 // the bands of rows, at most each to a group. A warp has 32 vectors of a row.
 type tileBand struct {
 	vec, ranks, warps   int64
 	rows, bands, groups int64
 	each, stages        int64
-	perSM               int64 // programs that a multiprocessor is to hold at once, 0 for no matter
+	perSM               int64 // CTAs that an SM is to hold at once, 0 for no matter
 	strip               int64 // bytes of a warp's strip in a slot, with the residual's
 }
 
 func newTileBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) tileBand {
 	cluster, k := int64(max(c.Get(kernels.Cluster), 1)), int64(c.Get(kernels.PerSM))
 	if d.Kind == kernels.KindCPU {
-		k = min(k, 2) // a core runs one program at a time: more of them do nothing new
+		k = min(k, 2) // a core runs one CTA at a time: more of them do nothing new
 	}
 	t := tileBand{vec: vectorBytes(p, c) / p.DType.Size(), ranks: cluster * int64(max(c.Get(kernels.CTAsPerRow), 1)), rows: int64(c.Get(kernels.BlockRows))}
 	t.warps = ceilDiv(p.N, t.ranks*32*max(t.vec, 1))
 	t.bands = ceilDiv(p.M, max(t.rows, 1))
 	t.groups = t.bands
-	if n := int64(c.Get(kernels.Programs)); n > 0 {
+	if n := int64(c.Get(kernels.CTAs)); n > 0 {
 		t.groups = n / t.ranks
 	} else if k > 0 && cluster > 1 {
 		t.groups = k * int64(d.ClustersAtOnce(int(cluster)))
 	} else if k > 0 {
-		t.groups = k * int64(d.Units) / t.ranks
+		t.groups = k * int64(d.SMs) / t.ranks
 	}
 	t.groups = min(max(t.groups, 1), t.bands)
-	if k > 0 && c.Get(kernels.Programs) == 0 {
-		t.perSM = min(k, ceilDiv(t.groups*t.ranks, int64(d.Units)))
+	if k > 0 && c.Get(kernels.CTAs) == 0 {
+		t.perSM = min(k, ceilDiv(t.groups*t.ranks, int64(d.SMs)))
 	}
 	t.each = ceilDiv(t.bands, t.groups)
 	t.stages = min(int64(c.Get(kernels.Stages)), t.each)
@@ -89,8 +89,8 @@ func newTileBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) tile
 	return t
 }
 
-// slots is the dynamic shared memory of a program in bytes, static the rest of it:
-// sums of strips and of a cluster's programs, and barriers.
+// slots is the dynamic shared memory of a CTA in bytes, static the rest of it:
+// sums of strips and of a cluster's CTAs, and barriers.
 func (t *tileBand) slots() int64 { return t.stages * t.warps * t.strip }
 
 func (t *tileBand) static(p kernels.Problem, c kernels.Config) int64 {
@@ -102,7 +102,7 @@ func (t *tileBand) static(p kernels.Problem, c kernels.Config) int64 {
 	return n
 }
 
-// atOnce is how many programs a multiprocessor holds: those asked for, or as many as
+// atOnce is how many CTAs an SM holds: those asked for, or as many as
 // its shared memory has room for.
 func (t *tileBand) atOnce(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 	if t.perSM > 0 || d.SharedPerBlock == 0 {
@@ -120,17 +120,17 @@ func (t *tileBand) registers() int64 { return 64 + 4*t.vec }
 
 func tileConfig(vec, stages, path, cluster, ctas int) kernels.Config {
 	return kernels.NewConfig(set(kernels.BlockRows, 32), set(kernels.VectorBytes, vec), set(kernels.Stages, stages), set(kernels.PerSM, 0),
-		set(kernels.Programs, 0), set(kernels.CopyPath, path), set(kernels.Cluster, cluster), set(kernels.CTAsPerRow, ctas),
+		set(kernels.CTAs, 0), set(kernels.CopyPath, path), set(kernels.Cluster, cluster), set(kernels.CTAsPerRow, ctas),
 		set(kernels.MinBlocks, 0), set(kernels.CacheHint, 2))
 }
 
 // fwdTileBase takes the slices that bring most of the matrix on the device at once: it
-// counts a band in the hands of programs alone on their multiprocessor by half, as
+// counts a band in the hands of CTAs alone on their SM by half, as
 // nothing is read while they write, two by four fifths, three (one loads, one waits for
-// sums, one writes) in full; idle lanes as they are; and programs that meet in global
+// sums, one writes) in full; idle lanes as they are; and CTAs that meet in global
 // memory by 0.85, as that takes longer than in a cluster. Of slices that hold as much,
 // within a tenth, it takes the widest. Where all bands are there at once, so are their
-// programs, one for each slice.
+// CTAs, one for each slice.
 func fwdTileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	var best kernels.Config
 	most := 0.0
@@ -153,7 +153,7 @@ func fwdTileBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return best
 }
 
-// fullTile is c with as many programs per multiprocessor as fit, and its bytes on
+// fullTile is c with as many CTAs per SM as fit, and its bytes on
 // the device as fwdTileBase counts them; less than none where c is refused whatever
 // their number.
 func fullTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (kernels.Config, float64) {
@@ -177,8 +177,8 @@ func fullTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (kernel
 	return c, -1
 }
 
-// What is not worth trying: slots that leave half of a multiprocessor's shared
-// memory empty, where there are bands enough, and programs that meet in global memory
+// What is not worth trying: slots that leave half of an SM's shared
+// memory empty, where there are bands enough, and CTAs that meet in global memory
 // where a small cluster can share the row.
 const minTileBytes = 100 << 10
 
@@ -199,11 +199,11 @@ func refuseTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	case cp == 2 && row%16 != 0:
 		return fmt.Errorf("bulk copies need rows of whole 16 bytes")
 	case !isPow2(cl) || cl > 16:
-		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 programs")
+		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
 	case cr < 1 || cr > 128:
-		return fmt.Errorf("1 to 128 programs share a row")
+		return fmt.Errorf("1 to 128 CTAs share a row")
 	case cl > 1 && cr > 1:
-		return fmt.Errorf("programs share a row in a cluster or in global memory, not both")
+		return fmt.Errorf("CTAs share a row in a cluster or in global memory, not both")
 	case (cp == 2 || cl > 1) && !sm90(d):
 		return fmt.Errorf("bulk copies and clusters need sm_90 or later, not %s", d.Arch)
 	}
@@ -211,7 +211,7 @@ func refuseTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 		return err
 	}
 	t := newTileBand(p, c, d)
-	if err := t.refuseProgram(p, c, d); err != nil {
+	if err := t.refuseCTA(p, c, d); err != nil {
 		return err
 	}
 	if cr > 1 {
@@ -222,58 +222,58 @@ func refuseTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	return t.refuseWaste(p, c, d)
 }
 
-// refuseProgram holds what a program is limited to, and those that are to run side
+// refuseProgram holds what a CTA is limited to, and those that are to run side
 // by side.
-func (t *tileBand) refuseProgram(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+func (t *tileBand) refuseCTA(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	need, threads := t.slots()+t.static(p, c), 32*t.warps
 	k := max(t.perSM, int64(c.Get(kernels.MinBlocks)))
 	switch {
 	case (t.ranks-1)*t.warps*32*t.vec >= p.N:
-		return fmt.Errorf("%d programs of %d columns leave one without any", t.ranks, t.warps*32*t.vec)
+		return fmt.Errorf("%d CTAs of %d columns leave one without any", t.ranks, t.warps*32*t.vec)
 	case t.warps > 16:
 		return fmt.Errorf("a slice of %d warps takes more than 16", t.warps)
 	case int64(c.Get(kernels.Stages)) > t.each:
-		return fmt.Errorf("no program has %d bands to load ahead", c.Get(kernels.Stages))
+		return fmt.Errorf("no CTA has %d bands to load ahead", c.Get(kernels.Stages))
 	case t.groups*t.ranks > 1<<31-1:
-		return fmt.Errorf("more than 2^31-1 programs")
+		return fmt.Errorf("more than 2^31-1 CTAs")
 	case d.SharedPerBlock == 0:
 		return nil
 	case need > int64(d.SharedPerBlock):
 		return fmt.Errorf("%d bytes of bands do not fit in %d of shared memory", need, d.SharedPerBlock)
-	// The system keeps 1 KiB of each program, and a multiprocessor has one more than
-	// a program can get.
+	// The system keeps 1 KiB of each CTA, and an SM has one more than
+	// a CTA can get.
 	case k > 1 && k*(need+1024) > int64(d.SharedPerBlock)+1024:
-		return fmt.Errorf("%d programs of %d bytes do not fit in a multiprocessor's shared memory", k, need)
+		return fmt.Errorf("%d CTAs of %d bytes do not fit in an SM's shared memory", k, need)
 	case k*threads*t.registers() > 65536:
-		return fmt.Errorf("%d programs of %d threads with about %d registers do not fit on a multiprocessor", k, threads, t.registers())
+		return fmt.Errorf("%d CTAs of %d threads with about %d registers do not fit on an SM", k, threads, t.registers())
 	}
 	return nil
 }
 
-// refuseCoop holds what programs that wait for each other need: to be there at once.
+// refuseCoop holds what CTAs that wait for each other need: to be there at once.
 func (t *tileBand) refuseCoop(c kernels.Config, d kernels.DeviceInfo) error {
 	k := int64(c.Get(kernels.PerSM))
 	switch {
-	case k == 0 && c.Get(kernels.Programs) == 0:
-		return fmt.Errorf("programs that wait for each other stay for all bands: their number is to be given")
-	case d.Kind == kernels.KindCUDA && k*int64(d.Units) < t.ranks:
-		return fmt.Errorf("%d programs fit on the device at once, fewer than share a row", k*int64(d.Units))
+	case k == 0 && c.Get(kernels.CTAs) == 0:
+		return fmt.Errorf("CTAs that wait for each other stay for all bands: their number is to be given")
+	case d.Kind == kernels.KindCUDA && k*int64(d.SMs) < t.ranks:
+		return fmt.Errorf("%d CTAs fit on the device at once, fewer than share a row", k*int64(d.SMs))
 	}
 	return nil
 }
 
 // refuseWaste keeps the grid to what is worth trying. A config that says its
-// programs is taken at its word.
+// CTAs is taken at its word.
 func (t *tileBand) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	if d.Kind != kernels.KindCUDA || c.Get(kernels.Programs) > 0 {
+	if d.Kind != kernels.KindCUDA || c.Get(kernels.CTAs) > 0 {
 		return nil
 	}
 	bytes, less := t.warps*t.strip, newTileBand(p, c.With(set(kernels.PerSM, max(c.Get(kernels.PerSM)-1, 0))), d)
 	switch k := int64(c.Get(kernels.PerSM)); {
 	case k > 0 && t.groups < t.bands && k*t.slots() < minTileBytes && d.SharedPerBlock > 0:
-		return fmt.Errorf("%d programs with %d bytes of bands each leave shared memory empty", k, t.slots())
+		return fmt.Errorf("%d CTAs with %d bytes of bands each leave shared memory empty", k, t.slots())
 	case k > 1 && less.groups == t.bands:
-		return fmt.Errorf("%d programs make no use of %d on a multiprocessor", t.bands*t.ranks, k)
+		return fmt.Errorf("%d CTAs make no use of %d on an SM", t.bands*t.ranks, k)
 	case t.ranks > 1 && bytes < 8<<10:
 		return fmt.Errorf("slices of %d bytes are too short to share a row", bytes)
 	case c.Get(kernels.CTAsPerRow) > 1 && t.ranks*bytes < 512<<10:
@@ -329,7 +329,7 @@ func fwdTilePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kern
 
 func hostClear(h *kernels.HostRun, _ int) { h.Mem["amax"].Set(0, 0) }
 
-// hostTile does the rows of all programs of a group in its first.
+// hostTile does the rows of all CTAs of a group in its first.
 func hostTile(h *kernels.HostRun, pid int) {
 	p, launch := h.Problem, h.Launch
 	ranks := int(launch.Define("CLUSTER") * launch.Define("CTAS_PER_ROW"))

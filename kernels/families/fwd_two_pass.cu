@@ -4,7 +4,7 @@
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32], [amax, scale_inv, yt (N,M)]
 //
 // Bytes: x (and res) twice where the row has left the caches by the second pass,
-// y (and resout) once. Any N, whatever the registers. All threads of a program
+// y (and resout) once. Any N, whatever the registers. All threads of a CTA
 // work on each of its BLOCK_ROWS rows, BLOCK_COLS columns at a time. Where the
 // whole row is one chunk and SINGLE_PASS is set, the chunk stays in registers
 // and x is read once.
@@ -16,7 +16,7 @@
 //
 // With a residual, x + res stands for x: the second pass adds again, as the sum
 // in resout is rounded. In fp8 the largest |y| before the scale takes one atomic
-// operation per program, and scale_inv is program 0's. With TRANSPOSE_PATH 0
+// operation per CTA, and scale_inv is CTA 0's. With TRANSPOSE_PATH 0
 // each lane also stores its bytes to yt one by one, M bytes apart, as
 // TransformerEngine did before PR 593.
 #include "common.cuh"

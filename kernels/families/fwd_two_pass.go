@@ -24,7 +24,7 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Warps, 4, 8, 16, 32),
 			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.PerSM, 0, 4),
-			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.CTAs, 0),
 			kernels.Values(kernels.SinglePass, 0, 16384),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.MinBlocks, 0),
@@ -33,10 +33,10 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 		Serves: servesAll,
 		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			warps, each := int64(8), int64(4)
-			if p.N*p.DType.Size() > wideRow { // so few programs that each must have many loads in flight
+			if p.N*p.DType.Size() > wideRow { // so few CTAs that each must have many loads in flight
 				warps, each = 32, 2
 			}
-			return chunks(p, 1, warps, each).With(set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.SinglePass, 8192)).With(fwdCommonBase(p, d)...)
+			return chunks(p, 1, warps, each).With(set(kernels.PerSM, 0), set(kernels.CTAs, 0), set(kernels.SinglePass, 8192)).With(fwdCommonBase(p, d)...)
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 			if err := refuseFwdCommon(p, c, d); err != nil {
@@ -57,7 +57,7 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 	}
 }
 
-// wideRow is the bytes of a row beyond which a program takes 32 warps: on an H200
+// wideRow is the bytes of a row beyond which a CTA takes 32 warps: on an H200
 // 22.9 us against 31 at 256x65536 (bf16, layernorm).
 const wideRow = 64 << 10
 

@@ -3,16 +3,16 @@
 //   x (M,N), [res (M,N)], [w (N)], [b (N)] ->
 //     y (M,N), [resout (M,N)], rstd (M) fp32, [mean (M) fp32]
 //
-// Bytes: x (and res) once, y (and resout) once; w and b once per program, mostly
+// Bytes: x (and res) once, y (and resout) once; w and b once per CTA, mostly
 // from L2.
 //
 // The design of llm.c's forward (llmc/layernorm.cuh, layernorm_forward_kernel6,
-// and its residual form). A program of WARPS warps first brings w and b to shared
+// and its residual form). A CTA of WARPS warps first brings w and b to shared
 // memory; then each warp has rows of its own: it sums a row on its way to the
 // warp's part of shared memory and reads it from there again. So a thread's
 // registers do not limit N, and a row needs no barrier. BLOCK_ROWS is WARPS.
 //
-// Not in llm.c: rmsnorm; persistent programs, which bring the weights once for
+// Not in llm.c: rmsnorm; persistent CTAs, which bring the weights once for
 // many rows (there, one row per warp); and the sum with a residual staged in fp32,
 // from which the statistics and y come (there, rounded to the type of x).
 #include "common.cuh"
@@ -33,7 +33,7 @@ extern __shared__ __align__(16) char smem[]; // [w], [b], a row per warp
 __device__ __forceinline__ int vector(int i) { return threadIdx.x % 32 + i * 32; }
 __device__ __forceinline__ bool inside(int i) { return vector(i) < VECS; }
 
-// bring copies a parameter to shared memory; all threads of the program do.
+// bring copies a parameter to shared memory; all threads of the CTA do.
 __device__ __forceinline__ void bring(char *to, const W *from) {
   for (int v = threadIdx.x; v < VECS; v += THREADS) storeShared(to + v * W_BYTES, load<W_BYTES>(from + v * VEC));
 }

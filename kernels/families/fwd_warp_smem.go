@@ -21,7 +21,7 @@ func fwdWarpSmem(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.Warps, 2, 4, 8, 16),
 			kernels.Values(kernels.VectorBytes, 0),
 			kernels.Values(kernels.PerSM, 0, 1, 2, 4, 8),
-			kernels.Values(kernels.Programs, 0),
+			kernels.Values(kernels.CTAs, 0),
 			kernels.Values(kernels.RowOrder, 0),
 			kernels.Values(kernels.MinBlocks, 0, 2),
 			kernels.Values(kernels.CacheHint, 0, 1),
@@ -43,13 +43,13 @@ func fwdWarpSmem(op kernels.Op) *kernels.Family {
 	}
 }
 
-// fwdWarpSmemBase is llm.c's rule: 256 threads, a program for each eight rows.
+// fwdWarpSmemBase is llm.c's rule: 256 threads, a CTA for each eight rows.
 // Where that many rows do not fit in shared memory, llm.c takes another kernel;
 // here it is fewer rows.
 func fwdWarpSmemBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	for warps := 8; ; warps /= 2 {
 		c := kernels.NewConfig(set(kernels.BlockRows, warps), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),
-			set(kernels.PerSM, 0), set(kernels.Programs, 0), set(kernels.RowOrder, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
+			set(kernels.PerSM, 0), set(kernels.CTAs, 0), set(kernels.RowOrder, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
 		if warps == 1 || refuseWarpSmem(p, c, d) == nil {
 			return c
 		}
@@ -68,17 +68,17 @@ func refuseWarpSmem(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) e
 	case d.SharedPerBlock > 0 && need > most:
 		return fmt.Errorf("the weights and the rows of %d warps take %d bytes of shared memory, more than %d", c.Get(kernels.Warps), need, most)
 	// See refuseSlots.
-	case d.SharedPerBlock > 0 && k > 0 && c.Get(kernels.Programs) == 0 && k*(need+1024) > most+1024:
-		return fmt.Errorf("%d programs of %d bytes do not fit in a multiprocessor's shared memory", k, need)
+	case d.SharedPerBlock > 0 && k > 0 && c.Get(kernels.CTAs) == 0 && k*(need+1024) > most+1024:
+		return fmt.Errorf("%d CTAs of %d bytes do not fit in an SM's shared memory", k, need)
 	case max(int(k), c.Get(kernels.MinBlocks))*threads > 2048:
-		return fmt.Errorf("more than 2048 threads do not fit on a multiprocessor")
+		return fmt.Errorf("more than 2048 threads do not fit on an SM")
 	case c.Get(kernels.RowOrder) != 0 && grid(p, c, d) >= ceilDiv(p.M, int64(c.Get(kernels.BlockRows))):
-		return fmt.Errorf("every program has one tile: there is no order")
+		return fmt.Errorf("every CTA has one tile: there is no order")
 	}
 	return nil
 }
 
-// warpSmemBytes is a program's shared memory: w, b and a row for each warp, as it
+// warpSmemBytes is a CTA's shared memory: w, b and a row for each warp, as it
 // came or, with a residual, as the fp32 sum.
 func warpSmemBytes(p kernels.Problem, c kernels.Config) int64 {
 	bytes, params := p.DType.Size(), flag(!p.NoWeight)+flag(p.Bias)

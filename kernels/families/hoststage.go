@@ -6,7 +6,7 @@ import "normbench/kernels"
 // stages; these helpers use slots from 8 on.
 
 // hostWeights widens the weights (plus one if zero-centered, ones without a
-// weight) and the bias, or nil, as a program does before its first row.
+// weight) and the bias, or nil, as a CTA does before its first row.
 func hostWeights(h *kernels.HostRun) (wf, bf []float32) {
 	p := h.Problem
 	wf = h.Row(8, p.N)
@@ -126,16 +126,16 @@ func hostStats(h *kernels.HostRun, i int64) (rstd, mean float32) {
 	return h.Mem["rstd"].At(i), mean
 }
 
-// eachTile calls f with the first row and the end of each tile of program pid,
-// in strides or, with ROW_ORDER, in the program's own range: common.cuh, Tiles.
+// eachTile calls f with the first row and the end of each tile of CTA pid,
+// in strides or, with ROW_ORDER, in the CTA's own range: common.cuh, Tiles.
 func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
-	block, programs, rows := h.Launch.Define("BLOCK_ROWS"), int64(h.Launch.Grid[0]), h.Problem.M
-	first, stride, end := int64(pid)*block, programs*block, rows
+	block, ctas, rows := h.Launch.Define("BLOCK_ROWS"), int64(h.Launch.Grid[0]), h.Problem.M
+	first, stride, end := int64(pid)*block, ctas*block, rows
 	switch h.Launch.Define("ROW_ORDER") {
 	case 2: // bwd_pipe.cuh, Walk
-		first, stride, end = rows*int64(pid)/programs, block, rows*int64(pid+1)/programs
+		first, stride, end = rows*int64(pid)/ctas, block, rows*int64(pid+1)/ctas
 	case 1:
-		share := ceilDiv(ceilDiv(rows, block), programs) * block
+		share := ceilDiv(ceilDiv(rows, block), ctas) * block
 		first, stride = int64(pid)*share, block
 		end = min(first+share, rows)
 	}
@@ -144,7 +144,7 @@ func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
 	}
 }
 
-// eachTileRow calls f with each row of program pid's tiles.
+// eachTileRow calls f with each row of CTA pid's tiles.
 func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
 	eachTile(h, pid, func(lo, hi int64) {
 		for i := lo; i < hi; i++ {

@@ -78,18 +78,24 @@ func (i *Identity) Source(f *kernels.Family) (string, error) {
 	return i.sources[f], nil
 }
 
+// Stale says what f's source is now, and whether that is another than a recorded one.
+func (i *Identity) Stale(f *kernels.Family, source string) (now string, stale bool) {
+	now, err := i.Source(f)
+	return now, err == nil && now != FromSchema1(source)
+}
+
 // Launches is the hash of what a plan launches, 12 hexadecimal digits: entries, geometry,
 // arguments, and the defines whose names occur in the code.
 func (i *Identity) Launches(p kernels.Plan) (string, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	p.Launches = slices.Clone(p.Launches)
 	for n := range p.Launches {
 		l := &p.Launches[n]
 		if !l.IsKernel() {
 			continue
 		}
+		i.mu.Lock()
 		t, err := i.text(l.Source)
+		i.mu.Unlock()
 		if err != nil {
 			return "", err
 		}

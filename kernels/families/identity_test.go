@@ -136,7 +136,7 @@ func TestIdentityOfLaunches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := kernels.DeviceInfo{Kind: kernels.KindCUDA, Arch: "sm_90", Units: 132, CacheBytes: 60 << 20, SharedPerBlock: 227 << 10, RegsPerUnit: 64 << 10}
+	d := kernels.DeviceInfo{Kind: kernels.KindCUDA, Arch: "sm_90", SMs: 132, CacheBytes: 60 << 20, SharedPerBlock: 227 << 10, RegsPerSM: 64 << 10}
 	f, err := r.Lookup("rms_bwd/reg_persist")
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ __device__ __forceinline__ void bulkLoad(void *dst, const void *src, u32 bytes, 
 }
 
 // bulkStore and bulkAdd: one thread brings bytes from shared memory, the latter
-// adding floats to what is there, in whatever order programs come. fenceShared
+// adding floats to what is there, in whatever order CTAs come. fenceShared
 // by the writers and a __syncthreads stand before, waitBulk after.
 __device__ __forceinline__ void bulkStore(void *dst, const void *src, u32 bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(sharedAddress(src)), "r"(bytes) : "memory");
@@ -85,7 +85,7 @@ __device__ __forceinline__ u32 clusterRank() {
   return r;
 }
 
-// clusterSync is __syncthreads for all programs of the cluster.
+// clusterSync is __syncthreads for all CTAs of the cluster.
 __device__ __forceinline__ void clusterSync() {
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -96,30 +96,30 @@ __device__ __forceinline__ void clusterSync() {
 __device__ __forceinline__ void clusterArrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ __forceinline__ void clusterWait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-// onRank is the address that a shared variable has in another program.
+// onRank is the address that a shared variable has in another CTA.
 __device__ __forceinline__ u32 onRank(const void *p, u32 rank) {
   u32 r;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(sharedAddress(p)), "r"(rank));
   return r;
 }
 
-// sendFloat stores v in another program's shared memory and counts 4 bytes on a
+// sendFloat stores v in another CTA's shared memory and counts 4 bytes on a
 // barrier there. Both addresses come from onRank.
 __device__ __forceinline__ void sendFloat(u32 dst, float v, u32 barrier) {
   asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(dst), "r"(__float_as_uint(v)), "r"(barrier) : "memory");
 }
 
 // ClusterSum adds K values for each of GROUPS groups of threads over the SIZE
-// programs of a cluster. It lives in shared memory. Sums come in the order of the
+// CTAs of a cluster. It lives in shared memory. Sums come in the order of the
 // ranks, so they are the same everywhere and every time.
 //
-// A program may end behind its last sum: it has got all that is sent to it.
+// A CTA may end behind its last sum: it has got all that is sent to it.
 template <int K, int GROUPS, int SIZE> struct ClusterSum {
   float part[2][SIZE][GROUPS * K];
   Barrier full[2];
 
   // begin: all threads, once, and clusterWait before the first sum. Between the two is time
-  // for what a program loads first.
+  // for what a CTA loads first.
   __device__ __forceinline__ void begin() {
     if (threadIdx.x == 0) {
       initBarrier(&full[0], 1);
@@ -129,8 +129,8 @@ template <int K, int GROUPS, int SIZE> struct ClusterSum {
     clusterArrive();
   }
 
-  // gather: v holds the program's own values, the same in all threads of a group, each of which
-  // sends to a program; the result, in shared memory, has those of all programs by rank and then
+  // gather: v holds the CTA's own values, the same in all threads of a group, each of which
+  // sends to a CTA; the result, in shared memory, has those of all CTAs by rank and then
   // by group. All threads call it, as number lane of their group, with round 0, 1, 2, ...
   // Between two calls stands a __syncthreads (sumOver has one, for groups beyond
   // a warp): it keeps a slow thread's reading apart from the round after next.
@@ -226,7 +226,7 @@ __device__ __forceinline__ void bulkRow(void *dst, const void *src, u32 bytes, B
 #endif
 
 #ifdef BLOCK_ROWS
-// clusterTiles are the Tiles of a cluster of SIZE programs, the same for each of
+// clusterTiles are the Tiles of a cluster of SIZE CTAs, the same for each of
 // them: it counts as one.
 template <int SIZE> __device__ __forceinline__ Tiles clusterTiles(i64 rows) {
   Tiles t(rows);

@@ -328,13 +328,13 @@ func TestCacheHints(t *testing.T) {
 	}
 }
 
-// p says how many programs there are, whatever k says, but never more than
+// p says how many CTAs there are, whatever k says, but never more than
 // tiles; the partial rows follow.
-func TestProgramsKnob(t *testing.T) {
+func TestCTAsKnob(t *testing.T) {
 	r, d := families.New(), devicetest.H200()
 	for _, test := range []struct {
 		problem, variant string
-		programs         int
+		ctas             int
 	}{
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@p100", 100},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k4.p1", 1},
@@ -354,12 +354,12 @@ func TestProgramsKnob(t *testing.T) {
 			t.Errorf("%s: %v", test.variant, err)
 			continue
 		}
-		if got := plan.Launches[0].Grid; got != [3]int{test.programs, 1, 1} {
-			t.Errorf("%s on %s: grid %v, want %d programs", v, p, got, test.programs)
+		if got := plan.Launches[0].Grid; got != [3]int{test.ctas, 1, 1} {
+			t.Errorf("%s on %s: grid %v, want %d CTAs", v, p, got, test.ctas)
 		}
 		for _, s := range plan.Scratch {
-			if s.Elems != int64(test.programs)*p.N {
-				t.Errorf("%s on %s: %s has %d elements, want a row for each of %d programs", v, p, s.Name, s.Elems, test.programs)
+			if s.Elems != int64(test.ctas)*p.N {
+				t.Errorf("%s on %s: %s has %d elements, want a row for each of %d CTAs", v, p, s.Name, s.Elems, test.ctas)
 			}
 		}
 	}

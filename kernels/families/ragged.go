@@ -41,16 +41,16 @@ func startsAlike(p kernels.Problem, c kernels.Config) int64 {
 	return phases / gcd(int64(c.Get(kernels.BlockRows)), phases)
 }
 
-// alignPrograms leaves out as many of n persistent programs as let each thread have rows
+// alignPrograms leaves out as many of n persistent CTAs as let each thread have rows
 // that start alike: then what it has of the weights serves all of them.
-func alignPrograms(p kernels.Problem, c kernels.Config, n int64) int64 {
+func alignCTAs(p kernels.Problem, c kernels.Config, n int64) int64 {
 	if step := startsAlike(p, c); raggedVectors(p, c) && n >= step {
 		n -= n % step
 	}
 	return n
 }
 
-// shifts says that a thread of n programs, fewer than tiles, has ragged rows that start
+// shifts says that a thread of n CTAs, fewer than tiles, has ragged rows that start
 // differently in their vectors.
 func shifts(p kernels.Problem, c kernels.Config, n int64) bool {
 	return raggedVectors(p, c) && (n%startsAlike(p, c) != 0 || c.Get(kernels.RowOrder) != 0)

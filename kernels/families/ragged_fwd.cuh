@@ -8,7 +8,7 @@ __device__ __forceinline__ void wholeBetween(int c, bool begins, bool ends) {
   if (RAGGED && ends) __builtin_assume(c + VEC <= COLS);
 }
 
-// sliceCols is how many columns program r of a cluster, with SLICE vectors of a row, has of
+// sliceCols is how many columns CTA r of a cluster, with SLICE vectors of a row, has of
 // one that starts shift elements behind an aligned vector.
 template <int SLICE> __device__ __forceinline__ float sliceCols(int r, int shift) {
   int first = r * SLICE * VEC - shift, end = first + SLICE * VEC;
@@ -16,7 +16,7 @@ template <int SLICE> __device__ __forceinline__ float sliceCols(int r, int shift
 }
 
 #if CLUSTER > 1
-// meet turns the squares of a program's slice, and in layernorm its mean, into the row's, with
+// meet turns the squares of a CTA's slice, and in layernorm its mean, into the row's, with
 // one exchange: slices' means and centred squares are merged in the order of the ranks (Chan,
 // Golub and LeVeque 1979). See ClusterSum.
 template <int SLICE, int GROUPS>

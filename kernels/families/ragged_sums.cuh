@@ -11,14 +11,14 @@ __device__ __forceinline__ Raw<W_BYTES> ownWeights(const W *w, int shift, const 
   return HAS_WEIGHT ? loadColumns(w, at.column(i) - shift, i > 0, ((CLUSTER - 1) * SLICE + (i + 1) * TPR + 1) * VEC <= COLS) : zero<W_BYTES>();
 }
 
-// The sums of ragged rows meet in shared memory: a group's sums, for a gradient, of its program's columns,
+// The sums of ragged rows meet in shared memory: a group's sums, for a gradient, of its CTA's columns,
 // which begin up to VEC-1 ahead of the slice. A float more after every eighth leaves
 // neighbours, who write columns eight apart, in different banks.
 constexpr int SPAN = SLICE * VEC + VEC - 1;
 constexpr int SPAN_FLOATS = SPAN + SPAN / 8 + 1;
 __device__ __forceinline__ int spot(int k) { return k + k / 8; }
 
-// With SHIFTS a program's rows have not all the same shift: a row's sums are added
+// With SHIFTS a CTA's rows have not all the same shift: a row's sums are added
 // there before the next shift, in room of their own behind the slots. Else they go
 // there once, at the end.
 #ifndef SHIFTS
@@ -43,7 +43,7 @@ template <bool ADD> __device__ __forceinline__ void settle(float *span, const fl
     }
 }
 
-// loadRank reads what another program of the cluster has where p is here.
+// loadRank reads what another CTA of the cluster has where p is here.
 __device__ __forceinline__ float loadRank(const float *p, u32 rank) {
   float v = 0.f;
 #if __CUDA_ARCH__ >= 900
@@ -52,8 +52,8 @@ __device__ __forceinline__ float loadRank(const float *p, u32 rank) {
   return v;
 }
 
-// emitRagged writes the program's slice of partial rows of dw and db: emit for ragged
-// rows. What a program of a cluster has ahead of its slice, the one before it fetches.
+// emitRagged writes the CTA's slice of partial rows of dw and db: emit for ragged
+// rows. What a CTA of a cluster has ahead of its slice, the one before it fetches.
 __device__ __forceinline__ void emitRagged(P *dw_out, P *db_out, const float (&dw)[L][VEC], const float (&db)[L][VEC], int shift, const Place &at) {
   if (!SHIFTS) {
     __syncthreads(); // all have left the last tile

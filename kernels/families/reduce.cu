@@ -3,7 +3,7 @@
 //   partial (P,N) of P_TYPE, [dw_in (N)] -> out (N) in the weight's type, for dw
 //   and, in a second row of the grid, for db
 //
-// Bytes: P*N partials read, N written. A program of REDUCE_WARPS warps owns
+// Bytes: P*N partials read, N written. A CTA of REDUCE_WARPS warps owns
 // REDUCE_COLS columns; its threads stand side by side on them, REDUCE_VECTOR
 // neighbours each, in as many groups of rows as there are threads, and meet in
 // shared memory. REDUCE_ROWS partial rows are in flight at a time. The order of all

@@ -1,7 +1,7 @@
 // The sum of partial rows, in a fixed order, for k2 (reduce.cu) and for designs
-// whose last program to end does it.
+// whose last CTA to end does it.
 
-// loadPartial reads past L1: another program of the same launch may have written
+// loadPartial reads past L1: another CTA of the same launch may have written
 // what it reads.
 __device__ __forceinline__ float loadPartial(const P *p) {
   float v[1];
@@ -35,7 +35,7 @@ template <int COUNT> __device__ __forceinline__ void loadPartials(const P *p, fl
 
 // finish adds up rows first, first+1, ... of partial (rows,cols), count of them,
 // plus in where it is given, and stores the result to out as TYPE. All threads
-// of the program call it; each takes every blockDim.x-th column.
+// of the CTA call it; each takes every blockDim.x-th column.
 template <int TYPE>
 __device__ __forceinline__ void finish(const P *partial, i64 first, i64 count, i64 cols, const W *in, typename Elem<TYPE>::bits *out) {
   for (i64 c = threadIdx.x; c < cols; c += blockDim.x) {
@@ -47,7 +47,7 @@ __device__ __forceinline__ void finish(const P *partial, i64 first, i64 count, i
   }
 }
 
-// lastOf says whether this program is the last of n to come to the counter, which
+// lastOf says whether this CTA is the last of n to come to the counter, which
 // starts at zero. What the others wrote before they came is then visible to all
 // threads of this one.
 __device__ __forceinline__ bool lastOf(int *counter, int n) {

@@ -39,27 +39,27 @@ func reduceTile(cols, rows, warps int) []kernels.Setting {
 	return []kernels.Setting{set(kernels.ReduceCols, cols), set(kernels.ReduceRows, rows), set(kernels.ReduceWarps, warps), set(kernels.EarlyReduce, 0)}
 }
 
-// reducePrograms is how many programs tileFor gives k2, for both gradients together,
-// if there are columns enough: one for each multiprocessor of a large GPU. All of them
-// then start beside the last programs of k1, and none waits for another to end. They
-// are kept apart: where k1 left multiprocessors idle, most went there, and k2 took 1.5
+// reducePrograms is how many CTAs tileFor gives k2, for both gradients together,
+// if there are columns enough: one for each SM of a large GPU. All of them
+// then start beside the last CTAs of k1, and none waits for another to end. They
+// are kept apart: where k1 left SMs idle, most went there, and k2 took 1.5
 // us longer (H200, rms bwd, bf16: 12.7 us against 11.2 at 29x17389, 57.0 against 55.4
 // at 1024x32768).
 //
 // Before this rule every k2 had tiles of 32 columns and 32 warps. On an H200 (rms
 // bwd, bf16) it then took 6.2 us at N = 8192 and 132 partial rows, and 17 to 19 us
-// at N = 65536 and 15, in 2048 programs of 1024 threads.
-const reducePrograms = 128
+// at N = 65536 and 15, in 2048 CTAs of 1024 threads.
+const reduceCTAs = 128
 
 // tileFor is k2's tile for one or two gradients of N columns, of so many partial rows
-// each: as few columns as give reducePrograms programs, eight warps, or sixteen where
+// each: as few columns as give reducePrograms CTAs, eight warps, or sixteen where
 // a thread of eight would have more than maxInFlight rows, and all rows in flight up to
 // that. (With 16 rows of four columns in flight, the compiler put them one behind
 // another: 6.4 us at 132 partial rows of 8192 columns, where 120 rows, 8 in flight,
 // took 5.0.)
 func tileFor(n, gradients, partials, vec int64) (cols, rows, warps int64) {
 	const maxInFlight = 8
-	cols = min(max(ceilPow2(ceilDiv(n*gradients, reducePrograms)), 16), 1024)
+	cols = min(max(ceilPow2(ceilDiv(n*gradients, reduceCTAs)), 16), 1024)
 	var groups, each int64
 	for warps = 8; ; warps *= 2 {
 		groups = max(32*warps/(cols/vec), 1)
@@ -127,42 +127,42 @@ func rounds(p kernels.Problem, c kernels.Config) []kernels.Rounding {
 
 // refusePartials refuses partial sums larger than what they summarize: at one
 // row of fp32 per row of input they cost more than a second reading would.
-func refusePartials(p kernels.Problem, programs int64) error {
-	if programs > 1024 && programs*4 > p.M*p.DType.Size() {
-		return fmt.Errorf("%d partial rows for %d rows are more traffic than x itself", programs, p.M)
+func refusePartials(p kernels.Problem, ctas int64) error {
+	if ctas > 1024 && ctas*4 > p.M*p.DType.Size() {
+		return fmt.Errorf("%d partial rows for %d rows are more traffic than x itself", ctas, p.M)
 	}
 	return nil
 }
 
-// partials are the scratch buffers of the partial sums of dw and db, programs
+// partials are the scratch buffers of the partial sums of dw and db, CTAs
 // rows each; without a weight there are none.
-func partials(p kernels.Problem, c kernels.Config, programs int64) []kernels.Scratch {
+func partials(p kernels.Problem, c kernels.Config, ctas int64) []kernels.Scratch {
 	var scratch []kernels.Scratch
 	if !p.NoWeight {
-		scratch = append(scratch, kernels.Scratch{Name: "dw_partial", DType: partialType(p, c), Elems: programs * p.N})
+		scratch = append(scratch, kernels.Scratch{Name: "dw_partial", DType: partialType(p, c), Elems: ctas * p.N})
 	}
 	if p.Bias {
-		scratch = append(scratch, kernels.Scratch{Name: "db_partial", DType: partialType(p, c), Elems: programs * p.N})
+		scratch = append(scratch, kernels.Scratch{Name: "db_partial", DType: partialType(p, c), Elems: ctas * p.N})
 	}
 	return scratch
 }
 
-// withReduce is the plan of k1, which leaves programs partial rows, and k2. A
+// withReduce is the plan of k1, which leaves CTAs partial rows, and k2. A
 // problem without a weight has no k2.
-func withReduce(p kernels.Problem, c kernels.Config, programs int64, k1 ...kernels.Launch) kernels.Plan {
-	plan := kernels.Plan{Launches: k1, Scratch: partials(p, c, programs), Rounds: rounds(p, c)}
+func withReduce(p kernels.Problem, c kernels.Config, ctas int64, k1 ...kernels.Launch) kernels.Plan {
+	plan := kernels.Plan{Launches: k1, Scratch: partials(p, c, ctas), Rounds: rounds(p, c)}
 	if !p.NoWeight {
-		plan.Launches = append(plan.Launches, reduceLaunch(p, c, programs))
+		plan.Launches = append(plan.Launches, reduceLaunch(p, c, ctas))
 	}
 	return plan
 }
 
-// reduceLaunch is k2 over programs partial rows.
-func reduceLaunch(p kernels.Problem, c kernels.Config, programs int64) kernels.Launch {
+// reduceLaunch is k2 over CTAs partial rows.
+func reduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launch {
 	vec := reduceVector(p)
 	cols, rows, warps := int64(c.Get(kernels.ReduceCols)), int64(c.Get(kernels.ReduceRows)), int64(c.Get(kernels.ReduceWarps))
 	if cols == 0 {
-		cols, rows, warps = tileFor(p.N, 1+flag(p.Bias), programs, vec)
+		cols, rows, warps = tileFor(p.N, 1+flag(p.Bias), ctas, vec)
 	}
 	return kernels.Launch{
 		Stage: "k2", Source: "reduce.cu", Entry: "reduce",
@@ -175,7 +175,7 @@ func reduceLaunch(p kernels.Problem, c kernels.Config, programs int64) kernels.L
 			{Name: "X_TYPE", Value: int64(p.DType)},
 			{Name: "W_TYPE", Value: int64(p.Weight)},
 			{Name: "P_TYPE", Value: int64(partialType(p, c))},
-			{Name: "PARTIALS", Value: programs},
+			{Name: "PARTIALS", Value: ctas},
 			{Name: "PARTIAL_COLS", Value: p.N},
 			{Name: "REDUCE_VECTOR", Value: vec},
 			{Name: "REDUCE_COLS", Value: cols},

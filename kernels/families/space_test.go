@@ -22,7 +22,7 @@ func TestConfigsAreThoseOfTheProduct(t *testing.T) {
 	r := families.New()
 	rng := rand.New(rand.NewPCG(27, 3))
 	old, two := devicetest.H200(), devicetest.CPU()
-	old.Arch, old.Units, old.SharedPerBlock, old.CacheBytes = "sm_80", 108, 166912, 40<<20
+	old.Arch, old.SMs, old.SharedPerBlock, old.CacheBytes = "sm_80", 108, 166912, 40<<20
 	devices := []kernels.DeviceInfo{devicetest.H200(), old, two}
 	type place struct {
 		p kernels.Problem

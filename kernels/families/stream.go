@@ -57,13 +57,13 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 			count := p.M * p.N
 			unroll := int64(c.Get(kernels.Unroll))
 			tile := int64(threads) * unroll * 16 / p.DType.Size()
-			programs := ceilDiv(count, tile)
+			ctas := ceilDiv(count, tile)
 			if k := c.Get(kernels.PerSM); k > 0 || d.Kind == kernels.KindCPU {
-				programs = min(programs, int64(max(k, 1)*d.Units))
+				ctas = min(ctas, int64(max(k, 1)*d.SMs))
 			}
 			l := kernels.Launch{
 				Stage: "stream", Source: "stream.cu", Entry: "stream",
-				Grid:  [3]int{int(programs), 1, 1},
+				Grid:  [3]int{int(ctas), 1, 1},
 				Block: threads,
 				Defines: []kernels.Define{
 					{Name: "X_TYPE", Value: int64(p.DType)},
@@ -98,8 +98,8 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 }
 
 func hostStream(h *kernels.HostRun, pid int) {
-	count, programs := h.Arg("count"), int64(h.Launch.Grid[0])
-	lo, hi := count*int64(pid)/programs, count*int64(pid+1)/programs
+	count, ctas := h.Arg("count"), int64(h.Launch.Grid[0])
+	lo, hi := count*int64(pid)/ctas, count*int64(pid+1)/ctas
 	in, out := h.Problem.Full(kernels.Input), h.Problem.Full(kernels.Output)
 	if len(in) == 1 && len(out) == 1 && in[0].DType == out[0].DType {
 		x, y := h.Mem["x"], h.Mem["y"]

@@ -97,7 +97,7 @@ func TestTile(t *testing.T) {
 				return
 			}
 			k := b.Kernels[l.Entry]
-			t.Logf("%s %s@%s: %d programs of %d threads, %d+%d bytes, %d registers", l.Entry, p, v.Config, l.Grid[0], l.Block, l.Shared, k.SharedBytes, k.Registers)
+			t.Logf("%s %s@%s: %d CTAs of %d threads, %d+%d bytes, %d registers", l.Entry, p, v.Config, l.Grid[0], l.Block, l.Shared, k.SharedBytes, k.Registers)
 			if k.SpillStoreBytes > 0 {
 				t.Errorf("%s %s@%s: %d bytes spilled", l.Entry, p, v.Config, k.SpillStoreBytes)
 			}
@@ -161,7 +161,7 @@ func TestTileDefault(t *testing.T) {
 		"rmsnorm/fwd/8192x8192/bf16+fp8":         "rms_fwd/cta_reg",
 		"rmsnorm/fwd/256x65536/bf16+fp8t":        "rms_fwd/band", // through global memory
 		"layernorm/fwd/4096x5120/bf16+bias+fp8t": "ln_fwd/band",
-		"rmsnorm/fwd/64x8192/bf16+fp8t":          "rms_fwd/stats_first", // less programs than half of the multiprocessors
+		"rmsnorm/fwd/64x8192/bf16+fp8t":          "rms_fwd/stats_first", // less CTAs than half of the SMs
 		"rmsnorm/fwd/29x17389/bf16+fp8t":         "rms_fwd/stats_first", // odd rows
 		"rmsnorm/fwd/32x1024/bf16+fp8t":          "rms_fwd/stats_first", // one band
 		"rmsnorm/fwd/16387x1001/bf16+fp8t":       "rms_fwd/cta_reg",

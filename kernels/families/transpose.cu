@@ -3,7 +3,7 @@
 //   y (rows,cols) bytes -> yt (cols,rows) bytes
 //
 // Bytes: each read once, each written once; y was just written and is read from
-// L2 as far as it fits. A program moves a tile of TRANSPOSE_ROWS x
+// L2 as far as it fits. A CTA moves a tile of TRANSPOSE_ROWS x
 // TRANSPOSE_COLS bytes through shared memory (turn.cuh): the design of ROCm
 // TransformerEngine's second launch (PR 593), whose six tiles are points of its
 // three knobs. There each byte is moved alone.

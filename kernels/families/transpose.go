@@ -28,10 +28,10 @@ func transposeTile(path, rows, cols, warps int) []kernels.Setting {
 }
 
 // transposeBase is TransformerEngine's tile of 128x64, whose rows of yt are whole
-// cache lines, where that makes a full wave of 16 programs per multiprocessor;
+// cache lines, where that makes a full wave of 16 CTAs per SM;
 // 64x64 on smaller problems.
 func transposeBase(p kernels.Problem, d kernels.DeviceInfo) []kernels.Setting {
-	if p.Transpose && ceilDiv(p.M, 128)*ceilDiv(p.N, 64) >= 16*int64(d.Units) {
+	if p.Transpose && ceilDiv(p.M, 128)*ceilDiv(p.N, 64) >= 16*int64(d.SMs) {
 		return transposeTile(1, 128, 64, 4)
 	}
 	return transposeTile(1, 64, 64, 4)
@@ -86,7 +86,7 @@ func transposeLaunch(p kernels.Problem, c kernels.Config) kernels.Launch {
 	t := turnedTileOf(c)
 	return kernels.Launch{
 		Stage: "transpose", Source: "transpose.cu", Entry: "transpose",
-		// The first side of a grid goes to 2^31, the second to 65535; programs
+		// The first side of a grid goes to 2^31, the second to 65535; CTAs
 		// stride over what that leaves of the columns.
 		Grid:  [3]int{int(ceilDiv(p.M, t.rows)), int(min(ceilDiv(p.N, t.cols), 65535)), 1},
 		Block: int(32 * t.warps),
@@ -112,9 +112,9 @@ func hostTranspose(h *kernels.HostRun, pid int) {
 	y, yt := h.Mem["y"].F8, h.Mem["yt"].F8
 	M, N := h.Arg("rows"), h.Arg("cols")
 	rows, cols := h.Launch.Define("TRANSPOSE_ROWS"), h.Launch.Define("TRANSPOSE_COLS")
-	programs := h.Launch.Grid
-	row0, tile := int64(pid%programs[0])*rows, int64(pid/programs[0])
-	for col0 := tile * cols; col0 < N; col0 += int64(programs[1]) * cols {
+	ctas := h.Launch.Grid
+	row0, tile := int64(pid%ctas[0])*rows, int64(pid/ctas[0])
+	for col0 := tile * cols; col0 < N; col0 += int64(ctas[1]) * cols {
 		for j := col0; j < min(col0+cols, N); j++ {
 			for i := row0; i < min(row0+rows, M); i++ {
 				yt[j*M+i] = y[i*N+j]

@@ -149,7 +149,7 @@ func (v *variables) Visit(node *ast.Node) {
 }
 
 // A Fault is an expression that has no value that would do, for some problem and
-// config: it divides by zero, or a grid has no programs.
+// config: it divides by zero, or a grid has no CTAs.
 type Fault struct {
 	place place
 	text  string

@@ -34,7 +34,8 @@ func problemVars(p kernels.Problem) vars {
 // deviceVars are those of the base rule, to which the knobs above come.
 func deviceVars(p kernels.Problem, d kernels.DeviceInfo) vars {
 	v := problemVars(p)
-	v["units"], v["arch"], v["shared_max"], v["registers"] = d.Units, arch(d), d.SharedPerBlock, d.RegsPerUnit
+	v["sms"], v["arch"], v["shared_max"], v["registers"] = d.SMs, arch(d), d.SharedPerBlock, d.RegsPerSM
+	v["units"] = d.SMs // its name before 2026-11-24
 	return v
 }
 

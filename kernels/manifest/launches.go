@@ -164,9 +164,9 @@ func (r *reader) launch(d *design, n ast.Node, path string) error {
 	return nil
 }
 
-// grid reads one number of programs or up to three.
+// grid reads one number of CTAs or up to three.
 func (r *reader) grid(l *launch, p pair, path string, known vars) (err error) {
-	const help = `write one number of programs or three; in a list put quotes around what has a comma: ["ceildiv(M, br)", 1, 1]`
+	const help = `write one number of CTAs or three; in a list put quotes around what has a comma: ["ceildiv(M, br)", 1, 1]`
 	items := []ast.Node{p.value}
 	if _, ok := p.value.(*ast.SequenceNode); ok {
 		if items, err = r.list(p, path, help); err != nil {

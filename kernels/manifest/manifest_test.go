@@ -41,16 +41,16 @@ constraints:
   - if: vecs < w * 32
     reason: threads without a vector
   - if: k > 1
-    require: M >= k * units
-    reason: more programs than rows
+    require: M >= k * sms
+    reason: more CTAs than rows
 scratch:
-  - {name: arrived, dtype: i32, elems: "k * units > 100 ? 1 : 0"}
+  - {name: arrived, dtype: i32, elems: "k * sms > 100 ? 1 : 0"}
   - {name: rows, dtype: fp32, elems: M}
 launches:
   - zero: arrived
   - source: mine.cu
     entry: first
-    grid: ["min(M, k * units)"]
+    grid: ["min(M, k * sms)"]
     block: 32 * w
     shared: 4 * w
     resident: true
@@ -63,7 +63,7 @@ launches:
     grid: [N, 1, 1]
     block: 64
     args: [db]
-  - reduce: {partials: "min(M, k * units)"}
+  - reduce: {partials: "min(M, k * sms)"}
 `
 
 const goodSource = `#include "common.cuh"
@@ -139,7 +139,7 @@ func TestFamily(t *testing.T) {
 		}
 	}
 	// No bias: no second kernel, and null pointers in the first.
-	_, f = load(t, `"k * units > 100 ? 1 : 0"`, "bias")
+	_, f = load(t, `"k * sms > 100 ? 1 : 0"`, "bias")
 	p.Bias = false
 	plan = f.Plan(p, c, d).String()
 	if strings.Contains(plan, "extra") || strings.Contains(plan, "zero") || !strings.Contains(plan, "dw_partial, , , rows,") {
@@ -200,7 +200,7 @@ func TestRefuse(t *testing.T) {
 	}{
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, nil, "", false},
 		{"layernorm/bwd/4096x512/bf16", "w8.v0.k2", d, nil, "threads without a vector", false},
-		{"layernorm/bwd/100x4096/bf16", "w8.v0.k2", d, nil, "more programs than rows", false},
+		{"layernorm/bwd/100x4096/bf16", "w8.v0.k2", d, nil, "more CTAs than rows", false},
 		{"layernorm/bwd/100x4096/bf16", "w8.v0.k1", d, nil, "", false},
 		{"layernorm/bwd/4096x4097/bf16", "w8.v8.k2", d, nil, "rows of 8194 bytes are not whole 8-byte vectors", false},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2.rc3", d, nil, "k2's columns are", false},
@@ -208,7 +208,7 @@ func TestRefuse(t *testing.T) {
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", old, []string{"resident: true", "cluster: 2"}, "clusters need sm_90 or later", false},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"resident: true", "cluster: 2"}, "", false},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"resident: true", "cluster: 7"}, "mine.yaml:33:12: launches[1].grid[0] is 264, no multiple of the cluster of 7", true},
-		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{`["min(M, k * units)"]`, "M - 5000"}, "mine.yaml:33:11: launches[1].grid[0] is -904, less than 1", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{`["min(M, k * sms)"]`, "M - 5000"}, "mine.yaml:33:11: launches[1].grid[0] is -904, less than 1", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"block: 32 * w", "block: 256 * w"}, "launches[1].block is 2048, more than 1024", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"block: 32 * w", "block: 32 / (w - 8)"}, "launches[1].block divides by zero", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"elems: M", "elems: M * M * M * M * M * M"}, "scratch[1].elems has a number beyond 64 bits", true},
@@ -216,7 +216,7 @@ func TestRefuse(t *testing.T) {
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"value: eps * 2", "value: eps / (M - 4096)"}, "launches[1].args[12].value is +Inf", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"if: k > 1", "if: M % (k - 2)"}, "constraints[1].if divides by zero", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"require: M >= k", "require: log2(w - 8) > k"}, "constraints[1].require is the log2 of a number below 1", true},
-		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{`partials: "min(M, k * units)"`, "partials: M - 4096"}, "launches[3].reduce.partials is 0, less than 1", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{`partials: "min(M, k * sms)"`, "partials: M - 4096"}, "launches[3].reduce.partials is 0, less than 1", true},
 	} {
 		_, f := load(t, test.replace...)
 		p := problem(t, test.problem)
@@ -274,7 +274,7 @@ func TestErrors(t *testing.T) {
 		{`"N > 1024 ? 8 : 4"`, `" "`, "mine.yaml:12:6: base.w: no expression"},
 		{`"N > 1024 ? 8 : 4"`, `[8]`, "mine.yaml:12:6: base.w: is a list, not an expression"},
 		{"require: weight", "require: w", `mine.yaml:16:14: serves[0].require: unknown name w in "w"`},
-		{"require: weight", "require: units > 1", `serves[0].require: unknown name units in`},
+		{"require: weight", "require: sms > 1", `serves[0].require: unknown name sms in`},
 		{"require: weight\n", "reason: again\n", "mine.yaml:17:5: serves[0].reason: stands twice"},
 		{"  - require: weight\n    reason:", "  - reason:", "serves[0]: has neither if nor require"},
 		{"    reason: threads without a vector\n", "", "mine.yaml:21:5: constraints[0].reason: is missing"},
@@ -290,10 +290,10 @@ func TestErrors(t *testing.T) {
 		{"entry: first", "entry: third", "mine.yaml:32:12: launches[1].entry: mine.cu has no kernel third"},
 		{"entry: first", "entry: 1st", `launches[1].entry: malformed name "1st"`},
 		{"    block: 32 * w\n", "", "mine.yaml:31:5: launches[1].block: is missing"},
-		{`["min(M, k * units)"]`, "[min(M, k * units)]", `launches[1].grid[0]: unexpected token EOF in "min(M"`},
-		{`["min(M, k * units)"]`, "[1, 2, 3, 4]", "mine.yaml:33:11: launches[1].grid: has 4 numbers"},
-		{`["min(M, k * units)"]`, "[-1, 1, 1]", "mine.yaml:33:12: launches[1].grid[0] is -1, less than 1"},
-		{`["min(M, k * units)"]`, "[1, 70000]", "mine.yaml:33:15: launches[1].grid[1] is 70000, more than 65535"},
+		{`["min(M, k * sms)"]`, "[min(M, k * sms)]", `launches[1].grid[0]: unexpected token EOF in "min(M"`},
+		{`["min(M, k * sms)"]`, "[1, 2, 3, 4]", "mine.yaml:33:11: launches[1].grid: has 4 numbers"},
+		{`["min(M, k * sms)"]`, "[-1, 1, 1]", "mine.yaml:33:12: launches[1].grid[0] is -1, less than 1"},
+		{`["min(M, k * sms)"]`, "[1, 70000]", "mine.yaml:33:15: launches[1].grid[1] is 70000, more than 65535"},
 		{"resident: true", "resident: 1", "launches[1].resident: is a whole number, not true or false"},
 		{"resident: true", "persistent: true", "mine.yaml:36:5: launches[1].persistent: unknown field"},
 		{"{EACH:", "{each:", "launches[1].defines.each: malformed macro name"},
@@ -529,6 +529,10 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("name: a\nop: rmsnorm\npass: bwd\nbase: {}\nscratch: [{name: c, dtype: i32, elems: M}]\nlaunches: [{zero: c}, {source: a.cu, entry: e, grid: 1, block: 1, args: [x, dy, w, rstd, dx, dw_partial, c]}, {reduce: {partials: N}}]"))
 	f.Add([]byte("serves: [{require: M > 1, reason: r}]\nconstraints: [{if: bias, reason: r}]"))
 	f.Add([]byte("name: &a [*a]"))
+	f.Add([]byte("name: ../../a\nop: rmsnorm\npass: fwd\nbase: {}\nlaunches: [{source: ../../etc/passwd, entry: \"e\\e[2J\", grid: 1, block: 1, args: [x, w, y, rstd]}]"))
+	f.Add([]byte("\xef\xbb\xbfname: a\nname: b\nop: rmsnorm"))
+	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nknobs: {v: [0]}\nbase: {v: 3}\nlaunches: [{source: a.cu, entry: e, grid: " + strings.Repeat("(", 500) + "1, block: .nan, args: []}]"))
+	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nserves: [{require: \"0\", reason: r}]\nbase: {}\nlaunches: [{source: a.cu, entry: e, grid: 1 << 62, block: 99999999, shared: 99999999, args: [x]}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 1<<14 {
 			return

@@ -18,19 +18,19 @@ import (
 	"normbench/internal/hint"
 )
 
-// compilersVariable sets how many processes compile.
-const compilersVariable = "NORMBENCH_COMPILERS"
+// CompilersVariable sets how many processes compile.
+const CompilersVariable = "NORMBENCH_COMPILERS"
 
 // Compilers is how many helper processes compile: $NORMBENCH_COMPILERS, else one for each core
 // that this process may use. With 0 sources are compiled in this process.
 func Compilers() (int, error) {
-	text := os.Getenv(compilersVariable)
+	text := os.Getenv(CompilersVariable)
 	if text == "" {
 		return runtime.GOMAXPROCS(0), nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 1024 {
-		return 0, hint.Errorf("use a number of processes from 0 (compile in this one) to 1024", "%s is %q", compilersVariable, text)
+		return 0, hint.Errorf("use a number of processes from 0 (compile in this one) to 1024", "%s is %q", CompilersVariable, text)
 	}
 	return n, nil
 }

@@ -293,7 +293,8 @@ def number(f: float) -> Any:
     return f if math.isfinite(f) else "NaN" if f != f else "+Inf" if f > 0 else "-Inf"
 
 
-def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings: int) -> dict[str, Any]:
+def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings: int,
+            parts: Optional[list[slice]] = None) -> dict[str, Any]:
     if tuple(got.shape) != p.shape(name):
         raise Failure("wrong", f"{name} has shape {tuple(got.shape)}, want {p.shape(name)}")
     if got.dtype != dtype_of(p.type(name)):
@@ -303,7 +304,7 @@ def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings:
     got, want = got.reshape(-1), want.reshape(-1)
     out = {"name": name, "elems": got.numel(), "bad": 0, "max_err": 0.0, "rel_l2": 0.0}
     err2 = want2 = 0.0
-    for at in spans(got.numel()):
+    for at in parts or spans(got.numel()):
         g, w = got[at].double(), want[at]
         w = torch.where(w.abs() >= limit, torch.sign(w) * math.inf, w)
         same = (g == w) | (torch.isnan(g) & torch.isnan(w))
@@ -331,11 +332,13 @@ def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings:
 @dataclass
 class Call:
     """A peer on a problem: run returns the outputs by name. before puts back, outside the timed interval, what the
-    call before has overwritten. rounds says how often an output is rounded to the tensors' type on the way."""
+    call before has overwritten. rounds says how often an output is rounded to the tensors' type on the way. left is
+    what the last timed run returned."""
 
     run: Callable[[], Tensors]
     before: Optional[Callable[[], None]] = None
     rounds: dict[str, int] = field(default_factory=dict)
+    left: Optional[Tensors] = None
 
 
 @dataclass(frozen=True)
@@ -700,8 +703,10 @@ class Clock:
     def spin(self, seconds: float) -> None:
         torch.cuda._sleep(int(seconds * self.rate))
 
-    def batch(self, calls: list[Call], n: int, flush: int, spin: float, keep: bool) -> tuple[list[float], float, bool]:
-        """n samples behind a spin: their seconds, those of the host, and whether the spin outlasted the host."""
+    def batch(self, calls: list[Call], n: int, flush: int, spin: float, keep: bool,
+              poison: Optional[Callable[[Call], None]] = None) -> tuple[list[float], float, bool]:
+        """n samples behind a spin: their seconds, those of the host, and whether the spin outlasted the host. poison
+        comes ahead of the last one's flush."""
         torch.cuda.synchronize()
         kept = []  # outputs, where the next sample's must lie elsewhere to be cold
         start = time.perf_counter()
@@ -709,6 +714,8 @@ class Clock:
         self.gate.record()
         for i in range(n):
             call = calls[i % len(calls)]
+            if poison and i == n - 1:
+                poison(call)
             if call.before:
                 call.before()
             if flush:
@@ -716,17 +723,20 @@ class Clock:
             else:
                 self.spin(WARM_SPIN)
             self.events[2 * i].record()
-            out = call.run()
+            call.left = call.run()
             self.events[2 * i + 1].record()
             if keep:
-                kept.append(out)
+                kept.append(call.left)
         ahead = not self.gate.query()
         host = time.perf_counter() - start
         torch.cuda.synchronize()
+        self.last = call
         pairs = zip(self.events[0 : 2 * n : 2], self.events[1 : 2 * n : 2])
         return [a.elapsed_time(b) / 1e3 for a, b in pairs], host, ahead
 
-    def visit(self, calls: list[Call], samples: int, flush: int) -> list[float]:
+    def visit(self, calls: list[Call], samples: int, flush: int,
+              poison: Optional[Callable[[Call], None]] = None) -> list[float]:
+        """Seconds of samples. The last of them follows a poison, and is of self.last."""
         keep = len(calls) > 1
         most, out, host = BATCH, [], 0.0
         gc.collect()
@@ -740,7 +750,8 @@ class Clock:
                     calls = calls[n % len(calls) :] + calls[: n % len(calls)]
                 spin = 1.5 * host + 1e-3
                 for _ in range(TRIES):
-                    got, host, ahead = self.batch(calls, n, flush, spin, keep)
+                    last = poison if len(out) + n - lead == samples else None
+                    got, host, ahead = self.batch(calls, n, flush, spin, keep, last)
                     calls = calls[n % len(calls) :] + calls[: n % len(calls)]  # the next one goes on with other tensors
                     if ahead:
                         break
@@ -760,15 +771,19 @@ class Clock:
 class Stopwatch:
     """The clock of a CPU, for tests: there is no queue to be ahead of."""
 
-    def visit(self, calls: list[Call], samples: int, flush: int) -> list[float]:
-        out = []
+    def visit(self, calls: list[Call], samples: int, flush: int,
+              poison: Optional[Callable[[Call], None]] = None) -> list[float]:
+        out: list[float] = []
         for i in range(samples):
             call = calls[i % len(calls)]
+            if poison and i == samples - 1:
+                poison(call)
             if call.before:
                 call.before()
             start = time.perf_counter()
-            call.run()
+            call.left = call.run()
             out.append(max(time.perf_counter() - start, 1e-9))
+            self.last = call
         return out
 
 
@@ -817,7 +832,7 @@ class Device:
                     "compiler": compiler, "cache_bytes": 1 << 20, "memory_bytes": 0}
         g = torch.cuda.get_device_properties(self.device)
         uuid = getattr(g, "uuid", None)
-        return {"id": "-".join(g.name.lower().split()), "kind": "cuda", "name": g.name, "uuid": f"GPU-{uuid}" if uuid else "",
+        return {"id": "-".join(re.findall("[a-z0-9]+", g.name.lower())), "kind": "cuda", "name": g.name, "uuid": f"GPU-{uuid}" if uuid else "",
                 "arch": f"sm_{g.major}{g.minor}", "units": g.multi_processor_count, "driver": torch.version.cuda or "",
                 "compiler": compiler, "cache_bytes": getattr(g, "L2_cache_size", 0), "memory_bytes": g.total_memory}
 
@@ -826,6 +841,7 @@ class Device:
         self.want: Tensors = {}
         self.scale: dict[str, float] = {}
         self.calls: dict[str, list[Call]] = {}
+        self.visits = 0
         self.verdicts: dict[str, str] = {}  # of the peers checked: what is wrong, or ""
 
     def open(self, problem: str, seed: int) -> None:
@@ -865,9 +881,13 @@ class Device:
             gc.freeze()  # a visit's collection would else look through all of torch, for longer than the visit takes
         return calls
 
-    def poison(self) -> None:
-        """Leaves NaN in the memory that a peer's outputs will be put into, as far as the allocator goes along."""
+    def poison(self, call: Call) -> None:
+        """Leaves NaN in what the call has returned before, which a peer may hand out once more, and in the memory that
+        new outputs will be put into, as far as the allocator goes along."""
         p = self.problem
+        for t in (call.left or {}).values():
+            t.detach().fill_(math.nan)
+        call.left = None
         for t in [torch.full(p.shape(n), math.nan, dtype=dtype_of(p.type(n)), device=self.device) for n in p.outputs()]:
             del t
 
@@ -876,13 +896,10 @@ class Device:
         call = self.ready(name)[0]
 
         def run() -> Tensors:
-            self.poison()
+            self.poison(call)
             if call.before:
                 call.before()
-            out = call.run()
-            if not isinstance(out, dict) or any(not isinstance(out.get(n), torch.Tensor) for n in self.problem.outputs()):
-                raise Failure("wrong", f"its outputs are not {' and '.join(self.problem.outputs())}")
-            return out
+            return self.whole(call.run())
 
         first, rounds = run(), call.rounds
         outputs = [compare(self.problem, n, first[n], self.want[n], self.scale[n], rounds.get(n, 0)) for n in self.problem.outputs()]
@@ -911,8 +928,30 @@ class Device:
             copies = min(max(math.ceil(3 * self.info()["cache_bytes"] / tensors), 1), 512)
         calls = self.ready(name, copies)[:copies]
         start = time.perf_counter()
-        seconds = self.clock.visit(calls, o["samples"], o["flush"])
+        seconds = self.clock.visit(calls, o["samples"], o["flush"], self.poison)
+        self.timed(self.clock.last, o["samples"])
+        if copies == 1:
+            calls[0].left = None
         return {"seconds": seconds, "busy": time.perf_counter() - start}
+
+    def whole(self, out: Any) -> Tensors:
+        if not isinstance(out, dict) or any(not isinstance(out.get(n), torch.Tensor) for n in self.problem.outputs()):
+            raise Failure("wrong", f"its outputs are not {' and '.join(self.problem.outputs())}")
+        return out
+
+    def timed(self, call: Call, runs: int) -> None:
+        """Compares what the last timed run has left, before which its outputs were poisoned: a peer may remember its
+        inputs, and do nothing for the same ones. Of a large output a visit compares CHUNK elements, from visit to
+        visit others, as all of them would take longer than the visit."""
+        got = self.whole(call.left)
+        for n in self.problem.outputs():
+            size = self.want[n].numel()
+            start = self.visits * CHUNK % (-(-size // CHUNK) * CHUNK)
+            bad = compare(self.problem, n, got[n], self.want[n], self.scale[n], call.rounds.get(n, 0), [slice(start, start + CHUNK)])
+            if bad["bad"]:
+                raise Failure("wrong", f"after {runs} timed runs {n} is wrong in {bad['bad']} of {bad['elems']} elements, first at "
+                                       f"{bad['first']}: got {bad['got']}, want {bad['want']}")
+        self.visits += 1
 
 
 class Builder(Device):

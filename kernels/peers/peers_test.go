@@ -114,7 +114,7 @@ func outcome(t *testing.T, b kernels.Bench, name, op string) string {
 func TestProtocol(t *testing.T) {
 	p := problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
 	ours := &devicetest.Fake{}
-	d, err := Beside(ours, double(t, 2*time.Second))
+	d, err := Beside(ours, double(t, 5*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import "normbench/kernels"
 
 var fastLLMBefore = &Preset{
 	Name: "fast-llm-before", System: "Fast-LLM before PR 546",
-	Doc: "backward: one tile of 16384/pow2(N) whole rows per program, and a partial row from each",
+	Doc: "backward: one tile of 16384/pow2(N) whole rows per CTA, and a partial row from each",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := fastLLMLacks(p); err != nil {
 			return nil, err
@@ -23,7 +23,7 @@ var fastLLMBefore = &Preset{
 
 var fastLLM546 = &Preset{
 	Name: "fast-llm-546", System: "Fast-LLM PR 546",
-	Doc: "backward: tiles of rows and columns in registers, at most two programs per multiprocessor; wide rows in one pass with 32 warps, or in chunks of 4096 columns by 4 rows",
+	Doc: "backward: tiles of rows and columns in registers, at most two CTAs per SM; wide rows in one pass with 32 warps, or in chunks of 4096 columns by 4 rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := fastLLMLacks(p); err != nil {
 			return nil, err
@@ -39,9 +39,9 @@ var fastLLM546 = &Preset{
 		switch {
 		case cols <= 4096:
 			rows := clamp(fastLLMTile/cols, 1, 8)
-			return one(variant(p, "two_pass", "br%d.bc%d.w%d.p%d.sp%d"+fastLLMRest, rows, cols, fastLLMWarps(cols), fastLLMPrograms(p, d, rows), cols))
+			return one(variant(p, "two_pass", "br%d.bc%d.w%d.p%d.sp%d"+fastLLMRest, rows, cols, fastLLMWarps(cols), fastLLMCTAs(p, d, rows), cols))
 		case cols <= fits && p.M >= enough:
-			return one(variant(p, "two_pass", "br1.bc%d.w32.p%d.sp%d"+fastLLMRest, cols, fastLLMPrograms(p, d, 1), cols))
+			return one(variant(p, "two_pass", "br1.bc%d.w32.p%d.sp%d"+fastLLMRest, cols, fastLLMCTAs(p, d, 1), cols))
 		}
 		return one(variant(p, "two_pass", "br4.bc4096.w16.k0.p0.sp0"+fastLLMRest))
 	},
@@ -57,7 +57,7 @@ func fastLLMLacks(p kernels.Problem) error {
 	return without(p, "Fast-LLM", "a residual", "fp8")
 }
 
-// fastLLMForward: a program per row of at most 64 KiB.
+// fastLLMForward: a CTA per row of at most 64 KiB.
 func fastLLMForward(p kernels.Problem) []kernels.Variant {
 	return wider(fastLLMWarps(pow2(p.N)), func(w int64) kernels.Variant {
 		return variant(p, "cta_reg", "br1.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", w, vector(p, 32*w))
@@ -66,7 +66,7 @@ func fastLLMForward(p kernels.Problem) []kernels.Variant {
 
 func fastLLMWarps(cols int64) int64 { return clamp(cols/256, 1, 8) }
 
-// fastLLMPrograms is the single pass's bound: two programs per multiprocessor.
-func fastLLMPrograms(p kernels.Problem, d kernels.DeviceInfo, rows int64) int64 {
-	return min(ceilDiv(p.M, rows), 2*int64(d.Units))
+// fastLLMPrograms is the single pass's bound: two CTAs per SM.
+func fastLLMCTAs(p kernels.Problem, d kernels.DeviceInfo, rows int64) int64 {
+	return min(ceilDiv(p.M, rows), 2*int64(d.SMs))
 }

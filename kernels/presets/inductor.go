@@ -8,7 +8,7 @@ import "normbench/kernels"
 
 var inductor = &Preset{
 	Name: "inductor", System: "PyTorch Inductor, main line",
-	Doc: "backward: split_size by rows per multiprocessor (16 to 128), several rows at a time, up to three stages; unfused below 5Mi elements",
+	Doc: "backward: split_size by rows per SM (16 to 128), several rows at a time, up to three stages; unfused below 5Mi elements",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		return inductorRule(p, d, false)
 	},
@@ -16,7 +16,7 @@ var inductor = &Preset{
 
 var inductorFixed64 = &Preset{
 	Name: "inductor-fixed64", System: "PyTorch Inductor PR 165370",
-	Doc: "backward: 64 rows per program, one at a time; unfused below 5Mi elements",
+	Doc: "backward: 64 rows per CTA, one at a time; unfused below 5Mi elements",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		return inductorRule(p, d, true)
 	},
@@ -42,7 +42,7 @@ func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernel
 	}
 	split, block, stages := int64(64), int64(1), int64(1)
 	if !fixed {
-		split = clamp(lastPow2(p.M/(8*int64(d.Units))), 16, 128)
+		split = clamp(lastPow2(p.M/(8*int64(d.SMs))), 16, 128)
 		block = clamp(split/32, step(p.N, [][2]int64{{512, 4}}, 1), 16)
 		stages = min(max(split/block/4, 1), step(p.N, [][2]int64{{8192, 3}}, 2))
 	}

@@ -23,7 +23,7 @@ var triRMSNorm = &Preset{
 
 var liger = &Preset{
 	Name: "liger", System: "Liger-Kernel (Triton)",
-	Doc: "forward a program per row; backward as many programs as multiprocessors, each with its own range of rows; warps by the power of two of N. Upstream also clears dx first (zeros_like), which is not counted here",
+	Doc: "forward a CTA per row; backward as many CTAs as SMs, each with its own range of rows; warps by the power of two of N. Upstream also clears dx first (zeros_like), which is not counted here",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := without(p, "Liger", "fp8", "a gradient to add to"); err != nil {
 			return nil, err
@@ -43,11 +43,11 @@ var liger = &Preset{
 		}
 		if p.Pass == kernels.Bwd {
 			return wider(warps, func(w int64) kernels.Variant {
-				return variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho1.ro1.so0.pt0.lb0.ch0", w, vector(p, 32*w), min(p.M, int64(d.Units)))
+				return variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho1.ro1.so0.pt0.lb0.ch0", w, vector(p, 32*w), min(p.M, int64(d.SMs)))
 			}), nil
 		}
 		rows := int64(1)
-		if n <= 256 && p.M >= 32768 { // the block variant: 16 rows per program
+		if n <= 256 && p.M >= 32768 { // the block variant: 16 rows per CTA
 			rows = 16
 		}
 		return one(variant(p, "cta_reg", "br%d.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", rows, warps, vector(p, 32*warps/rows)))
@@ -55,7 +55,7 @@ var liger = &Preset{
 }
 
 // apexTable is FastLayerNorm's registry for 16-bit types: from a number of
-// columns on, the programs per row, rows side by side, warps per row.
+// columns on, the CTAs per row, rows side by side, warps per row.
 var apexTable = map[kernels.Pass][][4]int64{
 	kernels.Fwd: {{768, 1, 4, 1}, {3072, 1, 1, 4}, {12288, 2, 1, 4}, {30720, 4, 1, 4}, {65536, 8, 1, 4}},
 	kernels.Bwd: {{768, 1, 4, 1}, {1536, 1, 1, 4}, {6144, 1, 1, 8}, {8192, 2, 1, 4}, {12288, 4, 1, 4}, {24576, 4, 1, 8}, {49152, 8, 1, 8}},
@@ -67,7 +67,7 @@ var apexSizes = []int64{768, 1024, 1536, 2048, 2304, 3072, 3840, 4096, 5120, 614
 
 var apexFast = &Preset{
 	Name: "apex-fast", System: "apex FastLayerNorm", Times: true,
-	Doc: "persistent programs, several per wide row, by a table of 26 column counts; rows meet in global memory",
+	Doc: "persistent CTAs, several per wide row, by a table of 26 column counts; rows meet in global memory",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := without(p, "FastLayerNorm", "rmsnorm", "a residual", "fp8", "zero-centered weights", "a missing weight", "a gradient to add to"); err != nil {
 			return nil, err
@@ -89,7 +89,7 @@ var apexFast = &Preset{
 			row[1] = 5
 		}
 		v := variant(p, "coop", "cr%d.br%d.w%d.v0.lb0.ch0", row[1], row[2], row[2]*row[3])
-		// It launches what is resident: as many programs per multiprocessor as its
+		// It launches what is resident: as many CTAs per SM as its
 		// registers allow, which a rule cannot know; the fastest of one to four.
 		var vs []kernels.Variant
 		for _, k := range []int{2, 1, 3, 4} {
@@ -116,7 +116,7 @@ var apexFused = &Preset{
 
 var llmc = &Preset{
 	Name: "llmc", System: "llm.c",
-	Doc: "forward a warp per row through shared memory; backward one kernel of 512 threads, two per multiprocessor, whose last program sums the partial rows",
+	Doc: "forward a warp per row through shared memory; backward one kernel of 512 threads, two per SM, whose last CTA sums the partial rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := without(p, "llm.c", "rmsnorm", "a residual", "fp8", "zero-centered weights", "a missing weight", "a gradient to add to"); err != nil {
 			return nil, err

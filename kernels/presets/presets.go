@@ -1,6 +1,6 @@
 // Package presets holds the launch rules of published systems: for a problem,
 // the variant of our families that does what the system would do. The kernels
-// are ours; which design, tile, warps and programs run is theirs.
+// are ours; which design, tile, warps and CTAs run is theirs.
 //
 // One file per system. Sources are named with each rule; where a system leaves
 // something to a compiler (Triton's layouts, Inductor's final sum), the preset

@@ -18,8 +18,8 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 var h200 = kernels.DeviceInfo{
-	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", Units: 132,
-	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerUnit: 65536,
+	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132,
+	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerSM: 65536,
 }
 
 func parse(t *testing.T, s string) kernels.Problem {

@@ -8,7 +8,7 @@ import (
 
 // quack's RMSNorm and LayerNorm on Hopper (rmsnorm_config.py): rows through
 // shared memory by asynchronous copies, clusters for wide rows, and, in PR 101,
-// the weight gradient finished by the last programs instead of a second kernel.
+// the weight gradient finished by the last CTAs instead of a second kernel.
 
 var quack = &Preset{
 	Name: "quack", System: "quack, main line",
@@ -18,13 +18,13 @@ var quack = &Preset{
 
 var quack101 = &Preset{
 	Name: "quack-101", System: "quack PR 101",
-	Doc:  "as quack; up to 2048 columns the last program of each group, then of all groups, sums the partial rows",
+	Doc:  "as quack; up to 2048 columns the last CTA of each group, then of all groups, sums the partial rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return quackRule(p, d, 2) },
 }
 
 var quack101v1 = &Preset{
 	Name: "quack-101-v1", System: "quack PR 101, first version",
-	Doc:  "as quack; up to 2048 columns programs add their partial rows in memory: not the same bits every time",
+	Doc:  "as quack; up to 2048 columns CTAs add their partial rows in memory: not the same bits every time",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return quackRule(p, d, 3) },
 }
 
@@ -58,7 +58,7 @@ func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Va
 	threads := step(p.N, [][2]int64{{4096, 128}}, 256)
 	perRow := step(p.N, [][2]int64{{64, 8}, {128, 16}, {256, 32}, {512, 64}, {4096, 128}}, 256)
 	cluster := step(p.N, [][2]int64{{8 << 10, 1}, {16 << 10, 2}, {32 << 10, 4}, {64 << 10, 8}}, 16)
-	sm := int64(d.Units)
+	sm := int64(d.SMs)
 	columns := step(p.N, [][2]int64{{256, 16 * sm}, {1024, 8 * sm}, {2048, 4 * sm}, {4096, 2 * sm}, {8192, sm}, {16384, max(sm/2, 1)}}, 2*sm)
 	reload := 0
 	if p.N > 16<<10 {

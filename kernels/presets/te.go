@@ -8,7 +8,7 @@ import (
 
 // ROCm TransformerEngine's Triton RMSNorm, before and after its PR 593.
 //
-// Persistent programs, one per multiprocessor, a row at a time; rows beyond
+// Persistent CTAs, one per SM, a row at a time; rows beyond
 // 16 KiB in chunks, read twice. Warps are autotuned, and so are the tiles of the
 // dW reduction and of the fp8 transpose: the candidates below.
 
@@ -22,7 +22,7 @@ var teDev = &Preset{
 var te593 = &Preset{
 	Name: "te-593", System: "TransformerEngine (ROCm) PR 593",
 	Times: true,
-	Doc:   "weight hoisted; fp8 transpose in a kernel of its own; (programs,N) partials updated in memory for rows beyond 16 KiB",
+	Doc:   "weight hoisted; fp8 transpose in a kernel of its own; (CTAs,N) partials updated in memory for rows beyond 16 KiB",
 	Pick:  func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) { return te(p, d, true) },
 }
 
@@ -35,7 +35,7 @@ var (
 	teTransposeTiles = [][3]int64{{32, 64, 4}, {64, 64, 4}, {64, 128, 4}, {128, 64, 4}, {128, 128, 8}, {64, 64, 8}}
 )
 
-// teBlocked is the widest row, in bytes, that a program keeps in registers: the
+// teBlocked is the widest row, in bytes, that a CTA keeps in registers: the
 // utility function that the forward and the backward share says 16 KiB, although
 // the forward's blocks may be 64 KiB.
 const teBlocked = 16 << 10
@@ -49,7 +49,7 @@ func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant,
 		warps = []int64{8, 1, 4, 16}
 	}
 	warps = tePruned(p.N, warps)
-	programs, hoist := min(p.M, int64(d.Units)), 0
+	ctas, hoist := min(p.M, int64(d.SMs)), 0
 	if after {
 		hoist = 1
 	}
@@ -58,14 +58,14 @@ func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant,
 	for i, w := range warps {
 		switch {
 		case p.Pass == kernels.Fwd && !blocked:
-			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg", "br1.w%d.v%d.st1.p%d.ho%d.ro0.lb0.ch0", w, vector(p, 32*w), programs, hoist))...)
+			vs = append(vs, teTransposed(p, after, i == 0, variant(p, "cta_reg", "br1.w%d.v%d.st1.p%d.ho%d.ro0.lb0.ch0", w, vector(p, 32*w), ctas, hoist))...)
 		case p.Pass == kernels.Fwd:
-			vs = append(vs, teTransposed(p, after, i == 0, teChunks(p, "two_pass", 64<<10, w, fmt.Sprintf("p%d.sp0.lb0.ch0", programs)))...)
+			vs = append(vs, teTransposed(p, after, i == 0, teChunks(p, "two_pass", 64<<10, w, fmt.Sprintf("p%d.sp0.lb0.ch0", ctas)))...)
 		case !blocked:
-			vs = append(vs, teReduced(i == 0, variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w, vector(p, 32*w), programs, hoist))...)
+			vs = append(vs, teReduced(i == 0, variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho%d.ro0.so0.pt0.lb0.ch0", w, vector(p, 32*w), ctas, hoist))...)
 		case after:
-			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, fmt.Sprintf("k1.p%d.sp0.so0.pt0.lb0.ch0", programs)))...)
-		default: // one program per row: as many partial rows as rows
+			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, fmt.Sprintf("k1.p%d.sp0.so0.pt0.lb0.ch0", ctas)))...)
+		default: // one CTA per row: as many partial rows as rows
 			vs = append(vs, teReduced(i == 0, teChunks(p, "two_pass", teBlocked, w, "k0.p0.sp0.so0.pt0.lb0.ch0"))...)
 		}
 	}

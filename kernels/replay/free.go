@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"compress/gzip"
@@ -15,7 +16,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"normbench/internal/hint"
-	"normbench/kernels"
 )
 
 // A Free is a space that a file of another tuner holds: its knobs, their values and
@@ -46,23 +46,32 @@ const FreeLimit = 500_000
 
 const freeHelp = "give a cache of kernel_tuner (schema 1.0 or 1.1) or T4 results (schema 1.0), .json or .json.gz"
 
-// ReadMaybeGzip reads a file, unpacked where it is gzip.
+// maxFile bounds what is read, in bytes: a few packed ones may stand for any number.
+var maxFile = 1 << 30
+
+// ReadMaybeGzip reads a file, unpacked where it is gzip, without a byte order mark.
 func ReadMaybeGzip(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, hint.Errorf("choose a file that you may read", "cache %s: %w", path, err)
 	}
-	if !bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
-		return data, nil
+	defer f.Close()
+	r := bufio.NewReader(f)
+	help, in := "choose a file that you may read", io.Reader(r)
+	if magic, _ := r.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		help = "it is damaged or cut short: pack it again with gzip"
+		if in, err = gzip.NewReader(r); err != nil {
+			return nil, hint.Errorf(help, "cache %s: %w", path, err)
+		}
 	}
-	z, err := gzip.NewReader(bytes.NewReader(data))
-	if err == nil {
-		data, err = io.ReadAll(z)
+	data, err := io.ReadAll(io.LimitReader(in, int64(maxFile)+1))
+	switch {
+	case err != nil:
+		return nil, hint.Errorf(help, "cache %s: %w", path, err)
+	case len(data) > maxFile:
+		return nil, hint.Errorf("a cache of a million configs has some 500 MiB", "cache %s: it has more than %d MiB unpacked", path, maxFile>>20)
 	}
-	if err != nil {
-		return nil, hint.Errorf("pack it again with gzip", "cache %s: %w", path, err)
-	}
-	return data, nil
+	return bytes.TrimPrefix(data, []byte("\xef\xbb\xbf")), nil
 }
 
 // IsFree says whether data looks like a cache or T4 results, and not like records.
@@ -72,7 +81,7 @@ func IsFree(data []byte) bool {
 		return false // records
 	}
 	return IsCache([]byte(start)) || strings.HasPrefix(start, "{") &&
-		(strings.Contains(start, `"schema_version"`) || strings.Contains(start, `"tune_params`) || strings.Contains(start, `"cache"`))
+		(strings.Contains(start, `"schema_version"`) || strings.Contains(start, `"tune_params`) || strings.Contains(start, `"cache"`) || strings.Contains(start, `"configuration"`))
 }
 
 // ParseFree reads a kernel_tuner cache, also one that is not closed, or T4 results.
@@ -287,6 +296,24 @@ func (b *freeBuilder) build() (*Free, error) {
 	return f, nil
 }
 
+// Setting is a config as name=value of each knob, with blanks between.
+func (f *Free) Setting(i int) string {
+	parts := make([]string, len(f.Knobs))
+	for k, knob := range f.Knobs {
+		parts[k] = knob.Name + "=" + knob.Labels[f.Configs[i].At[k]]
+	}
+	return strings.Join(parts, " ")
+}
+
+// Best is the least time of all.
+func (f *Free) Best() float64 {
+	best := math.Inf(1)
+	for _, c := range f.Configs {
+		best = min(best, c.Time)
+	}
+	return best
+}
+
 // Label is a config as its knobs' values, with commas between.
 func (f *Free) Label(i int) string {
 	parts := make([]string, len(f.Knobs))
@@ -296,8 +323,6 @@ func (f *Free) Label(i int) string {
 	return strings.Join(parts, ",")
 }
 
-// IsOurs says whether a cache's kernel name is a problem's.
-func IsOurs(kernel string) bool {
-	_, err := kernels.ParseProblem(strings.ReplaceAll(kernel, "_", "/"))
-	return err == nil
-}
+// IsOurs says whether a cache says of which device normbench exported it. All others are
+// free spaces, whatever their kernel is called.
+func IsOurs(data []byte) bool { return bytes.Contains(data, []byte(`"`+KeyDevice+`"`)) }

@@ -61,6 +61,16 @@ func TestParseFree(t *testing.T) {
 	if _, err := ReadMaybeGzip(path); err == nil || hint.Of(err) == "" {
 		t.Error("half a gzip was read:", err)
 	}
+	defer func(n int) { maxFile = n }(maxFile)
+	maxFile = 10
+	for _, text := range [][]byte{b.Bytes(), []byte(foreign)} {
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadMaybeGzip(path); err == nil || hint.Of(err) == "" {
+			t.Error("more was read than may be:", err)
+		}
+	}
 }
 
 // Each trouble is one line with a hint.

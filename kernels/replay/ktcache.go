@@ -77,7 +77,7 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 	if c.Problem, err = kernels.ParseProblem(strings.ReplaceAll(f.KernelName, "_", "/")); err != nil {
 		return nil, hint.Errorf("kernel_name is a problem such as rmsnorm_bwd_4096x8192_bf16", "%s: kernel %q is none of ours", name, f.KernelName)
 	}
-	if f.Device == nil || f.Device.Units < 1 {
+	if f.Device == nil || f.Device.SMs < 1 {
 		return nil, hint.Errorf(help, "%s: it does not say in %q how large its device is", name, KeyDevice)
 	}
 	if c.Device = *f.Device; kernels.CheckID(c.Device.ID) != nil {

@@ -5,10 +5,12 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"normbench/internal/hint"
@@ -101,6 +103,20 @@ func (d *Device) Problems() []kernels.Problem {
 		ps = append(ps, p)
 	}
 	return ps
+}
+
+// Variants are those that were measured on a problem, failures included, by family and
+// config, and whether each has times. A stream is none.
+func (d *Device) Variants(p kernels.Problem) (vs []kernels.Variant, timed map[kernels.Variant]bool) {
+	timed = map[kernels.Variant]bool{}
+	for v, m := range d.problems[p] {
+		if v.Family != Stream {
+			vs = append(vs, v)
+			timed[v] = m.Status == kernels.StatusOK
+		}
+	}
+	slices.SortFunc(vs, func(a, b kernels.Variant) int { return cmp.Compare(a.String(), b.String()) })
+	return vs, timed
 }
 
 // Open implements kernels.Device. What it draws depends on the device's seed, the

@@ -32,7 +32,7 @@ func variant(t testing.TB, s string) kernels.Variant {
 
 func device(t testing.TB, seed uint64) (*Device, kernels.Problem) {
 	p := problem(t, "rmsnorm/fwd/64x256/bf16")
-	d, err := New(kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Units: 4, PeakRate: 1e12}, "old.jsonl", seed, []Measurement{
+	d, err := New(kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, SMs: 4, PeakRate: 1e12}, "old.jsonl", seed, []Measurement{
 		{Problem: p, Variant: variant(t, "f@w4"), Status: kernels.StatusOK, SamplesUS: []float64{1, 2, 3, 4}, Check: &kernels.Check{Busy: 0.5}},
 		{Problem: p, Variant: variant(t, "f@w8"), Status: kernels.StatusCompile, Reason: "no"},
 		{Problem: p, Variant: kernels.Variant{Family: Stream}, SamplesUS: []float64{1}},
@@ -135,7 +135,7 @@ func TestParseCache(t *testing.T) {
 			got = append(got, m.Variant.String()+" "+string(m.Status)+" "+m.Reason)
 		}
 		want := []string{"f@w16 wrong y is wrong", "f@w2 ok ", "f@w4 ok ", "f@w8 compile CompilationFailedConfig"}
-		if !slices.Equal(got, want) || !slices.Equal(c.Entries[2].SamplesUS, []float64{1, 3}) || c.Problem.String() != "rmsnorm/fwd/64x256/bf16" || c.Device.Units != 4 {
+		if !slices.Equal(got, want) || !slices.Equal(c.Entries[2].SamplesUS, []float64{1, 3}) || c.Problem.String() != "rmsnorm/fwd/64x256/bf16" || c.Device.SMs != 4 {
 			t.Errorf("%s: %q %+v", name, got, c)
 		}
 		if !IsCache([]byte(text[:200])) {
@@ -165,6 +165,12 @@ func TestParseCache(t *testing.T) {
 func FuzzParseCache(f *testing.F) {
 	f.Add([]byte(cache))
 	f.Add([]byte(`{"cache":{}}`))
+	f.Add([]byte("\xef\xbb\xbf" + cache))
+	f.Add([]byte(cache[:len(cache)/2]))
+	f.Add([]byte(strings.Replace(cache, `"cache"`, `"normbench_device":{"id":"../../victim"},"cache"`, 1)))
+	f.Add([]byte(strings.Replace(cache, `"cache"`, `"cache":null,"cache"`, 1)))
+	f.Add([]byte(strings.ReplaceAll(cache, `"time"`, `"time":NaN,"time"`)))
+	f.Add([]byte(`{"cache":` + strings.Repeat(`{"a":`, 2000)))
 	f.Add([]byte(`{"kernel_name":"rmsnorm_fwd_1x1_bf16","cache":{"a":{"time":1}}`))
 	if files, _ := filepath.Glob("testdata/*.json"); len(files) > 0 {
 		for _, name := range files {

@@ -3,6 +3,7 @@ package worker
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +27,7 @@ import (
 // Options say how a Client runs its worker.
 type Options struct {
 	Command []string      // program and arguments
+	Env     []string      // NAME=VALUE, over those of this process
 	Timeout time.Duration // longest silence after a request before the worker is killed
 	Stderr  io.Writer     // gets what the worker says there
 	// Kernels is the hash of this process's families; a worker with others
@@ -52,6 +55,7 @@ type Client struct {
 	pauses []time.Duration
 
 	proc   *process // nil between a death and the next request
+	pid    atomic.Int64
 	id     int
 	prove  time.Duration // most that a worker started again may take over hello
 	deaths int           // in a row, without an open problem in between
@@ -65,6 +69,9 @@ type Client struct {
 type Said struct{ Text string }
 
 func (s *Said) Error() string { return s.Text }
+
+// saidHelp is for trouble without a hint of the worker's own.
+const saidHelp = "the worker says so itself: mend it there, or leave it out; the same command goes on from there"
 
 const sameHelp = "install the same normbench on both sides"
 
@@ -90,6 +97,7 @@ func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error)
 		return nil, err
 	}
 	c.proc = p
+	c.pid.Store(int64(p.cmd.Process.Pid))
 	a, err := c.ask(ctx, &request{Op: "hello"}, limit)
 	if err != nil {
 		return nil, err
@@ -140,9 +148,9 @@ func (c *Client) again(ctx context.Context) error {
 			}
 			continue
 		}
-		if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.Units != is.Units || was.Driver != is.Driver || was.Compiler != is.Compiler {
+		if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.SMs != is.SMs || was.Driver != is.Driver || was.Compiler != is.Compiler {
 			c.died()
-			c.gone = &kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("it came back as another device, %s with %d multiprocessors, driver %q and compiler %q", is.ID, is.Units, is.Driver, is.Compiler)}
+			c.gone = &kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)}
 			break
 		}
 		return nil
@@ -154,7 +162,16 @@ func (c *Client) again(ctx context.Context) error {
 func (c *Client) died() {
 	c.proc.kill()
 	c.proc = nil
+	c.pid.Store(0)
 	c.deaths++
+}
+
+// Another starts a second worker by the same command, with more in its environment. What
+// both say, as of a cache that cannot be written, the first says alone.
+func (c *Client) Another(ctx context.Context, env ...string) (*Client, error) {
+	o := c.o
+	o.Env, o.Stderr = append(slices.Clip(o.Env), env...), nil
+	return Start(ctx, o)
 }
 
 // Info implements kernels.Device.
@@ -164,13 +181,8 @@ func (c *Client) Info() kernels.DeviceInfo { return c.info }
 func (c *Client) Peers() []kernels.Peer { return c.peers }
 
 // PID is the worker's process, 0 while there is none. A command that starts the
-// worker in a process of its own must exec it.
-func (c *Client) PID() int {
-	if c.proc == nil {
-		return 0
-	}
-	return c.proc.cmd.Process.Pid
-}
+// worker in a process of its own must exec it. Any goroutine may ask.
+func (c *Client) PID() int { return int(c.pid.Load()) }
 
 // Beside implements kernels.Neighbour, as far as the device does.
 func (c *Client) Beside(pids ...int) { c.beside = pids }
@@ -185,9 +197,24 @@ func (c *Client) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 	c.call(c.ctx, req)
 }
 
+// Prepare implements kernels.Preparer, as far as the device does. What the worker says is in
+// its way shows again when the variant is checked.
+func (c *Client) Prepare(ctx context.Context, p kernels.Problem, v kernels.Variant) error {
+	_, err := c.call(ctx, &request{Op: "prepare", Problem: &p, Variants: []string{v.String()}})
+	var said *Said
+	if errors.As(err, &said) {
+		return nil
+	}
+	return err
+}
+
 // Sense implements kernels.Sensor.
 func (c *Client) Sense(ctx context.Context) (kernels.Reading, error) {
 	a, err := c.call(ctx, &request{Op: "sense", Beside: c.beside})
+	var f *kernels.Failure
+	if errors.As(err, &f) && !f.Broken { // of no variant
+		return kernels.Reading{}, hint.With(&Said{"sensors: " + f.Reason}, saidHelp)
+	}
 	if err != nil {
 		return kernels.Reading{}, err
 	}
@@ -211,6 +238,7 @@ func (c *Client) Close() error {
 	if c.proc != nil {
 		c.proc.end(c.ctx, 5*time.Second)
 		c.proc = nil
+		c.pid.Store(0)
 	}
 	return nil
 }
@@ -223,7 +251,7 @@ type remoteBench struct {
 
 func (b *remoteBench) call(ctx context.Context, req *request) (*answer, error) {
 	if b.c.proc != b.proc {
-		return nil, &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker that held the problem is gone", Broken: true}
+		return nil, &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker that held the problem is gone", Broken: true, Before: true}
 	}
 	req.on = b.p
 	return b.c.call(ctx, req)
@@ -299,31 +327,36 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case line, ok := <-p.lines:
-		if !ok {
-			return nil, broken(kernels.StatusCrash, "the worker %s", p.death())
-		}
-		a, err := decode(line, req, c.o.Builds)
-		if err != nil {
-			return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
-		}
-		c.compile.note(p, a.Compile)
-		if a.Failure != nil {
-			if a.Failure.Broken { // only a new process has a device again
-				return nil, broken(a.Failure.Status, "%s", a.Failure.Reason)
+	for stale := 0; ; stale++ {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				return nil, broken(kernels.StatusCrash, "the worker %s", p.death())
 			}
-			return nil, kernels.Failf(a.Failure.Status, "%s", a.Failure.Reason)
+			a, err := decode(line, req, c.o.Builds)
+			if err == errStale && stale < maxStale {
+				continue
+			}
+			if err != nil {
+				return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
+			}
+			c.compile.note(p, a.Compile)
+			if a.Failure != nil {
+				if a.Failure.Broken { // only a new process has a device again
+					return nil, broken(a.Failure.Status, "%s", a.Failure.Reason)
+				}
+				return nil, kernels.Failf(a.Failure.Status, "%s", a.Failure.Reason)
+			}
+			if a.Error != "" {
+				return nil, hint.With(&Said{a.Error}, cmp.Or(a.Hint, saidHelp))
+			}
+			return a, nil
+		case <-timer.C:
+			return nil, broken(kernels.StatusTimeout, "no answer within %s", limit)
+		case <-ctx.Done():
+			broken(kernels.StatusCrash, "")
+			return nil, ctx.Err()
 		}
-		if a.Error != "" {
-			return nil, hint.With(&Said{a.Error}, a.Hint)
-		}
-		return a, nil
-	case <-timer.C:
-		return nil, broken(kernels.StatusTimeout, "no answer within %s", limit)
-	case <-ctx.Done():
-		broken(kernels.StatusCrash, "")
-		return nil, ctx.Err()
 	}
 }
 
@@ -340,6 +373,9 @@ type process struct {
 
 func start(o Options) (*process, error) {
 	p := &process{cmd: exec.Command(o.Command[0], o.Command[1:]...), lines: make(chan []byte), exited: make(chan struct{})}
+	if len(o.Env) > 0 {
+		p.cmd.Env = append(os.Environ(), o.Env...)
+	}
 	p.stderr = &tail{next: o.Stderr}
 	p.cmd.Stderr = p.stderr
 	stdin, err := p.cmd.StdinPipe()

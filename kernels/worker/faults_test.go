@@ -3,15 +3,15 @@
 package worker
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,45 +19,7 @@ import (
 	"time"
 
 	"normbench/kernels"
-)
-
-// The steps of the protocol, and what a worker does there instead of its duty. An answer
-// beside "ID" is that answer, with the request's id in its place.
-var (
-	steps  = []string{"hello", "prefetch", "open", "check", "time", "sense", "close"}
-	faults = map[string]string{
-		"dies":             "",
-		"hangs":            "",
-		"closes":           "",
-		"garbage":          "Segmentation fault",
-		"truncated":        `{"id":ID,"check":{"outputs":[`,
-		"wrong id":         `{"id":99}`,
-		"no object":        `null`,
-		"empty":            `{"id":ID}`,
-		"empty parts":      `{"id":ID,"hello":{},"check":{},"timing":{},"reading":{}}`,
-		"no samples":       `{"id":ID,"timing":{"seconds":[],"busy":1}}`,
-		"too few samples":  `{"id":ID,"timing":{"seconds":[1e-5],"busy":1}}`,
-		"negative samples": `{"id":ID,"timing":{"seconds":[1e-5,-1e-5,1e-5],"busy":1}}`,
-		"zero samples":     `{"id":ID,"timing":{"seconds":[0,0,0],"busy":1}}`,
-		"tiny samples":     `{"id":ID,"timing":{"seconds":[1e-12,1e-12,1e-12],"busy":1}}`,
-		"huge samples":     `{"id":ID,"timing":{"seconds":[1e300,1e300,1e300],"busy":1}}`,
-		"NaN samples":      `{"id":ID,"timing":{"seconds":[NaN,NaN,NaN],"busy":1}}`,
-		"no such number":   `{"id":ID,"timing":{"seconds":[1e999,1,1],"busy":1}}`,
-		"a missing output": `{"id":ID,"check":{"outputs":[{"name":"y","elems":165,"bad":0}],"repeats":1}}`,
-		"another output":   `{"id":ID,"check":{"outputs":[{"name":"z","elems":165,"bad":0}],"repeats":1}}`,
-		"output of less":   `{"id":ID,"check":{"outputs":[{"name":"y","elems":1,"bad":0},{"name":"rstd","elems":5,"bad":0}],"repeats":1}}`,
-		"never run":        `{"id":ID,"check":{"outputs":[{"name":"y","elems":165,"bad":0},{"name":"rstd","elems":5,"bad":0}]}}`,
-		"no status":        `{"id":ID,"failure":{"reason":"none"}}`,
-		"ok for a failure": `{"id":ID,"failure":{"status":"ok","reason":"all is well"}}`,
-		"long reason":      `{"id":ID,"failure":{"status":"launch","reason":"LONG"}}`,
-		"hostile reason":   `{"id":ID,"failure":{"status":"launch","reason":"\u001b]0;title\u0007\nnormbench: done"}}`,
-		"long error":       `{"id":ID,"error":"LONG"}`,
-		"a worker's path":  `{"id":ID,"hello":{"protocol":1,"info":{"id":"../../victim","units":2}}}`,
-		"no units":         `{"id":ID,"hello":{"protocol":1,"info":{"id":"gpu"}}}`,
-		"two answers":      `{"id":ID}` + "\n" + `{"id":ID}`,
-		"endless line":     "",
-		"endless lines":    "",
-	}
+	"normbench/kernels/devicetest"
 )
 
 // harmless says whether a fault is what the step should answer, or is seen no earlier than in the next step.
@@ -67,70 +29,23 @@ func harmless(fault, step string) bool {
 		return true // no answer there is anyone's result
 	case "sense":
 		return fault == "empty parts" // a device without sensors says as much
+	case "prepare":
+		return fault == "long error" || harmless(fault, "open") // what the device says shows again in check
 	case "open":
-		return strings.HasPrefix(faults[fault], `{"id":ID,"`) && !strings.Contains(faults[fault], `"failure"`) && !strings.Contains(faults[fault], `"error"`) && fault != "truncated" ||
+		return strings.HasPrefix(devicetest.Faults[fault], `{"id":ID,"`) && !strings.Contains(devicetest.Faults[fault], `"failure"`) && !strings.Contains(devicetest.Faults[fault], `"error"`) && fault != "truncated" ||
 			fault == "empty" || fault == "two answers" || fault == "no such number"
 	}
 	return false
 }
 
-// misbehave answers rightly until a step is asked for the first time, and then does worse.
+// misbehave answers rightly until a step is asked for, and then does worse.
 func misbehave(fault, step string) {
-	in := bufio.NewReader(os.Stdin)
-	for {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		var req request
-		json.Unmarshal(line, &req)
-		if req.Op == step {
-			text := strings.ReplaceAll(faults[fault], "ID", strconv.Itoa(req.ID))
-			switch fault {
-			case "dies":
-				os.Exit(3)
-			case "hangs":
-				time.Sleep(time.Hour)
-			case "closes":
-				os.Stdout.Close()
-				time.Sleep(time.Hour)
-			case "truncated":
-				fmt.Print(text)
-				os.Exit(0)
-			case "endless line":
-				zeros := make([]byte, 1<<16)
-				for {
-					if _, err := os.Stdout.Write(zeros); err != nil {
-						return
-					}
-				}
-			case "endless lines":
-				for {
-					if _, err := fmt.Println("{}"); err != nil {
-						return
-					}
-				}
-			}
-			long := 8 << 20
-			if step == "hello" {
-				long = 1 << 15
-			}
-			fmt.Println(strings.Replace(text, "LONG", strings.Repeat("x", long), 1))
-			continue
-		}
-		a := answer{ID: req.ID}
-		switch req.Op {
-		case "hello":
-			a.Hello = &hello{Protocol: Protocol, Info: kernels.DeviceInfo{ID: "gpu", Units: 2}}
-		case "check":
-			a.Check = &kernels.Check{Repeats: 1, Outputs: []kernels.OutputCheck{{Name: "y", Elems: 165}, {Name: "rstd", Elems: 5}}}
-		case "time":
-			a.Timing = &kernels.Timing{Seconds: []float64{1e-5, 1e-5, 1e-5}}
-		case "sense":
-			a.Reading = &kernels.Reading{}
-		}
-		json.NewEncoder(os.Stdout).Encode(&a)
+	honest := func(in io.Reader, out io.Writer) {
+		Serve(context.Background(), in, out, "", func() (kernels.Device, error) {
+			return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return 1e-5 }}, nil
+		})
 	}
+	devicetest.Misbehave(os.Stdin, os.Stdout, honest, fault, func(asked string) bool { return asked == step })
 }
 
 // Every misbehaviour at every step ends in time and in bounded memory with an error of
@@ -141,8 +56,8 @@ func TestFaults(t *testing.T) {
 	injected := 0
 	var group sync.WaitGroup
 	slots := make(chan bool, 8)
-	for fault := range faults {
-		for _, step := range steps {
+	for fault := range devicetest.Faults {
+		for _, step := range devicetest.Steps {
 			injected++
 			slots <- true
 			group.Go(func() {
@@ -184,6 +99,70 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d faults", injected)
 }
 
+// One more answer to a request is not taken for that to the next one, of another variant. An
+// endless row of them is.
+func TestTwoAnswers(t *testing.T) {
+	for _, step := range []string{"prefetch", "prepare"} {
+		c, err := startAt(t.Context(), "two answers", step, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if seen := session(t, c, step); seen != "" {
+			t.Errorf("two answers to %s spoil %s", step, seen)
+		}
+	}
+	req := &request{ID: 3, Op: "close"}
+	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer", `{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense"} {
+		if _, err := decode([]byte(text), req, false); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzDecode holds that what decode returns is whole, whatever a worker says.
+func FuzzDecode(f *testing.F) {
+	steps := []string{"hello", "check", "time", "sense", "open"}
+	for _, text := range slices.Sorted(maps.Values(devicetest.Faults)) {
+		text = strings.NewReplacer("ID", "1", "1e-5*", "1e-5,1e-5,1e-5", "LONG", strings.Repeat("x", 5000)).Replace(text)
+		for step := range steps {
+			f.Add(text, step)
+		}
+	}
+	f.Add(`{"id":1,"check":{}}`, 1)
+	f.Add(`{"id":1,"timing":{"seconds":[]}}`, 2)
+	f.Add(`{"id":1,"hello":{"protocol":1,"info":{"id":"a\u001b[2J","sms":-1}}}`, 0)
+	f.Add(`{"id":1,"check":`+strings.Repeat(`{"a":`, 2000), 1)
+	f.Fuzz(func(t *testing.T, line string, step int) {
+		req := &request{ID: 1, Op: steps[uint(step)%uint(len(steps))], Variants: []string{good.String()}, Repeats: 1, Options: &kernels.TimeOptions{Samples: 3}, on: small}
+		a, err := decode([]byte(line), req, false)
+		if err != nil || a.Error != "" || a.Failure != nil {
+			if err != nil && strings.ContainsAny(err.Error(), "\n\x1b") {
+				t.Errorf("error %q", err)
+			}
+			return
+		}
+		switch req.Op {
+		case "hello":
+			if a.Hello.Protocol == Protocol && (kernels.CheckID(a.Hello.Info.ID) != nil || a.Hello.Info.SMs < 1) {
+				t.Errorf("%+v", a.Hello)
+			}
+		case "check":
+			if len(a.Check.Outputs) != 2 || a.Check.Repeats != 1 {
+				t.Errorf("%+v", a.Check)
+			}
+		case "time":
+			if len(a.Timing.Seconds) != 3 || !(slices.Min(a.Timing.Seconds) > 0) {
+				t.Errorf("%+v", a.Timing)
+			}
+		case "sense":
+			if a.Reading == nil {
+				t.Error("no reading")
+			}
+		}
+	})
+}
+
 // startAt is Start of a worker that misbehaves, with a limit that honest starts of this binary keep
 // on a busy machine too.
 func startAt(ctx context.Context, fault, step string, limit time.Duration) (*Client, error) {
@@ -214,6 +193,7 @@ func session(t *testing.T, c *Client, name string) (seen string) {
 	if !note("open", err) {
 		return seen
 	}
+	note("prepare", c.Prepare(t.Context(), small, good))
 	if got, err := b.Check(t.Context(), good, 1); note("check", err) && (len(got.Outputs) != 2 || got.Repeats != 1) {
 		t.Errorf("%s: passes for the check %+v", name, got)
 	}
@@ -260,7 +240,7 @@ func TestGone(t *testing.T) {
 
 	c = start1(t, "cpu", time.Minute)
 	c.o.Command = command
-	c.info.Units += 7
+	c.info.SMs += 7
 	c.died()
 	if _, err := c.Open(t.Context(), small, 7); err == nil || !strings.Contains(err.Error(), "came back as another device") {
 		t.Errorf("%v", err)

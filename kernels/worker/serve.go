@@ -108,7 +108,7 @@ func (s *server) do(req *request, a *answer) error {
 			err, s.bench = s.bench.Close(), nil
 		}
 		return err
-	case "prefetch", "open":
+	case "prefetch", "prepare", "open":
 		if req.Problem == nil {
 			return fmt.Errorf("%s without a problem", req.Op)
 		}
@@ -133,6 +133,11 @@ func (s *server) do(req *request, a *answer) error {
 	switch req.Op {
 	case "prefetch":
 		s.dev.Prefetch(*req.Problem, vs)
+		return nil
+	case "prepare":
+		if d, ok := s.dev.(kernels.Preparer); ok && len(vs) == 1 {
+			return d.Prepare(s.ctx, *req.Problem, vs[0])
+		}
 		return nil
 	case "check", "time":
 		if s.bench == nil {

@@ -9,6 +9,7 @@
 //
 //	hello                              -> hello: protocol, kernels, info, and of a worker of peers these
 //	prefetch problem variants          -> (nothing but the id)
+//	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
 //	open problem seed                  -> (nothing but the id)
 //	check variant repeats              -> check
 //	time variant options               -> timing

@@ -180,7 +180,7 @@ func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.St
 
 func TestClient(t *testing.T) {
 	c := start1(t, "cpu", time.Minute)
-	if c.Info().Kind != kernels.KindCPU || c.Info().Units < 1 {
+	if c.Info().Kind != kernels.KindCPU || c.Info().SMs < 1 {
 		t.Errorf("info %+v", c.Info())
 	}
 	c.Prefetch(small, []kernels.Variant{good})
@@ -480,4 +480,25 @@ func FuzzServe(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Another is a process of its own, by the same command, in an environment with more; what it
+// says stays with it.
+func TestAnother(t *testing.T) {
+	var said bytes.Buffer
+	c := start1(t, "cpu", 5*time.Second)
+	c.o.Stderr = &said
+	d, err := c.Another(t.Context(), modeEnv+"=neighbour")
+	if err == nil {
+		defer d.Close()
+	}
+	if err != nil || d.PID() == 0 || d.PID() == c.PID() {
+		t.Fatalf("%v", err)
+	}
+	if len(d.Peers()) == 0 {
+		t.Error("the environment did not reach it")
+	}
+	if d.o.Stderr != nil || c.o.Stderr != &said || len(c.o.Env) != 0 {
+		t.Errorf("the two share %+v", c.o)
+	}
 }

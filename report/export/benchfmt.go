@@ -13,13 +13,17 @@ import (
 // WriteBenchfmt writes Go's benchmark format (golang.org/design/14313): a line
 // per visit, or per sample where there was one visit, as benchstat takes every
 // line for one measurement. Failures have none.
-func WriteBenchfmt(w io.Writer, problems []*Problem) error {
+func WriteBenchfmt(w io.Writer, set *Set) error {
 	b := bufio.NewWriter(w)
-	if len(problems) > 0 {
-		d := problems[0].Run.Device
-		fmt.Fprintf(b, "pkg: normbench\ndevice: %s\ndriver: %s\ncompiler: %s\nprotocol: %s\n", d.Name, d.Driver, d.Compiler, problems[0].Run.Protocol.Name)
-	}
-	for _, p := range problems {
+	first := true
+	for p, err := range set.Problems() {
+		if err != nil {
+			return err
+		}
+		if d := p.Run.Device; first {
+			first = false
+			fmt.Fprintf(b, "pkg: normbench\ndevice: %s\ndriver: %s\ncompiler: %s\nprotocol: %s\n", d.Name, d.Driver, d.Compiler, p.Run.Protocol.Name)
+		}
 		name := benchName(p.Problem)
 		for _, r := range p.Records {
 			if r.Status != kernels.StatusOK {

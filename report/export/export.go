@@ -4,18 +4,24 @@
 package export
 
 import (
+	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"normbench/internal/durable"
-	"os"
+	"iter"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/replay"
 	"normbench/sweep/record"
+	"normbench/sweep/stats"
 )
 
 // The formats.
@@ -39,69 +45,151 @@ type Problem struct {
 	Run     *record.Run // of its first record
 	Stream  []float64   // samples, microseconds
 	Records []*record.Record
+
+	at       []record.Place // of Records, until they are read
+	families []string       // of Records, in their order
+	values   [][]int        // of each of Records, by kernels.Knobs
+	tails    [][]byte       // of each of Records, its entry of kt behind the parameters
+}
+
+// A Set is an open records file, problem by problem: the records of one are read when it is its turn.
+type Set struct {
+	problems []*Problem
+	lines    *record.Lines
+}
+
+// Close closes the file.
+func (s *Set) Close() error { return s.lines.Close() }
+
+// Problems goes through the problems with their records, in the order of all tables. An error ends it.
+func (s *Set) Problems() iter.Seq2[*Problem, error] {
+	return func(yield func(*Problem, error) bool) {
+		for _, p := range s.problems {
+			if p, err := s.whole(p); !yield(p, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// whole is a problem with its records. Of a stage, all formats have the median.
+func (s *Set) whole(p *Problem) (*Problem, error) {
+	rs, err := s.lines.Records(p.at)
+	for _, r := range rs {
+		if r.Check != nil {
+			r.Check.Resources = nil // a replay has none either
+		}
+		for i := range r.Stages {
+			r.Stages[i].SamplesUS = []float64{stats.Median(r.Stages[i].SamplesUS)}
+		}
+	}
+	q := &Problem{Problem: p.Problem, Run: p.Run, Stream: p.Stream, Records: rs, values: make([][]int, len(rs))}
+	for i, r := range rs {
+		if err != nil {
+			break
+		}
+		vs := slices.Repeat([]int{replay.NoKnob}, len(allKnobs))
+		for _, s := range r.Config.Settings() {
+			vs[place[s.Knob]] = s.Value
+		}
+		q.values[i] = vs
+	}
+	return q, err
 }
 
 // Load reads records for export: of each variant the last record, that of the
 // finals before that of a grid before what a search saw on its way. Records of
 // several devices or of several versions of a family do not mix in one file of
-// those tools, so they are an error.
-func Load(path string) ([]*Problem, record.Notes, error) {
-	var list []*Problem
+// those tools, so they are an error. The caller closes the Set.
+func Load(path string) (*Set, record.Notes, error) {
+	s := &Set{}
 	at := map[kernels.Problem]*Problem{}
 	type key struct {
-		p kernels.Problem
-		v kernels.Variant
+		p *Problem
+		v int
 	}
-	place := map[key]int{}
-	phase := map[key]int{}
+	type seen struct{ place, phase int }
+	type lean struct {
+		problem kernels.Problem
+		variant kernels.Variant
+		source  string
+		stream  []float64
+	}
+	variants := map[kernels.Variant]int{}
+	places := map[key]seen{}
 	sources := map[string]string{}
 	device := ""
-	notes, err := record.Read(path, func(r *record.Record, run *record.Run) error {
+	lines, notes, err := record.Index(path, func(r *record.Record) lean {
+		l := lean{problem: r.Problem, variant: r.Variant(), source: r.Source}
+		if r.Family == record.Stream {
+			l.stream = slices.Clone(r.SamplesUS)
+		}
+		return l
+	}, func(r lean, place record.Place) error {
+		run, family := place.Run, r.variant.Family
 		if device == "" {
 			device = run.Device.ID
 		}
 		if run.Device.ID != device {
 			return hint.Errorf("export the records of each device by themselves", "records of %s among those of %s", run.Device.ID, device)
 		}
-		if s, ok := sources[r.Family]; ok && s != r.Source && r.Family != record.Stream {
-			return hint.Errorf("sweep into a new folder, and export that", "records of two versions of %s, %s and %s", r.Family, s, r.Source)
+		if s, ok := sources[family]; ok && s != r.source && family != record.Stream {
+			return hint.Errorf("sweep into a new folder, and export that", "records of two versions of %s, %s and %s", family, s, r.source)
 		}
-		sources[r.Family] = r.Source
-		p := at[r.Problem]
+		sources[family] = r.source
+		p := at[r.problem]
 		if p == nil {
-			p = &Problem{Problem: r.Problem, Run: run}
-			at[r.Problem] = p
-			list = append(list, p)
+			p = &Problem{Problem: r.problem, Run: run}
+			at[r.problem] = p
+			s.problems = append(s.problems, p)
 		}
-		if r.Family == record.Stream {
-			p.Stream = r.SamplesUS
+		if family == record.Stream {
+			p.Stream = r.stream
 			return nil
 		}
-		k := key{r.Problem, r.Variant()}
+		v, ok := variants[r.variant]
+		if !ok {
+			v = len(variants)
+			variants[r.variant] = v
+		}
+		k := key{p, v}
 		rank := map[string]int{record.PhaseSearch: 0, "": 1, record.PhaseFinal: 2}[run.Protocol.Phase]
-		if i, ok := place[k]; ok {
-			if rank >= phase[k] {
-				p.Records[i], phase[k] = r, rank
-			}
-			return nil
+		old, ok := places[k]
+		switch {
+		case !ok:
+			places[k] = seen{len(p.at), rank}
+			p.families = add(p.families, family)
+			p.at = append(p.at, place)
+		case rank >= old.phase:
+			places[k] = seen{old.place, rank}
+			p.at[old.place] = place
 		}
-		place[k], phase[k] = len(p.Records), rank
-		p.Records = append(p.Records, r)
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	list = slices.DeleteFunc(list, func(p *Problem) bool { return len(p.Records) == 0 })
-	slices.SortFunc(list, func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
-	return list, notes, nil
+	s.lines = lines
+	s.problems = slices.DeleteFunc(s.problems, func(p *Problem) bool { return len(p.at) == 0 })
+	slices.SortFunc(s.problems, func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
+	return s, notes, nil
 }
 
-// knobs are those that any of the problem's configs sets, in label order.
-func (p *Problem) knobs() []*kernels.Knob {
-	var ks []*kernels.Knob
-	for _, k := range kernels.Knobs() {
-		if slices.ContainsFunc(p.Records, func(r *record.Record) bool { _, ok := r.Config.Lookup(k); return ok }) {
+var (
+	allKnobs = kernels.Knobs()
+	place    = map[*kernels.Knob]int{} // in allKnobs
+)
+
+func init() {
+	for i, k := range allKnobs {
+		place[k] = i
+	}
+}
+
+// knobs are the places of those that any of the problem's configs sets, in label order.
+func (p *Problem) knobs() (ks []int) {
+	for k := range allKnobs {
+		if slices.ContainsFunc(p.values, func(vs []int) bool { return vs[k] != replay.NoKnob }) {
 			ks = append(ks, k)
 		}
 	}
@@ -118,66 +206,59 @@ func Folder(p kernels.Problem) string {
 // WriteFiles writes one file per problem, as OUT/problem/device.json, and one per family
 // of a problem that has several, as OUT/problem_family/device.json, each whole or not at
 // all, and returns how many.
-func WriteFiles(out, format string, problems []*Problem) (int, error) {
-	failed := func(err error) error { return hint.Errorf(durable.Help(err), "export to %s: %w", out, err) }
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return 0, failed(err)
+func WriteFiles(out, format string, set *Set) (int, error) {
+	for _, p := range set.problems { // before the first file is written
+		for _, f := range p.families {
+			if err := kernels.CheckName(fileName(f)); err != nil && len(p.families) > 1 {
+				return 0, hint.Errorf("rename it in the manifest, and measure again: its files are named after it", "family %.120q %w", f, err)
+			}
+		}
 	}
-	root, err := os.OpenRoot(out) // the names below it come from a file
-	if err != nil {
-		return 0, failed(err)
-	}
-	defer root.Close()
-	n := 0
+	var n atomic.Int64
 	one := func(p *Problem, dir string) error {
 		data, name := kt(p), p.Run.Device.ID+".json"
 		if format == T4 {
 			data, name = t4(p), p.Run.Device.ID+"_T4.json"
 		}
-		err := root.MkdirAll(dir, 0o755)
+		err := durable.MakeFolder(out, dir) // of names that come from a file
 		if err == nil {
-			err = write(root, filepath.Join(dir, name), data)
+			err = durable.Place{Root: out, Name: filepath.Join(dir, name), Unsynced: true}.WriteFrom(bytes.NewReader(data))
 		}
 		if err != nil {
-			return failed(err)
+			return hint.Errorf(durable.Help(err), "export to %s: %w", filepath.Join(out, dir), durable.Cause(err))
 		}
-		n++
+		n.Add(1)
 		return nil
 	}
-	for _, p := range problems {
-		if err := one(p, Folder(p.Problem)); err != nil {
-			return 0, err
-		}
-		families := p.byFamily()
-		if len(families) < 2 {
-			continue
-		}
-		for _, f := range families {
-			family := strings.ReplaceAll(f.Records[0].Family, "/", "_")
-			if err := one(f, Folder(p.Problem)+"_"+strings.ToLower(family)); err != nil {
-				return 0, err
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, p := range set.problems {
+		g.Go(func() error {
+			p, err := set.whole(p)
+			if err == nil {
+				err = one(p, Folder(p.Problem))
 			}
-		}
+			if err != nil {
+				return err
+			}
+			if families := p.byFamily(); len(families) > 1 {
+				for _, f := range families {
+					if err == nil {
+						err = one(f, Folder(p.Problem)+"_"+fileName(f.Records[0].Family))
+					}
+				}
+			}
+			return err
+		})
 	}
-	return n, nil
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	return int(n.Load()), nil
 }
 
-// write replaces a file below root, whole or not at all.
-func write(root *os.Root, name string, data []byte) error {
-	part := fmt.Sprintf("%s.%d.part", name, os.Getpid())
-	f, err := root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = root.Rename(part, name)
-	}
-	if err != nil {
-		root.Remove(part)
-	}
-	return err
-}
+// fileName names the files of a family.
+func fileName(family string) string { return strings.ToLower(strings.ReplaceAll(family, "/", "_")) }
 
 // fraction is the part of all output elements that are within tolerance.
 func fraction(r *record.Record) float64 {

@@ -27,7 +27,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	grid := &record.Run{ID: "g", Time: time.Unix(1e9, 0).UTC(), Tool: "v1", Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Units: 4}, Protocol: record.Protocol{Name: "cold", Samples: 2, Cold: true}}
+	grid := &record.Run{ID: "g", Time: time.Unix(1e9, 0).UTC(), Tool: "v1", Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", SMs: 4}, Protocol: record.Protocol{Name: "cold", Samples: 2, Cold: true}}
 	search, final := *grid, *grid
 	search.ID, search.Protocol.Phase = "s", record.PhaseSearch
 	final.ID, final.Protocol.Phase = "f", record.PhaseFinal
@@ -44,6 +44,9 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us, Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
 		if status != kernels.StatusOK {
 			r.Reason = "as asked"
+		}
+		if len(us) == 2 {
+			r.Check.Compile = 0.25
 		}
 		if status == kernels.StatusWrong {
 			r.Check.Outputs[0].Bad = 25
@@ -80,14 +83,28 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	return dir
 }
 
-func load(t *testing.T) []*Problem {
+func load(t *testing.T) *Set {
 	t.Helper()
-	ps, _, err := Load(records(t, nil))
+	s, _, err := Load(records(t, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Close() })
+	ps := whole(t, s)
 	if len(ps) != 2 || len(ps[0].Records) != 5 || len(ps[1].Records) != 2 || len(ps[1].Records[0].SamplesUS) != 4 {
 		t.Fatalf("%+v", ps)
+	}
+	return s
+}
+
+// whole are the problems of a set with their records.
+func whole(t *testing.T, s *Set) (ps []*Problem) {
+	t.Helper()
+	for p, err := range s.Problems() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
 	}
 	return ps
 }
@@ -121,21 +138,21 @@ func TestKT(t *testing.T) {
 	if err := json.Unmarshal(data, &f); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(f.Keys, []string{"family", "block_rows", "warps", "programs_per_sm"}) {
+	if !slices.Equal(f.Keys, []string{"family", "block_rows", "warps", "ctas_per_sm"}) {
 		t.Errorf("keys %v", f.Keys)
 	}
 	if len(f.Limits) != 3 || f.Limits[0] != `(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)` {
 		t.Errorf("restrictions %q", f.Limits)
 	}
 	e := f.Cache["rms_fwd/cta_reg,1,4,-1"]
-	if e == nil || e["time"] != 0.011 || e["benchmark_time"] != 0.022 || e["compile_time"] != 0.0 || e["verification_time"] != 0.0 {
+	if e == nil || e["time"] != 0.011 || e["benchmark_time"] != 0.022 || e["compile_time"] != 250.0 || e["verification_time"] != 0.0 {
 		t.Errorf("%v", e)
 	}
-	if e := f.Cache["rms_fwd/two_pass,-1,16,2"]; e["time"] != "RuntimeFailedConfig" || e["__error__"] != e["time"] {
+	if e := f.Cache["rms_fwd/two_pass,-1,16,2"]; e["time"] != "RuntimeFailedConfig" || e["__error__"] != e["time"] || e["compile_time"] != nil {
 		t.Errorf("%v", e)
 	}
 	one, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256_rms_fwd_cta_reg", "gpu.json"))
-	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one, []byte("programs_per_sm")) {
+	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one, []byte("ctas_per_sm")) {
 		t.Errorf("the family's own file: %v %s", err, one)
 	}
 	c, err := replay.ParseCache("x", data)
@@ -181,8 +198,9 @@ func TestT4(t *testing.T) {
 	for _, r := range f.Results {
 		got = append(got, r.Invalidity)
 		for _, k := range []string{"compilation_time", "compilation", "benchmark", "framework", "search_algorithm", "validation", "runtimes"} {
-			if _, ok := r.Times[k]; !ok {
-				t.Errorf("no time %q", k)
+			// One that was not recorded is left out.
+			if _, ok := r.Times[k]; ok != (!strings.HasPrefix(k, "compilation") || r.Invalidity == "correct" && r.Times["compilation"] == 250.0) {
+				t.Errorf("time %q of %v", k, r)
 			}
 		}
 		if want := map[string]float64{"correct": 1, "correctness": 0.75}[r.Invalidity]; want > 0 && r.Correctness != want {
@@ -215,7 +233,7 @@ func TestBenchfmt(t *testing.T) {
 
 // T4 has no word for what a bound ruled out: it is left out, and is no constraint.
 func TestPruned(t *testing.T) {
-	ps := load(t)
+	ps := whole(t, load(t))
 	i := slices.IndexFunc(ps, func(p *Problem) bool { return len(p.Records) == 2 })
 	if p := ps[i]; bytes.Contains(t4(p), []byte("constraints")) || !bytes.Contains(kt(p), []byte(`"normbench_status":"pruned"`)) {
 		t.Errorf("%s", t4(p))

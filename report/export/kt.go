@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"normbench/kernels"
@@ -23,18 +24,57 @@ type object struct {
 func (o *object) set(k string, v any) { o.keys, o.values = append(o.keys, k), append(o.values, v) }
 
 // MarshalJSON implements json.Marshaler.
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteByte('{')
+func (o object) MarshalJSON() ([]byte, error) { return o.append(nil), nil }
+
+// append adds the text of o, without the way through an encoder, which looks it over again.
+func (o object) append(b []byte) []byte {
+	b = append(b, '{')
 	for i, k := range o.keys {
 		if i > 0 {
-			b.WriteString(", ")
+			b = append(b, ',')
 		}
-		fmt.Fprintf(&b, "%q: ", k)
-		b.Write(encode(o.values[i]))
+		b = append(quote(b, k), ':')
+		switch v := o.values[i].(type) {
+		case int:
+			b = strconv.AppendInt(b, int64(v), 10)
+		case float64:
+			b = number(b, v)
+		case []float64:
+			b = append(b, '[')
+			for i, f := range v {
+				if i > 0 {
+					b = append(b, ',')
+				}
+				b = number(b, f)
+			}
+			b = append(b, ']')
+		case string:
+			b = quote(b, v)
+		case object:
+			b = v.append(b)
+		default:
+			b = append(b, encode(v)...)
+		}
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return append(b, '}')
+}
+
+// quote adds a string as the encoder writes it.
+func quote(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			return append(b, encode(s)...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
+}
+
+// number adds a number as the encoder writes it.
+func number(b []byte, f float64) []byte {
+	if f >= 1e-6 && f < 1e21 {
+		return strconv.AppendFloat(b, f, 'f', -1, 64)
+	}
+	return append(b, encode(f)...)
 }
 
 func encode(v any) []byte {
@@ -60,15 +100,11 @@ func errorName(s kernels.Status) string {
 }
 
 // params are the tune parameters of a record in the order of the header.
-func params(r *record.Record, knobs []*kernels.Knob) object {
-	var o object
-	o.set(replay.KeyFamily, r.Family)
+func (p *Problem) params(i int, knobs []int) object {
+	o := object{make([]string, 0, len(knobs)+1), make([]any, 0, len(knobs)+1)}
+	o.set(replay.KeyFamily, p.Records[i].Family)
 	for _, k := range knobs {
-		v, ok := r.Config.Lookup(k)
-		if !ok {
-			v = replay.NoKnob
-		}
-		o.set(k.Name, v)
+		o.set(allKnobs[k].Name, p.values[i][k])
 	}
 	return o
 }
@@ -90,16 +126,12 @@ func kt(p *Problem) []byte {
 	}
 	values.set(replay.KeyFamily, families)
 	for _, k := range knobs {
-		keys = append(keys, k.Name)
+		keys = append(keys, allKnobs[k].Name)
 		var vs []int
-		for _, r := range p.Records {
-			v, ok := r.Config.Lookup(k)
-			if !ok {
-				v = replay.NoKnob
-			}
-			vs = add(vs, v)
+		for i := range p.Records {
+			vs = add(vs, p.values[i][k])
 		}
-		values.set(k.Name, vs)
+		values.set(allKnobs[k].Name, vs)
 	}
 	head.set("tune_params_keys", keys)
 	head.set("tune_params", values)
@@ -111,44 +143,62 @@ func kt(p *Problem) []byte {
 	if len(p.Stream) > 0 {
 		head.set(replay.KeyStream, p.Stream)
 	}
-	var b bytes.Buffer
-	b.WriteString("{\n")
+	b := append(make([]byte, 0, 1<<10*(len(p.Records)+1)), "{\n"...)
 	for i, k := range head.keys {
-		fmt.Fprintf(&b, "%q: %s,\n", k, encode(head.values[i]))
+		b = fmt.Appendf(b, "%q: %s,\n", k, encode(head.values[i]))
 	}
-	b.WriteString("\"cache\": {\n")
-	for i, r := range p.Records {
-		e := params(r, knobs)
-		key := make([]string, len(e.values))
-		for j, v := range e.values {
-			key[j] = fmt.Sprint(v) // as Python's str
+	b = append(b, "\"cache\": {\n"...)
+	if p.tails == nil {
+		for _, r := range p.Records {
+			p.tails = append(p.tails, tail(p.Run, r))
 		}
-		if r.Status == kernels.StatusOK {
-			e.set("time", stats.Median(r.SamplesUS)/1e3)
-			e.set("times", millis(r.SamplesUS))
-			e.set("normbench_rounds", max(len(r.Visits), 1))
-		} else {
-			e.set("time", errorName(r.Status))
-			e.set("__error__", errorName(r.Status))
-			e.set(replay.KeyStatus, r.Status)
-			e.set(replay.KeyReason, r.Reason)
-		}
-		// All phases as numbers: one that no entry has trips an assertion.
-		benchmark, check := phases(r)
-		for _, phase := range []string{"compile_time", "strategy_time", "framework_time"} {
-			e.set(phase, 0)
-		}
-		e.set("verification_time", check)
-		e.set("benchmark_time", benchmark)
-		e.set("timestamp", r.Time.Format("2006-01-02 15:04:05.000000-07:00"))
-		comma := ","
-		if i == len(p.Records)-1 {
-			comma = ""
-		}
-		fmt.Fprintf(&b, "%q: %s%s\n", strings.Join(key, ","), encode(e), comma)
 	}
-	b.WriteString("}\n}")
-	return b.Bytes()
+	for i := range p.Records {
+		e := p.params(i, knobs)
+		var key []byte
+		for j, v := range e.values { // as Python's str
+			if n, ok := v.(int); ok {
+				key = strconv.AppendInt(append(key, ','), int64(n), 10)
+			} else {
+				key = fmt.Append(append(key, ","[:min(j, 1)]...), v)
+			}
+		}
+		b = append(quote(b, string(key)), ": "...)
+		b = e.append(b)
+		b[len(b)-1] = ',' // in place of its end
+		b = append(b, p.tails[i][1:]...)
+		if i < len(p.Records)-1 {
+			b = append(b, ',')
+		}
+		b = append(b, '\n')
+	}
+	return append(b, "}\n}"...)
+}
+
+// tail is what an entry has beside its parameters.
+func tail(run *record.Run, r *record.Record) []byte {
+	var e object
+	if r.Status == kernels.StatusOK {
+		e.set("time", stats.Median(r.SamplesUS)/1e3)
+		e.set("times", millis(r.SamplesUS))
+		e.set("normbench_rounds", max(len(r.Visits), 1))
+	} else {
+		e.set("time", errorName(r.Status))
+		e.set("__error__", errorName(r.Status))
+		e.set(replay.KeyStatus, r.Status)
+		e.set(replay.KeyReason, r.Reason)
+	}
+	benchmark, check := phases(r)
+	if ms := compiling(run, r); ms != nil {
+		e.set("compile_time", *ms)
+	}
+	// Of the others a simulation asserts that some entry has a number.
+	e.set("strategy_time", 0)
+	e.set("framework_time", 0)
+	e.set("verification_time", check)
+	e.set("benchmark_time", benchmark)
+	e.set("timestamp", r.Time.Format("2006-01-02 15:04:05.000000-07:00"))
+	return e.append(nil)
 }
 
 func add[T comparable](list []T, v T) []T {
@@ -180,24 +230,43 @@ func phases(r *record.Record) (benchmark, check float64) {
 	return max(benchmark, r.WallMS-check), check
 }
 
+// compiling is the milliseconds that a record's code took to compile, nil where they were
+// not recorded: with a 0 a simulated time limit would get them free. What was never
+// launched, and all of a CPU, took none.
+func compiling(run *record.Run, r *record.Record) *float64 {
+	ms := 0.0
+	switch {
+	case r.Check != nil && r.Check.Compile > 0:
+		ms = r.Check.Compile * 1e3
+	case run.Device.Kind == kernels.KindCPU, r.Status == kernels.StatusRefused, r.Status == record.StatusPruned:
+	default:
+		return nil
+	}
+	return &ms
+}
+
 // restrictions are, for each knob, the values of it that each family has, as
 // kernel_tuner reads them: without, it makes the product of all knobs' values, most of
 // which no family has. tune_cache takes them as its argument of that name.
-func restrictions(p *Problem, knobs []*kernels.Knob) []string {
+func restrictions(p *Problem, knobs []int) []string {
 	var list []string
 	for _, k := range knobs {
-		var pairs []string
+		type pair struct {
+			family string
+			value  int
+		}
+		var pairs []pair
 		families := map[string]bool{}
-		for _, r := range p.Records {
-			v, ok := r.Config.Lookup(k)
-			if !ok {
-				v = replay.NoKnob
-			}
+		for i, r := range p.Records {
 			families[r.Family] = true
-			pairs = add(pairs, fmt.Sprintf("(%q, %d)", r.Family, v))
+			pairs = add(pairs, pair{r.Family, p.values[i][k]})
 		}
 		if len(families) > 1 {
-			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", replay.KeyFamily, k.Name, strings.Join(pairs, ", ")))
+			text := make([]string, len(pairs))
+			for i, x := range pairs {
+				text[i] = fmt.Sprintf("(%q, %d)", x.family, x.value)
+			}
+			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", replay.KeyFamily, allKnobs[k].Name, strings.Join(text, ", ")))
 		}
 	}
 	return list
@@ -207,13 +276,17 @@ func restrictions(p *Problem, knobs []*kernels.Knob) []string {
 // a config has no neighbours, as it lacks their knobs.
 func (p *Problem) byFamily() []*Problem {
 	var list []*Problem
-	for _, r := range p.Records {
+	for n, r := range p.Records {
 		i := slices.IndexFunc(list, func(q *Problem) bool { return q.Records[0].Family == r.Family })
 		if i < 0 {
 			i = len(list)
 			list = append(list, &Problem{Problem: p.Problem, Run: p.Run, Stream: p.Stream})
 		}
-		list[i].Records = append(list[i].Records, r)
+		q := list[i]
+		q.Records, q.values = append(q.Records, r), append(q.values, p.values[n])
+		if p.tails != nil {
+			q.tails = append(q.tails, p.tails[n])
+		}
 	}
 	return list
 }

@@ -37,8 +37,8 @@ type t4Result struct {
 // t4Times has what the schema names, compilation_time and runtimes, and what
 // kernel_tuner writes in its place.
 type t4Times struct {
-	CompilationTime float64   `json:"compilation_time"`
-	Compilation     float64   `json:"compilation"`
+	CompilationTime *float64  `json:"compilation_time,omitempty"`
+	Compilation     *float64  `json:"compilation,omitempty"`
 	Benchmark       float64   `json:"benchmark"`
 	Framework       float64   `json:"framework"`
 	SearchAlgorithm float64   `json:"search_algorithm"`
@@ -75,19 +75,21 @@ func t4(p *Problem) []byte {
 	f := t4File{Schema: "1.0.0", Results: []t4Result{},
 		Metadata: t4Metadata{"milliseconds", p.Problem.String(), p.Run.Device, p.Run.Tool}}
 	knobs := p.knobs()
-	for _, r := range p.Records {
+	for i, r := range p.Records {
 		if r.Status == record.StatusPruned {
 			continue // it breaks no constraint, and the schema has no word for what was not tried
 		}
 		x := t4Result{
 			Timestamp:     r.Time.Format("2006-01-02T15:04:05.000Z07:00"),
-			Configuration: params(r, knobs),
+			Configuration: p.params(i, knobs),
 			Objectives:    []string{"time"},
 			Times:         t4Times{Runtimes: millis(r.SamplesUS)},
 			Invalidity:    invalidity(r.Status),
 			Correctness:   fraction(r),
 			Measurements:  []t4Measurement{},
 		}
+		x.Times.Compilation = compiling(p.Run, r)
+		x.Times.CompilationTime = x.Times.Compilation
 		x.Times.Benchmark, x.Times.Validation = phases(r)
 		if r.Status == kernels.StatusOK {
 			m := stats.Median(r.SamplesUS)

@@ -46,8 +46,8 @@ func BenchmarkLoad(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if len(f.Entries) != benchRecords {
-			b.Fatalf("%d entries", len(f.Entries))
+		if len(f.at) != benchRecords {
+			b.Fatalf("%d entries", len(f.at))
 		}
 	}
 	var m runtime.MemStats

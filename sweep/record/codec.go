@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,12 +37,22 @@ type line struct {
 	Problem string `json:"problem"`
 	Config  string `json:"config"`
 
+	OldBaseAgainUS []float64 `json:"twin_us"` // the name before 2026-11-24
+
 	Tool     string             `json:"tool"`
 	Command  []string           `json:"command"`
 	Device   kernels.DeviceInfo `json:"device"`
 	Env      map[string]string  `json:"env"`
 	Protocol Protocol           `json:"protocol"`
 	SelfTest []Trial            `json:"selftest"`
+}
+
+// takeOldNames moves what stands under a former name to the field of today's.
+func (l *line) takeOldNames() {
+	if len(l.BaseAgainUS) == 0 {
+		l.BaseAgainUS = l.OldBaseAgainUS
+	}
+	l.OldBaseAgainUS = nil
 }
 
 // encode is the line of a run or record, newline included, with more lines of
@@ -85,6 +96,7 @@ type leanCheck struct {
 	Resources []leanResource `json:"resources,omitempty"`
 	Differing int64          `json:"differing,omitempty"`
 	Busy      float64        `json:"busy,omitempty"`
+	Compile   float64        `json:"compile,omitempty"`
 }
 
 type leanOutput struct {
@@ -106,7 +118,7 @@ type leanResource struct {
 	Shared    int    `json:"shared,omitempty"`
 	Occupancy int    `json:"blocks_per_sm,omitempty"`
 	Threads   int    `json:"threads,omitempty"`
-	Programs  int    `json:"programs,omitempty"`
+	CTAs      int    `json:"ctas,omitempty"`
 }
 
 func newLean(r *Record, more int) *lean {
@@ -114,7 +126,7 @@ func newLean(r *Record, more int) *lean {
 	if w.Bytes = r.Bytes; w.Bytes == r.Problem.Bytes() {
 		w.Bytes = 0
 	}
-	w.Record.SamplesUS, w.TwinUS = micros(r.SamplesUS), micros(r.TwinUS)
+	w.Record.SamplesUS, w.BaseAgainUS = micros(r.SamplesUS), micros(r.BaseAgainUS)
 	w.SearchUS, w.GapUS, w.StreamUS = micro(r.SearchUS), micro(r.GapUS), micro(r.StreamUS)
 	w.WallMS = digits(r.WallMS, 3)
 	w.Stages = nil
@@ -122,7 +134,7 @@ func newLean(r *Record, more int) *lean {
 		w.Stages = append(w.Stages, Stage{s.Stage, micros(s.SamplesUS)})
 	}
 	if c := r.Check; c != nil {
-		w.Check = &leanCheck{Check: *c, Differing: c.Differing, Busy: digits(c.Busy, 3)}
+		w.Check = &leanCheck{Check: *c, Differing: c.Differing, Busy: digits(c.Busy, 3), Compile: digits(c.Compile, 3)}
 		for _, o := range c.Outputs {
 			o.MaxErr, o.RelL2 = digits(o.MaxErr, 3), digits(o.RelL2, 3)
 			w.Check.Outputs = append(w.Check.Outputs, leanOutput(o))
@@ -186,7 +198,8 @@ type decoder struct {
 	problems map[string]problem
 	configs  map[string]kernels.Config
 	words    map[string]string
-	problem  problem // of the last record
+	problem  problem       // of the last record
+	check    kernels.Check // of quick's last
 }
 
 func newDecoder(reuse bool) *decoder {
@@ -198,20 +211,45 @@ func newDecoder(reuse bool) *decoder {
 	}
 }
 
+// bothNames reads a Resource as its UnmarshalJSON does, without version 1's time for it.
+var bothNames = jsonv2.UnmarshalFromFunc(func(d *jsontext.Decoder, r *kernels.Resource) error {
+	var v struct {
+		leanResource
+		OldCTAs int `json:"programs"`
+	}
+	err := jsonv2.UnmarshalDecode(d, &v)
+	*r = kernels.Resource(v.leanResource)
+	r.CTAs = cmp.Or(r.CTAs, v.OldCTAs)
+	return err
+})
+
+// noResources passes over what no summary keeps.
+var noResources = jsonv2.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *[]kernels.Resource) error { return d.SkipValue() })
+
+// whole and lent are how records are read that are kept and that are lent.
+var (
+	whole = jsonv2.WithUnmarshalers(bothNames)
+	lent  = jsonv2.WithUnmarshalers(noResources)
+)
+
 // decode returns the head and the run or the record of a line, checked. With d.reuse the
 // record and its samples are valid until the next call; strings last.
 func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
-	l := new(line)
-	if d.reuse {
-		l = &d.line
-		*l = line{Record: Record{SamplesUS: l.SamplesUS[:0]}}
-	}
+	l := d.empty()
 	sealed, ok := durable.Sealed(b)
 	if sealed && !ok {
 		return l.head, nil, nil, hint.Errorf(lineHelp, "the line's checksum does not match: it was changed by hand, or is damaged")
 	}
-	if err := jsonv2.Unmarshal(b, l); err != nil {
-		return l.head, nil, nil, diagnose(b, err)
+	quick := sealed && d.quick(b, l)
+	if !quick {
+		how := lent
+		if l = d.empty(); !d.reuse {
+			how, l = whole, new(line)
+		}
+		if err := jsonv2.Unmarshal(b, l, how); err != nil {
+			return l.head, nil, nil, diagnose(b, err)
+		}
+		l.takeOldNames()
 	}
 	if err := l.check(); err != nil {
 		return l.head, nil, nil, err
@@ -224,6 +262,9 @@ func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
 		return l.head, r, nil, r.CheckValid()
 	}
 	r := &l.Record
+	if quick && !d.reuse {
+		r = keep(r)
+	}
 	var err error
 	if d.problem, err = d.parseProblem(l.Problem); err != nil {
 		return l.head, nil, nil, err
@@ -262,6 +303,14 @@ func (d *decoder) intern(s string) string {
 	}
 	d.words[s] = s
 	return s
+}
+
+// word is intern of bytes.
+func (d *decoder) word(b []byte) string {
+	if w, ok := d.words[string(b)]; ok {
+		return w
+	}
+	return d.intern(string(b))
 }
 
 func (h *head) check() error {

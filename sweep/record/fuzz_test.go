@@ -3,6 +3,7 @@ package record
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,18 @@ func FuzzRead(f *testing.F) {
 	f.Add(whole[:len(whole)/2] + "\n" + whole[:100])
 	f.Add(whole + "\x00\x00\n" + whole[:50] + "\x00")
 	f.Add(strings.Replace(whole, "64.5", "46.5", 1))
+	f.Add("\xef\xbb\xbf" + whole)
+	f.Add(whole + "total garbage\n")
+	f.Add(whole + whole[:40] + "\n" + whole[:80])
+	loose := regexp.MustCompile(`,"crc":"[0-9a-f]*"`).ReplaceAllString(strings.ReplaceAll(whole, `"schema":2`, `"schema":1`), "")
+	for _, to := range [][2]string{{`"device":{"id":"`, `"device":{"id":"../../`}, {`"status":"ok"`, `"status":"ok","status":"crash"`}, {`"status":"ok"`, `"status":""`},
+		{`"samples_us":[`, `"samples_us":[NaN,`}, {`"samples_us":[`, `"samples_us":[],"x":[`}, {`"family":"`, `"family":"\u001b[2J<script>`}, {`"check":{`, `"check":{},"x":{`},
+		{`"check":{`, `"check":` + strings.Repeat(`{"a":`, 2000) + `{`}} {
+		if !strings.Contains(loose, to[0]) {
+			f.Errorf("no %s to change", to[0])
+		}
+		f.Add(strings.Replace(loose, to[0], to[1], 1))
+	}
 	group := finals(run, 3)
 	f.Add(lines(f, run, group[0], group[1], group[2]))
 	f.Add(lines(f, run, group[0], group[1]))
@@ -46,8 +59,8 @@ func FuzzRead(f *testing.F) {
 			}
 			return
 		}
-		if !slices.Equal(notes, file.Notes) || len(file.Entries) > len(recs) {
-			t.Fatalf("notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.Entries), len(recs))
+		if !slices.Equal(notes, file.Notes) || len(file.at) > len(recs) {
+			t.Fatalf("notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.at), len(recs))
 		}
 		var vs []any
 		for i, r := range recs {

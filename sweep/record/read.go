@@ -3,6 +3,7 @@ package record
 import (
 	"bufio"
 	"compress/gzip"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -42,45 +43,43 @@ func Read(path string, each func(*Record, *Run) error) (Notes, error) {
 		})
 }
 
-// A File is a records file, a summary of each record.
-type File struct {
-	Path    string // of the file itself, also where a folder was asked for
-	Runs    []*Run // in file order
-	Entries []Entry
-	Notes   Notes
-}
-
 // An Entry summarizes one record.
 type Entry struct {
-	Key           string
 	Run           *Run
 	Problem       kernels.Problem
 	Variant       kernels.Variant
 	Base          bool // the variant that runs before any tuning
 	Status        kernels.Status
-	Reason        string // why the status is not ok
-	Source        string // hash of the family's source
-	Bytes         int64  // compulsory traffic
-	ScratchBytes  int64
+	Reason        string    // why the status is not ok
+	Source        string    // hash of the family's source
+	Bytes         int64     // compulsory traffic
 	stats.Summary           // of the samples, in microseconds
 	Stages        []StageUS // in launch order
 	SamplesUS     []float32 // in the order taken, for tests of rank; nil where it is not ok
 	StreamUS      float64   // median time of the stream in the same run, 0 where it is not known
-	MaxErr        float64   // largest of the outputs' errors over their tolerances
 	Differing     int64     // elements whose bits changed between runs
 	Unordered     bool      // the family states that they may
 	Final         *Final    // nil but for a finalist of a search; see Finals
+
+	key  string // of one that is in no file yet
+	file *File
+	row  uint32
 }
 
-// A Final is what the record of a finalist has beside an Entry. A million records
-// of a grid do not pay for it.
+// Is says whether an entry of a file is of a code: its key is that of the code under its run.
+func (e *Entry) Is(code Code) bool {
+	r := e.file.row(e.row)
+	return e.file.keyers[r.run].key(e.Problem.String(), e.Variant.String(), code.String()) == hex.EncodeToString(r.key[:])
+}
+
+// A Final is what the record of a finalist has beside an Entry.
 type Final struct {
-	SearchUS float64   // what the search had seen before the finals
-	Chosen   string    // why it is its problem's winner; empty on all others
-	Place    int       // line of the file: of two finals of a problem the later counts
-	Entry    bool      // the tuned table held it when the search began
-	Rounds   []float64 // medians of the finals' rounds, microseconds
-	Twin     []float64 // of a second copy of the base in the same rounds
+	SearchUS  float64   // what the search had seen before the finals
+	Chosen    string    // why it is its problem's winner; empty on all others
+	Place     int       // in the file: of two finals of a problem the later counts
+	Entry     bool      // the tuned table held it when the search began
+	Rounds    []float64 // medians of the finals' rounds, microseconds
+	BaseAgain []float64 // of a second copy of the base in the same rounds
 }
 
 // Finals is what e has of the finals; zero where it is of none.
@@ -112,102 +111,19 @@ func Load(path string) (*File, error) {
 	}
 	defer f.Close()
 	file := &File{Path: f.name}
-	at, replaced := map[string]int{}, map[int]bool{}
 	file.Notes, err = read(f, f.name, true, summarize, func(it *item[Entry], run *Run) error {
 		if it.run != nil {
 			file.Runs = append(file.Runs, it.run)
 			return nil
 		}
-		e := it.value
-		e.Run = run
-		if e.Final != nil {
-			e.Final.Place = it.line
-		}
-		if i, ok := at[e.Key]; ok {
-			replaced[i] = true // the last of a variant is what was measured last
-		}
-		at[e.Key] = len(file.Entries)
-		if n := len(file.Entries); n == cap(file.Entries) && n >= 1<<12 && f.size > 0 {
-			// As many as the rest of the file has, if they are as long as these: to
-			// grow step by step would hold all twice, several times.
-			file.Entries = slices.Grow(file.Entries, int(float64(f.size-it.end)/float64(it.end)*float64(n)*1.02)+1<<10)
-		}
-		file.Entries = append(file.Entries, e)
+		it.value.Run = run
+		file.add(&it.value)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	if len(replaced) > 0 { // in place: a million entries are some 300 MB
-		kept := file.Entries[:0]
-		for i, e := range file.Entries {
-			if !replaced[i] {
-				kept = append(kept, e)
-			}
-		}
-		clear(file.Entries[len(kept):])
-		file.Entries = kept
-	}
 	return file, nil
-}
-
-// Latest returns the last entry of each problem and variant: what was measured
-// with an older source, driver or protocol is left out, and warm times where there are cold ones. Of a problem's
-// bases the last is still one. What a search saw on its
-// way is no result, and is Searched. With among it is of those entries, all of which have a Run.
-func (f *File) Latest(among ...func(*Entry) bool) []Entry {
-	return f.latest(func(e *Entry) bool {
-		return e.Run == nil && among == nil || e.Run != nil && e.Run.Protocol.Phase != PhaseSearch && all(among, e)
-	})
-}
-
-// Searched is Latest of what searches saw before their finals.
-func (f *File) Searched(among ...func(*Entry) bool) []Entry {
-	return f.latest(func(e *Entry) bool {
-		return e.Run != nil && e.Run.Protocol.Phase == PhaseSearch && all(among, e)
-	})
-}
-
-func all(among []func(*Entry) bool, e *Entry) bool {
-	return !slices.ContainsFunc(among, func(holds func(*Entry) bool) bool { return !holds(e) })
-}
-
-// cold says whether the times of e are: those of a file without runs are taken to be.
-func cold(e *Entry) bool { return e.Run == nil || e.Run.Protocol.Cold }
-
-func (f *File) latest(keep func(*Entry) bool) []Entry {
-	type pair struct {
-		p kernels.Problem
-		v kernels.Variant
-	}
-	at := map[pair]int{}
-	base := map[kernels.Problem]int{}
-	var es []Entry
-	for _, e := range f.Entries {
-		if !keep(&e) {
-			continue
-		}
-		k := pair{e.Problem, e.Variant}
-		i, ok := at[k]
-		switch {
-		case !ok:
-			i = len(es)
-			at[k] = i
-			es = append(es, e)
-		case cold(&es[i]) && !cold(&e):
-			continue
-		default:
-			es[i] = e
-		}
-		if !e.Base {
-			continue
-		}
-		if j, ok := base[e.Problem]; ok && j != i {
-			es[j].Base = false // a launch rule has changed since
-		}
-		base[e.Problem] = i
-	}
-	return es
 }
 
 // Summarize is the entry of a record of run, as Load makes it.
@@ -220,10 +136,10 @@ func Summarize(r *Record, run *Run) Entry {
 // summarize copies what it keeps of r's samples, as r is lent.
 func summarize(d *decoder, r *Record) Entry {
 	e := Entry{
-		Key:     r.Key,
+		key:     r.Key,
 		Problem: r.Problem, Variant: kernels.Variant{Family: d.intern(r.Family), Config: r.Config}, Base: r.Base,
 		Status: kernels.Status(d.intern(string(r.Status))), Reason: d.intern(r.Reason),
-		Source: d.intern(r.Source), Bytes: r.Bytes, ScratchBytes: r.ScratchBytes,
+		Source: d.intern(r.Source), Bytes: r.Bytes,
 		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
 	}
 	if len(r.SamplesUS) > 0 {
@@ -233,7 +149,7 @@ func summarize(d *decoder, r *Record) Entry {
 		}
 	}
 	if r.SearchUS > 0 || r.Chosen != "" {
-		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, Twin: slices.Clone(r.TwinUS)}
+		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, BaseAgain: slices.Clone(r.BaseAgainUS)}
 		n := 0
 		for _, v := range r.Visits {
 			f.Rounds = append(f.Rounds, stats.Median(r.SamplesUS[n:n+v]))
@@ -246,9 +162,6 @@ func summarize(d *decoder, r *Record) Entry {
 	}
 	if r.Check != nil {
 		e.Differing, e.Unordered = r.Check.Differing, r.Check.Unordered
-		for _, o := range r.Check.Outputs {
-			e.MaxErr = max(e.MaxErr, o.MaxErr)
-		}
 	}
 	return e
 }
@@ -348,6 +261,8 @@ func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Reco
 	switch {
 	case err != nil && placed:
 		return nil, err
+	case err != nil && hint.Of(err) == "":
+		return nil, hint.Errorf(packedHelp, "%s: %w", name, cause(err))
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	case tornLines == 0 && n == 0:
@@ -370,10 +285,12 @@ func tornNote(name string, line, lines int) string {
 // A source is an open records file with its full name.
 type source struct {
 	io.Reader
-	io.Closer
+	file *os.File
 	name string
-	size int64 // in bytes, 0 where it is packed
+	size int64 // in bytes, 0 where it is packed or no regular file
 }
+
+func (s *source) Close() error { return s.file.Close() }
 
 // open finds the records file of path, a file or a folder with one in it or in
 // its only device's folder, and undoes gzip, known by its first bytes.
@@ -401,16 +318,19 @@ func open(path string) (*source, error) {
 	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
 		if s.Reader, err = gzip.NewReader(b); err != nil {
 			f.Close()
-			return nil, fmt.Errorf("records %s: %w", path, err)
+			return nil, hint.Errorf(packedHelp, "records %s: %w", path, cause(err))
 		}
 	} else {
 		s.Reader = b
-		if st, err := f.Stat(); err == nil {
+		if st, err := f.Stat(); err == nil && st.Mode().IsRegular() {
 			s.size = st.Size()
 		}
 	}
 	return s, nil
 }
+
+// packedHelp is the way out of a file that does not come to its end.
+const packedHelp = "the file is damaged or cut short: take it from a copy, or unpack what can be read with `zcat`"
 
 // onlyDevice is the one folder with records below a folder of results, or "".
 func onlyDevice(path string) string {

@@ -119,11 +119,11 @@ type Record struct {
 	Chosen string `json:"chosen,omitempty"`
 	// Entry marks the variant that the tuned table held when the search began.
 	Entry bool `json:"entry,omitempty"`
-	// TwinUS are, in the finals, the rounds of a second copy of the base.
-	TwinUS   []float64 `json:"twin_us,omitempty"`
-	GapUS    float64   `json:"gap_us,omitempty"`    // by CUPTI: median time between the launches
-	StreamUS float64   `json:"stream_us,omitempty"` // median time of the stream in this run
-	WallMS   float64   `json:"wall_ms,omitempty"`   // what the job took in all
+	// BaseAgainUS are, in the finals, the rounds of a second copy of the base.
+	BaseAgainUS []float64 `json:"base_again_us,omitempty"`
+	GapUS       float64   `json:"gap_us,omitempty"`    // by CUPTI: median time between the launches
+	StreamUS    float64   `json:"stream_us,omitempty"` // median time of the stream in this run
+	WallMS      float64   `json:"wall_ms,omitempty"`   // what the job took in all
 	// State is what the device said of itself after the stream of a problem, under
 	// load; other records have none.
 	State *kernels.Reading `json:"state,omitempty"`
@@ -187,7 +187,6 @@ func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source stri
 // A keyer makes the keys of a run.
 type keyer struct {
 	device, protocol []byte
-	text             []byte // reused
 }
 
 func newKeyer(d kernels.DeviceInfo, pr Protocol) *keyer {
@@ -196,15 +195,15 @@ func newKeyer(d kernels.DeviceInfo, pr Protocol) *keyer {
 		panic(err) // of plain values
 	}
 	return &keyer{
-		device:   appendParts(nil, d.ID, d.Arch, fmt.Sprint(d.Units), d.Driver, d.Compiler),
+		device:   appendParts(nil, d.ID, d.Arch, fmt.Sprint(d.SMs), d.Driver, d.Compiler),
 		protocol: appendParts(nil, string(protocol)),
 	}
 }
 
 func (k *keyer) key(problem, variant, source string) string {
-	k.text = append(appendParts(k.text[:0], problem, variant), k.device...)
-	k.text = append(appendParts(k.text, source), k.protocol...)
-	sum := sha256.Sum256(k.text)
+	text := append(appendParts(make([]byte, 0, 1<<10), problem, variant), k.device...)
+	text = append(appendParts(text, source), k.protocol...)
+	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:keyLen/2])
 }
 
@@ -277,8 +276,8 @@ func (r *Record) CheckValid() error {
 	case r.Status == kernels.StatusOK && len(r.SamplesUS) == 0:
 		return bad("is ok without samples")
 	}
-	if i := badSample(r.TwinUS); i >= 0 {
-		return bad("has a round of %g us", r.TwinUS[i])
+	if i := badSample(r.BaseAgainUS); i >= 0 {
+		return bad("has a round of %g us", r.BaseAgainUS[i])
 	}
 	if len(r.Visits) > 0 {
 		sum := 0
@@ -314,6 +313,9 @@ func (r *Record) CheckValid() error {
 		}
 		if !isFinite(r.Check.Busy) {
 			return bad("has a check time that is not finite")
+		}
+		if !(r.Check.Compile >= 0) || math.IsInf(r.Check.Compile, 0) {
+			return bad("has a compile time of %g s", r.Check.Compile)
 		}
 	}
 	return nil

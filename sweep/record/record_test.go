@@ -11,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -31,7 +33,7 @@ func testRun(id string) *Run {
 	return &Run{
 		ID: id, Time: testTime, Tool: "v1.0.0", Command: []string{"normbench", "sweep", "--shapes", "te"},
 		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", UUID: "GPU-1", Arch: "sm_90",
-			Units: 132, Driver: "580.1", Compiler: "nvrtc 13.0", CacheBytes: 60 << 20, MemoryBytes: 141 << 30},
+			SMs: 132, Driver: "580.1", Compiler: "nvrtc 13.0", CacheBytes: 60 << 20, MemoryBytes: 141 << 30},
 		Env:      map[string]string{"os": "linux/amd64", "host": "gpu1", "commit": "abc"},
 		Protocol: Protocol{Name: "cold", Samples: 30, Discard: 5, StageSamples: 10, Flush: 120 << 20, Cold: true},
 	}
@@ -63,8 +65,8 @@ func testRecord(run *Run, i int) *Record {
 				{Name: "dw", Elems: p.N, MaxErr: digits(0.25+r.Float64()/8, 3), RelL2: digits(0.0016+r.Float64()/1e4, 3)},
 			},
 			Resources: []kernels.Resource{
-				{Stage: "k1", Registers: 64, Shared: 32768, Occupancy: 6, Threads: 256, Programs: 264},
-				{Stage: "k2", Registers: 40, Shared: 4096, Occupancy: 8, Threads: 256, Programs: 128},
+				{Stage: "k1", Registers: 64, Shared: 32768, Occupancy: 6, Threads: 256, CTAs: 264},
+				{Stage: "k2", Registers: 40, Shared: 4096, Occupancy: 8, Threads: 256, CTAs: 128},
 			},
 			Repeats: 3, Busy: 0.0123,
 		},
@@ -175,6 +177,25 @@ func TestFormat(t *testing.T) {
 	}
 }
 
+// A number of a line is the float64 that strconv makes of it.
+func TestNumber(t *testing.T) {
+	for _, text := range []string{"0", "1", "49.12", "760.99", "0.001", "123456789012345", "12345678901234.5", "1234567890123456",
+		"9007199254740993", "0.1234567890123456789", "-1.5", "1e-7", "6.44E-8", "0.0", "0.5", "10", "-0"} {
+		c := cursor{rest: []byte(text)}
+		got := c.number()
+		want, _ := strconv.ParseFloat(text, 64)
+		if c.bad || len(c.rest) > 0 || got != want {
+			t.Errorf("%s is %v, then %q; want %v", text, got, c.rest, want)
+		}
+	}
+	for _, text := range []string{"", `"1"`, "null", "[1]", "1e999", ".5", "1.", "-", "00", "01", "01.5", "1.2.3", "+1", "1e", "--1", "1e5.5"} {
+		c := cursor{rest: []byte(text)}
+		if got := c.number(); !c.bad {
+			t.Errorf("%s is %v", text, got)
+		}
+	}
+}
+
 func TestMicros(t *testing.T) {
 	got := Micros([]float64{64.12345678e-6, 1e-9, 2.5, 0})
 	if want := []float64{64.123, 0.001, 2.5e6, 0}; !slices.Equal(got, want) {
@@ -217,7 +238,7 @@ func TestKey(t *testing.T) {
 			v.Config = kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 4})
 		},
 		"device":   func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.ID = "x" },
-		"units":    func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.Units = 7 },
+		"units":    func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.SMs = 7 },
 		"driver":   func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.Driver = "x" },
 		"compiler": func(_ *P, _ *V, d *D, _ *string, _ *Pr) { d.Compiler = "x" },
 		"source":   func(_ *P, _ *V, _ *D, s *string, _ *Pr) { *s = "x" },
@@ -436,13 +457,37 @@ func TestReadGzipAndFolder(t *testing.T) {
 		t.Fatalf("writer on gzip: %v, %q", err, notes)
 	}
 	defer w.Close()
-	if n := len(w.Keys()); n != 2000 {
+	if n := len(w.records.at); n != 2000 {
 		t.Errorf("%d keys after unpacking", n)
 	}
 	// A folder of results with one device in it stands for that device's.
 	if f, err := Load(filepath.Dir(dir)); err != nil || f.Path != filepath.Join(dir, FileName) {
 		t.Errorf("folder above: %v, %v", f, err)
 	}
+}
+
+// ignored is where an entry stands in its file.
+var ignored = cmpopts.IgnoreUnexported(Entry{})
+
+// all are copies of what is lent.
+func all(s *Entries) (es []Entry) {
+	for e := range s.All() {
+		es = append(es, *e)
+	}
+	return es
+}
+
+// entriesOf are all that a file holds.
+func entriesOf(f *File) (es []Entry) {
+	for b, block := range f.rows {
+		for i := range block {
+			if !block[i].replaced {
+				es = append(es, Entry{})
+				f.fill(&es[len(es)-1], uint32(b<<blockBits|i))
+			}
+		}
+	}
+	return es
 }
 
 func TestLoad(t *testing.T) {
@@ -466,9 +511,9 @@ func TestLoad(t *testing.T) {
 	us := func(s Stage) StageUS { return StageUS{s.Stage, stats.Median(s.SamplesUS)} }
 	a, w, c := again, wrongRecord(r1, 1), testRecord(r1, 2)
 	entry := func(r *Record, run *Run) Entry {
-		e := Entry{Key: r.Key, Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
-			Source: r.Source, Bytes: r.Bytes, ScratchBytes: r.ScratchBytes, Summary: stats.Summarize(r.SamplesUS),
-			StreamUS: r.StreamUS, MaxErr: r.Check.Outputs[0].MaxErr, Differing: r.Check.Differing}
+		e := Entry{Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
+			Source: r.Source, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
+			StreamUS: r.StreamUS, Differing: r.Check.Differing}
 		for _, v := range r.SamplesUS {
 			e.SamplesUS = append(e.SamplesUS, float32(v))
 		}
@@ -478,14 +523,14 @@ func TestLoad(t *testing.T) {
 		return e
 	}
 	want := []Entry{entry(w, r1), entry(stale, r1), entry(c, r1), entry(a, r2)}
-	if diff := cmp.Diff(want, f.Entries, cmpOpts); diff != "" {
+	if diff := cmp.Diff(want, entriesOf(f), cmpOpts, ignored); diff != "" {
 		t.Error(diff)
 	}
 	latest := []Entry{want[0], want[2], want[3]}
 	for i := range latest { // each is the last base so far
 		latest[i].Base = latest[i].Base && i == len(latest)-1
 	}
-	if diff := cmp.Diff(latest, f.Latest(), cmpOpts); diff != "" {
+	if diff := cmp.Diff(latest, all(f.Latest()), cmpOpts, ignored); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -499,22 +544,25 @@ func TestLatest(t *testing.T) {
 	warm.Protocol.Cold = false
 	p := testRecord(cold, 0).Problem
 	entry := func(run *Run, key, family string, us float64, base bool) Entry {
-		return Entry{Key: key, Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base, Summary: stats.Summary{Median: us}}
+		return Entry{key: strings.Repeat(key, keyLen), Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base, Summary: stats.Summary{Median: us}}
 	}
-	f := &File{Entries: []Entry{
-		entry(&warm, "w", "a", 1, true), entry(&short, "s", "a", 20, true), entry(cold, "c", "a", 30, true), entry(&warm, "x", "a", 2, true),
-		entry(&warm, "y", "b", 3, false), entry(cold, "d", "c", 40, true), entry(&warm, "z", "b", 4, false),
-	}}
+	f := &File{}
+	for _, e := range []Entry{
+		entry(&warm, "0", "a", 1, true), entry(&short, "1", "a", 20, true), entry(cold, "2", "a", 30, true), entry(&warm, "3", "a", 2, true),
+		entry(&warm, "4", "b", 3, false), entry(cold, "5", "c", 40, true), entry(&warm, "6", "b", 4, false),
+	} {
+		f.add(&e)
+	}
 	var got []string
-	for _, e := range f.Latest() {
+	for e := range f.Latest().All() {
 		got = append(got, fmt.Sprint(e.Variant.Family, " ", e.Median, " ", e.Base))
 	}
 	if want := []string{"a 30 false", "b 4 false", "c 40 true"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for _, e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }) {
+	for e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }).All() {
 		if e.Run.Protocol.Cold {
-			t.Errorf("%s is cold", e.Key)
+			t.Errorf("%s is cold", e.Variant)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 )
 
 const (
@@ -96,6 +97,9 @@ func decodeChunk[T any](c *chunk[T], d *decoder, take func(*decoder, *Record) T)
 	for l := range bytes.Lines(c.data) {
 		it := item[T]{line: n, start: at, end: at + int64(len(l)), newline: l[len(l)-1] == '\n'}
 		n, at = n+1, it.end
+		if it.start == 0 {
+			l = textfile.Unmarked(l)
+		}
 		if l = bytes.TrimSpace(l); len(l) == 0 {
 			continue
 		}

@@ -1,10 +1,10 @@
 package record
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,44 +28,50 @@ type Writer struct {
 	name    string
 	file    *os.File
 	lock    *flock.Flock
-	size    int64 // of what this writer has read or written
-	written int   // records
-	keys    map[string]kernels.Status
-	runs    map[string]bool // with a line, by this writer or before
+	size    int64           // of what this writer has read or written
+	written int             // records
+	runs    map[string]*Run // with a line, by this writer or before
+	records *File
+	decoder *decoder // of what was written
 }
 
-// CheckFolder makes a results folder if needed, and refuses one in which no file can be made:
-// better known before hours of measuring.
-func CheckFolder(dir string) error {
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		var f *os.File
-		if f, err = os.CreateTemp(dir, ".check-"); err == nil {
-			f.Close()
-			err = os.Remove(f.Name())
-		}
-	}
-	if err != nil {
-		return hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
+// CheckFolder makes a results folder below another if needed, and refuses one in which no file
+// can be made: better known before hours of measuring.
+func CheckFolder(in, below string) error {
+	if err := durable.MakeFolder(in, below); err != nil {
+		return hint.Errorf(durable.Help(err), "results folder %s: %w", filepath.Join(in, below), cause(err))
 	}
 	return nil
 }
 
-// OpenWriter makes the folder if needed, locks it against other writers and
+// OpenWriter is OpenWriterBelow of a folder that the user named.
+func OpenWriter(dir string) (*Writer, Notes, error) { return OpenWriterBelow(dir, ".") }
+
+// OpenWriterBelow makes the folder if needed, locks it against other writers and
 // opens its records file for appending. A torn last line, the trace of a killed
 // run, is cut off, and notes say so; a last line that only lacks its newline is
 // whole and gets one. Errors: another writer holds the folder, the folder cannot
-// be written, or the file has a bad line elsewhere.
-func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
-	if err := CheckFolder(dir); err != nil {
+// be written, a link leads out of the folder that it is below, or the file has a bad line elsewhere.
+func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
+	if err := CheckFolder(in, below); err != nil {
 		return nil, nil, err
 	}
-	w := &Writer{
-		name: filepath.Join(dir, FileName),
-		lock: openLock(filepath.Join(dir, LockName)),
-		keys: map[string]kernels.Status{},
-		runs: map[string]bool{},
+	dir := filepath.Join(in, below)
+	root, err := os.OpenRoot(in)
+	if err != nil {
+		return nil, nil, hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
 	}
+	defer root.Close()
+	if err := lockFile(root, filepath.Join(below, LockName)); err != nil {
+		return nil, nil, hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
+	}
+	w := &Writer{
+		name:    filepath.Join(dir, FileName),
+		lock:    flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDONLY)),
+		runs:    map[string]*Run{},
+		decoder: newDecoder(true),
+	}
+	w.records = &File{Path: w.name}
 	unpacked := ""
 	locked, err := w.lock.TryLock()
 	if err != nil {
@@ -81,13 +87,13 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	}()
 	if _, err := os.Stat(w.name); errors.Is(err, fs.ErrNotExist) {
 		if _, err := os.Stat(w.name + ".gz"); err == nil {
-			if err := unpack(w.name); err != nil {
+			if err := unpack(durable.Place{Root: in, Name: filepath.Join(below, FileName)}); err != nil {
 				return nil, nil, hint.With(err, durable.Help(err))
 			}
 			unpacked = fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in", w.name, FileName)
 		}
 	}
-	w.file, err = os.OpenFile(w.name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	w.file, err = root.OpenFile(filepath.Join(below, FileName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, nil, hint.Errorf(durable.Help(err), "records %s: %w", w.name, cause(err))
 	}
@@ -103,25 +109,30 @@ func OpenWriter(dir string) (_ *Writer, notes Notes, err error) {
 	return w, notes, nil
 }
 
-// openLock is the lock of a folder, which others may share: whoever may write there
-// can lock it, also with the lock file of another user, which is opened to be read.
-func openLock(name string) *flock.Flock {
-	if f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o666); err == nil {
+// lockFile makes the file that locks a folder, which others may share: whoever may write there
+// can lock it, also with the file of another user, which is opened to be read.
+func lockFile(root *os.Root, name string) error {
+	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o666)
+	if errors.Is(err, fs.ErrExist) {
+		_, err := root.Stat(name)
+		return err
+	}
+	if err == nil {
 		f.Close()
 	}
-	return flock.New(name, flock.SetFlag(os.O_RDONLY))
+	return err
 }
 
 // unpack makes a records file of its packed form, whole or not at all.
-func unpack(name string) error {
-	packed, err := open(name + ".gz")
+func unpack(p durable.Place) error {
+	packed, err := open(p.String() + ".gz")
 	if err != nil {
 		return err
 	}
 	defer packed.Close()
-	err = durable.WriteFrom(name, packed)
+	err = p.WriteFrom(packed)
 	if err != nil {
-		return fmt.Errorf("records %s.gz: %w", name, cause(err))
+		return fmt.Errorf("records %s.gz: %w", p, cause(err))
 	}
 	return nil
 }
@@ -135,32 +146,27 @@ func (w *Writer) resume() (Notes, error) {
 	if st.Size() == 0 {
 		return nil, nil
 	}
-	type pair struct {
-		key    string
-		status kernels.Status
-	}
 	newline, old := true, false
 	// The lines of an append that is not whole yet, and where they end.
-	var part []pair
+	var part []Entry
 	end, more := int64(0), 0
 	settle := func() {
-		for _, p := range part {
-			w.keys[p.key] = p.status
+		for i := range part {
+			w.records.add(&part[i])
 		}
 		w.size, part = end, part[:0]
 	}
-	notes, err := read(w.file, w.name, true,
-		func(d *decoder, r *Record) pair {
-			return pair{d.intern(r.Key), kernels.Status(d.intern(string(r.Status)))}
-		},
-		func(it *item[pair], run *Run) error {
+	notes, err := read(w.file, w.name, true, summarize,
+		func(it *item[Entry], run *Run) error {
 			if it.head.More != more-1 {
 				settle() // of a file that was put together from others
 			}
 			end, newline, more = it.end, it.newline, it.head.More
 			old = old || it.head.Schema < Schema
-			w.runs[run.ID] = true
-			if it.run == nil {
+			if it.run != nil {
+				w.begin(run)
+			} else {
+				it.value.Run = run
 				part = append(part, it.value)
 			}
 			if more == 0 {
@@ -187,6 +193,12 @@ func (w *Writer) resume() (Notes, error) {
 		return notes, w.append([]byte{'\n'})
 	}
 	return notes, nil
+}
+
+// begin notes that a run has a line.
+func (w *Writer) begin(run *Run) {
+	w.runs[run.ID] = run
+	w.records.Runs = append(w.records.Runs, run)
 }
 
 // Append is AppendAll of one line.
@@ -217,7 +229,7 @@ func (w *Writer) AppendAll(vs ...interface{ CheckValid() error }) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range vs {
-		if r, ok := v.(*Record); ok && !w.runs[r.Run] {
+		if r, ok := v.(*Record); ok && w.runs[r.Run] == nil {
 			return hint.Errorf("append the run before its records", "records %s: run %q has no line", w.name, r.Run)
 		}
 	}
@@ -227,16 +239,28 @@ func (w *Writer) AppendAll(vs ...interface{ CheckValid() error }) error {
 	if err := w.append(text); err != nil {
 		return err
 	}
-	for _, v := range vs {
-		switch v := v.(type) {
-		case *Run:
-			w.runs[v.ID] = true
-		case *Record:
-			w.keys[v.Key] = v.Status
+	for l := range bytes.Lines(text) { // as the next reader will see them
+		_, run, r, err := w.decoder.decode(bytes.TrimSpace(l))
+		switch {
+		case err != nil:
+			return fmt.Errorf("records %s: what was written cannot be read: %w", w.name, err)
+		case run != nil:
+			w.begin(run)
+		default:
+			e := summarize(w.decoder, r)
+			e.Run = w.runs[r.Run]
+			w.records.add(&e)
 			w.written++
 		}
 	}
 	return nil
+}
+
+// Unchanged refuses a file that is no longer what this writer has left, as AppendAll does.
+func (w *Writer) Unchanged() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unchanged()
 }
 
 // unchanged compares the open file with what is under its name.
@@ -289,13 +313,15 @@ func (w *Writer) append(b []byte) error {
 	return nil
 }
 
-// Keys returns the keys in the file with the status of the last record of each,
-// so that a sweep can skip what it has.
-func (w *Writer) Keys() map[string]kernels.Status {
+// Status is that of the last record with a key, so that a sweep can skip what it has.
+func (w *Writer) Status(key string) (kernels.Status, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.keys)
+	return w.records.Status(key)
 }
+
+// Records are those of the file, with what was appended. They are read when nothing is appended any more.
+func (w *Writer) Records() *File { return w.records }
 
 // Path is the records file.
 func (w *Writer) Path() string { return w.name }

@@ -27,8 +27,8 @@ func TestWriter(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	run := testRun("r1")
 	w, notes := openWriter(t, dir)
-	if notes != nil || len(w.Keys()) != 0 {
-		t.Errorf("a new folder has notes %q, keys %v", notes, w.Keys())
+	if notes != nil || len(w.records.at) != 0 {
+		t.Errorf("a new folder has notes %q, keys %v", notes, w.records.at)
 	}
 	if err := w.Append(testRecord(run, 0)); err == nil || !strings.HasSuffix(err.Error(), `run "r1" has no line`) {
 		t.Errorf("record before its run: %v", err)
@@ -50,9 +50,10 @@ func TestWriter(t *testing.T) {
 		t.Error(err)
 	}
 	w, notes = openWriter(t, dir)
-	want := map[string]kernels.Status{testRecord(run, 0).Key: kernels.StatusOK, testRecord(run, 1).Key: kernels.StatusWrong}
-	if diff := cmp.Diff(want, w.Keys()); diff != "" || notes != nil {
-		t.Error(diff, notes)
+	for i, want := range []kernels.Status{kernels.StatusOK, kernels.StatusWrong, ""} {
+		if got, ok := w.Status(testRecord(run, i).Key); got != want || ok != (want != "") || notes != nil {
+			t.Errorf("record %d is %q, %t; notes %q", i, got, ok, notes)
+		}
 	}
 	if err := w.Append(testRecord(run, 2)); err != nil {
 		t.Fatal(err) // its run is in the file
@@ -159,7 +160,7 @@ func TestWriterConcurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(f.Entries) != writers*each || len(w.Keys()) != writers*each {
-		t.Errorf("%d entries, %d keys", len(f.Entries), len(w.Keys()))
+	if len(f.at) != writers*each || len(w.records.at) != writers*each {
+		t.Errorf("%d entries, %d keys", len(f.at), len(w.records.at))
 	}
 }

@@ -22,19 +22,19 @@ type Finalist struct {
 	Base    bool      // it is what runs untuned
 	Entry   bool      // it is the checked-in entry
 	Shared  int       // neighbouring problems that chose it too
-	Cost    int       // warps times stages times programs: what it takes of the device
+	Cost    int       // warps times stages times CTAs: what it takes of the device
 	Failed  bool      // it is out: it came out wrong on fresh inputs
 }
 
 // Cost is what a plan's launch takes of the device, to break ties by: threads
-// times stages of all programs that are resident at once.
+// times stages of all CTAs that are resident at once.
 func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 	if len(p.Launches) == 0 {
 		return 0
 	}
 	l := p.Launches[0]
-	programs := l.Grid[0] * max(l.Grid[1], 1) * max(l.Grid[2], 1)
-	return l.Block / 32 * max(c.Get(kernels.Stages), 1) * min(programs, 16*max(d.Units, 1))
+	ctas := l.Grid[0] * max(l.Grid[1], 1) * max(l.Grid[2], 1)
+	return l.Block / 32 * max(c.Get(kernels.Stages), 1) * min(ctas, 16*max(d.SMs, 1))
 }
 
 // Faster says whether the paired rounds prove b faster than a: the lower bound of its gain is

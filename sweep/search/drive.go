@@ -3,6 +3,7 @@ package search
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"normbench/internal/hint"
@@ -160,7 +161,13 @@ type Log struct {
 	Deciding time.Duration
 }
 
-// ErrShort says that a budget does not go beyond the base.
-func ErrShort(p kernels.Problem, budget string) error {
-	return hint.Errorf("give more, or leave --budget out", "budget %s is spent by the base of %s alone", budget, p)
+// ErrShort says that a budget does not go beyond the bases of n problems, the first of which is
+// p. Took is how long these did.
+func ErrShort(p kernels.Problem, n int, budget string, took time.Duration) error {
+	what := "the base of " + p.String()
+	if n > 1 {
+		what = fmt.Sprintf("the bases of %d problems", n)
+	}
+	least := (4*took + time.Second - 1).Truncate(time.Second) // so that something is found
+	return hint.Errorf(fmt.Sprintf("give %s or more, or leave --budget out", least), "budget %s is spent by %s alone", budget, what)
 }

@@ -25,9 +25,10 @@ type evolve struct {
 }
 
 const (
-	evolveOpening  = 10
+	evolveOpening  = 8
 	evolveTrain    = 160 // observations that the surrogate is conditioned on, at most
 	evolveFit      = 90  // and fitted to
+	evolveRefit    = 1.2 // growth of the observations after which it is fitted again
 	evolvePool     = 500 // variants that it ranks in a round
 	evolveParents  = 16
 	evolveMutation = 0.12
@@ -117,7 +118,7 @@ func (e *evolve) propose(b *Board, room int) []int {
 	y, train := e.training(b, ranked)
 	e.guessed = map[int]float64{}
 	if n >= 5 && len(pool) > 0 {
-		if float64(n) >= 1.5*float64(e.fitted) {
+		if float64(n) >= evolveRefit*float64(e.fitted) {
 			e.fitted = n
 			m := min(len(train), evolveFit)
 			sweeps := 2

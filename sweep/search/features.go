@@ -11,10 +11,10 @@ import (
 // problem, which is what a variant has in common with one of another shape.
 const (
 	featRow      = iota // bytes of a row per thread
-	featThreads         // threads of a program
-	featRows            // rows of a program
-	featPrograms        // programs per multiprocessor in the grid
-	featResident        // threads per multiprocessor that the grid asks for
+	featThreads         // threads of a CTA
+	featRows            // rows of a CTA
+	featCTAs            // CTAs per SM in the grid
+	featResident        // threads per SM that the grid asks for
 	featStages
 	featVector
 	featCols   // columns of a chunk
@@ -27,7 +27,7 @@ const (
 // scales are the distances over which a feature changes the time by about as
 // much as chance would, in octaves.
 var scales = [numFeatures]float64{
-	featRow: 1.5, featThreads: 2, featRows: 2, featPrograms: 2, featResident: 1.5,
+	featRow: 1.5, featThreads: 2, featRows: 2, featCTAs: 2, featResident: 1.5,
 	featStages: 1.2, featVector: 1.5, featCols: 2, featSingle: 0.8, featReduce: 2, featReduceRows: 3,
 }
 
@@ -48,7 +48,7 @@ type kind struct {
 	d, w kernels.DType
 }
 
-func pointOf(p kernels.Problem, v kernels.Variant, units, task int) point {
+func pointOf(p kernels.Problem, v kernels.Variant, sms, task int) point {
 	get := func(k *kernels.Knob, zero float64) float64 {
 		if n, ok := v.Config.Lookup(k); ok && n > 0 {
 			return float64(n)
@@ -59,11 +59,11 @@ func pointOf(p kernels.Problem, v kernels.Variant, units, task int) point {
 	cols := math.Min(get(kernels.BlockCols, float64(p.N)), float64(p.N))
 	bytes := float64(p.DType.Size())
 	tiles := math.Ceil(float64(p.M) / rows)
-	perUnit := tiles / float64(max(units, 1))
-	if n := get(kernels.Programs, 0); n > 0 {
-		perUnit = math.Min(perUnit, n/float64(max(units, 1)))
+	perSM := tiles / float64(max(sms, 1))
+	if n := get(kernels.CTAs, 0); n > 0 {
+		perSM = math.Min(perSM, n/float64(max(sms, 1)))
 	} else if k := get(kernels.PerSM, 0); k > 0 {
-		perUnit = math.Min(perUnit, k)
+		perSM = math.Min(perSM, k)
 	}
 	single := 0.0
 	if s := get(kernels.SinglePass, 0); s >= float64(p.N) && cols >= float64(p.N) {
@@ -75,8 +75,8 @@ func pointOf(p kernels.Problem, v kernels.Variant, units, task int) point {
 	set(featRow, math.Log2(cols*rows*bytes/(32*warps)))
 	set(featThreads, math.Log2(32*warps))
 	set(featRows, math.Log2(rows))
-	set(featPrograms, math.Log2(math.Min(perUnit, 64)+0.25))
-	set(featResident, math.Log2(math.Min(32*warps*perUnit, 4096)+8))
+	set(featCTAs, math.Log2(math.Min(perSM, 64)+0.25))
+	set(featResident, math.Log2(math.Min(32*warps*perSM, 4096)+8))
 	set(featStages, math.Log2(get(kernels.Stages, 1)))
 	set(featVector, math.Log2(get(kernels.VectorBytes, 16)))
 	set(featCols, math.Log2(cols))

@@ -90,7 +90,7 @@ func (h *History) Sharing(p kernels.Problem, v kernels.Variant) int {
 
 // distance tells how far two problems of one pass lie apart, in octaves of
 // columns; +Inf for another pass. A factor of rows counts less, as beyond a few
-// rows per multiprocessor it only repeats what a program does; the other op moves
+// rows per SM it only repeats what a CTA does; the other op moves
 // the same tensors and does a little more with them.
 func distance(a, b kernels.Problem) float64 {
 	if a.Pass != b.Pass {

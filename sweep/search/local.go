@@ -13,13 +13,15 @@ import (
 // Lourenço, Martin and Stützle 2003). A slope that is level within the noise is
 // walked too. In the end it races the best.
 type local struct {
-	s     *Space
-	rng   *rand.Rand
-	lat   *lattice
-	race  *race
-	at    int // where it climbs, -1 for none
-	best  float64
-	kicks int // since the fastest was last beaten
+	s      *Space
+	rng    *rand.Rand
+	lat    *lattice
+	race   *race
+	at     int // where it climbs, -1 for none
+	best   float64
+	leaps  int   // rounds of far neighbours from there
+	kicks  int   // since the fastest was last beaten
+	kicked []int // variants of the last kick
 }
 
 func newLocal(s *Space, rng *rand.Rand) Strategy {
@@ -28,7 +30,9 @@ func newLocal(s *Space, rng *rand.Rand) Strategy {
 
 const (
 	localLaunches = 3
-	localRound    = 6  // neighbours of a round
+	localRound    = 6  // neighbours of a round, or variants of a kick
+	localLeaps    = 2  // rounds of far neighbours of one variant
+	localDraws    = 12 // to start from where nothing is known
 	localKicks    = 6  // in vain, after which it ends where no budget says more
 	localLeast    = 12 // variants to measure before that
 )
@@ -43,6 +47,13 @@ func (l *local) Ask(b *Board) []Visit {
 		for _, v := range l.s.Known.Winners(l.s, 3) {
 			if !slices.Contains(vs, v) {
 				vs = append(vs, v)
+			}
+		}
+		if len(vs) == len(l.s.Keep) { // nothing is known: the first climb starts from the best of a few
+			for _, v := range l.fresh(b, localDraws) {
+				if !slices.Contains(vs, v) {
+					vs = append(vs, v)
+				}
 			}
 		}
 		return visitAll(upTo(l.s, vs), launches)
@@ -65,6 +76,15 @@ func (l *local) step(b *Board, room int) []int {
 	if top := b.Median(ranked[0]); top < l.best {
 		l.best, l.kicks, l.at = top, 0, ranked[0]
 	}
+	if len(l.kicked) > 0 { // the climb goes on from the fastest of them
+		l.at = -1
+		for _, v := range l.kicked {
+			if b.OK(v) && (l.at < 0 || b.Median(v) < b.Median(l.at)) {
+				l.at = v
+			}
+		}
+		l.kicked = nil
+	}
 	if l.at < 0 || !b.OK(l.at) {
 		l.at = ranked[0]
 	}
@@ -84,14 +104,17 @@ func (l *local) step(b *Board, room int) []int {
 			}
 		})
 		if next >= 0 {
-			l.at = next
+			l.at, l.leaps = next, 0
 			continue
 		}
-		for _, vs := range [][]int{near, far} {
-			if len(vs) > 0 {
-				l.rng.Shuffle(len(vs), func(i, j int) { vs[i], vs[j] = vs[j], vs[i] })
-				return vs[:min(len(vs), localRound, room)]
-			}
+		if len(near) > 0 {
+			l.rng.Shuffle(len(near), func(i, j int) { near[i], near[j] = near[j], near[i] })
+			return near[:min(len(near), localRound, room)]
+		}
+		if len(far) > 0 && l.leaps < localLeaps {
+			l.leaps++
+			l.rng.Shuffle(len(far), func(i, j int) { far[i], far[j] = far[j], far[i] })
+			return far[:min(len(far), localRound, room)]
 		}
 		// Elsewhere on the plateau, if the fastest is on one.
 		moved := false
@@ -102,7 +125,7 @@ func (l *local) step(b *Board, room int) []int {
 			open := false
 			l.lat.around(v, func(n int, _ bool) { open = open || !b.Seen(n) })
 			if open {
-				l.at, moved = v, true
+				l.at, l.leaps, moved = v, 0, true
 				break
 			}
 		}
@@ -114,12 +137,9 @@ func (l *local) step(b *Board, room int) []int {
 	if l.s.Limit <= 0 && l.kicks > localKicks && b.Measured() >= localLeast {
 		return nil
 	}
-	l.at = -1
-	if vs := l.kick(b, ranked[0], min(2, room)); len(vs) > 0 {
-		l.at = vs[0]
-		return vs
-	}
-	return nil
+	l.at, l.leaps = -1, 0
+	l.kicked = l.kick(b, ranked[0], min(localRound, room))
+	return l.kicked
 }
 
 // kick is variants that differ from v in two or more knobs, every third time any.

@@ -11,7 +11,7 @@ func (m *model) build(b *Board) {
 	s := m.s
 	cand := make([]point, len(s.Variants))
 	for i, v := range s.Variants {
-		cand[i] = pointOf(s.Problem, v, s.Units, 0)
+		cand[i] = pointOf(s.Problem, v, s.SMs, 0)
 	}
 	// Logs are over the stream's time where the bench told it, as they are in the
 	// history; else over the base's, which is as good on one problem alone.
@@ -37,7 +37,7 @@ func (m *model) build(b *Board) {
 			if n++; n > m.o.history {
 				return
 			}
-			m.gp.observe(pointOf(p.problem, f.Variant, s.Units, task+1), warp(f.Log), m.variance(noise, f.Log, f.Launches))
+			m.gp.observe(pointOf(p.problem, f.Variant, s.SMs, task+1), warp(f.Log), m.variance(noise, f.Log, f.Launches))
 		}
 	}
 }
@@ -70,7 +70,11 @@ const exploreShare = 0.6
 // if those before it had turned out as expected. It is empty at the end of the
 // search.
 func (m *model) propose(b *Board) []Visit {
-	room := min(m.most-b.Measured(), m.o.batch)
+	batch := m.o.batch
+	if m.o.few > 0 && m.most < m.o.explore {
+		batch = m.o.few
+	}
+	room := min(max(m.most-int(m.o.polish*float64(m.most)), min(m.most, m.o.explore))-b.Measured(), batch)
 	if room <= 0 || b.Used() > exploreShare {
 		return nil
 	}

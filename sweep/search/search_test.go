@@ -17,7 +17,7 @@ var problem = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 4096, N
 
 // space is n variants of two families, the base somewhere in the middle.
 func space(n int, seed uint64) *Space {
-	s := &Space{Problem: problem, Units: 132, Full: 20, Seed: seed}
+	s := &Space{Problem: problem, SMs: 132, Full: 20, Seed: seed}
 	for i := 0; len(s.Variants) < n; i++ {
 		family := "rms_bwd/reg_persist"
 		if i%3 == 0 {
@@ -263,7 +263,7 @@ func TestGP(t *testing.T) {
 	s := space(40, 1)
 	cand := make([]point, len(s.Variants))
 	for i, v := range s.Variants {
-		cand[i] = pointOf(s.Problem, v, s.Units, 0)
+		cand[i] = pointOf(s.Problem, v, s.SMs, 0)
 	}
 	g := newGP(defaultHyper, 0.3, cand)
 	_, before := g.predict(5)
@@ -286,7 +286,7 @@ func TestGP(t *testing.T) {
 		if i == 0 {
 			h.observe(cand[5], 0.1, 1e-6)
 		}
-		h.observe(pointOf(s.Problem, v, s.Units, 0), float64(i)/10, 1e-4)
+		h.observe(pointOf(s.Problem, v, s.SMs, 0), float64(i)/10, 1e-4)
 	}
 	for c := range cand {
 		a, _ := g.predict(c)

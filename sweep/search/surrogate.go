@@ -78,7 +78,7 @@ func ownFeatures(s *Space) []feature {
 		fs[k] = feature{ways: [][]float64{make([]float64, len(s.Variants))}, prior: ownLength}
 	}
 	for i, v := range s.Variants {
-		for k, x := range pointOf(s.Problem, v, s.Units, 0).x {
+		for k, x := range pointOf(s.Problem, v, s.SMs, 0).x {
 			fs[k].ways[0][i] = x
 		}
 	}

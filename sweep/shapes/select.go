@@ -26,6 +26,8 @@ var (
 //	FILE#GROUP  a group of another file
 //	FILE        the group "default" of another file
 //	MxN,MxN     these shapes
+//	random:300:seed=7:M=1:4096;N=64:8Ki
+//	            so many drawn from a Domain; seed and bounds may be left out
 //
 // and several of these, with commas between; a shape that comes twice counts once.
 // A name that is both a group and a file is the group; ./NAME is the file.
@@ -57,6 +59,9 @@ func one(arg string) ([]Shape, error) {
 		return fromFile(file, group)
 	}
 	ext := filepath.Ext(arg)
+	if rest, ok := strings.CutPrefix(arg, "random:"); ok {
+		return random(rest)
+	}
 	switch {
 	case arg == "":
 		return nil, hint.Errorf(argHelp, "no shapes are given")

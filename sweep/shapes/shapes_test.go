@@ -330,6 +330,9 @@ func FuzzParse(f *testing.F) {
 	f.Add("a: &x [[1, 2]]\nb: *x\n<<: *x\n")
 	f.Add("? [a]\n: - !!str 7\n--- |\n  x")
 	f.Add("a: " + strings.Repeat("{", 300))
+	f.Add("\xef\xbb\xbfa: [[1, 2]]\na: [[1, 2]]\n")
+	f.Add("a: [{shape: [8, 64], weight: .nan, note: \"\\e[2J<script>\"}]\n")
+	f.Add("a: [" + strings.Repeat("[4, 64], ", 500) + "[4, 64]]\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		file, err := Parse("f.yaml", []byte(in))
 		if err != nil {

@@ -89,7 +89,7 @@ func Draws(f *replay.Free, share int) int {
 
 // FreeSpace is a free space as strategies see it, with one config to start from.
 func FreeSpace(f *replay.Free, start, limit int, seed uint64) *search.Space {
-	s := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed, Units: 1, Variants: make([]kernels.Variant, len(f.Configs)), At: make([][]int, len(f.Configs))}
+	s := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed, SMs: 1, Variants: make([]kernels.Variant, len(f.Configs)), At: make([][]int, len(f.Configs))}
 	for _, k := range f.Knobs {
 		s.Axes = append(s.Axes, search.Axis{Name: k.Name, Size: len(k.Labels), Values: k.Values})
 	}
@@ -102,14 +102,7 @@ func FreeSpace(f *replay.Free, start, limit int, seed uint64) *search.Space {
 
 // RunFree searches a free space from seeds random valid starts by each strategy.
 func RunFree(ctx context.Context, f *replay.Free, strategies []string, seeds int) ([]FreeRow, error) {
-	best := math.Inf(1)
-	var valid []int
-	for i, c := range f.Configs {
-		if !math.IsInf(c.Time, 1) {
-			valid = append(valid, i)
-			best = min(best, c.Time)
-		}
-	}
+	best := f.Best()
 	rows := make([]FreeRow, len(strategies))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -124,8 +117,7 @@ func RunFree(ctx context.Context, f *replay.Free, strategies []string, seeds int
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				start := valid[rand.New(rand.NewPCG(uint64(seed), 1)).IntN(len(valid))]
-				m, err := searchFree(ctx, f, name, start, uint64(seed+1))
+				m, err := searchFree(ctx, f, name, search.Allowance{Configs: Draws(f, FreeBudgets)}, uint64(seed))
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -154,8 +146,37 @@ func RunFree(ctx context.Context, f *replay.Free, strategies []string, seeds int
 	return rows, nil
 }
 
-func searchFree(ctx context.Context, f *replay.Free, name string, start int, seed uint64) (*freeBench, error) {
-	space := FreeSpace(f, start, Draws(f, FreeBudgets), seed)
+// A FreeFound is what one search of a free space came to.
+type FreeFound struct {
+	Best    int     // the fastest config tried
+	After   int     // configs tried when it was
+	Known   float64 // the least time of the file
+	Tried   int
+	Invalid int // of those tried
+}
+
+// SearchFree searches a free space once within a budget of configs or launches, of which
+// each config takes one.
+func SearchFree(ctx context.Context, f *replay.Free, strategy string, b search.Budget, seed uint64) (FreeFound, error) {
+	n := len(f.Configs)
+	m, err := searchFree(ctx, f, strategy, b.Allow(n, n, search.Spent{}), seed)
+	if err != nil {
+		return FreeFound{}, err
+	}
+	found := m.after(n)
+	return FreeFound{Best: m.fastest, After: 1 + slices.Index(m.best, found), Known: f.Best(), Tried: len(m.best), Invalid: m.invalid}, nil
+}
+
+// searchFree starts from a random valid config.
+func searchFree(ctx context.Context, f *replay.Free, name string, a search.Allowance, seed uint64) (*freeBench, error) {
+	var valid []int
+	for i, c := range f.Configs {
+		if !math.IsInf(c.Time, 1) {
+			valid = append(valid, i)
+		}
+	}
+	start := valid[rand.New(rand.NewPCG(seed, 1)).IntN(len(valid))]
+	space := FreeSpace(f, start, a.Configs, seed+1)
 	strategy, err := search.New(name, space)
 	if err != nil {
 		return nil, err
@@ -164,7 +185,7 @@ func searchFree(ctx context.Context, f *replay.Free, name string, start int, see
 	for i := range f.Configs {
 		m.of[space.Variants[i].Family] = i
 	}
-	_, err = search.Drive(ctx, strategy, search.NewBoard(space, 0, 0), search.Allowance{Configs: space.Limit}, m)
+	_, err = search.Drive(ctx, strategy, search.NewBoard(space, 0, 0), a, m)
 	return m, err
 }
 
@@ -175,6 +196,8 @@ type freeBench struct {
 	of   map[string]int
 	seen map[int]bool
 	best []float64
+	// fastest is the config of the last of best, and invalid how many failed.
+	fastest, invalid int
 }
 
 func (m *freeBench) after(n int) float64 { return m.best[min(n, len(m.best))-1] }
@@ -197,8 +220,13 @@ func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) 
 	if !m.seen[i] {
 		m.seen[i] = true
 		best := t
-		if n := len(m.best); n > 0 {
-			best = min(best, m.best[n-1])
+		if n := len(m.best); n > 0 && m.best[n-1] <= best {
+			best = m.best[n-1]
+		} else {
+			m.fastest = i
+		}
+		if math.IsInf(t, 1) {
+			m.invalid++
 		}
 		m.best = append(m.best, best)
 	}

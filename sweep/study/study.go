@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"slices"
@@ -73,6 +74,8 @@ type Outcome struct {
 	Seconds float64 // of the device at work
 	Grid    float64 // what the grid takes of the same
 	Configs int
+	Saw     bool       // it measured a variant within Goal of the known best, by the medians of all samples
+	Wall    [2]float64 // seconds on CompileCores, compiling before every round and then measuring it
 }
 
 // minSamples is the least number per variant that splits in halves of use.
@@ -132,9 +135,23 @@ func Run(ctx context.Context, g *Grids, setups []Setup, seeds int, progress func
 type split struct {
 	*Grid
 	seen, fresh []float64 // medians of each variant's halves
+	known       []bool    // which variants are within Goal of the best by all samples
 	best        int       // the grid's
 	least       float64   // of fresh
 	seconds     float64   // of the grid
+}
+
+// known are the variants within Goal of the least median of all samples.
+func (p *Grid) known() []bool {
+	least := math.Inf(1)
+	for _, v := range p.Variants {
+		least = min(least, stats.Median(v.Samples))
+	}
+	is := make([]bool, len(p.Variants))
+	for i, v := range p.Variants {
+		is[i] = stats.Median(v.Samples) <= (1+Goal)*least
+	}
+	return is
 }
 
 // middle is the variant of median time by what searches see.
@@ -153,7 +170,7 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64, tell fu
 	splits := make([]split, len(g.Problems))
 	for i := range g.Problems {
 		p := &g.Problems[i]
-		s := split{Grid: p}
+		s := split{Grid: p, known: p.known()}
 		for _, v := range p.Variants {
 			x := slices.Clone(v.Samples)
 			rng.Shuffle(len(x), func(i, j int) { x[i], x[j] = x[j], x[i] })
@@ -214,7 +231,7 @@ func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setu
 		return Outcome{}, err
 	}
 	defer b.Close()
-	space := &search.Space{Problem: s.Problem, Units: g.Device.Units, Keep: []int{s.Base}, Known: known, Full: g.Protocol.Samples, Seed: seed}
+	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known, Full: g.Protocol.Samples, Seed: seed}
 	for _, v := range s.Variants {
 		space.Variants = append(space.Variants, v.Variant)
 	}
@@ -229,7 +246,7 @@ func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setu
 	}
 	unit := stats.Median(s.Stream)
 	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35, unit)
-	m := &meter{b: b, pr: g.Protocol, seen: map[kernels.Variant]bool{}}
+	m := &meter{b: b, pr: g.Protocol, seen: map[kernels.Variant]bool{}, compiles: newCompiles(s.Grid)}
 	if _, err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
 	}
@@ -243,7 +260,13 @@ func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setu
 		}
 		seconds += busy
 	}
+	wall := m.wall
+	for i := range wall {
+		wall[i] += seconds
+	}
 	return Outcome{
+		Saw:     slices.ContainsFunc(board.Order(), func(v int) bool { return s.known[v] }),
+		Wall:    wall,
 		Regret:  s.fresh[pick]/s.fresh[s.best] - 1,
 		Strict:  s.fresh[pick]/s.least - 1,
 		Seconds: seconds,
@@ -277,9 +300,8 @@ type meter struct {
 	b    kernels.Bench
 	pr   record.Protocol
 	seen map[kernels.Variant]bool
+	compiles
 }
-
-func (m *meter) Announce(now, later []kernels.Variant) {}
 
 func (m *meter) Refuse(kernels.Variant, float64) string { return "" }
 

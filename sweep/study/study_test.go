@@ -20,7 +20,7 @@ import (
 // grids are problems of n variants whose times follow their warps, with 2% of noise.
 func grids(problems, n int) *Grids {
 	rng := rand.New(rand.NewPCG(1, 2))
-	g := &Grids{Source: "test", Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Units: 132}, Protocol: record.Protocol{Name: "cold", Samples: 20, Discard: 1, Flush: 1 << 27, Cold: true}}
+	g := &Grids{Source: "test", Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, SMs: 132}, Protocol: record.Protocol{Name: "cold", Samples: 20, Discard: 1, Flush: 1 << 27, Cold: true}}
 	noisy := func(us float64) []float64 {
 		var x []float64
 		for range 20 {

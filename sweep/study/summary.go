@@ -8,14 +8,16 @@ import (
 // A Row is what a setup came to over all problems and seeds.
 type Row struct {
 	Setup
-	GPU         float64 // its GPU time over the grid's, of all problems together
-	GPUMedian   float64 // the same by problem, the median
-	Mean        float64 // regret over problems and seeds
-	Median, P95 float64 // regret over problems and seeds
-	Within      float64 // share of problems and seeds within 1% of the grid's best
-	Problems    float64 // share of problems whose median over the seeds is
-	Problems2   float64 // within 2%
-	Configs     float64 // variants measured over those there are
+	GPU         float64    // its GPU time over the grid's, of all problems together
+	Mean        float64    // regret over problems and seeds
+	Median, P95 float64    // regret over problems and seeds
+	Within      float64    // share of problems and seeds within 1% of the grid's best
+	Problems    float64    // share of problems whose median over the seeds is
+	Problems2   float64    // within 2%
+	Configs     float64    // variants measured over those there are
+	Variants    float64    // variants measured per problem, the mean
+	Saw         float64    // share of problems and seeds that measured one within 1% of the known best
+	Wall        [2]float64 // seconds per problem on CompileCores, the mean
 }
 
 // Goal is the regret that counts as having found the grid's best.
@@ -25,7 +27,7 @@ const Goal = 0.01
 // which problems count; nil is all.
 func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Row {
 	r := Row{Setup: s}
-	var all, shares []float64
+	var all []float64
 	var spent, grid float64
 	problems := 0
 	for i, of := range outcomes {
@@ -40,11 +42,17 @@ func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Ro
 			if o.Regret <= Goal {
 				r.Within++
 			}
+			if o.Saw {
+				r.Saw++
+			}
+			for k := range r.Wall {
+				r.Wall[k] += o.Wall[k]
+			}
+			r.Variants += float64(o.Configs)
 			a, b = a+o.Seconds, b+o.Grid
 			r.Configs += float64(o.Configs) / float64(len(g.Problems[i].Variants))
 		}
 		spent, grid = spent+a, grid+b
-		shares = append(shares, a/b)
 		m := stats.Median(regrets)
 		if m <= Goal {
 			r.Problems++
@@ -58,12 +66,15 @@ func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Ro
 		return r
 	}
 	n := float64(len(all))
-	r.GPU, r.GPUMedian = spent/grid, stats.Median(shares)
+	r.GPU = spent / grid
 	for _, x := range all {
 		r.Mean += x / n
 	}
 	r.Median, r.P95 = stats.Median(all), stats.Quantile(0.95, all)
-	r.Within, r.Configs = r.Within/n, r.Configs/n
+	r.Within, r.Configs, r.Saw, r.Variants = r.Within/n, r.Configs/n, r.Saw/n, r.Variants/n
+	for k := range r.Wall {
+		r.Wall[k] /= n
+	}
 	r.Problems, r.Problems2 = r.Problems/float64(problems), r.Problems2/float64(problems)
 	return r
 }

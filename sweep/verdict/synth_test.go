@@ -18,7 +18,7 @@ import (
 	"normbench/sweep/stats"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of docs/verdicts.md")
+var update = flag.Bool("update", false, "rewrite traces.md")
 
 // light takes a twentieth of the cells: under the race detector and -short.
 var light bool
@@ -398,7 +398,7 @@ func TestTraces(t *testing.T) {
 	identical, changed := 10000, 2500
 	if light || testing.Short() {
 		identical, changed = identical/20, changed/20
-		t.Logf("light: %d and %d cells per kind, docs/verdicts.md is not compared", identical, changed)
+		t.Logf("light: %d and %d cells per kind, traces.md is not compared", identical, changed)
 	}
 	rule := Default()
 	if err := rule.CheckValid(); err != nil {
@@ -485,7 +485,7 @@ func legend() string {
 
 func rate(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
 
-// tables are the tables of docs/verdicts.md.
+// tables are the tables of traces.md.
 func tables(null, two, half []tally, all, found tally) string {
 	var b strings.Builder
 	pct := func(n, of, digits int) string {
@@ -536,7 +536,7 @@ func tables(null, two, half []tally, all, found tally) string {
 }
 
 const (
-	docFile  = "../../docs/verdicts.md"
+	docFile  = "traces.md"
 	docBegin = "<!-- go test ./sweep/verdict -update writes from here -->\n"
 	docEnd   = "<!-- to here -->\n"
 )

@@ -36,7 +36,7 @@ const visitsAlone = 6
 //     counts,
 //   - SAME is about that band too.
 //
-// A recording can find a change of 20 %. For less, fight it out live.
+// A recording can find a change of 20 %. For less, compare live.
 func JudgeUnpaired(cells []Recording, rule Rule) []Judged {
 	judged := make([]Judged, len(cells))
 	for i, c := range cells {

@@ -19,11 +19,12 @@ type Data struct {
 	Device   kernels.DeviceInfo
 	Protocol record.Protocol
 	Tool     string            // the normbench that measured
-	Date     time.Time         // of the latest record
+	Date     time.Time         // of the last record
 	Noise    float64           // median over problems of the spread of the stream's samples; 0 where none was measured
 	Sources  map[string]string // hash of each family's sources
 	Shapes   []Shape           // in the order of record.CompareProblems
 	Notes    []string          // what a reader should know, one line each
+	Runs     []*record.Run     // that measured, in the order of the records
 }
 
 // A Shape is one problem with the time of each variant that is right on it.
@@ -35,6 +36,10 @@ type Shape struct {
 	Best    kernels.Variant
 	US      map[kernels.Variant]float64 // median times
 	Failed  map[kernels.Variant]bool    // tried, without a right answer; nil where there is none
+	Stream  float64                     // median time of the stream; 0 where none was measured
+	Fresh   bool                        // learn drew it at random: nothing that was known chose it
+	Asked   kernels.Variant             // what the rules of that time answered, where learn measured it
+	When    time.Time                   // of its latest record
 }
 
 // Collect reads records files and keeps one median per problem and variant, the
@@ -46,11 +51,17 @@ func Collect(paths []string) (*Data, error) {
 	return CollectIf(paths, func(*record.Record) bool { return true })
 }
 
+// The strategies under which learn's records stand: what it chose to measure, and what it drew at random.
+const (
+	Learned      = "learn"
+	LearnedFresh = "learn fresh"
+)
+
 // CollectIf is Collect of the records that keep wants.
 func CollectIf(paths []string, keep func(*record.Record) bool) (*Data, error) {
 	c := collector{
 		at:       map[cell]int32{},
-		problems: map[kernels.Problem]uint32{}, variants: map[kernels.Variant]uint32{}, sources: map[string]uint32{},
+		problems: map[kernels.Problem]uint32{}, variants: map[kernels.Variant]uint32{}, sources: map[string]uint32{}, told: map[uint32]told{},
 	}
 	for _, path := range paths {
 		notes, err := record.Read(path, func(r *record.Record, run *record.Run) error {
@@ -79,6 +90,14 @@ type measurement struct {
 	warm   bool
 }
 
+// What is told of a problem beside its variants' times.
+type told struct {
+	stream float64
+	fresh  bool
+	asked  kernels.Variant
+	when   time.Time
+}
+
 type collector struct {
 	data     Data
 	first    string // path that the device is of
@@ -87,6 +106,7 @@ type collector struct {
 	problems map[kernels.Problem]uint32
 	variants map[kernels.Variant]uint32
 	sources  map[string]uint32
+	told     map[uint32]told // by the number of the problem
 	compiled map[string]bool // driver and compiler
 	proto    map[record.Protocol]bool
 	spreads  []float64
@@ -104,16 +124,18 @@ func number[K comparable](m map[K]uint32, k K) uint32 {
 
 func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 	d := run.Device
+	if n := len(c.data.Runs); (n == 0 || c.data.Runs[n-1] != run) && !slices.ContainsFunc(c.data.Runs, func(x *record.Run) bool { return x.ID == run.ID }) {
+		c.data.Runs = append(c.data.Runs, run)
+	}
 	switch have := c.data.Device; {
 	case c.first == "":
 		c.first, c.data.Device = path, d
 		c.compiled, c.proto = map[string]bool{}, map[record.Protocol]bool{}
-	case have.ID != d.ID || have.Arch != d.Arch || have.Units != d.Units:
+	case have.ID != d.ID || have.Arch != d.Arch || have.SMs != d.SMs:
 		return hint.Errorf("fit the rules of one device at a time", "records of %s and of %s, which do not compare", describe(have), describe(d))
 	}
-	if r.Time.After(c.data.Date) {
-		c.data.Date, c.data.Tool, c.data.Protocol, c.data.Device = r.Time, run.Tool, run.Protocol, d
-	}
+	// The last in the file, whatever the clock said.
+	c.data.Date, c.data.Tool, c.data.Protocol, c.data.Device = r.Time, run.Tool, run.Protocol, d
 	if r.Family == record.Stream {
 		if len(r.SamplesUS) > 1 {
 			c.spreads = append(c.spreads, stats.Spread(r.SamplesUS))
@@ -132,6 +154,18 @@ func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 		m.us = stats.Median(r.SamplesUS)
 	}
 	m.warm = !run.Protocol.Cold
+	if at := c.told[k.problem]; !m.warm {
+		if r.StreamUS > 0 {
+			at.stream = r.StreamUS
+		}
+		if learned := strings.HasPrefix(run.Protocol.Search, Learned); learned && r.Base && at.asked.Family == "" {
+			at.fresh, at.asked = run.Protocol.Search == LearnedFresh, r.Variant()
+		}
+		if r.Time.After(at.when) {
+			at.when = r.Time
+		}
+		c.told[k.problem] = at
+	}
 	if i, ok := c.at[k]; ok {
 		if !m.warm || c.all[i].warm { // warm times are for comparison only
 			c.all[i] = m
@@ -144,7 +178,7 @@ func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 }
 
 func describe(d kernels.DeviceInfo) string {
-	return fmt.Sprintf("%s (%s, %d units)", d.ID, d.Arch, d.Units)
+	return fmt.Sprintf("%s (%s, %d SMs)", d.ID, d.Arch, d.SMs)
 }
 
 // finish sorts what was read, so that the order of the records does not matter.
@@ -155,7 +189,8 @@ func (c *collector) finish(paths []string) (*Data, error) {
 	d.Sources = map[string]string{}
 	shapes := make([]Shape, len(problems))
 	for i, p := range problems {
-		shapes[i] = Shape{Problem: p, US: map[kernels.Variant]float64{}}
+		at := c.told[uint32(i)]
+		shapes[i] = Shape{Problem: p, US: map[kernels.Variant]float64{}, Stream: at.stream, Fresh: at.fresh, Asked: at.asked, When: at.when}
 	}
 	for _, m := range c.all {
 		v, s := variants[m.variant], &shapes[m.problem]
@@ -210,6 +245,11 @@ func (c *collector) finish(paths []string) (*Data, error) {
 		d.Noise = stats.Median(c.spreads)
 	}
 	return d, nil
+}
+
+// Learned says whether learn measured some of it.
+func (d *Data) Learned() bool {
+	return slices.ContainsFunc(d.Shapes, func(s Shape) bool { return s.Asked.Family != "" })
 }
 
 // Rebase takes for the default of each shape what r launches there today, where that

@@ -14,7 +14,7 @@ import (
 )
 
 // lines are records in short: problem variant source us, "base" behind the
-// variant of the default; a line "run ID UNITS" begins a run on another device.
+// variant of the default; a line "run ID SMS" begins a run on another device.
 func recordsFile(t *testing.T, lines ...string) string {
 	t.Helper()
 	var b strings.Builder
@@ -68,10 +68,10 @@ func TestCollect(t *testing.T) {
 
 func TestCollectErrors(t *testing.T) {
 	for want, lines := range map[string][]string{
-		"records of nvidia-h200 (sm_90, 132 units) and of nvidia-h100 (sm_90, 114 units), which do not compare": {h200Run, p1 + " f@w8 abc 9 base", "run nvidia-h100 114", p2 + " f@w8 abc 9 base"},
-		"f was measured with the sources abc and def, which do not compare":                                     {h200Run, p1 + " f@w8 def 9 base", p2 + " f@w8 abc 9 base"},
-		"no problem with a time of its default":                                                                 {h200Run, p1 + " f@w8 abc 9"},
-		"unknown knob \"zz\"":                                                                                   {h200Run, p1 + " f@zz8 abc 9 base"},
+		"records of nvidia-h200 (sm_90, 132 SMs) and of nvidia-h100 (sm_90, 114 SMs), which do not compare": {h200Run, p1 + " f@w8 abc 9 base", "run nvidia-h100 114", p2 + " f@w8 abc 9 base"},
+		"f was measured with the sources abc and def, which do not compare":                                 {h200Run, p1 + " f@w8 def 9 base", p2 + " f@w8 abc 9 base"},
+		"no problem with a time of its default":                                                             {h200Run, p1 + " f@w8 abc 9"},
+		"unknown knob \"zz\"":                                                                               {h200Run, p1 + " f@zz8 abc 9 base"},
 	} {
 		if _, err := Collect([]string{recordsFile(t, lines...)}); err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
 			t.Errorf("got  %v\nwant %s", err, want)
@@ -103,7 +103,7 @@ func TestRebase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Data{Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Arch: "sm_90", Units: 132, SharedPerBlock: 232448}}
+	d := &Data{Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Arch: "sm_90", SMs: 132, SharedPerBlock: 232448}}
 	today, err := r.Base(p, d.Device)
 	if err != nil {
 		t.Fatal(err)

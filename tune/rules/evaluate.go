@@ -5,36 +5,12 @@ import (
 	"slices"
 
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 	"normbench/sweep/stats"
-)
-
-// A Score says how good a way to choose is, over the shapes of a class. Regret
-// is time over the best known: 1 is perfect.
-type Score struct {
-	Class   string  `json:"class"`
-	Held    string  `json:"held"`    // what was left out of the fit: "shape", "n", or "" for nothing
-	Chooser string  `json:"chooser"` // see the Chooser constants
-	Shapes  int     `json:"shapes"`  // that it is over: all of the class but for presets, see PresetScore
-	Regret  float64 `json:"regret"`  // geometric mean
-	Lo      float64 `json:"lo"`      // its 95 % interval over shapes, by bootstrap
-	Hi      float64 `json:"hi"`
-	P95     float64 `json:"p95"`
-	Max     float64 `json:"max"`
-	Worst   string  `json:"worst"`
-	Within2 float64 `json:"within_2"` // share of shapes within 2 % of the best known
-	Within5 float64 `json:"within_5"`
-}
-
-// What was left out of a fit.
-const (
-	HeldNothing = ""
-	HeldShape   = "shape"
-	HeldN       = "n"
 )
 
 // The choosers.
 const (
-	ChooserRules = "rules"
 	// ChooserUnpruned is the rules before what was held out had a say: without the
 	// shapes that distrust leaves to the default. Rules are chosen with an eye on
 	// the shapes held out, so on new ones expect something between the two.
@@ -70,17 +46,17 @@ func (e *Evaluation) add(t *table, l List, barred []int, o Options) {
 	fitted := make([]float64, len(t.shapes))
 	for k, s := range t.shapes {
 		base[k], fitted[k] = s.base, s.base
-		if i, _ := l.find(s.m, s.n, t.sms); i >= 0 {
+		if i, _ := l.Find(&s.at); i >= 0 {
 			r := slices.IndexFunc(t.recipes, func(r Recipe) bool { return compareRecipes(r, l.Rules[i].Recipe) == 0 })
 			fitted[k] = t.loss[r][k]
 		}
 	}
 	all := t.all()
-	e.Scores = append(e.Scores, t.score(HeldNothing, ChooserRules, fitted, all), t.score(HeldNothing, ChooserDefault, base, all))
+	e.Scores = append(e.Scores, t.score(launchrule.HeldNothing, launchrule.ChooserRules, fitted, all), t.score(launchrule.HeldNothing, ChooserDefault, base, all))
 	published := t.presets()
 	best := together(published, len(t.shapes))
-	for _, held := range []string{HeldShape, HeldN} {
-		byN := held == HeldN
+	for _, held := range []string{launchrule.HeldShape, launchrule.HeldN} {
+		byN := held == launchrule.HeldN
 		loss, unknown := t.heldOut(byN, barred, o)
 		e.Unknown += unknown
 		if !byN {
@@ -92,7 +68,7 @@ func (e *Evaluation) add(t *table, l List, barred []int, o Options) {
 		}
 		single, nearest := t.baselines(byN)
 		unpruned, _ := t.heldOut(byN, nil, o)
-		e.Scores = append(e.Scores, t.score(held, ChooserRules, loss, all), t.score(held, ChooserUnpruned, unpruned, all), t.score(held, ChooserDefault, base, all),
+		e.Scores = append(e.Scores, t.score(held, launchrule.ChooserRules, loss, all), t.score(held, ChooserUnpruned, unpruned, all), t.score(held, ChooserDefault, base, all),
 			t.score(held, ChooserSingle, single, all), t.score(held, ChooserNearest, nearest, all))
 		if use := best.covered(); len(use) > 0 {
 			e.Scores = append(e.Scores, t.score(held, ChooserPresets, best.loss, use))

@@ -3,6 +3,8 @@ package rules
 import (
 	"math"
 	"slices"
+
+	"normbench/kernels/launchrule"
 )
 
 // TieBand is how much slower, relatively, than the default an answer may be
@@ -18,7 +20,7 @@ type Options struct {
 	// shape by that much, or ten by a tenth of it each.
 	Price float64
 	// ReachN and ReachM say how far, in octaves of columns and of rows per
-	// multiprocessor, a shape speaks for others: the standard deviations of a
+	// SM, a shape speaks for others: the standard deviations of a
 	// Gaussian weight.
 	ReachN, ReachM float64
 	// Share is how much the neighbours have to say where a shape was measured, and
@@ -43,7 +45,7 @@ const useDefault = -1
 type fitter struct {
 	t      *table
 	use    []int   // the shapes, by number
-	xs, ys []int64 // their distinct widths and rows per multiprocessor, ascending
+	xs, ys []int64 // their distinct widths and rows per SM, ascending
 	price  float64
 	leaves []leaf     // of each tight rectangle, by index; made when first asked for
 	memo   []solution // likewise, for the price at hand
@@ -73,7 +75,7 @@ type solution struct {
 }
 
 // newFitter lays the shapes in use out on a grid of row widths and rows per
-// multiprocessor, and gives each recipe a gain over the default at every place:
+// SM, and gives each recipe a gain over the default at every place:
 // what was measured there, mixed with what the neighbours say. On the H200's
 // grids, fits to the measured times alone had a mean regret of 5.7 % on shapes
 // held out, and of 5.1 % with the neighbours (both before trust.go).
@@ -333,15 +335,15 @@ func (f *fitter) box(p piece) Box {
 		b.NMax = f.xs[p.x1]
 	}
 	if p.y0 > 0 {
-		b.MOver = between(f.ys[p.y0-1], f.ys[p.y0])
+		b.MOver = launchrule.Whole(between(f.ys[p.y0-1], f.ys[p.y0]))
 	}
 	if p.y1 < len(f.ys)-1 {
-		b.MMax = between(f.ys[p.y1], f.ys[p.y1+1])
+		b.MMax = launchrule.Whole(between(f.ys[p.y1], f.ys[p.y1+1]))
 	}
 	return b
 }
 
-// between is the border between a and b rows per multiprocessor: the geometric
+// between is the border between a and b rows per SM: the geometric
 // middle, as a round number where there is one.
 func between(a, b int64) int64 {
 	mid := int64(math.Ceil(math.Sqrt(float64(a)*float64(b)))) - 1

@@ -11,30 +11,18 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 )
 
 const recorded = "../../results/nvidia-h200"
 
-// neighbours are the grids around the default group that rules.json is fitted to as well, and that
-// the default's own rules were read off.
-func neighbours() (paths []string) {
-	for _, name := range []string{"few-fwd", "between", "odd-fwd", "odd-more", "odd-bwd", "whole-bwd", "uneven-fwd", "uneven-bwd", "few-bwd", "few-hundred", "gaps", "narrow"} {
-		paths = append(paths, recorded+"/neighbours/"+name+".jsonl.gz")
-	}
-	return paths
-}
-
-// h200 is the rule set of the recorded grids, fitted once for all tests.
+// h200 is the rule set of the recorded sweep, fitted once for all tests. Its default is that of
+// the sweep: another launch rule of today moves no figure here.
 var h200 = sync.OnceValues(func() (fitted, error) {
-	paths := append(neighbours(), recorded)
-	if raceEnabled {
-		paths = []string{recorded}
-	}
-	d, err := Collect(paths)
+	d, err := Collect([]string{recorded})
 	if err != nil {
 		return fitted{}, err
 	}
-	d.Rebase(families.New())
 	if raceEnabled { // ten times slower, and what it looks for is in any class
 		n := 0
 		d.Shapes = slices.DeleteFunc(d.Shapes, func(s Shape) bool {
@@ -52,44 +40,32 @@ type fitted struct {
 	eval *Evaluation
 }
 
-func judge(d *Data) Judge { return Judge{families.New(), d.Device} }
+func judge(d *Data) Judge { return Judge{Registry: families.New(), Device: d.Device} }
 
-func fittedH200(t testing.TB) fitted { return fittedBy(t, h200) }
-
-func fittedBy(t testing.TB, fit func() (fitted, error)) fitted {
+func fittedH200(t testing.TB) fitted {
 	t.Helper()
-	f, err := fit()
+	f, err := h200()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// ruled is a fit to grids with the default of their day: today's leaves the fit of all of them next to nothing to find.
-var ruled = sync.OnceValues(func() (fitted, error) {
-	d, err := Collect([]string{recorded + "/neighbours/few-hundred.jsonl.gz"})
-	if err != nil {
-		return fitted{}, err
-	}
-	s, e, err := Fit(d, judge(d), DefaultOptions, "v1.0.0")
-	return fitted{d, s, e}, err
-})
-
-// TestH200 holds the rules of the recorded grids to what rules are for: few, no
+// TestH200 holds the rules of the recorded sweep to what rules are for: few, no
 // worse than the default on any shape held out, and better over all.
 func TestH200(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector gets too few shapes for it")
 	}
 	f := fittedH200(t)
-	if len(f.set.Classes) != 4 || len(f.eval.Losses) > 0 {
-		t.Errorf("%d classes, worse than the default held out: %v", len(f.set.Classes), f.eval.Losses)
+	if len(f.set.Lists) != 8 || len(f.eval.Losses) > 0 {
+		t.Errorf("%d classes, worse than the default held out: %v", len(f.set.Lists), f.eval.Losses)
 	}
 	type key struct{ class, held string }
 	rules, base := map[key]Score{}, map[key]Score{}
 	for _, s := range f.set.HeldOut {
 		switch s.Chooser {
-		case ChooserRules:
+		case launchrule.ChooserRules:
 			rules[key{s.Class, s.Held}] = s
 		case ChooserDefault:
 			base[key{s.Class, s.Held}] = s
@@ -99,7 +75,7 @@ func TestH200(t *testing.T) {
 		}
 	}
 	// A class whose default is within what is asked of rules needs none.
-	for _, l := range f.set.Classes {
+	for _, l := range f.set.Lists {
 		n, best := len(l.Rules), base[key{l.Class.String(), ""}].Regret < 1.02
 		if n > DefaultOptions.MaxRules || n == 0 && !best {
 			t.Errorf("%s: %d rules", l.Class, n)
@@ -108,18 +84,19 @@ func TestH200(t *testing.T) {
 	for k, s := range rules {
 		t.Logf("%s held out %q: regret %.4f, default %.4f", k.class, k.held, s.Regret, base[k].Regret)
 		// Over numbers of columns that the fit has not seen nothing is promised, and
-		// layernorm's backward is worse than its default there. With a shape held out
-		// layernorm's forward is 0.02% worse: two copies of one variant differ by more.
-		if s.Regret > base[k].Regret+0.001 && k.held != HeldN {
+		// layernorm is up to 0.5% worse than its default there. With a shape held out
+		// rmsnorm's forward is 0.02% worse: two copies of one variant differ by more.
+		if s.Regret > base[k].Regret+0.001 && k.held != launchrule.HeldN {
 			t.Errorf("%s held out %q: regret %.4f, default %.4f", k.class, k.held, s.Regret, base[k].Regret)
 		}
 	}
 	// The boxes of a class do not overlap, so that the order is only for readers.
-	for _, p := range randomProblems(f.set, 2000) {
-		for _, l := range f.set.Classes {
+	for _, p := range f.set.Random(1, 2000) {
+		at := launchrule.At(p, f.set.Device)
+		for _, l := range f.set.Lists {
 			fires := 0
 			for i := range l.Rules {
-				if l.Class == ClassOf(p) && l.Rules[i].Holds(p.M, p.N, l.Bytes, f.set.Device.Units) {
+				if l.Class == launchrule.ClassOf(p) && l.Rules[i].Holds(&at) {
 					fires++
 				}
 			}
@@ -130,76 +107,29 @@ func TestH200(t *testing.T) {
 	}
 }
 
-// randomProblems draws problems of the classes of a set and of others, inside
-// the hull, outside, at the borders of rules, with rows of every alignment.
-func randomProblems(s *Set, n int) []kernels.Problem {
-	r := rand.New(rand.NewPCG(1, 2))
-	ps := make([]kernels.Problem, n)
-	for i := range ps {
-		l := s.Classes[r.IntN(len(s.Classes))]
-		side := func(bits int) int64 {
-			b := r.IntN(bits)
-			v := int64(1)<<b + int64(r.Uint64N(1<<b))
-			switch r.IntN(4) {
-			case 0:
-				v = 1 << b
-			case 1:
-				v = v/16*16 + 16
-			}
-			return v
-		}
-		m, c := side(21), side(18)
-		if len(l.Rules) > 0 && r.IntN(2) == 0 {
-			b := l.Rules[r.IntN(len(l.Rules))].Box
-			sms := int64(s.Device.Units)
-			if v := []int64{b.NOver, b.NMax}[r.IntN(2)]; v > 0 {
-				c = max(v+int64(r.IntN(3))-1, 1)
-			}
-			if v := []int64{b.MOver, b.MMax}[r.IntN(2)]; v > 0 {
-				m = max(v*sms+int64(r.IntN(3))-1, 1)
-			}
-			if v := []int64{b.RowsOver, b.RowsMax}[r.IntN(2)]; v > 0 {
-				m = max(v+int64(r.IntN(3))-1, 1)
-			}
-			if k := b.RowsMultiple; k > 0 && r.IntN(2) == 0 {
-				m = max(m/k, 1) * k
-			}
-		}
-		d := []kernels.DType{kernels.BF16, kernels.BF16, kernels.FP16, kernels.FP32}[r.IntN(4)]
-		ps[i] = kernels.Problem{Op: l.Op, Pass: l.Pass, M: m, N: c, DType: d, Weight: d, Bias: l.Bias != (r.IntN(10) == 0)}
-		if len(s.UpTo) > 0 { // of others launches answer nothing, and exported code does not know them
-			ps[i] = s.UpTo[r.IntN(len(s.UpTo))]
-			ps[i].M, ps[i].N = m, c
-		}
-	}
-	return ps
-}
-
 // TestAccepted: whatever the rules answer, the registry accepts. Exported code
 // cannot ask.
 func TestAccepted(t *testing.T) {
-	f := fittedBy(t, ruled)
+	f := fittedH200(t)
 	j := judge(f.data)
 	fired := 0
-	for _, p := range randomProblems(f.set, 40000) {
-		a := f.set.Pick(p)
-		if a.Match != MatchRule {
+	for _, p := range f.set.Random(1, 60000) {
+		a, v := f.set.Pick(p)
+		if a.Match != launchrule.MatchRule {
 			continue
 		}
 		fired++
-		if !j.Accepts(p, a.Variant) {
-			fam, _ := j.Registry.Lookup(a.Variant.Family)
-			t.Errorf("rule %d of %s answers %s for %s, which is refused: %v", a.Rule+1, a.List.Class, a.Variant, p, fam.Refuse(p, a.Variant.Config, j.Device))
+		if !j.Accepts(p, v) {
+			fam, _ := j.Registry.Lookup(v.Family)
+			t.Errorf("rule %d of %s answers %s for %s, which is refused: %v", a.Index+1, a.List.Class, v, p, fam.Refuse(p, v.Config, j.Device))
 		}
 	}
 	if fired < 1000 && !raceEnabled {
 		t.Errorf("rules fired for %d problems only", fired)
 	}
-	hash := families.NewIdentity(j.Registry, kernels.KindCUDA).Source
-	for _, s := range []*Set{f.set, fittedH200(t).set} {
-		for _, line := range s.Lint(j, hash) {
-			t.Error(line)
-		}
+	stale := families.NewIdentity(j.Registry, kernels.KindCUDA).Stale
+	for _, line := range f.set.Lint(j, stale) {
+		t.Error(line.Text)
 	}
 }
 
@@ -215,7 +145,7 @@ func rulesText(t testing.TB, d *Data) string {
 	var out string
 	for _, tab := range tables(d, judge(d)) {
 		l := tab.list(tab.all(), nil, DefaultOptions, true)
-		s := &Set{Schema: Schema, Kind: Kind, Date: d.Date, Device: d.Device, Classes: []List{l}}
+		s := &Set{Schema: launchrule.Schema, Kind: launchrule.Kind, Date: d.Date, Device: d.Device, Lists: []List{l}}
 		b, err := s.JSON()
 		if err != nil {
 			t.Fatal(err)
@@ -256,7 +186,7 @@ func TestDominated(t *testing.T) {
 	d := some(t, kernels.LayerNorm, kernels.Bwd)
 	want := rulesText(t, d)
 	for _, like := range []kernels.Variant{d.Shapes[0].Best, d.Shapes[20].Best, d.Shapes[len(d.Shapes)-1].Best} {
-		worse := kernels.Variant{Family: like.Family, Config: like.Config.With(kernels.Setting{Knob: kernels.Programs, Value: 7})}
+		worse := kernels.Variant{Family: like.Family, Config: like.Config.With(kernels.Setting{Knob: kernels.CTAs, Value: 7})}
 		e := *d
 		e.Shapes = slices.Clone(d.Shapes)
 		for i, s := range e.Shapes {
@@ -282,22 +212,22 @@ func TestPlot(t *testing.T) {
 		ps = append(ps, s.Problem)
 	}
 	var svg, png bytes.Buffer
-	if err := f.set.Plot(&svg, ps, "svg"); err != nil {
+	if err := Plot(f.set, &svg, ps, "svg"); err != nil {
 		t.Fatal(err)
 	}
 	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil || svg.Len() < 5000 {
 		t.Errorf("%d bytes of SVG: %v", svg.Len(), err)
 	}
-	if err := f.set.Plot(&png, nil, "png"); err != nil || !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) {
+	if err := Plot(f.set, &png, nil, "png"); err != nil || !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) {
 		t.Errorf("%d bytes of PNG: %v", png.Len(), err)
 	}
 }
 
-// TestAliases: a variant that was left out as an alias has its twin's time, and
+// TestAliases: a variant that was left out as an alias has the time of the variant it equals, and
 // one that was not measured has none.
 func TestAliases(t *testing.T) {
 	d := devicetest.H200()
-	j := Judge{families.New(), d}
+	j := Judge{Registry: families.New(), Device: d}
 	p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 64, N: 1024, DType: kernels.BF16, Weight: kernels.BF16}
 	q := p
 	q.M = 65536
@@ -308,11 +238,11 @@ func TestAliases(t *testing.T) {
 		}
 		return v
 	}
-	// 64 rows are fewer than the programs of k1, so k4 launches the same.
+	// 64 rows are fewer than the CTAs of k1, so k4 launches the same.
 	k1, k4, st2 := v("br1.w4.v0.st1.k1.p0.ho1.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0"), v("br1.w4.v0.st1.k4.p0.ho1.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0"), v("br1.w4.v0.st2.k1.p0.ho1.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0")
-	tab := newTable(ClassOf(p), []Shape{
-		{p, k1, 10, 10, k1, map[kernels.Variant]float64{k1: 10}, nil},
-		{q, k4, 120, 100, st2, map[kernels.Variant]float64{k4: 120, st2: 100}, nil},
+	tab := newTable(launchrule.ClassOf(p), []Shape{
+		{Problem: p, Base: k1, BaseUS: 10, BestUS: 10, Best: k1, US: map[kernels.Variant]float64{k1: 10}},
+		{Problem: q, Base: k4, BaseUS: 120, BestUS: 100, Best: st2, US: map[kernels.Variant]float64{k4: 120, st2: 100}},
 	}, j)
 	at := func(v kernels.Variant, shape int) float64 {
 		for i, r := range tab.recipes {
@@ -326,7 +256,7 @@ func TestAliases(t *testing.T) {
 	if got := at(k4, 0); got != 0 {
 		t.Errorf("the alias has a regret of %g", got)
 	}
-	if got := at(st2, 0); got != 0 { // two stages are refused with one tile per program: the default's
+	if got := at(st2, 0); got != 0 { // two stages are refused with one tile per CTA: the default's
 		t.Errorf("the refused variant has a regret of %g", got)
 	}
 	if got := at(k1, 1); got < 1e300 {
@@ -334,26 +264,27 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// TestDefaultAtNeighbours holds the default to the grids that its rules were read off: on no shape
-// more than a tenth behind the best config that was measured there, but for three, whose neighbours
-// say otherwise.
-func TestDefaultAtNeighbours(t *testing.T) {
-	d, err := Collect(neighbours())
+// TestDefaultAtRecords holds the default to the sweep of the default group: on no shape more than
+// a tenth behind the best config that was measured there. No rule is of fp8 without its transpose.
+func TestDefaultAtRecords(t *testing.T) {
+	d, err := Collect([]string{recorded})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := families.New()
-	// Those without were swept before their rule was what it is.
 	if kept := d.Rebase(r); kept > 5 || len(d.Shapes) < 200 {
 		t.Errorf("the default has no time on %d of %d shapes", kept, len(d.Shapes))
 	}
-	behind := []string{"layernorm/fwd/156x50994/bf16+bias", "layernorm/fwd/54x42084/bf16+bias", "layernorm/fwd/6871x326/bf16+bias"}
 	for _, s := range d.Shapes {
 		base, err := r.Base(s.Problem, d.Device)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Base == base && s.BaseUS > 1.1*s.BestUS && !slices.Contains(behind, s.Problem.String()) {
+		most := 1.1
+		if s.Problem.FP8 && !s.Problem.Transpose {
+			most = 1.3
+		}
+		if s.Base == base && s.BaseUS > most*s.BestUS {
 			t.Errorf("%s: %.2f us by %s, and %.2f by %s", s.Problem, s.BaseUS, s.Base, s.BestUS, s.Best)
 		}
 	}

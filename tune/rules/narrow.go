@@ -3,30 +3,17 @@ package rules
 import (
 	"math"
 	"slices"
+
+	"normbench/kernels/launchrule"
 )
 
 // Exported rules cannot ask a family what it refuses, so a rule's box must hold
 // nothing that its recipe is refused on. What families refuse depends on the
 // width of a row, on the bytes that its rows start at a multiple of, and, for
-// the number of programs, on the rows; between neighbouring powers of two it does
+// the number of CTAs, on the rows; between neighbouring powers of two it does
 // not change back and forth. So the registry is asked on a lattice of such
 // places, and the box shrunk to the largest part that is accepted throughout.
 // TestAccepted holds that against random problems.
-
-// lattice are the whole numbers in (over, most] at which to ask: the ends,
-// powers of two with what is just above them, and some between.
-func lattice(over, most int64) []int64 {
-	at := []int64{over + 1, most}
-	for p := int64(1); p <= most; p *= 2 {
-		for _, v := range []int64{p, p + 1, p + p/4, p + p/2, p + p/2 + 1, p + p*3/4} {
-			if over < v && v <= most {
-				at = append(at, v)
-			}
-		}
-	}
-	slices.Sort(at)
-	return slices.Compact(at)
-}
 
 // narrow shrinks a box to what the recipe is accepted on, keeping as many of the
 // shapes as it can. ok is false where nothing is left. The ends of what is left may be
@@ -45,18 +32,19 @@ func (t *table) narrow(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
 func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
 	size := t.class.Bytes
 	best, bestCount, bestArea := Box{}, 0, 0.0
-	nOver, nMost, mOver, mMost := b.bounds(h, t.sms)
+	nOver, nMost, mOver, mMost := bounds(b, h, t.sms)
 	if nOver >= nMost || mOver >= mMost {
 		return b, false
 	}
-	rows := lattice(mOver, mMost)
-	for _, a := range alignments(size) {
+	rows := launchrule.Lattice(mOver, mMost)
+	id := r.String()
+	for _, a := range withinBox(b, alignments(size)) {
 		ns := a.lattice(nOver, nMost, size)
 		ok := make([][]bool, len(ns))
 		for i, n := range ns {
 			ok[i] = make([]bool, len(rows))
 			for j, q := range rows {
-				ok[i][j] = t.acceptsRows(r, n, q)
+				ok[i][j] = n*q > h.ElemsMax || t.acceptsRows(id, r, n, q, b) // beyond the hull the default answers
 			}
 		}
 		for i0 := range ns {
@@ -82,14 +70,14 @@ func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok boo
 						c.NMax = ns[i1]
 					}
 					if j0 > 0 {
-						c.MOver = rows[j0] - 1
+						c.MOver = launchrule.Whole(rows[j0] - 1)
 					}
 					if j1 < len(rows)-1 {
-						c.MMax = rows[j1]
+						c.MMax = launchrule.Whole(rows[j1])
 					}
 					count := 0
 					for _, k := range shapes {
-						if c.Holds(t.shapes[k].m, t.shapes[k].n, size, t.sms) {
+						if c.Holds(&t.shapes[k].at) {
 							count++
 						}
 					}
@@ -106,6 +94,20 @@ func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok boo
 		}
 	}
 	return best, bestCount > 0
+}
+
+// withinBox are the alignments that ask for no less than the box does, the weakest first.
+func withinBox(b Box, as []alignment) (list []alignment) {
+	for _, a := range as {
+		a.least = max(a.least, b.RowAlign)
+		if a.uneven == 0 || b.RowUneven > 0 && b.RowUneven < a.uneven {
+			a.uneven = b.RowUneven
+		}
+		if (a.uneven == 0 || a.least < a.uneven) && !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // An alignment says at what rows begin: at multiples of least bytes, but not all
@@ -128,7 +130,7 @@ func alignments(size int64) []alignment {
 // that does.
 func (a alignment) lattice(over, most, size int64) []int64 {
 	var ns []int64
-	for _, n := range lattice(over, most) {
+	for _, n := range launchrule.Lattice(over, most) {
 		for unit := size; unit <= 16; unit *= 2 {
 			e := unit / size                                                         // elements
 			for _, n := range []int64{n / e * e, (n/e | 1) * e, ((n-1)/e | 1) * e} { // the uneven one above, and below
@@ -147,9 +149,9 @@ func (a alignment) holds(row int64) bool {
 }
 
 // acceptsRows says whether the recipe can run on rows of n elements, whatever
-// the number of rows that come to q per multiprocessor.
-func (t *table) acceptsRows(r Recipe, n, q int64) bool {
-	k := probe{r.String(), n, q}
+// the number of rows that come to q per SM.
+func (t *table) acceptsRows(id string, r Recipe, n, q int64, b Box) bool {
+	k := probe{id, n, q, b.RowsOver, b.RowsMax}
 	t.mu.Lock()
 	ok, known := t.probes[k]
 	t.mu.Unlock()
@@ -158,9 +160,13 @@ func (t *table) acceptsRows(r Recipe, n, q int64) bool {
 	}
 	ok = true
 	sms := int64(t.sms)
-	for _, m := range []int64{(q-1)*sms + 1, q * sms, q*sms - 1} { // odd ones too
-		if m >= 1 && RowsPerSM(m, t.sms) == q {
-			ok = ok && t.judge.offers(t.class.problem(m, n), r)
+	most := q * sms
+	if b.RowsMax > 0 {
+		most = min(most, b.RowsMax)
+	}
+	for _, m := range []int64{max((q-1)*sms, b.RowsOver) + 1, most, most - 1} { // odd ones too
+		if m >= 1 && m > b.RowsOver && launchrule.RowsPerSM(m, t.sms) == q {
+			ok = ok && offers(t.judge, t.class.Problem(m, n), r)
 		}
 	}
 	t.mu.Lock()
@@ -171,6 +177,23 @@ func (t *table) acceptsRows(r Recipe, n, q int64) bool {
 
 // A probe is a place at which the registry was asked.
 type probe struct {
-	recipe string
-	n, q   int64
+	recipe    string
+	n, q      int64
+	over, max int64 // bounds of the rows in all
+}
+
+// bounds are a box's columns and rows per SM, within the hull.
+func bounds(b Box, h Hull, sms int) (nOver, nMost, mOver, mMost int64) {
+	nOver, nMost, mOver, mMost = max(b.NOver, h.NMin-1), h.NMax, max(b.MOver.Num, h.MMin-1), h.MMax
+	mOver = max(mOver, launchrule.RowsPerSM(b.RowsOver+1, sms)-1)
+	if b.RowsMax > 0 {
+		mMost = min(mMost, launchrule.RowsPerSM(b.RowsMax, sms))
+	}
+	if b.NMax > 0 {
+		nMost = min(nMost, b.NMax)
+	}
+	if b.MMax.Num > 0 {
+		mMost = min(mMost, b.MMax.Num)
+	}
+	return nOver, nMost, mOver, mMost
 }

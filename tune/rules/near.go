@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 )
 
 // What a shape that is not the same costs, in log time: what a variant is expected to lose
@@ -22,10 +23,10 @@ const (
 // were the least behind the best at shapes like it, of the same op, pass and size of an
 // element. Only what can run counts, and of several that launch the same the first.
 func (d *Data) Near(p kernels.Problem, k int, j Judge) []kernels.Variant {
-	class := ClassOf(p)
+	class := launchrule.ClassOf(p)
 	expected := map[kernels.Variant]float64{}
 	for _, s := range d.Shapes {
-		if ClassOf(s.Problem) != class {
+		if launchrule.ClassOf(s.Problem) != class {
 			continue
 		}
 		away := apart(p, s.Problem)
@@ -49,7 +50,7 @@ func (d *Data) Near(p kernels.Problem, k int, j Judge) []kernels.Variant {
 		if len(near) == k {
 			break
 		}
-		if plan := j.plan(p, v); plan != "" && !seen[plan] {
+		if plan := planOf(j, p, v); plan != "" && !seen[plan] {
 			seen[plan] = true
 			near = append(near, v)
 		}

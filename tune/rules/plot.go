@@ -16,16 +16,31 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 )
 
-// Plot draws the boxes of the rules over columns and rows per multiprocessor,
+// Plot draws the boxes of the rules over columns and rows per SM,
 // one panel per class, with the measured shapes as dots. White is the default.
 // format is svg or png.
-func (s *Set) Plot(w io.Writer, shapes []kernels.Problem, format string) error {
-	const width, height = 560, 300 // points, per panel
-	cols := min(2, len(s.Classes))
-	rows := (len(s.Classes) + cols - 1) / cols
-	W, H := vg.Length(cols*width), vg.Length(rows*height)
+func Plot(s *Set, w io.Writer, shapes []kernels.Problem, format string) error {
+	const width, height, legend = 560, 300, 210 // points, per panel; its legend stands right of it
+	cols := min(2, len(s.Lists))
+	rows := (len(s.Lists) + cols - 1) / cols
+	panels := make([]*plot.Plot, len(s.Lists))
+	legends := make([][]entry, len(s.Lists))
+	tall := vg.Length(height)
+	for i := range s.Lists {
+		var err error
+		if panels[i], legends[i], err = panel(s, &s.Lists[i], shapes, legend-3*legendLine); err != nil {
+			return err
+		}
+		lines := 4
+		for _, e := range legends[i] {
+			lines += len(e.lines)
+		}
+		tall = max(tall, vg.Length(lines)*legendLine)
+	}
+	W, H := vg.Length(cols*width), vg.Length(rows)*tall
 	var out vg.CanvasSizer
 	var write io.WriterTo
 	if format == "png" {
@@ -36,35 +51,65 @@ func (s *Set) Plot(w io.Writer, shapes []kernels.Problem, format string) error {
 		out, write = c, c
 	}
 	all := draw.New(out)
-	for i := range s.Classes {
-		p, err := s.panel(&s.Classes[i], shapes)
-		if err != nil {
-			return err
+	for i, p := range panels {
+		x, y := vg.Length(i%cols*width), vg.Length(rows-1-i/cols)*tall
+		c := draw.Crop(all, x+8, x+width-W-8, y+8, y+tall-H-8)
+		p.Draw(draw.Crop(c, 0, -legend, 0, 0))
+		at := vg.Point{X: c.Max.X - legend + 4, Y: c.Max.Y - 3*legendLine}
+		for _, e := range legends[i] {
+			c.FillPolygon(e.color, []vg.Point{at, {X: at.X + 7, Y: at.Y}, {X: at.X + 7, Y: at.Y + 7}, {X: at.X, Y: at.Y + 7}})
+			for _, line := range e.lines {
+				c.FillText(legendStyle(), vg.Point{X: at.X + 12, Y: at.Y + 1}, line)
+				at.Y -= legendLine
+			}
 		}
-		x, y := vg.Length(i%cols*width), vg.Length((rows-1-i/cols)*height)
-		p.Draw(draw.Crop(all, x+8, x+width-W-8, y+8, y+height-H-8))
 	}
 	_, err := write.WriteTo(w)
 	return err
 }
 
-func (s *Set) panel(l *List, shapes []kernels.Problem) (*plot.Plot, error) {
+const legendLine = 10 // points
+
+func legendStyle() draw.TextStyle {
+	style := plot.New().Legend.TextStyle
+	style.Font.Size = vg.Points(7)
+	return style
+}
+
+// An entry is a rule in the legend.
+type entry struct {
+	color color.Color
+	lines []string
+}
+
+// wrap breaks text behind dots and blanks where it is wider than room.
+func wrap(text string, room vg.Length) (lines []string) {
+	style, line := legendStyle(), ""
+	for _, word := range strings.FieldsFunc(strings.NewReplacer(".", ".\x00", "@", "@\x00", " ", " \x00").Replace(text), func(r rune) bool { return r == 0 }) {
+		if line != "" && style.Width(line+word) > room {
+			lines, line = append(lines, line), "    "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// panel is the plot of a class, and its legend in lines of at most room.
+func panel(s *Set, l *List, shapes []kernels.Problem, room vg.Length) (*plot.Plot, []entry, error) {
+	var legend []entry
 	p := plot.New()
 	p.Title.Text = l.Class.String()
-	p.X.Label.Text, p.Y.Label.Text = "N, columns", "M/SM, rows per multiprocessor"
+	p.X.Label.Text, p.Y.Label.Text = "N, columns", "M/SM, rows per SM"
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = powers{}, powers{}
 	h := l.Hull
 	p.X.Min, p.X.Max = float64(h.NMin)*0.8, float64(h.NMax)*1.25
 	p.Y.Min, p.Y.Max = 0.7, math.Max(float64(h.MMax)*1.4, 2)
-	p.Legend.Top, p.Legend.XOffs = true, vg.Points(-4)
-	p.Legend.TextStyle.Font.Size = vg.Points(7)
-	p.Legend.ThumbnailWidth = vg.Points(10)
-	hues := palette.Rainbow(max(len(l.Rules), 1), 0, palette.Hue(0.85), 0.55, 0.95, 1).Colors()
+	hues := palette.Rainbow(max(len(l.Rules), 2), 0, palette.Hue(0.85), 0.55, 0.95, 1).Colors()
 	var labels plotter.XYLabels
 	for i := range l.Rules {
 		r := &l.Rules[i]
-		n0, n1, m0, m1 := r.bounds(h, max(s.Device.Units, 1))
+		n0, n1, m0, m1 := bounds(r.Box, h, max(s.Device.SMs, 1))
 		if n0 >= n1 || m0 >= m1 {
 			continue
 		}
@@ -79,28 +124,28 @@ func (s *Set) panel(l *List, shapes []kernels.Problem) (*plot.Plot, error) {
 		}
 		box, err := plotter.NewPolygon(plotter.XYs{{X: x0, Y: y0}, {X: x1, Y: y0}, {X: x1, Y: y1}, {X: x0, Y: y1}})
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		box.Color, box.LineStyle.Width = hues[i], vg.Points(0.5)
 		p.Add(box)
 		labels.XYs = append(labels.XYs, plotter.XY{X: math.Sqrt(x0 * x1), Y: math.Sqrt(y0 * y1)})
 		labels.Labels = append(labels.Labels, fmt.Sprint(i+1))
 		_, design, _ := strings.Cut(r.Recipe.String(), "/")
-		if a := (Box{RowsMultiple: r.RowsMultiple, RowAlign: r.RowAlign, RowUneven: r.RowUneven}); a != (Box{}) {
+		if a := (Box{RowAlign: r.RowAlign, RowUneven: r.RowUneven}); a != (Box{}) {
 			design += " (" + a.String() + ")"
 		}
-		p.Legend.Add(fmt.Sprintf("%d  %s", i+1, design), swatch{hues[i]})
+		legend = append(legend, entry{hues[i], wrap(fmt.Sprintf("%d  %s", i+1, design), room)})
 	}
 	var dots plotter.XYs
 	for _, q := range shapes {
-		if ClassOf(q) == l.Class {
-			dots = append(dots, plotter.XY{X: float64(q.N), Y: float64(RowsPerSM(q.M, max(s.Device.Units, 1)))})
+		if launchrule.ClassOf(q) == l.Class {
+			dots = append(dots, plotter.XY{X: float64(q.N), Y: float64(launchrule.RowsPerSM(q.M, max(s.Device.SMs, 1)))})
 		}
 	}
 	if len(dots) > 0 {
 		d, err := plotter.NewScatter(dots)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		d.GlyphStyle = draw.GlyphStyle{Color: color.Gray{60}, Radius: vg.Points(1.5), Shape: draw.CircleGlyph{}}
 		p.Add(d)
@@ -108,14 +153,14 @@ func (s *Set) panel(l *List, shapes []kernels.Problem) (*plot.Plot, error) {
 	if len(labels.Labels) > 0 {
 		t, err := plotter.NewLabels(labels)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for i := range t.TextStyle {
 			t.TextStyle[i].XAlign, t.TextStyle[i].YAlign = draw.XCenter, draw.YCenter
 		}
 		p.Add(t)
 	}
-	return p, nil
+	return p, legend, nil
 }
 
 // powers puts ticks at powers of four.
@@ -129,12 +174,4 @@ func (powers) Ticks(lo, hi float64) []plot.Tick {
 		}
 	}
 	return ts
-}
-
-// swatch is a filled square in a legend.
-type swatch struct{ color color.Color }
-
-// Thumbnail implements plot.Thumbnailer.
-func (s swatch) Thumbnail(c *draw.Canvas) {
-	c.FillPolygon(s.color, []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Min.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Min.X, Y: c.Max.Y}})
 }

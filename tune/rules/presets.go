@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 	"normbench/kernels/presets"
 )
 
@@ -40,7 +41,7 @@ type preset struct {
 // not fitted, so that nothing needs to be held out.
 func (t *table) presets() []preset {
 	d := t.judge.Device
-	d.Units = t.sms
+	d.SMs = t.sms
 	plans := make([]plansOf, len(t.shapes))
 	for k := range plans {
 		plans[k] = plansOf{}
@@ -78,7 +79,7 @@ func (t *table) timeOf(k int, vs []kernels.Variant, plans plansOf) (best float64
 			continue
 		}
 		if !ok {
-			if us, ok = t.byPlan(k, v.Family, plans)[t.judge.plan(t.shapes[k].problem, v)]; !ok {
+			if us, ok = t.byPlan(k, v.Family, plans)[planOf(t.judge, t.shapes[k].problem, v)]; !ok {
 				return 0, pickUnmeasured
 			}
 		}
@@ -104,7 +105,7 @@ func (t *table) byPlan(k int, family string, all plansOf) map[string]float64 {
 		if v.Family != family {
 			continue
 		}
-		if p := t.judge.plan(t.shapes[k].problem, v); p != "" {
+		if p := planOf(t.judge, t.shapes[k].problem, v); p != "" {
 			if old, ok := plans[p]; !ok || us < old {
 				plans[p] = us
 			}
@@ -153,7 +154,7 @@ func (t *table) presetScore(p *preset, rules, base []float64) PresetScore {
 	if len(use) == 0 {
 		return s
 	}
-	s.Score = t.score(HeldNothing, p.name, p.loss, use)
+	s.Score = t.score(launchrule.HeldNothing, p.name, p.loss, use)
 	s.Rules, s.Default = meanRegret(rules, use), meanRegret(base, use)
 	return s
 }

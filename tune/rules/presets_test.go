@@ -8,6 +8,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 	"normbench/kernels/presets"
 )
 
@@ -28,7 +29,7 @@ func picked(t *testing.T, j Judge, name string, p kernels.Problem) []kernels.Var
 // TestPresets: a published rule has the time of what it picks, under any name
 // with the same plan; what was not measured is counted and nothing else.
 func TestPresets(t *testing.T) {
-	j := Judge{families.New(), devicetest.H200()}
+	j := Judge{Registry: families.New(), Device: devicetest.H200()}
 	parse := func(s string) kernels.Problem {
 		p, err := kernels.ParseProblem(s)
 		if err != nil {
@@ -50,7 +51,7 @@ func TestPresets(t *testing.T) {
 	}
 	// The same launch under another name: 16 bytes by default instead of by number.
 	alias := kernels.Variant{Family: liger[0].Family, Config: liger[0].Config.With(kernels.Setting{Knob: kernels.VectorBytes, Value: 0})}
-	if alias == liger[0] || j.plan(small, alias) != j.plan(small, liger[0]) {
+	if alias == liger[0] || planOf(j, small, alias) != planOf(j, small, liger[0]) {
 		t.Fatalf("%s is no other name of %s", alias, liger[0])
 	}
 	te := picked(t, j, "te-593", wide)
@@ -71,7 +72,7 @@ func TestPresets(t *testing.T) {
 		}
 	}
 	scores := func(shapes ...Shape) (map[string]PresetScore, []Score) {
-		tab := newTable(ClassOf(small), shapes, j)
+		tab := newTable(launchrule.ClassOf(small), shapes, j)
 		var e Evaluation
 		e.add(tab, tab.list(tab.all(), nil, DefaultOptions, true), nil, DefaultOptions)
 		byName := map[string]PresetScore{}
@@ -95,7 +96,7 @@ func TestPresets(t *testing.T) {
 	if _, ok := got["apex-fast"]; ok {
 		t.Error("apex-fast does no rmsnorm")
 	}
-	i := slices.IndexFunc(together, func(s Score) bool { return s.Chooser == ChooserPresets && s.Held == HeldShape })
+	i := slices.IndexFunc(together, func(s Score) bool { return s.Chooser == ChooserPresets && s.Held == launchrule.HeldShape })
 	// On the large one a preset launches what the base is.
 	if i < 0 || together[i].Shapes != 2 || !near(together[i].Regret, math.Sqrt(10./8*12/8)) {
 		t.Errorf("presets together: %+v", together)
@@ -121,8 +122,8 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// TestPresetsH200: of the recorded grids, the forwards have nearly all of Liger's
-// picks, and no preset beats the best known.
+// TestPresetsH200: the recorded sweep has a quarter of Liger's picks in rmsnorm's
+// forward, and no preset beats the best known.
 func TestPresetsH200(t *testing.T) {
 	f := fittedH200(t)
 	for _, s := range f.eval.Presets {
@@ -132,7 +133,7 @@ func TestPresetsH200(t *testing.T) {
 		if s.Regret < 1 || s.Rules < 1 || s.Default < 1 || s.Shapes+s.Unmeasured > s.Of {
 			t.Errorf("%+v", s)
 		}
-		if s.Class == "rmsnorm/fwd/2-byte" && s.Chooser == "liger" && s.Shapes < 30 && !raceEnabled {
+		if s.Class == "rmsnorm/fwd/2-byte" && s.Chooser == "liger" && s.Shapes < 12 && !raceEnabled {
 			t.Errorf("%+v", s)
 		}
 	}

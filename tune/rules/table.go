@@ -7,24 +7,13 @@ import (
 	"sync"
 
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 )
-
-// A Judge says what the registry makes of variants on a device.
-type Judge struct {
-	Registry *kernels.Registry
-	Device   kernels.DeviceInfo
-}
-
-// Accepts says whether a full config can run.
-func (j Judge) Accepts(p kernels.Problem, v kernels.Variant) bool {
-	f, err := j.Registry.Lookup(v.Family)
-	return err == nil && f.CheckServes(p) == nil && f.Refuse(p, v.Config, j.Device) == nil
-}
 
 // offers says whether a recipe can run on rows of n elements, of m rows in all:
 // the registry accepts it, and the knobs that follow the row have values that
 // the family's grid crosses. Beyond those nothing was ever measured.
-func (j Judge) offers(p kernels.Problem, r Recipe) bool {
+func offers(j Judge, p kernels.Problem, r Recipe) bool {
 	v := r.At(p.N, p.DType.Size())
 	if !j.Accepts(p, v) {
 		return false
@@ -45,7 +34,7 @@ func (j Judge) offers(p kernels.Problem, r Recipe) bool {
 }
 
 // plan is what a variant launches, "" where it is refused or not known.
-func (j Judge) plan(p kernels.Problem, v kernels.Variant) string {
+func planOf(j Judge, p kernels.Problem, v kernels.Variant) string {
 	if !j.Accepts(p, v) {
 		return ""
 	}
@@ -58,8 +47,9 @@ type shape struct {
 	problem kernels.Problem
 	m, n    int64
 	width   int64   // n, rounded up to a power of two
-	rows    int64   // per multiprocessor
+	rows    int64   // per SM
 	base    float64 // log regret of the default
+	at      launchrule.Place
 }
 
 // A table is a class's measurements: the log regret of each candidate on each
@@ -80,7 +70,7 @@ type table struct {
 	bestUS []float64
 	ranked [][]kernels.Variant // per shape, the fastest first; those within a quarter of it
 
-	mu     sync.Mutex
+	mu     *sync.Mutex
 	probes map[probe]bool // what the registry was asked; see narrow.go
 }
 
@@ -88,26 +78,26 @@ type table struct {
 func tables(d *Data, j Judge) []*table {
 	byClass := map[Class][]Shape{}
 	for _, s := range d.Shapes {
-		c := ClassOf(s.Problem)
+		c := launchrule.ClassOf(s.Problem)
 		byClass[c] = append(byClass[c], s)
 	}
 	var ts []*table
 	for c, shapes := range byClass {
 		ts = append(ts, newTable(c, shapes, j))
 	}
-	slices.SortFunc(ts, func(a, b *table) int { return a.class.compare(b.class) })
+	slices.SortFunc(ts, func(a, b *table) int { return a.class.Compare(b.class) })
 	return ts
 }
 
 func newTable(c Class, all []Shape, j Judge) *table {
-	t := &table{class: c, sms: max(j.Device.Units, 1), judge: j, probes: map[probe]bool{}}
+	t := &table{class: c, sms: max(j.Device.SMs, 1), judge: j, mu: new(sync.Mutex), probes: map[probe]bool{}}
 	// Problems of a class that differ in what the class leaves out (fp16 beside
 	// bf16, zero-centered weights) have the same m and n; each counts.
 	slices.SortStableFunc(all, func(a, b Shape) int {
 		return cmp.Or(cmp.Compare(a.Problem.N, b.Problem.N), cmp.Compare(a.Problem.M, b.Problem.M))
 	})
 	for _, s := range all {
-		t.shapes = append(t.shapes, shape{s.Problem, s.Problem.M, s.Problem.N, ceilPow2(s.Problem.N), RowsPerSM(s.Problem.M, t.sms), math.Log(s.BaseUS / s.BestUS)})
+		t.shapes = append(t.shapes, shape{s.Problem, s.Problem.M, s.Problem.N, ceilPow2(s.Problem.N), launchrule.RowsPerSM(s.Problem.M, t.sms), math.Log(s.BaseUS / s.BestUS), launchrule.At(s.Problem, j.Device)})
 	}
 	for _, s := range all {
 		t.us, t.bestUS, t.failed = append(t.us, s.US), append(t.bestUS, s.BestUS), append(t.failed, s.Failed)
@@ -134,11 +124,11 @@ func ranked(s Shape) []kernels.Variant {
 	return vs
 }
 
-// maxRows bounds the distinct rows per multiprocessor, and with them the
+// maxRows bounds the distinct rows per SM, and with them the
 // rectangles that Fit weighs.
 const maxRows = 24
 
-// thin rounds the rows per multiprocessor up to fewer digits where there are
+// thin rounds the rows per SM up to fewer digits where there are
 // many different ones: the borders between them then stand on round numbers.
 func (t *table) thin() {
 	for drop := int64(1); ; drop *= 2 {
@@ -309,11 +299,11 @@ func (t *table) aliases(all []Shape) {
 			if !math.IsInf(t.loss[i][k], 1) {
 				continue
 			}
-			if !t.judge.offers(s.Problem, r) {
+			if !offers(t.judge, s.Problem, r) {
 				t.loss[i][k] = t.shapes[k].base
 				continue
 			}
-			plan := t.judge.plan(s.Problem, r.At(s.Problem.N, t.class.Bytes))
+			plan := planOf(t.judge, s.Problem, r.At(s.Problem.N, t.class.Bytes))
 			if us, ok := t.byPlan(k, r.Family, plans)[plan]; ok {
 				t.loss[i][k] = math.Log(us / s.BestUS)
 			}

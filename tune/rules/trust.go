@@ -83,8 +83,8 @@ func (t *table) heldOut(byN bool, barred []int, o Options) (loss []float64, unkn
 			if slices.Contains(barred, k) {
 				continue
 			}
-			i, _ := l.find(s.m, s.n, t.sms)
-			if i < 0 || !t.judge.offers(s.problem, l.Rules[i].Recipe) {
+			i, _ := l.Find(&s.at)
+			if i < 0 || !offers(t.judge, s.problem, l.Rules[i].Recipe) {
 				continue // in a written file, the box is narrowed to exclude it
 			}
 			r := slices.IndexFunc(t.recipes, func(r Recipe) bool { return compareRecipes(r, l.Rules[i].Recipe) == 0 })

@@ -140,6 +140,16 @@ func (c *Context) MemInfo() (free, total int64, err error) {
 	return free, total, wrap("cuMemGetInfo", err)
 }
 
+// PersistingL2 is how many bytes of the L2 the context sets aside for persisting lines; 0 also
+// where the driver or the device knows no such limit.
+func (c *Context) PersistingL2() int64 {
+	n, err := cu.Limits(C.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // Alloc allocates device memory, aligned to 256 bytes at least. Its content is undefined.
 func (c *Context) Alloc(bytes int64) (Ptr, error) {
 	if bytes <= 0 {
@@ -296,7 +306,7 @@ func (f Function) SetMaxDynamicShared(bytes int) error {
 	return newError("cuFuncSetAttribute", int(C.nb_func_set(handle(f.f), C.nb_max_dynamic_shared(), C.int(bytes))))
 }
 
-// Occupancy is the number of blocks that fit on one multiprocessor at once.
+// Occupancy is the number of blocks that fit on one SM at once.
 func (f Function) Occupancy(blockThreads, dynShared int) (blocksPerSM int, err error) {
 	n, err := f.f.MaxActiveBlocksPerMultiProcessor(blockThreads, int64(dynShared))
 	return n, wrap("cuOccupancyMaxActiveBlocksPerMultiprocessor", err)

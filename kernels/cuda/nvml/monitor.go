@@ -21,6 +21,7 @@ type library interface {
 	Shutdown() nvml.Return
 	SystemGetDriverVersion() (string, nvml.Return)
 	SystemGetCudaDriverVersion() (int, nvml.Return)
+	SystemGetConfComputeState() (nvml.ConfComputeSystemState, nvml.Return)
 	SystemGetProcessName(pid int) (string, nvml.Return)
 	DeviceGetHandleByUUID(uuid string) (nvml.Device, nvml.Return)
 }
@@ -155,6 +156,11 @@ func (m *Monitor) Static() Static {
 			return r
 		}},
 		{"mig", "nvmlDeviceGetMigMode", func() nvml.Return { return m.migMode(&s.MIG) }},
+		{"confidential", "nvmlSystemGetConfComputeState", func() nvml.Return {
+			state, r := m.lib.SystemGetConfComputeState()
+			s.Confidential = r == nvml.SUCCESS && state.CcFeature == nvml.CC_SYSTEM_FEATURE_ENABLED
+			return r
+		}},
 		{"persistence_mode", "nvmlDeviceGetPersistenceMode", func() nvml.Return {
 			on, r := m.dev.GetPersistenceMode()
 			s.PersistenceMode = r == nvml.SUCCESS && on == nvml.FEATURE_ENABLED

@@ -32,6 +32,9 @@ func every(string) bool { return true }
 func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 	t.Helper()
 	server := dgxa100.New()
+	server.SystemGetConfComputeStateFunc = func() (nvml.ConfComputeSystemState, nvml.Return) {
+		return nvml.ConfComputeSystemState{CcFeature: nvml.CC_SYSTEM_FEATURE_ENABLED}, nvml.SUCCESS
+	}
 	server.SystemGetProcessNameFunc = func(pid int) (string, nvml.Return) {
 		if pid == 4242 {
 			return "/usr/bin/python", nvml.SUCCESS
@@ -78,7 +81,7 @@ func TestMock(t *testing.T) {
 	others := []Process{{PID: 4242, Name: "python", MemoryBytes: 5 << 20}, {PID: 4243}}
 	s := m.Static()
 	want := Static{Name: d.Name, UUID: d.UUID, DriverVersion: s.DriverVersion, CUDADriver: s.CUDADriver, VBIOS: "92.00",
-		ECC: true, PersistenceMode: true, PowerLimitW: 400.5, MaxSMClockMHz: 1210, MaxMemClockMHz: 1603, SharedWith: others}
+		ECC: true, Confidential: true, PersistenceMode: true, PowerLimitW: 400.5, MaxSMClockMHz: 1210, MaxMemClockMHz: 1603, SharedWith: others}
 	if !reflect.DeepEqual(s, want) || s.DriverVersion == "" || s.CUDADriver < 11000 {
 		t.Errorf("static\ngot  %+v\nwant %+v", s, want)
 	}
@@ -112,7 +115,7 @@ func TestUnsupported(t *testing.T) {
 			"power_w", "temperature_c", "utilization", "mig", "other_processes"}}) {
 			t.Errorf("%+v, %v", r, err)
 		}
-		if s := m.Static(); len(s.Unsupported) != 11 || s.UUID == "" {
+		if s := m.Static(); len(s.Unsupported) != 12 || s.UUID == "" {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -345,7 +348,7 @@ func TestFake(t *testing.T) {
 	}
 	s := m.Static()
 	if s.Name != "Fake" || s.CUDADriver != 13000 || s.MaxSMClockMHz != 1980 || s.MIG || !slices.Equal(s.Unsupported,
-		[]string{"driver_version", "vbios", "ecc", "persistence_mode", "power_limit_w", "shared_with"}) {
+		[]string{"driver_version", "vbios", "ecc", "confidential", "persistence_mode", "power_limit_w", "shared_with"}) {
 		t.Errorf("%+v", s)
 	}
 	r, err := m.Sample()

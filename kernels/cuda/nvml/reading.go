@@ -17,6 +17,7 @@ type Static struct {
 	VBIOS           string    `json:"vbios"`                 // "96.00.89.00.01"
 	ECC             bool      `json:"ecc"`                   // enabled
 	MIG             bool      `json:"mig"`                   // the GPU is partitioned
+	Confidential    bool      `json:"confidential"`          // Confidential Computing is on
 	PersistenceMode bool      `json:"persistence_mode"`      // the driver stays loaded between programs
 	PowerLimitW     float64   `json:"power_limit_w"`         // the limit in force
 	MaxSMClockMHz   int       `json:"max_sm_clock_mhz"`      // highest the GPU can do

@@ -31,7 +31,7 @@ struct Index { unsigned x, y, z; };
 // Running is where the thread that has its turn is.
 struct Running {
   Index block;
-  int rank, thread; // of the program in its cluster, in the program
+  int rank, thread; // of the CTA in its cluster, in the CTA
 };
 extern __thread Running *running;
 extern Index gridSize, blockSize;
@@ -45,7 +45,7 @@ void happened();
 
 // ---- Barriers and shuffles ----------------------------------------------------
 
-void syncProgram();
+void syncCTA();
 void syncWarp();
 void syncCluster();
 unsigned exchange(unsigned v, int from); // the v of that lane of the warp
@@ -133,7 +133,7 @@ inline void loadAcquire(unsigned &r, const unsigned *p) {
   r = __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-// Shared addresses have 24 bits below their program's rank.
+// Shared addresses have 24 bits below their CTA's rank.
 unsigned addressOf(const void *p);
 void *at(unsigned address);
 
@@ -185,7 +185,7 @@ template <typename... A> int main(void (*f)(A...)) {
 #define gridDim (emulate::gridSize)
 #define blockDim (emulate::blockSize)
 
-inline void __syncthreads() { emulate::syncProgram(); }
+inline void __syncthreads() { emulate::syncCTA(); }
 inline void __syncwarp() { emulate::syncWarp(); }
 inline void __threadfence() {}
 inline void __nanosleep(unsigned) { emulate::yield(); }

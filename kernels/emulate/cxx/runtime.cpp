@@ -1,7 +1,7 @@
-// How threads, programs and clusters run, and what they wait for: the part of emulate.h that
+// How threads, CTAs and clusters run, and what they wait for: the part of emulate.h that
 // is the same for all launches.
 //
-// Each thread of a program is a fiber, each program a thread of the operating system, so
+// Each thread of a CTA is a fiber, each CTA a thread of the operating system, so
 // that what is __shared__ is thread_local. Fibers change where a real thread could wait:
 // at barriers, at shuffles, and where they look for something that another is to do. Warps
 // are taken in random order, and each runs until it waits for another: what a barrier is
@@ -51,7 +51,7 @@ struct Warp {
   unsigned generation = 0, value[2][32];
 };
 
-struct Program {
+struct CTA {
   Running running;
   int arrived = 0, live = 0;
   unsigned generation = 0;
@@ -61,74 +61,74 @@ struct Program {
   ucontext_t scheduler;
 };
 
-static thread_local Program *program;
-__thread Running *running; // the program's
+static thread_local CTA *cta;
+__thread Running *running; // the CTA's
 static thread_local char anchor; // shared addresses count from here
 Index gridSize, blockSize;
 static std::atomic<long> progress;
 
-// Cluster is programs that run at a time, and can reach each other's shared memory if they
+// Cluster is CTAs that run at a time, and can reach each other's shared memory if they
 // are one.
 struct Cluster {
-  std::vector<std::atomic<char *>> anchors; // null where a program has ended
+  std::vector<std::atomic<char *>> anchors; // null where a CTA has ended
   std::atomic<int> arrived{0}, live{0};
   std::atomic<unsigned> generation{0};
 };
 static Cluster *cluster;
 
 void yield() {
-  Program &p = *program;
+  CTA &p = *cta;
   swapcontext(&p.fibers[running->thread].context, &p.scheduler);
 }
 void happened() { progress++; }
 template <typename F> static void until(F done) {
   while (!done()) yield();
-  program->moved++;
+  cta->moved++;
   progress++;
 }
 
 // ---- Barriers and shuffles ----------------------------------------------------
 
-static void release(Program &p) {
+static void release(CTA &p) {
   if (p.arrived > 0 && p.arrived == p.live) p.arrived = 0, p.generation++;
 }
 static void release(Warp &w) {
   if (w.arrived > 0 && w.arrived == w.live) w.arrived = 0, w.generation++;
 }
-void syncProgram() {
-  Program &p = *program;
+void syncCTA() {
+  CTA &p = *cta;
   unsigned g = p.generation;
   p.arrived++;
   release(p);
   until([&] { return p.generation != g; });
 }
 void syncWarp() {
-  Warp &w = program->warps[running->thread / 32];
+  Warp &w = cta->warps[running->thread / 32];
   unsigned g = w.generation;
   w.arrived++;
   release(w);
   until([&] { return w.generation != g; });
 }
 unsigned exchange(unsigned v, int from) {
-  Warp &w = program->warps[running->thread / 32];
+  Warp &w = cta->warps[running->thread / 32];
   unsigned *values = w.value[w.generation & 1];
   values[running->thread % 32] = v;
   syncWarp();
   return values[from % 32];
 }
 void syncCluster() {
-  syncProgram();
+  syncCTA();
   if (running->thread == 0) {
     unsigned g = cluster->generation;
     if (++cluster->arrived == cluster->live) cluster->arrived = 0, cluster->generation++;
     until([&] { return cluster->generation != g; });
   }
-  syncProgram();
+  syncCTA();
 }
 
 // ---- Shared addresses, barriers in memory, copies ---------------------------------
 
-static constexpr unsigned MIDDLE = 1 << 23; // of the 24 bits of an address below its program's rank
+static constexpr unsigned MIDDLE = 1 << 23; // of the 24 bits of an address below its CTA's rank
 unsigned addressOf(const void *p) {
   long off = (const char *)p - &anchor;
   if (off <= -(long)MIDDLE || off >= (long)MIDDLE) fail("an address that is not in shared memory");
@@ -136,7 +136,7 @@ unsigned addressOf(const void *p) {
 }
 void *at(unsigned address) {
   char *a = cluster->anchors[address >> 24];
-  if (a == nullptr) fail("shared memory of a program that has ended");
+  if (a == nullptr) fail("shared memory of a CTA that has ended");
   return a + (long)(address & 0xffffff) - MIDDLE;
 }
 
@@ -155,7 +155,7 @@ template <typename F> static void onBarrier(unsigned address, F f) {
 }
 
 struct Bulk { void *to; const void *from; unsigned bytes, barrier; bool add, counts; int owner; };
-static thread_local std::deque<Bulk> bulks; // of the program
+static thread_local std::deque<Bulk> bulks; // of the CTA
 static void finish(const Bulk &b) {
   if (b.add)
     for (unsigned i = 0; i < b.bytes / 4; i++) ((float *)b.to)[i] += ((const float *)b.from)[i];
@@ -166,13 +166,13 @@ static void finish(const Bulk &b) {
 // ---- Copies and barriers of PTX ---------------------------------------------------
 
 void copy(unsigned to, const void *from, int size, int bytes) {
-  if (addressOf(&anchor) >> 24 != to >> 24) fail("a copy to another program");
+  if (addressOf(&anchor) >> 24 != to >> 24) fail("a copy to another CTA");
   if ((uintptr_t)at(to) % size || bytes > 0 && (uintptr_t)from % size) fail("a copy is not aligned");
-  program->fibers[running->thread].groups.back().push_back({at(to), from, bytes, size - bytes});
+  cta->fibers[running->thread].groups.back().push_back({at(to), from, bytes, size - bytes});
 }
-void commitCopies() { program->fibers[running->thread].groups.emplace_back(); }
+void commitCopies() { cta->fibers[running->thread].groups.emplace_back(); }
 void waitCopies(int left) {
-  auto &g = program->fibers[running->thread].groups;
+  auto &g = cta->fibers[running->thread].groups;
   while ((int)g.size() > left + 1) {
     for (const Copy &c : g.front()) {
       memcpy(c.to, c.from, c.bytes);
@@ -221,7 +221,7 @@ void sendFloat(unsigned to, unsigned v, unsigned barrier) {
 
 static void (*kernel)();
 static void enter(int) {
-  Program &p = *program;
+  CTA &p = *cta;
   int t = running->thread;
   kernel();
   Warp &w = p.warps[t / 32];
@@ -232,10 +232,10 @@ static void enter(int) {
   swapcontext(&p.fibers[t].context, &p.scheduler);
 }
 
-// run takes turns with a program's fibers until all have ended.
+// run takes turns with a CTA's fibers until all have ended.
 static void run(Index block, int rank, int threads) {
-  Program p;
-  program = &p, running = &p.running;
+  CTA p;
+  cta = &p, running = &p.running;
   p.running = {block, rank, 0}, p.live = threads;
   p.fibers = std::vector<Fiber>(threads);
   p.warps.resize((threads + 31) / 32);
@@ -280,20 +280,20 @@ static void run(Index block, int rank, int threads) {
       seen = progress, rounds = 0, since = std::chrono::steady_clock::now();
       continue;
     }
-    // A program alone has nobody to wait for. Others may only not have had the processor.
+    // A CTA alone has nobody to wait for. Others may only not have had the processor.
     if (++rounds > 100 && (cluster->live == 1 || std::chrono::steady_clock::now() - since > std::chrono::minutes(1)))
       fail("all threads wait, and nothing happens");
     if (rounds > 10) std::this_thread::yield();
   }
-  if (!bulks.empty()) fail("a program has ended before its bulk copies");
+  if (!bulks.empty()) fail("a CTA has ended before its bulk copies");
   cluster->anchors[rank] = nullptr;
 }
 
-// runGrid runs a grid: a cluster at a time or, of programs that wait for each other, all.
+// runGrid runs a grid: a cluster at a time or, of CTAs that wait for each other, all.
 static void runGrid(Index grid, int threads, int together) {
   gridSize = grid, blockSize = {(unsigned)threads, 1, 1};
-  unsigned programs = grid.x * grid.y * grid.z;
-  for (unsigned first = 0; first < programs; first += together) {
+  unsigned ctas = grid.x * grid.y * grid.z;
+  for (unsigned first = 0; first < ctas; first += together) {
     Cluster c;
     c.anchors = std::vector<std::atomic<char *>>(together);
     c.live = together;

@@ -106,6 +106,46 @@ for name, status in (("broken", "wrong"), ("unwritten", "wrong"), ("nothing", "w
         want(False, f"{name} got a time")
     except peers.Failure as e:
         want(e.status == status, f"{name}: {e.status}: {e}")
+
+
+# Peers that are right when they are checked and cheat when they are timed: one hands its outputs out once more, one
+# stops writing, one starts to be wrong.
+def forgetful(how: str):
+    def ready(p: peers.Problem, t: peers.Tensors) -> peers.Call:
+        runs, kept = [0], {}
+
+        def run() -> peers.Tensors:
+            runs[0] += 1
+            right = torch.nn.functional.rms_norm(t["x"], [p.N], t["w"], peers.EPS)
+            if how == "stops" and runs[0] > 3:
+                return {"y": torch.empty_like(right)}
+            if how == "errs" and runs[0] > 3:
+                right[0, 0] += 1
+            return {"y": kept.setdefault("y", right) if how == "remembers" else right}
+
+        return peers.Call(run)
+
+    return ready
+
+
+for how in ("remembers", "stops", "errs"):
+    peers.peer(how, how, ())(forgetful(how))
+d = peers.Device("")
+for how in ("remembers", "stops", "errs"):
+    d.open("rmsnorm/fwd/64x512/fp32", 11)
+    want(not d.check(how, 1)["outputs"][0]["bad"], f"{how} is checked")
+    try:
+        d.time(how, {"samples": 6, "flush": 0})
+        want(how == "stops", f"{how} got a time")  # new memory need not be the poisoned one
+    except peers.Failure as e:
+        want(e.status == "wrong" and "after 6 timed runs y is wrong" in str(e), f"{how}: {e}")
+# Of a large output each visit compares a part, and the next visit another.
+peers.CHUNK, chunk = 1 << 10, peers.CHUNK
+d.open("rmsnorm/fwd/64x512/fp32", 11)
+for visit in range(40):
+    d.time("torch", {"samples": 3, "flush": 0})
+want(d.visits == 40, f"{d.visits} visits")
+peers.CHUNK = chunk
 for text, name in (("rmsnorm/fwd/8x8/bf16+residual", "torch"), ("rmsnorm/fwd/8x8/bf16+fp8", "torch"), ("rmsnorm/bwd/8x8/bf16+acc", "torch")):
     d.open(text, 11)
     try:

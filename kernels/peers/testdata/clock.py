@@ -174,6 +174,25 @@ want(used == [i % 7 for i in range(len(used))], f"rotated: {used}")  # behind th
 spoiled, _, ahead = peers.Clock().batch([call(50e-6)], 3, FLUSH, 0, False)
 want(not ahead and max(spoiled) > 2 * KERNEL, f"no spin: ahead {ahead}, up to {max(spoiled) * 1e6:.1f} us")
 
+# What a kernel has left is poisoned once in a visit: ahead of the last sample and of its flush.
+seen: list[int] = []
+
+
+def counted() -> peers.Tensors:
+    seen.append(1)
+    GPU.enqueue(KERNEL)
+    return {"y": len(seen)}
+
+
+for samples in (1, peers.BATCH, 7):
+    seen.clear()
+    poisoned: list[int] = []
+    clock = peers.Clock()
+    got = clock.visit([peers.Call(counted)], samples, FLUSH, lambda c: poisoned.append(len(seen)))
+    want(poisoned == [len(seen) - 1], f"{samples} samples, {len(seen)} runs: poisoned ahead of {poisoned}")
+    want(clock.last.left == {"y": len(seen)}, f"the last sample left {clock.last.left}")
+    want(max(abs(s - KERNEL) for s in got) < 1e-9, f"with a poison: {got}")
+
 # Where there are policies each flush takes and gives back the whole buffer, one more behind the last sample.
 CAPABILITY = (9, 0)
 peers.ctypes.CDLL = Driver

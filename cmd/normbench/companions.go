@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/nvrtc"
+	"normbench/kernels/worker"
+)
+
+// atOnce is how many problems a sweep has open on a GPU: enough for the compilers of this many
+// cores to have work while one problem is measured. A single search keeps some five cores busy.
+func atOnce(cores int) int { return min(1+cores/4, 4) }
+
+// companions starts more workers of the GPUs that this host's workers drive, for sweep.Run to
+// take turns with them on what is left of ps. Where one does not start, as on a GPU in exclusive mode, the sweep goes
+// on with those that are there.
+func (e *env) companions(c *cli.Context, devices []kernels.Device, ps []kernels.Problem, left int) ([]kernels.Device, error) {
+	n := c.Int("at-once")
+	if n < 0 || n > 16 || c.IsSet("at-once") && n == 0 {
+		return nil, hint.Errorf("use 1 to 16", "--at-once %d is out of range", n)
+	}
+	info := devices[0].Info()
+	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(c.StringSlice("worker")) == 0
+	if _, ok := devices[0].(*worker.Client); !ok || !own {
+		if c.IsSet("at-once") {
+			return nil, hint.Errorf("leave it out; it is for GPUs of this host", "--at-once has no effect on %s", info.Name)
+		}
+		return nil, nil
+	}
+	if n == 0 {
+		n = atOnce(runtime.NumCPU())
+	}
+	most := int64(1) // bytes of a problem
+	for _, p := range ps {
+		most = max(most, p.Footprint())
+	}
+	n = min(n, (left+len(devices)-1)/len(devices), int(info.MemoryBytes/2/most))
+	if n < 2 {
+		return nil, nil
+	}
+	all, err := nvrtc.Compilers()
+	if err != nil {
+		return nil, err
+	}
+	var wg sync.WaitGroup
+	more, errs := make([]kernels.Device, len(devices)*(n-1)), make([]error, len(devices)*(n-1))
+	for i := range more {
+		wg.Go(func() {
+			d, err := devices[i%len(devices)].(*worker.Client).Another(e.ctx, fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+1)/2))
+			if errs[i] = err; err == nil {
+				more[i] = d
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil && e.ctx.Err() == nil {
+			e.notef("fewer problems at once: %s", oneLine(err.Error()))
+			break
+		}
+	}
+	return slices.DeleteFunc(more, func(d kernels.Device) bool { return d == nil }), nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// The pages are short sentences in short paragraphs: at most 16 words in the median sentence, six
+// lines in a paragraph, 100 columns in a table of README.
+func TestProse(t *testing.T) {
+	root := filepath.Join("..", "..")
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil || len(pages) < 5 {
+		t.Fatal(pages, err)
+	}
+	pages = append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md"), filepath.Join(root, "results", "README.md"))
+	for _, page := range pages {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range proseFaults(string(data), page == filepath.Join(root, "README.md")) {
+			t.Errorf("%s: %s", page, fault)
+		}
+	}
+	bad := "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen.\n\na\nb\nc\nd\ne\nf\ng\n\n| " + strings.Repeat("x", 100) + " |\n"
+	if faults := proseFaults(bad, true); len(faults) != 3 {
+		t.Errorf("%q", faults)
+	}
+}
+
+var (
+	fenced   = regexp.MustCompile("(?s)```.*?\n```")
+	listItem = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
+	quoted   = regexp.MustCompile("`[^`]*`")
+	// Names without a scheme, of files beside the page.
+	local       = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
+	link        = regexp.MustCompile(`\]\([^)]*\)`)
+	sentenceEnd = regexp.MustCompile(`[.!?:]\s+`)
+)
+
+func proseFaults(text string, narrow bool) (faults []string) {
+	var paragraphs [][]string
+	var last []string
+	end := func() {
+		if len(last) > 0 {
+			paragraphs, last = append(paragraphs, last), nil
+		}
+	}
+	for line := range strings.Lines(fenced.ReplaceAllString(text, "")) {
+		line = strings.TrimSuffix(line, "\n")
+		table := strings.HasPrefix(line, "|")
+		if n := utf8.RuneCountInString(line); narrow && table && n > 100 {
+			faults = append(faults, "a table wider than 100 columns: "+line)
+		}
+		switch {
+		case table || strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "![") || strings.HasPrefix(line, "<!--"):
+			end()
+			continue
+		case listItem.MatchString(line):
+			end()
+		}
+		last = append(last, line)
+	}
+	end()
+	var words []int
+	for _, p := range paragraphs {
+		if len(p) > 6 {
+			faults = append(faults, "a paragraph of more than six lines: "+p[0])
+		}
+		one := listItem.ReplaceAllString(strings.Join(p, " "), "")
+		for _, sentence := range sentenceEnd.Split(link.ReplaceAllString(quoted.ReplaceAllString(one, "x"), ""), -1) {
+			if n := len(strings.Fields(sentence)); n > 1 {
+				words = append(words, n)
+			}
+		}
+	}
+	slices.Sort(words)
+	if len(words) > 0 && words[len(words)/2] > 16 {
+		faults = append(faults, "more than 16 words in the median sentence")
+	}
+	return faults
+}
+
+// TestLinks: what the pages link to is there.
+func TestLinks(t *testing.T) {
+	root := filepath.Join("..", "..")
+	checked := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md", "results/*/*/*.md"} {
+		pages, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range local.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+					t.Errorf("%s: %v", page, err)
+				}
+				checked++
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("%d links", checked)
+	}
+}
+
+// TestResultsListed: the table of a device's results names every file and folder there, nothing
+// that is gone, and all of results stays small enough to clone.
+func TestResultsListed(t *testing.T) {
+	const most = 8_000_000 // bytes
+	results := filepath.Join("..", "..", "results")
+	size := int64(0)
+	if err := filepath.WalkDir(results, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Mode().IsRegular() {
+			size += info.Size()
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if size > most {
+		t.Errorf("results has %d bytes, more than %d", size, most)
+	}
+	dir := filepath.Join(results, "nvidia-h200")
+	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{"README.md": true}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) > 3 {
+			for _, name := range quoted.FindAllString(cells[1], -1) {
+				name = strings.Trim(name, "`")
+				if found, err := filepath.Glob(filepath.Join(dir, name)); err != nil || len(found) == 0 {
+					t.Errorf("README.md lists %s, which is not there", name)
+				}
+				first, _, _ := strings.Cut(name, "/")
+				listed[first] = true
+			}
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !listed[e.Name()] {
+			t.Errorf("README.md does not list %s", e.Name())
+		}
+	}
+}

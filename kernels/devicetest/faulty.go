@@ -1,0 +1,127 @@
+package devicetest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Steps are the steps of a worker's protocol.
+var Steps = []string{"hello", "prefetch", "open", "prepare", "check", "time", "sense", "close"}
+
+// Faults are what a worker may do at a step instead of its duty. An answer beside "ID" is
+// that answer, with the request's id in its place; "[N*]" is as many times as were asked for.
+var Faults = map[string]string{
+	"dies":             "",
+	"hangs":            "",
+	"closes":           "",
+	"garbage":          "Segmentation fault",
+	"truncated":        `{"id":ID,"check":{"outputs":[`,
+	"wrong id":         `{"id":99}`,
+	"no object":        `null`,
+	"empty":            `{"id":ID}`,
+	"empty parts":      `{"id":ID,"hello":{},"check":{},"timing":{},"reading":{}}`,
+	"no samples":       `{"id":ID,"timing":{"seconds":[],"busy":1}}`,
+	"too few samples":  `{"id":ID,"timing":{"seconds":[1e-5],"busy":1}}`,
+	"negative samples": `{"id":ID,"timing":{"seconds":[-1e-5*],"busy":1}}`,
+	"zero samples":     `{"id":ID,"timing":{"seconds":[0*],"busy":1}}`,
+	"tiny samples":     `{"id":ID,"timing":{"seconds":[1e-12*],"busy":1}}`,
+	"huge samples":     `{"id":ID,"timing":{"seconds":[1e300*],"busy":1}}`,
+	"NaN samples":      `{"id":ID,"timing":{"seconds":[NaN*],"busy":1}}`,
+	"no such number":   `{"id":ID,"timing":{"seconds":[1e999*],"busy":1}}`,
+	"a missing output": `{"id":ID,"check":{"outputs":[{"name":"y","elems":165,"bad":0}],"repeats":1}}`,
+	"another output":   `{"id":ID,"check":{"outputs":[{"name":"z","elems":165,"bad":0}],"repeats":1}}`,
+	"output of less":   `{"id":ID,"check":{"outputs":[{"name":"y","elems":1,"bad":0},{"name":"rstd","elems":5,"bad":0}],"repeats":1}}`,
+	"never run":        `{"id":ID,"check":{"outputs":[{"name":"y","elems":165,"bad":0},{"name":"rstd","elems":5,"bad":0}]}}`,
+	"no status":        `{"id":ID,"failure":{"reason":"none"}}`,
+	"ok for a failure": `{"id":ID,"failure":{"status":"ok","reason":"all is well"}}`,
+	"long reason":      `{"id":ID,"failure":{"status":"launch","reason":"LONG"}}`,
+	"hostile reason":   `{"id":ID,"failure":{"status":"launch","reason":"\u001b]0;title\u0007\nnormbench: done"}}`,
+	"long error":       `{"id":ID,"error":"LONG"}`,
+	"a worker's path":  `{"id":ID,"hello":{"protocol":1,"info":{"id":"../../victim","units":2}}}`,
+	"no units":         `{"id":ID,"hello":{"protocol":1,"info":{"id":"gpu"}}}`,
+	"two answers":      `{"id":ID}` + "\n" + `{"id":ID}`,
+	"endless line":     "",
+	"endless lines":    "",
+}
+
+// Misbehave is a worker: it passes requests on to an honest one, and that one's answers
+// back, but for a request whose step is due, where it does the fault.
+func Misbehave(in io.Reader, out io.WriteCloser, honest func(in io.Reader, out io.Writer), fault string, due func(step string) bool) {
+	requests, toHonest := io.Pipe()
+	fromHonest, answers := io.Pipe()
+	go func() {
+		honest(requests, answers)
+		answers.Close()
+	}()
+	defer toHonest.Close()
+	lines, back := bufio.NewReader(in), bufio.NewReader(fromHonest)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var req struct {
+			ID      int
+			Op      string
+			Options struct{ Samples int }
+		}
+		json.Unmarshal(line, &req)
+		if due(req.Op) {
+			if !misbehave(out, fault, req.Op, req.ID, req.Options.Samples) {
+				return
+			}
+			continue
+		}
+		if _, err := toHonest.Write(line); err != nil {
+			return
+		}
+		if line, err = back.ReadBytes('\n'); err != nil {
+			return
+		}
+		if _, err := out.Write(line); err != nil {
+			return
+		}
+	}
+}
+
+func misbehave(out io.WriteCloser, fault, step string, id, samples int) bool {
+	text := strings.ReplaceAll(Faults[fault], "ID", strconv.Itoa(id))
+	if before, rest, ok := strings.Cut(text, "["); ok && strings.Contains(rest, "*]") {
+		one, after, _ := strings.Cut(rest, "*]")
+		text = before + "[" + strings.TrimSuffix(strings.Repeat(one+",", max(samples, 1)), ",") + "]" + after
+	}
+	switch fault {
+	case "dies":
+		os.Exit(3)
+	case "hangs":
+		time.Sleep(time.Hour)
+	case "closes":
+		out.Close()
+		time.Sleep(time.Hour)
+	case "truncated":
+		fmt.Fprint(out, text)
+		os.Exit(0)
+	case "endless line", "endless lines":
+		endless := make([]byte, 1<<16)
+		if fault == "endless lines" {
+			endless = []byte("{}\n")
+		}
+		for {
+			if _, err := out.Write(endless); err != nil {
+				return false
+			}
+		}
+	}
+	long := 8 << 20
+	if step == "hello" {
+		long = 1 << 15
+	}
+	_, err := fmt.Fprintln(out, strings.Replace(text, "LONG", strings.Repeat("x", long), 1))
+	return err == nil
+}

@@ -1,0 +1,228 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"math"
+	"math/rand/v2"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
+)
+
+// A Contest has Run measure the variants of each task against each other: after the check all
+// are visited round by round in random order, FinalLaunches launches each. One that is behind the
+// fastest beyond doubt is left out of the rounds that follow. A problem is done when what is
+// left is tied, or after Rounds. Its records are appended together, also of variants that the sink
+// holds: their rounds are paired.
+type Contest struct {
+	Rounds int    // at most
+	Seed   uint64 // of the order of the visits
+}
+
+// ContestProtocol is a grid's protocol as a contest takes times. name stands for who chose the variants.
+func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protocol {
+	pr.Phase, pr.Search, pr.Samples, pr.StageSamples = record.PhaseSearch, name, rounds*FinalLaunches, 0
+	return pr
+}
+
+// Tied is how far behind, relatively, a variant of a contest may be at most to count as
+// tied with the fastest: two copies of one variant differ by as much.
+const Tied = 0.01
+
+// decided says, from the log ratios of one variant to the fastest in the rounds of both,
+// whether it is behind beyond doubt, or tied. It takes three rounds at least, and
+// the interval of Student's t at 98%; one that is 15% behind twice is out.
+func decided(d []float64) (behind, tied bool) {
+	n := float64(len(d))
+	if n < 2 {
+		return false, false
+	}
+	mean, sq := 0.0, 0.0
+	least := math.Inf(1)
+	for _, x := range d {
+		mean, least = mean+x/n, min(least, x)
+	}
+	if least > math.Log(1.15) {
+		return true, false
+	}
+	if n < 3 {
+		return false, false
+	}
+	for _, x := range d {
+		sq += (x - mean) * (x - mean)
+	}
+	t := []float64{6.96, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76}[min(len(d)-3, 8)]
+	half := t * math.Sqrt(sq/(n-1)/n)
+	return mean-half > 0, mean+half < Tied && mean-half > -Tied
+}
+
+// contest measures one job.
+func (v *visitor) contest(ctx context.Context, j *job) error {
+	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}}
+	defer m.close()
+	var err error
+	if m.bench, m.stream, err = v.open(ctx, j, len(j.Variants)); err != nil {
+		var f *kernels.Failure
+		if !errors.As(err, &f) || ctx.Err() != nil {
+			return err
+		}
+		j.failure = f
+		if doubtful(err) != nil {
+			return v.doubt(&uncertain{j, func() { v.unopened(j, nil, f) }}, f)
+		}
+		v.unopened(j, nil, f)
+		return nil
+	}
+	fs := make([]*finalist, len(j.Variants))
+	for i, variant := range j.Variants {
+		fs[i] = &finalist{index: i, variant: variant}
+		if err := m.admit(ctx, fs[i]); err != nil {
+			return err
+		}
+	}
+	if err := m.rounds(ctx, fs); err != nil {
+		return err
+	}
+	var recs []*record.Record
+	for _, f := range fs {
+		var rec *record.Record
+		if f.failure != nil {
+			rec = v.failed(j, f.variant, f.failure)
+		} else {
+			rec = v.record(j, f.variant, kernels.StatusOK)
+			rec.SamplesUS, rec.Visits = f.samples, f.visits
+		}
+		rec.Check = m.checks[f.variant]
+		m.common(rec)
+		recs = append(recs, rec)
+	}
+	v.out <- finished{recs: recs, busy: m.busy, searched: true}
+	return nil
+}
+
+// admit checks a variant. What fails is out; the error is trouble that is nobody's result.
+func (m *measurer) admit(ctx context.Context, f *finalist) error {
+	if _, _, _, err := m.v.run.registry.Resolve(m.j.Problem, f.variant, m.v.run.info); err != nil {
+		f.failure = kernels.Failf(kernels.StatusRefused, "%v", err)
+		return nil
+	}
+	if err := m.open(ctx, m.v.run.o.Seed); err != nil {
+		return err
+	}
+	c, err := m.bench.Check(ctx, f.variant, m.v.run.o.Repeats)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &f.failure):
+		m.broken(err)
+		return nil
+	case err != nil:
+		return err
+	}
+	m.busy += c.Busy
+	m.checks[f.variant] = &c
+	if !c.OK() {
+		f.failure = kernels.Failf(kernels.StatusWrong, "%s", c.Reason())
+	}
+	return nil
+}
+
+// rounds visits who is in, until the contest is decided. A round in which the device was not fit
+// does not count; after so many as may count, all are unfit.
+func (m *measurer) rounds(ctx context.Context, fs []*finalist) error {
+	run := m.v.run
+	o := run.o.Contest
+	rng := rand.New(rand.NewPCG(o.Seed, uint64(m.j.Problem.M)<<32|uint64(m.j.Problem.N)))
+	sensor, senses := m.v.dev.(kernels.Sensor)
+	pr := run.o.Run.Protocol
+	in := make([]bool, len(fs))
+	for i, f := range fs {
+		in[i] = f.failure == nil
+	}
+	for round, rejected := 0, 0; round < o.Rounds; {
+		us := make([][]float64, len(fs))
+		for _, i := range rng.Perm(len(fs)) {
+			if !in[i] {
+				continue
+			}
+			if err := m.open(ctx, run.o.Seed); err != nil {
+				return err
+			}
+			t, err := m.bench.Time(ctx, fs[i].variant, pr.TimeOptions(FinalLaunches+pr.Discard))
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case errors.As(err, &fs[i].failure):
+				m.broken(err)
+				in[i] = false
+				continue
+			case err != nil:
+				return err
+			}
+			m.busy += t.Busy
+			us[i] = record.Micros(t.Seconds[pr.Discard:])
+			if why := tooFast(m.j.Problem, run.info, pr, stats.Median(us[i])); why != "" {
+				fs[i].failure, in[i] = kernels.Failf(kernels.StatusUnfit, "%s", why), false
+			}
+		}
+		if senses {
+			state, err := sensor.Sense(ctx)
+			if err != nil {
+				return err
+			}
+			if why := state.Unfit(MinClock); why != "" {
+				if rejected++; rejected <= o.Rounds {
+					continue
+				}
+				for _, f := range fs {
+					f.failure = kernels.Failf(kernels.StatusUnfit, "%d rounds rejected, last: %s", rejected, why)
+				}
+				return nil
+			}
+		}
+		for i, f := range fs {
+			if in[i] {
+				f.rounds = append(f.rounds, stats.Median(us[i]))
+				f.samples = append(f.samples, us[i]...)
+				f.visits = append(f.visits, len(us[i]))
+			}
+		}
+		if round++; settle(fs, in) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// settle takes those that are behind out, and says whether what is left is tied. Who is in has all rounds.
+func settle(fs []*finalist, in []bool) bool {
+	best := -1
+	for i, f := range fs {
+		if in[i] && (best < 0 || behindBy(f.rounds, fs[best].rounds) < 0) {
+			best = i
+		}
+	}
+	done := true
+	for i, f := range fs {
+		if !in[i] || i == best {
+			continue
+		}
+		d := make([]float64, len(f.rounds))
+		for k := range d {
+			d[k] = math.Log(f.rounds[k] / fs[best].rounds[k])
+		}
+		behind, tied := decided(d)
+		in[i] = !behind
+		done = done && (behind || tied)
+	}
+	return done
+}
+
+// behindBy is by how much a is slower than b over their rounds, as a log ratio.
+func behindBy(a, b []float64) float64 {
+	gain, _, _, _ := search.Gain(a, b)
+	return math.Log1p(gain)
+}

@@ -1,0 +1,110 @@
+package sweep
+
+import (
+	"testing"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+)
+
+// TestContest: who is far behind goes after two rounds, a tie ends it, and what fails is a record.
+func TestContest(t *testing.T) {
+	ts := tasks(t, 6, "rmsnorm/fwd/4096x1024/bf16")
+	vs := ts[0].Variants
+	factor := map[kernels.Variant]float64{vs[0]: 1.03, vs[1]: 1, vs[2]: 1.001, vs[3]: 1.5}
+	f := fake()
+	f.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+		noise := 0.001 * float64(pick(100, p, v, sample)-50) / 50
+		if isStream(v) {
+			return 10e-6 * (1 + noise)
+		}
+		return 20e-6 * factor[v] * (1 + noise)
+	}
+	f.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+		switch v {
+		case vs[4]:
+			return kernels.Failf(kernels.StatusWrong, "wrong")
+		case vs[5]:
+			return kernels.Failf(kernels.StatusCompile, "does not compile")
+		}
+		return nil
+	}
+	o := options(4)
+	o.Run.Protocol = ContestProtocol(o.Run.Protocol, "learn", 10)
+	o.Contest = &Contest{Rounds: 10}
+	sink := &memory{keys: map[string]kernels.Status{}}
+	sum := mustRun(t, ts, sink, o, f)
+	rounds := map[kernels.Variant]int{}
+	status := map[kernels.Variant]kernels.Status{}
+	for _, r := range sink.variants() {
+		rounds[r.Variant()], status[r.Variant()] = len(r.Visits), r.Status
+		if r.Status == kernels.StatusOK && len(r.SamplesUS) != FinalLaunches*len(r.Visits) || r.Base != (r.Variant() == vs[0]) || r.StreamUS == 0 {
+			t.Errorf("%+v", r)
+		}
+		sink.keys[r.Key] = r.Status
+	}
+	if rounds[vs[3]] != 2 || rounds[vs[0]] != 3 || rounds[vs[1]] < 3 || rounds[vs[1]] == 10 || rounds[vs[1]] != rounds[vs[2]] {
+		t.Errorf("rounds %v", rounds)
+	}
+	if status[vs[4]] != kernels.StatusWrong || status[vs[5]] != kernels.StatusCompile || sum.Measured != 6 || sum.Failed != 2 || sum.Problems != 1 {
+		t.Errorf("%v, %+v", status, sum)
+	}
+	// What is there is not measured again, unless a variant is new: then all are.
+	again := &memory{keys: sink.keys}
+	if sum := mustRun(t, ts, again, o, fake()); sum.Skipped != 6 || len(again.records) != 0 {
+		t.Errorf("%+v", sum)
+	}
+	for k, v := range sink.keys {
+		if v == kernels.StatusWrong {
+			delete(sink.keys, k)
+		}
+	}
+	f = fake()
+	if sum := mustRun(t, ts, again, o, f); sum.Measured != 6 || sum.Skipped != 0 {
+		t.Errorf("%+v", sum)
+	}
+}
+
+// A crash takes the problem away from the others no more than from itself.
+func TestContestCrash(t *testing.T) {
+	ts := tasks(t, 3, "rmsnorm/fwd/4096x1024/bf16", "rmsnorm/fwd/64x1024/bf16")
+	f := fake()
+	f.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+		if p == ts[0].Problem && v == ts[0].Variants[1] {
+			return kernels.Failf(kernels.StatusCrash, "it crashed")
+		}
+		return nil
+	}
+	o := options(4)
+	o.Run.Protocol = ContestProtocol(o.Run.Protocol, "learn", 4)
+	o.Contest = &Contest{Rounds: 4}
+	sink := &memory{keys: map[string]kernels.Status{}}
+	sum := mustRun(t, ts, sink, o, f)
+	if sum.Measured != 6 || sum.Failed != 1 {
+		t.Errorf("%+v", sum)
+	}
+	for _, r := range sink.variants() {
+		if (r.Status == kernels.StatusCrash) != (r.Problem == ts[0].Problem && r.Variant() == ts[0].Variants[1]) || r.Run == "" || r.Family == record.Stream {
+			t.Errorf("%+v", r)
+		}
+	}
+}
+
+func TestDecided(t *testing.T) {
+	for _, c := range []struct {
+		d            []float64
+		behind, tied bool
+	}{
+		{[]float64{0.5}, false, false},
+		{[]float64{0.5, 0.2}, true, false},
+		{[]float64{0.05, 0.06}, false, false},
+		{[]float64{0.05, 0.06, 0.055}, true, false},
+		{[]float64{0.001, -0.001, 0.0005}, false, true},
+		{[]float64{0.05, -0.05, 0.02}, false, false},
+		{[]float64{0.004, 0.005, 0.0045}, true, true},
+	} {
+		if behind, tied := decided(c.d); behind != c.behind || tied != c.tied {
+			t.Errorf("%v: behind %v, tied %v", c.d, behind, tied)
+		}
+	}
+}

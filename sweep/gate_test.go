@@ -1,0 +1,114 @@
+package sweep
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/sweep/search"
+)
+
+// A sharing is one of several devices on one GPU. It says so where two are at work at once.
+type sharing struct {
+	*devicetest.Fake
+	t       *testing.T
+	inside  *atomic.Int32
+	timed   atomic.Int32
+	compile func(v kernels.Variant)
+	pid     int
+	beside  atomic.Pointer[[]int]
+}
+
+func (s *sharing) PID() int           { return s.pid }
+func (s *sharing) Beside(pids ...int) { s.beside.Store(&pids) }
+
+func (s *sharing) Info() kernels.DeviceInfo {
+	info := devicetest.H200()
+	info.UUID = "GPU-1"
+	return info
+}
+
+func (s *sharing) Prepare(_ context.Context, _ kernels.Problem, v kernels.Variant) error {
+	if s.compile != nil {
+		s.compile(v)
+	}
+	return nil
+}
+
+func (s *sharing) work() func() {
+	if n := s.inside.Add(1); n != 1 {
+		s.t.Errorf("%d devices of one GPU at work at once", n)
+	}
+	time.Sleep(50 * time.Microsecond)
+	return func() { s.inside.Add(-1) }
+}
+
+func (s *sharing) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
+	defer s.work()()
+	b, err := s.Fake.Open(ctx, p, seed)
+	return sharingBench{b, s}, err
+}
+
+type sharingBench struct {
+	kernels.Bench
+	s *sharing
+}
+
+func (b sharingBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	defer b.s.work()()
+	return b.Bench.Check(ctx, v, repeats)
+}
+
+func (b sharingBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+	defer b.s.work()()
+	b.s.timed.Add(1)
+	return b.Bench.Time(ctx, v, o)
+}
+
+// Devices of one GPU take turns on it, and one measures while another compiles: the second
+// has its first kernel only when the first device has taken some times.
+func TestOneGPUByTurns(t *testing.T) {
+	for _, grid := range []bool{false, true} {
+		var inside atomic.Int32
+		a := &sharing{Fake: fake(), t: t, inside: &inside, pid: 11}
+		b := &sharing{Fake: fake(), t: t, inside: &inside, pid: 12}
+		b.compile = func(v kernels.Variant) {
+			if isStream(v) {
+				return
+			}
+			for start := time.Now(); a.timed.Load() < 4; time.Sleep(time.Millisecond) {
+				if time.Since(start) > 10*time.Second {
+					t.Error("the one device compiles, and the other does not measure meanwhile")
+					return
+				}
+			}
+		}
+		o := searching(search.Auto, search.Budget{})
+		if grid {
+			o = options(6)
+		}
+		o.More = func(problems int) ([]kernels.Device, error) {
+			if problems != 3 {
+				t.Errorf("%d problems to share", problems)
+			}
+			return []kernels.Device{b}, nil
+		}
+		ts := tasks(t, 12, "rmsnorm/bwd/300x1024/bf16", "rmsnorm/bwd/500x2048/bf16", "rmsnorm/fwd/300x1024/bf16")
+		sum, err := Run(t.Context(), registry, []kernels.Device{a}, ts, &memory{}, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.timed.Load() == 0 || b.timed.Load() == 0 {
+			t.Errorf("a grid %t: %d and %d timings", grid, a.timed.Load(), b.timed.Load())
+		}
+		if sum.Held <= 0 || sum.Held > sum.Wall {
+			t.Errorf("a grid %t: the GPU was held for %s of %s", grid, sum.Held, sum.Wall)
+		}
+		if x, y := a.beside.Load(), b.beside.Load(); x == nil || y == nil || len(*x) != 1 || (*x)[0] != 12 || (*y)[0] != 11 {
+			t.Errorf("a grid %t: %v and %v are no others", grid, x, y)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package sweep
+
+import (
+	"slices"
+
+	"normbench/kernels"
+	"normbench/kernels/replay"
+)
+
+// Recorded replaces the variants of each task by those that a replay has of its problem, so that
+// a search of it is the same whatever today's spaces hold. Variants of families that are
+// gone stay out, and so do those of families that took no part in the task. The base stays if
+// it has times; else it is the first of its family that has, or the first of all. A problem
+// that the replay lacks keeps its task, and fails by its name. It counts the variants left out.
+func Recorded(r *kernels.Registry, tasks []Task, d *replay.Device, only []string) (gone int) {
+	for i := range tasks {
+		t := &tasks[i]
+		all, timed := d.Variants(t.Problem)
+		var vs []kernels.Variant
+		for _, v := range all {
+			f, err := r.Lookup(v.Family)
+			switch {
+			case err != nil || f.CheckServes(t.Problem) != nil:
+				gone++
+			case len(only) == 0 || v == t.Base || slices.Contains(only, v.Family):
+				vs = append(vs, v)
+			}
+		}
+		if !slices.ContainsFunc(vs, func(v kernels.Variant) bool { return timed[v] }) {
+			continue
+		}
+		base := t.Base
+		if !timed[base] {
+			is := func(family string) int {
+				return slices.IndexFunc(vs, func(v kernels.Variant) bool { return timed[v] && (family == "" || v.Family == family) })
+			}
+			at := is(base.Family)
+			if at < 0 {
+				at = is("")
+			}
+			base = vs[at]
+		}
+		vs = slices.DeleteFunc(vs, func(v kernels.Variant) bool { return v == base })
+		t.Base, t.Variants = base, append([]kernels.Variant{base}, vs...)
+		t.Refused = 0
+	}
+	return gone
+}

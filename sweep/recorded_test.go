@@ -1,0 +1,44 @@
+package sweep
+
+import (
+	"slices"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/replay"
+)
+
+// A replay's task has what the file holds, also what today's space refuses, and a base with times.
+func TestRecorded(t *testing.T) {
+	r := families.New()
+	p, err := kernels.ParseProblem("rmsnorm/bwd/8192x4096/bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd := kernels.Variant{Family: "rms_bwd/smem_pipe", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 3})}
+	other := odd
+	other.Config = kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 4})
+	gone := kernels.Variant{Family: "rms_bwd/gone"}
+	info := kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", Arch: "sm_90", SMs: 132}
+	d, err := replay.New(info, "file", 1, []replay.Measurement{
+		{Problem: p, Variant: odd, SamplesUS: []float64{5}},
+		{Problem: p, Variant: other, Status: kernels.StatusWrong, Reason: "it is", SamplesUS: []float64{4}},
+		{Problem: p, Variant: gone, SamplesUS: []float64{3}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	today := kernels.Variant{Family: "rms_bwd/two_pass"}
+	tasks := []Task{{Problem: p, Base: today, Variants: []kernels.Variant{today}}}
+	if n := Recorded(r, tasks, d, nil); n != 1 {
+		t.Errorf("%d left out, want the one of a family that is gone", n)
+	}
+	if tasks[0].Base != odd || !slices.Equal(tasks[0].Variants, []kernels.Variant{odd, other}) {
+		t.Errorf("base %s of %v", tasks[0].Base, tasks[0].Variants)
+	}
+	tasks = []Task{{Problem: p, Base: today, Variants: []kernels.Variant{today}}}
+	if Recorded(r, tasks, d, []string{"rms_bwd/two_pass"}); tasks[0].Base != today {
+		t.Errorf("base %s, of a family that took no part", tasks[0].Base)
+	}
+}

@@ -1,0 +1,884 @@
+package learn
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"normbench/kernels"
+	"normbench/kernels/launchrule"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+	"normbench/tune/rules"
+)
+
+// Options say how rules are fitted.
+type Options struct {
+	// MaxRules is the most rules of a class, unless each one more saves three times the price.
+	MaxRules int
+	// Price is what a rule must save, of the weighted mean of log times over the class.
+	Price float64
+	// Tolerance is how much of that mean fewer rules may lose.
+	Tolerance float64
+	// Cliff is the log ratio beyond which a loss counts Steep times more: means hide cliffs.
+	Cliff, Steep float64
+
+	settled bool // Price is what a fit of all came to: the folds of an evaluation search for none
+}
+
+// DefaultOptions are those of learn and tune.
+var DefaultOptions = Options{MaxRules: 12, Price: 0.0007, Tolerance: 0.001, Cliff: 0.02, Steep: 2}
+
+// cost is what a log ratio to the default costs a fit.
+func (o Options) cost(g float64) float64 { return g + o.Steep*max(0, g-o.Cliff) }
+
+// refusedCost is what it costs a recipe that a problem in its box cannot run it: the box will have to shrink.
+const refusedCost = 0.02
+
+// A fitted is the rules of a class with what they rest on.
+type fitted struct {
+	list  rules.List
+	of    []int   // the candidate of each rule
+	price float64 // at which it was found
+}
+
+// The cuts between which rules lie: two an octave in bytes of a row, one in rows per SM, and
+// a few below one row for each.
+var (
+	fewRows  = []int64{2, 8, 32}
+	rowCuts  = []int64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192, 1 << 20}
+	byteCuts = func() (cuts []int64) {
+		for b := int64(64); b <= 1<<19; b *= 2 {
+			cuts = append(cuts, b, b+b/2)
+		}
+		return cuts
+	}()
+)
+
+// cell is the place of a problem among the cuts.
+func (c *class) cell(p kernels.Problem) (x, y int) {
+	x, _ = slices.BinarySearch(byteCuts, p.N*c.Bytes)
+	if y, _ = slices.BinarySearch(fewRows, p.M); y < len(fewRows) && p.M <= int64(c.sms()) {
+		return x, y
+	}
+	y, _ = slices.BinarySearch(rowCuts, launchrule.RowsPerSM(p.M, c.sms()))
+	return x, y + len(fewRows)
+}
+
+func (c *class) sms() int { return max(c.judge.Device.SMs, 1) }
+
+// strata are fitted apart, by the bytes at which rows begin: hardly a config is good for vectors of 16 bytes and for
+// others. Of a stratum's rules each must hold on its parts too, or holds on one of them only: a design
+// that copies words loses where rows begin between two words.
+var strata = []rules.Box{{RowAlign: 16}, {RowUneven: 16}}
+
+// parts are the boxes by which a rule for uneven rows is split where it does not hold on all of them.
+func parts(b rules.Box) []rules.Box {
+	if b.RowUneven == 0 {
+		return nil
+	}
+	words, halves := b, b
+	words.RowAlign, halves.RowUneven = 4, 4
+	return []rules.Box{words, halves}
+}
+
+// box is the bounds of cells of a stratum, ends included.
+func (c *class) box(x0, x1, y0, y1 int, b rules.Box) rules.Box {
+	if x0 > 0 {
+		b.NOver = byteCuts[x0-1] / c.Bytes
+	}
+	if x1 < len(byteCuts) {
+		b.NMax = byteCuts[x1] / c.Bytes
+	}
+	switch few := len(fewRows); {
+	case y0 > few:
+		b.MOver = launchrule.Whole(rowCuts[y0-few-1])
+	case y0 > 0:
+		b.RowsOver = fewRows[y0-1]
+	}
+	switch few := len(fewRows); {
+	case y1 < few:
+		b.RowsMax = fewRows[y1]
+	case y1-few < len(rowCuts):
+		b.MMax = launchrule.Whole(rowCuts[y1-few])
+	}
+	return b
+}
+
+// A piece is a rectangle of cells with its candidate, -1 for the default.
+type piece struct{ x0, x1, y0, y1, cand int }
+
+// gains is each candidate's cost at each point over that of the default: measured, or what is expected.
+func (c *class) gains(o Options, out map[int]bool) [][]float64 {
+	skip := func(i int) bool { return out[i] }
+	gains := make([][]float64, len(c.cands))
+	var wg sync.WaitGroup
+	for x := range c.cands {
+		wg.Go(func() {
+			known := c.knownOf(x)
+			gains[x] = make([]float64, len(c.points))
+			for i, p := range c.points {
+				if out[i] {
+					continue
+				}
+				base, _ := p.regret(p.Default)
+				if !c.offers(x, i) {
+					gains[x][i] = p.Weight * refusedCost
+				} else if g, ok := p.regret(c.at(x, p.Problem.N)); ok {
+					gains[x][i] = p.Weight * o.cost(g-base)
+				} else {
+					// Nothing is gained by what nobody has measured.
+					gains[x][i] = p.Weight * o.cost(max(c.expect(known, i, skip).regret-base, -base/2))
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return gains
+}
+
+// offers says whether candidate x runs at point i.
+func (c *class) offers(x, i int) bool {
+	k := asked{c.ids[x], c.points[i].Problem}
+	c.memo.mu.Lock()
+	yes, ok := c.memo.offered[k]
+	c.memo.mu.Unlock()
+	if !ok {
+		yes = rules.Offers(c.judge, c.points[i].Problem, c.cands[x])
+		c.memo.mu.Lock()
+		c.memo.offered[k] = yes
+		c.memo.mu.Unlock()
+	}
+	return yes
+}
+
+// fit finds the rules of the points that out does not hold.
+func (c *class) fit(o Options, out map[int]bool) fitted {
+	f := fitted{list: rules.List{Class: c.Class, Rules: []rules.Rule{}}}
+	var use []int
+	total := 0.0
+	for i, p := range c.points {
+		if !out[i] {
+			use = append(use, i)
+			total += p.Weight
+		}
+	}
+	if len(use) == 0 {
+		f.list.Hull = rules.Hull{NMin: 1, NMax: 1, MMin: 1, MMax: 1, ElemsMax: 1}
+		return f
+	}
+	f.list.Hull = c.hull(use)
+	gains := c.gains(o, out)
+	// What narrowing took from a rule's box is fitted again, as far as that finds something.
+	for pass := 0; pass < 3 && len(use) > 0; pass++ {
+		found, of := c.pass(o, &f, use, gains, total)
+		f.list.Rules, f.of = append(f.list.Rules, found...), append(f.of, of...)
+		if len(found) == 0 || o.settled {
+			break
+		}
+		o.Price = f.price
+		use = slices.DeleteFunc(use, func(i int) bool {
+			p := c.points[i].Problem
+			return slices.ContainsFunc(found, func(r rules.Rule) bool { return r.Holds(c.where(p)) })
+		})
+	}
+	return f
+}
+
+// pass finds rules for some points. The first pass settles the price.
+func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total float64) ([]rules.Rule, []int) {
+	type rule struct {
+		rules.Rule
+		cand int
+	}
+	var cutters []*cutter
+	for _, b := range strata {
+		if s := newCutter(c, use, gains, b); s != nil {
+			cutters = append(cutters, s)
+		}
+	}
+	solve := func(price float64) (cost float64, n int, ps [][]piece) {
+		for _, s := range cutters {
+			k, r, pieces := s.solve(price * total)
+			cost, n, ps = cost+k/total, n+r, append(ps, pieces)
+		}
+		return cost, n, ps
+	}
+	// The fewest rules within the tolerance of what the price leaves; beyond MaxRules a rule costs three times
+	// as much.
+	cost, n, ps := solve(o.Price)
+	if f.price == 0 {
+		f.price = o.Price
+		best := cost - o.Price*float64(n)
+		for lo, hi, step := o.Price, 64*o.Price, 0; step < 7 && n > 0 && !o.settled; step++ {
+			mid := math.Sqrt(lo * hi)
+			cost, fewer, pieces := solve(mid)
+			if cost-mid*float64(fewer) <= best+o.Tolerance || fewer >= o.MaxRules && mid <= 3*o.Price {
+				lo, n, ps, f.price = mid, fewer, pieces, mid
+			} else {
+				hi = mid
+			}
+		}
+	}
+	var found []rule
+	for k, s := range cutters {
+		for _, p := range ps[k] {
+			if p.cand < 0 {
+				continue
+			}
+			// What the recipe is refused in the middle of leaves several boxes.
+			whole := c.box(p.x0, p.x1, p.y0, p.y1, s.stratum)
+			boxes := []rules.Box{whole}
+			if !c.evenly(whole, p.cand, use) {
+				boxes = parts(whole)
+			}
+			for _, b := range boxes {
+				for left, n := use, 0; n < 4; n++ {
+					r, ok := c.stands(rules.Rule{Box: b, Recipe: c.cands[p.cand]}, p.cand, f.list.Hull, left, o)
+					if !ok {
+						break
+					}
+					found = append(found, rule{r, p.cand})
+					left = slices.DeleteFunc(slices.Clone(left), func(i int) bool { return r.Holds(&c.points[i].where) })
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(found, func(a, b rule) int {
+		most := func(v int64) int64 { return cmp.Or(v, math.MaxInt64) }
+		return cmp.Or(cmp.Compare(b.RowAlign, a.RowAlign), cmp.Compare(b.RowUneven, a.RowUneven), cmp.Compare(most(a.NMax), most(b.NMax)), cmp.Compare(a.NOver, b.NOver),
+			cmp.Compare(most(a.MMax.Num), most(b.MMax.Num)), cmp.Compare(a.MOver.Num, b.MOver.Num), cmp.Compare(most(a.RowsMax), most(b.RowsMax)))
+	})
+	var list []rules.Rule
+	var of []int
+	for _, r := range found {
+		list, of = append(list, r.Rule), append(of, r.cand)
+	}
+	return list, of
+}
+
+// evenly says whether a candidate was measured in all parts of a box and loses in none, in the mean.
+func (c *class) evenly(b rules.Box, cand int, use []int) bool {
+	for _, part := range parts(b) {
+		p := c.paired(&rules.Rule{Box: part}, cand, use)
+		if len(p.gain) == 0 {
+			return c.Bytes > 2 && part.RowUneven == 4 // rows of fp32 begin at words
+		}
+		if mean, _, _ := p.sum(DefaultOptions); mean > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// stands narrows a rule to what its recipe is accepted on and says whether the paired times in its box
+// hold it: in the mean it gains 0.4%, also less 1.5 times its standard error, and no twentieth of its problems
+// falls off a cliff. The default wins ties.
+func (c *class) stands(r rules.Rule, cand int, h rules.Hull, use []int, o Options) (rules.Rule, bool) {
+	var in []kernels.Problem
+	for _, i := range use {
+		if p := c.points[i].Problem; r.Holds(c.where(p)) {
+			in = append(in, p)
+		}
+	}
+	if !o.settled { // a fold asks about the problems that it left out alone
+		var ok bool
+		if r.Box, ok = c.narrow(r, h, in); !ok {
+			return r, false
+		}
+	}
+	pairs := c.paired(&r, cand, use)
+	if len(pairs.gain) == 0 {
+		return r, false
+	}
+	mean, half, cliffs := pairs.sum(o)
+	if !o.settled {
+		r.Evidence = c.evidence(&r, cand, use)
+	}
+	if len(pairs.gain) == 1 { // the rest of a box that was narrowed: what is expected there speaks for it too
+		return r, mean < -0.05
+	}
+	return r, mean+1.5*half < -0.004 && 20*cliffs <= len(pairs.gain)+10
+}
+
+// narrow is the box of a rule as far as its recipe is accepted. A recipe may be refused for few rows, or for more than a
+// few: where many of the problems would be lost, a part of the box is tried.
+func (c *class) narrow(r rules.Rule, h rules.Hull, in []kernels.Problem) (best rules.Box, ok bool) {
+	most := 0
+	try := func(b rules.Box) {
+		if b, fits := c.memo.narrower(c).Narrow(b, r.Recipe, h, in); fits {
+			n := 0
+			for _, p := range in {
+				if b.Holds(c.where(p)) {
+					n++
+				}
+			}
+			if n > most {
+				best, most, ok = b, n, true
+			}
+		}
+	}
+	try(r.Box)
+	if r.MOver.Num > 0 {
+		return best, ok
+	}
+	for _, rows := range []int64{2, 8, 32, 64} {
+		if 10*most > 9*len(in) {
+			break
+		}
+		if r.RowsOver < rows && (r.RowsMax == 0 || rows < r.RowsMax) {
+			over, upTo := r.Box, r.Box
+			over.RowsOver, upTo.RowsMax = rows, rows
+			try(over)
+			try(upTo)
+		}
+	}
+	return best, ok
+}
+
+// pairs are the weighted log ratios of a rule to the default at the points where both were measured.
+type pairs struct{ gain, weight []float64 }
+
+func (c *class) paired(r *rules.Rule, cand int, use []int) (p pairs) {
+	for _, i := range use {
+		q := c.points[i]
+		if !r.Holds(&q.where) {
+			continue
+		}
+		base, okBase := q.regret(q.Default)
+		if g, ok := q.regret(c.at(cand, q.Problem.N)); ok && okBase {
+			p.gain, p.weight = append(p.gain, g-base), append(p.weight, q.Weight)
+		}
+	}
+	return p
+}
+
+// sum is the weighted mean, its standard error, and how many fall off a cliff.
+func (p pairs) sum(o Options) (mean, err float64, cliffs int) {
+	total, sq := 0.0, 0.0
+	for i, g := range p.gain {
+		mean, total = mean+p.weight[i]*g, total+p.weight[i]
+		if g > 2*o.Cliff {
+			cliffs++
+		}
+	}
+	mean /= total
+	for i, g := range p.gain {
+		sq += p.weight[i] * (g - mean) * (g - mean)
+	}
+	n := float64(len(p.gain))
+	return mean, math.Sqrt(sq / total / max(n-1, 1)), cliffs
+}
+
+// evidence sums up what was measured in a rule's box.
+func (c *class) evidence(r *rules.Rule, cand int, use []int) (e rules.Evidence) {
+	var own, next, base mean
+	worst := math.Inf(-1)
+	for _, i := range use {
+		p := c.points[i]
+		g, ok := p.regret(c.at(cand, p.Problem.N))
+		if !ok || !r.Holds(&p.where) {
+			continue
+		}
+		own.add(p.Weight, g)
+		if g > worst {
+			worst, e.Worst = g, p.Problem.String()
+		}
+		e.Problems++
+		e.Records += len(p.US) + len(p.Failed)
+		if d, ok := p.regret(p.Default); ok {
+			next.add(p.Weight, d-g)
+		}
+		if b, ok := p.regret(p.Base); ok {
+			base.add(p.Weight, b-g)
+		}
+	}
+	if e.Problems == 0 {
+		return e
+	}
+	e.Regret, e.WorstRegret, e.DefaultRegret = own.exp(), round(math.Exp(worst)), round(math.Exp((own.sum+next.sum)/own.weight))
+	e.OverNext, e.OverNextWorst = next.exp(), round(math.Exp(next.least))
+	if base.weight > 0 {
+		e.OverBase, e.OverBaseWorst = base.exp(), round(math.Exp(base.least))
+	}
+	return e
+}
+
+// A mean of logs.
+type mean struct{ sum, weight, least float64 }
+
+func (m *mean) add(weight, log float64) {
+	if m.weight == 0 || log < m.least {
+		m.least = log
+	}
+	m.sum, m.weight = m.sum+weight*log, m.weight+weight
+}
+
+func (m *mean) exp() float64 { return round(math.Exp(m.sum / m.weight)) }
+
+func round(f float64) float64 { return math.Round(f*1e4) / 1e4 }
+
+// hull is where the points in use lie.
+func (c *class) hull(use []int) (h rules.Hull) {
+	for k, i := range use {
+		p := c.points[i].Problem
+		rows := launchrule.RowsPerSM(p.M, c.sms())
+		e := p.N * rows
+		if k == 0 {
+			h = rules.Hull{NMin: p.N, NMax: p.N, MMin: rows, MMax: rows, ElemsMax: e}
+		}
+		h = rules.Hull{NMin: min(h.NMin, p.N), NMax: max(h.NMax, p.N), MMin: min(h.MMin, rows), MMax: max(h.MMax, rows), ElemsMax: max(h.ElemsMax, e)}
+	}
+	return h
+}
+
+// ---- The dynamic program ----------------------------------------------------------
+
+// A cutter finds the best pieces of a stratum: of all ways to cut the plane in two, and each
+// half again, the one with the least cost, with a price for each piece that is not the default's.
+type cutter struct {
+	stratum rules.Box
+	xs, ys  []int // the cells' columns and rows that hold points
+	count   []int
+	sums    [][]float64 // per candidate, prefix sums of costs
+	leaves  []cutLeaf
+	memo    []cut
+	price   float64
+}
+
+type cutLeaf struct {
+	done bool
+	cand int
+	cost float64
+}
+
+type cut struct {
+	done        bool
+	cost        float64
+	rules, cand int
+	at          int // last index of the first half, -1 for none
+	alongX      bool
+}
+
+// newCutter is nil where the stratum has no point.
+func newCutter(c *class, use []int, gains [][]float64, stratum rules.Box) *cutter {
+	s := &cutter{stratum: stratum}
+	var mine []int
+	var at [][2]int
+	for _, i := range use {
+		if stratum.Holds(&c.points[i].where) {
+			x, y := c.cell(c.points[i].Problem)
+			mine, at = append(mine, i), append(at, [2]int{x, y})
+			s.xs, s.ys = append(s.xs, x), append(s.ys, y)
+		}
+	}
+	if len(mine) == 0 {
+		return nil
+	}
+	slices.Sort(s.xs)
+	slices.Sort(s.ys)
+	s.xs, s.ys = slices.Compact(s.xs), slices.Compact(s.ys)
+	w := len(s.ys) + 1
+	s.count = make([]int, (len(s.xs)+1)*w)
+	places := make([]int, len(mine))
+	for k := range mine {
+		x, _ := slices.BinarySearch(s.xs, at[k][0])
+		y, _ := slices.BinarySearch(s.ys, at[k][1])
+		places[k] = (x+1)*w + y + 1
+		s.count[places[k]]++
+	}
+	prefix(s.count, w)
+	for _, g := range gains {
+		sum := make([]float64, len(s.count))
+		for k, i := range mine {
+			sum[places[k]] += g[i]
+		}
+		prefix(sum, w)
+		s.sums = append(s.sums, sum)
+	}
+	n := len(s.xs) * len(s.xs) * len(s.ys) * len(s.ys)
+	s.leaves, s.memo = make([]cutLeaf, n), make([]cut, n)
+	return s
+}
+
+func prefix[T int | float64](g []T, w int) {
+	for x := w; x < len(g); x += w {
+		var row T
+		for y := 1; y < w; y++ {
+			row += g[x+y]
+			g[x+y] = g[x-w+y] + row
+		}
+	}
+}
+
+func within[T int | float64](g []T, w, x0, x1, y0, y1 int) T {
+	return g[(x1+1)*w+y1+1] - g[x0*w+y1+1] - g[(x1+1)*w+y0] + g[x0*w+y0]
+}
+
+// solve is the least cost, the number of rules and the pieces at a price.
+func (s *cutter) solve(price float64) (cost float64, n int, ps []piece) {
+	s.price = price
+	clear(s.memo)
+	b := s.best(0, len(s.xs)-1, 0, len(s.ys)-1)
+	var walk func(x0, x1, y0, y1 int)
+	walk = func(x0, x1, y0, y1 int) {
+		switch b := s.best(x0, x1, y0, y1); {
+		case b.at < 0:
+			// A border lies at the cut before the next cells that hold points, so that no part is nobody's.
+			p := piece{0, len(byteCuts), 0, len(fewRows) + len(rowCuts), b.cand}
+			if x0 > 0 {
+				p.x0 = border(s.xs[x0-1], s.xs[x0])
+			}
+			if x1 < len(s.xs)-1 {
+				p.x1 = border(s.xs[x1], s.xs[x1+1]) - 1
+			}
+			if y0 > 0 {
+				p.y0 = border(s.ys[y0-1], s.ys[y0])
+			}
+			if y1 < len(s.ys)-1 {
+				p.y1 = border(s.ys[y1], s.ys[y1+1]) - 1
+			}
+			ps = append(ps, p)
+		case b.alongX:
+			walk(x0, b.at, y0, y1)
+			walk(b.at+1, x1, y0, y1)
+		default:
+			walk(x0, x1, y0, b.at)
+			walk(x0, x1, b.at+1, y1)
+		}
+	}
+	walk(0, len(s.xs)-1, 0, len(s.ys)-1)
+	return b.cost, b.rules, ps
+}
+
+// border is the first cell of the second half between two cells that hold points: what lies between is halved.
+func border(a, b int) int { return (a + b + 2) / 2 }
+
+func (s *cutter) best(x0, x1, y0, y1 int) cut {
+	id := ((x0*len(s.xs)+x1)*len(s.ys)+y0)*len(s.ys) + y1
+	if b := s.memo[id]; b.done {
+		return b
+	}
+	w := len(s.ys) + 1
+	b := cut{done: true, cand: -1, at: -1}
+	if within(s.count, w, x0, x1, y0, y1) > 0 {
+		l := &s.leaves[id]
+		if !l.done {
+			*l = cutLeaf{true, -1, math.Inf(1)}
+			for x := range s.sums {
+				if c := within(s.sums[x], w, x0, x1, y0, y1); c < l.cost-1e-9 {
+					l.cand, l.cost = x, c
+				}
+			}
+		}
+		if l.cost+s.price < b.cost-1e-9 {
+			b.cost, b.rules, b.cand = l.cost+s.price, 1, l.cand
+		}
+		try := func(p, q cut, at int, alongX bool) {
+			cost, n := p.cost+q.cost, p.rules+q.rules
+			if cost < b.cost-1e-9 || cost < b.cost+1e-9 && n < b.rules {
+				b = cut{done: true, cost: cost, rules: n, cand: -1, at: at, alongX: alongX}
+			}
+		}
+		for x := x0; x < x1; x++ {
+			try(s.best(x0, x, y0, y1), s.best(x+1, x1, y0, y1), x, true)
+		}
+		for y := y0; y < y1; y++ {
+			try(s.best(x0, x1, y0, y), s.best(x0, x1, y+1, y1), y, false)
+		}
+	}
+	s.memo[id] = b
+	return b
+}
+
+// ---- All classes, and how good they are ------------------------------------------
+
+// A Result is the rules with how good they are.
+type Result struct {
+	Set    *rules.Set
+	Scores []rules.Score
+	// Guessed counts the held-out answers that were not measured: they are what is expected.
+	Guessed, Answers int
+	// Learned counts the lists that were fitted; those of the prior follow.
+	Learned int
+	classes []*class
+	fits    []fitted
+}
+
+// Fit finds the rules of every class of the points. evaluate also tells how good they are held out, which
+// takes some twenty times as long.
+func Fit(points []*Point, j rules.Judge, o Options, m *Memo, evaluate bool) *Result {
+	by := map[rules.Class][]*Point{}
+	for _, p := range points {
+		by[launchrule.ClassOf(p.Problem)] = append(by[launchrule.ClassOf(p.Problem)], p)
+	}
+	res := &Result{Set: &rules.Set{Schema: launchrule.Schema, Kind: launchrule.Kind, Device: j.Device, Sources: map[string]string{}}}
+	for cl, ps := range by {
+		res.classes = append(res.classes, newClass(cl, ps, j, m))
+	}
+	slices.SortFunc(res.classes, func(a, b *class) int {
+		return a.Class.Compare(b.Class)
+	})
+	for _, c := range res.classes {
+		f := c.fit(o, nil)
+		if evaluate {
+			scores, guessed := c.evaluate(&f, o)
+			res.Scores = append(res.Scores, scores...)
+			res.Guessed, res.Answers = res.Guessed+guessed, res.Answers+2*len(c.points)
+		}
+		res.fits = append(res.fits, f)
+		res.Set.Lists = append(res.Set.Lists, f.list)
+	}
+	res.Set.HeldOut, res.Learned = res.Scores, len(res.Set.Lists)
+	return res
+}
+
+// where is a problem on the device.
+func (c *class) where(p kernels.Problem) *launchrule.Place {
+	at := launchrule.At(p, c.judge.Device)
+	return &at
+}
+
+// Held-out estimates beside those of package rules: over the problems that were drawn at random, by what
+// was answered when they were drawn.
+const HeldFresh = "fresh"
+
+// scaled are the lists of rules as they answer for another device: elements count by the L2, all else is relative already.
+func scaled(s *launchrule.Set, d kernels.DeviceInfo) []rules.List {
+	lists := slices.Clone(s.Lists)
+	if own := s.Device.CacheBytes; own > 0 && d.CacheBytes > 0 && own != d.CacheBytes {
+		by := float64(d.CacheBytes) / float64(own)
+		for i := range lists {
+			lists[i].Rules = slices.Clone(lists[i].Rules)
+			for k := range lists[i].Rules {
+				b := &lists[i].Rules[k].Box
+				b.ElemsOver, b.ElemsMax = int64(float64(b.ElemsOver)*by), int64(float64(b.ElemsMax)*by)
+			}
+		}
+	}
+	return lists
+}
+
+// Finish completes the set as a file: where it comes from, and the prior's rules behind its own.
+func (p *Policy) Finish(r *Result, tool, commit string, pr record.Protocol, points []*Point, source func(family string) string) error {
+	s := r.Set
+	s.Tool, s.Measured = tool, commit
+	for _, q := range points {
+		if q.When.After(s.Date) {
+			s.Date = q.When
+		}
+	}
+	var err error
+	if s.Protocol, err = json.Marshal(pr); err != nil {
+		return err
+	}
+	s.Lists = s.Lists[:r.Learned:r.Learned]
+	for i := range s.Lists {
+		for k := range s.Lists[i].Rules {
+			rule := &s.Lists[i].Rules[k]
+			rule.Evidence.Commit = commit
+			s.Sources[rule.Family] = source(rule.Family)
+		}
+	}
+	s.Whole = true
+	if p.Prior != nil {
+		s.Lists = append(s.Lists, scaled(p.Prior, s.Device)...)
+		for f, h := range p.Prior.Sources {
+			if s.Sources[f] == "" {
+				s.Sources[f] = h
+			}
+		}
+	}
+	return s.CheckValid()
+}
+
+// answer is the log regret of what a list answers at a point, and whether that is measured.
+func (c *class) answer(f *fitted, i int) (g float64, known bool) {
+	p := c.points[i]
+	for k := range f.list.Rules {
+		r := &f.list.Rules[k]
+		if !r.Holds(&p.where) || !f.list.Hull.Holds(p.Problem.M, p.Problem.N, c.sms()) {
+			continue
+		}
+		if g, ok := p.regret(c.at(f.of[k], p.Problem.N)); ok {
+			return g, true
+		}
+		if !c.offers(f.of[k], i) {
+			break // in a written file the box does not hold it
+		}
+		return c.expect(c.knownOf(f.of[k]), i, nil).regret, false
+	}
+	g, _ = p.regret(p.Default)
+	return g, true
+}
+
+const folds = 8
+
+// evaluate drops the rules that do not hold on problems left out of the fit, and tells how good what is left is.
+func (c *class) evaluate(f *fitted, o Options) (scores []rules.Score, guessed int) {
+	all := make([]int, len(c.points))
+	base := make([]float64, len(c.points))
+	for i, p := range c.points {
+		all[i] = i
+		base[i], _ = p.regret(p.Default)
+	}
+	held := map[string][]float64{}
+	o.Price, o.settled = f.price, true
+	for _, how := range []string{launchrule.HeldShape, launchrule.HeldN} {
+		loss := make([]float64, len(c.points))
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for fold := range folds {
+			out := map[int]bool{}
+			for i, p := range c.points {
+				key := uint64(p.Problem.N) * 0x9e3779b97f4a7c15
+				if how == launchrule.HeldShape {
+					key += uint64(p.Problem.M) * 0xd6e8feb86659fd93
+				}
+				if int((key^key>>29)*0xbf58476d1ce4e5b9>>33)%folds == fold {
+					out[i] = true
+				}
+			}
+			wg.Go(func() {
+				g := c.fit(o, out)
+				// What lies beyond the hull of the fold is within that of all.
+				g.list.Hull = f.list.Hull
+				for i := range out {
+					l, known := c.answer(&g, i)
+					mu.Lock()
+					loss[i] = l
+					if !known {
+						guessed++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		held[how] = loss
+	}
+	c.distrust(f, held[launchrule.HeldShape], base)
+	// Rules that lose to the default in the mean of what they have not seen are not worth having.
+	for _, loss := range held {
+		if c.weighted(loss) > c.weighted(base) {
+			f.list.Rules, f.of = []rules.Rule{}, nil
+			held = map[string][]float64{launchrule.HeldShape: base, launchrule.HeldN: base}
+			break
+		}
+	}
+	fits := make([]float64, len(c.points))
+	var fresh []int
+	asked := make([]float64, len(c.points))
+	for i, p := range c.points {
+		fits[i], _ = c.answer(f, i)
+		if g, ok := p.regret(p.Asked); ok && p.Fresh {
+			fresh, asked[i] = append(fresh, i), g
+		}
+	}
+	add := func(how, who string, loss []float64, use []int) {
+		if len(use) > 0 {
+			scores = append(scores, c.score(how, who, loss, use))
+		}
+	}
+	add(launchrule.HeldNothing, launchrule.ChooserRules, fits, all)
+	add(launchrule.HeldNothing, rules.ChooserDefault, base, all)
+	for _, how := range []string{launchrule.HeldShape, launchrule.HeldN} {
+		add(how, launchrule.ChooserRules, held[how], all)
+		add(how, rules.ChooserDefault, base, all)
+	}
+	// The rules grew better meanwhile: the newer half says what they are worth now.
+	slices.SortFunc(fresh, func(a, b int) int {
+		return cmp.Or(c.points[a].When.Compare(c.points[b].When), cmp.Compare(a, b))
+	})
+	fresh = fresh[len(fresh)/2:]
+	add(HeldFresh, launchrule.ChooserRules, asked, fresh)
+	add(HeldFresh, rules.ChooserDefault, base, fresh)
+	return scores, guessed
+}
+
+// weighted is the sum of the points' losses, by weight.
+func (c *class) weighted(loss []float64) (sum float64) {
+	for i, p := range c.points {
+		sum += p.Weight * loss[i]
+	}
+	return sum
+}
+
+// distrust takes away the rules in whose boxes fits that had not seen a problem did worse on it than the default, in the mean.
+func (c *class) distrust(f *fitted, held, base []float64) {
+	var kept fitted
+	for k := range f.list.Rules {
+		r := &f.list.Rules[k]
+		sum, total := 0.0, 0.0
+		for i, p := range c.points {
+			if r.Holds(&p.where) {
+				sum, total = sum+p.Weight*(held[i]-base[i]), total+p.Weight
+			}
+		}
+		if total == 0 || sum <= 0 {
+			var h mean
+			for i, p := range c.points {
+				if r.Holds(&p.where) {
+					h.add(p.Weight, held[i])
+				}
+			}
+			if h.weight > 0 {
+				r.Evidence.HeldOutRegret = h.exp()
+			}
+			kept.list.Rules, kept.of = append(kept.list.Rules, *r), append(kept.of, f.of[k])
+		}
+	}
+	f.list.Rules, f.of = append([]rules.Rule{}, kept.list.Rules...), kept.of
+}
+
+// score is over some points, by weight.
+func (c *class) score(held, who string, loss []float64, use []int) rules.Score {
+	s := rules.Score{Class: c.Class.String(), Held: held, Chooser: who, Shapes: len(use)}
+	var regret []float64
+	var cells [][]float64
+	sum, total := 0.0, 0.0
+	for _, i := range use {
+		p := c.points[i]
+		r := math.Exp(loss[i])
+		regret = append(regret, r)
+		cells = append(cells, []float64{loss[i]})
+		sum, total = sum+p.Weight*loss[i], total+p.Weight
+		if r > s.Max {
+			s.Max, s.Worst = r, p.Problem.String()
+		}
+		if r <= 1.02 {
+			s.Within2 += p.Weight
+		}
+		if r <= 1.05 {
+			s.Within5 += p.Weight
+		}
+	}
+	_, s.Lo, s.Hi = stats.GeoMeanCI(cells, 0.95, 400, 1)
+	s.Regret, s.P95 = math.Exp(sum/total), stats.Quantile(0.95, regret)
+	s.Lo, s.Hi = min(s.Lo, s.Regret), max(s.Hi, s.Regret)
+	for _, f := range []*float64{&s.Regret, &s.Lo, &s.Hi, &s.P95, &s.Max} {
+		*f = round(*f)
+	}
+	s.Within2, s.Within5 = round(s.Within2/total), round(s.Within5/total)
+	return s
+}
+
+// Mean is the weighted regret of the classes by a way to hold out and a chooser, less one, and its 95th
+// percentile of the worst class; ok is false where nothing is known.
+func (r *Result) Mean(held, who string) (mean, p95 float64, n int, ok bool) {
+	sum := 0.0
+	for _, s := range r.Scores {
+		if s.Held == held && s.Chooser == who {
+			sum, n, p95 = sum+float64(s.Shapes)*math.Log(s.Regret), n+s.Shapes, max(p95, s.P95)
+		}
+	}
+	if n == 0 {
+		return 0, 0, 0, false
+	}
+	return math.Exp(sum/float64(n)) - 1, p95 - 1, n, true
+}
+
+func (p *Point) String() string { return fmt.Sprintf("%s: %d variants", p.Problem, len(p.US)) }

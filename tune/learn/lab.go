@@ -1,0 +1,80 @@
+package learn
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"normbench/kernels"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/tune/rules"
+)
+
+// A Lab measures batches on devices of one kind, into a sink.
+type Lab struct {
+	Registry *kernels.Registry
+	Devices  []kernels.Device
+	Sink     sweep.Sink
+	Run      record.Run // what each run of the lab is like, but for its ID and its protocol
+	Seed     uint64
+	Rounds   int              // of a contest, at most
+	Now      func() time.Time // time.Now, but for simulated devices
+
+	sum sweep.Summary
+}
+
+// Announce tells the devices what the next batch will ask for, so that it compiles beside this one.
+func (l *Lab) Announce(b Batch) {
+	for i := len(b.Tasks) - 1; i >= 0; i-- { // what was announced last is compiled first
+		t := b.Tasks[i]
+		vs := append([]kernels.Variant{{Family: l.Registry.StreamOf(t.Problem)}}, t.Variants...)
+		l.Devices[i%len(l.Devices)].Prefetch(t.Problem, vs)
+	}
+}
+
+// Contest measures a batch and tells done of each problem.
+func (l *Lab) Contest(ctx context.Context, b Batch, done func([]*record.Record)) error {
+	name := rules.Learned
+	if b.Fresh {
+		name = rules.LearnedFresh
+	}
+	o := l.options()
+	o.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, name, l.Rounds)
+	o.Contest = &sweep.Contest{Rounds: l.Rounds, Seed: l.Seed}
+	o.Finished = func(recs []*record.Record) error {
+		done(recs)
+		return nil
+	}
+	return l.run(ctx, b.Tasks, o)
+}
+
+func (l *Lab) options() sweep.Options {
+	run := l.Run
+	run.ID, run.Time = uuid.NewString()[:13], l.Now().UTC().Truncate(time.Millisecond)
+	return sweep.Options{Run: run, Seed: l.Seed, Repeats: 2}
+}
+
+func (l *Lab) run(ctx context.Context, tasks []sweep.Task, o sweep.Options) error {
+	s, err := sweep.Run(ctx, l.Registry, l.Devices, tasks, l.Sink, o)
+	l.sum.Measured += s.Measured
+	l.sum.Failed += s.Failed
+	l.sum.Skipped += s.Skipped
+	l.sum.Pruned += s.Pruned
+	l.sum.Wall += s.Wall
+	l.sum.Busy += s.Busy
+	l.sum.Deciding += s.Deciding
+	l.sum.Writing += s.Writing
+	l.sum.Problems += s.Problems
+	for _, g := range s.Gone {
+		if !slices.Contains(l.sum.Gone, g) {
+			l.sum.Gone = append(l.sum.Gone, g)
+		}
+	}
+	return err
+}
+
+// Summary is what came of all runs.
+func (l *Lab) Summary() sweep.Summary { return l.sum }

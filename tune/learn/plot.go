@@ -1,0 +1,177 @@
+package learn
+
+import (
+	"fmt"
+	"image/color"
+	"io"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/palette/moreland"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+
+	"normbench/kernels"
+	"normbench/tune/rules"
+)
+
+// Plot draws two maps of rows by columns for each class: what the rules reach on the measured problems, in
+// percent of the speed of a copy, and their regret, the time over the best known. format is svg or png.
+func (r *Result) Plot(w io.Writer, format string) error {
+	const width, height = 430, 320 // points, per panel
+	maps := r.Maps()
+	W, H := vg.Length(2*width), vg.Length(height*len(maps))
+	var out vg.CanvasSizer
+	var write io.WriterTo
+	if format == "png" {
+		c := vgimg.NewWith(vgimg.UseWH(W, H), vgimg.UseDPI(96))
+		out, write = c, vgimg.PngCanvas{Canvas: c}
+	} else {
+		c := vgsvg.New(W, H)
+		out, write = c, c
+	}
+	all := draw.New(out)
+	for i, m := range maps {
+		for side, panel := range []struct {
+			title string
+			scale scale
+			value func(Dot) (float64, bool)
+		}{
+			{m.Class.String() + ": % of a copy's speed", scale{lo: 20, hi: 100, unit: "%"}, func(d Dot) (float64, bool) { return d.Percent, d.Percent > 0 }},
+			{"regret: time over the best known, less one", scale{lo: 0, hi: 20, unit: "%", worst: true}, func(d Dot) (float64, bool) { return 100 * d.Regret, true }},
+		} {
+			s := panel.scale
+			p, err := m.panel(panel.title, panel.value, s)
+			if err != nil {
+				return err
+			}
+			x, y := vg.Length(side*width), vg.Length((len(maps)-1-i)*height)
+			area := draw.Crop(all, x+8, x+width-W-58, y+8, y+height-H-8)
+			p.Draw(area)
+			s.draw(draw.Crop(all, x+width-50, x+width-W-4, y+46, y+height-H-34))
+		}
+	}
+	_, err := write.WriteTo(w)
+	return err
+}
+
+// A scale gives numbers colours.
+type scale struct {
+	lo, hi float64
+	unit   string
+	worst  bool // high is bad
+}
+
+func (s scale) at(x float64) color.Color {
+	t := min(max((x-s.lo)/(s.hi-s.lo), 0), 1)
+	if s.worst {
+		t = 1 - t
+	}
+	m := moreland.Kindlmann() // dark is bad, whatever a reader sees of hues
+	m.SetMin(0)
+	m.SetMax(1)
+	c, err := m.At(0.05 + 0.85*t)
+	if err != nil {
+		return color.Black
+	}
+	return c
+}
+
+// draw is the scale as a bar with numbers.
+func (s scale) draw(c draw.Canvas) {
+	const steps = 40
+	style := draw.TextStyle{Color: color.Black, Font: plot.DefaultFont, Handler: plot.DefaultTextHandler, YAlign: draw.YCenter}
+	style.Font.Size = vg.Points(8)
+	for i := range steps {
+		y0 := c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i)/steps
+		y1 := c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i+1)/steps
+		x := s.lo + (s.hi-s.lo)*(float64(i)+0.5)/steps
+		c.FillPolygon(s.at(x), []vg.Point{{X: c.Min.X, Y: y0}, {X: c.Min.X + 10, Y: y0}, {X: c.Min.X + 10, Y: y1}, {X: c.Min.X, Y: y1}})
+	}
+	for i := range 5 {
+		x := s.lo + (s.hi-s.lo)*float64(i)/4
+		c.FillText(style, vg.Point{X: c.Min.X + 13, Y: c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i)/4}, fmt.Sprintf("%.3g%s", x, s.unit))
+	}
+}
+
+// A Dot is a measured problem with what the rules reach there.
+type Dot struct {
+	Problem kernels.Problem
+	Fresh   bool    // drawn at random
+	Percent float64 // of the speed of a copy; 0 where the copy has no time
+	Regret  float64 // time over the best known, less one
+	Known   bool    // the time of the rules' answer was measured, not expected
+}
+
+// A Map is the dots of a class.
+type Map struct {
+	Class rules.Class
+	Dots  []Dot
+}
+
+// Maps are the measured problems of each class.
+func (r *Result) Maps() (maps []Map) {
+	for k, c := range r.classes {
+		m := Map{Class: c.Class}
+		for i, p := range c.points {
+			g, known := c.answer(&r.fits[k], i)
+			m.Dots = append(m.Dots, Dot{p.Problem, p.Fresh, 100 * p.Stream / (p.BestUS * math.Exp(g)), math.Expm1(g), known})
+		}
+		maps = append(maps, m)
+	}
+	return maps
+}
+
+// panel is a plot with a dot for each problem. Fresh draws are squares.
+func (m *Map) panel(title string, value func(Dot) (float64, bool), s scale) (*plot.Plot, error) {
+	p := plot.New()
+	p.Title.Text = title
+	p.X.Label.Text, p.Y.Label.Text = "N, columns", "M, rows"
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.X.Tick.Marker, p.Y.Tick.Marker = powers(4), powers(16)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = math.Inf(1), 0, math.Inf(1), 0
+	var dots plotter.XYs
+	var values []float64
+	var fresh []bool
+	for _, q := range m.Dots {
+		v, ok := value(q)
+		if !ok {
+			continue
+		}
+		x, y := float64(q.Problem.N), float64(q.Problem.M)
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = min(p.X.Min, x/1.3), max(p.X.Max, x*1.3), min(p.Y.Min, y/1.5), max(p.Y.Max, y*1.5)
+		dots, values, fresh = append(dots, plotter.XY{X: x, Y: y}), append(values, v), append(fresh, q.Fresh)
+	}
+	if len(dots) == 0 {
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 2, 1, 2
+		return p, nil
+	}
+	d, err := plotter.NewScatter(dots)
+	if err != nil {
+		return nil, err
+	}
+	d.GlyphStyleFunc = func(i int) draw.GlyphStyle {
+		g := draw.GlyphStyle{Color: s.at(values[i]), Radius: vg.Points(2.2), Shape: draw.CircleGlyph{}}
+		if fresh[i] {
+			g.Shape = draw.BoxGlyph{}
+		}
+		return g
+	}
+	p.Add(d)
+	return p, nil
+}
+
+// powers puts ticks at powers of a number.
+type powers float64
+
+func (b powers) Ticks(lo, hi float64) (ts []plot.Tick) {
+	for v := 1.0; v <= hi; v *= float64(b) {
+		if v >= lo {
+			ts = append(ts, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
+		}
+	}
+	return ts
+}
