@@ -192,7 +192,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse("f", data)
 		if err != nil {
-			if !strings.HasPrefix(err.Error(), "f: ") || strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
+			if !strings.HasPrefix(err.Error(), "f:") || strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
 				t.Fatalf("error %q", err)
 			}
 			return
