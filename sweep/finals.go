@@ -25,8 +25,8 @@ type finalist struct {
 	check   *kernels.Check
 }
 
-// leastRounds are those of the finals of which a lower bound can be above zero.
-const leastRounds = 3
+// leastRounds are the fewest of the finals from which search.Gain has an interval.
+const leastRounds = 6
 
 // freshSeed draws other inputs than a search's.
 const freshSeed = 0x5851f42d4c957f2d
@@ -34,8 +34,9 @@ const freshSeed = 0x5851f42d4c957f2d
 // finals measures the best of a search again, with the base, what the job keeps,
 // a second copy of the base and the stream, in rounds of random order, chooses the winner,
 // and checks it on fresh inputs. Its records end with the base's. Where less than their time is left, in seconds,
-// fewer are measured in fewer rounds: at least the base, and leastRounds where there is another.
-func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) ([]*record.Record, error) {
+// fewer are measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
+// alone, where it spent the budget.
+func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, short bool) ([]*record.Record, error) {
 	leave, err := m.v.enter(ctx)
 	if err != nil {
 		return nil, err
@@ -45,8 +46,13 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) ([
 	o := run.o.Search
 	var fs []*finalist
 	n := o.Finals
-	if round := float64(FinalLaunches+run.o.Run.Protocol.Discard) * b.Median(slices.Index(m.j.Variants, m.j.Base)) / 1e6; !math.IsInf(left, 1) {
-		n = min(max(int(left/round/leastRounds)-2, 1), n) // the second copy and the stream are visited too
+	if launches := b.Spent().Launches; !math.IsInf(left, 1) && launches > 0 {
+		// What a launch took so far has the flush in it, and the checks.
+		visit := m.busy / float64(launches) * float64(FinalLaunches+run.o.Run.Protocol.Discard)
+		n = min(max(int(left/visit/leastRounds)-2, 2), n) // the second copy and the stream are visited too
+	}
+	if short {
+		n = 1
 	}
 	for _, i := range b.Finalists(n) {
 		fs = append(fs, &finalist{index: i, variant: m.j.Variants[i]})
@@ -63,6 +69,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64) ([
 	if len(stream.rounds) > 0 {
 		m.stream = stats.Median(stream.rounds)
 	}
+	m.starved = n < o.Finals || len(stream.rounds) < o.Rounds && !math.IsInf(left, 1)
 	winner, why, err := m.choose(ctx, fs, &second, base)
 	if err != nil {
 		return nil, err

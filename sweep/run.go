@@ -70,6 +70,7 @@ type Summary struct {
 	Writing                   time.Duration // in which records were written; beside the devices' work
 	Pruned                    int           // variants that a search did not run, for a reason
 	Problems, Short           int           // problems searched, and those of them whose base alone spent their budget
+	Starved                   int           // problems whose finals had fewer variants or rounds than asked, for the budget
 	Gone                      []string      // devices that did not come back, and why
 }
 
@@ -303,8 +304,8 @@ type finished struct {
 	busy   float64
 	left   int // variants of the problem after them
 	stream bool
-	// searched ends a problem's search; short says that its base spent the budget.
-	searched, short bool
+	// searched ends a problem's search; short says that its base spent the budget, starved that its finals were cut.
+	searched, short, starved bool
 	deciding        time.Duration
 	beyond          int // how many records more than expected the problem's search has made
 }
@@ -332,6 +333,8 @@ func (r *run) keep(f finished) error {
 	}
 	if f.short {
 		r.sum.Short++
+	} else if f.starved {
+		r.sum.Starved++
 	}
 	r.total += f.beyond
 	for i, rec := range f.recs {

@@ -206,7 +206,7 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 	if share > 0 {
 		left = share - max(m.busy, time.Since(begun).Seconds())
 	}
-	finals, err := m.finals(ctx, board, left)
+	finals, err := m.finals(ctx, board, left, log.Short)
 	var f *kernels.Failure
 	switch {
 	case ctx.Err() != nil:
@@ -225,7 +225,7 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, deciding: log.Deciding, beyond: measured(recs) - o.expect(len(j.Variants))}
+	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, starved: m.starved, deciding: log.Deciding, beyond: measured(recs) - o.expect(len(j.Variants))}
 	return nil
 }
 
@@ -268,6 +268,8 @@ type measurer struct {
 	checks map[kernels.Variant]*kernels.Check
 	busy   float64 // seconds of the device, in all
 	lost   bool    // a failure took the problem away, and the device has not shown that it stands
+	// starved says that the budget left the finals fewer variants or rounds than they should have.
+	starved bool
 }
 
 func (m *measurer) close() {

@@ -247,6 +247,21 @@ func TestSearchBudgets(t *testing.T) {
 			t.Errorf("%s: %d rounds", r.Problem, len(r.Visits))
 		}
 	}
+	// Whatever is left for them, the finals have a rival in as many rounds as an interval needs.
+	for budget := time.Millisecond; budget < time.Second; budget *= 4 {
+		sink := &memory{}
+		sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Time: budget}), fake())
+		_, finals := byPhase(sink)
+		rivals := 0
+		for _, r := range finals {
+			if !r.Base && len(r.Visits) >= leastRounds {
+				rivals++
+			}
+		}
+		if rivals < sum.Problems-sum.Short || budget == time.Millisecond && sum.Starved+sum.Short == 0 {
+			t.Errorf("%s: %d rivals, %+v", budget, rivals, sum)
+		}
+	}
 	sink = &memory{}
 	o := searching(search.Auto, search.Budget{Time: time.Hour})
 	mustRun(t, ts, sink, o, fake())

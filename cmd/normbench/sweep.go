@@ -47,7 +47,7 @@ func (e *env) sweepCommand() *cli.Command {
 			&cli.StringFlag{Name: "strategy", Usage: strings.Join(search.Names(), ", ") + "; auto and the others but grid measure a part, and the best of it again", Value: search.Auto},
 			&cli.StringFlag{Name: "budget", Usage: "most that a search may take: `TIME` such as 5m that you wait, compiling included, launches such as 2000x, or configs such as 300 or 10%"},
 			&cli.IntFlag{Name: "finals", Usage: "variants that a search measures again, 1 to 32", Value: 8},
-			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", Value: 8},
+			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 8 on a cpu"},
 			&cli.StringSliceFlag{Name: "keep", Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
 			&cli.BoolFlag{Name: "retry-failed", Usage: "measure again what failed before"},
 			&cli.IntFlag{Name: "at-once", Usage: "problems that are open at once on a GPU: one is measured while the others compile (default: 1 to 4, by cores)"},
@@ -223,6 +223,9 @@ func (e *env) sweep(c *cli.Context) error {
 		return search.ErrShort(ps[0], sum.Problems, plan.budget.String(), sum.Wall)
 	} else if sum.Short > 0 {
 		e.notef("budget %s: on %d of %s no more than the base was measured", plan.budget, sum.Short, count(sum.Problems, "problem"))
+	}
+	if sum.Starved > 0 {
+		e.notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", plan.budget, sum.Starved, count(sum.Problems, "problem"))
 	}
 	return e.conclude(w.Records(), ps, fold, format, c.String("html"))
 }

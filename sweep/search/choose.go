@@ -65,6 +65,9 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 		}
 	}
 	if fastest < 0 && base >= 0 {
+		if !slices.ContainsFunc(fs, func(f Finalist) bool { return runs(f) && !f.Base }) {
+			return base, "base: nothing else was in the finals"
+		}
 		return base, "base: none is faster beyond doubt"
 	} else if fastest < 0 {
 		return -1, ""
