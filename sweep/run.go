@@ -306,8 +306,8 @@ type finished struct {
 	stream bool
 	// searched ends a problem's search; short says that its base spent the budget, starved that its finals were cut.
 	searched, short, starved bool
-	deciding        time.Duration
-	beyond          int // how many records more than expected the problem's search has made
+	deciding                 time.Duration
+	beyond                   int // how many records more than expected the problem's search has made
 }
 
 // keep appends records, counts them and tells the observer.
