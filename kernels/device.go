@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"time"
 )
 
 var nan32 = float32(math.NaN())
@@ -112,11 +113,20 @@ type CompileStats struct {
 	Seconds float64 `json:"seconds"` // of compiling, all processes together
 	// WaitSeconds is how long the device stood, waiting for a unit that was asked for.
 	WaitSeconds float64 `json:"wait_seconds"`
+	// Unkept says why cubins do not stay for the next run, "" where they do. It is one text for
+	// all devices that share the folder.
+	Unkept string `json:"unkept,omitempty"`
 }
 
 // Compiling is a device that compiles and tells what that took. Devices may leave it out.
 type Compiling interface {
 	CompileStats() CompileStats
+}
+
+// A Hurried is a device that is told how long a step of it may take: whoever waits longer ends
+// its process. Devices may leave it out.
+type Hurried interface {
+	Within(step time.Duration)
 }
 
 // A Reading is the state of a device at one moment. Zero fields are not known.

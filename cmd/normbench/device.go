@@ -194,7 +194,7 @@ func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Devic
 	}
 	var devices []kernels.Device
 	for _, command := range commands {
-		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &plain{Writer: e.stderr}, Kernels: hash})
+		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &plain{Writer: e.stderr}, Unkept: e.unkept, Kernels: hash})
 		if err != nil {
 			closeAll(devices)
 			if hint.Of(err) == "" { // it died or spoke something else

@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
@@ -102,6 +103,14 @@ type env struct {
 	only      []string                // of them, those that peer:best is among; empty for all
 	deaths    map[string]int          // how often a peer took its process down, or hung
 	loaded    map[string]*record.File // by path: operands may choose from one file
+	warned    *sync.Map               // what unkept has said
+}
+
+// unkept says once, for all workers that share the folder, that their cubins do not stay.
+func (e *env) unkept(text string) {
+	if _, said := e.warned.LoadOrStore(text, true); text != "" && !said {
+		e.notef("%s", text)
+	}
 }
 
 // notef prints a note for the person at the terminal.
@@ -119,7 +128,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	out := &printed{Writer: stdout}
-	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}, warned: &sync.Map{}}
 	e.measuring = context.AfterFunc(ctx, func() {
 		e.notef("interrupted")
 		os.Exit(exitSignal)

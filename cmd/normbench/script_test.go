@@ -55,7 +55,8 @@ func TestMain(m *testing.M) {
 // fakeWorker serves an H200 on which small problems are read faster from the
 // cache, and the ruler's kernels take their time, if its argument is "fit". Problems of
 // 1000 rows never end; where it is "endless", none does. With "ab" configs of some numbers of warps
-// are slower, faster, noisy, wrong or fail; with "wrong" those of one are wrong, too. With "state" its sensors say that no time is to be trusted.
+// are slower, faster, noisy, wrong or fail; with "wrong" those of one are wrong, too. With "state" its sensors say that no time is to be trusted,
+// with "unkept" it says that its cubins do not stay.
 func fakeWorker() {
 	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
 		if p.M == 1000 || slices.Equal(os.Args[1:], []string{"endless"}) {
@@ -112,6 +113,9 @@ func fakeWorker() {
 	}
 	if slices.Equal(os.Args[1:], []string{"state"}) {
 		dev = sensing{f, kernels.Reading{MaxClockMHz: 1980, Confidential: true, PersistingL2: 30 << 20}}
+	}
+	if slices.Equal(os.Args[1:], []string{"unkept"}) {
+		dev = compiling{f}
 	}
 	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return dev, nil })
 	if err != nil {
@@ -179,6 +183,13 @@ type sensing struct {
 }
 
 func (s sensing) Sense(context.Context) (kernels.Reading, error) { return s.reading, nil }
+
+// compiling is a device whose cache folder cannot be written.
+type compiling struct{ *devicetest.Fake }
+
+func (compiling) CompileStats() kernels.CompileStats {
+	return kernels.CompileStats{Compiled: 1, Unkept: "cubins are not kept in /full: as asked"}
+}
 
 // withPeers is a device that has peers.
 type withPeers struct {

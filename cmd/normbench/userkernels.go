@@ -83,6 +83,7 @@ func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) erro
 			continue
 		}
 		n, err := checker.Check(f, p, all)
+		e.unkept(checker.Unkept())
 		if err != nil {
 			return err
 		}

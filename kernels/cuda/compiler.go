@@ -1,8 +1,6 @@
 package cuda
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +16,6 @@ type compiler struct {
 	registry *kernels.Registry
 	arch     string
 	cache    binaries
-	unkept   sync.Once // says that the cache cannot be written
 
 	sources sync.Map // nvrtc.Source by name: reading one takes a millisecond, and each visit asks for some
 
@@ -34,8 +31,7 @@ type compiler struct {
 // binaries are those of an nvrtc.Cache.
 type binaries interface {
 	Compile(nvrtc.Source, nvrtc.Options) (*nvrtc.Binary, error)
-	WriteError() error
-	Dir() string
+	Unkept() string
 }
 
 // An announcement is the units of a problem that are asked for soon, the first first.
@@ -78,12 +74,8 @@ func (c *compiler) work() {
 		u.begun = true
 		c.mu.Unlock()
 		u.binary, u.err = c.cache.Compile(u.Source, u.Options)
-		if err := c.cache.WriteError(); err != nil {
-			c.unkept.Do(func() { // a worker's standard error is the user's
-				fmt.Fprintf(os.Stderr, "normbench: cubins are not kept in %s, so the next run compiles them again: %v\n", c.cache.Dir(), err)
-			})
-		}
 		c.mu.Lock()
+		c.stats.Unkept = c.cache.Unkept()
 		switch {
 		case u.err != nil:
 		case u.binary.Cached:

@@ -18,6 +18,8 @@ type slowCache struct {
 	turn chan struct{}
 	old  []string // what it has from before
 
+	unkept string
+
 	mu    sync.Mutex
 	order []string
 }
@@ -31,8 +33,7 @@ func (c *slowCache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary,
 	return &nvrtc.Binary{Cubin: []byte(name), Cached: slices.Contains(c.old, name), CompileSeconds: 0.5}, nil
 }
 
-func (c *slowCache) WriteError() error { return nil }
-func (c *slowCache) Dir() string       { return "" }
+func (c *slowCache) Unkept() string { return c.unkept }
 
 // begun waits until n units have been begun, and returns them.
 func (c *slowCache) begun(t *testing.T, n int) string {
@@ -61,7 +62,7 @@ func plans(ns ...int64) (list []kernels.Plan) {
 // What is asked for goes ahead of what is announced, the newest announcement ahead of
 // older ones, and what a problem's new announcement leaves out is dropped.
 func TestCompilerOrder(t *testing.T) {
-	cache := &slowCache{turn: make(chan struct{}), old: []string{"40"}}
+	cache := &slowCache{turn: make(chan struct{}), old: []string{"40"}, unkept: "a full disk"}
 	c := newCompiler(families.New(), cache, 1)
 	defer c.close()
 	a, b := kernels.Problem{M: 1, N: 1}, kernels.Problem{M: 2, N: 2}
@@ -100,7 +101,7 @@ func TestCompilerOrder(t *testing.T) {
 	}
 	s := c.told()
 	// Of 1, 2, 20 and 5 nobody asked for 1 and 20; 40 was there.
-	if s.Compiled != 4 || s.Cached != 1 || s.Unused != 2 || s.Seconds != 2 || s.WaitSeconds < 0.01 {
+	if s.Compiled != 4 || s.Cached != 1 || s.Unused != 2 || s.Seconds != 2 || s.WaitSeconds < 0.01 || s.Unkept != "a full disk" {
 		t.Errorf("%+v", s)
 	}
 	// What was dropped is compiled when it is asked for.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -108,6 +109,13 @@ func (d *Device) endCompilers() {
 
 // CompileStats implements kernels.Compiling.
 func (d *Device) CompileStats() kernels.CompileStats { return d.compile.told() }
+
+// Within implements kernels.Hurried.
+func (d *Device) Within(step time.Duration) {
+	if d.pool != nil {
+		d.pool.Within(step)
+	}
+}
 
 // on runs f on the driver's thread.
 func (d *Device) on(f func() error) error {

@@ -33,6 +33,14 @@ func NewChecker(r *kernels.Registry, d kernels.DeviceInfo) (*Checker, error) {
 // Kernels is how many different kernels have been compiled.
 func (c *Checker) Kernels() int { return len(c.seen) }
 
+// Unkept says why cubins do not stay for the next run, or is "".
+func (c *Checker) Unkept() string {
+	if c.cache == nil {
+		return ""
+	}
+	return c.cache.Unkept()
+}
+
 // Check lays out f's space for p and returns its size. A Fault in any config is
 // an error, and so is a kernel that does not compile: of the base config, or of
 // all.

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -68,5 +69,25 @@ func TestCheckFails(t *testing.T) {
 		if _, err := newChecker(t, r, "sm_90").Check(fs[0], p, false); err == nil || !strings.Contains(err.Error(), test.want) || hint.Of(err) == "" {
 			t.Errorf("%v, want %q", err, test.want)
 		}
+	}
+}
+
+// A cache folder that cannot be written is told, and costs no kernel.
+func TestCheckUnkept(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("NORMBENCH_CACHE", file)
+	r, fs, err := Load(families.New(), folder(t, "mine.yaml", good, "mine.cu", goodSource))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newChecker(t, r, "sm_90")
+	if _, err := c.Check(fs[0], problem(t, "layernorm/bwd/4096x4096/bf16"), false); err != nil || c.Kernels() == 0 {
+		t.Errorf("%d kernels, %v", c.Kernels(), err)
+	}
+	if want := "cubins are not kept in " + file + ", so the next run compiles them again: not a directory"; c.Unkept() != want {
+		t.Errorf("got  %s\nwant %s", c.Unkept(), want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -118,6 +119,18 @@ func (c *Cache) WriteError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.writeErr
+}
+
+// Unkept is the first failure to write as a text that is the same in each process, or "".
+func (c *Cache) Unkept() string {
+	err := c.WriteError()
+	if err == nil {
+		return ""
+	}
+	if p := new(fs.PathError); errors.As(err, &p) { // its file differs
+		err = p.Err
+	}
+	return fmt.Sprintf("cubins are not kept in %s, so the next run compiles them again: %v", c.dir, err)
 }
 
 // file is where the entry of a key is. The first byte of the key is a folder, because

@@ -36,7 +36,8 @@ func Compilers() (int, error) {
 }
 
 const (
-	// unitTimeout is how long one source may take. The slowest of ours takes some ten seconds.
+	// unitTimeout is how long one source may take at most (see Within). The slowest of ours takes
+	// some ten seconds.
 	unitTimeout  = 2 * time.Minute
 	startTimeout = time.Minute
 	// maxReply bounds what is read of one reply. Our cubins have less than a megabyte.
@@ -97,7 +98,8 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 			}
 			return p.local(src, opt)
 		}
-		r, err := h.ask(request{src, opt}, p.timeout)
+		_, limit := p.limits()
+		r, err := h.ask(request{src, opt}, limit)
 		if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 			err = errors.New("answered without a cubin")
 		}
@@ -120,6 +122,20 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 		}
 		return r.Binary, nil
 	}
+}
+
+// Within has the pool give a helper up before who waits for a step gives this process up: a
+// source waits for one that hangs at most, and then for its own.
+func (p *Pool) Within(step time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.timeout, p.start = min(unitTimeout, step/3), min(startTimeout, step/3)
+}
+
+func (p *Pool) limits() (start, timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.start, p.timeout
 }
 
 func lostUnit(src Source, err error) error {
@@ -164,7 +180,8 @@ func (p *Pool) take() (h *helper, used bool, err error) {
 			return nil, false, errPoolClosed
 		}
 		var g greeting
-		err = h.read(&g, p.start)
+		limit, _ := p.limits()
+		err = h.read(&g, limit)
 		if err == nil && g.Error != "" {
 			err = errors.New("says " + strconv.Quote(g.Error))
 		} else if err == nil && (g.Major != p.major || g.Minor != p.minor) {

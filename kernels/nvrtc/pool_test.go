@@ -131,7 +131,7 @@ func TestPoolFaults(t *testing.T) {
 			p := fakePool(t, 1, "")
 			p.timeout = time.Minute
 			if text == "hang" {
-				p.timeout = 2 * time.Second
+				p.Within(6 * time.Second)
 			}
 			for i := range 2 { // once in a fresh helper, and once in one that has compiled
 				_, err := p.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
@@ -173,7 +173,7 @@ func TestPoolFallsBack(t *testing.T) {
 		os.Stderr = file
 		p := fakePool(t, 2, how)
 		if how == "mute" {
-			p.start = 2 * time.Second
+			p.Within(6 * time.Second)
 		}
 		if how == "absent" {
 			p.command = []string{filepath.Join(t.TempDir(), "none")}
@@ -198,6 +198,14 @@ func TestPoolFallsBack(t *testing.T) {
 		if len(p.live) != 0 {
 			t.Errorf("%s: %d helpers are left", how, len(p.live))
 		}
+	}
+}
+
+// A patient device does not make a hang longer.
+func TestPoolWithin(t *testing.T) {
+	p := fakePool(t, 1, "")
+	if p.Within(time.Hour); p.timeout != unitTimeout || p.start != startTimeout {
+		t.Errorf("%s to start, %s for a source", p.start, p.timeout)
 	}
 }
 

@@ -30,6 +30,7 @@ type Options struct {
 	Env     []string      // NAME=VALUE, over those of this process
 	Timeout time.Duration // longest silence after a request before the worker is killed
 	Stderr  io.Writer     // gets what the worker says there
+	Unkept  func(string)  // gets kernels.CompileStats.Unkept, with each answer that has one
 	// Kernels is the hash of this process's families; a worker with others
 	// would measure something else under the same names, and is refused. A
 	// worker that runs none of ours says "".
@@ -98,7 +99,7 @@ func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error)
 	}
 	c.proc = p
 	c.pid.Store(int64(p.cmd.Process.Pid))
-	a, err := c.ask(ctx, &request{Op: "hello"}, limit)
+	a, err := c.ask(ctx, &request{Op: "hello", TimeoutS: c.o.Timeout.Seconds()}, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ func (c *Client) died() {
 }
 
 // Another starts a second worker by the same command, with more in its environment. What
-// both say, as of a cache that cannot be written, the first says alone.
+// both say on standard error the first says alone.
 func (c *Client) Another(ctx context.Context, env ...string) (*Client, error) {
 	o := c.o
 	o.Env, o.Stderr = append(slices.Clip(o.Env), env...), nil
@@ -340,7 +341,9 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 			if err != nil {
 				return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
 			}
-			c.compile.note(p, a.Compile)
+			if c.compile.note(p, a.Compile); c.o.Unkept != nil && a.Compile != nil && a.Compile.Unkept != "" {
+				c.o.Unkept(kernels.Printable(a.Compile.Unkept, maxReason))
+			}
 			if a.Failure != nil {
 				if a.Failure.Broken { // only a new process has a device again
 					return nil, broken(a.Failure.Status, "%s", a.Failure.Reason)

@@ -1,6 +1,10 @@
 package worker
 
-import "normbench/kernels"
+import (
+	"cmp"
+
+	"normbench/kernels"
+)
 
 // A tally adds up what the worker's processes have said of their compiling, each from its start.
 type tally struct {
@@ -23,7 +27,7 @@ func (t *tally) sum() kernels.CompileStats {
 	a, b := t.past, t.last
 	return kernels.CompileStats{
 		Compiled: a.Compiled + b.Compiled, Cached: a.Cached + b.Cached, Unused: a.Unused + b.Unused,
-		Seconds: a.Seconds + b.Seconds, WaitSeconds: a.WaitSeconds + b.WaitSeconds,
+		Seconds: a.Seconds + b.Seconds, WaitSeconds: a.WaitSeconds + b.WaitSeconds, Unkept: cmp.Or(a.Unkept, b.Unkept),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -86,6 +87,9 @@ func (s *server) do(req *request, a *answer) error {
 	}
 	switch req.Op {
 	case "hello":
+		if d, ok := s.dev.(kernels.Hurried); ok && req.TimeoutS > 0 {
+			d.Within(time.Duration(req.TimeoutS * float64(time.Second)))
+		}
 		a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
 		if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
 			a.Hello.Peers = d.Peers()

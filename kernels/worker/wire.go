@@ -7,7 +7,7 @@
 // Every request is one line with an id and an op; every answer is one line with
 // the same id. Requests are answered in order.
 //
-//	hello                              -> hello: protocol, kernels, info, and of a worker of peers these
+//	hello [timeout_s]                  -> hello: protocol, kernels, info, and of a worker of peers these; kernels.Hurried
 //	prefetch problem variants          -> (nothing but the id)
 //	prepare problem variant            -> (nothing but the id), once it is compiled; kernels.Preparer
 //	open problem seed                  -> (nothing but the id)
@@ -37,6 +37,7 @@ type request struct {
 	Repeats  int                  `json:"repeats,omitempty"`
 	Options  *kernels.TimeOptions `json:"options,omitempty"`
 	Beside   []int                `json:"beside,omitempty"`
+	TimeoutS float64              `json:"timeout_s,omitempty"` // Options.Timeout
 
 	on kernels.Problem // that is open, for who reads the answer
 }

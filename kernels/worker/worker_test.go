@@ -59,6 +59,16 @@ func TestMain(m *testing.M) {
 		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return &neighbour{}, nil })
 	case "compiling":
 		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return &compiling{}, nil })
+	case "hurried":
+		h := &hurried{}
+		h.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+			if v.Family == "hangs" {
+				time.Sleep(h.step / 3)
+				return kernels.Failf(kernels.StatusCompile, "given up after %s of %s", h.step/3, h.step)
+			}
+			return nil
+		}
+		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return h, nil })
 	case "old protocol":
 		fmt.Println(`{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}`)
 		io.Copy(io.Discard, os.Stdin)
