@@ -22,8 +22,8 @@ lint: ## gofmt, vet, staticcheck
 	go vet ./...
 	go tool staticcheck ./...
 
-bench: ## Go benchmarks: reading and comparing records, laying out spaces, fitting rules
-	go test -run '^$$' -bench . -benchmem ./sweep/... ./report/... ./tune/... ./cmd/...
+bench: ## Go benchmarks: reading and comparing records, laying out spaces, fitting rules, compiling (with NVRTC)
+	go test -run '^$$' -bench . -benchmem ./sweep/... ./report/... ./tune/... ./cmd/... ./kernels/nvrtc
 
 fuzz: ## a short run of every fuzz target
 	@for pkg in $$(go list ./...); do for f in $$(go test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
