@@ -34,11 +34,12 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 			finals = append(finals, e)
 		}
 	}
-	// Records of before this rule may have chosen one that the rounds do not prove faster.
+	// Records of before this rule may have chosen one that the rounds do not prove faster. Where the
+	// medians of all samples have the base ahead the two disagree, and nothing is proved.
 	for _, o := range finals {
 		if of := o.Finals(); o.Base && o.Status == kernels.StatusOK && o.Variant != b.Variant {
 			floor, _, _, _ := search.Gain(of.BaseAgain, of.Rounds)
-			if !search.Faster(of.Rounds, won.Rounds, floor) {
+			if !search.Faster(of.Rounds, won.Rounds, floor) || o.Median < b.Median {
 				b, won = o, of
 				won.Chosen = "base: none is faster beyond doubt"
 			}

@@ -52,12 +52,45 @@ func TestPickFinal(t *testing.T) {
 	case e.Noise < 0.002 || e.Noise > 0.004:
 		t.Errorf("noise %g", e.Noise)
 	}
+	// Rounds that prove it faster and samples that have it slower prove nothing.
+	odd := chosen
+	odd.Median = 101
+	if e := Pick([]record.Entry{odd, base})[0]; e.Variant() != base.Variant || !e.Proven() {
+		t.Errorf("picked %+v", e)
+	}
 	pruned := entry(t, p1, "g@w16", 0)
 	pruned.Status = record.StatusPruned
 	failed, stream := entry(t, p1, "g@w8", 0), entry(t, p1, "stream@", 50)
 	table.AddSearched(slices.Values([]*record.Entry{&chosen, &base, &pruned, &failed, &stream}))
 	if got := table.Entries[0].Variants; got != (Counts{Measured: 3, OK: 2, Failed: 1, Pruned: 1}) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// An entry is its base, or proven faster; a bound does not help one that is slower.
+func TestProven(t *testing.T) {
+	for want, entries := range map[bool][]Entry{
+		true: {
+			{MedianUS: 10},
+			{MedianUS: 10, Speedup: 1, Base: &Rival{MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8.9, 9.1}, Base: &Rival{Family: "f", MedianUS: 10}},
+		},
+		false: {
+			{MedianUS: 10, Speedup: 0.95, Base: &Rival{MedianUS: 10}},
+			{MedianUS: 11, Speedup: 1, Base: &Rival{MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, Base: &Rival{Family: "f", MedianUS: 10, GainLo: 0.05}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, SpeedupCI: []float64{0.99, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 0.95, SpeedupCI: []float64{1.05, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 11, Speedup: 1.1, SpeedupCI: []float64{1.05, 1.2}, Base: &Rival{Family: "f", MedianUS: 10}},
+			{Family: "g", MedianUS: 9, Speedup: 1.1, CIUS: []float64{8, 10}, Base: &Rival{Family: "f", MedianUS: 10}},
+		},
+	} {
+		for _, e := range entries {
+			if e.Proven() != want {
+				t.Errorf("want %v of %+v", want, e)
+			}
+		}
 	}
 }
 

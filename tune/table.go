@@ -102,16 +102,20 @@ type Entry struct {
 // Variant is the family and config.
 func (e *Entry) Variant() kernels.Variant { return kernels.Variant{Family: e.Family, Config: e.Config} }
 
-// ProvenFaster says whether the evidence for the entry excludes that its base is as fast: the
-// interval of the speedup lies above 1, or, of a grid, that of the median below the base's median.
-func (e *Entry) ProvenFaster() bool {
+// Proven says whether the entry is its base, or its evidence excludes that the base is as fast: the
+// interval of the speedup lies above 1, or, of a grid, that of the median below the base's median. No
+// bound helps an entry whose own times have the base faster.
+func (e *Entry) Proven() bool {
+	base := e.Base
 	switch {
+	case e.Speedup != 0 && e.Speedup < 1 || base != nil && e.MedianUS > base.MedianUS:
+		return false
 	case len(e.SpeedupCI) == 2:
 		return e.SpeedupCI[0] > 1
-	case e.Base == nil:
-		return true // it failed
+	case base == nil: // it failed
+		return true
 	}
-	return len(e.CIUS) == 2 && e.CIUS[1] < e.Base.MedianUS
+	return e.Variant() == kernels.Variant{Family: base.Family, Config: base.Config} || len(e.CIUS) == 2 && e.CIUS[1] < base.MedianUS
 }
 
 // A Rival is a variant that the pick was measured against.

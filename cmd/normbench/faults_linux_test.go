@@ -380,6 +380,8 @@ func (h *harness) tuned(dir string, s state, mayLack func(kernels.Problem) bool)
 			v.wrongf("%s of %s takes %g us in the table", e.Variant(), e.Problem, e.MedianUS)
 		case e.Variant() != won && evenSeconds(e.Problem, won) < 0.98*evenSeconds(e.Problem, e.Variant()):
 			v.wrongf("%s is in the table for %s, %s won", e.Variant(), e.Problem, won)
+		case !e.Proven():
+			v.wrongf("%s is in the table for %s, not proven faster than the base", e.Variant(), e.Problem)
 		}
 	}
 	for p := range s.won {

@@ -96,6 +96,9 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels
 	if t.Device.ID != d.ID {
 		add("the table is of %s, not of %s", t.Device.ID, d.ID)
 	}
+	if len(t.Entries) == 0 {
+		add("empty: it has no entry")
+	}
 	told := map[string]bool{}
 	for _, x := range t.Entries {
 		f, _, _, err := e.registry.Resolve(x.Problem, x.Variant(), d)
@@ -103,8 +106,8 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels
 			add("%s: %v", x.Problem, err)
 			continue
 		}
-		if o := x.Base; o != nil && (kernels.Variant{Family: o.Family, Config: o.Config}) != x.Variant() && !x.ProvenFaster() {
-			add("%s: %s is not provably faster than the base, %s: sweep again, or delete the entry", x.Problem, x.Variant(), kernels.Variant{Family: o.Family, Config: o.Config})
+		if !x.Proven() {
+			add("%s: %s is not provably faster than the base: sweep again, or delete the entry", x.Problem, x.Variant())
 		}
 		if now, old := stale(f, x.Source); old && !told[x.Family+x.Source] {
 			told[x.Family+x.Source] = true

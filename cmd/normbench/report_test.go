@@ -8,18 +8,12 @@ import (
 	"testing"
 )
 
-// The tables that are checked in are of today's sources, and what they choose is accepted; all
-// that lint may find are entries of a time when an entry needed no proof.
+// The tables that are checked in are of today's sources, and what they choose is accepted and
+// provably faster than the base.
 func TestCheckedIn(t *testing.T) {
 	for _, name := range []string{"tuned.json", "rules.json"} {
-		if code, stdout, stderr := normbench([]string{"lint", filepath.Join("..", "..", "results", "nvidia-h200", name)}); code != 0 && code != exitGate || stdout == "" {
+		if code, stdout, stderr := normbench([]string{"lint", filepath.Join("..", "..", "results", "nvidia-h200", name)}); code != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
-		} else {
-			for line := range strings.Lines(stdout) {
-				if !strings.HasSuffix(line, ": nothing to complain of\n") && !strings.Contains(line, " is not provably faster than the base, ") {
-					t.Errorf("%s: %s", name, line)
-				}
-			}
 		}
 	}
 }

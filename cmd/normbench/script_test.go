@@ -31,6 +31,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/worker"
 	"normbench/sweep/record"
+	"normbench/tune"
 )
 
 var update = flag.Bool("update", false, "write what the scripts compare with anew")
@@ -288,6 +289,14 @@ func TestScripts(t *testing.T) {
 				samples = "5"
 			}
 			e.Setenv("SAMPLES", samples)
+			made := tables(e.WorkDir) // by hand
+			e.Defer(func() {
+				for text, path := range tables(e.WorkDir) {
+					if made[text] == "" {
+						checkTable(t, path)
+					}
+				}
+			})
 			// Else every program under the race detector takes a second to leave.
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return nil
@@ -308,6 +317,34 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       *update,
 	})
+}
+
+// tables are the tuned tables below a folder: the path of each text.
+func tables(dir string) map[string]string {
+	found := map[string]string{}
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // a script may forbid folders
+		if err == nil && !d.IsDir() && strings.HasPrefix(d.Name(), tune.FileName) {
+			if b, err := os.ReadFile(path); err == nil {
+				found[string(b)] = path
+			}
+		}
+		return nil
+	})
+	return found
+}
+
+// checkTable wants each entry of a tuned table that a sweep wrote to be the base or provably faster.
+func checkTable(t *testing.T, path string) {
+	table, err := tune.Read(path)
+	if err != nil {
+		t.Logf("not judged: %v", err) // a script made it worse
+		return
+	}
+	for _, e := range table.Entries {
+		if !e.Proven() {
+			t.Errorf("%s: %s of %s is not proven faster than the base: %+v", path, e.Variant(), e.Problem, e)
+		}
+	}
 }
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){

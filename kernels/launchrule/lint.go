@@ -73,6 +73,9 @@ func (s *Set) Lint(j Judge, stale func(f *kernels.Family, source string) (now st
 			add(-1, -1, "stale: the sources of %s are %s, and the rules are from %s", name, now, s.Sources[name])
 		}
 	}
+	if !slices.ContainsFunc(s.Lists, func(l List) bool { return len(l.Rules) > 0 }) {
+		add(-1, -1, "empty: it has no rule")
+	}
 	for i := range s.Lists {
 		l := &s.Lists[i]
 		for n := range l.Rules {
