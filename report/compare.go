@@ -164,9 +164,17 @@ type OneSided struct {
 	Reason  string          `json:"reason"`
 }
 
-// paired judges two cells by the rounds that they share, if any.
+// paired judges two cells by the rounds that they share, if any. One measurement on both sides
+// needs none.
 func paired(r *Row, a, b Cell) {
-	if a.Run == "" || a.Run != b.Run || len(a.Rounds) != len(b.Rounds) {
+	if a.Run == "" || a.Run != b.Run {
+		return
+	}
+	if a.Variant == b.Variant && a.MedianUS == b.MedianUS {
+		r.Paired, r.Mark, r.Speedup = &Paired{max(len(a.Rounds), len(b.Rounds)), 1, 1, 1}, Same, 1
+		return
+	}
+	if len(a.Rounds) != len(b.Rounds) {
 		return
 	}
 	gain, lo, hi, ok := search.Gain(a.Rounds, b.Rounds)
@@ -175,8 +183,6 @@ func paired(r *Row, a, b Cell) {
 	}
 	r.Paired = &Paired{len(a.Rounds), 1 + gain, 1 + lo, 1 + hi}
 	switch {
-	case a.Variant == b.Variant:
-		r.Paired, r.Mark = &Paired{len(a.Rounds), 1, 1, 1}, Same
 	case lo > 0:
 		r.Mark = Faster
 	case hi < 0:
@@ -318,10 +324,6 @@ func judge(c *Comparison, a, b Side) {
 		for i, j := range verdict.JudgeUnpaired(cells, rule) {
 			rows[i].Test = &j
 			rows[i].Mark = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower, verdict.Same: Same, verdict.Inconclusive: Unclear}[j.Verdict]
-			// The same samples on both sides are one measurement.
-			if x, y := a.Cells[rows[i].Problem], b.Cells[rows[i].Problem]; x.Run == y.Run && x.Variant == y.Variant {
-				rows[i].Mark = Same
-			}
 		}
 	}
 }

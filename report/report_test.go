@@ -363,6 +363,12 @@ func TestPaired(t *testing.T) {
 		if err := Render(&out, c, FormatText); err != nil || strings.Contains(out.String(), "UNPAIRED") || !strings.Contains(out.String(), "95%") {
 			t.Errorf("%v: %s", err, out.String())
 		}
+		if same := base; test.mark == Same { // one measurement, rounds or not
+			same.Rounds = nil
+			if r := newRow(p, same, same); r.Mark != Same || r.Speedup != 1 || r.Paired == nil {
+				t.Errorf("without rounds: %+v", r)
+			}
+		}
 		test.b.Run = "r2"
 		if c = Compare(Side{Cells: map[kernels.Problem]Cell{p: base}}, Side{Cells: map[kernels.Problem]Cell{p: test.b}}); c.Rows[0].Paired != nil {
 			t.Error("rounds of two runs are paired")

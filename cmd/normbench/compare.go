@@ -22,8 +22,8 @@ func (e *env) compareCommand() *cli.Command {
 		Name:      "compare",
 		Usage:     "A/B table of two recorded operands, or a live A/B of runnable ones",
 		ArgsUsage: "BASE CANDIDATE",
-		Description: "Recorded operands: a records file or a results folder, of which the fastest right variant of each problem\n" +
-			"counts, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL, PATH#tuned:FILE; an arm of a live\n" +
+		Description: "Recorded operands: a records file or a results folder, of which counts what the finals of a problem chose,\n" +
+			"else its fastest right variant, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL, PATH#tuned:FILE; an arm of a live\n" +
 			"compare, FILE#A or FILE#B, which both together are that compare's own table; or tuned:FILE, a tuned table.\n" +
 			"Where one operand is base, FAMILY or FAMILY@LABEL, or with --live, both are run on the device, in\n" +
 			"interleaved rounds beside a second copy of BASE, and each cell gets a verdict; see docs/verdicts.md.\n" +

@@ -26,6 +26,7 @@ type progress struct {
 	start    time.Time
 	lastLine time.Time
 	best     map[kernels.Problem]sweep.Event
+	chosen   map[kernels.Problem]bool // best is what the finals chose, which may be slower than what the search saw
 	base     map[kernels.Problem]float64
 	failed   map[kernels.Problem]int
 	refused  map[kernels.Problem]int // by the device
@@ -35,7 +36,7 @@ const plainEvery = 5 * time.Second
 
 func newProgress(w io.Writer) *progress {
 	p := &progress{w: w, start: time.Now(), lastLine: time.Now(),
-		best: map[kernels.Problem]sweep.Event{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}, refused: map[kernels.Problem]int{}}
+		best: map[kernels.Problem]sweep.Event{}, chosen: map[kernels.Problem]bool{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}, refused: map[kernels.Problem]int{}}
 	if r, ok := terminal(w); ok {
 		p.bar = r.bar(-1, progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true))
 	}
@@ -135,7 +136,9 @@ func (p *progress) note(e sweep.Event) {
 	if r.Base {
 		p.base[r.Problem] = e.Median
 	}
-	if b, ok := p.best[r.Problem]; !ok || e.Median < b.Median {
+	if r.Chosen != "" {
+		p.best[r.Problem], p.chosen[r.Problem] = e, true
+	} else if b, ok := p.best[r.Problem]; !ok || !p.chosen[r.Problem] && e.Median < b.Median {
 		p.best[r.Problem] = e
 	}
 }
@@ -153,7 +156,11 @@ func (p *progress) line(pr kernels.Problem) string {
 	if !ok {
 		return s + ": nothing right so far"
 	}
-	s += fmt.Sprintf(": best %.1f us", b.Median)
+	word := "best"
+	if p.chosen[pr] {
+		word = "chosen"
+	}
+	s += fmt.Sprintf(": %s %.1f us", word, b.Median)
 	if st := b.Record.StreamUS; st > 0 {
 		s += fmt.Sprintf(" (%.0f%% of stream", 100*st/b.Median)
 		if base := p.base[pr]; base > 0 {

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"normbench/kernels"
+	"normbench/sweep"
+	"normbench/sweep/record"
 )
 
 func TestFitted(t *testing.T) {
@@ -44,5 +48,27 @@ func TestBarFits(t *testing.T) {
 				now -= 5
 			}
 		}
+	}
+}
+
+// Once the finals have chosen, the line says what, and how it stands to the base in them: not what a
+// noisy search saw.
+func TestProgressChosen(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out)
+	pr := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 8, N: 64, DType: kernels.BF16, Weight: kernels.BF16}
+	at := func(family string, us float64, left int, chosen string) {
+		p.observe(sweep.Event{Record: &record.Record{Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", Chosen: chosen, StreamUS: 5}, Median: us, Left: left, Done: 6 - left, Total: 6})
+	}
+	at("base", 100, 5, "")
+	at("lucky", 0.5, 4, "")
+	if line := p.line(pr); !strings.Contains(line, ": best 0.5 us (1000% of stream, 200.00x base) lucky") {
+		t.Error(line)
+	}
+	at("chosen", 9, 3, "fastest")
+	at("lucky", 8.9, 1, "")
+	at("base", 10, 0, "")
+	if line := out.String(); !strings.Contains(line, ": chosen 9.0 us (56% of stream, 1.11x base) chosen@\n") {
+		t.Error(line)
 	}
 }

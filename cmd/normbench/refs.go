@@ -202,7 +202,7 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		}
 		s := report.Side{Label: text, Cells: map[kernels.Problem]report.Cell{}}
 		for _, x := range t.Entries {
-			c := report.Cell{Variant: x.Variant(), Status: kernels.StatusOK,
+			c := report.Cell{Variant: x.Variant(), Status: kernels.StatusOK, Run: x.Run,
 				MedianUS: x.MedianUS, Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}
 			if len(x.CIUS) == 2 {
 				c.Lo, c.Hi = x.CIUS[0], x.CIUS[1]
@@ -246,10 +246,14 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 		return report.Side{}, err
 	}
 	_, label, _ := strings.Cut(selector, "@")
-	if selector == "" { // the finals chose among all there is
-		won := map[kernels.Problem]bool{}
-		for x := range f.Latest().All() {
-			won[x.Problem] = won[x.Problem] || x.Finals().Chosen != "" && keep(x)
+	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
+		won := map[kernels.Problem]tune.Entry{}
+		for es := range f.Latest().ByProblem() {
+			for _, x := range tune.Pick(es) {
+				if x.Chosen != "" {
+					won[x.Problem] = x
+				}
+			}
 		}
 		return chosenSide(text, f, keep, won, false), nil
 	}
@@ -257,15 +261,18 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 }
 
 // chosenSide is the operand of the entries that keep wants; named says that they are variants
-// with a name, not the best of a design, and won of which problems the finals have the best.
-func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]bool, named bool) report.Side {
+// with a name, not the best of a design, and won what the finals of a problem chose.
+func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]tune.Entry, named bool) report.Side {
 	again := map[kernels.Problem]map[kernels.Variant]bool{}
-	of := func(entries *record.Entries) report.Side {
+	of := func(entries *record.Entries, won map[kernels.Problem]tune.Entry) report.Side {
 		configs := map[kernels.Problem]int{}
 		counted := func(x *record.Entry) bool {
 			ours := x.Variant.Family != record.Stream && keep(x)
 			if ours && x.Status == kernels.StatusOK {
 				configs[x.Problem]++
+			}
+			if w, ok := won[x.Problem]; ok {
+				return ours && x.Variant == w.Variant() && x.Run != nil && x.Run.ID == w.Run
 			}
 			return ours
 		}
@@ -277,8 +284,8 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won 
 		return s
 	}
 	latest := f.Latest()
-	s := of(latest)
-	searched := of(f.Searched())
+	s := of(latest, won)
+	searched := of(f.Searched(), nil)
 	if len(searched.Cells) == 0 {
 		return s
 	}
@@ -288,7 +295,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won 
 		}
 		again[x.Problem][x.Variant] = true
 	}
-	s.Cells = report.Best(s.Cells, searched.Cells, func(p kernels.Problem, v kernels.Variant) bool { return won[p] || again[p][v] })
+	s.Cells = report.Best(s.Cells, searched.Cells, func(p kernels.Problem, v kernels.Variant) bool { return won[p].Chosen != "" || again[p][v] })
 	return s
 }
 

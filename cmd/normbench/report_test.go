@@ -1,11 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/tune"
 )
 
 // The tables that are checked in are of today's sources, and what they choose is accepted and
@@ -14,6 +19,30 @@ func TestCheckedIn(t *testing.T) {
 	for _, name := range []string{"tuned.json", "rules.json"} {
 		if code, stdout, stderr := normbench([]string{"lint", filepath.Join("..", "..", "results", "nvidia-h200", name)}); code != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
+		}
+	}
+}
+
+// A folder stands for what its finals chose, as its tuned table does, and is the same where that is
+// the base.
+func TestCompareChosen(t *testing.T) {
+	from := filepath.Join("..", "..", "results", "nvidia-h200")
+	table, err := tune.Read(filepath.Join(from, tune.FileName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := normbench([]string{"compare", from + "#base", from, "--format", "json"})
+	var c report.Comparison
+	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 || len(c.Rows) != len(table.Entries) {
+		t.Fatalf("exit code %d, %v, %d rows\n%s", code, err, len(c.Rows), stderr)
+	}
+	for _, r := range c.Rows {
+		x, _ := table.Lookup(r.Problem)
+		if v := (kernels.Variant{Family: r.B.Family, Config: r.B.Config}); v != x.Variant() {
+			t.Errorf("%s: %s, the table has %s", r.Problem, v, x.Variant())
+		}
+		if r.A.Family == r.B.Family && r.A.Config == r.B.Config && (r.Mark != report.Same || r.Speedup != 1) {
+			t.Errorf("%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
 		}
 	}
 }

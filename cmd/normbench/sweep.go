@@ -494,8 +494,14 @@ func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels
 			c.Seconds, c.WaitSeconds = c.Seconds+y.Seconds, c.WaitSeconds+y.WaitSeconds/float64(len(devices))
 		}
 	}
-	if s.Measured > 0 && c != (kernels.CompileStats{}) {
-		e.notef("waited %.1f s for the compiler, %.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", c.WaitSeconds, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
+	compiler := ""
+	if c != (kernels.CompileStats{}) {
+		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
+	}
+	if s.Measured > 0 && (compiler != "" || layOut > 0) {
+		e.notef("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
+	}
+	if s.Measured > 0 && compiler != "" {
 		e.notef("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
 	}
 	for _, g := range s.Gone {
