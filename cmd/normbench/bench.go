@@ -71,6 +71,9 @@ func (e *env) bench(c *cli.Context) error {
 	}
 	sink, kept := &memory{}, "not kept without --out"
 	if dir := c.String("out"); dir != "" {
+		if err := checkRecording(devices[0], dir); err != nil {
+			return err
+		}
 		w, notes, err := record.OpenWriterBelow(dir, info.ID)
 		if err != nil {
 			return err

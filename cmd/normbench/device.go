@@ -86,7 +86,7 @@ func (e *env) openDevices(c *cli.Context, timeout time.Duration) ([]kernels.Devi
 	name := c.String("device")
 	if path, ok := strings.CutPrefix(name, "replay:"); ok && len(c.StringSlice("worker")) == 0 {
 		defer e.measuring() // but not while it reads
-		return e.replayDevice(path, c.Uint64("seed"))
+		return e.replayDevice(c, path)
 	}
 	e.measuring()
 	if commands := c.StringSlice("worker"); len(commands) > 0 {

@@ -118,6 +118,9 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	e.notef("%s: %s, %s; %s refused by the spaces", info.Name, count(len(tasks), "problem"), count(variants, "variant"), count(refused, "config"))
+	if err := checkRecording(devices[0], c.String("out")); err != nil {
+		return err
+	}
 	dir := filepath.Join(c.String("out"), info.ID)
 	old, err := tune.Read(filepath.Join(dir, tune.FileName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
@@ -226,6 +229,9 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	if sum.Starved > 0 {
 		e.notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", plan.budget, sum.Starved, count(sum.Problems, "problem"))
+	}
+	if sum.Starved > 0 {
+		e.notef("budget %s: the finals of %d of %s had fewer variants or rounds than asked", plan.budget, sum.Starved, count(sum.Problems, "problem"))
 	}
 	return e.conclude(w.Records(), ps, fold, format, c.String("html"))
 }

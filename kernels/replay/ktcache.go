@@ -20,6 +20,7 @@ type Cache struct {
 	DeviceName string
 	Device     kernels.DeviceInfo
 	Problem    kernels.Problem
+	Cache      string // cold, rotate or warm; "" where it is not known
 	Entries    []Measurement
 }
 
@@ -27,6 +28,7 @@ type Cache struct {
 const (
 	KeyDevice = "normbench_device"
 	KeyStream = "normbench_stream_us"
+	KeyCache  = "normbench_cache"
 	KeyFamily = "family"
 	KeyStatus = "normbench_status"
 	KeyReason = "normbench_reason"
@@ -60,6 +62,7 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 		Keys       []string            `json:"tune_params_keys"`
 		Device     *kernels.DeviceInfo `json:"normbench_device"`
 		Stream     []float64           `json:"normbench_stream_us"`
+		State      string              `json:"normbench_cache"`
 		Cache      map[string]map[string]any
 	}
 	err := json.Unmarshal(data, &f)
@@ -73,7 +76,7 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 	if f.Cache == nil {
 		return nil, hint.Errorf(help, "%s: not a kernel_tuner cache: it has no \"cache\"", name)
 	}
-	c := &Cache{DeviceName: f.DeviceName}
+	c := &Cache{DeviceName: f.DeviceName, Cache: f.State}
 	if c.Problem, err = kernels.ParseProblem(strings.ReplaceAll(f.KernelName, "_", "/")); err != nil {
 		return nil, hint.Errorf("kernel_name is a problem such as rmsnorm_bwd_4096x8192_bf16", "%s: kernel %q is none of ours", name, f.KernelName)
 	}

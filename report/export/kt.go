@@ -140,6 +140,7 @@ func kt(p *Problem) []byte {
 		head.set("restrictions", r)
 	}
 	head.set(replay.KeyDevice, p.Run.Device)
+	head.set(replay.KeyCache, p.Run.Protocol.Cache())
 	if len(p.Stream) > 0 {
 		head.set(replay.KeyStream, p.Stream)
 	}

@@ -81,6 +81,17 @@ const (
 	PhaseFinal  = "final"
 )
 
+// Cache is how the cache is before each sample: cold, rotate or warm, the three that do not compare.
+func (p Protocol) Cache() string {
+	switch {
+	case p.Rotate:
+		return "rotate"
+	case p.Cold:
+		return "cold"
+	}
+	return "warm"
+}
+
 // TimeOptions are the protocol's for n samples.
 func (p Protocol) TimeOptions(n int) kernels.TimeOptions {
 	return kernels.TimeOptions{Samples: n, Flush: p.Flush, Rotate: p.Rotate}
