@@ -4,6 +4,7 @@ package yamldoc
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -16,16 +17,22 @@ import (
 	"normbench/internal/hint"
 )
 
-// MaxDepth is how far brackets, and dashes in a line, may nest. The YAML library's memory
-// grows with the square of it: 20000 take 0.7 GB, 200 nothing to speak of.
-const MaxDepth = 200
+// What a text may have: the time and memory of the YAML library grow with the square of its depth (of
+// brackets, and of dashes in a line), of the keys of a mapping, and of the length of a word. Many times what
+// honest files have.
+const (
+	MaxSize  = 256 << 10 // bytes
+	MaxLines = 10_000
+	MaxWord  = 4 << 10 // bytes without a blank, a comma or a bracket
+	MaxDepth = 200
+)
 
 // Parse returns the only document of a YAML text, or nil if there is none; name stands for
 // the text in errors, which have help as their hint. Repeated keys are no error here, as
 // callers can say better what they are. A panic of the YAML library on broken text is an
 // error about the text.
 func Parse(name string, data []byte, help string) (body ast.Node, err error) {
-	if err := CheckDepth(name, data, help); err != nil {
+	if err := Check(name, data); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -57,25 +64,34 @@ func Parse(name string, data []byte, help string) (body ast.Node, err error) {
 	return body, nil
 }
 
-// CheckDepth refuses a text that nests deeper than MaxDepth, for who parses it elsewhere.
-func CheckDepth(name string, data []byte, help string) error {
-	if line, column := tooDeep(data); line > 0 {
-		return hint.Errorf(help, "%s:%d:%d: more than %d brackets or dashes in each other", name, line, column, MaxDepth)
+const lessHelp = "keep less in one file"
+
+// Check refuses a text that is too large to be parsed in moderate time.
+func Check(name string, data []byte) error {
+	if len(data) > MaxSize {
+		return hint.Errorf(lessHelp, "%s: YAML of more than %d KiB", name, MaxSize>>10)
+	}
+	if line, column, why := tooMuch(data); line > 0 {
+		return hint.Errorf(lessHelp, "%s:%d:%d: %s", name, line, column, why)
 	}
 	return nil
 }
 
-// tooDeep is the first place at which brackets, or dashes of the line, nest deeper than
-// MaxDepth, or zeros. What stands in quotes that end on their line, or behind a #, counts for
-// nothing.
-func tooDeep(data []byte) (line, column int) {
+// tooMuch is the first place at which a text has more than it may, and of what; or zeros. A bracket in
+// quotes that end on their line, or behind a #, does not nest.
+func tooMuch(data []byte) (line, column int, why string) {
 	open := 0
 	for text := range bytes.Lines(data) {
-		line++
-		dashes, leading, quote := 0, true, byte(0)
-		for i := 0; i < len(text); i++ {
-			c := text[i]
+		if line++; line > MaxLines {
+			return line, 1, fmt.Sprintf("more than %d lines", MaxLines)
+		}
+		dashes, word, quote, leading, comment := 0, 0, byte(0), true, false
+		for i, c := range text {
+			if word++; strings.IndexByte(" \t\r\n,[]{}", c) >= 0 {
+				word = 0
+			}
 			switch {
+			case comment:
 			case quote != 0:
 				if c == quote {
 					quote = 0
@@ -83,7 +99,7 @@ func tooDeep(data []byte) (line, column int) {
 			case (c == '"' || c == '\'') && bytes.IndexByte(text[i+1:], c) >= 0:
 				quote = c
 			case c == '#' && (i == 0 || text[i-1] == ' '):
-				i = len(text)
+				comment = true
 			case c == '[' || c == '{':
 				open++
 			case c == ']' || c == '}':
@@ -91,15 +107,21 @@ func tooDeep(data []byte) (line, column int) {
 			case leading && c == '-':
 				dashes++
 			}
-			if i < len(text) && c != '-' && c != ' ' {
+			if c != '-' && c != ' ' {
 				leading = false
 			}
-			if open+dashes > MaxDepth {
-				return line, utf8.RuneCount(text[:i]) + 1
+			switch {
+			case open+dashes > MaxDepth:
+				why = fmt.Sprintf("more than %d brackets or dashes in each other", MaxDepth)
+			case word > MaxWord:
+				why = fmt.Sprintf("a word of more than %d bytes", MaxWord)
+			default:
+				continue
 			}
+			return line, utf8.RuneCount(text[:i]) + 1, why
 		}
 	}
-	return 0, 0
+	return 0, 0, ""
 }
 
 // At is file:line:column of n, of a mapping those of its first key; name where n has no place.
@@ -127,6 +149,87 @@ func Pairs(n ast.Node) (pairs []*ast.MappingValueNode, ok bool) {
 		return []*ast.MappingValueNode{n}, true
 	}
 	return nil, false
+}
+
+// JSON is the only document of a YAML text as JSON, with each value on the line that it has in the text, so
+// that what is said of a line of the one holds for the other. A repeated key, an anchor, an alias and a tag
+// are errors.
+func JSON(name string, data []byte, help string) ([]byte, error) {
+	body, err := Parse(name, data, help)
+	if err == nil && body == nil {
+		err = hint.Errorf(help, "%s: nothing in it", name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := jsonWriter{name: name, help: help, line: 1}
+	err = w.value(body)
+	return w.Bytes(), err
+}
+
+type jsonWriter struct {
+	bytes.Buffer
+	name, help string
+	line       int
+}
+
+func (w *jsonWriter) value(n ast.Node) error {
+	if t := n.GetToken(); t != nil && t.Position != nil {
+		if pairs, ok := Pairs(n); ok && len(pairs) > 0 { // whose own token is a colon
+			t = pairs[0].Key.GetToken()
+		}
+		for ; w.line < t.Position.Line; w.line++ {
+			w.WriteByte('\n')
+		}
+	}
+	if pairs, ok := Pairs(n); ok {
+		w.WriteByte('{')
+		seen := map[string]bool{}
+		for i, kv := range pairs {
+			key, ok := kv.Key.(*ast.StringNode)
+			if !ok {
+				return hint.Errorf(w.help, "%s: the key %.40s is no text", At(w.name, kv.Key), OneLine(kv.Key.String()))
+			}
+			if seen[key.Value] {
+				return hint.Errorf("delete one of the two: which of them counts cannot be told", "%s: the field %s stands twice", At(w.name, kv.Key), key.Value)
+			}
+			seen[key.Value] = true
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			if err := errors.Join(w.value(key), w.WriteByte(':'), w.value(kv.Value)); err != nil {
+				return err
+			}
+		}
+		return w.WriteByte('}')
+	}
+	switch n := n.(type) {
+	case *ast.SequenceNode:
+		w.WriteByte('[')
+		for i, x := range n.Values {
+			if i > 0 {
+				w.WriteByte(',')
+			}
+			if err := w.value(x); err != nil {
+				return err
+			}
+		}
+		return w.WriteByte(']')
+	case *ast.LiteralNode:
+		return w.scalar(n, n.Value.Value)
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode, *ast.BoolNode, *ast.NullNode:
+		return w.scalar(n, n.(ast.ScalarNode).GetValue())
+	}
+	return hint.Errorf(w.help, "%s: %s", At(w.name, n), TypeName(n))
+}
+
+func (w *jsonWriter) scalar(n ast.Node, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return hint.Errorf(w.help, "%s: %s is no number of JSON", At(w.name, n), OneLine(n.String()))
+	}
+	w.Write(b)
+	return nil
 }
 
 // TypeName says in words what a node is.

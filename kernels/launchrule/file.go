@@ -179,18 +179,9 @@ func Read(path string) (*Set, error) {
 // Parse reads the text of a rules file. A field that it does not know is an
 // error: what it says would be ignored, and the rules are someone's launches.
 func Parse(name string, data []byte) (*Set, error) {
-	if t := bytes.TrimSpace(data); len(t) == 0 || t[0] != '{' {
-		if len(data) > textfile.Small {
-			return nil, hint.Errorf(refit, "%s: YAML of more than %d MiB", name, textfile.Small>>20)
-		}
-		if err := yamldoc.CheckDepth(name, data, refit); err != nil {
-			return nil, err
-		}
-		j, err := yaml.YAMLToJSON(data)
-		if err != nil || len(t) == 0 {
-			return nil, hint.Errorf(refit, "%s: neither JSON nor YAML", name)
-		}
-		data = j
+	data, err := asJSON(name, data)
+	if err != nil {
+		return nil, err
 	}
 	if err := durable.Verify(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -198,7 +189,7 @@ func Parse(name string, data []byte) (*Set, error) {
 	var s Set
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	err := d.Decode(&struct {
+	err = d.Decode(&struct {
 		*Set
 		CRC string `json:"crc"`
 	}{Set: &s})
@@ -235,6 +226,14 @@ func Parse(name string, data []byte) (*Set, error) {
 	return nil, hint.Errorf(help, "%s: %s", name, text)
 }
 
+// asJSON is the text of a rules file as JSON with the same lines.
+func asJSON(name string, data []byte) ([]byte, error) {
+	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] == '{' {
+		return data, nil
+	}
+	return yamldoc.JSON(name, data, refit)
+}
+
 // fields are the names of what a rule may have.
 var fields = func() (names []string) {
 	var walk func(reflect.Type)
@@ -253,8 +252,11 @@ var fields = func() (names []string) {
 	return names
 }()
 
-// Line is where in the text of a file, JSON, a list begins, or a rule of it; 1 where that is not known.
+// Line is where in the text of a file a list begins, or a rule of it; 1 where that is not known.
 func Line(data []byte, list, rule int) int {
+	if j, err := asJSON("", data); err == nil {
+		data = j
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	depth, at, keys := 0, []int{-1, -1}, [6]string{} // lists and rules that were passed; the last keys by depth
 	for {
@@ -382,17 +384,35 @@ func (s *Set) JSON() ([]byte, error) {
 // breaks are the ends of the lines of a rule: none behind { and [, none before } and ], a blank elsewhere.
 var breaks = regexp.MustCompile(`([\[{])\n *|\n *([\]}])|(,)\n`)
 
-// YAML is the rules file as YAML, with the fields of JSON in their order.
+// YAML is the rules file as YAML, with the fields of JSON in their order, and with the checksum of what is
+// read from it.
 func (s *Set) YAML() ([]byte, error) {
 	data, err := s.JSON()
 	if err != nil {
 		return nil, err
 	}
-	return yaml.JSONToYAML(data)
+	text, err := yaml.JSONToYAML(data)
+	if err != nil {
+		return nil, err
+	}
+	const help = "write JSON: it may be larger"
+	read, err := yamldoc.JSON("the rules", text, help)
+	var compact, crc = bytes.Buffer{}, struct{ CRC string }{}
+	if err == nil {
+		err = json.Compact(&compact, read)
+	}
+	if err == nil {
+		err = json.Unmarshal(durable.Seal(compact.Bytes()), &crc)
+	}
+	if err != nil {
+		return nil, hint.With(err, help)
+	}
+	text = fmt.Appendf(text, "crc: %q\n", crc.CRC)
+	return text, hint.With(yamldoc.Check("the rules", text), help)
 }
 
 // WriteFile puts data in place of an older file: readers see the old one or the
-// new, never half of one. JSON gets a checksum.
+// new, never half of one. JSON gets a checksum; YAML has one.
 func WriteFile(path string, data []byte) error { return WritePlace(durable.Place{Name: path}, data) }
 
 // WritePlace is WriteFile for a place.

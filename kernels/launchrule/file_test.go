@@ -2,8 +2,11 @@ package launchrule
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,12 +166,60 @@ func TestParseErrors(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	for _, text := range []string{"", "\t: [", string(good) + "{}", "schema: 1\nkind: rules\n"} {
-		if _, err := Parse("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), "f: ") || hint.Of(err) == "" {
+		if _, err := Parse("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), "f:") || hint.Of(err) == "" {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
 	if _, err := Read(filepath.Join(t.TempDir(), "none")); err == nil || hint.Of(err) == "" {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestYAML: YAML says where it is wrong, and a changed value is noticed, whatever its layout.
+func TestYAML(t *testing.T) {
+	good, err := example(t).YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(from, to string) []byte {
+		if !bytes.Contains(good, []byte(from)) {
+			t.Fatalf("no %q", from)
+		}
+		return bytes.Replace(good, []byte(from), []byte(to), 1)
+	}
+	line := func(text []byte, what string) int {
+		before, _, _ := bytes.Cut(text, []byte(what))
+		return 1 + bytes.Count(before, []byte("\n"))
+	}
+	again, err := Parse("f", edit("sms: 132", "sms:   132 # of them"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := again.YAML(); err != nil || !bytes.Equal(text, good) {
+		t.Errorf("%v: %s", err, cmp.Diff(string(good), string(text)))
+	}
+	unsealed := regexp.MustCompile(`(?m)^crc: .*\n`).ReplaceAllLiteral(good, nil)
+	for _, tc := range []struct {
+		text []byte
+		want string
+	}{
+		{edit("sms: 132", "sms: 133"), "f: the file's checksum does not match: it was changed by hand, or is damaged"},
+		{edit("noise: 0.03", "noise: 0.04"), "f: the file's checksum does not match: it was changed by hand, or is damaged"},
+		{edit("kind: rules\n", "kind: rules\nkind: rules\n"), "f:3:1: the field kind stands twice"},
+		{append(slices.Clip(good), "---\na: 1\n"...), fmt.Sprintf("f:%d:1: a second document", line(good, "no such text")+1)},
+		{edit("sms: 132", "sms: [132"), fmt.Sprintf("f:%d:3: ", line(good, "sms:")+1)},
+		{bytes.Replace(unsealed, []byte("n_over: 4096"), []byte("n_over: -7"), 1), fmt.Sprintf("f:%d: class ", line(unsealed, "n_over: 4096"))},
+	} {
+		if _, err := Parse("f", tc.text); err == nil || !strings.HasPrefix(err.Error(), tc.want) || hint.Of(err) == "" {
+			t.Errorf("got %v, want %q", err, tc.want)
+		}
+	}
+	large := example(t)
+	for i := range 5000 {
+		large.Sources[fmt.Sprintf("family_%d_%s", i, strings.Repeat("x", 60))] = "0123456789ab"
+	}
+	if _, err := large.YAML(); err == nil || hint.Of(err) != "write JSON: it may be larger" {
+		t.Errorf("YAML that cannot be read again: %v", err)
 	}
 }
 
@@ -210,7 +261,14 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(diff, err)
 		}
 		for _, format := range Formats {
-			if _, err := s.Export(format); err != nil {
+			text, err := s.Export(format)
+			if err == nil && format == "yaml" {
+				var again *Set
+				if again, err = Parse("yaml", text); err == nil && !cmp.Equal(s.Lists, again.Lists, same) {
+					t.Fatalf("it reads otherwise as YAML:\n%s", text)
+				}
+			}
+			if err != nil && !strings.Contains(err.Error(), "the rules: YAML of more than") {
 				t.Fatalf("%s: %v", format, err)
 			}
 		}

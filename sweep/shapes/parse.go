@@ -11,7 +11,6 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"normbench/internal/hint"
-	"normbench/internal/textfile"
 	"normbench/internal/yamldoc"
 )
 
@@ -29,9 +28,6 @@ const (
 // It walks the syntax tree rather than decoding into structs, because an item
 // has two forms and every error needs its place.
 func Parse(name string, data []byte) (_ *File, err error) {
-	if len(data) > textfile.Small {
-		return nil, hint.Errorf("keep fewer shapes in a file", "%s has more than %d MiB", name, textfile.Small>>20)
-	}
 	p := &reader{name: name, groups: map[string]*group{}}
 	body, err := yamldoc.Parse(name, data, groupHelp)
 	if err != nil {
