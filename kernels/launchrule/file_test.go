@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -239,7 +240,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"schema":` + strings.Repeat("[", 2000)))
 	f.Add([]byte(`{"schema":2,"rules":null,"crc":"00000000"}`))
 	f.Add([]byte("schema: .nan\ndevice: {id: .inf}"))
-	same := cmp.Comparer(func(a, b kernels.Config) bool { return a == b })
+	f.Add([]byte("schema: 1\nkind: rules\ndate: 2026-01-01T00:00:00Z\ndevice: {id: A, sms: 1}\nclasses:\n- op: rmsnorm\n  pass: bwd"))
+	same := cmp.Options{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b kernels.Config) bool { return a == b })}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Parse("f", data)
 		if err != nil {
