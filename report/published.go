@@ -1,17 +1,18 @@
 package report
 
 import (
-	"bufio"
+	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
@@ -25,16 +26,11 @@ import (
 //
 // As everywhere here, layernorm has a bias and the weight the type of x.
 func ReadPublished(path, column string) (Side, error) {
-	f, err := os.Open(path)
+	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
-		return Side{}, hint.Errorf("results/published has some", "published times: %w", err)
+		return Side{}, hint.Errorf(cmp.Or(hint.Of(err), "results/published has some"), "published times %s: %w", path, durable.Cause(err))
 	}
-	defer f.Close()
-	r := bufio.NewReader(io.LimitReader(f, textfile.Large))
-	if start, _ := r.Peek(3); len(textfile.Unmarked(start)) == 0 {
-		r.Discard(len(start))
-	}
-	return readPublished(r, path, column)
+	return readPublished(bytes.NewReader(data), path, column)
 }
 
 func readPublished(r io.Reader, path, column string) (Side, error) {
@@ -43,6 +39,11 @@ func readPublished(r io.Reader, path, column string) (Side, error) {
 	header, err := c.Read()
 	if err != nil {
 		return s, hint.Errorf("its first line names the columns: op,pass,dtype,M,N,x_us", "published times %s: %v", path, err)
+	}
+	for i, name := range header {
+		if name != "" && slices.Contains(header[:i], name) {
+			return s, hint.Errorf("rename one of the two, or delete it", "published times %s: column %q stands twice", path, name)
+		}
 	}
 	at := func(names ...string) int {
 		return slices.IndexFunc(header, func(h string) bool { return slices.Contains(names, h) })

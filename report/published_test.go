@@ -34,6 +34,7 @@ func TestReadPublishedErrors(t *testing.T) {
 		"bad shape": {"pass,M,N,x_us\nfwd,1,2,1\nfwd,-1,2,3\n", "x_us", "f.csv:3: "},
 		"bad word":  {"pass,op,M,N,x_us\nfwd,batchnorm,1,2,3\n", "x_us", `unknown word "batchnorm"`},
 		"twice":     {"pass,M,N,x_us\nfwd,1,2,3\nfwd,1,2,4\n", "x_us", "stands twice"},
+		"columns":   {"pass,M,N,x_us,y_us,x_us\nfwd,1,2,3,4,5\n", "y_us", `column "x_us" stands twice`},
 		"ragged":    {"pass,M,N,x_us\nfwd,1\n", "x_us", "f.csv:2"},
 	} {
 		_, err := readPublished(strings.NewReader(test.text), "f.csv", test.column)

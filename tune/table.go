@@ -4,6 +4,7 @@ package tune
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -229,7 +230,7 @@ func (e *Entry) checkValid() error {
 func Read(path string) (*Table, error) {
 	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
-		return nil, hint.Errorf("a sweep writes one, as "+FileName+" in its results folder", "tuned table %s: %w", path, cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), "a sweep writes one, as "+FileName+" in its results folder"), "tuned table %s: %w", path, cause(err))
 	}
 	return parse(path, data)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/shapes"
@@ -115,7 +116,7 @@ func oneLive(ops []string) (file string, ok bool) {
 	var files [2]string
 	for i, text := range ops {
 		path, arm, _ := strings.Cut(text, "#")
-		if filepath.Ext(path) != ".json" || arm != "A" && arm != "B" {
+		if textfile.Ext(path) != ".json" || arm != "A" && arm != "B" {
 			return "", false
 		}
 		files[i] = filepath.Clean(path)

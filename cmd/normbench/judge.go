@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/report"
 	"normbench/sweep/verdict"
 )
@@ -64,10 +66,10 @@ func (e *env) judge(c *cli.Context) error {
 		name = "standard input"
 		data, err = io.ReadAll(os.Stdin)
 	} else {
-		data, err = os.ReadFile(name)
+		data, err = textfile.Read(name, textfile.Large)
 	}
 	if err != nil {
-		return hint.Errorf("give a file of rounds, or - for standard input", "rounds %s: %w", ops[0], err)
+		return hint.Errorf(cmp.Or(hint.Of(err), "give a file of rounds, or - for standard input"), "rounds %s: %w", ops[0], durable.Cause(err))
 	}
 	cells, err := parseRounds(name, data)
 	if err != nil {

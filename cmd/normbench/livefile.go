@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,7 +72,7 @@ func readLive(path string) (*liveRun, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
 	} else if err != nil {
-		return nil, hint.Errorf(help, "live compare: %w", err)
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "live compare %s: %w", path, durable.Cause(err))
 	}
 	if err := durable.Verify(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -2,16 +2,20 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"normbench/internal/durable"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/verdict"
@@ -125,6 +129,68 @@ func TestLiveChecksum(t *testing.T) {
 	}
 	if _, err := readLive(file); err == nil || !strings.Contains(err.Error(), "checksum does not match") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A packed file is read as the file in it, by every command, and one that was cut short is named with the way out.
+func TestPacked(t *testing.T) {
+	dir := t.TempDir()
+	results := filepath.Join("..", "..", "results", "nvidia-h200")
+	rounds, published := "a,b,a2\n", "op,pass,M,N,x_us,y_us\n"
+	for i := range 12 {
+		rounds += fmt.Sprintf("%d,%d,%d\n", 100+i%3, 90+i%2, 101+i%3)
+		published += fmt.Sprintf("layer,bwd,%d,1024,%d,%d\n", 64<<i, 5+i, 4+i)
+	}
+	read := func(file string) string {
+		data, err := textfile.Read(filepath.Join(results, file), textfile.Large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	for _, x := range []struct {
+		name, text string
+		commands   [][]string // % is the file
+	}{
+		{"live.json", string(smallLive(t, func(*liveRun) {})), [][]string{{"report", "%"}, {"report", "%#A", "%#B"}, {"compare", "%#A", "%#B"}, {"compare", "%#B", "tuned:" + filepath.Join(results, "tuned.json")}}},
+		{"tuned.json", read("tuned.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"}, {"compare", "tuned:%", "tuned:%"}}},
+		{"rules.json", read("rules.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"}, {"rule", "tuned:%", "--columns", "4096"}}},
+		{"shapes.yaml", "a: [[1, 2]]\n", [][]string{{"list", "shapes", "--shapes", "%#a"}}},
+		{"rounds.csv", rounds, [][]string{{"judge", "%"}}},
+		{"published.csv", published, [][]string{{"compare", "%#x_us", "%#y_us"}, {"report", "%#x_us"}}},
+	} {
+		plain, packed := filepath.Join(dir, "gz."+x.name), filepath.Join(dir, x.name+".gz") // as long, for the width of columns
+		var z bytes.Buffer
+		w := gzip.NewWriter(&z)
+		io.WriteString(w, x.text)
+		w.Close()
+		for file, text := range map[string]string{plain: x.text, packed: z.String()} {
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		run := func(args []string, file string) (int, string, string) {
+			args = slices.Clone(args)
+			for i := range args {
+				args[i] = strings.ReplaceAll(args[i], "%", file)
+			}
+			code, stdout, stderr := normbench(args)
+			return code, strings.ReplaceAll(stdout, file, x.name), stderr
+		}
+		for _, args := range x.commands {
+			code, want, stderr := run(args, plain)
+			if got, text, e := run(args, packed); code == exitTrouble || code != got || text != want {
+				t.Errorf("%s of %s: exit code %d and packed %d\n%s%s", args, x.name, code, got, stderr, e)
+			}
+		}
+		if err := os.Truncate(packed, int64(z.Len()*2/3)); err != nil {
+			t.Fatal(err)
+		}
+		for _, args := range x.commands {
+			if code, _, stderr := run(args, packed); code != exitTrouble || !strings.Contains(stderr, packed) || !strings.Contains(stderr, textfile.PackedHelp) {
+				t.Errorf("%s of a torn %s: exit code %d, %s", args, x.name, code, stderr)
+			}
+		}
 	}
 }
 

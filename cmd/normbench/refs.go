@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/launchrule"
@@ -215,10 +216,10 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 	if selects && selector == "" {
 		return report.Side{}, hint.Errorf(recordedHelp, "nothing stands behind the # of %s", text)
 	}
-	if strings.HasSuffix(path, ".csv") {
+	if textfile.Ext(path) == ".csv" {
 		return report.ReadPublished(path, selector)
 	}
-	if strings.HasSuffix(path, ".json") {
+	if textfile.Ext(path) == ".json" {
 		arms, err := readArms(path)
 		if err != nil {
 			return report.Side{}, err

@@ -10,6 +10,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/launchrule"
 	"normbench/report"
@@ -143,7 +144,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 // armsOf are the sides of one operand.
 func (e *env) armsOf(text string) ([]report.Side, error) {
 	switch {
-	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:") || filepath.Ext(text) == ".csv":
+	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:") || textfile.Ext(text) == ".csv":
 		s, err := e.recordedSide(text)
 		return []report.Side{s}, err
 	case isLive(text):
@@ -164,7 +165,7 @@ func (e *env) armsOf(text string) ([]report.Side, error) {
 
 // isLive says whether an operand is what a live compare left, with both its arms.
 func isLive(text string) bool {
-	return strings.HasSuffix(strings.TrimSuffix(text, ".gz"), ".json") && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
+	return textfile.Ext(text) == ".json" && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
 }
 
 // readLivePart reads a live compare: all of it as it was judged then, a part of it judged

@@ -8,6 +8,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
+
+	"normbench/internal/hint"
 )
 
 // Bounds in bytes, many times what honest files have: their readers take some ten times the
@@ -18,7 +22,14 @@ const (
 	Cache = 1 << 30   // a kernel_tuner cache
 )
 
+// PackedHelp is the way out of a gzip file that does not come to its end.
+const PackedHelp = "the file is damaged or cut short: take it from a copy, or unpack what can be read with `zcat`"
+
+// Ext is the extension of a name, of a packed file that of what is in it.
+func Ext(path string) string { return filepath.Ext(strings.TrimSuffix(path, ".gz")) }
+
 // Read is the text of a file of up to max bytes, gzipped or not, without a byte order mark.
+// Only an error of a packed file has a hint.
 func Read(path string, max int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -29,13 +40,17 @@ func Read(path string, max int64) ([]byte, error) {
 		return nil, tooLarge(max)
 	}
 	var r io.Reader = bufio.NewReader(f)
+	packed := false
 	if magic, _ := r.(*bufio.Reader).Peek(2); string(magic) == "\x1f\x8b" {
+		packed = true
 		if r, err = gzip.NewReader(r); err != nil {
-			return nil, err
+			return nil, hint.With(err, PackedHelp)
 		}
 	}
 	data, err := io.ReadAll(io.LimitReader(r, max+1))
 	switch {
+	case err != nil && packed:
+		return nil, hint.With(err, PackedHelp)
 	case err != nil:
 		return nil, err
 	case int64(len(data)) > max:

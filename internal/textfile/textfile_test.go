@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"normbench/internal/hint"
 )
 
 func TestRead(t *testing.T) {
@@ -19,12 +21,14 @@ func TestRead(t *testing.T) {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
-	for name, text := range map[string]string{"torn": zipped("abc")[:12], "a bomb": zipped(strings.Repeat("a", 1000))} {
+	for name, text := range map[string]string{"torn": zipped("abc")[:12], "torn at once": zipped("abc")[:5], "a bomb": zipped(strings.Repeat("a", 1000))} {
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := Read(path, 64); err == nil {
 			t.Errorf("%s: %q", name, got)
+		} else if torn := hint.Of(err) == PackedHelp; torn != (name != "a bomb") {
+			t.Errorf("%s: the hint of %v is %q", name, err, hint.Of(err))
 		}
 	}
 	if err := os.Truncate(path, Small+1); err != nil {

@@ -171,7 +171,7 @@ var kindLine = regexp.MustCompile(`"kind":\s*"rules"|(?m:^kind:\s*"?rules)`)
 func Read(path string) (*Set, error) {
 	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
-		return nil, hint.Errorf(refit, "rules %s: %w", path, cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), refit), "rules %s: %w", path, cause(err))
 	}
 	return Parse(path, data)
 }

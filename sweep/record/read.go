@@ -14,6 +14,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/sweep/stats"
 )
@@ -262,7 +263,7 @@ func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Reco
 	case err != nil && placed:
 		return nil, err
 	case err != nil && hint.Of(err) == "":
-		return nil, hint.Errorf(packedHelp, "%s: %w", name, cause(err))
+		return nil, hint.Errorf(textfile.PackedHelp, "%s: %w", name, cause(err))
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", name, err)
 	case tornLines == 0 && n == 0:
@@ -318,7 +319,7 @@ func open(path string) (*source, error) {
 	if magic, _ := b.Peek(2); string(magic) == "\x1f\x8b" {
 		if s.Reader, err = gzip.NewReader(b); err != nil {
 			f.Close()
-			return nil, hint.Errorf(packedHelp, "records %s: %w", path, cause(err))
+			return nil, hint.Errorf(textfile.PackedHelp, "records %s: %w", path, cause(err))
 		}
 	} else {
 		s.Reader = b
@@ -328,9 +329,6 @@ func open(path string) (*source, error) {
 	}
 	return s, nil
 }
-
-// packedHelp is the way out of a file that does not come to its end.
-const packedHelp = "the file is damaged or cut short: take it from a copy, or unpack what can be read with `zcat`"
 
 // onlyDevice is the one folder with records below a folder of results, or "".
 func onlyDevice(path string) string {

@@ -1,6 +1,7 @@
 package shapes
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -104,7 +105,7 @@ func Load(path string) (*File, error) {
 		if errors.As(err, &pe) {
 			err = pe.Err
 		}
-		return nil, hint.Errorf(argHelp, "shapes file %s: %w", path, err)
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), argHelp), "shapes file %s: %w", path, err)
 	}
 	return Parse(path, data)
 }
