@@ -238,12 +238,20 @@ func SealText(object []byte) []byte {
 	return fmt.Appendf(nil, "%s,\n  %s\n}\n", bytes.TrimSpace(body), bytes.Replace(bytes.TrimSuffix(crc, []byte("}")), []byte(":"), []byte(": "), 1))
 }
 
-// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum is another's. One
-// without a checksum passes, as text that is not JSON does: its reader says more.
-func Verify(data []byte) error {
+// Once refuses a JSON text in which a field stands twice. Text that is not JSON passes: its reader says more.
+func Once(data []byte) error {
 	var dup *jsontext.SyntacticError
 	if err := jsontext.NewDecoder(bytes.NewReader(data)).SkipValue(); errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &dup) {
 		return hint.Errorf("delete one of the two: which of them counts cannot be told", "the field %s stands twice", dup.JSONPointer)
+	}
+	return nil
+}
+
+// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum is another's. One
+// without a checksum passes, as text that is not JSON does.
+func Verify(data []byte) error {
+	if err := Once(data); err != nil {
+		return err
 	}
 	var h struct{ CRC *string }
 	if json.Unmarshal(data, &h) != nil || h.CRC == nil {

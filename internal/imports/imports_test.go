@@ -93,7 +93,7 @@ type rule struct {
 
 var rules = []rule{
 	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "cmd"}, tests: true},
-	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/hint", "internal/nvlib"}, tests: true},
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/durable", "internal/hint", "internal/nvlib"}, tests: true},
 	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/hint"}, tests: true, optional: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
 	// that it judges, nor they from it.

@@ -46,6 +46,7 @@ var Faults = map[string]string{
 	"a worker's path":  `{"id":ID,"hello":{"protocol":1,"info":{"id":"../../victim","units":2}}}`,
 	"no units":         `{"id":ID,"hello":{"protocol":1,"info":{"id":"gpu"}}}`,
 	"two answers":      `{"id":ID}` + "\n" + `{"id":ID}`,
+	"a field twice":    `{"id":ID,"timing":{"seconds":[2e-5*],"seconds":[1e-5*],"busy":1}}`,
 	"endless line":     "",
 	"endless lines":    "",
 }

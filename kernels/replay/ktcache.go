@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
@@ -72,6 +73,9 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 		if json.Unmarshal([]byte(open+"}\n}"), &f) != nil {
 			return nil, hint.Errorf(help, "%s: not a kernel_tuner cache: %v", name, err)
 		}
+	}
+	if err := durable.Once(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if f.Cache == nil {
 		return nil, hint.Errorf(help, "%s: not a kernel_tuner cache: it has no \"cache\"", name)
@@ -163,7 +167,9 @@ func entry(e map[string]any, keys []string) (Measurement, error) {
 		f, _ := x.(float64)
 		m.SamplesUS = append(m.SamplesUS, f*1e3)
 	}
-	if f, ok := e["time"].(float64); ok && len(ms) == 0 {
+	if f, ok := e["time"].(float64); ok && !times([]float64{f}) {
+		return m, fmt.Errorf("a time of %g", f)
+	} else if ok && len(ms) == 0 {
 		m.SamplesUS = []float64{f * 1e3}
 	}
 	if len(m.SamplesUS) == 0 || !times(m.SamplesUS) {

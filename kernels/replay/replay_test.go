@@ -146,11 +146,13 @@ func TestParseCache(t *testing.T) {
 		t.Error("records are taken for a cache")
 	}
 	for edit, want := range map[[2]string]string{
-		{"rmsnorm_fwd", "convolution"}:            `x.json: kernel "convolution_64x256_bf16" is none of ours`,
-		{`"warps", "stages"]`, `"block_size_x"]`}: `x.json: unknown knob "block_size_x"`,
-		{`"units": 4`, `"units": 0`}:              `x.json: it does not say in "normbench_device" how large its device is`,
-		{`"time": 0.005`, `"time": 1e400`}:        "x.json: not a kernel_tuner cache",
-		{`"time": 0.005`, `"time": -1`}:           `x.json: entry "f,2,-1": no times`,
+		{"rmsnorm_fwd", "convolution"}:                                                           `x.json: kernel "convolution_64x256_bf16" is none of ours`,
+		{`"warps", "stages"]`, `"block_size_x"]`}:                                                `x.json: unknown knob "block_size_x"`,
+		{`"units": 4`, `"units": 0`}:                                                             `x.json: it does not say in "normbench_device" how large its device is`,
+		{`"time": 0.005`, `"time": 1e400`}:                                                       "x.json: not a kernel_tuner cache",
+		{`"time": 0.005`, `"time": -1`}:                                                          `x.json: entry "f,2,-1": a time of -1`,
+		{`"time": 0.005`, `"times": [1], "time": -1`}:                                            `x.json: entry "f,2,-1": a time of -1`,
+		{`"time": 0.005`, `"time": 1, "time": 0.005`}:                                            "x.json: the field /cache/f,2,-1/time stands twice",
 		{`"warps": 4, "stages": -1, "time": 0.002`, `"warps": 4.5, "stages": -1, "time": 0.002`}: `x.json: entry "f,4,-1": "warps" is no whole number`,
 		{`"RuntimeFailedConfig"`, `"SomeError"`}:                                                 `x.json: entry "f,16,-1": unknown error "SomeError"`,
 		{`"cache"`, `"cash"`}:                                                                    `x.json: not a kernel_tuner cache: it has no "cache"`,

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/durable"
 	"normbench/kernels"
 )
 
@@ -32,6 +33,9 @@ func decode(line []byte, req *request, builds bool) (*answer, error) {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
 		return nil, fmt.Errorf("nonsense: %.80q", line)
+	}
+	if err := durable.Once(line); err != nil {
+		return nil, err
 	}
 	switch {
 	case a.ID > 0 && a.ID == req.ID-1:

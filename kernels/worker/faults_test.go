@@ -113,7 +113,7 @@ func TestTwoAnswers(t *testing.T) {
 		}
 	}
 	req := &request{ID: 3, Op: "close"}
-	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer", `{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense"} {
+	for text, want := range map[string]string{`{"id":3}`: "", `{"id":2}`: "one more answer", `{"id":1}`: "nonsense", `{"id":4}`: "nonsense", `{}`: "nonsense", `{"id":3,"error":"a","error":""}`: "the field /error stands twice"} {
 		if _, err := decode([]byte(text), req, false); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
