@@ -13,9 +13,12 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -92,11 +95,42 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	return SyncDir(filepath.Join(p.Root, filepath.Dir(name)))
 }
 
-// createTemp makes a file with a name of its own beside another.
+// createTemp makes a file with a name of its own beside another, and deletes those that writers left behind
+// which were killed.
 func createTemp(root *os.Root, name string) (string, *os.File, error) {
+	deleteStale(root, filepath.Dir(name))
 	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", filepath.Base(name), rand.Uint64()))
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	return temp, f, err
+}
+
+// staleAfter is how long ago somebody wrote last to a temporary file that nobody writes any more.
+const staleAfter = time.Hour
+
+var (
+	tempRE  = regexp.MustCompile(`^\..+\.tmp-[0-9]+$`)
+	cleaned sync.Map // folders, as a folder may get many files
+)
+
+// deleteStale deletes old temporary files of a folder, once in a process.
+func deleteStale(root *os.Root, dir string) {
+	if _, done := cleaned.LoadOrStore(filepath.Join(root.Name(), dir), true); done {
+		return
+	}
+	d, err := root.Open(dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	entries, _ := d.ReadDir(-1)
+	for _, e := range entries {
+		if !tempRE.MatchString(e.Name()) {
+			continue
+		}
+		if info, err := root.Lstat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > staleAfter {
+			root.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 // target is where the symbolic links of path lead, also to a file that is not

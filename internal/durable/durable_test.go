@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"normbench/internal/hint"
 )
@@ -37,6 +38,30 @@ func TestWriteFile(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
+	}
+}
+
+// What a killed writer left goes with the next write, old as it must be, and nothing else does.
+func TestStale(t *testing.T) {
+	for name, write := range map[string]func(dir string) error{
+		"WriteFile":  func(dir string) error { return WriteFile(filepath.Join(dir, "a.json"), []byte("x")) },
+		"MakeFolder": func(dir string) error { return MakeFolder(filepath.Dir(dir), filepath.Base(dir)) },
+	} {
+		dir := t.TempDir()
+		old := time.Now().Add(-2 * staleAfter)
+		for file, at := range map[string]time.Time{".a.json.tmp-12": old, ".check.tmp-7": old, ".a.json.tmp-13": time.Now(), ".a.json.tmp-x": old, "a.tmp-1": old} {
+			if err := errors.Join(os.WriteFile(filepath.Join(dir, file), nil, 0o600), os.Chtimes(filepath.Join(dir, file), at, at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := write(dir); err != nil {
+			t.Fatal(err)
+		}
+		for file, want := range map[string]bool{".a.json.tmp-12": false, ".check.tmp-7": false, ".a.json.tmp-13": true, ".a.json.tmp-x": true, "a.tmp-1": true} {
+			if _, err := os.Lstat(filepath.Join(dir, file)); (err == nil) != want {
+				t.Errorf("%s: %s: %v", name, file, err)
+			}
+		}
 	}
 }
 

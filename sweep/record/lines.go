@@ -20,7 +20,7 @@ type Place struct {
 // Lines are those of a records file that is open, to be read again by their places.
 type Lines struct {
 	file *os.File
-	temp bool
+	temp bool // a copy that has a name still
 }
 
 // Index reads a records file as Read does, and keeps it open. take gets each record in turn on some goroutine,
@@ -38,7 +38,7 @@ func Index[T any](path string, take func(*Record) T, each func(T, Place) error) 
 			f.Close()
 			return nil, nil, hint.Errorf(durable.Help(err), "a copy of %s: %w", f.name, cause(err))
 		}
-		l.temp = true
+		l.temp = os.Remove(l.file.Name()) != nil // open files lose their names, but for Windows: a kill leaves nothing
 		defer f.Close()
 		in = io.TeeReader(in, l.file)
 	}
