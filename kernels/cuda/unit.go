@@ -53,7 +53,11 @@ func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 // include. They come from where text does: origin is what stands before the
 // name of its file ("" or families.Baseline).
 func addHeaders(r *kernels.Registry, origin, text string, headers map[string]string) error {
-	for _, name := range nvrtc.Includes(text) {
+	names, err := nvrtc.Includes(text)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
 		if _, ok := headers[name]; ok {
 			continue
 		}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
@@ -117,7 +119,7 @@ func readFolder(dir string) (map[string]string, error) {
 		if err != nil {
 			return nil, hint.Errorf(folderHelp, "%s: %w", path, err)
 		}
-		files[e.Name()] = string(b)
+		files[e.Name()] = string(textfile.Unmarked(b))
 	}
 	return files, nil
 }
@@ -136,7 +138,7 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 		}
 		var err error
 		if hashed, err = headers(r, append(hashed, Prefix+l.source), text); err != nil {
-			return nil, hint.Errorf("put it beside the manifest; normbench's are common.cuh, reduce.cuh and pipe.cuh", "%s: %s includes %w", l.sourceAt, l.source, err)
+			return nil, hint.Errorf(cmp.Or(hint.Of(err), "put it beside the manifest; normbench's are common.cuh, reduce.cuh and pipe.cuh"), "%s: %s includes %w", l.sourceAt, l.source, err)
 		}
 	}
 	if d.reduce != nil {
@@ -159,7 +161,11 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 
 // headers appends the files that text includes, and those they include.
 func headers(r *kernels.Registry, names []string, text string) ([]string, error) {
-	for _, file := range nvrtc.Includes(text) {
+	files, err := nvrtc.Includes(text)
+	if err != nil {
+		return names, err
+	}
+	for _, file := range files {
 		name := Prefix + file
 		if slices.Contains(names, name) {
 			continue

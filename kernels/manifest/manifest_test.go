@@ -352,6 +352,9 @@ func TestFolders(t *testing.T) {
 		{folder(t, "a.yaml", good, "b.yaml", good, "mine.cu", goodSource), `b.yaml:1:7: name: "mine/bwd" is the name of a family at `},
 		{folder(t, "a.yaml", good, "b.yaml", second), "a.yaml:31:13: launches[1].source: no file mine.cu"},
 		{folder(t, "a.yaml", good, "mine.cu", `#include "gone.cuh"`+"\n"+goodSource), `a.yaml:31:13: launches[1].source: mine.cu includes "gone.cuh", which is nowhere`},
+		{folder(t, "a.yaml", good, "mine.cu", "\xef\xbb\xbf#include \"gone.cuh\"\n"+goodSource), `mine.cu includes "gone.cuh", which is nowhere`},
+		{folder(t, "a.yaml", good, "mine.cu", "\xef\xbb\xbf#include \"a.cuh\"\n"+goodSource, "a.cuh", "\xef\xbb\xbf#include \"gone.cuh\"\n"), `mine.cu includes "gone.cuh", which is nowhere`},
+		{folder(t, "a.yaml", good, "mine.cu", "#include HEADER\n"+goodSource), "a.yaml:31:13: launches[1].source: mine.cu includes #include HEADER, which names no file to follow"},
 		{folder(t, "a.yaml", good, "mine.cu", strings.Repeat("//\n", maxFile/3)+goodSource), "mine.cu has 1.0 MiB, more than 1.0 MiB"},
 	} {
 		_, _, err := Load(families.New(), test.dir)

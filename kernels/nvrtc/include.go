@@ -5,37 +5,137 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"sync"
+
+	"normbench/internal/hint"
 )
 
 // includeVariable lists folders in which #include <...> is looked for first.
 const includeVariable = "NORMBENCH_INCLUDE"
 
-// includeRE has the name that a line includes in angle brackets, or in quotes. The blanks of
-// the preprocessor are spaces, tabs, comments and continued lines.
-var includeRE = func() *regexp.Regexp {
-	const blanks = `(?:[ \t\v\f]|/\*[^\n]*?\*/|\\\r?\n)*`
-	return regexp.MustCompile(`(?m)^` + blanks + `#` + blanks + `include` + blanks + `(?:<([^>\n]+)>|"([^"\n]+)")`)
-}()
+// An inclusion is what one #include of a text names.
+type inclusion struct {
+	name   string
+	system bool // in angle brackets
+}
+
+var splices = strings.NewReplacer("\\\r\n", "", "\\\n", "")
+
+// inclusions are those of a text in its order, inactive lines included, and the first directive that includes what
+// is not written there: a macro, #import or #include_next.
+func inclusions(text string) (list []inclusion, odd string) {
+	text = splices.Replace(text)
+	at := func(i int) byte {
+		if i < len(text) {
+			return text[i]
+		}
+		return 0
+	}
+	until := func(i int, end string) int { // behind end
+		if n := strings.Index(text[i:], end); n >= 0 {
+			return i + n + len(end)
+		}
+		return len(text)
+	}
+	// blanks passes over blanks and comments; of a text that has none there it is i.
+	blanks := func(i int) int {
+		for {
+			switch {
+			case strings.IndexByte(" \t\v\f\r", at(i)) >= 0 && i < len(text):
+				i++
+			case strings.HasPrefix(text[i:], "/*"):
+				i = until(i+2, "*/")
+			default:
+				return i
+			}
+		}
+	}
+	word := func(i int) int {
+		for c := at(i); c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'; c = at(i) {
+			i++
+		}
+		return i
+	}
+	for i, first := 0, true; ; { // first says that nothing stands before on the line
+		if i = blanks(i); i >= len(text) {
+			return list, odd
+		}
+		switch c := text[i]; {
+		case c == '\n':
+			i, first = i+1, true
+			continue
+		case strings.HasPrefix(text[i:], "//"):
+			i = max(until(i, "\n")-1, i+2) // the end of the line stays
+			continue
+		case first && (c == '#' || strings.HasPrefix(text[i:], "%:")):
+			i = blanks(i + 1 + strings.Count(text[i:i+1], "%"))
+			end := word(i)
+			directive := text[i:end]
+			if i = end; directive != "include" && directive != "import" && directive != "include_next" {
+				break
+			}
+			i = blanks(i)
+			line, _, _ := strings.Cut(text[i:], "\n")
+			name, system := "", at(i) == '<'
+			if close := map[byte]string{'<': ">", '"': "\""}[at(i)]; close != "" {
+				name, _, _ = strings.Cut(line[1:], close)
+			}
+			if directive == "include" && name != "" && len(name)+1 < len(line) {
+				list = append(list, inclusion{name, system})
+			} else if odd == "" {
+				odd = strings.TrimSpace("#" + directive + " " + line)
+			}
+			i += len(line)
+		case c == '"' || c == '\'':
+			for i++; at(i) != c && at(i) != '\n' && i < len(text); i++ {
+				if at(i) == '\\' && i+1 < len(text) {
+					i++
+				}
+			}
+			if at(i) == c {
+				i++
+			}
+		default:
+			end := word(i)
+			switch {
+			case end == i:
+				i++
+			case text[end-1] == 'R' && at(end) == '"': // R"x(...)x"
+				delimiter, _, _ := strings.Cut(text[end+1:], "(")
+				i = until(end+1, ")"+delimiter+"\"")
+			case at(end) == '\'' && '0' <= c && c <= '9': // of 1'000
+				i = end + 1
+			default:
+				i = end
+			}
+		}
+		first = false
+	}
+}
 
 // Includes are the names that text asks for with #include "...", in its order, inactive lines
 // included.
-func Includes(text string) (names []string) {
-	for _, m := range includeRE.FindAllStringSubmatch(text, -1) {
-		if m[2] != "" {
-			names = append(names, m[2])
+func Includes(text string) (names []string, err error) {
+	list, odd := inclusions(text)
+	for _, x := range list {
+		if !x.system {
+			names = append(names, x.name)
 		}
 	}
-	return names
+	if odd != "" {
+		return names, hint.Errorf(`write #include "FILE" or <FILE>`, "%.60s, which names no file to follow", odd)
+	}
+	return names, nil
 }
 
 // includesSystem says whether a source includes something in angle brackets. Only such a
 // source gets the include folders.
 func includesSystem(src Source) bool {
 	has := func(text string) bool {
-		return slices.ContainsFunc(includeRE.FindAllStringSubmatch(text, -1), func(m []string) bool { return m[1] != "" })
+		list, _ := inclusions(text)
+		return slices.ContainsFunc(list, func(x inclusion) bool { return x.system })
 	}
 	for _, text := range src.Headers {
 		if has(text) {
@@ -153,8 +253,9 @@ func (s *shelf) header(file string) *header {
 
 // included are the names that text includes either way.
 func included(text string) (names []string) {
-	for _, m := range includeRE.FindAllStringSubmatch(text, -1) {
-		names = append(names, m[1]+m[2])
+	list, _ := inclusions(text)
+	for _, x := range list {
+		names = append(names, x.name)
 	}
 	return names
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"normbench/internal/hint"
 )
 
 func write(t *testing.T, file, text string) {
@@ -53,6 +55,63 @@ func TestIncludeFolders(t *testing.T) {
 			t.Errorf("%s: %q with NORMBENCH_INCLUDE", file, got)
 		}
 	}
+}
+
+// What the preprocessor takes for an inclusion is found, however it is written, and nothing else is.
+func TestInclusions(t *testing.T) {
+	for text, want := range map[string]string{
+		"#include \"a.h\"\n \t# include\t<b.h> // <c.h>\r\n":              "a.h <b.h>",
+		"#inc\\\nlude \"a.h\"\n#include \\\r\n \"b.h\"":                   "a.h b.h",
+		"%:include \"a.h\"\n%: include <b.h>":                             "a.h <b.h>",
+		"/* x\n*/ #include \"a.h\"\n# /**/ include/* \n */<b.h>":          "a.h <b.h>",
+		"#include <a//b.h>\n#include \"a/*b.h\"\n#include \"c.h\"":        "<a//b.h> a/*b.h c.h",
+		"// \\\n#include \"a.h\"\n/*\n#include \"b.h\"\n*/":               "",
+		"x #include \"a.h\"\nint include; #include":                       "",
+		"s = \"/*\"; c = '\\''; d = '\"'; n = 1'000;\n#include \"a.h\"\n": "a.h",
+		"s = \"\\\"/*\";\n#include \"a.h\"":                               "a.h",
+		"s = R\"x(\n#include \"b.h\"\n)\" /* )x\";\n#include \"a.h\"":     "a.h",
+		"#error it's /* not\n#include \"a.h\"":                            "a.h",
+		"#if 0\n#include \"a.h\"\n#endif\n#includes \"b.h\"":              "a.h",
+		"#include A_H\n#include \"b.h\"":                                  "b.h; #include A_H",
+		"#import \"a.h\"\n":                                               "; #import \"a.h\"",
+		"#include_next <a.h>\n":                                           "; #include_next <a.h>",
+		"#include \"a.h\n":                                                "; #include \"a.h",
+		"#include":                                                        "; #include",
+		"\"\\":                                                            "",
+		"/* #include \"a.h\"":                                             "",
+	} {
+		list, odd := inclusions(text)
+		var names []string
+		for _, x := range list {
+			if x.system {
+				x.name = "<" + x.name + ">"
+			}
+			names = append(names, x.name)
+		}
+		got := strings.Join(names, " ")
+		if odd != "" {
+			got += "; " + odd
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	if _, err := Includes("#import <a.h>"); err == nil || hint.Of(err) == "" {
+		t.Error(err)
+	}
+}
+
+// No text makes it fail, or take long.
+func FuzzInclusions(f *testing.F) {
+	f.Add("#include \"a.h\"\n%:include <b.h> /* */ R\"x(\n)x\" '\\''")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, _ := inclusions(text)
+		for _, x := range list {
+			if x.name == "" || strings.Contains(x.name, "\n") {
+				t.Errorf("%q", x.name)
+			}
+		}
+	})
 }
 
 // A cubin's key has the content of what comes from include folders, not their place; that of a source
