@@ -260,7 +260,7 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Confi
 func (d *design) baseConfig(p kernels.Problem, dev kernels.DeviceInfo) (c kernels.Config, err error) {
 	v := deviceVars(p, dev)
 	for _, x := range d.base {
-		n, bad := x.value.int(v)
+		n, bad := x.int(v)
 		if bad != nil && err == nil {
 			err = bad
 		}

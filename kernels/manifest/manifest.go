@@ -10,6 +10,7 @@
 package manifest
 
 import (
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -40,10 +41,20 @@ type design struct {
 	hostAt      place
 }
 
-// A choice is a knob's value in the base config.
+// A choice is a knob's value in the base config, one of those that the knob may have.
 type choice struct {
-	knob  *kernels.Knob
-	value *expression
+	knob   *kernels.Knob
+	value  *expression
+	values []int
+}
+
+// int is the value for a problem.
+func (c choice) int(v vars) (int, error) {
+	n, err := c.value.int(v)
+	if err == nil && !slices.Contains(c.values, n) {
+		err = &Fault{c.value.place, fmt.Sprintf("is %d, which is not among the knob's values", n)}
+	}
+	return n, err
 }
 
 // A rule is a condition with the reason against what breaks it: where when
@@ -251,16 +262,14 @@ func (r *reader) base(d *design, f map[string]pair) error {
 		if err != nil {
 			return err
 		}
-		if !e.reads() { // else it is found when the config is refused
-			n, err := e.int(nil)
-			if err != nil {
-				return err
-			}
-			if i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k }); !slices.Contains(d.knobs[i].Values, n) {
-				return r.errorf(p.value, path, "list it under knobs too", "%d is not among the knob's values", n)
+		i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k })
+		c := choice{k, e, d.knobs[i].Values}
+		if !e.reads() { // of another the plans of the problem say it
+			if _, err := c.int(nil); err != nil {
+				return hint.With(err, "list it under knobs too")
 			}
 		}
-		d.base = append(d.base, choice{k, e})
+		d.base = append(d.base, c)
 		known.knob(k, 0)
 	}
 	for _, x := range d.knobs {

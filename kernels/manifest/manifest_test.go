@@ -31,7 +31,7 @@ knobs:
 base:
   w: "N > 1024 ? 8 : 4"
   v: 0
-  k: max(1, 2048 / (w * 32) / 8)
+  k: max(2, 2048 / (w * 32) / 8)
 serves:
   - require: weight
     reason: there is no kernel without a weight
@@ -117,7 +117,7 @@ func TestFamily(t *testing.T) {
 		t.Error(err)
 	}
 	s := f.Space(p, d)
-	if got := s.Configs[0].String(); !strings.HasPrefix(got, "w8.v0.k1.rc0.rr0.rw0") {
+	if got := s.Configs[0].String(); !strings.HasPrefix(got, "w8.v0.k2.rc0.rr0.rw0") {
 		t.Errorf("the base is %s", got)
 	}
 	if base := f.Base(problem(t, "layernorm/bwd/64x512/bf16"), d); base.Get(kernels.Warps) != 4 || base.Get(kernels.PerSM) != 2 {
@@ -213,6 +213,8 @@ func TestRefuse(t *testing.T) {
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"block: 32 * w", "block: 32 / (w - 8)"}, "launches[1].block divides by zero", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"elems: M", "elems: M * M * M * M * M * M"}, "scratch[1].elems has a number beyond 64 bits", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"v: 0\n", "v: 3 - w\n"}, "base.v is -5, less than 0", true},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"v: 0\n", "v: M / 512\n"}, "", false},
+		{"layernorm/bwd/8192x4096/bf16", "w8.v0.k2", d, []string{"v: 0\n", "v: M / 512\n"}, "base.v is 16, which is not among the knob's values", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"value: eps * 2", "value: eps / (M - 4096)"}, "launches[1].args[12].value is +Inf", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"if: k > 1", "if: M % (k - 2)"}, "constraints[1].if divides by zero", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"require: M >= k", "require: log2(w - 8) > k"}, "constraints[1].require is the log2 of a number below 1", true},

@@ -1,7 +1,6 @@
 package verdict
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -69,10 +68,10 @@ func (p Plan) Rounds() int { return p.Looks[len(p.Looks)-1].Rounds }
 
 // CheckValid says what is wrong with r, or nil.
 func (r Rule) CheckValid() error {
-	var errs []error
+	var first error
 	bad := func(wrong bool, format string, args ...any) {
-		if wrong {
-			errs = append(errs, fmt.Errorf(format, args...))
+		if wrong && first == nil { // the others follow from it, as often as not
+			first = fmt.Errorf(format, args...)
 		}
 	}
 	bad(!(r.Alpha > 0 && r.Alpha < 1), "alpha %g is out of range", r.Alpha)
@@ -91,7 +90,7 @@ func (r Rule) CheckValid() error {
 	}
 	sum := r.Plan.total()
 	bad(sum > r.Alpha*(1+1e-9), "the looks spend %g of an alpha of %g", sum, r.Alpha)
-	return errors.Join(errs...)
+	return first
 }
 
 // enough is the fewest rounds of which the signed-rank test can reach alpha.

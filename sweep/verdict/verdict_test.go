@@ -152,14 +152,16 @@ func TestPlan(t *testing.T) {
 		func(r *Rule) { r.Plan = Pocock(0.005, 6, 24) },
 		func(r *Rule) { r.Alpha = math.NaN() },
 		func(r *Rule) { r.MinEffect = 0 },
+		func(r *Rule) { r.MinEffect, r.Unpaired = math.NaN(), math.NaN() },
 		func(r *Rule) { r.FloorFactor = 0.5 },
 		func(r *Rule) { r.Unpaired = 0.001 },
 		func(r *Rule) { r.Gate = 1 },
 		func(r *Rule) { r.Narrow = -1 },
 	} {
 		r := Default()
-		if bad(&r); r.CheckValid() == nil {
-			t.Errorf("%+v is valid", r)
+		bad(&r)
+		if err := r.CheckValid(); err == nil || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v: %v", r, err)
 		}
 	}
 	one := Default()
