@@ -24,10 +24,10 @@ func (e *env) benchCommand() *cli.Command {
 		Name:        "bench",
 		Usage:       "measure given variants, with the time of each stage",
 		ArgsUsage:   "REF...",
-		Description: refHelp + ".\nKnobs that a label leaves open take the family's base value.",
+		Description: refHelp + ".\nKnobs that a label leaves out take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			seedFlag, formatFlag, kernelsFlag,
-			&cli.BoolFlag{Name: "all-candidates", Usage: "of a REF that times several variants, an autotuned preset or peer:best, measure all, not the fastest alone"},
+			&cli.BoolFlag{Name: "all-candidates", Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
 		}, peerFlags),
 		Action: e.bench,

@@ -21,20 +21,21 @@ import (
 func (e *env) compareCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "compare",
-		Usage:     "A/B table of two recorded operands, or a live A/B of runnable ones",
+		Usage:     "compare two operands, recorded or run live on the device: an A/B table",
 		ArgsUsage: "BASE CANDIDATE",
-		Description: "Recorded operands: a records file or a results folder, of which counts what the finals of a problem chose,\n" +
-			"else its fastest right variant, or those behind a #: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL, PATH#tuned:FILE; an arm of a live\n" +
-			"compare, FILE#A or FILE#B, which both together are that compare's own table; or tuned:FILE, a tuned table.\n" +
-			"Where one operand is base, FAMILY or FAMILY@LABEL, or with --live, both are run on the device, in\n" +
-			"interleaved rounds beside a second copy of BASE, and each cell gets a verdict; see docs/verdicts.md.\n" +
-			"Both say how near each side comes to the stream, a copy of the same tensors.",
+		Description: "A recorded operand is a records file, a results folder, or tuned:FILE (a tuned table). A file or folder stands for\n" +
+			"what a problem's finals chose, else its fastest correct variant. A suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL\n" +
+			"or PATH#tuned:FILE. FILE#A and FILE#B are the two arms of a live compare's file; both together print that\n" +
+			"compare's own table.\n\n" +
+			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the device. Interleaved rounds visit\n" +
+			"them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md. Every table has each side's\n" +
+			"speed as a share of the stream's; the stream is a copy of the same tensors.",
 		Flags: join([]cli.Flag{
 			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
-			&cli.Float64Flag{Name: "at-least", Usage: "exit 1 where CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not asked"},
+			&cli.Float64Flag{Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked"},
 			htmlFlag, formatFlag, kernelsFlag,
 		}, liveFlags, deviceFlags),
 		Action: e.compare,

@@ -20,14 +20,14 @@ import (
 func (e *env) explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "what the default, a tuned table or a rules file answers for a shape, and why",
+		Usage:     "show what the default, a tuned table or a rules file picks for a shape, and why",
 		ArgsUsage: "SHAPE",
-		Description: "SHAPE is MxN, for every op and pass that the file has, or a problem such as rmsnorm/bwd/4096x8192/bf16.\n" +
-			"Says how good the match is: exact (an entry of its own), rule, or default; what is launched; what else would be,\n" +
-			"and which step of the ladder answers: rules of the device, of its architecture, of an older one, or the analytic base.",
+		Description: "SHAPE is MxN, for every op and pass of the file, or a problem such as rmsnorm/bwd/4096x8192/bf16. The answer says how\n" +
+			"good the match is: exact (an entry of its own), rule, or default. It says what runs, what else could, and which\n" +
+			"step of the ladder answers: rules of the device, of its architecture, of an older one, or the analytic base.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "tuned", Usage: "the `FILE`, by sweep or tune, instead of the program's own rules"},
-			&cli.StringFlag{Name: "device", Usage: knownDevices + ", to launch on", Value: "h200"},
+			&cli.StringFlag{Name: "tuned", Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own rules"},
+			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
 			formatFlag,
 		},
 		Action: e.explain,
@@ -35,7 +35,7 @@ func (e *env) explainCommand() *cli.Command {
 }
 
 // knownDevices is the help of flags that take one.
-const knownDevices = "h200 or another of `list devices`, or cpu"
+const knownDevices = "`DEVICE`: cpu, h200, or another name that list devices prints"
 
 // knownDevice is one that commands without a device can reason about.
 func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {

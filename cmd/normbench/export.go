@@ -14,10 +14,10 @@ func (e *env) exportCommand() *cli.Command {
 		Name:      "export",
 		Usage:     "write records for other tools: kernel_tuner's cache, T4 results, Go's benchmark format",
 		ArgsUsage: "RECORDS",
-		Description: "kt-cache and t4 are one file per problem, OUT/problem/device.json, and one per family of it; benchfmt goes to standard output,\n" +
-			"for benchstat. Of a variant that was measured more than once, the finals count, else the last.",
+		Description: "kt-cache and t4 write one file per problem, OUT/problem/device.json, and one per family of the problem. benchfmt goes\n" +
+			"to standard output, for benchstat. If a variant was measured more than once, its finals count, else its last record.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "format", Usage: "kt-cache, t4 or benchfmt"},
+			&cli.StringFlag{Name: "format", Usage: "`FORMAT`: kt-cache, t4 or benchfmt"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for kt-cache and t4"},
 		},
 		Action: func(c *cli.Context) error {

@@ -28,24 +28,24 @@ var problemFlags = join([]cli.Flag{
 var classFlags = []cli.Flag{
 	&cli.StringFlag{Name: "op", Usage: "rmsnorm, layernorm, or both", Value: "rmsnorm,layernorm"},
 	&cli.StringFlag{Name: "pass", Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
-	&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16, fp32, or several: of x, y, dy, dx", Value: "bf16"},
+	&cli.StringFlag{Name: "dtype", Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", Value: "bf16"},
 }
 
 // optionFlags are what a problem has besides its shape and type.
 var optionFlags = []cli.Flag{
-	&cli.StringFlag{Name: "weight-dtype", Usage: "of w, b, dw, db (default: the same)"},
-	&cli.StringFlag{Name: "bias", Usage: "auto (layernorm has one), yes, no", Value: "auto"},
+	&cli.StringFlag{Name: "weight-dtype", Usage: "type of w, b, dw and db (default: as --dtype)"},
+	&cli.StringFlag{Name: "bias", Usage: "whether there is a bias: auto (in layernorm only), yes or no", Value: "auto"},
 	&cli.BoolFlag{Name: "zero-centered", Usage: "the weight is stored as w-1"},
-	&cli.BoolFlag{Name: "no-weight", Usage: "there is no weight, and no gradient of one"},
-	&cli.BoolFlag{Name: "residual", Usage: "fwd normalizes x + res and keeps the sum; bwd adds its gradient to dx"},
-	&cli.StringFlag{Name: "quant", Usage: "of y in fwd: none, fp8, fp8t (with its transpose), or several", Value: "none"},
-	&cli.BoolFlag{Name: "accumulate", Usage: "bwd adds dw and db to gradients that are there"},
+	&cli.BoolFlag{Name: "no-weight", Usage: "there is no weight, and no gradient of it"},
+	&cli.BoolFlag{Name: "residual", Usage: "fwd normalizes x + res and writes the sum; bwd adds the sum's gradient to dx"},
+	&cli.StringFlag{Name: "quant", Usage: "type of y in fwd: none, fp8, fp8t (fp8 with its transpose), or several", Value: "none"},
+	&cli.BoolFlag{Name: "accumulate", Usage: "bwd adds dw and db to existing gradients"},
 }
 
 var deviceFlags = []cli.Flag{
-	&cli.StringFlag{Name: "device", Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw times from recorded ones", Value: "auto"},
-	&cli.StringSliceFlag{Name: "worker", Usage: "`COMMAND` that runs a worker elsewhere, split into words (no shell runs it), such as 'ssh gpu1 normbench worker --device cuda:0'; may repeat"},
-	&cli.DurationFlag{Name: "timeout", Usage: "longest a worker may take over one step", Value: time.Minute},
+	&cli.StringFlag{Name: "device", Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", Value: "auto"},
+	&cli.StringSliceFlag{Name: "worker", Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device cuda:0'; no shell runs it; may repeat"},
+	&cli.DurationFlag{Name: "timeout", Usage: "longest time that a worker may take for one step", Value: time.Minute},
 }
 
 var measureFlags = []cli.Flag{
@@ -54,11 +54,11 @@ var measureFlags = []cli.Flag{
 }
 
 var (
-	warmFlag   = &cli.BoolFlag{Name: "warm", Usage: "do not flush the cache: for comparison only"}
-	rotateFlag = &cli.BoolFlag{Name: "rotate", Usage: "be cold by other tensors for every sample instead of by a flush"}
+	warmFlag   = &cli.BoolFlag{Name: "warm", Usage: "do not flush the cache before a sample; warm times compare with warm times only"}
+	rotateFlag = &cli.BoolFlag{Name: "rotate", Usage: "use other tensors for every sample, so that they are cold without a flush"}
 )
 
-var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "of the inputs", DefaultText: "a fresh one, recorded"}
+var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "seed of the inputs", DefaultText: "a fresh one, recorded"}
 
 var formatFlag = &cli.StringFlag{Name: "format", Usage: "text, markdown, csv or json", Value: "text"}
 

@@ -24,7 +24,7 @@ Tune my shapes
    normbench sweep --shapes 16384x4096,4096x8192 --out out
 Compare in a pull request
    normbench compare base base --gate --device cuda --shapes fast-llm \
-       --baseline-kernels main/kernels/families
+       --baseline-kernels out/main/kernels/families
 My own kernel
    normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm
 A new GPU
@@ -53,7 +53,7 @@ var guides = map[string]guide{
 	"compare": {[]string{
 		"compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm",
 		"compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd",
-		"compare base base --baseline-kernels main/kernels/families --gate --device cuda --shapes fast-llm",
+		"compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm",
 	}, []int{exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal}},
 	"report": {[]string{
 		"report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm",
@@ -67,7 +67,7 @@ var guides = map[string]guide{
 		"verify --shapes odd --op layernorm --pass fwd",
 		"verify preset:quack-101 --shapes 64x1024 --op rmsnorm",
 		"verify peer:best --device cuda --shapes fast-llm",
-	}, []int{exitGate, exitSignal}},
+	}, []int{exitGate, exitUnclear, exitSignal}},
 	"tune": {[]string{
 		"tune results/nvidia-h200 --out out/rules.json --plot out/rules.svg",
 		"tune results/nvidia-h200 --export python",
@@ -94,6 +94,34 @@ var guides = map[string]guide{
 		"list shapes --shapes te",
 		"list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200",
 	}, nil},
+	"list kernels": {[]string{
+		"list kernels",
+		"list kernels --kernels examples/kernels --format csv",
+	}, nil},
+	"list presets": {[]string{
+		"list presets",
+		"list presets --format json",
+	}, nil},
+	"list peers": {[]string{
+		"list peers",
+		"list peers --python venv/bin/python",
+	}, nil},
+	"list knobs": {[]string{
+		"list knobs",
+		"list knobs --columns key,name,meaning",
+	}, nil},
+	"list shapes": {[]string{
+		"list shapes",
+		"list shapes --shapes te --format csv",
+	}, nil},
+	"list devices": {[]string{
+		"list devices",
+		"list devices --wide",
+	}, nil},
+	"list configs": {[]string{
+		"list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200",
+		"list configs --family rms_warp --kernels examples/kernels --problem rmsnorm/fwd/4096x4096/bf16 --device h200 --plans",
+	}, nil},
 	"search-table": {[]string{
 		"search-table results/nvidia-h200/grids --quick --seeds 1",
 		"search-table results/nvidia-h200/grids --plot out/search.svg",
@@ -114,6 +142,10 @@ var guides = map[string]guide{
 		"worker --device cuda:0",
 		"sweep --worker 'ssh gpu1 normbench worker --device cuda:0' --shapes fast-llm",
 	}, nil},
+	helperCommand: {[]string{
+		"compile-helper libnvrtc.so.13",
+		"compile-helper /usr/local/cuda/lib64/libnvrtc.so",
+	}, nil},
 	"completion": {[]string{
 		"completion bash",
 		"completion fish",
@@ -122,7 +154,7 @@ var guides = map[string]guide{
 
 var exitWords = map[int]string{
 	0: "done", exitGate: "a gate failed: a regression, a shape below --at-least, a wrong result, or a finding",
-	exitTrouble: "usage, or anything else that went wrong", exitUnclear: "inconclusive, with --strict",
+	exitTrouble: "wrong usage, or any other error", exitUnclear: "inconclusive, with --strict; or verify did not run a kernel of yours",
 	exitUnfit: "the machine is unfit to measure on", exitWrong: "a compared kernel answers wrong",
 	exitSignal: "interrupted, with the work kept",
 }
@@ -297,7 +329,7 @@ func (e *env) completionCommand() *cli.Command {
 		Usage:     "print the completion script of a shell",
 		ArgsUsage: "bash|zsh|fish",
 		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc,\n" +
-			"the same with zsh in ~/.zshrc, `normbench completion fish | source` in ~/.config/fish/config.fish.",
+			"`source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source` in ~/.config/fish/config.fish.",
 		Action: func(c *cli.Context) error {
 			shells := []string{"bash", "zsh", "fish"}
 			text := ""

@@ -29,14 +29,14 @@ func (e *env) judgeCommand() *cli.Command {
 		Usage:     "say whether b is faster than a, from paired rounds that any tool measured",
 		ArgsUsage: "ROUNDS",
 		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its times are medians\n" +
-			"of a few launches, in any one unit. 12 rounds tell 2%, 24 tell more; 10 are the least.\n" +
+			"of a few launches, in any one unit. 12 rounds find a change of 2%, 24 a smaller one; 10 are the minimum.\n" +
 			"ROUNDS is CSV with a header (a,b[,a2][,stream][,cell]), or JSON: {\"a\": [...], \"b\": [...], \"a2\": [...]} or a list of\n" +
-			"{\"a\": 1.2, \"b\": 1.1}; - reads standard input. cell names what was compared; each is judged by itself.\n" +
-			"FASTER and SLOWER are about b: errs in at most 0.5% of cells, whatever the machine did meanwhile.\n" +
-			"SAME: within 1%. TWO MODES: the visits fall in two groups, whose medians are given. INCONCLUSIVE: says why.\n" +
+			"{\"a\": 1.2, \"b\": 1.1}; - reads standard input. cell names the comparison; each cell is judged by itself.\n" +
+			"FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells, whatever the machine did meanwhile.\n" +
+			"SAME means within 1%. TWO MODES means two groups of visits, whose medians are given. INCONCLUSIVE has a reason.\n" +
 			"effect is b/a with its interval; q is p by Benjamini and Hochberg over the cells.\n" +
 			"power is the chance to have called a change of 2% with this noise; need is about how many rounds would decide.\n" +
-			"Without a2 nothing shows what two copies of one code differ by: then trust no effect below 2%.\n" +
+			"Without a2, nothing shows how much two copies of one code differ: then trust no effect below 2%.\n" +
 			"The exit status is 0 whatever the verdict.",
 		Flags: []cli.Flag{
 			&cli.Float64Flag{Name: "step", Usage: "step of the clock, in the unit of the times; 0 is none"},

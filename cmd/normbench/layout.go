@@ -16,8 +16,8 @@ import (
 
 // How tables look: flags of every command that prints one.
 var layoutFlags = []cli.Flag{
-	&cli.BoolFlag{Name: "wide", Usage: "every column of a table, one line per row, whatever the terminal's width"},
-	&cli.StringFlag{Name: "columns", Usage: "only these `COLUMNS` of the table, with commas, such as 'problem,B us,verdict'"},
+	&cli.BoolFlag{Name: "wide", Usage: "print every column of a table, one line per row, beyond the terminal's width"},
+	&cli.StringFlag{Name: "columns", Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
 	&cli.IntFlag{Name: "width", Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe"},
 	&cli.StringFlag{Name: "color", Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
 }

@@ -30,19 +30,19 @@ import (
 	"normbench/tune/rules"
 )
 
-var priorFlag = &cli.StringFlag{Name: "prior", Usage: "auto (the default of this program), none (the analytic base), or a rules `FILE`: what answers where no learned rule does", Value: "auto"}
+var priorFlag = &cli.StringFlag{Name: "prior", Usage: "answer where no learned rule does: auto (this program's default), none (the analytic base), or a rules `FILE`", Value: "auto"}
 
 func (e *env) learnCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "learn",
 		Usage: "learn launch rules on a device, within a budget of time",
-		Description: "Draws problems over the domain, measures what is answered today against a few challengers, and fits rules, again and\n" +
-			"again. Ends at the budget, or when the regret on problems drawn at random is below the target. Writes\n" +
-			"OUT/<device>/rules.json with the evidence of each rule, the records, and learn.svg, a map of rows by columns.\n" +
-			"The same command goes on from the records. `normbench tune OUT/<device>` fits the same rules to them.",
+		Description: "Draws problems from the domain, measures today's answer against a few challengers, and fits rules. This repeats\n" +
+			"until the budget ends, or until the regret on problems drawn at random is below the target. Writes\n" +
+			"OUT/<device>/rules.json (rules with their evidence), the records, and learn.svg (a map of rows by columns).\n" +
+			"The same command resumes. `normbench tune OUT/<device>` fits the same rules to the records.",
 		Flags: join([]cli.Flag{
-			&cli.DurationFlag{Name: "budget", Usage: "`TIME` to take in all, compiling included, such as 8m; what earlier runs into the folder took counts", Value: 20 * time.Minute},
-			&cli.StringFlag{Name: "target", Usage: "stop when the regret held out is below this `SHARE`, such as 2%; 0 for never", Value: "2%"},
+			&cli.DurationFlag{Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute},
+			&cli.StringFlag{Name: "target", Usage: "stop when the held-out regret is below this `SHARE`, such as 2%; 0 never stops", Value: "2%"},
 			&cli.StringFlag{Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag,
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},

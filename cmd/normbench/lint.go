@@ -18,12 +18,12 @@ import (
 func (e *env) lintCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "lint",
-		Usage:     "what is wrong with a tuned table or rules file: unreachable, unknown, refused, stale",
+		Usage:     "find faults in a tuned table or rules file: unreachable, unknown, refused, stale",
 		ArgsUsage: "FILE",
 		Description: "Prints one line per finding and exits 1 if there are any: rules that cannot fire, families and knobs that\n" +
 			"do not exist, configs that the device or family refuses, kernel sources that have changed since.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Usage: knownDevices + ", that the file should be for", Value: "h200"},
+			&cli.StringFlag{Name: "device", Usage: "check the file for " + knownDevices, Value: "h200"},
 			formatFlag,
 		},
 		Action: e.lint,
@@ -84,7 +84,7 @@ func (e *env) lint(c *cli.Context) error {
 		return &coded{code: exitGate}
 	}
 	if format == "text" {
-		fmt.Fprintf(e.stdout, "%s: nothing to complain of\n", ops[0])
+		fmt.Fprintf(e.stdout, "%s: no findings\n", ops[0])
 	}
 	return nil
 }

@@ -32,18 +32,18 @@ func (e *env) listCommand() *cli.Command {
 	}
 	return &cli.Command{
 		Name:  "list",
-		Usage: "what there is: kernels, presets, peers, knobs, shapes, devices, configs",
+		Usage: "list kernels, presets, peers, knobs, shapes, devices or configs",
 		Subcommands: []*cli.Command{
-			sub("kernels", "the families, with the values their grids cross", []cli.Flag{kernelsFlag}, e.listKernels),
-			sub("presets", "the launch rules of published systems", nil, listPresets),
-			sub("peers", "other people's kernels, as far as a Python has them", []cli.Flag{pythonFlag}, e.listPeers),
-			sub("knobs", "the knobs, with their label keys", nil, listKnobs),
-			sub("shapes", "the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
-			sub("devices", "the devices of this machine, and those known without the card", nil, e.listDevices),
-			sub("configs", "a family's space for a problem: what runs, and why the rest does not", []cli.Flag{
-				&cli.StringFlag{Name: "family", Usage: "the `FAMILY`"},
-				&cli.StringFlag{Name: "problem", Usage: "the `PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
-				&cli.StringFlag{Name: "device", Usage: knownDevices + ", to lay the space out for", Value: "cpu"},
+			sub("kernels", "list the kernel families, with the knob values of their grids", []cli.Flag{kernelsFlag}, e.listKernels),
+			sub("presets", "list the launch rules of published systems", nil, listPresets),
+			sub("peers", "list the other libraries that a Python has", []cli.Flag{pythonFlag}, e.listPeers),
+			sub("knobs", "list the knobs, with their label keys", nil, listKnobs),
+			sub("shapes", "list the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
+			sub("devices", "list this machine's devices, and cards known by public figures", nil, e.listDevices),
+			sub("configs", "list a family's configs for a problem, and why others do not run", []cli.Flag{
+				&cli.StringFlag{Name: "family", Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
+				&cli.StringFlag{Name: "problem", Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
+				&cli.StringFlag{Name: "device", Usage: "list the configs for " + knownDevices, Value: "cpu"},
 				kernelsFlag,
 				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
 			}, e.listConfigs),

@@ -24,17 +24,17 @@ import (
 
 var liveFlags = join([]cli.Flag{
 	&cli.BoolFlag{Name: "live", Usage: "run recorded operands too"},
-	&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` kernels/families of another checkout: BASE runs its CUDA sources"},
+	&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` kernels/families of another checkout; BASE runs the CUDA sources there"},
 	&cli.BoolFlag{Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
-	&cli.BoolFlag{Name: "strict", Usage: "exit 3 where a cell is inconclusive"},
+	&cli.BoolFlag{Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
 	&cli.StringFlag{Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 	&cli.IntFlag{Name: "samples", Usage: "launches kept per visit", Value: 20},
 	warmFlag, rotateFlag,
-	&cli.StringFlag{Name: "order", Usage: "of the arms in a round: random or abba", Value: sweep.OrderRandom},
-	&cli.Float64Flag{Name: "min-effect", Usage: "relative effects up to this are of no interest", Value: verdict.Default().MinEffect},
+	&cli.StringFlag{Name: "order", Usage: "order of the arms in a round: random or abba", Value: sweep.OrderRandom},
+	&cli.Float64Flag{Name: "min-effect", Usage: "smallest relative effect that matters", Value: verdict.Default().MinEffect},
 	seedFlag,
-	&cli.StringFlag{Name: "out", Usage: "`FOLDER` to keep every sample in, as OUT/<device>/compare-<run>.json"},
-	&cli.StringFlag{Name: "resume", Usage: "go on with such a `FILE`: its cells stay, the other problems are measured and kept in it"},
+	&cli.StringFlag{Name: "out", Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
+	&cli.StringFlag{Name: "resume", Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
 }, peerFlags, optionFlags)
 
 // maxReject is how many rounds a cell may lose to an unfit device.

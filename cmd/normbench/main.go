@@ -20,6 +20,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -359,6 +360,23 @@ var usageWords = strings.NewReplacer(
 	"for -", "for --",
 )
 
+var unparsed = regexp.MustCompile(`^(.* for --([a-z-]+)): (?:parse error|value out of range)$`)
+
+// valueForm says how a value of a flag is written.
+func valueForm(f cli.Flag) string {
+	switch f.(type) {
+	case *cli.DurationFlag:
+		return "write a time with its unit, such as 20s, 5m or 1h30m"
+	case *cli.Float64Flag:
+		return "write a number, such as 0.8"
+	case *cli.Uint64Flag:
+		return "write a whole number, 0 or more"
+	case *cli.BoolFlag:
+		return fmt.Sprintf("write --%[1]s or --%[1]s=false", f.Names()[0])
+	}
+	return "write a whole number"
+}
+
 func usageError(ctx *cli.Context, err error, _ bool) error {
 	name := "normbench"
 	if ctx != nil && ctx.Command != nil && ctx.Command.HelpName != "" {
@@ -375,6 +393,14 @@ func usageError(ctx *cli.Context, err error, _ bool) error {
 			names = append(names, "--"+f.Names()[0])
 		}
 		help = hint.DidYouMean("--"+flag, names, help)
+	}
+	if m := unparsed.FindStringSubmatch(text); m != nil && ctx != nil && ctx.Command != nil {
+		text = m[1]
+		for _, f := range ctx.Command.Flags {
+			if slices.Contains(f.Names(), m[2]) {
+				help = valueForm(f)
+			}
+		}
 	}
 	return hint.Errorf(help, "%s", text)
 }

@@ -21,13 +21,13 @@ import (
 	"normbench/sweep/stats"
 )
 
-var pythonFlag = &cli.StringFlag{Name: "python", Usage: "the `PROGRAM` that runs the peers: a Python 3 with PyTorch for CUDA", Value: "python3"}
+var pythonFlag = &cli.StringFlag{Name: "python", Usage: "`PROGRAM` that runs the peers: a Python 3 with PyTorch for CUDA", Value: "python3"}
 
 // peerFlags are those of the commands that measure peers.
 var peerFlags = []cli.Flag{
 	pythonFlag,
-	&cli.StringFlag{Name: "peers", Usage: "`NAMES`, with commas, that peer:best is among", DefaultText: "all that are there"},
-	&cli.IntFlag{Name: "peer-jobs", Usage: "processes that compile for the peers before anything is measured; 0 compiles in turn with measuring", Value: -1, DefaultText: "the CPUs but two"},
+	&cli.StringFlag{Name: "peers", Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed"},
+	&cli.IntFlag{Name: "peer-jobs", Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
 }
 
 // peerRef reads peer:NAME or peer:best.

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	refHelp      = "a REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, near:RECORDS, peer:NAME or peer:best"
+	refHelp      = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, near:RECORDS, peer:NAME or peer:best"
 	recordedHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, #preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, FILE.csv#COLUMN of published times, compare-RUN.json#A or #B, or tuned:FILE"
 )
 

@@ -21,19 +21,19 @@ import (
 func (e *env) reportCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "report",
-		Usage:     "table, plots and page of recorded times against the stream, over rows, columns or shapes",
+		Usage:     "show recorded times against the stream, over rows, columns or shapes: table, plots, page",
 		ArgsUsage: "RECORDS...",
-		Description: "Each operand is an arm, as for compare: PATH#base, PATH#peers, PATH#FAMILY, PATH#tuned:FILE, tuned:FILE and\n" +
-			"so on. A records file or results folder without a # gives the base, the fastest of ours and the fastest peer,\n" +
-			"as far as it has them; what a live compare left gives both its arms, and alone, with no --over, its own table.\n" +
-			"A plot over M or N has a panel for each fixed other side that has three sizes or more, one over shape all\n" +
-			"problems of an op and pass side by side: 100% is the stream, a copy of the same tensors in the same run.\n" +
-			"`normbench bench base --shapes growth-rows --out DIR` measures what M is for.",
+		Description: "Each operand is an arm, written as for compare: PATH#base, PATH#peers, PATH#FAMILY, PATH#tuned:FILE, tuned:FILE\n" +
+			"and so on. A records file or results folder without a # has up to three arms: the base, our fastest and the\n" +
+			"fastest peer. The file of a live compare has its two arms. Alone and without --over, it prints its own table.\n\n" +
+			"A plot over M or N has a panel for each fixed other side with three sizes or more. A plot over shape has all\n" +
+			"problems of an op and pass side by side. 100% is the stream, a copy of the same tensors in the same run.\n" +
+			"`normbench bench base --shapes growth-rows --out DIR` measures the records for a plot over M.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "over", Usage: "M, N or shape: the side that grows, or every problem, in the table's order and on the plot's axis"},
+			&cli.StringFlag{Name: "over", Usage: "M or N (the side that grows), or shape (every problem): the order of the table and the axis of the plot"},
 			&cli.StringFlag{Name: "plot", Usage: "draw to `FILE`, .svg or .png; needs --over"},
 			htmlFlag,
-			&cli.StringFlag{Name: "title", Usage: "of the plot and the page", DefaultText: "the device and the protocol"},
+			&cli.StringFlag{Name: "title", Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
 			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "all"},
 			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},

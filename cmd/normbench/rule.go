@@ -23,19 +23,19 @@ const maxColumns = 256
 func (e *env) ruleCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "rule",
-		Usage:     "the launch rules for the widths of a model, by rows: a table, or code to paste",
+		Usage:     "print the launch rules for the widths of a model: a table by rows, or code to paste",
 		ArgsUsage: "REF",
-		Description: "REF is base, the rules that this program has for the device, or tuned:FILE, a rules file.\n" +
-			"Of their rules those for these columns, ops, passes and options are left, with what depends on columns worked out.\n" +
-			"The exported function has the arguments of that of `normbench tune`, and answers for these columns alone.\n" +
-			"What it exports as json or yaml is a rules file, for tuned:FILE, explain and lint.",
+		Description: "REF is base (this program's rules for the device) or tuned:FILE (a rules file). The answer keeps only the rules for\n" +
+			"the given columns, ops, passes and options, and fills in the values that depend on columns. The exported function\n" +
+			"takes the same arguments as that of `normbench tune`, but answers for these columns only. An export as json or\n" +
+			"yaml is a rules file, for tuned:FILE, explain and lint.",
 		Flags: join([]cli.Flag{
-			&cli.StringFlag{Name: "columns", Usage: "the widths, `N` or several with commas"},
+			&cli.StringFlag{Name: "columns", Usage: "the widths: `N`, or several with commas"},
 		}, classFlags, optionFlags, []cli.Flag{
-			&cli.StringFlag{Name: "device", Usage: knownDevices + ", to launch on", Value: "h200"},
+			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
 			&cli.StringFlag{Name: "out", Usage: "write the rules to `FILE`; .yaml or .yml is YAML, else the format of --export"},
-			&cli.StringFlag{Name: "export", Usage: strings.Join(launchrule.Formats, ", ") + ": as what; without --out, to standard output instead of the table", DefaultText: "json"},
-			&cli.BoolFlag{Name: "force", Usage: "write over whatever FILE holds"},
+			&cli.StringFlag{Name: "export", Usage: strings.Join(launchrule.Formats, ", ") + ": format of the rules; without --out they go to standard output instead of the table", DefaultText: "json"},
+			&cli.BoolFlag{Name: "force", Usage: "overwrite FILE, whatever it holds"},
 			formatFlag,
 		}),
 		Action: e.rule,

@@ -11,8 +11,8 @@ import (
 func (e *env) selftestCommand() *cli.Command {
 	return &cli.Command{
 		Name:        "selftest",
-		Usage:       "test the ruler on this device: a known spin, the floor, cold against warm, stream against copy",
-		Description: "Exits 4 where a check fails: numbers from this machine would mislead.",
+		Usage:       "test the timer on this device: a known spin, the floor, cold against warm, stream against copy",
+		Description: "Exits 4 if a check fails, because times from this machine would mislead.",
 		Flags:       join(deviceFlags, []cli.Flag{formatFlag}),
 		Action:      e.selftest,
 	}

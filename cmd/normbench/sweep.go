@@ -32,26 +32,26 @@ func (e *env) sweepCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "sweep",
 		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
-		Description: "Of large spaces it searches a part, and measures the best again in interleaved rounds with the base and\n" +
-			"the entry of the tuned table: only those numbers count. --strategy grid measures every config.\n\n" +
-			"Appends one record per variant to OUT/<device>/records.jsonl, a search's when its problem is done, and ends by writing\n" +
-			"OUT/<device>/tuned.json and printing the table of base against best. A second sweep into the same folder\n" +
-			"measures only what is missing, or what has changed since.\n\n" +
-			"--device replay:FILE of a kernel_tuner cache or T4 results of any kernel (.json or .json.gz) searches the file's\n" +
-			"own space by --strategy, --budget and --seed, prints what was found, and writes nothing.",
+		Description: "A sweep searches a part of a large space. Then it measures the best variants again, in interleaved rounds with\n" +
+			"the base and the entry of the tuned table. Only these last numbers count. --strategy grid measures every config.\n\n" +
+			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its problem is done.\n" +
+			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
+			"into the same folder measures only the variants that are missing or have changed.\n\n" +
+			"With --device replay:FILE of a kernel_tuner cache or T4 results of any kernel (.json or .json.gz), the sweep\n" +
+			"searches the file's own space by --strategy, --budget and --seed. It prints the result and writes nothing.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			seedFlag, kernelsFlag,
 			&cli.StringFlag{Name: "family", Usage: "families to sweep, with commas (default: all that serve the problem)"},
 			&cli.StringSliceFlag{Name: "knob", Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},
-			&cli.StringFlag{Name: "strategy", Usage: strings.Join(search.Names(), ", ") + "; auto and the others but grid measure a part, and the best of it again", Value: search.Auto},
-			&cli.StringFlag{Name: "budget", Usage: "most that a search may take: `TIME` such as 5m that you wait, compiling included, launches such as 2000x, or configs such as 300 or 10%"},
-			&cli.IntFlag{Name: "finals", Usage: "variants that a search measures again, 1 to 32", Value: 8},
+			&cli.StringFlag{Name: "strategy", Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part of the space, then the best of it again", Value: search.Auto},
+			&cli.StringFlag{Name: "budget", Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
+			&cli.IntFlag{Name: "finals", Usage: "number of variants that a search measures again, 1 to 32", Value: 8},
 			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 8 on a cpu"},
 			&cli.StringSliceFlag{Name: "keep", Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
-			&cli.BoolFlag{Name: "retry-failed", Usage: "measure again what failed before"},
-			&cli.IntFlag{Name: "at-once", Usage: "problems that are open at once on a GPU: one is measured while the others compile (default: 1 to 4, by cores)"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "say how much is left to measure, and stop"},
+			&cli.BoolFlag{Name: "retry-failed", Usage: "measure the variants again that failed before"},
+			&cli.IntFlag{Name: "at-once", Usage: "problems open at once on a GPU: one is measured while the others compile", DefaultText: "1 to 4, by cores"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "print how many variants are left to measure, and stop"},
 			htmlFlag, formatFlag,
 		}),
 		Action: e.sweep,

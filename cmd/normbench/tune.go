@@ -22,18 +22,17 @@ import (
 func (e *env) tuneCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "tune",
-		Usage:     "fit a small launch rule set to recorded sweeps, and say how good it is on shapes held out",
+		Usage:     "fit a small set of launch rules to records, and print their regret on held-out shapes",
 		ArgsUsage: "RECORDS...",
-		Description: "Reads records files or results folders of one device, fits a few rules per op and pass, and prints them with\n" +
-			"their regret (time over the best known) and the default's, on shapes left out of the fit. --wide adds the other\n" +
-			"baselines: the best single config, the nearest shape, and published launch rules (presets), as far as what they\n" +
-			"pick was measured.\n" +
-			"Rules that are worse than the default on a shape held out are not written. `normbench rule` has the default\n" +
-			"itself as code.",
+		Description: "Reads records files or results folders of one device and fits a few rules per op and pass. Prints them with their\n" +
+			"regret (time over the best known) on shapes left out of the fit, beside the default's. --wide adds other\n" +
+			"choices: the best single config, the nearest shape, and published launch rules (presets) where their picks\n" +
+			"were measured. Rules that are worse than the default on a held-out shape are not written. `normbench rule`\n" +
+			"exports the default itself as code.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "write the rules to `FILE`; .yaml or .yml is YAML, else the format of --export"},
-			&cli.StringFlag{Name: "export", Usage: strings.Join(launchrule.Formats, ", ") + ": as what; without --out, to standard output instead of the tables", DefaultText: "json"},
-			&cli.BoolFlag{Name: "force", Usage: "write rules that are worse than the default, or than those in FILE"},
+			&cli.StringFlag{Name: "export", Usage: strings.Join(launchrule.Formats, ", ") + ": format of the rules; without --out they go to standard output instead of the tables", DefaultText: "json"},
+			&cli.BoolFlag{Name: "force", Usage: "write the rules even if they are worse than the default or than the rules in FILE"},
 			&cli.StringFlag{Name: "plot", Usage: "draw the rules over the shapes to `FILE`, .svg or .png"},
 			htmlFlag,
 			priorFlag,

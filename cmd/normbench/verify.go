@@ -20,13 +20,13 @@ func (e *env) verifyCommand() *cli.Command {
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
-		Description: refHelp + ".\nWithout a REF every family is checked in its base config; with --all-configs in all.\n" +
-			"Inputs are drawn from a fresh seed, which is printed.",
+		Description: refHelp + ".\nWithout a REF, verify checks every family in its base config, or with --all-configs in every config.\n" +
+			"The inputs come from a fresh seed, which is printed.",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
 			seedFlag, formatFlag, kernelsFlag,
-			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant whose bits are compared", Value: 3},
-			&cli.BoolFlag{Name: "all-configs", Usage: "every config of each family's space"},
-			&cli.BoolFlag{Name: "hostile", Usage: "inputs with rows of zeros, huge and tiny ones, infinities and NaN"},
+			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3},
+			&cli.BoolFlag{Name: "all-configs", Usage: "check every config of each family's space"},
+			&cli.BoolFlag{Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
 		}, peerFlags),
 		Action: e.verify,
 	}
