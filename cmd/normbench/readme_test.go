@@ -58,9 +58,9 @@ func commands(markdown string) []command {
 	return list
 }
 
-// TestReadme runs what README.md and docs/reference.md say to run, in one folder with a copy
-// of the results, in the order of the pages. Commands for GPUs must fail for the want of
-// one, and for nothing else. What the pages show as output is what they print, within 100 columns.
+// TestReadme runs the commands of the pages, in one folder with a copy of the results, in the order
+// of the pages. Commands for GPUs must fail for the want of one, and for nothing else. The output
+// that a page shows is what the command prints, within 100 columns.
 func TestReadme(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the whole suite runs README's commands")
@@ -69,7 +69,7 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := []string{"README.md", "docs/reference.md"}
+	pages := []string{"README.md", "docs/reference.md", "docs/kernels.md", "docs/learn.md", "docs/extending.md", "docs/performance.md", "docs/reliability.md"}
 	list := map[string][]command{}
 	for _, page := range pages {
 		text, err := os.ReadFile(filepath.Join(root, page))
@@ -77,23 +77,43 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 		list[page] = commands(string(text))
+		for _, block := range fenced.FindAllString(string(text), -1) {
+			if l := regexp.MustCompile(`(?m)^(normbench|make|go) .*`).FindString(block); l != "" {
+				t.Errorf("%s: a command without a $, which nothing would run: %s", page, l)
+			}
+		}
 	}
 	t.Chdir(t.TempDir())
 	t.Setenv("COLUMNS", "")
+	if err := os.Mkdir("docs", 0o755); err != nil { // for the plots of performance.md
+		t.Fatal(err)
+	}
 	for _, name := range []string{"results", "shapes.yaml", "examples"} {
 		if err := copyAll(name, filepath.Join(root, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	// The checkout of the main branch that a pull request races.
-	if err := os.Mkdir("main", 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join("out", "main"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := copyAll("main/kernels/families", filepath.Join(root, "kernels", "families")); err != nil {
+	if err := copyAll("out/main/kernels/families", filepath.Join(root, "kernels", "families")); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", t.TempDir()) // no ssh, nor anything else but ourselves
 	t.Setenv(cacheVariable, smallCache)
+	// The workflows of docs/ci.md; a command goes on in the next line with a flag.
+	for _, name := range []string{"github.yml", "gitlab.yml"} {
+		text, err := os.ReadFile(filepath.Join("examples", "ci", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`bin/(normbench)-cuda( [^\n|]*)`).FindAllStringSubmatch(regexp.MustCompile(`\n +--`).ReplaceAllString(string(text), " --"), -1) {
+			page := "examples/ci/" + name
+			list[page] = append(list[page], command{line: len(list[page]) + 1, text: m[1] + m[2]})
+		}
+		pages = append(pages, "examples/ci/"+name)
+	}
 	for _, page := range pages {
 		checked := 0
 		for _, c := range list[page] {
@@ -122,13 +142,16 @@ func copyAll(to, from string) error {
 	return os.WriteFile(to, b, 0o644)
 }
 
-var assignment = regexp.MustCompile(`^[A-Z_]+=`)
+var (
+	assignment = regexp.MustCompile(`^[A-Z_]+=`)
+	inQuotes   = regexp.MustCompile(`'[^']*'|"[^"]*"`)
+)
 
 // checkCommand runs a line, and says whether it could.
 func checkCommand(t *testing.T, root string, c command) bool {
 	text := c.text
-	if strings.ContainsAny(text, "|><;&") {
-		t.Logf("not run, it needs a shell: %s", text)
+	if strings.ContainsAny(inQuotes.ReplaceAllString(text, ""), "|><;&") {
+		t.Errorf("it needs a shell, so nothing runs it: %s", text)
 		return false
 	}
 	words, err := shlex.Split(text)
@@ -148,14 +171,23 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	case program == "make":
 		checkTargets(t, root, words[1:])
 		return true
-	case program == "normbench" || program == "normbench-cuda":
+	case program == "normbench":
 		words = words[1:]
-	case len(words) >= 3 && slices.Equal(words[:3], []string{"go", "run", "./cmd/normbench"}):
-		words = words[3:]
+	case program == "go":
+		// Not run: it would build and test what this very test is part of. Its packages exist.
+		for _, w := range words {
+			if dir, ok := strings.CutPrefix(w, "./"); ok {
+				if _, err := os.Stat(filepath.Join(root, strings.TrimSuffix(dir, "..."))); err != nil {
+					t.Errorf("%s: %v", text, err)
+				}
+			}
+		}
+		return true
 	default:
-		t.Logf("not run, it is not normbench: %s", text)
+		t.Errorf("neither run nor known: %s", text)
 		return false
 	}
+	checkOutputs(t, words)
 	if strings.Contains(text, "cuda") {
 		checkGPU(t, words)
 		return true
@@ -171,10 +203,20 @@ func checkCommand(t *testing.T, root string, c command) bool {
 			return false
 		}
 		want = append(want, exitUnfit)
+	case words[0] == "learn": // a good fit takes longer
+		if at := slices.Index(words, "--budget"); at > 0 {
+			words[at+1] = "4s"
+		}
 	case words[0] == "sweep" || words[0] == "bench":
 		words = append(words, "--samples=1", "--warm") // it is not the times that count here
 	}
 	code, stdout, stderr := normbench(words)
+	if strings.HasPrefix(text, "normbench list peers") { // there is no Python in $PATH
+		if code != exitTrouble || !strings.Contains(stderr, "Python") {
+			t.Errorf("%s: exit code %d, not for the want of Python\n%s", text, code, stderr)
+		}
+		return true
+	}
 	if !slices.Contains(want, code) {
 		t.Errorf("%s: exit code %d\n%s", text, code, stderr)
 	} else if stdout == "" && !slices.Contains(words, "--dry-run") {
@@ -186,6 +228,22 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		}
 	}
 	return true
+}
+
+// checkOutputs wants a command of a page to write below out/, which git ignores. The plots of the
+// pages are in docs/.
+func checkOutputs(t *testing.T, words []string) {
+	t.Helper()
+	if words[0] == "sweep" || words[0] == "learn" {
+		if !slices.Contains(words, "--out") && !slices.Contains(words, "--dry-run") {
+			t.Errorf("%s writes to results: it lacks --out", strings.Join(words, " "))
+		}
+	}
+	for i, w := range words[:len(words)-1] {
+		if to := words[i+1]; slices.Contains([]string{"--out", "--plot", "--html", "--resume"}, w) && to != "out" && !strings.HasPrefix(to, "out/") && !strings.HasPrefix(to, "docs/") {
+			t.Errorf("%s writes to %s, which is not below out", strings.Join(words, " "), to)
+		}
+	}
 }
 
 // normbench runs the program in this process.
@@ -236,7 +294,8 @@ func checkGPU(t *testing.T, words []string) {
 	}
 	if rest[0] == "sweep" {
 		code, _, stderr := normbench(append(rest, "--device=cpu", "--dry-run"))
-		if tooLarge := strings.Contains(stderr, " needs "); code != 0 && !tooLarge {
+		// It may be too large for this machine, or have no host stage.
+		if cannot := strings.Contains(stderr, " needs ") || strings.Contains(stderr, "it runs on a GPU only"); code != 0 && !cannot {
 			t.Errorf("%s: exit code %d on a cpu\n%s", strings.Join(words, " "), code, stderr)
 		}
 	}
