@@ -1,10 +1,12 @@
 # bash completion for normbench; load it with: source <(normbench completion bash)
 _normbench() {
-	local cur=${COMP_WORDS[COMP_CWORD]} words=("${COMP_WORDS[@]:0:COMP_CWORD}") list
-	case $cur in
-	-*) list=$("${words[@]}" "$cur" --generate-bash-completion 2>/dev/null) ;;
-	*) list=$("${words[@]}" --generate-bash-completion 2>/dev/null) ;;
-	esac
-	mapfile -t COMPREPLY < <(compgen -W "$list" -- "$cur")
+	# bash splits words at : = and @ too: take them from the line, and give back what follows the last such.
+	local line=${COMP_LINE:0:COMP_POINT} words
+	local word=${line##*[[:space:]]}
+	read -ra words <<<"${line%"$word"}"
+	mapfile -t COMPREPLY < <("${words[@]}" "$word" --complete 2>/dev/null)
+	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[:=] ]]; then compopt -o nospace 2>/dev/null; fi
+	local breaks=${COMP_WORDBREAKS//[!:=@]/}
+	if [[ $breaks ]]; then COMPREPLY=("${COMPREPLY[@]#"${word%"${word##*["$breaks"]}"}"}"); fi
 }
 complete -o bashdefault -o default -F _normbench normbench

@@ -1,9 +1,7 @@
 package main
 
 import (
-	_ "embed"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -12,7 +10,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/hint"
 	"normbench/report"
 )
 
@@ -315,43 +312,4 @@ func help(c *cli.Command, path string, width int) string {
 	}
 	section("EXIT CODES", table(rows)...)
 	return b.String()
-}
-
-//go:embed completion.bash
-var bashCompletion string
-
-//go:embed completion.zsh
-var zshCompletion string
-
-func (e *env) completionCommand() *cli.Command {
-	return &cli.Command{
-		Name:      "completion",
-		Usage:     "print the completion script of a shell",
-		ArgsUsage: "bash|zsh|fish",
-		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc,\n" +
-			"`source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source` in ~/.config/fish/config.fish.",
-		Action: func(c *cli.Context) error {
-			shells := []string{"bash", "zsh", "fish"}
-			text := ""
-			ops := operands(c)
-			if len(ops) != 1 {
-				return hint.Errorf("`normbench completion bash`, for one", "completion takes one shell: bash, zsh or fish")
-			}
-			switch ops[0] {
-			case "bash":
-				text = bashCompletion
-			case "zsh":
-				text = zshCompletion
-			case "fish":
-				var err error
-				if text, err = c.App.ToFishCompletion(); err != nil {
-					return err
-				}
-			default:
-				return hint.Errorf(hint.DidYouMean(ops[0], shells, "use bash, zsh or fish"), "unknown shell %q", ops[0])
-			}
-			_, err := io.WriteString(e.stdout, text)
-			return err
-		},
-	}
 }

@@ -135,6 +135,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		os.Exit(exitSignal)
 	})
 	defer e.measuring() // before the stop above, which ends ctx too
+	if n := len(args); n > 2 && args[n-1] == completeFlag {
+		for _, word := range e.complete(args[1 : n-1]) {
+			fmt.Fprintln(e.stdout, word)
+		}
+		return 0
+	}
 	err := e.app().RunContext(ctx, args)
 	if out.err != nil {
 		cause := out.err
@@ -184,7 +190,6 @@ func (e *env) app() *cli.App {
 			e.tuneCommand(), e.learnCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.searchTableCommand(), e.judgeCommand(), e.exportCommand(),
 			e.selftestCommand(), e.workerCommand(), e.compileHelperCommand(), e.completionCommand(), e.helpCommand(),
 		},
-		EnableBashCompletion: true,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				var names []string
