@@ -32,6 +32,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
+	"normbench/report"
 	"normbench/sweep/record"
 )
 
@@ -114,9 +115,15 @@ func (e *env) unkept(text string) {
 	}
 }
 
-// notef prints a note for the person at the terminal.
+// notef prints a note for the person at the terminal, on lines of the terminal's width; elsewhere a
+// note is one line.
 func (e *env) notef(format string, args ...any) {
-	fmt.Fprintf(&plain{Writer: e.stderr}, "normbench: "+format+"\n", args...)
+	w, text := e.stderr, fmt.Sprintf("normbench: "+format, args...)
+	if r, ok := terminal(w); ok {
+		const indent = "  "
+		w, text = r.w, strings.Join(report.Wrap(text, max(r.columns()-1, 30)-len(indent)), "\n"+indent)
+	}
+	fmt.Fprintln(&plain{Writer: w}, text)
 }
 
 // run is the program. It returns its exit code.

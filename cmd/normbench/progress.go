@@ -22,6 +22,7 @@ import (
 // few seconds instead.
 type progress struct {
 	w        io.Writer
+	columns  func() int              // nil where w is no terminal
 	bar      *progressbar.ProgressBar // nil where w is no terminal
 	start    time.Time
 	lastLine time.Time
@@ -38,6 +39,7 @@ func newProgress(w io.Writer) *progress {
 	p := &progress{w: w, start: time.Now(), lastLine: time.Now(),
 		best: map[kernels.Problem]sweep.Event{}, chosen: map[kernels.Problem]bool{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}, refused: map[kernels.Problem]int{}}
 	if r, ok := terminal(w); ok {
+		p.w, p.columns = r.w, r.columns
 		p.bar = r.bar(-1, progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true))
 	}
 	return p
@@ -52,6 +54,9 @@ type row struct {
 
 // terminal says whether w is one.
 func terminal(w io.Writer) (row, bool) {
+	if r, ok := w.(row); ok { // a test's
+		return r, true
+	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return row{}, false
@@ -194,6 +199,11 @@ func (p *progress) pace(e sweep.Event) string {
 func (p *progress) println(s string) {
 	if p.bar != nil {
 		p.bar.Clear()
+	}
+	if p.columns != nil {
+		if runes := []rune(s); len(runes) >= p.columns() {
+			s = string(runes[:max(p.columns()-2, 0)]) + "…"
+		}
 	}
 	fmt.Fprintln(&plain{Writer: p.w}, s)
 	p.lastLine = time.Now()

@@ -72,3 +72,34 @@ func TestProgressChosen(t *testing.T) {
 		t.Error(line)
 	}
 }
+
+// On a terminal, notes are wrapped at its width and lose nothing; a line of progress is cut. Elsewhere
+// both are one line.
+func TestNotesFit(t *testing.T) {
+	text := "hint: " + strings.Repeat("give --samples 6 or more, ", 12) + "and end"
+	problem := kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1048576, N: 65536, Bias: true}
+	long := sweep.Event{Record: &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true, Status: kernels.StatusOK}, Median: 12345.6, Done: 1, Total: 100}
+	for _, width := range []int{40, 80, 120} {
+		var b bytes.Buffer
+		screen := row{&b, func() int { return width }}
+		(&env{stderr: screen}).notef("%s", text)
+		if got := strings.Join(strings.Fields(b.String()), " "); got != "normbench: "+text {
+			t.Errorf("%d columns: %q", width, got)
+		}
+		newProgress(screen).observe(long)
+		for line := range strings.SplitSeq(strings.ReplaceAll(b.String(), "\r", "\n"), "\n") {
+			if n := utf8.RuneCountInString(line); n >= width {
+				t.Errorf("%d columns: a line of %d: %q", width, n, line)
+			}
+		}
+		if !strings.Contains(b.String(), "[1/100] layernorm/bwd/1048576x65536") {
+			t.Errorf("%d columns: no progress: %q", width, b.String())
+		}
+	}
+	var b bytes.Buffer
+	(&env{stderr: &b}).notef("%s", text)
+	newProgress(&b).observe(long)
+	if lines := strings.Split(b.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "ln_bwd/reg_persist") {
+		t.Errorf("in a pipe: %q", b.String())
+	}
+}

@@ -95,7 +95,7 @@ func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) erro
 		configs += n
 	}
 	if served == 0 {
-		return hint.Errorf("`normbench list configs --kernels DIR --device launchrule.KnownDevices()[0].DeviceInfo` shows why", "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
+		return hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], launchrule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
 	}
 	compiled, verb := "compiled nothing: ", "NOT COMPILED, NOT RUN"
 	if noCompiler == nil {
