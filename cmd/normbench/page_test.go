@@ -15,13 +15,17 @@ import (
 	"normbench/kernels/families"
 )
 
-// browser is a headless browser, or skips the test.
+// browser is a headless browser, or skips the test. Where $NORMBENCH_REQUIRE_BROWSER says that there
+// is one, as in CI, it fails.
 func browser(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
 		}
+	}
+	if os.Getenv("NORMBENCH_REQUIRE_BROWSER") != "" {
+		t.Fatal("no chromium, and $NORMBENCH_REQUIRE_BROWSER is set")
 	}
 	t.Skip("no chromium: the pages are not opened")
 	return ""
