@@ -22,7 +22,7 @@ import (
 // few seconds instead.
 type progress struct {
 	w        io.Writer
-	columns  func() int              // nil where w is no terminal
+	columns  func() int               // nil where w is no terminal
 	bar      *progressbar.ProgressBar // nil where w is no terminal
 	start    time.Time
 	lastLine time.Time

@@ -19,7 +19,13 @@ func TestProse(t *testing.T) {
 	if err != nil || len(pages) < 5 {
 		t.Fatal(pages, err)
 	}
-	pages = append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "ARCHITECTURE.md"), filepath.Join(root, "results", "README.md"))
+	for _, pattern := range []string{"README.md", "ARCHITECTURE.md", "results/*.md", "results/*/*.md", "results/*/*/*.md"} {
+		found, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatal(pattern, err)
+		}
+		pages = append(pages, found...)
+	}
 	for _, page := range pages {
 		data, err := os.ReadFile(page)
 		if err != nil {
@@ -28,12 +34,21 @@ func TestProse(t *testing.T) {
 		for _, fault := range proseFaults(string(data), page == filepath.Join(root, "README.md")) {
 			t.Errorf("%s: %s", page, fault)
 		}
+		if word := privateWord.FindString(string(data)); word != "" {
+			t.Errorf("%s: %q is not the field's word", page, word)
+		}
+	}
+	if privateWord.FindString("two programs per multiprocessor") == "" || privateWord.FindString("the same program as") != "" {
+		t.Error(privateWord)
 	}
 	bad := "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen.\n\na\nb\nc\nd\ne\nf\ng\n\n| " + strings.Repeat("x", 100) + " |\n"
 	if faults := proseFaults(bad, true); len(faults) != 3 {
 		t.Errorf("%q", faults)
 	}
 }
+
+// Words that once stood for CTAs, SMs, rounds and second copies.
+var privateWord = regexp.MustCompile(`(?i)\b(multiprocessors?|programs? per|bouts?|twins?)\b`)
 
 var (
 	fenced   = regexp.MustCompile("(?s)```.*?\n```")
