@@ -190,9 +190,9 @@ type TimeOptions struct {
 // Tensors so small that more would be needed stay in the cache.
 const MaxRotation = 512
 
-// What the times of stages were taken by. Events stand between launches, so a
-// stage includes the cost of its launch and the gap behind the one before;
-// CUPTI's activity records are the kernel alone.
+// Ways to take the times of stages. Events stand between launches, so a stage
+// includes the cost of its launch and the gap behind the one before. CUPTI's
+// activity records have the kernel alone.
 const (
 	ByEvents = "events"
 	ByCUPTI  = "cupti"

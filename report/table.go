@@ -50,7 +50,7 @@ type Table struct {
 	// Data has the columns and rows that csv and json show instead, where those above are
 	// for people: a value to a field, in full, under names that stay, and none left out.
 	Data *Table
-	// What text needs to fit a terminal; see Layout.
+	// Only text uses these, to fit a terminal; see Layout.
 	Drop   []string  // columns left out where there is no room, the least important first; "a,b" go together
 	Group  *Group    // rows of one kind under a heading; nil for none
 	Legend []Meaning // what columns mean

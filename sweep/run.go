@@ -125,7 +125,7 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	for _, v := range visitors {
 		wg.Go(func() {
 			if err := v.work(ctx); err != nil {
-				// What a device says while it is being stopped is no news.
+				// An error of a device that is being stopped tells nothing new.
 				first.Do(func() { devErr = cmp.Or(ctx.Err(), err) })
 				cancel()
 			}

@@ -22,8 +22,8 @@ func beats(e, base *record.Entry) bool {
 // variant with the lowest median time, or the base unless that is faster beyond doubt. The stream, peers and problems without an ok variant are left out. Entries
 // come in the order of record.CompareProblems.
 //
-// Where a search has chosen, its choice stands, with the numbers of its finals:
-// those of the search were what it was chosen by, so they flatter it.
+// If a search has chosen, its choice stands, with the numbers of its finals. The numbers of the
+// search flatter the choice, because it was chosen by them.
 //
 // Pass record.File.Latest: of entries that differ only in source or driver,
 // the fastest would be taken, however old. Pick is exhaustive over what is

@@ -12,7 +12,7 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// What csv and json have of tables whose cells are laid out for people: see report.Table.Data.
+// csv and json have these tables in place of those that are laid out for people: see report.Table.Data.
 
 // newData is an empty table of problems. Columns are aligned as in newTable: to the right are
 // numbers.

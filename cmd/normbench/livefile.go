@@ -18,8 +18,6 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// What a live compare leaves.
-
 // liveSchema is the version of the files that a live compare leaves.
 const liveSchema = 1
 

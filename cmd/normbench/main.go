@@ -3,12 +3,8 @@
 //
 // `normbench help` lists its commands; README.md shows them at work.
 //
-// What a command finds goes to standard output; progress, notes and errors go
-// to standard error, one line each. Exit codes: 0 done, 1 a gate failed (a
-// confirmed regression; below --at-least; a wrong or unreproducible result;
-// findings of lint), 2 usage or trouble, 3
-// inconclusive with --strict or a user's kernel that verify could not run, 4 the machine is unfit to measure on, 5 a compared
-// kernel answers wrong, 130 interrupted with the work kept.
+// Results go to standard output. Progress, notes and errors go to standard
+// error, one line each where it is no terminal. The exit codes are below.
 package main
 
 import (

@@ -103,6 +103,32 @@ func proseFaults(text string, narrow bool) (faults []string) {
 	return faults
 }
 
+// TestComments: no comment of the code begins with a pronoun or a preposition in place of its subject.
+func TestComments(t *testing.T) {
+	root, files := filepath.Join("..", ".."), 0
+	inverted := regexp.MustCompile(`(?m)^\s*// (?:Of|What|That|Those|Such|Nor) .*`)
+	for _, dir := range []string{"cmd", "internal", "kernels", "report", "sweep", "tune"} {
+		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			files++
+			text, err := os.ReadFile(path)
+			for _, line := range inverted.FindAllString(string(text), -1) {
+				if line = strings.TrimSpace(line); !strings.HasPrefix(line, "// Of returns ") { // a function's name
+					t.Errorf("%s: %s", path, line)
+				}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 100 {
+		t.Errorf("%d files", files)
+	}
+}
+
 var (
 	commitHash = regexp.MustCompile(`\b[0-9a-f]{7,40}\b`)
 	sourceFile = regexp.MustCompile("`([a-z_/]+\\.go)`")

@@ -134,7 +134,7 @@ func (e *env) nearRef(text, path string) (ref, error) {
 	if path == "" {
 		return r, hint.Errorf("write near:RECORDS, such as near:results/nvidia-h200", "near: names no records")
 	}
-	// What other versions of a kernel took says nothing of today's.
+	// Times of other versions of a kernel say nothing about today's.
 	cuda, cpu := sourcesOf(e.registry, kernels.KindCUDA), sourcesOf(e.registry, kernels.KindCPU)
 	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool {
 		s := families.FromSchema1(r.Source)

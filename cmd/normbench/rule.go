@@ -99,7 +99,7 @@ func ruleProblems(c *cli.Context) ([]kernels.Problem, error) {
 		if err != nil || n < 1 {
 			return nil, hint.Errorf(help, "malformed number %q in --columns", text)
 		}
-		// What else a problem is decides nothing about its shape.
+		// The other fields of the problem do not matter for the check of its shape.
 		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 1, N: n, DType: kernels.BF16, Weight: kernels.BF16}
 		if err := p.Validate(); err != nil {
 			return nil, hint.Errorf("use --columns from 1 to 2147483648", "%w", err)

@@ -209,7 +209,7 @@ func (e *env) sweep(c *cli.Context) error {
 		return e
 	}
 	if err != nil {
-		// What is done is in the table and shown, whatever ended the sweep.
+		// The table has the finished problems and is shown, whatever ended the sweep.
 		fold.whole = map[kernels.Problem]int{}
 		for _, t := range tasks {
 			fold.whole[t.Problem] = len(t.Variants)

@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// What the operating system tells of the processor. Linux tells it in files;
-// elsewhere the fallbacks stand, which only make a flush larger than it need be
-// and leave the memory check out.
+// Linux describes the processor in files. Other systems get the fallbacks, which
+// only make a flush larger than necessary and leave the memory check out.
 
 const fallbackCache = 64 << 20
 

@@ -64,7 +64,7 @@ func bwdAtomicBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 			k := max(24/w, 1)
 			c := kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, w), set(kernels.VectorBytes, 0), set(kernels.PerSM, k),
 				set(kernels.AtomicScope, 1), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
-			// Where CTAs have no second row there is nothing to sum.
+			// If CTAs have no second row, there is nothing to sum.
 			configs = append(configs, c, c.With(set(kernels.AtomicScope, 0)))
 		}
 	}

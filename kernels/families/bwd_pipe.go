@@ -9,8 +9,8 @@ import (
 	"normbench/kernels"
 )
 
-// What backward designs share whose CTAs, alone or in clusters, take tiles of
-// rows through slots of shared memory (bwd_pipe.cuh).
+// This file is shared by backward designs whose CTAs, alone or in clusters, take
+// tiles of rows through slots of shared memory (bwd_pipe.cuh).
 
 // A rowPipe is the geometry of a config.
 type rowPipe struct {

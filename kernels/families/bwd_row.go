@@ -6,8 +6,8 @@ import (
 	"normbench/kernels"
 )
 
-// What backward designs share whose rows live in the registers of a group of
-// threads (bwd_row.cuh): how much fits there, and the row on the host.
+// This file is shared by backward designs that keep a row in the registers of a
+// group of threads (bwd_row.cuh): how much fits there, and the row on the host.
 
 // servesWeight is Serves of a design that is about the weight's gradient.
 func servesWeight(p kernels.Problem) error {

@@ -215,7 +215,7 @@ func (s *smemPipe) refuseFused(p kernels.Problem, c kernels.Config, d kernels.De
 	return nil
 }
 
-// What is not worth trying, and no published rule asks for:
+// Limits of configs that are worth trying. No published rule asks for more.
 const (
 	// Columns whose sums one thread keeps: a slice of 8192 on 256 threads.
 	maxSums = 32
@@ -265,7 +265,7 @@ func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.De
 
 func smemPipePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 	s := newSmemPipe(p, c, d)
-	// What makes no difference, so that configs that do the same have the same plan.
+	// Set the knobs that make no difference, so that configs that do the same have the same plan.
 	c = c.With(set(kernels.Stages, int(s.stages)), set(kernels.FusedDW, s.fused))
 	if c.Get(kernels.MinBlocks) == 0 && s.perSM > 1 {
 		c = c.With(set(kernels.MinBlocks, int(s.perSM))) // or the compiler takes the registers of some

@@ -6,8 +6,8 @@ import (
 	"normbench/kernels"
 )
 
-// What fwdCoop and bwdCoop share: how rows are spread over CTAs that wait
-// for each other, as apex FastLayerNorm and TransformerEngine do it.
+// fwdCoop and bwdCoop share this file: rows are spread over CTAs that wait for
+// each other, as apex FastLayerNorm and TransformerEngine do it.
 
 // coopKnobs: apex's table has WARPS_M 1 and 4, WARPS_N 1, 4 and 8, 1 to 8
 // CTAS_PER_ROW and loads of 16, 8 and 4 bytes (its 26 widths; TransformerEngine's

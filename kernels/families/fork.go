@@ -2,7 +2,7 @@ package families
 
 import "normbench/kernels"
 
-// What package manifest takes from here for families that are not written in Go.
+// Package manifest uses these for families that are not written in Go.
 
 // RowDefines are the macros of common.cuh and those of the config's knobs.
 func RowDefines(p kernels.Problem, c kernels.Config) []kernels.Define { return rowDefines(p, c) }

@@ -2,7 +2,7 @@ package families
 
 import "normbench/kernels"
 
-// What the forwards with fp8 outputs share. Scaling is TransformerEngine's
+// The forwards with fp8 outputs share this file. Scaling is TransformerEngine's
 // delayed one: the scale is given, y is clamped to e4m3's range, and the largest
 // |y| before the scale (amax) and 1/scale are outputs.
 

@@ -62,9 +62,9 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 // within 3.5% of the best in the mean of layernorm's rows from 2 to 64 KiB, and 2% of
 // rmsnorm's from 2 to 8.
 //
-// Where that does not fit (rows that allow only narrow vectors, a residual beside wide
-// rows), rows are read again from shared memory, then a row gets more threads, then
-// more CTAs.
+// If that does not fit (rows that allow only narrow vectors, a residual beside wide
+// rows), the kernel reads rows again from shared memory. If that is not enough, a row
+// gets more threads, then more CTAs.
 func fwdSmemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	row, most := p.N*p.DType.Size(), 16
 	if !hasClusters(d) {
@@ -194,8 +194,8 @@ func refusePerThread(p kernels.Problem, c kernels.Config) error {
 	return nil
 }
 
-// What more of, or less, has no use: the most columns that quack's rule gives a
-// CTA with several rows (4 of 3072, 2 of 6144) and the most elements that it
+// Limits beyond which a config has no use: the most columns that quack's rule
+// gives a CTA with several rows (4 of 3072, 2 of 6144); the most elements that it
 // gives a thread of a narrow group (16384 by 128); the fewest columns that a rule
 // gives a CTA of a cluster (8k in two); and half of the bytes that an H200
 // SM must have in flight to keep its memory busy (4.8 TB/s for 0.75 us,

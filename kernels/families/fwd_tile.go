@@ -177,9 +177,9 @@ func fullTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (kernel
 	return c, -1
 }
 
-// What is not worth trying: slots that leave half of an SM's shared
-// memory empty, where there are bands enough, and CTAs that meet in global memory
-// where a small cluster can share the row.
+// Configs that are not worth trying: slots that leave half of an SM's shared
+// memory empty although there are enough bands, and CTAs that meet in global memory
+// although a small cluster can share the row.
 const minTileBytes = 100 << 10
 
 func refuseTile(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
@@ -290,7 +290,7 @@ const tileCounter = 32
 func fwdTilePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 	t := newTileBand(p, c, d)
 	coop := c.Get(kernels.CTAsPerRow) > 1
-	// What makes no difference, so that configs that do the same have the same plan.
+	// Set the knobs that make no difference, so that configs that do the same have the same plan.
 	c = c.With(set(kernels.Stages, int(t.stages)))
 	if c.Get(kernels.MinBlocks) == 0 {
 		// Not told, the compiler takes half the registers and reads a row at a time.

@@ -44,8 +44,8 @@ func fwdWarpSmem(op kernels.Op) *kernels.Family {
 }
 
 // fwdWarpSmemBase is llm.c's rule: 256 threads, a CTA for each eight rows.
-// Where that many rows do not fit in shared memory, llm.c takes another kernel;
-// here it is fewer rows.
+// If that many rows do not fit in shared memory, llm.c takes another kernel;
+// this family takes fewer rows.
 func fwdWarpSmemBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	for warps := 8; ; warps /= 2 {
 		c := kernels.NewConfig(set(kernels.BlockRows, warps), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),

@@ -2,7 +2,7 @@ package families
 
 import "normbench/kernels"
 
-// What the host stages share. Slots 0 to 7 of a HostRun's scratch belong to the
+// The host stages share this file. Slots 0 to 7 of a HostRun's scratch belong to the
 // stages; these helpers use slots from 8 on.
 
 // hostWeights widens the weights (plus one if zero-centered, ones without a

@@ -38,7 +38,7 @@ type Box struct {
 	ElemsMax  int64  `json:"elems_max,omitempty"`
 }
 
-// What Columns can say.
+// Values of Columns.
 const (
 	Pow2  = "pow2"  // columns that are a power of two
 	Other = "other" // and that are none

@@ -129,7 +129,7 @@ const (
 	AsBusy   = "as_busy"   // nor do bands of it leave CTAs more idle than bands half as high do
 )
 
-// What a rule without a config says.
+// Answers of a rule without a config.
 const (
 	Next = "next" // the lists that follow answer
 	Base = "base" // no list does: the analytic base answers

@@ -52,7 +52,7 @@ type Score struct {
 	Within5 float64 `json:"within_5"`
 }
 
-// What was left out of a fit.
+// Parts that a fit left out.
 const (
 	HeldNothing = ""
 	HeldShape   = "shape"

@@ -162,7 +162,7 @@ func parseLog(log string) map[string]Kernel {
 			if properties != entry {
 				continue
 			}
-			// Of CUDA 13 the line begins with "ptxas         .     ".
+			// CUDA 13 begins the line with "ptxas         .     ".
 			if i := strings.LastIndex(line, "  "); i >= 0 {
 				line = line[i:]
 			}

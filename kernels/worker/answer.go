@@ -12,7 +12,7 @@ import (
 	"normbench/kernels"
 )
 
-// What an answer may hold. Whoever is at the other end, nothing larger is read.
+// Limits of an answer. Nothing larger is read, whoever is at the other end.
 const (
 	maxHello  = 64 << 10 // bytes of the line that answers a hello
 	maxAnswer = 16 << 20 // bytes of any other

@@ -53,7 +53,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
 	}
 }
 
-// What a request may ask for: a line from elsewhere must not make a device
+// Limits of a request: a line from elsewhere must not make a device
 // allocate without end.
 const (
 	maxCount = 1 << 20

@@ -193,7 +193,7 @@ func tail(run *record.Run, r *record.Record) []byte {
 	if ms := compiling(run, r); ms != nil {
 		e.set("compile_time", *ms)
 	}
-	// Of the others a simulation asserts that some entry has a number.
+	// A simulation of kernel_tuner asserts that some entry has a number in the other fields.
 	e.set("strategy_time", 0)
 	e.set("framework_time", 0)
 	e.set("verification_time", check)

@@ -24,7 +24,7 @@ func HodgesLehmann(d []float64, level float64) (est, lo, hi float64) {
 	w := walsh(make([]float64, 0, len(d)*(len(d)+1)/2), d)
 	est, lo, hi = middle(w), math.Inf(-1), math.Inf(1)
 	if k := walshRank(len(d), level); k > 0 {
-		// What middle has left is in two halves, each with one end.
+		// middle leaves two halves, each with one end of the interval.
 		half := (len(w) - 1) / 2
 		lo = nth(w[:half+1], k-1)
 		hi = nth(w[half:], len(w)-k-half)

@@ -69,12 +69,11 @@ const (
 //     step and the whole interval lies beyond it: medians sharpen a coarse clock,
 //     and what is then left does not average out.
 //
-// That the whole interval lie beyond the band in every case would be the
-// stricter rule. At the noise of 10 to 90 us kernels it finds 69 to 93 % of true
-// changes of 2 % in 24 rounds, this one 97 to 100 %; and the first condition
-// already holds what is wrongly called to Alpha. What the looser rule gives up is
-// the size, not the sign: a change of 0.8 % may be called as one of 1 %. The
-// interval is there to read.
+// A stricter rule would want the whole interval beyond the band in every case. At
+// the noise of 10 to 90 us kernels it finds 69 to 93 % of true changes of 2 % in 24
+// rounds; this rule finds 97 to 100 %. The first condition already limits wrong
+// calls to Alpha. The looser rule may get the size wrong, not the sign: it may call
+// a change of 0.8 % one of 1 %. The interval shows the size.
 //
 // SAME needs the whole interval within MinEffect and a band that nothing
 // widened: noise, a coarse clock or a copy of A that differs from A must not

@@ -172,7 +172,7 @@ func (c *class) fit(o Options, out map[int]bool) fitted {
 	}
 	f.list.Hull = c.hull(use)
 	gains := c.gains(o, out)
-	// What narrowing took from a rule's box is fitted again, as far as that finds something.
+	// Narrowing took a part of a rule's box: fit that part again, as long as this finds rules.
 	for pass := 0; pass < 3 && len(use) > 0; pass++ {
 		found, of := c.pass(o, &f, use, gains, total)
 		f.list.Rules, f.of = append(f.list.Rules, found...), append(f.of, of...)
@@ -229,7 +229,7 @@ func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total f
 			if p.cand < 0 {
 				continue
 			}
-			// What the recipe is refused in the middle of leaves several boxes.
+			// Families may refuse the recipe in the middle of the box. Then several boxes are left.
 			whole := c.box(p.x0, p.x1, p.y0, p.y1, s.stratum)
 			boxes := []rules.Box{whole}
 			if !c.evenly(whole, p.cand, use) {
@@ -744,7 +744,7 @@ func (c *class) evaluate(f *fitted, o Options) (scores []rules.Score, guessed in
 			}
 			wg.Go(func() {
 				g := c.fit(o, out)
-				// What lies beyond the hull of the fold is within that of all.
+				// The fold left problems out, so its own hull may not hold them. The hull of all does.
 				g.list.Hull = f.list.Hull
 				for i := range out {
 					l, known := c.answer(&g, i)

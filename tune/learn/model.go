@@ -80,8 +80,8 @@ func alike(a, b place) float64 {
 	return k
 }
 
-// What is expected of a variant that nothing is known of, as log time over the best, and how many
-// measurements that is worth.
+// priorRegret is the expected regret of a variant that was not measured, as log time over the best.
+// It counts as much as priorWeight measurements.
 const (
 	priorRegret = 0.12
 	priorWeight = 0.25

@@ -90,7 +90,7 @@ type measurement struct {
 	warm   bool
 }
 
-// What is told of a problem beside its variants' times.
+// A told is what records say of a problem beside its variants' times.
 type told struct {
 	stream float64
 	fresh  bool

@@ -7,7 +7,7 @@
 //	records -> Collect -> Data -> Fit -> launchrule.Set
 //	                      Data -> Evaluate -> Evaluation (held-out regret)
 //
-// What a rule is, package launchrule says. Exported rules cannot ask what a family refuses.
+// Package launchrule says what a rule is. Exported rules cannot ask what a family refuses.
 // Fit therefore asks the registry for the problems of a lattice over each box
 // and narrows the box to what is accepted.
 //

@@ -9,10 +9,10 @@ import (
 	"normbench/kernels/launchrule"
 )
 
-// What a shape that is not the same costs, in log time: what a variant is expected to lose
-// to the best for each octave that the shape is away in columns, half as much for one in rows,
-// and twice for one in what a row is a multiple of, up to 16 bytes. Best variants of the
-// H200's records lose some 3% one octave of columns away.
+// Costs of a shape that is not the same, in log time. A variant is expected to lose
+// octaveOfColumns to the best for each octave between the columns of two shapes. An octave of rows
+// costs half as much. An octave of the alignment of rows, up to 16 bytes, costs twice as much. On
+// the H200's records, the best variants lose some 3% one octave of columns away.
 const (
 	octaveOfColumns = 0.03
 	octaveOfRows    = 0.015

@@ -20,7 +20,7 @@ type PresetScore struct {
 	Default    float64 `json:"default"`    // of the default there
 }
 
-// What is known of a preset's pick for a shape.
+// A pickState says what is known of a preset's pick for a shape.
 type pickState uint8
 
 const (

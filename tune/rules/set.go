@@ -74,7 +74,7 @@ func (t *table) list(use, barred []int, o Options, narrow bool) List {
 			if r.Box, ok = t.narrow(r.Box, r.Recipe, l.Hull, use); !ok {
 				continue
 			}
-			// What is left of the box may no longer be worth a rule.
+			// The rest of the box may no longer be worth a rule.
 			if r.Evidence = t.evidence(r, p.recipe, use); r.Evidence.Regret >= r.Evidence.DefaultRegret {
 				continue
 			}

@@ -267,8 +267,8 @@ func (t *table) prune() {
 		if len(keep) == maxCandidates || s.gain == 0 {
 			break
 		}
-		// What another beats everywhere must not take a place: then adding such a
-		// variant to the records changes no answer.
+		// A variant that another beats everywhere takes no place. So adding one to the records
+		// changes no answer.
 		if !slices.ContainsFunc(keep, func(w int) bool { return t.dominates(w, s.i) }) {
 			take(s.i)
 		}
