@@ -38,7 +38,8 @@ func (e *env) sweepCommand() *cli.Command {
 			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
 			"into the same folder measures only the variants that are missing or have changed.\n\n" +
 			"With --device replay:FILE of a kernel_tuner cache or T4 results of any kernel (.json or .json.gz), the sweep\n" +
-			"searches the file's own space by --strategy, --budget and --seed. It prints the result and writes nothing.",
+			"searches the file's own space by --strategy, --budget (10% of its configs unless given) and --seed. It prints\n" +
+			"the result and writes nothing.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			seedFlag, kernelsFlag,
 			&cli.StringFlag{Name: "family", Usage: "families to sweep, with commas (default: all that serve the problem)"},
