@@ -46,7 +46,7 @@ var designs = []func(kernels.Op) *kernels.Family{
 }
 
 // New makes the registry of all families, whose defaults are by the launch rules that the
-// CTA brings along.
+// program brings along.
 func New() *kernels.Registry { return with(brought) }
 
 // analyticDefault names the family that serves p where no launch rule does: on a GPU the pipeline

@@ -191,7 +191,7 @@ func (s *Set) about() []string {
 	if slices.ContainsFunc(s.Lists, func(l List) bool {
 		return slices.ContainsFunc(l.Rules, func(r Rule) bool { return r.If != "" })
 	}) {
-		lines = append(lines, "Rules with conditions of the CTA's own (fp8 with its transpose) are left out.")
+		lines = append(lines, "Rules with conditions that only normbench can answer (fp8 with its transpose) are left out.")
 	}
 	return lines
 }

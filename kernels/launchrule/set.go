@@ -25,7 +25,7 @@ type Set struct {
 	Device   kernels.DeviceInfo `json:"device"`
 	Protocol json.RawMessage    `json:"protocol,omitempty"` // a record.Protocol
 	Noise    float64            `json:"noise,omitempty"`    // median spread of the stream's samples
-	// Whole says that where no rule answers the analytic base does. Else it is the CTA's default.
+	// Whole says that where no rule answers the analytic base does. Else it is the program's default.
 	Whole   bool              `json:"whole,omitempty"`
 	Sources map[string]string `json:"sources"`  // hash of each family's sources that was measured
 	HeldOut []Score           `json:"held_out"` // what is known of the rules on problems left out of the fit

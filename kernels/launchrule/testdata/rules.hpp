@@ -7,7 +7,7 @@
 //
 // No answer means: launch by your default rule.
 // A family without knobs means: by the family's own arithmetic, which these rules do not say.
-// Rules with conditions of the CTA's own (fp8 with its transpose) are left out.
+// Rules with conditions that only normbench can answer (fp8 with its transpose) are left out.
 
 #pragma once
 
