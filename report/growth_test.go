@@ -7,11 +7,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/sweep/record"
 )
 
 // growth is two arms over rows and columns: the second has fewer problems, one
@@ -206,6 +208,54 @@ func TestPage(t *testing.T) {
 	}
 	if err := growth(t, nil).Page("x", nil).Write(brokenWriter{}); err == nil {
 		t.Error("a write error was lost")
+	}
+}
+
+// Launches have a legend and colours of their own; of those that overlap the bars add up to the
+// kernel's time, not to more.
+func TestStages(t *testing.T) {
+	cell := ok(51.38)
+	cell.Stages = []record.StageUS{{Stage: "k1", MedianUS: 48.29}, {Stage: "k2", MedianUS: 48.19}}
+	apart := ok(50)
+	apart.Stages = []record.StageUS{{Stage: "k1", MedianUS: 40}, {Stage: "k2", MedianUS: 10}}
+	p := Grow(nil, Side{"x", map[kernels.Problem]Cell{problem(t, "layernorm/bwd/2048x16384/bf16"): cell, problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
+	var b bytes.Buffer
+	if err := p.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	for want, times := range map[string]int{`<i class="t0"></i>k1<`: 1, `<i class="t1"></i>k2<`: 1, "48.29 + 48.19 *<": 1, "40.00 + 10.00<": 1, "* The launches overlap": 1,
+		`k2 48.19 us, overlaps k1: 3.090 us beyond it`: 1, `x="93.99%" width="6.01%"`: 1, `x="80.00%" width="20.00%"`: 1} {
+		if n := strings.Count(b.String(), want); n != times {
+			t.Errorf("%q stands %d times, want %d", want, n, times)
+		}
+	}
+}
+
+// On a page the shape and the verdict come first, and what all rows have in common stands above.
+func TestLedBy(t *testing.T) {
+	for _, kinds := range []string{"bf16 bf16", "bf16 fp16"} {
+		a, b, ok := strings.Cut(kinds, " ")
+		t1 := &Table{Title: "all", Header: []string{"problem", "us", "verdict", "none"}, Align: []Align{Left, Right}, Group: ByProblem,
+			Rows: [][]string{{"rmsnorm/bwd/4x8/" + a, "1", "SAME"}, {"rmsnorm/bwd/8x8/" + b, "2", "FASTER"}}, Legend: []Meaning{{"us", "time"}, {"none", "nothing"}}}
+		led := t1.LedBy("verdict")
+		want := "[shape verdict us] [[4x8 SAME 1] [8x8 FASTER 2]] all\nrmsnorm bwd bf16"
+		if a != b {
+			want = "[shape verdict us of] [[4x8 SAME 1 rmsnorm bwd bf16] [8x8 FASTER 2 rmsnorm bwd fp16]] all"
+		}
+		if got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title); !ok || got != want || !led.isRight("us") || len(led.Legend) != 1 {
+			t.Errorf("%s: %s, %v", kinds, got, led.Align)
+		}
+	}
+}
+
+func (t *Table) isRight(column string) bool { return t.align(slices.Index(t.Header, column)) == Right }
+
+func TestStamp(t *testing.T) {
+	facts := []Fact{{"device", "NVIDIA H200 (sm_90, 132 SMs)"}, {"date", "2026-11-22 10:00:00 UTC; 2026-11-23 11:00:00 UTC; and 3 more"}}
+	for title, want := range map[string]string{"x": "NVIDIA H200, 2026-11-22 to 2026-11-23", "x on NVIDIA H200": "2026-11-22 to 2026-11-23"} {
+		if got := (&Page{Title: title, Facts: facts}).Stamp(); got != want {
+			t.Errorf("%s: %q, want %q", title, got, want)
+		}
 	}
 }
 

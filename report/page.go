@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -67,10 +68,51 @@ type Stages struct {
 	Rows []StageRow
 }
 
+// Names are the launches, in the order of the legend.
+func (s *Stages) Names() (names []string) {
+	for _, r := range s.Rows {
+		for _, p := range r.Parts {
+			if !slices.Contains(names, p.Stage) {
+				names = append(names, p.Stage)
+			}
+		}
+	}
+	return names
+}
+
+// Overlap says that launches of some row run beside each other.
+func (s *Stages) Overlap() bool { return slices.ContainsFunc(s.Rows, StageRow.Overlaps) }
+
 // A StageRow is the launches of one side on one problem.
 type StageRow struct {
 	Kind, Label, Side string
+	US                float64 // of all launches together
 	Parts             []StageValue
+}
+
+// sum is what the launches take one by one.
+func (r StageRow) sum() (us float64) {
+	for _, p := range r.Parts {
+		us += p.US
+	}
+	return us
+}
+
+// Overlaps says that a launch begins before the one before it has ended: together they take
+// less than one by one, by more than the two passes differ.
+func (r StageRow) Overlaps() bool { return r.US > 0 && r.sum() > r.US*1.05 }
+
+// total is the length of the row's bars.
+func (r StageRow) total() float64 {
+	total := r.sum()
+	if !r.Overlaps() {
+		return total
+	}
+	total = r.US
+	for _, p := range r.Parts {
+		total = max(total, p.US)
+	}
+	return total
 }
 
 // A Map has a dot for each problem, rows over columns, coloured by its value.
@@ -243,7 +285,7 @@ func (g *Growth) Page(title string, facts []Fact) *Page {
 			row.Marks = append(row.Marks, m)
 			row.Value = tenth(v.StreamPercent)
 			if len(v.Stages) > 1 {
-				stages.Rows = append(stages.Rows, StageRow{row.Kind, row.Label, letter(i), v.Stages})
+				stages.Rows = append(stages.Rows, StageRow{row.Kind, row.Label, letter(i), v.US, v.Stages})
 			}
 		}
 		if len(row.Marks) > 0 {
@@ -264,7 +306,7 @@ func (g *Growth) Page(title string, facts []Fact) *Page {
 		p.Stages = stages
 	}
 	rows.Title, scores.Title, scores.Notes = "Every problem", "How near to the stream", nil
-	p.Tables = []*Table{rows, scores}
+	p.Tables = []*Table{rows.LedBy("M", "N"), scores}
 	return p
 }
 
@@ -275,11 +317,11 @@ func (c *Comparison) Page(title string, facts []Fact) *Page {
 	for _, t := range []struct {
 		n           int
 		word, class string
-	}{{all.Faster, "faster", "good"}, {all.Same, "same", "same"}, {all.Slower, "slower", "bad"}, {all.Unclear, "not told apart", "open"}} {
+	}{{all.Faster, "faster", "good"}, {all.Same, "same", "same"}, {all.Slower, "slower", "bad"}, {all.Unclear, "inconclusive", "open"}} {
 		p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.class})
 	}
 	if all.N > 0 {
-		p.Tally = append([]Tally{{Ratio(all.Speedup), "geometric mean of A's time over B's", ""}}, p.Tally...)
+		p.Tally = append([]Tally{{Ratio(all.Speedup), "mean speedup over " + count(all.N, "problem", "problems"), ""}}, p.Tally...)
 	}
 	if c.Worst != nil {
 		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", name(c.Worst.Problem), Ratio(c.Worst.Speedup)))
@@ -309,7 +351,7 @@ func (c *Comparison) Page(title string, facts []Fact) *Page {
 				row.Marks, row.Value = append(row.Marks, m), tenth(v.StreamPercent)
 			}
 			if len(v.Stages) > 1 {
-				stages.Rows = append(stages.Rows, StageRow{k, shape, letter(i), v.Stages})
+				stages.Rows = append(stages.Rows, StageRow{k, shape, letter(i), v.US, v.Stages})
 			}
 		}
 		if len(row.Marks) > 0 {
@@ -326,8 +368,90 @@ func (c *Comparison) Page(title string, facts []Fact) *Page {
 	}
 	rows, means := rowTable(c), meanTable(c)
 	rows.Title, means.Title = "Every problem\n"+strings.Join(strings.Split(rows.Title, "\n")[1:], " "), "Geometric means"
-	p.Tables = []*Table{rows, means}
+	p.Tables = []*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}
 	return p
+}
+
+// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come
+// first, and what t is grouped by stands above or last.
+func (t *Table) LedBy(first ...string) *Table {
+	c := *t
+	c.Header, c.Align, c.Rows = slices.Clone(t.Header), nil, nil
+	for i := range t.Header {
+		c.Align = append(c.Align, t.align(i))
+	}
+	for _, row := range t.Rows {
+		c.Rows = append(c.Rows, append(slices.Clone(row), make([]string, max(len(t.Header)-len(row), 0))...))
+	}
+	drop := []string{""}
+	if g := t.Group; g != nil && len(t.Rows) > 0 {
+		heads := make([]string, len(c.Rows))
+		for i, row := range c.Rows {
+			heads[i], row[0] = g.Of(row)
+		}
+		if drop = append(drop, g.Hide...); len(g.Hide) == 0 {
+			c.Header[0], first = "shape", append([]string{"shape"}, first...)
+		}
+		if heads[0] == slices.Max(heads) && heads[0] == slices.Min(heads) {
+			c.Title += "\n" + heads[0]
+		} else {
+			c.Header, c.Align = append(c.Header, "of"), append(c.Align, Left)
+			for i := range c.Rows {
+				c.Rows[i] = append(c.Rows[i], heads[i])
+			}
+		}
+	}
+	var order []int
+	for _, h := range first {
+		if i := slices.Index(c.Header, h); i >= 0 {
+			order = append(order, i)
+		}
+	}
+	for i, h := range c.Header {
+		empty := !slices.ContainsFunc(c.Rows, func(row []string) bool { return row[i] != "" })
+		if !slices.Contains(drop, h) && !slices.Contains(first, h) && !empty {
+			order = append(order, i)
+		}
+	}
+	c.Header, c.Align, c.Legend = pick(c.Header, order), pick(c.Align, order), nil
+	for i := range c.Rows {
+		c.Rows[i] = pick(c.Rows[i], order)
+	}
+	for _, m := range t.Legend {
+		if slices.Contains(c.Header, m.Column) {
+			c.Legend = append(c.Legend, m)
+		}
+	}
+	return &c
+}
+
+// Stamp is the card and the day, for the top of the page.
+func (p *Page) Stamp() string {
+	var parts []string
+	for _, f := range p.Facts {
+		values := strings.Split(f.Value, "; ")
+		switch f.Name {
+		case "device":
+			for _, v := range values {
+				if card, _, _ := strings.Cut(v, " ("); !strings.Contains(p.Title, card) {
+					parts = append(parts, card)
+				}
+			}
+		case "date":
+			first, _, _ := strings.Cut(values[0], " ")
+			last := first
+			for _, v := range values[1:] {
+				if day, _, ok := strings.Cut(v, " "); ok && day[0] >= '0' && day[0] <= '9' {
+					last = day
+				}
+			}
+			if last != first {
+				first += " to " + last
+			}
+			parts = append(parts, first)
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Write writes the page.
@@ -392,26 +516,30 @@ type bar struct {
 	N                      int
 }
 
-// Bars are a row's, to the scale of its problem.
+// Bars are a row's, to the scale of its problem. Of a launch that overlaps those before it,
+// the bar is the part beyond them.
 func (s *Stages) Bars(r StageRow) []bar {
-	longest, at := 0.0, 0.0
+	longest, at, end := 0.0, 0.0, r.total()
 	for _, x := range s.Rows {
-		if x.Kind != r.Kind || x.Label != r.Label {
-			continue
+		if x.Kind == r.Kind && x.Label == r.Label {
+			longest = max(longest, x.total())
 		}
-		sum := 0.0
-		for _, v := range x.Parts {
-			sum += v.US
-		}
-		longest = max(longest, sum)
 	}
+	names := s.Names()
 	var bars []bar
 	for i, v := range r.Parts {
-		bars = append(bars, bar{fmt.Sprintf("%.2f%%", 100*at/longest), fmt.Sprintf("%.2f%%", 100*v.US/longest), fmt.Sprintf("%s %s us", v.Stage, Micros(v.US)), v.Stage, i % MaxArms})
-		at += v.US
+		wide, tip := min(v.US, end-at), fmt.Sprintf("%s %s us", v.Stage, Micros(v.US))
+		if i > 0 && r.Overlaps() {
+			tip += fmt.Sprintf(", overlaps %s: %s us beyond it", r.Parts[i-1].Stage, cmp.Or(Micros(wide), "0"))
+		}
+		bars = append(bars, bar{fmt.Sprintf("%.2f%%", 100*at/longest), fmt.Sprintf("%.2f%%", 100*wide/longest), tip, v.Stage, slices.Index(names, v.Stage) % MaxStages})
+		at += wide
 	}
 	return bars
 }
+
+// MaxStages is how many launches have a colour of their own.
+const MaxStages = 5
 
 // Colour is a value's among those of a Map, from 0, the worst.
 func (m *Map) Colour(v float64) int {
@@ -571,6 +699,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"us":     Micros,
 	"number": func(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) },
 	"mod":    func(i int) int { return i % MaxArms },
+	"stage":  func(i int) int { return i % MaxStages },
 	"lines":  func(s string) []string { return strings.Split(s, "\n") },
 	"letter": letter,
 }).Parse(pageText))

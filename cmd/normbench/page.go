@@ -41,7 +41,7 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 		return nil
 	}
 	var b bytes.Buffer
-	if err := make().Write(&b); err != nil {
+	if err := make().Write(&plain{Writer: &b}); err != nil {
 		return err
 	}
 	if err := launchrule.WriteFile(path, b.Bytes()); err != nil {
@@ -84,18 +84,20 @@ func (r *liveRun) page() *report.Page {
 	if clock := r.clocks(); clock != "" {
 		p.Facts = append(p.Facts, report.Fact{Name: "clocks", Value: clock})
 	}
-	t.Title, t.Notes = "Every cell", nil
+	t.Title, t.Notes = "Every problem", nil
 	s := r.Summary
 	if s.Cells > 0 {
-		p.Tally = append(p.Tally, report.Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf("mean speedup over %s", count(s.Cells, "cell"))})
+		p.Summary = p.Summary[1:] // the tally says it
+		p.Tally = append(p.Tally, report.Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf("mean speedup over %s (95%% %.3f-%.3f)", count(s.Cells, "cell"), 1/s.Hi, 1/s.Lo)})
 	}
 	for _, x := range []struct {
 		n           int
 		word, class string
-	}{{s.Faster, "faster", "good"}, {s.Same, "same", "same"}, {s.Slower, "slower", "bad"}, {s.Inconclusive, "inconclusive", "open"}, {len(r.Duels) - len(r.Judged), "without a time", "bad"}} {
-		if x.n > 0 {
-			p.Tally = append(p.Tally, report.Tally{N: strconv.Itoa(x.n), Word: x.word, Class: x.class})
-		}
+	}{{s.Faster, "faster", "good"}, {s.Same, "same", "same"}, {s.Slower, "slower", "bad"}, {s.Inconclusive, "inconclusive", "open"}} {
+		p.Tally = append(p.Tally, report.Tally{N: strconv.Itoa(x.n), Word: x.word, Class: x.class})
+	}
+	if n := len(r.Duels) - len(r.Judged); n > 0 {
+		p.Tally = append(p.Tally, report.Tally{N: strconv.Itoa(n), Word: "without a time", Class: "bad"})
 	}
 	speed := report.Chart{Title: "Speedup on every problem", Help: "A's time over B's with its interval: right of 1x B is faster. The colour is the verdict.", Ref: 1, Unit: "x"}
 	stream := report.Chart{Title: "Speed against the stream", Help: "100% is a copy of the same tensors in the same rounds. Bars are 95% intervals; the number is B's.",
@@ -138,7 +140,7 @@ func (r *liveRun) page() *report.Page {
 			speed.Rows = append(speed.Rows, report.ChartRow{Kind: kind, Label: shape, Value: fmt.Sprintf("%.3fx", mark.At), Marks: []report.ChartMark{mark}})
 		}
 		for i, ss := range [][]record.Stage{d.StagesA, d.StagesB} {
-			row := report.StageRow{Kind: kind, Label: report.ShapeOf(d.Problem), Side: string(rune('A' + i))}
+			row := report.StageRow{Kind: kind, Label: report.ShapeOf(d.Problem), Side: string(rune('A' + i)), US: stats.Median([][]float64{a, b}[i])}
 			for _, s := range ss {
 				row.Parts = append(row.Parts, report.StageValue{Stage: s.Stage, US: stats.Median(s.SamplesUS)})
 			}
@@ -158,7 +160,7 @@ func (r *liveRun) page() *report.Page {
 		}
 		p.Stages = stages
 	}
-	p.Tables = append(p.Tables, t)
+	p.Tables = append(p.Tables, t.LedBy("speedup", "verdict"))
 	if len(r.Judged) > 0 {
 		p.Tables = append(p.Tables, report.StreamTable(r.Stream))
 	}

@@ -7,10 +7,10 @@ import (
 	"normbench/report"
 )
 
-// A plain writer lets no control character reach the terminal but newlines and tabs: what is
-// printed may come from a records file, a manifest or a worker of a stranger's. Each byte stays
-// one byte, so characters that are cut in two between writes are no matter. (JSON and the
-// hypertext page have escapes of their own.)
+// A plain writer lets no control character reach the terminal or a page but newlines and tabs:
+// what is printed may come from a records file, a manifest or a worker of a stranger's. Each byte
+// stays one byte, so characters that are cut in two between writes are no matter. (JSON has
+// escapes of its own.)
 type plain struct {
 	io.Writer
 	last   [2]byte        // written before

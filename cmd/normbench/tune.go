@@ -307,11 +307,6 @@ func regretTables(set *launchrule.Set, ev *rules.Evaluation, format string) []*r
 func rulesPage(set *launchrule.Set, ev *rules.Evaluation, maps []learn.Map, facts []report.Fact) *report.Page {
 	p := &report.Page{Title: "Launch rules of " + set.Device.Name, Facts: facts,
 		What: "Regret is a launch's time over the best known of its problem, less one. It is held out where the fit did not see the problem."}
-	for _, f := range facts {
-		if slices.Contains([]string{"normbench", "date", "budget"}, f.Name) {
-			p.Summary = append(p.Summary, f.Name+": "+f.Value)
-		}
-	}
 	p.Tally = tallies(set)
 	for _, m := range maps {
 		speed := report.Map{Title: m.Class.String() + ": % of a copy's speed", Unit: "%", Limits: []float64{50, 70, 85, 95}}
