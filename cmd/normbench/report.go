@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -89,7 +90,11 @@ func (e *env) report(c *cli.Context) error {
 	g := report.Grow(over, arms...)
 	var drawn bytes.Buffer
 	if picture != "" {
-		if err := g.Plot(&drawn, title, over, strings.TrimPrefix(ext, ".")); err != nil {
+		var to io.Writer = &drawn
+		if ext == ".svg" {
+			to = &plain{Writer: to}
+		}
+		if err := g.Plot(to, title, over, strings.TrimPrefix(ext, ".")); err != nil {
 			return err
 		}
 	}
