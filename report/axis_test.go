@@ -94,7 +94,7 @@ func TestShapePlot(t *testing.T) {
 		t.Error(err)
 	}
 	golden(t, "shapes.svg", svg.String())
-	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">peer:best<": 1, ">tuned:&lt;t&gt;.json<": 1, ">100%: the stream": 1,
+	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">best other library<": 1, ">tuned:&lt;t&gt;.json<": 1, ">100%: the stream": 1,
 		">rms fwd bf16<": 1, ">rms bwd bf16<": 1, ">MxN, rows x columns<": 2, ">% of stream<": 2, ">576000x384<": 2, ">100<": 2} {
 		if n := strings.Count(svg.String(), text); n != times {
 			t.Errorf("%q stands %d times, want %d", text, n, times)

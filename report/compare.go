@@ -44,6 +44,7 @@ type Cell struct {
 	Rounds   []float64 // medians of a search's finals, microseconds; of one run the same rounds for all
 	Run      string    // ID of the run, "" where it is not known
 	Device   string    // ID of the device, "" where it is not known
+	Card     string    // its name, likewise
 	Protocol string    // name of the protocol, "" where it is not known
 	Phase    string    // of the protocol: record.PhaseSearch, PhaseFinal or empty
 	Configs  int       // recorded ok, of which this is the fastest; 0 where there was no choice to make
@@ -56,7 +57,7 @@ func CellOf(e record.Entry) Cell {
 	c := Cell{Variant: e.Variant, MedianUS: e.Median, Lo: e.Lo, Hi: e.Hi, Bytes: e.Bytes, StreamUS: e.StreamUS,
 		Status: e.Status, Reason: e.Reason, Stages: e.Stages, Samples: e.SamplesUS}
 	if e.Run != nil {
-		c.Run, c.Device, c.Protocol = e.Run.ID, e.Run.Device.ID, e.Run.Protocol.Name
+		c.Run, c.Device, c.Card, c.Protocol = e.Run.ID, e.Run.Device.ID, e.Run.Device.Name, e.Run.Protocol.Name
 		c.Phase = e.Run.Protocol.Phase
 	}
 	c.Rounds = e.Finals().Rounds

@@ -138,7 +138,7 @@ func TestGrowthPlot(t *testing.T) {
 	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil {
 		t.Error(err)
 	}
-	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">base<": 1, ">rules &amp; &lt;others&gt;<": 1, ">100%: the stream": 1,
+	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">normbench default<": 1, ">rules &amp; &lt;others&gt;<": 1, ">100%: the stream": 1,
 		">rms fwd bf16, N = 256<": 1, ">rms bwd bf16, N = 1024<": 1, ">M, rows<": 4, ">% of stream<": 4, ">1Mi<": 4, ">120<": 4} {
 		if n := strings.Count(svg.String(), text); n != times {
 			t.Errorf("%q stands %d times, want %d", text, n, times)
@@ -174,7 +174,7 @@ func TestTicks(t *testing.T) {
 		}
 	}
 	for _, hi := range []float64{120, 160, 300, 2000, 1e6} {
-		if ticks := (evenTicks{}).Ticks(0, hi); len(ticks) < 4 || len(ticks) > 9 {
+		if ticks := (evenTicks(20)).Ticks(0, hi); len(ticks) < 4 || len(ticks) > 9 {
 			t.Errorf("%d ticks up to %g", len(ticks), hi)
 		}
 	}
@@ -286,11 +286,12 @@ func TestGaps(t *testing.T) {
 
 func TestShortNames(t *testing.T) {
 	for in, want := range map[string]string{
-		"results/nvidia-h200#base|results/nvidia-h200":   "nvidia-h200#base|nvidia-h200",
-		"peer:best|tuned:results/nvidia-h200/tuned.json": "peer:best|tuned",
+		"results/nvidia-h200#base|results/nvidia-h200":   "normbench default|nvidia-h200",
+		"peer:best|tuned:results/nvidia-h200/tuned.json": "best other library|normbench tuned",
 		"tuned:a/b.json|rms_fwd/cta_reg@br4.w2":          "tuned:b.json|rms_fwd/cta_reg@br4.w2",
 		"results/a/tuned.json|results/b/tuned.json":      "results/a/tuned.json|results/b/tuned.json",
-		"base|rms_bwd/reg_persist":                       "base|rms_bwd/reg_persist",
+		"base|rms_bwd/reg_persist":                       "normbench default|rms_bwd/reg_persist",
+		"a#base|b#base":                                  "a#base|b#base",
 	} {
 		if got := strings.Join(ShortNames(strings.Split(in, "|")), "|"); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
@@ -302,6 +303,19 @@ func TestInterval(t *testing.T) {
 	for want, in := range map[string][3]float64{"51.6 ±0.3": {51.6, 51.4, 51.9}, "4.70 ±0.06": {4.7, 4.64, 4.72}, "114.8 ±1.2": {114.8, 113.6, 115}, "7.000": {7, 0, 0}} {
 		if got := Interval(in[0], in[1], in[2]); got != want {
 			t.Errorf("%v: %s, want %s", in, got, want)
+		}
+	}
+}
+
+// The axis of regret has every tick, and its top is above what is drawn.
+func TestEvenTicks(t *testing.T) {
+	for top, want := range map[float64]string{5.7: "0 1 2 3 4 5 6", 6: "0 1 2 3 4 5 6 7", 12: "0 2 4 6 8 10 12 14", 0: "0 1"} {
+		var labels []string
+		for _, tick := range evenTicks(1).Ticks(0, evenTicks(1).above(top)) {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != want {
+			t.Errorf("%g: %s, want %s", top, got, want)
 		}
 	}
 }

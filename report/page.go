@@ -224,18 +224,37 @@ func KindOf(p kernels.Problem) string { return kind(p) + " " + dtypes(p) }
 // ShapeOf is a problem's label under it.
 func ShapeOf(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
 
-// ShortNames are labels without the folders in them, where they still differ.
+// ShortNames are labels in words, or without the folders in them, as far as they still differ.
 func ShortNames(labels []string) []string {
-	short := make([]string, len(labels))
-	for i, l := range labels {
-		short[i] = shortName(l)
-	}
-	for i, s := range short {
-		if slices.Contains(short[:i], s) || slices.Contains(short[i+1:], s) {
-			return labels
+	for _, short := range []func(string) string{wordName, shortName} {
+		names := make([]string, len(labels))
+		seen := map[string]bool{}
+		for i, l := range labels {
+			names[i] = short(l)
+			seen[names[i]] = true
+		}
+		if len(seen) == len(labels) {
+			return names
 		}
 	}
-	return short
+	return labels
+}
+
+// wordName says what the usual arms are.
+func wordName(label string) string {
+	label = shortName(label)
+	_, selector, _ := strings.Cut(label, "#")
+	switch {
+	case label == "base" || selector == "base":
+		return "normbench default"
+	case label == "tuned":
+		return "normbench tuned"
+	case label == "fastest of ours":
+		return "normbench, fastest recorded"
+	case label == "peer:best" || label == "fastest peer" || selector == "peers":
+		return "best other library"
+	}
+	return label
 }
 
 func shortName(label string) string {
@@ -684,7 +703,7 @@ func (p *Panel) XTicks() (ts []tick) {
 
 // YTicks are those of the share of the stream.
 func (p *Panel) YTicks() (ts []tick) {
-	for _, t := range (evenTicks{}).Ticks(0, p.top) {
+	for _, t := range (evenTicks(20)).Ticks(0, p.top) {
 		ts = append(ts, tick{fmt.Sprintf("%.1f", p.y(t.Value)), t.Label})
 	}
 	return ts

@@ -1,10 +1,12 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
 	"image/color"
 	"io"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -48,12 +50,21 @@ func PlotRegret(names string, rows []study.Row) error {
 		return nil
 	}
 	p := plot.New()
+	p.Title.TextStyle.Font, p.Legend.TextStyle.Font = sans(13).Font, sans(11).Font
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font, a.Tick.Label.Font = sans(11.5).Font, sans(10.5).Font
+	}
+	p.Title.Padding = vg.Points(6)
 	p.Title.Text = "What a search gives up, by the GPU time it takes"
 	p.X.Label.Text = "GPU time, % of the grid's"
 	p.Y.Label.Text = "95th percentile of regret, %"
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, percentTicks{1, 2, 5, 10, 20, 50, 100}
-	p.Y.Min, p.Y.Tick.Marker = 0, percentTicks{0, 1, 2, 3, 5, 10, 15, 20, 25}
 	p.X.Min, p.X.Max = 1, 110
+	top := 0.0
+	for _, r := range rows {
+		top = max(top, 100*r.P95)
+	}
+	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, evenTicks(1).above(top), evenTicks(1)
 	// Behind their signs, where no line comes: a viewer without the font has longer words.
 	p.Legend.Left = true
 	p.Legend.Padding = vg.Points(3)
@@ -91,7 +102,13 @@ func PlotRegret(names string, rows []study.Row) error {
 		p.Legend.Add(label, l, s)
 	}
 	for _, n := range strings.Split(names, ",") {
-		if err := p.Save(20*vg.Centimeter, 13*vg.Centimeter, n); err != nil {
+		all, write := canvas(20*vg.Centimeter, 13*vg.Centimeter, strings.TrimPrefix(filepath.Ext(n), "."))
+		p.Draw(draw.Crop(all, 8, -8, 6, -6))
+		var b bytes.Buffer
+		if _, err := write.WriteTo(&b); err != nil {
+			return fmt.Errorf("plot %s: %w", n, err)
+		}
+		if err := os.WriteFile(n, b.Bytes(), 0o644); err != nil {
 			return hint.Errorf("choose a folder that you may write to", "plot %s: %w", n, err)
 		}
 	}
@@ -114,14 +131,14 @@ var (
 
 // The measures of a plot, in points.
 const (
-	panelWidth, panelHeight = 250, 180
-	panelsAcross            = 4
-	headerLine              = 15
+	panelWidth, panelHeight = 250, 190
+	panelsAcross            = 3
+	headerLine              = 17
 
-	shapePanelHeight        = 250 // the labels need some of it
+	shapePanelHeight        = 260 // the labels need some of it
 	shapePitch, tightPitch  = 20, 11.5
 	shapesAtEase, maxShapes = 48, 250
-	beside                  = 52 // the y axis and the margins
+	beside                  = 58 // the y axis and the margins
 )
 
 func sidePanel([]panel) (width, height vg.Length) { return panelWidth, panelHeight }
@@ -177,7 +194,7 @@ func (g *Growth) Plot(w io.Writer, title string, over *Axis, format string) erro
 		last := &blocks[len(blocks)-1]
 		*last = append(*last, p)
 	}
-	for _, b := range blocks { // six are two rows of three
+	for _, b := range blocks { // four are two rows of two
 		rows := (len(b) + over.look.across - 1) / over.look.across
 		across = max(across, (len(b)+rows-1)/rows)
 	}
@@ -197,10 +214,7 @@ func (g *Growth) Plot(w io.Writer, title string, over *Axis, format string) erro
 	if across == 1 {
 		width = max(width, 1.5*panelWidth, g.headerWidth(title))
 	}
-	out, write := canvas(width, height, format)
-	all := draw.New(out)
-	all.SetColor(color.White)
-	all.Fill(all.Rectangle.Path())
+	all, write := canvas(width, height, format)
 	g.header(draw.Crop(all, 10, -10, height-header, -6), title, over)
 	grid := draw.Crop(all, 8, -8, 6, -header)
 	cells := plot.Align(tiles, draw.Tiles{Rows: len(tiles), Cols: across, PadX: 12, PadY: 10}, grid)
@@ -215,16 +229,36 @@ func (g *Growth) Plot(w io.Writer, title string, over *Axis, format string) erro
 	return err
 }
 
-func canvas(width, height vg.Length, format string) (vg.CanvasSizer, io.WriterTo) {
+// canvas is a white picture of a format.
+func canvas(width, height vg.Length, format string) (draw.Canvas, io.WriterTo) {
+	var out vg.CanvasSizer
+	var write io.WriterTo
 	if format == "png" {
 		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(120))
-		return c, vgimg.PngCanvas{Canvas: c}
+		out, write = c, vgimg.PngCanvas{Canvas: c}
+	} else {
+		c := vgsvg.New(width, height)
+		out, write = c, svg{c}
 	}
-	c := vgsvg.New(width, height)
-	return c, c
+	all := draw.New(out)
+	all.SetColor(color.White)
+	all.Fill(all.Rectangle.Path())
+	return all, write
 }
 
-// sans is the text of growth plots.
+// An svg names further fonts, for a viewer that lacks the first.
+type svg struct{ io.WriterTo }
+
+func (s svg) WriteTo(w io.Writer) (int64, error) {
+	var b bytes.Buffer
+	if _, err := s.WriterTo.WriteTo(&b); err != nil {
+		return 0, err
+	}
+	n, err := strings.NewReplacer("font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;").WriteString(w, b.String())
+	return int64(n), err
+}
+
+// sans is the text of plots.
 func sans(points float64) draw.TextStyle {
 	return draw.TextStyle{Color: color.Black, Handler: plot.DefaultTextHandler,
 		Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(points)}}
@@ -250,7 +284,7 @@ var targetStyle = draw.LineStyle{Color: color.Gray{0x40}, Width: vg.Points(0.8),
 // header writes the title and which line is which.
 func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 	y := c.Max.Y - headerLine
-	c.FillText(sans(12), vg.Point{X: c.Min.X, Y: y}, title)
+	c.FillText(sans(13), vg.Point{X: c.Min.X, Y: y}, title)
 	y -= 3
 	entry := func(style draw.LineStyle, glyph *draw.GlyphStyle, text string) {
 		y -= headerLine
@@ -259,7 +293,7 @@ func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 		if glyph != nil {
 			c.DrawGlyph(*glyph, vg.Point{X: c.Min.X + 12, Y: mid})
 		}
-		c.FillText(sans(9), vg.Point{X: c.Min.X + 30, Y: y}, text)
+		c.FillText(sans(10.5), vg.Point{X: c.Min.X + 30, Y: y}, text)
 	}
 	for i, a := range ShortNames(g.Arms) {
 		line, glyph := g.armStyle(i, over)
@@ -271,9 +305,9 @@ func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 // headerWidth is what the longest line of the header takes, with something over:
 // a viewer without the font has longer words.
 func (g *Growth) headerWidth(title string) vg.Length {
-	w := sans(12).Width(title)
+	w := sans(13).Width(title)
 	for _, a := range ShortNames(g.Arms) {
-		w = max(w, 30+sans(9).Width(a))
+		w = max(w, 30+sans(10.5).Width(a))
 	}
 	return 20 + 1.15*w
 }
@@ -298,12 +332,12 @@ func (g *Growth) panelPlot(in panel, over *Axis, scale growthAxes) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
 	p.Title.Text = over.title(in)
-	p.Title.TextStyle.Font, p.Title.Padding = sans(9.5).Font, vg.Points(4)
+	p.Title.TextStyle.Font, p.Title.Padding = sans(11).Font, vg.Points(4)
 	p.X.Label.Text, p.Y.Label.Text = over.label, "% of stream"
-	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, scale.yHi, evenTicks{}
+	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, scale.yHi, evenTicks(20)
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Label.Padding = sans(8.5).Font, vg.Points(2)
-		a.Tick.Label.Font, a.Padding = sans(8).Font, 0
+		a.Label.TextStyle.Font, a.Label.Padding = sans(10).Font, vg.Points(2)
+		a.Tick.Label.Font, a.Padding = sans(9.5).Font, 0
 	}
 	over.look.lay(&p.X, in, scale)
 	lines := plotter.NewGrid()
@@ -360,15 +394,26 @@ func binary(v int64) string {
 	return fmt.Sprint(v)
 }
 
-// evenTicks are at most eight steps of 20, 40, 100 or so percent from 0.
-type evenTicks struct{}
+// evenTicks are at most eight steps from 0, of the number or 2, 5, 10 times as much.
+type evenTicks float64
+
+func (first evenTicks) step(hi float64) float64 {
+	step := float64(first)
+	for i := 0; hi/step > 8; i++ {
+		step *= []float64{2, 2.5, 2}[i%3]
+	}
+	return step
+}
+
+// above is the first tick above a value.
+func (first evenTicks) above(v float64) float64 {
+	step := first.step(v)
+	return (math.Floor(v/step) + 1) * step
+}
 
 // Ticks implements plot.Ticker.
-func (evenTicks) Ticks(_, hi float64) []plot.Tick {
-	step := 20.0
-	for i := 0; hi/step > 8; i++ {
-		step *= []float64{2.5, 2}[i%2]
-	}
+func (first evenTicks) Ticks(_, hi float64) []plot.Tick {
+	step := first.step(hi)
 	var ticks []plot.Tick
 	for v := 0.0; v <= hi; v += step {
 		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})

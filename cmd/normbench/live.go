@@ -179,7 +179,7 @@ func (r *liveRun) sides() [2]report.Side {
 	for _, d := range r.Duels {
 		for i, v := range []kernels.Variant{d.A, d.B} {
 			c := report.Cell{Variant: v, Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
-				Run: r.Run.ID, Device: r.Run.Device.ID, Protocol: r.Run.Protocol.Name}
+				Run: r.Run.ID, Device: r.Run.Device.ID, Card: r.Run.Device.Name, Protocol: r.Run.Protocol.Name}
 			var us []float64
 			for _, round := range d.Rounds {
 				us = append(us, []float64{round.A, round.B}[i])

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"maps"
 	"path/filepath"
@@ -210,7 +211,7 @@ func titleOf(arms []report.Side) string {
 	}
 	for _, a := range arms {
 		for _, c := range a.Cells {
-			add(&devices, c.Device)
+			add(&devices, cmp.Or(c.Card, c.Device))
 			add(&protocols, c.Protocol)
 		}
 	}

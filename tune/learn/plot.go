@@ -11,8 +11,6 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"normbench/kernels"
 	"normbench/tune/rules"
@@ -24,16 +22,7 @@ func (r *Result) Plot(w io.Writer, format string) error {
 	const width, height = 430, 320 // points, per panel
 	maps := r.Maps()
 	W, H := vg.Length(2*width), vg.Length(height*len(maps))
-	var out vg.CanvasSizer
-	var write io.WriterTo
-	if format == "png" {
-		c := vgimg.NewWith(vgimg.UseWH(W, H), vgimg.UseDPI(96))
-		out, write = c, vgimg.PngCanvas{Canvas: c}
-	} else {
-		c := vgsvg.New(W, H)
-		out, write = c, c
-	}
-	all := draw.New(out)
+	all, write := rules.Canvas(W, H, format)
 	for i, m := range maps {
 		for side, panel := range []struct {
 			title string
@@ -83,8 +72,8 @@ func (s scale) at(x float64) color.Color {
 // draw is the scale as a bar with numbers.
 func (s scale) draw(c draw.Canvas) {
 	const steps = 40
-	style := draw.TextStyle{Color: color.Black, Font: plot.DefaultFont, Handler: plot.DefaultTextHandler, YAlign: draw.YCenter}
-	style.Font.Size = vg.Points(8)
+	style := rules.Sans(9.5)
+	style.YAlign = draw.YCenter
 	for i := range steps {
 		y0 := c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i)/steps
 		y1 := c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i+1)/steps
@@ -127,12 +116,8 @@ func (r *Result) Maps() (maps []Map) {
 
 // panel is a plot with a dot for each problem. Fresh draws are squares.
 func (m *Map) panel(title string, value func(Dot) (float64, bool), s scale) (*plot.Plot, error) {
-	p := plot.New()
-	p.Title.Text = title
-	p.X.Label.Text, p.Y.Label.Text = "N, columns", "M, rows"
-	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
-	p.X.Tick.Marker, p.Y.Tick.Marker = powers(4), powers(16)
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = math.Inf(1), 0, math.Inf(1), 0
+	p := rules.LogPlot(title, "N, columns", "M, rows")
+	x, y := rules.Powers{Base: 4, Lo: math.Inf(1)}, rules.Powers{Base: 16, Lo: math.Inf(1)}
 	var dots plotter.XYs
 	var values []float64
 	var fresh []bool
@@ -141,14 +126,16 @@ func (m *Map) panel(title string, value func(Dot) (float64, bool), s scale) (*pl
 		if !ok {
 			continue
 		}
-		x, y := float64(q.Problem.N), float64(q.Problem.M)
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = min(p.X.Min, x/1.3), max(p.X.Max, x*1.3), min(p.Y.Min, y/1.5), max(p.Y.Max, y*1.5)
-		dots, values, fresh = append(dots, plotter.XY{X: x, Y: y}), append(values, v), append(fresh, q.Fresh)
+		n, m := float64(q.Problem.N), float64(q.Problem.M)
+		x.Lo, x.Hi, y.Lo, y.Hi = min(x.Lo, n), max(x.Hi, n), min(y.Lo, m), max(y.Hi, m)
+		dots, values, fresh = append(dots, plotter.XY{X: n, Y: m}), append(values, v), append(fresh, q.Fresh)
 	}
 	if len(dots) == 0 {
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 2, 1, 2
 		return p, nil
 	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.Lo/1.3, x.Hi*1.3, y.Lo/1.5, y.Hi*1.5
+	p.X.Tick.Marker, p.Y.Tick.Marker = x, y
 	d, err := plotter.NewScatter(dots)
 	if err != nil {
 		return nil, err
@@ -162,16 +149,4 @@ func (m *Map) panel(title string, value func(Dot) (float64, bool), s scale) (*pl
 	}
 	p.Add(d)
 	return p, nil
-}
-
-// powers puts ticks at powers of a number.
-type powers float64
-
-func (b powers) Ticks(lo, hi float64) (ts []plot.Tick) {
-	for v := 1.0; v <= hi; v *= float64(b) {
-		if v >= lo {
-			ts = append(ts, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
-		}
-	}
-	return ts
 }
