@@ -10,3 +10,10 @@
 //
 // M is the number of rows, N the number of columns of every problem.
 package kernels
+
+import "embed"
+
+// Sources are the Go files of this package, whose helpers host stages call.
+//
+//go:embed *.go
+var Sources embed.FS

@@ -137,7 +137,7 @@ func (e *env) nearRef(text, path string) (ref, error) {
 	// Times of other versions of a kernel say nothing about today's.
 	cuda, cpu := sourcesOf(e.registry, kernels.KindCUDA), sourcesOf(e.registry, kernels.KindCPU)
 	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool {
-		s := families.FromSchema1(r.Source)
+		s := families.Translate(r.Source)
 		return s == cuda(r.Family) || s == cpu(r.Family)
 	})
 	if err != nil {

@@ -68,7 +68,7 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 				m.Stages = append(m.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
 			}
 			ms = append(ms, m)
-			if source(r.Family) != families.FromSchema1(r.Source) && !stale[r.Family] {
+			if source(r.Family) != families.Translate(r.Source) && !stale[r.Family] {
 				stale[r.Family] = true
 				e.notef("%s has changed since it was recorded in %s", r.Family, path)
 			}

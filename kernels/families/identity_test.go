@@ -12,6 +12,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
 )
 
 // sources are the families' identities with one file edited.
@@ -60,30 +61,95 @@ func comment(text string) string {
 	return strings.Join(lines[:at], "") + "\n// A new comment.\n\n/* And\n another. */\n" + strings.Join(lines[at:], "")
 }
 
-// Comments and blank lines change no identity, on a GPU and on the host; on a GPU no Go text does.
+// What no code depends on changes no identity, on a GPU and on the host; on a GPU no Go text does.
 func TestIdentityOfComments(t *testing.T) {
+	before := map[string]map[string]string{}
 	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
-		if !maps.Equal(sources(t, kind, "", nil), sources(t, kind, "all", comment)) {
+		before[kind] = sources(t, kind, "", nil)
+		if !maps.Equal(before[kind], sources(t, kind, "all", comment)) {
 			t.Errorf("%s: comments change identities", kind)
 		}
+		crlf := func(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
+		if !maps.Equal(before[kind], sources(t, kind, "all", crlf)) {
+			t.Errorf("%s: ends of lines change identities", kind)
+		}
 	}
-	before := sources(t, kernels.KindCUDA, "", nil)
 	for _, file := range embedded(t, ".go") {
-		if gone := sources(t, kernels.KindCUDA, file, func(string) string { return "" }); !maps.Equal(before, gone) {
+		if gone := sources(t, kernels.KindCUDA, file, func(string) string { return "" }); !maps.Equal(before[kernels.KindCUDA], gone) {
 			t.Errorf("the text of %s changes identities on a GPU", file)
+		}
+	}
+	blanks := func(text string) string {
+		var b strings.Builder
+		for line := range strings.Lines(text) {
+			if !strings.ContainsAny(line, `"/\`) {
+				line = strings.NewReplacer(" + ", "+", "; ", ";\n\n", ", ", "\t,", "float ", "float \\\n", "#if ", " #  if  ").Replace(line)
+			}
+			b.WriteString(line)
+		}
+		return b.String()
+	}
+	for what, edit := range map[string]func(string) string{
+		"blanks":    blanks,
+		"dead code": func(text string) string { return "#if 0\n int it's dead;\n#endif\n" + text },
+		"unused helpers": func(text string) string {
+			return text + `
+template <int N> __device__ Raw<N> idler(float v) { return load<N>(&v); }
+#define IDLE(x) (x + 1)
+constexpr int IDLES = 3;
+struct Idler { Raw<IDLES> v; };
+`
+		},
+	} {
+		if !maps.Equal(before[kernels.KindCUDA], sources(t, kernels.KindCUDA, "all", edit)) {
+			t.Errorf("%s change identities", what)
 		}
 	}
 }
 
-// An edit of CUDA code changes the families that compile the file, and no other.
+// An edit of CUDA code changes the families whose kernels reach it, and no other.
 func TestIdentityOfCode(t *testing.T) {
 	before := sources(t, kernels.KindCUDA, "", nil)
-	for _, file := range embedded(t, ".cu", ".cuh") {
-		after := sources(t, kernels.KindCUDA, file, func(text string) string { return text + "\nint more;\n" })
-		for _, f := range families.New().Families {
-			if changed, want := before[f.Name] != after[f.Name], slices.Contains(f.Files, file); changed != want {
-				t.Errorf("%s changes the identity of %s: %v, want %v", file, f.Name, changed, want)
+	changed := func(file string, edit func(string) string) (names []string) {
+		for name, s := range sources(t, kernels.KindCUDA, file, edit) {
+			if s != before[name] {
+				names = append(names, name)
 			}
+		}
+		return slices.Sorted(slices.Values(names))
+	}
+	for _, file := range embedded(t, ".cu", ".cuh") { // a variable is in every cubin
+		got := changed(file, func(text string) string { return text + "\nint more;\n" })
+		var want []string
+		for _, f := range families.New().Families {
+			if slices.Contains(f.Files, file) {
+				want = append(want, f.Name)
+			}
+		}
+		if slices.Sort(want); !slices.Equal(got, want) {
+			t.Errorf("%s changes the identities of %v, want %v", file, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		file, old, new string
+		one, other     string // of the one, not of the other
+	}{
+		{"common.cuh", "phase) {\n", "phase) {\n  phase += 2;\n", "rms_fwd/cta_reg", "rms_fwd/copy"},        // sumOver
+		{"common.cuh", "*amax, u32 most) {", "*amax, u32 most) {\n  most++;", "ln_fwd/tile", "ln_bwd/coop"}, // amaxOver
+		{"common.cuh", "u64 policy;", "u64 policy = 0;", "rms_bwd/smem_pipe", "rms_fwd/empty"},              // rowPolicy
+		{"common.cuh", "#define ROW_ORDER 0", "#define ROW_ORDER 1", "rms_bwd/two_pass", "rms_fwd/empty"},
+		{"common.cuh", "#if CACHE_HINT & 4", "#if CACHE_HINT & 8", "rms_bwd/split", "rms_fwd/pair"},
+		{"reduce.cu", "constexpr int EACH =", "constexpr int EACH = 0 *", "ln_bwd/split", "ln_fwd/coop"},
+		{"ruler.cu", "do asm", "while (0); do asm", "rms_fwd/spin", "rms_fwd/stream"},
+	} {
+		got := changed(tt.file, func(text string) string {
+			if strings.Count(text, tt.old) != 1 {
+				t.Fatalf("%s has %q %d times", tt.file, tt.old, strings.Count(text, tt.old))
+			}
+			return strings.Replace(text, tt.old, tt.new, 1)
+		})
+		if !slices.Contains(got, tt.one) || slices.Contains(got, tt.other) {
+			t.Errorf("%q of %s changes %v; want %s and not %s", tt.old, tt.file, got, tt.one, tt.other)
 		}
 	}
 	for _, f := range families.New().Families { // and its files are all that its launches are compiled from
@@ -98,6 +164,35 @@ func TestIdentityOfCode(t *testing.T) {
 				}
 			}
 		}
+	}
+	flags := nvrtc.FixedFlags
+	defer func() { nvrtc.FixedFlags = flags }()
+	nvrtc.FixedFlags = append(slices.Clone(flags), "--use_fast_math")
+	if got := changed("", nil); len(got) != len(before)-2 || slices.Contains(got, "rms_fwd/copy") { // a copy of the driver's
+		t.Errorf("a flag changes %d of %d identities", len(got), len(before))
+	}
+}
+
+// A hash of an older way is that of the same code now. When a family's code changes, its rows of hashes.txt go.
+func TestTranslate(t *testing.T) {
+	now := sources(t, kernels.KindCUDA, "", nil)
+	text, err := os.ReadFile("hashes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if f[0] == "#" {
+			continue
+		}
+		rows++
+		if len(f) != 3 || now[f[0]] != f[2] || families.Translate(f[1]) != f[2] {
+			t.Errorf("%v: the hash is %s now", f, now[f[0]])
+		}
+	}
+	if rows == 0 || families.Translate("0123456789ab") != "0123456789ab" {
+		t.Errorf("%d rows; or a hash that is not there is translated", rows)
 	}
 }
 
@@ -123,6 +218,15 @@ func TestIdentityOfHostStages(t *testing.T) {
 	}
 	if got := changed("reduce.go", "func hostReduce(h *kernels.HostRun, pid int) {", "func hostReduce(h *kernels.HostRun, pid int) { println();"); !slices.Contains(got, "ln_bwd/two_pass") || slices.Contains(got, "ln_fwd/cta_reg") {
 		t.Errorf("hostReduce is of %v", got)
+	}
+	all := slices.DeleteFunc(slices.Sorted(maps.Keys(before)), func(n string) bool {
+		return strings.HasSuffix(n, "/empty") || strings.HasSuffix(n, "/pair") || strings.HasSuffix(n, "/spin")
+	})
+	if got := changed("kernels/dtype.go", "return math.Float32frombits(uint32(b) << 16)", "return -math.Float32frombits(uint32(b) << 16)"); len(got) < len(all)/2 || !slices.Contains(got, "ln_bwd/coop") {
+		t.Errorf("a helper of package kernels is of %v", got)
+	}
+	if got := changed("kernels/family.go", "func (f *Family) Space(", "func (f *Family) Spaces("); len(got) > 0 {
+		t.Errorf("the spaces change %v", got)
 	}
 	if got := changed("fwd_cta_reg.go", `kernels.Values(kernels.BlockRows, 1, 2, 4, 8)`, `kernels.Values(kernels.BlockRows, 1, 2)`); len(got) > 0 {
 		t.Errorf("the knobs of cta_reg change %v", got)

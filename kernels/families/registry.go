@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 
 	"normbench/kernels"
 )
@@ -99,9 +100,17 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 // (bf16, rmsnorm).
 const maxPersistBytes = 16 << 10
 
-// File returns one of the families' source files.
+// helpers is the folder of the names of package kernels' own files.
+const helpers = "kernels/"
+
+// File returns one of the families' source files, or behind kernels/ one of that package's.
 func File(name string) (string, error) {
-	b, err := files.ReadFile(name)
+	from := files
+	name, ok := strings.CutPrefix(name, helpers)
+	if ok {
+		from = kernels.Sources
+	}
+	b, err := from.ReadFile(name)
 	return string(b), err
 }
 

@@ -32,6 +32,7 @@ type Cache struct {
 	compile func(Source, Options) (*Binary, error)
 	shelf   *shelf // nil without include folders
 	flights singleflight.Group
+	plain   sync.Map // tokenText by text: every unit of a file asks for it
 
 	mu       sync.Mutex
 	writeErr error
@@ -77,11 +78,10 @@ func (c *Cache) Dir() string { return c.dir }
 // is that of [Compiler.Compile]: an entry that cannot be read is compiled again, and one
 // that cannot be written is told by [Cache.WriteError].
 func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
-	flags, err := opt.flags()
+	key, err := c.key(src, opt)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
 	}
-	key := cacheKey(c.version, src, append(flags, c.shelf.sums(src)...))
 	compiled := false // stays false for those who wait: only the leader runs the function
 	v, err, _ := c.flights.Do(key, func() (any, error) {
 		file := c.file(key)
@@ -111,6 +111,35 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	b := *v.(*Binary) // a copy, as Cached differs between callers
 	b.Cached = !compiled
 	return &b, nil
+}
+
+func (c *Cache) key(src Source, opt Options) (string, error) {
+	flags, err := opt.flags()
+	return cacheKey(c.version, c.tokens(src, opt), append(flags, c.shelf.sums(src)...)), err
+}
+
+// tokens is src without what its cubin has no trace of: comments, blanks and the breaks of lines.
+func (c *Cache) tokens(src Source, opt Options) Source {
+	if len(opt.Extra) > 0 { // such as -lineinfo
+		return src
+	}
+	exact := false
+	plain := func(text string) string {
+		p, ok := c.plain.Load(text)
+		if !ok {
+			p, _ = c.plain.LoadOrStore(text, textOf(text))
+		}
+		exact = exact || p.(tokenText).exact
+		return p.(tokenText).text
+	}
+	s := Source{src.Name, plain(src.Text), map[string]string{}}
+	for name, text := range src.Headers {
+		s.Headers[name] = plain(text)
+	}
+	if exact {
+		return src
+	}
+	return s
 }
 
 // WriteError is the first failure to write an entry, or nil. It costs time, not

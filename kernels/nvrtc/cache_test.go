@@ -113,6 +113,36 @@ func TestCacheHit(t *testing.T) {
 	}
 }
 
+// A comment, a blank or a break of lines compiles nothing again, unless they reach the code.
+func TestCacheTokens(t *testing.T) {
+	const text, header = "#define F(x) x // one\nint a = F(1) + 2;\n", "int b;"
+	for what, tt := range map[string]struct {
+		text, header         string
+		otherText, otherHead string
+		extra                []string
+		hit                  bool
+	}{
+		"comments":                     {text, header, "/* other */ #define F(x) x\n\n// more\nint a = F(1) + 2;\n", "int b; // b", nil, true},
+		"blanks and lines":             {text, header, "#define F(x)   x\r\nint a=F( 1 )\\\n\n+2;", "int\nb;", nil, true},
+		"dead code":                    {text, header, text + "#if 0\nint c;\n#endif\n", header, nil, true},
+		"code":                         {text, header, text + "int c;", header, nil, false},
+		"a header's code":              {text, header, text, "int c;", nil, false},
+		"a macro without arguments":    {text, header, "#define F (x) x\nint a = F(1) + 2;\n", header, nil, false},
+		"a blank in a string":          {"char c[] = \"a b\";", header, "char c[] = \"a  b\";", header, nil, false},
+		"a comment with line info":     {text, header, text + "//", header, []string{"-lineinfo"}, false},
+		"a comment with a line number": {text, "int b = __LINE__;", text + "//", "int b = __LINE__;", nil, false},
+	} {
+		var calls atomic.Int64
+		c := newCache(t.TempDir(), "13.0", fake(&calls, nil))
+		opt := Options{Arch: "sm_90", Extra: tt.extra}
+		_, err1 := c.Compile(Source{"k.cu", tt.text, map[string]string{"h.cuh": tt.header}}, opt)
+		b, err2 := c.Compile(Source{"k.cu", tt.otherText, map[string]string{"h.cuh": tt.otherHead}}, opt)
+		if err1 != nil || err2 != nil || b.Cached != tt.hit {
+			t.Errorf("%s: cached %v, %v, %v", what, b.Cached, err1, err2)
+		}
+	}
+}
+
 func TestCacheDamage(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -135,7 +165,11 @@ func TestCacheDamage(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := c.file(key(t, "13.0", src, fakeOptions))
+			k, err := c.key(src, fakeOptions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := c.file(k)
 			data, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

@@ -92,18 +92,20 @@ func firstError(log string) string {
 	return first
 }
 
+// FixedFlags are the flags of every compilation. None asks for line numbers in the code.
+var FixedFlags = []string{
+	"--std=c++17",
+	"-default-device",
+	"--ptxas-options=-v", // puts the resource report in the program log
+}
+
 // flags is the NVRTC command line of o. It is also part of the cache key, so equal
 // options in another order must give equal flags.
 func (o Options) flags() ([]string, error) {
 	if !strings.HasPrefix(o.Arch, "sm_") {
 		return nil, fmt.Errorf("architecture %q is not of the form sm_NN", o.Arch)
 	}
-	flags := []string{
-		"--gpu-architecture=" + o.Arch,
-		"--std=c++17",
-		"-default-device",
-		"--ptxas-options=-v", // puts the resource report in the program log
-	}
+	flags := append([]string{"--gpu-architecture=" + o.Arch}, FixedFlags...)
 	defines := slices.Clone(o.Defines)
 	slices.SortFunc(defines, func(a, b Define) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {

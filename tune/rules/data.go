@@ -149,7 +149,7 @@ func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 	c.proto[run.Protocol] = true
 	k := cell{number(c.problems, r.Problem), number(c.variants, r.Variant())}
 	// A search prunes what it did not try, and a refusal is the space's.
-	m := measurement{cell: k, source: number(c.sources, families.FromSchema1(r.Source)), base: r.Base, tried: r.Status != record.StatusPruned && r.Status != kernels.StatusUnfit}
+	m := measurement{cell: k, source: number(c.sources, families.Translate(r.Source)), base: r.Base, tried: r.Status != record.StatusPruned && r.Status != kernels.StatusUnfit}
 	if r.Status == kernels.StatusOK {
 		m.us = stats.Median(r.SamplesUS)
 	}
