@@ -66,6 +66,9 @@ func (e *env) bench(c *cli.Context) error {
 		fastest = nil
 	}
 	tasks, err := e.tasks(c, refs, info, fastest)
+	if err == nil {
+		err = e.checkUsed(tasks, info)
+	}
 	if err != nil {
 		return err
 	}

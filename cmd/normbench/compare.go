@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -86,6 +87,9 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
+	if err := e.checkCompared(sides[:]); err != nil {
+		return err
+	}
 	report.Alike(sides[:])
 	table := report.Compare(sides[0], sides[1])
 	if len(table.Rows) == 0 { // so each has some of its own
@@ -110,6 +114,18 @@ func (e *env) compare(c *cli.Context) error {
 		return err
 	}
 	return e.atLeast(c, sides[1])
+}
+
+// checkCompared refuses --kernels where no side has a variant of the folder.
+func (e *env) checkCompared(sides []report.Side) error {
+	for _, s := range sides {
+		for _, x := range s.Cells {
+			if e.ours(x.Variant) {
+				return nil
+			}
+		}
+	}
+	return e.errUnused(errors.New("both operands are recorded, and neither has a variant of it"))
 }
 
 // oneLive is the live compare that both operands are arms of.
@@ -137,13 +153,17 @@ func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func
 	if err != nil {
 		return err
 	}
+	arms := run.sides()
+	if err := e.checkCompared(arms[:]); err != nil {
+		return err
+	}
 	if err := printLive(e.stdout, run, c.String("format")); err != nil {
 		return err
 	}
 	if err := e.writePage(c.String("html"), run.page); err != nil {
 		return err
 	}
-	side := run.sides()[1]
+	side := arms[1]
 	side.Label = ops[1]
 	return e.atLeast(c, side)
 }

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,6 +59,11 @@ func (e *env) checkEffect(c *cli.Context, dev kernels.Device) error {
 	}
 	if kind != "" && c.IsSet("timeout") {
 		return hint.Errorf("leave it out; it bounds the steps of a worker", "--timeout has no effect on %s", kind)
+	}
+	if c.Command.Name == "learn" && dev.Info().Kind == kernels.KindCPU && !slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
+		if err := e.errUnused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
+			return err
+		}
 	}
 	if e.baseline == "" {
 		return nil

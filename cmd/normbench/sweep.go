@@ -115,7 +115,7 @@ func (e *env) sweep(c *cli.Context) error {
 		variants += len(t.Variants)
 		refused += t.Refused
 	}
-	if err := checkOverrides(tasks, overrides); err != nil {
+	if err := cmp.Or(checkOverrides(tasks, overrides), e.checkUsed(tasks, info)); err != nil {
 		return err
 	}
 	e.notef("%s: %s, %s; %s refused by the spaces", info.Name, count(len(tasks), "problem"), count(variants, "variant"), count(refused, "config"))
@@ -230,9 +230,6 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	if sum.Starved > 0 {
 		e.notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", plan.budget, sum.Starved, count(sum.Problems, "problem"))
-	}
-	if sum.Starved > 0 {
-		e.notef("budget %s: the finals of %d of %s had fewer variants or rounds than asked", plan.budget, sum.Starved, count(sum.Problems, "problem"))
 	}
 	return e.conclude(w.Records(), ps, fold, format, c.String("html"))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -31,6 +32,33 @@ func (e *env) useKernels(c *cli.Context) error {
 	}
 	e.registry, e.kernels, e.users = r, dir, fs
 	return nil
+}
+
+// ours says whether a variant is of --kernels.
+func (e *env) ours(v kernels.Variant) bool {
+	return slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return f.Name == v.Family })
+}
+
+// checkUsed refuses --kernels where nothing of the folder is among what is to be measured: the result
+// would pass for one of them.
+func (e *env) checkUsed(tasks []sweep.Task, info kernels.DeviceInfo) error {
+	var why error
+	for _, t := range tasks {
+		if e.kernels == "" || slices.ContainsFunc(t.Variants, e.ours) {
+			return nil
+		}
+		for _, f := range e.users {
+			why = cmp.Or(why, f.CheckServes(t.Problem), f.Refuse(t.Problem, f.Base(t.Problem, info), info))
+		}
+	}
+	return e.errUnused(cmp.Or(why, errors.New("none of its families is asked for")))
+}
+
+func (e *env) errUnused(why error) error {
+	if e.kernels == "" {
+		return nil
+	}
+	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` shows what they refuse", "--kernels %s has no effect here: %w", e.kernels, why)
 }
 
 // hostCheck is what a cpu can check of the user's families, whose CUDA sources it does not
