@@ -115,7 +115,7 @@ func File(name string) (string, error) {
 }
 
 // Hash identifies all families of r together, comments and launch rules too: two
-// CTAs with the same hash run the same kernels under the same names. What a
+// programs with the same hash run the same kernels under the same names. What a
 // record is of, [Identity] says.
 func Hash(r *kernels.Registry) (string, error) {
 	h := sha256.New()
