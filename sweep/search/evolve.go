@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // evolve keeps a population, the fastest so far, and crosses and mutates it, as a
@@ -12,16 +14,18 @@ import (
 // the children, of the neighbours of the fastest and of variants drawn at random are
 // tried. Which share it chooses depends on how well its last guesses were ordered.
 type evolve struct {
-	s       *Space
-	rng     *rand.Rand
-	lat     *lattice
-	model   *surrogate
-	fitted  int // observations at the last fit
-	most    int
-	race    *race
-	trust   float64         // in the surrogate's order, from 0 to 1
-	guessed map[int]float64 // of the last round
-	ahead   []int
+	s        *Space
+	rng      *rand.Rand
+	lat      *lattice
+	model    *surrogate
+	fitted   int        // observations at the last fit
+	valid    *surrogate // of what is invalid; nil until enough is
+	bordered int        // its fitted
+	most     int
+	race     *race
+	trust    float64         // in the surrogate's order, from 0 to 1
+	guessed  map[int]float64 // of the last round
+	ahead    []int
 }
 
 const (
@@ -34,6 +38,8 @@ const (
 	evolveMutation = 0.12
 	evolveShare    = 0.1 // of the space, where no budget says more
 	evolveFloor    = 48
+	evolveInvalid  = 0.1   // share of what was tried from which the invalid have a surrogate of their own
+	evolveDoubt    = 0.005 // variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
 )
 
 func newEvolve(s *Space, rng *rand.Rand) Strategy {
@@ -261,18 +267,20 @@ func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
 	return y, vs
 }
 
-// feasible is the chance that each of the pool is valid, by what its neighbours are.
+// feasible is the chance that each of the pool is valid.
 func (e *evolve) feasible(b *Board, pool []guess) []float64 {
-	out := make([]float64, len(pool))
-	var bad []int
-	good := 0
+	var bad, good []int
 	for _, v := range b.order {
-		if !b.OK(v) {
-			bad = append(bad, v)
+		if b.OK(v) {
+			good = append(good, v)
 		} else {
-			good++
+			bad = append(bad, v)
 		}
 	}
+	if float64(len(bad)) >= evolveInvalid*float64(len(bad)+len(good)) && len(bad) >= 3 {
+		return e.border(good, bad, pool)
+	}
+	out := make([]float64, len(pool))
 	for i := range out {
 		out[i] = 1
 	}
@@ -287,7 +295,7 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 	for i, v := range bad {
 		rows[i] = e.model.row(v)
 	}
-	share := float64(good) / float64(good+len(bad))
+	share := float64(len(good)) / float64(len(good)+len(bad))
 	for i, q := range pool {
 		yes, no := 0.0, 0.0
 		for _, c := range q.near {
@@ -298,6 +306,42 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 			no += c * c * c
 		}
 		out[i] = (yes + share) / (yes + no + 1)
+	}
+	return out
+}
+
+// border is the same by a surrogate of its own, told 1 of the valid and -1 of the others: which
+// knobs make a config invalid, and over what distance, is not what makes it slow.
+func (e *evolve) border(good, bad []int, pool []guess) []float64 {
+	if e.valid == nil {
+		e.valid = newSurrogate(e.s, e.lat)
+	}
+	n := len(good) + len(bad)
+	last := func(vs []int) []int { return vs[max(len(vs)-evolveTrain/2, 0):] }
+	good, bad = last(good), last(bad)
+	var vs []int
+	var y []float64
+	for i := range max(len(good), len(bad)) { // in turns, so that a part of it is a fair sample
+		if k := len(good) - 1 - i; k >= 0 {
+			vs, y = append(vs, good[k]), append(y, 1)
+		}
+		if k := len(bad) - 1 - i; k >= 0 {
+			vs, y = append(vs, bad[k]), append(y, -1)
+		}
+	}
+	if float64(n) >= evolveRefit*float64(e.bordered) {
+		e.bordered = n
+		m := min(len(vs), evolveFit)
+		e.valid.fit(vs[:m], y[:m], 1)
+	}
+	e.valid.condition(vs, y)
+	of := make([]int, len(pool))
+	for i := range pool {
+		of[i] = pool[i].variant
+	}
+	out := make([]float64, len(pool))
+	for i, q := range e.valid.guesses(of) {
+		out[i] = max(distuv.UnitNormal.CDF(q.mean/math.Sqrt(q.sd*q.sd+evolveDoubt)), 1e-9)
 	}
 	return out
 }

@@ -14,9 +14,6 @@ import (
 func TestFreeSpaces(t *testing.T) {
 	sum, n := 0.0, 0.0
 	for name, f := range synthetics() {
-		if name == "hotspot" || name == "gemm" {
-			continue // large; TestFreeOverhead has its size
-		}
 		rows, err := RunFree(t.Context(), f, []string{search.Auto, search.Local}, 3)
 		if err != nil {
 			t.Fatal(err)

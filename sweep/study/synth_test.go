@@ -75,7 +75,6 @@ func rough(seed uint64, at []int, sd float64) float64 {
 func synthetics() map[string]*replay.Free {
 	sq := func(x float64) float64 { return x * x }
 	block := [][]float64{steps(16, 16, 16), powers(1, 6), steps(1, 1, 5), steps(1, 1, 5), {0, 1}, {0, 1}}
-	gemm := [][]float64{powers(16, 4), powers(16, 4), powers(8, 3), powers(8, 3), powers(1, 4), powers(1, 4), {0, 1}, {0, 1}, {8, 32}, {2, 8}}
 	return map[string]*replay.Free{
 		"corner": synthetic(nil, [][]float64{powers(1, 8), powers(1, 8), steps(1, 1, 8), steps(1, 1, 6)}, nil, func(at []int, x []float64) float64 {
 			return 1 + 0.2*float64(7-at[0]) + 0.15*float64(at[1]) + 0.1*float64(7-at[2]) + 0.1*float64(at[3])
@@ -90,6 +89,14 @@ func synthetics() map[string]*replay.Free {
 			}
 			return rough(1, at, 0.03) * (1 + 0.3*sq(math.Log2(x[0]*x[1]/256)) + 0.5*sq(math.Log2(x[2]*x[3]/6)) + 0.2*x[4])
 		}),
+		// Half are invalid, by the product of most knobs, and the fastest lie at that border.
+		"border": synthetic(nil, [][]float64{powers(8, 6), powers(1, 6), steps(1, 1, 8), powers(1, 4), {0, 1, 2}}, nil, func(at []int, x []float64) float64 {
+			use := x[0] * x[1] * x[2] * (1 + x[4]) * (1 + 0.3*x[3])
+			if use > 9000 || x[4] == 2 && x[3] < 2 {
+				return math.Inf(1)
+			}
+			return rough(6, at, 0.02) * (1 + 3e3/use) * (1 + 0.1*math.Abs(math.Log2(x[0]/x[1]))) * (1 - 0.1*x[4])
+		}),
 		"trap": synthetic([]string{"n", "n", "", "", ""}, [][]float64{steps(0, 1, 6), steps(0, 1, 4), steps(0, 1, 8), powers(1, 6), steps(0, 1, 4)}, nil, func(at []int, x []float64) float64 {
 			base := []float64{1.2, 1.6, 1.3, 1.9, 1.4, 1.7}[at[0]] * []float64{1.1, 1.2, 1, 1.3}[at[1]]
 			if at[0] == 3 && at[1] == 1 { // a good one among names whose others are bad
@@ -102,33 +109,6 @@ func synthetics() map[string]*replay.Free {
 		}),
 		"rugged": synthetic(nil, block, nil, func(at []int, x []float64) float64 {
 			return rough(3, at, 0.15) * (1 + 0.2*sq(math.Log2(x[0]*x[1]/256)) + 0.2*math.Abs(x[2]-3) + 0.15*math.Abs(x[3]-2) + 0.2*x[4] + 0.1*math.Mod(x[0]/16, 2))
-		}),
-		"gemm": synthetic(nil, gemm, func(x []float64) bool {
-			return math.Mod(x[0], x[2]*x[4]) == 0 && math.Mod(x[1], x[3]*x[5]) == 0
-		}, func(at []int, x []float64) float64 {
-			threads, work := x[2]*x[3], x[0]/x[2]*x[1]/x[3]
-			if work*x[9] > 400 || x[8]*(x[0]*x[6]+x[1]*x[7])*4 > 14000 {
-				return math.Inf(1)
-			}
-			t := 1 + 0.4*math.Abs(math.Log2(threads/128)) + 0.3*sq(math.Log2(work/24))/2
-			if x[6] == 0 {
-				t *= 1.2 + 0.1*math.Log2(x[1]/16)
-			}
-			if x[7] == 0 {
-				t *= 1.3
-			}
-			return rough(4, at, 0.06) * t * (1 + 0.05*math.Abs(math.Log2(x[4]/4)) + 0.08*math.Abs(math.Log2(x[5]/2)))
-		}),
-		"hotspot": synthetic(nil, [][]float64{powers(1, 10), powers(1, 6), steps(1, 1, 8), steps(1, 1, 8), steps(1, 1, 5), {0, 1}}, func(x []float64) bool {
-			return x[0]*x[1] >= 32 && x[0]*x[1] <= 1024
-		}, func(at []int, x []float64) float64 {
-			w, h := x[0]*x[2], x[1]*x[3]
-			if (w+2*x[4])*(h+2*x[4])*8 > 48*1024 {
-				return math.Inf(1)
-			}
-			halo := (w + 2*x[4]) * (h + 2*x[4]) / (w * h)
-			t := math.Pow(halo, 1.5)*(1+1.5/x[4]) + 8/math.Min(x[0], 64) + 0.3*math.Abs(math.Log2(x[0]*x[1]/256)) + 0.1*x[2]*x[3]/8
-			return rough(5, at, 0.05) * t * (1 + 0.1*x[5])
 		}),
 	}
 }
