@@ -177,6 +177,8 @@ func (t *Table) CheckValid() error {
 		return hint.Errorf(help, "not a tuned table: schema %d does not exist", t.Schema)
 	case t.Device.ID == "":
 		return hint.Errorf(help, "tuned table without a device")
+	case kernels.CheckID(t.Device.ID) != nil:
+		return kernels.CheckID(t.Device.ID)
 	case t.Created.IsZero():
 		return hint.Errorf(help, "tuned table without a time")
 	}

@@ -269,20 +269,33 @@ func (e *env) workerCommand() *cli.Command {
 				return err
 			}
 			asked := false
-			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.raw, hash, func() (kernels.Device, error) {
+			open := func() (d kernels.Device, err error) {
 				asked = true
 				switch {
 				case bad != nil:
 					return nil, bad
 				case name == "cpu":
-					return e.cpu()
+					d, err = e.cpu()
+				default:
+					d, err = openCUDA(e.registry, n)
 				}
-				return openCUDA(e.registry, n)
-			})
-			if err == nil && !asked {
-				err = bad
+				bad = err
+				return d, err
 			}
-			return err
+			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.raw, hash, open)
+			switch {
+			case err != nil:
+				return err
+			case !asked: // who asks nothing wants to know as much
+				d, err := open()
+				if err != nil {
+					return err
+				}
+				return d.Close()
+			case bad != nil:
+				return &coded{code: exitTrouble} // it was the answer
+			}
+			return nil
 		},
 	}
 }

@@ -103,7 +103,9 @@ func (e *env) explain(c *cli.Context) error {
 			return hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it", "%s: %s: %w", name, p, err)
 		}
 		launches := ""
-		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil {
+		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil && match == "exact" && d.ID == f.device().ID {
+			return hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
+		} else if err != nil {
 			launches = "refused: " + oneLine(err.Error())
 		} else {
 			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))

@@ -107,6 +107,8 @@ func parseLive(data []byte) (*liveRun, error) {
 	switch {
 	case len(run.Duels) == 0 || run.Run.ID == "":
 		return &run, fmt.Errorf("it has no run with duels")
+	case kernels.CheckID(run.Run.Device.ID) != nil:
+		return &run, kernels.CheckID(run.Run.Device.ID)
 	case ok != len(run.Judged):
 		return &run, fmt.Errorf("%d duels are ok, and %d are judged", ok, len(run.Judged))
 	case run.Summary.Cells > 0 && run.Summary.Worst == nil:

@@ -73,6 +73,9 @@ func (e *env) rule(c *cli.Context) error {
 	if out == "" && !c.IsSet("export") {
 		return report.RenderTable(e.stdout, ruleTable(set, ops[0]), c.String("format"))
 	}
+	if export == "json" || export == "yaml" { // a file of this device; code asks for the number of SMs
+		set = set.Reached()
+	}
 	text, err := set.Export(export)
 	if err != nil {
 		return err

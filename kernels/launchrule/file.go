@@ -52,6 +52,8 @@ func (s *Set) CheckValid() error {
 		return hint.Errorf(refit, "not a rules file: kind %q, schema %d", s.Kind, s.Schema)
 	case s.Device.ID == "" || s.Device.SMs < 1 || s.Device.SMs > 1<<16:
 		return hint.Errorf(refit, "rules of no device: ID %q with %d SMs", s.Device.ID, s.Device.SMs)
+	case kernels.CheckID(s.Device.ID) != nil:
+		return kernels.CheckID(s.Device.ID)
 	case s.Date.IsZero() && !slices.ContainsFunc(s.Lists, func(l List) bool { return l.Origin != "" }):
 		return hint.Errorf(refit, "rules without a date")
 	case len(s.Lists) == 0:

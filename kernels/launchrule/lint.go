@@ -152,6 +152,10 @@ func (s *Set) refused(j Judge, l *List, n int) string {
 			break
 		}
 	}
+	if at, _ := l.narrowed(n, j.Device); !reached && at != nil { // between the probes
+		why = j.refusal(at.Problem, l.Variant(r, at.Problem.N, at.bytes))
+		reached, accepted = true, why == nil
+	}
 	switch {
 	case !reached && l.Hull != Hull{}:
 		return "unreachable outside the hull (" + l.Hull.String() + ")"

@@ -79,3 +79,61 @@ func (l *List) probes(n int, d kernels.DeviceInfo) iter.Seq[*Place] {
 		}
 	}
 }
+
+// narrowed is a problem that reaches a rule of one number of columns; never says that there is none. Between two
+// neighbouring bounds of the list on rows only multiples count, so it is enough to ask for one period of them
+// behind each bound.
+func (l *List) narrowed(n int, d kernels.DeviceInfo) (_ *Place, never bool) {
+	r, p := &l.Rules[n], l.Problem(1, 1)
+	if r.NMax == 0 || r.NMax != r.NOver+1 {
+		return nil, false
+	}
+	const most = 1 << 12
+	p.N = r.NMax
+	bytes, sms, period, edges := l.Bytes, int64(max(d.SMs, 1)), int64(1), []int64{0, 1 << 31}
+	if bytes == 0 {
+		bytes = 2
+	}
+	for _, o := range l.Rules[:n+1] {
+		b := &o.Box
+		once := int64(0)
+		if b.Cluster != 0 {
+			once = int64(d.ClustersAtOnce(int(b.Cluster)))
+		}
+		edges = append(edges, b.RowsOver, b.RowsMax, b.WaveLeast*once, b.WaveMax*once, b.ElemsOver/p.N, b.ElemsMax/p.N)
+		for _, x := range []Ratio{b.MOver, b.MLeast, b.MMax, b.MBelow} {
+			edges = append(edges, x.Num*sms/max(x.Den, 1))
+		}
+		for _, x := range []Ratio{b.XOver, b.XMax} {
+			edges = append(edges, x.Num*d.CacheBytes/max(x.Den, 1)/(p.N*bytes))
+		}
+		for _, k := range []int64{b.Multiple, b.Odd} {
+			if k > 0 && period%k != 0 {
+				period *= k
+			}
+		}
+		if period > most {
+			return nil, false
+		}
+	}
+	slices.Sort(edges)
+	for _, t := range []kernels.DType{kernels.BF16, kernels.FP16, kernels.FP32} {
+		if t.Size() != bytes {
+			continue
+		}
+		p.DType, p.Weight = t, t
+		for _, e := range slices.Compact(edges) {
+			for p.M = max(e-1, 1); p.M <= e+period+1; p.M++ {
+				if p.Validate() != nil {
+					continue
+				}
+				at := At(p, d)
+				at.If = func(_ Place, _ *List, x *Rule) bool { return x == r }
+				if i, _ := l.Find(&at); i == n {
+					return &at, false
+				}
+			}
+		}
+	}
+	return nil, true
+}

@@ -151,6 +151,23 @@ func (s *Set) Pick(p kernels.Problem) (Answer, kernels.Variant) {
 	return a, a.Variant(&at)
 }
 
+// Reached is the set without the rules that no problem reaches on its device. Others may have other numbers of SMs.
+func (s *Set) Reached() *Set {
+	out := *s
+	out.Lists = slices.Clone(s.Lists)
+	for i := range out.Lists {
+		l := &out.Lists[i]
+		rules := []Rule{}
+		for n := range l.Rules {
+			if _, never := l.narrowed(n, s.Device); !never || l.Rules[n].Then != "" {
+				rules = append(rules, l.Rules[n])
+			}
+		}
+		l.Rules = rules
+	}
+	return &out
+}
+
 // For is the set's rules for some problems whatever their rows, a list for each number of columns
 // and list: what depends on columns, options and types alone is worked out.
 func (s *Set) For(ps []kernels.Problem) *Set {
