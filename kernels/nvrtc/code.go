@@ -37,26 +37,22 @@ func (r *Reader) Code(name string) (Code, error) {
 	var items []*item
 	u := file{}
 	origin := name[:strings.LastIndexByte(name, ':')+1]
-	var open []string
+	seen := map[string]bool{}
 	var include func(name string) error
 	include = func(name string) error {
-		if slices.Contains(open, name) {
-			return nil // an include guard ends the circle
-		}
 		f, err := r.file(name)
 		if err != nil {
 			return err
 		}
-		open = append(open, name)
+		seen[name] = true
 		u.exact, u.whole, u.raw = u.exact || f.exact, u.whole || f.whole, u.raw+f.raw
 		for _, x := range f.items {
-			if x.include == "" {
+			if x.include == "" || seen[origin+x.include] { // the second time the line counts
 				items = append(items, x)
 			} else if err := include(origin + x.include); err != nil {
 				return err
 			}
 		}
-		open = open[:len(open)-1]
 		return nil
 	}
 	if err := include(name); err != nil {
@@ -153,13 +149,13 @@ type item struct {
 	head    []string // those that stand outside of all brackets
 	root    bool     // it counts whether or not it is reached
 	macros  []string // those of names that are macros of more than specifiers
-	include string   // the file that it includes
+	include string   // the file that it includes, whose items stand for it
 }
 
 // split finds the declarations of a file.
 func split(text string) *file {
 	tokens := lex(text)
-	f := &file{raw: text}
+	f := &file{raw: strings.ReplaceAll(text, "\r\n", "\n")}
 	for _, t := range tokens {
 		f.exact = f.exact || t.exact()
 		f.whole = f.whole || t.makesNames()
@@ -421,8 +417,8 @@ func newItem(tokens []token) *item {
 			if slices.ContainsFunc(t.parts[2:], func(p token) bool { return !specifiers[p.text] }) {
 				x.macros = append(x.macros, t.parts[1].text)
 			}
-		case d == "include" && len(t.parts) == 2:
-			x.include = strings.Trim(t.parts[1].text, `"`)
+		case d == "include" && len(t.parts) > 1 && t.parts[1].kind == literal:
+			x.include, x.root = strings.Trim(t.parts[1].text, `"`), true
 		case t.kind == directive && len(tokens) == 1:
 			x.root = true
 		}
@@ -481,7 +477,7 @@ func (t *token) exact() bool {
 
 // makesNames says whether a token makes identifiers, or brings in those of other folders.
 func (t *token) makesNames() bool {
-	return t.text == "__COUNTER__" || t.directive() == "include" && (len(t.parts) != 2 || t.parts[1].kind != literal) ||
+	return t.text == "__COUNTER__" || t.text == "%:" || t.directive() == "include" && (len(t.parts) < 2 || t.parts[1].kind != literal) ||
 		slices.ContainsFunc(t.parts, func(p token) bool { return p.text == "##" || p.makesNames() })
 }
 

@@ -94,6 +94,8 @@ func TestCode(t *testing.T) {
 		{"#define S(x) #x\nvoid idle();", "all"},
 		{"#define J(a, b) a##b\nvoid idle();", "all"},
 		{"#include <a.h>\nvoid idle();", "all"},
+		{"#include HEADER\nvoid idle();", "all"},
+		{"%:define use(p) f(p)\nvoid idle();", "all"},
 		{"void idle() { int l = __LINE__; }", "all"},
 		{"__device__ int used;\n__device__ void use() { asm(\"ld %0, [other];\"); }\nconst int other = 1;", "all"},
 		{"void idle( {\n", "all"},
@@ -120,7 +122,8 @@ func TestCodeOfHeaders(t *testing.T) {
 	}{
 		"unused header": {"#include \"b.cuh\"\nvoid f() { g(); }", "void h();", true},
 		"used header":   {"#include \"b.cuh\"\nvoid f() { g(); }", "void g();", false},
-		"circle":        {"#include \"b.cuh\"\nvoid f() { g(); }", "#include \"a.cuh\"", true},
+		"circle":        {"#include \"b.cuh\"\nvoid f() { g(); }", "#include \"a.cuh\"", false},
+		"twice":         {"void f() { g(); }\n#include \"b.cuh\"\n#include \"b.cuh\"", "", false},
 		"moved":         {"#include \"b.cuh\"", "void f() { g(); }", true},
 		"edited":        {"void f() { g(1); }", "", false},
 		"macro":         {"#include \"b.cuh\"\nvoid f() { g(); }", "#define g() 1", false},
