@@ -28,6 +28,7 @@ func (e *env) explainCommand() *cli.Command {
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "tuned", Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own rules"},
 			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
+			kernelsFlag,
 			formatFlag,
 		},
 		Action: e.explain,
@@ -47,8 +48,9 @@ func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
 		return d.Info(), nil
 	}
 	keys := []string{"cpu"}
+	key := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(name))
 	for _, k := range launchrule.KnownDevices() {
-		if k.Key == name {
+		if k.Key == key {
 			return k.DeviceInfo, nil
 		}
 		keys = append(keys, k.Key)
@@ -77,12 +79,17 @@ func (e *env) explain(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		if f.rules != nil {
+			if step = launchrule.Ladder([]*launchrule.Set{f.rules}, &d); step.Set == nil {
+				return noStep(name, f.rules, d)
+			}
+		}
 		if d.ID != f.device().ID {
 			e.notef("%s is of %s, not of %s", name, f.device().ID, d.ID)
 		}
-		if f.rules != nil {
-			step = launchrule.Ladder([]*launchrule.Set{f.rules}, &d)
-		}
+	}
+	if step.Set != nil && f.table == nil {
+		f.rules = step.Set.Scaled(d) // whose evidence says where it is from
 	}
 	ps, err := f.problems(ops[0])
 	if err != nil {
@@ -93,7 +100,10 @@ func (e *env) explain(c *cli.Context) error {
 	}
 	t := newTable("", "problem", "match", "why", "variant", "launches", "else", "ladder")
 	for _, p := range ps {
-		v, match, why := f.answer(p, d)
+		if err := f.refused(e.registry, p, d); err != nil && name != "" { // the program's own are linted
+			return err
+		}
+		v, match, why := f.answer(e.registry, p, d)
 		if v.Family == "" {
 			if v, err = e.registry.Base(p, d); err != nil {
 				return err
@@ -114,7 +124,7 @@ func (e *env) explain(c *cli.Context) error {
 		if f.table != nil {
 			ladder = families.Step(d).String()
 		}
-		t.Rows = append(t.Rows, []string{p.String(), match, why, v.String(), launches, f.instead(p, d), ladder})
+		t.Rows = append(t.Rows, []string{p.String(), match, why, v.String(), launches, f.instead(e.registry, p, d), ladder})
 	}
 	if c.String("format") != "text" {
 		return report.RenderTable(e.stdout, t, c.String("format"))
@@ -198,7 +208,7 @@ func entryTimes(x *tune.Entry) string {
 
 // answer is the variant for a problem on a device, zero for the default, how good the match
 // is, and why.
-func (t tunedFile) answer(p kernels.Problem, d kernels.DeviceInfo) (v kernels.Variant, match, why string) {
+func (t tunedFile) answer(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) (v kernels.Variant, match, why string) {
 	if t.table != nil {
 		x, m := t.table.Lookup(p)
 		if m != tune.MatchExact {
@@ -206,12 +216,18 @@ func (t tunedFile) answer(p kernels.Problem, d kernels.DeviceInfo) (v kernels.Va
 		}
 		return x.Variant(), "exact", "an entry of its own: " + entryTimes(&x)
 	}
-	x := families.Explain(t.rules, p, d)[0]
+	x := families.Explain(r, t.rules, p, d)[0]
 	rows := fmt.Sprintf("it has M/SM = %d", launchrule.RowsPerSM(p.M, d.SMs))
+	whole := t.rules == nil || t.rules.Whole
+	if whole && t.rules != nil {
+		if l := t.rules.Outside(p, d); l != nil {
+			rows += fmt.Sprintf("; it is outside the hull in which %s was measured: %s", l.Title(), l.Hull)
+		}
+	}
 	switch {
 	case x.Index >= 0:
 		return x.Variant, "rule", ruleText(x.Answer) + "; " + rows + "; " + evidenceText(x.List, x.Rule())
-	case t.rules == nil || t.rules.Whole:
+	case whole:
 		return x.Variant, "default", "the analytic base: no rule is for it, or none is accepted; " + rows
 	}
 	at := t.rules.At(p, d)
@@ -228,11 +244,11 @@ func (t tunedFile) answer(p kernels.Problem, d kernels.DeviceInfo) (v kernels.Va
 }
 
 // refused says that the rule that is for a problem was measured on this device, and is refused there today, or nil.
-func (t tunedFile) refused(p kernels.Problem, d kernels.DeviceInfo) error {
+func (t tunedFile) refused(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) error {
 	if t.rules == nil || t.rules.Device.ID != d.ID {
 		return nil
 	}
-	for _, x := range families.Explain(t.rules, p, d)[1:] {
+	for _, x := range families.Explain(r, t.rules, p, d)[1:] {
 		if x.Index >= 0 && x.Refusal != nil && x.List.Origin == "" {
 			list := slices.IndexFunc(t.rules.Lists, func(l launchrule.List) bool { return l.Class == x.List.Class && l.Name == x.List.Name })
 			return t.at(list, x.Index, fmt.Errorf("%s: %s is refused for %s: %w", ruleText(x.Answer), x.Variant, p, x.Refusal))
@@ -242,12 +258,12 @@ func (t tunedFile) refused(p kernels.Problem, d kernels.DeviceInfo) error {
 }
 
 // instead is what rules would launch next, and why.
-func (t tunedFile) instead(p kernels.Problem, d kernels.DeviceInfo) string {
+func (t tunedFile) instead(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) string {
 	if t.table != nil {
 		return ""
 	}
 	var parts []string
-	for _, x := range families.Explain(t.rules, p, d)[1:] {
+	for _, x := range families.Explain(r, t.rules, p, d)[1:] {
 		text := "the analytic base"
 		if x.Index >= 0 {
 			text = ruleText(x.Answer)

@@ -139,8 +139,8 @@ func (e *env) learn(c *cli.Context) error {
 			}
 		}
 	}
-	if step := families.Step(info); c.String("prior") == "auto" {
-		e.notef("the prior is %s", step)
+	if c.String("prior") != "none" {
+		e.notef("the prior is %s", launchrule.Ladder([]*launchrule.Set{policy.Prior}, &info))
 	}
 	lab := &learn.Lab{Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8, Now: time.Now}
 	loop := &learn.Loop{Policy: *policy, Lab: lab, Options: learn.DefaultOptions, Budget: budget, Spent: spent, Target: target, Deadline: true}
@@ -214,13 +214,16 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 	if err != nil {
 		return nil, err
 	}
+	if set != nil && launchrule.Ladder([]*launchrule.Set{set}, &info).Set == nil {
+		return nil, noStep("--prior "+prior, set, info)
+	}
 	p := &learn.Policy{Judge: rules.Judge{Registry: e.registry, Device: info}, Domain: domain, Classes: classes, Prior: set,
 		Challengers: 8, Batch: 24, Wide: 0.3, Fan: 24, Memo: learn.NewMemo()}
-	base := families.With()
+	base := families.Over(e.registry)
 	p.Analytic = func(q kernels.Problem) (kernels.Variant, error) { return base.Base(q, info) }
 	p.Default = p.Analytic
 	if set != nil {
-		r := families.With(set)
+		r := families.Over(e.registry, set)
 		p.Default = func(q kernels.Problem) (kernels.Variant, error) { return r.Base(q, info) }
 	} else { // there is more to find
 		p.Wide, p.Fan = 0.6, 32
@@ -240,7 +243,7 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 // learned are the points that are in a results folder already, the runs that measured them, and the time that they took.
 func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Run, time.Duration, error) {
 	path := filepath.Join(dir, record.FileName)
-	if _, err := os.Stat(path); err != nil {
+	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
 		if _, err := os.Stat(path + ".gz"); err != nil {
 			return nil, nil, 0, nil
 		}

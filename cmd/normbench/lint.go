@@ -7,7 +7,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
-	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/launchrule"
@@ -23,7 +22,8 @@ func (e *env) lintCommand() *cli.Command {
 		Description: "Prints one line per finding and exits 1 if there are any: rules that cannot fire, families and knobs that\n" +
 			"do not exist, configs that the device or family refuses, kernel sources that have changed since.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Usage: "check the file for " + knownDevices, Value: "h200"},
+			&cli.StringFlag{Name: "device", Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
+			kernelsFlag,
 			formatFlag,
 		},
 		Action: e.lint,
@@ -39,25 +39,32 @@ func (e *env) lint(c *cli.Context) error {
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench lint results/nvidia-h200/tuned.json`, for one", "lint takes one file, got %d", len(ops))
 	}
-	d, err := e.knownDevice(c.String("device"))
-	if err != nil {
-		return err
+	var d kernels.DeviceInfo
+	var err error
+	if c.IsSet("device") {
+		if d, err = e.knownDevice(c.String("device")); err != nil {
+			return err
+		}
 	}
 	f, err := readTunedFile(ops[0])
 	if err != nil {
 		return err
 	}
+	if !c.IsSet("device") {
+		d = f.device()
+		for _, k := range launchrule.KnownDevices() {
+			if k.ID == d.ID { // what is written by hand says less
+				d = k.DeviceInfo
+			}
+		}
+	}
 	stale := families.NewIdentity(e.registry, d.Kind).Stale
 	var found []string
 	if f.rules != nil {
-		text, err := textfile.Read(ops[0], textfile.Large)
-		if err != nil {
-			return err
-		}
 		for _, x := range f.rules.Lint(launchrule.Judge{Registry: e.registry, Device: d}, stale) {
 			where := ops[0]
 			if x.List >= 0 {
-				where += fmt.Sprintf(":%d", launchrule.Line(text, x.List, x.Rule))
+				where += fmt.Sprintf(":%d", launchrule.Line(f.text, x.List, x.Rule))
 			}
 			found = append(found, where+": "+x.Text)
 		}

@@ -83,10 +83,10 @@ func (e *env) parseRef(text string) (ref, error) {
 			if t.rules != nil && launchrule.Ladder([]*launchrule.Set{t.rules}, &d).Set == nil {
 				return nil, noStep(text, t.rules, d)
 			}
-			if err := t.refused(p, d); err != nil {
+			if err := t.refused(e.registry, p, d); err != nil {
 				return nil, err
 			}
-			v, match, why := t.answer(p, d)
+			v, match, why := t.answer(e.registry, p, d)
 			if t.table != nil {
 				if match != "exact" {
 					return nil, nil

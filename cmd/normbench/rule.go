@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -36,6 +37,7 @@ func (e *env) ruleCommand() *cli.Command {
 			&cli.StringFlag{Name: "out", Usage: "write the rules to `FILE`; .yaml or .yml is YAML, else the format of --export"},
 			&cli.StringFlag{Name: "export", Usage: strings.Join(launchrule.Formats, ", ") + ": format of the rules; without --out they go to standard output instead of the table", DefaultText: "json"},
 			&cli.BoolFlag{Name: "force", Usage: "overwrite FILE, whatever it holds"},
+			kernelsFlag,
 			formatFlag,
 		}),
 		Action: e.rule,
@@ -67,7 +69,9 @@ func (e *env) rule(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if set = set.For(ps); len(set.Lists) == 0 {
+	program := families.Over(e.registry, set)
+	set = set.For(ps, func(p kernels.Problem) (kernels.Variant, error) { return program.Base(p, d) })
+	if len(set.Lists) == 0 {
 		return hint.Errorf("`normbench explain SHAPE` says what the default launches", "no rule of %s is for any of these problems", ops[0])
 	}
 	if out == "" && !c.IsSet("export") {
@@ -127,7 +131,7 @@ func (e *env) rulesOf(text string, d kernels.DeviceInfo) (*launchrule.Set, error
 		if step.Near != launchrule.Own {
 			e.notef("%s launches by %s", d.ID, step)
 		}
-		return step.Set, nil
+		return step.Set.Scaled(d), nil
 	}
 	path, ok := strings.CutPrefix(text, "tuned:")
 	if !ok {
@@ -142,31 +146,34 @@ func (e *env) rulesOf(text string, d kernels.DeviceInfo) (*launchrule.Set, error
 		return nil, err
 	case t.rules == nil:
 		return nil, hint.Errorf("`normbench tune RECORDS --out FILE` fits rules", "%s is a table, and has no rules", path)
+	case launchrule.Ladder([]*launchrule.Set{t.rules}, &d).Set == nil:
+		return nil, noStep(text, t.rules, d)
 	case t.rules.Device.ID != d.ID:
 		e.notef("%s is of %s, not of %s", text, t.rules.Device.ID, d.ID)
 	}
-	return t.rules, nil
+	return t.rules.Scaled(d), nil
 }
 
 // ruleTable is a row for each rule.
 func ruleTable(set *launchrule.Set, ref string) *report.Table {
-	t := newTable(fmt.Sprintf("launch rules of %s for %s", ref, set.Device.Name), "problem", ">N", "where", "family", "label")
-	t.Notes = append(t.Notes, "the first that fits answers; next: those of the following list do")
+	t := newTable(fmt.Sprintf("launch rules of %s for %s", ref, set.Device.Name), "problem", ">N", "where", "family", "label", "from")
+	t.Drop = []string{"from"}
+	origin := false // of some rule
+	t.Notes = append(t.Notes, "the first that fits answers; next: those of the following list do; base: by the default, in several configs")
 	for i := range set.Lists {
 		l := &set.Lists[i]
 		for j := range l.Rules {
 			r := &l.Rules[j]
 			box := r.Box
 			box.NOver, box.NMax = 0, 0
-			v := l.Variant(r, r.NMax, l.Bytes)
-			if r.Then != "" {
-				v.Family = r.Then
-			}
-			where := box.String()
-			if r.If != "" {
-				where += ", " + r.If
-			}
-			t.Rows = append(t.Rows, []string{l.Class.String(), fmt.Sprint(r.NMax), where, v.Family, v.Config.String()})
+			t.Rows = append(t.Rows, []string{l.Class.String(), fmt.Sprint(r.NMax), box.String(), cmp.Or(r.Family, r.Then), r.Config.String(), cmp.Or(r.Evidence.Device, l.Origin)})
+			origin = origin || t.Rows[len(t.Rows)-1][5] != ""
+		}
+	}
+	if !origin {
+		t.Header = t.Header[:5]
+		for i := range t.Rows {
+			t.Rows[i] = t.Rows[i][:5]
 		}
 	}
 	return t

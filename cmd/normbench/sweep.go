@@ -260,6 +260,8 @@ func count(n int, what string) string {
 	}
 	if w, ok := strings.CutSuffix(what, "ry"); ok {
 		what = w + "rie"
+	} else if strings.HasSuffix(what, "s") {
+		what += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -36,6 +36,7 @@ func (e *env) tuneCommand() *cli.Command {
 			&cli.StringFlag{Name: "plot", Usage: "draw the rules over the shapes to `FILE`, .svg or .png"},
 			htmlFlag,
 			priorFlag,
+			kernelsFlag,
 			formatFlag,
 		},
 		Action: e.tune,
@@ -252,7 +253,8 @@ func tallies(set *launchrule.Set) (list []report.Tally) {
 	for i := range set.Lists {
 		n += len(set.Lists[i].Rules)
 	}
-	return append(list, report.Tally{N: strconv.Itoa(n), Word: "rules in " + strings.Replace(count(len(set.Lists), "class"), "classs", "classes", 1)})
+	number, word, _ := strings.Cut(count(n, "rule"), " ")
+	return append(list, report.Tally{N: number, Word: word + " in " + count(len(set.Lists), "class")})
 }
 
 // regretTables are the regret of the rules and of what could answer in their place, and the

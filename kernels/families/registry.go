@@ -48,7 +48,10 @@ var designs = []func(kernels.Op) *kernels.Family{
 
 // New makes the registry of all families, whose defaults are by the launch rules that the
 // program brings along.
-func New() *kernels.Registry { return with(brought) }
+func New() *kernels.Registry {
+	r, _ := over(&kernels.Registry{File: File}, brought)
+	return r
+}
 
 // analyticDefault names the family that serves p where no launch rule does: on a GPU the pipeline
 // through shared memory for backwards whose rows it can copy, and for forwards of middling width;

@@ -29,22 +29,35 @@ var brought = sync.OnceValue(func() []*launchrule.Set {
 
 // With makes the registry of all families with the defaults of some launch rules.
 func With(sets ...*launchrule.Set) *kernels.Registry {
-	return with(func() []*launchrule.Set { return sets })
+	return Over(&kernels.Registry{File: File}, sets...)
 }
 
-func with(sets func() []*launchrule.Set) *kernels.Registry {
+// Over is With with those families of r beside ours that are not ours, such as a user's.
+func Over(r *kernels.Registry, sets ...*launchrule.Set) *kernels.Registry {
+	out, _ := over(r, func() []*launchrule.Set { return sets })
+	return out
+}
+
+func over(r *kernels.Registry, sets func() []*launchrule.Set) (*kernels.Registry, *book) {
 	b := &book{sets, map[string]*kernels.Family{}}
-	r := &kernels.Registry{Default: b.choose, File: File}
+	out := &kernels.Registry{Default: b.choose, File: r.File}
+	add := func(f *kernels.Family) {
+		b.analytic[f.Name] = f
+		ruled := *f
+		ruled.Base = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config { return b.base(f, p, d) }
+		out.Families = append(out.Families, &ruled)
+	}
 	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
 		for _, d := range designs {
-			f := withRows(d(op))
-			b.analytic[f.Name] = f
-			ruled := *f
-			ruled.Base = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config { return b.base(f, p, d) }
-			r.Families = append(r.Families, &ruled)
+			add(withRows(d(op)))
 		}
 	}
-	return r
+	for _, f := range r.Families {
+		if b.analytic[f.Name] == nil {
+			add(f)
+		}
+	}
+	return out, b
 }
 
 // withRows has f refuse a CTA without rows before f's own rules, which divide by them.
@@ -166,13 +179,6 @@ func (b *book) refusal(a launchrule.Answer, at *launchrule.Place) error {
 	return f.Refuse(p, b.config(f, a.List, a.Rule(), at), d)
 }
 
-// Pick is what rules launch for a problem: those of a whole file with the analytic base behind them. Where
-// others have no answer, ok is false.
-func Pick(s *launchrule.Set, p kernels.Problem, d kernels.DeviceInfo) (v kernels.Variant, ok bool) {
-	x := Explain(s, p, d)[0]
-	return x.Variant, x.Refusal == nil && (s.Whole || x.Index >= 0)
-}
-
 // A Reason is a default that was considered: by a rule, or where Answer has none by the analytic base.
 type Reason struct {
 	launchrule.Answer
@@ -180,20 +186,12 @@ type Reason struct {
 	Refusal error // why it does not run
 }
 
-// Explain says what some rules alone, and the analytic base behind them, launch for a problem: the default
-// first, then what would be next, the analytic base at last.
-func Explain(s *launchrule.Set, p kernels.Problem, d kernels.DeviceInfo) (reasons []Reason) {
-	sets := []*launchrule.Set{s}
-	if s == nil {
-		sets = nil
-	}
-	r := With(sets...)
-	v, err := r.Base(p, d)
+// Explain says what some rules alone, nil for none, and the analytic base behind them, launch for a problem: the
+// default first, then what would be next, the analytic base at last. Rules may name any family of r.
+func Explain(r *kernels.Registry, s *launchrule.Set, p kernels.Problem, d kernels.DeviceInfo) (reasons []Reason) {
+	ruled, b := over(r, func() []*launchrule.Set { return []*launchrule.Set{s} })
+	v, err := ruled.Base(p, d)
 	taken := Reason{Answer: launchrule.Answer{Index: -1}, Variant: v, Refusal: err}
-	b := &book{func() []*launchrule.Set { return sets }, map[string]*kernels.Family{}}
-	for _, f := range With().Families {
-		b.analytic[f.Name] = f
-	}
 	if s := b.rules(&d); s != nil {
 		if a := s.Own(b.ownAt(s, p, d), v.Family); a.Index >= 0 && b.config(b.analytic[v.Family], a.List, a.Rule(), b.ownAt(s, p, d)) == v.Config {
 			taken.Answer = a

@@ -60,15 +60,19 @@ func drawn(i uint64) kernels.Problem {
 }
 
 // TestZones: the rules translated from the tables of their day pick what those picked, on a GPU and on a cpu.
-// picks.txt has a hash of each 100 picks, which the tables' code wrote.
+// picks.txt has a hash of each 100 picks, which the tables' code wrote (commit c2cf7d6). million.txt has one of each
+// 20,000 of 1.6 million problems: all are equal, which takes 7 min of two cores.
 func TestZones(t *testing.T) {
-	const each = 100
+	each, file := 100, "testdata/picks.txt"
+	if os.Getenv("NORMBENCH_TEST_ALL") != "" {
+		each, file = 20000, "testdata/million.txt"
+	}
 	s, err := zones()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := families.With(s)
-	want, err := os.ReadFile("testdata/picks.txt")
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,6 +101,30 @@ func TestZones(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestScaled: rules that were written out for another device answer there as they do by the ladder.
+func TestScaled(t *testing.T) {
+	s, err := zones()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range launchrule.KnownDevices() {
+		if launchrule.Ladder([]*launchrule.Set{s}, &k.DeviceInfo).Set == nil {
+			continue
+		}
+		own := s.Scaled(k.DeviceInfo)
+		if step := launchrule.Ladder([]*launchrule.Set{own}, &k.DeviceInfo); step.Near != launchrule.Own || own.CheckValid() != nil {
+			t.Errorf("%s: %s, %v", k.Key, step, own.CheckValid())
+		}
+		ladder, file := families.With(s), families.With(own)
+		for _, p := range append(own.Random(3, 2000), s.Random(3, 2000)...) {
+			want, _ := ladder.Base(p, k.DeviceInfo)
+			if got, _ := file.Base(p, k.DeviceInfo); got != want {
+				t.Errorf("%s: %s: got %s, want %s", k.Key, p, got, want)
+			}
+		}
+	}
 }
 
 // TestLint: the rules that the program brings along have nothing wrong with them.

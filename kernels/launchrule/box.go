@@ -1,6 +1,7 @@
 package launchrule
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/bits"
@@ -102,6 +103,9 @@ func (r Ratio) String() string {
 	}
 	return fmt.Sprintf("%d/%d", r.Num, r.Den)
 }
+
+// whole is the ratio of n, rounded down; 0 where it is no bound.
+func (r Ratio) whole(n int64) int64 { return r.Num * n / max(r.Den, 1) }
 
 // MarshalJSON implements json.Marshaler: a number, or a string for a fraction.
 func (r Ratio) MarshalJSON() ([]byte, error) {
@@ -261,6 +265,50 @@ func (b Box) Covers(o Box) bool {
 		least(b.XOver, o.XOver) && upTo(b.XMax, o.XMax) && o.ElemsOver >= b.ElemsOver && most(b.ElemsMax, o.ElemsMax) &&
 		(b.RowAlign == 0 || o.RowAlign != 0 && o.RowAlign%b.RowAlign == 0) &&
 		(b.RowUneven == 0 || o.RowUneven != 0 && b.RowUneven%o.RowUneven == 0)
+}
+
+// at is what the box asks of rows at the columns and the type of a place, for those columns; false where it is for others.
+func (b Box) at(at *Place) (Box, bool) {
+	columns := Box{NOver: b.NOver, NMax: b.NMax, Columns: b.Columns, RowOver: b.RowOver, RowMax: b.RowMax, RowAlign: b.RowAlign, RowUneven: b.RowUneven}
+	b.NOver, b.NMax, b.Columns, b.RowOver, b.RowMax, b.RowAlign, b.RowUneven = at.Problem.N-1, at.Problem.N, "", 0, 0, 0, 0
+	return b, columns.Holds(at)
+}
+
+// and is what two boxes of the same columns have in common, or less where a box cannot say it.
+func (b Box) and(o Box) Box {
+	least := func(b, o int64) int64 {
+		if b == 0 || o != 0 && o < b {
+			return o
+		}
+		return b
+	}
+	higher := func(b, o Ratio) bool { return b.Num*o.Den > o.Num*b.Den }
+	atLeast := func(b, o Ratio) Ratio {
+		if o.Den == 0 || b.Den != 0 && higher(b, o) {
+			return b
+		}
+		return o
+	}
+	atMost := func(b, o Ratio) Ratio {
+		if o.Den == 0 || b.Den != 0 && higher(o, b) {
+			return b
+		}
+		return o
+	}
+	nothing := b.Odd != 0 && o.Odd != 0 && b.Odd != o.Odd || b.Cluster != 0 && o.Cluster != 0 && b.Cluster != o.Cluster || b.DType != "" && o.DType != "" && b.DType != o.DType
+	b.DType = cmp.Or(b.DType, o.DType)
+	b.MOver, b.MLeast, b.MMax, b.MBelow = atLeast(b.MOver, o.MOver), atLeast(b.MLeast, o.MLeast), atMost(b.MMax, o.MMax), atMost(b.MBelow, o.MBelow)
+	b.RowsOver, b.RowsMax = max(b.RowsOver, o.RowsOver), least(b.RowsMax, o.RowsMax)
+	b.Multiple, b.Odd = max(b.Multiple, 1)/gcd(max(b.Multiple, 1), max(o.Multiple, 1))*max(o.Multiple, 1), max(b.Odd, o.Odd)
+	b.Cluster, b.WaveLeast, b.WaveMax = max(b.Cluster, o.Cluster), max(b.WaveLeast, o.WaveLeast), least(b.WaveMax, o.WaveMax)
+	b.XOver, b.XMax, b.ElemsOver, b.ElemsMax = atLeast(b.XOver, o.XOver), atMost(b.XMax, o.XMax), max(b.ElemsOver, o.ElemsOver), least(b.ElemsMax, o.ElemsMax)
+	if b.Multiple == 1 {
+		b.Multiple = 0
+	}
+	if nothing || b.Empty() {
+		return Box{NOver: 1, NMax: 1}
+	}
+	return b
 }
 
 // multipleOf says whether all rows of the box are a multiple of k: as it asks for, or as

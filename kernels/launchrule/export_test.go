@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -168,41 +170,84 @@ func exported() int {
 	return 100000
 }
 
-// TestExports runs the exported code on random problems: it answers as Choose does.
+// Program is what a program with these rules runs by default. Package families is asked from outside.
+var Program func(s *Set) func(kernels.Problem, kernels.DeviceInfo) (kernels.Variant, error)
+
+// TestExports runs the exported code on random problems: where it answers, that is the default of a program with the
+// rules; elsewhere no rule that code can say is for the problem. At the columns of For it answers for most.
 func TestExports(t *testing.T) {
-	zones, err := Read("../../results/nvidia-h200/zones.json")
-	if err != nil {
-		t.Fatal(err)
+	t.Run("example", func(t *testing.T) { testExports(t, example(t), nil, example(t).Random(1, exported()), 0.02) })
+	for _, name := range []string{"rules", "zones"} {
+		s, err := Read("../../results/nvidia-h200/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, ps := Program(s), s.Random(1, exported())
+		if name == "rules" {
+			t.Run(name, func(t *testing.T) { testExports(t, s, program, s.coded().Random(1, exported()), 0.02) })
+		}
+		r := rand.New(rand.NewPCG(1, 2))
+		columns := []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}
+		var like []kernels.Problem
+		for i := range ps {
+			c := Class{Op: []kernels.Op{kernels.RMSNorm, kernels.LayerNorm}[i%2], Pass: []kernels.Pass{kernels.Fwd, kernels.Bwd}[i/2%2], Bytes: int64(2 + i/4%2*2), With: Options(i % 2)}
+			q := c.Problem(ps[i].M, columns[r.IntN(len(columns))])
+			if ps[i].DType.Size() == c.Bytes {
+				q.DType, q.Weight = ps[i].DType, ps[i].DType
+			}
+			if ps[i] = q; q.Validate() != nil {
+				ps[i].M = 1
+			}
+			if i < 1000 {
+				like = append(like, ps[i])
+			}
+		}
+		t.Run(name+"/columns", func(t *testing.T) {
+			made := s.For(like, func(p kernels.Problem) (kernels.Variant, error) { return program(p, s.Device) })
+			if err := made.CheckValid(); err != nil {
+				t.Fatal(err)
+			}
+			testExports(t, made, program, ps, 0.3)
+		})
 	}
-	t.Run("example", func(t *testing.T) { testExports(t, example(t)) })
-	t.Run("zones", func(t *testing.T) { testExports(t, zones) })
 }
 
-func testExports(t *testing.T, s *Set) {
+// testExports asks for the problems, of which a share at least has an answer.
+func testExports(t *testing.T, s *Set, program func(kernels.Problem, kernels.DeviceInfo) (kernels.Variant, error), ps []kernels.Problem, share float64) {
 	var in, want bytes.Buffer
-	knobs := s.knobs()
+	coded := s.coded()
+	knobs := coded.knobs()
 	fired := 0
-	for i, p := range s.Random(1, exported()) {
+	for i, p := range ps {
 		d := s.Device
-		if i%5 == 0 {
+		if i%5 == 0 && program == nil {
 			d.SMs = 1 + i%200
 		}
 		fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, int(OptionsOf(p)), d.SMs)
 		at := At(p, d)
-		a := s.Choose(&at, nil)
-		if a.Match != MatchRule {
+		at.If = func(Place, *List, *Rule) bool { return true }
+		a := coded.Choose(&at, nil)
+		if a.Match != MatchRule || a.Rule().If != "" || a.Rule().Config.String() == "" {
 			fmt.Fprintln(&want, "default")
 			continue
 		}
 		fired++
 		number := a.Index + 1
-		for l := range s.Lists {
-			if &s.Lists[l] == a.List {
+		for l := range coded.Lists {
+			if &coded.Lists[l] == a.List {
 				break
 			}
-			number += len(s.Lists[l].Rules)
+			number += len(coded.Lists[l].Rules)
 		}
 		v := a.Variant(&at)
+		if program != nil {
+			// A knob that a rule leaves out is 0 in code.
+			runs, err := program(p, d)
+			other := func(k *kernels.Knob) bool { return runs.Config.Get(k) != v.Config.Get(k) }
+			if runs.Family != v.Family || slices.ContainsFunc(kernels.Knobs(), other) {
+				t.Errorf("%s: rule %d of %s (%s) has %s, a program runs %s, %v", p, a.Index+1, a.List.Title(), a.Rule().Box, v, runs, err)
+			}
+		}
 		fmt.Fprint(&want, number, " ", v.Family)
 		for _, k := range knobs {
 			fmt.Fprintf(&want, " %s=%d", k.Name, v.Config.Get(k))
@@ -215,8 +260,11 @@ func testExports(t *testing.T, s *Set) {
 			fmt.Fprintln(&want, "default")
 		}
 	}
-	if fired < exported()/20 {
-		t.Errorf("rules fired %d times only", fired)
+	if float64(fired) < share*float64(len(ps)) {
+		t.Errorf("rules fired %d times of %d only", fired, len(ps))
+	}
+	if t.Failed() {
+		return
 	}
 	export := func(t *testing.T, format string) string {
 		b, err := s.Export(format)

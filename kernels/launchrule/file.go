@@ -32,12 +32,14 @@ type ruleError struct {
 	err        error
 }
 
-func (e *ruleError) Error() string {
+func (e *ruleError) Error() string { return e.where() + e.err.Error() }
+
+func (e *ruleError) where() string {
 	s := fmt.Sprintf("class %s: ", e.class)
 	if e.rule >= 0 {
 		s += fmt.Sprintf("rule %d: ", e.rule+1)
 	}
-	return s + e.err.Error()
+	return s
 }
 
 func (e *ruleError) Unwrap() error { return e.err }
@@ -200,7 +202,11 @@ func Parse(name string, data []byte) (*Set, error) {
 			err = errors.New("something stands behind the rules")
 		}
 	}
-	var h struct{ Schema int }
+	var h struct {
+		Schema  int
+		Kind    string
+		Entries json.RawMessage
+	}
 	if err != nil && json.Unmarshal(data, &h) == nil && h.Schema > Schema {
 		err = (&Set{Schema: h.Schema}).CheckValid() // what failed is the newer schema's
 	} else if err == nil {
@@ -212,18 +218,26 @@ func Parse(name string, data []byte) (*Set, error) {
 	if err == nil {
 		return &s, nil
 	}
-	text := strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "json: ")), " ")
-	var typ *json.UnmarshalTypeError
-	if errors.As(err, &typ) {
-		text = fmt.Sprintf("%s is no value for %q", typ.Value, strings.TrimPrefix(typ.Field, "Set."))
-	}
-	help := cmp.Or(hint.Of(err), refit)
-	if strings.HasPrefix(text, "unknown field") {
-		help = "delete the field; a rule has " + strings.Join(fields, ", ")
+	if json.Unmarshal(data, &h); h.Kind != Kind && h.Entries != nil {
+		return nil, hint.Errorf("rules are what `normbench learn` and `normbench tune` write", "%s is a tuned table, and holds no rules", name)
 	}
 	var wrong *ruleError
-	if errors.As(err, &wrong) {
+	if !errors.As(err, &wrong) {
+		wrong = blamed(data)
+	}
+	class := ""
+	if wrong != nil {
 		name = fmt.Sprintf("%s:%d", name, Line(data, wrong.list, wrong.rule))
+		class, err = wrong.where(), hint.With(wrong.err, hint.Of(err))
+	}
+	text := strings.Join(strings.Fields(class+strings.TrimPrefix(err.Error(), "json: ")), " ")
+	var typ *json.UnmarshalTypeError
+	if errors.As(err, &typ) {
+		text = fmt.Sprintf("%s%s is no value for %q", class, typ.Value, typ.Field[strings.LastIndex(typ.Field, ".")+1:])
+	}
+	help := cmp.Or(hint.Of(err), refit)
+	if strings.Contains(text, "unknown field") {
+		help = "delete the field; a rule has " + strings.Join(fields, ", ")
 	}
 	return nil, hint.Errorf(help, "%s: %s", name, text)
 }
@@ -234,6 +248,27 @@ func asJSON(name string, data []byte) ([]byte, error) {
 		return data, nil
 	}
 	return yamldoc.JSON(name, data, refit)
+}
+
+// blamed is the first rule of a file that cannot be decoded, or nil: a decoder of it all does not say where it was.
+func blamed(data []byte) *ruleError {
+	var f struct {
+		Lists []struct {
+			List
+			Rules []json.RawMessage `json:"rules"`
+		} `json:"classes"`
+	}
+	json.Unmarshal(data, &f) // as far as it goes
+	for i, l := range f.Lists {
+		for j, text := range l.Rules {
+			d := json.NewDecoder(bytes.NewReader(text))
+			d.DisallowUnknownFields()
+			if err := d.Decode(&Rule{}); err != nil {
+				return &ruleError{i, j, l.Title(), err}
+			}
+		}
+	}
+	return nil
 }
 
 // fields are the names of what a rule may have.

@@ -150,10 +150,12 @@ func TestParseErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for edit, want := range map[string]string{
-		`"n_over": 4096|"n_above": 4096`:  `f: unknown field "n_above"`,
-		`"config": "br1.|"config": "zz1.`: `f: unknown knob "zz" in config "zz1.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0"`,
+		`"n_over": 4096|"n_above": 4096`:  `f:77: class rmsnorm/bwd/2-byte: rule 2: unknown field "n_above"`,
+		`"config": "br1.|"config": "zz1.`: `f:77: class rmsnorm/bwd/2-byte: rule 2: unknown knob "zz" in config "zz1.bc8192.w16.v0.k0.p0.sp0.ro0.so0.pt0.rc32.rr128.rw32.er0.lb0.ch0"`,
 		`"schema": 2|"schema": 9`:         "f: schema 9 is newer than 2, the newest that this normbench reads",
 		`"schema": 2|"schema": "x"`:       `f: string is no value for "schema"`,
+		`"n_max": 512|"n_max": "512"`:     `f:76: class rmsnorm/bwd/2-byte: rule 1: string is no value for "n_max"`,
+		`"kind": "rules"|"entries": []`:   "f is a tuned table, and holds no rules",
 		`"op": "rmsnorm"|"op": "rms"`:     `f:49: class rms/fwd/4-byte: unknown op "rms"`,
 		`{|{{`:                            "f: invalid character '{' looking for beginning of object key string",
 	} {

@@ -1,7 +1,10 @@
 package launchrule
 
 import (
+	"cmp"
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,10 +28,13 @@ const (
 	Own                      // rules of the device
 )
 
-// Ladder finds the rules for a device. On another device than their own rules are scaled: their bounds are in SMs and
+// Ladder finds the rules for a device among sets, of which some may be nil. On another device than their own rules are scaled: their bounds are in SMs and
 // L2s, elements of x count by the L2, and what its space refuses, the shared memory's part, falls to the next step.
 func Ladder(sets []*Set, d *kernels.DeviceInfo) (best Step) {
 	for _, s := range sets {
+		if s == nil {
+			continue
+		}
 		near := Analytic
 		have, want := archOf(s.Device.Arch), archOf(d.Arch)
 		switch {
@@ -78,7 +84,47 @@ func (s Step) String() string {
 func (s *Set) At(p kernels.Problem, d kernels.DeviceInfo) Place {
 	at := At(p, d)
 	if own := s.Device.CacheBytes; own > 0 && d.CacheBytes > 0 && own != d.CacheBytes {
-		at.elems = int64(float64(at.elems) * float64(own) / float64(d.CacheBytes))
+		at.elems = max(1, int64(float64(at.elems)*float64(own)/float64(d.CacheBytes)))
 	}
 	return at
+}
+
+// Scaled is the set as rules of d that answer there as s does: elements count by the L2, all other bounds are
+// relative already. Lists and evidence of another device name it.
+func (s *Set) Scaled(d kernels.DeviceInfo) *Set {
+	out := *s
+	out.Device = d
+	if d.ID == s.Device.ID && d.CacheBytes == s.Device.CacheBytes {
+		return &out
+	}
+	// At rounds down what it compares: a bound is the largest number that it takes for the bound or less.
+	elems := func(bound int64) int64 {
+		own, now := float64(s.Device.CacheBytes), float64(d.CacheBytes)
+		if bound == 0 || own <= 0 || now <= 0 || own == now {
+			return bound
+		}
+		n := int64(min(math.Ceil(float64(bound+1)*now/own), 1<<50))
+		for n > 1 && int64(float64(n)*own/now) > bound {
+			n--
+		}
+		return n
+	}
+	out.Lists = slices.Clone(s.Lists)
+	for i := range out.Lists {
+		l := &out.Lists[i]
+		if d.ID != s.Device.ID && !strings.Contains(l.Origin, " of ") {
+			l.Origin = cmp.Or(l.Origin, "rules") + " of " + s.Device.ID
+		}
+		l.Rules = slices.Clone(l.Rules)
+		for k := range l.Rules {
+			r := &l.Rules[k]
+			r.ElemsOver, r.ElemsMax = elems(r.ElemsOver), elems(r.ElemsMax)
+			if e := &r.Evidence; e.Problems > 0 {
+				if e.Device = cmp.Or(e.Device, s.Device.ID); e.Device == d.ID {
+					e.Device = ""
+				}
+			}
+		}
+	}
+	return &out
 }

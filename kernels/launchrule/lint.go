@@ -91,6 +91,10 @@ func (s *Set) Lint(j Judge, stale func(f *kernels.Family, source string) (now st
 				add(i, n, "%v", err)
 				continue
 			}
+			if k := slices.IndexFunc(s.Lists[:i], func(o List) bool { return o.hides(l, n) }); k >= 0 {
+				add(i, n, "unreachable behind the rules of %s, list %d", s.Lists[k].Title(), k+1)
+				continue
+			}
 			if _, ok := s.Sources[l.FamilyOf(r)]; !ok && l.Origin == "" {
 				add(i, n, "no source hash of %s", l.FamilyOf(r))
 			}
@@ -100,6 +104,28 @@ func (s *Set) Lint(j Judge, stale func(f *kernels.Family, source string) (now st
 		}
 	}
 	return found
+}
+
+// hides says whether no problem that the n-th rule of o, a later list, is for gets past l: a rule of the same family
+// is asked first, or one that ends the search. What a rule before that one takes off must not reach o's either.
+func (l *List) hides(o *List, n int) bool {
+	r := &o.Rules[n]
+	family := o.FamilyOf(r)
+	wider := l.Op == o.Op && l.Pass == o.Pass && (l.Bytes == 0 || l.Bytes == o.Bytes) && l.With&^o.With == 0 && l.Without&^o.Without == 0 &&
+		(l.Hull == Hull{} || l.Hull == o.Hull) && (!l.Own || o.Own) && (l.Family == "" || l.Family == family)
+	for i := range l.Rules {
+		q := &l.Rules[i]
+		ends := q.If == "" && (q.Then == Base || q.Then == "" && l.FamilyOf(q) == family && (q.Config.String() != "" || r.Config.String() == ""))
+		switch {
+		case !wider:
+			return false
+		case ends && q.Covers(r.Box):
+			return true
+		case !ends && !slices.ContainsFunc(o.Rules[:n], func(x Rule) bool { return x.If == "" && x.Covers(q.Box) }):
+			return false
+		}
+	}
+	return false
 }
 
 // strange says that a registry does not have a rule's family, or the family a knob of it.

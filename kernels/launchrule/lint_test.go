@@ -10,6 +10,12 @@ import (
 	"normbench/kernels/launchrule"
 )
 
+func init() {
+	launchrule.Program = func(s *launchrule.Set) func(kernels.Problem, kernels.DeviceInfo) (kernels.Variant, error) {
+		return families.With(s).Base
+	}
+}
+
 func TestLint(t *testing.T) {
 	j := launchrule.Judge{Registry: families.New(), Device: devicetest.H200()}
 	stale := func(f *kernels.Family, source string) (string, bool) { return "0123456789ab", source != "0123456789ab" }
@@ -48,9 +54,10 @@ func TestLint(t *testing.T) {
 			rule(s, 1).Multiple, rule(s, 2).Multiple = 4, 8
 		},
 		"unreachable outside the hull (64 <= N <= 65536, 1 <= M/SM <= 7944, N*M/SM <= 4194304)": func(s *launchrule.Set) { rule(s, 2).RowsOver = 8000 * 132 },
-		"unreachable outside the hull (64": func(s *launchrule.Set) { rule(s, 1).MMax, rule(s, 1).RowsOver = launchrule.Whole(2), 264 },
-		"not for nvidia-h200":              func(s *launchrule.Set) { s.Device.ID = "nvidia-a100" },
-		"does not serve rmsnorm bwd":       func(s *launchrule.Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
+		"unreachable outside the hull (64":                           func(s *launchrule.Set) { rule(s, 1).MMax, rule(s, 1).RowsOver = launchrule.Whole(2), 264 },
+		"unreachable behind the rules of rmsnorm/bwd/2-byte, list 2": func(s *launchrule.Set) { s.Lists = append(s.Lists, s.Lists[1]) },
+		"not for nvidia-h200":                                        func(s *launchrule.Set) { s.Device.ID = "nvidia-a100" },
+		"does not serve rmsnorm bwd":                                 func(s *launchrule.Set) { rule(s, 2).Family = "ln_bwd/two_pass" },
 	} {
 		s := fresh()
 		edit(s)

@@ -51,17 +51,16 @@ func (l *List) probes(n int, d kernels.DeviceInfo) iter.Seq[*Place] {
 			}
 		}
 		slices.Sort(ns)
-		floor := func(r Ratio, n int64) int64 { return r.Num * n / max(r.Den, 1) }
 		for _, n := range slices.Compact(ns) {
 			if n <= nOver || n > nMost {
 				continue
 			}
-			over, most := max(b.RowsOver, floor(b.MOver, sms)), int64(1<<31)/max(n, 1)
-			over = max(over, (l.Hull.MMin-1)*sms, floor(b.MLeast, sms)-1, floor(b.XOver, d.CacheBytes)/(n*bytes)-1, b.ElemsOver/n-1, 0)
+			over, most := max(b.RowsOver, b.MOver.whole(sms)), int64(1<<31)/max(n, 1)
+			over = max(over, (l.Hull.MMin-1)*sms, b.MLeast.whole(sms)-1, b.XOver.whole(d.CacheBytes)/(n*bytes)-1, b.ElemsOver/n-1, 0)
 			if b.Cluster != 0 {
 				over = max(over, b.WaveLeast*int64(d.ClustersAtOnce(int(b.Cluster)))-1)
 			}
-			for _, m := range []int64{b.RowsMax, floor(b.MMax, sms), floor(b.MBelow, sms), l.Hull.MMax * sms, l.Hull.ElemsMax / n * sms, floor(b.XMax, d.CacheBytes) / (n * bytes), b.ElemsMax / n} {
+			for _, m := range []int64{b.RowsMax, b.MMax.whole(sms), b.MBelow.whole(sms), l.Hull.MMax * sms, l.Hull.ElemsMax / n * sms, b.XMax.whole(d.CacheBytes) / (n * bytes), b.ElemsMax / n} {
 				if m > 0 {
 					most = min(most, m)
 				}

@@ -37,12 +37,12 @@ func (s *Set) Random(seed uint64, n int) []kernels.Problem {
 				v := vs[r.IntN(len(vs))]
 				return max(v+int64(r.IntN(3))-1, 1), v > 0
 			}
-			bytes, of := p.DType.Size(), func(q Ratio, n int64) int64 { return q.Num * n / max(q.Den, 1) }
+			bytes := p.DType.Size()
 			if v, ok := near(b.NOver, b.NMax, b.RowOver/bytes, b.RowMax/bytes); ok {
 				p.N = v
 			}
 			sms, l2 := int64(max(s.Device.SMs, 1)), s.Device.CacheBytes
-			if v, ok := near(b.RowsOver, b.RowsMax, of(b.MOver, sms), of(b.MLeast, sms), of(b.MMax, sms), of(b.MBelow, sms), of(b.XOver, l2)/p.N/bytes, of(b.XMax, l2)/p.N/bytes); ok {
+			if v, ok := near(b.RowsOver, b.RowsMax, b.MOver.whole(sms), b.MLeast.whole(sms), b.MMax.whole(sms), b.MBelow.whole(sms), b.XOver.whole(l2)/p.N/bytes, b.XMax.whole(l2)/p.N/bytes); ok {
 				p.M = v
 			}
 			if k := b.Multiple; k > 0 && r.IntN(2) == 0 {

@@ -122,6 +122,17 @@ func (s *Set) Choose(at *Place, accept func(Answer) bool) Answer {
 	return none
 }
 
+// Outside is the first list that is for a problem by its class and not by its hull, or nil.
+func (s *Set) Outside(p kernels.Problem, d kernels.DeviceInfo) *List {
+	at := s.At(p, d)
+	for i := range s.Lists {
+		if l := &s.Lists[i]; l.serves(&at) && !l.Hull.Holds(p.M, p.N, d.SMs) {
+			return l
+		}
+	}
+	return nil
+}
+
 // Own finds the rule for what a family runs by default: of the lists in turn the first rule that fires, is
 // of the family and has a config.
 func (s *Set) Own(at *Place, family string) Answer {
@@ -168,45 +179,132 @@ func (s *Set) Reached() *Set {
 	return &out
 }
 
-// For is the set's rules for some problems whatever their rows, a list for each number of columns
-// and list: what depends on columns, options and types alone is worked out.
-func (s *Set) For(ps []kernels.Problem) *Set {
+// For is the set's rules as configs, for some problems of a class and columns each, whatever their rows. What runs
+// there by default with these rules on their device, base, decides: a rule for which that is several configs is
+// parted by what its family's own lists say, and says base, which is no answer, where the parts leave several.
+func (s *Set) For(ps []kernels.Problem, base func(kernels.Problem) (kernels.Variant, error)) *Set {
 	out := *s
-	out.Lists = nil
+	out.Lists, out.Whole = nil, false
 	seen := map[kernels.Problem]bool{}
 	for _, p := range ps {
-		like := ClassOf(p).Problem(1, p.N)
-		if seen[like] {
+		p = ClassOf(p).Problem(1, p.N)
+		if seen[p] {
 			continue
 		}
-		seen[like] = true
-		for _, l := range s.Lists {
-			at := At(p, s.Device)
+		seen[p] = true
+		at, of := At(p, s.Device), s.sample(p, base)
+		for i := range s.Lists {
+			l := s.Lists[i]
 			if l.Own || !l.serves(&at) || l.Hull != (Hull{}) && (p.N < l.Hull.NMin || p.N > l.Hull.NMax) {
 				continue
 			}
-			l.Class = ClassOf(p)
-			var rules []Rule
+			made := List{Class: ClassOf(p), Name: l.Name, Origin: l.Origin, Hull: l.Hull}
 			for _, r := range l.Rules {
-				columns := Box{NOver: r.NOver, NMax: r.NMax, Columns: r.Columns, RowOver: r.RowOver, RowMax: r.RowMax, RowAlign: r.RowAlign, RowUneven: r.RowUneven}
-				if !columns.Holds(&at) {
+				box, ok := r.Box.at(&at)
+				if !ok {
 					continue
 				}
-				r.Box = Box{DType: r.DType, NOver: p.N - 1, NMax: p.N, MOver: r.MOver, MLeast: r.MLeast, MMax: r.MMax, MBelow: r.MBelow, RowsOver: r.RowsOver, RowsMax: r.RowsMax,
-					Multiple: r.Multiple, Odd: r.Odd, Cluster: r.Cluster, WaveLeast: r.WaveLeast, WaveMax: r.WaveMax, XOver: r.XOver, XMax: r.XMax, ElemsOver: r.ElemsOver, ElemsMax: r.ElemsMax}
-				if r.Then == "" { // what a reader needs is one config
-					v := l.Variant(&r, p.N, p.DType.Size())
-					r.Recipe = Recipe{Family: v.Family, Config: v.Config}
+				if r.Box = box; r.Then != "" {
+					if r.If != "" { // nor is what follows sure
+						r.If, r.Then = "", Base
+					}
+					of.add(&made, i, r)
+					continue
 				}
-				if !slices.ContainsFunc(rules, func(o Rule) bool { return o.If == "" && o.Covers(r.Box) }) {
-					rules = append(rules, r)
+				family := l.FamilyOf(&r)
+				r.Recipe, r.If = Recipe{}, ""
+				if of.add(&made, i, r) {
+					continue
+				}
+				for _, o := range s.Lists {
+					if !o.serves(&at) || o.Hull != (Hull{}) {
+						continue
+					}
+					for _, q := range o.Rules {
+						if part, ok := q.Box.at(&at); ok && q.Then == "" && o.FamilyOf(&q) == family {
+							of.add(&made, i, Rule{Box: part.and(box)})
+						}
+					}
+				}
+				if !of.add(&made, i, r) {
+					of.add(&made, i, Rule{Box: box, Then: Base})
 				}
 			}
-			l.Rest, l.Rules = kernels.Config{}, rules
-			if slices.ContainsFunc(rules, func(r Rule) bool { return r.Then != Next }) {
-				out.Lists = append(out.Lists, l)
+			for n := len(made.Rules); n > 0 && made.Rules[n-1].Then == Next; n-- { // as without them
+				made.Rules = made.Rules[:n-1]
+			}
+			if len(made.Rules) > 0 {
+				out.Lists = append(out.Lists, made)
 			}
 		}
 	}
 	return &out
+}
+
+// A sample is problems of one width, with what runs there by default and with the list that left them to the next
+// ones: answered where they are done with.
+type sample struct {
+	at   []Place
+	base []kernels.Variant
+	left []int
+}
+
+const answered = -1
+
+// sample asks where rules and families may change their mind: beside all bounds, and by rows and rows per SM.
+func (s *Set) sample(p kernels.Problem, base func(kernels.Problem) (kernels.Variant, error)) *sample {
+	of, most, at := &sample{}, int64(1<<31)/p.N, At(p, s.Device)
+	ms := Lattice(0, most)
+	for _, m := range Lattice(0, max(most/at.sms, 1)) {
+		ms = append(ms, m*at.sms-1, m*at.sms, m*at.sms+1)
+	}
+	for i := range s.Lists {
+		for _, r := range s.Lists[i].Rules {
+			if b, ok := r.Box.at(&at); ok && s.Lists[i].serves(&at) {
+				once := int64(s.Device.ClustersAtOnce(int(max(b.Cluster, 1))))
+				ms = append(ms, b.RowsOver, b.RowsMax, b.ElemsOver/p.N, b.ElemsMax/p.N, b.WaveLeast*once, b.WaveMax*once, b.MOver.whole(at.sms), b.MLeast.whole(at.sms),
+					b.MMax.whole(at.sms), b.MBelow.whole(at.sms), b.XOver.whole(s.Device.CacheBytes)/at.row, b.XMax.whole(s.Device.CacheBytes)/at.row)
+			}
+		}
+	}
+	for _, m := range ms {
+		ms = append(ms, m+1, m/4*4+4, m/32*32)
+	}
+	slices.Sort(ms)
+	for _, m := range slices.Compact(ms) {
+		for _, d := range kernels.DTypes() {
+			if p.M, p.DType, p.Weight = m, d, d; m < 1 || d.Size() != at.bytes || p.Validate() != nil {
+				continue
+			}
+			if v, err := base(p); err == nil {
+				of.at, of.base, of.left = append(of.at, At(p, s.Device)), append(of.base, v), append(of.left, 0)
+			}
+		}
+	}
+	return of
+}
+
+// add puts a rule behind those of the i-th list, unless no problem reaches it. It is false for one that has no one answer.
+func (of *sample) add(l *List, i int, r Rule) bool {
+	var reach []int
+	for k := range of.at {
+		if at := &of.at[k]; of.left[k] != answered && of.left[k] != i+1 && r.Holds(at) && l.Hull.Holds(at.Problem.M, at.Problem.N, int(at.sms)) {
+			if reach = append(reach, k); r.Then == "" && of.base[k] != of.base[reach[0]] {
+				return false
+			}
+		}
+	}
+	if len(reach) == 0 {
+		return true
+	}
+	if r.Then == "" {
+		r.Family, r.Config = of.base[reach[0]].Family, of.base[reach[0]].Config
+	}
+	l.Rules = append(l.Rules, r)
+	for _, k := range reach {
+		if of.left[k] = answered; r.Then == Next {
+			of.left[k] = i + 1
+		}
+	}
+	return true
 }

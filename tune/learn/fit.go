@@ -646,22 +646,6 @@ func (c *class) where(p kernels.Problem) *launchrule.Place {
 // was answered when they were drawn.
 const HeldFresh = "fresh"
 
-// scaled are the lists of rules as they answer for another device: elements count by the L2, all else is relative already.
-func scaled(s *launchrule.Set, d kernels.DeviceInfo) []rules.List {
-	lists := slices.Clone(s.Lists)
-	if own := s.Device.CacheBytes; own > 0 && d.CacheBytes > 0 && own != d.CacheBytes {
-		by := float64(d.CacheBytes) / float64(own)
-		for i := range lists {
-			lists[i].Rules = slices.Clone(lists[i].Rules)
-			for k := range lists[i].Rules {
-				b := &lists[i].Rules[k].Box
-				b.ElemsOver, b.ElemsMax = int64(float64(b.ElemsOver)*by), int64(float64(b.ElemsMax)*by)
-			}
-		}
-	}
-	return lists
-}
-
 // Finish completes the set as a file: where it comes from, and the prior's rules behind its own.
 func (p *Policy) Finish(r *Result, tool, commit string, pr record.Protocol, points []*Point, source func(family string) string) error {
 	s := r.Set
@@ -685,7 +669,7 @@ func (p *Policy) Finish(r *Result, tool, commit string, pr record.Protocol, poin
 	}
 	s.Whole = true
 	if p.Prior != nil {
-		s.Lists = append(s.Lists, scaled(p.Prior, s.Device)...)
+		s.Lists = append(s.Lists, p.Prior.Scaled(s.Device).Lists...)
 		for f, h := range p.Prior.Sources {
 			if s.Sources[f] == "" {
 				s.Sources[f] = h

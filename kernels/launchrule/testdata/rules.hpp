@@ -6,8 +6,6 @@
 // Kernel source: rms_bwd/two_pass ba9876543210
 //
 // No answer means: launch by your default rule.
-// A family without knobs means: by the family's own arithmetic, which these rules do not say.
-// Rules with conditions that only normbench can answer (fp8 with its transpose) are left out.
 
 #pragma once
 
@@ -106,14 +104,18 @@ inline Launch pick(std::string_view op, std::string_view pass_, std::int64_t m, 
       if ((n & (n - 1)) == 0 && m * 2 >= 1 * sms && m * 8 <= 7 * sms && n * dtype_bytes % 16 != 0) {
         a.family = "ln_fwd/one_shot"; a.rule = 8; a.block_rows = 1; a.warps = 2; a.vector_bytes = 0; a.unroll = 1; a.cluster = 1; a.launch_bounds = 0; a.cache_hint = 0; return a;
       }
+      // rule 9
+      if (n * dtype_bytes <= 2048) {
+        return a;
+      }
       break;
     }
   }
   // layernorm/fwd/2-byte+bias
   if (op == "layernorm" && pass_ == "fwd" && dtype_bytes == 2 && (options & 1) == 1) {
-    // rule 11
+    // rule 10
     if (m <= 4096) {
-      a.family = "ln_fwd/cta_reg"; a.rule = 11; return a;
+      return a;
     }
   }
   return a;

@@ -6,8 +6,6 @@
 # Kernel source: rms_bwd/two_pass ba9876543210
 #
 # No answer means: launch by your default rule.
-# A family without knobs means: by the family's own arithmetic, which these rules do not say.
-# Rules with conditions that only normbench can answer (fp8 with its transpose) are left out.
 
 def _next_pow2(n):
     return 1 << (n - 1).bit_length()
@@ -59,10 +57,13 @@ def pick(op, pass_, m, n, dtype, options, sms):
             # rule 8
             if (n & (n - 1)) == 0 and m * 2 >= 1 * sms and m * 8 <= 7 * sms and n * dtype_bytes % 16 != 0:
                 return {"family": "ln_fwd/one_shot", "rule": 8, "block_rows": 1, "warps": 2, "vector_bytes": 0, "unroll": 1, "cluster": 1, "launch_bounds": 0, "cache_hint": 0}
+            # rule 9
+            if n * dtype_bytes <= 2048:
+                return None
             break
     # layernorm/fwd/2-byte+bias
     if op == "layernorm" and pass_ == "fwd" and dtype_bytes == 2 and (options & 1) == 1:
-        # rule 11
+        # rule 10
         if m <= 4096:
-            return {"family": "ln_fwd/cta_reg", "rule": 11}
+            return None
     return None
