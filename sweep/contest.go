@@ -103,7 +103,7 @@ func (v *visitor) contest(ctx context.Context, j *job) error {
 	return nil
 }
 
-// admit checks a variant. What fails is out; the error is trouble that is nobody's result.
+// admit checks a variant. One that fails is out. The error is trouble that is no variant's result.
 func (m *measurer) admit(ctx context.Context, f *finalist) error {
 	if _, _, _, err := m.v.run.registry.Resolve(m.j.Problem, f.variant, m.v.run.info); err != nil {
 		f.failure = kernels.Failf(kernels.StatusRefused, "%v", err)
@@ -130,8 +130,8 @@ func (m *measurer) admit(ctx context.Context, f *finalist) error {
 	return nil
 }
 
-// rounds visits who is in, until the contest is decided. A round in which the device was not fit
-// does not count; after so many as may count, all are unfit.
+// rounds visits the variants that are still in, until the contest is decided. A round with an unfit
+// device does not count. After as many unfit rounds as the contest has, all variants are unfit.
 func (m *measurer) rounds(ctx context.Context, fs []*finalist) error {
 	run := m.v.run
 	o := run.o.Contest
@@ -197,7 +197,7 @@ func (m *measurer) rounds(ctx context.Context, fs []*finalist) error {
 	return nil
 }
 
-// settle takes those that are behind out, and says whether what is left is tied. Who is in has all rounds.
+// settle drops the variants that are behind, and says whether the rest is tied. Variants that are in have all rounds.
 func settle(fs []*finalist, in []bool) bool {
 	best := -1
 	for i, f := range fs {

@@ -19,9 +19,9 @@ type Duel struct {
 	B       kernels.Variant `json:"b"`
 }
 
-// The arms of a duel. A2 is a second copy of A: what it seems to differ from A
-// is noise, measured under the same conditions as what B does. The stream, which both
-// are held against, is visited in every round too.
+// The arms of a duel. A2 is a second copy of A: its difference from A is noise,
+// measured under the same conditions as B's difference. Every round visits the
+// stream too, with which A and B are compared.
 const (
 	ArmA      = "A"
 	ArmB      = "B"
@@ -93,7 +93,7 @@ func RunDuel(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Due
 			bench.Close()
 			bench = nil
 			if err := runStream(ctx, r, dev, d.Problem, o.Seed); errors.As(err, new(*kernels.Gone)) {
-				return nil, err // not a variant took it down, it is down
+				return nil, err // the device is down, and no variant took it down
 			}
 		}
 		res.Status, res.Reason = f.Status, what+": "+f.Reason

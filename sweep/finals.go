@@ -47,7 +47,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	var fs []*finalist
 	n := o.Finals
 	if launches := b.Spent().Launches; !math.IsInf(left, 1) && launches > 0 {
-		// What a launch took so far has the flush in it, and the checks.
+		// The time per launch so far includes the flush and the checks.
 		visit := m.busy / float64(launches) * float64(FinalLaunches+run.o.Run.Protocol.Discard)
 		n = min(max(int(left/visit/leastRounds)-2, 2), n) // the second copy and the stream are visited too
 	}

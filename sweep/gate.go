@@ -42,8 +42,8 @@ func gatesOf(vs []*visitor) (gates []*gate) {
 	return gates
 }
 
-// enter waits for the GPU; leave gives it to the next. Processes of the other visitors are no
-// others for who is in.
+// enter waits for the GPU; leave gives it to the next. A visitor that is in does not count the
+// processes of the other visitors as foreign.
 func (v *visitor) enter(ctx context.Context) (leave func(), err error) {
 	g := v.gate
 	select {

@@ -10,12 +10,11 @@ import (
 	"normbench/kernels"
 )
 
-// A variant that takes its device down is a result. A device that does not come back is
-// nobody's: what was to be measured on it is given back to the queue. So a failure that
-// may be either is held until the device has run its stream again. A device that fails so
-// twice in a row is retired.
+// A variant that takes its device down is a result. A device that does not come back is no
+// variant's result: its jobs go back to the queue. A failure that may be either is held until the
+// device has run its stream again. A device that fails in this way twice in a row is retired.
 
-// uncertain is a job of which something failed, and it is not known yet whether by itself.
+// uncertain is a job with a failure whose cause, the variant or the device, is not known yet.
 type uncertain struct {
 	job     *job
 	believe func() // sends its records
@@ -55,8 +54,8 @@ func (v *visitor) stands(p kernels.Problem) {
 	}
 }
 
-// prove runs the stream of the last problem that went well, as there is no other left that
-// would show whether the device stands.
+// prove runs the stream of the last problem that went well. No other problem is left that could
+// show whether the device works.
 func (v *visitor) prove(ctx context.Context) error {
 	if v.good == nil {
 		return v.gone(v.held.job.Problem, v.held.job.failure)

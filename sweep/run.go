@@ -16,9 +16,9 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Sink takes lines as they come and knows what it holds already. AppendAll
-// returns when the lines are durable, which a kill leaves all of or none. It may
-// be called by several goroutines.
+// A Sink takes lines as they come and knows which it holds already. AppendAll
+// returns when the lines are durable. A kill leaves all of them or none. Several
+// goroutines may call it.
 type Sink interface {
 	AppendAll(vs ...interface{ CheckValid() error }) error
 	Keys

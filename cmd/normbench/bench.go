@@ -92,7 +92,7 @@ func (e *env) bench(c *cli.Context) error {
 		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
 	})
 	p.finish()
-	if err == nil || len(sink.records) > 0 { // what ended the run early takes no row with it
+	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
 		e.summarize(sum, 0, devices)
 		t := benchTable(sink.records, pr)
 		var measured []string
@@ -244,8 +244,8 @@ func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 	return nil
 }
 
-// Status knows none also when there is a next sink: bench measures what it is told
-// to, again if need be.
+// Status knows no record, also if there is a next sink: bench measures again what it
+// is asked for.
 func (m *memory) Status(string) (kernels.Status, bool) { return "", false }
 
 func benchTable(records []*record.Record, pr record.Protocol) *report.Table {

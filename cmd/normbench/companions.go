@@ -18,9 +18,9 @@ import (
 // cores to have work while one problem is measured. A single search keeps some five cores busy.
 func atOnce(cores int) int { return min(1+cores/4, 4) }
 
-// companions starts more workers of the GPUs that this host's workers drive, for sweep.Run to
-// take turns with them on what is left of ps. Where one does not start, as on a GPU in exclusive mode, the sweep goes
-// on with those that are there.
+// companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes
+// turns with them on the rest of ps. If one does not start, as on a GPU in exclusive mode, the sweep
+// goes on with the others.
 func (e *env) companions(c *cli.Context, devices []kernels.Device, ps []kernels.Problem, left int) ([]kernels.Device, error) {
 	n := c.Int("at-once")
 	if n < 0 || n > 16 || c.IsSet("at-once") && n == 0 {

@@ -141,8 +141,8 @@ func oneLive(ops []string) (file string, ok bool) {
 	return files[0], files[0] == files[1]
 }
 
-// compareArms shows the verdicts of a live compare. Its arms were measured in turns, which a
-// comparison of recordings knows nothing of: it would call what the rounds do not tell apart.
+// compareArms shows the verdicts of a live compare. Its arms were measured in turns. A comparison of
+// recordings does not know the rounds, and would call differences that the rounds do not show.
 func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func(kernels.Problem) bool) error {
 	for i, arm := range []string{"#A", "#B"} {
 		if !strings.HasSuffix(ops[i], arm) {
@@ -182,8 +182,8 @@ func checkAtLeast(c *cli.Context) error {
 	return nil
 }
 
-// atLeast is the gate of --at-least: nil where a side is as near to the stream
-// as that everywhere, or where it is not asked for.
+// atLeast is the gate of --at-least: nil if the side reaches that share of the
+// stream everywhere, or if the flag is not given.
 func (e *env) atLeast(c *cli.Context, s report.Side) error {
 	if !c.IsSet("at-least") {
 		return nil

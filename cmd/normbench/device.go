@@ -47,8 +47,8 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 	return devices, err
 }
 
-// checkEffect refuses flags that change nothing on the device that was opened: who gives one
-// takes the result for that of what it asks.
+// checkEffect refuses flags that change nothing on the open device. Otherwise a person who gave one
+// would believe that the result depends on it.
 func (e *env) checkEffect(c *cli.Context, dev kernels.Device) error {
 	kind := ""
 	switch dev.(type) {
@@ -77,7 +77,7 @@ func (e *env) checkEffect(c *cli.Context, dev kernels.Device) error {
 	return nil
 }
 
-// ladderNotes say in a table by what the defaults of a GPU are.
+// ladderNotes say in a table which step of the ladder the defaults of a GPU come from.
 func ladderNotes(d kernels.DeviceInfo) []string {
 	if d.Kind != kernels.KindCUDA {
 		return nil
@@ -119,7 +119,7 @@ func (e *env) openDevices(c *cli.Context, timeout time.Duration) ([]kernels.Devi
 	return e.cudaWorkers(name, timeout)
 }
 
-// cacheVariable is the environment's word on the cpu's last-level cache, in place of cpu.New's.
+// cacheVariable sets the size of the cpu's last-level cache, in place of the one that cpu.New finds.
 const cacheVariable = "NORMBENCH_CPU_CACHE"
 
 // cpu is this machine's processor as a device.
@@ -300,7 +300,7 @@ func (e *env) workerCommand() *cli.Command {
 	}
 }
 
-// orphaned is how long a worker that nobody listens to goes on with what it is at.
+// orphaned is how long a worker goes on with its request after its parent is gone.
 const orphaned = 30 * time.Second
 
 // A leash is a worker's standard input, read ahead: at its end the parent is gone, and a

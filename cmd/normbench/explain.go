@@ -243,7 +243,7 @@ func (t tunedFile) answer(r *kernels.Registry, p kernels.Problem, d kernels.Devi
 	}
 }
 
-// refused says that the rule that is for a problem was measured on this device, and is refused there today, or nil.
+// refused is an error if the problem's rule was measured on this device but is refused there today.
 func (t tunedFile) refused(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) error {
 	if t.rules == nil || t.rules.Device.ID != d.ID {
 		return nil

@@ -132,8 +132,8 @@ func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error
 	return ps, nil
 }
 
-// crossed are shapes with ops, passes, dtypes and options. What as names, a dtype or a
-// quantization, stands in place of that flag.
+// crossed are shapes with ops, passes, dtypes and options. as is a dtype or a quantization, and
+// replaces that flag's value.
 func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem, error) {
 	dtype, quant := cmp.Or(c.String("dtype"), "bf16"), cmp.Or(c.String("quant"), "none")
 	if as == "fp8" || as == "fp8t" {

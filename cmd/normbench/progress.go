@@ -45,8 +45,8 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// A row is a terminal's line for a bar, which is made to fit: of a line that wraps only the
-// last row would be cleared. (The bar's own fitting ends where the text beside it does not fit.)
+// A row is a terminal's line for a bar, and makes the bar fit. If a line wrapped, only its last
+// row would be cleared. (The bar does not fit itself if the text beside it is too long.)
 type row struct {
 	w       io.Writer
 	columns func() int // asked each time: windows change
@@ -69,8 +69,8 @@ func terminal(w io.Writer) (row, bool) {
 	}}, true
 }
 
-// Write fits each line that begins with a carriage return. Of the last column some terminals
-// go on to the next line.
+// Write fits each line that begins with a carriage return. It leaves the last column empty, because
+// some terminals then go on to the next line.
 func (r row) Write(b []byte) (int, error) {
 	lines := strings.Split(string(b), "\r")
 	for i, s := range lines {
@@ -82,7 +82,7 @@ func (r row) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// fitted takes what a line is too long by out of its bar, and the rest off its end.
+// fitted shortens a line to the columns: first its bar, then its end.
 func fitted(line string, columns int) string {
 	over := utf8.RuneCountInString(line) - columns
 	if over <= 0 {

@@ -304,8 +304,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won 
 func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 	switch s {
 	case "", "peers":
-		// Peers recorded beside our kernels are not among what we are to be
-		// compared by.
+		// Peers recorded beside our kernels do not count as ours.
 		return func(x *record.Entry) bool {
 			_, peer := kernels.PeerName(x.Variant.Family)
 			return peer == (s == "peers")
@@ -340,8 +339,8 @@ func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 	}, nil
 }
 
-// picked selects the records of what a REF runs on the device that they are of,
-// under that name or another one with the same plan.
+// picked selects the records of the variants that a REF runs on the records' device,
+// under the same name or under another one with the same plan.
 func (e *env) picked(text string) (func(*record.Entry) bool, error) {
 	quiet := *e // what a rules file says of each problem is for those who run it
 	quiet.stderr = io.Discard

@@ -174,8 +174,8 @@ func isLive(text string) bool {
 	return textfile.Ext(text) == ".json" && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
 }
 
-// readLivePart reads a live compare: all of it as it was judged then, a part of it judged
-// anew, as verdicts depend on how many cells there are.
+// readLivePart reads a live compare. The whole keeps its verdicts. A part is judged again, because
+// verdicts depend on the number of cells.
 func readLivePart(path string, wanted func(kernels.Problem) bool) (*liveRun, error) {
 	run, err := readLive(path)
 	if err != nil {

@@ -12,12 +12,11 @@ import (
 	"normbench/sweep"
 )
 
-// resume takes up the live compare in a file, which ended early, and returns it with the
-// pairings that are left. Its cells that are ok stay, but for those whose operand now has
-// another variant, as a tuned table has that was written since; and fresh, the run that would
-// measure all of them, is kept among those that went on with it. What else makes a cell what
-// it is must be the same. Another card of the model is only noted: the arms of a cell are
-// always of one.
+// resume reads a live compare that ended early, and returns it with the pairings that are left.
+// Cells that are ok stay, unless their operand now has another variant, as after a new tuned table.
+// fresh is the run that goes on; it is added to the list of such runs. Everything else that
+// influences a cell must be the same. Another card of the same model is only noted, because both
+// arms of a cell ran on one card.
 func (e *env) resume(path string, fresh *liveRun, pairings []pairing) (run *liveRun, left []pairing, err error) {
 	if run, err = readLive(path); err != nil {
 		return nil, nil, err
@@ -74,8 +73,8 @@ func peersIn(env map[string]string) map[string]string {
 	return there
 }
 
-// order puts the cells into the order of the pairings that were asked for, behind those that
-// were not.
+// order puts the cells into the order of the requested pairings, after the cells that were not
+// requested.
 func (r *liveRun) order(pairings []pairing) {
 	place := map[kernels.Problem]int{}
 	for i, b := range pairings {

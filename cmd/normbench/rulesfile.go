@@ -17,8 +17,8 @@ import (
 	"normbench/tune"
 )
 
-// exportFormat is what --export and --out ask for: json, or yaml by the name of the file,
-// where they leave it open.
+// exportFormat is the format that --export or the name of --out's file asks for; json if neither
+// does.
 func exportFormat(export, out string) (string, error) {
 	if export == "" {
 		switch ext := filepath.Ext(out); ext {

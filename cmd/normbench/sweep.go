@@ -161,7 +161,7 @@ func (e *env) sweep(c *cli.Context) error {
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
-	// A table that the end could not merge with is better known before hours of
+	// If the end cannot merge with this table, say so before hours of
 	// measuring.
 	if old != nil {
 		if _, err := tune.Merge(old, &tune.Table{Device: info}); err != nil {
@@ -192,7 +192,7 @@ func (e *env) sweep(c *cli.Context) error {
 		table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
 	if searching {
 		o.Search.Known = history(w.Records(), info, e.registry)
-		// A sweep that was killed may have left the problem out that it was through with.
+		// A killed sweep may have left out its last finished problem.
 		for es := range e.entries(w.Records(), info, pr) {
 			fold.table.Entries = append(fold.table.Entries, tune.Pick(es)...)
 		}
@@ -234,8 +234,8 @@ func (e *env) sweep(c *cli.Context) error {
 	return e.conclude(w.Records(), ps, fold, format, c.String("html"))
 }
 
-// checkOverrides refuses values of --knob of which no config made it into a
-// space: the sweep would measure the base alone.
+// checkOverrides refuses --knob if no space has a config with its values: the
+// sweep would measure the base alone.
 func checkOverrides(tasks []sweep.Task, overrides []kernels.Range) error {
 	for _, o := range overrides {
 		used := false
@@ -355,8 +355,8 @@ func nothingRight(x *record.Entry) error {
 		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
 }
 
-// entries are those of a protocol in a records file, problem by problem, of the code as it is: it may have been
-// other in between. So may the launch rules.
+// entries are those of a protocol in a records file, problem by problem. Only records of today's code
+// and of today's launch rules count.
 func (e *env) entries(f *record.File, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
 	id := families.NewIdentity(e.registry, info.Kind)
 	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && e.isNow(id, x) })
@@ -389,8 +389,8 @@ type folding struct {
 	old   *tune.Table // as the sweep found it, nil for none
 	table *tune.Table // of this sweep
 	at    durable.Place
-	// whole are the variants of each problem where the sweep was cut off: a grid that is not
-	// through with a problem has no pick for it. Else nil.
+	// whole counts the variants of each problem if the sweep was cut off, and is nil otherwise. A
+	// grid has no pick for a problem that it did not finish.
 	whole map[kernels.Problem]int
 	// source is the hash of a family's code now.
 	source func(family string) string

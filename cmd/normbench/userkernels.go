@@ -61,10 +61,10 @@ func (e *env) errUnused(why error) error {
 	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` shows what they refuse", "--kernels %s has no effect here: %w", e.kernels, why)
 }
 
-// hostCheck is what a cpu can check of the user's families, whose CUDA sources it does not
-// run: that their plans can be made for the problems, and that their kernels compile. It
-// takes those without a host stage out of the REFs, and says what it did in a note for each:
-// all of them where there are no REFs. unrun are those whose kernels nothing will run.
+// hostCheck checks the user's families on a cpu, which cannot run their CUDA sources: plans can be
+// made for the problems, and kernels compile. Without REFs it checks all families. It takes
+// families without a host stage out of the REFs, and prints a note for each family. unrun are the
+// families whose kernels nothing will run.
 func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref) (left []ref, unrun []string, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
@@ -148,8 +148,8 @@ func notRun(families []string) error {
 	return &coded{exitUnclear, hint.Errorf("verify them on a GPU: --device cuda", "not verified, as their kernels were not run: %s", strings.Join(families, ", "))}
 }
 
-// checkLaidOut refuses a verify of all families that leaves out one of the user's: a
-// family of which nothing can be run is not verified.
+// checkLaidOut refuses a verify of all families if one of the user's has no config that
+// can run: that family would not be verified.
 func (e *env) checkLaidOut(tasks []sweep.Task, unrun []string, info kernels.DeviceInfo) error {
 	for _, f := range e.users {
 		if slices.Contains(unrun, f.Name) {

@@ -104,7 +104,7 @@ func (e *env) verify(c *cli.Context) error {
 	e.notef("%s, inputs from --seed %d", info.Name, seed)
 	t, bad, done, err := e.check(dev, tasks, seed, c.Int("repeats"))
 	stopped := err != nil && e.ctx.Err() != nil
-	if err == nil || done > 0 { // what ended it early takes no row with it
+	if err == nil || done > 0 { // a run that ended early still has its rows
 		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
 	}
 	switch {
@@ -173,7 +173,7 @@ func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats
 
 // checkTask is check for one task: the verdicts of each family.
 func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeats int) (found []*verdicts, err error) {
-	// A device that goes down on opening has one more try: it comes back, or says that it does not.
+	// A device that goes down while it opens a problem gets one more try.
 	open := func() (bench kernels.Bench, err error) {
 		for range 2 {
 			var f *kernels.Failure
@@ -198,9 +198,9 @@ func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeat
 		got, err := bench.Check(e.ctx, v, repeats)
 		var f *kernels.Failure
 		if err != nil && (e.ctx.Err() != nil || !errors.As(err, &f)) {
-			return found, err // it may be the stopping that did it
+			return found, err // the stop may have caused the failure
 		}
-		if f != nil && f.Broken { // of a device that does not come back it is no verdict
+		if f != nil && f.Broken { // a device that does not come back says nothing about the kernel
 			bench.Close()
 			if bench, err = open(); err != nil {
 				bench = nil

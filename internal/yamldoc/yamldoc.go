@@ -17,9 +17,9 @@ import (
 	"normbench/internal/hint"
 )
 
-// What a text may have: the time and memory of the YAML library grow with the square of its depth (of
-// brackets, and of dashes in a line), of the keys of a mapping, and of the length of a word. Many times what
-// honest files have.
+// Limits of a text. The time and memory of the YAML library grow with the square of the depth (of
+// brackets, and of dashes in a line), of the keys of a mapping, and of the length of a word. Real files
+// stay far below these limits.
 const (
 	MaxSize  = 256 << 10 // bytes
 	MaxLines = 10_000

@@ -70,9 +70,9 @@ func (c *class) cell(p kernels.Problem) (x, y int) {
 
 func (c *class) sms() int { return max(c.judge.Device.SMs, 1) }
 
-// strata are fitted apart, by the bytes at which rows begin: hardly a config is good for vectors of 16 bytes and for
-// others. Of a stratum's rules each must hold on its parts too, or holds on one of them only: a design
-// that copies words loses where rows begin between two words.
+// strata are fitted apart, by the alignment of rows: hardly any config is good for vectors of 16 bytes and for
+// narrower ones. A rule of a stratum must hold on each part of the stratum, or it is split by parts: a design
+// that copies words loses if rows begin between two words.
 var strata = []rules.Box{{RowAlign: 16}, {RowUneven: 16}}
 
 // parts are the boxes by which a rule for uneven rows is split where it does not hold on all of them.
@@ -130,7 +130,7 @@ func (c *class) gains(o Options, out map[int]bool) [][]float64 {
 				} else if g, ok := p.regret(c.at(x, p.Problem.N)); ok {
 					gains[x][i] = p.Weight * o.cost(g-base)
 				} else {
-					// Nothing is gained by what nobody has measured.
+					// A candidate without a measurement has no gain.
 					gains[x][i] = p.Weight * o.cost(max(c.expect(known, i, skip).regret-base, -base/2))
 				}
 			}
@@ -437,8 +437,8 @@ func (c *class) hull(use []int) (h rules.Hull) {
 
 // ---- The dynamic program ----------------------------------------------------------
 
-// A cutter finds the best pieces of a stratum: of all ways to cut the plane in two, and each
-// half again, the one with the least cost, with a price for each piece that is not the default's.
+// A cutter finds the best pieces of a stratum. It cuts the plane in two and each half again, and takes
+// the cuts with the least cost. Each piece that is not the default's has a price.
 type cutter struct {
 	stratum rules.Box
 	xs, ys  []int // the cells' columns and rows that hold points
@@ -745,7 +745,7 @@ func (c *class) evaluate(f *fitted, o Options) (scores []rules.Score, guessed in
 		held[how] = loss
 	}
 	c.distrust(f, held[launchrule.HeldShape], base)
-	// Rules that lose to the default in the mean of what they have not seen are not worth having.
+	// Drop rules that lose to the default in the mean of the problems that their fit had not seen.
 	for _, loss := range held {
 		if c.weighted(loss) > c.weighted(base) {
 			f.list.Rules, f.of = []rules.Rule{}, nil

@@ -28,7 +28,7 @@ type Lab struct {
 
 // Announce tells the devices what the next batch will ask for, so that it compiles beside this one.
 func (l *Lab) Announce(b Batch) {
-	for i := len(b.Tasks) - 1; i >= 0; i-- { // what was announced last is compiled first
+	for i := len(b.Tasks) - 1; i >= 0; i-- { // the last announced is compiled first
 		t := b.Tasks[i]
 		vs := append([]kernels.Variant{{Family: l.Registry.StreamOf(t.Problem)}}, t.Variants...)
 		l.Devices[i%len(l.Devices)].Prefetch(t.Problem, vs)

@@ -54,8 +54,8 @@ func placeOf(p kernels.Problem) place {
 	return place{math.Log2(float64(p.N)), math.Log2(float64(p.M)), uneven, p.N&(p.N-1) == 0}
 }
 
-// How far a measurement speaks for others: octaves of columns and rows at which it counts 0.6
-// times as much, and what rows that begin elsewhere count as.
+// How far a measurement counts for other problems: octaves of columns and rows at which its weight
+// falls to 0.6, and the weight between rows of different alignment.
 const (
 	reachColumns = 0.55
 	reachRows    = 1.1
@@ -93,7 +93,7 @@ type guess struct {
 	weight float64 // of the measurements behind it
 }
 
-// doubtful is how much better it may well be: what decides whom to measure.
+// optimistic is the guess less its uncertainty. It decides which variant is measured.
 func (g guess) optimistic() float64 { return g.regret - 0.05/math.Sqrt(0.3+g.weight) }
 
 // A Memo is what the registry was asked: fits ask the same again and again. It may be used by several goroutines.
