@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,34 +20,47 @@ import (
 )
 
 func (e *env) listCommand() *cli.Command {
-	sub := func(name, usage string, flags []cli.Flag, table func(*cli.Context) (*report.Table, error)) *cli.Command {
+	sub := func(name, usage string, flags []cli.Flag, tables func(*cli.Context) ([]*report.Table, error)) *cli.Command {
 		return &cli.Command{Name: name, Usage: usage, Flags: join(flags, []cli.Flag{formatFlag}), Action: func(c *cli.Context) error {
 			if err := noOperands(c); err != nil {
 				return err
 			}
-			t, err := table(c)
+			list, err := tables(c)
 			if err != nil {
 				return err
 			}
-			return report.RenderTable(e.stdout, t, c.String("format"))
+			format := c.String("format")
+			if format == report.FormatCSV || format == report.FormatJSON {
+				list = list[:1]
+			}
+			for i, t := range list {
+				if i > 0 {
+					fmt.Fprintln(e.stdout)
+				}
+				if err := report.RenderTable(e.stdout, t, format); err != nil {
+					return err
+				}
+			}
+			return nil
 		}}
 	}
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list kernels, presets, peers, knobs, shapes, devices or configs",
 		Subcommands: []*cli.Command{
-			sub("kernels", "list the kernel families, with the knob values of their grids", []cli.Flag{kernelsFlag}, e.listKernels),
-			sub("presets", "list the launch rules of published systems", nil, listPresets),
-			sub("peers", "list the other libraries that a Python has", []cli.Flag{pythonFlag}, e.listPeers),
-			sub("knobs", "list the knobs, with their label keys", nil, listKnobs),
-			sub("shapes", "list the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, listShapes),
-			sub("devices", "list this machine's devices, and cards known by public figures", nil, e.listDevices),
+			sub("kernels", "list the kernel families, with the knob values of their grids", []cli.Flag{kernelsFlag}, one(e.listKernels)),
+			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
+			sub("peers", "list the other libraries that a Python has", []cli.Flag{pythonFlag}, one(e.listPeers)),
+			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
+			sub("shapes", "list the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, one(listShapes)),
+			sub("devices", "list this machine's devices, and cards known by public figures", nil, one(e.listDevices)),
 			sub("configs", "list a family's configs for a problem, and why others do not run", []cli.Flag{
 				&cli.StringFlag{Name: "family", Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
 				&cli.StringFlag{Name: "problem", Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
 				&cli.StringFlag{Name: "device", Usage: "list the configs for " + knownDevices, Value: "cpu"},
 				kernelsFlag,
 				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
+				&cli.BoolFlag{Name: "refused", Usage: "list every refused config, not only how many there are for each reason; so does --wide"},
 			}, e.listConfigs),
 		},
 		Action: func(c *cli.Context) error {
@@ -54,6 +69,14 @@ func (e *env) listCommand() *cli.Command {
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
+	}
+}
+
+// one is a list of one table.
+func one(table func(*cli.Context) (*report.Table, error)) func(*cli.Context) ([]*report.Table, error) {
+	return func(c *cli.Context) ([]*report.Table, error) {
+		t, err := table(c)
+		return []*report.Table{t}, err
 	}
 }
 
@@ -152,7 +175,7 @@ func listShapes(c *cli.Context) (*report.Table, error) {
 }
 
 func (e *env) listDevices(*cli.Context) (*report.Table, error) {
-	t := newTable("", "device", "name", "arch", ">units", ">cache", ">memory", "compiler", "launches by", "results in")
+	t := newTable("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler", "launches by", "results in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, families.Step(d).String(), "results/" + d.ID})
@@ -184,7 +207,7 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 	return t, nil
 }
 
-func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
+func (e *env) listConfigs(c *cli.Context) ([]*report.Table, error) {
 	for _, name := range []string{"family", "problem"} {
 		if c.String(name) == "" { // cli's Required prints the help to standard output
 			return nil, hint.Errorf("`normbench list configs --help` lists its flags", "list configs needs --%s", name)
@@ -206,7 +229,7 @@ func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
 		return nil, err
 	}
 	s := f.Space(p, info)
-	t := newTable(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or the reason why not")
+	t := newTable(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or why not")
 	base := f.Base(p, info)
 	for _, cfg := range s.Configs {
 		text := "runs"
@@ -218,8 +241,44 @@ func (e *env) listConfigs(c *cli.Context) (*report.Table, error) {
 		}
 		t.Rows = append(t.Rows, []string{cfg.String(), text})
 	}
+	all := *t
+	all.Rows = slices.Clone(t.Rows)
 	for _, r := range s.Refused {
-		t.Rows = append(t.Rows, []string{r.Config.String(), r.Reason})
+		all.Rows = append(all.Rows, []string{r.Config.String(), r.Reason})
 	}
-	return t, nil
+	if len(s.Refused) <= fewRefused || c.Bool("refused") || e.wide() {
+		return []*report.Table{&all}, nil
+	}
+	t.Data = &all
+	return []*report.Table{t, reasonTable(s.Refused)}, nil
 }
+
+// fewRefused configs are listed one by one.
+const fewRefused = 20
+
+// reasonTable counts refused configs by reason, the most frequent first. Reasons that differ in
+// a number or a config are one.
+func reasonTable(refused []kernels.Refusal) *report.Table {
+	t := newTable("", "refused because", ">configs")
+	t.Notes = []string{"--refused lists each of them"}
+	var order []string
+	counts, texts := map[string]int{}, map[string]string{}
+	for _, r := range refused {
+		key := anyNumber.ReplaceAllString(anyLabel.ReplaceAllString(r.Reason, "another config"), "N")
+		if counts[key]++; counts[key] == 1 {
+			order, texts[key] = append(order, key), r.Reason
+		} else if texts[key] != r.Reason {
+			texts[key] = key
+		}
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return counts[b] - counts[a] })
+	for _, key := range order {
+		t.Rows = append(t.Rows, []string{texts[key], strconv.Itoa(counts[key])})
+	}
+	return t
+}
+
+var (
+	anyLabel  = regexp.MustCompile(`\b[a-z]{1,2}\d+(\.[a-z]{1,2}\d+)+\b`)
+	anyNumber = regexp.MustCompile(`\b\d+\b`)
+)

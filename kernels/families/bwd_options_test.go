@@ -162,7 +162,7 @@ func TestBwdRefusals(t *testing.T) {
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@so2", "saved_output is 0 or 1"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@pt2", "partial_type is 0 or 1"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@ch5", "cache hints are 1 or 4"},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/smem_pipe@cp2.ch4", "gains nothing"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/smem_pipe@cp2.ch4", "keeping x in the cache pays only"},
 		{"rmsnorm/bwd/16384x8192/bf16", "rms_bwd/smem_pipe@cp1.cl1.ch4", "no legal instruction"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb5", "at most 32 CTAs and 64 warps"},
 		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/reg_persist@w16.lb4", "do not fit in its registers"},

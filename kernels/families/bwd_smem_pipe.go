@@ -168,7 +168,7 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 	u, cp, cl, st, row := c.Get(kernels.Unroll), c.Get(kernels.CopyPath), c.Get(kernels.Cluster), c.Get(kernels.Stages), p.N*p.DType.Size()
 	switch {
 	case !isPow2(u) || u > 8 || u > c.Get(kernels.BlockRows):
-		return fmt.Errorf("unroll, the rows of a thread, is a power of two up to 8 and the block rows")
+		return fmt.Errorf("unroll (rows per thread) must be a power of two, at most 8 and at most the block rows")
 	case st < 1 || st > 4:
 		return fmt.Errorf("stages are 1 to 4")
 	case cp != 1 && cp != 2:
@@ -248,15 +248,15 @@ func (s *smemPipe) refuseWaste(p kernels.Problem, c kernels.Config, d kernels.De
 	case elems > maxSums:
 		return fmt.Errorf("%d columns per thread are too many to keep sums of", elems)
 	case (c.Get(kernels.Reload)&3) != 0 && (s.rows*elems < minReread || bytes <= minWide):
-		return fmt.Errorf("%d elements per thread, of %d bytes in all, are too few to be worth reading again", s.rows*elems, bytes)
+		return fmt.Errorf("reading a row again does not pay: a thread has %d elements of it, the CTA %d bytes", s.rows*elems, bytes)
 	case c.Get(kernels.StatsAhead) == 1 && row > minPaced && !p.NoWeight:
-		return fmt.Errorf("rows of %d bytes come faster where each waits for its statistics", row)
+		return fmt.Errorf("loading the statistics ahead does not pay for rows of %d bytes", row)
 	case s.groups > 1 && slot > maxAbreast:
 		return fmt.Errorf("%d groups of threads with %d bytes of slot: more CTAs do the same", s.groups, slot)
 	case s.cluster > 1 && (row < minWide || bytes < minSlice) && s.tiles >= int64(d.SMs):
-		return fmt.Errorf("slices of %d bytes are too short for a cluster where each SM has a row", bytes)
+		return fmt.Errorf("a cluster does not pay: it cuts rows to %d bytes, and there is a row for each SM", bytes)
 	case s.perSM > 0 && d.SharedPerBlock > 0 && full && ahead < minAhead && bytes >= 512:
-		return fmt.Errorf("%d bytes on their way to an SM are too few to keep the memory busy", ahead)
+		return fmt.Errorf("too few loads in flight to keep the memory busy: %d bytes per SM", ahead)
 	}
 	return nil
 }

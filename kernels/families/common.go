@@ -184,7 +184,7 @@ func refuseHint(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	case hint > 6 || hint&5 == 5:
 		return fmt.Errorf("cache hints are 1 or 4, for reading, and 2 for writing")
 	case hint&4 != 0 && !keepsX(p, d):
-		return fmt.Errorf("x gains nothing by staying in the cache where it is no more than %d MB, twice of that", minKept*d.CacheBytes>>20)
+		return fmt.Errorf("keeping x in the cache pays only where x has more than %d MB, %d times the cache", minKept*d.CacheBytes>>20, minKept)
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func refuseOneShot(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	vecs, vec := rowVectors(p, c)
 	switch {
 	case !isPow2(unroll) || unroll > rows:
-		return fmt.Errorf("the rows of a thread are a power of two, and no more than a CTA's")
+		return fmt.Errorf("unroll (rows per thread) must be a power of two, at most the block rows")
 	case threads*unroll < rows:
 		return fmt.Errorf("fewer threads than rows in a CTA")
 	case !isPow2(cl) || cl > 16:
@@ -104,7 +104,7 @@ func refuseOneShot(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	case cl > 1 && !hasClusters(d):
 		return fmt.Errorf("%s has no clusters", d.Arch)
 	case cl > 1 && rows > 1:
-		return fmt.Errorf("a cluster has one row")
+		return fmt.Errorf("a cluster works on one row: block rows must be 1")
 	case int64(cl)*oneShotCTAs(p, c) > 1<<31-1:
 		return fmt.Errorf("more than 2^31-1 CTAs")
 	}
@@ -115,7 +115,7 @@ func refuseOneShot(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	case group > max(ceilPow2(slice), 8):
 		return fmt.Errorf("%d threads for %d vectors of a row leave half of them idle", group, slice)
 	case each*vec*int64(unroll)*rowTensors(p) > oneShotElems || each > 32:
-		return fmt.Errorf("%d vectors of %d elements to a thread of %d rows do not fit in its registers", each, vec, unroll)
+		return fmt.Errorf("a thread's registers do not hold %d vectors of %d elements of each of %d rows", each, vec, unroll)
 	}
 	return refuseBounds(c)
 }
