@@ -96,10 +96,10 @@ func behind(c *Comparison, label string, s Side) string {
 	var parts []string
 	for _, name := range []string{"grid", "finals", "search"} {
 		if n := phases[name]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s in %s", name, count(n, "row", "rows")))
+			parts = append(parts, fmt.Sprintf("%s in %s", name, count(n, "problem", "problems")))
 		}
 	}
-	return fmt.Sprintf("behind %s: %s; of %g to %g configs a row, median %g.", label, strings.Join(parts, ", "), slices.Min(configs), slices.Max(configs), stats.Median(configs))
+	return fmt.Sprintf("behind %s: %s; of %g to %g configs each, median %g.", label, strings.Join(parts, ", "), slices.Min(configs), slices.Max(configs), stats.Median(configs))
 }
 
 // phaseName is a protocol's phase in words. A grid's is empty, and so is a bench's.
@@ -144,13 +144,13 @@ func coverage(c *Comparison, a, b Side) (notes []string) {
 		}
 	}
 	if apart > 0 {
-		notes = append(notes, fmt.Sprintf("+ or - in %s of a search, whose samples are too few for the test: the medians are more than %g %% apart, and the samples do not overlap.", count(apart, "row", "rows"), 100*searchBand))
+		notes = append(notes, fmt.Sprintf("FASTER or SLOWER in %s of a search, whose samples are too few for the test: the medians are more than %g %% apart, and the samples do not overlap.", count(apart, "problem", "problems"), 100*searchBand))
 	}
 	if mixed > 0 {
-		notes = append(notes, fmt.Sprintf("? in %s, as one side has times of a search only, and the other none of one.", count(mixed, "row", "rows")))
+		notes = append(notes, fmt.Sprintf("INCONCLUSIVE in %s, as one side has times of a search only, and the other none of one.", count(mixed, "problem", "problems")))
 	}
 	if few > 0 {
-		notes = append(notes, fmt.Sprintf("? in %s, as the search tried fewer than %d configs of the slower side, and four times as many of the other.", count(few, "row", "rows"), fewConfigs))
+		notes = append(notes, fmt.Sprintf("INCONCLUSIVE in %s, as the search tried fewer than %d configs of the slower side, and four times as many of the other.", count(few, "problem", "problems"), fewConfigs))
 	}
 	return notes
 }

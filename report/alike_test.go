@@ -61,14 +61,15 @@ func TestAlike(t *testing.T) {
 	if err := Render(&text, c, FormatText); err != nil {
 		t.Fatal(err)
 	}
+	whole := strings.Join(strings.Fields(text.String()), " ")
 	for _, w := range []string{
-		"behind A: grid in 1 row, finals in 1 row, search in 2 rows; of 2 to 20 configs a row, median 4.",
-		"behind B: finals in 1 row, search in 3 rows; of 3 to 40 configs a row, median 19.5.",
-		"? in 1 row, as one side has times of a search only, and the other none of one.",
-		"? in 1 row, as the search tried fewer than 8 configs of the slower side",
-		"+ or - in 1 row of a search",
+		"behind A: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs each, median 4.",
+		"behind B: finals in 1 problem, search in 3 problems; of 3 to 40 configs each, median 19.5.",
+		"INCONCLUSIVE in 1 problem, as one side has times of a search only, and the other none of one.",
+		"INCONCLUSIVE in 1 problem, as the search tried fewer than 8 configs of the slower side",
+		"FASTER or SLOWER in 1 problem of a search",
 	} {
-		if !strings.Contains(text.String(), w) {
+		if !strings.Contains(whole, w) {
 			t.Errorf("no %q in\n%s", w, text.String())
 		}
 	}

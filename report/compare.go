@@ -76,6 +76,11 @@ const (
 	Unclear Mark = "?"
 )
 
+// Verdict is the mark in words, "" for none. csv and json have the mark.
+func (m Mark) Verdict() verdict.Verdict {
+	return map[Mark]verdict.Verdict{Faster: verdict.Faster, Slower: verdict.Slower, Same: verdict.Same, Unclear: verdict.Inconclusive}[m]
+}
+
 // A Comparison is two sides, row by row. B is judged against A: a speedup above
 // 1 says that B is faster.
 type Comparison struct {

@@ -50,16 +50,10 @@ var byKind = &Group{Of: func(row []string) (string, string) { return row[0] + " 
 func rowTable(c *Comparison) *Table {
 	t := &Table{
 		Title:  fmt.Sprintf("A = %s, B = %s\n%s;\n%%stream is the time of a copy of those bytes in the same run over the kernel's time.", c.A, c.B, BytesRule),
-		Header: []string{"kind", "dtype", "M", "N", "A us", "B us", "A GB/s", "B GB/s", "A %stream", "B %stream", "speedup", ""},
+		Header: []string{"kind", "dtype", "M", "N", "A us", "B us", "A GB/s", "B GB/s", "A %stream", "B %stream", "speedup", "verdict"},
 		Align:  []Align{Left, Left, Right, Right, Right, Right, Right, Right, Right, Right, Right, Left},
-		Drop:   []string{"A GB/s,B GB/s"},
+		Drop:   []string{"A GB/s,B GB/s", "A %stream"},
 		Group:  byKind,
-	}
-	inTurns := slices.ContainsFunc(c.Rows, func(r Row) bool { return r.Paired != nil })
-	if inTurns {
-		t.Header = slices.Insert(t.Header, 11, "95%")
-		t.Align = slices.Insert(t.Align, 11, Right)
-		t.Drop = append(t.Drop, "A %stream")
 	}
 	for _, r := range c.Rows {
 		us := func(v Value) string {
@@ -69,22 +63,16 @@ func rowTable(c *Comparison) *Table {
 			return Micros(v.US)
 		}
 		speedup := ""
-		if r.Speedup > 0 {
+		if p := r.Paired; p != nil {
+			speedup = fmt.Sprintf("%.3fx (%.3f-%.3f)", p.Speedup, p.Lo, p.Hi)
+		} else if r.Speedup > 0 {
 			speedup = Ratio(r.Speedup)
 		}
 		t.Rows = append(t.Rows, []string{
 			r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10),
 			us(r.A), us(r.B), Whole(r.A.GBps), Whole(r.B.GBps), tenth(r.A.StreamPercent), tenth(r.B.StreamPercent),
-			speedup, string(r.Mark),
+			speedup, string(r.Mark.Verdict()),
 		})
-		if inTurns {
-			interval := ""
-			if p := r.Paired; p != nil {
-				interval = fmt.Sprintf("%.3f-%.3f", p.Lo, p.Hi)
-			}
-			last := &t.Rows[len(t.Rows)-1]
-			*last = slices.Insert(*last, 11, interval)
-		}
 	}
 	return t
 }
@@ -94,7 +82,7 @@ const most = 20
 
 func meanTable(c *Comparison) *Table {
 	t := &Table{
-		Header: []string{"geometric mean", "rows", "speedup", "+", "~", "-", "?"},
+		Header: []string{"geometric mean", "problems", "speedup", "faster", "same", "slower", "inconclusive"},
 		Align:  []Align{Left, Right, Right, Right, Right, Right, Right},
 	}
 	add := func(kind string, m Mean) {
@@ -120,16 +108,16 @@ func meanTable(c *Comparison) *Table {
 			unpaired++
 		}
 	}
-	note("speedup is A's time over B's; + is faster, - slower, ~ the same, ? not told apart.")
+	note("speedup is A's time over B's; FASTER and SLOWER are about B.")
 	if pairs > 0 {
-		note("paired: by the finals' rounds, in which A and B took turns, with the interval at 95%%. Rows not told apart count as 1.00x in the means.")
+		note("paired: by the finals' rounds, in which A and B took turns, with the interval at 95%%. INCONCLUSIVE counts as 1.00x in the means.")
 	}
 	if unpaired == 0 && pairs > 0 {
 		return notes(t, c, note)
 	}
 	note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
 	note("of two runs from %g %%, medians alone from %g %% if their intervals are apart; where the stream moved, from twice that.", 100*verdict.Default().Unpaired, 100*c.TieBand)
-	note("~ needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
+	note("SAME needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
 	return notes(t, c, note)
 }
 
@@ -153,7 +141,7 @@ func notes(t *Table, c *Comparison, note func(string, ...any)) *Table {
 		}
 	}
 	if c.All.Without > 0 {
-		note("%s out of the means, as a side failed:", count(c.All.Without, "row is", "rows are"))
+		note("%s out of the means, as a side failed:", count(c.All.Without, "problem is", "problems are"))
 		list(t, failed)
 	}
 	if n := len(c.OneSided); n > 0 {

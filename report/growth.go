@@ -127,7 +127,7 @@ func (g *Growth) Tables() (scores, rows *Table) {
 	scores = StreamTable(g.Stream)
 	scores.Title = g.legend()
 	scores.Notes = g.Notes
-	rows = &Table{Header: []string{"kind", "dtype", "M", "N"}, Align: []Align{Left, Left, Right, Right}}
+	rows = &Table{Header: []string{"kind", "dtype", "M", "N"}, Align: []Align{Left, Left, Right, Right}, Group: byKind}
 	for _, unit := range []string{" us", " %stream"} {
 		for i := range g.Arms {
 			rows.Header, rows.Align = append(rows.Header, letter(i)+unit), append(rows.Align, Right)

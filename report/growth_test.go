@@ -300,7 +300,7 @@ func TestShortNames(t *testing.T) {
 }
 
 func TestInterval(t *testing.T) {
-	for want, in := range map[string][3]float64{"51.6 ±0.3": {51.6, 51.4, 51.9}, "4.70 ±0.06": {4.7, 4.64, 4.72}, "114.8 ±1.2": {114.8, 113.6, 115}, "7.000": {7, 0, 0}} {
+	for want, in := range map[string][3]float64{"51.6 (51.4-51.9)": {51.6, 51.4, 51.9}, "4.70 (4.64-4.72)": {4.7, 4.64, 4.72}, "90.9 (88.0-8123.3)": {90.9, 88, 8123.3}, "7.000": {7, 0, 0}} {
 		if got := Interval(in[0], in[1], in[2]); got != want {
 			t.Errorf("%v: %s, want %s", in, got, want)
 		}

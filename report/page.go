@@ -432,14 +432,25 @@ func (t *Table) LedBy(first ...string) *Table {
 			order = append(order, i)
 		}
 	}
-	c.Header, c.Align, c.Legend = pick(c.Header, order), pick(c.Align, order), nil
-	for i := range c.Rows {
-		c.Rows[i] = pick(c.Rows[i], order)
-	}
+	led := c.Ordered(order)
+	led.Legend = nil
 	for _, m := range t.Legend {
-		if slices.Contains(c.Header, m.Column) {
-			c.Legend = append(c.Legend, m)
+		if slices.Contains(led.Header, m.Column) {
+			led.Legend = append(led.Legend, m)
 		}
+	}
+	return led
+}
+
+// Ordered is t with some of its columns, in an order.
+func (t *Table) Ordered(columns []int) *Table {
+	c := *t
+	c.Header, c.Align, c.Rows = pick(t.Header, columns), nil, nil
+	for _, i := range columns {
+		c.Align = append(c.Align, t.align(i))
+	}
+	for _, row := range t.Rows {
+		c.Rows = append(c.Rows, pick(row, columns))
 	}
 	return &c
 }
@@ -476,8 +487,8 @@ func (p *Page) Stamp() string {
 // Write writes the page.
 func (p *Page) Write(w io.Writer) error { return page.Execute(w, p) }
 
-// Interval is a median time with the larger half of its interval, "51.6 ±0.3": a digit after
-// the point, two below 10 us. The median alone where there is no interval.
+// Interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
+// two below 10 us. The median alone where there is no interval.
 func Interval(us, lo, hi float64) string {
 	if !(lo > 0) || !(hi > 0) {
 		return Micros(us)
@@ -486,7 +497,7 @@ func Interval(us, lo, hi float64) string {
 	if us < 10 {
 		digits = 2
 	}
-	return fmt.Sprintf("%.*f ±%.*f", digits, us, digits, max(hi-us, us-lo))
+	return fmt.Sprintf("%.*f (%.*f-%.*f)", digits, us, digits, lo, digits, hi)
 }
 
 // span is the scale of a chart, with all that is in it.

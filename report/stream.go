@@ -124,7 +124,7 @@ func Below(s Side, least float64) []Low {
 
 // StreamTable says how near each side comes to the stream.
 func StreamTable(scores []StreamScore) *Table {
-	t := &Table{Header: []string{"% of stream", "kind", "rows", "geometric mean", "worst", "at"},
+	t := &Table{Header: []string{"% of stream", "kind", "problems", "geometric mean", "worst", "at"},
 		Align: []Align{Left, Left, Right, Right, Right, Left}}
 	for _, s := range scores {
 		k := s.Kind

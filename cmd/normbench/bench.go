@@ -252,7 +252,7 @@ func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
 	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">spread %", ">GB/s", ">%stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
 	t.Group = report.ByProblem
 	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
-	t.Legend = []report.Meaning{{Column: "us", Text: "median ± the larger half of its 95% interval"}, {Column: "%stream", Text: "time of a copy of the same tensors over the kernel's"}}
+	t.Legend = []report.Meaning{{Column: "us", Text: "median with its 95% interval"}, {Column: "%stream", Text: "time of a copy of the same tensors over the kernel's"}}
 	notes := map[string]string{
 		kernels.ByCUPTI:  "stages with a gap are by CUPTI: each kernel alone, without its launch",
 		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost of its launch",

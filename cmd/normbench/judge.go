@@ -81,7 +81,9 @@ func (e *env) judge(c *cli.Context) error {
 	}
 	rule := verdict.Default()
 	judged := verdict.Judge(list, rule)
-	t := newTable("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
+	t := newTable("", "cell", "verdict", ">b/a", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
+	t.Legend = []report.Meaning{{Column: "b/a", Text: "time of b over a's with its interval"}}
+	t.Data = newTable("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
 	for i, j := range judged {
 		call := string(j.Verdict)
 		if j.Modes != nil && j.Verdict == verdict.Inconclusive {
@@ -102,8 +104,13 @@ func (e *env) judge(c *cli.Context) error {
 		if cells[i].stream > 0 {
 			stream = pc(cells[i].stream)
 		}
-		t.Rows = append(t.Rows, []string{cells[i].name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"), number(j.Hi, "%.4f"),
-			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), again, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), pc(rule.Power(list[i])), stream, j.Reason})
+		row := []string{cells[i].name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"), number(j.Hi, "%.4f"),
+			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), again, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), pc(rule.Power(list[i])), stream, j.Reason}
+		t.Data.Rows = append(t.Data.Rows, row)
+		if row = slices.Clone(row); row[3] != "" {
+			row[2] += " (" + row[3] + "-" + row[4] + ")"
+		}
+		t.Rows = append(t.Rows, slices.Delete(row, 3, 5))
 	}
 	if slices.ContainsFunc(cells, func(x roundsOf) bool { return !x.again }) {
 		t.Notes = append(t.Notes, "no a2: nothing shows what two copies of one code differ by")

@@ -275,6 +275,9 @@ func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Ru
 		spent += max(s.last.Sub(s.first), 0)
 	}
 	d, err := rules.Collect([]string{path})
+	if errors.Is(err, rules.ErrNoDefault) { // it ended before its first problem was through
+		return nil, nil, spent, nil
+	}
 	if err != nil {
 		return nil, nil, 0, err
 	}

@@ -156,25 +156,36 @@ func (e *env) rulesOf(text string, d kernels.DeviceInfo) (*launchrule.Set, error
 
 // ruleTable is a row for each rule.
 func ruleTable(set *launchrule.Set, ref string) *report.Table {
-	t := newTable(fmt.Sprintf("launch rules of %s for %s", ref, set.Device.Name), "problem", ">N", "where", "family", "label", "from")
-	t.Drop = []string{"from"}
-	origin := false // of some rule
-	t.Notes = append(t.Notes, "the first that fits answers; next: those of the following list do; base: by the default, in several configs")
+	t := newTable(fmt.Sprintf("launch rules of %s for %s", ref, set.Device.Name), "problem", ">N", "where", "family", "label", ">list", "from")
+	widths, lists, origin := map[int64]bool{}, map[string]int{}, false
 	for i := range set.Lists {
 		l := &set.Lists[i]
+		class := l.Class.String()
+		lists[class]++
 		for j := range l.Rules {
 			r := &l.Rules[j]
 			box := r.Box
 			box.NOver, box.NMax = 0, 0
-			t.Rows = append(t.Rows, []string{l.Class.String(), fmt.Sprint(r.NMax), box.String(), cmp.Or(r.Family, r.Then), r.Config.String(), cmp.Or(r.Evidence.Device, l.Origin)})
-			origin = origin || t.Rows[len(t.Rows)-1][5] != ""
+			from := cmp.Or(r.Evidence.Device, l.Origin)
+			widths[r.NMax], origin = true, origin || from != ""
+			t.Rows = append(t.Rows, []string{class, fmt.Sprint(r.NMax), box.String(), cmp.Or(r.Family, r.Then), r.Config.String(), strconv.Itoa(lists[class]), from})
 		}
 	}
-	if !origin {
-		t.Header = t.Header[:5]
-		for i := range t.Rows {
-			t.Rows[i] = t.Rows[i][:5]
-		}
+	t.Data = &report.Table{Header: t.Header, Align: t.Align, Rows: t.Rows}
+	order, of := []int{0, 1, 5, 2, 3, 4}, func(row []string) string { return row[0] }
+	if !slices.ContainsFunc(set.Lists, func(l launchrule.List) bool { return lists[l.Class.String()] > 1 }) {
+		order = slices.Delete(order, 2, 3)
 	}
+	if origin {
+		order = append(order, 6)
+		t.Drop = []string{"from"}
+	}
+	t.Group = &report.Group{Hide: []string{"problem"}}
+	if len(widths) == 1 {
+		t.Group.Hide, of = []string{"problem", "N"}, func(row []string) string { return row[0] + ", N = " + row[1] }
+	}
+	t.Group.Of = func(row []string) (string, string) { return of(row), row[0] }
+	t = t.Ordered(order)
+	t.Notes = []string{"the first rule that fits answers; next: the following list does; base: the default does, in several configs; always: fits every problem that the rules above left"}
 	return t
 }

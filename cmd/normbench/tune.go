@@ -261,16 +261,22 @@ func tallies(set *launchrule.Set) (list []report.Tally) {
 // published rules where there are some.
 func regretTables(set *launchrule.Set, ev *rules.Evaluation, format string) []*report.Table {
 	t := newTable(fmt.Sprintf("regret: time over the best known, of %s", set.Device.Name),
-		"class", "held out", "by", ">shapes", ">of", ">geomean", "95% interval", ">p95", ">max", ">within 2%", ">within 5%", "worst")
-	t.Drop = []string{"within 5%", "of", "max", "95% interval", "shapes"}
+		"class", "held out", "by", ">shapes", ">of", ">geomean", ">p95", ">max", ">within 2%", ">within 5%", "worst")
+	t.Drop = []string{"within 5%", "of", "max", "shapes"}
+	t.Legend = []report.Meaning{{Column: "geomean", Text: "geometric mean with its 95% interval"}}
+	t.Data = newTable("", "class", "held out", "by", ">shapes", ">of", ">geomean", "95% interval", ">p95", ">max", ">within 2%", ">within 5%", "worst")
 	of := map[string]int{} // shapes of each class
 	for _, s := range set.HeldOut {
 		of[s.Class] = max(of[s.Class], s.Shapes)
 	}
 	add := func(s launchrule.Score) {
 		held := map[string]string{launchrule.HeldNothing: "nothing", launchrule.HeldShape: "one shape", launchrule.HeldN: "one N", learn.HeldFresh: "a fresh draw"}[s.Held]
-		t.Rows = append(t.Rows, []string{s.Class, held, s.Chooser, fmt.Sprint(s.Shapes), fmt.Sprint(of[s.Class]), fmt.Sprintf("%.3f", s.Regret), fmt.Sprintf("%.3f to %.3f", s.Lo, s.Hi),
-			fmt.Sprintf("%.3f", s.P95), fmt.Sprintf("%.3f", s.Max), fmt.Sprintf("%.0f%%", 100*s.Within2), fmt.Sprintf("%.0f%%", 100*s.Within5), s.Worst})
+		row := []string{s.Class, held, s.Chooser, fmt.Sprint(s.Shapes), fmt.Sprint(of[s.Class]), fmt.Sprintf("%.3f", s.Regret), fmt.Sprintf("%.3f to %.3f", s.Lo, s.Hi),
+			fmt.Sprintf("%.3f", s.P95), fmt.Sprintf("%.3f", s.Max), fmt.Sprintf("%.0f%%", 100*s.Within2), fmt.Sprintf("%.0f%%", 100*s.Within5), s.Worst}
+		t.Data.Rows = append(t.Data.Rows, row)
+		row = slices.Delete(slices.Clone(row), 6, 7)
+		row[5] = fmt.Sprintf("%.3f (%.3f-%.3f)", s.Regret, s.Lo, s.Hi)
+		t.Rows = append(t.Rows, row)
 	}
 	for _, s := range set.HeldOut {
 		add(s)

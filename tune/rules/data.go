@@ -2,6 +2,7 @@ package rules
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +42,9 @@ type Shape struct {
 	Asked   kernels.Variant             // what the rules of that time answered, where learn measured it
 	When    time.Time                   // of its latest record
 }
+
+// ErrNoDefault says that records have nothing to compare with.
+var ErrNoDefault = errors.New("no problem with a time of its default")
 
 // Collect reads records files and keeps one median per problem and variant, the
 // last where there are several. Several devices, or several sources of one
@@ -233,7 +237,7 @@ func (c *collector) finish(paths []string) (*Data, error) {
 		d.Notes = append(d.Notes, fmt.Sprintf("left out, as the default was not measured or failed: %s", abridge(baseless)))
 	}
 	if len(d.Shapes) == 0 {
-		return nil, hint.Errorf("`normbench sweep` measures the default and what may beat it", "%s: no problem with a time of its default", strings.Join(paths, ", "))
+		return nil, hint.Errorf("`normbench sweep` measures the default and what may beat it", "%s: %w", strings.Join(paths, ", "), ErrNoDefault)
 	}
 	if len(c.compiled) > 1 {
 		d.Notes = append(d.Notes, "records of several compilers or drivers: "+abridge(sortedKeys(c.compiled)))

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -73,7 +74,11 @@ func TestCollectErrors(t *testing.T) {
 		"no problem with a time of its default":                                                             {h200Run, p1 + " f@w8 abc 9"},
 		"unknown knob \"zz\"":                                                                               {h200Run, p1 + " f@zz8 abc 9 base"},
 	} {
-		if _, err := Collect([]string{recordsFile(t, lines...)}); err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
+		_, err := Collect([]string{recordsFile(t, lines...)})
+		if (want == ErrNoDefault.Error()) != errors.Is(err, ErrNoDefault) {
+			t.Errorf("%v is taken for another", err)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
