@@ -3,7 +3,9 @@ package rules
 import (
 	"math"
 	"slices"
+	"sync"
 
+	"normbench/kernels"
 	"normbench/kernels/launchrule"
 )
 
@@ -12,16 +14,40 @@ import (
 // width of a row, on the bytes that its rows start at a multiple of, and, for
 // the number of CTAs, on the rows; between neighbouring powers of two it does
 // not change back and forth. So the registry is asked on a lattice of such
-// places, and the box shrunk to the largest part that is accepted throughout.
+// places, and between two of which one is refused; the box shrinks to the largest part that is accepted throughout.
 // TestAccepted holds that against random problems.
 
-// narrow shrinks a box to what the recipe is accepted on, keeping as many of the
-// shapes as it can. ok is false where nothing is left. The ends of what is left may be
+// A Narrower shrinks boxes to what their recipes are accepted on. It remembers what it
+// asked the registry; its method may be called from several goroutines.
+type Narrower struct {
+	class  Class
+	judge  Judge
+	mu     sync.Mutex
+	probes map[string]*probes // by recipe
+}
+
+type probes struct {
+	mu    sync.Mutex
+	known map[probe]bool
+}
+
+// NewNarrower makes one for a class.
+func NewNarrower(c Class, j Judge) *Narrower {
+	return &Narrower{class: c, judge: j, probes: map[string]*probes{}}
+}
+
+// Narrow is the largest part of a box within the hull that a recipe is accepted on throughout,
+// by how many of the problems it holds. ok is false where it would hold none. The ends of what is left may be
 // places of one kind of rows, with others beside them that nobody asked for: it is
 // asked there, until nothing changes.
-func (t *table) narrow(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
+func (w *Narrower) Narrow(b Box, r Recipe, h Hull, ps []kernels.Problem) (_ Box, ok bool) {
+	in := make([]launchrule.Place, len(ps))
+	for i, p := range ps {
+		in[i] = launchrule.At(p, w.judge.Device)
+	}
 	for {
-		c, ok := t.narrowOnce(b, r, h, shapes)
+		in = slices.DeleteFunc(in, func(at launchrule.Place) bool { return !b.Holds(&at) })
+		c, ok := w.once(b, r, h, in)
 		if !ok || c == b {
 			return c, ok
 		}
@@ -29,29 +55,58 @@ func (t *table) narrow(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
 	}
 }
 
-func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok bool) {
-	size := t.class.Bytes
-	best, bestCount, bestArea := Box{}, 0, 0.0
-	nOver, nMost, mOver, mMost := bounds(b, h, t.sms)
-	if nOver >= nMost || mOver >= mMost {
+// once narrows by what the registry accepts on a lattice, refined at the borders of what it refuses.
+func (w *Narrower) once(b Box, r Recipe, h Hull, in []launchrule.Place) (_ Box, ok bool) {
+	sms := max(w.judge.Device.SMs, 1)
+	nOver, nMost, mOver, mMost := bounds(b, h, sms)
+	if nOver >= nMost || mOver >= mMost || len(in) == 0 {
 		return b, false
 	}
-	rows := launchrule.Lattice(mOver, mMost)
 	id := r.String()
-	for _, a := range withinBox(b, alignments(size)) {
-		ns := a.lattice(nOver, nMost, size)
-		ok := make([][]bool, len(ns))
+	w.mu.Lock()
+	asked := w.probes[id]
+	if asked == nil {
+		asked = &probes{known: map[probe]bool{}}
+		w.probes[id] = asked
+	}
+	w.mu.Unlock()
+	asked.mu.Lock()
+	defer asked.mu.Unlock()
+	accepts := func(n, q int64) bool {
+		return n*q > h.ElemsMax || w.acceptsRows(asked.known, r, n, q, b) // beyond the hull the default answers
+	}
+	ns, rows := alignment{}.lattice(nOver, nMost, w.class.Bytes), launchrule.Lattice(mOver, mMost)
+	ns, rows = w.refine(ns, rows, accepts)
+	grid := make([][]bool, len(ns))
+	for i, n := range ns {
+		grid[i] = make([]bool, len(rows))
+		for j, q := range rows {
+			grid[i][j] = accepts(n, q)
+		}
+	}
+	best, bestCount, bestArea := Box{}, 0, 0.0
+	for _, a := range withinBox(b, alignments(w.class.Bytes)) {
+		// Runs of columns that are accepted alike: a border lies between two of these.
+		type run struct {
+			first, last int64
+			ok          []bool
+		}
+		var runs []run
 		for i, n := range ns {
-			ok[i] = make([]bool, len(rows))
-			for j, q := range rows {
-				ok[i][j] = n*q > h.ElemsMax || t.acceptsRows(id, r, n, q, b) // beyond the hull the default answers
+			if !a.holds(n * w.class.Bytes) {
+				continue
+			}
+			if k := len(runs) - 1; k >= 0 && slices.Equal(runs[k].ok, grid[i]) {
+				runs[k].last = n
+			} else {
+				runs = append(runs, run{n, n, grid[i]})
 			}
 		}
-		for i0 := range ns {
-			all := slices.Clone(ok[i0])
-			for i1 := i0; i1 < len(ns); i1++ {
+		for i0 := range runs {
+			all := slices.Clone(runs[i0].ok)
+			for i1 := i0; i1 < len(runs); i1++ {
 				for j := range all {
-					all[j] = all[j] && ok[i1][j]
+					all[j] = all[j] && runs[i1].ok[j]
 				}
 				for j0 := 0; j0 < len(rows); j0++ {
 					if !all[j0] {
@@ -64,10 +119,10 @@ func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok boo
 					c := b
 					c.RowAlign, c.RowUneven = a.least, a.uneven
 					if i0 > 0 {
-						c.NOver = ns[i0] - 1
+						c.NOver = runs[i0].first - 1
 					}
-					if i1 < len(ns)-1 {
-						c.NMax = ns[i1]
+					if i1 < len(runs)-1 {
+						c.NMax = runs[i1].last
 					}
 					if j0 > 0 {
 						c.MOver = launchrule.Whole(rows[j0] - 1)
@@ -76,15 +131,15 @@ func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok boo
 						c.MMax = launchrule.Whole(rows[j1])
 					}
 					count := 0
-					for _, k := range shapes {
-						if c.Holds(&t.shapes[k].at) {
+					for k := range in {
+						if c.Holds(&in[k]) {
 							count++
 						}
 					}
 					// Octaves of columns times those of rows, not to end with one width
 					// where asking for an alignment would keep them all. Alignments come
 					// with the weakest first.
-					area := math.Log2(2*float64(ns[i1])/float64(ns[i0])) * float64(j1-j0+1)
+					area := math.Log2(2*float64(runs[i1].last)/float64(runs[i0].first)) * float64(j1-j0+1)
 					if count > bestCount || count == bestCount && count > 0 && area > 1.1*bestArea {
 						best, bestCount, bestArea = c, count, area
 					}
@@ -94,6 +149,58 @@ func (t *table) narrowOnce(b Box, r Recipe, h Hull, shapes []int) (_ Box, ok boo
 		}
 	}
 	return best, bestCount > 0
+}
+
+// refine adds to a lattice the last place that is accepted and the first that is not, of each kind of columns and
+// of rows: between two places of the lattice, of which one is accepted, these are found by bisection.
+func (w *Narrower) refine(ns, rows []int64, accepts func(n, q int64) bool) (_, _ []int64) {
+	kind := func(n int64) int64 { return min(n*w.class.Bytes&-(n*w.class.Bytes), 16) / w.class.Bytes }
+	var columns, more []int64
+	last := map[int64]int64{}
+	for _, n := range ns {
+		unit := kind(n)
+		step := 2 * unit // to the next of the kind
+		if unit == 16/w.class.Bytes {
+			step = unit
+		}
+		if before, ok := last[unit]; ok {
+			for _, q := range rows {
+				if at := accepts(n, q); at != accepts(before, q) {
+					lo, hi := before, n
+					for hi-lo > step {
+						if mid := lo + (hi-lo)/step/2*step; accepts(mid, q) == at {
+							hi = mid
+						} else {
+							lo = mid
+						}
+					}
+					columns = append(columns, lo, hi)
+				}
+			}
+		}
+		last[unit] = n
+	}
+	for j := 1; j < len(rows); j++ {
+		for _, n := range ns {
+			if at := accepts(n, rows[j]); at != accepts(n, rows[j-1]) {
+				lo, hi := rows[j-1], rows[j]
+				for hi-lo > 1 {
+					if mid := lo + (hi-lo)/2; accepts(n, mid) == at {
+						hi = mid
+					} else {
+						lo = mid
+					}
+				}
+				more = append(more, lo, hi)
+			}
+		}
+	}
+	merge := func(a, b []int64) []int64 {
+		a = append(a, b...)
+		slices.Sort(a)
+		return slices.Compact(a)
+	}
+	return merge(ns, columns), merge(rows, more)
 }
 
 // withinBox are the alignments that ask for no less than the box does, the weakest first.
@@ -150,34 +257,29 @@ func (a alignment) holds(row int64) bool {
 
 // acceptsRows says whether the recipe can run on rows of n elements, whatever
 // the number of rows that come to q per SM.
-func (t *table) acceptsRows(id string, r Recipe, n, q int64, b Box) bool {
-	k := probe{id, n, q, b.RowsOver, b.RowsMax}
-	t.mu.Lock()
-	ok, known := t.probes[k]
-	t.mu.Unlock()
+func (w *Narrower) acceptsRows(asked map[probe]bool, r Recipe, n, q int64, b Box) bool {
+	k := probe{n, q, b.RowsOver, b.RowsMax}
+	ok, known := asked[k]
 	if known {
 		return ok
 	}
 	ok = true
-	sms := int64(t.sms)
-	most := q * sms
+	sms := max(w.judge.Device.SMs, 1)
+	most := q * int64(sms)
 	if b.RowsMax > 0 {
 		most = min(most, b.RowsMax)
 	}
-	for _, m := range []int64{max((q-1)*sms, b.RowsOver) + 1, most, most - 1} { // odd ones too
-		if m >= 1 && m > b.RowsOver && launchrule.RowsPerSM(m, t.sms) == q {
-			ok = ok && offers(t.judge, t.class.Problem(m, n), r)
+	for _, m := range []int64{max((q-1)*int64(sms), b.RowsOver) + 1, most, most - 1} { // odd ones too
+		if m >= 1 && m > b.RowsOver && launchrule.RowsPerSM(m, sms) == q {
+			ok = ok && offers(w.judge, w.class.Problem(m, n), r)
 		}
 	}
-	t.mu.Lock()
-	t.probes[k] = ok
-	t.mu.Unlock()
+	asked[k] = ok
 	return ok
 }
 
 // A probe is a place at which the registry was asked.
 type probe struct {
-	recipe    string
 	n, q      int64
 	over, max int64 // bounds of the rows in all
 }

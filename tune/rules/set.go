@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"normbench/kernels"
 	"normbench/kernels/launchrule"
 )
 
@@ -71,7 +72,11 @@ func (t *table) list(use, barred []int, o Options, narrow bool) List {
 		r := Rule{Box: f.box(p), Recipe: t.recipes[p.recipe]}
 		if narrow {
 			var ok bool
-			if r.Box, ok = t.narrow(r.Box, r.Recipe, l.Hull, use); !ok {
+			var ps []kernels.Problem
+			for _, k := range use {
+				ps = append(ps, t.shapes[k].problem)
+			}
+			if r.Box, ok = t.narrower.Narrow(r.Box, r.Recipe, l.Hull, ps); !ok {
 				continue
 			}
 			// The rest of the box may no longer be worth a rule.

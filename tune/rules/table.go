@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sync"
 
 	"normbench/kernels"
 	"normbench/kernels/launchrule"
@@ -70,8 +69,7 @@ type table struct {
 	bestUS []float64
 	ranked [][]kernels.Variant // per shape, the fastest first; those within a quarter of it
 
-	mu     *sync.Mutex
-	probes map[probe]bool // what the registry was asked; see narrow.go
+	narrower *Narrower
 }
 
 // tables sorts the data into classes.
@@ -90,7 +88,7 @@ func tables(d *Data, j Judge) []*table {
 }
 
 func newTable(c Class, all []Shape, j Judge) *table {
-	t := &table{class: c, sms: max(j.Device.SMs, 1), judge: j, mu: new(sync.Mutex), probes: map[probe]bool{}}
+	t := &table{class: c, sms: max(j.Device.SMs, 1), judge: j, narrower: NewNarrower(c, j)}
 	// Problems of a class that differ in what the class leaves out (fp16 beside
 	// bf16, zero-centered weights) have the same m and n; each counts.
 	slices.SortStableFunc(all, func(a, b Shape) int {
