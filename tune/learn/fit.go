@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/kernels/launchrule"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -25,8 +27,6 @@ type Options struct {
 	Tolerance float64
 	// Cliff is the log ratio beyond which a loss counts Steep times more: means hide cliffs.
 	Cliff, Steep float64
-
-	settled bool // Price is what a fit of all came to: the folds of an evaluation search for none
 }
 
 // DefaultOptions are those of learn and tune.
@@ -111,38 +111,97 @@ func (c *class) box(x0, x1, y0, y1 int, b rules.Box) rules.Box {
 // A piece is a rectangle of cells with its candidate, -1 for the default.
 type piece struct{ x0, x1, y0, y1, cand int }
 
-// gains is each candidate's cost at each point over that of the default: measured, or what is expected.
-func (c *class) gains(o Options, out map[int]bool) [][]float64 {
-	skip := func(i int) bool { return out[i] }
-	gains := make([][]float64, len(c.cands))
-	var wg sync.WaitGroup
-	for x := range c.cands {
-		wg.Go(func() {
-			known := c.knownOf(x)
-			gains[x] = make([]float64, len(c.points))
-			for i, p := range c.points {
-				if out[i] {
-					continue
-				}
-				base, _ := p.regret(p.Default)
-				if !c.offers(x, i) {
-					gains[x][i] = p.Weight * refusedCost
-				} else if g, ok := p.regret(c.at(x, p.Problem.N)); ok {
-					gains[x][i] = p.Weight * o.cost(g-base)
-				} else {
-					// A candidate without a measurement has no gain.
-					gains[x][i] = p.Weight * o.cost(max(c.expect(known, i, skip).regret-base, -base/2))
-				}
+// A split has the points in folds that fits leave out, and of each candidate and point what the measurements in each
+// fold have to say: a fit without some folds adds up the others.
+type split struct {
+	fold []int
+	sums [][][folds]guess // by candidate and point; the regrets are sums
+}
+
+// A left is a set of folds that a fit leaves out.
+type left uint
+
+func (s *split) out(l left, i int) bool { return l>>s.fold[i]&1 == 1 }
+
+// folds are how many there are. A fit without two of them has seen three quarters of the points.
+const folds = 8
+
+// split sorts the points into folds: those of one shape, or of one number of columns, stay together.
+func (c *class) split(how string) *split {
+	s := &split{fold: make([]int, len(c.points)), sums: make([][][folds]guess, len(c.cands))}
+	for i, p := range c.points {
+		key := uint64(p.Problem.N) * 0x9e3779b97f4a7c15
+		if how == launchrule.HeldShape {
+			key += uint64(p.Problem.M) * 0xd6e8feb86659fd93
+		}
+		s.fold[i] = int((key^key>>29)*0xbf58476d1ce4e5b9>>33) % folds
+	}
+	each(len(c.cands), func(x int) {
+		s.sums[x] = make([][folds]guess, len(c.points))
+		for i, p := range c.points {
+			if _, ok := p.regret(c.at(x, p.Problem.N)); ok {
+				continue
 			}
+			for _, e := range c.knownOf(x) {
+				g := &s.sums[x][i][s.fold[e.point]]
+				k := float64(c.kernel[i][e.point])
+				g.regret, g.weight = g.regret+k*e.regret, g.weight+k
+			}
+		}
+	})
+	return s
+}
+
+// each does something for each of n, as many at a time as there are processors.
+func each(n int, do func(i int)) {
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := range n {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			do(i)
 		})
 	}
 	wg.Wait()
+}
+
+// gains is each candidate's cost at each point over that of the default: measured, or what is expected.
+func (c *class) gains(o Options, s *split, out left) [][]float64 {
+	gains := make([][]float64, len(c.cands))
+	for x := range c.cands {
+		gains[x] = make([]float64, len(c.points))
+		for i, p := range c.points {
+			if s.out(out, i) {
+				continue
+			}
+			base, _ := p.regret(p.Default)
+			if !c.offers(x, i) {
+				gains[x][i] = p.Weight * refusedCost
+			} else if g, ok := p.regret(c.at(x, p.Problem.N)); ok {
+				gains[x][i] = p.Weight * o.cost(g-base)
+			} else {
+				sum, weight := priorRegret*priorWeight, priorWeight
+				for f, g := range s.sums[x][i] {
+					if out>>f&1 == 0 {
+						sum, weight = sum+g.regret, weight+g.weight
+					}
+				}
+				// Nothing is gained by what nobody has measured.
+				gains[x][i] = p.Weight * o.cost(max(sum/weight-base, -base/2))
+			}
+		}
+	}
 	return gains
 }
 
 // offers says whether candidate x runs at point i.
 func (c *class) offers(x, i int) bool {
 	k := asked{c.ids[x], c.points[i].Problem}
+	at := &c.offered[x][i]
+	if known := at.Load(); known != 0 {
+		return known > 0
+	}
 	c.memo.mu.Lock()
 	yes, ok := c.memo.offered[k]
 	c.memo.mu.Unlock()
@@ -152,16 +211,23 @@ func (c *class) offers(x, i int) bool {
 		c.memo.offered[k] = yes
 		c.memo.mu.Unlock()
 	}
+	at.Store(-1)
+	if yes {
+		at.Store(1)
+	}
 	return yes
 }
 
+// passes bound how often what a fit left over is fitted again.
+const passes = 6
+
 // fit finds the rules of the points that out does not hold.
-func (c *class) fit(o Options, out map[int]bool) fitted {
+func (c *class) fit(o Options, s *split, out left) fitted {
 	f := fitted{list: rules.List{Class: c.Class, Rules: []rules.Rule{}}}
 	var use []int
 	total := 0.0
 	for i, p := range c.points {
-		if !out[i] {
+		if !s.out(out, i) {
 			use = append(use, i)
 			total += p.Weight
 		}
@@ -171,25 +237,17 @@ func (c *class) fit(o Options, out map[int]bool) fitted {
 		return f
 	}
 	f.list.Hull = c.hull(use)
-	gains := c.gains(o, out)
-	// Narrowing took a part of a rule's box: fit that part again, as long as this finds rules.
-	for pass := 0; pass < 3 && len(use) > 0; pass++ {
-		found, of := c.pass(o, &f, use, gains, total)
-		f.list.Rules, f.of = append(f.list.Rules, found...), append(f.of, of...)
-		if len(found) == 0 || o.settled {
-			break
-		}
-		o.Price = f.price
-		use = slices.DeleteFunc(use, func(i int) bool {
-			p := c.points[i].Problem
-			return slices.ContainsFunc(found, func(r rules.Rule) bool { return r.Holds(c.where(p)) })
-		})
+	gains := c.gains(o, s, out)
+	// What narrowing took from a rule's box is fitted again without the candidate, as far as that finds something.
+	for again, n := true, 0; again && n < passes && len(use) > 0; n++ {
+		use, again = c.pass(o, &f, use, gains, total)
 	}
 	return f
 }
 
-// pass finds rules for some points. The first pass settles the price.
-func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total float64) ([]rules.Rule, []int) {
+// pass adds rules for some points. It returns those that are left, and whether another pass may find more: where a
+// candidate's rule does not hold, the candidate is barred. The first pass settles the price.
+func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total float64) (rest []int, again bool) {
 	type rule struct {
 		rules.Rule
 		cand int
@@ -209,11 +267,15 @@ func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total f
 	}
 	// The fewest rules within the tolerance of what the price leaves; beyond MaxRules a rule costs three times
 	// as much.
-	cost, n, ps := solve(o.Price)
+	price := cmp.Or(f.price, o.Price)
+	if len(f.list.Rules) >= o.MaxRules {
+		price = max(price, 3*o.Price)
+	}
+	cost, n, ps := solve(price)
 	if f.price == 0 {
 		f.price = o.Price
 		best := cost - o.Price*float64(n)
-		for lo, hi, step := o.Price, 64*o.Price, 0; step < 7 && n > 0 && !o.settled; step++ {
+		for lo, hi, step := o.Price, 64*o.Price, 0; step < 7 && n > 0; step++ {
 			mid := math.Sqrt(lo * hi)
 			cost, fewer, pieces := solve(mid)
 			if cost-mid*float64(fewer) <= best+o.Tolerance || fewer >= o.MaxRules && mid <= 3*o.Price {
@@ -235,14 +297,28 @@ func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total f
 			if !c.evenly(whole, p.cand, use) {
 				boxes = parts(whole)
 			}
+			left, steep := use, []int{}
 			for _, b := range boxes {
-				for left, n := use, 0; n < 4; n++ {
-					r, ok := c.stands(rules.Rule{Box: b, Recipe: c.cands[p.cand]}, p.cand, f.list.Hull, left, o)
+				for n := 0; n < 4; n++ {
+					r, ok, cliffs := c.stands(rules.Rule{Box: b, Recipe: c.cands[p.cand]}, p.cand, f.list.Hull, left, o)
 					if !ok {
+						steep = append(steep, cliffs...)
 						break
 					}
 					found = append(found, rule{r, p.cand})
 					left = slices.DeleteFunc(slices.Clone(left), func(i int) bool { return r.Holds(&c.points[i].where) })
+				}
+			}
+			// Cliffs that cost more are cut away from the rest.
+			for _, i := range steep {
+				gains[p.cand][i], again = 4*gains[p.cand][i], true
+			}
+			for _, i := range left {
+				if len(steep) > 0 {
+					break
+				}
+				if q := c.points[i]; whole.Holds(&q.where) && gains[p.cand][i] < q.Weight*refusedCost {
+					gains[p.cand][i], again = q.Weight*refusedCost, true
 				}
 			}
 		}
@@ -252,12 +328,12 @@ func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total f
 		return cmp.Or(cmp.Compare(b.RowAlign, a.RowAlign), cmp.Compare(b.RowUneven, a.RowUneven), cmp.Compare(most(a.NMax), most(b.NMax)), cmp.Compare(a.NOver, b.NOver),
 			cmp.Compare(most(a.MMax.Num), most(b.MMax.Num)), cmp.Compare(a.MOver.Num, b.MOver.Num), cmp.Compare(most(a.RowsMax), most(b.RowsMax)))
 	})
-	var list []rules.Rule
-	var of []int
 	for _, r := range found {
-		list, of = append(list, r.Rule), append(of, r.cand)
+		f.list.Rules, f.of = append(f.list.Rules, r.Rule), append(f.of, r.cand)
 	}
-	return list, of
+	return slices.DeleteFunc(slices.Clone(use), func(i int) bool {
+		return slices.ContainsFunc(found, func(r rule) bool { return r.Holds(&c.points[i].where) })
+	}), again
 }
 
 // evenly says whether a candidate was measured in all parts of a box and loses in none, in the mean.
@@ -267,7 +343,7 @@ func (c *class) evenly(b rules.Box, cand int, use []int) bool {
 		if len(p.gain) == 0 {
 			return c.Bytes > 2 && part.RowUneven == 4 // rows of fp32 begin at words
 		}
-		if mean, _, _ := p.sum(DefaultOptions); mean > 0 {
+		if mean, _ := p.sum(); mean > 0 {
 			return false
 		}
 	}
@@ -277,31 +353,37 @@ func (c *class) evenly(b rules.Box, cand int, use []int) bool {
 // stands narrows a rule to what its recipe is accepted on and says whether the paired times in its box
 // hold it: in the mean it gains 0.4%, also less 1.5 times its standard error, and no twentieth of its problems
 // falls off a cliff. The default wins ties.
-func (c *class) stands(r rules.Rule, cand int, h rules.Hull, use []int, o Options) (rules.Rule, bool) {
+func (c *class) stands(r rules.Rule, cand int, h rules.Hull, use []int, o Options) (_ rules.Rule, ok bool, cliffs []int) {
 	var in []kernels.Problem
 	for _, i := range use {
 		if p := c.points[i].Problem; r.Holds(c.where(p)) {
 			in = append(in, p)
 		}
 	}
-	if !o.settled { // a fold asks about the problems that it left out alone
-		var ok bool
-		if r.Box, ok = c.narrow(r, h, in); !ok {
-			return r, false
-		}
+	if r.Box, ok = c.narrow(r, h, in); !ok {
+		return r, false, nil
 	}
 	pairs := c.paired(&r, cand, use)
 	if len(pairs.gain) == 0 {
-		return r, false
+		return r, false, nil
 	}
-	mean, half, cliffs := pairs.sum(o)
-	if !o.settled {
-		r.Evidence = c.evidence(&r, cand, use)
-	}
+	mean, half := pairs.sum()
 	if len(pairs.gain) == 1 { // the rest of a box that was narrowed: what is expected there speaks for it too
-		return r, mean < -0.05
+		if len(in) == 1 { // or is of that problem alone
+			p := in[0]
+			r.Box = rules.Box{NOver: p.N - 1, NMax: p.N, RowsOver: p.M - 1, RowsMax: p.M}
+		}
+		return r, mean < -0.05, nil
 	}
-	return r, mean+1.5*half < -0.004 && 20*cliffs <= len(pairs.gain)+10
+	for k, g := range pairs.gain {
+		if g > 2*o.Cliff {
+			cliffs = append(cliffs, pairs.point[k])
+		}
+	}
+	if mean+1.5*half >= -0.004 {
+		return r, false, nil
+	}
+	return r, 20*len(cliffs) <= len(pairs.gain)+10, cliffs
 }
 
 // narrow is the box of a rule as far as its recipe is accepted. A recipe may be refused for few rows, or for more than a
@@ -340,7 +422,10 @@ func (c *class) narrow(r rules.Rule, h rules.Hull, in []kernels.Problem) (best r
 }
 
 // pairs are the weighted log ratios of a rule to the default at the points where both were measured.
-type pairs struct{ gain, weight []float64 }
+type pairs struct {
+	gain, weight []float64
+	point        []int
+}
 
 func (c *class) paired(r *rules.Rule, cand int, use []int) (p pairs) {
 	for _, i := range use {
@@ -350,61 +435,93 @@ func (c *class) paired(r *rules.Rule, cand int, use []int) (p pairs) {
 		}
 		base, okBase := q.regret(q.Default)
 		if g, ok := q.regret(c.at(cand, q.Problem.N)); ok && okBase {
-			p.gain, p.weight = append(p.gain, g-base), append(p.weight, q.Weight)
+			p.gain, p.weight, p.point = append(p.gain, g-base), append(p.weight, q.Weight), append(p.point, i)
 		}
 	}
 	return p
 }
 
-// sum is the weighted mean, its standard error, and how many fall off a cliff.
-func (p pairs) sum(o Options) (mean, err float64, cliffs int) {
+// sum is the weighted mean and its standard error.
+func (p pairs) sum() (mean, err float64) {
 	total, sq := 0.0, 0.0
 	for i, g := range p.gain {
 		mean, total = mean+p.weight[i]*g, total+p.weight[i]
-		if g > 2*o.Cliff {
-			cliffs++
-		}
 	}
 	mean /= total
 	for i, g := range p.gain {
 		sq += p.weight[i] * (g - mean) * (g - mean)
 	}
 	n := float64(len(p.gain))
-	return mean, math.Sqrt(sq / total / max(n-1, 1)), cliffs
+	return mean, math.Sqrt(sq / total / max(n-1, 1))
 }
 
-// evidence sums up what was measured in a rule's box.
-func (c *class) evidence(r *rules.Rule, cand int, use []int) (e rules.Evidence) {
-	var own, next, base mean
-	worst := math.Inf(-1)
-	for _, i := range use {
-		p := c.points[i]
-		g, ok := p.regret(c.at(cand, p.Problem.N))
-		if !ok || !r.Holds(&p.where) {
-			continue
-		}
-		own.add(p.Weight, g)
-		if g > worst {
-			worst, e.Worst = g, p.Problem.String()
-		}
-		e.Problems++
-		e.Records += len(p.US) + len(p.Failed)
-		if d, ok := p.regret(p.Default); ok {
-			next.add(p.Weight, d-g)
-		}
-		if b, ok := p.regret(p.Base); ok {
-			base.add(p.Weight, b-g)
+// A proof gathers the problems that a rule answers.
+type proof struct {
+	rules.Evidence
+	own, next, base, before mean
+	worst                   float64
+}
+
+// add takes a problem on which the rule runs v, and without the rule next would run.
+func (e *proof) add(p *Point, v, next kernels.Variant) {
+	g, ok := p.regret(v)
+	if !ok {
+		return
+	}
+	e.own.add(p.Weight, g)
+	if e.Problems == 0 || g > e.worst {
+		e.worst, e.Worst = g, p.Problem.String()
+	}
+	e.Problems++
+	e.Records += len(p.US) + len(p.Failed)
+	if d, ok := p.regret(next); ok {
+		e.next.add(p.Weight, d-g)
+	}
+	if b, ok := p.regret(p.Base); ok {
+		e.base.add(p.Weight, b-g)
+	}
+	if d, ok := p.regret(p.Default); ok && v != p.Default {
+		e.before.add(p.Weight, d)
+	}
+}
+
+// evidence is what the problems come to.
+func (e *proof) evidence() rules.Evidence {
+	if e.Problems > 0 {
+		e.Regret, e.WorstRegret = e.own.exp(), round(math.Exp(e.worst))
+	}
+	if e.before.weight > 0 {
+		e.DefaultRegret = e.before.exp()
+	}
+	if e.next.weight > 0 {
+		e.OverNext, e.OverNextWorst = e.next.exp(), round(math.Exp(e.next.least))
+	}
+	if e.base.weight > 0 {
+		e.OverBase, e.OverBaseWorst = e.base.exp(), round(math.Exp(e.base.least))
+	}
+	return e.Evidence
+}
+
+// prove gives the rules of a fit their evidence.
+func (c *class) prove(f *fitted) {
+	proofs := make([]proof, len(f.list.Rules))
+	for k := range proofs {
+		proofs[k].HeldOutRegret = f.list.Rules[k].Evidence.HeldOutRegret
+	}
+	for i, p := range c.points {
+		if k := c.rule(f, i, 0); k >= 0 {
+			next := p.Default // also where the next rule's launch has no time
+			if n := c.rule(f, i, k+1); n >= 0 {
+				if v := c.at(f.of[n], p.Problem.N); p.US[v] > 0 {
+					next = v
+				}
+			}
+			proofs[k].add(p, c.at(f.of[k], p.Problem.N), next)
 		}
 	}
-	if e.Problems == 0 {
-		return e
+	for k := range proofs {
+		f.list.Rules[k].Evidence = proofs[k].evidence()
 	}
-	e.Regret, e.WorstRegret, e.DefaultRegret = own.exp(), round(math.Exp(worst)), round(math.Exp((own.sum+next.sum)/own.weight))
-	e.OverNext, e.OverNextWorst = next.exp(), round(math.Exp(next.least))
-	if base.weight > 0 {
-		e.OverBase, e.OverBaseWorst = base.exp(), round(math.Exp(base.least))
-	}
-	return e
 }
 
 // A mean of logs.
@@ -442,25 +559,31 @@ func (c *class) hull(use []int) (h rules.Hull) {
 type cutter struct {
 	stratum rules.Box
 	xs, ys  []int // the cells' columns and rows that hold points
-	count   []int
-	sums    [][]float64 // per candidate, prefix sums of costs
-	leaves  []cutLeaf
-	memo    []cut
-	price   float64
-}
-
-type cutLeaf struct {
-	done bool
-	cand int
-	cost float64
+	// By rectangle x0, x1, y0, y1: the best candidate for all of it, and the best way to answer it at the last price.
+	leaves, cuts []cut
 }
 
 type cut struct {
-	done        bool
-	cost        float64
-	rules, cand int
-	at          int // last index of the first half, -1 for none
-	alongX      bool
+	cost   float64
+	rules  int16
+	cand   int16 // -1 for the default, or where the rectangle is cut
+	at     int16 // last index of the first half, -1 for none
+	alongX bool
+}
+
+func (s *cutter) id(x0, x1, y0, y1 int) int { return ((x0*len(s.xs)+x1)*len(s.ys)+y0)*len(s.ys) + y1 }
+
+// rectangles calls do for all, those within another before it.
+func (s *cutter) rectangles(do func(x0, x1, y0, y1 int)) {
+	for w := range s.xs {
+		for x := range len(s.xs) - w {
+			for h := range s.ys {
+				for y := range len(s.ys) - h {
+					do(x, x+w, y, y+h)
+				}
+			}
+		}
+	}
 }
 
 // newCutter is nil where the stratum has no point.
@@ -481,54 +604,55 @@ func newCutter(c *class, use []int, gains [][]float64, stratum rules.Box) *cutte
 	slices.Sort(s.xs)
 	slices.Sort(s.ys)
 	s.xs, s.ys = slices.Compact(s.xs), slices.Compact(s.ys)
-	w := len(s.ys) + 1
-	s.count = make([]int, (len(s.xs)+1)*w)
-	places := make([]int, len(mine))
-	for k := range mine {
-		x, _ := slices.BinarySearch(s.xs, at[k][0])
-		y, _ := slices.BinarySearch(s.ys, at[k][1])
-		places[k] = (x+1)*w + y + 1
-		s.count[places[k]]++
-	}
-	prefix(s.count, w)
-	for _, g := range gains {
-		sum := make([]float64, len(s.count))
-		for k, i := range mine {
-			sum[places[k]] += g[i]
+	w, k := len(s.ys)+1, len(gains)
+	count, sums := make([]int, (len(s.xs)+1)*w), make([]float64, (len(s.xs)+1)*w*k) // prefix sums over cells, of each candidate
+	for j, i := range mine {
+		x, _ := slices.BinarySearch(s.xs, at[j][0])
+		y, _ := slices.BinarySearch(s.ys, at[j][1])
+		p := (x+1)*w + y + 1
+		count[p]++
+		for c, g := range gains {
+			sums[p*k+c] += g[i]
 		}
-		prefix(sum, w)
-		s.sums = append(s.sums, sum)
 	}
-	n := len(s.xs) * len(s.xs) * len(s.ys) * len(s.ys)
-	s.leaves, s.memo = make([]cutLeaf, n), make([]cut, n)
+	for p := w; p < len(count); p++ {
+		if p%w == 0 {
+			continue
+		}
+		count[p] += count[p-1] + count[p-w] - count[p-w-1]
+		for c := range k {
+			sums[p*k+c] += sums[(p-1)*k+c] + sums[(p-w)*k+c] - sums[(p-w-1)*k+c]
+		}
+	}
+	s.leaves = make([]cut, len(s.xs)*len(s.xs)*len(s.ys)*len(s.ys))
+	s.cuts = make([]cut, len(s.leaves))
+	s.rectangles(func(x0, x1, y0, y1 int) {
+		l := &s.leaves[s.id(x0, x1, y0, y1)]
+		*l = cut{cost: math.Inf(1), cand: -1, at: -1}
+		p, q, r, t := (x1+1)*w+y1+1, x0*w+y1+1, (x1+1)*w+y0, x0*w+y0
+		if count[p]-count[q]-count[r]+count[t] == 0 {
+			return
+		}
+		ps, qs, rs, ts := sums[p*k:][:k], sums[q*k:][:k], sums[r*k:][:k], sums[t*k:][:k]
+		for c := range ps {
+			if cost := ps[c] - qs[c] - rs[c] + ts[c]; cost < l.cost-1e-9 {
+				l.cand, l.cost = int16(c), cost
+			}
+		}
+	})
 	return s
-}
-
-func prefix[T int | float64](g []T, w int) {
-	for x := w; x < len(g); x += w {
-		var row T
-		for y := 1; y < w; y++ {
-			row += g[x+y]
-			g[x+y] = g[x-w+y] + row
-		}
-	}
-}
-
-func within[T int | float64](g []T, w, x0, x1, y0, y1 int) T {
-	return g[(x1+1)*w+y1+1] - g[x0*w+y1+1] - g[(x1+1)*w+y0] + g[x0*w+y0]
 }
 
 // solve is the least cost, the number of rules and the pieces at a price.
 func (s *cutter) solve(price float64) (cost float64, n int, ps []piece) {
-	s.price = price
-	clear(s.memo)
-	b := s.best(0, len(s.xs)-1, 0, len(s.ys)-1)
+	s.rectangles(func(x0, x1, y0, y1 int) { s.cuts[s.id(x0, x1, y0, y1)] = s.best(x0, x1, y0, y1, price) })
+	b := s.cuts[s.id(0, len(s.xs)-1, 0, len(s.ys)-1)]
 	var walk func(x0, x1, y0, y1 int)
 	walk = func(x0, x1, y0, y1 int) {
-		switch b := s.best(x0, x1, y0, y1); {
+		switch b := s.cuts[s.id(x0, x1, y0, y1)]; {
 		case b.at < 0:
 			// A border lies at the cut before the next cells that hold points, so that no part is nobody's.
-			p := piece{0, len(byteCuts), 0, len(fewRows) + len(rowCuts), b.cand}
+			p := piece{0, len(byteCuts), 0, len(fewRows) + len(rowCuts), int(b.cand)}
 			if x0 > 0 {
 				p.x0 = border(s.xs[x0-1], s.xs[x0])
 			}
@@ -543,54 +667,42 @@ func (s *cutter) solve(price float64) (cost float64, n int, ps []piece) {
 			}
 			ps = append(ps, p)
 		case b.alongX:
-			walk(x0, b.at, y0, y1)
-			walk(b.at+1, x1, y0, y1)
+			walk(x0, int(b.at), y0, y1)
+			walk(int(b.at)+1, x1, y0, y1)
 		default:
-			walk(x0, x1, y0, b.at)
-			walk(x0, x1, b.at+1, y1)
+			walk(x0, x1, y0, int(b.at))
+			walk(x0, x1, int(b.at)+1, y1)
 		}
 	}
 	walk(0, len(s.xs)-1, 0, len(s.ys)-1)
-	return b.cost, b.rules, ps
+	return b.cost, int(b.rules), ps
 }
 
 // border is the first cell of the second half between two cells that hold points: what lies between is halved.
 func border(a, b int) int { return (a + b + 2) / 2 }
 
-func (s *cutter) best(x0, x1, y0, y1 int) cut {
-	id := ((x0*len(s.xs)+x1)*len(s.ys)+y0)*len(s.ys) + y1
-	if b := s.memo[id]; b.done {
+// best is the best way to answer a rectangle: one answer for all of it, or the best of its cuts in two.
+func (s *cutter) best(x0, x1, y0, y1 int, price float64) cut {
+	b := cut{cand: -1, at: -1}
+	l := &s.leaves[s.id(x0, x1, y0, y1)]
+	if l.cand < 0 {
 		return b
 	}
-	w := len(s.ys) + 1
-	b := cut{done: true, cand: -1, at: -1}
-	if within(s.count, w, x0, x1, y0, y1) > 0 {
-		l := &s.leaves[id]
-		if !l.done {
-			*l = cutLeaf{true, -1, math.Inf(1)}
-			for x := range s.sums {
-				if c := within(s.sums[x], w, x0, x1, y0, y1); c < l.cost-1e-9 {
-					l.cand, l.cost = x, c
-				}
-			}
-		}
-		if l.cost+s.price < b.cost-1e-9 {
-			b.cost, b.rules, b.cand = l.cost+s.price, 1, l.cand
-		}
-		try := func(p, q cut, at int, alongX bool) {
-			cost, n := p.cost+q.cost, p.rules+q.rules
-			if cost < b.cost-1e-9 || cost < b.cost+1e-9 && n < b.rules {
-				b = cut{done: true, cost: cost, rules: n, cand: -1, at: at, alongX: alongX}
-			}
-		}
-		for x := x0; x < x1; x++ {
-			try(s.best(x0, x, y0, y1), s.best(x+1, x1, y0, y1), x, true)
-		}
-		for y := y0; y < y1; y++ {
-			try(s.best(x0, x1, y0, y), s.best(x0, x1, y+1, y1), y, false)
+	if l.cost+price < b.cost-1e-9 {
+		b.cost, b.rules, b.cand = l.cost+price, 1, l.cand
+	}
+	try := func(p, q *cut, at int, alongX bool) {
+		cost, n := p.cost+q.cost, p.rules+q.rules
+		if cost < b.cost-1e-9 || cost < b.cost+1e-9 && n < b.rules {
+			b = cut{cost, n, -1, int16(at), alongX}
 		}
 	}
-	s.memo[id] = b
+	for x := x0; x < x1; x++ {
+		try(&s.cuts[s.id(x0, x, y0, y1)], &s.cuts[s.id(x+1, x1, y0, y1)], x, true)
+	}
+	for y := y0; y < y1; y++ {
+		try(&s.cuts[s.id(x0, x1, y0, y)], &s.cuts[s.id(x0, x1, y+1, y1)], y, false)
+	}
 	return b
 }
 
@@ -608,8 +720,8 @@ type Result struct {
 	fits    []fitted
 }
 
-// Fit finds the rules of every class of the points. evaluate also tells how good they are held out, which
-// takes some twenty times as long.
+// Fit finds the rules of every class of the points. evaluate also tells how good they are held out, by
+// 72 more fits.
 func Fit(points []*Point, j rules.Judge, o Options, m *Memo, evaluate bool) *Result {
 	by := map[rules.Class][]*Point{}
 	for _, p := range points {
@@ -623,12 +735,14 @@ func Fit(points []*Point, j rules.Judge, o Options, m *Memo, evaluate bool) *Res
 		return a.Class.Compare(b.Class)
 	})
 	for _, c := range res.classes {
-		f := c.fit(o, nil)
+		byShape := c.split(launchrule.HeldShape)
+		f := c.fit(o, byShape, 0)
 		if evaluate {
-			scores, guessed := c.evaluate(&f, o)
+			scores, guessed := c.evaluate(&f, o, byShape)
 			res.Scores = append(res.Scores, scores...)
 			res.Guessed, res.Answers = res.Guessed+guessed, res.Answers+2*len(c.points)
 		}
+		c.prove(&f)
 		res.fits = append(res.fits, f)
 		res.Set.Lists = append(res.Set.Lists, f.list)
 	}
@@ -669,7 +783,21 @@ func (p *Policy) Finish(r *Result, tool, commit string, pr record.Protocol, poin
 	}
 	s.Whole = true
 	if p.Prior != nil {
-		s.Lists = append(s.Lists, p.Prior.Scaled(s.Device).Lists...)
+		lists := slices.Clone(p.Prior.Scaled(s.Device).Lists)
+		for i := range lists {
+			lists[i].Rules = slices.Clone(lists[i].Rules)
+			for k := range lists[i].Rules {
+				e := &lists[i].Rules[k].Evidence
+				if *e == (rules.Evidence{}) {
+					e.Commit = p.Prior.Measured
+				}
+				if p.Prior.Device.ID != s.Device.ID { // it is of what was measured there
+					e.Device = cmp.Or(e.Device, p.Prior.Device.ID)
+				}
+			}
+		}
+		p.prove(r, points, lists, commit)
+		s.Lists = append(s.Lists, lists...)
 		for f, h := range p.Prior.Sources {
 			if s.Sources[f] == "" {
 				s.Sources[f] = h
@@ -679,30 +807,117 @@ func (p *Policy) Finish(r *Result, tool, commit string, pr record.Protocol, poin
 	return s.CheckValid()
 }
 
+// rule is the number of the rule of a list that answers at a point, from one on; -1 where none does.
+func (c *class) rule(f *fitted, i, from int) int {
+	p := c.points[i]
+	if !f.list.Hull.Holds(p.Problem.M, p.Problem.N, c.sms()) {
+		return -1
+	}
+	for k := from; k < len(f.list.Rules); k++ {
+		// What is refused is in no box of a written file.
+		if f.list.Rules[k].Holds(&p.where) && c.offers(f.of[k], i) {
+			return k
+		}
+	}
+	return -1
+}
+
+// prove gives the prior's rules the evidence of the problems that they answer behind the learned rules. A rule that
+// none reaches keeps what it had.
+func (p *Policy) prove(r *Result, points []*Point, lists []rules.List, commit string) {
+	type at struct{ list, rule int }
+	proofs := map[at]*proof{}
+	var mu sync.Mutex
+	each(len(points), func(i int) {
+		q := points[i]
+		if a, _ := r.Set.Pick(q.Problem); a.Rule() != nil {
+			return
+		}
+		why := families.Explain(p.Judge.Registry, p.Prior, q.Problem, p.Judge.Device)
+		a := why[0].Answer
+		if a.Index < 0 || why[0].Variant != q.Default {
+			return
+		}
+		list := slices.IndexFunc(p.Prior.Lists, func(l rules.List) bool { return &l.Rules[0] == &a.List.Rules[0] })
+		next := q.Base
+		if k := slices.IndexFunc(why[1:], func(x families.Reason) bool { return x.Refusal == nil }); k >= 0 {
+			next = why[1+k].Variant
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		e := proofs[at{list, a.Index}]
+		if e == nil {
+			e = &proof{}
+			proofs[at{list, a.Index}] = e
+		}
+		e.add(q, q.Default, next)
+	})
+	for k, e := range proofs {
+		if e.Problems > 0 {
+			e.Commit = commit
+			lists[k.list].Rules[k.rule].Evidence = e.evidence()
+		}
+	}
+}
+
 // answer is the log regret of what a list answers at a point, and whether that is measured.
 func (c *class) answer(f *fitted, i int) (g float64, known bool) {
 	p := c.points[i]
-	for k := range f.list.Rules {
-		r := &f.list.Rules[k]
-		if !r.Holds(&p.where) || !f.list.Hull.Holds(p.Problem.M, p.Problem.N, c.sms()) {
-			continue
-		}
-		if g, ok := p.regret(c.at(f.of[k], p.Problem.N)); ok {
-			return g, true
-		}
-		if !c.offers(f.of[k], i) {
-			break // in a written file the box does not hold it
-		}
-		return c.expect(c.knownOf(f.of[k]), i, nil).regret, false
+	k := c.rule(f, i, 0)
+	if k < 0 {
+		g, _ = p.regret(p.Default)
+		return g, true
 	}
-	g, _ = p.regret(p.Default)
-	return g, true
+	if g, ok := p.regret(c.at(f.of[k], p.Problem.N)); ok {
+		return g, true
+	}
+	return c.expect(c.knownOf(f.of[k]), i).regret, false
 }
 
-const folds = 8
+// heldOut is the loss at each point of rules that were fitted without its fold: as the fit has them, and what is left
+// when they were distrusted like the rules of all points are. What a fit with a fold less says
+// of another fold comes from a fit that has seen neither.
+func (c *class) heldOut(s *split, o Options, h rules.Hull, base []float64) (raw, loss []float64, guessed int) {
+	var pairs [][2]int
+	for a := range folds {
+		for b := a; b < folds; b++ {
+			pairs = append(pairs, [2]int{a, b})
+		}
+	}
+	var fits [folds][folds]fitted
+	each(len(pairs), func(k int) {
+		a, b := pairs[k][0], pairs[k][1]
+		f := c.fit(o, s, 1<<a|1<<b)
+		f.list.Hull = h // what lies beyond the hull of the fold is within that of all
+		fits[a][b], fits[b][a] = f, f
+	})
+	raw, loss = make([]float64, len(c.points)), make([]float64, len(c.points))
+	for a := range folds {
+		held := make([]float64, len(c.points))
+		for i := range c.points {
+			held[i], _ = c.answer(&fits[a][s.fold[i]], i)
+		}
+		f := fits[a][a]
+		for i := range c.points {
+			if s.fold[i] == a {
+				raw[i] = held[i]
+			}
+		}
+		c.distrust(&f, held, base, func(i int) bool { return s.fold[i] == a })
+		for i := range c.points {
+			if s.fold[i] == a {
+				known := false
+				if loss[i], known = c.answer(&f, i); !known {
+					guessed++
+				}
+			}
+		}
+	}
+	return raw, loss, guessed
+}
 
 // evaluate drops the rules that do not hold on problems left out of the fit, and tells how good what is left is.
-func (c *class) evaluate(f *fitted, o Options) (scores []rules.Score, guessed int) {
+func (c *class) evaluate(f *fitted, o Options, byShape *split) (scores []rules.Score, guessed int) {
 	all := make([]int, len(c.points))
 	base := make([]float64, len(c.points))
 	for i, p := range c.points {
@@ -710,42 +925,12 @@ func (c *class) evaluate(f *fitted, o Options) (scores []rules.Score, guessed in
 		base[i], _ = p.regret(p.Default)
 	}
 	held := map[string][]float64{}
-	o.Price, o.settled = f.price, true
-	for _, how := range []string{launchrule.HeldShape, launchrule.HeldN} {
-		loss := make([]float64, len(c.points))
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		for fold := range folds {
-			out := map[int]bool{}
-			for i, p := range c.points {
-				key := uint64(p.Problem.N) * 0x9e3779b97f4a7c15
-				if how == launchrule.HeldShape {
-					key += uint64(p.Problem.M) * 0xd6e8feb86659fd93
-				}
-				if int((key^key>>29)*0xbf58476d1ce4e5b9>>33)%folds == fold {
-					out[i] = true
-				}
-			}
-			wg.Go(func() {
-				g := c.fit(o, out)
-				// The fold left problems out, so its own hull may not hold them. The hull of all does.
-				g.list.Hull = f.list.Hull
-				for i := range out {
-					l, known := c.answer(&g, i)
-					mu.Lock()
-					loss[i] = l
-					if !known {
-						guessed++
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		held[how] = loss
-	}
-	c.distrust(f, held[launchrule.HeldShape], base)
-	// Drop rules that lose to the default in the mean of the problems that their fit had not seen.
+	raw, loss, n := c.heldOut(byShape, o, f.list.Hull, base)
+	c.distrust(f, raw, base, func(int) bool { return false })
+	held[launchrule.HeldShape], guessed = loss, n
+	_, loss, n = c.heldOut(c.split(launchrule.HeldN), o, f.list.Hull, base)
+	held[launchrule.HeldN], guessed = loss, guessed+n
+	// Rules that lose to the default in the mean of what they have not seen are not worth having.
 	for _, loss := range held {
 		if c.weighted(loss) > c.weighted(base) {
 			f.list.Rules, f.of = []rules.Rule{}, nil
@@ -791,28 +976,23 @@ func (c *class) weighted(loss []float64) (sum float64) {
 	return sum
 }
 
-// distrust takes away the rules in whose boxes fits that had not seen a problem did worse on it than the default, in the mean.
-func (c *class) distrust(f *fitted, held, base []float64) {
-	var kept fitted
-	for k := range f.list.Rules {
-		r := &f.list.Rules[k]
-		sum, total := 0.0, 0.0
-		for i, p := range c.points {
-			if r.Holds(&p.where) {
-				sum, total = sum+p.Weight*(held[i]-base[i]), total+p.Weight
-			}
+// distrust takes away the rules whose problems fits that had not seen them answered worse than the default does, in
+// the mean. out are the points that say nothing.
+func (c *class) distrust(f *fitted, held, base []float64, out func(int) bool) {
+	worse, ours := make([]float64, len(f.list.Rules)), make([]mean, len(f.list.Rules))
+	for i, p := range c.points {
+		if k := c.rule(f, i, 0); k >= 0 && !out(i) {
+			worse[k] += p.Weight * (held[i] - base[i])
+			ours[k].add(p.Weight, held[i])
 		}
-		if total == 0 || sum <= 0 {
-			var h mean
-			for i, p := range c.points {
-				if r.Holds(&p.where) {
-					h.add(p.Weight, held[i])
-				}
+	}
+	var kept fitted
+	for k, r := range f.list.Rules {
+		if worse[k] <= 0 {
+			if ours[k].weight > 0 {
+				r.Evidence.HeldOutRegret = ours[k].exp()
 			}
-			if h.weight > 0 {
-				r.Evidence.HeldOutRegret = h.exp()
-			}
-			kept.list.Rules, kept.of = append(kept.list.Rules, *r), append(kept.of, f.of[k])
+			kept.list.Rules, kept.of = append(kept.list.Rules, r), append(kept.of, f.of[k])
 		}
 	}
 	f.list.Rules, f.of = append([]rules.Rule{}, kept.list.Rules...), kept.of

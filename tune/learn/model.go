@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"normbench/kernels"
@@ -136,13 +137,15 @@ type class struct {
 
 	ats    []map[int64]kernels.Variant // what each candidate runs at each number of columns
 	knowns [][]entry                   // where each candidate was measured
+	// offered says of each candidate and point whether it runs there: 1, -1, or 0 where nobody asked.
+	offered [][]atomic.Int32
 }
 
-// expect guesses a recipe's regret at point i from the others, but for those that skip leaves out.
-func (c *class) expect(known []entry, i int, skip func(int) bool) guess {
+// expect guesses a recipe's regret at point i from the others.
+func (c *class) expect(known []entry, i int) guess {
 	sum, weight := priorRegret*priorWeight, priorWeight
 	for _, e := range known {
-		if e.point != i && (skip == nil || !skip(e.point)) {
+		if e.point != i {
 			k := float64(c.kernel[i][e.point])
 			sum, weight = sum+k*e.regret, weight+k
 		}
@@ -197,6 +200,7 @@ func newClass(cl rules.Class, points []*Point, j rules.Judge, m *Memo) *class {
 		}
 		c.ids = append(c.ids, c.effect(r))
 		c.ats, c.knowns = append(c.ats, at), append(c.knowns, c.known(at))
+		c.offered = append(c.offered, make([]atomic.Int32, len(c.points)))
 	}
 	return c
 }
@@ -220,6 +224,9 @@ func (c *class) propose() []rules.Recipe {
 				continue
 			}
 			for _, r := range rules.RecipesOf(v, p.Problem.N, c.Bytes) {
+				if !rules.Offers(c.judge, p.Problem, r) { // its knobs do not follow the row so
+					continue
+				}
 				id := c.effect(r)
 				if old, ok := recipes[id]; !ok || rules.CompareRecipes(r, old) < 0 {
 					recipes[id] = r
@@ -250,7 +257,7 @@ func (c *class) propose() []rules.Recipe {
 			if g, ok := p.regret(at[p.Problem.N]); ok {
 				loss[x][i] = g
 			} else {
-				loss[x][i] = c.expect(known, i, nil).regret
+				loss[x][i] = c.expect(known, i).regret
 			}
 		}
 	}
