@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,7 +110,7 @@ func (e *env) learn(c *cli.Context) error {
 		policy.Only = d.Problems()
 	}
 	dir := filepath.Join(c.String("out"), info.ID)
-	before, runs, spent, err := e.learned(dir, policy)
+	before, runs, took, err := e.learned(dir, policy)
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func (e *env) learn(c *cli.Context) error {
 		e.notef("%s", n)
 	}
 	if len(before) > 0 {
-		e.notef("%s of earlier runs, which took %s of the budget", count(len(before), "problem"), spent.Round(time.Second))
+		e.notef("%s of earlier runs, which took %s of the budget", count(len(before), "problem"), took.Round(time.Second))
 	}
 	n := 20
 	if info.Kind == kernels.KindCPU {
@@ -143,7 +144,7 @@ func (e *env) learn(c *cli.Context) error {
 		e.notef("the prior is %s", launchrule.Ladder([]*launchrule.Set{policy.Prior}, &info))
 	}
 	lab := &learn.Lab{Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8, Now: time.Now}
-	loop := &learn.Loop{Policy: *policy, Lab: lab, Options: learn.DefaultOptions, Budget: budget, Spent: spent, Target: target, Deadline: true}
+	loop := &learn.Loop{Policy: *policy, Lab: lab, Options: learn.DefaultOptions, Budget: budget, Spent: took, Target: target, Deadline: true}
 	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, "rules.json")}
 	begun := time.Now()
 	loop.Progress = func(s learn.Status) { e.notef("%s", learnLine(s)) }
@@ -184,7 +185,7 @@ func (e *env) learn(c *cli.Context) error {
 	if err := pack(out.In(record.FileName)); err != nil {
 		return err
 	}
-	facts := append(report.Facts(append(runs, &run)...), report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (spent + time.Since(begun)).Round(time.Second))})
+	facts := append(report.Facts(append(runs, &run)...), report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))})
 	return e.showLearned(res, c.String("format"), c.String("html"), facts)
 }
 
@@ -249,7 +250,6 @@ func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Ru
 		}
 		path += ".gz"
 	}
-	type span struct{ first, last time.Time }
 	spans := map[string]span{}
 	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
 		if strings.HasPrefix(run.Protocol.Search, rules.Learned) {
@@ -259,6 +259,10 @@ func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Ru
 			}
 			if r.Time.After(s.last) {
 				s.last = r.Time
+			}
+			s.records++
+			if slices.ContainsFunc(p.Classes, func(q kernels.Problem) bool { return launchrule.ClassOf(q) == launchrule.ClassOf(r.Problem) }) {
+				s.asked++
 			}
 			spans[run.ID] = s
 		}
@@ -270,13 +274,10 @@ func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Ru
 	if len(spans) == 0 {
 		return nil, nil, 0, nil
 	}
-	var spent time.Duration
-	for _, s := range spans {
-		spent += max(s.last.Sub(s.first), 0)
-	}
+	took := spent(slices.Collect(maps.Values(spans)))
 	d, err := rules.Collect([]string{path})
 	if errors.Is(err, rules.ErrNoDefault) { // it ended before its first problem was through
-		return nil, nil, spent, nil
+		return nil, nil, took, nil
 	}
 	if err != nil {
 		return nil, nil, 0, err
@@ -285,7 +286,29 @@ func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Ru
 		return nil, nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
 			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
-	return p.Points(d), d.Runs, spent, nil
+	return p.Points(d), d.Runs, took, nil
+}
+
+// A span is from when to when a run measured, and how many of its records are of the classes that are asked for.
+type span struct {
+	first, last    time.Time
+	records, asked int
+}
+
+// spent is the time that spans took: what overlaps counts once, and of each the part of the classes asked for.
+func spent(spans []span) (total time.Duration) {
+	slices.SortFunc(spans, func(a, b span) int { return a.first.Compare(b.first) })
+	for i := 0; i < len(spans); {
+		s := spans[i]
+		for i++; i < len(spans) && spans[i].first.Before(s.last); i++ {
+			if n := spans[i]; n.last.After(s.last) {
+				s.last = n.last
+			}
+			s.records, s.asked = s.records+spans[i].records, s.asked+spans[i].asked
+		}
+		total += time.Duration(float64(max(s.last.Sub(s.first), 0)) * float64(s.asked) / float64(s.records))
+	}
+	return total
 }
 
 // pack puts a records file in its packed form, from which a writer unpacks it again.

@@ -7,8 +7,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/tune"
 )
@@ -67,6 +69,56 @@ func TestRulesMade(t *testing.T) {
 	}
 	if read(out) != read(filepath.Join(from, "rules.json")) {
 		t.Errorf("%s/rules.json is not what tune makes of learn/", from)
+	}
+	// What is held out is judged by the procedure that made the rules: it promises no more than the rules do on what they
+	// have seen, and what it promises is worth having.
+	set, err := launchrule.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scores := map[[3]string]float64{}
+	for _, s := range set.HeldOut {
+		scores[[3]string{s.Class, s.Held, s.Chooser}] = s.Regret
+	}
+	reached := 0
+	for i := range set.Lists {
+		l := &set.Lists[i]
+		for k := range l.Rules {
+			if e := l.Rules[k].Evidence; e.Problems > 0 {
+				reached++
+			} else if e == (launchrule.Evidence{}) {
+				t.Fatalf("%s: rule %d says nothing of what stands behind it", l.Title(), k+1)
+			}
+		}
+		class := l.Class.String()
+		if l.Origin != "" {
+			continue
+		}
+		seen, byN, none := scores[[3]string{class, "", "rules"}], scores[[3]string{class, "n", "rules"}], scores[[3]string{class, "n", "default"}]
+		if seen > byN || byN > 1.03 || byN >= none || seen == 0 {
+			t.Errorf("%s: %.4f in sample, %.4f with a number of columns held out, %.4f by the default", class, seen, byN, none)
+		}
+	}
+	if reached < 400 {
+		t.Errorf("%d rules have a measured problem", reached)
+	}
+}
+
+// Time that two runs share counts once, and of a run with other classes beside only their part.
+func TestSpent(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	for _, x := range []struct {
+		spans []span
+		want  time.Duration
+	}{
+		{nil, 0},
+		{[]span{{at(0), at(60), 10, 10}, {at(20), at(70), 10, 10}, {at(30), at(40), 5, 5}}, 70 * time.Second},
+		{[]span{{at(100), at(110), 1, 1}, {at(0), at(60), 10, 10}}, 70 * time.Second},
+		{[]span{{at(0), at(60), 30, 10}, {at(100), at(120), 4, 0}}, 20 * time.Second},
+	} {
+		if got := spent(x.spans); got != x.want {
+			t.Errorf("%v took %s, not %s", x.spans, got, x.want)
+		}
 	}
 }
 

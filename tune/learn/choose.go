@@ -357,7 +357,7 @@ func (c *chooser) worth(p kernels.Problem) float64 {
 // those, where most is to be learned. A fresh batch is drawn at random.
 func (c *chooser) Next(fresh bool) Batch {
 	b := Batch{Fresh: fresh}
-	perGroup, size := 8, c.Batch
+	perGroup, size := min(8, c.Batch), c.Batch
 	if fresh {
 		perGroup, size = 2, (c.Batch+1)/2
 	}

@@ -23,7 +23,8 @@ type Lab struct {
 	Rounds   int              // of a contest, at most
 	Now      func() time.Time // time.Now, but for simulated devices
 
-	sum sweep.Summary
+	sum  sweep.Summary
+	runs map[string]record.Run // one for each protocol, under its name
 }
 
 // Announce tells the devices what the next batch will ask for, so that it compiles beside this one.
@@ -41,24 +42,25 @@ func (l *Lab) Contest(ctx context.Context, b Batch, done func([]*record.Record))
 	if b.Fresh {
 		name = rules.LearnedFresh
 	}
-	o := l.options()
-	o.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, name, l.Rounds)
-	o.Contest = &sweep.Contest{Rounds: l.Rounds, Seed: l.Seed}
-	o.Finished = func(recs []*record.Record) error {
-		done(recs)
-		return nil
+	sink := l.Sink
+	run, ok := l.runs[name]
+	if ok {
+		sink = known{sink}
+	} else {
+		run = l.Run
+		run.ID, run.Time = uuid.NewString()[:13], l.Now().UTC().Truncate(time.Millisecond)
+		run.Protocol = sweep.ContestProtocol(l.Run.Protocol, name, l.Rounds)
 	}
-	return l.run(ctx, b.Tasks, o)
-}
-
-func (l *Lab) options() sweep.Options {
-	run := l.Run
-	run.ID, run.Time = uuid.NewString()[:13], l.Now().UTC().Truncate(time.Millisecond)
-	return sweep.Options{Run: run, Seed: l.Seed, Repeats: 2}
-}
-
-func (l *Lab) run(ctx context.Context, tasks []sweep.Task, o sweep.Options) error {
-	s, err := sweep.Run(ctx, l.Registry, l.Devices, tasks, l.Sink, o)
+	s, err := sweep.Run(ctx, l.Registry, l.Devices, b.Tasks, sink, sweep.Options{Run: run, Seed: l.Seed, Repeats: 2,
+		Contest: &sweep.Contest{Rounds: l.Rounds, Seed: l.Seed},
+		Finished: func(recs []*record.Record) error {
+			if l.runs == nil {
+				l.runs = map[string]record.Run{}
+			}
+			l.runs[name] = run // its line is written
+			done(recs)
+			return nil
+		}})
 	l.sum.Measured += s.Measured
 	l.sum.Failed += s.Failed
 	l.sum.Skipped += s.Skipped
@@ -74,6 +76,20 @@ func (l *Lab) run(ctx context.Context, tasks []sweep.Task, o sweep.Options) erro
 		}
 	}
 	return err
+}
+
+// known is a sink that has the line of a run already.
+type known struct{ sweep.Sink }
+
+func (s known) AppendAll(vs ...interface{ CheckValid() error }) error {
+	vs = slices.DeleteFunc(slices.Clone(vs), func(v interface{ CheckValid() error }) bool {
+		_, is := v.(*record.Run)
+		return is
+	})
+	if len(vs) == 0 {
+		return nil
+	}
+	return s.Sink.AppendAll(vs...)
 }
 
 // Summary is what came of all runs.

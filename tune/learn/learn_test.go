@@ -246,3 +246,131 @@ func TestFile(t *testing.T) {
 		}
 	}
 }
+
+// recorded are the points of what learn measured on an H200 for a class, with the prior that it had.
+func recorded(t *testing.T, class rules.Class) (*Policy, []*Point) {
+	t.Helper()
+	dir := "../../results/nvidia-h200/"
+	d, err := rules.Collect([]string{dir + "learn"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zones, err := launchrule.Read(dir + "zones.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(sets ...*launchrule.Set) func(kernels.Problem) (kernels.Variant, error) {
+		r := families.With(sets...)
+		return func(p kernels.Problem) (kernels.Variant, error) { return r.Base(p, d.Device) }
+	}
+	p := &Policy{Judge: rules.Judge{Registry: registry, Device: d.Device}, Prior: zones, Default: of(zones), Analytic: of(), Memo: NewMemo()}
+	d.Shapes = slices.DeleteFunc(d.Shapes, func(s rules.Shape) bool { return launchrule.ClassOf(s.Problem) != class })
+	return p, p.Points(d)
+}
+
+// What narrowing takes from a box is the next candidate's: no measured problem stays at half the speed of the best,
+// where the default leaves dozens there. And a shape's weight is what a fit and a mean go by.
+func TestRecorded(t *testing.T) {
+	p, points := recorded(t, launchrule.ClassOf(classProblem(kernels.RMSNorm, kernels.Fwd)))
+	far := func(fit *Result) (n int) {
+		for i := range fit.classes[0].points {
+			if g, _ := fit.classes[0].answer(&fit.fits[0], i); g > math.Log(2) {
+				n++
+			}
+		}
+		return n
+	}
+	fit := Fit(points, p.Judge, DefaultOptions, p.Memo, false)
+	none := *fit
+	none.fits = make([]fitted, 1)
+	if ours, default_ := far(fit), far(&none); ours > 0 || default_ < 50 {
+		t.Errorf("%d problems are at half the best speed, %d by the default", ours, default_)
+	}
+	// The problems on which the default wins, a hundred times as heavy, leave no rule that loses there.
+	sum := func(fit *Result) (lost, all float64) {
+		total := 0.0
+		for i, q := range fit.classes[0].points {
+			g, _ := fit.classes[0].answer(&fit.fits[0], i)
+			base, _ := q.regret(q.Default)
+			all, total = all+q.Weight*g, total+q.Weight
+			if base < 1e-9 {
+				lost += g
+			}
+		}
+		return lost, all / total
+	}
+	before, _ := sum(fit)
+	for _, q := range points {
+		if base, _ := q.regret(q.Default); base < 1e-9 {
+			q.Weight = 100
+		}
+	}
+	heavy := Fit(points, p.Judge, DefaultOptions, p.Memo, false)
+	after, mean := sum(heavy)
+	if after >= 0.7*before {
+		t.Errorf("what heavy problems lose comes to %.3f, and %.3f with weights of 1", after, before)
+	}
+	all := make([]int, len(points))
+	loss := make([]float64, len(points))
+	for i := range points {
+		all[i] = i
+		loss[i], _ = heavy.classes[0].answer(&heavy.fits[0], i)
+	}
+	if s := heavy.classes[0].score("", "", loss, all); math.Abs(s.Regret-math.Exp(mean)) > 1e-4 {
+		t.Errorf("the mean is %.4f, and by weight %.4f", s.Regret, math.Exp(mean))
+	}
+}
+
+// A small budget has progress lines and a fresh draw, and the lines of two runs.
+func TestSmallBudget(t *testing.T) {
+	s := newSim(1, 0)
+	l := loopOn(s, 40*time.Second, nil, classProblem(kernels.RMSNorm, kernels.Bwd))
+	runs := map[string]int{}
+	l.Sink = countRuns{&memory{map[string]kernels.Status{}}, runs}
+	var seen []Status
+	l.Progress = func(s Status) { seen = append(seen, s) }
+	if _, err := l.Learn(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) < 4 || seen[0].Problems > 4 || seen[1].Fresh == 0 && seen[2].Fresh == 0 {
+		t.Errorf("%+v", seen)
+	}
+	if len(runs) != 2 {
+		t.Errorf("lines by run: %v", runs)
+	}
+	for id, n := range runs {
+		if n != 1 {
+			t.Errorf("%d lines of run %s", n, id)
+		}
+	}
+	// One problem speaks for itself alone.
+	one := slices.Clone(l.all()[:1])
+	q := *one[0]
+	q.US = map[kernels.Variant]float64{q.Default: 10}
+	for v := range one[0].US {
+		if v != q.Default {
+			q.US[v] = 5
+		}
+	}
+	l.complete(&q)
+	fit := Fit([]*Point{&q}, l.Judge, l.Options, l.Memo, false)
+	want := rules.Box{NOver: q.Problem.N - 1, NMax: q.Problem.N, RowsOver: q.Problem.M - 1, RowsMax: q.Problem.M}
+	if r := fit.Set.Lists[0].Rules; len(r) != 1 || r[0].Box != want {
+		t.Errorf("%s has the rules %+v", q.Problem, r)
+	}
+}
+
+// countRuns counts the lines of each run.
+type countRuns struct {
+	*memory
+	runs map[string]int
+}
+
+func (c countRuns) AppendAll(vs ...interface{ CheckValid() error }) error {
+	for _, v := range vs {
+		if r, ok := v.(*record.Run); ok {
+			c.runs[r.ID]++
+		}
+	}
+	return c.memory.AppendAll(vs...)
+}

@@ -129,6 +129,9 @@ func (l *Loop) all() []*Point {
 	return list
 }
 
+// firstBatch is how many problems the first batches have.
+const firstBatch = 3
+
 // Learn measures, fits and measures again, until the budget is spent, the target is
 // reached, the domain is used up or ctx is done. known are the points of earlier runs. What
 // it returns is evaluated unless ctx is done.
@@ -149,12 +152,13 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*Result, error) {
 			fitted = n
 		}
 		c := l.chooser(points, r, rng(step), pending...)
-		return c.Next(step%5 == 4), r
+		return c.Next(step%5 == 1), r
 	}
+	most, stale := l.Batch, 0
+	l.Batch = min(most, firstBatch)
 	now, _ := plan(0, l.all(), nil)
 	next, _ := plan(1, l.all(), nil, now)
 	var batchTime time.Duration
-	most, stale := l.Batch, 0
 	l.Why = "nothing is left of the domain"
 	for step := 2; len(now.Tasks) > 0 && ctx.Err() == nil; step++ {
 		left := l.Budget - spent()
@@ -195,9 +199,10 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*Result, error) {
 		if ctx.Err() != nil || late {
 			break
 		}
-		// A batch takes a twentieth of the budget at most, so that what is learned is used.
+		// A batch takes a twentieth of the budget at most, so that what is learned is used. The first ones are small, as
+		// nobody knows yet what a problem takes.
 		if n := len(now.Tasks); batchTime > 0 {
-			l.Batch = min(most, max(2, int(float64(n)*float64(l.Budget)/20/float64(batchTime))))
+			l.Batch = min(most, 2*l.Batch, max(2, int(float64(n)*float64(l.Budget)/20/float64(batchTime))))
 		}
 		// Without new problems there is more to find on the old ones, but not for ever.
 		if stale++; len(l.points) > before {
