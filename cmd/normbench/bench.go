@@ -26,7 +26,7 @@ func (e *env) benchCommand() *cli.Command {
 		ArgsUsage:   "REF...",
 		Description: refHelp + ".\nKnobs that a label leaves out take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag, formatFlag, kernelsFlag,
+			seedFlag, formatFlag, kernelsFlag, includeFlag,
 			&cli.BoolFlag{Name: "all-candidates", Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
 		}, peerFlags),

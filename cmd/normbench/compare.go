@@ -37,7 +37,7 @@ func (e *env) compareCommand() *cli.Command {
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
 			&cli.Float64Flag{Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked"},
-			htmlFlag, formatFlag, kernelsFlag,
+			htmlFlag, formatFlag, kernelsFlag, includeFlag,
 		}, liveFlags, deviceFlags),
 		Action: e.compare,
 	}

@@ -162,7 +162,7 @@ var flagGroups = []struct {
 	names []string
 }{
 	{"WHAT", []string{"shapes", "op", "pass", "dtype", "weight-dtype", "bias", "zero-centered", "no-weight", "residual", "quant", "accumulate",
-		"family", "knob", "kernels", "baseline-kernels", "problem", "columns", "rows", "tuned", "peers", "python", "keep", "all-candidates", "all-configs", "over", "live"}},
+		"family", "knob", "kernels", "include", "baseline-kernels", "problem", "columns", "rows", "tuned", "peers", "python", "keep", "all-candidates", "all-configs", "over", "live"}},
 	{"WHERE", []string{"device", "worker", "timeout", "peer-jobs"}},
 	{"HOW LONG AND HOW", []string{"samples", "warm", "rotate", "rounds", "order", "budget", "strategy", "finals", "repeats", "hostile", "seed", "seeds", "quick",
 		"retry-failed", "dry-run", "min-effect", "gate", "strict", "at-least", "force", "plans"}},

@@ -41,7 +41,7 @@ func (e *env) sweepCommand() *cli.Command {
 			"searches the file's own space by --strategy, --budget (10% of its configs unless given) and --seed. It prints\n" +
 			"the result and writes nothing.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag, kernelsFlag,
+			seedFlag, kernelsFlag, includeFlag,
 			&cli.StringFlag{Name: "family", Usage: "families to sweep, with commas (default: all that serve the problem)"},
 			&cli.StringSliceFlag{Name: "knob", Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},

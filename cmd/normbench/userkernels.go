@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,15 +15,33 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/launchrule"
 	"normbench/kernels/manifest"
+	"normbench/kernels/nvrtc"
 	"normbench/sweep"
 )
 
 var kernelsFlag = &cli.StringFlag{Name: "kernels", Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
 
+// includeFlag is a list as $NORMBENCH_INCLUDE is, which compilers in other processes read too.
+var includeFlag = &cli.StringSliceFlag{Name: "include", Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}
+
 // useKernels adds the families of --kernels to the registry, for commands that
 // have the flag.
 func (e *env) useKernels(c *cli.Context) error {
 	dir := c.String(kernelsFlag.Name)
+	if folders := c.StringSlice(includeFlag.Name); len(folders) > 0 {
+		if dir == "" {
+			return hint.Errorf("add --kernels FOLDER", "--include is for kernels of your own, and there is no --kernels")
+		}
+		for _, folder := range folders {
+			if st, err := os.Stat(folder); err != nil || !st.IsDir() || strings.ContainsRune(folder, filepath.ListSeparator) {
+				return hint.Errorf("name a folder of headers", "--include %s is no folder, or has a %c in its name", folder, filepath.ListSeparator)
+			}
+		}
+		list := append(slices.Clone(folders), filepath.SplitList(os.Getenv(nvrtc.IncludeVariable))...)
+		if err := os.Setenv(nvrtc.IncludeVariable, strings.Join(list, string(filepath.ListSeparator))); err != nil {
+			return err
+		}
+	}
 	if dir == "" {
 		return nil
 	}

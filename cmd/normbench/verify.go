@@ -23,7 +23,7 @@ func (e *env) verifyCommand() *cli.Command {
 		Description: refHelp + ".\nWithout a REF, verify checks every family in its base config, or with --all-configs in every config.\n" +
 			"The inputs come from a fresh seed, which is printed.",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
-			seedFlag, formatFlag, kernelsFlag,
+			seedFlag, formatFlag, kernelsFlag, includeFlag,
 			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3},
 			&cli.BoolFlag{Name: "all-configs", Usage: "check every config of each family's space"},
 			&cli.BoolFlag{Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
@@ -137,7 +138,11 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 			return nil, hint.Errorf(`write extern "C" __global__ void `+l.entry+"(...)", "%s: %s has no kernel %s", l.entryAt, l.source, l.entry)
 		}
 		var err error
-		if hashed, err = headers(r, append(hashed, Prefix+l.source), text); err != nil {
+		hashed, err = headers(r, append(hashed, Prefix+l.source), text)
+		if err == nil {
+			hashed, err = foreign(hashed, files)
+		}
+		if err != nil {
 			return nil, hint.Errorf(cmp.Or(hint.Of(err), "put it beside the manifest; normbench's are common.cuh, reduce.cuh and pipe.cuh"), "%s: %s includes %w", l.sourceAt, l.source, err)
 		}
 	}
@@ -157,6 +162,30 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 	}
 	slices.Sort(hashed)
 	return d.family(slices.Compact(hashed), host), nil
+}
+
+// foreign adds what the files of names include of the folders of $NORMBENCH_INCLUDE to files, under <NAME>, and to
+// the names. What those files include counts only for the cubin.
+func foreign(names []string, files map[string]string) ([]string, error) {
+	for _, name := range names {
+		for _, file := range nvrtc.System(files[strings.TrimPrefix(name, Prefix)]) {
+			key := "<" + file + ">"
+			for _, folder := range nvrtc.UserFolders() {
+				text, err := textfile.Read(filepath.Join(folder, file), maxFile)
+				if errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				if err != nil {
+					return names, hint.Errorf(cmp.Or(hint.Of(err), "give a folder of headers, each of up to 1 MiB"), "%s of %s: %w", key, folder, durable.Cause(err))
+				}
+				if files[key] = string(text); !slices.Contains(names, Prefix+key) {
+					names = append(names, Prefix+key)
+				}
+				break
+			}
+		}
+	}
+	return names, nil
 }
 
 // headers appends the files that text includes, and those they include.

@@ -422,6 +422,40 @@ func TestFiles(t *testing.T) {
 	}
 }
 
+// What a source includes of the user's include folders is part of its hash.
+func TestIncludeFolder(t *testing.T) {
+	headers := t.TempDir()
+	t.Setenv("NORMBENCH_INCLUDE", filepath.Join(t.TempDir(), "none")+string(filepath.ListSeparator)+headers)
+	dir := folder(t, "mine.yaml", good, "mine.cu", "#include \"near.h\"\n"+goodSource, "near.h", "#include <sub/far.h>\n#include <nowhere.h>\n")
+	if err := os.Mkdir(filepath.Join(headers, "sub"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, text := range []string{"int a;", "int b;", "int a; // as before"} {
+		if err := os.WriteFile(filepath.Join(headers, "sub", "far.h"), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		r, fs, err := Load(families.New(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[h] = true
+	}
+	if len(seen) != 2 {
+		t.Errorf("%d hashes of two texts", len(seen))
+	}
+	if err := os.Truncate(filepath.Join(headers, "sub", "far.h"), maxFile+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Load(families.New(), dir); err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "<sub/far.h> of ") {
+		t.Errorf("a large one: %v", err)
+	}
+}
+
 // On the cpu a family runs the host stages of the one that it names, or nothing.
 func TestHost(t *testing.T) {
 	p := problem(t, "layernorm/bwd/33x136/bf16+bias")

@@ -12,8 +12,18 @@ import (
 	"normbench/internal/hint"
 )
 
-// includeVariable lists folders in which #include <...> is looked for first.
-const includeVariable = "NORMBENCH_INCLUDE"
+// IncludeVariable lists folders in which #include <...> is looked for first.
+const IncludeVariable = "NORMBENCH_INCLUDE"
+
+// UserFolders are those of $NORMBENCH_INCLUDE.
+func UserFolders() (folders []string) {
+	for _, dir := range filepath.SplitList(os.Getenv(IncludeVariable)) {
+		if abs, err := filepath.Abs(dir); err == nil && dir != "" {
+			folders = append(folders, abs)
+		}
+	}
+	return folders
+}
 
 // An inclusion is what one #include of a text names.
 type inclusion struct {
@@ -115,6 +125,17 @@ func inclusions(text string) (list []inclusion, odd string) {
 	}
 }
 
+// System are the names that text asks for with #include <...>.
+func System(text string) (names []string) {
+	list, _ := inclusions(text)
+	for _, x := range list {
+		if x.system {
+			names = append(names, x.name)
+		}
+	}
+	return names
+}
+
 // Includes are the names that text asks for with #include "...", in its order, inactive lines
 // included.
 func Includes(text string) (names []string, err error) {
@@ -149,11 +170,7 @@ func includesSystem(src Source) bool {
 // toolkit (lib64 beside include), or of the wheels beside its own (nvidia/cuda_nvrtc/lib
 // beside nvidia/cuda_runtime/include up to CUDA 12, nvidia/cu13/lib beside include from then on).
 func includeFolders(library string) (folders []string) {
-	for _, dir := range filepath.SplitList(os.Getenv(includeVariable)) {
-		if abs, err := filepath.Abs(dir); err == nil && dir != "" {
-			folders = append(folders, abs)
-		}
-	}
+	folders = UserFolders()
 	files := []string{library}
 	if real, err := filepath.EvalSymlinks(library); err == nil {
 		files = append(files, real)
