@@ -75,6 +75,7 @@ func TestFaultHarness(t *testing.T) {
 	for _, f := range h.readers {
 		h.class(f.name, f.share, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
 	}
+	h.class("large YAML", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.large(r) })
 	h.workerFaults()
 	h.print()
 }
@@ -924,6 +925,28 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 	return v
 }
 
+// large is a file of shapes, of rules or of a family beyond what honest ones have, of parts of one kind.
+func (h *harness) large(r *rand.Rand) (v toll) {
+	dir := h.folder()
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "large.yaml")
+	each := []string{"a%d: [[1, 1]]\n", "a%d:\n", "a%d", "{a%d: ", "- ", "[%d, 1], ", "# %d\n", "'%d' "}[r.IntN(8)]
+	b := []byte([]string{"", "a: [", "kind: rules\nclasses: ", "name: a\nop: rmsnorm\npass: fwd\nbase: "}[r.IntN(4)])
+	for size := 280<<10 + r.IntN(3<<20); len(b) < size; {
+		b = append(b, strings.ReplaceAll(each, "%d", strconv.Itoa(len(b)))...)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	args := [][]string{{"list", "shapes", "--shapes", path}, {"lint", path}, {"list", "kernels", "--kernels", dir}}[r.IntN(3)]
+	start := time.Now()
+	got := h.inside(args)
+	if d := time.Since(start); d > 20*time.Second || got.code != exitTrouble || strings.Count(got.stderr, "normbench: error: ") != 1 || strings.Count(got.stderr, "normbench: hint: ") != 1 {
+		v.wrongf("%s of %.60q...: exit code %d in %s, %s", args, b, got.code, d, got.stderr)
+	}
+	return v
+}
+
 func around(b []byte, at int) []byte { return b[max(at-20, 0):min(at+30, len(b))] }
 
 // ofTwice are commands whose output hangs on which of several records of a variant counts.
@@ -953,11 +976,15 @@ func (h *harness) prepareReaders() {
 		return b
 	}
 	records, search := filepath.Join(h.done[0], record.FileName), filepath.Join(h.done[1], record.FileName)
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	z.Write(read(search))
-	z.Close()
+	pack := func(text []byte) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		z.Write(text)
+		z.Close()
+		return b.Bytes()
+	}
 	must(h.inside([]string{"tune", records, "--out", in("rules.json")}))
+	must(h.inside([]string{"tune", records, "--out", in("rules.yaml")}))
 	must(h.inside([]string{"export", records, "--format", "kt-cache", "--out", in("kt")}))
 	must(h.inside([]string{"export", records, "--format", "t4", "--out", in("t4")}))
 	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024", "--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out", in("live")}))
@@ -1005,15 +1032,20 @@ func (h *harness) prepareReaders() {
 	h.readers = []reader{
 		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records), sealed: true, lines: true, commands: ofRecords},
 		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true, lines: true, commands: ofRecords},
-		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: packed.Bytes(), sealed: true, commands: ofRecords},
+		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)), sealed: true, commands: ofRecords},
 		{name: "tuned.json", share: 60, path: "tuned.json", data: read(filepath.Join(h.done[1], tune.FileName)), sealed: true, commands: ofTable},
 		{name: "rules.json", share: 60, path: "rules.json", data: read(in("rules.json")), sealed: true, commands: ofTable},
+		{name: "rules.yaml", share: 60, path: "rules.yaml", data: read(in("rules.yaml")), sealed: true, commands: ofTable},
+		{name: "live compare, packed", share: 30, path: "live.json.gz", data: pack(read(live[0])), sealed: true, commands: func(path string) [][]string {
+			return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
+		}},
 		{name: "live compare", share: 60, path: "live.json", data: read(live[0]), sealed: true, commands: func(path string) [][]string {
 			return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
 		}},
 		{name: "shapes", share: 30, path: "shapes.yaml", data: read(shapes), commands: func(path string) [][]string { return [][]string{{"list", "shapes", "--shapes", path}} }},
 		{name: "manifest", share: 30, path: filepath.Base(manifest), data: read(manifest), commands: ofKernels},
 		{name: "user's kernel", share: 10, path: filepath.Base(source), data: read(source), commands: ofKernels},
+		{name: "user's kernel with a BOM", share: 10, path: filepath.Base(source), data: append([]byte("\xef\xbb\xbf"), read(source)...), commands: ofKernels},
 		{name: "kernel_tuner's cache", share: 30, path: "cache.json", data: read(in("kt/" + cache)), commands: replayed},
 		{name: "T4", share: 20, path: "t4.json", data: read(in("t4/" + strings.TrimSuffix(cache, ".json") + "_T4.json")), commands: func(path string) [][]string { return [][]string{{"search-table", path, "--quick", "--seeds", "2"}} }},
 		{name: "published times", share: 20, path: "published.csv", data: published, commands: func(path string) [][]string {

@@ -247,8 +247,15 @@ func asJSON(name string, data []byte) ([]byte, error) {
 	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] == '{' {
 		return data, nil
 	}
-	return yamldoc.JSON(name, data, refit)
+	j, err := yamldoc.JSON(name, data, refit)
+	if m := firstCRC.FindSubmatchIndex(j); m != nil {
+		j = slices.Concat(j[:m[2]], j[m[1]:len(j)-1], []byte(","), j[m[2]:m[3]], []byte("}"))
+	}
+	return j, err
 }
+
+// firstCRC is the checksum of YAML, which stands first: a file that lost its end is YAML too. That of JSON is last.
+var firstCRC = regexp.MustCompile(`^\n*\{("crc":"[0-9a-f]*"),`)
 
 // blamed is the first rule of a file that cannot be decoded, or nil: a decoder of it all does not say where it was.
 func blamed(data []byte) *ruleError {
@@ -444,7 +451,7 @@ func (s *Set) YAML() ([]byte, error) {
 	if err != nil {
 		return nil, hint.With(err, help)
 	}
-	text = fmt.Appendf(text, "crc: %q\n", crc.CRC)
+	text = fmt.Appendf(nil, "crc: %q\n%s", crc.CRC, text)
 	return text, hint.With(yamldoc.Check("the rules", text), help)
 }
 

@@ -207,8 +207,9 @@ func TestYAML(t *testing.T) {
 		want string
 	}{
 		{edit("sms: 132", "sms: 133"), "f: the file's checksum does not match: it was changed by hand, or is damaged"},
+		{good[:bytes.LastIndexByte(good[:len(good)-1], '\n')+1], "f: the file's checksum does not match: it was changed by hand, or is damaged"},
 		{edit("noise: 0.03", "noise: 0.04"), "f: the file's checksum does not match: it was changed by hand, or is damaged"},
-		{edit("kind: rules\n", "kind: rules\nkind: rules\n"), "f:3:1: the field kind stands twice"},
+		{edit("kind: rules\n", "kind: rules\nkind: rules\n"), "f:4:1: the field kind stands twice"},
 		{append(slices.Clip(good), "---\na: 1\n"...), fmt.Sprintf("f:%d:1: a second document", line(good, "no such text")+1)},
 		{edit("sms: 132", "sms: [132"), fmt.Sprintf("f:%d:3: ", line(good, "sms:")+1)},
 		{bytes.Replace(unsealed, []byte("n_over: 4096"), []byte("n_over: -7"), 1), fmt.Sprintf("f:%d: class ", line(unsealed, "n_over: 4096"))},
