@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -129,6 +130,7 @@ func readFolder(dir string) (map[string]string, error) {
 // them, and the host family.
 func link(r *kernels.Registry, d *design, name string, files map[string]string) (*kernels.Family, error) {
 	hashed := []string{Prefix + name, "common.go"} // which makes the macros
+	version := ""
 	for _, l := range d.kernels() {
 		text, ok := files[l.source]
 		if !ok {
@@ -138,9 +140,8 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 			return nil, hint.Errorf(`write extern "C" __global__ void `+l.entry+"(...)", "%s: %s has no kernel %s", l.entryAt, l.source, l.entry)
 		}
 		var err error
-		hashed, err = headers(r, append(hashed, Prefix+l.source), text)
-		if err == nil {
-			hashed, err = foreign(hashed, files)
+		if hashed, err = headers(r, append(hashed, Prefix+l.source), text); err == nil {
+			version, err = foreign(hashed, files)
 		}
 		if err != nil {
 			return nil, hint.Errorf(cmp.Or(hint.Of(err), "put it beside the manifest; normbench's are common.cuh, reduce.cuh and pipe.cuh"), "%s: %s includes %w", l.sourceAt, l.source, err)
@@ -161,31 +162,35 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 		hashed = append(hashed, host.Files...)
 	}
 	slices.Sort(hashed)
-	return d.family(slices.Compact(hashed), host), nil
+	f := d.family(slices.Compact(hashed), host)
+	f.Version = version
+	return f, nil
 }
 
-// foreign adds what the files of names include of the folders of $NORMBENCH_INCLUDE to files, under <NAME>, and to
-// the names. What those files include counts only for the cubin.
-func foreign(names []string, files map[string]string) ([]string, error) {
+// foreign is a hash of what these files include of the folders of $NORMBENCH_INCLUDE, or "". What is included
+// there in turn counts only for the cubin.
+func foreign(names []string, files map[string]string) (string, error) {
+	h, any := sha256.New(), false
 	for _, name := range names {
 		for _, file := range nvrtc.System(files[strings.TrimPrefix(name, Prefix)]) {
-			key := "<" + file + ">"
 			for _, folder := range nvrtc.UserFolders() {
 				text, err := textfile.Read(filepath.Join(folder, file), maxFile)
 				if errors.Is(err, fs.ErrNotExist) {
 					continue
 				}
 				if err != nil {
-					return names, hint.Errorf(cmp.Or(hint.Of(err), "give a folder of headers, each of up to 1 MiB"), "%s of %s: %w", key, folder, durable.Cause(err))
+					return "", hint.Errorf(cmp.Or(hint.Of(err), "give a folder of headers, each of up to 1 MiB"), "<%s> of %s: %w", file, folder, durable.Cause(err))
 				}
-				if files[key] = string(text); !slices.Contains(names, Prefix+key) {
-					names = append(names, Prefix+key)
-				}
+				any = true
+				fmt.Fprintf(h, "%s %d:%s\n", file, len(text), text)
 				break
 			}
 		}
 	}
-	return names, nil
+	if !any {
+		return "", nil
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
 }
 
 // headers appends the files that text includes, and those they include.

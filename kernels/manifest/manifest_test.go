@@ -393,6 +393,10 @@ func TestFiles(t *testing.T) {
 		{"mine.yaml", good, "mine.cu", goodSource + "int more;\n"},
 		{"mine.yaml", good, "mine.cu", goodSource, "common.cuh", "int mine;"},
 		{"mine.yaml", good, "mine.cu", `#include "a.h"` + "\n" + goodSource, "a.h", `#include "b.h"`, "b.h", "int b;"},
+		{"mine.yaml", good, "mine.cu", "%:include \"a.h\"\n" + goodSource, "a.h", "extern \"C\" __global__ void a() {}"},
+		{"mine.yaml", good, "mine.cu", "%:include \"a.h\"\n" + goodSource, "a.h", "extern \"C\" __global__ void b() {}"},
+		{"mine.yaml", good, "mine.cu", "/*\n*/ #inc\\\nlude \"a.h\"\n" + goodSource, "a.h", "extern \"C\" __global__ void c() {}"},
+		{"mine.yaml", good, "mine.cu", "/*\n*/ #inc\\\nlude \"a.h\"\n" + goodSource, "a.h", "extern \"C\" __global__ void d() {}"},
 		{"mine.yaml", good, "mine.cu", `#  include	"a.h" // blanks` + "\n" + goodSource, "a.h", "int a;"},
 	} {
 		h := hash(files...)
@@ -431,7 +435,7 @@ func TestIncludeFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
-	for _, text := range []string{"int a;", "int b;", "int a; // as before"} {
+	for _, text := range []string{"int a;", "int b;", "int a;"} {
 		if err := os.WriteFile(filepath.Join(headers, "sub", "far.h"), []byte(text), 0o666); err != nil {
 			t.Fatal(err)
 		}

@@ -522,8 +522,8 @@ func lex(text string) []token {
 		case strings.HasPrefix(text, "/*"):
 			_, rest, _ := strings.Cut(text[2:], "*/")
 			n, space = len(text)-len(rest), true
-		case c == '#' && fresh:
-			line, fresh = len(tokens), false
+		case fresh && (c == '#' || strings.HasPrefix(text, "%:")):
+			n, line, fresh = 1+strings.Count(text[:1], "%"), len(tokens), false
 			tokens = append(tokens, token{text: "#", kind: directive})
 		default:
 			t := first(text)
