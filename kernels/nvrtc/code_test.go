@@ -95,7 +95,7 @@ func TestCode(t *testing.T) {
 		{"#define J(a, b) a##b\nvoid idle();", "all"},
 		{"#include <a.h>\nvoid idle();", "all"},
 		{"#include HEADER\nvoid idle();", "all"},
-		{"%:define use(p) f(p)\nvoid idle();", "all"},
+		{"%:define use(p) f(p)\nvoid idle();", "#define use(p) f(p)"},
 		{"void idle() { int l = __LINE__; }", "all"},
 		{"__device__ int used;\n__device__ void use() { asm(\"ld %0, [other];\"); }\nconst int other = 1;", "all"},
 		{"void idle( {\n", "all"},
