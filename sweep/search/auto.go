@@ -21,7 +21,7 @@ const ScarceShare = 0.08
 // matter: 8 to 16 finalists, a share of 20 to 28%, and half or twice each of the
 // model's variances and length scales find as many of the grid's winners within
 // 2 in 100. First visits of 3 launches in place of 1 find no more for the same time.
-var autoOptions = modelOptions{transfer: true, batch: 12, few: 3, ceiling: 48, polish: 0.5, explore: 24, first: 1, start: 4, cold: 10, least: 8, stop: 0.0007,
+var autoOptions = modelOptions{transfer: true, batch: 12, few: 2, ceiling: 48, polish: 0.5, explore: 24, first: 1, start: 4, cold: 10, least: 8, stop: 0.0007,
 	most: 0.22, floor: 12, finalists: 20, history: 300, widen: 3}
 
 // newAuto picks by the size of the space and the budget: the grid where it is

@@ -30,6 +30,7 @@ type evolve struct {
 
 const (
 	evolveOpening  = 8
+	evolveLeast    = 3   // observations that the surrogate says anything from
 	evolveTrain    = 160 // observations that the surrogate is conditioned on, at most
 	evolveFit      = 90  // and fitted to
 	evolveRefit    = 1.2 // growth of the observations after which it is fitted again
@@ -82,7 +83,7 @@ func (e *evolve) opening() []int {
 	if len(vs) > len(e.s.Keep)+1 {
 		return vs
 	}
-	n := min(evolveOpening, max(e.most/3, 2), len(e.s.Variants)-len(vs))
+	n := min(evolveOpening, max(e.most/5, 2), len(e.s.Variants)-len(vs))
 	for range n {
 		pick, far := -1, -1
 		for range 24 {
@@ -109,7 +110,7 @@ func (e *evolve) opening() []int {
 func (e *evolve) propose(b *Board, room int) []int {
 	ranked := b.Ranked()
 	n := len(ranked)
-	size := min(max(b.Measured()/12, 2), 8, room)
+	size := min(max(b.Measured()/12, 1), 8, room)
 	if n == 0 {
 		return e.draw(b, size)
 	}
@@ -123,7 +124,7 @@ func (e *evolve) propose(b *Board, room int) []int {
 	pool := e.pool(b, ranked)
 	y, train := e.training(b, ranked)
 	e.guessed = map[int]float64{}
-	if n >= 5 && len(pool) > 0 {
+	if n >= evolveLeast && len(pool) > 0 {
 		if float64(n) >= evolveRefit*float64(e.fitted) {
 			e.fitted = n
 			m := min(len(train), evolveFit)

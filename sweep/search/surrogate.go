@@ -86,7 +86,7 @@ func ownFeatures(s *Space) []feature {
 }
 
 // ownLength is the prior of the log of their length scales.
-const ownLength = 0.6
+const ownLength = 1.1
 
 // row is a variant as the process sees it.
 func (g *surrogate) row(v int) []float64 {
