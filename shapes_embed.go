@@ -1,7 +1,7 @@
 // Package normbench holds what is embedded from the top of the repository.
 package normbench
 
-import _ "embed"
+import "embed"
 
 // ShapesYAML is the text of shapes.yaml, the shape groups that the binary
 // brings along. It lies here because an embed cannot reach a parent folder.
@@ -9,7 +9,7 @@ import _ "embed"
 //go:embed shapes.yaml
 var ShapesYAML string
 
-// RulesJSON are the launch rules that the binary brings along.
+// Rules are the launch rules that the binary brings along, as results/DEVICE/rules.json.
 //
-//go:embed results/nvidia-h200/rules.json
-var RulesJSON string
+//go:embed results/*/rules.json
+var Rules embed.FS

@@ -1,7 +1,9 @@
 package families
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 
@@ -20,11 +22,17 @@ type book struct {
 
 // brought are the rules that the program brings along.
 var brought = sync.OnceValue(func() []*launchrule.Set {
-	s, err := launchrule.Parse("results/nvidia-h200/rules.json", []byte(embedded.RulesJSON))
+	names, err := fs.Glob(embedded.Rules, "results/*/rules.json")
+	var sets []*launchrule.Set
+	for _, name := range names {
+		text, bad := embedded.Rules.ReadFile(name)
+		s, worse := launchrule.Parse(name, text)
+		sets, err = append(sets, s), errors.Join(err, bad, worse)
+	}
 	if err != nil {
 		panic(err) // a test reads them first
 	}
-	return []*launchrule.Set{s}
+	return sets
 })
 
 // With makes the registry of all families with the defaults of some launch rules.

@@ -238,7 +238,7 @@ func (c *class) fit(o Options, s *split, out left) fitted {
 	}
 	f.list.Hull = c.hull(use)
 	gains := c.gains(o, s, out)
-	// What narrowing took from a rule's box is fitted again without the candidate, as far as that finds something.
+	// Narrowing took points from a rule's box: fit them again without its candidate, as long as that finds rules.
 	for again, n := true, 0; again && n < passes && len(use) > 0; n++ {
 		use, again = c.pass(o, &f, use, gains, total)
 	}
@@ -814,7 +814,7 @@ func (c *class) rule(f *fitted, i, from int) int {
 		return -1
 	}
 	for k := from; k < len(f.list.Rules); k++ {
-		// What is refused is in no box of a written file.
+		// A written file has no box of a refused config.
 		if f.list.Rules[k].Holds(&p.where) && c.offers(f.of[k], i) {
 			return k
 		}
