@@ -826,9 +826,9 @@ func (c *class) rule(f *fitted, i, from int) int {
 // none reaches keeps what it had.
 func (p *Policy) prove(r *Result, points []*Point, lists []rules.List, commit string) {
 	type at struct{ list, rule int }
-	proofs := map[at]*proof{}
-	var mu sync.Mutex
+	found, nexts := make([]at, len(points)), make([]kernels.Variant, len(points))
 	each(len(points), func(i int) {
+		found[i].rule = -1
 		q := points[i]
 		if a, _ := r.Set.Pick(q.Problem); a.Rule() != nil {
 			return
@@ -843,15 +843,17 @@ func (p *Policy) prove(r *Result, points []*Point, lists []rules.List, commit st
 		if k := slices.IndexFunc(why[1:], func(x families.Reason) bool { return x.Refusal == nil }); k >= 0 {
 			next = why[1+k].Variant
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		e := proofs[at{list, a.Index}]
-		if e == nil {
-			e = &proof{}
-			proofs[at{list, a.Index}] = e
-		}
-		e.add(q, q.Default, next)
+		found[i], nexts[i] = at{list, a.Index}, next
 	})
+	proofs := map[at]*proof{}
+	for i, k := range found { // in their order, as sums of floats depend on it
+		if k.rule >= 0 {
+			if proofs[k] == nil {
+				proofs[k] = &proof{}
+			}
+			proofs[k].add(points[i], points[i].Default, nexts[i])
+		}
+	}
 	for k, e := range proofs {
 		if e.Problems > 0 {
 			e.Commit = commit

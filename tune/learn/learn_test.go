@@ -216,7 +216,7 @@ func TestFile(t *testing.T) {
 	}
 	// Every rule has its evidence, and gains by it.
 	for _, r := range res.Set.Lists[0].Rules {
-		if e := r.Evidence; e.Problems == 0 || e.Records < e.Problems || e.OverNext <= 1 || e.OverBase == 0 || e.Commit != "abc" || e.Regret < 1 {
+		if e := r.Evidence; e.Problems == 0 || e.Records < e.Problems || e.OverNext < 1 || e.OverBase == 0 || e.Commit != "abc" || e.Regret < 1 {
 			t.Errorf("%s: %+v", r.Box, e)
 		}
 	}
