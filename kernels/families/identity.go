@@ -124,10 +124,10 @@ func (i *Identity) Launches(p kernels.Plan) (string, error) {
 type decl struct {
 	order int
 	node  ast.Node
-	file  *ast.Scope
-	pkg   string   // "", or helpers
-	text  string   // as it is printed without comments; "" until it is reached
-	uses  []string // the names that it uses, likewise
+	top   map[any]bool // the parser's objects of the file's top level
+	pkg   string       // "", or helpers
+	text  string       // as it is printed without comments; "" until it is reached
+	uses  []string     // the names that it uses, likewise
 }
 
 //go:embed hashes.txt
@@ -194,9 +194,13 @@ func (i *Identity) load() error {
 		if strings.HasPrefix(name, helpers) {
 			pkg = helpers
 		}
+		top := map[any]bool{}
+		for _, o := range file.Scope.Objects {
+			top[o] = true
+		}
 		add := func(node ast.Node, names ...string) {
 			order++
-			d := &decl{order: order, node: node, file: file.Scope, pkg: pkg}
+			d := &decl{order: order, node: node, top: top, pkg: pkg}
 			for _, n := range names {
 				decls[n] = append(decls[n], d)
 			}
@@ -255,7 +259,7 @@ func (d *decl) read() error {
 			}
 			return false
 		case *ast.Ident:
-			if n.Obj == nil || n.Obj == d.file.Lookup(n.Name) {
+			if n.Obj == nil || d.top[n.Obj] {
 				used[d.pkg+n.Name] = true
 			}
 		}
