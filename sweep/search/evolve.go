@@ -39,7 +39,8 @@ const (
 	evolveMutation = 0.12
 	evolveShare    = 0.1 // of the space, where no budget says more
 	evolveFloor    = 48
-	evolveInvalid  = 0.1   // share of what was tried from which the invalid have a surrogate of their own
+	evolveInvalid  = 0.1 // share of what was tried from which the invalid have a surrogate of their own
+	evolveRecent   = 16
 	evolveDoubt    = 0.005 // variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
 )
 
@@ -137,6 +138,7 @@ func (e *evolve) propose(b *Board, room int) []int {
 		e.model.condition(train, y)
 		guesses := e.model.guesses(pool)
 		ok := e.feasible(b, guesses)
+		least := e.caution(b)
 		best := slices.Min(y)
 		for i := range guesses {
 			e.guessed[guesses[i].variant] = guesses[i].mean
@@ -150,7 +152,11 @@ func (e *evolve) propose(b *Board, room int) []int {
 				if slices.Contains(vs, q.variant) {
 					continue
 				}
-				if x := math.Log(q.improvement(best)+1e-300) + math.Log(ok[i]); x > most {
+				x := math.Log(q.improvement(best)+1e-300) + math.Log(ok[i])
+				if ok[i] < least {
+					x -= 1e6 // the last choice
+				}
+				if x > most {
 					pick, most = i, x
 				}
 			}
@@ -345,6 +351,23 @@ func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 		out[i] = max(distuv.UnitNormal.CDF(q.mean/math.Sqrt(q.sd*q.sd+evolveDoubt)), 1e-9)
 	}
 	return out
+}
+
+// caution is the least chance of being valid that is worth a try while others have it: even odds
+// where more than half of the last tries failed. The expected improvement beyond a border grows
+// without bound, and a search may spend all of its budget there.
+func (e *evolve) caution(b *Board) float64 {
+	last := b.order[max(len(b.order)-evolveRecent, 0):]
+	failed := 0
+	for _, v := range last {
+		if !b.OK(v) {
+			failed++
+		}
+	}
+	if 2*failed > evolveRecent {
+		return 0.5
+	}
+	return 0
 }
 
 // learn holds what the last round brought against what was expected of it.
