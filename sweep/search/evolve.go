@@ -40,6 +40,7 @@ const (
 	evolveShare    = 0.1 // of the space, where no budget says more
 	evolveFloor    = 48
 	evolveInvalid  = 0.1 // share of what was tried from which the invalid have a surrogate of their own
+	evolveStale    = 32  // tries without a faster one, from which one of each round is drawn at random
 	evolveRecent   = 16
 	evolveDoubt    = 0.005 // variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
 )
@@ -167,6 +168,12 @@ func (e *evolve) propose(b *Board, room int) []int {
 			if len(vs) < share {
 				e.model.believe(guesses[pick], guesses)
 			}
+		}
+	}
+	if size > 1 && b.Measured()-slices.Index(b.order, ranked[0]) > evolveStale {
+		vs = vs[:min(len(vs), size-1)]
+		for _, v := range e.draw(b, 1) {
+			take(v)
 		}
 	}
 	for range 40 {
