@@ -32,7 +32,8 @@ func (e *env) judgeCommand() *cli.Command {
 			"of a few launches, in any one unit. 12 rounds find a change of 2%, 24 a smaller one; 10 are the minimum.\n" +
 			"ROUNDS is CSV with a header (a,b[,a2][,stream][,cell]), or JSON: {\"a\": [...], \"b\": [...], \"a2\": [...]} or a list of\n" +
 			"{\"a\": 1.2, \"b\": 1.1}; - reads standard input. cell names the comparison; each cell is judged by itself.\n" +
-			"FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells, whatever the machine did meanwhile.\n" +
+			"FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under drift, slow periods and outliers. Where one\n" +
+			"side keeps a mode of its own over several rounds, they can be wrong in 5 to 7% of cells.\n" +
 			"SAME means within 1%. TWO MODES means two groups of visits, whose medians are given. INCONCLUSIVE has a reason.\n" +
 			"effect is b/a with its interval; q is p by Benjamini and Hochberg over the cells.\n" +
 			"power is the chance to have called a change of 2% with this noise; need is about how many rounds would decide.\n" +
