@@ -64,7 +64,7 @@ func drawn(i uint64) kernels.Problem {
 // 20,000 of 1.6 million problems: all are equal, which takes 7 min of two cores.
 func TestZones(t *testing.T) {
 	each, file := 100, "testdata/picks.txt"
-	if os.Getenv("NORMBENCH_TEST_ALL") != "" {
+	if os.Getenv("NORMBENCH_TEST_ZONES") != "" {
 		each, file = 20000, "testdata/million.txt"
 	}
 	s, err := zones()
