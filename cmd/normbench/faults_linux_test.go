@@ -24,9 +24,11 @@ import (
 	"testing"
 	"time"
 
+	"normbench/internal/durable"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/tune"
@@ -983,8 +985,6 @@ func (h *harness) prepareReaders() {
 		z.Close()
 		return b.Bytes()
 	}
-	must(h.inside([]string{"tune", records, "--out", in("rules.json")}))
-	must(h.inside([]string{"tune", records, "--out", in("rules.yaml")}))
 	must(h.inside([]string{"export", records, "--format", "kt-cache", "--out", in("kt")}))
 	must(h.inside([]string{"export", records, "--format", "t4", "--out", in("t4")}))
 	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024", "--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out", in("live")}))
@@ -998,6 +998,28 @@ func (h *harness) prepareReaders() {
 	}
 	ofTable := func(path string) [][]string {
 		return [][]string{{"explain", "4096x1024", "--tuned", path}, {"lint", path}, {"explain", "700x1024", "--tuned", path}}
+	}
+	// Rules of a GPU, as `explain` takes no rules of another cpu. lint has findings, so it prints what the file says.
+	ofRules := func(path string) [][]string {
+		return [][]string{{"explain", "4096x512", "--tuned", path}, {"lint", path}}
+	}
+	rulesOf := func(name string) []byte {
+		path, err := filepath.Abs(filepath.Join("..", "..", "kernels", "launchrule", "testdata", name))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		set, err := launchrule.Read(path)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		text, err := set.Export(strings.TrimPrefix(filepath.Ext(name), "."))
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if name == "rules.json" {
+			return durable.SealText(text)
+		}
+		return text
 	}
 	examples, err := filepath.Abs(filepath.Join("..", "..", "examples", "kernels"))
 	if err != nil {
@@ -1034,8 +1056,8 @@ func (h *harness) prepareReaders() {
 		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true, lines: true, commands: ofRecords},
 		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)), sealed: true, commands: ofRecords},
 		{name: "tuned.json", share: 60, path: "tuned.json", data: read(filepath.Join(h.done[1], tune.FileName)), sealed: true, commands: ofTable},
-		{name: "rules.json", share: 60, path: "rules.json", data: read(in("rules.json")), sealed: true, commands: ofTable},
-		{name: "rules.yaml", share: 60, path: "rules.yaml", data: read(in("rules.yaml")), sealed: true, commands: ofTable},
+		{name: "rules.json", share: 60, path: "rules.json", data: rulesOf("rules.json"), sealed: true, commands: ofRules},
+		{name: "rules.yaml", share: 60, path: "rules.yaml", data: rulesOf("rules.yaml"), sealed: true, commands: ofRules},
 		{name: "live compare, packed", share: 30, path: "live.json.gz", data: pack(read(live[0])), sealed: true, commands: func(path string) [][]string {
 			return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
 		}},
