@@ -12,14 +12,12 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
 
 	"normbench/internal/hint"
+	"normbench/internal/picture"
 	"normbench/sweep/study"
 )
 
@@ -50,9 +48,9 @@ func PlotRegret(names string, rows []study.Row) error {
 		return nil
 	}
 	p := plot.New()
-	p.Title.TextStyle.Font, p.Legend.TextStyle.Font = sans(13).Font, sans(11).Font
+	p.Title.TextStyle.Font, p.Legend.TextStyle.Font = picture.Sans(13).Font, picture.Sans(11).Font
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Tick.Label.Font = sans(11.5).Font, sans(10.5).Font
+		a.Label.TextStyle.Font, a.Tick.Label.Font = picture.Sans(11.5).Font, picture.Sans(10.5).Font
 	}
 	p.Title.Padding = vg.Points(6)
 	p.Title.Text = "What a search gives up, by the GPU time it takes"
@@ -102,7 +100,7 @@ func PlotRegret(names string, rows []study.Row) error {
 		p.Legend.Add(label, l, s)
 	}
 	for _, n := range strings.Split(names, ",") {
-		all, write := canvas(20*vg.Centimeter, 13*vg.Centimeter, strings.TrimPrefix(filepath.Ext(n), "."))
+		all, write := picture.Canvas(20*vg.Centimeter, 13*vg.Centimeter, strings.TrimPrefix(filepath.Ext(n), "."))
 		p.Draw(draw.Crop(all, 8, -8, 6, -6))
 		var b bytes.Buffer
 		if _, err := write.WriteTo(&b); err != nil {
@@ -214,7 +212,7 @@ func (g *Growth) Plot(w io.Writer, title string, over *Axis, format string) erro
 	if across == 1 {
 		width = max(width, 1.5*panelWidth, g.headerWidth(title))
 	}
-	all, write := canvas(width, height, format)
+	all, write := picture.Canvas(width, height, format)
 	g.header(draw.Crop(all, 10, -10, height-header, -6), title, over)
 	grid := draw.Crop(all, 8, -8, 6, -header)
 	cells := plot.Align(tiles, draw.Tiles{Rows: len(tiles), Cols: across, PadX: 12, PadY: 10}, grid)
@@ -227,41 +225,6 @@ func (g *Growth) Plot(w io.Writer, title string, over *Axis, format string) erro
 	}
 	_, err := write.WriteTo(w)
 	return err
-}
-
-// canvas is a white picture of a format.
-func canvas(width, height vg.Length, format string) (draw.Canvas, io.WriterTo) {
-	var out vg.CanvasSizer
-	var write io.WriterTo
-	if format == "png" {
-		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(120))
-		out, write = c, vgimg.PngCanvas{Canvas: c}
-	} else {
-		c := vgsvg.New(width, height)
-		out, write = c, svg{c}
-	}
-	all := draw.New(out)
-	all.SetColor(color.White)
-	all.Fill(all.Rectangle.Path())
-	return all, write
-}
-
-// An svg names further fonts, for a viewer that lacks the first.
-type svg struct{ io.WriterTo }
-
-func (s svg) WriteTo(w io.Writer) (int64, error) {
-	var b bytes.Buffer
-	if _, err := s.WriterTo.WriteTo(&b); err != nil {
-		return 0, err
-	}
-	n, err := strings.NewReplacer("font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;").WriteString(w, b.String())
-	return int64(n), err
-}
-
-// sans is the text of plots.
-func sans(points float64) draw.TextStyle {
-	return draw.TextStyle{Color: color.Black, Handler: plot.DefaultTextHandler,
-		Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(points)}}
 }
 
 // armGlyphs tell arms apart without colours.
@@ -284,7 +247,7 @@ var targetStyle = draw.LineStyle{Color: color.Gray{0x40}, Width: vg.Points(0.8),
 // header writes the title and which line is which.
 func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 	y := c.Max.Y - headerLine
-	c.FillText(sans(13), vg.Point{X: c.Min.X, Y: y}, title)
+	c.FillText(picture.Sans(13), vg.Point{X: c.Min.X, Y: y}, title)
 	y -= 3
 	entry := func(style draw.LineStyle, glyph *draw.GlyphStyle, text string) {
 		y -= headerLine
@@ -293,7 +256,7 @@ func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 		if glyph != nil {
 			c.DrawGlyph(*glyph, vg.Point{X: c.Min.X + 12, Y: mid})
 		}
-		c.FillText(sans(10.5), vg.Point{X: c.Min.X + 30, Y: y}, text)
+		c.FillText(picture.Sans(10.5), vg.Point{X: c.Min.X + 30, Y: y}, text)
 	}
 	for i, a := range ShortNames(g.Arms) {
 		line, glyph := g.armStyle(i, over)
@@ -305,9 +268,9 @@ func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
 // headerWidth is what the longest line of the header takes, with something over:
 // a viewer without the font has longer words.
 func (g *Growth) headerWidth(title string) vg.Length {
-	w := sans(13).Width(title)
+	w := picture.Sans(13).Width(title)
 	for _, a := range ShortNames(g.Arms) {
-		w = max(w, 30+sans(10.5).Width(a))
+		w = max(w, 30+picture.Sans(10.5).Width(a))
 	}
 	return 20 + 1.15*w
 }
@@ -332,12 +295,12 @@ func (g *Growth) panelPlot(in panel, over *Axis, scale growthAxes) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = color.Transparent
 	p.Title.Text = over.title(in)
-	p.Title.TextStyle.Font, p.Title.Padding = sans(11).Font, vg.Points(4)
+	p.Title.TextStyle.Font, p.Title.Padding = picture.Sans(11).Font, vg.Points(4)
 	p.X.Label.Text, p.Y.Label.Text = over.label, "% of stream"
 	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, scale.yHi, evenTicks(20)
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Label.Padding = sans(10).Font, vg.Points(2)
-		a.Tick.Label.Font, a.Padding = sans(9.5).Font, 0
+		a.Label.TextStyle.Font, a.Label.Padding = picture.Sans(10).Font, vg.Points(2)
+		a.Tick.Label.Font, a.Padding = picture.Sans(9.5).Font, 0
 	}
 	over.look.lay(&p.X, in, scale)
 	lines := plotter.NewGrid()

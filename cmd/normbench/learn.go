@@ -218,7 +218,7 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 	if set != nil && launchrule.Ladder([]*launchrule.Set{set}, &info).Set == nil {
 		return nil, noStep("--prior "+prior, set, info)
 	}
-	p := &learn.Policy{Judge: rules.Judge{Registry: e.registry, Device: info}, Domain: domain, Classes: classes, Prior: set,
+	p := &learn.Policy{Judge: launchrule.Judge{Registry: e.registry, Device: info}, Domain: domain, Classes: classes, Prior: set,
 		Challengers: 8, Batch: 24, Wide: 0.3, Fan: 24, Memo: learn.NewMemo()}
 	base := families.Over(e.registry)
 	p.Analytic = func(q kernels.Problem) (kernels.Variant, error) { return base.Base(q, info) }
@@ -286,7 +286,8 @@ func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Ru
 		return nil, nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
 			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
-	return p.Points(d), d.Runs, took, nil
+	points, _ := p.Points(d, false)
+	return points, d.Runs, took, nil
 }
 
 // A span is from when to when a run measured, and how many of its records are of the classes that are asked for.
@@ -328,60 +329,4 @@ func pack(p durable.Place) error {
 		return hint.Errorf(durable.Help(err), "%s.gz: %w", p, durable.Cause(err))
 	}
 	return os.Remove(p.String())
-}
-
-// tuneLearned is tune of learn's records: the offline half of the loop.
-func (e *env) tuneLearned(c *cli.Context, d *rules.Data, export, out string) error {
-	policy, err := e.policy(c.String("prior"), d.Device, shapes.Everything, nil)
-	if err != nil {
-		return err
-	}
-	points := policy.Points(d)
-	if len(points) == 0 {
-		return hint.Errorf("give the --prior that learn had", "no problem of the records has a time of what the prior answers")
-	}
-	res := learn.Fit(points, policy.Judge, learn.DefaultOptions, policy.Memo, true)
-	if err := policy.Finish(res, version(), d.Tool, sweep.ContestProtocol(d.Protocol, rules.Learned, d.Protocol.Samples/sweep.FinalLaunches), points, sourcesOf(e.registry, d.Device.Kind)); err != nil {
-		return err
-	}
-	text, err := res.Set.Export(export)
-	if err != nil {
-		return err
-	}
-	if out != "" {
-		if err := overwrites(res.Set, out); err != nil && !c.Bool("force") {
-			return err
-		}
-		if err := e.writeFile(out, text); err != nil {
-			return err
-		}
-	}
-	if picture := c.String("plot"); picture != "" {
-		var b bytes.Buffer
-		if err := res.Plot(&b, strings.TrimPrefix(filepath.Ext(picture), ".")); err != nil {
-			return err
-		}
-		if err := e.writeFile(picture, b.Bytes()); err != nil {
-			return err
-		}
-	}
-	if out == "" && c.IsSet("export") {
-		_, err = e.stdout.Write(text)
-		return err
-	}
-	return e.showLearned(res, c.String("format"), c.String("html"), report.Facts(d.Runs...))
-}
-
-// showLearned prints the regrets and the rules, and writes them as a page.
-func (e *env) showLearned(r *learn.Result, format, html string, facts []report.Fact) error {
-	ev := &rules.Evaluation{Scores: r.Scores}
-	if r.Guessed > 0 {
-		e.notef("%d of %s held out have no measured time there: they count as what is expected from what was measured nearby", r.Guessed, count(r.Answers, "answer"))
-	}
-	set := *r.Set
-	set.Lists = slices.Clone(r.Set.Lists[:r.Learned])
-	if err := e.writePage(html, func() *report.Page { return rulesPage(&set, ev, r.Maps(), facts) }); err != nil {
-		return err
-	}
-	return e.showRules(&set, ev, format)
 }

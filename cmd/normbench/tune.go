@@ -12,9 +12,10 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
-	"normbench/kernels"
 	"normbench/kernels/launchrule"
 	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/shapes"
 	"normbench/tune/learn"
 	"normbench/tune/rules"
 )
@@ -24,15 +25,15 @@ func (e *env) tuneCommand() *cli.Command {
 		Name:      "tune",
 		Usage:     "fit a small set of launch rules to records, and print their regret on held-out shapes",
 		ArgsUsage: "RECORDS...",
-		Description: "Reads records files or results folders of one device and fits a few rules per op and pass. Prints them with their\n" +
-			"regret (time over the best known) on shapes left out of the fit, beside the default's. --wide adds other\n" +
-			"choices: the best single config, the nearest shape, and published launch rules (presets) where their picks\n" +
-			"were measured. Rules that are worse than the default on a held-out shape are not written. `normbench rule`\n" +
-			"exports the default itself as code.",
+		Description: "Reads records files or results folders of one device, of sweep or of learn, and fits a few rules per op and pass.\n" +
+			"Prints them with their regret (time over the best known) on shapes left out of the fit, beside the default's.\n" +
+			"--wide adds other ways to hold out, and published launch rules (presets) where their picks were measured. With\n" +
+			"--prior, and for learn's records, the file has the prior's rules behind its own. `normbench rule` exports the\n" +
+			"default itself as code.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "write the rules to `FILE`; .yaml or .yml is YAML, else the format of --export"},
 			&cli.StringFlag{Name: "export", Usage: strings.Join(launchrule.Formats, ", ") + ": format of the rules; without --out they go to standard output instead of the tables", DefaultText: "json"},
-			&cli.BoolFlag{Name: "force", Usage: "write the rules even if they are worse than the default or than the rules in FILE"},
+			&cli.BoolFlag{Name: "force", Usage: "write the rules even if they are worse than the rules in FILE"},
 			&cli.StringFlag{Name: "plot", Usage: "draw the rules over the shapes to `FILE`, .svg or .png"},
 			htmlFlag,
 			priorFlag,
@@ -67,79 +68,84 @@ func (e *env) tune(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if kept := d.Rebase(e.registry); kept > 0 {
-		d.Notes = append(d.Notes, fmt.Sprintf("on %d of %d shapes the default is what was recorded as the base, not today's, which has no time", kept, len(d.Shapes)))
-	}
 	for _, n := range d.Notes {
 		e.notef("%s", n)
 	}
-	if d.Learned() {
-		return e.tuneLearned(c, d, export, out)
-	} else if c.IsSet("prior") {
-		return hint.Errorf("leave it out", "--prior has no effect: these are no records of learn")
-	}
-	set, ev, err := rules.Fit(d, launchrule.Judge{Registry: e.registry, Device: d.Device}, rules.DefaultOptions, version())
+	policy, err := e.policy(c.String("prior"), d.Device, shapes.Everything, nil)
 	if err != nil {
 		return err
 	}
-	text, err := set.Export(export)
+	points, kept := policy.Points(d, c.String("prior") == "auto")
+	if len(points) == 0 {
+		return hint.Errorf("give the --prior that learn had", "no problem of the records has a time of what the prior answers")
+	}
+	if n := len(d.Shapes) - len(points); n > 0 {
+		e.notef("%s left out, as what the prior answers there was not measured", count(n, "problem"))
+	}
+	if kept > 0 {
+		e.notef("on %d of %s the default is the recorded base, as today's was not measured", kept, count(len(points), "problem"))
+	}
+	res := learn.Fit(points, policy.Judge, learn.DefaultOptions, policy.Memo, true)
+	learned := strings.HasPrefix(d.Protocol.Search, rules.Learned)
+	if learned {
+		d.Protocol = sweep.ContestProtocol(d.Protocol, rules.Learned, d.Protocol.Samples/sweep.FinalLaunches)
+	}
+	whole := learned || c.IsSet("prior")
+	if !whole { // what lies beyond a sweep is the program's, also a later one's
+		policy.Prior = nil
+	}
+	if err := policy.Finish(res, version(), d.Tool, d.Protocol, points, func(family string) string { return d.Sources[family] }); err != nil {
+		return err
+	}
+	res.Set.Whole = whole
+	text, err := res.Set.Export(export)
 	if err != nil {
 		return err
 	}
 	// Files come first: the tables may go to a pipe that closes.
-	toStdout := out == "" && c.IsSet("export")
-	refusal := e.refusal(set, ev, out)
-	if refusal != nil && c.Bool("force") {
-		e.notef("written by --force: %s", oneLine(refusal.Error()))
-		refusal = nil
-	}
-	if out != "" && refusal == nil {
+	if out != "" {
+		switch err := overwrites(res.Set, out); {
+		case err == nil:
+		case !c.Bool("force"):
+			return err
+		default:
+			e.notef("written by --force: %s", oneLine(err.Error()))
+		}
 		if err := e.writeFile(out, text); err != nil {
 			return err
 		}
 	}
 	if picture != "" {
-		if err := e.plotRules(picture, set, d); err != nil {
+		var b bytes.Buffer
+		if err := res.Plot(&b, strings.TrimPrefix(filepath.Ext(picture), ".")); err != nil {
+			return err
+		}
+		if err := e.writeFile(picture, b.Bytes()); err != nil {
 			return err
 		}
 	}
-	if err := e.writePage(c.String("html"), func() *report.Page { return rulesPage(set, ev, nil, report.Facts(d.Runs...)) }); err != nil {
-		return err
-	}
-	switch {
-	case refusal != nil && (out != "" || toStdout):
-		return refusal
-	case toStdout:
+	if out == "" && c.IsSet("export") {
 		_, err = e.stdout.Write(text)
 		return err
 	}
-	return e.showRules(set, ev, format)
+	return e.showLearned(res, c.String("format"), c.String("html"), report.Facts(d.Runs...))
 }
 
-func (e *env) plotRules(path string, set *launchrule.Set, d *rules.Data) error {
-	var ps []kernels.Problem
-	for _, s := range d.Shapes {
-		ps = append(ps, s.Problem)
+// showLearned prints the regrets and the rules, and writes them as a page.
+func (e *env) showLearned(r *learn.Result, format, html string, facts []report.Fact) error {
+	if r.Guessed > 0 {
+		e.notef("%d of %s held out have no measured time there: they count as what is expected from what was measured nearby", r.Guessed, count(r.Answers, "answer"))
 	}
-	var b bytes.Buffer
-	if err := rules.Plot(set, &b, ps, strings.TrimPrefix(filepath.Ext(path), ".")); err != nil {
+	set := *r.Set
+	set.Lists = slices.Clone(r.Set.Lists[:r.Learned])
+	if err := e.writePage(html, func() *report.Page { return rulesPage(&set, r, facts) }); err != nil {
 		return err
 	}
-	return e.writeFile(path, b.Bytes())
-}
-
-// refusal says why a rule set should not be written to a file, or nil.
-func (e *env) refusal(set *launchrule.Set, ev *rules.Evaluation, out string) error {
-	if len(ev.Losses) > 0 {
-		l := ev.Losses[0]
-		return hint.Errorf("--force writes them all the same",
-			"the rules are worse than the default on %s held out, at first %s by %.1f%%", count(len(ev.Losses), "shape"), l.Problem, 100*(l.Ratio-1))
-	}
-	return overwrites(set, out)
+	return e.showRules(&set, r.Presets, format)
 }
 
 // showRules prints the regrets and the rules.
-func (e *env) showRules(set *launchrule.Set, ev *rules.Evaluation, format string) error {
+func (e *env) showRules(set *launchrule.Set, published []learn.PresetScore, format string) error {
 	if format == "json" { // one value: the file has the scores too
 		text, err := set.JSON()
 		if err != nil {
@@ -148,12 +154,12 @@ func (e *env) showRules(set *launchrule.Set, ev *rules.Evaluation, format string
 		_, err = e.stdout.Write(text)
 		return err
 	}
-	tables := ruleTables(set, ev)
+	tables := ruleTables(set)
 	switch {
 	case format == report.FormatCSV: // one table
-		tables = regretTables(set, ev, format)[:1]
+		tables = regretTables(set, published, format)[:1]
 	case e.wide():
-		tables = append(tables, regretTables(set, ev, format)...)
+		tables = append(tables, regretTables(set, published, format)...)
 	default:
 		tables[0].Notes = append(tables[0].Notes, "--wide adds the regret by what was held out, and of other choices; --format csv has it as one table")
 	}
@@ -169,7 +175,7 @@ func (e *env) showRules(set *launchrule.Set, ev *rules.Evaluation, format string
 }
 
 // ruleTables are what became of each class, and its rules.
-func ruleTables(set *launchrule.Set, ev *rules.Evaluation) []*report.Table {
+func ruleTables(set *launchrule.Set) []*report.Table {
 	scores := map[[3]string]launchrule.Score{} // by class, held out and chooser
 	drawn := false
 	for _, s := range set.HeldOut {
@@ -195,7 +201,7 @@ func ruleTables(set *launchrule.Set, ev *rules.Evaluation) []*report.Table {
 			seen[class] = true
 			row := []string{class, strconv.Itoa(number[class])}
 			score := func(held string) {
-				own, base := scores[[3]string{class, held, launchrule.ChooserRules}], scores[[3]string{class, held, rules.ChooserDefault}]
+				own, base := scores[[3]string{class, held, launchrule.ChooserRules}], scores[[3]string{class, held, learn.ChooserDefault}]
 				if own.Shapes == 0 {
 					row = append(row, "0", "", "")
 					return
@@ -227,9 +233,6 @@ func ruleTables(set *launchrule.Set, ev *rules.Evaluation) []*report.Table {
 	for _, tally := range tallies(set) {
 		t.Notes = append(t.Notes, tally.N+" "+tally.Word)
 	}
-	if len(ev.Losses) > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("worse than the default on %s held out", count(len(ev.Losses), "shape")))
-	}
 	return tables
 }
 
@@ -245,7 +248,7 @@ func tallies(set *launchrule.Set) (list []report.Tally) {
 	}
 	for _, held := range [][2]string{{learn.HeldFresh, "drawn at random"}, {launchrule.HeldShape, "left out of the fit"}} {
 		own, of := mean(held[0], launchrule.ChooserRules)
-		if base, _ := mean(held[0], rules.ChooserDefault); of > 0 {
+		if base, _ := mean(held[0], learn.ChooserDefault); of > 0 {
 			list = append(list, report.Tally{N: fmt.Sprintf("%.1f%%", own), Word: fmt.Sprintf("regret on %s %s (default: %.1f%%)", count(of, "problem"), held[1], base)})
 		}
 	}
@@ -259,7 +262,7 @@ func tallies(set *launchrule.Set) (list []report.Tally) {
 
 // regretTables are the regret of the rules and of what could answer in their place, and the
 // published rules where there are some.
-func regretTables(set *launchrule.Set, ev *rules.Evaluation, format string) []*report.Table {
+func regretTables(set *launchrule.Set, published []learn.PresetScore, format string) []*report.Table {
 	t := newTable(fmt.Sprintf("regret: time over the best known, of %s", set.Device.Name),
 		"class", "held out", "by", ">shapes", ">of", ">geomean", ">p95", ">max", ">within 2%", ">within 5%", "worst")
 	t.Drop = []string{"within 5%", "of", "max", "shapes"}
@@ -282,41 +285,26 @@ func regretTables(set *launchrule.Set, ev *rules.Evaluation, format string) []*r
 		add(s)
 	}
 	if format == report.FormatCSV { // one table, so the presets one by one are in it
-		for _, p := range ev.Presets {
-			if p.Shapes > 0 && p.Chooser != rules.ChooserPresets {
+		for _, p := range published {
+			if p.Shapes > 0 && p.Chooser != learn.ChooserPresets {
 				p.Chooser = "preset:" + p.Chooser
 				add(p.Score)
 			}
 		}
 	}
-	by := func(chooser string) bool {
-		return slices.ContainsFunc(set.HeldOut, func(s launchrule.Score) bool { return s.Chooser == chooser })
-	}
-	if by(rules.ChooserNearest) {
-		t.Notes = append(t.Notes, "unpruned is the rules before the shapes held out had a say; single is one config for the class; nearest is the best known of the nearest shape")
-	}
-	if by(rules.ChooserPresets) {
-		t.Notes = append(t.Notes, "presets is the fastest published launch rule of each shape, over the shapes on which one was measured; fitted to nothing")
-	}
-	if len(ev.Barred) > 0 {
-		t.Notes = append(t.Notes, "left to the default, as rules fitted without them were worse there: "+joinProblems(ev.Barred))
-	}
-	if ev.Unknown > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%s held out without a measured time, taken for a third slower than the default", count(ev.Unknown, "answer")))
-	}
 	tables := []*report.Table{t}
-	if len(ev.Presets) > 0 {
-		tables = append(tables, presetTable(ev.Presets))
+	if len(published) > 0 {
+		tables = append(tables, presetTable(published))
 	}
 	return tables
 }
 
 // rulesPage is rules as a page: how good they are, where, and what stands behind each.
-func rulesPage(set *launchrule.Set, ev *rules.Evaluation, maps []learn.Map, facts []report.Fact) *report.Page {
+func rulesPage(set *launchrule.Set, r *learn.Result, facts []report.Fact) *report.Page {
 	p := &report.Page{Title: "Launch rules of " + set.Device.Name, Facts: facts,
 		What: "Regret is a launch's time over the best known of its problem, less one. It is held out where the fit did not see the problem."}
 	p.Tally = tallies(set)
-	for _, m := range maps {
+	for _, m := range r.Maps() {
 		speed := report.Map{Title: m.Class.String() + ": % of a copy's speed", Unit: "%", Limits: []float64{50, 70, 85, 95}}
 		regret := report.Map{Title: m.Class.String() + ": regret of the rules", Unit: "%", Limits: []float64{20, 10, 5, 2}}
 		for _, d := range m.Dots {
@@ -334,12 +322,12 @@ func rulesPage(set *launchrule.Set, ev *rules.Evaluation, maps []learn.Map, fact
 		}
 		p.Maps = append(p.Maps, speed, regret)
 	}
-	p.Tables = append(ruleTables(set, ev), regretTables(set, ev, report.FormatText)...)
+	p.Tables = append(ruleTables(set), regretTables(set, r.Presets, report.FormatText)...)
 	return p
 }
 
 // presetTable is each published launch rule as a rule by itself.
-func presetTable(ps []rules.PresetScore) *report.Table {
+func presetTable(ps []learn.PresetScore) *report.Table {
 	t := newTable("published launch rules, as far as the records have what they pick",
 		"class", "preset", ">shapes", ">of", ">covered", ">unmeasured", ">geomean", ">rules there", ">default there", ">max", "worst")
 	t.Drop = []string{"unmeasured", "of", "max", "covered", "default there"}
@@ -355,12 +343,4 @@ func presetTable(ps []rules.PresetScore) *report.Table {
 		"unmeasured: its pick has no time in the records: `normbench bench preset:NAME --all-candidates --out DIR` measures it, and tune takes DIR too; on the rest it launches nothing of ours",
 		"rules there: the regret of the rules on the same shapes, each held out")
 	return t
-}
-
-func joinProblems(ps []kernels.Problem) string {
-	var list []string
-	for _, p := range ps {
-		list = append(list, p.String())
-	}
-	return strings.Join(list, ", ")
 }

@@ -17,7 +17,7 @@ import (
 
 // A Policy is what a loop knows before it measures anything.
 type Policy struct {
-	Judge rules.Judge
+	Judge launchrule.Judge
 	// Default is what answers a problem where no learned rule does: the prior's pick, or the analytic base.
 	Default func(kernels.Problem) (kernels.Variant, error)
 	// Analytic is the base that needs no measurement, as what is learned is compared with it. It may be Default.
@@ -61,20 +61,20 @@ type Batch struct {
 type chooser struct {
 	*Policy
 	rng     *rand.Rand
-	classes map[rules.Class]*class
+	classes map[launchrule.Class]*class
 	rules   *Result // may be nil
 	have    map[kernels.Problem]bool
 }
 
 // chooser plans from points and the rules that were fitted to them. What pending batches will measure is not drawn again.
 func (p *Policy) chooser(points []*Point, fit *Result, rng *rand.Rand, pending ...Batch) *chooser {
-	c := &chooser{Policy: p, rng: rng, rules: fit, classes: map[rules.Class]*class{}, have: map[kernels.Problem]bool{}}
+	c := &chooser{Policy: p, rng: rng, rules: fit, classes: map[launchrule.Class]*class{}, have: map[kernels.Problem]bool{}}
 	for _, b := range pending {
 		for _, t := range b.Tasks {
 			c.have[t.Problem] = true
 		}
 	}
-	by := map[rules.Class][]*Point{}
+	by := map[launchrule.Class][]*Point{}
 	for _, q := range points {
 		c.have[q.Problem] = true
 		by[launchrule.ClassOf(q.Problem)] = append(by[launchrule.ClassOf(q.Problem)], q)
@@ -130,7 +130,7 @@ func (c *chooser) rivals(p kernels.Problem) []rival {
 		slices.SortStableFunc(near, func(a, b entry) int { return cmp.Compare(b.regret, a.regret) })
 		near = near[:min(len(near), 40)]
 	}
-	expected := func(v kernels.Variant, r *rules.Recipe) guess {
+	expected := func(v kernels.Variant, r *launchrule.Recipe) guess {
 		sum, weight := priorRegret*priorWeight, priorWeight
 		for _, e := range near {
 			q := k.points[e.point]
@@ -483,7 +483,7 @@ func (c *chooser) empty() bool {
 // measured with many variants is expected to be as good as it gets. Nothing was measured: any.
 func (c *chooser) surprising() []kernels.Problem {
 	type key struct {
-		class rules.Class
+		class launchrule.Class
 		n     int64
 	}
 	by := map[key]float64{}

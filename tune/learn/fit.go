@@ -40,7 +40,7 @@ const refusedCost = 0.02
 
 // A fitted is the rules of a class with what they rest on.
 type fitted struct {
-	list  rules.List
+	list  launchrule.List
 	of    []int   // the candidate of each rule
 	price float64 // at which it was found
 }
@@ -73,20 +73,20 @@ func (c *class) sms() int { return max(c.judge.Device.SMs, 1) }
 // strata are fitted apart, by the alignment of rows: hardly any config is good for vectors of 16 bytes and for
 // narrower ones. A rule of a stratum must hold on each part of the stratum, or it is split by parts: a design
 // that copies words loses if rows begin between two words.
-var strata = []rules.Box{{RowAlign: 16}, {RowUneven: 16}}
+var strata = []launchrule.Box{{RowAlign: 16}, {RowUneven: 16}}
 
 // parts are the boxes by which a rule for uneven rows is split where it does not hold on all of them.
-func parts(b rules.Box) []rules.Box {
+func parts(b launchrule.Box) []launchrule.Box {
 	if b.RowUneven == 0 {
 		return nil
 	}
 	words, halves := b, b
 	words.RowAlign, halves.RowUneven = 4, 4
-	return []rules.Box{words, halves}
+	return []launchrule.Box{words, halves}
 }
 
 // box is the bounds of cells of a stratum, ends included.
-func (c *class) box(x0, x1, y0, y1 int, b rules.Box) rules.Box {
+func (c *class) box(x0, x1, y0, y1 int, b launchrule.Box) launchrule.Box {
 	if x0 > 0 {
 		b.NOver = byteCuts[x0-1] / c.Bytes
 	}
@@ -223,7 +223,7 @@ const passes = 6
 
 // fit finds the rules of the points that out does not hold.
 func (c *class) fit(o Options, s *split, out left) fitted {
-	f := fitted{list: rules.List{Class: c.Class, Rules: []rules.Rule{}}}
+	f := fitted{list: launchrule.List{Class: c.Class, Rules: []launchrule.Rule{}}}
 	var use []int
 	total := 0.0
 	for i, p := range c.points {
@@ -233,7 +233,7 @@ func (c *class) fit(o Options, s *split, out left) fitted {
 		}
 	}
 	if len(use) == 0 {
-		f.list.Hull = rules.Hull{NMin: 1, NMax: 1, MMin: 1, MMax: 1, ElemsMax: 1}
+		f.list.Hull = launchrule.Hull{NMin: 1, NMax: 1, MMin: 1, MMax: 1, ElemsMax: 1}
 		return f
 	}
 	f.list.Hull = c.hull(use)
@@ -249,7 +249,7 @@ func (c *class) fit(o Options, s *split, out left) fitted {
 // candidate's rule does not hold, the candidate is barred. The first pass settles the price.
 func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total float64) (rest []int, again bool) {
 	type rule struct {
-		rules.Rule
+		launchrule.Rule
 		cand int
 	}
 	var cutters []*cutter
@@ -293,14 +293,14 @@ func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total f
 			}
 			// Families may refuse the recipe in the middle of the box. Then several boxes are left.
 			whole := c.box(p.x0, p.x1, p.y0, p.y1, s.stratum)
-			boxes := []rules.Box{whole}
+			boxes := []launchrule.Box{whole}
 			if !c.evenly(whole, p.cand, use) {
 				boxes = parts(whole)
 			}
 			left, steep := use, []int{}
 			for _, b := range boxes {
 				for n := 0; n < 4; n++ {
-					r, ok, cliffs := c.stands(rules.Rule{Box: b, Recipe: c.cands[p.cand]}, p.cand, f.list.Hull, left, o)
+					r, ok, cliffs := c.stands(launchrule.Rule{Box: b, Recipe: c.cands[p.cand]}, p.cand, f.list.Hull, left, o)
 					if !ok {
 						steep = append(steep, cliffs...)
 						break
@@ -337,9 +337,9 @@ func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total f
 }
 
 // evenly says whether a candidate was measured in all parts of a box and loses in none, in the mean.
-func (c *class) evenly(b rules.Box, cand int, use []int) bool {
+func (c *class) evenly(b launchrule.Box, cand int, use []int) bool {
 	for _, part := range parts(b) {
-		p := c.paired(&rules.Rule{Box: part}, cand, use)
+		p := c.paired(&launchrule.Rule{Box: part}, cand, use)
 		if len(p.gain) == 0 {
 			return c.Bytes > 2 && part.RowUneven == 4 // rows of fp32 begin at words
 		}
@@ -353,7 +353,7 @@ func (c *class) evenly(b rules.Box, cand int, use []int) bool {
 // stands narrows a rule to what its recipe is accepted on and says whether the paired times in its box
 // hold it: in the mean it gains 0.4%, also less 1.5 times its standard error, and no twentieth of its problems
 // falls off a cliff. The default wins ties.
-func (c *class) stands(r rules.Rule, cand int, h rules.Hull, use []int, o Options) (_ rules.Rule, ok bool, cliffs []int) {
+func (c *class) stands(r launchrule.Rule, cand int, h launchrule.Hull, use []int, o Options) (_ launchrule.Rule, ok bool, cliffs []int) {
 	var in []kernels.Problem
 	for _, i := range use {
 		if p := c.points[i].Problem; r.Holds(c.where(p)) {
@@ -371,7 +371,7 @@ func (c *class) stands(r rules.Rule, cand int, h rules.Hull, use []int, o Option
 	if len(pairs.gain) == 1 { // the rest of a box that was narrowed: what is expected there speaks for it too
 		if len(in) == 1 { // or is of that problem alone
 			p := in[0]
-			r.Box = rules.Box{NOver: p.N - 1, NMax: p.N, RowsOver: p.M - 1, RowsMax: p.M}
+			r.Box = launchrule.Box{NOver: p.N - 1, NMax: p.N, RowsOver: p.M - 1, RowsMax: p.M}
 		}
 		return r, mean < -0.05, nil
 	}
@@ -388,9 +388,9 @@ func (c *class) stands(r rules.Rule, cand int, h rules.Hull, use []int, o Option
 
 // narrow is the box of a rule as far as its recipe is accepted. A recipe may be refused for few rows, or for more than a
 // few: where many of the problems would be lost, a part of the box is tried.
-func (c *class) narrow(r rules.Rule, h rules.Hull, in []kernels.Problem) (best rules.Box, ok bool) {
+func (c *class) narrow(r launchrule.Rule, h launchrule.Hull, in []kernels.Problem) (best launchrule.Box, ok bool) {
 	most := 0
-	try := func(b rules.Box) {
+	try := func(b launchrule.Box) {
 		if b, fits := c.memo.narrower(c).Narrow(b, r.Recipe, h, in); fits {
 			n := 0
 			for _, p := range in {
@@ -427,7 +427,7 @@ type pairs struct {
 	point        []int
 }
 
-func (c *class) paired(r *rules.Rule, cand int, use []int) (p pairs) {
+func (c *class) paired(r *launchrule.Rule, cand int, use []int) (p pairs) {
 	for _, i := range use {
 		q := c.points[i]
 		if !r.Holds(&q.where) {
@@ -457,7 +457,7 @@ func (p pairs) sum() (mean, err float64) {
 
 // A proof gathers the problems that a rule answers.
 type proof struct {
-	rules.Evidence
+	launchrule.Evidence
 	own, next, base, before mean
 	worst                   float64
 }
@@ -486,7 +486,7 @@ func (e *proof) add(p *Point, v, next kernels.Variant) {
 }
 
 // evidence is what the problems come to.
-func (e *proof) evidence() rules.Evidence {
+func (e *proof) evidence() launchrule.Evidence {
 	if e.Problems > 0 {
 		e.Regret, e.WorstRegret = e.own.exp(), round(math.Exp(e.worst))
 	}
@@ -539,15 +539,15 @@ func (m *mean) exp() float64 { return round(math.Exp(m.sum / m.weight)) }
 func round(f float64) float64 { return math.Round(f*1e4) / 1e4 }
 
 // hull is where the points in use lie.
-func (c *class) hull(use []int) (h rules.Hull) {
+func (c *class) hull(use []int) (h launchrule.Hull) {
 	for k, i := range use {
 		p := c.points[i].Problem
 		rows := launchrule.RowsPerSM(p.M, c.sms())
 		e := p.N * rows
 		if k == 0 {
-			h = rules.Hull{NMin: p.N, NMax: p.N, MMin: rows, MMax: rows, ElemsMax: e}
+			h = launchrule.Hull{NMin: p.N, NMax: p.N, MMin: rows, MMax: rows, ElemsMax: e}
 		}
-		h = rules.Hull{NMin: min(h.NMin, p.N), NMax: max(h.NMax, p.N), MMin: min(h.MMin, rows), MMax: max(h.MMax, rows), ElemsMax: max(h.ElemsMax, e)}
+		h = launchrule.Hull{NMin: min(h.NMin, p.N), NMax: max(h.NMax, p.N), MMin: min(h.MMin, rows), MMax: max(h.MMax, rows), ElemsMax: max(h.ElemsMax, e)}
 	}
 	return h
 }
@@ -557,7 +557,7 @@ func (c *class) hull(use []int) (h rules.Hull) {
 // A cutter finds the best pieces of a stratum. It cuts the plane in two and each half again, and takes
 // the cuts with the least cost. Each piece that is not the default's has a price.
 type cutter struct {
-	stratum rules.Box
+	stratum launchrule.Box
 	xs, ys  []int // the cells' columns and rows that hold points
 	// By rectangle x0, x1, y0, y1: the best candidate for all of it, and the best way to answer it at the last price.
 	leaves, cuts []cut
@@ -587,7 +587,7 @@ func (s *cutter) rectangles(do func(x0, x1, y0, y1 int)) {
 }
 
 // newCutter is nil where the stratum has no point.
-func newCutter(c *class, use []int, gains [][]float64, stratum rules.Box) *cutter {
+func newCutter(c *class, use []int, gains [][]float64, stratum launchrule.Box) *cutter {
 	s := &cutter{stratum: stratum}
 	var mine []int
 	var at [][2]int
@@ -710,8 +710,9 @@ func (s *cutter) best(x0, x1, y0, y1 int, price float64) cut {
 
 // A Result is the rules with how good they are.
 type Result struct {
-	Set    *rules.Set
-	Scores []rules.Score
+	Set     *launchrule.Set
+	Scores  []launchrule.Score
+	Presets []PresetScore // each published launch rule by itself, the best of a class first
 	// Guessed counts the held-out answers that were not measured: they are what is expected.
 	Guessed, Answers int
 	// Learned counts the lists that were fitted; those of the prior follow.
@@ -722,12 +723,12 @@ type Result struct {
 
 // Fit finds the rules of every class of the points. evaluate also tells how good they are held out, by
 // 72 more fits.
-func Fit(points []*Point, j rules.Judge, o Options, m *Memo, evaluate bool) *Result {
-	by := map[rules.Class][]*Point{}
+func Fit(points []*Point, j launchrule.Judge, o Options, m *Memo, evaluate bool) *Result {
+	by := map[launchrule.Class][]*Point{}
 	for _, p := range points {
 		by[launchrule.ClassOf(p.Problem)] = append(by[launchrule.ClassOf(p.Problem)], p)
 	}
-	res := &Result{Set: &rules.Set{Schema: launchrule.Schema, Kind: launchrule.Kind, Device: j.Device, Sources: map[string]string{}}}
+	res := &Result{Set: &launchrule.Set{Schema: launchrule.Schema, Kind: launchrule.Kind, Device: j.Device, Sources: map[string]string{}}}
 	for cl, ps := range by {
 		res.classes = append(res.classes, newClass(cl, ps, j, m))
 	}
@@ -738,8 +739,8 @@ func Fit(points []*Point, j rules.Judge, o Options, m *Memo, evaluate bool) *Res
 		byShape := c.split(launchrule.HeldShape)
 		f := c.fit(o, byShape, 0)
 		if evaluate {
-			scores, guessed := c.evaluate(&f, o, byShape)
-			res.Scores = append(res.Scores, scores...)
+			scores, published, guessed := c.evaluate(&f, o, byShape)
+			res.Scores, res.Presets = append(res.Scores, scores...), append(res.Presets, published...)
 			res.Guessed, res.Answers = res.Guessed+guessed, res.Answers+2*len(c.points)
 		}
 		c.prove(&f)
@@ -756,9 +757,11 @@ func (c *class) where(p kernels.Problem) *launchrule.Place {
 	return &at
 }
 
-// Held-out estimates beside those of package rules: over the problems that were drawn at random, by what
-// was answered when they were drawn.
+// HeldFresh is over the problems that were drawn at random, by what was answered when they were drawn.
 const HeldFresh = "fresh"
+
+// ChooserDefault is what answers where no rule does.
+const ChooserDefault = "default"
 
 // Finish completes the set as a file: where it comes from, and the prior's rules behind its own.
 func (p *Policy) Finish(r *Result, tool, commit string, pr record.Protocol, points []*Point, source func(family string) string) error {
@@ -788,7 +791,7 @@ func (p *Policy) Finish(r *Result, tool, commit string, pr record.Protocol, poin
 			lists[i].Rules = slices.Clone(lists[i].Rules)
 			for k := range lists[i].Rules {
 				e := &lists[i].Rules[k].Evidence
-				if *e == (rules.Evidence{}) {
+				if *e == (launchrule.Evidence{}) {
 					e.Commit = p.Prior.Measured
 				}
 				if p.Prior.Device.ID != s.Device.ID { // it is of what was measured there
@@ -824,7 +827,7 @@ func (c *class) rule(f *fitted, i, from int) int {
 
 // prove gives the prior's rules the evidence of the problems that they answer behind the learned rules. A rule that
 // none reaches keeps what it had.
-func (p *Policy) prove(r *Result, points []*Point, lists []rules.List, commit string) {
+func (p *Policy) prove(r *Result, points []*Point, lists []launchrule.List, commit string) {
 	type at struct{ list, rule int }
 	found, nexts := make([]at, len(points)), make([]kernels.Variant, len(points))
 	each(len(points), func(i int) {
@@ -838,7 +841,7 @@ func (p *Policy) prove(r *Result, points []*Point, lists []rules.List, commit st
 		if a.Index < 0 || why[0].Variant != q.Default {
 			return
 		}
-		list := slices.IndexFunc(p.Prior.Lists, func(l rules.List) bool { return &l.Rules[0] == &a.List.Rules[0] })
+		list := slices.IndexFunc(p.Prior.Lists, func(l launchrule.List) bool { return &l.Rules[0] == &a.List.Rules[0] })
 		next := q.Base
 		if k := slices.IndexFunc(why[1:], func(x families.Reason) bool { return x.Refusal == nil }); k >= 0 {
 			next = why[1+k].Variant
@@ -879,7 +882,7 @@ func (c *class) answer(f *fitted, i int) (g float64, known bool) {
 // heldOut is the loss at each point of rules that were fitted without its fold: as the fit has them, and what is left
 // when they were distrusted like the rules of all points are. What a fit with a fold less says
 // of another fold comes from a fit that has seen neither.
-func (c *class) heldOut(s *split, o Options, h rules.Hull, base []float64) (raw, loss []float64, guessed int) {
+func (c *class) heldOut(s *split, o Options, h launchrule.Hull, base []float64) (raw, loss []float64, guessed int) {
 	var pairs [][2]int
 	for a := range folds {
 		for b := a; b < folds; b++ {
@@ -919,7 +922,7 @@ func (c *class) heldOut(s *split, o Options, h rules.Hull, base []float64) (raw,
 }
 
 // evaluate drops the rules that do not hold on problems left out of the fit, and tells how good what is left is.
-func (c *class) evaluate(f *fitted, o Options, byShape *split) (scores []rules.Score, guessed int) {
+func (c *class) evaluate(f *fitted, o Options, byShape *split) (scores []launchrule.Score, published []PresetScore, guessed int) {
 	all := make([]int, len(c.points))
 	base := make([]float64, len(c.points))
 	for i, p := range c.points {
@@ -935,7 +938,7 @@ func (c *class) evaluate(f *fitted, o Options, byShape *split) (scores []rules.S
 	// Rules that lose to the default in the mean of what they have not seen are not worth having.
 	for _, loss := range held {
 		if c.weighted(loss) > c.weighted(base) {
-			f.list.Rules, f.of = []rules.Rule{}, nil
+			f.list.Rules, f.of = []launchrule.Rule{}, nil
 			held = map[string][]float64{launchrule.HeldShape: base, launchrule.HeldN: base}
 			break
 		}
@@ -955,10 +958,10 @@ func (c *class) evaluate(f *fitted, o Options, byShape *split) (scores []rules.S
 		}
 	}
 	add(launchrule.HeldNothing, launchrule.ChooserRules, fits, all)
-	add(launchrule.HeldNothing, rules.ChooserDefault, base, all)
+	add(launchrule.HeldNothing, ChooserDefault, base, all)
 	for _, how := range []string{launchrule.HeldShape, launchrule.HeldN} {
 		add(how, launchrule.ChooserRules, held[how], all)
-		add(how, rules.ChooserDefault, base, all)
+		add(how, ChooserDefault, base, all)
 	}
 	// The rules grew better meanwhile: the newer half says what they are worth now.
 	slices.SortFunc(fresh, func(a, b int) int {
@@ -966,8 +969,8 @@ func (c *class) evaluate(f *fitted, o Options, byShape *split) (scores []rules.S
 	})
 	fresh = fresh[len(fresh)/2:]
 	add(HeldFresh, launchrule.ChooserRules, asked, fresh)
-	add(HeldFresh, rules.ChooserDefault, base, fresh)
-	return scores, guessed
+	add(HeldFresh, ChooserDefault, base, fresh)
+	return scores, c.presetScores(held[launchrule.HeldShape], base), guessed
 }
 
 // weighted is the sum of the points' losses, by weight.
@@ -997,12 +1000,12 @@ func (c *class) distrust(f *fitted, held, base []float64, out func(int) bool) {
 			kept.list.Rules, kept.of = append(kept.list.Rules, r), append(kept.of, f.of[k])
 		}
 	}
-	f.list.Rules, f.of = append([]rules.Rule{}, kept.list.Rules...), kept.of
+	f.list.Rules, f.of = append([]launchrule.Rule{}, kept.list.Rules...), kept.of
 }
 
 // score is over some points, by weight.
-func (c *class) score(held, who string, loss []float64, use []int) rules.Score {
-	s := rules.Score{Class: c.Class.String(), Held: held, Chooser: who, Shapes: len(use)}
+func (c *class) score(held, who string, loss []float64, use []int) launchrule.Score {
+	s := launchrule.Score{Class: c.Class.String(), Held: held, Chooser: who, Shapes: len(use)}
 	var regret []float64
 	var cells [][]float64
 	sum, total := 0.0, 0.0

@@ -52,7 +52,7 @@ func loopOn(s *sim, budget time.Duration, prior func(kernels.Problem) (kernels.V
 		prior = analytic
 	}
 	l := &Loop{
-		Policy: Policy{Judge: rules.Judge{Registry: registry, Device: s.info}, Default: prior, Analytic: analytic,
+		Policy: Policy{Judge: launchrule.Judge{Registry: registry, Device: s.info}, Default: prior, Analytic: analytic,
 			Domain: shapes.Everything, Classes: classes, Challengers: 8, Batch: 24, Wide: 0.6, Fan: 32, Memo: NewMemo()},
 		Lab: &Lab{Registry: registry, Devices: []kernels.Device{s}, Sink: &memory{map[string]kernels.Status{}}, Seed: 1, Rounds: 8, Now: s.Now,
 			Run: record.Run{ID: "sim", Time: s.Now(), Device: s.info, Protocol: sweep.ColdProtocol(s.info, 20)}},
@@ -225,7 +225,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	points := l.Points(d)
+	points, _ := l.Points(d, false)
 	again := Fit(points, l.Judge, l.Options, l.Memo, true)
 	if err := l.Finish(again, "v1", "abc", l.Run.Protocol, points, func(string) string { return "0123" }); err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func TestFile(t *testing.T) {
 }
 
 // recorded are the points of what learn measured on an H200 for a class, with the prior that it had.
-func recorded(t *testing.T, class rules.Class) (*Policy, []*Point) {
+func recorded(t *testing.T, class launchrule.Class) (*Policy, []*Point) {
 	t.Helper()
 	dir := "../../results/nvidia-h200/"
 	d, err := rules.Collect([]string{dir + "learn"})
@@ -263,9 +263,10 @@ func recorded(t *testing.T, class rules.Class) (*Policy, []*Point) {
 		r := families.With(sets...)
 		return func(p kernels.Problem) (kernels.Variant, error) { return r.Base(p, d.Device) }
 	}
-	p := &Policy{Judge: rules.Judge{Registry: registry, Device: d.Device}, Prior: zones, Default: of(zones), Analytic: of(), Memo: NewMemo()}
+	p := &Policy{Judge: launchrule.Judge{Registry: registry, Device: d.Device}, Prior: zones, Default: of(zones), Analytic: of(), Memo: NewMemo()}
 	d.Shapes = slices.DeleteFunc(d.Shapes, func(s rules.Shape) bool { return launchrule.ClassOf(s.Problem) != class })
-	return p, p.Points(d)
+	points, _ := p.Points(d, false)
+	return p, points
 }
 
 // What narrowing takes from a box is the next candidate's: no measured problem stays at half the speed of the best,
@@ -354,7 +355,7 @@ func TestSmallBudget(t *testing.T) {
 	}
 	l.complete(&q)
 	fit := Fit([]*Point{&q}, l.Judge, l.Options, l.Memo, false)
-	want := rules.Box{NOver: q.Problem.N - 1, NMax: q.Problem.N, RowsOver: q.Problem.M - 1, RowsMax: q.Problem.M}
+	want := launchrule.Box{NOver: q.Problem.N - 1, NMax: q.Problem.N, RowsOver: q.Problem.M - 1, RowsMax: q.Problem.M}
 	if r := fit.Set.Lists[0].Rules; len(r) != 1 || r[0].Box != want {
 		t.Errorf("%s has the rules %+v", q.Problem, r)
 	}

@@ -46,23 +46,33 @@ type Status struct {
 	Last          kernels.Problem
 }
 
-// Points are the problems of recorded data, as a fit takes them.
-func (p *Policy) Points(d *rules.Data) []*Point {
-	var points []*Point
+// Points are the problems of recorded data, as a fit takes them. A sweep may have had another base than the default,
+// which has no time then. With stand, the sweep's base stands for it, and kept counts those. Else they are left out.
+func (p *Policy) Points(d *rules.Data, stand bool) (points []*Point, kept int) {
 	for i := range d.Shapes {
 		s := &d.Shapes[i]
 		q := &Point{Problem: s.Problem, US: s.US, Failed: s.Failed, Stream: s.Stream, Fresh: s.Fresh, Asked: s.Asked, When: s.When}
+		if stand && s.Asked.Family == "" {
+			q.Default = s.Base
+		}
 		if p.complete(q) {
 			points = append(points, q)
+			if v, err := p.Default(q.Problem); err != nil || q.Default != v {
+				kept++
+			}
 		}
 	}
-	return points
+	slices.SortFunc(points, func(a, b *Point) int { return record.CompareProblems(a.Problem, b.Problem) })
+	return points, kept
 }
 
-// complete fills in what a point's times say; false where the default has none.
+// complete fills in what a point's times say. False where the default has none and the point brings no other.
 func (p *Policy) complete(q *Point) bool {
 	v, err := p.Default(q.Problem)
 	if err != nil || q.US[v] == 0 {
+		v = q.Default
+	}
+	if q.US[v] == 0 {
 		return false
 	}
 	q.Base, _ = p.Analytic(q.Problem)

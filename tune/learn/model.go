@@ -101,7 +101,7 @@ func (g guess) optimistic() float64 { return g.regret - 0.05/math.Sqrt(0.3+g.wei
 type Memo struct {
 	mu        sync.Mutex
 	offered   map[asked]bool
-	narrowers map[rules.Class]*rules.Narrower
+	narrowers map[launchrule.Class]*narrower
 }
 
 type asked struct {
@@ -111,15 +111,15 @@ type asked struct {
 
 // NewMemo makes one.
 func NewMemo() *Memo {
-	return &Memo{offered: map[asked]bool{}, narrowers: map[rules.Class]*rules.Narrower{}}
+	return &Memo{offered: map[asked]bool{}, narrowers: map[launchrule.Class]*narrower{}}
 }
 
-func (m *Memo) narrower(c *class) *rules.Narrower {
+func (m *Memo) narrower(c *class) *narrower {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.narrowers[c.Class]
 	if n == nil {
-		n = rules.NewNarrower(c.Class, c.judge)
+		n = newNarrower(c.Class, c.judge)
 		m.narrowers[c.Class] = n
 	}
 	return n
@@ -127,11 +127,11 @@ func (m *Memo) narrower(c *class) *rules.Narrower {
 
 // A class is the points of one class of problems, with who may win there.
 type class struct {
-	rules.Class
-	judge  rules.Judge
+	launchrule.Class
+	judge  launchrule.Judge
 	points []*Point
 	memo   *Memo
-	cands  []rules.Recipe
+	cands  []launchrule.Recipe
 	ids    []string    // their effects
 	kernel [][]float32 // alike of each two points
 
@@ -176,7 +176,7 @@ const maxCandidates = 56
 const near = 0.03
 
 // newClass sorts out the points of a class: whose winners may be rules, and how alike the points are.
-func newClass(cl rules.Class, points []*Point, j rules.Judge, m *Memo) *class {
+func newClass(cl launchrule.Class, points []*Point, j launchrule.Judge, m *Memo) *class {
 	c := &class{Class: cl, judge: j, points: points, memo: m}
 	slices.SortFunc(c.points, func(a, b *Point) int {
 		return cmp.Or(cmp.Compare(a.Problem.N, b.Problem.N), cmp.Compare(a.Problem.M, b.Problem.M), cmp.Compare(a.Problem.String(), b.Problem.String()))
@@ -214,9 +214,9 @@ func (c *class) knownOf(x int) []entry { return c.knowns[x] }
 // propose makes recipes of all that is near the best somewhere, and keeps those that together cover
 // the points best: greedily, one after the other that lowers the sum of expected regrets most
 // (the greedy portfolio of Hydra: Xu, Hoos and Leyton-Brown, AAAI 2010).
-func (c *class) propose() []rules.Recipe {
-	wins := map[string]float64{}
-	recipes := map[string]rules.Recipe{}
+func (c *class) propose() []launchrule.Recipe {
+	wins := map[string]int64{} // in whole numbers, whose sum depends on no order
+	recipes := map[string]launchrule.Recipe{}
 	for _, p := range c.points {
 		for v := range p.US {
 			g, _ := p.regret(v)
@@ -231,7 +231,7 @@ func (c *class) propose() []rules.Recipe {
 				if old, ok := recipes[id]; !ok || rules.CompareRecipes(r, old) < 0 {
 					recipes[id] = r
 				}
-				wins[id] += p.Weight * (near - g)
+				wins[id] += int64(1e9 * p.Weight * (near - g))
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func (c *class) propose() []rules.Recipe {
 	}
 	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(wins[b], wins[a]), cmp.Compare(a, b)) })
 	ids = ids[:min(len(ids), 6*maxCandidates)]
-	all := make([]rules.Recipe, len(ids))
+	all := make([]launchrule.Recipe, len(ids))
 	loss := make([][]float64, len(ids))
 	for x, id := range ids {
 		all[x] = recipes[id]
@@ -265,7 +265,7 @@ func (c *class) propose() []rules.Recipe {
 	for i := range have {
 		have[i] = 0.3
 	}
-	var keep []rules.Recipe
+	var keep []launchrule.Recipe
 	taken := make([]bool, len(all))
 	for len(keep) < maxCandidates {
 		best, gain := -1, 1e-4
@@ -294,7 +294,7 @@ func (c *class) propose() []rules.Recipe {
 }
 
 // effect is what a recipe runs on the widths that rows may have: recipes of one effect are one.
-func (c *class) effect(r rules.Recipe) string {
+func (c *class) effect(r launchrule.Recipe) string {
 	if r.RowBytes == 0 {
 		return r.String()
 	}

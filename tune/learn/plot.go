@@ -12,8 +12,9 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"normbench/internal/picture"
 	"normbench/kernels"
-	"normbench/tune/rules"
+	"normbench/kernels/launchrule"
 )
 
 // Plot draws two maps of rows by columns for each class: what the rules reach on the measured problems, in
@@ -22,7 +23,7 @@ func (r *Result) Plot(w io.Writer, format string) error {
 	const width, height = 430, 320 // points, per panel
 	maps := r.Maps()
 	W, H := vg.Length(2*width), vg.Length(height*len(maps))
-	all, write := rules.Canvas(W, H, format)
+	all, write := picture.Canvas(W, H, format)
 	for i, m := range maps {
 		for side, panel := range []struct {
 			title string
@@ -72,7 +73,7 @@ func (s scale) at(x float64) color.Color {
 // draw is the scale as a bar with numbers.
 func (s scale) draw(c draw.Canvas) {
 	const steps = 40
-	style := rules.Sans(9.5)
+	style := picture.Sans(9.5)
 	style.YAlign = draw.YCenter
 	for i := range steps {
 		y0 := c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i)/steps
@@ -97,7 +98,7 @@ type Dot struct {
 
 // A Map is the dots of a class.
 type Map struct {
-	Class rules.Class
+	Class launchrule.Class
 	Dots  []Dot
 }
 
@@ -116,8 +117,8 @@ func (r *Result) Maps() (maps []Map) {
 
 // panel is a plot with a dot for each problem. Fresh draws are squares.
 func (m *Map) panel(title string, value func(Dot) (float64, bool), s scale) (*plot.Plot, error) {
-	p := rules.LogPlot(title, "N, columns", "M, rows")
-	x, y := rules.Powers{Base: 4, Lo: math.Inf(1)}, rules.Powers{Base: 16, Lo: math.Inf(1)}
+	p := logPlot(title, "N, columns", "M, rows")
+	x, y := powers{Base: 4, Lo: math.Inf(1)}, powers{Base: 16, Lo: math.Inf(1)}
 	var dots plotter.XYs
 	var values []float64
 	var fresh []bool
@@ -149,4 +150,33 @@ func (m *Map) panel(title string, value func(Dot) (float64, bool), s scale) (*pl
 	}
 	p.Add(d)
 	return p, nil
+}
+
+// logPlot is a plot with the fonts of all plots, and logarithmic axes.
+func logPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Title.TextStyle.Font, p.Title.Padding = picture.Sans(12).Font, vg.Points(5)
+	for _, a := range []*plot.Axis{&p.X, &p.Y} {
+		a.Label.TextStyle.Font, a.Tick.Label.Font, a.Scale = picture.Sans(11).Font, picture.Sans(10).Font, plot.LogScale{}
+	}
+	return p
+}
+
+// powers are ticks at the powers of a number, and at the ends of what is drawn.
+type powers struct{ Base, Lo, Hi float64 }
+
+// Ticks implements plot.Ticker.
+func (t powers) Ticks(lo, hi float64) []plot.Tick {
+	ts := []plot.Tick{{Value: t.Lo, Label: fmt.Sprintf("%.0f", t.Lo)}}
+	room := math.Pow(hi/lo, 0.12) // for a label
+	for v := 1.0; v <= t.Hi; v *= t.Base {
+		if v >= t.Lo*room && v*room <= t.Hi {
+			ts = append(ts, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
+		}
+	}
+	if t.Hi > t.Lo {
+		ts = append(ts, plot.Tick{Value: t.Hi, Label: fmt.Sprintf("%.0f", t.Hi)})
+	}
+	return ts
 }

@@ -21,7 +21,6 @@ type Data struct {
 	Protocol record.Protocol
 	Tool     string            // the normbench that measured
 	Date     time.Time         // of the last record
-	Noise    float64           // median over problems of the spread of the stream's samples; 0 where none was measured
 	Sources  map[string]string // hash of each family's sources
 	Shapes   []Shape           // in the order of record.CompareProblems
 	Notes    []string          // what a reader should know, one line each
@@ -112,8 +111,6 @@ type collector struct {
 	sources  map[string]uint32
 	told     map[uint32]told // by the number of the problem
 	compiled map[string]bool // driver and compiler
-	proto    map[record.Protocol]bool
-	spreads  []float64
 }
 
 // number gives each distinct key the next number.
@@ -134,23 +131,19 @@ func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 	switch have := c.data.Device; {
 	case c.first == "":
 		c.first, c.data.Device = path, d
-		c.compiled, c.proto = map[string]bool{}, map[record.Protocol]bool{}
+		c.compiled = map[string]bool{}
 	case have.ID != d.ID || have.Arch != d.Arch || have.SMs != d.SMs:
 		return hint.Errorf("fit the rules of one device at a time", "records of %s and of %s, which do not compare", describe(have), describe(d))
 	}
 	// The last in the file, whatever the clock said.
 	c.data.Date, c.data.Tool, c.data.Protocol, c.data.Device = r.Time, run.Tool, run.Protocol, d
 	if r.Family == record.Stream {
-		if len(r.SamplesUS) > 1 {
-			c.spreads = append(c.spreads, stats.Spread(r.SamplesUS))
-		}
 		return nil
 	}
 	if _, peer := kernels.PeerName(r.Family); peer {
 		return nil // measured beside ours; no rule of ours can launch it
 	}
 	c.compiled[d.Driver+", "+d.Compiler] = true
-	c.proto[run.Protocol] = true
 	k := cell{number(c.problems, r.Problem), number(c.variants, r.Variant())}
 	// A search prunes what it did not try, and a refusal is the space's.
 	m := measurement{cell: k, source: number(c.sources, families.Translate(r.Source)), base: r.Base, tried: r.Status != record.StatusPruned && r.Status != kernels.StatusUnfit}
@@ -158,18 +151,19 @@ func (c *collector) add(path string, r *record.Record, run *record.Run) error {
 		m.us = stats.Median(r.SamplesUS)
 	}
 	m.warm = !run.Protocol.Cold
-	if at := c.told[k.problem]; !m.warm {
+	at := c.told[k.problem]
+	if r.Time.After(at.when) {
+		at.when = r.Time
+	}
+	if !m.warm {
 		if r.StreamUS > 0 {
 			at.stream = r.StreamUS
 		}
 		if learned := strings.HasPrefix(run.Protocol.Search, Learned); learned && r.Base && at.asked.Family == "" {
 			at.fresh, at.asked = run.Protocol.Search == LearnedFresh, r.Variant()
 		}
-		if r.Time.After(at.when) {
-			at.when = r.Time
-		}
-		c.told[k.problem] = at
 	}
+	c.told[k.problem] = at
 	if i, ok := c.at[k]; ok {
 		if !m.warm || c.all[i].warm { // warm times are for comparison only
 			c.all[i] = m
@@ -242,34 +236,7 @@ func (c *collector) finish(paths []string) (*Data, error) {
 	if len(c.compiled) > 1 {
 		d.Notes = append(d.Notes, "records of several compilers or drivers: "+abridge(sortedKeys(c.compiled)))
 	}
-	if len(c.proto) > 1 {
-		d.Notes = append(d.Notes, fmt.Sprintf("records of %d protocols; the file names the last", len(c.proto)))
-	}
-	if len(c.spreads) > 0 {
-		d.Noise = stats.Median(c.spreads)
-	}
 	return d, nil
-}
-
-// Learned says whether learn measured some of it.
-func (d *Data) Learned() bool {
-	return slices.ContainsFunc(d.Shapes, func(s Shape) bool { return s.Asked.Family != "" })
-}
-
-// Rebase takes for the default of each shape what r launches there today, where that
-// was measured: a base rule may have learned from the very records that call another
-// config the base. Shapes where it was not measured keep theirs; it returns how many.
-func (d *Data) Rebase(r *kernels.Registry) (kept int) {
-	for i := range d.Shapes {
-		s := &d.Shapes[i]
-		base, err := r.Base(s.Problem, d.Device)
-		if us, ok := s.US[base]; err == nil && ok {
-			s.Base, s.BaseUS = base, us
-		} else {
-			kept++
-		}
-	}
-	return kept
 }
 
 func byNumber[K comparable](m map[K]uint32) []K {

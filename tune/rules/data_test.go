@@ -9,10 +9,6 @@ import (
 	"testing"
 
 	"normbench/internal/hint"
-	"normbench/kernels"
-	"normbench/kernels/devicetest"
-	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
 	"normbench/sweep/record"
 )
 
@@ -103,26 +99,6 @@ func TestCollectOthers(t *testing.T) {
 	}
 }
 
-// The default is what a registry launches today, where that has a time.
-func TestRebase(t *testing.T) {
-	r := families.New()
-	p, err := kernels.ParseProblem("rmsnorm/bwd/4096x8192/bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &Data{Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Arch: "sm_90", SMs: 132, SharedPerBlock: 232448}}
-	today, err := r.Base(p, d.Device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := kernels.Variant{Family: "rms_bwd/two_pass"}
-	shape := func(us map[kernels.Variant]float64) Shape { return Shape{Problem: p, Base: old, BaseUS: 9, US: us} }
-	d.Shapes = []Shape{shape(map[kernels.Variant]float64{old: 9, today: 5}), shape(map[kernels.Variant]float64{old: 9})}
-	if kept := d.Rebase(r); kept != 1 || d.Shapes[0].Base != today || d.Shapes[0].BaseUS != 5 || d.Shapes[1].Base != old || d.Shapes[1].BaseUS != 9 {
-		t.Errorf("kept %d: %+v", kept, d.Shapes)
-	}
-}
-
 // TestCollectIf has records of one kernel at two times, of which one is wanted.
 func TestCollectIf(t *testing.T) {
 	path := recordsFile(t, h200Run, p1+" f@w8 old 9 base", p1+" f@w4 old 3", p1+" f@w8 new 10 base", p1+" f@w2 new 8")
@@ -135,37 +111,5 @@ func TestCollectIf(t *testing.T) {
 	}
 	if s := d.Shapes[0]; s.BaseUS != 10 || s.BestUS != 8 || len(s.US) != 2 {
 		t.Errorf("got %+v", s)
-	}
-}
-
-// A box ends where the registry begins to refuse, not at the last place of a coarse lattice before it: one column of
-// each kind of rows further is refused.
-func TestNarrow(t *testing.T) {
-	d := devicetest.H200()
-	j := Judge{Registry: families.New(), Device: d}
-	p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, DType: kernels.BF16, Weight: kernels.BF16}
-	v, err := kernels.ParseVariant("rms_fwd/smem_pipe@br1.w16.v16.st1.k2.p0.ro0.cp1.rl0.cl1.lb0.ch2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := Recipe{Family: v.Family, Config: v.Config}
-	var in []kernels.Problem
-	for _, n := range []int64{33001, 41377, 46915, 65001} {
-		p.M, p.N = 1000, n
-		in = append(in, p)
-	}
-	h := Hull{NMin: 64, NMax: 1 << 16, MMin: 1, MMax: 1 << 13, ElemsMax: 1 << 40}
-	b, ok := NewNarrower(launchrule.ClassOf(p), j).Narrow(Box{NOver: 32768, RowUneven: 16, MOver: launchrule.Whole(1)}, r, h, in)
-	if !ok || b.RowUneven == 0 || b.NMax == 0 {
-		t.Fatalf("%v, %s", ok, b)
-	}
-	refused := int64(0)
-	for n := int64(32769); n <= 1<<16 && refused == 0; n++ {
-		if p.N = n; n%8 != 0 && !Offers(j, p, r) {
-			refused = n
-		}
-	}
-	if b.NMax >= refused || b.NMax < refused-8 {
-		t.Errorf("%s, and %d columns are the first that are refused", b, refused)
 	}
 }

@@ -22,7 +22,7 @@ const (
 // Near lists up to k variants that are likely to be fast on p, the likeliest first: those that
 // were the least behind the best at shapes like it, of the same op, pass and size of an
 // element. Only what can run counts, and of several that launch the same the first.
-func (d *Data) Near(p kernels.Problem, k int, j Judge) []kernels.Variant {
+func (d *Data) Near(p kernels.Problem, k int, j launchrule.Judge) []kernels.Variant {
 	class := launchrule.ClassOf(p)
 	expected := map[kernels.Variant]float64{}
 	for _, s := range d.Shapes {
@@ -50,7 +50,7 @@ func (d *Data) Near(p kernels.Problem, k int, j Judge) []kernels.Variant {
 		if len(near) == k {
 			break
 		}
-		if plan := planOf(j, p, v); plan != "" && !seen[plan] {
+		if plan := PlanOf(j, p, v); plan != "" && !seen[plan] {
 			seen[plan] = true
 			near = append(near, v)
 		}

@@ -8,11 +8,12 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/launchrule"
 )
 
 // TestNear is of what Near lists first, and what it leaves out.
 func TestNear(t *testing.T) {
-	j := Judge{Registry: families.New(), Device: devicetest.H200()}
+	j := launchrule.Judge{Registry: families.New(), Device: devicetest.H200()}
 	var lines []string
 	record := func(problem, variant string, us float64, base string) {
 		family, label := variant[:len(variant)-3], variant[len(variant)-2:]

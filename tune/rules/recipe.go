@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"normbench/kernels"
+	"normbench/kernels/launchrule"
 )
 
 // The ways in which a config may follow the row. All keep the bytes per thread,
@@ -19,12 +20,13 @@ var ways = []struct{ grow, shrink []*kernels.Knob }{
 	{[]*kernels.Knob{kernels.BlockCols, kernels.Warps}, nil},
 }
 
-// recipesOf lists the recipes that run v on rows of n elements.
-func recipesOf(v kernels.Variant, n, bytes int64) []Recipe {
-	var out []Recipe
+// RecipesOf lists the recipes that run v on rows of n elements of so many bytes: as it is, and in
+// the ways in which knobs may follow the row.
+func RecipesOf(v kernels.Variant, n, bytes int64) []launchrule.Recipe {
+	var out []launchrule.Recipe
 	row := ceilPow2(n * bytes)
 	for _, w := range ways {
-		r := Recipe{Family: v.Family, Config: v.Config}
+		r := launchrule.Recipe{Family: v.Family, Config: v.Config}
 		ok := true
 		for _, k := range slices.Concat(w.grow, w.shrink) {
 			ok = ok && v.Config.Get(k) > 0
@@ -43,9 +45,9 @@ func recipesOf(v kernels.Variant, n, bytes int64) []Recipe {
 	return out
 }
 
-// compareRecipes orders recipes, those that follow nothing first: of equals the
+// CompareRecipes orders recipes, those that follow nothing first: of equals the
 // plainer is taken.
-func compareRecipes(a, b Recipe) int {
+func CompareRecipes(a, b launchrule.Recipe) int {
 	return cmp.Or(
 		cmp.Compare(len(a.Grow)+len(a.Shrink), len(b.Grow)+len(b.Shrink)),
 		cmp.Compare(a.Family, b.Family), cmp.Compare(a.Config.String(), b.Config.String()), cmp.Compare(a.RowBytes, b.RowBytes),
@@ -54,3 +56,34 @@ func compareRecipes(a, b Recipe) int {
 
 // ceilPow2 rounds n >= 1 up to a power of two.
 func ceilPow2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
+
+// Offers says whether a recipe can run on a problem: the registry accepts it, and the knobs that
+// follow the row have values that the family's grid crosses. Beyond those nothing was ever measured.
+func Offers(j launchrule.Judge, p kernels.Problem, r launchrule.Recipe) bool {
+	v := r.At(p.N, p.DType.Size())
+	if !j.Accepts(p, v) {
+		return false
+	}
+	if r.RowBytes == 0 {
+		return true
+	}
+	f, _ := j.Registry.Lookup(r.Family)
+	for _, name := range slices.Concat(r.Grow, r.Shrink) {
+		k, _ := kernels.ParseKnob(name)
+		if !slices.ContainsFunc(f.Knobs, func(x kernels.Range) bool {
+			return x.Knob == k && slices.Contains(x.Values, v.Config.Get(k))
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// PlanOf is what a variant launches as text, "" where it is refused or not known.
+func PlanOf(j launchrule.Judge, p kernels.Problem, v kernels.Variant) string {
+	if !j.Accepts(p, v) {
+		return ""
+	}
+	f, _ := j.Registry.Lookup(v.Family)
+	return f.Plan(p, v.Config, j.Device).String()
+}

@@ -1,4 +1,4 @@
-package rules
+package learn
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/launchrule"
+	"normbench/tune/rules"
 )
 
 // Exported rules cannot ask a family what it refuses, so a rule's box must hold
@@ -17,11 +18,11 @@ import (
 // places, and between two of which one is refused; the box shrinks to the largest part that is accepted throughout.
 // TestAccepted holds that against random problems.
 
-// A Narrower shrinks boxes to what their recipes are accepted on. It remembers what it
+// A narrower shrinks boxes to what their recipes are accepted on. It remembers what it
 // asked the registry; its method may be called from several goroutines.
-type Narrower struct {
-	class  Class
-	judge  Judge
+type narrower struct {
+	class  launchrule.Class
+	judge  launchrule.Judge
 	mu     sync.Mutex
 	probes map[string]*probes // by recipe
 }
@@ -31,16 +32,16 @@ type probes struct {
 	known map[probe]bool
 }
 
-// NewNarrower makes one for a class.
-func NewNarrower(c Class, j Judge) *Narrower {
-	return &Narrower{class: c, judge: j, probes: map[string]*probes{}}
+// newNarrower makes one for a class.
+func newNarrower(c launchrule.Class, j launchrule.Judge) *narrower {
+	return &narrower{class: c, judge: j, probes: map[string]*probes{}}
 }
 
 // Narrow is the largest part of a box within the hull that a recipe is accepted on throughout,
 // by how many of the problems it holds. ok is false where it would hold none. The ends of what is left may be
 // places of one kind of rows, with others beside them that nobody asked for: it is
 // asked there, until nothing changes.
-func (w *Narrower) Narrow(b Box, r Recipe, h Hull, ps []kernels.Problem) (_ Box, ok bool) {
+func (w *narrower) Narrow(b launchrule.Box, r launchrule.Recipe, h launchrule.Hull, ps []kernels.Problem) (_ launchrule.Box, ok bool) {
 	in := make([]launchrule.Place, len(ps))
 	for i, p := range ps {
 		in[i] = launchrule.At(p, w.judge.Device)
@@ -56,7 +57,7 @@ func (w *Narrower) Narrow(b Box, r Recipe, h Hull, ps []kernels.Problem) (_ Box,
 }
 
 // once narrows by what the registry accepts on a lattice, refined at the borders of what it refuses.
-func (w *Narrower) once(b Box, r Recipe, h Hull, in []launchrule.Place) (_ Box, ok bool) {
+func (w *narrower) once(b launchrule.Box, r launchrule.Recipe, h launchrule.Hull, in []launchrule.Place) (_ launchrule.Box, ok bool) {
 	sms := max(w.judge.Device.SMs, 1)
 	nOver, nMost, mOver, mMost := bounds(b, h, sms)
 	if nOver >= nMost || mOver >= mMost || len(in) == 0 {
@@ -84,7 +85,7 @@ func (w *Narrower) once(b Box, r Recipe, h Hull, in []launchrule.Place) (_ Box, 
 			grid[i][j] = accepts(n, q)
 		}
 	}
-	best, bestCount, bestArea := Box{}, 0, 0.0
+	best, bestCount, bestArea := launchrule.Box{}, 0, 0.0
 	for _, a := range withinBox(b, alignments(w.class.Bytes)) {
 		// Runs of columns that are accepted alike: a border lies between two of these.
 		type run struct {
@@ -153,7 +154,7 @@ func (w *Narrower) once(b Box, r Recipe, h Hull, in []launchrule.Place) (_ Box, 
 
 // refine adds to a lattice the last place that is accepted and the first that is not, of each kind of columns and
 // of rows: between two places of the lattice, of which one is accepted, these are found by bisection.
-func (w *Narrower) refine(ns, rows []int64, accepts func(n, q int64) bool) (_, _ []int64) {
+func (w *narrower) refine(ns, rows []int64, accepts func(n, q int64) bool) (_, _ []int64) {
 	kind := func(n int64) int64 { return min(n*w.class.Bytes&-(n*w.class.Bytes), 16) / w.class.Bytes }
 	var columns, more []int64
 	last := map[int64]int64{}
@@ -204,7 +205,7 @@ func (w *Narrower) refine(ns, rows []int64, accepts func(n, q int64) bool) (_, _
 }
 
 // withinBox are the alignments that ask for no less than the box does, the weakest first.
-func withinBox(b Box, as []alignment) (list []alignment) {
+func withinBox(b launchrule.Box, as []alignment) (list []alignment) {
 	for _, a := range as {
 		a.least = max(a.least, b.RowAlign)
 		if a.uneven == 0 || b.RowUneven > 0 && b.RowUneven < a.uneven {
@@ -257,7 +258,7 @@ func (a alignment) holds(row int64) bool {
 
 // acceptsRows says whether the recipe can run on rows of n elements, whatever
 // the number of rows that come to q per SM.
-func (w *Narrower) acceptsRows(asked map[probe]bool, r Recipe, n, q int64, b Box) bool {
+func (w *narrower) acceptsRows(asked map[probe]bool, r launchrule.Recipe, n, q int64, b launchrule.Box) bool {
 	k := probe{n, q, b.RowsOver, b.RowsMax}
 	ok, known := asked[k]
 	if known {
@@ -271,7 +272,7 @@ func (w *Narrower) acceptsRows(asked map[probe]bool, r Recipe, n, q int64, b Box
 	}
 	for _, m := range []int64{max((q-1)*int64(sms), b.RowsOver) + 1, most, most - 1} { // odd ones too
 		if m >= 1 && m > b.RowsOver && launchrule.RowsPerSM(m, sms) == q {
-			ok = ok && offers(w.judge, w.class.Problem(m, n), r)
+			ok = ok && rules.Offers(w.judge, w.class.Problem(m, n), r)
 		}
 	}
 	asked[k] = ok
@@ -285,7 +286,7 @@ type probe struct {
 }
 
 // bounds are a box's columns and rows per SM, within the hull.
-func bounds(b Box, h Hull, sms int) (nOver, nMost, mOver, mMost int64) {
+func bounds(b launchrule.Box, h launchrule.Hull, sms int) (nOver, nMost, mOver, mMost int64) {
 	nOver, nMost, mOver, mMost = max(b.NOver, h.NMin-1), h.NMax, max(b.MOver.Num, h.MMin-1), h.MMax
 	mOver = max(mOver, launchrule.RowsPerSM(b.RowsOver+1, sms)-1)
 	if b.RowsMax > 0 {

@@ -1,8 +1,7 @@
-package rules
+package learn
 
 import (
 	"math"
-	"slices"
 	"testing"
 
 	"normbench/kernels"
@@ -10,10 +9,11 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/launchrule"
 	"normbench/kernels/presets"
+	"normbench/tune/rules"
 )
 
 // picked are the variants that a preset has for a problem on the H200.
-func picked(t *testing.T, j Judge, name string, p kernels.Problem) []kernels.Variant {
+func picked(t *testing.T, j launchrule.Judge, name string, p kernels.Problem) []kernels.Variant {
 	t.Helper()
 	s, err := presets.Lookup(name)
 	if err != nil {
@@ -29,7 +29,7 @@ func picked(t *testing.T, j Judge, name string, p kernels.Problem) []kernels.Var
 // TestPresets: a published rule has the time of what it picks, under any name
 // with the same plan; what was not measured is counted and nothing else.
 func TestPresets(t *testing.T) {
-	j := Judge{Registry: families.New(), Device: devicetest.H200()}
+	j := launchrule.Judge{Registry: families.New(), Device: devicetest.H200()}
 	parse := func(s string) kernels.Problem {
 		p, err := kernels.ParseProblem(s)
 		if err != nil {
@@ -51,7 +51,7 @@ func TestPresets(t *testing.T) {
 	}
 	// The same launch under another name: 16 bytes by default instead of by number.
 	alias := kernels.Variant{Family: liger[0].Family, Config: liger[0].Config.With(kernels.Setting{Knob: kernels.VectorBytes, Value: 0})}
-	if alias == liger[0] || planOf(j, small, alias) != planOf(j, small, liger[0]) {
+	if alias == liger[0] || rules.PlanOf(j, small, alias) != rules.PlanOf(j, small, liger[0]) {
 		t.Fatalf("%s is no other name of %s", alias, liger[0])
 	}
 	te := picked(t, j, "te-593", wide)
@@ -59,10 +59,10 @@ func TestPresets(t *testing.T) {
 		t.Fatalf("te-593 has %v", te)
 	}
 	best := kernels.Variant{Family: "rms_fwd/cta_reg", Config: base(small).Config.With(kernels.Setting{Knob: kernels.Warps, Value: 32})}
-	one := func(p kernels.Problem, us map[kernels.Variant]float64) Shape {
+	one := func(p kernels.Problem, us map[kernels.Variant]float64) rules.Shape {
 		us[base(p)] = 12
 		us[best] = 8
-		return Shape{Problem: p, Base: base(p), BaseUS: 12, BestUS: 8, Best: best, US: us}
+		return rules.Shape{Problem: p, Base: base(p), US: us}
 	}
 	some, all := map[kernels.Variant]float64{}, map[kernels.Variant]float64{}
 	for i, v := range te {
@@ -71,22 +71,22 @@ func TestPresets(t *testing.T) {
 			some[v] = all[v]
 		}
 	}
-	scores := func(shapes ...Shape) (map[string]PresetScore, []Score) {
-		tab := newTable(launchrule.ClassOf(small), shapes, j)
-		var e Evaluation
-		e.add(tab, tab.list(tab.all(), nil, DefaultOptions, true), nil, DefaultOptions)
+	scores := func(shapes ...rules.Shape) map[string]PresetScore {
+		p := Policy{Judge: j, Default: func(q kernels.Problem) (kernels.Variant, error) { return j.Registry.Base(q, j.Device) }, Memo: NewMemo()}
+		p.Analytic = p.Default
+		points, _ := p.Points(&rules.Data{Device: j.Device, Shapes: shapes}, true)
 		byName := map[string]PresetScore{}
-		for _, s := range e.Presets {
+		for _, s := range Fit(points, j, DefaultOptions, p.Memo, true).Presets {
 			byName[s.Chooser] = s
 		}
-		return byName, e.Scores
+		return byName
 	}
 	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-3 }
 
 	asBase := one(large, map[kernels.Variant]float64{})
 	asBase.Base = picked(t, j, "inductor", large)[0]
 	asBase.US = map[kernels.Variant]float64{asBase.Base: 12, best: 8}
-	got, together := scores(one(small, map[kernels.Variant]float64{alias: 10}), one(wide, some), asBase)
+	got := scores(one(small, map[kernels.Variant]float64{alias: 10}), one(wide, some), asBase)
 	if l := got["liger"]; l.Shapes != 1 || l.Of != 3 || l.Unmeasured != 2 || !near(l.Regret, 10./8) || !near(l.Default, 12./8) || l.Worst != small.String() || l.Rules == 0 {
 		t.Errorf("liger: %+v", l)
 	}
@@ -96,14 +96,13 @@ func TestPresets(t *testing.T) {
 	if _, ok := got["apex-fast"]; ok {
 		t.Error("apex-fast does no rmsnorm")
 	}
-	i := slices.IndexFunc(together, func(s Score) bool { return s.Chooser == ChooserPresets && s.Held == launchrule.HeldShape })
 	// On the large one a preset launches what the base is.
-	if i < 0 || together[i].Shapes != 2 || !near(together[i].Regret, math.Sqrt(10./8*12/8)) {
-		t.Errorf("presets together: %+v", together)
+	if p := got[ChooserPresets]; p.Shapes != 2 || !near(p.Regret, math.Sqrt(10./8*12/8)) {
+		t.Errorf("presets together: %+v", p)
 	}
 
 	// All candidates timed, or those without a time tried and failed.
-	for name, s := range map[string]Shape{"all": one(wide, all), "one failed": func() Shape {
+	for name, s := range map[string]rules.Shape{"all": one(wide, all), "one failed": func() rules.Shape {
 		s := one(wide, some)
 		s.Failed = map[kernels.Variant]bool{te[0]: true}
 		return s
@@ -112,29 +111,12 @@ func TestPresets(t *testing.T) {
 		if name != "all" {
 			want = 21
 		}
-		got, _ := scores(one(small, map[kernels.Variant]float64{alias: 10}), s)
+		got := scores(one(small, map[kernels.Variant]float64{alias: 10}), s)
 		if te := got["te-593"]; te.Shapes != 1 || !near(te.Regret, want/8) {
 			t.Errorf("%s: %+v", name, te)
 		}
 		if p := got[ChooserPresets]; p.Shapes != 2 || !near(p.Regret, math.Sqrt(10./8*want/8)) {
 			t.Errorf("%s: together %+v", name, p)
-		}
-	}
-}
-
-// TestPresetsH200: the recorded sweep has a quarter of Liger's picks in rmsnorm's
-// forward, and no preset beats the best known.
-func TestPresetsH200(t *testing.T) {
-	f := fittedH200(t)
-	for _, s := range f.eval.Presets {
-		if s.Shapes == 0 {
-			continue
-		}
-		if s.Regret < 1 || s.Rules < 1 || s.Default < 1 || s.Shapes+s.Unmeasured > s.Of {
-			t.Errorf("%+v", s)
-		}
-		if s.Class == "rmsnorm/fwd/2-byte" && s.Chooser == "liger" && s.Shapes < 12 && !raceEnabled {
-			t.Errorf("%+v", s)
 		}
 	}
 }
