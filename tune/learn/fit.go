@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/launchrule"
@@ -380,7 +382,7 @@ func (c *class) stands(r launchrule.Rule, cand int, h launchrule.Hull, use []int
 			cliffs = append(cliffs, pairs.point[k])
 		}
 	}
-	if mean+1.5*half >= -0.004 {
+	if mean+student(len(pairs.gain))*half >= -0.004 {
 		return r, false, nil
 	}
 	return r, 20*len(cliffs) <= len(pairs.gain)+10, cliffs
@@ -453,6 +455,12 @@ func (p pairs) sum() (mean, err float64) {
 	}
 	n := float64(len(p.gain))
 	return mean, math.Sqrt(sq / total / max(n-1, 1))
+}
+
+// student is the quantile of Student's distribution (1908) that leaves 7%, as 1.5 does of the normal: the error of a mean of
+// few is itself uncertain.
+func student(n int) float64 {
+	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(n - 1)}.Quantile(0.933)
 }
 
 // A proof gathers the problems that a rule answers.
