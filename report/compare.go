@@ -4,6 +4,7 @@ package report
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -76,7 +77,7 @@ const (
 	Unclear Mark = "?"
 )
 
-// Verdict is the mark in words, "" for none. csv and json have the mark.
+// Verdict is the mark in words, "" for none. csv and json have both.
 func (m Mark) Verdict() verdict.Verdict {
 	return map[Mark]verdict.Verdict{Faster: verdict.Faster, Slower: verdict.Slower, Same: verdict.Same, Unclear: verdict.Inconclusive}[m]
 }
@@ -116,6 +117,15 @@ type Row struct {
 	// Test is the unpaired test of the samples; nil where a side has none, or where Paired is set.
 	Test   *verdict.Judged `json:"test,omitempty"`
 	Paired *Paired         `json:"paired,omitempty"` // where both sides were in one run's finals
+}
+
+// MarshalJSON adds the verdict, as text and csv have it.
+func (r Row) MarshalJSON() ([]byte, error) {
+	type row Row
+	return json.Marshal(struct {
+		row
+		Verdict verdict.Verdict `json:"verdict,omitempty"`
+	}{row(r), r.Mark.Verdict()})
 }
 
 // Paired is a speedup over the interleaved rounds of one run, with its interval at 95%

@@ -183,7 +183,7 @@ func ProblemCells(p kernels.Problem, bytes int64) []string {
 func csvTable(c *Comparison) *Table {
 	t := &Table{Header: append(ProblemHeader(), "a", "b", "a_variant", "b_variant", "a_status", "b_status",
 		"a_us", "a_lo_us", "a_hi_us", "b_us", "b_lo_us", "b_hi_us", "a_gbps", "b_gbps", "a_stream_percent", "b_stream_percent",
-		"speedup", "mark", "p", "reason", "a_phase", "b_phase", "a_configs", "b_configs", "speedup_lo", "speedup_hi", "rounds")}
+		"speedup", "mark", "p", "reason", "a_phase", "b_phase", "a_configs", "b_configs", "speedup_lo", "speedup_hi", "rounds", "verdict")}
 	configs := func(v Value) string {
 		if v.Configs == 0 {
 			return ""
@@ -213,6 +213,7 @@ func csvTable(c *Comparison) *Table {
 		} else {
 			*last = append(*last, "", "", "")
 		}
+		*last = append(*last, string(r.Mark.Verdict()))
 	}
 	for _, o := range c.OneSided {
 		row := append(ProblemCells(o.Problem, o.Problem.Bytes()), c.A, c.B, "", "", "", "")

@@ -193,7 +193,7 @@ func (e *env) learn(c *cli.Context) error {
 func learnLine(s learn.Status) string {
 	text := fmt.Sprintf("[%s of %s] %s, %s", s.Spent.Round(time.Second), s.Budget, count(s.Problems, "problem"), count(s.Rules, "rule"))
 	if s.Fresh > 0 {
-		text += fmt.Sprintf("; held out %.1f%% +- %.1f (%d drawn at random)", 100*s.Regret, 100*s.Half, s.Fresh)
+		text += fmt.Sprintf("; held out %.1f%% ±%.1f (%d drawn at random)", 100*s.Regret, 100*s.Half, s.Fresh)
 	}
 	return text + fmt.Sprintf("; %s left", max(s.Budget-s.Spent, 0).Round(time.Second))
 }
