@@ -29,8 +29,11 @@ type narrower struct {
 
 type probes struct {
 	mu    sync.Mutex
-	known map[probe]bool
+	known map[extent]map[int64]map[int64]bool // by columns, then by rows per SM
 }
+
+// An extent is the bounds of the rows in all.
+type extent struct{ over, max int64 }
 
 // newNarrower makes one for a class.
 func newNarrower(c launchrule.Class, j launchrule.Judge) *narrower {
@@ -67,14 +70,32 @@ func (w *narrower) once(b launchrule.Box, r launchrule.Recipe, h launchrule.Hull
 	w.mu.Lock()
 	asked := w.probes[id]
 	if asked == nil {
-		asked = &probes{known: map[probe]bool{}}
+		asked = &probes{known: map[extent]map[int64]map[int64]bool{}}
 		w.probes[id] = asked
 	}
 	w.mu.Unlock()
 	asked.mu.Lock()
 	defer asked.mu.Unlock()
+	within := extent{b.RowsOver, b.RowsMax}
+	columns := asked.known[within]
+	if columns == nil {
+		columns = map[int64]map[int64]bool{}
+		asked.known[within] = columns
+	}
+	var column map[int64]bool // of at columns, as most questions are about the columns of the one before
+	at := int64(-1)
 	accepts := func(n, q int64) bool {
-		return n*q > h.ElemsMax || w.acceptsRows(asked.known, r, n, q, b) // beyond the hull the default answers
+		if n*q > h.ElemsMax { // beyond the hull the default answers
+			return true
+		}
+		if n != at {
+			if column = columns[n]; column == nil {
+				column = map[int64]bool{}
+				columns[n] = column
+			}
+			at = n
+		}
+		return w.acceptsRows(column, r, n, q, b)
 	}
 	ns, rows := alignment{}.lattice(nOver, nMost, w.class.Bytes), launchrule.Lattice(mOver, mMost)
 	ns, rows = w.refine(ns, rows, accepts)
@@ -157,17 +178,24 @@ func (w *narrower) once(b launchrule.Box, r launchrule.Recipe, h launchrule.Hull
 func (w *narrower) refine(ns, rows []int64, accepts func(n, q int64) bool) (_, _ []int64) {
 	kind := func(n int64) int64 { return min(n*w.class.Bytes&-(n*w.class.Bytes), 16) / w.class.Bytes }
 	var columns, more []int64
-	last := map[int64]int64{}
-	for _, n := range ns {
+	grid := make([][]bool, len(ns)) // asked once: a map of all answers is out of the caches
+	for i, n := range ns {
+		grid[i] = make([]bool, len(rows))
+		for j, q := range rows {
+			grid[i][j] = accepts(n, q)
+		}
+	}
+	last := map[int64]int{}
+	for i, n := range ns {
 		unit := kind(n)
 		step := 2 * unit // to the next of the kind
 		if unit == 16/w.class.Bytes {
 			step = unit
 		}
 		if before, ok := last[unit]; ok {
-			for _, q := range rows {
-				if at := accepts(n, q); at != accepts(before, q) {
-					lo, hi := before, n
+			for j, q := range rows {
+				if at := grid[i][j]; at != grid[before][j] {
+					lo, hi := ns[before], n
 					for hi-lo > step {
 						if mid := lo + (hi-lo)/step/2*step; accepts(mid, q) == at {
 							hi = mid
@@ -179,11 +207,11 @@ func (w *narrower) refine(ns, rows []int64, accepts func(n, q int64) bool) (_, _
 				}
 			}
 		}
-		last[unit] = n
+		last[unit] = i
 	}
-	for j := 1; j < len(rows); j++ {
-		for _, n := range ns {
-			if at := accepts(n, rows[j]); at != accepts(n, rows[j-1]) {
+	for i, n := range ns {
+		for j := 1; j < len(rows); j++ {
+			if at := grid[i][j]; at != grid[i][j-1] {
 				lo, hi := rows[j-1], rows[j]
 				for hi-lo > 1 {
 					if mid := lo + (hi-lo)/2; accepts(n, mid) == at {
@@ -258,9 +286,8 @@ func (a alignment) holds(row int64) bool {
 
 // acceptsRows says whether the recipe can run on rows of n elements, whatever
 // the number of rows that come to q per SM.
-func (w *narrower) acceptsRows(asked map[probe]bool, r launchrule.Recipe, n, q int64, b launchrule.Box) bool {
-	k := probe{n, q, b.RowsOver, b.RowsMax}
-	ok, known := asked[k]
+func (w *narrower) acceptsRows(asked map[int64]bool, r launchrule.Recipe, n, q int64, b launchrule.Box) bool {
+	ok, known := asked[q]
 	if known {
 		return ok
 	}
@@ -275,14 +302,8 @@ func (w *narrower) acceptsRows(asked map[probe]bool, r launchrule.Recipe, n, q i
 			ok = ok && rules.Offers(w.judge, w.class.Problem(m, n), r)
 		}
 	}
-	asked[k] = ok
+	asked[q] = ok
 	return ok
-}
-
-// A probe is a place at which the registry was asked.
-type probe struct {
-	n, q      int64
-	over, max int64 // bounds of the rows in all
 }
 
 // bounds are a box's columns and rows per SM, within the hull.
