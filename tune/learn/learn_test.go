@@ -169,7 +169,7 @@ func TestLandscape(t *testing.T) {
 func TestFile(t *testing.T) {
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
 	s := newSim(1, 0)
-	l := loopOn(s, 90*time.Second, nil, class)
+	l := loopOn(s, 45*time.Second, nil, class)
 	prior := families.Step(s.info).Set
 	with := families.With(prior)
 	l.Prior, l.Default = prior, func(p kernels.Problem) (kernels.Variant, error) { return with.Base(p, s.info) }
