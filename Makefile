@@ -11,16 +11,17 @@ LDFLAGS := -ldflags "-X main.release=$(shell git describe --always --dirty --tag
 build: ## build bin/normbench, without CUDA
 	go build $(LDFLAGS) -o bin/normbench ./cmd/normbench
 
-test: ## run the tests; of the emulator's long ones a third, others each day
+test: ## run the tests; of the long ones a third, others each day
 	go test ./...
 
-test-all: ## run all tests, and the whole emulator
+test-all: ## run all tests, and what `make test` samples in full
 	NORMBENCH_TEST_ALL=1 go test -timeout 30m ./...
 
-lint: ## gofmt, vet, staticcheck
+lint: build ## gofmt, vet, staticcheck, and normbench lint of the checked-in results
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofmt would change: $$bad" >&2; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
+	@for f in results/*/tuned.json results/*/rules.json results/*/zones.json; do bin/normbench lint $$f || exit 1; done
 
 bench: ## Go benchmarks: reading and comparing records, laying out spaces, fitting rules, compiling (with NVRTC)
 	go test -run '^$$' -bench . -benchmem ./sweep/... ./report/... ./tune/... ./cmd/... ./kernels/nvrtc

@@ -127,23 +127,6 @@ func TestScaled(t *testing.T) {
 	}
 }
 
-// TestLint: the rules that the program brings along have nothing wrong with them.
-func TestLint(t *testing.T) {
-	if testing.Short() {
-		t.Skip("asks the families some 100,000 times")
-	}
-	for _, name := range []string{"rules.json", "zones.json"} {
-		s, err := launchrule.Read("../../results/nvidia-h200/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := families.New()
-		for _, f := range s.Lint(launchrule.Judge{Registry: r, Device: s.Device}, families.NewIdentity(r, s.Device.Kind).Stale) {
-			t.Errorf("%s: %s", name, f.Text)
-		}
-	}
-}
-
 // The steps of the ladder, by the devices that are known without a card.
 func TestSteps(t *testing.T) {
 	var got []string
