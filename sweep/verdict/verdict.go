@@ -84,7 +84,7 @@ type Rule struct {
 	MinEffect   float64 // effects up to this are of no interest
 	FloorFactor float64 // how often the effect exceeds what A' shows
 	Resolve     float64 // effect that the plan is made to find; a clock with a coarser step cannot
-	Modes       float64 // distance from which two modes of the visits count
+	Modes       float64 // distance from which two modes of the visits count; MinEffect is that from which they are named
 	Narrow      float64 // half width of the interval from which more rounds are not worth it
 	Unpaired    float64 // MinEffect where A and B were not interleaved
 	Plan        Plan
@@ -225,12 +225,14 @@ func judge(c Cell, rule Rule) Judged {
 	if coarse {
 		beyond = near > band
 	}
-	if apart > rule.Modes {
+	if apart > max(rule.MinEffect, 1.5*j.Step) { // readings a step apart are no modes
 		j.Modes = &Modes{Apart: apart, Share: share}
 		for k := range 2 {
 			fast := stats.Median(free[k])
 			j.Modes.Fast[k], j.Modes.Slow[k] = math.Exp(fast), math.Exp(fast)*(1+apart)
 		}
+	}
+	if apart > rule.Modes {
 		e, l, h, same := freed(free, est, alpha, band)
 		if beyond = beyond && same; beyond { // of what the modes do not explain
 			est = e
@@ -245,7 +247,7 @@ func judge(c Cell, rule Rule) Judged {
 		j.Verdict = Slower
 	case apart <= rule.Modes && j.Band == rule.MinEffect && j.Step <= rule.MinEffect && max(-lo, hi) < same:
 		j.Verdict = Same
-	case apart > rule.Modes:
+	case j.Modes != nil:
 		j.Reason = fmt.Sprintf("two modes, %s apart, %.0f%% of the visits in the slower", percent(apart), 100*share)
 	default:
 		j.explain(est, lo, hi, rule)
@@ -276,7 +278,7 @@ func (j *Judged) explain(est, lo, hi float64, rule Rule) {
 	}
 	target := size // half width that would tell
 	switch {
-	case size > same && (j.Step > rule.Resolve || max(lo, -hi) > 0 && size <= math.Log1p(j.Band)):
+	case size > same && (j.Step > rule.Resolve || max(lo, -hi) > 0):
 		j.Reason = widened
 		return
 	case max(-lo, hi) < same: // else it would be the same
