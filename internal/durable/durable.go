@@ -4,6 +4,7 @@ package durable
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -272,11 +273,22 @@ func SealText(object []byte) []byte {
 	return fmt.Appendf(nil, "%s,\n  %s\n}\n", bytes.TrimSpace(body), bytes.Replace(bytes.TrimSuffix(crc, []byte("}")), []byte(":"), []byte(": "), 1))
 }
 
-// Once refuses a JSON text in which a field stands twice. Text that is not JSON passes: its reader says more.
+// Once refuses a JSON text in which a field stands twice, or which has a NaN or Infinity, as Python
+// writes them. Other text that is not JSON passes: its reader says more.
 func Once(data []byte) error {
-	var dup *jsontext.SyntacticError
-	if err := jsontext.NewDecoder(bytes.NewReader(data)).SkipValue(); errors.Is(err, jsontext.ErrDuplicateName) && errors.As(err, &dup) {
-		return hint.Errorf("delete one of the two: which of them counts cannot be told", "the field %s stands twice", dup.JSONPointer)
+	var at *jsontext.SyntacticError
+	err := jsontext.NewDecoder(bytes.NewReader(data)).SkipValue()
+	if !errors.As(err, &at) {
+		return nil
+	}
+	place := strings.Trim(fmt.Sprintf("%.200q", at.JSONPointer), `"`) // of one line
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return hint.Errorf("delete one of the two: which of them counts cannot be told", "the field %s stands twice", place)
+	}
+	for _, name := range []string{"NaN", "Infinity"} {
+		if bytes.HasPrefix(data[min(int(at.ByteOffset), len(data)):], []byte(name)) {
+			return hint.Errorf("JSON has no such number: write one, or leave the entry out", "%s is %s", cmp.Or(place, "the text"), name)
+		}
 	}
 	return nil
 }

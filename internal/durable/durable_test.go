@@ -200,6 +200,10 @@ func TestTwice(t *testing.T) {
 		`{"schema":1,"schema":2}`:       "the field /schema stands twice",
 		`{"a":1,"b":[{"a":1},{"a":2}]}`: "",
 		`{"a":`:                         "",
+		`{"a":[1,NaN]}`:                 "/a/1 is NaN",
+		`{"b":{"a":-Infinity}}`:         "/b/a is Infinity",
+		`NaN`:                           "the text is NaN",
+		"{\"a\\n\":1,\"a\\n\":2}":       `the field /a\n stands twice`,
 	} {
 		if err := Verify([]byte(text)); (err == nil) != (want == "") || err != nil && err.Error() != want {
 			t.Errorf("%s: %v, want %q", text, err, want)

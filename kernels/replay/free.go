@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 )
 
@@ -88,7 +89,8 @@ func IsFree(data []byte) bool {
 // name is for errors.
 func ParseFree(name string, data []byte) (*Free, error) {
 	bad := func(format string, args ...any) (*Free, error) {
-		return nil, hint.Errorf(freeHelp, "%s: %s", name, fmt.Errorf(format, args...))
+		err := fmt.Errorf(format, args...)
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), freeHelp), "%s: %w", name, err)
 	}
 	var f struct {
 		Schema  string                    `json:"schema_version"`
@@ -108,6 +110,9 @@ func ParseFree(name string, data []byte) (*Free, error) {
 	}
 	if err := json.Unmarshal(data, &f); err != nil {
 		first := err
+		if err := durable.Once(data); err != nil {
+			return bad("%w", err)
+		}
 		// kernel_tuner appends entries with a comma behind each.
 		open := strings.TrimRight(strings.TrimSpace(string(data)), ",")
 		f.Cache, f.Keys = nil, nil
@@ -119,7 +124,7 @@ func ParseFree(name string, data []byte) (*Free, error) {
 		return bad("schema %q is not known", v)
 	}
 	if len(f.Cache) > FreeLimit || len(f.Results) > FreeLimit {
-		return bad("%d configs, at most %d are searched", max(len(f.Cache), len(f.Results)), FreeLimit)
+		return bad("%w", hint.Errorf("keep a part of its configs, such as those of one value of a knob", "%d configs, at most %d are searched", max(len(f.Cache), len(f.Results)), FreeLimit))
 	}
 	b := freeBuilder{keys: f.Keys}
 	switch {
@@ -135,7 +140,7 @@ func ParseFree(name string, data []byte) (*Free, error) {
 		for _, k := range keys {
 			var e map[string]any
 			if err := json.Unmarshal(f.Cache[k], &e); err != nil {
-				return bad("entry %q: %s", k, oneLine(err))
+				return bad("entry %.80q: %s", k, oneLine(err))
 			}
 			t, err := freeTime(e["time"])
 			if _, failed := e["__error__"]; failed && e["time"] == nil {
@@ -145,7 +150,7 @@ func ParseFree(name string, data []byte) (*Free, error) {
 				err = b.add(e, t)
 			}
 			if err != nil {
-				return bad("entry %q: %w", k, err)
+				return bad("entry %.80q: %w", k, err)
 			}
 		}
 	case len(f.Results) > 0:
@@ -169,6 +174,9 @@ func ParseFree(name string, data []byte) (*Free, error) {
 				var v any
 				for _, m := range r.Measurements {
 					if m.Name == what {
+						if v != nil {
+							return bad("result %d has the measurement %.80q twice", i+1, what)
+						}
 						if err := json.Unmarshal(m.Value, &v); err != nil {
 							return bad("result %d: %s", i+1, oneLine(err))
 						}
@@ -208,7 +216,7 @@ func freeTime(v any) (float64, error) {
 		if _, known := errorNames[t]; known {
 			return math.Inf(1), nil
 		}
-		return 0, fmt.Errorf("its time is the string %q", t)
+		return 0, fmt.Errorf("its time is the string %.80q", t)
 	case float64:
 		if !(t > 0) {
 			return 0, fmt.Errorf("a time of %g", t)
@@ -235,9 +243,9 @@ func (b *freeBuilder) add(e map[string]any, t float64) error {
 		case float64, string, bool:
 		default:
 			if !ok {
-				return fmt.Errorf("no %q", k)
+				return fmt.Errorf("no %.80q", k)
 			}
-			return fmt.Errorf("%q is no number, string or bool", k)
+			return fmt.Errorf("%.80q is no number, string or bool", k)
 		}
 		row[i] = v
 	}
@@ -248,10 +256,16 @@ func (b *freeBuilder) add(e map[string]any, t float64) error {
 // build indexes the values. A knob that never changes is none.
 func (b *freeBuilder) build() (*Free, error) {
 	f := &Free{Configs: make([]FreeConfig, len(b.rows))}
+	if len(b.keys) == 0 {
+		return nil, fmt.Errorf("its configs have no knobs")
+	}
 	for i := range f.Configs {
 		f.Configs[i].Time = b.times[i]
 	}
 	for k, name := range b.keys {
+		if slices.Contains(b.keys[:k], name) {
+			return nil, fmt.Errorf("the knob %.80q stands twice", name)
+		}
 		index := map[any]int{}
 		var values []any
 		numbers := true
@@ -289,7 +303,7 @@ func (b *freeBuilder) build() (*Free, error) {
 	for i, c := range f.Configs {
 		key := fmt.Sprint(c.At)
 		if seen[key] {
-			return nil, fmt.Errorf("the config %s stands twice", f.Label(i))
+			return nil, hint.Errorf("delete one of the two: which of them counts cannot be told", "the config %.80q stands twice", f.Setting(i))
 		}
 		seen[key] = true
 	}

@@ -78,6 +78,7 @@ func TestParseFreeBad(t *testing.T) {
 	entry := func(e string) string {
 		return `{"kernel_name": "k", "tune_params_keys": ["x"], "cache": {` + e + `}}`
 	}
+	t4 := func(r string) string { return `{"schema_version": "1.0.0", "results": [{` + r + `}]}` }
 	many := strings.Builder{}
 	many.WriteString(`{"schema_version": "1.0.0", "results": [`)
 	many.WriteString(strings.Repeat("{},", FreeLimit))
@@ -93,10 +94,16 @@ func TestParseFreeBad(t *testing.T) {
 		`entry "a": its time is the string`:   entry(`"a": {"x": 1, "time": "12.5"}`),
 		`entry "a": a time of -1`:             entry(`"a": {"x": 1, "time": -1}`),
 		`entry "a": a time of 0`:              entry(`"a": {"x": 1, "time": 0}`),
-		`neither a kernel_tuner cache nor`:    entry(`"a": {"x": 1, "time": NaN}`),
+		`/cache/a/time is NaN`:                entry(`"a": {"x": 1, "time": NaN}`),
+		`/cache/a/x is Infinity`:              entry(`"a": {"x": -Infinity, "time": 1}`),
+		`its configs have no knobs`:           t4(`"configuration": {}, "measurements": [{"name": "time", "value": 1}]`),
+		`has the measurement "time" twice`:    t4(`"configuration": {"x": 1}, "measurements": [{"name": "time", "value": 1}, {"name": "time", "value": 2}]`),
+		`the config "x=1" stands twice`:       t4(`"configuration": {"x": 1}, "invalidity": "compile"}, {"configuration": {"x": 2}, "measurements": [{"name": "time", "value": 1}]}, {"configuration": {"x": 1}, "invalidity": "compile"`),
+		`/results/0/configuration/x stands`:   t4(`"configuration": {"x": 1, "x": 2}`),
+		`the knob "x" stands twice`:           strings.Replace(entry(`"a": {"x": 1, "time": 1}`), `["x"]`, `["x", "x"]`, 1),
 		`none of its 1 configs is valid`:      entry(`"a": {"x": 1, "time": "InvalidConfig"}`),
-		`the config 1 stands twice`:           entry(`"a": {"x": 1, "time": 1}, "b": {"x": 1, "time": 2}, "c": {"x": 2, "time": 2}`),
-		`duplicate object member name "a"`:    entry(`"a": {"x": 1, "time": 1}, "a": {"x": 2, "time": 2}`),
+		`the config "x=2" stands twice`:       entry(`"a": {"x": 2, "time": 1}, "b": {"x": 2, "time": 2}, "c": {"x": 1, "time": 2}`),
+		`the field /cache/a stands twice`:     entry(`"a": {"x": 1, "time": 1}, "a": {"x": 2, "time": 2}`),
 		`500001 configs, at most 500000`:      many.String(),
 	} {
 		_, err := ParseFree("f.json", []byte(data))
@@ -104,4 +111,30 @@ func TestParseFreeBad(t *testing.T) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
+}
+
+func FuzzParseFree(f *testing.F) {
+	f.Add([]byte(foreign))
+	f.Add([]byte(foreign + "}}"))
+	f.Add([]byte(strings.Replace(foreign, "2.5", "NaN", 1)))
+	f.Add([]byte(strings.Replace(foreign, `"one"]`, `"one", "x"]`, 1)))
+	f.Add([]byte(strings.ReplaceAll(foreign, `"x": 16`, `"x\n": 8, "x": 8`)))
+	f.Add([]byte(`{"schema_version": "1.0.0", "results": [{"configuration": {"x": 1}, "measurements": [{"name": "time", "value": 1}, {"name": "time", "value": 2}]}]}`))
+	f.Add([]byte(`{"schema_version": "1.0.0", "results": [{"configuration": {"x": 1, "x": 2}, "objectives": ["t"], "measurements": [{"name": "t", "value": 1}]}]}`))
+	f.Add([]byte(`{"schema_version": "1.1.0", "results": [{"configuration": {}, "invalidity": "compile"}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		free, err := ParseFree("x", data)
+		if err != nil {
+			if hint.Of(err) == "" || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("error %q, hint %q", err, hint.Of(err))
+			}
+			return
+		}
+		if best := free.Best(); !(best > 0) || math.IsInf(best, 1) {
+			t.Fatalf("best %g", best)
+		}
+		for i := range free.Configs {
+			free.Setting(i)
+		}
+	})
 }

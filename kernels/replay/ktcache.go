@@ -66,6 +66,9 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 		State      string              `json:"normbench_cache"`
 		Cache      map[string]map[string]any
 	}
+	if err := durable.Once(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
 	err := json.Unmarshal(data, &f)
 	if err != nil {
 		// kernel_tuner appends entries with a comma behind each.
@@ -74,15 +77,12 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 			return nil, hint.Errorf(help, "%s: not a kernel_tuner cache: %v", name, err)
 		}
 	}
-	if err := durable.Once(data); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
 	if f.Cache == nil {
 		return nil, hint.Errorf(help, "%s: not a kernel_tuner cache: it has no \"cache\"", name)
 	}
 	c := &Cache{DeviceName: f.DeviceName, Cache: f.State}
 	if c.Problem, err = kernels.ParseProblem(strings.ReplaceAll(f.KernelName, "_", "/")); err != nil {
-		return nil, hint.Errorf("kernel_name is a problem such as rmsnorm_bwd_4096x8192_bf16", "%s: kernel %q is none of ours", name, f.KernelName)
+		return nil, hint.Errorf("kernel_name is a problem such as rmsnorm_bwd_4096x8192_bf16", "%s: kernel %.80q is none of ours", name, f.KernelName)
 	}
 	if f.Device == nil || f.Device.SMs < 1 {
 		return nil, hint.Errorf(help, "%s: it does not say in %q how large its device is", name, KeyDevice)
@@ -103,11 +103,16 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
+	seen := make(map[kernels.Variant]bool, len(keys))
 	for _, k := range keys {
 		m, err := entry(f.Cache[k], f.Keys)
-		if err != nil {
-			return nil, hint.Errorf(help, "%s: entry %q: %w", name, k, err)
+		if err == nil && seen[m.Variant] {
+			err = fmt.Errorf("the config stands twice")
 		}
+		if err != nil {
+			return nil, hint.Errorf(help, "%s: entry %.80q: %w", name, k, err)
+		}
+		seen[m.Variant] = true
 		m.Problem = c.Problem
 		c.Entries = append(c.Entries, m)
 	}
@@ -148,7 +153,7 @@ func entry(e map[string]any, keys []string) (Measurement, error) {
 		if s, ok := e[k].(string); ok {
 			status, known := errorNames[s]
 			if !known {
-				return m, fmt.Errorf("unknown error %q", s)
+				return m, fmt.Errorf("unknown error %.80q", s)
 			}
 			m.Status, m.Reason = status, s
 		}

@@ -155,6 +155,8 @@ func TestParseCache(t *testing.T) {
 		{`"time": 0.005`, `"time": 1, "time": 0.005`}:                                            "x.json: the field /cache/f,2,-1/time stands twice",
 		{`"warps": 4, "stages": -1, "time": 0.002`, `"warps": 4.5, "stages": -1, "time": 0.002`}: `x.json: entry "f,4,-1": "warps" is no whole number`,
 		{`"RuntimeFailedConfig"`, `"SomeError"`}:                                                 `x.json: entry "f,16,-1": unknown error "SomeError"`,
+		{`"warps": 2, `, `"warps": 4, `}:                                                         `x.json: entry "f,4,-1": the config stands twice`,
+		{`"time": 0.005`, `"time": NaN`}:                                                         "x.json: /cache/f,2,-1/time is NaN",
 		{`"cache"`, `"cash"`}:                                                                    `x.json: not a kernel_tuner cache: it has no "cache"`,
 	} {
 		_, err := ParseCache("x.json", []byte(strings.Replace(cache, edit[0], edit[1], 1)))
