@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/durable"
@@ -146,6 +146,7 @@ func parseRounds(name string, data []byte) ([]roundsOf, error) {
 			return nil, fmt.Errorf("rounds %s: %w", name, err)
 		}
 	}
+	names := map[string]bool{}
 	var err error
 	switch {
 	case text == "":
@@ -165,9 +166,16 @@ func parseRounds(name string, data []byte) ([]roundsOf, error) {
 	var out []roundsOf
 	for _, c := range cells {
 		x, err := c.pair()
+		if err == nil && names[c.Cell] {
+			err = fmt.Errorf("it stands twice")
+		}
+		if err != nil && len(cells) > 1 {
+			err = fmt.Errorf("cell %.80q: %w", c.Cell, err)
+		}
 		if err != nil {
 			return nil, hint.Errorf(judgeHelp, "rounds %s: %w", name, err)
 		}
+		names[c.Cell] = true
 		out = append(out, x)
 	}
 	if len(out) == 0 {
@@ -188,14 +196,14 @@ func roundList(text string) ([]*arms, error) {
 	}
 	var g grouped
 	for i, row := range rows {
-		err := g.add(i+1, func(k string) (float64, bool, error) {
+		err := g.add(fmt.Sprintf("round %d", i+1), func(k string) (float64, bool, error) {
 			v, ok := row[k]
 			if !ok {
 				return 0, false, nil
 			}
 			f, number := v.(float64)
 			if !number {
-				return 0, true, fmt.Errorf("%v is no number", v)
+				return 0, true, fmt.Errorf("%.80q is no number", fmt.Sprint(v))
 			}
 			return f, true, nil
 		}, row["cell"])
@@ -209,34 +217,44 @@ func roundList(text string) ([]*arms, error) {
 func roundTable(text string) ([]*arms, error) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.TrimLeadingSpace = true
-	rows, err := r.ReadAll()
+	header, err := r.Read()
 	if err != nil {
 		return nil, err
 	}
 	at := map[string]int{}
-	for i, h := range rows[0] {
-		at[strings.ToLower(strings.TrimSpace(h))] = i
+	for i, h := range header {
+		h = strings.ToLower(strings.TrimSpace(h))
+		if _, twice := at[h]; twice && h != "" {
+			return nil, fmt.Errorf("its header has the column %.80q twice", h)
+		}
+		at[h] = i
 	}
-	if _, ok := at["a"]; !ok {
-		return nil, fmt.Errorf("its header %q has no column a", strings.Join(rows[0], ","))
-	}
-	if _, ok := at["b"]; !ok {
-		return nil, fmt.Errorf("its header %q has no column b", strings.Join(rows[0], ","))
+	for _, h := range []string{"a", "b"} {
+		if _, ok := at[h]; !ok {
+			return nil, fmt.Errorf("its header %.80q has no column %s", strings.Join(header, ","), h)
+		}
 	}
 	var g grouped
-	for i, row := range rows[1:] {
+	for {
+		row, err := r.Read()
+		if err == io.EOF {
+			return g.cells, nil
+		} else if err != nil {
+			return nil, err
+		}
+		line, _ := r.FieldPos(0)
 		var cell any
 		if k, ok := at["cell"]; ok {
 			cell = row[k]
 		}
-		err := g.add(i+1, func(k string) (float64, bool, error) {
+		err = g.add(fmt.Sprintf("line %d", line), func(k string) (float64, bool, error) {
 			j, ok := at[k]
 			if !ok {
 				return 0, false, nil
 			}
 			f, err := strconv.ParseFloat(strings.TrimSpace(row[j]), 64)
 			if err != nil {
-				return 0, true, fmt.Errorf("%q is no number", row[j])
+				return 0, true, fmt.Errorf("%.80q is no number", row[j])
 			}
 			return f, true, nil
 		}, cell)
@@ -244,16 +262,20 @@ func roundTable(text string) ([]*arms, error) {
 			return nil, err
 		}
 	}
-	return g.cells, nil
 }
 
 // grouped collects rows into cells, in the order of their first rows.
 type grouped struct{ cells []*arms }
 
-func (g *grouped) add(row int, get func(column string) (float64, bool, error), cell any) error {
+// add takes a row, which is called where in errors.
+func (g *grouped) add(where string, get func(column string) (float64, bool, error), cell any) error {
 	name := ""
-	if cell != nil {
+	switch cell.(type) {
+	case nil:
+	case string, float64, bool:
 		name = fmt.Sprint(cell)
+	default:
+		return fmt.Errorf("%s: its cell is no name", where)
 	}
 	i := slices.IndexFunc(g.cells, func(c *arms) bool { return c.Cell == name })
 	if i < 0 {
@@ -261,22 +283,36 @@ func (g *grouped) add(row int, get func(column string) (float64, bool, error), c
 		g.cells = append(g.cells, &arms{Cell: name})
 	}
 	c := g.cells[i]
-	for k, to := range map[string]*[]float64{"a": &c.A, "b": &c.B, "a2": &c.A2, "twin": &c.Twin, "stream": &c.Stream} {
+	for i, to := range []*[]float64{&c.A, &c.B, &c.A2, &c.Twin, &c.Stream} {
+		k := []string{"a", "b", "a2", "twin", "stream"}[i]
 		v, ok, err := get(k)
+		if err == nil && ok {
+			err = checkTime(v)
+		}
 		if err != nil {
-			return fmt.Errorf("round %d: %s %w", row, k, err)
+			return fmt.Errorf("%s: %s %w", where, k, err)
 		}
 		if ok {
 			*to = append(*to, v)
 		} else if k == "a" || k == "b" {
-			return fmt.Errorf("round %d has no %s", row, k)
+			return fmt.Errorf("%s has no %s", where, k)
 		}
+	}
+	return nil
+}
+
+func checkTime(t float64) error {
+	if !(t > 0) || math.IsInf(t, 1) {
+		return fmt.Errorf("is %g, which is no time", t)
 	}
 	return nil
 }
 
 // pair makes rounds of columns.
 func (c *arms) pair() (roundsOf, error) {
+	if len(c.A2) > 0 && len(c.Twin) > 0 {
+		return roundsOf{}, fmt.Errorf("it has both a2 and twin, which are one")
+	}
 	if len(c.A2) == 0 {
 		c.A2 = c.Twin
 	}
@@ -292,8 +328,8 @@ func (c *arms) pair() (roundsOf, error) {
 			return x, fmt.Errorf("a has %d rounds, %s %d", len(c.A), o.name, len(o.t))
 		}
 		for i, t := range o.t {
-			if !(t > 0) || math.IsInf(t, 1) {
-				return x, fmt.Errorf("round %d: %s is %g, which is no time", i+1, o.name, t)
+			if err := checkTime(t); err != nil {
+				return x, fmt.Errorf("round %d: %s %w", i+1, o.name, err)
 			}
 		}
 	}
