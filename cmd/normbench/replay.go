@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -78,6 +79,56 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 		return nil, errOtherState(c, path, other)
 	}
 	return replaying(c, info, path, ms)
+}
+
+// replayProblems are those of --shapes, of which d must have one; else all of d that fit the other
+// problem flags.
+func replayProblems(c *cli.Context, d *replay.Device, path string) ([]kernels.Problem, error) {
+	all := d.Problems()
+	slices.SortFunc(all, record.CompareProblems)
+	var ps []kernels.Problem
+	var err error
+	if c.IsSet("shapes") {
+		if ps, err = problems(c, d.Info()); err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(ps, func(p kernels.Problem) bool { return slices.Contains(all, p) }) {
+			return ps, nil // the others fail by name
+		}
+		ps = nil
+	} else {
+		for _, p := range all {
+			if fitsFlags(c, p) {
+				ps = append(ps, p)
+			}
+		}
+	}
+	if len(ps) == 0 {
+		err = hint.Errorf(fmt.Sprintf("leave the problem flags out to search all it has: %s, such as %s", count(len(all), "problem"), all[0]), "%s has none of these problems", path)
+	}
+	return ps, err
+}
+
+// fitsFlags says whether p is of what the problem flags besides --shapes ask for.
+func fitsFlags(c *cli.Context, p kernels.Problem) bool {
+	quant := "none"
+	if p.Transpose {
+		quant = "fp8t"
+	} else if p.FP8 {
+		quant = "fp8"
+	}
+	for flag, v := range map[string]string{"op": string(p.Op), "pass": string(p.Pass), "dtype": p.DType.String(), "weight-dtype": p.Weight.String(), "quant": quant} {
+		if c.IsSet(flag) && !slices.Contains(strings.Split(c.String(flag), ","), v) {
+			return false
+		}
+	}
+	for flag, v := range map[string]bool{"zero-centered": p.ZeroCentered, "no-weight": p.NoWeight, "residual": p.Residual, "accumulate": p.Accumulate} {
+		if c.IsSet(flag) && c.Bool(flag) != v {
+			return false
+		}
+	}
+	bias := c.String("bias")
+	return bias == "auto" || (bias == "yes") == p.Bias
 }
 
 // asked is the state of the cache that the flags ask for.
@@ -152,6 +203,11 @@ func replayCache(c *cli.Context, path string, data []byte) ([]kernels.Device, er
 	}
 	if state := cmp.Or(f.Cache, "cold"); state != asked(c) {
 		return nil, errOtherState(c, path, state)
+	}
+	if !slices.ContainsFunc(f.Entries, func(m replay.Measurement) bool {
+		return m.Status == kernels.StatusOK && m.Variant.Family != replay.Stream
+	}) {
+		return nil, hint.Errorf("export records that have a valid config", "%s: none of its configs is valid", path)
 	}
 	return replaying(c, f.Device, path, f.Entries)
 }

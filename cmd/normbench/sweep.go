@@ -91,7 +91,12 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	defer closeAll(devices)
 	info := devices[0].Info()
-	ps, err := problems(c, info)
+	var ps []kernels.Problem
+	if d, ok := devices[0].(*replay.Device); ok {
+		ps, err = replayProblems(c, d, strings.TrimPrefix(c.String("device"), "replay:"))
+	} else {
+		ps, err = problems(c, info)
+	}
 	if err != nil {
 		return err
 	}
@@ -363,6 +368,12 @@ func (e *env) entries(f *record.File, info kernels.DeviceInfo, pr record.Protoco
 	return func(yield func([]record.Entry) bool) {
 		for es := range now.ByProblem() {
 			base, err := e.registry.Base(es[0].Problem, info)
+			if strings.HasPrefix(info.ID, replay.Prefix) && !slices.ContainsFunc(es, func(x record.Entry) bool { return x.Variant == base }) {
+				if !yield(es) { // the recording lacks today's base, and the search had another
+					return
+				}
+				continue
+			}
 			for i := range es {
 				es[i].Base = err == nil && es[i].Variant == base
 			}

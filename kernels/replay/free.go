@@ -120,8 +120,8 @@ func ParseFree(name string, data []byte) (*Free, error) {
 			return bad("neither a kernel_tuner cache nor T4: %s", oneLine(first))
 		}
 	}
-	if v := f.Schema; v != "" && !strings.HasPrefix(v, "1.0") && !strings.HasPrefix(v, "1.1") {
-		return bad("schema %q is not known", v)
+	if !knownSchema(f.Schema) {
+		return bad("schema %.80q is not known", f.Schema)
 	}
 	if len(f.Cache) > FreeLimit || len(f.Results) > FreeLimit {
 		return bad("%w", hint.Errorf("keep a part of its configs, such as those of one value of a knob", "%d configs, at most %d are searched", max(len(f.Cache), len(f.Results)), FreeLimit))
@@ -203,6 +203,10 @@ func ParseFree(name string, data []byte) (*Free, error) {
 	}
 	free.Kernel, free.Device = f.Kernel, f.Device
 	return free, nil
+}
+
+func knownSchema(v string) bool {
+	return v == "" || strings.HasPrefix(v, "1.0") || strings.HasPrefix(v, "1.1")
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

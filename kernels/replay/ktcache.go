@@ -58,6 +58,7 @@ func IsCache(start []byte) bool {
 func ParseCache(name string, data []byte) (*Cache, error) {
 	const help = "export one with `normbench export RECORDS --format kt-cache`"
 	var f struct {
+		Schema     string              `json:"schema_version"`
 		DeviceName string              `json:"device_name"`
 		KernelName string              `json:"kernel_name"`
 		Keys       []string            `json:"tune_params_keys"`
@@ -76,6 +77,9 @@ func ParseCache(name string, data []byte) (*Cache, error) {
 		if json.Unmarshal([]byte(open+"}\n}"), &f) != nil {
 			return nil, hint.Errorf(help, "%s: not a kernel_tuner cache: %v", name, err)
 		}
+	}
+	if !knownSchema(f.Schema) {
+		return nil, hint.Errorf(help, "%s: schema %.80q is not known", name, f.Schema)
 	}
 	if f.Cache == nil {
 		return nil, hint.Errorf(help, "%s: not a kernel_tuner cache: it has no \"cache\"", name)
