@@ -1,64 +1,186 @@
 #!/usr/bin/env python3
-"""kernel_tuner's strategies on a cache, in the replay of `normbench search-table`.
+"""kernel_tuner's strategies on a recorded space, as `normbench search-table` judges ours.
 
     pip install kernel_tuner==1.5.0
-    scripts/kt-compare.py CACHE.json[.gz] [--seeds 24] [--strategies genetic_algorithm,...]
+    scripts/kt-compare.py FILE [--seeds 24] [--strategies genetic_algorithm,...]
 
-Each seed starts where the strategy likes; the valid configs are the space, as
-kernel_tuner's tune_cache takes them, and a share counts all configs of the file. Prints
-the mean regret at 1, 3, 6 and 10% of the configs, in %.
+FILE is a cache of kernel_tuner or T4 results, .json or .json.gz, also of `normbench export`.
+All its configs are the space, invalid ones too. A random valid config counts as the first
+that a search tried, as it does for ours. Prints the score over 1 to 10% of the configs
+(0 is what random draws are expected to find, 1 the optimum at once) and the mean regret in
+percent at 1, 3, 6 and 10%.
 """
-import argparse, contextlib, gzip, io, json, os, random, tempfile, warnings
-
-import kernel_tuner
-import numpy
+import argparse, contextlib, gzip, io, json, logging, math, os, random, signal, sys, tempfile, warnings
+from importlib.metadata import PackageNotFoundError, version
 
 PINNED = "1.5.0"
+ERRORS = ("ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig")
+SHARES = range(1, 11)
+LIMIT = 60  # seconds of a search: where no config has a neighbour, some strategies do not end
+
+
+def fail(text, hint):
+    print(f"kt-compare: error: {' '.join(str(text).split())}\nkt-compare: hint: {hint}", file=sys.stderr)
+    sys.exit(2)
+
+
+def no_number(text):
+    raise ValueError(f"{text} is no JSON number")
+
+
+def once(pairs):
+    d = dict(pairs)
+    if len(d) < len(pairs):
+        raise ValueError(f"a field of {', '.join(d)[:80]} stands twice")
+    return d
+
+
+def load(path):
+    """Returns the knobs' names, and the time of each config, None where it is invalid."""
+    bad = lambda text: fail(f"{path}: {text}", "give a cache of kernel_tuner or T4 results; `normbench search-table` says more")
+    try:
+        with open(path, "rb") as f:
+            packed = f.read(2) == b"\x1f\x8b"
+        with (gzip.open if packed else open)(path, "rt", encoding="utf-8-sig") as f:
+            data = json.load(f, parse_constant=no_number, object_pairs_hook=once)
+        if str(data.get("schema_version", "1.0"))[:3] not in ("1.0", "1.1"):
+            bad(f"schema {data['schema_version']!r} is not known")
+        if "results" in data:
+            names = list(data["results"][0]["configuration"])
+            entries = []
+            for r in data["results"]:
+                what = (r.get("objectives") or ["time"])[0]
+                valid = r.get("invalidity", "correct") == "correct"
+                entries.append((r["configuration"], next(m["value"] for m in r["measurements"] if m["name"] == what) if valid else "InvalidConfig"))
+        else:
+            names = data["tune_params_keys"]
+            entries = [(e, "InvalidConfig" if "__error__" in e else e["time"]) for e in data["cache"].values()]
+        configs = {}
+        for e, time in entries:
+            at = tuple(e[k] for k in names)
+            if at in configs:
+                bad(f"the config {at} stands twice")
+            if not (time in ERRORS if isinstance(time, str) else time > 0):
+                bad(f"the time {time!r} of the config {at}")
+            configs[at] = None if isinstance(time, str) or time >= 1e20 else float(time)
+    except (OSError, EOFError, RecursionError, ValueError) as e:
+        bad(e)
+    except (AttributeError, IndexError, KeyError, StopIteration, TypeError) as e:
+        bad(f"neither a cache nor T4: {type(e).__name__} {e}")
+    if len(configs) < 2 or len(set(names)) < len(names):
+        bad(f"{len(configs)} configs of the knobs {names} are no space")
+    if all(t is None for t in configs.values()):
+        bad(f"none of its {len(configs)} configs is valid")
+    return names, configs
+
+
+def expected(times, n, draws):
+    """What so many draws of n configs, of which the first is valid, are expected to find."""
+    m, none, total = len(times), 1.0, 0.0
+    for i, t in enumerate(times):
+        rest = (m - i - 1) / m
+        for d in range(i + 1):
+            rest *= max((n - draws - d) / (n - 1 - d), 0)
+            if rest == 0:
+                break
+        total += (none - rest) * t
+        none = rest
+        if none < 1e-12:
+            break
+    return total
+
+
+def stop(*_):
+    raise TimeoutError(f"no end within {LIMIT} s")
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("cache")
+    ap.add_argument("file")
     ap.add_argument("--seeds", type=int, default=24)
-    ap.add_argument("--strategies", default="random_sample,genetic_algorithm,pso,greedy_ils,simulated_annealing")
+    ap.add_argument("--strategies", default="random_sample,genetic_algorithm,pso,simulated_annealing,hybrid_vndx,adaptive_tabu_greywolf")
     a = ap.parse_args()
-    from importlib.metadata import version
-    if version("kernel_tuner") != PINNED:
-        ap.error(f"kernel_tuner is {version('kernel_tuner')}; pip install kernel_tuner=={PINNED}")
-    opener = gzip.open if a.cache.endswith(".gz") else open
-    with opener(a.cache, "rt") as f:
-        data = json.load(f)
-    valid = [e["time"] for e in data["cache"].values() if isinstance(e["time"], (int, float))]
-    for e in data["cache"].values():  # tune_cache finds the invalid by this key
-        if isinstance(e["time"], str):
-            e.setdefault("__error__", e["time"])
-    best, n = min(valid), len(data["cache"])
-    shares = [1, 3, 6, 10]
+    try:
+        if version("kernel_tuner") != PINNED:
+            raise PackageNotFoundError(f"kernel_tuner {version('kernel_tuner')}")
+    except PackageNotFoundError as e:
+        fail(f"no kernel_tuner {PINNED}: {e}", f"pip install kernel_tuner=={PINNED}; scripts/kt-readers.sh keeps one in .cache/kt")
+    if a.seeds < 1:
+        fail(f"--seeds {a.seeds} is out of range", "use 1 or more")
+    names, configs = load(a.file)
+    import kernel_tuner
+    import numpy
+    from constraint import FunctionConstraint
+    from kernel_tuner.interface import strategy_map
+
+    for s in a.strategies.split(","):
+        if s not in strategy_map:
+            fail(f"unknown strategy {s!r}", "use " + ", ".join(strategy_map))
+
+    class Among(FunctionConstraint):
+        """The configs of the file. It judges a part of a config too: the product of all knobs may be 1e16."""
+
+        def __init__(self):
+            super().__init__(lambda *at: at in configs)
+            self.parts = {}
+
+        def __deepcopy__(self, _):
+            return self
+
+        def __call__(self, variables, domains, assignments, *_, **__):
+            at = tuple(i for i, k in enumerate(names) if k in assignments)
+            if at not in self.parts:
+                self.parts[at] = {tuple(c[i] for i in at) for c in configs}
+            return tuple(assignments[names[i]] for i in at) in self.parts[at]
+
+    among = Among()
+    params = {k: list(dict.fromkeys(c[i] for c in configs)) for i, k in enumerate(names)}
+    if all(not isinstance(x, str) for v in params.values() for x in v):
+        params = {k: sorted(v) for k, v in params.items()}
+    n = len(configs)
+    valid = sorted(t for t in configs.values() if t is not None)
+    draws = {s: max(math.ceil(s * n / 100), 2) for s in SHARES}
+    regret = {s: expected(valid, n, draws[s]) / valid[0] - 1 for s in SHARES}
+
+    def row(name, score, at):
+        print(f"{name:28}{score:8.3f}" + "".join(f"{100 * at[s]:9.2f}" for s in (1, 3, 6, 10)), flush=True)
+
+    print(f"{n} configs of {len(names)} knobs, {n - len(valid)} invalid, {a.seeds} seeds")
+    print(f"{'strategy':28}{'score':>8}" + "".join(f"{s:>8}%" for s in (1, 3, 6, 10)))
+    row("random draws, expected", 0, regret)
     warnings.simplefilter("ignore")
+    logging.disable()
+    signal.signal(signal.SIGALRM, stop)
     with tempfile.TemporaryDirectory() as tmp:
         path = os.path.join(tmp, "cache.json")
-        with open(path, "w") as f:  # closed as kernel_tuner closes it
-            head = {k: v for k, v in data.items() if k != "cache"}
-            f.write(json.dumps(head, indent="")[:-2] + ',\n"cache": {\n')
-            f.write(",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in data["cache"].items()))
+        with open(path, "w") as f:
+            head = {"device_name": "G", "kernel_name": "k", "problem_size": [1], "tune_params_keys": names, "tune_params": params, "objective": "time"}
+            f.write(json.dumps(head)[:-1] + ',\n"cache": {\n')  # closed as kernel_tuner closes it
+            f.write(",\n".join(json.dumps(",".join(map(str, c))) + ": " + json.dumps(dict(zip(names, c)) | {"time": "InvalidConfig" if t is None else t})
+                               for c, t in configs.items()))
             f.write("}\n}")
-        print(f"{'strategy':24}" + "".join(f"{s:>8}%" for s in shares))
         for strategy in a.strategies.split(","):
-            sums = [0.0] * len(shares)
-            for seed in range(a.seeds):
-                random.seed(seed)
-                numpy.random.seed(seed)
-                with contextlib.redirect_stdout(io.StringIO()):
-                    found, _ = kernel_tuner.tune_cache(path, restrictions=data.get("restrictions") or None, strategy=strategy,
-                                                       strategy_options={"max_fevals": n * shares[-1] // 100}, quiet=True)
-                # A config that comes again costs nothing: the results list it again.
-                seen = {}
-                for e in found:
-                    seen.setdefault(tuple(e[k] for k in data["tune_params_keys"]), e["time"])
-                times = [t if isinstance(t, (int, float)) else float("inf") for t in seen.values()]
-                for i, s in enumerate(shares):
-                    sums[i] += min(times[: max(n * s // 100, 2)]) / best - 1
-            print(f"{strategy:24}" + "".join(f"{100 * x / a.seeds:9.2f}" for x in sums), flush=True)
+            sums = dict.fromkeys(SHARES, 0.0)
+            try:
+                for seed in range(a.seeds):
+                    random.seed(seed)
+                    numpy.random.seed(seed)
+                    start = random.choice(valid)
+                    signal.alarm(LIMIT)
+                    with contextlib.redirect_stdout(io.StringIO()):
+                        found, _ = kernel_tuner.tune_kernel(
+                            "k", "", (1,), [], params, cache=path, simulation_mode=True, restrictions=[among], strategy=strategy,
+                            strategy_options={"max_fevals": draws[10]}, quiet=True)
+                    # A config that comes again costs nothing: the results list it again.
+                    times = [start] + [configs[c] or math.inf for c in dict.fromkeys(tuple(e[k] for k in names) for e in found)]
+                    for s in SHARES:
+                        sums[s] += (min(times[: draws[s]]) / valid[0] - 1) / a.seeds
+            except Exception as e:  # of kernel_tuner's, which has no class of its own
+                print(f"{strategy:28}  failed: {type(e).__name__} {' '.join(str(e).split())[:100]}", flush=True)
+                continue
+            finally:
+                signal.alarm(0)
+            row(strategy, sum(1 - sums[s] / regret[s] if regret[s] > 0 else 1 for s in SHARES) / len(SHARES), sums)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Sweeps one small problem on the cpu, exports it, and reads the exports with pinned
-# kernel_tuner and autotuning_methodology (kt-readers.py).
+# kernel_tuner and autotuning_methodology (kt-readers.py, kt-compare.py).
 #
 #   scripts/kt-readers.sh [NORMBENCH]
 #
@@ -45,5 +45,9 @@ for format in kt-cache t4; do
 done
 problem=rmsnorm_bwd_bf16_64x256
 for dir in "$problem" "${problem}_rms_bwd_reg_persist"; do # of all families, and of one
+	for file in kt-cache/"$dir"/*.json t4/"$dir"/*.json; do
+		out=$(timeout 60 "$python" "$root/scripts/kt-compare.py" "$file" --seeds 2 --strategies random_sample,genetic_algorithm) &&
+			grep -q '^genetic_algorithm  *[-0-9.]* ' <<<"$out" || die "kt-compare.py on the exports of $dir: $out"
+	done
 	timeout 60 "$python" "$root/scripts/kt-readers.py" kt-cache/"$dir"/*.json t4/"$dir"/*.json || die "kernel_tuner or autotuning_methodology does not read the exports of $dir (60 s at most)"
 done
