@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -41,6 +42,8 @@ var update = flag.Bool("update", false, "write what the scripts compare with ane
 // with a scripted H200; normbench-faulty, one that misbehaves; and fake-python, which runs scripted peers in place of
 // peers.py.
 func TestMain(m *testing.M) {
+	// Half of the scripts' time is waiting for workers that hang or do not come back.
+	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) //nolint:errcheck // -parallel comes after it
 	program := func(r *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r)) }
 	}
@@ -284,12 +287,13 @@ func TestScripts(t *testing.T) {
 			}
 			e.Setenv("FAMILIES", sources)
 			e.Setenv("ESC", "\x1b[2J")
-			samples := "2000" // of the script crash: some seconds a sweep, of which little passes before it is stopped
+			samples, budget := "800", "5s" // of the script crash: half a second a sweep, of which little passes before it is stopped
 			if raceEnabled() {
-				samples = "5"
+				samples, budget = "5", "12s"
 			}
 			e.Setenv("SAMPLES", samples)
-			made := tables(e.WorkDir) // by hand
+			e.Setenv("BUDGET", budget) // of the script learn
+			made := tables(e.WorkDir)  // by hand
 			e.Defer(func() {
 				for text, path := range tables(e.WorkDir) {
 					if made[text] == "" {
