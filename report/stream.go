@@ -125,7 +125,8 @@ func Below(s Side, least float64) []Low {
 // StreamTable says how near each side comes to the stream.
 func StreamTable(scores []StreamScore) *Table {
 	t := &Table{Header: []string{"% of stream", "kind", "problems", "geometric mean", "worst", "at"},
-		Align: []Align{Left, Left, Right, Right, Right, Left}}
+		Align: []Align{Left, Left, Right, Right, Right, Left},
+		Group: &Group{Of: func(row []string) (string, string) { return row[0] + ", % of stream", row[0] }, Hide: []string{"% of stream"}}}
 	for _, s := range scores {
 		k := s.Kind
 		if k == "" {

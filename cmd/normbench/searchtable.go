@@ -145,8 +145,8 @@ func naiveTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 
 func strategyTable(g *study.Grids, rows []study.Row, seeds int) *report.Table {
 	t := newTable(fmt.Sprintf("%d problems of %s, %s", len(g.Problems), g.Device.Name, count(seeds, "seed")),
-		"strategy", ">budget", ">variants", ">wall s, 4 cores", ">16", ">GPU time %", ">regret p50 %", ">p95 %", ">measured %", ">searches %", ">problems %", ">2 %")
-	t.Drop = []string{"2 %", "16", "measured %", "wall s, 4 cores", "GPU time %"}
+		"strategy", ">budget", ">variants", ">wall s on 4 cores", ">16", ">GPU time %", ">regret p50 %", ">p95 %", ">measured %", ">searches %", ">problems %", ">2 %")
+	t.Drop = []string{"2 %", "16", "measured %", "wall s on 4 cores", "GPU time %"}
 	for _, r := range rows {
 		budget := "own"
 		switch {
