@@ -190,23 +190,28 @@ func TestReportLive(t *testing.T) {
 	}
 }
 
-// The plots of growth beside peers are what docs/performance.md says draws them.
+// The plots of growth, alone and beside peers, are what docs/performance.md says draws them.
 func TestGrowthPlots(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	const from = "results/nvidia-h200/growth-peers"
+	const from = "results/nvidia-h200/growth"
 	for side, over := range map[string]string{"rows": "M", "cols": "N"} {
-		for _, pass := range []string{"fwd", "bwd"} {
-			drawn, want := filepath.Join(t.TempDir(), "x.svg"), filepath.Join("docs", "growth-peers-"+side+"-"+pass+".svg")
-			if code, _, stderr := normbench([]string{"report", from + "#base", from + "#peers", "--pass", pass, "--over", over, "--plot", drawn}); code != 0 {
-				t.Errorf("%s: exit code %d\n%s", want, code, stderr)
-				continue
-			}
-			got, err := os.ReadFile(drawn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if kept, err := os.ReadFile(want); err != nil || string(kept) != string(got) {
-				t.Errorf("%s is not what `normbench report` draws (%v)", want, err)
+		for name, operands := range map[string][]string{
+			"growth":       {from + "#base", "--shapes", "growth-" + side},
+			"growth-peers": {from + "-peers#base", from + "-peers#peers"},
+		} {
+			for _, pass := range []string{"fwd", "bwd"} {
+				drawn, want := filepath.Join(t.TempDir(), "x.svg"), filepath.Join("docs", name+"-"+side+"-"+pass+".svg")
+				if code, _, stderr := normbench(append([]string{"report", "--pass", pass, "--over", over, "--plot", drawn}, operands...)); code != 0 {
+					t.Errorf("%s: exit code %d\n%s", want, code, stderr)
+					continue
+				}
+				got, err := os.ReadFile(drawn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if kept, err := os.ReadFile(want); err != nil || string(kept) != string(got) {
+					t.Errorf("%s is not what `normbench report` draws (%v)", want, err)
+				}
 			}
 		}
 	}
