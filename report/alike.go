@@ -99,7 +99,11 @@ func behind(c *Comparison, label string, s Side) string {
 			parts = append(parts, fmt.Sprintf("%s in %s", name, count(n, "problem", "problems")))
 		}
 	}
-	return fmt.Sprintf("behind %s: %s; of %g to %g configs each, median %g.", label, strings.Join(parts, ", "), slices.Min(configs), slices.Max(configs), stats.Median(configs))
+	of := count(int(configs[0]), "config", "configs")
+	if least, most := slices.Min(configs), slices.Max(configs); least < most {
+		of = fmt.Sprintf("%g to %g configs (median %g)", least, most, stats.Median(configs))
+	}
+	return fmt.Sprintf("%s's times: %s; of %s each.", label, strings.Join(parts, ", "), of)
 }
 
 // phaseName is a protocol's phase in words. A grid's is empty, and so is a bench's.

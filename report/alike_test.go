@@ -63,8 +63,8 @@ func TestAlike(t *testing.T) {
 	}
 	whole := strings.Join(strings.Fields(text.String()), " ")
 	for _, w := range []string{
-		"behind A: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs each, median 4.",
-		"behind B: finals in 1 problem, search in 3 problems; of 3 to 40 configs each, median 19.5.",
+		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs (median 4) each.",
+		"B's times: finals in 1 problem, search in 3 problems; of 3 to 40 configs (median 19.5) each.",
 		"INCONCLUSIVE in 1 problem, as one side has times of a search only, and the other none of one.",
 		"INCONCLUSIVE in 1 problem, as the search tried fewer than 8 configs of the slower side",
 		"FASTER or SLOWER in 1 problem of a search",

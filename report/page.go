@@ -329,6 +329,12 @@ func (g *Growth) Page(title string, facts []Fact) *Page {
 	return p
 }
 
+// lettered are the sides of a comparison as a legend names them.
+func lettered(a, b string) []string {
+	names := ShortNames([]string{a, b})
+	return []string{"A, " + names[0], "B, " + names[1]}
+}
+
 // Page is a recorded comparison as a page.
 func (c *Comparison) Page(title string, facts []Fact) *Page {
 	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Facts: facts}
@@ -347,7 +353,7 @@ func (c *Comparison) Page(title string, facts []Fact) *Page {
 	}
 	p.Summary = append(p.Summary, c.Notes...)
 	chart := Chart{Title: "Speedup on every problem", Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B is faster.", Series: nil, Ref: 1, Unit: "x"}
-	times := Chart{Title: "Speed against the stream", Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is B's.", Series: ShortNames([]string{"A, " + c.A, "B, " + c.B}), Ref: 100, Unit: "%"}
+	times := Chart{Title: "Speed against the stream", Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is B's.", Series: lettered(c.A, c.B), Ref: 100, Unit: "%"}
 	stages := &Stages{}
 	for _, r := range c.Rows {
 		k, shape := KindOf(r.Problem), ShapeOf(r.Problem)
