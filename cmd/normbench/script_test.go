@@ -387,10 +387,10 @@ func exitCode(ts *testscript.TestScript, args []string) int {
 	return 0
 }
 
-// code wants a program to end with a code: code N program argument...
+// code wants a program to end with a code, or one of several: code N|N program argument...
 func code(ts *testscript.TestScript, neg bool, args []string) {
-	usage(ts, !neg && len(args) >= 2, "code N program argument...")
-	if got := exitCode(ts, args[1:]); strconv.Itoa(got) != args[0] {
+	usage(ts, !neg && len(args) >= 2, "code N|N program argument...")
+	if got := exitCode(ts, args[1:]); !slices.Contains(strings.Split(args[0], "|"), strconv.Itoa(got)) {
 		ts.Fatalf("exit code %d, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
 	}
 }
