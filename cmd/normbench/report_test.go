@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -84,7 +85,7 @@ func TestRulesMade(t *testing.T) {
 	for _, s := range set.HeldOut {
 		scores[[3]string{s.Class, s.Held, s.Chooser}] = s.Regret
 	}
-	reached := 0
+	reached, sum, classes := 0, 0.0, 0.0
 	for i := range set.Lists {
 		l := &set.Lists[i]
 		for k := range l.Rules {
@@ -99,9 +100,13 @@ func TestRulesMade(t *testing.T) {
 			continue
 		}
 		seen, byN, none := scores[[3]string{class, "", "rules"}], scores[[3]string{class, "n", "rules"}], scores[[3]string{class, "n", "default"}]
-		if seen > byN || byN > 1.03 || byN >= none || seen == 0 {
+		if seen > byN || byN >= none || seen == 0 {
 			t.Errorf("%s: %.4f in sample, %.4f with a number of columns held out, %.4f by the default", class, seen, byN, none)
 		}
+		sum, classes = sum+math.Log(byN), classes+1
+	}
+	if mean := math.Exp(sum / classes); mean > 1.03 {
+		t.Errorf("with a number of columns held out %.4f in the mean of the classes", mean)
 	}
 	if reached < 400 {
 		t.Errorf("%d rules have a measured problem", reached)
