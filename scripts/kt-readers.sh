@@ -47,7 +47,7 @@ problem=rmsnorm_bwd_bf16_64x256
 for dir in "$problem" "${problem}_rms_bwd_reg_persist"; do # of all families, and of one
 	for file in kt-cache/"$dir"/*.json t4/"$dir"/*.json; do
 		out=$(timeout 60 "$python" "$root/scripts/kt-compare.py" "$file" --seeds 2 --strategies random_sample,genetic_algorithm) &&
-			grep -q '^genetic_algorithm  *[-0-9.]* ' <<<"$out" || die "kt-compare.py on the exports of $dir: $out"
+			grep -q '^| genetic_algorithm | [-0-9.]* |' <<<"$out" || die "kt-compare.py on the exports of $dir: $out"
 	done
 	timeout 60 "$python" "$root/scripts/kt-readers.py" kt-cache/"$dir"/*.json t4/"$dir"/*.json || die "kernel_tuner or autotuning_methodology does not read the exports of $dir (60 s at most)"
 done
