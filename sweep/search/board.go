@@ -156,9 +156,8 @@ func hash(parts ...string) uint64 {
 
 func median(x []float64) float64 { return stats.Median(x) }
 
-// Pick is the variant to run, by what the search saw: of those with the most
-// launches, or as many as leave little doubt, the fastest. A variant that one
-// launch makes the fastest is not.
+// Pick is the variant to run: the fastest of the variants with at least half of the most
+// launches. One lucky launch does not make a variant the winner.
 func (b *Board) Pick() int {
 	ranked := b.Ranked()
 	if len(ranked) == 0 {
@@ -188,8 +187,8 @@ func (b *Board) Used() float64 {
 	return 0
 }
 
-// Finalists are the n variants to measure again: the fastest of those that raced
-// to the end, then of the others, and those to keep whatever n is.
+// Finalists are the n variants to measure again: first the fastest that raced to the end, then
+// the fastest of the others. The variants to keep are always among them.
 func (b *Board) Finalists(n int) []int {
 	most := 0
 	for _, v := range b.order {

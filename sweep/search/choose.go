@@ -11,7 +11,7 @@ import (
 
 // TieBand is how much slower a finalist may be than the fastest, relatively, and
 // still be chosen for other reasons: two sweeps of one device differ by as much.
-// Where two copies of the base differ by more, that is the band.
+// The band is wider if two copies of the base differ by more.
 const TieBand = 0.01
 
 // A Finalist is a variant in the last rounds, in which all finalists are visited

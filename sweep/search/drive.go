@@ -38,8 +38,8 @@ type Spent struct {
 	Configs  int     // variants tried, failed ones included
 }
 
-// Drive plays a strategy until it has enough or the allowance is spent. What it
-// found is on the board; Refused and Failed say what was not measured and why.
+// Drive plays a strategy until it has enough or the allowance is spent. The board holds the
+// times; the log's Refused and Failed say which variants were not measured, and why.
 //
 // The variants of Space.Keep are measured whatever they cost: the error says by
 // how much an allowance was too small for the base.

@@ -74,7 +74,8 @@ func (e *evolve) Ask(b *Board) []Visit {
 
 func (e *evolve) later() []int { return e.ahead }
 
-// opening is what is kept and what won nearby, else a few that lie apart from each other.
+// opening is the variants to keep and the winners nearby; without winners, a few variants that
+// lie apart from each other.
 func (e *evolve) opening() []int {
 	vs := slices.Clone(e.s.Keep)
 	for _, v := range e.s.Known.Winners(e.s, autoOptions.start) {
@@ -324,8 +325,8 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 	return out
 }
 
-// border is the same by a surrogate of its own, told 1 of the valid and -1 of the others: which
-// knobs make a config invalid, and over what distance, is not what makes it slow.
+// border is the same by a second surrogate, which is told 1 for a valid config and -1 for an
+// invalid one. Other knobs, over other distances, make a config invalid than make it slow.
 func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 	if e.valid == nil {
 		e.valid = newSurrogate(e.s, e.lat)
@@ -377,7 +378,7 @@ func (e *evolve) caution(b *Board) float64 {
 	return 0
 }
 
-// learn holds what the last round brought against what was expected of it.
+// learn compares the last round's times with the surrogate's guesses.
 func (e *evolve) learn(b *Board) {
 	var vs []int
 	for v := range e.guessed {

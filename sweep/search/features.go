@@ -6,9 +6,9 @@ import (
 	"normbench/kernels"
 )
 
-// The features of a variant on a problem: a one-hot of its design is kept apart
-// as its index, the rest are logs of knob values, and of what the knobs amount to on this
-// problem, which is what a variant has in common with one of another shape.
+// The features of a variant on a problem are logs of knob values and of quantities derived from
+// knobs and problem. Variants of two shapes are alike if their derived quantities are. The
+// design is kept apart, as its name.
 const (
 	featRow      = iota // bytes of a row per thread
 	featThreads         // threads of a CTA
@@ -41,7 +41,7 @@ type point struct {
 	task   int // numbers the problem
 }
 
-// kind is what of a problem is not a size.
+// kind is a problem without its sizes.
 type kind struct {
 	op   kernels.Op
 	bias bool

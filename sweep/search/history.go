@@ -30,8 +30,8 @@ type Found struct {
 	Launches int
 }
 
-// Add remembers what is on the board of a finished search. unit is what times of
-// the problem are divided by, in microseconds: the stream's.
+// Add remembers the board of a finished search. unit is the stream's time in microseconds, by
+// which the times of the problem are divided.
 func (h *History) Add(b *Board, unit float64) {
 	if h == nil {
 		return

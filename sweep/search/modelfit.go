@@ -129,8 +129,8 @@ func (m *model) foresee(b *Board, best float64) {
 	m.ahead = m.ahead[:min(foreseen, len(m.ahead))]
 }
 
-// foreseen is how many variants beyond a round are announced. Of 48, which kept 16 cores busy
-// between rounds, 70% of all that was compiled was in vain on an H200.
+// foreseen is how many variants beyond a round are announced. With 48, which kept 16 cores busy
+// between rounds, 70% of the compiled variants were never launched on an H200.
 const foreseen = 8
 
 func (m *model) later() []int { return m.ahead }
