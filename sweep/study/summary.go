@@ -114,19 +114,33 @@ func Quick() []Setup {
 	}
 }
 
-// Naive compares searches from a base of median time, which says more of the strategy
-// than a base that is within 1% of the best already.
+// NaiveShares are the budgets of Naive, as shares of the configs.
+var NaiveShares = []float64{0.01, 0.03, 0.06, 0.1}
+
+// Naive compares searches from the base with searches from the variant of median time. The base is
+// often within 1% of the best already, so the second says more of a strategy. A label stands once
+// for each of NaiveShares; a base alone stands once.
 func Naive() []Setup {
 	list := []Setup{
 		{Label: "base alone", Strategy: search.Random, Share: 1e-9},
 		{Label: "naive base alone", Strategy: search.Random, Share: 1e-9, Naive: true},
 	}
-	for _, share := range []float64{0.01, 0.03, 0.06, 0.1} {
-		list = append(list,
-			Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Naive: true},
-			Setup{Label: "auto, one problem alone", Strategy: search.Auto, Share: share, Naive: true},
-			Setup{Label: "random from a naive base", Strategy: search.Random, Share: share, Naive: true},
-			Setup{Label: "auto from the base", Strategy: search.Auto, Share: share, Transfer: true})
+	for _, naive := range []bool{false, true} {
+		from, alone := " from the base", "auto alone, base"
+		if naive {
+			from, alone = " from a naive base", "auto alone, naive base"
+		}
+		for _, s := range []Setup{
+			{Label: search.Auto + from, Strategy: search.Auto, Transfer: true},
+			{Label: alone, Strategy: search.Auto},
+			{Label: search.Local + from, Strategy: search.Local},
+			{Label: search.Random + from, Strategy: search.Random},
+		} {
+			s.Naive = naive
+			for _, s.Share = range NaiveShares {
+				list = append(list, s)
+			}
+		}
 	}
 	return list
 }
