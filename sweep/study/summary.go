@@ -90,7 +90,7 @@ func Setups() []Setup {
 	list := []Setup{
 		{Label: "auto", Strategy: search.Auto, Transfer: true},
 		{Label: "auto + finals", Strategy: search.Auto, Transfer: true, Finals: 8},
-		{Label: "auto, one problem alone", Strategy: search.Auto},
+		{Label: "auto alone", Strategy: search.Auto},
 	}
 	for _, share := range []float64{0.05, 0.1, 0.15, 0.3} {
 		list = append(list, Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Every: curveEvery})
