@@ -97,7 +97,14 @@ func (w *narrower) once(b launchrule.Box, r launchrule.Recipe, h launchrule.Hull
 		}
 		return w.acceptsRows(column, r, n, q, b)
 	}
-	ns, rows := alignment{}.lattice(nOver, nMost, w.class.Bytes), launchrule.Lattice(mOver, mMost)
+	rows := launchrule.Lattice(mOver, mMost)
+	var ends []int64 // of the hull, where it is narrower than the box
+	for _, q := range rows {
+		if n := h.ElemsMax / q; nOver < n && n < nMost {
+			ends = append(ends, n)
+		}
+	}
+	ns := alignment{}.lattice(nOver, nMost, w.class.Bytes, ends...)
 	ns, rows = w.refine(ns, rows, accepts)
 	grid := make([][]bool, len(ns))
 	for i, n := range ns {
@@ -264,9 +271,9 @@ func alignments(size int64) []alignment {
 
 // lattice are columns in (over, most] that have the alignment, of every kind
 // that does.
-func (a alignment) lattice(over, most, size int64) []int64 {
+func (a alignment) lattice(over, most, size int64, more ...int64) []int64 {
 	var ns []int64
-	for _, n := range launchrule.Lattice(over, most) {
+	for _, n := range append(launchrule.Lattice(over, most), more...) {
 		for unit := size; unit <= 16; unit *= 2 {
 			e := unit / size                                                         // elements
 			for _, n := range []int64{n / e * e, (n/e | 1) * e, ((n-1)/e | 1) * e} { // the uneven one above, and below
