@@ -59,7 +59,7 @@ type hunch struct {
 // The cuts between which rules lie: two an octave in bytes of a row, one in rows per SM, and
 // a few below one row for each.
 var (
-	fewRows  = []int64{2, 8, 32}
+	fewRows  = []int64{1, 2, 8, 32}
 	rowCuts  = []int64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 2048, 8192, 1 << 20}
 	byteCuts = func() (cuts []int64) {
 		for b := int64(64); b <= 1<<19; b *= 2 {
