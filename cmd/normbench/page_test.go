@@ -259,7 +259,7 @@ func TestPagesInBrowser(t *testing.T) {
 			return made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200", "--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd", "--html", html)
 		}, "<svg", []string{">NVIDIA H200, 2026-11-", "</b>inconclusive<"}, "A us", "8192x2048"},
 		{"sweep", func(html string) (int, string) {
-			return made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm", "--pass", "fwd", "--budget", "2s", "--out", filepath.Join(dir, "sweep"), "--html", html)
+			return made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm", "--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep"), "--html", html)
 		}, "<svg", []string{"</b>slower<"}, "A us", ""},
 		{"learn", learn, `<svg class="map"`, []string{`</b>rule`, "<dt>budget</dt>"}, "shapes", ""},
 		{"tune", func(html string) (int, string) { return made("tune", folders(), "--html", html) }, "<table", []string{`</b>rule`}, "shapes", ""},
