@@ -276,7 +276,8 @@ func (v *visitor) ahead() int {
 }
 
 // announce marks a job that v shall take later, and leaves it in the queue. It
-// is nil where every job has a device already, or v has enough.
+// is nil where every job has a device already, or v has enough. What it returns is a copy, as another
+// visitor may take the job meanwhile.
 func (r *run) announce(v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,7 +293,8 @@ func (r *run) announce(v *visitor) *job {
 	for _, j := range r.queue {
 		if j.announced == nil {
 			j.announced = v
-			return j
+			told := *j
+			return &told
 		}
 	}
 	return nil
