@@ -64,15 +64,14 @@ type chooser struct {
 	classes map[launchrule.Class]*class
 	rules   *Result // may be nil
 	have    map[kernels.Problem]bool
-	pending map[kernels.Problem]bool // of have, those of batches that are planned
 }
 
 // chooser plans from points and the rules that were fitted to them. What pending batches will measure is not drawn again.
 func (p *Policy) chooser(points []*Point, fit *Result, rng *rand.Rand, pending ...Batch) *chooser {
-	c := &chooser{Policy: p, rng: rng, rules: fit, classes: map[launchrule.Class]*class{}, have: map[kernels.Problem]bool{}, pending: map[kernels.Problem]bool{}}
+	c := &chooser{Policy: p, rng: rng, rules: fit, classes: map[launchrule.Class]*class{}, have: map[kernels.Problem]bool{}}
 	for _, b := range pending {
 		for _, t := range b.Tasks {
-			c.have[t.Problem], c.pending[t.Problem] = true, true
+			c.have[t.Problem] = true
 		}
 	}
 	by := map[launchrule.Class][]*Point{}
@@ -368,10 +367,6 @@ func (c *chooser) Next(fresh bool) Batch {
 			c.have[p] = true
 		}
 		b.Tasks = c.tasks(ps, true)
-	} else if !fresh && c.rng.Float64() < Proof {
-		if b.Tasks = c.proofs(size); len(b.Tasks) > 0 {
-			return b
-		}
 	}
 	for len(b.Tasks) < size {
 		type group struct {
@@ -446,58 +441,6 @@ func (c *chooser) Next(fresh bool) Batch {
 		}
 	}
 	return b
-}
-
-// Proof is the part of the other batches that asks again on known problems: a rule whose config has a time on few of its
-// problems is a hunch.
-const Proof = 0.25
-
-// proofs are the contests of the last fit's hunches with the most at stake: the pick, the default, and the config that a
-// rule would run there if its times were known.
-func (c *chooser) proofs(size int) (tasks []sweep.Task) {
-	if c.rules == nil {
-		return nil
-	}
-	type ask struct {
-		hunch
-		variant kernels.Variant
-	}
-	var asks []ask
-	for k, f := range c.rules.fits {
-		of := c.rules.classes[k]
-		now := map[kernels.Problem]*Point{}
-		if of := c.classes[of.Class]; of != nil {
-			for _, p := range of.points {
-				now[p.Problem] = p
-			}
-		}
-		for _, h := range f.hunches {
-			v := of.at(h.cand, h.point.Problem.N)
-			if p := now[h.point.Problem]; p != nil && p.US[v] == 0 && !p.Failed[v] && !c.pending[p.Problem] {
-				asks = append(asks, ask{h, v})
-			}
-		}
-	}
-	slices.SortStableFunc(asks, func(a, b ask) int { return cmp.Compare(b.stake, a.stake) })
-	for _, a := range asks {
-		p := a.point.Problem
-		pick, err := c.pick(p)
-		if err != nil || len(tasks) == size {
-			break
-		}
-		if c.pending[p] {
-			continue
-		}
-		c.pending[p] = true
-		t := sweep.Task{Problem: p, Base: pick, Variants: []kernels.Variant{pick}}
-		for _, v := range []kernels.Variant{a.point.Default, a.variant} {
-			if !slices.Contains(t.Variants, v) {
-				t.Variants = append(t.Variants, v)
-			}
-		}
-		tasks = append(tasks, t)
-	}
-	return tasks
 }
 
 // only draws a group among the problems that there are: those of the classes and the domain, of one number of columns.

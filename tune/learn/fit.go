@@ -45,15 +45,6 @@ type fitted struct {
 	list  launchrule.List
 	of    []int   // the candidate of each rule
 	price float64 // at which it was found
-	// hunches are what the boxes rest on that nobody measured.
-	hunches []hunch
-}
-
-// A hunch is a point at which a box's candidate has no time, with what is expected to be gained or lost there against the default.
-type hunch struct {
-	point *Point
-	cand  int
-	stake float64
 }
 
 // The cuts between which rules lie: two an octave in bytes of a row, one in rows per SM, and
@@ -304,12 +295,6 @@ func (c *class) pass(o Options, f *fitted, use []int, gains [][]float64, total f
 			}
 			// Families may refuse the recipe in the middle of the box. Then several boxes are left.
 			whole := c.box(p.x0, p.x1, p.y0, p.y1, s.stratum)
-			for _, i := range use {
-				q := c.points[i]
-				if whole.Holds(&q.where) && q.US[c.at(p.cand, q.Problem.N)] == 0 && c.offers(p.cand, i) {
-					f.hunches = append(f.hunches, hunch{q, p.cand, math.Abs(gains[p.cand][i])})
-				}
-			}
 			boxes := []launchrule.Box{whole}
 			if !c.evenly(whole, p.cand, use) {
 				boxes = parts(whole)

@@ -3,7 +3,6 @@ package learn
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -375,45 +374,4 @@ func (c countRuns) AppendAll(vs ...interface{ CheckValid() error }) error {
 		}
 	}
 	return c.memory.AppendAll(vs...)
-}
-
-// TestProofs: what a fit's boxes rest on without a time is asked for, beside the pick and the default, once. With the
-// times it is no hunch any more.
-func TestProofs(t *testing.T) {
-	p, points := recorded(t, launchrule.ClassOf(classProblem(kernels.RMSNorm, kernels.Bwd)))
-	fit := Fit(points, p.Judge, DefaultOptions, p.Memo, false)
-	by := map[kernels.Problem]*Point{}
-	for _, q := range points {
-		by[q.Problem] = q
-	}
-	c := p.chooser(points, fit, rand.New(rand.NewPCG(1, 2)))
-	first := c.proofs(8)
-	if len(first) != 8 {
-		t.Fatalf("%d contests", len(first))
-	}
-	for _, task := range append(first, c.proofs(8)...) {
-		q := by[task.Problem]
-		if q == nil {
-			t.Fatalf("%s is asked twice, or was never measured", task.Problem)
-		}
-		delete(by, task.Problem)
-		k := slices.IndexFunc(task.Variants, func(v kernels.Variant) bool { return q.US[v] == 0 })
-		if k < 0 || !p.Judge.Accepts(q.Problem, task.Variants[k]) || !slices.Contains(task.Variants, q.Default) || task.Base != task.Variants[0] {
-			t.Errorf("%s: %v", task.Problem, task.Variants)
-			continue
-		}
-		for _, v := range task.Variants {
-			q.US[v] = q.US[q.Default]
-		}
-	}
-	for _, task := range p.chooser(points, fit, rand.New(rand.NewPCG(1, 2))).proofs(1000) {
-		for _, done := range first {
-			if done.Problem == task.Problem && slices.Equal(done.Variants, task.Variants) {
-				t.Errorf("%s is asked again", task.Problem)
-			}
-		}
-	}
-	if none := p.chooser(points, nil, rand.New(rand.NewPCG(1, 2))).proofs(5); none != nil {
-		t.Error("contests without a fit")
-	}
 }
