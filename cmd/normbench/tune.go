@@ -86,8 +86,8 @@ func (e *env) tune(c *cli.Context) error {
 		e.notef("on %d of %s the default is the recorded base, as today's was not measured", kept, count(len(points), "problem"))
 	}
 	res := learn.Fit(points, policy.Judge, learn.DefaultOptions, policy.Memo, true)
-	learned := strings.HasPrefix(d.Protocol.Search, rules.Learned)
-	if learned {
+	learned := slices.ContainsFunc(points, func(p *learn.Point) bool { return p.Asked.Family != "" })
+	if strings.HasPrefix(d.Protocol.Search, rules.Learned) {
 		d.Protocol = sweep.ContestProtocol(d.Protocol, rules.Learned, d.Protocol.Samples/sweep.FinalLaunches)
 	}
 	whole := learned || c.IsSet("prior")
@@ -161,7 +161,7 @@ func (e *env) showRules(set *launchrule.Set, published []learn.PresetScore, form
 	case e.wide():
 		tables = append(tables, regretTables(set, published, format)...)
 	default:
-		tables[0].Notes = append(tables[0].Notes, "--wide adds the regret by what was held out, and of other choices; --format csv has it as one table")
+		tables[0].Notes = append(tables[0].Notes, "--wide adds the regret by what was held out, and published launch rules; --format csv has it as one table")
 	}
 	for i, t := range tables {
 		if i > 0 {

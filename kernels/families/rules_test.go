@@ -60,8 +60,8 @@ func drawn(i uint64) kernels.Problem {
 }
 
 // TestZones: the rules translated from the tables of their day pick what those picked, on a GPU and on a cpu.
-// picks.txt has a hash of each 100 picks, which the tables' code wrote (commit c2cf7d6), and million.txt one of each
-// 20,000 of 1.6 million problems: all are equal, which takes 7 min of two cores. Where the tables left few rows to the
+// picks.txt has a hash of each 100 picks, which the tables' code wrote (commit c2cf7d6). million.txt has one of each
+// 20,000 of 1.6 million problems, which takes 7 min of two cores. Where the tables left few rows to the
 // analytic base, that base has learned better since. Those picks are left out, and else the hashes are the tables'.
 func TestZones(t *testing.T) {
 	each, file := 100, "testdata/picks.txt"

@@ -8,16 +8,15 @@ import (
 // A Row is what a setup came to over all problems and seeds.
 type Row struct {
 	Setup
-	GPU         float64    // its GPU time over the grid's, of all problems together
-	Mean        float64    // regret over problems and seeds
-	Median, P95 float64    // regret over problems and seeds
-	Within      float64    // share of problems and seeds within 1% of the grid's best
-	Problems    float64    // share of problems whose median over the seeds is
-	Problems2   float64    // within 2%
-	Configs     float64    // variants measured over those there are
-	Variants    float64    // variants measured per problem, the mean
-	Saw         float64    // share of problems and seeds that measured one within 1% of the known best
-	Wall        [2]float64 // seconds per problem on CompileCores, the mean
+	GPU      float64    // its GPU time over the grid's, of all problems together
+	Mean     float64    // regret over problems and seeds
+	P95      float64    // its 95th percentile
+	Within   float64    // share of problems and seeds within 1% of the grid's best
+	Problems float64    // share of problems whose median over the seeds is
+	Configs  float64    // variants measured over those there are
+	Variants float64    // variants measured per problem, the mean
+	Saw      float64    // share of problems and seeds that measured one within 1% of the known best
+	Wall     [2]float64 // seconds per problem on CompileCores, the mean
 }
 
 // Goal is the regret that counts as having found the grid's best.
@@ -53,12 +52,8 @@ func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Ro
 			r.Configs += float64(o.Configs) / float64(len(g.Problems[i].Variants))
 		}
 		spent, grid = spent+a, grid+b
-		m := stats.Median(regrets)
-		if m <= Goal {
+		if stats.Median(regrets) <= Goal {
 			r.Problems++
-		}
-		if m <= 2*Goal {
-			r.Problems2++
 		}
 		all = append(all, regrets...)
 	}
@@ -70,12 +65,12 @@ func Summarize(g *Grids, s Setup, outcomes [][]Outcome, keep func(Grid) bool) Ro
 	for _, x := range all {
 		r.Mean += x / n
 	}
-	r.Median, r.P95 = stats.Median(all), stats.Quantile(0.95, all)
+	r.P95 = stats.Quantile(0.95, all)
 	r.Within, r.Configs, r.Saw, r.Variants = r.Within/n, r.Configs/n, r.Saw/n, r.Variants/n
 	for k := range r.Wall {
 		r.Wall[k] /= n
 	}
-	r.Problems, r.Problems2 = r.Problems/float64(problems), r.Problems2/float64(problems)
+	r.Problems /= float64(problems)
 	return r
 }
 

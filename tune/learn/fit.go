@@ -353,7 +353,7 @@ func (c *class) evenly(b launchrule.Box, cand int, use []int) bool {
 }
 
 // stands narrows a rule to what its recipe is accepted on and says whether the paired times in its box
-// hold it: in the mean it gains 0.4%, also less 1.5 times its standard error, and no twentieth of its problems
+// hold it: in the mean it gains 0.4%, also less its error (student), and no twentieth of its problems
 // falls off a cliff. The default wins ties.
 func (c *class) stands(r launchrule.Rule, cand int, h launchrule.Hull, use []int, o Options) (_ launchrule.Rule, ok bool, cliffs []int) {
 	var in []kernels.Problem

@@ -108,8 +108,8 @@ func (c *class) timeOf(q *Point, vs []kernels.Variant, plans map[string]map[stri
 	return best, state
 }
 
-// presetScores are the published launch rules beside what the rules, held out, and the default lose on the same
-// problems: coverage before none, then the least regret, and last the fastest of all.
+// presetScores are the published launch rules, beside the regret of the held-out rules and of the default on the same
+// problems. Those with a time come first, by regret. The fastest of all comes last.
 func (c *class) presetScores(held, base []float64) (list []PresetScore) {
 	for _, p := range c.presets() {
 		var use []int

@@ -26,8 +26,8 @@ func swept(t *testing.T) (*Policy, *rules.Data) {
 	return p, d
 }
 
-// TestSwept holds rules of a sweep's records to what rules are for: few, better than the default or none, and
-// nothing that a family refuses, as exported code cannot ask. The order of the records changes nothing.
+// TestSwept: the rules of a sweep's records are few, and no class is worse than its default. No family refuses
+// what they answer, as exported code cannot ask. The order of the records changes nothing.
 func TestSwept(t *testing.T) {
 	p, d := swept(t)
 	rng := rand.New(rand.NewPCG(3, 4))

@@ -20,8 +20,8 @@ var ways = []struct{ grow, shrink []*kernels.Knob }{
 	{[]*kernels.Knob{kernels.BlockCols, kernels.Warps}, nil},
 }
 
-// RecipesOf lists the recipes that run v on rows of n elements of so many bytes: as it is, and in
-// the ways in which knobs may follow the row.
+// RecipesOf lists the recipes that run v on rows of n elements of so many bytes. The first is v
+// as it is; in the others, knobs follow the row.
 func RecipesOf(v kernels.Variant, n, bytes int64) []launchrule.Recipe {
 	var out []launchrule.Recipe
 	row := ceilPow2(n * bytes)
