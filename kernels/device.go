@@ -141,10 +141,7 @@ type Reading struct {
 	Sliced       bool     `json:"sliced,omitempty"`   // the device is a slice of a GPU (MIG)
 	// Confidential says that Confidential Computing is on, where events are unreliable.
 	Confidential bool `json:"confidential,omitempty"`
-	// PersistingL2 is how many bytes of the L2 are set aside for lines that a flush does not evict. Only
-	// selftest judges it: no kernel asks for such lines unless its code does.
-	PersistingL2 int64 `json:"persisting_l2,omitempty"`
-	ECC          bool  `json:"ecc,omitempty"`
+	ECC          bool `json:"ecc,omitempty"`
 }
 
 // Unfit says why times taken in this state would mislead, or is "": the device
@@ -180,10 +177,11 @@ type Bench interface {
 // TimeOptions says how samples are taken.
 type TimeOptions struct {
 	Samples int   `json:"samples"`
-	Flush   int64 `json:"flush"`            // bytes moved through the last-level cache before every sample, outside the timed interval; 0 leaves it warm
-	Rotate  bool  `json:"rotate,omitempty"` // take each sample on another copy of the tensors, together three times the last-level cache: cold without a flush
-	Trace   bool  `json:"trace,omitempty"`  // with Stages: by CUPTI where the device has it; 15 ms more per call
-	Stages  bool  `json:"stages,omitempty"` // time every launch by itself too; the extra events make the totals of such a pass a little longer
+	Flush   int64 `json:"flush"`             // bytes moved through the last-level cache before every sample, outside the timed interval; 0 leaves it warm
+	Rotate  bool  `json:"rotate,omitempty"`  // take each sample on another copy of the tensors, together three times the last-level cache: cold without a flush
+	Trace   bool  `json:"trace,omitempty"`   // with Stages: by CUPTI where the device has it; 15 ms more per call
+	Persist bool  `json:"persist,omitempty"` // CUDA: let the L2 keep as many lines for kernels that ask (evict_last) as it can, in this call; else none
+	Stages  bool  `json:"stages,omitempty"`  // time every launch by itself too; the extra events make the totals of such a pass a little longer
 }
 
 // MaxRotation is the most copies of the tensors that TimeOptions.Rotate makes.

@@ -20,7 +20,7 @@ func TestReadingUnfit(t *testing.T) {
 		{kernels.Reading{Throttle: []string{"sw power cap", "hw slowdown"}}, 0, "throttled: sw power cap"},
 		{kernels.Reading{Others: []string{"process 7"}, Throttle: []string{"hw slowdown"}}, 0, "the GPU is shared with process 7"},
 		{kernels.Reading{Confidential: true, Sliced: true}, 0, "Confidential Computing is on: CUDA events are unreliable"},
-		{kernels.Reading{PersistingL2: 30 << 20, Sliced: true}, 0, "the GPU is sliced (MIG)"},
+		{kernels.Reading{ECC: true, Sliced: true}, 0, "the GPU is sliced (MIG)"},
 		{kernels.Reading{Sliced: true, Others: []string{"process 7"}}, 0, "the GPU is sliced (MIG)"},
 	} {
 		if got := tt.r.Unfit(tt.minClock); got != tt.want {

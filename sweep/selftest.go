@@ -19,7 +19,7 @@ import (
 func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) ([]record.Trial, error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
 	defer s.close()
-	for _, trial := range []func() error{s.state, s.warmUp, s.rates, s.launches, s.cold} {
+	for _, trial := range []func() error{s.state, s.warmUp, s.rates, s.launches, s.cold, s.kept} {
 		if err := trial(); err != nil {
 			return nil, err
 		}
@@ -69,7 +69,8 @@ func (s *selfTest) problem(bytes int64) kernels.Problem {
 }
 
 // time takes samples of a family on a problem, in microseconds, the first
-// dropped. What moves tensors is checked before its first.
+// dropped: of its first launch where o has Stages, else of the whole plan. What moves
+// tensors is checked before its first.
 func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels.TimeOptions) ([]float64, error) {
 	if err := s.open(p); err != nil {
 		return nil, err
@@ -95,8 +96,12 @@ func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels
 	if err != nil {
 		return nil, err
 	}
+	seconds := t.Seconds
+	if o.Stages && len(t.Stages) > 0 {
+		seconds = t.Stages[0].Seconds
+	}
 	us := make([]float64, samples)
-	for i, sec := range t.Seconds[1:] {
+	for i, sec := range seconds[1:] {
 		us[i] = sec * 1e6
 	}
 	return us, nil
@@ -132,7 +137,6 @@ func (s *selfTest) state() error {
 		confidential = "not known: no NVML"
 	}
 	s.add(!r.Confidential, "Confidential Computing", "off", "%s", confidential)
-	s.add(r.PersistingL2 == 0, "L2 set aside for persisting lines", "0 B: a flush leaves them warm", "%s", kernels.FormatBytes(r.PersistingL2))
 	return nil
 }
 
@@ -204,6 +208,35 @@ func (s *selfTest) cold() error {
 	s.add(ratio > 1.1, "cold over warm, "+size+" of tensors", "above 1.10x", "%.2fx", ratio)
 	ratio = times[2] / times[0]
 	s.add(ratio > 1.1, "rotated over warm, the same", "above 1.10x", "%.2fx", ratio)
+	return nil
+}
+
+// kept shows that the flush evicts what a kernel asked the L2 to keep. The same kernel is timed
+// where its tensor was kept and where it was released, behind the flush and, as a control, behind
+// a plain reading of as many bytes, which kept lines survive. Where they do not, as below sm_80
+// or on a slice of a GPU, nothing is kept from any flush.
+func (s *selfTest) kept() error {
+	if s.info.Kind != kernels.KindCUDA {
+		return nil
+	}
+	small := s.problem(s.info.CacheBytes / 6) // the driver's default allows 3/16
+	var ratio [2]float64 // kept over released: behind a plain reading, behind the flush
+	for i, flush := range []int64{0, s.cold2x().Flush} {
+		var times [2]float64
+		for j, family := range []string{"rms_fwd/kept", "rms_fwd/released"} {
+			us, err := s.time(small, family, 30, kernels.TimeOptions{Flush: flush, Stages: true, Persist: true})
+			if err != nil {
+				return err
+			}
+			times[j] = stats.Median(us)
+		}
+		ratio[i] = times[0] / times[1]
+	}
+	found := fmt.Sprintf("%.2fx; %.2fx", ratio[1], ratio[0])
+	if ratio[0] > 0.9 {
+		found += ": none kept"
+	}
+	s.add(ratio[1] >= 0.95, "L2 lines kept over released, flush; plain reads", "flush at least 0.95x", "%s", found)
 	return nil
 }
 

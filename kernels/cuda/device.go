@@ -31,9 +31,6 @@ type Device struct {
 
 	monitor *nvml.Monitor // nil without NVML
 	static  nvml.Static
-	// persisting is the context's limit of persisting L2. It can only come from outside, such as
-	// an MPS server's default; nothing here raises it.
-	persisting int64
 
 	calls chan func()
 
@@ -130,7 +127,8 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 		return hint.Errorf(gpuHelp, "cuda:%d: %w", ordinal, err)
 	}
 	d.ctx = ctx
-	d.persisting = ctx.PersistingL2()
+	// A driver that refuses keeps its default. selftest measures what is kept in any case.
+	_ = ctx.SetPersistingL2(0)
 	di := ctx.Info()
 	major, minor := c.Version()
 	d.info = kernels.DeviceInfo{

@@ -9,11 +9,11 @@ import (
 	"normbench/kernels/cuda/nvml"
 )
 
-// Sense implements kernels.Sensor with NVML, which only reads. Without NVML nothing but the
-// persisting L2 is known, and nothing else is held against the device.
+// Sense implements kernels.Sensor with NVML, which only reads. Without NVML nothing
+// is known, and nothing is held against the device.
 func (d *Device) Sense(context.Context) (kernels.Reading, error) {
 	if d.monitor == nil {
-		return kernels.Reading{PersistingL2: d.persisting}, nil
+		return kernels.Reading{}, nil
 	}
 	r, err := d.monitor.Sample()
 	if err != nil {
@@ -29,7 +29,6 @@ func (d *Device) Sense(context.Context) (kernels.Reading, error) {
 		Sliced:       r.MIG,
 		Confidential: d.static.Confidential,
 		ECC:          d.static.ECC,
-		PersistingL2: d.persisting,
 	}
 	for _, p := range r.OtherProcesses {
 		reading.Others = append(reading.Others, p.String())

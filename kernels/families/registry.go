@@ -44,6 +44,8 @@ var designs = []func(kernels.Op) *kernels.Family{
 	rulerEmpty,
 	rulerPair,
 	rulerSpin,
+	rulerKept,
+	rulerReleased,
 }
 
 // New makes the registry of all families, whose defaults are by the launch rules that the

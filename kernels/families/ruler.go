@@ -13,12 +13,20 @@ import (
 // SpinTime is how long the spin family takes, by the device's own clock.
 const SpinTime = 200 * time.Microsecond
 
-func rulerEmpty(op kernels.Op) *kernels.Family { return ruler(op, "empty", "empty") }
-func rulerPair(op kernels.Op) *kernels.Family  { return ruler(op, "pair", "empty", "empty") }
-func rulerSpin(op kernels.Op) *kernels.Family  { return ruler(op, "spin", "spin") }
+func rulerEmpty(op kernels.Op) *kernels.Family { return ruler(op, "empty", "ruler.cu", "empty") }
+func rulerPair(op kernels.Op) *kernels.Family  { return ruler(op, "pair", "ruler.cu", "empty", "empty") }
+func rulerSpin(op kernels.Op) *kernels.Family  { return ruler(op, "spin", "ruler.cu", "spin") }
 
-// ruler is a family that launches entries one after the other.
-func ruler(op kernels.Op, design string, entries ...string) *kernels.Family {
+// rulerKept reads x with the wish that the L2 keeps it, then reads twice the L2 plainly. If x is
+// still there in the next sample, k1 is fast. rulerReleased takes the wish back in between, so
+// its k1 never finds x.
+func rulerKept(op kernels.Op) *kernels.Family { return ruler(op, "kept", "kept.cu", "keep", "wash") }
+func rulerReleased(op kernels.Op) *kernels.Family {
+	return ruler(op, "released", "kept.cu", "keep", "release", "wash")
+}
+
+// ruler is a family that launches entries of a source one after the other.
+func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Family {
 	return &kernels.Family{
 		Name:   name(op, kernels.Fwd, design),
 		Op:     op,
@@ -26,22 +34,31 @@ func ruler(op kernels.Op, design string, entries ...string) *kernels.Family {
 		Doc:    "what the ruler is tested with",
 		Origin: "normbench",
 		Hidden: true,
-		Files:  []string{"ruler.go", "ruler.cu"},
+		Files:  []string{"ruler.go", source},
 		Serves: servesAll,
 		Base:   func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
 		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
-		Plan: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) kernels.Plan {
-			var p kernels.Plan
+		Plan: func(p kernels.Problem, _ kernels.Config, d kernels.DeviceInfo) kernels.Plan {
+			var plan kernels.Plan
 			for i, entry := range entries {
-				l := kernels.Launch{Stage: []string{"k1", "k2"}[i], Source: "ruler.cu", Entry: entry, Grid: [3]int{1, 1, 1}, Block: 32}
-				if entry == "spin" {
+				l := kernels.Launch{Stage: []string{"k1", "k2", "k3"}[i], Source: source, Entry: entry, Grid: [3]int{1, 1, 1}, Block: 32}
+				bytes := p.M * p.N * p.DType.Size()
+				switch entry {
+				case "spin":
 					l.Args = []kernels.Arg{kernels.Int64("ns", SpinTime.Nanoseconds())}
+				case "keep", "release":
+					l.Grid[0], l.Block = 4*d.SMs, 512
+					l.Args = append(kernels.Buffers("x", "wash"), kernels.Int64("bytes", bytes))
+				case "wash":
+					l.Grid[0], l.Block = 4*d.SMs, 512
+					l.Args = append(kernels.Buffers("wash", "wash"), kernels.Int64("bytes", 2*d.CacheBytes))
+					plan.Scratch = []kernels.Scratch{{Name: "wash", DType: kernels.I32, Elems: d.CacheBytes / 2}}
 				}
-				p.Launches = append(p.Launches, l)
+				plan.Launches = append(plan.Launches, l)
 			}
-			return p
+			return plan
 		},
-		Host: map[string]kernels.HostStage{"empty": hostEmpty, "spin": hostSpin},
+		Host: map[string]kernels.HostStage{"empty": hostEmpty, "spin": hostSpin, "keep": hostEmpty, "release": hostEmpty, "wash": hostEmpty},
 	}
 }
 
