@@ -68,7 +68,10 @@ func markSearched(a, b Cell) Mark {
 	if a.StreamUS > 0 && b.StreamUS > 0 {
 		band = max(band, verdict.Default().FloorFactor*(max(a.StreamUS/b.StreamUS, b.StreamUS/a.StreamUS)-1))
 	}
+	band, ok := widenBand(band, a, b)
 	switch {
+	case !ok:
+		return Unclear
 	case slices.Max(b.Samples) < slices.Min(a.Samples) && a.MedianUS > b.MedianUS*(1+band):
 		return Faster
 	case slices.Max(a.Samples) < slices.Min(b.Samples) && b.MedianUS > a.MedianUS*(1+band):

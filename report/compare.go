@@ -46,6 +46,9 @@ type Cell struct {
 	Run      string    // ID of the run, "" where it is not known
 	Device   string    // ID of the device, "" where it is not known
 	Card     string    // its name, likewise
+	Kind     string    // kernels.KindCUDA or KindCPU, likewise
+	FloorUS  float64   // an empty launch in that run, microseconds; 0 where it is not known
+	Failed   string    // which checks of the run's selftest failed, "" for none; see record.Run.Failed
 	Protocol string    // name of the protocol, "" where it is not known
 	Phase    string    // of the protocol: record.PhaseSearch, PhaseFinal or empty
 	Configs  int       // recorded ok, of which this is the fastest; 0 where there was no choice to make
@@ -58,11 +61,17 @@ func CellOf(e record.Entry) Cell {
 	c := Cell{Variant: e.Variant, MedianUS: e.Median, Lo: e.Lo, Hi: e.Hi, Bytes: e.Bytes, StreamUS: e.StreamUS,
 		Status: e.Status, Reason: e.Reason, Stages: e.Stages, Samples: e.SamplesUS}
 	if e.Run != nil {
-		c.Run, c.Device, c.Card, c.Protocol = e.Run.ID, e.Run.Device.ID, e.Run.Device.Name, e.Run.Protocol.Name
-		c.Phase = e.Run.Protocol.Phase
+		c.SetRun(e.Run)
+		c.Protocol, c.Phase = e.Run.Protocol.Name, e.Run.Protocol.Phase
 	}
 	c.Rounds = e.Finals().Rounds
 	return c
+}
+
+// SetRun says which run on which device measured the cell.
+func (c *Cell) SetRun(r *record.Run) {
+	c.Run, c.Device, c.Card, c.Kind = r.ID, r.Device.ID, r.Device.Name, r.Device.Kind
+	c.FloorUS, c.Failed = r.FloorUS, r.Failed()
 }
 
 // A Mark is the verdict on a row.
@@ -98,6 +107,7 @@ type Comparison struct {
 	Stream    []StreamScore `json:"stream,omitempty"`
 	OneSided  []OneSided    `json:"one_sided,omitempty"` // in the order of the rows
 	TieBand   float64       `json:"tie_band"`
+	Timer     []string      `json:"timer,omitempty"` // the floors of both sides, and failed checks of their selftests
 	Notes     []string      `json:"notes,omitempty"` // what stands against comparing the two
 	BytesRule string        `json:"bytes_rule"`
 }
@@ -232,7 +242,8 @@ func Compare(a, b Side) *Comparison {
 		}
 	}
 	judge(c, a, b)
-	c.Notes = append(coverage(c, a, b), unlike(a, b)...)
+	c.Notes = slices.Concat(coverage(c, a, b), unlike(a, b), noFloor(c, a, b))
+	c.Timer = timer(a, b)
 	var all []*Row
 	byKind := map[string][]*Row{}
 	var kinds []string
@@ -299,6 +310,10 @@ func markMedians(a, b Cell) Mark {
 		moved = max(a.StreamUS/b.StreamUS, b.StreamUS/a.StreamUS)
 	}
 	band = max(band, verdict.Default().FloorFactor*(moved-1))
+	wide, ok := widenBand(band, a, b)
+	if !ok {
+		return Unclear
+	}
 	known := a.Lo > 0 && b.Lo > 0
 	for _, c := range []*Cell{&a, &b} {
 		if !(c.Lo > 0) {
@@ -307,11 +322,11 @@ func markMedians(a, b Cell) Mark {
 	}
 	apart := a.Lo > b.Hi || b.Lo > a.Hi
 	switch {
-	case apart && a.MedianUS > b.MedianUS*(1+band):
+	case apart && a.MedianUS > b.MedianUS*(1+wide):
 		return Faster
-	case apart && b.MedianUS > a.MedianUS*(1+band):
+	case apart && b.MedianUS > a.MedianUS*(1+wide):
 		return Slower
-	case known && band == TieBand && max(a.Hi/b.Lo, b.Hi/a.Lo) <= 1+TieBand:
+	case known && band == TieBand && max(a.Hi/b.Lo, b.Hi/a.Lo)+wide-band <= 1+TieBand:
 		return Same
 	}
 	return Unclear
@@ -335,7 +350,7 @@ func judge(c *Comparison, a, b Side) {
 			}
 			rows = append(rows, r)
 			cells = append(cells, verdict.Recording{Problem: r.Problem, A: [][]float64{widen(x.Samples)}, B: [][]float64{widen(y.Samples)},
-				ControlA: x.StreamUS, ControlB: y.StreamUS})
+				ControlA: x.StreamUS, ControlB: y.StreamUS, Widen: func(band float64) (float64, bool) { return widenBand(band, x, y) }})
 		}
 		for i, j := range verdict.JudgeUnpaired(cells, rule) {
 			rows[i].Test = &j

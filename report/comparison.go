@@ -55,6 +55,9 @@ func rowTable(c *Comparison) *Table {
 		Drop:   []string{"A GB/s,B GB/s", "A %stream"},
 		Group:  byKind,
 	}
+	for _, line := range c.Timer {
+		t.Title += "\n" + line
+	}
 	for _, r := range c.Rows {
 		us := func(v Value) string {
 			if v.US == 0 {

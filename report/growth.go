@@ -23,6 +23,7 @@ type Growth struct {
 	Arms   []string      `json:"arms"` // labels
 	Rows   []GrowthRow   `json:"rows"` // each problem that an arm has, those that grow together in a row
 	Stream []StreamScore `json:"stream"`
+	Timer  []string      `json:"timer,omitempty"` // see Comparison.Timer
 	Notes  []string      `json:"notes,omitempty"`
 }
 
@@ -70,6 +71,7 @@ func Grow(over *Axis, arms ...Side) *Growth {
 		g.Rows = append(g.Rows, row)
 	}
 	g.Stream = StreamScores(lettered...)
+	g.Timer = timer(arms...)
 	for _, what := range []struct {
 		name string
 		of   func(Cell) string
@@ -125,7 +127,7 @@ func (g *Growth) legend() string {
 // problem.
 func (g *Growth) Tables() (scores, rows *Table) {
 	scores = StreamTable(g.Stream)
-	scores.Title = g.legend()
+	scores.Title = strings.Join(append([]string{g.legend()}, g.Timer...), "\n")
 	scores.Notes = g.Notes
 	rows = &Table{Header: []string{"kind", "dtype", "M", "N"}, Align: []Align{Left, Left, Right, Right}, Group: byKind}
 	for _, unit := range []string{" us", " %stream"} {

@@ -179,6 +179,10 @@ func Facts(runs ...*record.Run) []Fact {
 		}
 		return fmt.Sprintf("%s: %d samples, %s", p.Name, p.Samples, cache)
 	})
+	add("floor", func(r *record.Run) string {
+		return floorText(Cell{Kind: r.Device.Kind, FloorUS: r.FloorUS})
+	})
+	add("selftest", (*record.Run).Failed)
 	add("date", func(r *record.Run) string {
 		if r.Time.IsZero() {
 			return ""

@@ -14,17 +14,29 @@ import (
 
 // SelfTest holds a device's timer against what is known: kernels that do
 // nothing or spin for a given time, the same reading cold and warm, a copy that
-// normbench did not write. The error is trouble with the device; a trial that is
-// not OK is not.
-func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) ([]record.Trial, error) {
+// normbench did not write. The floor is an empty launch, in microseconds. The error is trouble
+// with the device; a trial that is not OK is not.
+func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) (trials []record.Trial, floor float64, err error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
 	defer s.close()
 	for _, trial := range []func() error{s.state, s.warmUp, s.rates, s.launches, s.cold, s.kept} {
 		if err := trial(); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return s.trials, nil
+	return s.trials, s.floor, nil
+}
+
+// Floor is the median time of an empty launch, in microseconds: the part of every short time that
+// is the host's and the driver's, not the kernel's.
+func Floor(ctx context.Context, r *kernels.Registry, dev kernels.Device) (float64, error) {
+	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
+	defer s.close()
+	us, err := s.time(s.problem(0), "rms_fwd/empty", 100, kernels.TimeOptions{})
+	if err != nil {
+		return 0, err
+	}
+	return stats.Median(us), nil
 }
 
 type selfTest struct {
@@ -33,6 +45,7 @@ type selfTest struct {
 	dev      kernels.Device
 	info     kernels.DeviceInfo
 	trials   []record.Trial
+	floor    float64
 	opened   kernels.Problem          // the open one
 	bench    kernels.Bench            // of it; nil before the first
 	checked  map[kernels.Variant]bool // what was right on it
@@ -111,12 +124,17 @@ func (s *selfTest) cold2x() kernels.TimeOptions {
 	return kernels.TimeOptions{Flush: ColdProtocol(s.info, 1).Flush}
 }
 
-// large is the tensor that rates are taken on: 1 GiB moved on a GPU.
+// large is the tensor that rates are taken on: 1 GiB moved on a GPU, less where its float64
+// answers would not fit.
 func (s *selfTest) large() kernels.Problem {
 	if s.info.Kind == kernels.KindCPU {
 		return s.problem(2 * s.info.CacheBytes)
 	}
-	return s.problem(512 << 20)
+	bytes := int64(512 << 20)
+	if s.info.MemoryBytes > 0 {
+		bytes = min(bytes, s.info.MemoryBytes/32)
+	}
+	return s.problem(bytes)
 }
 
 // state asks the sensors of a GPU for what no trial of a timer shows.
@@ -181,6 +199,7 @@ func (s *selfTest) launches() error {
 			step = timerStep(us)
 		}
 	}
+	s.floor = median["empty"]
 	floor, spin := median["empty"], float64(families.SpinTime.Nanoseconds())/1e3
 	s.add(floor < 100, "floor: an empty launch", "below 100 us", "%.2f us", floor)
 	s.add(step <= 1, "timer step", "at most 1 us", "%.3f us", step)
@@ -220,7 +239,7 @@ func (s *selfTest) kept() error {
 		return nil
 	}
 	small := s.problem(s.info.CacheBytes / 6) // the driver's default allows 3/16
-	var ratio [2]float64 // kept over released: behind a plain reading, behind the flush
+	var ratio [2]float64                      // kept over released: behind a plain reading, behind the flush
 	for i, flush := range []int64{0, s.cold2x().Flush} {
 		var times [2]float64
 		for j, family := range []string{"rms_fwd/kept", "rms_fwd/released"} {

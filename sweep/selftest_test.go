@@ -55,9 +55,12 @@ func TestSelfTestKept(t *testing.T) {
 		{1, 1, true, "1.00x; 1.00x: none kept"},
 	} {
 		fake := &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return 10e-6 }}
-		trials, err := sweep.SelfTest(t.Context(), families.New(), keeping{fake, c.plain, c.ours})
+		trials, floor, err := sweep.SelfTest(t.Context(), families.New(), keeping{fake, c.plain, c.ours})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if floor < 9.99 || floor > 10.01 {
+			t.Errorf("a floor of %g us, every launch takes 10", floor)
 		}
 		x := trials[len(trials)-1]
 		if !strings.HasPrefix(x.Name, "L2 lines kept") || x.OK != c.ok || x.Found != c.found {

@@ -48,13 +48,14 @@ type Run struct {
 	Command       []string  `json:"command"`
 	UUID          string    `json:"uuid,omitempty"`
 	DriverVersion string    `json:"driver_version,omitempty"`
+	FloorUS       float64   `json:"floor_us,omitempty"` // an empty launch, microseconds; 0 where not known
 }
 
 // AddRuns keeps those of runs, and of t's, that entries name.
 func (t *Table) AddRuns(runs []*record.Run) {
 	all := slices.Clone(t.Runs)
 	for _, r := range runs {
-		all = append(all, Run{r.ID, r.Time, r.Tool, r.Command, r.Device.UUID, r.Device.DriverVersion})
+		all = append(all, Run{r.ID, r.Time, r.Tool, r.Command, r.Device.UUID, r.Device.DriverVersion, r.FloorUS})
 	}
 	t.Runs = t.named(all)
 }

@@ -13,6 +13,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -87,14 +88,20 @@ func (e *env) bench(c *cli.Context) error {
 		}
 		sink.next, kept = w, "kept in "+w.Path()
 	}
+	run := e.newRun(info, pr)
+	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {
+		if run.FloorUS, err = sweep.Floor(e.ctx, e.registry, devices[0]); err != nil {
+			return err
+		}
+	}
 	p := newProgress(e.stderr)
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
-		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
+		Run: run, Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
 	})
 	p.finish()
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
 		e.summarize(sum, 0, devices)
-		t := benchTable(sink.records, pr)
+		t := benchTable(sink.records, &run)
 		var measured []string
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
@@ -248,8 +255,12 @@ func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 // is asked for.
 func (m *memory) Status(string) (kernels.Status, bool) { return "", false }
 
-func benchTable(records []*record.Record, pr record.Protocol) *report.Table {
-	t := newTable(fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", pr.Samples, pr.Name), "problem", "variant", ">us", ">spread %", ">GB/s", ">%stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
+func benchTable(records []*record.Record, run *record.Run) *report.Table {
+	title := fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", run.Protocol.Samples, run.Protocol.Name)
+	for _, line := range report.Timer(run) {
+		title += "\n" + line
+	}
+	t := newTable(title, "problem", "variant", ">us", ">spread %", ">GB/s", ">%stream", "stages us", ">regs", ">spill B", ">CTAs/SM", "status")
 	t.Group = report.ByProblem
 	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
 	t.Legend = []report.Meaning{{Column: "us", Text: "median with its 95% interval"}, {Column: "%stream", Text: "time of a copy of the same tensors over the kernel's"}}

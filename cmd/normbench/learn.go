@@ -130,15 +130,8 @@ func (e *env) learn(c *cli.Context) error {
 		n = 7
 	}
 	run := e.newRun(info, sweep.ColdProtocol(info, n))
-	if _, replayed := devices[0].(*replay.Device); info.Kind == kernels.KindCUDA && !replayed {
-		if run.SelfTest, err = sweep.SelfTest(e.ctx, e.registry, devices[0]); err != nil {
-			return err
-		}
-		for _, x := range run.SelfTest {
-			if !x.OK {
-				e.notef("selftest: %s is %s, wanted %s", x.Name, x.Found, x.Wanted)
-			}
-		}
+	if err := e.testTimer(devices[0], &run); err != nil {
+		return err
 	}
 	if c.String("prior") != "none" {
 		e.notef("the prior is %s", launchrule.Ladder([]*launchrule.Set{policy.Prior}, &info))
@@ -186,7 +179,7 @@ func (e *env) learn(c *cli.Context) error {
 		return err
 	}
 	facts := append(report.Facts(append(runs, &run)...), report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))})
-	return e.showLearned(res, c.String("format"), c.String("html"), facts)
+	return e.showLearned(res, c.String("format"), c.String("html"), facts, report.Timer(append(runs, &run)...))
 }
 
 // learnLine is how far a loop is.

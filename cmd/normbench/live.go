@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -105,6 +106,13 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err := e.prepare(c, dev, cells); err != nil {
 		return err
 	}
+	now := &run.Run
+	if n := len(run.Resumed); n > 0 {
+		now = &run.Resumed[n-1]
+	}
+	if err := e.testTimer(dev, now); err != nil {
+		return err
+	}
 	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: sweep.MinClock, MaxReject: maxReject,
 		More: func(cell verdict.Cell) bool { return rule.More(cell, len(all)) }}
 	start := time.Now()
@@ -176,10 +184,17 @@ func (r *liveRun) families() (names []string) {
 // sides are the arms as operands, each round's median a sample.
 func (r *liveRun) sides() [2]report.Side {
 	s := [2]report.Side{{Label: "A", Cells: map[kernels.Problem]report.Cell{}}, {Label: "B", Cells: map[kernels.Problem]report.Cell{}}}
+	run := r.Run
+	for _, x := range r.Resumed {
+		if math.Abs(x.FloorUS-run.FloorUS) > 0.2 { // which cell has which is not kept
+			run.FloorUS = 0
+		}
+	}
 	for _, d := range r.Duels {
 		for i, v := range []kernels.Variant{d.A, d.B} {
 			c := report.Cell{Variant: v, Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
-				Run: r.Run.ID, Device: r.Run.Device.ID, Card: r.Run.Device.Name, Protocol: r.Run.Protocol.Name}
+				Protocol: r.Run.Protocol.Name}
+			c.SetRun(&run)
 			var us []float64
 			for _, round := range d.Rounds {
 				us = append(us, []float64{round.A, round.B}[i])

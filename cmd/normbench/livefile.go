@@ -39,6 +39,15 @@ type liveRun struct {
 	Resumed []record.Run         `json:"resumed,omitempty"` // that went on with it
 }
 
+// runs are the run itself and those that went on with it.
+func (r *liveRun) runs() []*record.Run {
+	runs := []*record.Run{&r.Run}
+	for i := range r.Resumed {
+		runs = append(runs, &r.Resumed[i])
+	}
+	return runs
+}
+
 // gated is what a second run said of a cell that looked slower.
 type gated struct {
 	Problem   kernels.Problem `json:"problem"`

@@ -91,8 +91,12 @@ func liveTables(w io.Writer, run *liveRun, format string) error {
 func (r *liveRun) table() *report.Table {
 	pr := r.Run.Protocol
 	how := fmt.Sprintf("rounds of %d %s launches per arm", pr.Samples, pr.Name)
-	t := newTable(fmt.Sprintf("A = %s, B = %s, live on %s\n%s; speedup is A's time over B's, with its %.1f%% interval",
-		r.A, r.B, r.Run.Device.Name, how, 100*(1-r.Rule.Plan.Looks[0].Alpha)),
+	title := fmt.Sprintf("A = %s, B = %s, live on %s\n%s; speedup is A's time over B's, with its %.1f%% interval",
+		r.A, r.B, r.Run.Device.Name, how, 100*(1-r.Rule.Plan.Looks[0].Alpha))
+	for _, line := range report.Timer(r.runs()...) {
+		title += "\n" + line
+	}
+	t := newTable(title,
 		"problem", ">A us", ">B us", ">A %stream", ">B %stream", ">rounds", ">speedup", "verdict", ">q", ">A/A' %", "what moved")
 	best := r.A == "peer:"+peerBest || r.B == "peer:"+peerBest
 	if best {

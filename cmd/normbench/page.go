@@ -76,11 +76,7 @@ func (r *liveRun) page() *report.Page {
 	t := r.table()
 	names := report.ShortNames([]string{r.A, r.B})
 	p := &report.Page{Title: fmt.Sprintf("%s against %s on %s", names[1], names[0], r.Run.Device.Name), What: t.Title, Summary: t.Notes}
-	runs := []*record.Run{&r.Run}
-	for i := range r.Resumed {
-		runs = append(runs, &r.Resumed[i])
-	}
-	p.Facts = report.Facts(runs...)
+	p.Facts = report.Facts(r.runs()...)
 	if clock := r.clocks(); clock != "" {
 		p.Facts = append(p.Facts, report.Fact{Name: "clocks", Value: clock})
 	}

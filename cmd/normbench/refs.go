@@ -202,8 +202,12 @@ func (e *env) recordedSide(text string) (report.Side, error) {
 			return report.Side{}, err
 		}
 		s := report.Side{Label: text, Cells: map[kernels.Problem]report.Cell{}}
+		floors := map[string]float64{}
+		for _, r := range t.Runs {
+			floors[r.ID] = r.FloorUS
+		}
 		for _, x := range t.Entries {
-			c := report.Cell{Variant: x.Variant(), Status: kernels.StatusOK, Run: x.Run,
+			c := report.Cell{Variant: x.Variant(), Status: kernels.StatusOK, Run: x.Run, Kind: t.Device.Kind, FloorUS: floors[x.Run],
 				MedianUS: x.MedianUS, Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}
 			if len(x.CIUS) == 2 {
 				c.Lo, c.Hi = x.CIUS[0], x.CIUS[1]

@@ -4,8 +4,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/record"
 )
 
 func (e *env) selftestCommand() *cli.Command {
@@ -30,7 +33,7 @@ func (e *env) selftest(c *cli.Context) error {
 		return err
 	}
 	defer closeAll(devices)
-	trials, err := sweep.SelfTest(e.ctx, e.registry, devices[0])
+	trials, _, err := sweep.SelfTest(e.ctx, e.registry, devices[0])
 	if err != nil {
 		return err
 	}
@@ -51,4 +54,18 @@ func (e *env) selftest(c *cli.Context) error {
 		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU `nvidia-smi` shows clocks, throttling and other processes", "%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
 	}
 	return nil
+}
+
+// testTimer tests the timer of a GPU and keeps the result with the run. A failed check does not
+// end the command: the tables of the run say it. On a cpu the test takes as long as a small sweep,
+// so it is left to selftest.
+func (e *env) testTimer(dev kernels.Device, run *record.Run) (err error) {
+	if _, replayed := dev.(*replay.Device); replayed || dev.Info().Kind != kernels.KindCUDA {
+		return nil
+	}
+	run.SelfTest, run.FloorUS, err = sweep.SelfTest(e.ctx, e.registry, dev)
+	if failed := run.Failed(); failed != "" {
+		e.notef("%s", failed)
+	}
+	return err
 }

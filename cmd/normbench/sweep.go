@@ -173,17 +173,11 @@ func (e *env) sweep(c *cli.Context) error {
 			return err
 		}
 	}
-	// A GPU's ruler is tested in a second, and the result kept with the records.
-	// On a cpu it takes as long as a small sweep: that is left to selftest.
-	if _, replayed := devices[0].(*replay.Device); info.Kind == kernels.KindCUDA && !replayed {
-		if o.Run.SelfTest, err = sweep.SelfTest(e.ctx, e.registry, devices[0]); err != nil {
-			return err
-		}
-		for _, x := range o.Run.SelfTest {
-			if !x.OK {
-				e.notef("selftest: %s is %s, wanted %s", x.Name, x.Found, x.Wanted)
-			}
-		}
+	if err := e.testTimer(devices[0], &o.Run); err != nil {
+		return err
+	}
+	if searching {
+		o.Search.Final.SelfTest, o.Search.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
 	}
 	var more []kernels.Device
 	defer func() { closeAll(more) }()

@@ -128,11 +128,11 @@ func (e *env) tune(c *cli.Context) error {
 		_, err = e.stdout.Write(text)
 		return err
 	}
-	return e.showLearned(res, c.String("format"), c.String("html"), report.Facts(d.Runs...))
+	return e.showLearned(res, c.String("format"), c.String("html"), report.Facts(d.Runs...), report.Timer(d.Runs...))
 }
 
 // showLearned prints the regrets and the rules, and writes them as a page.
-func (e *env) showLearned(r *learn.Result, format, html string, facts []report.Fact) error {
+func (e *env) showLearned(r *learn.Result, format, html string, facts []report.Fact, timer []string) error {
 	if r.Guessed > 0 {
 		e.notef("%d of %s held out have no measured time there: they count as what is expected from what was measured nearby", r.Guessed, count(r.Answers, "answer"))
 	}
@@ -141,11 +141,11 @@ func (e *env) showLearned(r *learn.Result, format, html string, facts []report.F
 	if err := e.writePage(html, func() *report.Page { return rulesPage(&set, r, facts) }); err != nil {
 		return err
 	}
-	return e.showRules(&set, r.Presets, format)
+	return e.showRules(&set, r.Presets, format, timer)
 }
 
 // showRules prints the regrets and the rules.
-func (e *env) showRules(set *launchrule.Set, published []learn.PresetScore, format string) error {
+func (e *env) showRules(set *launchrule.Set, published []learn.PresetScore, format string, timer []string) error {
 	if format == "json" { // one value: the file has the scores too
 		text, err := set.JSON()
 		if err != nil {
@@ -155,6 +155,9 @@ func (e *env) showRules(set *launchrule.Set, published []learn.PresetScore, form
 		return err
 	}
 	tables := ruleTables(set)
+	for _, line := range timer {
+		tables[0].Title += "\n" + line
+	}
 	switch {
 	case format == report.FormatCSV: // one table
 		tables = regretTables(set, published, format)[:1]

@@ -45,6 +45,7 @@ type line struct {
 	Env      map[string]string  `json:"env"`
 	Protocol Protocol           `json:"protocol"`
 	SelfTest []Trial            `json:"selftest"`
+	FloorUS  float64            `json:"floor_us"`
 }
 
 // takeOldNames moves what stands under a former name to the field of today's.
@@ -258,7 +259,7 @@ func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
 		return l.head, nil, nil, hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
 	if l.Kind == kindRun {
-		r := &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest}
+		r := &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest, l.FloorUS}
 		return l.head, r, nil, r.CheckValid()
 	}
 	r := &l.Record

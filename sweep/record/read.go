@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -234,6 +235,7 @@ func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Reco
 				}
 			}
 			if raw.run != nil {
+				raw.run.takeTimer(runs[strings.TrimSuffix(raw.run.ID, FinalsSuffix)].run)
 				runs[raw.run.ID] = known{raw.run, newKeyer(raw.run.Device, raw.run.Protocol)}
 				return hand(raw, raw.run)
 			}

@@ -18,6 +18,23 @@ type Recording struct {
 	// Control is the time of one and the same code in the recordings of A and of
 	// B, such as the stream's; 0 and 0 where there is none.
 	ControlA, ControlB float64
+	// Widen widens a band by what the floors of the two runs differ by; it is false where no
+	// verdict is possible. nil widens none. See WidenBand.
+	Widen func(band float64) (float64, bool)
+}
+
+// FloorMatters is the time in microseconds below which two runs do not compare unless the floor
+// of both is known. Between hosts an empty launch differs by up to 2 us: 4% of this.
+const FloorMatters = 50
+
+// WidenBand is a relative band about the times of two runs, widened by the difference of their
+// floors, the times of an empty launch. A floor is 0 where it is not known. us is the shorter of
+// the two times; all three are in microseconds. It is false where the times do not compare.
+func WidenBand(band, floorA, floorB, us float64) (wide float64, ok bool) {
+	if !(floorA > 0 && floorB > 0) {
+		return band, us >= FloorMatters
+	}
+	return band + math.Abs(floorA-floorB)/us, true
 }
 
 // visitsAlone is the number of visits per side from which they are the unit: of
@@ -34,6 +51,7 @@ const visitsAlone = 6
 //   - the floor is how far the halves of either side lie apart, or the controls,
 //   - the band starts at Rule.Unpaired and not at MinEffect, and every clock step
 //     counts,
+//   - between two runs on GPUs the band grows by the difference of their floors,
 //   - SAME is about that band too.
 //
 // A recording can find a change of 20 %. For less, compare live.
@@ -65,6 +83,10 @@ func judgeUnpaired(c Recording, rule Rule) Judged {
 	j.Floor = math.Expm1(moved)
 	j.Step = max(0, c.Step) / math.Exp(min(stats.Median(a), stats.Median(b)))
 	j.Band = max(rule.Unpaired, rule.FloorFactor*j.Floor, j.Step)
+	unwidened, comparable := j.Band, true
+	if c.Widen != nil {
+		j.Band, comparable = c.Widen(j.Band)
+	}
 	j.effect(est, lo, hi)
 	j.logs = []float64{est}
 	if math.IsInf(lo, -1) {
@@ -73,12 +95,16 @@ func judgeUnpaired(c Recording, rule Rule) Judged {
 	}
 	band := math.Log1p(j.Band)
 	switch {
+	case !comparable:
+		j.Reason = "two runs, and the floor of one is unknown"
 	case math.Abs(est) > band && hi < 0:
 		j.Verdict = Faster
 	case math.Abs(est) > band && lo > 0:
 		j.Verdict = Slower
-	case j.Band == rule.Unpaired && max(-lo, hi) < band:
-		j.Verdict = Same
+	case unwidened == rule.Unpaired && max(-lo, hi) < math.Log1p(2*rule.Unpaired-j.Band):
+		j.Verdict = Same // also if the floors' difference is all on one side
+	case j.Band > unwidened:
+		j.Reason = fmt.Sprintf("not interleaved, and the floors differ by %s of the time", percent(j.Band-unwidened))
 	case j.Band > rule.Unpaired && j.Band == j.Step:
 		j.Reason = fmt.Sprintf("not interleaved, and the clock's step is %s of the time", percent(j.Step))
 	case j.Band > rule.Unpaired:

@@ -391,3 +391,53 @@ func TestModesApart(t *testing.T) {
 		}
 	}
 }
+
+// The band grows by what the floors differ by, over the time; without a floor short times do not compare.
+func TestWidenBand(t *testing.T) {
+	for _, c := range []struct {
+		band, a, b, us, want float64
+		ok                   bool
+	}{
+		{0.05, 2.6, 2.6, 10, 0.05, true},
+		{0.05, 2.6, 4.6, 10, 0.25, true},
+		{0.05, 4.6, 2.6, 10, 0.25, true},
+		{0.05, 2.6, 4.6, 1000, 0.052, true},
+		{0.05, 0, 4.6, 49.9, 0.05, false},
+		{0.05, 2.6, 0, 50, 0.05, true},
+		{0.05, 0, 0, 10, 0.05, false},
+	} {
+		if got, ok := WidenBand(c.band, c.a, c.b, c.us); math.Abs(got-c.want) > 1e-12 || ok != c.ok {
+			t.Errorf("%+v: got %g, %t", c, got, ok)
+		}
+	}
+}
+
+// Recordings whose floors differ by more than their times do are neither apart nor the same.
+func TestUnpairedFloors(t *testing.T) {
+	times := func(us float64) [][]float64 {
+		v := make([]float64, 40)
+		for i := range v {
+			v[i] = us * (1 + 0.001*float64(i%5))
+		}
+		return [][]float64{v}
+	}
+	for _, c := range []struct {
+		a, b, floorA, floorB float64
+		want                 Verdict
+	}{
+		{10, 8, 2.6, 2.6, Faster},
+		{10, 8, 4.6, 2.6, Inconclusive}, // the 2 us are the host's
+		{10, 8, 0, 2.6, Inconclusive},
+		{100, 80, 0, 2.6, Faster},
+		{10, 10, 2.6, 2.6, Same},
+		{10, 10, 4.6, 2.6, Inconclusive}, // 20% may be hidden
+		{1000, 1000, 4.6, 2.6, Same},
+	} {
+		j := JudgeUnpaired([]Recording{{A: times(c.a), B: times(c.b), Widen: func(band float64) (float64, bool) {
+			return WidenBand(band, c.floorA, c.floorB, min(c.a, c.b))
+		}}}, Default())[0]
+		if j.Verdict != c.want || (c.want == Inconclusive && !strings.Contains(j.Reason, "floor")) {
+			t.Errorf("%+v: got %s, %q, band %g", c, j.Verdict, j.Reason, j.Band)
+		}
+	}
+}
