@@ -87,7 +87,7 @@ func (e *env) bench(c *cli.Context) error {
 		}
 		sink.next, kept = w, "kept in "+w.Path()
 	}
-	p := newProgress(e.stderr)
+	p := newProgress(e.stderr, "variants")
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
 		Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
 	})
