@@ -91,16 +91,18 @@ const most = 20
 
 func meanTable(c *Comparison) *Table {
 	t := &Table{
-		Header: []string{"geometric mean", "problems", "speedup", "faster", "same", "slower", "inconclusive", "equal"},
-		Align:  []Align{Left, Right, Right, Right, Right, Right, Right, Right},
-		Drop:   []string{"equal"},
+		Header: []string{"geometric mean", "problems", "speedup", "faster", "same", "slower", "inconclusive"},
+		Align:  []Align{Left, Right, Right, Right, Right, Right, Right},
+	}
+	if c.All.Equal > 0 {
+		t.Header, t.Align = append(t.Header, "equal"), append(t.Align, Right)
 	}
 	add := func(kind string, m Mean) {
 		speedup := ""
 		if m.N > 0 {
 			speedup = ratioIn(m.Speedup, m.Lo, m.Hi)
 		}
-		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower), strconv.Itoa(m.Unclear), strconv.Itoa(m.Equal)})
+		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower), strconv.Itoa(m.Unclear), strconv.Itoa(m.Equal)}[:len(t.Header)])
 	}
 	for _, m := range c.Kinds {
 		add(m.Kind, m)
