@@ -95,6 +95,7 @@ func TestJudgeRecorded(t *testing.T) {
 		"of more choices":         {a, b, a, 40, Inconclusive, "12 rounds, at least 14 are needed"},
 		"eight rounds":            {a[:8], b[:8], a[:8], 1, Inconclusive, "8 rounds, at least 9 are needed"},
 		"a noisy cpu":             {noisy, b[:8], noisy, 8, Inconclusive, "8 rounds, at least 12 are needed"},
+		"a noisy cpu, 12 rounds":  {append(noisy, 128, 131, 118, 410), b, append(noisy, 128, 131, 118, 410), 8, Inconclusive, "two modes"},
 		"the copy differs":        {a, b, apart, 1, Inconclusive, "a second copy of A differs"},
 		"a copy of other rounds":  {a, b, apart[:5], 1, Faster, ""},
 		"none":                    {nil, nil, nil, 1, Inconclusive, "no rounds"},
