@@ -5,7 +5,30 @@ import (
 	"testing"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
 )
+
+// A duel visits its arms in orders of its own problem, the same for one seed.
+func TestOrdersOfDuels(t *testing.T) {
+	r := families.New()
+	visits := func(seed uint64, m int64) (s string) {
+		d, o := testDuel(t, r), duelOptions(6)
+		d.Problem.M, o.Order, o.Seed = m, OrderRandom, seed
+		res, err := RunDuel(t.Context(), r, &devicetest.Fake{Registry: r}, d, o)
+		if err != nil || len(res.Visits) != 24 {
+			t.Fatalf("%v, %+v", err, res)
+		}
+		for _, v := range res.Visits {
+			s += v.Arm
+		}
+		return s
+	}
+	one := visits(1, 4096)
+	if visits(1, 4096) != one || visits(1, 8192) == one || visits(2, 4096) == one {
+		t.Error("the orders are of neither the seed nor the problem alone")
+	}
+}
 
 // Every problem has orders of its own, whatever it differs by, and the same ones for one seed.
 func TestOrders(t *testing.T) {

@@ -83,6 +83,10 @@ func TestJudgeRecorded(t *testing.T) {
 	}
 	// A cpu that others use: its rounds are up to eight times as long.
 	noisy := []float64{127, 111, 865, 129, 135, 119, 140, 230}
+	// B was faster in every round, but three of A's made the number: 1.32x (1.15-3.79).
+	wide := []float64{110.2, 126.7, 1138.5, 108.1, 112.3, 143.4, 129.7, 173.2, 128.6, 270.4, 106.3, 126.1}
+	wideB := []float64{98.2, 98.1, 104, 93.5, 99.7, 97.3, 98.7, 99.7, 98, 100.1, 90.2, 98.9}
+	wideA2 := []float64{110.8, 124, 1181.5, 107.1, 113.9, 142.8, 131.1, 172.8, 132.9, 271.6, 107.7, 124.3}
 	apart := []float64{110, 111, 110, 112, 111, 109, 110, 111, 110, 112, 111, 110}
 	for name, x := range map[string]struct {
 		a, b, again []float64
@@ -92,6 +96,7 @@ func TestJudgeRecorded(t *testing.T) {
 	}{
 		"faster":                  {a, b, a, 8, Faster, ""},
 		"slower":                  {b, a, b, 8, Slower, ""},
+		"a wide interval":         {wide, wideB, wideA2, 1, Inconclusive, "noise of ±59.6%"},
 		"of more choices":         {a, b, a, 40, Inconclusive, "12 rounds, at least 14 are needed"},
 		"eight rounds":            {a[:8], b[:8], a[:8], 1, Inconclusive, "8 rounds, at least 9 are needed"},
 		"a noisy cpu":             {noisy, b[:8], noisy, 8, Inconclusive, "8 rounds, at least 12 are needed"},
