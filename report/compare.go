@@ -13,7 +13,6 @@ import (
 
 	"normbench/kernels"
 	"normbench/sweep/record"
-	"normbench/sweep/search"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
@@ -43,6 +42,9 @@ type Cell struct {
 	Stages   []record.StageUS
 	Samples  []float32 // microseconds; nil where only the median is known
 	Rounds   []float64 // medians of a search's finals, microseconds; of one run the same rounds for all
+	Again    []float64 // of a second copy of the variant in the same rounds, where there was one
+	Finals   int       // variants in those finals; 1 is the base alone, for which nothing was left
+	Base     bool      // it is what runs untuned
 	Run      string    // ID of the run, "" where it is not known
 	Device   string    // ID of the device, "" where it is not known
 	Card     string    // its name, likewise
@@ -59,12 +61,13 @@ type Cell struct {
 // CellOf is the cell of a records entry.
 func CellOf(e record.Entry) Cell {
 	c := Cell{Variant: e.Variant, MedianUS: e.Median, Lo: e.Lo, Hi: e.Hi, Bytes: e.Bytes, StreamUS: e.StreamUS,
-		Status: e.Status, Reason: e.Reason, Stages: e.Stages, Samples: e.SamplesUS}
+		Status: e.Status, Reason: e.Reason, Stages: e.Stages, Samples: e.SamplesUS, Base: e.Base}
 	if e.Run != nil {
 		c.SetRun(e.Run)
 		c.Protocol, c.Phase = e.Run.Protocol.Name, e.Run.Protocol.Phase
 	}
-	c.Rounds = e.Finals().Rounds
+	f := e.Finals()
+	c.Rounds, c.Again, c.Finals = f.Rounds, f.BaseAgain, f.Of
 	return c
 }
 
@@ -84,11 +87,26 @@ const (
 	Same   Mark = "~"
 	// Unclear says that the recordings cannot tell.
 	Unclear Mark = "?"
+	// Equal says that both sides are one variant of one run, so that there is nothing to judge.
+	Equal Mark = "="
 )
 
-// Verdict is the mark in words, "" for none. csv and json have both.
-func (m Mark) Verdict() verdict.Verdict {
-	return map[Mark]verdict.Verdict{Faster: verdict.Faster, Slower: verdict.Slower, Same: verdict.Same, Unclear: verdict.Inconclusive}[m]
+// MarkOf is the mark of a verdict.
+func MarkOf(v verdict.Verdict) Mark {
+	return map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower,
+		verdict.Same: Same, verdict.Inconclusive: Unclear}[v]
+}
+
+// Verdict is the row's mark in words, "" for none. csv and json have both.
+func (r *Row) Verdict() string {
+	switch {
+	case r.Mark == Equal && (r.A.Base || r.B.Base):
+		return "= base"
+	case r.Mark == Equal:
+		return "= A"
+	}
+	return string(map[Mark]verdict.Verdict{Faster: verdict.Faster, Slower: verdict.Slower,
+		Same: verdict.Same, Unclear: verdict.Inconclusive}[r.Mark])
 }
 
 // A Comparison is two sides, row by row. B is judged against A: a speedup above
@@ -127,6 +145,8 @@ type Row struct {
 	// Test is the unpaired test of the samples; nil where a side has none, or where Paired is set.
 	Test   *verdict.Judged `json:"test,omitempty"`
 	Paired *Paired         `json:"paired,omitempty"` // where both sides were in one run's finals
+
+	alone bool // both sides are the base, as nothing else was in the finals
 }
 
 // MarshalJSON adds the verdict, as text and csv have it.
@@ -134,23 +154,25 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	type row Row
 	return json.Marshal(struct {
 		row
-		Verdict verdict.Verdict `json:"verdict,omitempty"`
-	}{row(r), r.Mark.Verdict()})
+		Verdict string `json:"verdict,omitempty"`
+	}{row(r), r.Verdict()})
 }
 
-// Paired is a speedup over the interleaved rounds of one run, with its interval at 95%
-// (Hodges and Lehmann). Of one variant on both sides all three are 1.
+// Paired is a speedup over the interleaved rounds of one run, with the interval that its verdict
+// rests on (verdict.JudgeRecorded); both ends are 0 where the rounds are too few for one.
 type Paired struct {
 	Rounds  int     `json:"rounds"`
 	Speedup float64 `json:"speedup"`
 	Lo      float64 `json:"lo"`
 	Hi      float64 `json:"hi"`
+	Reason  string  `json:"reason,omitempty"` // why it is INCONCLUSIVE
 }
 
 // A Value is one side of a row.
 type Value struct {
 	Family        string         `json:"family"`
 	Config        kernels.Config `json:"config"`
+	Base          bool           `json:"base,omitempty"` // it is what runs untuned
 	Status        kernels.Status `json:"status"`
 	Reason        string         `json:"reason,omitempty"`
 	US            float64        `json:"us,omitempty"`             // median time
@@ -169,13 +191,18 @@ type StageValue struct {
 	US    float64 `json:"us"`
 }
 
-// A Mean is the geometric mean of the speedups of some rows.
+// A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole shapes,
+// because what moves one cell of a shape moves the others.
 type Mean struct {
 	Kind    string  `json:"kind,omitempty"`
 	N       int     `json:"n"`                 // rows with a speedup
+	Shapes  int     `json:"shapes"`            // of these rows
 	Speedup float64 `json:"speedup,omitempty"` // 0 where N is
+	Lo      float64 `json:"lo,omitempty"`      // 0 of fewer than ten shapes
+	Hi      float64 `json:"hi,omitempty"`
 	Faster  int     `json:"faster"`
 	Same    int     `json:"same"`
+	Equal   int     `json:"equal"` // one variant of one run on both sides
 	Slower  int     `json:"slower"`
 	Unclear int     `json:"unclear"`
 	Without int     `json:"without"` // rows without a speedup
@@ -190,33 +217,36 @@ type OneSided struct {
 	Reason  string          `json:"reason"`
 }
 
-// paired judges two cells by the rounds that they share, if any. One measurement on both sides
-// needs none.
+// paired judges two cells by the rounds that they share, if any. One variant of one run on both
+// sides needs none.
 func paired(r *Row, a, b Cell) {
 	if a.Run == "" || a.Run != b.Run {
 		return
 	}
-	if a.Variant == b.Variant && a.MedianUS == b.MedianUS {
-		r.Paired, r.Mark, r.Speedup = &Paired{max(len(a.Rounds), len(b.Rounds)), 1, 1, 1}, Same, 1
+	if a.Variant == b.Variant {
+		r.Mark, r.Speedup, r.alone = Equal, 1, a.Finals == 1
 		return
 	}
-	if len(a.Rounds) != len(b.Rounds) {
+	if len(a.Rounds) == 0 || len(a.Rounds) != len(b.Rounds) {
 		return
 	}
-	gain, lo, hi, ok := search.Gain(a.Rounds, b.Rounds)
-	if !ok {
+	turned := len(a.Again) == 0 // only the base has a second copy, and it may be B
+	if turned {
+		a, b = b, a
+	}
+	step := stats.TimerStep(append(widen(a.Samples), widen(b.Samples)...))
+	j := verdict.JudgeRecorded(a.Rounds, b.Rounds, a.Again, step, max(a.Finals, b.Finals)-1)
+	if turned {
+		j = j.Turned()
+	}
+	if j.Effect == 0 {
 		return
 	}
-	r.Paired = &Paired{len(a.Rounds), 1 + gain, 1 + lo, 1 + hi}
-	switch {
-	case lo > 0:
-		r.Mark = Faster
-	case hi < 0:
-		r.Mark = Slower
-	default:
-		r.Mark = Unclear
+	r.Mark, r.Speedup = MarkOf(j.Verdict), 1/j.Effect
+	r.Paired = &Paired{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
+	if j.Lo > 0 {
+		r.Paired.Lo, r.Paired.Hi = 1/j.Hi, 1/j.Lo
 	}
-	r.Speedup = r.Paired.Speedup
 }
 
 // Compare pairs two sides by problem.
@@ -345,7 +375,7 @@ func judge(c *Comparison, a, b Side) {
 		for i := range c.Rows {
 			r := &c.Rows[i]
 			x, y := a.Cells[r.Problem], b.Cells[r.Problem]
-			if r.Speedup == 0 || r.Paired != nil || len(x.Samples) == 0 || len(y.Samples) == 0 || (x.Run == y.Run && x.Run != "") != one {
+			if r.Speedup == 0 || r.Mark == Equal || r.Paired != nil || len(x.Samples) == 0 || len(y.Samples) == 0 || (x.Run == y.Run && x.Run != "") != one {
 				continue
 			}
 			rows = append(rows, r)
@@ -354,7 +384,7 @@ func judge(c *Comparison, a, b Side) {
 		}
 		for i, j := range verdict.JudgeUnpaired(cells, rule) {
 			rows[i].Test = &j
-			rows[i].Mark = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower, verdict.Same: Same, verdict.Inconclusive: Unclear}[j.Verdict]
+			rows[i].Mark = MarkOf(j.Verdict)
 		}
 	}
 }
@@ -392,7 +422,7 @@ func unlike(a, b Side) []string {
 }
 
 func value(c Cell, bytes int64) Value {
-	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Status: c.Status, Reason: c.Reason}
+	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Base: c.Base, Status: c.Status, Reason: c.Reason}
 	if c.Status != kernels.StatusOK || !(c.MedianUS > 0) || math.IsInf(c.MedianUS, 0) {
 		return v
 	}
@@ -410,30 +440,39 @@ func value(c Cell, bytes int64) Value {
 	return v
 }
 
+// honestShapes are the fewest from which the interval of a mean is not too narrow: see
+// stats.GeoMeanCI.
+const honestShapes = 10
+
 func newMean(kind string, rows []*Row) Mean {
 	m := Mean{Kind: kind}
-	var ratios []float64
+	var logs [][]float64
+	var clusters []int
+	shapes := map[[2]int64]int{}
 	for _, r := range rows {
-		switch r.Mark {
-		case Faster:
-			m.Faster++
-		case Slower:
-			m.Slower++
-		case Same:
-			m.Same++
-		case Unclear:
-			m.Unclear++
+		if n := map[Mark]*int{Faster: &m.Faster, Slower: &m.Slower, Same: &m.Same,
+			Equal: &m.Equal, Unclear: &m.Unclear}[r.Mark]; n != nil {
+			*n++
 		}
-		switch {
-		case r.Paired != nil && r.Mark == Unclear:
-			ratios = append(ratios, 1) // nothing was shown
-		case r.Speedup > 0:
-			ratios = append(ratios, r.Speedup)
+		if r.Speedup == 0 {
+			continue
 		}
+		gain := math.Log(r.Speedup)
+		if r.Paired != nil && r.Mark == Unclear {
+			gain = 0 // nothing was shown
+		}
+		shape := [2]int64{r.Problem.M, r.Problem.N}
+		if _, ok := shapes[shape]; !ok {
+			shapes[shape] = len(shapes)
+		}
+		logs, clusters = append(logs, []float64{gain}), append(clusters, shapes[shape])
 	}
-	m.N, m.Without = len(ratios), len(rows)-len(ratios)
+	m.N, m.Without, m.Shapes = len(logs), len(rows)-len(logs), len(shapes)
 	if m.N > 0 {
-		m.Speedup = stats.GeoMean(ratios)
+		m.Speedup, m.Lo, m.Hi = stats.GeoMeanCI(logs, clusters, stats.Level, 1000, 1)
+	}
+	if m.Shapes < honestShapes {
+		m.Lo, m.Hi = 0, 0
 	}
 	return m
 }

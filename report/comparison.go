@@ -66,18 +66,27 @@ func rowTable(c *Comparison) *Table {
 			return Micros(v.US)
 		}
 		speedup := ""
-		if p := r.Paired; p != nil {
-			speedup = fmt.Sprintf("%.3fx (%.3f-%.3f)", p.Speedup, p.Lo, p.Hi)
-		} else if r.Speedup > 0 {
+		switch p := r.Paired; {
+		case p != nil:
+			speedup = ratioIn(p.Speedup, p.Lo, p.Hi)
+		case r.Speedup > 0 && r.Mark != Equal:
 			speedup = Ratio(r.Speedup)
 		}
 		t.Rows = append(t.Rows, []string{
 			r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10),
 			us(r.A), us(r.B), Whole(r.A.GBps), Whole(r.B.GBps), tenth(r.A.StreamPercent), tenth(r.B.StreamPercent),
-			speedup, string(r.Mark.Verdict()),
+			speedup, r.Verdict(),
 		})
 	}
 	return t
+}
+
+// ratioIn is a ratio with its interval, if there is one.
+func ratioIn(x, lo, hi float64) string {
+	if lo == 0 {
+		return fmt.Sprintf("%.3fx", x)
+	}
+	return fmt.Sprintf("%.3fx (%.3f-%.3f)", x, lo, hi)
 }
 
 // most rows of a list below a table; the rest is counted.
@@ -88,12 +97,15 @@ func meanTable(c *Comparison) *Table {
 		Header: []string{"geometric mean", "problems", "speedup", "faster", "same", "slower", "inconclusive"},
 		Align:  []Align{Left, Right, Right, Right, Right, Right, Right},
 	}
+	if c.All.Equal > 0 {
+		t.Header, t.Align = append(t.Header, "equal"), append(t.Align, Right)
+	}
 	add := func(kind string, m Mean) {
 		speedup := ""
 		if m.N > 0 {
-			speedup = Ratio(m.Speedup)
+			speedup = ratioIn(m.Speedup, m.Lo, m.Hi)
 		}
-		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower), strconv.Itoa(m.Unclear)})
+		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower), strconv.Itoa(m.Unclear), strconv.Itoa(m.Equal)}[:len(t.Header)])
 	}
 	for _, m := range c.Kinds {
 		add(m.Kind, m)
@@ -102,20 +114,37 @@ func meanTable(c *Comparison) *Table {
 	note := func(format string, args ...any) {
 		t.Notes = append(t.Notes, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 	}
-	pairs, unpaired := 0, 0
+	pairs, unpaired, alone, few := 0, 0, 0, 0
 	for _, r := range c.Rows {
 		switch {
+		case r.alone:
+			alone++
+		case r.Mark == Equal:
 		case r.Paired != nil:
-			pairs++
+			if pairs++; r.Paired.Lo == 0 {
+				few++
+			}
 		case r.Speedup > 0:
 			unpaired++
 		}
 	}
 	note("speedup is A's time over B's; FASTER and SLOWER are about B.")
 	if pairs > 0 {
-		note("paired: by the finals' rounds, in which A and B took turns, with the interval at 95%%. INCONCLUSIVE counts as 1.00x in the means.")
+		note("paired: by the finals' rounds, in which A and B took turns, with the interval that the verdict rests on. INCONCLUSIVE counts as 1.00x in the means.")
 	}
-	if unpaired == 0 && pairs > 0 {
+	if few > 0 {
+		note("no interval in %s, as the finals had too few rounds for a verdict.", count(few, "problem", "problems"))
+	}
+	if alone > 0 {
+		note("no finals in %s: the budget left nothing but the base.", count(alone, "problem", "problems"))
+	}
+	if c.All.Equal > 0 {
+		note("= says that both sides are one variant of one run, not measured against itself. It counts as 1.00x.")
+	}
+	if c.All.Lo > 0 {
+		note("means have an interval at 95%% over other such shapes (%d here), all cells of a shape together.", c.All.Shapes)
+	}
+	if unpaired == 0 {
 		return notes(t, c, note)
 	}
 	note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
@@ -205,6 +234,9 @@ func csvTable(c *Comparison) *Table {
 		if r.B.Reason != "" {
 			reason = strings.TrimPrefix(reason+"; "+r.B.Reason, "; ")
 		}
+		if r.Paired != nil {
+			reason = r.Paired.Reason
+		}
 		t.Rows = append(t.Rows, append(ProblemCells(r.Problem, r.Bytes), c.A, c.B,
 			variant(r.A), variant(r.B), string(r.A.Status), string(r.B.Status),
 			number(r.A.US), number(r.A.LoUS), number(r.A.HiUS), number(r.B.US), number(r.B.LoUS), number(r.B.HiUS),
@@ -216,7 +248,7 @@ func csvTable(c *Comparison) *Table {
 		} else {
 			*last = append(*last, "", "", "")
 		}
-		*last = append(*last, string(r.Mark.Verdict()))
+		*last = append(*last, r.Verdict())
 	}
 	for _, o := range c.OneSided {
 		row := append(ProblemCells(o.Problem, o.Problem.Bytes()), c.A, c.B, "", "", "", "")

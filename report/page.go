@@ -216,7 +216,7 @@ func VerdictClass(v string) string {
 		return "good"
 	case strings.HasPrefix(v, string(verdict.Slower)) || v == string(Slower):
 		return "bad"
-	case strings.HasPrefix(v, string(verdict.Same)) || v == string(Same):
+	case strings.HasPrefix(v, string(verdict.Same)) || v == string(Same) || strings.HasPrefix(v, string(Equal)):
 		return "same"
 	}
 	return "open"
@@ -346,7 +346,10 @@ func (c *Comparison) Page(title string, facts []Fact) *Page {
 	for _, t := range []struct {
 		n           int
 		word, class string
-	}{{all.Faster, "faster", "good"}, {all.Same, "same", "same"}, {all.Slower, "slower", "bad"}, {all.Unclear, "inconclusive", "open"}} {
+	}{{all.Faster, "faster", "good"}, {all.Same, "same", "same"}, {all.Slower, "slower", "bad"}, {all.Unclear, "inconclusive", "open"}, {all.Equal, "equal", "same"}} {
+		if t.word == "equal" && t.n == 0 {
+			continue
+		}
 		p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.class})
 	}
 	if all.N > 0 {
@@ -364,7 +367,7 @@ func (c *Comparison) Page(title string, facts []Fact) *Page {
 		if r.Speedup > 0 {
 			m := ChartMark{At: r.Speedup, Class: VerdictClass(string(r.Mark)),
 				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", shape, Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS), Ratio(r.Speedup))}
-			if r.Paired != nil && r.Paired.Lo > 0 && r.Paired.Hi > 0 {
+			if r.Paired != nil && r.Paired.Lo > 0 {
 				m.At, m.Lo, m.Hi = r.Paired.Speedup, r.Paired.Lo, r.Paired.Hi
 				m.Tip += fmt.Sprintf(", %.3fx (%.3f-%.3f) in %d rounds", m.At, m.Lo, m.Hi, r.Paired.Rounds)
 			}
@@ -748,7 +751,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 func cellClass(cell string) string {
 	word, _, _ := strings.Cut(cell, " ")
 	switch verdict.Verdict(word) {
-	case verdict.Faster, verdict.Slower, verdict.Same, verdict.Inconclusive:
+	case verdict.Faster, verdict.Slower, verdict.Same, verdict.Inconclusive, verdict.Verdict(Equal):
 		return VerdictClass(word)
 	}
 	if len(word) > 3 && strings.HasSuffix(word, ":") && strings.ToUpper(word) == word {

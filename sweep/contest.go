@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 
 	"normbench/kernels"
 	"normbench/sweep/record"
-	"normbench/sweep/search"
 	"normbench/sweep/stats"
 )
 
@@ -135,7 +133,7 @@ func (m *measurer) admit(ctx context.Context, f *finalist) error {
 func (m *measurer) rounds(ctx context.Context, fs []*finalist) error {
 	run := m.v.run
 	o := run.o.Contest
-	rng := rand.New(rand.NewPCG(o.Seed, uint64(m.j.Problem.M)<<32|uint64(m.j.Problem.N)))
+	rng := orders(o.Seed, m.j.Problem)
 	sensor, senses := m.v.dev.(kernels.Sensor)
 	pr := run.o.Run.Protocol
 	in := make([]bool, len(fs))
@@ -223,6 +221,6 @@ func settle(fs []*finalist, in []bool) bool {
 
 // behindBy is by how much a is slower than b over their rounds, as a log ratio.
 func behindBy(a, b []float64) float64 {
-	gain, _, _, _ := search.Gain(a, b)
+	gain, _, _, _ := stats.Gain(a, b)
 	return math.Log1p(gain)
 }

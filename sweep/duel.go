@@ -39,7 +39,7 @@ const (
 type DuelOptions struct {
 	Protocol  record.Protocol // Samples are the launches kept per visit; a median of them is the round's time
 	Order     string
-	Seed      uint64 // of the inputs, and of OrderRandom
+	Seed      uint64 // of the inputs, and with the problem of OrderRandom
 	Repeats   int
 	MinClock  float64 // rounds below this share of the full clock are rejected
 	MaxReject int     // rejected rounds before the cell is unfit
@@ -124,7 +124,7 @@ func RunDuel(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Due
 			return res, nil
 		}
 	}
-	f := &duelRun{dev: dev, bench: bench, o: o, res: res, rng: rand.New(rand.NewPCG(o.Seed, 0)),
+	f := &duelRun{dev: dev, bench: bench, o: o, res: res, rng: orders(o.Seed, d.Problem),
 		stream: kernels.Variant{Family: r.StreamOf(d.Problem)}}
 	if _, err := f.visit(ctx, f.stream); err != nil {
 		return fail(err, "the stream")

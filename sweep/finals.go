@@ -25,7 +25,7 @@ type finalist struct {
 	check   *kernels.Check
 }
 
-// leastRounds are the fewest of the finals from which search.Gain has an interval.
+// leastRounds are the fewest of the finals from which stats.Gain has an interval.
 const leastRounds = 6
 
 // freshSeed draws other inputs than a search's.
@@ -130,6 +130,7 @@ func (m *measurer) visitAll(ctx context.Context, fs []*finalist, second, stream 
 			arms = append(arms, f)
 		}
 	}
+	rng := orders(run.o.Search.Seed, m.j.Problem)
 	sensor, senses := m.v.dev.(kernels.Sensor)
 	for round, rejected := 0, 0; round < run.o.Search.Rounds && (round < least || !over()); {
 		type visit struct {
@@ -137,7 +138,7 @@ func (m *measurer) visitAll(ctx context.Context, fs []*finalist, second, stream 
 			us []float64
 		}
 		var visits []visit
-		for _, i := range m.order(round+rejected, len(arms)) {
+		for _, i := range rng.Perm(len(arms)) {
 			f := arms[i]
 			if f.failure != nil {
 				continue
@@ -209,7 +210,7 @@ func (m *measurer) choose(ctx context.Context, fs []*finalist, second *finalist,
 	o := run.o.Search
 	floor := 0.0
 	if base >= 0 && len(second.rounds) > 0 && len(second.rounds) == len(fs[base].rounds) {
-		floor, _, _, _ = search.Gain(second.rounds, fs[base].rounds)
+		floor, _, _, _ = stats.Gain(second.rounds, fs[base].rounds)
 	}
 	band := max(search.TieBand, math.Abs(floor))
 	m.close()

@@ -54,8 +54,8 @@ type Options struct {
 type Event struct {
 	Record *record.Record
 	Median float64 // of the record's samples, microseconds; 0 where it failed
-	Done   int     // records of variants so far
-	Total  int     // records of variants that the run will make
+	Done   int     // records of variants so far; of a search, problems
+	Total  int     // that the run will make, from its start
 	Left   int     // variants of the record's problem still to come
 }
 
@@ -187,11 +187,12 @@ type run struct {
 	queue  []*job
 	busy   map[*visitor]bool // that may give a job back
 	change sync.Cond         // of busy, or the end of ctx
-	total  int
+	total  int               // what Event.Total says
 
 	searched searchState
 
-	sum Summary // owned by Run's loop
+	sum     Summary // owned by Run's loop, as
+	through int     // is: the problems of a search that are done
 }
 
 // layOut queues what the sink does not hold.
@@ -309,7 +310,6 @@ type finished struct {
 	// searched ends a problem's search; short says that its base spent the budget, starved that its finals were cut.
 	searched, short, starved bool
 	deciding                 time.Duration
-	beyond                   int // how many records more than expected the problem's search has made
 }
 
 // keep appends records, counts them and tells the observer.
@@ -338,7 +338,12 @@ func (r *run) keep(f finished) error {
 	} else if f.starved {
 		r.sum.Starved++
 	}
-	r.total += f.beyond
+	done := &r.sum.Measured
+	if r.o.Search != nil { // how many variants it will measure, nobody knows
+		if done = &r.through; !f.stream {
+			r.through++
+		}
+	}
 	for i, rec := range f.recs {
 		switch {
 		case f.stream:
@@ -355,7 +360,7 @@ func (r *run) keep(f finished) error {
 			}
 		}
 		if r.o.Observe != nil {
-			e := Event{Record: rec, Done: r.sum.Measured, Total: r.total, Left: f.left + len(f.recs) - i - 1}
+			e := Event{Record: rec, Done: *done, Total: r.total, Left: f.left + len(f.recs) - i - 1}
 			if len(rec.SamplesUS) > 0 {
 				e.Median = stats.Median(rec.SamplesUS)
 			}

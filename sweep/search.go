@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -50,19 +49,6 @@ func LeftToSearch(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Opt
 	return run.searched.toCome, len(run.queue), err
 }
 
-// expect is about how many records the search of a problem with n variants makes,
-// for who waits for it.
-func (s *Searching) expect(n int) int {
-	part := 1.0
-	switch {
-	case s.Budget.Share > 0:
-		part = s.Budget.Share
-	case s.Strategy == search.Auto || s.Strategy == search.Model || s.Strategy == search.Local:
-		part = 0.25
-	}
-	return max(int(part*float64(n)), min(n, 12)) + s.Finals + 1
-}
-
 // searchState is what the searches of a run share. The run's mutex guards it.
 type searchState struct {
 	spent  search.Spent
@@ -95,9 +81,7 @@ func (r *run) layOutSearch(tasks []Task) error {
 		r.queue = append(r.queue, &job{Task: t, left: t.Variants})
 		r.searched.toCome += len(t.Variants)
 	}
-	for _, j := range r.queue {
-		r.total += s.expect(len(j.Variants))
-	}
+	r.total = len(r.queue)
 	return CheckBudget(s.Budget, len(r.queue))
 }
 
@@ -225,18 +209,8 @@ func (v *visitor) search(ctx context.Context, j *job) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, starved: m.starved, deciding: log.Deciding, beyond: measured(recs) - o.expect(len(j.Variants))}
+	v.out <- finished{recs: recs, busy: m.busy, searched: true, short: log.Short, starved: m.starved, deciding: log.Deciding}
 	return nil
-}
-
-// measured counts the records that are no pruned variants.
-func measured(recs []*record.Record) (n int) {
-	for _, r := range recs {
-		if r.Status != record.StatusPruned {
-			n++
-		}
-	}
-	return n
 }
 
 // searchShare is what the search has of a problem's share of a budget of time. The rest is for its finals.
@@ -419,10 +393,4 @@ func (m *measurer) common(rec *record.Record) {
 func (m *measurer) final(rec *record.Record) {
 	rec.Run = m.v.run.o.Search.Final.ID
 	rec.Key = m.v.run.finalKey(rec.Problem, rec.Variant())
-}
-
-// order shuffles the visits of a round.
-func (m *measurer) order(round, n int) []int {
-	h := m.v.run.o.Search.Seed
-	return rand.New(rand.NewPCG(h, uint64(round))).Perm(n)
 }

@@ -94,7 +94,7 @@ func (e *env) bench(c *cli.Context) error {
 			return err
 		}
 	}
-	p := newProgress(e.stderr)
+	p := newProgress(e.stderr, "variants")
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
 		Run: run, Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
 	})

@@ -65,7 +65,6 @@ func liveData(r *liveRun) *report.Table {
 		">speedup_lo", ">speedup_hi", "verdict", "gate", ">rounds", ">q", ">p_holm", ">floor_percent", ">band_percent", "moved_stage", ">moved_us",
 		">a_regs", ">b_regs", ">a_ctas_per_sm", ">b_ctas_per_sm",
 		"gate_confirmed", ">again_speedup", ">again_speedup_lo", ">again_speedup_hi", "again_verdict", "again_reason")
-	marks := map[verdict.Verdict]report.Mark{verdict.Faster: report.Faster, verdict.Slower: report.Slower, verdict.Same: report.Same, verdict.Inconclusive: report.Unclear}
 	next := 0
 	for _, d := range r.Duels {
 		bytes := d.Problem.Bytes()
@@ -81,7 +80,7 @@ func liveData(r *liveRun) *report.Table {
 		row.times("a_", a, bytes, d.StreamUS)
 		row.times("b_", b, bytes, d.StreamUS)
 		row.speedup("", j)
-		row["mark"], row["verdict"], row["gate"], row["reason"] = string(marks[j.Verdict]), string(j.Verdict), string(j.Gate), j.Reason
+		row["mark"], row["verdict"], row["gate"], row["reason"] = string(report.MarkOf(j.Verdict)), string(j.Verdict), string(j.Gate), j.Reason
 		row["p"], row["q"], row["p_holm"] = report.Number(j.P), report.Number(j.Q), report.Number(j.PHolm)
 		row["rounds"], row["floor_percent"], row["band_percent"] = strconv.Itoa(j.Rounds), report.Number(100*j.Floor), report.Number(100*j.Band)
 		if stage, _, by := moved(d, j.Effect > 1); stage != "" {

@@ -29,11 +29,12 @@ func (e *env) judgeCommand() *cli.Command {
 		Usage:     "say whether b is faster than a, from paired rounds that any tool measured",
 		ArgsUsage: "ROUNDS",
 		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its times are medians\n" +
-			"of a few launches, in any one unit. 12 rounds find a change of 2%, 24 a smaller one; 10 are the minimum.\n" +
+			"of a few launches, in any one unit. 12 rounds find a change of 2% if equal visits scatter by up to 0.6%, 24 if by up\n" +
+			"to 1%; of a scatter of 2% they find an eighth and a half. 10 rounds are the minimum.\n" +
 			"ROUNDS is CSV with a header (a,b[,a2][,stream][,cell]), or JSON: {\"a\": [...], \"b\": [...], \"a2\": [...]} or a list of\n" +
 			"{\"a\": 1.2, \"b\": 1.1}; - reads standard input. cell names the comparison; each cell is judged by itself.\n" +
 			"FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under drift, slow periods and outliers. Where one\n" +
-			"side keeps a mode of its own over several rounds, they can be wrong in 5 to 7% of cells.\n" +
+			"side keeps a mode of its own, they can be wrong in 7 to 9% of cells (kept over 3 rounds) or 17 to 20% (over 8).\n" +
 			"SAME means within 1%. TWO MODES means two groups of visits, whose medians are given. INCONCLUSIVE has a reason.\n" +
 			"effect is b/a with its interval; q is p by Benjamini and Hochberg over the cells.\n" +
 			"power is the chance to have called a change of 2% with this noise; need is about how many rounds would decide.\n" +

@@ -32,11 +32,15 @@ var liveFlags = join([]cli.Flag{
 	&cli.IntFlag{Name: "samples", Usage: "launches kept per visit", Value: 20},
 	warmFlag, rotateFlag,
 	&cli.StringFlag{Name: "order", Usage: "order of the arms in a round: random or abba", Value: sweep.OrderRandom},
-	&cli.Float64Flag{Name: "min-effect", Usage: "smallest relative effect that matters", Value: verdict.Default().MinEffect},
+	&cli.Float64Flag{Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
 	seedFlag,
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
 	&cli.StringFlag{Name: "resume", Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
 }, peerFlags, optionFlags)
+
+// mostEffect bounds --min-effect, because whoever writes 0.99 means 1%, and would have a gate that
+// passes everything.
+const mostEffect = 0.1
 
 // maxReject is how many rounds a cell may lose to an unfit device.
 const maxReject = 8
@@ -215,7 +219,10 @@ func (r *liveRun) sides() [2]report.Side {
 // ruleOf is the default rule with what the flags change.
 func ruleOf(c *cli.Context) (verdict.Rule, error) {
 	rule := verdict.Default()
-	rule.MinEffect = c.Float64("min-effect")
+	if rule.MinEffect = c.Float64("min-effect"); rule.MinEffect > mostEffect {
+		return rule, hint.Errorf("0.01 is 1%, the default",
+			"--min-effect %g is above %g: what is so much slower is not the same", rule.MinEffect, mostEffect)
+	}
 	rule.Unpaired = max(rule.Unpaired, rule.MinEffect)
 	var looks []int
 	for _, text := range strings.Split(c.String("rounds"), ",") {

@@ -157,8 +157,12 @@ func (r *liveRun) table() *report.Table {
 	}
 	s := r.Summary
 	if s.Cells > 0 {
+		cells := count(s.Cells, "cell")
+		if s.Shapes > 0 && s.Shapes < s.Cells {
+			cells += " of " + count(s.Shapes, "shape")
+		}
 		t.Notes = append(t.Notes, fmt.Sprintf("geometric mean %.3fx (95%% %.3f-%.3f) over %s: %d faster, %d same, %d slower, %d inconclusive",
-			1/s.Mean, 1/s.Hi, 1/s.Lo, count(s.Cells, "cell"), s.Faster, s.Same, s.Slower, s.Inconclusive))
+			1/s.Mean, 1/s.Hi, 1/s.Lo, cells, s.Faster, s.Same, s.Slower, s.Inconclusive))
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
 	}
 	for _, g := range r.Gate {

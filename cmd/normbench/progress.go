@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"normbench/kernels"
+	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
 )
@@ -26,21 +27,21 @@ type progress struct {
 	bar      *progressbar.ProgressBar // nil where w is no terminal
 	start    time.Time
 	lastLine time.Time
+	unit     string // of Event.Done: "variants", or "problems" of a search, whose records come when they are done
 	best     map[kernels.Problem]sweep.Event
-	chosen   map[kernels.Problem]bool // best is what the finals chose, which may be slower than what the search saw
-	base     map[kernels.Problem]float64
+	base     map[kernels.Problem]*record.Record
 	failed   map[kernels.Problem]int
 	refused  map[kernels.Problem]int // by the device
 }
 
 const plainEvery = 5 * time.Second
 
-func newProgress(w io.Writer) *progress {
-	p := &progress{w: w, start: time.Now(), lastLine: time.Now(),
-		best: map[kernels.Problem]sweep.Event{}, chosen: map[kernels.Problem]bool{}, base: map[kernels.Problem]float64{}, failed: map[kernels.Problem]int{}, refused: map[kernels.Problem]int{}}
+func newProgress(w io.Writer, unit string) *progress {
+	p := &progress{w: w, start: time.Now(), lastLine: time.Now(), unit: unit,
+		best: map[kernels.Problem]sweep.Event{}, base: map[kernels.Problem]*record.Record{}, failed: map[kernels.Problem]int{}, refused: map[kernels.Problem]int{}}
 	if r, ok := terminal(w); ok {
 		p.w, p.columns = r.w, r.columns
-		p.bar = r.bar(-1, progressbar.OptionShowIts(), progressbar.OptionSetItsString("variants"), progressbar.OptionSetPredictTime(true))
+		p.bar = r.bar(-1, progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit), progressbar.OptionSetPredictTime(true))
 	}
 	return p
 }
@@ -128,7 +129,7 @@ func (p *progress) observe(e sweep.Event) {
 	}
 	if e.Left == 0 {
 		p.println(fmt.Sprintf("[%d/%d] %s", e.Done, e.Total, p.line(r.Problem)))
-	} else if p.bar == nil && time.Since(p.lastLine) > plainEvery {
+	} else if p.bar == nil && p.unit == "variants" && time.Since(p.lastLine) > plainEvery {
 		p.println(fmt.Sprintf("[%d/%d, %s] %s", e.Done, e.Total, p.pace(e), p.line(r.Problem)))
 	}
 }
@@ -139,11 +140,10 @@ func (p *progress) note(e sweep.Event) {
 		return
 	}
 	if r.Base {
-		p.base[r.Problem] = e.Median
+		p.base[r.Problem] = r
 	}
-	if r.Chosen != "" {
-		p.best[r.Problem], p.chosen[r.Problem] = e, true
-	} else if b, ok := p.best[r.Problem]; !ok || !p.chosen[r.Problem] && e.Median < b.Median {
+	b, ok := p.best[r.Problem] // what the finals chose may be slower than what the search saw
+	if r.Chosen != "" || !ok || b.Record.Chosen == "" && e.Median < b.Median {
 		p.best[r.Problem] = e
 	}
 }
@@ -162,18 +162,31 @@ func (p *progress) line(pr kernels.Problem) string {
 		return s + ": nothing right so far"
 	}
 	word := "best"
-	if p.chosen[pr] {
+	if b.Record.Chosen != "" {
 		word = "chosen"
 	}
 	s += fmt.Sprintf(": %s %.1f us", word, b.Median)
 	if st := b.Record.StreamUS; st > 0 {
-		s += fmt.Sprintf(" (%.0f%% of stream", 100*st/b.Median)
-		if base := p.base[pr]; base > 0 {
-			s += fmt.Sprintf(", %.2fx base", base/b.Median)
-		}
-		s += ")"
+		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/b.Median, gain(p.base[pr], b.Record))
 	}
 	return s + " " + b.Record.Variant().String()
+}
+
+// gain is what the table will say of two records of one problem, ", 1.11x base", or "" where it
+// says nothing: base may be nil, or be of the search and not of the finals.
+func gain(base, best *record.Record) string {
+	if base == nil || base.Run != best.Run {
+		return ""
+	}
+	side := func(r *record.Record) report.Side {
+		x := record.Summarize(r, &record.Run{ID: r.Run})
+		return report.Side{Cells: map[kernels.Problem]report.Cell{r.Problem: report.CellOf(x)}}
+	}
+	row := report.Compare(side(base), side(best)).Rows[0]
+	if row.Mark == report.Equal {
+		return ", " + row.Verdict()
+	}
+	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict())
 }
 
 // short is line for beside the bar.
@@ -190,10 +203,10 @@ func (p *progress) short(pr kernels.Problem) string {
 func (p *progress) pace(e sweep.Event) string {
 	elapsed := time.Since(p.start)
 	if 20*e.Done < e.Total {
-		return fmt.Sprintf("%.0f variants/min", float64(e.Done)/elapsed.Minutes())
+		return fmt.Sprintf("%.0f %s/min", float64(e.Done)/elapsed.Minutes(), p.unit)
 	}
 	left := time.Duration(float64(elapsed) / float64(max(e.Done, 1)) * float64(e.Total-e.Done))
-	return fmt.Sprintf("%.0f variants/min, %s left", float64(e.Done)/elapsed.Minutes(), left.Round(time.Second))
+	return fmt.Sprintf("%.0f %s/min, %s left", float64(e.Done)/elapsed.Minutes(), p.unit, left.Round(time.Second))
 }
 
 func (p *progress) println(s string) {

@@ -9,6 +9,7 @@ import (
 	"normbench/kernels"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/stats"
 )
 
 func TestFitted(t *testing.T) {
@@ -51,25 +52,55 @@ func TestBarFits(t *testing.T) {
 	}
 }
 
-// Once the finals have chosen, the line says what, and how it stands to the base in them: not what a
-// noisy search saw.
+// Once the finals have chosen, the line says what, and of its gain what the table will: by the
+// rounds of both, and not what a noisy search saw or the medians of all samples.
 func TestProgressChosen(t *testing.T) {
-	var out bytes.Buffer
-	p := newProgress(&out)
 	pr := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 8, N: 64, DType: kernels.BF16, Weight: kernels.BF16}
-	at := func(family string, us float64, left int, chosen string) {
-		p.observe(sweep.Event{Record: &record.Record{Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", Chosen: chosen, StreamUS: 5}, Median: us, Left: left, Done: 6 - left, Total: 6})
+	finals := func(family string, us float64, chosen string) *record.Record {
+		r := &record.Record{Run: "r-finals", Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", Chosen: chosen, SearchUS: 1, StreamUS: 5, Finals: 3}
+		// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of the
+		// times are the last.
+		for i, noise := range []float64{0.5, 0.51, 0.53, 0.52, 0.54, 2, 2.1, 1.9, 2.2, 2.05, 1, 1.001} {
+			x := us * noise
+			if family != "base" {
+				x /= 1 + 0.02*float64(i)
+			}
+			r.SamplesUS, r.Visits = append(r.SamplesUS, x), append(r.Visits, 1)
+		}
+		return r
 	}
-	at("base", 100, 5, "")
-	at("lucky", 0.5, 4, "")
-	if line := p.line(pr); !strings.Contains(line, ": best 0.5 us (1000% of stream, 200.00x base) lucky") {
-		t.Error(line)
-	}
-	at("chosen", 9, 3, "fastest")
-	at("lucky", 8.9, 1, "")
-	at("base", 10, 0, "")
-	if line := out.String(); !strings.Contains(line, ": chosen 9.0 us (56% of stream, 1.11x base) chosen@\n") {
-		t.Error(line)
+	for _, test := range []struct {
+		best *record.Record
+		want string
+	}{
+		{finals("chosen", 9, "fastest"), ": chosen 7.4 us (67% of stream, 1.23x base, FASTER) chosen@\n"},
+		{finals("chosen", 10.9, "fastest"), ": chosen 9.0 us (55% of stream, 1.02x base, INCONCLUSIVE) chosen@\n"},
+		{finals("base", 10, "base: none is faster beyond doubt"), ": chosen 10.0 us (50% of stream, = base) base@\n"},
+	} {
+		var out bytes.Buffer
+		p := newProgress(&out, "problems")
+		p.lastLine = p.lastLine.Add(-2 * plainEvery)
+		at := func(r *record.Record, left int) {
+			p.observe(sweep.Event{Record: r, Median: stats.Median(r.SamplesUS), Left: left, Done: 1, Total: 6})
+		}
+		search := func(family string, us float64) *record.Record {
+			return &record.Record{Run: "r", Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", StreamUS: 5, SamplesUS: []float64{us}}
+		}
+		at(search("base", 100), 5)
+		at(search("lucky", 0.5), 4)
+		if out.Len() > 0 { // its line comes with the finals
+			t.Error(out.String())
+		}
+		at(finals("lucky", 8.9, ""), 1)
+		if test.best.Base {
+			at(test.best, 0)
+		} else {
+			at(test.best, 2)
+			at(finals("base", 10, ""), 0)
+		}
+		if got := out.String(); !strings.HasPrefix(got, "[1/6] ") || !strings.HasSuffix(got, test.want) {
+			t.Errorf("%q, want %q", got, test.want)
+		}
 	}
 }
 
@@ -86,7 +117,7 @@ func TestNotesFit(t *testing.T) {
 		if got := strings.Join(strings.Fields(b.String()), " "); got != "normbench: "+text {
 			t.Errorf("%d columns: %q", width, got)
 		}
-		newProgress(screen).observe(long)
+		newProgress(screen, "variants").observe(long)
 		for line := range strings.SplitSeq(strings.ReplaceAll(b.String(), "\r", "\n"), "\n") {
 			if n := utf8.RuneCountInString(line); n >= width {
 				t.Errorf("%d columns: a line of %d: %q", width, n, line)
@@ -98,7 +129,7 @@ func TestNotesFit(t *testing.T) {
 	}
 	var b bytes.Buffer
 	(&env{stderr: &b}).notef("%s", text)
-	newProgress(&b).observe(long)
+	newProgress(&b, "variants").observe(long)
 	if lines := strings.Split(b.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "ln_bwd/reg_persist") {
 		t.Errorf("in a pipe: %q", b.String())
 	}

@@ -48,8 +48,25 @@ func TestCompareChosen(t *testing.T) {
 		if v := (kernels.Variant{Family: r.B.Family, Config: r.B.Config}); v != x.Variant() {
 			t.Errorf("%s: %s, the table has %s", r.Problem, v, x.Variant())
 		}
-		if r.A.Family == r.B.Family && r.A.Config == r.B.Config && (r.Mark != report.Same || r.Speedup != 1) {
+		if r.A.Family == r.B.Family && r.A.Config == r.B.Config && (r.Mark != report.Equal || r.Speedup != 1) {
 			t.Errorf("%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
+		}
+	}
+}
+
+// The tables that are checked in are what compare makes of the records beside them.
+func TestTablesMade(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	for _, from := range []string{"results/nvidia-h200", "results/nvidia-h100-80gb-hbm3"} {
+		code, stdout, stderr := normbench([]string{"compare", from + "#base", from})
+		name := filepath.Join(from, "table.txt")
+		if *update && code == 0 {
+			if err := os.WriteFile(name, []byte(stdout), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if kept, err := os.ReadFile(name); err != nil || code != 0 || string(kept) != stdout {
+			t.Errorf("%s is not what compare makes (%v, exit code %d)\n%s", name, err, code, stderr)
 		}
 	}
 }

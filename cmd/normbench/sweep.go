@@ -48,7 +48,7 @@ func (e *env) sweepCommand() *cli.Command {
 			&cli.StringFlag{Name: "strategy", Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part of the space, then the best of it again", Value: search.Auto},
 			&cli.StringFlag{Name: "budget", Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
 			&cli.IntFlag{Name: "finals", Usage: "number of variants that a search measures again, 1 to 32", Value: 8},
-			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 8 on a cpu"},
+			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu"},
 			&cli.StringSliceFlag{Name: "keep", Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
 			&cli.BoolFlag{Name: "retry-failed", Usage: "measure the variants again that failed before"},
 			&cli.IntFlag{Name: "at-once", Usage: "problems open at once on a GPU: one is measured while the others compile", DefaultText: "1 to 4, by cores"},
@@ -185,7 +185,11 @@ func (e *env) sweep(c *cli.Context) error {
 		more, err = e.companions(c, devices, ps, problems)
 		return more, err
 	}
-	p := newProgress(e.stderr)
+	unit := "variants"
+	if searching {
+		unit = "problems"
+	}
+	p := newProgress(e.stderr, unit)
 	o.Observe = p.observe
 	fold := &folding{e: e, old: old, at: durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, tune.FileName)}, source: sourcesOf(e.registry, info.Kind),
 		table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}

@@ -82,6 +82,7 @@ type Final struct {
 	Entry     bool      // the tuned table held it when the search began
 	Rounds    []float64 // medians of the finals' rounds, microseconds
 	BaseAgain []float64 // of a second copy of the base in the same rounds
+	Of        int       // finals of its problem; 0 in records of before they were counted
 }
 
 // Finals is what e has of the finals; zero where it is of none.
@@ -151,7 +152,7 @@ func summarize(d *decoder, r *Record) Entry {
 		}
 	}
 	if r.SearchUS > 0 || r.Chosen != "" {
-		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, BaseAgain: slices.Clone(r.BaseAgainUS)}
+		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, BaseAgain: slices.Clone(r.BaseAgainUS), Of: r.Finals}
 		n := 0
 		for _, v := range r.Visits {
 			f.Rounds = append(f.Rounds, stats.Median(r.SamplesUS[n:n+v]))

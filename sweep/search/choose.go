@@ -37,17 +37,10 @@ func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 	return l.Block / 32 * max(c.Get(kernels.Stages), 1) * min(ctas, 16*max(d.SMs, 1))
 }
 
-// Faster says whether the paired rounds prove b faster than a: the lower bound of its gain is
-// above zero, and the gain is more than floor, by which two copies of a differ.
-func Faster(a, b []float64, floor float64) bool {
-	gain, lo, _, ok := Gain(a, b)
-	return ok && lo > 0 && gain > math.Abs(floor)
-}
-
 // Choose picks the winner of the finals. The base stays unless the rounds prove another
-// faster (Faster, with floor of two copies of the base). Of those that are, the winner is the
+// ahead (stats.Ahead, with floor of two copies of the base). Of those that are, the winner is the
 // fastest by the median of its rounds; or, of those within the band of it, the checked-in entry,
-// then, of those that the rounds do not tell from it (Gain), the one that most neighbouring
+// then, of those that the rounds do not tell from it (stats.Gain), the one that most neighbouring
 // problems share, then the one that takes least. It says why, and is -1 where none is left.
 //
 // (All within the band were tied once: configs that were 0.8% slower in each of eight
@@ -56,7 +49,7 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 	runs := func(f Finalist) bool { return !f.Failed && len(f.Rounds) > 0 }
 	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && runs(f) })
 	may := func(f Finalist) bool {
-		return runs(f) && !f.Base && (base < 0 || Faster(fs[base].Rounds, f.Rounds, floor))
+		return runs(f) && !f.Base && (base < 0 || stats.Ahead(fs[base].Rounds, f.Rounds, floor))
 	}
 	fastest := -1
 	for i, f := range fs {
@@ -77,7 +70,7 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 		if !may(f) || behind(f.Rounds, fs[fastest].Rounds) > band {
 			continue
 		}
-		if _, lo, _, ok := Gain(f.Rounds, fs[fastest].Rounds); f.Entry || !ok || lo <= 0 {
+		if _, lo, _, ok := stats.Gain(f.Rounds, fs[fastest].Rounds); f.Entry || !ok || lo <= 0 {
 			tied = append(tied, i)
 		}
 	}
@@ -125,24 +118,6 @@ func behind(a, b []float64) float64 {
 		d[i] = math.Log(a[i] / b[i])
 	}
 	return math.Expm1(stats.Median(d))
-}
-
-// Gain is how much faster b is than a over the rounds of both, as a's time over
-// b's less one, with the interval of Hodges and Lehmann at 95%. ok is false
-// where there are too few rounds for one.
-func Gain(a, b []float64) (gain, lo, hi float64, ok bool) {
-	if len(a) != len(b) || len(a) == 0 {
-		return 0, 0, 0, false
-	}
-	d := make([]float64, len(a))
-	for i := range a {
-		d[i] = math.Log(a[i] / b[i])
-	}
-	est, l, h := stats.HodgesLehmann(d, stats.Level)
-	if math.IsInf(l, 0) {
-		return math.Expm1(est), 0, 0, false
-	}
-	return math.Expm1(est), math.Expm1(l), math.Expm1(h), true
 }
 
 // Edges lists the knobs that a config sets to the least or the largest of a

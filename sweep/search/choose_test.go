@@ -39,21 +39,6 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestGain(t *testing.T) {
-	a := []float64{103, 102, 104, 103, 102, 104, 103, 103}
-	b := []float64{100, 100, 100, 100, 100, 100, 100, 100}
-	gain, lo, hi, ok := Gain(a, b)
-	if !ok || gain < 0.029 || gain > 0.031 || lo < 0.02 || lo > gain || hi < gain || hi > 0.04 {
-		t.Errorf("%g [%g, %g] %v", gain, lo, hi, ok)
-	}
-	if _, _, _, ok := Gain(a[:3], b[:3]); ok {
-		t.Error("an interval of three rounds")
-	}
-	if _, _, _, ok := Gain(a, b[:7]); ok {
-		t.Error("rounds of different numbers")
-	}
-}
-
 func TestEdges(t *testing.T) {
 	ranges := []kernels.Range{kernels.Values(kernels.Warps, 4, 8, 16), kernels.Values(kernels.PerSM, 0, 2, 4, 8), kernels.Values(kernels.Stages, 1, 2), kernels.Values(kernels.BlockRows, 1, 2, 4)}
 	for label, want := range map[string]string{"br1.w8.st2.k0": "", "br1.w4.st1.k8": "w=4 k=8", "br4.w16.k2": "w=16 k=2 br=4", "br2.w8.k4": ""} {

@@ -17,16 +17,27 @@ import (
 // these; of one cell it is about the rounds alone. Percentile intervals of few
 // cells are too narrow; 10 or more are honest.
 //
+// clusters says which cells belong together, such as the dtypes of one shape: those of one number
+// are drawn as one, because what moves one of them moves the others. Nil is each cell by itself.
+//
 // The same arguments give the same interval, in whatever order the rounds of a
 // cell come. Cells without rounds count as absent; all are NaN of none.
-func GeoMeanCI(cells [][]float64, level float64, resamples int, seed uint64) (mean, lo, hi float64) {
-	var x [][]float64
+func GeoMeanCI(cells [][]float64, clusters []int, level float64, resamples int, seed uint64) (mean, lo, hi float64) {
+	var x [][][]float64 // the cells of each cluster
+	at := map[int]int{}
 	var logs []float64
 	longest := 0
-	for _, c := range cells {
+	for i, c := range cells {
 		if len(c) > 0 {
 			s := sorted(c)
-			x, longest = append(x, s), max(longest, len(s))
+			k := i
+			if clusters != nil {
+				k = clusters[i]
+			}
+			if _, ok := at[k]; !ok {
+				at[k], x = len(x), append(x, nil)
+			}
+			x[at[k]], longest = append(x[at[k]], s), max(longest, len(s))
 			e, _, _ := HodgesLehmann(s, 1)
 			logs = append(logs, e)
 		}
@@ -39,16 +50,17 @@ func GeoMeanCI(cells [][]float64, level float64, resamples int, seed uint64) (me
 	buf := make([]float64, 0, longest*(longest+1)/2)
 	means := make([]float64, resamples)
 	for i := range means {
-		sum := 0.0
+		sum, n := 0.0, 0
 		for range x {
-			c := x[r.IntN(len(x))]
-			d := draw[:len(c)]
-			for j := range d {
-				d[j] = c[r.IntN(len(c))]
+			for _, c := range x[r.IntN(len(x))] {
+				d := draw[:len(c)]
+				for j := range d {
+					d[j] = c[r.IntN(len(c))]
+				}
+				sum, n = sum+middle(walsh(buf, d)), n+1
 			}
-			sum += middle(walsh(buf, d))
 		}
-		means[i] = sum / float64(len(x))
+		means[i] = sum / float64(n)
 	}
 	slices.Sort(means)
 	tail := (1 - level) / 2
@@ -56,7 +68,7 @@ func GeoMeanCI(cells [][]float64, level float64, resamples int, seed uint64) (me
 	for _, e := range logs {
 		sum += e
 	}
-	return math.Exp(sum / float64(len(x))), math.Exp(quantile(tail, means)), math.Exp(quantile(1-tail, means))
+	return math.Exp(sum / float64(len(logs))), math.Exp(quantile(tail, means)), math.Exp(quantile(1-tail, means))
 }
 
 // middle is the median of x, NaN of none. It reorders x around the element at

@@ -337,7 +337,7 @@ func TestGeoMeanCI(t *testing.T) {
 				x[c] = append(x[c], ratio+0.01*r.NormFloat64())
 			}
 		}
-		mean, lo, hi := GeoMeanCI(x, 0.95, 200, uint64(i))
+		mean, lo, hi := GeoMeanCI(x, nil, 0.95, 200, uint64(i))
 		if !(lo <= mean && mean <= hi) {
 			t.Fatalf("%g outside [%g, %g]", mean, lo, hi)
 		}
@@ -350,13 +350,13 @@ func TestGeoMeanCI(t *testing.T) {
 		t.Errorf("covers %.3f of new cells", got)
 	}
 	one := [][]float64{{0.02, 0.01, 0.03, 0.02, 0.025, 0.015}, nil}
-	m1, lo1, hi1 := GeoMeanCI(one, 0.95, 500, 7)
+	m1, lo1, hi1 := GeoMeanCI(one, nil, 0.95, 500, 7)
 	slices.Reverse(one[0])
-	m2, lo2, hi2 := GeoMeanCI(one, 0.95, 500, 7)
+	m2, lo2, hi2 := GeoMeanCI(one, nil, 0.95, 500, 7)
 	if m1 != m2 || lo1 != lo2 || hi1 != hi2 || !near(m1, math.Exp(0.02), 1e-12) {
 		t.Errorf("%g [%g, %g], reversed %g [%g, %g]", m1, lo1, hi1, m2, lo2, hi2)
 	}
-	if m, _, _ := GeoMeanCI(nil, 0.95, 10, 0); !math.IsNaN(m) {
+	if m, _, _ := GeoMeanCI(nil, nil, 0.95, 10, 0); !math.IsNaN(m) {
 		t.Errorf("of none: %g", m)
 	}
 }
@@ -400,5 +400,44 @@ func BenchmarkSignedRank(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		SignedRank(d)
+	}
+}
+
+// The interval holds the truth about as often as it says where cells of one shape share what moves
+// them, if it knows that they do; if it does not, it is far too sure.
+func TestGeoMeanCIClusters(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	const trials, shapes, each = 400, 20, 5
+	together, alone := 0, 0
+	for i := range trials {
+		var cells [][]float64
+		var clusters []int
+		for s := range shapes {
+			shared := 0.02 * r.NormFloat64()
+			for range each {
+				cells = append(cells, []float64{0.1 + shared + 0.004*r.NormFloat64()})
+				clusters = append(clusters, s)
+			}
+		}
+		holds := func(clusters []int) bool {
+			_, lo, hi := GeoMeanCI(cells, clusters, 0.95, 200, uint64(i))
+			return lo <= math.Exp(0.1) && math.Exp(0.1) <= hi
+		}
+		if holds(clusters) {
+			together++
+		}
+		if holds(nil) {
+			alone++
+		}
+	}
+	if together < trials*89/100 || alone > trials*70/100 {
+		t.Errorf("of %d, %d hold the truth by shape and %d by cell", trials, together, alone)
+	}
+	// A cell by itself and a cluster of one are the same.
+	cells := [][]float64{{0.1, 0.2}, {0.3}, {-0.1, 0.4, 0.2}}
+	m1, lo1, hi1 := GeoMeanCI(cells, nil, 0.95, 100, 1)
+	m2, lo2, hi2 := GeoMeanCI(cells, []int{7, 2, 5}, 0.95, 100, 1)
+	if m1 != m2 || lo1 != lo2 || hi1 != hi2 {
+		t.Errorf("%g [%g, %g], not %g [%g, %g]", m2, lo2, hi2, m1, lo1, hi1)
 	}
 }

@@ -65,6 +65,9 @@ const (
 //     same code show is not B's; two readings that are each off by up to half a
 //     step are by more than that in 4 % of all pairs; and of two modes, B may
 //     have met the slow one more often.
+//     The interval is at most three times as wide as the estimate is large (one that
+//     leaves 1 out is twice if it lies evenly): of 1.29x within 1.06x to 8.6x the sign
+//     may be sure, but a few rounds made the number.
 //  3. Where the clock's step is coarser than Resolve, the band is at least the
 //     step and the whole interval lies beyond it: medians sharpen a coarse clock,
 //     and what is then left does not average out.
@@ -221,7 +224,7 @@ func judge(c Cell, rule Rule) Judged {
 	// A difference of exactly one step is not beyond a band of one; logs round.
 	band := math.Log1p(j.Band) * (1 + 1e-9)
 	near := max(lo, -hi) // how far the interval stays away from 0
-	beyond := near > 0 && j.P <= rule.Alpha && math.Abs(est) > band
+	beyond := near > 0 && j.P <= rule.Alpha && math.Abs(est) > band && j.half() < 1.5*math.Abs(est)
 	if coarse {
 		beyond = near > band
 	}
@@ -278,6 +281,7 @@ func (j *Judged) explain(est, lo, hi float64, rule Rule) {
 	}
 	target := size // half width that would tell
 	switch {
+	case max(lo, -hi) > 0 && half >= 1.5*size: // to one side only: some rounds are far from all others
 	case size > same && (j.Step > rule.Resolve || max(lo, -hi) > 0):
 		j.Reason = widened
 		return

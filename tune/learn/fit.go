@@ -1033,7 +1033,7 @@ func (c *class) score(held, who string, loss []float64, use []int) launchrule.Sc
 			s.Within5 += p.Weight
 		}
 	}
-	_, s.Lo, s.Hi = stats.GeoMeanCI(cells, 0.95, 400, 1)
+	_, s.Lo, s.Hi = stats.GeoMeanCI(cells, nil, 0.95, 400, 1)
 	s.Regret, s.P95 = math.Exp(sum/total), stats.Quantile(0.95, regret)
 	s.Lo, s.Hi = min(s.Lo, s.Regret), max(s.Hi, s.Regret)
 	for _, f := range []*float64{&s.Regret, &s.Lo, &s.Hi, &s.P95, &s.Max} {

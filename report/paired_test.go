@@ -1,0 +1,189 @@
+package report
+
+import (
+	"bytes"
+	"encoding/csv"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
+)
+
+// rounds is a finalist of a run whose rounds share their noise, times factor(i) in round i.
+func rounds(family string, n int, factor func(i int) float64) Cell {
+	noise := []float64{1, 1.3, 0.8, 1.1, 0.9, 1.2, 1, 1.05}
+	c := Cell{Variant: kernels.Variant{Family: family}, Status: kernels.StatusOK, Run: "r1", MedianUS: 10, Finals: 9}
+	for i := range n {
+		us := 10 * noise[i%len(noise)] * factor(i)
+		c.Rounds = append(c.Rounds, us)
+		c.Samples = append(c.Samples, float32(us), float32(us))
+	}
+	return c
+}
+
+func flat(f float64) func(int) float64 {
+	return func(i int) float64 { return f * (1 + 1e-5*float64(i)) }
+}
+
+func versus(t *testing.T, a, b Cell) *Comparison {
+	p := problem(t, "rmsnorm/bwd/8x64/bf16")
+	return Compare(Side{Label: "x", Cells: map[kernels.Problem]Cell{p: a}}, Side{Label: "y", Cells: map[kernels.Problem]Cell{p: b}})
+}
+
+// Two sides of one run's finals are judged by the rounds that they share, as a live cell is: noise
+// that both have cancels, a gain below 1% is none, and what is not told apart counts as 1.00x.
+func TestPaired(t *testing.T) {
+	wobble := func(i int) float64 { return 1.02 - 0.04*float64(i%2) }
+	base := rounds("a", 12, flat(1))
+	base.Base, base.Again = true, rounds("a", 12, flat(1.0003)).Rounds
+	apart := base
+	apart.Again = rounds("a", 12, flat(1.02)).Rounds
+	for name, test := range map[string]struct {
+		a, b    Cell
+		speedup float64
+		mark    Mark
+		mean    float64
+	}{
+		"faster":         {base, rounds("b", 12, flat(1/1.02)), 1.02, Faster, 1.02},
+		"slower":         {base, rounds("b", 12, flat(1/0.97)), 0.97, Slower, 0.97},
+		"below the band": {base, rounds("b", 12, flat(1/1.007)), 1.007, Same, 1.007},
+		"noise":          {base, rounds("b", 12, wobble), 1, Unclear, 1},
+		"copies differ":  {apart, rounds("b", 12, flat(1/1.02)), 1.02, Unclear, 1},
+		"eight rounds":   {rounds("a", 8, flat(1)), rounds("b", 8, flat(1/1.3)), 1.3, Unclear, 1},
+	} {
+		c := versus(t, test.a, test.b)
+		r := c.Rows[0]
+		if r.Paired == nil || r.Mark != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 || math.Abs(c.All.Speedup-test.mean) > 1e-3 {
+			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Mark, c.All.Speedup, test)
+			continue
+		}
+		if few := len(test.a.Rounds) < 12; few != (r.Paired.Lo == 0) || !few && (r.Paired.Lo > r.Speedup || r.Paired.Hi < r.Speedup) || (r.Paired.Reason == "") != (r.Mark != Unclear) {
+			t.Errorf("%s: %+v", name, r.Paired)
+		}
+		var out strings.Builder
+		if err := Render(&out, c, FormatText); err != nil || strings.Contains(out.String(), "UNPAIRED") {
+			t.Errorf("%s: %v: %s", name, err, out.String())
+		}
+		if few := strings.Contains(out.String(), "no interval in 1 problem"); few != (r.Paired.Lo == 0) {
+			t.Errorf("%s: %s", name, out.String())
+		}
+		turned := versus(t, test.b, test.a).Rows[0]
+		if m := map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same, Unclear: Unclear}; turned.Mark != m[r.Mark] || math.Abs(turned.Speedup*r.Speedup-1) > 1e-9 || math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) > 1e-9 {
+			t.Errorf("%s: %s %+v, turned %s %+v", name, r.Mark, r.Paired, turned.Mark, turned.Paired)
+		}
+		test.b.Run = "r2"
+		if c = versus(t, test.a, test.b); c.Rows[0].Paired != nil {
+			t.Errorf("%s: rounds of two runs are paired", name)
+		}
+	}
+}
+
+// One variant of one run on both sides is not measured against itself, and no format says that it is.
+func TestEqual(t *testing.T) {
+	base := rounds("a", 12, flat(1))
+	base.Base = true
+	other := rounds("b", 12, flat(1))
+	alone := base
+	alone.Finals, alone.Rounds = 1, alone.Rounds[:1]
+	for _, test := range []struct {
+		cell  Cell
+		word  string
+		alone bool
+	}{{base, "= base", false}, {other, "= A", false}, {alone, "= base", true}} {
+		c := versus(t, test.cell, test.cell)
+		if r := c.Rows[0]; r.Mark != Equal || r.Speedup != 1 || r.Paired != nil || c.All.Equal != 1 || c.All.Same != 0 || c.All.Speedup != 1 {
+			t.Errorf("%s: %+v, %+v", test.word, r, c.All)
+		}
+		for _, f := range Formats() {
+			var out bytes.Buffer
+			if err := Render(&out, c, f); err != nil || !strings.Contains(out.String(), test.word) || strings.Contains(out.String(), "SAME") || strings.Contains(out.String(), "1.000-1.000") {
+				t.Errorf("%s: %v\n%s", f, err, out.String())
+			}
+			if f == FormatText && strings.Contains(out.String(), "no finals in 1 problem") != test.alone {
+				t.Errorf("%s", out.String())
+			}
+			if f != FormatCSV {
+				continue
+			}
+			rows, err := csv.NewReader(&out).ReadAll()
+			if err != nil || rows[1][slices.Index(rows[0], "verdict")] != test.word || rows[1][slices.Index(rows[0], "mark")] != "=" || rows[1][slices.Index(rows[0], "speedup_lo")] != "" {
+				t.Errorf("%v %v", rows, err)
+			}
+		}
+		var page bytes.Buffer
+		if err := c.Page("t", nil).Write(&page); err != nil || !strings.Contains(page.String(), test.word) || strings.Contains(page.String(), "SAME") {
+			t.Errorf("page: %v\n%s", err, page.String())
+		}
+	}
+	older := base
+	older.Run = "r0"
+	if r := versus(t, older, base).Rows[0]; r.Mark == Equal {
+		t.Errorf("runs of two times are one: %+v", r)
+	}
+}
+
+// The base and its second copy, as the sweeps of results recorded them, are the same code: no rounds
+// of theirs are called, although no third copy says what two of one differ by.
+func TestRecordedAlike(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "results", "*", "records.jsonl.gz"))
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	pairs, bound := 0, 0
+	for _, name := range files {
+		f, err := record.Load(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e := range f.Latest(func(x *record.Entry) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }).All() {
+			x := e.Finals()
+			step := stats.TimerStep(widen(e.SamplesUS))
+			pairs++
+			if j := verdict.JudgeRecorded(x.Rounds, x.BaseAgain, nil, step, x.Of-1); j.Verdict == verdict.Faster || j.Verdict == verdict.Slower {
+				t.Errorf("%s of %s: %+v", e.Problem, name, j)
+			}
+			if stats.Ahead(x.Rounds, x.BaseAgain, 0) || stats.Ahead(x.BaseAgain, x.Rounds, 0) {
+				bound++
+			}
+		}
+	}
+	t.Logf("%d pairs; a bound above zero alone calls %d", pairs, bound)
+	if pairs < 500 {
+		t.Errorf("%d pairs", pairs)
+	}
+}
+
+// The mean of many cells of few shapes has no interval, and of enough shapes one that a shape moves as
+// a whole.
+func TestMeanByShape(t *testing.T) {
+	cells := func(shapes int) (a, b Side) {
+		a, b = Side{Cells: map[kernels.Problem]Cell{}}, Side{Cells: map[kernels.Problem]Cell{}}
+		for i := range shapes {
+			for _, pass := range []string{"fwd", "bwd"} {
+				for _, dtype := range []string{"bf16", "fp16", "fp32"} {
+					p := problem(t, "rmsnorm/"+pass+"/8x64/"+dtype)
+					p.M = int64(i + 1)
+					x := ok(10)
+					if i == 0 { // one shape is far from all others
+						x = ok(20)
+					}
+					a.Cells[p], b.Cells[p] = x, ok(10)
+				}
+			}
+		}
+		return a, b
+	}
+	if m := Compare(cells(9)).All; m.N != 54 || m.Shapes != 9 || m.Lo != 0 || m.Hi != 0 {
+		t.Errorf("%+v", m)
+	}
+	m := Compare(cells(20)).All
+	if m.N != 120 || m.Shapes != 20 || math.Abs(m.Speedup-math.Pow(2, 0.05)) > 1e-9 || m.Lo != 1 || m.Hi < math.Pow(2, 0.1) {
+		t.Errorf("%+v", m)
+	}
+}

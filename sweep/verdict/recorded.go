@@ -1,0 +1,46 @@
+package verdict
+
+// Once is r for a cell that is judged once, by all of its rounds, and whose arms are two of so
+// many that were chosen by these rounds. Each choice has its share of Alpha, because the best of
+// equals looks better than it is.
+func (r Rule) Once(rounds, choices int) Rule {
+	r.Alpha /= float64(max(choices, 1))
+	r.Plan = Pocock(r.Alpha, max(rounds, 1))
+	return r
+}
+
+// JudgeRecorded judges rounds that one run recorded: times of A and of B in the same rounds of
+// random order, such as a sweep's finals. again are those of a second copy of A; it is of no use
+// unless it has as many. step is the clock's, and choices is for Rule.Once.
+func JudgeRecorded(a, b, again []float64, step float64, choices int) Judged {
+	c := Cell{Step: step}
+	for i := range min(len(a), len(b)) {
+		r := Round{A: a[i], B: b[i], A2: a[i]}
+		if len(again) == len(a) {
+			r.A2 = again[i]
+		}
+		c.Rounds = append(c.Rounds, r)
+	}
+	return Judge([]Cell{c}, Default().Once(len(c.Rounds), choices))[0]
+}
+
+// Turned is the verdict on A in place of B.
+func (j Judged) Turned() Judged {
+	turn := func(v Verdict) Verdict {
+		switch v {
+		case Faster:
+			return Slower
+		case Slower:
+			return Faster
+		}
+		return v
+	}
+	j.Verdict, j.Gate = turn(j.Verdict), turn(j.Gate)
+	if j.Effect > 0 {
+		j.Effect = 1 / j.Effect
+	}
+	if j.Lo > 0 {
+		j.Lo, j.Hi = 1/j.Hi, 1/j.Lo
+	}
+	return j
+}
