@@ -98,10 +98,12 @@ type env struct {
 	users     []*kernels.Family
 	refNotes  []string                // what a table should say of its operands
 	peers     []kernels.Peer          // once a device with peers is open
-	only      []string                // of them, those that peer:best is among; empty for all
+	only      []string                // of them, those that peer:best is among
 	deaths    map[string]int          // how often a peer took its process down, or hung
 	loaded    map[string]*record.File // by path: operands may choose from one file
 	warned    *sync.Map               // what unkept has said
+	noting    *sync.Mutex             // notes come from several goroutines
+	waits     *waits
 }
 
 // unkept says once, for all workers that share the folder, that their cubins do not stay.
@@ -119,6 +121,8 @@ func (e *env) notef(format string, args ...any) {
 		const indent = "  "
 		w, text = r.w, strings.Join(report.Wrap(text, max(r.columns()-1, 30)-len(indent)), "\n"+indent)
 	}
+	e.noting.Lock()
+	defer e.noting.Unlock()
 	fmt.Fprintln(&plain{Writer: w}, text)
 }
 
@@ -132,7 +136,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	out := &printed{Writer: stdout}
-	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}, warned: &sync.Map{}}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}, warned: &sync.Map{}, noting: &sync.Mutex{}, waits: &waits{}}
 	e.measuring = context.AfterFunc(ctx, func() {
 		e.notef("interrupted")
 		os.Exit(exitSignal)
