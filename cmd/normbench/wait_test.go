@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +16,7 @@ import (
 func TestWaitFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		e := &env{ctx: t.Context(), stderr: &out, noting: &sync.Mutex{}, waits: &waits{}}
+		e := &env{ctx: t.Context(), stderr: &out, waits: &waits{}}
 		s := e.waitFor("quick")
 		time.Sleep(4 * time.Second)
 		s.end()

@@ -28,7 +28,8 @@ type Device struct {
 
 // NewDevice stands for the GPU of info. A launch that the emulator cannot run is a failure
 // of kernels.StatusCompile, one that ends badly of StatusCrash.
-func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry, info kernels.DeviceInfo) *Device {
+func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry,
+	info kernels.DeviceInfo) *Device {
 	launch := func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory) error {
 		within, stop := context.WithTimeout(ctx, limit)
 		defer stop()
@@ -44,7 +45,8 @@ func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry, info kerne
 		}
 		return kernels.Failf(kernels.StatusCrash, "%v", err)
 	}
-	d := &Device{Device: cpu.As(r, info, launch), emulator: e, registry: r, slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	d := &Device{Device: cpu.As(r, info, launch), emulator: e, registry: r,
+		slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	d.ctx, d.stop = context.WithCancel(ctx)
 	return d
 }
