@@ -134,15 +134,17 @@ func benchData(records []*record.Record) *report.Table {
 
 // verifyData has the columns of verdicts.data.
 func verifyData() *report.Table {
-	return newData("family", ">configs", ">failed", "output", ">error_over_tol", ">rel_l2", ">differing", "stated", "verdict", "reason")
+	return newData("ref", "family", "code", ">configs", ">failed", "output", ">error_over_tol", ">rel_l2", ">differing", "stated", "verdict", "reason")
 }
 
 // data is a row for each output, or one where nothing was computed.
 func (k *verdicts) data(t *report.Table, p kernels.Problem) {
-	row := dataRow{"family": k.family.Name, "configs": strconv.Itoa(k.configs), "failed": strconv.Itoa(k.failed),
+	row := dataRow{"ref": k.refs, "family": k.family.Name, "code": k.code, "configs": strconv.Itoa(k.configs), "failed": strconv.Itoa(k.failed),
 		"differing": strconv.FormatInt(k.differing, 10), "stated": k.stated(), "verdict": "ok"}
 	if k.failed > 0 {
 		row["verdict"], row["reason"] = "FAILED", k.reasons[0]
+	} else if k.unrun != "" {
+		row["verdict"], row["reason"] = "not run", k.unrun
 	}
 	for _, name := range k.order {
 		o := k.outputs[name]

@@ -1036,7 +1036,7 @@ func (h *harness) prepareReaders() {
 		}
 		return [][]string{
 			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp", "--problem", "rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
-			{"verify", "--kernels", filepath.Dir(path), "--device", "cpu", "--shapes", "8x64", "--op", "rmsnorm", "--pass", "fwd"},
+			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu", "--shapes", "8x64", "--op", "rmsnorm", "--pass", "fwd"},
 		}
 	}
 	shapes, err := filepath.Abs(filepath.Join("..", "..", "shapes.yaml"))

@@ -40,7 +40,7 @@ func main() {
 const (
 	exitGate    = 1   // a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
 	exitTrouble = 2   // usage, or anything else that went wrong
-	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: a user's kernel was not run
+	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4   // the machine is unfit to measure on
 	exitWrong   = 5   // compare: an operand answers wrong
 	exitSignal  = 130 // interrupted with the work kept: see interrupted
@@ -98,10 +98,11 @@ type env struct {
 	users     []*kernels.Family
 	refNotes  []string                // what a table should say of its operands
 	peers     []kernels.Peer          // once a device with peers is open
-	only      []string                // of them, those that peer:best is among; empty for all
+	only      []string                // of them, those that peer:best is among
 	deaths    map[string]int          // how often a peer took its process down, or hung
 	loaded    map[string]*record.File // by path: operands may choose from one file
 	warned    *sync.Map               // what unkept has said
+	waits     *waits
 }
 
 // unkept says once, for all workers that share the folder, that their cubins do not stay.
@@ -111,6 +112,8 @@ func (e *env) unkept(text string) {
 	}
 }
 
+var noting sync.Mutex // notes come from several goroutines
+
 // notef prints a note for the person at the terminal, on lines of the terminal's width; elsewhere a
 // note is one line.
 func (e *env) notef(format string, args ...any) {
@@ -119,6 +122,8 @@ func (e *env) notef(format string, args ...any) {
 		const indent = "  "
 		w, text = r.w, strings.Join(report.Wrap(text, max(r.columns()-1, 30)-len(indent)), "\n"+indent)
 	}
+	noting.Lock()
+	defer noting.Unlock()
 	fmt.Fprintln(&plain{Writer: w}, text)
 }
 
@@ -132,7 +137,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	out := &printed{Writer: stdout}
-	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}, warned: &sync.Map{}}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}, warned: &sync.Map{}, waits: &waits{}}
 	e.measuring = context.AfterFunc(ctx, func() {
 		e.notef("interrupted")
 		os.Exit(exitSignal)

@@ -26,7 +26,7 @@ var pythonFlag = &cli.StringFlag{Name: "python", Usage: "`PROGRAM` that runs the
 // peerFlags are those of the commands that measure peers.
 var peerFlags = []cli.Flag{
 	pythonFlag,
-	&cli.StringFlag{Name: "peers", Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed"},
+	&cli.StringFlag{Name: "peers", Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + onlyNamed},
 	&cli.IntFlag{Name: "peer-jobs", Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
 }
 
@@ -54,8 +54,11 @@ func (e *env) peerRef(text, name string) (ref, error) {
 // peerBest is the REF of the fastest peer.
 const peerBest = "best"
 
+// onlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.
+const onlyNamed = "compile-max"
+
 // among says whether peer:best may be the peer of a name.
-func (e *env) among(name string) bool { return len(e.only) == 0 || slices.Contains(e.only, name) }
+func (e *env) among(name string) bool { return slices.Contains(e.only, name) }
 
 // devicesFor are devices, with the peers beside each where a REF names one.
 func (e *env) devicesFor(c *cli.Context, refs ...ref) ([]kernels.Device, error) {
@@ -73,6 +76,8 @@ func (e *env) devicesFor(c *cli.Context, refs ...ref) ([]kernels.Device, error) 
 		if e.only, err = splitList("peer", list, peers.Names...); err != nil {
 			return nil, err
 		}
+	} else if slices.Contains(wanted, peerBest) {
+		e.only = slices.DeleteFunc(slices.Clone(peers.Names), func(name string) bool { return name == onlyNamed })
 	}
 	for _, name := range []string{"python", "peer-jobs"} {
 		if c.IsSet(name) && len(wanted) == 0 {
@@ -99,7 +104,9 @@ func (e *env) beside(c *cli.Context, ours kernels.Device, wanted []string) (*pee
 	if c.IsSet("timeout") {
 		o.Timeout = c.Duration("timeout")
 	}
+	waiting := e.waitFor("starting the peers: %s imports the libraries", o.Python)
 	theirs, err := peers.Start(e.ctx, o)
+	waiting.end()
 	if err != nil {
 		return nil, err
 	}
@@ -165,14 +172,10 @@ func (e *env) prepare(c *cli.Context, dev kernels.Device, cells []peers.Cell) er
 		return nil
 	}
 	start := time.Now()
-	last := start
-	o.Done = func(done, total int) {
-		if now := time.Now(); now.Sub(last) > plainEvery && done < total {
-			last = now
-			e.notef("peers: compiling %d/%d", done, total)
-		}
-	}
+	waiting := e.waitFor("%s", preparing(0, len(cells), peers.Cell{}))
+	o.Progress = func(done, total int, oldest peers.Cell) { waiting.set("%s", preparing(done, total, oldest)) }
 	sum, err := both.Prepare(e.ctx, cells, o)
+	waiting.end()
 	switch {
 	case err != nil:
 		return err
@@ -182,6 +185,15 @@ func (e *env) prepare(c *cli.Context, dev kernels.Device, cells []peers.Cell) er
 		e.notef("peers: %s compiled ahead in %.1f s", count(sum.Cells, "cell"), time.Since(start).Seconds())
 	}
 	return nil
+}
+
+// preparing says what the peers compile for while nothing is measured.
+func preparing(done, total int, oldest peers.Cell) string {
+	name, ok := kernels.PeerName(oldest.Variant.Family)
+	if !ok {
+		return fmt.Sprintf("peers: starting the processes that compile (%d of %d cells done)", done, total)
+	}
+	return fmt.Sprintf("peer %s: compiling %s (%d of %d cells done)", name, oldest.Problem, done, total)
 }
 
 // preparePeers is prepare for the REFs over the problems of the flags.
@@ -229,6 +241,8 @@ const (
 
 // bestPeer is the fastest peer of a problem, and says what it saw.
 func (e *env) bestPeer(dev kernels.Device, p kernels.Problem, vs []kernels.Variant, pr record.Protocol) (kernels.Variant, error) {
+	waiting := e.waitFor("peer:best: opening %s", p)
+	defer waiting.end()
 	b, err := dev.Open(e.ctx, p, 1)
 	if err != nil {
 		return kernels.Variant{}, err
@@ -238,6 +252,7 @@ func (e *env) bestPeer(dev kernels.Device, p kernels.Problem, vs []kernels.Varia
 	var failed []string
 	look := func(v kernels.Variant, samples int) error {
 		name, _ := kernels.PeerName(v.Family)
+		waiting.set("peer:best: timing %s on %s", name, p)
 		t, err := b.Time(e.ctx, v, pr.TimeOptions(samples+pr.Discard))
 		var f *kernels.Failure
 		switch {

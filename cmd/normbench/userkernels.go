@@ -80,11 +80,11 @@ func (e *env) errUnused(why error) error {
 	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` shows what they refuse", "--kernels %s has no effect here: %w", e.kernels, why)
 }
 
-// hostCheck checks the user's families on a cpu, which cannot run their CUDA sources: plans can be
-// made for the problems, and kernels compile. Without REFs it checks all families. It takes
-// families without a host stage out of the REFs, and prints a note for each family. unrun are the
-// families whose kernels nothing will run.
-func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref) (left []ref, unrun []string, err error) {
+// hostCheck checks the user's families on a cpu as far as that goes without running them: plans can
+// be made for the problems, and kernels compile. Without REFs it checks all families. It takes
+// families without a host stage out of the REFs, and prints a note for each family. guests are the
+// families that it checked.
+func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref, v *verification) (left []ref, guests []*kernels.Family, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
 	}
@@ -108,19 +108,20 @@ func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref) (le
 		if len(ours) == 0 {
 			continue
 		}
-		if err := e.checkUnrun(f, ours, c.Bool("all-configs")); err != nil {
+		if v.compiled[f.Name], err = e.checkPlans(f, ours, c.Bool("all-configs")); err != nil {
 			return nil, nil, err
 		}
-		unrun = append(unrun, f.Name)
+		guests = append(guests, f)
 	}
-	return refs, unrun, nil
+	return refs, guests, nil
 }
 
-// checkUnrun checks one family for problems of its op and pass without running it.
-func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) error {
+// checkPlans checks one family for problems of its op and pass without running it, and says
+// whether its kernels were compiled.
+func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool, err error) {
 	checker, noCompiler := manifest.NewChecker(e.registry, launchrule.KnownDevices()[0].DeviceInfo)
 	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
-		return hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
+		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
 	}
 	configs, served := 0, 0
 	var refusal error
@@ -132,7 +133,7 @@ func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) erro
 		n, err := checker.Check(f, p, all)
 		e.unkept(checker.Unkept())
 		if err != nil {
-			return err
+			return false, err
 		}
 		if n == 0 {
 			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p, launchrule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
@@ -142,36 +143,23 @@ func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) erro
 		configs += n
 	}
 	if served == 0 {
-		return hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], launchrule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
+		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], launchrule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
 	}
-	compiled, verb := "compiled nothing: ", "NOT COMPILED, NOT RUN"
+	text := "NOT COMPILED: "
 	if noCompiler == nil {
-		compiled, verb = count(checker.Kernels(), "kernel")+" compiled for "+launchrule.KnownDevices()[0].DeviceInfo.Arch, "COMPILED, NOT RUN"
+		text = count(checker.Kernels(), "kernel") + " compiled for " + launchrule.KnownDevices()[0].DeviceInfo.Arch
 	} else {
-		compiled += oneLine(noCompiler.Error())
+		text += oneLine(noCompiler.Error())
 	}
-	why := "has no host stage, so it is not run on the cpu"
-	if len(f.Host) > 0 {
-		why = "is checked by the host stages of another family; its own kernels are not run on the cpu"
-	}
-	e.notef("%s: %s %s; for an %s: %s of %s laid out, %s",
-		verb, f.Name, why, launchrule.KnownDevices()[0].Name, count(configs, "config"), count(served, "problem"), compiled)
-	return nil
-}
-
-// notRun is what a verify ends with that ran no kernel of these families.
-func notRun(families []string) error {
-	if len(families) == 0 {
-		return nil
-	}
-	return &coded{exitUnclear, hint.Errorf("verify them on a GPU: --device cuda", "not verified, as their kernels were not run: %s", strings.Join(families, ", "))}
+	e.notef("%s: %s of %s laid out for an %s, %s", f.Name, count(configs, "config"), count(served, "problem"), launchrule.KnownDevices()[0].Name, text)
+	return noCompiler == nil, nil
 }
 
 // checkLaidOut refuses a verify of all families if one of the user's has no config that
 // can run: that family would not be verified.
-func (e *env) checkLaidOut(tasks []sweep.Task, unrun []string, info kernels.DeviceInfo) error {
+func (e *env) checkLaidOut(tasks []sweep.Task, guests []*kernels.Family, info kernels.DeviceInfo) error {
 	for _, f := range e.users {
-		if slices.Contains(unrun, f.Name) {
+		if slices.Contains(guests, f) {
 			continue
 		}
 		found, of := false, 0

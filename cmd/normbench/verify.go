@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/urfave/cli/v2"
 
@@ -21,11 +22,13 @@ func (e *env) verifyCommand() *cli.Command {
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
 		Description: refHelp + ".\nWithout a REF, verify checks every family in its base config, or with --all-configs in every config.\n" +
-			"The inputs come from a fresh seed, which is printed.",
+			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes\n" +
+			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or $CXX).",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
 			seedFlag, formatFlag, kernelsFlag, includeFlag,
 			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3},
 			&cli.BoolFlag{Name: "all-configs", Usage: "check every config of each family's space"},
+			&cli.BoolFlag{Name: "host-only", Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in the emulator"},
 			&cli.BoolFlag{Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
 		}, peerFlags),
 		Action: e.verify,
@@ -53,22 +56,28 @@ func (e *env) verify(c *cli.Context) error {
 			return err
 		}
 	}
+	step := e.waitFor("starting the device")
+	defer step.end()
 	devices, err := e.devicesFor(c, refs...)
 	if err != nil {
 		return err
 	}
 	defer closeAll(devices)
+	step.set("laying out and compiling")
 	dev := devices[0]
 	info := dev.Info()
 	if _, replayed := dev.(*replay.Device); replayed {
 		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", c.String("device"))
 	}
-	refs, unrun, err := e.hostCheck(c, info, refs)
+	onHost, hostOnly := info.Kind == kernels.KindCPU, c.Bool("host-only")
+	if hostOnly && !onHost {
+		return hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code", info.Name)
+	}
+	v := newVerification(c.Int("repeats"))
+	asked := slices.Clone(refs)
+	refs, guests, err := e.hostCheck(c, info, refs, v)
 	if err != nil {
 		return err
-	}
-	if named && len(refs) == 0 {
-		return notRun(unrun)
 	}
 	var tasks []sweep.Task
 	switch {
@@ -84,8 +93,11 @@ func (e *env) verify(c *cli.Context) error {
 		if err := e.preparePeers(c, dev, refs); err != nil {
 			return err
 		}
-		if tasks, err = e.tasks(c, refs, info, nil); err != nil {
-			return err
+		v.name(refs)
+		if len(refs) > 0 {
+			if tasks, err = e.tasks(c, refs, info, nil); err != nil {
+				return err
+			}
 		}
 	default:
 		if tasks, err = e.baseTasks(c, info); err != nil {
@@ -93,7 +105,7 @@ func (e *env) verify(c *cli.Context) error {
 		}
 	}
 	if !named {
-		if err := e.checkLaidOut(tasks, unrun, info); err != nil {
+		if err := e.checkLaidOut(tasks, guests, info); err != nil {
 			return err
 		}
 	}
@@ -102,28 +114,52 @@ func (e *env) verify(c *cli.Context) error {
 		seed |= reference.Hostile
 	}
 	e.notef("%s, inputs from --seed %d", info.Name, seed)
-	t, bad, done, err := e.check(dev, tasks, seed, c.Int("repeats"))
-	stopped := err != nil && e.ctx.Err() != nil
-	if err == nil || done > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
+	code := cudaCode
+	if onHost {
+		code = hostCode
 	}
+	if err = e.check(v, dev, code, tasks, seed, c.Int("repeats")); err == nil && onHost && !hostOnly {
+		err = e.checkCUDA(c, v, asked, guests, tasks, info, seed)
+	}
+	stopped := err != nil && e.ctx.Err() != nil
+	if len(v.table.Rows) > 0 { // a run that ended early still has its rows
+		err = cmp.Or(err, report.RenderTable(e.stdout, v.table, c.String("format")))
+	}
+	done := v.checks()
 	switch {
 	case stopped:
-		total := 0
-		for _, t := range tasks {
-			total += len(t.Variants)
-		}
-		return interrupted("%d of %d checks done, %d of them failed", done, total, bad)
+		return interrupted("%d of %d checks done, %d of them failed", done, v.total, v.failed)
 	case err != nil:
 		return err
-	case bad > 0:
-		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", bad, done)}
-	}
-	if done == 0 {
+	case v.failed > 0:
+		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", v.failed, done)}
+	case hostOnly && done == 0 && len(guests) > 0:
+		v.leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
+	case done == 0 && len(v.unrun) == 0:
 		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
 	}
-	e.notef("%d checks passed", done)
-	return notRun(unrun)
+	if done > 0 {
+		e.notef("%s passed", v.counts())
+	}
+	if hostOnly && done > 0 {
+		e.notef("no CUDA code was run, as --host-only asks")
+	}
+	return v.notRun()
+}
+
+// checkCUDA runs the CUDA code of what was asked for in the emulator.
+func (e *env) checkCUDA(c *cli.Context, v *verification, asked []ref, guests []*kernels.Family,
+	tasks []sweep.Task, info kernels.DeviceInfo, seed uint64) error {
+	refs, err := e.emulatedRefs(asked, guests, tasks)
+	if err != nil {
+		return err
+	}
+	v.name(refs)
+	ps, err := problems(c, info)
+	if err != nil {
+		return err
+	}
+	return e.emulate(v, refs, ps, seed)
 }
 
 // baseTasks is every serving family in its base config, where it has a valid
@@ -149,30 +185,40 @@ func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, 
 	return tasks, nil
 }
 
-// check runs the checks of all tasks and makes their table, one row per output
-// of a variant in a small run, one per family and problem in a large one. Beside
-// an error it returns what was found before.
-func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, done int, err error) {
-	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
-	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
-	t.Data = verifyData()
+// check runs the checks of all tasks on dev, which runs code, and adds their rows: one per
+// output of a variant. Beside an error stands what was found before.
+func (e *env) check(v *verification, dev kernels.Device, code string, tasks []sweep.Task,
+	seed uint64, repeats int) error {
+	step := e.waitFor("checking")
+	defer step.end()
+	done, total, where := 0, 0, ""
 	for _, task := range tasks {
-		found, err := e.checkTask(dev, task, seed, repeats)
+		total += len(task.Variants)
+	}
+	v.total += total
+	if code == emulatedCode {
+		where = " in the emulator"
+	}
+	tell := func(p kernels.Problem, family string) {
+		step.set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
+		done++
+	}
+	for _, task := range tasks {
+		step.set("opening %s%s (%d of %d done)", task.Problem, where, done, total)
+		found, err := e.checkTask(v, dev, code, task, seed, repeats, tell)
 		for _, k := range found {
-			bad += k.failed
-			done += k.configs
-			t.Rows = append(t.Rows, k.rows(task.Problem)...)
-			k.data(t.Data, task.Problem)
+			v.add(k, task.Problem)
 		}
 		if err != nil {
-			return t, bad, done, err
+			return err
 		}
 	}
-	return t, bad, done, nil
+	return nil
 }
 
-// checkTask is check for one task: the verdicts of each family.
-func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeats int) (found []*verdicts, err error) {
+// checkTask is check for one task: the verdicts of each family and REF.
+func (e *env) checkTask(ver *verification, dev kernels.Device, code string, task sweep.Task,
+	seed uint64, repeats int, tell func(p kernels.Problem, family string)) (found []*verdicts, err error) {
 	// A device that goes down while it opens a problem gets one more try.
 	open := func() (bench kernels.Bench, err error) {
 		for range 2 {
@@ -192,9 +238,13 @@ func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeat
 			bench.Close()
 		}
 	}()
-	dev.Prefetch(task.Problem, task.Variants)
-	byFamily := map[string]*verdicts{}
+	if code != emulatedCode { // all of its tasks are ahead already
+		dev.Prefetch(task.Problem, task.Variants)
+	}
+	digests := map[string]map[uint64]bool{}
+	of := map[[2]string]*verdicts{}
 	for _, v := range task.Variants {
+		tell(task.Problem, v.Family)
 		got, err := bench.Check(e.ctx, v, repeats)
 		var f *kernels.Failure
 		if err != nil && (e.ctx.Err() != nil || !errors.As(err, &f)) {
@@ -207,33 +257,49 @@ func (e *env) checkTask(dev kernels.Device, task sweep.Task, seed uint64, repeat
 				return found, err
 			}
 		}
-		k := byFamily[v.Family]
+		refs := ver.refs(task.Problem, v)
+		k := of[[2]string{v.Family, refs}]
 		if k == nil {
 			family, err := e.registry.Lookup(v.Family)
 			if err != nil {
 				return found, err
 			}
-			k = &verdicts{family: family, outputs: map[string]kernels.OutputCheck{}, digests: map[uint64]kernels.Config{}}
-			byFamily[v.Family] = k
+			if digests[v.Family] == nil {
+				digests[v.Family] = map[uint64]bool{}
+			}
+			k = &verdicts{family: family, refs: refs, code: code,
+				outputs: map[string]kernels.OutputCheck{}, digests: digests[v.Family]}
+			if _, ok := kernels.PeerName(v.Family); ok {
+				k.code = peerCode
+			}
+			of[[2]string{v.Family, refs}] = k
 			found = append(found, k)
 		}
-		if f == nil {
+		switch {
+		case f == nil:
 			k.add(v, &got)
-			continue
+		case code == emulatedCode && f.Status == kernels.StatusCompile:
+			if k.unrun = "not run: " + f.Reason; ver.compiled[v.Family] {
+				k.unrun = "compiled, " + k.unrun
+			}
+			ver.leave(v.Family, f.Reason)
+		default:
+			k.fail(v, f.Error())
 		}
-		k.fail(v, f.Error())
 	}
 	return found, nil
 }
 
-// verdicts collects what was found of one family on one problem.
+// verdicts collects what was found of one family on one problem, for the REFs that name it.
 type verdicts struct {
 	family          *kernels.Family
+	refs, code      string
+	unrun           string // "not run: " and what the emulator lacks
 	configs, failed int
 	order           []string
 	outputs         map[string]kernels.OutputCheck // the worst of each
 	differing       int64
-	digests         map[uint64]kernels.Config // one config for each result that came out
+	digests         map[uint64]bool // the results of the family's configs
 	reasons         []string
 }
 
@@ -258,7 +324,7 @@ func (k *verdicts) add(v kernels.Variant, c *kernels.Check) {
 		k.fail(v, c.Reason())
 	case c.Breaks():
 		k.fail(v, fmt.Sprintf("%d elements change from run to run, but the family is %s", c.Differing, k.family.Bits))
-	case k.breaksBitwise(v, c.Digest):
+	case k.breaksBitwise(c.Digest):
 		k.fail(v, "the bits are not those of another config, but the family is bitwise")
 	default:
 		k.configs++
@@ -266,8 +332,8 @@ func (k *verdicts) add(v kernels.Variant, c *kernels.Check) {
 }
 
 // breaksBitwise says whether a family that is bitwise has come to two results.
-func (k *verdicts) breaksBitwise(v kernels.Variant, digest uint64) bool {
-	k.digests[digest] = v.Config
+func (k *verdicts) breaksBitwise(digest uint64) bool {
+	k.digests[digest] = true
 	return k.family.Bits == kernels.Bitwise && len(k.digests) > 1
 }
 
@@ -279,20 +345,28 @@ func (k *verdicts) stated() string {
 	return k.family.Bits.String()
 }
 
-func (k *verdicts) rows(p kernels.Problem) [][]string {
-	verdict := "ok"
-	if k.failed > 0 {
-		verdict = fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
+// verdict is ok, or what is wrong with the first of its configs.
+func (k *verdicts) verdict() string {
+	switch {
+	case k.failed > 0:
+		return fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
+	case k.unrun != "":
+		return k.unrun
 	}
-	rows := [][]string{{p.String(), k.family.Name, fmt.Sprint(k.configs), "", "", "", fmt.Sprint(k.differing), k.stated(), verdict}}
+	return "ok"
+}
+
+func (k *verdicts) rows(p kernels.Problem) [][]string {
+	rows := [][]string{{p.String(), k.refs, k.family.Name, k.code, fmt.Sprint(k.configs), "", "", "",
+		fmt.Sprint(k.differing), k.stated(), k.verdict()}}
 	for i, name := range k.order {
 		o := k.outputs[name]
 		cells := []string{name, fmt.Sprintf("%.2f", o.MaxErr), fmt.Sprintf("%.1e", o.RelL2)}
 		if i == 0 {
-			copy(rows[0][3:], cells)
+			copy(rows[0][5:], cells)
 			continue
 		}
-		rows = append(rows, append(append([]string{"", "", ""}, cells...), "", "", ""))
+		rows = append(rows, append(append([]string{"", "", "", "", ""}, cells...), "", "", ""))
 	}
 	return rows
 }

@@ -19,8 +19,13 @@ import (
 type Device struct {
 	registry *kernels.Registry
 	info     kernels.DeviceInfo
+	launch   LaunchFunc // nil for host stages
 	flush    []uint64
 }
+
+// A LaunchFunc does one launch on host memory, which has a buffer for each name among its
+// arguments. A launch that fails is a *kernels.Failure.
+type LaunchFunc func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory) error
 
 // New opens the cpu device.
 func New(r *kernels.Registry) *Device {
@@ -47,10 +52,10 @@ func (d *Device) WithCache(n int64) *Device {
 	return d
 }
 
-// As opens the cpu device with host stages that stand for another device's kernels: plans
-// are made for info.
-func As(r *kernels.Registry, info kernels.DeviceInfo) *Device {
-	return &Device{registry: r, info: info}
+// As opens a device that stands for another one: plans are made for info, and launch does
+// what their host stages would.
+func As(r *kernels.Registry, info kernels.DeviceInfo, launch LaunchFunc) *Device {
+	return &Device{registry: r, info: info, launch: launch}
 }
 
 // Info implements kernels.Device.
@@ -112,6 +117,7 @@ type ready struct {
 	family *kernels.Family
 	config kernels.Config
 	plan   kernels.Plan
+	launch LaunchFunc
 	mem    map[string]*kernels.Memory
 	runs   []*kernels.HostRun // one per goroutine
 }
@@ -122,7 +128,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
 	b.saved(plan)
-	r := &ready{family: f, config: v.Config, plan: plan, mem: map[string]*kernels.Memory{}}
+	r := &ready{family: f, config: v.Config, plan: plan, launch: b.d.launch, mem: map[string]*kernels.Memory{}}
 	for name, m := range b.mem {
 		r.mem[name] = m
 	}
@@ -153,10 +159,13 @@ func (b *bench) saved(plan kernels.Plan) {
 
 // run does one launch: its CTAs are dealt to the goroutines one by one, as
 // a GPU deals them to its SMs.
-func (r *ready) run(l *kernels.Launch) error {
+func (r *ready) run(ctx context.Context, l *kernels.Launch) error {
 	if l.Entry == kernels.Memset {
 		r.runs[0].Mem[l.Args[0].Name].Zero(l.Args[1].Int)
 		return nil
+	}
+	if r.launch != nil {
+		return r.launch(ctx, l, r.runs[0].Mem)
 	}
 	stage := r.family.Host[l.Entry]
 	if stage == nil {
@@ -191,7 +200,7 @@ func (r *ready) runAll(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := r.run(&r.plan.Launches[i]); err != nil {
+		if err := r.run(ctx, &r.plan.Launches[i]); err != nil {
 			return err
 		}
 	}
@@ -297,7 +306,7 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptio
 		start := time.Now()
 		last := start
 		for j := range r.plan.Launches {
-			if err := r.run(&r.plan.Launches[j]); err != nil {
+			if err := r.run(ctx, &r.plan.Launches[j]); err != nil {
 				return kernels.Timing{}, err
 			}
 			if o.Stages {

@@ -1,6 +1,6 @@
 // Package emulate runs the CUDA sources of kernels without a GPU, slowly: a C++ compiler
 // compiles them for this machine, with inline PTX replaced by functions (cxx/), threads
-// as fibers and the CTAs of a cluster side by side. Tests check answers, bits, accesses
+// as fibers and the CTAs of a cluster side by side. It shows wrong answers and bits, accesses
 // beyond a buffer and barriers that not all threads reach; what a GPU does at once and in
 // which order memory changes there is not seen here.
 package emulate
@@ -28,7 +28,7 @@ import (
 var header string
 
 //go:embed cxx/runtime.cpp
-var runtime string
+var runtimeText string
 
 // ErrNoCompiler says that there is no C++ compiler.
 var ErrNoCompiler = errors.New("no C++ compiler")
@@ -48,6 +48,14 @@ type program struct {
 	err  error
 }
 
+// Unsupported says what in a source the emulator does not run, or its compiler does not take.
+type Unsupported struct {
+	Source    string // file
+	Construct string // PTX, or the compiler's first error
+}
+
+func (u *Unsupported) Error() string { return u.Source + ": " + u.Construct }
+
 // flags: contractions would make sums differ from one compiler to the next.
 var flags = []string{"-std=c++20", "-O1", "-w", "-ffp-contract=off", "-pthread"}
 
@@ -64,7 +72,7 @@ func New(dir string) (*Emulator, error) {
 	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{}}
 	for _, once := range []struct{ name, text, to, language string }{
 		{"emulate.h", header, "emulate.h.gch", "c++-header"},
-		{"runtime.cpp", runtime, "runtime.o", "c++"},
+		{"runtime.cpp", runtimeText, "runtime.o", "c++"},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, once.name), []byte(once.text), 0o666); err != nil {
 			return nil, err
@@ -164,7 +172,7 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 	}
 	text, err := withoutPTX(join(u.Source.Text, u.Source.Headers, map[string]bool{}))
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", l.Source, err)
+		return "", &Unsupported{l.Source, err.Error()}
 	}
 	shared := strconv.Itoa(max(l.Shared, 16))
 	b.WriteString(dynamicShared.ReplaceAllString(text, "static thread_local ${1}["+shared+" / sizeof(${2})];"))
@@ -188,10 +196,15 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-o", file, file+".cpp", filepath.Join(e.dir, "runtime.o"))...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		_, what, _ := strings.Cut(string(out), "error: ")
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if _, what, found := strings.Cut(string(out), "error: "); err != nil && found {
 		what, _, _ = strings.Cut(what, "\n")
-		return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, what)
+		return &Unsupported{l.Source, what}
+	}
+	if err != nil {
+		return fmt.Errorf("compile %s for %s: %w: %s", l.Source, l.Entry, err, oneLine(string(out)))
 	}
 	return nil
 }

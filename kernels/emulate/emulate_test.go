@@ -1,7 +1,6 @@
 package emulate
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"normbench/kernels"
-	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 )
@@ -31,24 +29,11 @@ func emulator(t *testing.T) *Emulator {
 	return e
 }
 
-// emulated is the families with host stages that run their CUDA sources.
-func emulated(e *Emulator) *kernels.Registry {
-	r := families.New()
-	for _, f := range r.Families {
-		host := map[string]kernels.HostStage{}
-		for entry := range f.Host {
-			host[entry] = func(h *kernels.HostRun, pid int) {
-				if pid > 0 { // the first does all
-					return
-				}
-				if err := e.Run(context.Background(), r, h.Launch, h.Mem); err != nil {
-					panic(err.Error())
-				}
-			}
-		}
-		f.Host = host
-	}
-	return r
+// device stands for a GPU, with the registry's families.
+func device(t *testing.T, e *Emulator, r *kernels.Registry, info kernels.DeviceInfo) *Device {
+	d := NewDevice(t.Context(), e, r, info)
+	t.Cleanup(func() { d.Close() })
+	return d
 }
 
 // small is a GPU of few SMs, so that CTAs have several tiles of a few rows.
@@ -86,8 +71,8 @@ func TestFamilies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := emulated(e)
-			dev := cpu.As(r, small())
+			r := families.New()
+			dev := device(t, e, r, small())
 			b, err := dev.Open(t.Context(), p, 7)
 			if err != nil {
 				t.Fatal(err)
@@ -179,7 +164,7 @@ func TestVariants(t *testing.T) {
 			}
 			dev := small()
 			dev.CacheBytes = 1 << 10
-			b, err := cpu.As(emulated(e), dev).Open(t.Context(), p, 7)
+			b, err := device(t, e, families.New(), dev).Open(t.Context(), p, 7)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,12 +204,12 @@ func checkPick(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := emulated(e)
+	r := families.New()
 	v, err := r.Base(p, d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := cpu.As(r, d).Open(t.Context(), p, 7)
+	b, err := device(t, e, r, d).Open(t.Context(), p, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,9 +315,9 @@ func TestMistakes(t *testing.T) {
 		{head + `if (t < 20) __syncthreads(); else __syncwarp(); }`, "all threads wait, and nothing happens"},
 		{head + `while (*(volatile float *)y != 7.f) __nanosleep(1); }`, "all threads wait, and nothing happens"},
 		{head + `__builtin_assume(t < 5); }`, "an assumption does not hold"},
-		{head + `asm volatile("bar.sync 3;"); }`, `emulate has no function for "bar.sync 3;"`},
+		{head + `asm volatile("bar.sync 3;"); }`, `k.cu: the emulator has no "bar.sync 3;"`},
 		{head + `asm volatile("unfinished }`, "a string without an end"},
-		{head + `nonsense; }`, "compile k.cu for k: exit status 1: 'nonsense' was not declared"},
+		{head + `nonsense; }`, "k.cu: 'nonsense' was not declared"},
 		{`extern "C" __global__ void k(const float *x) {}`, "another number of arguments"},
 		{head + `__shared__ unsigned long long b; __shared__ __align__(16) float s[4]; unsigned to = __cvta_generic_to_shared(s), at = __cvta_generic_to_shared(&b);
 			if (t == 0) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");

@@ -87,7 +87,7 @@ func withoutPTX(text string) (string, error) {
 		}
 		f, ok := functions[instructions]
 		if !ok {
-			return "", fmt.Errorf("emulate has no function for %q", instructions)
+			return "", fmt.Errorf("the emulator has no %q", instructions)
 		}
 		b.WriteString(text[:at[0]])
 		fmt.Fprintf(&b, "emulate::%s(%s)", f, strings.Join(operands, ", "))

@@ -22,8 +22,9 @@ type Cell struct {
 type PrepareOptions struct {
 	Jobs  int           // processes at once
 	Limit time.Duration // longest for one cell
-	// Done, where set, is told of every cell. Calls do not overlap.
-	Done func(done, total int)
+	// Progress, where set, is told of every cell that begins or ends: how many have ended,
+	// and which of those at work began first, the zero Cell where none is. Calls do not overlap.
+	Progress func(done, total int, oldest Cell)
 }
 
 // DefaultLimit is a few times what tuning a backward takes on a busy machine.
@@ -56,8 +57,25 @@ func (t *Theirs) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	close(next)
 	var mu sync.Mutex
 	done := 0
-	var none error // why a process did not start
-	note := func(err error) {
+	var none error     // why a process did not start
+	var working []Cell // in the order in which they began
+	tell := func() {
+		if o.Progress == nil || ctx.Err() != nil {
+			return
+		}
+		oldest := Cell{}
+		if len(working) > 0 {
+			oldest = working[0]
+		}
+		o.Progress(done, len(cells), oldest)
+	}
+	begin := func(c Cell) {
+		mu.Lock()
+		defer mu.Unlock()
+		working = append(working, c)
+		tell()
+	}
+	note := func(c Cell, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		var f *kernels.Failure
@@ -66,9 +84,9 @@ func (t *Theirs) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 				sum.First = err
 			}
 		}
-		if done++; o.Done != nil && ctx.Err() == nil {
-			o.Done(done, len(cells))
-		}
+		done++
+		working = slices.DeleteFunc(working, func(w Cell) bool { return w == c })
+		tell()
 	}
 	var wg sync.WaitGroup
 	for range min(o.Jobs, len(cells)) {
@@ -86,14 +104,15 @@ func (t *Theirs) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 				if ctx.Err() != nil {
 					return
 				}
-				note(prepare(ctx, c, cell))
+				begin(cell)
+				note(cell, prepare(ctx, c, cell))
 			}
 		})
 	}
 	wg.Wait()
 	if ctx.Err() == nil {
-		for range next { // not one process has started
-			note(none)
+		for cell := range next { // not one process has started
+			note(cell, none)
 		}
 	}
 	return sum, ctx.Err()

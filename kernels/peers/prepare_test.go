@@ -44,14 +44,21 @@ func TestPrepare(t *testing.T) {
 	list := cells(t, []string{"slow", "crashes", "raises", "plain", "prints"}, "rmsnorm/fwd/8x64/bf16+zc", "rmsnorm/fwd/16x64/bf16+zc")
 	list = append(list, Cell{list[0].Problem, kernels.Variant{Family: "rms_fwd/cta_reg"}})
 	var seen []int
-	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second, Done: func(done, total int) {
+	begun := map[Cell]bool{}
+	got, err := d.Prepare(t.Context(), list, PrepareOptions{Jobs: 2, Limit: 10 * time.Second, Progress: func(done, total int, oldest Cell) {
 		if total != 10 {
 			t.Errorf("%d of %d", done, total)
 		}
-		seen = append(seen, done)
+		if len(seen) == 0 && (done > 0 || oldest == Cell{}) {
+			t.Errorf("it says %d done of %v at first, not what begins", done, oldest)
+		}
+		begun[oldest] = true
+		if len(seen) == 0 || seen[len(seen)-1] != done {
+			seen = append(seen, done)
+		}
 	}})
 	// What is refused is no failure: it is never asked of a peer.
-	if err != nil || got.Cells != 10 || got.Failed != 4 || got.First == nil || len(seen) != 10 || seen[9] != 10 {
+	if err != nil || got.Cells != 10 || got.Failed != 4 || got.First == nil || len(seen) != 11 || seen[10] != 10 || !begun[Cell{}] {
 		t.Errorf("%+v, %v, %v", got, err, seen)
 	}
 	pids := map[string]bool{}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/emulate"
+	"normbench/kernels/launchrule"
+	"normbench/sweep"
+)
+
+const (
+	// emulatedShapes is how many shapes each REF or family is emulated on, for each op and pass.
+	emulatedShapes = 3
+	// emulatedElements is the most that one of them may have: a second's work.
+	emulatedElements = 32 << 10
+)
+
+// smallShapes are emulated where too few of the shapes asked for are small enough: rows that no
+// vector divides, rows longer than a CTA holds at once, and whole tiles of an fp8 transpose.
+var smallShapes = [][2]int64{{21, 72}, {9, 541}, {5, 3074}, {48, 512}, {16, 1024}, {64, 128}}
+
+// emulatedGPU is an H200 of three SMs, so that a CTA has several rows or tiles of a small problem.
+func emulatedGPU() kernels.DeviceInfo {
+	d := launchrule.KnownDevices()[0].DeviceInfo
+	d.SMs, d.Clusters = 3, [4]int{2, 1, 1, 1}
+	return d
+}
+
+// emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
+// ones of its shapes, then at smallShapes. Where there are several sets of types and options, each
+// shape has another one. none are the REFs without any.
+func emulatedTasks(refs []ref, ps []kernels.Problem, info kernels.DeviceInfo) (
+	tasks []sweep.Task, none []string) {
+	at := map[kernels.Problem]int{} // in tasks
+	found := map[string]bool{}
+	add := func(p kernels.Problem, vs []kernels.Variant) {
+		if _, ok := at[p]; !ok {
+			at[p] = len(tasks)
+			tasks = append(tasks, sweep.Task{Problem: p})
+		}
+		t := &tasks[at[p]]
+		for _, v := range vs {
+			if !slices.Contains(t.Variants, v) {
+				t.Variants = append(t.Variants, v)
+			}
+		}
+	}
+	for i, first := range ps {
+		alike := func(p kernels.Problem) bool { return p.Op == first.Op && p.Pass == first.Pass }
+		if slices.IndexFunc(ps, alike) < i {
+			continue
+		}
+		var shapes [][2]int64
+		var classes []kernels.Problem // without their shapes
+		for _, p := range ps[i:] {
+			if !alike(p) {
+				continue
+			}
+			if s := [2]int64{p.M, p.N}; p.M*p.N <= emulatedElements && !slices.Contains(shapes, s) {
+				shapes = append(shapes, s)
+			}
+			if p.M, p.N = 0, 0; !slices.Contains(classes, p) {
+				classes = append(classes, p)
+			}
+		}
+		for _, r := range refs {
+			picked := 0
+			for _, s := range append(shapes, smallShapes...) {
+				for i := 0; i < len(classes) && picked < emulatedShapes; i++ {
+					p := classes[(picked+i)%len(classes)]
+					p.M, p.N = s[0], s[1]
+					if vs, err := r.variants(p, info); err == nil && len(vs) > 0 {
+						add(p, vs)
+						found[r.text] = true
+						picked++
+						break
+					}
+				}
+			}
+		}
+	}
+	for _, r := range refs {
+		if !found[r.text] {
+			none = append(none, r.text)
+		}
+	}
+	return tasks, none
+}
+
+// emulatedRefs are the REFs whose CUDA code is emulated beside what the host ran: those asked for.
+// Without REFs they are the families of tasks and the user's guests. Families stand also for REFs
+// that are tuned for a device, which have no answer at the small shapes.
+func (e *env) emulatedRefs(asked []ref, guests []*kernels.Family, tasks []sweep.Task) (
+	refs []ref, err error) {
+	tuned := func(r ref) bool {
+		return strings.HasPrefix(r.text, "tuned:") || strings.HasPrefix(r.text, "near:")
+	}
+	var names []string
+	if len(asked) == 0 || slices.ContainsFunc(asked, tuned) {
+		for _, t := range tasks {
+			for _, v := range t.Variants {
+				names = append(names, v.Family)
+			}
+		}
+	}
+	if len(asked) == 0 {
+		for _, f := range guests {
+			names = append(names, f.Name)
+		}
+	}
+	refs = slices.DeleteFunc(slices.Clone(asked), tuned)
+	for _, name := range names {
+		if slices.ContainsFunc(refs, func(r ref) bool { return r.text == name }) {
+			continue
+		}
+		r, err := e.parseRef(name)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, r)
+	}
+	return refs, nil
+}
+
+// emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
+// nothing, and the verification has them as not run.
+func (e *env) emulate(v *verification, refs []ref, ps []kernels.Problem, seed uint64) error {
+	step := e.waitFor("building the emulator")
+	defer step.end()
+	dir, err := os.MkdirTemp("", "normbench-emulator-")
+	if err != nil {
+		return hint.Errorf("point $TMPDIR at a folder that you may write to",
+			"the emulator has no folder: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	info := emulatedGPU()
+	tasks, none := emulatedTasks(refs, ps, info)
+	for _, name := range none {
+		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements", emulatedElements))
+	}
+	emulator, err := emulate.New(dir)
+	if err != nil {
+		v.help = "install g++ or name a C++ compiler in $CXX, or use --device cuda; " +
+			"--host-only leaves CUDA code out"
+		for _, t := range tasks {
+			for _, x := range t.Variants {
+				v.leave(x.Family, oneLine(err.Error()))
+			}
+		}
+		return nil
+	}
+	dev := emulate.NewDevice(e.ctx, emulator, e.registry, info)
+	defer dev.Close()
+	for _, t := range tasks {
+		dev.Prefetch(t.Problem, t.Variants)
+	}
+	return e.check(v, dev, emulatedCode, tasks, seed, 1)
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/report"
+)
+
+// The codes that a check may have run: a family's host stages, its CUDA code on a GPU or in the
+// emulator, or a peer's.
+const (
+	hostCode     = "host"
+	cudaCode     = "CUDA"
+	emulatedCode = "emulated"
+	peerCode     = "peer"
+)
+
+// codes are what a count says of each.
+var codes = []struct{ code, words string }{
+	{hostCode, "of host code"}, {cudaCode, "of CUDA code"},
+	{emulatedCode, "of CUDA code in the emulator"}, {peerCode, "of peers"},
+}
+
+// A verification is what a verify has found.
+type verification struct {
+	table    *report.Table
+	total    int            // checks that were laid out
+	done     map[string]int // checks by their code
+	failed   int
+	named    map[problemVariant][]string // the REFs that name a variant, where there are several
+	compiled map[string]bool             // families whose kernels NVRTC has compiled
+	unrun    []string                    // families, or REFs, whose CUDA code was not run
+	why      string                      // of the first
+	help     string                      // how to have them run
+}
+
+// A problemVariant is what one check is of.
+type problemVariant struct {
+	problem kernels.Problem
+	variant kernels.Variant
+}
+
+func newVerification(repeats int) *verification {
+	title := "worst error over tolerance (at most 1 passes), bits compared over %d runs"
+	t := newTable(fmt.Sprintf(title, repeats), "problem", "REF", "family", "code", ">configs",
+		"output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
+	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
+	t.Data = verifyData()
+	return &verification{table: t, done: map[string]int{}, compiled: map[string]bool{},
+		named: map[problemVariant][]string{}, help: "verify them on a GPU: --device cuda"}
+}
+
+// name has refs tell which variants they have for a problem, so that rows say by which of them they
+// are there.
+func (v *verification) name(refs []ref) {
+	if len(refs) < 2 {
+		return
+	}
+	for i, r := range refs {
+		refs[i].variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+			vs, err := r.variants(p, d)
+			for _, x := range vs {
+				at := problemVariant{p, x}
+				if !slices.Contains(v.named[at], r.text) {
+					v.named[at] = append(v.named[at], r.text)
+				}
+			}
+			return vs, err
+		}
+	}
+}
+
+// refs are the REFs that name a variant, with commas; "" where there is one REF at most, or the
+// families are the REFs.
+func (v *verification) refs(p kernels.Problem, x kernels.Variant) string {
+	list := v.named[problemVariant{p, x}]
+	if len(list) == 1 && list[0] == x.Family {
+		return ""
+	}
+	return strings.Join(list, ",")
+}
+
+// add adds the rows and counts of k.
+func (v *verification) add(k *verdicts, p kernels.Problem) {
+	v.failed += k.failed
+	v.done[k.code] += k.configs
+	v.table.Rows = append(v.table.Rows, k.rows(p)...)
+	k.data(v.table.Data, p)
+}
+
+// leave notes a family or REF whose CUDA code was not run.
+func (v *verification) leave(name, why string) {
+	if len(v.unrun) == 0 {
+		v.why = why
+	}
+	if !slices.Contains(v.unrun, name) {
+		v.unrun = append(v.unrun, name)
+	}
+}
+
+func (v *verification) checks() (n int) {
+	for _, x := range codes {
+		n += v.done[x.code]
+	}
+	return n
+}
+
+// counts are the checks by what they ran: "8 checks of host code, 6 of CUDA code in the emulator".
+func (v *verification) counts() string {
+	var parts []string
+	for _, x := range codes {
+		n := v.done[x.code]
+		switch {
+		case n == 0:
+		case len(parts) == 0:
+			parts = append(parts, count(n, "check")+" "+x.words)
+		default:
+			parts = append(parts, fmt.Sprint(n, " ", x.words))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// notRun is what a verify ends with that left CUDA code of families unrun.
+func (v *verification) notRun() error {
+	if len(v.unrun) == 0 {
+		return nil
+	}
+	return &coded{exitUnclear, hint.Errorf(v.help, "not verified, as their CUDA code was not run: %s; %s",
+		strings.Join(v.unrun, ", "), v.why)}
+}

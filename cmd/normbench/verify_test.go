@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+)
+
+// planted is the families with a change in one CUDA source. Their host stages are right.
+func planted(t *testing.T, name, old, text string) *kernels.Registry {
+	r := families.New()
+	file := r.File
+	r.File = func(n string) (string, error) {
+		s, err := file(n)
+		if n == name {
+			if !strings.Contains(s, old) {
+				t.Errorf("%s has no %q", name, old)
+			}
+			s = strings.ReplaceAll(s, old, text)
+		}
+		return s, err
+	}
+	return r
+}
+
+// A CUDA kernel that is wrong, or that the emulator cannot run, is not green on a cpu because its
+// host stage is right.
+func TestVerifyRunsCUDA(t *testing.T) {
+	if _, err := exec.LookPath("g++"); err != nil {
+		if os.Getenv("NORMBENCH_REQUIRE_CXX") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	const variance = "s[r] * INV_COLS + eps"
+	for _, test := range []struct {
+		text  string // in place of the variance
+		flags []string
+		code  int
+		want  string // among what is printed
+	}{
+		{variance, nil, 0, `(?m)^normbench: 2 checks of host code, 6 of CUDA code in the emulator passed$`},
+		{"1.01f * " + variance, nil, exitGate, `(?s)one_shot +host .* ok\n.*one_shot +emulated .* 1 FAILED, first .*: error: 6 of 8 checks failed\n`},
+		{"1.01f * " + variance, []string{"--host-only"}, 0, `(?m)^normbench: no CUDA code was run, as --host-only asks$`},
+		{"__vabsdiffu4(0, 0) + " + variance, nil, exitUnclear,
+			`(?s)one_shot +emulated .* not run: fwd_one_shot.cu: .*__vabsdiffu4.*: 2 checks of host code passed\n.*: error: not verified, as their CUDA code was not run: rms_fwd/one_shot, ln_fwd/one_shot; fwd_one_shot.cu: .*__vabsdiffu4`},
+	} {
+		var stdout, stderr bytes.Buffer
+		args := append([]string{"normbench", "verify", "rms_fwd/one_shot", "ln_fwd/one_shot", "--device", "cpu", "--shapes", "64x256", "--pass", "fwd", "--wide"}, test.flags...)
+		code := run(args, strings.NewReader(""), &stdout, &stderr, planted(t, "fwd_one_shot.cu", variance, test.text))
+		if all := stdout.String() + stderr.String(); code != test.code || !regexp.MustCompile(test.want).MatchString(all) {
+			t.Errorf("%s %v: exit code %d, want %d and %s\n%s", test.text, test.flags, code, test.code, test.want, all)
+		}
+	}
+}
+
+// What is emulated is small, three problems of each op and pass to a family, with each set of types
+// in turn; shapes that were asked for come first.
+func TestEmulatedTasks(t *testing.T) {
+	e := &env{registry: families.New()}
+	r, err := e.parseRef("rms_fwd/cta_reg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ps []kernels.Problem
+	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16", "rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
+		p, err := kernels.ParseProblem(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	tasks, none := emulatedTasks([]ref{r}, ps, emulatedGPU())
+	var got []string
+	for _, t := range tasks {
+		got = append(got, t.Problem.String())
+	}
+	const want = "rmsnorm/fwd/32x64/bf16 rmsnorm/fwd/21x72/fp16 rmsnorm/fwd/9x541/bf16+bias"
+	if strings.Join(got, " ") != want || len(none) != 0 {
+		t.Errorf("%v and %v, want %s", got, none, want)
+	}
+	if tasks, none = emulatedTasks([]ref{r}, ps[3:], emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
+		t.Errorf("of another op: %v, %v", tasks, none)
+	}
+}

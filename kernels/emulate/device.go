@@ -1,0 +1,78 @@
+package emulate
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+)
+
+// limit is the longest that one launch may run, a hundred times what small problems take.
+const limit = time.Minute
+
+// A Device runs the CUDA sources of variants, with plans for the GPU of its info. Check is
+// for answers; the times of Time say nothing.
+type Device struct {
+	*cpu.Device
+	emulator *Emulator
+	registry *kernels.Registry
+	ctx      context.Context // of the compilers of Prefetch
+	stop     context.CancelFunc
+	ahead    sync.WaitGroup
+	slots    chan struct{}
+}
+
+// NewDevice stands for the GPU of info. A launch that the emulator cannot run is a failure
+// of kernels.StatusCompile, one that ends badly of StatusCrash.
+func NewDevice(ctx context.Context, e *Emulator, r *kernels.Registry,
+	info kernels.DeviceInfo) *Device {
+	launch := func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory) error {
+		within, stop := context.WithTimeout(ctx, limit)
+		defer stop()
+		err := e.Run(within, r, l, mem)
+		var u *Unsupported
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return errors.Join(ctx.Err(), err)
+		case errors.As(err, &u):
+			return kernels.Failf(kernels.StatusCompile, "%v", u)
+		case within.Err() != nil:
+			return kernels.Failf(kernels.StatusTimeout, "%s did not end within %s", l.Entry, limit)
+		}
+		return kernels.Failf(kernels.StatusCrash, "%v", err)
+	}
+	d := &Device{Device: cpu.As(r, info, launch), emulator: e, registry: r,
+		slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	d.ctx, d.stop = context.WithCancel(ctx)
+	return d
+}
+
+// Prefetch compiles what the variants launch, as many programs at once as there are cores.
+func (d *Device) Prefetch(p kernels.Problem, vs []kernels.Variant) {
+	for _, v := range vs {
+		_, _, plan, err := d.registry.Resolve(p, v, d.Info())
+		if err != nil {
+			continue // Check says it
+		}
+		for i := range plan.Launches {
+			if l := &plan.Launches[i]; l.IsKernel() {
+				d.ahead.Go(func() {
+					d.slots <- struct{}{}
+					defer func() { <-d.slots }()
+					_, _ = d.emulator.build(d.ctx, d.registry, l) // Run says what is wrong
+				})
+			}
+		}
+	}
+}
+
+// Close implements kernels.Device. It ends the compilers.
+func (d *Device) Close() error {
+	d.stop()
+	d.ahead.Wait()
+	return nil
+}
