@@ -66,6 +66,16 @@ func (t *Table) align(column int) Align {
 	return Left
 }
 
+// in is t as a format shows it.
+func (t *Table) in(format string) *Table {
+	if t.Data == nil || format != FormatCSV && format != FormatJSON {
+		return t
+	}
+	data := *t.Data
+	data.Title, data.Notes = t.Title, t.Notes
+	return &data
+}
+
 // RenderTable writes t:
 //
 //	text      aligned columns that fit the writer's Layout
@@ -82,11 +92,7 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	if err := CheckFormat(format); err != nil {
 		return err
 	}
-	if t.Data != nil && (format == FormatCSV || format == FormatJSON) {
-		data := *t.Data
-		data.Title, data.Notes = t.Title, t.Notes
-		t = &data
-	}
+	t = t.in(format)
 	rows := make([][]string, len(t.Rows))
 	for i, row := range t.Rows {
 		rows[i] = make([]string, len(t.Header))

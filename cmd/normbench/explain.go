@@ -59,9 +59,6 @@ func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
 }
 
 func (e *env) explain(c *cli.Context) error {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench explain 4096x8192`, for one", "explain takes one shape or problem, got %d", len(ops))

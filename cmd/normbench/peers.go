@@ -332,9 +332,6 @@ func (e *env) peerNotes(families []string) (notes []string) {
 }
 
 func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return nil, err
-	}
 	e.measuring() // the peers' worker and its folder must not be left behind
 	theirs, err := peers.Start(e.ctx, peers.Options{Python: c.String("python"), Timeout: peers.DefaultTimeout})
 	t := newTable("", "peer", "system", "version, or why it is not there")

@@ -22,9 +22,6 @@ func (e *env) selftest(c *cli.Context) error {
 	if err := noOperands(c); err != nil {
 		return err
 	}
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	devices, err := e.devices(c)
 	if err != nil {
 		return err
@@ -34,7 +31,7 @@ func (e *env) selftest(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	t := newTable("selftest of "+devices[0].Info().Name, "check", "found", "wanted", "verdict")
+	t := selftestTable(devices[0].Info().Name)
 	failed := 0
 	for _, x := range trials {
 		verdict := "ok"
@@ -51,4 +48,8 @@ func (e *env) selftest(c *cli.Context) error {
 		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU `nvidia-smi` shows clocks, throttling and other processes", "%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
 	}
 	return nil
+}
+
+func selftestTable(device string) *report.Table {
+	return newTable("selftest of "+device, "check", "found", "wanted", "verdict")
 }

@@ -33,9 +33,6 @@ func (e *env) verifyCommand() *cli.Command {
 }
 
 func (e *env) verify(c *cli.Context) error {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	if n := c.Int("repeats"); n < 1 || n > 1000 {
 		return hint.Errorf("use 1 to 1000", "--repeats %d is out of range", n)
 	}
@@ -149,13 +146,19 @@ func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, 
 	return tasks, nil
 }
 
+func verifyTable(repeats int) *report.Table {
+	t := newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats),
+		"problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
+	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
+	t.Data = verifyData()
+	return t
+}
+
 // check runs the checks of all tasks and makes their table, one row per output
 // of a variant in a small run, one per family and problem in a large one. Beside
 // an error it returns what was found before.
 func (e *env) check(dev kernels.Device, tasks []sweep.Task, seed uint64, repeats int) (t *report.Table, bad, done int, err error) {
-	t = newTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), "problem", "family", ">configs", "output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
-	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
-	t.Data = verifyData()
+	t = verifyTable(repeats)
 	for _, task := range tasks {
 		found, err := e.checkTask(dev, task, seed, repeats)
 		for _, k := range found {
