@@ -1,6 +1,8 @@
 package report
 
 import (
+	"cmp"
+	"fmt"
 	"io"
 	"path"
 	"slices"
@@ -66,6 +68,7 @@ type sheet struct {
 	aligns  []Align
 	lines   []line
 	dropped []string // columns left out for the width
+	stacked bool     // a row to a line does not fit
 }
 
 // pick keeps the columns that keep says yes to.
@@ -182,8 +185,50 @@ func (l *Layout) fit(t *Table, rows [][]string) sheet {
 			}
 		}
 	}
+	whole := slices.Clone(p.lines)
 	p.wrap(width)
+	p.stacked = sum(p.widths()) > width
+	if p.stacked {
+		p.lines = whole
+	}
 	return p
+}
+
+// stack is a table that is too wide for its layout: each row is its first cell, with a line for each other
+// cell below it.
+func (p *sheet) stack(l *Layout) string {
+	width := cmp.Or(l.Width, DefaultWidth)
+	var b strings.Builder
+	name := 0
+	for _, h := range p.header[1:] {
+		name = max(name, utf8.RuneCountInString(h))
+	}
+	for i, row := range p.lines {
+		if row.heading != "" {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(row.heading + "\n")
+		}
+		if row.cells[0] != "" {
+			b.WriteString(strings.Join(Wrap(row.cells[0], width), "\n") + "\n")
+		}
+		for k, h := range p.header[1:] {
+			for n, part := range Wrap(row.cells[k+1], max(width-name-2*gap, 10)) {
+				if part == "" {
+					continue
+				}
+				if n > 0 {
+					h = ""
+				}
+				if l.Color && p.aligns[k+1] == Left {
+					part = colored(part)
+				}
+				fmt.Fprintf(&b, "%*s%-*s%*s%s\n", gap, "", name, h, gap, "", part)
+			}
+		}
+	}
+	return b.String()
 }
 
 // headings are the headings of the rows, and the rows below them; nil where there are too few
