@@ -100,6 +100,9 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels
 	if t.Device.ID != d.ID {
 		add("the table is of %s, not of %s", t.Device.ID, d.ID)
 	}
+	if t.Device.SMs < 1 {
+		add("its device has %d sms: nothing that depends on their number can be looked up", t.Device.SMs)
+	}
 	if len(t.Entries) == 0 {
 		add("empty: it has no entry")
 	}

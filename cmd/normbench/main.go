@@ -255,6 +255,9 @@ func (e *env) prepareCommand(c *cli.Command) {
 		if err == nil {
 			err = flagEmpty(ctx, c.Flags)
 		}
+		if err == nil && slices.Contains(operands, "") {
+			err = hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
+		}
 		if err != nil {
 			return usageError(ctx, err, true)
 		}
