@@ -12,13 +12,15 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/internal/textfile"
 	"normbench/report"
 	"normbench/sweep/record"
+	"normbench/sweep/study"
 	"normbench/sweep/verdict"
 )
 
-// What a command is to print and to write is checked here, before anything is measured. What it could not
-// write at its end does not take the result along: see late.
+// checkOutputs checks what a command will print and write, before anything is measured. late is for
+// what fails at its end all the same: the result is printed by then.
 
 // checkOutputs refuses a format, a column or a file that the end of the command would refuse.
 func (e *env) checkOutputs(c *cli.Context, flags []cli.Flag) error {
@@ -61,7 +63,8 @@ func checkPlace(p durable.Place) error {
 	return hint.Errorf(durable.Help(err), "cannot write %s: %w", p, durable.Cause(err))
 }
 
-// checkResults refuses a results folder of a device in which the files of that name cannot be written.
+// checkResults refuses a results folder of a device in which the files of that name cannot be
+// written.
 func checkResults(out, device string, names ...string) error {
 	if err := record.CheckFolder(out, device); err != nil {
 		return err
@@ -74,8 +77,8 @@ func checkResults(out, device string, names ...string) error {
 	return nil
 }
 
-// firstTable is the first table that a command which measures or fits will print, without its rows; nil where
-// it prints none. The columns of the other commands are checked when they print.
+// firstTable is the first table that a command which measures or fits will print, without its rows;
+// nil where it prints none. The columns of the other commands are checked when they print.
 func (e *env) firstTable(c *cli.Context) *report.Table {
 	ops, json := operands(c), c.String("format") == report.FormatJSON
 	switch name := c.Command.Name; {
@@ -85,10 +88,14 @@ func (e *env) firstTable(c *cli.Context) *report.Table {
 		return verifyTable(0)
 	case name == "selftest":
 		return selftestTable("")
+	case name == "search-table" && c.Bool("naive"):
+		return naiveTable(&study.Grids{}, nil, 1)
+	case name == "search-table" && len(ops) == 1 && textfile.Ext(ops[0]) != ".json": // a foreign space
+		return strategyTable(&study.Grids{}, nil, 1)
 	case json: // of the others it is no table
 	case name == "compare" && len(ops) == 2 && e.comparesLive(c, ops):
 		return (&liveRun{A: ops[0], B: ops[1], Rule: verdict.Default()}).table()
-	case name == "sweep" && !strings.HasPrefix(c.String("device"), "replay:"): // which may be of another tool's space
+	case name == "sweep" && !strings.HasPrefix(c.String("device"), "replay:"): // perhaps a foreign space
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	case name == "learn", name == "tune":
 		return learnedTable()
@@ -96,7 +103,8 @@ func (e *env) firstTable(c *cli.Context) *report.Table {
 	return nil
 }
 
-// late is an error of what a command wrote after it had measured: its hint says where the records are.
+// late is an error of what a command wrote after it had measured: its hint says where the records
+// are.
 func (e *env) late(err error) error {
 	if _, gone := os.Stat(e.saved); err == nil || gone != nil {
 		return err

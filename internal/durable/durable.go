@@ -51,8 +51,8 @@ func (p Place) In(name string) Place {
 
 func (p Place) String() string { return filepath.Join(p.Root, p.Name) }
 
-// open opens the folder of a place, and says where in it the place's links lead. An error names what
-// is there in place of a file, as a folder, a pipe or a device is never replaced.
+// open opens the folder of a place, and says where in it the place's links lead. An error names
+// what is there in place of a file, as a folder, a pipe or a device is never replaced.
 func (p Place) open() (root *os.Root, name string, err error) {
 	if p.Root == "" {
 		// A stat sees through links that have no path, such as /dev/stdout.

@@ -40,10 +40,12 @@ var KnownDevices = sync.OnceValue(func() []KnownDevice {
 })
 
 // deviceExample is a file that ReadDevice takes.
-const deviceExample = `{"name": "NVIDIA L4", "arch": "sm_89", "sms": 58, "cache_bytes": 50331648, "shared_per_block": 101376}`
+const deviceExample = `{"name": "NVIDIA L4", "arch": "sm_89", "sms": 58, ` +
+	`"cache_bytes": 50331648, "shared_per_block": 101376}`
 
-// ReadDevice reads the figures of a GPU from a file with the fields of devices.json. Architecture, SMs, L2 and the
-// most dynamic shared memory of a CTA, in bytes, must be there, as launch rules and families ask for them.
+// ReadDevice reads the figures of a GPU from a file with the fields of devices.json. Architecture,
+// SMs, L2 and the most dynamic shared memory of a CTA, in bytes, must be there, as launch rules and
+// families ask for them.
 func ReadDevice(path string) (kernels.DeviceInfo, error) {
 	type figures kernels.DeviceInfo // without the field names of before
 	var file struct {
@@ -75,7 +77,8 @@ func ReadDevice(path string) (kernels.DeviceInfo, error) {
 		err = d.Validate()
 	}
 	if err != nil {
-		return kernels.DeviceInfo{}, hint.Errorf("write `"+deviceExample+"`", "device file %s: %w", path, err)
+		help := "write `" + deviceExample + "`"
+		return kernels.DeviceInfo{}, hint.Errorf(help, "device file %s: %w", path, err)
 	}
 	return d, nil
 }
