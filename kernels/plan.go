@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,10 +9,11 @@ import (
 
 // A Plan is a variant on a problem as pure data: what to launch, in order, and
 // the scratch it needs. Equal plans do the same thing, whatever their labels.
+// Its JSON is for launchers elsewhere: see Arg.
 type Plan struct {
-	Launches []Launch
-	Scratch  []Scratch
-	Rounds   []Rounding
+	Launches []Launch   `json:"launches"`
+	Scratch  []Scratch  `json:"scratch"`
+	Rounds   []Rounding `json:"-"`
 }
 
 // A Rounding is an output whose terms the design rounds on their way, beyond
@@ -25,9 +27,9 @@ type Rounding struct {
 // A Scratch is a device buffer that lives for one run of the plan. It is not
 // cleared.
 type Scratch struct {
-	Name  string
-	DType DType
-	Elems int64
+	Name  string `json:"name"`
+	DType DType  `json:"dtype"`
+	Elems int64  `json:"elems"`
 }
 
 // Bytes is the size in bytes.
@@ -35,26 +37,26 @@ func (s Scratch) Bytes() int64 { return s.Elems * s.DType.Size() }
 
 // A Launch is one kernel launch, timed as the stage of that name.
 type Launch struct {
-	Stage   string // "k1", "k2", ...: unique in a plan
-	Source  string // file that holds the entry, among the families' sources; "" for Memcpy
-	Entry   string // extern "C" kernel, and the key of its host stage
-	Grid    [3]int // CTAs
-	Block   int    // threads per CTA
-	Shared  int    // dynamic shared memory per CTA, bytes
-	Cluster int    // neighbouring CTAs that run as one cluster (sm_90); 0 for none
+	Stage   string `json:"stage"`   // "k1", "k2", ...: unique in a plan
+	Source  string `json:"source"`  // file that holds the entry, among the families' sources; "" for Memcpy
+	Entry   string `json:"entry"`   // extern "C" kernel, and the key of its host stage
+	Grid    [3]int `json:"grid"`    // CTAs
+	Block   int    `json:"block"`   // threads per CTA
+	Shared  int    `json:"shared"`  // dynamic shared memory per CTA, bytes
+	Cluster int    `json:"cluster"` // neighbouring CTAs that run as one cluster (sm_90); 0 for none
 	// Resident says that CTAs wait for each other: all of the grid must fit
 	// on the device at once, or the launch is refused.
-	Resident bool
+	Resident bool `json:"resident"`
 	// Early lets the launch start before the one ahead has ended (programmatic
 	// dependent launch); the kernel waits for it where it needs to. Before sm_90 it
 	// starts as any other.
-	Early bool
+	Early bool `json:"early"`
 	// Apart asks for each CTA on an SM of its own while there are
 	// enough: it gets more than half of the shared memory. CTAs that start early
 	// would otherwise crowd on the SMs that the launch ahead left idle.
-	Apart   bool
-	Defines []Define
-	Args    []Arg
+	Apart   bool     `json:"apart"`
+	Defines []Define `json:"defines,omitempty"`
+	Args    []Arg    `json:"args"`
 }
 
 // Memcpy is the entry of a launch that is no kernel but the driver's own copy:
@@ -77,8 +79,8 @@ func (l *Launch) IsKernel() bool { return l.Entry != Memcpy && l.Entry != Memset
 // A Define is a compile-time parameter: a macro of the CUDA entry, and what the
 // host stage reads with HostRun.Define.
 type Define struct {
-	Name  string
-	Value int64
+	Name  string `json:"name"`
+	Value int64  `json:"value"`
 }
 
 // ArgKind says what an Arg holds.
@@ -97,6 +99,25 @@ type Arg struct {
 	Name  string
 	Int   int64
 	Float float32
+}
+
+// MarshalJSON writes an argument with its name, its type ("buffer", "null" for a buffer that the problem lacks,
+// "int64" or "float32") and, if it is a number, its value. Arguments stand in the order of the kernel's parameters.
+func (a Arg) MarshalJSON() ([]byte, error) {
+	v := struct {
+		Name  string `json:"name"`
+		Type  string `json:"type"`
+		Value any    `json:"value,omitempty"`
+	}{Name: a.Name, Type: "buffer"}
+	switch {
+	case a.Kind == ArgBuffer && a.Name == "":
+		v.Type = "null"
+	case a.Kind == ArgInt64:
+		v.Type, v.Value = "int64", a.Int
+	case a.Kind == ArgFloat32:
+		v.Type, v.Value = "float32", a.Float
+	}
+	return json.Marshal(v)
 }
 
 // Buffers makes pointer arguments of tensor and scratch names.

@@ -18,14 +18,15 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	if err := CheckFormat(format); err != nil {
 		return err
 	}
-	switch format {
-	case FormatJSON:
+	if format == FormatJSON {
 		return writeJSON(w, c)
-	case FormatCSV:
-		return RenderTable(w, csvTable(c), format)
+	}
+	rows := c.Table()
+	if format == FormatCSV {
+		return RenderTable(w, rows, format)
 	}
 	if len(c.Rows) > 0 {
-		if err := RenderTable(w, rowTable(c), format); err != nil {
+		if err := RenderTable(w, rows, format); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(w, "\n"); err != nil {
@@ -41,6 +42,13 @@ func Render(w io.Writer, c *Comparison, format string) error {
 		}
 	}
 	return RenderTable(w, meanTable(c), format)
+}
+
+// Table is a row for each problem.
+func (c *Comparison) Table() *Table {
+	t := rowTable(c)
+	t.Data = csvTable(c)
+	return t
 }
 
 // byKind groups rows by their first two columns, the kind and the dtype.

@@ -1,7 +1,10 @@
 package report
 
 import (
+	"cmp"
+	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -18,6 +21,8 @@ type Layout struct {
 	Wide    bool     // all columns, one line per row, whatever the width
 	Color   bool     // colour verdicts and marks
 	Columns []string // only these columns, in this order; for every format
+	// known: Columns are those of the first table, as Check found. It may lack some that its kind has.
+	known bool
 	// chosen: a table with all of Columns was there, so later ones may lack them.
 	chosen bool
 }
@@ -63,6 +68,7 @@ type sheet struct {
 	aligns  []Align
 	lines   []line
 	dropped []string // columns left out for the width
+	stacked bool     // a row to a line does not fit
 }
 
 // pick keeps the columns that keep says yes to.
@@ -74,6 +80,28 @@ func pick[T any](list []T, keep []int) []T {
 	return out
 }
 
+// Check refuses Columns that t does not have, which is the first table that a command prints in a
+// format, before it has rows. A star in a header stands for names that the rows bring.
+func (l *Layout) Check(t *Table, format string) error {
+	t = t.in(format)
+	for _, name := range l.Columns {
+		if !slices.ContainsFunc(t.Header, func(h string) bool {
+			ok, _ := path.Match(strings.ToLower(h), strings.ToLower(strings.TrimSpace(name)))
+			return ok || isColumn(h, name)
+		}) {
+			return noColumn(t, name)
+		}
+	}
+	l.known = true
+	return nil
+}
+
+func isColumn(header, name string) bool { return strings.EqualFold(header, strings.TrimSpace(name)) }
+
+func noColumn(t *Table, name string) error {
+	return hint.Errorf("the columns are "+strings.Join(named(t.Header), ", "), "no column %q", name)
+}
+
 // choose is t with the columns of --columns only. The first table must have them all; a
 // later one that lacks any is another kind of table and stays as it is.
 func (l *Layout) choose(t *Table, rows [][]string) (*Table, [][]string, error) {
@@ -81,19 +109,24 @@ func (l *Layout) choose(t *Table, rows [][]string) (*Table, [][]string, error) {
 		return t, rows, nil
 	}
 	var keep []int
+	c := *t
 	for _, name := range l.Columns {
-		i := slices.IndexFunc(t.Header, func(h string) bool { return strings.EqualFold(h, strings.TrimSpace(name)) })
+		i := slices.IndexFunc(c.Header, func(h string) bool { return isColumn(h, name) })
 		if i < 0 && l.chosen {
 			return t, rows, nil
 		}
-		if i < 0 {
-			return nil, nil, hint.Errorf("the columns are "+strings.Join(named(t.Header), ", "), "no column %q", name)
+		if i < 0 && !l.known {
+			return nil, nil, noColumn(t, name)
+		}
+		if i < 0 { // as of a stage that no kernel has
+			i = len(c.Header)
+			c.Header = append(slices.Clip(c.Header), strings.TrimSpace(name))
 		}
 		keep = append(keep, i)
 	}
 	l.chosen = true
-	c := *t
-	c.Header, c.Align, c.Drop = pick(t.Header, keep), nil, nil
+	header := c.Header
+	c.Header, c.Align, c.Drop = pick(header, keep), nil, nil
 	if keep[0] != 0 || t.Group != nil && len(t.Group.Hide) > 0 {
 		c.Group = nil
 	}
@@ -102,7 +135,7 @@ func (l *Layout) choose(t *Table, rows [][]string) (*Table, [][]string, error) {
 	}
 	chosen := make([][]string, len(rows))
 	for i, row := range rows {
-		chosen[i] = pick(row, keep)
+		chosen[i] = pick(append(slices.Clip(row), make([]string, len(header)-len(row))...), keep)
 	}
 	return &c, chosen, nil
 }
@@ -152,8 +185,50 @@ func (l *Layout) fit(t *Table, rows [][]string) sheet {
 			}
 		}
 	}
+	whole := slices.Clone(p.lines)
 	p.wrap(width)
+	p.stacked = sum(p.widths()) > width
+	if p.stacked {
+		p.lines = whole
+	}
 	return p
+}
+
+// stack is a table that is too wide for its layout: each row is its first cell, with a line for each other
+// cell below it.
+func (p *sheet) stack(l *Layout) string {
+	width := cmp.Or(l.Width, DefaultWidth)
+	var b strings.Builder
+	name := 0
+	for _, h := range p.header[1:] {
+		name = max(name, utf8.RuneCountInString(h))
+	}
+	for i, row := range p.lines {
+		if row.heading != "" {
+			if i > 0 {
+				b.WriteByte('\n')
+			}
+			b.WriteString(row.heading + "\n")
+		}
+		if row.cells[0] != "" {
+			b.WriteString(strings.Join(Wrap(row.cells[0], width), "\n") + "\n")
+		}
+		for k, h := range p.header[1:] {
+			for n, part := range Wrap(row.cells[k+1], max(width-name-2*gap, 10)) {
+				if part == "" {
+					continue
+				}
+				if n > 0 {
+					h = ""
+				}
+				if l.Color && p.aligns[k+1] == Left {
+					part = colored(part)
+				}
+				fmt.Fprintf(&b, "%*s%-*s%*s%s\n", gap, "", name, h, gap, "", part)
+			}
+		}
+	}
+	return b.String()
 }
 
 // headings are the headings of the rows, and the rows below them; nil where there are too few

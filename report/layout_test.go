@@ -132,3 +132,25 @@ func TestWrap(t *testing.T) {
 		}
 	}
 }
+
+// A table that is too wide for its layout has a line for each cell, and loses none.
+func TestStack(t *testing.T) {
+	table := &Table{Header: []string{"problem", "a long number", "another number", "verdict"}, Align: []Align{Left, Right, Right, Left},
+		Rows: [][]string{{"rmsnorm/fwd/4096x8192/bf16", "1234.5", "2345.6", "FASTER"}, {"", "1", "", "SAME"}}}
+	for width := 40; width < 60; width += 5 {
+		b := &screen{layout: Layout{Width: width}}
+		if err := RenderTable(b, table, FormatText); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line) - 1; n > width {
+				t.Errorf("width %d: %d columns in %q", width, n, line)
+			}
+		}
+		for _, cell := range []string{"4096x8192", "1234.5", "2345.6", "FASTER", "SAME"} {
+			if !strings.Contains(b.String(), cell) {
+				t.Errorf("width %d: %s is lost in\n%s", width, cell, b.String())
+			}
+		}
+	}
+}

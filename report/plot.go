@@ -28,7 +28,7 @@ func CheckPlots(names string) error {
 	}
 	for _, n := range strings.Split(names, ",") {
 		if ext := filepath.Ext(n); ext != ".svg" && ext != ".png" {
-			return hint.Errorf("name it regret.svg or regret.png", "cannot plot to %q", n)
+			return hint.Errorf("name it .svg or .png", "cannot plot to %s", n)
 		}
 	}
 	return nil

@@ -56,7 +56,11 @@ func readPublished(r io.Reader, path, column string) (Side, error) {
 		}
 	}
 	if times < 0 || unit == 0 {
-		return s, hint.Errorf("write FILE#COLUMN with one of "+strings.Join(timeColumns(header), ", "), "published times %s have no column of times %q", path, column)
+		help := "name a column of times x_us or x_ms"
+		if names := timeColumns(header); len(names) > 0 {
+			help = "write FILE#COLUMN with one of " + strings.Join(names, ", ")
+		}
+		return s, hint.Errorf(help, "published times %s have no column of times %q", path, column)
 	}
 	cols := publishedColumns{op: at("op"), pass: at("pass", "kind"), dtype: at("dtype"), quant: at("quant"), m: at("M"), n: at("N")}
 	if cols.pass < 0 || cols.m < 0 || cols.n < 0 {

@@ -82,6 +82,10 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string, l *Layout)
 	}
 	const above = 2 // the header and its line
 	at := -above
+	if p.stacked {
+		b.WriteString(p.stack(l))
+		drawn.Reset()
+	}
 	for line := range strings.Lines(drawn.String()) {
 		if at >= 0 && at < len(p.lines) && p.lines[at].heading != "" {
 			if at > 0 {

@@ -34,10 +34,11 @@ func CheckFormat(format string) error {
 // Align says on which side of its column a cell stands.
 type Align uint8
 
-// The alignments. Numbers stand right.
+// The alignments. Numbers stand right. A JSON cell is a value of its own in json.
 const (
 	Left Align = iota
 	Right
+	JSON
 )
 
 // A Table is any table that a command prints.
@@ -66,13 +67,24 @@ func (t *Table) align(column int) Align {
 	return Left
 }
 
+// in is t as a format shows it.
+func (t *Table) in(format string) *Table {
+	if t.Data == nil || format != FormatCSV && format != FormatJSON {
+		return t
+	}
+	data := *t.Data
+	data.Title, data.Notes = t.Title, t.Notes
+	return &data
+}
+
 // RenderTable writes t:
 //
 //	text      aligned columns that fit the writer's Layout
 //	markdown  a pipe table
 //	csv       header and rows only
 //	json      {"title", "rows": [{header: cell}], "notes"}; the cells of
-//	          right-aligned columns are numbers where they are such, and null where empty
+//	          right-aligned columns are numbers where they are such, those of JSON
+//	          columns any values; both are null where empty
 //
 // csv and json are of its Data, where it has such.
 //
@@ -82,11 +94,7 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	if err := CheckFormat(format); err != nil {
 		return err
 	}
-	if t.Data != nil && (format == FormatCSV || format == FormatJSON) {
-		data := *t.Data
-		data.Title, data.Notes = t.Title, t.Notes
-		t = &data
-	}
+	t = t.in(format)
 	rows := make([][]string, len(t.Rows))
 	for i, row := range t.Rows {
 		rows[i] = make([]string, len(t.Header))
@@ -135,8 +143,9 @@ func tableJSON(w io.Writer, t *Table, rows [][]string) error {
 		b.WriteString(comma(i) + "\n    {")
 		for j, cell := range row {
 			switch {
-			case t.align(j) == Right && cell == "":
+			case t.align(j) != Left && cell == "":
 				cell = "null"
+			case t.align(j) == JSON:
 			case t.align(j) == Left || !isNumber(cell):
 				cell = text(cell)
 			}

@@ -36,9 +36,6 @@ func (e *env) benchCommand() *cli.Command {
 }
 
 func (e *env) bench(c *cli.Context) error {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	refs, err := e.parseRefs(operands(c))
 	if err != nil {
 		return err
@@ -56,7 +53,7 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(operands(c)) == 0 && !slices.ContainsFunc(problemFlags, func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) }) {
+	if plansBench(c) {
 		return e.benchPlan(c, refs, info, pr)
 	}
 	if err := e.preparePeers(c, devices[0], refs); err != nil {
@@ -86,7 +83,7 @@ func (e *env) bench(c *cli.Context) error {
 		for _, n := range notes {
 			e.notef("%s", n)
 		}
-		sink.next, kept = w, "kept in "+w.Path()
+		sink.next, kept, e.saved = w, "kept in "+w.Path(), w.Path()
 	}
 	run := e.newRun(info, pr)
 	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {
@@ -117,11 +114,16 @@ func (e *env) bench(c *cli.Context) error {
 		}
 		return interrupted("%d of %s measured, %s", sum.Measured, count(variants, "variant"), kept)
 	case err != nil:
-		return err
+		return e.late(err)
 	case sum.Failed+sum.Refused > 0:
 		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
 	}
 	return nil
+}
+
+// plansBench says whether a bench was told nothing, and so only says what it would measure.
+func plansBench(c *cli.Context) bool {
+	return len(operands(c)) == 0 && !slices.ContainsFunc(problemFlags, func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) })
 }
 
 // benchPlan says what a bench that was told nothing would measure, and how to choose.

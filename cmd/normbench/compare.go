@@ -48,19 +48,13 @@ func (e *env) compare(c *cli.Context) error {
 	if len(ops) != 2 {
 		return hint.Errorf("normbench compare BASE CANDIDATE", "compare takes two operands, got %d", len(ops))
 	}
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	if err := checkAtLeast(c); err != nil {
-		return err
-	}
-	if err := checkHTML(c.String("html")); err != nil {
 		return err
 	}
 	if err := e.useBaseline(c); err != nil {
 		return err
 	}
-	if c.Bool("live") || c.IsSet("baseline-kernels") || e.runnable(ops[0]) || e.runnable(ops[1]) {
+	if e.comparesLive(c, ops) {
 		return e.live(c, ops)
 	}
 	for _, f := range join(liveFlags, deviceFlags) {
@@ -114,6 +108,11 @@ func (e *env) compare(c *cli.Context) error {
 		return err
 	}
 	return e.atLeast(c, sides[1])
+}
+
+// comparesLive says whether a compare runs its operands on a device.
+func (e *env) comparesLive(c *cli.Context, ops []string) bool {
+	return c.Bool("live") || c.IsSet("baseline-kernels") || e.runnable(ops[0]) || e.runnable(ops[1])
 }
 
 // checkCompared refuses --kernels where no side has a variant of the folder.

@@ -111,6 +111,9 @@ func benchData(records []*record.Record) *report.Table {
 			}
 		}
 	}
+	if len(records) == 0 { // the stages are not known yet
+		headers = append(headers, ">stage_*_us")
+	}
 	t := newData(headers...)
 	for _, r := range records {
 		row := dataRow{"variant": r.Variant().String(), "status": string(r.Status), "reason": r.Reason}

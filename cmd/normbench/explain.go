@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -24,7 +26,9 @@ func (e *env) explainCommand() *cli.Command {
 		ArgsUsage: "SHAPE",
 		Description: "SHAPE is MxN, for every op and pass of the file, or a problem such as rmsnorm/bwd/4096x8192/bf16. The answer says how\n" +
 			"good the match is: exact (an entry of its own), rule, or default. It says what runs, what else could, and which\n" +
-			"step of the ladder answers: rules of the device, of its architecture, of an older one, or the analytic base.",
+			"step of the ladder answers: rules of the device, of its architecture, of an older one, or the analytic base.\n" +
+			"An entry of another device's table is no match. csv and json have the launches as data: grid, block, shared memory,\n" +
+			"cluster, defines, and arguments by name in the kernel's order.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "tuned", Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own rules"},
 			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
@@ -36,7 +40,7 @@ func (e *env) explainCommand() *cli.Command {
 }
 
 // knownDevices is the help of flags that take one.
-const knownDevices = "`DEVICE`: cpu, h200, or another name that list devices prints"
+const knownDevices = "`DEVICE`: cpu, h200, another name that list devices prints, or a .json file of a card's figures"
 
 // knownDevice is one that commands without a device can reason about.
 func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
@@ -47,6 +51,9 @@ func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
 		}
 		return d.Info(), nil
 	}
+	if filepath.Ext(name) == ".json" {
+		return launchrule.ReadDevice(name)
+	}
 	keys := []string{"cpu"}
 	key := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(name))
 	for _, k := range launchrule.KnownDevices() {
@@ -55,13 +62,10 @@ func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
 		}
 		keys = append(keys, k.Key)
 	}
-	return kernels.DeviceInfo{}, hint.Errorf("use "+strings.Join(keys, ", "), "unknown device %q", name)
+	return kernels.DeviceInfo{}, hint.Errorf("use "+strings.Join(keys, ", ")+", or a .json file of another card's figures", "unknown device %q", name)
 }
 
 func (e *env) explain(c *cli.Context) error {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench explain 4096x8192`, for one", "explain takes one shape or problem, got %d", len(ops))
@@ -99,6 +103,8 @@ func (e *env) explain(c *cli.Context) error {
 		return hint.Errorf("`normbench lint "+name+"` says more", "%s has no entry, and so nothing to explain", name)
 	}
 	t := newTable("", "problem", "match", "why", "variant", "launches", "else", "ladder")
+	t.Data = newTable("", "problem", "match", "why", "variant", "launches", "scratch", "refused", "else", "ladder")
+	t.Data.Align[4], t.Data.Align[5] = report.JSON, report.JSON
 	for _, p := range ps {
 		if err := f.refused(e.registry, p, d); err != nil && name != "" { // the program's own are linted
 			return err
@@ -112,19 +118,23 @@ func (e *env) explain(c *cli.Context) error {
 		if _, err := e.registry.Lookup(v.Family); err != nil {
 			return hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it", "%s: %s: %w", name, p, err)
 		}
-		launches := ""
-		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil && match == "exact" && d.ID == f.device().ID {
+		launches, scratch, data, refused := "", "", "", ""
+		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil && match == "exact" {
 			return hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
 		} else if err != nil {
-			launches = "refused: " + oneLine(err.Error())
+			refused = oneLine(err.Error())
+			launches = "refused: " + refused
 		} else {
 			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
+			data, scratch = value(plan.Launches), value(plan.Scratch)
 		}
 		ladder := step.String()
 		if f.table != nil {
 			ladder = families.Step(d).String()
 		}
-		t.Rows = append(t.Rows, []string{p.String(), match, why, v.String(), launches, f.instead(e.registry, p, d), ladder})
+		instead := f.instead(e.registry, p, d)
+		t.Rows = append(t.Rows, []string{p.String(), match, why, v.String(), launches, instead, ladder})
+		t.Data.Rows = append(t.Data.Rows, []string{p.String(), match, why, v.String(), data, scratch, refused, instead, ladder})
 	}
 	if c.String("format") != "text" {
 		return report.RenderTable(e.stdout, t, c.String("format"))
@@ -148,6 +158,18 @@ func (e *env) explain(c *cli.Context) error {
 		}
 	}
 	return nil
+}
+
+// value is a list as JSON.
+func value[T any](list []T) string {
+	if len(list) == 0 {
+		return "[]"
+	}
+	b, err := json.Marshal(list)
+	if err != nil {
+		return "" // NaN, which no plan has
+	}
+	return string(b)
 }
 
 // problems are those that a shape means: itself, or one of each class that the
@@ -213,6 +235,9 @@ func (t tunedFile) answer(r *kernels.Registry, p kernels.Problem, d kernels.Devi
 		x, m := t.table.Lookup(p)
 		if m != tune.MatchExact {
 			return v, "default", "the table has no entry for it"
+		}
+		if t.table.Device.ID != d.ID {
+			return x.Variant(), "other device", "an entry of " + t.table.Device.ID + ", measured there: " + entryTimes(&x)
 		}
 		return x.Variant(), "exact", "an entry of its own: " + entryTimes(&x)
 	}

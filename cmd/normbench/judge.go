@@ -50,9 +50,6 @@ func (e *env) judgeCommand() *cli.Command {
 
 func (e *env) judge(c *cli.Context) error {
 	format := c.String("format")
-	if err := report.CheckFormat(format); err != nil {
-		return err
-	}
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench judge --help` shows its use", "judge takes one file of rounds, got %d", len(ops))

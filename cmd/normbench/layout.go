@@ -26,25 +26,26 @@ var layoutFlags = []cli.Flag{
 // own: the widths of a matrix.
 func withLayout(c *cli.Command) []cli.Flag {
 	flags := c.Flags
-	has := func(name string) bool {
-		return slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-	}
-	if !has("format") || c.Name == "export" { // its formats are no tables
+	if !hasFlag(flags, "format") || c.Name == "export" { // its formats are no tables
 		return flags
 	}
 	flags = slices.Clip(flags)
 	for _, f := range layoutFlags {
-		if !has(f.Names()[0]) {
+		if !hasFlag(c.Flags, f.Names()[0]) {
 			flags = append(flags, f)
 		}
 	}
 	return flags
 }
 
+func hasFlag(flags []cli.Flag, name string) bool {
+	return slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
+}
+
 // setLayout reads the layout flags of a command into standard output.
 func (e *env) setLayout(c *cli.Context, flags []cli.Flag) error {
 	p, ok := e.stdout.(*plain)
-	if !ok || !slices.ContainsFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "wide") }) {
+	if !ok || !hasFlag(flags, "wide") {
 		return nil
 	}
 	l := &report.Layout{Wide: c.Bool("wide")}

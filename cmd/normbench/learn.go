@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -69,12 +70,6 @@ func (e *env) learn(c *cli.Context) error {
 	if err := noOperands(c); err != nil {
 		return err
 	}
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
-	if err := checkHTML(c.String("html")); err != nil {
-		return err
-	}
 	budget := c.Duration("budget")
 	if budget <= 0 {
 		return hint.Errorf("give a time such as 8m", "--budget %s is not positive", budget)
@@ -114,11 +109,16 @@ func (e *env) learn(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := checkResults(c.String("out"), info.ID, "rules.json", "learn.svg"); err != nil {
+		return err
+	}
 	w, notes, err := record.OpenWriterBelow(c.String("out"), info.ID)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
+	e.saved = w.Path()
+	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, "rules.json")}
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
@@ -138,10 +138,11 @@ func (e *env) learn(c *cli.Context) error {
 	}
 	lab := &learn.Lab{Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8, Now: time.Now}
 	loop := &learn.Loop{Policy: *policy, Lab: lab, Options: learn.DefaultOptions, Budget: budget, Spent: took, Target: target, Deadline: true}
-	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, "rules.json")}
+	var lost error          // what could not be written
+	var shown *learn.Result // as far as it is known then
 	begun := time.Now()
 	loop.Progress = func(s learn.Status) { e.notef("%s", learnLine(s)) }
-	loop.Checkpoint = func(r *learn.Result, points []*learn.Point, last bool) error {
+	loop.Checkpoint = func(r *learn.Result, points []*learn.Point, last bool) (err error) {
 		if err := policy.Finish(r, version(), version(), sweep.ContestProtocol(run.Protocol, rules.Learned, lab.Rounds), points, sourcesOf(e.registry, info.Kind)); err != nil {
 			return err
 		}
@@ -149,6 +150,7 @@ func (e *env) learn(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
+		defer func() { lost, shown = e.late(err), r }()
 		if err := launchrule.WritePlace(out, text); err != nil || !last {
 			return err
 		}
@@ -161,6 +163,9 @@ func (e *env) learn(c *cli.Context) error {
 	}
 	res, err := loop.Learn(e.ctx, before)
 	e.summarize(lab.Summary(), 0, devices)
+	if lost != nil { // the rules are printed all the same
+		return cmp.Or(e.showLearned(shown, c.String("format"), "", nil, nil), lost)
+	}
 	if err != nil {
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
 			there := "no rules yet"
@@ -175,11 +180,12 @@ func (e *env) learn(c *cli.Context) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	if err := pack(out.In(record.FileName)); err != nil {
-		return err
+	lost = e.late(pack(out.In(record.FileName)))
+	if lost == nil {
+		e.saved += ".gz"
 	}
 	facts := append(report.Facts(append(runs, &run)...), report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))})
-	return e.showLearned(res, c.String("format"), c.String("html"), facts, report.Timer(append(runs, &run)...))
+	return cmp.Or(e.showLearned(res, c.String("format"), c.String("html"), facts, report.Timer(append(runs, &run)...)), lost)
 }
 
 // learnLine is how far a loop is.

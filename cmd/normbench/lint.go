@@ -32,9 +32,6 @@ func (e *env) lintCommand() *cli.Command {
 
 func (e *env) lint(c *cli.Context) error {
 	format := c.String("format")
-	if err := report.CheckFormat(format); err != nil {
-		return err
-	}
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench lint results/nvidia-h200/tuned.json`, for one", "lint takes one file, got %d", len(ops))
@@ -102,6 +99,9 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if t.Device.ID != d.ID {
 		add("the table is of %s, not of %s", t.Device.ID, d.ID)
+	}
+	if t.Device.SMs < 1 {
+		add("its device has %d sms: nothing that depends on their number can be looked up", t.Device.SMs)
 	}
 	if len(t.Entries) == 0 {
 		add("empty: it has no entry")

@@ -178,7 +178,11 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 	t := newTable("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler", "launches by", "results in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
-		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, families.Step(d).String(), "results/" + d.ID})
+		folder := "results/" + d.ID
+		if _, err := os.Stat(folder); err != nil {
+			folder = "" // none yet, or not here
+		}
+		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, families.Step(d).String(), folder})
 	}
 	host, err := e.cpu()
 	if err != nil {

@@ -141,6 +141,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		if broken = run.write(file); broken != nil { // nothing that is measured is lost
 			break
 		}
+		e.saved = file.String()
 	}
 	if broken != nil && len(run.Duels) == 0 {
 		return broken
@@ -166,7 +167,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	}
 	lost := run.write(file)
 	if lost != nil { // worse than to be interrupted, which it may be too
-		lost = &coded{exitTrouble, lost}
+		lost = &coded{exitTrouble, e.late(lost)}
 	} else if file.Name != "" {
 		e.notef("wrote %s", file)
 	}

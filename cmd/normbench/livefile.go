@@ -74,7 +74,7 @@ func (g *gated) found() string {
 
 // readLive reads what a live compare has left.
 func readLive(path string) (*liveRun, error) {
-	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table"
+	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table; `normbench lint FILE` reads rules"
 	data, err := textfile.Read(path, textfile.Large)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
@@ -86,7 +86,7 @@ func readLive(path string) (*liveRun, error) {
 	}
 	run, err := parseLive(data)
 	switch {
-	case run != nil && run.Schema > liveSchema:
+	case run != nil && len(run.Duels) > 0 && run.Schema > liveSchema:
 		return nil, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
 	case err != nil:
 		return nil, hint.Errorf(help, "%s is no live compare: %w", path, err)

@@ -103,7 +103,7 @@ func (r *liveRun) table() *report.Table {
 		t.Header, t.Align = append(t.Header, "peer"), append(t.Align, report.Left)
 	}
 	plain := len(t.Header)
-	if slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA.Main() != nil }) {
+	if len(r.Duels) == 0 || slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA.Main() != nil }) {
 		for _, name := range []string{"A regs", "B regs", "A CTAs/SM", "B CTAs/SM"} { // of each arm's main kernel
 			t.Header, t.Align = append(t.Header, name), append(t.Align, report.Right)
 		}

@@ -103,6 +103,7 @@ type env struct {
 	loaded    map[string]*record.File // by path: operands may choose from one file
 	warned    *sync.Map               // what unkept has said
 	waits     *waits
+	saved     string // the file with what this command has measured; "" for none
 }
 
 // unkept says once, for all workers that share the folder, that their cubins do not stay.
@@ -155,7 +156,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = &coded{exitTrouble, hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause)}
+		err = &coded{exitTrouble, e.late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
 	}
 	if err == nil {
 		return 0
@@ -259,16 +260,23 @@ func (e *env) prepareCommand(c *cli.Command) {
 		if err == nil {
 			err = flagEmpty(ctx, c.Flags)
 		}
+		if err == nil && slices.Contains(operands, "") {
+			err = hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
+		}
 		if err != nil {
 			return usageError(ctx, err, true)
 		}
+		ctx = contextWith(ctx, operands)
 		if err := e.setLayout(ctx, c.Flags); err != nil {
 			return err
 		}
 		if err := e.useKernels(ctx); err != nil {
 			return err
 		}
-		return action(contextWith(ctx, operands))
+		if err := e.checkOutputs(ctx, c.Flags); err != nil {
+			return err
+		}
+		return action(ctx)
 	}
 }
 

@@ -3,15 +3,12 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/launchrule"
 	"normbench/report"
@@ -21,31 +18,18 @@ import (
 
 var htmlFlag = &cli.StringFlag{Name: "html", Usage: "write one page with the verdict, charts and tables to `FILE`"}
 
-// checkHTML refuses a name of a page before anything is measured.
-func checkHTML(path string) error {
-	if path != "" && filepath.Ext(path) != ".html" {
-		return hint.Errorf("name it .html", "cannot write a page to %s", path)
-	}
-	if path == "" {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Dir(path)); err != nil {
-		return hint.Errorf("make the folder first", "cannot write %s: no such file or directory", path)
-	}
-	return nil
-}
-
 // writePage writes a page where one was asked for.
 func (e *env) writePage(path string, make func() *report.Page) error {
 	if path == "" {
 		return nil
 	}
 	var b bytes.Buffer
-	if err := make().Write(&plain{Writer: &b}); err != nil {
-		return err
+	err := make().Write(&plain{Writer: &b})
+	if err == nil {
+		err = launchrule.WriteFile(path, b.Bytes())
 	}
-	if err := launchrule.WriteFile(path, b.Bytes()); err != nil {
-		return err
+	if err != nil {
+		return e.late(err)
 	}
 	e.notef("wrote %s", path)
 	return nil

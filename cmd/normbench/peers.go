@@ -347,17 +347,16 @@ func (e *env) peerNotes(families []string) (notes []string) {
 }
 
 func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return nil, err
-	}
 	e.measuring() // the peers' worker and its folder must not be left behind
 	theirs, err := peers.Start(e.ctx, peers.Options{Python: c.String("python"), Timeout: peers.DefaultTimeout})
 	t := newTable("", "peer", "system", "version, or why it is not there")
 	if said := new(worker.Said); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
+		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
 		for _, name := range peers.Names {
-			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
+			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})
+			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
 		}
-		t.Notes = append(t.Notes, hint.Of(err))
+		t.Notes = append(t.Notes, oneLine(said.Text), hint.Of(err))
 		return t, nil
 	}
 	if err != nil {

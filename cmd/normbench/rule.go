@@ -45,9 +45,6 @@ func (e *env) ruleCommand() *cli.Command {
 }
 
 func (e *env) rule(c *cli.Context) error {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench rule base --columns 4096,5120`, for one", "rule takes one REF, got %d", len(ops))

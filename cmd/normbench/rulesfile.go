@@ -39,9 +39,6 @@ func exportFormat(export, out string) (string, error) {
 // overwrites says why a rule set should not be written over what a file holds, or nil. An empty
 // name is no file.
 func overwrites(set *launchrule.Set, out string) error {
-	if st, err := os.Stat(out); err == nil && st.IsDir() {
-		return hint.Errorf("name a file in it", "--out %s is a folder", out)
-	}
 	data, err := os.ReadFile(out)
 	if err != nil || len(data) == 0 {
 		return nil

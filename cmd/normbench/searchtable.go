@@ -33,9 +33,6 @@ func (e *env) searchTableCommand() *cli.Command {
 }
 
 func (e *env) searchTable(c *cli.Context) error {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench search-table --help` shows its use", "search-table takes one records file or results folder, got %d", len(ops))
@@ -46,9 +43,6 @@ func (e *env) searchTable(c *cli.Context) error {
 	}
 	if c.Bool("naive") && (c.Bool("quick") || c.String("plot") != "") {
 		return hint.Errorf("leave the others out", "--naive goes with neither --quick nor --plot")
-	}
-	if err := report.CheckPlots(c.String("plot")); err != nil {
-		return err
 	}
 	f, err := freeFile(ops[0], false)
 	if err != nil {

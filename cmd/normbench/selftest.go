@@ -25,9 +25,6 @@ func (e *env) selftest(c *cli.Context) error {
 	if err := noOperands(c); err != nil {
 		return err
 	}
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	devices, err := e.devices(c)
 	if err != nil {
 		return err
@@ -37,7 +34,7 @@ func (e *env) selftest(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	t := newTable("selftest of "+devices[0].Info().Name, "check", "found", "wanted", "verdict")
+	t := selftestTable(devices[0].Info().Name)
 	failed := 0
 	for _, x := range trials {
 		verdict := "ok"
@@ -68,4 +65,8 @@ func (e *env) testTimer(dev kernels.Device, run *record.Run) (err error) {
 		e.notef("%s", failed)
 	}
 	return err
+}
+
+func selftestTable(device string) *report.Table {
+	return newTable("selftest of "+device, "check", "found", "wanted", "verdict")
 }

@@ -64,9 +64,6 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	format := c.String("format")
-	if err := cmp.Or(report.CheckFormat(format), checkHTML(c.String("html"))); err != nil {
-		return err
-	}
 	if free, err := e.sweepFree(c); free || err != nil {
 		return err
 	}
@@ -158,11 +155,15 @@ func (e *env) sweep(c *cli.Context) error {
 		return nil
 	}
 
+	if err := checkResults(c.String("out"), info.ID, tune.FileName); err != nil {
+		return err
+	}
 	w, notes, err := record.OpenWriterBelow(c.String("out"), info.ID)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
+	e.saved = w.Path()
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
@@ -332,15 +333,16 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 		}).All())
 		e.describe(table)
 	}
-	if err := fold.write(false); err != nil {
-		return err
-	}
+	lost := fold.write(false)
 	if some && len(table.Entries) == 0 {
-		return nothingRight(failed)
+		return cmp.Or(e.late(lost), nothingRight(failed))
 	}
 	found := report.Compare(base, best)
 	if err := report.Render(e.stdout, found, format); err != nil {
 		return err
+	}
+	if lost != nil { // the table is printed all the same
+		return e.late(lost)
 	}
 	return e.writePage(html, func() *report.Page {
 		e.loaded = map[string]*record.File{f.Path: f}

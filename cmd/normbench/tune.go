@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -46,10 +47,7 @@ func (e *env) tuneCommand() *cli.Command {
 
 func (e *env) tune(c *cli.Context) error {
 	paths := operands(c)
-	format, export, out := c.String("format"), c.String("export"), c.String("out")
-	if err := report.CheckFormat(format); err != nil {
-		return err
-	}
+	export, out := c.String("export"), c.String("out")
 	if len(paths) == 0 {
 		return hint.Errorf("`normbench tune results/nvidia-h200`, for one", "tune needs records")
 	}
@@ -57,13 +55,7 @@ func (e *env) tune(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkHTML(c.String("html")); err != nil {
-		return err
-	}
 	picture := c.String("plot")
-	if ext := filepath.Ext(picture); picture != "" && ext != ".svg" && ext != ".png" {
-		return hint.Errorf("name it .svg or .png", "cannot plot to %s", picture)
-	}
 	d, err := rules.Collect(paths)
 	if err != nil {
 		return err
@@ -138,10 +130,8 @@ func (e *env) showLearned(r *learn.Result, format, html string, facts []report.F
 	}
 	set := *r.Set
 	set.Lists = slices.Clone(r.Set.Lists[:r.Learned])
-	if err := e.writePage(html, func() *report.Page { return rulesPage(&set, r, facts) }); err != nil {
-		return err
-	}
-	return e.showRules(&set, r.Presets, format, timer)
+	lost := e.writePage(html, func() *report.Page { return rulesPage(&set, r, facts) })
+	return cmp.Or(e.showRules(&set, r.Presets, format, timer), lost)
 }
 
 // showRules prints the regrets and the rules.
@@ -185,11 +175,7 @@ func ruleTables(set *launchrule.Set) []*report.Table {
 		scores[[3]string{s.Class, s.Held, s.Chooser}] = s
 		drawn = drawn || s.Held == learn.HeldFresh
 	}
-	headers := []string{"class", ">rules", ">shapes", ">regret", ">default", ">p95"}
-	if drawn {
-		headers = append(headers, ">drawn", ">regret drawn", ">default drawn")
-	}
-	t := newTable("rules of "+set.Device.Name+", and their regret: time over the best known, on shapes left out of the fit", append(headers, "worst")...)
+	t := newTable("rules of "+set.Device.Name+", and their regret: time over the best known, on shapes left out of the fit", ruleHeader(drawn)...)
 	t.Drop = []string{"worst", "drawn", "shapes", "p95"}
 	tables := []*report.Table{t}
 	number := map[string]int{}
@@ -237,6 +223,21 @@ func ruleTables(set *launchrule.Set) []*report.Table {
 		t.Notes = append(t.Notes, tally.N+" "+tally.Word)
 	}
 	return tables
+}
+
+func ruleHeader(drawn bool) []string {
+	headers := []string{"class", ">rules", ">shapes", ">regret", ">default", ">p95"}
+	if drawn {
+		headers = append(headers, ">drawn", ">regret drawn", ">default drawn")
+	}
+	return append(headers, "worst")
+}
+
+// learnedTable is the first table of tune and learn, without its rows.
+func learnedTable() *report.Table {
+	t := newTable("", ruleHeader(true)...)
+	t.Data = regretTables(&launchrule.Set{}, nil, report.FormatCSV)[0].Data
+	return t
 }
 
 // tallies are the mean regret of the rules over all classes, and how many there are.

@@ -42,6 +42,14 @@ func (e *env) useKernels(c *cli.Context) error {
 			return err
 		}
 	}
+	for _, folder := range nvrtc.UserFolders() {
+		if st, err := os.Stat(folder); err != nil || !st.IsDir() {
+			return hint.Errorf("point it at folders of headers, or unset it", "%s: %s is no folder", nvrtc.IncludeVariable, folder)
+		}
+	}
+	if _, err := nvrtc.Compilers(); err != nil {
+		return err
+	}
 	if dir == "" {
 		return nil
 	}

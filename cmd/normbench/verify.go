@@ -36,9 +36,6 @@ func (e *env) verifyCommand() *cli.Command {
 }
 
 func (e *env) verify(c *cli.Context) error {
-	if err := report.CheckFormat(c.String("format")); err != nil {
-		return err
-	}
 	if n := c.Int("repeats"); n < 1 || n > 1000 {
 		return hint.Errorf("use 1 to 1000", "--repeats %d is out of range", n)
 	}

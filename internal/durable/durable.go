@@ -51,23 +51,61 @@ func (p Place) In(name string) Place {
 
 func (p Place) String() string { return filepath.Join(p.Root, p.Name) }
 
-// WriteFrom is the function of that name for a place.
-func (p Place) WriteFrom(r io.Reader) (err error) {
+// open opens the folder of a place, and says where in it the place's links lead. An error names
+// what is there in place of a file, as a folder, a pipe or a device is never replaced.
+func (p Place) open() (root *os.Root, name string, err error) {
 	if p.Root == "" {
+		// A stat sees through links that have no path, such as /dev/stdout.
+		if info, err := os.Stat(p.Name); err == nil && !info.Mode().IsRegular() {
+			return nil, "", irregular(info)
+		}
 		if p.Name, err = target(os.Readlink, p.Name); err != nil {
-			return err
+			return nil, "", err
 		}
 		p.Root, p.Name = filepath.Split(p.Name)
 	}
-	root, err := os.OpenRoot(filepath.Clean(p.Root))
+	if root, err = os.OpenRoot(filepath.Clean(p.Root)); err != nil {
+		return nil, "", err
+	}
+	if name, err = target(root.Readlink, p.Name); err == nil {
+		if info, e := root.Stat(name); e == nil && !info.Mode().IsRegular() {
+			err = irregular(info)
+		}
+	}
+	if err != nil {
+		root.Close()
+	}
+	return root, name, err
+}
+
+func irregular(info fs.FileInfo) error {
+	if info.IsDir() {
+		return hint.Errorf("name a file in it", "it is a folder")
+	}
+	return hint.Errorf("name a file: pipes and devices are for standard output", "it is a pipe, a device or a socket, and no file")
+}
+
+// Check says why no file can be put in a place, or nil.
+func (p Place) Check() error {
+	root, name, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	name, err := target(root.Readlink, p.Name)
+	temp, f, err := createTemp(root, name)
 	if err != nil {
 		return err
 	}
+	return errors.Join(f.Close(), root.Remove(temp))
+}
+
+// WriteFrom is the function of that name for a place.
+func (p Place) WriteFrom(r io.Reader) (err error) {
+	root, name, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	temp, f, err := createTemp(root, name)
 	if err != nil {
 		return err
@@ -93,17 +131,26 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	if err != nil || p.Unsynced {
 		return err
 	}
-	return SyncDir(filepath.Join(p.Root, filepath.Dir(name)))
+	return SyncDir(filepath.Join(root.Name(), filepath.Dir(name)))
 }
 
 // createTemp makes a file with a name of its own beside another, and deletes those that writers left behind
 // which were killed.
 func createTemp(root *os.Root, name string) (string, *os.File, error) {
 	deleteStale(root, filepath.Dir(name))
-	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", filepath.Base(name), rand.Uint64()))
+	base := filepath.Base(name)
+	if len(base) > maxName { // as the file's own name would be
+		return "", nil, syscall.ENAMETOOLONG
+	}
+	const suffix = 26 // bytes of the dot and of .tmp-18446744073709551615
+	base = strings.ToValidUTF8(base[:min(len(base), maxName-suffix)], "")
+	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", base, rand.Uint64()))
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	return temp, f, err
 }
+
+// maxName is how many bytes a name of a file may have.
+const maxName = 255
 
 // staleAfter is how long ago somebody wrote last to a temporary file that nobody writes any more.
 const staleAfter = time.Hour
@@ -151,8 +198,15 @@ func target(readlink func(string) (string, error), path string) (string, error) 
 }
 
 // MakeFolder makes a folder below another, which is made too, and tries whether files can be
-// made there.
+// made there. The names of new folders outlive a power cut.
 func MakeFolder(in, below string) error {
+	folders := []string{in}
+	for dir := in; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		folders = append(folders, filepath.Dir(dir)) // has a new name
+	}
 	if err := os.MkdirAll(in, 0o755); err != nil {
 		return err
 	}
@@ -161,8 +215,16 @@ func MakeFolder(in, below string) error {
 		return err
 	}
 	defer root.Close()
+	for dir := filepath.Dir(below); dir != "."; dir = filepath.Dir(dir) {
+		folders = append(folders, filepath.Join(in, dir))
+	}
 	if err := root.MkdirAll(below, 0o755); err != nil {
 		return err
+	}
+	for _, dir := range folders {
+		if err := syncFolder(dir); err != nil {
+			return err
+		}
 	}
 	temp, f, err := createTemp(root, filepath.Join(below, "check"))
 	if err != nil {
@@ -170,6 +232,9 @@ func MakeFolder(in, below string) error {
 	}
 	return errors.Join(f.Close(), root.Remove(temp))
 }
+
+// syncFolder is SyncDir, but for tests that watch it.
+var syncFolder = SyncDir
 
 // SyncDir makes the names in a folder outlive a power cut.
 func SyncDir(dir string) error {
@@ -202,6 +267,9 @@ func Cause(err error) error {
 
 // Help is the next step for who could not write a file for this reason.
 func Help(err error) string {
+	if h := hint.Of(err); h != "" {
+		return h
+	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "the disk is full, or your share of it: make room, or choose another folder"
@@ -211,6 +279,8 @@ func Help(err error) string {
 		return "the file system cannot lock files, as some network ones: choose a folder on a local disk"
 	case err != nil && strings.Contains(err.Error(), "escapes from parent"): // os.Root's, which has no name
 		return "a symbolic link there leads out of the folder: delete it, or name the folder that it leads to"
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return fmt.Sprintf("choose a shorter name: it may have %d bytes", maxName)
 	case errors.Is(err, syscall.EROFS):
 		return "the file system is read-only: choose another folder"
 	}

@@ -180,15 +180,89 @@ func TestVerify(t *testing.T) {
 // The hint names the cause, where it is not that one may not write.
 func TestHelp(t *testing.T) {
 	for err, want := range map[error]string{
-		syscall.ENOSPC:     "the disk is full",
-		syscall.EMFILE:     "too many files are open",
-		syscall.ENOLCK:     "cannot lock",
-		syscall.EROFS:      "read-only",
-		os.ErrPermission:   "that you may write to",
-		errors.New("else"): "that you may write to",
+		syscall.ENOSPC: "the disk is full",
+		syscall.EMFILE: "too many files are open",
+		syscall.ENOLCK: "cannot lock",
+		syscall.EROFS:  "read-only",
+
+		syscall.ENAMETOOLONG: "255 bytes",
+		os.ErrPermission:     "that you may write to",
+		errors.New("else"):   "that you may write to",
 	} {
 		if got := Help(&os.PathError{Op: "open", Path: "x", Err: err}); !strings.Contains(got, want) {
 			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+}
+
+// What is no file stays what it is, and is refused before there is anything to write.
+func TestNoFile(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(os.DevNull, link); err != nil {
+		t.Skip(err)
+	}
+	for path, want := range map[string]string{link: "a device", os.DevNull: "a device", dir: "a folder"} {
+		for what, err := range map[string]error{"check": Place{Name: path}.Check(), "write": WriteFile(path, []byte("x"))} {
+			if err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
+				t.Errorf("%s %s: %v", what, path, err)
+			}
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Place{Root: dir, Name: "in"}).Check(); err == nil {
+		t.Error("a folder below a folder passed")
+	}
+	for _, path := range []string{filepath.Join(dir, "new"), os.Args[0]} {
+		if err := (Place{Name: path}).Check(); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
+		t.Error("a check made the file")
+	}
+}
+
+// A name may have as many bytes as the file system takes, also in the middle of a character.
+func TestLongNames(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229), strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {
+		path := filepath.Join(dir, name)
+		if err := WriteFile(path, []byte("x")); err != nil {
+			t.Errorf("%d bytes: %v", len(name), err)
+		}
+		if data, err := os.ReadFile(path); string(data) != "x" {
+			t.Errorf("%d bytes: %q, %v", len(name), data, err)
+		}
+	}
+	if err := WriteFile(filepath.Join(dir, strings.Repeat("a", 256)), nil); !errors.Is(err, syscall.ENAMETOOLONG) {
+		t.Errorf("256 bytes: %v", err)
+	}
+}
+
+// Each folder that gets a new name is synced, the one above the first new folder too.
+func TestMakeFolderSyncs(t *testing.T) {
+	defer func() { syncFolder = SyncDir }()
+	top := t.TempDir()
+	for _, made := range []struct {
+		in, below string
+		want      []string
+	}{
+		{"a/b", "c/d", []string{"", "a", "a/b", "a/b/c"}},
+		{"a/b", "e", []string{"a/b"}},
+		{"a/f", ".", []string{"a"}},
+	} {
+		synced := map[string]bool{}
+		syncFolder = func(dir string) error { synced[dir] = true; return SyncDir(dir) }
+		if err := MakeFolder(filepath.Join(top, made.in), made.below); err != nil {
+			t.Fatal(err)
+		}
+		for _, dir := range made.want {
+			if !synced[filepath.Join(top, dir)] {
+				t.Errorf("%s, %s: %q was not synced, only %v", made.in, made.below, dir, synced)
+			}
 		}
 	}
 }

@@ -63,6 +63,9 @@ type CompileError struct {
 // NVRTC gave them.
 func (e *CompileError) Error() string {
 	line := firstError(e.Log)
+	if strings.Contains(line, "could not open source file") || strings.Contains(line, "cannot open source file") {
+		line += "; --include names folders of headers, and the wheel nvidia-cuda-runtime has CUDA's"
+	}
 	switch {
 	case line == "":
 		return fmt.Sprintf("compile %s: %s", e.Source, e.Result)

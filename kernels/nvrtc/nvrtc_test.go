@@ -110,6 +110,9 @@ func TestCompileErrorIsOneLine(t *testing.T) {
 		{"header", "common.cuh(7): error: expected a \";\"\n", `compile k.cu: common.cuh(7): error: expected a ";"`},
 		{"flag", "nvrtc: error: invalid value for --gpu-architecture (-arch)\n", "compile k.cu: nvrtc: error: invalid value for --gpu-architecture (-arch)"},
 		{"ptxas", "ptxas error   : Entry function 'k' uses too much shared data\n", "compile k.cu: ptxas error : Entry function 'k' uses too much shared data"},
+		{"no header", "k.cu(3): catastrophic error: cannot open source file \"cuda_bf16.h\" (no directories in search list)\n",
+			`compile k.cu(3): catastrophic error: cannot open source file "cuda_bf16.h" (no directories in search list); ` +
+				"--include names folders of headers, and the wheel nvidia-cuda-runtime has CUDA's"},
 		{"no log", "", "compile k.cu: NVRTC_ERROR_COMPILATION"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

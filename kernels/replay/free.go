@@ -81,8 +81,14 @@ func IsFree(data []byte) bool {
 	if strings.HasPrefix(start, `{"schema":`) {
 		return false // records
 	}
-	return IsCache([]byte(start)) || strings.HasPrefix(start, "{") &&
+	return IsCache([]byte(start)) || isKTT(start) || strings.HasPrefix(start, "{") &&
 		(strings.Contains(start, `"schema_version"`) || strings.Contains(start, `"tune_params`) || strings.Contains(start, `"cache"`) || strings.Contains(start, `"configuration"`))
+}
+
+// isKTT says whether a file begins as the results of KTT, which are not read.
+func isKTT(start string) bool {
+	return strings.HasPrefix(start, "<KTT") || strings.HasPrefix(start, "<?xml") && strings.Contains(start, "KttVersion") ||
+		strings.HasPrefix(start, "{") && strings.Contains(start, `"KttVersion"`)
 }
 
 // ParseFree reads a kernel_tuner cache, also one that is not closed, or T4 results.
@@ -107,6 +113,9 @@ func ParseFree(name string, data []byte) (*Free, error) {
 				Value jsontext.Value `json:"value"`
 			} `json:"measurements"`
 		} `json:"results"`
+	}
+	if isKTT(strings.TrimSpace(string(data[:min(len(data), 4096)]))) {
+		return bad("it has results of KTT, in a format of its own")
 	}
 	if err := json.Unmarshal(data, &f); err != nil {
 		first := err
@@ -160,10 +169,7 @@ func ParseFree(name string, data []byte) (*Free, error) {
 				return bad("result %d has no configuration", i+1)
 			}
 			if len(b.keys) == 0 {
-				for k := range e {
-					b.keys = append(b.keys, k)
-				}
-				slices.Sort(b.keys)
+				b.keys = fieldNames(r.Configuration)
 			}
 			t := math.Inf(1)
 			if r.Invalidity == "correct" || r.Invalidity == "" {
@@ -203,6 +209,22 @@ func ParseFree(name string, data []byte) (*Free, error) {
 	}
 	free.Kernel, free.Device = f.Kernel, f.Device
 	return free, nil
+}
+
+// fieldNames are those of a JSON object, in its order: that of a cache's "tune_params_keys", so that one seed searches
+// a space in the same way from either file.
+func fieldNames(object []byte) (names []string) {
+	r := jsontext.NewDecoder(bytes.NewReader(object))
+	r.ReadToken()
+	for r.PeekKind() == '"' {
+		name, err := r.ReadToken()
+		if err != nil {
+			break
+		}
+		names = append(names, name.String()) // the next read takes the token back
+		r.SkipValue()
+	}
+	return names
 }
 
 func knownSchema(v string) bool {
@@ -311,6 +333,21 @@ func (b *freeBuilder) build() (*Free, error) {
 		}
 		seen[key] = true
 	}
+	if len(f.Configs) < 2 {
+		return nil, fmt.Errorf("it has one config, and so nothing to search")
+	}
+	// By label, as the keys of a cache are: one seed searches a space in the same way from any file.
+	order := make([]int, len(f.Configs))
+	labels := make([]string, len(order))
+	for i := range order {
+		order[i], labels[i] = i, f.Label(i)
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return strings.Compare(labels[i], labels[j]) })
+	sorted := make([]FreeConfig, len(order))
+	for i, from := range order {
+		sorted[i] = f.Configs[from]
+	}
+	f.Configs = sorted
 	return f, nil
 }
 

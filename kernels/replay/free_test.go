@@ -3,9 +3,11 @@ package replay
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -73,6 +75,29 @@ func TestParseFree(t *testing.T) {
 	}
 }
 
+// A space is the same from a cache and from T4 results, whatever the order of the latter.
+func TestFreeSameSpace(t *testing.T) {
+	cache := `{"kernel_name": "k", "tune_params_keys": ["x", "a"], "cache": {
+"8,1": {"x": 8, "a": 1, "time": 1}, "16,1": {"x": 16, "a": 1, "time": 2}, "8,2": {"x": 8, "a": 2, "time": 3}}}`
+	result := func(x, a int, time float64) string {
+		return fmt.Sprintf(`{"configuration": {"x": %d, "a": %d}, "measurements": [{"name": "time", "value": %g}]}`, x, a, time)
+	}
+	one, err := ParseFree("cache", []byte(cache))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range [][]string{{result(8, 1, 1), result(16, 1, 2), result(8, 2, 3)}, {result(8, 2, 3), result(8, 1, 1), result(16, 1, 2)}} {
+		two, err := ParseFree("t4", []byte(`{"results": [`+strings.Join(list, ",")+`]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.Kernel = ""
+		if !reflect.DeepEqual(one, two) {
+			t.Errorf("a cache is %+v, T4 %+v", one, two)
+		}
+	}
+}
+
 // Each trouble is one line with a hint.
 func TestParseFreeBad(t *testing.T) {
 	entry := func(e string) string {
@@ -104,6 +129,8 @@ func TestParseFreeBad(t *testing.T) {
 		`none of its 1 configs is valid`:      entry(`"a": {"x": 1, "time": "InvalidConfig"}`),
 		`the config "x=2" stands twice`:       entry(`"a": {"x": 2, "time": 1}, "b": {"x": 2, "time": 2}, "c": {"x": 1, "time": 2}`),
 		`the field /cache/a stands twice`:     entry(`"a": {"x": 1, "time": 1}, "a": {"x": 2, "time": 2}`),
+		`it has one config`:                   entry(`"a": {"x": 1, "time": 2}`),
+		`it has results of KTT`:               `{"Metadata": {"ComputeApi": "CUDA", "KttVersion": "2.1"}, "Results": []}`,
 		`500001 configs, at most 500000`:      many.String(),
 	} {
 		_, err := ParseFree("f.json", []byte(data))

@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -374,11 +375,18 @@ type process struct {
 	exited chan struct{}
 }
 
+// secretRE matches names of variables with credentials, as those of CI systems and clouds.
+var secretRE = regexp.MustCompile(`(?i)(TOKEN|SECRET|PASSW(OR)?D|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|_JWT|_PAT$)`)
+
+// isSecret says whether a worker, which may run other libraries' code, is not given a variable.
+func isSecret(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return secretRE.MatchString(name)
+}
+
 func start(o Options) (*process, error) {
 	p := &process{cmd: exec.Command(o.Command[0], o.Command[1:]...), lines: make(chan []byte), exited: make(chan struct{})}
-	if len(o.Env) > 0 {
-		p.cmd.Env = append(os.Environ(), o.Env...)
-	}
+	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), isSecret), o.Env...)
 	p.stderr = &tail{next: o.Stderr}
 	p.cmd.Stderr = p.stderr
 	stdin, err := p.cmd.StdinPipe()

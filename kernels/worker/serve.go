@@ -32,7 +32,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, kernelsHash string,
 		}
 		var req request
 		if err := json.Unmarshal(line, &req); err != nil {
-			return fmt.Errorf("malformed request: %w", err)
+			return hint.Errorf("`normbench sweep --worker COMMAND` starts a worker and speaks to it; people do not", "malformed request on standard input: %w", err)
 		}
 		a := answer{ID: req.ID}
 		if err := s.do(&req, &a); err != nil {

@@ -512,3 +512,16 @@ func TestAnother(t *testing.T) {
 		t.Errorf("the two share %+v", c.o)
 	}
 }
+
+// Credentials of the environment are not passed on; what finds programs, libraries and hosts is.
+func TestSecrets(t *testing.T) {
+	for name, want := range map[string]bool{
+		"GITHUB_TOKEN": true, "ACTIONS_RUNTIME_TOKEN": true, "CI_JOB_JWT": true, "CI_REGISTRY_PASSWORD": true, "AWS_SECRET_ACCESS_KEY": true, "AWS_ACCESS_KEY_ID": true,
+		"GOOGLE_APPLICATION_CREDENTIALS": true, "OPENAI_API_KEY": true, "GH_PAT": true, "db_passwd": true,
+		"PATH": false, "HOME": false, "LD_LIBRARY_PATH": false, "SSH_AUTH_SOCK": false, "CUDA_VISIBLE_DEVICES": false, "NORMBENCH_NVRTC": false, "PYTHONPATH": false,
+	} {
+		if got := isSecret(name + "=a TOKEN"); got != want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

@@ -322,6 +322,8 @@ func (h *head) check() error {
 		return hint.Errorf("update normbench", "schema %d is newer than %d, the newest that this normbench reads", h.Schema, Schema)
 	case h.Schema < 0:
 		return hint.Errorf("schemas count from 1", "schema %d does not exist", h.Schema)
+	case h.Kind == "":
+		return hint.Errorf("a records file is JSON Lines with \"schema\" and \"kind\" in every line", "not a records line: it has no kind")
 	case h.Kind != kindRun && h.Kind != kindRecord:
 		return hint.Errorf("the kinds are run and record", "unknown kind %q", h.Kind)
 	}

@@ -93,6 +93,9 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 			unpacked = fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in", w.name, FileName)
 		}
 	}
+	if st, err := root.Stat(filepath.Join(below, FileName)); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
+		return nil, nil, hint.Errorf("choose another folder", "records %s: it is no file", w.name)
+	}
 	w.file, err = root.OpenFile(filepath.Join(below, FileName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, nil, hint.Errorf(durable.Help(err), "records %s: %w", w.name, cause(err))

@@ -1,6 +1,7 @@
 package shapes
 
 import (
+	"errors"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -143,6 +144,9 @@ func random(arg string) ([]Shape, error) {
 	const help = "write random:COUNT, with :seed=S and a domain such as :M=1:4096 behind it"
 	number, rest, _ := strings.Cut(arg, ":")
 	count, err := strconv.ParseUint(number, 10, 16)
+	if errors.Is(err, strconv.ErrRange) {
+		return nil, hint.Errorf("draw fewer", "random:%s is more than the %d shapes that are drawn", number, 1<<16-1)
+	}
 	if err != nil || count < 1 {
 		return nil, hint.Errorf(help, "malformed shapes %q", "random:"+arg)
 	}

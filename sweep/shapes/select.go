@@ -78,7 +78,11 @@ func one(arg string) ([]Shape, error) {
 	if _, statErr := os.Stat(arg); statErr == nil {
 		return fromFile(arg, "default")
 	}
-	return nil, hint.Errorf(hint.Of(err)+"; or "+argHelp, "unknown shapes %q", arg)
+	help := hint.Of(err) + "; or " + argHelp
+	if list := strings.NewReplacer("X", "x", "×", "x", "*", "x", " ", "").Replace(arg); listRE.MatchString(list) {
+		help = "did you mean " + list + "? " + argHelp
+	}
+	return nil, hint.Errorf(help, "unknown shapes %q", arg)
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {
