@@ -94,6 +94,28 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// A changed number, a figure without a marker and a marker without an answer are found.
+func TestClaimsFound(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	const right = "9.70<!--= verdicts/same-rms_bwd-two_pass.txt least A us-->"
+	if got, faults := answerClaims(right); got == right || len(faults) > 0 || len(unmarked(got)) > 0 {
+		t.Errorf("%q, %q", got, faults)
+	}
+	for _, wrong := range []string{"1<!--= no.txt count-->", "1<!--= selftest.txt text (no) such-->", "1<!--= selftest.txt least no column-->"} {
+		if _, faults := answerClaims(wrong); len(faults) != 1 {
+			t.Errorf("%s: %q", wrong, faults)
+		}
+	}
+	for _, figure := range []string{"1.5x as fast", "takes 12 us.", "by 3%", "400 GB/s", "5us<!--= a b--> and 6 us"} {
+		if len(unmarked(figure)) != 1 {
+			t.Error(figure)
+		}
+	}
+	if faults := unmarked("4096x8192, 3 warps, `--target 2%` and 5%<!--= set-->"); len(faults) > 0 {
+		t.Error(faults)
+	}
+}
+
 // TestSealed reads every file below results that has checksums, so that a changed byte is noticed.
 func TestSealed(t *testing.T) {
 	files := 0
@@ -221,6 +243,9 @@ func answer(query string) (any, error) {
 	}
 	var values []float64
 	for _, r := range rows {
+		if r[column] == "" { // a cell without a time
+			continue
+		}
 		x, err := strconv.ParseFloat(number.FindString(r[column]), 64)
 		if err != nil {
 			return nil, fmt.Errorf("%q is no number", r[column])
