@@ -108,18 +108,6 @@ func TestReadme(t *testing.T) {
 	}
 	t.Setenv("PATH", t.TempDir()) // no ssh, nor anything else but ourselves
 	t.Setenv(cacheVariable, smallCache)
-	// The workflows of docs/ci.md; a command goes on in the next line with a flag.
-	for _, name := range []string{"github.yml", "gitlab.yml"} {
-		text, err := os.ReadFile(filepath.Join("examples", "ci", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`bin/(normbench)-cuda( [^\n|]*)`).FindAllStringSubmatch(regexp.MustCompile(`\n +--`).ReplaceAllString(string(text), " --"), -1) {
-			page := "examples/ci/" + name
-			list[page] = append(list[page], command{line: len(list[page]) + 1, text: m[1] + m[2]})
-		}
-		pages = append(pages, "examples/ci/"+name)
-	}
 	for _, page := range pages {
 		checked := 0
 		for _, c := range list[page] {
