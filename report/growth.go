@@ -32,6 +32,34 @@ type GrowthRow struct {
 	Problem kernels.Problem `json:"problem"`
 	Kind    string          `json:"kind"`
 	Arms    []Value         `json:"arms"` // in the order of Growth.Arms; without a family where an arm has nothing
+	Told    *Told           `json:"told,omitempty"`
+}
+
+// Told is the speedup of the second of two arms over the first, as text, and its verdict.
+type Told struct {
+	Speedup string `json:"speedup"`
+	Verdict string `json:"verdict"`
+}
+
+// Compared is what a recorded comparison says of each problem of two arms.
+func Compared(a, b Side) map[kernels.Problem]Told {
+	c := Compare(a, b)
+	t := rowTable(c)
+	speedup, verdict := slices.Index(t.Header, "speedup"), slices.Index(t.Header, "verdict")
+	told := map[kernels.Problem]Told{}
+	for i, r := range c.Rows {
+		told[r.Problem] = Told{t.Rows[i][speedup], t.Rows[i][verdict]}
+	}
+	return told
+}
+
+// Tell adds what is told of the problems to the rows.
+func (g *Growth) Tell(told map[kernels.Problem]Told) {
+	for i := range g.Rows {
+		if x, ok := told[g.Rows[i].Problem]; ok {
+			g.Rows[i].Told = &x
+		}
+	}
 }
 
 // Grow puts arms beside each other. over orders the rows; nil is the order of all
@@ -135,6 +163,10 @@ func (g *Growth) Tables() (scores, rows *Table) {
 			rows.Header, rows.Align = append(rows.Header, letter(i)+unit), append(rows.Align, Right)
 		}
 	}
+	told := slices.ContainsFunc(g.Rows, func(r GrowthRow) bool { return r.Told != nil })
+	if told {
+		rows.Header, rows.Align = append(rows.Header, "speedup", "verdict"), append(rows.Align, Right, Left)
+	}
 	for _, r := range g.Rows {
 		row := []string{r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10)}
 		for _, v := range r.Arms {
@@ -146,6 +178,12 @@ func (g *Growth) Tables() (scores, rows *Table) {
 		}
 		for _, v := range r.Arms {
 			row = append(row, tenth(v.StreamPercent))
+		}
+		switch {
+		case r.Told != nil:
+			row = append(row, r.Told.Speedup, r.Told.Verdict)
+		case told:
+			row = append(row, "", "")
 		}
 		rows.Rows = append(rows.Rows, row)
 	}

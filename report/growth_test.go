@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"normbench/internal/hint"
+	"normbench/internal/picture"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -316,6 +317,38 @@ func TestEvenTicks(t *testing.T) {
 		}
 		if got := strings.Join(labels, " "); got != want {
 			t.Errorf("%g: %s, want %s", top, got, want)
+		}
+	}
+}
+
+// An arm has its colour by what it is, in any place.
+func TestSlots(t *testing.T) {
+	const ours, base, other = 1, 2, 0
+	for _, c := range []struct {
+		labels []string
+		want   []int
+	}{
+		{[]string{"peer:best", "tuned:results/nvidia-h200/tuned.json"}, []int{other, ours}},
+		{[]string{"base", "fastest of ours", "fastest peer"}, []int{base, ours, other}},
+		{[]string{"results/growth-peers base", "results/growth-peers fastest peer"}, []int{ours, other}},
+		{[]string{"results/growth-peers#base", "results/growth-peers#peers"}, []int{ours, other}},
+		{[]string{"A, best other library", "B, normbench tuned"}, []int{other, ours}},
+		{[]string{"A, normbench default", "B, normbench tuned"}, []int{base, ours}},
+		{[]string{"rms_fwd/cta_reg", "base"}, []int{ours, base}},
+		{[]string{"h200-bf16-peers.csv#liger", "base"}, []int{other, ours}},
+	} {
+		if got := slots(c.labels); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %v, wanted %v", c.labels, got, c.want)
+		}
+	}
+	many := slots(make([]string, MaxArms))
+	slices.Sort(many)
+	if len(slices.Compact(many)) != MaxArms {
+		t.Error(many)
+	}
+	for i, c := range picture.Palette { // the page has the same
+		if css := fmt.Sprintf("--c%d: #%02x%02x%02x", i, c.R, c.G, c.B); !strings.Contains(pageText, css) && !strings.Contains(pageText, fmt.Sprintf("--c%d: #%x%x%x", i, c.R&15, c.G&15, c.B&15)) {
+			t.Error(css)
 		}
 	}
 }

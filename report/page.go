@@ -530,7 +530,7 @@ func (c *Chart) span() (lo, hi float64) {
 	return lo * 0.9, max(hi*1.1, 1e-9)
 }
 
-// Long says that a chart is to be opened by who wants to see it.
+// Long says that a chart can be closed by who has seen it.
 func (c *Chart) Long() bool { return len(c.Rows) > 120 }
 
 // X is where a value stands, in percent of the chart's width.
@@ -741,7 +741,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"class":  func(cell string) string { return cellClass(cell) },
 	"us":     Micros,
 	"number": func(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) },
-	"mod":    func(i int) int { return i % MaxArms },
+	"slots":  slots,
 	"stage":  func(i int) int { return i % MaxStages },
 	"lines":  func(s string) []string { return strings.Split(s, "\n") },
 	"letter": letter,

@@ -34,11 +34,48 @@ func CheckPlots(names string) error {
 	return nil
 }
 
-// The colours of Okabe and Ito, which those tell apart who are colour-blind too.
-var colours = []color.Color{
-	color.RGBA{0xd5, 0x5e, 0x00, 0xff}, color.RGBA{0x00, 0x72, 0xb2, 0xff}, color.RGBA{0x00, 0x9e, 0x73, 0xff},
-	color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x56, 0xb4, 0xe9, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff},
-	color.RGBA{0x80, 0x80, 0x80, 0xff}, color.RGBA{0x00, 0x00, 0x00, 0xff},
+// Which colours of picture.Palette stand for our kernels, for other libraries, and for the untuned base
+// where it is beside a tuned arm. The stream is grey.
+var (
+	oursSlots   = []int{1, 4, 7, 2}
+	othersSlots = []int{0, 3, 5, 6}
+	baseSlot    = 2
+)
+
+// slots are the colours of arms by what they are, so that an arm keeps its colour from plot to plot,
+// whether it is A or B.
+func slots(labels []string) []int {
+	kinds := make([]string, len(labels))
+	var ours int
+	for i, l := range labels {
+		if _, name, ok := strings.Cut(l, ", "); ok { // "A, normbench tuned"
+			l = name
+		}
+		file, selector, _ := strings.Cut(l, "#")
+		switch name := wordName(l); {
+		case name == wordName("peer:best") || strings.HasPrefix(l, "peer") || strings.HasPrefix(selector, "peer") || strings.HasSuffix(l, "fastest peer") || strings.HasSuffix(file, ".csv"):
+			kinds[i] = "other"
+		case name == wordName("base") || strings.HasSuffix(l, " base"):
+			kinds[i] = "base"
+			ours++
+		default:
+			ours++
+		}
+	}
+	list := make([]int, len(labels))
+	taken := map[int]bool{}
+	for i, k := range kinds {
+		from := slices.Concat(oursSlots, othersSlots)
+		switch {
+		case k == "other":
+			from = slices.Concat(othersSlots, oursSlots)
+		case k == "base" && ours > 1:
+			from = slices.Concat([]int{baseSlot}, from)
+		}
+		list[i] = from[max(slices.IndexFunc(from, func(s int) bool { return !taken[s] }), 0)]
+		taken[list[i]] = true
+	}
+	return list
 }
 
 // PlotRegret draws the 95th percentile of regret against GPU time, a line per
@@ -90,7 +127,8 @@ func PlotRegret(names string, rows []study.Row) error {
 		if err != nil {
 			return fmt.Errorf("plot %s: %w", names, err)
 		}
-		l.Color, s.Color = colours[i%len(colours)], colours[i%len(colours)]
+		l.Color = picture.Palette[i%len(picture.Palette)]
+		s.Color = l.Color
 		l.Width = vg.Points(1.2)
 		if label == "auto" {
 			l.Width = vg.Points(2.2)
@@ -237,7 +275,7 @@ type armScale struct{ line, glyph, more float64 }
 // armStyle draws the first of several arms broadest, as each lies over those
 // before it: where a rule picks the base, both are seen.
 func (g *Growth) armStyle(i int, over *Axis) (draw.LineStyle, draw.GlyphStyle) {
-	c := colours[i%len(colours)]
+	c := picture.Palette[slots(g.Arms)[i]]
 	more := over.look.style.more * float64(len(g.Arms)-1-i) / float64(max(len(g.Arms)-1, 1))
 	return draw.LineStyle{Color: c, Width: vg.Points(over.look.style.line + more)}, draw.GlyphStyle{Color: c, Radius: vg.Points(over.look.style.glyph + more), Shape: armGlyphs[i%len(armGlyphs)]}
 }

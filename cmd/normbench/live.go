@@ -27,6 +27,7 @@ var liveFlags = join([]cli.Flag{
 	&cli.BoolFlag{Name: "live", Usage: "run recorded operands too"},
 	&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` kernels/families of another checkout; BASE runs the CUDA sources there"},
 	&cli.BoolFlag{Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
+	&cli.BoolFlag{Name: "changed", Usage: "leave out cells of which both operands have the same variant"},
 	&cli.BoolFlag{Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
 	&cli.StringFlag{Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 	&cli.IntFlag{Name: "samples", Usage: "launches kept per visit", Value: 20},
@@ -83,6 +84,10 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	}
 	pairings, err := e.pairings(c, refs, info)
 	if err != nil {
+		return err
+	}
+	if len(pairings) == 0 { // with --changed
+		_, err := fmt.Fprintf(e.stdout, "%s and %s have the same variants\n", ops[0], ops[1])
 		return err
 	}
 	hash, err := families.Hash(e.registry)
@@ -314,6 +319,7 @@ func (e *env) pairings(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]p
 	}
 	var pairings []pairing
 	var missing []error
+	same := 0
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
@@ -333,11 +339,17 @@ func (e *env) pairings(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]p
 			}
 			b.of[i] = vs
 		}
-		if have {
+		switch {
+		case have && c.Bool("changed") && e.baseline == "" && slices.Equal(b.of[0], b.of[1]):
+			same++
+		case have:
 			pairings = append(pairings, b)
 		}
 	}
-	if len(pairings) == 0 {
+	if same > 0 {
+		e.notef("left out %s: the same variant on both sides", count(same, "cell"))
+	}
+	if len(pairings)+same == 0 {
 		return nil, noneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {

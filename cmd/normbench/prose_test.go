@@ -5,129 +5,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 )
-
-// The pages are short sentences in short paragraphs: at most 16 words in the median sentence, six
-// lines in a paragraph, 100 columns in a table of README.
-func TestProse(t *testing.T) {
-	root := filepath.Join("..", "..")
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil || len(pages) < 5 {
-		t.Fatal(pages, err)
-	}
-	for _, pattern := range []string{"README.md", "ARCHITECTURE.md", "results/*.md", "results/*/*.md", "results/*/*/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(found) == 0 {
-			t.Fatal(pattern, err)
-		}
-		pages = append(pages, found...)
-	}
-	for _, page := range pages {
-		data, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, fault := range proseFaults(string(data), page == filepath.Join(root, "README.md")) {
-			t.Errorf("%s: %s", page, fault)
-		}
-		if word := privateWord.FindString(string(data)); word != "" {
-			t.Errorf("%s: %q is not the field's word", page, word)
-		}
-	}
-	if privateWord.FindString("two programs per multiprocessor") == "" || privateWord.FindString("the same program as") != "" {
-		t.Error(privateWord)
-	}
-	bad := "One two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen.\n\na\nb\nc\nd\ne\nf\ng\n\n| " + strings.Repeat("x", 100) + " |\n"
-	if faults := proseFaults(bad, true); len(faults) != 3 {
-		t.Errorf("%q", faults)
-	}
-}
-
-// Words that once stood for CTAs, SMs, rounds and second copies.
-var privateWord = regexp.MustCompile(`(?i)\b(multiprocessors?|programs? per|bouts?|twins?)\b`)
 
 var (
-	fenced   = regexp.MustCompile("(?s)```.*?\n```")
-	listItem = regexp.MustCompile(`^\s*([-*]|\d+\.) `)
-	quoted   = regexp.MustCompile("`[^`]*`")
+	fenced = regexp.MustCompile("(?s)```.*?\n```")
+	quoted = regexp.MustCompile("`[^`]*`")
 	// Names without a scheme, of files beside the page.
-	local       = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
-	link        = regexp.MustCompile(`\]\([^)]*\)`)
-	sentenceEnd = regexp.MustCompile(`[.!?:]\s+`)
+	local = regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
 )
-
-func proseFaults(text string, narrow bool) (faults []string) {
-	var paragraphs [][]string
-	var last []string
-	end := func() {
-		if len(last) > 0 {
-			paragraphs, last = append(paragraphs, last), nil
-		}
-	}
-	for line := range strings.Lines(fenced.ReplaceAllString(text, "")) {
-		line = strings.TrimSuffix(line, "\n")
-		table := strings.HasPrefix(line, "|")
-		if n := utf8.RuneCountInString(line); narrow && table && n > 100 {
-			faults = append(faults, "a table wider than 100 columns: "+line)
-		}
-		switch {
-		case table || strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") || strings.HasPrefix(line, "![") || strings.HasPrefix(line, "<!--"):
-			end()
-			continue
-		case listItem.MatchString(line):
-			end()
-		}
-		last = append(last, line)
-	}
-	end()
-	var words []int
-	for _, p := range paragraphs {
-		if len(p) > 6 {
-			faults = append(faults, "a paragraph of more than six lines: "+p[0])
-		}
-		one := listItem.ReplaceAllString(strings.Join(p, " "), "")
-		for _, sentence := range sentenceEnd.Split(link.ReplaceAllString(quoted.ReplaceAllString(one, "x"), ""), -1) {
-			if n := len(strings.Fields(sentence)); n > 1 {
-				words = append(words, n)
-			}
-		}
-	}
-	slices.Sort(words)
-	if len(words) > 0 && words[len(words)/2] > 16 {
-		faults = append(faults, "more than 16 words in the median sentence")
-	}
-	return faults
-}
-
-// TestComments: no comment of the code begins with a pronoun or a preposition in place of its subject.
-func TestComments(t *testing.T) {
-	root, files := filepath.Join("..", ".."), 0
-	inverted := regexp.MustCompile(`(?m)^\s*// (?:Of|What|That|Those|Such|Nor) .*`)
-	for _, dir := range []string{"cmd", "internal", "kernels", "report", "sweep", "tune"} {
-		if err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e os.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-				return err
-			}
-			files++
-			text, err := os.ReadFile(path)
-			for _, line := range inverted.FindAllString(string(text), -1) {
-				if line = strings.TrimSpace(line); !strings.HasPrefix(line, "// Of returns ") { // a function's name
-					t.Errorf("%s: %s", path, line)
-				}
-			}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if files < 100 {
-		t.Errorf("%d files", files)
-	}
-}
 
 var (
 	commitHash = regexp.MustCompile(`\b[0-9a-f]{7,40}\b`)

@@ -80,6 +80,13 @@ func (e *env) report(c *cli.Context) error {
 		title = titleOf(arms)
 	}
 	g := report.Grow(over, arms...)
+	if len(ops) == 1 && isLive(ops[0]) {
+		if err := tellLive(g, ops[0], wanted); err != nil {
+			return err
+		}
+	} else if len(arms) == 2 {
+		g.Tell(report.Compared(arms[0], arms[1]))
+	}
 	var drawn bytes.Buffer
 	if picture != "" {
 		var to io.Writer = &drawn
@@ -100,6 +107,20 @@ func (e *env) report(c *cli.Context) error {
 		return err
 	}
 	return g.Render(e.stdout, format)
+}
+
+// tellLive adds the verdicts of a live compare's rounds.
+func tellLive(g *report.Growth, path string, wanted func(kernels.Problem) bool) error {
+	run, err := readLivePart(path, wanted)
+	if err != nil {
+		return err
+	}
+	told := map[kernels.Problem]report.Told{}
+	for _, j := range run.Judged {
+		told[j.Problem] = report.Told{Speedup: effect(&j), Verdict: string(j.Verdict)}
+	}
+	g.Tell(told)
+	return nil
 }
 
 // arms are the operands as sides, with only the problems that are wanted.

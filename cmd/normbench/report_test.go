@@ -161,7 +161,7 @@ func TestPeersPlots(t *testing.T) {
 			continue
 		}
 		rows, _, _ := strings.Cut(stdout, "\nA = ")
-		if n := len(regexp.MustCompile(`(?m)^ *\d+ +\d+( +[\d.]+){4}$`).FindAllString(rows, -1)); n != 31 {
+		if n := len(regexp.MustCompile(`(?m)^ *\d+ +\d+( +[\d.]+){4} +[\d.]+x \(\S+\) +[A-Z]+$`).FindAllString(rows, -1)); n != 31 {
 			t.Errorf("%s: %d rows\n%s", name, n, stdout)
 		}
 		if !strings.Contains(stdout, "A = peer:best, B = tuned:") {

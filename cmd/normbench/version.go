@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -18,16 +19,27 @@ func version() string {
 	if !ok {
 		return "devel"
 	}
-	v := info.Main.Version
-	if v == "" || v == "(devel)" {
-		v = "devel"
-	}
+	return named(info)
+}
+
+// named is the commit of a build, as `git describe --always --dirty` has it, else the version of
+// the module that was installed.
+func named(info *debug.BuildInfo) string {
+	commit, dirty := "", ""
 	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			v = "devel-" + s.Value[:min(12, len(s.Value))]
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value[:min(7, len(s.Value))]
+		case "vcs.modified":
+			if s.Value == "true" {
+				dirty = "-dirty"
+			}
 		}
 	}
-	return v
+	if v := info.Main.Version; commit == "" && v != "" && v != "(devel)" {
+		return v
+	}
+	return cmp.Or(commit, "devel") + dirty
 }
 
 // environment is what else may explain a number, for a run line.
