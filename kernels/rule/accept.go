@@ -3,6 +3,7 @@ package rule
 import (
 	"slices"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
@@ -14,19 +15,18 @@ func Accepts(reg *kernels.Registry, d kernels.DeviceInfo, c Class, align, nLo, n
 }
 
 func accepts(f *kernels.Family, d kernels.DeviceInfo, c Class, align, nLo, nHi, mLo, mHi int64, config kernels.Config) bool {
-	if f.Op != c.Op || f.Pass != c.Pass {
+	if f.Op != c.Op || f.Pass != c.Pass || strange(f, config) != nil {
 		return false
 	}
-	ns, kin := columnsIn(nLo, nHi, align, c.Bytes), c.kin()
-	for _, p := range kin {
-		if f.Serves(sized(p, 1, 64)) != nil {
-			return false
-		}
-	}
-	for i, n := range ns {
-		for j, m := range rowsIn(mLo, min(mHi, MaxElems/n)) {
+	kin, config := c.kin(), config.Unpacked()
+	for i, n := range columnsIn(nLo, nHi, align, c.Bytes) {
+		for j, m := range rowsIn(mLo, min(mHi, MaxElems/n), c) {
 			for k, p := range kin {
-				if (k == 0 || (i+j)%3 == 0 || j == 0 || i == 0) && f.Refuse(sized(p, m, n), config, d) != nil {
+				p.M, p.N = m, n
+				if k > 0 && i > 0 && j > 0 && (i+j)%3 > 0 || ClassOf(p) != c {
+					continue
+				}
+				if f.Serves(p) != nil || f.Refuse(p, config, d) != nil {
 					return false
 				}
 			}
@@ -35,46 +35,48 @@ func accepts(f *kernels.Family, d kernels.DeviceInfo, c Class, align, nLo, nHi, 
 	return true
 }
 
-// columnsIn are columns in a range at an alignment: the ends, powers of two and their multiples, and uneven ones.
-func columnsIn(lo, hi, align, bytes int64) (ns []int64) {
-	unit := align / bytes
+// strange says which knob a config has and its family has not, or nil.
+func strange(f *kernels.Family, c kernels.Config) error {
+	if c.String() == "" && len(f.Knobs) > 0 {
+		return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no such knobs", f.Name)
+	}
+	for _, s := range c.Settings() {
+		if !slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == s.Knob }) {
+			return hint.Errorf("`normbench list kernels` shows its knobs", "%s has no knob %q", f.Name, s.Knob.Key)
+		}
+	}
+	return nil
+}
+
+// columnsIn are columns in a range at an alignment: the ends, those with many divisors, and uneven ones.
+func columnsIn(lo, hi, align, bytes int64) []int64 {
+	return lattice(lo, hi, align/bytes, func(n int64) bool { return AlignOf(n, bytes) == align })
+}
+
+// rowsIn are counts of rows in a range: the ends, those with many divisors, and uneven ones.
+func rowsIn(lo, hi int64, c Class) []int64 {
+	unit := int64(1)
+	if p := c.Problem(16, 128); p.Transpose && ClassOf(p) == c {
+		unit = 16
+	}
+	return lattice(lo, hi, unit, func(int64) bool { return true })
+}
+
+// lattice is some multiples of unit in a range.
+func lattice(lo, hi, unit int64, ok func(int64) bool) (list []int64) {
 	add := func(n int64) {
-		if lo <= n && n <= hi && AlignOf(n, bytes) == align {
-			ns = append(ns, n)
+		if lo <= n && n <= hi && ok(n) {
+			list = append(list, n)
 		}
 	}
 	first, last := (lo+unit-1)/unit, hi/unit
 	for _, at := range []int64{first, first + 1, last, last - 1, (first + last) / 2, (first+last)/2 + 1, (first*3 + last) / 4, (first + last*3) / 4, (first*5+last*2)/7 | 1} {
 		add(at * unit)
 	}
-	if align == 16 {
-		for step := int64(64); step <= hi; step *= 4 {
-			add((lo + step - 1) / step * step)
-			add(hi / step * step)
-			add(hi/step*step - step)
-		}
+	for step := int64(64); step <= hi; step *= 4 {
+		add((lo + step - 1) / step * step)
+		add(hi / step * step)
 	}
-	slices.Sort(ns)
-	return slices.Compact(ns)
-}
-
-// rowsIn are counts of rows in a range: the ends, the middle, powers of two and uneven ones.
-func rowsIn(lo, hi int64) (ms []int64) {
-	for _, m := range []int64{lo, hi, lo + 1, hi - 1, (lo + hi) / 2, (lo*3 + hi) / 4, (lo + hi*3) / 4} {
-		if lo <= m && m <= hi {
-			ms = append(ms, m)
-		}
-	}
-	for p := int64(1); p <= hi; p *= 2 {
-		if p >= lo {
-			ms = append(ms, p)
-		}
-	}
-	slices.Sort(ms)
-	return slices.Compact(ms)
-}
-
-func sized(p kernels.Problem, m, n int64) kernels.Problem {
-	p.M, p.N = m, n
-	return p
+	slices.Sort(list)
+	return slices.Compact(list)
 }

@@ -21,15 +21,17 @@ type Class struct {
 }
 
 // Options are the switches of a problem that choose its class. Bias, zero-centered weights and the type of the weight do
-// not: their problems launch alike, and a cell's config is accepted with and without them.
+// not: their problems launch alike, and a cell's config is accepted with and without them. An fp8t problem is uneven whose
+// rows are no multiple of 16 or whose columns are none of 128: the designs that transpose tile by tile do not serve it.
 type Options uint8
 
-var optionNames = [...]string{"noweight", "residual", "fp8", "fp8t", "acc"}
+var optionNames = [...]string{"noweight", "residual", "fp8", "fp8t", "uneven", "acc"}
 
 // ClassOf is the class of a problem. It allocates nothing.
 func ClassOf(p kernels.Problem) Class {
 	c := Class{Op: p.Op, Pass: p.Pass, Bytes: p.DType.Size()}
-	for i, has := range [...]bool{p.NoWeight, p.Residual, p.FP8 && !p.Transpose, p.FP8 && p.Transpose, p.Accumulate} {
+	for i, has := range [...]bool{p.NoWeight, p.Residual, p.FP8 && !p.Transpose, p.FP8 && p.Transpose,
+		p.Transpose && (p.M%16 != 0 || p.N%128 != 0), p.Accumulate} {
 		if has {
 			c.With |= 1 << i
 		}
@@ -45,29 +47,22 @@ func (c Class) Problem(m, n int64) kernels.Problem {
 	}
 	has := func(i int) bool { return c.With&(1<<i) != 0 }
 	return kernels.Problem{Op: c.Op, Pass: c.Pass, M: m, N: n, DType: d, Weight: d, Bias: c.Op == kernels.LayerNorm && !has(0),
-		NoWeight: has(0), Residual: has(1), FP8: has(2) || has(3), Transpose: has(3), Accumulate: has(4)}
+		NoWeight: has(0), Residual: has(1), FP8: has(2) || has(3), Transpose: has(3), Accumulate: has(5)}
 }
 
-// kin are problems of the class with each kind of weight, the one that learn measures first, without rows and columns.
+// kin are problems of the class without rows and columns: the one that learn measures, then those with the most and with the
+// least beside x.
 func (c Class) kin() []kernels.Problem {
 	p := c.Problem(0, 0)
-	list := []kernels.Problem{p}
-	types := []kernels.DType{kernels.FP32}
-	if c.Bytes == 2 {
-		types = []kernels.DType{kernels.BF16, kernels.FP16}
+	if p.NoWeight {
+		return []kernels.Problem{p}
 	}
-	for _, p.DType = range types {
-		if p.Weight = p.DType; p.NoWeight {
-			list = append(list, p)
-			continue
-		}
-		for _, p.Weight = range []kernels.DType{kernels.BF16, kernels.FP16, kernels.FP32} {
-			for _, p.Bias = range []bool{false, true} {
-				list = append(list, p)
-			}
-		}
+	most, least := p, p
+	most.Weight, most.Bias = kernels.FP32, true
+	if least.Bias = false; c.Bytes == 4 {
+		least.Weight = kernels.BF16
 	}
-	return list
+	return []kernels.Problem{p, most, least}
 }
 
 // Classes are all classes in order.
@@ -76,8 +71,7 @@ func Classes() (list []Class) {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 			for with := range Options(1 << len(optionNames)) {
 				for _, bytes := range []int64{2, 4} {
-					c := Class{op, pass, bytes, with}
-					if c.Problem(1, 1).Validate() == nil && ClassOf(c.Problem(1, 1)) == c {
+					if c := (Class{op, pass, bytes, with}); c.valid() {
 						list = append(list, c)
 					}
 				}
@@ -85,6 +79,11 @@ func Classes() (list []Class) {
 		}
 	}
 	return list
+}
+
+// valid says whether the class has problems.
+func (c Class) valid() bool {
+	return c.Problem(1, 1).Validate() == nil && (ClassOf(c.Problem(17, 129)) == c || ClassOf(c.Problem(16, 128)) == c)
 }
 
 // String is rmsnorm/fwd/2-byte+residual.
@@ -114,7 +113,7 @@ func ParseClass(s string) (Class, error) {
 			}
 		}
 	}
-	if !ok || c.String() != s || c.Problem(1, 1).Validate() != nil {
+	if !ok || c.String() != s || !c.valid() {
 		return Class{}, hint.Errorf("write it as rmsnorm/fwd/2-byte+residual; options are "+strings.Join(optionNames[:], ", "), "unknown class %q", s)
 	}
 	return c, nil
