@@ -19,7 +19,7 @@ func accepts(f *kernels.Family, d kernels.DeviceInfo, c Class, align, nLo, nHi, 
 		return false
 	}
 	kin, config := c.kin(), config.Unpacked()
-	for i, n := range columnsIn(nLo, nHi, align, c.Bytes) {
+	for i, n := range columnsIn(nLo, nHi, align, c) {
 		for j, m := range rowsIn(mLo, min(mHi, MaxElems/n), c) {
 			for k, p := range kin {
 				p.M, p.N = m, n
@@ -48,17 +48,23 @@ func strange(f *kernels.Family, c kernels.Config) error {
 	return nil
 }
 
+// units are what columns and rows of a class's problems are multiples of at an alignment.
+func (c Class) units(align int64) (n, m int64) {
+	if p := c.Problem(16, 128); p.Transpose && ClassOf(p) == c {
+		return 128, 16
+	}
+	return align / c.Bytes, 1
+}
+
 // columnsIn are columns in a range at an alignment: the ends, those with many divisors, and uneven ones.
-func columnsIn(lo, hi, align, bytes int64) []int64 {
-	return lattice(lo, hi, align/bytes, func(n int64) bool { return AlignOf(n, bytes) == align })
+func columnsIn(lo, hi, align int64, c Class) []int64 {
+	unit, _ := c.units(align)
+	return lattice(lo, hi, unit, func(n int64) bool { return AlignOf(n, c.Bytes) == align })
 }
 
 // rowsIn are counts of rows in a range: the ends, those with many divisors, and uneven ones.
 func rowsIn(lo, hi int64, c Class) []int64 {
-	unit := int64(1)
-	if p := c.Problem(16, 128); p.Transpose && ClassOf(p) == c {
-		unit = 16
-	}
+	_, unit := c.units(16)
 	return lattice(lo, hi, unit, func(int64) bool { return true })
 }
 

@@ -1,4 +1,4 @@
-package launchrule
+package rule
 
 import (
 	_ "embed"
