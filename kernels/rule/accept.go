@@ -71,7 +71,7 @@ func rowsIn(lo, hi int64, c Class) []int64 {
 // lattice is some multiples of unit in a range.
 func lattice(lo, hi, unit int64, ok func(int64) bool) (list []int64) {
 	add := func(n int64) {
-		if lo <= n && n <= hi && ok(n) {
+		if lo <= n && n <= hi && n%unit == 0 && ok(n) {
 			list = append(list, n)
 		}
 	}

@@ -81,6 +81,15 @@ func Classes() (list []Class) {
 	return list
 }
 
+// At is the problem of the class with n columns and the fewest rows of at least m.
+func (c Class) At(m, n int64) kernels.Problem {
+	for ; ; m++ {
+		if p := c.Problem(m, n); ClassOf(p) == c || m%16 == 15 {
+			return p
+		}
+	}
+}
+
 // valid says whether the class has problems.
 func (c Class) valid() bool {
 	return c.Problem(1, 1).Validate() == nil && (ClassOf(c.Problem(17, 129)) == c || ClassOf(c.Problem(16, 128)) == c)

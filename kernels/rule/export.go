@@ -53,16 +53,16 @@ func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, 
 	return []byte(x.code(cpp)), nil
 }
 
-// A run is a config with the last rows that it is for.
-type run struct {
-	variant kernels.Variant
-	last    int64
+// A Run is a config with the last rows that it is for.
+type Run struct {
+	Variant kernels.Variant
+	Last    int64
 }
 
 // A strip is the runs of columns from some on.
 type strip struct {
 	from int64
-	runs []run
+	runs []Run
 }
 
 // starred is a variant by the name that its family's design has for both ops.
@@ -73,66 +73,88 @@ func starred(v kernels.Variant, op kernels.Op) kernels.Variant {
 	return v
 }
 
-// strips are the answers of a class at an alignment, without neighbours that are alike.
-func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
-	own, cells := (*Raster)(nil), standard(c, align, b.Device.SMs)
-	if b.Map != nil {
-		own = b.Map.Raster(c, align)
-	}
-	grids := []*Raster{cells}
-	if own != nil {
-		grids = append(grids, own)
-	}
-	froms, lasts := []int64{}, []int64{MaxM}
-	for _, r := range grids {
+// Runs are the answers for rows of n columns, all rows in order. There are none where the class has no such columns.
+func (b *Book) Runs(c Class, n int64) []Run {
+	align := AlignOf(n, c.Bytes)
+	_, lasts := b.bounds(c, align)
+	return b.runs(c, align, n, n, lasts)
+}
+
+// bounds are the first columns and the last rows of the cells that answer for a class: the map's and the standard ones.
+func (b *Book) bounds(c Class, align int64) (froms, lasts []int64) {
+	for _, r := range []*Raster{standard(c, align, b.Device.SMs), b.raster(c, align)} {
+		if r == nil {
+			continue
+		}
 		for _, l := range r.Lines {
 			froms = append(froms, l.From)
 		}
 		for _, bound := range r.Rows {
-			lasts = append(lasts, bound.Last(b.Device.SMs))
+			lasts = append(lasts, min(bound.Last(b.Device.SMs), MaxM))
 		}
 	}
-	for _, n := range columns {
-		froms = append(froms, n, n+1)
+	sortUnique(&froms)
+	sortUnique(&lasts)
+	return froms, lasts
+}
+
+func (b *Book) raster(c Class, align int64) *Raster {
+	if b.Map == nil {
+		return nil
 	}
-	slices.Sort(froms)
-	slices.Sort(lasts)
-	froms, lasts = slices.Compact(froms), slices.Compact(lasts)
+	return b.Map.Raster(c, align)
+}
+
+func (b *Book) runs(c Class, align, nLo, nHi int64, lasts []int64) (runs []Run) {
+	ns := columnsIn(nLo, nHi, align, c)
+	if len(ns) == 0 {
+		return nil // no problem has such columns: whatever answers
+	}
+	least := int64(1)
+	for _, last := range lasts {
+		ms := rowsIn(least, min(last, MaxElems/ns[0]), c)
+		if least = last + 1; len(ms) == 0 {
+			continue
+		}
+		v := b.Answer(c.Problem(ms[0], ns[0])).Variant
+		if k := len(runs) - 1; k >= 0 && runs[k].Variant == v {
+			runs[k].Last = last
+		} else {
+			runs = append(runs, Run{v, last})
+		}
+	}
+	if len(runs) > 0 {
+		runs[len(runs)-1].Last = MaxM
+	}
+	return runs
+}
+
+// strips are the answers of a class at an alignment, without neighbours that are alike. Of columns, where there are some, others have
+// strips without runs between them.
+func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
+	froms, lasts := b.bounds(c, align)
+	if len(columns) > 0 {
+		froms = nil
+		for _, n := range columns {
+			if AlignOf(n, c.Bytes) == align {
+				froms = append(froms, n, n+1)
+			}
+		}
+		sortUnique(&froms)
+	}
 	for i, from := range froms {
 		end := int64(MaxN)
 		if i+1 < len(froms) {
 			end = froms[i+1] - 1
 		}
 		s := strip{from: from}
-		n := columnsIn(from, end, align, c)
-		if len(columns) > 0 && !slices.Contains(columns, from) {
-			if slices.ContainsFunc(columns, func(n int64) bool { return AlignOf(n, c.Bytes) == align }) && (len(list) == 0 || len(list[len(list)-1].runs) > 0) {
-				list = append(list, s) // columns between those of the export have no answer
-			}
-			continue
+		if from <= MaxN && (len(columns) == 0 || slices.Contains(columns, from)) {
+			s.runs = b.runs(c, align, from, end, lasts)
 		}
-		if len(n) == 0 || from > MaxN {
-			continue // no problem has such columns: whatever answers
+		for k := range s.runs {
+			s.runs[k].Variant = starred(s.runs[k].Variant, c.Op)
 		}
-		least := int64(1)
-		for _, last := range lasts {
-			ms := rowsIn(least, min(last, MaxElems/n[0]), c)
-			if least = last + 1; len(ms) == 0 {
-				continue
-			}
-			p := c.Problem(ms[0], n[0])
-			v := starred(b.Answer(p).Variant, c.Op)
-			if k := len(s.runs) - 1; k >= 0 && s.runs[k].variant == v {
-				s.runs[k].last = last
-			} else {
-				s.runs = append(s.runs, run{v, last})
-			}
-		}
-		if len(s.runs) == 0 {
-			continue
-		}
-		s.runs[len(s.runs)-1].last = MaxM
-		if k := len(list) - 1; k >= 0 && slices.Equal(list[k].runs, s.runs) {
+		if k := len(list) - 1; len(s.runs) == 0 && len(columns) == 0 || k >= 0 && slices.Equal(list[k].runs, s.runs) {
 			continue
 		}
 		list = append(list, s)
@@ -174,8 +196,8 @@ func (b *Book) export(classes []Class, columns []int64) *export {
 		for _, s := range r.strips {
 			x.Columns = append(x.Columns, s.from)
 			for _, u := range s.runs {
-				x.Rows = append(x.Rows, u.last)
-				variants = append(variants, u.variant)
+				x.Rows = append(x.Rows, u.Last)
+				variants = append(variants, u.Variant)
 			}
 		}
 	}
@@ -200,8 +222,8 @@ func (b *Book) export(classes []Class, columns []int64) *export {
 		for _, s := range r.strips {
 			line := ""
 			for _, u := range s.runs {
-				at, _ := slices.BinarySearchFunc(variants, u.variant, func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
-				last, _ := slices.BinarySearch(x.Rows, u.last)
+				at, _ := slices.BinarySearchFunc(variants, u.Variant, func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
+				last, _ := slices.BinarySearch(x.Rows, u.Last)
 				line += x.number(at) + x.number(last)
 			}
 			from, _ := slices.BinarySearch(x.Columns, s.from)

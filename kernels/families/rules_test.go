@@ -1,0 +1,379 @@
+package families_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+	"normbench/kernels/rule"
+)
+
+// wild is a map of an H200 whose cells have any configs that are accepted there: of four classes, with split lines and rows.
+var wild = sync.OnceValue(func() *rule.Map {
+	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.With(), devicetest.H200()
+	m := &rule.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
+	for i, c := range rule.Classes() {
+		if c.With != 0 && i%7 > 0 || c.Bytes == 4 && i%3 > 0 {
+			continue
+		}
+		for _, align := range rule.Aligns(c.Bytes) {
+			x := rule.Blank(c, align, d.SMs)
+			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells, Evidence: x.Lines[0].Evidence})
+			for line := range x.Lines {
+				cells, evidence := []byte(x.Lines[line].Cells), []byte(x.Lines[line].Evidence)
+				for cell := range cells {
+					nLo, nHi, mLo, mHi := x.Span(line, cell, d.SMs)
+					if mHi < mLo || r.IntN(50) == 0 {
+						continue
+					}
+					p := c.Problem(mLo+r.Int64N(mHi-mLo+1), max((nLo+r.Int64N(nHi-nLo+1))*c.Bytes/align*align/c.Bytes, 1))
+					fs := reg.Serving(p)
+					f := fs[r.IntN(len(fs))]
+					v := kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
+					if rule.Accepts(reg, d, c, align, nLo, nHi, mLo, mHi, v) {
+						if letter, ok := x.Letter(v); ok {
+							cells[cell], evidence[cell] = letter, rule.Measured
+						}
+					}
+				}
+				x.Lines[line].Cells, x.Lines[line].Evidence = string(cells), string(evidence)
+			}
+			m.Rasters = append(m.Rasters, *x)
+		}
+	}
+	m.Sort()
+	return m
+})
+
+// drawn is a random problem that maps are for and some family serves, with any options.
+func drawn(r *rand.Rand) kernels.Problem {
+	types := kernels.DTypes()
+	for {
+		side := func(bits int) int64 { return 1<<r.IntN(bits) + r.Int64N(1<<r.IntN(bits)) }
+		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(20), N: side(16), DType: types[r.IntN(len(types))], Weight: types[r.IntN(len(types))],
+			Bias: r.IntN(2) == 0, ZeroCentered: r.IntN(3) == 0, Residual: r.IntN(3) == 0}
+		if r.IntN(2) == 0 {
+			p.Op = kernels.LayerNorm
+		}
+		if r.IntN(2) == 0 {
+			p.Pass = kernels.Bwd
+		}
+		if r.IntN(2) == 0 {
+			p.N = max(p.N/128*128, 64)
+		}
+		p.FP8 = p.Pass == kernels.Fwd && r.IntN(3) == 0
+		p.Transpose = p.FP8 && r.IntN(2) == 0
+		p.Accumulate = p.Pass == kernels.Bwd && r.IntN(3) == 0
+		if p.Transpose && r.IntN(2) == 0 {
+			p.M = (p.M + 15) / 16 * 16
+		}
+		if r.IntN(5) == 0 {
+			p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false, p.DType
+		}
+		if rule.Inside(p.M, p.N) && p.Validate() == nil && p.DType != kernels.E4M3 && p.Weight != kernels.E4M3 {
+			return p
+		}
+	}
+}
+
+// draws is how many problems a property is asked of: NORMBENCH_TEST_DRAWS, a million for one.
+func draws(least int) int {
+	if n, err := strconv.Atoi(os.Getenv("NORMBENCH_TEST_DRAWS")); err == nil {
+		return n
+	}
+	if testing.Short() {
+		return least / 10
+	}
+	return least
+}
+
+// TestDefaultRuns: on every known device the default of every problem is accepted, by the program's maps and by a wild one.
+func TestDefaultRuns(t *testing.T) {
+	for _, r := range []*kernels.Registry{families.New(), families.With(wild())} {
+		for _, k := range rule.KnownDevices() {
+			draw := rand.New(rand.NewPCG(38, 2))
+			for range draws(1000) {
+				p := drawn(draw)
+				v, err := r.Base(p, k.DeviceInfo)
+				if err == nil {
+					_, _, _, err = r.Resolve(p, v, k.DeviceInfo)
+				}
+				if err != nil {
+					t.Fatalf("%s: %s: %v", k.Key, p, err)
+				}
+			}
+		}
+	}
+}
+
+// TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted where the analytic one is.
+func TestFamilyBase(t *testing.T) {
+	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(), rand.New(rand.NewPCG(38, 3))
+	mapped := 0
+	for range draws(2000) {
+		p := drawn(draw)
+		for _, f := range r.Serving(p) {
+			a, _ := analytic.Lookup(f.Name)
+			c, base := f.Base(p, d), a.Base(p, d)
+			if c != base {
+				mapped++
+			}
+			if f.Refuse(p, c, d) != nil && f.Refuse(p, base, d) == nil {
+				t.Fatalf("%s: %s@%s is refused, the analytic base %s is not", p, f.Name, c, base)
+			}
+		}
+	}
+	if mapped == 0 {
+		t.Error("no base is the map's")
+	}
+}
+
+// TestSteps is the ladder, by the devices that are known without a card.
+func TestSteps(t *testing.T) {
+	var got []string
+	for _, k := range rule.KnownDevices() {
+		if err := kernels.CheckID(k.ID); err != nil || k.Source == "" || k.SMs < 1 || k.SharedPerBlock < 48<<10 {
+			t.Errorf("%s: %v, %+v", k.Key, err, k)
+		}
+		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()}, &k.DeviceInfo).Near))
+	}
+	want := fmt.Sprint([]string{"h200 3", "h100 2", "a100 0", "b200 1", "l40s 0", "rtx5090 1"})
+	if fmt.Sprint(got) != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// TestLint: a wild map is in order, and what is wrong with a changed one is named.
+func TestLint(t *testing.T) {
+	text, err := json.Marshal(map[string]any{"device": wild().Device, "map": wild()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := rule.Parse("tuned.json", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := func(*kernels.Family, string) (string, bool) { return "", false }
+	if found := m.Lint(families.With(), m.Device, fresh); len(found) > 0 {
+		t.Errorf("%d findings, the first %s", len(found), found[0])
+	}
+	m.Sources = map[string]string{"rms_fwd/cta_reg": "old"}
+	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
+	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(kernels.Setting{Knob: kernels.Warps, Value: 4096})
+	found := strings.Join(m.Lint(families.With(), m.Device, func(*kernels.Family, string) (string, bool) { return "new", true }), "\n")
+	for _, want := range []string{"stale: the sources of rms_fwd/cta_reg are new", `unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("no %q in %s", want, found)
+		}
+	}
+}
+
+// TestBrought: the maps that the program brings along have no findings but stale sources.
+func TestBrought(t *testing.T) {
+	for _, k := range rule.KnownDevices() {
+		step := families.Step(k.DeviceInfo)
+		if step.Near != rule.Own {
+			continue
+		}
+		fresh := func(*kernels.Family, string) (string, bool) { return "", false }
+		if found := step.Map.Lint(families.With(), step.Map.Device, fresh); len(found) > 0 {
+			t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
+		}
+	}
+}
+
+// The programs that run exported code: a problem per line of standard input, an answer per line of standard output.
+const (
+	goMain = `
+func main() {
+	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	for {
+		var op, pass, dtype string
+		var m, n int64
+		var options int
+		if c, _ := fmt.Fscan(in, &op, &pass, &m, &n, &dtype, &options); c < 6 {
+			return
+		}
+		l, _ := Pick(op, pass, m, n, dtype, options)
+		fmt.Fprint(out, l.Family)
+		for _, k := range slices.Sorted(maps.Keys(l.Knobs)) {
+			if l.Knobs[k] != 0 {
+				fmt.Fprintf(out, " %s=%d", k, l.Knobs[k])
+			}
+		}
+		fmt.Fprintln(out)
+	}
+}
+`
+	pythonMain = `
+import sys
+for line in sys.stdin:
+    op, pass_, m, n, dtype, options = line.split()
+    a = pick(op, pass_, int(m), int(n), dtype, int(options)) or {"family": ""}
+    print(a.pop("family"), *("%s=%d" % (k, a[k]) for k in sorted(a) if a[k]))
+`
+	cppMain = `
+#include <iostream>
+int main() {
+  std::ios::sync_with_stdio(false);
+  std::string op, pass_, dtype;
+  std::int64_t m, n;
+  int options;
+  while (std::cin >> op >> pass_ >> m >> n >> dtype >> options) {
+    const auto a = normbench::pick(op, pass_, m, n, dtype, options);
+    std::cout << a.family;
+    for (const auto& k : a.knobs)
+      if (k.second != 0) std::cout << ' ' << k.first << '=' << k.second;
+    std::cout << '\n';
+  }
+}
+`
+)
+
+// answerLine is an answer as the programs write it.
+func answerLine(v kernels.Variant) string {
+	var knobs []string
+	for _, s := range v.Config.Settings() {
+		if s.Value != 0 {
+			knobs = append(knobs, fmt.Sprintf("%s=%d", s.Knob.Name, s.Value))
+		}
+	}
+	slices.Sort(knobs)
+	return strings.TrimSpace(v.Family + " " + strings.Join(knobs, " "))
+}
+
+// TestExports runs exported code on random problems: everywhere it answers what the book answers, which is accepted. On the card
+// of the map, on another by its map, and for some columns. Outside there is no answer.
+func TestExports(t *testing.T) {
+	h100 := rule.KnownDevices()[1].DeviceInfo
+	b200 := rule.KnownDevices()[3].DeviceInfo
+	for _, test := range []struct {
+		name    string
+		device  kernels.DeviceInfo
+		bytes   int64
+		columns []int64
+		most    int
+	}{
+		{"everything", devicetest.H200(), 0, nil, 128 << 10},
+		{"columns", devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
+		{"h100", h100, 0, nil, 128 << 10},
+		{"b200", b200, 0, nil, 128 << 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if testing.Short() && test.name != "columns" {
+				t.Skip("one export is enough")
+			}
+			book := families.Book(families.With(), rule.Ladder([]*rule.Map{wild()}, &test.device), test.device)
+			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
+			var classes []rule.Class
+			for _, c := range rule.Classes() {
+				if test.bytes == 0 || c.Bytes == test.bytes {
+					classes = append(classes, c)
+				}
+			}
+			var in, want strings.Builder
+			for range draws(20000) {
+				p := drawn(draw)
+				if len(test.columns) > 0 && draw.IntN(3) > 0 {
+					p.N = test.columns[draw.IntN(len(test.columns))]
+					p.M = min(p.M, rule.MaxElems/p.N)
+				}
+				sum := 0
+				for i, on := range []bool{p.Bias, p.ZeroCentered, p.NoWeight, p.Residual, p.FP8 && !p.Transpose, p.Transpose, p.Accumulate} {
+					if on {
+						sum += 1 << i
+					}
+				}
+				fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, sum)
+				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) || test.bytes != 0 && p.DType.Size() != test.bytes {
+					fmt.Fprintln(&want)
+					continue
+				}
+				v := book.Answer(p).Variant
+				if _, _, _, err := reg.Resolve(p, v, test.device); err != nil {
+					t.Fatalf("%s: %v", p, err)
+				}
+				fmt.Fprintln(&want, answerLine(v))
+			}
+			for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096", "4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
+				fmt.Fprintln(&in, "rmsnorm fwd", sides, "bf16 0")
+				fmt.Fprintln(&want)
+			}
+			check := func(t *testing.T, format, file string, edit func(string) string, commands ...[]string) {
+				text, err := book.Export(classes, test.columns, format)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(text) > test.most {
+					t.Errorf("%d bytes", len(text))
+				}
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(edit(string(text))), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				var out, stderr bytes.Buffer
+				for _, args := range commands {
+					cmd := exec.Command(args[0], args[1:]...)
+					out.Reset()
+					cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(in.String()), &out, &stderr
+					if err := cmd.Run(); err != nil {
+						t.Fatalf("%v: %v\n%s", args, err, stderr.String())
+					}
+				}
+				got, want, asked := strings.Split(out.String(), "\n"), strings.Split(want.String(), "\n"), strings.Split(in.String(), "\n")
+				if len(got) != len(want) {
+					t.Fatalf("%d answers, want %d", len(got), len(want))
+				}
+				for i := range want {
+					if strings.TrimSpace(got[i]) != want[i] {
+						t.Fatalf("%s: got %q, want %q", asked[i], got[i], want[i])
+					}
+				}
+			}
+			t.Run("json", func(t *testing.T) {
+				if text, err := book.Export(classes, test.columns, "json"); err != nil || !json.Valid(text) || len(text) > test.most {
+					t.Errorf("%v, %d bytes", err, len(text))
+				}
+			})
+			t.Run("python", func(t *testing.T) {
+				check(t, "python", "main.py", func(s string) string { return s + pythonMain }, []string{found(t, "python3"), "main.py"})
+			})
+			if test.device.ID != wild().Device.ID {
+				return // the data differ, not the code
+			}
+			t.Run("go", func(t *testing.T) {
+				check(t, "go", "main.go", func(s string) string {
+					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n", 1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n", 1) + goMain
+				}, []string{"go", "run", "main.go"})
+			})
+			t.Run("cpp", func(t *testing.T) {
+				check(t, "cpp", "main.cc", func(s string) string { return strings.Replace(s, "#pragma once", "", 1) + cppMain },
+					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-o", "main", "main.cc"}, []string{"./main"})
+			})
+		})
+	}
+}
+
+// found is the first of some programs that there is; without one the test is skipped, and says so.
+func found(t *testing.T, names ...string) string {
+	for _, n := range names {
+		if p, err := exec.LookPath(n); err == nil {
+			return p
+		}
+	}
+	t.Skipf("NOT TESTED: no %s here to run the exported code", strings.Join(names, " or "))
+	return ""
+}
