@@ -35,6 +35,19 @@ func accepts(f *kernels.Family, d kernels.DeviceInfo, c Class, align, nLo, nHi, 
 	return true
 }
 
+// Whole is v with the knobs of its family that it leaves out, as one does that was measured before there were such knobs: 0, which is
+// what kernels did then. Records of both are of one config.
+func Whole(reg *kernels.Registry, v kernels.Variant) kernels.Variant {
+	if f, err := reg.Lookup(v.Family); err == nil {
+		for _, r := range f.Knobs {
+			if _, ok := v.Config.Lookup(r.Knob); !ok {
+				v.Config = v.Config.With(kernels.Setting{Knob: r.Knob})
+			}
+		}
+	}
+	return v
+}
+
 // strange says which knob a config has and its family has not, or nil.
 func strange(f *kernels.Family, c kernels.Config) error {
 	if c.String() == "" && len(f.Knobs) > 0 {

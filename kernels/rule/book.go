@@ -160,9 +160,9 @@ func (b *Book) Cell(of, r *Raster, line, cell int) Answer {
 	if of != nil {
 		v, ok := of.Pick(line, cell)
 		if ok && accepted(v) {
-			a.Match, a.Variant = MatchCell, v
+			a.Match, a.Variant = MatchCell, Whole(b.analytic, v)
 		} else if v, ok := of.Near(line, cell, 12, accepted); ok {
-			a.Match, a.Variant = MatchMoved, v
+			a.Match, a.Variant = MatchMoved, Whole(b.analytic, v)
 		}
 	}
 	if a.Variant.Family == "" {
@@ -263,10 +263,10 @@ func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 				return v.Family == f.Name && strange(f, v.Config) == nil && f.Refuse(p, v.Config, b.Device) == nil
 			}
 			if v, ok := r.Pick(line, cell); ok && accepted(v) {
-				return v.Config
+				return Whole(b.analytic, v).Config
 			}
 			if v, ok := r.Near(line, cell, len(Letters), accepted); ok {
-				return v.Config
+				return Whole(b.analytic, v).Config
 			}
 		}
 	}
