@@ -11,9 +11,9 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -44,7 +44,7 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	if err := make().Write(&plain{Writer: &b}); err != nil {
 		return err
 	}
-	if err := launchrule.WriteFile(path, b.Bytes()); err != nil {
+	if err := replaceFile(durable.Place{Name: path}, b.Bytes()); err != nil {
 		return err
 	}
 	e.notef("wrote %s", path)

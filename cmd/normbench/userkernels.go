@@ -13,9 +13,9 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
 	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/rule"
 	"normbench/sweep"
 )
 
@@ -118,7 +118,7 @@ func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref) (le
 
 // checkUnrun checks one family for problems of its op and pass without running it.
 func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) error {
-	checker, noCompiler := manifest.NewChecker(e.registry, launchrule.KnownDevices()[0].DeviceInfo)
+	checker, noCompiler := manifest.NewChecker(e.registry, rule.KnownDevices()[0].DeviceInfo)
 	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
 		return hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
 	}
@@ -135,18 +135,18 @@ func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) erro
 			return err
 		}
 		if n == 0 {
-			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p, launchrule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
+			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p, rule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
 			continue
 		}
 		served++
 		configs += n
 	}
 	if served == 0 {
-		return hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], launchrule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
+		return hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
 	}
 	compiled, verb := "compiled nothing: ", "NOT COMPILED, NOT RUN"
 	if noCompiler == nil {
-		compiled, verb = count(checker.Kernels(), "kernel")+" compiled for "+launchrule.KnownDevices()[0].DeviceInfo.Arch, "COMPILED, NOT RUN"
+		compiled, verb = count(checker.Kernels(), "kernel")+" compiled for "+rule.KnownDevices()[0].DeviceInfo.Arch, "COMPILED, NOT RUN"
 	} else {
 		compiled += oneLine(noCompiler.Error())
 	}
@@ -155,7 +155,7 @@ func (e *env) checkUnrun(f *kernels.Family, ps []kernels.Problem, all bool) erro
 		why = "is checked by the host stages of another family; its own kernels are not run on the cpu"
 	}
 	e.notef("%s: %s %s; for an %s: %s of %s laid out, %s",
-		verb, f.Name, why, launchrule.KnownDevices()[0].Name, count(configs, "config"), count(served, "problem"), compiled)
+		verb, f.Name, why, rule.KnownDevices()[0].Name, count(configs, "config"), count(served, "problem"), compiled)
 	return nil
 }
 

@@ -259,7 +259,6 @@ func answerLine(v kernels.Variant) string {
 // of the map, on another by its map, and for some columns. Outside there is no answer.
 func TestExports(t *testing.T) {
 	h100 := rule.KnownDevices()[1].DeviceInfo
-	b200 := rule.KnownDevices()[3].DeviceInfo
 	for _, test := range []struct {
 		name    string
 		device  kernels.DeviceInfo
@@ -270,7 +269,6 @@ func TestExports(t *testing.T) {
 		{"everything", devicetest.H200(), 0, nil, 128 << 10},
 		{"columns", devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
 		{"h100", h100, 0, nil, 128 << 10},
-		{"b200", b200, 0, nil, 128 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if testing.Short() && test.name != "columns" {

@@ -19,6 +19,9 @@ func accepts(f *kernels.Family, d kernels.DeviceInfo, c Class, align, nLo, nHi, 
 		return false
 	}
 	kin, config := c.kin(), config.Unpacked()
+	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those that it serves
+		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
+	}
 	for i, n := range columnsIn(nLo, nHi, align, c) {
 		for j, m := range rowsIn(mLo, min(mHi, MaxElems/n), c) {
 			for k, p := range kin {

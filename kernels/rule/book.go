@@ -88,11 +88,9 @@ type Book struct {
 	cells    sync.Map          // asked so far: place to *Answer
 }
 
-// A place is a cell of a raster, or of the standard cells of a class where that is nil.
+// A place is a cell of a raster: the map's, or a standard one without answers.
 type place struct {
 	raster     *Raster
-	class      Class
-	align      int64
 	line, cell int
 }
 
@@ -107,19 +105,16 @@ func (b *Book) Answer(p kernels.Problem) Answer {
 		return Answer{Match: MatchBase, Variant: b.base(p)}
 	}
 	a := b.Map.Find(p, &b.Device)
-	switch {
-	case a.Match == MatchOutside:
-		a.Variant = b.base(p)
-		return a
-	case a.Match == MatchBase:
-		c, align := ClassOf(p), AlignOf(p.N, p.DType.Size())
-		r := standard(c, align, b.Device.SMs)
-		line, cell, _ := r.At(p.M, p.N, b.Device.SMs)
-		a = b.Cell(nil, r, line, cell)
-	default:
-		a = b.Cell(a.Raster, a.Raster, a.Line, a.Cell)
+	if a.Match == MatchCell {
+		a = b.cell(a.Raster, a.Line, a.Cell)
 	}
-	if a.Variant.Family == "" {
+	if a.Match == MatchBase {
+		r := standard(ClassOf(p), AlignOf(p.N, p.DType.Size()), b.Device.SMs)
+		line, cell, _ := r.At(p.M, p.N, b.Device.SMs)
+		a = b.cell(r, line, cell)
+		a.Raster = nil
+	}
+	if f, err := b.analytic.Lookup(a.Variant.Family); err != nil || f.CheckServes(p) != nil {
 		a.Variant = b.base(p)
 	}
 	return a
@@ -146,28 +141,23 @@ func (b *Book) base(p kernels.Problem) kernels.Variant {
 	return v
 }
 
-// Cell is the answer of a cell. Of is the map's raster, nil where the map has no answer there: then r are standard cells.
-func (b *Book) Cell(of, r *Raster, line, cell int) Answer {
-	at := place{of, r.Class, r.Align, line, cell}
+// cell is the answer of a cell of the map's, with MatchBase where no config of its raster is accepted, or of a standard raster.
+func (b *Book) cell(r *Raster, line, cell int) Answer {
+	at := place{r, line, cell}
 	if a, ok := b.cells.Load(at); ok {
 		return a.(Answer)
 	}
-	a := Answer{Match: MatchBase, Raster: of, Line: line, Cell: cell}
 	nLo, nHi, mLo, mHi := r.Span(line, cell, b.Device.SMs)
 	accepted := func(v kernels.Variant) bool {
 		return Accepts(b.analytic, b.Device, r.Class, r.Align, nLo, nHi, mLo, mHi, v)
 	}
-	if of != nil {
-		v, ok := of.Pick(line, cell)
-		if ok && accepted(v) {
-			a.Match, a.Variant = MatchCell, Whole(b.analytic, v)
-		} else if v, ok := of.Near(line, cell, 12, accepted); ok {
-			a.Match, a.Variant = MatchMoved, Whole(b.analytic, v)
-		}
-	}
-	if a.Variant.Family == "" {
-		a.Raster = nil
+	a := Answer{Match: MatchBase, Raster: r, Line: line, Cell: cell}
+	if len(r.Legend) == 0 {
 		a.Variant = b.tabulated(r.Class, r.Align, nLo, nHi, mLo, mHi, accepted)
+	} else if v, ok := r.Pick(line, cell); ok && accepted(v) {
+		a.Match, a.Variant = MatchCell, Whole(b.analytic, v)
+	} else if v, ok := r.Near(line, cell, 12, accepted); ok {
+		a.Match, a.Variant = MatchMoved, Whole(b.analytic, v)
 	}
 	b.cells.Store(at, a)
 	return a

@@ -326,6 +326,18 @@ func (b *Book) about() []string {
 		for _, f := range slices.Sorted(maps.Keys(m.Sources)) {
 			lines = append(lines, fmt.Sprintf("Kernel source: %s %s", oneLine(f), oneLine(m.Sources[f])))
 		}
+		partial := map[string]bool{} // users' families
+		for _, r := range m.Rasters {
+			for _, v := range r.Legend {
+				f, err := b.analytic.Lookup(v.Family)
+				if err == nil && slices.ContainsFunc(r.Class.kin(), func(p kernels.Problem) bool { return f.Serves(p) != nil }) {
+					partial[v.Family] = true
+				}
+			}
+		}
+		for _, f := range slices.Sorted(maps.Keys(partial)) {
+			lines = append(lines, f+" does not serve every bias and weight: check before its launch.")
+		}
 	}
 	return append(lines, "", fmt.Sprintf("Outside of M 1 to %d, N %d to %d and M*N up to %d there is no answer: measure there.", MaxM, MinN, MaxN, MaxElems))
 }
