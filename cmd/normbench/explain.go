@@ -82,7 +82,7 @@ func (e *env) explain(c *cli.Context) error {
 	if len(ps) == 0 {
 		return hint.Errorf("`normbench lint "+name+"` says more", "%s has no entry, and so nothing to explain", name)
 	}
-	table := newTable("", "problem", "match", "why", "variant", "launches", "neighbours", "ladder")
+	table := newTable("", "problem", "match", "why", "variant", "launches", "nearby", "ladder")
 	var drawn [][]string
 	for _, p := range ps {
 		a, match, why := t.answer(p)
@@ -131,11 +131,11 @@ func (e *env) explain(c *cli.Context) error {
 			if row[j+1] == "" {
 				continue
 			}
-			for k, line := range e.wrap(row[j+1], 13) {
+			for k, line := range e.wrap(row[j+1], 12) {
 				if k > 0 {
 					name = ""
 				}
-				fmt.Fprintf(e.stdout, "  %-10s %s\n", name, line)
+				fmt.Fprintf(e.stdout, "  %-9s %s\n", name, line)
 			}
 		}
 		for _, line := range drawn[i] {

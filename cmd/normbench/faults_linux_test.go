@@ -28,7 +28,6 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/tune"
@@ -999,27 +998,17 @@ func (h *harness) prepareReaders() {
 	ofTable := func(path string) [][]string {
 		return [][]string{{"explain", "4096x1024", "--tuned", path}, {"lint", path}, {"explain", "700x1024", "--tuned", path}}
 	}
-	// Rules of a GPU, as `explain` takes no rules of another cpu. lint has findings, so it prints what the file says.
-	ofRules := func(path string) [][]string {
-		return [][]string{{"explain", "4096x512", "--tuned", path}, {"lint", path}}
+	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what the file says.
+	ofMap := func(path string) [][]string {
+		return [][]string{{"explain", "2000x5000", "--tuned", path}, {"lint", path}}
 	}
-	rulesOf := func(name string) []byte {
-		path, err := filepath.Abs(filepath.Join("..", "..", "kernels", "launchrule", "testdata", name))
-		if err != nil {
-			h.t.Fatal(err)
+	mapped := func() []byte {
+		_, text, _ := strings.Cut(string(read(filepath.Join("testdata", "script", "rule.txtar"))), "-- map.json --\n")
+		text, _, ok := strings.Cut(text, "\n-- ")
+		if !ok {
+			h.t.Fatal("rule.txtar has no map.json")
 		}
-		set, err := launchrule.Read(path)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		text, err := set.Export(strings.TrimPrefix(filepath.Ext(name), "."))
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		if name == "rules.json" {
-			return durable.SealText(text)
-		}
-		return text
+		return durable.SealText([]byte(text))
 	}
 	examples, err := filepath.Abs(filepath.Join("..", "..", "examples", "kernels"))
 	if err != nil {
@@ -1056,8 +1045,7 @@ func (h *harness) prepareReaders() {
 		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true, lines: true, commands: ofRecords},
 		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)), sealed: true, commands: ofRecords},
 		{name: "tuned.json", share: 60, path: "tuned.json", data: read(filepath.Join(h.done[1], tune.FileName)), sealed: true, commands: ofTable},
-		{name: "rules.json", share: 60, path: "rules.json", data: rulesOf("rules.json"), sealed: true, commands: ofRules},
-		{name: "rules.yaml", share: 60, path: "rules.yaml", data: rulesOf("rules.yaml"), sealed: true, commands: ofRules},
+		{name: "map", share: 60, path: "tuned.json", data: mapped(), sealed: true, commands: ofMap},
 		{name: "live compare, packed", share: 30, path: "live.json.gz", data: pack(read(live[0])), sealed: true, commands: func(path string) [][]string {
 			return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
 		}},
