@@ -24,8 +24,8 @@ func (e *env) ruleCommand() *cli.Command {
 		Usage:     "print what a map launches for the widths of a model, or export it as code to paste",
 		ArgsUsage: "REF",
 		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). The table has a row for each\n" +
-			"range of rows. The export is data and one function that answers every problem of the classes and columns: of all\n" +
-			"options where no option is given, of all columns without --columns. It answers as `normbench explain` does.",
+			"range of rows. The export is data and one function. It answers every problem with these columns and options, as\n" +
+			"`normbench explain` does. Without --columns it has all columns, and without an option all options.",
 		Flags: join([]cli.Flag{
 			&cli.StringFlag{Name: "columns", Usage: "the widths: `N`, or several with commas"},
 		}, classFlags, optionFlags, []cli.Flag{
