@@ -2,6 +2,7 @@ package learn
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,6 +73,25 @@ func (p *Point) finish() bool {
 	return p.BestUS > 0
 }
 
+// ErrNoTimes says that records have nothing to fill a map from.
+var ErrNoTimes = errors.New("no problem with a time")
+
+// With is the data of a loop that began with d, and measured points in a run, which is nil if it measured nothing.
+func (d *Data) With(points []*Point, info kernels.DeviceInfo, run *record.Run) *Data {
+	out := *d
+	out.Device, out.Points = info, points
+	if run != nil {
+		out.Runs = append(slices.Clone(d.Runs), run)
+		out.Tool, out.Protocol = run.Tool, run.Protocol
+	}
+	for _, p := range points {
+		if p.When.After(out.Date) {
+			out.Date = p.When
+		}
+	}
+	return &out
+}
+
 // Collect reads records files of one device. Of a problem and variant the last record counts. Times
 // of several devices, or of several sources of one family, do not compare: they are an error.
 func Collect(paths []string) (*Data, error) {
@@ -139,7 +159,7 @@ func Collect(paths []string) (*Data, error) {
 	sortPoints(d.Points)
 	if len(d.Points) == 0 {
 		return nil, hint.Errorf("`normbench sweep` and `normbench learn` write records",
-			"%s: no problem with a time", strings.Join(paths, ", "))
+			"%s: %w", strings.Join(paths, ", "), ErrNoTimes)
 	}
 	if len(compiled) > 1 {
 		d.Notes = append(d.Notes, fmt.Sprintf("records of %d compilers or drivers", len(compiled)))

@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"cmp"
 	"math"
 	"runtime"
 	"slices"
@@ -17,8 +18,8 @@ type Filler struct {
 	Device   kernels.DeviceInfo
 	// Weight is how much a shape counts, beside the area of its cell; nil is evenly.
 	Weight func(m, n int64) float64
-	// Prior is what answers where nothing was measured; nil is the analytic base.
-	Prior *rule.Map
+	// Prior answers where nothing was measured nearby, and its picks are expected to lose priorPick; nil is none.
+	Prior *rule.Book
 
 	mu       sync.Mutex
 	accepted map[asked]bool
@@ -61,6 +62,9 @@ type square struct {
 	measured   map[int]bool
 	choice     int // of options
 }
+
+// priorPick is the regret that is expected of a prior's pick which was not measured nearby.
+const priorPick = 0.05
 
 // mostOptions are the configs that a cell keeps while the legend is made.
 const mostOptions = 40
@@ -134,6 +138,15 @@ func (f *Filler) square(c *class, r *rule.Raster, line, cell int) *square {
 			s.options = append(s.options, g)
 		}
 	}
+	if f.Prior != nil {
+		p := c.Problem(int64(math.Exp2(s.at.rows)), max(int64(math.Exp2(s.at.columns))*c.Bytes/r.Align, 1)*r.Align/c.Bytes)
+		v := f.Prior.Answer(p).Variant
+		n := c.numberOf(v)
+		if !slices.ContainsFunc(s.options, func(g guess) bool { return g.variant == n }) {
+			at, _ := slices.BinarySearchFunc(s.options, priorPick, func(g guess, x float64) int { return cmp.Compare(g.regret, x) })
+			s.options = slices.Insert(s.options, at, guess{variant: n, regret: priorPick})
+		}
+	}
 	s.asked, s.accepted = make([]bool, len(s.options)), make([]bool, len(s.options))
 	return s
 }
@@ -154,7 +167,7 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 				continue
 			}
 			if !s.asked[i] {
-				s.asked[i], s.accepted[i] = true, f.accepts(r, s.line, s.cell, c.variants[g.variant])
+				s.asked[i], s.accepted[i] = true, f.accepts(r, s.line, s.cell, c.variant(g.variant))
 			}
 			if s.accepted[i] {
 				return i
@@ -175,7 +188,7 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 			}
 			price[g.variant] += s.weight * loss
 		}
-		if len(price) <= len(rule.Letters)-spare {
+		if len(price) <= len(rule.Letters) {
 			break
 		}
 		cheapest := -1
@@ -200,8 +213,11 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 		if letter, ok := r.Letter(c.variants[g.variant]); ok {
 			cells[s.line][s.cell] = letter
 			evidence[s.line][s.cell] = rule.Neighbour
-			if s.measured[g.variant] {
+			switch {
+			case s.measured[g.variant]:
 				evidence[s.line][s.cell] = rule.Measured
+			case g.weight == 0:
+				evidence[s.line][s.cell] = rule.Borrowed
 			}
 		}
 	}
@@ -226,6 +242,3 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 		r.Regret = math.Exp(sum / weight)
 	}
 }
-
-// spare letters are kept for what borders need.
-const spare = 0

@@ -68,6 +68,9 @@ func (l *Lab) Contest(ctx context.Context, b Batch, done func([]*record.Record))
 	return err
 }
 
+// Measured is the run of what was measured, nil before anything was.
+func (l *Lab) Measured() *record.Run { return l.run }
+
 // known is a sink that has the line of a run already.
 type known struct{ sweep.Sink }
 

@@ -173,10 +173,6 @@ func TestTuneSim(t *testing.T) {
 		for _, sigma = range []float64{0.05, 0.1, 0.2} {
 			run(fmt.Sprint("sigma ", sigma))
 		}
-	case "passes":
-		for _, Passes = range []int{1, 3} {
-			run(fmt.Sprint("passes ", Passes))
-		}
 	case "rows":
 		for _, r := range []int{4, 8, 12} {
 			DefaultPolicy.Rows = r

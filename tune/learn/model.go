@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync"
 
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -28,6 +29,7 @@ const (
 	priorRegret  = 0.08 // log time over the best of a config that nobody measured,
 	priorWeight  = 0.5  // which counts as much as so many measurements
 	failedRegret = 1.0  // of a config that failed
+	passes       = 3    // over how far the best at each point may be behind
 	mostPoints   = 80   // nearest ones that count for a place
 )
 
@@ -66,6 +68,34 @@ type class struct {
 	timings  [][]timing // of each point, in the order of variants
 	variants []kernels.Variant
 	number   map[kernels.Variant]int
+
+	mu    sync.Mutex
+	added []kernels.Variant // beside variants: a prior's
+}
+
+// numberOf is the number of a variant, which one gets that was not measured.
+func (c *class) numberOf(v kernels.Variant) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.number[v]; ok {
+		return n
+	}
+	i := slices.Index(c.added, v)
+	if i < 0 {
+		i = len(c.added)
+		c.added = append(c.added, v)
+	}
+	return len(c.variants) + i
+}
+
+// variant is the variant of a number.
+func (c *class) variant(n int) kernels.Variant {
+	if n < len(c.variants) {
+		return c.variants[n]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.added[n-len(c.variants)]
 }
 
 // classes sorts points by their classes.
@@ -147,7 +177,7 @@ func (c *class) rank(near []neighbour) []guess {
 		}
 	}
 	behind := make([]float64, len(near)) // of the best at each neighbour
-	for pass := range Passes {
+	for pass := range passes {
 		for i := range list {
 			list[i].regret, list[i].weight = priorRegret*priorWeight, priorWeight
 		}
@@ -160,7 +190,7 @@ func (c *class) rank(near []neighbour) []guess {
 		for i := range list {
 			list[i].regret /= list[i].weight
 		}
-		if pass == Passes-1 {
+		if pass == passes-1 {
 			break
 		}
 		for i, n := range near {
@@ -185,5 +215,3 @@ func (c *class) rank(near []neighbour) []guess {
 	})
 	return list
 }
-
-var Passes = 3
