@@ -120,7 +120,7 @@ func (e *env) describeMap(m *rule.Map, d *learn.Data) {
 // stay where they are better evidenced.
 func (e *env) writeMap(p durable.Place, m *rule.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
-		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device}
+		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device, Entries: []tune.Entry{}}
 		if err := json.Unmarshal(m.Protocol, &t.Protocol); err != nil {
 			return nil, err
 		}

@@ -157,8 +157,11 @@ func middle(nLo, nHi, mLo, mHi, align int64) place {
 	return place{mid(nLo, nHi), mid(mLo, min(mHi, max(rule.MaxElems/nLo, mLo))), align}
 }
 
-// choose gives each cell its best option, as long as the legend has letters: where there are too many, the
-// config goes whose cells lose the least by their next one.
+// leastPrice is the expected regret that a config saves in the mean of its raster to have a letter.
+const leastPrice = 3e-5
+
+// choose gives each cell its best option. While there are more configs than letters, or one that is hardly worth its
+// letter, the config goes whose cells lose the least by their next one.
 func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 	out := map[int]bool{}
 	pick := func(s *square, without int) int {
@@ -176,7 +179,7 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 		return -1
 	}
 	for {
-		price := map[int]float64{}
+		price, total := map[int]float64{}, 0.0
 		for _, s := range squares {
 			if s.choice = pick(s, -1); s.choice < 0 {
 				continue
@@ -187,15 +190,16 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 				loss = s.options[next].regret - g.regret
 			}
 			price[g.variant] += s.weight * loss
-		}
-		if len(price) <= len(rule.Letters) {
-			break
+			total += s.weight
 		}
 		cheapest := -1
 		for v, x := range price {
 			if cheapest < 0 || x < price[cheapest] || x == price[cheapest] && v < cheapest {
 				cheapest = v
 			}
+		}
+		if cheapest < 0 || len(price) <= len(rule.Letters) && price[cheapest] > leastPrice*total {
+			break
 		}
 		out[cheapest] = true
 	}
