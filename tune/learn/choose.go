@@ -279,7 +279,9 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 				t.Variants = append(t.Variants, v)
 			}
 		}
-		add(base)
+		if c.Prior != nil { // a prior's pick is to be judged; the analytic base is among the rivals
+			add(base)
+		}
 		for _, r := range chosen {
 			if !math.IsNaN(r.regret[i]) {
 				add(r.variant)

@@ -22,7 +22,9 @@ import (
 type sim struct {
 	info kernels.DeviceInfo
 	seed uint64
-	off  float64 // how far its families and knobs differ from those of seed: another card
+	// rough is how far single configs are off what their knobs say, and how far that changes from octave to octave.
+	rough float64
+	off   float64 // how far its families and knobs differ from those of seed: another card
 
 	mu       sync.Mutex
 	clock    time.Time
@@ -109,6 +111,10 @@ func (s *sim) seconds(p kernels.Problem, v kernels.Variant) float64 {
 		k := f.knob(s, v.Family, x.Knob.Key)
 		d := math.Log2(1+float64(x.Value)) - k.at - k.row*row - k.rows*rows - k.uneven*uneven
 		lost += k.steep * min(d*d, 9)
+	}
+	if s.rough > 0 {
+		name := v.String()
+		lost += s.rough * (normal(s.seed, name) + normal(s.seed, name, math.Round(math.Log2(float64(p.N)))) + normal(s.seed, name, math.Round(math.Log2(float64(p.M))/2))) / 1.7
 	}
 	return ideal * (1 + max(lost, 0.02))
 }
