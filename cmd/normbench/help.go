@@ -26,7 +26,7 @@ My own kernel
    normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm
 A new GPU
    normbench selftest --device cuda
-   normbench learn --device cuda --budget 20m --out out --html out/rules.html
+   normbench learn --device cuda --budget 20m --out out --html out/map.html
 Against other libraries
    normbench compare peer:best base --device cuda --shapes peers
 

@@ -17,6 +17,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune"
 	"normbench/tune/learn"
@@ -120,16 +121,19 @@ func (e *env) describeMap(m *rule.Map, d *learn.Data) {
 // stay where they are better evidenced.
 func (e *env) writeMap(p durable.Place, m *rule.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
-		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device, Entries: []tune.Entry{}}
-		if err := json.Unmarshal(m.Protocol, &t.Protocol); err != nil {
+		var protocol record.Protocol
+		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
 			return nil, err
 		}
+		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device, Protocol: protocol, Entries: []tune.Entry{}}
 		if old != nil {
 			if old.Device.ID != m.Device.ID {
 				return nil, hint.Errorf("keep one tuned table per device", "%s is of %s, and the map of %s", p, old.Device.ID, m.Device.ID)
 			}
 			t = *old
-			t.Schema = tune.Schema
+			if t.Schema = tune.Schema; len(t.Entries) == 0 {
+				t.Tool, t.Created, t.Protocol = m.Tool, m.Created, protocol
+			}
 		}
 		t.Map = m
 		if old == nil || old.Map == nil {
@@ -241,6 +245,16 @@ func mapTable(m *rule.Map) *report.Table {
 func mapPage(m *rule.Map, d *learn.Data, t *report.Table, facts []report.Fact) *report.Page {
 	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Facts: facts, Tables: []*report.Table{t},
 		What: "A square is a cell of columns and rows. Regret is the time of its config over the best known of the cell's problems, less one."}
+	cells, measured, problems := 0, 0, 0
+	for i := range m.Rasters {
+		problems += m.Rasters[i].Problems
+		for _, l := range m.Rasters[i].Lines {
+			cells += len(l.Evidence) - strings.Count(l.Evidence, string(rule.Nothing))
+			measured += strings.Count(l.Evidence, string(rule.Measured))
+		}
+	}
+	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"}, {N: fmt.Sprint(measured), Word: "of them measured"},
+		{N: fmt.Sprint(problems), Word: "problems measured"}}
 	for _, panel := range learn.Panels(m, d.Points, d.Device) {
 		speed := report.Map{Title: panel.Title + ": % of a copy's speed", Unit: "%", Limits: []float64{50, 70, 85, 95}}
 		regret := report.Map{Title: panel.Title + ": regret", Unit: "%", Limits: []float64{20, 10, 5, 2}}

@@ -214,7 +214,7 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 			continue
 		}
 		g := s.options[s.choice]
-		if letter, ok := r.Letter(c.variants[g.variant]); ok {
+		if letter, ok := r.Letter(c.variant(g.variant)); ok {
 			cells[s.line][s.cell] = letter
 			evidence[s.line][s.cell] = rule.Neighbour
 			switch {

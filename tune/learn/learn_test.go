@@ -17,46 +17,25 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A memory is a sink that keeps nothing but keys.
-type memory struct{ keys map[string]kernels.Status }
-
-func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
-	for _, v := range vs {
-		if err := v.CheckValid(); err != nil {
-			return err
-		}
-		if r, ok := v.(*record.Record); ok {
-			m.keys[r.Key] = r.Status
-		}
-	}
-	return nil
-}
-
-func (m *memory) Status(key string) (kernels.Status, bool) {
-	s, ok := m.keys[key]
-	return s, ok
-}
-
 func classProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
 	return kernels.Problem{Op: op, Pass: pass, M: 1, N: 1, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm}
 }
 
-// loopOn is a loop on a simulated device.
-func loopOn(s *sim, budget time.Duration, prior func(kernels.Problem) (kernels.Variant, error), classes ...kernels.Problem) *Loop {
-	if prior == nil {
-		prior = func(p kernels.Problem) (kernels.Variant, error) { return bare.Base(p, s.info) }
-	}
+// loopOn is a loop on a simulated device, with a map of another card as prior or nil.
+func loopOn(s *sim, budget time.Duration, prior *rule.Map, classes ...kernels.Problem) *Loop {
 	l := &Loop{
 		Policy: DefaultPolicy,
-		Lab: &Lab{Registry: registry, Devices: []kernels.Device{s}, Sink: &memory{map[string]kernels.Status{}}, Seed: 1, Rounds: 8, Now: s.Now,
+		Lab: &Lab{Registry: registry, Devices: []kernels.Device{s}, Sink: &keys{map[string]kernels.Status{}}, Seed: 1, Rounds: 8, Now: s.Now,
 			Run: record.Run{ID: "sim", Time: s.Now(), Device: s.info, Protocol: sweep.ColdProtocol(s.info, 20)}},
 		Budget: budget,
 	}
 	l.Filler = &Filler{Registry: bare, Device: s.info}
+	l.Domain, l.Classes = shapes.Everything, classes
+	l.Default = func(p kernels.Problem) (kernels.Variant, error) { return bare.Base(p, s.info) }
 	if prior != nil {
-		l.Prior = rule.NewBook(rule.Step{}, s.info, bare)
+		l.Prior = rule.NewBook(rule.Step{Map: prior, Near: rule.SameArch}, s.info, bare)
+		l.Default = func(p kernels.Problem) (kernels.Variant, error) { return l.Prior.Answer(p).Variant, nil }
 	}
-	l.Default, l.Domain, l.Classes = prior, shapes.Everything, classes
 	return l
 }
 
@@ -114,7 +93,7 @@ func TestSimulated(t *testing.T) {
 	for _, seed := range seeds {
 		s := newSim(seed, 0)
 		l := loopOn(s, budget, nil, classes...)
-		_, answer := learnt(t, l)
+		map1, answer := learnt(t, l)
 		mean, p95, worst := regrets(s, answer, ps)
 		base := func(p kernels.Problem) kernels.Variant { v, _ := l.Default(p); return v }
 		m, p, w := regrets(s, base, ps)
@@ -123,7 +102,7 @@ func TestSimulated(t *testing.T) {
 			t.Errorf("without a prior %.4f behind the optimum", mean)
 		}
 		o := newSim(seed, 0.3)
-		l2 := loopOn(o, budget, func(p kernels.Problem) (kernels.Variant, error) { return answer(p), nil }, classes...)
+		l2 := loopOn(o, budget, map1, classes...)
 		_, better := learnt(t, l2)
 		mean, p95, worst = regrets(o, better, ps)
 		m, p, w = regrets(o, answer, ps)
