@@ -67,6 +67,7 @@ var guides = map[string]guide{
 	}, []int{exitGate, exitUnclear, exitSignal}},
 	"tune": {[]string{
 		"tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg",
+		"tune results/nvidia-h200/learn --wide",
 	}, nil},
 	"learn": {[]string{
 		"learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd",

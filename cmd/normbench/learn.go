@@ -40,9 +40,9 @@ func (e *env) learnCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "learn",
 		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
-		Description: "Measures problems of the domain where most is to be learned: what does well nearby against a few others. Writes the\n" +
-			"map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, the map as a picture. The\n" +
-			"same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
+		Description: "Measures problems of the domain where most is to be learned. On each it runs configs that do well nearby and a few\n" +
+			"others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, a picture\n" +
+			"of the map. The same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
 			"problems in full and says how far behind the map's answers are.",
 		Flags: join([]cli.Flag{
 			&cli.DurationFlag{Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute},
