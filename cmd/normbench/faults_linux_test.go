@@ -555,7 +555,7 @@ func (h *harness) readOnly(i int) (v toll) {
 	from := filepath.Join(h.done[0], record.FileName)
 	commands := [][]string{
 		j.with(dir),
-		{"tune", from, "--out", filepath.Join(dir, "rules.json")},
+		{"tune", from, "--out", filepath.Join(dir, "tuned.json")},
 		{"tune", from, "--plot", filepath.Join(dir, "rules.svg")},
 		{"report", from, "--html", filepath.Join(dir, "page.html")},
 		{"export", from, "--format", "kt-cache", "--out", filepath.Join(dir, "caches")},
