@@ -218,8 +218,8 @@ func (c *chooser) worth(p kernels.Problem) float64 {
 	return c.weightOf(p.M, p.N) * (lost + doubt/math.Sqrt(1+4*mass))
 }
 
-// doubt is what a place without measurements is worth.
-var doubt = 0.15
+// doubt is what a place without measurements is worth, as a log regret.
+const doubt = 0.15
 
 // A rival may win on some problems of a group.
 type rival struct {
@@ -325,13 +325,13 @@ func unitsOf(f *kernels.Family, p kernels.Problem, v kernels.Variant, d kernels.
 }
 
 // How rivals are drawn.
-var (
+const (
 	mostRivals = 32   // of a group
-	bestOf     = 12   // guesses of a problem that are rivals
+	bestOf     = 12   // guesses of a problem that are rivals,
 	parents    = 4    // and that have children: one or two knobs a step away
 	children   = 160  // at most
 	strangers  = 60   // drawn from all spaces
-	sigma      = 0.10 // spread of a config with one measurement
+	sigma      = 0.10 // spread of a config with half a measurement more than none
 	stepDecay  = 0.6  // how much a step of a knob makes configs unlike, as an exponent
 	strange    = 0.25 // regret that is expected of a stranger
 )
@@ -371,7 +371,6 @@ func (c *chooser) rivals(ps []kernels.Problem) []*rival {
 			list = append(list, r)
 		}
 	}
-	bases := 0
 	for _, gs := range ranks {
 		for _, g := range gs[:min(len(gs), bestOf)] {
 			add(k.variants[g.variant])
@@ -385,7 +384,7 @@ func (c *chooser) rivals(ps []kernels.Problem) []*rival {
 			add(kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
 		}
 	}
-	bases = len(list)
+	bases := len(list)
 	for range children {
 		gs := ranks[c.rng.IntN(len(ranks))]
 		if len(gs) > 0 {
