@@ -46,7 +46,7 @@ const Letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 // Nothing is the letter of a cell outside of what was filled.
 const Nothing = '.'
 
-// What a cell's config rests on.
+// The evidence of a cell's config, a letter each.
 const (
 	Measured  = 'm' // it was measured in the cell
 	Neighbour = 'n' // it was measured in cells nearby
