@@ -159,7 +159,7 @@ func (e *env) writeMap(p durable.Place, m *rule.Map) error {
 		source := sourcesOf(e.registry, m.Device.Kind)
 		stale := func(family string) bool { return old.Map.Sources[family] != source(family) }
 		var err error
-		t.Map, err = rule.Merge(old.Map, &next, stale, nil)
+		t.Map, err = rule.Merge(old.Map, &next, stale)
 		return &t, err
 	})
 }

@@ -259,22 +259,28 @@ func answerLine(v kernels.Variant) string {
 // of the map, on another by its map, and for some columns. Outside there is no answer.
 func TestExports(t *testing.T) {
 	h100 := rule.KnownDevices()[1].DeviceInfo
+	step := families.Step(devicetest.H200())
+	if step.Near != rule.Own {
+		t.Fatal("the program brings no map of an H200")
+	}
 	for _, test := range []struct {
 		name    string
+		of      *rule.Map
 		device  kernels.DeviceInfo
 		bytes   int64
 		columns []int64
 		most    int
 	}{
-		{"everything", devicetest.H200(), 0, nil, 128 << 10},
-		{"columns", devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
-		{"h100", h100, 0, nil, 128 << 10},
+		{"program", step.Map, devicetest.H200(), 0, nil, 128 << 10},
+		{"everything", wild(), devicetest.H200(), 0, nil, 128 << 10},
+		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
+		{"h100", wild(), h100, 0, nil, 128 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if testing.Short() && test.name != "columns" {
 				t.Skip("one export is enough")
 			}
-			book := families.Book(families.With(), rule.Ladder([]*rule.Map{wild()}, &test.device), test.device)
+			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device), test.device)
 			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
 			var classes []rule.Class
 			for _, c := range rule.Classes() {
@@ -362,6 +368,28 @@ func TestExports(t *testing.T) {
 					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-o", "main", "main.cc"}, []string{"./main"})
 			})
 		})
+	}
+}
+
+// TestExportSizes: plain bf16 problems of both ops and passes are small enough to paste.
+func TestExportSizes(t *testing.T) {
+	d := devicetest.H200()
+	book := families.Book(families.With(), families.Step(d), d)
+	var plain []rule.Class
+	for _, c := range rule.Classes() {
+		if c.Bytes == 2 && c.With == 0 {
+			plain = append(plain, c)
+		}
+	}
+	for _, format := range rule.Formats {
+		text, err := book.Export(plain, nil, format)
+		if err != nil || len(text) > 32<<10 {
+			t.Errorf("%s: %d bytes, %v", format, len(text), err)
+		}
+		_, function, _ := strings.Cut(string(text), map[string]string{"go": "\nfunc Pick(", "python": "\ndef pick(", "cpp": "\ninline Launch pick("}[format])
+		if n := strings.Count(function, "\n"); format != "json" && n > 60 {
+			t.Errorf("%s: the function has %d lines", format, n)
+		}
 	}
 }
 
