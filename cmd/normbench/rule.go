@@ -32,6 +32,7 @@ func (e *env) ruleCommand() *cli.Command {
 			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
 			&cli.StringFlag{Name: "out", Usage: "write the export to `FILE`"},
 			&cli.StringFlag{Name: "export", Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
+			&cli.BoolFlag{Name: "launch", Usage: "with --columns and --export json: what each config launches: grid, block, shared bytes, cluster, defines and scratch"},
 			kernelsFlag,
 			formatFlag,
 		}),
@@ -54,11 +55,14 @@ func (e *env) rule(c *cli.Context) error {
 	if out != "" && export == "" {
 		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "), "--out %s needs --export", out)
 	}
+	if c.Bool("launch") && (export != "json" || !c.IsSet("columns")) {
+		return hint.Errorf("`normbench rule base --columns 4096 --export json --launch`, for one", "--launch needs --columns and --export json")
+	}
 	columns, err := ruleColumns(c)
 	if err != nil {
 		return err
 	}
-	classes, err := ruleClasses(c, export != "")
+	classes, err := ruleClasses(c, export != "" && !c.Bool("launch"))
 	if err != nil {
 		return err
 	}
@@ -73,7 +77,11 @@ func (e *env) rule(c *cli.Context) error {
 	if export == "" {
 		return report.RenderTable(e.stdout, ruleTable(book, ops[0], classes, columns), c.String("format"))
 	}
-	text, err := book.Export(classes, columns, export)
+	write := func() ([]byte, error) { return book.Export(classes, columns, export) }
+	if c.Bool("launch") {
+		write = func() ([]byte, error) { return book.Launches(classes, columns) }
+	}
+	text, err := write()
 	if err != nil {
 		return err
 	}

@@ -371,6 +371,96 @@ func TestExports(t *testing.T) {
 	}
 }
 
+// TestLaunches: what --launch writes is what each M of a run plans, of problems that the fit did not see too.
+func TestLaunches(t *testing.T) {
+	d, reg, draw := devicetest.H200(), families.With(), rand.New(rand.NewPCG(38, 5))
+	book := families.Book(reg, rule.Step{Map: wild(), Near: rule.Own}, d)
+	classes := rule.Classes()
+	text, err := book.Launches(classes, []int64{640, 4096, 5000, 8191})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type launch struct {
+		Stage, Entry           string
+		Grid                   [3]any
+		Block, Shared, Cluster any
+		Defines                map[string]any
+	}
+	var out struct {
+		Runs []struct {
+			Class  rule.Class
+			N      int64
+			Family string
+			Plans  []struct {
+				MFrom    int64 `json:"m_from"`
+				MTo      int64 `json:"m_to"`
+				Launches []launch
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	value := func(x any, m int64) (int64, bool) {
+		switch x := x.(type) {
+		case float64:
+			return int64(x), true
+		case map[string]any:
+			at := func(name string) int64 { f, _ := x[name].(float64); return int64(f) }
+			if k := at("ragged"); k > 0 {
+				return min(m%k, 1), true
+			} else if k := at("whole"); k > 0 {
+				return 1 - min(m%k, 1), true
+			}
+			n := (m + at("rows") - 1) / at("rows")
+			if most := at("most"); most > 0 {
+				n = min(n, most)
+			}
+			return at("times") * n, true
+		}
+		return 0, false
+	}
+	asked, unknown := 0, 0
+	for _, r := range out.Runs {
+		for _, p := range r.Plans {
+			for range 5 {
+				m := p.MFrom + draw.Int64N(p.MTo-p.MFrom+1)
+				q := r.Class.Problem(m, r.N)
+				if rule.ClassOf(q) != r.Class {
+					continue
+				}
+				_, v, plan, err := reg.Resolve(q, book.Answer(q).Variant, d)
+				if err != nil || v.Family != r.Family || len(plan.Launches) != len(p.Launches) {
+					t.Fatalf("%s: %s, %v: not what the run has: %s", q, v, err, r.Family)
+				}
+				for i, l := range plan.Launches {
+					got := p.Launches[i]
+					check := func(name string, x any, want int64) {
+						n, known := value(x, m)
+						if asked++; !known {
+							unknown++
+						} else if n != want {
+							t.Errorf("%s: %s: %s %s is %d, the run has %v, %d", q, v, l.Stage, name, want, x, n)
+						}
+					}
+					for k := range l.Grid {
+						check("grid", got.Grid[k], int64(l.Grid[k]))
+					}
+					check("block", got.Block, int64(l.Block))
+					check("shared", got.Shared, int64(l.Shared))
+					check("cluster", got.Cluster, int64(l.Cluster))
+					for _, x := range l.Defines {
+						check(x.Name, got.Defines[x.Name], x.Value)
+					}
+				}
+			}
+		}
+	}
+	if asked == 0 || unknown*50 > asked {
+		t.Errorf("%d of %d numbers are not known", unknown, asked)
+	}
+}
+
 // TestExportSizes: plain bf16 problems of both ops and passes are small enough to paste.
 func TestExportSizes(t *testing.T) {
 	d := devicetest.H200()
