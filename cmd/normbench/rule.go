@@ -32,7 +32,7 @@ func (e *env) ruleCommand() *cli.Command {
 			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
 			&cli.StringFlag{Name: "out", Usage: "write the export to `FILE`"},
 			&cli.StringFlag{Name: "export", Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
-			&cli.BoolFlag{Name: "launch", Usage: "with --columns and --export json: what each config launches: grid, block, shared bytes, cluster, defines and scratch"},
+			&cli.BoolFlag{Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
 			kernelsFlag,
 			formatFlag,
 		}),
