@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -140,16 +141,18 @@ func (e *env) writeMap(p durable.Place, m *rule.Map) error {
 			return &t, nil
 		}
 		next := *m
+		next.Sources = maps.Clone(m.Sources)
 		if knowsRuns(m, old.Map) { // it is filled from all that the old one was: its classes are its own
 			next.Rasters = slices.Clone(m.Rasters)
 			for _, r := range old.Map.Rasters {
-				if m.Raster(r.Class, r.Align) == nil {
-					next.Rasters = append(next.Rasters, r)
+				if m.Raster(r.Class, r.Align) != nil {
+					continue
 				}
-			}
-			for family, s := range old.Map.Sources {
-				if next.Sources[family] == "" {
-					next.Sources[family] = s
+				next.Rasters = append(next.Rasters, r)
+				for _, v := range r.Legend {
+					if next.Sources[v.Family] == "" {
+						next.Sources[v.Family] = old.Map.Sources[v.Family]
+					}
 				}
 			}
 			next.Sort()

@@ -35,12 +35,15 @@ type asked struct {
 // accepts is rule.Accepts, asked once.
 func (f *Filler) accepts(r *rule.Raster, line, cell int, v kernels.Variant) bool {
 	nLo, nHi, mLo, mHi := r.Span(line, cell, f.Device.SMs)
-	key := asked{r.Class, r.Align, nLo, nHi, mLo, mHi, v}
+	return f.acceptsIn(asked{r.Class, r.Align, nLo, nHi, mLo, mHi, v})
+}
+
+func (f *Filler) acceptsIn(key asked) bool {
 	f.mu.Lock()
 	ok, known := f.accepted[key]
 	f.mu.Unlock()
 	if !known {
-		ok = rule.Accepts(f.Registry, f.Device, r.Class, r.Align, nLo, nHi, mLo, mHi, v)
+		ok = rule.Accepts(f.Registry, f.Device, key.class, key.align, key.nLo, key.nHi, key.mLo, key.mHi, key.variant)
 		f.mu.Lock()
 		if f.accepted == nil {
 			f.accepted = map[asked]bool{}
@@ -101,7 +104,19 @@ func (f *Filler) Fill(points []*Point) *rule.Map {
 // raster fills the cells of a class at one alignment.
 func (f *Filler) raster(c *class, align int64) *rule.Raster {
 	r := rule.Blank(c.Class, align, f.Device.SMs)
-	var squares []*square
+	squares := f.squares(c, r)
+	for range 3 {
+		if !f.split(c, r, squares) {
+			break
+		}
+		squares = f.squares(c, r)
+	}
+	f.choose(r, c, squares)
+	return r
+}
+
+// squares ranks what may run in each cell.
+func (f *Filler) squares(c *class, r *rule.Raster) (squares []*square) {
 	for line := range r.Lines {
 		for cell := range r.Rows {
 			if s := f.square(c, r, line, cell); s != nil {
@@ -109,8 +124,7 @@ func (f *Filler) raster(c *class, align int64) *rule.Raster {
 			}
 		}
 	}
-	f.choose(r, c, squares)
-	return r
+	return squares
 }
 
 // square ranks what may run in a cell; nil where there are no problems in it.
@@ -120,7 +134,7 @@ func (f *Filler) square(c *class, r *rule.Raster, line, cell int) *square {
 		return nil
 	}
 	s := &square{line: line, cell: cell, at: middle(nLo, nHi, mLo, mHi, r.Align), measured: map[int]bool{}}
-	s.weight = math.Log2(float64(min(mHi, rule.MaxElems/nLo)+1) / float64(mLo))
+	s.weight = widthsIn(nLo, nHi) * math.Log2(float64(min(mHi, rule.MaxElems/nLo)+1)/float64(mLo))
 	if f.Weight != nil {
 		s.weight += f.Weight(mLo, nLo)
 	}
