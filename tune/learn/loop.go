@@ -93,10 +93,12 @@ func (l *Loop) all() []*Point {
 	return list
 }
 
-// The share of the budget between two checkpoints, and of a batch.
+// Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have left to measure: without
+// the last, the same command would add a bit each time.
 const (
 	checkpointShare = 12
 	batchShare      = 24
+	leastShare      = 8
 )
 
 // Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx is done. known
@@ -131,7 +133,7 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*rule.Map, error) {
 	l.Why = "nothing is left of the domain"
 	for step := 2; len(now.Tasks) > 0 && ctx.Err() == nil; step++ {
 		left := l.Budget - spent() - filling - filling/4
-		if left <= 0 || len(l.points) > len(known) && left < batchTime/2 {
+		if left <= 0 || len(l.points) > len(known) && left < batchTime/2 || len(known) > 0 && step == 2 && left < l.Budget/leastShare {
 			l.Why = "the budget is spent"
 			break
 		}
