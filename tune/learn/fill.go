@@ -70,7 +70,7 @@ type square struct {
 const priorPick = 0.05
 
 // mostOptions are the configs that a cell keeps while the legend is made.
-const mostOptions = 40
+const mostOptions = 400
 
 // Fill makes a map from points: each cell runs the config with the least regret that is expected there and that
 // its family accepts in all of the cell. It does not depend on the order of points.

@@ -159,11 +159,10 @@ func Plot(w io.Writer, format string, m *rule.Map, points []*Point, d kernels.De
 	return err
 }
 
-// axes name the columns of every other line, and the rows of every fourth cell.
+// axes name the first columns of every other line, and the first rows of every fourth cell.
 func axes(all draw.Canvas, r *rule.Raster, left, top vg.Length, small draw.TextStyle, d kernels.DeviceInfo) {
 	for line := 0; line < len(r.Lines); line += 2 {
-		n, hi, _, _ := r.Span(line, 0, d.SMs)
-		label := fmt.Sprintf("%.0f", math.Exp2(math.Round(math.Log2(math.Sqrt(float64(n)*float64(hi)))*2)/2))
+		label := fmt.Sprint(r.Lines[line].From)
 		all.FillText(small, vg.Point{X: left + panelLeft - 4 - vg.Length(5*len(label)), Y: top - panelTop - side*vg.Length(line+1) + 3}, label)
 	}
 	y := top - panelTop - side*vg.Length(len(r.Lines)) - 11
@@ -174,7 +173,7 @@ func axes(all draw.Canvas, r *rule.Raster, left, top vg.Length, small draw.TextS
 		}
 		all.FillText(small, vg.Point{X: left + panelLeft + side*vg.Length(cell), Y: y}, fmt.Sprintf("%d", lo))
 	}
-	all.FillText(small, vg.Point{X: left + panelLeft, Y: y - 10}, "rows from; down: columns")
+	all.FillText(small, vg.Point{X: left + panelLeft, Y: y - 10}, "rows from; down: columns from")
 }
 
 // hue is a light colour of its own for each of a legend's configs: letters tell those apart that are alike.
