@@ -175,13 +175,21 @@ func (e *env) learn(c *cli.Context) error {
 	if err := e.showMap(m, data, c.String("format"), c.String("html"), facts); err != nil || c.Int("judge") == 0 {
 		return err
 	}
-	last := time.Time{}
-	j, err := learn.Judge(e.ctx, loop, m, data.Points, c.Int("judge"), func(s string) {
-		if time.Since(last) > 5*time.Second {
-			last = time.Now()
-			e.notef("judge: %s", s)
+	said, now := make(chan string, c.Int("judge")), "searching"
+	go func() { // each nine seconds, whatever takes so long
+		for t := time.Tick(9 * time.Second); ; {
+			select {
+			case s, ok := <-said:
+				if now = s; !ok {
+					return
+				}
+			case <-t:
+				e.notef("judge: %s", now)
+			}
 		}
-	})
+	}()
+	j, err := learn.Judge(e.ctx, loop, m, data.Points, c.Int("judge"), func(s string) { said <- s })
+	close(said)
 	if err != nil {
 		return err
 	}

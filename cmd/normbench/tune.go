@@ -247,7 +247,7 @@ func mapTable(m *rule.Map) *report.Table {
 // mapPage is a map as a page: what each cell runs, how far behind it is, and how near a copy's speed.
 func mapPage(m *rule.Map, d *learn.Data, t *report.Table, facts []report.Fact) *report.Page {
 	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Facts: facts, Tables: []*report.Table{t},
-		What: "A square is a cell of columns and rows. Regret is the time of its config over the best known of the cell's problems, less one."}
+		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, less one."}
 	cells, measured, problems := 0, 0, 0
 	for i := range m.Rasters {
 		problems += m.Rasters[i].Problems
@@ -259,21 +259,26 @@ func mapPage(m *rule.Map, d *learn.Data, t *report.Table, facts []report.Fact) *
 	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"}, {N: fmt.Sprint(measured), Word: "of them measured"},
 		{N: fmt.Sprint(problems), Word: "problems measured"}}
 	for _, panel := range learn.Panels(m, d.Points, d.Device) {
+		configs := report.Map{Title: panel.Title + ": problems on which a cell's config was measured", Limits: []float64{1, 2, 3, 5}}
 		speed := report.Map{Title: panel.Title + ": % of a copy's speed", Unit: "%", Limits: []float64{50, 70, 85, 95}}
 		regret := report.Map{Title: panel.Title + ": regret", Unit: "%", Limits: []float64{20, 10, 5, 2}}
 		for _, s := range panel.Squares {
-			if s.Problems == 0 {
-				continue
-			}
 			dot := report.MapDot{Rows: int64(math.Sqrt(float64(s.MLo) * float64(s.MHi))), Columns: int64(math.Sqrt(float64(s.NLo) * float64(s.NHi))), Square: true,
 				Tip: fmt.Sprintf("%d to %d rows of %d to %d: %s, %s", s.MLo, s.MHi, s.NLo, s.NHi, s.Variant, count(s.Problems, "problem"))}
+			dot.Value = float64(s.Problems)
+			configs.Dots = append(configs.Dots, dot)
 			if dot.Value = s.Percent; s.Percent > 0 {
 				speed.Dots = append(speed.Dots, dot)
 			}
-			dot.Value = 100 * (s.Regret - 1)
-			regret.Dots = append(regret.Dots, dot)
+			if dot.Value = 100 * (s.Regret - 1); s.Problems > 0 {
+				regret.Dots = append(regret.Dots, dot)
+			}
 		}
-		p.Maps = append(p.Maps, speed, regret)
+		for _, x := range []report.Map{configs, regret, speed} {
+			if len(x.Dots) > 0 {
+				p.Maps = append(p.Maps, x)
+			}
+		}
 	}
 	return p
 }

@@ -153,12 +153,16 @@ func (f *Filler) square(c *class, r *rule.Raster, line, cell int) *square {
 		}
 	}
 	if f.Prior != nil {
-		p := c.Problem(int64(math.Exp2(s.at.rows)), max(int64(math.Exp2(s.at.columns))*c.Bytes/r.Align, 1)*r.Align/c.Bytes)
+		n := max(int64(math.Exp2(s.at.columns))*c.Bytes/r.Align, 1)
+		if r.Align < 16 {
+			n |= 1
+		}
+		p := c.Problem(max(int64(math.Exp2(s.at.rows)), 1), n*r.Align/c.Bytes)
 		v := f.Prior.Answer(p).Variant
-		n := c.numberOf(v)
-		if !slices.ContainsFunc(s.options, func(g guess) bool { return g.variant == n }) {
+		k := c.numberOf(v)
+		if !slices.ContainsFunc(s.options, func(g guess) bool { return g.variant == k }) {
 			at, _ := slices.BinarySearchFunc(s.options, priorPick, func(g guess, x float64) int { return cmp.Compare(g.regret, x) })
-			s.options = slices.Insert(s.options, at, guess{variant: n, regret: priorPick})
+			s.options = slices.Insert(s.options, at, guess{variant: k, regret: priorPick})
 		}
 	}
 	s.asked, s.accepted = make([]bool, len(s.options)), make([]bool, len(s.options))
