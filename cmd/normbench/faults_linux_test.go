@@ -59,6 +59,9 @@ func TestFaultHarness(t *testing.T) {
 	both := func(i int) job { return h.jobs[i%2] }
 	h.class("kill -9, grid", 100, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(h.jobs[0], r, syscall.SIGKILL) })
 	h.class("kill -9, search", 100, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(h.jobs[1], r, syscall.SIGKILL) })
+	h.class("kill -9 and INT, learn", 40, 2, func(i int, r *rand.Rand) toll {
+		return h.killedLearn(r, []syscall.Signal{syscall.SIGKILL, syscall.SIGINT}[i%2])
+	})
 	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 	h.class("TERM, HUP, INT", 45, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i/3), r, stops[i%3]) })
 	h.class("closed pipe", 30, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
@@ -451,6 +454,47 @@ func (h *harness) moment(j job, r *rand.Rand, dir string, p *proc) {
 		default:
 		}
 	}
+}
+
+// killedLearn sends a signal to learn at a random moment, and then runs it to its end. Whatever table is there is whole, with a
+// map that has cells once there is one, and the entry that a sweep had written stays.
+func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) (v toll) {
+	dir := h.folder()
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "out")
+	if err := os.CopyFS(filepath.Join(out, devicetest.CPU().ID), os.DirFS(h.done[1])); err != nil {
+		h.t.Fatal(err)
+	}
+	path := filepath.Join(out, devicetest.CPU().ID, tune.FileName)
+	swept, err := tune.Read(path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	args := []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
+		"--prior", "none", "--budget", "4s", "--out", out}
+	look := func() {
+		t, err := tune.Read(path)
+		switch {
+		case err != nil:
+			v.wrongf("%v", err)
+		case len(t.Entries) != len(swept.Entries):
+			v.wrongf("%d entries of %d", len(t.Entries), len(swept.Entries))
+		case t.Map != nil && len(t.Map.Rasters) == 0:
+			v.wrongf("a map without a raster")
+		}
+	}
+	p := h.start(args)
+	time.Sleep(time.Duration(r.Float64() * 4.5 * float64(time.Second)))
+	p.cmd.Process.Signal(sig)
+	p.ended(&v, 0, -1, exitSignal)
+	look()
+	p = h.start(args)
+	p.ended(&v, 0)
+	look()
+	if t, err := tune.Read(path); err == nil && t.Map == nil {
+		v.lost = append(v.lost, "the map")
+	}
+	return v
 }
 
 // killed sends a signal at a random moment, up to three times in a row, and goes on.

@@ -81,10 +81,16 @@ func (e *env) tune(c *cli.Context) error {
 	// Files come first: the tables may go to a pipe that closes.
 	if out != "" {
 		p := durable.Place{Name: out}
+		old, _ := tune.Read(out) // the first has none
 		if err := e.writeMap(p, m); err != nil {
 			return err
 		}
 		e.notef("wrote the map of %s", p)
+		if old != nil && old.Map != nil {
+			if changed, of := m.Changed(old.Map); changed > 0 {
+				e.notef("%d of %d cells changed", changed, of)
+			}
+		}
 	}
 	if picture != "" {
 		var b bytes.Buffer
