@@ -96,7 +96,7 @@ func (l *Loop) all() []*Point {
 // Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have left to measure: without
 // the last, the same command would add a bit each time.
 const (
-	checkpointShare = 12
+	checkpointShare = 6
 	batchShare      = 24
 	leastShare      = 8
 )
