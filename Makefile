@@ -21,7 +21,7 @@ lint: build ## gofmt, vet, staticcheck, and normbench lint of the checked-in res
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofmt would change: $$bad" >&2; exit 1; fi
 	go vet ./...
 	go tool staticcheck ./...
-	@for f in results/*/tuned.json results/*/rules.json results/*/zones.json; do bin/normbench lint $$f || exit 1; done
+	@for f in results/*/tuned.json; do bin/normbench lint $$f || exit 1; done
 
 bench: ## Go benchmarks: reading and comparing records, laying out spaces, fitting rules, compiling (with NVRTC)
 	go test -run '^$$' -bench . -benchmem ./sweep/... ./report/... ./tune/... ./cmd/... ./kernels/nvrtc

@@ -9,7 +9,7 @@ import "embed"
 //go:embed shapes.yaml
 var ShapesYAML string
 
-// Rules are the launch rules that the binary brings along, as results/DEVICE/rules.json.
+// Tables are the tuned tables with the maps that the binary brings along.
 //
-//go:embed results/*/rules.json
-var Rules embed.FS
+//go:embed results/*/tuned.json
+var Tables embed.FS

@@ -112,8 +112,8 @@ func ParseVariant(s string) (Variant, error) {
 // A Registry is the set of families that a run knows, with their source files.
 type Registry struct {
 	Families []*Family
-	// Default names the family that serves p before any tuning.
-	Default func(p Problem, d DeviceInfo) string
+	// Default is the variant that serves p before any tuning.
+	Default func(p Problem, d DeviceInfo) Variant
 	// File returns a source file of the families by name.
 	File func(name string) (string, error)
 }
@@ -154,14 +154,13 @@ func (r *Registry) StreamOf(p Problem) string {
 	return ""
 }
 
-// Base is the variant that runs before any tuning: the default family's base
-// config.
+// Base is the variant that runs before any tuning.
 func (r *Registry) Base(p Problem, d DeviceInfo) (Variant, error) {
-	f, err := r.Lookup(r.Default(p, d))
-	if err != nil {
+	v := r.Default(p, d)
+	if _, err := r.Lookup(v.Family); err != nil {
 		return Variant{}, err
 	}
-	return Variant{f.Name, f.Base(p, d)}, nil
+	return v, nil
 }
 
 // Resolve completes a variant, whose config may set a few knobs only, with its

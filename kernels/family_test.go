@@ -175,7 +175,9 @@ func TestConfigsReadsWhole(t *testing.T) {
 func TestRegistry(t *testing.T) {
 	hidden := toy()
 	hidden.Name, hidden.Hidden = "toy/hidden", true
-	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()}, Default: func(kernels.Problem, kernels.DeviceInfo) string { return "toy" }}
+	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()}, Default: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
+		return kernels.Variant{Family: "toy", Config: toy().Base(p, d)}
+	}}
 	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
 
 	if fs := r.Serving(p); len(fs) != 1 || fs[0].Name != "toy" {

@@ -180,6 +180,12 @@ func (c *draft) with(settings []Setting) Config {
 	return Config{draft: &n}
 }
 
+// Unpacked is c with its values at hand, for who asks Refuse of one config many times. It is neither kept nor compared.
+func (c Config) Unpacked() Config {
+	n := draft{reads: &reads{}}
+	return n.with(c.Settings())
+}
+
 // settings lists the assignments in label order.
 func (c *draft) settings() []Setting {
 	all := make([]Setting, 0, bits.OnesCount64(c.has))

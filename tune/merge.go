@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"slices"
 
 	"normbench/internal/hint"
@@ -16,7 +17,7 @@ const MinGain = 0.02
 // Merge returns old with those entries of next that are for other problems, or
 // that may replace old's; see Replaces. What is about the whole table is next's.
 // Warm times are for comparison only: nothing of a warm table stands beside a cold one.
-// Tables of different devices do not merge.
+// Tables of different devices do not merge. The map is old's: rule.Merge merges maps.
 func Merge(old, next *Table) (*Table, error) {
 	if old.Device.ID != next.Device.ID {
 		return nil, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
@@ -28,6 +29,7 @@ func Merge(old, next *Table) (*Table, error) {
 		return next, nil
 	}
 	t := *next
+	t.Map = cmp.Or(old.Map, next.Map)
 	t.Entries = slices.Clone(next.Entries)
 	for i, e := range t.Entries {
 		if o, m := old.Lookup(e.Problem); m == MatchExact && !replaces(&o, &e) {

@@ -8,7 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,17 +18,19 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
+	"normbench/kernels/rule"
 	"normbench/sweep/record"
 )
 
 // Schema is the version of the tables that this package writes, and the newest
 // that it reads.
-const Schema = 1
+const Schema = 2
 
 // FileName is the tuned table in a results folder.
 const FileName = "tuned.json"
 
-// A Table is a tuned table: one device, one entry per problem.
+// A Table is a tuned table of one device. It has two halves: entries for exact problems, which sweeps write, and a map of cells
+// for all others, which learn and tune write. Each command replaces its half alone.
 type Table struct {
 	Schema   int                `json:"schema"`
 	Tool     string             `json:"tool"` // version of normbench
@@ -38,6 +42,8 @@ type Table struct {
 	Noise   float64 `json:"noise,omitempty"`
 	Runs    []Run   `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
 	Entries []Entry `json:"entries"`        // in the order of record.CompareProblems
+	// Map is nil where nothing was learned. It has runs, protocol, sources and a checksum of its own.
+	Map *rule.Map `json:"map,omitempty"`
 }
 
 // A Run says which command measured entries, at which version, on which card.
@@ -200,6 +206,9 @@ func (t *Table) CheckValid() error {
 			return hint.Errorf(help, "%s: %w", e.Problem, err)
 		}
 	}
+	if t.Map != nil {
+		return t.Map.CheckValid()
+	}
 	return nil
 }
 
@@ -239,13 +248,18 @@ func Read(path string) (*Table, error) {
 }
 
 func parse(name string, data []byte) (*Table, error) {
-	const help = "`normbench sweep` writes tuned tables, and `normbench tune` rules files: is this one?"
+	const help = "`normbench sweep`, `normbench learn` and `normbench tune` write tuned tables: is this one?"
 	var t Table
-	err := durable.Verify(data)
+	err := rule.CheckOld(name, data)
 	if err != nil {
+		return nil, err
+	}
+	if err = durable.Verify(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	err = json.Unmarshal(data, &t)
+	if err = json.Unmarshal(data, &t); t.Map != nil {
+		t.Map.Device = t.Device
+	}
 	var h struct{ Schema int }
 	if err != nil && json.Unmarshal(data, &h) == nil && h.Schema > Schema {
 		err = (&Table{Schema: h.Schema}).CheckValid() // what failed is the newer schema's
@@ -291,6 +305,25 @@ func (t *Table) Write(p durable.Place) error {
 		return hint.Errorf(durable.Help(err), "tuned table %s: %w", p, cause(err))
 	}
 	return nil
+}
+
+// Update replaces one half of the table at a place: change gets the table there, nil for none, and returns the one to write, nil
+// for none. Whoever else updates a table of the folder waits.
+func Update(p durable.Place, change func(old *Table) (*Table, error)) error {
+	release, err := record.HoldFolder(filepath.Dir(p.String()))
+	if err != nil {
+		return err
+	}
+	defer release()
+	old, err := Read(p.String())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	t, err := change(old)
+	if err != nil || t == nil {
+		return err
+	}
+	return t.Write(p)
 }
 
 // cause is err without the operation and path that it repeats.

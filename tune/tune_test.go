@@ -182,7 +182,7 @@ func TestMerge(t *testing.T) {
 
 func TestCheckValid(t *testing.T) {
 	for want, edit := range map[string]func(*Table){
-		"schema 2 is newer than 1, the newest that this normbench reads": func(t *Table) { t.Schema = 2 },
+		"schema 3 is newer than 2, the newest that this normbench reads": func(t *Table) { t.Schema = 3 },
 		"not a tuned table: schema 0 does not exist":                     func(t *Table) { t.Schema = 0 },
 		"tuned table without a device":                                   func(t *Table) { t.Device.ID = "" },
 		"tuned table without a time":                                     func(t *Table) { t.Created = time.Time{} },
@@ -211,7 +211,7 @@ func TestParseErrors(t *testing.T) {
 		"":                                   "f:1: unexpected end of JSON input",
 		"{\n\"schema\":1,\n}":                "f:3: invalid character '}' looking for beginning of object key string",
 		"{}":                                 "f: not a tuned table: schema 0 does not exist",
-		"{\"schema\":7,\"entries\":\"x\"}":   "f: schema 7 is newer than 1, the newest that this normbench reads",
+		"{\"schema\":7,\"entries\":\"x\"}":   "f: schema 7 is newer than 2, the newest that this normbench reads",
 		"{\"schema\":1,\n\"entries\":\"x\"}": `f:2: string is no value for "entries"`,
 		`{"schema":1,"entries":[{"problem":"x"}]}`: `f: malformed problem "x"`,
 	} {

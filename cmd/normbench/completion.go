@@ -10,9 +10,9 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
 	"normbench/kernels/peers"
 	"normbench/kernels/presets"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/search"
@@ -130,7 +130,7 @@ func (e *env) refNames() []string {
 	for _, p := range presets.All() {
 		list = append(list, "preset:"+p.Name)
 	}
-	list = append(list, "tuned:", "near:", "peer:best")
+	list = append(list, "tuned:", "peer:best")
 	for _, name := range peers.Names {
 		list = append(list, "peer:"+name)
 	}
@@ -193,7 +193,7 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 	case "color":
 		list = []string{"auto", "always", "never"}
 	case "export":
-		list = launchrule.Formats
+		list = rule.Formats
 	case "format":
 		if list = report.Formats(); cmd.Name == "export" {
 			list = []string{"kt-cache", "t4", "benchfmt"}
@@ -202,7 +202,7 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 		switch cmd.Name {
 		case "explain", "rule", "lint", "configs":
 			list = []string{"cpu"}
-			for _, k := range launchrule.KnownDevices() {
+			for _, k := range rule.KnownDevices() {
 				list = append(list, k.Key)
 			}
 		case "worker":

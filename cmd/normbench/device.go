@@ -20,8 +20,8 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
 	"normbench/kernels/replay"
+	"normbench/kernels/rule"
 	"normbench/kernels/worker"
 )
 
@@ -39,8 +39,8 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 			return nil, err
 		}
 		if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
-			if step := families.Step(d); step.Near != launchrule.Own {
-				e.notef("no launch rules of %s: its defaults are by %s; `normbench learn` fits its own", d.ID, step)
+			if step := families.Step(d); step.Near != rule.Own {
+				e.notef("no map of %s: its defaults are by %s; `normbench learn` makes its own", d.ID, step)
 			}
 		}
 	}

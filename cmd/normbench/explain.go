@@ -1,36 +1,32 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
-	"normbench/tune"
 )
 
 func (e *env) explainCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "explain",
-		Usage:     "show what the default, a tuned table or a rules file picks for a shape, and why",
+		Usage:     "show what the default or a tuned table picks for a shape, and why",
 		ArgsUsage: "SHAPE",
-		Description: "SHAPE is MxN, for every op and pass of the file, or a problem such as rmsnorm/bwd/4096x8192/bf16. The answer says how\n" +
-			"good the match is: exact (an entry of its own), rule, or default. It says what runs, what else could, and which\n" +
-			"step of the ladder answers: rules of the device, of its architecture, of an older one, or the analytic base.\n" +
-			"An entry of another device's table is no match. csv and json have the launches as data: grid, block, shared memory,\n" +
-			"cluster, defines, and arguments by name in the kernel's order.",
+		Description: "SHAPE is MxN, for every op and pass, or a problem such as rmsnorm/bwd/4096x8192/bf16. The answer says how good the\n" +
+			"match is: exact (an entry of its own), cell (of a map), moved (the nearest cell's, as its own is refused on this\n" +
+			"device), base (the analytic base's config for the cell), outside or default. It says which map answers, what the\n" +
+			"neighbours run, and draws the cells around the pick. An entry of another device's table is no match. csv and json have\n" +
+			"the launches as data: grid, block, shared memory, cluster, defines, and arguments by name in the kernel's order.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "tuned", Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own rules"},
+			&cli.StringFlag{Name: "tuned", Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own map"},
 			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
 			kernelsFlag,
 			formatFlag,
@@ -52,11 +48,11 @@ func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
 		return d.Info(), nil
 	}
 	if filepath.Ext(name) == ".json" {
-		return launchrule.ReadDevice(name)
+		return rule.ReadDevice(name)
 	}
 	keys := []string{"cpu"}
 	key := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(name))
-	for _, k := range launchrule.KnownDevices() {
+	for _, k := range rule.KnownDevices() {
 		if k.Key == key {
 			return k.DeviceInfo, nil
 		}
@@ -74,42 +70,28 @@ func (e *env) explain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	step := families.Step(d)
-	f, name := tunedFile{rules: step.Set}, c.String("tuned")
-	if name != "" {
-		if f, err = readTunedFile(name); err == nil {
-			err = f.check(e.registry)
-		}
-		if err != nil {
-			return err
-		}
-		if f.rules != nil {
-			if step = launchrule.Ladder([]*launchrule.Set{f.rules}, &d); step.Set == nil {
-				return noStep(name, f.rules, d)
-			}
-		}
-		if d.ID != f.device().ID {
-			e.notef("%s is of %s, not of %s", name, f.device().ID, d.ID)
-		}
+	name := c.String("tuned")
+	t, err := e.tunedFile(name, d)
+	if err != nil {
+		return err
 	}
-	if step.Set != nil && f.table == nil {
-		f.rules = step.Set.Scaled(d) // whose evidence says where it is from
+	if t.table != nil && d.ID != t.table.Device.ID {
+		e.notef("%s is of %s, not of %s", name, t.table.Device.ID, d.ID)
 	}
-	ps, err := f.problems(ops[0])
+	ps, err := t.problems(ops[0])
 	if err != nil {
 		return err
 	}
 	if len(ps) == 0 {
 		return hint.Errorf("`normbench lint "+name+"` says more", "%s has no entry, and so nothing to explain", name)
 	}
-	t := newTable("", "problem", "match", "why", "variant", "launches", "else", "ladder")
-	t.Data = newTable("", "problem", "match", "why", "variant", "launches", "scratch", "refused", "else", "ladder")
-	t.Data.Align[4], t.Data.Align[5] = report.JSON, report.JSON
+	table := newTable("", "problem", "match", "why", "variant", "launches", "nearby", "ladder")
+	table.Data = newTable("", "problem", "match", "why", "variant", "launches", "scratch", "refused", "nearby", "ladder")
+	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
+	var drawn [][]string
 	for _, p := range ps {
-		if err := f.refused(e.registry, p, d); err != nil && name != "" { // the program's own are linted
-			return err
-		}
-		v, match, why := f.answer(e.registry, p, d)
+		a, match, why := t.answer(p)
+		v := a.Variant
 		if v.Family == "" {
 			if v, err = e.registry.Base(p, d); err != nil {
 				return err
@@ -128,24 +110,33 @@ func (e *env) explain(c *cli.Context) error {
 			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
 			data, scratch = value(plan.Launches), value(plan.Scratch)
 		}
-		ladder := step.String()
-		if f.table != nil {
-			ladder = families.Step(d).String()
+		ladder, neighbours := "the table alone", []string{}
+		if t.book != nil {
+			ladder = t.book.Step.String()
 		}
-		instead := f.instead(e.registry, p, d)
-		t.Rows = append(t.Rows, []string{p.String(), match, why, v.String(), launches, instead, ladder})
-		t.Data.Rows = append(t.Data.Rows, []string{p.String(), match, why, v.String(), data, scratch, refused, instead, ladder})
+		if a.Raster != nil {
+			for _, n := range a.Raster.Neighbours(a.Line, a.Cell) {
+				neighbours = append(neighbours, n.String())
+			}
+		}
+		near := strings.Join(neighbours, "; ")
+		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), launches, near, ladder})
+		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), data, scratch, refused, near, ladder})
+		drawn = append(drawn, nil)
+		if t.book != nil {
+			drawn[len(drawn)-1] = t.book.Draw(a)
+		}
 	}
 	if c.String("format") != "text" {
-		return report.RenderTable(e.stdout, t, c.String("format"))
+		return report.RenderTable(e.stdout, table, c.String("format"))
 	}
 	// A plan is too wide for a column.
-	for i, row := range t.Rows {
+	for i, row := range table.Rows {
 		if i > 0 {
 			fmt.Fprintln(e.stdout)
 		}
 		fmt.Fprintln(e.stdout, row[0])
-		for j, name := range t.Header[1:] {
+		for j, name := range table.Header[1:] {
 			if row[j+1] == "" {
 				continue
 			}
@@ -155,6 +146,9 @@ func (e *env) explain(c *cli.Context) error {
 				}
 				fmt.Fprintf(e.stdout, "  %-9s %s\n", name, line)
 			}
+		}
+		for _, line := range drawn[i] {
+			fmt.Fprintf(e.stdout, "  %s\n", line)
 		}
 	}
 	return nil
@@ -192,147 +186,17 @@ func (t tunedFile) problems(text string) ([]kernels.Problem, error) {
 			ps = append(ps, p)
 		}
 	}
-	if t.table == nil && (t.rules == nil || t.rules.Whole) { // any problem: the plain ones
+	if t.book != nil {
 		for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
 			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 				add(kernels.Problem{Op: op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
 			}
 		}
-	} else if t.rules != nil {
-		for _, l := range t.rules.Lists {
-			add(l.Problem(1, 1))
-		}
-	} else {
+	}
+	if t.table != nil {
 		for _, x := range t.table.Entries {
 			add(x.Problem)
 		}
 	}
 	return ps, nil
-}
-
-// entryTimes are those of an entry and of the default, with both estimates of how they compare:
-// by medians, as tables of records have it, and by rounds, which tell more where time drifts.
-func entryTimes(x *tune.Entry) string {
-	text := report.Micros(x.MedianUS) + " us"
-	b := x.Base
-	switch {
-	case b == nil:
-		return text
-	case x.Variant() == (kernels.Variant{Family: b.Family, Config: b.Config}):
-		return text + ", and the default"
-	}
-	text += fmt.Sprintf(", the default %s us in the same sweep: %s by medians", report.Micros(b.MedianUS), report.Ratio(b.MedianUS/x.MedianUS))
-	if len(x.SpeedupCI) == 2 {
-		text += fmt.Sprintf(", %s (95%% %.2f-%.2f) by rounds", report.Ratio(x.Speedup), x.SpeedupCI[0], x.SpeedupCI[1])
-	}
-	return text
-}
-
-// answer is the variant for a problem on a device, zero for the default, how good the match
-// is, and why.
-func (t tunedFile) answer(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) (v kernels.Variant, match, why string) {
-	if t.table != nil {
-		x, m := t.table.Lookup(p)
-		if m != tune.MatchExact {
-			return v, "default", "the table has no entry for it"
-		}
-		if t.table.Device.ID != d.ID {
-			return x.Variant(), "other device", "an entry of " + t.table.Device.ID + ", measured there: " + entryTimes(&x)
-		}
-		return x.Variant(), "exact", "an entry of its own: " + entryTimes(&x)
-	}
-	x := families.Explain(r, t.rules, p, d)[0]
-	rows := fmt.Sprintf("it has M/SM = %d", launchrule.RowsPerSM(p.M, d.SMs))
-	whole := t.rules == nil || t.rules.Whole
-	if whole && t.rules != nil {
-		if l := t.rules.Outside(p, d); l != nil {
-			rows += fmt.Sprintf("; it is outside the hull in which %s was measured: %s", l.Title(), l.Hull)
-		}
-	}
-	switch {
-	case x.Index >= 0:
-		return x.Variant, "rule", ruleText(x.Answer) + "; " + rows + "; " + evidenceText(x.List, x.Rule())
-	case whole:
-		return x.Variant, "default", "the analytic base: no rule is for it, or none is accepted; " + rows
-	}
-	at := t.rules.At(p, d)
-	switch a := t.rules.Choose(&at, nil); a.Match {
-	case launchrule.MatchOutside:
-		return v, "default", fmt.Sprintf("outside the measured hull: %s; %s", a.List.Hull, rows)
-	case launchrule.MatchClass:
-		return v, "default", fmt.Sprintf("nothing of %s was measured", launchrule.ClassOf(p))
-	case launchrule.MatchRule:
-		return v, "default", fmt.Sprintf("%s is refused; %s", ruleText(a), rows)
-	default:
-		return v, "default", fmt.Sprintf("no rule of %s fires: nothing known beats the default there; %s", a.List.Class, rows)
-	}
-}
-
-// refused is an error if the problem's rule was measured on this device but is refused there today.
-func (t tunedFile) refused(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) error {
-	if t.rules == nil || t.rules.Device.ID != d.ID {
-		return nil
-	}
-	for _, x := range families.Explain(r, t.rules, p, d)[1:] {
-		if x.Index >= 0 && x.Refusal != nil && x.List.Origin == "" {
-			list := slices.IndexFunc(t.rules.Lists, func(l launchrule.List) bool { return l.Class == x.List.Class && l.Name == x.List.Name })
-			return t.at(list, x.Index, fmt.Errorf("%s: %s is refused for %s: %w", ruleText(x.Answer), x.Variant, p, x.Refusal))
-		}
-	}
-	return nil
-}
-
-// instead is what rules would launch next, and why.
-func (t tunedFile) instead(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo) string {
-	if t.table != nil {
-		return ""
-	}
-	var parts []string
-	for _, x := range families.Explain(r, t.rules, p, d)[1:] {
-		text := "the analytic base"
-		if x.Index >= 0 {
-			text = ruleText(x.Answer)
-		}
-		if x.Refusal != nil {
-			text += ", refused: " + oneLine(x.Refusal.Error())
-		}
-		parts = append(parts, x.Variant.String()+" by "+text)
-	}
-	return strings.Join(parts, "; ")
-}
-
-// ruleText names a rule, with its box.
-func ruleText(a launchrule.Answer) string {
-	return fmt.Sprintf("rule %d of %s: %s", a.Index+1, a.List.Title(), a.Rule().Box)
-}
-
-// evidenceText says what a rule rests on.
-func evidenceText(l *launchrule.List, r *launchrule.Rule) string {
-	e := r.Evidence
-	if e.Problems == 0 {
-		return "no evidence, from " + cmp.Or(l.Origin, "a fit")
-	}
-	text := "over " + count(e.Problems, "measured problem")
-	if e.Records > 0 {
-		text += " and " + count(e.Records, "record")
-	}
-	text += fmt.Sprintf(", regret %.3f", e.Regret)
-	add := func(x float64, format string, args ...any) {
-		if x > 0 {
-			text += fmt.Sprintf(format, append([]any{x}, args...)...)
-		}
-	}
-	add(e.HeldOutRegret, ", held out %.3f")
-	add(e.DefaultRegret, " (default %.3f)")
-	add(e.OverBase, ", %.3fx of the analytic base")
-	add(e.OverBaseWorst, " (worst %.3fx)")
-	add(e.OverNext, ", %.3fx of the next rule")
-	add(e.OverNextWorst, " (worst %.3fx)")
-	if e.Device != "" {
-		text += ", on " + e.Device
-	}
-	if e.Commit != "" {
-		text += ", at " + e.Commit
-	}
-	return text
 }

@@ -28,7 +28,6 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/tune"
@@ -60,6 +59,9 @@ func TestFaultHarness(t *testing.T) {
 	both := func(i int) job { return h.jobs[i%2] }
 	h.class("kill -9, grid", 100, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(h.jobs[0], r, syscall.SIGKILL) })
 	h.class("kill -9, search", 100, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(h.jobs[1], r, syscall.SIGKILL) })
+	h.class("kill -9 and INT, learn", 40, 2, func(i int, r *rand.Rand) toll {
+		return h.killedLearn(r, []syscall.Signal{syscall.SIGKILL, syscall.SIGINT}[i%2])
+	})
 	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 	h.class("TERM, HUP, INT", 45, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i/3), r, stops[i%3]) })
 	h.class("closed pipe", 30, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
@@ -454,6 +456,47 @@ func (h *harness) moment(j job, r *rand.Rand, dir string, p *proc) {
 	}
 }
 
+// killedLearn sends a signal to learn at a random moment, and then runs it to its end. Whatever table is there is whole, with a
+// map that has cells once there is one, and the entry that a sweep had written stays.
+func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) (v toll) {
+	dir := h.folder()
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "out")
+	if err := os.CopyFS(filepath.Join(out, devicetest.CPU().ID), os.DirFS(h.done[1])); err != nil {
+		h.t.Fatal(err)
+	}
+	path := filepath.Join(out, devicetest.CPU().ID, tune.FileName)
+	swept, err := tune.Read(path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	args := []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
+		"--prior", "none", "--budget", "4s", "--out", out}
+	look := func() {
+		t, err := tune.Read(path)
+		switch {
+		case err != nil:
+			v.wrongf("%v", err)
+		case len(t.Entries) != len(swept.Entries):
+			v.wrongf("%d entries of %d", len(t.Entries), len(swept.Entries))
+		case t.Map != nil && len(t.Map.Rasters) == 0:
+			v.wrongf("a map without a raster")
+		}
+	}
+	p := h.start(args)
+	time.Sleep(time.Duration(r.Float64() * 4.5 * float64(time.Second)))
+	p.cmd.Process.Signal(sig)
+	p.ended(&v, 0, -1, exitSignal)
+	look()
+	p = h.start(args)
+	p.ended(&v, 0)
+	look()
+	if t, err := tune.Read(path); err == nil && t.Map == nil {
+		v.lost = append(v.lost, "the map")
+	}
+	return v
+}
+
 // killed sends a signal at a random moment, up to three times in a row, and goes on.
 func (h *harness) killed(j job, r *rand.Rand, sig syscall.Signal) (v toll) {
 	dir := h.folder()
@@ -556,7 +599,7 @@ func (h *harness) readOnly(i int) (v toll) {
 	from := filepath.Join(h.done[0], record.FileName)
 	commands := [][]string{
 		j.with(dir),
-		{"tune", from, "--out", filepath.Join(dir, "rules.json")},
+		{"tune", from, "--out", filepath.Join(dir, "tuned.json")},
 		{"tune", from, "--plot", filepath.Join(dir, "rules.svg")},
 		{"report", from, "--html", filepath.Join(dir, "page.html")},
 		{"export", from, "--format", "kt-cache", "--out", filepath.Join(dir, "caches")},
@@ -999,27 +1042,17 @@ func (h *harness) prepareReaders() {
 	ofTable := func(path string) [][]string {
 		return [][]string{{"explain", "4096x1024", "--tuned", path}, {"lint", path}, {"explain", "700x1024", "--tuned", path}}
 	}
-	// Rules of a GPU, as `explain` takes no rules of another cpu. lint has findings, so it prints what the file says.
-	ofRules := func(path string) [][]string {
-		return [][]string{{"explain", "4096x512", "--tuned", path}, {"lint", path}}
+	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what the file says.
+	ofMap := func(path string) [][]string {
+		return [][]string{{"explain", "2000x5000", "--tuned", path}, {"lint", path}}
 	}
-	rulesOf := func(name string) []byte {
-		path, err := filepath.Abs(filepath.Join("..", "..", "kernels", "launchrule", "testdata", name))
-		if err != nil {
-			h.t.Fatal(err)
+	mapped := func() []byte {
+		_, text, _ := strings.Cut(string(read(filepath.Join("testdata", "script", "rule.txtar"))), "-- map.json --\n")
+		text, _, ok := strings.Cut(text, "\n-- ")
+		if !ok {
+			h.t.Fatal("rule.txtar has no map.json")
 		}
-		set, err := launchrule.Read(path)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		text, err := set.Export(strings.TrimPrefix(filepath.Ext(name), "."))
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		if name == "rules.json" {
-			return durable.SealText(text)
-		}
-		return text
+		return durable.SealText([]byte(text))
 	}
 	examples, err := filepath.Abs(filepath.Join("..", "..", "examples", "kernels"))
 	if err != nil {
@@ -1056,8 +1089,7 @@ func (h *harness) prepareReaders() {
 		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true, lines: true, commands: ofRecords},
 		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)), sealed: true, commands: ofRecords},
 		{name: "tuned.json", share: 60, path: "tuned.json", data: read(filepath.Join(h.done[1], tune.FileName)), sealed: true, commands: ofTable},
-		{name: "rules.json", share: 60, path: "rules.json", data: rulesOf("rules.json"), sealed: true, commands: ofRules},
-		{name: "rules.yaml", share: 60, path: "rules.yaml", data: rulesOf("rules.yaml"), sealed: true, commands: ofRules},
+		{name: "map", share: 60, path: "tuned.json", data: mapped(), sealed: true, commands: ofMap},
 		{name: "live compare, packed", share: 30, path: "live.json.gz", data: pack(read(live[0])), sealed: true, commands: func(path string) [][]string {
 			return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
 		}},

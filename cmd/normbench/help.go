@@ -26,7 +26,7 @@ My own kernel
    normbench verify --kernels examples/kernels --shapes 64x256 --op rmsnorm
 A new GPU
    normbench selftest --device cuda
-   normbench learn --device cuda --budget 20m --out out --html out/rules.html
+   normbench learn --device cuda --budget 20m --out out --html out/map.html
 Against other libraries
    normbench compare peer:best base --device cuda --shapes peers
 
@@ -66,8 +66,8 @@ var guides = map[string]guide{
 		"verify peer:best --device cuda --shapes fast-llm",
 	}, []int{exitGate, exitUnclear, exitSignal}},
 	"tune": {[]string{
-		"tune results/nvidia-h200 --out out/rules.json --plot out/rules.svg",
-		"tune results/nvidia-h200 --export python",
+		"tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg",
+		"tune results/nvidia-h200/learn --wide",
 	}, nil},
 	"learn": {[]string{
 		"learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd",
@@ -76,15 +76,16 @@ var guides = map[string]guide{
 	"rule": {[]string{
 		"rule base --columns 4096 --op rmsnorm --pass bwd",
 		"rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python",
+		"rule base --export cpp --out out/launch.hpp",
 	}, nil},
 	"explain": {[]string{
 		"explain 4096x8192",
 		"explain 1024x8192 --tuned results/nvidia-h200/tuned.json",
-		"explain rmsnorm/bwd/4096x8192/bf16 --tuned results/nvidia-h200/rules.json",
+		"explain rmsnorm/bwd/4096x8192/bf16 --device b200",
 	}, nil},
 	"lint": {[]string{
 		"lint results/nvidia-h200/tuned.json",
-		"lint out/rules.json",
+		"lint out/tuned.json",
 	}, []int{exitGate}},
 	"list": {[]string{
 		"list kernels",

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -22,48 +22,38 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
 	"normbench/kernels/replay"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
+	"normbench/tune"
 	"normbench/tune/learn"
-	"normbench/tune/rules"
 )
 
-var priorFlag = &cli.StringFlag{Name: "prior", Usage: "answer where no learned rule does: auto (this program's default), none (the analytic base), or a rules `FILE`", Value: "auto"}
+var priorFlag = &cli.StringFlag{Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: "auto"}
+
+// judgeFile is what learn --judge writes beside the map.
+const judgeFile = "judged.json"
 
 func (e *env) learnCommand() *cli.Command {
 	return &cli.Command{
 		Name:  "learn",
-		Usage: "learn launch rules on a device, within a budget of time",
-		Description: "Draws problems from the domain, measures today's answer against a few challengers, and fits rules. This repeats\n" +
-			"until the budget ends, or until the regret on problems drawn at random is below the target. Writes\n" +
-			"OUT/<device>/rules.json (rules with their evidence), the records, and learn.svg (a map of rows by columns).\n" +
-			"The same command resumes. `normbench tune OUT/<device>` fits the same rules to the records.",
+		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
+		Description: "Measures problems of the domain where most is to be learned. On each it runs configs that do well nearby and a few\n" +
+			"others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, a picture\n" +
+			"of the map. The same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
+			"problems in full and says how far behind the map's answers are.",
 		Flags: join([]cli.Flag{
 			&cli.DurationFlag{Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute},
-			&cli.StringFlag{Name: "target", Usage: "stop when the held-out regret is below this `SHARE`, such as 2%; 0 never stops", Value: "2%"},
+			&cli.IntFlag{Name: "judge", Usage: "after the budget, search `N` fresh problems in full and compare with the map; 60 take about 10 minutes"},
 			&cli.StringFlag{Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag,
 			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},
 		}, classFlags, optionFlags, deviceFlags, []cli.Flag{seedFlag, kernelsFlag, includeFlag, htmlFlag, formatFlag}),
 		Action: e.learn,
 	}
-}
-
-// share reads 2% or 0.02.
-func share(text string) (float64, error) {
-	number, percent := strings.CutSuffix(text, "%")
-	f, err := strconv.ParseFloat(number, 64)
-	if percent {
-		f /= 100
-	}
-	if err != nil || !(f >= 0 && f < 1) {
-		return 0, hint.Errorf("write a share such as 2%; 0 for none", "malformed --target %q", text)
-	}
-	return f, nil
 }
 
 func (e *env) learn(c *cli.Context) error {
@@ -74,12 +64,12 @@ func (e *env) learn(c *cli.Context) error {
 	if budget <= 0 {
 		return hint.Errorf("give a time such as 8m", "--budget %s is not positive", budget)
 	}
-	target, err := share(c.String("target"))
-	if err != nil {
-		return err
+	if n := c.Int("judge"); n < 0 || n > 10000 {
+		return hint.Errorf("60 problems are enough for a mean", "--judge %d is out of range", n)
 	}
 	domain := shapes.Everything
 	if c.IsSet("domain") {
+		var err error
 		if domain, err = shapes.ParseDomain(c.String("domain")); err != nil {
 			return err
 		}
@@ -105,11 +95,11 @@ func (e *env) learn(c *cli.Context) error {
 		policy.Only = d.Problems()
 	}
 	dir := filepath.Join(c.String("out"), info.ID)
-	before, runs, took, err := e.learned(dir, policy)
+	before, took, err := e.learned(dir, policy)
 	if err != nil {
 		return err
 	}
-	if err := checkResults(c.String("out"), info.ID, "rules.json", "learn.svg"); err != nil {
+	if err := checkResults(c.String("out"), info.ID, tune.FileName, "learn.svg"); err != nil {
 		return err
 	}
 	w, notes, err := record.OpenWriterBelow(c.String("out"), info.ID)
@@ -118,12 +108,12 @@ func (e *env) learn(c *cli.Context) error {
 	}
 	defer w.Close()
 	e.saved = w.Path()
-	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, "rules.json")}
+	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, tune.FileName)}
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
-	if len(before) > 0 {
-		e.notef("%s of earlier runs, which took %s of the budget", count(len(before), "problem"), took.Round(time.Second))
+	if len(before.Points) > 0 {
+		e.notef("%s of earlier runs, which took %s of the budget", count(len(before.Points), "problem"), took.Round(time.Second))
 	}
 	n := 20
 	if info.Kind == kernels.KindCPU {
@@ -133,44 +123,35 @@ func (e *env) learn(c *cli.Context) error {
 	if err := e.testTimer(devices[0], &run); err != nil {
 		return err
 	}
-	if c.String("prior") != "none" {
-		e.notef("the prior is %s", launchrule.Ladder([]*launchrule.Set{policy.Prior}, &info))
+	if policy.Prior != nil {
+		e.notef("the prior is %s", policy.Prior.Step)
 	}
 	lab := &learn.Lab{Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8, Now: time.Now}
-	loop := &learn.Loop{Policy: *policy, Lab: lab, Options: learn.DefaultOptions, Budget: budget, Spent: took, Target: target, Deadline: true}
-	var lost error          // what could not be written
-	var shown *learn.Result // as far as it is known then
+	loop := &learn.Loop{Policy: *policy, Lab: lab, Budget: budget, Spent: took, Deadline: true}
+	var lost error      // what could not be written
+	var shown *rule.Map // as far as it is known then
 	begun := time.Now()
 	loop.Progress = func(s learn.Status) { e.notef("%s", learnLine(s)) }
-	loop.Checkpoint = func(r *learn.Result, points []*learn.Point, last bool) (err error) {
-		if err := policy.Finish(r, version(), version(), sweep.ContestProtocol(run.Protocol, rules.Learned, lab.Rounds), points, sourcesOf(e.registry, info.Kind)); err != nil {
-			return err
-		}
-		text, err := r.Set.JSON()
+	var data *learn.Data // of the last map
+	loop.Checkpoint = func(m *rule.Map, points []*learn.Point) error {
+		data = before.With(points, info, lab.Measured())
+		e.describeMap(m, data)
+		err := e.writeMap(out, m)
 		if err != nil {
-			return err
+			shown, lost = m, e.late(err)
 		}
-		defer func() { lost, shown = e.late(err), r }()
-		if err := launchrule.WritePlace(out, text); err != nil || !last {
-			return err
-		}
-		e.notef("wrote %s", out)
-		var b bytes.Buffer
-		if err := r.Plot(&b, "svg"); err != nil {
-			return err
-		}
-		return e.writePlace(out.In("learn.svg"), b.Bytes())
+		return err
 	}
-	res, err := loop.Learn(e.ctx, before)
+	m, err := loop.Learn(e.ctx, before.Points)
 	e.summarize(lab.Summary(), 0, devices)
-	if lost != nil { // the rules are printed all the same
-		return cmp.Or(e.showLearned(shown, c.String("format"), "", nil, nil), lost)
+	if lost != nil { // the map is printed all the same
+		return cmp.Or(e.showMap(shown, data, c.String("format"), "", nil), lost)
 	}
 	if err != nil {
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
-			there := "no rules yet"
-			if _, err := os.Stat(out.String()); err == nil {
-				there = out.String() + " is the last complete fit"
+			there := "no map yet"
+			if data != nil {
+				there = out.String() + " has the last whole map"
 			}
 			return interrupted("%s kept in %s, the same command goes on from there; %s", count(lab.Summary().Problems, "problem"), w.Path(), there)
 		}
@@ -184,49 +165,121 @@ func (e *env) learn(c *cli.Context) error {
 	if lost == nil {
 		e.saved += ".gz"
 	}
-	facts := append(report.Facts(append(runs, &run)...), report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))})
-	return cmp.Or(e.showLearned(res, c.String("format"), c.String("html"), facts, report.Timer(append(runs, &run)...)), lost)
+	e.notef("wrote the map of %s", out)
+	var b bytes.Buffer
+	if err := learn.Plot(&b, "svg", m, data.Points, info); err != nil {
+		return err
+	}
+	lost = cmp.Or(lost, e.late(e.writePlace(out.In("learn.svg"), b.Bytes())))
+	facts := append(report.Facts(data.Runs...), report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))})
+	if err := e.showMap(m, data, c.String("format"), c.String("html"), facts); err != nil || c.Int("judge") == 0 {
+		return cmp.Or(err, lost)
+	}
+	said, now := make(chan string, c.Int("judge")), "searching"
+	go func() { // each nine seconds, whatever takes so long
+		for t := time.Tick(9 * time.Second); ; {
+			select {
+			case s, ok := <-said:
+				if now = s; !ok {
+					return
+				}
+			case <-t:
+				e.notef("judge: %s", now)
+			}
+		}
+	}()
+	j, err := learn.Judge(e.ctx, loop, m, data.Points, c.Int("judge"), func(s string) { said <- s })
+	close(said)
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return err
+	}
+	lost = cmp.Or(lost, e.late(e.writePlace(out.In(judgeFile), text)))
+	if c.String("format") == "json" {
+		return lost
+	}
+	fmt.Fprintln(e.stdout)
+	return cmp.Or(report.RenderTable(e.stdout, judgedTable(j), c.String("format")), lost)
 }
 
 // learnLine is how far a loop is.
 func learnLine(s learn.Status) string {
-	text := fmt.Sprintf("[%s of %s] %s, %s", s.Spent.Round(time.Second), s.Budget, count(s.Problems, "problem"), count(s.Rules, "rule"))
-	if s.Fresh > 0 {
-		text += fmt.Sprintf("; held out %.1f%% ±%.1f (%d drawn at random)", 100*s.Regret, 100*s.Half, s.Fresh)
+	text := fmt.Sprintf("[%s of %s] %s", s.Spent.Round(time.Second), s.Budget, count(s.Problems, "problem"))
+	if s.Of > 0 {
+		text += fmt.Sprintf("; at the last %d the map's answer was %.1f%% ±%.1f behind the best found", s.Of, 100*s.Regret, 100*s.Half)
 	}
 	return text + fmt.Sprintf("; %s left", max(s.Budget-s.Spent, 0).Round(time.Second))
 }
 
-// prior is what answers where no learned rule does: the rules of a file, of the program for a device, or none.
-func (e *env) prior(text string, info kernels.DeviceInfo) (*launchrule.Set, error) {
-	switch text {
-	case "none":
-		return nil, nil
-	case "auto":
-		return families.Step(info).Set, nil
+// judgedTable is a judgement, the worst problems first.
+func judgedTable(j *learn.Judgement) *report.Table {
+	t := newTable(fmt.Sprintf("the map against a full search of %s that it had not seen", count(len(j.Problems), "problem")),
+		"problem", ">map", ">found", ">regret", ">95%", "the map's", "found")
+	t.Drop = []string{"the map's", "found", "95%"}
+	list := slices.Clone(j.Problems)
+	slices.SortStableFunc(list, func(a, b learn.Judged) int {
+		if a.Regret > b.Regret {
+			return -1
+		}
+		return 1
+	})
+	for _, x := range list {
+		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS), fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", 100*(x.Regret-1)),
+			fmt.Sprintf("%.1f to %.1f%%", 100*(x.Interval[0]-1), 100*(x.Interval[1]-1)), x.Pick.String(), x.Found.String()})
 	}
-	return launchrule.Read(text)
+	t.Notes = append(t.Notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th percentile %.1f%%, worst %.1f%%",
+		100*(j.Mean-1), 100*(j.Interval[0]-1), 100*(j.Interval[1]-1), 100*(j.P95-1), 100*(j.Worst-1)))
+	if j.MeanAboveFloor > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%", j.FloorUS, 100*(j.MeanAboveFloor-1)))
+	}
+	if j.Failed > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out", count(j.Failed, "problem")))
+	}
+	return t
 }
 
-// policy is what a loop knows before it measures anything, and what tune has to know of learn's records.
+// prior is the step whose map answers where nothing was measured: that of a file, of the program for a device, or none.
+func (e *env) prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
+	switch text {
+	case "none":
+		return rule.Step{}, nil
+	case "auto":
+		return families.Step(info), nil
+	}
+	t, err := readTuned(text)
+	switch {
+	case err != nil:
+		return rule.Step{}, err
+	case t.Map == nil:
+		return rule.Step{}, hint.Errorf("`normbench learn` and `normbench tune` write maps", "--prior %s has no map", text)
+	case info.ID == "":
+		return rule.Step{}, nil
+	}
+	s := rule.Ladder([]*rule.Map{t.Map}, &info)
+	if s.Map == nil {
+		return s, hint.Errorf("use a map of the device, of its architecture or of an older one of its kind",
+			"--prior %s is of %s (%s), which is no step of the ladder of %s (%s)", text, t.Map.Device.ID, t.Map.Device.Arch, info.ID, info.Arch)
+	}
+	return s, nil
+}
+
+// policy is what a loop knows before it measures anything.
 func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain, classes []kernels.Problem) (*learn.Policy, error) {
-	set, err := e.prior(prior, info)
+	step, err := e.prior(prior, info)
 	if err != nil {
 		return nil, err
 	}
-	if set != nil && launchrule.Ladder([]*launchrule.Set{set}, &info).Set == nil {
-		return nil, noStep("--prior "+prior, set, info)
-	}
-	p := &learn.Policy{Judge: launchrule.Judge{Registry: e.registry, Device: info}, Domain: domain, Classes: classes, Prior: set,
-		Challengers: 8, Batch: 24, Wide: 0.3, Fan: 24, Memo: learn.NewMemo()}
-	base := families.Over(e.registry)
-	p.Analytic = func(q kernels.Problem) (kernels.Variant, error) { return base.Base(q, info) }
-	p.Default = p.Analytic
-	if set != nil {
-		r := families.Over(e.registry, set)
-		p.Default = func(q kernels.Problem) (kernels.Variant, error) { return r.Base(q, info) }
-	} else { // there is more to find
-		p.Wide, p.Fan = 0.6, 32
+	p := learn.DefaultPolicy
+	analytic := families.Analytic(e.registry)
+	p.Filler = &learn.Filler{Registry: analytic, Device: info}
+	p.Domain, p.Classes = domain, classes
+	p.Default = func(q kernels.Problem) (kernels.Variant, error) { return analytic.Base(q, info) }
+	if step.Map != nil {
+		p.Prior = families.Book(e.registry, step, info)
+		p.Default = func(q kernels.Problem) (kernels.Variant, error) { return p.Prior.Answer(q).Variant, nil }
 	}
 	list, err := shapes.Select("default")
 	if err != nil {
@@ -237,56 +290,59 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 			p.Listed = append(p.Listed, s)
 		}
 	}
-	return p, nil
+	return &p, nil
 }
 
-// learned are the points that are in a results folder already, the runs that measured them, and the time that they took.
-func (e *env) learned(dir string, p *learn.Policy) ([]*learn.Point, []*record.Run, time.Duration, error) {
+// learned is what a results folder has of the classes already, and how much of the budget was spent on them.
+func (e *env) learned(dir string, p *learn.Policy) (*learn.Data, time.Duration, error) {
+	none := &learn.Data{Device: p.Device}
 	path := filepath.Join(dir, record.FileName)
 	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
 		if _, err := os.Stat(path + ".gz"); err != nil {
-			return nil, nil, 0, nil
+			return none, 0, nil
 		}
 		path += ".gz"
 	}
+	asked := map[rule.Class]bool{}
+	for _, q := range p.Classes {
+		asked[rule.ClassOf(q)] = true
+	}
 	spans := map[string]span{}
 	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
-		if strings.HasPrefix(run.Protocol.Search, rules.Learned) {
-			s := spans[run.ID]
-			if s.first.IsZero() {
-				s.first = run.Time
-			}
-			if r.Time.After(s.last) {
-				s.last = r.Time
-			}
-			s.records++
-			if slices.ContainsFunc(p.Classes, func(q kernels.Problem) bool { return launchrule.ClassOf(q) == launchrule.ClassOf(r.Problem) }) {
-				s.asked++
-			}
-			spans[run.ID] = s
+		if !strings.HasPrefix(run.Protocol.Search, learn.Search) {
+			return nil
 		}
+		s, ok := spans[run.ID]
+		if !ok {
+			s.first = run.Time
+		}
+		if r.Time.After(s.last) {
+			s.last = r.Time
+		}
+		s.records++
+		if asked[rule.ClassOf(r.Problem)] {
+			s.asked++
+		}
+		spans[run.ID] = s
 		return nil
 	})
 	if err != nil {
-		return nil, nil, 0, err
-	}
-	if len(spans) == 0 {
-		return nil, nil, 0, nil
+		return nil, 0, err
 	}
 	took := spent(slices.Collect(maps.Values(spans)))
-	d, err := rules.Collect([]string{path})
-	if errors.Is(err, rules.ErrNoDefault) { // it ended before its first problem was through
-		return nil, nil, took, nil
+	d, err := learn.Collect([]string{path})
+	if errors.Is(err, learn.ErrNoTimes) { // it ended before its first problem was through
+		return none, took, nil
 	}
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, 0, err
 	}
-	if d.Device.ID != p.Judge.Device.ID || d.Device.Compiler != p.Judge.Device.Compiler || d.Device.Driver != p.Judge.Device.Driver {
-		return nil, nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
+	if d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler || d.Device.Driver != p.Device.Driver {
+		return nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
 			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
-	points, _ := p.Points(d, false)
-	return points, d.Runs, took, nil
+	d.Points = slices.DeleteFunc(d.Points, func(q *learn.Point) bool { return !asked[rule.ClassOf(q.Problem)] })
+	return d, took, nil
 }
 
 // A span is from when to when a run measured, and how many of its records are of the classes that are asked for.

@@ -9,7 +9,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/tune"
 )
@@ -17,10 +17,10 @@ import (
 func (e *env) lintCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "lint",
-		Usage:     "find faults in a tuned table or rules file: unreachable, unknown, refused, stale",
+		Usage:     "find faults in a tuned table: unknown, refused, unproven, stale",
 		ArgsUsage: "FILE",
-		Description: "Prints one line per finding and exits 1 if there are any: rules that cannot fire, families and knobs that\n" +
-			"do not exist, configs that the device or family refuses, kernel sources that have changed since.",
+		Description: "Prints one line per finding and exits 1 if there are any: families and knobs that do not exist, configs that the\n" +
+			"device or family refuses, in a map anywhere in their cell, kernel sources that have changed since.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "device", Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
 			kernelsFlag,
@@ -43,32 +43,21 @@ func (e *env) lint(c *cli.Context) error {
 			return err
 		}
 	}
-	f, err := readTunedFile(ops[0])
+	t, err := readTuned(ops[0])
 	if err != nil {
 		return err
 	}
 	if !c.IsSet("device") {
-		d = f.device()
-		for _, k := range launchrule.KnownDevices() {
+		d = t.Device
+		for _, k := range rule.KnownDevices() {
 			if k.ID == d.ID { // what is written by hand says less
 				d = k.DeviceInfo
 			}
 		}
 	}
-	stale := families.NewIdentity(e.registry, d.Kind).Stale
 	var found []string
-	if f.rules != nil {
-		for _, x := range f.rules.Lint(launchrule.Judge{Registry: e.registry, Device: d}, stale) {
-			where := ops[0]
-			if x.List >= 0 {
-				where += fmt.Sprintf(":%d", launchrule.Line(f.text, x.List, x.Rule))
-			}
-			found = append(found, where+": "+x.Text)
-		}
-	} else {
-		for _, text := range e.lintTable(f.table, d, stale) {
-			found = append(found, ops[0]+": "+text)
-		}
+	for _, text := range e.lintTable(t, d, families.NewIdentity(e.registry, d.Kind).Stale) {
+		found = append(found, ops[0]+": "+text)
 	}
 	if format != "text" {
 		t := newTable("", "file", "finding")
@@ -103,8 +92,8 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels
 	if t.Device.SMs < 1 {
 		add("its device has %d sms: nothing that depends on their number can be looked up", t.Device.SMs)
 	}
-	if len(t.Entries) == 0 {
-		add("empty: it has no entry")
+	if len(t.Entries) == 0 && t.Map == nil {
+		add("empty: it has no entry and no map")
 	}
 	told := map[string]bool{}
 	for _, x := range t.Entries {
@@ -120,6 +109,9 @@ func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels
 			told[x.Family+x.Source] = true
 			add("stale: the sources of %s are %s, and entries such as %s are from %s", x.Family, now, x.Problem, x.Source)
 		}
+	}
+	if t.Map != nil {
+		found = append(found, t.Map.Lint(e.registry, d, stale)...)
 	}
 	return found
 }

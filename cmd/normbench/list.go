@@ -13,8 +13,8 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
 	"normbench/kernels/presets"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -203,7 +203,7 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 		d.Close()
 	}
 	var keys []string
-	for _, k := range launchrule.KnownDevices() {
+	for _, k := range rule.KnownDevices() {
 		row(k.Key, k.DeviceInfo)
 		keys = append(keys, k.Key)
 	}

@@ -153,8 +153,7 @@ func TestPacked(t *testing.T) {
 		commands   [][]string // % is the file
 	}{
 		{"live.json", string(smallLive(t, func(*liveRun) {})), [][]string{{"report", "%"}, {"report", "%#A", "%#B"}, {"compare", "%#A", "%#B"}, {"compare", "%#B", "tuned:" + filepath.Join(results, "tuned.json")}}},
-		{"tuned.json", read("tuned.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"}, {"compare", "tuned:%", "tuned:%"}}},
-		{"rules.json", read("rules.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"}, {"rule", "tuned:%", "--columns", "4096"}}},
+		{"tuned.json", read("tuned.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"}, {"compare", "tuned:%", "tuned:%"}, {"rule", "tuned:%", "--columns", "4096"}}},
 		{"shapes.yaml", "a: [[1, 2]]\n", [][]string{{"list", "shapes", "--shapes", "%#a"}}},
 		{"rounds.csv", rounds, [][]string{{"judge", "%"}}},
 		{"published.csv", published, [][]string{{"compare", "%#x_us", "%#y_us"}, {"report", "%#x_us"}}},

@@ -16,7 +16,6 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -46,7 +45,7 @@ func (r *liveRun) write(p durable.Place) error {
 	if err != nil {
 		return err
 	}
-	return launchrule.WritePlace(p, append(data, '\n'))
+	return replaceFile(p, append(data, '\n'))
 }
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.

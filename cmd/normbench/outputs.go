@@ -13,6 +13,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/sweep/study"
@@ -98,7 +99,7 @@ func (e *env) firstTable(c *cli.Context) *report.Table {
 	case name == "sweep" && !strings.HasPrefix(c.String("device"), "replay:"): // perhaps a foreign space
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	case name == "learn", name == "tune":
-		return learnedTable()
+		return mapTable(&rule.Map{})
 	}
 	return nil
 }

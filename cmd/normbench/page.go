@@ -9,8 +9,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -26,7 +26,7 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	var b bytes.Buffer
 	err := make().Write(&plain{Writer: &b})
 	if err == nil {
-		err = launchrule.WriteFile(path, b.Bytes())
+		err = replaceFile(durable.Place{Name: path}, b.Bytes())
 	}
 	if err != nil {
 		return e.late(err)

@@ -12,17 +12,14 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
-	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
 	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/record"
 	"normbench/tune"
-	"normbench/tune/rules"
 )
 
 const (
-	refHelp      = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, near:RECORDS, peer:NAME or peer:best"
+	refHelp      = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best"
 	recordedHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, #preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, FILE.csv#COLUMN of published times, compare-RUN.json#A or #B, or tuned:FILE"
 )
 
@@ -61,49 +58,37 @@ func (e *env) parseRef(text string) (ref, error) {
 		}
 		return r, nil
 	}
-	if path, ok := strings.CutPrefix(text, "near:"); ok {
-		return e.nearRef(text, path)
-	}
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
-		t, err := readTunedFile(path)
-		if err == nil {
-			err = t.check(e.registry)
-		}
-		if err != nil {
+		if _, err := readTuned(path); err != nil {
 			return r, err
 		}
-		told := false
+		var t tunedFile
+		var of kernels.DeviceInfo
 		r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-			if t.device().ID != d.ID && !told {
-				told = true
-				note := fmt.Sprintf("%s is of %s, not of %s", text, t.device().ID, d.ID)
-				e.refNotes = append(e.refNotes, note)
-				e.notef("%s", note)
+			if of != d {
+				var err error
+				if t, err = e.tunedFile(path, d); err != nil {
+					return nil, err
+				}
+				if of = d; t.table.Device.ID != d.ID {
+					note := fmt.Sprintf("%s is of %s, not of %s", text, t.table.Device.ID, d.ID)
+					e.refNotes = append(e.refNotes, note)
+					e.notef("%s", note)
+				}
 			}
-			if t.rules != nil && launchrule.Ladder([]*launchrule.Set{t.rules}, &d).Set == nil {
-				return nil, noStep(text, t.rules, d)
+			a, match, why := t.answer(p)
+			if a.Variant.Family == "" {
+				return nil, nil
 			}
-			if err := t.refused(e.registry, p, d); err != nil {
-				return nil, err
-			}
-			v, match, why := t.answer(e.registry, p, d)
-			if t.table != nil {
-				if match != "exact" {
-					return nil, nil
+			if match != "exact" {
+				e.notef("%s: %s: %s, %s", text, p, match, why)
+				_, v, _, err := e.registry.Resolve(p, a.Variant, d)
+				if err != nil {
+					return nil, err
 				}
 				return []kernels.Variant{v}, nil
 			}
-			e.notef("%s: %s: %s, %s", text, p, match, why)
-			var err error
-			if v.Family == "" {
-				v, err = e.registry.Base(p, d)
-			} else {
-				_, v, _, err = e.registry.Resolve(p, v, d)
-			}
-			if err != nil {
-				return nil, err
-			}
-			return []kernels.Variant{v}, nil
+			return []kernels.Variant{a.Variant}, nil
 		}
 		return r, nil
 	}
@@ -120,34 +105,6 @@ func (e *env) parseRef(text string) (ref, error) {
 			return nil, err
 		}
 		return []kernels.Variant{v}, nil
-	}
-	return r, nil
-}
-
-// nearVariants is how many variants a near:RECORDS has for a problem. At 27 shapes drawn at
-// random one of the first eight was within 2% of the best of some twenty in 101 problems of 108.
-const nearVariants = 12
-
-// nearRef are the variants that were best at the recorded shapes nearest to a problem.
-func (e *env) nearRef(text, path string) (ref, error) {
-	r := ref{text: text}
-	if path == "" {
-		return r, hint.Errorf("write near:RECORDS, such as near:results/nvidia-h200", "near: names no records")
-	}
-	// Times of other versions of a kernel say nothing about today's.
-	cuda, cpu := sourcesOf(e.registry, kernels.KindCUDA), sourcesOf(e.registry, kernels.KindCPU)
-	data, err := rules.CollectIf([]string{path}, func(r *record.Record) bool {
-		s := families.Translate(r.Source)
-		return s == cuda(r.Family) || s == cpu(r.Family)
-	})
-	if err != nil {
-		return r, err
-	}
-	r.variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if d.ID != data.Device.ID {
-			return nil, hint.Errorf("give records of "+d.ID, "%s is of %s, not of %s", text, data.Device.ID, d.ID)
-		}
-		return data.Near(p, nearVariants, launchrule.Judge{Registry: e.registry, Device: d}), nil
 	}
 	return r, nil
 }
@@ -176,21 +133,6 @@ func (e *env) familyRef(text string) (*kernels.Family, kernels.Config, error) {
 		return nil, c, hint.Errorf(hint.DidYouMean(family, append(names, "base"), refHelp), "unknown REF %q", text)
 	}
 	return f, c, nil
-}
-
-// noStep says that rules are of a device that is on no ladder to another.
-func noStep(text string, s *launchrule.Set, d kernels.DeviceInfo) error {
-	return hint.Errorf("use rules of the device, of its architecture or of an older one of its kind; `normbench list devices` says which the program has",
-		"%s is of %s (%s), which is no step of the ladder of %s (%s)", text, s.Device.ID, s.Device.Arch, d.ID, d.Arch)
-}
-
-// readTuned reads a tuned table, and nothing else: rules have no times.
-func readTuned(path string) (*tune.Table, error) {
-	f, err := readTunedFile(path)
-	if err == nil && f.table == nil {
-		err = hint.Errorf("compare it live, with a device: `normbench compare base tuned:FILE --device cuda`", "%s holds rules, which have no recorded times", path)
-	}
-	return f.table, err
 }
 
 // recordedSide reads a recorded operand: records with an optional selector, or a
@@ -346,7 +288,7 @@ func (e *env) selector(s string) (func(*record.Entry) bool, error) {
 // picked selects the records of the variants that a REF runs on the records' device,
 // under the same name or under another one with the same plan.
 func (e *env) picked(text string) (func(*record.Entry) bool, error) {
-	quiet := *e // what a rules file says of each problem is for those who run it
+	quiet := *e // what a map says of each problem is for those who run it
 	quiet.stderr = io.Discard
 	r, err := quiet.parseRef(text)
 	if err != nil {

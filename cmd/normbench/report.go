@@ -11,10 +11,10 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -98,7 +98,7 @@ func (e *env) report(c *cli.Context) error {
 		}
 	}
 	if picture != "" {
-		if err := launchrule.WriteFile(picture, drawn.Bytes()); err != nil {
+		if err := replaceFile(durable.Place{Name: picture}, drawn.Bytes()); err != nil {
 			return err
 		}
 		e.notef("wrote %s", picture)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,32 +10,29 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
+	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
 
-// maxColumns is more than the widths of any few models: the exported function goes through
-// them one by one.
+// maxColumns is more than the widths of any few models.
 const maxColumns = 256
 
 func (e *env) ruleCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "rule",
-		Usage:     "print the launch rules for the widths of a model: a table by rows, or code to paste",
+		Usage:     "print what a map launches for the widths of a model, or export it as code to paste",
 		ArgsUsage: "REF",
-		Description: "REF is base (this program's rules for the device) or tuned:FILE (a rules file). The answer keeps only the rules for\n" +
-			"the given columns, ops, passes and options, and fills in the values that depend on columns. The exported function\n" +
-			"takes the same arguments as that of `normbench tune`, but answers for these columns only. An export as json or\n" +
-			"yaml is a rules file, for tuned:FILE, explain and lint.",
+		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). The table has a row for each\n" +
+			"range of rows. The export is data and one function. It answers every problem with these columns and options, as\n" +
+			"`normbench explain` does. Without --columns it has all columns, and without an option all options.",
 		Flags: join([]cli.Flag{
 			&cli.StringFlag{Name: "columns", Usage: "the widths: `N`, or several with commas"},
 		}, classFlags, optionFlags, []cli.Flag{
 			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
-			&cli.StringFlag{Name: "out", Usage: "write the rules to `FILE`; .yaml or .yml is YAML, else the format of --export"},
-			&cli.StringFlag{Name: "export", Usage: strings.Join(launchrule.Formats, ", ") + ": format of the rules; without --out they go to standard output instead of the table", DefaultText: "json"},
-			&cli.BoolFlag{Name: "force", Usage: "overwrite FILE, whatever it holds"},
+			&cli.StringFlag{Name: "out", Usage: "write the export to `FILE`"},
+			&cli.StringFlag{Name: "export", Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
+			&cli.BoolFlag{Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
 			kernelsFlag,
 			formatFlag,
 		}),
@@ -49,12 +45,21 @@ func (e *env) rule(c *cli.Context) error {
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench rule base --columns 4096,5120`, for one", "rule takes one REF, got %d", len(ops))
 	}
-	out := c.String("out")
-	export, err := exportFormat(c.String("export"), out)
+	export, out := c.String("export"), c.String("out")
+	if export != "" && !slices.Contains(rule.Formats, export) {
+		return hint.Errorf("use "+strings.Join(rule.Formats, ", "), "unknown --export %q", export)
+	}
+	if out != "" && export == "" {
+		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "), "--out %s needs --export", out)
+	}
+	if c.Bool("launch") && (export != "json" || !c.IsSet("columns")) {
+		return hint.Errorf("`normbench rule base --columns 4096 --export json --launch`, for one", "--launch needs --columns and --export json")
+	}
+	columns, err := ruleColumns(c)
 	if err != nil {
 		return err
 	}
-	ps, err := ruleProblems(c)
+	classes, err := ruleClasses(c, export != "" && !c.Bool("launch"))
 	if err != nil {
 		return err
 	}
@@ -62,22 +67,18 @@ func (e *env) rule(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	set, err := e.rulesOf(ops[0], d)
+	book, err := e.bookOf(ops[0], d)
 	if err != nil {
 		return err
 	}
-	program := families.Over(e.registry, set)
-	set = set.For(ps, func(p kernels.Problem) (kernels.Variant, error) { return program.Base(p, d) })
-	if len(set.Lists) == 0 {
-		return hint.Errorf("`normbench explain SHAPE` says what the default launches", "no rule of %s is for any of these problems", ops[0])
+	if export == "" {
+		return report.RenderTable(e.stdout, ruleTable(book, ops[0], classes, columns), c.String("format"))
 	}
-	if out == "" && !c.IsSet("export") {
-		return report.RenderTable(e.stdout, ruleTable(set, ops[0]), c.String("format"))
+	write := func() ([]byte, error) { return book.Export(classes, columns, export) }
+	if c.Bool("launch") {
+		write = func() ([]byte, error) { return book.Launches(classes, columns) }
 	}
-	if export == "json" || export == "yaml" { // a file of this device; code asks for the number of SMs
-		set = set.Reached()
-	}
-	text, err := set.Export(export)
+	text, err := write()
 	if err != nil {
 		return err
 	}
@@ -85,104 +86,111 @@ func (e *env) rule(c *cli.Context) error {
 		_, err = e.stdout.Write(text)
 		return err
 	}
-	if refusal := overwrites(set, out); refusal != nil && !c.Bool("force") {
-		return refusal
+	if err := overwrites(out); err != nil {
+		return err
 	}
 	return e.writeFile(out, text)
 }
 
-// ruleProblems are the problems of the flags, of one row each.
-func ruleProblems(c *cli.Context) ([]kernels.Problem, error) {
+// ruleColumns are those of the flag, which the table needs.
+func ruleColumns(c *cli.Context) (columns []int64, err error) {
 	const help = "use whole numbers with commas, such as --columns 4096,5120"
 	if !c.IsSet("columns") {
+		if c.String("export") != "" {
+			return nil, nil
+		}
 		return nil, hint.Errorf("`normbench rule base --columns 4096,5120`, for one", "rule needs --columns")
 	}
-	var list []shapes.Shape
 	for _, text := range strings.Split(c.String("columns"), ",") {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
 			return nil, hint.Errorf(help, "malformed number %q in --columns", text)
 		}
-		// The other fields of the problem do not matter for the check of its shape.
-		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 1, N: n, DType: kernels.BF16, Weight: kernels.BF16}
-		if err := p.Validate(); err != nil {
-			return nil, hint.Errorf("use --columns from 1 to 2147483648", "%w", err)
+		if !rule.Inside(1, n) {
+			return nil, hint.Errorf(fmt.Sprintf("use --columns from %d to %d; `normbench explain` answers for others", rule.MinN, rule.MaxN), "maps have no columns %d", n)
 		}
-		if s := (shapes.Shape{M: 1, N: n}); !slices.Contains(list, s) {
-			list = append(list, s)
+		if !slices.Contains(columns, n) {
+			columns = append(columns, n)
 		}
 	}
-	if len(list) > maxColumns {
-		return nil, hint.Errorf("take the widths of a few models at a time", "--columns has %d numbers, more than %d", len(list), maxColumns)
+	if len(columns) > maxColumns {
+		return nil, hint.Errorf("take the widths of a few models at a time", "--columns has %d numbers, more than %d", len(columns), maxColumns)
 	}
-	return crossed(c, list, "")
+	return columns, nil
 }
 
-// rulesOf are the rules that a REF names.
-func (e *env) rulesOf(text string, d kernels.DeviceInfo) (*launchrule.Set, error) {
-	if text == "base" {
-		step := families.Step(d)
-		if step.Set == nil {
-			return nil, hint.Errorf("`normbench list devices` says which devices have rules", "%s launches by %s: there is no rule to show", d.ID, step)
+// ruleClasses are those of the flags. Without an option an export has the classes of all.
+func ruleClasses(c *cli.Context, export bool) (list []rule.Class, err error) {
+	ps, err := crossed(c, []shapes.Shape{{M: 16, N: 128}}, "")
+	if err != nil {
+		return nil, err
+	}
+	all := export && !slices.ContainsFunc(optionFlags, func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) })
+	dtypes := c.IsSet("dtype") || !export
+	for _, x := range rule.Classes() {
+		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {
+			of := rule.ClassOf(p)
+			return of == x || p.Transpose && x == rule.ClassOf(uneven(p)) || all && of.Op == x.Op && of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
+		}) {
+			list = append(list, x)
 		}
-		if step.Near != launchrule.Own {
-			e.notef("%s launches by %s", d.ID, step)
-		}
-		return step.Set.Scaled(d), nil
 	}
-	path, ok := strings.CutPrefix(text, "tuned:")
-	if !ok {
-		return nil, hint.Errorf("use base or tuned:FILE; `normbench compare` takes the others too", "%s has no rules", text)
+	return list, nil
+}
+
+func uneven(p kernels.Problem) kernels.Problem {
+	p.M, p.N = 1, 1
+	return p
+}
+
+// bookOf answers for a REF, which must have a map.
+func (e *env) bookOf(text string, d kernels.DeviceInfo) (*rule.Book, error) {
+	path, file := strings.CutPrefix(text, "tuned:")
+	if text != "base" && !file {
+		return nil, hint.Errorf("use base or tuned:FILE; `normbench compare` takes the others too", "%s has no map", text)
 	}
-	t, err := readTunedFile(path)
-	if err == nil {
-		err = t.check(e.registry)
+	if file && path == "" {
+		_, err := readTuned(path)
+		return nil, err
 	}
+	if !file {
+		path = ""
+	}
+	t, err := e.tunedFile(path, d)
 	switch {
 	case err != nil:
 		return nil, err
-	case t.rules == nil:
-		return nil, hint.Errorf("`normbench tune RECORDS --out FILE` fits rules", "%s is a table, and has no rules", path)
-	case launchrule.Ladder([]*launchrule.Set{t.rules}, &d).Set == nil:
-		return nil, noStep(text, t.rules, d)
-	case t.rules.Device.ID != d.ID:
-		e.notef("%s is of %s, not of %s", text, t.rules.Device.ID, d.ID)
+	case t.book == nil:
+		return nil, hint.Errorf("`normbench learn` measures one, `normbench tune RECORDS` makes it from records", "%s has no map", path)
+	case t.book.Map == nil:
+		return nil, hint.Errorf("`normbench list devices` says which devices have a map", "%s launches by %s: there is no map to show", d.ID, t.book.Step)
+	case t.book.Near != rule.Own:
+		e.notef("%s launches by %s", d.ID, t.book.Step)
 	}
-	return t.rules.Scaled(d), nil
+	return t.book, nil
 }
 
-// ruleTable is a row for each rule.
-func ruleTable(set *launchrule.Set, ref string) *report.Table {
-	t := newTable(fmt.Sprintf("launch rules of %s for %s", ref, set.Device.Name), "problem", ">N", "where", "family", "label", ">list", "from")
-	widths, lists, origin := map[int64]bool{}, map[string]int{}, false
-	for i := range set.Lists {
-		l := &set.Lists[i]
-		class := l.Class.String()
-		lists[class]++
-		for j := range l.Rules {
-			r := &l.Rules[j]
-			box := r.Box
-			box.NOver, box.NMax = 0, 0
-			from := cmp.Or(r.Evidence.Device, l.Origin)
-			widths[r.NMax], origin = true, origin || from != ""
-			t.Rows = append(t.Rows, []string{class, fmt.Sprint(r.NMax), box.String(), cmp.Or(r.Family, r.Then), r.Config.String(), strconv.Itoa(lists[class]), from})
+// ruleTable is a row for each range of rows.
+func ruleTable(book *rule.Book, ref string, classes []rule.Class, columns []int64) *report.Table {
+	t := newTable(fmt.Sprintf("launches of %s for %s", ref, book.Device.Name), "problem", ">N", ">M from", ">to", "family", "label", "rests on")
+	for _, x := range classes {
+		for _, n := range columns {
+			first := int64(1)
+			for _, run := range book.Runs(x, n) {
+				a := book.Answer(x.At(first, n))
+				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours", rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[a.Evidence()]
+				if a.Match != rule.MatchCell {
+					on = string(a.Match)
+				}
+				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(first), fmt.Sprint(min(run.Last, rule.MaxElems/n)),
+					run.Variant.Family, run.Variant.Config.String(), on})
+				first = run.Last + 1
+			}
 		}
 	}
 	t.Data = &report.Table{Header: t.Header, Align: t.Align, Rows: t.Rows}
-	order, of := []int{0, 1, 5, 2, 3, 4}, func(row []string) string { return row[0] }
-	if !slices.ContainsFunc(set.Lists, func(l launchrule.List) bool { return lists[l.Class.String()] > 1 }) {
-		order = slices.Delete(order, 2, 3)
-	}
-	if origin {
-		order = append(order, 6)
-		t.Drop = []string{"from"}
-	}
-	t.Group = &report.Group{Hide: []string{"problem"}}
-	if len(widths) == 1 {
-		t.Group.Hide, of = []string{"problem", "N"}, func(row []string) string { return row[0] + ", N = " + row[1] }
-	}
-	t.Group.Of = func(row []string) (string, string) { return of(row), row[0] }
-	t = t.Ordered(order)
-	t.Notes = []string{"the first rule that fits answers; next: the following list does; base: the default does, in several configs; always: fits every problem that the rules above left"}
+	t.Group = &report.Group{Hide: []string{"problem", "N"}, Of: func(row []string) (string, string) {
+		return row[0] + ", N = " + row[1], row[0]
+	}}
 	return t
 }

@@ -449,7 +449,14 @@ func (f *folding) write(quiet bool) (err error) {
 			}
 		}
 	}
-	if err := t.Write(f.at); err != nil {
+	if err := tune.Update(f.at, func(now *tune.Table) (*tune.Table, error) {
+		if now != nil {
+			half := *t
+			half.Map = now.Map // learn's, which may have written since the sweep began
+			return &half, nil
+		}
+		return t, nil
+	}); err != nil {
 		return err
 	}
 	if !quiet {

@@ -13,9 +13,9 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
 	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/rule"
 	"normbench/sweep"
 )
 
@@ -127,7 +127,7 @@ func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref, v *
 // checkPlans checks one family for problems of its op and pass without running it, and says
 // whether its kernels were compiled.
 func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool, err error) {
-	checker, noCompiler := manifest.NewChecker(e.registry, launchrule.KnownDevices()[0].DeviceInfo)
+	checker, noCompiler := manifest.NewChecker(e.registry, rule.KnownDevices()[0].DeviceInfo)
 	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
 		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
 	}
@@ -144,22 +144,22 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			return false, err
 		}
 		if n == 0 {
-			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p, launchrule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
+			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p, rule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
 			continue
 		}
 		served++
 		configs += n
 	}
 	if served == 0 {
-		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], launchrule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
+		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
 	}
 	text := "NOT COMPILED: "
 	if noCompiler == nil {
-		text = count(checker.Kernels(), "kernel") + " compiled for " + launchrule.KnownDevices()[0].DeviceInfo.Arch
+		text = count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
 	} else {
 		text += oneLine(noCompiler.Error())
 	}
-	e.notef("%s: %s of %s laid out for an %s, %s", f.Name, count(configs, "config"), count(served, "problem"), launchrule.KnownDevices()[0].Name, text)
+	e.notef("%s: %s of %s laid out for an %s, %s", f.Name, count(configs, "config"), count(served, "problem"), rule.KnownDevices()[0].Name, text)
 	return noCompiler == nil, nil
 }
 

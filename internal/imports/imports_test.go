@@ -101,7 +101,7 @@ var rules = []rule{
 	{of: []string{"kernels/reference"}, never: []string{"kernels/families"}, tests: true},
 	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
 	// Launch rules are data, which families look up.
-	{of: []string{"kernels/launchrule"}, never: []string{"kernels/families"}},
+	{of: []string{"kernels/rule"}, never: []string{"kernels/families"}},
 	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib"}},
 	// Strategies are pure: they ask, and are told.
 	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/search"}, tests: true},
@@ -118,7 +118,7 @@ var homes = map[string][]string{
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
 	"gonum.org/v1/plot":                 {"internal/picture", "report/plot.go", "tune/learn/plot.go"},
-	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "kernels/launchrule", "kernels/manifest"},
+	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "kernels/manifest"},
 	"github.com/expr-lang/expr":         {"kernels/manifest/expression.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
 	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},

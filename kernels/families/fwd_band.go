@@ -123,21 +123,6 @@ func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return best
 }
 
-// bandBusy says whether bands of c leave CTAs no more idle in the last round, within a fifth, than
-// bands half as high do.
-func bandBusy(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) bool {
-	use := func(c kernels.Config) float64 {
-		rows, k := int64(c.Get(kernels.BlockRows)), int64(c.Get(kernels.PerSM))
-		if refuseBand(p, c, d) != nil {
-			return 0
-		}
-		rounds := ceilDiv(ceilDiv(p.M, rows), bandGroups(p, c, d))
-		return float64(p.M) * float64(bandRanks(c)) / float64(rounds*rows*k*int64(d.SMs))
-	}
-	half := c.With(set(kernels.BlockRows, c.Get(kernels.BlockRows)/2), set(kernels.Warps, c.Get(kernels.Warps)/2))
-	return use(half) <= 1.2*use(c)
-}
-
 func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	rows, warps, k, cl, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), c.Get(kernels.PerSM), c.Get(kernels.Cluster), vectorBytes(p, c)
 	switch {

@@ -79,10 +79,10 @@ func infos() map[string]kernels.DeviceInfo {
 	return map[string]kernels.DeviceInfo{"h200": devicetest.H200(), "cpu": devicetest.CPU()}
 }
 
-// Launch rules are data: a changed one shows here, with the geometry it leads
+// Bases are arithmetic: a changed one shows here, with the geometry it leads
 // to, before any device has run it.
 func TestBasePlans(t *testing.T) {
-	r := families.New()
+	r := families.With()
 	for name, d := range infos() {
 		var b strings.Builder
 		for _, text := range typical {
@@ -117,7 +117,7 @@ func TestSpaceSizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine, and long with the race detector")
 	}
-	r := families.New()
+	r := families.With()
 	for name, d := range infos() {
 		var b strings.Builder
 		b.WriteString("configs refused aliases\n")

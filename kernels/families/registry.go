@@ -48,14 +48,10 @@ var designs = []func(kernels.Op) *kernels.Family{
 	rulerReleased,
 }
 
-// New makes the registry of all families, whose defaults are by the launch rules that the
-// program brings along.
-func New() *kernels.Registry {
-	r, _ := over(&kernels.Registry{File: File}, brought)
-	return r
-}
+// New makes the registry of all families, whose defaults are by the maps that the program brings along.
+func New() *kernels.Registry { return over(&kernels.Registry{File: File}, brought) }
 
-// analyticDefault names the family that serves p where no launch rule does: on a GPU the pipeline
+// analyticDefault names the family that serves p where no map does: on a GPU the pipeline
 // through shared memory for backwards whose rows it can copy, and for forwards of middling width;
 // else one pass where a row fits into the registers of one CTA, and two passes where it does not.
 //
@@ -68,8 +64,12 @@ func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(*kernels
 		one, two, pipe = bwdRegPersist(p.Op), bwdTwoPass(p.Op), bwdSmemPipe(p.Op)
 		piped, onePass = true, p.N*p.DType.Size() <= maxPersistBytes
 	}
-	few := bwdFewRows(p.Op)
+	few, band, stats := bwdFewRows(p.Op), fwdBand(p.Op), fwdStatsFirst(p.Op)
 	switch {
+	case p.Transpose && d.Kind == kernels.KindCUDA && p.M >= int64(d.SMs) && runs(band):
+		return band.Name // yt by whole tiles, not byte by byte
+	case p.Transpose && d.Kind == kernels.KindCUDA && p.M < int64(d.SMs) && runs(stats):
+		return stats.Name
 	case fewRows(p, d) && runs(few):
 		return few.Name
 	case piped && d.Kind == kernels.KindCUDA && runs(pipe):
@@ -133,7 +133,7 @@ func File(name string) (string, error) {
 	return string(b), err
 }
 
-// Hash identifies all families of r together, comments and launch rules too: two
+// Hash identifies all families of r together, comments too: two
 // programs with the same hash run the same kernels under the same names. What a
 // record is of, [Identity] says.
 func Hash(r *kernels.Registry) (string, error) {

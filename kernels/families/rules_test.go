@@ -1,11 +1,15 @@
 package families_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
-	"hash/fnv"
-	"math"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -13,144 +17,137 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/kernels/launchrule"
+	"normbench/kernels/rule"
 )
 
-// zones are the rules that were translated from tables in code, a fixture to compare others with.
-var zones = sync.OnceValues(func() (*launchrule.Set, error) {
-	return launchrule.Read("../../results/nvidia-h200/zones.json")
+// wild is a map of an H200 whose cells have any configs that are accepted there: of four classes, with split lines and rows.
+var wild = sync.OnceValue(func() *rule.Map {
+	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.With(), devicetest.H200()
+	m := &rule.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
+	for i, c := range rule.Classes() {
+		if c.With != 0 && i%7 > 0 || c.Bytes == 4 && i%3 > 0 {
+			continue
+		}
+		for _, align := range rule.Aligns(c.Bytes) {
+			x := rule.Blank(c, align, d.SMs)
+			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells, Evidence: x.Lines[0].Evidence})
+			for line := range x.Lines {
+				cells, evidence := []byte(x.Lines[line].Cells), []byte(x.Lines[line].Evidence)
+				for cell := range cells {
+					nLo, nHi, mLo, mHi := x.Span(line, cell, d.SMs)
+					if mHi < mLo || r.IntN(50) == 0 {
+						continue
+					}
+					p := c.Problem(mLo+r.Int64N(mHi-mLo+1), max((nLo+r.Int64N(nHi-nLo+1))*c.Bytes/align*align/c.Bytes, 1))
+					fs := reg.Serving(p)
+					f := fs[r.IntN(len(fs))]
+					v := kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
+					if rule.Accepts(reg, d, c, align, nLo, nHi, mLo, mHi, v) {
+						if letter, ok := x.Letter(v); ok {
+							cells[cell], evidence[cell] = letter, rule.Measured
+						}
+					}
+				}
+				x.Lines[line].Cells, x.Lines[line].Evidence = string(cells), string(evidence)
+			}
+			m.Rasters = append(m.Rasters, *x)
+		}
+	}
+	m.Sort()
+	return m
 })
 
-// drawn is the i-th of random problems: most of bf16, as picks.yaml's were, and a third of any options.
-func drawn(i uint64) kernels.Problem {
-	r := rand.New(rand.NewPCG(28, i))
+// drawn is a random problem that maps are for and some family serves, with any options.
+func drawn(r *rand.Rand) kernels.Problem {
+	types := kernels.DTypes()
 	for {
-		side := func(most float64) int64 { return int64(math.Pow(most, r.Float64())) }
-		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(1<<20 + 1), N: side(1<<16 + 1), DType: kernels.BF16, Weight: kernels.BF16}
+		side := func(bits int) int64 { return 1<<r.IntN(bits) + r.Int64N(1<<r.IntN(bits)) }
+		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: side(20), N: side(16), DType: types[r.IntN(len(types))], Weight: types[r.IntN(len(types))],
+			Bias: r.IntN(2) == 0, ZeroCentered: r.IntN(3) == 0, Residual: r.IntN(3) == 0}
 		if r.IntN(2) == 0 {
-			p.Op, p.Bias = kernels.LayerNorm, true
+			p.Op = kernels.LayerNorm
 		}
 		if r.IntN(2) == 0 {
 			p.Pass = kernels.Bwd
 		}
-		switch k := int64(1) << r.IntN(7); r.IntN(3) {
-		case 0:
-			p.N = max(p.N/k*k, 1)
-		case 1:
-			p.N, p.M = 1<<r.IntN(17), max(p.M/k*k, 1)
+		if r.IntN(2) == 0 {
+			p.N = max(p.N/128*128, 64)
 		}
-		if i%3 == 0 {
-			types := kernels.DTypes()
-			p.DType, p.Weight = types[r.IntN(len(types))], types[r.IntN(len(types))]
-			p.ZeroCentered, p.Residual, p.Bias = r.IntN(3) == 0, r.IntN(4) == 0, r.IntN(2) == 0
-			p.FP8 = p.Pass == kernels.Fwd && r.IntN(2) == 0
-			p.Transpose = p.FP8 && r.IntN(4) > 0
-			p.Accumulate = p.Pass == kernels.Bwd && r.IntN(3) == 0
-			if p.Transpose && r.IntN(2) == 0 {
-				p.M, p.N, p.Residual = (p.M+15)/16*16, (p.N+255)/256*256, false
-			}
-			if r.IntN(6) == 0 {
-				p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false, p.DType
-			}
+		p.FP8 = p.Pass == kernels.Fwd && r.IntN(3) == 0
+		p.Transpose = p.FP8 && r.IntN(2) == 0
+		p.Accumulate = p.Pass == kernels.Bwd && r.IntN(3) == 0
+		if p.Transpose && r.IntN(2) == 0 {
+			p.M = (p.M + 15) / 16 * 16
 		}
-		if p.M*p.N <= 64<<20 && p.Validate() == nil {
+		if r.IntN(5) == 0 {
+			p.NoWeight, p.Bias, p.ZeroCentered, p.Accumulate, p.Weight = true, false, false, false, p.DType
+		}
+		if rule.Inside(p.M, p.N) && p.Validate() == nil && p.DType != kernels.E4M3 && p.Weight != kernels.E4M3 {
 			return p
 		}
 	}
 }
 
-// TestZones: the rules translated from the tables of their day pick what those picked, on a GPU and on a cpu.
-// picks.txt has a hash of each 100 picks, which the tables' code wrote (commit c2cf7d6). million.txt has one of each
-// 20,000 of 1.6 million problems, which takes 7 min of two cores. Where the tables left few rows to the
-// analytic base, that base has learned better since. Those picks are left out, and else the hashes are the tables'.
-func TestZones(t *testing.T) {
-	each, file := 100, "testdata/picks.txt"
-	if os.Getenv("NORMBENCH_TEST_ZONES") != "" {
-		each, file = 20000, "testdata/million.txt"
+// draws is how many problems a property is asked of: NORMBENCH_TEST_DRAWS, a million for one.
+func draws(least int) int {
+	if n, err := strconv.Atoi(os.Getenv("NORMBENCH_TEST_DRAWS")); err == nil {
+		return n
 	}
-	s, err := zones()
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := families.With(s)
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hashes := strings.Fields(string(want))
 	if testing.Short() {
-		hashes = hashes[:20]
+		return least / 10
 	}
-	real := devicetest.H200()
-	real.Clusters = [4]int{66, 30, 15, 7}
-	var wg sync.WaitGroup
-	for part := range 2 {
-		wg.Go(func() {
-			for chunk := part; chunk < len(hashes); chunk += 2 {
-				h := fnv.New64a()
-				for i := chunk * each; i < (chunk+1)*each; i++ {
-					p := drawn(uint64(i))
-					for _, d := range []kernels.DeviceInfo{real, devicetest.H200(), devicetest.CPU()} {
-						v, err := r.Base(p, d)
-						if _, design, _ := strings.Cut(v.Family, "/"); design == "few_rows" && families.Explain(r, s, p, d)[0].Answer.Index < 0 {
-							continue
-						}
-						fmt.Fprintln(h, v, err)
-					}
-				}
-				if got := fmt.Sprintf("%016x", h.Sum64()); got != hashes[chunk] {
-					t.Errorf("problems %d to %d: other picks than the tables'", chunk*each, (chunk+1)*each-1)
-				}
-			}
-		})
-	}
-	wg.Wait()
+	return least
 }
 
-// TestScaled: rules that were written out for another device answer there as they do by the ladder.
-func TestScaled(t *testing.T) {
-	s, err := zones()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range launchrule.KnownDevices() {
-		if launchrule.Ladder([]*launchrule.Set{s}, &k.DeviceInfo).Set == nil {
-			continue
-		}
-		own := s.Scaled(k.DeviceInfo)
-		if step := launchrule.Ladder([]*launchrule.Set{own}, &k.DeviceInfo); step.Near != launchrule.Own || own.CheckValid() != nil {
-			t.Errorf("%s: %s, %v", k.Key, step, own.CheckValid())
-		}
-		ladder, file := families.With(s), families.With(own)
-		for _, p := range append(own.Random(3, 2000), s.Random(3, 2000)...) {
-			want, _ := ladder.Base(p, k.DeviceInfo)
-			if got, _ := file.Base(p, k.DeviceInfo); got != want {
-				t.Errorf("%s: %s: got %s, want %s", k.Key, p, got, want)
+// TestDefaultRuns: on every known device the default of every problem is accepted, by the program's maps and by a wild one.
+func TestDefaultRuns(t *testing.T) {
+	for _, r := range []*kernels.Registry{families.New(), families.With(wild())} {
+		for _, k := range rule.KnownDevices() {
+			draw := rand.New(rand.NewPCG(38, 2))
+			for range draws(1000) {
+				p := drawn(draw)
+				v, err := r.Base(p, k.DeviceInfo)
+				if err == nil {
+					_, _, _, err = r.Resolve(p, v, k.DeviceInfo)
+				}
+				if err != nil {
+					t.Fatalf("%s: %s: %v", k.Key, p, err)
+				}
 			}
 		}
 	}
 }
 
-// The steps of the ladder, by the devices that are known without a card.
+// TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted where the analytic one is.
+func TestFamilyBase(t *testing.T) {
+	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(), rand.New(rand.NewPCG(38, 3))
+	mapped := 0
+	for range draws(2000) {
+		p := drawn(draw)
+		for _, f := range r.Serving(p) {
+			a, _ := analytic.Lookup(f.Name)
+			c, base := f.Base(p, d), a.Base(p, d)
+			if c != base {
+				mapped++
+			}
+			if f.Refuse(p, c, d) != nil && f.Refuse(p, base, d) == nil {
+				t.Fatalf("%s: %s@%s is refused, the analytic base %s is not", p, f.Name, c, base)
+			}
+		}
+	}
+	if mapped == 0 {
+		t.Error("no base is the map's")
+	}
+}
+
+// TestSteps is the ladder, by the devices that are known without a card.
 func TestSteps(t *testing.T) {
 	var got []string
-	for _, k := range launchrule.KnownDevices() {
+	for _, k := range rule.KnownDevices() {
 		if err := kernels.CheckID(k.ID); err != nil || k.Source == "" || k.SMs < 1 || k.SharedPerBlock < 48<<10 {
 			t.Errorf("%s: %v, %+v", k.Key, err, k)
 		}
-		got = append(got, fmt.Sprint(k.Key, " ", families.Step(k.DeviceInfo).Near))
-		// Whatever the step, there is something to run.
-		r := families.New()
-		for i := range uint64(300) {
-			p := drawn(i)
-			v, err := r.Base(p, k.DeviceInfo)
-			if err == nil {
-				_, _, _, err = r.Resolve(p, v, k.DeviceInfo)
-			}
-			if err != nil {
-				t.Errorf("%s: %s: %v", k.Key, p, err)
-			}
-		}
+		got = append(got, fmt.Sprint(k.Key, " ", rule.Ladder([]*rule.Map{nil, wild()}, &k.DeviceInfo).Near))
 	}
 	want := fmt.Sprint([]string{"h200 3", "h100 2", "a100 0", "b200 1", "l40s 0", "rtx5090 1"})
 	if fmt.Sprint(got) != want {
@@ -158,56 +155,341 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// BenchmarkLookup is one answer of the rules: less than 5 us, and no allocation.
-func BenchmarkLookup(b *testing.B) {
-	s, err := zones()
-	if err != nil {
-		b.Fatal(err)
-	}
-	var ps []kernels.Problem
-	for i := range uint64(1000) {
-		ps = append(ps, drawn(i))
-	}
-	d := devicetest.H200()
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		at := launchrule.At(ps[i%len(ps)], d)
-		s.Choose(&at, nil)
-		i++
-	}
-}
-
-// TestLookupAllocates nothing.
-func TestLookupAllocates(t *testing.T) {
-	s, err := zones()
+// TestLint: a wild map is in order, and what is wrong with a changed one is named.
+func TestLint(t *testing.T) {
+	text, err := json.Marshal(map[string]any{"device": wild().Device, "map": wild()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, i := devicetest.H200(), uint64(0)
-	if n := testing.AllocsPerRun(500, func() {
-		at := launchrule.At(problems[i%100], d)
-		s.Choose(&at, nil)
-		s.Own(&at, "rms_bwd/smem_pipe")
-		i++
-	}); n > 0 {
-		t.Errorf("%g allocations", n)
+	m, err := rule.Parse("tuned.json", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := func(*kernels.Family, string) (string, bool) { return "", false }
+	if found := m.Lint(families.With(), m.Device, fresh); len(found) > 0 {
+		t.Errorf("%d findings, the first %s", len(found), found[0])
+	}
+	m.Sources = map[string]string{"rms_fwd/cta_reg": "old"}
+	m.Rasters[0].Legend[0].Family = "rms_fwd/gone"
+	m.Rasters[1].Legend[0].Config = m.Rasters[1].Legend[0].Config.With(kernels.Setting{Knob: kernels.Warps, Value: 4096})
+	found := strings.Join(m.Lint(families.With(), m.Device, func(*kernels.Family, string) (string, bool) { return "new", true }), "\n")
+	for _, want := range []string{"stale: the sources of rms_fwd/cta_reg are new", `unknown family "rms_fwd/gone"`, "is refused in a part of the cell"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("no %q in %s", want, found)
+		}
 	}
 }
 
-var problems = func() (ps []kernels.Problem) {
-	for i := range uint64(100) {
-		ps = append(ps, drawn(i))
+// TestBrought: the maps that the program brings along have no findings but stale sources.
+func TestBrought(t *testing.T) {
+	for _, k := range rule.KnownDevices() {
+		step := families.Step(k.DeviceInfo)
+		if step.Near != rule.Own {
+			continue
+		}
+		fresh := func(*kernels.Family, string) (string, bool) { return "", false }
+		if found := step.Map.Lint(families.With(), step.Map.Device, fresh); len(found) > 0 {
+			t.Errorf("%s: %d findings, the first %s", k.Key, len(found), found[0])
+		}
 	}
-	return ps
-}()
+}
 
-// BenchmarkDefault is what a default costs, the families' refusals included.
-func BenchmarkDefault(b *testing.B) {
-	r, d := families.New(), devicetest.H200()
-	i := 0
-	for b.Loop() {
-		r.Base(drawn(uint64(i%1000)), d)
-		i++
+// The programs that run exported code: a problem per line of standard input, an answer per line of standard output.
+const (
+	goMain = `
+func main() {
+	in, out := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
+	defer out.Flush()
+	for {
+		var op, pass, dtype string
+		var m, n int64
+		var options int
+		if c, _ := fmt.Fscan(in, &op, &pass, &m, &n, &dtype, &options); c < 6 {
+			return
+		}
+		l, _ := Pick(op, pass, m, n, dtype, options)
+		fmt.Fprint(out, l.Family)
+		for _, k := range slices.Sorted(maps.Keys(l.Knobs)) {
+			if l.Knobs[k] != 0 {
+				fmt.Fprintf(out, " %s=%d", k, l.Knobs[k])
+			}
+		}
+		fmt.Fprintln(out)
 	}
+}
+`
+	pythonMain = `
+import sys
+for line in sys.stdin:
+    op, pass_, m, n, dtype, options = line.split()
+    a = pick(op, pass_, int(m), int(n), dtype, int(options)) or {"family": ""}
+    print(a.pop("family"), *("%s=%d" % (k, a[k]) for k in sorted(a) if a[k]))
+`
+	cppMain = `
+#include <iostream>
+int main() {
+  std::ios::sync_with_stdio(false);
+  std::string op, pass_, dtype;
+  std::int64_t m, n;
+  int options;
+  while (std::cin >> op >> pass_ >> m >> n >> dtype >> options) {
+    const auto a = normbench::pick(op, pass_, m, n, dtype, options);
+    std::cout << a.family;
+    for (const auto& k : a.knobs)
+      if (k.second != 0) std::cout << ' ' << k.first << '=' << k.second;
+    std::cout << '\n';
+  }
+}
+`
+)
+
+// answerLine is an answer as the programs write it.
+func answerLine(v kernels.Variant) string {
+	var knobs []string
+	for _, s := range v.Config.Settings() {
+		if s.Value != 0 {
+			knobs = append(knobs, fmt.Sprintf("%s=%d", s.Knob.Name, s.Value))
+		}
+	}
+	slices.Sort(knobs)
+	return strings.TrimSpace(v.Family + " " + strings.Join(knobs, " "))
+}
+
+// TestExports runs exported code on random problems: everywhere it answers what the book answers, which is accepted. On the card
+// of the map, on another by its map, and for some columns. Outside there is no answer.
+func TestExports(t *testing.T) {
+	h100 := rule.KnownDevices()[1].DeviceInfo
+	step := families.Step(devicetest.H200())
+	if step.Near != rule.Own {
+		t.Fatal("the program brings no map of an H200")
+	}
+	for _, test := range []struct {
+		name    string
+		of      *rule.Map
+		device  kernels.DeviceInfo
+		bytes   int64
+		columns []int64
+		most    int
+	}{
+		{"program", step.Map, devicetest.H200(), 0, nil, 128 << 10},
+		{"everything", wild(), devicetest.H200(), 0, nil, 128 << 10},
+		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
+		{"h100", wild(), h100, 2, nil, 128 << 10},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if testing.Short() && test.name != "columns" {
+				t.Skip("one export is enough")
+			}
+			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device), test.device)
+			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
+			var classes []rule.Class
+			for _, c := range rule.Classes() {
+				if test.bytes == 0 || c.Bytes == test.bytes {
+					classes = append(classes, c)
+				}
+			}
+			var in, want strings.Builder
+			for range draws(20000) {
+				p := drawn(draw)
+				if len(test.columns) > 0 && draw.IntN(3) > 0 {
+					p.N = test.columns[draw.IntN(len(test.columns))]
+					p.M = min(p.M, rule.MaxElems/p.N)
+				}
+				sum := 0
+				for i, on := range []bool{p.Bias, p.ZeroCentered, p.NoWeight, p.Residual, p.FP8 && !p.Transpose, p.Transpose, p.Accumulate} {
+					if on {
+						sum += 1 << i
+					}
+				}
+				fmt.Fprintln(&in, p.Op, p.Pass, p.M, p.N, p.DType, sum)
+				if len(test.columns) > 0 && !slices.Contains(test.columns, p.N) || test.bytes != 0 && p.DType.Size() != test.bytes {
+					fmt.Fprintln(&want)
+					continue
+				}
+				v := book.Answer(p).Variant
+				if _, _, _, err := reg.Resolve(p, v, test.device); err != nil {
+					t.Fatalf("%s: %v", p, err)
+				}
+				fmt.Fprintln(&want, answerLine(v))
+			}
+			for _, sides := range []string{"0 4096", "-4 4096", "128 0", "128 -4096", "4 2305843009213693953", "1 63", "1 65537", "1048577 64", "1048576 4096"} {
+				fmt.Fprintln(&in, "rmsnorm fwd", sides, "bf16 0")
+				fmt.Fprintln(&want)
+			}
+			check := func(t *testing.T, format, file string, edit func(string) string, commands ...[]string) {
+				text, err := book.Export(classes, test.columns, format)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(text) > test.most {
+					t.Errorf("%d bytes", len(text))
+				}
+				dir := t.TempDir()
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(edit(string(text))), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				var out, stderr bytes.Buffer
+				for _, args := range commands {
+					cmd := exec.Command(args[0], args[1:]...)
+					out.Reset()
+					cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, strings.NewReader(in.String()), &out, &stderr
+					if err := cmd.Run(); err != nil {
+						t.Fatalf("%v: %v\n%s", args, err, stderr.String())
+					}
+				}
+				got, want, asked := strings.Split(out.String(), "\n"), strings.Split(want.String(), "\n"), strings.Split(in.String(), "\n")
+				if len(got) != len(want) {
+					t.Fatalf("%d answers, want %d", len(got), len(want))
+				}
+				for i := range want {
+					if strings.TrimSpace(got[i]) != want[i] {
+						t.Fatalf("%s: got %q, want %q", asked[i], got[i], want[i])
+					}
+				}
+			}
+			t.Run("json", func(t *testing.T) {
+				if text, err := book.Export(classes, test.columns, "json"); err != nil || !json.Valid(text) || len(text) > test.most {
+					t.Errorf("%v, %d bytes", err, len(text))
+				}
+			})
+			t.Run("python", func(t *testing.T) {
+				check(t, "python", "main.py", func(s string) string { return s + pythonMain }, []string{found(t, "python3"), "main.py"})
+			})
+			if test.name != "program" && test.name != "columns" {
+				return // the data differ, not the code
+			}
+			t.Run("go", func(t *testing.T) {
+				check(t, "go", "main.go", func(s string) string {
+					return strings.Replace(strings.Replace(s, "package launch\n", "package main\n", 1), "import (\n", "import (\n\"bufio\"\n\"maps\"\n\"os\"\n\"slices\"\n", 1) + goMain
+				}, []string{"go", "run", "main.go"})
+			})
+			t.Run("cpp", func(t *testing.T) {
+				check(t, "cpp", "main.cc", func(s string) string { return strings.Replace(s, "#pragma once", "", 1) + cppMain },
+					[]string{found(t, "g++", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Werror", "-O1", "-o", "main", "main.cc"}, []string{"./main"})
+			})
+		})
+	}
+}
+
+// TestLaunches: what --launch writes is what each M of a run plans, of problems that the fit did not see too.
+func TestLaunches(t *testing.T) {
+	d, reg, draw := devicetest.H200(), families.With(), rand.New(rand.NewPCG(38, 5))
+	book := families.Book(reg, rule.Step{Map: wild(), Near: rule.Own}, d)
+	classes := rule.Classes()
+	text, err := book.Launches(classes, []int64{640, 4096, 5000, 8191})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type launch struct {
+		Stage, Entry           string
+		Grid                   [3]any
+		Block, Shared, Cluster any
+		Defines                map[string]any
+	}
+	var out struct {
+		Runs []struct {
+			Class  rule.Class
+			N      int64
+			Family string
+			Plans  []struct {
+				MFrom    int64 `json:"m_from"`
+				MTo      int64 `json:"m_to"`
+				Launches []launch
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &out); err != nil {
+		t.Fatal(err)
+	}
+	value := func(x any, m int64) (int64, bool) {
+		switch x := x.(type) {
+		case float64:
+			return int64(x), true
+		case map[string]any:
+			at := func(name string) int64 { f, _ := x[name].(float64); return int64(f) }
+			if k := at("ragged"); k > 0 {
+				return min(m%k, 1), true
+			} else if k := at("whole"); k > 0 {
+				return 1 - min(m%k, 1), true
+			}
+			n := (m + at("rows") - 1) / at("rows")
+			if most := at("most"); most > 0 {
+				n = min(n, most)
+			}
+			return at("times") * n, true
+		}
+		return 0, false
+	}
+	asked, unknown := 0, 0
+	for _, r := range out.Runs {
+		for _, p := range r.Plans {
+			for range 5 {
+				m := p.MFrom + draw.Int64N(p.MTo-p.MFrom+1)
+				q := r.Class.Problem(m, r.N)
+				if rule.ClassOf(q) != r.Class {
+					continue
+				}
+				_, v, plan, err := reg.Resolve(q, book.Answer(q).Variant, d)
+				if err != nil || v.Family != r.Family || len(plan.Launches) != len(p.Launches) {
+					t.Fatalf("%s: %s, %v: not what the run has: %s", q, v, err, r.Family)
+				}
+				for i, l := range plan.Launches {
+					got := p.Launches[i]
+					check := func(name string, x any, want int64) {
+						n, known := value(x, m)
+						if asked++; !known {
+							unknown++
+						} else if n != want {
+							t.Errorf("%s: %s: %s %s is %d, the run has %v, %d", q, v, l.Stage, name, want, x, n)
+						}
+					}
+					for k := range l.Grid {
+						check("grid", got.Grid[k], int64(l.Grid[k]))
+					}
+					check("block", got.Block, int64(l.Block))
+					check("shared", got.Shared, int64(l.Shared))
+					check("cluster", got.Cluster, int64(l.Cluster))
+					for _, x := range l.Defines {
+						check(x.Name, got.Defines[x.Name], x.Value)
+					}
+				}
+			}
+		}
+	}
+	if asked == 0 || unknown*50 > asked {
+		t.Errorf("%d of %d numbers are not known", unknown, asked)
+	}
+}
+
+// TestExportSizes: plain bf16 problems of both ops and passes are small enough to paste.
+func TestExportSizes(t *testing.T) {
+	d := devicetest.H200()
+	book := families.Book(families.With(), families.Step(d), d)
+	var plain []rule.Class
+	for _, c := range rule.Classes() {
+		if c.Bytes == 2 && c.With == 0 {
+			plain = append(plain, c)
+		}
+	}
+	for _, format := range rule.Formats {
+		text, err := book.Export(plain, nil, format)
+		if err != nil || len(text) > 32<<10 {
+			t.Errorf("%s: %d bytes, %v", format, len(text), err)
+		}
+		_, function, _ := strings.Cut(string(text), map[string]string{"go": "\nfunc Pick(", "python": "\ndef pick(", "cpp": "\ninline Launch pick("}[format])
+		if n := strings.Count(function, "\n"); format != "json" && n > 60 {
+			t.Errorf("%s: the function has %d lines", format, n)
+		}
+	}
+}
+
+// found is the first of some programs that there is; without one the test is skipped, and says so.
+func found(t *testing.T, names ...string) string {
+	for _, n := range names {
+		if p, err := exec.LookPath(n); err == nil {
+			return p
+		}
+	}
+	t.Skipf("NOT TESTED: no %s here to run the exported code", strings.Join(names, " or "))
+	return ""
 }

@@ -135,7 +135,7 @@ func TestTile(t *testing.T) {
 // Of any fp8 problem the default is a family that accepts it; the one pass, where the
 // rule says that it is to be expected to win.
 func TestTileDefault(t *testing.T) {
-	r, d := families.New(), device("sm_90")
+	r, d := families.With(), device("sm_90")
 	rng := rand.New(rand.NewPCG(8, 4))
 	for range 300 {
 		p := random(rng)
@@ -155,11 +155,11 @@ func TestTileDefault(t *testing.T) {
 		"rmsnorm/fwd/8192x8192/bf16+fp8t":        "rms_fwd/band",
 		"rmsnorm/fwd/16384x4096/bf16+fp8t":       "rms_fwd/band",
 		"rmsnorm/fwd/4096x1024/bf16+fp8t":        "rms_fwd/band",
-		"rmsnorm/fwd/16384x512/bf16+fp8t":        "rms_fwd/tile",
+		"rmsnorm/fwd/16384x512/bf16+fp8t":        "rms_fwd/band",
 		"layernorm/fwd/8192x2048/bf16+bias+fp8t": "ln_fwd/band",
 		"layernorm/fwd/8192x4096/bf16+bias+fp8t": "ln_fwd/band",
 		"rmsnorm/fwd/8192x8192/bf16+fp8":         "rms_fwd/cta_reg",
-		"rmsnorm/fwd/256x65536/bf16+fp8t":        "rms_fwd/band", // through global memory
+		"rmsnorm/fwd/256x65536/bf16+fp8t":        "rms_fwd/cta_reg", // more than a cluster holds
 		"layernorm/fwd/4096x5120/bf16+bias+fp8t": "ln_fwd/band",
 		"rmsnorm/fwd/64x8192/bf16+fp8t":          "rms_fwd/stats_first", // less CTAs than half of the SMs
 		"rmsnorm/fwd/29x17389/bf16+fp8t":         "rms_fwd/stats_first", // odd rows
@@ -167,7 +167,7 @@ func TestTileDefault(t *testing.T) {
 		"rmsnorm/fwd/16387x1001/bf16+fp8t":       "rms_fwd/cta_reg",
 		"rmsnorm/fwd/64x256/bf16+residual+fp8t":  "rms_fwd/cta_reg",
 	} {
-		if got := r.Default(problem(t, text), d); got != want {
+		if got := r.Default(problem(t, text), d).Family; got != want {
 			t.Errorf("%s: the default is %s, want %s", text, got, want)
 		}
 	}

@@ -34,7 +34,7 @@ func parse(t *testing.T, s string) kernels.Problem {
 // What every preset picks on an H200, for narrow, middle, wide and odd rows, or
 // why it has nothing.
 func TestPicks(t *testing.T) {
-	r := families.New()
+	r := families.With()
 	var b strings.Builder
 	for _, s := range All() {
 		fmt.Fprintf(&b, "%s\n", s.Name)
@@ -74,7 +74,7 @@ func TestPicks(t *testing.T) {
 // What a preset picks is right, on the cpu device, for small problems of every
 // option that it has.
 func TestPicksAreRight(t *testing.T) {
-	r := families.New()
+	r := families.With()
 	dev := cpu.New(r)
 	picked := map[string]int{}
 	for _, text := range []string{

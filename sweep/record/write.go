@@ -112,6 +112,16 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 	return w, notes, nil
 }
 
+// HoldFolder waits for others who hold a folder by it, and holds it until release is called. Writers of records are not
+// kept out: it is for the few steps of reading a table and writing it again.
+func HoldFolder(dir string) (release func(), err error) {
+	l := flock.New(dir, flock.SetFlag(os.O_RDONLY))
+	if err := l.Lock(); err != nil {
+		return nil, hint.Errorf(durable.Help(err), "folder %s: %w", dir, cause(err))
+	}
+	return func() { l.Close() }, nil
+}
+
 // lockFile makes the file that locks a folder, which others may share: whoever may write there
 // can lock it, also with the file of another user, which is opened to be read.
 func lockFile(root *os.Root, name string) error {

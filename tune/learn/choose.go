@@ -2,49 +2,46 @@ package learn
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
+	"normbench/kernels/rule"
 	"normbench/sweep"
-	"normbench/sweep/record"
 	"normbench/sweep/shapes"
-	"normbench/tune/rules"
 )
 
 // A Policy is what a loop knows before it measures anything.
 type Policy struct {
-	Judge launchrule.Judge
-	// Default is what answers a problem where no learned rule does: the prior's pick, or the analytic base.
+	*Filler
+	// Default is what runs where nothing was measured: the prior's pick, or the analytic base.
 	Default func(kernels.Problem) (kernels.Variant, error)
-	// Analytic is the base that needs no measurement, as what is learned is compared with it. It may be Default.
-	Analytic func(kernels.Problem) (kernels.Variant, error)
-	Domain   shapes.Domain
-	Only     []kernels.Problem // where set, the problems that there are: a replay has no others
-	Prior    *launchrule.Set   // what Default answers from, where that is a file
-	Classes  []kernels.Problem // one problem of each op, pass and type, whatever its shape
-	Listed   []shapes.Shape    // shapes that weigh more than others; a tenth of the draws are of these
-	// Challengers are measured beside the pick, at most; in a batch there are about so many problems.
-	Challengers, Batch int
-	// Wide is the part of the batches with a group that has Fan challengers: a search for what nobody runs yet.
-	Wide float64
-	Fan  int
-	Memo *Memo
+	Domain  shapes.Domain
+	Only    []kernels.Problem // where set, the problems that there are: a replay has no others
+	Classes []kernels.Problem // one problem of each op, pass and type, whatever its shape
+	Listed  []shapes.Shape    // shapes that weigh more than others; a third of the draws have their columns
+	// Rows is how many problems with the same columns are measured together, and Units how many kernels are
+	// compiled for them: what is compiled depends on the columns, and a launch takes a thousandth of compiling.
+	Rows, Units int
 }
 
-// problem is one of a class with a shape.
-func problem(of kernels.Problem, m, n int64) kernels.Problem {
-	of.M, of.N = m, n
-	return of
+// DefaultPolicy are the sizes of groups.
+var DefaultPolicy = Policy{Rows: 8, Units: 40}
+
+// sized is a problem with another shape.
+func sized(p kernels.Problem, m, n int64) kernels.Problem {
+	p.M, p.N = m, n
+	return p
 }
 
-// Weight is how much a problem counts: what its shape does in the shapes file, 1 where it is not listed.
-func (p *Policy) Weight(q kernels.Problem) float64 {
+// weightOf is how much a shape counts: what it does in the shapes file, 1 where it is not listed.
+func (p *Policy) weightOf(m, n int64) float64 {
 	for _, s := range p.Listed {
-		if s.M == q.M && s.N == q.N {
+		if s.M == m && s.N == n {
 			return s.Weight
 		}
 	}
@@ -52,492 +49,440 @@ func (p *Policy) Weight(q kernels.Problem) float64 {
 }
 
 // A Batch is what is measured next.
-type Batch struct {
-	Tasks []sweep.Task
-	Fresh bool // drawn at random
-}
+type Batch struct{ Tasks []sweep.Task }
 
 // A chooser plans batches from what is known. It is made anew for each.
 type chooser struct {
 	*Policy
 	rng     *rand.Rand
-	classes map[launchrule.Class]*class
-	rules   *Result // may be nil
-	have    map[kernels.Problem]bool
+	classes map[rule.Class]*class
+	have    map[kernels.Problem]bool // known or pending
+	pending map[rule.Class][]place
 }
 
-// chooser plans from points and the rules that were fitted to them. What pending batches will measure is not drawn again.
-func (p *Policy) chooser(points []*Point, fit *Result, rng *rand.Rand, pending ...Batch) *chooser {
-	c := &chooser{Policy: p, rng: rng, rules: fit, classes: map[launchrule.Class]*class{}, have: map[kernels.Problem]bool{}}
+func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...Batch) *chooser {
+	c := &chooser{Policy: p, rng: rng, classes: map[rule.Class]*class{}, have: map[kernels.Problem]bool{},
+		pending: map[rule.Class][]place{}}
 	for _, b := range pending {
 		for _, t := range b.Tasks {
-			c.have[t.Problem] = true
+			c.plan(t.Problem)
 		}
 	}
-	by := map[launchrule.Class][]*Point{}
 	for _, q := range points {
 		c.have[q.Problem] = true
-		by[launchrule.ClassOf(q.Problem)] = append(by[launchrule.ClassOf(q.Problem)], q)
 	}
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for cl, ps := range by {
-		wg.Go(func() {
-			k := newClass(cl, ps, p.Judge, p.Memo)
-			mu.Lock()
-			defer mu.Unlock()
-			c.classes[cl] = k
-		})
+	for _, k := range classesOf(points) {
+		c.classes[k.Class] = k
 	}
-	wg.Wait()
+	for _, q := range p.Classes {
+		if cl := rule.ClassOf(q); c.classes[cl] == nil {
+			c.classes[cl] = &class{Class: cl}
+		}
+	}
 	return c
 }
 
-// pick is what is answered today: by the learned rules, else the default.
-func (c *chooser) pick(p kernels.Problem) (kernels.Variant, error) {
-	if c.rules != nil {
-		if v, ok := c.rules.Pick(p); ok && c.Judge.Accepts(p, v) {
-			return v, nil
-		}
-	}
-	return c.Default(p)
+// plan notes that a problem will be measured.
+func (c *chooser) plan(p kernels.Problem) {
+	c.have[p] = true
+	c.pending[rule.ClassOf(p)] = append(c.pending[rule.ClassOf(p)], placeOf(p))
 }
 
-// Pick is what the rules answer; ok is false where none does.
-func (r *Result) Pick(p kernels.Problem) (v kernels.Variant, ok bool) {
-	a, v := r.Set.Pick(p)
-	return v, a.Rule() != nil
-}
-
-// A rival is a variant that may beat the pick, with what is expected of it.
-type rival struct {
-	variant kernels.Variant
-	guess   guess
-}
-
-// rivals lists who may win on a problem, the most promising first, each plan once. It is the learned
-// portfolio, what won nearby, what the default runs on problems beside this, and the bases of all families.
-func (c *chooser) rivals(p kernels.Problem) []rival {
-	k := c.classes[launchrule.ClassOf(p)]
-	at := placeOf(p)
-	var near []entry // points by how alike they are
-	if k != nil {
-		for i, q := range k.points {
-			if w := alike(at, q.at); w > 1e-3 {
-				near = append(near, entry{i, w})
-			}
-		}
-		slices.SortStableFunc(near, func(a, b entry) int { return cmp.Compare(b.regret, a.regret) })
-		near = near[:min(len(near), 40)]
-	}
-	expected := func(v kernels.Variant, r *launchrule.Recipe) guess {
-		sum, weight := priorRegret*priorWeight, priorWeight
-		for _, e := range near {
-			q := k.points[e.point]
-			w := v
-			if r != nil {
-				w = r.At(q.Problem.N, k.Bytes)
-			}
-			if g, ok := q.regret(w); ok {
-				sum, weight = sum+e.regret*g, weight+e.regret
-			} else if q.Failed[w] {
-				sum, weight = sum+e.regret*0.5, weight+e.regret
-			}
-		}
-		return guess{sum / weight, weight - priorWeight}
-	}
-	found := map[kernels.Variant]guess{}
-	add := func(v kernels.Variant, g guess) {
-		if old, ok := found[v]; !ok || g.optimistic() < old.optimistic() {
-			found[v] = g
+// next plans a batch of so many groups: problems of one class and number of columns each, where most is to be learned.
+func (c *chooser) next(groups, step int) (b Batch) {
+	for i := range groups {
+		of := c.Classes[(step*groups+i)%len(c.Classes)]
+		if ps := c.group(of); len(ps) > 0 {
+			b.Tasks = append(b.Tasks, c.tasks(ps)...)
 		}
 	}
-	if k != nil {
-		for i := range k.cands {
-			r := &k.cands[i]
-			add(r.At(p.N, k.Bytes), expected(kernels.Variant{}, r))
-		}
-		for _, e := range near[:min(len(near), 6)] {
-			q := k.points[e.point]
-			for _, r := range rules.RecipesOf(q.Best, q.Problem.N, k.Bytes) {
-				add(r.At(p.N, k.Bytes), expected(kernels.Variant{}, &r))
+	if len(b.Tasks) == 0 { // another class may have some left
+		for _, of := range c.Classes {
+			if ps := c.group(of); len(ps) > 0 {
+				return Batch{c.tasks(ps)}
 			}
 		}
 	}
-	for _, q := range []kernels.Problem{p, problem(p, p.M, roundUp(p.N)), problem(p, p.M, p.N+p.N/2), problem(p, max(p.M/2, 1), p.N), problem(p, 2*p.M, p.N)} {
-		if v, err := c.Default(q); err == nil {
-			add(v, expected(v, nil))
-		}
-	}
-	if v, err := c.Analytic(p); err == nil {
-		add(v, expected(v, nil))
-	}
-	for _, f := range c.Judge.Registry.Serving(p) {
-		v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Judge.Device)}
-		add(v, expected(v, nil))
-	}
-	list := make([]rival, 0, len(found))
-	for v, g := range found {
-		list = append(list, rival{v, g})
-	}
-	slices.SortFunc(list, func(a, b rival) int {
-		return cmp.Or(cmp.Compare(a.guess.optimistic(), b.guess.optimistic()), cmp.Compare(a.variant.String(), b.variant.String()))
-	})
-	return list
+	return b
 }
 
-// roundUp is the next power of two.
-func roundUp(n int64) int64 {
-	p := int64(1)
-	for p < n {
-		p *= 2
+// group draws columns and takes those whose problems are worth the most.
+func (c *chooser) group(of kernels.Problem) []kernels.Problem {
+	const draws = 24
+	groups, worth := make([][]kernels.Problem, draws), make([]float64, draws)
+	for i := range groups {
+		groups[i] = c.draw(of)
 	}
-	return p
-}
-
-// tasks are the contests of a group of problems with one number of columns: of each the pick, the default and
-// the analytic base, and of all the same few challengers, the most promising over the group: what is compiled
-// depends on the columns, and a launch takes a thousandth of what compiling does. One or two of the challengers
-// are drawn from all, so that nothing is left out for ever.
-func (c *chooser) tasks(ps []kernels.Problem, wide bool) []sweep.Task {
-	type promise struct {
-		variant kernels.Variant
-		gain    float64
-	}
-	promises := map[kernels.Variant]float64{}
-	lists := make([][]rival, len(ps))
 	var wg sync.WaitGroup
-	for i, p := range ps {
-		wg.Go(func() { lists[i] = c.rivals(p) })
+	for i, ps := range groups {
+		wg.Go(func() {
+			for _, p := range ps {
+				worth[i] += c.worth(p)
+			}
+		})
 	}
 	wg.Wait()
-	for i, list := range lists {
-		if len(list) == 0 {
+	best := 0
+	for i := range worth {
+		if worth[i] > worth[best] {
+			best = i
+		}
+	}
+	for _, p := range groups[best] {
+		c.plan(p)
+	}
+	return groups[best]
+}
+
+// draw is problems with the same columns that are not known, their rows spread over the domain.
+func (c *chooser) draw(of kernels.Problem) (ps []kernels.Problem) {
+	if len(c.Only) > 0 {
+		return c.only(of)
+	}
+	n := c.Domain.Columns(c.rng)
+	take := func(m int64) {
+		p := sized(of, m, n)
+		if len(ps) < c.Rows && !c.have[p] && !slices.Contains(ps, p) && c.Domain.Holds(m, n) && p.CheckFits(c.Device) == nil {
+			ps = append(ps, p)
+		}
+	}
+	if len(c.Listed) > 0 && c.rng.IntN(3) == 0 {
+		n = c.Listed[c.rng.IntN(len(c.Listed))].N
+		for _, i := range c.rng.Perm(len(c.Listed)) {
+			if c.Listed[i].N == n && len(ps) < c.Rows/2 {
+				take(c.Listed[i].M)
+			}
+		}
+	}
+	lo, hi := float64(c.Domain.MMin), float64(max(min(c.Domain.MMax, c.Domain.Elems/n), c.Domain.MMin))
+	shift := c.rng.Float64()
+	for i := range 2 * c.Rows { // even rows first, then what was taken already moves a bit
+		x := math.Mod(float64(i)+shift, float64(c.Rows)) / float64(c.Rows)
+		if i >= c.Rows {
+			x = c.rng.Float64()
+		}
+		m := int64(math.Round(lo * math.Pow(hi/lo, x)))
+		if c.rng.IntN(2) == 0 {
+			m = eighths(m)
+		}
+		take(min(max(m, c.Domain.MMin), int64(hi)))
+	}
+	slices.SortFunc(ps, func(a, b kernels.Problem) int { return cmp.Compare(a.M, b.M) })
+	return ps
+}
+
+// eighths is n with its four highest bits only.
+func eighths(n int64) int64 {
+	unit := int64(1)
+	for n/unit >= 16 {
+		unit *= 2
+	}
+	return (n + unit/2) / unit * unit
+}
+
+// only draws among the problems that there are.
+func (c *chooser) only(of kernels.Problem) (ps []kernels.Problem) {
+	var left []kernels.Problem
+	for _, p := range c.Only {
+		if !c.have[p] && c.Domain.Holds(p.M, p.N) && sized(of, p.M, p.N) == p {
+			left = append(left, p)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	n := left[c.rng.IntN(len(left))].N
+	for _, i := range c.rng.Perm(len(left)) {
+		if left[i].N == n && len(ps) < c.Rows {
+			ps = append(ps, left[i])
+		}
+	}
+	return ps
+}
+
+// worth is how much there is to learn on a problem: what the best known is expected to lose, and how little
+// is known nearby.
+func (c *chooser) worth(p kernels.Problem) float64 {
+	k, at := c.classes[rule.ClassOf(p)], placeOf(p)
+	near := k.near(at)
+	mass, lost := 0.0, priorRegret
+	for _, n := range near {
+		mass += n.weight
+	}
+	for _, q := range c.pending[k.Class] {
+		mass += alike(at, q)
+	}
+	if gs := k.rank(near); len(gs) > 0 {
+		lost = max(gs[0].regret, 0)
+	}
+	return c.weightOf(p.M, p.N) * (lost + doubt/math.Sqrt(1+4*mass))
+}
+
+// doubt is what a place without measurements is worth, as a log regret.
+const doubt = 0.15
+
+// A rival may win on some problems of a group.
+type rival struct {
+	variant kernels.Variant
+	regret  []float64 // expected at each problem; NaN where it is refused
+	sigma   []float64 // how uncertain that is
+	plan    string    // of the first problem that takes it
+	units   []string  // what is compiled for it, over all problems
+}
+
+// tasks are the contests of a group. Its problems have the same rivals: for each problem in turn, rivals draw a
+// regret from what is expected of them, and the least is taken (Thompson, 1933). So what is good runs often, and what is
+// little known sometimes. Nearby problems tell each other their configs so; the map of elites is
+// Mouret and Clune's (2015).
+func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
+	rivals := c.rivals(ps)
+	taken, units := map[string]bool{}, map[string]bool{}
+	var chosen []*rival
+	for turn := 0; turn < mostRivals && len(units) < c.Units; turn++ {
+		i := turn % len(ps)
+		best, least := -1, math.Inf(1)
+		for k, r := range rivals {
+			if math.IsNaN(r.regret[i]) || taken[r.plan] {
+				continue
+			}
+			if x := r.regret[i] + r.sigma[i]*c.rng.NormFloat64(); x < least {
+				best, least = k, x
+			}
+		}
+		if best < 0 {
 			continue
 		}
-		best := list[0].guess.optimistic()
-		for _, r := range list {
-			promises[r.variant] += c.Weight(ps[i]) * max(0, 0.06-(r.guess.optimistic()-best))
+		r := rivals[best]
+		taken[r.plan] = true
+		chosen = append(chosen, r)
+		for _, u := range r.units {
+			units[u] = true
 		}
 	}
-	order := make([]promise, 0, len(promises))
-	for v, g := range promises {
-		order = append(order, promise{v, g})
-	}
-	slices.SortFunc(order, func(a, b promise) int {
-		return cmp.Or(cmp.Compare(b.gain, a.gain), cmp.Compare(a.variant.String(), b.variant.String()))
-	})
-	var chosen []kernels.Variant
-	left := c.Challengers
-	for _, x := range order[:min(len(order), left)] {
-		if left == 1+c.rng.IntN(2) {
-			break
-		}
-		chosen = append(chosen, x.variant)
-		left--
-	}
-	for tries := 0; left > 0 && len(order) > 0 && tries < 8; tries++ {
-		if v := order[min(c.rng.IntN(len(order)), c.rng.IntN(len(order)))].variant; !slices.Contains(chosen, v) {
-			chosen = append(chosen, v)
-			left--
-		}
-	}
-	if wide {
-		var from []kernels.Variant
-		for _, x := range order[:min(len(order), 3)] {
-			from = append(from, x.variant)
-		}
-		chosen = append(chosen, c.strangers(ps, from)...)
-	}
-	var tasks []sweep.Task
 	for i, p := range ps {
-		pick, err := c.pick(p)
+		base, err := c.Default(p)
 		if err != nil {
 			continue
 		}
+		pick := base
+		for _, g := range c.ranked(p) {
+			if v := c.classes[rule.ClassOf(p)].variants[g.variant]; c.runs(p, v) {
+				pick = v
+				break
+			}
+		}
 		t := sweep.Task{Problem: p, Base: pick, Variants: []kernels.Variant{pick}}
-		seen := map[string]bool{rules.PlanOf(c.Judge, p, pick): true}
+		seen := map[string]bool{c.planOf(p, pick): true}
 		add := func(v kernels.Variant) {
-			if plan := rules.PlanOf(c.Judge, p, v); plan != "" && !seen[plan] && !slices.Contains(t.Variants, v) {
+			if plan := c.planOf(p, v); plan != "" && !seen[plan] {
 				seen[plan] = true
 				t.Variants = append(t.Variants, v)
 			}
 		}
-		for _, of := range []func(kernels.Problem) (kernels.Variant, error){c.Default, c.Analytic} {
-			if v, err := of(p); err == nil && !slices.Contains(t.Variants, v) {
-				t.Variants = append(t.Variants, v) // also where it is another's plan: its time is wanted by its name
-				seen[rules.PlanOf(c.Judge, p, v)] = true
+		if c.Prior != nil { // a prior's pick is to be judged; the analytic base is among the rivals
+			add(base)
+		}
+		for _, r := range chosen {
+			if !math.IsNaN(r.regret[i]) {
+				add(r.variant)
 			}
-		}
-		for _, v := range chosen {
-			add(v)
-		}
-		if len(lists[i]) > 0 { // and the one that is the most promising here
-			add(lists[i][0].variant)
 		}
 		tasks = append(tasks, t)
 	}
 	return tasks
 }
 
-// strangers are variants that nothing is known of: the most promising ones with one knob a step
-// away, two thirds of them, and others drawn from the spaces of all families. (A search by sweep/search finds as much with as
-// many configs, but in rounds of a few, and waits for the compilers in each: what is drawn at once is announced a
-// batch ahead. What wins here is a rival on the next problems, so steps add up over these.)
-func (c *chooser) strangers(ps []kernels.Problem, from []kernels.Variant) []kernels.Variant {
-	if len(ps) == 0 {
-		return nil
-	}
-	var steps []kernels.Variant
-	at := ps[len(ps)/2]
-	tried := func(w kernels.Variant) bool { return false }
-	if k := c.classes[launchrule.ClassOf(at)]; k != nil {
-		if i := slices.IndexFunc(k.points, func(p *Point) bool { return p.Problem == at }); i >= 0 {
-			tried = func(w kernels.Variant) bool { return k.points[i].US[w] > 0 || k.points[i].Failed[w] }
-		}
-	}
-	for _, v := range from {
-		f, err := c.Judge.Registry.Lookup(v.Family)
-		if err != nil {
-			continue
-		}
-		for _, r := range f.Knobs {
-			i := slices.Index(r.Values, v.Config.Get(r.Knob))
-			for _, k := range []int{i - 1, i + 1} {
-				if i >= 0 && k >= 0 && k < len(r.Values) {
-					w := kernels.Variant{Family: v.Family, Config: v.Config.With(kernels.Setting{Knob: r.Knob, Value: r.Values[k]})}
-					if c.Judge.Accepts(at, w) && !tried(w) && !slices.Contains(steps, w) {
-						steps = append(steps, w)
-					}
-				}
-			}
-		}
-	}
-	c.rng.Shuffle(len(steps), func(i, j int) { steps[i], steps[j] = steps[j], steps[i] })
-	steps = steps[:min(len(steps), 2*c.Fan/3)]
-	families := c.Judge.Registry.Serving(at)
-	for tries := 0; len(steps) < c.Fan && len(families) > 0 && tries < 4*c.Fan; tries++ {
-		f := families[c.rng.IntN(len(families))]
-		w := kernels.Variant{Family: f.Name, Config: f.Base(at, c.Judge.Device)}
-		for _, r := range f.Knobs {
-			if len(r.Values) > 0 && c.rng.IntN(2) == 0 {
-				w.Config = w.Config.With(kernels.Setting{Knob: r.Knob, Value: r.Values[c.rng.IntN(len(r.Values))]})
-			}
-		}
-		if c.Judge.Accepts(at, w) && !tried(w) && !slices.Contains(steps, w) {
-			steps = append(steps, w)
-		}
-	}
-	return steps
+func (c *chooser) ranked(p kernels.Problem) []guess {
+	k := c.classes[rule.ClassOf(p)]
+	return k.rank(k.near(placeOf(p)))
 }
 
-// worth is how much there is to learn on a problem: what the pick is expected to lose, and how little is known around.
-func (c *chooser) worth(p kernels.Problem) float64 {
-	k := c.classes[launchrule.ClassOf(p)]
-	if k == nil {
-		return 1
-	}
-	pick, err := c.pick(p)
-	if err != nil {
-		return 0
-	}
-	at, mass, lost := placeOf(p), 0.0, priorRegret*priorWeight
-	weight := priorWeight
-	for _, q := range k.points {
-		w := alike(at, q.at)
-		mass += w
-		if g, ok := q.regret(pick); ok {
-			lost, weight = lost+w*g, weight+w
-		}
-	}
-	return c.Weight(p) * (lost/weight + 0.15/math.Sqrt(1+4*mass))
+// runs says whether the family of v takes it for p.
+func (c *chooser) runs(p kernels.Problem, v kernels.Variant) bool {
+	f, err := c.Registry.Lookup(v.Family)
+	return err == nil && f.CheckServes(p) == nil && f.Refuse(p, v.Config, c.Device) == nil
 }
 
-// Next plans a batch: groups of problems that share columns, as what is compiled depends on
-// those, where most is to be learned. A fresh batch is drawn at random.
-func (c *chooser) Next(fresh bool) Batch {
-	b := Batch{Fresh: fresh}
-	perGroup, size := min(8, c.Batch), c.Batch
-	if fresh {
-		perGroup, size = 2, (c.Batch+1)/2
+// planOf is what v launches for p as text, "" where it is refused.
+func (c *chooser) planOf(p kernels.Problem, v kernels.Variant) string {
+	if !c.runs(p, v) {
+		return ""
 	}
-	if !fresh && c.rng.Float64() < c.Wide {
-		ps := c.surprising()
-		for _, p := range ps {
-			c.have[p] = true
+	f, _ := c.Registry.Lookup(v.Family)
+	return f.Plan(p, v.Config, c.Device).String()
+}
+
+// unitsOf are the kernels that v needs compiled for p.
+func unitsOf(f *kernels.Family, p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) (units []string) {
+	for _, l := range f.Plan(p, v.Config, d).Launches {
+		if l.IsKernel() {
+			var b strings.Builder
+			fmt.Fprint(&b, l.Source, l.Entry, l.Defines)
+			units = append(units, b.String())
 		}
-		b.Tasks = c.tasks(ps, true)
 	}
-	for len(b.Tasks) < size {
-		type group struct {
-			ps    []kernels.Problem
-			worth float64
+	return units
+}
+
+// How rivals are drawn.
+const (
+	mostRivals = 32   // of a group
+	bestOf     = 12   // guesses of a problem that are rivals,
+	parents    = 4    // and that have children: one or two knobs a step away
+	children   = 160  // at most
+	strangers  = 60   // drawn from all spaces
+	sigma      = 0.10 // spread of a config with half a measurement more than none
+	stepDecay  = 0.6  // how much a step of a knob makes configs unlike, as an exponent
+	strange    = 0.25 // regret that is expected of a stranger
+)
+
+// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers.
+func (c *chooser) rivals(ps []kernels.Problem) []*rival {
+	k := c.classes[rule.ClassOf(ps[0])]
+	ranks := make([][]guess, len(ps))
+	var wg sync.WaitGroup
+	for i, p := range ps {
+		wg.Go(func() { ranks[i] = k.rank(k.near(placeOf(p))) })
+	}
+	wg.Wait()
+	var list []*rival
+	seen := map[kernels.Variant]bool{}
+	plans := map[string]bool{}
+	add := func(v kernels.Variant) {
+		if seen[v] {
+			return
 		}
-		draws := 16
-		if fresh {
-			draws = 1
-		}
-		groups := make([]group, draws)
-		for i := range groups {
-			if len(c.Only) > 0 {
-				groups[i].ps = c.only(perGroup)
+		seen[v] = true
+		r := &rival{variant: v, regret: make([]float64, len(ps)), sigma: make([]float64, len(ps))}
+		for i, p := range ps {
+			r.regret[i] = math.NaN()
+			if !c.runs(p, v) {
 				continue
 			}
-			of := c.Classes[c.rng.IntN(len(c.Classes))]
-			n := c.Domain.Columns(c.rng)
-			var listed []shapes.Shape
-			if len(c.Listed) > 0 && (fresh && c.rng.IntN(10) == 0 || !fresh && c.rng.IntN(3) == 0) {
-				s := c.Listed[c.rng.IntN(len(c.Listed))]
-				n = s.N
-				for _, x := range c.Listed {
-					if x.N == n {
-						listed = append(listed, x)
+			r.regret[i] = 0
+			f, _ := c.Registry.Lookup(v.Family)
+			if r.plan == "" {
+				r.plan = f.Plan(p, v.Config, c.Device).String()
+			}
+			r.units = append(r.units, unitsOf(f, p, v, c.Device)...)
+		}
+		if r.plan != "" && !plans[r.plan] {
+			plans[r.plan] = true
+			list = append(list, r)
+		}
+	}
+	for _, gs := range ranks {
+		for _, g := range gs[:min(len(gs), bestOf)] {
+			add(k.variants[g.variant])
+		}
+	}
+	for _, p := range []kernels.Problem{ps[0], ps[len(ps)/2], ps[len(ps)-1]} {
+		if v, err := c.Default(p); err == nil {
+			add(v)
+		}
+		for _, f := range c.Registry.Serving(p) {
+			add(kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
+		}
+	}
+	bases := len(list)
+	for range children {
+		gs := ranks[c.rng.IntN(len(ranks))]
+		if len(gs) > 0 {
+			add(c.child(k.variants[gs[c.rng.IntN(min(len(gs), parents))].variant]))
+		}
+	}
+	for range strangers {
+		add(c.stranger(ps[c.rng.IntN(len(ps))]))
+	}
+	c.expect(k, list, bases, ranks)
+	return list
+}
+
+// child is a variant with one knob a step away, or two.
+func (c *chooser) child(v kernels.Variant) kernels.Variant {
+	f, err := c.Registry.Lookup(v.Family)
+	if err != nil || len(f.Knobs) == 0 {
+		return v
+	}
+	for range 1 + c.rng.IntN(4)/3 {
+		r := f.Knobs[c.rng.IntN(len(f.Knobs))]
+		i := slices.Index(r.Values, v.Config.Get(r.Knob)) + 1 - 2*c.rng.IntN(2)
+		if i >= 0 && i < len(r.Values) {
+			v.Config = v.Config.With(kernels.Setting{Knob: r.Knob, Value: r.Values[i]})
+		}
+	}
+	return v
+}
+
+// stranger is a variant of any family with half of its knobs drawn.
+func (c *chooser) stranger(p kernels.Problem) kernels.Variant {
+	families := c.Registry.Serving(p)
+	f := families[c.rng.IntN(len(families))]
+	v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)}
+	for _, r := range f.Knobs {
+		if len(r.Values) > 0 && c.rng.IntN(2) == 0 {
+			v.Config = v.Config.With(kernels.Setting{Knob: r.Knob, Value: r.Values[c.rng.IntN(len(r.Values))]})
+		}
+	}
+	return v
+}
+
+// expect fills in what is expected of rivals: the mean over what was measured nearby, also of other configs of the
+// family, the less a config is like theirs the less. The first so many are no strangers.
+func (c *chooser) expect(k *class, list []*rival, known int, ranks [][]guess) {
+	steps := map[kernels.Variant][]int{}
+	of := func(v kernels.Variant) []int {
+		s, ok := steps[v]
+		if !ok {
+			if f, err := c.Registry.Lookup(v.Family); err == nil {
+				for _, r := range f.Knobs {
+					s = append(s, slices.Index(r.Values, v.Config.Get(r.Knob)))
+				}
+			}
+			steps[v] = s
+		}
+		return s
+	}
+	for _, v := range k.variants {
+		of(v)
+	}
+	for _, r := range list {
+		of(r.variant)
+	}
+	var wg sync.WaitGroup
+	for x, r := range list {
+		wg.Go(func() {
+			own := steps[r.variant]
+			like := map[int]float64{}
+			for i, gs := range ranks {
+				prior := strange
+				if x < known {
+					prior = priorRegret
+				}
+				sum, weight := prior*priorWeight, priorWeight
+				for _, g := range gs {
+					v := k.variants[g.variant]
+					if v.Family != r.variant.Family {
+						continue
 					}
+					s, ok := like[g.variant]
+					if !ok {
+						d := 0
+						for j, at := range steps[v] {
+							d += min(max(at-own[j], own[j]-at), 3)
+						}
+						s = math.Exp(-stepDecay * float64(d))
+						like[g.variant] = s
+					}
+					raw := g.regret*(g.weight+priorWeight) - priorRegret*priorWeight
+					sum, weight = sum+s*raw, weight+s*g.weight
 				}
-			}
-			g := &groups[i]
-			take := func(m int64) {
-				p := problem(of, m, n)
-				if !c.have[p] && !slices.Contains(g.ps, p) && c.Domain.Holds(m, n) && p.CheckFits(c.Judge.Device) == nil {
-					g.ps = append(g.ps, p)
+				if !math.IsNaN(r.regret[i]) {
+					r.regret[i] = sum / weight
 				}
+				r.sigma[i] = sigma / math.Sqrt(weight+0.5)
 			}
-			for _, s := range listed {
-				take(s.M)
-			}
-			c.rng.Shuffle(len(g.ps), func(i, j int) { g.ps[i], g.ps[j] = g.ps[j], g.ps[i] })
-			g.ps = g.ps[:min(len(g.ps), perGroup/2+1)]
-			for tries := 0; len(g.ps) < perGroup && tries < 4*perGroup; tries++ {
-				take(c.Domain.Rows(c.rng, n))
-			}
-		}
-		var wg sync.WaitGroup
-		for i := range groups {
-			if fresh {
-				break
-			}
-			g := &groups[i]
-			wg.Go(func() {
-				for _, p := range g.ps {
-					g.worth += c.worth(p)
-				}
-			})
-		}
-		wg.Wait()
-		best := 0
-		for i := range groups {
-			if groups[i].worth > groups[best].worth {
-				best = i
-			}
-		}
-		for _, p := range groups[best].ps {
-			c.have[p] = true
-		}
-		tasks := c.tasks(groups[best].ps, false)
-		b.Tasks = append(b.Tasks, tasks...)
-		added := len(tasks) > 0
-		if !added && (len(b.Tasks) > 0 || c.empty()) {
-			break
-		}
+		})
 	}
-	return b
-}
-
-// only draws a group among the problems that there are: those of the classes and the domain, of one number of columns.
-func (c *chooser) only(n int) (ps []kernels.Problem) {
-	left := slices.DeleteFunc(slices.Clone(c.Only), func(p kernels.Problem) bool {
-		return c.have[p] || !c.Domain.Holds(p.M, p.N) || !slices.ContainsFunc(c.Classes, func(of kernels.Problem) bool { return problem(of, p.M, p.N) == p })
-	})
-	if len(left) == 0 {
-		return nil
-	}
-	slices.SortFunc(left, func(a, b kernels.Problem) int { return record.CompareProblems(a, b) })
-	at := left[c.rng.IntN(len(left))]
-	c.rng.Shuffle(len(left), func(i, j int) { left[i], left[j] = left[j], left[i] })
-	for _, p := range left {
-		if len(ps) < n && problem(p, at.M, at.N) == at {
-			ps = append(ps, p)
-		}
-	}
-	return ps
-}
-
-// empty says whether next to nothing is left of the domain: many draws were all known.
-func (c *chooser) empty() bool {
-	if len(c.Only) > 0 {
-		return len(c.only(1)) == 0
-	}
-	for range 200 {
-		of := c.Classes[c.rng.IntN(len(c.Classes))]
-		n := c.Domain.Columns(c.rng)
-		p := problem(of, c.Domain.Rows(c.rng, n), n)
-		if !c.have[p] && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Judge.Device) == nil {
-			return false
-		}
-	}
-	return true
-}
-
-// surprising is the group of columns at which a search may find more: up to three problems that were measured
-// there and whose best is further behind the stream than what is known nearby lets expect. What has been
-// measured with many variants is expected to be as good as it gets. Nothing was measured: any.
-func (c *chooser) surprising() []kernels.Problem {
-	type key struct {
-		class launchrule.Class
-		n     int64
-	}
-	by := map[key]float64{}
-	groups := map[key][]*Point{}
-	for cl, k := range c.classes {
-		for _, p := range k.points {
-			if p.Stream == 0 {
-				continue
-			}
-			sum, weight, done := 0.0, 0.0, 0.0
-			for _, q := range k.points {
-				w := alike(p.at, q.at)
-				if len(q.US) > 2*c.Challengers {
-					done += w
-				}
-				if q != p && q.Stream > 0 {
-					sum, weight = sum+w*math.Log(q.BestUS/q.Stream), weight+w
-				}
-			}
-			s := 0.08 // nothing nearby
-			if weight > 0.3 {
-				s = 0.03 + math.Log(p.BestUS/p.Stream) - sum/weight
-			}
-			x := key{cl, p.Problem.N}
-			by[x] += p.Weight * s / (1 + 3*done)
-			groups[x] = append(groups[x], p)
-		}
-	}
-	var best key
-	for x := range groups {
-		if best.n == 0 || cmp.Or(cmp.Compare(by[best]/math.Sqrt(float64(len(groups[best]))), by[x]/math.Sqrt(float64(len(groups[x])))), cmp.Compare(x.n, best.n), cmp.Compare(x.class.String(), best.class.String())) < 0 {
-			best = x
-		}
-	}
-	var ps []kernels.Problem
-	if best.n == 0 && len(c.Only) > 0 {
-		return c.only(3)
-	}
-	if best.n == 0 {
-		of, n := c.Classes[c.rng.IntN(len(c.Classes))], c.Domain.Columns(c.rng)
-		for range 3 {
-			if p := problem(of, c.Domain.Rows(c.rng, n), n); c.Domain.Holds(p.M, n) && p.CheckFits(c.Judge.Device) == nil && !slices.Contains(ps, p) {
-				ps = append(ps, p)
-			}
-		}
-		return ps
-	}
-	list := groups[best]
-	for len(list) > 3 { // the first, the last and one between, by rows
-		i := 1 + c.rng.IntN(len(list)-2)
-		list = slices.Delete(slices.Clone(list), i, i+1)
-	}
-	for _, p := range list {
-		ps = append(ps, p.Problem)
-	}
-	return ps
+	wg.Wait()
 }

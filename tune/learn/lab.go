@@ -10,7 +10,6 @@ import (
 	"normbench/kernels"
 	"normbench/sweep"
 	"normbench/sweep/record"
-	"normbench/tune/rules"
 )
 
 // A Lab measures batches on devices of one kind, into a sink.
@@ -23,8 +22,8 @@ type Lab struct {
 	Rounds   int              // of a contest, at most
 	Now      func() time.Time // time.Now, but for simulated devices
 
-	sum  sweep.Summary
-	runs map[string]record.Run // one for each protocol, under its name
+	sum sweep.Summary
+	run *record.Run // of what was measured, once its line is written
 }
 
 // Announce tells the devices what the next batch will ask for, so that it compiles beside this one.
@@ -38,26 +37,17 @@ func (l *Lab) Announce(b Batch) {
 
 // Contest measures a batch and tells done of each problem.
 func (l *Lab) Contest(ctx context.Context, b Batch, done func([]*record.Record)) error {
-	name := rules.Learned
-	if b.Fresh {
-		name = rules.LearnedFresh
-	}
-	sink := l.Sink
-	run, ok := l.runs[name]
-	if ok {
-		sink = known{sink}
+	sink, run := l.Sink, l.Run
+	if l.run != nil {
+		sink, run = known{sink}, *l.run
 	} else {
-		run = l.Run
 		run.ID, run.Time = uuid.NewString()[:13], l.Now().UTC().Truncate(time.Millisecond)
-		run.Protocol = sweep.ContestProtocol(l.Run.Protocol, name, l.Rounds)
+		run.Protocol = sweep.ContestProtocol(l.Run.Protocol, Search, l.Rounds)
 	}
 	s, err := sweep.Run(ctx, l.Registry, l.Devices, b.Tasks, sink, sweep.Options{Run: run, Seed: l.Seed, Repeats: 2,
 		Contest: &sweep.Contest{Rounds: l.Rounds, Seed: l.Seed},
 		Finished: func(recs []*record.Record) error {
-			if l.runs == nil {
-				l.runs = map[string]record.Run{}
-			}
-			l.runs[name] = run // its line is written
+			l.run = &run // its line is written
 			done(recs)
 			return nil
 		}})
@@ -77,6 +67,9 @@ func (l *Lab) Contest(ctx context.Context, b Batch, done func([]*record.Record))
 	}
 	return err
 }
+
+// Measured is the run of what was measured, nil before anything was.
+func (l *Lab) Measured() *record.Run { return l.run }
 
 // known is a sink that has the line of a run already.
 type known struct{ sweep.Sink }

@@ -5,94 +5,55 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
+	"normbench/kernels/rule"
 	"normbench/sweep/record"
-	"normbench/sweep/stats"
-	"normbench/tune/rules"
 )
 
-// A Loop learns rules on a device.
+// A Loop learns a map on a device.
 type Loop struct {
 	Policy
 	*Lab
-	Options Options
-	Budget  time.Duration // of wall time, of all runs into one folder
-	Spent   time.Duration // of it, by earlier runs
-	Target  float64       // held-out regret at which to stop; 0 for none
+	Budget time.Duration // of wall time, of all runs into one folder
+	Spent  time.Duration // of it, by earlier runs
 	// Deadline ends what is being measured when the budget is spent. A simulated device has a clock of its own.
 	Deadline bool
-	// Why says, after Learn, what ended it.
-	Why string
-	// Checkpoint gets the rules from time to time, and at the end with their evaluation.
-	Checkpoint func(r *Result, points []*Point, last bool) error
-	// Progress is told after each batch.
+	Why      string // after Learn, what ended it
+	// Checkpoint gets the map from time to time, and at the end.
+	Checkpoint func(m *rule.Map, points []*Point) error
+	// Progress is told after each batch, and with Deadline at least each ten seconds.
 	Progress func(s Status)
 
+	mu     sync.Mutex
 	points map[kernels.Problem]*Point
+	fresh  []float64 // log regrets of the answers of the time, of problems that had no times before
 }
 
 // A Status is how far a loop is.
 type Status struct {
 	Spent, Budget time.Duration
 	Problems      int
-	Rules         int     // that were learned
-	Regret        float64 // of the newer half of the fresh draws, less one
-	Half          float64 // of its 95% interval
-	Fresh         int     // problems that it is over
-	Last          kernels.Problem
-}
-
-// Points are the problems of recorded data, as a fit takes them. A sweep may have had another base than the default,
-// which has no time then. With stand, the sweep's base stands for it, and kept counts those. Else they are left out.
-func (p *Policy) Points(d *rules.Data, stand bool) (points []*Point, kept int) {
-	for i := range d.Shapes {
-		s := &d.Shapes[i]
-		q := &Point{Problem: s.Problem, US: s.US, Failed: s.Failed, Stream: s.Stream, Fresh: s.Fresh, Asked: s.Asked, When: s.When}
-		if stand && s.Asked.Family == "" {
-			q.Default = s.Base
-		}
-		if p.complete(q) {
-			points = append(points, q)
-			if v, err := p.Default(q.Problem); err != nil || q.Default != v {
-				kept++
-			}
-		}
-	}
-	slices.SortFunc(points, func(a, b *Point) int { return record.CompareProblems(a.Problem, b.Problem) })
-	return points, kept
-}
-
-// complete fills in what a point's times say. False where the default has none and the point brings no other.
-func (p *Policy) complete(q *Point) bool {
-	v, err := p.Default(q.Problem)
-	if err != nil || q.US[v] == 0 {
-		v = q.Default
-	}
-	if q.US[v] == 0 {
-		return false
-	}
-	q.Base, _ = p.Analytic(q.Problem)
-	q.Default, q.Weight, q.at, q.where, q.BestUS = v, p.Weight(q.Problem), placeOf(q.Problem), launchrule.At(q.Problem, p.Judge.Device), 0
-	for v, us := range q.US {
-		if q.BestUS == 0 || us < q.BestUS || us == q.BestUS && v.String() < q.Best.String() {
-			q.Best, q.BestUS = v, us
-		}
-	}
-	return true
+	// Regret is how far the map's answers were behind the best found, at the last Of problems before their
+	// times were known, less one; Half of its 95% interval. Of is 0 where there are too few.
+	Regret, Half float64
+	Of           int
 }
 
 // add takes the records of a problem. Points do not change: planning may be reading the old one.
-func (l *Loop) add(recs []*record.Record, fresh bool) {
+func (l *Loop) add(recs []*record.Record) {
 	if len(recs) == 0 {
 		return
 	}
-	q := &Point{Problem: recs[0].Problem, US: map[kernels.Variant]float64{}, Failed: map[kernels.Variant]bool{}, Fresh: fresh}
-	if old := l.points[q.Problem]; old != nil {
-		q.Fresh, q.Asked, q.Stream = old.Fresh, old.Asked, old.Stream
+	q := &Point{Problem: recs[0].Problem, US: map[kernels.Variant]float64{}, Failed: map[kernels.Variant]bool{}}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.points[q.Problem]
+	if old != nil {
+		q.Asked, q.Stream = old.Asked, old.Stream
 		for v, us := range old.US {
 			q.US[v] = us
 		}
@@ -101,29 +62,20 @@ func (l *Loop) add(recs []*record.Record, fresh bool) {
 		}
 	}
 	for _, r := range recs {
-		v := r.Variant()
 		if r.Family == record.Stream {
 			continue
 		}
-		if r.StreamUS > 0 {
-			q.Stream = r.StreamUS
-		}
-		if r.Time.After(q.When) {
-			q.When = r.Time
-		}
-		if r.Base && q.Asked.Family == "" {
-			q.Asked = v
-		}
-		switch {
-		case r.Status == kernels.StatusOK:
-			q.US[v] = stats.Median(r.SamplesUS)
-		case r.Status != record.StatusPruned && r.Status != kernels.StatusUnfit:
-			q.Failed[v] = true
+		if q.Add(r); r.Base && q.Asked.Family == "" {
+			q.Asked = r.Variant()
 		}
 	}
-	if l.complete(q) {
-		l.points[q.Problem] = q
+	if !q.finish() {
+		return
 	}
+	if us := q.US[q.Asked]; old == nil && us > 0 {
+		l.fresh = append(l.fresh, math.Log(us/q.BestUS))
+	}
+	l.points[q.Problem] = q
 }
 
 // Problems counts those that are known.
@@ -131,48 +83,57 @@ func (l *Loop) Problems() int { return len(l.points) }
 
 // all are the points in an order that is always the same.
 func (l *Loop) all() []*Point {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	list := make([]*Point, 0, len(l.points))
 	for _, p := range l.points {
 		list = append(list, p)
 	}
-	slices.SortFunc(list, func(a, b *Point) int { return record.CompareProblems(a.Problem, b.Problem) })
+	sortPoints(list)
 	return list
 }
 
-// firstBatch is how many problems the first batches have.
-const firstBatch = 3
+// Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have left to measure: without
+// the last, the same command would add a bit each time.
+const (
+	checkpointShare = 6
+	batchShare      = 24
+	leastShare      = 8
+)
 
-// Learn measures, fits and measures again, until the budget is spent, the target is
-// reached, the domain is used up or ctx is done. known are the points of earlier runs. What
-// it returns is evaluated unless ctx is done.
-func (l *Loop) Learn(ctx context.Context, known []*Point) (*Result, error) {
+// Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx is done. known
+// are the points of earlier runs. The last map is filled within the budget.
+func (l *Loop) Learn(ctx context.Context, known []*Point) (*rule.Map, error) {
 	l.points = map[kernels.Problem]*Point{}
 	for _, p := range known {
 		l.points[p.Problem] = p
 	}
 	begun := l.Now()
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }
-	rng := func(step int) *rand.Rand { return rand.New(rand.NewPCG(l.Seed, uint64(len(known))<<20|uint64(step))) }
-	var fit *Result
-	fitted := 0
-	plan := func(step int, points []*Point, old *Result, pending ...Batch) (Batch, *Result) {
-		r := old
-		if n := len(points); n >= 8 && (old == nil || 8*(n-fitted) >= n) {
-			r = Fit(points, l.Judge, l.Options, l.Memo, false)
-			fitted = n
-		}
-		c := l.chooser(points, r, rng(step), pending...)
-		return c.Next(step%5 == 1), r
+	defer l.tick(ctx, spent)()
+	groups := 1
+	plan := func(step, groups int, points []*Point, pending ...Batch) Batch {
+		rng := rand.New(rand.NewPCG(l.Seed, uint64(len(known))<<20|uint64(step)))
+		return l.chooser(points, rng, pending...).next(groups, step)
 	}
-	most, stale := l.Batch, 0
-	l.Batch = min(most, firstBatch)
-	now, _ := plan(0, l.all(), nil)
-	next, _ := plan(1, l.all(), nil, now)
-	var batchTime time.Duration
+	var filling, batchTime time.Duration
+	fill := func(points []*Point) (*rule.Map, error) {
+		start := l.Now()
+		m := l.Fill(points)
+		var err error
+		if l.Checkpoint != nil {
+			err = l.Checkpoint(m, points)
+		}
+		filling = max(filling, l.Now().Sub(start))
+		return m, err
+	}
+	now := plan(0, groups, l.all())
+	next := plan(1, groups, l.all(), now)
+	filled := spent()
 	l.Why = "nothing is left of the domain"
 	for step := 2; len(now.Tasks) > 0 && ctx.Err() == nil; step++ {
-		left := l.Budget - spent()
-		if left <= 0 || len(l.points) > len(known) && left < batchTime {
+		left := l.Budget - spent() - filling - filling/4
+		if left <= 0 || len(l.points) > len(known) && left < batchTime/2 || len(known) > 0 && step == 2 && left < l.Budget/leastShare {
 			l.Why = "the budget is spent"
 			break
 		}
@@ -181,107 +142,104 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*Result, error) {
 			until, cancel = context.WithTimeout(ctx, left)
 		}
 		l.Announce(next)
-		type planned struct {
-			batch Batch
-			fit   *Result
-		}
-		ready := make(chan planned, 1)
-		go func(points []*Point, old *Result, now, next Batch) {
-			b, r := plan(step, points, old, now, next)
-			ready <- planned{b, r}
-		}(l.all(), fit, now, next)
-		start, before := l.Now(), len(l.points)
-		var last kernels.Problem
-		err := l.Contest(until, now, func(recs []*record.Record) {
-			last = recs[0].Problem
-			l.add(recs, now.Fresh)
-		})
+		ready := make(chan Batch, 1)
+		go func(points []*Point) { ready <- plan(step, groups, points, now, next) }(l.all())
+		start := l.Now()
+		err := l.Contest(until, now, l.add)
 		batchTime = l.Now().Sub(start)
-		late := until.Err() != nil
+		late := until.Err() != nil && ctx.Err() == nil
 		cancel()
 		after := <-ready
-		switch {
-		case err != nil && ctx.Err() == nil && !late:
+		if err != nil && ctx.Err() == nil && !late {
 			return nil, err
-		case late:
+		}
+		if late {
 			l.Why = "the budget is spent"
 		}
-		if ctx.Err() != nil || late {
+		if late || ctx.Err() != nil {
 			break
 		}
-		// A batch takes a twentieth of the budget at most, so that what is learned is used. The first ones are small, as
-		// nobody knows yet what a problem takes.
-		if n := len(now.Tasks); batchTime > 0 {
-			l.Batch = min(most, 2*l.Batch, max(2, int(float64(n)*float64(l.Budget)/20/float64(batchTime))))
+		if l.Progress != nil {
+			l.Progress(l.status(spent()))
 		}
-		// Without new problems there is more to find on the old ones, but not for ever.
-		if stale++; len(l.points) > before {
-			stale = 0
-		}
-		if stale == 6 {
-			break
-		}
-		changed := after.fit != fit
-		fit = after.fit
-		if changed && l.Checkpoint != nil {
-			if err := l.Checkpoint(fit, l.all(), false); err != nil {
+		if spent()-filled > l.Budget/checkpointShare {
+			if _, err := fill(l.all()); err != nil {
 				return nil, err
 			}
+			filled = spent()
 		}
-		s := l.status(spent(), fit, last)
-		if l.Progress != nil {
-			l.Progress(s)
-		}
-		if l.Target > 0 && s.Fresh >= 40 && s.Regret+s.Half < l.Target {
-			l.Why = "the regret held out is below the target"
-			break
-		}
-		now, next = next, after.batch
+		// The first batches are small, as nobody knows yet what a problem takes.
+		most := int(float64(groups) * float64(l.Budget) / batchShare / float64(max(batchTime, 1)))
+		groups = max(1, min(len(l.Classes), 2*groups, most))
+		now, next = next, after
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if len(l.points) == 0 {
 		if len(now.Tasks) == 0 {
-			return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype", "the domain holds no problem that the device can run")
+			return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype",
+				"the domain holds no problem that the device can run")
 		}
-		return nil, hint.Errorf("give --budget more: a GPU does about a problem in half a second, the first takes longer", "budget %s is too short to measure one problem", l.Budget)
+		return nil, hint.Errorf("give --budget more: a GPU does about a problem in half a second, the first takes longer",
+			"budget %s is too short to measure one problem", l.Budget)
 	}
-	res := Fit(l.all(), l.Judge, l.Options, l.Memo, true)
-	if l.Checkpoint != nil {
-		if err := l.Checkpoint(res, l.all(), true); err != nil {
-			return nil, err
-		}
-	}
-	return res, nil
+	return fill(l.all())
 }
 
-// status sums up how good the answers to the newer half of the fresh draws were.
-func (l *Loop) status(spent time.Duration, fit *Result, last kernels.Problem) Status {
-	s := Status{Spent: spent, Budget: l.Budget, Problems: len(l.points), Last: last}
-	if fit != nil {
-		for _, c := range fit.Set.Lists[:fit.Learned] {
-			s.Rules += len(c.Rules)
+// tick has Progress told each ten seconds, whatever takes so long. What it returns ends that.
+func (l *Loop) tick(ctx context.Context, spent func() time.Duration) func() {
+	tell := l.Progress
+	if tell == nil || !l.Deadline {
+		return func() {}
+	}
+	var mu sync.Mutex
+	told := time.Now()
+	l.Progress = func(s Status) {
+		mu.Lock()
+		defer mu.Unlock()
+		if told = time.Now(); s.Spent > 0 {
+			tell(s)
 		}
 	}
-	var fresh []*Point
-	for _, p := range l.all() {
-		if p.Fresh {
-			fresh = append(fresh, p)
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		for t := time.NewTicker(time.Second); ; {
+			select {
+			case <-ctx.Done():
+				t.Stop()
+				return
+			case <-t.C:
+			}
+			mu.Lock()
+			silent := time.Since(told) > 9*time.Second
+			mu.Unlock()
+			if silent {
+				l.Progress(l.status(spent()))
+			}
 		}
+	}()
+	return stop
+}
+
+// leastFresh is of how many problems a regret is told.
+const leastFresh = 20
+
+// status sums up how good the answers to the last problems were.
+func (l *Loop) status(spent time.Duration) Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := Status{Spent: spent, Budget: l.Budget, Problems: len(l.points)}
+	last := slices.Clone(l.fresh[len(l.fresh)-min(len(l.fresh), max(len(l.fresh)/4, leastFresh)):])
+	if len(last) < leastFresh {
+		return s
 	}
-	slices.SortStableFunc(fresh, func(a, b *Point) int { return a.When.Compare(b.When) })
-	sum, sq, total := 0.0, 0.0, 0.0
-	for _, p := range fresh[len(fresh)/2:] {
-		if g, ok := p.regret(p.Asked); ok {
-			sum, sq, total = sum+p.Weight*g, sq+p.Weight*g*g, total+p.Weight
-			s.Fresh++
-		}
+	sum, sq, n := 0.0, 0.0, float64(len(last))
+	for _, g := range last {
+		sum, sq = sum+g, sq+g*g
 	}
-	if s.Fresh > 1 {
-		mean := sum / total
-		s.Regret = math.Expm1(mean)
-		s.Half = 1.96 * math.Sqrt(max(sq/total-mean*mean, 0)/float64(s.Fresh-1))
-	}
+	mean := sum / n
+	s.Regret, s.Of = math.Expm1(mean), len(last)
+	s.Half = 1.96 * math.Sqrt(max(sq/n-mean*mean, 0)/(n-1))
 	return s
 }

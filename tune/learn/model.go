@@ -4,304 +4,214 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
-	"normbench/tune/rules"
+	"normbench/kernels/rule"
 )
 
-// A Point is what is known of one problem.
-type Point struct {
-	Problem kernels.Problem
-	Weight  float64         // how much it counts in fits and means
-	Default kernels.Variant // what answers where no learned rule does
-	Base    kernels.Variant // the analytic base
-	US      map[kernels.Variant]float64
-	Failed  map[kernels.Variant]bool
-	Best    kernels.Variant
-	BestUS  float64
-	Stream  float64         // microseconds; 0 where it is not known
-	Fresh   bool            // drawn at random
-	Asked   kernels.Variant // what the rules of that time answered; zero where that is not known
-	When    time.Time       // it was measured
-
-	at    place
-	where launchrule.Place
-}
-
-// regret is the log of a variant's time over the best known, and whether it was measured.
-func (p *Point) regret(v kernels.Variant) (float64, bool) {
-	us, ok := p.US[v]
-	return math.Log(us / p.BestUS), ok
-}
-
-// A place is a problem as the model sees it: octaves, so that distances are.
+// A place is where a problem is on the map: octaves, so that distances are.
 type place struct {
 	columns, rows float64
-	uneven        int // 0 where rows begin at multiples of 16 bytes, 1 to 3 at fewer
-	round         bool
+	align         int64
 }
 
 func placeOf(p kernels.Problem) place {
-	row := p.N * p.DType.Size()
-	uneven := 0
-	for a := int64(16); a > 2 && row%a != 0; a /= 2 {
-		uneven++
-	}
-	return place{math.Log2(float64(p.N)), math.Log2(float64(p.M)), uneven, p.N&(p.N-1) == 0}
+	return place{math.Log2(float64(p.N)), math.Log2(float64(p.M)), rule.AlignOf(p.N, p.DType.Size())}
 }
 
-// How far a measurement counts for other problems: octaves of columns and rows at which its weight
-// falls to 0.6, and the weight between rows of different alignment.
+// The model: how far a measurement counts for other places, and what is expected of a config without one.
 const (
-	reachColumns = 0.55
-	reachRows    = 1.1
-	otherAligned = 0.15 // vectors of 16 bytes against none
-	otherUneven  = 0.5
-	otherRound   = 0.7
+	reachColumns = 0.5  // octaves at which its weight falls to 0.6
+	reachRows    = 1.0  //
+	otherAligned = 0.05 // weight where rows of the one start at multiples of 16 bytes and those of the other do not
+	otherUneven  = 0.4  // and where both start at fewer bytes, but at different multiples
+	priorRegret  = 0.08 // log time over the best of a config that nobody measured,
+	priorWeight  = 0.5  // which counts as much as so many measurements
+	failedRegret = 1.0  // of a config that failed
+	passes       = 3    // over how far the best at each point may be behind
+	mostPoints   = 80   // nearest ones that count for a place
 )
 
-// alike is the weight of what is known at one place for another, 1 at the same.
+// alike is the weight of a measurement at one place for another, 1 at the same: a Gaussian kernel.
 func alike(a, b place) float64 {
 	n, m := (a.columns-b.columns)/reachColumns, (a.rows-b.rows)/reachRows
 	k := math.Exp(-(n*n + m*m) / 2)
 	switch {
-	case (a.uneven == 0) != (b.uneven == 0):
+	case a.align == b.align:
+	case a.align == 16 || b.align == 16:
 		k *= otherAligned
-	case a.uneven != b.uneven:
+	default:
 		k *= otherUneven
-	}
-	if a.round != b.round {
-		k *= otherRound
 	}
 	return k
 }
 
-// priorRegret is the expected regret of a variant that was not measured, as log time over the best.
-// It counts as much as priorWeight measurements.
-const (
-	priorRegret = 0.12
-	priorWeight = 0.25
-)
-
 // A guess is what is expected of a variant at a place.
 type guess struct {
-	regret float64 // log of its time over the best
-	weight float64 // of the measurements behind it
+	variant int     // its number in the class
+	regret  float64 // log of its time over the best
+	weight  float64 // of the measurements behind it
 }
 
-// optimistic is the guess less its uncertainty. It decides which variant is measured.
-func (g guess) optimistic() float64 { return g.regret - 0.05/math.Sqrt(0.3+g.weight) }
-
-// A Memo is what the registry was asked: fits ask the same again and again. It may be used by several goroutines.
-type Memo struct {
-	mu        sync.Mutex
-	offered   map[asked]bool
-	narrowers map[launchrule.Class]*narrower
+// A timing is the log regret of a variant at a point.
+type timing struct {
+	variant int
+	regret  float64
 }
 
-type asked struct {
-	recipe  string
-	problem kernels.Problem
-}
-
-// NewMemo makes one.
-func NewMemo() *Memo {
-	return &Memo{offered: map[asked]bool{}, narrowers: map[launchrule.Class]*narrower{}}
-}
-
-func (m *Memo) narrower(c *class) *narrower {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.narrowers[c.Class]
-	if n == nil {
-		n = newNarrower(c.Class, c.judge)
-		m.narrowers[c.Class] = n
-	}
-	return n
-}
-
-// A class is the points of one class of problems, with who may win there.
+// A class is the points of one class of problems.
 type class struct {
-	launchrule.Class
-	judge  launchrule.Judge
-	points []*Point
-	memo   *Memo
-	cands  []launchrule.Recipe
-	ids    []string    // their effects
-	kernel [][]float32 // alike of each two points
+	rule.Class
+	points   []*Point
+	at       []place
+	timings  [][]timing // of each point, in the order of variants
+	variants []kernels.Variant
+	number   map[kernels.Variant]int
 
-	ats    []map[int64]kernels.Variant // what each candidate runs at each number of columns
-	knowns [][]entry                   // where each candidate was measured
-	// offered says of each candidate and point whether it runs there: 1, -1, or 0 where nobody asked.
-	offered [][]atomic.Int32
+	mu    sync.Mutex
+	added []kernels.Variant // beside variants: a prior's
 }
 
-// expect guesses a recipe's regret at point i from the others.
-func (c *class) expect(known []entry, i int) guess {
-	sum, weight := priorRegret*priorWeight, priorWeight
-	for _, e := range known {
-		if e.point != i {
-			k := float64(c.kernel[i][e.point])
-			sum, weight = sum+k*e.regret, weight+k
-		}
+// numberOf is the number of a variant, which one gets that was not measured.
+func (c *class) numberOf(v kernels.Variant) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.number[v]; ok {
+		return n
 	}
-	return guess{sum / weight, weight - priorWeight}
-}
-
-// An entry is the measured regret of a recipe at a point.
-type entry struct {
-	point  int
-	regret float64
-}
-
-// known lists where a recipe was measured that runs what at says.
-func (c *class) known(at map[int64]kernels.Variant) (es []entry) {
-	for i, p := range c.points {
-		if g, ok := p.regret(at[p.Problem.N]); ok {
-			es = append(es, entry{i, g})
-		}
+	i := slices.Index(c.added, v)
+	if i < 0 {
+		i = len(c.added)
+		c.added = append(c.added, v)
 	}
-	return es
+	return len(c.variants) + i
 }
 
-// maxCandidates bounds the recipes that a fit weighs.
-const maxCandidates = 56
-
-// near is how far behind the best, as a log ratio, a variant may be to be a candidate there.
-const near = 0.03
-
-// newClass sorts out the points of a class: whose winners may be rules, and how alike the points are.
-func newClass(cl launchrule.Class, points []*Point, j launchrule.Judge, m *Memo) *class {
-	c := &class{Class: cl, judge: j, points: points, memo: m}
-	slices.SortFunc(c.points, func(a, b *Point) int {
-		return cmp.Or(cmp.Compare(a.Problem.N, b.Problem.N), cmp.Compare(a.Problem.M, b.Problem.M), cmp.Compare(a.Problem.String(), b.Problem.String()))
-	})
-	c.kernel = make([][]float32, len(points))
-	for i, p := range c.points {
-		c.kernel[i] = make([]float32, len(points))
-		for k := range i {
-			x := float32(alike(p.at, c.points[k].at))
-			c.kernel[i][k], c.kernel[k][i] = x, x
-		}
-		c.kernel[i][i] = 1
+// variant is the variant of a number.
+func (c *class) variant(n int) kernels.Variant {
+	if n < len(c.variants) {
+		return c.variants[n]
 	}
-	c.cands = c.propose()
-	for _, r := range c.cands {
-		at := map[int64]kernels.Variant{}
-		for _, p := range c.points {
-			if _, ok := at[p.Problem.N]; !ok {
-				at[p.Problem.N] = r.At(p.Problem.N, cl.Bytes)
-			}
-		}
-		c.ids = append(c.ids, c.effect(r))
-		c.ats, c.knowns = append(c.ats, at), append(c.knowns, c.known(at))
-		c.offered = append(c.offered, make([]atomic.Int32, len(c.points)))
-	}
-	return c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.added[n-len(c.variants)]
 }
 
-// at is what candidate x runs on rows of n elements, of a number that the points have.
-func (c *class) at(x int, n int64) kernels.Variant { return c.ats[x][n] }
-
-// knownOf lists where candidate x was measured.
-func (c *class) knownOf(x int) []entry { return c.knowns[x] }
-
-// propose makes recipes of all that is near the best somewhere, and keeps those that together cover
-// the points best: greedily, one after the other that lowers the sum of expected regrets most
-// (the greedy portfolio of Hydra: Xu, Hoos and Leyton-Brown, AAAI 2010).
-func (c *class) propose() []launchrule.Recipe {
-	wins := map[string]int64{} // in whole numbers, whose sum depends on no order
-	recipes := map[string]launchrule.Recipe{}
-	for _, p := range c.points {
+// classes sorts points by their classes.
+func classesOf(points []*Point) []*class {
+	by := map[rule.Class]*class{}
+	var list []*class
+	for _, p := range points {
+		cl := rule.ClassOf(p.Problem)
+		c := by[cl]
+		if c == nil {
+			c = &class{Class: cl, number: map[kernels.Variant]int{}}
+			by[cl], list = c, append(list, c)
+		}
+		c.points, c.at = append(c.points, p), append(c.at, placeOf(p.Problem))
 		for v := range p.US {
-			g, _ := p.regret(v)
-			if g > near {
-				continue
-			}
-			for _, r := range rules.RecipesOf(v, p.Problem.N, c.Bytes) {
-				if !rules.Offers(c.judge, p.Problem, r) { // its knobs do not follow the row so
-					continue
-				}
-				id := c.effect(r)
-				if old, ok := recipes[id]; !ok || rules.CompareRecipes(r, old) < 0 {
-					recipes[id] = r
-				}
-				wins[id] += int64(1e9 * p.Weight * (near - g))
-			}
+			c.number[v] = 0
+		}
+		for v := range p.Failed {
+			c.number[v] = 0
 		}
 	}
-	ids := make([]string, 0, len(recipes))
-	for id := range recipes {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(wins[b], wins[a]), cmp.Compare(a, b)) })
-	ids = ids[:min(len(ids), 6*maxCandidates)]
-	all := make([]launchrule.Recipe, len(ids))
-	loss := make([][]float64, len(ids))
-	for x, id := range ids {
-		all[x] = recipes[id]
-		at := map[int64]kernels.Variant{}
+	for _, c := range list {
+		for v := range c.number {
+			c.variants = append(c.variants, v)
+		}
+		slices.SortFunc(c.variants, compareVariants)
+		for i, v := range c.variants {
+			c.number[v] = i
+		}
 		for _, p := range c.points {
-			if _, ok := at[p.Problem.N]; !ok {
-				at[p.Problem.N] = all[x].At(p.Problem.N, c.Bytes)
+			var ts []timing
+			for v, us := range p.US {
+				ts = append(ts, timing{c.number[v], math.Log(us / p.BestUS)})
 			}
+			for v := range p.Failed {
+				if p.US[v] == 0 {
+					ts = append(ts, timing{c.number[v], failedRegret})
+				}
+			}
+			slices.SortFunc(ts, func(a, b timing) int { return cmp.Compare(a.variant, b.variant) })
+			c.timings = append(c.timings, ts)
 		}
-		known := c.known(at)
-		loss[x] = make([]float64, len(c.points))
-		for i, p := range c.points {
-			if g, ok := p.regret(at[p.Problem.N]); ok {
-				loss[x][i] = g
-			} else {
-				loss[x][i] = c.expect(known, i).regret
+	}
+	slices.SortFunc(list, func(a, b *class) int { return a.Compare(b.Class) })
+	return list
+}
+
+// A neighbour is a point with its weight for a place.
+type neighbour struct {
+	point  int
+	weight float64
+}
+
+// near lists the points that count for a place, the nearest first.
+func (c *class) near(at place) (list []neighbour) {
+	for i := range c.points {
+		if w := alike(at, c.at[i]); w > 1e-4 {
+			list = append(list, neighbour{i, w})
+		}
+	}
+	slices.SortFunc(list, func(a, b neighbour) int {
+		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.point, b.point))
+	})
+	return list[:min(len(list), mostPoints)]
+}
+
+// rank is what is expected of each variant that was measured near a place, the least regret first: its mean
+// over neighbours, by their weights (Nadaraya and Watson, 1964). The best that was measured at a
+// neighbour may be a bad one: by how much tell its variants, from what they lose elsewhere.
+func (c *class) rank(near []neighbour) []guess {
+	sums := make(map[int]int, 64) // place in guesses
+	var list []guess
+	for _, n := range near {
+		for _, t := range c.timings[n.point] {
+			if _, ok := sums[t.variant]; !ok {
+				sums[t.variant] = len(list)
+				list = append(list, guess{variant: t.variant})
 			}
 		}
 	}
-	have := make([]float64, len(c.points))
-	for i := range have {
-		have[i] = 0.3
-	}
-	var keep []launchrule.Recipe
-	taken := make([]bool, len(all))
-	for len(keep) < maxCandidates {
-		best, gain := -1, 1e-4
-		for x := range all {
-			if taken[x] {
-				continue
-			}
-			g := 0.0
-			for i, h := range have {
-				g += c.points[i].Weight * max(0, h-loss[x][i])
-			}
-			if g > gain+1e-12 {
-				best, gain = x, g
+	behind := make([]float64, len(near)) // of the best at each neighbour
+	for pass := range passes {
+		for i := range list {
+			list[i].regret, list[i].weight = priorRegret*priorWeight, priorWeight
+		}
+		for i, n := range near {
+			for _, t := range c.timings[n.point] {
+				g := &list[sums[t.variant]]
+				g.regret, g.weight = g.regret+n.weight*(t.regret+behind[i]), g.weight+n.weight
 			}
 		}
-		if best < 0 {
+		for i := range list {
+			list[i].regret /= list[i].weight
+		}
+		if pass == passes-1 {
 			break
 		}
-		taken[best] = true
-		keep = append(keep, all[best])
-		for i := range have {
-			have[i] = min(have[i], loss[best][i])
+		for i, n := range near {
+			sum, weight := 0.0, 0.5 // shrunk
+			for _, t := range c.timings[n.point] {
+				if g := &list[sums[t.variant]]; t.regret < 0.15 {
+					w := g.weight - priorWeight - n.weight // of the others
+					others := (g.regret*g.weight - priorRegret*priorWeight - n.weight*(t.regret+behind[i]))
+					if w > 0.05 {
+						sum, weight = sum+others-w*t.regret, weight+w
+					}
+				}
+			}
+			behind[i] = max(sum/weight, 0)
 		}
 	}
-	return keep
-}
-
-// effect is what a recipe runs on the widths that rows may have: recipes of one effect are one.
-func (c *class) effect(r launchrule.Recipe) string {
-	if r.RowBytes == 0 {
-		return r.String()
+	for i := range list {
+		list[i].weight -= priorWeight
 	}
-	var b strings.Builder
-	for n := int64(64); n <= 1<<16; n *= 2 {
-		b.WriteString(r.At(n, c.Bytes).String())
-		b.WriteByte(' ')
-	}
-	return b.String()
+	slices.SortFunc(list, func(a, b guess) int {
+		return cmp.Or(cmp.Compare(a.regret, b.regret), cmp.Compare(a.variant, b.variant))
+	})
+	return list
 }

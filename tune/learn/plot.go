@@ -6,177 +6,183 @@ import (
 	"io"
 	"math"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/palette/moreland"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
 	"normbench/internal/picture"
 	"normbench/kernels"
-	"normbench/kernels/launchrule"
+	"normbench/kernels/rule"
 )
 
-// Plot draws two maps of rows by columns for each class: what the rules reach on the measured problems, in
-// percent of the speed of a copy, and their regret, the time over the best known. format is svg or png.
-func (r *Result) Plot(w io.Writer, format string) error {
-	const width, height = 430, 320 // points, per panel
-	maps := r.Maps()
-	W, H := vg.Length(2*width), vg.Length(height*len(maps))
-	all, write := picture.Canvas(W, H, format)
-	for i, m := range maps {
-		for side, panel := range []struct {
-			title string
-			scale scale
-			value func(Dot) (float64, bool)
-		}{
-			{m.Class.String() + ": % of a copy's speed", scale{lo: 20, hi: 100, unit: "%"}, func(d Dot) (float64, bool) { return d.Percent, d.Percent > 0 }},
-			{"regret: time over the best known, less one", scale{lo: 0, hi: 20, unit: "%", worst: true}, func(d Dot) (float64, bool) { return 100 * d.Regret, true }},
-		} {
-			s := panel.scale
-			p, err := m.panel(panel.title, panel.value, s)
-			if err != nil {
-				return err
+// A Square is a cell of a map with what its problems say.
+type Square struct {
+	NLo, NHi, MLo, MHi int64
+	Line, Cell         int
+	Variant            kernels.Variant
+	Number             int // of the variant in the legend
+	Problems           int // measured in it,
+	Regret             float64
+	Percent            float64 // of the speed of a copy, in the mean of these; 0 where that is not known
+}
+
+// A Panel is a raster as squares.
+type Panel struct {
+	Title   string
+	Raster  *rule.Raster
+	Squares []Square
+}
+
+// Panels are the rasters of a map with the means of the measured problems of each cell. Regret is over those where the
+// cell's config was measured.
+func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel) {
+	for i := range m.Rasters {
+		r := &m.Rasters[i]
+		p := Panel{Title: r.Title(), Raster: r}
+		at := map[[2]int]int{}
+		for line := range r.Lines {
+			for cell := range r.Rows {
+				v, ok := r.Pick(line, cell)
+				s := Square{Line: line, Cell: cell, Variant: v}
+				if s.NLo, s.NHi, s.MLo, s.MHi = r.Span(line, cell, d.SMs); ok && s.NLo <= s.NHi && s.MLo <= s.MHi {
+					for k := range r.Legend {
+						if r.Legend[k] == v {
+							s.Number = k
+						}
+					}
+					at[[2]int{line, cell}] = len(p.Squares)
+					p.Squares = append(p.Squares, s)
+				}
 			}
-			x, y := vg.Length(side*width), vg.Length((len(maps)-1-i)*height)
-			area := draw.Crop(all, x+8, x+width-W-58, y+8, y+height-H-8)
-			p.Draw(area)
-			s.draw(draw.Crop(all, x+width-50, x+width-W-4, y+46, y+height-H-34))
+		}
+		speeds := make([]int, len(p.Squares))
+		for _, q := range points {
+			if rule.ClassOf(q.Problem) != r.Class || rule.AlignOf(q.Problem.N, q.Problem.DType.Size()) != r.Align {
+				continue
+			}
+			line, cell, ok := r.At(q.Problem.M, q.Problem.N, d.SMs)
+			k, there := at[[2]int{line, cell}]
+			if !ok || !there || q.US[p.Squares[k].Variant] == 0 {
+				continue
+			}
+			s, us := &p.Squares[k], q.US[p.Squares[k].Variant]
+			s.Problems++
+			s.Regret += math.Log(us / q.BestUS)
+			if q.Stream > 0 {
+				s.Percent += math.Log(100 * q.Stream / us)
+				speeds[k]++
+			}
+		}
+		for k := range p.Squares {
+			if s := &p.Squares[k]; s.Problems > 0 {
+				if s.Regret = math.Exp(s.Regret / float64(s.Problems)); speeds[k] > 0 {
+					s.Percent = math.Exp(s.Percent / float64(speeds[k]))
+				}
+			}
+		}
+		panels = append(panels, p)
+	}
+	return panels
+}
+
+// The measures of a picture, in points.
+const (
+	side               = 12 // of a square
+	panelLeft          = 52
+	panelTop           = 40
+	panelRight, bottom = 22, 26
+)
+
+// A shade is a colour for each value up to it. All of them are dark enough on white, and differ in lightness.
+type shade struct {
+	most float64
+	c    color.Color
+}
+
+var (
+	regretShades = []shade{{1.01, grey(0xd9, 0xe8, 0xf6)}, {1.02, grey(0x9e, 0xc5, 0xe8)}, {1.05, grey(0x4f, 0x93, 0xc9)},
+		{1.10, grey(0x1c, 0x5c, 0x9c)}, {math.Inf(1), grey(0x8c, 0x1d, 0x18)}}
+	speedShades = []shade{{50, grey(0x8c, 0x1d, 0x18)}, {70, grey(0x1c, 0x5c, 0x9c)}, {85, grey(0x4f, 0x93, 0xc9)},
+		{95, grey(0x9e, 0xc5, 0xe8)}, {math.Inf(1), grey(0xd9, 0xe8, 0xf6)}}
+	unmeasured = grey(0xf2, 0xf2, 0xf2)
+)
+
+func grey(r, g, b uint8) color.Color { return color.RGBA{r, g, b, 0xff} }
+
+func colour(shades []shade, v float64) color.Color {
+	for _, s := range shades {
+		if v <= s.most {
+			return s.c
+		}
+	}
+	return color.Black
+}
+
+// Plot draws a map: for each raster its configs by their letters, the regret and the % of a copy's speed of the problems
+// measured in each cell. format is svg or png.
+func Plot(w io.Writer, format string, m *rule.Map, points []*Point, d kernels.DeviceInfo) error {
+	panels := Panels(m, points, d)
+	across, down := 1, 1
+	for _, p := range panels {
+		across, down = max(across, len(p.Raster.Rows)), max(down, len(p.Raster.Lines))
+	}
+	width, height := vg.Length(panelLeft+side*across+panelRight), vg.Length(panelTop+side*down+bottom)
+	all, write := picture.Canvas(3*width, height*vg.Length(max(len(panels), 1)), format)
+	small, title := picture.Sans(8), picture.Sans(11)
+	for i, p := range panels {
+		top := height * vg.Length(len(panels)-i)
+		for k, of := range []struct {
+			title string
+			fill  func(s Square) color.Color
+		}{
+			{"configs by letter", func(s Square) color.Color { return hue(s.Number) }},
+			{"regret: up to 1, 2, 5, 10%, more in red", func(s Square) color.Color { return colour(regretShades, s.Regret) }},
+			{"% of a copy's speed: below 50 in red, 70, 85, 95", func(s Square) color.Color { return colour(speedShades, s.Percent) }},
+		} {
+			left := width * vg.Length(k)
+			all.FillText(title, vg.Point{X: left + panelLeft, Y: top - 14}, p.Title)
+			all.FillText(small, vg.Point{X: left + panelLeft, Y: top - 26}, of.title)
+			for _, s := range p.Squares {
+				x, y := left+panelLeft+side*vg.Length(s.Cell), top-panelTop-side*vg.Length(s.Line+1)
+				c := of.fill(s)
+				if k > 0 && (s.Problems == 0 || k == 2 && s.Percent == 0) {
+					c = unmeasured
+				}
+				all.FillPolygon(c, []vg.Point{{X: x, Y: y}, {X: x + side - 1, Y: y}, {X: x + side - 1, Y: y + side - 1}, {X: x, Y: y + side - 1}})
+				if k == 0 {
+					all.FillText(small, vg.Point{X: x + 3, Y: y + 3}, p.Raster.Lines[s.Line].Cells[s.Cell:s.Cell+1])
+				}
+			}
+			axes(all, p.Raster, left, top, small, d)
 		}
 	}
 	_, err := write.WriteTo(w)
 	return err
 }
 
-// A scale gives numbers colours.
-type scale struct {
-	lo, hi float64
-	unit   string
-	worst  bool // high is bad
-}
-
-func (s scale) at(x float64) color.Color {
-	t := min(max((x-s.lo)/(s.hi-s.lo), 0), 1)
-	if s.worst {
-		t = 1 - t
+// axes name the first columns of every other line, and the first rows of every fourth cell.
+func axes(all draw.Canvas, r *rule.Raster, left, top vg.Length, small draw.TextStyle, d kernels.DeviceInfo) {
+	for line := 0; line < len(r.Lines); line += 2 {
+		label := fmt.Sprint(r.Lines[line].From)
+		all.FillText(small, vg.Point{X: left + panelLeft - 4 - vg.Length(5*len(label)), Y: top - panelTop - side*vg.Length(line+1) + 3}, label)
 	}
-	m := moreland.Kindlmann() // dark is bad, whatever a reader sees of hues
-	m.SetMin(0)
-	m.SetMax(1)
-	c, err := m.At(0.05 + 0.85*t)
-	if err != nil {
-		return color.Black
-	}
-	return c
-}
-
-// draw is the scale as a bar with numbers.
-func (s scale) draw(c draw.Canvas) {
-	const steps = 40
-	style := picture.Sans(9.5)
-	style.YAlign = draw.YCenter
-	for i := range steps {
-		y0 := c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i)/steps
-		y1 := c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i+1)/steps
-		x := s.lo + (s.hi-s.lo)*(float64(i)+0.5)/steps
-		c.FillPolygon(s.at(x), []vg.Point{{X: c.Min.X, Y: y0}, {X: c.Min.X + 10, Y: y0}, {X: c.Min.X + 10, Y: y1}, {X: c.Min.X, Y: y1}})
-	}
-	for i := range 5 {
-		x := s.lo + (s.hi-s.lo)*float64(i)/4
-		c.FillText(style, vg.Point{X: c.Min.X + 13, Y: c.Min.Y + (c.Max.Y-c.Min.Y)*vg.Length(i)/4}, fmt.Sprintf("%.3g%s", x, s.unit))
-	}
-}
-
-// A Dot is a measured problem with what the rules reach there.
-type Dot struct {
-	Problem kernels.Problem
-	Fresh   bool    // drawn at random
-	Percent float64 // of the speed of a copy; 0 where the copy has no time
-	Regret  float64 // time over the best known, less one
-	Known   bool    // the time of the rules' answer was measured, not expected
-}
-
-// A Map is the dots of a class.
-type Map struct {
-	Class launchrule.Class
-	Dots  []Dot
-}
-
-// Maps are the measured problems of each class.
-func (r *Result) Maps() (maps []Map) {
-	for k, c := range r.classes {
-		m := Map{Class: c.Class}
-		for i, p := range c.points {
-			g, known := c.answer(&r.fits[k], i)
-			m.Dots = append(m.Dots, Dot{p.Problem, p.Fresh, 100 * p.Stream / (p.BestUS * math.Exp(g)), math.Expm1(g), known})
+	y := top - panelTop - side*vg.Length(len(r.Lines)) - 11
+	for cell := 0; cell < len(r.Rows); cell += 4 {
+		lo := int64(1)
+		if cell > 0 {
+			lo = r.Rows[cell-1].Last(d.SMs) + 1
 		}
-		maps = append(maps, m)
+		all.FillText(small, vg.Point{X: left + panelLeft + side*vg.Length(cell), Y: y}, fmt.Sprintf("%d", lo))
 	}
-	return maps
+	all.FillText(small, vg.Point{X: left + panelLeft, Y: y - 10}, "rows from; down: columns from")
 }
 
-// panel is a plot with a dot for each problem. Fresh draws are squares.
-func (m *Map) panel(title string, value func(Dot) (float64, bool), s scale) (*plot.Plot, error) {
-	p := logPlot(title, "N, columns", "M, rows")
-	x, y := powers{Base: 4, Lo: math.Inf(1)}, powers{Base: 16, Lo: math.Inf(1)}
-	var dots plotter.XYs
-	var values []float64
-	var fresh []bool
-	for _, q := range m.Dots {
-		v, ok := value(q)
-		if !ok {
-			continue
-		}
-		n, m := float64(q.Problem.N), float64(q.Problem.M)
-		x.Lo, x.Hi, y.Lo, y.Hi = min(x.Lo, n), max(x.Hi, n), min(y.Lo, m), max(y.Hi, m)
-		dots, values, fresh = append(dots, plotter.XY{X: n, Y: m}), append(values, v), append(fresh, q.Fresh)
+// hue is a light colour of its own for each of a legend's configs: letters tell those apart that are alike.
+func hue(n int) color.Color {
+	h := math.Mod(float64(n)*0.618034, 1) * 6
+	light := 0.93 - 0.12*float64(n%3)
+	f := func(k float64) uint8 {
+		x := math.Mod(h+k, 6)
+		return uint8(255 * light * (1 - 0.35*min(max(math.Abs(x-3)-1, 0), 1)))
 	}
-	if len(dots) == 0 {
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 2, 1, 2
-		return p, nil
-	}
-	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = x.Lo/1.3, x.Hi*1.3, y.Lo/1.5, y.Hi*1.5
-	p.X.Tick.Marker, p.Y.Tick.Marker = x, y
-	d, err := plotter.NewScatter(dots)
-	if err != nil {
-		return nil, err
-	}
-	d.GlyphStyleFunc = func(i int) draw.GlyphStyle {
-		g := draw.GlyphStyle{Color: s.at(values[i]), Radius: vg.Points(2.2), Shape: draw.CircleGlyph{}}
-		if fresh[i] {
-			g.Shape = draw.BoxGlyph{}
-		}
-		return g
-	}
-	p.Add(d)
-	return p, nil
-}
-
-// logPlot is a plot with the fonts of all plots, and logarithmic axes.
-func logPlot(title, x, y string) *plot.Plot {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Title.TextStyle.Font, p.Title.Padding = picture.Sans(12).Font, vg.Points(5)
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Tick.Label.Font, a.Scale = picture.Sans(11).Font, picture.Sans(10).Font, plot.LogScale{}
-	}
-	return p
-}
-
-// powers are ticks at the powers of a number, and at the ends of what is drawn.
-type powers struct{ Base, Lo, Hi float64 }
-
-// Ticks implements plot.Ticker.
-func (t powers) Ticks(lo, hi float64) []plot.Tick {
-	ts := []plot.Tick{{Value: t.Lo, Label: fmt.Sprintf("%.0f", t.Lo)}}
-	room := math.Pow(hi/lo, 0.12) // for a label
-	for v := 1.0; v <= t.Hi; v *= t.Base {
-		if v >= t.Lo*room && v*room <= t.Hi {
-			ts = append(ts, plot.Tick{Value: v, Label: fmt.Sprintf("%.0f", v)})
-		}
-	}
-	if t.Hi > t.Lo {
-		ts = append(ts, plot.Tick{Value: t.Hi, Label: fmt.Sprintf("%.0f", t.Hi)})
-	}
-	return ts
+	return color.RGBA{f(0), f(4), f(2), 0xff}
 }

@@ -22,7 +22,9 @@ import (
 type sim struct {
 	info kernels.DeviceInfo
 	seed uint64
-	off  float64 // how far its families and knobs differ from those of seed: another card
+	// rough is how far single configs are off what their knobs say, and how far that changes from octave to octave.
+	rough float64
+	off   float64 // how far its families and knobs differ from those of seed: another card
 
 	mu       sync.Mutex
 	clock    time.Time
@@ -44,6 +46,9 @@ type simKnob struct{ steep, at, row, rows, uneven float64 }
 const compilers = 16
 
 var registry = families.New()
+
+// bare knows no maps.
+var bare = families.With()
 
 func newSim(seed uint64, off float64) *sim {
 	return &sim{info: devicetest.H200(), seed: seed, off: off, clock: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
@@ -107,6 +112,10 @@ func (s *sim) seconds(p kernels.Problem, v kernels.Variant) float64 {
 		d := math.Log2(1+float64(x.Value)) - k.at - k.row*row - k.rows*rows - k.uneven*uneven
 		lost += k.steep * min(d*d, 9)
 	}
+	if s.rough > 0 {
+		name := v.String()
+		lost += s.rough * (normal(s.seed, name) + normal(s.seed, name, math.Round(math.Log2(float64(p.N)))) + normal(s.seed, name, math.Round(math.Log2(float64(p.M))/2))) / 1.7
+	}
 	return ideal * (1 + max(lost, 0.02))
 }
 
@@ -144,7 +153,7 @@ type wish struct {
 	at    time.Time
 }
 
-// work lets the compilers run until a time: of what is announced the newest first. A unit takes 1.2 seconds.
+// work lets the compilers run until a time: of what is announced the newest first.
 func (s *sim) work(until time.Time) {
 	for len(s.wishes) > 0 {
 		w := &s.wishes[len(s.wishes)-1]
@@ -161,7 +170,7 @@ func (s *sim) work(until time.Time) {
 			return
 		}
 		if _, done := s.ready[w.units[0]]; !done {
-			s.free[first] = start.Add(1200 * time.Millisecond)
+			s.free[first] = start.Add(compileTime)
 			s.ready[w.units[0]] = s.free[first]
 		}
 		w.units = w.units[1:]
@@ -177,22 +186,37 @@ func (s *sim) idle() (first int) {
 	return first
 }
 
-func unit(p kernels.Problem, v kernels.Variant) string { return v.String() + " " + fmt.Sprint(p.N) }
+// compileTime is what one kernel takes on one core: an H200's host with 32 cores compiled some 50 kernels a second.
+const compileTime = 600 * time.Millisecond
 
-// need is when a unit is compiled that is asked for now.
-func (s *sim) need(p kernels.Problem, v kernels.Variant) time.Time {
+// unitsFor are the kernels of a variant, each compiled once.
+func (s *sim) unitsFor(p kernels.Problem, v kernels.Variant) []string {
+	f, err := registry.Lookup(v.Family)
+	if err != nil || strings.HasSuffix(v.Family, "/stream") {
+		return nil
+	}
+	return unitsOf(f, p, v, s.info)
+}
+
+// need is when the kernels of a variant are compiled that is asked for now.
+func (s *sim) need(p kernels.Problem, v kernels.Variant) (last time.Time) {
 	s.work(s.clock)
-	key := unit(p, v)
-	if t, ok := s.ready[key]; ok {
-		return t
+	for _, key := range s.unitsFor(p, v) {
+		t, ok := s.ready[key]
+		if !ok {
+			first := s.idle()
+			if s.free[first].Before(s.clock) {
+				s.free[first] = s.clock
+			}
+			s.free[first] = s.free[first].Add(compileTime)
+			s.ready[key] = s.free[first]
+			t = s.free[first]
+		}
+		if t.After(last) {
+			last = t
+		}
 	}
-	first := s.idle()
-	if s.free[first].Before(s.clock) {
-		s.free[first] = s.clock
-	}
-	s.free[first] = s.free[first].Add(1200 * time.Millisecond)
-	s.ready[key] = s.free[first]
-	return s.free[first]
+	return last
 }
 
 func (s *sim) Prefetch(p kernels.Problem, vs []kernels.Variant) {
@@ -202,7 +226,7 @@ func (s *sim) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 	s.wishes = slices.DeleteFunc(s.wishes, func(w wish) bool { return w.p == p })
 	w := wish{p: p, at: s.clock}
 	for _, v := range vs {
-		w.units = append(w.units, unit(p, v))
+		w.units = append(w.units, s.unitsFor(p, v)...)
 	}
 	s.wishes = append(s.wishes, w)
 }

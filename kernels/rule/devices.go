@@ -1,0 +1,84 @@
+package rule
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"normbench/internal/hint"
+	"normbench/internal/textfile"
+	"normbench/kernels"
+)
+
+//go:embed devices.json
+var devices []byte
+
+// A KnownDevice is a GPU that can be reasoned about without having it, by public figures.
+// Shared memory per block and registers are those of its compute capability (CUDA C++ Programming Guide).
+type KnownDevice struct {
+	Key string // h100, as --device takes it
+	kernels.DeviceInfo
+	Source string // of the figures
+}
+
+// KnownDevices are those of devices.json.
+var KnownDevices = sync.OnceValue(func() []KnownDevice {
+	var infos []kernels.DeviceInfo
+	var known []struct{ Key, Source string }
+	if err := errors.Join(json.Unmarshal(devices, &infos), json.Unmarshal(devices, &known)); err != nil {
+		panic(err) // the file is embedded, and a test reads it
+	}
+	all := make([]KnownDevice, len(infos))
+	for i, k := range known {
+		all[i] = KnownDevice{k.Key, infos[i], k.Source}
+	}
+	return all
+})
+
+// deviceExample is a file that ReadDevice takes.
+const deviceExample = `{"name": "NVIDIA L4", "arch": "sm_89", "sms": 58, ` +
+	`"cache_bytes": 50331648, "shared_per_block": 101376}`
+
+// ReadDevice reads the figures of a GPU from a file with the fields of devices.json. Architecture,
+// SMs, L2 and the most dynamic shared memory of a CTA, in bytes, must be there, as launch rules and
+// families ask for them.
+func ReadDevice(path string) (kernels.DeviceInfo, error) {
+	type figures kernels.DeviceInfo // without the field names of before
+	var file struct {
+		figures
+		Key, Source string
+	}
+	data, err := textfile.Read(path, textfile.Small)
+	if err == nil {
+		r := json.NewDecoder(bytes.NewReader(data))
+		r.DisallowUnknownFields()
+		err = r.Decode(&file)
+	}
+	d := kernels.DeviceInfo(file.figures)
+	d.Kind, d.ID = cmp.Or(d.Kind, kernels.KindCUDA), cmp.Or(d.ID, kernels.Slug(d.Name), "unnamed")
+	d.Name, d.RegsPerSM = cmp.Or(d.Name, d.ID), cmp.Or(d.RegsPerSM, 65536)
+	switch {
+	case err != nil:
+	case d.Kind != kernels.KindCUDA:
+		err = fmt.Errorf("its kind is %q, not cuda", d.Kind)
+	case archOf(d.Arch) < 1:
+		err = fmt.Errorf("its arch is %q, not such as sm_89", d.Arch)
+	case d.SMs < 1:
+		err = fmt.Errorf("it has %d sms", d.SMs)
+	case d.CacheBytes < 1:
+		err = fmt.Errorf("it has %d cache_bytes", d.CacheBytes)
+	case d.SharedPerBlock < 1:
+		err = fmt.Errorf("it has %d shared_per_block", d.SharedPerBlock)
+	default:
+		err = d.Validate()
+	}
+	if err != nil {
+		help := "write `" + deviceExample + "`"
+		return kernels.DeviceInfo{}, hint.Errorf(help, "device file %s: %w", path, err)
+	}
+	return d, nil
+}

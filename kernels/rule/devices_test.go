@@ -1,0 +1,40 @@
+package rule
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+)
+
+func TestReadDevice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "card.json")
+	read := func(text string) (string, error) {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		d, err := ReadDevice(path)
+		return d.ID, err
+	}
+	for text, want := range map[string]string{
+		deviceExample: "nvidia-l4",
+		`{"arch": "sm_86", "sms": 72, "cache_bytes": 6291456, "shared_per_block": 101376}`: "unnamed",
+	} {
+		if id, err := read(text); err != nil || id != want {
+			t.Errorf("%s: %q, %v", text, id, err)
+		}
+	}
+	for old, new := range map[string]string{`"sm_89"`: `"ada"`, `58`: `0`, `50331648`: `-1`, `101376`: `0`, `"sms"`: `"sm"`, `{`: `[`, `"NVIDIA L4"`: `"a", "id": "../x"`, `"arch"`: `"kind": "cpu", "arch"`} {
+		text := strings.Replace(deviceExample, old, new, 1)
+		if _, err := read(text); err == nil || !strings.Contains(err.Error(), "card.json: ") || hint.Of(err) == "" {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, k := range KnownDevices() {
+		if k.Arch == "" || k.SMs < 1 || k.CacheBytes < 1 || k.SharedPerBlock < 1 {
+			t.Errorf("%s lacks what a file must have", k.Key)
+		}
+	}
+}

@@ -1,0 +1,345 @@
+package rule
+
+import (
+	"encoding/json"
+	"fmt"
+	gofmt "go/format"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// Formats are what Export writes.
+var Formats = []string{"go", "python", "cpp", "json"}
+
+// alphabet are the digits of numbers in exported strings.
+const alphabet = Letters + "!#$&()*+,-./:;<=>@[]^_{|}~"
+
+// An export is the answers of a book as data that one short function looks up, the same in every language. Numbers in its
+// strings have as many digits of the alphabet as the longest list needs.
+type export struct {
+	About    []string         `json:"about"`
+	Alphabet string           `json:"alphabet"`
+	Digits   int              `json:"digits"`
+	Families []string         `json:"families"` // name, * for rms_ or ln_, and knobs of each, with the value of those that all its configs share
+	Configs  []string         `json:"configs"`  // of each a family and the values of its other knobs
+	Columns  []int64          `json:"columns"`  // first ones of ranges
+	Rows     []int64          `json:"rows"`     // last ones
+	Lines    []string         `json:"lines"`    // of each the configs by ranges of rows: a config and its last rows, in turn
+	Rasters  []string         `json:"rasters"`  // of each the lines by ranges of columns: first columns and a line, in turn
+	Index    map[string][]int `json:"index"`    // of a class its rasters by alignment: 16, 8, 4 and 2 bytes
+}
+
+// Export writes the answers for some classes and columns, all where that is empty, as data with one function. It answers what
+// the book answers.
+func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, error) {
+	if !slices.Contains(Formats, format) {
+		return nil, hint.Errorf("use "+strings.Join(Formats, ", "), "unknown export %q", format)
+	}
+	x := b.export(classes, columns)
+	switch format {
+	case "json":
+		text, err := json.Marshal(x)
+		return append(text, '\n'), err
+	case "go":
+		return gofmt.Source([]byte(x.code(golang)))
+	case "python":
+		return []byte(x.code(python)), nil
+	}
+	return []byte(x.code(cpp)), nil
+}
+
+// A Run is a config with the last rows that it is for.
+type Run struct {
+	Variant kernels.Variant
+	Last    int64
+}
+
+// A strip is the runs of columns from some on.
+type strip struct {
+	from int64
+	runs []Run
+}
+
+// starred is a variant by the name that its family's design has for both ops.
+func starred(v kernels.Variant, op kernels.Op) kernels.Variant {
+	if rest, ok := strings.CutPrefix(v.Family, map[kernels.Op]string{kernels.RMSNorm: "rms_", kernels.LayerNorm: "ln_"}[op]); ok {
+		v.Family = "*" + rest
+	}
+	return v
+}
+
+// Runs are the answers for rows of n columns, all rows in order. There are none where the class has no such columns.
+func (b *Book) Runs(c Class, n int64) []Run {
+	align := AlignOf(n, c.Bytes)
+	_, lasts := b.bounds(c, align)
+	return b.runs(c, align, n, n, lasts)
+}
+
+// bounds are the first columns and the last rows of the cells that answer for a class: the map's and the standard ones.
+func (b *Book) bounds(c Class, align int64) (froms, lasts []int64) {
+	for _, r := range []*Raster{standard(c, align, b.Device.SMs), b.raster(c, align)} {
+		if r == nil {
+			continue
+		}
+		for _, l := range r.Lines {
+			froms = append(froms, l.From)
+		}
+		for _, bound := range r.Rows {
+			lasts = append(lasts, min(bound.Last(b.Device.SMs), MaxM))
+		}
+	}
+	sortUnique(&froms)
+	sortUnique(&lasts)
+	return froms, lasts
+}
+
+func (b *Book) raster(c Class, align int64) *Raster {
+	if b.Map == nil {
+		return nil
+	}
+	return b.Map.Raster(c, align)
+}
+
+func (b *Book) runs(c Class, align, nLo, nHi int64, lasts []int64) (runs []Run) {
+	ns := columnsIn(nLo, nHi, align, c)
+	if len(ns) == 0 {
+		return nil // no problem has such columns: whatever answers
+	}
+	least := int64(1)
+	for _, last := range lasts {
+		ms := rowsIn(least, min(last, MaxElems/ns[0]), c)
+		if least = last + 1; len(ms) == 0 {
+			continue
+		}
+		v := b.Answer(c.Problem(ms[0], ns[0])).Variant
+		if k := len(runs) - 1; k >= 0 && runs[k].Variant == v {
+			runs[k].Last = last
+		} else {
+			runs = append(runs, Run{v, last})
+		}
+	}
+	if len(runs) > 0 {
+		runs[len(runs)-1].Last = MaxM
+	}
+	return runs
+}
+
+// strips are the answers of a class at an alignment, without neighbours that are alike. Of columns, where there are some, others have
+// strips without runs between them.
+func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
+	froms, lasts := b.bounds(c, align)
+	if len(columns) > 0 {
+		froms = nil
+		for _, n := range columns {
+			if AlignOf(n, c.Bytes) == align {
+				froms = append(froms, n, n+1)
+			}
+		}
+		sortUnique(&froms)
+	}
+	for i, from := range froms {
+		end := int64(MaxN)
+		if i+1 < len(froms) {
+			end = froms[i+1] - 1
+		}
+		s := strip{from: from}
+		if from <= MaxN && (len(columns) == 0 || slices.Contains(columns, from)) {
+			s.runs = b.runs(c, align, from, end, lasts)
+		}
+		for k := range s.runs {
+			s.runs[k].Variant = starred(s.runs[k].Variant, c.Op)
+		}
+		if k := len(list) - 1; len(s.runs) == 0 && len(columns) == 0 || k >= 0 && slices.Equal(list[k].runs, s.runs) {
+			continue
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// export lays the answers out.
+func (b *Book) export(classes []Class, columns []int64) *export {
+	type raster struct {
+		class  Class
+		align  int64
+		strips []strip
+	}
+	var rasters []raster
+	for _, c := range classes {
+		for _, align := range Aligns(c.Bytes) {
+			rasters = append(rasters, raster{class: c, align: align})
+		}
+	}
+	work := make(chan *raster)
+	var wait sync.WaitGroup
+	for range 8 {
+		wait.Go(func() {
+			for r := range work {
+				r.strips = b.strips(r.class, r.align, columns)
+			}
+		})
+	}
+	for i := range rasters {
+		work <- &rasters[i]
+	}
+	close(work)
+	wait.Wait()
+
+	var variants []kernels.Variant
+	x := &export{About: b.about(), Alphabet: alphabet, Digits: 1, Index: map[string][]int{}}
+	for _, r := range rasters {
+		for _, s := range r.strips {
+			x.Columns = append(x.Columns, s.from)
+			for _, u := range s.runs {
+				x.Rows = append(x.Rows, u.Last)
+				variants = append(variants, u.Variant)
+			}
+		}
+	}
+	sortUnique(&x.Columns)
+	sortUnique(&x.Rows)
+	slices.SortFunc(variants, func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
+	variants = slices.Compact(variants)
+	x.addConfigs(variants)
+	lines, strips := map[string]bool{}, 0
+	for _, r := range rasters {
+		for _, s := range r.strips {
+			lines[fmt.Sprint(s.runs)] = true
+			strips++
+		}
+	}
+	for n := max(len(x.Columns), len(x.Rows), len(variants), len(lines)); n > pow(len(alphabet), x.Digits); {
+		x.Digits++
+	}
+	lineAt, rasterAt := map[string]int{}, map[string]int{}
+	for _, r := range rasters {
+		text := ""
+		for _, s := range r.strips {
+			line := ""
+			for _, u := range s.runs {
+				at, _ := slices.BinarySearchFunc(variants, u.Variant, func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
+				last, _ := slices.BinarySearch(x.Rows, u.Last)
+				line += x.number(at) + x.number(last)
+			}
+			from, _ := slices.BinarySearch(x.Columns, s.from)
+			text += x.number(from) + x.number(indexOf(&x.Lines, lineAt, line))
+		}
+		key := indexKey(r.class)
+		x.Index[key] = append(x.Index[key], indexOf(&x.Rasters, rasterAt, text))
+	}
+	return x
+}
+
+func sortUnique(list *[]int64) {
+	slices.Sort(*list)
+	*list = slices.Compact(*list)
+}
+
+func pow(n, k int) int {
+	p := 1
+	for range k {
+		p *= n
+	}
+	return p
+}
+
+// indexOf is where text stands in a list, to which it is added where it is new.
+func indexOf(list *[]string, at map[string]int, text string) int {
+	i, ok := at[text]
+	if !ok {
+		i = len(*list)
+		at[text], *list = i, append(*list, text)
+	}
+	return i
+}
+
+// number is n in digits of the alphabet.
+func (x *export) number(n int) string {
+	b := make([]byte, x.Digits)
+	for i := range b {
+		b[len(b)-1-i] = alphabet[n%len(alphabet)]
+		n /= len(alphabet)
+	}
+	return string(b)
+}
+
+// indexKey names a class in an export: op, pass, bytes of an element and the sum of its options.
+func indexKey(c Class) string {
+	sum := 0
+	for i, name := range optionNames {
+		if c.With&(1<<i) != 0 {
+			sum += optionSums[name]
+		}
+	}
+	return fmt.Sprintf("%s %s %d %d", c.Op, c.Pass, c.Bytes, sum)
+}
+
+// optionSums are what the options of an exported function add.
+var optionSums = map[string]int{"bias": 1, "zc": 2, "noweight": 4, "residual": 8, "fp8": 16, "fp8t": 32, "acc": 64, "uneven": 128}
+
+// addConfigs lists families with the knobs that some config of theirs has, and configs.
+func (x *export) addConfigs(variants []kernels.Variant) {
+	by := map[string][]kernels.Variant{}
+	for _, v := range variants {
+		by[v.Family] = append(by[v.Family], v)
+	}
+	names := slices.Sorted(maps.Keys(by))
+	free := map[string][]*kernels.Knob{} // those that differ
+	for _, name := range names {
+		text := name
+		for _, k := range knobsOf(by[name]) {
+			one := by[name][0].Config.Get(k)
+			if slices.ContainsFunc(by[name], func(v kernels.Variant) bool { return v.Config.Get(k) != one }) {
+				free[name] = append(free[name], k)
+				text += " " + k.Name
+			} else {
+				text += fmt.Sprintf(" %s=%d", k.Name, one)
+			}
+		}
+		x.Families = append(x.Families, text)
+	}
+	for _, v := range variants {
+		text := fmt.Sprint(slices.Index(names, v.Family))
+		for _, k := range free[v.Family] {
+			text += fmt.Sprintf(",%d", v.Config.Get(k))
+		}
+		x.Configs = append(x.Configs, text)
+	}
+}
+
+// about is the comment at the head of the code, by lines.
+func (b *Book) about() []string {
+	d := b.Device
+	lines := []string{
+		"Code generated by normbench rule. DO NOT EDIT.", "",
+		fmt.Sprintf("Launch configs for %s (%s, %d SMs, %s of L2), by %s.", oneLine(d.Name), oneLine(d.Arch), d.SMs, kernels.FormatBytes(d.CacheBytes), b.Step),
+	}
+	if m := b.Map; m != nil {
+		if m.Tool != "" {
+			lines = append(lines, fmt.Sprintf("Filled by normbench %s, %s.", oneLine(m.Tool), m.Created.UTC().Format("2006-01-02")))
+		}
+		for _, f := range slices.Sorted(maps.Keys(m.Sources)) {
+			lines = append(lines, fmt.Sprintf("Kernel source: %s %s", oneLine(f), oneLine(m.Sources[f])))
+		}
+		partial := map[string]bool{} // users' families
+		for _, r := range m.Rasters {
+			for _, v := range r.Legend {
+				f, err := b.analytic.Lookup(v.Family)
+				if err == nil && slices.ContainsFunc(r.Class.kin(), func(p kernels.Problem) bool { return f.Serves(p) != nil }) {
+					partial[v.Family] = true
+				}
+			}
+		}
+		for _, f := range slices.Sorted(maps.Keys(partial)) {
+			lines = append(lines, f+" does not serve every bias and weight: check before its launch.")
+		}
+	}
+	return append(lines, "", fmt.Sprintf("Outside of M 1 to %d, N %d to %d and M*N up to %d there is no answer: measure there.", MaxM, MinN, MaxN, MaxElems))
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,194 @@
+package rule
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"normbench/kernels"
+)
+
+// A Map is the measured answers of one device, with where they come from.
+type Map struct {
+	Device  kernels.DeviceInfo
+	Rasters []Raster // in the order of Class.Compare, then the widest alignment first
+
+	Tool     string            // version of normbench that filled it
+	Created  time.Time         //
+	Runs     json.RawMessage   // that measured it, as tune.Run
+	Protocol json.RawMessage   // a record.Protocol
+	Sources  map[string]string // hash of each family's sources that was measured
+}
+
+// A Raster is the configs of a class at one alignment of rows: a letter for each cell of columns and rows.
+type Raster struct {
+	Class  Class
+	Align  int64             // bytes that rows start at a multiple of, see AlignOf
+	Legend []kernels.Variant // of the letters in order, whole configs
+	Rows   []Bound           // ascending: of each letter of a line
+	Lines  []Line            // ascending
+
+	Problems int     // that were measured
+	Regret   float64 // geometric mean of time over the best known at them: 1 is perfect; 0 if that is not known
+}
+
+// A Line is the cells of columns from From up to the next line's.
+type Line struct {
+	From     int64
+	Cells    string // letters; Nothing for a cell without an answer
+	Evidence string // as long: see the evidence constants
+}
+
+// Letters name the configs of a legend, and so bound it.
+const Letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// Nothing is the letter of a cell outside of what was filled.
+const Nothing = '.'
+
+// The evidence of a cell's config, a letter each.
+const (
+	Measured  = 'm' // it was measured in the cell
+	Neighbour = 'n' // it was measured in cells nearby
+	Borrowed  = 'b' // it is of another class or device, or the analytic base's
+	ByHand    = 'h' // somebody wrote it
+)
+
+// letterOf is the place of a letter in Letters, -1 for none.
+func letterOf(c byte) int {
+	switch {
+	case 'a' <= c && c <= 'z':
+		return int(c - 'a')
+	case 'A' <= c && c <= 'Z':
+		return int(c-'A') + 26
+	case '0' <= c && c <= '9':
+		return int(c-'0') + 52
+	}
+	return -1
+}
+
+// Match says how an answer came about.
+type Match string
+
+// The matches.
+const (
+	MatchCell    Match = "cell"    // a cell of the map
+	MatchMoved   Match = "moved"   // the cell's config is refused on this device: that of the nearest cell which is not
+	MatchBase    Match = "base"    // the map has no such cell: the analytic base's pick for it
+	MatchOutside Match = "outside" // no map is for such problems: the analytic base
+)
+
+// An Answer is a cell with its config.
+type Answer struct {
+	Match      Match
+	Raster     *Raster // nil without a cell
+	Line, Cell int     // of it
+	Variant    kernels.Variant
+}
+
+// Evidence is the letter of what the answer rests on, 0 without a cell.
+func (a *Answer) Evidence() byte {
+	if a.Raster == nil || a.Cell >= len(a.Raster.Lines[a.Line].Evidence) {
+		return 0
+	}
+	return a.Raster.Lines[a.Line].Evidence[a.Cell]
+}
+
+// Raster is the raster of a class at an alignment, or nil.
+func (m *Map) Raster(c Class, align int64) *Raster {
+	for i := range m.Rasters {
+		if r := &m.Rasters[i]; r.Align == align && r.Class.With == c.With && r.Class.Bytes == c.Bytes && r.Class.Pass == c.Pass && r.Class.Op == c.Op {
+			return r
+		}
+	}
+	return nil
+}
+
+// Find is the cell of a problem. It allocates nothing.
+func (m *Map) Find(p kernels.Problem, d *kernels.DeviceInfo) Answer {
+	if !Inside(p.M, p.N) {
+		return Answer{Match: MatchOutside}
+	}
+	r := m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size()))
+	if r == nil {
+		return Answer{Match: MatchBase}
+	}
+	line, cell, ok := r.At(p.M, p.N, d.SMs)
+	if !ok {
+		return Answer{Match: MatchBase}
+	}
+	v, ok := r.Pick(line, cell)
+	if !ok {
+		return Answer{Match: MatchBase}
+	}
+	return Answer{MatchCell, r, line, cell, v}
+}
+
+// At is the line and the cell of a shape; ok is false beyond them.
+func (r *Raster) At(m, n int64, sms int) (line, cell int, ok bool) {
+	lo, hi := 0, len(r.Lines) // the first line that begins beyond n
+	for lo < hi {
+		if i := (lo + hi) / 2; r.Lines[i].From <= n {
+			lo = i + 1
+		} else {
+			hi = i
+		}
+	}
+	line = lo - 1
+	lo, hi = 0, len(r.Rows) // the first bound that m is within
+	for k := int64(max(sms, 1)); lo < hi; {
+		if i := (lo + hi) / 2; r.Rows[i].last(k) < m {
+			lo = i + 1
+		} else {
+			hi = i
+		}
+	}
+	return line, lo, line >= 0 && lo < len(r.Rows)
+}
+
+// Pick is the config of a cell; ok is false where it has none.
+func (r *Raster) Pick(line, cell int) (v kernels.Variant, ok bool) {
+	if i := letterOf(r.Lines[line].Cells[cell]); i >= 0 && i < len(r.Legend) {
+		return r.Legend[i], true
+	}
+	return v, false
+}
+
+// Span is the shapes of a cell on a device with so many SMs: columns and rows, both ends included. It is empty, nHi < nLo or
+// mHi < mLo, where no problem of maps is in it.
+func (r *Raster) Span(line, cell, sms int) (nLo, nHi, mLo, mHi int64) {
+	nLo, nHi, mLo, mHi = r.Lines[line].From, MaxN, 1, min(r.Rows[cell].Last(sms), MaxM)
+	if line+1 < len(r.Lines) {
+		nHi = r.Lines[line+1].From - 1
+	}
+	if cell > 0 {
+		mLo = r.Rows[cell-1].Last(sms) + 1
+	}
+	if mLo*nLo > MaxElems {
+		mHi = mLo - 1
+	}
+	return nLo, nHi, mLo, mHi
+}
+
+// Letter is the letter of a variant, which a legend with room gets where it is new.
+func (r *Raster) Letter(v kernels.Variant) (byte, bool) {
+	i := slices.Index(r.Legend, v)
+	if i < 0 {
+		if len(r.Legend) == len(Letters) {
+			return 0, false
+		}
+		i = len(r.Legend)
+		r.Legend = append(r.Legend, v)
+	}
+	return Letters[i], true
+}
+
+// Blank is a raster of the standard cells without answers.
+func Blank(c Class, align int64, sms int) *Raster {
+	r := &Raster{Class: c, Align: align, Rows: Rows(sms)}
+	empty := strings.Repeat(string(Nothing), len(r.Rows))
+	for _, from := range Columns() {
+		r.Lines = append(r.Lines, Line{from, empty, empty})
+	}
+	return r
+}

@@ -1,0 +1,174 @@
+package rule
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+)
+
+// scattered is a map with random configs in all cells.
+func scattered(seed uint64) *Map {
+	r := rand.New(rand.NewPCG(seed, 1))
+	m := &Map{Device: devicetest.H200(), Tool: "test"}
+	for _, c := range Classes()[:4] {
+		for _, align := range Aligns(c.Bytes) {
+			x := Blank(c, align, m.Device.SMs)
+			for i := range x.Lines {
+				cells, evidence := []byte(x.Lines[i].Cells), []byte(x.Lines[i].Evidence)
+				for j := range cells {
+					if nLo, nHi, mLo, mHi := x.Span(i, j, m.Device.SMs); mHi < mLo || nHi < nLo {
+						continue
+					}
+					v := kernels.Variant{Family: "rms_fwd/cta_reg", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 1 + r.IntN(20)})}
+					cells[j], _ = x.Letter(v)
+					evidence[j] = Measured
+				}
+				x.Lines[i].Cells, x.Lines[i].Evidence = string(cells), string(evidence)
+			}
+			m.Rasters = append(m.Rasters, *x.tidy())
+		}
+	}
+	m.Sort()
+	return m
+}
+
+func TestMapText(t *testing.T) {
+	m := scattered(1)
+	half, err := json.MarshalIndent(map[string]any{"device": m.Device, "map": m, "entries": []int{}}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Parse("tuned.json", half)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, m) {
+		t.Errorf("read %+v, wrote %+v", got, m)
+	}
+	if _, err := Parse("tuned.json", []byte(strings.Replace(string(half), "mmmm", "mmmn", 1))); err == nil || !strings.Contains(err.Error(), "checksum") {
+		t.Errorf("a changed map: %v", err)
+	}
+}
+
+func TestFindAt(t *testing.T) {
+	m := scattered(2)
+	r := rand.New(rand.NewPCG(3, 1))
+	for range 100000 {
+		c := m.Rasters[r.IntN(len(m.Rasters))].Class
+		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 1+r.Int64N(1<<r.IntN(17)))
+		a := m.Find(p, &m.Device)
+		if !Inside(p.M, p.N) {
+			if a.Match != MatchOutside {
+				t.Fatalf("%s: %+v", p, a)
+			}
+			continue
+		}
+		if a.Match != MatchCell {
+			t.Fatalf("%s: %+v", p, a)
+		}
+		nLo, nHi, mLo, mHi := a.Raster.Span(a.Line, a.Cell, m.Device.SMs)
+		if p.N < nLo || p.N > nHi || p.M < mLo || p.M > mHi || AlignOf(p.N, c.Bytes) != a.Raster.Align {
+			t.Fatalf("%s is in the cell of columns %d to %d, rows %d to %d, %s", p, nLo, nHi, mLo, mHi, a.Raster.Title())
+		}
+	}
+}
+
+func TestLookupAllocates(t *testing.T) {
+	m, d := scattered(4), devicetest.H200()
+	p := m.Rasters[len(m.Rasters)-1].Class.Problem(4096, 8192)
+	if n := testing.AllocsPerRun(100, func() { m.Find(p, &d) }); n != 0 {
+		t.Errorf("a lookup allocates %v times", n)
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	m, d := scattered(5), devicetest.H200()
+	p := m.Rasters[len(m.Rasters)-1].Class.Problem(4097, 8191)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Find(p, &d)
+	}
+}
+
+// TestMerge: of two maps each cell has the better-evidenced config, whatever their lines and bounds, and of two alike next's.
+func TestMerge(t *testing.T) {
+	old, next := scattered(6), scattered(7)
+	if m, err := Merge(old, old, nil); err != nil || !reflect.DeepEqual(m.Rasters, old.Rasters) {
+		t.Errorf("a map merged with itself is another: %v", err)
+	}
+	r := rand.New(rand.NewPCG(8, 1))
+	next.Rasters = next.Rasters[1:]
+	for _, m := range []*Map{old, next} {
+		for i := range m.Rasters {
+			x := &m.Rasters[i]
+			split := x.Lines[5]
+			split.From += int64(1 + r.IntN(20))
+			x.Lines = append(x.Lines[:6:6], append([]Line{split}, x.Lines[6:]...)...)
+			for k := range x.Lines {
+				e := []byte(x.Lines[k].Evidence)
+				for j := range e {
+					if e[j] != Nothing {
+						e[j] = evidences[r.IntN(4)]
+					}
+				}
+				x.Lines[k].Evidence = string(e)
+			}
+		}
+	}
+	m, err := Merge(old, next, func(family string) bool { return false })
+	if err != nil || m.CheckValid() != nil {
+		t.Fatal(err, m.CheckValid())
+	}
+	for range 50000 {
+		c := old.Rasters[r.IntN(len(old.Rasters))].Class
+		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 64+r.Int64N(1<<r.IntN(17)))
+		a, b, got := old.Find(p, &m.Device), next.Find(p, &m.Device), m.Find(p, &m.Device)
+		want := a
+		if b.Variant.Family != "" && (a.Variant.Family == "" || rank(b.Evidence()) >= rank(a.Evidence())) {
+			want = b
+		}
+		if got.Variant != want.Variant || got.Evidence() != want.Evidence() {
+			t.Fatalf("%s: %v (%c) and %v (%c) make %v (%c)", p, a.Variant, a.Evidence(), b.Variant, b.Evidence(), got.Variant, got.Evidence())
+		}
+	}
+	if m, _ := Merge(old, next, func(string) bool { return true }); m.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant != next.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant {
+		t.Error("a stale cell stays")
+	}
+	if changed, of := next.Changed(next); changed != 0 || of == 0 {
+		t.Errorf("%d of %d cells of a map are not its own", changed, of)
+	}
+	other := *next
+	other.Device.ID = "nvidia-h100"
+	if _, err := Merge(old, &other, nil); err == nil {
+		t.Error("maps of two devices merge")
+	}
+}
+
+// FuzzParse: whatever the text, it is refused, or a map that is written and read as it was.
+func FuzzParse(f *testing.F) {
+	text, err := json.Marshal(map[string]any{"device": devicetest.H200(), "map": scattered(9)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a. m."]}]}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := Parse("f", text)
+		if err != nil || m == nil {
+			return
+		}
+		again, err := json.Marshal(map[string]any{"device": m.Device, "map": m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := Parse("f", again); err != nil || len(n.Rasters) != len(m.Rasters) {
+			t.Fatalf("%v: %s", err, again)
+		}
+		m.Find(Classes()[0].Problem(4096, 4096), &m.Device)
+	})
+}

@@ -1,0 +1,201 @@
+package learn
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/rule"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
+)
+
+// A Judged is a problem that the map had not seen, with the best that a full search finds there. Both were timed again
+// in the same rounds.
+type Judged struct {
+	Problem kernels.Problem `json:"problem"`
+	Pick    kernels.Variant `json:"pick"`
+	Found   kernels.Variant `json:"found"`
+	PickUS  float64         `json:"pick_us"`
+	FoundUS float64         `json:"found_us"`
+	// Regret is the pick's time over the found one's, with its 95% interval.
+	Regret   float64    `json:"regret"`
+	Interval [2]float64 `json:"interval"`
+	// AboveFloor is the same without the time of an empty launch in both.
+	AboveFloor float64 `json:"above_floor,omitempty"`
+}
+
+// A Judgement is how good a map is on fresh problems.
+type Judgement struct {
+	Time     time.Time `json:"time"`
+	Tool     string    `json:"tool"`
+	Command  []string  `json:"command"`
+	Seed     uint64    `json:"seed"`
+	FloorUS  float64   `json:"floor_us,omitempty"` // of an empty launch
+	Problems []Judged  `json:"problems"`
+	// Mean is the geometric mean of Regret with its 95% interval over shapes, MeanAboveFloor that without the floor.
+	Mean           float64    `json:"mean"`
+	Interval       [2]float64 `json:"interval"`
+	MeanAboveFloor float64    `json:"mean_above_floor,omitempty"`
+	P95            float64    `json:"p95"`
+	Worst          float64    `json:"worst"`
+	Failed         int        `json:"failed,omitempty"` // problems without a time
+}
+
+// judgeSalt keeps the problems of a judgement from being those that learn draws with the same seed.
+const judgeSalt = 0x6a756467
+
+// Judge draws so many problems that none of known is, each shape once, searches each in full, and times what was found
+// against the map's pick.
+func Judge(ctx context.Context, l *Loop, m *rule.Map, known []*Point, n int, progress func(string)) (*Judgement, error) {
+	have := map[kernels.Problem]bool{}
+	for _, p := range known {
+		have[p.Problem] = true
+	}
+	info := l.Devices[0].Info()
+	reg := families.Over(l.Lab.Registry, m)
+	var ps []kernels.Problem
+	for _, s := range l.Domain.Draw(2*n+8, l.Seed^judgeSalt) {
+		p := sized(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
+		if len(ps) < n && !have[p] && p.CheckFits(info) == nil {
+			ps = append(ps, p)
+		}
+	}
+	tasks, err := sweep.Grid(ctx, reg, ps, info, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	const rounds, finalists = 12, 8
+	run := l.Run
+	run.ID, run.Time = "judge", l.Now().UTC().Truncate(time.Millisecond)
+	final := run
+	final.ID += "-finals"
+	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{}, rounds)
+	found := map[kernels.Problem]kernels.Variant{}
+	o := sweep.Options{Run: run, Seed: l.Seed, Repeats: 2, Search: &sweep.Searching{Strategy: search.Auto, Seed: l.Seed,
+		Final: final, Finals: finalists, Rounds: rounds}}
+	o.Finished = func(recs []*record.Record) error {
+		for _, r := range recs {
+			if r.Chosen != "" && r.Status == kernels.StatusOK {
+				found[r.Problem] = r.Variant()
+			}
+		}
+		progress(fmt.Sprintf("searched %d of %d problems", len(found), len(ps)))
+		return nil
+	}
+	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, &keys{map[string]kernels.Status{}}, o); err != nil {
+		return nil, err
+	}
+	j := &Judgement{Time: run.Time, Tool: run.Tool, Command: run.Command, Seed: l.Seed, FloorUS: floorOf(run.SelfTest)}
+	pr := l.Run.Protocol
+	pr.Samples = 8
+	for i, t := range tasks {
+		v, ok := found[t.Problem]
+		if !ok {
+			j.Failed++
+			continue
+		}
+		d, err := sweep.RunDuel(ctx, reg, l.Devices[0], sweep.Duel{Problem: t.Problem, A: v, B: t.Base}, sweep.DuelOptions{
+			Protocol: pr, Order: sweep.OrderRandom, Seed: l.Seed + uint64(i), Repeats: 2, MinClock: sweep.MinClock,
+			MaxReject: rounds, More: func(c verdict.Cell) bool { return len(c.Rounds) < rounds }})
+		if err != nil {
+			return nil, err
+		}
+		if d.Status != kernels.StatusOK {
+			j.Failed++
+			continue
+		}
+		j.Problems = append(j.Problems, judged(d, j.FloorUS))
+		progress(fmt.Sprintf("compared %d of %d problems", i+1, len(tasks)))
+	}
+	j.sum()
+	return j, nil
+}
+
+// judged is what a duel of a found variant, A, with the map's pick, B, says.
+func judged(d *sweep.DuelResult, floor float64) Judged {
+	var a, b, logs []float64
+	for _, r := range d.Rounds {
+		a, b, logs = append(a, r.A), append(b, r.B), append(logs, math.Log(r.B/r.A))
+	}
+	x := Judged{Problem: d.Problem, Pick: d.B, Found: d.A, PickUS: stats.Median(b), FoundUS: stats.Median(a)}
+	if d.A == d.B {
+		x.Regret, x.Interval, x.AboveFloor = 1, [2]float64{1, 1}, 1
+		return x
+	}
+	mid, lo, hi := stats.HodgesLehmann(logs, 0.95)
+	x.Regret, x.Interval = math.Exp(mid), [2]float64{math.Exp(lo), math.Exp(hi)}
+	if floor > 0 && x.FoundUS > 1.05*floor {
+		x.AboveFloor = (x.Regret*x.FoundUS - floor) / (x.FoundUS - floor)
+	}
+	return x
+}
+
+// sum fills in the means. Shapes are drawn once each, so problems are the clusters.
+func (j *Judgement) sum() {
+	var logs, above, regrets []float64
+	for _, x := range j.Problems {
+		logs, regrets = append(logs, math.Log(x.Regret)), append(regrets, x.Regret)
+		if x.AboveFloor > 0 {
+			above = append(above, math.Log(x.AboveFloor))
+		}
+	}
+	if len(logs) == 0 {
+		return
+	}
+	mean := func(xs []float64) (sum float64) {
+		for _, x := range xs {
+			sum += x / float64(len(xs))
+		}
+		return sum
+	}
+	j.Mean = math.Exp(mean(logs))
+	if len(above) > 0 {
+		j.MeanAboveFloor = math.Exp(mean(above))
+	}
+	rng := rand.New(rand.NewPCG(j.Seed, judgeSalt))
+	means := make([]float64, 2000)
+	for i := range means {
+		for range logs {
+			means[i] += logs[rng.IntN(len(logs))] / float64(len(logs))
+		}
+	}
+	j.Interval = [2]float64{math.Exp(stats.Quantile(0.025, means)), math.Exp(stats.Quantile(0.975, means))}
+	j.P95, j.Worst = stats.Quantile(0.95, regrets), slices.Max(regrets)
+}
+
+// floorOf is the time of an empty launch that a self-test found, 0 without one.
+func floorOf(trials []record.Trial) (us float64) {
+	for _, t := range trials {
+		if strings.HasPrefix(t.Name, "floor") {
+			fmt.Sscanf(t.Found, "%g us", &us)
+		}
+	}
+	return us
+}
+
+// keys is a sink that remembers which keys there are, and nothing else.
+type keys struct{ of map[string]kernels.Status }
+
+func (k *keys) AppendAll(vs ...interface{ CheckValid() error }) error {
+	for _, v := range vs {
+		if r, ok := v.(*record.Record); ok {
+			k.of[r.Key] = r.Status
+		}
+	}
+	return nil
+}
+
+func (k *keys) Status(key string) (kernels.Status, bool) {
+	s, ok := k.of[key]
+	return s, ok
+}
