@@ -26,7 +26,7 @@ const (
 	reachRows    = 1.0  //
 	otherAligned = 0.05 // weight where rows of the one start at multiples of 16 bytes and those of the other do not
 	otherUneven  = 0.4  // and where both start at fewer bytes, but at different multiples
-	priorRegret  = 0.08 // log time over the best of a config that nobody measured,
+	priorRegret  = 0.25 // log time over the best of a config that nobody measured,
 	priorWeight  = 0.5  // which counts as much as so many measurements
 	failedRegret = 1.0  // of a config that failed
 	passes       = 3    // over how far the best at each point may be behind
