@@ -62,11 +62,7 @@ func labGrids(t *testing.T, path string, seeds int, plot string) {
 		t.Fatal(err)
 	}
 	all, setups := Setups(), append(Setups(), Naive()...)
-	out, err := Run(t.Context(), g, setups, seeds, func(done, total int) {
-		if done%10 == 0 || done == total {
-			fmt.Fprintf(os.Stderr, "%d of %d seeds\n", done, total)
-		}
-	})
+	out, err := Run(t.Context(), g, setups, seeds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +213,7 @@ func freeTable(f *Free, rows []FreeRow, seeds int) string {
 func TestTables(t *testing.T) {
 	g := grids(2, 40)
 	setups := Quick()
-	out, err := Run(t.Context(), g, setups, 2, nil)
+	out, err := Run(t.Context(), g, setups, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
