@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all lint bench fuzz faults
+.PHONY: help build test test-all lint bench fuzz faults lab
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -33,5 +33,9 @@ fuzz: ## a short run of every fuzz target
 FAULTS ?= 1000
 faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=1000, SEED=1)
 	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
+
+LAB ?= results/nvidia-h200/grids
+lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)
+	NORMBENCH_LAB="$(LAB)" NORMBENCH_LAB_SEEDS=$(SEEDS) NORMBENCH_LAB_PLOT=$(PLOT) go test ./sweep/study -count 1 -timeout 60m -run '^TestLab$$' -v
 
 include scripts/cuda.mk

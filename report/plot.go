@@ -1,12 +1,10 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +16,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/picture"
-	"normbench/sweep/study"
 )
 
 // CheckPlots says what is wrong with the names of plots, with commas, or nil.
@@ -76,79 +73,6 @@ func slots(labels []string) []int {
 		taken[list[i]] = true
 	}
 	return list
-}
-
-// PlotRegret draws the 95th percentile of regret against GPU time, a line per
-// strategy through its budgets, into files with commas between their names.
-func PlotRegret(names string, rows []study.Row) error {
-	if names == "" {
-		return nil
-	}
-	p := plot.New()
-	p.Title.TextStyle.Font, p.Legend.TextStyle.Font = picture.Sans(13).Font, picture.Sans(11).Font
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Tick.Label.Font = picture.Sans(11.5).Font, picture.Sans(10.5).Font
-	}
-	p.Title.Padding = vg.Points(6)
-	p.Title.Text = "What a search gives up, by the GPU time it takes"
-	p.X.Label.Text = "GPU time, % of the grid's"
-	p.Y.Label.Text = "95th percentile of regret, %"
-	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, percentTicks{1, 2, 5, 10, 20, 50, 100}
-	p.X.Min, p.X.Max = 1, 110
-	top := 0.0
-	for _, r := range rows {
-		top = max(top, 100*r.P95)
-	}
-	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, evenTicks(1).above(top), evenTicks(1)
-	// Behind their signs, where no line comes: a viewer without the font has longer words.
-	p.Legend.Left = true
-	p.Legend.Padding = vg.Points(3)
-	grid := plotter.NewGrid()
-	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{0xdd}, color.Gray{0xdd}
-	p.Add(grid)
-	var labels []string
-	lines := map[string]plotter.XYs{}
-	for _, r := range rows {
-		if !slices.Contains(labels, r.Label) {
-			labels = append(labels, r.Label)
-		}
-		lines[r.Label] = append(lines[r.Label], plotter.XY{X: 100 * r.GPU, Y: 100 * r.P95})
-	}
-	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.CrossGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.PlusGlyph{}}
-	for i, label := range labels {
-		xys := lines[label]
-		slices.SortFunc(xys, func(a, b plotter.XY) int {
-			if a.X < b.X {
-				return -1
-			}
-			return 1
-		})
-		l, s, err := plotter.NewLinePoints(xys)
-		if err != nil {
-			return fmt.Errorf("plot %s: %w", names, err)
-		}
-		l.Color = picture.Palette[i%len(picture.Palette)]
-		s.Color = l.Color
-		l.Width = vg.Points(1.2)
-		if label == "auto" {
-			l.Width = vg.Points(2.2)
-		}
-		s.Shape, s.Radius = shapes[i%len(shapes)], vg.Points(3)
-		p.Add(l, s)
-		p.Legend.Add(label, l, s)
-	}
-	for _, n := range strings.Split(names, ",") {
-		all, write := picture.Canvas(20*vg.Centimeter, 13*vg.Centimeter, strings.TrimPrefix(filepath.Ext(n), "."))
-		p.Draw(draw.Crop(all, 8, -8, 6, -6))
-		var b bytes.Buffer
-		if _, err := write.WriteTo(&b); err != nil {
-			return fmt.Errorf("plot %s: %w", n, err)
-		}
-		if err := os.WriteFile(n, b.Bytes(), 0o644); err != nil {
-			return hint.Errorf("choose a folder that you may write to", "plot %s: %w", n, err)
-		}
-	}
-	return nil
 }
 
 // A look is how plots over an axis are laid out.
@@ -406,32 +330,12 @@ func (first evenTicks) step(hi float64) float64 {
 	return step
 }
 
-// above is the first tick above a value.
-func (first evenTicks) above(v float64) float64 {
-	step := first.step(v)
-	return (math.Floor(v/step) + 1) * step
-}
-
 // Ticks implements plot.Ticker.
 func (first evenTicks) Ticks(_, hi float64) []plot.Tick {
 	step := first.step(hi)
 	var ticks []plot.Tick
 	for v := 0.0; v <= hi; v += step {
 		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
-	}
-	return ticks
-}
-
-// percentTicks are ticks at given values.
-type percentTicks []float64
-
-// Ticks implements plot.Ticker.
-func (t percentTicks) Ticks(lo, hi float64) []plot.Tick {
-	var ticks []plot.Tick
-	for _, v := range t {
-		if v >= lo && v <= hi {
-			ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
-		}
 	}
 	return ticks
 }

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""kernel_tuner's strategies on a recorded space, as `normbench search-table` judges ours.
+"""kernel_tuner's strategies on a recorded space, as `make lab` judges ours.
 
     pip install kernel_tuner==1.5.0
     scripts/kt-compare.py FILE... [--seeds 24] [--strategies genetic_algorithm,...]
 
-A FILE is a cache of kernel_tuner or T4 results, .json or .json.gz, also of `normbench export`.
+A FILE is a cache of kernel_tuner, .json or .json.gz, also of `normbench export`.
 All its configs are the space, invalid ones too. A strategy has kernel_tuner's default options.
 A random valid config counts as the first that a search tried, as it does for ours. Prints
 means over files and seeds: the score over 1 to 10% of the configs (0 is what random draws are
@@ -39,7 +39,7 @@ def once(pairs):
 
 def load(path):
     """Returns the knobs' names, and the time of each config, None where it is invalid."""
-    bad = lambda text: fail(f"{path}: {text}", "give a cache of kernel_tuner or T4 results; `normbench search-table` says more")
+    bad = lambda text: fail(f"{path}: {text}", "give a cache of kernel_tuner, schema 1.0 or 1.1")
     try:
         with open(path, "rb") as f:
             packed = f.read(2) == b"\x1f\x8b"
@@ -47,16 +47,8 @@ def load(path):
             data = json.load(f, parse_constant=no_number, object_pairs_hook=once)
         if str(data.get("schema_version", "1.0"))[:3] not in ("1.0", "1.1"):
             bad(f"schema {data['schema_version']!r} is not known")
-        if "results" in data:
-            names = list(data["results"][0]["configuration"])
-            entries = []
-            for r in data["results"]:
-                what = (r.get("objectives") or ["time"])[0]
-                valid = r.get("invalidity", "correct") == "correct"
-                entries.append((r["configuration"], next(m["value"] for m in r["measurements"] if m["name"] == what) if valid else "InvalidConfig"))
-        else:
-            names = data["tune_params_keys"]
-            entries = [(e, "InvalidConfig" if "__error__" in e else e["time"]) for e in data["cache"].values()]
+        names = data["tune_params_keys"]
+        entries = [(e, "InvalidConfig" if "__error__" in e else e["time"]) for e in data["cache"].values()]
         configs = {}
         for e, time in entries:
             at = tuple(e[k] for k in names)
@@ -68,7 +60,7 @@ def load(path):
     except (OSError, EOFError, RecursionError, ValueError) as e:
         bad(e)
     except (AttributeError, IndexError, KeyError, StopIteration, TypeError) as e:
-        bad(f"neither a cache nor T4: {type(e).__name__} {e}")
+        bad(f"no cache: {type(e).__name__} {e}")
     if len(configs) < 2 or len(set(names)) < len(names):
         bad(f"{len(configs)} configs of the knobs {names} are no space")
     if all(t is None for t in configs.values()):

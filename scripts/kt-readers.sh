@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Sweeps one small problem on the cpu, exports it, and reads the exports with pinned
-# kernel_tuner and autotuning_methodology (kt-readers.py, kt-compare.py).
+# kernel_tuner (kt-readers.py, kt-compare.py).
 #
 #   scripts/kt-readers.sh [NORMBENCH]
 #
-# NORMBENCH (default: built from here) makes the exports. The tools come from PyPI into
-# .cache/kt once. NORMBENCH_KT_PYTHON=PYTHON names a Python that has them. Without network
+# NORMBENCH (default: built from here) makes the exports. kernel_tuner comes from PyPI into
+# .cache/kt once. NORMBENCH_KT_PYTHON=PYTHON names a Python that has it. Without network
 # it fails, unless NORMBENCH_SKIP_KT=1 says to skip it. Errors are one line.
 set -euo pipefail
 
@@ -30,8 +30,8 @@ if [ -z "${NORMBENCH_KT_PYTHON:-}" ] && [ ! -f "$root/.cache/kt/complete" ]; the
 	# Without pip of its own a venv needs no package of the system's but Python.
 	python3 -m venv --without-pip "$root/.cache/kt" || die 'cannot make a venv'
 	python3 -m pip --python "$python" install --quiet --disable-pip-version-check --prefer-binary \
-		kernel_tuner==1.5.0 autotuning_methodology==1.1.0 ||
-		die 'cannot install kernel_tuner and autotuning_methodology; NORMBENCH_SKIP_KT=1 skips this'
+		kernel_tuner==1.5.0 ||
+		die 'cannot install kernel_tuner; NORMBENCH_SKIP_KT=1 skips this'
 	touch "$root/.cache/kt/complete"
 fi
 
@@ -40,14 +40,10 @@ normbench=${1:-$tmp/normbench}
 cd "$tmp"
 "$normbench" sweep --device cpu --shapes 64x256 --samples 8 --warm --seed 1 --op rmsnorm --pass bwd --strategy grid --out grid >log 2>&1 ||
 	die "the sweep failed: $(tail -n 2 log)"
-for format in kt-cache t4; do
-	"$normbench" export grid --format "$format" --out "$format" >log 2>&1 || die "the export failed: $(tail -n 2 log)"
-done
+"$normbench" export grid --format kt-cache --out kt-cache >log 2>&1 || die "the export failed: $(tail -n 2 log)"
 problem=rmsnorm_bwd_bf16_64x256
 for dir in "$problem" "${problem}_rms_bwd_reg_persist"; do # of all families, and of one
-	for file in kt-cache/"$dir"/*.json t4/"$dir"/*.json; do
-		out=$(timeout 60 "$python" "$root/scripts/kt-compare.py" "$file" --seeds 2 --strategies random_sample,genetic_algorithm) &&
-			grep -q '^| genetic_algorithm | [-0-9.]* |' <<<"$out" || die "kt-compare.py on the exports of $dir: $out"
-	done
-	timeout 60 "$python" "$root/scripts/kt-readers.py" kt-cache/"$dir"/*.json t4/"$dir"/*.json || die "kernel_tuner or autotuning_methodology does not read the exports of $dir (60 s at most)"
+	out=$(timeout 60 "$python" "$root/scripts/kt-compare.py" kt-cache/"$dir"/*.json --seeds 2 --strategies random_sample,genetic_algorithm) &&
+		grep -q '^| genetic_algorithm | [-0-9.]* |' <<<"$out" || die "kt-compare.py on the export of $dir: $out"
+	timeout 60 "$python" "$root/scripts/kt-readers.py" kt-cache/"$dir"/*.json || die "kernel_tuner does not read the export of $dir (60 s at most)"
 done

@@ -14,6 +14,7 @@ import (
 	"normbench/kernels/presets"
 	"normbench/kernels/rule"
 	"normbench/report"
+	"normbench/report/export"
 	"normbench/sweep"
 	"normbench/sweep/search"
 	"normbench/sweep/shapes"
@@ -196,7 +197,7 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 		list = rule.Formats
 	case "format":
 		if list = report.Formats(); cmd.Name == "export" {
-			list = []string{"kt-cache", "t4", "benchfmt"}
+			list = []string{export.KTCache, export.Benchfmt}
 		}
 	case "device":
 		switch cmd.Name {

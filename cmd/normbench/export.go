@@ -12,13 +12,13 @@ import (
 func (e *env) exportCommand() *cli.Command {
 	return &cli.Command{
 		Name:      "export",
-		Usage:     "write records for other tools: kernel_tuner's cache, T4 results, Go's benchmark format",
+		Usage:     "write records for other tools: kernel_tuner's cache, Go's benchmark format",
 		ArgsUsage: "RECORDS",
-		Description: "kt-cache and t4 write one file per problem, OUT/problem/device.json, and one per family of the problem. benchfmt goes\n" +
+		Description: "kt-cache writes one file per problem, OUT/problem/device.json, and one per family of the problem. benchfmt goes\n" +
 			"to standard output, for benchstat. If a variant was measured more than once, its finals count, else its last record.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "format", Usage: "`FORMAT`: kt-cache, t4 or benchfmt"},
-			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for kt-cache and t4"},
+			&cli.StringFlag{Name: "format", Usage: "`FORMAT`: kt-cache or benchfmt"},
+			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for kt-cache"},
 		},
 		Action: func(c *cli.Context) error {
 			ops := operands(c)
@@ -27,7 +27,7 @@ func (e *env) exportCommand() *cli.Command {
 			}
 			format, out := c.String("format"), c.String("out")
 			if format == "" {
-				return hint.Errorf("use kt-cache, t4 or benchfmt", "export needs --format")
+				return hint.Errorf("use kt-cache or benchfmt", "export needs --format")
 			}
 			if err := export.CheckFormat(format); err != nil {
 				return err
@@ -49,7 +49,7 @@ func (e *env) exportCommand() *cli.Command {
 			if format == export.Benchfmt {
 				return export.WriteBenchfmt(e.stdout, set)
 			}
-			n, err := export.WriteFiles(out, format, set)
+			n, err := export.WriteFiles(out, set)
 			if err != nil {
 				return err
 			}

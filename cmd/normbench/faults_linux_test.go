@@ -1028,14 +1028,8 @@ func (h *harness) prepareReaders() {
 		z.Close()
 		return b.Bytes()
 	}
-	must(h.inside([]string{"export", records, "--format", "kt-cache", "--out", in("kt")}))
-	must(h.inside([]string{"export", records, "--format", "t4", "--out", in("t4")}))
 	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024", "--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out", in("live")}))
 	live, _ := filepath.Glob(in("live/*/compare-*.json"))
-	const cache = "rmsnorm_fwd_bf16_4096x1024/cpu-two-2c.json"
-	replayed := func(path string) [][]string {
-		return [][]string{{"bench", "base", "--device", "replay:" + path, "--shapes", "4096x1024", "--op", "rmsnorm", "--pass", "fwd", "--seed", "1"}}
-	}
 	ofRecords := func(path string) [][]string {
 		return [][]string{{"report", path}, {"compare", path + "#base", path}, {"tune", path}, {"export", path, "--format", "benchfmt"}}
 	}
@@ -1100,8 +1094,6 @@ func (h *harness) prepareReaders() {
 		{name: "manifest", share: 30, path: filepath.Base(manifest), data: read(manifest), commands: ofKernels},
 		{name: "user's kernel", share: 10, path: filepath.Base(source), data: read(source), commands: ofKernels},
 		{name: "user's kernel with a BOM", share: 10, path: filepath.Base(source), data: append([]byte("\xef\xbb\xbf"), read(source)...), commands: ofKernels},
-		{name: "kernel_tuner's cache", share: 30, path: "cache.json", data: read(in("kt/" + cache)), commands: replayed},
-		{name: "T4", share: 20, path: "t4.json", data: read(in("t4/" + strings.TrimSuffix(cache, ".json") + "_T4.json")), commands: func(path string) [][]string { return [][]string{{"search-table", path, "--quick", "--seeds", "2"}} }},
 		{name: "published times", share: 20, path: "published.csv", data: published, commands: func(path string) [][]string {
 			return [][]string{{"compare", path + "#x_us", path + "#y_us"}}
 		}},

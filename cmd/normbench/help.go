@@ -120,10 +120,6 @@ var guides = map[string]guide{
 		"list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200",
 		"list configs --family rms_warp --kernels examples/kernels --problem rmsnorm/fwd/4096x4096/bf16 --device h200 --plans",
 	}, nil},
-	"search-table": {[]string{
-		"search-table results/nvidia-h200/grids --quick --seeds 1",
-		"search-table results/nvidia-h200/grids --plot out/search.svg",
-	}, nil},
 	"export": {[]string{
 		"export results/nvidia-h200 --format kt-cache --out out/caches",
 		"export results/nvidia-h200 --format benchfmt",

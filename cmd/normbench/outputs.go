@@ -12,11 +12,9 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
-	"normbench/internal/textfile"
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/record"
-	"normbench/sweep/study"
 	"normbench/sweep/verdict"
 )
 
@@ -89,14 +87,10 @@ func (e *env) firstTable(c *cli.Context) *report.Table {
 		return newVerification(0).table
 	case name == "selftest":
 		return selftestTable("")
-	case name == "search-table" && c.Bool("naive"):
-		return naiveTable(&study.Grids{}, nil, 1)
-	case name == "search-table" && len(ops) == 1 && textfile.Ext(ops[0]) != ".json": // a foreign space
-		return strategyTable(&study.Grids{}, nil, 1)
 	case json: // of the others it is no table
 	case name == "compare" && len(ops) == 2 && e.comparesLive(c, ops):
 		return (&liveRun{A: ops[0], B: ops[1], Rule: verdict.Default()}).table()
-	case name == "sweep" && !strings.HasPrefix(c.String("device"), "replay:"): // perhaps a foreign space
+	case name == "sweep":
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	case name == "learn", name == "tune":
 		return mapTable(&rule.Map{})

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,21 +18,11 @@ import (
 	"normbench/sweep/record"
 )
 
-// replayDevice is a device that serves recorded measurements: records, or a
-// kernel_tuner cache that was exported from some. Those of another state of the cache than the flags ask
-// for are left out.
+// replayDevice is a device that serves the measurements of records. Those of another state of the
+// cache than the flags ask for are left out.
 func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error) {
 	if path == "" {
 		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
-	}
-	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() {
-		data, err := replay.ReadMaybeGzip(path)
-		if err != nil {
-			return nil, err
-		}
-		if replay.IsFree(data) {
-			return replayCache(c, path, data)
-		}
 	}
 	set, notes, err := export.Load(path)
 	if err != nil {
@@ -187,27 +175,4 @@ func checkRecording(dev kernels.Device, out string) error {
 		}
 	}
 	return nil
-}
-
-func replayCache(c *cli.Context, path string, data []byte) ([]kernels.Device, error) {
-	if !replay.IsOurs(data) {
-		f, err := replay.ParseFree(path, data)
-		if err != nil {
-			return nil, err
-		}
-		return nil, errForeignCache(path, f)
-	}
-	f, err := replay.ParseCache(path, data)
-	if err != nil {
-		return nil, err
-	}
-	if state := cmp.Or(f.Cache, "cold"); state != asked(c) {
-		return nil, errOtherState(c, path, state)
-	}
-	if !slices.ContainsFunc(f.Entries, func(m replay.Measurement) bool {
-		return m.Status == kernels.StatusOK && m.Variant.Family != replay.Stream
-	}) {
-		return nil, hint.Errorf("export records that have a valid config", "%s: none of its configs is valid", path)
-	}
-	return replaying(c, f.Device, path, f.Entries)
 }

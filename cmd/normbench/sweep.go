@@ -36,10 +36,7 @@ func (e *env) sweepCommand() *cli.Command {
 			"the base and the entry of the tuned table. Only these last numbers count. --strategy grid measures every config.\n\n" +
 			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its problem is done.\n" +
 			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
-			"into the same folder measures only the variants that are missing or have changed.\n\n" +
-			"With --device replay:FILE of a kernel_tuner cache or T4 results of any kernel (.json or .json.gz), the sweep\n" +
-			"searches the file's own space by --strategy, --budget (10% of its configs unless given) and --seed. It prints\n" +
-			"the result and writes nothing.",
+			"into the same folder measures only the variants that are missing or have changed.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			seedFlag, kernelsFlag, includeFlag,
 			&cli.StringFlag{Name: "family", Usage: "families to sweep, with commas (default: all that serve the problem)"},
@@ -64,9 +61,6 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	format := c.String("format")
-	if free, err := e.sweepFree(c); free || err != nil {
-		return err
-	}
 	overrides, err := knobOverrides(c.StringSlice("knob"))
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 
 	"normbench/report"
@@ -21,3 +22,6 @@ func newTable(title string, headers ...string) *report.Table {
 	}
 	return t
 }
+
+// pc is a share in percent.
+func pc(f float64) string { return fmt.Sprintf("%.1f", 100*f) }

@@ -1,11 +1,9 @@
 // Package export writes records in the formats of other tools: kernel_tuner's
-// cache, the T4 results of the auto-tuning community, and Go's benchmark format,
-// which benchstat reads.
+// cache, and Go's benchmark format, which benchstat reads.
 package export
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"iter"
 	"path/filepath"
@@ -19,7 +17,6 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
@@ -27,14 +24,13 @@ import (
 // The formats.
 const (
 	KTCache  = "kt-cache"
-	T4       = "t4"
 	Benchfmt = "benchfmt"
 )
 
 // CheckFormat says what is wrong with the name of a format, or nil.
 func CheckFormat(f string) error {
-	if f != KTCache && f != T4 && f != Benchfmt {
-		return hint.Errorf("use kt-cache, t4 or benchfmt", "unknown export format %q", f)
+	if f != KTCache && f != Benchfmt {
+		return hint.Errorf("use kt-cache or benchfmt", "unknown export format %q", f)
 	}
 	return nil
 }
@@ -88,7 +84,7 @@ func (s *Set) whole(p *Problem) (*Problem, error) {
 		if err != nil {
 			break
 		}
-		vs := slices.Repeat([]int{replay.NoKnob}, len(allKnobs))
+		vs := slices.Repeat([]int{noKnob}, len(allKnobs))
 		for _, s := range r.Config.Settings() {
 			vs[place[s.Knob]] = s.Value
 		}
@@ -189,24 +185,24 @@ func init() {
 // knobs are the places of those that any of the problem's configs sets, in label order.
 func (p *Problem) knobs() (ks []int) {
 	for k := range allKnobs {
-		if slices.ContainsFunc(p.values, func(vs []int) bool { return vs[k] != replay.NoKnob }) {
+		if slices.ContainsFunc(p.values, func(vs []int) bool { return vs[k] != noKnob }) {
 			ks = append(ks, k)
 		}
 	}
 	return ks
 }
 
-// Folder names a problem's folder in lower case, which the tools of
-// autotuning_methodology try first: rmsnorm_bwd_bf16_4096x8192.
+// Folder names a problem's folder in lower case, as the tools around kernel_tuner look for it:
+// rmsnorm_bwd_bf16_4096x8192.
 func Folder(p kernels.Problem) string {
 	parts := strings.SplitN(p.String(), "/", 4)
 	return strings.ToLower(fmt.Sprintf("%s_%s_%s_%s", parts[0], parts[1], parts[3], parts[2]))
 }
 
-// WriteFiles writes one file per problem, as OUT/problem/device.json, and one per family
+// WriteFiles writes caches of kernel_tuner: one file per problem, as OUT/problem/device.json, and one per family
 // of a problem that has several, as OUT/problem_family/device.json, each whole or not at
 // all, and returns how many.
-func WriteFiles(out, format string, set *Set) (int, error) {
+func WriteFiles(out string, set *Set) (int, error) {
 	for _, p := range set.problems { // before the first file is written
 		for _, f := range p.families {
 			if err := kernels.CheckName(fileName(f)); err != nil && len(p.families) > 1 {
@@ -217,9 +213,6 @@ func WriteFiles(out, format string, set *Set) (int, error) {
 	var n atomic.Int64
 	one := func(p *Problem, dir string) error {
 		data, name := kt(p), p.Run.Device.ID+".json"
-		if format == T4 {
-			data, name = t4(p), p.Run.Device.ID+"_T4.json"
-		}
 		err := durable.MakeFolder(out, dir) // of names that come from a file
 		if err == nil {
 			err = durable.Place{Root: out, Name: filepath.Join(dir, name), Unsynced: true}.WriteFrom(bytes.NewReader(data))
@@ -259,21 +252,3 @@ func WriteFiles(out, format string, set *Set) (int, error) {
 
 // fileName names the files of a family.
 func fileName(family string) string { return strings.ToLower(strings.ReplaceAll(family, "/", "_")) }
-
-// fraction is the part of all output elements that are within tolerance.
-func fraction(r *record.Record) float64 {
-	if r.Check == nil {
-		if r.Status == kernels.StatusOK {
-			return 1
-		}
-		return 0
-	}
-	var all, bad int64
-	for _, o := range r.Check.Outputs {
-		all, bad = all+o.Elems, bad+o.Bad
-	}
-	if all == 0 {
-		return 0
-	}
-	return float64(all-bad) / float64(cmp.Or(all, 1))
-}

@@ -13,7 +13,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/sweep/record"
 )
 
@@ -109,10 +108,10 @@ func whole(t *testing.T, s *Set) (ps []*Problem) {
 	return ps
 }
 
-// What kernel_tuner's reader looks at, and that a replay reads it back.
+// What kernel_tuner's reader looks at, and what it has beside that.
 func TestKT(t *testing.T) {
 	out := t.TempDir()
-	if n, err := WriteFiles(out, KTCache, load(t)); n != 4 || err != nil {
+	if n, err := WriteFiles(out, load(t)); n != 4 || err != nil {
 		t.Fatal(n, err)
 	}
 	data, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256", "gpu.json"))
@@ -131,8 +130,11 @@ func TestKT(t *testing.T) {
 		last = i
 	}
 	var f struct {
-		Keys   []string `json:"tune_params_keys"`
-		Limits []string `json:"restrictions"`
+		Keys   []string           `json:"tune_params_keys"`
+		Limits []string           `json:"restrictions"`
+		Device kernels.DeviceInfo `json:"normbench_device"`
+		State  string             `json:"normbench_cache"`
+		Stream []float64          `json:"normbench_stream_us"`
 		Cache  map[string]map[string]any
 	}
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -155,60 +157,14 @@ func TestKT(t *testing.T) {
 	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one, []byte("ctas_per_sm")) {
 		t.Errorf("the family's own file: %v %s", err, one)
 	}
-	c, err := replay.ParseCache("x", data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]kernels.Status{"rms_fwd/cta_reg@br1.w4": kernels.StatusOK, "rms_fwd/two_pass@w8.k2": kernels.StatusOK,
-		"rms_fwd/two_pass@w16.k2": kernels.StatusWrong, "rms_fwd/two_pass@w32.k2": kernels.StatusCompile, "rms_fwd/two_pass@w2.k2": kernels.StatusTimeout, "stream@": kernels.StatusOK}
-	for _, m := range c.Entries {
-		if want[m.Variant.String()] != m.Status {
-			t.Errorf("%s comes back as %s", m.Variant, m.Status)
-		}
-		delete(want, m.Variant.String())
-	}
-	if len(want) > 0 {
-		t.Errorf("%v do not come back", want)
-	}
-}
-
-func TestT4(t *testing.T) {
-	out := t.TempDir()
-	if n, err := WriteFiles(out, T4, load(t)); n != 4 || err != nil {
-		t.Fatal(n, err)
-	}
-	data, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256", "gpu_T4.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var f struct {
-		SchemaVersion string `json:"schema_version"`
-		Results       []struct {
-			Configuration map[string]any
-			Times         map[string]any
-			Invalidity    string
-			Correctness   float64
-			Measurements  []map[string]any
+	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong", "rms_fwd/two_pass,-1,32,2": "compile", "rms_fwd/two_pass,-1,2,2": "timeout"}
+	for key, e := range f.Cache {
+		if e["normbench_status"] != want[key] {
+			t.Errorf("%s has the status %v", key, e["normbench_status"])
 		}
 	}
-	if err := json.Unmarshal(data, &f); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, r := range f.Results {
-		got = append(got, r.Invalidity)
-		for _, k := range []string{"compilation_time", "compilation", "benchmark", "framework", "search_algorithm", "validation", "runtimes"} {
-			// One that was not recorded is left out.
-			if _, ok := r.Times[k]; ok != (!strings.HasPrefix(k, "compilation") || r.Invalidity == "correct" && r.Times["compilation"] == 250.0) {
-				t.Errorf("time %q of %v", k, r)
-			}
-		}
-		if want := map[string]float64{"correct": 1, "correctness": 0.75}[r.Invalidity]; want > 0 && r.Correctness != want {
-			t.Errorf("%s: correctness %g", r.Invalidity, r.Correctness)
-		}
-	}
-	if want := []string{"correct", "correct", "correctness", "compile", "timeout"}; !slices.Equal(got, want) || f.SchemaVersion != "1.0.0" {
-		t.Errorf("%v, schema %s", got, f.SchemaVersion)
+	if len(f.Cache) != 5 || f.Device.ID != "gpu" || f.State != "cold" || !slices.Equal(f.Stream, []float64{5, 5}) {
+		t.Errorf("%d entries of %+v, %s, stream %v", len(f.Cache), f.Device, f.State, f.Stream)
 	}
 }
 
@@ -231,12 +187,12 @@ func TestBenchfmt(t *testing.T) {
 	}
 }
 
-// T4 has no word for what a bound ruled out: it is left out, and is no constraint.
+// What a bound ruled out has a status of its own.
 func TestPruned(t *testing.T) {
 	ps := whole(t, load(t))
 	i := slices.IndexFunc(ps, func(p *Problem) bool { return len(p.Records) == 2 })
-	if p := ps[i]; bytes.Contains(t4(p), []byte("constraints")) || !bytes.Contains(kt(p), []byte(`"normbench_status":"pruned"`)) {
-		t.Errorf("%s", t4(p))
+	if text := kt(ps[i]); !bytes.Contains(text, []byte(`"normbench_status":"pruned"`)) {
+		t.Errorf("%s", text)
 	}
 }
 

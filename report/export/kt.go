@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
@@ -87,8 +86,13 @@ func encode(v any) []byte {
 	return bytes.TrimSpace(b.Bytes())
 }
 
+const (
+	keyFamily = "family"
+	noKnob    = -1 // the value of a knob that a config's family does not have
+)
+
 // errorName is what kernel_tuner calls a failure. It has no name for a wrong
-// answer, nor for a timeout: the truth is in normbench_status, and in T4.
+// answer, nor for a timeout: the truth is in normbench_status.
 func errorName(s kernels.Status) string {
 	switch s {
 	case kernels.StatusRefused, kernels.StatusResource, record.StatusPruned:
@@ -102,7 +106,7 @@ func errorName(s kernels.Status) string {
 // params are the tune parameters of a record in the order of the header.
 func (p *Problem) params(i int, knobs []int) object {
 	o := object{make([]string, 0, len(knobs)+1), make([]any, 0, len(knobs)+1)}
-	o.set(replay.KeyFamily, p.Records[i].Family)
+	o.set(keyFamily, p.Records[i].Family)
 	for _, k := range knobs {
 		o.set(allKnobs[k].Name, p.values[i][k])
 	}
@@ -116,15 +120,15 @@ func kt(p *Problem) []byte {
 	knobs := p.knobs()
 	var head object
 	head.set("device_name", p.Run.Device.Name)
-	head.set("kernel_name", replay.KernelName(p.Problem))
+	head.set("kernel_name", strings.ReplaceAll(p.Problem.String(), "/", "_"))
 	head.set("problem_size", []int64{p.Problem.M, p.Problem.N})
-	keys := []string{replay.KeyFamily}
+	keys := []string{keyFamily}
 	var values object
 	var families []string
 	for _, r := range p.Records {
 		families = add(families, r.Family)
 	}
-	values.set(replay.KeyFamily, families)
+	values.set(keyFamily, families)
 	for _, k := range knobs {
 		keys = append(keys, allKnobs[k].Name)
 		var vs []int
@@ -139,10 +143,10 @@ func kt(p *Problem) []byte {
 	if r := restrictions(p, knobs); len(r) > 0 {
 		head.set("restrictions", r)
 	}
-	head.set(replay.KeyDevice, p.Run.Device)
-	head.set(replay.KeyCache, p.Run.Protocol.Cache())
+	head.set("normbench_device", p.Run.Device)
+	head.set("normbench_cache", p.Run.Protocol.Cache())
 	if len(p.Stream) > 0 {
-		head.set(replay.KeyStream, p.Stream)
+		head.set("normbench_stream_us", p.Stream)
 	}
 	b := append(make([]byte, 0, 1<<10*(len(p.Records)+1)), "{\n"...)
 	for i, k := range head.keys {
@@ -186,8 +190,8 @@ func tail(run *record.Run, r *record.Record) []byte {
 	} else {
 		e.set("time", errorName(r.Status))
 		e.set("__error__", errorName(r.Status))
-		e.set(replay.KeyStatus, r.Status)
-		e.set(replay.KeyReason, r.Reason)
+		e.set("normbench_status", r.Status)
+		e.set("normbench_reason", r.Reason)
 	}
 	benchmark, check := phases(r)
 	if ms := compiling(run, r); ms != nil {
@@ -267,7 +271,7 @@ func restrictions(p *Problem, knobs []int) []string {
 			for i, x := range pairs {
 				text[i] = fmt.Sprintf("(%q, %d)", x.family, x.value)
 			}
-			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", replay.KeyFamily, allKnobs[k].Name, strings.Join(text, ", ")))
+			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", keyFamily, allKnobs[k].Name, strings.Join(text, ", ")))
 		}
 	}
 	return list

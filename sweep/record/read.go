@@ -220,11 +220,11 @@ func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Reco
 					first = raw
 				}
 				return nil
-			case first != nil: // it was not the end after all
-				return bad(first.line, first.err)
-			case n == 0 && errors.Is(raw.err, errSyntax):
+			case n == 0 && (errors.Is(raw.err, errSyntax) || first != nil && raw.err != nil):
 				placed = true
 				return hint.Errorf("give a records.jsonl, or the results folder with one", "%s is not a records file", name)
+			case first != nil: // it was not the end after all
+				return bad(first.line, first.err)
 			case raw.err != nil:
 				return bad(raw.line, raw.err)
 			}

@@ -4,18 +4,16 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-
-	"normbench/kernels/replay"
 )
 
 // A maker times a config, by its knobs' indices and values, +Inf for an invalid one.
 type maker func(at []int, x []float64) float64
 
 // synthetic makes a space of the product of the knobs' values, less what keep leaves out.
-func synthetic(names []string, values [][]float64, keep func([]float64) bool, of maker) *replay.Free {
-	f := &replay.Free{Kernel: "synthetic"}
+func synthetic(names []string, values [][]float64, keep func([]float64) bool, of maker) *Free {
+	f := &Free{Kernel: "synthetic"}
 	for k, vs := range values {
-		knob := replay.FreeKnob{Name: fmt.Sprint("k", k)}
+		knob := FreeKnob{Name: fmt.Sprint("k", k)}
 		for _, v := range vs {
 			knob.Labels = append(knob.Labels, fmt.Sprint(v))
 		}
@@ -31,7 +29,7 @@ func synthetic(names []string, values [][]float64, keep func([]float64) bool, of
 			x[k] = values[k][i]
 		}
 		if keep == nil || keep(x) {
-			f.Configs = append(f.Configs, replay.FreeConfig{At: append([]int(nil), at...), Time: of(at, x)})
+			f.Configs = append(f.Configs, FreeConfig{At: append([]int(nil), at...), Time: of(at, x)})
 		}
 		k := len(at) - 1
 		for ; k >= 0; k-- {
@@ -72,10 +70,10 @@ func rough(seed uint64, at []int, sd float64) float64 {
 }
 
 // synthetics are spaces that are hard in ways that differ.
-func synthetics() map[string]*replay.Free {
+func synthetics() map[string]*Free {
 	sq := func(x float64) float64 { return x * x }
 	block := [][]float64{steps(16, 16, 16), powers(1, 6), steps(1, 1, 5), steps(1, 1, 5), {0, 1}, {0, 1}}
-	return map[string]*replay.Free{
+	return map[string]*Free{
 		"corner": synthetic(nil, [][]float64{powers(1, 8), powers(1, 8), steps(1, 1, 8), steps(1, 1, 6)}, nil, func(at []int, x []float64) float64 {
 			return 1 + 0.2*float64(7-at[0]) + 0.15*float64(at[1]) + 0.1*float64(7-at[2]) + 0.1*float64(at[3])
 		}),

@@ -8,9 +8,9 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"testing"
 
 	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/sweep/search"
 )
 
@@ -51,7 +51,7 @@ func (r *FreeRow) Within(share int) float64 {
 
 // RandomRegret is what draws without replacement of so many configs, of which the first is a
 // valid one, are expected to find, over the optimum.
-func RandomRegret(f *replay.Free, draws int) float64 {
+func RandomRegret(f *Free, draws int) float64 {
 	var times []float64
 	for _, c := range f.Configs {
 		if !math.IsInf(c.Time, 1) {
@@ -83,12 +83,12 @@ func RandomRegret(f *replay.Free, draws int) float64 {
 }
 
 // Draws are the configs of a share in hundredths.
-func Draws(f *replay.Free, share int) int {
+func Draws(f *Free, share int) int {
 	return max(int(math.Ceil(float64(share)*float64(len(f.Configs))/100)), 2)
 }
 
 // FreeSpace is a free space as strategies see it, with one config to start from.
-func FreeSpace(f *replay.Free, start, limit int, seed uint64) *search.Space {
+func FreeSpace(f *Free, start, limit int, seed uint64) *search.Space {
 	s := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed, SMs: 1, Variants: make([]kernels.Variant, len(f.Configs)), At: make([][]int, len(f.Configs))}
 	for _, k := range f.Knobs {
 		s.Axes = append(s.Axes, search.Axis{Name: k.Name, Size: len(k.Labels), Values: k.Values})
@@ -101,7 +101,7 @@ func FreeSpace(f *replay.Free, start, limit int, seed uint64) *search.Space {
 }
 
 // RunFree searches a free space from seeds random valid starts by each strategy.
-func RunFree(ctx context.Context, f *replay.Free, strategies []string, seeds int) ([]FreeRow, error) {
+func RunFree(ctx context.Context, f *Free, strategies []string, seeds int) ([]FreeRow, error) {
 	best := f.Best()
 	rows := make([]FreeRow, len(strategies))
 	var wg sync.WaitGroup
@@ -117,7 +117,7 @@ func RunFree(ctx context.Context, f *replay.Free, strategies []string, seeds int
 			slots <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-slots }()
-				m, err := searchFree(ctx, f, name, search.Allowance{Configs: Draws(f, FreeBudgets)}, uint64(seed))
+				m, err := searchFree(ctx, f, name, Draws(f, FreeBudgets), uint64(seed))
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
@@ -146,29 +146,8 @@ func RunFree(ctx context.Context, f *replay.Free, strategies []string, seeds int
 	return rows, nil
 }
 
-// A FreeFound is what one search of a free space came to.
-type FreeFound struct {
-	Best    int     // the fastest config tried
-	After   int     // configs tried when it was
-	Known   float64 // the least time of the file
-	Tried   int
-	Invalid int // of those tried
-}
-
-// SearchFree searches a free space once within a budget of configs or launches, of which
-// each config takes one.
-func SearchFree(ctx context.Context, f *replay.Free, strategy string, b search.Budget, seed uint64) (FreeFound, error) {
-	n := len(f.Configs)
-	m, err := searchFree(ctx, f, strategy, b.Allow(n, n, search.Spent{}), seed)
-	if err != nil {
-		return FreeFound{}, err
-	}
-	found := m.after(n)
-	return FreeFound{Best: m.fastest, After: 1 + slices.Index(m.best, found), Known: f.Best(), Tried: len(m.best), Invalid: m.invalid}, nil
-}
-
 // searchFree starts from a random valid config.
-func searchFree(ctx context.Context, f *replay.Free, name string, a search.Allowance, seed uint64) (*freeBench, error) {
+func searchFree(ctx context.Context, f *Free, name string, limit int, seed uint64) (*freeBench, error) {
 	var valid []int
 	for i, c := range f.Configs {
 		if !math.IsInf(c.Time, 1) {
@@ -176,7 +155,7 @@ func searchFree(ctx context.Context, f *replay.Free, name string, a search.Allow
 		}
 	}
 	start := valid[rand.New(rand.NewPCG(seed, 1)).IntN(len(valid))]
-	space := FreeSpace(f, start, a.Configs, seed+1)
+	space := FreeSpace(f, start, limit, seed+1)
 	strategy, err := search.New(name, space)
 	if err != nil {
 		return nil, err
@@ -185,19 +164,17 @@ func searchFree(ctx context.Context, f *replay.Free, name string, a search.Allow
 	for i := range f.Configs {
 		m.of[space.Variants[i].Family] = i
 	}
-	_, err = search.Drive(ctx, strategy, search.NewBoard(space, 0, 0), a, m)
+	_, err = search.Drive(ctx, strategy, search.NewBoard(space, 0, 0), search.Allowance{Configs: limit}, m)
 	return m, err
 }
 
 // freeBench is a search.Bench without noise, which remembers the fastest so far
 // after each config.
 type freeBench struct {
-	f    *replay.Free
+	f    *Free
 	of   map[string]int
 	seen map[int]bool
 	best []float64
-	// fastest is the config of the last of best, and invalid how many failed.
-	fastest, invalid int
 }
 
 func (m *freeBench) after(n int) float64 { return m.best[min(n, len(m.best))-1] }
@@ -220,13 +197,8 @@ func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) 
 	if !m.seen[i] {
 		m.seen[i] = true
 		best := t
-		if n := len(m.best); n > 0 && m.best[n-1] <= best {
-			best = m.best[n-1]
-		} else {
-			m.fastest = i
-		}
-		if math.IsInf(t, 1) {
-			m.invalid++
+		if n := len(m.best); n > 0 {
+			best = min(best, m.best[n-1])
 		}
 		m.best = append(m.best, best)
 	}
@@ -238,4 +210,62 @@ func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) 
 		us[k] = t
 	}
 	return us, t, nil
+}
+
+// auto beats what random draws are expected to find on every kind of space, at 3%
+// and from there on, and local does not end at its first summit.
+func TestFreeSpaces(t *testing.T) {
+	sum, n := 0.0, 0.0
+	for name, f := range synthetics() {
+		rows, err := RunFree(t.Context(), f, []string{search.Auto, search.Local}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		auto, local := rows[0], rows[1]
+		sum, n = sum+auto.Score, n+1
+		if auto.Score < 0.4 {
+			t.Errorf("%s: auto scores %.2f", name, auto.Score)
+		}
+		for _, share := range []int{3, 6, 10} {
+			if random := RandomRegret(f, Draws(f, share)); auto.Mean(share) > random {
+				t.Errorf("%s: auto's regret at %d%% is %.3f, random's %.3f", name, share, auto.Mean(share), random)
+			}
+		}
+		if local.Score < 0 {
+			t.Errorf("%s: local scores %.2f", name, local.Score)
+		}
+	}
+	if sum/n < 0.75 {
+		t.Errorf("auto scores %.2f in the mean", sum/n)
+	}
+}
+
+// The expected curve of random draws is what draws find.
+func TestRandomRegret(t *testing.T) {
+	f := synthetics()["invalid"]
+	best := math.Inf(1)
+	var valid []int
+	for i, c := range f.Configs {
+		best = min(best, c.Time)
+		if !math.IsInf(c.Time, 1) {
+			valid = append(valid, i)
+		}
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	const runs, draws = 2000, 50
+	sum := 0.0
+	for range runs {
+		got := f.Configs[valid[rng.IntN(len(valid))]].Time
+		for _, i := range rng.Perm(len(f.Configs))[:draws-1] {
+			got = min(got, f.Configs[i].Time)
+		}
+		sum += got/best - 1
+	}
+	if want := RandomRegret(f, draws); math.Abs(sum/runs-want) > 0.05*want {
+		t.Errorf("drawn %.4f, expected %.4f", sum/runs, want)
+	}
+	flat := &Free{Configs: []FreeConfig{{Time: 1}, {Time: 1}}}
+	if got := RandomRegret(flat, 1); got != 0 {
+		t.Errorf("regret %g where all are equal", got)
+	}
 }

@@ -18,7 +18,6 @@ import (
 	"slices"
 	"sync"
 
-	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
 	"normbench/sweep/record"
@@ -70,7 +69,6 @@ const (
 // An Outcome is one search of one problem.
 type Outcome struct {
 	Regret  float64 // of what was found over the grid's best, on samples that neither saw
-	Strict  float64 // over the least of all medians of those samples, which noise makes too fast
 	Seconds float64 // of the device at work
 	Grid    float64 // what the grid takes of the same
 	Configs int
@@ -83,11 +81,11 @@ const minSamples = 8
 
 // Run searches every problem with every setup and seed, from 1 to seeds, and
 // returns outcomes by setup, problem and seed.
-func Run(ctx context.Context, g *Grids, setups []Setup, seeds int, progress func(done, total int)) ([][][]Outcome, error) {
+func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][][]Outcome, error) {
 	for _, p := range g.Problems {
 		for _, v := range p.Variants {
 			if len(v.Samples) < minSamples {
-				return nil, hint.Errorf(fmt.Sprintf("sweep --strategy grid --samples %d or more", 2*minSamples), "%s: %s on %s has %d samples, too few to split", g.Source, v.Variant, p.Problem, len(v.Samples))
+				return nil, fmt.Errorf("%s: %s on %s has %d samples, too few to split", g.Source, v.Variant, p.Problem, len(v.Samples))
 			}
 		}
 	}
@@ -101,7 +99,6 @@ func Run(ctx context.Context, g *Grids, setups []Setup, seeds int, progress func
 	}
 	var mu sync.Mutex
 	var first error
-	done := 0
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -112,10 +109,6 @@ func Run(ctx context.Context, g *Grids, setups []Setup, seeds int, progress func
 				})
 				mu.Lock()
 				first = cmp.Or(first, err)
-				done++
-				if progress != nil {
-					progress(done, seeds)
-				}
 				mu.Unlock()
 			}
 		})
@@ -137,7 +130,6 @@ type split struct {
 	seen, fresh []float64 // medians of each variant's halves
 	known       []bool    // which variants are within Goal of the best by all samples
 	best        int       // the grid's
-	least       float64   // of fresh
 	seconds     float64   // of the grid
 }
 
@@ -184,7 +176,6 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64, tell fu
 				s.best = j
 			}
 		}
-		s.least = slices.Min(s.fresh)
 		splits[i] = s
 	}
 	dev, err := replay.New(g.Device, g.Source, seed, ms)
@@ -268,7 +259,6 @@ func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setu
 		Saw:     slices.ContainsFunc(board.Order(), func(v int) bool { return s.known[v] }),
 		Wall:    wall,
 		Regret:  s.fresh[pick]/s.fresh[s.best] - 1,
-		Strict:  s.fresh[pick]/s.least - 1,
 		Seconds: seconds,
 		Grid:    s.seconds,
 		Configs: board.Measured(),

@@ -1,7 +1,8 @@
 package study
 
 import (
-	"normbench/internal/hint"
+	"fmt"
+
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -17,25 +18,17 @@ func Load(path string) (*Grids, error) {
 		v kernels.Variant
 	}
 	place := map[key]int{}
-	var bases = map[kernels.Problem]kernels.Variant{}
+	bases := map[kernels.Problem]kernels.Variant{}
 	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
-		if run.Protocol.Phase != "" {
-			return nil
-		}
-		if r.Status != kernels.StatusOK {
+		if run.Protocol.Phase != "" || r.Status != kernels.StatusOK {
 			return nil
 		}
 		if g.Device.ID == "" {
 			g.Device, g.Protocol = run.Device, run.Protocol
 		}
-		switch {
-		case run.Device.ID != g.Device.ID:
-			return hint.Errorf("give the records of one device", "records of %s among those of %s", run.Device.ID, g.Device.ID)
-		case run.Protocol != g.Protocol:
-			return hint.Errorf("give records of one protocol", "records of two protocols, %s with %d samples and %s with %d", g.Protocol.Name, g.Protocol.Samples, run.Protocol.Name, run.Protocol.Samples)
-		}
-		if s, ok := sources[r.Family]; r.Family != record.Stream && ok && s != r.Source {
-			return hint.Errorf("sweep into a new folder", "records of two versions of %s, %s and %s", r.Family, s, r.Source)
+		s, ok := sources[r.Family]
+		if run.Device.ID != g.Device.ID || run.Protocol != g.Protocol || ok && s != r.Source && r.Family != record.Stream {
+			return fmt.Errorf("records of two devices, protocols or versions of %s", r.Family)
 		}
 		sources[r.Family] = r.Source
 		i, ok := at[r.Problem]
@@ -79,7 +72,7 @@ func Load(path string) (*Grids, error) {
 		kept = append(kept, p)
 	}
 	if g.Problems = kept; len(kept) == 0 {
-		return nil, hint.Errorf("`normbench sweep --strategy grid` records some", "%s has no grid to search", path)
+		return nil, fmt.Errorf("%s has no grid to search", path)
 	}
 	return g, nil
 }
