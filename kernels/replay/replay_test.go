@@ -115,7 +115,7 @@ const cache = `{
 "tune_params_keys": ["family", "warps", "stages"],
 "tune_params": {"family": ["f"], "warps": [4, 8], "stages": [-1]},
 "objective": "time",
-"normbench_device": {"id": "gpu", "kind": "cuda", "name": "GPU", "units": 4},
+"normbench_device": {"id": "gpu", "kind": "cuda", "name": "GPU", "sms": 4},
 "cache": {
 "f,4,-1": {"family": "f", "warps": 4, "stages": -1, "time": 0.002, "times": [0.001, 0.003], "compile_time": 0},
 "f,8,-1": {"family": "f", "warps": 8, "stages": -1, "time": "CompilationFailedConfig"},
@@ -146,13 +146,13 @@ func TestParseCache(t *testing.T) {
 		t.Error("records are taken for a cache")
 	}
 	for edit, want := range map[[2]string]string{
-		{"rmsnorm_fwd", "convolution"}:                                                           `x.json: kernel "convolution_64x256_bf16" is none of ours`,
-		{`"warps", "stages"]`, `"block_size_x"]`}:                                                `x.json: unknown knob "block_size_x"`,
-		{`"units": 4`, `"units": 0`}:                                                             `x.json: it does not say in "normbench_device" how large its device is`,
-		{`"time": 0.005`, `"time": 1e400`}:                                                       "x.json: not a kernel_tuner cache",
-		{`"time": 0.005`, `"time": -1`}:                                                          `x.json: entry "f,2,-1": a time of -1`,
-		{`"time": 0.005`, `"times": [1], "time": -1`}:                                            `x.json: entry "f,2,-1": a time of -1`,
-		{`"time": 0.005`, `"time": 1, "time": 0.005`}:                                            "x.json: the field /cache/f,2,-1/time stands twice",
+		{"rmsnorm_fwd", "convolution"}:                `x.json: kernel "convolution_64x256_bf16" is none of ours`,
+		{`"warps", "stages"]`, `"block_size_x"]`}:     `x.json: unknown knob "block_size_x"`,
+		{`"sms": 4`, `"sms": 0`}:                      `x.json: it does not say in "normbench_device" how large its device is`,
+		{`"time": 0.005`, `"time": 1e400`}:            "x.json: not a kernel_tuner cache",
+		{`"time": 0.005`, `"time": -1`}:               `x.json: entry "f,2,-1": a time of -1`,
+		{`"time": 0.005`, `"times": [1], "time": -1`}: `x.json: entry "f,2,-1": a time of -1`,
+		{`"time": 0.005`, `"time": 1, "time": 0.005`}: "x.json: the field /cache/f,2,-1/time stands twice",
 		{`"warps": 4, "stages": -1, "time": 0.002`, `"warps": 4.5, "stages": -1, "time": 0.002`}: `x.json: entry "f,4,-1": "warps" is no whole number`,
 		{`"RuntimeFailedConfig"`, `"SomeError"`}:                                                 `x.json: entry "f,16,-1": unknown error "SomeError"`,
 		{`"warps": 2, `, `"warps": 4, `}:                                                         `x.json: entry "f,4,-1": the config stands twice`,
