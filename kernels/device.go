@@ -1,9 +1,7 @@
 package kernels
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/bits"
@@ -43,21 +41,6 @@ type DeviceInfo struct {
 	// SMs allows: a cluster stays within one group of SMs (a GPC),
 	// whose sizes differ from one chip of a model to the next.
 	Clusters [4]int `json:"clusters,omitzero"`
-}
-
-// UnmarshalJSON reads the names of before 2026-11-24 too, units and regs_per_unit.
-func (d *DeviceInfo) UnmarshalJSON(b []byte) error {
-	type today DeviceInfo
-	v := struct {
-		*today
-		OldSMs  int `json:"units"`
-		OldRegs int `json:"regs_per_unit"`
-	}{today: (*today)(d)}
-	if err := json.Unmarshal(b, &v); err != nil {
-		return err
-	}
-	d.SMs, d.RegsPerSM = cmp.Or(d.SMs, v.OldSMs), cmp.Or(d.RegsPerSM, v.OldRegs)
-	return nil
 }
 
 // ClustersAtOnce is how many clusters of so many CTAs (a power of two) run at
@@ -217,14 +200,14 @@ type StageSeconds struct {
 type Check struct {
 	Outputs   []OutputCheck `json:"outputs"`
 	Resources []Resource    `json:"resources,omitempty"`
-	Repeats   int           `json:"repeats"`   // runs whose bits were compared
-	Differing int64         `json:"differing"` // elements whose bits changed between runs
+	Repeats   int           `json:"repeats"`             // runs whose bits were compared
+	Differing int64         `json:"differing,omitempty"` // elements whose bits changed between runs
 	// Unordered repeats what the family states of the config: its bits may change
 	// from run to run.
 	Unordered bool `json:"unordered,omitempty"`
 	// Digest is a hash of all outputs' bits: equal for equal bits.
 	Digest uint64  `json:"digest,omitempty"`
-	Busy   float64 `json:"busy"`
+	Busy   float64 `json:"busy,omitempty"`
 	// Compile is the seconds that compilers took for the variant's code, each unit counted
 	// once, also where its binary came from a cache; 0 where that is not known, or
 	// nothing is compiled.
@@ -271,9 +254,9 @@ func (c *Check) Main() *Resource {
 type OutputCheck struct {
 	Name   string  `json:"name"`
 	Elems  int64   `json:"elems"`
-	Bad    int64   `json:"bad"`     // elements outside the tolerance, unwritten ones included
-	MaxErr float64 `json:"max_err"` // largest |got-want| / tolerance; at most 1 passes
-	RelL2  float64 `json:"rel_l2"`  // ||got-want|| / ||want||
+	Bad    int64   `json:"bad,omitempty"`     // elements outside the tolerance, unwritten ones included
+	MaxErr float64 `json:"max_err,omitempty"` // largest |got-want| / tolerance; at most 1 passes
+	RelL2  float64 `json:"rel_l2,omitempty"`  // ||got-want|| / ||want||
 	First  int64   `json:"first,omitempty"`
 	Got    Number  `json:"got,omitempty"` // at First
 	Want   Number  `json:"want,omitempty"`
@@ -282,27 +265,13 @@ type OutputCheck struct {
 // A Resource is what one launch of a plan takes of the device.
 type Resource struct {
 	Stage     string `json:"stage"`
-	Registers int    `json:"registers"`     // per thread
-	Spill     int    `json:"spill"`         // bytes per thread stored to local memory
-	Local     int    `json:"local"`         // bytes of local memory per thread, spills included
-	Shared    int    `json:"shared"`        // bytes per CTA, static and dynamic
-	Occupancy int    `json:"blocks_per_sm"` // CTAs resident on one SM
-	Threads   int    `json:"threads"`       // per CTA
-	CTAs      int    `json:"ctas"`          // in the grid
-}
-
-// UnmarshalJSON reads the name of before 2026-11-24 too, programs.
-func (r *Resource) UnmarshalJSON(b []byte) error {
-	type today Resource
-	v := struct {
-		*today
-		OldCTAs int `json:"programs"`
-	}{today: (*today)(r)}
-	if err := json.Unmarshal(b, &v); err != nil {
-		return err
-	}
-	r.CTAs = cmp.Or(r.CTAs, v.OldCTAs)
-	return nil
+	Registers int    `json:"registers,omitempty"`     // per thread
+	Spill     int    `json:"spill,omitempty"`         // bytes per thread stored to local memory
+	Local     int    `json:"local,omitempty"`         // bytes of local memory per thread, spills included
+	Shared    int    `json:"shared,omitempty"`        // bytes per CTA, static and dynamic
+	Occupancy int    `json:"blocks_per_sm,omitempty"` // CTAs resident on one SM
+	Threads   int    `json:"threads,omitempty"`       // per CTA
+	CTAs      int    `json:"ctas,omitempty"`          // in the grid
 }
 
 // A Number is a float64 whose JSON form also holds NaN and infinities, as

@@ -78,25 +78,14 @@ func knob(key, name, macro string, host bool, doc string) *Knob {
 // Knobs lists every knob in label order.
 func Knobs() []*Knob { return slices.Clone(knobs) }
 
-// ParseKnob finds a knob by its key or its name, an old one too.
+// ParseKnob finds a knob by its key or its name.
 func ParseKnob(s string) (*Knob, error) {
 	for _, k := range knobs {
-		if s == k.Key || s == k.Name || s == k.oldName() && s != "" {
+		if s == k.Key || s == k.Name {
 			return k, nil
 		}
 	}
 	return nil, hint.Errorf("`normbench list knobs` names them", "unknown knob %q", s)
-}
-
-// oldName is what files of before 2026-11-24 call k, "" where that is its name.
-func (k *Knob) oldName() string {
-	switch k {
-	case PerSM:
-		return "programs_per_sm"
-	case CTAs:
-		return "programs"
-	}
-	return ""
 }
 
 // A Setting is a knob with its value.

@@ -18,10 +18,11 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/report"
+	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
 
-const judgeHelp = "give columns a and b, and a2 (a second copy of a) if there is one: `normbench judge --help`"
+const judgeHelp = "give each round a and b, and a2 (a second copy of a) if there is one: `normbench judge --help`"
 
 func (e *env) judgeCommand() *cli.Command {
 	return &cli.Command{
@@ -31,8 +32,8 @@ func (e *env) judgeCommand() *cli.Command {
 		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its times are medians\n" +
 			"of a few launches, in any one unit. 12 rounds find a change of 2% if equal visits scatter by up to 0.6%, 24 if by up\n" +
 			"to 1%; of a scatter of 2% they find an eighth and a half. 10 rounds are the minimum.\n" +
-			"ROUNDS is CSV with a header (a,b[,a2][,stream][,cell]), or JSON: {\"a\": [...], \"b\": [...], \"a2\": [...]} or a list of\n" +
-			"{\"a\": 1.2, \"b\": 1.1}; - reads standard input. cell names the comparison; each cell is judged by itself.\n" +
+			"ROUNDS is CSV with a header (a,b[,a2][,stream][,cell]), or JSON, a list of {\"a\": 1.2, \"b\": 1.1} with the same\n" +
+			"names; - reads standard input. cell names the comparison; each cell is judged by itself.\n" +
 			"FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under drift, slow periods and outliers. Where one\n" +
 			"side keeps a mode of its own, they can be wrong in 7 to 9% of cells (kept over 3 rounds) or 17 to 20% (over 8).\n" +
 			"SAME means within 1%. TWO MODES means two groups of visits, whose medians are given. INCONCLUSIVE has a reason.\n" +
@@ -125,226 +126,121 @@ type roundsOf struct {
 	rounds []verdict.Round
 }
 
-// arms are columns of rounds; those with one name belong together.
-type arms struct {
-	Cell   string    `json:"cell"`
-	A      []float64 `json:"a"`
-	B      []float64 `json:"b"`
-	A2     []float64 `json:"a2"`
-	Twin   []float64 `json:"twin"` // the name of a2 before 2026-11-24
-	Stream []float64 `json:"stream"`
+// A roundRow is one round as a file has it. Times that are not there are nil.
+type roundRow struct {
+	Cell   string   `json:"cell"`
+	A      *float64 `json:"a"`
+	B      *float64 `json:"b"`
+	A2     *float64 `json:"a2"`
+	Stream *float64 `json:"stream"`
+	where  string
 }
 
-// parseRounds reads CSV or JSON. name is for errors.
+// parseRounds reads CSV or JSON, a row per round. name is for errors.
 func parseRounds(name string, data []byte) ([]roundsOf, error) {
 	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
-	var cells []*arms
-	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+	var rows []roundRow
+	var err error
+	if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
 		if err := durable.Verify([]byte(text)); err != nil {
 			return nil, fmt.Errorf("rounds %s: %w", name, err)
 		}
+		err = json.Unmarshal([]byte(text), &rows)
+		for i := range rows {
+			rows[i].where = fmt.Sprintf("round %d", i+1)
+		}
+	} else {
+		rows, err = readRoundCSV(text)
 	}
-	names := map[string]bool{}
-	var err error
-	switch {
-	case text == "":
-		err = fmt.Errorf("it is empty")
-	case text[0] == '{':
-		a := &arms{}
-		err = json.Unmarshal([]byte(text), a)
-		cells = append(cells, a)
-	case text[0] == '[':
-		cells, err = roundList(text)
-	default:
-		cells, err = roundTable(text)
+	var cells []roundsOf
+	if err == nil {
+		cells, err = groupRounds(rows)
 	}
 	if err != nil {
 		return nil, hint.Errorf(judgeHelp, "rounds %s: %s", name, strings.Join(strings.Fields(err.Error()), " "))
 	}
-	var out []roundsOf
-	for _, c := range cells {
-		x, err := c.pair()
-		if err == nil && names[c.Cell] {
-			err = fmt.Errorf("it stands twice")
-		}
-		if err != nil && len(cells) > 1 {
-			err = fmt.Errorf("cell %.80q: %w", c.Cell, err)
-		}
-		if err != nil {
-			return nil, hint.Errorf(judgeHelp, "rounds %s: %w", name, err)
-		}
-		names[c.Cell] = true
-		out = append(out, x)
-	}
-	if len(out) == 0 {
-		return nil, hint.Errorf(judgeHelp, "rounds %s: no rounds", name)
-	}
-	return out, nil
+	return cells, nil
 }
 
-// roundList reads a list of rounds, or of cells with columns.
-func roundList(text string) ([]*arms, error) {
-	var columns []*arms
-	if json.Unmarshal([]byte(text), &columns) == nil && !slices.Contains(columns, nil) {
-		return columns, nil
-	}
-	var rows []map[string]any
-	if err := json.Unmarshal([]byte(text), &rows); err != nil {
-		return nil, err
-	}
-	var g grouped
-	for i, row := range rows {
-		err := g.add(fmt.Sprintf("round %d", i+1), func(k string) (float64, bool, error) {
-			v, ok := row[k]
-			if !ok {
-				return 0, false, nil
-			}
-			f, number := v.(float64)
-			if !number {
-				return 0, true, fmt.Errorf("%.80q is no number", fmt.Sprint(v))
-			}
-			return f, true, nil
-		}, row["cell"])
-		if err != nil {
-			return nil, err
-		}
-	}
-	return g.cells, nil
-}
-
-func roundTable(text string) ([]*arms, error) {
+func readRoundCSV(text string) (rows []roundRow, err error) {
 	r := csv.NewReader(strings.NewReader(text))
 	r.TrimLeadingSpace = true
 	header, err := r.Read()
-	if err != nil {
-		return nil, err
+	if err == io.EOF {
+		return nil, fmt.Errorf("it is empty")
 	}
-	at := map[string]int{}
 	for i, h := range header {
-		h = strings.ToLower(strings.TrimSpace(h))
-		if _, twice := at[h]; twice && h != "" {
+		header[i] = strings.ToLower(strings.TrimSpace(h))
+		if h = header[i]; h != "" && slices.Contains(header[:i], h) {
 			return nil, fmt.Errorf("its header has the column %.80q twice", h)
 		}
-		at[h] = i
 	}
-	for _, h := range []string{"a", "b"} {
-		if _, ok := at[h]; !ok {
-			return nil, fmt.Errorf("its header %.80q has no column %s", strings.Join(header, ","), h)
-		}
-	}
-	var g grouped
-	for {
-		row, err := r.Read()
-		if err == io.EOF {
-			return g.cells, nil
-		} else if err != nil {
-			return nil, err
+	for err == nil {
+		var fields []string
+		if fields, err = r.Read(); err != nil {
+			break
 		}
 		line, _ := r.FieldPos(0)
-		var cell any
-		if k, ok := at["cell"]; ok {
-			cell = row[k]
-		}
-		err = g.add(fmt.Sprintf("line %d", line), func(k string) (float64, bool, error) {
-			j, ok := at[k]
-			if !ok {
-				return 0, false, nil
-			}
-			f, err := strconv.ParseFloat(strings.TrimSpace(row[j]), 64)
-			if err != nil {
-				return 0, true, fmt.Errorf("%.80q is no number", row[j])
-			}
-			return f, true, nil
-		}, cell)
-		if err != nil {
-			return nil, err
-		}
-	}
-}
-
-// grouped collects rows into cells, in the order of their first rows.
-type grouped struct{ cells []*arms }
-
-// add takes a row, which is called where in errors.
-func (g *grouped) add(where string, get func(column string) (float64, bool, error), cell any) error {
-	name := ""
-	switch cell.(type) {
-	case nil:
-	case string, float64, bool:
-		name = fmt.Sprint(cell)
-	default:
-		return fmt.Errorf("%s: its cell is no name", where)
-	}
-	i := slices.IndexFunc(g.cells, func(c *arms) bool { return c.Cell == name })
-	if i < 0 {
-		i = len(g.cells)
-		g.cells = append(g.cells, &arms{Cell: name})
-	}
-	c := g.cells[i]
-	for i, to := range []*[]float64{&c.A, &c.B, &c.A2, &c.Twin, &c.Stream} {
-		k := []string{"a", "b", "a2", "twin", "stream"}[i]
-		v, ok, err := get(k)
-		if err == nil && ok {
-			err = checkTime(v)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %s %w", where, k, err)
-		}
-		if ok {
-			*to = append(*to, v)
-		} else if k == "a" || k == "b" {
-			return fmt.Errorf("%s has no %s", where, k)
-		}
-	}
-	return nil
-}
-
-func checkTime(t float64) error {
-	if !(t > 0) || math.IsInf(t, 1) {
-		return fmt.Errorf("is %g, which is no time", t)
-	}
-	return nil
-}
-
-// pair makes rounds of columns.
-func (c *arms) pair() (roundsOf, error) {
-	if len(c.A2) > 0 && len(c.Twin) > 0 {
-		return roundsOf{}, fmt.Errorf("it has both a2 and twin, which are one")
-	}
-	if len(c.A2) == 0 {
-		c.A2 = c.Twin
-	}
-	x := roundsOf{name: c.Cell, again: len(c.A2) > 0}
-	if len(c.A) == 0 || len(c.B) == 0 {
-		return x, fmt.Errorf("no pairs: a has %d rounds, b %d", len(c.A), len(c.B))
-	}
-	for _, o := range []struct {
-		name string
-		t    []float64
-	}{{"a", c.A}, {"b", c.B}, {"a2", c.A2}, {"stream", c.Stream}} {
-		if len(o.t) != len(c.A) && (len(o.t) > 0 || o.name == "b") {
-			return x, fmt.Errorf("a has %d rounds, %s %d", len(c.A), o.name, len(o.t))
-		}
-		for i, t := range o.t {
-			if err := checkTime(t); err != nil {
-				return x, fmt.Errorf("round %d: %s %w", i+1, o.name, err)
+		row := roundRow{where: fmt.Sprintf("line %d", line)}
+		to := map[string]**float64{"a": &row.A, "b": &row.B, "a2": &row.A2, "stream": &row.Stream}
+		for i, field := range fields {
+			if header[i] == "cell" {
+				row.Cell = field
+			} else if time := to[header[i]]; time != nil {
+				f, err := strconv.ParseFloat(strings.TrimSpace(field), 64)
+				if err != nil {
+					return nil, fmt.Errorf("%s: %s %.80q is no number", row.where, header[i], field)
+				}
+				*time = &f
 			}
 		}
+		rows = append(rows, row)
 	}
-	for i := range c.A {
-		r := verdict.Round{A: c.A[i], B: c.B[i], A2: c.A[i]}
-		if x.again {
-			r.A2 = c.A2[i]
-		}
-		x.rounds = append(x.rounds, r)
+	if err != io.EOF {
+		return nil, err
 	}
-	if len(c.Stream) > 0 {
-		ratios := make([]float64, len(c.B))
-		for i := range ratios {
-			ratios[i] = c.Stream[i] / c.B[i]
-		}
-		slices.Sort(ratios)
-		x.stream = (ratios[(len(ratios)-1)/2] + ratios[len(ratios)/2]) / 2
-	}
-	return x, nil
+	return rows, nil
 }
+
+// groupRounds puts rows into cells, in the order of their first rows.
+func groupRounds(rows []roundRow) (cells []roundsOf, err error) {
+	ratios := map[string][]float64{} // of the stream to b
+	for _, row := range rows {
+		for _, x := range []struct {
+			name string
+			us   *float64
+			must bool
+		}{{"a", row.A, true}, {"b", row.B, true}, {"a2", row.A2, false}, {"stream", row.Stream, false}} {
+			if x.us == nil && x.must {
+				return nil, fmt.Errorf("%s has no %s", row.where, x.name)
+			}
+			if x.us != nil && !isTime(*x.us) {
+				return nil, fmt.Errorf("%s: %s is %g, which is no time", row.where, x.name, *x.us)
+			}
+		}
+		i := slices.IndexFunc(cells, func(c roundsOf) bool { return c.name == row.Cell })
+		if i < 0 {
+			i = len(cells)
+			cells = append(cells, roundsOf{name: row.Cell, again: row.A2 != nil})
+		}
+		c := &cells[i]
+		if c.again != (row.A2 != nil) {
+			return nil, fmt.Errorf("%s: some rounds of cell %.80q have a2, and some do not", row.where, c.name)
+		}
+		c.rounds = append(c.rounds, verdict.Round{A: *row.A, B: *row.B, A2: *cmp.Or(row.A2, row.A)})
+		if row.Stream != nil {
+			ratios[c.name] = append(ratios[c.name], *row.Stream / *row.B)
+		}
+	}
+	for i, c := range cells {
+		if of := ratios[c.name]; len(of) > 0 {
+			cells[i].stream = stats.Median(of)
+		}
+	}
+	if len(cells) == 0 {
+		return nil, fmt.Errorf("no rounds")
+	}
+	return cells, nil
+}
+
+func isTime(t float64) bool { return t > 0 && !math.IsInf(t, 1) }

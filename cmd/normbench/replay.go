@@ -12,7 +12,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/kernels/replay"
 	"normbench/report/export"
 	"normbench/sweep/record"
@@ -57,7 +56,7 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 				m.Stages = append(m.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
 			}
 			ms = append(ms, m)
-			if source(r.Family) != families.Translate(r.Source) && !stale[r.Family] {
+			if source(r.Family) != r.Source && !stale[r.Family] {
 				stale[r.Family] = true
 				e.notef("%s has changed since it was recorded in %s", r.Family, path)
 			}

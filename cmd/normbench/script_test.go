@@ -25,6 +25,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
@@ -650,13 +651,31 @@ func isjson(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // replaceall edits a file as a person might, who deletes the checksums that do not
-// match any more: replaceall REGEXP TEXT FILE. (Only lines of schema 1 have none.)
+// match any more: replaceall REGEXP TEXT FILE. Lines of records get the key and the
+// checksum of what they say now.
 func replaceall(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 3, "replaceall REGEXP TEXT FILE")
 	re, err := regexp.Compile(args[0])
 	ts.Check(err)
 	text := re.ReplaceAllString(ts.ReadFile(args[2]), args[1])
 	text = regexp.MustCompile(`,\s*"crc": ?"[0-9a-f]*"`).ReplaceAllString(text, "")
-	text = strings.ReplaceAll(text, `{"schema":2,"kind":`, `{"schema":1,"kind":`)
+	var run record.Run
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		line, ours := strings.TrimSuffix(line, "\n"), strings.HasPrefix(line, `{"schema":2,"kind":`)
+		if strings.HasPrefix(line, `{"schema":2,"kind":"record"`) {
+			var r record.Record
+			ts.Check(json.Unmarshal([]byte(line), &r))
+			key := record.Key(r.Problem, r.Variant(), run.Device, record.Code{Source: r.Source, Launch: r.Launch}.String(), run.Protocol)
+			line = strings.Replace(line, r.Key, key, 1)
+		} else if ours {
+			ts.Check(json.Unmarshal([]byte(line), &run))
+		}
+		if ours {
+			line = string(durable.Seal([]byte(line)))
+		}
+		b.WriteString(line + "\n")
+	}
+	text = b.String()
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text), 0o644))
 }

@@ -145,7 +145,7 @@ func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 		for x := range es.All() {
 			switch {
 			case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
-				x.Variant.Family == record.Stream, source(x.Variant.Family) != families.Translate(x.Source), seen[x.Problem][x.Variant]:
+				x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
 				continue
 			}
 			if found[x.Problem] == nil {

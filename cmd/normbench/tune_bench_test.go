@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -14,9 +15,11 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/durable"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/sweep/record"
 )
 
 // BenchmarkTune fits rules to 1,000,000 records: 208 problems of four classes
@@ -61,8 +64,17 @@ func writeTuneRecords(b *testing.B, path string, total int) int64 {
 	defer f.Close()
 	w := bufio.NewWriterSize(f, 1<<20)
 	d := devicetest.H200()
-	fmt.Fprintf(w, `{"schema":1,"kind":"run","run":"r1","time":"2026-03-04T05:06:07Z","tool":"v1","command":[],"device":{"id":%q,"kind":"cuda","name":%q,"arch":%q,"units":%d,"driver":"13.0","compiler":"nvrtc 13.0","cache_bytes":%d,"memory_bytes":%d,"shared_per_block":%d,"regs_per_unit":%d},"protocol":{"name":"cold","samples":20,"cold":true}}`+"\n",
-		d.ID, d.Name, d.Arch, d.SMs, d.CacheBytes, d.MemoryBytes, d.SharedPerBlock, d.RegsPerSM)
+	run := record.Run{Device: d, Protocol: record.Protocol{Name: "cold", Samples: 20, Cold: true}}
+	device, err := json.Marshal(run.Device)
+	if err != nil {
+		b.Fatal(err)
+	}
+	protocol, err := json.Marshal(run.Protocol)
+	if err != nil {
+		b.Fatal(err)
+	}
+	head := fmt.Appendf(nil, `{"schema":2,"kind":"run","run":"r1","time":"2026-03-04T05:06:07Z","tool":"v1","command":[],"device":%s,"protocol":%s}`, device, protocol)
+	w.Write(append(durable.Seal(head), '\n'))
 	var shapes [][2]int64
 	for m := int64(512); m <= 1<<20; m *= 2 {
 		for n := int64(128); n <= 8192 && len(shapes) < 52; n *= 2 {
@@ -91,19 +103,26 @@ func writeTuneRecords(b *testing.B, path string, total int) int64 {
 				br, warps, k, prog := 1<<(i%4), 1<<(i/4%6), 1<<(i/24%4), i/96
 				us := 5 + float64(p.M*p.N)/3e5
 				us *= 1 + 0.2*math.Abs(math.Log2(float64(32*warps)/float64(br)/float64(s[1])*8)) + 0.03*math.Abs(math.Log2(float64(k)*264/float64(s[0]))) + 0.002*float64(prog)
-				line = fmt.Appendf(line[:0], `{"schema":1,"kind":"record","run":"r1","key":"%032x","time":"2026-03-04T05:06:08Z","problem":%q,"family":%q,"config":"br%d.w%d.v0.st1.k%d.p%d`,
-					n, p.String(), c.family, br, warps, k, prog)
+				label := fmt.Sprintf("br%d.w%d.v0.st1.k%d.p%d", br, warps, k, prog)
 				if c.pass == kernels.Bwd {
-					line = append(line, ".rc32.rr32"...)
+					label += ".rc32.rr32"
 				}
-				line = fmt.Appendf(line, `","base":%t,"status":"ok","source":"0123456789ab","seed":42,"bytes":%d,"check":{"outputs":[{"name":"y","elems":%d,"bad":0,"max_err":0.47,"rel_l2":0.0017}],"repeats":2,"differing":0,"busy":0.0123},"samples_us":[`, i == 0, p.Bytes(), p.M*p.N)
+				config, err := kernels.ParseConfig(label)
+				if err != nil {
+					b.Fatal(err)
+				}
+				v := kernels.Variant{Family: c.family, Config: config}
+				line = fmt.Appendf(line[:0], `{"schema":2,"kind":"record","run":"r1","key":%q,"time":"2026-03-04T05:06:08Z","problem":%q,"family":%q,"config":%q`,
+					record.Key(p, v, d, "0123456789ab", run.Protocol), p.String(), c.family, label)
+				line = fmt.Appendf(line, `,"base":%t,"status":"ok","source":"0123456789ab","seed":42,"bytes":%d,"check":{"outputs":[{"name":"y","elems":%d,"bad":0,"max_err":0.47,"rel_l2":0.0017}],"repeats":2,"differing":0,"busy":0.0123},"samples_us":[`, i == 0, p.Bytes(), p.M*p.N)
 				for j := range 20 {
 					if j > 0 {
 						line = append(line, ',')
 					}
 					line = strconv.AppendFloat(line, us*(1+0.01*rnd.ExpFloat64()), 'f', 3, 64)
 				}
-				line = append(line, "],\"stream_us\":18.25,\"wall_ms\":81.5}\n"...)
+				line = append(line, "],\"stream_us\":18.25,\"wall_ms\":81.5}"...)
+				line = append(durable.Seal(line), '\n')
 				if _, err := w.Write(line); err != nil {
 					b.Fatal(err)
 				}

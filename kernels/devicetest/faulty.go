@@ -43,7 +43,7 @@ var Faults = map[string]string{
 	"long reason":      `{"id":ID,"failure":{"status":"launch","reason":"LONG"}}`,
 	"hostile reason":   `{"id":ID,"failure":{"status":"launch","reason":"\u001b]0;title\u0007\nnormbench: done"}}`,
 	"long error":       `{"id":ID,"error":"LONG"}`,
-	"a worker's path":  `{"id":ID,"hello":{"protocol":1,"info":{"id":"../../victim","units":2}}}`,
+	"a worker's path":  `{"id":ID,"hello":{"protocol":1,"info":{"id":"../../victim","sms":2}}}`,
 	"no units":         `{"id":ID,"hello":{"protocol":1,"info":{"id":"gpu"}}}`,
 	"two answers":      `{"id":ID}` + "\n" + `{"id":ID}`,
 	"a field twice":    `{"id":ID,"timing":{"seconds":[2e-5*],"seconds":[1e-5*],"busy":1}}`,

@@ -2,9 +2,7 @@ package families
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
-	_ "embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -95,7 +93,7 @@ func (i *Identity) Source(f *kernels.Family) (string, error) {
 // Stale says what f's source is now, and whether that is another than a recorded one.
 func (i *Identity) Stale(f *kernels.Family, source string) (now string, stale bool) {
 	now, err := i.Source(f)
-	return now, err == nil && now != Translate(source)
+	return now, err == nil && now != source
 }
 
 // Launches is the hash of what a plan launches, 12 hexadecimal digits: entries, geometry,
@@ -129,23 +127,6 @@ type decl struct {
 	text  string       // as it is printed without comments; "" until it is reached
 	uses  []string     // the names that it uses, likewise
 }
-
-//go:embed hashes.txt
-var hashes string
-
-// Translate turns the source hash of an older record into that which [Identity.Source] gives the same code
-// on a GPU now. Others are returned as they are.
-func Translate(source string) string { return cmp.Or(translated()[source], source) }
-
-var translated = sync.OnceValue(func() map[string]string {
-	m := map[string]string{}
-	for line := range strings.Lines(hashes) {
-		if f := strings.Fields(line); f[0] != "#" {
-			m[f[1]] = f[2]
-		}
-	}
-	return m
-})
 
 // hostStages are the declarations of f's host stages, where f runs by them.
 func (i *Identity) hostStages(f *kernels.Family) (names []string) {

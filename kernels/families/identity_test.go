@@ -171,29 +171,6 @@ func TestIdentityOfCode(t *testing.T) {
 	}
 }
 
-// A hash of an older way is that of the same code now. When a family's code changes, its rows of hashes.txt go.
-func TestTranslate(t *testing.T) {
-	now := sources(t, kernels.KindCUDA, "", nil)
-	text, err := os.ReadFile("hashes.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := 0
-	for line := range strings.Lines(string(text)) {
-		f := strings.Fields(line)
-		if f[0] == "#" {
-			continue
-		}
-		rows++
-		if len(f) != 3 || now[f[0]] != f[2] || families.Translate(f[1]) != f[2] {
-			t.Errorf("%v: the hash is %s now", f, now[f[0]])
-		}
-	}
-	if rows == 0 || families.Translate("0123456789ab") != "0123456789ab" {
-		t.Errorf("%d rows; or a hash that is not there is translated", rows)
-	}
-}
-
 // An edit of a host stage, or of what it calls, changes the families that run it; launch rules do not.
 func TestIdentityOfHostStages(t *testing.T) {
 	before := sources(t, kernels.KindCPU, "", nil)

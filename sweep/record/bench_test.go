@@ -72,7 +72,7 @@ func BenchmarkDecode(b *testing.B) {
 	run := testRun("r1")
 	text := bytes.TrimSpace([]byte(lines(b, testRecord(run, 7))))
 	b.Run("ours", func(b *testing.B) {
-		d := newDecoder(true)
+		d := newDecoder()
 		b.SetBytes(int64(len(text)))
 		for b.Loop() {
 			if _, _, _, err := d.decode(text); err != nil {

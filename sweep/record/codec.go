@@ -2,11 +2,11 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -37,8 +37,6 @@ type line struct {
 	Problem string `json:"problem"`
 	Config  string `json:"config"`
 
-	OldBaseAgainUS []float64 `json:"twin_us"` // the name before 2026-11-24
-
 	Tool     string             `json:"tool"`
 	Command  []string           `json:"command"`
 	Device   kernels.DeviceInfo `json:"device"`
@@ -46,14 +44,6 @@ type line struct {
 	Protocol Protocol           `json:"protocol"`
 	SelfTest []Trial            `json:"selftest"`
 	FloorUS  float64            `json:"floor_us"`
-}
-
-// takeOldNames moves what stands under a former name to the field of today's.
-func (l *line) takeOldNames() {
-	if len(l.BaseAgainUS) == 0 {
-		l.BaseAgainUS = l.OldBaseAgainUS
-	}
-	l.OldBaseAgainUS = nil
 }
 
 // encode is the line of a run or record, newline included, with more lines of
@@ -87,39 +77,7 @@ func encode(v any, more int) ([]byte, error) {
 type lean struct {
 	head
 	Record
-	Bytes int64      `json:"bytes,omitempty"` // none where it is the problem's
-	Check *leanCheck `json:"check,omitempty"`
-}
-
-type leanCheck struct {
-	kernels.Check
-	Outputs   []leanOutput   `json:"outputs"`
-	Resources []leanResource `json:"resources,omitempty"`
-	Differing int64          `json:"differing,omitempty"`
-	Busy      float64        `json:"busy,omitempty"`
-	Compile   float64        `json:"compile,omitempty"`
-}
-
-type leanOutput struct {
-	Name   string         `json:"name"`
-	Elems  int64          `json:"elems"`
-	Bad    int64          `json:"bad,omitempty"`
-	MaxErr float64        `json:"max_err,omitempty"`
-	RelL2  float64        `json:"rel_l2,omitempty"`
-	First  int64          `json:"first,omitempty"`
-	Got    kernels.Number `json:"got,omitempty"`
-	Want   kernels.Number `json:"want,omitempty"`
-}
-
-type leanResource struct {
-	Stage     string `json:"stage"`
-	Registers int    `json:"registers,omitempty"`
-	Spill     int    `json:"spill,omitempty"`
-	Local     int    `json:"local,omitempty"`
-	Shared    int    `json:"shared,omitempty"`
-	Occupancy int    `json:"blocks_per_sm,omitempty"`
-	Threads   int    `json:"threads,omitempty"`
-	CTAs      int    `json:"ctas,omitempty"`
+	Bytes int64 `json:"bytes,omitempty"` // none where it is the problem's
 }
 
 func newLean(r *Record, more int) *lean {
@@ -134,15 +92,14 @@ func newLean(r *Record, more int) *lean {
 	for _, s := range r.Stages {
 		w.Stages = append(w.Stages, Stage{s.Stage, micros(s.SamplesUS)})
 	}
-	if c := r.Check; c != nil {
-		w.Check = &leanCheck{Check: *c, Differing: c.Differing, Busy: digits(c.Busy, 3), Compile: digits(c.Compile, 3)}
-		for _, o := range c.Outputs {
+	if r.Check != nil {
+		c := *r.Check
+		c.Busy, c.Compile, c.Outputs = digits(c.Busy, 3), digits(c.Compile, 3), slices.Clone(c.Outputs)
+		for i := range c.Outputs {
+			o := &c.Outputs[i]
 			o.MaxErr, o.RelL2 = digits(o.MaxErr, 3), digits(o.RelL2, 3)
-			w.Check.Outputs = append(w.Check.Outputs, leanOutput(o))
 		}
-		for _, x := range c.Resources {
-			w.Check.Resources = append(w.Check.Resources, leanResource(x))
-		}
+		w.Check = &c
 	}
 	return w
 }
@@ -194,68 +151,34 @@ type problem struct {
 // faster still, but v0.5.4 read memory of other values behind an embedded
 // pointer, as the race detector's checkptr shows: too much for a fifth.
 type decoder struct {
-	line     line
-	reuse    bool // lend the same Record for every line
 	problems map[string]problem
 	configs  map[string]kernels.Config
 	words    map[string]string
-	problem  problem       // of the last record
-	check    kernels.Check // of quick's last
+	problem  problem // of the last record
 }
 
-func newDecoder(reuse bool) *decoder {
+func newDecoder() *decoder {
 	return &decoder{
-		reuse:    reuse,
 		problems: map[string]problem{},
 		configs:  map[string]kernels.Config{},
 		words:    map[string]string{},
 	}
 }
 
-// bothNames reads a Resource as its UnmarshalJSON does, without version 1's time for it.
-var bothNames = jsonv2.UnmarshalFromFunc(func(d *jsontext.Decoder, r *kernels.Resource) error {
-	var v struct {
-		leanResource
-		OldCTAs int `json:"programs"`
-	}
-	err := jsonv2.UnmarshalDecode(d, &v)
-	*r = kernels.Resource(v.leanResource)
-	r.CTAs = cmp.Or(r.CTAs, v.OldCTAs)
-	return err
-})
-
-// noResources passes over what no summary keeps.
-var noResources = jsonv2.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *[]kernels.Resource) error { return d.SkipValue() })
-
-// whole and lent are how records are read that are kept and that are lent.
-var (
-	whole = jsonv2.WithUnmarshalers(bothNames)
-	lent  = jsonv2.WithUnmarshalers(noResources)
-)
-
-// decode returns the head and the run or the record of a line, checked. With d.reuse the
-// record and its samples are valid until the next call; strings last.
+// decode returns the head and the run or the record of a line, checked.
 func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
-	l := d.empty()
+	l := new(line)
 	sealed, ok := durable.Sealed(b)
 	if sealed && !ok {
 		return l.head, nil, nil, hint.Errorf(lineHelp, "the line's checksum does not match: it was changed by hand, or is damaged")
 	}
-	quick := sealed && d.quick(b, l)
-	if !quick {
-		how := lent
-		if l = d.empty(); !d.reuse {
-			how, l = whole, new(line)
-		}
-		if err := jsonv2.Unmarshal(b, l, how); err != nil {
-			return l.head, nil, nil, diagnose(b, err)
-		}
-		l.takeOldNames()
+	if err := jsonv2.Unmarshal(b, l); err != nil {
+		return l.head, nil, nil, diagnose(b, err)
 	}
 	if err := l.check(); err != nil {
 		return l.head, nil, nil, err
 	}
-	if l.Schema > 1 && !sealed {
+	if !sealed {
 		return l.head, nil, nil, hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
 	if l.Kind == kindRun {
@@ -263,9 +186,6 @@ func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
 		return l.head, r, nil, r.CheckValid()
 	}
 	r := &l.Record
-	if quick && !d.reuse {
-		r = keep(r)
-	}
 	var err error
 	if d.problem, err = d.parseProblem(l.Problem); err != nil {
 		return l.head, nil, nil, err
@@ -306,22 +226,15 @@ func (d *decoder) intern(s string) string {
 	return s
 }
 
-// word is intern of bytes.
-func (d *decoder) word(b []byte) string {
-	if w, ok := d.words[string(b)]; ok {
-		return w
-	}
-	return d.intern(string(b))
-}
-
 func (h *head) check() error {
 	switch {
 	case h.Schema == 0:
 		return hint.Errorf("a records file is JSON Lines with \"schema\" and \"kind\" in every line", "not a records line: it has no schema")
 	case h.Schema > Schema:
 		return hint.Errorf("update normbench", "schema %d is newer than %d, the newest that this normbench reads", h.Schema, Schema)
-	case h.Schema < 0:
-		return hint.Errorf("schemas count from 1", "schema %d does not exist", h.Schema)
+	case h.Schema < Schema:
+		return hint.Errorf("measure again: a sweep writes a new file",
+			"schema %d is older than %d, which this normbench reads", h.Schema, Schema)
 	case h.Kind == "":
 		return hint.Errorf("a records file is JSON Lines with \"schema\" and \"kind\" in every line", "not a records line: it has no kind")
 	case h.Kind != kindRun && h.Kind != kindRecord:

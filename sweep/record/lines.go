@@ -24,7 +24,7 @@ type Lines struct {
 }
 
 // Index reads a records file as Read does, and keeps it open. take gets each record in turn on some goroutine,
-// lent, and each what came of it, in the order of the file, with the record's place. What has no places, packed
+// and each what came of it, in the order of the file, with the record's place. What has no places, packed
 // or a pipe, is copied to a temporary file.
 func Index[T any](path string, take func(*Record) T, each func(T, Place) error) (_ *Lines, notes Notes, err error) {
 	f, err := open(path)
@@ -42,7 +42,7 @@ func Index[T any](path string, take func(*Record) T, each func(T, Place) error) 
 		defer f.Close()
 		in = io.TeeReader(in, l.file)
 	}
-	notes, err = read(in, f.name, true, func(_ *decoder, r *Record) T { return take(r) }, func(it *item[T], run *Run) error {
+	notes, err = read(in, f.name, func(_ *decoder, r *Record) T { return take(r) }, func(it *item[T], run *Run) error {
 		if it.run != nil {
 			return nil
 		}
@@ -57,7 +57,7 @@ func Index[T any](path string, take func(*Record) T, each func(T, Place) error) 
 
 // Records are those at some places.
 func (l *Lines) Records(places []Place) ([]*Record, error) {
-	d := newDecoder(false)
+	d := newDecoder()
 	var buf []byte
 	rs := make([]*Record, len(places))
 	for i, p := range places {

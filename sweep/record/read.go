@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"normbench/internal/durable"
@@ -36,7 +35,7 @@ func Read(path string, each func(*Record, *Run) error) (Notes, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return read(f, f.name, false, func(_ *decoder, r *Record) *Record { return r },
+	return read(f, f.name, func(_ *decoder, r *Record) *Record { return r },
 		func(it *item[*Record], run *Run) error {
 			if it.run != nil {
 				return nil
@@ -114,7 +113,7 @@ func Load(path string) (*File, error) {
 	}
 	defer f.Close()
 	file := &File{Path: f.name}
-	file.Notes, err = read(f, f.name, true, summarize, func(it *item[Entry], run *Run) error {
+	file.Notes, err = read(f, f.name, summarize, func(it *item[Entry], run *Run) error {
 		if it.run != nil {
 			file.Runs = append(file.Runs, it.run)
 			return nil
@@ -131,12 +130,12 @@ func Load(path string) (*File, error) {
 
 // Summarize is the entry of a record of run, as Load makes it.
 func Summarize(r *Record, run *Run) Entry {
-	e := summarize(newDecoder(false), r)
+	e := summarize(newDecoder(), r)
 	e.Run = run
 	return e
 }
 
-// summarize copies what it keeps of r's samples, as r is lent.
+// summarize is Summarize without the run.
 func summarize(d *decoder, r *Record) Entry {
 	e := Entry{
 		key:     r.Key,
@@ -152,7 +151,7 @@ func summarize(d *decoder, r *Record) Entry {
 		}
 	}
 	if r.SearchUS > 0 || r.Chosen != "" {
-		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, BaseAgain: slices.Clone(r.BaseAgainUS), Of: r.Finals}
+		f := &Final{SearchUS: r.SearchUS, Chosen: d.intern(r.Chosen), Entry: r.Entry, BaseAgain: r.BaseAgainUS, Of: r.Finals}
 		n := 0
 		for _, v := range r.Visits {
 			f.Rounds = append(f.Rounds, stats.Median(r.SamplesUS[n:n+v]))
@@ -172,7 +171,7 @@ func summarize(d *decoder, r *Record) Entry {
 // read scans a records file, resolves each record's run, holds the finals of a
 // problem back until all are there, and settles what a bad line means. each gets
 // the runs too, as items with run set.
-func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Record) T, each func(*item[T], *Run) error) (notes Notes, err error) {
+func read[T any](r io.Reader, name string, take func(*decoder, *Record) T, each func(*item[T], *Run) error) (notes Notes, err error) {
 	type known struct {
 		run   *Run
 		keyer *keyer
@@ -205,7 +204,7 @@ func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Reco
 		}
 		return nil
 	}
-	err = scan(r, reuse,
+	err = scan(r,
 		func(d *decoder, r *Record) ref {
 			x := ref{id: d.intern(r.Run), problem: d.problem.name, finals: r.Finals, value: take(d, r)}
 			if r.Family != Stream { // whose key is of a family that is not recorded
@@ -245,7 +244,7 @@ func read[T any](r io.Reader, name string, reuse bool, take func(*decoder, *Reco
 				return bad(raw.line, hint.Errorf("keep the run lines when you cut or join records files",
 					"run %q has no line before this record", x.id))
 			}
-			if raw.head.Schema > 1 && x.variant != "" && k.keyer.key(x.problem, x.variant, x.source) != x.key {
+			if x.variant != "" && k.keyer.key(x.problem, x.variant, x.source) != x.key {
 				return bad(raw.line, hint.Errorf(lineHelp, "the record's key is not that of its run, problem, variant and source"))
 			}
 			if x.finals == 0 {

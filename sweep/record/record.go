@@ -10,8 +10,7 @@
 // CRC-32C in eight hex digits of all before its comma. Within a schema version
 // fields may be added, so a reader passes over those that it does not know. The
 // end of the file may be torn by a killed run; readers drop that and say so. A
-// whole line with another's checksum is an error. Lines of schema 1, which had no
-// checksum, are still read.
+// whole line with another's checksum is an error.
 package record
 
 import (
@@ -150,8 +149,8 @@ type Record struct {
 	Base         bool            `json:"base,omitempty"` // the variant that runs before any tuning
 	Status       kernels.Status  `json:"status"`
 	Reason       string          `json:"reason,omitempty"` // why the status is not ok
-	Source       string          `json:"source"`           // hash of the code, families.Identity.Source; in schema 1 of whole files
-	Launch       string          `json:"launch,omitempty"` // hash of what the plan launches, families.Identity.Launches; not in schema 1
+	Source       string          `json:"source"`           // hash of the code, families.Identity.Source
+	Launch       string          `json:"launch,omitempty"` // hash of what the plan launches, families.Identity.Launches
 	Seed         uint64          `json:"seed"`             // of the inputs
 	Bytes        int64           `json:"bytes"`            // compulsory traffic
 	ScratchBytes int64           `json:"scratch_bytes,omitempty"`
@@ -212,7 +211,7 @@ func Micros(seconds []float64) []float64 {
 // A Code identifies what a variant runs, whatever its name: see families.Identity.
 type Code struct{ Source, Launch string }
 
-// String is what Key takes; of schema 1, the source alone.
+// String is what Key takes; without a Launch, the source alone.
 func (c Code) String() string {
 	if c.Launch == "" {
 		return c.Source

@@ -40,9 +40,9 @@ type chunk[T any] struct {
 
 // scan decodes the lines of r on all cores and hands each to each, in the order
 // of the file. Blank lines are passed over. take runs beside other takes, each
-// with its own decoder; with reuse, the record it gets is lent. A line that does
-// not decode is an item with err. An error of each ends the scan.
-func scan[T any](r io.Reader, reuse bool, take func(*decoder, *Record) T, each func(*item[T]) error) error {
+// with its own decoder. A line that does not decode is an item with err. An error
+// of each ends the scan.
+func scan[T any](r io.Reader, take func(*decoder, *Record) T, each func(*item[T]) error) error {
 	workers := runtime.GOMAXPROCS(0)
 	queue := make(chan *chunk[T], 2*workers) // in the order of the file
 	work := make(chan *chunk[T], 2*workers)
@@ -73,7 +73,7 @@ func scan[T any](r io.Reader, reuse bool, take func(*decoder, *Record) T, each f
 	})
 	for range workers {
 		wg.Go(func() {
-			d := newDecoder(reuse)
+			d := newDecoder()
 			for c := range work {
 				c.items <- decodeChunk(c, d, take)
 				pool.Put(&c.data)

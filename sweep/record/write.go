@@ -69,7 +69,7 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 		name:    filepath.Join(dir, FileName),
 		lock:    flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDONLY)),
 		runs:    map[string]*Run{},
-		decoder: newDecoder(true),
+		decoder: newDecoder(),
 	}
 	w.records = &File{Path: w.name}
 	unpacked := ""
@@ -159,7 +159,7 @@ func (w *Writer) resume() (Notes, error) {
 	if st.Size() == 0 {
 		return nil, nil
 	}
-	newline, old := true, false
+	newline := true
 	// The lines of an append that is not whole yet, and where they end.
 	var part []Entry
 	end, more := int64(0), 0
@@ -169,13 +169,12 @@ func (w *Writer) resume() (Notes, error) {
 		}
 		w.size, part = end, part[:0]
 	}
-	notes, err := read(w.file, w.name, true, summarize,
+	notes, err := read(w.file, w.name, summarize,
 		func(it *item[Entry], run *Run) error {
 			if it.head.More != more-1 {
 				settle() // of a file that was put together from others
 			}
 			end, newline, more = it.end, it.newline, it.head.More
-			old = old || it.head.Schema < Schema
 			if it.run != nil {
 				w.begin(run)
 			} else {
@@ -193,9 +192,6 @@ func (w *Writer) resume() (Notes, error) {
 	if n := len(part); n > 0 {
 		newline = true
 		notes = append(notes, fmt.Sprintf("%s: dropped the last %d records, of a problem of which the others are missing", w.name, n))
-	}
-	if old {
-		notes = append(notes, fmt.Sprintf("%s has lines of an older schema, which are kept; new ones are of schema %d", w.name, Schema))
 	}
 	if st.Size() > w.size {
 		if err := w.file.Truncate(w.size); err != nil {

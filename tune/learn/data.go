@@ -10,7 +10,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
@@ -118,7 +117,7 @@ func Collect(paths []string) (*Data, error) {
 				return nil
 			}
 			compiled[run.Device.Driver+", "+run.Device.Compiler] = true
-			source := families.Translate(r.Source)
+			source := r.Source
 			if old, ok := d.Sources[r.Family]; ok && old != source {
 				pair := []string{old, source}
 				slices.Sort(pair)
