@@ -28,6 +28,7 @@ const (
 	otherUneven  = 0.4  // and where both start at fewer bytes, but at different multiples
 	priorRegret  = 0.25 // log time over the best of a config that nobody measured,
 	priorWeight  = 0.5  // which counts as much as so many measurements
+	oneRow       = 0.03 // weight between one row and more: a row alone is a case of its own in many designs
 	failedRegret = 1.0  // of a config that failed
 	passes       = 3    // over how far the best at each point may be behind
 	mostPoints   = 80   // nearest ones that count for a place
@@ -43,6 +44,9 @@ func alike(a, b place) float64 {
 		k *= otherAligned
 	default:
 		k *= otherUneven
+	}
+	if (a.rows == 0) != (b.rows == 0) {
+		k *= oneRow
 	}
 	return k
 }
