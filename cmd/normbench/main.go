@@ -121,7 +121,7 @@ func (e *env) notef(format string, args ...any) {
 	w, text := e.stderr, fmt.Sprintf("normbench: "+format, args...)
 	if r, ok := terminal(w); ok {
 		const indent = "  "
-		w, text = r.w, strings.Join(report.Wrap(text, max(r.columns()-1, 30)-len(indent)), "\n"+indent)
+		w, text = r.Writer, strings.Join(report.Wrap(text, max(r.columns()-1, 30)-len(indent)), "\n"+indent)
 	}
 	noting.Lock()
 	defer noting.Unlock()

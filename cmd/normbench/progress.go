@@ -8,7 +8,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
 
 	"normbench/kernels"
@@ -23,8 +22,9 @@ import (
 // few seconds instead.
 type progress struct {
 	w        io.Writer
-	columns  func() int               // nil where w is no terminal
-	bar      *progressbar.ProgressBar // nil where w is no terminal
+	columns  func() int // nil where w is no terminal
+	drawn    time.Time  // when the bar was
+	shown    int        // columns that it takes, 0 where there is none
 	start    time.Time
 	lastLine time.Time
 	unit     string // of Event.Done: "variants", or "problems" of a search, whose records come when they are done
@@ -40,16 +40,14 @@ func newProgress(w io.Writer, unit string) *progress {
 	p := &progress{w: w, start: time.Now(), lastLine: time.Now(), unit: unit,
 		best: map[kernels.Problem]sweep.Event{}, base: map[kernels.Problem]*record.Record{}, failed: map[kernels.Problem]int{}, refused: map[kernels.Problem]int{}}
 	if r, ok := terminal(w); ok {
-		p.w, p.columns = r.w, r.columns
-		p.bar = r.bar(-1, progressbar.OptionShowIts(), progressbar.OptionSetItsString(unit), progressbar.OptionSetPredictTime(true))
+		p.w, p.columns = r.Writer, r.columns
 	}
 	return p
 }
 
-// A row is a terminal's line for a bar, and makes the bar fit. If a line wrapped, only its last
-// row would be cleared. (The bar does not fit itself if the text beside it is too long.)
+// A row is a terminal.
 type row struct {
-	w       io.Writer
+	io.Writer
 	columns func() int // asked each time: windows change
 }
 
@@ -70,40 +68,34 @@ func terminal(w io.Writer) (row, bool) {
 	}}, true
 }
 
-// Write fits each line that begins with a carriage return. It leaves the last column empty, because
-// some terminals then go on to the next line.
-func (r row) Write(b []byte) (int, error) {
-	lines := strings.Split(string(b), "\r")
-	for i, s := range lines {
-		lines[i] = fitted(s, max(r.columns()-1, 0))
-	}
-	if _, err := io.WriteString(r.w, strings.Join(lines, "\r")); err != nil {
-		return 0, err
-	}
-	return len(b), nil
+// bar is a line of at most so many columns: first its bar is shortened, then its end.
+func bar(before, after string, done, total, columns int) string {
+	free := columns - utf8.RuneCountInString(before+after) - len(" ||")
+	wide := min(max(free, 0), 12)
+	full := wide * done / max(total, 1)
+	runes := []rune(before + " |" + strings.Repeat("█", full) + strings.Repeat(" ", wide-full) + "|" + after)
+	return string(runes[:min(len(runes), max(columns, 0))])
 }
 
-// fitted shortens a line to the columns: first its bar, then its end.
-func fitted(line string, columns int) string {
-	over := utf8.RuneCountInString(line) - columns
-	if over <= 0 {
-		return line
+// draw draws the bar anew. It leaves the last column empty, because some terminals then go on
+// to the next line. If a line wrapped, only its last row would be cleared.
+func (p *progress) draw(e sweep.Event) {
+	if time.Since(p.drawn) < 100*time.Millisecond {
+		return
 	}
-	if before, rest, ok := strings.Cut(line, "|"); ok {
-		if bar, after, ok := strings.Cut(rest, "|"); ok {
-			full, was := strings.Count(bar, "█"), utf8.RuneCountInString(bar)
-			now := max(was-over, 0)
-			full = full * now / max(was, 1)
-			line = before + "|" + strings.Repeat("█", full) + strings.Repeat(" ", now-full) + "|" + after
-		}
-	}
-	runes := []rune(line)
-	return string(runes[:min(len(runes), columns)])
+	p.clear()
+	text := bar(fmt.Sprintf("%s %3d%%", p.short(e.Record.Problem), 100*e.Done/max(e.Total, 1)),
+		fmt.Sprintf(" (%d/%d, %s)", e.Done, e.Total, p.pace(e)), e.Done, e.Total, p.columns()-1)
+	io.WriteString(p.w, text)
+	p.drawn, p.shown = time.Now(), utf8.RuneCountInString(text)
 }
 
-func (r row) bar(total int, options ...progressbar.Option) *progressbar.ProgressBar {
-	return progressbar.NewOptions(total, append(options, progressbar.OptionSetWriter(r), progressbar.OptionShowCount(),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetWidth(12))...)
+// clear takes the bar away.
+func (p *progress) clear() {
+	if p.shown > 0 {
+		io.WriteString(p.w, "\r"+strings.Repeat(" ", max(min(p.shown, p.columns()-1), 0))+"\r")
+		p.shown = 0
+	}
 }
 
 // observe is told of every record.
@@ -122,14 +114,12 @@ func (p *progress) observe(e sweep.Event) {
 	default:
 		p.failed[r.Problem]++
 	}
-	if p.bar != nil {
-		p.bar.ChangeMax(e.Total)
-		p.bar.Describe(p.short(r.Problem))
-		p.bar.Set(e.Done)
+	if p.columns != nil {
+		p.draw(e)
 	}
 	if e.Left == 0 {
 		p.println(fmt.Sprintf("[%d/%d] %s", e.Done, e.Total, p.line(r.Problem)))
-	} else if p.bar == nil && p.unit == "variants" && time.Since(p.lastLine) > plainEvery {
+	} else if p.columns == nil && p.unit == "variants" && time.Since(p.lastLine) > plainEvery {
 		p.println(fmt.Sprintf("[%d/%d, %s] %s", e.Done, e.Total, p.pace(e), p.line(r.Problem)))
 	}
 }
@@ -210,9 +200,7 @@ func (p *progress) pace(e sweep.Event) string {
 }
 
 func (p *progress) println(s string) {
-	if p.bar != nil {
-		p.bar.Clear()
-	}
+	p.clear()
 	if p.columns != nil {
 		if runes := []rune(s); len(runes) >= p.columns() {
 			s = string(runes[:max(p.columns()-2, 0)]) + "…"
@@ -222,8 +210,4 @@ func (p *progress) println(s string) {
 	p.lastLine = time.Now()
 }
 
-func (p *progress) finish() {
-	if p.bar != nil {
-		p.bar.Finish()
-	}
-}
+func (p *progress) finish() { p.clear() }

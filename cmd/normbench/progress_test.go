@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"normbench/kernels"
@@ -13,17 +14,17 @@ import (
 )
 
 func TestFitted(t *testing.T) {
-	const line = "fwd 8x64  50% |██████      | (3/6)"
 	for columns, want := range map[int]string{
-		40: line,
-		34: line,
+		40: "fwd 8x64  50% |██████      | (3/6)",
+		34: "fwd 8x64  50% |██████      | (3/6)",
 		33: "fwd 8x64  50% |█████      | (3/6)",
-		26: "fwd 8x64  50% |██  | (3/6)",
+		24: "fwd 8x64  50% |█ | (3/6)",
 		22: "fwd 8x64  50% || (3/6)",
 		20: "fwd 8x64  50% || (3/",
 		0:  "",
+		-1: "",
 	} {
-		if got := fitted(line, columns); got != want {
+		if got := bar("fwd 8x64  50%", " (3/6)", 3, 6, columns); got != want {
 			t.Errorf("%d columns: %q, want %q", columns, got, want)
 		}
 	}
@@ -31,21 +32,24 @@ func TestFitted(t *testing.T) {
 
 // TestBarFits holds what the bar writes to the terminal's width, also when that changes.
 func TestBarFits(t *testing.T) {
-	for _, width := range []int{10, 40, 60, 80, 200} {
+	for _, width := range []int{1, 10, 40, 60, 80, 200} {
 		var b bytes.Buffer
 		now := width
-		bar := row{&b, func() int { return now }}.bar(31415)
-		for i, text := range []string{"fwd 1x1000", "bwd 1048576x65536 best 123456.7 us", "bwd 64x256 best 1.2 us"} {
-			bar.Describe(text)
-			bar.Set(10_000 * i)
-			bar.RenderBlank()
-			bar.Clear()
+		p := newProgress(row{&b, func() int { return now }}, "variants")
+		for i, shape := range [][2]int64{{1, 1000}, {1048576, 65536}, {64, 256}} {
+			r := &record.Record{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: shape[0], N: shape[1]}, Status: kernels.StatusOK}
+			p.drawn = time.Time{}
+			p.observe(sweep.Event{Record: r, Median: 123456.7, Done: 10_000 * (i + 1), Total: 31415, Left: 1})
+			if b.Len() == 0 && width > 1 {
+				t.Errorf("%d columns: no bar", width)
+			}
+			p.finish()
 			for _, line := range strings.Split(b.String(), "\r") {
 				if n := utf8.RuneCountInString(line); n >= now {
 					t.Errorf("%d columns: a line of %d: %q", now, n, line)
 				}
 			}
-			if b.Reset(); i == 1 {
+			if b.Reset(); i == 1 && width > 5 {
 				now -= 5
 			}
 		}

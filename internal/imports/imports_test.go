@@ -121,7 +121,6 @@ var homes = map[string][]string{
 	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "kernels/manifest"},
 	"github.com/expr-lang/expr":         {"kernels/manifest/expression.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
-	"github.com/schollz/progressbar":    {"cmd/normbench/progress.go"},
 	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},
 }
 
@@ -199,7 +198,6 @@ func TestRulesBite(t *testing.T) {
 		{file{name: "kernels/cuda/device.go", foreign: []string{"C"}}, true},
 		{file{name: "kernels/cuda/device.go", foreign: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, true},
 		{file{name: "report/model.go", foreign: []string{"github.com/olekukonko/tablewriter/tw"}}, true},
-		{file{name: "cmd/normbench/sweep.go", foreign: []string{"github.com/schollz/progressbar/v3"}}, true},
 		{file{name: "sweep/run.go", foreign: []string{"github.com/goccy/go-yaml"}}, true},
 		{file{name: "tune/export.go", foreign: []string{"github.com/urfave/cli/v3"}}, true},
 
