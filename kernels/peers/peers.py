@@ -828,12 +828,12 @@ class Device:
     def info(self) -> dict[str, Any]:
         compiler = "torch " + torch.__version__
         if CPU:
-            return {"id": "cpu-peers", "kind": "cpu", "name": "the CPU of the peers", "arch": "cpu", "units": 1,
+            return {"id": "cpu-peers", "kind": "cpu", "name": "the CPU of the peers", "arch": "cpu", "sms": 1,
                     "compiler": compiler, "cache_bytes": 1 << 20, "memory_bytes": 0}
         g = torch.cuda.get_device_properties(self.device)
         uuid = getattr(g, "uuid", None)
         return {"id": "-".join(re.findall("[a-z0-9]+", g.name.lower())), "kind": "cuda", "name": g.name, "uuid": f"GPU-{uuid}" if uuid else "",
-                "arch": f"sm_{g.major}{g.minor}", "units": g.multi_processor_count, "driver": torch.version.cuda or "",
+                "arch": f"sm_{g.major}{g.minor}", "sms": g.multi_processor_count, "driver": torch.version.cuda or "",
                 "compiler": compiler, "cache_bytes": getattr(g, "L2_cache_size", 0), "memory_bytes": g.total_memory}
 
     def forget(self) -> None:

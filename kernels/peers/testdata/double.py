@@ -19,7 +19,7 @@ class Double:
         self.problem = None
 
     def info(self):
-        return {"id": "nvidia-h200", "kind": "cuda", "name": "NVIDIA H200", "uuid": self.uuid, "arch": "sm_90", "units": 132,
+        return {"id": "nvidia-h200", "kind": "cuda", "name": "NVIDIA H200", "uuid": self.uuid, "arch": "sm_90", "sms": 132,
                 "compiler": "double", "cache_bytes": 60 << 20, "memory_bytes": 141 * 10**9}
 
     def open(self, problem, seed):
