@@ -106,6 +106,7 @@ func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64
 
 // fwdBandBase takes the highest bands of which a CTA has a slice of 1024 columns or less,
 // with two rows to a warp or four: 32 warps would have 64 registers a thread, which fp32 spills.
+// An fp32 weight and bias beside narrower rows leave registers for half such a slice.
 func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 2), set(kernels.PerSM, 1), set(kernels.CTAsPerRow, 1),
 		set(kernels.Stages, 1+int(flag(p.Op == kernels.RMSNorm))))
@@ -119,6 +120,9 @@ func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 				}
 			}
 		}
+	}
+	if half := best.With(set(kernels.Cluster, 2*best.Get(kernels.Cluster))); p.Bias && p.Weight.Size() > p.DType.Size() && refuseBand(p, half, d) == nil {
+		return half
 	}
 	return best
 }
