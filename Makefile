@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all lint bench fuzz faults lab
+.PHONY: help build test test-all nightly lint bench fuzz faults lab
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -17,6 +17,9 @@ test: ## run the tests; of the long ones a third, others each day
 test-all: ## run all tests, and what `make test` samples in full
 	NORMBENCH_TEST_ALL=1 go test -timeout 30m ./...
 
+nightly: ## all that is checked: race detector, fuzzing, every fault, browser, CUDA 11.8 to 13 (an hour)
+	scripts/nightly.sh
+
 lint: build ## gofmt, vet, staticcheck, and normbench lint of the checked-in results
 	@bad=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofmt would change: $$bad" >&2; exit 1; fi
 	go vet ./...
@@ -31,8 +34,8 @@ fuzz: ## a short run of every fuzz target
 		echo "$$pkg $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 10s $$pkg || exit 1; done; done
 
 FAULTS ?= 1000
-faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=1000, SEED=1)
-	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
+faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=1000, SEED=1, CLASS=name)
+	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) NORMBENCH_FAULT_CLASS='$(CLASS)' go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
 
 LAB ?= results/nvidia-h200/grids
 lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# What .ci/run leaves out as it takes long: the race detector, fuzzing, every class of faults, pages
+# in a browser, every simulation and emulated kernel, three CUDA versions, kernel_tuner's readers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/ci-tools.sh
+have chromium chromium
+
+step 'NVRTC, as a package'
+eval "$(scripts/nvrtc-env.sh)"
+export NORMBENCH_REQUIRE_NVRTC=1 NORMBENCH_REQUIRE_CXX=1 NORMBENCH_REQUIRE_BROWSER=1 NORMBENCH_CACHE=$PWD/.cache/cubin
+
+step 'vet against the headers of CUDA 11.8, 12 and 13'
+make -s cuda-headers cuda
+(eval "$(scripts/cuda-env.sh 13)" && go test -tags cuda ./kernels/cuda/... ./cmd/normbench -short)
+
+step 'comparing and reporting build everywhere'
+cross {linux,darwin,windows}/{amd64,arm64}
+
+step 'exports read by kernel_tuner'
+scripts/kt-readers.sh
+
+step 'fuzz targets, their seeds and 5000 inputs each'
+# By count: with a time, go test sometimes fails by "context deadline exceeded"
+# when it runs out (golang/go issue 75804).
+for f in $(grep -rl --include=*_test.go '^func Fuzz' . | xargs grep -H '^func Fuzz' | sed -E 's|^./(.*)/[^/]*:func (Fuzz[A-Za-z0-9]*).*|\1:\2|'); do
+	pkg=${f%%:*} name=${f##*:}
+	# A failure is printed whole: its input is nowhere else.
+	out=$(go test -run '^$' -fuzz "^$name\$" -fuzztime 5000x -fuzzminimizetime 0x "./$pkg" 2>&1) || {
+		echo "$out"
+		git ls-files -o -- "$pkg/testdata/fuzz" | xargs -r cat
+		exit 1
+	}
+	tail -n 2 <<<"$out"
+done
+
+step 'tests with the race detector'
+# README's commands and the longest tests run without it, below.
+go test -race -short -timeout 30m ./...
+
+step 'the faults of docs/reliability.md'
+make -s faults
+
+step 'all tests, and the whole emulator'
+make -s test-all
+
+nothing_left
+echo 'all checks passed'
