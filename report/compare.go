@@ -331,35 +331,23 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 }
 
 // markMedians marks a row of which only medians are known, with their intervals or
-// without; where there are samples, judge does. Noise is no evidence of equality: the
-// same are only times whose intervals leave no room for more than the band, which a
-// stream that moved makes wider for all else.
+// without; where there are samples, judge does. A stream that moved makes the band wider.
 func markMedians(a, b Cell) Mark {
-	band, moved := TieBand, 1.0
+	moved := 1.0
 	if a.StreamUS > 0 && b.StreamUS > 0 {
 		moved = max(a.StreamUS/b.StreamUS, b.StreamUS/a.StreamUS)
 	}
-	band = max(band, verdict.Default().FloorFactor*(moved-1))
+	band := max(TieBand, verdict.Default().FloorFactor*(moved-1))
 	wide, ok := widenBand(band, a, b)
 	if !ok {
 		return Unclear
 	}
-	known := a.Lo > 0 && b.Lo > 0
-	for _, c := range []*Cell{&a, &b} {
-		if !(c.Lo > 0) {
-			c.Lo, c.Hi = c.MedianUS, c.MedianUS
-		}
+	v := verdict.JudgeMedians(verdict.Median{US: a.MedianUS, Lo: a.Lo, Hi: a.Hi},
+		verdict.Median{US: b.MedianUS, Lo: b.Lo, Hi: b.Hi}, band, wide)
+	if v == verdict.Same && band > TieBand {
+		return Unclear
 	}
-	apart := a.Lo > b.Hi || b.Lo > a.Hi
-	switch {
-	case apart && a.MedianUS > b.MedianUS*(1+wide):
-		return Faster
-	case apart && b.MedianUS > a.MedianUS*(1+wide):
-		return Slower
-	case known && band == TieBand && max(a.Hi/b.Lo, b.Hi/a.Lo)+wide-band <= 1+TieBand:
-		return Same
-	}
-	return Unclear
+	return MarkOf(v)
 }
 
 // judge marks the rows that have samples on both sides by an unpaired test, all

@@ -148,7 +148,7 @@ func TestRecordedAlike(t *testing.T) {
 			if j := verdict.JudgeRecorded(x.Rounds, x.BaseAgain, nil, step, x.Of-1); j.Verdict == verdict.Faster || j.Verdict == verdict.Slower {
 				t.Errorf("%s of %s: %+v", e.Problem, name, j)
 			}
-			if stats.Ahead(x.Rounds, x.BaseAgain, 0) || stats.Ahead(x.BaseAgain, x.Rounds, 0) {
+			if verdict.Ahead(x.Rounds, x.BaseAgain, 0) || verdict.Ahead(x.BaseAgain, x.Rounds, 0) {
 				bound++
 			}
 		}

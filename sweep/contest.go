@@ -3,11 +3,11 @@ package sweep
 import (
 	"context"
 	"errors"
-	"math"
 
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // A Contest has Run measure the variants of each task against each other: after the check all
@@ -24,37 +24,6 @@ type Contest struct {
 func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protocol {
 	pr.Phase, pr.Search, pr.Samples, pr.StageSamples = record.PhaseSearch, name, rounds*FinalLaunches, 0
 	return pr
-}
-
-// Tied is how far behind, relatively, a variant of a contest may be at most to count as
-// tied with the fastest: two copies of one variant differ by as much.
-const Tied = 0.01
-
-// decided says, from the log ratios of one variant to the fastest in the rounds of both,
-// whether it is behind beyond doubt, or tied. It takes three rounds at least, and
-// the interval of Student's t at 98%; one that is 15% behind twice is out.
-func decided(d []float64) (behind, tied bool) {
-	n := float64(len(d))
-	if n < 2 {
-		return false, false
-	}
-	mean, sq := 0.0, 0.0
-	least := math.Inf(1)
-	for _, x := range d {
-		mean, least = mean+x/n, min(least, x)
-	}
-	if least > math.Log(1.15) {
-		return true, false
-	}
-	if n < 3 {
-		return false, false
-	}
-	for _, x := range d {
-		sq += (x - mean) * (x - mean)
-	}
-	t := []float64{6.96, 4.54, 3.75, 3.36, 3.14, 3.00, 2.90, 2.82, 2.76}[min(len(d)-3, 8)]
-	half := t * math.Sqrt(sq/(n-1)/n)
-	return mean-half > 0, mean+half < Tied && mean-half > -Tied
 }
 
 // contest measures one job.
@@ -199,28 +168,22 @@ func (m *measurer) rounds(ctx context.Context, fs []*finalist) error {
 func settle(fs []*finalist, in []bool) bool {
 	best := -1
 	for i, f := range fs {
-		if in[i] && (best < 0 || behindBy(f.rounds, fs[best].rounds) < 0) {
+		if !in[i] {
+			continue
+		}
+		if best < 0 {
+			best = i
+		} else if gain, _, _, _ := verdict.Gain(f.rounds, fs[best].rounds); gain < 0 {
 			best = i
 		}
 	}
 	done := true
 	for i, f := range fs {
-		if !in[i] || i == best {
-			continue
+		if in[i] && i != best {
+			v := verdict.Race(fs[best].rounds, f.rounds)
+			in[i] = v != verdict.Slower
+			done = done && v != verdict.Inconclusive
 		}
-		d := make([]float64, len(f.rounds))
-		for k := range d {
-			d[k] = math.Log(f.rounds[k] / fs[best].rounds[k])
-		}
-		behind, tied := decided(d)
-		in[i] = !behind
-		done = done && (behind || tied)
 	}
 	return done
-}
-
-// behindBy is by how much a is slower than b over their rounds, as a log ratio.
-func behindBy(a, b []float64) float64 {
-	gain, _, _, _ := stats.Gain(a, b)
-	return math.Log1p(gain)
 }

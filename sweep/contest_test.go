@@ -89,22 +89,3 @@ func TestContestCrash(t *testing.T) {
 		}
 	}
 }
-
-func TestDecided(t *testing.T) {
-	for _, c := range []struct {
-		d            []float64
-		behind, tied bool
-	}{
-		{[]float64{0.5}, false, false},
-		{[]float64{0.5, 0.2}, true, false},
-		{[]float64{0.05, 0.06}, false, false},
-		{[]float64{0.05, 0.06, 0.055}, true, false},
-		{[]float64{0.001, -0.001, 0.0005}, false, true},
-		{[]float64{0.05, -0.05, 0.02}, false, false},
-		{[]float64{0.004, 0.005, 0.0045}, true, true},
-	} {
-		if behind, tied := decided(c.d); behind != c.behind || tied != c.tied {
-			t.Errorf("%v: behind %v, tied %v", c.d, behind, tied)
-		}
-	}
-}

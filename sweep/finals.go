@@ -12,6 +12,7 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // A finalist is a variant with its visits in the finals.
@@ -25,7 +26,7 @@ type finalist struct {
 	check   *kernels.Check
 }
 
-// leastRounds are the fewest of the finals from which stats.Gain has an interval.
+// leastRounds are the fewest of the finals from which verdict.Gain has an interval.
 const leastRounds = 6
 
 // freshSeed draws other inputs than a search's.
@@ -210,7 +211,7 @@ func (m *measurer) choose(ctx context.Context, fs []*finalist, second *finalist,
 	o := run.o.Search
 	floor := 0.0
 	if base >= 0 && len(second.rounds) > 0 && len(second.rounds) == len(fs[base].rounds) {
-		floor, _, _, _ = stats.Gain(second.rounds, fs[base].rounds)
+		floor, _, _, _ = verdict.Gain(second.rounds, fs[base].rounds)
 	}
 	band := max(search.TieBand, math.Abs(floor))
 	m.close()

@@ -8,7 +8,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/sweep/record"
-	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // pickFinal is pick of a problem whose search has chosen: of several, the last in
@@ -38,8 +38,8 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 	// medians of all samples have the base ahead the two disagree, and nothing is proved.
 	for _, o := range finals {
 		if of := o.Finals(); o.Base && o.Status == kernels.StatusOK && o.Variant != b.Variant {
-			floor, _, _, _ := stats.Gain(of.BaseAgain, of.Rounds)
-			if !stats.Ahead(of.Rounds, won.Rounds, floor) || o.Median < b.Median {
+			floor, _, _, _ := verdict.Gain(of.BaseAgain, of.Rounds)
+			if !verdict.Ahead(of.Rounds, won.Rounds, floor) || o.Median < b.Median {
 				b, won = o, of
 				won.Chosen = "base: none is faster beyond doubt"
 			}
@@ -70,7 +70,7 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 		e.Variants.OK++
 		of := o.Finals()
 		rival := Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
-		gain, lo, hi, ok := stats.Gain(of.Rounds, won.Rounds)
+		gain, lo, hi, ok := verdict.Gain(of.Rounds, won.Rounds)
 		if ok {
 			rival.GainLo = round(lo)
 		}
@@ -81,7 +81,7 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 				e.Speedup = round(1 + gain) // paired: what drifts between rounds cancels
 				e.SpeedupCI = []float64{round(1 + lo), round(1 + hi)}
 			}
-			if floor, _, _, ok := stats.Gain(of.BaseAgain, of.Rounds); ok {
+			if floor, _, _, ok := verdict.Gain(of.BaseAgain, of.Rounds); ok {
 				e.Noise = round(math.Abs(floor))
 			}
 		}

@@ -104,7 +104,7 @@ var rules = []rule{
 	{of: []string{"kernels/rule"}, never: []string{"kernels/families"}},
 	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib"}},
 	// Strategies are pure: they ask, and are told.
-	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/search"}, tests: true},
+	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "cmd"}, tests: true},
 	{of: []string{"tune"}, never: []string{"report", "cmd"}, tests: true, optional: true},
 	{of: []string{"report"}, never: []string{"tune", "cmd"}, tests: true, optional: true},

@@ -7,6 +7,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // TieBand is how much slower a finalist may be than the fastest, relatively, and
@@ -38,9 +39,9 @@ func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 }
 
 // Choose picks the winner of the finals. The base stays unless the rounds prove another
-// ahead (stats.Ahead, with floor of two copies of the base). Of those that are, the winner is the
+// ahead (verdict.Ahead, with floor of two copies of the base). Of those that are, the winner is the
 // fastest by the median of its rounds; or, of those within the band of it, the checked-in entry,
-// then, of those that the rounds do not tell from it (stats.Gain), the one that most neighbouring
+// then, of those that the rounds do not tell from it (verdict.Gain), the one that most neighbouring
 // problems share, then the one that takes least. It says why, and is -1 where none is left.
 //
 // (All within the band were tied once: configs that were 0.8% slower in each of eight
@@ -49,7 +50,7 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 	runs := func(f Finalist) bool { return !f.Failed && len(f.Rounds) > 0 }
 	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && runs(f) })
 	may := func(f Finalist) bool {
-		return runs(f) && !f.Base && (base < 0 || stats.Ahead(fs[base].Rounds, f.Rounds, floor))
+		return runs(f) && !f.Base && (base < 0 || verdict.Ahead(fs[base].Rounds, f.Rounds, floor))
 	}
 	fastest := -1
 	for i, f := range fs {
@@ -70,7 +71,7 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 		if !may(f) || behind(f.Rounds, fs[fastest].Rounds) > band {
 			continue
 		}
-		if _, lo, _, ok := stats.Gain(f.Rounds, fs[fastest].Rounds); f.Entry || !ok || lo <= 0 {
+		if _, lo, _, ok := verdict.Gain(f.Rounds, fs[fastest].Rounds); f.Entry || !ok || lo <= 0 {
 			tied = append(tied, i)
 		}
 	}

@@ -46,7 +46,7 @@ func TestFinalsAlike(t *testing.T) {
 				if claimed(JudgeRecorded(arms[0], b, arms[1], step, 8).Verdict) {
 					wrong++
 				}
-				if stats.Ahead(arms[0], b, 0) || stats.Ahead(b, arms[0], 0) {
+				if Ahead(arms[0], b, 0) || Ahead(b, arms[0], 0) {
 					naive++
 				}
 			}

@@ -1,0 +1,100 @@
+package verdict
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"normbench/sweep/stats"
+)
+
+// The tests in this file are for choosing, which asks for less than a table's FASTER does: a choice
+// among ties costs little.
+
+// Gain is how much faster b is than a over the rounds of both, as a's time over b's less one, with
+// the interval of Hodges and Lehmann at 95%. ok is false where there are too few rounds for one.
+func Gain(a, b []float64) (gain, lo, hi float64, ok bool) {
+	if len(a) != len(b) || len(a) == 0 {
+		return 0, 0, 0, false
+	}
+	est, l, h := stats.HodgesLehmann(logRatios(a, b), stats.Level)
+	if math.IsInf(l, 0) {
+		return math.Expm1(est), 0, 0, false
+	}
+	return math.Expm1(est), math.Expm1(l), math.Expm1(h), true
+}
+
+// logRatios are the logs of a over b, round by round.
+func logRatios(a, b []float64) []float64 {
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = math.Log(a[i] / b[i])
+	}
+	return d
+}
+
+// Ahead says whether b may be chosen in place of a: the lower bound of its gain is above zero, and
+// the gain is more than floor, by which two copies of a differ.
+func Ahead(a, b []float64, floor float64) bool {
+	gain, lo, _, ok := Gain(a, b)
+	return ok && lo > 0 && gain > math.Abs(floor)
+}
+
+// Tied is how far behind, relatively, a variant may be at most to count as tied with the fastest:
+// two copies of one variant differ by as much.
+const Tied = 0.01
+
+// Race judges b against a, the fastest so far, after each of their rounds: SLOWER if b is behind
+// beyond doubt, SAME if the two are tied, else INCONCLUSIVE. It takes three rounds at least and
+// the interval of Student's t at 98%, because the rank tests say nothing of so few. A b that is
+// 15% behind twice is SLOWER.
+func Race(a, b []float64) Verdict {
+	d := logRatios(b, a)
+	n := len(d)
+	least := math.Inf(1)
+	for _, x := range d {
+		least = min(least, x)
+	}
+	switch {
+	case n >= 2 && least > math.Log(1.15):
+		return Slower
+	case n < 3:
+		return Inconclusive
+	}
+	mean, sd := stat.MeanStdDev(d, nil)
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(0.99)
+	half := t * stat.StdErr(sd, float64(n))
+	switch {
+	case mean-half > 0:
+		return Slower
+	case mean+half < Tied && mean-half > -Tied:
+		return Same
+	}
+	return Inconclusive
+}
+
+// A Median is a median time with its 95% interval. Lo and Hi are 0 where there is none.
+type Median struct{ US, Lo, Hi float64 }
+
+// JudgeMedians judges times of which only medians are known. b is FASTER or SLOWER if the medians are
+// more than wide apart and their intervals do not meet. Noise is no evidence of equality: SAME takes
+// intervals that leave no room for more than band, and what wide exceeds band by counts as room.
+func JudgeMedians(a, b Median, band, wide float64) Verdict {
+	known := a.Lo > 0 && b.Lo > 0
+	for _, m := range []*Median{&a, &b} {
+		if !(m.Lo > 0) {
+			m.Lo, m.Hi = m.US, m.US
+		}
+	}
+	apart := a.Lo > b.Hi || b.Lo > a.Hi
+	switch {
+	case apart && a.US > b.US*(1+wide):
+		return Faster
+	case apart && b.US > a.US*(1+wide):
+		return Slower
+	case known && max(a.Hi/b.Lo, b.Hi/a.Lo)+wide-band <= 1+band:
+		return Same
+	}
+	return Inconclusive
+}

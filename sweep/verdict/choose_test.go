@@ -1,0 +1,65 @@
+package verdict
+
+import (
+	"math"
+	"testing"
+)
+
+func TestGain(t *testing.T) {
+	a := []float64{103, 102, 104, 103, 102, 104, 103, 103}
+	b := []float64{100, 100, 100, 100, 100, 100, 100, 100}
+	gain, lo, hi, ok := Gain(a, b)
+	if !ok || gain < 0.029 || gain > 0.031 || lo < 0.02 || lo > gain || hi < gain || hi > 0.04 {
+		t.Errorf("%g [%g, %g] %v", gain, lo, hi, ok)
+	}
+	if _, _, _, ok := Gain(a[:3], b[:3]); ok {
+		t.Error("an interval of three rounds")
+	}
+	if _, _, _, ok := Gain(a, b[:7]); ok {
+		t.Error("rounds of different numbers")
+	}
+}
+
+func TestRace(t *testing.T) {
+	for _, c := range []struct {
+		d    []float64
+		want Verdict
+	}{
+		{[]float64{0.5}, Inconclusive},
+		{[]float64{0.5, 0.2}, Slower},
+		{[]float64{0.05, 0.06}, Inconclusive},
+		{[]float64{0.05, 0.06, 0.055}, Slower},
+		{[]float64{0.001, -0.001, 0.0005}, Same},
+		{[]float64{0.05, -0.05, 0.02}, Inconclusive},
+		{[]float64{0.004, 0.005, 0.0045}, Slower},
+	} {
+		a, b := make([]float64, len(c.d)), make([]float64, len(c.d))
+		for i, d := range c.d {
+			a[i], b[i] = 10, 10*math.Exp(d)
+		}
+		if got := Race(a, b); got != c.want {
+			t.Errorf("%v: %s", c.d, got)
+		}
+	}
+}
+
+func TestOfMedians(t *testing.T) {
+	for _, c := range []struct {
+		a, b       Median
+		band, wide float64
+		want       Verdict
+	}{
+		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.02, Faster},
+		{Median{100, 99, 101}, Median{103, 102, 104}, 0.02, 0.02, Slower},
+		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive}, // the intervals meet
+		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.04, Inconclusive}, // the stream moved
+		{Median{103, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Faster},
+		{Median{100, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Inconclusive}, // no intervals
+		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.02, Same},
+		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.035, Inconclusive},
+	} {
+		if got := JudgeMedians(c.a, c.b, c.band, c.wide); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
