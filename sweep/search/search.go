@@ -58,14 +58,13 @@ const (
 	Auto    = "auto"
 	Grid    = "grid"
 	Random  = "random"
-	Local   = "local"
 	Halving = "halving"
 	Model   = "model"
 	Evolve  = "evolve"
 )
 
 // Names lists the strategies, auto first.
-func Names() []string { return []string{Auto, Grid, Random, Local, Halving, Model, Evolve} }
+func Names() []string { return []string{Auto, Grid, Random, Halving, Model, Evolve} }
 
 // CheckName says what is wrong with the name of a strategy, or nil.
 func CheckName(name string) error {
@@ -91,8 +90,6 @@ func New(name string, s *Space) (Strategy, error) {
 		return newGrid(s, rng), nil
 	case Random:
 		return newRandom(s, rng), nil
-	case Local:
-		return newLocal(s, rng), nil
 	case Halving:
 		return newHalving(s, rng), nil
 	case Model:

@@ -213,15 +213,15 @@ func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) 
 }
 
 // auto beats what random draws are expected to find on every kind of space, at 3%
-// and from there on, and local does not end at its first summit.
+// and from there on.
 func TestFreeSpaces(t *testing.T) {
 	sum, n := 0.0, 0.0
 	for name, f := range synthetics() {
-		rows, err := RunFree(t.Context(), f, []string{search.Auto, search.Local}, 3)
+		rows, err := RunFree(t.Context(), f, []string{search.Auto}, 3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		auto, local := rows[0], rows[1]
+		auto := rows[0]
 		sum, n = sum+auto.Score, n+1
 		if auto.Score < 0.4 {
 			t.Errorf("%s: auto scores %.2f", name, auto.Score)
@@ -230,9 +230,6 @@ func TestFreeSpaces(t *testing.T) {
 			if random := RandomRegret(f, Draws(f, share)); auto.Mean(share) > random {
 				t.Errorf("%s: auto's regret at %d%% is %.3f, random's %.3f", name, share, auto.Mean(share), random)
 			}
-		}
-		if local.Score < 0 {
-			t.Errorf("%s: local scores %.2f", name, local.Score)
 		}
 	}
 	if sum/n < 0.75 {

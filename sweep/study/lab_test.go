@@ -88,7 +88,7 @@ func labCache(t *testing.T, path string, seeds int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := RunFree(t.Context(), f, []string{search.Auto, search.Evolve, search.Local, search.Random}, seeds)
+	rows, err := RunFree(t.Context(), f, []string{search.Auto, search.Evolve, search.Random}, seeds)
 	if err != nil {
 		t.Fatal(err)
 	}

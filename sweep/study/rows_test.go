@@ -90,9 +90,9 @@ func Setups() []Setup {
 	for _, share := range []float64{0.05, 0.1, 0.15, 0.3} {
 		list = append(list, Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Every: curveEvery})
 	}
-	for _, name := range []string{search.Model, search.Local, search.Halving, search.Random} {
+	for _, name := range []string{search.Model, search.Halving, search.Random} {
 		for _, share := range []float64{0.05, 0.1, 0.2, 0.4} {
-			list = append(list, Setup{Label: name, Strategy: name, Share: share, Transfer: name == search.Local, Every: curveEvery})
+			list = append(list, Setup{Label: name, Strategy: name, Share: share, Every: curveEvery})
 		}
 	}
 	return append(list, Setup{Label: search.Halving, Strategy: search.Halving, Share: 1, Every: curveEvery},
@@ -128,7 +128,6 @@ func Naive() []Setup {
 		for _, s := range []Setup{
 			{Label: search.Auto + from, Strategy: search.Auto, Transfer: true},
 			{Label: alone, Strategy: search.Auto},
-			{Label: search.Local + from, Strategy: search.Local},
 			{Label: search.Random + from, Strategy: search.Random},
 		} {
 			s.Naive = naive
