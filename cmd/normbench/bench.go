@@ -18,6 +18,7 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/tune/ref"
 )
 
 func (e *env) benchCommand() *cli.Command {
@@ -25,7 +26,7 @@ func (e *env) benchCommand() *cli.Command {
 		Name:        "bench",
 		Usage:       "measure given variants, with the time of each stage",
 		ArgsUsage:   "REF...",
-		Description: refHelp + ".\nKnobs that a label leaves out take the family's base value.",
+		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			seedFlag, formatFlag, kernelsFlag, includeFlag,
 			&cli.BoolFlag{Name: "all-candidates", Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
@@ -36,7 +37,11 @@ func (e *env) benchCommand() *cli.Command {
 }
 
 func (e *env) bench(c *cli.Context) error {
-	refs, err := e.parseRefs(operands(c))
+	texts := operands(c)
+	if len(texts) == 0 {
+		texts = []string{"base"}
+	}
+	refs, err := e.parseRefs(texts...)
 	if err != nil {
 		return err
 	}
@@ -63,7 +68,7 @@ func (e *env) bench(c *cli.Context) error {
 	if c.Bool("all-candidates") {
 		fastest = nil
 	}
-	tasks, err := e.tasks(c, refs, info, fastest)
+	tasks, err := e.tasks(c, refs, info, e.variants, fastest)
 	if err == nil {
 		err = e.checkUsed(tasks, info)
 	}
@@ -103,7 +108,7 @@ func (e *env) bench(c *cli.Context) error {
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
 		}
-		t.Notes = append(append(t.Notes, e.peerNotes(measured)...), ladderNotes(devices[0].Info())...)
+		t.Notes = append(append(t.Notes, e.tableNotes(refs, info, measured)...), ladderNotes(devices[0].Info())...)
 		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
 	}
 	switch {
@@ -127,8 +132,8 @@ func plansBench(c *cli.Context) bool {
 }
 
 // benchPlan says what a bench that was told nothing would measure, and how to choose.
-func (e *env) benchPlan(c *cli.Context, refs []ref, info kernels.DeviceInfo, pr record.Protocol) error {
-	tasks, err := e.tasks(c, refs, info, nil)
+func (e *env) benchPlan(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo, pr record.Protocol) error {
+	tasks, err := e.tasks(c, refs, info, e.variants, nil)
 	if err != nil {
 		return err
 	}
@@ -160,26 +165,10 @@ func (e *env) benchPlan(c *cli.Context, refs []ref, info kernels.DeviceInfo, pr 
 	return report.RenderTable(e.stdout, t, c.String("format"))
 }
 
-// parseRefs reads runnable REFs; none mean the base.
-func (e *env) parseRefs(texts []string) ([]ref, error) {
-	if len(texts) == 0 {
-		texts = []string{"base"}
-	}
-	var refs []ref
-	for _, t := range texts {
-		r, err := e.parseRef(t)
-		if err != nil {
-			return nil, err
-		}
-		refs = append(refs, r)
-	}
-	return refs, nil
-}
-
 // tasks lays the REFs out over the problems of the flags. A REF that fits none
 // of them is an error; problems that no REF fits are left out. Without a chooser
 // all variants of a REF are laid out.
-func (e *env) tasks(c *cli.Context, refs []ref, info kernels.DeviceInfo, choose chooser) ([]sweep.Task, error) {
+func (e *env) tasks(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo, resolve resolver, choose chooser) ([]sweep.Task, error) {
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
@@ -198,7 +187,7 @@ func (e *env) tasks(c *cli.Context, refs []ref, info kernels.DeviceInfo, choose 
 		t := sweep.Task{Problem: p, Base: base}
 		seen := map[kernels.Variant]bool{}
 		for i, r := range refs {
-			vs, err := r.variants(p, info)
+			vs, err := resolve(r, p, info)
 			if err != nil {
 				refusal = err
 			}
@@ -227,7 +216,7 @@ func (e *env) tasks(c *cli.Context, refs []ref, info kernels.DeviceInfo, choose 
 		if refusal != nil {
 			return nil, refusal
 		}
-		return nil, noProblem(r.text)
+		return nil, noProblem(r.Text)
 	}
 	return tasks, nil
 }

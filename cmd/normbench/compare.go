@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/shapes"
+	"normbench/tune/ref"
 )
 
 func (e *env) compareCommand() *cli.Command {
@@ -71,13 +71,13 @@ func (e *env) compare(c *cli.Context) error {
 	}
 	var sides [2]report.Side
 	for i, text := range ops {
-		s, err := e.recordedSide(text)
+		s, err := e.recorded(text)
 		if err != nil {
 			return err
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+recordedHelp, "%s holds no record that fits", text)
+			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+ref.SideHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}
@@ -103,7 +103,7 @@ func (e *env) compare(c *cli.Context) error {
 	}
 	if err := e.writePage(c.String("html"), func() *report.Page {
 		names := report.ShortNames(ops)
-		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.facts(sides[:]...))
+		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.refs.Facts(sides[:]...))
 	}); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (e *env) compare(c *cli.Context) error {
 
 // comparesLive says whether a compare runs its operands on a device.
 func (e *env) comparesLive(c *cli.Context, ops []string) bool {
-	return c.Bool("live") || c.IsSet("baseline-kernels") || e.runnable(ops[0]) || e.runnable(ops[1])
+	return c.Bool("live") || c.IsSet("baseline-kernels") || e.scope().Runs(ops[0]) || e.scope().Runs(ops[1])
 }
 
 // checkCompared refuses --kernels where no side has a variant of the folder.
@@ -197,19 +197,6 @@ func (e *env) atLeast(c *cli.Context, s report.Side) error {
 	}
 	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
 		s.Label, 100*least, len(lows), count(len(s.Cells), "problem"), lows[0])}
-}
-
-// runnable says whether an operand must be run: it names a variant and no file.
-func (e *env) runnable(text string) bool {
-	if strings.HasPrefix(text, "tuned:") {
-		return false
-	}
-	path, _, _ := strings.Cut(text, "#")
-	if _, err := os.Stat(path); err == nil {
-		return false
-	}
-	_, err := e.parseRef(text)
-	return err == nil
 }
 
 // problemFilter says which problems the flags let through; a flag that is not

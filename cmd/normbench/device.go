@@ -20,6 +20,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/peers"
 	"normbench/kernels/replay"
 	"normbench/kernels/rule"
 	"normbench/kernels/worker"
@@ -195,13 +196,13 @@ func (e *env) workers(commands []string, timeout time.Duration) ([]kernels.Devic
 }
 
 func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Device, error) {
-	hash, err := families.Hash(e.registry)
+	hash, err := families.Hash(peers.Register(e.registry, nil))
 	if err != nil {
 		return nil, err
 	}
 	var devices []kernels.Device
 	for _, command := range commands {
-		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &plain{Writer: e.stderr}, Unkept: e.unkept, Kernels: hash})
+		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &plain{Writer: e.stderr}, Unkept: func(text string) { e.noteOnce(text) }, Kernels: hash})
 		if err != nil {
 			closeAll(devices)
 			if hint.Of(err) == "" { // it died or spoke something else

@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/emulate"
 	"normbench/kernels/rule"
 	"normbench/sweep"
+	"normbench/tune/ref"
 )
 
 const (
@@ -34,7 +34,7 @@ func emulatedGPU() kernels.DeviceInfo {
 // emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
 // ones of its shapes, then at smallShapes. Where there are several sets of types and options, each
 // shape has another one. none are the REFs without any.
-func emulatedTasks(refs []ref, ps []kernels.Problem, info kernels.DeviceInfo) (
+func emulatedTasks(resolve resolver, refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo) (
 	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
 	found := map[string]bool{}
@@ -74,9 +74,9 @@ func emulatedTasks(refs []ref, ps []kernels.Problem, info kernels.DeviceInfo) (
 				for i := 0; i < len(classes) && picked < emulatedShapes; i++ {
 					p := classes[(picked+i)%len(classes)]
 					p.M, p.N = s[0], s[1]
-					if vs, err := r.variants(p, info); err == nil && len(vs) > 0 {
+					if vs, err := resolve(r, p, info); err == nil && len(vs) > 0 {
 						add(p, vs)
-						found[r.text] = true
+						found[r.Text] = true
 						picked++
 						break
 					}
@@ -85,8 +85,8 @@ func emulatedTasks(refs []ref, ps []kernels.Problem, info kernels.DeviceInfo) (
 		}
 	}
 	for _, r := range refs {
-		if !found[r.text] {
-			none = append(none, r.text)
+		if !found[r.Text] {
+			none = append(none, r.Text)
 		}
 	}
 	return tasks, none
@@ -95,11 +95,9 @@ func emulatedTasks(refs []ref, ps []kernels.Problem, info kernels.DeviceInfo) (
 // emulatedRefs are the REFs whose CUDA code is emulated beside what the host ran: those asked for.
 // Without REFs they are the families of tasks and the user's guests. Families stand also for REFs
 // that are tuned for a device, which have no answer at the small shapes.
-func (e *env) emulatedRefs(asked []ref, guests []*kernels.Family, tasks []sweep.Task) (
-	refs []ref, err error) {
-	tuned := func(r ref) bool {
-		return strings.HasPrefix(r.text, "tuned:") || strings.HasPrefix(r.text, "near:")
-	}
+func (e *env) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []sweep.Task) (
+	refs []*ref.Ref, err error) {
+	tuned := func(r *ref.Ref) bool { return r.Kind == ref.Tuned }
 	var names []string
 	if len(asked) == 0 || slices.ContainsFunc(asked, tuned) {
 		for _, t := range tasks {
@@ -115,21 +113,21 @@ func (e *env) emulatedRefs(asked []ref, guests []*kernels.Family, tasks []sweep.
 	}
 	refs = slices.DeleteFunc(slices.Clone(asked), tuned)
 	for _, name := range names {
-		if slices.ContainsFunc(refs, func(r ref) bool { return r.text == name }) {
+		if slices.ContainsFunc(refs, func(r *ref.Ref) bool { return r.Text == name }) {
 			continue
 		}
-		r, err := e.parseRef(name)
+		more, err := e.parseRefs(name)
 		if err != nil {
 			return nil, err
 		}
-		refs = append(refs, r)
+		refs = append(refs, more...)
 	}
 	return refs, nil
 }
 
 // emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
 // nothing, and the verification has them as not run.
-func (e *env) emulate(v *verification, refs []ref, ps []kernels.Problem, seed uint64) error {
+func (e *env) emulate(v *verification, refs []*ref.Ref, ps []kernels.Problem, seed uint64) error {
 	step := e.waitFor("building the emulator")
 	defer step.end()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
@@ -139,7 +137,7 @@ func (e *env) emulate(v *verification, refs []ref, ps []kernels.Problem, seed ui
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := emulatedTasks(refs, ps, info)
+	tasks, none := emulatedTasks(v.naming(e.variants, refs), refs, ps, info)
 	for _, name := range none {
 		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements", emulatedElements))
 	}

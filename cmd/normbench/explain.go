@@ -13,6 +13,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
+	"normbench/tune/ref"
 )
 
 func (e *env) explainCommand() *cli.Command {
@@ -71,14 +72,11 @@ func (e *env) explain(c *cli.Context) error {
 		return err
 	}
 	name := c.String("tuned")
-	t, err := e.tunedFile(name, d)
+	t, err := e.tuned(name, d)
 	if err != nil {
 		return err
 	}
-	if t.table != nil && d.ID != t.table.Device.ID {
-		e.notef("%s is of %s, not of %s", name, t.table.Device.ID, d.ID)
-	}
-	ps, err := t.problems(ops[0])
+	ps, err := shapeProblems(t, ops[0])
 	if err != nil {
 		return err
 	}
@@ -90,7 +88,7 @@ func (e *env) explain(c *cli.Context) error {
 	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
 	var drawn [][]string
 	for _, p := range ps {
-		a, match, why := t.answer(p)
+		a, match, why := t.Answer(p)
 		v := a.Variant
 		if v.Family == "" {
 			if v, err = e.registry.Base(p, d); err != nil {
@@ -101,7 +99,7 @@ func (e *env) explain(c *cli.Context) error {
 			return hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it", "%s: %s: %w", name, p, err)
 		}
 		launches, scratch, data, refused := "", "", "", ""
-		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil && match == "exact" {
+		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil && match == ref.Exact {
 			return hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
 		} else if err != nil {
 			refused = oneLine(err.Error())
@@ -111,8 +109,8 @@ func (e *env) explain(c *cli.Context) error {
 			data, scratch = value(plan.Launches), value(plan.Scratch)
 		}
 		ladder, neighbours := "the table alone", []string{}
-		if t.book != nil {
-			ladder = t.book.Step.String()
+		if t.Book != nil {
+			ladder = t.Book.Step.String()
 		}
 		if a.Raster != nil {
 			for _, n := range a.Raster.Neighbours(a.Line, a.Cell) {
@@ -123,8 +121,8 @@ func (e *env) explain(c *cli.Context) error {
 		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), launches, near, ladder})
 		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), data, scratch, refused, near, ladder})
 		drawn = append(drawn, nil)
-		if t.book != nil {
-			drawn[len(drawn)-1] = t.book.Draw(a)
+		if t.Book != nil {
+			drawn[len(drawn)-1] = t.Book.Draw(a)
 		}
 	}
 	if c.String("format") != "text" {
@@ -166,9 +164,8 @@ func value[T any](list []T) string {
 	return string(b)
 }
 
-// problems are those that a shape means: itself, or one of each class that the
-// file knows.
-func (t tunedFile) problems(text string) ([]kernels.Problem, error) {
+// shapeProblems are those that a shape means: itself, or one of each class that the table knows.
+func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 	if strings.Contains(text, "/") {
 		p, err := kernels.ParseProblem(text)
 		return []kernels.Problem{p}, err
@@ -186,15 +183,15 @@ func (t tunedFile) problems(text string) ([]kernels.Problem, error) {
 			ps = append(ps, p)
 		}
 	}
-	if t.book != nil {
+	if t.Book != nil {
 		for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
 			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 				add(kernels.Problem{Op: op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
 			}
 		}
 	}
-	if t.table != nil {
-		for _, x := range t.table.Entries {
+	if t.Table != nil {
+		for _, x := range t.Entries {
 			add(x.Problem)
 		}
 	}

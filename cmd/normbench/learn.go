@@ -30,6 +30,7 @@ import (
 	"normbench/sweep/shapes"
 	"normbench/tune"
 	"normbench/tune/learn"
+	"normbench/tune/ref"
 )
 
 var priorFlag = &cli.StringFlag{Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: "auto"}
@@ -249,7 +250,7 @@ func (e *env) prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	case "auto":
 		return families.Step(info), nil
 	}
-	t, err := readTuned(text)
+	t, err := ref.Read(text)
 	switch {
 	case err != nil:
 		return rule.Step{}, err
@@ -258,12 +259,7 @@ func (e *env) prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	case info.ID == "":
 		return rule.Step{}, nil
 	}
-	s := rule.Ladder([]*rule.Map{t.Map}, &info)
-	if s.Map == nil {
-		return s, hint.Errorf("use a map of the device, of its architecture or of an older one of its kind",
-			"--prior %s is of %s (%s), which is no step of the ladder of %s (%s)", text, t.Map.Device.ID, t.Map.Device.Arch, info.ID, info.Arch)
-	}
-	return s, nil
+	return ref.Step("--prior "+text, t.Map, &info)
 }
 
 // policy is what a loop knows before it measures anything.

@@ -12,6 +12,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/tune"
+	"normbench/tune/ref"
 )
 
 func (e *env) lintCommand() *cli.Command {
@@ -43,7 +44,7 @@ func (e *env) lint(c *cli.Context) error {
 			return err
 		}
 	}
-	t, err := readTuned(ops[0])
+	t, err := ref.Read(ops[0])
 	if err != nil {
 		return err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
+	"normbench/tune/ref"
 )
 
 var liveFlags = join([]cli.Flag{
@@ -61,14 +61,12 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err := checkProblems(c); err != nil {
 		return err
 	}
-	refs := make([]ref, 2)
-	for i, text := range ops {
-		if refs[i], err = e.liveRef(text); err != nil {
-			return err
-		}
+	refs, err := e.parseRefs(ops...)
+	if err != nil {
+		return err
 	}
-	if e.baseline != "" && refs[0].peer != "" {
-		return hint.Errorf("name one of our families as BASE", "--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].text)
+	if e.baseline != "" && refs[0].Peer() != "" {
+		return hint.Errorf("name one of our families as BASE", "--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].Text)
 	}
 	devices, err := e.devicesFor(c, refs...)
 	if err != nil {
@@ -142,7 +140,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		run.Duels = append(run.Duels, res)
 		e.notef("[%d/%d] %s: %s", i+1, len(pairings), d.Problem, duelLine(res, rule))
 		run.judge()
-		run.Peers = e.peerNotes(run.families())
+		run.Peers = e.tableNotes(refs, info, run.families())
 		if broken = run.write(file); broken != nil { // nothing that is measured is lost
 			break
 		}
@@ -252,31 +250,6 @@ func liveProtocol(c *cli.Context, info kernels.DeviceInfo) (record.Protocol, err
 	return pr, err
 }
 
-// liveRef reads an operand as something to run: a REF, or the variants of a
-// recorded one.
-func (e *env) liveRef(text string) (ref, error) {
-	path, _, _ := strings.Cut(text, "#")
-	if _, err := os.Stat(path); err == nil {
-		side, err := e.recordedSide(text)
-		if err != nil {
-			return ref{}, err
-		}
-		peer := ""
-		for _, cell := range side.Cells {
-			if _, ok := kernels.PeerName(cell.Variant.Family); ok {
-				peer = peerBest // any of them may be asked for
-			}
-		}
-		return ref{text: text, peer: peer, variants: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-			if cell, ok := side.Cells[p]; ok && cell.Status == kernels.StatusOK {
-				return []kernels.Variant{cell.Variant}, nil
-			}
-			return nil, nil
-		}}, nil
-	}
-	return e.parseRef(text)
-}
-
 // A chooser settles on one of the variants that an operand has for a problem.
 type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
 
@@ -312,7 +285,7 @@ func (e *env) candidates(b pairing) []kernels.Variant {
 }
 
 // pairings are the problems that both operands have a variant for.
-func (e *env) pairings(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]pairing, error) {
+func (e *env) pairings(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo) ([]pairing, error) {
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
@@ -327,13 +300,13 @@ func (e *env) pairings(c *cli.Context, refs []ref, info kernels.DeviceInfo) ([]p
 		b := pairing{problem: p}
 		have := true
 		for i := range b.of {
-			vs, err := refs[i].variants(p, info)
+			vs, err := e.variants(refs[i], p, info)
 			if len(vs) == 0 {
 				have = false
 				if err == nil {
-					err = fmt.Errorf("%s has no variant", refs[i].text)
-				} else if family, _, _ := strings.Cut(refs[i].text, "@"); !strings.HasPrefix(err.Error(), family) {
-					err = fmt.Errorf("%s: %w", refs[i].text, err)
+					err = fmt.Errorf("%s has no variant", refs[i].Text)
+				} else if family, _, _ := strings.Cut(refs[i].Text, "@"); !strings.HasPrefix(err.Error(), family) {
+					err = fmt.Errorf("%s: %w", refs[i].Text, err)
 				}
 				missing = append(missing, fmt.Errorf("%s: %w", p, err))
 			}
@@ -391,7 +364,7 @@ func (r *liveRun) judge() {
 
 // confirm compares the cells again that the gate would fail, on a device opened
 // anew: a regression counts only where both runs agree.
-func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []ref, run *liveRun, o sweep.DuelOptions) (kernels.Device, error) {
+func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []*ref.Ref, run *liveRun, o sweep.DuelOptions) (kernels.Device, error) {
 	var slower []kernels.Problem
 	for _, j := range run.Judged {
 		if j.Gate == verdict.Slower {

@@ -16,6 +16,7 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
+	"normbench/tune/ref"
 )
 
 // liveSchema is the version of the files that a live compare leaves.
@@ -77,7 +78,7 @@ func readLive(path string) (*liveRun, error) {
 	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; write tuned:FILE for a tuned table; `normbench lint FILE` reads rules"
 	data, err := textfile.Read(path, textfile.Large)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Errorf(recordedHelp, "no records at %s", path)
+		return nil, hint.Errorf(ref.SideHelp, "no records at %s", path)
 	} else if err != nil {
 		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "live compare %s: %w", path, durable.Cause(err))
 	}

@@ -21,6 +21,7 @@ import (
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
+	"normbench/tune/ref"
 )
 
 // liveFile is where a run is kept, "" for nowhere: a place that can be written.
@@ -97,7 +98,7 @@ func (r *liveRun) table() *report.Table {
 	}
 	t := newTable(title,
 		"problem", ">A us", ">B us", ">A %stream", ">B %stream", ">rounds", ">speedup", "verdict", ">q", ">A/A' %", "what moved")
-	best := r.A == "peer:"+peerBest || r.B == "peer:"+peerBest
+	best := r.A == "peer:"+ref.Best || r.B == "peer:"+ref.Best
 	if best {
 		t.Header, t.Align = append(t.Header, "peer"), append(t.Align, report.Left)
 	}

@@ -29,7 +29,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
 	"normbench/report"
-	"normbench/sweep/record"
+	"normbench/tune/ref"
 )
 
 func main() {
@@ -96,20 +96,21 @@ type env struct {
 	baseline  string // folder of the baseline's kernels, which registry then holds too
 	kernels   string // folder of the user's kernels, likewise
 	users     []*kernels.Family
-	refNotes  []string                // what a table should say of its operands
-	peers     []kernels.Peer          // once a device with peers is open
-	only      []string                // of them, those that peer:best is among
-	deaths    map[string]int          // how often a peer took its process down, or hung
-	loaded    map[string]*record.File // by path: operands may choose from one file
-	warned    *sync.Map               // what unkept has said
+	refs      ref.Scope
+	peers     []kernels.Peer // once a device with peers is open
+	only      []string       // of them, those that peer:best is among
+	deaths    map[string]int // how often a peer took its process down, or hung
+	said      sync.Map       // what noteOnce has said
 	waits     *waits
 	saved     string // the file with what this command has measured; "" for none
 }
 
-// unkept says once, for all workers that share the folder, that their cubins do not stay.
-func (e *env) unkept(text string) {
-	if _, said := e.warned.LoadOrStore(text, true); text != "" && !said {
-		e.notef("%s", text)
+// noteOnce says what several workers, problems or operands have in common.
+func (e *env) noteOnce(texts ...string) {
+	for _, text := range texts {
+		if _, said := e.said.LoadOrStore(text, true); text != "" && !said {
+			e.notef("%s", text)
+		}
 	}
 }
 
@@ -138,7 +139,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	out := &printed{Writer: stdout}
-	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r), deaths: map[string]int{}, warned: &sync.Map{}, waits: &waits{}}
+	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r, nil), deaths: map[string]int{}, waits: &waits{}}
 	e.measuring = context.AfterFunc(ctx, func() {
 		e.notef("interrupted")
 		os.Exit(exitSignal)

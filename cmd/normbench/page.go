@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,26 +32,6 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	}
 	e.notef("wrote %s", path)
 	return nil
-}
-
-// facts are what the cells of sides were measured on, as far as their files have been read.
-func (e *env) facts(sides ...report.Side) []report.Fact {
-	used := map[string]bool{}
-	for _, s := range sides {
-		for _, c := range s.Cells {
-			used[c.Run] = true
-		}
-	}
-	var runs []*record.Run
-	for _, f := range e.loaded {
-		for _, r := range f.Runs {
-			if used[r.ID] && !slices.ContainsFunc(runs, func(x *record.Run) bool { return x.ID == r.ID }) {
-				runs = append(runs, r)
-			}
-		}
-	}
-	slices.SortFunc(runs, func(a, b *record.Run) int { return a.Time.Compare(b.Time) })
-	return report.Facts(runs...)
 }
 
 // page is the run as a page: its verdict, then what it rests on.

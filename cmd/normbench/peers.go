@@ -19,6 +19,7 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/tune/ref"
 )
 
 var pythonFlag = &cli.StringFlag{Name: "python", Usage: "`PROGRAM` that runs the peers: a Python 3 with PyTorch for CUDA", Value: "python3"}
@@ -30,30 +31,6 @@ var peerFlags = []cli.Flag{
 	&cli.IntFlag{Name: "peer-jobs", Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
 }
 
-// peerRef reads peer:NAME or peer:best.
-func (e *env) peerRef(text, name string) (ref, error) {
-	r := ref{text: text, peer: name}
-	if _, err := e.registry.Lookup(kernels.PeerVariant(name).Family); err != nil && name != peerBest {
-		return r, hint.Errorf("`normbench list peers` names them; peer:best is the fastest of those that are there", "unknown peer %q", name)
-	}
-	r.variants = func(kernels.Problem, kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if name != peerBest {
-			return []kernels.Variant{kernels.PeerVariant(name)}, nil
-		}
-		var vs []kernels.Variant
-		for _, p := range e.peers {
-			if p.Missing == "" && e.among(p.Name) {
-				vs = append(vs, kernels.PeerVariant(p.Name))
-			}
-		}
-		return vs, nil
-	}
-	return r, nil
-}
-
-// peerBest is the REF of the fastest peer.
-const peerBest = "best"
-
 // onlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.
 const onlyNamed = "compile-max"
 
@@ -61,22 +38,22 @@ const onlyNamed = "compile-max"
 func (e *env) among(name string) bool { return slices.Contains(e.only, name) }
 
 // devicesFor are devices, with the peers beside each where a REF names one.
-func (e *env) devicesFor(c *cli.Context, refs ...ref) ([]kernels.Device, error) {
+func (e *env) devicesFor(c *cli.Context, refs ...*ref.Ref) ([]kernels.Device, error) {
 	var wanted []string
 	for _, r := range refs {
-		if r.peer != "" {
-			wanted = append(wanted, r.peer)
+		if name := r.Peer(); name != "" {
+			wanted = append(wanted, name)
 		}
 	}
 	if list := c.String("peers"); list != "" {
-		if !slices.Contains(wanted, peerBest) {
+		if !slices.Contains(wanted, ref.Best) {
 			return nil, hint.Errorf("write peer:best as a REF, or leave out --peers", "--peers says what peer:best is among, and no REF is peer:best")
 		}
 		var err error
 		if e.only, err = splitList("peer", list, peers.Names...); err != nil {
 			return nil, err
 		}
-	} else if slices.Contains(wanted, peerBest) {
+	} else if slices.Contains(wanted, ref.Best) {
 		e.only = slices.DeleteFunc(slices.Clone(peers.Names), func(name string) bool { return name == onlyNamed })
 	}
 	for _, name := range []string{"python", "peer-jobs"} {
@@ -126,23 +103,20 @@ func (e *env) found(all []kernels.Peer, wanted []string) error {
 	const help = "install it for the Python of --python; `normbench list peers` shows what is there"
 	first := e.peers == nil
 	e.peers = all
-	there := 0
+	e.registry, e.refs.Peers = peers.Register(e.registry, all), nil
 	for _, p := range all {
-		if f, err := e.registry.Lookup(kernels.PeerVariant(p.Name).Family); err == nil {
-			f.Version = p.Version
-		}
 		if p.Missing == "" && e.among(p.Name) {
-			there++
+			e.refs.Peers = append(e.refs.Peers, p.Name)
 		}
 	}
 	for _, name := range wanted {
-		if name == peerBest {
+		if name == ref.Best {
 			for _, p := range all {
 				if p.Missing != "" && first && e.among(p.Name) {
 					e.notef("left out peer %s: %s", p.Name, oneLine(p.Missing))
 				}
 			}
-			if there == 0 {
+			if len(e.refs.Peers) == 0 {
 				return hint.Errorf(help, "no peer is there")
 			}
 			continue
@@ -197,7 +171,7 @@ func preparing(done, total int, oldest peers.Cell) string {
 }
 
 // preparePeers is prepare for the REFs over the problems of the flags.
-func (e *env) preparePeers(c *cli.Context, dev kernels.Device, refs []ref) error {
+func (e *env) preparePeers(c *cli.Context, dev kernels.Device, refs []*ref.Ref) error {
 	ps, err := problems(c, dev.Info())
 	if err != nil {
 		return err
@@ -205,10 +179,10 @@ func (e *env) preparePeers(c *cli.Context, dev kernels.Device, refs []ref) error
 	var cells []peers.Cell
 	for _, p := range ps {
 		for _, r := range refs {
-			if r.peer == "" {
+			if r.Peer() == "" {
 				continue
 			}
-			vs, _ := r.variants(p, dev.Info()) // what is wrong shows where they are laid out
+			vs, _ := e.variants(r, p, dev.Info()) // what is wrong shows where they are laid out
 			for _, v := range vs {
 				if cell := (peers.Cell{Problem: p, Variant: v}); !slices.Contains(cells, cell) {
 					cells = append(cells, cell)
@@ -332,9 +306,16 @@ func (e *env) peerVersions(env map[string]string) {
 	}
 }
 
-// peerNotes names the versions of the peers among the families, each once.
-func (e *env) peerNotes(families []string) (notes []string) {
-	notes = append(notes, e.refNotes...)
+// tableNotes are what a table should say of its operands: tables of another device, and the
+// versions of the peers among the families, each once.
+func (e *env) tableNotes(refs []*ref.Ref, d kernels.DeviceInfo, families []string) (notes []string) {
+	for _, r := range refs {
+		if r.Kind == ref.Tuned {
+			if t, err := e.tuned(r.Name, d); err == nil && t.Other(r.Text) != "" {
+				notes = append(notes, t.Other(r.Text))
+			}
+		}
+	}
 	for _, p := range e.peers {
 		for _, f := range families {
 			if name, ok := kernels.PeerName(f); ok && name == p.Name {

@@ -17,7 +17,7 @@ import (
 	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep"
-	"normbench/sweep/record"
+	"normbench/tune/ref"
 )
 
 func (e *env) reportCommand() *cli.Command {
@@ -103,7 +103,7 @@ func (e *env) report(c *cli.Context) error {
 		}
 		e.notef("wrote %s", picture)
 	}
-	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.facts(arms...)) }); err != nil {
+	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.refs.Facts(arms...)) }); err != nil {
 		return err
 	}
 	return g.Render(e.stdout, format)
@@ -149,7 +149,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 			arms = append(arms, s)
 		}
 		if len(arms) == n {
-			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+recordedHelp, "%s holds no record that fits", text)
+			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+ref.SideHelp, "%s holds no record that fits", text)
 		}
 	}
 	if len(arms) > report.MaxArms {
@@ -163,7 +163,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 func (e *env) armsOf(text string) ([]report.Side, error) {
 	switch {
 	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:") || textfile.Ext(text) == ".csv":
-		s, err := e.recordedSide(text)
+		s, err := e.recorded(text)
 		return []report.Side{s}, err
 	case isLive(text):
 		arms, err := readArms(text)
@@ -171,7 +171,7 @@ func (e *env) armsOf(text string) ([]report.Side, error) {
 	}
 	var sides []report.Side
 	for _, arm := range []struct{ selector, label string }{{"#base", "base"}, {"", "fastest of ours"}, {"#peers", "fastest peer"}} {
-		s, err := e.recordedSide(text + arm.selector)
+		s, err := e.recorded(text + arm.selector)
 		if err != nil {
 			return nil, err
 		}
@@ -237,23 +237,4 @@ func titleOf(arms []report.Side) string {
 		title += ", " + strings.Join(protocols, ", ")
 	}
 	return title
-}
-
-// load reads a records file once, however many operands choose from it.
-func (e *env) load(path string) (*record.File, error) {
-	if f, ok := e.loaded[path]; ok {
-		return f, nil
-	}
-	f, err := record.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, n := range f.Notes {
-		e.notef("%s", n)
-	}
-	if e.loaded == nil {
-		e.loaded = map[string]*record.File{}
-	}
-	e.loaded[path] = f
-	return f, nil
 }

@@ -13,6 +13,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
+	"normbench/tune/ref"
 )
 
 // maxColumns is more than the widths of any few models.
@@ -148,26 +149,23 @@ func (e *env) bookOf(text string, d kernels.DeviceInfo) (*rule.Book, error) {
 	path, file := strings.CutPrefix(text, "tuned:")
 	if text != "base" && !file {
 		return nil, hint.Errorf("use base or tuned:FILE; `normbench compare` takes the others too", "%s has no map", text)
-	}
-	if file && path == "" {
-		_, err := readTuned(path)
+	} else if !file {
+		path = ""
+	} else if _, err := ref.Read(path); err != nil { // the empty path is the program's own
 		return nil, err
 	}
-	if !file {
-		path = ""
-	}
-	t, err := e.tunedFile(path, d)
+	t, err := e.tuned(path, d)
 	switch {
 	case err != nil:
 		return nil, err
-	case t.book == nil:
+	case t.Book == nil:
 		return nil, hint.Errorf("`normbench learn` measures one, `normbench tune RECORDS` makes it from records", "%s has no map", path)
-	case t.book.Map == nil:
-		return nil, hint.Errorf("`normbench list devices` says which devices have a map", "%s launches by %s: there is no map to show", d.ID, t.book.Step)
-	case t.book.Near != rule.Own:
-		e.notef("%s launches by %s", d.ID, t.book.Step)
+	case t.Book.Map == nil:
+		return nil, hint.Errorf("`normbench list devices` says which devices have a map", "%s launches by %s: there is no map to show", d.ID, t.Book.Step)
+	case t.Book.Near != rule.Own:
+		e.notef("%s launches by %s", d.ID, t.Book.Step)
 	}
-	return t.book, nil
+	return t.Book, nil
 }
 
 // ruleTable is a row for each range of rows.

@@ -92,13 +92,9 @@ func (e *env) searchOptions(p searchPlan, c *cli.Context, info kernels.DeviceInf
 // keep adds the checked-in entries and the variants of --keep to the tasks. An
 // entry that this normbench or this device cannot run is passed over with a note.
 func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table) error {
-	var refs []ref
-	for _, text := range texts {
-		r, err := e.parseRef(text)
-		if err != nil {
-			return err
-		}
-		refs = append(refs, r)
+	refs, err := e.parseRefs(texts...)
+	if err != nil {
+		return err
 	}
 	used := make([]bool, len(refs))
 	for i := range tasks {
@@ -114,9 +110,9 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 			}
 		}
 		for j, r := range refs {
-			vs, err := r.variants(t.Problem, info)
+			vs, err := e.variants(r, t.Problem, info)
 			if err != nil {
-				e.notef("--keep %s is left out on %s: %s", r.text, t.Problem, oneLine(err.Error()))
+				e.notef("--keep %s is left out on %s: %s", r.Text, t.Problem, oneLine(err.Error()))
 			}
 			for _, v := range vs {
 				used[j] = true
@@ -126,7 +122,7 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 	}
 	for j, r := range refs {
 		if !used[j] {
-			return noProblem("--keep " + r.text)
+			return noProblem("--keep " + r.Text)
 		}
 	}
 	return nil

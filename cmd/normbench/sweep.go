@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -305,9 +306,7 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 			continue
 		}
 		add := func(s *report.Side, keep func(*record.Entry) bool) {
-			for _, x := range pick(each, keep) {
-				s.Cells[p] = report.CellOf(x)
-			}
+			maps.Copy(s.Cells, report.SideOf("", each, keep).Cells)
 		}
 		add(&base, func(x *record.Entry) bool { return x.Base })
 		add(&best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
@@ -339,8 +338,8 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 		return e.late(lost)
 	}
 	return e.writePage(html, func() *report.Page {
-		e.loaded = map[string]*record.File{f.Path: f}
-		return found.Page("Sweep of "+count(len(found.Rows), "problem")+" on "+info.Name, e.facts(base, best))
+		e.refs.Keep(f.Path, f)
+		return found.Page("Sweep of "+count(len(found.Rows), "problem")+" on "+info.Name, e.refs.Facts(base, best))
 	})
 }
 
@@ -525,9 +524,4 @@ func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels
 	for _, g := range s.Gone {
 		e.notef("%s", oneLine(g))
 	}
-}
-
-// noProblem is the trouble of having nothing to show.
-func noProblem(what string) error {
-	return hint.Errorf("check --shapes, --op, --pass and --dtype", "%s serves none of the problems asked for", what)
 }

@@ -17,6 +17,7 @@ import (
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/rule"
 	"normbench/sweep"
+	"normbench/tune/ref"
 )
 
 var kernelsFlag = &cli.StringFlag{Name: "kernels", Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
@@ -92,7 +93,7 @@ func (e *env) errUnused(why error) error {
 // be made for the problems, and kernels compile. Without REFs it checks all families. It takes
 // families without a host stage out of the REFs, and prints a note for each family. guests are the
 // families that it checked.
-func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref, v *verification) (left []ref, guests []*kernels.Family, err error) {
+func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []*ref.Ref, v *verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
 	}
@@ -102,7 +103,7 @@ func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []ref, v *
 	}
 	asked := len(refs) > 0
 	for _, f := range e.users {
-		named := func(r ref) bool { return r.text == f.Name || strings.HasPrefix(r.text, f.Name+"@") }
+		named := func(r *ref.Ref) bool { return r.Kind == ref.Family && r.Name == f.Name }
 		if asked && !slices.ContainsFunc(refs, named) {
 			continue
 		}
@@ -139,7 +140,7 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			continue
 		}
 		n, err := checker.Check(f, p, all)
-		e.unkept(checker.Unkept())
+		e.noteOnce(checker.Unkept())
 		if err != nil {
 			return false, err
 		}

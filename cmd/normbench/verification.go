@@ -8,6 +8,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/tune/ref"
 )
 
 // The codes that a check may have run: a family's host stages, its CUDA code on a GPU or in the
@@ -54,23 +55,24 @@ func newVerification(repeats int) *verification {
 		named: map[problemVariant][]string{}, help: "verify them on a GPU: --device cuda"}
 }
 
-// name has refs tell which variants they have for a problem, so that rows say by which of them they
-// are there.
-func (v *verification) name(refs []ref) {
+// A resolver is env.variants.
+type resolver func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
+
+// naming is a resolver that takes note of which variants each of several REFs has, so that rows say
+// by which of them they are there.
+func (v *verification) naming(resolve resolver, refs []*ref.Ref) resolver {
 	if len(refs) < 2 {
-		return
+		return resolve
 	}
-	for i, r := range refs {
-		refs[i].variants = func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-			vs, err := r.variants(p, d)
-			for _, x := range vs {
-				at := problemVariant{p, x}
-				if !slices.Contains(v.named[at], r.text) {
-					v.named[at] = append(v.named[at], r.text)
-				}
+	return func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		vs, err := resolve(r, p, d)
+		for _, x := range vs {
+			at := problemVariant{p, x}
+			if !slices.Contains(v.named[at], r.Text) {
+				v.named[at] = append(v.named[at], r.Text)
 			}
-			return vs, err
 		}
+		return vs, err
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/tune/ref"
 )
 
 func (e *env) verifyCommand() *cli.Command {
@@ -21,7 +22,7 @@ func (e *env) verifyCommand() *cli.Command {
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
-		Description: refHelp + ".\nWithout a REF, verify checks every family in its base config, or with --all-configs in every config.\n" +
+		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config, or with --all-configs in every config.\n" +
 			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes\n" +
 			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or $CXX).",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
@@ -46,12 +47,9 @@ func (e *env) verify(c *cli.Context) error {
 	if err := checkProblems(c); err != nil {
 		return err
 	}
-	var refs []ref
-	if named {
-		var err error
-		if refs, err = e.parseRefs(operands(c)); err != nil {
-			return err
-		}
+	refs, err := e.parseRefs(operands(c)...)
+	if err != nil {
+		return err
 	}
 	step := e.waitFor("starting the device")
 	defer step.end()
@@ -90,9 +88,8 @@ func (e *env) verify(c *cli.Context) error {
 		if err := e.preparePeers(c, dev, refs); err != nil {
 			return err
 		}
-		v.name(refs)
 		if len(refs) > 0 {
-			if tasks, err = e.tasks(c, refs, info, nil); err != nil {
+			if tasks, err = e.tasks(c, refs, info, v.naming(e.variants, refs), nil); err != nil {
 				return err
 			}
 		}
@@ -145,13 +142,12 @@ func (e *env) verify(c *cli.Context) error {
 }
 
 // checkCUDA runs the CUDA code of what was asked for in the emulator.
-func (e *env) checkCUDA(c *cli.Context, v *verification, asked []ref, guests []*kernels.Family,
+func (e *env) checkCUDA(c *cli.Context, v *verification, asked []*ref.Ref, guests []*kernels.Family,
 	tasks []sweep.Task, info kernels.DeviceInfo, seed uint64) error {
 	refs, err := e.emulatedRefs(asked, guests, tasks)
 	if err != nil {
 		return err
 	}
-	v.name(refs)
 	ps, err := problems(c, info)
 	if err != nil {
 		return err

@@ -64,7 +64,7 @@ func TestVerifyRunsCUDA(t *testing.T) {
 // in turn; shapes that were asked for come first.
 func TestEmulatedTasks(t *testing.T) {
 	e := &env{registry: families.New()}
-	r, err := e.parseRef("rms_fwd/cta_reg")
+	refs, err := e.parseRefs("rms_fwd/cta_reg")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestEmulatedTasks(t *testing.T) {
 		}
 		ps = append(ps, p)
 	}
-	tasks, none := emulatedTasks([]ref{r}, ps, emulatedGPU())
+	tasks, none := emulatedTasks(e.variants, refs, ps, emulatedGPU())
 	var got []string
 	for _, t := range tasks {
 		got = append(got, t.Problem.String())
@@ -85,7 +85,7 @@ func TestEmulatedTasks(t *testing.T) {
 	if strings.Join(got, " ") != want || len(none) != 0 {
 		t.Errorf("%v and %v, want %s", got, none, want)
 	}
-	if tasks, none = emulatedTasks([]ref{r}, ps[3:], emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
+	if tasks, none = emulatedTasks(e.variants, refs, ps[3:], emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
 		t.Errorf("of another op: %v, %v", tasks, none)
 	}
 }

@@ -15,9 +15,10 @@ const sourceName = "peers.py"
 // Names lists the peers that peers.py knows, in its order.
 var Names = []string{"torch", "compile", "compile-max", "liger", "quack", "apex-fast", "apex-fused", "te", "fast-llm"}
 
-// Register is r with a hidden family for each peer, so that sweeps leave them
-// out. What a peer cannot do its worker says when it is asked.
-func Register(r *kernels.Registry) *kernels.Registry {
+// Register is r with a hidden family for each peer, so that sweeps leave them out. What a peer
+// cannot do its worker says when it is asked. found has the versions of those that are there, if
+// that is known.
+func Register(r *kernels.Registry, found []kernels.Peer) *kernels.Registry {
 	with := *r
 	with.Families = slices.Clone(r.Families)
 	with.File = func(name string) (string, error) {
@@ -27,7 +28,16 @@ func Register(r *kernels.Registry) *kernels.Registry {
 		return r.File(name)
 	}
 	for _, name := range Names {
-		with.Families = append(with.Families, family(name))
+		f := family(name)
+		if p, ok := Find(found, name); ok {
+			f.Version = p.Version
+		}
+		i := slices.IndexFunc(with.Families, func(x *kernels.Family) bool { return x.Name == f.Name })
+		if i < 0 {
+			with.Families = append(with.Families, f)
+		} else {
+			with.Families[i] = f
+		}
 	}
 	return &with
 }

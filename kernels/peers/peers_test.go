@@ -61,7 +61,7 @@ func TestNames(t *testing.T) {
 
 // A registry with peers runs them, and no sweep takes them along.
 func TestRegister(t *testing.T) {
-	r := Register(families.New())
+	r := Register(families.New(), nil)
 	for _, text := range []string{"rmsnorm/fwd/8x64/bf16", "layernorm/bwd/8x64/bf16+bias"} {
 		p := problem(t, text)
 		for _, name := range Names {

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -63,4 +64,31 @@ func (r *Raster) Neighbours(line, cell int) (list []kernels.Variant) {
 		}
 	}
 	return list
+}
+
+// Why says what the book's answer for a problem rests on.
+func (b *Book) Why(p kernels.Problem, a *Answer) string {
+	switch {
+	case a.Match == MatchOutside:
+		return fmt.Sprintf("outside: maps are for M 1 to %d, N %d to %d and M*N up to %d; the analytic base answers",
+			MaxM, MinN, MaxN, MaxElems)
+	case b.Map == nil:
+		return "the analytic base: no map is for the device"
+	case a.Raster == nil:
+		return fmt.Sprintf("the map has no cell of %s for it: the analytic base's config for the whole cell", ClassOf(p))
+	}
+	rests := map[byte]string{Measured: "measured there", Neighbour: "measured in cells nearby", ByHand: "written by hand"}
+	nLo, nHi, mLo, mHi := a.Raster.Span(a.Line, a.Cell, b.Device.SMs)
+	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", nLo, nHi, mLo, mHi, a.Raster.Title(),
+		cmp.Or(rests[a.Evidence()], "borrowed"))
+	if a.Match == MatchMoved {
+		text += ", whose own config is refused: that of the nearest cell"
+	}
+	if n := a.Raster.Problems; n > 0 {
+		text += fmt.Sprintf("; the raster has %d measured problems", n)
+		if a.Raster.Regret > 0 {
+			text += fmt.Sprintf(", regret %.3f", a.Raster.Regret)
+		}
+	}
+	return text
 }

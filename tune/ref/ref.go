@@ -1,0 +1,203 @@
+// Package ref has the grammar of operands: texts that name variants to run, such as base and
+// rms_fwd/cta_reg@w8, or recorded times, such as results/nvidia-h200#base.
+package ref
+
+import (
+	"os"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/presets"
+	"normbench/report"
+	"normbench/sweep/record"
+)
+
+// The grammar in words, for hints and helps.
+const (
+	RunHelp  = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best"
+	SideHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, " +
+		"#preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, FILE.csv#COLUMN of published times, " +
+		"compare-RUN.json#A or #B, or tuned:FILE"
+)
+
+// A Kind is a form of the grammar.
+type Kind int
+
+// The forms.
+const (
+	Base     Kind = iota // base
+	Family               // FAMILY or FAMILY@LABEL
+	Preset               // preset:NAME
+	Tuned                // tuned:FILE
+	Peer                 // peer:NAME or peer:best
+	Recorded             // PATH or PATH#SELECTOR
+)
+
+// Best is the name of peer:best, the fastest peer.
+const Best = "best"
+
+// A Ref is an operand as its text has it.
+type Ref struct {
+	Text   string
+	Kind   Kind
+	Name   string // of the family, preset or peer; of Tuned the file
+	config kernels.Config
+	preset *presets.Preset
+	side   report.Side // of Recorded
+}
+
+// A Scope is what operands are resolved in.
+type Scope struct {
+	Registry *kernels.Registry
+	Peers    []string // names of those that peer:best is among, as far as they are there
+	// Arms reads the two sides of a live compare's file.
+	Arms func(path string) ([2]report.Side, error)
+
+	files map[string]*record.File // by path: operands may choose from one file
+	tuned map[tunedKey]*Table
+}
+
+// Parse reads an operand to run. A file or folder of the text's name stands for the variants
+// recorded in it. Notes are lines for a person, here and below.
+func (s *Scope) Parse(text string) (r Ref, notes []string, err error) {
+	r = Ref{Text: text}
+	form, name, _ := strings.Cut(text, ":")
+	switch {
+	case text == "base":
+		return r, nil, nil
+	case form == "peer":
+		r.Kind, r.Name = Peer, name
+		if _, err := s.Registry.Lookup(kernels.PeerVariant(name).Family); err != nil && name != Best {
+			return r, nil, hint.Errorf("`normbench list peers` names them; peer:best is the fastest of those "+
+				"that are there", "unknown peer %q", name)
+		}
+		return r, nil, nil
+	case form == "preset":
+		r.Kind, r.Name = Preset, name
+		r.preset, err = presets.Lookup(name)
+		return r, nil, err
+	case form == "tuned":
+		r.Kind, r.Name = Tuned, name
+		_, err = Read(name)
+		return r, nil, err
+	}
+	if path, _, _ := strings.Cut(text, "#"); exists(path) {
+		r.Kind = Recorded
+		r.side, notes, err = s.Side(text)
+		return r, notes, err
+	}
+	r.Kind = Family
+	r.Name, r.config, err = s.family(text)
+	return r, nil, err
+}
+
+// Runs says whether an operand names variants to run, and no recorded times.
+func (s *Scope) Runs(text string) bool {
+	if path, _, _ := strings.Cut(text, "#"); exists(path) && text != "base" {
+		return false
+	}
+	r, _, err := s.Parse(text)
+	return err == nil && r.Kind != Tuned
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// family reads FAMILY or FAMILY@LABEL.
+func (s *Scope) family(text string) (string, kernels.Config, error) {
+	family, label, labelled := strings.Cut(text, "@")
+	if labelled && label == "" {
+		return "", kernels.Config{}, hint.Errorf("write FAMILY for its base config, or FAMILY@LABEL",
+			"nothing stands behind the @ of %s", text)
+	}
+	if name, ok := kernels.PeerName(family); ok {
+		return "", kernels.Config{}, hint.Errorf("write peer:"+name, "%s is no family of ours", family)
+	}
+	c, err := kernels.ParseConfig(label)
+	if err != nil {
+		return "", c, err
+	}
+	if _, err := s.Registry.Lookup(family); err != nil {
+		names := []string{"base"}
+		for _, f := range s.Registry.Families {
+			if !f.Hidden {
+				names = append(names, f.Name)
+			}
+		}
+		return "", c, hint.Errorf(hint.DidYouMean(family, names, RunHelp), "unknown REF %q", text)
+	}
+	return family, c, nil
+}
+
+// Peer is the NAME of a peer:NAME, Best where recorded variants of peers are to run, or "".
+func (r *Ref) Peer() string {
+	if r.Kind == Peer {
+		return r.Name
+	}
+	for _, cell := range r.side.Cells {
+		if _, ok := kernels.PeerName(cell.Variant.Family); ok {
+			return Best
+		}
+	}
+	return ""
+}
+
+// Variants are those that an operand has for a problem on a device, mostly one. None come with
+// the reason, or with no error where the problem is simply another.
+func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (vs []kernels.Variant, notes []string, err error) {
+	var v kernels.Variant
+	switch r.Kind {
+	case Base:
+		v, err = s.Registry.Base(p, d)
+	case Preset:
+		vs, err = r.preset.Variants(s.Registry, p, d)
+		return vs, nil, err
+	case Peer:
+		names := []string{r.Name}
+		if r.Name == Best {
+			names = s.Peers
+		}
+		for _, name := range names {
+			vs = append(vs, kernels.PeerVariant(name))
+		}
+		return vs, nil, nil
+	case Recorded:
+		cell, ok := r.side.Cells[p]
+		if !ok || cell.Status != kernels.StatusOK {
+			return nil, nil, nil
+		}
+		v = cell.Variant
+	case Tuned:
+		t, err := s.Tuned(r.Name, d)
+		if err != nil {
+			return nil, nil, err
+		}
+		a, match, why := t.Answer(p)
+		switch notes = t.Notes; {
+		case a.Variant.Family == "":
+			return nil, notes, nil
+		case match == Exact:
+			return []kernels.Variant{a.Variant}, notes, nil
+		}
+		notes = append(notes[:len(notes):len(notes)], r.Text+": "+p.String()+": "+match+", "+why)
+		_, v, _, err = s.Registry.Resolve(p, a.Variant, d)
+		if err != nil {
+			return nil, notes, err
+		}
+	case Family:
+		f, err := s.Registry.Lookup(r.Name)
+		if err != nil || f.Op != p.Op || f.Pass != p.Pass {
+			return nil, nil, err
+		}
+		if _, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config}, d); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err != nil {
+		return nil, notes, err
+	}
+	return []kernels.Variant{v}, notes, nil
+}

@@ -1,0 +1,248 @@
+package ref
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/internal/textfile"
+	"normbench/kernels"
+	"normbench/report"
+	"normbench/sweep/record"
+	"normbench/tune"
+)
+
+// Side reads a recorded operand: records with an optional selector, a tuned table, published
+// times, or an arm of a live compare.
+func (s *Scope) Side(text string) (side report.Side, notes []string, err error) {
+	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
+		side, err = tableSide(text, path)
+		return side, nil, err
+	}
+	path, selector, selects := strings.Cut(text, "#")
+	switch ext := textfile.Ext(path); {
+	case selects && selector == "":
+		return side, nil, hint.Errorf(SideHelp, "nothing stands behind the # of %s", text)
+	case ext == ".csv":
+		side, err = report.ReadPublished(path, selector)
+		return side, nil, err
+	case ext == ".json":
+		side, err = s.arm(text, path, selector)
+		return side, nil, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if _, _, err := s.Parse(text); err == nil {
+			return side, nil, hint.Errorf("record it first: `normbench bench "+text+" --out DIR`, then compare DIR",
+				"%s is not recorded, and compare takes recorded operands", text)
+		}
+		return side, nil, hint.Errorf(SideHelp, "no records at %s", path)
+	}
+	f := s.files[path]
+	if f == nil {
+		if f, err = record.Load(path); err != nil {
+			return side, nil, err
+		}
+		notes = f.Notes
+		s.Keep(path, f)
+	}
+	keep, err := s.selector(selector)
+	if err != nil {
+		return side, notes, err
+	}
+	var won map[kernels.Problem]tune.Entry
+	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
+		won = map[kernels.Problem]tune.Entry{}
+		for es := range f.Latest().ByProblem() {
+			for _, x := range tune.Pick(es) {
+				if x.Chosen != "" {
+					won[x.Problem] = x
+				}
+			}
+		}
+	}
+	return chosenSide(text, f, keep, won, selector == "base" || strings.ContainsAny(selector, "@:")), notes, nil
+}
+
+// Keep has operands read a records file that is there already.
+func (s *Scope) Keep(path string, f *record.File) {
+	if s.files == nil {
+		s.files = map[string]*record.File{}
+	}
+	s.files[path] = f
+}
+
+// Facts are what the cells of sides were measured on, as far as their files have been read.
+func (s *Scope) Facts(sides ...report.Side) []report.Fact {
+	used := map[string]bool{}
+	for _, side := range sides {
+		for _, c := range side.Cells {
+			used[c.Run] = true
+		}
+	}
+	var runs []*record.Run
+	for _, f := range s.files {
+		for _, r := range f.Runs {
+			if used[r.ID] {
+				used[r.ID] = false
+				runs = append(runs, r)
+			}
+		}
+	}
+	slices.SortFunc(runs, func(a, b *record.Run) int { return a.Time.Compare(b.Time) })
+	return report.Facts(runs...)
+}
+
+func (s *Scope) arm(text, path, selector string) (report.Side, error) {
+	arms, err := s.Arms(path)
+	if err != nil {
+		return report.Side{}, err
+	}
+	if i := slices.Index([]string{"A", "B"}, selector); i >= 0 {
+		arms[i].Label = text
+		return arms[i], nil
+	}
+	return report.Side{}, hint.Errorf("write "+path+"#A or "+path+"#B", "%s is a live compare, which has two arms", path)
+}
+
+// tableSide has the entries of a tuned table.
+func tableSide(text, path string) (report.Side, error) {
+	t, err := Read(path)
+	if err != nil {
+		return report.Side{}, err
+	}
+	s := report.Side{Label: text, Cells: map[kernels.Problem]report.Cell{}}
+	floors := map[string]float64{}
+	for _, r := range t.Runs {
+		floors[r.ID] = r.FloorUS
+	}
+	for _, x := range t.Entries {
+		c := report.Cell{Variant: x.Variant(), Status: kernels.StatusOK, Run: x.Run, Kind: t.Device.Kind,
+			FloorUS: floors[x.Run], MedianUS: x.MedianUS, Bytes: x.Problem.Bytes(), StreamUS: x.StreamUS}
+		if len(x.CIUS) == 2 {
+			c.Lo, c.Hi = x.CIUS[0], x.CIUS[1]
+		}
+		s.Cells[x.Problem] = c
+	}
+	return s, nil
+}
+
+// chosenSide is the operand of the entries that keep wants; named says that they are variants
+// with a name, not the best of a design, and won what the finals of a problem chose.
+func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]tune.Entry, named bool) report.Side {
+	of := func(entries *record.Entries, won map[kernels.Problem]tune.Entry) report.Side {
+		configs := map[kernels.Problem]int{}
+		s := report.SideOf(text, entries.All(), func(x *record.Entry) bool {
+			ours := keep(x)
+			if ours && x.Status == kernels.StatusOK {
+				configs[x.Problem]++
+			}
+			if w, ok := won[x.Problem]; ok {
+				return ours && x.Variant == w.Variant() && x.Run != nil && x.Run.ID == w.Run
+			}
+			return ours
+		})
+		for p, c := range s.Cells {
+			c.Configs, c.Named = max(configs[p], 1), named
+			s.Cells[p] = c
+		}
+		return s
+	}
+	latest := f.Latest()
+	s, searched := of(latest, won), of(f.Searched(), nil)
+	if len(searched.Cells) == 0 {
+		return s
+	}
+	type at struct {
+		p kernels.Problem
+		v kernels.Variant
+	}
+	again := map[at]bool{}
+	for x := range latest.All() {
+		again[at{x.Problem, x.Variant}] = true
+	}
+	s.Cells = report.Best(s.Cells, searched.Cells, func(p kernels.Problem, v kernels.Variant) bool {
+		return won[p].Chosen != "" || again[at{p, v}]
+	})
+	return s
+}
+
+// selector is what stands behind the # of a recorded operand.
+func (s *Scope) selector(text string) (func(*record.Entry) bool, error) {
+	form, _, hasForm := strings.Cut(text, ":")
+	switch {
+	case text == "" || text == "peers" || text == "peer:"+Best:
+		// Peers recorded beside our kernels do not count as ours.
+		return func(x *record.Entry) bool {
+			_, peer := kernels.PeerName(x.Variant.Family)
+			return peer == (text != "")
+		}, nil
+	case text == "base":
+		return func(x *record.Entry) bool { return x.Base }, nil
+	case hasForm && slices.Contains([]string{"tuned", "preset", "peer"}, form):
+		return s.runs(text)
+	}
+	family, label, exact := strings.Cut(text, "@")
+	if exact && label == "" {
+		return nil, hint.Errorf(SideHelp, "nothing stands behind the @ of #%s", text)
+	}
+	c, err := kernels.ParseConfig(label)
+	if err != nil {
+		return nil, err
+	}
+	return func(x *record.Entry) bool {
+		return x.Variant.Family == family && !slices.ContainsFunc(c.Settings(), func(set kernels.Setting) bool {
+			v, ok := x.Variant.Config.Lookup(set.Knob)
+			return !ok || v != set.Value
+		})
+	}, nil
+}
+
+// runs selects the records of the variants that a REF runs on the records' device, under the same
+// name or under another one with the same plan.
+func (s *Scope) runs(text string) (func(*record.Entry) bool, error) {
+	r, _, err := s.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	type at struct {
+		p   kernels.Problem
+		run *record.Run
+	}
+	type picks struct {
+		variants []kernels.Variant
+		plans    []string
+	}
+	seen := map[at]picks{}
+	plan := func(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) string {
+		_, _, plan, err := s.Registry.Resolve(p, v, d)
+		if err != nil {
+			return ""
+		}
+		return plan.String()
+	}
+	return func(x *record.Entry) bool {
+		if x.Run == nil {
+			return false
+		}
+		d := x.Run.Device
+		k := at{x.Problem, x.Run}
+		ours, ok := seen[k]
+		if !ok {
+			ours.variants, _, _ = s.Variants(&r, x.Problem, d) // none: there is no record of it either
+			for _, v := range ours.variants {
+				ours.plans = append(ours.plans, plan(x.Problem, v, d))
+			}
+			seen[k] = ours
+		}
+		if slices.Contains(ours.variants, x.Variant) {
+			return true
+		}
+		if !slices.ContainsFunc(ours.variants, func(v kernels.Variant) bool { return v.Family == x.Variant.Family }) {
+			return false
+		}
+		own := plan(x.Problem, x.Variant, d)
+		return own != "" && slices.Contains(ours.plans, own)
+	}, nil
+}

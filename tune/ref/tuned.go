@@ -1,0 +1,138 @@
+package ref
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/rule"
+	"normbench/report"
+	"normbench/tune"
+)
+
+// Exact is the match of an entry of the problem's own.
+const Exact = "exact"
+
+// A Table answers for a device: by the entries of a tuned table, then by a map.
+type Table struct {
+	*tune.Table            // nil for the program's own map
+	Book        *rule.Book // nil where the table has no map
+	Notes       []string   // what a person should know of it
+	device      kernels.DeviceInfo
+}
+
+type tunedKey struct {
+	path   string
+	device kernels.DeviceInfo
+}
+
+// Read reads a tuned table.
+func Read(path string) (*tune.Table, error) {
+	if path == "" {
+		return nil, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json",
+			"tuned: names no file")
+	}
+	t, err := tune.Read(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hint.Errorf("`normbench sweep` and `normbench learn` write one",
+			"tuned table %s does not exist", path)
+	}
+	return t, err
+}
+
+// Step is the step of the ladder by which the map of a tuned table answers for a device.
+func Step(path string, m *rule.Map, d *kernels.DeviceInfo) (rule.Step, error) {
+	s := rule.Ladder([]*rule.Map{m}, d)
+	if s.Map == nil {
+		return s, hint.Errorf("use a map of the device, of its architecture or of an older one of its kind; "+
+			"`normbench list devices` says which the program has",
+			"%s is of %s (%s), which is no step of the ladder of %s (%s)",
+			path, m.Device.ID, m.Device.Arch, d.ID, d.Arch)
+	}
+	return s, nil
+}
+
+// Tuned reads a tuned table for a device; the empty path is the program's own map. A map that is
+// no step of the device's ladder is an error, and a config that no family has a note.
+func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
+	if path == "" {
+		return &Table{Book: families.Book(s.Registry, families.Step(d), d), device: d}, nil
+	}
+	key := tunedKey{path, d}
+	if t := s.tuned[key]; t != nil {
+		return t, nil
+	}
+	table, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	t := &Table{Table: table, device: d}
+	if m := table.Map; m != nil {
+		step, err := Step(path, m, &d)
+		if err != nil {
+			return nil, err
+		}
+		for _, note := range m.Unknown(s.Registry) {
+			t.Notes = append(t.Notes, path+": "+note+"; its cells are skipped")
+		}
+		t.Book = families.Book(s.Registry, step, d)
+	}
+	if other := t.Other(path); other != "" {
+		t.Notes = append(t.Notes, other)
+	}
+	if s.tuned == nil {
+		s.tuned = map[tunedKey]*Table{}
+	}
+	s.tuned[key] = t
+	return t, nil
+}
+
+// Other says that a table is of another device than it is asked for, or nothing.
+func (t *Table) Other(path string) string {
+	if t.Table == nil || t.Device.ID == t.device.ID {
+		return ""
+	}
+	return fmt.Sprintf("%s is of %s, not of %s", path, t.Device.ID, t.device.ID)
+}
+
+// Answer is the variant for a problem, without a family for the default, how good the match is,
+// and why.
+func (t *Table) Answer(p kernels.Problem) (a rule.Answer, match, why string) {
+	if t.Table != nil {
+		if x, m := t.Lookup(p); m == tune.MatchExact {
+			a.Variant, why = x.Variant(), entryTimes(&x)
+			if t.Device.ID != t.device.ID {
+				return a, "other device", "an entry of " + t.Device.ID + ", measured there: " + why
+			}
+			return a, Exact, "an entry of its own: " + why
+		}
+		if t.Book == nil {
+			return a, "default", "the table has no entry for it, and no map"
+		}
+	}
+	a = t.Book.Answer(p)
+	return a, string(a.Match), t.Book.Why(p, &a)
+}
+
+// entryTimes are those of an entry and of the default, with both estimates of how they compare:
+// by medians, as tables of records have it, and by rounds, which tell more where time drifts.
+func entryTimes(x *tune.Entry) string {
+	text := report.Micros(x.MedianUS) + " us"
+	b := x.Base
+	switch {
+	case b == nil:
+		return text
+	case x.Variant() == (kernels.Variant{Family: b.Family, Config: b.Config}):
+		return text + ", and the default"
+	}
+	text += fmt.Sprintf(", the default %s us in the same sweep: %s by medians",
+		report.Micros(b.MedianUS), report.Ratio(b.MedianUS/x.MedianUS))
+	if len(x.SpeedupCI) == 2 {
+		text += fmt.Sprintf(", %s (95%% %.2f-%.2f) by rounds",
+			report.Ratio(x.Speedup), x.SpeedupCI[0], x.SpeedupCI[1])
+	}
+	return text
+}
