@@ -96,7 +96,7 @@ func (e *env) learn(c *cli.Context) error {
 		policy.Only = d.Problems()
 	}
 	dir := filepath.Join(c.String("out"), info.ID)
-	before, took, err := e.learned(dir, policy)
+	data, took, err := e.learned(dir, policy)
 	if err != nil {
 		return err
 	}
@@ -113,8 +113,8 @@ func (e *env) learn(c *cli.Context) error {
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
-	if len(before.Points) > 0 {
-		e.notef("%s of earlier runs, which took %s of the budget", count(len(before.Points), "problem"), took.Round(time.Second))
+	if len(data.Points) > 0 {
+		e.notef("%s of earlier runs, which took %s of the budget", count(len(data.Points), "problem"), took.Round(time.Second))
 	}
 	n := 20
 	if info.Kind == kernels.KindCPU {
@@ -127,38 +127,39 @@ func (e *env) learn(c *cli.Context) error {
 	if policy.Prior != nil {
 		e.notef("the prior is %s", policy.Prior.Step)
 	}
-	lab := &learn.Lab{Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8, Now: time.Now}
-	loop := &learn.Loop{Policy: *policy, Lab: lab, Budget: budget, Spent: took, Deadline: true}
+	loop := &learn.Loop{Policy: *policy, Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8,
+		Now: time.Now, Budget: budget, Spent: took, Deadline: true, Data: data}
 	var lost error      // what could not be written
-	var shown *rule.Map // as far as it is known then
+	var shown *rule.Map // the last one
 	begun := time.Now()
-	loop.Progress = func(s learn.Status) { e.notef("%s", learnLine(s)) }
-	var data *learn.Data // of the last map
-	loop.Checkpoint = func(m *rule.Map, points []*learn.Point) error {
-		data = before.With(points, info, lab.Measured())
+	loop.Checkpoint = func(m *rule.Map) error {
+		shown = m
 		e.describeMap(m, data)
-		err := e.writeMap(out, m)
-		if err != nil {
-			shown, lost = m, e.late(err)
-		}
-		return err
+		lost = e.late(e.writeMap(out, m))
+		return lost
 	}
-	m, err := loop.Learn(e.ctx, before.Points)
-	e.summarize(lab.Summary(), 0, devices)
+	waiting := e.waitFor("compiling and measuring the first problems")
+	loop.Progress = func(s learn.Status) {
+		e.notef("%s", learnLine(s))
+		waiting.set("measuring")
+	}
+	m, err := loop.Learn(e.ctx)
+	waiting.end()
+	e.summarize(loop.Summary, 0, devices)
 	if lost != nil { // the map is printed all the same
 		return cmp.Or(e.showMap(shown, data, c.String("format"), "", nil), lost)
 	}
 	if err != nil {
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
 			there := "no map yet"
-			if data != nil {
+			if shown != nil {
 				there = out.String() + " has the last whole map"
 			}
-			return interrupted("%s kept in %s, the same command goes on from there; %s", count(lab.Summary().Problems, "problem"), w.Path(), there)
+			return interrupted("%s kept in %s, the same command goes on from there; %s", count(loop.Summary.Problems, "problem"), w.Path(), there)
 		}
 		return err
 	}
-	e.notef("%s in %.0f s; %s", count(loop.Problems(), "problem"), time.Since(begun).Seconds(), loop.Why)
+	e.notef("%s in %.0f s; %s", count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
 	if err := w.Close(); err != nil {
 		return err
 	}
@@ -176,21 +177,9 @@ func (e *env) learn(c *cli.Context) error {
 	if err := e.showMap(m, data, c.String("format"), c.String("html"), facts); err != nil || c.Int("judge") == 0 {
 		return cmp.Or(err, lost)
 	}
-	said, now := make(chan string, c.Int("judge")), "searching"
-	go func() { // each nine seconds, whatever takes so long
-		for t := time.Tick(9 * time.Second); ; {
-			select {
-			case s, ok := <-said:
-				if now = s; !ok {
-					return
-				}
-			case <-t:
-				e.notef("judge: %s", now)
-			}
-		}
-	}()
-	j, err := learn.Judge(e.ctx, loop, m, data.Points, c.Int("judge"), func(s string) { said <- s })
-	close(said)
+	waiting = e.waitFor("judge: searching")
+	j, err := learn.Judge(e.ctx, loop, m, c.Int("judge"), func(s string) { waiting.set("judge: %s", s) })
+	waiting.end()
 	if err != nil {
 		return err
 	}
@@ -291,17 +280,17 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 
 // learned is what a results folder has of the classes already, and how much of the budget was spent on them.
 func (e *env) learned(dir string, p *learn.Policy) (*learn.Data, time.Duration, error) {
-	none := &learn.Data{Device: p.Device}
+	asked := map[rule.Class]bool{}
+	for _, q := range p.Classes {
+		asked[rule.ClassOf(q)] = true
+	}
+	none := &learn.Data{Device: p.Device, Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
 	path := filepath.Join(dir, record.FileName)
 	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
 		if _, err := os.Stat(path + ".gz"); err != nil {
 			return none, 0, nil
 		}
 		path += ".gz"
-	}
-	asked := map[rule.Class]bool{}
-	for _, q := range p.Classes {
-		asked[rule.ClassOf(q)] = true
 	}
 	spans := map[string]span{}
 	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
@@ -337,7 +326,8 @@ func (e *env) learned(dir string, p *learn.Policy) (*learn.Data, time.Duration, 
 		return nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
 			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
-	d.Points = slices.DeleteFunc(d.Points, func(q *learn.Point) bool { return !asked[rule.ClassOf(q.Problem)] })
+	d.Keep = none.Keep
+	d.Sort()
 	return d, took, nil
 }
 

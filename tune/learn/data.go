@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,16 +18,20 @@ import (
 // Search is the name of the strategy under which learn's records stand.
 const Search = "learn"
 
-// Data is what a map is filled from: the medians of records.
+// Data is what a map is filled from: the medians of records of one device.
 type Data struct {
 	Device   kernels.DeviceInfo
 	Protocol record.Protocol   // of the last record
 	Tool     string            // the normbench that measured it
 	Date     time.Time         // of the last record
 	Sources  map[string]string // hash of each family's sources
-	Points   []*Point          // in the order of record.CompareProblems
+	Points   []*Point          // problems with a time, in the order of record.CompareProblems; see Sort
 	Notes    []string          // what a reader should know, one line each
 	Runs     []*record.Run     // that measured, in the order of the records
+
+	Keep func(kernels.Problem) bool // where set, the problems that Points has
+
+	cold, warm map[kernels.Problem]*Point
 }
 
 // A Point is what is known of one problem.
@@ -38,127 +43,108 @@ type Point struct {
 	BestUS  float64
 	Stream  float64         // median time of a copy; 0 where none was measured
 	Asked   kernels.Variant // what the map answered before learn measured; else zero
-	When    time.Time       // of its latest record
 }
 
-// Add takes a record. It reports a time that replaces an older one, too.
-func (p *Point) Add(r *record.Record) {
-	if p.US == nil {
-		p.Problem, p.US, p.Failed = r.Problem, map[kernels.Variant]float64{}, map[kernels.Variant]bool{}
+// with is p with a record. p itself does not change: somebody may be reading it.
+func (p *Point) with(r *record.Record) *Point {
+	q := &Point{Problem: r.Problem, US: map[kernels.Variant]float64{}, Failed: map[kernels.Variant]bool{}}
+	if p != nil {
+		*q = *p
+		q.US, q.Failed = maps.Clone(p.US), maps.Clone(p.Failed)
 	}
-	v := r.Variant()
 	if r.StreamUS > 0 {
-		p.Stream = r.StreamUS
+		q.Stream = r.StreamUS
 	}
-	if r.Time.After(p.When) {
-		p.When = r.Time
-	}
-	switch {
+	switch v := r.Variant(); {
 	case r.Status == kernels.StatusOK:
-		p.US[v] = stats.Median(r.SamplesUS)
+		q.US[v] = stats.Median(r.SamplesUS)
 	case r.Status != record.StatusPruned && r.Status != kernels.StatusUnfit:
-		p.Failed[v] = true
+		q.Failed[v] = true
 	}
+	q.finish()
+	return q
 }
 
-// finish finds the best of what was measured, and says whether there is one.
-func (p *Point) finish() bool {
+// finish finds the best of what was measured.
+func (p *Point) finish() {
 	p.BestUS = 0
 	for v, us := range p.US {
 		if p.BestUS == 0 || us < p.BestUS || us == p.BestUS && compareVariants(v, p.Best) < 0 {
 			p.Best, p.BestUS = v, us
 		}
 	}
-	return p.BestUS > 0
 }
 
 // ErrNoTimes says that records have nothing to fill a map from.
 var ErrNoTimes = errors.New("no problem with a time")
 
-// With is the data of a loop that began with d, and measured points in a run, which is nil if it measured nothing.
-func (d *Data) With(points []*Point, info kernels.DeviceInfo, run *record.Run) *Data {
-	out := *d
-	out.Device, out.Points = info, points
-	if run != nil {
-		out.Runs = append(slices.Clone(d.Runs), run)
-		out.Tool, out.Protocol = run.Tool, run.Protocol
+// Add takes a record of a run. Of a problem and variant the last record counts. Times of several devices, or of several
+// sources of one family, do not compare: they are an error.
+func (d *Data) Add(run *record.Run, r *record.Record) error {
+	if d.Sources == nil {
+		d.Sources, d.cold, d.warm = map[string]string{}, map[kernels.Problem]*Point{}, map[kernels.Problem]*Point{}
 	}
-	for _, p := range points {
-		if p.When.After(out.Date) {
-			out.Date = p.When
-		}
+	if have, now := d.Device, run.Device; len(d.Runs) > 0 && (have.ID != now.ID || have.Arch != now.Arch || have.SMs != now.SMs) {
+		return hint.Errorf("fill the map of one device at a time",
+			"records of %s and of %s, which do not compare", describe(have), describe(now))
 	}
-	return &out
+	if !slices.ContainsFunc(d.Runs, func(o *record.Run) bool { return o.ID == run.ID }) {
+		d.Runs = append(d.Runs, run)
+	}
+	d.Date, d.Tool, d.Protocol, d.Device = r.Time, run.Tool, run.Protocol, run.Device
+	// Peers are measured beside ours; no map of ours can launch them.
+	if _, peer := kernels.PeerName(r.Family); peer || r.Family == record.Stream {
+		return nil
+	}
+	if old, ok := d.Sources[r.Family]; ok && old != r.Source {
+		pair := []string{old, r.Source}
+		slices.Sort(pair)
+		return hint.Errorf("sweep again into the same folder, which measures what has changed, or give records of "+
+			"one version of the kernels", "%s was measured with the sources %s and %s, which do not compare",
+			r.Family, pair[0], pair[1])
+	}
+	d.Sources[r.Family] = r.Source
+	into := d.cold
+	if !run.Protocol.Cold {
+		into = d.warm
+	}
+	p := into[r.Problem].with(r)
+	if into[r.Problem] = p; r.Base && p.Asked.Family == "" && strings.HasPrefix(run.Protocol.Search, Search) {
+		p.Asked = r.Variant()
+	}
+	return nil
 }
 
-// Collect reads records files of one device. Of a problem and variant the last record counts. Times
-// of several devices, or of several sources of one family, do not compare: they are an error.
+// Sort fills in Points. Warm times count for problems without cold ones.
+func (d *Data) Sort() {
+	all := maps.Clone(d.warm)
+	maps.Copy(all, d.cold)
+	d.Points = nil
+	for q, p := range all {
+		if p.BestUS > 0 && (d.Keep == nil || d.Keep(q)) {
+			d.Points = append(d.Points, p)
+		}
+	}
+	sortPoints(d.Points)
+}
+
+// Collect reads records files of one device; see Add.
 func Collect(paths []string) (*Data, error) {
-	d := &Data{Sources: map[string]string{}}
-	points := map[kernels.Problem]*Point{}
-	runs, compiled := map[string]bool{}, map[string]bool{}
-	first := ""
-	warm := map[kernels.Problem]*Point{} // for problems without cold times
+	d := &Data{}
 	for _, path := range paths {
-		notes, err := record.Read(path, func(r *record.Record, run *record.Run) error {
-			if !runs[run.ID] {
-				runs[run.ID], d.Runs = true, append(d.Runs, run)
-			}
-			switch have, now := d.Device, run.Device; {
-			case first == "":
-				first = path
-			case have.ID != now.ID || have.Arch != now.Arch || have.SMs != now.SMs:
-				return hint.Errorf("fill the map of one device at a time",
-					"records of %s and of %s, which do not compare", describe(have), describe(now))
-			}
-			d.Date, d.Tool, d.Protocol, d.Device = r.Time, run.Tool, run.Protocol, run.Device
-			// Peers are measured beside ours; no map of ours can launch them.
-			if _, peer := kernels.PeerName(r.Family); peer || r.Family == record.Stream {
-				return nil
-			}
-			compiled[run.Device.Driver+", "+run.Device.Compiler] = true
-			source := r.Source
-			if old, ok := d.Sources[r.Family]; ok && old != source {
-				pair := []string{old, source}
-				slices.Sort(pair)
-				return hint.Errorf("sweep again into the same folder, which measures what has changed, or give records of "+
-					"one version of the kernels", "%s was measured with the sources %s and %s, which do not compare",
-					r.Family, pair[0], pair[1])
-			}
-			d.Sources[r.Family] = source
-			into := points
-			if !run.Protocol.Cold {
-				into = warm
-			}
-			p := into[r.Problem]
-			if p == nil {
-				p = &Point{}
-				into[r.Problem] = p
-			}
-			if p.Add(r); r.Base && strings.HasPrefix(run.Protocol.Search, Search) && p.Asked.Family == "" {
-				p.Asked = r.Variant()
-			}
-			return nil
-		})
+		notes, err := record.Read(path, func(r *record.Record, run *record.Run) error { return d.Add(run, r) })
 		if err != nil {
 			return nil, err
 		}
 		d.Notes = append(d.Notes, notes...)
 	}
-	for q, p := range warm {
-		if points[q] == nil {
-			points[q] = p
-		}
-	}
-	for _, p := range points {
-		if p.finish() {
-			d.Points = append(d.Points, p)
-		}
-	}
-	sortPoints(d.Points)
-	if len(d.Points) == 0 {
+	if d.Sort(); len(d.Points) == 0 {
 		return nil, hint.Errorf("`normbench sweep` and `normbench learn` write records",
 			"%s: %w", strings.Join(paths, ", "), ErrNoTimes)
+	}
+	compiled := map[string]bool{}
+	for _, r := range d.Runs {
+		compiled[r.Device.Driver+", "+r.Device.Compiler] = true
 	}
 	if len(compiled) > 1 {
 		d.Notes = append(d.Notes, fmt.Sprintf("records of %d compilers or drivers", len(compiled)))

@@ -54,15 +54,15 @@ type Judgement struct {
 // judgeSalt keeps the problems of a judgement from being those that learn draws with the same seed.
 const judgeSalt = 0x6a756467
 
-// Judge draws so many problems that none of known is, each shape once, searches each in full, and times what was found
+// Judge draws so many problems that were not measured, each shape once, searches each in full, and times what was found
 // against the map's pick.
-func Judge(ctx context.Context, l *Loop, m *rule.Map, known []*Point, n int, progress func(string)) (*Judgement, error) {
+func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(string)) (*Judgement, error) {
 	have := map[kernels.Problem]bool{}
-	for _, p := range known {
+	for _, p := range l.Data.Points {
 		have[p.Problem] = true
 	}
 	info := l.Devices[0].Info()
-	reg := families.Over(l.Lab.Registry, m)
+	reg := families.Over(l.Registry, m)
 	var ps []kernels.Problem
 	for _, s := range l.Domain.Draw(2*n+8, l.Seed^judgeSalt) {
 		p := sized(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)

@@ -24,10 +24,9 @@ func classProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
 // loopOn is a loop on a simulated device, with a map of another card as prior or nil.
 func loopOn(s *sim, budget time.Duration, prior *rule.Map, classes ...kernels.Problem) *Loop {
 	l := &Loop{
-		Policy: DefaultPolicy,
-		Lab: &Lab{Registry: registry, Devices: []kernels.Device{s}, Sink: &keys{map[string]kernels.Status{}}, Seed: 1, Rounds: 8, Now: s.Now,
-			Run: record.Run{ID: "sim", Time: s.Now(), Device: s.info, Protocol: sweep.ColdProtocol(s.info, 20)}},
-		Budget: budget,
+		Policy: DefaultPolicy, Registry: registry, Devices: []kernels.Device{s}, Sink: &keys{map[string]kernels.Status{}},
+		Seed: 1, Rounds: 8, Now: s.Now, Budget: budget, Data: &Data{},
+		Run: record.Run{Device: s.info, Protocol: sweep.ColdProtocol(s.info, 20)},
 	}
 	l.Filler = &Filler{Registry: bare, Device: s.info}
 	l.Domain, l.Classes = shapes.Everything, classes
@@ -63,7 +62,7 @@ func drawn(n int, seed uint64, classes ...kernels.Problem) []kernels.Problem {
 // learnt runs a loop to its end and answers with its map, else as before.
 func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Variant) {
 	t.Helper()
-	m, err := l.Learn(context.Background(), nil)
+	m, err := l.Learn(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +96,7 @@ func TestSimulated(t *testing.T) {
 		mean, p95, worst := regrets(s, answer, ps)
 		base := func(p kernels.Problem) kernels.Variant { v, _ := l.Default(p); return v }
 		m, p, w := regrets(s, base, ps)
-		t.Logf("simulated %d, no prior: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; base %.4f, %.4f, %.4f", seed, l.Problems(), mean, p95, worst, m, p, w)
+		t.Logf("simulated %d, no prior: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; base %.4f, %.4f, %.4f", seed, len(l.Data.Points), mean, p95, worst, m, p, w)
 		if mean > most || mean > m/2 {
 			t.Errorf("without a prior %.4f behind the optimum", mean)
 		}
@@ -109,7 +108,7 @@ func TestSimulated(t *testing.T) {
 		if mean > mostPrior || mean > m {
 			t.Errorf("with a prior that is off %.4f behind the optimum", mean)
 		}
-		t.Logf("simulated %d, prior off: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; prior %.4f, %.4f, %.4f", seed, l2.Problems(), mean, p95, worst, m, p, w)
+		t.Logf("simulated %d, prior off: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; prior %.4f, %.4f, %.4f", seed, len(l2.Data.Points), mean, p95, worst, m, p, w)
 	}
 }
 
@@ -256,9 +255,9 @@ func TestSmallBudget(t *testing.T) {
 	var seen []Status
 	checkpoints := 0
 	l.Progress = func(s Status) { seen = append(seen, s) }
-	l.Checkpoint = func(*rule.Map, []*Point) error { checkpoints++; return nil }
+	l.Checkpoint = func(*rule.Map) error { checkpoints++; return nil }
 	begun := s.Now()
-	m, err := l.Learn(context.Background(), nil)
+	m, err := l.Learn(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,17 +276,17 @@ func TestSmallBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Runs) != 1 || len(d.Points) != l.Problems() {
-		t.Errorf("%d runs, %d of %d problems", len(d.Runs), len(d.Points), l.Problems())
+	if len(d.Runs) != 1 || len(d.Points) != len(l.Data.Points) {
+		t.Errorf("%d runs, %d of %d problems", len(d.Runs), len(d.Points), len(l.Data.Points))
 	}
 	again := loopOn(s, 40*time.Second, nil, class)
-	again.Spent = 40 * time.Second
-	m2, err := again.Learn(context.Background(), d.Points)
+	again.Spent, again.Data = 40*time.Second, d
+	m2, err := again.Learn(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if changed, of := m2.Changed(m); changed > 0 || of < 100 || again.Problems() != l.Problems() {
-		t.Errorf("%d of %d cells differ, %d of %d problems", changed, of, again.Problems(), l.Problems())
+	if changed, of := m2.Changed(m); changed > 0 || of < 100 || len(d.Points) != len(l.Data.Points) {
+		t.Errorf("%d of %d cells differ, %d of %d problems", changed, of, len(d.Points), len(l.Data.Points))
 	}
 }
 
@@ -297,12 +296,12 @@ func TestJudge(t *testing.T) {
 	class := classProblem(kernels.RMSNorm, kernels.Fwd)
 	l := loopOn(s, 30*time.Second, nil, class)
 	l.Domain = shapes.Domain{MMin: 1, MMax: 64, NMin: 64, NMax: 512, Elems: 1 << 15}
-	m, err := l.Learn(context.Background(), nil)
+	m, err := l.Learn(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := l.all()
-	j, err := Judge(context.Background(), l, m, known, 6, func(string) {})
+	known := l.points()
+	j, err := Judge(context.Background(), l, m, 6, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +319,7 @@ func TestJudge(t *testing.T) {
 		t.Errorf("%d shapes", len(shapes))
 	}
 	bad := (&Filler{Registry: bare, Device: s.info}).Fill(known[:1])
-	if worse, err := Judge(context.Background(), l, bad, known, 6, func(string) {}); err != nil || worse.Mean < j.Mean {
+	if worse, err := Judge(context.Background(), l, bad, 6, func(string) {}); err != nil || worse.Mean < j.Mean {
 		t.Errorf("a map of one problem loses %.3f, that of all %.3f (%v)", worse.Mean, j.Mean, err)
 	}
 }

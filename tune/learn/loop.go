@@ -8,29 +8,42 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/rule"
+	"normbench/sweep"
 	"normbench/sweep/record"
 )
 
-// A Loop learns a map on a device.
+// A Loop learns a map on devices of one kind.
 type Loop struct {
 	Policy
-	*Lab
-	Budget time.Duration // of wall time, of all runs into one folder
-	Spent  time.Duration // of it, by earlier runs
+	Registry *kernels.Registry // of what is launched
+	Devices  []kernels.Device
+	Sink     sweep.Sink
+	Run      record.Run // what its run is like, but for its ID and its protocol
+	Seed     uint64
+	Rounds   int              // of a contest, at most
+	Now      func() time.Time // time.Now, but for simulated devices
+	Budget   time.Duration    // of wall time, of all runs into one folder
+	Spent    time.Duration    // of it, by earlier runs
 	// Deadline ends what is being measured when the budget is spent. A simulated device has a clock of its own.
 	Deadline bool
-	Why      string // after Learn, what ended it
+	// Data is what earlier runs measured. What this one measures is added: the same that reads from its records.
+	Data *Data
 	// Checkpoint gets the map from time to time, and at the end.
-	Checkpoint func(m *rule.Map, points []*Point) error
-	// Progress is told after each batch, and with Deadline at least each ten seconds.
+	Checkpoint func(m *rule.Map) error
+	// Progress is told after each batch.
 	Progress func(s Status)
 
-	mu     sync.Mutex
-	points map[kernels.Problem]*Point
-	fresh  []float64 // log regrets of the answers of the time, of problems that had no times before
+	Why     string        // after Learn, what ended it
+	Summary sweep.Summary // of what was measured
+
+	mu    sync.Mutex
+	run   *record.Run // once it has a record
+	fresh []float64   // log regrets of the answers of the time, of problems that had no times before
 }
 
 // A Status is how far a loop is.
@@ -43,54 +56,50 @@ type Status struct {
 	Of           int
 }
 
-// add takes the records of a problem. Points do not change: planning may be reading the old one.
-func (l *Loop) add(recs []*record.Record) {
-	if len(recs) == 0 {
-		return
-	}
-	q := &Point{Problem: recs[0].Problem, US: map[kernels.Variant]float64{}, Failed: map[kernels.Variant]bool{}}
+// AppendAll appends to the loop's sink and adds to its data. The line of its run is written once, before its first record.
+func (l *Loop) AppendAll(vs ...interface{ CheckValid() error }) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old := l.points[q.Problem]
-	if old != nil {
-		q.Asked, q.Stream = old.Asked, old.Stream
-		for v, us := range old.US {
-			q.US[v] = us
-		}
-		for v := range old.Failed {
-			q.Failed[v] = true
+	var recs []*record.Record
+	for _, v := range vs {
+		if r, ok := v.(*record.Record); ok {
+			recs = append(recs, r)
 		}
 	}
+	if len(recs) == 0 {
+		return nil
+	}
+	if l.run == nil {
+		if err := l.Sink.AppendAll(&l.Run); err != nil {
+			return err
+		}
+		l.run = &l.Run
+	}
+	if err := l.Sink.AppendAll(vs...); err != nil {
+		return err
+	}
+	p := recs[0].Problem
+	known := l.Data.cold[p] != nil
 	for _, r := range recs {
-		if r.Family == record.Stream {
-			continue
-		}
-		if q.Add(r); r.Base && q.Asked.Family == "" {
-			q.Asked = r.Variant()
+		if err := l.Data.Add(l.run, r); err != nil {
+			return err
 		}
 	}
-	if !q.finish() {
-		return
+	if q := l.Data.cold[p]; !known && q != nil && q.US[q.Asked] > 0 {
+		l.fresh = append(l.fresh, math.Log(q.US[q.Asked]/q.BestUS))
 	}
-	if us := q.US[q.Asked]; old == nil && us > 0 {
-		l.fresh = append(l.fresh, math.Log(us/q.BestUS))
-	}
-	l.points[q.Problem] = q
+	return nil
 }
 
-// Problems counts those that are known.
-func (l *Loop) Problems() int { return len(l.points) }
+// Status is the sink's.
+func (l *Loop) Status(key string) (kernels.Status, bool) { return l.Sink.Status(key) }
 
-// all are the points in an order that is always the same.
-func (l *Loop) all() []*Point {
+// points are those of all that is known.
+func (l *Loop) points() []*Point {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]*Point, 0, len(l.points))
-	for _, p := range l.points {
-		list = append(list, p)
-	}
-	sortPoints(list)
-	return list
+	l.Data.Sort()
+	return l.Data.Points
 }
 
 // Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have left to measure: without
@@ -101,39 +110,36 @@ const (
 	leastShare      = 8
 )
 
-// Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx is done. known
-// are the points of earlier runs. The last map is filled within the budget.
-func (l *Loop) Learn(ctx context.Context, known []*Point) (*rule.Map, error) {
-	l.points = map[kernels.Problem]*Point{}
-	for _, p := range known {
-		l.points[p.Problem] = p
-	}
-	begun := l.Now()
+// Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx is done. The last
+// map is filled within the budget, from all that is in the records then.
+func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
+	begun, known := l.Now(), len(l.Data.Points)
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }
-	defer l.tick(ctx, spent)()
+	l.Run.ID, l.Run.Time = uuid.NewString()[:13], begun.UTC().Truncate(time.Millisecond)
+	l.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, Search, l.Rounds)
 	groups := 1
 	plan := func(step, groups int, points []*Point, pending ...Batch) Batch {
-		rng := rand.New(rand.NewPCG(l.Seed, uint64(len(known))<<20|uint64(step)))
+		rng := rand.New(rand.NewPCG(l.Seed, uint64(known)<<20|uint64(step)))
 		return l.chooser(points, rng, pending...).next(groups, step)
 	}
 	var filling, batchTime time.Duration
-	fill := func(points []*Point) (*rule.Map, error) {
+	fill := func() (*rule.Map, error) {
 		start := l.Now()
-		m := l.Fill(points)
+		m := l.Fill(l.points())
 		var err error
 		if l.Checkpoint != nil {
-			err = l.Checkpoint(m, points)
+			err = l.Checkpoint(m)
 		}
 		filling = max(filling, l.Now().Sub(start))
 		return m, err
 	}
-	now := plan(0, groups, l.all())
-	next := plan(1, groups, l.all(), now)
+	now := plan(0, groups, l.points())
+	next := plan(1, groups, l.points(), now)
 	filled := spent()
 	l.Why = "nothing is left of the domain"
 	for step := 2; len(now.Tasks) > 0 && ctx.Err() == nil; step++ {
 		left := l.Budget - spent() - filling - filling/4
-		if left <= 0 || len(l.points) > len(known) && left < batchTime/2 || len(known) > 0 && step == 2 && left < l.Budget/leastShare {
+		if left <= 0 || left < batchTime/2 || known > 0 && step == 2 && left < l.Budget/leastShare {
 			l.Why = "the budget is spent"
 			break
 		}
@@ -141,11 +147,11 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*rule.Map, error) {
 		if l.Deadline {
 			until, cancel = context.WithTimeout(ctx, left)
 		}
-		l.Announce(next)
+		l.announce(next)
 		ready := make(chan Batch, 1)
-		go func(points []*Point) { ready <- plan(step, groups, points, now, next) }(l.all())
+		go func(points []*Point) { ready <- plan(step, groups, points, now, next) }(l.points())
 		start := l.Now()
-		err := l.Contest(until, now, l.add)
+		err := l.measure(until, now)
 		batchTime = l.Now().Sub(start)
 		late := until.Err() != nil && ctx.Err() == nil
 		cancel()
@@ -163,7 +169,7 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*rule.Map, error) {
 			l.Progress(l.status(spent()))
 		}
 		if spent()-filled > l.Budget/checkpointShare {
-			if _, err := fill(l.all()); err != nil {
+			if _, err := fill(); err != nil {
 				return nil, err
 			}
 			filled = spent()
@@ -176,7 +182,7 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*rule.Map, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if len(l.points) == 0 {
+	if len(l.points()) == 0 {
 		if len(now.Tasks) == 0 {
 			return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype",
 				"the domain holds no problem that the device can run")
@@ -184,42 +190,7 @@ func (l *Loop) Learn(ctx context.Context, known []*Point) (*rule.Map, error) {
 		return nil, hint.Errorf("give --budget more: a GPU does about a problem in half a second, the first takes longer",
 			"budget %s is too short to measure one problem", l.Budget)
 	}
-	return fill(l.all())
-}
-
-// tick has Progress told each ten seconds, whatever takes so long. What it returns ends that.
-func (l *Loop) tick(ctx context.Context, spent func() time.Duration) func() {
-	tell := l.Progress
-	if tell == nil || !l.Deadline {
-		return func() {}
-	}
-	var mu sync.Mutex
-	told := time.Now()
-	l.Progress = func(s Status) {
-		mu.Lock()
-		defer mu.Unlock()
-		if told = time.Now(); s.Spent > 0 {
-			tell(s)
-		}
-	}
-	ctx, stop := context.WithCancel(ctx)
-	go func() {
-		for t := time.NewTicker(time.Second); ; {
-			select {
-			case <-ctx.Done():
-				t.Stop()
-				return
-			case <-t.C:
-			}
-			mu.Lock()
-			silent := time.Since(told) > 9*time.Second
-			mu.Unlock()
-			if silent {
-				l.Progress(l.status(spent()))
-			}
-		}
-	}()
-	return stop
+	return fill()
 }
 
 // leastFresh is of how many problems a regret is told.
@@ -229,7 +200,7 @@ const leastFresh = 20
 func (l *Loop) status(spent time.Duration) Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{Spent: spent, Budget: l.Budget, Problems: len(l.points)}
+	s := Status{Spent: spent, Budget: l.Budget, Problems: len(l.Data.cold) + len(l.Data.warm)}
 	last := slices.Clone(l.fresh[len(l.fresh)-min(len(l.fresh), max(len(l.fresh)/4, leastFresh)):])
 	if len(last) < leastFresh {
 		return s
