@@ -40,7 +40,7 @@ func TestAlike(t *testing.T) {
 	}
 	bSearched := cells{ps[0]: phased(search, 31, 19), ps[1]: phased(search, 10, 30), ps[3]: phased(search, 10, 40)}
 	none := func(kernels.Problem, kernels.Variant) bool { return false }
-	sides := []Side{{"a", Best(a, aSearched, none)}, {"b", Best(b, bSearched, none)}}
+	sides := []Side{{Label: "a", Cells: Best(a, aSearched, none)}, {Label: "b", Cells: Best(b, bSearched, none)}}
 	Alike(sides)
 	c := Compare(sides[0], sides[1])
 	want := []struct {

@@ -18,23 +18,16 @@ type Axis struct {
 	// along splits a problem's sides into the one that grows first and the other.
 	along func(kernels.Problem) (grows, other int64)
 	least int // points of an arm that make a panel worth looking at
-	look  look
-	// nothing says why there is nothing to draw, and what would help.
-	nothing func(over *Axis) error
 }
-
-// minPoints make a line worth looking at.
-const minPoints = 3
 
 // The axes. Over a side, shapes that differ in it alone share a panel and a
 // line; over shapes, each stands beside the next, whatever its sides are.
 var (
-	OverM = &Axis{name: "M", label: "M, rows", fixed: "N", along: func(p kernels.Problem) (int64, int64) { return p.M, p.N },
-		least: minPoints, look: sideLook, nothing: noSide}
-	OverN = &Axis{name: "N", label: "N, columns", fixed: "M", along: func(p kernels.Problem) (int64, int64) { return p.N, p.M },
-		least: minPoints, look: sideLook, nothing: noSide}
-	OverShape = &Axis{name: "shape", label: "MxN, rows x columns", along: OverM.along,
-		least: 1, look: shapeLook, nothing: noShape}
+	OverM = &Axis{name: "M", label: "M, rows", fixed: "N", least: 3,
+		along: func(p kernels.Problem) (int64, int64) { return p.M, p.N }}
+	OverN = &Axis{name: "N", label: "N, columns", fixed: "M", least: 3,
+		along: func(p kernels.Problem) (int64, int64) { return p.N, p.M }}
+	OverShape = &Axis{name: "shape", label: "MxN, rows x columns", least: 1, along: OverM.along}
 )
 
 // Axes are all there are.
@@ -78,12 +71,12 @@ func (a *Axis) title(p panel) string {
 	return fmt.Sprintf("%s, %s = %d", p.what, a.fixed, p.fixed)
 }
 
-func noSide(a *Axis) error {
+// errNothing says why there is nothing to draw, and what would help.
+func (a *Axis) errNothing() error {
+	if a.every() {
+		return hint.Errorf("`normbench bench`, `sweep` and `compare` time the stream beside the kernels",
+			"nothing to draw over %s: no problem has a time and the stream's", a)
+	}
 	return hint.Errorf("measure a group such as growth-rows (over M) or growth-cols (over N): `normbench bench base --shapes growth-rows --out DIR`; --over shape draws any",
 		"nothing to draw over %s: no %s has %d different %s with a time and the stream's", a, a.fixed, a.least, a)
-}
-
-func noShape(a *Axis) error {
-	return hint.Errorf("`normbench bench`, `sweep` and `compare` time the stream beside the kernels; a table of published times needs a column stream_us",
-		"nothing to draw over %s: no problem has a time and the stream's", a)
 }

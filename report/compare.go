@@ -6,11 +6,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
 	"strings"
 
+	"normbench/internal/picture"
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -26,6 +28,7 @@ const TieBand = 0.02
 // A Side is one operand of a comparison.
 type Side struct {
 	Label string // "base", a file name, FAMILY@LABEL
+	Name  string // in the legend of plots: "normbench default"; "" is the label
 	Cells map[kernels.Problem]Cell
 }
 
@@ -128,6 +131,8 @@ type Comparison struct {
 	Timer     []string      `json:"timer,omitempty"` // the floors of both sides, and failed checks of their selftests
 	Notes     []string      `json:"notes,omitempty"` // what stands against comparing the two
 	BytesRule string        `json:"bytes_rule"`
+
+	series []picture.Series // of both sides, for plots
 }
 
 // BytesRule says what GB/s means in every table.
@@ -242,6 +247,33 @@ func paired(r *Row, a, b Cell) {
 	if j.Effect == 0 {
 		return
 	}
+	r.setPaired(j)
+}
+
+// Compare pairs two sides by problem, and judges them.
+func Compare(a, b Side) *Comparison {
+	c := pair(a, b)
+	judge(c, a, b)
+	c.Notes = slices.Concat(coverage(c, a, b), unlike(a, b), noFloor(c, a, b))
+	c.summarize(a, b)
+	return c
+}
+
+// Judged is a comparison whose verdicts were found before, by rounds in which both sides took turns.
+func Judged(a, b Side, judged []verdict.Judged) *Comparison {
+	c := pair(a, b)
+	for i := range c.Rows {
+		r := &c.Rows[i]
+		if k := slices.IndexFunc(judged, func(j verdict.Judged) bool { return j.Problem == r.Problem }); k >= 0 {
+			r.setPaired(judged[k])
+		}
+	}
+	c.summarize(a, b)
+	return c
+}
+
+// setPaired makes a verdict on rounds of both sides that of the row.
+func (r *Row) setPaired(j verdict.Judged) {
 	r.Mark, r.Speedup = MarkOf(j.Verdict), 1/j.Effect
 	r.Paired = &Paired{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
 	if j.Lo > 0 {
@@ -249,17 +281,10 @@ func paired(r *Row, a, b Cell) {
 	}
 }
 
-// Compare pairs two sides by problem.
-func Compare(a, b Side) *Comparison {
-	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand, BytesRule: BytesRule}
-	problems := slices.Collect(maps.Keys(a.Cells))
-	for p := range b.Cells {
-		if _, ok := a.Cells[p]; !ok {
-			problems = append(problems, p)
-		}
-	}
-	slices.SortFunc(problems, record.CompareProblems)
-	for _, p := range problems {
+// pair has a row for each problem of both sides, with the marks that need no other row.
+func pair(a, b Side) *Comparison {
+	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand, BytesRule: BytesRule, series: lettered(a, b)}
+	for _, p := range problems(a, b) {
 		x, inA := a.Cells[p]
 		y, inB := b.Cells[p]
 		switch {
@@ -271,29 +296,53 @@ func Compare(a, b Side) *Comparison {
 			c.Rows = append(c.Rows, newRow(p, x, y))
 		}
 	}
-	judge(c, a, b)
-	c.Notes = slices.Concat(coverage(c, a, b), unlike(a, b), noFloor(c, a, b))
-	c.Timer = timer(a, b)
-	var all []*Row
-	byKind := map[string][]*Row{}
-	var kinds []string
-	for i := range c.Rows {
-		r := &c.Rows[i]
-		if byKind[r.Kind] == nil {
-			kinds = append(kinds, r.Kind)
+	return c
+}
+
+// problems are those of all sides, in the order of tables.
+func problems(sides ...Side) []kernels.Problem {
+	seen := map[kernels.Problem]bool{}
+	for _, s := range sides {
+		for p := range s.Cells {
+			seen[p] = true
 		}
-		byKind[r.Kind] = append(byKind[r.Kind], r)
-		all = append(all, r)
-		if r.Speedup > 0 && (c.Worst == nil || r.Speedup < c.Worst.Speedup) {
+	}
+	return slices.SortedFunc(maps.Keys(seen), record.CompareProblems)
+}
+
+// summarize adds what all rows say together.
+func (c *Comparison) summarize(a, b Side) {
+	c.Timer = timer(a, b)
+	for i := range c.Rows {
+		if r := &c.Rows[i]; r.Speedup > 0 && (c.Worst == nil || r.Speedup < c.Worst.Speedup) {
 			c.Worst = r
 		}
 	}
-	for _, k := range kinds {
-		c.Kinds = append(c.Kinds, newMean(k, byKind[k]))
+	for kind, rows := range byKind(c.Rows, func(r Row) string { return r.Kind }) {
+		c.Kinds = append(c.Kinds, newMean(kind, rows))
 	}
-	c.All = newMean("", all)
+	c.All = newMean("", c.Rows)
 	c.Stream = rowScores(c, a, b)
-	return c
+}
+
+// byKind are the parts of a list that are of one kind, in the order of their first.
+func byKind[T any](list []T, kind func(T) string) iter.Seq2[string, []T] {
+	return func(yield func(string, []T) bool) {
+		var kinds []string
+		parts := map[string][]T{}
+		for _, x := range list {
+			k := kind(x)
+			if parts[k] == nil {
+				kinds = append(kinds, k)
+			}
+			parts[k] = append(parts[k], x)
+		}
+		for _, k := range kinds {
+			if !yield(k, parts[k]) {
+				return
+			}
+		}
+	}
 }
 
 // rowScores scores both sides on the rows alone, so that they have the same
@@ -432,7 +481,7 @@ func value(c Cell, bytes int64) Value {
 // stats.GeoMeanCI.
 const honestShapes = 10
 
-func newMean(kind string, rows []*Row) Mean {
+func newMean(kind string, rows []Row) Mean {
 	m := Mean{Kind: kind}
 	var logs [][]float64
 	var clusters []int

@@ -51,8 +51,8 @@ func (c *Comparison) Table() *Table {
 	return t
 }
 
-// byKind groups rows by their first two columns, the kind and the dtype.
-var byKind = &Group{Of: func(row []string) (string, string) { return row[0] + " " + row[1], row[0] }, Hide: []string{"kind", "dtype"}}
+// kindGroup groups rows by their first two columns, the kind and the dtype.
+var kindGroup = &Group{Of: func(row []string) (string, string) { return row[0] + " " + row[1], row[0] }, Hide: []string{"kind", "dtype"}}
 
 // rowTable keeps to some 90 columns: the variants are in csv and json.
 func rowTable(c *Comparison) *Table {
@@ -61,7 +61,7 @@ func rowTable(c *Comparison) *Table {
 		Header: []string{"kind", "dtype", "M", "N", "A us", "B us", "A GB/s", "B GB/s", "A %stream", "B %stream", "speedup", "verdict"},
 		Align:  []Align{Left, Left, Right, Right, Right, Right, Right, Right, Right, Right, Right, Left},
 		Drop:   []string{"A GB/s,B GB/s", "A %stream"},
-		Group:  byKind,
+		Group:  kindGroup,
 	}
 	for _, line := range c.Timer {
 		t.Title += "\n" + line

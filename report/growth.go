@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"normbench/internal/hint"
+	"normbench/internal/picture"
 	"normbench/kernels"
-	"normbench/sweep/record"
 )
 
 // MaxArms is how many arms a report tells apart.
@@ -25,6 +24,8 @@ type Growth struct {
 	Stream []StreamScore `json:"stream"`
 	Timer  []string      `json:"timer,omitempty"` // see Comparison.Timer
 	Notes  []string      `json:"notes,omitempty"`
+
+	series []picture.Series // of the arms
 }
 
 // A GrowthRow is a problem with what each arm has for it.
@@ -65,18 +66,14 @@ func (g *Growth) Tell(told map[kernels.Problem]Told) {
 // Grow puts arms beside each other. over orders the rows; nil is the order of all
 // other tables.
 func Grow(over *Axis, arms ...Side) *Growth {
-	g := &Growth{Rows: []GrowthRow{}, Stream: []StreamScore{}}
-	seen := map[kernels.Problem]bool{}
+	g := &Growth{Rows: []GrowthRow{}, Stream: []StreamScore{}, series: series(arms)}
 	var lettered []Side
 	for i, a := range arms {
 		g.Arms = append(g.Arms, a.Label)
-		for p := range a.Cells {
-			seen[p] = true
-		}
 		a.Label = letter(i)
 		lettered = append(lettered, a)
 	}
-	ps := slices.SortedFunc(maps.Keys(seen), record.CompareProblems)
+	ps := problems(arms...)
 	if over != nil {
 		slices.SortStableFunc(ps, func(a, b kernels.Problem) int {
 			return cmp.Or(cmp.Compare(b.Op, a.Op), cmp.Compare(b.Pass, a.Pass), cmp.Compare(kind(a), kind(b)), cmp.Compare(dtypes(a), dtypes(b)), over.compare(a, b))
@@ -157,7 +154,7 @@ func (g *Growth) Tables() (scores, rows *Table) {
 	scores = StreamTable(g.Stream)
 	scores.Title = strings.Join(append([]string{g.legend()}, g.Timer...), "\n")
 	scores.Notes = g.Notes
-	rows = &Table{Header: []string{"kind", "dtype", "M", "N"}, Align: []Align{Left, Left, Right, Right}, Group: byKind}
+	rows = &Table{Header: []string{"kind", "dtype", "M", "N"}, Align: []Align{Left, Left, Right, Right}, Group: kindGroup}
 	for _, unit := range []string{" us", " %stream"} {
 		for i := range g.Arms {
 			rows.Header, rows.Align = append(rows.Header, letter(i)+unit), append(rows.Align, Right)
@@ -225,114 +222,4 @@ func (g *Growth) csvTable() *Table {
 		}
 	}
 	return t
-}
-
-// A panel is one picture of a plot: a line per arm over the side that grows, at
-// one value of the other, or over all shapes of a kind.
-type panel struct {
-	what   string // "rms bwd bf16": those of one row of the plot
-	fixed  int64
-	shapes []string  // of its problems, in the order of the rows
-	lines  [][]point // per arm
-}
-
-type point struct {
-	x     int64   // the side that grows, or which of the shapes
-	share float64 // of the stream's speed, in percent
-	lo    float64 // its interval; both 0 where there is none
-	hi    float64
-	apart bool   // no line comes to it from the point before
-	label string // its shape
-}
-
-// panels are what there is to draw over an axis: each kind, at each fixed other
-// side if the axis is one, with enough points of some arm.
-func (g *Growth) panels(over *Axis) []panel {
-	var ps []panel
-	at := map[string]int{}
-	last := map[int]kernels.Problem{} // per panel
-	for _, r := range g.Rows {
-		x, fixed := over.along(r.Problem)
-		if over.every() {
-			fixed = 0
-		}
-		what := r.Kind + " " + dtypes(r.Problem)
-		k := fmt.Sprint(what, fixed)
-		i, ok := at[k]
-		if !ok {
-			i = len(ps)
-			at[k] = i
-			ps = append(ps, panel{what: what, fixed: fixed, lines: make([][]point, len(g.Arms))})
-		}
-		p, before := &ps[i], last[i]
-		if over.every() {
-			x = int64(len(p.shapes))
-		}
-		p.shapes = append(p.shapes, fmt.Sprintf("%dx%d", r.Problem.M, r.Problem.N))
-		for a, v := range r.Arms {
-			if v.StreamPercent == 0 {
-				continue
-			}
-			// A line between shapes that share no side, or past one that an arm
-			// lacks, would say that something lies between them.
-			l := p.lines[a]
-			apart := over.every() && (before.M != r.Problem.M && before.N != r.Problem.N || len(l) > 0 && l[len(l)-1].x != x-1)
-			pt := point{x: x, share: v.StreamPercent, apart: apart, label: p.shapes[len(p.shapes)-1]}
-			if v.LoUS > 0 && v.HiUS > 0 {
-				pt.lo, pt.hi = v.StreamPercent*v.US/v.HiUS, v.StreamPercent*v.US/v.LoUS
-			}
-			p.lines[a] = append(l, pt)
-		}
-		last[i] = r.Problem
-	}
-	ps = slices.DeleteFunc(ps, func(p panel) bool {
-		return !slices.ContainsFunc(p.lines, func(l []point) bool { return len(l) >= over.least })
-	})
-	order := map[string]int{}
-	for i, p := range ps {
-		if _, ok := order[p.what]; !ok {
-			order[p.what] = i
-		}
-		var xs []int64 // that any arm has
-		for _, l := range p.lines {
-			slices.SortFunc(l, func(a, b point) int { return cmp.Compare(a.x, b.x) })
-			for _, pt := range l {
-				xs = append(xs, pt.x)
-			}
-		}
-		slices.Sort(xs)
-		for _, l := range p.lines {
-			for j := range l {
-				// A size that this arm lacks and another has is a gap.
-				if j > 0 && !over.every() && slices.ContainsFunc(xs, func(x int64) bool { return l[j-1].x < x && x < l[j].x }) {
-					l[j].apart = true
-				}
-			}
-		}
-	}
-	slices.SortStableFunc(ps, func(a, b panel) int {
-		return cmp.Or(cmp.Compare(order[a.what], order[b.what]), cmp.Compare(a.fixed, b.fixed))
-	})
-	return ps
-}
-
-// maxPanels bounds a plot: more are no picture.
-const maxPanels = 32
-
-// CheckPanels says why there is nothing to draw over an axis, or too much, or nil.
-func (g *Growth) CheckPanels(over *Axis) error {
-	const less = "choose by --op, --pass, --dtype and --shapes"
-	panels := g.panels(over)
-	switch n := len(panels); {
-	case n == 0:
-		return over.nothing(over)
-	case n > maxPanels:
-		return hint.Errorf(less, "%d panels over %s are too many for one plot", n, over)
-	}
-	for _, p := range panels {
-		if n := len(p.shapes); over.every() && n > maxShapes {
-			return hint.Errorf(less, "%d shapes of %s are too many for one plot", n, p.what)
-		}
-	}
-	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"encoding/xml"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"normbench/internal/hint"
 	"normbench/internal/picture"
@@ -41,7 +41,7 @@ func growth(t testing.TB, over *Axis) *Growth {
 	b[problem(t, "rmsnorm/bwd/64x256/bf16")] = failed(kernels.StatusWrong, "dx is wrong <here>")
 	none := cell(7, 0)
 	b[problem(t, "rmsnorm/bwd/64x1024/bf16")] = none
-	return Grow(over, Side{"base", a}, Side{"rules & <others>", b})
+	return Grow(over, Side{Label: "base", Cells: a}, Side{Label: "rules & <others>", Cells: b})
 }
 
 func TestGrowth(t *testing.T) {
@@ -82,7 +82,7 @@ func TestGrowthUnlike(t *testing.T) {
 	one := func(device string) Side {
 		c := ok(1)
 		c.Device = device
-		return Side{device, map[kernels.Problem]Cell{p: c}}
+		return Side{Label: device, Cells: map[kernels.Problem]Cell{p: c}}
 	}
 	if n := Grow(nil, one("x"), one("y")).Notes; len(n) != 1 || n[0] != "several devices, so the code is not all that differs: x, y" {
 		t.Errorf("%q", n)
@@ -106,7 +106,7 @@ func TestPanels(t *testing.T) {
 		t.Error(s)
 	}
 	for i, pt := range ps[3].lines[1][1:] {
-		if pt.x <= ps[3].lines[1][i].x {
+		if pt.X <= ps[3].lines[1][i].X {
 			t.Errorf("%v is not in order", ps[3].lines[1])
 		}
 	}
@@ -114,10 +114,10 @@ func TestPanels(t *testing.T) {
 	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "nothing to draw over N: no M has 3 different N") {
 		t.Error(err)
 	}
-	if err := g.Plot(io.Discard, "x", OverN, "svg"); err == nil {
+	if _, err := g.Plot("x", OverN); err == nil {
 		t.Error("a plot of nothing")
 	}
-	many := Side{"x", map[kernels.Problem]Cell{}}
+	many := Side{Label: "x", Cells: map[kernels.Problem]Cell{}}
 	for n := range int64(maxPanels + 1) {
 		for m := range int64(3) {
 			p := problem(t, fmt.Sprintf("rmsnorm/fwd/%dx%d/bf16", m+1, n+1))
@@ -132,51 +132,15 @@ func TestPanels(t *testing.T) {
 // A plot is sound XML and says what it is of: title, arms, target, panels, units.
 func TestGrowthPlot(t *testing.T) {
 	g := growth(t, OverM)
-	var svg, png bytes.Buffer
-	if err := g.Plot(&svg, "On a <card>", OverM, "svg"); err != nil {
+	data, err := g.Plot("On a <card>", OverM)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := xml.Unmarshal(svg.Bytes(), new(struct{})); err != nil {
-		t.Error(err)
-	}
-	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">normbench default<": 1, ">rules &amp; &lt;others&gt;<": 1, ">100%: the stream": 1,
+	svg := string(data)
+	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">base<": 1, ">rules &amp; &lt;others&gt;<": 1, ">100%: the stream": 1,
 		">rms fwd bf16, N = 256<": 1, ">rms bwd bf16, N = 1024<": 1, ">M, rows<": 4, ">% of stream<": 4, ">1Mi<": 4, ">120<": 4} {
-		if n := strings.Count(svg.String(), text); n != times {
+		if n := strings.Count(svg, text); n != times {
 			t.Errorf("%q stands %d times, want %d", text, n, times)
-		}
-	}
-	if err := g.Plot(&png, "x", OverM, "png"); err != nil || !bytes.HasPrefix(png.Bytes(), []byte("\x89PNG")) {
-		t.Errorf("%d bytes of PNG: %v", png.Len(), err)
-	}
-	if err := g.Plot(brokenWriter{}, "x", OverM, "svg"); err == nil {
-		t.Error("a write error was lost")
-	}
-}
-
-func TestTicks(t *testing.T) {
-	labels := func(lo, hi float64) string {
-		var s []string
-		for _, tick := range (binaryTicks{}).Ticks(lo, hi) {
-			s = append(s, tick.Label)
-		}
-		return strings.Join(s, " ")
-	}
-	for _, tc := range []struct {
-		lo, hi float64
-		want   string
-	}{
-		{0.87, 1.2e6, "1 16 256 4096 64Ki 1Mi"},
-		{55, 75000, "64 256 1024 4096 16Ki 64Ki"},
-		{4000, 70000, "4096 8192 16Ki 32Ki 64Ki"},
-		{70, 120, "70 120"}, // no power between
-	} {
-		if got := labels(tc.lo, tc.hi); got != tc.want {
-			t.Errorf("%g to %g: %s, want %s", tc.lo, tc.hi, got, tc.want)
-		}
-	}
-	for _, hi := range []float64{120, 160, 300, 2000, 1e6} {
-		if ticks := (evenTicks(20)).Ticks(0, hi); len(ticks) < 4 || len(ticks) > 9 {
-			t.Errorf("%d ticks up to %g", len(ticks), hi)
 		}
 	}
 }
@@ -184,12 +148,12 @@ func TestTicks(t *testing.T) {
 // A page holds its tables and plots, what it was measured on, and nobody's markup.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
-	if err := growth(t, OverM).Page("On a <card>", []Fact{{"driver", "<580>"}}).Write(&b); err != nil {
+	if err := growth(t, OverM).Page("On a <card>", []*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
 	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, "<table>": 2, "<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0,
-		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>&lt;580&gt;</dd>": 1, "rules &amp; &lt;others&gt;</li>": 2} {
+		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1, "rules &amp; &lt;others&gt;</li>": 2} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%q stands %d times, want %d", want, n, times)
 		}
@@ -204,7 +168,7 @@ func TestPage(t *testing.T) {
 	}
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	if err := Grow(nil, Side{"x", map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil || strings.Contains(b.String(), "<svg") {
+	if err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil || strings.Contains(b.String(), "<svg") {
 		t.Error(err)
 	}
 	if err := growth(t, nil).Page("x", nil).Write(brokenWriter{}); err == nil {
@@ -219,7 +183,7 @@ func TestStages(t *testing.T) {
 	cell.Stages = []record.StageUS{{Stage: "k1", MedianUS: 48.29}, {Stage: "k2", MedianUS: 48.19}}
 	apart := ok(50)
 	apart.Stages = []record.StageUS{{Stage: "k1", MedianUS: 40}, {Stage: "k2", MedianUS: 10}}
-	p := Grow(nil, Side{"x", map[kernels.Problem]Cell{problem(t, "layernorm/bwd/2048x16384/bf16"): cell, problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
+	p := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{problem(t, "layernorm/bwd/2048x16384/bf16"): cell, problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
@@ -252,9 +216,12 @@ func TestLedBy(t *testing.T) {
 func (t *Table) isRight(column string) bool { return t.align(slices.Index(t.Header, column)) == Right }
 
 func TestStamp(t *testing.T) {
-	facts := []Fact{{"device", "NVIDIA H200 (sm_90, 132 SMs)"}, {"date", "2026-11-22 10:00:00 UTC; 2026-11-23 11:00:00 UTC; and 3 more"}}
+	var runs []*record.Run
+	for day := range 2 {
+		runs = append(runs, &record.Run{Device: kernels.DeviceInfo{Name: "NVIDIA H200"}, Time: time.Date(2026, 11, 23-day, 10, 0, 0, 0, time.UTC)})
+	}
 	for title, want := range map[string]string{"x": "NVIDIA H200, 2026-11-22 to 2026-11-23", "x on NVIDIA H200": "2026-11-22 to 2026-11-23"} {
-		if got := (&Page{Title: title, Facts: facts}).Stamp(); got != want {
+		if got := (&Page{Title: title, Runs: runs}).Stamp(); got != want {
 			t.Errorf("%s: %q, want %q", title, got, want)
 		}
 	}
@@ -275,27 +242,12 @@ func TestGaps(t *testing.T) {
 	for i := range 2 {
 		apart := 0
 		for _, pt := range in.lines[i] {
-			if pt.apart {
+			if pt.Apart {
 				apart++
 			}
 		}
 		if apart != 1-i {
 			t.Errorf("%d gaps in line %d", apart, i)
-		}
-	}
-}
-
-func TestShortNames(t *testing.T) {
-	for in, want := range map[string]string{
-		"results/nvidia-h200#base|results/nvidia-h200":   "normbench default|nvidia-h200",
-		"peer:best|tuned:results/nvidia-h200/tuned.json": "best other library|normbench tuned",
-		"tuned:a/b.json|rms_fwd/cta_reg@br4.w2":          "tuned:b.json|rms_fwd/cta_reg@br4.w2",
-		"results/a/tuned.json|results/b/tuned.json":      "results/a/tuned.json|results/b/tuned.json",
-		"base|rms_bwd/reg_persist":                       "normbench default|rms_bwd/reg_persist",
-		"a#base|b#base":                                  "a#base|b#base",
-	} {
-		if got := strings.Join(ShortNames(strings.Split(in, "|")), "|"); got != want {
-			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}
 }
@@ -308,47 +260,41 @@ func TestInterval(t *testing.T) {
 	}
 }
 
-// An axis has at most nine ticks, at even steps from 0.
-func TestEvenTicks(t *testing.T) {
-	for top, want := range map[float64]string{6: "0 1 2 3 4 5 6", 8: "0 1 2 3 4 5 6 7 8", 14: "0 2 4 6 8 10 12 14", 1: "0 1"} {
-		var labels []string
-		for _, tick := range evenTicks(1).Ticks(0, top) {
-			labels = append(labels, tick.Label)
-		}
-		if got := strings.Join(labels, " "); got != want {
-			t.Errorf("%g: %s, want %s", top, got, want)
-		}
+// An arm has its colour by whose kernels it has, in any place, and its name unless two have the same.
+func TestSeries(t *testing.T) {
+	side := func(name, family string, base bool) Side {
+		return Side{Label: "label of " + name, Name: name, Cells: map[kernels.Problem]Cell{{}: {Variant: kernels.Variant{Family: family}, Base: base}}}
 	}
-}
-
-// An arm has its colour by what it is, in any place.
-func TestSlots(t *testing.T) {
-	const ours, base, other = 1, 2, 0
+	peer, tuned, base := side("peer", "peer/liger", false), side("tuned", "rms_fwd/cta_reg", false), side("base", "rms_fwd/cta_reg", true)
+	const blue, green, orange = "s1", "s2", "s0"
 	for _, c := range []struct {
-		labels []string
-		want   []int
+		sides []Side
+		want  []string
 	}{
-		{[]string{"peer:best", "tuned:results/nvidia-h200/tuned.json"}, []int{other, ours}},
-		{[]string{"base", "fastest of ours", "fastest peer"}, []int{base, ours, other}},
-		{[]string{"results/growth-peers base", "results/growth-peers fastest peer"}, []int{ours, other}},
-		{[]string{"results/growth-peers#base", "results/growth-peers#peers"}, []int{ours, other}},
-		{[]string{"A, best other library", "B, normbench tuned"}, []int{other, ours}},
-		{[]string{"A, normbench default", "B, normbench tuned"}, []int{base, ours}},
-		{[]string{"rms_fwd/cta_reg", "base"}, []int{ours, base}},
-		{[]string{"h200-bf16-peers.csv#liger", "base"}, []int{other, ours}},
+		{[]Side{peer, tuned}, []string{orange, "peer", blue, "tuned"}},
+		{[]Side{base, tuned, peer}, []string{green, "base", blue, "tuned", orange, "peer"}},
+		{[]Side{base, peer}, []string{blue, "base", orange, "peer"}},
+		{[]Side{tuned, base}, []string{blue, "tuned", green, "base"}},
+		{[]Side{base, base}, []string{blue, "label of base", "s4", "label of base"}},
 	} {
-		if got := slots(c.labels); !slices.Equal(got, c.want) {
-			t.Errorf("%q: %v, wanted %v", c.labels, got, c.want)
+		var got []string
+		for _, s := range series(c.sides) {
+			got = append(got, s.Class, s.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%q, wanted %q", got, c.want)
 		}
 	}
-	many := slots(make([]string, MaxArms))
-	slices.Sort(many)
-	if len(slices.Compact(many)) != MaxArms {
+	many := map[string]bool{}
+	for _, s := range series(make([]Side, MaxArms)) {
+		many[s.Class] = true
+	}
+	if len(many) != MaxArms || picture.Slots != MaxArms {
 		t.Error(many)
 	}
-	for i, c := range picture.Palette { // the page has the same
-		if css := fmt.Sprintf("--c%d: #%02x%02x%02x", i, c.R, c.G, c.B); !strings.Contains(pageText, css) && !strings.Contains(pageText, fmt.Sprintf("--c%d: #%x%x%x", i, c.R&15, c.G&15, c.B&15)) {
-			t.Error(css)
+	for i := range picture.Slots { // the page has them all, in both schemes
+		if n := strings.Count(pageText, fmt.Sprintf("--c%d: #", i)); n != 2 {
+			t.Errorf("%d colours of slot %d", n, i)
 		}
 	}
 }

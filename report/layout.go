@@ -390,17 +390,24 @@ func (l *Layout) prose(text string) string {
 	return indent + strings.Join(Wrap(text, max(20, width-len(indent)-2)), "\n"+indent+"  ")
 }
 
-// The colours of verdicts and marks: what is good, bad, and open.
-var colors = map[string]string{
-	"FASTER": "32", "+": "32", "ok": "32",
-	"SLOWER": "31", "-": "31", "FAILED": "31", "WRONG": "31", "CRASH": "31", "HANG": "31", "wrong:": "31",
-	"INCONCLUSIVE": "33", "?": "33",
+// classes say what verdicts and marks are: good, bad, or open.
+var classes = map[string]string{
+	"FASTER": "good", "+": "good", "ok": "good", "SAME": "same", "=": "same", "INCONCLUSIVE": "open", "?": "open",
+	"SLOWER": "bad", "-": "bad", "FAILED": "bad", "WRONG": "bad", "CRASH": "bad", "HANG": "bad", "wrong:": "bad",
+}
+
+// cellClass is the class of a cell that begins with a verdict, or with a status such as TIMEOUT: and its reason.
+func cellClass(cell string) string {
+	first, _, _ := strings.Cut(cell, " ")
+	if class := classes[first]; class != "" || len(first) < 4 || !strings.HasSuffix(first, ":") || strings.ToUpper(first) != first {
+		return class
+	}
+	return "bad"
 }
 
 // colored is a text cell with its colour, if it begins with a verdict.
 func colored(cell string) string {
-	first, _, _ := strings.Cut(cell, " ")
-	if c, ok := colors[first]; ok {
+	if c := map[string]string{"good": "32", "bad": "31", "open": "33"}[cellClass(cell)]; c != "" {
 		return "\x1b[" + c + "m" + cell + "\x1b[0m"
 	}
 	return cell

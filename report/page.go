@@ -6,16 +6,16 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"normbench/internal/picture"
 	"normbench/kernels"
 	"normbench/sweep/record"
-	"normbench/sweep/verdict"
 )
 
 // A Page is a report as one HTML file that needs no other and no network: the
@@ -26,12 +26,12 @@ type Page struct {
 	What    string   // below the title: what is compared with what
 	Tally   []Tally  // the verdict in numbers
 	Summary []string // and in sentences
+	Figures []Figures
 	Charts  []Chart
-	Maps    []Map
-	Panels  []Panel
 	Stages  *Stages
 	Tables  []*Table
-	Facts   []Fact
+	Runs    []*record.Run // that it was measured in
+	More    []Fact        // beside those of the runs
 }
 
 // A Tally is a number with its word. Class is good, bad, same, open or empty.
@@ -40,12 +40,19 @@ type Tally struct{ N, Word, Class string }
 // A Fact is a line of what the page was measured on.
 type Fact struct{ Name, Value string }
 
+// Figures are drawings under a heading.
+type Figures struct {
+	Title, Help string
+	Series      []picture.Series // legend
+	Drawings    []*picture.Drawing
+}
+
 // A Chart has a row per problem, with marks on one scale.
 type Chart struct {
 	Title, Help string
-	Series      []string // legend; marks count from its first
-	Ref         float64  // where a line stands, such as 1
-	Unit        string   // behind each tick
+	Series      []picture.Series // legend; marks count from its first
+	Ref         float64          // where a line stands, such as 1
+	Unit        string           // behind each tick
 	Rows        []ChartRow
 }
 
@@ -55,9 +62,8 @@ type ChartRow struct {
 	Marks              []ChartMark
 }
 
-// A ChartMark is a value with its interval, 0 and 0 for none.
+// A ChartMark is a value with its interval, 0 and 0 for none. Class is its colour.
 type ChartMark struct {
-	Series     int
 	At, Lo, Hi float64
 	Class, Tip string
 }
@@ -66,6 +72,13 @@ type ChartMark struct {
 type Stages struct {
 	By   string // how they were taken
 	Rows []StageRow
+}
+
+// A StageRow is the launches of one side on one problem.
+type StageRow struct {
+	Kind, Label, Side string
+	US                float64 // of all launches together
+	Parts             []StageValue
 }
 
 // Names are the launches, in the order of the legend.
@@ -83,13 +96,6 @@ func (s *Stages) Names() (names []string) {
 // Overlap says that launches of some row run beside each other.
 func (s *Stages) Overlap() bool { return slices.ContainsFunc(s.Rows, StageRow.Overlaps) }
 
-// A StageRow is the launches of one side on one problem.
-type StageRow struct {
-	Kind, Label, Side string
-	US                float64 // of all launches together
-	Parts             []StageValue
-}
-
 // sum is what the launches take one by one.
 func (r StageRow) sum() (us float64) {
 	for _, p := range r.Parts {
@@ -104,44 +110,50 @@ func (r StageRow) Overlaps() bool { return r.US > 0 && r.sum() > r.US*1.05 }
 
 // total is the length of the row's bars.
 func (r StageRow) total() float64 {
-	total := r.sum()
 	if !r.Overlaps() {
-		return total
+		return r.sum()
 	}
-	total = r.US
+	total := r.US
 	for _, p := range r.Parts {
 		total = max(total, p.US)
 	}
 	return total
 }
 
-// A Map has a dot for each problem, rows over columns, coloured by its value.
-type Map struct {
-	Title  string
-	Unit   string    // behind each number
-	Limits []float64 // four, between the colours, from the worst
-	Dots   []MapDot
+// A bar is one launch in a StageRow, placed in percent of the chart's width.
+type bar struct {
+	Left, Wide, Tip string
+	N               int
 }
 
-// A MapDot is one problem of a Map.
-type MapDot struct {
-	Rows, Columns int64
-	Value         float64
-	Square        bool
-	Tip           string
+// maxStages is how many launches have a colour of their own.
+const maxStages = 5
+
+// Bars are a row's, to the scale of its problem. Of a launch that overlaps those before it,
+// the bar is the part beyond them.
+func (s *Stages) Bars(r StageRow) (bars []bar) {
+	longest, at, end := 0.0, 0.0, r.total()
+	for _, x := range s.Rows {
+		if x.Kind == r.Kind && x.Label == r.Label {
+			longest = max(longest, x.total())
+		}
+	}
+	names := s.Names()
+	for i, v := range r.Parts {
+		wide, tip := min(v.US, end-at), fmt.Sprintf("%s %s us", v.Stage, Micros(v.US))
+		if i > 0 && r.Overlaps() {
+			tip += fmt.Sprintf(", overlaps %s: %s us beyond it", r.Parts[i-1].Stage, cmp.Or(Micros(wide), "0"))
+		}
+		bars = append(bars, bar{percent(at / longest), percent(wide / longest), tip, slices.Index(names, v.Stage) % maxStages})
+		at += wide
+	}
+	return bars
 }
 
-// A Panel is a line per arm over a side that grows.
-type Panel struct {
-	Title, Axis string
-	Arms        []string
-	lines       [][]point
-	lo, hi, top float64
-}
+func percent(share float64) string { return fmt.Sprintf("%.2f%%", 100*share) }
 
-// Facts are those of runs: the card, the software, the protocol and the time.
-func Facts(runs ...*record.Run) []Fact {
-	var facts []Fact
+// facts are those of runs: the card, the software, the protocol and the time.
+func facts(runs []*record.Run) (list []Fact) {
 	add := func(name string, of func(*record.Run) string) {
 		var values []string
 		for _, r := range runs {
@@ -153,16 +165,15 @@ func Facts(runs ...*record.Run) []Fact {
 			values = append(values[:6:6], fmt.Sprintf("and %d more", more))
 		}
 		if len(values) > 0 {
-			facts = append(facts, Fact{name, strings.Join(values, "; ")})
+			list = append(list, Fact{name, strings.Join(values, "; ")})
 		}
 	}
 	add("device", func(r *record.Run) string {
 		d := r.Device
-		s := fmt.Sprintf("%s (%s, %d SMs, L2 %s)", d.Name, d.Arch, d.SMs, kernels.FormatBytes(d.CacheBytes))
 		if d.Kind == kernels.KindCPU {
-			s = fmt.Sprintf("%s (%s, %d cores)", d.Name, d.Arch, d.SMs)
+			return fmt.Sprintf("%s (%s, %d cores)", d.Name, d.Arch, d.SMs)
 		}
-		return s
+		return fmt.Sprintf("%s (%s, %d SMs, L2 %s)", d.Name, d.Arch, d.SMs, kernels.FormatBytes(d.CacheBytes))
 	})
 	add("driver", func(r *record.Run) string {
 		if r.Device.Driver == "" {
@@ -172,16 +183,13 @@ func Facts(runs ...*record.Run) []Fact {
 	})
 	add("compiler", func(r *record.Run) string { return r.Device.Compiler })
 	add("protocol", func(r *record.Run) string {
-		p := r.Protocol
 		cache := "warm cache"
-		if p.Cold {
+		if r.Protocol.Cold {
 			cache = "cold cache"
 		}
-		return fmt.Sprintf("%s: %d samples, %s", p.Name, p.Samples, cache)
+		return fmt.Sprintf("%s: %d samples, %s", r.Protocol.Name, r.Protocol.Samples, cache)
 	})
-	add("floor", func(r *record.Run) string {
-		return floorText(Cell{Kind: r.Device.Kind, FloorUS: r.FloorUS})
-	})
+	add("floor", func(r *record.Run) string { return floorText(Cell{Kind: r.Device.Kind, FloorUS: r.FloorUS}) })
 	add("selftest", (*record.Run).Failed)
 	add("date", func(r *record.Run) string {
 		if r.Time.IsZero() {
@@ -191,35 +199,43 @@ func Facts(runs ...*record.Run) []Fact {
 	})
 	add("normbench", func(r *record.Run) string { return r.Tool })
 	add("command", func(r *record.Run) string { return strings.Join(r.Command, " ") })
-	keys := map[string]bool{}
+	env := map[string]bool{}
 	for _, r := range runs {
 		for k := range r.Env {
-			keys[k] = true
+			env[k] = true
 		}
 	}
-	var names []string
-	for k := range keys {
-		names = append(names, k)
-	}
-	slices.Sort(names)
-	for _, k := range names {
+	for _, k := range slices.Sorted(maps.Keys(env)) {
 		add(k, func(r *record.Run) string { return r.Env[k] })
 	}
 	add("run", func(r *record.Run) string { return r.ID })
-	return facts
+	return list
 }
 
-// VerdictClass is the class of a verdict's colour.
-func VerdictClass(v string) string {
-	switch {
-	case strings.HasPrefix(v, string(verdict.Faster)) || v == string(Faster):
-		return "good"
-	case strings.HasPrefix(v, string(verdict.Slower)) || v == string(Slower):
-		return "bad"
-	case strings.HasPrefix(v, string(verdict.Same)) || v == string(Same) || strings.HasPrefix(v, string(Equal)):
-		return "same"
+// Facts are what the page was measured on.
+func (p *Page) Facts() []Fact { return append(facts(p.Runs), p.More...) }
+
+// Stamp is the card and the days, for the top of the page.
+func (p *Page) Stamp() string {
+	var parts, days []string
+	for _, r := range p.Runs {
+		if card := r.Device.Name; !strings.Contains(p.Title, card) && !slices.Contains(parts, card) {
+			parts = append(parts, card)
+		}
+		if !r.Time.IsZero() {
+			days = append(days, r.Time.UTC().Format(time.DateOnly))
+		}
 	}
-	return "open"
+	if len(days) > 0 {
+		slices.Sort(days)
+		parts = append(parts, strings.Join(slices.Compact([]string{days[0], days[len(days)-1]}), " to "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// class is the class of the mark's colour on a page.
+func (m Mark) class() string {
+	return cmp.Or(map[Mark]string{Faster: "good", Slower: "bad", Same: "same", Equal: "same"}[m], "open")
 }
 
 // KindOf is the heading that a problem stands under.
@@ -228,277 +244,134 @@ func KindOf(p kernels.Problem) string { return kind(p) + " " + dtypes(p) }
 // ShapeOf is a problem's label under it.
 func ShapeOf(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
 
-// ShortNames are labels in words, or without the folders in them, as far as they still differ.
-func ShortNames(labels []string) []string {
-	for _, short := range []func(string) string{wordName, shortName} {
-		names := make([]string, len(labels))
-		seen := map[string]bool{}
-		for i, l := range labels {
-			names[i] = short(l)
-			seen[names[i]] = true
-		}
-		if len(seen) == len(labels) {
-			return names
+// label is a row's on a chart of two sides: its shape, and the peer that one of them is.
+func (r *Row) label() string {
+	for _, v := range []Value{r.A, r.B} {
+		if peer, ok := kernels.PeerName(v.Family); ok {
+			return ShapeOf(r.Problem) + " " + peer
 		}
 	}
-	return labels
+	return ShapeOf(r.Problem)
 }
 
-// wordName says what the usual arms are.
-func wordName(label string) string {
-	label = shortName(label)
-	_, selector, _ := strings.Cut(label, "#")
-	switch {
-	case label == "base" || selector == "base":
-		return "normbench default"
-	case label == "tuned":
-		return "normbench tuned"
-	case label == "fastest of ours":
-		return "normbench, fastest recorded"
-	case label == "peer:best" || label == "fastest peer" || selector == "peers":
-		return "best other library"
+// streamInterval is the interval of a side's share of the stream's speed in percent, 0 and 0 for none.
+func (v Value) streamInterval() (lo, hi float64) {
+	if !(v.LoUS > 0) || !(v.HiUS > 0) {
+		return 0, 0
 	}
-	return label
+	return v.StreamPercent * v.US / v.HiUS, v.StreamPercent * v.US / v.LoUS
 }
 
-func shortName(label string) string {
-	words := strings.Split(label, " ")
-	for i, w := range words {
-		file, selector, chosen := strings.Cut(w, "#")
-		switch file, tuned := strings.CutPrefix(file, "tuned:"); {
-		case tuned && path.Base(file) == "tuned.json":
-			words[i] = "tuned"
-		case tuned:
-			words[i] = "tuned:" + path.Base(file)
-		case chosen || strings.Contains(file, "results/") || slices.Contains([]string{".json", ".jsonl", ".gz", ".csv"}, path.Ext(file)):
-			words[i] = path.Base(file)
+// tip says all of a side's time on a problem.
+func (v Value) tip(side string) string {
+	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", side, Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)
+}
+
+// addProblem adds a problem's speeds to a chart of them, and its launches to the stages.
+func (p *Page) addProblem(c *Chart, problem kernels.Problem, label string, sides []Value) {
+	row := ChartRow{Kind: KindOf(problem), Label: label}
+	for i, v := range sides {
+		if v.StreamPercent > 0 {
+			m := ChartMark{At: v.StreamPercent, Class: c.Series[i].Class, Tip: v.tip(c.Series[i].Name)}
+			m.Lo, m.Hi = v.streamInterval()
+			row.Marks, row.Value = append(row.Marks, m), tenth(m.At)
 		}
-		if chosen {
-			words[i] += "#" + selector
+		if len(v.Stages) > 1 {
+			if p.Stages == nil {
+				p.Stages = &Stages{}
+			}
+			p.Stages.Rows = append(p.Stages.Rows, StageRow{row.Kind, ShapeOf(problem), letter(i), v.US, v.Stages})
 		}
 	}
-	return strings.Join(words, " ")
+	if len(row.Marks) > 0 {
+		c.Rows = append(c.Rows, row)
+	}
+}
+
+// speeds is an empty chart of speed against the stream.
+func speeds(series []picture.Series) *Chart {
+	last := series[len(series)-1].Name
+	return &Chart{Title: "Speed against the stream", Series: series, Ref: 100, Unit: "%",
+		Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is of " + last + "."}
 }
 
 // Page is g as a page: how near each arm comes to the stream on every problem, and
 // over each side that grows.
-func (g *Growth) Page(title string, facts []Fact) *Page {
+func (g *Growth) Page(title string, runs []*record.Run) *Page {
 	scores, rows := g.Tables()
-	arms := ShortNames(g.Arms)
-	p := &Page{Title: title, What: g.legend(), Facts: facts, Summary: slices.Clone(g.Notes)}
-	for i := range g.Arms {
-		for _, s := range g.Stream {
-			if s.Side == letter(i) && s.N > 0 && (s.Kind == "" || !slices.ContainsFunc(g.Stream, func(x StreamScore) bool { return x.Side == s.Side && x.Kind == "" })) {
-				p.Tally = append(p.Tally, Tally{fmt.Sprintf("%.1f%%", 100*s.Mean), fmt.Sprintf("of the stream: %s, %s", arms[i], count(s.N, "problem", "problems")), ""})
+	p := &Page{Title: title, What: g.legend(), Runs: runs, Summary: slices.Clone(g.Notes)}
+	for i, x := range g.series {
+		own := slices.DeleteFunc(slices.Clone(g.Stream), func(s StreamScore) bool { return s.Side != letter(i) })
+		for _, s := range own {
+			if s.N > 0 && (s.Kind == "" || len(own) == 1) {
+				p.Tally = append(p.Tally, Tally{fmt.Sprintf("%.1f%%", 100*s.Mean), fmt.Sprintf("of the stream: %s, %s", x.Name, count(s.N, "problem", "problems")), ""})
 			}
 		}
 	}
-	c := Chart{Title: "Speed on every problem", Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is the last arm's.", Series: arms, Ref: 100, Unit: "%"}
-	stages := &Stages{}
-	for _, r := range g.Rows {
-		row := ChartRow{Kind: KindOf(r.Problem), Label: ShapeOf(r.Problem)}
-		for i, v := range r.Arms {
-			if v.StreamPercent == 0 {
-				continue
-			}
-			m := ChartMark{Series: i, At: v.StreamPercent, Tip: fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", arms[i], Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)}
-			if v.LoUS > 0 {
-				m.Lo, m.Hi = v.StreamPercent*v.US/v.HiUS, v.StreamPercent*v.US/v.LoUS
-			}
-			row.Marks = append(row.Marks, m)
-			row.Value = tenth(v.StreamPercent)
-			if len(v.Stages) > 1 {
-				stages.Rows = append(stages.Rows, StageRow{row.Kind, row.Label, letter(i), v.US, v.Stages})
-			}
+	if len(g.Rows) > 0 {
+		c := speeds(g.series)
+		for _, r := range g.Rows {
+			p.addProblem(c, r.Problem, ShapeOf(r.Problem), r.Arms)
 		}
-		if len(row.Marks) > 0 {
-			c.Rows = append(c.Rows, row)
-		}
+		p.Charts = []Chart{*c}
 	}
-	if len(c.Rows) > 0 {
-		p.Charts = append(p.Charts, c)
-	}
+	figures := Figures{Title: "Over rows and columns", Series: g.series, Help: "% of the stream's speed: 100% is a copy of the same tensors. Bars are 95% intervals."}
 	for _, over := range []*Axis{OverM, OverN} {
 		ps := g.panels(over)
-		scale := growthScale(ps)
-		for _, in := range ps[:min(len(ps), maxPanels)] {
-			p.Panels = append(p.Panels, Panel{Title: over.title(in), Axis: over.label, Arms: arms, lines: in.lines, lo: scale.xLo, hi: scale.xHi, top: scale.yHi})
-		}
+		figures.Drawings = append(figures.Drawings, g.draw(ps[:min(len(ps), maxPanels)], over)...)
 	}
-	if len(stages.Rows) > 0 {
-		p.Stages = stages
-	}
+	p.Figures = []Figures{figures}
 	rows.Title, scores.Title, scores.Notes = "Every problem", "How near to the stream", nil
 	p.Tables = []*Table{rows.LedBy("M", "N"), scores}
 	return p
 }
 
-// lettered are the sides of a comparison as a legend names them.
-func lettered(a, b string) []string {
-	names := ShortNames([]string{a, b})
-	return []string{"A, " + names[0], "B, " + names[1]}
-}
-
-// Page is a recorded comparison as a page.
-func (c *Comparison) Page(title string, facts []Fact) *Page {
-	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Facts: facts}
+// Page is a comparison as a page.
+func (c *Comparison) Page(title string, runs []*record.Run) *Page {
+	p := &Page{Title: title, What: fmt.Sprintf("A = %s, B = %s", c.A, c.B), Runs: runs}
 	all := c.All
-	for _, t := range []struct {
-		n           int
-		word, class string
-	}{{all.Faster, "faster", "good"}, {all.Same, "same", "same"}, {all.Slower, "slower", "bad"}, {all.Unclear, "inconclusive", "open"}, {all.Equal, "equal", "same"}} {
-		if t.word == "equal" && t.n == 0 {
-			continue
-		}
-		p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.class})
-	}
 	if all.N > 0 {
-		p.Tally = append([]Tally{{Ratio(all.Speedup), "mean speedup over " + count(all.N, "problem", "problems"), ""}}, p.Tally...)
+		mean := ""
+		if all.Lo > 0 {
+			mean = fmt.Sprintf(" (95%% %.3f-%.3f)", all.Lo, all.Hi)
+		}
+		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "mean speedup over " + count(all.N, "problem", "problems") + mean, ""})
+	}
+	for _, t := range []struct {
+		n    int
+		word string
+		mark Mark
+	}{{all.Faster, "faster", Faster}, {all.Same, "same", Same}, {all.Slower, "slower", Slower}, {all.Unclear, "inconclusive", Unclear},
+		{all.Equal, "equal", Equal}, {all.Without, "without a time", Slower}} {
+		if t.n > 0 || t.mark != Equal && t.word != "without a time" {
+			p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.mark.class()})
+		}
 	}
 	if c.Worst != nil {
 		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", name(c.Worst.Problem), Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
-	chart := Chart{Title: "Speedup on every problem", Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B is faster.", Series: nil, Ref: 1, Unit: "x"}
-	times := Chart{Title: "Speed against the stream", Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is B's.", Series: lettered(c.A, c.B), Ref: 100, Unit: "%"}
-	stages := &Stages{}
+	chart := Chart{Title: "Speedup on every problem", Ref: 1, Unit: "x",
+		Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B is faster. The colour is the verdict."}
+	times := speeds(c.series)
 	for _, r := range c.Rows {
-		k, shape := KindOf(r.Problem), ShapeOf(r.Problem)
 		if r.Speedup > 0 {
-			m := ChartMark{At: r.Speedup, Class: VerdictClass(string(r.Mark)),
-				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", shape, Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS), Ratio(r.Speedup))}
+			m := ChartMark{At: r.Speedup, Class: r.Mark.class(),
+				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", ShapeOf(r.Problem), Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS), r.Verdict())}
 			if r.Paired != nil && r.Paired.Lo > 0 {
 				m.At, m.Lo, m.Hi = r.Paired.Speedup, r.Paired.Lo, r.Paired.Hi
-				m.Tip += fmt.Sprintf(", %.3fx (%.3f-%.3f) in %d rounds", m.At, m.Lo, m.Hi, r.Paired.Rounds)
+				m.Tip += fmt.Sprintf(", %s in %d rounds", ratioIn(m.At, m.Lo, m.Hi), r.Paired.Rounds)
 			}
-			chart.Rows = append(chart.Rows, ChartRow{k, shape, Ratio(m.At), []ChartMark{m}})
+			chart.Rows = append(chart.Rows, ChartRow{KindOf(r.Problem), r.label(), fmt.Sprintf("%.3fx", m.At), []ChartMark{m}})
 		}
-		row := ChartRow{Kind: k, Label: shape}
-		for i, v := range []Value{r.A, r.B} {
-			if v.StreamPercent > 0 {
-				m := ChartMark{Series: i, At: v.StreamPercent, Tip: fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", letter(i), Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)}
-				if v.LoUS > 0 {
-					m.Lo, m.Hi = v.StreamPercent*v.US/v.HiUS, v.StreamPercent*v.US/v.LoUS
-				}
-				row.Marks, row.Value = append(row.Marks, m), tenth(v.StreamPercent)
-			}
-			if len(v.Stages) > 1 {
-				stages.Rows = append(stages.Rows, StageRow{k, shape, letter(i), v.US, v.Stages})
-			}
-		}
-		if len(row.Marks) > 0 {
-			times.Rows = append(times.Rows, row)
-		}
+		p.addProblem(times, r.Problem, r.label(), []Value{r.A, r.B})
 	}
-	for _, x := range []Chart{chart, times} {
-		if len(x.Rows) > 0 {
-			p.Charts = append(p.Charts, x)
-		}
-	}
-	if len(stages.Rows) > 0 {
-		p.Stages = stages
-	}
+	p.Charts = []Chart{chart, *times}
 	rows, means := rowTable(c), meanTable(c)
 	rows.Title, means.Title = "Every problem\n"+strings.Join(strings.Split(rows.Title, "\n")[1:], " "), "Geometric means"
 	p.Tables = []*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}
 	return p
 }
-
-// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come
-// first, and what t is grouped by stands above or last.
-func (t *Table) LedBy(first ...string) *Table {
-	c := *t
-	c.Header, c.Align, c.Rows = slices.Clone(t.Header), nil, nil
-	for i := range t.Header {
-		c.Align = append(c.Align, t.align(i))
-	}
-	for _, row := range t.Rows {
-		c.Rows = append(c.Rows, append(slices.Clone(row), make([]string, max(len(t.Header)-len(row), 0))...))
-	}
-	drop := []string{""}
-	if g := t.Group; g != nil && len(t.Rows) > 0 {
-		heads := make([]string, len(c.Rows))
-		for i, row := range c.Rows {
-			heads[i], row[0] = g.Of(row)
-		}
-		if drop = append(drop, g.Hide...); len(g.Hide) == 0 {
-			c.Header[0], first = "shape", append([]string{"shape"}, first...)
-		}
-		if heads[0] == slices.Max(heads) && heads[0] == slices.Min(heads) {
-			c.Title += "\n" + heads[0]
-		} else {
-			c.Header, c.Align = append(c.Header, "of"), append(c.Align, Left)
-			for i := range c.Rows {
-				c.Rows[i] = append(c.Rows[i], heads[i])
-			}
-		}
-	}
-	var order []int
-	for _, h := range first {
-		if i := slices.Index(c.Header, h); i >= 0 {
-			order = append(order, i)
-		}
-	}
-	for i, h := range c.Header {
-		empty := !slices.ContainsFunc(c.Rows, func(row []string) bool { return row[i] != "" })
-		if !slices.Contains(drop, h) && !slices.Contains(first, h) && !empty {
-			order = append(order, i)
-		}
-	}
-	led := c.Ordered(order)
-	led.Legend = nil
-	for _, m := range t.Legend {
-		if slices.Contains(led.Header, m.Column) {
-			led.Legend = append(led.Legend, m)
-		}
-	}
-	return led
-}
-
-// Ordered is t with some of its columns, in an order.
-func (t *Table) Ordered(columns []int) *Table {
-	c := *t
-	c.Header, c.Align, c.Rows = pick(t.Header, columns), nil, nil
-	for _, i := range columns {
-		c.Align = append(c.Align, t.align(i))
-	}
-	for _, row := range t.Rows {
-		c.Rows = append(c.Rows, pick(row, columns))
-	}
-	return &c
-}
-
-// Stamp is the card and the day, for the top of the page.
-func (p *Page) Stamp() string {
-	var parts []string
-	for _, f := range p.Facts {
-		values := strings.Split(f.Value, "; ")
-		switch f.Name {
-		case "device":
-			for _, v := range values {
-				if card, _, _ := strings.Cut(v, " ("); !strings.Contains(p.Title, card) {
-					parts = append(parts, card)
-				}
-			}
-		case "date":
-			first, _, _ := strings.Cut(values[0], " ")
-			last := first
-			for _, v := range values[1:] {
-				if day, _, ok := strings.Cut(v, " "); ok && day[0] >= '0' && day[0] <= '9' {
-					last = day
-				}
-			}
-			if last != first {
-				first += " to " + last
-			}
-			parts = append(parts, first)
-		}
-	}
-	return strings.Join(parts, ", ")
-}
-
-// Write writes the page.
-func (p *Page) Write(w io.Writer) error { return page.Execute(w, p) }
 
 // Interval is a median time with its interval, "51.6 (51.4-51.9)": a digit after the point,
 // two below 10 us. The median alone where there is no interval.
@@ -536,226 +409,28 @@ func (c *Chart) Long() bool { return len(c.Rows) > 120 }
 // X is where a value stands, in percent of the chart's width.
 func (c *Chart) X(v float64) string {
 	lo, hi := c.span()
-	return fmt.Sprintf("%.2f%%", 100*(v-lo)/(hi-lo))
+	return percent((v - lo) / (hi - lo))
 }
 
 // Ticks are round values on the scale, five or so.
-func (c *Chart) Ticks() []float64 {
+func (c *Chart) Ticks() []picture.Tick {
 	lo, hi := c.span()
-	step := math.Pow(10, math.Floor(math.Log10((hi-lo)/3)))
-	for i := 0; (hi-lo)/step > 6; i++ {
-		step *= []float64{2, 2.5, 2}[i%3]
-	}
-	var ts []float64
-	for i := math.Ceil(lo / step); i*step <= hi; i++ {
-		ts = append(ts, i*step)
-	}
-	return ts
+	return picture.Even(lo, hi, math.Pow(10, math.Floor(math.Log10((hi-lo)/3))), 6)
 }
 
-// A bar is one launch in a StageRow, placed in percent of the chart's width.
-type bar struct {
-	Left, Wide, Tip, Stage string
-	N                      int
-}
-
-// Bars are a row's, to the scale of its problem. Of a launch that overlaps those before it,
-// the bar is the part beyond them.
-func (s *Stages) Bars(r StageRow) []bar {
-	longest, at, end := 0.0, 0.0, r.total()
-	for _, x := range s.Rows {
-		if x.Kind == r.Kind && x.Label == r.Label {
-			longest = max(longest, x.total())
-		}
-	}
-	names := s.Names()
-	var bars []bar
-	for i, v := range r.Parts {
-		wide, tip := min(v.US, end-at), fmt.Sprintf("%s %s us", v.Stage, Micros(v.US))
-		if i > 0 && r.Overlaps() {
-			tip += fmt.Sprintf(", overlaps %s: %s us beyond it", r.Parts[i-1].Stage, cmp.Or(Micros(wide), "0"))
-		}
-		bars = append(bars, bar{fmt.Sprintf("%.2f%%", 100*at/longest), fmt.Sprintf("%.2f%%", 100*wide/longest), tip, v.Stage, slices.Index(names, v.Stage) % MaxStages})
-		at += wide
-	}
-	return bars
-}
-
-// MaxStages is how many launches have a colour of their own.
-const MaxStages = 5
-
-// Colour is a value's among those of a Map, from 0, the worst.
-func (m *Map) Colour(v float64) int {
-	for i, limit := range m.Limits {
-		if worse := v < limit; worse != m.falls() {
-			return i
-		}
-	}
-	return len(m.Limits)
-}
-
-// falls says that less is better.
-func (m *Map) falls() bool { return len(m.Limits) > 1 && m.Limits[0] > m.Limits[1] }
-
-// Colours are the legend, from the worst.
-func (m *Map) Colours() (words []string) {
-	number := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + m.Unit }
-	first, last := "below ", "above "
-	if m.falls() {
-		first, last = last, first
-	}
-	for i, limit := range m.Limits {
-		if i == 0 {
-			words = append(words, first+number(limit))
-		} else {
-			words = append(words, number(min(limit, m.Limits[i-1]))+" to "+number(max(limit, m.Limits[i-1])))
-		}
-	}
-	return append(words, last+number(m.Limits[len(m.Limits)-1]))
-}
-
-// A mark is a dot of a Map where it is drawn.
-type mark struct {
-	X, Y, Tip string
-	Colour    int
-	Square    bool
-}
-
-// frame is the scale of a map.
-func (m *Map) frame() (x, y func(float64) float64, lo, hi [2]float64) {
-	lo, hi = [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{1, 1}
-	for _, d := range m.Dots {
-		for i, v := range []int64{d.Columns, d.Rows} {
-			lo[i], hi[i] = min(lo[i], float64(v)), max(hi[i], float64(v))
-		}
-	}
-	share := func(v float64, i int) float64 { return math.Log(v/lo[i]) / math.Log(max(hi[i]/lo[i], 1.01)) }
-	x = func(v float64) float64 { return paneLeft + 6 + (paneRight-paneLeft-12)*share(v, 0) }
-	y = func(v float64) float64 { return paneBottom - 6 - (paneBottom-paneTop-12)*share(v, 1) }
-	return x, y, lo, hi
-}
-
-// Marks are the dots, the worst on top.
-func (m *Map) Marks() (marks []mark) {
-	x, y, _, _ := m.frame()
-	for _, d := range m.Dots {
-		marks = append(marks, mark{fmt.Sprintf("%.1f", x(float64(d.Columns))), fmt.Sprintf("%.1f", y(float64(d.Rows))), d.Tip, m.Colour(d.Value), d.Square})
-	}
-	slices.SortStableFunc(marks, func(a, b mark) int { return b.Colour - a.Colour })
-	return marks
-}
-
-// XTicks are those of columns.
-func (m *Map) XTicks() (ts []tick) {
-	x, _, lo, hi := m.frame()
-	for _, t := range (binaryTicks{}).Ticks(lo[0], hi[0]) {
-		ts = append(ts, tick{fmt.Sprintf("%.1f", x(t.Value)), t.Label})
-	}
-	return ts
-}
-
-// YTicks are those of rows.
-func (m *Map) YTicks() (ts []tick) {
-	_, y, lo, hi := m.frame()
-	for _, t := range (binaryTicks{}).Ticks(lo[1], hi[1]) {
-		ts = append(ts, tick{fmt.Sprintf("%.1f", y(t.Value)), t.Label})
-	}
-	return ts
-}
-
-// The measures of a Panel in its own units.
-const (
-	paneLeft, paneRight   = 34, 292
-	paneTop, paneBottom   = 8, 158
-	paneWidth, paneHeight = 300, 190
-)
-
-// A dot is a point of a Panel.
-type dot struct{ X, Y, Lo, Hi, Tip string }
-
-// A drawn is an arm's lines and dots.
-type drawn struct {
-	N     int
-	Lines []string
-	Dots  []dot
-}
-
-func (p *Panel) x(v float64) float64 {
-	return paneLeft + 6 + (paneRight-paneLeft-12)*math.Log(v/p.lo)/math.Log(max(p.hi/p.lo, 1.01))
-}
-
-func (p *Panel) y(share float64) float64 {
-	return paneBottom - (paneBottom-paneTop)*share/p.top
-}
-
-// Drawn are the arms with their points.
-func (p *Panel) Drawn() []drawn {
-	var all []drawn
-	for i, l := range p.lines {
-		d := drawn{N: i}
-		line := ""
-		for _, pt := range l {
-			x, y := p.x(float64(pt.x)), p.y(pt.share)
-			if pt.apart && line != "" {
-				d.Lines, line = append(d.Lines, line), ""
-			}
-			line += fmt.Sprintf("%.1f,%.1f ", x, y)
-			one := dot{X: fmt.Sprintf("%.1f", x), Y: fmt.Sprintf("%.1f", y), Tip: fmt.Sprintf("%s, %s: %.1f%% of the stream", p.Arms[i], pt.label, pt.share)}
-			if pt.lo > 0 {
-				one.Lo, one.Hi = fmt.Sprintf("%.1f", p.y(pt.lo)), fmt.Sprintf("%.1f", p.y(pt.hi))
-			}
-			d.Dots = append(d.Dots, one)
-		}
-		if line != "" {
-			d.Lines = append(d.Lines, line)
-		}
-		all = append(all, d)
-	}
-	return all
-}
-
-// A tick of a Panel's axis.
-type tick struct{ At, Label string }
-
-// XTicks and YTicks are those of its axes.
-func (p *Panel) XTicks() (ts []tick) {
-	for _, t := range (binaryTicks{}).Ticks(p.lo, p.hi) {
-		ts = append(ts, tick{fmt.Sprintf("%.1f", p.x(t.Value)), t.Label})
-	}
-	return ts
-}
-
-// YTicks are those of the share of the stream.
-func (p *Panel) YTicks() (ts []tick) {
-	for _, t := range (evenTicks(20)).Ticks(0, p.top) {
-		ts = append(ts, tick{fmt.Sprintf("%.1f", p.y(t.Value)), t.Label})
-	}
-	return ts
-}
+// Write writes the page.
+func (p *Page) Write(w io.Writer) error { return page.Execute(w, p) }
 
 //go:embed page.html
 var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
-	"right":  func(t *Table, column int) bool { return t.align(column) == Right },
-	"class":  func(cell string) string { return cellClass(cell) },
-	"us":     Micros,
-	"number": func(v float64) string { return strconv.FormatFloat(math.Round(v*1000)/1000, 'f', -1, 64) },
-	"slots":  slots,
-	"stage":  func(i int) int { return i % MaxStages },
-	"lines":  func(s string) []string { return strings.Split(s, "\n") },
-	"letter": letter,
+	"right": func(t *Table, column int) bool { return t.align(column) == Right },
+	"class": cellClass,
+	"us":    Micros,
+	"stage": func(i int) int { return i % maxStages },
+	"lines": func(s string) []string { return strings.Split(s, "\n") },
+	"style": func() template.CSS {
+		return template.CSS(picture.Style(func(name string) string { return "var(--" + name + ")" }))
+	},
 }).Parse(pageText))
-
-// cellClass colours verdicts in tables.
-func cellClass(cell string) string {
-	word, _, _ := strings.Cut(cell, " ")
-	switch verdict.Verdict(word) {
-	case verdict.Faster, verdict.Slower, verdict.Same, verdict.Inconclusive, verdict.Verdict(Equal):
-		return VerdictClass(word)
-	}
-	if len(word) > 3 && strings.HasSuffix(word, ":") && strings.ToUpper(word) == word {
-		return "bad"
-	}
-	return ""
-}

@@ -1,341 +1,248 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"image/color"
-	"io"
 	"math"
 	"path/filepath"
 	"slices"
-	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"normbench/internal/hint"
 	"normbench/internal/picture"
+	"normbench/kernels"
 )
 
-// CheckPlots says what is wrong with the names of plots, with commas, or nil.
-func CheckPlots(names string) error {
-	if names == "" {
-		return nil
+// CheckPlot says what is wrong with the name of a plot, or nil.
+func CheckPlot(name string) error {
+	if name != "" && filepath.Ext(name) != ".svg" {
+		return hint.Errorf("name it .svg; a browser opens it, and `rsvg-convert x.svg -o x.png` makes a PNG of it", "cannot plot to %s", name)
 	}
-	for _, n := range strings.Split(names, ",") {
-		if ext := filepath.Ext(n); ext != ".svg" && ext != ".png" {
-			return hint.Errorf("name it .svg or .png", "cannot plot to %s", n)
+	return nil
+}
+
+// series are the colours of sides by whose kernels they have, so that an arm keeps its colour from plot
+// to plot: blue is ours, orange another library's, green the untuned base beside a tuned arm. The
+// first is drawn broadest, as each lies over those before it: where a map picks the base, both are seen.
+func series(sides []Side) []picture.Series {
+	ours, others := []int{1, 4, 7, 2}, []int{0, 3, 5, 6}
+	list := make([]picture.Series, len(sides))
+	base := func(s Side) bool { return s.all(func(c Cell) bool { return c.Base }) }
+	tuned := slices.ContainsFunc(sides, func(s Side) bool { return !s.other() && !base(s) })
+	taken := map[int]bool{}
+	names := Names(sides)
+	for i, s := range sides {
+		from := slices.Concat(ours, others)
+		if s.other() {
+			from = slices.Concat(others, ours)
+		} else if tuned && base(s) {
+			from = slices.Concat([]int{2}, from)
+		}
+		slot := from[max(slices.IndexFunc(from, func(s int) bool { return !taken[s] }), 0)]
+		taken[slot] = true
+		more := float64(len(sides)-1-i) / float64(max(len(sides)-1, 1))
+		list[i] = picture.Series{Name: names[i], Class: fmt.Sprint("s", slot), Glyph: i, Width: 1.4 + 1.2*more, Radius: 2.4 + 1.2*more}
+	}
+	return list
+}
+
+// lettered are the series of a comparison, which names its sides A and B.
+func lettered(a, b Side) []picture.Series {
+	list := series([]Side{a, b})
+	for i := range list {
+		list[i].Name = letter(i) + ", " + list[i].Name
+	}
+	return list
+}
+
+// all says whether what is asked holds for every cell, of which there are some.
+func (s Side) all(yes func(Cell) bool) bool {
+	for _, c := range s.Cells {
+		if !yes(c) {
+			return false
+		}
+	}
+	return len(s.Cells) > 0
+}
+
+// other says that a side's kernels are another library's.
+func (s Side) other() bool {
+	return s.all(func(c Cell) bool { _, peer := kernels.PeerName(c.Variant.Family); return peer })
+}
+
+// Names are the sides' names for legends, or their labels where two names are the same.
+func Names(sides []Side) []string {
+	var names, labels []string
+	for _, s := range sides {
+		names, labels = append(names, cmp.Or(s.Name, s.Label)), append(labels, s.Label)
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	if len(slices.Compact(sorted)) < len(names) {
+		return labels
+	}
+	return names
+}
+
+// The measures of a plot, in pixels.
+const (
+	panelWidth, panelHeight = 330, 250
+	panelsAcross            = 3
+	shapePanelHeight        = 350 // the labels need some of it
+	shapePitch, tightPitch  = 26, 15
+	shapesAtEase, maxShapes = 48, 250
+	maxPanels               = 32 // more are no picture
+)
+
+// A panel is one picture of a plot: a line per arm over the side that grows, at
+// one value of the other, or over all shapes of a kind.
+type panel struct {
+	what   string // "rms bwd bf16": those of one row of the plot
+	fixed  int64
+	shapes []string          // of its problems, in the order of the rows
+	lines  [][]picture.Point // per arm: the side that grows or which of the shapes, and % of the stream's speed
+}
+
+// panels are what there is to draw over an axis: each kind, at each fixed other
+// side if the axis is one, with enough points of some arm.
+func (g *Growth) panels(over *Axis) []panel {
+	var ps []panel
+	at := map[string]int{}
+	last := map[int]kernels.Problem{} // per panel
+	for _, r := range g.Rows {
+		grows, fixed := over.along(r.Problem)
+		if over.every() {
+			fixed = 0
+		}
+		what := KindOf(r.Problem)
+		k := fmt.Sprint(what, fixed)
+		i, ok := at[k]
+		if !ok {
+			i = len(ps)
+			at[k] = i
+			ps = append(ps, panel{what: what, fixed: fixed, lines: make([][]picture.Point, len(g.Arms))})
+		}
+		p, before := &ps[i], last[i]
+		x := float64(grows)
+		if over.every() {
+			x = float64(len(p.shapes))
+		}
+		p.shapes = append(p.shapes, ShapeOf(r.Problem))
+		for a, v := range r.Arms {
+			if v.StreamPercent == 0 {
+				continue
+			}
+			l := p.lines[a]
+			pt := picture.Point{X: x, Y: v.StreamPercent, Tip: ShapeOf(r.Problem) + ", " + v.tip(g.series[a].Name)}
+			// A line between shapes that share no side, or past one that an arm
+			// lacks, would say that something lies between them.
+			pt.Apart = over.every() && (before.M != r.Problem.M && before.N != r.Problem.N || len(l) > 0 && l[len(l)-1].X != x-1)
+			pt.Lo, pt.Hi = v.streamInterval()
+			p.lines[a] = append(l, pt)
+		}
+		last[i] = r.Problem
+	}
+	ps = slices.DeleteFunc(ps, func(p panel) bool {
+		return !slices.ContainsFunc(p.lines, func(l []picture.Point) bool { return len(l) >= over.least })
+	})
+	order := map[string]int{}
+	for i, p := range ps {
+		if _, ok := order[p.what]; !ok {
+			order[p.what] = i
+		}
+		if !over.every() {
+			p.sort()
+		}
+	}
+	slices.SortStableFunc(ps, func(a, b panel) int {
+		return cmp.Or(cmp.Compare(order[a.what], order[b.what]), cmp.Compare(a.fixed, b.fixed))
+	})
+	return ps
+}
+
+// sort puts points in the order of the side that grows. A size that one arm lacks and another has is
+// a gap in its line.
+func (p *panel) sort() {
+	all := slices.Concat(p.lines...)
+	for _, l := range p.lines {
+		slices.SortFunc(l, func(a, b picture.Point) int { return cmp.Compare(a.X, b.X) })
+		for j := 1; j < len(l); j++ {
+			l[j].Apart = slices.ContainsFunc(all, func(pt picture.Point) bool { return l[j-1].X < pt.X && pt.X < l[j].X })
+		}
+	}
+}
+
+// CheckPanels says why there is nothing to draw over an axis, or too much, or nil.
+func (g *Growth) CheckPanels(over *Axis) error {
+	const less = "choose by --op, --pass, --dtype and --shapes"
+	panels := g.panels(over)
+	switch n := len(panels); {
+	case n == 0:
+		return over.errNothing()
+	case n > maxPanels:
+		return hint.Errorf(less, "%d panels over %s are too many for one plot", n, over)
+	}
+	for _, p := range panels {
+		if n := len(p.shapes); over.every() && n > maxShapes {
+			return hint.Errorf(less, "%d shapes of %s are too many for one plot", n, p.what)
 		}
 	}
 	return nil
 }
 
-// Which colours of picture.Palette stand for our kernels, for other libraries, and for the untuned base
-// where it is beside a tuned arm. The stream is grey.
-var (
-	oursSlots   = []int{1, 4, 7, 2}
-	othersSlots = []int{0, 3, 5, 6}
-	baseSlot    = 2
-)
-
-// slots are the colours of arms by what they are, so that an arm keeps its colour from plot to plot,
-// whether it is A or B.
-func slots(labels []string) []int {
-	kinds := make([]string, len(labels))
-	var ours int
-	for i, l := range labels {
-		if _, name, ok := strings.Cut(l, ", "); ok { // "A, normbench tuned"
-			l = name
-		}
-		file, selector, _ := strings.Cut(l, "#")
-		switch name := wordName(l); {
-		case name == wordName("peer:best") || strings.HasPrefix(l, "peer") || strings.HasPrefix(selector, "peer") || strings.HasSuffix(l, "fastest peer") || strings.HasSuffix(file, ".csv"):
-			kinds[i] = "other"
-		case name == wordName("base") || strings.HasSuffix(l, " base"):
-			kinds[i] = "base"
-			ours++
-		default:
-			ours++
+// draw draws panels over axes that they share, so that they compare.
+func (g *Growth) draw(panels []panel, over *Axis) (list []*picture.Drawing) {
+	x, top, most := picture.Axis{Label: over.label, Lo: math.Inf(1), Log: true}, 120.0, 0
+	for _, p := range panels {
+		most = max(most, len(p.shapes))
+		for _, pt := range slices.Concat(p.lines...) {
+			x.Lo, x.Hi, top = min(x.Lo, pt.X), max(x.Hi, pt.X), max(top, math.Ceil(pt.Y/20)*20)
 		}
 	}
-	list := make([]int, len(labels))
-	taken := map[int]bool{}
-	for i, k := range kinds {
-		from := slices.Concat(oursSlots, othersSlots)
-		switch {
-		case k == "other":
-			from = slices.Concat(othersSlots, oursSlots)
-		case k == "base" && ours > 1:
-			from = slices.Concat([]int{baseSlot}, from)
+	x.Lo, x.Hi = x.Lo/1.15, x.Hi*1.15
+	for _, in := range panels {
+		p := picture.Plot{Title: over.title(in), Width: panelWidth, Height: panelHeight, X: x, Target: 100,
+			Y: picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}}
+		if over.every() {
+			pitch := max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
+			p.Width, p.Height = 80+pitch*float64(most), shapePanelHeight
+			p.X = picture.Axis{Label: over.label, Lo: -0.7, Hi: float64(len(in.shapes)) - 0.3, Slant: true}
+			for i, s := range in.shapes {
+				p.X.Ticks = append(p.X.Ticks, picture.Tick{At: float64(i), Label: s})
+			}
+		} else {
+			p.X.Ticks = picture.Binary(x.Lo, x.Hi)
 		}
-		list[i] = from[max(slices.IndexFunc(from, func(s int) bool { return !taken[s] }), 0)]
-		taken[list[i]] = true
+		for i, l := range in.lines {
+			if len(l) > 0 {
+				p.Lines = append(p.Lines, picture.Line{Series: g.series[i], Points: l})
+			}
+		}
+		list = append(list, p.Draw())
 	}
 	return list
 }
 
-// A look is how plots over an axis are laid out.
-type look struct {
-	across int // panels beside each other at most
-	style  armScale
-	// measure is how large a panel is, lay how its x axis looks.
-	measure func([]panel) (width, height vg.Length)
-	lay     func(x *plot.Axis, in panel, shared growthAxes)
-}
-
-var (
-	sideLook  = look{panelsAcross, armScale{1.1, 1.9, 1}, sidePanel, laySide}
-	shapeLook = look{1, armScale{0.7, 2.4, 0.6}, shapePanel, layShapes}
-)
-
-// The measures of a plot, in points.
-const (
-	panelWidth, panelHeight = 250, 190
-	panelsAcross            = 3
-	headerLine              = 17
-
-	shapePanelHeight        = 260 // the labels need some of it
-	shapePitch, tightPitch  = 20, 11.5
-	shapesAtEase, maxShapes = 48, 250
-	beside                  = 58 // the y axis and the margins
-)
-
-func sidePanel([]panel) (width, height vg.Length) { return panelWidth, panelHeight }
-
-// shapePanel gives each shape room for its label.
-func shapePanel(panels []panel) (width, height vg.Length) {
-	n := 0
-	for _, p := range panels {
-		n = max(n, len(p.shapes))
-	}
-	pitch := vg.Length(shapePitch)
-	if n > shapesAtEase {
-		pitch = max(tightPitch, shapePitch*shapesAtEase/vg.Length(n))
-	}
-	return beside + pitch*vg.Length(n), shapePanelHeight
-}
-
-// laySide has the same sizes in all panels, so that they compare.
-func laySide(x *plot.Axis, _ panel, shared growthAxes) {
-	x.Scale, x.Tick.Marker = plot.LogScale{}, binaryTicks{}
-	x.Min, x.Max = shared.xLo/1.15, shared.xHi*1.15
-}
-
-// layShapes names each shape, aslant: level they would overlap.
-func layShapes(x *plot.Axis, in panel, _ growthAxes) {
-	x.Min, x.Max = -0.7, float64(len(in.shapes))-0.3
-	ticks := make(plot.ConstantTicks, len(in.shapes))
-	for i, s := range in.shapes {
-		ticks[i] = plot.Tick{Value: float64(i), Label: s}
-	}
-	x.Tick.Marker = ticks
-	x.Tick.Label.Rotation = math.Pi / 3
-	// They end below their ticks, with space to the axis: a viewer without the
-	// font has longer words.
-	x.Tick.Label.XAlign, x.Tick.Label.YAlign = 1.15*draw.XRight, draw.YCenter
-	x.Label.Padding = vg.Points(7)
-}
-
-// Plot draws the share of the stream's speed over an axis: a block of panels for
-// each kind, over a side one for each value of the other, a line per arm, 100% as
-// the target. format is svg or png.
-func (g *Growth) Plot(w io.Writer, title string, over *Axis, format string) error {
+// Plot draws the share of the stream's speed over an axis as an SVG file: a block of panels for
+// each kind, over a side one for each value of the other, a line per arm, 100% as the target.
+func (g *Growth) Plot(title string, over *Axis) ([]byte, error) {
 	if err := g.CheckPanels(over); err != nil {
-		return err
+		return nil, err
 	}
 	panels := g.panels(over)
-	var blocks [][]panel
-	across := 1
-	for i, p := range panels {
-		if i == 0 || p.what != panels[i-1].what {
-			blocks = append(blocks, nil)
+	drawn := g.draw(panels, over)
+	most := panelsAcross
+	if over.every() {
+		most = 1
+	}
+	var rows [][]*picture.Drawing
+	for len(panels) > 0 {
+		n := max(slices.IndexFunc(panels, func(p panel) bool { return p.what != panels[0].what }), 0)
+		if n == 0 {
+			n = len(panels)
 		}
-		last := &blocks[len(blocks)-1]
-		*last = append(*last, p)
+		deep := (n + most - 1) / most
+		rows = slices.AppendSeq(rows, slices.Chunk(drawn[:n], (n+deep-1)/deep)) // four are two rows of two
+		panels, drawn = panels[n:], drawn[n:]
 	}
-	for _, b := range blocks { // four are two rows of two
-		rows := (len(b) + over.look.across - 1) / over.look.across
-		across = max(across, (len(b)+rows-1)/rows)
-	}
-	var tiles [][]*plot.Plot
-	scale := growthScale(panels)
-	for _, b := range blocks {
-		for i, p := range b {
-			if i%across == 0 {
-				tiles = append(tiles, make([]*plot.Plot, across))
-			}
-			tiles[len(tiles)-1][i%across] = g.panelPlot(p, over, scale)
-		}
-	}
-	header := vg.Length(headerLine*(len(g.Arms)+3)) + 8
-	width, height := over.look.measure(panels)
-	width, height = width*vg.Length(across), height*vg.Length(len(tiles))+header
-	if across == 1 {
-		width = max(width, 1.5*panelWidth, g.headerWidth(title))
-	}
-	all, write := picture.Canvas(width, height, format)
-	g.header(draw.Crop(all, 10, -10, height-header, -6), title, over)
-	grid := draw.Crop(all, 8, -8, 6, -header)
-	cells := plot.Align(tiles, draw.Tiles{Rows: len(tiles), Cols: across, PadX: 12, PadY: 10}, grid)
-	for i, row := range tiles {
-		for j, p := range row {
-			if p != nil {
-				p.Draw(cells[i][j])
-			}
-		}
-	}
-	_, err := write.WriteTo(w)
-	return err
-}
-
-// armGlyphs tell arms apart without colours.
-var armGlyphs = []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{}, draw.RingGlyph{}, draw.SquareGlyph{}, draw.TriangleGlyph{}, draw.CrossGlyph{}, draw.PlusGlyph{}}
-
-// An armScale is how thick the thinnest line and the smallest glyph are, and how
-// much thicker the thickest, in points.
-type armScale struct{ line, glyph, more float64 }
-
-// armStyle draws the first of several arms broadest, as each lies over those
-// before it: where a rule picks the base, both are seen.
-func (g *Growth) armStyle(i int, over *Axis) (draw.LineStyle, draw.GlyphStyle) {
-	c := picture.Palette[slots(g.Arms)[i]]
-	more := over.look.style.more * float64(len(g.Arms)-1-i) / float64(max(len(g.Arms)-1, 1))
-	return draw.LineStyle{Color: c, Width: vg.Points(over.look.style.line + more)}, draw.GlyphStyle{Color: c, Radius: vg.Points(over.look.style.glyph + more), Shape: armGlyphs[i%len(armGlyphs)]}
-}
-
-var targetStyle = draw.LineStyle{Color: color.Gray{0x40}, Width: vg.Points(0.8), Dashes: []vg.Length{vg.Points(4), vg.Points(3)}}
-
-// header writes the title and which line is which.
-func (g *Growth) header(c draw.Canvas, title string, over *Axis) {
-	y := c.Max.Y - headerLine
-	c.FillText(picture.Sans(13), vg.Point{X: c.Min.X, Y: y}, title)
-	y -= 3
-	entry := func(style draw.LineStyle, glyph *draw.GlyphStyle, text string) {
-		y -= headerLine
-		mid := y + 3
-		c.StrokeLine2(style, c.Min.X, mid, c.Min.X+24, mid)
-		if glyph != nil {
-			c.DrawGlyph(*glyph, vg.Point{X: c.Min.X + 12, Y: mid})
-		}
-		c.FillText(picture.Sans(10.5), vg.Point{X: c.Min.X + 30, Y: y}, text)
-	}
-	for i, a := range ShortNames(g.Arms) {
-		line, glyph := g.armStyle(i, over)
-		entry(line, &glyph, a)
-	}
-	entry(targetStyle, nil, "100%: the stream, a copy of the same tensors in the same run")
-}
-
-// headerWidth is what the longest line of the header takes, with something over:
-// a viewer without the font has longer words.
-func (g *Growth) headerWidth(title string) vg.Length {
-	w := picture.Sans(13).Width(title)
-	for _, a := range ShortNames(g.Arms) {
-		w = max(w, 30+picture.Sans(10.5).Width(a))
-	}
-	return 20 + 1.15*w
-}
-
-// A growthAxes is the axes that all panels share, so that they compare.
-type growthAxes struct{ xLo, xHi, yHi float64 }
-
-func growthScale(panels []panel) growthAxes {
-	a := growthAxes{math.Inf(1), 0, 120}
-	for _, p := range panels {
-		for _, l := range p.lines {
-			for _, pt := range l {
-				a.xLo, a.xHi = math.Min(a.xLo, float64(pt.x)), math.Max(a.xHi, float64(pt.x))
-				a.yHi = math.Max(a.yHi, math.Ceil(pt.share/20)*20)
-			}
-		}
-	}
-	return a
-}
-
-func (g *Growth) panelPlot(in panel, over *Axis, scale growthAxes) *plot.Plot {
-	p := plot.New()
-	p.BackgroundColor = color.Transparent
-	p.Title.Text = over.title(in)
-	p.Title.TextStyle.Font, p.Title.Padding = picture.Sans(11).Font, vg.Points(4)
-	p.X.Label.Text, p.Y.Label.Text = over.label, "% of stream"
-	p.Y.Min, p.Y.Max, p.Y.Tick.Marker = 0, scale.yHi, evenTicks(20)
-	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Label.TextStyle.Font, a.Label.Padding = picture.Sans(10).Font, vg.Points(2)
-		a.Tick.Label.Font, a.Padding = picture.Sans(9.5).Font, 0
-	}
-	over.look.lay(&p.X, in, scale)
-	lines := plotter.NewGrid()
-	lines.Vertical.Color, lines.Horizontal.Color = color.Gray{0xe4}, color.Gray{0xe4}
-	target := &plotter.Line{XYs: plotter.XYs{{X: p.X.Min, Y: 100}, {X: p.X.Max, Y: 100}}, LineStyle: targetStyle}
-	p.Add(lines, target)
-	for i, l := range in.lines {
-		if len(l) == 0 {
-			continue
-		}
-		line, dot := g.armStyle(i, over)
-		xys := make(plotter.XYs, len(l))
-		first := 0 // of a piece of the line
-		for j, pt := range l {
-			xys[j] = plotter.XY{X: float64(pt.x), Y: pt.share}
-			if next := j + 1; next == len(l) || l[next].apart {
-				p.Add(&plotter.Line{XYs: xys[first:next], LineStyle: line})
-				first = next
-			}
-		}
-		p.Add(&plotter.Scatter{XYs: xys, GlyphStyle: dot})
-	}
-	return p
-}
-
-// binaryTicks are a few powers of two: 1, 16, 256, 4096, 64Ki, 1Mi.
-type binaryTicks struct{}
-
-// Ticks implements plot.Ticker.
-func (binaryTicks) Ticks(lo, hi float64) []plot.Tick {
-	first, last := int(math.Ceil(math.Log2(lo))), int(math.Floor(math.Log2(hi)))
-	step := max(1, (last-first+5)/6)
-	var ticks []plot.Tick
-	for e := max(first, 0); e <= last; e += step {
-		ticks = append(ticks, plot.Tick{Value: math.Exp2(float64(e)), Label: binary(int64(1) << e)})
-	}
-	if len(ticks) < 2 { // the sides lie between two powers
-		ticks = nil
-		for _, v := range []float64{math.Ceil(lo), math.Floor(hi)} {
-			ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprint(v)})
-		}
-	}
-	return ticks
-}
-
-// binary writes a power of two: as it is up to 8192, then in Ki and Mi.
-func binary(v int64) string {
-	switch {
-	case v >= 1<<20:
-		return fmt.Sprintf("%dMi", v>>20)
-	case v >= 1<<14:
-		return fmt.Sprintf("%dKi", v>>10)
-	}
-	return fmt.Sprint(v)
-}
-
-// evenTicks are at most eight steps from 0, of the number or 2, 5, 10 times as much.
-type evenTicks float64
-
-func (first evenTicks) step(hi float64) float64 {
-	step := float64(first)
-	for i := 0; hi/step > 8; i++ {
-		step *= []float64{2, 2.5, 2}[i%3]
-	}
-	return step
-}
-
-// Ticks implements plot.Ticker.
-func (first evenTicks) Ticks(_, hi float64) []plot.Tick {
-	step := first.step(hi)
-	var ticks []plot.Tick
-	for v := 0.0; v <= hi; v += step {
-		ticks = append(ticks, plot.Tick{Value: v, Label: fmt.Sprintf("%g", v)})
-	}
-	return ticks
+	return picture.File(title, append(slices.Clone(g.series), picture.Series{Class: "ref", Width: 1.2,
+		Name: "100%: the stream, a copy of the same tensors in the same run"}), rows), nil
 }

@@ -75,7 +75,7 @@ func sample(t testing.TB) *Comparison {
 		return out
 	}
 	return Compare(
-		Side{"base", cells(map[string]Cell{
+		Side{Label: "base", Cells: cells(map[string]Cell{
 			"rmsnorm/bwd/4096x8192/bf16":         ok(64.125),
 			"rmsnorm/bwd/256x65536/bf16":         ok(41.5),
 			"rmsnorm/bwd/8192x1024/bf16":         ok(18.25),
@@ -87,7 +87,7 @@ func sample(t testing.TB) *Comparison {
 			"layernorm/bwd/71x3571/fp32+bias":    ok(6),
 			"layernorm/fwd/173x409/fp32+bias+zc": ok(3),
 		})},
-		Side{"results/nvidia-h200/tuned.json", cells(map[string]Cell{
+		Side{Label: "results/nvidia-h200/tuned.json", Cells: cells(map[string]Cell{
 			"rmsnorm/bwd/4096x8192/bf16":       ok(52.1),
 			"rmsnorm/bwd/256x65536/bf16":       ok(41.7),
 			"rmsnorm/bwd/8192x1024/bf16":       ok(20.5),
@@ -152,7 +152,7 @@ func TestCompareMarks(t *testing.T) {
 		{failed(kernels.StatusCrash, "x"), ok(1), ""},
 		{ok(1), failed(kernels.StatusCrash, "x"), ""},
 	} {
-		c := Compare(Side{"a", map[kernels.Problem]Cell{p: tc.a}}, Side{"b", map[kernels.Problem]Cell{p: tc.b}})
+		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
 		if got := c.Rows[0].Mark; got != tc.want {
 			t.Errorf("%g against %g: %q, want %q", tc.b.MedianUS, tc.a.MedianUS, got, tc.want)
 		}
@@ -162,8 +162,8 @@ func TestCompareMarks(t *testing.T) {
 // Swapping the sides inverts every speedup and mark.
 func TestCompareSwapped(t *testing.T) {
 	p, q := problem(t, "rmsnorm/bwd/4096x8192/bf16"), problem(t, "rmsnorm/bwd/4096x1024/bf16")
-	x := Side{"x", map[kernels.Problem]Cell{p: ok(64), q: ok(20)}}
-	y := Side{"y", map[kernels.Problem]Cell{p: ok(52), q: ok(30)}}
+	x := Side{Label: "x", Cells: map[kernels.Problem]Cell{p: ok(64), q: ok(20)}}
+	y := Side{Label: "y", Cells: map[kernels.Problem]Cell{p: ok(52), q: ok(30)}}
 	a, b := Compare(x, y), Compare(y, x)
 	for i := range a.Rows {
 		if math.Abs(a.Rows[i].Speedup*b.Rows[i].Speedup-1) > 1e-12 {
@@ -183,8 +183,8 @@ func TestCompareNothing(t *testing.T) {
 	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	for _, c := range []*Comparison{
 		Compare(Side{Label: "a"}, Side{Label: "b"}),
-		Compare(Side{"a", map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}}, Side{"b", map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: math.NaN(), Lo: math.NaN()}}}),
-		Compare(Side{"a", map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
+		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: math.NaN(), Lo: math.NaN()}}}),
+		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
 	} {
 		for _, f := range Formats() {
 			var b bytes.Buffer
@@ -267,7 +267,7 @@ func TestNumbers(t *testing.T) {
 }
 
 func BenchmarkRender(b *testing.B) {
-	a, c := Side{"a", map[kernels.Problem]Cell{}}, Side{"b", map[kernels.Problem]Cell{}}
+	a, c := Side{Label: "a", Cells: map[kernels.Problem]Cell{}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{}}
 	for i := range int64(5000) {
 		p := problem(b, "rmsnorm/bwd/4096x8192/bf16")
 		p.M = i + 1

@@ -1,12 +1,11 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"normbench/kernels"
-	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
 
@@ -27,29 +26,15 @@ type StreamScore struct {
 func StreamScores(sides ...Side) []StreamScore {
 	var scores []StreamScore
 	for _, s := range sides {
-		var kinds []string
-		byKind := map[string][]kernels.Problem{}
-		all := ordered(s)
-		for _, p := range all {
-			k := kind(p)
-			if byKind[k] == nil {
-				kinds = append(kinds, k)
-			}
-			byKind[k] = append(byKind[k], p)
+		all, n := problems(s), len(scores)
+		for k, ps := range byKind(all, kind) {
+			scores = append(scores, streamScore(s, k, ps))
 		}
-		for _, k := range kinds {
-			scores = append(scores, streamScore(s, k, byKind[k]))
-		}
-		if len(kinds) > 1 {
+		if len(scores)-n > 1 {
 			scores = append(scores, streamScore(s, "", all))
 		}
 	}
 	return scores
-}
-
-// ordered are the problems of a side in the order of tables.
-func ordered(s Side) []kernels.Problem {
-	return slices.SortedFunc(maps.Keys(s.Cells), record.CompareProblems)
 }
 
 func streamScore(s Side, kind string, ps []kernels.Problem) StreamScore {
@@ -97,7 +82,7 @@ func (l Low) String() string {
 // speed, the worst first; those without a time come before all others.
 func Below(s Side, least float64) []Low {
 	var lows []Low
-	for _, p := range ordered(s) {
+	for _, p := range problems(s) {
 		c := s.Cells[p]
 		l := Low{Problem: p, Share: c.ofStream()}
 		switch {
@@ -110,15 +95,7 @@ func Below(s Side, least float64) []Low {
 		}
 		lows = append(lows, l)
 	}
-	slices.SortStableFunc(lows, func(a, b Low) int {
-		switch {
-		case a.Share < b.Share:
-			return -1
-		case a.Share > b.Share:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(lows, func(a, b Low) int { return cmp.Compare(a.Share, b.Share) })
 	return lows
 }
 

@@ -13,7 +13,7 @@ func TestStreamScores(t *testing.T) {
 		return Cell{Status: kernels.StatusOK, MedianUS: us, StreamUS: stream}
 	}
 	p := func(s string) kernels.Problem { return problem(t, s) }
-	s := Side{"x", map[kernels.Problem]Cell{
+	s := Side{Label: "x", Cells: map[kernels.Problem]Cell{
 		p("rmsnorm/fwd/4096x1024/bf16"): at(10, 9),
 		p("rmsnorm/fwd/4096x2048/bf16"): at(20, 20*0.4),
 		p("rmsnorm/fwd/4096x4096/bf16"): failed(kernels.StatusWrong, "as asked"),
@@ -48,7 +48,7 @@ func TestStreamScores(t *testing.T) {
 // What has no time cannot be near the stream: it comes first, with the reason.
 func TestBelow(t *testing.T) {
 	p := func(s string) kernels.Problem { return problem(t, s) }
-	s := Side{"x", map[kernels.Problem]Cell{
+	s := Side{Label: "x", Cells: map[kernels.Problem]Cell{
 		p("rmsnorm/fwd/4096x1024/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 8},
 		p("rmsnorm/fwd/4096x2048/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 7.99},
 		p("rmsnorm/fwd/4096x4096/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 3},

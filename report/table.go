@@ -174,3 +174,67 @@ func comma(i int) string {
 func isNumber(s string) bool {
 	return s != "" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9') && json.Valid([]byte(s))
 }
+
+// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come
+// first, and what t is grouped by stands above or last.
+func (t *Table) LedBy(first ...string) *Table {
+	c := *t
+	c.Header, c.Align, c.Rows = slices.Clone(t.Header), nil, nil
+	for i := range t.Header {
+		c.Align = append(c.Align, t.align(i))
+	}
+	for _, row := range t.Rows {
+		c.Rows = append(c.Rows, append(slices.Clone(row), make([]string, max(len(t.Header)-len(row), 0))...))
+	}
+	drop := []string{""}
+	if g := t.Group; g != nil && len(t.Rows) > 0 {
+		heads := make([]string, len(c.Rows))
+		for i, row := range c.Rows {
+			heads[i], row[0] = g.Of(row)
+		}
+		if drop = append(drop, g.Hide...); len(g.Hide) == 0 {
+			c.Header[0], first = "shape", append([]string{"shape"}, first...)
+		}
+		if heads[0] == slices.Max(heads) && heads[0] == slices.Min(heads) {
+			c.Title += "\n" + heads[0]
+		} else {
+			c.Header, c.Align = append(c.Header, "of"), append(c.Align, Left)
+			for i := range c.Rows {
+				c.Rows[i] = append(c.Rows[i], heads[i])
+			}
+		}
+	}
+	var order []int
+	for _, h := range first {
+		if i := slices.Index(c.Header, h); i >= 0 {
+			order = append(order, i)
+		}
+	}
+	for i, h := range c.Header {
+		empty := !slices.ContainsFunc(c.Rows, func(row []string) bool { return row[i] != "" })
+		if !slices.Contains(drop, h) && !slices.Contains(first, h) && !empty {
+			order = append(order, i)
+		}
+	}
+	led := c.Ordered(order)
+	led.Legend = nil
+	for _, m := range t.Legend {
+		if slices.Contains(led.Header, m.Column) {
+			led.Legend = append(led.Legend, m)
+		}
+	}
+	return led
+}
+
+// Ordered is t with some of its columns, in an order.
+func (t *Table) Ordered(columns []int) *Table {
+	c := *t
+	c.Header, c.Align, c.Rows = pick(t.Header, columns), nil, nil
+	for _, i := range columns {
+		c.Align = append(c.Align, t.align(i))
+	}
+	for _, row := range t.Rows {
+		c.Rows = append(c.Rows, pick(row, columns))
+	}
+	return &c
+}

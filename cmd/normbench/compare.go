@@ -102,8 +102,8 @@ func (e *env) compare(c *cli.Context) error {
 		return err
 	}
 	if err := e.writePage(c.String("html"), func() *report.Page {
-		names := report.ShortNames(ops)
-		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.refs.Facts(sides[:]...))
+		names := report.Names(sides[:])
+		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.refs.RunsOf(sides[:]...))
 	}); err != nil {
 		return err
 	}

@@ -242,10 +242,6 @@ func (h *harness) prepareReaders() {
 	for i := range 12 {
 		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+0.01*float64(i%4), 10+0.01*float64(i%5))
 	}
-	published := []byte("op,pass,M,N,stream_us,x_us,y_us\n")
-	for i := range 12 {
-		published = fmt.Appendf(published, "layer,bwd,%d,1024,%g,%g,%g\n", 64<<i, 2+float64(i), 4.5+float64(i), 4.4+float64(i))
-	}
 	h.readers = []reader{
 		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records), sealed: true, lines: true, commands: ofRecords},
 		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true, lines: true, commands: ofRecords},
@@ -262,9 +258,6 @@ func (h *harness) prepareReaders() {
 		{name: "manifest", share: 30, path: filepath.Base(manifest), data: read(manifest), commands: ofKernels},
 		{name: "user's kernel", share: 10, path: filepath.Base(source), data: read(source), commands: ofKernels},
 		{name: "user's kernel with a BOM", share: 10, path: filepath.Base(source), data: append([]byte("\xef\xbb\xbf"), read(source)...), commands: ofKernels},
-		{name: "published times", share: 20, path: "published.csv", data: published, commands: func(path string) [][]string {
-			return [][]string{{"compare", path + "#x_us", path + "#y_us"}}
-		}},
 		{name: "rounds to judge", share: 20, path: "rounds.csv", data: rounds, commands: func(path string) [][]string { return [][]string{{"judge", path}} }},
 	}
 	for i := range h.readers {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"compress/gzip"
 	"context"
@@ -147,7 +146,7 @@ func (e *env) learn(c *cli.Context) error {
 	waiting.end()
 	e.summarize(loop.Summary, 0, devices)
 	if lost != nil { // the map is printed all the same
-		return cmp.Or(e.showMap(shown, data, c.String("format"), "", nil), lost)
+		return cmp.Or(e.showMap(shown, data, c.String("format"), ""), lost)
 	}
 	if err != nil {
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
@@ -168,13 +167,9 @@ func (e *env) learn(c *cli.Context) error {
 		e.saved += ".gz"
 	}
 	e.notef("wrote the map of %s", out)
-	var b bytes.Buffer
-	if err := learn.Plot(&b, "svg", m, data.Points, info); err != nil {
-		return err
-	}
-	lost = cmp.Or(lost, e.late(e.writePlace(out.In("learn.svg"), b.Bytes())))
-	facts := append(report.Facts(data.Runs...), report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))})
-	if err := e.showMap(m, data, c.String("format"), c.String("html"), facts); err != nil || c.Int("judge") == 0 {
+	lost = cmp.Or(lost, e.late(e.writePlace(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
+	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))}
+	if err := e.showMap(m, data, c.String("format"), c.String("html"), spent); err != nil || c.Int("judge") == 0 {
 		return cmp.Or(err, lost)
 	}
 	waiting = e.waitFor("judge: searching")

@@ -191,7 +191,7 @@ func (r *liveRun) families() (names []string) {
 
 // sides are the arms as operands, each round's median a sample.
 func (r *liveRun) sides() [2]report.Side {
-	s := [2]report.Side{{Label: "A", Cells: map[kernels.Problem]report.Cell{}}, {Label: "B", Cells: map[kernels.Problem]report.Cell{}}}
+	s := [2]report.Side{{Label: "A", Name: ref.NameOf(r.A), Cells: map[kernels.Problem]report.Cell{}}, {Label: "B", Name: ref.NameOf(r.B), Cells: map[kernels.Problem]report.Cell{}}}
 	run := r.Run
 	for _, x := range r.Resumed {
 		if math.Abs(x.FloorUS-run.FloorUS) > 0.2 { // which cell has which is not kept
@@ -201,8 +201,11 @@ func (r *liveRun) sides() [2]report.Side {
 	for _, d := range r.Duels {
 		for i, v := range []kernels.Variant{d.A, d.B} {
 			c := report.Cell{Variant: v, Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
-				Protocol: r.Run.Protocol.Name}
+				Protocol: r.Run.Protocol.Name, Base: []string{r.A, r.B}[i] == "base"}
 			c.SetRun(&run)
+			for _, x := range [][]record.Stage{d.StagesA, d.StagesB}[i] {
+				c.Stages = append(c.Stages, record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
+			}
 			var us []float64
 			for _, round := range d.Rounds {
 				us = append(us, []float64{round.A, round.B}[i])

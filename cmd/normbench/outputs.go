@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -31,10 +30,10 @@ func (e *env) checkOutputs(c *cli.Context, flags []cli.Flag) error {
 	if html := c.String("html"); html != "" && filepath.Ext(html) != ".html" {
 		return hint.Errorf("name it .html", "cannot write a page to %s", html)
 	}
-	if err := report.CheckPlots(c.String("plot")); err != nil {
+	if err := report.CheckPlot(c.String("plot")); err != nil {
 		return err
 	}
-	files := append(strings.Split(c.String("plot"), ","), c.String("html"), c.String("resume"))
+	files := []string{c.String("plot"), c.String("html"), c.String("resume")}
 	if slices.Contains([]string{"tune", "rule"}, c.Command.Name) { // elsewhere it is a folder
 		files = append(files, c.String("out"))
 	}

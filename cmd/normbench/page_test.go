@@ -261,8 +261,8 @@ func TestPagesInBrowser(t *testing.T) {
 		{"sweep", func(html string) (int, string) {
 			return made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm", "--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep"), "--html", html)
 		}, "<svg", []string{"</b>slower<"}, "A us", ""},
-		{"learn", learn, `<svg class="map"`, []string{`</b>cells with an answer`, "<dt>budget</dt>"}, "problems", ""},
-		{"tune", func(html string) (int, string) { return made("tune", folders(), "--html", html) }, `<svg class="map"`, []string{`</b>cells with an answer`}, "problems", ""},
+		{"learn", learn, `<svg viewBox`, []string{`</b>cells with an answer`, "<dt>budget</dt>"}, "problems", ""},
+		{"tune", func(html string) (int, string) { return made("tune", folders(), "--html", html) }, `<svg viewBox`, []string{`</b>cells with an answer`}, "problems", ""},
 	} {
 		file := filepath.Join(dir, page.name+".html")
 		if code, errs := page.make(file); code != 0 {

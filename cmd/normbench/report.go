@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
-	"io"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -11,7 +9,6 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
@@ -33,7 +30,7 @@ func (e *env) reportCommand() *cli.Command {
 			"`normbench bench base --shapes growth-rows --out DIR` measures the records for a plot over M.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "over", Usage: "M or N (the side that grows), or shape (every problem): the order of the table and the axis of the plot"},
-			&cli.StringFlag{Name: "plot", Usage: "draw to `FILE`, .svg or .png; needs --over"},
+			&cli.StringFlag{Name: "plot", Usage: "draw to `FILE`.svg; needs --over"},
 			htmlFlag,
 			&cli.StringFlag{Name: "title", Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
 			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "all"},
@@ -52,7 +49,6 @@ func (e *env) report(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	ext := filepath.Ext(picture)
 	if picture != "" && over == nil {
 		return hint.Errorf("add --over M, --over N or --over shape", "--plot does not know what to go over")
 	}
@@ -87,23 +83,16 @@ func (e *env) report(c *cli.Context) error {
 	} else if len(arms) == 2 {
 		g.Tell(report.Compared(arms[0], arms[1]))
 	}
-	var drawn bytes.Buffer
 	if picture != "" {
-		var to io.Writer = &drawn
-		if ext == ".svg" {
-			to = &plain{Writer: to}
+		drawn, err := g.Plot(title, over)
+		if err != nil {
+			return err
 		}
-		if err := g.Plot(to, title, over, strings.TrimPrefix(ext, ".")); err != nil {
+		if err := e.writeFile(picture, drawn); err != nil {
 			return err
 		}
 	}
-	if picture != "" {
-		if err := replaceFile(durable.Place{Name: picture}, drawn.Bytes()); err != nil {
-			return err
-		}
-		e.notef("wrote %s", picture)
-	}
-	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.refs.Facts(arms...)) }); err != nil {
+	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.refs.RunsOf(arms...)) }); err != nil {
 		return err
 	}
 	return g.Render(e.stdout, format)
@@ -144,7 +133,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 			}
 			fastest = s
 			if len(ops) > 1 && len(sides) > 1 {
-				s.Label = text + " " + s.Label
+				s.Label, s.Name = text+" "+s.Label, filepath.Base(text)+" "+s.Label
 			}
 			arms = append(arms, s)
 		}
@@ -162,7 +151,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 // armsOf are the sides of one operand.
 func (e *env) armsOf(text string) ([]report.Side, error) {
 	switch {
-	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:") || textfile.Ext(text) == ".csv":
+	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:"):
 		s, err := e.recorded(text)
 		return []report.Side{s}, err
 	case isLive(text):
@@ -170,12 +159,13 @@ func (e *env) armsOf(text string) ([]report.Side, error) {
 		return arms[:], err
 	}
 	var sides []report.Side
-	for _, arm := range []struct{ selector, label string }{{"#base", "base"}, {"", "fastest of ours"}, {"#peers", "fastest peer"}} {
+	for _, arm := range []struct{ selector, label, name string }{{"#base", "base", "normbench default"},
+		{"", "fastest of ours", "normbench, fastest recorded"}, {"#peers", "fastest peer", "best other library"}} {
 		s, err := e.recorded(text + arm.selector)
 		if err != nil {
 			return nil, err
 		}
-		s.Label = arm.label
+		s.Label, s.Name = arm.label, arm.name
 		sides = append(sides, s)
 	}
 	return sides, nil

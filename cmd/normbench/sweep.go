@@ -339,7 +339,7 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 	}
 	return e.writePage(html, func() *report.Page {
 		e.refs.Keep(f.Path, f)
-		return found.Page("Sweep of "+count(len(found.Rows), "problem")+" on "+info.Name, e.refs.Facts(base, best))
+		return found.Page("Sweep of "+count(len(found.Rows), "problem")+" on "+info.Name, e.refs.RunsOf(base, best))
 	})
 }
 

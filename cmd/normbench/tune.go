@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -35,7 +33,7 @@ func (e *env) tuneCommand() *cli.Command {
 			"into a tuned table, whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench rule` exports.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "out", Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
-			&cli.StringFlag{Name: "plot", Usage: "draw the map to `FILE`, .svg or .png"},
+			&cli.StringFlag{Name: "plot", Usage: "draw the map to `FILE`.svg"},
 			htmlFlag,
 			&cli.StringFlag{Name: "prior", Usage: priorFlag.Usage, Value: "none"},
 			kernelsFlag,
@@ -51,9 +49,6 @@ func (e *env) tune(c *cli.Context) error {
 		return hint.Errorf("`normbench tune results/nvidia-h200`, for one", "tune needs records")
 	}
 	picture, out := c.String("plot"), c.String("out")
-	if ext := filepath.Ext(picture); picture != "" && ext != ".svg" && ext != ".png" {
-		return hint.Errorf("name it .svg or .png", "cannot plot to %s", picture)
-	}
 	if out != "" && filepath.Ext(out) != ".json" {
 		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it", "--out %s is no tuned table", out)
 	}
@@ -88,15 +83,11 @@ func (e *env) tune(c *cli.Context) error {
 		}
 	}
 	if picture != "" {
-		var b bytes.Buffer
-		if err := learn.Plot(&b, strings.TrimPrefix(filepath.Ext(picture), "."), m, d.Points, d.Device); err != nil {
-			return err
-		}
-		if err := e.writeFile(picture, b.Bytes()); err != nil {
+		if err := e.writeFile(picture, learn.Plot(m, d.Points, d.Device)); err != nil {
 			return err
 		}
 	}
-	return e.showMap(m, d, c.String("format"), c.String("html"), report.Facts(d.Runs...))
+	return e.showMap(m, d, c.String("format"), c.String("html"))
 }
 
 // describeMap says in a map where it comes from: the same records make the same text.
@@ -190,12 +181,12 @@ func knowsRuns(m, old *rule.Map) bool {
 }
 
 // showMap prints what the cells of a map rest on, and writes it as a page.
-func (e *env) showMap(m *rule.Map, d *learn.Data, format, html string, facts []report.Fact) error {
+func (e *env) showMap(m *rule.Map, d *learn.Data, format, html string, more ...report.Fact) error {
 	t := mapTable(m)
 	for _, line := range report.Timer(d.Runs...) {
 		t.Title += "\n" + line
 	}
-	lost := e.writePage(html, func() *report.Page { return mapPage(m, d, t, facts) })
+	lost := e.writePage(html, func() *report.Page { return mapPage(m, d, t, more) })
 	if format == "json" { // one value
 		text, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
@@ -247,8 +238,8 @@ func mapTable(m *rule.Map) *report.Table {
 }
 
 // mapPage is a map as a page: what each cell runs, how far behind it is, and how near a copy's speed.
-func mapPage(m *rule.Map, d *learn.Data, t *report.Table, facts []report.Fact) *report.Page {
-	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Facts: facts, Tables: []*report.Table{t},
+func mapPage(m *rule.Map, d *learn.Data, t *report.Table, more []report.Fact) *report.Page {
+	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more, Tables: []*report.Table{t},
 		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, less one."}
 	cells, measured, problems := 0, 0, 0
 	for i := range m.Rasters {
@@ -260,27 +251,10 @@ func mapPage(m *rule.Map, d *learn.Data, t *report.Table, facts []report.Fact) *
 	}
 	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"}, {N: fmt.Sprint(measured), Word: "of them measured"},
 		{N: fmt.Sprint(problems), Word: "problems measured"}}
+	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config. Regret and speed are means of the problems that were measured in a cell."}
 	for _, panel := range learn.Panels(m, d.Points, d.Device) {
-		configs := report.Map{Title: panel.Title + ": problems on which a cell's config was measured", Limits: []float64{1, 2, 3, 5}}
-		speed := report.Map{Title: panel.Title + ": % of a copy's speed", Unit: "%", Limits: []float64{50, 70, 85, 95}}
-		regret := report.Map{Title: panel.Title + ": regret", Unit: "%", Limits: []float64{20, 10, 5, 2}}
-		for _, s := range panel.Squares {
-			dot := report.MapDot{Rows: int64(math.Sqrt(float64(s.MLo) * float64(s.MHi))), Columns: int64(math.Sqrt(float64(s.NLo) * float64(s.NHi))), Square: true,
-				Tip: fmt.Sprintf("%d to %d rows of %d to %d: %s, %s", s.MLo, s.MHi, s.NLo, s.NHi, s.Variant, count(s.Problems, "problem"))}
-			dot.Value = float64(s.Problems)
-			configs.Dots = append(configs.Dots, dot)
-			if dot.Value = s.Percent; s.Percent > 0 {
-				speed.Dots = append(speed.Dots, dot)
-			}
-			if dot.Value = 100 * (s.Regret - 1); s.Problems > 0 {
-				regret.Dots = append(regret.Dots, dot)
-			}
-		}
-		for _, x := range []report.Map{configs, regret, speed} {
-			if len(x.Dots) > 0 {
-				p.Maps = append(p.Maps, x)
-			}
-		}
+		cellsOf.Drawings = append(cellsOf.Drawings, panel.Draw(d.Device)...)
 	}
+	p.Figures = []report.Figures{cellsOf}
 	return p
 }

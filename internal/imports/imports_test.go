@@ -120,7 +120,6 @@ var homes = map[string][]string{
 	"github.com/ebitengine/purego":      {"internal/nvlib"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
-	"gonum.org/v1/plot":                 {"internal/picture", "report/plot.go", "tune/learn/plot.go", "sweep/study/plot_test.go"},
 	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "kernels/manifest"},
 	"github.com/expr-lang/expr":         {"kernels/manifest/expression.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},

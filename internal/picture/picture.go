@@ -1,58 +1,154 @@
-// Package picture has what all plots share: white canvases as SVG or PNG, and one font.
+// Package picture draws SVG: small pictures that a file lays out in a grid, or that a page has inline.
+// Lengths are CSS pixels, from the upper left corner.
 package picture
 
 import (
-	"bytes"
-	"image/color"
-	"io"
+	"fmt"
+	"html/template"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
-	"gonum.org/v1/plot/vg/vgsvg"
+	"unicode"
+	"unicode/utf8"
 )
 
-// Palette has colours that are told apart on white, by who is colour-blind too: dark shades of the
-// colours of Okabe and Ito. Each has a contrast of 3 to 1 at least.
-var Palette = []color.RGBA{
-	{0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x72, 0xb2, 0xff}, {0x00, 0x93, 0x6c, 0xff}, {0xa6, 0x45, 0x7f, 0xff},
-	{0x2a, 0x8f, 0xc4, 0xff}, {0xa8, 0x74, 0x00, 0xff}, {0x77, 0x77, 0x77, 0xff}, {0x33, 0x33, 0x33, 0xff},
-}
+// Slots is how many series have a colour of their own.
+const Slots = 8
 
-// Canvas is a white picture, svg or png.
-func Canvas(width, height vg.Length, format string) (draw.Canvas, io.WriterTo) {
-	var out vg.CanvasSizer
-	var write io.WriterTo
-	if format == "png" {
-		c := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(120))
-		out, write = c, vgimg.PngCanvas{Canvas: c}
-	} else {
-		c := vgsvg.New(width, height)
-		out, write = c, svg{c}
+// colours are those of a file, which is white; a page has variables of the same names. c0 to c7 are
+// told apart by who is colour-blind too: dark shades of the colours of Okabe and Ito, each with a
+// contrast of 3 to 1 on white at least.
+var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e4e4",
+	"c0": "#d55e00", "c1": "#0072b2", "c2": "#00936c", "c3": "#a6457f",
+	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333",
+	"m0": "#8c1d18", "m1": "#1c5c9c", "m2": "#4f93c9", "m3": "#9ec5e8", "m4": "#d9e8f6", "none": "#f2f2f2"}
+
+// Style is the CSS of drawings. Class sN is the colour of slot N, mN shade N of five, from the worst.
+// colour gives the colour of a name, such as c0.
+func Style(colour func(name string) string) string {
+	var b strings.Builder
+	b.WriteString("polyline,.open{fill:none} .solid{stroke:none}\n")
+	for _, name := range slices.Sorted(maps.Keys(colours)) {
+		c := colour(name)
+		switch {
+		case name == "fg" || name == "dim":
+			fmt.Fprintf(&b, "svg text.%s{fill:%s;stroke:none} ", name, c)
+		case name == "line":
+			fmt.Fprintf(&b, ".grid{stroke:%s} ", c)
+		case name[0] == 'c':
+			fmt.Fprintf(&b, "svg .s%s{stroke:%s;fill:%[2]s} ", name[1:], c)
+		default:
+			fmt.Fprintf(&b, "svg .%s{fill:%s} ", name, c)
+		}
 	}
-	all := draw.New(out)
-	all.SetColor(color.White)
-	all.Fill(all.Rectangle.Path())
-	return all, write
+	fmt.Fprintf(&b, ".ref{stroke:%s;stroke-dasharray:5 4}", colour("dim"))
+	return b.String()
 }
 
-// An svg names further fonts, for a viewer that lacks the first.
-type svg struct{ io.WriterTo }
+// A Drawing is a picture that is being drawn.
+type Drawing struct {
+	Title         string
+	Width, Height float64
+	body          strings.Builder
+}
 
-func (s svg) WriteTo(w io.Writer) (int64, error) {
-	var b bytes.Buffer
-	if _, err := s.WriterTo.WriteTo(&b); err != nil {
-		return 0, err
+// Add adds an element. Numbers are written to a tenth, and texts escaped.
+func (d *Drawing) Add(format string, args ...any) {
+	for i, a := range args {
+		switch a := a.(type) {
+		case float64:
+			args[i] = number(a)
+		case string:
+			args[i] = template.HTMLEscapeString(strings.Map(visible, a))
+		}
 	}
-	n, err := strings.NewReplacer("font-family:Liberation Sans;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;").WriteString(w, b.String())
-	return int64(n), err
+	fmt.Fprintf(&d.body, format+"\n", args...)
 }
 
-// Sans is the text of plots.
-func Sans(points float64) draw.TextStyle {
-	return draw.TextStyle{Color: color.Black, Handler: plot.DefaultTextHandler,
-		Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: vg.Points(points)}}
+// visible lets no character through that XML forbids, or that turns a line around.
+func visible(r rune) rune {
+	if unicode.In(r, unicode.Cc, unicode.Cf) {
+		return '?'
+	}
+	return r
+}
+
+func number(v float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
+}
+
+// Text writes one line; anchor is start, middle or end.
+func (d *Drawing) Text(x, y, size float64, anchor, class, text string) {
+	d.Add(`<text class="%s" x="%s" y="%s" font-size="%s" text-anchor="%s">%s</text>`,
+		class, x, y, size, anchor, text)
+}
+
+// Square fills a square with a class of Style, or with a colour of its own that begins with #.
+func (d *Drawing) Square(x, y, side float64, fill, tip string) {
+	how := "class"
+	if strings.HasPrefix(fill, "#") {
+		how = "fill"
+	}
+	d.Add(`<rect x="%s" y="%s" width="%s" height="%[3]s" `+how+`="%s">`+title(tip)+`</rect>`, x, y, side, fill, tip)
+}
+
+// Inline is the drawing as an element of a page.
+func (d *Drawing) Inline() template.HTML {
+	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 %s %s\" role=\"img\" aria-label=\"%s\">\n%s</svg>",
+		number(d.Width), number(d.Height), template.HTMLEscapeString(strings.Map(visible, d.Title)), d.body.String()))
+}
+
+// title is the format of what an element says when it is pointed at, if anything.
+func title(tip string) string {
+	if tip == "" {
+		return "%s"
+	}
+	return "<title>%s</title>"
+}
+
+// textWidth is about what a line takes: a viewer has a font of its own.
+func textWidth(text string, size float64) float64 {
+	return 0.56 * size * float64(utf8.RuneCountInString(text))
+}
+
+// headerLine is the height of a line of the header.
+const headerLine = 22
+
+// File is an SVG file: a title, the series by their colours and glyphs, and drawings in rows.
+func File(title string, series []Series, rows [][]*Drawing) []byte {
+	all := &Drawing{Width: 500, Height: 12}
+	if title != "" {
+		all.Height += headerLine
+		all.Text(12, all.Height-4, 17, "start", "fg", title)
+		all.Width = max(all.Width, 24+textWidth(title, 17))
+	}
+	for _, s := range series {
+		all.Height += headerLine
+		y := all.Height - 8
+		all.Add(`<g class="%s" stroke-width="%s"><line x1="12" x2="44" y1="%s" y2="%[3]s"/>`, s.Class, s.Width, y)
+		if s.Radius > 0 {
+			all.glyph(s, 28, y, "")
+		}
+		all.Add(`</g>`)
+		all.Text(52, y+4, 14, "start", "fg", s.Name)
+		all.Width = max(all.Width, 64+textWidth(s.Name, 14))
+	}
+	all.Height += 8
+	for _, row := range rows {
+		x, high := 8.0, 0.0
+		for _, d := range row {
+			all.Add(`<g transform="translate(%s %s)">`, x, all.Height)
+			all.body.WriteString(d.body.String())
+			all.Add(`</g>`)
+			x, high = x+d.Width+10, max(high, d.Height)
+		}
+		all.Width, all.Height = max(all.Width, x), all.Height+high+8
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%s\" height=\"%s\" viewBox=\"0 0 %[1]s %[2]s\"", number(all.Width), number(all.Height))
+	b.WriteString(" font-family=\"Liberation Sans,Arial,Helvetica,sans-serif\">\n<style>\n")
+	b.WriteString(Style(func(name string) string { return colours[name] }))
+	b.WriteString("\n</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" + all.body.String() + "</svg>\n")
+	return []byte(b.String())
 }

@@ -1,23 +1,74 @@
 package picture
 
 import (
+	"encoding/xml"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
-// Each colour is readable on white: WCAG's contrast of graphics.
+// Each colour of a series is readable on white: WCAG's contrast of graphics.
 func TestContrast(t *testing.T) {
-	linear := func(c uint8) float64 {
-		x := float64(c) / 255
-		if x <= 0.04045 {
-			return x / 12.92
+	for i := range Slots {
+		var c [3]uint8
+		if _, err := fmt.Sscanf(colours[fmt.Sprint("c", i)], "#%02x%02x%02x", &c[0], &c[1], &c[2]); err != nil {
+			t.Fatal(err)
 		}
-		return math.Pow((x+0.055)/1.055, 2.4)
-	}
-	for _, c := range Palette {
-		l := 0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B)
+		l := 0.0
+		for k, weight := range []float64{0.2126, 0.7152, 0.0722} {
+			if x := float64(c[k]) / 255; x <= 0.04045 {
+				l += weight * x / 12.92
+			} else {
+				l += weight * math.Pow((x+0.055)/1.055, 2.4)
+			}
+		}
 		if contrast := 1.05 / (l + 0.05); contrast < 3 {
 			t.Errorf("%v: %.2f", c, contrast)
+		}
+	}
+}
+
+func TestTicks(t *testing.T) {
+	for _, tc := range []struct {
+		ticks []Tick
+		want  string
+	}{
+		{Binary(0.87, 1.2e6), "1 16 256 4096 64Ki 1Mi"},
+		{Binary(55, 75000), "64 256 1024 4096 16Ki 64Ki"},
+		{Binary(4000, 70000), "4096 8192 16Ki 32Ki 64Ki"},
+		{Binary(70, 120), "70 120"}, // no power between
+		{Even(0, 14, 1, 8), "0 2 4 6 8 10 12 14"},
+		{Even(0, 1, 1, 8), "0 1"},
+		{Even(0, 120, 20, 8), "0 20 40 60 80 100 120"},
+		{Even(0, 1e6, 20, 8), "0 200000 400000 600000 800000 1e+06"},
+		{Even(0.55, 1.32, 0.1, 6), "0.6 0.8 1 1.2"},
+	} {
+		var labels []string
+		for _, tick := range tc.ticks {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != tc.want {
+			t.Errorf("%s, want %s", got, tc.want)
+		}
+	}
+}
+
+// A file is sound XML whatever a text has in it, wide enough for its longest line, and its points
+// stand where they belong: one at the lower left corner of the axes, one at the upper right.
+func TestFile(t *testing.T) {
+	p := Plot{Title: "a<b>\x1b[31m\u202e", Width: 300, Height: 200, X: Axis{Lo: 1, Hi: 1024, Log: true}, Y: Axis{Hi: 10},
+		Lines: []Line{{Series{"s", "s1", 0, 1, 2}, []Point{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true}, {X: 1024, Y: 10, Lo: 9, Hi: 10}}}}}
+	text := string(File(strings.Repeat("long ", 40), []Series{{Name: "s", Class: "s1"}}, [][]*Drawing{{p.Draw(), p.Draw()}}))
+	var svg struct {
+		Width float64 `xml:"width,attr"`
+	}
+	if err := xml.Unmarshal([]byte(text), &svg); err != nil || svg.Width < 1500 {
+		t.Errorf("%v, %g wide", err, svg.Width)
+	}
+	for want, times := range map[string]int{">a&lt;b&gt;?[31m?<": 2, "<title>?</title>": 2, `<polyline points="48,162"/>`: 2, `<polyline points="170,94 292,26"/>`: 2} {
+		if n := strings.Count(text, want); n != times {
+			t.Errorf("%s stands %d times in\n%s", want, n, text)
 		}
 	}
 }

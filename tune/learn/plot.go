@@ -2,12 +2,7 @@ package learn
 
 import (
 	"fmt"
-	"image/color"
-	"io"
 	"math"
-
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"normbench/internal/picture"
 	"normbench/kernels"
@@ -84,105 +79,83 @@ func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel)
 	return panels
 }
 
-// The measures of a picture, in points.
+// The measures of a picture, in pixels.
 const (
-	side               = 12 // of a square
-	panelLeft          = 52
-	panelTop           = 40
-	panelRight, bottom = 22, 26
+	side                = 16 // of a square
+	panelLeft, panelTop = 56, 44
 )
 
-// A shade is a colour for each value up to it. All of them are dark enough on white, and differ in lightness.
-type shade struct {
-	most float64
-	c    color.Color
-}
-
-var (
-	regretShades = []shade{{1.01, grey(0xd9, 0xe8, 0xf6)}, {1.02, grey(0x9e, 0xc5, 0xe8)}, {1.05, grey(0x4f, 0x93, 0xc9)},
-		{1.10, grey(0x1c, 0x5c, 0x9c)}, {math.Inf(1), grey(0x8c, 0x1d, 0x18)}}
-	speedShades = []shade{{50, grey(0x8c, 0x1d, 0x18)}, {70, grey(0x1c, 0x5c, 0x9c)}, {85, grey(0x4f, 0x93, 0xc9)},
-		{95, grey(0x9e, 0xc5, 0xe8)}, {math.Inf(1), grey(0xd9, 0xe8, 0xf6)}}
-	unmeasured = grey(0xf2, 0xf2, 0xf2)
-)
-
-func grey(r, g, b uint8) color.Color { return color.RGBA{r, g, b, 0xff} }
-
-func colour(shades []shade, v float64) color.Color {
-	for _, s := range shades {
-		if v <= s.most {
-			return s.c
-		}
-	}
-	return color.Black
-}
-
-// Plot draws a map: for each raster its configs by their letters, the regret and the % of a copy's speed of the problems
-// measured in each cell. format is svg or png.
-func Plot(w io.Writer, format string, m *rule.Map, points []*Point, d kernels.DeviceInfo) error {
-	panels := Panels(m, points, d)
-	across, down := 1, 1
-	for _, p := range panels {
-		across, down = max(across, len(p.Raster.Rows)), max(down, len(p.Raster.Lines))
-	}
-	width, height := vg.Length(panelLeft+side*across+panelRight), vg.Length(panelTop+side*down+bottom)
-	all, write := picture.Canvas(3*width, height*vg.Length(max(len(panels), 1)), format)
-	small, title := picture.Sans(8), picture.Sans(11)
-	for i, p := range panels {
-		top := height * vg.Length(len(panels)-i)
-		for k, of := range []struct {
-			title string
-			fill  func(s Square) color.Color
-		}{
-			{"configs by letter", func(s Square) color.Color { return hue(s.Number) }},
-			{"regret: up to 1, 2, 5, 10%, more in red", func(s Square) color.Color { return colour(regretShades, s.Regret) }},
-			{"% of a copy's speed: below 50 in red, 70, 85, 95", func(s Square) color.Color { return colour(speedShades, s.Percent) }},
-		} {
-			left := width * vg.Length(k)
-			all.FillText(title, vg.Point{X: left + panelLeft, Y: top - 14}, p.Title)
-			all.FillText(small, vg.Point{X: left + panelLeft, Y: top - 26}, of.title)
-			for _, s := range p.Squares {
-				x, y := left+panelLeft+side*vg.Length(s.Cell), top-panelTop-side*vg.Length(s.Line+1)
-				c := of.fill(s)
-				if k > 0 && (s.Problems == 0 || k == 2 && s.Percent == 0) {
-					c = unmeasured
-				}
-				all.FillPolygon(c, []vg.Point{{X: x, Y: y}, {X: x + side - 1, Y: y}, {X: x + side - 1, Y: y + side - 1}, {X: x, Y: y + side - 1}})
-				if k == 0 {
-					all.FillText(small, vg.Point{X: x + 3, Y: y + 3}, p.Raster.Lines[s.Line].Cells[s.Cell:s.Cell+1])
-				}
+// Draw draws a panel three times: its configs by their letters, the regret and the % of a copy's speed
+// of the problems measured in each cell.
+func (p *Panel) Draw(d kernels.DeviceInfo) (list []*picture.Drawing) {
+	shade := func(v float64, limits ...float64) string {
+		for i, limit := range limits {
+			if v < limit != (limits[0] > limits[1]) {
+				return fmt.Sprint("m", i)
 			}
-			axes(all, p.Raster, left, top, small, d)
 		}
+		return fmt.Sprint("m", len(limits))
 	}
-	_, err := write.WriteTo(w)
-	return err
+	for _, what := range []struct {
+		title string
+		fill  func(s Square) string
+	}{
+		{"configs by letter", func(s Square) string { return hue(s.Number) }},
+		{"regret: up to 1, 2, 5, 10%, more in red", func(s Square) string { return shade(100*(s.Regret-1), 10, 5, 2, 1) }},
+		{"% of a copy's speed: below 50 in red, 70, 85, 95", func(s Square) string { return shade(s.Percent, 50, 70, 85, 95) }},
+	} {
+		x := &picture.Drawing{Title: p.Title + ": " + what.title, Width: max(330, panelLeft+side*float64(len(p.Raster.Rows))+20),
+			Height: panelTop + side*float64(len(p.Raster.Lines)) + 40}
+		x.Text(panelLeft, 16, 14, "start", "fg", p.Title)
+		x.Text(panelLeft, 34, 12, "start", "dim", what.title)
+		for _, s := range p.Squares {
+			left, top := panelLeft+side*float64(s.Cell), panelTop+side*float64(s.Line)
+			fill, letters := what.fill(s), len(list) == 0
+			tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", s.MLo, s.MHi, s.NLo, s.NHi, s.Variant, s.Problems)
+			if s.Problems > 0 {
+				tip += fmt.Sprintf(", regret %.1f%%, %.0f%% of a copy's speed", 100*(s.Regret-1), s.Percent)
+			}
+			if !letters && (s.Problems == 0 || len(list) == 2 && s.Percent == 0) {
+				fill, tip = "none", ""
+			}
+			x.Square(left, top, side-1, fill, tip)
+			if letters {
+				x.Add(`<text x="%s" y="%s" font-size="11" text-anchor="middle" style="fill:#000">%s</text>`, left+side/2-.5, top+12, p.Raster.Lines[s.Line].Cells[s.Cell:s.Cell+1])
+			}
+		}
+		// Every other line has its first columns, every fourth cell its first rows.
+		for line := 0; line < len(p.Raster.Lines); line += 2 {
+			x.Text(panelLeft-4, panelTop+side*float64(line)+12, 11, "end", "dim", fmt.Sprint(p.Raster.Lines[line].From))
+		}
+		for cell := 0; cell < len(p.Raster.Rows); cell += 4 {
+			lo := int64(1)
+			if cell > 0 {
+				lo = p.Raster.Rows[cell-1].Last(d.SMs) + 1
+			}
+			x.Text(panelLeft+side*float64(cell), x.Height-26, 11, "start", "dim", fmt.Sprint(lo))
+		}
+		x.Text(panelLeft, x.Height-10, 11, "start", "dim", "rows from; down: columns from")
+		list = append(list, x)
+	}
+	return list
 }
 
-// axes name the first columns of every other line, and the first rows of every fourth cell.
-func axes(all draw.Canvas, r *rule.Raster, left, top vg.Length, small draw.TextStyle, d kernels.DeviceInfo) {
-	for line := 0; line < len(r.Lines); line += 2 {
-		label := fmt.Sprint(r.Lines[line].From)
-		all.FillText(small, vg.Point{X: left + panelLeft - 4 - vg.Length(5*len(label)), Y: top - panelTop - side*vg.Length(line+1) + 3}, label)
+// Plot draws a map as an SVG file.
+func Plot(m *rule.Map, points []*Point, d kernels.DeviceInfo) []byte {
+	var rows [][]*picture.Drawing
+	for _, p := range Panels(m, points, d) {
+		rows = append(rows, p.Draw(d))
 	}
-	y := top - panelTop - side*vg.Length(len(r.Lines)) - 11
-	for cell := 0; cell < len(r.Rows); cell += 4 {
-		lo := int64(1)
-		if cell > 0 {
-			lo = r.Rows[cell-1].Last(d.SMs) + 1
-		}
-		all.FillText(small, vg.Point{X: left + panelLeft + side*vg.Length(cell), Y: y}, fmt.Sprintf("%d", lo))
-	}
-	all.FillText(small, vg.Point{X: left + panelLeft, Y: y - 10}, "rows from; down: columns from")
+	return picture.File("", nil, rows)
 }
 
 // hue is a light colour of its own for each of a legend's configs: letters tell those apart that are alike.
-func hue(n int) color.Color {
+func hue(n int) string {
 	h := math.Mod(float64(n)*0.618034, 1) * 6
 	light := 0.93 - 0.12*float64(n%3)
-	f := func(k float64) uint8 {
+	f := func(k float64) int {
 		x := math.Mod(h+k, 6)
-		return uint8(255 * light * (1 - 0.35*min(max(math.Abs(x-3)-1, 0), 1)))
+		return int(255 * light * (1 - 0.35*min(max(math.Abs(x-3)-1, 0), 1)))
 	}
-	return color.RGBA{f(0), f(4), f(2), 0xff}
+	return fmt.Sprintf("#%02x%02x%02x", f(0), f(4), f(2))
 }

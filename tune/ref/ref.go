@@ -17,7 +17,7 @@ import (
 const (
 	RunHelp  = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best"
 	SideHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, " +
-		"#preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, FILE.csv#COLUMN of published times, " +
+		"#preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, " +
 		"compare-RUN.json#A or #B, or tuned:FILE"
 )
 

@@ -3,6 +3,7 @@ package ref
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,21 +15,45 @@ import (
 	"normbench/tune"
 )
 
-// Side reads a recorded operand: records with an optional selector, a tuned table, published
-// times, or an arm of a live compare.
+// NameOf is an operand's name in the legend of plots: in words, or without the folders in it.
+func NameOf(text string) string {
+	file, selector, selects := strings.Cut(text, "#")
+	table, tuned := strings.CutPrefix(text, "tuned:")
+	switch {
+	case text == "base" || selector == "base":
+		return "normbench default"
+	case text == "peer:"+Best || selector == "peers":
+		return "best other library"
+	case tuned && filepath.Base(table) == tune.FileName:
+		return "normbench tuned"
+	case tuned:
+		return "tuned:" + filepath.Base(table)
+	case selects:
+		return filepath.Base(file) + "#" + selector
+	case strings.Contains(file, "results/") || slices.Contains([]string{".json", ".jsonl"}, textfile.Ext(file)):
+		return filepath.Base(file)
+	}
+	return text
+}
+
+// Side reads a recorded operand: records with an optional selector, a tuned table, or an arm of
+// a live compare.
 func (s *Scope) Side(text string) (side report.Side, notes []string, err error) {
+	side, notes, err = s.read(text)
+	side.Name = NameOf(text)
+	return side, notes, err
+}
+
+func (s *Scope) read(text string) (side report.Side, notes []string, err error) {
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
 		side, err = tableSide(text, path)
 		return side, nil, err
 	}
 	path, selector, selects := strings.Cut(text, "#")
-	switch ext := textfile.Ext(path); {
+	switch {
 	case selects && selector == "":
 		return side, nil, hint.Errorf(SideHelp, "nothing stands behind the # of %s", text)
-	case ext == ".csv":
-		side, err = report.ReadPublished(path, selector)
-		return side, nil, err
-	case ext == ".json":
+	case textfile.Ext(path) == ".json":
 		side, err = s.arm(text, path, selector)
 		return side, nil, err
 	}
@@ -73,15 +98,14 @@ func (s *Scope) Keep(path string, f *record.File) {
 	s.files[path] = f
 }
 
-// Facts are what the cells of sides were measured on, as far as their files have been read.
-func (s *Scope) Facts(sides ...report.Side) []report.Fact {
+// RunsOf are those of the cells of sides, as far as their files have been read.
+func (s *Scope) RunsOf(sides ...report.Side) (runs []*record.Run) {
 	used := map[string]bool{}
 	for _, side := range sides {
 		for _, c := range side.Cells {
 			used[c.Run] = true
 		}
 	}
-	var runs []*record.Run
 	for _, f := range s.files {
 		for _, r := range f.Runs {
 			if used[r.ID] {
@@ -91,7 +115,7 @@ func (s *Scope) Facts(sides ...report.Side) []report.Fact {
 		}
 	}
 	slices.SortFunc(runs, func(a, b *record.Run) int { return a.Time.Compare(b.Time) })
-	return report.Facts(runs...)
+	return runs
 }
 
 func (s *Scope) arm(text, path, selector string) (report.Side, error) {
