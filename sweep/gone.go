@@ -33,7 +33,7 @@ func doubtful(err error) *kernels.Failure {
 // error is a *kernels.Gone.
 func (v *visitor) doubt(h *uncertain, f *kernels.Failure) error {
 	if v.held != nil {
-		return v.gone(h.job.Problem, f)
+		return gone(v.dev, h.job.Problem, f)
 	}
 	v.held = h
 	return nil
@@ -58,7 +58,7 @@ func (v *visitor) stands(p kernels.Problem) {
 // show whether the device works.
 func (v *visitor) prove(ctx context.Context) error {
 	if v.good == nil {
-		return v.gone(v.held.job.Problem, v.held.job.failure)
+		return gone(v.dev, v.held.job.Problem, v.held.job.failure)
 	}
 	for try := 0; ; try++ {
 		err := v.runStream(ctx, *v.good)
@@ -69,7 +69,7 @@ func (v *visitor) prove(ctx context.Context) error {
 		case f == nil || ctx.Err() != nil:
 			return err
 		case try > 0 || f.Status == kernels.StatusTimeout:
-			return v.gone(*v.good, f)
+			return gone(v.dev, *v.good, f)
 		}
 	}
 }
@@ -94,20 +94,10 @@ func runStream(ctx context.Context, r *kernels.Registry, dev kernels.Device, p k
 	return err
 }
 
-// openTwice opens a problem, and tries again where the device says that it failed and lives: a
-// failure of the moment would be recorded as the problem's.
-func openTwice(ctx context.Context, dev kernels.Device, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	b, err := dev.Open(ctx, p, seed)
-	var f *kernels.Failure
-	if errors.As(err, &f) && doubtful(err) == nil && ctx.Err() == nil {
-		return dev.Open(ctx, p, seed)
-	}
-	return b, err
-}
-
-func (v *visitor) gone(p kernels.Problem, f *kernels.Failure) error {
-	g := &kernels.Gone{Device: v.run.info.Name, Reason: fmt.Sprintf("opening %s: %s", p, f.Reason)}
-	if s, ok := v.dev.(fmt.Stringer); ok {
+// gone is the error of a device that opens a problem no more.
+func gone(dev kernels.Device, p kernels.Problem, f *kernels.Failure) error {
+	g := &kernels.Gone{Device: dev.Info().Name, Reason: fmt.Sprintf("opening %s: %s", p, f.Reason)}
+	if s, ok := dev.(fmt.Stringer); ok {
 		g.Device = s.String()
 	}
 	return g
@@ -123,9 +113,7 @@ func (r *run) giveBack(j *job) {
 	j.announced = nil
 	r.queue = append(r.queue, j)
 	r.change.Broadcast()
-	if r.o.Search != nil {
-		r.searched.toCome += len(j.Variants)
-	}
+	r.searched.toCome += len(j.Variants)
 }
 
 // retire takes note of a device that is gone, with err, and of what it was at.

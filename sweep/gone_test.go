@@ -12,7 +12,6 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
-	"normbench/kernels/families"
 	"normbench/sweep/search"
 )
 
@@ -182,7 +181,7 @@ func TestRunHangsOnce(t *testing.T) {
 
 // A failure of opening that a device lives on from has a second try; one that stays is the problem's.
 func TestOpenTwice(t *testing.T) {
-	p := testDuel(t, families.New()).Problem
+	p := tasks(t, 1, pool[0])[0].Problem
 	for fails, opens := range map[int]int{0: 1, 1: 2, 9: 2} {
 		f := &devicetest.Fake{OpenError: func(_ kernels.Problem, attempt int) error {
 			if attempt < fails {

@@ -45,19 +45,17 @@ func (m *measurer) Refuse(v kernels.Variant, incumbent float64) string {
 	return ""
 }
 
-// remember keeps the resources of a variant's code.
-func (m *measurer) remember(v kernels.Variant, c *kernels.Check) {
-	run := m.v.run
-	_, _, plan, err := run.registry.Resolve(m.j.Problem, v, run.info)
-	if err != nil {
+// remember keeps the resources of a plan's code, for searches.
+func (r *run) remember(plan kernels.Plan, c *kernels.Check) {
+	if r.o.Search == nil {
 		return
 	}
-	run.mu.Lock()
-	defer run.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, l := range plan.Launches {
-		for _, r := range c.Resources {
-			if r.Stage == l.Stage {
-				run.searched.code[codeOf(l)] = r
+		for _, x := range c.Resources {
+			if x.Stage == l.Stage {
+				r.searched.code[codeOf(l)] = x
 			}
 		}
 	}

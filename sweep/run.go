@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/sweep/record"
+	"normbench/sweep/search"
 	"normbench/sweep/stats"
 )
 
@@ -153,11 +153,12 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	return run.sum, cmp.Or(sinkErr, devErr, run.unfinished())
 }
 
-// Left counts the variants of tasks that a sink with these keys does not hold.
-func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, pr record.Protocol, keys Keys) (int, error) {
-	run := &run{registry: r, sink: held{keys}, o: Options{Run: record.Run{Protocol: pr}}, info: d, identity: families.NewIdentity(r, d.Kind)}
-	err := run.layOut(tasks)
-	return run.total, err
+// Left counts what a run with these options has still to do, where its sink has these keys: the
+// variants, and their problems.
+func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys Keys) (variants, problems int, err error) {
+	run := &run{registry: r, sink: held{keys}, o: o, info: d, identity: families.NewIdentity(r, d.Kind)}
+	err = run.layOut(tasks)
+	return run.searched.toCome, len(run.queue), err
 }
 
 // held is a Sink that only knows what it holds.
@@ -197,33 +198,52 @@ type run struct {
 
 // layOut queues what the sink does not hold.
 func (r *run) layOut(tasks []Task) error {
+	missing := r.missing
 	if r.o.Search != nil {
-		return r.layOutSearch(tasks)
+		if err := r.startSearch(); err != nil {
+			return err
+		}
+		missing = r.unsearched
 	}
 	for _, t := range tasks {
-		j := &job{Task: t}
-		for _, v := range t.Variants {
-			code, err := r.code(t.Problem, v)
-			if err != nil {
-				return err
-			}
-			key := record.Key(t.Problem, v, r.info, code.String(), r.o.Run.Protocol)
-			if s, ok := r.sink.Status(key); ok && (s == kernels.StatusOK || !r.o.RetryFailed) {
-				r.sum.Skipped++
-				continue
-			}
-			j.left = append(j.left, v)
+		left, err := missing(t)
+		if err != nil {
+			return err
 		}
-		if len(j.left) > 0 && r.o.Contest != nil {
-			r.sum.Skipped -= len(j.Variants) - len(j.left)
-			j.left = j.Variants
-		}
-		if len(j.left) > 0 {
-			r.queue = append(r.queue, j)
-			r.total += len(j.left)
+		if len(left) > 0 {
+			r.queue = append(r.queue, &job{Task: t, left: left})
+			r.searched.toCome += len(left)
 		}
 	}
+	if r.total = r.searched.toCome; r.o.Search != nil {
+		r.total = len(r.queue)
+		return CheckBudget(r.o.Search.Budget, r.total)
+	}
 	return nil
+}
+
+// missing are the variants of a task that the sink does not hold; of a contest all, if one is missing.
+func (r *run) missing(t Task) (left []kernels.Variant, err error) {
+	for _, v := range t.Variants {
+		code, err := r.code(t.Problem, v)
+		if err != nil {
+			return nil, err
+		}
+		if !r.holds(record.Key(t.Problem, v, r.info, code.String(), r.o.Run.Protocol)) {
+			left = append(left, v)
+		}
+	}
+	if len(left) > 0 && r.o.Contest != nil {
+		left = t.Variants
+	}
+	r.sum.Skipped += len(t.Variants) - len(left)
+	return left, nil
+}
+
+// holds says whether the sink has a record that need not be made again.
+func (r *run) holds(key string) bool {
+	s, ok := r.sink.Status(key)
+	return ok && (s == kernels.StatusOK || !r.o.RetryFailed)
 }
 
 // code identifies what a variant runs on the run's kind of device.
@@ -377,7 +397,6 @@ type visitor struct {
 	dev    kernels.Device
 	out    chan<- finished // read until all visitors are done, so a send gets through
 	warmed bool
-	sensed time.Time        // when the device last said that it is fit
 	noise  float64          // relative standard deviation of a launch of the last stream
 	held   *uncertain       // what failed last, until the device has shown that it stands
 	good   *kernels.Problem // whose stream ran last
@@ -418,360 +437,73 @@ func (v *visitor) work(ctx context.Context) error {
 	}
 }
 
+// prefetch announces what a job visits first: all of a grid's variants, of a search what is visited
+// whatever the strategy, and the winners of the problems nearby so far.
 func (v *visitor) prefetch(j *job) {
-	if v.run.o.Search != nil {
-		v.prefetchSearch(j)
-		return
+	vs := []kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}
+	if o := v.run.o.Search; o != nil {
+		vs = append(append(vs, j.Base), j.Keep...)
+		for _, i := range o.Known.Winners(&search.Space{Problem: j.Problem, Variants: j.Variants}, 4) {
+			vs = append(vs, j.Variants[i])
+		}
+	} else {
+		vs = append(vs, j.left...)
 	}
-	v.dev.Prefetch(j.Problem, append([]kernels.Variant{{Family: v.run.registry.StreamOf(j.Problem)}}, j.left...))
+	v.dev.Prefetch(j.Problem, vs)
 }
 
-// do measures one job, opening its problem again whenever a variant has taken
-// the device's state with it.
+// do measures one job.
 func (v *visitor) do(ctx context.Context, j *job) error {
-	switch {
-	case v.run.o.Search != nil:
-		return v.search(ctx, j)
-	case v.run.o.Contest != nil:
-		return v.contest(ctx, j)
+	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(), Session: &Session{
+		Device: v.dev, Registry: v.run.registry, Problem: j.Problem, Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed}}
+	defer m.Close()
+	defer m.spend()
+	var suspect *finished // a record that counts once the device stands again
+	believe := func() {
+		if suspect != nil {
+			v.out <- *suspect
+			suspect, j.left = nil, j.left[1:]
+		}
 	}
-	var bench kernels.Bench
-	defer func() {
-		if bench != nil {
-			bench.Close()
-		}
-	}()
-	var stream float64
-	var suspect *finished     // a record that counts once the device stands again
-	var again kernels.Variant // has its second try, as the first failed beside it
-	for len(j.left) > 0 {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if bench == nil {
-			var err error
-			bench, stream, err = v.open(ctx, j, len(j.left))
-			f := doubtful(err)
-			switch {
-			case err == nil:
-			case f == nil || ctx.Err() != nil:
-				if !errors.As(err, &f) || ctx.Err() != nil {
-					return err
-				}
-				v.unopened(j, nil, f)
-				return nil
-			case f.Status == kernels.StatusTimeout && suspect != nil && suspect.recs[0].Status == f.Status:
-				return v.gone(j.Problem, f)
-			default:
-				j.failure = f
-				return v.doubt(&uncertain{j, func() { v.unopened(j, suspect, f) }}, f)
-			}
-			if suspect != nil {
-				v.out <- *suspect
-				suspect, j.left = nil, j.left[1:]
-				continue
-			}
-		}
-		start := time.Now()
-		rec, busy, err := v.measure(ctx, bench, j, j.left[0])
-		doubted := false
-		var f *kernels.Failure
+	for {
+		err := m.begin(ctx)
+		f := FailureOf(err)
+		unopened := func() { believe(); m.unopened(f) }
 		switch {
-		case err != nil && ctx.Err() != nil:
-			// Whatever it says, it may be the stopping that did it: a record of
-			// that would keep the variant from ever being measured.
-			return err
-		case beside(err) && again != j.left[0]:
-			again = j.left[0]
-			bench.Close()
-			bench = nil
-			continue
-		case errors.As(err, &f):
-			if rec == nil {
-				rec, doubted = v.failed(j, j.left[0], f), doubtful(err) != nil
-			}
-			if f.Broken {
-				bench.Close()
-				bench = nil
-			}
-		case err != nil:
-			return err
+		case ctx.Err() != nil:
+			return cmp.Or(err, ctx.Err())
+		case doubtful(err) == nil:
+		case f.Status == kernels.StatusTimeout && suspect != nil && suspect.recs[0].Status == f.Status:
+			return gone(v.dev, j.Problem, f)
+		default:
+			j.failure = f
+			return v.doubt(&uncertain{j, unopened}, f)
 		}
-		rec.StreamUS = stream
-		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-		done := finished{recs: []*record.Record{rec}, busy: busy, left: len(j.left) - 1}
+		if err == nil {
+			believe()
+			suspect, err = m.measure(ctx)
+			f = FailureOf(err)
+		}
 		switch {
-		case !doubted || bench != nil:
-			v.out <- done
-			j.left = j.left[1:]
-		case done.left > 0:
-			suspect = &done
-		default: // the next job will show, or prove
-			v.held = &uncertain{j, func() { v.out <- done }}
+		case f != nil && ctx.Err() == nil:
+			unopened()
+			return nil
+		case err != nil || suspect == nil:
+			return err
+		case len(j.left) == 1: // the next job will show, or prove
+			v.held = &uncertain{j, believe}
 			return nil
 		}
 	}
-	return nil
 }
 
-// unopened sends the records of a job whose problem cannot be put on the device: all that
-// is left of it fails, but for the first where it has a record of its own.
-func (v *visitor) unopened(j *job, first *finished, f *kernels.Failure) {
-	for i, variant := range j.left {
-		if i == 0 && first != nil {
-			v.out <- *first
-			continue
-		}
-		rec := v.failed(j, variant, kernels.Failf(f.Status, "opening the problem: %s", f.Reason))
-		v.out <- finished{recs: []*record.Record{rec}, left: len(j.left) - i - 1}
+// measure measures the job on its open problem. The suspect is for grid.
+func (m *measurer) measure(ctx context.Context) (suspect *finished, err error) {
+	switch o := m.v.run.o; {
+	case o.Search != nil:
+		return nil, m.search(ctx)
+	case o.Contest != nil:
+		return nil, m.contest(ctx)
 	}
+	return m.grid(ctx)
 }
-
-// open puts the job's problem on the device and measures its stream, in
-// microseconds, with left variants still to come. A second try is made where the
-// device fails.
-func (v *visitor) open(ctx context.Context, j *job, left int) (kernels.Bench, float64, error) {
-	for try := 0; ; try++ {
-		bench, stream, err := v.tryOpen(ctx, j, left)
-		if err == nil {
-			v.stands(j.Problem)
-			return bench, stream, nil
-		}
-		var f *kernels.Failure
-		if !errors.As(err, &f) || try > 0 || f.Status == kernels.StatusTimeout {
-			return nil, 0, err
-		}
-	}
-}
-
-func (v *visitor) tryOpen(ctx context.Context, j *job, left int) (kernels.Bench, float64, error) {
-	if err := v.prepare(ctx, j.Problem, kernels.Variant{Family: v.run.registry.StreamOf(j.Problem)}); err != nil {
-		return nil, 0, err
-	}
-	leave, err := v.enter(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer leave()
-	bench, err := openTwice(ctx, v.dev, j.Problem, v.run.o.Seed)
-	if err != nil {
-		return nil, 0, err
-	}
-	stream, err := v.stream(ctx, bench, j, left)
-	if err != nil {
-		bench.Close()
-		return nil, 0, err
-	}
-	return bench, stream, nil
-}
-
-// stream measures and records the stream on an open problem. The first time it
-// also warms the device up: clocks rise under load, so it repeats until two
-// visits in a row agree within 1%, or for a second.
-func (v *visitor) stream(ctx context.Context, bench kernels.Bench, j *job, left int) (float64, error) {
-	variant := kernels.Variant{Family: v.run.registry.StreamOf(j.Problem)}
-	_, variant, _, err := v.run.registry.Resolve(j.Problem, variant, v.run.info)
-	if err != nil {
-		return 0, err
-	}
-	start := time.Now()
-	check, err := bench.Check(ctx, variant, 1)
-	if err != nil {
-		return 0, err
-	}
-	if !check.OK() {
-		return 0, fmt.Errorf("the stream of %s: %s", j.Problem, check.Reason())
-	}
-	pr := v.run.o.Run.Protocol
-	o := pr.TimeOptions(pr.Samples + pr.Discard)
-	t, err := bench.Time(ctx, variant, o)
-	busy := t.Busy
-	for last := 0.0; err == nil && !v.warmed; {
-		m := stats.Median(t.Seconds)
-		v.warmed = settled(last, m) || time.Since(start) > time.Second
-		last = m
-		t, err = bench.Time(ctx, variant, o)
-		busy += t.Busy
-	}
-	if err != nil {
-		return 0, err
-	}
-	rec := v.record(j, variant, kernels.StatusOK)
-	rec.Family = record.Stream
-	rec.Check = &check
-	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
-	us := stats.Median(rec.SamplesUS)
-	rec.StreamUS = us
-	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
-	if s, ok := v.dev.(kernels.Sensor); ok {
-		state, err := s.Sense(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if state.ClockMHz > 0 {
-			rec.State = &state
-		}
-	}
-	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-	v.out <- finished{recs: []*record.Record{rec}, busy: busy + check.Busy, left: left, stream: true}
-	return us, nil
-}
-
-// measure checks a variant and, if it is right, times it. A record beside a *kernels.Failure lacks
-// the times of its stages only.
-func (v *visitor) measure(ctx context.Context, bench kernels.Bench, j *job, variant kernels.Variant) (*record.Record, float64, error) {
-	_, _, plan, err := v.run.registry.Resolve(j.Problem, variant, v.run.info)
-	if err != nil {
-		return nil, 0, kernels.Failf(kernels.StatusRefused, "%v", err)
-	}
-	if err := v.prepare(ctx, j.Problem, variant); err != nil {
-		return nil, 0, err
-	}
-	leave, err := v.enter(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer leave()
-	check, err := bench.Check(ctx, variant, v.run.o.Repeats)
-	if err != nil {
-		return nil, 0, err
-	}
-	busy := check.Busy
-	rec := v.record(j, variant, kernels.StatusOK)
-	rec.Check = &check
-	rec.ScratchBytes = plan.ScratchBytes()
-	if !check.OK() {
-		rec.Status, rec.Reason = kernels.StatusWrong, check.Reason()
-		return rec, busy, nil
-	}
-	pr := v.run.o.Run.Protocol
-	t, err := v.fitTime(ctx, bench, variant, pr.TimeOptions(pr.Samples+pr.Discard))
-	if err != nil {
-		return nil, 0, err
-	}
-	busy += t.Busy
-	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
-	if why := tooFast(j.Problem, v.run.info, pr, stats.Median(rec.SamplesUS)); why != "" {
-		rec.SamplesUS = nil
-		rec.Status, rec.Reason = kernels.StatusUnfit, why
-		return rec, busy, nil
-	}
-	if len(plan.Launches) > 1 && pr.StageSamples > 0 {
-		o := stageOptions(pr)
-		o.Trace = v.run.o.Trace
-		s, err := bench.Time(ctx, variant, o)
-		if err != nil {
-			return rec, busy, err
-		}
-		busy += s.Busy
-		rec.StagesBy = s.By
-		if len(s.Gaps) > 0 {
-			rec.GapUS = stats.Median(record.Micros(s.Gaps[pr.Discard:]))
-		}
-		for _, stage := range s.Stages {
-			rec.Stages = append(rec.Stages, record.Stage{Stage: stage.Stage, SamplesUS: record.Micros(stage.Seconds[pr.Discard:])})
-		}
-	}
-	return rec, busy, nil
-}
-
-// MinClock is the share of its full clock below which a device's times are
-// rejected, as nvbench does.
-const MinClock = 0.75
-
-// A sensing is what sensors failed with behind a variant that was timed: no fault of the
-// variant, which gets another try.
-type sensing struct{ error }
-
-func (s *sensing) Unwrap() error { return s.error }
-
-// beside says whether an error says nothing about the variant that was to run.
-func beside(err error) bool {
-	var f *kernels.Failure
-	return errors.As(err, new(*sensing)) || errors.As(err, &f) && f.Before
-}
-
-// fitFor is how long a device counts as fit. Each round of the finals asks anew.
-const fitFor = 50 * time.Millisecond
-
-// fitTime is bench.Time, again where the device was not fit for it: shared,
-// throttled, or at a low clock. After a few tries the variant is unfit. Asking takes as long
-// as a short visit, so a device that was fit a moment ago is not asked again.
-func (v *visitor) fitTime(ctx context.Context, bench kernels.Bench, variant kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
-	const tries = 5
-	sensor, ok := v.dev.(kernels.Sensor)
-	why := ""
-	for range tries {
-		t, err := bench.Time(ctx, variant, o)
-		if err != nil || !ok || time.Since(v.sensed) < fitFor {
-			return t, err
-		}
-		state, err := sensor.Sense(ctx)
-		if err != nil {
-			return t, &sensing{err}
-		}
-		if why = state.Unfit(MinClock); why == "" {
-			v.sensed = time.Now()
-			return t, nil
-		}
-	}
-	return kernels.Timing{}, kernels.Failf(kernels.StatusUnfit, "rejected %d times: %s", tries, why)
-}
-
-func (v *visitor) record(j *job, variant kernels.Variant, s kernels.Status) *record.Record {
-	code, _ := v.run.code(j.Problem, variant) // what cannot be read was told when the job was laid out
-	return &record.Record{
-		Run:     v.run.o.Run.ID,
-		Key:     record.Key(j.Problem, variant, v.run.info, code.String(), v.run.o.Run.Protocol),
-		Time:    time.Now().UTC().Truncate(time.Millisecond),
-		Problem: j.Problem,
-		Family:  variant.Family,
-		Config:  variant.Config,
-		Base:    variant == j.Base,
-		Status:  s,
-		Source:  code.Source,
-		Launch:  code.Launch,
-		Seed:    v.run.o.Seed,
-		Bytes:   j.Problem.Bytes(),
-	}
-}
-
-func (v *visitor) failed(j *job, variant kernels.Variant, f *kernels.Failure) *record.Record {
-	rec := v.record(j, variant, f.Status)
-	rec.Reason = cmp.Or(f.Reason, "no reason given") // a record without one is refused
-	return rec
-}
-
-// stageOptions are the protocol's for the pass that times every launch.
-func stageOptions(pr record.Protocol) kernels.TimeOptions {
-	o := pr.TimeOptions(pr.StageSamples + pr.Discard)
-	o.Stages = true
-	return o
-}
-
-// tooFast says why a cold time, in microseconds, cannot be true, or is "": the
-// inputs alone would have been read faster than the memory goes. (Outputs do not
-// count: they may still be in the cache when the time is taken.)
-func tooFast(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, us float64) string {
-	if !pr.Cold || d.PeakRate == 0 {
-		return ""
-	}
-	var read int64
-	for _, t := range p.Tensors() {
-		if t.Role == kernels.Input {
-			read += t.Bytes()
-		}
-	}
-	if pr.Rotate && kernels.MaxRotation*p.Bytes() < 3*d.CacheBytes {
-		return "" // too small to be cold by rotation
-	}
-	if rate := float64(read) / us * 1e6; rate > float64(d.PeakRate) {
-		return fmt.Sprintf("it would have read %.0f GB/s, and the memory's peak is %.0f: warm, or miscounted", rate/1e9, float64(d.PeakRate)/1e9)
-	}
-	return ""
-}
-
-// settled says whether two visits in a row agree within 1%, which ends every
-// warm-up: clocks rise under load. There is no visit before the first, whose
-// last is 0.
-func settled(last, median float64) bool { return median > 0.99*last && median < 1.01*last }

@@ -12,17 +12,11 @@ import (
 	"normbench/kernels/devicetest"
 )
 
-// A failure to time stages costs no more than their times, in a sweep and in a duel.
+// A failure to time stages costs no more than their times.
 func TestStagesFail(t *testing.T) {
 	for _, broken := range []bool{false, true} {
-		r := registry
 		fail := func(kernels.Problem, kernels.Variant) *kernels.Failure {
 			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted", Broken: broken}
-		}
-		d := testDuel(t, r)
-		res, err := RunDuel(t.Context(), r, &devicetest.Fake{Registry: r, FailStages: fail}, d, duelOptions(6))
-		if err != nil || res.Status != kernels.StatusOK || len(res.Rounds) != 6 || res.StagesA != nil {
-			t.Errorf("a duel: %v, %+v", err, res)
 		}
 		ts := tasks(t, 3, pool[1]) // two launches each
 		sink, f := &memory{}, fake()
@@ -31,25 +25,6 @@ func TestStagesFail(t *testing.T) {
 		if rs := sink.variants(); len(rs) != 3 || sum.Failed != 0 || rs[1].Status != kernels.StatusOK || len(rs[1].SamplesUS) != 2 || rs[1].Stages != nil {
 			t.Errorf("a sweep: %+v, %d records", sum, len(rs))
 		}
-	}
-}
-
-// Where the device does not come back, Fastest says so.
-func TestFastestLost(t *testing.T) {
-	r := registry
-	d := testDuel(t, r)
-	crash := func(kernels.Problem, kernels.Variant) *kernels.Failure {
-		return &kernels.Failure{Status: kernels.StatusCrash}
-	}
-	gone := errors.New("gone")
-	f := &devicetest.Fake{Registry: r, Fail: crash, OpenError: func(_ kernels.Problem, attempt int) error {
-		if attempt > 0 {
-			return gone
-		}
-		return nil
-	}}
-	if _, err := Fastest(t.Context(), f, d.Problem, []kernels.Variant{d.A, d.A}, ColdProtocol(f.Info(), 4), 1); !errors.Is(err, gone) {
-		t.Errorf("%v, want %v", err, gone)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s again: %+v, after %+v", strategy, again, sum)
 		}
 		// A search by another budget is another search.
-		left, problems, err := LeftToSearch(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink)
+		left, problems, err := Left(registry, devicetest.H200(), ts, searching(strategy, search.Budget{Share: 0.5}), sink)
 		if err != nil || problems != 2 || left != len(ts[0].Variants)+len(ts[1].Variants) {
 			t.Errorf("left %d of %d problems, %v", left, problems, err)
 		}

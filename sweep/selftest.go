@@ -167,7 +167,7 @@ func (s *selfTest) warmUp() error {
 			return err
 		}
 		m := stats.Median(us)
-		if settled(last, m) {
+		if Settled(last, m) {
 			break
 		}
 		last = m

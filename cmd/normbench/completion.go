@@ -15,7 +15,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/report/export"
-	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/sweep/search"
 	"normbench/sweep/shapes"
 )
@@ -188,7 +188,7 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 	case "prior":
 		list = []string{"auto", "none"}
 	case "order":
-		list = []string{sweep.OrderRandom, sweep.OrderABBA}
+		list = []string{ab.OrderRandom, ab.OrderABBA}
 	case "over":
 		list = []string{"M", "N", "shape"}
 	case "color":

@@ -16,7 +16,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
 	"normbench/report"
-	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
@@ -32,7 +32,7 @@ var liveFlags = join([]cli.Flag{
 	&cli.StringFlag{Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 	&cli.IntFlag{Name: "samples", Usage: "launches kept per visit", Value: 20},
 	warmFlag, rotateFlag,
-	&cli.StringFlag{Name: "order", Usage: "order of the arms in a round: random or abba", Value: sweep.OrderRandom},
+	&cli.StringFlag{Name: "order", Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
 	&cli.Float64Flag{Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
 	seedFlag,
 	&cli.StringFlag{Name: "out", Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
@@ -55,7 +55,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if c.String("resume") != "" && c.String("out") != "" {
 		return hint.Errorf("leave out --out", "--resume keeps the run in its own file")
 	}
-	if o := c.String("order"); o != sweep.OrderRandom && o != sweep.OrderABBA {
+	if o := c.String("order"); o != ab.OrderRandom && o != ab.OrderABBA {
 		return hint.Errorf("use random or abba", "unknown --order %q", o)
 	}
 	if err := checkProblems(c); err != nil {
@@ -120,7 +120,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err := e.testTimer(dev, now); err != nil {
 		return err
 	}
-	o := sweep.DuelOptions{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, MinClock: sweep.MinClock, MaxReject: maxReject,
+	o := ab.Options{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, Rejects: maxReject,
 		More: func(cell verdict.Cell) bool { return rule.More(cell, len(all)) }}
 	start := time.Now()
 	var broken error // what ended the run early
@@ -129,10 +129,10 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			next := pairings[i+1]
 			dev.Prefetch(next.problem, append(e.candidates(next), kernels.Variant{Family: e.registry.StreamOf(next.problem)}))
 		}
-		var d sweep.Duel
-		var res *sweep.DuelResult
+		var d ab.Duel
+		var res *ab.Result
 		if d, broken = e.settle(b, e.chooser(dev, pr)); broken == nil {
-			res, broken = sweep.RunDuel(e.ctx, e.registry, dev, d, o)
+			res, broken = ab.Fight(e.ctx, e.registry, dev, d, o)
 		}
 		if broken != nil {
 			break
@@ -264,8 +264,8 @@ type pairing struct {
 }
 
 // settle makes a duel of a pairing.
-func (e *env) settle(b pairing, choose chooser) (sweep.Duel, error) {
-	d := sweep.Duel{Problem: b.problem}
+func (e *env) settle(b pairing, choose chooser) (ab.Duel, error) {
+	d := ab.Duel{Problem: b.problem}
 	for i, v := range []*kernels.Variant{&d.A, &d.B} {
 		var err error
 		if *v, err = choose(b.problem, b.of[i]); err != nil {
@@ -334,7 +334,7 @@ func (e *env) pairings(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo)
 	return pairings, nil
 }
 
-func duelLine(r *sweep.DuelResult, rule verdict.Rule) string {
+func duelLine(r *ab.Result, rule verdict.Rule) string {
 	if r.Status != kernels.StatusOK {
 		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
 	}
@@ -367,7 +367,7 @@ func (r *liveRun) judge() {
 
 // confirm compares the cells again that the gate would fail, on a device opened
 // anew: a regression counts only where both runs agree.
-func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []*ref.Ref, run *liveRun, o sweep.DuelOptions) (kernels.Device, error) {
+func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []*ref.Ref, run *liveRun, o ab.Options) (kernels.Device, error) {
 	var slower []kernels.Problem
 	for _, j := range run.Judged {
 		if j.Gate == verdict.Slower {
@@ -400,7 +400,7 @@ func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []*ref.Ref, run *
 		if !slices.Contains(slower, d.Problem) {
 			continue
 		}
-		again, err := sweep.RunDuel(e.ctx, e.registry, dev, d.Duel, o)
+		again, err := ab.Fight(e.ctx, e.registry, dev, d.Duel, o)
 		if err != nil {
 			return dev, err
 		}

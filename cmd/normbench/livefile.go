@@ -13,7 +13,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
-	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
 	"normbench/tune/ref"
@@ -29,7 +29,7 @@ type liveRun struct {
 	A       string               `json:"a"`
 	B       string               `json:"b"`
 	Rule    verdict.Rule         `json:"rule"`
-	Duels   []*sweep.DuelResult  `json:"duels"`
+	Duels   []*ab.Result         `json:"duels"`
 	Judged  []verdict.Judged     `json:"judged"` // of the duels that are ok, in their order
 	Summary verdict.Summary      `json:"summary"`
 	Gate    []gated              `json:"gate,omitempty"`

@@ -17,7 +17,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/report"
-	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
@@ -103,7 +103,7 @@ func (r *liveRun) table() *report.Table {
 		t.Header, t.Align = append(t.Header, "peer"), append(t.Align, report.Left)
 	}
 	plain := len(t.Header)
-	if len(r.Duels) == 0 || slices.ContainsFunc(r.Duels, func(d *sweep.DuelResult) bool { return d.CheckA.Main() != nil }) {
+	if len(r.Duels) == 0 || slices.ContainsFunc(r.Duels, func(d *ab.Result) bool { return d.CheckA.Main() != nil }) {
 		for _, name := range []string{"A regs", "B regs", "A CTAs/SM", "B CTAs/SM"} { // of each arm's main kernel
 			t.Header, t.Align = append(t.Header, name), append(t.Align, report.Right)
 		}
@@ -177,7 +177,7 @@ func (r *liveRun) table() *report.Table {
 }
 
 // peerOf names the peer of a duel, the one of B only where A is none.
-func peerOf(d sweep.Duel) string {
+func peerOf(d ab.Duel) string {
 	for _, v := range []kernels.Variant{d.A, d.B} {
 		if name, ok := kernels.PeerName(v.Family); ok {
 			return name
@@ -187,7 +187,7 @@ func peerOf(d sweep.Duel) string {
 }
 
 // armTimes are the times of A and of B, round by round.
-func armTimes(d *sweep.DuelResult) (a, b []float64) {
+func armTimes(d *ab.Result) (a, b []float64) {
 	for _, round := range d.Rounds {
 		a, b = append(a, round.A), append(b, round.B)
 	}
@@ -197,7 +197,7 @@ func armTimes(d *sweep.DuelResult) (a, b []float64) {
 // moved is the stage that changed most, what it took of A, and by how much more it takes of B;
 // "" where none is known to have changed. Stages are timed in a pass of their own, so they are no
 // evidence against the rounds: they are told only where all together moved as B did, slower or not.
-func moved(d *sweep.DuelResult, slower bool) (stage string, was, by float64) {
+func moved(d *ab.Result, slower bool) (stage string, was, by float64) {
 	sum := 0.0
 	agrees := func(diff float64) bool { return diff != 0 && (diff > 0) == slower }
 	for _, a := range d.StagesA {

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 )
 
@@ -25,7 +25,7 @@ func TestMoved(t *testing.T) {
 		{stages(213, 5), stages(213, 5), true, "", 0},
 		{nil, stages(1, 1), true, "", 0},
 	} {
-		d := &sweep.DuelResult{StagesA: c.a, StagesB: c.b}
+		d := &ab.Result{StagesA: c.a, StagesB: c.b}
 		if stage, _, by := moved(d, c.slower); stage != c.stage || by != c.by {
 			t.Errorf("%+v: %s %g", c, stage, by)
 		}

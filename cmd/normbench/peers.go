@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"runtime"
@@ -17,6 +16,7 @@ import (
 	"normbench/kernels/worker"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/tune/ref"
@@ -193,108 +193,59 @@ func (e *env) preparePeers(c *cli.Context, dev kernels.Device, refs []*ref.Ref) 
 	return e.prepare(c, dev, cells)
 }
 
-// chooser settles on a variant: of peers as bestPeer does, of others as an
-// autotuner would.
+// maxDeaths is how often a peer may take its process down or hang, each of which may have cost its
+// whole time limit.
+const maxDeaths = 2
+
+// chooser settles on a variant as ab.Chooser does, and says what it saw of peers.
 func (e *env) chooser(dev kernels.Device, pr record.Protocol) chooser {
 	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
-		if _, ok := kernels.PeerName(vs[0].Family); ok && len(vs) > 1 {
-			return e.bestPeer(dev, p, vs, pr)
+		alive := slices.DeleteFunc(slices.Clone(vs), func(v kernels.Variant) bool {
+			name, _ := kernels.PeerName(v.Family)
+			return e.deaths[name] >= maxDeaths
+		})
+		if len(alive) == 0 {
+			return vs[0], nil // measuring it will say why
 		}
-		return sweep.Fastest(e.ctx, dev, p, vs, pr, 1)
+		c := &ab.Chooser{Registry: e.registry, Device: dev, Protocol: pr, Seed: 1}
+		_, peer := kernels.PeerName(vs[0].Family)
+		if peer && len(alive) > 1 {
+			waiting := e.waitFor("peer:best: opening %s", p)
+			defer waiting.end()
+			c.Visiting = func(a *sweep.Arm) {
+				name, _ := kernels.PeerName(a.Variant.Family)
+				waiting.set("peer:best: timing %s on %s", name, p)
+			}
+		}
+		v, arms, err := c.Choose(e.ctx, p, alive)
+		if peer && arms != nil {
+			e.saw(p, arms)
+		}
+		return v, err
 	}
 }
 
-// How peer:best is found: a look at each peer, and two more, of more samples,
-// at those that are not clearly slower than the best.
-const (
-	firstLook  = 5
-	secondLook = 10
-	farBehind  = 1.5 // times the best: dropped after the first look
-	maxDeaths  = 2   // of a peer, each of which may have cost its whole time limit
-)
-
-// bestPeer is the fastest peer of a problem, and says what it saw.
-func (e *env) bestPeer(dev kernels.Device, p kernels.Problem, vs []kernels.Variant, pr record.Protocol) (kernels.Variant, error) {
-	waiting := e.waitFor("peer:best: opening %s", p)
-	defer waiting.end()
-	b, err := dev.Open(e.ctx, p, 1)
-	if err != nil {
-		return kernels.Variant{}, err
-	}
-	defer b.Close() // a peer takes down no more than its own process: peers.Device
-	us := map[kernels.Variant][]float64{}
-	var failed []string
-	look := func(v kernels.Variant, samples int) error {
-		name, _ := kernels.PeerName(v.Family)
-		waiting.set("peer:best: timing %s on %s", name, p)
-		t, err := b.Time(e.ctx, v, pr.TimeOptions(samples+pr.Discard))
-		var f *kernels.Failure
+// saw says how fast the peers of a problem are, and counts those that died.
+func (e *env) saw(p kernels.Problem, arms []*sweep.Arm) {
+	var text []string
+	for _, a := range arms {
+		name, _ := kernels.PeerName(a.Variant.Family)
+		f := a.Failure
 		switch {
-		case errors.As(err, &f):
-			delete(us, v)
-			if f.Status != kernels.StatusRefused {
-				failed = append(failed, name+" "+oneLine(f.Error()))
-			}
-			if f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash {
-				if e.deaths[name]++; e.deaths[name] == maxDeaths {
-					e.notef("no more of peer %s: %s", name, oneLine(f.Error()))
-				}
-			}
-			return nil
-		case err != nil:
-			return err
+		case f == nil && a.Out:
+			text = append(text, fmt.Sprintf("%s %s us at first sight", name, report.Micros(stats.Median(a.Samples))))
+		case f == nil:
+			text = append(text, fmt.Sprintf("%s %s us", name, report.Micros(stats.Median(a.Samples))))
+		case f.Status != kernels.StatusRefused:
+			text = append(text, name+" "+oneLine(f.Error()))
 		}
-		us[v] = append(us[v], record.Micros(t.Seconds[pr.Discard:])...)
-		return nil
-	}
-	var alive []kernels.Variant
-	for _, v := range vs {
-		if name, _ := kernels.PeerName(v.Family); e.deaths[name] < maxDeaths {
-			alive = append(alive, v)
-			if err := look(v, firstLook); err != nil {
-				return kernels.Variant{}, err
+		if f != nil && (f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash) {
+			if e.deaths[name]++; e.deaths[name] == maxDeaths {
+				e.notef("no more of peer %s: %s", name, oneLine(f.Error()))
 			}
 		}
 	}
-	order := func() []kernels.Variant { // of those that have times, the fastest first
-		var list []kernels.Variant
-		for _, v := range alive {
-			if len(us[v]) > 0 {
-				list = append(list, v)
-			}
-		}
-		slices.SortStableFunc(list, func(a, b kernels.Variant) int { return cmp.Compare(stats.Median(us[a]), stats.Median(us[b])) })
-		return list
-	}
-	var near []kernels.Variant
-	for _, v := range order() {
-		if stats.Median(us[v]) <= farBehind*stats.Median(us[order()[0]]) {
-			near = append(near, v)
-		}
-	}
-	for turn := 0; turn < 2 && len(near) > 1; turn++ {
-		for _, v := range near {
-			if err := look(v, secondLook); err != nil {
-				return kernels.Variant{}, err
-			}
-		}
-		slices.Reverse(near)
-	}
-	var saw []string
-	list := order()
-	for _, v := range list {
-		name, _ := kernels.PeerName(v.Family)
-		text := fmt.Sprintf("%s %s us", name, report.Micros(stats.Median(us[v])))
-		if !slices.Contains(near, v) {
-			text += " at first sight"
-		}
-		saw = append(saw, text)
-	}
-	e.notef("%s: %s", p, strings.Join(slices.Concat(saw, failed), ", "))
-	if len(list) == 0 {
-		return vs[0], nil // measuring it will say why
-	}
-	return list[0], nil
+	e.notef("%s: %s", p, strings.Join(text, ", "))
 }
 
 // peerVersions are those of the peers that take part, for the run's line.

@@ -13,7 +13,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
-	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/tune/ref"
 )
 
@@ -184,7 +184,7 @@ func readLivePart(path string, wanted func(kernels.Problem) bool) (*liveRun, err
 		return nil, err
 	}
 	all := len(run.Duels)
-	run.Duels = slices.DeleteFunc(run.Duels, func(d *sweep.DuelResult) bool { return !wanted(d.Problem) })
+	run.Duels = slices.DeleteFunc(run.Duels, func(d *ab.Result) bool { return !wanted(d.Problem) })
 	switch len(run.Duels) {
 	case 0:
 		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)

@@ -9,7 +9,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/sweep"
+	"normbench/sweep/ab"
 )
 
 // resume reads a live compare that ended early, and returns it with the pairings that are left.
@@ -44,7 +44,7 @@ func (e *env) resume(path string, fresh *liveRun, pairings []pairing) (run *live
 		asked[b.problem] = b
 	}
 	there := map[kernels.Problem]bool{}
-	run.Duels = slices.DeleteFunc(run.Duels, func(d *sweep.DuelResult) bool {
+	run.Duels = slices.DeleteFunc(run.Duels, func(d *ab.Result) bool {
 		b, ok := asked[d.Problem]
 		keep := d.Status == kernels.StatusOK && (!ok || b.asks(d.Duel))
 		there[d.Problem] = keep
@@ -57,7 +57,7 @@ func (e *env) resume(path string, fresh *liveRun, pairings []pairing) (run *live
 }
 
 // asks says whether a duel is of variants that the pairing has.
-func (b pairing) asks(d sweep.Duel) bool {
+func (b pairing) asks(d ab.Duel) bool {
 	d.A.Family = strings.TrimPrefix(d.A.Family, families.Baseline)
 	return slices.Contains(b.of[0], d.A) && slices.Contains(b.of[1], d.B)
 }
@@ -80,5 +80,5 @@ func (r *liveRun) order(pairings []pairing) {
 	for i, b := range pairings {
 		place[b.problem] = i + 1
 	}
-	slices.SortStableFunc(r.Duels, func(x, y *sweep.DuelResult) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })
+	slices.SortStableFunc(r.Duels, func(x, y *ab.Result) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })
 }

@@ -134,17 +134,13 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	if c.Bool("dry-run") {
 		f, _ := record.Load(dir) // the first sweep has none
-		if searching {
-			left, problems, err := sweep.LeftToSearch(e.registry, info, tasks, o, f)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), max(variants-left, 0), dir)
-			return nil
-		}
-		left, err := sweep.Left(e.registry, info, tasks, pr, f)
+		left, problems, err := sweep.Left(e.registry, info, tasks, o, f)
 		if err != nil {
 			return err
+		}
+		if searching {
+			fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), max(variants-left, 0), dir)
+			return nil
 		}
 		fmt.Fprintf(e.stdout, "%s to measure, %d in %s already\n", count(left, "variant"), variants-left, dir)
 		return nil

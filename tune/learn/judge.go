@@ -13,6 +13,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/rule"
 	"normbench/sweep"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/sweep/stats"
@@ -104,9 +105,8 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 			j.Failed++
 			continue
 		}
-		d, err := sweep.RunDuel(ctx, reg, l.Devices[0], sweep.Duel{Problem: t.Problem, A: v, B: t.Base}, sweep.DuelOptions{
-			Protocol: pr, Order: sweep.OrderRandom, Seed: l.Seed + uint64(i), Repeats: 2, MinClock: sweep.MinClock,
-			MaxReject: rounds, More: func(c verdict.Cell) bool { return len(c.Rounds) < rounds }})
+		d, err := ab.Fight(ctx, reg, l.Devices[0], ab.Duel{Problem: t.Problem, A: v, B: t.Base}, ab.Options{
+			Protocol: pr, Order: ab.OrderRandom, Seed: l.Seed + uint64(i), Repeats: 2, Rejects: rounds, More: func(c verdict.Cell) bool { return len(c.Rounds) < rounds }})
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 }
 
 // judged is what a duel of a found variant, A, with the map's pick, B, says.
-func judged(d *sweep.DuelResult, floor float64) Judged {
+func judged(d *ab.Result, floor float64) Judged {
 	var a, b, logs []float64
 	for _, r := range d.Rounds {
 		a, b, logs = append(a, r.A), append(b, r.B), append(logs, math.Log(r.B/r.A))

@@ -1,4 +1,4 @@
-package sweep
+package ab
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/sweep"
 	"normbench/sweep/verdict"
 )
 
@@ -23,9 +24,9 @@ func (s *sensed) Sense(context.Context) (kernels.Reading, error) {
 	return s.reading(s.calls - 1), nil
 }
 
-func duelOptions(rounds int) DuelOptions {
-	pr := ColdProtocol(devicetest.H200(), 4)
-	return DuelOptions{Protocol: pr, Order: OrderABBA, Seed: 1, Repeats: 1, MinClock: 0.75, MaxReject: 3,
+func duelOptions(rounds int) Options {
+	pr := sweep.ColdProtocol(devicetest.H200(), 4)
+	return Options{Protocol: pr, Order: OrderABBA, Seed: 1, Repeats: 1, Rejects: 3,
 		More: func(c verdict.Cell) bool { return len(c.Rounds) < rounds }}
 }
 
@@ -44,10 +45,10 @@ func testDuel(t *testing.T, r *kernels.Registry) Duel {
 
 // Every round visits every arm once, in an order that alternates, and keeps
 // every sample but the first of a visit.
-func TestRunDuel(t *testing.T) {
+func TestFight(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
-	res, err := RunDuel(t.Context(), r, &devicetest.Fake{Registry: r}, d, duelOptions(6))
+	res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r}, d, duelOptions(6))
 	if err != nil || res.Status != kernels.StatusOK {
 		t.Fatalf("%v, %+v", err, res)
 	}
@@ -67,7 +68,7 @@ func TestRunDuel(t *testing.T) {
 
 // Rounds in an unfit state are kept and do not count; too many make the cell
 // unfit.
-func TestRunDuelUnfit(t *testing.T) {
+func TestFightUnfit(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
 	fit := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
@@ -79,7 +80,7 @@ func TestRunDuelUnfit(t *testing.T) {
 	}{
 		"fit": {func(int) kernels.Reading { return fit }, kernels.StatusOK, "", 6},
 		"twice throttled": {func(call int) kernels.Reading {
-			if call < 4 { // two readings a round, the second counts
+			if call < 2 {
 				return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980, Throttle: []string{"sw power cap"}}
 			}
 			return fit
@@ -90,7 +91,7 @@ func TestRunDuelUnfit(t *testing.T) {
 			kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 4},
 		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} }, kernels.StatusUnfit, "the GPU is sliced (MIG)", 4},
 	} {
-		res, err := RunDuel(t.Context(), r, &sensed{Fake: &devicetest.Fake{Registry: r}, reading: test.reading}, d, duelOptions(6))
+		res, err := Fight(t.Context(), r, &sensed{Fake: &devicetest.Fake{Registry: r}, reading: test.reading}, d, duelOptions(6))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -100,39 +101,8 @@ func TestRunDuelUnfit(t *testing.T) {
 	}
 }
 
-// A sweep's times in an unfit state are taken again; what stays unfit is a row
-// without a time.
-func TestRunUnfit(t *testing.T) {
-	throttled := kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980, Throttle: []string{"hw slowdown"}}
-	for name, test := range map[string]struct {
-		bad    int // readings until the device is fit; the stream takes the first
-		status kernels.Status
-		reason string
-	}{
-		"fit":          {0, kernels.StatusOK, ""},
-		"for a while":  {4, kernels.StatusOK, ""},
-		"all the time": {1000, kernels.StatusUnfit, "rejected 5 times: throttled: hw slowdown"},
-	} {
-		dev := &sensed{Fake: fake(), reading: func(call int) kernels.Reading {
-			if call < test.bad {
-				return throttled
-			}
-			return kernels.Reading{ClockMHz: 1980, MaxClockMHz: 1980}
-		}}
-		sink := &memory{}
-		ts := tasks(t, 1, "rmsnorm/fwd/64x256/bf16")
-		if _, err := Run(t.Context(), registry, []kernels.Device{dev}, ts, sink, options(5)); err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		rs := sink.variants()
-		if len(rs) != 1 || rs[0].Status != test.status || rs[0].Reason != test.reason || (len(rs[0].SamplesUS) > 0) != (test.status == kernels.StatusOK) {
-			t.Errorf("%s: %+v", name, rs)
-		}
-	}
-}
-
 // A variant that fails or answers wrong is a result, named by its arm.
-func TestRunDuelFailures(t *testing.T) {
+func TestFightFailures(t *testing.T) {
 	r := families.New()
 	d := testDuel(t, r)
 	d.B.Config = d.B.Config.With(kernels.Setting{Knob: kernels.Stages, Value: 1})
@@ -143,7 +113,7 @@ func TestRunDuelFailures(t *testing.T) {
 			}
 			return nil
 		}}
-		res, err := RunDuel(t.Context(), r, f, d, duelOptions(6))
+		res, err := Fight(t.Context(), r, f, d, duelOptions(6))
 		if err != nil || res.Status != status || !strings.HasPrefix(res.Reason, "B: ") || len(res.Rounds) != 0 {
 			t.Errorf("%s: %v, %+v", status, err, res)
 		}
@@ -164,7 +134,7 @@ func TestFloor(t *testing.T) {
 			return devicetest.Typical(p, v, sample)
 		}}
 		for _, duel := range []Duel{{Problem: d.Problem, A: fast, B: d.B}, {Problem: d.Problem, A: d.A, B: fast}} {
-			res, err := RunDuel(t.Context(), r, f, duel, duelOptions(6))
+			res, err := Fight(t.Context(), r, f, duel, duelOptions(6))
 			if err != nil || res.Status != kernels.StatusUnfit || !strings.Contains(res.Reason, "peak is 4800") {
 				t.Errorf("%s: %v, %+v", fast, err, res)
 			}
@@ -172,21 +142,37 @@ func TestFloor(t *testing.T) {
 	}
 }
 
-// What reads faster than the memory goes is not a time.
-func TestTooFast(t *testing.T) {
-	d := devicetest.H200()
-	d.PeakRate = 4_800e9
-	p, err := kernels.ParseProblem("rmsnorm/fwd/8192x4096/bf16") // 64 MiB are read: 14 us at the peak
-	if err != nil {
-		t.Fatal(err)
+// A duel visits its arms in orders of its own problem, the same for one seed.
+func TestOrdersOfDuels(t *testing.T) {
+	r := families.New()
+	visits := func(seed uint64, m int64) (s string) {
+		d, o := testDuel(t, r), duelOptions(6)
+		d.Problem.M, o.Order, o.Seed = m, OrderRandom, seed
+		res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r}, d, o)
+		if err != nil || len(res.Visits) != 24 {
+			t.Fatalf("%v, %+v", err, res)
+		}
+		for _, v := range res.Visits {
+			s += v.Arm
+		}
+		return s
 	}
-	cold, warm := ColdProtocol(d, 5), WarmProtocol(d, 5)
-	if why := tooFast(p, d, cold, 13); !strings.Contains(why, "peak is 4800") {
-		t.Errorf("13 us cold: %q", why)
+	one := visits(1, 4096)
+	if visits(1, 4096) != one || visits(1, 8192) == one || visits(2, 4096) == one {
+		t.Error("the orders are of neither the seed nor the problem alone")
 	}
-	for name, why := range map[string]string{"15 us": tooFast(p, d, cold, 15), "warm": tooFast(p, d, warm, 13), "no peak": tooFast(p, devicetest.H200(), cold, 13)} {
-		if why != "" {
-			t.Errorf("%s: %q", name, why)
+}
+
+// A failure to time stages costs no more than their times.
+func TestStagesFail(t *testing.T) {
+	r := families.New()
+	for _, broken := range []bool{false, true} {
+		fail := func(kernels.Problem, kernels.Variant) *kernels.Failure {
+			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted", Broken: broken}
+		}
+		res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r, FailStages: fail}, testDuel(t, r), duelOptions(6))
+		if err != nil || res.Status != kernels.StatusOK || len(res.Rounds) != 6 || res.StagesA != nil {
+			t.Errorf("%v, %+v", err, res)
 		}
 	}
 }

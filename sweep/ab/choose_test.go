@@ -1,0 +1,73 @@
+package ab
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+	"normbench/sweep"
+)
+
+// Of peers the near ones get two more looks, the far ones none; what fails is last. Our own get one look.
+func TestChoose(t *testing.T) {
+	r := families.New()
+	p := testDuel(t, r).Problem
+	us := map[string]float64{"a": 20, "b": 10, "c": 11, "d": 30}
+	named := func(name func(string) kernels.Variant) (vs []kernels.Variant) {
+		for _, n := range []string{"a", "b", "c", "d", "e"} {
+			vs = append(vs, name(n))
+		}
+		return vs
+	}
+	for _, c := range []struct {
+		vs   []kernels.Variant
+		want []int // samples, the fastest first
+	}{
+		{named(kernels.PeerVariant), []int{25, 25, 5, 5, 0}},
+		{named(func(n string) kernels.Variant { return kernels.Variant{Family: "my/" + n} }), []int{5, 5, 5, 5, 0}},
+	} {
+		f := &devicetest.Fake{
+			Seconds: func(_ kernels.Problem, v kernels.Variant, _ int) float64 {
+				return us[v.Family[len(v.Family)-1:]] / 1e6
+			},
+			Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+				if v == c.vs[4] {
+					return kernels.Failf(kernels.StatusLaunch, "as scripted")
+				}
+				return nil
+			}}
+		chooser := &Chooser{Registry: r, Device: f, Protocol: sweep.ColdProtocol(f.Info(), 4)}
+		v, arms, err := chooser.Choose(t.Context(), p, c.vs)
+		var samples []int
+		for _, a := range arms {
+			samples = append(samples, len(a.Samples))
+		}
+		if err != nil || v != c.vs[1] || !slices.Equal(samples, c.want) || arms[4].Failure == nil {
+			t.Errorf("%v of %v: %v, %v", v, c.vs, samples, err)
+		}
+	}
+}
+
+// A device that does not come back is the error.
+func TestChooseLost(t *testing.T) {
+	r := families.New()
+	d := testDuel(t, r)
+	gone := errors.New("gone")
+	f := &devicetest.Fake{Registry: r,
+		Fail: func(kernels.Problem, kernels.Variant) *kernels.Failure {
+			return &kernels.Failure{Status: kernels.StatusCrash, Broken: true}
+		},
+		OpenError: func(_ kernels.Problem, attempt int) error {
+			if attempt > 0 {
+				return gone
+			}
+			return nil
+		}}
+	c := &Chooser{Registry: r, Device: f, Protocol: sweep.ColdProtocol(f.Info(), 4)}
+	if _, _, err := c.Choose(t.Context(), d.Problem, []kernels.Variant{d.A, d.A}); !errors.Is(err, gone) {
+		t.Errorf("%v, want %v", err, gone)
+	}
+}

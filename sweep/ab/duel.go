@@ -1,0 +1,199 @@
+// Package ab compares two operands live, in rounds on one device: it pairs what they have for each
+// problem, fights a duel for each pair, judges them all, confirms what is slower, and keeps the run in
+// a file that can be resumed. It takes values, and tells through functions; flags and terminals are
+// its callers'.
+package ab
+
+import (
+	"context"
+
+	"normbench/kernels"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
+)
+
+// A Duel is a live A/B of two variants on one problem.
+type Duel struct {
+	Problem kernels.Problem `json:"problem"`
+	A       kernels.Variant `json:"a"`
+	B       kernels.Variant `json:"b"`
+}
+
+// The arms of a duel. A2 is a second copy of A: its difference from A is noise,
+// measured under the same conditions as B's difference. Every round visits the
+// stream too, with which A and B are compared.
+const (
+	ArmA      = "A"
+	ArmB      = "B"
+	ArmA2     = "A'"
+	ArmStream = "stream"
+)
+
+// The orders in which a round visits its arms.
+const (
+	OrderRandom = "random" // drawn from the seed and the problem: what package verdict's error rates rest on
+	OrderABBA   = "abba"   // A B A' in one round, A' B A in the next, then the stream: a steady drift cancels over two rounds
+)
+
+// Options say how a duel is fought.
+type Options struct {
+	Protocol record.Protocol // Samples are the launches kept per visit; a median of them is the round's time
+	Order    string
+	Seed     uint64 // of the inputs, and with the problem of OrderRandom
+	Repeats  int    // runs of each arm whose bits are compared
+	Rejects  int    // rounds that an unfit device may cost before the cell is unfit
+	// More is asked after every accepted round whether another one is needed:
+	// verdict.Rule.More for the number of duels fought.
+	More func(c verdict.Cell) bool
+}
+
+// A Visit is the samples of one arm in one round.
+type Visit struct {
+	Round     int       `json:"round"`
+	Place     int       `json:"place"` // in the order of the round
+	Arm       string    `json:"arm"`
+	SamplesUS []float64 `json:"samples_us"`
+}
+
+// A Result is all that a duel found.
+type Result struct {
+	Duel
+	Status   kernels.Status     `json:"status"`           // ok; how A or B failed; or StatusUnfit
+	Reason   string             `json:"reason,omitempty"` // why it is not ok
+	Rounds   []verdict.Round    `json:"rounds"`           // accepted ones, in microseconds
+	Visits   []Visit            `json:"visits"`
+	States   []sweep.RoundState `json:"states"`
+	StreamUS float64            `json:"stream_us"` // median of its rounds
+	CheckA   *kernels.Check     `json:"check_a"`
+	CheckB   *kernels.Check     `json:"check_b"`
+	StagesBy string             `json:"stages_by,omitempty"` // kernels.ByEvents or ByCUPTI
+	StagesA  []record.Stage     `json:"stages_a,omitempty"`
+	StagesB  []record.Stage     `json:"stages_b,omitempty"`
+}
+
+// Fight runs one duel on a device. Variants that fail are a result with a
+// status; the error is trouble that is nobody's result, or ctx's.
+func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel, o Options) (*Result, error) {
+	res := &Result{Duel: d, Status: kernels.StatusOK}
+	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol, Seed: o.Seed}
+	defer s.Close()
+	err := res.fight(ctx, s, o)
+	f := sweep.FailureOf(err)
+	if f == nil || ctx.Err() != nil {
+		return res, err
+	}
+	if f.Broken {
+		if err := s.Open(ctx); err != nil && sweep.FailureOf(err) == nil {
+			return nil, err // the device is down, and no variant took it down
+		}
+	}
+	res.Status, res.Reason = f.Status, f.Reason
+	return res, nil
+}
+
+// fight fills in a result. A *kernels.Failure is that of an arm, or of the problem.
+func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
+	if err := s.Open(ctx); err != nil {
+		return of("opening the problem", err)
+	}
+	for _, arm := range []struct {
+		name    string
+		variant kernels.Variant
+		check   **kernels.Check
+	}{{ArmA, r.A, &r.CheckA}, {ArmB, r.B, &r.CheckB}} {
+		c, err := s.Check(ctx, arm.variant, o.Repeats)
+		if err != nil {
+			return of(arm.name, err)
+		}
+		if *arm.check = &c; !c.OK() {
+			return kernels.Failf(kernels.StatusWrong, "%s: %s", arm.name, c.Reason())
+		}
+	}
+	if _, err := s.Time(ctx, s.Stream(), o.Protocol.Samples); err != nil {
+		return of("the stream", err)
+	}
+	if err := warmUp(ctx, s, r.A); err != nil {
+		return of(ArmA, err)
+	}
+	names := []string{ArmA, ArmB, ArmA2, ArmStream}
+	arms := []*sweep.Arm{{Variant: r.A}, {Variant: r.B}, {Variant: r.A}, {Variant: s.Stream()}}
+	name := map[*sweep.Arm]string{}
+	for i, a := range arms {
+		name[a] = names[i]
+	}
+	rounds := &sweep.Rounds{Session: s, Order: sweep.Orders(o.Seed, r.Problem), Rejects: o.Rejects, Strict: true,
+		Launches: func(int, *sweep.Arm) int { return o.Protocol.Samples },
+		Visited: func(round, place int, a *sweep.Arm, us []float64) {
+			r.Visits = append(r.Visits, Visit{Round: round, Place: place, Arm: name[a], SamplesUS: us})
+		},
+		Sensed: func(state sweep.RoundState) { r.States = append(r.States, state) },
+		More: func(n int) bool {
+			for i := len(r.Rounds); i < n; i++ {
+				r.Rounds = append(r.Rounds, verdict.Round{A: arms[0].Rounds[i], B: arms[1].Rounds[i], A2: arms[2].Rounds[i]})
+			}
+			return n == 0 || o.More(r.Cell())
+		}}
+	if o.Order == OrderABBA {
+		rounds.Order = func(round, _ int) []int { return [][]int{{0, 1, 2, 3}, {2, 1, 0, 3}}[round%2] }
+	}
+	if err := rounds.Run(ctx, arms); err != nil {
+		return of("a round", err)
+	}
+	if f := arms[0].Failure; f != nil {
+		return f
+	}
+	r.StreamUS = stats.Median(arms[3].Rounds)
+	for _, x := range []struct {
+		variant kernels.Variant
+		stages  *[]record.Stage
+	}{{r.A, &r.StagesA}, {r.B, &r.StagesB}} {
+		stages, err := s.Stages(ctx, x.variant, true)
+		if err != nil {
+			if sweep.FailureOf(err) != nil && ctx.Err() == nil {
+				return nil // the rounds stand without them
+			}
+			return err
+		}
+		*x.stages, r.StagesBy = stages.Of, stages.By
+	}
+	return nil
+}
+
+// of says in a failure of what it is.
+func of(what string, err error) error {
+	f := sweep.FailureOf(err)
+	if f == nil {
+		return err
+	}
+	named := *f
+	named.Reason = what + ": " + f.Reason
+	return &named
+}
+
+// warmUp visits a variant until two visits in a row agree within 1%, 20 times at most:
+// clocks rise under load.
+func warmUp(ctx context.Context, s *sweep.Session, v kernels.Variant) error {
+	for last, i := 0.0, 0; i < 20; i++ {
+		us, err := s.Time(ctx, v, s.Protocol.Samples)
+		if err != nil {
+			return err
+		}
+		m := stats.Median(us)
+		if sweep.Settled(last, m) {
+			return nil
+		}
+		last = m
+	}
+	return nil
+}
+
+// Cell is the duel as package verdict judges it.
+func (r *Result) Cell() verdict.Cell {
+	var us []float64
+	for _, v := range r.Visits {
+		us = append(us, v.SamplesUS...)
+	}
+	return verdict.Cell{Problem: r.Problem, Rounds: r.Rounds, Step: stats.TimerStep(us)}
+}

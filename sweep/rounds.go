@@ -1,0 +1,124 @@
+package sweep
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"math/rand/v2"
+
+	"normbench/kernels"
+	"normbench/sweep/stats"
+)
+
+// An Arm is one of the variants that are visited in rounds.
+type Arm struct {
+	Variant kernels.Variant
+	Rounds  []float64 // medians of its visits in the rounds that count, microseconds
+	Samples []float64 // of all of these visits
+	Visits  []int     // how many samples each has
+	Out     bool      // it is visited no more
+	Failure *kernels.Failure
+}
+
+// A RoundState is what the device said of itself in a round.
+type RoundState struct {
+	Round    int             `json:"round"`
+	Reading  kernels.Reading `json:"reading"`
+	Rejected string          `json:"rejected,omitempty"` // why the round does not count
+}
+
+// Rounds visit arms in turns, because what drifts between rounds then cancels. A round in which the
+// device was not fit does not count.
+type Rounds struct {
+	Session  *Session
+	Order    func(round, arms int) []int                    // in which a round visits the arms
+	Launches func(round int, arm *Arm) int                  // samples kept of the visit that comes
+	Rejects  int                                            // rounds that may be rejected before all arms are unfit
+	More     func(rounds int) bool                          // asked before a round; rounds are those that count
+	Strict   bool                                           // a failure is the error of Run; else the arm is out
+	Visited  func(round, place int, arm *Arm, us []float64) // told of each visit; may be nil
+	Sensed   func(RoundState)                               // told of each round; may be nil
+}
+
+// Run visits the arms until there shall be no more rounds. Rounds that do not count have a number too.
+func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
+	rejected := 0
+	for n, counted := 0, 0; r.More(counted); n++ {
+		us := make([][]float64, len(arms))
+		for place, i := range r.Order(n, len(arms)) {
+			if arms[i].Out || arms[i].Failure != nil {
+				continue
+			}
+			var err error
+			us[i], err = r.Session.Time(ctx, arms[i].Variant, r.Launches(n, arms[i]))
+			if err != nil {
+				if r.Strict || ctx.Err() != nil || !errors.As(err, &arms[i].Failure) {
+					return err
+				}
+				continue
+			}
+			if r.Visited != nil {
+				r.Visited(n, place, arms[i], us[i])
+			}
+		}
+		state, err := r.sense(ctx, n)
+		if err != nil {
+			return err
+		}
+		if state.Rejected != "" {
+			if rejected++; rejected > r.Rejects {
+				for _, a := range arms {
+					if a.Failure == nil {
+						a.Failure = kernels.Failf(kernels.StatusUnfit, "%d of %d rounds rejected, last: %s", rejected, n+1, state.Rejected)
+					}
+				}
+				return nil
+			}
+			continue
+		}
+		counted++
+		for i, a := range arms {
+			if us[i] != nil && a.Failure == nil {
+				a.Rounds = append(a.Rounds, stats.Median(us[i]))
+				a.Samples = append(a.Samples, us[i]...)
+				a.Visits = append(a.Visits, len(us[i]))
+			}
+		}
+	}
+	return nil
+}
+
+// sense asks the device how it is, behind a round: so the state is judged as it was under load.
+func (r *Rounds) sense(ctx context.Context, round int) (RoundState, error) {
+	state := RoundState{Round: round}
+	if sensor, ok := r.Session.Device.(kernels.Sensor); ok {
+		var err error
+		state.Reading, err = sensor.Sense(ctx)
+		var f *kernels.Failure
+		if err != nil && (r.Strict || ctx.Err() != nil || !errors.As(err, &f)) {
+			return state, err
+		}
+		r.Session.lose(err)
+		state.Rejected = state.Reading.Unfit(MinClock)
+		if f != nil {
+			state.Rejected = "sensors: " + f.Reason
+		}
+	}
+	if r.Sensed != nil {
+		r.Sensed(state)
+	}
+	return state, nil
+}
+
+// Orders draws the orders of the rounds of a problem: for one seed, others for each
+// problem (its op, pass, shape, types and options) and the same ones each time. If all cells of a
+// run had one sequence of orders, what a place in a round costs would be in all of them alike.
+func Orders(seed uint64, p kernels.Problem) func(round, arms int) []int {
+	h := fnv.New64a()
+	h.Write([]byte(p.String()))
+	rng := rand.New(rand.NewPCG(seed, h.Sum64()))
+	return func(_, arms int) []int { return rng.Perm(arms) }
+}
+
+// always is so many launches in each round.
+func always(n int) func(int, *Arm) int { return func(int, *Arm) int { return n } }
