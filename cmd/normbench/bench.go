@@ -165,6 +165,9 @@ func (e *env) benchPlan(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo
 	return report.RenderTable(e.stdout, t, c.String("format"))
 }
 
+// A chooser settles on one of the variants that an operand has for a problem.
+type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
+
 // tasks lays the REFs out over the problems of the flags. A REF that fits none
 // of them is an error; problems that no REF fits are left out. Without a chooser
 // all variants of a REF are laid out.

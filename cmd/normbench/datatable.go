@@ -7,6 +7,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
@@ -91,7 +92,7 @@ func liveData(r *liveRun) *report.Table {
 				row[arm+"regs"], row[arm+"ctas_per_sm"] = strconv.Itoa(k.Registers), strconv.Itoa(k.Occupancy)
 			}
 		}
-		if i := slices.IndexFunc(r.Gate, func(g gated) bool { return g.Problem == d.Problem }); i >= 0 {
+		if i := slices.IndexFunc(r.Gate, func(g ab.Second) bool { return g.Problem == d.Problem }); i >= 0 {
 			g := &r.Gate[i]
 			row.speedup("again_", &g.Again)
 			row["gate_confirmed"], row["again_verdict"], row["again_reason"] = strconv.FormatBool(g.Confirmed), string(g.Again.Verdict), g.Again.Reason

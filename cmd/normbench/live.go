@@ -80,11 +80,11 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	pairings, err := e.pairings(c, refs, info)
+	all, err := e.pairs(c, refs, info)
 	if err != nil {
 		return err
 	}
-	if len(pairings) == 0 { // with --changed
+	if len(all) == 0 { // with --changed
 		_, err := fmt.Fprintf(e.stdout, "%s and %s have the same variants\n", ops[0], ops[1])
 		return err
 	}
@@ -92,70 +92,50 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	run := &liveRun{Schema: liveSchema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule, Kernels: hash, Among: e.only}
-	all := pairings
+	run := &liveRun{Match: ab.Match{Schema: ab.Schema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule, Kernels: hash, Among: e.only}}
+	left := all
 	if file := c.String("resume"); file != "" {
-		if run, pairings, err = e.resume(file, run, all); err != nil {
+		if run, left, err = e.resume(file, run, all); err != nil {
 			return err
 		}
-		e.notef("%d of %s are there already", len(all)-len(pairings), count(len(all), "cell"))
 	}
 	file, err := liveFile(c, run)
 	if err != nil {
 		return err
 	}
 	var cells []peers.Cell
-	for _, b := range pairings {
-		for _, v := range slices.Concat(b.of[0], b.of[1]) {
-			cells = append(cells, peers.Cell{Problem: b.problem, Variant: v})
+	for _, p := range left {
+		for _, v := range slices.Concat(p.Of[0], p.Of[1]) {
+			cells = append(cells, peers.Cell{Problem: p.Problem, Variant: v})
 		}
 	}
 	if err := e.prepare(c, dev, cells); err != nil {
 		return err
 	}
-	now := &run.Run
-	if n := len(run.Resumed); n > 0 {
-		now = &run.Resumed[n-1]
-	}
-	if err := e.testTimer(dev, now); err != nil {
+	runs := run.Runs()
+	if err := e.testTimer(dev, runs[len(runs)-1]); err != nil {
 		return err
 	}
-	o := ab.Options{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, Rejects: maxReject,
-		More: func(cell verdict.Cell) bool { return rule.More(cell, len(all)) }}
-	start := time.Now()
-	var broken error // what ended the run early
-	for i, b := range pairings {
-		if i+1 < len(pairings) {
-			next := pairings[i+1]
-			dev.Prefetch(next.problem, append(e.candidates(next), kernels.Variant{Family: e.registry.StreamOf(next.problem)}))
-		}
-		var d ab.Duel
-		var res *ab.Result
-		if d, broken = e.settle(b, e.chooser(dev, pr)); broken == nil {
-			res, broken = ab.Fight(e.ctx, e.registry, dev, d, o)
-		}
-		if broken != nil {
-			break
-		}
-		run.Duels = append(run.Duels, res)
-		e.notef("[%d/%d] %s: %s", i+1, len(pairings), d.Problem, duelLine(res, rule))
-		run.judge()
+	done, start := 0, time.Now()
+	m := &ab.Compare{Registry: e.registry, Device: dev, Baseline: e.baseline != "", Choose: e.chooser(dev, pr),
+		Options: ab.Options{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, Rejects: maxReject}}
+	m.Fought = func(r *ab.Result) error {
+		done++
+		e.notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, rule))
 		run.Peers = e.tableNotes(refs, info, run.families())
-		if broken = run.write(file); broken != nil { // nothing that is measured is lost
-			break
+		if err := run.write(file); err != nil { // nothing that is measured is lost
+			return err
 		}
 		e.saved = file.String()
+		return nil
 	}
+	broken := m.Fight(e.ctx, &run.Match, left, all) // what ended the run early
 	if broken != nil && len(run.Duels) == 0 {
 		return broken
 	}
-	run.order(all)
-	run.judge()
-	sides := run.sides()
-	run.Stream = report.StreamScores(sides[0], sides[1])
 	again := ""
 	if c.Bool("gate") && broken == nil {
-		if dev, broken = e.confirm(c, dev, refs, run, o); broken != nil {
+		if dev, broken = e.confirm(c, refs, run, m); broken != nil {
 			again = ", but not all of the slower ones again"
 		}
 	}
@@ -166,8 +146,9 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	case broken != nil:
 		e.notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
 	default:
-		e.notef("%s in %.1f s", count(len(pairings), "cell"), time.Since(start).Seconds())
+		e.notef("%s in %.1f s", count(len(left), "cell"), time.Since(start).Seconds())
 	}
+	sides := run.score()
 	lost := run.write(file)
 	if lost != nil { // worse than to be interrupted, which it may be too
 		lost = &coded{exitTrouble, e.late(lost)}
@@ -179,6 +160,24 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	}
 	sides[1].Label = ops[1]
 	return run.outcome(c.Bool("gate"), e.atLeast(c, sides[1]), c.Bool("strict"))
+}
+
+// resume reads a live compare that ended early, which goes on with a fresh run, and says what is left
+// of the pairs.
+func (e *env) resume(path string, fresh *liveRun, all []ab.Pair) (*liveRun, []ab.Pair, error) {
+	run, err := readLive(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	left, err := run.Resume(&fresh.Match, all)
+	if err != nil {
+		return nil, nil, hint.Errorf(hint.Of(err), "%s is of %w", path, err)
+	}
+	if run.Run.Device.UUID != fresh.Run.Device.UUID {
+		e.notef("%s is of another card of this model", path)
+	}
+	e.notef("%d of %s are there already", len(all)-len(left), count(len(all), "cell"))
+	return run, left, nil
 }
 
 // families are those of both arms, some more than once.
@@ -223,6 +222,13 @@ func (r *liveRun) sides() [2]report.Side {
 	return s
 }
 
+// score fills in how near the arms come to the stream, and returns the arms.
+func (r *liveRun) score() [2]report.Side {
+	sides := r.sides()
+	r.Stream = report.StreamScores(sides[0], sides[1])
+	return sides
+}
+
 // ruleOf is the default rule with what the flags change.
 func ruleOf(c *cli.Context) (verdict.Rule, error) {
 	rule := verdict.Default()
@@ -253,56 +259,22 @@ func liveProtocol(c *cli.Context, info kernels.DeviceInfo) (record.Protocol, err
 	return pr, err
 }
 
-// A chooser settles on one of the variants that an operand has for a problem.
-type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
-
-// A pairing is a problem with what either operand has for it. Which of several
-// variants it is, is settled when its turn comes.
-type pairing struct {
-	problem kernels.Problem
-	of      [2][]kernels.Variant
-}
-
-// settle makes a duel of a pairing.
-func (e *env) settle(b pairing, choose chooser) (ab.Duel, error) {
-	d := ab.Duel{Problem: b.problem}
-	for i, v := range []*kernels.Variant{&d.A, &d.B} {
-		var err error
-		if *v, err = choose(b.problem, b.of[i]); err != nil {
-			return d, err
-		}
-	}
-	if e.baseline != "" {
-		d.A.Family = families.Baseline + d.A.Family
-	}
-	return d, nil
-}
-
-// candidates are the variants that a pairing will ask for.
-func (e *env) candidates(b pairing) []kernels.Variant {
-	vs := slices.Concat(b.of[0], b.of[1])
-	if e.baseline != "" && len(b.of[0]) == 1 {
-		vs[0].Family = families.Baseline + vs[0].Family
-	}
-	return vs
-}
-
-// pairings are the problems that both operands have a variant for.
-func (e *env) pairings(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo) ([]pairing, error) {
+// pairs are the problems that both operands have a variant for.
+func (e *env) pairs(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo) ([]ab.Pair, error) {
 	ps, err := problems(c, info)
 	if err != nil {
 		return nil, err
 	}
-	var pairings []pairing
+	var pairs []ab.Pair
 	var missing []error
 	same := 0
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
 			return nil, err
 		}
-		b := pairing{problem: p}
+		b := ab.Pair{Problem: p}
 		have := true
-		for i := range b.of {
+		for i := range b.Of {
 			vs, err := e.variants(refs[i], p, info)
 			if len(vs) == 0 {
 				have = false
@@ -313,25 +285,25 @@ func (e *env) pairings(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo)
 				}
 				missing = append(missing, fmt.Errorf("%s: %w", p, err))
 			}
-			b.of[i] = vs
+			b.Of[i] = vs
 		}
 		switch {
-		case have && c.Bool("changed") && e.baseline == "" && slices.Equal(b.of[0], b.of[1]):
+		case have && c.Bool("changed") && e.baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
 			same++
 		case have:
-			pairings = append(pairings, b)
+			pairs = append(pairs, b)
 		}
 	}
 	if same > 0 {
 		e.notef("left out %s: the same variant on both sides", count(same, "cell"))
 	}
-	if len(pairings)+same == 0 {
+	if len(pairs)+same == 0 {
 		return nil, noneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
 		e.notef("left out %s", m)
 	}
-	return pairings, nil
+	return pairs, nil
 }
 
 func duelLine(r *ab.Result, rule verdict.Rule) string {
@@ -339,80 +311,31 @@ func duelLine(r *ab.Result, rule verdict.Rule) string {
 		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
 	}
 	j := verdict.Judge([]verdict.Cell{r.Cell()}, rule)[0]
-	return fmt.Sprintf("%s, %s in %d rounds", j.Verdict, effect(&j), j.Rounds)
+	return fmt.Sprintf("%s, %s in %d rounds", j.Verdict, j.Speedup(), j.Rounds)
 }
 
-// effect is B's speedup over A with its interval: "1.21x (1.20-1.22)".
-func effect(j *verdict.Judged) string {
-	if j.Effect == 0 {
-		return ""
-	}
-	s := fmt.Sprintf("%.3fx", 1/j.Effect)
-	if j.Lo > 0 {
-		s += fmt.Sprintf(" (%.3f-%.3f)", 1/j.Hi, 1/j.Lo)
-	}
-	return s
-}
-
-func (r *liveRun) judge() {
-	var cells []verdict.Cell
-	for _, d := range r.Duels {
-		if d.Status == kernels.StatusOK {
-			cells = append(cells, d.Cell())
-		}
-	}
-	r.Judged = verdict.Judge(cells, r.Rule)
-	r.Summary = verdict.Summarize(r.Judged)
-}
-
-// confirm compares the cells again that the gate would fail, on a device opened
-// anew: a regression counts only where both runs agree.
-func (e *env) confirm(c *cli.Context, dev kernels.Device, refs []*ref.Ref, run *liveRun, o ab.Options) (kernels.Device, error) {
-	var slower []kernels.Problem
-	for _, j := range run.Judged {
-		if j.Gate == verdict.Slower {
-			slower = append(slower, j.Problem)
-		}
-	}
+// confirm compares the cells again that the gate would fail, on a device opened anew, which it returns.
+func (e *env) confirm(c *cli.Context, refs []*ref.Ref, run *liveRun, m *ab.Compare) (kernels.Device, error) {
+	slower := run.Slower()
 	if len(slower) == 0 {
-		return dev, nil
+		return m.Device, nil
 	}
 	e.notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
-	dev.Close()
+	m.Device.Close()
 	devices, err := e.devicesFor(c, refs...)
 	if err != nil {
-		return dev, err
+		return m.Device, err
 	}
 	closeAll(devices[1:])
-	dev = devices[0]
+	m.Device, m.Registry = devices[0], e.registry
 	var cells []peers.Cell
-	for _, d := range run.Duels {
-		if slices.Contains(slower, d.Problem) {
-			cells = append(cells, peers.Cell{Problem: d.Problem, Variant: d.A}, peers.Cell{Problem: d.Problem, Variant: d.B})
-		}
+	for _, d := range slower {
+		cells = append(cells, peers.Cell{Problem: d.Problem, Variant: d.A}, peers.Cell{Problem: d.Problem, Variant: d.B})
 	}
-	if err := e.prepare(c, dev, cells); err != nil {
-		return dev, err
+	if err := e.prepare(c, m.Device, cells); err != nil {
+		return m.Device, err
 	}
-	o.Seed++
-	o.More = func(cell verdict.Cell) bool { return run.Rule.More(cell, len(slower)) }
-	for _, d := range run.Duels {
-		if !slices.Contains(slower, d.Problem) {
-			continue
-		}
-		again, err := ab.Fight(e.ctx, e.registry, dev, d.Duel, o)
-		if err != nil {
-			return dev, err
-		}
-		j := verdict.Judge([]verdict.Cell{again.Cell()}, run.Rule)[0]
-		if again.Status != kernels.StatusOK {
-			j.Verdict, j.Gate, j.Reason = verdict.Inconclusive, verdict.Inconclusive, string(again.Status)+", "+again.Reason
-		}
-		g := gated{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower, Status: again.Status, Again: j}
-		run.Gate = append(run.Gate, g)
-		e.notef("%s: %s", d.Problem, g.found())
-	}
-	return dev, nil
+	return m.Device, m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.notef("%s: %s", s.Problem, s) })
 }
 
 // outcome is the exit code: wrong answers first, then an unfit machine, then

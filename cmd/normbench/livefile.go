@@ -2,75 +2,22 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
-	"normbench/kernels"
 	"normbench/report"
 	"normbench/sweep/ab"
-	"normbench/sweep/record"
-	"normbench/sweep/verdict"
 	"normbench/tune/ref"
 )
 
-// liveSchema is the version of the files that a live compare leaves.
-const liveSchema = 1
-
-// liveRun is one live compare: what it was asked, and what it found.
+// A liveRun is a live compare with what its files have of it beside.
 type liveRun struct {
-	Schema  int                  `json:"schema"`
-	Run     record.Run           `json:"run"`
-	A       string               `json:"a"`
-	B       string               `json:"b"`
-	Rule    verdict.Rule         `json:"rule"`
-	Duels   []*ab.Result         `json:"duels"`
-	Judged  []verdict.Judged     `json:"judged"` // of the duels that are ok, in their order
-	Summary verdict.Summary      `json:"summary"`
-	Gate    []gated              `json:"gate,omitempty"`
-	Stream  []report.StreamScore `json:"stream,omitempty"`
-	Kernels string               `json:"kernels,omitempty"` // families.Hash
-	Among   []string             `json:"among,omitempty"`   // the peers that peer:best was among, where not all
-	Peers   []string             `json:"peers,omitempty"`   // a line for each peer in it, with its versions
-	Resumed []record.Run         `json:"resumed,omitempty"` // that went on with it
-}
-
-// runs are the run itself and those that went on with it.
-func (r *liveRun) runs() []*record.Run {
-	runs := []*record.Run{&r.Run}
-	for i := range r.Resumed {
-		runs = append(runs, &r.Resumed[i])
-	}
-	return runs
-}
-
-// gated is what a second run said of a cell that looked slower.
-type gated struct {
-	Problem   kernels.Problem `json:"problem"`
-	Confirmed bool            `json:"confirmed"`
-	Status    kernels.Status  `json:"status,omitempty"`
-	Again     verdict.Judged  `json:"again"`
-}
-
-// found says what the second run found, and why it is no confirmation.
-func (g *gated) found() string {
-	s := "confirmed by a fresh worker: "
-	if !g.Confirmed {
-		s = "not " + s
-	}
-	if x := effect(&g.Again); x != "" {
-		s += x + ", "
-	}
-	s += string(g.Again.Verdict)
-	if g.Again.Reason != "" {
-		s += ": " + g.Again.Reason
-	}
-	return s
+	ab.Match
+	Stream []report.StreamScore `json:"stream,omitempty"`
 }
 
 // readLive reads what a live compare has left.
@@ -85,48 +32,13 @@ func readLive(path string) (*liveRun, error) {
 	if err := durable.Verify(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	run, err := parseLive(data)
-	switch {
-	case run != nil && len(run.Duels) > 0 && run.Schema > liveSchema:
-		return nil, hint.Errorf("update normbench", "%s: schema %d is newer than %d, the newest that this normbench reads", path, run.Schema, liveSchema)
-	case err != nil:
-		return nil, hint.Errorf(help, "%s is no live compare: %w", path, err)
+	run, err := ab.Parse(data)
+	if err != nil {
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "%s is no live compare: %w", path, err)
 	}
-	return run, nil
-}
-
-// parseLive reads such a file. Of one that it does not accept it returns as much as says
-// what schema it has.
-func parseLive(data []byte) (*liveRun, error) {
-	var run liveRun
-	if err := json.Unmarshal(data, &run); err != nil {
-		return nil, err
-	}
-	ok := 0
-	for i, d := range run.Duels {
-		switch {
-		case d == nil:
-			return &run, fmt.Errorf("duel %d is null", i+1)
-		case d.Status != kernels.StatusOK:
-			continue
-		case len(d.Rounds) == 0:
-			return &run, fmt.Errorf("%s has no rounds", d.Problem)
-		}
-		ok++
-	}
-	switch {
-	case len(run.Duels) == 0 || run.Run.ID == "":
-		return &run, fmt.Errorf("it has no run with duels")
-	case kernels.CheckID(run.Run.Device.ID) != nil:
-		return &run, kernels.CheckID(run.Run.Device.ID)
-	case ok != len(run.Judged):
-		return &run, fmt.Errorf("%d duels are ok, and %d are judged", ok, len(run.Judged))
-	case run.Summary.Cells > 0 && run.Summary.Worst == nil:
-		return &run, fmt.Errorf("its summary of %d cells has no worst", run.Summary.Cells)
-	case slices.ContainsFunc(run.Stream, func(s report.StreamScore) bool { return s.N > 0 && s.At == nil }):
-		return &run, fmt.Errorf("a score of the stream has no worst")
-	}
-	return &run, run.Rule.CheckValid()
+	r := &liveRun{Match: *run}
+	r.score()
+	return r, nil
 }
 
 // readArms reads its two arms.

@@ -18,6 +18,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/verdict"
 )
 
@@ -29,7 +30,7 @@ func smallLive(t testing.TB, change func(*liveRun)) []byte {
 		t.Fatal(err)
 	}
 	run.Duels = run.Duels[:2]
-	run.judge()
+	run.Judge()
 	change(run)
 	data, err := json.Marshal(run)
 	if err != nil {
@@ -49,7 +50,6 @@ func TestReadLive(t *testing.T) {
 		"unjudged":  {damaged(func(r *liveRun) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
 		"no rounds": {damaged(func(r *liveRun) { r.Duels[0].Rounds = nil }), "layernorm/bwd/32768x1024/bf16+bias has no rounds"},
 		"no worst":  {damaged(func(r *liveRun) { r.Summary.Worst = nil }), "its summary of 2 cells has no worst"},
-		"no shape":  {damaged(func(r *liveRun) { r.Stream[0].At = nil }), "a score of the stream has no worst"},
 		"lawless":   {damaged(func(r *liveRun) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
 		"no op":     {strings.Replace(damaged(func(*liveRun) {}), "layernorm/bwd", "norm/bwd", 1), "is no live compare: "},
 	} {
@@ -70,7 +70,7 @@ func TestGateShown(t *testing.T) {
 	if err := os.WriteFile(file, smallLive(t, func(r *liveRun) {
 		j := r.Judged[1]
 		j.Effect, j.Lo, j.Hi, j.Verdict, j.Gate, j.Reason = 1.25, 1.2, 1.3, verdict.Inconclusive, verdict.Inconclusive, "two modes, 6.0% apart"
-		r.Gate = []gated{{Problem: j.Problem, Again: j}}
+		r.Gate = []ab.Second{{Problem: j.Problem, Again: j}}
 		r.Judged[1] = j
 	}), 0o644); err != nil {
 		t.Fatal(err)
@@ -198,24 +198,24 @@ func FuzzParseLive(f *testing.F) {
 	f.Add(bytes.Replace(good, []byte(`"status":"ok"`), []byte(`"status":"wrong"`), 1))
 	f.Add([]byte(`{"schema":1,"duels":[null]}`))
 	f.Add(smallLive(f, func(r *liveRun) { r.Summary.Worst = nil }))
-	f.Add(smallLive(f, func(r *liveRun) { r.Stream[0].At = nil }))
 	f.Add(bytes.Replace(good, []byte(`"id":"`), []byte(`"id":"../../`), 1))
 	f.Add(bytes.Replace(good, []byte(`"a":`), []byte(`"a":NaN,"a":`), 1))
 	f.Add(bytes.Replace(good, []byte(`"rounds":[`), []byte(`"rounds":null,"x":[`), 1))
 	f.Add(append([]byte("\xef\xbb\xbf"), good...))
 	f.Add([]byte(`{"schema":1,"duels":` + strings.Repeat("[", 5000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		run, err := parseLive(data)
+		m, err := ab.Parse(data)
 		if err != nil {
 			return
 		}
+		run := &liveRun{Match: *m}
+		run.score()
 		if err := printLive(io.Discard, run, report.FormatText); err != nil {
 			t.Fatal(err)
 		}
-		run.sides()
 		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK && len(run.Duels[0].Rounds) > 100 {
 			return // judging takes the square of the rounds
 		}
-		run.judge()
+		run.Judge()
 	})
 }

@@ -93,7 +93,7 @@ func (r *liveRun) table() *report.Table {
 	how := fmt.Sprintf("rounds of %d %s launches per arm", pr.Samples, pr.Name)
 	title := fmt.Sprintf("A = %s, B = %s, live on %s\n%s; speedup is A's time over B's, with its %.1f%% interval",
 		r.A, r.B, r.Run.Device.Name, how, 100*(1-r.Rule.Plan.Looks[0].Alpha))
-	for _, line := range report.Timer(r.runs()...) {
+	for _, line := range report.Timer(r.Runs()...) {
 		title += "\n" + line
 	}
 	t := newTable(title,
@@ -135,7 +135,7 @@ func (r *liveRun) table() *report.Table {
 		ma, mb := stats.Median(a), stats.Median(b)
 		row[1], row[2] = report.Micros(ma), report.Micros(mb)
 		row[3], row[4] = fmt.Sprintf("%.1f", 100*d.StreamUS/ma), fmt.Sprintf("%.1f", 100*d.StreamUS/mb)
-		row[5], row[6] = strconv.Itoa(j.Rounds), effect(j)
+		row[5], row[6] = strconv.Itoa(j.Rounds), j.Speedup()
 		row[7] = string(j.Verdict)
 		if j.Gate != j.Verdict {
 			row[7] += " (not beyond doubt among so many cells)"
@@ -166,7 +166,7 @@ func (r *liveRun) table() *report.Table {
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
 	}
 	for _, g := range r.Gate {
-		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s", g.Problem, g.found()))
+		t.Notes = append(t.Notes, fmt.Sprintf("gate: %s slower, %s", g.Problem, &g))
 	}
 	if !pr.Cold {
 		t.Notes = append(t.Notes, "WARM: the cache was not flushed; real calls may find it cold")

@@ -13,6 +13,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels/rule"
 	"normbench/report"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
 )
@@ -88,7 +89,7 @@ func (e *env) firstTable(c *cli.Context) *report.Table {
 		return selftestTable("")
 	case json: // of the others it is no table
 	case name == "compare" && len(ops) == 2 && e.comparesLive(c, ops):
-		return (&liveRun{A: ops[0], B: ops[1], Rule: verdict.Default()}).table()
+		return (&liveRun{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).table()
 	case name == "sweep":
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	case name == "learn", name == "tune":

@@ -34,7 +34,7 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 func (r *liveRun) page() *report.Page {
 	t, sides := r.table(), r.sides()
 	names := report.Names(sides[:])
-	p := report.Judged(sides[0], sides[1], r.Judged).Page(fmt.Sprintf("%s against %s on %s", names[1], names[0], r.Run.Device.Name), r.runs())
+	p := report.Judged(sides[0], sides[1], r.Judged).Page(fmt.Sprintf("%s against %s on %s", names[1], names[0], r.Run.Device.Name), r.Runs())
 	if clock := r.clocks(); clock != "" {
 		p.More = append(p.More, report.Fact{Name: "clocks", Value: clock})
 	}

@@ -13,7 +13,6 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
-	"normbench/sweep/ab"
 	"normbench/tune/ref"
 )
 
@@ -106,7 +105,7 @@ func tellLive(g *report.Growth, path string, wanted func(kernels.Problem) bool) 
 	}
 	told := map[kernels.Problem]report.Told{}
 	for _, j := range run.Judged {
-		told[j.Problem] = report.Told{Speedup: effect(&j), Verdict: string(j.Verdict)}
+		told[j.Problem] = report.Told{Speedup: j.Speedup(), Verdict: string(j.Verdict)}
 	}
 	g.Tell(told)
 	return nil
@@ -183,18 +182,10 @@ func readLivePart(path string, wanted func(kernels.Problem) bool) (*liveRun, err
 	if err != nil {
 		return nil, err
 	}
-	all := len(run.Duels)
-	run.Duels = slices.DeleteFunc(run.Duels, func(d *ab.Result) bool { return !wanted(d.Problem) })
-	switch len(run.Duels) {
-	case 0:
+	if run.Keep(wanted); len(run.Duels) == 0 {
 		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)
-	case all:
-	default:
-		run.judge()
-		run.Gate = slices.DeleteFunc(run.Gate, func(g gated) bool { return !wanted(g.Problem) })
-		sides := run.sides()
-		run.Stream = report.StreamScores(sides[0], sides[1])
 	}
+	run.score()
 	return run, nil
 }
 

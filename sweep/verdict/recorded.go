@@ -1,5 +1,7 @@
 package verdict
 
+import "fmt"
+
 // Once is r for a cell that is judged once, by all of its rounds, and whose arms are two of so
 // many that were chosen by these rounds. Each choice has its share of Alpha, because the best of
 // equals looks better than it is.
@@ -22,6 +24,18 @@ func JudgeRecorded(a, b, again []float64, step float64, choices int) Judged {
 		c.Rounds = append(c.Rounds, r)
 	}
 	return Judge([]Cell{c}, Default().Once(len(c.Rounds), choices))[0]
+}
+
+// Speedup is B's speedup over A with its interval, "1.21x (1.20-1.22)"; "" without an effect.
+func (j *Judged) Speedup() string {
+	if j.Effect == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("%.3fx", 1/j.Effect)
+	if j.Lo > 0 {
+		s += fmt.Sprintf(" (%.3f-%.3f)", 1/j.Hi, 1/j.Lo)
+	}
+	return s
 }
 
 // Turned is the verdict on A in place of B.
