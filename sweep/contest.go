@@ -40,7 +40,7 @@ func (m *measurer) contest(ctx context.Context) error {
 	}
 	rounds := &Rounds{Session: m.Session, Order: Orders(o.Seed, m.j.Problem), Launches: always(FinalLaunches), Rejects: o.Rounds,
 		More: func(n int) bool { return n == 0 || n < o.Rounds && !settle(arms) }}
-	if err := m.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
+	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err
 	}
 	var recs []*record.Record

@@ -34,11 +34,6 @@ const freshSeed = 0x5851f42d4c957f2d
 // fewer are measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
 // alone, where it spent the budget.
 func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, short bool) ([]*record.Record, error) {
-	leave, err := m.v.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
 	run := m.v.run
 	o := run.o.Search
 	var fs []*finalist

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"normbench/kernels"
@@ -12,11 +11,9 @@ import (
 // own. While one measures, the others wait for their compilers and decide: times are taken
 // with nothing else on the GPU.
 type gate struct {
-	turn chan struct{} // holds a token while nobody is in
-
-	mu       sync.Mutex
+	turn     chan struct{} // holds a token while nobody is in
 	visitors []*visitor
-	held     time.Duration // with somebody in
+	held     time.Duration // with somebody in; for who is in
 }
 
 func newGate() *gate {
@@ -42,15 +39,17 @@ func gatesOf(vs []*visitor) (gates []*gate) {
 	return gates
 }
 
-// enter waits for the GPU; leave gives it to the next. A visitor that is in does not count the
+// turn does something when it is v's turn on the GPU. A visitor that is in does not count the
 // processes of the other visitors as foreign.
-func (v *visitor) enter(ctx context.Context) (leave func(), err error) {
-	g := v.gate
+func (v *visitor) turn(ctx context.Context, what func() error) error {
+	g, start := v.gate, time.Now()
 	select {
 	case <-g.turn:
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
+	defer func() { g.turn <- struct{}{} }()
+	v.waited += time.Since(start)
 	if n, ok := v.dev.(kernels.Neighbour); ok && v.shares() {
 		var pids []int
 		for _, o := range g.visitors {
@@ -60,13 +59,9 @@ func (v *visitor) enter(ctx context.Context) (leave func(), err error) {
 		}
 		n.Beside(pids...)
 	}
-	start := time.Now()
-	return func() {
-		g.mu.Lock()
-		g.held += time.Since(start)
-		g.mu.Unlock()
-		g.turn <- struct{}{}
-	}, nil
+	start = time.Now()
+	defer func() { g.held += time.Since(start) }()
+	return what()
 }
 
 // shares says whether others take turns with v.

@@ -60,37 +60,13 @@ func (v *visitor) prove(ctx context.Context) error {
 	if v.good == nil {
 		return gone(v.dev, v.held.job.Problem, v.held.job.failure)
 	}
-	for try := 0; ; try++ {
-		err := v.runStream(ctx, *v.good)
-		switch f := doubtful(err); {
-		case err == nil:
-			v.stands(*v.good)
-			return nil
-		case f == nil || ctx.Err() != nil:
-			return err
-		case try > 0 || f.Status == kernels.StatusTimeout:
-			return gone(v.dev, *v.good, f)
-		}
+	s := v.session(*v.good)
+	s.opened, s.lost = true, true
+	defer s.Close()
+	err := v.turn(ctx, func() error { return s.Open(ctx) })
+	if err == nil {
+		v.stands(*v.good)
 	}
-}
-
-func (v *visitor) runStream(ctx context.Context, p kernels.Problem) error {
-	leave, err := v.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	return runStream(ctx, v.run.registry, v.dev, p, v.run.o.Seed)
-}
-
-// runStream opens a problem on a device and runs its stream.
-func runStream(ctx context.Context, r *kernels.Registry, dev kernels.Device, p kernels.Problem, seed uint64) error {
-	bench, err := dev.Open(ctx, p, seed)
-	if err != nil {
-		return err
-	}
-	defer bench.Close()
-	_, err = bench.Check(ctx, kernels.Variant{Family: r.StreamOf(p)}, 1)
 	return err
 }
 

@@ -21,7 +21,6 @@ type measurer struct {
 	stream  float64 // microseconds
 	checks  map[kernels.Variant]*kernels.Check
 	begun   time.Time
-	waited  time.Duration // for the visitor's turn on the device
 	spent   search.Spent
 	starved bool // the budget left the finals fewer variants or rounds than they should have
 }
@@ -34,7 +33,7 @@ func (m *measurer) begin(ctx context.Context) error {
 		m.opened, m.lost = false, false // if it fails, it may be the problem or the device
 		err := m.v.prepare(ctx, m.j.Problem, m.Stream())
 		if err == nil {
-			err = m.turn(ctx, func() error { return m.measureStream(ctx) })
+			err = m.v.turn(ctx, func() error { return m.measureStream(ctx) })
 		}
 		if err == nil {
 			m.v.stands(m.j.Problem)
@@ -71,7 +70,7 @@ func (m *measurer) measureStream(ctx context.Context) error {
 	t, err := m.time(ctx, variant, o)
 	for last := 0.0; err == nil && !v.warmed; {
 		us := stats.Median(t.Seconds)
-		v.warmed = Settled(last, us) || time.Since(start) > time.Second
+		v.warmed = settled(last, us) || time.Since(start) > time.Second
 		last = us
 		t, err = m.time(ctx, variant, o)
 	}
@@ -99,18 +98,6 @@ func (m *measurer) measureStream(ctx context.Context) error {
 	return nil
 }
 
-// turn does something when it is the visitor's turn on the device.
-func (m *measurer) turn(ctx context.Context, what func() error) error {
-	start := time.Now()
-	leave, err := m.v.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	m.waited += time.Since(start)
-	return what()
-}
-
 // visit takes so many samples of a variant, in microseconds, once it is compiled and it is the
 // visitor's turn on the device. Its answer is checked at its first visit; of no launches that is all.
 func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
@@ -127,7 +114,7 @@ func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) (
 		return nil, err
 	}
 	var us []float64
-	err = m.turn(ctx, func() (err error) {
+	err = m.v.turn(ctx, func() (err error) {
 		if m.checks[v] == nil {
 			c, err := m.Check(ctx, v, run.o.Repeats)
 			if err != nil {
@@ -164,7 +151,7 @@ func (m *measurer) grid(ctx context.Context) (suspect *finished, err error) {
 		}
 		rec := m.record(j.left[0], FailureOf(err))
 		if rec.SamplesUS = us; err == nil {
-			err := m.turn(ctx, func() error { return m.stages(ctx, rec) })
+			err := m.v.turn(ctx, func() error { return m.stages(ctx, rec) })
 			if err != nil && (FailureOf(err) == nil || ctx.Err() != nil) {
 				return nil, err
 			}

@@ -397,6 +397,7 @@ type visitor struct {
 	dev    kernels.Device
 	out    chan<- finished // read until all visitors are done, so a send gets through
 	warmed bool
+	waited time.Duration    // for its turns
 	noise  float64          // relative standard deviation of a launch of the last stream
 	held   *uncertain       // what failed last, until the device has shown that it stands
 	good   *kernels.Problem // whose stream ran last
@@ -452,10 +453,13 @@ func (v *visitor) prefetch(j *job) {
 	v.dev.Prefetch(j.Problem, vs)
 }
 
+func (v *visitor) session(p kernels.Problem) *Session {
+	return &Session{Device: v.dev, Registry: v.run.registry, Problem: p, Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed}
+}
+
 // do measures one job.
 func (v *visitor) do(ctx context.Context, j *job) error {
-	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(), Session: &Session{
-		Device: v.dev, Registry: v.run.registry, Problem: j.Problem, Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed}}
+	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(), Session: v.session(j.Problem)}
 	defer m.Close()
 	defer m.spend()
 	var suspect *finished // a record that counts once the device stands again

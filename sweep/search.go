@@ -146,7 +146,11 @@ func (m *measurer) search(ctx context.Context) error {
 	if share > 0 {
 		left = share - max(m.Busy, time.Since(m.begun).Seconds())
 	}
-	finals, err := m.finals(ctx, board, left, log.Short)
+	var finals []*record.Record
+	err = m.v.turn(ctx, func() (err error) {
+		finals, err = m.finals(ctx, board, left, log.Short)
+		return err
+	})
 	switch f := FailureOf(err); {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -199,9 +203,9 @@ func (m *measurer) Announce(now, later []kernels.Variant) {
 
 // Visit implements search.Bench. Compiling counts for who waits; the others' turns do not.
 func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error) {
-	start, before, waited := time.Now(), m.Busy, m.waited
+	start, before, waited := time.Now(), m.Busy, m.v.waited
 	us, err = m.visit(ctx, v, launches)
-	return us, max(m.Busy-before, (time.Since(start) - m.waited + waited).Seconds()), err
+	return us, max(m.Busy-before, (time.Since(start) - m.v.waited + waited).Seconds()), err
 }
 
 // records are what the search saw, in the order in which it came to it.

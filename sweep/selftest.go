@@ -46,28 +46,22 @@ type selfTest struct {
 	info     kernels.DeviceInfo
 	trials   []record.Trial
 	floor    float64
-	opened   kernels.Problem          // the open one
-	bench    kernels.Bench            // of it; nil before the first
+	session  *Session                 // of the open problem; nil before the first
 	checked  map[kernels.Variant]bool // what was right on it
 }
 
 // open puts p on the device, unless it is there.
-func (s *selfTest) open(p kernels.Problem) error {
-	if s.bench != nil && s.opened == p {
-		return nil
+func (s *selfTest) open(p kernels.Problem) {
+	if s.session == nil || s.session.Problem != p {
+		s.close()
+		s.session = &Session{Device: s.dev, Registry: s.registry, Problem: p, Seed: 1}
+		s.checked = map[kernels.Variant]bool{}
 	}
-	s.close()
-	b, err := s.dev.Open(s.ctx, p, 1)
-	if err == nil {
-		s.bench, s.opened, s.checked = b, p, map[kernels.Variant]bool{}
-	}
-	return err
 }
 
 func (s *selfTest) close() {
-	if s.bench != nil {
-		s.bench.Close()
-		s.bench = nil
+	if s.session != nil {
+		s.session.Close()
 	}
 }
 
@@ -85,17 +79,14 @@ func (s *selfTest) problem(bytes int64) kernels.Problem {
 // dropped: of its first launch where o has Stages, else of the whole plan. What moves
 // tensors is checked before its first.
 func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels.TimeOptions) ([]float64, error) {
-	if err := s.open(p); err != nil {
-		return nil, err
-	}
-	b := s.bench
 	f, err := s.registry.Lookup(family)
 	if err != nil {
 		return nil, err
 	}
+	s.open(p)
 	v := kernels.Variant{Family: family, Config: f.Base(p, s.info)}
 	if f.Stream && !s.checked[v] {
-		c, err := b.Check(s.ctx, v, 1)
+		c, err := s.session.Check(s.ctx, v, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +96,7 @@ func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels
 		s.checked[v] = true
 	}
 	o.Samples = samples + 1
-	t, err := b.Time(s.ctx, v, o)
+	t, err := s.session.time(s.ctx, v, o)
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +104,7 @@ func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels
 	if o.Stages && len(t.Stages) > 0 {
 		seconds = t.Stages[0].Seconds
 	}
-	us := make([]float64, samples)
-	for i, sec := range seconds[1:] {
-		us[i] = sec * 1e6
-	}
-	return us, nil
+	return record.Micros(seconds[1:]), nil
 }
 
 func (s *selfTest) cold2x() kernels.TimeOptions {
@@ -158,21 +145,8 @@ func (s *selfTest) state() error {
 	return nil
 }
 
-// warmUp runs the stream until two visits agree within 1%: clocks rise under
-// load.
 func (s *selfTest) warmUp() error {
-	for last, i := 0.0, 0; i < 20; i++ {
-		us, err := s.time(s.large(), "rms_fwd/stream", 10, s.cold2x())
-		if err != nil {
-			return err
-		}
-		m := stats.Median(us)
-		if Settled(last, m) {
-			break
-		}
-		last = m
-	}
-	return nil
+	return WarmUp(func() ([]float64, error) { return s.time(s.large(), "rms_fwd/stream", 10, s.cold2x()) })
 }
 
 // launches holds the timer against kernels whose time is known.
@@ -281,14 +255,11 @@ func (s *selfTest) rates() error {
 // clock cannot tell apart. It is 0 where all are the same.
 func timerStep(samples []float64) float64 {
 	s := slices.Sorted(slices.Values(samples))
-	step := math.Inf(1)
-	for i := 1; i < len(s); i++ {
-		if d := s[i] - s[i-1]; d > 1e-6 {
-			step = min(step, d)
+	step := 0.0
+	for i, x := range s[1:] {
+		if d := x - s[i]; d > 1e-6 && (step == 0 || d < step) {
+			step = d
 		}
-	}
-	if math.IsInf(step, 1) {
-		return 0
 	}
 	return step
 }

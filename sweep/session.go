@@ -243,7 +243,23 @@ func tooFast(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, us flo
 	return ""
 }
 
-// Settled says whether two visits in a row agree within 1%, which ends every
+// settled says whether two visits in a row agree within 1%, which ends every
 // warm-up: clocks rise under load. There is no visit before the first, whose
 // last is 0.
-func Settled(last, median float64) bool { return median > 0.99*last && median < 1.01*last }
+func settled(last, median float64) bool { return median > 0.99*last && median < 1.01*last }
+
+// WarmUp repeats a visit until two in a row agree within 1%, 20 times at most.
+func WarmUp(visit func() (us []float64, err error)) error {
+	for last, i := 0.0, 0; i < 20; i++ {
+		us, err := visit()
+		if err != nil {
+			return err
+		}
+		m := stats.Median(us)
+		if settled(last, m) {
+			return nil
+		}
+		last = m
+	}
+	return nil
+}

@@ -114,7 +114,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 	if _, err := s.Time(ctx, s.Stream(), o.Protocol.Samples); err != nil {
 		return of("the stream", err)
 	}
-	if err := warmUp(ctx, s, r.A); err != nil {
+	if err := sweep.WarmUp(func() ([]float64, error) { return s.Time(ctx, r.A, o.Protocol.Samples) }); err != nil {
 		return of(ArmA, err)
 	}
 	names := []string{ArmA, ArmB, ArmA2, ArmStream}
@@ -170,23 +170,6 @@ func of(what string, err error) error {
 	named := *f
 	named.Reason = what + ": " + f.Reason
 	return &named
-}
-
-// warmUp visits a variant until two visits in a row agree within 1%, 20 times at most:
-// clocks rise under load.
-func warmUp(ctx context.Context, s *sweep.Session, v kernels.Variant) error {
-	for last, i := 0.0, 0; i < 20; i++ {
-		us, err := s.Time(ctx, v, s.Protocol.Samples)
-		if err != nil {
-			return err
-		}
-		m := stats.Median(us)
-		if sweep.Settled(last, m) {
-			return nil
-		}
-		last = m
-	}
-	return nil
 }
 
 // Cell is the duel as package verdict judges it.
