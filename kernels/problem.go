@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
@@ -9,16 +10,6 @@ import (
 	"strings"
 
 	"normbench/internal/hint"
-)
-
-// Op is a normalization.
-type Op string
-
-// The ops. With xhat = (x - mean)*rstd (layernorm) or x*rstd (rmsnorm, whose
-// rstd is 1/sqrt(mean(x²)+eps)): y = xhat*w + b.
-const (
-	RMSNorm   Op = "rmsnorm"   // Zhang and Sennrich 2019, arXiv:1910.07467
-	LayerNorm Op = "layernorm" // Ba, Kiros and Hinton 2016, arXiv:1607.06450
 )
 
 // Pass is the forward or the backward computation of an op.
@@ -30,11 +21,6 @@ const (
 	Fwd Pass = "fwd"
 	Bwd Pass = "bwd"
 )
-
-// Eps is the epsilon that every problem adds to the variance, 1e-5 as in
-// torch.nn.LayerNorm and the published benchmarks (TransformerEngine PR 593,
-// Fast-LLM PR 546).
-const Eps = 1e-5
 
 // A Problem is what is computed. It is comparable: use it as a map key.
 type Problem struct {
@@ -62,33 +48,24 @@ const (
 // Validate says what is wrong with p, or nil.
 func (p Problem) Validate() error {
 	switch {
-	case p.Op != RMSNorm && p.Op != LayerNorm:
-		return hint.Errorf("use rmsnorm or layernorm", "unknown op %q", p.Op)
+	case p.Op.Spec().Op == "":
+		all, _ := OpNames()
+		return hint.Errorf("use "+strings.Join(all, " or "), "unknown op %q", p.Op)
 	case p.Pass != Fwd && p.Pass != Bwd:
 		return hint.Errorf("use fwd or bwd", "unknown pass %q", p.Pass)
 	case p.M < 1 || p.N < 1 || p.M > maxSide || p.N > maxSide:
-		return hint.Errorf("rows and columns are whole numbers from 1 to 2147483648", "shape %dx%d is out of range", p.M, p.N)
+		return hint.Errorf(sideHelp, "shape %dx%d is out of range", p.M, p.N)
 	case p.M > maxElems/p.N:
 		return hint.Errorf("choose smaller shapes", "shape %dx%d has more than 2^48 elements", p.M, p.N)
 	}
-	if err := p.DType.check(); err != nil {
+	if err := cmp.Or(p.DType.check(), p.Weight.check()); err != nil {
 		return err
 	}
-	if err := p.Weight.check(); err != nil {
-		return err
-	}
-	switch {
-	case p.NoWeight && (p.Bias || p.ZeroCentered || p.Accumulate || p.Weight != p.DType):
-		return hint.Errorf("leave out the weight's options", "a problem without a weight has no bias, zero-centered weight, weight dtype or gradient to add to")
-	case p.FP8 && p.Pass == Bwd:
-		return hint.Errorf("use fwd", "fp8 outputs belong to the forward")
-	case p.Transpose && !p.FP8:
-		return hint.Errorf("use fp8 with it", "only fp8 outputs are transposed")
-	case p.Accumulate && p.Pass == Fwd:
-		return hint.Errorf("use bwd", "a forward has no gradients to add to")
-	}
-	return nil
+	return p.checkOptions()
 }
+
+// HasWeight says whether p has a weight w, and in the backward its gradient dw.
+func (p Problem) HasWeight() bool { return !p.NoWeight && p.Op.Spec().Weight }
 
 // OutType is the type of y: e4m3 or the DType.
 func (p Problem) OutType() DType {
@@ -98,19 +75,14 @@ func (p Problem) OutType() DType {
 	return p.DType
 }
 
-// String is p as text, read back by ParseProblem: op/pass/MxN/dtype with
-// "-w<dtype>" where the weight's dtype differs and "+bias", "+zc", "+noweight",
-// "+residual", "+fp8" or "+fp8t" (with the transpose), "+acc" for options.
+// String is p as text, read back by ParseProblem: op/pass/MxN/dtype with "-w<dtype>" where the
+// weight's dtype differs and "+<name>" for each option.
 func (p Problem) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s/%s/%dx%d/%s", p.Op, p.Pass, p.M, p.N, p.DType)
+	text := fmt.Sprintf("%s/%s/%dx%d/%s", p.Op, p.Pass, p.M, p.N, p.DType)
 	if p.Weight != p.DType {
-		fmt.Fprintf(&b, "-w%s", p.Weight)
+		text += "-w" + p.Weight.String()
 	}
-	for _, o := range p.Options() {
-		b.WriteString("+" + o)
-	}
-	return b.String()
+	return text + optionText(p)
 }
 
 // Shapeless is p as text without its rows and columns: rmsnorm/bwd/bf16+bias.
@@ -119,55 +91,33 @@ func (p Problem) Shapeless() string {
 	return strings.Join(slices.Delete(words, 2, 3), "/")
 }
 
-// Options are the switches that p has on, by their names in its text and in that order.
-func (p Problem) Options() []string {
-	var on []string
-	for _, o := range []struct {
-		name string
-		set  bool
-	}{{"bias", p.Bias}, {"zc", p.ZeroCentered}, {"noweight", p.NoWeight}, {"residual", p.Residual},
-		{"fp8", p.FP8 && !p.Transpose}, {"fp8t", p.FP8 && p.Transpose}, {"acc", p.Accumulate}} {
-		if o.set {
-			on = append(on, o.name)
-		}
-	}
-	return on
-}
-
-var problemRE = regexp.MustCompile(`^([a-z]+)/([a-z]+)/([0-9]+)x([0-9]+)/([a-z0-9]+)(-w([a-z0-9]+))?(\+bias)?(\+zc)?(\+noweight)?(\+residual)?(\+fp8t?)?(\+acc)?$`)
+var problemRE = regexp.MustCompile(
+	`^([a-z0-9]+)/([a-z]+)/([0-9]+)x([0-9]+)/([a-z0-9]+)(?:-w([a-z0-9]+))?((?:\+[a-z0-9]+)*)$`)
 
 // ParseProblem reads what Problem.String writes.
 func ParseProblem(s string) (Problem, error) {
 	m := problemRE.FindStringSubmatch(s)
-	if m == nil {
-		return Problem{}, hint.Errorf("write it as rmsnorm/bwd/4096x8192/bf16, with +bias, +zc, +noweight, +residual, +fp8, +fp8t, +acc in this order for options", "malformed problem %q", s)
+	var p Problem
+	if m == nil || !p.setOptions(m[7]) {
+		return Problem{}, hint.Errorf("write it as rmsnorm/bwd/4096x8192/bf16, with options in "+
+			"this order: +"+strings.Join(optionNames(), ", +"), "malformed problem %q", s)
 	}
-	p := Problem{Op: Op(m[1]), Pass: Pass(m[2]), Bias: m[8] != "", ZeroCentered: m[9] != "",
-		NoWeight: m[10] != "", Residual: m[11] != "", FP8: m[12] != "", Transpose: m[12] == "+fp8t", Accumulate: m[13] != ""}
-	var err error
-	if p.M, p.N, err = parseSides(m[3], m[4]); err != nil {
+	p.Op, p.Pass = Op(m[1]), Pass(m[2])
+	var err1, err2, err3, err4 error
+	p.M, err1 = strconv.ParseInt(m[3], 10, 64)
+	p.N, err2 = strconv.ParseInt(m[4], 10, 64)
+	if err1 != nil || err2 != nil {
+		return Problem{}, hint.Errorf(sideHelp, "shape %sx%s is out of range", m[3], m[4])
+	}
+	p.DType, err3 = ParseDType(m[5])
+	p.Weight, err4 = ParseDType(cmp.Or(m[6], m[5]))
+	if err := cmp.Or(err3, err4); err != nil {
 		return Problem{}, err
-	}
-	if p.DType, err = ParseDType(m[5]); err != nil {
-		return Problem{}, err
-	}
-	p.Weight = p.DType
-	if m[7] != "" {
-		if p.Weight, err = ParseDType(m[7]); err != nil {
-			return Problem{}, err
-		}
 	}
 	return p, p.Validate()
 }
 
-func parseSides(ms, ns string) (m, n int64, err error) {
-	m, err1 := strconv.ParseInt(ms, 10, 64)
-	n, err2 := strconv.ParseInt(ns, 10, 64)
-	if err1 != nil || err2 != nil {
-		return 0, 0, hint.Errorf("rows and columns are whole numbers from 1 to 2147483648", "shape %sx%s is out of range", ms, ns)
-	}
-	return m, n, nil
-}
+const sideHelp = "rows and columns are whole numbers from 1 to 2147483648"
 
 // MarshalText implements encoding.TextMarshaler with String.
 func (p Problem) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
@@ -209,7 +159,7 @@ func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 //	bwd: x (M,N), dy (M,N), [dres (M,N)], [w (N)], rstd (M), [mean (M)], [dw_in (N)], [db_in (N)] ->
 //	     dx (M,N), [dw (N)], [db (N)]
 //
-// w and dw exist unless p.NoWeight, mean for layernorm, b and db where p.Bias,
+// w and dw exist where p.HasWeight, mean for layernorm, b and db where p.Bias,
 // res, resout and dres where p.Residual (x of such a backward is the forward's
 // resout), scale, amax, scale_inv where p.FP8, yt where p.Transpose, dw_in and
 // db_in where p.Accumulate. The statistics and fp8's scalars are fp32.
@@ -220,7 +170,12 @@ func (p Problem) Tensors() []Tensor {
 			ts = append(ts, Tensor{name, r, d, rows, cols})
 		}
 	}
-	weight, layernorm := !p.NoWeight, p.Op == LayerNorm
+	weight := p.HasWeight()
+	saved := func(r Role) {
+		for _, name := range p.Op.Spec().Saved {
+			add(true, name, r, FP32, p.M, 1)
+		}
+	}
 	if p.Pass == Fwd {
 		add(true, "x", Input, p.DType, p.M, p.N)
 		add(p.Residual, "res", Input, p.DType, p.M, p.N)
@@ -230,8 +185,7 @@ func (p Problem) Tensors() []Tensor {
 		add(true, "y", Output, p.OutType(), p.M, p.N)
 		add(p.Transpose, "yt", Output, p.OutType(), p.N, p.M)
 		add(p.Residual, "resout", Output, p.DType, p.M, p.N)
-		add(true, "rstd", Output, FP32, p.M, 1)
-		add(layernorm, "mean", Output, FP32, p.M, 1)
+		saved(Output)
 		add(p.FP8, "amax", Output, FP32, 1, 1)
 		add(p.FP8, "scale_inv", Output, FP32, 1, 1)
 		return ts
@@ -240,8 +194,7 @@ func (p Problem) Tensors() []Tensor {
 	add(true, "dy", Input, p.DType, p.M, p.N)
 	add(p.Residual, "dres", Input, p.DType, p.M, p.N)
 	add(weight, "w", Input, p.Weight, 1, p.N)
-	add(true, "rstd", Input, FP32, p.M, 1)
-	add(layernorm, "mean", Input, FP32, p.M, 1)
+	saved(Input)
 	add(p.Accumulate, "dw_in", Input, p.Weight, 1, p.N)
 	add(p.Accumulate && p.Bias, "db_in", Input, p.Weight, 1, p.N)
 	add(true, "dx", Output, p.DType, p.M, p.N)

@@ -516,8 +516,7 @@ func newMean(kind string, rows []Row) Mean {
 
 // kind is the short name of what is computed: "rms bwd", "ln fwd +bias".
 func kind(p kernels.Problem) string {
-	k := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
-	k = cmp.Or(k, string(p.Op)) + " " + string(p.Pass)
+	k := cmp.Or(p.Op.Spec().Short, string(p.Op)) + " " + string(p.Pass)
 	for _, o := range p.Options() {
 		k += " +" + o
 	}

@@ -208,7 +208,7 @@ func problemFilter(c *cli.Context) (func(kernels.Problem) bool, error) {
 		list  *[]string
 		among []string
 	}{
-		{"op", &ops, []string{string(kernels.RMSNorm), string(kernels.LayerNorm)}},
+		{"op", &ops, allOps},
 		{"pass", &passes, []string{string(kernels.Fwd), string(kernels.Bwd)}},
 		{"dtype", &dtypes, []string{"bf16", "fp16", "fp32"}},
 	} {

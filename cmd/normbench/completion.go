@@ -163,7 +163,7 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 	case "family":
 		list, several = e.familyNames(), cmd.Name == "sweep"
 	case "op":
-		list, several = []string{string(kernels.RMSNorm), string(kernels.LayerNorm)}, true
+		list, several = allOps, true
 	case "pass":
 		list, several = []string{string(kernels.Fwd), string(kernels.Bwd)}, true
 	case "dtype", "weight-dtype":

@@ -184,9 +184,11 @@ func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
 		}
 	}
 	if t.Book != nil {
-		for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+		for _, op := range kernels.Ops() {
 			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-				add(kernels.Problem{Op: op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
+				if op.Default || t.Book.Map.Has(op.Op) {
+					add(kernels.Problem{Op: op.Op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Bias})
+				}
 			}
 		}
 	}

@@ -24,23 +24,33 @@ var problemFlags = join([]cli.Flag{
 	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type (default: smoke on a cpu, default on a GPU)"},
 }, classFlags, optionFlags)
 
+var (
+	allOps, byDefault = kernels.OpNames()
+	defaultOps        = strings.Join(byDefault, ",")
+)
+
 // classFlags are what is done to a shape, and in which type.
 var classFlags = []cli.Flag{
-	&cli.StringFlag{Name: "op", Usage: "rmsnorm, layernorm, or both", Value: "rmsnorm,layernorm"},
+	&cli.StringFlag{Name: "op", Usage: strings.Join(allOps, ", ") + ", or several", Value: defaultOps},
 	&cli.StringFlag{Name: "pass", Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
 	&cli.StringFlag{Name: "dtype", Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", Value: "bf16"},
 }
 
 // optionFlags are what a problem has besides its shape and type.
-var optionFlags = []cli.Flag{
-	&cli.StringFlag{Name: "weight-dtype", Usage: "type of w, b, dw and db (default: as --dtype)"},
-	&cli.StringFlag{Name: "bias", Usage: "whether there is a bias: auto (in layernorm only), yes or no", Value: "auto"},
-	&cli.BoolFlag{Name: "zero-centered", Usage: "the weight is stored as w-1"},
-	&cli.BoolFlag{Name: "no-weight", Usage: "there is no weight, and no gradient of it"},
-	&cli.BoolFlag{Name: "residual", Usage: "fwd normalizes x + res and writes the sum; bwd adds the sum's gradient to dx"},
-	&cli.StringFlag{Name: "quant", Usage: "type of y in fwd: none, fp8, fp8t (fp8 with its transpose), or several", Value: "none"},
-	&cli.BoolFlag{Name: "accumulate", Usage: "bwd adds dw and db to existing gradients"},
-}
+var optionFlags = func() []cli.Flag {
+	flags := []cli.Flag{&cli.StringFlag{Name: "weight-dtype",
+		Usage: "type of w, b, dw and db (default: as --dtype)"}}
+	for _, o := range kernels.Options() {
+		switch {
+		case o.Doc == "": // another value of a flag above
+		case len(o.Values) > 0:
+			flags = append(flags, &cli.StringFlag{Name: o.Flag, Usage: o.Doc, Value: o.Values[0]})
+		default:
+			flags = append(flags, &cli.BoolFlag{Name: o.Flag, Usage: o.Doc})
+		}
+	}
+	return flags
+}()
 
 var deviceFlags = []cli.Flag{
 	&cli.StringFlag{Name: "device", Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", Value: "auto"},
@@ -141,7 +151,7 @@ func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem,
 	} else if as != "" {
 		dtype = as
 	}
-	ops, err := splitList("op", cmp.Or(c.String("op"), "rmsnorm,layernorm"), string(kernels.RMSNorm), string(kernels.LayerNorm))
+	ops, err := splitList("op", cmp.Or(c.String("op"), defaultOps), allOps...)
 	if err != nil {
 		return nil, err
 	}
@@ -173,15 +183,12 @@ func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem,
 		for _, op := range ops {
 			for _, pass := range passes {
 				for _, s := range list {
-					p := kernels.Problem{Op: kernels.Op(op), Pass: kernels.Pass(pass), M: s.M, N: s.N, DType: d, Weight: w,
-						Bias:         bias == "yes" || bias == "auto" && op == string(kernels.LayerNorm) && !c.Bool("no-weight"),
-						ZeroCentered: c.Bool("zero-centered"), NoWeight: c.Bool("no-weight"), Residual: c.Bool("residual"),
-						Accumulate: c.Bool("accumulate") && pass == string(kernels.Bwd)}
 					for _, q := range quants {
-						if q != "none" && p.Pass == kernels.Bwd {
+						if q != "none" && pass == string(kernels.Bwd) {
 							continue // a backward's outputs are gradients
 						}
-						p.FP8, p.Transpose = q != "none", q == "fp8t"
+						p := kernels.Problem{Op: kernels.Op(op), Pass: kernels.Pass(pass), M: s.M, N: s.N, DType: d, Weight: w}
+						setOptions(&p, bias, q, c.Bool)
 						if err := p.Validate(); err != nil {
 							return nil, err
 						}
@@ -198,6 +205,17 @@ func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem,
 		return nil, hint.Errorf("use --pass fwd, or leave out --quant", "no problems: fp8 outputs belong to the forward")
 	}
 	return ps, nil
+}
+
+// setOptions turns on the options that flags ask for and p's pass takes.
+func setOptions(p *kernels.Problem, bias, quant string, given func(flag string) bool) {
+	auto := bias == "auto" && p.Op.Spec().Bias && !given("no-weight")
+	for _, o := range kernels.Options() {
+		on := len(o.Values) == 0 && given(o.Flag) && (o.Pass == "" || o.Pass == p.Pass)
+		if on || o.Name == quant || o.Name == "bias" && (auto || bias == "yes") {
+			o.Set(p)
+		}
+	}
 }
 
 // protocol is how the flags want times taken.

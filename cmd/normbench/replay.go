@@ -99,18 +99,16 @@ func replayProblems(c *cli.Context, d *replay.Device, path string) ([]kernels.Pr
 // fitsFlags says whether p is of what the problem flags besides --shapes ask for.
 func fitsFlags(c *cli.Context, p kernels.Problem) bool {
 	quant := "none"
-	if p.Transpose {
-		quant = "fp8t"
-	} else if p.FP8 {
-		quant = "fp8"
-	}
-	for flag, v := range map[string]string{"op": string(p.Op), "pass": string(p.Pass), "dtype": p.DType.String(), "weight-dtype": p.Weight.String(), "quant": quant} {
-		if c.IsSet(flag) && !slices.Contains(strings.Split(c.String(flag), ","), v) {
+	for _, o := range kernels.Options() {
+		if o.Flag == "quant" && o.Named(p) {
+			quant = o.Name
+		}
+		if len(o.Values) == 0 && c.IsSet(o.Flag) && c.Bool(o.Flag) != o.Has(p) {
 			return false
 		}
 	}
-	for flag, v := range map[string]bool{"zero-centered": p.ZeroCentered, "no-weight": p.NoWeight, "residual": p.Residual, "accumulate": p.Accumulate} {
-		if c.IsSet(flag) && c.Bool(flag) != v {
+	for flag, v := range map[string]string{"op": string(p.Op), "pass": string(p.Pass), "dtype": p.DType.String(), "weight-dtype": p.Weight.String(), "quant": quant} {
+		if c.IsSet(flag) && !slices.Contains(strings.Split(c.String(flag), ","), v) {
 			return false
 		}
 	}

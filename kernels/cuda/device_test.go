@@ -35,10 +35,13 @@ func openDevice(t *testing.T) *Device {
 // of float64 sums can.
 func TestAnswersMatchReference(t *testing.T) {
 	d := openDevice(t)
-	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+	for _, op := range kernels.Ops() {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 			for _, dt := range kernels.DTypes() {
-				p := kernels.Problem{Op: op, Pass: pass, M: 67, N: 541, DType: dt, Weight: kernels.FP32, Bias: op == kernels.LayerNorm, ZeroCentered: dt == kernels.FP16}
+				p := kernels.Problem{Op: op.Op, Pass: pass, M: 67, N: 541, DType: dt, Weight: dt}
+				if op.Weight {
+					p.Weight, p.Bias, p.ZeroCentered = kernels.FP32, op.Bias, dt == kernels.FP16
+				}
 				opened, err := d.Open(context.Background(), p, 42)
 				if err != nil {
 					t.Fatal(err)

@@ -95,16 +95,17 @@ __device__ __forceinline__ double finite(double v) { return isfinite(v) ? v : 0;
 // rows gives the float64 answers that belong to rows: the statistics, and y or
 // dx. scale collects sums of squares of terms: [0] x, [1] y or dx, [2] dw,
 // [3] db, [4] rstd; see reference.Answer. res is added to x in a forward, whose
-// sum goes to resout, and to dx in a backward. Without w the weight is one.
+// sum goes to resout, and to dx in a backward. Without w the weight is one. centered, unit and
+// eps are kernels.OpSpec's, rstd is its r.
 extern "C" __global__ void rows(const void *x, const void *dy, const void *w, const void *b, const void *res, double *out,
                                 double *resout, double *rstd, double *mean, double *scale, i64 M, i64 N, i64 xtype,
-                                i64 wtype, i64 layernorm, i64 backward, i64 zeroCentered, double eps) {
+                                i64 wtype, i64 centered, i64 unit, i64 backward, i64 zeroCentered, double eps) {
   auto input = [&](i64 i) { return (double)widen(x, i, xtype) + (res && !backward ? (double)widen(res, i, xtype) : 0); };
   auto weight = [&](i64 j) { return (w ? (double)widen(w, j, wtype) : 1) + (zeroCentered ? 1 : 0); };
   for (i64 r = blockIdx.x; r < M; r += gridDim.x) {
     i64 at = r * N;
     double mu = 0, v2 = 0, s = 0, x2 = 0;
-    if (layernorm) {
+    if (centered) {
       for (i64 j = threadIdx.x; j < N; j += blockDim.x) s += input(at + j);
       mu = blockSum(s) / N;
     }
@@ -114,7 +115,9 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
       x2 += finite(v * v);
       v2 += (v - mu) * (v - mu);
     }
-    double rs = 1 / sqrt(blockSum(v2) / N + eps);
+    v2 = blockSum(v2);
+    double rs = unit ? 1 / fmax(sqrt(v2), eps) : 1 / sqrt(v2 / N + eps);
+    if (unit && isnan(v2)) rs = v2; // fmax prefers a number
     double c1 = 0, c2 = 0, sdx = 0, sdw = 0, sdb = 0;
     if (backward) {
       double s1 = 0, s2 = 0;
@@ -127,8 +130,10 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
         sdw += finite(d * d * rs * rs * (v * v + mu * mu));
         sdb += finite(d * d);
       }
-      c1 = blockSum(s1) / N;
-      c2 = layernorm ? blockSum(s2) / N : 0;
+      c1 = blockSum(s1);
+      if (!unit) c1 /= N;
+      else if (sqrt(v2) < eps) c1 = 0; // r is a constant there
+      c2 = centered ? blockSum(s2) / N : 0;
     }
     double sy = 0;
     for (i64 j = threadIdx.x; j < N; j += blockDim.x) {
@@ -149,7 +154,7 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
     }
     if (threadIdx.x == 0) {
       rstd[r] = rs;
-      if (layernorm) mean[r] = mu;
+      if (centered) mean[r] = mu;
     }
   }
 }

@@ -95,7 +95,11 @@ func (d *Device) savedOutput(p kernels.Problem, seed uint64, mem map[string]driv
 		return err
 	}
 	defer d.ctx.Free(scale)
-	if err := d.rows(p, false, 0, mem, map[string]driver.Ptr{"y": out, "rstd": out + driver.Ptr(8*n), "mean": out + driver.Ptr(8*(n+p.M))}, scale); err != nil {
+	want := map[string]driver.Ptr{"y": out}
+	for i, name := range p.Op.Spec().Saved {
+		want[name] = out + driver.Ptr(8*(n+int64(i)*p.M))
+	}
+	if err := d.rows(p, false, 0, mem, want, scale); err != nil {
 		return err
 	}
 	return d.each(d.support.roundTo, n, uint64(mem["y"]), uint64(out), uint64(n), uint64(p.DType))
@@ -115,10 +119,11 @@ func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr, mem, wan
 	if backward {
 		out = want["dx"]
 	}
+	spec := p.Op.Spec()
 	args := []uint64{
 		uint64(mem["x"]), uint64(mem["dy"]), uint64(mem["w"]), uint64(mem["b"]), uint64(res), uint64(out), uint64(want["resout"]),
-		uint64(want["rstd"]), uint64(want["mean"]), uint64(scale), uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
-		boolArg(p.Op == kernels.LayerNorm), boolArg(backward), boolArg(p.ZeroCentered), double(kernels.Eps),
+		uint64(want[spec.Saved[0]]), uint64(want["mean"]), uint64(scale), uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
+		boolArg(spec.Centered), boolArg(spec.Unit), boolArg(backward), boolArg(p.ZeroCentered), double(spec.Eps),
 	}
 	blocks := int(min(p.M, int64(d.info.SMs)*8))
 	return d.support.rows.Launch(d.stream, [3]int{blocks, 1, 1}, [3]int{supportThreads, 1, 1}, 0, args)
@@ -170,7 +175,7 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 		cols := (p.N + 31) / 32
 		shares := min(max(int64(d.info.SMs)*8/cols, 1), (p.M+7)/8)
 		args := []uint64{
-			uint64(mem["x"]), uint64(mem["dy"]), uint64(want["rstd"]), uint64(want["mean"]), uint64(want["dw"]),
+			uint64(mem["x"]), uint64(mem["dy"]), uint64(want[p.Op.Spec().Saved[0]]), uint64(want["mean"]), uint64(want["dw"]),
 			uint64(want["db"]), M, N, uint64(p.DType),
 		}
 		if err := d.support.columns.Launch(d.stream, [3]int{int(cols), int(shares), 1}, [3]int{supportThreads, 1, 1}, 0, args); err != nil {
@@ -189,7 +194,8 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 		"resout": math.Sqrt(sums[resoutScale] / elems),
 		"dw":     math.Sqrt(sums[2] / cols),
 		"db":     math.Sqrt(sums[3] / cols),
-		"rstd":   math.Sqrt(sums[4] / float64(p.M)),
+
+		p.Op.Spec().Saved[0]: math.Sqrt(sums[4] / float64(p.M)),
 	}, nil
 }
 

@@ -10,7 +10,7 @@ import (
 // or for the sum of a CTA's rows, and then rounded.
 func bwdAtomic(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "atomic"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "atomic"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "the row in registers; dw added in memory by fp32 atomics, for each row or once per CTA, then rounded by a last launch",

@@ -11,7 +11,7 @@ import (
 // kernels.
 func bwdCoop(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "coop"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "coop"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "persistent CTAs, several to a row, that exchange its sums through global memory; fp32 partials, then k2",

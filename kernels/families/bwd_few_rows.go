@@ -10,7 +10,7 @@ import (
 // the columns.
 func bwdFewRows(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "few_rows"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "few_rows"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "one kernel for few rows: each CTA has dx of a part of a row, and dw of some columns of all rows",

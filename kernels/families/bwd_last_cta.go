@@ -10,7 +10,7 @@ import (
 // CTA to end adds up the partial rows. llm.c's backward.
 func bwdLastCTA(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "last_cta"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "last_cta"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "one kernel: a warp per row, dw in shared memory; the last CTA to end adds up the partial rows",

@@ -10,7 +10,7 @@ import (
 // under a lock, then k2. The layer norm of the Triton tutorials.
 func bwdLockGroup(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "lock_group"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "lock_group"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "a row per CTA in registers; its dw is added to one of a few partial rows under a lock, then k2",

@@ -11,7 +11,7 @@ import (
 // k2. The kernel that PyTorch Inductor generates for a norm's backward.
 func bwdMixOrder(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "mix_order"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "mix_order"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "each CTA owns consecutive rows, several at a time in registers, weight loaded for each tile, one partial row per CTA, then k2",

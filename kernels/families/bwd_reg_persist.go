@@ -12,7 +12,7 @@ import (
 // fast, also in its memory-efficient form, which reads the saved output.
 func bwdRegPersist(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "reg_persist"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "reg_persist"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "persistent CTAs; row and weight gradient in registers, a partial row each, then k2",

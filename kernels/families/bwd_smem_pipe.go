@@ -13,7 +13,7 @@ import (
 // fused gradients of its PR 101.
 func bwdSmemPipe(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name: name(op, kernels.Bwd, "smem_pipe"),
+		Name: kernels.FamilyName(op, kernels.Bwd, "smem_pipe"),
 		Op:   op,
 		Pass: kernels.Bwd,
 		Doc: "persistent CTAs; rows come to shared memory some tiles ahead, dw in registers, then k2 or a fused sum; " +

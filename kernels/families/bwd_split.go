@@ -10,7 +10,7 @@ import (
 // and dy again.
 func bwdSplit(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "split"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "split"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "dx by rows in one kernel, dw by tiles of columns in another that reads x and dy again; several groups of rows leave partial rows for k2",

@@ -13,7 +13,7 @@ import (
 // each, its (M,N) buffer, or a CTA's own partial row added to in memory.
 func bwdTwoPass(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Bwd, "two_pass"),
+		Name:   kernels.FamilyName(op, kernels.Bwd, "two_pass"),
 		Op:     op,
 		Pass:   kernels.Bwd,
 		Doc:    "tiles of rows by columns: whole rows in registers, or one pass for the row sums and x and dy again for dx; then k2",

@@ -7,12 +7,6 @@ import (
 	"normbench/kernels"
 )
 
-// name is the family name of a design for an op: rms_bwd/reg_persist.
-func name(op kernels.Op, pass kernels.Pass, design string) string {
-	short := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[op]
-	return fmt.Sprintf("%s_%s/%s", short, pass, design)
-}
-
 // servesAll is Serves of a design without limits of its own.
 func servesAll(kernels.Problem) error { return nil }
 
@@ -75,7 +69,7 @@ func rowDefines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []
 		{Name: "COLS", Value: p.N},
 		{Name: "LAYERNORM", Value: flag(p.Op == kernels.LayerNorm)},
 		{Name: "HAS_BIAS", Value: flag(p.Bias)},
-		{Name: "HAS_WEIGHT", Value: flag(!p.NoWeight)},
+		{Name: "HAS_WEIGHT", Value: flag(p.HasWeight())},
 		{Name: "ZERO_CENTERED", Value: flag(p.ZeroCentered)},
 		{Name: "RESIDUAL", Value: flag(p.Residual)},
 		{Name: kernels.VectorBytes.Macro, Value: vectorBytes(p, c)},

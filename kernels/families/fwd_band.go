@@ -10,7 +10,7 @@ import (
 // cluster. For rows that clusters of slices of whole vectors divide; tile takes the others.
 func fwdBand(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "band"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "band"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose in one pass: bands of rows in registers, their bytes turned through shared memory",

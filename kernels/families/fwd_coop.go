@@ -6,7 +6,7 @@ import "normbench/kernels"
 // of apex FastLayerNorm (PR 1037) and of TransformerEngine's own kernels.
 func fwdCoop(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "coop"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "coop"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "persistent CTAs, several to a row, that exchange its sums through global memory",

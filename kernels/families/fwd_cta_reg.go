@@ -19,7 +19,7 @@ import (
 // they win 0.6% in the mean.
 func fwdCTAReg(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "cta_reg"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "cta_reg"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "a row in the registers of a group of threads, read once",

@@ -11,7 +11,7 @@ import (
 // reductions, whose XBLOCK is UNROLL here, with clusters for a few wide rows.
 func fwdOneShot(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "one_shot"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "one_shot"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "a tile of rows per CTA, or a row per cluster, read at once; a thread's rows share its weights",

@@ -12,7 +12,7 @@ import (
 // spread over clusters. The design of quack's forward.
 func fwdSmemPipe(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "smem_pipe"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "smem_pipe"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "rows copied asynchronously to shared memory; wide rows over clusters",

@@ -11,7 +11,7 @@ import (
 // the statistics of its rows. For an x that stays in L2 meanwhile, and for any shape.
 func fwdStatsFirst(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "stats_first"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "stats_first"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose by tiles from x a second time, out of L2, after the statistics of all rows",

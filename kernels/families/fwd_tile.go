@@ -12,7 +12,7 @@ import (
 // share a row.
 func fwdTile(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "tile"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "tile"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose in one pass: bands of rows in shared memory, shared by columns",

@@ -11,7 +11,7 @@ import (
 // blocked forward, of apex's fused one and of Tri-RMSNorm.
 func fwdTwoPass(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "two_pass"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "two_pass"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "column chunks: one pass for the statistics, x read again for y",

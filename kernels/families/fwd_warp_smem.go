@@ -10,7 +10,7 @@ import (
 // llm.c's forward.
 func fwdWarpSmem(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "warp_smem"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "warp_smem"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "a warp per row; the row and the weights in shared memory",

@@ -28,7 +28,7 @@ func rulerReleased(op kernels.Op) *kernels.Family {
 // ruler is a family that launches entries of a source one after the other.
 func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, design),
+		Name:   kernels.FamilyName(op, kernels.Fwd, design),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "what the ruler is tested with",

@@ -17,7 +17,7 @@ func bwdStream(op kernels.Op) *kernels.Family { return stream(op, kernels.Bwd) }
 
 func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, pass, "stream"),
+		Name:   kernels.FamilyName(op, pass, "stream"),
 		Op:     op,
 		Pass:   pass,
 		Doc:    "moves the bytes of the problem and does nothing else: the bound",
@@ -131,7 +131,7 @@ func hostStream(h *kernels.HostRun, pid int) {
 // as fast as this device moves bytes.
 func fwdCopy(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
-		Name:   name(op, kernels.Fwd, "copy"),
+		Name:   kernels.FamilyName(op, kernels.Fwd, "copy"),
 		Op:     op,
 		Pass:   kernels.Fwd,
 		Doc:    "the driver's own copy of x to y, which the stream is held against",

@@ -21,14 +21,21 @@ var some = kernels.Problem{M: 1, N: 1}
 // problemVars are the variables of what a family serves.
 func problemVars(p kernels.Problem) vars {
 	widest, _ := families.VectorBytes(p, kernels.Config{})
-	return vars{
+	v := vars{
 		"M": int(p.M), "N": int(p.N),
 		"xb": int(p.DType.Size()), "wb": int(p.Weight.Size()), "widest": int(widest),
 		"bf16": flag(p.DType == kernels.BF16), "fp16": flag(p.DType == kernels.FP16), "fp32": flag(p.DType == kernels.FP32),
-		"layernorm": flag(p.Op == kernels.LayerNorm), "weight": flag(!p.NoWeight), "bias": flag(p.Bias),
-		"zero_centered": flag(p.ZeroCentered), "residual": flag(p.Residual), "fp8": flag(p.FP8),
-		"transpose": flag(p.Transpose), "accumulate": flag(p.Accumulate),
+		"weight": flag(p.HasWeight()),
 	}
+	for _, s := range kernels.Ops() {
+		v[string(s.Op)] = flag(p.Op == s.Op)
+	}
+	for _, o := range kernels.Options() {
+		if o.Var != "" {
+			v[o.Var] = flag(o.Has(p))
+		}
+	}
+	return v
 }
 
 // deviceVars are those of the base rule, to which the knobs above come.
@@ -312,7 +319,7 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 		has["y"], has["b"] = true, p.Bias
 	}
 	if d.reduce != nil {
-		has["dw_partial"], has["db_partial"] = !p.NoWeight, p.Bias
+		has["dw_partial"], has["db_partial"] = p.HasWeight(), p.Bias
 	}
 	for i := range d.launches {
 		l, err := d.launches[i].plan(p, c, dev, v, has, plan.Scratch)
@@ -388,7 +395,7 @@ func (l *launch) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 			n, err = a.value.int(v)
 			x.Int = int64(n)
 		case kernels.ArgFloat32:
-			x.Float, err = a.value.float(v.with("eps", float64(kernels.Eps)))
+			x.Float, err = a.value.float(v.with("eps", p.Op.Spec().Eps))
 		}
 		if err != nil {
 			return nil, err

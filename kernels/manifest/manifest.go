@@ -146,7 +146,8 @@ func (r *reader) title(d *design, f map[string]pair) (err error) {
 	if d.at = r.place(f["name"].value, "name"); !nameRE.MatchString(d.name) || d.name == "base" {
 		return hint.Errorf(nameHelp, "%s: malformed name %q", d.at, d.name)
 	}
-	op, err := r.oneOf(f["op"].value, "op", string(kernels.RMSNorm), string(kernels.LayerNorm))
+	ops, _ := kernels.OpNames()
+	op, err := r.oneOf(f["op"].value, "op", ops...)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ const (
 )
 
 func fastLLMLacks(p kernels.Problem) error {
-	return without(p, "Fast-LLM", "a residual", "fp8")
+	return without(p, "Fast-LLM", "residual", "fp8")
 }
 
 // fastLLMForward: a CTA per row of at most 64 KiB.

@@ -23,7 +23,7 @@ var inductorFixed64 = &Preset{
 }
 
 func inductorRule(p kernels.Problem, d kernels.DeviceInfo, fixed bool) ([]kernels.Variant, error) {
-	if err := without(p, "the compiled graph", "fp8", "a gradient to add to"); err != nil {
+	if err := without(p, "the compiled graph", "fp8", "acc"); err != nil {
 		return nil, err
 	}
 	// A persistent reduction: the row in registers while it is at most 64 KiB, by

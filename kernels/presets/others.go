@@ -10,7 +10,7 @@ var triRMSNorm = &Preset{
 	Name: "tri-rmsnorm", System: "Tri-RMSNorm (simudt), corrected",
 	Doc: "forward in blocks of 1024 columns, read twice; backward adds each row's dw to one of 32 rows under a lock. Upstream's dx lacks its correction term, its buffers are too small and its last kernel is never launched; this is the design as it was meant",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "Tri-RMSNorm", "layernorm", "a residual", "fp8", "zero-centered weights", "a missing weight", "a gradient to add to"); err != nil {
+		if err := without(p, "Tri-RMSNorm", "layernorm", "residual", "fp8", "zc", "noweight", "acc"); err != nil {
 			return nil, err
 		}
 		if p.Pass == kernels.Fwd {
@@ -25,7 +25,7 @@ var liger = &Preset{
 	Name: "liger", System: "Liger-Kernel (Triton)",
 	Doc: "forward a CTA per row; backward as many CTAs as SMs, each with its own range of rows; warps by the power of two of N. Upstream also clears dx first (zeros_like), which is not counted here",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "Liger", "fp8", "a gradient to add to"); err != nil {
+		if err := without(p, "Liger", "fp8", "acc"); err != nil {
 			return nil, err
 		}
 		n := pow2(p.N)
@@ -69,7 +69,7 @@ var apexFast = &Preset{
 	Name: "apex-fast", System: "apex FastLayerNorm", Times: true,
 	Doc: "persistent CTAs, several per wide row, by a table of 26 column counts; rows meet in global memory",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "FastLayerNorm", "rmsnorm", "a residual", "fp8", "zero-centered weights", "a missing weight", "a gradient to add to"); err != nil {
+		if err := without(p, "FastLayerNorm", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"); err != nil {
 			return nil, err
 		}
 		known := false
@@ -103,7 +103,7 @@ var apexFused = &Preset{
 	Name: "apex-fused", System: "apex FusedLayerNorm and FusedRMSNorm",
 	Doc: "128 threads per row, single elements, x read twice; backward in three launches: 16 groups of partial sums, their sum, dx",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "apex's fused kernel", "a residual", "fp8", "zero-centered weights", "a gradient to add to"); err != nil {
+		if err := without(p, "apex's fused kernel", "residual", "fp8", "zc", "acc"); err != nil {
 			return nil, err
 		}
 		v := p.DType.Size()
@@ -118,7 +118,7 @@ var llmc = &Preset{
 	Name: "llmc", System: "llm.c",
 	Doc: "forward a warp per row through shared memory; backward one kernel of 512 threads, two per SM, whose last CTA sums the partial rows",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
-		if err := without(p, "llm.c", "rmsnorm", "a residual", "fp8", "zero-centered weights", "a missing weight", "a gradient to add to"); err != nil {
+		if err := without(p, "llm.c", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"); err != nil {
 			return nil, err
 		}
 		if p.Pass == kernels.Fwd {

@@ -10,6 +10,7 @@ package presets
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"normbench/internal/hint"
@@ -81,27 +82,23 @@ func variant(p kernels.Problem, design, format string, args ...any) kernels.Vari
 	if err != nil {
 		panic(err) // the labels are this package's own
 	}
-	return kernels.Variant{Family: Family(p.Op, p.Pass, design), Config: c}
-}
-
-// Family is the name of a design's family for an op and a pass.
-func Family(op kernels.Op, pass kernels.Pass, design string) string {
-	short := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[op]
-	return fmt.Sprintf("%s_%s/%s", short, pass, design)
+	return kernels.Variant{Family: kernels.FamilyName(p.Op, p.Pass, design), Config: c}
 }
 
 // one is the answer of a rule that does not time.
 func one(v kernels.Variant) ([]kernels.Variant, error) { return []kernels.Variant{v}, nil }
 
-// without says which options of p a system lacks, or nil.
+// without says which of p's op and options a system lacks, or nil. All lack ops beside rmsnorm and
+// layernorm.
 func without(p kernels.Problem, what string, lacks ...string) error {
-	has := map[string]bool{"layernorm": p.Op == kernels.LayerNorm, "rmsnorm": p.Op == kernels.RMSNorm, "bias": p.Bias,
-		"zero-centered weights": p.ZeroCentered, "a residual": p.Residual, "fp8": p.FP8, "a gradient to add to": p.Accumulate,
-		"a missing weight": p.NoWeight}
 	var found []string
-	for _, l := range lacks {
-		if has[l] {
-			found = append(found, l)
+	ours := p.Op == kernels.RMSNorm || p.Op == kernels.LayerNorm
+	if op := string(p.Op); !ours || slices.Contains(lacks, op) {
+		found = append(found, op)
+	}
+	for _, o := range kernels.Options() {
+		if o.Has(p) && slices.Contains(lacks, o.Name) {
+			found = append(found, o.Noun)
 		}
 	}
 	if len(found) == 0 {

@@ -29,7 +29,7 @@ var quack101v1 = &Preset{
 }
 
 func quackRule(p kernels.Problem, d kernels.DeviceInfo, fused int) ([]kernels.Variant, error) {
-	if err := without(p, "quack", "fp8", "a gradient to add to"); err != nil {
+	if err := without(p, "quack", "fp8", "acc"); err != nil {
 		return nil, err
 	}
 	wide := p.DType.Size() / 2 // fp32 rows go to clusters at half the columns

@@ -41,7 +41,7 @@ var (
 const teBlocked = 16 << 10
 
 func te(p kernels.Problem, d kernels.DeviceInfo, after bool) ([]kernels.Variant, error) {
-	if err := without(p, "the Triton RMSNorm", "layernorm", "bias", "a residual", "a missing weight", "a gradient to add to"); err != nil {
+	if err := without(p, "the Triton RMSNorm", "layernorm", "bias", "residual", "noweight", "acc"); err != nil {
 		return nil, err
 	}
 	warps := []int64{8, 4, 16} // before: with four waves_per_eu each, an AMD setting

@@ -22,14 +22,32 @@ type Answer struct {
 	Scale map[string]float64
 }
 
+// An op is the definition of one. Each has a file.
+type op struct {
+	// statistics are the numbers of a row that its forward saves: r of xhat = (x - mean)*r, and
+	// the mean, if the op has one.
+	statistics func(x []float64) []float64
+	// gradient writes the gradient of a row of x, of g = dy*w.
+	gradient func(dx, g, xhat []float64, r float64)
+}
+
+var ops map[kernels.Op]op
+
+func define(name kernels.Op, o op) bool {
+	if ops == nil {
+		ops = map[kernels.Op]op{}
+	}
+	ops[name] = o
+	return true
+}
+
 // Answers computes p from the inputs in mem.
 //
-// With h = x (+ res), xhat = (h - mean)*rstd, wf = w (+1 if zero-centered, 1
+// With h = x (+ res), xhat = (h - mean)*r as p's op defines it, wf = w (+1 if zero-centered, 1
 // without a weight) and g = dy*wf:
 //
 //	y  = xhat*wf + b,  resout = h
-//	dx = rstd*(g - xhat*mean(g*xhat) - mean(g)) + dres   (layernorm)
-//	dx = rstd*(g - xhat*mean(g*xhat)) + dres             (rmsnorm, mean = 0)
+//	dx = the op's gradient + dres
 //	dw = dw_in + sum over rows of dy*xhat,  db = db_in + sum over rows of dy
 //
 // With fp8, amax is the largest |y|, then y and its transpose yt are y*scale
@@ -38,136 +56,155 @@ type Answer struct {
 // The statistics of a backward are recomputed from x in float64, not taken
 // from its fp32 inputs, so that a wrong saved statistic shows.
 func Answers(p kernels.Problem, mem map[string]*kernels.Memory) Answer {
-	M, N := p.M, p.N
-	ans := map[string][]float64{"rstd": make([]float64, M)}
-	if p.Op == kernels.LayerNorm {
-		ans["mean"] = make([]float64, M)
-	}
-	wf := weights(p, mem)
-	var bias []float64
-	if p.Pass == kernels.Fwd {
-		ans["y"] = make([]float64, M*N)
-		bias = make([]float64, N)
-		if p.Bias {
-			bias = wide(mem["b"])
-		}
-		if p.Residual {
-			ans["resout"] = make([]float64, M*N)
-		}
-	} else {
-		ans["dx"] = make([]float64, M*N)
-		if !p.NoWeight {
-			ans["dw"] = make([]float64, N)
-		}
-		if p.Bias {
-			ans["db"] = make([]float64, N)
-		}
-		if p.Accumulate {
-			copy(ans["dw"], wide(mem["dw_in"]))
-			if p.Bias {
-				copy(ans["db"], wide(mem["db_in"]))
+	s := &state{Problem: p, op: ops[p.Op], mem: mem, ans: map[string][]float64{}, wf: weights(p, mem)}
+	for _, t := range p.Tensors() {
+		if t.Role == kernels.Output && t.Name != "yt" {
+			s.ans[t.Name] = make([]float64, t.Elems())
+			if in := mem[t.Name+"_in"]; in != nil {
+				s.ans[t.Name] = wide(in)
 			}
 		}
 	}
-
+	for _, name := range p.Op.Spec().Saved {
+		s.ans[name] = make([]float64, p.M)
+	}
+	s.bias = make([]float64, p.N)
+	if p.Pass == kernels.Fwd && p.Bias {
+		s.bias = wide(mem["b"])
+	}
 	var mu sync.Mutex
-	var x2, dx2, dw2, db2 float64 // sums of the squares of terms
-	eachSpan(M, func(lo, hi int64) {
-		x, xhat, g := make([]float64, N), make([]float64, N), make([]float64, N)
-		dw, db := make([]float64, N), make([]float64, N)
-		var sx2, sdx2, sdw2, sdb2 float64
-		for i := lo; i < hi; i++ {
-			for j := range x {
-				x[j] = float64(mem["x"].At(i*N + int64(j)))
-				if p.Pass == kernels.Fwd && p.Residual {
-					x[j] += float64(mem["res"].At(i*N + int64(j)))
-					ans["resout"][i*N+int64(j)] = x[j]
-				}
-				sx2 += finite(x[j] * x[j])
-			}
-			mean := 0.0
-			if p.Op == kernels.LayerNorm {
-				for _, v := range x {
-					mean += v
-				}
-				mean /= float64(N)
-				ans["mean"][i] = mean
-			}
-			variance := 0.0
-			for j, v := range x {
-				xhat[j] = v - mean
-				variance += xhat[j] * xhat[j]
-			}
-			rstd := 1 / math.Sqrt(variance/float64(N)+kernels.Eps)
-			ans["rstd"][i] = rstd
-			for j := range xhat {
-				xhat[j] *= rstd
-			}
-			if p.Pass == kernels.Fwd {
-				y := ans["y"][i*N:][:N]
-				for j, h := range xhat {
-					y[j] = h*wf[j] + bias[j]
-				}
-				continue
-			}
-			var c1, c2 float64
-			for j, h := range xhat {
-				dy := float64(mem["dy"].At(i*N + int64(j)))
-				dw[j] += dy * h
-				db[j] += dy
-				g[j] = dy * wf[j]
-				c1 += g[j] * h
-				c2 += g[j]
-				sdw2 += finite(dy * dy * rstd * rstd * (x[j]*x[j] + mean*mean)) // xhat is a difference
-				sdb2 += finite(dy * dy)
-				sdx2 += finite(rstd * g[j] * rstd * g[j])
-			}
-			c1 /= float64(N)
-			c2 /= float64(N)
-			if p.Op == kernels.RMSNorm {
-				c2 = 0
-			}
-			dx := ans["dx"][i*N:][:N]
-			for j, h := range xhat {
-				dx[j] = rstd * (g[j] - h*c1 - c2)
-				if p.Residual {
-					dx[j] += float64(mem["dres"].At(i*N + int64(j)))
-				}
-			}
-		}
+	var squares terms
+	eachSpan(p.M, func(lo, hi int64) {
+		span := s.rows(lo, hi)
 		mu.Lock()
 		defer mu.Unlock()
-		x2, dx2, dw2, db2 = x2+sx2, dx2+sdx2, dw2+sdw2, db2+sdb2
-		if p.Pass == kernels.Bwd {
-			for j := range dw {
-				if !p.NoWeight {
-					ans["dw"][j] += dw[j]
-				}
-				if p.Bias {
-					ans["db"][j] += db[j]
-				}
-			}
-		}
+		squares.x, squares.dx = squares.x+span.x, squares.dx+span.dx
+		squares.dw, squares.db = squares.dw+span.dw, squares.db+span.db
+		addTo(s.ans["dw"], span.sumDW)
+		addTo(s.ans["db"], span.sumDB)
 	})
-	all, cols := float64(M*N), float64(N)
-	fp8(p, mem, ans)
-	return Answer{Values: ans, Scale: map[string]float64{
-		"y":      rms(ans["y"]),
-		"yt":     rms(ans["y"]),
-		"resout": rms(ans["resout"]),
-		"rstd":   rms(ans["rstd"]),
-		"mean":   math.Sqrt(x2 / all),
-		"dx":     math.Sqrt(dx2 / all),
-		"dw":     math.Sqrt(dw2 / cols),
-		"db":     math.Sqrt(db2 / cols),
-	}}
+	all, cols := float64(p.M*p.N), float64(p.N)
+	fp8(p, mem, s.ans)
+	scale := map[string]float64{
+		"y":      rms(s.ans["y"]),
+		"yt":     rms(s.ans["y"]),
+		"resout": rms(s.ans["resout"]),
+		"dx":     math.Sqrt(squares.dx / all),
+		"dw":     math.Sqrt(squares.dw / cols),
+		"db":     math.Sqrt(squares.db / cols),
+	}
+	for i, name := range p.Op.Spec().Saved {
+		if scale[name] = rms(s.ans[name]); i > 0 {
+			scale[name] = math.Sqrt(squares.x / all)
+		}
+	}
+	return Answer{Values: s.ans, Scale: scale}
+}
+
+// state is what the rows of a problem share.
+type state struct {
+	kernels.Problem
+	op       op
+	mem      map[string]*kernels.Memory
+	ans      map[string][]float64
+	wf, bias []float64
+}
+
+// terms are sums of the squares of terms, and the sums of dw and db, over some rows.
+type terms struct {
+	x, dx, dw, db float64
+	sumDW, sumDB  []float64
+}
+
+// rows answers for rows lo to hi.
+func (s *state) rows(lo, hi int64) terms {
+	N := s.N
+	x, xhat, g := make([]float64, N), make([]float64, N), make([]float64, N)
+	t := terms{sumDW: make([]float64, N), sumDB: make([]float64, N)}
+	for i := lo; i < hi; i++ {
+		s.input(x, i)
+		for _, v := range x {
+			t.x += finite(v * v)
+		}
+		saved, mean := s.op.statistics(x), 0.0
+		for k, name := range s.Op.Spec().Saved {
+			s.ans[name][i] = saved[k]
+		}
+		if len(saved) > 1 {
+			mean = saved[1]
+		}
+		for j, v := range x {
+			xhat[j] = (v - mean) * saved[0]
+		}
+		if s.Pass == kernels.Fwd {
+			y := s.ans["y"][i*N:][:N]
+			for j, h := range xhat {
+				y[j] = h*s.wf[j] + s.bias[j]
+			}
+			continue
+		}
+		s.backward(i, x, xhat, g, saved[0], mean, &t)
+	}
+	return t
+}
+
+// input is row i of what is normalized: x, or x + res, which is resout.
+func (s *state) input(x []float64, i int64) {
+	for j := range x {
+		at := i*s.N + int64(j)
+		x[j] = float64(s.mem["x"].At(at))
+		if s.Pass == kernels.Fwd && s.Residual {
+			x[j] += float64(s.mem["res"].At(at))
+			s.ans["resout"][at] = x[j]
+		}
+	}
+}
+
+// backward answers for dx of row i and adds its part of dw and db.
+func (s *state) backward(i int64, x, xhat, g []float64, r, mean float64, t *terms) {
+	for j, h := range xhat {
+		dy := float64(s.mem["dy"].At(i*s.N + int64(j)))
+		t.sumDW[j] += dy * h
+		t.sumDB[j] += dy
+		g[j] = dy * s.wf[j]
+		t.dw += finite(dy * dy * r * r * (x[j]*x[j] + mean*mean)) // xhat is a difference
+		t.db += finite(dy * dy)
+		t.dx += finite(r * g[j] * r * g[j])
+	}
+	dx := s.ans["dx"][i*s.N:][:s.N]
+	s.op.gradient(dx, g, xhat, r)
+	if s.Residual {
+		for j := range dx {
+			dx[j] += float64(s.mem["dres"].At(i*s.N + int64(j)))
+		}
+	}
+}
+
+func addTo(to, from []float64) {
+	for j := range to {
+		to[j] += from[j]
+	}
+}
+
+func sum(v []float64) (s float64) {
+	for _, f := range v {
+		s += f
+	}
+	return s
+}
+
+func dot(a, b []float64) (s float64) {
+	for j, f := range a {
+		s += f * b[j]
+	}
+	return s
 }
 
 // weights is wf: the factors of the columns.
 func weights(p kernels.Problem, mem map[string]*kernels.Memory) []float64 {
 	wf := make([]float64, p.N)
 	for j := range wf {
-		if wf[j] = 1; !p.NoWeight {
+		if wf[j] = 1; p.HasWeight() {
 			wf[j] = float64(mem["w"].At(int64(j)))
 		}
 		if p.ZeroCentered {
@@ -202,7 +239,7 @@ func fp8(p kernels.Problem, mem map[string]*kernels.Memory, ans map[string][]flo
 		}
 		y[i] = math.Max(-kernels.MaxE4M3, math.Min(kernels.MaxE4M3, v*scale))
 	}
-	ans["amax"], ans["scale_inv"] = []float64{amax}, []float64{1 / scale}
+	ans["amax"][0], ans["scale_inv"][0] = amax, 1/scale
 	if p.Transpose {
 		yt := make([]float64, len(y))
 		for i := range p.M {

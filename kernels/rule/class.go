@@ -25,14 +25,29 @@ type Class struct {
 // rows are no multiple of 16 or whose columns are none of 128: the designs that transpose tile by tile do not serve it.
 type Options uint8
 
-var optionNames = [...]string{"noweight", "residual", "fp8", "fp8t", "uneven", "acc"}
+// classOptions are those of kernels.Options that choose a class, in its order. Behind fp8t stands
+// uneven, which is none of them.
+var classOptions = func() (list []kernels.Option) {
+	for _, o := range kernels.Options() {
+		if !o.Alike {
+			list = append(list, o)
+		}
+		if o.Name == "fp8t" {
+			list = append(list, kernels.Option{Name: uneven, Has: isUneven, Set: func(*kernels.Problem) {}})
+		}
+	}
+	return list
+}()
+
+const uneven = "uneven"
+
+func isUneven(p kernels.Problem) bool { return p.Transpose && (p.M%16 != 0 || p.N%128 != 0) }
 
 // ClassOf is the class of a problem. It allocates nothing.
 func ClassOf(p kernels.Problem) Class {
 	c := Class{Op: p.Op, Pass: p.Pass, Bytes: p.DType.Size()}
-	for i, has := range [...]bool{p.NoWeight, p.Residual, p.FP8 && !p.Transpose, p.FP8 && p.Transpose,
-		p.Transpose && (p.M%16 != 0 || p.N%128 != 0), p.Accumulate} {
-		if has {
+	for i := range classOptions {
+		if classOptions[i].Named(p) {
 			c.With |= 1 << i
 		}
 	}
@@ -45,9 +60,14 @@ func (c Class) Problem(m, n int64) kernels.Problem {
 	if c.Bytes == kernels.FP32.Size() {
 		d = kernels.FP32
 	}
-	has := func(i int) bool { return c.With&(1<<i) != 0 }
-	return kernels.Problem{Op: c.Op, Pass: c.Pass, M: m, N: n, DType: d, Weight: d, Bias: c.Op == kernels.LayerNorm && !has(0),
-		NoWeight: has(0), Residual: has(1), FP8: has(2) || has(3), Transpose: has(3), Accumulate: has(5)}
+	p := kernels.Problem{Op: c.Op, Pass: c.Pass, M: m, N: n, DType: d, Weight: d}
+	for i := range classOptions {
+		if c.With&(1<<i) != 0 {
+			classOptions[i].Set(&p)
+		}
+	}
+	p.Bias = c.Op.Spec().Bias && p.HasWeight()
+	return p
 }
 
 // kin are problems of the class with some rows and columns: the one that learn measures, then those with the most and with the
@@ -57,7 +77,7 @@ func (c Class) kin() []kernels.Problem {
 	if ClassOf(p) != c {
 		p = c.At(17, 129)
 	}
-	if p.NoWeight {
+	if !p.HasWeight() {
 		return []kernels.Problem{p}
 	}
 	most, least := p, p
@@ -70,11 +90,11 @@ func (c Class) kin() []kernels.Problem {
 
 // Classes are all classes in order.
 func Classes() (list []Class) {
-	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+	for _, op := range kernels.Ops() {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-			for with := range Options(1 << len(optionNames)) {
+			for with := range Options(1 << len(classOptions)) {
 				for _, bytes := range []int64{2, 4} {
-					if c := (Class{op, pass, bytes, with}); c.valid() {
+					if c := (Class{op.Op, pass, bytes, with}); c.valid() {
 						list = append(list, c)
 					}
 				}
@@ -101,9 +121,9 @@ func (c Class) valid() bool {
 // String is rmsnorm/fwd/2-byte+residual.
 func (c Class) String() string {
 	s := fmt.Sprintf("%s/%s/%d-byte", c.Op, c.Pass, c.Bytes)
-	for i, name := range optionNames {
+	for i := range classOptions {
 		if c.With&(1<<i) != 0 {
-			s += "+" + name
+			s += "+" + classOptions[i].Name
 		}
 	}
 	return s
@@ -119,14 +139,19 @@ func ParseClass(s string) (Class, error) {
 		c = Class{Op: kernels.Op(parts[0]), Pass: kernels.Pass(parts[1]), Bytes: int64(parts[2][0] - '0')}
 	}
 	for _, w := range words[1:] {
-		for i, name := range optionNames {
-			if w == name {
+		for i := range classOptions {
+			if w == classOptions[i].Name {
 				c.With |= 1 << i
 			}
 		}
 	}
 	if !ok || c.String() != s || !c.valid() {
-		return Class{}, hint.Errorf("write it as rmsnorm/fwd/2-byte+residual; options are "+strings.Join(optionNames[:], ", "), "unknown class %q", s)
+		var names []string
+		for i := range classOptions {
+			names = append(names, classOptions[i].Name)
+		}
+		return Class{}, hint.Errorf("write it as rmsnorm/fwd/2-byte+residual; options are "+
+			strings.Join(names, ", "), "unknown class %q", s)
 	}
 	return c, nil
 }

@@ -25,7 +25,7 @@ type export struct {
 	About    []string         `json:"about"`
 	Alphabet string           `json:"alphabet"`
 	Digits   int              `json:"digits"`
-	Families []string         `json:"families"` // name, * for rms_ or ln_, and knobs of each, with the value of those that all its configs share
+	Families []string         `json:"families"` // name, * for the short name of its op and _, and knobs of each, with the value of those that all its configs share
 	Configs  []string         `json:"configs"`  // of each a family and the values of its other knobs
 	Columns  []int64          `json:"columns"`  // first ones of ranges
 	Rows     []int64          `json:"rows"`     // last ones
@@ -67,7 +67,7 @@ type strip struct {
 
 // starred is a variant by the name that its family's design has for both ops.
 func starred(v kernels.Variant, op kernels.Op) kernels.Variant {
-	if rest, ok := strings.CutPrefix(v.Family, map[kernels.Op]string{kernels.RMSNorm: "rms_", kernels.LayerNorm: "ln_"}[op]); ok {
+	if rest, ok := strings.CutPrefix(v.Family, op.Spec().Short+"_"); ok {
 		v.Family = "*" + rest
 	}
 	return v
@@ -271,16 +271,22 @@ func (x *export) number(n int) string {
 // indexKey names a class in an export: op, pass, bytes of an element and the sum of its options.
 func indexKey(c Class) string {
 	sum := 0
-	for i, name := range optionNames {
+	for i := range classOptions {
 		if c.With&(1<<i) != 0 {
-			sum += optionSums[name]
+			sum += bitOf(classOptions[i].Name)
 		}
 	}
 	return fmt.Sprintf("%s %s %d %d", c.Op, c.Pass, c.Bytes, sum)
 }
 
-// optionSums are what the options of an exported function add.
-var optionSums = map[string]int{"bias": 1, "zc": 2, "noweight": 4, "residual": 8, "fp8": 16, "fp8t": 32, "acc": 64, "uneven": 128}
+// bitOf is what an option adds to the sum of an exported function's options.
+func bitOf(name string) int {
+	all := kernels.Options()
+	if i := slices.IndexFunc(all, func(o kernels.Option) bool { return o.Name == name }); i >= 0 {
+		return 1 << i
+	}
+	return 1 << len(all) // uneven
+}
 
 // addConfigs lists families with the knobs that some config of theirs has, and configs.
 func (x *export) addConfigs(variants []kernels.Variant) {

@@ -5,12 +5,16 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"normbench/kernels"
 )
 
 // A language is how code says data, and the function that looks it up.
 type language struct {
 	comment     string
 	open, close string // of a list
+	pair        string // format of a key with its value
+	begin       string // of a line in the function's comment
 	code        string // with @NAME@ for data
 }
 
@@ -32,7 +36,13 @@ func (x *export) code(l language) string {
 	for _, key := range slices.Sorted(maps.Keys(x.Index)) {
 		index = append(index, fmt.Sprintf("%q", key+" "+join(x.Index[key])))
 	}
+	var prefixes []string
+	for _, s := range kernels.Ops() {
+		prefixes = append(prefixes, fmt.Sprintf(l.pair, s.Op, s.Short+"_"))
+	}
 	return strings.NewReplacer(
+		"@ARGUMENTS@", arguments(l.begin), "@PREFIXES@", strings.Join(prefixes, ", "),
+		"@FP8T@", fmt.Sprint(bitOf("fp8t")), "@UNEVEN@", fmt.Sprint(bitOf(uneven)), "@SHARED@", fmt.Sprint(shared()),
 		"@ABOUT@", about.String(), "@ALPHABET@", fmt.Sprintf("%q", x.Alphabet), "@DIGITS@", fmt.Sprint(x.Digits),
 		"@FAMILIES@", texts(x.Families), "@CONFIGS@", texts(x.Configs), "@COLUMNS@", list(strings.Split(join(x.Columns), ",")),
 		"@ROWS@", list(strings.Split(join(x.Rows), ",")), "@LINES@", texts(x.Lines), "@RASTERS@", texts(x.Rasters), "@INDEX@", list(index),
@@ -58,12 +68,32 @@ func wrapped(items []string, open, close string) string {
 	return b.String() + "\n" + close
 }
 
-const arguments = `op is "rmsnorm" or "layernorm", pass_ "fwd" or "bwd", dtype that of x ("bf16", "fp16" or "fp32").
-@options are a sum: 1 bias, 2 zero-centered weight, 4 no weight, 8 residual, 16 fp8,
-@32 fp8 with its transpose, 64 gradients to add to.`
+// arguments explains those of the function, in lines that begin with a text.
+func arguments(begin string) string {
+	var ops, sum []string
+	for _, s := range kernels.Ops() {
+		ops = append(ops, fmt.Sprintf("%q", s.Op))
+	}
+	for _, o := range kernels.Options() {
+		sum = append(sum, fmt.Sprint(bitOf(o.Name), " ", o.Noun))
+	}
+	return "op is " + strings.Join(ops, " or ") + `, pass_ "fwd" or "bwd", ` + "\n" + begin +
+		`dtype that of x ("bf16", "fp16" or "fp32"). options are a sum: ` + "\n" + begin +
+		strings.Join(sum[:len(sum)/2], ", ") + ",\n" + begin + strings.Join(sum[len(sum)/2:], ", ") + "."
+}
+
+// shared is the sum of the options with and without which problems share a raster.
+func shared() (sum int) {
+	for _, o := range kernels.Options() {
+		if o.Alike {
+			sum += bitOf(o.Name)
+		}
+	}
+	return sum
+}
 
 var python = language{
-	comment: "#", open: "[", close: "]",
+	comment: "#", open: "[", close: "]", pair: "%q: %q", begin: "    ",
 	code: `@ABOUT@
 _ALPHABET = @ALPHABET@
 _FAMILIES = @FAMILIES@
@@ -78,7 +108,7 @@ _INDEX = @INDEX@
 def pick(op, pass_, m, n, dtype, options=0):
     """The launch config for m rows of n elements, as a dict of the family and its knobs, or None outside.
 
-    ` + strings.ReplaceAll(arguments, "@", "    ") + `
+    @ARGUMENTS@
     """
     if m < 1 or m > @MAXM@ or n < @MINN@ or n > @MAXN@ or m * n > @MAXELEMS@:
         return None
@@ -90,9 +120,9 @@ def pick(op, pass_, m, n, dtype, options=0):
         return v
 
     size = 4 if dtype == "fp32" else 2
-    if options & 32 and (m % 16 or n % 128):
-        options |= 128
-    key = f"{op} {pass_} {size} {options & ~3} "
+    if options & @FP8T@ and (m % 16 or n % 128):
+        options |= @UNEVEN@
+    key = f"{op} {pass_} {size} {options & ~@SHARED@} "
     rasters = next((t[len(key):].split(",") for t in _INDEX if t.startswith(key)), None)
     row = n * size
     if rasters is None:
@@ -106,7 +136,7 @@ def pick(op, pass_, m, n, dtype, options=0):
         if m <= _ROWS[number(line, i + 1)]:
             family, *values = map(int, _CONFIGS[number(line, i)].split(","))
             name, *knobs = _FAMILIES[family].split()
-            launch = {"family": name.replace("*", "ln_" if op == "layernorm" else "rms_")}
+            launch = {"family": name.replace("*", {@PREFIXES@}[op])}
             values = iter(values)
             for knob, _, fixed in (k.partition("=") for k in knobs):
                 launch[knob] = int(fixed) if fixed else next(values)
@@ -115,7 +145,7 @@ def pick(op, pass_, m, n, dtype, options=0):
 `}
 
 var golang = language{
-	comment: "//", open: "{", close: "}",
+	comment: "//", open: "{", close: "}", pair: "%q: %q", begin: "// ",
 	code: `@ABOUT@
 package launch
 
@@ -144,7 +174,7 @@ type Launch struct {
 }
 
 // Pick is the launch config for m rows of n elements; ok is false outside.
-// ` + strings.ReplaceAll(arguments, "@", "// ") + `
+// @ARGUMENTS@
 func Pick(op, pass_ string, m, n int64, dtype string, options int) (launch Launch, ok bool) {
 	if m < 1 || m > @MAXM@ || n < @MINN@ || n > @MAXN@ || m*n > @MAXELEMS@ {
 		return Launch{}, false
@@ -162,10 +192,10 @@ func Pick(op, pass_ string, m, n int64, dtype string, options int) (launch Launc
 	for align > 0 && n*size%(1<<align) != 0 {
 		align--
 	}
-	if options&32 != 0 && (m%16 != 0 || n%128 != 0) {
-		options |= 128
+	if options&@FP8T@ != 0 && (m%16 != 0 || n%128 != 0) {
+		options |= @UNEVEN@
 	}
-	key := fmt.Sprintf("%s %s %d %d ", op, pass_, size, options&^3)
+	key := fmt.Sprintf("%s %s %d %d ", op, pass_, size, options&^@SHARED@)
 	for _, text := range index {
 		list, found := strings.CutPrefix(text, key)
 		if !found {
@@ -183,7 +213,7 @@ func Pick(op, pass_ string, m, n int64, dtype string, options int) (launch Launc
 			config := strings.Split(configs[number(line, i)], ",")
 			family, _ := strconv.Atoi(config[0])
 			names := strings.Fields(families[family])
-			prefix := map[string]string{"rmsnorm": "rms_", "layernorm": "ln_"}[op]
+			prefix := map[string]string{@PREFIXES@}[op]
 			launch = Launch{strings.Replace(names[0], "*", prefix, 1), map[string]int{}}
 			for _, name := range names[1:] {
 				knob, value, fixed := strings.Cut(name, "=")
@@ -200,7 +230,7 @@ func Pick(op, pass_ string, m, n int64, dtype string, options int) (launch Launc
 `}
 
 var cpp = language{
-	comment: "//", open: "{", close: "}",
+	comment: "//", open: "{", close: "}", pair: "{%q, %q}", begin: "// ",
 	code: `#pragma once
 
 @ABOUT@
@@ -221,6 +251,8 @@ inline const std::string lines[] = @LINES@;
 inline const std::string rasters[] = @RASTERS@;
 inline const std::string index[] = @INDEX@;
 
+inline const std::map<std::string, std::string> prefixes = {@PREFIXES@};
+
 // A family with its knobs; without a family there is no answer.
 struct Launch {
   std::string family;
@@ -228,7 +260,7 @@ struct Launch {
 };
 
 // The launch config for m rows of n elements.
-// ` + strings.ReplaceAll(arguments, "@", "// ") + `
+// @ARGUMENTS@
 inline Launch pick(const std::string& op, const std::string& pass_, std::int64_t m, std::int64_t n,
                    const std::string& dtype, int options = 0) {
   Launch launch;
@@ -241,9 +273,9 @@ inline Launch pick(const std::string& op, const std::string& pass_, std::int64_t
   const std::int64_t size = dtype == "fp32" ? 4 : 2;
   int align = 4;
   while (align > 0 && n * size % (1 << align) != 0) align--;
-  if ((options & 32) && (m % 16 || n % 128)) options |= 128;
+  if ((options & @FP8T@) && (m % 16 || n % 128)) options |= @UNEVEN@;
   std::ostringstream key;
-  key << op << ' ' << pass_ << ' ' << size << ' ' << (options & ~3) << ' ';
+  key << op << ' ' << pass_ << ' ' << size << ' ' << (options & ~@SHARED@) << ' ';
   for (const std::string& text : index) {
     if (text.compare(0, key.str().size(), key.str()) != 0) continue;
     std::istringstream list(text.substr(key.str().size()));
@@ -259,7 +291,7 @@ inline Launch pick(const std::string& op, const std::string& pass_, std::int64_t
       std::getline(config, at, ',');
       std::istringstream names(families[std::atoi(at.c_str())]);
       names >> launch.family;
-      if (launch.family[0] == '*') launch.family.replace(0, 1, op == "layernorm" ? "ln_" : "rms_");
+      if (launch.family[0] == '*') launch.family.replace(0, 1, prefixes.at(op));
       for (std::string knob; names >> knob;) {
         const std::size_t fixed = knob.find('=');
         if (fixed == std::string::npos) std::getline(config, at, ',');

@@ -104,6 +104,11 @@ func (m *Map) Raster(c Class, align int64) *Raster {
 	return nil
 }
 
+// Has says whether the map, which may be nil, answers for problems of an op.
+func (m *Map) Has(op kernels.Op) bool {
+	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return r.Class.Op == op })
+}
+
 // Find is the cell of a problem. It allocates nothing.
 func (m *Map) Find(p kernels.Problem, d *kernels.DeviceInfo) Answer {
 	if !Inside(p.M, p.N) {

@@ -50,9 +50,8 @@ func WriteBenchfmt(w io.Writer, set *Set) error {
 // benchName is a problem as BenchmarkRMSNormBwd/M=4096/N=8192/dtype=bf16, with all its options:
 // what benchstat finds under one name it takes for one benchmark.
 func benchName(p kernels.Problem) string {
-	op := map[kernels.Op]string{kernels.RMSNorm: "RMSNorm", kernels.LayerNorm: "LayerNorm"}[p.Op]
 	pass := map[kernels.Pass]string{kernels.Fwd: "Fwd", kernels.Bwd: "Bwd"}[p.Pass]
-	s := fmt.Sprintf("Benchmark%s%s/M=%d/N=%d/dtype=%s", op, pass, p.M, p.N, p.DType)
+	s := fmt.Sprintf("Benchmark%s%s/M=%d/N=%d/dtype=%s", p.Op.Spec().Title, pass, p.M, p.N, p.DType)
 	if p.Weight != p.DType {
 		s += "/weight=" + p.Weight.String()
 	}

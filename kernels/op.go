@@ -1,0 +1,74 @@
+package kernels
+
+import "slices"
+
+// Op is a normalization.
+type Op string
+
+// The ops that some designs are for; Ops lists all.
+const (
+	RMSNorm   Op = "rmsnorm"
+	LayerNorm Op = "layernorm"
+)
+
+// An OpSpec is what the program knows of an op, but for its answers in package reference.
+//
+// Every op is y = xhat*w + b with xhat = (x - mean)*r. The mean is the row's if Centered, else 0.
+// If Unit, r is 1/max(|x|, Eps), with |x| the root of the sum of squares of the row's elements;
+// else it is 1/sqrt(mean((x-mean)²) + Eps).
+type OpSpec struct {
+	Op       Op
+	Short    string // in names of families and in tables: "rms" of rms_fwd/plain and "rms bwd"
+	Title    string // in prose and in names of benchmarks: "RMSNorm"
+	Eps      float64
+	Centered bool
+	Unit     bool
+	Saved    []string // fp32 numbers of a row that the forward saves for the backward: r, mean
+	Options  []string // names of those that it takes
+	Weight   bool     // there is a weight, but with the option noweight
+	Bias     bool     // --bias auto gives it one
+	Default  bool     // commands without --op take it
+}
+
+// Eps is what rmsnorm and layernorm add to the variance: 1e-5 as in torch.nn.LayerNorm and the
+// published benchmarks (TransformerEngine PR 593, Fast-LLM PR 546).
+const Eps = 1e-5
+
+// specs lists the ops in the order of tables.
+var specs = []OpSpec{
+	// Zhang and Sennrich 2019, arXiv:1910.07467.
+	{Op: RMSNorm, Short: "rms", Title: "RMSNorm", Eps: Eps, Saved: []string{"rstd"},
+		Options: optionNames(), Weight: true, Default: true},
+	// Ba, Kiros and Hinton 2016, arXiv:1607.06450.
+	{Op: LayerNorm, Short: "ln", Title: "LayerNorm", Eps: Eps, Saved: []string{"rstd", "mean"},
+		Options: optionNames(), Weight: true, Bias: true, Centered: true, Default: true},
+}
+
+// Ops lists every op.
+func Ops() []OpSpec { return slices.Clone(specs) }
+
+// OpNames lists the ops that commands take, and those that they take without --op.
+func OpNames() (all, byDefault []string) {
+	for _, s := range specs {
+		all = append(all, string(s.Op))
+		if s.Default {
+			byDefault = append(byDefault, string(s.Op))
+		}
+	}
+	return all, byDefault
+}
+
+// Spec is what is known of the op: nothing, if there is no such op.
+func (o Op) Spec() *OpSpec {
+	for i := range specs {
+		if specs[i].Op == o {
+			return &specs[i]
+		}
+	}
+	return &OpSpec{}
+}
+
+// FamilyName is the name of a design's family for an op and a pass: rms_bwd/reg_persist.
+func FamilyName(op Op, pass Pass, design string) string {
+	return op.Spec().Short + "_" + string(pass) + "/" + design
+}
