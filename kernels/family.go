@@ -25,6 +25,9 @@ type Family struct {
 	// Hidden families measure the ruler or test the harness; sweeps leave them
 	// out.
 	Hidden bool
+	// Plain families are to be read, not to win: who seeks the fastest takes them by name only, or
+	// where there is no other.
+	Plain bool
 	// Stream marks the families that move a problem's tensors and compute
 	// nothing else. Their only output is y = x or dx = x + dy.
 	Stream bool
@@ -141,6 +144,20 @@ func (r *Registry) Serving(p Problem) []*Family {
 		}
 	}
 	return fs
+}
+
+// Candidates are the families among which p's fastest is sought: those named, or without names all
+// that serve p, but plain ones only where there is no other.
+func (r *Registry) Candidates(p Problem, named ...string) []*Family {
+	all := r.Serving(p)
+	if len(named) > 0 {
+		return slices.DeleteFunc(all, func(f *Family) bool { return !slices.Contains(named, f.Name) })
+	}
+	fast := slices.DeleteFunc(slices.Clone(all), func(f *Family) bool { return f.Plain })
+	if len(fast) == 0 {
+		return all
+	}
+	return fast
 }
 
 // StreamOf names the first family that moves the tensors of p and computes

@@ -76,15 +76,6 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, 
 	return tasks, checkGrid(r, tasks, d, only, override)
 }
 
-// taking are the families that take part on a problem.
-func taking(r *kernels.Registry, p kernels.Problem, only []string) []*kernels.Family {
-	fs := r.Serving(p)
-	if len(only) > 0 {
-		fs = slices.DeleteFunc(fs, func(f *kernels.Family) bool { return !slices.Contains(only, f.Name) })
-	}
-	return fs
-}
-
 // lay lays out one problem.
 func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) (Task, error) {
 	if err := p.CheckFits(d); err != nil {
@@ -97,7 +88,7 @@ func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []st
 	// The base takes part whatever was asked for: it is what the others are
 	// compared with.
 	t := Task{Problem: p, Base: base, Variants: []kernels.Variant{base}}
-	for _, f := range taking(r, p, only) {
+	for _, f := range r.Candidates(p, only...) {
 		configs, refused := f.Configs(p, d, override...)
 		t.Refused += refused
 		for _, c := range configs {
@@ -113,7 +104,7 @@ func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []st
 func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []string, override []kernels.Range) error {
 	served, used := map[string]bool{}, map[*kernels.Knob]bool{}
 	for _, t := range tasks {
-		for _, f := range taking(r, t.Problem, only) {
+		for _, f := range r.Candidates(t.Problem, only...) {
 			served[f.Name] = true
 			for _, k := range f.Knobs {
 				used[k.Knob] = true

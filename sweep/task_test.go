@@ -101,7 +101,7 @@ func TestGrid(t *testing.T) {
 				if len(only) > 0 || len(override) > 0 {
 					continue
 				}
-				for _, f := range r.Serving(task.Problem) {
+				for _, f := range r.Candidates(task.Problem) {
 					if s := f.Space(task.Problem, d); !covered[f.Name] && len(s.Configs) > 1 {
 						t.Errorf("%s has nothing of %s", task.Problem, f.Name)
 					}
@@ -119,7 +119,7 @@ func TestGridRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := 0
-	for _, f := range r.Serving(p[0]) {
+	for _, f := range r.Candidates(p[0]) {
 		want += len(f.Space(p[0], d).Refused)
 	}
 	if tasks[0].Refused != want || want == 0 {

@@ -116,8 +116,8 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
       v2 += (v - mu) * (v - mu);
     }
     v2 = blockSum(v2);
-    double rs = unit ? 1 / fmax(sqrt(v2), eps) : 1 / sqrt(v2 / N + eps);
-    if (unit && isnan(v2)) rs = v2; // fmax prefers a number
+    bool least = unit && sqrt(v2) < eps; // r is then constant
+    double rs = least ? 1 / eps : unit ? 1 / sqrt(v2) : 1 / sqrt(v2 / N + eps);
     double c1 = 0, c2 = 0, sdx = 0, sdw = 0, sdb = 0;
     if (backward) {
       double s1 = 0, s2 = 0;
@@ -132,7 +132,7 @@ extern "C" __global__ void rows(const void *x, const void *dy, const void *w, co
       }
       c1 = blockSum(s1);
       if (!unit) c1 /= N;
-      else if (sqrt(v2) < eps) c1 = 0; // r is a constant there
+      if (least) c1 = 0;
       c2 = centered ? blockSum(s2) / N : 0;
     }
     double sy = 0;

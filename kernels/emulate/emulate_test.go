@@ -63,6 +63,7 @@ func TestFamilies(t *testing.T) {
 		{"rmsnorm/bwd/21x72/bf16+zc", 0},
 		{"layernorm/bwd/9x541/bf16+bias", 1},
 		{"rmsnorm/bwd/5x3074/fp16-wfp32+residual", 0},
+		{"rmsnorm/bwd/21x72/fp32+bias+acc", 0},
 	} {
 		t.Run(test.problem, func(t *testing.T) {
 			sampled(t)

@@ -79,7 +79,7 @@ func TestIdentityCompiles(t *testing.T) {
 		{M: 4096, N: 541, DType: kernels.FP16, Weight: kernels.FP32, ZeroCentered: true},
 	} {
 		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			p.Op, p.Pass, p.Bias = op, pass, op == kernels.LayerNorm
+			p.Op, p.Pass, p.Bias = op, pass, op.Spec().Bias
 			for _, f := range r.Families {
 				configs, _ := f.Configs(p, h200)
 				if f.CheckServes(p) != nil || len(configs) == 0 {
@@ -149,15 +149,27 @@ func TestCompile(t *testing.T) {
 		}
 	}
 	eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm}
+		p := kernels.Problem{Op: op, Pass: pass, M: 4096, N: 4096, DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Spec().Bias}
 		add(p, "sm_80", "sm_90", "sm_100")
-		p.N, p.DType, p.ZeroCentered = 541, kernels.FP16, true
+		p.N, p.DType, p.ZeroCentered = 541, kernels.FP16, p.HasWeight()
+		if !p.HasWeight() {
+			p.Weight = p.DType
+		}
 		add(p, "sm_90")
 	})
 	for _, p := range options(8192, 1024) {
 		add(p, "sm_90")
 		if p.Transpose {
 			add(p, "sm_80", "sm_100")
+		}
+	}
+	for _, s := range kernels.Ops() { // a plain source has a default of each macro
+		for _, name := range []string{"plain_" + s.Short + "_fwd.cu", "plain_" + s.Short + "_bwd.cu"} {
+			u, err := cuda.NewUnit(r, &kernels.Launch{Source: name}, "sm_90")
+			if err != nil {
+				t.Fatal(err)
+			}
+			units[name] = u
 		}
 	}
 	t.Logf("%d units", len(units))

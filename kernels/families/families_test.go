@@ -10,11 +10,11 @@ import (
 	"normbench/kernels/reference"
 )
 
-// eachOpPass calls f with both ops and passes.
+// eachOpPass calls f with every op and pass.
 func eachOpPass(f func(op kernels.Op, pass kernels.Pass)) {
-	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+	for _, s := range kernels.Ops() {
 		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-			f(op, pass)
+			f(s.Op, pass)
 		}
 	}
 }
@@ -26,13 +26,17 @@ func corners() []kernels.Problem {
 	var ps []kernels.Problem
 	for _, s := range [][2]int64{{1, 1}, {1, 8192}, {3, 1}, {5, 7}, {33, 541}, {64, 256}, {130, 96}, {17, 4100}} {
 		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s[0], N: s[1], DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
+			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s[0], N: s[1], DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Spec().Bias})
 		})
 	}
 	for _, d := range kernels.DTypes() {
 		for _, w := range []kernels.DType{d, kernels.FP32} {
 			eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-				ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: w, ZeroCentered: true, Bias: w == kernels.FP32})
+				p := kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: w, ZeroCentered: true, Bias: w == kernels.FP32}
+				if !p.HasWeight() {
+					p = kernels.Problem{Op: op, Pass: pass, M: 19, N: 130, DType: d, Weight: d}
+				}
+				ps = append(ps, p)
 			})
 		}
 	}
@@ -47,8 +51,9 @@ func transposed() []kernels.Problem {
 	for _, s := range [][2]int64{{4, 4}, {36, 136}, {132, 516}, {48, 256}} {
 		for _, p := range options(s[0], s[1]) {
 			if p.Pass == kernels.Fwd {
-				p.FP8, p.Transpose = true, true
-				ps = append(ps, p)
+				if p.FP8, p.Transpose = true, true; p.Validate() == nil {
+					ps = append(ps, p)
+				}
 			}
 		}
 	}
@@ -83,7 +88,7 @@ func hostile() []kernels.Problem {
 	var ps []kernels.Problem
 	for _, d := range kernels.DTypes() {
 		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 24, N: 136, DType: d, Weight: d, Bias: op == kernels.LayerNorm})
+			ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: 24, N: 136, DType: d, Weight: d, Bias: op.Spec().Bias})
 		})
 	}
 	fp8 := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 16, N: 136, DType: kernels.BF16, Weight: kernels.BF16, FP8: true}

@@ -7,21 +7,26 @@ import (
 )
 
 // hostNormalize makes row i of a forward before it is rounded: of x, with its residual, the
-// mean, then the centred variance, then y. It stores rstd and mean.
+// mean, then the sum of squares around it, then y. It stores r and the mean.
 func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
-	p := h.Problem
+	p, spec := h.Problem, h.Problem.Op.Spec()
 	hostInput(h, row, i, 0, true)
-	if p.Op == kernels.LayerNorm {
+	if spec.Centered {
 		mean := sum(row) / float32(p.N)
 		for j := range row {
 			row[j] -= mean
 		}
 		h.Mem["mean"].Set(i, mean)
 	}
-	rstd := float32(1 / math.Sqrt(float64(dot(row, row)/float32(p.N)+kernels.Eps)))
-	h.Mem["rstd"].Set(i, rstd)
+	r, squares := float32(0), dot(row, row)
+	if spec.Unit {
+		r = float32(1 / max(math.Sqrt(float64(squares)), spec.Eps)) // NaN stays
+	} else {
+		r = float32(1 / math.Sqrt(float64(squares/float32(p.N)+float32(spec.Eps))))
+	}
+	h.Mem[spec.Saved[0]].Set(i, r)
 	for j := range row {
-		row[j] *= rstd * wf[j]
+		row[j] *= r * wf[j]
 	}
 	for j, b := range bf {
 		row[j] += b

@@ -10,7 +10,7 @@ import "normbench/kernels"
 func hostWeights(h *kernels.HostRun) (wf, bf []float32) {
 	p := h.Problem
 	wf = h.Row(8, p.N)
-	if p.NoWeight {
+	if !p.HasWeight() {
 		for j := range wf {
 			wf[j] = 1
 		}
@@ -118,12 +118,13 @@ func hostXhat(h *kernels.HostRun, dst, wf []float32, i, j int64) {
 	}
 }
 
-// hostStats are the saved statistics of row i; mean is 0 in rmsnorm.
-func hostStats(h *kernels.HostRun, i int64) (rstd, mean float32) {
-	if h.Problem.Op == kernels.LayerNorm {
+// hostStats are the saved statistics of row i; mean is 0 where the op has none.
+func hostStats(h *kernels.HostRun, i int64) (r, mean float32) {
+	spec := h.Problem.Op.Spec()
+	if spec.Centered {
 		mean = h.Mem["mean"].At(i)
 	}
-	return h.Mem["rstd"].At(i), mean
+	return h.Mem[spec.Saved[0]].At(i), mean
 }
 
 // eachTile calls f with the first row and the end of each tile of CTA pid,

@@ -17,7 +17,15 @@ import (
 //go:embed *.go *.cu *.cuh
 var files embed.FS
 
-// designs lists every design; each makes a family for either op.
+// general are the designs that make a family for each op.
+var general = []func(kernels.Op) *kernels.Family{
+	plainForward,
+	plainBackward,
+	fwdStream,
+	bwdStream,
+}
+
+// designs are those that make one for rmsnorm and one for layernorm.
 var designs = []func(kernels.Op) *kernels.Family{
 	fwdCTAReg,
 	fwdTwoPass,
@@ -38,8 +46,6 @@ var designs = []func(kernels.Op) *kernels.Family{
 	bwdLastCTA,
 	fwdCoop,
 	bwdCoop,
-	fwdStream,
-	bwdStream,
 	fwdCopy,
 	rulerEmpty,
 	rulerPair,

@@ -67,9 +67,14 @@ func Analytic(r *kernels.Registry) *kernels.Registry {
 		by[f.Name] = f
 		out.Families = append(out.Families, f)
 	}
-	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
+	for _, s := range kernels.Ops() {
+		for _, d := range general {
+			add(d(s.Op))
+		}
 		for _, d := range designs {
-			add(withRows(d(op)))
+			if both(s.Op) {
+				add(withRows(d(s.Op)))
+			}
 		}
 	}
 	for _, f := range r.Families {
@@ -78,6 +83,10 @@ func Analytic(r *kernels.Registry) *kernels.Registry {
 		}
 	}
 	out.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
+		if !both(p.Op) {
+			f := by[kernels.FamilyName(p.Op, p.Pass, "plain")]
+			return kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
+		}
 		f := by[analyticDefault(p, d, func(f *kernels.Family) bool {
 			f = by[f.Name]
 			return f.CheckServes(p) == nil && f.Refuse(p, f.Base(p, d), d) == nil
@@ -86,6 +95,9 @@ func Analytic(r *kernels.Registry) *kernels.Registry {
 	}
 	return out
 }
+
+// both says whether an op is one of the two that designs are for.
+func both(op kernels.Op) bool { return op == kernels.RMSNorm || op == kernels.LayerNorm }
 
 // Book answers for a device by a step, with the families of r behind it.
 func Book(r *kernels.Registry, s rule.Step, d kernels.DeviceInfo) *rule.Book {

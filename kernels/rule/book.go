@@ -224,7 +224,7 @@ func (b *Book) tabulated(c Class, align, nLo, nHi, mLo, mHi int64, accepted func
 		}
 	}
 	for _, p := range ps {
-		for _, f := range b.analytic.Serving(p) {
+		for _, f := range b.analytic.Candidates(p) {
 			if v := (kernels.Variant{Family: f.Name, Config: f.Base(p, b.Device)}); f.Bits != kernels.NotBitwise && !f.Stream && try(v) {
 				return v
 			}

@@ -380,7 +380,7 @@ func (c *chooser) rivals(ps []kernels.Problem) []*rival {
 		if v, err := c.Default(p); err == nil {
 			add(v)
 		}
-		for _, f := range c.Registry.Serving(p) {
+		for _, f := range c.Registry.Candidates(p) {
 			add(kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
 		}
 	}
@@ -416,7 +416,7 @@ func (c *chooser) child(v kernels.Variant) kernels.Variant {
 
 // stranger is a variant of any family with half of its knobs drawn.
 func (c *chooser) stranger(p kernels.Problem) kernels.Variant {
-	families := c.Registry.Serving(p)
+	families := c.Registry.Candidates(p)
 	f := families[c.rng.IntN(len(families))]
 	v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)}
 	for _, r := range f.Knobs {

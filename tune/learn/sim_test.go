@@ -122,7 +122,7 @@ func (s *sim) seconds(p kernels.Problem, v kernels.Variant) float64 {
 // best is the least time of all variants.
 func (s *sim) best(p kernels.Problem) float64 {
 	best := math.Inf(1)
-	for _, f := range registry.Serving(p) {
+	for _, f := range registry.Candidates(p) {
 		configs, _ := f.Configs(p, s.info)
 		for _, c := range configs {
 			best = min(best, s.seconds(p, kernels.Variant{Family: f.Name, Config: c}))

@@ -1,0 +1,49 @@
+// What the plain kernels share. Each of them is the definition of an op's pass, to be read first:
+// a CTA per row, a thread per column, no vectors. Every macro has its default and its range here,
+// so that a plain_*.cu compiles by itself.
+#ifndef X_TYPE
+#define X_TYPE 1 // of x, y, dy, dx: 0 fp32, 1 bf16, 2 fp16
+#endif
+#ifndef W_TYPE
+#define W_TYPE X_TYPE // of w, b, dw, db: likewise
+#endif
+#ifndef COLUMNS
+#define COLUMNS 4096 // N: 1 to 2^24
+#endif
+#ifndef WARPS
+#define WARPS 8 // of a CTA: 1, 2, 4, 8, 16 or 32
+#endif
+#ifndef ZERO_CENTERED
+#define ZERO_CENTERED 0 // 1: the weight is stored as w-1
+#endif
+#include "common.cuh"
+
+constexpr int THREADS = 32 * WARPS;
+
+// The tensors that a problem may lack are null pointers.
+
+// at widens element i of x, or of x + res.
+__device__ __forceinline__ float sumAt(const X *x, const X *res, i64 i) {
+  return at<X_TYPE>(x + i) + (res ? at<X_TYPE>(res + i) : 0.f);
+}
+
+// weightAt is the factor of column c.
+__device__ __forceinline__ float weightAt(const W *w, int c) {
+  return (w ? at<W_TYPE>(w + c) : 1.f) + ZERO_CENTERED;
+}
+
+// biasAt is what is added in column c.
+__device__ __forceinline__ float biasAt(const W *b, int c) { return b ? at<W_TYPE>(b + c) : 0.f; }
+
+// sumOverCTA adds v over all threads, which all get the sum: by shuffles within each warp, then
+// through shared memory.
+__device__ __forceinline__ float sumOverCTA(float v) {
+  __shared__ float part[WARPS];
+  for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffffu, v, d);
+  __syncthreads(); // part may still be read for the sum before
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = 0;
+  for (int i = 0; i < WARPS; i++) v += part[i];
+  return v;
+}

@@ -1,0 +1,180 @@
+package families
+
+import (
+	"fmt"
+
+	"normbench/kernels"
+)
+
+// The plain families: each is the definition of an op's pass as kernels, to read first and to hold
+// the fast designs against. Their .cu files are one for an op and a pass, plain_rms_fwd.cu and so
+// on; all else is here.
+
+func plainForward(op kernels.Op) *kernels.Family  { return plain(op, kernels.Fwd) }
+func plainBackward(op kernels.Op) *kernels.Family { return plain(op, kernels.Bwd) }
+
+func plain(op kernels.Op, pass kernels.Pass) *kernels.Family {
+	source := fmt.Sprintf("plain_%s_%s.cu", op.Spec().Short, pass)
+	return &kernels.Family{
+		Name:   kernels.FamilyName(op, pass, "plain"),
+		Op:     op,
+		Pass:   pass,
+		Doc:    "the definition as a kernel, to read first: a CTA per row, a thread per column",
+		Origin: "normbench",
+		Plain:  true,
+		Files: []string{"plain.go", source, "plain.cuh", "hostfwd.go", "hoststage.go", "common.go",
+			"common.cuh"},
+		Knobs: []kernels.Range{
+			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
+			kernels.Values(kernels.PerSM, 0, 8),
+		},
+		Serves: servesNoFP8,
+		Base: func(p kernels.Problem, _ kernels.DeviceInfo) kernels.Config {
+			warps := min(ceilPow2(ceilDiv(p.N, 256)), 8)
+			return kernels.NewConfig(set(kernels.Warps, int(warps)), set(kernels.PerSM, 0))
+		},
+		Refuse: refusePlain,
+		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
+			return planPlain(source, p, c, d)
+		},
+		Host: map[string]kernels.HostStage{"forward": hostForward, "backward": hostBackward,
+			"gradients": hostGradients},
+	}
+}
+
+func refusePlain(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
+	switch warps := c.Get(kernels.Warps); {
+	case !isPow2(warps) || warps > 32:
+		return fmt.Errorf("warps are a power of two up to 32")
+	case warps > 1 && int64(warps)*16 >= p.N:
+		return fmt.Errorf("%d warps leave half of their threads without a column", warps)
+	case p.N > 1<<24:
+		return fmt.Errorf("columns are indexed in 32 bits, at most %d of them", 1<<24)
+	case p.M > 1<<31-1:
+		return fmt.Errorf("more than 2^31-1 CTAs")
+	}
+	return nil
+}
+
+func planPlain(source string, p kernels.Problem, c kernels.Config,
+	d kernels.DeviceInfo) kernels.Plan {
+	spec := p.Op.Spec()
+	warps := c.Get(kernels.Warps)
+	ctas := p.M
+	if k := c.Get(kernels.PerSM); k > 0 {
+		ctas = min(ctas, int64(k*d.SMs))
+	}
+	k1 := kernels.Launch{
+		Stage: "k1", Source: source, Entry: "forward",
+		Grid: [3]int{int(ctas), 1, 1}, Block: warps * 32,
+		Defines: []kernels.Define{
+			{Name: "X_TYPE", Value: int64(p.DType)},
+			{Name: "W_TYPE", Value: int64(p.Weight)},
+			{Name: "COLUMNS", Value: p.N},
+			{Name: "WARPS", Value: int64(warps)},
+			{Name: "ZERO_CENTERED", Value: flag(p.ZeroCentered)},
+		},
+	}
+	saved, rows := kernels.Buffers(spec.Saved...), kernels.Int64("rows", p.M)
+	weight := optional(p.HasWeight(), "w")
+	eps := kernels.Float32("eps", float32(spec.Eps))
+	if p.Pass == kernels.Fwd {
+		k1.Args = append(kernels.Buffers("x"), optional(p.Residual, "res"))
+		if spec.Weight {
+			k1.Args = append(k1.Args, weight, optional(p.Bias, "b"))
+		}
+		k1.Args = append(append(k1.Args, kernels.Buffers("y")...), optional(p.Residual, "resout"))
+		k1.Args = append(append(k1.Args, saved...), rows, eps)
+		return kernels.Plan{Launches: []kernels.Launch{k1}}
+	}
+	k1.Entry = "backward"
+	k1.Args = append(kernels.Buffers("x", "dy"), optional(p.Residual, "dres"))
+	if spec.Weight {
+		k1.Args = append(k1.Args, weight)
+	}
+	k1.Args = append(append(append(k1.Args, saved...), kernels.Buffers("dx")...), rows)
+	if spec.Unit {
+		k1.Args = append(k1.Args, eps)
+	}
+	if !p.HasWeight() {
+		return kernels.Plan{Launches: []kernels.Launch{k1}}
+	}
+	k2 := k1
+	k2.Stage, k2.Entry = "k2", "gradients"
+	k2.Grid[0] = int(ceilDiv(p.N, int64(k2.Block)))
+	k2.Args = append(append(kernels.Buffers("x", "dy"), saved...),
+		optional(p.Accumulate, "dw_in"), optional(p.Accumulate && p.Bias, "db_in"),
+		optional(true, "dw"), optional(p.Bias, "db"), rows)
+	return kernels.Plan{Launches: []kernels.Launch{k1, k2}}
+}
+
+// hostForward is forward of all plain_*_fwd.cu.
+func hostForward(h *kernels.HostRun, pid int) {
+	p := h.Problem
+	row := h.Row(0, p.N)
+	wf, bf := hostWeights(h)
+	for i := int64(pid); i < p.M; i += int64(h.Launch.Grid[0]) {
+		hostNormalize(h, row, wf, bf, i)
+		h.Mem["y"].Store(i*p.N, row)
+	}
+}
+
+// hostBackward is backward of all plain_*_bwd.cu.
+func hostBackward(h *kernels.HostRun, pid int) {
+	p, spec := h.Problem, h.Problem.Op.Spec()
+	xhat, g := h.Row(0, p.N), h.Row(1, p.N)
+	wf, _ := hostWeights(h)
+	for i := int64(pid); i < p.M; i += int64(h.Launch.Grid[0]) {
+		hostXhat(h, xhat, wf, i, 0)
+		h.Mem["dy"].Load(g, i*p.N)
+		for j, w := range wf {
+			g[j] *= w
+		}
+		r, _ := hostStats(h, i)
+		c1, c2 := dot(g, xhat), float32(0)
+		switch {
+		case !spec.Unit:
+			c1 /= float32(p.N)
+		case r*float32(spec.Eps) > nearly:
+			c1 = 0 // r is 1/eps, whatever x
+		}
+		if spec.Centered {
+			c2 = sum(g) / float32(p.N)
+		}
+		for j, v := range xhat {
+			g[j] = r * (g[j] - v*c1 - c2)
+		}
+		hostGradient(h, g, i, 0)
+	}
+}
+
+// nearly is one, less a rounding of r.
+const nearly = 0.999999
+
+// hostGradients is gradients of all plain_*_bwd.cu.
+func hostGradients(h *kernels.HostRun, pid int) {
+	p := h.Problem
+	lo := int64(pid * h.Launch.Block)
+	n := min(int64(h.Launch.Block), p.N-lo)
+	xhat, dy, dw, db := h.Row(0, n), h.Row(1, n), h.Row(2, n), h.Row(3, n)
+	clear(dw)
+	clear(db)
+	if p.Accumulate {
+		h.Mem["dw_in"].Load(dw, lo)
+		if p.Bias {
+			h.Mem["db_in"].Load(db, lo)
+		}
+	}
+	for i := range p.M {
+		hostXhat(h, xhat, nil, i, lo)
+		h.Mem["dy"].Load(dy, i*p.N+lo)
+		for j, v := range dy {
+			dw[j] += v * xhat[j]
+			db[j] += v
+		}
+	}
+	h.Mem["dw"].Store(lo, dw)
+	if p.Bias {
+		h.Mem["db"].Store(lo, db)
+	}
+}
