@@ -42,6 +42,9 @@ var specs = []OpSpec{
 	// Ba, Kiros and Hinton 2016, arXiv:1607.06450.
 	{Op: LayerNorm, Short: "ln", Title: "LayerNorm", Eps: Eps, Saved: []string{"rstd", "mean"},
 		Options: optionNames(), Weight: true, Bias: true, Centered: true, Default: true},
+	// torch.nn.functional.normalize: y = x/max(|x|, eps).
+	{Op: "l2norm", Short: "l2", Title: "L2Norm", Eps: 1e-12, Saved: []string{"rnorm"},
+		Options: []string{"residual"}, Unit: true},
 }
 
 // Ops lists every op.

@@ -33,7 +33,7 @@ func (e *env) reportCommand() *cli.Command {
 			htmlFlag,
 			&cli.StringFlag{Name: "title", Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
 			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "all"},
-			&cli.StringFlag{Name: "op", Usage: "rmsnorm or layernorm", DefaultText: "both"},
+			&cli.StringFlag{Name: "op", Usage: strings.Join(allOps, ", "), DefaultText: "all"},
 			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
 			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "all"},
 			formatFlag,

@@ -64,6 +64,9 @@ func TestFamilies(t *testing.T) {
 		{"layernorm/bwd/9x541/bf16+bias", 1},
 		{"rmsnorm/bwd/5x3074/fp16-wfp32+residual", 0},
 		{"rmsnorm/bwd/21x72/fp32+bias+acc", 0},
+		{"l2norm/fwd/9x541/bf16+residual", 1},
+		{"l2norm/bwd/5x3074/fp16", 1},
+		{"l2norm/bwd/21x72/fp32+residual", 0},
 	} {
 		t.Run(test.problem, func(t *testing.T) {
 			sampled(t)

@@ -64,6 +64,8 @@ var typical = []string{
 	"layernorm/fwd/16384x12288/bf16+bias",
 	"rmsnorm/fwd/8192x8192/bf16+fp8t",
 	"layernorm/fwd/29x17389/bf16+bias+fp8t",
+	"l2norm/fwd/4096x8192/bf16+residual",
+	"l2norm/bwd/33x541/fp32",
 	"rmsnorm/bwd/32768x1024/bf16",
 	"rmsnorm/bwd/4096x8192/bf16",
 	"rmsnorm/bwd/4096x8192/fp32",

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"slices"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
@@ -42,6 +43,14 @@ func Register(r *kernels.Registry, found []kernels.Peer) *kernels.Registry {
 	return &with
 }
 
+// serves refuses the ops that peers.py does not know.
+func serves(p kernels.Problem) error {
+	if p.Op != kernels.RMSNorm && p.Op != kernels.LayerNorm {
+		return hint.Errorf("peers have rmsnorm and layernorm", "no peer has %s", p.Op)
+	}
+	return nil
+}
+
 func family(name string) *kernels.Family {
 	return &kernels.Family{
 		Name:   kernels.PeerVariant(name).Family,
@@ -50,7 +59,7 @@ func family(name string) *kernels.Family {
 		Files:  []string{sourceName},
 		Hidden: true,
 		Bits:   kernels.NotBitwise, // nobody states it of them
-		Serves: func(kernels.Problem) error { return nil },
+		Serves: serves,
 		Base:   func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
 		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
 		Plan:   func(kernels.Problem, kernels.Config, kernels.DeviceInfo) kernels.Plan { return kernels.Plan{} },

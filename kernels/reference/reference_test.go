@@ -31,6 +31,16 @@ func forward(p kernels.Problem, x, w, b []float64) []float64 {
 	n := int(p.N)
 	for i := range int(p.M) {
 		row := x[i*n:][:n]
+		if p.Op == l2norm {
+			square := 0.0
+			for _, v := range row {
+				square += v * v
+			}
+			for j, v := range row {
+				y[i*n+j] = v / max(math.Sqrt(square), 1e-12)
+			}
+			continue
+		}
 		var mean, square float64
 		if p.Op == kernels.LayerNorm {
 			for _, v := range row {
@@ -54,8 +64,11 @@ func forward(p kernels.Problem, x, w, b []float64) []float64 {
 	return y
 }
 
-// variants are both ops with and without bias and zero-centered weights.
+const l2norm kernels.Op = "l2norm"
+
+// variants are the ops with and without bias and zero-centered weights, where they have weights.
 func variants(f func(op kernels.Op, bias, zc bool)) {
+	f(l2norm, false, false)
 	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
 		for _, bias := range []bool{false, true} {
 			for _, zc := range []bool{false, true} {
@@ -86,7 +99,11 @@ func TestForward(t *testing.T) {
 			if bias {
 				b = wide(in["b"])
 			}
-			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]), wide(in["w"]), b), 1e-13)
+			var w []float64
+			if p.HasWeight() {
+				w = wide(in["w"])
+			}
+			near(t, p.String()+" y", reference.Answers(p, in).Values["y"], forward(p, wide(in["x"]), w, b), 1e-13)
 		}
 	})
 }
@@ -99,7 +116,10 @@ func TestBackwardIsTheGradient(t *testing.T) {
 		for _, s := range [][2]int64{{1, 1}, {3, 1}, {1, 6}, {4, 7}} {
 			p := problem(op, kernels.Bwd, s[0], s[1], bias, zc)
 			in := reference.Inputs(p, 5)
-			x, w, dy := wide(in["x"]), wide(in["w"]), wide(in["dy"])
+			x, w, dy := wide(in["x"]), []float64{}, wide(in["dy"])
+			if p.HasWeight() {
+				w = wide(in["w"])
+			}
 			b := make([]float64, p.N)
 			loss := func() (sum float64) {
 				for i, y := range forward(p, x, w, b) {
@@ -186,6 +206,15 @@ func TestClosedForms(t *testing.T) {
 	along := func(i int64) float32 { return float32(i) - 7 }
 	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": along, "dy": along, "w": constant(1)})).Values
 	near(t, "dx along x", a["dx"], make([]float64, 16), 1e-5)
+
+	// The l2 norm of a row of zeros is eps, which is no function of x.
+	p = problem(l2norm, kernels.Bwd, 1, 4, false, false)
+	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(0), "dy": constant(3)})).Values
+	near(t, "l2 rnorm of zeros", a["rnorm"], []float64{1e12}, 1e-15)
+	near(t, "l2 dx of zeros", a["dx"], slices.Repeat([]float64{3e12}, 4), 1e-15)
+	p = problem(l2norm, kernels.Fwd, 1, 4, false, false)
+	a = reference.Answers(p, fill(p, map[string]func(int64) float32{"x": constant(3)})).Values
+	near(t, "l2 y", a["y"], slices.Repeat([]float64{0.5}, 4), 1e-15)
 }
 
 // How many cores share the work must not show beyond the last bits of a sum.
