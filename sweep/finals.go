@@ -132,7 +132,7 @@ func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base
 		for i, f := range fs {
 			list[i] = search.Finalist{Variant: f.Variant, Rounds: f.Rounds, Failed: f.Failure != nil,
 				Base: i == base, Entry: m.isEntry(f.Variant), Shared: o.Known.Sharing(m.j.Problem, f.Variant)}
-			if _, _, plan, err := run.registry.Resolve(m.j.Problem, f.Variant, run.info); err == nil {
+			if plan, err := m.plan(f.Variant); err == nil {
 				list[i].Cost = search.Cost(plan, f.Variant.Config, run.info)
 			}
 		}

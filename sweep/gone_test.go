@@ -180,7 +180,7 @@ func TestRunHangsOnce(t *testing.T) {
 }
 
 // A failure of opening that a device lives on from has a second try; one that stays is the problem's.
-func TestOpenTwice(t *testing.T) {
+func TestOpen(t *testing.T) {
 	p := tasks(t, 1, pool[0])[0].Problem
 	for fails, opens := range map[int]int{0: 1, 1: 2, 9: 2} {
 		f := &devicetest.Fake{OpenError: func(_ kernels.Problem, attempt int) error {
@@ -189,7 +189,7 @@ func TestOpenTwice(t *testing.T) {
 			}
 			return nil
 		}}
-		_, err := openTwice(t.Context(), f, p, 1)
+		err := (&Session{Device: f, Registry: registry, Problem: p}).Open(t.Context())
 		if n := len(f.Calls("open")); (err == nil) != (fails < 2) || n != opens {
 			t.Errorf("%d failures: %v after %d opens", fails, err, n)
 		}

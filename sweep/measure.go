@@ -3,7 +3,6 @@ package sweep
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -50,7 +49,7 @@ func (m *measurer) begin(ctx context.Context) error {
 // visits in a row agree within 1%, or for a second.
 func (m *measurer) measureStream(ctx context.Context) error {
 	v := m.v
-	if err := m.Open(ctx); err != nil {
+	if err := m.open(ctx); err != nil {
 		return err
 	}
 	_, variant, _, err := m.Registry.Resolve(m.j.Problem, m.Stream(), v.run.info)
@@ -77,12 +76,10 @@ func (m *measurer) measureStream(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rec := v.record(m.j, variant, kernels.StatusOK)
-	rec.Family = record.Stream
-	rec.Check = &check
-	rec.SamplesUS = record.Micros(t.Seconds[pr.Discard:])
-	m.stream = stats.Median(rec.SamplesUS)
-	rec.StreamUS = m.stream
+	us := record.Micros(t.Seconds[pr.Discard:])
+	m.stream, m.checks[variant] = stats.Median(us), &check
+	rec := m.record(variant, nil)
+	rec.Family, rec.SamplesUS = record.Stream, us
 	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
 	if s, ok := v.dev.(kernels.Sensor); ok {
 		state, err := s.Sense(ctx)
@@ -102,7 +99,7 @@ func (m *measurer) measureStream(ctx context.Context) error {
 // visitor's turn on the device. Its answer is checked at its first visit; of no launches that is all.
 func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
 	run := m.v.run
-	_, _, plan, err := m.Registry.Resolve(m.j.Problem, v, run.info)
+	plan, err := m.plan(v)
 	if err != nil {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
@@ -183,48 +180,46 @@ func (m *measurer) unopened(f *kernels.Failure) {
 
 // record is a variant's record with what all of the problem have. f is how it failed, or nil.
 func (m *measurer) record(variant kernels.Variant, f *kernels.Failure) *record.Record {
-	rec := m.v.record(m.j, variant, kernels.StatusOK)
+	run, p := m.v.run, m.j.Problem
+	code, _ := run.code(p, variant) // what cannot be read was told when the job was laid out
+	rec := &record.Record{
+		Run:      run.o.Run.ID,
+		Key:      record.Key(p, variant, run.info, code.String(), run.o.Run.Protocol),
+		Time:     time.Now().UTC().Truncate(time.Millisecond),
+		Problem:  p,
+		Family:   variant.Family,
+		Config:   variant.Config,
+		Base:     variant == m.j.Base,
+		Status:   kernels.StatusOK,
+		Source:   code.Source,
+		Launch:   code.Launch,
+		Seed:     run.o.Seed,
+		Bytes:    p.Bytes(),
+		Check:    m.checks[variant],
+		StreamUS: m.stream,
+	}
 	if f != nil {
 		rec.Status, rec.Reason = f.Status, cmp.Or(f.Reason, "no reason given") // a record without one is refused
 	}
-	rec.Check, rec.StreamUS = m.checks[variant], m.stream
-	if _, _, plan, err := m.Registry.Resolve(m.j.Problem, variant, m.v.run.info); err == nil {
+	if plan, err := m.plan(variant); err == nil {
 		rec.ScratchBytes = plan.ScratchBytes()
 	}
 	return rec
 }
 
+// plan is what a variant launches on the problem.
+func (m *measurer) plan(v kernels.Variant) (kernels.Plan, error) {
+	_, _, plan, err := m.Registry.Resolve(m.j.Problem, v, m.v.run.info)
+	return plan, err
+}
+
 // stages adds the times of the stages to a record, where there are several.
 func (m *measurer) stages(ctx context.Context, rec *record.Record) error {
-	_, _, plan, err := m.Registry.Resolve(m.j.Problem, rec.Variant(), m.v.run.info)
+	plan, err := m.plan(rec.Variant())
 	if err != nil || len(plan.Launches) < 2 || m.Protocol.StageSamples == 0 {
 		return nil
 	}
 	s, err := m.Stages(ctx, rec.Variant(), m.v.run.o.Trace)
 	rec.StagesBy, rec.Stages, rec.GapUS = s.By, s.Of, s.GapUS
 	return err
-}
-
-func (v *visitor) record(j *job, variant kernels.Variant, s kernels.Status) *record.Record {
-	code, _ := v.run.code(j.Problem, variant) // what cannot be read was told when the job was laid out
-	return &record.Record{
-		Run:     v.run.o.Run.ID,
-		Key:     record.Key(j.Problem, variant, v.run.info, code.String(), v.run.o.Run.Protocol),
-		Time:    time.Now().UTC().Truncate(time.Millisecond),
-		Problem: j.Problem,
-		Family:  variant.Family,
-		Config:  variant.Config,
-		Base:    variant == j.Base,
-		Status:  s,
-		Source:  code.Source,
-		Launch:  code.Launch,
-		Seed:    v.run.o.Seed,
-		Bytes:   j.Problem.Bytes(),
-	}
-}
-
-// FailureOf is the failure in an error, or nil.
-func FailureOf(err error) (f *kernels.Failure) {
-	errors.As(err, &f)
-	return f
 }

@@ -17,7 +17,7 @@ const MaxSpill = 256
 // without the device.
 func (m *measurer) Refuse(v kernels.Variant, incumbent float64) string {
 	run := m.v.run
-	_, _, plan, err := run.registry.Resolve(m.j.Problem, v, run.info)
+	plan, err := m.plan(v)
 	if err != nil {
 		return err.Error()
 	}

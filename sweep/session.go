@@ -40,47 +40,46 @@ func (s *Session) Stream() kernels.Variant {
 	return kernels.Variant{Family: s.Registry.StreamOf(s.Problem)}
 }
 
-// Open opens the problem if it is not open. After a failure that took it away the device must also
-// run its stream. A device that can no longer open what it had open is a *kernels.Gone.
+// Open opens the problem if it is not open, with a second try if the device fails. A device that
+// can no longer open what it had open is a *kernels.Gone.
 func (s *Session) Open(ctx context.Context) error {
-	for try := 0; s.bench == nil; try++ {
-		b, err := openTwice(ctx, s.Device, s.Problem, s.Seed)
-		if err == nil {
-			if s.bench = b; s.lost {
-				_, err = b.Check(ctx, s.Stream(), 1)
-			}
-		}
-		if err == nil {
-			s.opened, s.lost = true, false
-			return nil
-		}
-		s.Close()
-		f := doubtful(err)
-		if f == nil || ctx.Err() != nil || !s.opened {
+	for try := 0; ; try++ {
+		err := s.open(ctx)
+		f := FailureOf(err)
+		switch {
+		case f == nil || ctx.Err() != nil:
 			return err
-		}
-		if s.lost = true; try > 0 || f.Status == kernels.StatusTimeout {
+		case try == 0 && f.Status != kernels.StatusTimeout:
+			continue
+		case s.opened && doubtful(err) != nil:
 			return gone(s.Device, s.Problem, f)
 		}
+		return err
 	}
-	return nil
 }
 
-// openTwice opens a problem, and tries again where the device says that it failed and lives: a
-// failure of the moment would be recorded as the problem's.
-func openTwice(ctx context.Context, dev kernels.Device, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	b, err := dev.Open(ctx, p, seed)
-	var f *kernels.Failure
-	if errors.As(err, &f) && doubtful(err) == nil && ctx.Err() == nil {
-		return dev.Open(ctx, p, seed)
+// open is one try. After a failure that took the problem away the device must also run its stream.
+func (s *Session) open(ctx context.Context) (err error) {
+	if s.bench != nil {
+		return nil
 	}
-	return b, err
+	if s.bench, err = s.Device.Open(ctx, s.Problem, s.Seed); err != nil {
+		s.bench = nil
+	} else if s.lost {
+		_, err = s.bench.Check(ctx, s.Stream(), 1)
+	}
+	if err != nil {
+		s.Close()
+		s.lost = s.lost || doubtful(err) != nil
+		return err
+	}
+	s.opened, s.lost = true, false
+	return nil
 }
 
 // lose closes the problem if a failure has taken it away.
 func (s *Session) lose(err error) {
-	var f *kernels.Failure
-	if errors.As(err, &f) && f.Broken {
+	if f := FailureOf(err); f != nil && f.Broken {
 		s.Close()
 		s.lost = true
 	}
@@ -188,10 +187,16 @@ type sensing struct{ error }
 
 func (s *sensing) Unwrap() error { return s.error }
 
+// FailureOf is the failure in an error, or nil.
+func FailureOf(err error) (f *kernels.Failure) {
+	errors.As(err, &f)
+	return f
+}
+
 // beside says whether an error says nothing about the variant that was to run.
 func beside(err error) bool {
-	var f *kernels.Failure
-	return errors.As(err, new(*sensing)) || errors.As(err, &f) && f.Before
+	f := FailureOf(err)
+	return errors.As(err, new(*sensing)) || f != nil && f.Before
 }
 
 // Stages are the times of each launch of a variant, taken in a pass of their own.
