@@ -12,7 +12,6 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
-	"normbench/sweep/shapes"
 )
 
 func parse(t testing.TB, texts ...string) []kernels.Problem {
@@ -178,46 +177,5 @@ func TestProtocols(t *testing.T) {
 		if w.Cold || w.Flush != 0 || w.Name == c.Name || w.Samples != n || w.Discard != c.Discard || w.StageSamples != c.StageSamples {
 			t.Errorf("warm with %d samples: %+v", n, w)
 		}
-	}
-}
-
-// BenchmarkGrid lays out what comes ahead of the first variant of a sweep on an H200: the backwards of
-// the group peers, and the group default.
-func BenchmarkGrid(b *testing.B) {
-	for _, of := range []struct {
-		group  string
-		passes []kernels.Pass
-	}{{"peers", []kernels.Pass{kernels.Bwd}}, {"default", []kernels.Pass{kernels.Fwd, kernels.Bwd}}} {
-		b.Run(of.group, func(b *testing.B) {
-			group, err := shapes.Default().Group(of.group)
-			if err != nil {
-				b.Fatal(err)
-			}
-			var ps []kernels.Problem
-			for _, s := range group {
-				for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
-					for _, pass := range of.passes {
-						ps = append(ps, kernels.Problem{Op: op, Pass: pass, M: s.M, N: s.N, DType: kernels.BF16, Weight: kernels.BF16, Bias: op == kernels.LayerNorm})
-					}
-				}
-			}
-			r := families.New()
-			b.ReportAllocs()
-			variants, refused := 0, 0
-			for b.Loop() {
-				tasks, err := Grid(b.Context(), r, ps, devicetest.H200(), nil, nil)
-				if err != nil {
-					b.Fatal(err)
-				}
-				variants, refused = 0, 0
-				for _, t := range tasks {
-					variants += len(t.Variants)
-					refused += t.Refused
-				}
-			}
-			b.ReportMetric(float64(len(ps)), "problems")
-			b.ReportMetric(float64(variants), "variants")
-			b.ReportMetric(float64(refused), "refused")
-		})
 	}
 }

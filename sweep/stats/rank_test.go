@@ -379,30 +379,6 @@ func TestNth(t *testing.T) {
 	}
 }
 
-func BenchmarkHodgesLehmann(b *testing.B) {
-	r := rand.New(rand.NewPCG(5, 6))
-	d := make([]float64, 24)
-	for i := range d {
-		d[i] = r.NormFloat64()
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		HodgesLehmann(d, 0.9975)
-	}
-}
-
-func BenchmarkSignedRank(b *testing.B) {
-	r := rand.New(rand.NewPCG(5, 6))
-	d := make([]float64, 24)
-	for i := range d {
-		d[i] = float64(r.IntN(9) - 3)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		SignedRank(d)
-	}
-}
-
 // The interval holds the truth about as often as it says where cells of one shape share what moves
 // them, if it knows that they do; if it does not, it is far too sure.
 func TestGeoMeanCIClusters(t *testing.T) {

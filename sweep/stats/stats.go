@@ -82,14 +82,10 @@ func spread(x []float64) float64 {
 	return (quantile(0.75, x) - quantile(0.25, x)) / quantile(0.5, x)
 }
 
-// MedianCI is a confidence interval of the median: the narrowest pair of order
+// medianCI is a confidence interval of the median of sorted samples: the narrowest pair of order
 // statistics [x(k), x(n+1-k)] that holds it with at least this level, whatever
 // the distribution. ok is false where even [min, max] does not reach the level:
 // at 95 %, below 6 samples.
-func MedianCI(samples []float64, level float64) (lo, hi float64, ok bool) {
-	return medianCI(sorted(samples), level)
-}
-
 func medianCI(x []float64, level float64) (lo, hi float64, ok bool) {
 	k, _ := MedianRank(len(x), level)
 	if k == 0 {
@@ -99,7 +95,7 @@ func medianCI(x []float64, level float64) (lo, hi float64, ok bool) {
 }
 
 // MedianRank is the rank k, counted from 1, of the interval [x(k), x(n+1-k)]
-// that MedianCI takes of n samples, and its exact coverage 1 - 2 P(B < k) with
+// that medianCI takes of n samples, and its exact coverage 1 - 2 P(B < k) with
 // B binomial (n, 1/2). k is 0 where no interval reaches the level.
 func MedianRank(n int, level float64) (k int, coverage float64) {
 	if n < 1 {

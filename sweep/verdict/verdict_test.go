@@ -327,28 +327,6 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-func BenchmarkJudge(b *testing.B) {
-	var cells []Cell
-	for range 62 {
-		cells = append(cells, rounds(24, 0.01, 0, 0.01))
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		Judge(cells, Default())
-	}
-}
-
-func BenchmarkSummarize(b *testing.B) {
-	var cells []Cell
-	for range 62 {
-		cells = append(cells, rounds(24, 0.01, 0, 0.01))
-	}
-	judged := Judge(cells, Default())
-	for b.Loop() {
-		Summarize(judged)
-	}
-}
-
 // Near modes hide a change of 2% only where they are further apart, and make none. They are
 // named where noise does not hide them; a coarse clock has none.
 func TestModesApart(t *testing.T) {
