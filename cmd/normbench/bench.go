@@ -29,8 +29,8 @@ func (e *env) benchCommand() *cli.Command {
 		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
 			seedFlag, formatFlag, kernelsFlag, includeFlag,
-			&cli.BoolFlag{Name: "all-candidates", Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
-			&cli.StringFlag{Name: "out", Usage: "`FOLDER` to record into (default: none)"},
+			&cli.BoolFlag{Name: "all-candidates", Category: catWhat, Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
+			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` to record into (default: none)"},
 		}, peerFlags),
 		Action: e.bench,
 	}

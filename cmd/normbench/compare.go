@@ -32,10 +32,10 @@ func (e *env) compareCommand() *cli.Command {
 			"them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md. Every table has each side's\n" +
 			"speed as a share of the stream's; the stream is a copy of the same tensors.",
 		Flags: join([]cli.Flag{
-			&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
-			&cli.StringFlag{Name: "op", Usage: strings.Join(allOps, ", "), DefaultText: "all"},
-			&cli.StringFlag{Name: "pass", Usage: "fwd or bwd", DefaultText: "both"},
-			&cli.StringFlag{Name: "dtype", Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
+			&cli.StringFlag{Name: "shapes", Category: catWhat, Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
+			&cli.StringFlag{Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", "), DefaultText: "all"},
+			&cli.StringFlag{Name: "pass", Category: catWhat, Usage: "fwd or bwd", DefaultText: "both"},
+			&cli.StringFlag{Name: "dtype", Category: catWhat, Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
 			&cli.Float64Flag{Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked"},
 			htmlFlag, formatFlag, kernelsFlag, includeFlag,
 		}, liveFlags, deviceFlags),

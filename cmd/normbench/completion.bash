@@ -4,7 +4,7 @@ _normbench() {
 	local line=${COMP_LINE:0:COMP_POINT} words
 	local word=${line##*[[:space:]]}
 	read -ra words <<<"${line%"$word"}"
-	mapfile -t COMPREPLY < <("${words[@]}" "$word" --complete 2>/dev/null)
+	mapfile -t COMPREPLY < <("${words[@]}" "$word" --generate-bash-completion 2>/dev/null)
 	if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[:=] ]]; then compopt -o nospace 2>/dev/null; fi
 	local breaks=${COMP_WORDBREAKS//[!:=@]/}
 	if [[ $breaks ]]; then COMPREPLY=("${COMPREPLY[@]#"${word%"${word##*["$breaks"]}"}"}"); fi

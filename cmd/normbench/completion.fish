@@ -2,7 +2,7 @@
 function __normbench_complete
     set -l words (commandline -opc)
     set -l word (commandline -ct)
-    set -l list ($words "$word" --complete 2>/dev/null)
+    set -l list ($words "$word" --generate-bash-completion 2>/dev/null)
     if test (count $list) -gt 0
         printf '%s\n' $list
     else

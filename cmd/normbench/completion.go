@@ -2,6 +2,7 @@ package main
 
 import (
 	_ "embed"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -20,9 +21,9 @@ import (
 	"normbench/sweep/shapes"
 )
 
-// completeFlag ends the command line that a completion script runs. The word before it is the one
-// that is being typed, empty if nothing of it is there yet.
-const completeFlag = "--complete"
+// completeFlag ends the command line that a completion script runs, as the library has it. The
+// word before it is the one that is being typed, empty if nothing of it is there yet.
+const completeFlag = "--generate-bash-completion"
 
 // The scripts ask the program for the words, so that they know every family, group and preset.
 var (
@@ -60,36 +61,22 @@ func (e *env) completionCommand() *cli.Command {
 	}
 }
 
-// complete lists what the last of the words may become. An empty list leaves it to the shell, which
-// completes files.
-func (e *env) complete(words []string) []string {
-	app := e.app()
-	last := len(words) - 1
-	current, rest := words[last], words[:last]
-	commands := app.Commands
-	var cmd *cli.Command
-	for len(rest) > 0 && len(commands) > 0 {
-		i := slices.IndexFunc(commands, func(c *cli.Command) bool { return c.HasName(rest[0]) })
-		if i < 0 {
-			return nil
-		}
-		if cmd, rest = commands[i], rest[1:]; cmd.Name == "help" {
-			cmd, commands = nil, app.Commands
-			continue
-		}
-		commands = cmd.Subcommands
+// complete prints what the word that is being typed may become. Nothing leaves it to the shell,
+// which completes files.
+func (e *env) complete(c *cli.Context) {
+	words := e.args[1 : len(e.args)-1]
+	if len(words) == 0 {
+		return
 	}
-	var list []string
-	if len(commands) > 0 && !strings.HasPrefix(current, "-") {
-		for _, c := range commands {
-			if !c.Hidden {
-				list = append(list, c.Name)
+	word, rest, cmd := words[len(words)-1], words[:len(words)-1], c.Command
+	path := strings.Fields(cmd.HelpName)[1:]
+	if cmd.Name == "help" && len(rest) > 0 { // words of a command follow
+		cmd, path = &cli.Command{Subcommands: c.App.Commands}, rest
+		for _, w := range rest[1:] {
+			if cmd = cmd.Command(w); cmd == nil {
+				return
 			}
 		}
-		return withPrefix(list, current)
-	}
-	if cmd == nil {
-		return withPrefix([]string{"--help", "--version"}, current)
 	}
 	takes := func(word string) string { // the flag that word is, if it wants a value
 		for _, f := range cmd.Flags {
@@ -99,30 +86,34 @@ func (e *env) complete(words []string) []string {
 		}
 		return ""
 	}
-	if flag, value, ok := strings.Cut(current, "="); ok && takes(flag) != "" {
-		for _, v := range e.flagValues(cmd, takes(flag), value) {
-			list = append(list, flag+"="+v)
-		}
-		return list
-	}
-	if len(rest) > 0 && takes(rest[len(rest)-1]) != "" {
-		return e.flagValues(cmd, takes(rest[len(rest)-1]), current)
-	}
-	if strings.HasPrefix(current, "-") {
+	list, before := []string{"--help"}, ""
+	switch flag, value, hasValue := strings.Cut(word, "="); {
+	case len(rest) < len(path): // the command's own name
+		list = []string{word}
+	case hasValue && takes(flag) != "":
+		list, word, before = e.flagValues(cmd, takes(flag), value), value, flag+"="
+	case len(rest) > 0 && takes(rest[len(rest)-1]) != "":
+		list = e.flagValues(cmd, takes(rest[len(rest)-1]), word)
+	case strings.HasPrefix(word, "-"):
 		for _, f := range cmd.Flags {
 			list = append(list, "--"+f.Names()[0])
 		}
-		return withPrefix(append(list, "--help"), current)
+	case len(cmd.Subcommands) > 0 && len(rest) == len(path):
+		list = nil
+		for _, sub := range cmd.Subcommands {
+			if !sub.Hidden {
+				list = append(list, sub.Name)
+			}
+		}
+	default:
+		list = map[string][]string{"bench": e.refNames(), "verify": e.refNames(), "compare": e.refNames(),
+			"rule": {"base", "tuned:"}, "completion": shells}[cmd.Name]
 	}
-	switch cmd.Name {
-	case "bench", "verify", "compare":
-		list = e.refNames()
-	case "rule":
-		list = []string{"base", "tuned:"}
-	case "completion":
-		list = shells
+	for _, name := range list {
+		if strings.HasPrefix(name, word) {
+			fmt.Fprintln(e.stdout, before+name)
+		}
 	}
-	return withPrefix(list, current)
 }
 
 // refNames are the beginnings of what a REF may be.
@@ -218,16 +209,6 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 				list = slices.Clone(list)
 			}
 			list[i] = typed[:comma+1] + name
-		}
-	}
-	return withPrefix(list, typed)
-}
-
-// withPrefix are the names that begin with a prefix.
-func withPrefix(names []string, prefix string) (list []string) {
-	for _, name := range names {
-		if strings.HasPrefix(name, prefix) {
-			list = append(list, name)
 		}
 	}
 	return list

@@ -244,8 +244,8 @@ func (e *env) workerCommand() *cli.Command {
 		Name:  "worker",
 		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Usage: "cpu, cuda or cuda:N", Value: "cuda"},
-			&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` of another checkout's kernels, for compare"},
+			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "cpu, cuda or cuda:N", Value: "cuda"},
+			&cli.StringFlag{Name: "baseline-kernels", Category: catWhat, Usage: "`FOLDER` of another checkout's kernels, for compare"},
 			kernelsFlag,
 		},
 		Action: func(c *cli.Context) error {

@@ -27,8 +27,8 @@ func (e *env) explainCommand() *cli.Command {
 			"neighbours run, and draws the cells around the pick. An entry of another device's table is no match. csv and json have\n" +
 			"the launches as data: grid, block, shared memory, cluster, defines, and arguments by name in the kernel's order.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "tuned", Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own map"},
-			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
+			&cli.StringFlag{Name: "tuned", Category: catWhat, Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own map"},
+			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
 			kernelsFlag,
 			formatFlag,
 		},

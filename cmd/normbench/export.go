@@ -17,8 +17,8 @@ func (e *env) exportCommand() *cli.Command {
 		Description: "kt-cache writes one file per problem, OUT/problem/device.json, and one per family of the problem. benchfmt goes\n" +
 			"to standard output, for benchstat. If a variant was measured more than once, its finals count, else its last record.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "format", Usage: "`FORMAT`: kt-cache or benchfmt"},
-			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for kt-cache"},
+			&cli.StringFlag{Name: "format", Category: catOutput, Usage: "`FORMAT`: kt-cache or benchfmt"},
+			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for kt-cache"},
 		},
 		Action: func(c *cli.Context) error {
 			ops := operands(c)

@@ -21,7 +21,7 @@ import (
 // The flags that several commands share, in groups, and what they mean.
 
 var problemFlags = join([]cli.Flag{
-	&cli.StringFlag{Name: "shapes", Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type (default: smoke on a cpu, default on a GPU)"},
+	&cli.StringFlag{Name: "shapes", Category: catWhat, Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type (default: smoke on a cpu, default on a GPU)"},
 }, classFlags, optionFlags)
 
 var (
@@ -31,31 +31,31 @@ var (
 
 // classFlags are what is done to a shape, and in which type.
 var classFlags = []cli.Flag{
-	&cli.StringFlag{Name: "op", Usage: strings.Join(allOps, ", ") + ", or several", Value: defaultOps},
-	&cli.StringFlag{Name: "pass", Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
-	&cli.StringFlag{Name: "dtype", Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", Value: "bf16"},
+	&cli.StringFlag{Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", ") + ", or several", Value: defaultOps},
+	&cli.StringFlag{Name: "pass", Category: catWhat, Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
+	&cli.StringFlag{Name: "dtype", Category: catWhat, Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", Value: "bf16"},
 }
 
 // optionFlags are what a problem has besides its shape and type.
 var optionFlags = func() []cli.Flag {
-	flags := []cli.Flag{&cli.StringFlag{Name: "weight-dtype",
+	flags := []cli.Flag{&cli.StringFlag{Name: "weight-dtype", Category: catWhat,
 		Usage: "type of w, b, dw and db (default: as --dtype)"}}
 	for _, o := range kernels.Options() {
 		switch {
 		case o.Doc == "": // another value of a flag above
 		case len(o.Values) > 0:
-			flags = append(flags, &cli.StringFlag{Name: o.Flag, Usage: o.Doc, Value: o.Values[0]})
+			flags = append(flags, &cli.StringFlag{Name: o.Flag, Category: catWhat, Usage: o.Doc, Value: o.Values[0]})
 		default:
-			flags = append(flags, &cli.BoolFlag{Name: o.Flag, Usage: o.Doc})
+			flags = append(flags, &cli.BoolFlag{Name: o.Flag, Category: catWhat, Usage: o.Doc})
 		}
 	}
 	return flags
 }()
 
 var deviceFlags = []cli.Flag{
-	&cli.StringFlag{Name: "device", Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", Value: "auto"},
-	&cli.StringSliceFlag{Name: "worker", Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device cuda:0'; no shell runs it; may repeat"},
-	&cli.DurationFlag{Name: "timeout", Usage: "longest time that a worker may take for one step", Value: time.Minute},
+	&cli.StringFlag{Name: "device", Category: catWhere, Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", Value: "auto"},
+	&cli.StringSliceFlag{Name: "worker", Category: catWhere, Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device cuda:0'; no shell runs it; may repeat"},
+	&cli.DurationFlag{Name: "timeout", Category: catWhere, Usage: "longest time that a worker may take for one step", Value: time.Minute},
 }
 
 var measureFlags = []cli.Flag{
@@ -70,7 +70,7 @@ var (
 
 var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "seed of the inputs", DefaultText: "a fresh one, recorded"}
 
-var formatFlag = &cli.StringFlag{Name: "format", Usage: "text, markdown, csv or json", Value: "text"}
+var formatFlag = &cli.StringFlag{Name: "format", Category: catOutput, Usage: "text, markdown, csv or json", Value: "text"}
 
 func join(groups ...[]cli.Flag) []cli.Flag { return slices.Concat(groups...) }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strconv"
@@ -35,115 +37,70 @@ A first try, on this machine's CPU, in about 20 seconds:
 All commands: normbench help. One of them: normbench COMMAND --help
 `
 
-// A guide is what a command's help has behind its description.
-type guide struct {
-	examples []string // without "normbench"
-	exits    []int    // beside 0 and 2
-}
+// examples are two or three of each command, without "normbench".
+const examples = `
+sweep --shapes 16384x4096,4096x8192 --op rmsnorm --out out
+sweep --device cuda --shapes te --dtype bf16,fp16 --budget 5m --out out
+sweep --shapes 16x4096 --family rms_bwd/reg_persist --knob p=1,2,3 --op rmsnorm --pass bwd --dry-run
+compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm
+compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd
+compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm
+report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm
+report results/nvidia-h200 --op rmsnorm --shapes quack --over M --html rows.html
+bench base rms_bwd/two_pass@br2 --op rmsnorm --pass bwd --shapes 64x1024
+bench base peer:best --device cuda --shapes growth-rows --out out/growth
+verify --shapes odd --op layernorm --pass fwd
+verify preset:quack-101 --shapes 64x1024 --op rmsnorm
+verify peer:best --device cuda --shapes fast-llm
+tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg
+tune results/nvidia-h200/learn --wide
+learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
+learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out
+rule base --columns 4096 --op rmsnorm --pass bwd
+rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python
+rule base --export cpp --out out/launch.hpp
+explain 4096x8192
+explain 1024x8192 --tuned results/nvidia-h200/tuned.json
+explain rmsnorm/bwd/4096x8192/bf16 --device b200
+lint results/nvidia-h200/tuned.json
+lint out/tuned.json
+list kernels
+list kernels --kernels examples/kernels --format csv
+list presets
+list presets --format json
+list peers
+list peers --python venv/bin/python
+list knobs
+list knobs --columns key,name,meaning
+list shapes
+list shapes --shapes te --format csv
+list devices
+list devices --wide
+list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200
+list configs --family rms_warp --kernels examples/kernels --problem rmsnorm/fwd/4096x4096/bf16 --device h200 --plans
+export results/nvidia-h200 --format kt-cache --out out/caches
+export results/nvidia-h200 --format benchfmt
+selftest
+selftest --device cuda
+judge rounds.csv
+judge --format json rounds.json
+worker --device cuda:0
+worker --device cpu
+compile-helper libnvrtc.so.13
+compile-helper /usr/local/cuda/lib64/libnvrtc.so
+completion bash
+completion fish
+`
 
-var guides = map[string]guide{
-	"sweep": {[]string{
-		"sweep --shapes 16384x4096,4096x8192 --op rmsnorm --out out",
-		"sweep --device cuda --shapes te --dtype bf16,fp16 --budget 5m --out out",
-		"sweep --shapes 16x4096 --family rms_bwd/reg_persist --knob p=1,2,3 --op rmsnorm --pass bwd --dry-run",
-	}, []int{exitSignal}},
-	"compare": {[]string{
-		"compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm",
-		"compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd",
-		"compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm",
-	}, []int{exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal}},
-	"report": {[]string{
-		"report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm",
-		"report results/nvidia-h200 --op rmsnorm --shapes quack --over M --html rows.html",
-	}, nil},
-	"bench": {[]string{
-		"bench base rms_bwd/two_pass@br2 --op rmsnorm --pass bwd --shapes 64x1024",
-		"bench base peer:best --device cuda --shapes growth-rows --out out/growth",
-	}, []int{exitGate, exitSignal}},
-	"verify": {[]string{
-		"verify --shapes odd --op layernorm --pass fwd",
-		"verify preset:quack-101 --shapes 64x1024 --op rmsnorm",
-		"verify peer:best --device cuda --shapes fast-llm",
-	}, []int{exitGate, exitUnclear, exitSignal}},
-	"tune": {[]string{
-		"tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg",
-		"tune results/nvidia-h200/learn --wide",
-	}, nil},
-	"learn": {[]string{
-		"learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd",
-		"learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out",
-	}, []int{exitSignal}},
-	"rule": {[]string{
-		"rule base --columns 4096 --op rmsnorm --pass bwd",
-		"rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python",
-		"rule base --export cpp --out out/launch.hpp",
-	}, nil},
-	"explain": {[]string{
-		"explain 4096x8192",
-		"explain 1024x8192 --tuned results/nvidia-h200/tuned.json",
-		"explain rmsnorm/bwd/4096x8192/bf16 --device b200",
-	}, nil},
-	"lint": {[]string{
-		"lint results/nvidia-h200/tuned.json",
-		"lint out/tuned.json",
-	}, []int{exitGate}},
-	"list": {[]string{
-		"list kernels",
-		"list shapes --shapes te",
-		"list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200",
-	}, nil},
-	"list kernels": {[]string{
-		"list kernels",
-		"list kernels --kernels examples/kernels --format csv",
-	}, nil},
-	"list presets": {[]string{
-		"list presets",
-		"list presets --format json",
-	}, nil},
-	"list peers": {[]string{
-		"list peers",
-		"list peers --python venv/bin/python",
-	}, nil},
-	"list knobs": {[]string{
-		"list knobs",
-		"list knobs --columns key,name,meaning",
-	}, nil},
-	"list shapes": {[]string{
-		"list shapes",
-		"list shapes --shapes te --format csv",
-	}, nil},
-	"list devices": {[]string{
-		"list devices",
-		"list devices --wide",
-	}, nil},
-	"list configs": {[]string{
-		"list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200",
-		"list configs --family rms_warp --kernels examples/kernels --problem rmsnorm/fwd/4096x4096/bf16 --device h200 --plans",
-	}, nil},
-	"export": {[]string{
-		"export results/nvidia-h200 --format kt-cache --out out/caches",
-		"export results/nvidia-h200 --format benchfmt",
-	}, nil},
-	"selftest": {[]string{
-		"selftest",
-		"selftest --device cuda",
-	}, []int{exitUnfit}},
-	"judge": {[]string{
-		"judge rounds.csv",
-		"judge --format json rounds.json",
-	}, nil},
-	"worker": {[]string{
-		"worker --device cuda:0",
-		"sweep --worker 'ssh gpu1 normbench worker --device cuda:0' --shapes fast-llm",
-	}, nil},
-	helperCommand: {[]string{
-		"compile-helper libnvrtc.so.13",
-		"compile-helper /usr/local/cuda/lib64/libnvrtc.so",
-	}, nil},
-	"completion": {[]string{
-		"completion bash",
-		"completion fish",
-	}, nil},
+// exits are a command's exit codes beside 0 and 2.
+var exits = map[string][]int{
+	"sweep":    {exitSignal},
+	"compare":  {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
+	"bench":    {exitGate, exitSignal},
+	"verify":   {exitGate, exitUnclear, exitSignal},
+	"learn":    {exitSignal},
+	"lint":     {exitGate},
+	"selftest": {exitUnfit},
 }
 
 var exitWords = map[int]string{
@@ -153,160 +110,128 @@ var exitWords = map[int]string{
 	exitSignal: "interrupted, with the work kept",
 }
 
-// The groups of flags in a help, in order; the rest is with the last but one.
-var flagGroups = []struct {
-	title string
-	names []string
-}{
-	{"WHAT", []string{"shapes", "op", "pass", "dtype", "weight-dtype", "bias", "zero-centered", "no-weight", "residual", "quant", "accumulate",
-		"family", "knob", "kernels", "include", "baseline-kernels", "problem", "columns", "rows", "tuned", "peers", "python", "keep", "all-candidates", "all-configs", "over", "live"}},
-	{"WHERE", []string{"device", "worker", "timeout", "peer-jobs"}},
-	{"HOW LONG AND HOW", []string{"samples", "warm", "rotate", "rounds", "order", "budget", "strategy", "finals", "repeats", "hostile", "seed", "seeds", "quick",
-		"retry-failed", "dry-run", "min-effect", "gate", "strict", "at-least", "force", "plans"}},
-	{"OUTPUT", []string{"out", "resume", "format", "export", "plot", "html", "title", "wide", "width", "color", "help"}},
+// Categories of flags; what has none is of catHow.
+const (
+	catWhat   = "WHAT"
+	catWhere  = "WHERE"
+	catHow    = "HOW LONG AND HOW"
+	catOutput = "OUTPUT"
+)
+
+const commandHelp = `{{fold (print .HelpName " - " .Usage) 0}}
+
+USAGE:
+   {{.HelpName}} {{if .Subcommands}}COMMAND {{end}}[flags]{{with .ArgsUsage}} {{.}}{{end}}
+{{with .Description}}
+DESCRIPTION:
+   {{fold . 3}}
+{{end}}{{with .VisibleCommands}}
+COMMANDS:{{range .}}
+   {{row 12 .Name .Usage}}{{end}}
+{{end}}
+EXAMPLES:{{range examples .}}
+   {{.}}{{end}}
+{{range groups .}}
+{{.Title}}:{{range .Flags}}
+   {{flag .}}{{end}}
+{{end}}
+EXIT CODES:{{range exits .}}
+   {{.}}{{end}}
+`
+
+const appHelp = `normbench - {{.Usage}}
+
+USAGE:
+   normbench COMMAND [flags] [operands]
+
+COMMANDS:{{range .VisibleCommands}}
+   {{row 12 .Name .Usage}}{{end}}
+
+FLAGS:
+   --help, -h     show this help
+   --version, -v  print the version
+
+` + "`normbench COMMAND --help` has examples, every flag and the exit codes.\n"
+
+// A flagGroup is the flags of a category.
+type flagGroup struct {
+	Title string
+	Flags []cli.Flag
 }
 
-// setHelp writes the help of a command and of those below it.
-func (e *env) setHelp(c *cli.Command, parent string) {
-	path := parent + " " + c.Name
-	for _, sub := range c.Subcommands {
-		e.setHelp(sub, path)
-	}
-	c.CustomHelpTemplate = help(c, path, e.helpWidth())
-}
-
-// helpWidth is the terminal's, but no less than 60.
-func (e *env) helpWidth() int {
+// helpPrinter prints help, no wider than the terminal.
+func (e *env) helpPrinter(w io.Writer, template string, data any) {
 	width, _ := terminalWidth(e.raw)
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		width = n
 	}
-	return max(width, 60)
-}
-
-// helpTable has names in a column of their own, and beside it what they mean.
-func helpTable(rows [][2]string, width int) (lines []string) {
-	wide := 0
-	for _, r := range rows {
-		wide = max(wide, utf8.RuneCountInString(r[0]))
+	width = max(width, 60)
+	wrap := func(text string, indent int) string {
+		return strings.Join(report.Wrap(text, width-indent), "\n"+strings.Repeat(" ", indent))
 	}
-	wide = min(wide, 24)
-	for _, r := range rows {
-		name := r[0]
-		if utf8.RuneCountInString(name) > wide {
-			lines = append(lines, name)
-			name = ""
+	row := func(column int, name, text string) string { // a name and, beside it, what it means
+		if utf8.RuneCountInString(name) > column {
+			name += "\n" + strings.Repeat(" ", 3+column)
 		}
-		for i, text := range report.Wrap(r[1], max(30, width-wide-5)) {
-			if i > 0 {
-				name = ""
+		return fmt.Sprintf("%-*s  %s", column, name, wrap(text, 5+column))
+	}
+	cli.HelpPrinterCustom(w, template, data, map[string]any{
+		"row": row,
+		"fold": func(text string, indent int) string {
+			paras := strings.Split(text, "\n\n")
+			for i, p := range paras {
+				paras[i] = wrap(p, indent)
 			}
-			lines = append(lines, fmt.Sprintf("%-*s  %s", wide, name, text))
-		}
-	}
-	return lines
-}
-
-// folded is a command on lines of a width, each but the last with a backslash behind it. It breaks before flags.
-func folded(text string, width int) (lines []string) {
-	for utf8.RuneCountInString(text) > width {
-		at := strings.LastIndex(text[:width-2], " --")
-		if at <= 4 { // it is the line's own indent
-			break
-		}
-		lines, text = append(lines, text[:at]+" \\"), "    "+text[at+1:]
-	}
-	return append(lines, text)
-}
-
-// appHelp is the text of `normbench help`.
-func appHelp(app *cli.App, width int) string {
-	var rows [][2]string
-	for _, c := range app.Commands {
-		rows = append(rows, [2]string{c.Name, c.Usage})
-	}
-	return "normbench - " + app.Usage + "\n\nUSAGE:\n   normbench COMMAND [flags] [operands]\n\nCOMMANDS:\n   " +
-		strings.Join(helpTable(rows, width), "\n   ") +
-		"\n\nFLAGS:\n   --help, -h     show this help\n   --version, -v  print the version\n\n" +
-		"`normbench COMMAND --help` has examples, every flag and the exit codes.\n"
-}
-
-// help is the text of a command's help. It is a template without anything to fill in.
-func help(c *cli.Command, path string, width int) string {
-	var b strings.Builder
-	section := func(title string, lines ...string) {
-		if len(lines) == 0 {
-			return
-		}
-		fmt.Fprintf(&b, "\n%s:\n", title)
-		for _, l := range lines {
-			fmt.Fprintf(&b, "   %s\n", l)
-		}
-	}
-	table := func(rows [][2]string) []string { return helpTable(rows, width) }
-	fmt.Fprintln(&b, strings.Join(report.Wrap(path+" - "+c.Usage, width), "\n"))
-	usage := path + " [flags]"
-	if c.ArgsUsage != "" {
-		usage = path + " [flags] " + c.ArgsUsage
-	} else if len(c.Subcommands) > 0 {
-		usage = path + " COMMAND [flags]"
-	}
-	section("USAGE", usage)
-	if c.Description != "" {
-		var lines []string
-		for para := range strings.SplitSeq(c.Description, "\n\n") {
-			if lines != nil {
-				lines = append(lines, "")
-			}
-			lines = append(lines, report.Wrap(para, width-3)...)
-		}
-		section("DESCRIPTION", lines...)
-	}
-	var rows [][2]string
-	for _, sub := range c.Subcommands {
-		rows = append(rows, [2]string{sub.Name, sub.Usage})
-	}
-	section("COMMANDS", table(rows)...)
-	g := guides[strings.TrimPrefix(path, "normbench ")]
-	var lines []string
-	for _, x := range g.examples {
-		lines = append(lines, folded("normbench "+x, width-3)...)
-	}
-	section("EXAMPLES", lines...)
-	for i, group := range flagGroups {
-		var rows [][2]string
-		for _, f := range c.Flags {
-			name := f.Names()[0]
-			at := slices.IndexFunc(flagGroups, func(g struct {
-				title string
-				names []string
-			}) bool {
-				return slices.Contains(g.names, name)
-			})
-			if at < 0 {
-				at = len(flagGroups) - 2
-			}
-			// --columns are a matrix's in rule, a table's elsewhere.
-			if name == "columns" && c.Name != "rule" {
-				at = len(flagGroups) - 1
-			}
-			if at == i {
-				name, text, _ := strings.Cut(f.String(), "\t")
-				if short, _, ok := strings.Cut(name, " [ "); ok {
-					name = short
+			return strings.Join(paras, "\n\n"+strings.Repeat(" ", indent))
+		},
+		"examples": func(c *cli.Command) (lines []string) {
+			path := strings.TrimPrefix(c.HelpName, "normbench ")
+			for _, x := range strings.Split(examples, "\n") {
+				if strings.HasPrefix(x+" ", path+" ") && len(lines) < 3 {
+					lines = append(lines, folded("normbench "+x, width-3))
 				}
-				rows = append(rows, [2]string{name, strings.TrimSuffix(text, " (default: false)")})
+			}
+			return lines
+		},
+		"groups": flagGroups,
+		"flag": func(f cli.Flag) string {
+			name, text, _ := strings.Cut(f.String(), "\t")
+			name, _, _ = strings.Cut(name, " [ ")
+			return row(24, name, strings.TrimSuffix(text, " (default: false)"))
+		},
+		"exits": func(c *cli.Command) (lines []string) {
+			codes := append([]int{0, exitTrouble}, exits[strings.TrimPrefix(c.HelpName, "normbench ")]...)
+			slices.Sort(codes)
+			for _, code := range codes {
+				lines = append(lines, row(3, strconv.Itoa(code), exitWords[code]))
+			}
+			return lines
+		},
+	})
+}
+
+// flagGroups are a command's flags by category. (The library sorts them by name.)
+func flagGroups(c *cli.Command) (groups []flagGroup) {
+	for _, title := range []string{catWhat, catWhere, catHow, catOutput} {
+		g := flagGroup{Title: title}
+		for _, f := range c.VisibleFlags() {
+			if cmp.Or(f.(cli.CategorizableFlag).GetCategory(), catHow) == title {
+				g.Flags = append(g.Flags, f)
 			}
 		}
-		if i == len(flagGroups)-1 && !slices.ContainsFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), "help") }) {
-			rows = append(rows, [2]string{"--help, -h", "show this help"})
+		if len(g.Flags) > 0 {
+			groups = append(groups, g)
 		}
-		section(group.title, table(rows)...)
 	}
-	rows = nil
-	for _, code := range slices.Sorted(slices.Values(append([]int{0, exitTrouble}, g.exits...))) {
-		rows = append(rows, [2]string{strconv.Itoa(code), exitWords[code]})
+	return groups
+}
+
+// folded breaks a command before flags to a width, with a backslash behind each line but the last.
+func folded(text string, width int) string {
+	if utf8.RuneCountInString(text) > width {
+		if at := strings.LastIndex(text[:width-2], " --"); at > 4 { // else it is the line's own indent
+			return text[:at] + " \\\n   " + folded("    "+text[at+1:], width)
+		}
 	}
-	section("EXIT CODES", table(rows)...)
-	return b.String()
+	return text
 }

@@ -16,10 +16,10 @@ import (
 
 // How tables look: flags of every command that prints one.
 var layoutFlags = []cli.Flag{
-	&cli.BoolFlag{Name: "wide", Usage: "print every column of a table, one line per row, beyond the terminal's width"},
-	&cli.StringFlag{Name: "columns", Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
-	&cli.IntFlag{Name: "width", Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe"},
-	&cli.StringFlag{Name: "color", Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
+	&cli.BoolFlag{Name: "wide", Category: catOutput, Usage: "print every column of a table, one line per row, beyond the terminal's width"},
+	&cli.StringFlag{Name: "columns", Category: catOutput, Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
+	&cli.IntFlag{Name: "width", Category: catOutput, Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe"},
+	&cli.StringFlag{Name: "color", Category: catOutput, Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
 }
 
 // withLayout adds the layout flags to a command that has --format. rule has --columns of its

@@ -50,7 +50,7 @@ func (e *env) learnCommand() *cli.Command {
 			&cli.IntFlag{Name: "judge", Usage: "after the budget, search `N` fresh problems in full and compare with the map; 60 take about 10 minutes"},
 			&cli.StringFlag{Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag,
-			&cli.StringFlag{Name: "out", Usage: "`FOLDER` for results", Value: "results"},
+			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
 		}, classFlags, optionFlags, deviceFlags, []cli.Flag{seedFlag, kernelsFlag, includeFlag, htmlFlag, formatFlag}),
 		Action: e.learn,
 	}

@@ -23,7 +23,7 @@ func (e *env) lintCommand() *cli.Command {
 		Description: "Prints one line per finding and exits 1 if there are any: families and knobs that do not exist, configs that the\n" +
 			"device or family refuses, in a map anywhere in their cell, kernel sources that have changed since.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
+			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
 			kernelsFlag,
 			formatFlag,
 		},

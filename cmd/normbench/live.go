@@ -24,8 +24,8 @@ import (
 )
 
 var liveFlags = join([]cli.Flag{
-	&cli.BoolFlag{Name: "live", Usage: "run recorded operands too"},
-	&cli.StringFlag{Name: "baseline-kernels", Usage: "`FOLDER` kernels/families of another checkout; BASE runs the CUDA sources there"},
+	&cli.BoolFlag{Name: "live", Category: catWhat, Usage: "run recorded operands too"},
+	&cli.StringFlag{Name: "baseline-kernels", Category: catWhat, Usage: "`FOLDER` kernels/families of another checkout; BASE runs the CUDA sources there"},
 	&cli.BoolFlag{Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
 	&cli.BoolFlag{Name: "changed", Usage: "leave out cells of which both operands have the same variant"},
 	&cli.BoolFlag{Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
@@ -35,8 +35,8 @@ var liveFlags = join([]cli.Flag{
 	&cli.StringFlag{Name: "order", Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
 	&cli.Float64Flag{Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
 	seedFlag,
-	&cli.StringFlag{Name: "out", Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
-	&cli.StringFlag{Name: "resume", Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
+	&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
+	&cli.StringFlag{Name: "resume", Category: catOutput, Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
 }, peerFlags, optionFlags)
 
 // mostEffect bounds --min-effect, because whoever writes 0.99 means 1%, and would have a gate that

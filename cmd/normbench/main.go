@@ -145,11 +145,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		os.Exit(exitSignal)
 	})
 	defer e.measuring() // before the stop above, which ends ctx too
-	if n := len(args); n > 2 && args[n-1] == completeFlag {
-		for _, word := range e.complete(args[1 : n-1]) {
-			fmt.Fprintln(e.stdout, word)
-		}
-		return 0
+	if n := len(args); args[n-1] == completeFlag && slices.Contains(args, "--") {
+		return 0 // the library would run it
 	}
 	err := e.app().RunContext(ctx, args)
 	if out.err != nil {
@@ -185,14 +182,15 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func (e *env) app() *cli.App {
 	app := &cli.App{
-		Name:            "normbench",
-		Usage:           "tune and benchmark GPU normalization kernels",
-		Version:         version(),
-		Writer:          e.stdout,
-		ErrWriter:       e.stderr,
-		ExitErrHandler:  func(*cli.Context, error) {},
-		Flags:           []cli.Flag{cli.HelpFlag}, // cli leaves it out beside a help command of one's own
-		HideHelpCommand: true,                     // ours has errors like everyone else's
+		Name:                 "normbench",
+		Usage:                "tune and benchmark GPU normalization kernels",
+		Version:              version(),
+		Writer:               e.stdout,
+		ErrWriter:            e.stderr,
+		ExitErrHandler:       func(*cli.Context, error) {},
+		HideHelpCommand:      true, // ours has errors like everyone else's
+		EnableBashCompletion: true, BashComplete: e.complete,
+		CustomAppHelpTemplate: appHelp,
 		// The commas of --worker and --knob are theirs.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
@@ -215,9 +213,10 @@ func (e *env) app() *cli.App {
 	}
 	for _, c := range app.Commands {
 		e.prepareCommand(c)
-		e.setHelp(c, "normbench")
 	}
-	app.CustomAppHelpTemplate = appHelp(app, e.helpWidth())
+	cli.HelpPrinter = e.helpPrinter
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Category: catOutput, Aliases: []string{"h"}, Usage: "show this help", DisableDefaultText: true}
+	app.Flags = []cli.Flag{cli.HelpFlag} // cli leaves it out beside a help command of one's own
 	return app
 }
 
@@ -238,7 +237,7 @@ func (e *env) helpCommand() *cli.Command {
 // flag does.)
 func (e *env) prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
-	c.HideHelpCommand = true
+	c.HideHelpCommand, c.CustomHelpTemplate, c.BashComplete = true, commandHelp, e.complete
 	c.Flags = withLayout(c)
 	for _, sub := range c.Subcommands {
 		e.prepareCommand(sub)

@@ -11,7 +11,7 @@ import (
 	"normbench/report"
 )
 
-var htmlFlag = &cli.StringFlag{Name: "html", Usage: "write one page with the verdict, charts and tables to `FILE`"}
+var htmlFlag = &cli.StringFlag{Name: "html", Category: catOutput, Usage: "write one page with the verdict, charts and tables to `FILE`"}
 
 // writePage writes a page where one was asked for.
 func (e *env) writePage(path string, make func() *report.Page) error {

@@ -22,13 +22,13 @@ import (
 	"normbench/tune/ref"
 )
 
-var pythonFlag = &cli.StringFlag{Name: "python", Usage: "`PROGRAM` that runs the peers: a Python 3 with PyTorch for CUDA", Value: "python3"}
+var pythonFlag = &cli.StringFlag{Name: "python", Category: catWhat, Usage: "`PROGRAM` that runs the peers: a Python 3 with PyTorch for CUDA", Value: "python3"}
 
 // peerFlags are those of the commands that measure peers.
 var peerFlags = []cli.Flag{
 	pythonFlag,
-	&cli.StringFlag{Name: "peers", Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + onlyNamed},
-	&cli.IntFlag{Name: "peer-jobs", Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
+	&cli.StringFlag{Name: "peers", Category: catWhat, Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + onlyNamed},
+	&cli.IntFlag{Name: "peer-jobs", Category: catWhere, Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
 }
 
 // onlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.

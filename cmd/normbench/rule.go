@@ -28,11 +28,11 @@ func (e *env) ruleCommand() *cli.Command {
 			"range of rows. The export is data and one function. It answers every problem with these columns and options, as\n" +
 			"`normbench explain` does. Without --columns it has all columns, and without an option all options.",
 		Flags: join([]cli.Flag{
-			&cli.StringFlag{Name: "columns", Usage: "the widths: `N`, or several with commas"},
+			&cli.StringFlag{Name: "columns", Category: catWhat, Usage: "the widths: `N`, or several with commas"},
 		}, classFlags, optionFlags, []cli.Flag{
-			&cli.StringFlag{Name: "device", Usage: "launch on " + knownDevices, Value: "h200"},
-			&cli.StringFlag{Name: "out", Usage: "write the export to `FILE`"},
-			&cli.StringFlag{Name: "export", Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
+			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
+			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "write the export to `FILE`"},
+			&cli.StringFlag{Name: "export", Category: catOutput, Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
 			&cli.BoolFlag{Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
 			kernelsFlag,
 			formatFlag,

@@ -32,8 +32,8 @@ func (e *env) tuneCommand() *cli.Command {
 			"columns and rows the config that is expected to lose the least. Prints how many cells rest on what. --out puts it\n" +
 			"into a tuned table, whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench rule` exports.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "out", Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
-			&cli.StringFlag{Name: "plot", Usage: "draw the map to `FILE`.svg"},
+			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
+			&cli.StringFlag{Name: "plot", Category: catOutput, Usage: "draw the map to `FILE`.svg"},
 			htmlFlag,
 			&cli.StringFlag{Name: "prior", Usage: priorFlag.Usage, Value: "none"},
 			kernelsFlag,

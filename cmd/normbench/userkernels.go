@@ -20,10 +20,10 @@ import (
 	"normbench/tune/ref"
 )
 
-var kernelsFlag = &cli.StringFlag{Name: "kernels", Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
+var kernelsFlag = &cli.StringFlag{Name: "kernels", Category: catWhat, Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
 
 // includeFlag is a list as $NORMBENCH_INCLUDE is, which compilers in other processes read too.
-var includeFlag = &cli.StringSliceFlag{Name: "include", Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}
+var includeFlag = &cli.StringSliceFlag{Name: "include", Category: catWhat, Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}
 
 // useKernels adds the families of --kernels to the registry, for commands that
 // have the flag.

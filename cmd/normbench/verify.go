@@ -28,7 +28,7 @@ func (e *env) verifyCommand() *cli.Command {
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
 			seedFlag, formatFlag, kernelsFlag, includeFlag,
 			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3},
-			&cli.BoolFlag{Name: "all-configs", Usage: "check every config of each family's space"},
+			&cli.BoolFlag{Name: "all-configs", Category: catWhat, Usage: "check every config of each family's space"},
 			&cli.BoolFlag{Name: "host-only", Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in the emulator"},
 			&cli.BoolFlag{Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
 		}, peerFlags),
