@@ -47,21 +47,19 @@ type Table struct {
 }
 
 // A Run says which command measured entries, at which version, on which card.
-type Run struct {
-	ID            string    `json:"run"`
-	Time          time.Time `json:"time"`
-	Tool          string    `json:"tool"`
-	Command       []string  `json:"command"`
-	UUID          string    `json:"uuid,omitempty"`
-	DriverVersion string    `json:"driver_version,omitempty"`
-	FloorUS       float64   `json:"floor_us,omitempty"` // an empty launch, microseconds; 0 where not known
+type Run = rule.Run
+
+// RunOf is a run of records.
+func RunOf(r *record.Run) Run {
+	return Run{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID,
+		DriverVersion: r.Device.DriverVersion, FloorUS: r.FloorUS}
 }
 
 // AddRuns keeps those of runs, and of t's, that entries name.
 func (t *Table) AddRuns(runs []*record.Run) {
 	all := slices.Clone(t.Runs)
 	for _, r := range runs {
-		all = append(all, Run{r.ID, r.Time, r.Tool, r.Command, r.Device.UUID, r.Device.DriverVersion, r.FloorUS})
+		all = append(all, RunOf(r))
 	}
 	t.Runs = t.named(all)
 }

@@ -109,6 +109,7 @@ func (e *env) learn(c *cli.Context) error {
 	defer w.Close()
 	e.saved = w.Path()
 	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, tune.FileName)}
+	old, _ := tune.Read(out.String()) // the first has none
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
@@ -134,7 +135,7 @@ func (e *env) learn(c *cli.Context) error {
 	loop.Checkpoint = func(m *rule.Map) error {
 		shown = m
 		e.describeMap(m, data)
-		lost = e.late(e.writeMap(out, m))
+		lost = e.late(e.writeMap(out, policy.Filler, m))
 		return lost
 	}
 	waiting := e.waitFor("compiling and measuring the first problems")
@@ -167,6 +168,7 @@ func (e *env) learn(c *cli.Context) error {
 		e.saved += ".gz"
 	}
 	e.notef("wrote the map of %s", out)
+	e.tellChange(policy.Filler, old)
 	lost = cmp.Or(lost, e.late(e.writePlace(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
 	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))}
 	if err := e.showMap(m, data, c.String("format"), c.String("html"), spent); err != nil || c.Int("judge") == 0 {
@@ -212,13 +214,13 @@ func judgedTable(j *learn.Judgement) *report.Table {
 		return 1
 	})
 	for _, x := range list {
-		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS), fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", 100*(x.Regret-1)),
-			fmt.Sprintf("%.1f to %.1f%%", 100*(x.Interval[0]-1), 100*(x.Interval[1]-1)), x.Pick.String(), x.Found.String()})
+		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS), fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", x.Regret),
+			fmt.Sprintf("%.1f to %.1f%%", x.Interval[0], x.Interval[1]), x.Pick.String(), x.Found.String()})
 	}
 	t.Notes = append(t.Notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th percentile %.1f%%, worst %.1f%%",
-		100*(j.Mean-1), 100*(j.Interval[0]-1), 100*(j.Interval[1]-1), 100*(j.P95-1), 100*(j.Worst-1)))
-	if j.MeanAboveFloor > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%", j.FloorUS, 100*(j.MeanAboveFloor-1)))
+		j.Mean, j.Interval[0], j.Interval[1], j.P95, j.Worst))
+	if j.MeanAboveFloor != nil {
+		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%", j.FloorUS, *j.MeanAboveFloor))
 	}
 	if j.Failed > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out", count(j.Failed, "problem")))

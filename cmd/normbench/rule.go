@@ -174,7 +174,7 @@ func ruleTable(book *rule.Book, ref string, classes []rule.Class, columns []int6
 	for _, x := range classes {
 		for _, n := range columns {
 			first := int64(1)
-			for _, run := range book.Runs(x, n) {
+			for _, run := range book.Ranges(x, n) {
 				a := book.Answer(x.At(first, n))
 				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours", rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[a.Evidence()]
 				if a.Match != rule.MatchCell {

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep"
@@ -72,15 +71,11 @@ func (e *env) tune(c *cli.Context) error {
 	if out != "" {
 		p := durable.Place{Name: out}
 		old, _ := tune.Read(out) // the first has none
-		if err := e.writeMap(p, m); err != nil {
+		if err := e.writeMap(p, policy.Filler, m); err != nil {
 			return err
 		}
 		e.notef("wrote the map of %s", p)
-		if old != nil && old.Map != nil {
-			if changed, of := m.Changed(old.Map); changed > 0 {
-				e.notef("%d of %d cells changed", changed, of)
-			}
-		}
+		e.tellChange(policy.Filler, old)
 	}
 	if picture != "" {
 		if err := e.writeFile(picture, learn.Plot(m, d.Points, d.Device)); err != nil {
@@ -93,11 +88,9 @@ func (e *env) tune(c *cli.Context) error {
 // describeMap says in a map where it comes from: the same records make the same text.
 func (e *env) describeMap(m *rule.Map, d *learn.Data) {
 	m.Tool, m.Created, m.Sources = d.Tool, d.Date.UTC().Truncate(time.Second), map[string]string{}
-	var runs []tune.Run
 	for _, r := range d.Runs {
-		runs = append(runs, tune.Run{ID: r.ID, Time: r.Time, Tool: r.Tool, Command: r.Command, UUID: r.Device.UUID, DriverVersion: r.Device.DriverVersion})
+		m.Runs = append(m.Runs, tune.RunOf(r))
 	}
-	m.Runs, _ = json.Marshal(runs)
 	m.Protocol, _ = json.Marshal(d.Protocol)
 	source := sourcesOf(e.registry, m.Device.Kind)
 	for i := range m.Rasters {
@@ -110,9 +103,8 @@ func (e *env) describeMap(m *rule.Map, d *learn.Data) {
 	}
 }
 
-// writeMap puts a map into the tuned table of a place, whose entries stay. Cells of runs that the map does not know
-// stay where they are better evidenced.
-func (e *env) writeMap(p durable.Place, m *rule.Map) error {
+// writeMap puts a map that f filled into the tuned table of a place, whose entries stay; see rule.Merge.
+func (e *env) writeMap(p durable.Place, f *learn.Filler, m *rule.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
 		var protocol record.Protocol
 		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
@@ -128,56 +120,24 @@ func (e *env) writeMap(p durable.Place, m *rule.Map) error {
 				t.Tool, t.Created, t.Protocol = m.Tool, m.Created, protocol
 			}
 		}
-		t.Map = m
-		if old == nil || old.Map == nil {
-			return &t, nil
-		}
-		next := *m
-		next.Sources = maps.Clone(m.Sources)
-		if knowsRuns(m, old.Map) { // it is filled from all that the old one was: its classes are its own
-			next.Rasters = slices.Clone(m.Rasters)
-			for _, r := range old.Map.Rasters {
-				if m.Raster(r.Class, r.Align) != nil {
-					continue
-				}
-				next.Rasters = append(next.Rasters, r)
-				for _, v := range r.Legend {
-					if next.Sources[v.Family] == "" {
-						next.Sources[v.Family] = old.Map.Sources[v.Family]
-					}
-				}
-			}
-			next.Sort()
-			t.Map = &next
+		if t.Map = m; old == nil || old.Map == nil {
 			return &t, nil
 		}
 		source := sourcesOf(e.registry, m.Device.Kind)
-		stale := func(family string) bool { return old.Map.Sources[family] != source(family) }
 		var err error
-		t.Map, err = rule.Merge(old.Map, &next, stale)
+		t.Map, err = rule.Merge(old.Map, m, func(c rule.Class, align, nLo, nHi, mLo, mHi int64, a, b kernels.Variant) bool {
+			return old.Map.Sources[a.Family] != source(a.Family) || f.Better(c, align, nLo, nHi, mLo, mHi, a, b)
+		})
 		return &t, err
 	})
 }
 
-// knowsRuns says whether a map is filled from all runs of an old one, no cell of which somebody wrote.
-func knowsRuns(m, old *rule.Map) bool {
-	for i := range old.Rasters {
-		for _, l := range old.Rasters[i].Lines {
-			if strings.ContainsRune(l.Evidence, rune(rule.ByHand)) {
-				return false
-			}
-		}
+// tellChange says how the map that f filled differs from the one that a table had before.
+func (e *env) tellChange(f *learn.Filler, old *tune.Table) {
+	if old != nil && old.Map != nil {
+		changed, of, gain := f.Change(old.Map)
+		e.notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
 	}
-	var have, want []tune.Run
-	if json.Unmarshal(m.Runs, &have) != nil || json.Unmarshal(old.Runs, &want) != nil {
-		return false
-	}
-	for _, r := range want {
-		if !slices.ContainsFunc(have, func(h tune.Run) bool { return h.ID == r.ID }) {
-			return false
-		}
-	}
-	return len(want) > 0
 }
 
 // showMap prints what the cells of a map rest on, and writes it as a page.
@@ -223,8 +183,8 @@ func mapTable(m *rule.Map) *report.Table {
 			}
 		}
 		regret := ""
-		if r.Regret > 0 {
-			regret = fmt.Sprintf("%.1f%%", 100*(r.Regret-1))
+		if r.Problems > 0 {
+			regret = fmt.Sprintf("%.1f%%", r.Regret)
 		}
 		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems), regret}
 		for _, x := range []int{n[rule.Measured] + n[rule.Neighbour] + n[rule.Borrowed], n[rule.Measured], n[rule.Neighbour], n[rule.Borrowed], len(r.Legend)} {
@@ -240,7 +200,7 @@ func mapTable(m *rule.Map) *report.Table {
 // mapPage is a map as a page: what each cell runs, how far behind it is, and how near a copy's speed.
 func mapPage(m *rule.Map, d *learn.Data, t *report.Table, more []report.Fact) *report.Page {
 	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more, Tables: []*report.Table{t},
-		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, less one."}
+		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, in percent."}
 	cells, measured, problems := 0, 0, 0
 	for i := range m.Rasters {
 		problems += m.Rasters[i].Problems

@@ -1,23 +1,28 @@
 package families
 
 import (
+	"embed"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
 	"sync"
 
-	embedded "normbench"
 	"normbench/kernels"
 	"normbench/kernels/rule"
 )
 
+// The maps of results/*/tuned.json, without entries. `go test ./cmd/normbench -run TestMapsBrought -update` writes them.
+//
+//go:embed maps/*.json
+var mapFiles embed.FS
+
 // brought are the maps that the program brings along.
 var brought = sync.OnceValue(func() []*rule.Map {
-	names, err := fs.Glob(embedded.Tables, "results/*/tuned.json")
+	names, err := fs.Glob(mapFiles, "maps/*.json")
 	var ms []*rule.Map
 	for _, name := range names {
-		text, bad := embedded.Tables.ReadFile(name)
+		text, bad := mapFiles.ReadFile(name)
 		m, worse := rule.Parse(name, text)
 		ms, err = append(ms, m), errors.Join(err, bad, worse)
 	}

@@ -85,10 +85,7 @@ func (b *Book) Why(p kernels.Problem, a *Answer) string {
 		text += ", whose own config is refused: that of the nearest cell"
 	}
 	if n := a.Raster.Problems; n > 0 {
-		text += fmt.Sprintf("; the raster has %d measured problems", n)
-		if a.Raster.Regret > 0 {
-			text += fmt.Sprintf(", regret %.3f", a.Raster.Regret)
-		}
+		text += fmt.Sprintf("; the raster has %d measured problems, regret %.1f%%", n, a.Raster.Regret)
 	}
 	return text
 }

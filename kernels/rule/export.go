@@ -46,15 +46,13 @@ func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, 
 		text, err := json.Marshal(x)
 		return append(text, '\n'), err
 	case "go":
-		return gofmt.Source([]byte(x.code(golang)))
-	case "python":
-		return []byte(x.code(python)), nil
+		return gofmt.Source([]byte(x.code(languages[format])))
 	}
-	return []byte(x.code(cpp)), nil
+	return []byte(x.code(languages[format])), nil
 }
 
-// A Run is a config with the last rows that it is for.
-type Run struct {
+// A Range is a config with the last rows that it is for.
+type Range struct {
 	Variant kernels.Variant
 	Last    int64
 }
@@ -62,7 +60,7 @@ type Run struct {
 // A strip is the runs of columns from some on.
 type strip struct {
 	from int64
-	runs []Run
+	runs []Range
 }
 
 // starred is a variant by the name that its family's design has for both ops.
@@ -73,8 +71,8 @@ func starred(v kernels.Variant, op kernels.Op) kernels.Variant {
 	return v
 }
 
-// Runs are the answers for rows of n columns, all rows in order. There are none where the class has no such columns.
-func (b *Book) Runs(c Class, n int64) []Run {
+// Ranges are the answers for rows of n columns, all rows in order. There are none where the class has no such columns.
+func (b *Book) Ranges(c Class, n int64) []Range {
 	align := AlignOf(n, c.Bytes)
 	_, lasts := b.bounds(c, align)
 	return b.runs(c, align, n, n, lasts)
@@ -105,7 +103,7 @@ func (b *Book) raster(c Class, align int64) *Raster {
 	return b.Map.Raster(c, align)
 }
 
-func (b *Book) runs(c Class, align, nLo, nHi int64, lasts []int64) (runs []Run) {
+func (b *Book) runs(c Class, align, nLo, nHi int64, lasts []int64) (runs []Range) {
 	ns := columnsIn(nLo, nHi, align, c)
 	if len(ns) == 0 {
 		return nil // no problem has such columns: whatever answers
@@ -120,7 +118,7 @@ func (b *Book) runs(c Class, align, nLo, nHi int64, lasts []int64) (runs []Run) 
 		if k := len(runs) - 1; k >= 0 && runs[k].Variant == v {
 			runs[k].Last = last
 		} else {
-			runs = append(runs, Run{v, last})
+			runs = append(runs, Range{v, last})
 		}
 	}
 	if len(runs) > 0 {
@@ -326,8 +324,14 @@ func (b *Book) about() []string {
 		fmt.Sprintf("Launch configs for %s (%s, %d SMs, %s of L2), by %s.", oneLine(d.Name), oneLine(d.Arch), d.SMs, kernels.FormatBytes(d.CacheBytes), b.Step),
 	}
 	if m := b.Map; m != nil {
-		if m.Tool != "" {
-			lines = append(lines, fmt.Sprintf("Filled by normbench %s, %s.", oneLine(m.Tool), m.Created.UTC().Format("2006-01-02")))
+		var protocol struct{ Name string }
+		json.Unmarshal(m.Protocol, &protocol)
+		for _, fact := range [][2]string{{"Measured on", m.Device.Name}, {"Driver", m.Device.DriverVersion},
+			{"Compiler", m.Device.Compiler}, {"Protocol", protocol.Name}, {"Commit of normbench", m.Tool},
+			{"Last measured", m.Created.UTC().Format("2006-01-02")}, {"Checksum of the map", m.Checksum()}} {
+			if text := oneLine(fact[1]); text != "" {
+				lines = append(lines, fact[0]+": "+text)
+			}
 		}
 		for _, f := range slices.Sorted(maps.Keys(m.Sources)) {
 			lines = append(lines, fmt.Sprintf("Kernel source: %s %s", oneLine(f), oneLine(m.Sources[f])))

@@ -58,7 +58,7 @@ type text struct {
 	Tool     string            `json:"tool,omitempty"`
 	Created  time.Time         `json:"created,omitzero"`
 	Protocol json.RawMessage   `json:"protocol,omitempty"`
-	Runs     json.RawMessage   `json:"runs,omitempty"`
+	Runs     []Run             `json:"runs,omitempty"`
 	Sources  map[string]string `json:"sources,omitempty"`
 	Rasters  []rasterText      `json:"rasters"`
 	CRC      string            `json:"crc,omitempty"`
@@ -68,7 +68,7 @@ type rasterText struct {
 	Class    Class    `json:"class"`
 	Align    int64    `json:"align"`
 	Problems int      `json:"problems,omitempty"`
-	Regret   float64  `json:"regret,omitempty"`
+	Regret   float64  `json:"regret_percent,omitempty"`
 	Rows     string   `json:"rows"`
 	Legend   []string `json:"legend"`
 	Lines    []string `json:"lines"`
@@ -97,6 +97,24 @@ func (m *Map) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	return durable.Seal(data), nil
+}
+
+// Checksum is the one that the map has as text, "" of a map that cannot be written.
+func (m *Map) Checksum() string {
+	var t struct{ CRC string }
+	if data, err := m.MarshalJSON(); err == nil {
+		json.Unmarshal(data, &t)
+	}
+	return t.CRC
+}
+
+// Strip is the map with its device alone, as a tuned table of its own, which Parse reads.
+func (m *Map) Strip() ([]byte, error) {
+	data, err := json.MarshalIndent(struct {
+		Device kernels.DeviceInfo `json:"device"`
+		Map    *Map               `json:"map"`
+	}{m.Device, m}, "", "  ")
+	return append(data, '\n'), err
 }
 
 // UnmarshalJSON implements json.Unmarshaler. Device is left to the caller. A legend's config with a knob that there is

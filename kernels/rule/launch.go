@@ -73,7 +73,7 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 	for _, c := range classes {
 		for _, n := range columns {
 			first := int64(1)
-			for _, r := range b.Runs(c, n) {
+			for _, r := range b.Ranges(c, n) {
 				from, to := first, min(r.Last, MaxElems/n)
 				first = r.Last + 1
 				ms := rowsIn(from, to, c)

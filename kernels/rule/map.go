@@ -16,9 +16,20 @@ type Map struct {
 
 	Tool     string            // version of normbench that filled it
 	Created  time.Time         //
-	Runs     json.RawMessage   // that measured it, as tune.Run
+	Runs     []Run             // that measured it
 	Protocol json.RawMessage   // a record.Protocol
 	Sources  map[string]string // hash of each family's sources that was measured
+}
+
+// A Run says which command measured, at which version, on which card.
+type Run struct {
+	ID            string    `json:"run"`
+	Time          time.Time `json:"time"`
+	Tool          string    `json:"tool"`
+	Command       []string  `json:"command"`
+	UUID          string    `json:"uuid,omitempty"`
+	DriverVersion string    `json:"driver_version,omitempty"`
+	FloorUS       float64   `json:"floor_us,omitempty"` // an empty launch, microseconds; 0 where not known
 }
 
 // A Raster is the configs of a class at one alignment of rows: a letter for each cell of columns and rows.
@@ -30,7 +41,7 @@ type Raster struct {
 	Lines  []Line            // ascending
 
 	Problems int     // that were measured
-	Regret   float64 // geometric mean of time over the best known at them: 1 is perfect; 0 if that is not known
+	Regret   float64 // geometric mean over them of time over the best known, in percent; only of answers with a time
 }
 
 // A Line is the cells of columns from From up to the next line's.
@@ -118,15 +129,21 @@ func (m *Map) Find(p kernels.Problem, d *kernels.DeviceInfo) Answer {
 	if r == nil {
 		return Answer{Match: MatchBase}
 	}
-	line, cell, ok := r.At(p.M, p.N, d.SMs)
-	if !ok {
-		return Answer{Match: MatchBase}
+	a := r.CellAt(p.M, p.N, d.SMs)
+	if a.Raster == nil {
+		a.Match = MatchBase
 	}
-	v, ok := r.Pick(line, cell)
-	if !ok {
-		return Answer{Match: MatchBase}
+	return a
+}
+
+// CellAt is the cell of a shape of the raster's class, zero where it has none.
+func (r *Raster) CellAt(m, n int64, sms int) (a Answer) {
+	if line, cell, ok := r.At(m, n, sms); ok {
+		if v, ok := r.Pick(line, cell); ok {
+			return Answer{MatchCell, r, line, cell, v}
+		}
 	}
-	return Answer{MatchCell, r, line, cell, v}
+	return a
 }
 
 // At is the line and the cell of a shape; ok is false beyond them.
@@ -188,12 +205,31 @@ func (r *Raster) Letter(v kernels.Variant) (byte, bool) {
 	return Letters[i], true
 }
 
+// Set gives a cell a config, if its legend has room.
+func (r *Raster) Set(line, cell int, v kernels.Variant, evidence byte) {
+	letter, ok := r.Letter(v)
+	if !ok {
+		return
+	}
+	l := &r.Lines[line]
+	l.Cells = l.Cells[:cell] + string(letter) + l.Cells[cell+1:]
+	l.Evidence = l.Evidence[:cell] + string(evidence) + l.Evidence[cell+1:]
+}
+
+// Clear leaves no cell an answer.
+func (r *Raster) Clear() {
+	empty := strings.Repeat(string(Nothing), len(r.Rows))
+	for i := range r.Lines {
+		r.Lines[i].Cells, r.Lines[i].Evidence = empty, empty
+	}
+}
+
 // Blank is a raster of the standard cells without answers.
 func Blank(c Class, align int64, sms int) *Raster {
 	r := &Raster{Class: c, Align: align, Rows: Rows(sms)}
-	empty := strings.Repeat(string(Nothing), len(r.Rows))
 	for _, from := range Columns() {
-		r.Lines = append(r.Lines, Line{from, empty, empty})
+		r.Lines = append(r.Lines, Line{From: from})
 	}
+	r.Clear()
 	return r
 }

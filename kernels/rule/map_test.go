@@ -120,7 +120,10 @@ func TestMerge(t *testing.T) {
 			}
 		}
 	}
-	m, err := Merge(old, next, func(family string) bool { return false })
+	better := func(yes bool) Better {
+		return func(Class, int64, int64, int64, int64, int64, kernels.Variant, kernels.Variant) bool { return yes }
+	}
+	m, err := Merge(old, next, better(false))
 	if err != nil || m.CheckValid() != nil {
 		t.Fatal(err, m.CheckValid())
 	}
@@ -136,11 +139,14 @@ func TestMerge(t *testing.T) {
 			t.Fatalf("%s: %v (%c) and %v (%c) make %v (%c)", p, a.Variant, a.Evidence(), b.Variant, b.Evidence(), got.Variant, got.Evidence())
 		}
 	}
-	if m, _ := Merge(old, next, func(string) bool { return true }); m.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant != next.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant {
-		t.Error("a stale cell stays")
+	if m, _ := Merge(old, next, better(true)); m.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant != next.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant {
+		t.Error("a cell stays whose new config is better")
 	}
-	if changed, of := next.Changed(next); changed != 0 || of == 0 {
-		t.Errorf("%d of %d cells of a map are not its own", changed, of)
+	old = scattered(6)
+	old.Runs = []Run{{ID: "a"}}
+	next.Runs = []Run{{ID: "b"}, {ID: "a"}}
+	if m, _ := Merge(old, next, better(false)); len(m.Rasters) != len(old.Rasters) || !reflect.DeepEqual(m.Rasters[1:], next.Rasters) || len(m.Runs) != 2 {
+		t.Error("a map that is filled from more than the old one has its classes not to itself")
 	}
 	other := *next
 	other.Device.ID = "nvidia-h100"

@@ -3,176 +3,163 @@ package learn
 import (
 	"cmp"
 	"math"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 
 	"normbench/kernels"
 	"normbench/kernels/rule"
+	"normbench/sweep/stats"
 )
 
 // A Filler fills maps.
 type Filler struct {
 	Registry *kernels.Registry
 	Device   kernels.DeviceInfo
-	// Weight is how much a shape counts, beside the area of its cell; nil is evenly.
-	Weight func(m, n int64) float64
 	// Prior answers where nothing was measured nearby, and its picks are expected to lose priorPick; nil is none.
 	Prior *rule.Book
 
-	mu       sync.Mutex
-	accepted map[asked]bool
+	accepted sync.Map           // box and variant to bool
+	last     map[title]*filling // of the last Fill
 }
 
-type asked struct {
-	class              rule.Class
-	align              int64
+type title struct {
+	class rule.Class
+	align int64
+}
+
+// A filling is a raster with what it was chosen from.
+type filling struct {
+	class   *class
+	squares []*square
+}
+
+// A box is a range of shapes of a class at one alignment, both ends included.
+type box struct {
+	title
 	nLo, nHi, mLo, mHi int64
-	variant            kernels.Variant
+}
+
+func (f *Filler) box(r *rule.Raster, line, cell int) (b box) {
+	b.title = title{r.Class, r.Align}
+	b.nLo, b.nHi, b.mLo, b.mHi = r.Span(line, cell, f.Device.SMs)
+	return b
+}
+
+// middle is the place in the middle of a box.
+func (b box) middle() place {
+	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
+	return place{mid(b.nLo, b.nHi), mid(b.mLo, min(b.mHi, max(rule.MaxElems/b.nLo, b.mLo))), b.align}
+}
+
+// problem is one near the middle of a box.
+func (b box) problem() kernels.Problem {
+	at := b.middle()
+	n := max(int64(math.Exp2(at.columns))*b.class.Bytes/b.align, 1)
+	if b.align < 16 {
+		n |= 1
+	}
+	return b.class.Problem(max(int64(math.Exp2(at.rows)), 1), n*b.align/b.class.Bytes)
 }
 
 // accepts is rule.Accepts, asked once.
-func (f *Filler) accepts(r *rule.Raster, line, cell int, v kernels.Variant) bool {
-	nLo, nHi, mLo, mHi := r.Span(line, cell, f.Device.SMs)
-	return f.acceptsIn(asked{r.Class, r.Align, nLo, nHi, mLo, mHi, v})
-}
-
-func (f *Filler) acceptsIn(key asked) bool {
-	f.mu.Lock()
-	ok, known := f.accepted[key]
-	f.mu.Unlock()
-	if !known {
-		ok = rule.Accepts(f.Registry, f.Device, key.class, key.align, key.nLo, key.nHi, key.mLo, key.mHi, key.variant)
-		f.mu.Lock()
-		if f.accepted == nil {
-			f.accepted = map[asked]bool{}
-		}
-		f.accepted[key] = ok
-		f.mu.Unlock()
+func (f *Filler) accepts(b box, v kernels.Variant) bool {
+	type question struct {
+		box
+		kernels.Variant
 	}
+	q := question{b, v}
+	if ok, known := f.accepted.Load(q); known {
+		return ok.(bool)
+	}
+	ok := rule.Accepts(f.Registry, f.Device, b.class, b.align, b.nLo, b.nHi, b.mLo, b.mHi, v)
+	f.accepted.Store(q, ok)
 	return ok
 }
 
 // A square is a cell that is being filled.
 type square struct {
 	line, cell int
-	at         place   // of its middle
-	weight     float64 // of it in a mean
-	options    []guess // the least regret first
-	asked      []bool  // options that the families were asked for,
-	accepted   []bool  // and what they said
-	measured   map[int]bool
-	choice     int // of options
+	box        box
+	weight     float64      // of it in a mean
+	options    []guess      // the least regret first
+	asked      []int8       // of each option: 1 accepted, -1 refused, 0 not asked yet
+	measured   map[int]bool // variants, in the cell
+	choice     int          // of options, -1 for none
 }
 
 // priorPick is the regret that is expected of a prior's pick which was not measured nearby.
 const priorPick = 0.05
 
-// mostOptions are the configs that a cell keeps while the legend is made.
-const mostOptions = 400
-
 // Fill makes a map from points: each cell runs the config with the least regret that is expected there and that
 // its family accepts in all of the cell. It does not depend on the order of points.
 func (f *Filler) Fill(points []*Point) *rule.Map {
 	m := &rule.Map{Device: f.Device}
+	f.last = map[title]*filling{}
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	room := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for _, c := range classesOf(points) {
-		for _, align := range rule.Aligns(c.Bytes) {
-			wg.Go(func() {
-				room <- struct{}{}
-				r := f.raster(c, align)
-				<-room
+		wg.Go(func() {
+			for _, align := range rule.Aligns(c.Bytes) {
+				r := rule.Blank(c.Class, align, f.Device.SMs)
+				squares := f.squares(c, r)
+				if f.split(c, r, squares) {
+					squares = f.squares(c, r)
+				}
+				f.choose(r, c, squares)
 				mu.Lock()
 				m.Rasters = append(m.Rasters, *r)
+				f.last[title{c.Class, align}] = &filling{c, squares}
 				mu.Unlock()
-			})
-		}
+			}
+		})
 	}
 	wg.Wait()
-	slices.SortFunc(m.Rasters, func(a, b rule.Raster) int {
-		if c := a.Class.Compare(b.Class); c != 0 {
-			return c
-		}
-		return int(b.Align - a.Align)
-	})
+	m.Sort()
 	return m
 }
 
-// raster fills the cells of a class at one alignment.
-func (f *Filler) raster(c *class, align int64) *rule.Raster {
-	r := rule.Blank(c.Class, align, f.Device.SMs)
-	squares := f.squares(c, r)
-	for range 3 {
-		if !f.split(c, r, squares) {
-			break
-		}
-		squares = f.squares(c, r)
-	}
-	f.choose(r, c, squares)
-	return r
-}
-
-// squares ranks what may run in each cell.
+// squares ranks what may run in each cell that has problems.
 func (f *Filler) squares(c *class, r *rule.Raster) (squares []*square) {
 	for line := range r.Lines {
 		for cell := range r.Rows {
-			if s := f.square(c, r, line, cell); s != nil {
-				squares = append(squares, s)
+			b := f.box(r, line, cell)
+			if b.nHi < b.nLo || b.mHi < b.mLo {
+				continue
 			}
+			s := &square{line: line, cell: cell, box: b, measured: map[int]bool{}}
+			s.weight = widthsIn(b.nLo, b.nHi) * math.Log2(float64(min(b.mHi, rule.MaxElems/b.nLo)+1)/float64(b.mLo))
+			near := c.near(b.middle())
+			for _, n := range near {
+				p := c.points[n.point].Problem
+				if p.N < b.nLo || p.N > b.nHi || p.M < b.mLo || p.M > b.mHi || c.at[n.point].align != r.Align {
+					continue
+				}
+				for _, t := range c.timings[n.point] {
+					s.measured[t.variant] = true
+				}
+			}
+			for _, g := range c.rank(near) {
+				if g.regret < failedRegret/2 && g.weight > 0.01 {
+					s.options = append(s.options, g)
+				}
+			}
+			if f.Prior != nil {
+				f.addPrior(c, s)
+			}
+			s.asked = make([]int8, len(s.options))
+			squares = append(squares, s)
 		}
 	}
 	return squares
 }
 
-// square ranks what may run in a cell; nil where there are no problems in it.
-func (f *Filler) square(c *class, r *rule.Raster, line, cell int) *square {
-	nLo, nHi, mLo, mHi := r.Span(line, cell, f.Device.SMs)
-	if nHi < nLo || mHi < mLo {
-		return nil
+// addPrior has the prior's pick among the options of a cell.
+func (f *Filler) addPrior(c *class, s *square) {
+	k := c.numberOf(f.Prior.Answer(s.box.problem()).Variant)
+	if !slices.ContainsFunc(s.options, func(g guess) bool { return g.variant == k }) {
+		at, _ := slices.BinarySearchFunc(s.options, priorPick, func(g guess, x float64) int { return cmp.Compare(g.regret, x) })
+		s.options = slices.Insert(s.options, at, guess{variant: k, regret: priorPick})
 	}
-	s := &square{line: line, cell: cell, at: middle(nLo, nHi, mLo, mHi, r.Align), measured: map[int]bool{}}
-	s.weight = widthsIn(nLo, nHi) * math.Log2(float64(min(mHi, rule.MaxElems/nLo)+1)/float64(mLo))
-	if f.Weight != nil {
-		s.weight += f.Weight(mLo, nLo)
-	}
-	near := c.near(s.at)
-	for _, n := range near {
-		p := c.points[n.point].Problem
-		if p.N >= nLo && p.N <= nHi && p.M >= mLo && p.M <= mHi && c.at[n.point].align == r.Align {
-			for _, t := range c.timings[n.point] {
-				s.measured[t.variant] = true
-			}
-		}
-	}
-	for _, g := range c.rank(near) {
-		if len(s.options) < mostOptions && g.regret < failedRegret/2 && g.weight > 0.01 {
-			s.options = append(s.options, g)
-		}
-	}
-	if f.Prior != nil {
-		n := max(int64(math.Exp2(s.at.columns))*c.Bytes/r.Align, 1)
-		if r.Align < 16 {
-			n |= 1
-		}
-		p := c.Problem(max(int64(math.Exp2(s.at.rows)), 1), n*r.Align/c.Bytes)
-		v := f.Prior.Answer(p).Variant
-		k := c.numberOf(v)
-		if !slices.ContainsFunc(s.options, func(g guess) bool { return g.variant == k }) {
-			at, _ := slices.BinarySearchFunc(s.options, priorPick, func(g guess, x float64) int { return cmp.Compare(g.regret, x) })
-			s.options = slices.Insert(s.options, at, guess{variant: k, regret: priorPick})
-		}
-	}
-	s.asked, s.accepted = make([]bool, len(s.options)), make([]bool, len(s.options))
-	return s
-}
-
-// middle is the place in the middle of a range of shapes.
-func middle(nLo, nHi, mLo, mHi, align int64) place {
-	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
-	return place{mid(nLo, nHi), mid(mLo, min(mHi, max(rule.MaxElems/nLo, mLo))), align}
 }
 
 // leastPrice is the expected regret that a config saves in the mean of its raster to have a letter.
@@ -187,10 +174,12 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 			if out[g.variant] || g.variant == without {
 				continue
 			}
-			if !s.asked[i] {
-				s.asked[i], s.accepted[i] = true, f.accepts(r, s.line, s.cell, c.variant(g.variant))
+			if s.asked[i] == 0 {
+				if s.asked[i] = -1; f.accepts(s.box, c.variants[g.variant]) {
+					s.asked[i] = 1
+				}
 			}
-			if s.accepted[i] {
+			if s.asked[i] > 0 {
 				return i
 			}
 		}
@@ -221,30 +210,18 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 		}
 		out[cheapest] = true
 	}
-	cells := make([][]byte, len(r.Lines))
-	evidence := make([][]byte, len(r.Lines))
-	for i := range cells {
-		cells[i] = []byte(strings.Repeat(string(rule.Nothing), len(r.Rows)))
-		evidence[i] = slices.Clone(cells[i])
-	}
 	for _, s := range squares {
 		if s.choice < 0 {
 			continue
 		}
-		g := s.options[s.choice]
-		if letter, ok := r.Letter(c.variant(g.variant)); ok {
-			cells[s.line][s.cell] = letter
-			evidence[s.line][s.cell] = rule.Neighbour
-			switch {
-			case s.measured[g.variant]:
-				evidence[s.line][s.cell] = rule.Measured
-			case g.weight == 0:
-				evidence[s.line][s.cell] = rule.Borrowed
-			}
+		g, evidence := s.options[s.choice], byte(rule.Neighbour)
+		switch {
+		case s.measured[g.variant]:
+			evidence = rule.Measured
+		case g.weight == 0:
+			evidence = rule.Borrowed
 		}
-	}
-	for i := range cells {
-		r.Lines[i].Cells, r.Lines[i].Evidence = string(cells[i]), string(evidence[i])
+		r.Set(s.line, s.cell, c.variants[g.variant], evidence)
 	}
 	sum, weight := 0.0, 0.0
 	for i, p := range c.points {
@@ -252,15 +229,58 @@ func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
 			continue
 		}
 		r.Problems++
-		line, cell, ok := r.At(p.Problem.M, p.Problem.N, f.Device.SMs)
-		if !ok {
-			continue
-		}
-		if v, ok := r.Pick(line, cell); ok && p.US[v] > 0 {
+		if v := r.CellAt(p.Problem.M, p.Problem.N, f.Device.SMs).Variant; p.US[v] > 0 {
 			sum, weight = sum+math.Log(p.US[v]/p.BestUS), weight+1
 		}
 	}
 	if weight > 0 {
-		r.Regret = math.Exp(sum / weight)
+		r.Regret = math.Round(1e4*math.Expm1(sum/weight)) / 100
 	}
+}
+
+// Better says whether one config is faster than another beyond doubt in a cell, by problems nearby that have times of
+// both: the lower bound of its gain is above 0 at 95%. Fill has had the problems.
+func (f *Filler) Better(class rule.Class, align, nLo, nHi, mLo, mHi int64, old, next kernels.Variant) bool {
+	x := f.last[title{class, align}]
+	if x == nil {
+		return false
+	}
+	var gains []float64
+	for _, n := range x.class.near(box{title{class, align}, nLo, nHi, mLo, mHi}.middle()) {
+		if p := x.class.points[n.point]; n.weight > 0.1 && p.US[old] > 0 && p.US[next] > 0 {
+			gains = append(gains, math.Log(p.US[old]/p.US[next]))
+		}
+	}
+	_, lo, _ := stats.HodgesLehmann(gains, 0.95)
+	return lo > 0
+}
+
+// Change counts the cells of the map that Fill made last whose config is not the one of an older map, of how many, and says
+// how much less regret is expected by that in the mean of all, in percent.
+func (f *Filler) Change(old *rule.Map) (changed, of int, gain float64) {
+	weight := 0.0
+	for key, x := range f.last {
+		r := old.Raster(key.class, key.align)
+		for _, s := range x.squares {
+			if s.choice < 0 {
+				continue
+			}
+			of, weight = of+1, weight+s.weight
+			var was kernels.Variant
+			if r != nil {
+				was = r.CellAt(s.box.mLo, s.box.nLo, f.Device.SMs).Variant
+			}
+			g := s.options[s.choice]
+			if x.class.variants[g.variant] == was {
+				continue
+			}
+			changed++
+			for _, o := range s.options {
+				if x.class.variants[o.variant] == was {
+					gain += s.weight * (o.regret - g.regret)
+				}
+			}
+		}
+	}
+	return changed, of, 100 * gain / max(weight, 1e-9)
 }

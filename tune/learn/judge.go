@@ -28,11 +28,11 @@ type Judged struct {
 	Found   kernels.Variant `json:"found"`
 	PickUS  float64         `json:"pick_us"`
 	FoundUS float64         `json:"found_us"`
-	// Regret is the pick's time over the found one's, with its 95% interval.
-	Regret   float64    `json:"regret"`
-	Interval [2]float64 `json:"interval"`
-	// AboveFloor is the same without the time of an empty launch in both.
-	AboveFloor float64 `json:"above_floor,omitempty"`
+	// Regret is the pick's time over the found one's, in percent, with its 95% interval.
+	Regret   float64    `json:"regret_percent"`
+	Interval [2]float64 `json:"interval_percent"`
+	// AboveFloor is the same without the time of an empty launch in both; nil where that is not known.
+	AboveFloor *float64 `json:"above_floor_percent,omitempty"`
 }
 
 // A Judgement is how good a map is on fresh problems.
@@ -44,11 +44,11 @@ type Judgement struct {
 	FloorUS  float64   `json:"floor_us,omitempty"` // of an empty launch
 	Problems []Judged  `json:"problems"`
 	// Mean is the geometric mean of Regret with its 95% interval over shapes, MeanAboveFloor that without the floor.
-	Mean           float64    `json:"mean"`
-	Interval       [2]float64 `json:"interval"`
-	MeanAboveFloor float64    `json:"mean_above_floor,omitempty"`
-	P95            float64    `json:"p95"`
-	Worst          float64    `json:"worst"`
+	Mean           float64    `json:"mean_percent"`
+	Interval       [2]float64 `json:"interval_percent"`
+	MeanAboveFloor *float64   `json:"mean_above_floor_percent,omitempty"`
+	P95            float64    `json:"p95_percent"`
+	Worst          float64    `json:"worst_percent"`
 	Failed         int        `json:"failed,omitempty"` // problems without a time
 }
 
@@ -121,6 +121,9 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	return j, nil
 }
 
+// percent is a log regret in percent.
+func percent(log float64) float64 { return 100 * math.Expm1(log) }
+
 // judged is what a duel of a found variant, A, with the map's pick, B, says.
 func judged(d *ab.Result, floor float64) Judged {
 	var a, b, logs []float64
@@ -128,14 +131,13 @@ func judged(d *ab.Result, floor float64) Judged {
 		a, b, logs = append(a, r.A), append(b, r.B), append(logs, math.Log(r.B/r.A))
 	}
 	x := Judged{Problem: d.Problem, Pick: d.B, Found: d.A, PickUS: stats.Median(b), FoundUS: stats.Median(a)}
-	if d.A == d.B {
-		x.Regret, x.Interval, x.AboveFloor = 1, [2]float64{1, 1}, 1
-		return x
+	if d.A != d.B {
+		mid, lo, hi := stats.HodgesLehmann(logs, 0.95)
+		x.Regret, x.Interval = percent(mid), [2]float64{percent(lo), percent(hi)}
 	}
-	mid, lo, hi := stats.HodgesLehmann(logs, 0.95)
-	x.Regret, x.Interval = math.Exp(mid), [2]float64{math.Exp(lo), math.Exp(hi)}
 	if floor > 0 && x.FoundUS > 1.05*floor {
-		x.AboveFloor = (x.Regret*x.FoundUS - floor) / (x.FoundUS - floor)
+		above := x.Regret * x.FoundUS / (x.FoundUS - floor)
+		x.AboveFloor = &above
 	}
 	return x
 }
@@ -144,9 +146,9 @@ func judged(d *ab.Result, floor float64) Judged {
 func (j *Judgement) sum() {
 	var logs, above, regrets []float64
 	for _, x := range j.Problems {
-		logs, regrets = append(logs, math.Log(x.Regret)), append(regrets, x.Regret)
-		if x.AboveFloor > 0 {
-			above = append(above, math.Log(x.AboveFloor))
+		logs, regrets = append(logs, math.Log1p(x.Regret/100)), append(regrets, x.Regret)
+		if x.AboveFloor != nil {
+			above = append(above, math.Log1p(*x.AboveFloor/100))
 		}
 	}
 	if len(logs) == 0 {
@@ -158,9 +160,10 @@ func (j *Judgement) sum() {
 		}
 		return sum
 	}
-	j.Mean = math.Exp(mean(logs))
+	j.Mean = percent(mean(logs))
 	if len(above) > 0 {
-		j.MeanAboveFloor = math.Exp(mean(above))
+		m := percent(mean(above))
+		j.MeanAboveFloor = &m
 	}
 	rng := rand.New(rand.NewPCG(j.Seed, judgeSalt))
 	means := make([]float64, 2000)
@@ -169,7 +172,7 @@ func (j *Judgement) sum() {
 			means[i] += logs[rng.IntN(len(logs))] / float64(len(logs))
 		}
 	}
-	j.Interval = [2]float64{math.Exp(stats.Quantile(0.025, means)), math.Exp(stats.Quantile(0.975, means))}
+	j.Interval = [2]float64{percent(stats.Quantile(0.025, means)), percent(stats.Quantile(0.975, means))}
 	j.P95, j.Worst = stats.Quantile(0.95, regrets), slices.Max(regrets)
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"sync"
 
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -24,8 +23,7 @@ func placeOf(p kernels.Problem) place {
 const (
 	reachColumns = 0.5  // octaves at which its weight falls to 0.6
 	reachRows    = 1.0  //
-	otherAligned = 0.05 // weight where rows of the one start at multiples of 16 bytes and those of the other do not
-	otherUneven  = 0.4  // and where both start at fewer bytes, but at different multiples
+	otherAligned = 0.05 // weight where rows start at multiples of different numbers of bytes
 	priorRegret  = 0.25 // log time over the best of a config that nobody measured,
 	priorWeight  = 0.5  // which counts as much as so many measurements
 	oneRow       = 0.03 // weight between one row and more: a row alone is a case of its own in many designs
@@ -38,12 +36,8 @@ const (
 func alike(a, b place) float64 {
 	n, m := (a.columns-b.columns)/reachColumns, (a.rows-b.rows)/reachRows
 	k := math.Exp(-(n*n + m*m) / 2)
-	switch {
-	case a.align == b.align:
-	case a.align == 16 || b.align == 16:
+	if a.align != b.align {
 		k *= otherAligned
-	default:
-		k *= otherUneven
 	}
 	if (a.rows == 0) != (b.rows == 0) {
 		k *= oneRow
@@ -72,34 +66,16 @@ type class struct {
 	timings  [][]timing // of each point, in the order of variants
 	variants []kernels.Variant
 	number   map[kernels.Variant]int
-
-	mu    sync.Mutex
-	added []kernels.Variant // beside variants: a prior's
 }
 
 // numberOf is the number of a variant, which one gets that was not measured.
 func (c *class) numberOf(v kernels.Variant) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n, ok := c.number[v]; ok {
-		return n
+	n, ok := c.number[v]
+	if !ok {
+		n = len(c.variants)
+		c.number[v], c.variants = n, append(c.variants, v)
 	}
-	i := slices.Index(c.added, v)
-	if i < 0 {
-		i = len(c.added)
-		c.added = append(c.added, v)
-	}
-	return len(c.variants) + i
-}
-
-// variant is the variant of a number.
-func (c *class) variant(n int) kernels.Variant {
-	if n < len(c.variants) {
-		return c.variants[n]
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.added[n-len(c.variants)]
+	return n
 }
 
 // classes sorts points by their classes.

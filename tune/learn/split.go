@@ -3,7 +3,6 @@ package learn
 import (
 	"math"
 	"slices"
-	"strings"
 
 	"normbench/kernels/rule"
 )
@@ -46,15 +45,15 @@ func (f *Filler) split(c *class, r *rule.Raster, squares []*square) bool {
 	total := 0.0
 	for _, s := range squares {
 		total += s.weight
-		now := slices.IndexFunc(s.options, func(g guess) bool { return f.accepts(r, s.line, s.cell, c.variant(g.variant)) })
+		now := slices.IndexFunc(s.options, func(g guess) bool { return f.accepts(s.box, c.variants[g.variant]) })
 		if now <= 0 || s.options[now].regret-s.options[0].regret < 0.005 {
 			continue
 		}
-		nLo, nHi, mLo, mHi := r.Span(s.line, s.cell, f.Device.SMs)
+		nLo, nHi, mLo, mHi := s.box.nLo, s.box.nHi, s.box.mLo, s.box.mHi
 		// saved is what a part of the cell gains by options that are refused elsewhere in it.
 		saved := func(nLo, nHi, mLo, mHi int64) float64 {
 			for _, g := range s.options[:now] {
-				if f.acceptsIn(asked{r.Class, r.Align, nLo, nHi, mLo, mHi, c.variant(g.variant)}) {
+				if f.accepts(box{s.box.title, nLo, nHi, mLo, mHi}, c.variants[g.variant]) {
 					return s.options[now].regret - g.regret
 				}
 			}
@@ -118,9 +117,6 @@ func (f *Filler) split(c *class, r *rule.Raster, squares []*square) bool {
 	}
 	slices.SortFunc(r.Rows, func(a, b rule.Bound) int { return int(a.Last(f.Device.SMs) - b.Last(f.Device.SMs)) })
 	slices.SortFunc(r.Lines, func(a, b rule.Line) int { return int(a.From - b.From) })
-	empty := strings.Repeat(string(rule.Nothing), len(r.Rows))
-	for i := range r.Lines {
-		r.Lines[i].Cells, r.Lines[i].Evidence = empty, empty
-	}
+	r.Clear()
 	return len(kept) > 0
 }
