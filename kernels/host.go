@@ -76,16 +76,10 @@ func (m *Memory) Len() int64 { return int64(len(m.Bits) + len(m.F32) + len(m.F8)
 // Zero clears the first bytes of the memory, a whole number of elements.
 func (m *Memory) Zero(bytes int64) {
 	n := bytes / m.DType.Size()
-	switch m.DType {
-	case FP32:
-		clear(m.F32[:n])
-	case E4M3:
-		clear(m.F8[:n])
-	case I32:
-		clear(m.I32[:n])
-	default:
-		clear(m.Bits[:n])
-	}
+	clear(m.F32[:min(n, int64(len(m.F32)))])
+	clear(m.F8[:min(n, int64(len(m.F8)))])
+	clear(m.I32[:min(n, int64(len(m.I32)))])
+	clear(m.Bits[:min(n, int64(len(m.Bits)))])
 }
 
 // Add adds v to counter i and returns what was there before. CTAs may call
@@ -105,23 +99,21 @@ func (m *Memory) Unlock(i int64) { atomic.StoreInt32(&m.I32[i], 0) }
 
 // AddFloat adds v to element i of an fp32 memory, one CTA at a time.
 func (m *Memory) AddFloat(i int64, v float32) {
-	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
-	for {
-		old := atomic.LoadUint32(p)
-		if atomic.CompareAndSwapUint32(p, old, math.Float32bits(math.Float32frombits(old)+v)) {
-			return
-		}
-	}
+	m.update(i, func(old uint32) uint32 { return math.Float32bits(math.Float32frombits(old) + v) })
 }
 
 // MaxFloat makes element i of an fp32 memory the larger of it and |v|, one
 // CTA at a time. NaN is larger than anything.
 func (m *Memory) MaxFloat(i int64, v float32) {
+	m.update(i, func(old uint32) uint32 { return max(old, math.Float32bits(v)&^(1<<31)) })
+}
+
+// update replaces the bits of element i of an fp32 memory by those that f makes of them.
+func (m *Memory) update(i int64, f func(old uint32) uint32) {
 	p := (*uint32)(unsafe.Pointer(&m.F32[i]))
-	bits := math.Float32bits(v) &^ (1 << 31)
 	for {
 		old := atomic.LoadUint32(p)
-		if old >= bits || atomic.CompareAndSwapUint32(p, old, bits) {
+		if atomic.CompareAndSwapUint32(p, old, f(old)) {
 			return
 		}
 	}
@@ -221,21 +213,21 @@ func (m *Memory) Clone() *Memory {
 	return &Memory{m.DType, slices.Clone(m.Bits), slices.Clone(m.F32), slices.Clone(m.F8), slices.Clone(m.I32)}
 }
 
+// bits are those of element i of a tensor.
+func (m *Memory) bits(i int64) uint32 {
+	switch m.DType {
+	case FP32:
+		return math.Float32bits(m.F32[i])
+	case E4M3:
+		return uint32(m.F8[i])
+	}
+	return uint32(m.Bits[i])
+}
+
 // Differing counts the elements whose bits differ between m and o.
-func (m *Memory) Differing(o *Memory) int64 {
-	var n int64
-	for i, b := range m.Bits {
-		if b != o.Bits[i] {
-			n++
-		}
-	}
-	for i, f := range m.F32 {
-		if math.Float32bits(f) != math.Float32bits(o.F32[i]) {
-			n++
-		}
-	}
-	for i, b := range m.F8 {
-		if b != o.F8[i] {
+func (m *Memory) Differing(o *Memory) (n int64) {
+	for i := range m.Len() {
+		if m.bits(i) != o.bits(i) {
 			n++
 		}
 	}
@@ -243,17 +235,9 @@ func (m *Memory) Differing(o *Memory) int64 {
 }
 
 // Digest sums a hash of the place and bits of every element, in no order.
-func (m *Memory) Digest() uint64 {
-	var h uint64
-	add := func(i int, bits uint32) { h += digest(uint64(i), uint64(bits)) }
-	for i, b := range m.Bits {
-		add(i, uint32(b))
-	}
-	for i, f := range m.F32 {
-		add(i, math.Float32bits(f))
-	}
-	for i, b := range m.F8 {
-		add(i, uint32(b))
+func (m *Memory) Digest() (h uint64) {
+	for i := range m.Len() {
+		h += digest(uint64(i), uint64(m.bits(i)))
 	}
 	return h
 }

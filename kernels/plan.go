@@ -147,8 +147,10 @@ func (l *Launch) Define(name string) int64 {
 
 // String prints the plan, one line per scratch buffer and launch. It holds
 // everything in the plan, so equal strings mean equal plans.
-func (p Plan) String() string {
-	var b []byte // without fmt: a resumed sweep asks for a plan of every record
+func (p Plan) String() string { return string(p.appendText(nil)) }
+
+// appendText appends what String is. It does so without fmt: a space asks for it of every config.
+func (p *Plan) appendText(b []byte) []byte {
 	text := func(parts ...string) {
 		for _, s := range parts {
 			b = append(b, s...)
@@ -201,7 +203,7 @@ func (p Plan) String() string {
 		}
 		text(")\n")
 	}
-	return string(b)
+	return b
 }
 
 // Writes says whether the plan hands an output of p to any launch: the ruler's do not.

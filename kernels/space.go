@@ -2,8 +2,6 @@ package kernels
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
-	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -69,7 +67,7 @@ type offers struct {
 
 // add takes c, or returns the config that has its plan.
 func (o *offers) add(c Config, plan Plan) (first Config, taken bool) {
-	o.text = plan.appendKey(o.text[:0])
+	o.text = plan.appendText(o.text[:0])
 	key := planKey(sha256.Sum256(o.text))
 	if first, ok := o.plans[key]; ok {
 		return first, false
@@ -81,65 +79,6 @@ func (o *offers) add(c Config, plan Plan) (first Config, taken bool) {
 
 // A planKey is a hash of everything in a plan.
 type planKey [sha256.Size]byte
-
-// appendKey appends everything in the plan, as String prints it but faster: equal bytes mean equal
-// plans.
-func (p *Plan) appendKey(b []byte) []byte {
-	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
-	number := func(n int64) { b = binary.AppendVarint(b, n) }
-	truth := func(t bool) {
-		if t {
-			number(1)
-		} else {
-			number(0)
-		}
-	}
-	number(int64(len(p.Scratch)))
-	for i := range p.Scratch {
-		s := &p.Scratch[i]
-		text(s.Name)
-		number(int64(s.DType))
-		number(s.Elems)
-	}
-	number(int64(len(p.Rounds)))
-	for _, r := range p.Rounds {
-		text(r.Output)
-		number(int64(r.DType))
-	}
-	for i := range p.Launches {
-		l := &p.Launches[i]
-		text(l.Stage)
-		text(l.Source)
-		text(l.Entry)
-		for _, n := range [...]int{l.Grid[0], l.Grid[1], l.Grid[2], l.Block, l.Shared, l.Cluster} {
-			number(int64(n))
-		}
-		truth(l.Resident)
-		truth(l.Early)
-		truth(l.Apart)
-		number(int64(len(l.Defines)))
-		for j := range l.Defines {
-			text(l.Defines[j].Name)
-			number(l.Defines[j].Value)
-		}
-		number(int64(len(l.Args)))
-		for j := range l.Args {
-			a := &l.Args[j]
-			b = append(b, byte(a.Kind))
-			switch a.Kind {
-			case ArgBuffer:
-				text(a.Name)
-			case ArgInt64:
-				text(a.Name)
-				number(a.Int)
-			case ArgFloat32:
-				text(a.Name)
-				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(a.Float))
-			}
-		}
-	}
-	return b
-}
 
 // ---- The grid ---------------------------------------------------------------------
 
