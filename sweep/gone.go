@@ -17,7 +17,8 @@ import (
 // uncertain is a job with a failure whose cause, the variant or the device, is not known yet.
 type uncertain struct {
 	job     *job
-	believe func() // sends its records
+	opening *kernels.Failure // of its problem; nil where a variant failed
+	believe func()           // sends its records
 }
 
 // doubtful is the failure in err that a lost device would have caused too, or nil.
@@ -31,11 +32,11 @@ func doubtful(err error) *kernels.Failure {
 
 // doubt holds a job that the device could not open. Where it is the second in a row the
 // error is a *kernels.Gone.
-func (v *visitor) doubt(h *uncertain, f *kernels.Failure) error {
+func (v *visitor) doubt(h uncertain) error {
 	if v.held != nil {
-		return gone(v.dev, h.job.Problem, f)
+		return gone(v.dev, h.job.Problem, h.opening)
 	}
-	v.held = h
+	v.held = &h
 	return nil
 }
 
@@ -45,7 +46,7 @@ func (v *visitor) stands(p kernels.Problem) {
 	v.good = &p
 	if h := v.held; h != nil {
 		v.held = nil
-		if f := h.job.failure; f != nil && f.Status == kernels.StatusTimeout && !h.job.again {
+		if f := h.opening; f != nil && f.Status == kernels.StatusTimeout && !h.job.again {
 			h.job.again = true
 			v.run.giveBack(h.job)
 			return
@@ -58,7 +59,7 @@ func (v *visitor) stands(p kernels.Problem) {
 // show whether the device works.
 func (v *visitor) prove(ctx context.Context) error {
 	if v.good == nil {
-		return gone(v.dev, v.held.job.Problem, v.held.job.failure)
+		return gone(v.dev, v.held.job.Problem, v.held.opening)
 	}
 	s := v.session(*v.good)
 	s.opened, s.lost = true, true

@@ -170,9 +170,8 @@ func (held) AppendAll(...interface{ CheckValid() error }) error { return nil }
 type job struct {
 	Task
 	left      []kernels.Variant
-	announced *visitor         // whose device compiles it, nil for none
-	failure   *kernels.Failure // of opening it
-	again     bool             // it was given back after that
+	announced *visitor // whose device compiles it, nil for none
+	again     bool     // it was given back, as opening it hung
 }
 
 type run struct {
@@ -480,8 +479,7 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		case f.Status == kernels.StatusTimeout && suspect != nil && suspect.recs[0].Status == f.Status:
 			return gone(v.dev, j.Problem, f)
 		default:
-			j.failure = f
-			return v.doubt(&uncertain{j, unopened}, f)
+			return v.doubt(uncertain{j, f, unopened})
 		}
 		if err == nil {
 			believe()
@@ -495,7 +493,7 @@ func (v *visitor) do(ctx context.Context, j *job) error {
 		case err != nil || suspect == nil:
 			return err
 		case len(j.left) == 1: // the next job will show, or prove
-			v.held = &uncertain{j, believe}
+			v.held = &uncertain{j, nil, believe}
 			return nil
 		}
 	}

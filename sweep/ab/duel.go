@@ -79,12 +79,16 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 	res := &Result{Duel: d, Status: kernels.StatusOK}
 	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol, Seed: o.Seed}
 	defer s.Close()
-	err := res.fight(ctx, s, o)
+	err := of("opening the problem", s.Open(ctx))
+	opened := err == nil
+	if opened {
+		err = res.fight(ctx, s, o)
+	}
 	f := sweep.FailureOf(err)
 	if f == nil || ctx.Err() != nil {
 		return res, err
 	}
-	if f.Broken {
+	if f.Broken && opened {
 		if err := s.Open(ctx); err != nil && sweep.FailureOf(err) == nil {
 			return nil, err // the device is down, and no variant took it down
 		}
@@ -93,11 +97,8 @@ func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
 	return res, nil
 }
 
-// fight fills in a result. A *kernels.Failure is that of an arm, or of the problem.
+// fight fills in a result. A *kernels.Failure is that of an arm.
 func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
-	if err := s.Open(ctx); err != nil {
-		return of("opening the problem", err)
-	}
 	for _, arm := range []struct {
 		name    string
 		variant kernels.Variant

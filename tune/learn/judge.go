@@ -126,14 +126,14 @@ func percent(log float64) float64 { return 100 * math.Expm1(log) }
 
 // judged is what a duel of a found variant, A, with the map's pick, B, says.
 func judged(d *ab.Result, floor float64) Judged {
-	var a, b, logs []float64
+	var a, b []float64
 	for _, r := range d.Rounds {
-		a, b, logs = append(a, r.A), append(b, r.B), append(logs, math.Log(r.B/r.A))
+		a, b = append(a, r.A), append(b, r.B)
 	}
 	x := Judged{Problem: d.Problem, Pick: d.B, Found: d.A, PickUS: stats.Median(b), FoundUS: stats.Median(a)}
 	if d.A != d.B {
-		mid, lo, hi := stats.HodgesLehmann(logs, 0.95)
-		x.Regret, x.Interval = percent(mid), [2]float64{percent(lo), percent(hi)}
+		more, lo, hi, _ := verdict.Gain(b, a)
+		x.Regret, x.Interval = 100*more, [2]float64{100 * lo, 100 * hi}
 	}
 	if floor > 0 && x.FoundUS > 1.05*floor {
 		above := x.Regret * x.FoundUS / (x.FoundUS - floor)
