@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -170,7 +169,7 @@ func (s *selfTest) launches() error {
 		}
 		median[x.name] = stats.Median(us)
 		if x.name == "empty" {
-			step = timerStep(us)
+			step = stats.TimerStep(us)
 		}
 	}
 	s.floor = median["empty"]
@@ -249,17 +248,4 @@ func (s *selfTest) rates() error {
 	s.add(s.info.PeakRate == 0 || rate[0]*1e9 <= float64(s.info.PeakRate), "copy by the driver or runtime; memory's peak", "stream below the peak", "%.0f GB/s; %.0f", rate[1], float64(s.info.PeakRate)/1e9)
 	s.add(spread[0] <= 0.1, "noise: spread of 20 samples of the stream", "at most 10%", "%.1f%%", 100*spread[0])
 	return nil
-}
-
-// timerStep is the smallest difference between samples, in their unit: what the
-// clock cannot tell apart. It is 0 where all are the same.
-func timerStep(samples []float64) float64 {
-	s := slices.Sorted(slices.Values(samples))
-	step := 0.0
-	for i, x := range s[1:] {
-		if d := x - s[i]; d > 1e-6 && (step == 0 || d < step) {
-			step = d
-		}
-	}
-	return step
 }
