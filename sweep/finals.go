@@ -34,18 +34,9 @@ const freshSeed = 0x5851f42d4c957f2d
 // fewer are measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
 // alone, where it spent the budget.
 func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, short bool) ([]*record.Record, error) {
-	run := m.v.run
-	o := run.o.Search
+	o := m.v.run.o.Search
+	n := m.finalists(b, left, short)
 	var fs []*finalist
-	n := o.Finals
-	if launches := b.Spent().Launches; !math.IsInf(left, 1) && launches > 0 {
-		// The time per launch so far includes the flush and the checks.
-		visit := m.Busy / float64(launches) * float64(FinalLaunches+run.o.Run.Protocol.Discard)
-		n = min(max(int(left/visit/leastRounds)-2, 2), n) // the second copy and the stream are visited too
-	}
-	if short {
-		n = 1
-	}
 	var arms []*Arm
 	for _, i := range b.Finalists(n) {
 		fs = append(fs, &finalist{Arm: &Arm{Variant: m.j.Variants[i]}, index: i})
@@ -62,7 +53,8 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	}
 	start, before := time.Now(), m.Busy
 	over := func() bool { return max(time.Since(start).Seconds(), m.Busy-before) > left }
-	rounds := &Rounds{Session: m.Session, Order: Orders(o.Seed, m.j.Problem), Launches: always(FinalLaunches), Rejects: o.Rounds,
+	rounds := &Rounds{Session: m.Session, Order: Orders(o.Seed, m.j.Problem),
+		Launches: always(FinalLaunches), Rejects: o.Rounds,
 		More: func(n int) bool { return n < o.Rounds && (n < least || !over()) }}
 	if err := rounds.Run(ctx, append(arms, stream)); err != nil {
 		return nil, err
@@ -85,12 +77,9 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 			rec.Chosen = why
 			o.Known.Won(m.j.Problem, f.Variant)
 		}
-		if i == base {
+		if i == base && rec.Status == kernels.StatusOK {
 			for _, us := range second.Rounds {
 				rec.BaseAgainUS = append(rec.BaseAgainUS, math.Round(us*1e4)/1e4)
-			}
-			if rec.Status != kernels.StatusOK {
-				rec.BaseAgainUS = nil
 			}
 		}
 		recs = append(recs, rec)
@@ -102,6 +91,21 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	}
 	last := recs[base]
 	return append(slices.Delete(recs, base, base+1), last), nil
+}
+
+// finalists is how many there are in the finals: as many as asked, or as there is time for.
+func (m *measurer) finalists(b *search.Board, left float64, short bool) int {
+	n := m.v.run.o.Search.Finals
+	if short {
+		return 1
+	}
+	if launches := b.Spent().Launches; !math.IsInf(left, 1) && launches > 0 {
+		// The time per launch so far includes the flush and the checks.
+		visit := m.Busy / float64(launches) * float64(FinalLaunches+m.Protocol.Discard)
+		// The second copy and the stream are visited too.
+		n = min(max(int(left/visit/leastRounds)-2, 2), n)
+	}
+	return n
 }
 
 func (m *measurer) isEntry(v kernels.Variant) bool { return m.j.Entry && v == m.j.Checked }

@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"errors"
 	"hash/fnv"
 	"math/rand/v2"
 
@@ -31,61 +30,72 @@ type RoundState struct {
 // device was not fit does not count.
 type Rounds struct {
 	Session  *Session
-	Order    func(round, arms int) []int                    // in which a round visits the arms
-	Launches func(round int, arm *Arm) int                  // samples kept of the visit that comes
-	Rejects  int                                            // rounds that may be rejected before all arms are unfit
-	More     func(rounds int) bool                          // asked before a round; rounds are those that count
-	Strict   bool                                           // a failure is the error of Run; else the arm is out
-	Visited  func(round, place int, arm *Arm, us []float64) // told of each visit; may be nil
-	Sensed   func(RoundState)                               // told of each round; may be nil
+	Order    func(round, arms int) []int   // in which a round visits the arms
+	Launches func(round int, arm *Arm) int // samples kept of the visit that comes
+	Rejects  int                           // rounds that may be rejected before all arms are unfit
+	More     func(rounds int) bool         // asked before a round; rounds are those that count
+	Strict   bool                          // a failure is the error of Run; else the arm is out
+	// Visited is told of each visit, and Sensed of each round; both may be nil.
+	Visited func(round, place int, arm *Arm, us []float64)
+	Sensed  func(RoundState)
 }
 
 // Run visits the arms until there shall be no more rounds. Rounds that do not count have a number too.
 func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
-	rejected := 0
 	for n, counted := 0, 0; r.More(counted); n++ {
-		us := make([][]float64, len(arms))
-		for place, i := range r.Order(n, len(arms)) {
-			if arms[i].Out || arms[i].Failure != nil {
-				continue
-			}
-			var err error
-			us[i], err = r.Session.Time(ctx, arms[i].Variant, r.Launches(n, arms[i]))
-			if err != nil {
-				if r.Strict || ctx.Err() != nil || !errors.As(err, &arms[i].Failure) {
-					return err
-				}
-				continue
-			}
-			if r.Visited != nil {
-				r.Visited(n, place, arms[i], us[i])
-			}
-		}
-		state, err := r.sense(ctx, n)
+		us, err := r.visit(ctx, n, arms)
 		if err != nil {
 			return err
 		}
-		if state.Rejected != "" {
-			if rejected++; rejected > r.Rejects {
-				for _, a := range arms {
-					if a.Failure == nil {
-						a.Failure = kernels.Failf(kernels.StatusUnfit, "%d of %d rounds rejected, last: %s", rejected, n+1, state.Rejected)
-					}
+		state, err := r.sense(ctx, n)
+		switch rejected := n + 1 - counted; {
+		case err != nil:
+			return err
+		case state.Rejected == "":
+			counted++
+			for i, a := range arms {
+				a.add(us[i])
+			}
+		case rejected > r.Rejects:
+			for _, a := range arms {
+				if a.Failure == nil {
+					a.Failure = kernels.Failf(kernels.StatusUnfit, "%d of %d rounds rejected, last: %s", rejected, n+1, state.Rejected)
 				}
-				return nil
 			}
-			continue
-		}
-		counted++
-		for i, a := range arms {
-			if us[i] != nil && a.Failure == nil {
-				a.Rounds = append(a.Rounds, stats.Median(us[i]))
-				a.Samples = append(a.Samples, us[i]...)
-				a.Visits = append(a.Visits, len(us[i]))
-			}
+			return nil
 		}
 	}
 	return nil
+}
+
+// visit visits each arm that is in once, and returns the samples of each.
+func (r *Rounds) visit(ctx context.Context, round int, arms []*Arm) ([][]float64, error) {
+	us := make([][]float64, len(arms))
+	for place, i := range r.Order(round, len(arms)) {
+		a := arms[i]
+		if a.Out || a.Failure != nil {
+			continue
+		}
+		var err error
+		us[i], err = r.Session.Time(ctx, a.Variant, r.Launches(round, a))
+		if err != nil {
+			if a.Failure = FailureOf(err); a.Failure == nil || r.Strict || ctx.Err() != nil {
+				return nil, err
+			}
+		} else if r.Visited != nil {
+			r.Visited(round, place, a, us[i])
+		}
+	}
+	return us, nil
+}
+
+// add adds a visit in a round that counts.
+func (a *Arm) add(us []float64) {
+	if us != nil && a.Failure == nil {
+		a.Rounds = append(a.Rounds, stats.Median(us))
+		a.Samples = append(a.Samples, us...)
+		a.Visits = append(a.Visits, len(us))
+	}
 }
 
 // sense asks the device how it is, behind a round: so the state is judged as it was under load.
@@ -94,13 +104,12 @@ func (r *Rounds) sense(ctx context.Context, round int) (RoundState, error) {
 	if sensor, ok := r.Session.Device.(kernels.Sensor); ok {
 		var err error
 		state.Reading, err = sensor.Sense(ctx)
-		var f *kernels.Failure
-		if err != nil && (r.Strict || ctx.Err() != nil || !errors.As(err, &f)) {
+		f := FailureOf(err)
+		if err != nil && (f == nil || r.Strict || ctx.Err() != nil) {
 			return state, err
 		}
 		r.Session.lose(err)
-		state.Rejected = state.Reading.Unfit(MinClock)
-		if f != nil {
+		if state.Rejected = state.Reading.Unfit(MinClock); f != nil {
 			state.Rejected = "sensors: " + f.Reason
 		}
 	}

@@ -364,19 +364,8 @@ func (r *run) keep(f finished) error {
 		}
 	}
 	for i, rec := range f.recs {
-		switch {
-		case f.stream:
-		case rec.Status == record.StatusPruned:
-			r.sum.Pruned++
-		default:
-			r.sum.Measured++
-			switch rec.Status {
-			case kernels.StatusOK:
-			case kernels.StatusRefused:
-				r.sum.Refused++
-			default:
-				r.sum.Failed++
-			}
+		if !f.stream {
+			r.sum.count(rec.Status)
 		}
 		if r.o.Observe != nil {
 			e := Event{Record: rec, Done: *done, Total: r.total, Left: f.left + len(f.recs) - i - 1}
@@ -387,6 +376,22 @@ func (r *run) keep(f finished) error {
 		}
 	}
 	return nil
+}
+
+// count counts a record of a variant.
+func (s *Summary) count(status kernels.Status) {
+	if status == record.StatusPruned {
+		s.Pruned++
+		return
+	}
+	s.Measured++
+	switch status {
+	case kernels.StatusOK:
+	case kernels.StatusRefused:
+		s.Refused++
+	default:
+		s.Failed++
+	}
 }
 
 // A visitor drives one device. Several may drive one GPU, each by a process of its own.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -46,41 +47,59 @@ const mostEffect = 0.1
 // maxReject is how many rounds a cell may lose to an unfit device.
 const maxReject = 8
 
-// live runs both operands on the device and judges every cell.
-func (e *env) live(c *cli.Context, ops []string) error {
+// A liveConfig is what the flags of a live compare ask for.
+type liveConfig struct {
+	ops  []string // as written
+	refs []*ref.Ref
+	rule verdict.Rule
+	o    ab.Options // without the protocol
+	gate bool
+}
+
+// liveConfig reads the flags, as far as no device is needed for it.
+func (e *env) liveConfig(c *cli.Context, ops []string) (*liveConfig, error) {
 	rule, err := ruleOf(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if c.String("resume") != "" && c.String("out") != "" {
-		return hint.Errorf("leave out --out", "--resume keeps the run in its own file")
+		return nil, hint.Errorf("leave out --out", "--resume keeps the run in its own file")
 	}
-	if o := c.String("order"); o != ab.OrderRandom && o != ab.OrderABBA {
-		return hint.Errorf("use random or abba", "unknown --order %q", o)
+	order := c.String("order")
+	if order != ab.OrderRandom && order != ab.OrderABBA {
+		return nil, hint.Errorf("use random or abba", "unknown --order %q", order)
 	}
 	if err := checkProblems(c); err != nil {
-		return err
+		return nil, err
 	}
 	refs, err := e.parseRefs(ops...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if e.baseline != "" && refs[0].Peer() != "" {
-		return hint.Errorf("name one of our families as BASE", "--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].Text)
+		return nil, hint.Errorf("name one of our families as BASE",
+			"--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].Text)
 	}
-	devices, err := e.devicesFor(c, refs...)
+	return &liveConfig{ops: ops, refs: refs, rule: rule, gate: c.Bool("gate"),
+		o: ab.Options{Order: order, Seed: seed(c), Repeats: 2, Rejects: maxReject}}, nil
+}
+
+// live runs both operands on the device and judges every cell.
+func (e *env) live(c *cli.Context, ops []string) error {
+	cfg, err := e.liveConfig(c, ops)
 	if err != nil {
 		return err
 	}
-	dev := devices[0]
-	defer func() { dev.Close() }()
-	closeAll(devices[1:]) // arms of a round share one device
-	info := dev.Info()
-	pr, err := liveProtocol(c, info)
-	if err != nil {
+	m := &ab.Compare{Baseline: e.baseline != "", Options: cfg.o}
+	if err := e.openLive(c, cfg, m); err != nil {
 		return err
 	}
-	all, err := e.pairs(c, refs, info)
+	defer func() { m.Device.Close() }()
+	info := m.Device.Info()
+	if m.Options.Protocol, err = liveProtocol(c, info); err != nil {
+		return err
+	}
+	all, err := e.pairs(c, cfg.refs, info)
 	if err != nil {
 		return err
 	}
@@ -88,16 +107,9 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		_, err := fmt.Fprintf(e.stdout, "%s and %s have the same variants\n", ops[0], ops[1])
 		return err
 	}
-	hash, err := families.Hash(e.registry)
+	run, left, err := e.startLive(c, cfg, m, all)
 	if err != nil {
 		return err
-	}
-	run := &liveRun{Match: ab.Match{Schema: ab.Schema, Run: e.newRun(info, pr), A: ops[0], B: ops[1], Rule: rule, Kernels: hash, Among: e.only}}
-	left := all
-	if file := c.String("resume"); file != "" {
-		if run, left, err = e.resume(file, run, all); err != nil {
-			return err
-		}
 	}
 	file, err := liveFile(c, run)
 	if err != nil {
@@ -109,20 +121,60 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			cells = append(cells, peers.Cell{Problem: p.Problem, Variant: v})
 		}
 	}
-	if err := e.prepare(c, dev, cells); err != nil {
+	if err := e.prepare(c, m.Device, cells); err != nil {
 		return err
 	}
 	runs := run.Runs()
-	if err := e.testTimer(dev, runs[len(runs)-1]); err != nil {
+	if err := e.testTimer(m.Device, runs[len(runs)-1]); err != nil {
 		return err
 	}
+	return e.fight(c, cfg, m, run, file, left, all)
+}
+
+// openLive opens one device for a match: arms of a round share it.
+func (e *env) openLive(c *cli.Context, cfg *liveConfig, m *ab.Compare) error {
+	devices, err := e.devicesFor(c, cfg.refs...)
+	if err != nil {
+		return err
+	}
+	closeAll(devices[1:])
+	m.Device, m.Registry = devices[0], e.registry
+	return nil
+}
+
+// startLive starts a match, or goes on with the one of --resume, and says which pairs are left.
+func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab.Pair) (run *liveRun, left []ab.Pair, err error) {
+	hash, err := families.Hash(e.registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	fresh := &liveRun{Match: ab.Match{Schema: ab.Schema, Run: e.newRun(m.Device.Info(), m.Options.Protocol),
+		A: cfg.ops[0], B: cfg.ops[1], Rule: cfg.rule, Kernels: hash, Among: e.only}}
+	path := c.String("resume")
+	if path == "" {
+		return fresh, all, nil
+	}
+	if run, err = readLive(path); err != nil {
+		return nil, nil, err
+	}
+	if left, err = run.Resume(&fresh.Match, all); err != nil {
+		return nil, nil, hint.Errorf(hint.Of(err), "%s is of %w", path, err)
+	}
+	if run.Run.Device.UUID != fresh.Run.Device.UUID {
+		e.notef("%s is of another card of this model", path)
+	}
+	e.notef("%d of %s are there already", len(all)-len(left), count(len(all), "cell"))
+	return run, left, nil
+}
+
+// fight fights what is left of a match, keeps it in its file and shows it.
+func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun, file durable.Place, left, all []ab.Pair) error {
 	done, start := 0, time.Now()
-	m := &ab.Compare{Registry: e.registry, Device: dev, Baseline: e.baseline != "", Choose: e.chooser(dev, pr),
-		Options: ab.Options{Protocol: pr, Order: c.String("order"), Seed: seed(c), Repeats: 2, Rejects: maxReject}}
+	m.Choose = e.chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {
 		done++
-		e.notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, rule))
-		run.Peers = e.tableNotes(refs, info, run.families())
+		e.notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
+		run.Peers = e.tableNotes(cfg.refs, run.Run.Device, run.families())
 		if err := run.write(file); err != nil { // nothing that is measured is lost
 			return err
 		}
@@ -134,8 +186,8 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		return broken
 	}
 	again := ""
-	if c.Bool("gate") && broken == nil {
-		if dev, broken = e.confirm(c, refs, run, m); broken != nil {
+	if cfg.gate && broken == nil {
+		if broken = e.confirm(c, cfg, m, run); broken != nil {
 			again = ", but not all of the slower ones again"
 		}
 	}
@@ -158,26 +210,8 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err := cmp.Or(lost, broken, e.showLive(c, run)); err != nil {
 		return err
 	}
-	sides[1].Label = ops[1]
-	return run.outcome(c.Bool("gate"), e.atLeast(c, sides[1]), c.Bool("strict"))
-}
-
-// resume reads a live compare that ended early, which goes on with a fresh run, and says what is left
-// of the pairs.
-func (e *env) resume(path string, fresh *liveRun, all []ab.Pair) (*liveRun, []ab.Pair, error) {
-	run, err := readLive(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	left, err := run.Resume(&fresh.Match, all)
-	if err != nil {
-		return nil, nil, hint.Errorf(hint.Of(err), "%s is of %w", path, err)
-	}
-	if run.Run.Device.UUID != fresh.Run.Device.UUID {
-		e.notef("%s is of another card of this model", path)
-	}
-	e.notef("%d of %s are there already", len(all)-len(left), count(len(all), "cell"))
-	return run, left, nil
+	sides[1].Label = cfg.ops[1]
+	return run.outcome(cfg.gate, e.atLeast(c, sides[1]), c.Bool("strict"))
 }
 
 // families are those of both arms, some more than once.
@@ -274,18 +308,10 @@ func (e *env) pairs(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo) ([
 		}
 		b := ab.Pair{Problem: p}
 		have := true
-		for i := range b.Of {
-			vs, err := e.variants(refs[i], p, info)
-			if len(vs) == 0 {
-				have = false
-				if err == nil {
-					err = fmt.Errorf("%s has no variant", refs[i].Text)
-				} else if family, _, _ := strings.Cut(refs[i].Text, "@"); !strings.HasPrefix(err.Error(), family) {
-					err = fmt.Errorf("%s: %w", refs[i].Text, err)
-				}
-				missing = append(missing, fmt.Errorf("%s: %w", p, err))
+		for i, r := range refs {
+			if b.Of[i], err = e.armVariants(r, p, info); err != nil {
+				have, missing = false, append(missing, err)
 			}
-			b.Of[i] = vs
 		}
 		switch {
 		case have && c.Bool("changed") && e.baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
@@ -306,6 +332,21 @@ func (e *env) pairs(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo) ([
 	return pairs, nil
 }
 
+// armVariants are the variants of an operand for a problem, or the error why there are none.
+func (e *env) armVariants(r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
+	vs, err := e.variants(r, p, info)
+	if len(vs) > 0 {
+		return vs, nil
+	}
+	if err == nil {
+		return nil, fmt.Errorf("%s: %s has no variant", p, r.Text)
+	}
+	if family, _, _ := strings.Cut(r.Text, "@"); !strings.HasPrefix(err.Error(), family) {
+		err = fmt.Errorf("%s: %w", r.Text, err)
+	}
+	return nil, fmt.Errorf("%s: %w", p, err)
+}
+
 func duelLine(r *ab.Result, rule verdict.Rule) string {
 	if r.Status != kernels.StatusOK {
 		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
@@ -314,47 +355,39 @@ func duelLine(r *ab.Result, rule verdict.Rule) string {
 	return fmt.Sprintf("%s, %s in %d rounds", j.Verdict, j.Speedup(), j.Rounds)
 }
 
-// confirm compares the cells again that the gate would fail, on a device opened anew, which it returns.
-func (e *env) confirm(c *cli.Context, refs []*ref.Ref, run *liveRun, m *ab.Compare) (kernels.Device, error) {
+// confirm compares the cells again that the gate would fail, on a device opened anew.
+func (e *env) confirm(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun) error {
 	slower := run.Slower()
 	if len(slower) == 0 {
-		return m.Device, nil
+		return nil
 	}
 	e.notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
 	m.Device.Close()
-	devices, err := e.devicesFor(c, refs...)
-	if err != nil {
-		return m.Device, err
+	if err := e.openLive(c, cfg, m); err != nil {
+		return err
 	}
-	closeAll(devices[1:])
-	m.Device, m.Registry = devices[0], e.registry
 	var cells []peers.Cell
 	for _, d := range slower {
-		cells = append(cells, peers.Cell{Problem: d.Problem, Variant: d.A}, peers.Cell{Problem: d.Problem, Variant: d.B})
+		for _, v := range []kernels.Variant{d.A, d.B} {
+			cells = append(cells, peers.Cell{Problem: d.Problem, Variant: v})
+		}
 	}
 	if err := e.prepare(c, m.Device, cells); err != nil {
-		return m.Device, err
+		return err
 	}
-	return m.Device, m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.notef("%s: %s", s.Problem, s) })
+	return m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.notef("%s: %s", s.Problem, s) })
 }
 
 // outcome is the exit code: wrong answers first, then an unfit machine, then
 // what the gate, --at-least (low) and --strict ask for.
 func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 	tally := map[kernels.Status]int{}
-	failed := 0
-	seen := func(s kernels.Status) {
-		tally[s]++
-		if s != kernels.StatusOK && s != kernels.StatusWrong && s != kernels.StatusUnfit {
-			failed++
-		}
-	}
 	for _, d := range r.Duels {
-		seen(d.Status)
+		tally[d.Status]++
 	}
 	confirmed, unclear := 0, r.Summary.Inconclusive
 	for _, g := range r.Gate {
-		seen(cmp.Or(g.Status, kernels.StatusOK)) // of other inputs, on which a kernel may be wrong that was right before
+		tally[cmp.Or(g.Status, kernels.StatusOK)]++ // of other inputs, on which a kernel may be wrong that was right before
 		switch {
 		case g.Confirmed:
 			confirmed++
@@ -362,6 +395,7 @@ func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 			unclear++
 		}
 	}
+	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - tally[kernels.StatusWrong] - tally[kernels.StatusUnfit]
 	switch {
 	case tally[kernels.StatusWrong] > 0:
 		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", count(tally[kernels.StatusWrong], "cell"))}

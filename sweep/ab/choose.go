@@ -48,44 +48,9 @@ func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Va
 	for i, v := range vs {
 		arms[i] = &sweep.Arm{Variant: v}
 	}
-	_, peers := kernels.PeerName(vs[0].Family)
-	r := &sweep.Rounds{Session: s, Rejects: rejects}
-	r.Launches = func(round int, a *sweep.Arm) int {
-		if c.Visiting != nil {
-			c.Visiting(a)
-		}
-		if round == 0 {
-			return firstLook
-		}
-		return secondLook
-	}
-	r.Order = func(round, n int) []int { // as given, then the fastest first, then the other way around
-		order := make([]int, n)
-		for i := range order {
-			order[i] = i
-		}
-		if round > 0 {
-			slices.SortStableFunc(order, func(i, j int) int { return faster(arms[i], arms[j]) })
-		}
-		if round > 1 {
-			slices.Reverse(order)
-		}
-		return order
-	}
-	r.More = func(rounds int) bool {
-		if rounds == 0 || !peers {
-			return rounds == 0
-		}
-		best := slices.MinFunc(arms, faster)
-		near := 0
-		for _, a := range arms {
-			a.Out = a.Out || len(a.Samples) > 0 && stats.Median(a.Samples) > farBehind*stats.Median(best.Samples)
-			if !a.Out && a.Failure == nil {
-				near++
-			}
-		}
-		return rounds < looks && near > 1
-	}
+	r := &sweep.Rounds{Session: s, Rejects: rejects, Launches: c.launches,
+		Order: func(round, _ int) []int { return order(arms, round) },
+		More:  func(rounds int) bool { return rounds == 0 || more(arms, rounds) }}
 	if err := r.Run(ctx, arms); err != nil {
 		return kernels.Variant{}, nil, err
 	}
@@ -94,6 +59,48 @@ func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Va
 		return vs[0], arms, nil
 	}
 	return arms[0].Variant, arms, nil
+}
+
+func (c *Chooser) launches(round int, a *sweep.Arm) int {
+	if c.Visiting != nil {
+		c.Visiting(a)
+	}
+	if round == 0 {
+		return firstLook
+	}
+	return secondLook
+}
+
+// order is that of the arms in a round: as given, then the fastest first, then the other way around.
+func order(arms []*sweep.Arm, round int) []int {
+	order := make([]int, len(arms))
+	for i := range order {
+		order[i] = i
+	}
+	if round > 0 {
+		slices.SortStableFunc(order, func(i, j int) int { return faster(arms[i], arms[j]) })
+	}
+	if round > 1 {
+		slices.Reverse(order)
+	}
+	return order
+}
+
+// more leaves out the peers that are far behind, and says whether the others need another round.
+func more(arms []*sweep.Arm, rounds int) bool {
+	if _, peers := kernels.PeerName(arms[0].Variant.Family); !peers {
+		return false
+	}
+	best := slices.MinFunc(arms, faster)
+	near := 0
+	for _, a := range arms {
+		if a.Failure == nil && !a.Out {
+			if a.Out = stats.Median(a.Samples) > farBehind*stats.Median(best.Samples); !a.Out {
+				near++
+			}
+		}
+	}
+	return rounds < looks && near > 1
 }
 
 // faster orders arms by their medians, those that failed last.

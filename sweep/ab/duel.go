@@ -146,15 +146,21 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 		return f
 	}
 	r.StreamUS = stats.Median(arms[3].Rounds)
+	err := r.stages(ctx, s)
+	if sweep.FailureOf(err) != nil && ctx.Err() == nil {
+		return nil // the rounds stand without them
+	}
+	return err
+}
+
+// stages times each launch of A and of B.
+func (r *Result) stages(ctx context.Context, s *sweep.Session) error {
 	for _, x := range []struct {
 		variant kernels.Variant
 		stages  *[]record.Stage
 	}{{r.A, &r.StagesA}, {r.B, &r.StagesB}} {
 		stages, err := s.Stages(ctx, x.variant, true)
 		if err != nil {
-			if sweep.FailureOf(err) != nil && ctx.Err() == nil {
-				return nil // the rounds stand without them
-			}
 			return err
 		}
 		*x.stages, r.StagesBy = stages.Of, stages.By
