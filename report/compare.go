@@ -369,7 +369,7 @@ func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
 
 func newRow(p kernels.Problem, a, b Cell) Row {
 	r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(a.Bytes, b.Bytes, p.Bytes())}
-	r.A, r.B = value(a, r.Bytes), value(b, r.Bytes)
+	r.A, r.B = ValueOf(a, r.Bytes), ValueOf(b, r.Bytes)
 	if r.A.US == 0 || r.B.US == 0 {
 		return r
 	}
@@ -434,31 +434,8 @@ func widen(v []float32) []float64 {
 	return w
 }
 
-// unlike says how the two sides were not measured alike.
-func unlike(a, b Side) []string {
-	words := func(s Side, of func(Cell) string) []string {
-		seen := map[string]bool{}
-		for _, c := range s.Cells {
-			if w := of(c); w != "" {
-				seen[w] = true
-			}
-		}
-		return slices.Sorted(maps.Keys(seen))
-	}
-	var notes []string
-	for _, what := range []struct {
-		name string
-		of   func(Cell) string
-	}{{"devices", func(c Cell) string { return c.Device }}, {"protocols", func(c Cell) string { return c.Protocol }}} {
-		x, y := words(a, what.of), words(b, what.of)
-		if len(x) > 0 && len(y) > 0 && !slices.Equal(x, y) {
-			notes = append(notes, fmt.Sprintf("the %s differ, so the code is not all that does: %s of A, %s of B.", what.name, strings.Join(x, ", "), strings.Join(y, ", ")))
-		}
-	}
-	return notes
-}
-
-func value(c Cell, bytes int64) Value {
+// ValueOf is what a table has of a cell whose problem has so many compulsory bytes.
+func ValueOf(c Cell, bytes int64) Value {
 	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Base: c.Base, Status: c.Status, Reason: c.Reason}
 	if c.Status != kernels.StatusOK || !(c.MedianUS > 0) || math.IsInf(c.MedianUS, 0) {
 		return v

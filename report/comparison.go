@@ -15,78 +15,156 @@ import (
 // sides come to the stream, the geometric means and the notes; csv has one line per row and per one-sided problem;
 // json is the Comparison.
 func Render(w io.Writer, c *Comparison, format string) error {
+	tables := []*Table{c.Table(), StreamTable(c.Stream), meanTable(c)}
+	if len(c.Stream) == 0 {
+		tables = slices.Delete(tables, 1, 2)
+	}
+	if len(c.Rows) == 0 && format != FormatCSV {
+		tables = tables[1:]
+	}
+	return render(w, c, format, tables...)
+}
+
+// render writes what several tables show: all of them to people, the first as csv, and all of value as json.
+func render(w io.Writer, value any, format string, tables ...*Table) error {
 	if err := CheckFormat(format); err != nil {
 		return err
 	}
-	if format == FormatJSON {
-		return writeJSON(w, c)
+	switch format {
+	case FormatJSON:
+		return writeJSON(w, value)
+	case FormatCSV:
+		tables = tables[:1]
 	}
-	rows := c.Table()
-	if format == FormatCSV {
-		return RenderTable(w, rows, format)
-	}
-	if len(c.Rows) > 0 {
-		if err := RenderTable(w, rows, format); err != nil {
-			return err
+	for i, t := range tables {
+		if i > 0 {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
 		}
-		if _, err := io.WriteString(w, "\n"); err != nil {
-			return err
-		}
-	}
-	if len(c.Stream) > 0 {
-		if err := RenderTable(w, StreamTable(c.Stream), format); err != nil {
-			return err
-		}
-		if _, err := io.WriteString(w, "\n"); err != nil {
+		if err := RenderTable(w, t, format); err != nil {
 			return err
 		}
 	}
-	return RenderTable(w, meanTable(c), format)
-}
-
-// Table is a row for each problem.
-func (c *Comparison) Table() *Table {
-	t := rowTable(c)
-	t.Data = csvTable(c)
-	return t
+	return nil
 }
 
 // kindGroup groups rows by their first two columns, the kind and the dtype.
 var kindGroup = &Group{Of: func(row []string) (string, string) { return row[0] + " " + row[1], row[0] }, Hide: []string{"kind", "dtype"}}
 
-// rowTable keeps to some 90 columns: the variants are in csv and json.
-func rowTable(c *Comparison) *Table {
-	t := &Table{
-		Title:  fmt.Sprintf("A = %s, B = %s\n%s;\n%%stream is the time of a copy of those bytes in the same run over the kernel's time.", c.A, c.B, BytesRule),
-		Header: []string{"kind", "dtype", "M", "N", "A us", "B us", "A GB/s", "B GB/s", "A %stream", "B %stream", "speedup", "verdict"},
-		Align:  []Align{Left, Left, Right, Right, Right, Right, Right, Right, Right, Right, Right, Left},
-		Drop:   []string{"A GB/s,B GB/s", "A %stream"},
-		Group:  kindGroup,
-	}
-	for _, line := range c.Timer {
-		t.Title += "\n" + line
-	}
-	for _, r := range c.Rows {
-		us := func(v Value) string {
-			if v.US == 0 {
-				return string(v.Status)
-			}
-			return Micros(v.US)
+// Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has the
+// one-sided problems too.
+func (c *Comparison) Table() *Table {
+	title := fmt.Sprintf("A = %s, B = %s\n%s;\n%%stream is the time of a copy of those bytes in the same run over the kernel's time.", c.A, c.B, BytesRule)
+	rows := slices.Clone(c.Rows)
+	for _, o := range c.OneSided {
+		r := Row{Problem: o.Problem, Kind: o.Kind, Bytes: o.Problem.Bytes(), A: Value{Status: o.Status, Reason: o.Reason}, B: Value{Status: "missing"}}
+		if o.Side == "B" {
+			r.A, r.B = r.B, r.A
 		}
-		speedup := ""
-		switch p := r.Paired; {
-		case p != nil:
-			speedup = ratioIn(p.Speedup, p.Lo, p.Hi)
-		case r.Speedup > 0 && r.Mark != Equal:
-			speedup = Ratio(r.Speedup)
-		}
-		t.Rows = append(t.Rows, []string{
-			r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10),
-			us(r.A), us(r.B), Whole(r.A.GBps), Whole(r.B.GBps), tenth(r.A.StreamPercent), tenth(r.B.StreamPercent),
-			speedup, r.Verdict(),
-		})
+		rows = append(rows, r)
 	}
+	t := NewTable(strings.Join(append([]string{title}, c.Timer...), "\n"), c.Rows, c.columns())
+	t.Data = NewTable("", rows, c.columns()).Data
+	t.Drop, t.Group = []string{"A GB/s,B GB/s", "A %stream"}, kindGroup
 	return t
+}
+
+func (c *Comparison) columns() []Column[Row] {
+	list := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes }, "", "kind", "dtype", "M", "N")
+	add := func(head, name string, value func(Row) any, text func(Row) string) {
+		list = append(list, Column[Row]{Head: head, Name: name, Value: value, Text: text})
+	}
+	both := func(groups ...string) {
+		for _, names := range groups {
+			list = append(list, ValueColumns(func(r Row) Value { return r.A }, "A", "a_", strings.Fields(names)...)...)
+			list = append(list, ValueColumns(func(r Row) Value { return r.B }, "B", "b_", strings.Fields(names)...)...)
+		}
+	}
+	rounds := func(name string, value func(*Paired) any) {
+		add("", name, func(r Row) any { return ifAny(r.Paired, value) }, nil)
+	}
+	add("", "a", func(Row) any { return c.A }, nil)
+	add("", "b", func(Row) any { return c.B }, nil)
+	both("variant", "status", "us lo_us hi_us", "gbps", "stream_percent")
+	add("speedup", "speedup", func(r Row) any { return Known(r.Speedup) }, Row.speedup)
+	add("", "mark", func(r Row) any { return r.Mark }, nil)
+	add("", "p", func(r Row) any { return ifAny(r.Test, func(j *verdict.Judged) any { return Known(j.P) }) }, nil)
+	add("", "reason", func(r Row) any { return r.reason() }, nil)
+	both("phase", "configs")
+	rounds("speedup_lo", func(p *Paired) any { return Known(p.Lo) })
+	rounds("speedup_hi", func(p *Paired) any { return Known(p.Hi) })
+	rounds("rounds", func(p *Paired) any { return p.Rounds })
+	add("verdict", "verdict", func(r Row) any { return r.Verdict() }, nil)
+	return list
+}
+
+// valueColumns are those of a side; before their names stand those of the side.
+var valueColumns = []Column[Value]{
+	{Name: "variant", Value: Value.variant},
+	{Name: "status", Value: func(v Value) any { return v.Status }},
+	{Name: "us", Head: " us", Value: func(v Value) any { return Known(v.US) }, Text: Value.us},
+	{Name: "lo_us", Value: func(v Value) any { return Known(v.LoUS) }},
+	{Name: "hi_us", Value: func(v Value) any { return Known(v.HiUS) }},
+	{Name: "gbps", Head: " GB/s", Value: func(v Value) any { return Known(v.GBps) }, Text: func(v Value) string { return Whole(v.GBps) }},
+	{Name: "stream_percent", Head: " %stream", Value: func(v Value) any { return Known(v.StreamPercent) }, Format: "%.1f"},
+	{Name: "phase", Value: func(v Value) any { return v.Phase }},
+	{Name: "configs", Value: func(v Value) any { return Known(v.Configs) }},
+	{Name: "reason", Value: func(v Value) any { return v.Reason }},
+}
+
+// ValueColumns are columns of a side by their names in csv. Before the names of all stands prefix, before the
+// heads letter; without a letter they are not for people.
+func ValueColumns[R any](of func(R) Value, letter, prefix string, names ...string) (list []Column[R]) {
+	for _, name := range names {
+		v := valueColumns[slices.IndexFunc(valueColumns, func(c Column[Value]) bool { return c.Name == name })]
+		c := Column[R]{Name: prefix + name, Value: func(r R) any { return v.Value(of(r)) }}
+		if v.Head != "" && letter != "" {
+			c.Head, c.Format = letter+v.Head, v.Format
+			if v.Text != nil {
+				c.Text = func(r R) string { return v.Text(of(r)) }
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// variant is the side's in csv, nil where it has none.
+func (v Value) variant() any {
+	if v.Family == "" {
+		return nil
+	}
+	return v.Family + "@" + v.Config.String()
+}
+
+// us is the side's time for people, or why there is none.
+func (v Value) us() string {
+	if v.US == 0 {
+		return string(v.Status)
+	}
+	return Micros(v.US)
+}
+
+// speedup is the row's for people: that of the rounds with its interval, where there are such.
+func (r Row) speedup() string {
+	switch p := r.Paired; {
+	case p != nil:
+		return ratioIn(p.Speedup, p.Lo, p.Hi)
+	case r.Speedup > 0 && r.Mark != Equal:
+		return Ratio(r.Speedup)
+	}
+	return ""
+}
+
+func (r Row) reason() string {
+	switch {
+	case r.Paired != nil:
+		return r.Paired.Reason
+	case r.A.Reason != "" && r.B.Reason != "":
+		return r.A.Reason + "; " + r.B.Reason
+	}
+	return r.A.Reason + r.B.Reason
 }
 
 // ratioIn is a ratio with its interval, if there is one.
@@ -97,32 +175,29 @@ func ratioIn(x, lo, hi float64) string {
 	return fmt.Sprintf("%.3fx (%.3f-%.3f)", x, lo, hi)
 }
 
-// most rows of a list below a table; the rest is counted.
-const most = 20
-
 func meanTable(c *Comparison) *Table {
-	t := &Table{
-		Header: []string{"geometric mean", "problems", "speedup", "faster", "same", "slower", "inconclusive"},
-		Align:  []Align{Left, Right, Right, Right, Right, Right, Right},
+	columns := []Column[Mean]{{Head: "geometric mean", Value: func(m Mean) any { return m.kind() }},
+		{Head: "problems", Value: func(m Mean) any { return m.N }},
+		{Head: "speedup", Value: func(m Mean) any { return m.Speedup }, Text: func(m Mean) string {
+			if m.N == 0 {
+				return ""
+			}
+			return ratioIn(m.Speedup, m.Lo, m.Hi)
+		}},
+		{Head: "faster", Value: func(m Mean) any { return m.Faster }},
+		{Head: "same", Value: func(m Mean) any { return m.Same }},
+		{Head: "slower", Value: func(m Mean) any { return m.Slower }},
+		{Head: "inconclusive", Value: func(m Mean) any { return m.Unclear }},
+		{Head: "equal", Value: func(m Mean) any { return m.Equal }}}
+	if c.All.Equal == 0 {
+		columns = columns[:7]
 	}
-	if c.All.Equal > 0 {
-		t.Header, t.Align = append(t.Header, "equal"), append(t.Align, Right)
-	}
-	add := func(kind string, m Mean) {
-		speedup := ""
-		if m.N > 0 {
-			speedup = ratioIn(m.Speedup, m.Lo, m.Hi)
-		}
-		t.Rows = append(t.Rows, []string{kind, strconv.Itoa(m.N), speedup, strconv.Itoa(m.Faster), strconv.Itoa(m.Same), strconv.Itoa(m.Slower), strconv.Itoa(m.Unclear), strconv.Itoa(m.Equal)}[:len(t.Header)])
-	}
-	for _, m := range c.Kinds {
-		add(m.Kind, m)
-	}
-	add("all", c.All)
+	t := NewTable("", append(slices.Clone(c.Kinds), c.All), columns)
 	note := func(format string, args ...any) {
 		t.Notes = append(t.Notes, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
 	}
 	pairs, unpaired, alone, few := 0, 0, 0, 0
+	var failed, single []string
 	for _, r := range c.Rows {
 		switch {
 		case r.alone:
@@ -135,6 +210,14 @@ func meanTable(c *Comparison) *Table {
 		case r.Speedup > 0:
 			unpaired++
 		}
+		for i, v := range []Value{r.A, r.B} {
+			if v.US == 0 {
+				failed = append(failed, v.failure(r.Problem, letter(i))+".")
+			}
+		}
+	}
+	for _, o := range c.OneSided {
+		single = append(single, fmt.Sprintf("%s of %s: %s.", name(o.Problem), o.Side, strings.TrimSuffix(o.Reason, ".")))
 	}
 	note("speedup is A's time over B's; FASTER and SLOWER are about B.")
 	if pairs > 0 {
@@ -152,121 +235,56 @@ func meanTable(c *Comparison) *Table {
 	if c.All.Lo > 0 {
 		note("means have an interval at 95%% over other such shapes (%d here), all cells of a shape together.", c.All.Shapes)
 	}
-	if unpaired == 0 {
-		return notes(t, c, note)
+	if unpaired > 0 {
+		note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
+		note("of two runs from %g %%, medians alone from %g %% if their intervals are apart; where the stream moved, from twice that.", 100*verdict.Default().Unpaired, 100*c.TieBand)
+		note("SAME needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
 	}
-	note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
-	note("of two runs from %g %%, medians alone from %g %% if their intervals are apart; where the stream moved, from twice that.", 100*verdict.Default().Unpaired, 100*c.TieBand)
-	note("SAME needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
-	return notes(t, c, note)
-}
-
-// notes adds what stands below a table of means in any case.
-func notes(t *Table, c *Comparison, note func(string, ...any)) *Table {
 	for _, n := range c.Notes {
 		note("%s", n)
 	}
 	if w := c.Worst; w != nil {
 		note("worst: %s at %s.", name(w.Problem), Ratio(w.Speedup))
 	}
-	var failed []string
-	for _, r := range c.Rows {
-		for _, s := range []struct {
-			side string
-			v    Value
-		}{{"A", r.A}, {"B", r.B}} {
-			if s.v.US == 0 {
-				failed = append(failed, fmt.Sprintf("%s of %s is %s: %s.", name(r.Problem), s.side, s.v.Status, strings.TrimSuffix(s.v.Reason, ".")))
-			}
-		}
-	}
 	if c.All.Without > 0 {
 		note("%s out of the means, as a side failed:", count(c.All.Without, "problem is", "problems are"))
-		list(t, failed)
+		t.Notes = append(t.Notes, listed(failed)...)
 	}
 	if n := len(c.OneSided); n > 0 {
 		note("%s on one side only, so the sets differ:", count(n, "problem is", "problems are"))
-		var lines []string
-		for _, o := range c.OneSided {
-			lines = append(lines, fmt.Sprintf("%s of %s: %s.", name(o.Problem), o.Side, strings.TrimSuffix(o.Reason, ".")))
-		}
-		list(t, lines)
+		t.Notes = append(t.Notes, listed(single)...)
 	}
 	return t
 }
 
-func list(t *Table, lines []string) {
+// kind is the mean's name in its table.
+func (m Mean) kind() string {
+	if m.Kind == "" {
+		return "all"
+	}
+	return m.Kind
+}
+
+// failure says why a side has no time.
+func (v Value) failure(p kernels.Problem, side string) string {
+	return fmt.Sprintf("%s of %s is %s: %s", name(p), side, v.Status, strings.TrimSuffix(v.Reason, "."))
+}
+
+// listed are lines below another note. After twenty the rest is counted.
+func listed(lines []string) (notes []string) {
+	const most = 20
 	for i, l := range lines {
 		if i == most {
-			t.Notes = append(t.Notes, fmt.Sprintf("  and %d more; --format csv has all", len(lines)-most))
-			return
+			return append(notes, fmt.Sprintf("  and %d more; --format csv has all", len(lines)-most))
 		}
-		t.Notes = append(t.Notes, "  "+strings.Join(strings.Fields(l), " "))
+		notes = append(notes, "  "+strings.Join(strings.Fields(l), " "))
 	}
+	return notes
 }
 
 func count(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-// ProblemHeader are the columns of ProblemCells.
-func ProblemHeader() []string { return []string{"problem", "kind", "dtype", "m", "n", "bytes"} }
-
-// ProblemCells is a problem as csv has it, with its compulsory traffic.
-func ProblemCells(p kernels.Problem, bytes int64) []string {
-	return []string{p.String(), kind(p), dtypes(p), strconv.FormatInt(p.M, 10), strconv.FormatInt(p.N, 10), strconv.FormatInt(bytes, 10)}
-}
-
-func csvTable(c *Comparison) *Table {
-	t := &Table{Header: append(ProblemHeader(), "a", "b", "a_variant", "b_variant", "a_status", "b_status",
-		"a_us", "a_lo_us", "a_hi_us", "b_us", "b_lo_us", "b_hi_us", "a_gbps", "b_gbps", "a_stream_percent", "b_stream_percent",
-		"speedup", "mark", "p", "reason", "a_phase", "b_phase", "a_configs", "b_configs", "speedup_lo", "speedup_hi", "rounds", "verdict")}
-	configs := func(v Value) string {
-		if v.Configs == 0 {
-			return ""
-		}
-		return strconv.Itoa(v.Configs)
-	}
-	p := func(r Row) string {
-		if r.Test == nil {
-			return ""
-		}
-		return number(r.Test.P)
-	}
-	variant := func(v Value) string { return v.Family + "@" + v.Config.String() }
-	for _, r := range c.Rows {
-		reason := r.A.Reason
-		if r.B.Reason != "" {
-			reason = strings.TrimPrefix(reason+"; "+r.B.Reason, "; ")
-		}
-		if r.Paired != nil {
-			reason = r.Paired.Reason
-		}
-		t.Rows = append(t.Rows, append(ProblemCells(r.Problem, r.Bytes), c.A, c.B,
-			variant(r.A), variant(r.B), string(r.A.Status), string(r.B.Status),
-			number(r.A.US), number(r.A.LoUS), number(r.A.HiUS), number(r.B.US), number(r.B.LoUS), number(r.B.HiUS),
-			number(r.A.GBps), number(r.B.GBps), number(r.A.StreamPercent), number(r.B.StreamPercent),
-			number(r.Speedup), string(r.Mark), p(r), reason, r.A.Phase, r.B.Phase, configs(r.A), configs(r.B)))
-		last := &t.Rows[len(t.Rows)-1]
-		if p := r.Paired; p != nil {
-			*last = append(*last, number(p.Lo), number(p.Hi), strconv.Itoa(p.Rounds))
-		} else {
-			*last = append(*last, "", "", "")
-		}
-		*last = append(*last, r.Verdict())
-	}
-	for _, o := range c.OneSided {
-		row := append(ProblemCells(o.Problem, o.Problem.Bytes()), c.A, c.B, "", "", "", "")
-		row[10], row[11] = string(o.Status), "missing"
-		if o.Side == "B" {
-			row[10], row[11] = row[11], row[10]
-		}
-		row = append(row, make([]string, len(t.Header)-len(row))...)
-		row[slices.Index(t.Header, "reason")] = o.Reason
-		t.Rows = append(t.Rows, row)
-	}
-	return t
+	return strconv.Itoa(n) + " " + many
 }

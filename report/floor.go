@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,23 +24,57 @@ func Timer(runs ...*record.Run) []string {
 }
 
 // timer is Timer of the runs of sides, which are named by letters where their floors differ.
-func timer(sides ...Side) []string {
-	var floors, lines []string
-	for i, s := range sides {
-		text := strings.Join(words(floorText, s), " and ")
-		if text != "" && len(sides) > 1 {
-			text = letter(i) + " " + text
-		}
-		floors = append(floors, text)
-	}
-	if one := words(floorText, sides...); len(one) == 1 {
-		floors = one
-	}
-	floors = slices.DeleteFunc(floors, func(s string) bool { return s == "" })
-	if len(floors) > 0 {
-		lines = append(lines, "floor (an empty launch): "+strings.Join(floors, ", "))
+func timer(sides ...Side) (lines []string) {
+	if floors, _ := perSide(floorText, "%[2]s %[1]s", sides...); floors != "" {
+		lines = append(lines, "floor (an empty launch): "+floors)
 	}
 	return append(lines, words(func(c Cell) string { return c.Failed }, sides...)...)
+}
+
+// unlike says how sides were not measured alike.
+func unlike(sides ...Side) (notes []string) {
+	for _, what := range []struct {
+		name string
+		of   func(Cell) string
+	}{{"devices", func(c Cell) string { return c.Device }}, {"protocols", func(c Cell) string { return c.Protocol }}} {
+		if text, same := perSide(what.of, "%s of %s", sides...); !same {
+			notes = append(notes, fmt.Sprintf("the %s differ, so the code is not all that does: %s.", what.name, text))
+		}
+	}
+	return notes
+}
+
+// perSide are the answers of the sides that have any: one for all, or that of each in a format with its letter.
+func perSide(of func(Cell) string, format string, sides ...Side) (text string, same bool) {
+	var list []string
+	same = true
+	first := ""
+	for i, s := range sides {
+		if w := strings.Join(words(of, s), ", "); w != "" {
+			if first == "" {
+				first = w
+			}
+			same = same && w == first
+			list = append(list, fmt.Sprintf(format, w, letter(i)))
+		}
+	}
+	if same {
+		return first, true
+	}
+	return strings.Join(list, ", "), false
+}
+
+// words are the different answers of cells, sorted, but for the empty one.
+func words(of func(Cell) string, sides ...Side) []string {
+	seen := map[string]bool{}
+	for _, s := range sides {
+		for _, c := range s.Cells {
+			if w := of(c); w != "" {
+				seen[w] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 func floorText(c Cell) string {

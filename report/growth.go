@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"normbench/internal/picture"
@@ -45,11 +43,9 @@ type Told struct {
 // Compared is what a recorded comparison says of each problem of two arms.
 func Compared(a, b Side) map[kernels.Problem]Told {
 	c := Compare(a, b)
-	t := rowTable(c)
-	speedup, verdict := slices.Index(t.Header, "speedup"), slices.Index(t.Header, "verdict")
 	told := map[kernels.Problem]Told{}
-	for i, r := range c.Rows {
-		told[r.Problem] = Told{t.Rows[i][speedup], t.Rows[i][verdict]}
+	for _, r := range c.Rows {
+		told[r.Problem] = Told{r.speedup(), r.Verdict()}
 	}
 	return told
 }
@@ -88,56 +84,29 @@ func Grow(over *Axis, arms ...Side) *Growth {
 				row.Arms = append(row.Arms, Value{})
 				continue
 			}
-			row.Arms = append(row.Arms, value(c, cmp.Or(c.Bytes, p.Bytes())))
+			row.Arms = append(row.Arms, ValueOf(c, cmp.Or(c.Bytes, p.Bytes())))
 			if c.Status != kernels.StatusOK {
-				failed = append(failed, fmt.Sprintf("%s of %s is %s: %s", name(p), letter(i), c.Status, strings.TrimSuffix(c.Reason, ".")))
+				failed = append(failed, row.Arms[i].failure(p, letter(i)))
 			}
 		}
 		g.Rows = append(g.Rows, row)
 	}
 	g.Stream = StreamScores(lettered...)
 	g.Timer = timer(arms...)
-	for _, what := range []struct {
-		name string
-		of   func(Cell) string
-	}{{"devices", func(c Cell) string { return c.Device }}, {"protocols", func(c Cell) string { return c.Protocol }}} {
-		if w := words(what.of, arms...); len(w) > 1 {
-			g.Notes = append(g.Notes, fmt.Sprintf("several %s, so the code is not all that differs: %s", what.name, strings.Join(w, ", ")))
-		}
-	}
+	g.Notes = unlike(arms...)
 	for _, s := range g.Stream {
 		if s.Kind != "" && s.N < s.Of {
 			g.Notes = append(g.Notes, fmt.Sprintf("%s has its time and the stream's for %d of %s of %s", s.Side, s.N, count(s.Of, "problem", "problems"), s.Kind))
 		}
 	}
 	if len(failed) > 0 {
-		g.Notes = append(g.Notes, count(len(failed), "measurement", "measurements")+" failed:")
-		for i, f := range failed {
-			if i == most {
-				g.Notes = append(g.Notes, fmt.Sprintf("  and %d more; --format csv has all", len(failed)-most))
-				break
-			}
-			g.Notes = append(g.Notes, "  "+f)
-		}
+		g.Notes = append(append(g.Notes, count(len(failed), "measurement", "measurements")+" failed:"), listed(failed)...)
 	}
 	return g
 }
 
 // letter names an arm in tables.
 func letter(i int) string { return string(rune('A' + i)) }
-
-// words are the different answers of cells, sorted, but for the empty one.
-func words(of func(Cell) string, sides ...Side) []string {
-	seen := map[string]bool{}
-	for _, s := range sides {
-		for _, c := range s.Cells {
-			if w := of(c); w != "" {
-				seen[w] = true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
-}
 
 // legend says which arm is which: "A = base, B = fastest".
 func (g *Growth) legend() string {
@@ -154,72 +123,51 @@ func (g *Growth) Tables() (scores, rows *Table) {
 	scores = StreamTable(g.Stream)
 	scores.Title = strings.Join(append([]string{g.legend()}, g.Timer...), "\n")
 	scores.Notes = g.Notes
-	rows = &Table{Header: []string{"kind", "dtype", "M", "N"}, Align: []Align{Left, Left, Right, Right}, Group: kindGroup}
-	for _, unit := range []string{" us", " %stream"} {
+	columns := ProblemColumns(func(r GrowthRow) (kernels.Problem, int64) { return r.Problem, 0 }, "", "kind", "dtype", "M", "N")
+	for _, name := range []string{"us", "stream_percent"} {
 		for i := range g.Arms {
-			rows.Header, rows.Align = append(rows.Header, letter(i)+unit), append(rows.Align, Right)
+			columns = append(columns, ValueColumns(func(r GrowthRow) Value { return r.Arms[i] }, letter(i), "", name)...)
 		}
 	}
-	told := slices.ContainsFunc(g.Rows, func(r GrowthRow) bool { return r.Told != nil })
-	if told {
-		rows.Header, rows.Align = append(rows.Header, "speedup", "verdict"), append(rows.Align, Right, Left)
-	}
-	for _, r := range g.Rows {
-		row := []string{r.Kind, dtypes(r.Problem), strconv.FormatInt(r.Problem.M, 10), strconv.FormatInt(r.Problem.N, 10)}
-		for _, v := range r.Arms {
-			if v.US == 0 {
-				row = append(row, string(v.Status))
-			} else {
-				row = append(row, Micros(v.US))
+	if slices.ContainsFunc(g.Rows, func(r GrowthRow) bool { return r.Told != nil }) {
+		told := func(r GrowthRow) Told {
+			if r.Told == nil {
+				return Told{}
 			}
+			return *r.Told
 		}
-		for _, v := range r.Arms {
-			row = append(row, tenth(v.StreamPercent))
-		}
-		switch {
-		case r.Told != nil:
-			row = append(row, r.Told.Speedup, r.Told.Verdict)
-		case told:
-			row = append(row, "", "")
-		}
-		rows.Rows = append(rows.Rows, row)
+		columns = append(columns, Column[GrowthRow]{Head: "speedup", Value: func(GrowthRow) any { return 0 }, Text: func(r GrowthRow) string { return told(r).Speedup }},
+			Column[GrowthRow]{Head: "verdict", Text: func(r GrowthRow) string { return told(r).Verdict }})
 	}
+	rows = NewTable("", g.Rows, columns)
+	rows.Group, rows.Data = kindGroup, g.data()
 	return scores, rows
 }
 
 // Render writes the tables; csv has a line per problem and arm, json is the
 // Growth.
 func (g *Growth) Render(w io.Writer, format string) error {
-	if err := CheckFormat(format); err != nil {
-		return err
-	}
-	switch format {
-	case FormatJSON:
-		return writeJSON(w, g)
-	case FormatCSV:
-		return RenderTable(w, g.csvTable(), format)
-	}
 	scores, rows := g.Tables()
-	if err := RenderTable(w, rows, format); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(w, "\n"); err != nil {
-		return err
-	}
-	return RenderTable(w, scores, format)
+	return render(w, g, format, rows, scores)
 }
 
-func (g *Growth) csvTable() *Table {
-	t := &Table{Header: []string{"problem", "kind", "dtype", "m", "n", "arm", "variant", "status", "us", "lo_us", "hi_us", "gbps", "stream_percent", "reason"}}
+// data has a row for each problem and arm.
+func (g *Growth) data() *Table {
+	type row struct {
+		problem kernels.Problem
+		arm     string
+		value   Value
+	}
+	var rows []row
 	for _, r := range g.Rows {
 		for i, v := range r.Arms {
-			if v.Status == "" {
-				continue
+			if v.Status != "" {
+				rows = append(rows, row{r.Problem, g.Arms[i], v})
 			}
-			t.Rows = append(t.Rows, []string{r.Problem.String(), r.Kind, dtypes(r.Problem), fmt.Sprint(r.Problem.M), fmt.Sprint(r.Problem.N),
-				g.Arms[i], v.Family + "@" + v.Config.String(), string(v.Status),
-				number(v.US), number(v.LoUS), number(v.HiUS), number(v.GBps), number(v.StreamPercent), v.Reason})
 		}
 	}
-	return t
+	columns := ProblemColumns(func(r row) (kernels.Problem, int64) { return r.problem, 0 })[:5]
+	columns = append(columns, Column[row]{Name: "arm", Value: func(r row) any { return r.arm }})
+	return NewTable("", rows, append(columns, ValueColumns(func(r row) Value { return r.value }, "", "",
+		"variant", "status", "us", "lo_us", "hi_us", "gbps", "stream_percent", "reason")...)).Data
 }

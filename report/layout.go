@@ -55,29 +55,13 @@ var ByProblem = &Group{Of: func(row []string) (string, string) {
 	return parts[0] + " " + parts[1] + " " + parts[3], parts[2]
 }}
 
-// A line is a row as text has it: a row with an empty first cell belongs to the one before,
-// and long cells go on in further lines.
-type line struct {
-	heading string // above it; "" where it is the one of the line before
-	cells   []string
-}
-
-// A sheet is a table that fits a layout.
+// A sheet is a table that fits a layout. A row with an empty first cell belongs to the one before,
+// and long cells go on in further rows.
 type sheet struct {
-	header  []string
-	aligns  []Align
-	lines   []line
-	dropped []string // columns left out for the width
-	stacked bool     // a row to a line does not fit
-}
-
-// pick keeps the columns that keep says yes to.
-func pick[T any](list []T, keep []int) []T {
-	out := make([]T, 0, len(keep))
-	for _, i := range keep {
-		out = append(out, list[i])
-	}
-	return out
+	*Table
+	headings []string // above each row; "" where it is the one of the row before
+	dropped  []string // columns left out for the width
+	stacked  bool     // a row to a line does not fit
 }
 
 // Check refuses Columns that t does not have, which is the first table that a command prints in a
@@ -104,124 +88,117 @@ func noColumn(t *Table, name string) error {
 
 // choose is t with the columns of --columns only. The first table must have them all; a
 // later one that lacks any is another kind of table and stays as it is.
-func (l *Layout) choose(t *Table, rows [][]string) (*Table, [][]string, error) {
+func (l *Layout) choose(t *Table) (*Table, error) {
 	if len(l.Columns) == 0 {
-		return t, rows, nil
+		return t, nil
 	}
 	var keep []int
 	c := *t
 	for _, name := range l.Columns {
 		i := slices.IndexFunc(c.Header, func(h string) bool { return isColumn(h, name) })
-		if i < 0 && l.chosen {
-			return t, rows, nil
-		}
-		if i < 0 && !l.known {
-			return nil, nil, noColumn(t, name)
-		}
-		if i < 0 { // as of a stage that no kernel has
+		switch {
+		case i < 0 && l.chosen:
+			return t, nil
+		case i < 0 && !l.known:
+			return nil, noColumn(t, name)
+		case i < 0: // as of a stage that no kernel has
 			i = len(c.Header)
 			c.Header = append(slices.Clip(c.Header), strings.TrimSpace(name))
 		}
 		keep = append(keep, i)
 	}
 	l.chosen = true
-	header := c.Header
-	c.Header, c.Align, c.Drop = pick(header, keep), nil, nil
 	if keep[0] != 0 || t.Group != nil && len(t.Group.Hide) > 0 {
 		c.Group = nil
 	}
-	for _, i := range keep {
-		c.Align = append(c.Align, t.align(i))
-	}
-	chosen := make([][]string, len(rows))
-	for i, row := range rows {
-		chosen[i] = pick(append(slices.Clip(row), make([]string, len(header)-len(row))...), keep)
-	}
-	return &c, chosen, nil
+	c.Drop = nil
+	return c.pick(keep), nil
 }
 
 func named(header []string) []string {
 	return slices.DeleteFunc(slices.Clone(header), func(h string) bool { return h == "" })
 }
 
+// width is how many columns there are for text.
+func (l *Layout) width() int { return cmp.Or(l.Width, DefaultWidth) }
+
 // fit lays a table out: its rows under headings, without empty columns, and without those of
 // t.Drop, first to last, until it fits with long text wrapped. Then the widest text columns wrap.
-func (l *Layout) fit(t *Table, rows [][]string) sheet {
-	p := sheet{header: slices.Clone(t.Header)}
-	for i := range p.header {
-		p.aligns = append(p.aligns, t.align(i))
-	}
-	var headings []string
-	if !l.Wide && t.Group != nil {
-		headings, rows = t.Group.headings(rows)
-	}
-	for i, row := range rows {
-		p.lines = append(p.lines, line{cells: row})
-		if headings != nil && (i == 0 || headings[i] != headings[i-1]) {
-			p.lines[i].heading = headings[i]
-		}
-	}
+func (l *Layout) fit(t *Table) sheet {
+	p := sheet{Table: t.pick(t.all())}
 	if l.Wide {
 		return p
 	}
-	p.keep(func(i int) bool {
-		if headings != nil && slices.Contains(t.Group.Hide, p.header[i]) {
-			return false
+	if g := t.Group; g != nil {
+		heads, rows := g.headings(p.Rows)
+		above := slices.Clone(heads)
+		groups := 0
+		for i := range heads {
+			if i > 0 && heads[i] == heads[i-1] {
+				above[i] = ""
+			} else {
+				groups++
+			}
 		}
-		return i == 0 || len(rows) == 0 || slices.ContainsFunc(rows, func(r []string) bool { return r[i] != "" })
-	})
-	width := l.Width
-	if width == 0 {
-		width = DefaultWidth
+		if len(rows) >= 3*groups { // too few rows need no headings
+			p.Rows, p.headings = rows, above
+			p.leaveOut(g.Hide...)
+		}
 	}
+	var empty []string
+	for i, h := range p.Header {
+		if i > 0 && len(p.Rows) > 0 && p.empty(i) {
+			empty = append(empty, h)
+		}
+	}
+	p.leaveOut(empty...)
 	for _, names := range t.Drop {
-		if sum(p.wrapped()) <= width {
+		if sum(p.wrapped()) <= l.width() {
 			break
 		}
 		for name := range strings.SplitSeq(names, ",") {
-			if at := slices.Index(p.header, name); at >= 0 {
-				p.keep(func(i int) bool { return i != at })
+			if slices.Contains(p.Header, name) {
+				p.leaveOut(name)
 				p.dropped = append(p.dropped, name)
 			}
 		}
 	}
-	whole := slices.Clone(p.lines)
-	p.wrap(width)
-	p.stacked = sum(p.widths()) > width
-	if p.stacked {
-		p.lines = whole
+	whole := p
+	p.wrap(l.width())
+	if sum(p.widths()) > l.width() {
+		whole.stacked = true
+		return whole
 	}
 	return p
+}
+
+// leaveOut takes columns out.
+func (p *sheet) leaveOut(names ...string) {
+	p.Table = p.pick(slices.DeleteFunc(p.all(), func(i int) bool { return slices.Contains(names, p.Header[i]) }))
 }
 
 // stack is a table that is too wide for its layout: each row is its first cell, with a line for each other
 // cell below it.
 func (p *sheet) stack(l *Layout) string {
-	width := cmp.Or(l.Width, DefaultWidth)
 	var b strings.Builder
 	name := 0
-	for _, h := range p.header[1:] {
+	for _, h := range p.Header[1:] {
 		name = max(name, utf8.RuneCountInString(h))
 	}
-	for i, row := range p.lines {
-		if row.heading != "" {
-			if i > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString(row.heading + "\n")
+	for i, row := range p.Rows {
+		b.WriteString(p.above(i))
+		if row[0] != "" {
+			b.WriteString(strings.Join(Wrap(row[0], l.width()), "\n") + "\n")
 		}
-		if row.cells[0] != "" {
-			b.WriteString(strings.Join(Wrap(row.cells[0], width), "\n") + "\n")
-		}
-		for k, h := range p.header[1:] {
-			for n, part := range Wrap(row.cells[k+1], max(width-name-2*gap, 10)) {
+		for k, h := range p.Header[1:] {
+			for n, part := range Wrap(row[k+1], max(l.width()-name-2*gap, 10)) {
 				if part == "" {
 					continue
 				}
 				if n > 0 {
 					h = ""
 				}
-				if l.Color && p.aligns[k+1] == Left {
+				if l.Color && p.align(k+1) == Left {
 					part = colored(part)
 				}
 				fmt.Fprintf(&b, "%*s%-*s%*s%s\n", gap, "", name, h, gap, "", part)
@@ -231,49 +208,40 @@ func (p *sheet) stack(l *Layout) string {
 	return b.String()
 }
 
-// headings are the headings of the rows, and the rows below them; nil where there are too few
-// rows for them.
-func (g *Group) headings(rows [][]string) ([]string, [][]string) {
-	heads, short := make([]string, len(rows)), make([][]string, len(rows))
-	groups := 0
-	for i, row := range rows {
-		short[i] = slices.Clone(row)
-		if row[0] == "" && i > 0 {
-			heads[i] = heads[i-1]
-			continue
-		}
-		heads[i], short[i][0] = g.Of(row)
-		if i == 0 || heads[i] != heads[i-1] {
-			groups++
-		}
+// above is the heading above a row, if it has one.
+func (p *sheet) above(row int) string {
+	switch {
+	case row < 0 || row >= len(p.headings) || p.headings[row] == "":
+		return ""
+	case row == 0:
+		return p.headings[row] + "\n"
 	}
-	if len(rows) < 3*groups {
-		return nil, rows
-	}
-	return heads, short
+	return "\n" + p.headings[row] + "\n"
 }
 
-func (p *sheet) keep(yes func(int) bool) {
-	var keep []int
-	for i := range p.header {
-		if yes(i) {
-			keep = append(keep, i)
+// headings are the headings of the rows, and the rows below them.
+func (g *Group) headings(rows [][]string) (heads []string, short [][]string) {
+	for i, row := range rows {
+		row = slices.Clone(row)
+		if row[0] == "" && i > 0 {
+			heads = append(heads, heads[i-1])
+		} else {
+			head, first := g.Of(row)
+			heads, row[0] = append(heads, head), first
 		}
+		short = append(short, row)
 	}
-	p.header, p.aligns = pick(p.header, keep), pick(p.aligns, keep)
-	for i := range p.lines {
-		p.lines[i].cells = pick(p.lines[i].cells, keep)
-	}
+	return heads, short
 }
 
 const gap = 2 // spaces between columns
 
 func (p *sheet) widths() []int {
-	w := make([]int, len(p.header))
-	for i, h := range p.header {
+	w := make([]int, len(p.Header))
+	for i, h := range p.Header {
 		w[i] = utf8.RuneCountInString(h)
-		for _, l := range p.lines {
-			w[i] = max(w[i], utf8.RuneCountInString(l.cells[i]))
+		for _, row := range p.Rows {
+			w[i] = max(w[i], utf8.RuneCountInString(row[i]))
 		}
 	}
 	return w
@@ -284,8 +252,8 @@ func (p *sheet) wrapped() []int {
 	const most = 26
 	w := p.widths()
 	for i := range w {
-		if p.aligns[i] == Left {
-			w[i] = min(w[i], max(most, utf8.RuneCountInString(p.header[i])))
+		if p.align(i) == Left {
+			w[i] = min(w[i], max(most, utf8.RuneCountInString(p.Header[i])))
 		}
 	}
 	return w
@@ -308,7 +276,7 @@ func (p *sheet) wrap(width int) {
 	for sum(w) > width {
 		widest := -1
 		for i := range w {
-			if p.aligns[i] == Left && w[i] > least && (widest < 0 || w[i] > w[widest]) {
+			if p.align(i) == Left && w[i] > least && (widest < 0 || w[i] > w[widest]) {
 				widest = i
 			}
 		}
@@ -321,30 +289,34 @@ func (p *sheet) wrap(width int) {
 	if len(limit) == 0 {
 		return
 	}
-	var lines []line
-	for _, l := range p.lines {
-		parts, high := make([][]string, len(l.cells)), 1
-		for i, c := range l.cells {
-			parts[i] = []string{c}
-			if n, ok := limit[i]; ok {
-				parts[i] = Wrap(c, n)
+	rows, headings := p.Rows, p.headings
+	wrapped := *p.Table
+	wrapped.Rows, p.headings = nil, nil
+	for i, row := range rows {
+		parts, high := make([][]string, len(row)), 1
+		for j, c := range row {
+			parts[j] = []string{c}
+			if n, ok := limit[j]; ok {
+				parts[j] = Wrap(c, n)
 			}
-			high = max(high, len(parts[i]))
+			high = max(high, len(parts[j]))
 		}
 		for k := range high {
-			next := line{cells: make([]string, len(l.cells))}
-			if k == 0 {
-				next.heading = l.heading
-			}
-			for i := range parts {
-				if k < len(parts[i]) {
-					next.cells[i] = parts[i][k]
+			cells := make([]string, len(row))
+			for j := range parts {
+				if k < len(parts[j]) {
+					cells[j] = parts[j][k]
 				}
 			}
-			lines = append(lines, next)
+			wrapped.Rows = append(wrapped.Rows, cells)
+			if k == 0 && headings != nil {
+				p.headings = append(p.headings, headings[i])
+			} else {
+				p.headings = append(p.headings, "")
+			}
 		}
 	}
-	p.lines = lines
+	p.Table = &wrapped
 }
 
 // Wrap breaks text into lines of at most width runes: between words, and a longer word behind
@@ -379,10 +351,7 @@ func Wrap(text string, width int) []string {
 
 // prose is a title's or note's line within the width; what goes on is indented by two more.
 func (l *Layout) prose(text string) string {
-	width := l.Width
-	if width == 0 {
-		width = DefaultWidth
-	}
+	width := l.width()
 	if l.Wide || utf8.RuneCountInString(text) <= width {
 		return text
 	}

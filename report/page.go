@@ -367,7 +367,7 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 		p.addProblem(times, r.Problem, r.label(), []Value{r.A, r.B})
 	}
 	p.Charts = []Chart{chart, *times}
-	rows, means := rowTable(c), meanTable(c)
+	rows, means := c.Table(), meanTable(c)
 	rows.Title, means.Title = "Every problem\n"+strings.Join(strings.Split(rows.Title, "\n")[1:], " "), "Geometric means"
 	p.Tables = []*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}
 	return p

@@ -14,25 +14,26 @@ import (
 
 // drawTable writes a text or markdown table, with title and notes. All that the
 // tool shares with the table library is in this file.
-func drawTable(w io.Writer, t *Table, rows [][]string, format string, l *Layout) error {
+func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 	if format == FormatMarkdown {
 		l = &Layout{Wide: true} // a page of its own width
-		rows = escapePipes(rows)
 	}
-	p := l.fit(t, rows)
-	aligns := make([]tw.Align, len(p.header))
-	for i := range aligns {
-		aligns[i] = tw.AlignLeft
-		if p.aligns[i] == Right {
+	p := l.fit(t)
+	var aligns []tw.Align
+	for i := range p.Header {
+		aligns = append(aligns, tw.AlignLeft)
+		if p.align(i) == Right {
 			aligns[i] = tw.AlignRight
 		}
 	}
-	grid := make([][]string, len(p.lines))
-	for i, line := range p.lines {
-		grid[i] = slices.Clone(line.cells)
-		for j := range grid[i] {
-			if l.Color && p.aligns[j] == Left {
-				grid[i][j] = colored(grid[i][j])
+	grid := make([][]string, len(p.Rows))
+	for i, row := range p.Rows {
+		grid[i] = slices.Clone(row)
+		for j, c := range row {
+			if format == FormatMarkdown {
+				grid[i][j] = unmarked.Replace(c)
+			} else if l.Color && p.align(j) == Left {
+				grid[i][j] = colored(c)
 			}
 		}
 	}
@@ -73,7 +74,7 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string, l *Layout)
 		tablewriter.WithRenderer(r),
 		tablewriter.WithConfig(tablewriter.Config{Header: cells, Row: cells,
 			Behavior: tw.Behavior{AutoHide: tw.Off, TrimSpace: tw.On}}))
-	table.Header(p.header)
+	table.Header(p.Header)
 	if err := table.Bulk(grid); err != nil {
 		return fmt.Errorf("table %q: %w", t.Title, err)
 	}
@@ -87,18 +88,16 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string, l *Layout)
 		drawn.Reset()
 	}
 	for line := range strings.Lines(drawn.String()) {
-		if at >= 0 && at < len(p.lines) && p.lines[at].heading != "" {
-			if at > 0 {
-				b.WriteByte('\n')
-			}
-			b.WriteString(p.lines[at].heading + "\n")
-		}
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+		b.WriteString(p.above(at) + strings.TrimRight(line, " \n") + "\n")
 		at++
 	}
 	notes := slices.Clone(t.Notes)
 	if format == FormatText {
-		notes = slices.Concat(t.legend(p.header), notes)
+		var legend []string
+		for _, m := range p.Legend {
+			legend = append(legend, m.Column+": "+m.Text)
+		}
+		notes = slices.Concat(legend, notes)
 		if len(p.dropped) > 0 {
 			notes = append(notes, "not shown: "+strings.Join(p.dropped, ", ")+"; --wide shows every column")
 		}
@@ -119,25 +118,3 @@ func drawTable(w io.Writer, t *Table, rows [][]string, format string, l *Layout)
 
 // unmarked keeps what stands in a cell from being a column or an element of its page.
 var unmarked = strings.NewReplacer("|", `\|`, "<", "&lt;")
-
-// legend explains the marks of the columns that are shown.
-func (t *Table) legend(header []string) []string {
-	var lines []string
-	for _, m := range t.Legend {
-		if slices.Contains(header, m.Column) {
-			lines = append(lines, m.Column+": "+m.Text)
-		}
-	}
-	return lines
-}
-
-func escapePipes(rows [][]string) [][]string {
-	out := make([][]string, len(rows))
-	for i, row := range rows {
-		out[i] = make([]string, len(row))
-		for j, c := range row {
-			out[i][j] = unmarked.Replace(c)
-		}
-	}
-	return out
-}

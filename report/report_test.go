@@ -229,15 +229,20 @@ func TestRenderTable(t *testing.T) {
 	}
 }
 
-// What is laid out for people has other cells for machines, under the same title and notes.
-func TestTableData(t *testing.T) {
-	tab := &Table{Title: "T", Header: []string{"time"}, Rows: [][]string{{"1.2 (1.1-1.3)"}}, Notes: []string{"note"},
-		Data: &Table{Header: []string{"name", "us", "lo_us"}, Align: []Align{Left, Right, Right}, Rows: [][]string{{"", "1.2345", ""}}}}
+// A column has one function for people and machines: a text with a unit, and a value in full under a name that
+// stays. What is not known is empty.
+func TestColumns(t *testing.T) {
+	tab := NewTable("T", []float64{1.23456, 0}, []Column[float64]{
+		{Head: "time", Name: "us", Value: func(v float64) any { return Known(v) }, Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},
+		{Name: "name", Value: func(float64) any { return "x" }},
+		{Head: "half", Value: func(v float64) any { return v / 2 }},
+		{Head: "NaN", Name: "nan", Value: func(float64) any { return math.NaN() }}})
+	tab.Notes = []string{"note"}
 	for f, want := range map[string]string{
-		FormatText:     "T\n\ntime\n─────────────\n1.2 (1.1-1.3)\n\nnote\n",
-		FormatMarkdown: "**T**\n\n| time          |\n|:--------------|\n| 1.2 (1.1-1.3) |\n\n- note\n",
-		FormatCSV:      "name,us,lo_us\n,1.2345,\n",
-		FormatJSON:     "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"name\": \"\", \"us\": 1.2345, \"lo_us\": null}\n  ],\n  \"notes\": [\n    \"note\"\n  ]\n}\n",
+		FormatText:     "T\n\n  time     half\n──────  ───────\n1.235!  0.61728\n     !        0\n\ntime: of day\nnote\n",
+		FormatMarkdown: "**T**\n\n|   time |    half | NaN |\n|-------:|--------:|----:|\n| 1.235! | 0.61728 |     |\n|      ! |       0 |     |\n\n- note\n",
+		FormatCSV:      "us,name,nan\n1.23456,x,\n,x,\n",
+		FormatJSON:     "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"us\": 1.23456, \"name\": \"x\", \"nan\": null},\n    {\"us\": null, \"name\": \"x\", \"nan\": null}\n  ],\n  \"notes\": [\n    \"note\"\n  ]\n}\n",
 	} {
 		var b bytes.Buffer
 		if err := RenderTable(&b, tab, f); err != nil || b.String() != want {
@@ -259,9 +264,12 @@ func TestNumbers(t *testing.T) {
 	if got := Ratio(1.2345); got != "1.23x" {
 		t.Error(got)
 	}
-	for s, want := range map[string]bool{"": false, "1": true, "-1.5e3": true, "NaN": false, "1.2x": false, "true": false, "01": false, "1 2": false} {
-		if isNumber(s) != want {
-			t.Errorf("isNumber(%q) = %t", s, !want)
+	// Only a number of JSON is one there.
+	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3", "NaN": `"NaN"`, "1.2x": `"1.2x"`, "true": `"true"`, "01": `"01"`, "1 2": `"1 2"`} {
+		var b bytes.Buffer
+		tab := &Table{Header: []string{"x"}, Align: []Align{Right}, Rows: [][]string{{cell}}}
+		if err := RenderTable(&b, tab, FormatJSON); err != nil || !strings.Contains(b.String(), `{"x": `+want+"}") {
+			t.Errorf("%q: %v %s", cell, err, b.String())
 		}
 	}
 }

@@ -101,19 +101,19 @@ func Below(s Side, least float64) []Low {
 
 // StreamTable says how near each side comes to the stream.
 func StreamTable(scores []StreamScore) *Table {
-	t := &Table{Header: []string{"% of stream", "kind", "problems", "geometric mean", "worst", "at"},
-		Align: []Align{Left, Left, Right, Right, Right, Left},
-		Group: &Group{Of: func(row []string) (string, string) { return row[0] + ", % of stream", row[0] }, Hide: []string{"% of stream"}}}
-	for _, s := range scores {
-		k := s.Kind
-		if k == "" {
-			k = "all"
-		}
-		row := []string{s.Side, k, fmt.Sprint(s.N), "", "", ""}
-		if s.N > 0 {
-			row[3], row[4], row[5] = tenth(100*s.Mean), tenth(100*s.Worst), name(*s.At)
-		}
-		t.Rows = append(t.Rows, row)
-	}
+	share := func(f float64) string { return tenth(100 * f) }
+	t := NewTable("", scores, []Column[StreamScore]{
+		{Head: "% of stream", Value: func(s StreamScore) any { return s.Side }},
+		{Head: "kind", Value: func(s StreamScore) any { return cmp.Or(s.Kind, "all") }},
+		{Head: "problems", Value: func(s StreamScore) any { return s.N }},
+		{Head: "geometric mean", Value: func(s StreamScore) any { return s.Mean }, Text: func(s StreamScore) string { return share(s.Mean) }},
+		{Head: "worst", Value: func(s StreamScore) any { return s.Worst }, Text: func(s StreamScore) string { return share(s.Worst) }},
+		{Head: "at", Text: func(s StreamScore) string {
+			if s.At == nil {
+				return ""
+			}
+			return name(*s.At)
+		}}})
+	t.Group = &Group{Of: func(row []string) (string, string) { return row[0] + ", % of stream", row[0] }, Hide: []string{"% of stream"}}
 	return t
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 
 	"normbench/internal/hint"
+	"normbench/kernels"
 )
 
 // The formats of Render and RenderTable.
@@ -29,6 +31,116 @@ func CheckFormat(format string) error {
 		return nil
 	}
 	return hint.Errorf("use one of "+strings.Join(Formats(), ", "), "unknown format %q", format)
+}
+
+// A Column is a column of a table with a row for each R. What people and machines read comes from
+// the same function of the row.
+type Column[R any] struct {
+	Head   string         // for people, with its unit: "A us"; "" is not for them
+	Name   string         // in csv and json: "a_us"; "" is not there
+	Value  func(R) any    // a number, a string or a bool; nil and NaN are not known
+	Format string         // of a number for people, such as "%.1f"
+	Text   func(R) string // for people, where it is more than the value
+	Means  string         // what it says, below the table
+}
+
+// NewTable is a table of rows, of which csv and json have the columns with a Name, in this order.
+func NewTable[R any](title string, rows []R, columns []Column[R]) *Table {
+	t := &Table{Title: title}
+	data := &Table{}
+	add := func(to *Table, name string, align Align, cells []string) {
+		to.Header, to.Align = append(to.Header, name), append(to.Align, align)
+		if to.Rows == nil {
+			to.Rows = make([][]string, len(rows))
+		}
+		for i, c := range cells {
+			to.Rows[i] = append(to.Rows[i], c)
+		}
+	}
+	for _, c := range columns {
+		align, cells, texts := Left, make([]string, len(rows)), make([]string, len(rows))
+		for i, r := range rows {
+			if c.Value != nil {
+				v := c.Value(r)
+				cells[i] = cellText(v)
+				if texts[i] = cells[i]; isNumeric(v) {
+					align = Right
+				}
+				if c.Format != "" && cells[i] != "" {
+					texts[i] = fmt.Sprintf(c.Format, v)
+				}
+			}
+			if c.Text != nil {
+				texts[i] = c.Text(r)
+			}
+		}
+		if c.Name != "" {
+			add(data, c.Name, align, cells)
+			t.Data = data
+		}
+		if c.Head == "" {
+			continue
+		}
+		add(t, c.Head, align, texts)
+		if c.Means != "" {
+			t.Legend = append(t.Legend, Meaning{c.Head, c.Means})
+		}
+	}
+	return t
+}
+
+func isNumeric(v any) bool {
+	switch v.(type) {
+	case int, int64, float64:
+		return true
+	}
+	return false
+}
+
+func cellText(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return ""
+		}
+		return Number(v)
+	}
+	return fmt.Sprint(v)
+}
+
+// ifAny is a value of what is there, or nil.
+func ifAny[T any](x *T, value func(*T) any) any {
+	if x == nil {
+		return nil
+	}
+	return value(x)
+}
+
+// Known is a number, or nil for 0, which stands for one that is not known.
+func Known[N int | int64 | float64](v N) any {
+	if v == 0 {
+		return nil
+	}
+	return v
+}
+
+// ProblemColumns are a problem as csv has it, with its compulsory traffic. People see those for which
+// there is a head, in this order.
+func ProblemColumns[R any](of func(R) (kernels.Problem, int64), heads ...string) []Column[R] {
+	var list []Column[R]
+	for i, name := range []string{"problem", "kind", "dtype", "m", "n", "bytes"} {
+		c := Column[R]{Name: name, Value: func(r R) any {
+			p, bytes := of(r)
+			return []any{p.String(), kind(p), dtypes(p), p.M, p.N, bytes}[i]
+		}}
+		if i < len(heads) {
+			c.Head = heads[i]
+		}
+		list = append(list, c)
+	}
+	return list
 }
 
 // Align says on which side of its column a cell stands.
@@ -77,6 +189,71 @@ func (t *Table) in(format string) *Table {
 	return &data
 }
 
+// pick is t with some of its columns, in an order. Rows are as long as its header then, and each cell is one
+// line, whatever text came from a compiler.
+func (t *Table) pick(columns []int) *Table {
+	c := *t
+	c.Header, c.Align, c.Rows, c.Legend = nil, nil, nil, nil
+	for _, i := range columns {
+		c.Header, c.Align = append(c.Header, t.Header[i]), append(c.Align, t.align(i))
+	}
+	for _, row := range t.Rows {
+		cells := make([]string, len(columns))
+		for k, i := range columns {
+			if i < len(row) {
+				cells[k] = strings.Join(strings.Fields(row[i]), " ")
+			}
+		}
+		c.Rows = append(c.Rows, cells)
+	}
+	for _, m := range t.Legend {
+		if slices.Contains(c.Header, m.Column) {
+			c.Legend = append(c.Legend, m)
+		}
+	}
+	return &c
+}
+
+// all are the numbers of t's columns.
+func (t *Table) all() (columns []int) {
+	for i := range t.Header {
+		columns = append(columns, i)
+	}
+	return columns
+}
+
+// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come first. What
+// all rows are of stands above, and empty columns are left out.
+func (t *Table) LedBy(first ...string) *Table {
+	c, hide := t.pick(t.all()), []string{""}
+	if t.Group != nil && len(c.Rows) > 0 {
+		heads, rows := t.Group.headings(c.Rows)
+		if slices.Min(heads) == slices.Max(heads) {
+			c.Title, c.Rows, hide = c.Title+"\n"+heads[0], rows, append(hide, t.Group.Hide...)
+		}
+		if len(t.Group.Hide) == 0 {
+			first = slices.Insert(first, 0, c.Header[0])
+		}
+	}
+	var order []int
+	for _, h := range first {
+		if i := slices.Index(c.Header, h); i >= 0 {
+			order = append(order, i)
+		}
+	}
+	for i, h := range c.Header {
+		if !slices.Contains(first, h) && !slices.Contains(hide, h) && !c.empty(i) {
+			order = append(order, i)
+		}
+	}
+	return c.pick(order)
+}
+
+// empty says that no row of a whole table has anything in a column.
+func (t *Table) empty(column int) bool {
+	return !slices.ContainsFunc(t.Rows, func(row []string) bool { return row[column] != "" })
+}
+
 // RenderTable writes t:
 //
 //	text      aligned columns that fit the writer's Layout
@@ -94,29 +271,19 @@ func RenderTable(w io.Writer, t *Table, format string) error {
 	if err := CheckFormat(format); err != nil {
 		return err
 	}
-	t = t.in(format)
-	rows := make([][]string, len(t.Rows))
-	for i, row := range t.Rows {
-		rows[i] = make([]string, len(t.Header))
-		for j := range min(len(row), len(t.Header)) {
-			// A cell is one line, whatever text came from a compiler.
-			rows[i][j] = strings.Join(strings.Fields(row[j]), " ")
-		}
-	}
 	l := layoutOf(w)
-	t, rows, err := l.choose(t, rows)
+	t = t.in(format)
+	t, err := l.choose(t.pick(t.all()))
 	if err != nil {
 		return err
 	}
 	switch format {
 	case FormatCSV:
-		c := csv.NewWriter(w)
-		c.Write(t.Header)
-		return c.WriteAll(rows)
+		return csv.NewWriter(w).WriteAll(slices.Insert(t.Rows, 0, t.Header))
 	case FormatJSON:
-		return tableJSON(w, t, rows)
+		return tableJSON(w, t)
 	}
-	return drawTable(w, t, rows, format, l)
+	return drawTable(w, t, format, l)
 }
 
 // writeJSON writes v as people read it.
@@ -127,114 +294,35 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
+// jsonText is a string in JSON.
+func jsonText(s string) string {
+	var b strings.Builder
+	_ = writeJSON(&b, s) // a string always encodes
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
 // tableJSON keeps the columns in the order of the header, which a map would
 // lose.
-func tableJSON(w io.Writer, t *Table, rows [][]string) error {
-	var b strings.Builder
-	text := func(s string) string {
-		var j strings.Builder
-		e := json.NewEncoder(&j)
-		e.SetEscapeHTML(false)
-		_ = e.Encode(s) // a string always encodes
-		return strings.TrimSuffix(j.String(), "\n")
-	}
-	fmt.Fprintf(&b, "{\n  \"title\": %s,\n  \"rows\": [", text(t.Title))
-	for i, row := range rows {
-		b.WriteString(comma(i) + "\n    {")
+func tableJSON(w io.Writer, t *Table) error {
+	rows, notes := make([]string, len(t.Rows)), make([]string, len(t.Notes))
+	for i, row := range t.Rows {
+		fields := make([]string, len(row))
 		for j, cell := range row {
-			switch {
-			case t.align(j) != Left && cell == "":
+			number := cell != "" && strings.ContainsRune("-0123456789", rune(cell[0])) && json.Valid([]byte(cell))
+			switch align := t.align(j); {
+			case align != Left && cell == "":
 				cell = "null"
-			case t.align(j) == JSON:
-			case t.align(j) == Left || !isNumber(cell):
-				cell = text(cell)
+			case align == Left || align == Right && !number:
+				cell = jsonText(cell)
 			}
-			b.WriteString(strings.TrimPrefix(comma(j)+" ", " "))
-			b.WriteString(text(t.Header[j]) + ": " + cell)
+			fields[j] = jsonText(t.Header[j]) + ": " + cell
 		}
-		b.WriteByte('}')
+		rows[i] = "\n    {" + strings.Join(fields, ", ") + "}"
 	}
-	b.WriteString("\n  ],\n  \"notes\": [")
 	for i, n := range t.Notes {
-		b.WriteString(comma(i) + "\n    " + text(n))
+		notes[i] = "\n    " + jsonText(n)
 	}
-	b.WriteString("\n  ]\n}\n")
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "{\n  \"title\": %s,\n  \"rows\": [%s\n  ],\n  \"notes\": [%s\n  ]\n}\n",
+		jsonText(t.Title), strings.Join(rows, ","), strings.Join(notes, ","))
 	return err
-}
-
-func comma(i int) string {
-	if i > 0 {
-		return ","
-	}
-	return ""
-}
-
-// isNumber says whether s is a number of JSON.
-func isNumber(s string) bool {
-	return s != "" && (s[0] == '-' || '0' <= s[0] && s[0] <= '9') && json.Valid([]byte(s))
-}
-
-// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come
-// first, and what t is grouped by stands above or last.
-func (t *Table) LedBy(first ...string) *Table {
-	c := *t
-	c.Header, c.Align, c.Rows = slices.Clone(t.Header), nil, nil
-	for i := range t.Header {
-		c.Align = append(c.Align, t.align(i))
-	}
-	for _, row := range t.Rows {
-		c.Rows = append(c.Rows, append(slices.Clone(row), make([]string, max(len(t.Header)-len(row), 0))...))
-	}
-	drop := []string{""}
-	if g := t.Group; g != nil && len(t.Rows) > 0 {
-		heads := make([]string, len(c.Rows))
-		for i, row := range c.Rows {
-			heads[i], row[0] = g.Of(row)
-		}
-		if drop = append(drop, g.Hide...); len(g.Hide) == 0 {
-			c.Header[0], first = "shape", append([]string{"shape"}, first...)
-		}
-		if heads[0] == slices.Max(heads) && heads[0] == slices.Min(heads) {
-			c.Title += "\n" + heads[0]
-		} else {
-			c.Header, c.Align = append(c.Header, "of"), append(c.Align, Left)
-			for i := range c.Rows {
-				c.Rows[i] = append(c.Rows[i], heads[i])
-			}
-		}
-	}
-	var order []int
-	for _, h := range first {
-		if i := slices.Index(c.Header, h); i >= 0 {
-			order = append(order, i)
-		}
-	}
-	for i, h := range c.Header {
-		empty := !slices.ContainsFunc(c.Rows, func(row []string) bool { return row[i] != "" })
-		if !slices.Contains(drop, h) && !slices.Contains(first, h) && !empty {
-			order = append(order, i)
-		}
-	}
-	led := c.Ordered(order)
-	led.Legend = nil
-	for _, m := range t.Legend {
-		if slices.Contains(led.Header, m.Column) {
-			led.Legend = append(led.Legend, m)
-		}
-	}
-	return led
-}
-
-// Ordered is t with some of its columns, in an order.
-func (t *Table) Ordered(columns []int) *Table {
-	c := *t
-	c.Header, c.Align, c.Rows = pick(t.Header, columns), nil, nil
-	for _, i := range columns {
-		c.Align = append(c.Align, t.align(i))
-	}
-	for _, row := range t.Rows {
-		c.Rows = append(c.Rows, pick(row, columns))
-	}
-	return &c
 }

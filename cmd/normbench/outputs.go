@@ -84,7 +84,7 @@ func (e *env) firstTable(c *cli.Context) *report.Table {
 	case name == "bench" && !plansBench(c):
 		return benchTable(nil, &record.Run{})
 	case name == "verify":
-		return newVerification(0).table
+		return verifyTable(0, nil)
 	case name == "selftest":
 		return selftestTable("")
 	case json: // of the others it is no table

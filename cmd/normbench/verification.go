@@ -7,7 +7,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/report"
 	"normbench/tune/ref"
 )
 
@@ -28,7 +27,7 @@ var codes = []struct{ code, words string }{
 
 // A verification is what a verify has found.
 type verification struct {
-	table    *report.Table
+	findings []finding
 	total    int            // checks that were laid out
 	done     map[string]int // checks by their code
 	failed   int
@@ -45,13 +44,8 @@ type problemVariant struct {
 	variant kernels.Variant
 }
 
-func newVerification(repeats int) *verification {
-	title := "worst error over tolerance (at most 1 passes), bits compared over %d runs"
-	t := newTable(fmt.Sprintf(title, repeats), "problem", "REF", "family", "code", ">configs",
-		"output", ">error/tol", ">rel L2", ">differing", "stated", "verdict")
-	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
-	t.Data = verifyData()
-	return &verification{table: t, done: map[string]int{}, compiled: map[string]bool{},
+func newVerification() *verification {
+	return &verification{done: map[string]int{}, compiled: map[string]bool{},
 		named: map[problemVariant][]string{}, help: "verify them on a GPU: --device cuda"}
 }
 
@@ -90,8 +84,7 @@ func (v *verification) refs(p kernels.Problem, x kernels.Variant) string {
 func (v *verification) add(k *verdicts, p kernels.Problem) {
 	v.failed += k.failed
 	v.done[k.code] += k.configs
-	v.table.Rows = append(v.table.Rows, k.rows(p)...)
-	k.data(v.table.Data, p)
+	v.findings = append(v.findings, k.findings(p)...)
 }
 
 // leave notes a family or REF whose CUDA code was not run.

@@ -68,7 +68,7 @@ func (e *env) verify(c *cli.Context) error {
 	if hostOnly && !onHost {
 		return hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code", info.Name)
 	}
-	v := newVerification(c.Int("repeats"))
+	v := newVerification()
 	asked := slices.Clone(refs)
 	refs, guests, err := e.hostCheck(c, info, refs, v)
 	if err != nil {
@@ -116,8 +116,8 @@ func (e *env) verify(c *cli.Context) error {
 		err = e.checkCUDA(c, v, asked, guests, tasks, info, seed)
 	}
 	stopped := err != nil && e.ctx.Err() != nil
-	if len(v.table.Rows) > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.stdout, v.table, c.String("format")))
+	if len(v.findings) > 0 { // a run that ended early still has its rows
+		err = cmp.Or(err, report.RenderTable(e.stdout, verifyTable(c.Int("repeats"), v.findings), c.String("format")))
 	}
 	done := v.checks()
 	switch {
@@ -338,28 +338,78 @@ func (k *verdicts) stated() string {
 	return k.family.Bits.String()
 }
 
-// verdict is ok, or what is wrong with the first of its configs.
-func (k *verdicts) verdict() string {
-	switch {
-	case k.failed > 0:
-		return fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
-	case k.unrun != "":
-		return k.unrun
-	}
-	return "ok"
+// A finding is one output of verdicts, or none where nothing was computed.
+type finding struct {
+	*verdicts
+	problem kernels.Problem
+	output  kernels.OutputCheck
+	further bool // another output stands above it
 }
 
-func (k *verdicts) rows(p kernels.Problem) [][]string {
-	rows := [][]string{{p.String(), k.refs, k.family.Name, k.code, fmt.Sprint(k.configs), "", "", "",
-		fmt.Sprint(k.differing), k.stated(), k.verdict()}}
+// findings has one for each output.
+func (k *verdicts) findings(p kernels.Problem) (list []finding) {
 	for i, name := range k.order {
-		o := k.outputs[name]
-		cells := []string{name, fmt.Sprintf("%.2f", o.MaxErr), fmt.Sprintf("%.1e", o.RelL2)}
-		if i == 0 {
-			copy(rows[0][5:], cells)
-			continue
-		}
-		rows = append(rows, append(append([]string{"", "", "", "", ""}, cells...), "", "", ""))
+		list = append(list, finding{k, p, k.outputs[name], i > 0})
 	}
-	return rows
+	if len(list) == 0 {
+		list = []finding{{verdicts: k, problem: p}}
+	}
+	return list
+}
+
+// verifyTable has a row for each finding; for people a family's further outputs have nothing else.
+func verifyTable(repeats int, findings []finding) *report.Table {
+	type column = report.Column[finding]
+	once := func(head, name string, value func(finding) any) column {
+		c := column{Head: head, Name: name, Value: value}
+		c.Text = func(f finding) string {
+			if f.further {
+				return ""
+			}
+			return fmt.Sprint(value(f))
+		}
+		return c
+	}
+	number := func(head, name, format string, value func(kernels.OutputCheck) float64) column {
+		return column{Head: head, Name: name, Format: format, Value: func(f finding) any {
+			if f.output.Name == "" {
+				return nil
+			}
+			return value(f.output)
+		}}
+	}
+	columns := report.ProblemColumns(func(f finding) (kernels.Problem, int64) { return f.problem, f.problem.Bytes() })
+	columns[0] = once("problem", "problem", func(f finding) any { return f.problem.String() })
+	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), findings, append(columns,
+		once("REF", "ref", func(f finding) any { return f.refs }),
+		once("family", "family", func(f finding) any { return f.family.Name }),
+		once("code", "code", func(f finding) any { return f.code }),
+		once("configs", "configs", func(f finding) any { return f.configs }),
+		column{Name: "failed", Value: func(f finding) any { return f.failed }},
+		column{Head: "output", Name: "output", Value: func(f finding) any { return f.output.Name }},
+		number("error/tol", "error_over_tol", "%.2f", func(o kernels.OutputCheck) float64 { return o.MaxErr }),
+		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
+		once("differing", "differing", func(f finding) any { return f.differing }),
+		once("stated", "stated", func(f finding) any { return f.stated() }),
+		column{Head: "verdict", Name: "verdict", Value: func(f finding) any { v, _, _ := f.verdict(); return v }, Text: func(f finding) string {
+			if f.further {
+				return ""
+			}
+			_, _, text := f.verdict()
+			return text
+		}},
+		column{Name: "reason", Value: func(f finding) any { _, reason, _ := f.verdict(); return reason }}))
+	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
+	return t
+}
+
+// verdict is a word, and what is wrong with the first of the configs: apart, and for people.
+func (k *verdicts) verdict() (word, reason, text string) {
+	switch {
+	case k.failed > 0:
+		return "FAILED", k.reasons[0], fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
+	case k.unrun != "":
+		return "not run", k.unrun, k.unrun
+	}
+	return "ok", "", "ok"
 }
