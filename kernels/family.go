@@ -42,8 +42,7 @@ type Family struct {
 	// Base is the family's own launch rule: the Config it would pick untuned.
 	Base func(p Problem, d DeviceInfo) Config
 	// Refuse says why c is not a valid Config for p on d, or nil. Plan is only
-	// called for what it accepts. The fewer knobs Refuse reads before it refuses,
-	// the faster a space is laid out.
+	// called for what it accepts.
 	Refuse func(p Problem, c Config, d DeviceInfo) error
 	Plan   func(p Problem, c Config, d DeviceInfo) Plan
 	// Host holds the host stage of each entry that Plan launches.
@@ -228,57 +227,4 @@ func (f *Family) Complete(p Problem, c Config, d DeviceInfo) (Config, error) {
 		return c, hint.Errorf(next, "%s refuses %s for %s: %w", f.Name, c, p, err)
 	}
 	return c, nil
-}
-
-// A Refusal is a config left out of a space, with the reason.
-type Refusal struct {
-	Config Config
-	Reason string
-}
-
-// A Space is what a family offers for a problem on a device.
-type Space struct {
-	Configs []Config // the base first, then in grid order
-	Refused []Refusal
-}
-
-// Space crosses the family's ranges, with replaced ranges from override, and
-// sorts the result into configs worth running and refusals: configs that do
-// not work, and aliases, whose plan is that of a config already in the space.
-//
-// A knob that the device does not read (Knob.Host on the cpu) keeps its base
-// value, since varying it would only measure noise.
-//
-// Configs is the same without the reasons, and faster.
-func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) Space {
-	base := f.Base(p, d)
-	var s Space
-	o := offers{plans: map[planKey]Config{}}
-	consider := func(c Config) {
-		if err := f.Refuse(p, c, d); err != nil {
-			s.Refused = append(s.Refused, Refusal{c, err.Error()})
-		} else if first, taken := o.add(c, f.Plan(p, c, d)); !taken && first != c {
-			s.Refused = append(s.Refused, Refusal{c, "alias: launches the same as " + first.String()})
-		}
-	}
-	ranges, replaced := f.ranges(d, override)
-	if !replaced {
-		consider(base)
-	}
-	grid := []Config{base}
-	for _, r := range ranges {
-		var next []Config
-		for _, c := range grid {
-			for _, v := range r.Values {
-				next = append(next, c.With(Setting{r.Knob, v}))
-			}
-		}
-		grid = next
-	}
-	for _, c := range grid {
-		consider(c)
-	}
-	slices.SortStableFunc(s.Refused, func(a, b Refusal) int { return cmp.Compare(a.Config.label, b.Config.label) })
-	s.Configs = o.configs
-	return s
 }

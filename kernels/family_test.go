@@ -120,58 +120,6 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// A refusal holds for all values of the knobs that were not read, and knobs that
-// Refuse replaces are not read.
-func TestConfigsAsksLittle(t *testing.T) {
-	f := toy()
-	f.Knobs = append(f.Knobs, kernels.Values(kernels.Unroll, 1, 2, 3, 4), kernels.Values(kernels.Stages, 1, 2, 3, 4))
-	asked := 0
-	f.Refuse = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
-		asked++
-		c = c.With(set(kernels.Stages, 7))
-		if c.Get(kernels.Warps) == 4 || c.Get(kernels.Stages) != 7 {
-			return fmt.Errorf("%s is refused", c)
-		}
-		if c.Get(kernels.Unroll) > 1 {
-			return errors.New("unroll is 1")
-		}
-		return nil
-	}
-	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2}
-	want := f.Space(p, d)
-	asked = 0
-	configs, refused := f.Configs(p, d)
-	if !slices.Equal(configs, want.Configs) || refused != len(want.Refused) || len(configs) == 0 {
-		t.Errorf("%q and %d refused, want %q and %d", configs, refused, want.Configs, len(want.Refused))
-	}
-	// The base, 4 values of unroll with 8 warps, and with 4 warps what the reason's text reads: block
-	// rows, CTAs and unroll.
-	if most := 1 + 4 + 3*2*4; asked > most {
-		t.Errorf("asked about %d configs, want at most %d of %d", asked, most, 3*2*2*4*4)
-	}
-}
-
-// Who takes all of a config at once has read all of its knobs.
-func TestConfigsReadsWhole(t *testing.T) {
-	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2}
-	for name, refused := range map[string]func(c kernels.Config) bool{
-		"label":    func(c kernels.Config) bool { return strings.HasPrefix(c.String(), "br1.w8") },
-		"settings": func(c kernels.Config) bool { return c.Settings()[0].Value == 1 && c.Settings()[1].Value == 8 },
-	} {
-		f := toy()
-		f.Refuse = func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
-			if refused(c) {
-				return errors.New("one row for eight warps")
-			}
-			return nil
-		}
-		want := f.Space(p, d)
-		if configs, n := f.Configs(p, d); !slices.Equal(configs, want.Configs) || n != len(want.Refused) {
-			t.Errorf("by %s: %q and %d refused, want %q and %d", name, configs, n, want.Configs, len(want.Refused))
-		}
-	}
-}
-
 func TestRegistry(t *testing.T) {
 	hidden := toy()
 	hidden.Name, hidden.Hidden = "toy/hidden", true

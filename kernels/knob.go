@@ -166,7 +166,6 @@ func split(label string) (key, digits, rest string) {
 // Lookup returns the value of k and whether c assigns one.
 func (c Config) Lookup(k *Knob) (int, bool) {
 	if c.draft != nil {
-		c.draft.read(k.place)
 		return c.draft.values[k.place], c.draft.has&(1<<k.place) != 0
 	}
 	if from, to, ok := find(c.label, k); ok {

@@ -615,32 +615,3 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
-
-// A constraint reads the knobs that it names only, so that a space does not cross the others with
-// what it refuses.
-func TestConstraintsReadWhatTheyName(t *testing.T) {
-	_, f := load(t, "warps: [4, 8]", "warps: [1, 2, 4, 8, 16, 32]", "k: 2", "k: [1, 2, 4, 8]")
-	asked, refuse := 0, f.Refuse
-	f.Refuse = func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-		asked++
-		return refuse(p, c, d)
-	}
-	for _, test := range []struct {
-		problem string
-		most    int
-	}{
-		{"layernorm/bwd/4096x512/bf16+bias", 1 + 7 + 5*4}, // the base; 7 pairs of v and w with too many threads, 5 with each k
-		{"layernorm/bwd/300x4096/bf16+bias", 1 + 2*6*4},
-	} {
-		p := problem(t, test.problem)
-		want := f.Space(p, devicetest.H200())
-		asked = 0
-		configs, refused := f.Configs(p, devicetest.H200())
-		if !slices.Equal(configs, want.Configs) || refused != len(want.Refused) || len(configs) == 0 {
-			t.Errorf("%s: %q and %d refused, want %q and %d", p, configs, refused, want.Configs, len(want.Refused))
-		}
-		if asked > test.most {
-			t.Errorf("%s: asked about %d configs, want at most %d", p, asked, test.most)
-		}
-	}
-}
