@@ -39,7 +39,7 @@ func (m *measurer) contest(ctx context.Context) error {
 		}
 	}
 	rounds := &Rounds{Session: m.Session, Order: Orders(o.Seed, m.j.Problem), Launches: always(FinalLaunches), Rejects: o.Rounds,
-		More: func(n int) bool { return n == 0 || n < o.Rounds && !settle(arms) }}
+		More: func(n int) bool { return n == 0 || n < o.Rounds && !Settle(arms) }}
 	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func (m *measurer) armRecord(a *Arm) *record.Record {
 	return rec
 }
 
-// settle leaves out the variants that are behind, and says whether the rest is tied. Variants that
+// Settle leaves out the variants that are behind, and says whether the rest is tied. Variants that
 // are in have all rounds.
-func settle(arms []*Arm) bool {
+func Settle(arms []*Arm) bool {
 	var best *Arm
 	in := func(a *Arm) bool { return a.Failure == nil && !a.Out }
 	for _, a := range arms {

@@ -166,16 +166,3 @@ func TestGridStops(t *testing.T) {
 		t.Errorf("of a context that is done: %d tasks, %v", len(ts), err)
 	}
 }
-
-func TestProtocols(t *testing.T) {
-	d := devicetest.H200()
-	for _, n := range []int{1, 2, 7, 20} {
-		c, w := ColdProtocol(d, n), WarmProtocol(d, n)
-		if !c.Cold || c.Flush < 2*d.CacheBytes || c.Samples != n || c.StageSamples < 1 || c.StageSamples > n {
-			t.Errorf("cold with %d samples: %+v", n, c)
-		}
-		if w.Cold || w.Flush != 0 || w.Name == c.Name || w.Samples != n || w.Discard != c.Discard || w.StageSamples != c.StageSamples {
-			t.Errorf("warm with %d samples: %+v", n, w)
-		}
-	}
-}

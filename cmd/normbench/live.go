@@ -44,9 +44,6 @@ var liveFlags = join([]cli.Flag{
 // passes everything.
 const mostEffect = 0.1
 
-// maxReject is how many rounds a cell may lose to an unfit device.
-const maxReject = 8
-
 // A liveConfig is what the flags of a live compare ask for.
 type liveConfig struct {
 	ops  []string // as written
@@ -81,7 +78,7 @@ func (e *env) liveConfig(c *cli.Context, ops []string) (*liveConfig, error) {
 			"--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].Text)
 	}
 	return &liveConfig{ops: ops, refs: refs, rule: rule, gate: c.Bool("gate"),
-		o: ab.Options{Order: order, Seed: seed(c), Repeats: 2, Rejects: maxReject}}, nil
+		o: ab.Options{Order: order, Seed: seed(c)}}, nil
 }
 
 // live runs both operands on the device and judges every cell.

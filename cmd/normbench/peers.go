@@ -232,8 +232,6 @@ func (e *env) saw(p kernels.Problem, arms []*sweep.Arm) {
 		name, _ := kernels.PeerName(a.Variant.Family)
 		f := a.Failure
 		switch {
-		case f == nil && a.Out:
-			text = append(text, fmt.Sprintf("%s %s us at first sight", name, report.Micros(stats.Median(a.Samples))))
 		case f == nil:
 			text = append(text, fmt.Sprintf("%s %s us", name, report.Micros(stats.Median(a.Samples))))
 		case f.Status != kernels.StatusRefused:

@@ -11,10 +11,7 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Chooser settles on one of the variants that an operand has for a problem. Of our own it is what
-// a system that times its candidates itself would settle on: the lowest median of a few cold
-// samples. Of peers, which differ by more than their noise, those that are not clearly slower than
-// the best get two more looks.
+// A Chooser settles on one of the variants that an operand has for a problem.
 type Chooser struct {
 	Registry *kernels.Registry
 	Device   kernels.Device
@@ -24,15 +21,14 @@ type Chooser struct {
 }
 
 const (
-	firstLook  = 5   // samples of each candidate: as many as Triton's autotuner takes at least
-	secondLook = 10  // samples of a peer that is near the best
-	farBehind  = 1.5 // times the best: a peer that is out after the first look
-	looks      = 3   // at peers
-	rejects    = 8   // rounds that an unfit device may cost
+	look    = 5 // samples of a candidate in a round: as many as Triton's autotuner takes at least
+	looks   = 5 // rounds of peers at most
+	rejects = 8 // rounds that an unfit device may cost, here and in a duel
 )
 
 // Choose returns the fastest of the variants, and all arms if it visited them: the fastest first,
-// those that failed last. Arms that are out had the first look only. If all fail, the first
+// those behind, and those that failed. Of our own it is what a system that times its candidates itself would
+// settle on, after one round. Peers are visited until they are decided. If all fail, the first
 // variant is the answer, and measuring it will say why.
 func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Variant) (kernels.Variant, []*sweep.Arm, error) {
 	if len(vs) == 1 {
@@ -48,71 +44,36 @@ func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Va
 	for i, v := range vs {
 		arms[i] = &sweep.Arm{Variant: v}
 	}
-	r := &sweep.Rounds{Session: s, Rejects: rejects, Launches: c.launches,
-		Order: func(round, _ int) []int { return order(arms, round) },
-		More:  func(rounds int) bool { return rounds == 0 || more(arms, rounds) }}
+	most := 1
+	if _, peers := kernels.PeerName(vs[0].Family); peers {
+		most = looks
+	}
+	r := &sweep.Rounds{Session: s, Rejects: rejects, Order: sweep.Orders(c.Seed, p),
+		More: func(n int) bool { return n == 0 || n < most && !sweep.Settle(arms) }}
+	r.Launches = func(_ int, a *sweep.Arm) int {
+		if c.Visiting != nil {
+			c.Visiting(a)
+		}
+		return look
+	}
 	if err := r.Run(ctx, arms); err != nil {
 		return kernels.Variant{}, nil, err
 	}
-	slices.SortStableFunc(arms, faster)
+	slices.SortStableFunc(arms, func(a, b *sweep.Arm) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(stats.Median(a.Samples), stats.Median(b.Samples)))
+	})
 	if arms[0].Failure != nil {
 		return vs[0], arms, nil
 	}
 	return arms[0].Variant, arms, nil
 }
 
-func (c *Chooser) launches(round int, a *sweep.Arm) int {
-	if c.Visiting != nil {
-		c.Visiting(a)
-	}
-	if round == 0 {
-		return firstLook
-	}
-	return secondLook
-}
-
-// order is that of the arms in a round: as given, then the fastest first, then the other way around.
-func order(arms []*sweep.Arm, round int) []int {
-	order := make([]int, len(arms))
-	for i := range order {
-		order[i] = i
-	}
-	if round > 0 {
-		slices.SortStableFunc(order, func(i, j int) int { return faster(arms[i], arms[j]) })
-	}
-	if round > 1 {
-		slices.Reverse(order)
-	}
-	return order
-}
-
-// more leaves out the peers that are far behind, and says whether the others need another round.
-func more(arms []*sweep.Arm, rounds int) bool {
-	if _, peers := kernels.PeerName(arms[0].Variant.Family); !peers {
-		return false
-	}
-	best := slices.MinFunc(arms, faster)
-	near := 0
-	for _, a := range arms {
-		if a.Failure == nil && !a.Out {
-			if a.Out = stats.Median(a.Samples) > farBehind*stats.Median(best.Samples); !a.Out {
-				near++
-			}
-		}
-	}
-	return rounds < looks && near > 1
-}
-
-// faster orders arms by their medians, those that failed last.
-func faster(a, b *sweep.Arm) int {
-	if a.Failure != nil || b.Failure != nil {
-		return cmp.Compare(failed(a), failed(b))
-	}
-	return cmp.Compare(stats.Median(a.Samples), stats.Median(b.Samples))
-}
-
-func failed(a *sweep.Arm) int {
-	if a.Failure != nil {
+// rank puts the arms that are behind after the others, and those that failed last.
+func rank(a *sweep.Arm) int {
+	switch {
+	case a.Failure != nil:
+		return 2
+	case a.Out:
 		return 1
 	}
 	return 0

@@ -11,7 +11,7 @@ import (
 	"normbench/sweep"
 )
 
-// Of peers the near ones get two more looks, the far ones none; what fails is last. Our own get one look.
+// Peers are visited until they are decided, those far behind twice; what fails is last. Our own get one round.
 func TestChoose(t *testing.T) {
 	r := families.New()
 	p := testDuel(t, r).Problem
@@ -26,7 +26,7 @@ func TestChoose(t *testing.T) {
 		vs   []kernels.Variant
 		want []int // samples, the fastest first
 	}{
-		{named(kernels.PeerVariant), []int{25, 25, 5, 5, 0}},
+		{named(kernels.PeerVariant), []int{15, 15, 10, 10, 0}},
 		{named(func(n string) kernels.Variant { return kernels.Variant{Family: "my/" + n} }), []int{5, 5, 5, 5, 0}},
 	} {
 		f := &devicetest.Fake{

@@ -42,8 +42,6 @@ type Options struct {
 	Protocol record.Protocol // Samples are the launches kept per visit; a median of them is the round's time
 	Order    string
 	Seed     uint64 // of the inputs, and with the problem of OrderRandom
-	Repeats  int    // runs of each arm whose bits are compared
-	Rejects  int    // rounds that an unfit device may cost before the cell is unfit
 	// More is asked after every accepted round whether another one is needed:
 	// verdict.Rule.More for the number of duels fought.
 	More func(c verdict.Cell) bool
@@ -104,7 +102,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 		variant kernels.Variant
 		check   **kernels.Check
 	}{{ArmA, r.A, &r.CheckA}, {ArmB, r.B, &r.CheckB}} {
-		c, err := s.Check(ctx, arm.variant, o.Repeats)
+		c, err := s.Check(ctx, arm.variant, 2)
 		if err != nil {
 			return of(arm.name, err)
 		}
@@ -124,7 +122,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 	for i, a := range arms {
 		name[a] = names[i]
 	}
-	rounds := &sweep.Rounds{Session: s, Order: sweep.Orders(o.Seed, r.Problem), Rejects: o.Rejects, Strict: true,
+	rounds := &sweep.Rounds{Session: s, Order: sweep.Orders(o.Seed, r.Problem), Rejects: rejects, Strict: true,
 		Launches: func(int, *sweep.Arm) int { return o.Protocol.Samples },
 		Visited: func(round, place int, a *sweep.Arm, us []float64) {
 			r.Visits = append(r.Visits, Visit{Round: round, Place: place, Arm: name[a], SamplesUS: us})

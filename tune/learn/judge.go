@@ -106,7 +106,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 			continue
 		}
 		d, err := ab.Fight(ctx, reg, l.Devices[0], ab.Duel{Problem: t.Problem, A: v, B: t.Base}, ab.Options{
-			Protocol: pr, Order: ab.OrderRandom, Seed: l.Seed + uint64(i), Repeats: 2, Rejects: rounds, More: func(c verdict.Cell) bool { return len(c.Rounds) < rounds }})
+			Protocol: pr, Order: ab.OrderRandom, Seed: l.Seed + uint64(i), More: func(c verdict.Cell) bool { return len(c.Rounds) < rounds }})
 		if err != nil {
 			return nil, err
 		}
