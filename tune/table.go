@@ -272,7 +272,7 @@ func parse(name string, data []byte) (*Table, error) {
 	case errors.As(err, &typ):
 		return nil, hint.Errorf(help, "%s:%d: %s is no value for %q", name, lineAt(data, typ.Offset), typ.Value, typ.Field)
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "%s: %w", name, err)
 	}
 	return &t, nil
 }

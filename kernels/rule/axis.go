@@ -78,19 +78,30 @@ func (b Bound) String() string {
 	return strconv.FormatInt(b.Rows, 10)
 }
 
-// parseBound reads what String writes.
-func parseBound(s string) (b Bound, err error) {
-	if text, ok := strings.CutSuffix(s, "/SM"); ok {
-		f, bad := strconv.ParseFloat(text, 64)
-		b.PerSM, err = int64(math.Round(f*100)), bad
-		if err == nil && (!(f > 0) || f > MaxM) {
-			err = fmt.Errorf("out of range")
+// Bounds are ascending.
+type Bounds []Bound
+
+// MarshalText implements encoding.TextMarshaler: 1 2 90 2.82/SM.
+func (bs Bounds) MarshalText() ([]byte, error) {
+	return []byte(strings.Trim(fmt.Sprint([]Bound(bs)), "[]")), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (bs *Bounds) UnmarshalText(text []byte) error {
+	for _, s := range strings.Fields(string(text)) {
+		var b Bound
+		var err error
+		if number, ok := strings.CutSuffix(s, "/SM"); ok {
+			var f float64
+			f, err = strconv.ParseFloat(number, 64)
+			b.PerSM = int64(math.Round(min(max(f, 0), MaxM) * 100))
+		} else {
+			b.Rows, err = strconv.ParseInt(s, 10, 64)
 		}
-	} else {
-		b.Rows, err = strconv.ParseInt(s, 10, 64)
+		if err != nil || b.Rows < 0 || b.Rows > MaxM || b.String() != s {
+			return fmt.Errorf("%q is no bound of rows such as 90 or 2.82/SM", s)
+		}
+		*bs = append(*bs, b)
 	}
-	if err != nil || b.Rows < 0 || b.Rows > MaxM || b.String() != s {
-		return b, fmt.Errorf("%q is no bound of rows such as 90 or 2.82/SM", s)
-	}
-	return b, nil
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	gofmt "go/format"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -16,21 +17,14 @@ import (
 // Formats are what Export writes.
 var Formats = []string{"go", "python", "cpp", "json"}
 
-// alphabet are the digits of numbers in exported strings.
-const alphabet = Letters + "!#$&()*+,-./:;<=>@[]^_{|}~"
-
-// An export is the answers of a book as data that one short function looks up, the same in every language. Numbers in its
-// strings have as many digits of the alphabet as the longest list needs.
+// An export is the answers of a book as data that one short function looks up, the same in every language. Numbers of
+// lines and rasters are to the base 36.
 type export struct {
 	About    []string         `json:"about"`
-	Alphabet string           `json:"alphabet"`
-	Digits   int              `json:"digits"`
 	Families []string         `json:"families"` // name, * for the short name of its op and _, and knobs of each, with the value of those that all its configs share
 	Configs  []string         `json:"configs"`  // of each a family and the values of its other knobs
-	Columns  []int64          `json:"columns"`  // first ones of ranges
-	Rows     []int64          `json:"rows"`     // last ones
-	Lines    []string         `json:"lines"`    // of each the configs by ranges of rows: a config and its last rows, in turn
-	Rasters  []string         `json:"rasters"`  // of each the lines by ranges of columns: first columns and a line, in turn
+	Lines    []string         `json:"lines"`    // of each the configs by ranges of rows, as config:last rows
+	Rasters  []string         `json:"rasters"`  // of each the lines by ranges of columns, as first columns:line
 	Index    map[string][]int `json:"index"`    // of a class its rasters by alignment: 16, 8, 4 and 2 bytes
 }
 
@@ -173,62 +167,39 @@ func (b *Book) export(classes []Class, columns []int64) *export {
 			rasters = append(rasters, raster{class: c, align: align})
 		}
 	}
-	work := make(chan *raster)
 	var wait sync.WaitGroup
-	for range 8 {
-		wait.Go(func() {
-			for r := range work {
-				r.strips = b.strips(r.class, r.align, columns)
-			}
-		})
-	}
 	for i := range rasters {
-		work <- &rasters[i]
+		wait.Go(func() { rasters[i].strips = b.strips(rasters[i].class, rasters[i].align, columns) })
 	}
-	close(work)
 	wait.Wait()
-
 	var variants []kernels.Variant
-	x := &export{About: b.about(), Alphabet: alphabet, Digits: 1, Index: map[string][]int{}}
 	for _, r := range rasters {
 		for _, s := range r.strips {
-			x.Columns = append(x.Columns, s.from)
 			for _, u := range s.runs {
-				x.Rows = append(x.Rows, u.Last)
 				variants = append(variants, u.Variant)
 			}
 		}
 	}
-	sortUnique(&x.Columns)
-	sortUnique(&x.Rows)
 	slices.SortFunc(variants, func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
 	variants = slices.Compact(variants)
+	x := &export{About: b.about(), Index: map[string][]int{}}
 	x.addConfigs(variants)
-	lines, strips := map[string]bool{}, 0
-	for _, r := range rasters {
-		for _, s := range r.strips {
-			lines[fmt.Sprint(s.runs)] = true
-			strips++
-		}
+	numbers, lineAt, rasterAt := map[kernels.Variant]int{}, map[string]int{}, map[string]int{}
+	for i, v := range variants {
+		numbers[v] = i
 	}
-	for n := max(len(x.Columns), len(x.Rows), len(variants), len(lines)); n > pow(len(alphabet), x.Digits); {
-		x.Digits++
-	}
-	lineAt, rasterAt := map[string]int{}, map[string]int{}
+	pair := func(a, b int64) string { return strconv.FormatInt(a, 36) + ":" + strconv.FormatInt(b, 36) }
 	for _, r := range rasters {
-		text := ""
+		var text []string
 		for _, s := range r.strips {
-			line := ""
+			var line []string
 			for _, u := range s.runs {
-				at, _ := slices.BinarySearchFunc(variants, u.Variant, func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
-				last, _ := slices.BinarySearch(x.Rows, u.Last)
-				line += x.number(at) + x.number(last)
+				line = append(line, pair(int64(numbers[u.Variant]), u.Last))
 			}
-			from, _ := slices.BinarySearch(x.Columns, s.from)
-			text += x.number(from) + x.number(indexOf(&x.Lines, lineAt, line))
+			text = append(text, pair(s.from, int64(indexOf(&x.Lines, lineAt, strings.Join(line, " ")))))
 		}
 		key := indexKey(r.class)
-		x.Index[key] = append(x.Index[key], indexOf(&x.Rasters, rasterAt, text))
+		x.Index[key] = append(x.Index[key], indexOf(&x.Rasters, rasterAt, strings.Join(text, " ")))
 	}
 	return x
 }
@@ -236,14 +207,6 @@ func (b *Book) export(classes []Class, columns []int64) *export {
 func sortUnique(list *[]int64) {
 	slices.Sort(*list)
 	*list = slices.Compact(*list)
-}
-
-func pow(n, k int) int {
-	p := 1
-	for range k {
-		p *= n
-	}
-	return p
 }
 
 // indexOf is where text stands in a list, to which it is added where it is new.
@@ -254,16 +217,6 @@ func indexOf(list *[]string, at map[string]int, text string) int {
 		at[text], *list = i, append(*list, text)
 	}
 	return i
-}
-
-// number is n in digits of the alphabet.
-func (x *export) number(n int) string {
-	b := make([]byte, x.Digits)
-	for i := range b {
-		b[len(b)-1-i] = alphabet[n%len(alphabet)]
-		n /= len(alphabet)
-	}
-	return string(b)
 }
 
 // indexKey names a class in an export: op, pass, bytes of an element and the sum of its options.

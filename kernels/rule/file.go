@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"text/tabwriter"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -53,46 +53,21 @@ func CheckOld(name string, data []byte) error {
 		"%s has launch rules of an older normbench, which none reads any more", name)
 }
 
-// The map as it is written. Every line of a raster and of its legend is a line of the file.
-type text struct {
-	Tool     string            `json:"tool,omitempty"`
-	Created  time.Time         `json:"created,omitzero"`
-	Protocol json.RawMessage   `json:"protocol,omitempty"`
-	Runs     []Run             `json:"runs,omitempty"`
-	Sources  map[string]string `json:"sources,omitempty"`
-	Rasters  []rasterText      `json:"rasters"`
-	CRC      string            `json:"crc,omitempty"`
-}
+// plain is a map without methods.
+type plain Map
 
-type rasterText struct {
-	Class    Class    `json:"class"`
-	Align    int64    `json:"align"`
-	Problems int      `json:"problems,omitempty"`
-	Regret   float64  `json:"regret_percent,omitempty"`
-	Rows     string   `json:"rows"`
-	Legend   []string `json:"legend"`
-	Lines    []string `json:"lines"`
-}
-
-// MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's, with its own checksum.
+// MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's, with its own checksum. Every line of a
+// raster and of its legend is a line of the file.
 func (m *Map) MarshalJSON() ([]byte, error) {
 	if err := m.CheckValid(); err != nil {
 		return nil, err
 	}
-	t := text{m.Tool, m.Created, m.Protocol, m.Runs, m.Sources, []rasterText{}, ""}
+	out := plain(*m)
+	out.Rasters = make([]Raster, len(m.Rasters))
 	for i := range m.Rasters {
-		r := m.Rasters[i].tidy()
-		x := rasterText{r.Class, r.Align, r.Problems, r.Regret, "", r.legendText(), []string{}}
-		for _, b := range r.Rows {
-			x.Rows += " " + b.String()
-		}
-		x.Rows = x.Rows[1:]
-		for _, l := range r.Lines {
-			x.Lines = append(x.Lines, fmt.Sprintf("%6d  %s  %s", l.From, l.Cells, l.Evidence))
-		}
-		t.Rasters = append(t.Rasters, x)
+		out.Rasters[i] = *m.Rasters[i].tidy()
 	}
-	data, err := json.Marshal(t)
+	data, err := json.Marshal(out)
 	if err != nil {
 		return nil, err
 	}
@@ -123,41 +98,33 @@ func (m *Map) UnmarshalJSON(data []byte) error {
 	if err := durable.Verify(data); err != nil {
 		return err
 	}
-	var t text
+	var t struct {
+		plain
+		CRC string
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&t); err != nil {
-		return err
+	err := d.Decode(&t)
+	*m = Map(t.plain)
+	return err
+}
+
+// MarshalText implements encoding.TextMarshaler: columns, letters and their evidence.
+func (l Line) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%6d  %s  %s", l.From, l.Cells, l.Evidence), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (l *Line) UnmarshalText(text []byte) error {
+	w := strings.Fields(string(text))
+	if len(w) != 3 {
+		return fmt.Errorf("line %q is not columns, letters and their evidence", text)
 	}
-	*m = Map{Tool: t.Tool, Created: t.Created, Protocol: t.Protocol, Runs: t.Runs, Sources: t.Sources}
-	for i := range t.Rasters {
-		x := &t.Rasters[i]
-		r := Raster{Class: x.Class, Align: x.Align, Problems: x.Problems, Regret: x.Regret}
-		fail := func(err error) error { return hint.Errorf(help, "%s: %w", r.Title(), err) }
-		for _, s := range strings.Fields(x.Rows) {
-			b, err := parseBound(s)
-			if err != nil {
-				return fail(err)
-			}
-			r.Rows = append(r.Rows, b)
-		}
-		var err error
-		if r.Legend, err = parseLegend(x.Legend); err != nil {
-			return fail(err)
-		}
-		for _, s := range x.Lines {
-			w := strings.Fields(s)
-			if len(w) != 3 {
-				return fail(fmt.Errorf("line %q is not columns, letters and their evidence", s))
-			}
-			from, err := strconv.ParseInt(w[0], 10, 64)
-			if err != nil {
-				return fail(fmt.Errorf("line %q begins with no number of columns", s))
-			}
-			r.Lines = append(r.Lines, Line{from, w[1], w[2]})
-		}
-		m.Rasters = append(m.Rasters, r)
+	from, err := strconv.ParseInt(w[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("line %q begins with no number of columns", text)
 	}
+	*l = Line{from, w[1], w[2]}
 	return nil
 }
 
@@ -249,54 +216,47 @@ func knobsOf(vs []kernels.Variant) (ks []*kernels.Knob) {
 	return ks
 }
 
-// legendText is the legend as a table: a line of the names, then for each letter the family and the value of each knob.
-func (r *Raster) legendText() []string {
-	ks := knobsOf(r.Legend)
-	rows := [][]string{{"", "family"}}
+// A Legend is the configs of letters.
+type Legend []kernels.Variant
+
+// MarshalJSON implements json.Marshaler with a table: a line of the names, then for each letter the family and the value of
+// each knob.
+func (vs Legend) MarshalJSON() ([]byte, error) {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)
+	ks := knobsOf(vs)
+	fmt.Fprint(w, " \tfamily")
 	for _, k := range ks {
-		rows[0] = append(rows[0], k.Key)
+		fmt.Fprint(w, "\t", k.Key)
 	}
-	for i, v := range r.Legend {
-		row := []string{Letters[i : i+1], v.Family}
+	for i, v := range vs {
+		fmt.Fprintf(w, "\n%c\t%s", Letters[i], v.Family)
 		for _, k := range ks {
-			value := "-"
 			if n, ok := v.Config.Lookup(k); ok {
-				value = strconv.Itoa(n)
+				fmt.Fprint(w, "\t", n)
+			} else {
+				fmt.Fprint(w, "\t-")
 			}
-			row = append(row, value)
-		}
-		rows = append(rows, row)
-	}
-	wide := make([]int, len(ks)+2)
-	for _, row := range rows {
-		for i, s := range row {
-			wide[i] = max(wide[i], len(s))
 		}
 	}
-	lines := make([]string, len(rows))
-	for i, row := range rows {
-		s := fmt.Sprintf("%1s  %-*s", row[0], wide[1], row[1])
-		for k := range ks {
-			s += fmt.Sprintf(" %*s", wide[k+2], row[k+2])
-		}
-		lines[i] = s
-	}
-	return lines
+	w.Flush()
+	return json.Marshal(strings.Split(b.String(), "\n"))
 }
 
-// parseLegend reads what legendText writes.
-func parseLegend(lines []string) (vs []kernels.Variant, err error) {
-	if len(lines) == 0 {
-		return nil, fmt.Errorf("the legend has no line of names")
+// UnmarshalJSON implements json.Unmarshaler.
+func (vs *Legend) UnmarshalJSON(data []byte) error {
+	var lines []string
+	if err := json.Unmarshal(data, &lines); err != nil {
+		return err
 	}
-	names := strings.Fields(lines[0])
+	names := strings.Fields(strings.Join(lines[:min(len(lines), 1)], ""))
 	if len(names) == 0 || names[0] != "family" {
-		return nil, fmt.Errorf("the legend begins with %q, not with family and knobs", lines[0])
+		return fmt.Errorf("a legend begins with %q, not with family and knobs", names)
 	}
 	for i, s := range lines[1:] {
 		w := strings.Fields(s)
 		if len(w) != len(names)+1 || i >= len(Letters) || w[0] != Letters[i:i+1] {
-			return nil, fmt.Errorf("legend %q is not a letter, in order, with a family and %d knobs", s, len(names)-1)
+			return fmt.Errorf("legend %q is not a letter, in order, with a family and %d knobs", s, len(names)-1)
 		}
 		v, known := kernels.Variant{Family: w[1]}, true
 		for j, value := range w[2:] {
@@ -305,7 +265,7 @@ func parseLegend(lines []string) (vs []kernels.Variant, err error) {
 			}
 			n, bad := strconv.ParseUint(value, 10, 31)
 			if bad != nil {
-				return nil, fmt.Errorf("legend %q: %q is no value of %s", s, value, names[j+1])
+				return fmt.Errorf("legend %q: %q is no value of %s", s, value, names[j+1])
 			}
 			k, unknown := kernels.ParseKnob(names[j+1])
 			if known = known && unknown == nil; known {
@@ -315,7 +275,7 @@ func parseLegend(lines []string) (vs []kernels.Variant, err error) {
 		if !known {
 			v.Config = kernels.Config{} // Lint names it
 		}
-		vs = append(vs, v)
+		*vs = append(*vs, v)
 	}
-	return vs, nil
+	return nil
 }

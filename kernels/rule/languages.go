@@ -50,20 +50,20 @@ func (x *export) code(l language) string {
 	return strings.NewReplacer(
 		"@ARGUMENTS@", arguments(l.begin), "@PREFIXES@", strings.Join(prefixes, ", "),
 		"@FP8T@", fmt.Sprint(bitOf("fp8t")), "@UNEVEN@", fmt.Sprint(bitOf(uneven)), "@SHARED@", fmt.Sprint(shared()),
-		"@ABOUT@", about.String(), "@ALPHABET@", fmt.Sprintf("%q", x.Alphabet), "@DIGITS@", fmt.Sprint(x.Digits),
-		"@FAMILIES@", list(l, x.Families), "@CONFIGS@", list(l, x.Configs), "@COLUMNS@", list(l, x.Columns),
-		"@ROWS@", list(l, x.Rows), "@LINES@", list(l, x.Lines), "@RASTERS@", list(l, x.Rasters), "@INDEX@", list(l, index),
+		"@ABOUT@", about.String(),
+		"@FAMILIES@", list(l, x.Families), "@CONFIGS@", list(l, x.Configs),
+		"@LINES@", list(l, x.Lines), "@RASTERS@", list(l, x.Rasters), "@INDEX@", list(l, index),
 		"@MAXM@", fmt.Sprint(MaxM), "@MINN@", fmt.Sprint(MinN), "@MAXN@", fmt.Sprint(MaxN), "@MAXELEMS@", fmt.Sprint(MaxElems),
 	).Replace(l.code)
 }
 
-// list writes numbers or texts in lines of some 120 characters.
-func list[T any](l language, items []T) string {
+// list writes texts in lines of some 120 characters.
+func list(l language, items []string) string {
 	var b strings.Builder
 	b.WriteString(l.open)
 	wide := 120
 	for _, item := range items {
-		text := fmt.Sprintf("%#v,", item)
+		text := fmt.Sprintf("%q,", item)
 		if wide += len(text); wide > 120 {
 			b.WriteByte('\n')
 			wide = len(text) - 1

@@ -11,14 +11,13 @@ import (
 
 // A Map is the measured answers of one device, with where they come from.
 type Map struct {
-	Device  kernels.DeviceInfo
-	Rasters []Raster // in the order of Class.Compare, then the widest alignment first
-
-	Tool     string            // version of normbench that filled it
-	Created  time.Time         //
-	Runs     []Run             // that measured it
-	Protocol json.RawMessage   // a record.Protocol
-	Sources  map[string]string // hash of each family's sources that was measured
+	Device   kernels.DeviceInfo `json:"-"`                  // of the table that it is in
+	Tool     string             `json:"tool,omitempty"`     // version of normbench that measured it
+	Created  time.Time          `json:"created,omitzero"`   // of the last record
+	Protocol json.RawMessage    `json:"protocol,omitempty"` // a record.Protocol
+	Runs     []Run              `json:"runs,omitempty"`     // that measured it
+	Sources  map[string]string  `json:"sources,omitempty"`  // hash of each family's sources that was measured
+	Rasters  []Raster           `json:"rasters"`            // in the order of Class.Compare, then the widest alignment first
 }
 
 // A Run says which command measured, at which version, on which card.
@@ -34,14 +33,13 @@ type Run struct {
 
 // A Raster is the configs of a class at one alignment of rows: a letter for each cell of columns and rows.
 type Raster struct {
-	Class  Class
-	Align  int64             // bytes that rows start at a multiple of, see AlignOf
-	Legend []kernels.Variant // of the letters in order, whole configs
-	Rows   []Bound           // ascending: of each letter of a line
-	Lines  []Line            // ascending
-
-	Problems int     // that were measured
-	Regret   float64 // geometric mean over them of time over the best known, in percent; only of answers with a time
+	Class    Class   `json:"class"`
+	Align    int64   `json:"align"`                    // bytes that rows start at a multiple of, see AlignOf
+	Problems int     `json:"problems,omitempty"`       // that were measured
+	Regret   float64 `json:"regret_percent,omitempty"` // geometric mean over them of time over the best known; only of answers with a time
+	Rows     Bounds  `json:"rows"`                     // ascending: of each letter of a line
+	Legend   Legend  `json:"legend"`                   // of the letters in order, whole configs
+	Lines    []Line  `json:"lines"`                    // ascending
 }
 
 // A Line is the cells of columns from From up to the next line's.
