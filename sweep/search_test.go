@@ -58,7 +58,7 @@ func TestSearch(t *testing.T) {
 		if sum.Problems != 2 || sum.Failed != 0 || len(sink.runs) != 2 || sum.Measured != len(searched)+len(finals) {
 			t.Errorf("%s: %+v, %d runs", strategy, sum, len(sink.runs))
 		}
-		if (strategy == search.Auto || strategy == search.Model) && len(searched) > 70 {
+		if (strategy == search.Auto || strategy == search.Evolve) && len(searched) > 70 {
 			t.Errorf("%s measured %d of 120", strategy, len(searched))
 		}
 		winners, entries := 0, 0

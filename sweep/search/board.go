@@ -154,8 +154,6 @@ func hash(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-func median(x []float64) float64 { return stats.Median(x) }
-
 // Pick is the variant to run: the fastest of the variants with at least half of the most
 // launches. One lucky launch does not make a variant the winner.
 func (b *Board) Pick() int {

@@ -28,8 +28,17 @@ type evolve struct {
 	ahead    []int
 }
 
+// exploreShare is how much of a budget goes into new variants; the rest is for
+// the race of the fastest.
+const exploreShare = 0.6
+
 const (
+	evolveWinners  = 4 // of problems nearby, to start from
+	evolveAhead    = 8 // variants beyond a round that are announced, to be compiled
 	evolveOpening  = 8
+	evolveExplore  = 24
+	evolveRound    = 12  // variants, of our own families
+	evolveNear     = 8   // problems nearby whose times it is told
 	evolveLeast    = 3   // observations that the surrogate says anything from
 	evolveTrain    = 160 // observations that the surrogate is conditioned on, at most
 	evolveFit      = 90  // and fitted to
@@ -78,7 +87,7 @@ func (e *evolve) later() []int { return e.ahead }
 // lie apart from each other.
 func (e *evolve) opening() []int {
 	vs := slices.Clone(e.s.Keep)
-	for _, v := range e.s.Known.Winners(e.s, autoOptions.start) {
+	for _, v := range e.s.Known.Winners(e.s, evolveWinners) {
 		if !slices.Contains(vs, v) && len(vs) < e.most {
 			vs = append(vs, v)
 		}
@@ -113,7 +122,7 @@ func (e *evolve) opening() []int {
 func (e *evolve) propose(b *Board, room int) []int {
 	ranked := b.Ranked()
 	n := len(ranked)
-	size := min(max(b.Measured()/12, 1), 8, room)
+	size := e.size(b, room)
 	if n == 0 {
 		return e.draw(b, size)
 	}
@@ -126,18 +135,19 @@ func (e *evolve) propose(b *Board, room int) []int {
 	}
 	pool := e.pool(b, ranked)
 	y, train := e.training(b, ranked)
+	told, times, noise := e.transfer(b, ranked, y, train)
 	e.guessed = map[int]float64{}
-	if n >= evolveLeast && len(pool) > 0 {
-		if float64(n) >= evolveRefit*float64(e.fitted) {
+	if n+len(told) >= evolveLeast+len(train) && len(pool) > 0 {
+		if n := len(told); n >= evolveLeast && float64(n) >= evolveRefit*float64(e.fitted) {
 			e.fitted = n
-			m := min(len(train), evolveFit)
+			m := min(n, evolveFit)
 			sweeps := 2
 			if n > 100 {
 				sweeps = 1
 			}
-			e.model.fit(train[:m], y[:m], sweeps)
+			e.model.fit(told[:m], times[:m], sweeps)
 		}
-		e.model.condition(train, y)
+		e.model.condition(told, times, noise)
 		guesses := e.model.guesses(pool)
 		ok := e.feasible(b, guesses)
 		least := e.caution(b)
@@ -171,6 +181,7 @@ func (e *evolve) propose(b *Board, room int) []int {
 			}
 		}
 	}
+	e.foresee(b, vs)
 	if size > 1 && b.Measured()-slices.Index(b.order, ranked[0]) > evolveStale {
 		vs = vs[:min(len(vs), size-1)]
 		for _, v := range e.draw(b, 1) {
@@ -187,6 +198,74 @@ func (e *evolve) propose(b *Board, room int) []int {
 		take(v)
 	}
 	return vs
+}
+
+// size is how many variants a round has. The configs of our families compile in parallel before a
+// round; a search of few has small ones, which learn more from each.
+func (e *evolve) size(b *Board, room int) int {
+	switch {
+	case e.s.Axes != nil:
+		return min(max(b.Measured()/12, 1), 8, room)
+	case e.most < 24:
+		return min(2, room)
+	}
+	return min(evolveRound, room)
+}
+
+// transfer adds to the training what variants did on problems nearby, over what they did there
+// that were measured here too, with the variance of that.
+func (e *evolve) transfer(b *Board, ranked []int, y []float64, train []int) (vs []int, ys, noise []float64) {
+	vs, ys, noise = slices.Clone(train), slices.Clone(y), make([]float64, len(train))
+	if e.s.Axes != nil {
+		return vs, ys, noise
+	}
+	at := index(e.s)
+	type sum struct{ y, weight float64 }
+	sums := map[int]sum{}
+	best := math.Log(b.Median(ranked[0]))
+	for i, p := range e.s.Known.near(e.s.Problem) {
+		if i == evolveNear {
+			break
+		}
+		variance := 0.12*(1-matern52(distance(e.s.Problem, p.problem)/1.5)) + 0.01
+		shift, shared := 0.0, 0.0
+		for _, f := range p.found {
+			if v, ok := at[keyOf(f.Variant)]; ok && b.OK(v) {
+				shift, shared = shift+math.Log(b.Median(v))-best-f.Log, shared+1
+			}
+		}
+		if shared == 0 {
+			continue
+		}
+		for _, f := range p.found {
+			if v, ok := at[keyOf(f.Variant)]; ok && !b.Seen(v) {
+				log := math.Max(f.Log+shift/shared, -0.2)
+				x := sums[v]
+				sums[v] = sum{x.y + warp(log)/variance, x.weight + 1/variance}
+			}
+		}
+	}
+	for v := range e.s.Variants {
+		if x, ok := sums[v]; ok {
+			vs, ys, noise = append(vs, v), append(ys, x.y/x.weight), append(noise, math.Max(1/x.weight, 0.01))
+		}
+	}
+	return vs, ys, noise
+}
+
+// foresee lists the variants that the surrogate expects to be fastest beyond a round: they are
+// likely to be in the next.
+func (e *evolve) foresee(b *Board, round []int) {
+	e.ahead = e.ahead[:0]
+	for v := range e.guessed {
+		if !b.Seen(v) && !slices.Contains(round, v) {
+			e.ahead = append(e.ahead, v)
+		}
+	}
+	slices.SortFunc(e.ahead, func(x, y int) int {
+		return cmp.Or(cmp.Compare(e.guessed[x], e.guessed[y]), cmp.Compare(x, y))
+	})
+	e.ahead = e.ahead[:min(evolveAhead, len(e.ahead))]
 }
 
 // breed is a child of two of the fastest, -1 where the space does not have it.
@@ -229,6 +308,18 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 		if v >= 0 && !in[v] && !b.Seen(v) && len(vs) < evolvePool {
 			in[v] = true
 			vs = append(vs, v)
+		}
+	}
+	if e.s.Axes == nil && b.Measured() >= min(evolveExplore, e.most*2/3) {
+		for _, v := range ranked[:min(6, len(ranked))] {
+			e.lat.around(v, func(n int, near bool) {
+				if near {
+					add(n)
+				}
+			})
+		}
+		if len(vs) > 0 {
+			return vs
 		}
 	}
 	if len(e.s.Variants)-b.Measured() <= evolvePool {
@@ -277,7 +368,7 @@ func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
 	unit := b.Median(ranked[0])
 	for _, v := range vs {
 		log := math.Log(b.Median(v) / unit)
-		y = append(y, warpAt*math.Log1p(log/warpAt))
+		y = append(y, warp(log))
 	}
 	return y, vs
 }
@@ -349,7 +440,7 @@ func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 		m := min(len(vs), evolveFit)
 		e.valid.fit(vs[:m], y[:m], 1)
 	}
-	e.valid.condition(vs, y)
+	e.valid.condition(vs, y, nil)
 	of := make([]int, len(pool))
 	for i := range pool {
 		of[i] = pool[i].variant

@@ -7,8 +7,7 @@ import (
 )
 
 // The features of a variant on a problem are logs of knob values and of quantities derived from
-// knobs and problem. Variants of two shapes are alike if their derived quantities are. The
-// design is kept apart, as its name.
+// knobs and problem.
 const (
 	featRow      = iota // bytes of a row per thread
 	featThreads         // threads of a CTA
@@ -31,24 +30,8 @@ var scales = [numFeatures]float64{
 	featStages: 1.2, featVector: 1.5, featCols: 2, featSingle: 0.8, featReduce: 2, featReduceRows: 3,
 }
 
-// A point is a variant on a problem as the model sees it.
-type point struct {
-	design string
-	x      [numFeatures]float64 // in scales
-	logN   float64
-	logM   float64
-	kind   kind
-	task   int // numbers the problem
-}
-
-// kind is a problem without its sizes.
-type kind struct {
-	op   kernels.Op
-	bias bool
-	d, w kernels.DType
-}
-
-func pointOf(p kernels.Problem, v kernels.Variant, sms, task int) point {
+// featuresOf are those of a variant on a problem, in scales.
+func featuresOf(p kernels.Problem, v kernels.Variant, sms int) (x [numFeatures]float64) {
 	get := func(k *kernels.Knob, zero float64) float64 {
 		if n, ok := v.Config.Lookup(k); ok && n > 0 {
 			return float64(n)
@@ -69,9 +52,7 @@ func pointOf(p kernels.Problem, v kernels.Variant, sms, task int) point {
 	if s := get(kernels.SinglePass, 0); s >= float64(p.N) && cols >= float64(p.N) {
 		single = 1
 	}
-	q := point{design: designOf(v.Family), task: task, logN: math.Log2(float64(p.N)), logM: math.Log2(float64(p.M)),
-		kind: kind{p.Op, p.Bias, p.DType, p.Weight}}
-	set := func(i int, f float64) { q.x[i] = f / scales[i] }
+	set := func(i int, f float64) { x[i] = f / scales[i] }
 	set(featRow, math.Log2(cols*rows*bytes/(32*warps)))
 	set(featThreads, math.Log2(32*warps))
 	set(featRows, math.Log2(rows))
@@ -83,5 +64,5 @@ func pointOf(p kernels.Problem, v kernels.Variant, sms, task int) point {
 	set(featSingle, single)
 	set(featReduce, math.Log2(get(kernels.ReduceCols, 32)))
 	set(featReduceRows, math.Log2(get(kernels.ReduceRows, 32)))
-	return q
+	return x
 }

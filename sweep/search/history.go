@@ -136,22 +136,6 @@ func (h *History) near(p kernels.Problem) []*past {
 	return list
 }
 
-// count is the number of problems within a distance.
-func (h *History) count(p kernels.Problem, within float64) int {
-	if h == nil {
-		return 0
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for _, x := range h.problems {
-		if distance(p, x.problem) <= within {
-			n++
-		}
-	}
-	return n
-}
-
 // Winners are the variants of s that were fastest on the nearest problems, at
 // most n, as indices into its variants. A variant of the other op is that of
 // the same design.

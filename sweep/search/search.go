@@ -59,12 +59,11 @@ const (
 	Grid    = "grid"
 	Random  = "random"
 	Halving = "halving"
-	Model   = "model"
 	Evolve  = "evolve"
 )
 
 // Names lists the strategies, auto first.
-func Names() []string { return []string{Auto, Grid, Random, Halving, Model, Evolve} }
+func Names() []string { return []string{Auto, Grid, Random, Halving, Evolve} }
 
 // CheckName says what is wrong with the name of a strategy, or nil.
 func CheckName(name string) error {
@@ -92,8 +91,6 @@ func New(name string, s *Space) (Strategy, error) {
 		return newRandom(s, rng), nil
 	case Halving:
 		return newHalving(s, rng), nil
-	case Model:
-		return newModel(s, rng, modelAlone), nil
 	case Evolve:
 		return newEvolve(s, rng), nil
 	}

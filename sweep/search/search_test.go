@@ -46,9 +46,8 @@ type machine struct {
 }
 
 func (m *machine) us(v kernels.Variant) float64 {
-	p := pointOf(problem, v, 132, 0)
 	t := 60.0
-	for i, x := range p.x {
+	for i, x := range featuresOf(problem, v, 132) {
 		t += 3 * math.Abs(x-float64(i%3)-1)
 	}
 	return t
@@ -254,49 +253,44 @@ func TestTransfer(t *testing.T) {
 	}
 	other := next.Problem
 	other.Pass = kernels.Fwd
-	if n := h.Sharing(other, won); n != 0 || h.count(other, 10) != 0 {
+	if n := h.Sharing(other, won); n != 0 {
 		t.Error("the other pass is no neighbour")
 	}
 }
 
-func TestGP(t *testing.T) {
+// What problems nearby said of a variant is taken over what they share with this one, and weighs
+// less the farther they are.
+func TestToldByOthers(t *testing.T) {
 	s := space(40, 1)
-	cand := make([]point, len(s.Variants))
-	for i, v := range s.Variants {
-		cand[i] = pointOf(s.Problem, v, s.SMs, 0)
+	s.Known = &History{}
+	e := newEvolve(s, rand.New(rand.NewPCG(1, 1))).(*evolve)
+	b := NewBoard(s, 0.01, 10)
+	b.tell(0, 0, []float64{20})
+	past := func(n int64, log float64) {
+		p := s.Problem
+		p.N = n
+		s.Known.AddFound(p, []Found{{s.Variants[0], 1, 3}, {s.Variants[7], 1 + log, 3}})
 	}
-	g := newGP(defaultHyper, 0.3, cand)
-	_, before := g.predict(5)
-	g.observeCandidate(5, 0.1, 1e-6)
-	mean, sd := g.predict(5)
-	if math.Abs(mean-0.1) > 0.01 || sd >= before/2 {
-		t.Errorf("after an observation of 0.1: %.3f ± %.3f, before ± %.3f", mean, sd, before)
-	}
-	mark := g.mark()
-	m7, s7 := g.predict(7)
-	g.observeCandidate(7, 0.9, 1e-6)
-	g.rewind(mark)
-	if a, b := g.predict(7); a != m7 || b != s7 {
-		t.Error("a fantasy left a trace")
-	}
-	// One at a time or from points, it is the same process.
-	h := newGP(defaultHyper, 0.3, cand)
-	for i, v := range s.Variants[:10] {
-		g.observeCandidate(i, float64(i)/10, 1e-4)
-		if i == 0 {
-			h.observe(cand[5], 0.1, 1e-6)
+	told := func() (y, noise float64) {
+		vs, ys, noises := e.transfer(b, []int{0}, []float64{0}, []int{0})
+		if len(vs) != 2 || vs[1] != 7 || noises[0] != 0 {
+			t.Fatalf("told of %v, with noise %v", vs, noises)
 		}
-		h.observe(pointOf(s.Problem, v, s.SMs, 0), float64(i)/10, 1e-4)
+		return ys[1], noises[1]
 	}
-	for c := range cand {
-		a, _ := g.predict(c)
-		b, _ := h.predict(c)
-		if math.Abs(a-b) > 1e-9 {
-			t.Fatalf("candidate %d: %g and %g", c, a, b)
-		}
+	past(2*s.Problem.N, 0.2)
+	y, near := told()
+	if math.Abs(y-warp(0.2)) > 1e-9 {
+		t.Errorf("0.2 slower there is %.3f here, want %.3f", y, warp(0.2))
 	}
-	if ei := g.improvement(0, -10); ei < 0 || ei > 1e-9 {
-		t.Errorf("improvement %g on what cannot be", ei)
+	s.Known = &History{}
+	past(16*s.Problem.N, 0.2)
+	if _, far := told(); far <= near {
+		t.Errorf("four octaves away the variance is %.4f, one octave %.4f", far, near)
+	}
+	b.tell(7, 1, []float64{30})
+	if vs, _, _ := e.transfer(b, []int{0, 7}, []float64{0, 1}, []int{0, 7}); len(vs) != 2 {
+		t.Errorf("what was measured here is told again: %v", vs)
 	}
 }
 

@@ -90,7 +90,7 @@ func Setups() []Setup {
 	for _, share := range []float64{0.05, 0.1, 0.15, 0.3} {
 		list = append(list, Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Every: curveEvery})
 	}
-	for _, name := range []string{search.Model, search.Halving, search.Random} {
+	for _, name := range []string{search.Evolve, search.Halving, search.Random} {
 		for _, share := range []float64{0.05, 0.1, 0.2, 0.4} {
 			list = append(list, Setup{Label: name, Strategy: name, Share: share, Every: curveEvery})
 		}

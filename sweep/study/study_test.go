@@ -39,7 +39,7 @@ func grids(problems, n int) *Grids {
 
 func TestRun(t *testing.T) {
 	g := grids(4, 100)
-	setups := append(Quick(), Setup{Label: "finals", Strategy: search.Auto, Transfer: true, Finals: 8}, Setup{Label: "model", Strategy: search.Model, Share: 0.2, Every: 2})
+	setups := append(Quick(), Setup{Label: "finals", Strategy: search.Auto, Transfer: true, Finals: 8}, Setup{Label: "evolve", Strategy: search.Evolve, Share: 0.2, Every: 2})
 	run := func() [][][]Outcome {
 		out, err := Run(t.Context(), g, setups, 6)
 		if err != nil {
