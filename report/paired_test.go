@@ -141,7 +141,7 @@ func TestRecordedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for e := range f.Latest(func(x *record.Entry) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }).All() {
+		for _, e := range f.Latest(func(x *record.Entry) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }) {
 			x := e.Finals()
 			step := stats.TimerStep(widen(e.SamplesUS))
 			pairs++

@@ -123,7 +123,7 @@ func TestRunResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ok := 0
-	for e := range loaded.Latest().All() {
+	for _, e := range loaded.Latest() {
 		if e.Status == kernels.StatusOK && e.Variant.Family != record.Stream {
 			ok++
 		}
@@ -193,7 +193,7 @@ func TestRunResumesStopped(t *testing.T) {
 					cancel()
 				}
 			}
-			before := len(slices.Collect(w.Records().Latest().All()))
+			before := len(w.Records().Latest())
 			fakes := []*devicetest.Fake{fake(), fake()}[:1+rnd.IntN(2)]
 			sum, err := Run(ctx, registry, devices(fakes...), ts, w, o)
 			cancel()

@@ -38,18 +38,17 @@ func (e *env) exportCommand() *cli.Command {
 			case format != export.Benchfmt && out == "":
 				return hint.Errorf("add --out FOLDER", "export --format %s writes files, and has no --out", format)
 			}
-			set, notes, err := export.Load(ops[0])
+			ps, notes, err := export.Load(ops[0])
 			if err != nil {
 				return err
 			}
-			defer set.Close()
 			for _, n := range notes {
 				e.notef("%s", n)
 			}
 			if format == export.Benchfmt {
-				return export.WriteBenchfmt(e.stdout, set)
+				return export.WriteBenchfmt(e.stdout, ps)
 			}
-			n, err := export.WriteFiles(out, set)
+			n, err := export.WriteFiles(out, ps)
 			if err != nil {
 				return err
 			}

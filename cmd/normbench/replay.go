@@ -23,11 +23,10 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 	if path == "" {
 		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
 	}
-	set, notes, err := export.Load(path)
+	ps, notes, err := export.Load(path)
 	if err != nil {
 		return nil, err
 	}
-	defer set.Close()
 	for _, n := range notes {
 		e.notef("%s", n)
 	}
@@ -36,10 +35,7 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 	other := ""
 	stale := map[string]bool{}
 	var source func(string) string
-	for p, err := range set.Problems() {
-		if err != nil {
-			return nil, err
-		}
+	for _, p := range ps {
 		if state := p.Run.Protocol.Cache(); state != asked(c) {
 			other = state
 			continue

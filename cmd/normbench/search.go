@@ -137,8 +137,8 @@ func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 	seen := map[kernels.Problem]map[kernels.Variant]bool{}
 	var order []kernels.Problem
 	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
-	for _, es := range []*record.Entries{f.Latest(cold), f.Searched(cold)} {
-		for x := range es.All() {
+	for _, es := range []record.Entries{f.Latest(cold), f.Searched(cold)} {
+		for _, x := range es {
 			switch {
 			case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
 				x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:

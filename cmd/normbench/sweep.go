@@ -315,11 +315,11 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 		id := families.NewIdentity(e.registry, info.Kind)
 		searching := pr
 		searching.Phase = record.PhaseSearch
-		table.AddSearched(f.Searched(func(x *record.Entry) bool {
+		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
 			p := x.Run.Protocol
 			p.Samples = searching.Samples // a search has its own
 			return p == searching && e.isNow(id, x)
-		}).All())
+		})))
 		e.describe(table)
 	}
 	lost := fold.write(false)

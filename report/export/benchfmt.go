@@ -7,19 +7,15 @@ import (
 	"strings"
 
 	"normbench/kernels"
-	"normbench/sweep/stats"
 )
 
 // WriteBenchfmt writes Go's benchmark format (golang.org/design/14313): a line
 // per visit, or per sample where there was one visit, as benchstat takes every
 // line for one measurement. Failures have none.
-func WriteBenchfmt(w io.Writer, set *Set) error {
+func WriteBenchfmt(w io.Writer, ps []*Problem) error {
 	b := bufio.NewWriter(w)
 	first := true
-	for p, err := range set.Problems() {
-		if err != nil {
-			return err
-		}
+	for _, p := range ps {
 		if d := p.Run.Device; first {
 			first = false
 			fmt.Fprintf(b, "pkg: normbench\ndevice: %s\ndriver: %s\ncompiler: %s\nprotocol: %s\n", d.Name, d.Driver, d.Compiler, p.Run.Protocol.Name)
@@ -29,14 +25,9 @@ func WriteBenchfmt(w io.Writer, set *Set) error {
 			if r.Status != kernels.StatusOK {
 				continue
 			}
-			rounds := r.SamplesUS
-			if len(r.Visits) > 0 {
-				rounds = nil
-				at := 0
-				for _, n := range r.Visits {
-					rounds = append(rounds, stats.Median(r.SamplesUS[at:at+n]))
-					at += n
-				}
+			rounds := r.Rounds()
+			if rounds == nil {
+				rounds = r.SamplesUS
 			}
 			design := r.Family[strings.LastIndexByte(r.Family, '/')+1:]
 			for _, us := range rounds {

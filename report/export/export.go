@@ -5,12 +5,10 @@ package export
 import (
 	"bytes"
 	"fmt"
-	"iter"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -42,133 +40,84 @@ type Problem struct {
 	Stream  []float64   // samples, microseconds
 	Records []*record.Record
 
-	at       []record.Place // of Records, until they are read
-	families []string       // of Records, in their order
-	values   [][]int        // of each of Records, by kernels.Knobs
-	tails    [][]byte       // of each of Records, its entry of kt behind the parameters
+	values [][]int // of each of Records, by kernels.Knobs
 }
 
-// A Set is an open records file, problem by problem: the records of one are read when it is its turn.
-type Set struct {
-	problems []*Problem
-	lines    *record.Lines
-}
-
-// Close closes the file.
-func (s *Set) Close() error { return s.lines.Close() }
-
-// Problems goes through the problems with their records, in the order of all tables. An error ends it.
-func (s *Set) Problems() iter.Seq2[*Problem, error] {
-	return func(yield func(*Problem, error) bool) {
-		for _, p := range s.problems {
-			if p, err := s.whole(p); !yield(p, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// whole is a problem with its records. Of a stage, all formats have the median.
-func (s *Set) whole(p *Problem) (*Problem, error) {
-	rs, err := s.lines.Records(p.at)
-	for _, r := range rs {
-		if r.Check != nil {
-			r.Check.Resources = nil // a replay has none either
-		}
-		for i := range r.Stages {
-			r.Stages[i].SamplesUS = []float64{stats.Median(r.Stages[i].SamplesUS)}
-		}
-	}
-	q := &Problem{Problem: p.Problem, Run: p.Run, Stream: p.Stream, Records: rs, values: make([][]int, len(rs))}
-	for i, r := range rs {
-		if err != nil {
-			break
-		}
-		vs := slices.Repeat([]int{noKnob}, len(allKnobs))
-		for _, s := range r.Config.Settings() {
-			vs[place[s.Knob]] = s.Value
-		}
-		q.values[i] = vs
-	}
-	return q, err
-}
-
-// Load reads records for export: of each variant the last record, that of the
-// finals before that of a grid before what a search saw on its way. Records of
-// several devices or of several versions of a family do not mix in one file of
-// those tools, so they are an error. The caller closes the Set.
-func Load(path string) (*Set, record.Notes, error) {
-	s := &Set{}
-	at := map[kernels.Problem]*Problem{}
-	type key struct {
-		p *Problem
-		v int
+// Load reads records for export, problem by problem in the order of all tables: of each variant
+// the last record, that of the finals before that of a grid before what a search saw on its way.
+// Of a stage they have the median, which is all that is exported. Records of several devices or
+// of several versions of a family do not mix in one file of those tools, so they are an error.
+func Load(path string) ([]*Problem, record.Notes, error) {
+	type slot struct {
+		kernels.Problem
+		kernels.Variant
 	}
 	type seen struct{ place, phase int }
-	type lean struct {
-		problem kernels.Problem
-		variant kernels.Variant
-		source  string
-		stream  []float64
-	}
-	variants := map[kernels.Variant]int{}
-	places := map[key]seen{}
+	at := map[kernels.Problem]*Problem{}
+	places := map[slot]seen{}
 	sources := map[string]string{}
 	device := ""
-	lines, notes, err := record.Index(path, func(r *record.Record) lean {
-		l := lean{problem: r.Problem, variant: r.Variant(), source: r.Source}
-		if r.Family == record.Stream {
-			l.stream = slices.Clone(r.SamplesUS)
-		}
-		return l
-	}, func(r lean, place record.Place) error {
-		run, family := place.Run, r.variant.Family
+	notes, err := record.Read(path, func(r *record.Record, run *record.Run) error {
 		if device == "" {
 			device = run.Device.ID
 		}
 		if run.Device.ID != device {
 			return hint.Errorf("export the records of each device by themselves", "records of %s among those of %s", run.Device.ID, device)
 		}
-		if s, ok := sources[family]; ok && s != r.source && family != record.Stream {
-			return hint.Errorf("sweep into a new folder, and export that", "records of two versions of %s, %s and %s", family, s, r.source)
+		if s, ok := sources[r.Family]; ok && s != r.Source && r.Family != record.Stream {
+			return hint.Errorf("sweep into a new folder, and export that", "records of two versions of %s, %s and %s", r.Family, s, r.Source)
 		}
-		sources[family] = r.source
-		p := at[r.problem]
+		sources[r.Family] = r.Source
+		p := at[r.Problem]
 		if p == nil {
-			p = &Problem{Problem: r.problem, Run: run}
-			at[r.problem] = p
-			s.problems = append(s.problems, p)
+			p = &Problem{Problem: r.Problem, Run: run}
+			at[r.Problem] = p
 		}
-		if family == record.Stream {
-			p.Stream = r.stream
+		if r.Family == record.Stream {
+			p.Stream = r.SamplesUS
 			return nil
 		}
-		v, ok := variants[r.variant]
-		if !ok {
-			v = len(variants)
-			variants[r.variant] = v
+		for i, s := range r.Stages {
+			r.Stages[i].SamplesUS = []float64{stats.Median(s.SamplesUS)}
 		}
-		k := key{p, v}
+		if r.Check != nil {
+			r.Check.Resources = nil // a replay has none either
+		}
+		k := slot{r.Problem, r.Variant()}
 		rank := map[string]int{record.PhaseSearch: 0, "": 1, record.PhaseFinal: 2}[run.Protocol.Phase]
 		old, ok := places[k]
 		switch {
 		case !ok:
-			places[k] = seen{len(p.at), rank}
-			p.families = add(p.families, family)
-			p.at = append(p.at, place)
+			places[k] = seen{len(p.Records), rank}
+			p.Records = append(p.Records, r)
 		case rank >= old.phase:
 			places[k] = seen{old.place, rank}
-			p.at[old.place] = place
+			p.Records[old.place] = r
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	s.lines = lines
-	s.problems = slices.DeleteFunc(s.problems, func(p *Problem) bool { return len(p.at) == 0 })
-	slices.SortFunc(s.problems, func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
-	return s, notes, nil
+	var ps []*Problem
+	for _, p := range at {
+		if len(p.Records) > 0 {
+			p.setValues()
+			ps = append(ps, p)
+		}
+	}
+	slices.SortFunc(ps, func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
+	return ps, notes, nil
+}
+
+func (p *Problem) setValues() {
+	for _, r := range p.Records {
+		vs := slices.Repeat([]int{noKnob}, len(allKnobs))
+		for _, s := range r.Config.Settings() {
+			vs[place[s.Knob]] = s.Value
+		}
+		p.values = append(p.values, vs)
+	}
 }
 
 var (
@@ -202,52 +151,42 @@ func Folder(p kernels.Problem) string {
 // WriteFiles writes caches of kernel_tuner: one file per problem, as OUT/problem/device.json, and one per family
 // of a problem that has several, as OUT/problem_family/device.json, each whole or not at
 // all, and returns how many.
-func WriteFiles(out string, set *Set) (int, error) {
-	for _, p := range set.problems { // before the first file is written
-		for _, f := range p.families {
-			if err := kernels.CheckName(fileName(f)); err != nil && len(p.families) > 1 {
-				return 0, hint.Errorf("rename it in the manifest, and measure again: its files are named after it", "family %.120q %w", f, err)
-			}
-		}
+func WriteFiles(out string, ps []*Problem) (int, error) {
+	type file struct {
+		*Problem
+		dir string
 	}
-	var n atomic.Int64
-	one := func(p *Problem, dir string) error {
-		data, name := kt(p), p.Run.Device.ID+".json"
-		err := durable.MakeFolder(out, dir) // of names that come from a file
-		if err == nil {
-			err = durable.Place{Root: out, Name: filepath.Join(dir, name), Unsynced: true}.WriteFrom(bytes.NewReader(data))
+	var files []file
+	for _, p := range ps {
+		files = append(files, file{p, Folder(p.Problem)})
+		families := p.byFamily()
+		for _, f := range families {
+			if len(families) == 1 {
+				break
+			}
+			name := f.Records[0].Family
+			if err := kernels.CheckName(fileName(name)); err != nil { // before the first file is written
+				return 0, hint.Errorf("rename it in the manifest, and measure again: its files are named after it", "family %.120q %w", name, err)
+			}
+			files = append(files, file{f, Folder(p.Problem) + "_" + fileName(name)})
 		}
-		if err != nil {
-			return hint.Errorf(durable.Help(err), "export to %s: %w", filepath.Join(out, dir), durable.Cause(err))
-		}
-		n.Add(1)
-		return nil
 	}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, p := range set.problems {
+	for _, f := range files {
 		g.Go(func() error {
-			p, err := set.whole(p)
+			err := durable.MakeFolder(out, f.dir) // of names that come from a file
 			if err == nil {
-				err = one(p, Folder(p.Problem))
+				at := durable.Place{Root: out, Name: filepath.Join(f.dir, f.Run.Device.ID+".json"), Unsynced: true}
+				err = at.WriteFrom(bytes.NewReader(kt(f.Problem)))
 			}
 			if err != nil {
-				return err
+				return hint.Errorf(durable.Help(err), "export to %s: %w", filepath.Join(out, f.dir), durable.Cause(err))
 			}
-			if families := p.byFamily(); len(families) > 1 {
-				for _, f := range families {
-					if err == nil {
-						err = one(f, Folder(p.Problem)+"_"+fileName(f.Records[0].Family))
-					}
-				}
-			}
-			return err
+			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return 0, err
-	}
-	return int(n.Load()), nil
+	return len(files), g.Wait()
 }
 
 // fileName names the files of a family.

@@ -82,28 +82,14 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	return dir
 }
 
-func load(t *testing.T) *Set {
+func load(t *testing.T) []*Problem {
 	t.Helper()
-	s, _, err := Load(records(t, nil))
+	ps, _, err := Load(records(t, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	ps := whole(t, s)
 	if len(ps) != 2 || len(ps[0].Records) != 5 || len(ps[1].Records) != 2 || len(ps[1].Records[0].SamplesUS) != 4 {
 		t.Fatalf("%+v", ps)
-	}
-	return s
-}
-
-// whole are the problems of a set with their records.
-func whole(t *testing.T, s *Set) (ps []*Problem) {
-	t.Helper()
-	for p, err := range s.Problems() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		ps = append(ps, p)
 	}
 	return ps
 }
@@ -189,7 +175,7 @@ func TestBenchfmt(t *testing.T) {
 
 // What a bound ruled out has a status of its own.
 func TestPruned(t *testing.T) {
-	ps := whole(t, load(t))
+	ps := load(t)
 	i := slices.IndexFunc(ps, func(p *Problem) bool { return len(p.Records) == 2 })
 	if text := kt(ps[i]); !bytes.Contains(text, []byte(`"normbench_status":"pruned"`)) {
 		t.Errorf("%s", text)

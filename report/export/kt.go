@@ -153,11 +153,6 @@ func kt(p *Problem) []byte {
 		b = fmt.Appendf(b, "%q: %s,\n", k, encode(head.values[i]))
 	}
 	b = append(b, "\"cache\": {\n"...)
-	if p.tails == nil {
-		for _, r := range p.Records {
-			p.tails = append(p.tails, tail(p.Run, r))
-		}
-	}
 	for i := range p.Records {
 		e := p.params(i, knobs)
 		var key []byte
@@ -171,7 +166,7 @@ func kt(p *Problem) []byte {
 		b = append(quote(b, string(key)), ": "...)
 		b = e.append(b)
 		b[len(b)-1] = ',' // in place of its end
-		b = append(b, p.tails[i][1:]...)
+		b = append(b, tail(p.Run, p.Records[i])[1:]...)
 		if i < len(p.Records)-1 {
 			b = append(b, ',')
 		}
@@ -289,9 +284,6 @@ func (p *Problem) byFamily() []*Problem {
 		}
 		q := list[i]
 		q.Records, q.values = append(q.Records, r), append(q.values, p.values[n])
-		if p.tails != nil {
-			q.tails = append(q.tails, p.tails[n])
-		}
 	}
 	return list
 }

@@ -2,8 +2,6 @@ package record
 
 import (
 	"bufio"
-	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -64,28 +62,4 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// BenchmarkDecode compares what decoding a line costs with the standard
-// library.
-func BenchmarkDecode(b *testing.B) {
-	run := testRun("r1")
-	text := bytes.TrimSpace([]byte(lines(b, testRecord(run, 7))))
-	b.Run("ours", func(b *testing.B) {
-		d := newDecoder()
-		b.SetBytes(int64(len(text)))
-		for b.Loop() {
-			if _, _, _, err := d.decode(text); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("std", func(b *testing.B) {
-		b.SetBytes(int64(len(text)))
-		for b.Loop() {
-			if err := json.Unmarshal(text, new(line)); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 }

@@ -22,33 +22,19 @@ const (
 	kindRecord = "record"
 )
 
+// A Line is what a records file holds: a *Run or a *Record.
+type Line = interface{ CheckValid() error }
+
+// A head is the beginning of each line.
 type head struct {
 	Schema int    `json:"schema"`
 	Kind   string `json:"kind"`
 	More   int    `json:"more,omitempty"` // lines of the same append that follow
 }
 
-// A line is any line of a records file as the decoder sees it: one pass, no
-// look at the kind beforehand. Problem and Config shadow the typed fields of
-// Record, because parsing their text for every line took longer than the rest.
-type line struct {
-	head
-	Record
-	Problem string `json:"problem"`
-	Config  string `json:"config"`
-
-	Tool     string             `json:"tool"`
-	Command  []string           `json:"command"`
-	Device   kernels.DeviceInfo `json:"device"`
-	Env      map[string]string  `json:"env"`
-	Protocol Protocol           `json:"protocol"`
-	SelfTest []Trial            `json:"selftest"`
-	FloorUS  float64            `json:"floor_us"`
-}
-
-// encode is the line of a run or record, newline included, with more lines of
-// the same append after it.
-func encode(v any, more int) ([]byte, error) {
+// encode is the text of a line, newline included, with more lines of the same
+// append after it. The record is rounded.
+func encode(v Line, more int) ([]byte, error) {
 	var w any
 	switch v := v.(type) {
 	case *Run:
@@ -57,7 +43,15 @@ func encode(v any, more int) ([]byte, error) {
 			*Run
 		}{head{Schema, kindRun, more}, v}
 	case *Record:
-		w = newLean(v, more)
+		r := struct {
+			head
+			*Record
+			Bytes int64 `json:"bytes,omitempty"` // none where it is the problem's
+		}{head{Schema, kindRecord, more}, v, v.Bytes}
+		if r.Bytes == v.Problem.Bytes() {
+			r.Bytes = 0
+		}
+		w = r
 	default:
 		return nil, fmt.Errorf("a records file holds no %T", v)
 	}
@@ -72,36 +66,27 @@ func encode(v any, more int) ([]byte, error) {
 	return append(durable.Seal(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), '\n'), nil
 }
 
-// A lean record leaves out what is zero or follows from its problem, and writes
-// no more digits than were measured.
-type lean struct {
-	head
-	Record
-	Bytes int64 `json:"bytes,omitempty"` // none where it is the problem's
-}
-
-func newLean(r *Record, more int) *lean {
-	w := &lean{head: head{Schema, kindRecord, more}, Record: *r}
-	if w.Bytes = r.Bytes; w.Bytes == r.Problem.Bytes() {
-		w.Bytes = 0
-	}
-	w.Record.SamplesUS, w.BaseAgainUS = micros(r.SamplesUS), micros(r.BaseAgainUS)
-	w.SearchUS, w.GapUS, w.StreamUS = micro(r.SearchUS), micro(r.GapUS), micro(r.StreamUS)
-	w.WallMS = digits(r.WallMS, 3)
-	w.Stages = nil
+// rounded is r with no more digits than were measured, as it is written.
+func (r *Record) rounded() *Record {
+	c := *r
+	c.SamplesUS, c.BaseAgainUS = micros(r.SamplesUS), micros(r.BaseAgainUS)
+	c.SearchUS, c.GapUS, c.StreamUS = micro(r.SearchUS), micro(r.GapUS), micro(r.StreamUS)
+	c.WallMS = digits(r.WallMS, 3)
+	c.Stages = nil
 	for _, s := range r.Stages {
-		w.Stages = append(w.Stages, Stage{s.Stage, micros(s.SamplesUS)})
+		c.Stages = append(c.Stages, Stage{s.Stage, micros(s.SamplesUS)})
 	}
 	if r.Check != nil {
-		c := *r.Check
-		c.Busy, c.Compile, c.Outputs = digits(c.Busy, 3), digits(c.Compile, 3), slices.Clone(c.Outputs)
-		for i := range c.Outputs {
-			o := &c.Outputs[i]
+		check := *r.Check
+		check.Busy, check.Compile = digits(check.Busy, 3), digits(check.Compile, 3)
+		check.Outputs = slices.Clone(check.Outputs)
+		for i := range check.Outputs {
+			o := &check.Outputs[i]
 			o.MaxErr, o.RelL2 = digits(o.MaxErr, 3), digits(o.RelL2, 3)
 		}
-		w.Check = &c
+		c.Check = &check
 	}
-	return w
+	return &c
 }
 
 // micro is a time in microseconds with the digits that are kept of one: three
@@ -134,8 +119,25 @@ func digits(x float64, n int) float64 {
 // errSyntax marks a line that is not JSON, as a torn one.
 var errSyntax = errors.New("not JSON")
 
-// lineHelp is the way out of a line that is damaged.
-const lineHelp = "take the file from a copy, or delete the line: a sweep measures again what is missing"
+// The ways out of a line that is damaged, and of one that is no record.
+const (
+	lineHelp = "take the file from a copy, or delete the line: a sweep measures again what is missing"
+	headHelp = `a records file is JSON Lines with "schema" and "kind" in every line`
+	mendHelp = "delete or mend the line"
+)
+
+// A decoder decodes lines. It belongs to one goroutine.
+//
+// It uses encoding/json/v2 in its form for all toolchains, twice as fast as
+// encoding/json here. github.com/segmentio/encoding is a fifth faster still, but
+// v0.5.4 read memory of other values behind an embedded pointer, as the race
+// detector's checkptr shows: too much for a fifth.
+type decoder struct {
+	// To parse a problem and a config for every line took longer than the rest.
+	problems map[string]problem
+	configs  map[string]kernels.Config
+	chunk    []byte // whose lines it decodes
+}
 
 // A problem is one with what every record of it says again.
 type problem struct {
@@ -144,99 +146,91 @@ type problem struct {
 	bytes int64
 }
 
-// A decoder decodes lines. It belongs to one goroutine.
-//
-// It uses encoding/json/v2 in its form for all toolchains, twice as fast as
-// encoding/json here (BenchmarkDecode). github.com/segmentio/encoding is a fifth
-// faster still, but v0.5.4 read memory of other values behind an embedded
-// pointer, as the race detector's checkptr shows: too much for a fifth.
-type decoder struct {
-	problems map[string]problem
-	configs  map[string]kernels.Config
-	words    map[string]string
-	problem  problem // of the last record
+func parseProblem(text string) (problem, error) {
+	p, err := kernels.ParseProblem(text)
+	if err != nil {
+		return problem{}, err
+	}
+	return problem{p, p.String(), p.Bytes()}, nil
 }
 
 func newDecoder() *decoder {
-	return &decoder{
-		problems: map[string]problem{},
-		configs:  map[string]kernels.Config{},
-		words:    map[string]string{},
-	}
+	return &decoder{problems: map[string]problem{}, configs: map[string]kernels.Config{}}
 }
 
-// decode returns the head and the run or the record of a line, checked.
-func (d *decoder) decode(b []byte) (head, *Run, *Record, error) {
-	l := new(line)
+// decode fills in what a line says, the run or the record checked.
+func (d *decoder) decode(it *item, b []byte) error {
+	var l struct { // any line, so that one pass is enough
+		head
+		Record
+		Problem string `json:"problem"`
+		Config  string `json:"config"`
+
+		Tool     string             `json:"tool"`
+		Command  []string           `json:"command"`
+		Device   kernels.DeviceInfo `json:"device"`
+		Env      map[string]string  `json:"env"`
+		Protocol Protocol           `json:"protocol"`
+		SelfTest []Trial            `json:"selftest"`
+		FloorUS  float64            `json:"floor_us"`
+	}
 	sealed, ok := durable.Sealed(b)
 	if sealed && !ok {
-		return l.head, nil, nil, hint.Errorf(lineHelp, "the line's checksum does not match: it was changed by hand, or is damaged")
+		return hint.Errorf(lineHelp, "the line's checksum does not match: it was changed by hand, or is damaged")
 	}
-	if err := jsonv2.Unmarshal(b, l); err != nil {
-		return l.head, nil, nil, diagnose(b, err)
+	if err := jsonv2.Unmarshal(b, &l); err != nil {
+		return diagnose(b, err)
 	}
 	if err := l.check(); err != nil {
-		return l.head, nil, nil, err
+		return err
 	}
 	if !sealed {
-		return l.head, nil, nil, hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
+		return hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
-	if l.Kind == kindRun {
-		r := &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest, l.FloorUS}
-		return l.head, r, nil, r.CheckValid()
+	if it.more = l.More; l.Kind == kindRun {
+		it.run = &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest, l.FloorUS}
+		return it.run.CheckValid()
+	}
+	p, err := parsed(d.problems, l.Problem, parseProblem)
+	if err != nil {
+		return err
 	}
 	r := &l.Record
-	var err error
-	if d.problem, err = d.parseProblem(l.Problem); err != nil {
-		return l.head, nil, nil, err
+	if r.Config, err = parsed(d.configs, l.Config, kernels.ParseConfig); err != nil {
+		return err
 	}
-	r.Problem = d.problem.Problem
-	if r.Bytes == 0 {
-		r.Bytes = d.problem.bytes
+	if r.Problem = p.Problem; r.Bytes == 0 {
+		r.Bytes = p.bytes
 	}
-	if r.Config, ok = d.configs[l.Config]; !ok {
-		if r.Config, err = kernels.ParseConfig(l.Config); err != nil {
-			return l.head, nil, nil, err
-		}
-		d.configs[l.Config] = r.Config
-	}
-	return l.head, nil, r, r.CheckValid()
+	it.record, it.problem = r, p.name
+	return r.CheckValid()
 }
 
-func (d *decoder) parseProblem(text string) (problem, error) {
-	p, ok := d.problems[text]
-	if !ok {
-		k, err := kernels.ParseProblem(text)
-		if err != nil {
-			return p, err
-		}
-		p = problem{k, k.String(), k.Bytes()}
-		d.problems[text] = p
+// parsed is what parse makes of a text, once for each.
+func parsed[T any](known map[string]T, text string, parse func(string) (T, error)) (T, error) {
+	v, ok := known[text]
+	if ok {
+		return v, nil
 	}
-	return p, nil
-}
-
-// intern returns one string for all that equal s, so that a file's words are in
-// memory once.
-func (d *decoder) intern(s string) string {
-	if w, ok := d.words[s]; ok {
-		return w
+	v, err := parse(text)
+	if err == nil {
+		known[text] = v
 	}
-	d.words[s] = s
-	return s
+	return v, err
 }
 
 func (h *head) check() error {
 	switch {
 	case h.Schema == 0:
-		return hint.Errorf("a records file is JSON Lines with \"schema\" and \"kind\" in every line", "not a records line: it has no schema")
+		return hint.Errorf(headHelp, "not a records line: it has no schema")
 	case h.Schema > Schema:
-		return hint.Errorf("update normbench", "schema %d is newer than %d, the newest that this normbench reads", h.Schema, Schema)
+		return hint.Errorf("update normbench",
+			"schema %d is newer than %d, the newest that this normbench reads", h.Schema, Schema)
 	case h.Schema < Schema:
 		return hint.Errorf("measure again: a sweep writes a new file",
 			"schema %d is older than %d, which this normbench reads", h.Schema, Schema)
 	case h.Kind == "":
-		return hint.Errorf("a records file is JSON Lines with \"schema\" and \"kind\" in every line", "not a records line: it has no kind")
+		return hint.Errorf(headHelp, "not a records line: it has no kind")
 	case h.Kind != kindRun && h.Kind != kindRecord:
 		return hint.Errorf("the kinds are run and record", "unknown kind %q", h.Kind)
 	}
@@ -246,23 +240,22 @@ func (h *head) check() error {
 // diagnose says what is wrong with a line that did not decode: no JSON, or JSON
 // of a newer schema, or a field of another type.
 func diagnose(b []byte, err error) error {
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return hint.Errorf(mendHelp, "a field stands twice in the line")
+	}
 	var h head
 	var syntactic *jsontext.SyntacticError
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return hint.Errorf("delete or mend the line", "a field stands twice in the line")
-	}
-	switch headErr := jsonv2.Unmarshal(b, &h); {
-	case errors.As(headErr, &syntactic):
-		return hint.With(errSyntax, "delete or mend the line")
-	case headErr != nil:
-		return hint.Errorf("a records file is JSON Lines with \"schema\" and \"kind\" in every line", "not a records line")
-	}
-	if err := h.check(); err != nil {
-		return err
-	}
 	var semantic *jsonv2.SemanticError
-	if !errors.As(err, &semantic) {
-		return hint.With(errSyntax, "delete or mend the line")
+	headErr := jsonv2.Unmarshal(b, &h)
+	switch {
+	case errors.As(headErr, &syntactic):
+		return hint.With(errSyntax, mendHelp)
+	case headErr != nil:
+		return hint.Errorf(headHelp, "not a records line")
+	case h.check() != nil:
+		return h.check()
+	case !errors.As(err, &semantic):
+		return hint.With(errSyntax, mendHelp)
 	}
-	return hint.Errorf("delete or mend the line", "%s line with a bad value at %q", h.Kind, string(semantic.JSONPointer))
+	return hint.Errorf(mendHelp, "%s line with a bad value at %q", h.Kind, string(semantic.JSONPointer))
 }

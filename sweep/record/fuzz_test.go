@@ -60,7 +60,7 @@ func FuzzRead(f *testing.F) {
 		if !slices.Equal(notes, file.Notes) || len(file.at) > len(recs) {
 			t.Fatalf("notes %q and %q, %d entries of %d records", notes, file.Notes, len(file.at), len(recs))
 		}
-		var vs []any
+		var vs []Line
 		for i, r := range recs {
 			if i == 0 || runs[i] != runs[i-1] {
 				vs = append(vs, runs[i])

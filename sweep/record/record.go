@@ -14,18 +14,13 @@
 package record
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/sweep/stats"
 )
 
 // Schema is the version of the lines that this package writes, and the newest
@@ -66,10 +61,10 @@ const (
 // takeTimer fills in the floor of a run that was written without the number: it stands in
 // the text of its selftest. The finals of a search were written without either, and have those
 // of the search's run, which may be nil. A check that selftest makes no more is left out.
-func (r *Run) takeTimer(search *Run) {
+func (r *Run) takeTimer(search *keyer) {
 	r.SelfTest = slices.DeleteFunc(r.SelfTest, func(t Trial) bool { return t.Name == droppedTrial })
 	if search != nil && len(r.SelfTest) == 0 {
-		r.SelfTest, r.FloorUS = search.SelfTest, max(r.FloorUS, search.FloorUS)
+		r.SelfTest, r.FloorUS = search.run.SelfTest, max(r.FloorUS, search.run.FloorUS)
 	}
 	for _, t := range r.SelfTest {
 		if t.Name == floorTrial && r.FloorUS == 0 {
@@ -196,213 +191,22 @@ func (r *Record) Variant() kernels.Variant {
 	return kernels.Variant{Family: r.Family, Config: r.Config}
 }
 
+// Rounds are the medians of the visits of SamplesUS, nil where there was one visit.
+func (r *Record) Rounds() (us []float64) {
+	n := 0
+	for _, v := range r.Visits {
+		us = append(us, stats.Median(r.SamplesUS[n:n+v]))
+		n += v
+	}
+	return us
+}
+
 // Micros turns seconds into microseconds of as many digits as the file keeps:
 // three after the point, five in all.
 func Micros(seconds []float64) []float64 {
 	us := make([]float64, len(seconds))
 	for i, s := range seconds {
-		if us[i] = math.Round(s*1e9) / 1e3; us[i] >= 100 {
-			us[i] = digits(us[i], 5)
-		}
+		us[i] = micro(s * 1e6)
 	}
 	return us
-}
-
-// A Code identifies what a variant runs, whatever its name: see families.Identity.
-type Code struct{ Source, Launch string }
-
-// String is what Key takes; without a Launch, the source alone.
-func (c Code) String() string {
-	if c.Launch == "" {
-		return c.Source
-	}
-	return c.Source + "/" + c.Launch
-}
-
-// Key identifies a measurement: a sweep skips what its records file has under
-// the same key, and of two records with one key the later counts. It is the
-// first 16 bytes, in hex, of the SHA-256 of
-//
-//   - the problem and the variant,
-//   - the device's ID, architecture, units, driver and compiler: after an
-//     update of either the code or its clock may differ, so all is measured
-//     again. The UUID is left out, so that equal cards of a CI pool share a
-//     results folder; the run line keeps it,
-//   - the code and the launches: a Code as a string,
-//   - the protocol.
-//
-// The seed, the host and the version of normbench do not count.
-func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string, pr Protocol) string {
-	return newKeyer(d, pr).key(p.String(), v.String(), source)
-}
-
-// A keyer makes the keys of a run.
-type keyer struct {
-	device, protocol []byte
-}
-
-func newKeyer(d kernels.DeviceInfo, pr Protocol) *keyer {
-	protocol, err := json.Marshal(pr) // a field added later, empty, leaves the key as it was
-	if err != nil {
-		panic(err) // of plain values
-	}
-	return &keyer{
-		device:   appendParts(nil, d.ID, d.Arch, fmt.Sprint(d.SMs), d.Driver, d.Compiler),
-		protocol: appendParts(nil, string(protocol)),
-	}
-}
-
-func (k *keyer) key(problem, variant, source string) string {
-	text := append(appendParts(make([]byte, 0, 1<<10), problem, variant), k.device...)
-	text = append(appendParts(text, source), k.protocol...)
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:keyLen/2])
-}
-
-// appendParts keeps neighbours apart by their lengths.
-func appendParts(b []byte, parts ...string) []byte {
-	for _, s := range parts {
-		b = strconv.AppendInt(b, int64(len(s)), 10)
-		b = append(append(append(b, ':'), s...), '\n')
-	}
-	return b
-}
-
-const keyLen = 32
-
-// CheckValid says what no run line can hold, or nil. It is called before every
-// write and after every read.
-func (r *Run) CheckValid() error {
-	const help = "a run line needs an ID, a time, a device and a protocol"
-	switch {
-	case r.ID == "":
-		return hint.Errorf(help, "run without an ID")
-	case r.Time.IsZero():
-		return hint.Errorf(help, "run %s without a time", r.ID)
-	case r.Device.ID == "":
-		return hint.Errorf(help, "run %s without a device", r.ID)
-	case r.Protocol.Name == "":
-		return hint.Errorf(help, "run %s without a protocol", r.ID)
-	case !(r.FloorUS >= 0) || math.IsInf(r.FloorUS, 0):
-		return hint.Errorf(help, "run %s with a floor of %g us", r.ID, r.FloorUS)
-	}
-	if err := r.Device.Validate(); err != nil { // its ID names a folder
-		return hint.Errorf(help, "run %s: %w", kernels.Printable(r.ID, 64), err)
-	}
-	return nil
-}
-
-// CheckValid says what no record line can hold, or nil. It is called before
-// every write and after every read.
-func (r *Record) CheckValid() error {
-	if err := r.Problem.Validate(); err != nil {
-		return err
-	}
-	bad := func(format string, args ...any) error {
-		return hint.Errorf("ok records have samples, all others a reason; times are finite microseconds above 0",
-			"record of %s on %s %s", r.Variant(), r.Problem, fmt.Sprintf(format, args...))
-	}
-	switch {
-	case r.Run == "":
-		return bad("has no run")
-	case !isKey(r.Key):
-		return bad("has key %q, not %d hex digits", r.Key, keyLen)
-	case r.Time.IsZero():
-		return bad("has no time")
-	case r.Family == "":
-		return bad("has no family")
-	case !isWord(r.Status):
-		return bad("has status %q", r.Status)
-	case r.Bytes <= 0:
-		return bad("has %d compulsory bytes", r.Bytes)
-	case r.Finals < 0:
-		return bad("has %d finals", r.Finals)
-	case r.ScratchBytes < 0:
-		return bad("has %d scratch bytes", r.ScratchBytes)
-	case !(r.StreamUS >= 0) || math.IsInf(r.StreamUS, 0):
-		return bad("has a stream time of %g us", r.StreamUS)
-	case !(r.WallMS >= 0) || math.IsInf(r.WallMS, 0):
-		return bad("has a wall time of %g ms", r.WallMS)
-	case r.Status != kernels.StatusOK && len(r.SamplesUS)+len(r.Stages) > 0:
-		return bad("is %s and yet has samples", r.Status)
-	case r.Status != kernels.StatusOK && r.Reason == "":
-		return bad("is %s without a reason", r.Status)
-	case r.Status == kernels.StatusOK && len(r.SamplesUS) == 0:
-		return bad("is ok without samples")
-	}
-	if i := badSample(r.BaseAgainUS); i >= 0 {
-		return bad("has a round of %g us", r.BaseAgainUS[i])
-	}
-	if len(r.Visits) > 0 {
-		sum := 0
-		for _, v := range r.Visits {
-			if v < 1 || v > len(r.SamplesUS) {
-				return bad("has a visit of %d of its %d launches", v, len(r.SamplesUS))
-			}
-			sum += v
-		}
-		if sum != len(r.SamplesUS) {
-			return bad("has visits of %d launches and %d samples", sum, len(r.SamplesUS))
-		}
-	}
-	if !(r.SearchUS >= 0) || math.IsInf(r.SearchUS, 0) {
-		return bad("has a search time of %g us", r.SearchUS)
-	}
-	if i := badSample(r.SamplesUS); i >= 0 {
-		return bad("has a sample of %g us", r.SamplesUS[i])
-	}
-	for _, s := range r.Stages {
-		if s.Stage == "" || len(s.SamplesUS) == 0 {
-			return bad("has a stage %q with %d samples", s.Stage, len(s.SamplesUS))
-		}
-		if i := badSample(s.SamplesUS); i >= 0 {
-			return bad("has a sample of %g us in stage %s", s.SamplesUS[i], s.Stage)
-		}
-	}
-	if r.Check != nil {
-		for _, o := range r.Check.Outputs {
-			if !isFinite(o.MaxErr) || !isFinite(o.RelL2) {
-				return bad("has an error that is not finite in output %s", o.Name)
-			}
-		}
-		if !isFinite(r.Check.Busy) {
-			return bad("has a check time that is not finite")
-		}
-		if !(r.Check.Compile >= 0) || math.IsInf(r.Check.Compile, 0) {
-			return bad("has a compile time of %g s", r.Check.Compile)
-		}
-	}
-	return nil
-}
-
-// badSample is the index of the first sample that is no time, or -1.
-func badSample(us []float64) int {
-	for i, s := range us {
-		if !(s > 0) || math.IsInf(s, 0) {
-			return i
-		}
-	}
-	return -1
-}
-
-func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
-
-func isKey(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
-			return false
-		}
-	}
-	return len(s) == keyLen
-}
-
-// isWord takes statuses of later versions too: readers only ask whether one is
-// ok.
-func isWord(s kernels.Status) bool {
-	for i := range len(s) {
-		if s[i] < 'a' || s[i] > 'z' {
-			return false
-		}
-	}
-	return s != ""
 }

@@ -82,10 +82,13 @@ func wrongRecord(run *Run, i int) *Record {
 	return r
 }
 
-func lines(t testing.TB, vs ...any) string {
+func lines(t testing.TB, vs ...Line) string {
 	t.Helper()
 	var b strings.Builder
 	for _, v := range vs {
+		if r, ok := v.(*Record); ok {
+			v = r.rounded()
+		}
 		l, err := encode(v, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -224,9 +227,9 @@ func TestCheckValid(t *testing.T) {
 		"has -1 scratch bytes":              func(r *Record) { r.ScratchBytes = -1 },
 		"has a stream time of NaN us":       func(r *Record) { r.StreamUS = math.NaN() },
 		"has a wall time of -1 ms":          func(r *Record) { r.WallMS = -1 },
-		"is crash and yet has samples":      func(r *Record) { r.Status = kernels.StatusCrash },
-		"is crash without a reason":         func(r *Record) { r.Status, r.SamplesUS, r.Stages = kernels.StatusCrash, nil, nil },
-		"is ok without samples":             func(r *Record) { r.SamplesUS = nil },
+		"has status crash and yet samples":  func(r *Record) { r.Status = kernels.StatusCrash },
+		"has status crash without a reason": func(r *Record) { r.Status, r.SamplesUS, r.Stages = kernels.StatusCrash, nil, nil },
+		"has status ok without samples":     func(r *Record) { r.SamplesUS = nil },
 		"has a sample of 0 us":              func(r *Record) { r.SamplesUS[3] = 0 },
 		"has a sample of NaN us":            func(r *Record) { r.SamplesUS[3] = math.NaN() },
 		"has a sample of +Inf us in":        func(r *Record) { r.Stages[1].SamplesUS[0] = math.Inf(1) },
@@ -290,7 +293,7 @@ func TestReadErrors(t *testing.T) {
 		"type":          {runLine + altered(rec, `"seed":42`, `"seed":"x"`), `F:2: record line with a bad value at "/seed"`, "delete or mend"},
 		"problem":       {runLine + altered(rec, `rmsnorm/bwd`, `rmsnorm/sideways`), `F:2: unknown pass "sideways"`, "use fwd or bwd"},
 		"config":        {runLine + altered(rec, `"br1.w1"`, `"br1.w"`), `F:2: malformed config "br1.w"`, "a label is"},
-		"invalid":       {runLine + altered(rec, `"status":"ok"`, `"status":"crash"`), "F:2: record of rms_bwd/smem_pipe@br1.w1 on rmsnorm/bwd/1024x1024/bf16 is crash and yet has samples", "ok records"},
+		"invalid":       {runLine + altered(rec, `"status":"ok"`, `"status":"crash"`), "F:2: record of rms_bwd/smem_pipe@br1.w1 on rmsnorm/bwd/1024x1024/bf16 has status crash and yet samples", "ok records"},
 		"invalid run":   {altered(runLine, `"nvidia-h200"`, `""`), "F:1: run r1 without a device", "needs an ID"},
 	} {
 		path := writeFile(t, tc.text)
@@ -428,25 +431,16 @@ func TestReadGzipAndFolder(t *testing.T) {
 // ignored is where an entry stands in its file.
 var ignored = cmpopts.IgnoreUnexported(Entry{})
 
-// all are copies of what is lent.
-func all(s *Entries) (es []Entry) {
-	for e := range s.All() {
-		es = append(es, *e)
-	}
-	return es
-}
+// entriesOf are copies of all that a file holds, and copies are those of some.
+func entriesOf(f *File) []Entry { return copies(f.entries) }
 
-// entriesOf are all that a file holds.
-func entriesOf(f *File) (es []Entry) {
-	for b, block := range f.rows {
-		for i := range block {
-			if !block[i].replaced {
-				es = append(es, Entry{})
-				f.fill(&es[len(es)-1], uint32(b<<blockBits|i))
-			}
+func copies(es Entries) (all []Entry) {
+	for _, e := range es {
+		if e != nil {
+			all = append(all, *e)
 		}
 	}
-	return es
+	return all
 }
 
 func TestLoad(t *testing.T) {
@@ -457,7 +451,7 @@ func TestLoad(t *testing.T) {
 	stale := testRecord(r1, 2)
 	stale.Source, stale.Reason = "fedcba9876543210", ""
 	stale.Key = Key(stale.Problem, stale.Variant(), r1.Device, stale.Source, r1.Protocol)
-	vs := []any{r1, testRecord(r1, 0), wrongRecord(r1, 1), stale, testRecord(r1, 2), r2}
+	vs := []Line{r1, testRecord(r1, 0), wrongRecord(r1, 1), stale, testRecord(r1, 2), r2}
 	again.Key = testRecord(r1, 0).Key
 	path := writeFile(t, lines(t, append(vs, again)...))
 	f, err := Load(path)
@@ -489,7 +483,7 @@ func TestLoad(t *testing.T) {
 	for i := range latest { // each is the last base so far
 		latest[i].Base = latest[i].Base && i == len(latest)-1
 	}
-	if diff := cmp.Diff(latest, all(f.Latest()), cmpOpts, ignored); diff != "" {
+	if diff := cmp.Diff(latest, copies(f.Latest()), cmpOpts, ignored); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -502,24 +496,21 @@ func TestLatest(t *testing.T) {
 	short.Protocol.Samples--
 	warm.Protocol.Cold = false
 	p := testRecord(cold, 0).Problem
-	entry := func(run *Run, key, family string, us float64, base bool) Entry {
-		return Entry{key: strings.Repeat(key, keyLen), Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base, Summary: stats.Summary{Median: us}}
+	entry := func(run *Run, family string, us float64, base bool) *Entry {
+		return &Entry{Run: run, Problem: p, Variant: kernels.Variant{Family: family}, Base: base, Summary: stats.Summary{Median: us}}
 	}
-	f := &File{}
-	for _, e := range []Entry{
-		entry(&warm, "0", "a", 1, true), entry(&short, "1", "a", 20, true), entry(cold, "2", "a", 30, true), entry(&warm, "3", "a", 2, true),
-		entry(&warm, "4", "b", 3, false), entry(cold, "5", "c", 40, true), entry(&warm, "6", "b", 4, false),
-	} {
-		f.add(&e)
-	}
+	f := &File{entries: []*Entry{
+		entry(&warm, "a", 1, true), entry(&short, "a", 20, true), entry(cold, "a", 30, true), entry(&warm, "a", 2, true),
+		entry(&warm, "b", 3, false), entry(cold, "c", 40, true), entry(&warm, "b", 4, false),
+	}}
 	var got []string
-	for e := range f.Latest().All() {
+	for _, e := range f.Latest() {
 		got = append(got, fmt.Sprint(e.Variant.Family, " ", e.Median, " ", e.Base))
 	}
 	if want := []string{"a 30 false", "b 4 false", "c 40 true"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	for e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }).All() {
+	for _, e := range f.Latest(func(e *Entry) bool { return !e.Run.Protocol.Cold }) {
 		if e.Run.Protocol.Cold {
 			t.Errorf("%s is cold", e.Variant)
 		}

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -14,100 +15,112 @@ import (
 )
 
 const (
-	chunkSize = 1 << 20
+	chunkSize = 1 << 18
 	maxLine   = 16 << 20 // a line is some 2 KB; beyond this it is another kind of file
 )
 
-// An item is what scan made of one line.
-type item[T any] struct {
-	line       int   // from 1
-	start, end int64 // offsets in the file; end is past the newline
-	newline    bool  // the line ends with one
-	torn       bool  // with err: what a write that was cut short leaves
-	head       head
-	run        *Run
-	value      T
-	err        error
-}
+// An item is what one line of a file says.
+type item struct {
+	line    int   // from 1
+	end     int64 // offset in the file, past the newline
+	newline bool  // the line ends with one
+	err     error // the line does not decode
+	torn    bool  // with err: what a write that was cut short leaves
+	more    int   // lines of the same append that follow
 
-// A chunk is a piece of a file that ends with a line.
-type chunk[T any] struct {
-	data  []byte
-	line  int
-	start int64
-	items chan []item[T]
+	run     *Run    // of a run line, and of a record once it is resolved
+	record  *Record // nil of a run line
+	problem string  // of the record
 }
 
 // scan decodes the lines of r on all cores and hands each to each, in the order
-// of the file. Blank lines are passed over. take runs beside other takes, each
-// with its own decoder. A line that does not decode is an item with err. An error
-// of each ends the scan.
-func scan[T any](r io.Reader, take func(*decoder, *Record) T, each func(*item[T]) error) error {
-	workers := runtime.GOMAXPROCS(0)
-	queue := make(chan *chunk[T], 2*workers) // in the order of the file
-	work := make(chan *chunk[T], 2*workers)
+// of the file, until it says false. Blank lines are passed over. A line that does
+// not decode is an item with err. The error is one of reading.
+func scan(r io.Reader, each func(*item) bool) error {
+	workers := min(runtime.GOMAXPROCS(0), 8)
+	decoders := make(chan *decoder, workers) // that are free
+	for range workers {
+		decoders <- newDecoder()
+	}
+	queue := make(chan chan []item, 2*workers) // in the order of the file
 	quit := make(chan struct{})
-	var pool sync.Pool
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer close(quit)
-
 	var readErr error // set before queue is closed
 	wg.Go(func() {
 		defer close(queue)
-		defer close(work)
-		readErr = split(r, &pool, func(data []byte, line int, start int64) bool {
-			c := &chunk[T]{data, line, start, make(chan []item[T], 1)}
+		readErr = split(r, func(data []byte, line int, start int64) bool {
+			items := make(chan []item, 1)
 			select {
-			case queue <- c:
+			case queue <- items:
 			case <-quit:
 				return false
 			}
-			select {
-			case work <- c:
-			case <-quit:
-				return false
-			}
+			d := <-decoders
+			d.chunk = append(d.chunk[:0], data...)
+			wg.Go(func() {
+				items <- d.items(line, start)
+				decoders <- d
+			})
 			return true
 		})
 	})
-	for range workers {
-		wg.Go(func() {
-			d := newDecoder()
-			for c := range work {
-				c.items <- decodeChunk(c, d, take)
-				pool.Put(&c.data)
-			}
-		})
-	}
-	for c := range queue {
-		items := <-c.items
-		for i := range items {
-			if err := each(&items[i]); err != nil {
-				return err
+	for items := range queue {
+		chunk := <-items
+		for i := range chunk {
+			if !each(&chunk[i]) {
+				return nil
 			}
 		}
 	}
 	return readErr
 }
 
-func decodeChunk[T any](c *chunk[T], d *decoder, take func(*decoder, *Record) T) []item[T] {
-	items := make([]item[T], 0, len(c.data)/1024+1)
-	at, n := c.start, c.line
-	for l := range bytes.Lines(c.data) {
-		it := item[T]{line: n, start: at, end: at + int64(len(l)), newline: l[len(l)-1] == '\n'}
-		n, at = n+1, it.end
-		if it.start == 0 {
+// split reads r in chunks that end with a newline, but for the last, until emit
+// says false. The data are lent.
+func split(r io.Reader, emit func(data []byte, line int, start int64) bool) error {
+	s := bufio.NewScanner(r)
+	s.Buffer(make([]byte, chunkSize), maxLine)
+	s.Split(func(data []byte, end bool) (int, []byte, error) {
+		n := bytes.LastIndexByte(data, '\n') + 1
+		if end {
+			n = len(data)
+		}
+		if n == 0 {
+			return 0, nil, nil
+		}
+		return n, data[:n], nil
+	})
+	line, start := 1, int64(0)
+	for s.Scan() && s.Err() == nil { // what is left before an error of reading is no line
+		if !emit(s.Bytes(), line, start) {
+			return nil
+		}
+		line, start = line+bytes.Count(s.Bytes(), []byte("\n")), start+int64(len(s.Bytes()))
+	}
+	if errors.Is(s.Err(), bufio.ErrTooLong) {
+		return hint.Errorf("a records file is JSON Lines", "line %d is longer than %d MiB", line, maxLine>>20)
+	}
+	return s.Err()
+}
+
+// items decodes the lines of a chunk that begins at a line and an offset of a file.
+func (d *decoder) items(line int, at int64) []item {
+	items := make([]item, 0, len(d.chunk)/1024+1)
+	for l := range bytes.Lines(d.chunk) {
+		first := at == 0
+		at += int64(len(l))
+		it := item{line: line, end: at, newline: l[len(l)-1] == '\n'}
+		line++
+		if first {
 			l = textfile.Unmarked(l)
 		}
 		if l = bytes.TrimSpace(l); len(l) == 0 {
 			continue
 		}
-		var rec *Record
-		if it.head, it.run, rec, it.err = d.decode(l); it.err != nil {
+		if it.err = d.decode(&it, l); it.err != nil {
 			it.torn = errors.Is(it.err, errSyntax) && torn(l, it.newline)
-		} else if rec != nil {
-			it.value = take(d, rec)
 		}
 		items = append(items, it)
 	}
@@ -126,51 +139,4 @@ func torn(l []byte, newline bool) bool {
 	}
 	ours := bytes.HasPrefix(l, []byte(opening)) || strings.HasPrefix(opening, string(l))
 	return ours && !durable.HasSeal(l) && !(newline && l[len(l)-1] == '}')
-}
-
-// split reads r in chunks that end with a newline, but for the last, until
-// emit says false. Each chunk is a buffer of its own, from pool if it has one.
-func split(r io.Reader, pool *sync.Pool, emit func(data []byte, line int, start int64) bool) error {
-	get := func() []byte {
-		if b, ok := pool.Get().(*[]byte); ok {
-			return (*b)[:0]
-		}
-		return make([]byte, 0, chunkSize)
-	}
-	buf := get()
-	line, start := 1, int64(0)
-	for {
-		if len(buf) == cap(buf) {
-			if cap(buf) >= maxLine {
-				return hint.Errorf("a records file is JSON Lines", "line %d is longer than %d MiB", line, maxLine>>20)
-			}
-			buf = append(make([]byte, 0, 2*cap(buf)), buf...)
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if err == io.EOF {
-			if len(buf) > 0 {
-				emit(buf, line, start)
-			}
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		// A chunk goes out when it is full, or the many short reads of a
-		// decompressor would make many small chunks.
-		if len(buf) < cap(buf) {
-			continue
-		}
-		cut := bytes.LastIndexByte(buf, '\n') + 1
-		if cut == 0 {
-			continue
-		}
-		next := append(get(), buf[cut:]...)
-		lines := bytes.Count(buf[:cut], []byte{'\n'})
-		if !emit(buf[:cut], line, start) {
-			return nil
-		}
-		line, start, buf = line+lines, start+int64(cut), next
-	}
 }

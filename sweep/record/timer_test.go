@@ -11,7 +11,7 @@ func TestFloor(t *testing.T) {
 	search := &Run{ID: "a", SelfTest: trials}
 	search.takeTimer(nil)
 	finals := &Run{ID: "a" + FinalsSuffix}
-	finals.takeTimer(search)
+	finals.takeTimer(&keyer{run: search})
 	if search.FloorUS != 2.62 || finals.FloorUS != 2.62 || len(finals.SelfTest) != 2 || finals.Failed() != "" {
 		t.Errorf("floors %g and %g, %+v", search.FloorUS, finals.FloorUS, finals.SelfTest)
 	}

@@ -1,12 +1,16 @@
 package record
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -22,7 +26,7 @@ func finals(run *Run, n int) (rs []*Record) {
 	return rs
 }
 
-func sinkLines(rs []*Record) (vs []interface{ CheckValid() error }) {
+func sinkLines(rs []*Record) (vs []Line) {
 	for _, r := range rs {
 		vs = append(vs, r)
 	}
@@ -154,7 +158,7 @@ func TestWriterUnderOthers(t *testing.T) {
 		}
 		dir := filepath.Join(t.TempDir(), "results")
 		w, _ := openWriter(t, dir)
-		for _, v := range []interface{ CheckValid() error }{run, testRecord(run, 0)} {
+		for _, v := range []Line{run, testRecord(run, 0)} {
 			if err := w.Append(v); err != nil {
 				t.Fatal(err)
 			}
@@ -190,6 +194,18 @@ func TestLean(t *testing.T) {
 		if strings.Contains(text, gone) {
 			t.Errorf("%s in %s", gone, text)
 		}
+	}
+	r.StreamUS = r.StreamUS/3 + 1e-9
+	w, _ := openWriter(t, t.TempDir())
+	if err := errors.Join(w.Append(run), w.Append(r)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Load(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(copies(f.entries), copies(w.Records().entries), cmpOpts, ignored, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("what was written is summarized as something else than what is read: %s", diff)
 	}
 	recs, _, _, err := readAll(writeFile(t, lines(t, run)+text))
 	if err != nil || recs[0].Bytes != r.Problem.Bytes() || recs[0].Status != kernels.StatusOK {

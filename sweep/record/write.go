@@ -1,7 +1,6 @@
 package record
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,16 +31,19 @@ type Writer struct {
 	written int             // records
 	runs    map[string]*Run // with a line, by this writer or before
 	records *File
-	decoder *decoder // of what was written
 }
 
 // CheckFolder makes a results folder below another if needed, and refuses one in which no file
 // can be made: better known before hours of measuring.
 func CheckFolder(in, below string) error {
 	if err := durable.MakeFolder(in, below); err != nil {
-		return hint.Errorf(durable.Help(err), "results folder %s: %w", filepath.Join(in, below), cause(err))
+		return folderError(filepath.Join(in, below), err)
 	}
 	return nil
+}
+
+func folderError(dir string, err error) error {
+	return hint.Errorf(durable.Help(err), "results folder %s: %w", dir, durable.Cause(err))
 }
 
 // OpenWriter is OpenWriterBelow of a folder that the user named.
@@ -57,59 +59,59 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 		return nil, nil, err
 	}
 	dir := filepath.Join(in, below)
-	root, err := os.OpenRoot(in)
-	if err != nil {
-		return nil, nil, hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
-	}
-	defer root.Close()
-	if err := lockFile(root, filepath.Join(below, LockName)); err != nil {
-		return nil, nil, hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
-	}
 	w := &Writer{
-		name:    filepath.Join(dir, FileName),
-		lock:    flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDONLY)),
-		runs:    map[string]*Run{},
-		decoder: newDecoder(),
+		name: filepath.Join(dir, FileName),
+		lock: flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDONLY)),
+		runs: map[string]*Run{},
 	}
 	w.records = &File{Path: w.name}
-	unpacked := ""
-	locked, err := w.lock.TryLock()
+	root, err := os.OpenRoot(in)
 	if err != nil {
-		return nil, nil, hint.Errorf(durable.Help(err), "results folder %s: %w", dir, cause(err))
+		return nil, nil, folderError(dir, err)
 	}
-	if !locked {
-		return nil, nil, hint.Errorf("wait for it to end, or choose another folder", "another sweep is writing to %s", dir)
-	}
+	defer root.Close()
 	defer func() {
 		if err != nil {
 			w.Close()
 		}
 	}()
-	if _, err := os.Stat(w.name); errors.Is(err, fs.ErrNotExist) {
-		if _, err := os.Stat(w.name + ".gz"); err == nil {
-			if err := unpack(durable.Place{Root: in, Name: filepath.Join(below, FileName)}); err != nil {
-				return nil, nil, hint.With(err, durable.Help(err))
-			}
-			unpacked = fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in", w.name, FileName)
-		}
+	locked := false
+	if err = lockFile(root, filepath.Join(below, LockName)); err == nil {
+		locked, err = w.lock.TryLock()
 	}
-	if st, err := root.Stat(filepath.Join(below, FileName)); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
+	if err != nil {
+		return nil, nil, folderError(dir, err)
+	}
+	if !locked {
+		return nil, nil, hint.Errorf("wait for it to end, or choose another folder", "another sweep is writing to %s", dir)
+	}
+	place := durable.Place{Root: in, Name: filepath.Join(below, FileName)}
+	unpacked, err := unpack(place)
+	if err != nil {
+		return nil, nil, hint.With(err, durable.Help(err))
+	}
+	if st, err := root.Stat(place.Name); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
 		return nil, nil, hint.Errorf("choose another folder", "records %s: it is no file", w.name)
 	}
-	w.file, err = root.OpenFile(filepath.Join(below, FileName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		return nil, nil, hint.Errorf(durable.Help(err), "records %s: %w", w.name, cause(err))
+	if w.file, err = root.OpenFile(place.Name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		return nil, nil, hint.With(w.fail(err), durable.Help(err))
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
 	}
-	if unpacked != "" {
-		notes = append(notes, unpacked)
+	if unpacked {
+		notes = append(notes, fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in",
+			w.name, FileName))
 	}
 	if err := durable.SyncDir(dir); err != nil {
-		return nil, nil, fmt.Errorf("results folder %s: %w", dir, cause(err))
+		return nil, nil, folderError(dir, err)
 	}
 	return w, notes, nil
+}
+
+// fail says whose trouble err is.
+func (w *Writer) fail(err error) error {
+	return fmt.Errorf("records %s: %w", w.name, durable.Cause(err))
 }
 
 // HoldFolder waits for others who hold a folder by it, and holds it until release is called. Writers of records are not
@@ -117,7 +119,7 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 func HoldFolder(dir string) (release func(), err error) {
 	l := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	if err := l.Lock(); err != nil {
-		return nil, hint.Errorf(durable.Help(err), "folder %s: %w", dir, cause(err))
+		return nil, hint.Errorf(durable.Help(err), "folder %s: %w", dir, durable.Cause(err))
 	}
 	return func() { l.Close() }, nil
 }
@@ -136,56 +138,52 @@ func lockFile(root *os.Root, name string) error {
 	return err
 }
 
-// unpack makes a records file of its packed form, whole or not at all.
-func unpack(p durable.Place) error {
-	packed, err := open(p.String() + ".gz")
-	if err != nil {
-		return err
+// unpack makes a records file of its packed form, whole or not at all, where only that is there.
+func unpack(p durable.Place) (bool, error) {
+	_, err := os.Stat(p.String())
+	if _, packed := os.Stat(p.String() + ".gz"); !errors.Is(err, fs.ErrNotExist) || packed != nil {
+		return false, nil
 	}
-	defer packed.Close()
-	err = p.WriteFrom(packed)
+	f, err := open(p.String() + ".gz")
 	if err != nil {
-		return fmt.Errorf("records %s.gz: %w", p, cause(err))
+		return false, err
 	}
-	return nil
+	defer f.Close()
+	if err := p.WriteFrom(f); err != nil {
+		return false, fmt.Errorf("records %s.gz: %w", p, durable.Cause(err))
+	}
+	return true, nil
 }
 
-// resume collects the keys of an existing file and mends its end.
-func (w *Writer) resume() (Notes, error) {
+// resume collects the records of an existing file and mends its end.
+func (w *Writer) resume() (notes Notes, err error) {
 	st, err := w.file.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("records %s: %w", w.name, cause(err))
+		return nil, w.fail(err)
 	}
 	if st.Size() == 0 {
 		return nil, nil
 	}
 	newline := true
 	// The lines of an append that is not whole yet, and where they end.
-	var part []Entry
+	var part []*item
 	end, more := int64(0), 0
 	settle := func() {
-		for i := range part {
-			w.records.add(&part[i])
+		for _, it := range part {
+			w.add(it.record, it.run)
 		}
-		w.size, part = end, part[:0]
+		w.size, part = end, nil
 	}
-	notes, err := read(w.file, w.name, summarize,
-		func(it *item[Entry], run *Run) error {
-			if it.head.More != more-1 {
-				settle() // of a file that was put together from others
-			}
-			end, newline, more = it.end, it.newline, it.head.More
-			if it.run != nil {
-				w.begin(run)
-			} else {
-				it.value.Run = run
-				part = append(part, it.value)
-			}
-			if more == 0 {
-				settle()
-			}
-			return nil
-		})
+	notes, err = read(w.file, w.name, func(it *item) error {
+		if it.more != more-1 {
+			settle() // of a file that was put together from others
+		}
+		part = append(part, it)
+		if end, newline, more = it.end, it.newline, it.more; more == 0 {
+			settle()
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +193,7 @@ func (w *Writer) resume() (Notes, error) {
 	}
 	if st.Size() > w.size {
 		if err := w.file.Truncate(w.size); err != nil {
-			return nil, fmt.Errorf("records %s: %w", w.name, cause(err))
+			return nil, w.fail(err)
 		}
 	}
 	if !newline {
@@ -204,14 +202,16 @@ func (w *Writer) resume() (Notes, error) {
 	return notes, nil
 }
 
-// begin notes that a run has a line.
-func (w *Writer) begin(run *Run) {
-	w.runs[run.ID] = run
-	w.records.Runs = append(w.records.Runs, run)
+// add notes a run that has a line, or a record.
+func (w *Writer) add(r *Record, run *Run) {
+	if r == nil {
+		w.runs[run.ID] = run
+	}
+	w.records.add(r, run)
 }
 
 // Append is AppendAll of one line.
-func (w *Writer) Append(v interface{ CheckValid() error }) error { return w.AppendAll(v) }
+func (w *Writer) Append(v Line) error { return w.AppendAll(v) }
 
 // AppendAll checks its lines and writes them at once: after a kill or a power cut
 // the file has all of them or, to the next writer, none. When AppendAll returns nil
@@ -220,15 +220,23 @@ func (w *Writer) Append(v interface{ CheckValid() error }) error { return w.Appe
 //
 // It refuses a file that is no longer what this writer has left: somebody else
 // has moved, cut or continued it.
-func (w *Writer) AppendAll(vs ...interface{ CheckValid() error }) error {
+func (w *Writer) AppendAll(vs ...Line) error {
 	var text []byte
+	kept := make([]Line, len(vs)) // as the next reader will see them
 	for i, v := range vs {
 		if err := v.CheckValid(); err != nil {
 			return err
 		}
-		b, err := encode(v, len(vs)-i-1)
+		switch v := v.(type) {
+		case *Record:
+			kept[i] = v.rounded()
+		case *Run:
+			c := *v
+			kept[i] = &c
+		}
+		b, err := encode(kept[i], len(vs)-i-1)
 		if err != nil {
-			return fmt.Errorf("records %s: %w", w.name, err)
+			return w.fail(err)
 		}
 		if len(b) > maxLine {
 			return fmt.Errorf("records %s: a line of %d MiB, which could not be read again", w.name, len(b)>>20)
@@ -248,18 +256,13 @@ func (w *Writer) AppendAll(vs ...interface{ CheckValid() error }) error {
 	if err := w.append(text); err != nil {
 		return err
 	}
-	for l := range bytes.Lines(text) { // as the next reader will see them
-		_, run, r, err := w.decoder.decode(bytes.TrimSpace(l))
-		switch {
-		case err != nil:
-			return fmt.Errorf("records %s: what was written cannot be read: %w", w.name, err)
-		case run != nil:
-			w.begin(run)
-		default:
-			e := summarize(w.decoder, r)
-			e.Run = w.runs[r.Run]
-			w.records.add(&e)
+	for _, v := range kept {
+		switch v := v.(type) {
+		case *Record:
+			w.add(v, w.runs[v.Run])
 			w.written++
+		case *Run:
+			w.add(nil, v)
 		}
 	}
 	return nil
@@ -276,7 +279,7 @@ func (w *Writer) Unchanged() error {
 func (w *Writer) unchanged() error {
 	ours, err := w.file.Stat()
 	if err != nil {
-		return fmt.Errorf("records %s: %w", w.name, cause(err))
+		return w.fail(err)
 	}
 	what, where := "", "in it"
 	switch there, err := os.Stat(w.name); {
@@ -316,7 +319,7 @@ func (w *Writer) append(b []byte) error {
 		// Half a line in the middle of the file would spoil it, so what came of
 		// this one is taken back. A second failure adds nothing.
 		_ = w.file.Truncate(w.size)
-		return hint.Errorf(durable.Help(err)+"; the records before this one are safe", "records %s: %w", w.name, cause(err))
+		return hint.With(w.fail(err), durable.Help(err)+"; the records before this one are safe")
 	}
 	w.size += int64(len(b))
 	return nil

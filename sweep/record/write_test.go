@@ -35,7 +35,7 @@ func TestWriter(t *testing.T) {
 	}
 	bad := testRecord(run, 0)
 	bad.SamplesUS = nil
-	for _, v := range []interface{ CheckValid() error }{run, testRecord(run, 0), wrongRecord(run, 1)} {
+	for _, v := range []Line{run, testRecord(run, 0), wrongRecord(run, 1)} {
 		if err := w.Append(v); err != nil {
 			t.Fatal(err)
 		}

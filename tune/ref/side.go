@@ -155,9 +155,9 @@ func tableSide(text, path string) (report.Side, error) {
 // chosenSide is the operand of the entries that keep wants; named says that they are variants
 // with a name, not the best of a design, and won what the finals of a problem chose.
 func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]tune.Entry, named bool) report.Side {
-	of := func(entries *record.Entries, won map[kernels.Problem]tune.Entry) report.Side {
+	of := func(entries record.Entries, won map[kernels.Problem]tune.Entry) report.Side {
 		configs := map[kernels.Problem]int{}
-		s := report.SideOf(text, entries.All(), func(x *record.Entry) bool {
+		s := report.SideOf(text, slices.Values(entries), func(x *record.Entry) bool {
 			ours := keep(x)
 			if ours && x.Status == kernels.StatusOK {
 				configs[x.Problem]++
@@ -183,7 +183,7 @@ func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won 
 		v kernels.Variant
 	}
 	again := map[at]bool{}
-	for x := range latest.All() {
+	for _, x := range latest {
 		again[at{x.Problem, x.Variant}] = true
 	}
 	s.Cells = report.Best(s.Cells, searched.Cells, func(p kernels.Problem, v kernels.Variant) bool {

@@ -1,0 +1,166 @@
+package record
+
+import (
+	"fmt"
+	"math"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// CheckValid says what no run line can hold, or nil. It is called before every
+// write and after every read.
+func (r *Run) CheckValid() error {
+	const help = "a run line needs an ID, a time, a device and a protocol"
+	switch {
+	case r.ID == "":
+		return hint.Errorf(help, "run without an ID")
+	case r.Time.IsZero():
+		return hint.Errorf(help, "run %s without a time", r.ID)
+	case r.Device.ID == "":
+		return hint.Errorf(help, "run %s without a device", r.ID)
+	case r.Protocol.Name == "":
+		return hint.Errorf(help, "run %s without a protocol", r.ID)
+	case !isDuration(r.FloorUS):
+		return hint.Errorf(help, "run %s with a floor of %g us", r.ID, r.FloorUS)
+	}
+	if err := r.Device.Validate(); err != nil { // its ID names a folder
+		return hint.Errorf(help, "run %s: %w", kernels.Printable(r.ID, 64), err)
+	}
+	return nil
+}
+
+// CheckValid says what no record line can hold, or nil. It is called before
+// every write and after every read.
+func (r *Record) CheckValid() error {
+	if err := r.Problem.Validate(); err != nil {
+		return err
+	}
+	err := r.checkFields()
+	if err == nil {
+		err = r.checkTimes()
+	}
+	if err == nil && r.Check != nil {
+		err = checkCheck(r.Check)
+	}
+	if err == nil {
+		return nil
+	}
+	return hint.Errorf("ok records have samples, all others a reason; times are finite microseconds above 0",
+		"record of %s on %s has %w", r.Variant(), r.Problem, err)
+}
+
+func (r *Record) checkFields() error {
+	ok, samples := r.Status == kernels.StatusOK, len(r.SamplesUS)+len(r.Stages)
+	switch {
+	case r.Run == "":
+		return fmt.Errorf("no run")
+	case !isKey(r.Key):
+		return fmt.Errorf("key %q, not %d hex digits", r.Key, keyLen)
+	case r.Time.IsZero():
+		return fmt.Errorf("no time")
+	case r.Family == "":
+		return fmt.Errorf("no family")
+	case !isWord(r.Status):
+		return fmt.Errorf("status %q", r.Status)
+	case r.Bytes <= 0:
+		return fmt.Errorf("%d compulsory bytes", r.Bytes)
+	case r.Finals < 0:
+		return fmt.Errorf("%d finals", r.Finals)
+	case r.ScratchBytes < 0:
+		return fmt.Errorf("%d scratch bytes", r.ScratchBytes)
+	case !ok && samples > 0:
+		return fmt.Errorf("status %s and yet samples", r.Status)
+	case !ok && r.Reason == "":
+		return fmt.Errorf("status %s without a reason", r.Status)
+	case ok && len(r.SamplesUS) == 0:
+		return fmt.Errorf("status ok without samples")
+	}
+	return nil
+}
+
+func (r *Record) checkTimes() error {
+	switch {
+	case !isDuration(r.StreamUS):
+		return fmt.Errorf("a stream time of %g us", r.StreamUS)
+	case !isDuration(r.WallMS):
+		return fmt.Errorf("a wall time of %g ms", r.WallMS)
+	case !isDuration(r.SearchUS):
+		return fmt.Errorf("a search time of %g us", r.SearchUS)
+	}
+	rest := len(r.SamplesUS)
+	for _, v := range r.Visits {
+		if v < 1 || v > rest {
+			return fmt.Errorf("visits of %d launches and %d samples", r.Visits, len(r.SamplesUS))
+		}
+		rest -= v
+	}
+	if len(r.Visits) > 0 && rest > 0 {
+		return fmt.Errorf("visits of %d launches and %d samples", r.Visits, len(r.SamplesUS))
+	}
+	if i := badSample(r.BaseAgainUS); i >= 0 {
+		return fmt.Errorf("a round of %g us", r.BaseAgainUS[i])
+	}
+	if i := badSample(r.SamplesUS); i >= 0 {
+		return fmt.Errorf("a sample of %g us", r.SamplesUS[i])
+	}
+	for _, s := range r.Stages {
+		if s.Stage == "" || len(s.SamplesUS) == 0 {
+			return fmt.Errorf("a stage %q with %d samples", s.Stage, len(s.SamplesUS))
+		}
+		if i := badSample(s.SamplesUS); i >= 0 {
+			return fmt.Errorf("a sample of %g us in stage %s", s.SamplesUS[i], s.Stage)
+		}
+	}
+	return nil
+}
+
+func checkCheck(c *kernels.Check) error {
+	for _, o := range c.Outputs {
+		if !isFinite(o.MaxErr) || !isFinite(o.RelL2) {
+			return fmt.Errorf("an error that is not finite in output %s", o.Name)
+		}
+	}
+	switch {
+	case !isFinite(c.Busy):
+		return fmt.Errorf("a check time that is not finite")
+	case !isDuration(c.Compile):
+		return fmt.Errorf("a compile time of %g s", c.Compile)
+	}
+	return nil
+}
+
+// badSample is the index of the first sample that is no time, or -1.
+func badSample(us []float64) int {
+	for i, s := range us {
+		if !(s > 0) || math.IsInf(s, 0) {
+			return i
+		}
+	}
+	return -1
+}
+
+func isFinite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+
+// isDuration says whether f is a time, or the 0 of none.
+func isDuration(f float64) bool { return f >= 0 && !math.IsInf(f, 0) }
+
+func isKey(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !('0' <= c && c <= '9' || 'a' <= c && c <= 'f') {
+			return false
+		}
+	}
+	return len(s) == keyLen
+}
+
+// isWord takes statuses of later versions too: readers only ask whether one is
+// ok.
+func isWord(s kernels.Status) bool {
+	for i := range len(s) {
+		if s[i] < 'a' || s[i] > 'z' {
+			return false
+		}
+	}
+	return s != ""
+}
