@@ -94,7 +94,7 @@ type rule struct {
 
 var rules = []rule{
 	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "cmd"}, tests: true},
-	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/durable", "internal/hint", "internal/nvlib"}, tests: true},
+	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/durable", "internal/hint", "internal/nvlib", "internal/proc"}, tests: true},
 	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/hint"}, tests: true, optional: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
 	// that it judges, nor they from it.
@@ -103,7 +103,7 @@ var rules = []rule{
 	{of: []string{"kernels/families"}, never: []string{"kernels/reference"}},
 	// Launch rules are data, which families look up.
 	{of: []string{"kernels/rule"}, never: []string{"kernels/families"}},
-	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib"}},
+	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib", "internal/proc"}},
 	// Strategies are pure: they ask, and are told.
 	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "cmd"}, tests: true},

@@ -2,12 +2,8 @@ package nvrtc
 
 import (
 	"os"
-	"os/exec"
 	"syscall"
 )
-
-// tie has the process killed when this one ends, however it ends.
-func tie(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // volunteer has the kernel end this process before others when memory runs out: a helper costs
 // one unit, its parent the device.

@@ -2,8 +2,4 @@
 
 package nvrtc
 
-import "os/exec"
-
-func tie(*exec.Cmd) {}
-
 func volunteer() {}

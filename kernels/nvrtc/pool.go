@@ -1,21 +1,19 @@
 package nvrtc
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
 
 	"normbench/internal/hint"
+	"normbench/internal/proc"
 )
 
 // CompilersVariable sets how many processes compile.
@@ -55,11 +53,10 @@ type Pool struct {
 	start   time.Duration                          // longest wait for a greeting
 	timeout time.Duration                          // longest wait for a reply
 	slots   chan struct{}                          // one for each source at work
-	unfit   sync.Once                              // says that helpers do not start
 
 	mu      sync.Mutex
-	idle    []*helper
-	live    map[*helper]bool
+	idle    []*proc.Child
+	live    map[*proc.Child]bool
 	greeted bool // a helper has started once
 	inside  bool // none has, so compile in this process
 	closed  bool
@@ -74,7 +71,7 @@ func NewPool(c *Compiler, size int, command ...string) *Pool {
 }
 
 func newPool(size int, local func(Source, Options) (*Binary, error), command ...string) *Pool {
-	return &Pool{command: command, local: local, start: startTimeout, timeout: unitTimeout, slots: make(chan struct{}, size), live: map[*helper]bool{}}
+	return &Pool{command: command, local: local, start: startTimeout, timeout: unitTimeout, slots: make(chan struct{}, size), live: map[*proc.Child]bool{}}
 }
 
 var errPoolClosed = errors.New("the compilers are closed")
@@ -98,8 +95,7 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 			}
 			return p.local(src, opt)
 		}
-		_, limit := p.limits()
-		r, err := h.ask(request{src, opt}, limit)
+		r, err := p.ask(h, request{src, opt})
 		if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 			err = errors.New("answered without a cubin")
 		}
@@ -108,7 +104,7 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 			if p.isClosed() {
 				return nil, errPoolClosed
 			}
-			if used && !errors.Is(err, errSlow) {
+			if used && !errors.Is(err, proc.ErrSlow) {
 				continue // it may have died before: only a fresh one shows that the source is to blame
 			}
 			return nil, lostUnit(src, err)
@@ -132,12 +128,6 @@ func (p *Pool) Within(step time.Duration) {
 	p.timeout, p.start = min(unitTimeout, step/3), min(startTimeout, step/3)
 }
 
-func (p *Pool) limits() (start, timeout time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.start, p.timeout
-}
-
 func lostUnit(src Source, err error) error {
 	return &CompileError{Source: src.Name, Result: "no answer", Log: "the compile helper " + err.Error()}
 }
@@ -153,7 +143,7 @@ func inUTF8(src Source) bool {
 }
 
 // take returns an idle helper or a new one; none where helpers do not start.
-func (p *Pool) take() (h *helper, used bool, err error) {
+func (p *Pool) take() (h *proc.Child, used bool, err error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -169,58 +159,61 @@ func (p *Pool) take() (h *helper, used bool, err error) {
 	if inside {
 		return nil, false, nil
 	}
-	h, err = startHelper(p.command)
-	if err == nil {
-		p.mu.Lock()
-		p.live[h] = true
-		closed := p.closed
-		p.mu.Unlock()
-		if closed {
-			p.drop(h)
-			return nil, false, errPoolClosed
-		}
-		var g greeting
-		limit, _ := p.limits()
-		err = h.read(&g, limit)
-		if err == nil && g.Error != "" {
-			err = errors.New("says " + strconv.Quote(g.Error))
-		} else if err == nil && (g.Major != p.major || g.Minor != p.minor) {
-			err = fmt.Errorf("has NVRTC %d.%d, not %d.%d", g.Major, g.Minor, p.major, p.minor)
-		}
-		if err == nil {
-			p.mu.Lock()
-			p.greeted = true
-			p.mu.Unlock()
-			return h, false, nil
-		}
-		p.drop(h)
-	}
+	h, err = p.startHelper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	switch {
+	case p.closed:
 		return nil, false, errPoolClosed
-	}
-	if p.greeted { // it is this moment's trouble, such as too little memory
+	case err == nil:
+		p.greeted = true
+		return h, false, nil
+	case p.greeted: // it is this moment's trouble, such as too little memory
 		return nil, false, err
-	}
-	p.inside = true
-	p.unfit.Do(func() {
+	case !p.inside:
+		p.inside = true
 		fmt.Fprintf(os.Stderr, "normbench: compiling in one process, which takes longer on many cores: the compile helper %v\n", err)
-	})
+	}
 	return nil, false, nil
 }
 
-func (p *Pool) give(h *helper) {
+func (p *Pool) startHelper() (*proc.Child, error) {
+	h, err := proc.Start(proc.Options{Command: p.command, MaxLine: maxReply})
+	if err != nil {
+		return nil, fmt.Errorf("does not start: %w", err)
+	}
+	p.mu.Lock()
+	p.live[h] = true // Close ends it from now on
+	closed, limit := p.closed, p.start
+	p.mu.Unlock()
+	var g greeting
+	if !closed {
+		err = read(h, &g, limit)
+	}
+	switch {
+	case err != nil:
+	case g.Error != "":
+		err = errors.New("says " + strconv.Quote(g.Error))
+	case g.Major != p.major || g.Minor != p.minor:
+		err = fmt.Errorf("has NVRTC %d.%d, not %d.%d", g.Major, g.Minor, p.major, p.minor)
+	}
+	if closed || err != nil {
+		p.drop(h)
+	}
+	return h, err
+}
+
+func (p *Pool) give(h *proc.Child) {
 	p.mu.Lock()
 	p.idle = append(p.idle, h)
 	p.mu.Unlock()
 }
 
-func (p *Pool) drop(h *helper) {
+func (p *Pool) drop(h *proc.Child) {
 	p.mu.Lock()
 	delete(p.live, h)
 	p.mu.Unlock()
-	h.kill()
+	h.Kill()
 }
 
 func (p *Pool) isClosed() bool {
@@ -234,139 +227,37 @@ func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
 	live := p.live
-	p.live, p.idle = map[*helper]bool{}, nil
+	p.live, p.idle = map[*proc.Child]bool{}, nil
 	p.mu.Unlock()
 	for h := range live {
-		h.kill()
+		h.Kill()
 	}
 }
-
-// A helper is a process that compiles one source at a time.
-type helper struct {
-	cmd     *exec.Cmd
-	stdin   io.WriteCloser
-	stdout  io.ReadCloser
-	limited *io.LimitedReader
-	dec     *json.Decoder
-	stderr  lastWords
-	once    sync.Once
-	exited  chan struct{}
-}
-
-func startHelper(command []string) (*helper, error) {
-	if len(command) == 0 {
-		return nil, errors.New("has no command")
-	}
-	h := &helper{cmd: exec.Command(command[0], command[1:]...), exited: make(chan struct{})}
-	if command[0] == "/proc/self/exe" {
-		h.cmd.Args[0] = os.Args[0]
-	}
-	h.cmd.Stderr = &h.stderr
-	h.cmd.WaitDelay = time.Second
-	tie(h.cmd)
-	stdout, out, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("does not start: %w", err)
-	}
-	h.stdout, h.cmd.Stdout = stdout, out
-	if h.stdin, err = h.cmd.StdinPipe(); err == nil {
-		err = h.cmd.Start()
-	}
-	out.Close()
-	if err != nil {
-		stdout.Close()
-		return nil, fmt.Errorf("does not start: %w", err)
-	}
-	go func() {
-		h.cmd.Wait() //nolint:errcheck // ProcessState has it
-		close(h.exited)
-	}()
-	h.limited = &io.LimitedReader{R: stdout}
-	h.dec = json.NewDecoder(h.limited)
-	return h, nil
-}
-
-// kill ends the process, and with it what reads from it or writes to it.
-func (h *helper) kill() {
-	h.once.Do(func() {
-		h.cmd.Process.Kill() //nolint:errcheck // it may be gone
-		<-h.exited
-		h.stdin.Close()
-		h.stdout.Close()
-	})
-}
-
-var errSlow = errors.New("was killed")
 
 // ask sends a request and waits for its reply. The error is in words that go on from "the
 // compile helper".
-func (h *helper) ask(req request, timeout time.Duration) (r reply, err error) {
+func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 	line, err := json.Marshal(req)
 	if err != nil {
 		return r, err
 	}
-	go h.stdin.Write(append(line, '\n')) //nolint:errcheck // a helper that does not read does not reply
-	return r, h.read(&r, timeout)
+	h.Send(line)
+	p.mu.Lock()
+	limit := p.timeout
+	p.mu.Unlock()
+	return r, read(h, &r, limit)
 }
 
-func (h *helper) read(v any, timeout time.Duration) error {
-	h.limited.N = maxReply
-	done := make(chan error, 1)
-	go func() { done <- h.dec.Decode(v) }()
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	var err error
-	select {
-	case err = <-done:
-	case <-timer.C:
-		h.kill()
-		<-done // v is this goroutine's alone again
-		return fmt.Errorf("%w: no answer within %s", errSlow, timeout)
+func read(h *proc.Child, v any, limit time.Duration) error {
+	line, err := h.Line(context.Background(), time.Now().Add(limit))
+	if errors.Is(err, proc.ErrSlow) {
+		return fmt.Errorf("was killed: %w within %s", err, limit)
 	}
-	switch {
-	case err == nil:
-		return nil
-	case h.limited.N <= 0:
-		return fmt.Errorf("answered more than %d MiB", maxReply>>20)
-	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed):
-		return errors.New(h.death())
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("answered nonsense: %w", err)
-}
-
-// death describes the end of the process in a few words.
-func (h *helper) death() string {
-	select {
-	case <-h.exited:
-	case <-time.After(time.Second):
-		return "closed its output"
+	if err := json.Unmarshal(line, v); err != nil {
+		return fmt.Errorf("answered nonsense: %w", err)
 	}
-	s := "ended: " + h.cmd.ProcessState.String()
-	if s == "ended: signal: killed" {
-		s += ", as when memory runs out"
-	}
-	if last := h.stderr.last(); last != "" {
-		s += " (" + last + ")"
-	}
-	return s
-}
-
-// lastWords keeps the first line that a helper says on standard error, which of a crash is the reason.
-type lastWords struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *lastWords) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, b[:min(len(b), 200-len(l.text))]...)
-	return len(b), nil
-}
-
-func (l *lastWords) last() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	line, _, _ := bytes.Cut(bytes.TrimSpace(l.text), []byte("\n"))
-	return strings.ToValidUTF8(string(line), "?")
+	return nil
 }

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 			p.mu.Lock()
 			for h := range p.live {
 				if p.greeted {
-					fmt.Println(h.cmd.Process.Pid)
+					fmt.Println(h.PID())
 					select {}
 				}
 			}
@@ -122,7 +122,7 @@ func TestPoolFaults(t *testing.T) {
 		"garbage": "compile k.cu: the compile helper answered nonsense: ",
 		"array":   "compile k.cu: the compile helper answered nonsense: ",
 		"nothing": "compile k.cu: the compile helper answered without a cubin",
-		"endless": "compile k.cu: the compile helper answered more than 64 MiB",
+		"endless": "compile k.cu: the compile helper answered with a line of more than 65536 KiB",
 		"bad":     "compile k.cu(1): error: bad",
 		"odd":     "odd options",
 	} {
@@ -217,8 +217,8 @@ func TestPoolIdleDeath(t *testing.T) {
 		if err != nil || b.Log == "local" {
 			t.Fatalf("%+v, %v", b, err)
 		}
-		p.idle[0].cmd.Process.Kill()
-		<-p.idle[0].exited
+		idle, _ := os.FindProcess(p.idle[0].PID())
+		idle.Kill()
 	}
 }
 

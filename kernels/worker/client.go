@@ -1,27 +1,19 @@
 package worker
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"normbench/internal/hint"
+	"normbench/internal/proc"
 	"normbench/kernels"
 )
 
@@ -56,7 +48,7 @@ type Client struct {
 	beside []int // processes that are not others
 	pauses []time.Duration
 
-	proc   *process // nil between a death and the next request
+	proc   *proc.Child // nil between a death and the next request
 	pid    atomic.Int64
 	id     int
 	prove  time.Duration // most that a worker started again may take over hello
@@ -94,17 +86,17 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 
 // hello starts a process and has it say what it is.
 func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
-	p, err := start(c.o)
+	p, err := proc.Start(proc.Options{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr, MaxLine: maxHello})
 	if err != nil {
-		return nil, err
+		return nil, hint.Errorf("check the command, and that normbench is installed there", "%s does not start: %v", c, err)
 	}
 	c.proc = p
-	c.pid.Store(int64(p.cmd.Process.Pid))
+	c.pid.Store(int64(p.PID()))
 	a, err := c.ask(ctx, &request{Op: "hello", TimeoutS: c.o.Timeout.Seconds()}, limit)
 	if err != nil {
 		return nil, err
 	}
-	p.limit.Store(maxAnswer)
+	p.Allow(maxAnswer)
 	if a.Hello.Protocol != Protocol {
 		return nil, hint.Errorf(sameHelp, "%s does not speak protocol %d", c, Protocol)
 	}
@@ -162,7 +154,7 @@ func (c *Client) again(ctx context.Context) error {
 
 // died ends the process.
 func (c *Client) died() {
-	c.proc.kill()
+	c.proc.Kill()
 	c.proc = nil
 	c.pid.Store(0)
 	c.deaths++
@@ -238,7 +230,9 @@ func (c *Client) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 // Close ends the worker.
 func (c *Client) Close() error {
 	if c.proc != nil {
-		c.proc.end(c.ctx, 5*time.Second)
+		ctx, cancel := patient(c.ctx)
+		defer cancel()
+		c.proc.Close(ctx, 5*time.Second)
 		c.proc = nil
 		c.pid.Store(0)
 	}
@@ -247,7 +241,7 @@ func (c *Client) Close() error {
 
 type remoteBench struct {
 	c    *Client
-	proc *process // the process that holds the problem
+	proc *proc.Child // the process that holds the problem
 	p    kernels.Problem
 }
 
@@ -319,7 +313,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 		return nil, err
 	}
 	p := c.proc
-	go p.write(append(line, '\n')) // a worker that does not read must not stop us
+	p.Send(line)
 	broken := func(s kernels.Status, format string, args ...any) error {
 		c.died()
 		f := kernels.Failf(s, format, args...)
@@ -327,206 +321,33 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 		c.last = f.Reason
 		return f
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	for stale := 0; ; stale++ {
-		select {
-		case line, ok := <-p.lines:
-			if !ok {
-				return nil, broken(kernels.StatusCrash, "the worker %s", p.death())
-			}
-			a, err := decode(line, req, c.o.Builds)
-			if err == errStale && stale < maxStale {
-				continue
-			}
-			if err != nil {
-				return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
-			}
-			if c.compile.note(p, a.Compile); c.o.Unkept != nil && a.Compile != nil && a.Compile.Unkept != "" {
-				c.o.Unkept(kernels.Printable(a.Compile.Unkept, maxReason))
-			}
-			if a.Failure != nil {
-				if a.Failure.Broken { // only a new process has a device again
-					return nil, broken(a.Failure.Status, "%s", a.Failure.Reason)
-				}
-				return nil, kernels.Failf(a.Failure.Status, "%s", a.Failure.Reason)
-			}
-			if a.Error != "" {
-				return nil, hint.With(&Said{a.Error}, cmp.Or(a.Hint, saidHelp))
-			}
-			return a, nil
-		case <-timer.C:
+	a, err := (*answer)(nil), errStale
+	deadline := time.Now().Add(limit)
+	for stale := 0; err == errStale && stale <= maxStale; stale++ {
+		switch line, err = p.Line(ctx, deadline); {
+		case errors.Is(err, proc.ErrSlow):
 			return nil, broken(kernels.StatusTimeout, "no answer within %s", limit)
-		case <-ctx.Done():
+		case err != nil && err == ctx.Err():
 			broken(kernels.StatusCrash, "")
-			return nil, ctx.Err()
+			return nil, err
+		case err != nil:
+			return nil, broken(kernels.StatusCrash, "the worker %v", err)
 		}
+		a, err = decode(line, req, c.o.Builds)
 	}
-}
-
-// A process is one life of the worker.
-type process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	lines  chan []byte  // answers; closed at the end of its output
-	limit  atomic.Int64 // bytes of the longest line
-	long   atomic.Bool  // a line was longer
-	stderr *tail
-	exited chan struct{}
-}
-
-// secretRE matches names of variables with credentials, as those of CI systems and clouds.
-var secretRE = regexp.MustCompile(`(?i)(TOKEN|SECRET|PASSW(OR)?D|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|_JWT|_PAT$)`)
-
-// isSecret says whether a worker, which may run other libraries' code, is not given a variable.
-func isSecret(variable string) bool {
-	name, _, _ := strings.Cut(variable, "=")
-	return secretRE.MatchString(name)
-}
-
-func start(o Options) (*process, error) {
-	p := &process{cmd: exec.Command(o.Command[0], o.Command[1:]...), lines: make(chan []byte), exited: make(chan struct{})}
-	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), isSecret), o.Env...)
-	p.stderr = &tail{next: o.Stderr}
-	p.cmd.Stderr = p.stderr
-	stdin, err := p.cmd.StdinPipe()
 	if err != nil {
-		return nil, err
+		return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
 	}
-	stdout, out, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	if c.compile.note(p, a.Compile); c.o.Unkept != nil && a.Compile != nil && a.Compile.Unkept != "" {
+		c.o.Unkept(kernels.Printable(a.Compile.Unkept, maxReason))
 	}
-	p.stdin, p.cmd.Stdout = stdin, out
-	p.limit.Store(maxHello)
-	ownGroup(p.cmd)
-	// Descendants that keep standard error open must not hold up Wait.
-	p.cmd.WaitDelay = time.Second
-	started := make(chan error)
-	go func() {
-		// The death of a process is told by the thread that started it, which so lives as long.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			p.cmd.Wait()
-			close(p.exited)
-		}
-	}()
-	err = <-started
-	out.Close()
-	if err != nil {
-		stdout.Close()
-		return nil, hint.Errorf("check the command, and that normbench is installed there", "worker %q does not start: %v", strings.Join(o.Command, " "), err)
+	switch f := a.Failure; {
+	case f != nil && f.Broken: // only a new process has a device again
+		return nil, broken(f.Status, "%s", f.Reason)
+	case f != nil:
+		return nil, kernels.Failf(f.Status, "%s", f.Reason)
+	case a.Error != "":
+		return nil, hint.With(&Said{a.Error}, cmp.Or(a.Hint, saidHelp))
 	}
-	go func() {
-		defer close(p.lines)
-		defer stdout.Close()
-		r := bufio.NewReader(stdout)
-		for {
-			line, err := p.readLine(r)
-			if err != nil {
-				return
-			}
-			select {
-			case p.lines <- line:
-			case <-p.exited:
-				// The client may still want the last answer of a dying worker.
-				select {
-				case p.lines <- line:
-				case <-time.After(time.Second):
-					return
-				}
-			}
-		}
-	}()
-	return p, nil
-}
-
-// readLine reads a line of no more than p.limit bytes.
-func (p *process) readLine(r *bufio.Reader) (line []byte, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		if int64(len(line)+len(part)) > p.limit.Load() {
-			p.long.Store(true)
-			return nil, bufio.ErrTooLong
-		}
-		if line = append(line, part...); err != bufio.ErrBufferFull {
-			return line, err
-		}
-	}
-}
-
-func (p *process) write(line []byte) { p.stdin.Write(line) } // a failed write shows as the end of its output
-
-func (p *process) kill() {
-	killGroup(p.cmd)
-	p.stdin.Close()
-	<-p.exited
-}
-
-// end closes the worker's input and gives it a while to leave by itself, less where ctx is
-// done.
-func (p *process) end(ctx context.Context, patience time.Duration) {
-	p.stdin.Close()
-	stopped, cancel := patient(ctx)
-	defer cancel()
-	select {
-	case <-p.exited:
-		return
-	case <-stopped.Done():
-	case <-time.After(patience):
-	}
-	p.kill()
-}
-
-// death describes the end of the process in a few words.
-func (p *process) death() string {
-	if p.long.Load() {
-		return fmt.Sprintf("answers with a line of more than %d KiB", p.limit.Load()>>10)
-	}
-	select {
-	case <-p.exited:
-	case <-time.After(time.Second):
-		return "closed its output"
-	}
-	s := "ended: " + p.cmd.ProcessState.String()
-	if last := p.stderr.last(); last != "" {
-		s += fmt.Sprintf(" (%s)", last)
-	}
-	return s
-}
-
-// tail passes lines on, but nothing that a terminal would act on, and remembers the last.
-type tail struct {
-	mu   sync.Mutex
-	next io.Writer
-	line []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.line = append(t.line, b...)
-	if i := bytes.LastIndexByte(bytes.TrimRight(t.line, "\n"), '\n'); i >= 0 {
-		t.line = t.line[i+1:]
-	}
-	t.line = t.line[:min(len(t.line), 4096)]
-	if t.next == nil {
-		return len(b), nil
-	}
-	_, err := io.WriteString(t.next, strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
-			return r
-		}
-		return utf8.RuneError
-	}, strings.ReplaceAll(string(b), "\r\n", "\n")))
-	return len(b), err
-}
-
-func (t *tail) last() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return kernels.Printable(strings.TrimSpace(string(t.line)), 200)
+	return a, nil
 }

@@ -3,17 +3,18 @@ package worker
 import (
 	"cmp"
 
+	"normbench/internal/proc"
 	"normbench/kernels"
 )
 
 // A tally adds up what the worker's processes have said of their compiling, each from its start.
 type tally struct {
-	proc *process // that last is of
+	proc *proc.Child // that last is of
 	last kernels.CompileStats
 	past kernels.CompileStats // of those before
 }
 
-func (t *tally) note(p *process, s *kernels.CompileStats) {
+func (t *tally) note(p *proc.Child, s *kernels.CompileStats) {
 	if s == nil {
 		return
 	}

@@ -38,7 +38,7 @@ func TestCompileStats(t *testing.T) {
 			t.Errorf("said %q", text)
 		}
 	}
-	c.proc.kill()
+	c.proc.Kill()
 	c.Prefetch(small, nil) // meets the death
 	c.Prefetch(small, nil)
 	if got, want := c.CompileStats(), (kernels.CompileStats{Compiled: 4, Cached: 2, Unused: 4, Seconds: 2, WaitSeconds: 0.5, Unkept: "a full disk"}); got != want {

@@ -218,7 +218,7 @@ func TestGone(t *testing.T) {
 	c.pauses = []time.Duration{0, time.Millisecond, time.Millisecond}
 	command := c.o.Command
 	c.o.Command = []string{"sh", "-c", "echo connection refused >&2; exit 255"}
-	c.proc.kill()
+	c.proc.Kill()
 	if _, err := b.Check(t.Context(), good, 1); err == nil {
 		t.Error("a dead worker answers")
 	}

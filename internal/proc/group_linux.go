@@ -1,6 +1,6 @@
-package worker
+package proc
 
 import "syscall"
 
-// A killed parent cannot end its workers; the kernel does.
+// A killed parent cannot end its children; the kernel does.
 func dieWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }

@@ -1,13 +1,13 @@
 //go:build unix
 
-package worker
+package proc
 
 import (
 	"os/exec"
 	"syscall"
 )
 
-// A worker leads a process group of its own: Ctrl-C at the terminal then reaches
+// A child leads a process group of its own: Ctrl-C at the terminal then reaches
 // only its parent, which knows what to do about it, and killing the group also
 // reaches what a shell or srun has started for it.
 

@@ -1,0 +1,206 @@
+// Package proc runs child processes that speak lines of JSON: a line in, a line
+// out. A child that dies, hangs or does not stop talking costs no more than itself.
+package proc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options say how Start runs a child.
+type Options struct {
+	Command []string  // program and arguments
+	Env     []string  // NAME=VALUE, over those of this process
+	Stderr  io.Writer // gets what the child says there; may be nil
+	MaxLine int64     // bytes of its longest line, until Allow
+}
+
+// A Child is a process. Send and Line belong to one goroutine at a time; any may Kill it.
+type Child struct {
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	lines  chan []byte // closed at the end of its output
+	max    atomic.Int64
+	long   atomic.Bool // a line was longer
+	stderr tail
+	exited chan struct{}
+	ended  sync.Once
+	done   chan struct{} // closed once nobody reads lines any more
+}
+
+// secretRE matches names of variables with credentials, as those of CI systems and clouds.
+var secretRE = regexp.MustCompile(`(?i)(TOKEN|SECRET|PASSW(OR)?D|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY|_JWT|_PAT$)`)
+
+// isSecret says whether a child, which may run other libraries' code, is not given a variable.
+func isSecret(variable string) bool {
+	name, _, _ := strings.Cut(variable, "=")
+	return secretRE.MatchString(name)
+}
+
+// Start starts a child in a process group of its own. It gets this process's environment
+// without what is named as a credential, and dies with this process where the system can do that.
+func Start(o Options) (*Child, error) {
+	c := &Child{cmd: exec.Command(o.Command[0], o.Command[1:]...), lines: make(chan []byte),
+		stderr: tail{next: o.Stderr}, exited: make(chan struct{}), done: make(chan struct{})}
+	if o.Command[0] == "/proc/self/exe" {
+		c.cmd.Args[0] = os.Args[0]
+	}
+	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), isSecret), o.Env...)
+	c.cmd.Stderr = &c.stderr
+	c.cmd.WaitDelay = time.Second // descendants that keep standard error open must not hold up Wait
+	c.max.Store(o.MaxLine)
+	ownGroup(c.cmd)
+	stdout, out, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	c.cmd.Stdout = out
+	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
+		stdout.Close()
+		return nil, err
+	}
+	started := make(chan error)
+	go func() {
+		// The death of a process is told by the thread that started it, which so lives as long.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.cmd.Start()
+		started <- err
+		if err == nil {
+			c.cmd.Wait()
+			close(c.exited)
+		}
+	}()
+	if err := <-started; err != nil {
+		stdout.Close()
+		return nil, err
+	}
+	go c.read(stdout)
+	return c, nil
+}
+
+func (c *Child) read(stdout *os.File) {
+	defer close(c.lines)
+	defer stdout.Close()
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() { // a descendant may keep the output open
+		select {
+		case <-c.done:
+			stdout.Close()
+		case <-stop:
+		}
+	}()
+	r := bufio.NewReader(stdout)
+	for {
+		line, err := c.readLine(r)
+		if err != nil {
+			return
+		}
+		select {
+		case c.lines <- line:
+		case <-c.done:
+			return
+		}
+	}
+}
+
+// readLine reads a line of no more than c.max bytes.
+func (c *Child) readLine(r *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if int64(len(line)+len(part)) > c.max.Load() {
+			c.long.Store(true)
+			return nil, bufio.ErrTooLong
+		}
+		if line = append(line, part...); err != bufio.ErrBufferFull {
+			return line, err
+		}
+	}
+}
+
+// PID is the child's process.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
+
+// Allow sets the bytes of the longest line from now on.
+func (c *Child) Allow(maxLine int64) { c.max.Store(maxLine) }
+
+// Send gives the child a line. It does not wait: a child that does not read does not answer.
+func (c *Child) Send(line []byte) { go c.stdin.Write(append(line, '\n')) }
+
+// ErrSlow is Line's where there was no line in time.
+var ErrSlow = errors.New("no answer")
+
+// Line is the child's next line. Without one the error is ErrSlow after the deadline, ctx's, or
+// says in words that go on from the child's name how it ended.
+func (c *Child) Line(ctx context.Context, deadline time.Time) ([]byte, error) {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case line, ok := <-c.lines:
+		if !ok {
+			return nil, errors.New(c.death())
+		}
+		return line, nil
+	case <-timer.C:
+		return nil, ErrSlow
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Kill ends the child and what it has started.
+func (c *Child) Kill() {
+	c.ended.Do(func() {
+		killGroup(c.cmd)
+		c.stdin.Close()
+		<-c.exited
+		close(c.done)
+	})
+}
+
+// Close ends the child's input and gives it a while to leave by itself, no longer than ctx.
+func (c *Child) Close(ctx context.Context, patience time.Duration) {
+	c.stdin.Close()
+	select {
+	case <-c.exited:
+		c.ended.Do(func() { close(c.done) })
+		return
+	case <-ctx.Done():
+	case <-time.After(patience):
+	}
+	c.Kill()
+}
+
+// death describes the end of the process in a few words.
+func (c *Child) death() string {
+	if c.long.Load() {
+		return fmt.Sprintf("answered with a line of more than %d KiB", c.max.Load()>>10)
+	}
+	select {
+	case <-c.exited:
+	case <-time.After(time.Second):
+		return "closed its output"
+	}
+	s := "ended: " + c.cmd.ProcessState.String()
+	if strings.HasSuffix(s, "signal: killed") {
+		s += ", as when memory runs out"
+	}
+	if said := c.stderr.reason(); said != "" {
+		s += fmt.Sprintf(" (%s)", said)
+	}
+	return s
+}
