@@ -30,7 +30,6 @@ type Device struct {
 	pool     *nvrtc.Pool // nil where this process compiles
 
 	monitor *nvml.Monitor // nil without NVML
-	static  nvml.Static
 
 	calls chan func()
 

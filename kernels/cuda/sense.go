@@ -15,25 +15,7 @@ func (d *Device) Sense(context.Context) (kernels.Reading, error) {
 	if d.monitor == nil {
 		return kernels.Reading{}, nil
 	}
-	r, err := d.monitor.Sample()
-	if err != nil {
-		return kernels.Reading{}, err
-	}
-	reading := kernels.Reading{
-		ClockMHz:     r.SMClockMHz,
-		MaxClockMHz:  d.static.MaxSMClockMHz,
-		MemClockMHz:  r.MemClockMHz,
-		PowerW:       r.PowerW,
-		TemperatureC: r.TemperatureC,
-		Throttle:     r.Throttling,
-		Sliced:       r.MIG,
-		Confidential: d.static.Confidential,
-		ECC:          d.static.ECC,
-	}
-	for _, p := range r.OtherProcesses {
-		reading.Others = append(reading.Others, p.String())
-	}
-	return reading, nil
+	return d.monitor.Sample()
 }
 
 // Beside implements kernels.Neighbour.
@@ -49,6 +31,6 @@ func (d *Device) watch() {
 	if err != nil {
 		return
 	}
-	d.monitor, d.static = m, m.Static()
-	d.info.DriverVersion = d.static.DriverVersion
+	d.monitor = m
+	d.info.DriverVersion = m.DriverVersion()
 }

@@ -8,14 +8,14 @@
 //
 // # Without NVML
 //
-// go-nvml needs cgo, so without the build tag "cuda" [Open] always fails with [ErrNoNVML]. With
-// the tag, libnvidia-ml.so.1 is loaded by Open and not linked: a program starts without it. That
-// rests on lazy binding, as go-nvml leaves its names undefined. A name that an older driver lacks
-// would end the process when it is called, so Open asks for each one first.
+// go-nvml needs cgo, so without the build tag "cuda" the package is empty. With the tag,
+// libnvidia-ml.so.1 is loaded by Open and not linked: a program starts without it. That rests on
+// lazy binding, as go-nvml leaves its names undefined. A name that an older driver lacks would end
+// the process when it is called, so each one is asked for first.
 //
 // # When to read
 //
-// An idle GPU lowers its clock within milliseconds, so a [Reading] is about a measurement only if
+// An idle GPU lowers its clock within milliseconds, so a reading is about a measurement only if
 // it is taken while kernels run. Power is an average over up to a second on recent GPUs.
 //
 // # Processes

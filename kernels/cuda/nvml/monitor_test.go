@@ -4,12 +4,10 @@ package nvml
 
 import (
 	"debug/elf"
-	"encoding/json"
 	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +21,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 
+	"normbench/kernels"
 	"normbench/kernels/cuda/driver"
 )
 
@@ -49,17 +48,13 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 		mhz, r := clock(c)
 		return mhz + 10, r
 	}
-	d.GetVbiosVersionFunc = func() (string, nvml.Return) { return "92.00", nvml.SUCCESS }
 	d.GetEccModeFunc = func() (nvml.EnableState, nvml.EnableState, nvml.Return) {
 		return nvml.FEATURE_ENABLED, nvml.FEATURE_DISABLED, nvml.SUCCESS
 	}
-	d.GetPersistenceModeFunc = func() (nvml.EnableState, nvml.Return) { return nvml.FEATURE_ENABLED, nvml.SUCCESS }
-	d.GetEnforcedPowerLimitFunc = func() (uint32, nvml.Return) { return 400_500, nvml.SUCCESS }
 	d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 123_250, nvml.SUCCESS }
 	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) { return 41, nvml.SUCCESS }
 	d.GetCurrentClocksEventReasonsFunc = func() (uint64, nvml.Return) { return 0x5, nvml.SUCCESS }
 	d.GetCurrentClocksThrottleReasonsFunc = func() (uint64, nvml.Return) { return 0x20, nvml.SUCCESS }
-	d.GetUtilizationRatesFunc = func() (nvml.Utilization, nvml.Return) { return nvml.Utilization{Gpu: 90, Memory: 40}, nvml.SUCCESS }
 	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
 		return []nvml.ProcessInfo{
 			{Pid: uint32(os.Getpid()), UsedGpuMemory: 1 << 20},
@@ -68,61 +63,57 @@ func mocked(t *testing.T, has func(string) bool) (*Monitor, *dgxa100.Device) {
 			{Pid: 4244, UsedGpuMemory: 1},
 		}, nvml.SUCCESS
 	}
-	m, err := open(server, has, d.UUID, []int{4244})
+	m, err := open(server, has, d.UUID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	m.inContainer = false
+	m.Beside(4244)
 	return m, d
 }
 
 func TestMock(t *testing.T) {
 	m, d := mocked(t, every)
-	others := []Process{{PID: 4242, Name: "python", MemoryBytes: 5 << 20}, {PID: 4243}}
-	s := m.Static()
-	want := Static{Name: d.Name, UUID: d.UUID, DriverVersion: s.DriverVersion, CUDADriver: s.CUDADriver, VBIOS: "92.00",
-		ECC: true, Confidential: true, PersistenceMode: true, PowerLimitW: 400.5, MaxSMClockMHz: 1210, MaxMemClockMHz: 1603, SharedWith: others}
-	if !reflect.DeepEqual(s, want) || s.DriverVersion == "" || s.CUDADriver < 11000 {
-		t.Errorf("static\ngot  %+v\nwant %+v", s, want)
-	}
+	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1210, MemClockMHz: 1593, PowerW: 123.25, TemperatureC: 41,
+		Throttle: []string{"sw power cap"}, Others: []string{"process 4242 (python)", "process 4243"}, Confidential: true, ECC: true}
 	r, err := m.Sample()
-	wantReading := Reading{SMClockMHz: 1200, MemClockMHz: 1593, PowerW: 123.25, TemperatureC: 41,
-		ThrottleReasons: []string{"gpu idle", "sw power cap"}, Throttling: []string{"sw power cap"}, Utilization: 90, MemoryUtilization: 40, OtherProcesses: others}
-	if err != nil || !reflect.DeepEqual(r, wantReading) {
-		t.Errorf("reading, %v\ngot  %+v\nwant %+v", err, r, wantReading)
+	if err != nil || !reflect.DeepEqual(r, want) || m.DriverVersion() == "" {
+		t.Errorf("%v\ngot  %+v\nwant %+v", err, r, want)
 	}
 	d.MigMode = nvml.DEVICE_MIG_ENABLE
-	if r, err := m.Sample(); err != nil || !r.MIG || !m.Static().MIG {
+	if r, err := m.Sample(); err != nil || !r.Sliced {
 		t.Errorf("MIG is not noticed: %+v, %v", r, err)
 	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
+	// A process that belongs to the measurement is no stranger, for as long as it is named.
+	for _, test := range []struct {
+		beside []int
+		want   int
+	}{{[]int{4242}, 2}, {[]int{4242, 4243, 4244}, 0}, {nil, 3}} {
+		m.Beside(test.beside...)
+		if r, err := m.Sample(); err != nil || len(r.Others) != test.want {
+			t.Errorf("beside %v: others %q, %v", test.beside, r.Others, err)
+		}
 	}
+	m.Close()
 }
 
 func TestUnsupported(t *testing.T) {
 	t.Run("old driver", func(t *testing.T) {
 		m, _ := mocked(t, func(symbol string) bool { return symbol != "nvmlDeviceGetCurrentClocksEventReasons" })
-		if r, err := m.Sample(); err != nil || !slices.Equal(r.ThrottleReasons, []string{"sw thermal slowdown"}) || r.Unsupported != nil {
+		if r, err := m.Sample(); err != nil || !slices.Equal(r.Throttle, []string{"sw thermal slowdown"}) {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
 	t.Run("nothing", func(t *testing.T) { // and no function is called that is not there
-		m, _ := mocked(t, every)
-		m.has = func(string) bool { return false }
-		r, err := m.Sample()
-		if err != nil || !reflect.DeepEqual(r, Reading{Unsupported: []string{"sm_clock_mhz", "mem_clock_mhz", "throttle_reasons",
-			"power_w", "temperature_c", "utilization", "mig", "other_processes"}}) {
+		m, _ := mocked(t, func(string) bool { return false })
+		if r, err := m.Sample(); err != nil || !reflect.DeepEqual(r, kernels.Reading{}) {
 			t.Errorf("%+v, %v", r, err)
-		}
-		if s := m.Static(); len(s.Unsupported) != 12 || s.UUID == "" {
-			t.Errorf("%+v", s)
 		}
 	})
 	t.Run("not supported", func(t *testing.T) {
 		m, d := mocked(t, every)
 		d.GetPowerUsageFunc = func() (uint32, nvml.Return) { return 7, nvml.ERROR_NOT_SUPPORTED }
-		if r, err := m.Sample(); err != nil || r.PowerW != 0 || !slices.Equal(r.Unsupported, []string{"power_w"}) || r.SMClockMHz != 1200 {
+		if r, err := m.Sample(); err != nil || r.PowerW != 0 || r.ClockMHz != 1200 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
@@ -130,45 +121,20 @@ func TestUnsupported(t *testing.T) {
 		m, d := mocked(t, every)
 		d.GetClockInfoFunc = func(nvml.ClockType) (uint32, nvml.Return) { return 7, nvml.ERROR_GPU_IS_LOST }
 		r, err := m.Sample()
-		if err == nil || !strings.HasPrefix(err.Error(), "nvmlDeviceGetClockInfo: ") || r.SMClockMHz != 0 || r.PowerW == 0 {
+		if err == nil || !strings.HasPrefix(err.Error(), "nvmlDeviceGetClockInfo: ") || r.ClockMHz != 0 || r.PowerW == 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
 	t.Run("other GPU", func(t *testing.T) {
-		if m, err := open(dgxa100.New(), every, "GPU-none", nil); m != nil || !errors.Is(err, ErrNoNVML) {
+		if m, err := open(dgxa100.New(), every, "GPU-none"); m != nil || err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, %v", m, err)
 		}
 	})
 }
 
-// Every field that can fail is named as its JSON is.
-func TestFieldNames(t *testing.T) {
-	m, _ := mocked(t, every)
-	m.has = func(string) bool { return false }
-	r, _ := m.Sample()
-	for _, v := range []struct {
-		value any
-		names []string
-	}{{r, r.Unsupported}, {m.Static(), m.Static().Unsupported}} {
-		b, err := json.Marshal(v.value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var fields map[string]any
-		if err := json.Unmarshal(b, &fields); err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range v.names {
-			if _, ok := fields[name]; !ok {
-				t.Errorf("%s is not a field of %v", name, slices.Sorted(maps.Keys(fields)))
-			}
-		}
-	}
-}
-
 func TestForeign(t *testing.T) {
-	list := func() []Process {
-		return []Process{{PID: 10, MemoryBytes: 1}, {PID: 20, MemoryBytes: 3}, {PID: 30, MemoryBytes: 2}}
+	list := func() []nvml.ProcessInfo {
+		return []nvml.ProcessInfo{{Pid: 10, UsedGpuMemory: 1}, {Pid: 20, UsedGpuMemory: 3}, {Pid: 30, UsedGpuMemory: 2}}
 	}
 	for _, tt := range []struct {
 		name      string
@@ -186,7 +152,7 @@ func TestForeign(t *testing.T) {
 	} {
 		var got []int
 		for _, p := range foreign(list(), tt.own, tt.container, func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
-			got = append(got, p.PID)
+			got = append(got, int(p.Pid))
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: got %v, want %v", tt.name, got, tt.want)
@@ -194,54 +160,21 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// The bits are NVML's.
-// A process that belongs to the measurement is no stranger, for as long as it is named.
-func TestBeside(t *testing.T) {
-	m, d := mocked(t, every)
-	d.GetComputeRunningProcessesFunc = func() ([]nvml.ProcessInfo, nvml.Return) {
-		return []nvml.ProcessInfo{{Pid: uint32(os.Getpid())}, {Pid: 4_000_001}, {Pid: 4_000_002}}, nvml.SUCCESS
-	}
-	m.inContainer = false
-	others := func() (pids []int) {
-		r, err := m.Sample()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range r.OtherProcesses {
-			pids = append(pids, p.PID)
-		}
-		return pids
-	}
-	if got := others(); !slices.Equal(got, []int{4_000_001, 4_000_002}) {
-		t.Errorf("alone: others %v", got)
-	}
-	m.Beside(4_000_001)
-	if got := others(); !slices.Equal(got, []int{4_000_002}) {
-		t.Errorf("with one beside: others %v", got)
-	}
-	m.Beside()
-	if got := others(); len(got) != 2 {
-		t.Errorf("with none any more: others %v", got)
-	}
-}
-
-func TestReasons(t *testing.T) {
-	var all uint64
+func TestThrottling(t *testing.T) {
+	all := uint64(harmless)
 	for _, r := range reasons {
 		all |= r.bit
 	}
 	if all != nvml.ClocksEventReasonAll {
-		t.Errorf("bits %#x, NVML has %#x", all, nvml.ClocksEventReasonAll)
+		t.Errorf("bits %#x, NVML has %#x", all, uint64(nvml.ClocksEventReasonAll))
 	}
-	for bit, name := range map[uint64]string{
-		nvml.ClocksEventReasonGpuIdle: "gpu idle", nvml.ClocksEventReasonApplicationsClocksSetting: "application clocks",
-		nvml.ClocksEventReasonSwPowerCap: "sw power cap", nvml.ClocksThrottleReasonHwSlowdown: "hw slowdown",
-		nvml.ClocksEventReasonSyncBoost: "sync boost", nvml.ClocksEventReasonSwThermalSlowdown: "sw thermal slowdown",
-		nvml.ClocksThrottleReasonHwThermalSlowdown: "hw thermal slowdown", nvml.ClocksThrottleReasonHwPowerBrakeSlowdown: "hw power brake",
-		nvml.ClocksEventReasonDisplayClockSetting: "display clocks",
+	for mask, want := range map[uint64][]string{
+		0: nil, 0x1: nil, 0x103: nil, 0x4: {"sw power cap"}, 0x6: {"sw power cap"},
+		0xe8:  {"hw slowdown", "sw thermal slowdown", "hw thermal slowdown", "hw power brake"},
+		0x201: {"unknown 0x200"},
 	} {
-		if names, _ := decode(bit); !slices.Equal(names, []string{name}) {
-			t.Errorf("%#x is %q, not %q", bit, names, name)
+		if got := throttling(mask); !slices.Equal(got, want) {
+			t.Errorf("%#x: got %q, want %q", mask, got, want)
 		}
 	}
 }
@@ -339,26 +272,18 @@ func TestFake(t *testing.T) {
 	if os.Getenv("NORMBENCH_FAKE_NVML") == "" {
 		t.Skip("run by TestFakeNVML")
 	}
-	if _, err := Open("GPU-other"); !errors.Is(err, ErrNoNVML) {
-		t.Errorf("got %v", err)
+	if _, err := Open("GPU-other"); err == nil {
+		t.Error("a GPU that is not there was opened")
 	}
 	m, err := Open("GPU-fake")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := m.Static()
-	if s.Name != "Fake" || s.CUDADriver != 13000 || s.MaxSMClockMHz != 1980 || s.MIG || !slices.Equal(s.Unsupported,
-		[]string{"driver_version", "vbios", "ecc", "confidential", "persistence_mode", "power_limit_w", "shared_with"}) {
-		t.Errorf("%+v", s)
-	}
-	r, err := m.Sample()
-	if err != nil || r.SMClockMHz != 1200 || r.PowerW != 345.5 || !slices.Equal(r.ThrottleReasons, []string{"sw power cap"}) ||
-		!slices.Equal(r.Unsupported, []string{"temperature_c", "utilization", "other_processes"}) {
+	want := kernels.Reading{ClockMHz: 1200, MaxClockMHz: 1980, MemClockMHz: 3201, PowerW: 345.5, Throttle: []string{"sw power cap"}}
+	if r, err := m.Sample(); err != nil || !reflect.DeepEqual(r, want) || m.DriverVersion() != "" {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
-	}
+	m.Close()
 }
 
 // TestGPU reads a real GPU and says what that costs. NORMBENCH_REQUIRE_CUDA=1 makes a missing one a
@@ -380,53 +305,21 @@ func TestGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ctx.Close()
-	start := time.Now()
 	m, err := Open(ctx.Info().UUID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("Open: %v", time.Since(start))
-	start = time.Now()
-	s := m.Static()
-	t.Logf("Static: %v", time.Since(start))
-	b, _ := json.MarshalIndent(s, "", "  ")
-	t.Logf("%s", b)
-	if s.Name != ctx.Info().Name || !m.mig && s.UUID != ctx.Info().UUID || s.CUDADriver != ctx.Info().DriverVersion || s.DriverVersion == "" {
-		t.Errorf("NVML says %+v, the driver %+v", s, ctx.Info())
-	}
-	if uuid, r := m.dev.GetUUID(); r != nvml.SUCCESS || !m.mig && uuid != s.UUID {
-		t.Errorf("NVML says %s, %v of device %s", uuid, r, s.UUID)
-	}
-	for _, p := range s.SharedWith {
-		if p.PID == os.Getpid() {
-			t.Error("the GPU is shared with this very process")
-		}
+	defer m.Close()
+	if m.DriverVersion() == "" {
+		t.Error("no driver version")
 	}
 	if raw, r := m.part.GetComputeRunningProcesses(); r == nvml.SUCCESS {
 		t.Logf("processes as NVML lists them: %+v; own %v, in a container %v", raw, m.own, m.inContainer)
 	}
-	var r Reading
-	const n = 20
-	start = time.Now()
-	for range n {
-		if r, err = m.Sample(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("Sample: %v", time.Since(start)/n)
-	for _, c := range m.sample(&r) {
-		start := time.Now()
-		for range n {
-			c.read()
-		}
-		t.Logf("  %-20s %v", c.field, time.Since(start)/n)
-	}
-	b, _ = json.MarshalIndent(r, "", "  ")
-	t.Logf("%s", b)
-	if r.SMClockMHz <= 0 || s.MaxSMClockMHz > 0 && r.SMClockMHz > s.MaxSMClockMHz {
-		t.Errorf("SM clock %d MHz, at most %d", r.SMClockMHz, s.MaxSMClockMHz)
-	}
-	if err := m.Close(); err != nil {
-		t.Error(err)
+	start := time.Now()
+	r, err := m.Sample()
+	t.Logf("Sample: %v, %+v", time.Since(start), r)
+	if err != nil || r.ClockMHz <= 0 || r.MaxClockMHz > 0 && r.ClockMHz > r.MaxClockMHz {
+		t.Errorf("SM clock %d MHz, at most %d, %v", r.ClockMHz, r.MaxClockMHz, err)
 	}
 }
