@@ -162,10 +162,8 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 			list = append(list, d.String())
 		}
 		several = flag == "dtype"
-	case "quant":
-		list, several = []string{"none", "fp8", "fp8t"}, true
-	case "bias":
-		list = []string{"auto", "yes", "no"}
+	case "quant", "bias":
+		list, several = valuesOf(flag), flag == "quant"
 	case "knob":
 		for _, k := range kernels.Knobs() {
 			list = append(list, k.Key+"=")

@@ -160,10 +160,10 @@ func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem,
 		return nil, err
 	}
 	bias := c.String("bias")
-	if !slices.Contains([]string{"auto", "yes", "no"}, bias) {
+	if !slices.Contains(valuesOf("bias"), bias) {
 		return nil, hint.Errorf("use auto, yes or no", "unknown --bias %q", bias)
 	}
-	quants, err := splitList("quant", quant, "none", "fp8", "fp8t")
+	quants, err := splitList("quant", quant, valuesOf("quant")...)
 	if err != nil {
 		return nil, err
 	}
@@ -205,6 +205,16 @@ func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem,
 		return nil, hint.Errorf("use --pass fwd, or leave out --quant", "no problems: fp8 outputs belong to the forward")
 	}
 	return ps, nil
+}
+
+// valuesOf are the values of an option's flag, the default first; none of a switch.
+func valuesOf(flag string) (values []string) {
+	for _, o := range kernels.Options() {
+		if o.Flag == flag {
+			values = append(values, o.Values...)
+		}
+	}
+	return values
 }
 
 // setOptions turns on the options that flags ask for and p's pass takes.

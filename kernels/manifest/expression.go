@@ -20,7 +20,6 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
-	"normbench/kernels"
 )
 
 // A kind is what an expression comes out as.
@@ -40,7 +39,6 @@ type expression struct {
 	place
 	lo, hi  int // of a whole number
 	program *vm.Program
-	knobs   []*kernels.Knob // its variables that are knobs
 }
 
 // A place is where a field stands, for errors.
@@ -108,13 +106,7 @@ func compile(p place, text string, k kind, known vars) (_ *expression, err error
 	case err != nil:
 		return nil, bad(err.Error())
 	}
-	e := &expression{place: p, lo: math.MinInt, hi: math.MaxInt, program: program}
-	for _, name := range e.variables() {
-		if k, err := kernels.ParseKnob(name); err == nil {
-			e.knobs = append(e.knobs, k)
-		}
-	}
-	return e, nil
+	return &expression{place: p, lo: math.MinInt, hi: math.MaxInt, program: program}, nil
 }
 
 // result is the type that a kind is checked against.

@@ -54,32 +54,11 @@ func arch(d kernels.DeviceInfo) int {
 
 // configVars are those of everything else.
 func configVars(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) vars {
-	v := vectorVars(p, c, d)
-	v.all(c)
-	return v
-}
-
-// vectorVars are those of everything else without the knobs.
-func vectorVars(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) vars {
 	v := deviceVars(p, d)
 	bytes, _ := families.VectorBytes(p, c)
 	v["vb"], v["vecs"] = int(bytes), int(p.N*p.DType.Size()/bytes)
-	return v
-}
-
-// all adds every knob of c.
-func (v vars) all(c kernels.Config) {
 	for _, s := range c.Settings() {
 		v.knob(s.Knob, s.Value)
-	}
-}
-
-// of adds the knobs of c that e reads, if there is an e.
-func (v vars) of(c kernels.Config, e *expression) vars {
-	if e != nil {
-		for _, k := range e.knobs {
-			v.knob(k, c.Get(k))
-		}
 	}
 	return v
 }
@@ -115,8 +94,14 @@ func flag(b bool) int {
 // everything are the problems that between them have every tensor of an op and
 // pass.
 func everything(op kernels.Op, pass kernels.Pass) kernels.Problem {
-	return kernels.Problem{Op: op, Pass: pass, M: 1, N: 1, Bias: true, Residual: true,
-		FP8: pass == kernels.Fwd, Transpose: pass == kernels.Fwd, Accumulate: pass == kernels.Bwd}
+	p := kernels.Problem{Op: op, Pass: pass, M: 1, N: 1}
+	for _, o := range kernels.Options() {
+		takes := (o.Pass == "" || o.Pass == pass) && slices.Contains(op.Spec().Options, o.Name)
+		if takes && o.Name != "noweight" {
+			o.Set(&p)
+		}
+	}
+	return p
 }
 
 // tensors are the names of all tensors that d's problems may have. A backward may
@@ -230,14 +215,13 @@ func (d *design) refuseProblem(p kernels.Problem) error {
 			return hint.Errorf("give it to a launch as an argument, if the kernel uses it", "no launch takes %s", t.Name)
 		}
 	}
-	return refuse(d.serves, kernels.Config{}, problemVars(p))
+	return refuse(d.serves, problemVars(p))
 }
 
-// refuse is the reason of the first rule that is broken, or nil. It reads no knob of c that the rules
-// up to there do not name.
-func refuse(rules []rule, c kernels.Config, v vars) error {
+// refuse is the reason of the first rule that is broken, or nil.
+func refuse(rules []rule, v vars) error {
 	for _, r := range rules {
-		when, err := r.when.holds(v.of(c, r.when))
+		when, err := r.when.holds(v)
 		if err != nil {
 			return err
 		}
@@ -246,7 +230,7 @@ func refuse(rules []rule, c kernels.Config, v vars) error {
 		}
 		ok := false
 		if r.require != nil {
-			if ok, err = r.require.holds(v.of(c, r.require)); err != nil {
+			if ok, err = r.require.holds(v); err != nil {
 				return err
 			}
 		}
@@ -295,11 +279,10 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 	if !fits {
 		return none, fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", p.N*p.DType.Size(), bytes)
 	}
-	v := vectorVars(p, c, dev)
-	if err := refuse(d.constraints, c, v); err != nil {
+	v := configVars(p, c, dev)
+	if err := refuse(d.constraints, v); err != nil {
 		return none, err
 	}
-	v.all(c)
 	plan := kernels.Plan{}
 	has := map[string]bool{}
 	for _, b := range d.scratch {
