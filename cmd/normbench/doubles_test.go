@@ -1,0 +1,224 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/worker"
+)
+
+// fakeWorker serves an H200 on which small problems are read faster from the
+// cache, and the ruler's kernels take their time, if its argument is "fit". Problems of
+// 1000 rows never end; where it is "endless", none does. With "ab" configs of cta_reg with some numbers of warps
+// are slower, faster, noisy, wrong or fail; with "wrong" those of one are wrong, too. With "state" its sensors say that no time is to be trusted,
+// with "unkept" it says that its cubins do not stay.
+func fakeWorker() {
+	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+		if p.M == 1000 || slices.Equal(os.Args[1:], []string{"endless"}) {
+			fmt.Fprintln(os.Stderr, "no end")
+			time.Sleep(time.Hour)
+		}
+		switch v.Family {
+		case "rms_fwd/empty":
+			return 2e-6
+		case "rms_fwd/pair":
+			return 4e-6
+		case "rms_fwd/spin":
+			return 202e-6
+		case "rms_fwd/kept", "rms_fwd/released":
+			return 8e-6
+		}
+		return devicetest.Typical(p, v, sample)
+	}}
+	if len(os.Args) == 2 && slices.Contains([]string{"fit", "ab", "wrong"}, os.Args[1]) {
+		f.Warm = 0.65
+	}
+	if slices.Equal(os.Args[1:], []string{"ab"}) || slices.Equal(os.Args[1:], []string{"wrong"}) { // times that say which config is which
+		typical := f.Seconds
+		warps := func(v kernels.Variant) int { // of the base, whatever the map has, none count
+			if v.Family != "rms_fwd/cta_reg" {
+				return 0
+			}
+			return v.Config.Get(kernels.Warps)
+		}
+		f.Seconds = func(p kernels.Problem, v kernels.Variant, sample int) float64 {
+			if p.M == 1000 || p.N == 4096 { // selftest's have 4096 columns
+				return typical(p, v, sample)
+			}
+			s := 50e-6 * (1 + 0.004*float64(sample*7919%101-50)/50)
+			switch warps(v) {
+			case 1:
+				s *= 1.05 // slower
+			case 2:
+				s *= 0.95 // faster
+			case 16:
+				s *= 1 + 0.4*(float64(sample*104729%97)/96-0.5) // noisy
+			}
+			return s
+		}
+		f.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+			if p.N == 4096 {
+				return nil
+			}
+			switch warps(v) {
+			case 1:
+				if os.Args[1] == "wrong" {
+					return kernels.Failf(kernels.StatusWrong, "as asked")
+				}
+			case 8:
+				return kernels.Failf(kernels.StatusWrong, "as asked")
+			case 32:
+				return kernels.Failf(kernels.StatusLaunch, "as asked")
+			}
+			return nil
+		}
+	}
+	var dev kernels.Device = f
+	if slices.Equal(os.Args[1:], []string{"victim"}) {
+		dev = victim{f}
+	}
+	if slices.Equal(os.Args[1:], []string{"state"}) {
+		dev = sensing{f, kernels.Reading{MaxClockMHz: 1980, Confidential: true}}
+	}
+	if slices.Equal(os.Args[1:], []string{"unkept"}) {
+		dev = compiling{f}
+	}
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return dev, nil })
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitTrouble)
+	}
+}
+
+// evenDevice takes for each variant of a problem always the same time, so that each record
+// can be told right from wrong. Its memory has a peak rate.
+func evenDevice() kernels.Device {
+	d := devicetest.CPU()
+	d.PeakRate = 4.8e12
+	return &devicetest.Fake{DeviceInfo: d, Seconds: func(p kernels.Problem, v kernels.Variant, _ int) float64 { return evenSeconds(p, v) }}
+}
+
+func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicetest.Typical(p, v, 0) }
+
+// faultyWorker serves an evenDevice and misbehaves: FAULT STEP N MARK has it do the fault
+// in the N-th request of a step and after; with a MARK only once, of which that file keeps note.
+func faultyWorker() {
+	serve := func(in io.Reader, out io.Writer) {
+		err := worker.Serve(context.Background(), in, out, "", func() (kernels.Device, error) { return evenDevice(), nil })
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(exitTrouble)
+		}
+	}
+	if len(os.Args) == 1 {
+		serve(os.Stdin, os.Stdout)
+		return
+	}
+	n, _ := strconv.Atoi(os.Args[3])
+	devicetest.Misbehave(os.Stdin, os.Stdout, serve, os.Args[1], func(step string) bool {
+		if step != os.Args[2] {
+			return false
+		}
+		if n--; n > 0 {
+			return false
+		}
+		if len(os.Args) > 4 {
+			f, err := os.OpenFile(os.Args[4], os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				return false
+			}
+			f.Close()
+		}
+		return true
+	})
+}
+
+// A victim is a device whose ID leads out of the folder of results.
+type victim struct{ *devicetest.Fake }
+
+func (v victim) Info() kernels.DeviceInfo {
+	d := v.Fake.Info()
+	d.ID = "../../victim"
+	return d
+}
+
+// sensing is a device with sensors.
+type sensing struct {
+	*devicetest.Fake
+	reading kernels.Reading
+}
+
+func (s sensing) Sense(context.Context) (kernels.Reading, error) { return s.reading, nil }
+
+// compiling is a device whose cache folder cannot be written.
+type compiling struct{ *devicetest.Fake }
+
+func (compiling) CompileStats() kernels.CompileStats {
+	return kernels.CompileStats{Compiled: 1, Unkept: "cubins are not kept in /full: as asked"}
+}
+
+// withPeers is a device that has peers.
+type withPeers struct {
+	*devicetest.Fake
+	peers []kernels.Peer
+}
+
+func (w withPeers) Peers() []kernels.Peer { return w.peers }
+
+// fakePython takes 30 us for compile-max, 40 for liger and 61 for torch; compile
+// answers wrong, te raises, quack is not there. Where NORMBENCH_TEST_PEERS is
+// "none" no peer is; where it is "no torch", PyTorch is not; where it is "crash", te
+// crashes, and where it is "close", torch takes 41 us.
+func fakePython() {
+	d := withPeers{&devicetest.Fake{}, []kernels.Peer{
+		{Name: "torch", System: "PyTorch eager", Version: "torch 9.9"},
+		{Name: "compile", System: "torch.compile", Version: "torch 9.9"},
+		{Name: "compile-max", System: "torch.compile, tuned", Version: "torch 9.9"},
+		{Name: "liger", System: "Liger-Kernel", Version: "liger-kernel 9.9"},
+		{Name: "quack", System: "quack", Missing: "ModuleNotFoundError: No module named 'quack'"},
+		{Name: "te", System: "TransformerEngine", Version: "transformer-engine 9.9"},
+	}}
+	if os.Getenv("NORMBENCH_TEST_PEERS") == "none" {
+		for i := range d.peers {
+			d.peers[i].Version, d.peers[i].Missing = "", "ImportError: as asked"
+		}
+	}
+	d.Seconds = func(_ kernels.Problem, v kernels.Variant, sample int) float64 {
+		us := map[string]float64{"peer/torch": 61e-6, "peer/liger": 40e-6, "peer/compile-max": 30e-6}[v.Family]
+		if os.Getenv("NORMBENCH_TEST_PEERS") == "close" && v.Family == "peer/torch" {
+			us = 41e-6
+		}
+		return us * (1 + 0.004*float64(sample*7919%101-50)/50)
+	}
+	d.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
+		switch {
+		case v.Family == "peer/compile":
+			return kernels.Failf(kernels.StatusWrong, "y is wrong")
+		case v.Family == "peer/te" && os.Getenv("NORMBENCH_TEST_PEERS") == "crash":
+			os.Exit(3)
+		case v.Family == "peer/te":
+			return kernels.Failf(kernels.StatusLaunch, "it raised ValueError: as asked")
+		case p.Residual:
+			return kernels.Failf(kernels.StatusRefused, "it has no residual")
+		}
+		return nil
+	}
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) {
+		if os.Getenv("NORMBENCH_TEST_PEERS") == "no torch" {
+			return nil, hint.Errorf("install PyTorch there", "fake-python has no torch: as asked")
+		}
+		return d, nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitTrouble)
+	}
+}

@@ -1,0 +1,235 @@
+//go:build cuda
+
+package cuda
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"time"
+
+	"normbench/kernels"
+	"normbench/kernels/cuda/driver"
+	"normbench/kernels/reference"
+)
+
+// Check implements kernels.Bench.
+func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
+	r, err := b.current(v)
+	if err != nil {
+		return kernels.Check{}, err
+	}
+	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
+	for _, l := range r.launches {
+		if l.step.Kind != driver.StepLaunch {
+			continue
+		}
+		c.Resources = append(c.Resources, l.res)
+	}
+	err = b.d.on(func() error {
+		start := time.Now()
+		defer func() { c.Busy = time.Since(start).Seconds() }()
+		return b.d.fail(b.check(r, &c))
+	})
+	return c, err
+}
+
+func (b *bench) check(r *ready, c *kernels.Check) error {
+	d := b.d
+	outs, want, err := b.outputs(r)
+	if err != nil {
+		return err
+	}
+	size := int64(len(outs)*outcomeBytes + 16)
+	if err := b.clearResults(outs); err != nil {
+		return err
+	}
+	for run := range c.Repeats {
+		if err := b.poisoned(r); err != nil {
+			return err
+		}
+		for i, t := range outs {
+			n, got := t.Elems(), b.mem[t.Name]
+			if run > 0 {
+				if err := d.each(d.support.differing, n, uint64(got), uint64(b.first[t.Name]), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-16); err != nil {
+					return err
+				}
+				continue
+			}
+			if err := d.each(d.support.digest, n, uint64(got), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-8); err != nil {
+				return err
+			}
+			if err := b.compare(r, t, b.mem, want, i); err != nil {
+				return err
+			}
+			if c.Repeats > 1 {
+				if err := d.ctx.CopyDtoD(d.stream, b.first[t.Name], got, t.Bytes()); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	raw := make([]byte, size)
+	if err := d.ctx.CopyFromDevice(raw, b.results); err != nil {
+		return err
+	}
+	c.Differing = int64(binary.LittleEndian.Uint64(raw[size-16:]))
+	c.Digest = binary.LittleEndian.Uint64(raw[size-8:]) >> 11 // whole in a JSON number
+	c.Outputs, err = b.found(raw, outs, b.mem, want)
+	return err
+}
+
+// clearResults makes room for the outcomes of some outputs.
+func (b *bench) clearResults(outs []kernels.Tensor) error {
+	init := make([]byte, len(outs)*outcomeBytes+16)
+	for i := range outs {
+		binary.LittleEndian.PutUint64(init[i*outcomeBytes+8:], math.MaxUint64) // first
+	}
+	return b.d.ctx.CopyToDevice(b.results, init)
+}
+
+// compare holds output i against its answer, on the device.
+func (b *bench) compare(r *ready, t kernels.Tensor, mem, want map[string]driver.Ptr, i int) error {
+	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, b.scale[t.Name])
+	return b.d.each(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]), uint64(t.Elems()), uint64(t.DType),
+		double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)), uint64(b.results)+uint64(i*outcomeBytes))
+}
+
+// timed says what is wrong with what the last of some timed runs has left, before which the
+// outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones.
+func (b *bench) timed(r *ready, mem map[string]driver.Ptr, runs int) error {
+	outs, want, err := b.outputs(r)
+	if err == nil {
+		err = b.clearResults(outs)
+	}
+	if err != nil {
+		return err
+	}
+	for i, t := range outs {
+		if err := b.compare(r, t, mem, want, i); err != nil {
+			return err
+		}
+	}
+	raw := make([]byte, len(outs)*outcomeBytes)
+	if err := b.d.ctx.CopyFromDevice(raw, b.results); err != nil {
+		return err
+	}
+	var c kernels.Check
+	if c.Outputs, err = b.found(raw, outs, mem, want); err != nil {
+		return err
+	}
+	return c.Timed(runs)
+}
+
+// found are the outcomes of compare.
+func (b *bench) found(raw []byte, outs []kernels.Tensor, mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
+	for i, t := range outs {
+		var o outcome
+		o.decode(raw[i*outcomeBytes:])
+		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.bad),
+			MaxErr: min(math.Float64frombits(o.worst), math.MaxFloat32)}
+		if o.want2 > 0 {
+			oc.RelL2 = min(math.Sqrt(o.err2/o.want2), math.MaxFloat32)
+			if math.IsNaN(oc.RelL2) {
+				oc.RelL2 = math.MaxFloat32
+			}
+		}
+		if o.bad > 0 {
+			oc.First = int64(o.first)
+			if oc.Got, oc.Want, err = b.pair(t, mem[t.Name], want[t.Name], oc.First); err != nil {
+				return nil, err
+			}
+		}
+		found = append(found, oc)
+	}
+	return found, nil
+}
+
+// maxOutputs is the most outputs of a problem: y, yt, resout, rstd, mean, amax
+// and scale_inv.
+const maxOutputs = 8
+
+// outputs lists the outputs that a family writes, with their answers.
+func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, error) {
+	if !r.family.Stream {
+		var outs []kernels.Tensor
+		for _, t := range b.p.Tensors() {
+			if t.Role == kernels.Output {
+				outs = append(outs, t)
+			}
+		}
+		return outs, b.want, nil
+	}
+	outs := b.p.Full(kernels.Output)
+	if b.moved != nil {
+		return outs, b.moved, nil
+	}
+	var in [3]uint64
+	for i, t := range b.p.Full(kernels.Input) {
+		in[i] = uint64(b.mem[t.Name])
+	}
+	moved, err := b.d.tensors(outs, func(t kernels.Tensor) int64 { return 8 * t.Elems() })
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, t := range outs {
+		limit := math.Inf(1)
+		if t.DType == kernels.E4M3 {
+			limit = kernels.MaxE4M3
+		}
+		if err := b.d.each(b.d.support.moved, t.Elems(), in[0], in[1], in[2], uint64(moved[t.Name]), uint64(t.Elems()), uint64(b.p.DType), double(limit)); err != nil {
+			b.d.freeAll(moved)
+			return nil, nil, err
+		}
+	}
+	b.moved = moved
+	return outs, b.moved, nil
+}
+
+// poison fills outputs and scratch with NaN (all bits set).
+func (b *bench) poison(r *ready, mem map[string]driver.Ptr) (steps []driver.Step) {
+	for _, t := range b.p.Tensors() {
+		if t.Role == kernels.Output {
+			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: mem[t.Name], Value: 0xff, Bytes: t.Bytes()})
+		}
+	}
+	if r.scratch > 0 {
+		steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.d.scratch.ptr, Value: 0xff, Bytes: r.scratch})
+	}
+	return steps
+}
+
+// poisoned runs the plan on poisoned outputs and scratch.
+func (b *bench) poisoned(r *ready) error {
+	d := b.d
+	steps := b.poison(r, b.mem)
+	for _, l := range r.launches {
+		steps = append(steps, l.step)
+	}
+	if err := d.ctx.Enqueue(d.stream, steps); err != nil {
+		return err
+	}
+	return d.stream.Synchronize()
+}
+
+// pair reads one element of an output and its answer.
+func (b *bench) pair(t kernels.Tensor, mem, want driver.Ptr, i int64) (got, answer kernels.Number, err error) {
+	raw := make([]byte, t.DType.Size())
+	if err := b.d.ctx.CopyFromDevice(raw, mem+driver.Ptr(i*t.DType.Size())); err != nil {
+		return 0, 0, err
+	}
+	m := kernels.NewMemory(t.DType, 1)
+	switch t.DType {
+	case kernels.FP32:
+		m.F32[0] = math.Float32frombits(binary.LittleEndian.Uint32(raw))
+	case kernels.E4M3:
+		m.F8[0] = raw[0]
+	default:
+		m.Bits[0] = binary.LittleEndian.Uint16(raw)
+	}
+	w, err := b.d.float64s(want+driver.Ptr(8*i), 1)
+	if err != nil {
+		return 0, 0, err
+	}
+	return kernels.Number(m.At(0)), kernels.Number(w[0]), nil
+}
