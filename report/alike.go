@@ -8,7 +8,6 @@ import (
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
-	"normbench/sweep/verdict"
 )
 
 // The finals of a search are of its best variants, whichever their design. Of one design they
@@ -33,22 +32,16 @@ func Alike(sides []Side) {
 	}
 }
 
-// unlikePhases says whether only one of two cells is of a search: its time was seen once, of
-// whatever the search came by.
-func unlikePhases(a, b Cell) bool {
-	return (a.Phase == record.PhaseSearch) != (b.Phase == record.PhaseSearch)
-}
-
 // fewConfigs is how many configs of a design say nothing against it, where the other side
 // has four times as many.
 const fewConfigs = 8
 
 // unequal says whether the slower side of a row of a search stands on too few configs of its
 // design to be called slower. One that was named, not chosen, has no others.
-func unequal(a, b Cell) bool {
-	slow, fast := a, b
-	if a.MedianUS < b.MedianUS {
-		slow, fast = b, a
+func (r *Row) unequal() bool {
+	slow, fast := r.a, r.b
+	if slow.MedianUS < fast.MedianUS {
+		slow, fast = fast, slow
 	}
 	return slow.Phase == record.PhaseSearch && !slow.Named && slow.Configs < fewConfigs && fast.Configs >= 4*slow.Configs
 }
@@ -60,38 +53,31 @@ const searchBand = 0.10
 // markSearched marks a row of a search. Its few samples are too few for a test of rank that
 // is corrected for as many rows; where none of them overlap, and the medians are far apart,
 // one side is faster.
-func markSearched(a, b Cell) Mark {
+func (r *Row) markSearched() Mark {
+	a, b := r.a, r.b
 	if len(a.Samples) == 0 || len(b.Samples) == 0 {
 		return Unclear
 	}
-	band := searchBand
-	if a.StreamUS > 0 && b.StreamUS > 0 {
-		band = max(band, verdict.Default().FloorFactor*(max(a.StreamUS/b.StreamUS, b.StreamUS/a.StreamUS)-1))
-	}
-	band, ok := widenBand(band, a, b)
-	switch {
+	switch _, wide, ok := r.band(searchBand); {
 	case !ok:
-		return Unclear
-	case slices.Max(b.Samples) < slices.Min(a.Samples) && a.MedianUS > b.MedianUS*(1+band):
+	case slices.Max(b.Samples) < slices.Min(a.Samples) && a.MedianUS > b.MedianUS*(1+wide):
 		return Faster
-	case slices.Max(a.Samples) < slices.Min(b.Samples) && b.MedianUS > a.MedianUS*(1+band):
+	case slices.Max(a.Samples) < slices.Min(b.Samples) && b.MedianUS > a.MedianUS*(1+wide):
 		return Slower
 	}
 	return Unclear
 }
 
-// behind says which phases and how many configs stand behind the cells of a side in the rows
-// of c, or "" for a side without either.
-func behind(c *Comparison, label string, s Side) string {
+// behind says which phases and how many configs stand behind the cells of a side, or "" for a
+// side without either.
+func behind(label string, cells []Cell) string {
 	phases := map[string]int{}
 	var configs []float64
-	for _, r := range c.Rows {
-		x := s.Cells[r.Problem]
-		if x.Configs == 0 {
-			continue
+	for _, x := range cells {
+		if x.Configs > 0 {
+			configs = append(configs, float64(x.Configs))
+			phases[phaseName(x.Phase)]++
 		}
-		configs = append(configs, float64(x.Configs))
-		phases[phaseName(x.Phase)]++
 	}
 	if len(configs) == 0 {
 		return ""
@@ -122,31 +108,29 @@ func phaseName(phase string) string {
 
 // coverage are the notes on what stands behind the sides of c, which marks the rows that
 // it cannot judge.
-func coverage(c *Comparison, a, b Side) (notes []string) {
+func coverage(c *Comparison) (notes []string) {
 	mixed, few, apart := 0, 0, 0
+	var as, bs []Cell
 	for i := range c.Rows {
 		r := &c.Rows[i]
-		x, y := a.Cells[r.Problem], b.Cells[r.Problem]
-		if r.Speedup == 0 || x.Configs == 0 || y.Configs == 0 {
-			continue
-		}
+		as, bs = append(as, r.a), append(bs, r.b)
+		searched := r.a.Phase == record.PhaseSearch
 		switch {
-		case unlikePhases(x, y):
+		case r.Speedup == 0 || r.a.Configs == 0 || r.b.Configs == 0:
+		case searched != (r.b.Phase == record.PhaseSearch):
 			mixed++
-		case unequal(x, y):
+			r.Mark = Unclear
+		case r.unequal():
 			few++
-		case x.Phase == record.PhaseSearch && r.Mark == Unclear:
-			if r.Mark = markSearched(x, y); r.Mark != Unclear {
+			r.Mark = Unclear
+		case searched && r.Mark == Unclear:
+			if r.Mark = r.markSearched(); r.Mark != Unclear {
 				apart++
 			}
-			continue
-		default:
-			continue
 		}
-		r.Mark = Unclear
 	}
-	for i, s := range []Side{a, b} {
-		if n := behind(c, string(rune('A'+i)), s); n != "" {
+	for i, cells := range [][]Cell{as, bs} {
+		if n := behind(letter(i), cells); n != "" {
 			notes = append(notes, n)
 		}
 	}

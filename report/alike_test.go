@@ -75,7 +75,7 @@ func TestAlike(t *testing.T) {
 	}
 	// A variant that was named has no other configs, and one that was measured again is believed.
 	x, y := phased(search, 41, 1), phased(search, 10, 40)
-	if x.Named = true; unequal(x, y) {
+	if x.Named = true; (&Row{a: x, b: y}).unequal() {
 		t.Error("a named variant is said to lack configs")
 	}
 	again := Best(cells{ps[0]: phased(final, 30, 1)}, cells{ps[0]: phased(search, 20, 9)}, func(kernels.Problem, kernels.Variant) bool { return true })

@@ -86,14 +86,7 @@ func TestShapePlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	svg := string(data)
-	golden(t, "shapes.svg", svg)
-	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">peer:best<": 1, ">tuned:&lt;t&gt;.json<": 1, ">100%: the stream": 1,
-		">rms fwd bf16<": 1, ">rms bwd bf16<": 1, ">MxN, rows x columns<": 2, ">% of stream<": 2, ">576000x384<": 2, ">100<": 2} {
-		if n := strings.Count(svg, text); n != times {
-			t.Errorf("%q stands %d times, want %d", text, n, times)
-		}
-	}
+	golden(t, "shapes.svg", string(data))
 }
 
 // One shape is a plot; none with a time of the stream and too many are not.

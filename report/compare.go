@@ -96,9 +96,10 @@ const (
 
 // MarkOf is the mark of a verdict.
 func MarkOf(v verdict.Verdict) Mark {
-	return map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower,
-		verdict.Same: Same, verdict.Inconclusive: Unclear}[v]
+	return marks[v]
 }
+
+var marks = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower, verdict.Same: Same, verdict.Inconclusive: Unclear}
 
 // Verdict is the row's mark in words, "" for none. csv and json have both.
 func (r *Row) Verdict() string {
@@ -108,8 +109,12 @@ func (r *Row) Verdict() string {
 	case r.Mark == Equal:
 		return "= A"
 	}
-	return string(map[Mark]verdict.Verdict{Faster: verdict.Faster, Slower: verdict.Slower,
-		Same: verdict.Same, Unclear: verdict.Inconclusive}[r.Mark])
+	for v, m := range marks {
+		if m == r.Mark {
+			return string(v)
+		}
+	}
+	return ""
 }
 
 // A Comparison is two sides, row by row. B is judged against A: a speedup above
@@ -151,6 +156,7 @@ type Row struct {
 	Test   *verdict.Judged `json:"test,omitempty"`
 	Paired *Paired         `json:"paired,omitempty"` // where both sides were in one run's finals
 
+	a, b  Cell // what A and B are of
 	alone bool // both sides are the base, as nothing else was in the finals
 }
 
@@ -222,17 +228,17 @@ type OneSided struct {
 	Reason  string          `json:"reason"`
 }
 
-// paired judges two cells by the rounds that they share, if any. One variant of one run on both
+// pair judges a row by the rounds that its cells share, if any. One variant of one run on both
 // sides needs none.
-func paired(r *Row, a, b Cell) {
-	if a.Run == "" || a.Run != b.Run {
+func (r *Row) pair() {
+	a, b := r.a, r.b
+	switch {
+	case a.Run == "" || a.Run != b.Run:
 		return
-	}
-	if a.Variant == b.Variant {
+	case a.Variant == b.Variant:
 		r.Mark, r.Speedup, r.alone = Equal, 1, a.Finals == 1
 		return
-	}
-	if len(a.Rounds) == 0 || len(a.Rounds) != len(b.Rounds) {
+	case len(a.Rounds) == 0 || len(a.Rounds) != len(b.Rounds):
 		return
 	}
 	turned := len(a.Again) == 0 // only the base has a second copy, and it may be B
@@ -244,17 +250,16 @@ func paired(r *Row, a, b Cell) {
 	if turned {
 		j = j.Turned()
 	}
-	if j.Effect == 0 {
-		return
+	if j.Effect != 0 {
+		r.setPaired(j)
 	}
-	r.setPaired(j)
 }
 
 // Compare pairs two sides by problem, and judges them.
 func Compare(a, b Side) *Comparison {
 	c := pair(a, b)
-	judge(c, a, b)
-	c.Notes = slices.Concat(coverage(c, a, b), unlike(a, b), noFloor(c, a, b))
+	c.judge()
+	c.Notes = slices.Concat(coverage(c), unlike(a, b), noFloor(c))
 	c.summarize(a, b)
 	return c
 }
@@ -322,7 +327,14 @@ func (c *Comparison) summarize(a, b Side) {
 		c.Kinds = append(c.Kinds, newMean(kind, rows))
 	}
 	c.All = newMean("", c.Rows)
-	c.Stream = rowScores(c, a, b)
+	both := []Side{{Label: "A", Cells: map[kernels.Problem]Cell{}}, {Label: "B", Cells: map[kernels.Problem]Cell{}}}
+	for _, r := range c.Rows { // on the same problems
+		both[0].Cells[r.Problem], both[1].Cells[r.Problem] = r.a, r.b
+	}
+	scores := StreamScores(both...)
+	if slices.ContainsFunc(scores, func(s StreamScore) bool { return s.N > 0 }) {
+		c.Stream = scores
+	}
 }
 
 // byKind are the parts of a list that are of one kind, in the order of their first.
@@ -345,20 +357,6 @@ func byKind[T any](list []T, kind func(T) string) iter.Seq2[string, []T] {
 	}
 }
 
-// rowScores scores both sides on the rows alone, so that they have the same
-// problems to be good at.
-func rowScores(c *Comparison, a, b Side) []StreamScore {
-	x, y := Side{Label: "A", Cells: map[kernels.Problem]Cell{}}, Side{Label: "B", Cells: map[kernels.Problem]Cell{}}
-	for _, r := range c.Rows {
-		x.Cells[r.Problem], y.Cells[r.Problem] = a.Cells[r.Problem], b.Cells[r.Problem]
-	}
-	scores := StreamScores(x, y)
-	if !slices.ContainsFunc(scores, func(s StreamScore) bool { return s.N > 0 }) {
-		return nil
-	}
-	return scores
-}
-
 func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
 	o := OneSided{Problem: p, Kind: kind(p), Side: has, Status: c.Status, Reason: "not in " + lacks}
 	if c.Status != kernels.StatusOK {
@@ -368,31 +366,37 @@ func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
 }
 
 func newRow(p kernels.Problem, a, b Cell) Row {
-	r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(a.Bytes, b.Bytes, p.Bytes())}
+	r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(a.Bytes, b.Bytes, p.Bytes()), a: a, b: b}
 	r.A, r.B = ValueOf(a, r.Bytes), ValueOf(b, r.Bytes)
-	if r.A.US == 0 || r.B.US == 0 {
-		return r
+	if r.A.US > 0 && r.B.US > 0 {
+		r.Speedup = r.A.US / r.B.US
+		r.Mark = r.markMedians()
+		r.pair()
 	}
-	r.Speedup = r.A.US / r.B.US
-	r.Mark = markMedians(a, b)
-	paired(&r, a, b)
 	return r
 }
 
-// markMedians marks a row of which only medians are known, with their intervals or
-// without; where there are samples, judge does. A stream that moved makes the band wider.
-func markMedians(a, b Cell) Mark {
+// band is how far apart the cells of a row must be, at least so much: more where the stream moved. wide is
+// with what their floors add, and ok false where that is not known.
+func (r *Row) band(least float64) (band, wide float64, ok bool) {
 	moved := 1.0
-	if a.StreamUS > 0 && b.StreamUS > 0 {
-		moved = max(a.StreamUS/b.StreamUS, b.StreamUS/a.StreamUS)
+	if a, b := r.a.StreamUS, r.b.StreamUS; a > 0 && b > 0 {
+		moved = max(a/b, b/a)
 	}
-	band := max(TieBand, verdict.Default().FloorFactor*(moved-1))
-	wide, ok := widenBand(band, a, b)
+	band = max(least, verdict.Default().FloorFactor*(moved-1))
+	wide, ok = widenBand(band, r.a, r.b)
+	return band, wide, ok
+}
+
+// markMedians marks a row of which only medians are known, with their intervals or
+// without; where there are samples, judge does.
+func (r *Row) markMedians() Mark {
+	band, wide, ok := r.band(TieBand)
 	if !ok {
 		return Unclear
 	}
-	v := verdict.JudgeMedians(verdict.Median{US: a.MedianUS, Lo: a.Lo, Hi: a.Hi},
-		verdict.Median{US: b.MedianUS, Lo: b.Lo, Hi: b.Hi}, band, wide)
+	median := func(c Cell) verdict.Median { return verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi} }
+	v := verdict.JudgeMedians(median(r.a), median(r.b), band, wide)
 	if v == verdict.Same && band > TieBand {
 		return Unclear
 	}
@@ -401,7 +405,7 @@ func markMedians(a, b Cell) Mark {
 
 // judge marks the rows that have samples on both sides by an unpaired test, all
 // of them together, as the test corrects for their number.
-func judge(c *Comparison, a, b Side) {
+func (c *Comparison) judge() {
 	for _, one := range []bool{true, false} { // of one run, of two runs
 		rule := verdict.Default()
 		if one {
@@ -411,13 +415,13 @@ func judge(c *Comparison, a, b Side) {
 		var rows []*Row
 		for i := range c.Rows {
 			r := &c.Rows[i]
-			x, y := a.Cells[r.Problem], b.Cells[r.Problem]
-			if r.Speedup == 0 || r.Mark == Equal || r.Paired != nil || len(x.Samples) == 0 || len(y.Samples) == 0 || (x.Run == y.Run && x.Run != "") != one {
+			same := r.a.Run == r.b.Run && r.a.Run != ""
+			if r.Speedup == 0 || r.Mark == Equal || r.Paired != nil || len(r.a.Samples) == 0 || len(r.b.Samples) == 0 || same != one {
 				continue
 			}
 			rows = append(rows, r)
-			cells = append(cells, verdict.Recording{Problem: r.Problem, A: [][]float64{widen(x.Samples)}, B: [][]float64{widen(y.Samples)},
-				ControlA: x.StreamUS, ControlB: y.StreamUS, Widen: func(band float64) (float64, bool) { return widenBand(band, x, y) }})
+			cells = append(cells, verdict.Recording{Problem: r.Problem, A: [][]float64{widen(r.a.Samples)}, B: [][]float64{widen(r.b.Samples)},
+				ControlA: r.a.StreamUS, ControlB: r.b.StreamUS, Widen: func(band float64) (float64, bool) { return widenBand(band, r.a, r.b) }})
 		}
 		for i, j := range verdict.JudgeUnpaired(cells, rule) {
 			rows[i].Test = &j

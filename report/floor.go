@@ -97,10 +97,10 @@ func widenBand(band float64, a, b Cell) (float64, bool) {
 }
 
 // noFloor notes how many rows have no verdict because a floor is not known.
-func noFloor(c *Comparison, a, b Side) []string {
+func noFloor(c *Comparison) []string {
 	n := 0
 	for _, r := range c.Rows {
-		if _, ok := widenBand(0, a.Cells[r.Problem], b.Cells[r.Problem]); r.Speedup > 0 && !ok {
+		if _, ok := widenBand(0, r.a, r.b); r.Speedup > 0 && !ok {
 			n++
 		}
 	}

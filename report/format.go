@@ -1,9 +1,6 @@
 package report
 
-import (
-	"math"
-	"strconv"
-)
+import "strconv"
 
 // Micros writes a time in microseconds with three digits behind the point below
 // 10, two below 100, one below 1000 and none above: finer is noise. 0 is "".
@@ -45,11 +42,3 @@ func tenth(f float64) string {
 
 // Number writes f for a machine, to seven digits.
 func Number(f float64) string { return strconv.FormatFloat(f, 'g', 7, 64) }
-
-// number is Number of what is not known where it is 0.
-func number(f float64) string {
-	if f == 0 || math.IsNaN(f) || math.IsInf(f, 0) {
-		return ""
-	}
-	return Number(f)
-}
