@@ -28,15 +28,20 @@ var registry = families.New()
 type memory struct {
 	runs    []*record.Run
 	records []*record.Record
+	whole   [][]*record.Record // records of variants that came together
 	keys    map[string]kernels.Status
 	fail    func(appended int) error // where set, asked before every line
 }
 
 func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
+	before := len(m.records)
 	for _, v := range vs {
 		if err := m.append(v); err != nil {
 			return err
 		}
+	}
+	if rs := ofVariants(m.records[before:]); len(rs) > 0 {
+		m.whole = append(m.whole, rs)
 	}
 	return nil
 }

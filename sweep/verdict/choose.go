@@ -41,9 +41,9 @@ func Ahead(a, b []float64, floor float64) bool {
 	return ok && lo > 0 && gain > math.Abs(floor)
 }
 
-// Tied is how far behind, relatively, a variant may be at most to count as tied with the fastest:
+// tied is how far behind, relatively, a variant may be at most to count as tied with the fastest:
 // two copies of one variant differ by as much.
-const Tied = 0.01
+const tied = 0.01
 
 // Race judges b against a, the fastest so far, after each of their rounds: SLOWER if b is behind
 // beyond doubt, SAME if the two are tied, else INCONCLUSIVE. It takes three rounds at least and
@@ -68,7 +68,7 @@ func Race(a, b []float64) Verdict {
 	switch {
 	case mean-half > 0:
 		return Slower
-	case mean+half < Tied && mean-half > -Tied:
+	case mean+half < tied && mean-half > -tied:
 		return Same
 	}
 	return Inconclusive
