@@ -8,16 +8,6 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A Contest has Run measure the variants of each task against each other: after the check all
-// are visited round by round in random order, FinalLaunches launches each. One that is behind the
-// fastest beyond doubt is left out of the rounds that follow. A problem is done when what is
-// left is tied, or after Rounds. Its records are appended together, also of variants that the sink
-// holds: their rounds are paired.
-type Contest struct {
-	Rounds int    // at most
-	Seed   uint64 // of the order of the visits
-}
-
 // ContestProtocol is a grid's protocol as a contest takes times. name stands for who chose the variants.
 func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protocol {
 	pr.Phase, pr.Search, pr.Samples, pr.StageSamples = record.PhaseSearch, name, rounds*FinalLaunches, 0
@@ -26,7 +16,7 @@ func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protoco
 
 // contest measures a job in rounds.
 func (m *measurer) contest(ctx context.Context) error {
-	o := m.v.run.o.Contest
+	most := m.v.run.o.Contest
 	arms := make([]*Arm, len(m.j.Variants))
 	for i, variant := range m.j.Variants {
 		arms[i] = &Arm{Variant: variant}
@@ -38,8 +28,8 @@ func (m *measurer) contest(ctx context.Context) error {
 			return err
 		}
 	}
-	rounds := &Rounds{Session: m.Session, Order: Orders(o.Seed, m.j.Problem), Launches: always(FinalLaunches), Rejects: o.Rounds,
-		More: func(n int) bool { return n == 0 || n < o.Rounds && !Settle(arms) }}
+	rounds := &Rounds{Session: m.Session, Order: Orders(m.Seed, m.j.Problem), Launches: always(FinalLaunches), Rejects: most,
+		More: func(n int) bool { return n == 0 || n < most && !Settle(arms) }}
 	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func TestContest(t *testing.T) {
 	}
 	o := options(4)
 	o.Run.Protocol = ContestProtocol(o.Run.Protocol, "learn", 10)
-	o.Contest = &Contest{Rounds: 10}
+	o.Contest = 10
 	sink := &memory{keys: map[string]kernels.Status{}}
 	sum := mustRun(t, ts, sink, o, f)
 	rounds := map[kernels.Variant]int{}
@@ -77,7 +77,7 @@ func TestContestCrash(t *testing.T) {
 	}
 	o := options(4)
 	o.Run.Protocol = ContestProtocol(o.Run.Protocol, "learn", 4)
-	o.Contest = &Contest{Rounds: 4}
+	o.Contest = 4
 	sink := &memory{keys: map[string]kernels.Status{}}
 	sum := mustRun(t, ts, sink, o, f)
 	if sum.Measured != 6 || sum.Failed != 1 {

@@ -53,7 +53,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	}
 	start, before := time.Now(), m.Busy
 	over := func() bool { return max(time.Since(start).Seconds(), m.Busy-before) > left }
-	rounds := &Rounds{Session: m.Session, Order: Orders(o.Seed, m.j.Problem),
+	rounds := &Rounds{Session: m.Session, Order: Orders(m.Seed, m.j.Problem),
 		Launches: always(FinalLaunches), Rejects: o.Rounds,
 		More: func(n int) bool { return n < o.Rounds && (n < least || !over()) }}
 	if err := rounds.Run(ctx, append(arms, stream)); err != nil {
@@ -144,7 +144,7 @@ func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base
 			return -1, "", nil
 		}
 		f := fs[winner]
-		c, err := m.Check(ctx, f.Variant, max(run.o.Repeats, 3))
+		c, err := m.Check(ctx, f.Variant, max(Repeats, 3))
 		var failure *kernels.Failure
 		switch {
 		case ctx.Err() != nil:

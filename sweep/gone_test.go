@@ -147,7 +147,7 @@ func TestSearchDeviceGone(t *testing.T) {
 				o := options(2)
 				searching, final := SearchProtocols(o.Run.Protocol, search.Auto, search.Budget{}, 6)
 				o.Run.Protocol = searching
-				o.Search = &Searching{Strategy: search.Auto, Seed: 1, Final: o.Run, Finals: 2, Rounds: 6}
+				o.Search = &Searching{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
 				o.Search.Final.ID, o.Search.Final.Protocol = "r2", final
 				_, err := Run(t.Context(), registry, []kernels.Device{mortal{fake(), way, &left}}, ts, sink, o)
 				if err == nil || !strings.HasSuffix(err.Error(), "problems are left to search") {

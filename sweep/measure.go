@@ -113,7 +113,7 @@ func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) (
 	var us []float64
 	err = m.v.turn(ctx, func() (err error) {
 		if m.checks[v] == nil {
-			c, err := m.Check(ctx, v, run.o.Repeats)
+			c, err := m.Check(ctx, v, Repeats)
 			if err != nil {
 				return err
 			}

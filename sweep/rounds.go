@@ -34,7 +34,6 @@ type Rounds struct {
 	Launches func(round int, arm *Arm) int // samples kept of the visit that comes
 	Rejects  int                           // rounds that may be rejected before all arms are unfit
 	More     func(rounds int) bool         // asked before a round; rounds are those that count
-	Strict   bool                          // a failure is the error of Run; else the arm is out
 	// Visited is told of each visit, and Sensed of each round; both may be nil.
 	Visited func(round, place int, arm *Arm, us []float64)
 	Sensed  func(RoundState)
@@ -79,7 +78,7 @@ func (r *Rounds) visit(ctx context.Context, round int, arms []*Arm) ([][]float64
 		var err error
 		us[i], err = r.Session.Time(ctx, a.Variant, r.Launches(round, a))
 		if err != nil {
-			if a.Failure = FailureOf(err); a.Failure == nil || r.Strict || ctx.Err() != nil {
+			if a.Failure = FailureOf(err); a.Failure == nil || ctx.Err() != nil {
 				return nil, err
 			}
 		} else if r.Visited != nil {
@@ -105,7 +104,7 @@ func (r *Rounds) sense(ctx context.Context, round int) (RoundState, error) {
 		var err error
 		state.Reading, err = sensor.Sense(ctx)
 		f := FailureOf(err)
-		if err != nil && (f == nil || r.Strict || ctx.Err() != nil) {
+		if err != nil && (f == nil || ctx.Err() != nil) {
 			return state, err
 		}
 		r.Session.lose(err)

@@ -32,8 +32,7 @@ type Keys interface {
 // Options say how Run measures.
 type Options struct {
 	Run         record.Run // written before the first record; its Protocol says how times are taken
-	Seed        uint64     // of the inputs
-	Repeats     int        // runs of each variant whose bits are compared
+	Seed        uint64     // of the inputs, of strategies and of the orders of rounds
 	Trace       bool       // time stages by CUPTI where the device has it
 	RetryFailed bool       // measure again what the sink holds as failed
 	// More, where set, is asked for companions of the devices once it is known how many problems
@@ -41,8 +40,12 @@ type Options struct {
 	More func(problems int) ([]kernels.Device, error)
 	// Search, where set, looks for each problem's winner instead of measuring all.
 	Search *Searching
-	// Contest, where set, measures the variants of a task in rounds, in place of each by itself.
-	Contest *Contest
+	// Contest, where above 0, measures the variants of each task against each other, in so many rounds
+	// at most. After the check all are visited round by round in random order, FinalLaunches launches
+	// each. One that is behind the fastest beyond doubt is left out of the rounds that follow. A
+	// problem is done when what is left is tied. Its records are appended together, also of variants
+	// that the sink holds: their rounds are paired.
+	Contest int
 	// Observe, where set, is told of every record. Calls do not overlap.
 	Observe func(Event)
 	// Finished, where set, gets the records of each problem whose search or contest is done, once they
@@ -232,7 +235,7 @@ func (r *run) missing(t Task) (left []kernels.Variant, err error) {
 			left = append(left, v)
 		}
 	}
-	if len(left) > 0 && r.o.Contest != nil {
+	if len(left) > 0 && r.o.Contest > 0 {
 		left = t.Variants
 	}
 	r.sum.Skipped += len(t.Variants) - len(left)
@@ -509,7 +512,7 @@ func (m *measurer) measure(ctx context.Context) (suspect *finished, err error) {
 	switch o := m.v.run.o; {
 	case o.Search != nil:
 		return nil, m.search(ctx)
-	case o.Contest != nil:
+	case o.Contest > 0:
 		return nil, m.contest(ctx)
 	}
 	return m.grid(ctx)

@@ -101,9 +101,9 @@ func TestRunResumes(t *testing.T) {
 		t.Errorf("a second run writes %d bytes, %v", len(after)-len(before), err)
 	}
 
-	// What does not count: seed, run, repeats, UUID.
+	// What does not count: seed, run, UUID.
 	o := options(3)
-	o.Seed, o.Repeats, o.Run.ID = 8, 5, "r2"
+	o.Seed, o.Run.ID = 8, "r2"
 	f = fake()
 	f.DeviceInfo = devicetest.H200()
 	f.DeviceInfo.UUID = "GPU-2"

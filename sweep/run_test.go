@@ -117,9 +117,8 @@ func grid(t testing.TB, problems ...string) []Task {
 func options(samples int) Options {
 	d := devicetest.H200()
 	return Options{
-		Run:     record.Run{ID: "r1", Time: time.Unix(1e9, 0), Tool: "test", Device: d, Protocol: ColdProtocol(d, samples)},
-		Seed:    7,
-		Repeats: 3,
+		Run:  record.Run{ID: "r1", Time: time.Unix(1e9, 0), Tool: "test", Device: d, Protocol: ColdProtocol(d, samples)},
+		Seed: 7,
 	}
 }
 
@@ -228,7 +227,7 @@ func TestRun(t *testing.T) {
 		case "open":
 			bad = c.Seed != o.Seed
 		case "check":
-			bad = !isStream(c.Variants[0]) && c.Repeats != o.Repeats
+			bad = !isStream(c.Variants[0]) && c.Repeats != Repeats
 		case "time":
 			want := samples
 			if c.Options.Stages {

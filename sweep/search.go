@@ -19,7 +19,6 @@ import (
 type Searching struct {
 	Strategy string
 	Budget   search.Budget
-	Seed     uint64     // of the strategy and of the finals' orders
 	Final    record.Run // the run under which the winners are measured again
 	Finals   int        // variants in the finals, beside the base and what a task keeps
 	Rounds   int        // of the finals
@@ -179,7 +178,7 @@ const searchShare = 0.6
 func (v *visitor) space(j *job) (*search.Space, search.Allowance) {
 	o := v.run.o.Search
 	s := &search.Space{Problem: j.Problem, SMs: v.run.info.SMs, Variants: j.Variants, Known: o.Known,
-		Full: v.run.o.Run.Protocol.Samples, Seed: o.Seed}
+		Full: v.run.o.Run.Protocol.Samples, Seed: v.run.o.Seed}
 	for _, k := range append([]kernels.Variant{j.Base}, j.Keep...) {
 		s.Keep = append(s.Keep, slices.Index(j.Variants, k))
 	}

@@ -19,7 +19,7 @@ func searching(strategy string, b search.Budget) Options {
 	final := o.Run
 	final.ID = "r1-finals"
 	o.Run.Protocol, final.Protocol = SearchProtocols(o.Run.Protocol, strategy, b, 8)
-	o.Search = &Searching{Strategy: strategy, Budget: b, Seed: 5, Final: final, Finals: 8, Rounds: 8}
+	o.Search = &Searching{Strategy: strategy, Budget: b, Final: final, Finals: 8, Rounds: 8}
 	return o
 }
 

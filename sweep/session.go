@@ -100,6 +100,9 @@ func (s *Session) do(ctx context.Context, what func(kernels.Bench) error) error 
 	}
 }
 
+// Repeats are the runs of a variant whose bits are compared.
+const Repeats = 2
+
 // Check runs a variant so many times and compares its outputs with the reference. A wrong answer is
 // in the check, and no error.
 func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {

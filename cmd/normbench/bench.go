@@ -98,7 +98,7 @@ func (e *env) bench(c *cli.Context) error {
 	}
 	p := newProgress(e.stderr, "variants")
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
-		Run: run, Seed: seed(c), Repeats: 2, Trace: true, Observe: p.observe,
+		Run: run, Seed: seed(c), Trace: true, Observe: p.observe,
 	})
 	p.finish()
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows

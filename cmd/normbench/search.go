@@ -85,7 +85,7 @@ func (e *env) searchOptions(p searchPlan, c *cli.Context, info kernels.DeviceInf
 	final := o.Run
 	final.ID += record.FinalsSuffix
 	o.Run.Protocol, final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.strategy, p.budget, p.rounds)
-	o.Search = &sweep.Searching{Strategy: p.strategy, Budget: p.budget, Seed: o.Seed, Final: final, Finals: p.finals, Rounds: p.rounds}
+	o.Search = &sweep.Searching{Strategy: p.strategy, Budget: p.budget, Final: final, Finals: p.finals, Rounds: p.rounds}
 	return true, nil
 }
 

@@ -124,7 +124,7 @@ func (e *env) sweep(c *cli.Context) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return err // of a folder that is none, the records' writer says more
 	}
-	o := sweep.Options{Run: e.newRun(info, pr), Seed: seed(c), Repeats: 2, RetryFailed: c.Bool("retry-failed")}
+	o := sweep.Options{Run: e.newRun(info, pr), Seed: seed(c), RetryFailed: c.Bool("retry-failed")}
 	searching, err := e.searchOptions(plan, c, info, tasks, old, &o)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package ab
 
 import (
 	"context"
+	"slices"
 
 	"normbench/kernels"
 	"normbench/sweep"
@@ -102,7 +103,7 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 		variant kernels.Variant
 		check   **kernels.Check
 	}{{ArmA, r.A, &r.CheckA}, {ArmB, r.B, &r.CheckB}} {
-		c, err := s.Check(ctx, arm.variant, 2)
+		c, err := s.Check(ctx, arm.variant, sweep.Repeats)
 		if err != nil {
 			return of(arm.name, err)
 		}
@@ -122,26 +123,29 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 	for i, a := range arms {
 		name[a] = names[i]
 	}
-	rounds := &sweep.Rounds{Session: s, Order: sweep.Orders(o.Seed, r.Problem), Rejects: rejects, Strict: true,
+	rounds := &sweep.Rounds{Session: s, Order: sweep.Orders(o.Seed, r.Problem), Rejects: rejects,
 		Launches: func(int, *sweep.Arm) int { return o.Protocol.Samples },
 		Visited: func(round, place int, a *sweep.Arm, us []float64) {
 			r.Visits = append(r.Visits, Visit{Round: round, Place: place, Arm: name[a], SamplesUS: us})
 		},
 		Sensed: func(state sweep.RoundState) { r.States = append(r.States, state) },
 		More: func(n int) bool {
-			for i := len(r.Rounds); i < n; i++ {
+			for i := len(r.Rounds); i < n && !slices.ContainsFunc(arms, failed); i++ {
 				r.Rounds = append(r.Rounds, verdict.Round{A: arms[0].Rounds[i], B: arms[1].Rounds[i], A2: arms[2].Rounds[i]})
 			}
-			return n == 0 || o.More(r.Cell())
+			return n == 0 || len(r.Rounds) == n && o.More(r.Cell())
 		}}
 	if o.Order == OrderABBA {
 		rounds.Order = func(round, _ int) []int { return [][]int{{0, 1, 2, 3}, {2, 1, 0, 3}}[round%2] }
 	}
 	if err := rounds.Run(ctx, arms); err != nil {
-		return of("a round", err)
+		return err
 	}
-	if f := arms[0].Failure; f != nil {
-		return f
+	if r.States[len(r.States)-1].Rejected != "" {
+		return arms[0].Failure // all are unfit
+	}
+	if i := slices.IndexFunc(arms, failed); i >= 0 {
+		return of(names[i]+" in a round", arms[i].Failure)
 	}
 	r.StreamUS = stats.Median(arms[3].Rounds)
 	err := r.stages(ctx, s)
@@ -165,6 +169,8 @@ func (r *Result) stages(ctx context.Context, s *sweep.Session) error {
 	}
 	return nil
 }
+
+func failed(a *sweep.Arm) bool { return a.Failure != nil }
 
 // of says in a failure of what it is.
 func of(what string, err error) error {

@@ -82,7 +82,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	final.ID += "-finals"
 	run.Protocol, final.Protocol = sweep.SearchProtocols(run.Protocol, search.Auto, search.Budget{}, rounds)
 	found := map[kernels.Problem]kernels.Variant{}
-	o := sweep.Options{Run: run, Seed: l.Seed, Repeats: 2, Search: &sweep.Searching{Strategy: search.Auto, Seed: l.Seed,
+	o := sweep.Options{Run: run, Seed: l.Seed, Search: &sweep.Searching{Strategy: search.Auto,
 		Final: final, Finals: finalists, Rounds: rounds}}
 	o.Finished = func(recs []*record.Record) error {
 		for _, r := range recs {

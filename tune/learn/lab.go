@@ -19,8 +19,7 @@ func (l *Loop) announce(b Batch) {
 
 // measure has a contest on each problem of a batch.
 func (l *Loop) measure(ctx context.Context, b Batch) error {
-	s, err := sweep.Run(ctx, l.Registry, l.Devices, b.Tasks, l, sweep.Options{Run: l.Run, Seed: l.Seed, Repeats: 2,
-		Contest: &sweep.Contest{Rounds: l.Rounds, Seed: l.Seed}})
+	s, err := sweep.Run(ctx, l.Registry, l.Devices, b.Tasks, l, sweep.Options{Run: l.Run, Seed: l.Seed, Contest: l.Rounds})
 	sum := &l.Summary
 	sum.Measured += s.Measured
 	sum.Failed += s.Failed
