@@ -19,53 +19,33 @@ const (
 	I32  // counters in scratch only
 )
 
-var dtypeNames = [...]string{FP32: "fp32", BF16: "bf16", FP16: "fp16", E4M3: "e4m3", I32: "i32"}
+var dtypes = [...]struct {
+	name              string
+	size              int64
+	epsilon, smallest float64
+}{
+	FP32: {"fp32", 4, 0x1p-23, 0x1p-149},
+	BF16: {"bf16", 2, 0x1p-7, 0x1p-133},
+	FP16: {"fp16", 2, 0x1p-10, 0x1p-24},
+	E4M3: {"e4m3", 1, 0x1p-3, 0x1p-9},
+	I32:  {"i32", 4, 0, 0},
+}
 
 // DTypes lists every type that a problem's tensors may be asked for in.
 func DTypes() []DType { return []DType{BF16, FP16, FP32} }
 
-func (d DType) String() string { return dtypeNames[d] }
+func (d DType) String() string { return dtypes[d].name }
 
 // Size is the number of bytes of one element.
-func (d DType) Size() int64 {
-	switch d {
-	case FP32, I32:
-		return 4
-	case E4M3:
-		return 1
-	}
-	return 2
-}
+func (d DType) Size() int64 { return dtypes[d].size }
 
-// Epsilon is the spacing of 1.0 in the type: 2^-7 for bf16, 2^-10 for fp16,
-// 2^-23 for fp32, 2^-3 for e4m3. Rounding to nearest errs by at most half of it,
+// Epsilon is the spacing of numbers at 1. Rounding to nearest errs by at most half of it,
 // relatively.
-func (d DType) Epsilon() float64 {
-	switch d {
-	case E4M3:
-		return 0x1p-3
-	case BF16:
-		return 0x1p-7
-	case FP16:
-		return 0x1p-10
-	}
-	return 0x1p-23
-}
+func (d DType) Epsilon() float64 { return dtypes[d].epsilon }
 
-// Smallest is the least number above zero in the type, a subnormal one: 2^-133 for bf16,
-// 2^-24 for fp16, 2^-149 for fp32, 2^-9 for e4m3. Rounding to nearest errs by at most half
-// of it where numbers are smaller than those that Epsilon speaks of.
-func (d DType) Smallest() float64 {
-	switch d {
-	case E4M3:
-		return 0x1p-9
-	case BF16:
-		return 0x1p-133
-	case FP16:
-		return 0x1p-24
-	}
-	return 0x1p-149
-}
+// Smallest is the least number above zero, a subnormal one. Rounding to nearest errs by at most
+// half of it where numbers are smaller than those that Epsilon speaks of.
+func (d DType) Smallest() float64 { return dtypes[d].smallest }
 
 // ParseDType reads bf16, fp16 or fp32.
 func ParseDType(s string) (DType, error) {

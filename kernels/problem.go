@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -83,12 +82,6 @@ func (p Problem) String() string {
 		text += "-w" + p.Weight.String()
 	}
 	return text + optionText(p)
-}
-
-// Shapeless is p as text without its rows and columns: rmsnorm/bwd/bf16+bias.
-func (p Problem) Shapeless() string {
-	words := strings.Split(p.String(), "/")
-	return strings.Join(slices.Delete(words, 2, 3), "/")
 }
 
 var problemRE = regexp.MustCompile(

@@ -7,6 +7,9 @@
 #ifndef W_TYPE
 #define W_TYPE X_TYPE // of w, b, dw, db: likewise
 #endif
+#ifdef COLS // a manifest's name for it
+#define COLUMNS COLS
+#endif
 #ifndef COLUMNS
 #define COLUMNS 4096 // N: 1 to 2^24
 #endif
@@ -18,7 +21,9 @@
 #endif
 #include "common.cuh"
 
+#ifndef COLS
 constexpr int THREADS = 32 * WARPS;
+#endif
 
 // The tensors that a problem may lack are null pointers.
 

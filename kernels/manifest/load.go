@@ -144,7 +144,7 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 			version, err = foreign(hashed, files)
 		}
 		if err != nil {
-			return nil, hint.Errorf(cmp.Or(hint.Of(err), "put it beside the manifest; normbench's are common.cuh, reduce.cuh and pipe.cuh"), "%s: %s includes %w", l.sourceAt, l.source, err)
+			return nil, hint.Errorf(cmp.Or(hint.Of(err), "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"), "%s: %s includes %w", l.sourceAt, l.source, err)
 		}
 	}
 	if d.reduce != nil {
