@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -114,11 +116,9 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { run.idle(nil) })()
 	records := make(chan finished, 64)
-	var wg sync.WaitGroup
-	var first sync.Once
-	var devErr error // of the visitor that gave up first
 	var visitors []*visitor
 	for _, d := range devices {
 		visitors = append(visitors, &visitor{run: run, dev: d, out: records})
@@ -126,16 +126,16 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	gates := gatesOf(visitors)
 	run.visitors = len(visitors)
 	for _, v := range visitors {
-		wg.Go(func() {
+		g.Go(func() error {
 			if err := v.work(ctx); err != nil {
-				// An error of a device that is being stopped tells nothing new.
-				first.Do(func() { devErr = cmp.Or(ctx.Err(), err) })
-				cancel()
+				return cmp.Or(ctx.Err(), err) // an error of a device that is being stopped tells nothing new
 			}
+			return nil
 		})
 	}
+	var devErr error // of the visitor that gave up first
 	go func() {
-		wg.Wait()
+		devErr = g.Wait()
 		close(records)
 	}()
 	var sinkErr error

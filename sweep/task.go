@@ -8,8 +8,8 @@ import (
 	"context"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -56,22 +56,19 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, 
 		}
 	}
 	tasks, errs := make([]Task, len(problems)), make([]error, len(problems))
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(problems)) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(problems); i = int(next.Add(1)) - 1 {
-				if errs[i] = ctx.Err(); errs[i] == nil {
-					tasks[i], errs[i] = lay(r, problems[i], d, only, override)
-				}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, p := range problems {
+		g.Go(func() error {
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				tasks[i], errs[i] = lay(r, p, d, only, override)
 			}
+			return nil
 		})
 	}
-	workers.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
+	g.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return nil, errs[i]
 	}
 	return tasks, checkGrid(r, tasks, d, only, override)
 }
