@@ -56,6 +56,16 @@ var options = []Option{
 // Options lists every option.
 func Options() []Option { return slices.Clone(options) }
 
+// OptionValues are the values of an option's flag, the default first; none of a switch.
+func OptionValues(flag string) (values []string) {
+	for _, o := range options {
+		if o.Flag == flag {
+			values = append(values, o.Values...)
+		}
+	}
+	return values
+}
+
 // Named says whether the option stands in p's text, where fp8t stands for fp8 too.
 func (o *Option) Named(p Problem) bool { return o.Has(p) && (o.Name != "fp8" || !p.Transpose) }
 

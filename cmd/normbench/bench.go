@@ -45,30 +45,23 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := checkProblems(c); err != nil {
-		return err
-	}
-	devices, err := e.devicesFor(c, refs...)
+	s, err := e.open(c, refs...)
 	if err != nil {
 		return err
 	}
+	devices, info, pr := s.devices, s.info, s.timing.protocol(s.info)
 	defer closeAll(devices)
-	info := devices[0].Info()
-	pr, err := protocol(c, info)
-	if err != nil {
-		return err
-	}
 	if plansBench(c) {
-		return e.benchPlan(c, refs, info, pr)
+		return e.benchPlan(s, refs, pr, c.String("format"))
 	}
-	if err := e.preparePeers(c, devices[0], refs); err != nil {
+	if err := e.preparePeers(s.machine, devices[0], refs, s.problems); err != nil {
 		return err
 	}
 	fastest := e.chooser(devices[0], pr)
 	if c.Bool("all-candidates") {
 		fastest = nil
 	}
-	tasks, err := e.tasks(c, refs, info, e.variants, fastest)
+	tasks, err := e.tasks(s.problems, refs, info, e.variants, fastest)
 	if err == nil {
 		err = e.checkUsed(tasks, info)
 	}
@@ -132,16 +125,13 @@ func plansBench(c *cli.Context) bool {
 }
 
 // benchPlan says what a bench that was told nothing would measure, and how to choose.
-func (e *env) benchPlan(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo, pr record.Protocol) error {
-	tasks, err := e.tasks(c, refs, info, e.variants, nil)
+func (e *env) benchPlan(s *stand, refs []*ref.Ref, pr record.Protocol, format string) error {
+	info := s.info
+	tasks, err := e.tasks(s.problems, refs, info, e.variants, nil)
 	if err != nil {
 		return err
 	}
-	group := "default"
-	if info.Kind == kernels.KindCPU {
-		group = "smoke"
-	}
-	t := newTable(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", count(len(tasks), "problem"), info.Name, group, pr.Samples, pr.Name),
+	t := newTable(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
 		"op", "pass", ">problems", ">smallest", ">largest")
 	for _, task := range tasks {
 		p := task.Problem
@@ -162,20 +152,16 @@ func (e *env) benchPlan(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo
 	}
 	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
 		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
-	return report.RenderTable(e.stdout, t, c.String("format"))
+	return report.RenderTable(e.stdout, t, format)
 }
 
 // A chooser settles on one of the variants that an operand has for a problem.
 type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
 
-// tasks lays the REFs out over the problems of the flags. A REF that fits none
+// tasks lays the REFs out over problems. A REF that fits none
 // of them is an error; problems that no REF fits are left out. Without a chooser
 // all variants of a REF are laid out.
-func (e *env) tasks(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo, resolve resolver, choose chooser) ([]sweep.Task, error) {
-	ps, err := problems(c, info)
-	if err != nil {
-		return nil, err
-	}
+func (e *env) tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo, resolve resolver, choose chooser) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	used := make([]bool, len(refs))
 	var refusal error

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/nvrtc"
@@ -19,17 +17,13 @@ import (
 func atOnce(cores int) int { return min(1+cores/4, 4) }
 
 // companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes
-// turns with them on the rest of ps. If one does not start, as on a GPU in exclusive mode, the sweep
+// turns with them on the rest of ps. n is how many problems are open at once, 0 for a default. If one does not start, as on a GPU in exclusive mode, the sweep
 // goes on with the others.
-func (e *env) companions(c *cli.Context, devices []kernels.Device, ps []kernels.Problem, left int) ([]kernels.Device, error) {
-	n := c.Int("at-once")
-	if n < 0 || n > 16 || c.IsSet("at-once") && n == 0 {
-		return nil, hint.Errorf("use 1 to 16", "--at-once %d is out of range", n)
-	}
+func (e *env) companions(n int, m *machine, devices []kernels.Device, ps []kernels.Problem, left int) ([]kernels.Device, error) {
 	info := devices[0].Info()
-	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(c.StringSlice("worker")) == 0
+	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(m.workers) == 0
 	if _, ok := devices[0].(*worker.Client); !ok || !own {
-		if c.IsSet("at-once") {
+		if n > 0 {
 			return nil, hint.Errorf("leave it out; it is for GPUs of this host", "--at-once has no effect on %s", info.Name)
 		}
 		return nil, nil

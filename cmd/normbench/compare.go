@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -15,7 +14,6 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
-	"normbench/sweep/shapes"
 	"normbench/tune/ref"
 )
 
@@ -62,7 +60,7 @@ func (e *env) compare(c *cli.Context) error {
 			return hint.Errorf("add --live to run both operands on the device", "--%s is for a live compare, and both operands are recorded", name)
 		}
 	}
-	wanted, err := problemFilter(c)
+	wanted, err := selectionOf(c).Filter()
 	if err != nil {
 		return err
 	}
@@ -197,39 +195,4 @@ func (e *env) atLeast(c *cli.Context, s report.Side) error {
 	}
 	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
 		s.Label, 100*least, len(lows), count(len(s.Cells), "problem"), lows[0])}
-}
-
-// problemFilter says which problems the flags let through; a flag that is not
-// given lets all through.
-func problemFilter(c *cli.Context) (func(kernels.Problem) bool, error) {
-	var ops, passes, dtypes []string
-	for _, f := range []struct {
-		name  string
-		list  *[]string
-		among []string
-	}{
-		{"op", &ops, allOps},
-		{"pass", &passes, []string{string(kernels.Fwd), string(kernels.Bwd)}},
-		{"dtype", &dtypes, []string{"bf16", "fp16", "fp32"}},
-	} {
-		if v := c.String(f.name); v != "" {
-			list, err := splitList(f.name, v, f.among...)
-			if err != nil {
-				return nil, err
-			}
-			*f.list = list
-		}
-	}
-	var list []shapes.Shape
-	if arg := c.String("shapes"); arg != "" {
-		var err error
-		if list, err = shapes.Select(arg); err != nil {
-			return nil, err
-		}
-	}
-	in := func(list []string, v string) bool { return len(list) == 0 || slices.Contains(list, v) }
-	return func(p kernels.Problem) bool {
-		return in(ops, string(p.Op)) && in(passes, string(p.Pass)) && in(dtypes, p.DType.String()) &&
-			(len(list) == 0 || slices.ContainsFunc(list, func(s shapes.Shape) bool { return s.M == p.M && s.N == p.N }))
-	}, nil
 }

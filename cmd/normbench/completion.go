@@ -163,7 +163,7 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 		}
 		several = flag == "dtype"
 	case "quant", "bias":
-		list, several = valuesOf(flag), flag == "quant"
+		list, several = kernels.OptionValues(flag), flag == "quant"
 	case "knob":
 		for _, k := range kernels.Knobs() {
 			list = append(list, k.Key+"=")

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,14 +26,10 @@ import (
 
 // devices opens what --device and --worker ask for. GPUs are driven by workers
 // of this same program, one each; the cpu is driven in-process.
-func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
-	timeout := c.Duration("timeout")
-	if timeout <= 0 {
-		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", timeout)
-	}
-	devices, err := e.openDevices(c, timeout)
+func (e *env) devices(m *machine) ([]kernels.Device, error) {
+	devices, err := e.openDevices(m)
 	if err == nil {
-		if err = e.checkEffect(c, devices[0]); err != nil {
+		if err = e.checkEffect(m, devices[0]); err != nil {
 			closeAll(devices)
 			return nil, err
 		}
@@ -50,7 +44,7 @@ func (e *env) devices(c *cli.Context) ([]kernels.Device, error) {
 
 // checkEffect refuses flags that change nothing on the open device. Otherwise a person who gave one
 // would believe that the result depends on it.
-func (e *env) checkEffect(c *cli.Context, dev kernels.Device) error {
+func (e *env) checkEffect(m *machine, dev kernels.Device) error {
 	kind := ""
 	switch dev.(type) {
 	case *cpu.Device:
@@ -58,13 +52,8 @@ func (e *env) checkEffect(c *cli.Context, dev kernels.Device) error {
 	case *replay.Device:
 		kind = "a replay of recorded times"
 	}
-	if kind != "" && c.IsSet("timeout") {
+	if kind != "" && m.given["timeout"] {
 		return hint.Errorf("leave it out; it bounds the steps of a worker", "--timeout has no effect on %s", kind)
-	}
-	if c.Command.Name == "learn" && dev.Info().Kind == kernels.KindCPU && !slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
-		if err := e.errUnused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
-			return err
-		}
 	}
 	if e.baseline == "" {
 		return nil
@@ -90,34 +79,33 @@ func errNoSources(device string) error {
 	return hint.Errorf("use --device cuda", "--baseline-kernels has no effect on %s: it runs no CUDA sources", device)
 }
 
-func (e *env) openDevices(c *cli.Context, timeout time.Duration) ([]kernels.Device, error) {
-	name := c.String("device")
-	if path, ok := strings.CutPrefix(name, "replay:"); ok && len(c.StringSlice("worker")) == 0 {
+func (e *env) openDevices(m *machine) ([]kernels.Device, error) {
+	if path, ok := strings.CutPrefix(m.device, "replay:"); ok && len(m.workers) == 0 {
 		defer e.measuring() // but not while it reads
-		return e.replayDevice(c, path)
+		return e.replayDevice(m, path)
 	}
 	e.measuring()
-	if commands := c.StringSlice("worker"); len(commands) > 0 {
-		if c.IsSet("device") {
+	if len(m.workers) > 0 {
+		if m.given["device"] {
 			return nil, hint.Errorf("name the device in the worker's command", "--worker and --device exclude each other")
 		}
-		return e.workers(commands, timeout)
+		return e.workers(m.workers, m.timeout)
 	}
-	switch name {
+	switch m.device {
 	case "cpu":
 		return e.cpus()
 	case "auto":
 		if !haveCUDA {
 			return e.cpus()
 		}
-		d, err := e.cudaWorkers("cuda:0", timeout)
+		d, err := e.cudaWorkers("cuda:0", m.timeout)
 		if err != nil && e.ctx.Err() == nil {
 			e.notef("no GPU, using the cpu: %s", oneLine(err.Error()))
 			return e.cpus()
 		}
 		return d, err
 	}
-	return e.cudaWorkers(name, timeout)
+	return e.cudaWorkers(m.device, m.timeout)
 }
 
 // cacheVariable sets the size of the cpu's last-level cache, in place of the one that cpu.New finds.

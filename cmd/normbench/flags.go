@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +11,11 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/replay"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
+	"normbench/tune/ref"
 )
 
 // The flags that several commands share, in groups, and what they mean.
@@ -89,171 +89,95 @@ func splitList(name, value string, among ...string) ([]string, error) {
 	return list, nil
 }
 
-// checkProblems finds what is wrong with the problem flags before a device is
-// opened, which may take a while.
-func checkProblems(c *cli.Context) error {
-	_, err := problems(c, kernels.DeviceInfo{})
-	return err
+// selectionOf reads the problem flags that a command has.
+func selectionOf(c *cli.Context) *shapes.Selection {
+	s := &shapes.Selection{Shapes: c.String("shapes"), Op: c.String("op"), Pass: c.String("pass"), DType: c.String("dtype"),
+		Quant: c.String("quant"), Weight: c.String("weight-dtype"), Bias: c.String("bias"), On: map[string]bool{}, Given: map[string]bool{}}
+	for _, f := range problemFlags {
+		name := f.Names()[0]
+		s.On[name], s.Given[name] = c.Bool(name), c.IsSet(name)
+	}
+	return s
 }
 
-// problems are those of --shapes and of what else the flags say.
-func problems(c *cli.Context, info kernels.DeviceInfo) ([]kernels.Problem, error) {
-	arg := c.String("shapes")
-	if !c.IsSet("shapes") {
-		arg = "default"
-		if info.Kind == kernels.KindCPU {
-			arg = "smoke"
-		}
+// group is the shapes of a device where none are asked for.
+func group(info kernels.DeviceInfo) string {
+	if info.Kind == kernels.KindCPU {
+		return "smoke"
 	}
-	// Items of one type stand together, in the order in which the types come.
-	var types []string
-	items := map[string][]string{}
-	for item := range strings.SplitSeq(arg, ",") {
-		shape, as := strings.TrimSpace(item), ""
-		if i := strings.LastIndexByte(shape, '@'); i >= 0 && !strings.ContainsRune(shape[i:], filepath.Separator) {
-			shape, as = shape[:i], shape[i+1:]
-			if _, err := kernels.ParseDType(as); err != nil && as != "fp8" && as != "fp8t" {
-				return nil, hint.Errorf("write GROUP@TYPE, with fp16, bf16, fp32, fp8 or fp8t", "unknown type %q of shapes %q", as, item)
-			}
-		}
-		if items[as] == nil {
-			types = append(types, as)
-		}
-		items[as] = append(items[as], shape)
-	}
-	var ps []kernels.Problem
-	seen := map[kernels.Problem]bool{}
-	for _, as := range types {
-		list, err := shapes.Select(strings.Join(items[as], ","))
-		if err != nil {
-			return nil, err
-		}
-		more, err := crossed(c, list, as)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range more {
-			if !seen[p] {
-				seen[p] = true
-				ps = append(ps, p)
-			}
-		}
-	}
-	return ps, nil
+	return "default"
 }
 
-// crossed are shapes with ops, passes, dtypes and options. as is a dtype or a quantization, and
-// replaces that flag's value.
-func crossed(c *cli.Context, list []shapes.Shape, as string) ([]kernels.Problem, error) {
-	dtype, quant := cmp.Or(c.String("dtype"), "bf16"), cmp.Or(c.String("quant"), "none")
-	if as == "fp8" || as == "fp8t" {
-		quant = as
-	} else if as != "" {
-		dtype = as
-	}
-	ops, err := splitList("op", cmp.Or(c.String("op"), defaultOps), allOps...)
-	if err != nil {
-		return nil, err
-	}
-	passes, err := splitList("pass", cmp.Or(c.String("pass"), "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
-	if err != nil {
-		return nil, err
-	}
-	bias := c.String("bias")
-	if !slices.Contains(valuesOf("bias"), bias) {
-		return nil, hint.Errorf("use auto, yes or no", "unknown --bias %q", bias)
-	}
-	quants, err := splitList("quant", quant, valuesOf("quant")...)
-	if err != nil {
-		return nil, err
-	}
-	var ps []kernels.Problem
-	seen := map[kernels.Problem]bool{} // --dtype may name one twice
-	for _, name := range strings.Split(dtype, ",") {
-		d, err := kernels.ParseDType(name)
-		if err != nil {
-			return nil, err
-		}
-		w := d
-		if name := c.String("weight-dtype"); name != "" {
-			if w, err = kernels.ParseDType(name); err != nil {
-				return nil, err
-			}
-		}
-		for _, op := range ops {
-			for _, pass := range passes {
-				for _, s := range list {
-					for _, q := range quants {
-						if q != "none" && pass == string(kernels.Bwd) {
-							continue // a backward's outputs are gradients
-						}
-						p := kernels.Problem{Op: kernels.Op(op), Pass: kernels.Pass(pass), M: s.M, N: s.N, DType: d, Weight: w}
-						setOptions(&p, bias, q, c.Bool)
-						if err := p.Validate(); err != nil {
-							return nil, err
-						}
-						if !seen[p] {
-							seen[p] = true
-							ps = append(ps, p)
-						}
-					}
-				}
-			}
-		}
-	}
-	if len(ps) == 0 {
-		return nil, hint.Errorf("use --pass fwd, or leave out --quant", "no problems: fp8 outputs belong to the forward")
-	}
-	return ps, nil
+// A timing is how the flags want times taken.
+type timing struct {
+	samples int    // 0 for the device's default
+	cache   string // cold by a flush, rotate or warm
 }
 
-// valuesOf are the values of an option's flag, the default first; none of a switch.
-func valuesOf(flag string) (values []string) {
-	for _, o := range kernels.Options() {
-		if o.Flag == flag {
-			values = append(values, o.Values...)
-		}
+func timingOf(c *cli.Context) (timing, error) {
+	t := timing{c.Int("samples"), "cold"}
+	switch warm, rotate := c.Bool("warm"), c.Bool("rotate"); {
+	case t.samples < 0 || t.samples > 100_000 || c.IsSet("samples") && t.samples == 0:
+		return t, hint.Errorf("use 1 to 100000; 6 give a confidence interval", "--samples %d is out of range", t.samples)
+	case warm && rotate:
+		return t, hint.Errorf("leave one of them out", "--warm and --rotate exclude each other")
+	case warm:
+		t.cache = "warm"
+	case rotate:
+		t.cache = "rotate"
 	}
-	return values
+	return t, nil
 }
 
-// setOptions turns on the options that flags ask for and p's pass takes.
-func setOptions(p *kernels.Problem, bias, quant string, given func(flag string) bool) {
-	auto := bias == "auto" && p.Op.Spec().Bias && !given("no-weight")
-	for _, o := range kernels.Options() {
-		on := len(o.Values) == 0 && given(o.Flag) && (o.Pass == "" || o.Pass == p.Pass)
-		if on || o.Name == quant || o.Name == "bias" && (auto || bias == "yes") {
-			o.Set(p)
-		}
-	}
-}
-
-// protocol is how the flags want times taken.
-func protocol(c *cli.Context, info kernels.DeviceInfo) (record.Protocol, error) {
-	n := c.Int("samples")
-	switch {
-	case n < 0 || n > 100_000 || c.IsSet("samples") && n == 0:
-		return record.Protocol{}, hint.Errorf("use 1 to 100000; 6 give a confidence interval", "--samples %d is out of range", n)
-	case n == 0 && info.Kind == kernels.KindCPU:
+func (t timing) protocol(info kernels.DeviceInfo) record.Protocol {
+	n := t.samples
+	if n == 0 && info.Kind == kernels.KindCPU {
 		n = 7
-	case n == 0:
+	} else if n == 0 {
 		n = 20
 	}
-	return cacheProtocol(c, info, n)
+	switch t.cache {
+	case "warm":
+		return sweep.WarmProtocol(info, n)
+	case "rotate":
+		return sweep.RotateProtocol(info, n)
+	}
+	return sweep.ColdProtocol(info, n)
 }
 
-// cacheProtocol is cold by a flush, or what --rotate or --warm ask for.
-func cacheProtocol(c *cli.Context, info kernels.DeviceInfo, samples int) (record.Protocol, error) {
-	warm, rotate := c.Bool("warm"), c.Bool("rotate")
-	switch {
-	case warm && rotate:
-		return record.Protocol{}, hint.Errorf("leave one of them out", "--warm and --rotate exclude each other")
-	case warm:
-		return sweep.WarmProtocol(info, samples), nil
-	case rotate:
-		return sweep.RotateProtocol(info, samples), nil
+// A machine is what the flags say of devices and of peers beside them.
+type machine struct {
+	device  string
+	workers []string
+	timeout time.Duration
+	cache   string // state in which a replay has been recorded
+	seed    uint64 // of a replay
+	python  string
+	peers   string // names with commas
+	jobs    int    // processes that compile for peers; below 0 for a default
+	given   map[string]bool
+}
+
+func machineOf(c *cli.Context) (*machine, error) {
+	m := &machine{device: c.String("device"), workers: c.StringSlice("worker"), timeout: c.Duration("timeout"), seed: c.Uint64("seed"),
+		python: c.String("python"), peers: c.String("peers"), jobs: c.Int("peer-jobs"), given: map[string]bool{}}
+	for _, name := range []string{"device", "timeout", "python", "peer-jobs"} {
+		m.given[name] = c.IsSet(name)
 	}
-	return sweep.ColdProtocol(info, samples), nil
+	if m.timeout <= 0 {
+		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", m.timeout)
+	}
+	t, err := timingOf(c)
+	m.cache = t.cache
+	return m, err
+}
+
+// limit is the time limit of --timeout, else another.
+func (m *machine) limit(otherwise time.Duration) time.Duration {
+	if m.given["timeout"] {
+		return m.timeout
+	}
+	return otherwise
 }
 
 // seed is the seed of the flags, or a fresh one.
@@ -262,6 +186,45 @@ func seed(c *cli.Context) uint64 {
 		return c.Uint64("seed")
 	}
 	return rand.Uint64() >> 11 // whole in a JSON number
+}
+
+// A stand is what a command measures on: the open devices, and the problems of its flags.
+type stand struct {
+	*machine
+	timing   timing
+	devices  []kernels.Device
+	info     kernels.DeviceInfo // of the first
+	problems []kernels.Problem
+}
+
+// open opens the devices, with peers beside them where a REF names one. What is wrong with the
+// problem flags is said before, as a device may take a while.
+func (e *env) open(c *cli.Context, refs ...*ref.Ref) (*stand, error) {
+	sel := selectionOf(c)
+	_, err := sel.Problems("default")
+	if err != nil {
+		return nil, err
+	}
+	s := &stand{}
+	if s.timing, err = timingOf(c); err != nil {
+		return nil, err
+	}
+	if s.machine, err = machineOf(c); err != nil {
+		return nil, err
+	}
+	if s.devices, err = e.devicesFor(s.machine, refs...); err != nil {
+		return nil, err
+	}
+	s.info = s.devices[0].Info()
+	if d, ok := s.devices[0].(*replay.Device); ok && c.Command.Name == "sweep" {
+		s.problems, err = replayProblems(sel, d.Problems(), strings.TrimPrefix(s.device, "replay:"))
+	} else {
+		s.problems, err = sel.Problems(group(s.info))
+	}
+	if err != nil {
+		closeAll(s.devices)
+	}
+	return s, err
 }
 
 // knobOverrides reads --knob KEY=V,V flags.

@@ -74,19 +74,28 @@ func (e *env) learn(c *cli.Context) error {
 			return err
 		}
 	}
-	classes, err := crossed(c, []shapes.Shape{{M: 1, N: 1}}, "")
+	classes, err := selectionOf(c).Of(shapes.Shape{M: 1, N: 1})
 	if err != nil {
 		return err
 	}
 	if _, err := e.prior(c.String("prior"), kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	devices, err := e.devices(c)
+	machine, err := machineOf(c)
+	if err != nil {
+		return err
+	}
+	devices, err := e.devices(machine)
 	if err != nil {
 		return err
 	}
 	defer closeAll(devices)
 	info := devices[0].Info()
+	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
+		if err := e.errUnused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
+			return err
+		}
+	}
 	policy, err := e.policy(c.String("prior"), info, domain, classes)
 	if err != nil {
 		return err

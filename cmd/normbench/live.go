@@ -51,6 +51,7 @@ type liveConfig struct {
 	rule verdict.Rule
 	o    ab.Options // without the protocol
 	gate bool
+	*stand
 }
 
 // liveConfig reads the flags, as far as no device is needed for it.
@@ -66,8 +67,8 @@ func (e *env) liveConfig(c *cli.Context, ops []string) (*liveConfig, error) {
 	if order != ab.OrderRandom && order != ab.OrderABBA {
 		return nil, hint.Errorf("use random or abba", "unknown --order %q", order)
 	}
-	if err := checkProblems(c); err != nil {
-		return nil, err
+	if n := c.Int("samples"); n < 1 || n > 1000 {
+		return nil, hint.Errorf("use 1 to 1000", "--samples %d is out of range", n)
 	}
 	refs, err := e.parseRefs(ops...)
 	if err != nil {
@@ -87,16 +88,15 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	m := &ab.Compare{Baseline: e.baseline != "", Options: cfg.o}
-	if err := e.openLive(c, cfg, m); err != nil {
+	if cfg.stand, err = e.open(c, cfg.refs...); err != nil {
 		return err
 	}
+	closeAll(cfg.devices[1:]) // arms of a round share one device
+	m := &ab.Compare{Registry: e.registry, Device: cfg.devices[0], Baseline: e.baseline != "", Options: cfg.o}
 	defer func() { m.Device.Close() }()
-	info := m.Device.Info()
-	if m.Options.Protocol, err = liveProtocol(c, info); err != nil {
-		return err
-	}
-	all, err := e.pairs(c, cfg.refs, info)
+	m.Options.Protocol = cfg.timing.protocol(cfg.info)
+	m.Options.Protocol.StageSamples = max(m.Options.Protocol.Samples, 10)
+	all, err := e.pairs(cfg, c.Bool("changed"))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			cells = append(cells, peers.Cell{Problem: p.Problem, Variant: v})
 		}
 	}
-	if err := e.prepare(c, m.Device, cells); err != nil {
+	if err := e.prepare(cfg.machine, m.Device, cells); err != nil {
 		return err
 	}
 	runs := run.Runs()
@@ -126,17 +126,6 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		return err
 	}
 	return e.fight(c, cfg, m, run, file, left, all)
-}
-
-// openLive opens one device for a match: arms of a round share it.
-func (e *env) openLive(c *cli.Context, cfg *liveConfig, m *ab.Compare) error {
-	devices, err := e.devicesFor(c, cfg.refs...)
-	if err != nil {
-		return err
-	}
-	closeAll(devices[1:])
-	m.Device, m.Registry = devices[0], e.registry
-	return nil
 }
 
 // startLive starts a match, or goes on with the one of --resume, and says which pairs are left.
@@ -184,7 +173,7 @@ func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun
 	}
 	again := ""
 	if cfg.gate && broken == nil {
-		if broken = e.confirm(c, cfg, m, run); broken != nil {
+		if broken = e.confirm(cfg, m, run); broken != nil {
 			again = ", but not all of the slower ones again"
 		}
 	}
@@ -280,38 +269,23 @@ func ruleOf(c *cli.Context) (verdict.Rule, error) {
 	return rule, hint.With(rule.CheckValid(), "the defaults are --rounds 12,24 --min-effect 0.01")
 }
 
-func liveProtocol(c *cli.Context, info kernels.DeviceInfo) (record.Protocol, error) {
-	n := c.Int("samples")
-	if n < 1 || n > 1000 {
-		return record.Protocol{}, hint.Errorf("use 1 to 1000", "--samples %d is out of range", n)
-	}
-	pr, err := cacheProtocol(c, info, n)
-	pr.StageSamples = max(n, 10)
-	return pr, err
-}
-
 // pairs are the problems that both operands have a variant for.
-func (e *env) pairs(c *cli.Context, refs []*ref.Ref, info kernels.DeviceInfo) ([]ab.Pair, error) {
-	ps, err := problems(c, info)
-	if err != nil {
-		return nil, err
-	}
-	var pairs []ab.Pair
+func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) {
 	var missing []error
 	same := 0
-	for _, p := range ps {
-		if err := p.CheckFits(info); err != nil {
+	for _, p := range cfg.problems {
+		if err := p.CheckFits(cfg.info); err != nil {
 			return nil, err
 		}
 		b := ab.Pair{Problem: p}
 		have := true
-		for i, r := range refs {
-			if b.Of[i], err = e.armVariants(r, p, info); err != nil {
+		for i, r := range cfg.refs {
+			if b.Of[i], err = e.armVariants(r, p, cfg.info); err != nil {
 				have, missing = false, append(missing, err)
 			}
 		}
 		switch {
-		case have && c.Bool("changed") && e.baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
+		case have && changed && e.baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
 			same++
 		case have:
 			pairs = append(pairs, b)
@@ -353,23 +327,26 @@ func duelLine(r *ab.Result, rule verdict.Rule) string {
 }
 
 // confirm compares the cells again that the gate would fail, on a device opened anew.
-func (e *env) confirm(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun) error {
+func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *liveRun) error {
 	slower := run.Slower()
 	if len(slower) == 0 {
 		return nil
 	}
 	e.notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
 	m.Device.Close()
-	if err := e.openLive(c, cfg, m); err != nil {
+	devices, err := e.devicesFor(cfg.machine, cfg.refs...)
+	if err != nil {
 		return err
 	}
+	closeAll(devices[1:])
+	m.Device, m.Registry = devices[0], e.registry
 	var cells []peers.Cell
 	for _, d := range slower {
 		for _, v := range []kernels.Variant{d.A, d.B} {
 			cells = append(cells, peers.Cell{Problem: d.Problem, Variant: v})
 		}
 	}
-	if err := e.prepare(c, m.Device, cells); err != nil {
+	if err := e.prepare(cfg.machine, m.Device, cells); err != nil {
 		return err
 	}
 	return m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.notef("%s: %s", s.Problem, s) })

@@ -38,35 +38,35 @@ const onlyNamed = "compile-max"
 func (e *env) among(name string) bool { return slices.Contains(e.only, name) }
 
 // devicesFor are devices, with the peers beside each where a REF names one.
-func (e *env) devicesFor(c *cli.Context, refs ...*ref.Ref) ([]kernels.Device, error) {
+func (e *env) devicesFor(m *machine, refs ...*ref.Ref) ([]kernels.Device, error) {
 	var wanted []string
 	for _, r := range refs {
 		if name := r.Peer(); name != "" {
 			wanted = append(wanted, name)
 		}
 	}
-	if list := c.String("peers"); list != "" {
+	if m.peers != "" {
 		if !slices.Contains(wanted, ref.Best) {
 			return nil, hint.Errorf("write peer:best as a REF, or leave out --peers", "--peers says what peer:best is among, and no REF is peer:best")
 		}
 		var err error
-		if e.only, err = splitList("peer", list, peers.Names...); err != nil {
+		if e.only, err = splitList("peer", m.peers, peers.Names...); err != nil {
 			return nil, err
 		}
 	} else if slices.Contains(wanted, ref.Best) {
 		e.only = slices.DeleteFunc(slices.Clone(peers.Names), func(name string) bool { return name == onlyNamed })
 	}
 	for _, name := range []string{"python", "peer-jobs"} {
-		if c.IsSet(name) && len(wanted) == 0 {
+		if m.given[name] && len(wanted) == 0 {
 			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+name, "--%s is for peers, and no REF is one", name)
 		}
 	}
-	devices, err := e.devices(c)
+	devices, err := e.devices(m)
 	if err != nil || len(wanted) == 0 {
 		return devices, err
 	}
 	for i, d := range devices {
-		both, err := e.beside(c, d, wanted)
+		both, err := e.beside(m, d, wanted)
 		if err != nil {
 			closeAll(devices)
 			return nil, err
@@ -76,11 +76,8 @@ func (e *env) devicesFor(c *cli.Context, refs ...*ref.Ref) ([]kernels.Device, er
 	return devices, nil
 }
 
-func (e *env) beside(c *cli.Context, ours kernels.Device, wanted []string) (*peers.Device, error) {
-	o := peers.Options{Python: c.String("python"), UUID: ours.Info().UUID, Timeout: peers.DefaultTimeout}
-	if c.IsSet("timeout") {
-		o.Timeout = c.Duration("timeout")
-	}
+func (e *env) beside(m *machine, ours kernels.Device, wanted []string) (*peers.Device, error) {
+	o := peers.Options{Python: m.python, UUID: ours.Info().UUID, Timeout: m.limit(peers.DefaultTimeout)}
 	waiting := e.waitFor("starting the peers: %s imports the libraries", o.Python)
 	theirs, err := peers.Start(e.ctx, o)
 	waiting.end()
@@ -130,17 +127,14 @@ func (e *env) found(all []kernels.Peer, wanted []string) error {
 
 // prepare has the peers compile for cells before anything is measured. It is an
 // error only where the user has had enough: what is not compiled ahead is later.
-func (e *env) prepare(c *cli.Context, dev kernels.Device, cells []peers.Cell) error {
+func (e *env) prepare(m *machine, dev kernels.Device, cells []peers.Cell) error {
 	both, ok := dev.(*peers.Device)
 	if !ok {
 		return nil
 	}
-	o := peers.PrepareOptions{Jobs: c.Int("peer-jobs"), Limit: peers.DefaultLimit}
+	o := peers.PrepareOptions{Jobs: m.jobs, Limit: m.limit(peers.DefaultLimit)}
 	if o.Jobs < 0 {
 		o.Jobs = max(runtime.GOMAXPROCS(0)-2, 1)
-	}
-	if c.IsSet("timeout") {
-		o.Limit = c.Duration("timeout")
 	}
 	if o.Jobs == 0 {
 		return nil
@@ -170,12 +164,8 @@ func preparing(done, total int, oldest peers.Cell) string {
 	return fmt.Sprintf("peer %s: compiling %s (%d of %d cells done)", name, oldest.Problem, done, total)
 }
 
-// preparePeers is prepare for the REFs over the problems of the flags.
-func (e *env) preparePeers(c *cli.Context, dev kernels.Device, refs []*ref.Ref) error {
-	ps, err := problems(c, dev.Info())
-	if err != nil {
-		return err
-	}
+// preparePeers is prepare for the REFs over problems.
+func (e *env) preparePeers(m *machine, dev kernels.Device, refs []*ref.Ref, ps []kernels.Problem) error {
 	var cells []peers.Cell
 	for _, p := range ps {
 		for _, r := range refs {
@@ -190,7 +180,7 @@ func (e *env) preparePeers(c *cli.Context, dev kernels.Device, refs []*ref.Ref) 
 			}
 		}
 	}
-	return e.prepare(c, dev, cells)
+	return e.prepare(m, dev, cells)
 }
 
 // maxDeaths is how often a peer may take its process down or hang, each of which may have cost its

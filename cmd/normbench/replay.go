@@ -8,18 +8,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
 	"normbench/report/export"
 	"normbench/sweep/record"
+	"normbench/sweep/shapes"
 )
 
 // replayDevice is a device that serves the measurements of records. Those of another state of the
 // cache than the flags ask for are left out.
-func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error) {
+func (e *env) replayDevice(m *machine, path string) ([]kernels.Device, error) {
 	if path == "" {
 		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
 	}
@@ -36,7 +35,7 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 	stale := map[string]bool{}
 	var source func(string) string
 	for _, p := range ps {
-		if state := p.Run.Protocol.Cache(); state != asked(c) {
+		if state := p.Run.Protocol.Cache(); state != m.cache {
 			other = state
 			continue
 		}
@@ -47,11 +46,11 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 			ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: kernels.Variant{Family: record.Stream}, Status: kernels.StatusOK, SamplesUS: p.Stream})
 		}
 		for _, r := range p.Records {
-			m := replay.Measurement{Problem: p.Problem, Variant: r.Variant(), Status: r.Status, Reason: r.Reason, Check: r.Check, SamplesUS: r.SamplesUS}
+			x := replay.Measurement{Problem: p.Problem, Variant: r.Variant(), Status: r.Status, Reason: r.Reason, Check: r.Check, SamplesUS: r.SamplesUS}
 			for _, s := range r.Stages {
-				m.Stages = append(m.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
+				x.Stages = append(x.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
 			}
-			ms = append(ms, m)
+			ms = append(ms, x)
 			if source(r.Family) != r.Source && !stale[r.Family] {
 				stale[r.Family] = true
 				e.notef("%s has changed since it was recorded in %s", r.Family, path)
@@ -59,81 +58,45 @@ func (e *env) replayDevice(c *cli.Context, path string) ([]kernels.Device, error
 		}
 	}
 	if len(ms) == 0 && other != "" {
-		return nil, errOtherState(c, path, other)
+		return nil, errOtherState(m, path, other)
 	}
-	return replaying(c, info, path, ms)
+	return replaying(m.seed, info, path, ms)
 }
 
-// replayProblems are those of --shapes, of which d must have one; else all of d that fit the other
-// problem flags.
-func replayProblems(c *cli.Context, d *replay.Device, path string) ([]kernels.Problem, error) {
-	all := d.Problems()
+// replayProblems are those asked for, of which a replay of path must have one.
+func replayProblems(sel *shapes.Selection, all []kernels.Problem, path string) ([]kernels.Problem, error) {
 	slices.SortFunc(all, record.CompareProblems)
-	var ps []kernels.Problem
-	var err error
-	if c.IsSet("shapes") {
-		if ps, err = problems(c, d.Info()); err != nil {
+	fits, err := sel.Filter()
+	if err != nil {
+		return nil, err
+	}
+	ps := slices.DeleteFunc(slices.Clone(all), func(p kernels.Problem) bool { return !fits(p) })
+	if sel.Shapes != "" {
+		if ps, err = sel.Problems(""); err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(ps, func(p kernels.Problem) bool { return slices.Contains(all, p) }) {
-			return ps, nil // the others fail by name
-		}
-		ps = nil
-	} else {
-		for _, p := range all {
-			if fitsFlags(c, p) {
-				ps = append(ps, p)
-			}
+		if !slices.ContainsFunc(ps, func(p kernels.Problem) bool { return slices.Contains(all, p) }) {
+			ps = nil // else the others fail by name
 		}
 	}
 	if len(ps) == 0 {
-		err = hint.Errorf(fmt.Sprintf("leave the problem flags out to search all it has: %s, such as %s", count(len(all), "problem"), all[0]), "%s has none of these problems", path)
+		return nil, hint.Errorf(fmt.Sprintf("leave the problem flags out to search all it has: %s, such as %s",
+			count(len(all), "problem"), all[0]), "%s has none of these problems", path)
 	}
-	return ps, err
+	return ps, nil
 }
 
-// fitsFlags says whether p is of what the problem flags besides --shapes ask for.
-func fitsFlags(c *cli.Context, p kernels.Problem) bool {
-	quant := "none"
-	for _, o := range kernels.Options() {
-		if o.Flag == "quant" && o.Named(p) {
-			quant = o.Name
-		}
-		if len(o.Values) == 0 && c.IsSet(o.Flag) && c.Bool(o.Flag) != o.Has(p) {
-			return false
-		}
-	}
-	for flag, v := range map[string]string{"op": string(p.Op), "pass": string(p.Pass), "dtype": p.DType.String(), "weight-dtype": p.Weight.String(), "quant": quant} {
-		if c.IsSet(flag) && !slices.Contains(strings.Split(c.String(flag), ","), v) {
-			return false
-		}
-	}
-	bias := c.String("bias")
-	return bias == "auto" || (bias == "yes") == p.Bias
-}
-
-// asked is the state of the cache that the flags ask for.
-func asked(c *cli.Context) string {
-	switch {
-	case c.Bool("warm"):
-		return "warm"
-	case c.Bool("rotate"):
-		return "rotate"
-	}
-	return "cold"
-}
-
-func errOtherState(c *cli.Context, path, has string) error {
+func errOtherState(m *machine, path, has string) error {
 	help := "add --" + has
 	if has == "cold" {
-		help = "leave --" + asked(c) + " out"
+		help = "leave --" + m.cache + " out"
 	}
-	return hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path, has, asked(c))
+	return hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path, has, m.cache)
 }
 
 // replaying is a device of measurements. Its driver names them by their hash: records of two recordings
 // are not of one device.
-func replaying(c *cli.Context, info kernels.DeviceInfo, path string, ms []replay.Measurement) ([]kernels.Device, error) {
+func replaying(seed uint64, info kernels.DeviceInfo, path string, ms []replay.Measurement) ([]kernels.Device, error) {
 	h := sha256.New()
 	for i := range ms {
 		m := &ms[i]
@@ -142,7 +105,7 @@ func replaying(c *cli.Context, info kernels.DeviceInfo, path string, ms []replay
 	}
 	driver, _, _ := strings.Cut(info.Driver, recordingMark) // of a replay of a replay
 	info.Driver = strings.TrimSpace(fmt.Sprintf("%s%s%.6x", driver, recordingMark, h.Sum(nil)))
-	d, err := replay.New(info, path, c.Uint64("seed"), ms)
+	d, err := replay.New(info, path, seed, ms)
 	if err != nil {
 		return nil, err
 	}

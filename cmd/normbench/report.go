@@ -51,7 +51,7 @@ func (e *env) report(c *cli.Context) error {
 	if picture != "" && over == nil {
 		return hint.Errorf("add --over M, --over N or --over shape", "--plot does not know what to go over")
 	}
-	wanted, err := problemFilter(c)
+	wanted, err := selectionOf(c).Filter()
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,7 @@ func ruleColumns(c *cli.Context) (columns []int64, err error) {
 
 // ruleClasses are those of the flags. Without an option an export has the classes of all.
 func ruleClasses(c *cli.Context, export bool) (list []rule.Class, err error) {
-	ps, err := crossed(c, []shapes.Shape{{M: 16, N: 128}}, "")
+	ps, err := selectionOf(c).Of(shapes.Shape{M: 16, N: 128})
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,11 @@ func (e *env) selftest(c *cli.Context) error {
 	if err := noOperands(c); err != nil {
 		return err
 	}
-	devices, err := e.devices(c)
+	m, err := machineOf(c)
+	if err != nil {
+		return err
+	}
+	devices, err := e.devices(m)
 	if err != nil {
 		return err
 	}

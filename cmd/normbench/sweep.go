@@ -70,32 +70,20 @@ func (e *env) sweep(c *cli.Context) error {
 	if c.IsSet("family") {
 		only = strings.Split(c.String("family"), ",")
 	}
-	if err := checkProblems(c); err != nil {
-		return err
-	}
 	plan, err := parseSearch(c)
 	if err != nil {
 		return err
 	}
-	devices, err := e.devices(c)
+	atOnce, html, out := c.Int("at-once"), c.String("html"), c.String("out")
+	if atOnce < 0 || atOnce > 16 || c.IsSet("at-once") && atOnce == 0 {
+		return hint.Errorf("use 1 to 16", "--at-once %d is out of range", atOnce)
+	}
+	s, err := e.open(c)
 	if err != nil {
 		return err
 	}
+	devices, info, ps, pr := s.devices, s.info, s.problems, s.timing.protocol(s.info)
 	defer closeAll(devices)
-	info := devices[0].Info()
-	var ps []kernels.Problem
-	if d, ok := devices[0].(*replay.Device); ok {
-		ps, err = replayProblems(c, d, strings.TrimPrefix(c.String("device"), "replay:"))
-	} else {
-		ps, err = problems(c, info)
-	}
-	if err != nil {
-		return err
-	}
-	pr, err := protocol(c, info)
-	if err != nil {
-		return err
-	}
 	start := time.Now()
 	tasks, err := sweep.Grid(e.ctx, e.registry, ps, info, only, overrides)
 	if err != nil {
@@ -116,10 +104,10 @@ func (e *env) sweep(c *cli.Context) error {
 		return err
 	}
 	e.notef("%s: %s, %s; %s refused by the spaces", info.Name, count(len(tasks), "problem"), count(variants, "variant"), count(refused, "config"))
-	if err := checkRecording(devices[0], c.String("out")); err != nil {
+	if err := checkRecording(devices[0], out); err != nil {
 		return err
 	}
-	dir := filepath.Join(c.String("out"), info.ID)
+	dir := filepath.Join(out, info.ID)
 	old, err := tune.Read(filepath.Join(dir, tune.FileName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return err // of a folder that is none, the records' writer says more
@@ -146,10 +134,10 @@ func (e *env) sweep(c *cli.Context) error {
 		return nil
 	}
 
-	if err := checkResults(c.String("out"), info.ID, tune.FileName); err != nil {
+	if err := checkResults(out, info.ID, tune.FileName); err != nil {
 		return err
 	}
-	w, notes, err := record.OpenWriterBelow(c.String("out"), info.ID)
+	w, notes, err := record.OpenWriterBelow(out, info.ID)
 	if err != nil {
 		return err
 	}
@@ -174,7 +162,7 @@ func (e *env) sweep(c *cli.Context) error {
 	var more []kernels.Device
 	defer func() { closeAll(more) }()
 	o.More = func(problems int) (_ []kernels.Device, err error) {
-		more, err = e.companions(c, devices, ps, problems)
+		more, err = e.companions(atOnce, s.machine, devices, ps, problems)
 		return more, err
 	}
 	unit := "variants"
@@ -183,7 +171,7 @@ func (e *env) sweep(c *cli.Context) error {
 	}
 	p := newProgress(e.stderr, unit)
 	o.Observe = p.observe
-	fold := &folding{e: e, old: old, at: durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, tune.FileName)}, source: sourcesOf(e.registry, info.Kind),
+	fold := &folding{e: e, old: old, at: durable.Place{Root: out, Name: filepath.Join(info.ID, tune.FileName)}, source: sourcesOf(e.registry, info.Kind),
 		table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
 	if searching {
 		o.Search.Known = history(w.Records(), info, e.registry)
@@ -210,7 +198,7 @@ func (e *env) sweep(c *cli.Context) error {
 		for _, t := range tasks {
 			fold.whole[t.Problem] = len(t.Variants)
 		}
-		if err := e.conclude(w.Records(), ps, fold, format, c.String("html")); err != nil {
+		if err := e.conclude(w.Records(), ps, fold, format, html); err != nil {
 			return err
 		}
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
@@ -226,7 +214,7 @@ func (e *env) sweep(c *cli.Context) error {
 	if sum.Starved > 0 {
 		e.notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", plan.budget, sum.Starved, count(sum.Problems, "problem"))
 	}
-	return e.conclude(w.Records(), ps, fold, format, c.String("html"))
+	return e.conclude(w.Records(), ps, fold, format, html)
 }
 
 // checkOverrides refuses --knob if no space has a config with its values: the

@@ -93,13 +93,9 @@ func (e *env) errUnused(why error) error {
 // be made for the problems, and kernels compile. Without REFs it checks all families. It takes
 // families without a host stage out of the REFs, and prints a note for each family. guests are the
 // families that it checked.
-func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []*ref.Ref, v *verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
+func (e *env) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref, v *verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
-	}
-	ps, err := problems(c, info)
-	if err != nil {
-		return nil, nil, err
 	}
 	asked := len(refs) > 0
 	for _, f := range e.users {
@@ -117,7 +113,7 @@ func (e *env) hostCheck(c *cli.Context, info kernels.DeviceInfo, refs []*ref.Ref
 		if len(ours) == 0 {
 			continue
 		}
-		if v.compiled[f.Name], err = e.checkPlans(f, ours, c.Bool("all-configs")); err != nil {
+		if v.compiled[f.Name], err = e.checkPlans(f, ours, all); err != nil {
 			return nil, nil, err
 		}
 		guests = append(guests, f)

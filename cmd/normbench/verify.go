@@ -44,25 +44,21 @@ func (e *env) verify(c *cli.Context) error {
 	if all && named {
 		return hint.Errorf("leave one of them out", "--all-configs and REFs exclude each other")
 	}
-	if err := checkProblems(c); err != nil {
-		return err
-	}
 	refs, err := e.parseRefs(operands(c)...)
 	if err != nil {
 		return err
 	}
 	step := e.waitFor("starting the device")
 	defer step.end()
-	devices, err := e.devicesFor(c, refs...)
+	s, err := e.open(c, refs...)
 	if err != nil {
 		return err
 	}
-	defer closeAll(devices)
+	defer closeAll(s.devices)
 	step.set("laying out and compiling")
-	dev := devices[0]
-	info := dev.Info()
+	dev, info, ps := s.devices[0], s.info, s.problems
 	if _, replayed := dev.(*replay.Device); replayed {
-		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", c.String("device"))
+		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", s.device)
 	}
 	onHost, hostOnly := info.Kind == kernels.KindCPU, c.Bool("host-only")
 	if hostOnly && !onHost {
@@ -70,31 +66,27 @@ func (e *env) verify(c *cli.Context) error {
 	}
 	v := newVerification()
 	asked := slices.Clone(refs)
-	refs, guests, err := e.hostCheck(c, info, refs, v)
+	refs, guests, err := e.hostCheck(ps, all, info, refs, v)
 	if err != nil {
 		return err
 	}
 	var tasks []sweep.Task
 	switch {
 	case all:
-		ps, err := problems(c, info)
-		if err != nil {
-			return err
-		}
 		if tasks, err = sweep.Grid(e.ctx, e.registry, ps, info, nil, nil); err != nil {
 			return err
 		}
 	case named:
-		if err := e.preparePeers(c, dev, refs); err != nil {
+		if err := e.preparePeers(s.machine, dev, refs, ps); err != nil {
 			return err
 		}
 		if len(refs) > 0 {
-			if tasks, err = e.tasks(c, refs, info, v.naming(e.variants, refs), nil); err != nil {
+			if tasks, err = e.tasks(ps, refs, info, v.naming(e.variants, refs), nil); err != nil {
 				return err
 			}
 		}
 	default:
-		if tasks, err = e.baseTasks(c, info); err != nil {
+		if tasks, err = e.baseTasks(ps, info); err != nil {
 			return err
 		}
 	}
@@ -113,7 +105,10 @@ func (e *env) verify(c *cli.Context) error {
 		code = hostCode
 	}
 	if err = e.check(v, dev, code, tasks, seed, c.Int("repeats")); err == nil && onHost && !hostOnly {
-		err = e.checkCUDA(c, v, asked, guests, tasks, info, seed)
+		var cuda []*ref.Ref
+		if cuda, err = e.emulatedRefs(asked, guests, tasks); err == nil {
+			err = e.emulate(v, cuda, ps, seed)
+		}
 	}
 	stopped := err != nil && e.ctx.Err() != nil
 	if len(v.findings) > 0 { // a run that ended early still has its rows
@@ -141,27 +136,9 @@ func (e *env) verify(c *cli.Context) error {
 	return v.notRun()
 }
 
-// checkCUDA runs the CUDA code of what was asked for in the emulator.
-func (e *env) checkCUDA(c *cli.Context, v *verification, asked []*ref.Ref, guests []*kernels.Family,
-	tasks []sweep.Task, info kernels.DeviceInfo, seed uint64) error {
-	refs, err := e.emulatedRefs(asked, guests, tasks)
-	if err != nil {
-		return err
-	}
-	ps, err := problems(c, info)
-	if err != nil {
-		return err
-	}
-	return e.emulate(v, refs, ps, seed)
-}
-
 // baseTasks is every serving family in its base config, where it has a valid
 // one.
-func (e *env) baseTasks(c *cli.Context, info kernels.DeviceInfo) ([]sweep.Task, error) {
-	ps, err := problems(c, info)
-	if err != nil {
-		return nil, err
-	}
+func (e *env) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {

@@ -1,0 +1,181 @@
+package shapes
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// A Selection is the problems that somebody asks for: shapes, with what is done to them. Lists
+// have commas.
+type Selection struct {
+	Shapes       string          // items of GROUP, FILE#GROUP, FILE or MxN, each with @TYPE or not; "" is a default
+	Op, Pass     string          // "" is the default ops, and both
+	DType, Quant string          // "" is bf16, and none
+	Weight       string          // type of w; "" is that of x
+	Bias         string          // auto (of ops that have one, also ""), yes or no
+	On           map[string]bool // the options without values, by their flags
+	Given        map[string]bool // flags that were given: all that Filter looks at
+}
+
+// Problems lays out the problems, those of group where no shapes are given.
+func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
+	// Items of one type stand together, in the order in which the types come.
+	var types []string
+	items := map[string][]string{}
+	for item := range strings.SplitSeq(cmp.Or(s.Shapes, group), ",") {
+		shape, as := strings.TrimSpace(item), ""
+		if i := strings.LastIndexByte(shape, '@'); i >= 0 && !strings.ContainsRune(shape[i:], filepath.Separator) {
+			shape, as = shape[:i], shape[i+1:]
+			if _, err := kernels.ParseDType(as); err != nil && as != "fp8" && as != "fp8t" {
+				return nil, hint.Errorf("write GROUP@TYPE, with fp16, bf16, fp32, fp8 or fp8t",
+					"unknown type %q of shapes %q", as, item)
+			}
+		}
+		if items[as] == nil {
+			types = append(types, as)
+		}
+		items[as] = append(items[as], shape)
+	}
+	var ps []kernels.Problem
+	for _, as := range types {
+		list, err := Select(strings.Join(items[as], ","))
+		if err != nil {
+			return nil, err
+		}
+		of := *s
+		if as == "fp8" || as == "fp8t" {
+			of.Quant = as
+		} else {
+			of.DType = cmp.Or(as, s.DType)
+		}
+		more, err := of.Of(list...)
+		if err != nil {
+			return nil, err
+		}
+		ps = append(ps, more...)
+	}
+	return distinct(ps), nil
+}
+
+// distinct leaves out what stands before.
+func distinct(ps []kernels.Problem) []kernels.Problem {
+	seen := map[kernels.Problem]bool{}
+	return slices.DeleteFunc(ps, func(p kernels.Problem) bool {
+		was := seen[p]
+		seen[p] = true
+		return was
+	})
+}
+
+// Of are shapes with the ops, passes, types and options.
+func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
+	all, byDefault := kernels.OpNames()
+	ops, err := split("op", cmp.Or(s.Op, strings.Join(byDefault, ",")), all...)
+	if err != nil {
+		return nil, err
+	}
+	passes, err := split("pass", cmp.Or(s.Pass, "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
+	if err != nil {
+		return nil, err
+	}
+	quants, err := split("quant", cmp.Or(s.Quant, "none"), kernels.OptionValues("quant")...)
+	if err != nil {
+		return nil, err
+	}
+	if s.Bias != "" && !slices.Contains(kernels.OptionValues("bias"), s.Bias) {
+		return nil, hint.Errorf("use auto, yes or no", "unknown --bias %q", s.Bias)
+	}
+	for _, name := range strings.Split(cmp.Or(s.DType, "bf16"), ",") {
+		p := kernels.Problem{}
+		if p.DType, err = kernels.ParseDType(name); err != nil {
+			return nil, err
+		}
+		if p.Weight, err = kernels.ParseDType(cmp.Or(s.Weight, name)); err != nil {
+			return nil, err
+		}
+		for _, op := range ops {
+			for _, pass := range passes {
+				for _, shape := range list {
+					p.Op, p.Pass, p.M, p.N = kernels.Op(op), kernels.Pass(pass), shape.M, shape.N
+					for _, quant := range quants {
+						if quant != "none" && p.Pass == kernels.Bwd {
+							continue // a backward's outputs are gradients
+						}
+						q := s.with(p, quant)
+						if err := q.Validate(); err != nil {
+							return nil, err
+						}
+						ps = append(ps, q)
+					}
+				}
+			}
+		}
+	}
+	if len(ps) == 0 {
+		return nil, hint.Errorf("use --pass fwd, or leave out --quant", "no problems: fp8 outputs belong to the forward")
+	}
+	return distinct(ps), nil
+}
+
+// with turns on the options that are asked for and p's pass takes.
+func (s *Selection) with(p kernels.Problem, quant string) kernels.Problem {
+	bias := s.Bias == "yes" || s.Bias != "no" && p.Op.Spec().Bias && !s.On["no-weight"]
+	for _, o := range kernels.Options() {
+		on := len(o.Values) == 0 && s.On[o.Flag] && (o.Pass == "" || o.Pass == p.Pass)
+		if on || o.Name == quant || o.Name == "bias" && bias {
+			o.Set(&p)
+		}
+	}
+	return p
+}
+
+// Filter says which of some problems are asked for; what was not given lets all through.
+func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
+	if _, err := s.Of(Shape{M: 16, N: 128}); err != nil {
+		return nil, err
+	}
+	var list []Shape
+	if s.Given["shapes"] {
+		var err error
+		if list, err = Select(s.Shapes); err != nil {
+			return nil, err
+		}
+	}
+	return func(p kernels.Problem) bool {
+		quant := "none"
+		for _, o := range kernels.Options() {
+			if o.Flag == "quant" && o.Named(p) {
+				quant = o.Name
+			}
+			if len(o.Values) == 0 && s.Given[o.Flag] && s.On[o.Flag] != o.Has(p) {
+				return false
+			}
+		}
+		for flag, v := range map[string][2]string{"op": {s.Op, string(p.Op)}, "pass": {s.Pass, string(p.Pass)},
+			"dtype": {s.DType, p.DType.String()}, "weight-dtype": {s.Weight, p.Weight.String()}, "quant": {s.Quant, quant}} {
+			if s.Given[flag] && !slices.Contains(strings.Split(v[0], ","), v[1]) {
+				return false
+			}
+		}
+		if s.Given["bias"] && s.Bias != "auto" && (s.Bias == "yes") != p.Bias {
+			return false
+		}
+		return list == nil || slices.ContainsFunc(list, func(x Shape) bool { return x.M == p.M && x.N == p.N })
+	}, nil
+}
+
+// split cuts a list of values and refuses those that are not among those there are.
+func split(name, value string, among ...string) ([]string, error) {
+	list := strings.Split(value, ",")
+	for _, v := range list {
+		if !slices.Contains(among, v) {
+			return nil, hint.Errorf("use "+strings.Join(among, " or ")+", or several with commas", "unknown %s %q", name, v)
+		}
+	}
+	return list, nil
+}
