@@ -237,9 +237,6 @@ func (e *env) workerCommand() *cli.Command {
 			kernelsFlag,
 		},
 		Action: func(c *cli.Context) error {
-			if err := noOperands(c); err != nil {
-				return err
-			}
 			if err := e.useBaseline(c); err != nil {
 				return err
 			}

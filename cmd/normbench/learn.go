@@ -57,9 +57,6 @@ func (e *env) learnCommand() *cli.Command {
 }
 
 func (e *env) learn(c *cli.Context) error {
-	if err := noOperands(c); err != nil {
-		return err
-	}
 	budget := c.Duration("budget")
 	if budget <= 0 {
 		return hint.Errorf("give a time such as 8m", "--budget %s is not positive", budget)

@@ -22,9 +22,6 @@ import (
 func (e *env) listCommand() *cli.Command {
 	sub := func(name, usage string, flags []cli.Flag, tables func(*cli.Context) ([]*report.Table, error)) *cli.Command {
 		return &cli.Command{Name: name, Usage: usage, Flags: join(flags, []cli.Flag{formatFlag}), Action: func(c *cli.Context) error {
-			if err := noOperands(c); err != nil {
-				return err
-			}
 			list, err := tables(c)
 			if err != nil {
 				return err
@@ -64,7 +61,7 @@ func (e *env) listCommand() *cli.Command {
 			}, e.listConfigs),
 		},
 		Action: func(c *cli.Context) error {
-			if ops := operands(c); len(ops) > 0 {
+			if ops := c.Args().Slice(); len(ops) > 0 {
 				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs", "cannot list %q", ops[0])
 			}
 			return cli.ShowSubcommandHelp(c)

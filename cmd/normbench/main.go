@@ -16,7 +16,6 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -232,9 +231,7 @@ func (e *env) helpCommand() *cli.Command {
 	}
 }
 
-// prepareCommand lets flags stand before and after operands, makes usage errors
-// ours, and loads the user's kernels. (cli stops at the first operand, as package
-// flag does.)
+// prepareCommand has a command read its flags by parse, and loads the user's kernels.
 func (e *env) prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
 	c.HideHelpCommand, c.CustomHelpTemplate, c.BashComplete = true, commandHelp, e.complete
@@ -243,30 +240,20 @@ func (e *env) prepareCommand(c *cli.Command) {
 		e.prepareCommand(sub)
 	}
 	action := c.Action
-	if action == nil {
+	if action == nil || len(c.Subcommands) > 0 {
 		return
 	}
+	c.SkipFlagParsing = true // the library's stops at the first operand, as package flag does
 	c.Action = func(ctx *cli.Context) error {
-		operands, err := trailingFlags(ctx, c.Flags)
-		if errors.Is(err, errHelp) && len(c.Subcommands) > 0 {
-			return action(contextWith(ctx, operands)) // they are no subcommand
-		} else if errors.Is(err, errHelp) {
+		operands, err := parse(ctx, c)
+		if errors.Is(err, errHelp) {
 			cli.HelpPrinter(ctx.App.Writer, c.CustomHelpTemplate, ctx.Command)
 			return nil
 		}
-		if err == nil {
-			err = flagTwice(e.args, c.Flags)
-		}
-		if err == nil {
-			err = flagEmpty(ctx, c.Flags)
-		}
-		if err == nil && slices.Contains(operands, "") {
-			err = hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
-		}
 		if err != nil {
-			return usageError(ctx, err, true)
+			return err
 		}
-		ctx = contextWith(ctx, operands)
+		ctx.Context = context.WithValue(ctx.Context, operandsKey{}, operands)
 		if err := e.setLayout(ctx, c.Flags); err != nil {
 			return err
 		}
@@ -280,108 +267,79 @@ func (e *env) prepareCommand(c *cli.Command) {
 	}
 }
 
-// errHelp says that --help stands among the operands.
+// errHelp says that --help stands among the words.
 var errHelp = errors.New("help is asked for")
 
-// trailingFlags sets the flags that stand among the operands, and returns the
-// operands alone. After "--" everything is an operand.
-func trailingFlags(ctx *cli.Context, flags []cli.Flag) ([]string, error) {
-	var operands []string
-	rest := ctx.Args().Slice()
+// parse sets a command's flags, which stand before, among and after its operands, and returns
+// these. After "--" everything is an operand. It refuses what would be read as something else: a
+// flag of one value that is given twice, and empty values, as of a variable that is not set.
+func parse(ctx *cli.Context, c *cli.Command) (operands []string, err error) {
+	help := fmt.Sprintf("`%s --help` lists its flags", c.HelpName)
+	given := map[string]bool{}
+	rest, only := ctx.Args().Slice(), false
 	for len(rest) > 0 {
 		arg := rest[0]
 		rest = rest[1:]
-		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		switch {
-		case arg == "--":
-			return append(operands, rest...), nil
-		case !strings.HasPrefix(arg, "-") || arg == "-":
+		if only || !strings.HasPrefix(arg, "-") || arg == "-" {
 			operands = append(operands, arg)
 			continue
+		} else if only = arg == "--"; only {
+			continue
 		}
+		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if slices.Contains(cli.HelpFlag.Names(), name) && !hasValue {
-			return operands, errHelp
+			return nil, errHelp
 		}
-		i := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-		if i < 0 {
-			return nil, fmt.Errorf("flag provided but not defined: -%s", name)
-		}
-		if !hasValue {
-			if _, isBool := flags[i].(*cli.BoolFlag); isBool {
-				value = "true"
-			} else if len(rest) == 0 {
-				return nil, fmt.Errorf("flag needs an argument: -%s", name)
-			} else {
-				value, rest = rest[0], rest[1:]
+		var flag cli.Flag
+		names := []string{}
+		for _, f := range c.Flags {
+			names = append(names, "--"+f.Names()[0])
+			if f.Names()[0] == name {
+				flag = f
 			}
 		}
-		if err := ctx.Set(name, value); err != nil {
-			return nil, fmt.Errorf("invalid value %q for flag -%s: %w", value, name, err)
+		if flag == nil {
+			return nil, hint.Errorf(hint.DidYouMean("--"+name, names, help), "unknown flag --%s", name)
 		}
+		_, text := flag.(*cli.StringFlag)
+		_, list := flag.(*cli.StringSliceFlag)
+		_, isBool := flag.(*cli.BoolFlag)
+		switch {
+		case hasValue:
+		case isBool:
+			value = "true"
+		case len(rest) == 0:
+			return nil, hint.Errorf(help, "no value for --%s", name)
+		default:
+			value, rest = rest[0], rest[1:]
+		}
+		switch {
+		case text && value == "":
+			return nil, hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
+		case given[name] && !isBool && !list:
+			return nil, hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
+		}
+		given[name] = true
+		if err := ctx.Set(name, value); err != nil {
+			return nil, hint.Errorf(valueForm(flag), "invalid value %q for --%s", value, name)
+		}
+	}
+	switch {
+	case slices.Contains(operands, ""):
+		return nil, hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
+	case len(operands) > 0 && c.ArgsUsage == "":
+		return nil, hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName), "%s takes no operands, got %q", c.Name, operands[0])
 	}
 	return operands, nil
-}
-
-// flagTwice refuses a flag of one value that is given twice: cli would take the last one
-// and say nothing.
-func flagTwice(args []string, flags []cli.Flag) error {
-	seen := map[string]bool{}
-	for _, arg := range args {
-		if arg == "--" {
-			return nil
-		}
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		i := slices.IndexFunc(flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
-		if i < 0 || !strings.HasPrefix(arg, "-") {
-			continue
-		}
-		switch flags[i].(type) {
-		case *cli.BoolFlag, *cli.StringSliceFlag:
-			continue
-		}
-		if seen[name] {
-			return hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
-		}
-		seen[name] = true
-	}
-	return nil
-}
-
-// flagEmpty refuses a flag that is given without a value: most would read that as the
-// default, and a variable of a script that is not set would change what is asked.
-func flagEmpty(ctx *cli.Context, flags []cli.Flag) error {
-	for _, f := range flags {
-		if name := f.Names()[0]; ctx.IsSet(name) {
-			if _, ok := f.(*cli.StringFlag); ok && ctx.String(name) == "" {
-				return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
-			}
-		}
-	}
-	return nil
 }
 
 // operandsKey holds a command's operands in its context.
 type operandsKey struct{}
 
-func contextWith(ctx *cli.Context, operands []string) *cli.Context {
-	ctx.Context = context.WithValue(ctx.Context, operandsKey{}, operands)
-	return ctx
-}
-
 func operands(ctx *cli.Context) []string {
 	v, _ := ctx.Context.Value(operandsKey{}).([]string)
 	return v
 }
-
-// usageWords puts the errors of package flag into our words.
-var usageWords = strings.NewReplacer(
-	"flag provided but not defined: -", "unknown flag --",
-	"flag needs an argument: -", "no value for --",
-	"for flag -", "for --",
-	"for -", "for --",
-)
-
-var unparsed = regexp.MustCompile(`^(.* for --([a-z-]+)): (?:parse error|value out of range)$`)
 
 // valueForm says how a value of a flag is written.
 func valueForm(f cli.Flag) string {
@@ -398,38 +356,8 @@ func valueForm(f cli.Flag) string {
 	return "write a whole number"
 }
 
-func usageError(ctx *cli.Context, err error, _ bool) error {
-	name := "normbench"
-	if ctx != nil && ctx.Command != nil && ctx.Command.HelpName != "" {
-		name = ctx.Command.HelpName
-	}
-	if hint.Of(err) != "" {
-		return err
-	}
-	text := usageWords.Replace(err.Error())
-	help := fmt.Sprintf("`%s --help` lists its flags", name)
-	if flag, ok := strings.CutPrefix(text, "unknown flag --"); ok && ctx != nil && ctx.Command != nil {
-		var names []string
-		for _, f := range ctx.Command.Flags {
-			names = append(names, "--"+f.Names()[0])
-		}
-		help = hint.DidYouMean("--"+flag, names, help)
-	}
-	if m := unparsed.FindStringSubmatch(text); m != nil && ctx != nil && ctx.Command != nil {
-		text = m[1]
-		for _, f := range ctx.Command.Flags {
-			if slices.Contains(f.Names(), m[2]) {
-				help = valueForm(f)
-			}
-		}
-	}
-	return hint.Errorf(help, "%s", text)
-}
-
-// noOperands refuses operands for commands that take none.
-func noOperands(c *cli.Context) error {
-	if ops := operands(c); len(ops) > 0 {
-		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.Command.HelpName), "%s takes no operands, got %q", c.Command.Name, ops[0])
-	}
-	return nil
+// usageError puts what the library says of flags before a command into our words.
+func usageError(_ *cli.Context, err error, _ bool) error {
+	text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag --", 1)
+	return hint.Errorf("`normbench --help` shows its use", "%s", text)
 }

@@ -22,9 +22,6 @@ func (e *env) selftestCommand() *cli.Command {
 }
 
 func (e *env) selftest(c *cli.Context) error {
-	if err := noOperands(c); err != nil {
-		return err
-	}
 	m, err := machineOf(c)
 	if err != nil {
 		return err

@@ -58,9 +58,6 @@ func (e *env) sweepCommand() *cli.Command {
 }
 
 func (e *env) sweep(c *cli.Context) error {
-	if err := noOperands(c); err != nil {
-		return err
-	}
 	format := c.String("format")
 	overrides, err := knobOverrides(c.StringSlice("knob"))
 	if err != nil {
