@@ -26,14 +26,6 @@ import (
 	"normbench/internal/hint"
 )
 
-// WriteFile is WriteFrom of data.
-func WriteFile(path string, data []byte) error { return WriteFrom(path, bytes.NewReader(data)) }
-
-// WriteFrom puts what r reads in place of the file at path, and follows a symbolic
-// link to it. Readers see the old file or the new one, never half of one, and when it
-// returns nil the new one outlives a power cut.
-func WriteFrom(path string, r io.Reader) error { return Place{Name: path}.WriteFrom(r) }
-
 // A Place is where a file is to be: at a path that the user named, or below a folder that the
 // user named, by names that come from elsewhere. What is below a folder stays there: a link in it that
 // leads out is an error.
@@ -92,14 +84,12 @@ func (p Place) Check() error {
 		return err
 	}
 	defer root.Close()
-	temp, f, err := createTemp(root, name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), root.Remove(temp))
+	return tryTemp(root, name)
 }
 
-// WriteFrom is the function of that name for a place.
+// WriteFrom puts what r reads in place of the file there, and follows a symbolic link to it.
+// Readers see the old file or the new one, never half of one, and when it returns nil the new
+// one outlives a power cut.
 func (p Place) WriteFrom(r io.Reader) (err error) {
 	root, name, err := p.open()
 	if err != nil {
@@ -147,6 +137,15 @@ func createTemp(root *os.Root, name string) (string, *os.File, error) {
 	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", base, rand.Uint64()))
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	return temp, f, err
+}
+
+// tryTemp says why no file can be made beside another, or nil.
+func tryTemp(root *os.Root, name string) error {
+	temp, f, err := createTemp(root, name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), root.Remove(temp))
 }
 
 // maxName is how many bytes a name of a file may have.
@@ -226,11 +225,7 @@ func MakeFolder(in, below string) error {
 			return err
 		}
 	}
-	temp, f, err := createTemp(root, filepath.Join(below, "check"))
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Close(), root.Remove(temp))
+	return tryTemp(root, filepath.Join(below, "check"))
 }
 
 // syncFolder is SyncDir, but for tests that watch it.

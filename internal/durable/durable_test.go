@@ -13,11 +13,13 @@ import (
 	"normbench/internal/hint"
 )
 
+func writeFile(path, text string) error { return Place{Name: path}.WriteFrom(strings.NewReader(text)) }
+
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.json")
 	for _, text := range []string{"one", "two, longer"} {
-		if err := WriteFile(path, []byte(text)); err != nil {
+		if err := writeFile(path, text); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
@@ -30,10 +32,10 @@ func TestWriteFile(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "folder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(filepath.Join(dir, "folder"), nil); err == nil || strings.Contains(Cause(err).Error(), ".tmp-") {
+	if err := writeFile(filepath.Join(dir, "folder"), ""); err == nil || strings.Contains(Cause(err).Error(), ".tmp-") {
 		t.Errorf("in place of a folder: %v", err)
 	}
-	if err := WriteFile(filepath.Join(dir, "none", "a.json"), nil); err == nil {
+	if err := writeFile(filepath.Join(dir, "none", "a.json"), ""); err == nil {
 		t.Error("a file in no folder was written")
 	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".*")); len(left) > 0 {
@@ -44,7 +46,7 @@ func TestWriteFile(t *testing.T) {
 // What a killed writer left goes with the next write, old as it must be, and nothing else does.
 func TestStale(t *testing.T) {
 	for name, write := range map[string]func(dir string) error{
-		"WriteFile":  func(dir string) error { return WriteFile(filepath.Join(dir, "a.json"), []byte("x")) },
+		"write":      func(dir string) error { return writeFile(filepath.Join(dir, "a.json"), "x") },
 		"MakeFolder": func(dir string) error { return MakeFolder(filepath.Dir(dir), filepath.Base(dir)) },
 	} {
 		dir := t.TempDir()
@@ -78,7 +80,7 @@ func TestWriteFileThroughLink(t *testing.T) {
 		t.Skip(err)
 	}
 	for _, text := range []string{"one", "two"} {
-		if err := WriteFile(link, []byte(text)); err != nil {
+		if err := writeFile(link, text); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(filepath.Join(store, "b.json"))
@@ -203,7 +205,7 @@ func TestNoFile(t *testing.T) {
 		t.Skip(err)
 	}
 	for path, want := range map[string]string{link: "a device", os.DevNull: "a device", dir: "a folder"} {
-		for what, err := range map[string]error{"check": Place{Name: path}.Check(), "write": WriteFile(path, []byte("x"))} {
+		for what, err := range map[string]error{"check": Place{Name: path}.Check(), "write": writeFile(path, "x")} {
 			if err == nil || !strings.Contains(err.Error(), want) || hint.Of(err) == "" {
 				t.Errorf("%s %s: %v", what, path, err)
 			}
@@ -230,14 +232,14 @@ func TestLongNames(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{strings.Repeat("a", 228), strings.Repeat("a", 229), strings.Repeat("a", 255), "a" + strings.Repeat("ä", 127)} {
 		path := filepath.Join(dir, name)
-		if err := WriteFile(path, []byte("x")); err != nil {
+		if err := writeFile(path, "x"); err != nil {
 			t.Errorf("%d bytes: %v", len(name), err)
 		}
 		if data, err := os.ReadFile(path); string(data) != "x" {
 			t.Errorf("%d bytes: %q, %v", len(name), data, err)
 		}
 	}
-	if err := WriteFile(filepath.Join(dir, strings.Repeat("a", 256)), nil); !errors.Is(err, syscall.ENAMETOOLONG) {
+	if err := writeFile(filepath.Join(dir, strings.Repeat("a", 256)), ""); !errors.Is(err, syscall.ENAMETOOLONG) {
 		t.Errorf("256 bytes: %v", err)
 	}
 }

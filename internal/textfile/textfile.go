@@ -28,28 +28,46 @@ const PackedHelp = "the file is damaged or cut short: take it from a copy, or un
 // Ext is the extension of a name, of a packed file that of what is in it.
 func Ext(path string) string { return filepath.Ext(strings.TrimSuffix(path, ".gz")) }
 
-// Read is the text of a file of up to max bytes, gzipped or not, without a byte order mark.
-// Only an error of a packed file has a hint.
-func Read(path string, max int64) ([]byte, error) {
+// A File is one that is open, unpacked where it is gzipped.
+type File struct {
+	io.Reader
+	io.Closer
+	Packed bool
+}
+
+// Open opens a file. That it is gzipped is known by its first bytes. Only an error of a packed
+// file has a hint.
+func Open(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	if st, err := f.Stat(); err == nil && st.Mode().IsRegular() && st.Size() > max {
+	b := bufio.NewReaderSize(f, 1<<16)
+	if magic, _ := b.Peek(2); string(magic) != "\x1f\x8b" {
+		return &File{b, f, false}, nil
+	}
+	z, err := gzip.NewReader(b)
+	if err != nil {
+		f.Close()
+		return nil, hint.With(err, PackedHelp)
+	}
+	return &File{z, f, true}, nil
+}
+
+// Read is the text of a file of up to max bytes, gzipped or not, without a byte order mark.
+// Only an error of a packed file has a hint.
+func Read(path string, max int64) ([]byte, error) {
+	if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Size() > max {
 		return nil, tooLarge(max)
 	}
-	var r io.Reader = bufio.NewReader(f)
-	packed := false
-	if magic, _ := r.(*bufio.Reader).Peek(2); string(magic) == "\x1f\x8b" {
-		packed = true
-		if r, err = gzip.NewReader(r); err != nil {
-			return nil, hint.With(err, PackedHelp)
-		}
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(r, max+1))
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, max+1))
 	switch {
-	case err != nil && packed:
+	case err != nil && f.Packed:
 		return nil, hint.With(err, PackedHelp)
 	case err != nil:
 		return nil, err

@@ -1,8 +1,7 @@
 package record
 
 import (
-	"bufio"
-	"compress/gzip"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -202,24 +201,11 @@ func find(path string) (string, error) {
 	return find(filepath.Dir(files[0]))
 }
 
-// open opens a file and undoes gzip, known by its first bytes.
-func open(path string) (io.ReadCloser, error) {
-	type packed struct {
-		io.Reader
-		io.Closer
-	}
-	f, err := os.Open(path)
+// open opens a records file.
+func open(path string) (*textfile.File, error) {
+	f, err := textfile.Open(path)
 	if err != nil {
-		return nil, hint.Errorf(findHelp, "records %s: %w", path, durable.Cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), findHelp), "records %s: %w", path, durable.Cause(err))
 	}
-	b := bufio.NewReaderSize(f, 1<<16)
-	if magic, _ := b.Peek(2); string(magic) != "\x1f\x8b" {
-		return packed{b, f}, nil
-	}
-	z, err := gzip.NewReader(b)
-	if err != nil {
-		f.Close()
-		return nil, hint.Errorf(textfile.PackedHelp, "records %s: %w", path, durable.Cause(err))
-	}
-	return packed{z, f}, nil
+	return f, nil
 }
