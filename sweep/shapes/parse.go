@@ -20,6 +20,9 @@ const (
 	groupHelp = "write a group as name: [[M, N], ...] or name: {union: [group, ...]}"
 )
 
+// maxGroups is the most groups of a file and of a union: a union walks them all.
+const maxGroups = 1000
+
 // Parse reads a shapes file; name stands for it in errors. It is strict: an
 // unknown key, a wrong type, a side out of range, an empty or repeated group, a
 // repeated shape in a group, and a union of an unknown group or of itself are
@@ -27,7 +30,7 @@ const (
 //
 // It walks the syntax tree rather than decoding into structs, because an item
 // has two forms and every error needs its place.
-func Parse(name string, data []byte) (_ *File, err error) {
+func Parse(name string, data []byte) (*File, error) {
 	p := &reader{name: name, groups: map[string]*group{}}
 	body, err := yamldoc.Parse(name, data, groupHelp)
 	if err != nil {
@@ -49,28 +52,18 @@ func Parse(name string, data []byte) (_ *File, err error) {
 		if !groupRE.MatchString(key) {
 			return nil, p.errorf(kv.Key, "start with a letter a-z; letters, digits, - and _ may follow", "malformed group name %q", key)
 		}
-		if g, ok := p.groups[key]; ok {
-			return nil, p.errorf(kv.Key, "rename one of the two, or join them", "group %q stands twice, first at %s", key, yamldoc.At(name, g.node))
-		}
-		g, err := p.group(key, kv)
-		if err != nil {
+		if p.groups[key], err = p.group(key, kv); err != nil {
 			return nil, err
 		}
-		p.groups[key] = g
 		f.names = append(f.names, key)
 	}
 	for _, key := range f.names {
-		s, err := p.resolve(p.groups[key], nil)
-		if err != nil {
+		if f.groups[key], err = p.resolve(key, nil); err != nil {
 			return nil, err
 		}
-		f.groups[key] = s
 	}
 	return f, nil
 }
-
-// maxGroups is the most groups of a file and of a union: a union walks them all.
-const maxGroups = 1000
 
 type reader struct {
 	name   string
@@ -79,8 +72,6 @@ type reader struct {
 
 // A group is a list of shapes or a union of other groups.
 type group struct {
-	name   string
-	node   ast.Node
 	shapes []Shape // nil before a union is resolved
 	union  []ast.Node
 }
@@ -89,41 +80,61 @@ func (p *reader) errorf(n ast.Node, help, format string, args ...any) error {
 	return hint.Errorf(help, "%s: %s", yamldoc.At(p.name, n), fmt.Sprintf(format, args...))
 }
 
+// mapping returns the pairs of a mapping, each with another key; what names it in errors.
+func (p *reader) mapping(n ast.Node, what, help string) ([]*ast.MappingValueNode, error) {
+	pairs, ok := yamldoc.Pairs(n)
+	if !ok {
+		return nil, p.errorf(n, help, "%s is %s", what, yamldoc.TypeName(n))
+	}
+	first := map[string]ast.Node{}
+	for _, kv := range pairs {
+		if n := first[keyOf(kv)]; n != nil {
+			return nil, p.errorf(kv.Key, "keep one of the two", "key %q stands twice in %s, first at %s", keyOf(kv), what, yamldoc.At(p.name, n))
+		}
+		first[keyOf(kv)] = kv.Key
+	}
+	return pairs, nil
+}
+
+func keyOf(kv *ast.MappingValueNode) string {
+	if s, ok := kv.Key.(*ast.StringNode); ok {
+		return s.Value
+	}
+	return kv.Key.String()
+}
+
 // group reads the value of one key of the file.
 func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
-	g := &group{name: key, node: kv.Key}
+	g := &group{}
 	what := fmt.Sprintf("group %q", key)
+	empty := func() error { return p.errorf(kv.Key, groupHelp, "%s is empty", what) }
+	if kv.Value.Type() == ast.NullType {
+		return nil, empty() // no text, so no place of its own
+	}
 	if seq, ok := kv.Value.(*ast.SequenceNode); ok {
-		seen := map[[2]int64]bool{}
+		seen := map[string]bool{}
 		for _, item := range seq.Values {
 			s, err := p.item(item)
 			if err != nil {
 				return nil, err
 			}
-			if seen[[2]int64{s.M, s.N}] {
+			if g.shapes = append(g.shapes, s); seen[s.String()] {
 				return nil, p.errorf(item, "give it a weight if it should count for more", "%s holds shape %s twice", what, s)
 			}
-			seen[[2]int64{s.M, s.N}] = true
-			g.shapes = append(g.shapes, s)
+			seen[s.String()] = true
 		}
 		if len(g.shapes) == 0 {
-			return nil, p.errorf(kv.Key, groupHelp, "%s is empty", what)
+			return nil, empty()
 		}
 		return g, nil
-	}
-	if kv.Value.Type() == ast.NullType {
-		return nil, p.errorf(kv.Key, groupHelp, "%s is empty", what) // no text, so no place of its own
 	}
 	pairs, err := p.mapping(kv.Value, what, groupHelp)
 	if err != nil {
 		return nil, err
 	}
-	for i, kv := range pairs {
+	for _, kv := range pairs {
 		if k := keyOf(kv); k != "union" {
 			return nil, p.errorf(kv.Key, groupHelp, "unknown key %q in %s", k, what)
-		}
-		if i > 0 {
-			return nil, p.errorf(kv.Key, groupHelp, "key \"union\" stands twice in %s", what)
 		}
 		seq, ok := kv.Value.(*ast.SequenceNode)
 		if !ok {
@@ -131,11 +142,11 @@ func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
 		}
 		g.union = seq.Values
 	}
-	if len(g.union) > maxGroups {
+	switch n := len(g.union); {
+	case n > maxGroups:
 		return nil, p.errorf(g.union[maxGroups], groupHelp, "%s unites more than %d groups", what, maxGroups)
-	}
-	if len(g.union) == 0 {
-		return nil, p.errorf(kv.Key, groupHelp, "%s is empty", what)
+	case n == 0:
+		return nil, empty()
 	}
 	return g, nil
 }
@@ -147,31 +158,19 @@ func (p *reader) item(n ast.Node) (Shape, error) {
 		return s, p.sides(seq, &s)
 	}
 	pairs, err := p.mapping(n, "a shape", itemHelp)
-	if err != nil {
-		return s, err
-	}
-	seen := map[string]bool{}
 	for _, kv := range pairs {
-		key := keyOf(kv)
-		if seen[key] {
-			return s, p.errorf(kv.Key, itemHelp, "key %q stands twice in a shape", key)
-		}
-		seen[key] = true
-		switch key {
+		v := kv.Value
+		switch key := keyOf(kv); key {
 		case "shape":
-			seq, ok := kv.Value.(*ast.SequenceNode)
-			if !ok {
-				return s, p.errorf(kv.Value, itemHelp, "shape is %s, not [M, N]", yamldoc.TypeName(kv.Value))
-			}
-			err = p.sides(seq, &s)
+			err = p.sides(v, &s)
 		case "weight":
-			s.Weight, err = p.weight(kv.Value)
+			s.Weight, err = p.weight(v)
 		case "note":
-			str, ok := kv.Value.(*ast.StringNode)
-			if !ok {
-				return s, p.errorf(kv.Value, "put quotes around it", "note is %s, not a text", yamldoc.TypeName(kv.Value))
+			if str, ok := v.(*ast.StringNode); ok {
+				s.Note = yamldoc.OneLine(str.Value)
+			} else {
+				err = p.errorf(v, "put quotes around it", "note is %s, not a text", yamldoc.TypeName(v))
 			}
-			s.Note = yamldoc.OneLine(str.Value)
 		default:
 			err = p.errorf(kv.Key, itemHelp, "unknown key %q in a shape", key)
 		}
@@ -179,13 +178,17 @@ func (p *reader) item(n ast.Node) (Shape, error) {
 			return s, err
 		}
 	}
-	if !seen["shape"] {
-		return s, p.errorf(n, itemHelp, "a shape without its key \"shape\"")
+	if err == nil && s.M == 0 {
+		err = p.errorf(n, itemHelp, "a shape without its key \"shape\"")
 	}
-	return s, nil
+	return s, err
 }
 
-func (p *reader) sides(seq *ast.SequenceNode, s *Shape) error {
+func (p *reader) sides(n ast.Node, s *Shape) error {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		return p.errorf(n, itemHelp, "shape is %s, not [M, N]", yamldoc.TypeName(n))
+	}
 	if len(seq.Values) != 2 {
 		return p.errorf(seq, itemHelp, "a shape has %d numbers, not 2", len(seq.Values))
 	}
@@ -220,46 +223,29 @@ func (p *reader) weight(n ast.Node) (float64, error) {
 	return w, nil
 }
 
-// mapping returns the pairs of a mapping; what names it in the error.
-func (p *reader) mapping(n ast.Node, what, help string) ([]*ast.MappingValueNode, error) {
-	if pairs, ok := yamldoc.Pairs(n); ok {
-		return pairs, nil
-	}
-	return nil, p.errorf(n, help, "%s is %s", what, yamldoc.TypeName(n))
-}
-
-func keyOf(kv *ast.MappingValueNode) string {
-	if s, ok := kv.Key.(*ast.StringNode); ok {
-		return s.Value
-	}
-	return kv.Key.String()
-}
-
-// resolve returns the shapes of g. trail holds the unions above it.
-func (p *reader) resolve(g *group, trail []string) ([]Shape, error) {
+// resolve returns the shapes of a group. trail holds the unions above it.
+func (p *reader) resolve(key string, trail []string) ([]Shape, error) {
+	g := p.groups[key]
 	if g.shapes != nil {
 		return g.shapes, nil
 	}
-	trail = append(slices.Clip(trail), g.name)
-	var all []Shape
+	trail = append(slices.Clip(trail), key)
 	for _, n := range g.union {
 		name, ok := n.(*ast.StringNode)
-		if !ok {
-			return nil, p.errorf(n, groupHelp, "the union of group %q holds %s, not the name of a group", g.name, yamldoc.TypeName(n))
+		switch {
+		case !ok:
+			return nil, p.errorf(n, groupHelp, "the union of group %q holds %s, not the name of a group", key, yamldoc.TypeName(n))
+		case p.groups[name.Value] == nil:
+			return nil, p.errorf(n, "a union names groups of the same file", "group %q unites unknown group %q", key, name.Value)
+		case slices.Contains(trail, name.Value):
+			return nil, p.errorf(n, "take one of them out", "the union goes in a circle: %s", strings.Join(append(trail, name.Value), " -> "))
 		}
-		sub, ok := p.groups[name.Value]
-		if !ok {
-			return nil, p.errorf(n, "a union names groups of the same file", "group %q unites unknown group %q", g.name, name.Value)
-		}
-		if slices.Contains(trail, sub.name) {
-			return nil, p.errorf(n, "take one of them out", "the union goes in a circle: %s", strings.Join(append(trail, sub.name), " -> "))
-		}
-		s, err := p.resolve(sub, trail)
+		s, err := p.resolve(name.Value, trail)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, s...)
+		g.shapes = append(g.shapes, s...)
 	}
-	g.shapes = collapse(all)
+	g.shapes = collapse(g.shapes)
 	return g.shapes, nil
 }

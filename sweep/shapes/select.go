@@ -3,13 +3,13 @@ package shapes
 import (
 	"cmp"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 )
@@ -33,13 +33,9 @@ var (
 // and several of these, with commas between; a shape that comes twice counts once.
 // A name that is both a group and a file is the group; ./NAME is the file.
 func Select(arg string) ([]Shape, error) {
-	if !strings.Contains(arg, ",") {
-		return one(arg)
-	}
 	var all []Shape
 	for item := range strings.SplitSeq(arg, ",") {
-		item = strings.TrimSpace(item)
-		if item == "" {
+		if item = strings.TrimSpace(item); item == "" && arg != "" {
 			return nil, hint.Errorf(argHelp, "malformed shape %q", item)
 		}
 		s, err := one(item)
@@ -53,7 +49,8 @@ func Select(arg string) ([]Shape, error) {
 
 // one is Select of one item.
 func one(arg string) ([]Shape, error) {
-	if file, group, ok := cutLast(arg, "#"); ok {
+	if i := strings.LastIndexByte(arg, '#'); i >= 0 {
+		file, group := arg[:i], arg[i+1:]
 		if file == "" || group == "" {
 			return nil, hint.Errorf(argHelp, "malformed shapes %q", arg)
 		}
@@ -85,13 +82,6 @@ func one(arg string) ([]Shape, error) {
 	return nil, hint.Errorf(help, "unknown shapes %q", arg)
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
-}
-
 func fromFile(path, group string) ([]Shape, error) {
 	f, err := Load(path)
 	if err != nil {
@@ -105,11 +95,7 @@ func fromFile(path, group string) ([]Shape, error) {
 func Load(path string) (*File, error) {
 	data, err := textfile.Read(path, textfile.Small)
 	if err != nil {
-		var pe *fs.PathError
-		if errors.As(err, &pe) {
-			err = pe.Err
-		}
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), argHelp), "shapes file %s: %w", path, err)
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), argHelp), "shapes file %s: %w", path, durable.Cause(err))
 	}
 	return Parse(path, data)
 }
