@@ -8,7 +8,7 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// ContestProtocol is a grid's protocol as a contest takes times. name stands for who chose the variants.
+// ContestProtocol is a grid's protocol as a contest takes times. name is who chose the variants.
 func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protocol {
 	pr.Phase, pr.Search, pr.Samples, pr.StageSamples = record.PhaseSearch, name, rounds*FinalLaunches, 0
 	return pr
@@ -28,7 +28,8 @@ func (m *measurer) contest(ctx context.Context) error {
 			return err
 		}
 	}
-	rounds := &Rounds{Session: m.Session, Order: Orders(m.Seed, m.j.Problem), Launches: always(FinalLaunches), Rejects: most,
+	rounds := &Rounds{Session: m.Session, Order: Orders(m.Seed, m.j.Problem),
+		Launches: always(FinalLaunches), Rejects: most,
 		More: func(n int) bool { return n == 0 || n < most && !Settle(arms) }}
 	if err := m.v.turn(ctx, func() error { return rounds.Run(ctx, arms) }); err != nil {
 		return err

@@ -30,10 +30,11 @@ const freshSeed = 0x5851f42d4c957f2d
 
 // finals measures the best of a search again, with the base, what the job keeps,
 // a second copy of the base and the stream, in rounds of random order, chooses the winner,
-// and checks it on fresh inputs. Its records end with the base's. Where less than their time is left, in seconds,
-// fewer are measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
-// alone, where it spent the budget.
-func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, short bool) ([]*record.Record, error) {
+// and checks it on fresh inputs. Its records end with the base's. If less than their time is left, in
+// seconds, fewer are measured in fewer rounds: at least the base and the best beside it, in
+// leastRounds; or the base alone, if it spent the budget.
+func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, short bool) (
+	recs []*record.Record, err error) {
 	o := m.v.run.o.Search
 	n := m.finalists(b, left, short)
 	var fs []*finalist
@@ -67,7 +68,6 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 	if err != nil {
 		return nil, err
 	}
-	var recs []*record.Record
 	for i, f := range fs {
 		rec, err := m.finalRecord(ctx, f, b)
 		if err != nil {
@@ -121,7 +121,8 @@ func (m *measurer) failureOf(b *search.Board) *kernels.Failure {
 // choose picks the winner and checks it with other inputs, for its answer and
 // for the same bits every time; one that fails there is out, and the next best
 // is chosen.
-func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base int) (winner int, why string, err error) {
+func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base int) (
+	winner int, why string, err error) {
 	run := m.v.run
 	o := run.o.Search
 	floor := 0.0

@@ -96,7 +96,8 @@ func (m *measurer) measureStream(ctx context.Context) error {
 }
 
 // visit takes so many samples of a variant, in microseconds, once it is compiled and it is the
-// visitor's turn on the device. Its answer is checked at its first visit; of no launches that is all.
+// visitor's turn on the device. Its answer is checked at its first visit; with no launches that is
+// all.
 func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
 	run := m.v.run
 	plan, err := m.plan(v)
@@ -199,7 +200,8 @@ func (m *measurer) record(variant kernels.Variant, f *kernels.Failure) *record.R
 		StreamUS: m.stream,
 	}
 	if f != nil {
-		rec.Status, rec.Reason = f.Status, cmp.Or(f.Reason, "no reason given") // a record without one is refused
+		// A record without a reason is refused.
+		rec.Status, rec.Reason = f.Status, cmp.Or(f.Reason, "no reason given")
 	}
 	if plan, err := m.plan(variant); err == nil {
 		rec.ScratchBytes = plan.ScratchBytes()

@@ -39,7 +39,7 @@ type Rounds struct {
 	Sensed  func(RoundState)
 }
 
-// Run visits the arms until there shall be no more rounds. Rounds that do not count have a number too.
+// Run visits the arms until there shall be no more rounds. Rounds that do not count are numbered too.
 func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
 	for n, counted := 0, 0; r.More(counted); n++ {
 		us, err := r.visit(ctx, n, arms)
@@ -58,7 +58,8 @@ func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
 		case rejected > r.Rejects:
 			for _, a := range arms {
 				if a.Failure == nil {
-					a.Failure = kernels.Failf(kernels.StatusUnfit, "%d of %d rounds rejected, last: %s", rejected, n+1, state.Rejected)
+					a.Failure = kernels.Failf(kernels.StatusUnfit, "%d of %d rounds rejected, last: %s",
+						rejected, n+1, state.Rejected)
 				}
 			}
 			return nil

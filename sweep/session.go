@@ -125,8 +125,7 @@ func (s *Session) Fit(ctx context.Context, v kernels.Variant, launches int) ([]f
 	return s.samples(ctx, v, launches, s.fitTime)
 }
 
-func (s *Session) samples(ctx context.Context, v kernels.Variant, launches int,
-	time func(context.Context, kernels.Variant, kernels.TimeOptions) (kernels.Timing, error)) ([]float64, error) {
+func (s *Session) samples(ctx context.Context, v kernels.Variant, launches int, time timer) ([]float64, error) {
 	pr := s.Protocol
 	t, err := time(ctx, v, pr.TimeOptions(launches+pr.Discard))
 	if err != nil {
@@ -138,6 +137,9 @@ func (s *Session) samples(ctx context.Context, v kernels.Variant, launches int,
 	}
 	return us, nil
 }
+
+// A timer takes times of a variant.
+type timer func(context.Context, kernels.Variant, kernels.TimeOptions) (kernels.Timing, error)
 
 func (s *Session) time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
 	err = s.do(ctx, func(b kernels.Bench) error {
@@ -223,7 +225,8 @@ func (s *Session) Stages(ctx context.Context, v kernels.Variant, trace bool) (St
 		x.GapUS = stats.Median(record.Micros(t.Gaps[pr.Discard:]))
 	}
 	for _, stage := range t.Stages {
-		x.Of = append(x.Of, record.Stage{Stage: stage.Stage, SamplesUS: record.Micros(stage.Seconds[pr.Discard:])})
+		us := record.Micros(stage.Seconds[pr.Discard:])
+		x.Of = append(x.Of, record.Stage{Stage: stage.Stage, SamplesUS: us})
 	}
 	return x, nil
 }

@@ -129,7 +129,8 @@ func (e *env) live(c *cli.Context, ops []string) error {
 }
 
 // startLive starts a match, or goes on with the one of --resume, and says which pairs are left.
-func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab.Pair) (run *liveRun, left []ab.Pair, err error) {
+func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab.Pair) (
+	run *liveRun, left []ab.Pair, err error) {
 	hash, err := families.Hash(e.registry)
 	if err != nil {
 		return nil, nil, err
@@ -154,7 +155,8 @@ func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab
 }
 
 // fight fights what is left of a match, keeps it in its file and shows it.
-func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun, file durable.Place, left, all []ab.Pair) error {
+func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun,
+	file durable.Place, left, all []ab.Pair) error {
 	done, start := 0, time.Now()
 	m.Choose = e.chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {

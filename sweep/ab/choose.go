@@ -27,10 +27,11 @@ const (
 )
 
 // Choose returns the fastest of the variants, and all arms if it visited them: the fastest first,
-// those behind, and those that failed. Of our own it is what a system that times its candidates itself would
-// settle on, after one round. Peers are visited until they are decided. If all fail, the first
-// variant is the answer, and measuring it will say why.
-func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Variant) (kernels.Variant, []*sweep.Arm, error) {
+// those behind, and those that failed. Of our own it is what a system that times its candidates
+// itself would settle on, after one round. Peers are visited until they are decided. If all fail,
+// the first variant is the answer, and measuring it will say why.
+func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Variant) (
+	kernels.Variant, []*sweep.Arm, error) {
 	if len(vs) == 1 {
 		return vs[0], nil, nil
 	}
@@ -60,7 +61,8 @@ func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Va
 		return kernels.Variant{}, nil, err
 	}
 	slices.SortStableFunc(arms, func(a, b *sweep.Arm) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(stats.Median(a.Samples), stats.Median(b.Samples)))
+		return cmp.Or(cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(stats.Median(a.Samples), stats.Median(b.Samples)))
 	})
 	if arms[0].Failure != nil {
 		return vs[0], arms, nil

@@ -16,7 +16,8 @@ type Compare struct {
 	Options  Options // More is from the match's rule
 	Baseline bool    // A's kernels are those of another checkout
 	Choose   func(kernels.Problem, []kernels.Variant) (kernels.Variant, error)
-	// Fought is told of each duel that is done, once the match is judged with it. Its error ends the match.
+	// Fought is told of each duel that is done, once the match is judged with it. Its error ends the
+	// match.
 	Fought func(*Result) error
 }
 
@@ -98,9 +99,11 @@ func (c *Compare) Confirm(ctx context.Context, m *Match, slower []*Result, found
 		}
 		j := verdict.Judge([]verdict.Cell{again.Cell()}, m.Rule)[0]
 		if again.Status != kernels.StatusOK {
-			j.Verdict, j.Gate, j.Reason = verdict.Inconclusive, verdict.Inconclusive, string(again.Status)+", "+again.Reason
+			j.Verdict, j.Gate = verdict.Inconclusive, verdict.Inconclusive
+			j.Reason = string(again.Status) + ", " + again.Reason
 		}
-		m.Gate = append(m.Gate, Second{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower, Status: again.Status, Again: j})
+		m.Gate = append(m.Gate, Second{Problem: d.Problem, Confirmed: j.Verdict == verdict.Slower,
+			Status: again.Status, Again: j})
 		found(&m.Gate[len(m.Gate)-1])
 	}
 	return nil

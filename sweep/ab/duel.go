@@ -1,6 +1,6 @@
 // Package ab compares two operands live, in rounds on one device: it pairs what they have for each
-// problem, fights a duel for each pair, judges them all, confirms what is slower, and keeps the run in
-// a file that can be resumed. It takes values, and tells through functions; flags and terminals are
+// problem, fights a duel for each pair, judges them all, confirms what is slower, and keeps the match
+// in a file that can be resumed. It takes values, and tells through functions; flags and terminals are
 // its callers'.
 package ab
 
@@ -34,13 +34,16 @@ const (
 
 // The orders in which a round visits its arms.
 const (
-	OrderRandom = "random" // drawn from the seed and the problem: what package verdict's error rates rest on
-	OrderABBA   = "abba"   // A B A' in one round, A' B A in the next, then the stream: a steady drift cancels over two rounds
+	// OrderRandom is drawn from the seed and the problem: package verdict's error rates rest on it.
+	OrderRandom = "random"
+	// OrderABBA is A B A' in one round, A' B A in the next, then the stream: a steady drift cancels
+	// over two rounds.
+	OrderABBA = "abba"
 )
 
 // Options say how a duel is fought.
 type Options struct {
-	Protocol record.Protocol // Samples are the launches kept per visit; a median of them is the round's time
+	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
 	Order    string
 	Seed     uint64 // of the inputs, and with the problem of OrderRandom
 	// More is asked after every accepted round whether another one is needed:
@@ -76,7 +79,8 @@ type Result struct {
 // status; the error is trouble that is nobody's result, or ctx's.
 func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel, o Options) (*Result, error) {
 	res := &Result{Duel: d, Status: kernels.StatusOK}
-	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol, Seed: o.Seed}
+	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol,
+		Seed: o.Seed}
 	defer s.Close()
 	err := of("opening the problem", s.Open(ctx))
 	opened := err == nil
@@ -131,7 +135,8 @@ func (r *Result) fight(ctx context.Context, s *sweep.Session, o Options) error {
 		Sensed: func(state sweep.RoundState) { r.States = append(r.States, state) },
 		More: func(n int) bool {
 			for i := len(r.Rounds); i < n && !slices.ContainsFunc(arms, failed); i++ {
-				r.Rounds = append(r.Rounds, verdict.Round{A: arms[0].Rounds[i], B: arms[1].Rounds[i], A2: arms[2].Rounds[i]})
+				r.Rounds = append(r.Rounds,
+					verdict.Round{A: arms[0].Rounds[i], B: arms[1].Rounds[i], A2: arms[2].Rounds[i]})
 			}
 			return n == 0 || len(r.Rounds) == n && o.More(r.Cell())
 		}}

@@ -98,7 +98,8 @@ func Parse(data []byte) (*Match, error) {
 		return nil, err
 	}
 	if len(m.Duels) > 0 && m.Schema > Schema {
-		return nil, hint.Errorf("update normbench", "schema %d is newer than %d, the newest that this normbench reads", m.Schema, Schema)
+		return nil, hint.Errorf("update normbench",
+			"schema %d is newer than %d, the newest that this normbench reads", m.Schema, Schema)
 	}
 	ok := 0
 	for i, d := range m.Duels {
