@@ -1,8 +1,6 @@
 package sweep
 
 import (
-	"fmt"
-
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/sweep/record"
@@ -21,8 +19,6 @@ func Code(r *kernels.Registry, id *families.Identity, p kernels.Problem, v kerne
 	if f.CheckServes(p) != nil || f.Refuse(p, v.Config, d) != nil {
 		return c, nil // it never runs
 	}
-	if c.Launch, err = id.Launches(f.Plan(p, v.Config, d)); err != nil {
-		return c, fmt.Errorf("launches of %s: %w", v, err)
-	}
+	c.Launch = families.Launches(f.Plan(p, v.Config, d))
 	return c, nil
 }

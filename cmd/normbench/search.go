@@ -161,21 +161,16 @@ func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 	return h
 }
 
-// sourcesOf tells the hash of a family's code now, "" where there is no such family. It
-// looks each up once, because it is asked for every record.
+// sourcesOf tells the hash of a family's code now, "" where there is no such family.
 func sourcesOf(r *kernels.Registry, kind string) func(family string) string {
-	id, known := families.NewIdentity(r, kind), map[string]string{}
+	id := families.NewIdentity(r, kind)
 	return func(family string) string {
-		if s, ok := known[family]; ok {
-			return s
+		f, err := r.Lookup(family)
+		if err != nil {
+			return ""
 		}
-		known[family] = ""
-		if f, err := r.Lookup(family); err == nil {
-			if s, err := id.Source(f); err == nil {
-				known[family] = s
-			}
-		}
-		return known[family]
+		s, _ := id.Source(f) // of files that are read again elsewhere
+		return s
 	}
 }
 

@@ -1,14 +1,11 @@
 package families_test
 
 import (
-	"bytes"
-	"debug/elf"
 	"fmt"
 	"maps"
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -46,75 +43,6 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 		t.Skipf("no NVRTC: %v", err)
 	}
 	return c
-}
-
-// code are the sections of a cubin that a launch runs or holds.
-func code(t *testing.T, cubin []byte) map[string]string {
-	f, err := elf.NewFile(bytes.NewReader(cubin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := map[string]string{}
-	for _, s := range f.Sections {
-		for _, prefix := range []string{".text.", ".nv.constant0.", ".nv.constant3", ".nv.shared."} {
-			if strings.HasPrefix(s.Name, prefix) {
-				m[s.Name] = fmt.Sprint(s.Size)
-				if data, err := s.Data(); err == nil {
-					m[s.Name] += string(data)
-				}
-			}
-		}
-	}
-	return m
-}
-
-// What Identity leaves out of a source reaches no machine code: what it keeps compiles to the same.
-func TestIdentityCompiles(t *testing.T) {
-	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
-	r := families.New()
-	reader := nvrtc.NewReader(r.File)
-	seen := map[string]int{} // units by file: a plain and a ragged problem of each
-	for _, p := range []kernels.Problem{
-		{M: 4096, N: 1024, DType: kernels.BF16, Weight: kernels.BF16},
-		{M: 4096, N: 541, DType: kernels.FP16, Weight: kernels.FP32, ZeroCentered: true},
-	} {
-		eachOpPass(func(op kernels.Op, pass kernels.Pass) {
-			p.Op, p.Pass, p.Bias = op, pass, op.Spec().Bias
-			for _, f := range r.Families {
-				if p.Validate() != nil || f.CheckServes(p) != nil {
-					continue
-				}
-				configs, _ := f.Configs(p, h200)
-				if len(configs) == 0 {
-					continue
-				}
-				for _, l := range f.Plan(p, configs[len(configs)-1], h200).Launches {
-					if seen[l.Source+l.Entry] >= 2 || !l.IsKernel() {
-						continue
-					}
-					seen[l.Source+l.Entry]++
-					u, err := cuda.NewUnit(r, &l, h200.Arch)
-					if err != nil {
-						t.Fatal(err)
-					}
-					c, err := reader.Code(l.Source)
-					if err != nil {
-						t.Fatal(err)
-					}
-					whole, err1 := cache.Compile(u.Source, u.Options)
-					kept, err2 := cache.Compile(nvrtc.Source{Name: l.Source, Text: c.Text}, u.Options)
-					if err1 != nil || err2 != nil {
-						t.Errorf("%s for %s: %v, %v", l.Entry, p, err1, err2)
-					} else if a, b := code(t, whole.Cubin), code(t, kept.Cubin); !maps.Equal(a, b) || a[".text."+l.Entry] == "" {
-						t.Errorf("%s for %s: what is kept compiles to other code", l.Entry, p)
-					}
-				}
-			}
-		})
-	}
-	if len(seen) < 20 {
-		t.Errorf("only %d entries", len(seen))
-	}
 }
 
 // Every family's entries compile for every arch that we support, at the corners

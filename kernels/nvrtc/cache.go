@@ -32,7 +32,6 @@ type Cache struct {
 	compile func(Source, Options) (*Binary, error)
 	shelf   *shelf // nil without include folders
 	flights singleflight.Group
-	plain   sync.Map // tokenText by text: every unit of a file asks for it
 
 	mu       sync.Mutex
 	writeErr error
@@ -115,31 +114,19 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 
 func (c *Cache) key(src Source, opt Options) (string, error) {
 	flags, err := opt.flags()
-	return cacheKey(c.version, c.tokens(src, opt), append(flags, c.shelf.sums(src)...)), err
+	if len(opt.Extra) == 0 { // -lineinfo, such as it is, brings lines into the cubin
+		src = src.code()
+	}
+	return cacheKey(c.version, src, append(flags, c.shelf.sums(src)...)), err
 }
 
-// tokens is src without what its cubin has no trace of: comments, blanks and the breaks of lines.
-func (c *Cache) tokens(src Source, opt Options) Source {
-	if len(opt.Extra) > 0 { // such as -lineinfo
-		return src
+// code is src by what its machine code is made of, so that a comment compiles nothing again.
+func (s Source) code() Source {
+	headers := map[string]string{}
+	for name, text := range s.Headers {
+		headers[name] = Code(text)
 	}
-	exact := false
-	plain := func(text string) string {
-		p, ok := c.plain.Load(text)
-		if !ok {
-			p, _ = c.plain.LoadOrStore(text, textOf(text))
-		}
-		exact = exact || p.(tokenText).exact
-		return p.(tokenText).text
-	}
-	s := Source{src.Name, plain(src.Text), map[string]string{}}
-	for name, text := range src.Headers {
-		s.Headers[name] = plain(text)
-	}
-	if exact {
-		return src
-	}
-	return s
+	return Source{s.Name, Code(s.Text), headers}
 }
 
 // WriteError is the first failure to write an entry, or nil. It costs time, not

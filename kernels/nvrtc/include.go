@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -25,104 +26,72 @@ func UserFolders() (folders []string) {
 	return folders
 }
 
+var (
+	splices   = strings.NewReplacer("\\\r\n", "", "\\\n", "")
+	rawString = regexp.MustCompile(`R"[^\s()\\"]*\(`)
+	literal   = regexp.MustCompile(`^(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')`)
+	directive = regexp.MustCompile(`^#\s*(include|import|include_next)\b\s*(?:"([^"]+)"|<([^>]+)>)?`)
+)
+
+// Code is a text of C++ or Go without comments, blanks around lines and empty lines. A text with
+// raw strings of C++, which may hold any of these, stays as it is.
+func Code(text string) string {
+	if rawString.MatchString(text) {
+		return text
+	}
+	text = splices.Replace(text)
+	var b strings.Builder
+	until := func(end string) string { // what stands behind end
+		_, rest, _ := strings.Cut(text[2:], end)
+		return rest
+	}
+	for text != "" {
+		n := strings.IndexAny(text, `/"'`)
+		if n < 0 {
+			n = len(text)
+		}
+		b.WriteString(text[:n])
+		switch text = text[n:]; {
+		case strings.HasPrefix(text, "//"):
+			b.WriteByte('\n')
+			text = until("\n")
+		case strings.HasPrefix(text, "/*"):
+			b.WriteByte(' ')
+			text = until("*/")
+		case text != "":
+			n = max(len(literal.FindString(text)), 1)
+			b.WriteString(text[:n])
+			text = text[n:]
+		}
+	}
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		if line = strings.TrimSpace(line); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
 // An inclusion is what one #include of a text names.
 type inclusion struct {
 	name   string
 	system bool // in angle brackets
 }
 
-var splices = strings.NewReplacer("\\\r\n", "", "\\\n", "")
-
 // inclusions are those of a text in its order, inactive lines included, and the first directive that includes what
 // is not written there: a macro, #import or #include_next.
 func inclusions(text string) (list []inclusion, odd string) {
-	text = splices.Replace(text)
-	at := func(i int) byte {
-		if i < len(text) {
-			return text[i]
-		}
-		return 0
-	}
-	until := func(i int, end string) int { // behind end
-		if n := strings.Index(text[i:], end); n >= 0 {
-			return i + n + len(end)
-		}
-		return len(text)
-	}
-	// blanks passes over blanks and comments; of a text that has none there it is i.
-	blanks := func(i int) int {
-		for {
-			switch {
-			case strings.IndexByte(" \t\v\f\r", at(i)) >= 0 && i < len(text):
-				i++
-			case strings.HasPrefix(text[i:], "/*"):
-				i = until(i+2, "*/")
-			default:
-				return i
-			}
+	for line := range strings.Lines(Code(text)) {
+		switch m := directive.FindStringSubmatch(strings.TrimSpace(line)); {
+		case m == nil:
+		case m[1] == "include" && m[2]+m[3] != "":
+			list = append(list, inclusion{m[2] + m[3], m[3] != ""})
+		case odd == "":
+			odd = strings.TrimSpace(line)
 		}
 	}
-	word := func(i int) int {
-		for c := at(i); c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'; c = at(i) {
-			i++
-		}
-		return i
-	}
-	for i, first := 0, true; ; { // first says that nothing stands before on the line
-		if i = blanks(i); i >= len(text) {
-			return list, odd
-		}
-		switch c := text[i]; {
-		case c == '\n':
-			i, first = i+1, true
-			continue
-		case strings.HasPrefix(text[i:], "//"):
-			i = max(until(i, "\n")-1, i+2) // the end of the line stays
-			continue
-		case first && (c == '#' || strings.HasPrefix(text[i:], "%:")):
-			i = blanks(i + 1 + strings.Count(text[i:i+1], "%"))
-			end := word(i)
-			directive := text[i:end]
-			if i = end; directive != "include" && directive != "import" && directive != "include_next" {
-				break
-			}
-			i = blanks(i)
-			line, _, _ := strings.Cut(text[i:], "\n")
-			name, system := "", at(i) == '<'
-			if close := map[byte]string{'<': ">", '"': "\""}[at(i)]; close != "" {
-				name, _, _ = strings.Cut(line[1:], close)
-			}
-			if directive == "include" && name != "" && len(name)+1 < len(line) {
-				list = append(list, inclusion{name, system})
-			} else if odd == "" {
-				odd = strings.TrimSpace("#" + directive + " " + line)
-			}
-			i += len(line)
-		case c == '"' || c == '\'':
-			for i++; at(i) != c && at(i) != '\n' && i < len(text); i++ {
-				if at(i) == '\\' && i+1 < len(text) {
-					i++
-				}
-			}
-			if at(i) == c {
-				i++
-			}
-		default:
-			end := word(i)
-			switch {
-			case end == i:
-				i++
-			case text[end-1] == 'R' && at(end) == '"': // R"x(...)x"
-				delimiter, _, _ := strings.Cut(text[end+1:], "(")
-				i = until(end+1, ")"+delimiter+"\"")
-			case at(end) == '\'' && '0' <= c && c <= '9': // of 1'000
-				i = end + 1
-			default:
-				i = end
-			}
-		}
-		first = false
-	}
+	return list, odd
 }
 
 // System are the names that text asks for with #include <...>.
