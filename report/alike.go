@@ -24,7 +24,8 @@ func Alike(sides []Side) {
 				continue
 			}
 			for _, other := range sides {
-				if o, ok := other.Cells[p]; ok && o.Phase != record.PhaseSearch && o.Searched != nil {
+				if o, ok := other.Cells[p]; ok && o.Phase != record.PhaseSearch &&
+					o.Searched != nil {
 					other.Cells[p] = *o.Searched
 				}
 			}
@@ -43,7 +44,8 @@ func (r *Row) unequal() bool {
 	if slow.MedianUS < fast.MedianUS {
 		slow, fast = fast, slow
 	}
-	return slow.Phase == record.PhaseSearch && !slow.Named && slow.Configs < fewConfigs && fast.Configs >= 4*slow.Configs
+	return slow.Phase == record.PhaseSearch && !slow.Named && slow.Configs < fewConfigs &&
+		fast.Configs >= 4*slow.Configs
 }
 
 // searchBand is how far apart the medians of a search have to be: it took the fastest of
@@ -149,12 +151,14 @@ func coverage(c *Comparison) (notes []string) {
 // Best are the cells of a side as it is its own best choice of what was recorded: those of the
 // finals or the grid, but of the search where the best variant that it saw is not among them.
 // again says which variants are, and that the finals have the best in any case.
-func Best(cells, searched map[kernels.Problem]Cell, again func(kernels.Problem, kernels.Variant) bool) map[kernels.Problem]Cell {
+func Best(cells, searched map[kernels.Problem]Cell,
+	again func(kernels.Problem, kernels.Variant) bool) map[kernels.Problem]Cell {
 	for p, s := range searched {
 		c, ok := cells[p]
 		switch {
 		case !ok, s.Status == kernels.StatusOK && c.Status != kernels.StatusOK,
-			s.Status == kernels.StatusOK && !again(p, s.Variant) && c.MedianUS > s.MedianUS*(1+TieBand):
+			s.Status == kernels.StatusOK && !again(p, s.Variant) &&
+				c.MedianUS > s.MedianUS*(1+TieBand):
 			cells[p] = s
 		default:
 			c.Searched = &s

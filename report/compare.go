@@ -63,8 +63,9 @@ type Cell struct {
 
 // CellOf is the cell of a records entry.
 func CellOf(e record.Entry) Cell {
-	c := Cell{Variant: e.Variant, MedianUS: e.Median, Lo: e.Lo, Hi: e.Hi, Bytes: e.Bytes, StreamUS: e.StreamUS,
-		Status: e.Status, Reason: e.Reason, Stages: e.Stages, Samples: e.SamplesUS, Base: e.Base}
+	c := Cell{Variant: e.Variant, MedianUS: e.Median, Lo: e.Lo, Hi: e.Hi, Bytes: e.Bytes,
+		StreamUS: e.StreamUS, Status: e.Status, Reason: e.Reason, Stages: e.Stages,
+		Samples: e.SamplesUS, Base: e.Base}
 	if e.Run != nil {
 		c.SetRun(e.Run)
 		c.Protocol, c.Phase = e.Run.Protocol.Name, e.Run.Protocol.Phase
@@ -99,7 +100,8 @@ func MarkOf(v verdict.Verdict) Mark {
 	return marks[v]
 }
 
-var marks = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower, verdict.Same: Same, verdict.Inconclusive: Unclear}
+var marks = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower,
+	verdict.Same: Same, verdict.Inconclusive: Unclear}
 
 // Verdict is the row's mark in words, "" for none. csv and json have both.
 func (r *Row) Verdict() string {
@@ -202,8 +204,8 @@ type StageValue struct {
 	US    float64 `json:"us"`
 }
 
-// A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole shapes,
-// because what moves one cell of a shape moves the others.
+// A Mean is the geometric mean of the speedups of some rows. Its interval at 95% draws whole
+// shapes, because what moves one cell of a shape moves the others.
 type Mean struct {
 	Kind    string  `json:"kind,omitempty"`
 	N       int     `json:"n"`                 // rows with a speedup
@@ -264,7 +266,8 @@ func Compare(a, b Side) *Comparison {
 	return c
 }
 
-// Judged is a comparison whose verdicts were found before, by rounds in which both sides took turns.
+// Judged is a comparison whose verdicts were found before, by rounds in which both sides took
+// turns.
 func Judged(a, b Side, judged []verdict.Judged) *Comparison {
 	c := pair(a, b)
 	for i := range c.Rows {
@@ -288,7 +291,8 @@ func (r *Row) setPaired(j verdict.Judged) {
 
 // pair has a row for each problem of both sides, with the marks that need no other row.
 func pair(a, b Side) *Comparison {
-	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand, BytesRule: BytesRule, series: lettered(a, b)}
+	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand,
+		BytesRule: BytesRule, series: lettered(a, b)}
 	for _, p := range problems(a, b) {
 		x, inA := a.Cells[p]
 		y, inB := b.Cells[p]
@@ -327,7 +331,8 @@ func (c *Comparison) summarize(a, b Side) {
 		c.Kinds = append(c.Kinds, newMean(kind, rows))
 	}
 	c.All = newMean("", c.Rows)
-	both := []Side{{Label: "A", Cells: map[kernels.Problem]Cell{}}, {Label: "B", Cells: map[kernels.Problem]Cell{}}}
+	both := []Side{{Label: "A", Cells: map[kernels.Problem]Cell{}},
+		{Label: "B", Cells: map[kernels.Problem]Cell{}}}
 	for _, r := range c.Rows { // on the same problems
 		both[0].Cells[r.Problem], both[1].Cells[r.Problem] = r.a, r.b
 	}
@@ -376,8 +381,8 @@ func newRow(p kernels.Problem, a, b Cell) Row {
 	return r
 }
 
-// band is how far apart the cells of a row must be, at least so much: more where the stream moved. wide is
-// with what their floors add, and ok false where that is not known.
+// band is how far apart the cells of a row must be, at least so much: more where the stream moved.
+// wide is with what their floors add, and ok false where that is not known.
 func (r *Row) band(least float64) (band, wide float64, ok bool) {
 	moved := 1.0
 	if a, b := r.a.StreamUS, r.b.StreamUS; a > 0 && b > 0 {
@@ -395,7 +400,9 @@ func (r *Row) markMedians() Mark {
 	if !ok {
 		return Unclear
 	}
-	median := func(c Cell) verdict.Median { return verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi} }
+	median := func(c Cell) verdict.Median {
+		return verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi}
+	}
 	v := verdict.JudgeMedians(median(r.a), median(r.b), band, wide)
 	if v == verdict.Same && band > TieBand {
 		return Unclear
@@ -416,12 +423,15 @@ func (c *Comparison) judge() {
 		for i := range c.Rows {
 			r := &c.Rows[i]
 			same := r.a.Run == r.b.Run && r.a.Run != ""
-			if r.Speedup == 0 || r.Mark == Equal || r.Paired != nil || len(r.a.Samples) == 0 || len(r.b.Samples) == 0 || same != one {
+			if r.Speedup == 0 || r.Mark == Equal || r.Paired != nil || len(r.a.Samples) == 0 ||
+				len(r.b.Samples) == 0 || same != one {
 				continue
 			}
 			rows = append(rows, r)
-			cells = append(cells, verdict.Recording{Problem: r.Problem, A: [][]float64{widen(r.a.Samples)}, B: [][]float64{widen(r.b.Samples)},
-				ControlA: r.a.StreamUS, ControlB: r.b.StreamUS, Widen: func(band float64) (float64, bool) { return widenBand(band, r.a, r.b) }})
+			cells = append(cells, verdict.Recording{Problem: r.Problem,
+				A: [][]float64{widen(r.a.Samples)}, B: [][]float64{widen(r.b.Samples)},
+				ControlA: r.a.StreamUS, ControlB: r.b.StreamUS,
+				Widen: func(band float64) (float64, bool) { return widenBand(band, r.a, r.b) }})
 		}
 		for i, j := range verdict.JudgeUnpaired(cells, rule) {
 			rows[i].Test = &j
@@ -440,7 +450,8 @@ func widen(v []float32) []float64 {
 
 // ValueOf is what a table has of a cell whose problem has so many compulsory bytes.
 func ValueOf(c Cell, bytes int64) Value {
-	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Base: c.Base, Status: c.Status, Reason: c.Reason}
+	v := Value{Family: c.Variant.Family, Config: c.Variant.Config, Base: c.Base, Status: c.Status,
+		Reason: c.Reason}
 	if c.Status != kernels.StatusOK || !(c.MedianUS > 0) || math.IsInf(c.MedianUS, 0) {
 		return v
 	}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -11,8 +12,8 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// Render writes a comparison. Text and markdown have the rows, how near both
-// sides come to the stream, the geometric means and the notes; csv has one line per row and per one-sided problem;
+// Render writes a comparison. Text and markdown have the rows, how near both sides come to the
+// stream, the geometric means and the notes; csv has one line per row and per one-sided problem;
 // json is the Comparison.
 func Render(w io.Writer, c *Comparison, format string) error {
 	tables := []*Table{c.Table(), StreamTable(c.Stream), meanTable(c)}
@@ -25,7 +26,8 @@ func Render(w io.Writer, c *Comparison, format string) error {
 	return render(w, c, format, tables...)
 }
 
-// render writes what several tables show: all of them to people, the first as csv, and all of value as json.
+// render writes what several tables show: all of them to people, the first as csv, and all of value
+// as json.
 func render(w io.Writer, value any, format string, tables ...*Table) error {
 	if err := CheckFormat(format); err != nil {
 		return err
@@ -50,15 +52,18 @@ func render(w io.Writer, value any, format string, tables ...*Table) error {
 }
 
 // kindGroup groups rows by their first two columns, the kind and the dtype.
-var kindGroup = &Group{Of: func(row []string) (string, string) { return row[0] + " " + row[1], row[0] }, Hide: []string{"kind", "dtype"}}
+var kindGroup = &Group{Of: func(row []string) (string, string) {
+	return row[0] + " " + row[1], row[0]
+}, Hide: []string{"kind", "dtype"}}
 
-// Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has the
-// one-sided problems too.
+// Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has
+// the one-sided problems too.
 func (c *Comparison) Table() *Table {
 	title := fmt.Sprintf("A = %s, B = %s\n%s;\n%%stream is the time of a copy of those bytes in the same run over the kernel's time.", c.A, c.B, BytesRule)
 	rows := slices.Clone(c.Rows)
 	for _, o := range c.OneSided {
-		r := Row{Problem: o.Problem, Kind: o.Kind, Bytes: o.Problem.Bytes(), A: Value{Status: o.Status, Reason: o.Reason}, B: Value{Status: "missing"}}
+		r := Row{Problem: o.Problem, Kind: o.Kind, Bytes: o.Problem.Bytes(),
+			A: Value{Status: o.Status, Reason: o.Reason}, B: Value{Status: "missing"}}
 		if o.Side == "B" {
 			r.A, r.B = r.B, r.A
 		}
@@ -71,14 +76,17 @@ func (c *Comparison) Table() *Table {
 }
 
 func (c *Comparison) columns() []Column[Row] {
-	list := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes }, "", "kind", "dtype", "M", "N")
+	list := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes }, "",
+		"kind", "dtype", "M", "N")
 	add := func(head, name string, value func(Row) any, text func(Row) string) {
 		list = append(list, Column[Row]{Head: head, Name: name, Value: value, Text: text})
 	}
 	both := func(groups ...string) {
 		for _, names := range groups {
-			list = append(list, ValueColumns(func(r Row) Value { return r.A }, "A", "a_", strings.Fields(names)...)...)
-			list = append(list, ValueColumns(func(r Row) Value { return r.B }, "B", "b_", strings.Fields(names)...)...)
+			list = append(list, ValueColumns(func(r Row) Value { return r.A }, "A", "a_",
+				strings.Fields(names)...)...)
+			list = append(list, ValueColumns(func(r Row) Value { return r.B }, "B", "b_",
+				strings.Fields(names)...)...)
 		}
 	}
 	rounds := func(name string, value func(*Paired) any) {
@@ -89,7 +97,9 @@ func (c *Comparison) columns() []Column[Row] {
 	both("variant", "status", "us lo_us hi_us", "gbps", "stream_percent")
 	add("speedup", "speedup", func(r Row) any { return Known(r.Speedup) }, Row.speedup)
 	add("", "mark", func(r Row) any { return r.Mark }, nil)
-	add("", "p", func(r Row) any { return ifAny(r.Test, func(j *verdict.Judged) any { return Known(j.P) }) }, nil)
+	add("", "p", func(r Row) any {
+		return ifAny(r.Test, func(j *verdict.Judged) any { return Known(j.P) })
+	}, nil)
 	add("", "reason", func(r Row) any { return r.reason() }, nil)
 	both("phase", "configs")
 	rounds("speedup_lo", func(p *Paired) any { return Known(p.Lo) })
@@ -106,18 +116,22 @@ var valueColumns = []Column[Value]{
 	{Name: "us", Head: " us", Value: func(v Value) any { return Known(v.US) }, Text: Value.us},
 	{Name: "lo_us", Value: func(v Value) any { return Known(v.LoUS) }},
 	{Name: "hi_us", Value: func(v Value) any { return Known(v.HiUS) }},
-	{Name: "gbps", Head: " GB/s", Value: func(v Value) any { return Known(v.GBps) }, Text: func(v Value) string { return Whole(v.GBps) }},
-	{Name: "stream_percent", Head: " %stream", Value: func(v Value) any { return Known(v.StreamPercent) }, Format: "%.1f"},
+	{Name: "gbps", Head: " GB/s", Value: func(v Value) any { return Known(v.GBps) },
+		Text: func(v Value) string { return Whole(v.GBps) }},
+	{Name: "stream_percent", Head: " %stream",
+		Value: func(v Value) any { return Known(v.StreamPercent) }, Format: "%.1f"},
 	{Name: "phase", Value: func(v Value) any { return v.Phase }},
 	{Name: "configs", Value: func(v Value) any { return Known(v.Configs) }},
 	{Name: "reason", Value: func(v Value) any { return v.Reason }},
 }
 
-// ValueColumns are columns of a side by their names in csv. Before the names of all stands prefix, before the
-// heads letter; without a letter they are not for people.
-func ValueColumns[R any](of func(R) Value, letter, prefix string, names ...string) (list []Column[R]) {
+// ValueColumns are columns of a side by their names in csv. Before the names of all stands prefix,
+// before the heads letter; without a letter they are not for people.
+func ValueColumns[R any](of func(R) Value, letter, prefix string,
+	names ...string) (list []Column[R]) {
 	for _, name := range names {
-		v := valueColumns[slices.IndexFunc(valueColumns, func(c Column[Value]) bool { return c.Name == name })]
+		v := valueColumns[slices.IndexFunc(valueColumns,
+			func(c Column[Value]) bool { return c.Name == name })]
 		c := Column[R]{Name: prefix + name, Value: func(r R) any { return v.Value(of(r)) }}
 		if v.Head != "" && letter != "" {
 			c.Head, c.Format = letter+v.Head, v.Format
@@ -176,7 +190,8 @@ func ratioIn(x, lo, hi float64) string {
 }
 
 func meanTable(c *Comparison) *Table {
-	columns := []Column[Mean]{{Head: "geometric mean", Value: func(m Mean) any { return m.kind() }},
+	columns := []Column[Mean]{
+		{Head: "geometric mean", Value: func(m Mean) any { return cmp.Or(m.Kind, "all") }},
 		{Head: "problems", Value: func(m Mean) any { return m.N }},
 		{Head: "speedup", Value: func(m Mean) any { return m.Speedup }, Text: func(m Mean) string {
 			if m.N == 0 {
@@ -193,11 +208,18 @@ func meanTable(c *Comparison) *Table {
 		columns = columns[:7]
 	}
 	t := NewTable("", append(slices.Clone(c.Kinds), c.All), columns)
-	note := func(format string, args ...any) {
-		t.Notes = append(t.Notes, strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " "))
+	t.Notes = slices.Concat(c.methods(), c.Notes)
+	if w := c.Worst; w != nil {
+		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", name(w.Problem),
+			Ratio(w.Speedup)))
 	}
+	t.Notes = append(t.Notes, c.lacks()...)
+	return t
+}
+
+// methods are notes on how the verdicts and the means were found.
+func (c *Comparison) methods() (notes []string) {
 	pairs, unpaired, alone, few := 0, 0, 0, 0
-	var failed, single []string
 	for _, r := range c.Rows {
 		switch {
 		case r.alone:
@@ -210,6 +232,37 @@ func meanTable(c *Comparison) *Table {
 		case r.Speedup > 0:
 			unpaired++
 		}
+	}
+	note := func(yes bool, format string, args ...any) {
+		if yes {
+			notes = append(notes, fmt.Sprintf(format, args...))
+		}
+	}
+	band := 100 * c.TieBand
+	note(true, "speedup is A's time over B's; FASTER and SLOWER are about B.")
+	note(pairs > 0, "paired: by the finals' rounds, in which A and B took turns, with the interval that "+
+		"the verdict rests on. INCONCLUSIVE counts as 1.00x in the means.")
+	note(few > 0, "no interval in %s, as the finals had too few rounds for a verdict.",
+		count(few, "problem", "problems"))
+	note(alone > 0, "no finals in %s: the budget left nothing but the base.",
+		count(alone, "problem", "problems"))
+	note(c.All.Equal > 0, "= says that both sides are one variant of one run, not measured against "+
+		"itself. It counts as 1.00x.")
+	note(c.All.Lo > 0, "means have an interval at 95%% over other such shapes (%d here), all cells of a "+
+		"shape together.", c.All.Shapes)
+	note(unpaired > 0, "UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from "+
+		"%g %% on,", band)
+	note(unpaired > 0, "of two runs from %g %%, medians alone from %g %% if their intervals are apart; "+
+		"where the stream moved, from twice that.", 100*verdict.Default().Unpaired, band)
+	note(unpaired > 0, "SAME needs the whole interval within that, and a stream that stood still. Run "+
+		"both with --live for less.")
+	return notes
+}
+
+// lacks are notes on the problems that have no speedup.
+func (c *Comparison) lacks() (notes []string) {
+	var failed, single []string
+	for _, r := range c.Rows {
 		for i, v := range []Value{r.A, r.B} {
 			if v.US == 0 {
 				failed = append(failed, v.failure(r.Problem, letter(i))+".")
@@ -217,57 +270,26 @@ func meanTable(c *Comparison) *Table {
 		}
 	}
 	for _, o := range c.OneSided {
-		single = append(single, fmt.Sprintf("%s of %s: %s.", name(o.Problem), o.Side, strings.TrimSuffix(o.Reason, ".")))
+		reason := strings.TrimSuffix(o.Reason, ".")
+		single = append(single, fmt.Sprintf("%s of %s: %s.", name(o.Problem), o.Side, reason))
 	}
-	note("speedup is A's time over B's; FASTER and SLOWER are about B.")
-	if pairs > 0 {
-		note("paired: by the finals' rounds, in which A and B took turns, with the interval that the verdict rests on. INCONCLUSIVE counts as 1.00x in the means.")
+	if n := c.All.Without; n > 0 {
+		notes = append(notes,
+			count(n, "problem is", "problems are")+" out of the means, as a side failed:")
+		notes = append(notes, listed(failed)...)
 	}
-	if few > 0 {
-		note("no interval in %s, as the finals had too few rounds for a verdict.", count(few, "problem", "problems"))
+	if n := len(single); n > 0 {
+		notes = append(notes,
+			count(n, "problem is", "problems are")+" on one side only, so the sets differ:")
+		notes = append(notes, listed(single)...)
 	}
-	if alone > 0 {
-		note("no finals in %s: the budget left nothing but the base.", count(alone, "problem", "problems"))
-	}
-	if c.All.Equal > 0 {
-		note("= says that both sides are one variant of one run, not measured against itself. It counts as 1.00x.")
-	}
-	if c.All.Lo > 0 {
-		note("means have an interval at 95%% over other such shapes (%d here), all cells of a shape together.", c.All.Shapes)
-	}
-	if unpaired > 0 {
-		note("UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from %g %% on,", 100*c.TieBand)
-		note("of two runs from %g %%, medians alone from %g %% if their intervals are apart; where the stream moved, from twice that.", 100*verdict.Default().Unpaired, 100*c.TieBand)
-		note("SAME needs the whole interval within that, and a stream that stood still. Run both with --live for less.")
-	}
-	for _, n := range c.Notes {
-		note("%s", n)
-	}
-	if w := c.Worst; w != nil {
-		note("worst: %s at %s.", name(w.Problem), Ratio(w.Speedup))
-	}
-	if c.All.Without > 0 {
-		note("%s out of the means, as a side failed:", count(c.All.Without, "problem is", "problems are"))
-		t.Notes = append(t.Notes, listed(failed)...)
-	}
-	if n := len(c.OneSided); n > 0 {
-		note("%s on one side only, so the sets differ:", count(n, "problem is", "problems are"))
-		t.Notes = append(t.Notes, listed(single)...)
-	}
-	return t
-}
-
-// kind is the mean's name in its table.
-func (m Mean) kind() string {
-	if m.Kind == "" {
-		return "all"
-	}
-	return m.Kind
+	return notes
 }
 
 // failure says why a side has no time.
 func (v Value) failure(p kernels.Problem, side string) string {
-	return fmt.Sprintf("%s of %s is %s: %s", name(p), side, v.Status, strings.TrimSuffix(v.Reason, "."))
+	return fmt.Sprintf("%s of %s is %s: %s", name(p), side, v.Status,
+		strings.TrimSuffix(v.Reason, "."))
 }
 
 // listed are lines below another note. After twenty the rest is counted.
@@ -275,7 +297,8 @@ func listed(lines []string) (notes []string) {
 	const most = 20
 	for i, l := range lines {
 		if i == most {
-			return append(notes, fmt.Sprintf("  and %d more; --format csv has all", len(lines)-most))
+			return append(notes, fmt.Sprintf("  and %d more; --format csv has all",
+				len(lines)-most))
 		}
 		notes = append(notes, "  "+strings.Join(strings.Fields(l), " "))
 	}

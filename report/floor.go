@@ -36,7 +36,8 @@ func unlike(sides ...Side) (notes []string) {
 	for _, what := range []struct {
 		name string
 		of   func(Cell) string
-	}{{"devices", func(c Cell) string { return c.Device }}, {"protocols", func(c Cell) string { return c.Protocol }}} {
+	}{{"devices", func(c Cell) string { return c.Device }},
+		{"protocols", func(c Cell) string { return c.Protocol }}} {
 		if text, same := perSide(what.of, "%s of %s", sides...); !same {
 			notes = append(notes, fmt.Sprintf("the %s differ, so the code is not all that does: %s.", what.name, text))
 		}
@@ -44,7 +45,8 @@ func unlike(sides ...Side) (notes []string) {
 	return notes
 }
 
-// perSide are the answers of the sides that have any: one for all, or that of each in a format with its letter.
+// perSide are the answers of the sides that have any: one for all, or that of each in a format with
+// its letter.
 func perSide(of func(Cell) string, format string, sides ...Side) (text string, same bool) {
 	var list []string
 	same = true
@@ -90,7 +92,8 @@ func floorText(c Cell) string {
 // widenBand is verdict.WidenBand for two cells. Within one run, and on a cpu, floors do not differ.
 func widenBand(band float64, a, b Cell) (float64, bool) {
 	run := func(c Cell) string { return strings.TrimSuffix(c.Run, record.FinalsSuffix) }
-	if run(a) != "" && run(a) == run(b) || a.Kind != kernels.KindCUDA && b.Kind != kernels.KindCUDA {
+	if run(a) != "" && run(a) == run(b) ||
+		a.Kind != kernels.KindCUDA && b.Kind != kernels.KindCUDA {
 		return band, true
 	}
 	return verdict.WidenBand(band, a.FloorUS, b.FloorUS, min(a.MedianUS, b.MedianUS))

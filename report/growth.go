@@ -72,7 +72,9 @@ func Grow(over *Axis, arms ...Side) *Growth {
 	ps := problems(arms...)
 	if over != nil {
 		slices.SortStableFunc(ps, func(a, b kernels.Problem) int {
-			return cmp.Or(cmp.Compare(b.Op, a.Op), cmp.Compare(b.Pass, a.Pass), cmp.Compare(kind(a), kind(b)), cmp.Compare(dtypes(a), dtypes(b)), over.compare(a, b))
+			return cmp.Or(cmp.Compare(b.Op, a.Op), cmp.Compare(b.Pass, a.Pass),
+				cmp.Compare(kind(a), kind(b)), cmp.Compare(dtypes(a), dtypes(b)),
+				over.compare(a, b))
 		})
 	}
 	var failed []string
@@ -100,7 +102,8 @@ func Grow(over *Axis, arms ...Side) *Growth {
 		}
 	}
 	if len(failed) > 0 {
-		g.Notes = append(append(g.Notes, count(len(failed), "measurement", "measurements")+" failed:"), listed(failed)...)
+		g.Notes = append(g.Notes, count(len(failed), "measurement", "measurements")+" failed:")
+		g.Notes = append(g.Notes, listed(failed)...)
 	}
 	return g
 }
@@ -123,10 +126,12 @@ func (g *Growth) Tables() (scores, rows *Table) {
 	scores = StreamTable(g.Stream)
 	scores.Title = strings.Join(append([]string{g.legend()}, g.Timer...), "\n")
 	scores.Notes = g.Notes
-	columns := ProblemColumns(func(r GrowthRow) (kernels.Problem, int64) { return r.Problem, 0 }, "", "kind", "dtype", "M", "N")
+	columns := ProblemColumns(func(r GrowthRow) (kernels.Problem, int64) { return r.Problem, 0 },
+		"", "kind", "dtype", "M", "N")
 	for _, name := range []string{"us", "stream_percent"} {
 		for i := range g.Arms {
-			columns = append(columns, ValueColumns(func(r GrowthRow) Value { return r.Arms[i] }, letter(i), "", name)...)
+			columns = append(columns, ValueColumns(func(r GrowthRow) Value { return r.Arms[i] },
+				letter(i), "", name)...)
 		}
 	}
 	if slices.ContainsFunc(g.Rows, func(r GrowthRow) bool { return r.Told != nil }) {
@@ -136,7 +141,9 @@ func (g *Growth) Tables() (scores, rows *Table) {
 			}
 			return *r.Told
 		}
-		columns = append(columns, Column[GrowthRow]{Head: "speedup", Value: func(GrowthRow) any { return 0 }, Text: func(r GrowthRow) string { return told(r).Speedup }},
+		columns = append(columns,
+			Column[GrowthRow]{Head: "speedup", Value: func(GrowthRow) any { return 0 },
+				Text: func(r GrowthRow) string { return told(r).Speedup }},
 			Column[GrowthRow]{Head: "verdict", Text: func(r GrowthRow) string { return told(r).Verdict }})
 	}
 	rows = NewTable("", g.Rows, columns)

@@ -21,7 +21,8 @@ type Layout struct {
 	Wide    bool     // all columns, one line per row, whatever the width
 	Color   bool     // colour verdicts and marks
 	Columns []string // only these columns, in this order; for every format
-	// known: Columns are those of the first table, as Check found. It may lack some that its kind has.
+	// known: Columns are those of the first table, as Check found. It may lack some that its kind
+	// has.
 	known bool
 	// chosen: a table with all of Columns was there, so later ones may lack them.
 	chosen bool
@@ -80,7 +81,9 @@ func (l *Layout) Check(t *Table, format string) error {
 	return nil
 }
 
-func isColumn(header, name string) bool { return strings.EqualFold(header, strings.TrimSpace(name)) }
+func isColumn(header, name string) bool {
+	return strings.EqualFold(header, strings.TrimSpace(name))
+}
 
 func noColumn(t *Table, name string) error {
 	return hint.Errorf("the columns are "+strings.Join(named(t.Header), ", "), "no column %q", name)
@@ -174,11 +177,12 @@ func (l *Layout) fit(t *Table) sheet {
 
 // leaveOut takes columns out.
 func (p *sheet) leaveOut(names ...string) {
-	p.Table = p.pick(slices.DeleteFunc(p.all(), func(i int) bool { return slices.Contains(names, p.Header[i]) }))
+	p.Table = p.pick(slices.DeleteFunc(p.all(),
+		func(i int) bool { return slices.Contains(names, p.Header[i]) }))
 }
 
-// stack is a table that is too wide for its layout: each row is its first cell, with a line for each other
-// cell below it.
+// stack is a table that is too wide for its layout: each row is its first cell, with a line for
+// each other cell below it.
 func (p *sheet) stack(l *Layout) string {
 	var b strings.Builder
 	name := 0
@@ -365,10 +369,12 @@ var classes = map[string]string{
 	"SLOWER": "bad", "-": "bad", "FAILED": "bad", "WRONG": "bad", "CRASH": "bad", "HANG": "bad", "wrong:": "bad",
 }
 
-// cellClass is the class of a cell that begins with a verdict, or with a status such as TIMEOUT: and its reason.
+// cellClass is the class of a cell that begins with a verdict, or with a status such as TIMEOUT:
+// and its reason.
 func cellClass(cell string) string {
 	first, _, _ := strings.Cut(cell, " ")
-	if class := classes[first]; class != "" || len(first) < 4 || !strings.HasSuffix(first, ":") || strings.ToUpper(first) != first {
+	if class := classes[first]; class != "" || len(first) < 4 || !strings.HasSuffix(first, ":") ||
+		strings.ToUpper(first) != first {
 		return class
 	}
 	return "bad"

@@ -35,7 +35,8 @@ func LiveTable(m *ab.Match, a, b Side) *Table {
 	registers := len(m.Duels) == 0
 	for _, d := range m.Duels {
 		bytes := d.Problem.Bytes()
-		r := liveRow{Result: d, sides: [2]Value{ValueOf(a.Cells[d.Problem], bytes), ValueOf(b.Cells[d.Problem], bytes)}}
+		r := liveRow{Result: d, sides: [2]Value{ValueOf(a.Cells[d.Problem], bytes),
+			ValueOf(b.Cells[d.Problem], bytes)}}
 		if d.Status == kernels.StatusOK {
 			r.judged = &m.Judged[next]
 			next++
@@ -52,14 +53,18 @@ func LiveTable(m *ab.Match, a, b Side) *Table {
 		}
 		rows = append(rows, r)
 	}
-	t := NewTable(strings.Join(append([]string{title}, Timer(m.Runs()...)...), "\n"), rows, liveColumns(m, registers))
+	t := NewTable(strings.Join(append([]string{title}, Timer(m.Runs()...)...), "\n"), rows,
+		liveColumns(m, registers))
 	t.Group = ByProblem
-	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream", "peer", "what moved"}
+	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream",
+		"peer", "what moved"}
 	return t
 }
 
 func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
-	list := ProblemColumns(func(r liveRow) (kernels.Problem, int64) { return r.Problem, r.Problem.Bytes() }, "problem")
+	list := ProblemColumns(func(r liveRow) (kernels.Problem, int64) {
+		return r.Problem, r.Problem.Bytes()
+	}, "problem")
 	add := func(head, name string, value func(liveRow) any) *Column[liveRow] {
 		list = append(list, Column[liveRow]{Head: head, Name: name, Value: value})
 		return &list[len(list)-1]
@@ -78,9 +83,11 @@ func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
 	}
 	add("", "a", func(liveRow) any { return m.A })
 	add("", "b", func(liveRow) any { return m.B })
-	for _, names := range []string{"variant", "status", "us lo_us hi_us", "gbps", "stream_percent"} {
+	groups := []string{"variant", "status", "us lo_us hi_us", "gbps", "stream_percent"}
+	for _, names := range groups {
 		for i, prefix := range []string{"a_", "b_"} {
-			columns := ValueColumns(func(r liveRow) Value { return r.sides[i] }, letter(i), prefix, strings.Fields(names)...)
+			columns := ValueColumns(func(r liveRow) Value { return r.sides[i] }, letter(i), prefix,
+				strings.Fields(names)...)
 			columns[0].Means = map[string]string{"A us": "median over the rounds; B us likewise",
 				"B %stream": "time of a copy of the same tensors over B's time; A %stream likewise"}[columns[0].Head]
 			if names == "gbps" {
@@ -91,12 +98,14 @@ func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
 	}
 	judged("rounds", "", func(j *verdict.Judged) any { return j.Rounds })
 	judged("speedup", "speedup", func(j *verdict.Judged) any { return faster(j.Effect) }).Text = func(r liveRow) string {
-		return fmt.Sprint(cmp.Or(ifAny(r.judged, func(j *verdict.Judged) any { return j.Speedup() }), ""))
+		return fmt.Sprint(cmp.Or(ifAny(r.judged,
+			func(j *verdict.Judged) any { return j.Speedup() }), ""))
 	}
 	judged("", "mark", func(j *verdict.Judged) any { return MarkOf(j.Verdict) })
 	judged("", "p", func(j *verdict.Judged) any { return j.P })
 	add("", "reason", func(r liveRow) any {
-		return cmp.Or(ifAny(r.judged, func(j *verdict.Judged) any { return j.Reason }), any(r.Reason))
+		return cmp.Or(ifAny(r.judged, func(j *verdict.Judged) any { return j.Reason }),
+			any(r.Reason))
 	})
 	judged("", "speedup_lo", func(j *verdict.Judged) any { return faster(j.Hi) })
 	judged("", "speedup_hi", func(j *verdict.Judged) any { return faster(j.Lo) })
@@ -118,9 +127,12 @@ func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
 	for _, of := range []struct {
 		head, name string
 		value      func(*kernels.Resource) any
-	}{{" regs", "regs", func(k *kernels.Resource) any { return k.Registers }}, {" CTAs/SM", "ctas_per_sm", func(k *kernels.Resource) any { return k.Occupancy }}} {
+	}{{" regs", "regs", func(k *kernels.Resource) any { return k.Registers }},
+		{" CTAs/SM", "ctas_per_sm", func(k *kernels.Resource) any { return k.Occupancy }}} {
 		for i, prefix := range []string{"a_", "b_"} { // of each arm's main kernel
-			c := add(letter(i)+of.head, prefix+of.name, func(r liveRow) any { return ifAny([]*kernels.Check{r.CheckA, r.CheckB}[i].Main(), of.value) })
+			c := add(letter(i)+of.head, prefix+of.name, func(r liveRow) any {
+				return ifAny([]*kernels.Check{r.CheckA, r.CheckB}[i].Main(), of.value)
+			})
 			if !registers {
 				c.Head = ""
 			}

@@ -142,9 +142,11 @@ func (s *Stages) Bars(r StageRow) (bars []bar) {
 	for i, v := range r.Parts {
 		wide, tip := min(v.US, end-at), fmt.Sprintf("%s %s us", v.Stage, Micros(v.US))
 		if i > 0 && r.Overlaps() {
-			tip += fmt.Sprintf(", overlaps %s: %s us beyond it", r.Parts[i-1].Stage, cmp.Or(Micros(wide), "0"))
+			tip += fmt.Sprintf(", overlaps %s: %s us beyond it", r.Parts[i-1].Stage,
+				cmp.Or(Micros(wide), "0"))
 		}
-		bars = append(bars, bar{percent(at / longest), percent(wide / longest), tip, slices.Index(names, v.Stage) % maxStages})
+		bars = append(bars, bar{percent(at / longest), percent(wide / longest), tip,
+			slices.Index(names, v.Stage) % maxStages})
 		at += wide
 	}
 	return bars
@@ -173,7 +175,8 @@ func facts(runs []*record.Run) (list []Fact) {
 		if d.Kind == kernels.KindCPU {
 			return fmt.Sprintf("%s (%s, %d cores)", d.Name, d.Arch, d.SMs)
 		}
-		return fmt.Sprintf("%s (%s, %d SMs, L2 %s)", d.Name, d.Arch, d.SMs, kernels.FormatBytes(d.CacheBytes))
+		return fmt.Sprintf("%s (%s, %d SMs, L2 %s)", d.Name, d.Arch, d.SMs,
+			kernels.FormatBytes(d.CacheBytes))
 	})
 	add("driver", func(r *record.Run) string {
 		if r.Device.Driver == "" {
@@ -189,7 +192,9 @@ func facts(runs []*record.Run) (list []Fact) {
 		}
 		return fmt.Sprintf("%s: %d samples, %s", r.Protocol.Name, r.Protocol.Samples, cache)
 	})
-	add("floor", func(r *record.Run) string { return floorText(Cell{Kind: r.Device.Kind, FloorUS: r.FloorUS}) })
+	add("floor", func(r *record.Run) string {
+		return floorText(Cell{Kind: r.Device.Kind, FloorUS: r.FloorUS})
+	})
 	add("selftest", (*record.Run).Failed)
 	add("date", func(r *record.Run) string {
 		if r.Time.IsZero() {
@@ -219,7 +224,8 @@ func (p *Page) Facts() []Fact { return append(facts(p.Runs), p.More...) }
 func (p *Page) Stamp() string {
 	var parts, days []string
 	for _, r := range p.Runs {
-		if card := r.Device.Name; !strings.Contains(p.Title, card) && !slices.Contains(parts, card) {
+		if card := r.Device.Name; !strings.Contains(p.Title, card) &&
+			!slices.Contains(parts, card) {
 			parts = append(parts, card)
 		}
 		if !r.Time.IsZero() {
@@ -228,14 +234,16 @@ func (p *Page) Stamp() string {
 	}
 	if len(days) > 0 {
 		slices.Sort(days)
-		parts = append(parts, strings.Join(slices.Compact([]string{days[0], days[len(days)-1]}), " to "))
+		days = slices.Compact([]string{days[0], days[len(days)-1]})
+		parts = append(parts, strings.Join(days, " to "))
 	}
 	return strings.Join(parts, ", ")
 }
 
 // class is the class of the mark's colour on a page.
 func (m Mark) class() string {
-	return cmp.Or(map[Mark]string{Faster: "good", Slower: "bad", Same: "same", Equal: "same"}[m], "open")
+	return cmp.Or(map[Mark]string{Faster: "good", Slower: "bad", Same: "same", Equal: "same"}[m],
+		"open")
 }
 
 // KindOf is the heading that a problem stands under.
@@ -254,7 +262,8 @@ func (r *Row) label() string {
 	return ShapeOf(r.Problem)
 }
 
-// streamInterval is the interval of a side's share of the stream's speed in percent, 0 and 0 for none.
+// streamInterval is the interval of a side's share of the stream's speed in percent, 0 and 0 for
+// none.
 func (v Value) streamInterval() (lo, hi float64) {
 	if !(v.LoUS > 0) || !(v.HiUS > 0) {
 		return 0, 0
@@ -264,7 +273,8 @@ func (v Value) streamInterval() (lo, hi float64) {
 
 // tip says all of a side's time on a problem.
 func (v Value) tip(side string) string {
-	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", side, Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)
+	return fmt.Sprintf("%s: %s us, %.1f%% of the stream, %s@%s", side,
+		Interval(v.US, v.LoUS, v.HiUS), v.StreamPercent, v.Family, v.Config)
 }
 
 // addProblem adds a problem's speeds to a chart of them, and its launches to the stages.
@@ -272,7 +282,8 @@ func (p *Page) addProblem(c *Chart, problem kernels.Problem, label string, sides
 	row := ChartRow{Kind: KindOf(problem), Label: label}
 	for i, v := range sides {
 		if v.StreamPercent > 0 {
-			m := ChartMark{At: v.StreamPercent, Class: c.Series[i].Class, Tip: v.tip(c.Series[i].Name)}
+			m := ChartMark{At: v.StreamPercent, Class: c.Series[i].Class,
+				Tip: v.tip(c.Series[i].Name)}
 			m.Lo, m.Hi = v.streamInterval()
 			row.Marks, row.Value = append(row.Marks, m), tenth(m.At)
 		}
@@ -280,7 +291,8 @@ func (p *Page) addProblem(c *Chart, problem kernels.Problem, label string, sides
 			if p.Stages == nil {
 				p.Stages = &Stages{}
 			}
-			p.Stages.Rows = append(p.Stages.Rows, StageRow{row.Kind, ShapeOf(problem), letter(i), v.US, v.Stages})
+			p.Stages.Rows = append(p.Stages.Rows, StageRow{row.Kind, ShapeOf(problem), letter(i),
+				v.US, v.Stages})
 		}
 	}
 	if len(row.Marks) > 0 {
@@ -301,10 +313,13 @@ func (g *Growth) Page(title string, runs []*record.Run) *Page {
 	scores, rows := g.Tables()
 	p := &Page{Title: title, What: g.legend(), Runs: runs, Summary: slices.Clone(g.Notes)}
 	for i, x := range g.series {
-		own := slices.DeleteFunc(slices.Clone(g.Stream), func(s StreamScore) bool { return s.Side != letter(i) })
+		own := slices.DeleteFunc(slices.Clone(g.Stream),
+			func(s StreamScore) bool { return s.Side != letter(i) })
 		for _, s := range own {
 			if s.N > 0 && (s.Kind == "" || len(own) == 1) {
-				p.Tally = append(p.Tally, Tally{fmt.Sprintf("%.1f%%", 100*s.Mean), fmt.Sprintf("of the stream: %s, %s", x.Name, count(s.N, "problem", "problems")), ""})
+				p.Tally = append(p.Tally, Tally{fmt.Sprintf("%.1f%%", 100*s.Mean),
+					fmt.Sprintf("of the stream: %s, %s", x.Name,
+						count(s.N, "problem", "problems")), ""})
 			}
 		}
 	}
@@ -315,7 +330,8 @@ func (g *Growth) Page(title string, runs []*record.Run) *Page {
 		}
 		p.Charts = []Chart{*c}
 	}
-	figures := Figures{Title: "Over rows and columns", Series: g.series, Help: "% of the stream's speed: 100% is a copy of the same tensors. Bars are 95% intervals."}
+	figures := Figures{Title: "Over rows and columns", Series: g.series,
+		Help: "% of the stream's speed: 100% is a copy of the same tensors. Bars are 95% intervals."}
 	for _, over := range []*Axis{OverM, OverN} {
 		ps := g.panels(over)
 		figures.Drawings = append(figures.Drawings, g.draw(ps[:min(len(ps), maxPanels)], over)...)
@@ -335,20 +351,23 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 		if all.Lo > 0 {
 			mean = fmt.Sprintf(" (95%% %.3f-%.3f)", all.Lo, all.Hi)
 		}
-		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "mean speedup over " + count(all.N, "problem", "problems") + mean, ""})
+		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "mean speedup over " +
+			count(all.N, "problem", "problems") + mean, ""})
 	}
 	for _, t := range []struct {
 		n    int
 		word string
 		mark Mark
-	}{{all.Faster, "faster", Faster}, {all.Same, "same", Same}, {all.Slower, "slower", Slower}, {all.Unclear, "inconclusive", Unclear},
+	}{{all.Faster, "faster", Faster}, {all.Same, "same", Same}, {all.Slower, "slower", Slower},
+		{all.Unclear, "inconclusive", Unclear},
 		{all.Equal, "equal", Equal}, {all.Without, "without a time", Slower}} {
 		if t.n > 0 || t.mark != Equal && t.word != "without a time" {
 			p.Tally = append(p.Tally, Tally{strconv.Itoa(t.n), t.word, t.mark.class()})
 		}
 	}
 	if c.Worst != nil {
-		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", name(c.Worst.Problem), Ratio(c.Worst.Speedup)))
+		p.Summary = append(p.Summary, fmt.Sprintf("Worst: %s at %s.", name(c.Worst.Problem),
+			Ratio(c.Worst.Speedup)))
 	}
 	p.Summary = append(p.Summary, c.Notes...)
 	chart := Chart{Title: "Speedup on every problem", Ref: 1, Unit: "x",
@@ -357,18 +376,24 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 	for _, r := range c.Rows {
 		if r.Speedup > 0 {
 			m := ChartMark{At: r.Speedup, Class: r.Mark.class(),
-				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", ShapeOf(r.Problem), Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS), r.Verdict())}
+				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", ShapeOf(r.Problem),
+					Interval(r.A.US, r.A.LoUS, r.A.HiUS), Interval(r.B.US, r.B.LoUS, r.B.HiUS),
+					r.Verdict())}
 			if r.Paired != nil && r.Paired.Lo > 0 {
 				m.At, m.Lo, m.Hi = r.Paired.Speedup, r.Paired.Lo, r.Paired.Hi
-				m.Tip += fmt.Sprintf(", %s in %d rounds", ratioIn(m.At, m.Lo, m.Hi), r.Paired.Rounds)
+				m.Tip += fmt.Sprintf(", %s in %d rounds", ratioIn(m.At, m.Lo, m.Hi),
+					r.Paired.Rounds)
 			}
-			chart.Rows = append(chart.Rows, ChartRow{KindOf(r.Problem), r.label(), fmt.Sprintf("%.3fx", m.At), []ChartMark{m}})
+			chart.Rows = append(chart.Rows, ChartRow{KindOf(r.Problem), r.label(),
+				fmt.Sprintf("%.3fx", m.At), []ChartMark{m}})
 		}
 		p.addProblem(times, r.Problem, r.label(), []Value{r.A, r.B})
 	}
 	p.Charts = []Chart{chart, *times}
 	rows, means := c.Table(), meanTable(c)
-	rows.Title, means.Title = "Every problem\n"+strings.Join(strings.Split(rows.Title, "\n")[1:], " "), "Geometric means"
+	_, how, _ := strings.Cut(rows.Title, "\n")
+	rows.Title = "Every problem\n" + strings.ReplaceAll(how, "\n", " ")
+	means.Title = "Geometric means"
 	p.Tables = []*Table{rows.LedBy("M", "N", "speedup", "verdict"), means}
 	return p
 }
@@ -431,6 +456,8 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"stage": func(i int) int { return i % maxStages },
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 	"style": func() template.CSS {
-		return template.CSS(picture.Style(func(name string) string { return "var(--" + name + ")" }))
+		return template.CSS(picture.Style(func(name string) string {
+			return "var(--" + name + ")"
+		}))
 	},
 }).Parse(pageText))

@@ -20,9 +20,10 @@ func CheckPlot(name string) error {
 	return nil
 }
 
-// series are the colours of sides by whose kernels they have, so that an arm keeps its colour from plot
-// to plot: blue is ours, orange another library's, green the untuned base beside a tuned arm. The
-// first is drawn broadest, as each lies over those before it: where a map picks the base, both are seen.
+// series are the colours of sides by whose kernels they have, so that an arm keeps its colour from
+// plot to plot: blue is ours, orange another library's, green the untuned base beside a tuned arm.
+// The first is drawn broadest, as each lies over those before it: where a map picks the base, both
+// are seen.
 func series(sides []Side) []picture.Series {
 	ours, others := []int{1, 4, 7, 2}, []int{0, 3, 5, 6}
 	list := make([]picture.Series, len(sides))
@@ -40,7 +41,8 @@ func series(sides []Side) []picture.Series {
 		slot := from[max(slices.IndexFunc(from, func(s int) bool { return !taken[s] }), 0)]
 		taken[slot] = true
 		more := float64(len(sides)-1-i) / float64(max(len(sides)-1, 1))
-		list[i] = picture.Series{Name: names[i], Class: fmt.Sprint("s", slot), Glyph: i, Width: 1.4 + 1.2*more, Radius: 2.4 + 1.2*more}
+		list[i] = picture.Series{Name: names[i], Class: fmt.Sprint("s", slot), Glyph: i,
+			Width: 1.4 + 1.2*more, Radius: 2.4 + 1.2*more}
 	}
 	return list
 }
@@ -118,7 +120,8 @@ func (g *Growth) panels(over *Axis) []panel {
 		if !ok {
 			i = len(ps)
 			at[k] = i
-			ps = append(ps, panel{what: what, fixed: fixed, lines: make([][]picture.Point, len(g.Arms))})
+			ps = append(ps, panel{what: what, fixed: fixed,
+				lines: make([][]picture.Point, len(g.Arms))})
 		}
 		p, before := &ps[i], last[i]
 		x := float64(grows)
@@ -131,17 +134,20 @@ func (g *Growth) panels(over *Axis) []panel {
 				continue
 			}
 			l := p.lines[a]
-			pt := picture.Point{X: x, Y: v.StreamPercent, Tip: ShapeOf(r.Problem) + ", " + v.tip(g.series[a].Name)}
+			pt := picture.Point{X: x, Y: v.StreamPercent,
+				Tip: ShapeOf(r.Problem) + ", " + v.tip(g.series[a].Name)}
 			// A line between shapes that share no side, or past one that an arm
 			// lacks, would say that something lies between them.
-			pt.Apart = over.every() && (before.M != r.Problem.M && before.N != r.Problem.N || len(l) > 0 && l[len(l)-1].X != x-1)
+			pt.Apart = over.every() && (before.M != r.Problem.M && before.N != r.Problem.N ||
+				len(l) > 0 && l[len(l)-1].X != x-1)
 			pt.Lo, pt.Hi = v.streamInterval()
 			p.lines[a] = append(l, pt)
 		}
 		last[i] = r.Problem
 	}
 	ps = slices.DeleteFunc(ps, func(p panel) bool {
-		return !slices.ContainsFunc(p.lines, func(l []picture.Point) bool { return len(l) >= over.least })
+		return !slices.ContainsFunc(p.lines,
+			func(l []picture.Point) bool { return len(l) >= over.least })
 	})
 	order := map[string]int{}
 	for i, p := range ps {
@@ -158,14 +164,15 @@ func (g *Growth) panels(over *Axis) []panel {
 	return ps
 }
 
-// sort puts points in the order of the side that grows. A size that one arm lacks and another has is
-// a gap in its line.
+// sort puts points in the order of the side that grows. A size that one arm lacks and another has
+// is a gap in its line.
 func (p *panel) sort() {
 	all := slices.Concat(p.lines...)
 	for _, l := range p.lines {
 		slices.SortFunc(l, func(a, b picture.Point) int { return cmp.Compare(a.X, b.X) })
 		for j := 1; j < len(l); j++ {
-			l[j].Apart = slices.ContainsFunc(all, func(pt picture.Point) bool { return l[j-1].X < pt.X && pt.X < l[j].X })
+			l[j].Apart = slices.ContainsFunc(all,
+				func(pt picture.Point) bool { return l[j-1].X < pt.X && pt.X < l[j].X })
 		}
 	}
 }
@@ -199,12 +206,13 @@ func (g *Growth) draw(panels []panel, over *Axis) (list []*picture.Drawing) {
 	}
 	x.Lo, x.Hi = x.Lo/1.15, x.Hi*1.15
 	for _, in := range panels {
-		p := picture.Plot{Title: over.title(in), Width: panelWidth, Height: panelHeight, X: x, Target: 100,
-			Y: picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}}
+		p := picture.Plot{Title: over.title(in), Width: panelWidth, Height: panelHeight, X: x,
+			Target: 100, Y: picture.Axis{Label: "% of stream", Hi: top, Ticks: picture.Even(0, top, 20, 8)}}
 		if over.every() {
 			pitch := max(tightPitch, shapePitch*min(1, shapesAtEase/float64(most)))
 			p.Width, p.Height = 80+pitch*float64(most), shapePanelHeight
-			p.X = picture.Axis{Label: over.label, Lo: -0.7, Hi: float64(len(in.shapes)) - 0.3, Slant: true}
+			p.X = picture.Axis{Label: over.label, Lo: -0.7, Hi: float64(len(in.shapes)) - 0.3,
+				Slant: true}
 			for i, s := range in.shapes {
 				p.X.Ticks = append(p.X.Ticks, picture.Tick{At: float64(i), Label: s})
 			}
@@ -235,14 +243,16 @@ func (g *Growth) Plot(title string, over *Axis) ([]byte, error) {
 	}
 	var rows [][]*picture.Drawing
 	for len(panels) > 0 {
-		n := max(slices.IndexFunc(panels, func(p panel) bool { return p.what != panels[0].what }), 0)
-		if n == 0 {
+		n := slices.IndexFunc(panels, func(p panel) bool { return p.what != panels[0].what })
+		if n < 0 {
 			n = len(panels)
 		}
 		deep := (n + most - 1) / most
-		rows = slices.AppendSeq(rows, slices.Chunk(drawn[:n], (n+deep-1)/deep)) // four are two rows of two
+		across := (n + deep - 1) / deep // four are two rows of two
+		rows = slices.AppendSeq(rows, slices.Chunk(drawn[:n], across))
 		panels, drawn = panels[n:], drawn[n:]
 	}
-	return picture.File(title, append(slices.Clone(g.series), picture.Series{Class: "ref", Width: 1.2,
-		Name: "100%: the stream, a copy of the same tensors in the same run"}), rows), nil
+	target := picture.Series{Class: "ref", Width: 1.2,
+		Name: "100%: the stream, a copy of the same tensors in the same run"}
+	return picture.File(title, append(slices.Clone(g.series), target), rows), nil
 }

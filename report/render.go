@@ -50,26 +50,14 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 			Borders: tw.BorderNone,
 			Symbols: tw.NewSymbolCustom("light").WithRow("─").WithColumn("  ").WithCenter("  "),
 			Settings: tw.Settings{
-				Separators: tw.Separators{BetweenColumns: tw.On, BetweenRows: tw.Off, ShowHeader: tw.On, ShowFooter: tw.Off},
-				Lines:      tw.Lines{ShowHeaderLine: tw.On, ShowTop: tw.Off, ShowBottom: tw.Off, ShowFooterLine: tw.Off},
+				Separators: tw.Separators{BetweenColumns: tw.On, BetweenRows: tw.Off,
+					ShowHeader: tw.On, ShowFooter: tw.Off},
+				Lines: tw.Lines{ShowHeaderLine: tw.On, ShowTop: tw.Off, ShowBottom: tw.Off,
+					ShowFooterLine: tw.Off},
 			},
 		})
 	}
-	var b bytes.Buffer
-	title, rest, _ := strings.Cut(t.Title, "\n")
-	switch {
-	case title != "" && format == FormatMarkdown:
-		fmt.Fprintf(&b, "**%s**\n\n", strings.ReplaceAll(title, "<", "&lt;"))
-		if rest != "" {
-			fmt.Fprintf(&b, "%s\n\n", strings.ReplaceAll(rest, "<", "&lt;"))
-		}
-	case title != "":
-		for line := range strings.SplitSeq(t.Title, "\n") {
-			fmt.Fprintln(&b, l.prose(line))
-		}
-		b.WriteByte('\n')
-	}
-	var drawn bytes.Buffer
+	var drawn, b bytes.Buffer
 	table := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(r),
 		tablewriter.WithConfig(tablewriter.Config{Header: cells, Row: cells,
@@ -81,40 +69,65 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 	if err := table.Render(); err != nil {
 		return fmt.Errorf("table %q: %w", t.Title, err)
 	}
-	const above = 2 // the header and its line
-	at := -above
+	l.writeTitle(&b, t.Title, format)
 	if p.stacked {
 		b.WriteString(p.stack(l))
 		drawn.Reset()
 	}
+	at := -2 // the header and its line are above the first row
 	for line := range strings.Lines(drawn.String()) {
 		b.WriteString(p.above(at) + strings.TrimRight(line, " \n") + "\n")
 		at++
 	}
-	notes := slices.Clone(t.Notes)
-	if format == FormatText {
-		var legend []string
-		for _, m := range p.Legend {
-			legend = append(legend, m.Column+": "+m.Text)
-		}
-		notes = slices.Concat(legend, notes)
-		if len(p.dropped) > 0 {
-			notes = append(notes, "not shown: "+strings.Join(p.dropped, ", ")+"; --wide shows every column")
-		}
-	}
-	if len(notes) > 0 {
-		b.WriteByte('\n')
-	}
-	for _, n := range notes {
-		if format == FormatMarkdown {
-			item := strings.TrimLeft(n, " ")
-			n = n[:len(n)-len(item)] + "- " + strings.NewReplacer("~", `\~`, "<", "&lt;").Replace(item)
-		}
-		b.WriteString(l.prose(n) + "\n")
-	}
+	l.writeNotes(&b, &p, format)
 	_, err := w.Write(b.Bytes())
 	return err
 }
+
+func (l *Layout) writeTitle(b *bytes.Buffer, title, format string) {
+	if title == "" {
+		return
+	}
+	if format == FormatMarkdown {
+		first, rest, _ := strings.Cut(strings.ReplaceAll(title, "<", "&lt;"), "\n")
+		b.WriteString("**" + first + "**\n\n")
+		if rest != "" {
+			b.WriteString(rest + "\n\n")
+		}
+		return
+	}
+	for line := range strings.SplitSeq(title, "\n") {
+		b.WriteString(l.prose(line) + "\n")
+	}
+	b.WriteByte('\n')
+}
+
+// writeNotes writes what columns mean, the notes, and what was left out.
+func (l *Layout) writeNotes(b *bytes.Buffer, p *sheet, format string) {
+	var notes []string
+	for _, m := range p.Legend {
+		if format == FormatText {
+			notes = append(notes, m.Column+": "+m.Text)
+		}
+	}
+	notes = append(notes, p.Notes...)
+	if len(p.dropped) > 0 {
+		left := strings.Join(p.dropped, ", ")
+		notes = append(notes, "not shown: "+left+"; --wide shows every column")
+	}
+	for i, n := range notes {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		if format == FormatMarkdown {
+			item := strings.TrimLeft(n, " ")
+			n = n[:len(n)-len(item)] + "- " + unmarkedNote.Replace(item)
+		}
+		b.WriteString(l.prose(n) + "\n")
+	}
+}
+
+var unmarkedNote = strings.NewReplacer("~", `\~`, "<", "&lt;")
 
 // unmarked keeps what stands in a cell from being a column or an element of its page.
 var unmarked = strings.NewReplacer("|", `\|`, "<", "&lt;")

@@ -106,14 +106,18 @@ func StreamTable(scores []StreamScore) *Table {
 		{Head: "% of stream", Value: func(s StreamScore) any { return s.Side }},
 		{Head: "kind", Value: func(s StreamScore) any { return cmp.Or(s.Kind, "all") }},
 		{Head: "problems", Value: func(s StreamScore) any { return s.N }},
-		{Head: "geometric mean", Value: func(s StreamScore) any { return s.Mean }, Text: func(s StreamScore) string { return share(s.Mean) }},
-		{Head: "worst", Value: func(s StreamScore) any { return s.Worst }, Text: func(s StreamScore) string { return share(s.Worst) }},
+		{Head: "geometric mean", Value: func(s StreamScore) any { return s.Mean },
+			Text: func(s StreamScore) string { return share(s.Mean) }},
+		{Head: "worst", Value: func(s StreamScore) any { return s.Worst },
+			Text: func(s StreamScore) string { return share(s.Worst) }},
 		{Head: "at", Text: func(s StreamScore) string {
 			if s.At == nil {
 				return ""
 			}
 			return name(*s.At)
 		}}})
-	t.Group = &Group{Of: func(row []string) (string, string) { return row[0] + ", % of stream", row[0] }, Hide: []string{"% of stream"}}
+	t.Group = &Group{Of: func(row []string) (string, string) {
+		return row[0] + ", % of stream", row[0]
+	}, Hide: []string{"% of stream"}}
 	return t
 }

@@ -126,8 +126,8 @@ func Known[N int | int64 | float64](v N) any {
 	return v
 }
 
-// ProblemColumns are a problem as csv has it, with its compulsory traffic. People see those for which
-// there is a head, in this order.
+// ProblemColumns are a problem as csv has it, with its compulsory traffic. People see those for
+// which there is a head, in this order.
 func ProblemColumns[R any](of func(R) (kernels.Problem, int64), heads ...string) []Column[R] {
 	var list []Column[R]
 	for i, name := range []string{"problem", "kind", "dtype", "m", "n", "bytes"} {
@@ -189,8 +189,8 @@ func (t *Table) in(format string) *Table {
 	return &data
 }
 
-// pick is t with some of its columns, in an order. Rows are as long as its header then, and each cell is one
-// line, whatever text came from a compiler.
+// pick is t with some of its columns, in an order. Rows are as long as its header then, and each
+// cell is one line, whatever text came from a compiler.
 func (t *Table) pick(columns []int) *Table {
 	c := *t
 	c.Header, c.Align, c.Rows, c.Legend = nil, nil, nil, nil
@@ -222,8 +222,8 @@ func (t *Table) all() (columns []int) {
 	return columns
 }
 
-// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come first. What
-// all rows are of stands above, and empty columns are left out.
+// LedBy is t as a page shows it: a phone has room for a few columns, so those of first come first.
+// What all rows are of stands above, and empty columns are left out.
 func (t *Table) LedBy(first ...string) *Table {
 	c, hide := t.pick(t.all()), []string{""}
 	if t.Group != nil && len(c.Rows) > 0 {
@@ -308,7 +308,8 @@ func tableJSON(w io.Writer, t *Table) error {
 	for i, row := range t.Rows {
 		fields := make([]string, len(row))
 		for j, cell := range row {
-			number := cell != "" && strings.ContainsRune("-0123456789", rune(cell[0])) && json.Valid([]byte(cell))
+			number := cell != "" && strings.ContainsRune("-0123456789", rune(cell[0])) &&
+				json.Valid([]byte(cell))
 			switch align := t.align(j); {
 			case align != Left && cell == "":
 				cell = "null"

@@ -1,5 +1,5 @@
-// Package picture draws SVG: small pictures that a file lays out in a grid, or that a page has inline.
-// Lengths are CSS pixels, from the upper left corner.
+// Package picture draws SVG: small pictures that a file lays out in a grid, or that a page has
+// inline. Lengths are CSS pixels, from the upper left corner.
 package picture
 
 import (
@@ -24,8 +24,8 @@ var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e
 	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333",
 	"m0": "#8c1d18", "m1": "#1c5c9c", "m2": "#4f93c9", "m3": "#9ec5e8", "m4": "#d9e8f6", "none": "#f2f2f2"}
 
-// Style is the CSS of drawings. Class sN is the colour of slot N, mN shade N of five, from the worst.
-// colour gives the colour of a name, such as c0.
+// Style is the CSS of drawings. Class sN is the colour of slot N, mN shade N of five, from the
+// worst. colour gives the colour of a name, such as c0.
 func Style(colour func(name string) string) string {
 	var b strings.Builder
 	b.WriteString("polyline,.open{fill:none} .solid{stroke:none}\n")
@@ -90,13 +90,15 @@ func (d *Drawing) Square(x, y, side float64, fill, tip string) {
 	if strings.HasPrefix(fill, "#") {
 		how = "fill"
 	}
-	d.Add(`<rect x="%s" y="%s" width="%s" height="%[3]s" `+how+`="%s">`+title(tip)+`</rect>`, x, y, side, fill, tip)
+	d.Add(`<rect x="%s" y="%s" width="%s" height="%[3]s" `+how+`="%s">`+title(tip)+`</rect>`, x, y,
+		side, fill, tip)
 }
 
 // Inline is the drawing as an element of a page.
 func (d *Drawing) Inline() template.HTML {
 	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 %s %s\" role=\"img\" aria-label=\"%s\">\n%s</svg>",
-		number(d.Width), number(d.Height), template.HTMLEscapeString(strings.Map(visible, d.Title)), d.body.String()))
+		number(d.Width), number(d.Height),
+		template.HTMLEscapeString(strings.Map(visible, d.Title)), d.body.String()))
 }
 
 // title is the format of what an element says when it is pointed at, if anything.
@@ -126,7 +128,8 @@ func File(title string, series []Series, rows [][]*Drawing) []byte {
 	for _, s := range series {
 		all.Height += headerLine
 		y := all.Height - 8
-		all.Add(`<g class="%s" stroke-width="%s"><line x1="12" x2="44" y1="%s" y2="%[3]s"/>`, s.Class, s.Width, y)
+		all.Add(`<g class="%s" stroke-width="%s"><line x1="12" x2="44" y1="%s" y2="%[3]s"/>`,
+			s.Class, s.Width, y)
 		if s.Radius > 0 {
 			all.glyph(s, 28, y, "")
 		}
@@ -149,6 +152,7 @@ func File(title string, series []Series, rows [][]*Drawing) []byte {
 	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%s\" height=\"%s\" viewBox=\"0 0 %[1]s %[2]s\"", number(all.Width), number(all.Height))
 	b.WriteString(" font-family=\"Liberation Sans,Arial,Helvetica,sans-serif\">\n<style>\n")
 	b.WriteString(Style(func(name string) string { return colours[name] }))
-	b.WriteString("\n</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" + all.body.String() + "</svg>\n")
+	b.WriteString("\n</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" +
+		all.body.String() + "</svg>\n")
 	return []byte(b.String())
 }

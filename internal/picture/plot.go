@@ -53,7 +53,8 @@ type Point struct {
 }
 
 // glyphs are of radius 1; those from the fourth on are outlines.
-var glyphs = []string{"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z", "M0-1.2L1.1.8H-1.1z",
+var glyphs = []string{"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z",
+	"M0-1.2L1.1.8H-1.1z",
 	"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z", "M0-1.2L1.1.8H-1.1z", "M-1-1L1 1M-1 1L1-1", "M-1.2 0H1.2M0-1.2V1.2"}
 
 func (d *Drawing) glyph(s Series, x, y float64, tip string) {
@@ -120,7 +121,8 @@ func (p *Plot) Draw() *Drawing {
 		}
 		for _, pt := range l.Points {
 			if pt.Lo > 0 && pt.Hi > 0 {
-				d.Add(`<line stroke-width="1" x1="%s" x2="%[1]s" y1="%s" y2="%s"/>`, x(pt.X), y(pt.Lo), y(pt.Hi))
+				d.Add(`<line stroke-width="1" x1="%s" x2="%[1]s" y1="%s" y2="%s"/>`, x(pt.X),
+					y(pt.Lo), y(pt.Hi))
 			}
 			d.glyph(l.Series, x(pt.X), y(pt.Y), pt.Tip)
 		}

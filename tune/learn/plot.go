@@ -27,8 +27,8 @@ type Panel struct {
 	Squares []Square
 }
 
-// Panels are the rasters of a map with the means of the measured problems of each cell. Regret is over those where the
-// cell's config was measured.
+// Panels are the rasters of a map with the means of the measured problems of each cell. Regret is
+// over those where the cell's config was measured.
 func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
@@ -38,7 +38,8 @@ func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel)
 			for cell := range r.Rows {
 				v, ok := r.Pick(line, cell)
 				s := Square{Line: line, Cell: cell, Variant: v}
-				if s.NLo, s.NHi, s.MLo, s.MHi = r.Span(line, cell, d.SMs); ok && s.NLo <= s.NHi && s.MLo <= s.MHi {
+				if s.NLo, s.NHi, s.MLo, s.MHi = r.Span(line, cell, d.SMs); ok && s.NLo <= s.NHi &&
+					s.MLo <= s.MHi {
 					for k := range r.Legend {
 						if r.Legend[k] == v {
 							s.Number = k
@@ -51,7 +52,8 @@ func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel)
 		}
 		speeds := make([]int, len(p.Squares))
 		for _, q := range points {
-			if rule.ClassOf(q.Problem) != r.Class || rule.AlignOf(q.Problem.N, q.Problem.DType.Size()) != r.Align {
+			if rule.ClassOf(q.Problem) != r.Class ||
+				rule.AlignOf(q.Problem.N, q.Problem.DType.Size()) != r.Align {
 				continue
 			}
 			line, cell, ok := r.At(q.Problem.M, q.Problem.N, d.SMs)
@@ -85,8 +87,8 @@ const (
 	panelLeft, panelTop = 56, 44
 )
 
-// Draw draws a panel three times: its configs by their letters, the regret and the % of a copy's speed
-// of the problems measured in each cell.
+// Draw draws a panel three times: its configs by their letters, the regret and the % of a copy's
+// speed of the problems measured in each cell.
 func (p *Panel) Draw(d kernels.DeviceInfo) (list []*picture.Drawing) {
 	shade := func(v float64, limits ...float64) string {
 		for i, limit := range limits {
@@ -101,19 +103,24 @@ func (p *Panel) Draw(d kernels.DeviceInfo) (list []*picture.Drawing) {
 		fill  func(s Square) string
 	}{
 		{"configs by letter", func(s Square) string { return hue(s.Number) }},
-		{"regret: up to 1, 2, 5, 10%, more in red", func(s Square) string { return shade(100*(s.Regret-1), 10, 5, 2, 1) }},
-		{"% of a copy's speed: below 50 in red, 70, 85, 95", func(s Square) string { return shade(s.Percent, 50, 70, 85, 95) }},
+		{"regret: up to 1, 2, 5, 10%, more in red",
+			func(s Square) string { return shade(100*(s.Regret-1), 10, 5, 2, 1) }},
+		{"% of a copy's speed: below 50 in red, 70, 85, 95",
+			func(s Square) string { return shade(s.Percent, 50, 70, 85, 95) }},
 	} {
-		x := &picture.Drawing{Title: p.Title + ": " + what.title, Width: max(330, panelLeft+side*float64(len(p.Raster.Rows))+20),
+		x := &picture.Drawing{Title: p.Title + ": " + what.title,
+			Width:  max(330, panelLeft+side*float64(len(p.Raster.Rows))+20),
 			Height: panelTop + side*float64(len(p.Raster.Lines)) + 40}
 		x.Text(panelLeft, 16, 14, "start", "fg", p.Title)
 		x.Text(panelLeft, 34, 12, "start", "dim", what.title)
 		for _, s := range p.Squares {
 			left, top := panelLeft+side*float64(s.Cell), panelTop+side*float64(s.Line)
 			fill, letters := what.fill(s), len(list) == 0
-			tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", s.MLo, s.MHi, s.NLo, s.NHi, s.Variant, s.Problems)
+			tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", s.MLo, s.MHi, s.NLo,
+				s.NHi, s.Variant, s.Problems)
 			if s.Problems > 0 {
-				tip += fmt.Sprintf(", regret %.1f%%, %.0f%% of a copy's speed", 100*(s.Regret-1), s.Percent)
+				tip += fmt.Sprintf(", regret %.1f%%, %.0f%% of a copy's speed", 100*(s.Regret-1),
+					s.Percent)
 			}
 			if !letters && (s.Problems == 0 || len(list) == 2 && s.Percent == 0) {
 				fill, tip = "none", ""
@@ -125,7 +132,8 @@ func (p *Panel) Draw(d kernels.DeviceInfo) (list []*picture.Drawing) {
 		}
 		// Every other line has its first columns, every fourth cell its first rows.
 		for line := 0; line < len(p.Raster.Lines); line += 2 {
-			x.Text(panelLeft-4, panelTop+side*float64(line)+12, 11, "end", "dim", fmt.Sprint(p.Raster.Lines[line].From))
+			x.Text(panelLeft-4, panelTop+side*float64(line)+12, 11, "end", "dim",
+				fmt.Sprint(p.Raster.Lines[line].From))
 		}
 		for cell := 0; cell < len(p.Raster.Rows); cell += 4 {
 			lo := int64(1)
@@ -149,7 +157,8 @@ func Plot(m *rule.Map, points []*Point, d kernels.DeviceInfo) []byte {
 	return picture.File("", nil, rows)
 }
 
-// hue is a light colour of its own for each of a legend's configs: letters tell those apart that are alike.
+// hue is a light colour of its own for each of a legend's configs: letters tell those apart that
+// are alike.
 func hue(n int) string {
 	h := math.Mod(float64(n)*0.618034, 1) * 6
 	light := 0.93 - 0.12*float64(n%3)
