@@ -2,6 +2,7 @@ package kernels_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,23 @@ func TestProblemText(t *testing.T) {
 	}
 }
 
+// Every option of every op and pass is read back, and refused where the op or the pass has it not.
+func TestProblemOptions(t *testing.T) {
+	for _, s := range kernels.Ops() {
+		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+			for _, o := range kernels.Options() {
+				p := kernels.Problem{Op: s.Op, Pass: pass, M: 3, N: 5, DType: kernels.BF16, Weight: kernels.BF16}
+				o.Set(&p)
+				takes := slices.Contains(s.Options, o.Name) && (o.Pass == "" || o.Pass == pass)
+				back, err := kernels.ParseProblem(p.String())
+				if takes != (err == nil) || takes && back != p || !strings.HasSuffix(p.String(), "+"+o.Name) {
+					t.Errorf("%s is read back as %s, %v; taken: %v", p, back, err, takes)
+				}
+			}
+		}
+	}
+}
+
 func TestProblemErrors(t *testing.T) {
 	for _, s := range []string{
 		"", "rmsnorm", "rmsnorm/fwd/4x4", "rmsnorm/fwd/4x4/bf16 ", "RMSNORM/fwd/4x4/bf16",
@@ -49,6 +67,7 @@ func TestProblemErrors(t *testing.T) {
 		"rmsnorm/fwd/2147483648x2147483648/bf16", // 2^62 elements: its bytes overflow int64
 		"rmsnorm/fwd/4x4/fp8", "rmsnorm/fwd/4x4/bf16-wint8", "rmsnorm/fwd/4x4/bf16-w",
 		"rmsnorm/fwd/4x4/bf16+zc+bias", "rmsnorm/fwd/4x4/bf16+bias+bias", "rmsnorm/fwd/4x4/bf16+residual+bias",
+		"rmsnorm/fwd/4x4/bf16+fp8+fp8t", "l2norm/fwd/4x4/bf16-wfp32", "rmsnorm/fwd/4x4/bf16-wfp32+noweight",
 	} {
 		p, err := kernels.ParseProblem(s)
 		if err == nil {
@@ -78,6 +97,8 @@ func TestProblemBytes(t *testing.T) {
 		{"layernorm/fwd/96x1000/fp16+bias", M*N*(2+2) + N*2 + N*2 + 4*M + 4*M, M*N*(2+8+8) + 2*M*(4+8)},
 		{"rmsnorm/bwd/96x1000/bf16", M*N*(2+2+2) + N*(2+2) + 4*M, M*N*(2+8+8) + N*(2+8)},
 		{"rmsnorm/bwd/96x1000/bf16+zc", M*N*(2+2+2) + N*(2+2) + 4*M, M*N*(2+8+8) + N*(2+8)},
+		{"l2norm/fwd/96x1000/bf16+residual", M*N*(2+2+2+2) + 4*M, M*N*2*(2+8+8) + M*(4+8)},
+		{"l2norm/bwd/96x1000/bf16", M*N*(2+2+2) + 4*M, M * N * (2 + 8 + 8)},
 		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, M*N*(4+8+8) + 2*N*(4+8)},
 		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, M*N*(2+8+8) + N*(4+8)},
 	} {

@@ -41,7 +41,8 @@ func (f *Family) Space(p Problem, d DeviceInfo, override ...Range) (s Space) {
 }
 
 // Configs is Space without the reasons: its Configs, and how many it refuses.
-func (f *Family) Configs(p Problem, d DeviceInfo, override ...Range) (configs []Config, refused int) {
+func (f *Family) Configs(p Problem, d DeviceInfo, override ...Range) (
+	configs []Config, refused int) {
 	configs = f.lay(p, d, override, func(Config, error, Config) { refused++ })
 	return configs, refused
 }

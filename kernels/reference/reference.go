@@ -253,11 +253,12 @@ func fp8(p kernels.Problem, mem map[string]*kernels.Memory, ans map[string][]flo
 
 // SavedOutput is the y that the forward of p, a backward, has saved, rounded to
 // its type; b may be nil.
-func SavedOutput(p kernels.Problem, mem map[string]*kernels.Memory, b *kernels.Memory) *kernels.Memory {
-	fwd := kernels.Problem{Op: p.Op, Pass: kernels.Fwd, M: p.M, N: p.N, DType: p.DType, Weight: p.Weight,
-		Bias: p.Bias, ZeroCentered: p.ZeroCentered, NoWeight: p.NoWeight}
+func SavedOutput(p kernels.Problem, mem map[string]*kernels.Memory,
+	b *kernels.Memory) *kernels.Memory {
+	p.Pass, p.Residual, p.Accumulate = kernels.Fwd, false, false
 	y := kernels.NewMemory(p.DType, p.M*p.N)
-	for i, v := range Answers(fwd, map[string]*kernels.Memory{"x": mem["x"], "w": mem["w"], "b": b}).Values["y"] {
+	in := map[string]*kernels.Memory{"x": mem["x"], "w": mem["w"], "b": b}
+	for i, v := range Answers(p, in).Values["y"] {
 		y.Set(int64(i), float32(v))
 	}
 	return y
