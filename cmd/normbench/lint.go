@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -11,7 +10,6 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/rule"
 	"normbench/report"
-	"normbench/tune"
 	"normbench/tune/ref"
 )
 
@@ -56,63 +54,24 @@ func (e *env) lint(c *cli.Context) error {
 			}
 		}
 	}
-	var found []string
-	for _, text := range e.lintTable(t, d, families.NewIdentity(e.registry, d.Kind).Stale) {
-		found = append(found, ops[0]+": "+text)
+	rows := newTable("", "file", "finding")
+	for _, text := range t.Lint(e.registry, d, families.NewIdentity(e.registry, d.Kind).Stale) {
+		rows.Rows = append(rows.Rows, []string{ops[0], oneLine(text)})
+		if format == "text" {
+			fmt.Fprintf(e.stdout, "%s: %s\n", ops[0], oneLine(text))
+		}
 	}
 	if format != "text" {
-		t := newTable("", "file", "finding")
-		for _, line := range found {
-			t.Rows = append(t.Rows, []string{ops[0], oneLine(strings.TrimPrefix(line, ops[0]+": "))})
-		}
-		if err := report.RenderTable(e.stdout, t, format); err != nil {
+		if err := report.RenderTable(e.stdout, rows, format); err != nil {
 			return err
 		}
-	} else {
-		for _, line := range found {
-			fmt.Fprintln(e.stdout, oneLine(line))
-		}
 	}
-	if len(found) > 0 {
-		e.notef("%s in %s", count(len(found), "finding"), ops[0])
+	if n := len(rows.Rows); n > 0 {
+		e.notef("%s in %s", count(n, "finding"), ops[0])
 		return &coded{code: exitGate}
 	}
 	if format == "text" {
 		fmt.Fprintf(e.stdout, "%s: no findings\n", ops[0])
 	}
 	return nil
-}
-
-// lintTable finds what makes the entries of a tuned table wrong today.
-func (e *env) lintTable(t *tune.Table, d kernels.DeviceInfo, stale func(*kernels.Family, string) (string, bool)) []string {
-	var found []string
-	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
-	if t.Device.ID != d.ID {
-		add("the table is of %s, not of %s", t.Device.ID, d.ID)
-	}
-	if t.Device.SMs < 1 {
-		add("its device has %d sms: nothing that depends on their number can be looked up", t.Device.SMs)
-	}
-	if len(t.Entries) == 0 && t.Map == nil {
-		add("empty: it has no entry and no map")
-	}
-	told := map[string]bool{}
-	for _, x := range t.Entries {
-		f, _, _, err := e.registry.Resolve(x.Problem, x.Variant(), d)
-		if err != nil {
-			add("%s: %v", x.Problem, err)
-			continue
-		}
-		if !x.Proven() {
-			add("%s: %s is not provably faster than the base: sweep again, or delete the entry", x.Problem, x.Variant())
-		}
-		if now, old := stale(f, x.Source); old && !told[x.Family+x.Source] {
-			told[x.Family+x.Source] = true
-			add("stale: the sources of %s are %s, and entries such as %s are from %s", x.Family, now, x.Problem, x.Source)
-		}
-	}
-	if t.Map != nil {
-		found = append(found, t.Map.Lint(e.registry, d, stale)...)
-	}
-	return found
 }

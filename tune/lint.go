@@ -1,0 +1,41 @@
+package tune
+
+import (
+	"fmt"
+
+	"normbench/kernels"
+)
+
+// Lint says what makes a table wrong today for a device: families and knobs that r lacks, configs
+// that are refused, sources that are stale.
+func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo, stale func(*kernels.Family, string) (string, bool)) (found []string) {
+	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	if t.Device.ID != d.ID {
+		add("the table is of %s, not of %s", t.Device.ID, d.ID)
+	}
+	if t.Device.SMs < 1 {
+		add("its device has %d sms: nothing that depends on their number can be looked up", t.Device.SMs)
+	}
+	if len(t.Entries) == 0 && t.Map == nil {
+		add("empty: it has no entry and no map")
+	}
+	told := map[string]bool{}
+	for _, x := range t.Entries {
+		f, _, _, err := r.Resolve(x.Problem, x.Variant(), d)
+		if err != nil {
+			add("%s: %v", x.Problem, err)
+			continue
+		}
+		if !x.Proven() {
+			add("%s: %s is not provably faster than the base: sweep again, or delete the entry", x.Problem, x.Variant())
+		}
+		if now, old := stale(f, x.Source); old && !told[x.Family+x.Source] {
+			told[x.Family+x.Source] = true
+			add("stale: the sources of %s are %s, and entries such as %s are from %s", x.Family, now, x.Problem, x.Source)
+		}
+	}
+	if t.Map != nil {
+		found = append(found, t.Map.Lint(r, d, stale)...)
+	}
+	return found
+}
