@@ -22,12 +22,14 @@ import (
 // searchPlan is what the flags of sweep ask of a search.
 type searchPlan struct {
 	strategy       string
+	asked          bool     // for a search, by a flag of one
+	keep           []string // REFs
 	budget         search.Budget
 	finals, rounds int
 }
 
 func parseSearch(c *cli.Context) (searchPlan, error) {
-	p := searchPlan{strategy: c.String("strategy"), finals: c.Int("finals"), rounds: c.Int("rounds")}
+	p := searchPlan{strategy: c.String("strategy"), finals: c.Int("finals"), rounds: c.Int("rounds"), keep: c.StringSlice("keep")}
 	if err := search.CheckName(p.strategy); err != nil {
 		return p, err
 	}
@@ -41,14 +43,9 @@ func parseSearch(c *cli.Context) (searchPlan, error) {
 	if p.budget, err = search.ParseBudget(c.String("budget")); err != nil {
 		return p, err
 	}
-	if c.IsSet("budget") && c.String("budget") == "" {
-		return p, hint.Errorf("write a time such as 5m, launches such as 2000x, or configs such as 300 or 10%", "an empty --budget")
-	}
-	if p.strategy == search.Grid {
-		for _, name := range []string{"budget", "finals", "rounds", "keep"} {
-			if c.IsSet(name) {
-				return p, hint.Errorf("leave it out, or choose another strategy", "--%s is for a search, and --strategy grid measures all", name)
-			}
+	for _, name := range []string{"budget", "finals", "rounds", "keep"} {
+		if p.asked = p.asked || c.IsSet(name); c.IsSet(name) && p.strategy == search.Grid {
+			return p, hint.Errorf("leave it out, or choose another strategy", "--%s is for a search, and --strategy grid measures all", name)
 		}
 	}
 	return p, nil
@@ -58,21 +55,20 @@ func parseSearch(c *cli.Context) (searchPlan, error) {
 // takes seconds, and its times are for tests and first looks.
 const smallSweep = 500
 
-// searchOptions sets o up for a search, if this is to be one, and says whether.
-func (e *env) searchOptions(p searchPlan, c *cli.Context, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table, o *sweep.Options) (bool, error) {
+// searchOptions sets o up for a search, if this is to be one.
+func (e *env) searchOptions(p searchPlan, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table, o *sweep.Options) error {
 	variants := 0
 	for _, t := range tasks {
 		variants += len(t.Variants)
 	}
-	asked := c.IsSet("budget") || c.IsSet("finals") || c.IsSet("rounds") || c.IsSet("keep")
-	if p.strategy == search.Grid || p.strategy == search.Auto && info.Kind == kernels.KindCPU && variants <= smallSweep && !asked {
-		return false, nil
+	if p.strategy == search.Grid || p.strategy == search.Auto && info.Kind == kernels.KindCPU && variants <= smallSweep && !p.asked {
+		return nil
 	}
 	if err := sweep.CheckBudget(p.budget, len(tasks)); err != nil {
-		return false, err
+		return err
 	}
-	if err := e.keep(c.StringSlice("keep"), info, tasks, old); err != nil {
-		return false, err
+	if err := e.keep(p.keep, info, tasks, old); err != nil {
+		return err
 	}
 	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which gains
 	// of 1 or 2% are lost; a GPU has the time for more.
@@ -86,7 +82,7 @@ func (e *env) searchOptions(p searchPlan, c *cli.Context, info kernels.DeviceInf
 	final.ID += record.FinalsSuffix
 	o.Run.Protocol, final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.strategy, p.budget, p.rounds)
 	o.Search = &sweep.Searching{Strategy: p.strategy, Budget: p.budget, Final: final, Finals: p.finals, Rounds: p.rounds}
-	return true, nil
+	return nil
 }
 
 // keep adds the checked-in entries and the variants of --keep to the tasks. An

@@ -57,145 +57,160 @@ func (e *env) sweepCommand() *cli.Command {
 	}
 }
 
-func (e *env) sweep(c *cli.Context) error {
-	format := c.String("format")
-	overrides, err := knobOverrides(c.StringSlice("knob"))
-	if err != nil {
-		return err
+// A sweepConfig is what the flags of a sweep ask for, and what is laid out for it.
+type sweepConfig struct {
+	search            searchPlan
+	overrides         []kernels.Range
+	only              []string // families; nil for all
+	atOnce            int      // problems; 0 for a default
+	seed              uint64
+	retry, dry        bool
+	out, html, format string
+	*stand
+	tasks    []sweep.Task
+	variants int
+	layOut   time.Duration
+}
+
+func parseSweep(c *cli.Context) (cfg *sweepConfig, err error) {
+	cfg = &sweepConfig{atOnce: c.Int("at-once"), seed: seed(c), retry: c.Bool("retry-failed"), dry: c.Bool("dry-run"),
+		out: c.String("out"), html: c.String("html"), format: c.String("format")}
+	if cfg.overrides, err = knobOverrides(c.StringSlice("knob")); err != nil {
+		return nil, err
 	}
-	var only []string
 	if c.IsSet("family") {
-		only = strings.Split(c.String("family"), ",")
+		cfg.only = strings.Split(c.String("family"), ",")
 	}
-	plan, err := parseSearch(c)
+	if cfg.search, err = parseSearch(c); err != nil {
+		return nil, err
+	}
+	if n := cfg.atOnce; n < 0 || n > 16 || c.IsSet("at-once") && n == 0 {
+		return nil, hint.Errorf("use 1 to 16", "--at-once %d is out of range", n)
+	}
+	return cfg, nil
+}
+
+func (e *env) sweep(c *cli.Context) error {
+	cfg, err := parseSweep(c)
 	if err != nil {
 		return err
 	}
-	atOnce, html, out := c.Int("at-once"), c.String("html"), c.String("out")
-	if atOnce < 0 || atOnce > 16 || c.IsSet("at-once") && atOnce == 0 {
-		return hint.Errorf("use 1 to 16", "--at-once %d is out of range", atOnce)
-	}
-	s, err := e.open(c)
-	if err != nil {
+	if cfg.stand, err = e.open(c); err != nil {
 		return err
 	}
-	devices, info, ps, pr := s.devices, s.info, s.problems, s.timing.protocol(s.info)
-	defer closeAll(devices)
-	start := time.Now()
-	tasks, err := sweep.Grid(e.ctx, e.registry, ps, info, only, overrides)
-	if err != nil {
+	defer closeAll(cfg.devices)
+	if err := e.layOut(cfg); err != nil {
 		return err
 	}
-	if d, ok := devices[0].(*replay.Device); ok && len(overrides) == 0 {
-		if gone := sweep.Recorded(e.registry, tasks, d, only); gone > 0 {
-			e.notef("%s of families that are no more left out", count(gone, "recorded variant"))
-		}
-	}
-	layOut := time.Since(start)
-	variants, refused := 0, 0
-	for _, t := range tasks {
-		variants += len(t.Variants)
-		refused += t.Refused
-	}
-	if err := cmp.Or(checkOverrides(tasks, overrides), e.checkUsed(tasks, info)); err != nil {
+	if err := checkRecording(cfg.devices[0], cfg.out); err != nil {
 		return err
 	}
-	e.notef("%s: %s, %s; %s refused by the spaces", info.Name, count(len(tasks), "problem"), count(variants, "variant"), count(refused, "config"))
-	if err := checkRecording(devices[0], out); err != nil {
-		return err
-	}
-	dir := filepath.Join(out, info.ID)
+	dir := filepath.Join(cfg.out, cfg.info.ID)
 	old, err := tune.Read(filepath.Join(dir, tune.FileName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return err // of a folder that is none, the records' writer says more
 	}
-	o := sweep.Options{Run: e.newRun(info, pr), Seed: seed(c), RetryFailed: c.Bool("retry-failed")}
-	searching, err := e.searchOptions(plan, c, info, tasks, old, &o)
-	if err != nil {
+	o := sweep.Options{Run: e.newRun(cfg.info, cfg.timing.protocol(cfg.info)), Seed: cfg.seed, RetryFailed: cfg.retry}
+	if err := e.searchOptions(cfg.search, cfg.info, cfg.tasks, old, &o); err != nil {
 		return err
 	}
-	if searching {
-		pr = o.Search.Final.Protocol
+	if !cfg.dry {
+		return e.runSweep(cfg, o, old)
 	}
-	if c.Bool("dry-run") {
-		f, _ := record.Load(dir) // the first sweep has none
-		left, problems, err := sweep.Left(e.registry, info, tasks, o, f)
-		if err != nil {
-			return err
-		}
-		if searching {
-			fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), max(variants-left, 0), dir)
-			return nil
-		}
-		fmt.Fprintf(e.stdout, "%s to measure, %d in %s already\n", count(left, "variant"), variants-left, dir)
-		return nil
+	f, _ := record.Load(dir) // the first sweep has none
+	left, problems, err := sweep.Left(e.registry, cfg.info, cfg.tasks, o, f)
+	switch there := max(cfg.variants-left, 0); {
+	case err != nil:
+		return err
+	case o.Search != nil:
+		fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), there, dir)
+	default:
+		fmt.Fprintf(e.stdout, "%s to measure, %d in %s already\n", count(left, "variant"), there, dir)
 	}
+	return nil
+}
 
-	if err := checkResults(out, info.ID, tune.FileName); err != nil {
+// layOut lays out the tasks of a sweep.
+func (e *env) layOut(cfg *sweepConfig) (err error) {
+	start := time.Now()
+	if cfg.tasks, err = sweep.Grid(e.ctx, e.registry, cfg.problems, cfg.info, cfg.only, cfg.overrides); err != nil {
 		return err
 	}
-	w, notes, err := record.OpenWriterBelow(out, info.ID)
+	if d, ok := cfg.devices[0].(*replay.Device); ok && len(cfg.overrides) == 0 {
+		if gone := sweep.Recorded(e.registry, cfg.tasks, d, cfg.only); gone > 0 {
+			e.notef("%s of families that are no more left out", count(gone, "recorded variant"))
+		}
+	}
+	cfg.layOut = time.Since(start)
+	refused := 0
+	for _, t := range cfg.tasks {
+		cfg.variants += len(t.Variants)
+		refused += t.Refused
+	}
+	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.checkUsed(cfg.tasks, cfg.info)); err != nil {
+		return err
+	}
+	e.notef("%s: %s, %s; %s refused by the spaces", cfg.info.Name, count(len(cfg.tasks), "problem"), count(cfg.variants, "variant"), count(refused, "config"))
+	return nil
+}
+
+// runSweep measures, and folds what it finds into the table old of the results folder.
+func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
+	info, pr, unit := cfg.info, o.Run.Protocol, "variants"
+	if err := checkResults(cfg.out, info.ID, tune.FileName); err != nil {
+		return err
+	}
+	w, notes, err := record.OpenWriterBelow(cfg.out, info.ID)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	e.saved = w.Path()
-	for _, n := range notes {
-		e.notef("%s", n)
-	}
-	// If the end cannot merge with this table, say so before hours of
-	// measuring.
-	if old != nil {
+	e.noteOnce(notes...)
+	if old != nil { // if the end cannot merge with this table, say so before hours of measuring
 		if _, err := tune.Merge(old, &tune.Table{Device: info}); err != nil {
 			return err
 		}
 	}
-	if err := e.testTimer(devices[0], &o.Run); err != nil {
+	if err := e.testTimer(cfg.devices[0], &o.Run); err != nil {
 		return err
 	}
-	if searching {
+	if o.Search != nil {
+		unit, pr = "problems", o.Search.Final.Protocol
 		o.Search.Final.SelfTest, o.Search.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
 	}
 	var more []kernels.Device
 	defer func() { closeAll(more) }()
 	o.More = func(problems int) (_ []kernels.Device, err error) {
-		more, err = e.companions(atOnce, s.machine, devices, ps, problems)
+		more, err = e.companions(cfg.atOnce, cfg.machine, cfg.devices, cfg.problems, problems)
 		return more, err
 	}
-	unit := "variants"
-	if searching {
-		unit = "problems"
-	}
-	p := newProgress(e.stderr, unit)
-	o.Observe = p.observe
-	fold := &folding{e: e, old: old, at: durable.Place{Root: out, Name: filepath.Join(info.ID, tune.FileName)}, source: sourcesOf(e.registry, info.Kind),
-		table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
-	if searching {
+	fold := &tune.Fold{Old: old, At: durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}, Source: sourcesOf(e.registry, info.Kind),
+		Table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
+	if o.Search != nil {
 		o.Search.Known = history(w.Records(), info, e.registry)
 		// A killed sweep may have left out its last finished problem.
 		for es := range e.entries(w.Records(), info, pr) {
-			fold.table.Entries = append(fold.table.Entries, tune.Pick(es)...)
+			fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
 		}
-		if len(fold.table.Entries) > 0 {
-			if err := fold.write(true); err != nil {
+		if len(fold.Table.Entries) > 0 {
+			if _, err := fold.Write(); err != nil {
 				return err
 			}
 		}
-		o.Finished = func(recs []*record.Record) error { return fold.add(recs, &o.Search.Final) }
+		o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &o.Search.Final) }
 	}
-	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, w, o)
+	p := newProgress(e.stderr, unit)
+	o.Observe = p.observe
+	sum, err := sweep.Run(e.ctx, e.registry, cfg.devices, cfg.tasks, w, o)
 	p.finish()
-	e.summarize(sum, layOut, slices.Concat(devices, more))
+	e.summarize(sum, cfg.layOut, slices.Concat(cfg.devices, more))
 	if e := w.Unchanged(); e != nil { // nothing can be concluded from another's file
 		return e
 	}
 	if err != nil {
 		// The table has the finished problems and is shown, whatever ended the sweep.
-		fold.whole = map[kernels.Problem]int{}
-		for _, t := range tasks {
-			fold.whole[t.Problem] = len(t.Variants)
-		}
-		if err := e.conclude(w.Records(), ps, fold, format, html); err != nil {
+		if err := e.conclude(w.Records(), cfg, fold, true); err != nil {
 			return err
 		}
 		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
@@ -203,15 +218,16 @@ func (e *env) sweep(c *cli.Context) error {
 		}
 		return err
 	}
+	budget := cfg.search.budget
 	if sum.Short > 0 && sum.Short == sum.Problems {
-		return search.ErrShort(ps[0], sum.Problems, plan.budget.String(), sum.Wall)
+		return search.ErrShort(cfg.problems[0], sum.Problems, budget.String(), sum.Wall)
 	} else if sum.Short > 0 {
-		e.notef("budget %s: on %d of %s no more than the base was measured", plan.budget, sum.Short, count(sum.Problems, "problem"))
+		e.notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, count(sum.Problems, "problem"))
 	}
 	if sum.Starved > 0 {
-		e.notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", plan.budget, sum.Starved, count(sum.Problems, "problem"))
+		e.notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", budget, sum.Starved, count(sum.Problems, "problem"))
 	}
-	return e.conclude(w.Records(), ps, fold, format, html)
+	return e.conclude(w.Records(), cfg, fold, false)
 }
 
 // checkOverrides refuses --knob if no space has a config with its values: the
@@ -247,11 +263,18 @@ func count(n int, what string) string {
 }
 
 // conclude folds the records of a results folder into its tuned table and
-// prints base against best for the problems at hand.
-func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, format, html string) error {
-	info, pr, table := fold.table.Device, fold.table.Protocol, fold.table
+// prints base against best for the problems at hand. cut says that the sweep was cut off: a grid has
+// no pick for a problem that it did not finish.
+func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bool) error {
+	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
+	whole := map[kernels.Problem]int{} // variants
+	for _, t := range cfg.tasks {
+		if cut {
+			whole[t.Problem] = len(t.Variants)
+		}
+	}
 	asked := map[kernels.Problem]bool{}
-	for _, p := range ps {
+	for _, p := range cfg.problems {
 		asked[p] = true
 	}
 	base := report.Side{Label: "base", Cells: map[kernels.Problem]report.Cell{}}
@@ -273,7 +296,7 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 				n++
 			}
 		}
-		if pr.Phase != record.PhaseFinal && n < fold.whole[p] {
+		if pr.Phase != record.PhaseFinal && n < whole[p] {
 			continue
 		}
 		for x := range each {
@@ -292,7 +315,7 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 		add(&base, func(x *record.Entry) bool { return x.Base })
 		add(&best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 	}
-	if fold.whole != nil && !some {
+	if cut && !some {
 		return nil
 	}
 	table.AddRuns(f.Runs)
@@ -307,18 +330,21 @@ func (e *env) conclude(f *record.File, ps []kernels.Problem, fold *folding, form
 		})))
 		e.describe(table)
 	}
-	lost := fold.write(false)
+	notes, lost := fold.Write()
+	if lost == nil {
+		e.noteOnce(notes...)
+	}
 	if some && len(table.Entries) == 0 {
 		return cmp.Or(e.late(lost), nothingRight(failed))
 	}
 	found := report.Compare(base, best)
-	if err := report.Render(e.stdout, found, format); err != nil {
+	if err := report.Render(e.stdout, found, cfg.format); err != nil {
 		return err
 	}
 	if lost != nil { // the table is printed all the same
 		return e.late(lost)
 	}
-	return e.writePage(html, func() *report.Page {
+	return e.writePage(cfg.html, func() *report.Page {
 		e.refs.Keep(f.Path, f)
 		return found.Page("Sweep of "+count(len(found.Rows), "problem")+" on "+info.Name, e.refs.RunsOf(base, best))
 	})
@@ -365,78 +391,6 @@ func (e *env) isNow(id *families.Identity, x *record.Entry) bool {
 	}
 	code, err := sweep.Code(e.registry, id, x.Problem, x.Variant, x.Run.Device)
 	return err == nil && x.Is(code)
-}
-
-// A folding is what becomes of a tuned table in the course of a sweep: it is written after
-// each problem, so that whatever ends the sweep leaves what was found.
-type folding struct {
-	e     *env
-	old   *tune.Table // as the sweep found it, nil for none
-	table *tune.Table // of this sweep
-	at    durable.Place
-	// whole counts the variants of each problem if the sweep was cut off, and is nil otherwise. A
-	// grid has no pick for a problem that it did not finish.
-	whole map[kernels.Problem]int
-	// source is the hash of a family's code now.
-	source func(family string) string
-}
-
-// add folds in the records of a problem whose search is done.
-func (f *folding) add(recs []*record.Record, final *record.Run) error {
-	var entries []record.Entry
-	for _, r := range recs {
-		if r.Run == final.ID {
-			entries = append(entries, record.Summarize(r, final))
-		}
-	}
-	picks := tune.Pick(entries)
-	f.table.Entries = slices.DeleteFunc(f.table.Entries, func(a tune.Entry) bool {
-		return slices.ContainsFunc(picks, func(b tune.Entry) bool { return a.Problem == b.Problem })
-	})
-	f.table.Entries = append(f.table.Entries, picks...)
-	f.table.AddRuns([]*record.Run{final})
-	return f.write(true)
-}
-
-// write writes the table as it is now, over that of before.
-func (f *folding) write(quiet bool) (err error) {
-	e, t := f.e, f.table
-	slices.SortFunc(t.Entries, func(a, b tune.Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
-	t.Created = time.Now().UTC().Truncate(time.Second)
-	if f.old != nil {
-		if f.old.Protocol.Cold && !t.Protocol.Cold {
-			if !quiet {
-				e.notef("warm times are for comparison only: %s stays as it is", f.at)
-			}
-			return nil
-		}
-		if t, err = tune.Merge(f.old.WithoutStale(t, f.source), t); err != nil {
-			return err
-		}
-		if n := t.Changed(f.old); n > 0 {
-			bak := f.at.In(tune.FileName + ".bak")
-			if err := f.old.Write(bak); err != nil {
-				return err
-			}
-			if !quiet {
-				e.notef("%s replaced; %s has the table before", count(n, "entry"), bak)
-			}
-		}
-	}
-	if err := tune.Update(f.at, func(now *tune.Table) (*tune.Table, error) {
-		if now != nil {
-			half := *t
-			half.Map = now.Map // learn's, which may have written since the sweep began
-			return &half, nil
-		}
-		return t, nil
-	}); err != nil {
-		return err
-	}
-	if !quiet {
-		e.notef("wrote %s", f.at)
-	}
-	return nil
 }
 
 // newRun describes this invocation for the records.
