@@ -67,30 +67,15 @@ func TestGrowth(t *testing.T) {
 	if err := g.Render(io.Discard, "xml"); err == nil {
 		t.Error("xml is a format")
 	}
+	if err := Grow(nil).Render(io.Discard, FormatText); err != nil { // nothing is a report too
+		t.Error(err)
+	}
 	// Over N, those of one M stand together.
 	if r := growth(t, OverN).Rows; r[0].Problem.M != 1 || r[1].Problem.M != 1 || r[1].Problem.N != 1024 {
 		t.Errorf("%v, %v", r[0].Problem, r[1].Problem)
 	}
 	if w := growth(t, OverM).Notes; len(w) == 0 || !strings.Contains(strings.Join(w, "\n"), "1 measurement failed:") {
 		t.Errorf("%q", w)
-	}
-}
-
-// Arms of two devices are told apart in the notes, and nothing is a report too.
-func TestGrowthUnlike(t *testing.T) {
-	p := problem(t, "rmsnorm/fwd/1x1/bf16")
-	one := func(device string) Side {
-		c := ok(1)
-		c.Device = device
-		return Side{Label: device, Cells: map[kernels.Problem]Cell{p: c}}
-	}
-	if n := Grow(nil, one("x"), one("y")).Notes; len(n) != 1 || n[0] != "the devices differ, so the code is not all that does: x of A, y of B." {
-		t.Errorf("%q", n)
-	}
-	for _, f := range Formats() {
-		if err := Grow(nil).Render(io.Discard, f); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
