@@ -8,7 +8,8 @@ import (
 
 // Lint says what makes a table wrong today for a device: families and knobs that r lacks, configs
 // that are refused, sources that are stale.
-func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo, stale func(*kernels.Family, string) (string, bool)) (found []string) {
+func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo,
+	stale func(*kernels.Family, string) (string, bool)) (found []string) {
 	add := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	if t.Device.ID != d.ID {
 		add("the table is of %s, not of %s", t.Device.ID, d.ID)
@@ -27,11 +28,13 @@ func (t *Table) Lint(r *kernels.Registry, d kernels.DeviceInfo, stale func(*kern
 			continue
 		}
 		if !x.Proven() {
-			add("%s: %s is not provably faster than the base: sweep again, or delete the entry", x.Problem, x.Variant())
+			add("%s: %s is not provably faster than the base: sweep again, or delete the entry",
+				x.Problem, x.Variant())
 		}
 		if now, old := stale(f, x.Source); old && !told[x.Family+x.Source] {
 			told[x.Family+x.Source] = true
-			add("stale: the sources of %s are %s, and entries such as %s are from %s", x.Family, now, x.Problem, x.Source)
+			add("stale: the sources of %s are %s, and entries such as %s are from %s",
+				x.Family, now, x.Problem, x.Source)
 		}
 	}
 	if t.Map != nil {

@@ -97,7 +97,7 @@ func emulatedTasks(resolve resolver, refs []*ref.Ref, ps []kernels.Problem, info
 // that are tuned for a device, which have no answer at the small shapes.
 func (e *env) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []sweep.Task) (
 	refs []*ref.Ref, err error) {
-	tuned := func(r *ref.Ref) bool { return r.Kind == ref.Tuned }
+	tuned := func(r *ref.Ref) bool { return r.Kind == ref.Tuned || r.Kind == ref.Recorded }
 	var names []string
 	if len(asked) == 0 || slices.ContainsFunc(asked, tuned) {
 		for _, t := range tasks {

@@ -13,7 +13,7 @@ import (
 // A Selection is the problems that somebody asks for: shapes, with what is done to them. Lists
 // have commas.
 type Selection struct {
-	Shapes       string          // items of GROUP, FILE#GROUP, FILE or MxN, each with @TYPE or not; "" is a default
+	Shapes       string          // GROUP, FILE#GROUP, FILE or MxN, each with @TYPE or not; "" is a default
 	Op, Pass     string          // "" is the default ops, and both
 	DType, Quant string          // "" is bf16, and none
 	Weight       string          // type of w; "" is that of x
@@ -29,7 +29,8 @@ func (s *Selection) Problems(group string) ([]kernels.Problem, error) {
 	items := map[string][]string{}
 	for item := range strings.SplitSeq(cmp.Or(s.Shapes, group), ",") {
 		shape, as := strings.TrimSpace(item), ""
-		if i := strings.LastIndexByte(shape, '@'); i >= 0 && !strings.ContainsRune(shape[i:], filepath.Separator) {
+		i := strings.LastIndexByte(shape, '@')
+		if i >= 0 && !strings.ContainsRune(shape[i:], filepath.Separator) {
 			shape, as = shape[:i], shape[i+1:]
 			if _, err := kernels.ParseDType(as); err != nil && as != "fp8" && as != "fp8t" {
 				return nil, hint.Errorf("write GROUP@TYPE, with fp16, bf16, fp32, fp8 or fp8t",
@@ -117,7 +118,8 @@ func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
 		}
 	}
 	if len(ps) == 0 {
-		return nil, hint.Errorf("use --pass fwd, or leave out --quant", "no problems: fp8 outputs belong to the forward")
+		return nil, hint.Errorf("use --pass fwd, or leave out --quant",
+			"no problems: fp8 outputs belong to the forward")
 	}
 	return distinct(ps), nil
 }
@@ -156,8 +158,9 @@ func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 				return false
 			}
 		}
-		for flag, v := range map[string][2]string{"op": {s.Op, string(p.Op)}, "pass": {s.Pass, string(p.Pass)},
-			"dtype": {s.DType, p.DType.String()}, "weight-dtype": {s.Weight, p.Weight.String()}, "quant": {s.Quant, quant}} {
+		for flag, v := range map[string][2]string{"op": {s.Op, string(p.Op)},
+			"pass": {s.Pass, string(p.Pass)}, "dtype": {s.DType, p.DType.String()},
+			"weight-dtype": {s.Weight, p.Weight.String()}, "quant": {s.Quant, quant}} {
 			if s.Given[flag] && !slices.Contains(strings.Split(v[0], ","), v[1]) {
 				return false
 			}
@@ -165,7 +168,8 @@ func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 		if s.Given["bias"] && s.Bias != "auto" && (s.Bias == "yes") != p.Bias {
 			return false
 		}
-		return list == nil || slices.ContainsFunc(list, func(x Shape) bool { return x.M == p.M && x.N == p.N })
+		same := func(x Shape) bool { return x.M == p.M && x.N == p.N }
+		return list == nil || slices.ContainsFunc(list, same)
 	}, nil
 }
 
@@ -174,7 +178,8 @@ func split(name, value string, among ...string) ([]string, error) {
 	list := strings.Split(value, ",")
 	for _, v := range list {
 		if !slices.Contains(among, v) {
-			return nil, hint.Errorf("use "+strings.Join(among, " or ")+", or several with commas", "unknown %s %q", name, v)
+			return nil, hint.Errorf("use "+strings.Join(among, " or ")+", or several with commas",
+				"unknown %s %q", name, v)
 		}
 	}
 	return list, nil

@@ -15,7 +15,8 @@ import (
 
 // The grammar in words, for hints and helps.
 const (
-	RunHelp  = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best"
+	RunHelp = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best; " +
+		"records, with a # as for compare, stand for the variants in them"
 	SideHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, " +
 		"#preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, " +
 		"compare-RUN.json#A or #B, or tuned:FILE"
@@ -68,9 +69,10 @@ func (s *Scope) Parse(text string) (r Ref, notes []string, err error) {
 		return r, nil, nil
 	case form == "peer":
 		r.Kind, r.Name = Peer, name
-		if _, err := s.Registry.Lookup(kernels.PeerVariant(name).Family); err != nil && name != Best {
-			return r, nil, hint.Errorf("`normbench list peers` names them; peer:best is the fastest of those "+
-				"that are there", "unknown peer %q", name)
+		_, err := s.Registry.Lookup(kernels.PeerVariant(name).Family)
+		if err != nil && name != Best {
+			return r, nil, hint.Errorf("`normbench list peers` names them; peer:best is the "+
+				"fastest of those that are there", "unknown peer %q", name)
 		}
 		return r, nil, nil
 	case form == "preset":
@@ -147,7 +149,8 @@ func (r *Ref) Peer() string {
 
 // Variants are those that an operand has for a problem on a device, mostly one. None come with
 // the reason, or with no error where the problem is simply another.
-func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (vs []kernels.Variant, notes []string, err error) {
+func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
+	vs []kernels.Variant, notes []string, err error) {
 	var v kernels.Variant
 	switch r.Kind {
 	case Base:
@@ -192,7 +195,8 @@ func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (vs []
 		if err != nil || f.Op != p.Op || f.Pass != p.Pass {
 			return nil, nil, err
 		}
-		if _, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config}, d); err != nil {
+		_, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config}, d)
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -59,7 +59,8 @@ func (s *Scope) read(text string) (side report.Side, notes []string, err error) 
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		if _, _, err := s.Parse(text); err == nil {
-			return side, nil, hint.Errorf("record it first: `normbench bench "+text+" --out DIR`, then compare DIR",
+			help := "record it first: `normbench bench " + text + " --out DIR`, then compare DIR"
+			return side, nil, hint.Errorf(help,
 				"%s is not recorded, and compare takes recorded operands", text)
 		}
 		return side, nil, hint.Errorf(SideHelp, "no records at %s", path)
@@ -87,7 +88,8 @@ func (s *Scope) read(text string) (side report.Side, notes []string, err error) 
 			}
 		}
 	}
-	return chosenSide(text, f, keep, won, selector == "base" || strings.ContainsAny(selector, "@:")), notes, nil
+	named := selector == "base" || strings.ContainsAny(selector, "@:")
+	return chosenSide(text, f, keep, won, named), notes, nil
 }
 
 // Keep has operands read a records file that is there already.
@@ -127,7 +129,8 @@ func (s *Scope) arm(text, path, selector string) (report.Side, error) {
 		arms[i].Label = text
 		return arms[i], nil
 	}
-	return report.Side{}, hint.Errorf("write "+path+"#A or "+path+"#B", "%s is a live compare, which has two arms", path)
+	return report.Side{}, hint.Errorf("write "+path+"#A or "+path+"#B",
+		"%s is a live compare, which has two arms", path)
 }
 
 // tableSide has the entries of a tuned table.
@@ -154,7 +157,8 @@ func tableSide(text, path string) (report.Side, error) {
 
 // chosenSide is the operand of the entries that keep wants; named says that they are variants
 // with a name, not the best of a design, and won what the finals of a problem chose.
-func chosenSide(text string, f *record.File, keep func(*record.Entry) bool, won map[kernels.Problem]tune.Entry, named bool) report.Side {
+func chosenSide(text string, f *record.File, keep func(*record.Entry) bool,
+	won map[kernels.Problem]tune.Entry, named bool) report.Side {
 	of := func(entries record.Entries, won map[kernels.Problem]tune.Entry) report.Side {
 		configs := map[kernels.Problem]int{}
 		s := report.SideOf(text, slices.Values(entries), func(x *record.Entry) bool {
@@ -263,7 +267,8 @@ func (s *Scope) runs(text string) (func(*record.Entry) bool, error) {
 		if slices.Contains(ours.variants, x.Variant) {
 			return true
 		}
-		if !slices.ContainsFunc(ours.variants, func(v kernels.Variant) bool { return v.Family == x.Variant.Family }) {
+		design := func(v kernels.Variant) bool { return v.Family == x.Variant.Family }
+		if !slices.ContainsFunc(ours.variants, design) {
 			return false
 		}
 		own := plan(x.Problem, x.Variant, d)
