@@ -166,8 +166,7 @@ func works(t *testing.T, b kernels.Bench) {
 	}
 }
 
-// failed wants a broken Failure, a bench that says it is gone, and a client that
-// starts anew. limit is for what comes after: a short one hits honest work too.
+// failed wants a broken Failure, a bench that says it is gone, and a client that starts anew.
 func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.Status, reason string) {
 	t.Helper()
 	var f *kernels.Failure
@@ -258,52 +257,41 @@ func TestPeersAndNeighbours(t *testing.T) {
 	}
 }
 
-func TestKilledWhileIdle(t *testing.T) {
-	c := start1(t, "cpu", time.Minute)
-	b := open(t, c)
-	syscall.Kill(c.PID(), syscall.SIGKILL)
-	_, err := b.Check(t.Context(), good, 1)
-	failed(t, c, b, err, kernels.StatusCrash, "killed")
-}
-
-func TestKilledWhileBusy(t *testing.T) {
-	c := start1(t, "cpu", time.Minute)
-	b := open(t, c)
-	pid := c.PID()
-	time.AfterFunc(100*time.Millisecond, func() { syscall.Kill(pid, syscall.SIGKILL) })
-	_, err := b.Check(t.Context(), kernels.Variant{Family: devicetest.Spin}, 1)
-	failed(t, c, b, err, kernels.StatusCrash, "killed")
-}
-
-func TestHanging(t *testing.T) {
-	c := start1(t, "cpu", time.Minute)
-	b := open(t, c)
-	c.o.Timeout = 300 * time.Millisecond
-	start := time.Now()
-	_, err := b.Time(t.Context(), kernels.Variant{Family: devicetest.Spin}, kernels.TimeOptions{Samples: 1})
-	if d := time.Since(start); d < 300*time.Millisecond || d > 5*time.Second {
-		t.Errorf("noticed after %s", d)
-	}
-	failed(t, c, b, err, kernels.StatusTimeout, "300ms")
-}
-
-// The last line of its standard error tells why a worker ended.
-func TestCrashing(t *testing.T) {
-	c := start1(t, "cpu", time.Minute)
-	b := open(t, c)
-	_, err := b.Check(t.Context(), kernels.Variant{Family: devicetest.Crash}, 1)
-	failed(t, c, b, err, kernels.StatusCrash, "exit status 3 (test/crash: exit status 3 as asked)")
-}
-
-// A process whose device has faulted is not asked again, even if it lives.
-func TestBrokenDevice(t *testing.T) {
-	c := start1(t, "broken device", time.Minute)
-	b := open(t, c)
-	pid := c.PID()
-	_, err := b.Check(t.Context(), kernels.Variant{Family: "fault"}, 1)
-	failed(t, c, b, err, kernels.StatusLaunch, "illegal address")
-	if c.PID() == pid {
-		t.Error("the same process serves on")
+// Whatever takes a worker down costs the problem that it had: the next one opens in another.
+func TestLost(t *testing.T) {
+	for _, test := range []struct {
+		name, mode, family string
+		limit              time.Duration // of the answer
+		kill               time.Duration // when it is killed, where it is
+		status             kernels.Status
+		reason             string
+	}{
+		{"killed while idle", "cpu", good.Family, 0, -1, kernels.StatusCrash, "killed"},
+		{"killed while busy", "cpu", devicetest.Spin, 0, 100 * time.Millisecond, kernels.StatusCrash, "killed"},
+		{"hangs", "cpu", devicetest.Spin, 300 * time.Millisecond, 0, kernels.StatusTimeout, "300ms"},
+		// The last line of its standard error tells why a worker ended.
+		{"crashes", "cpu", devicetest.Crash, 0, 0, kernels.StatusCrash, "exit status 3 (test/crash: exit status 3 as asked)"},
+		// A process whose device has faulted is not asked again, even if it lives.
+		{"faults", "broken device", "fault", 0, 0, kernels.StatusLaunch, "illegal address"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := start1(t, test.mode, time.Minute)
+			b, pid := open(t, c), c.PID()
+			if test.limit > 0 {
+				c.o.Timeout = test.limit
+			}
+			switch kill := func() { syscall.Kill(pid, syscall.SIGKILL) }; {
+			case test.kill < 0:
+				kill()
+			case test.kill > 0:
+				time.AfterFunc(test.kill, kill)
+			}
+			_, err := b.Check(t.Context(), kernels.Variant{Family: test.family}, 1)
+			failed(t, c, b, err, test.status, test.reason)
+			if c.PID() == pid {
+				t.Error("the same process serves on")
+			}
+		})
 	}
 }
 

@@ -34,6 +34,7 @@ func testRun(id string) *Run {
 		Device: kernels.DeviceInfo{ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", UUID: "GPU-1", Arch: "sm_90",
 			SMs: 132, Driver: "580.1", Compiler: "nvrtc 13.0", CacheBytes: 60 << 20, MemoryBytes: 141 << 30},
 		Env:      map[string]string{"os": "linux/amd64", "host": "gpu1", "commit": "abc"},
+		FloorUS:  2.62,
 		Protocol: Protocol{Name: "cold", Samples: 30, Discard: 5, StageSamples: 10, Flush: 120 << 20, Cold: true},
 	}
 }
