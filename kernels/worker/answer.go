@@ -119,32 +119,42 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 	for i := range c.Resources {
 		c.Resources[i].Stage = kernels.Printable(c.Resources[i].Stage, maxName)
 	}
-	missing := map[string]int64{}
-	for _, t := range req.on.Tensors() {
-		if t.Role == kernels.Output {
-			missing[t.Name] = t.Elems()
-		}
-	}
-	for _, o := range c.Outputs {
-		elems, ok := missing[o.Name]
-		if !ok {
-			return fmt.Errorf("an output %.40q, which the problem has not or which comes twice", o.Name)
-		}
-		delete(missing, o.Name)
-		if o.Elems != elems || o.Bad < 0 || o.Bad > elems || o.First < 0 || o.First >= elems || !finite(o.MaxErr) || !finite(o.RelL2) {
-			return fmt.Errorf("output %s with %d of %d elements bad, first at %d, by %g: it has %d", o.Name, o.Bad, o.Elems, o.First, o.MaxErr, elems)
-		}
+	missing, err := checkOutputs(c.Outputs, req.on)
+	if err != nil || builds {
+		return err
 	}
 	family, _, _ := strings.Cut(req.Variants[0], "@")
 	_, peer := kernels.PeerName(family)
-	switch part := peer || strings.HasSuffix(family, "/stream") || strings.HasSuffix(family, "/copy"); { // those move one tensor
-	case builds:
+	part := peer || strings.HasSuffix(family, "/stream") || strings.HasSuffix(family, "/copy") // those move one tensor
+	switch {
 	case len(c.Outputs) == 0:
 		return errors.New("a check of no output")
-	case !part && len(missing) > 0:
-		return fmt.Errorf("a check of %d outputs, and the problem has %d", len(c.Outputs), len(c.Outputs)+len(missing))
+	case !part && missing > 0:
+		return fmt.Errorf("a check of %d outputs, and the problem has %d", len(c.Outputs), len(c.Outputs)+missing)
 	}
 	return nil
+}
+
+// checkOutputs counts the outputs of a problem that are missing among some, which are its own.
+func checkOutputs(outputs []kernels.OutputCheck, p kernels.Problem) (missing int, err error) {
+	left := map[string]int64{}
+	for _, t := range p.Tensors() {
+		if t.Role == kernels.Output {
+			left[t.Name] = t.Elems()
+		}
+	}
+	for _, o := range outputs {
+		elems, ok := left[o.Name]
+		if !ok {
+			return 0, fmt.Errorf("an output %.40q, which the problem has not or which comes twice", o.Name)
+		}
+		delete(left, o.Name)
+		if o.Elems != elems || o.Bad < 0 || o.Bad > elems || o.First < 0 || o.First >= elems || !finite(o.MaxErr) || !finite(o.RelL2) {
+			return 0, fmt.Errorf("output %s with %d of %d elements bad, first at %d, by %g: it has %d",
+				o.Name, o.Bad, o.Elems, o.First, o.MaxErr, elems)
+		}
+	}
+	return len(left), nil
 }
 
 func checkTiming(t *kernels.Timing, o *kernels.TimeOptions) error {

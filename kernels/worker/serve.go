@@ -69,89 +69,96 @@ type server struct {
 }
 
 func (s *server) close() {
-	if s.bench != nil {
-		s.bench.Close()
-	}
+	s.closeBench()
 	if s.dev != nil {
 		s.dev.Close()
 	}
 }
 
-func (s *server) do(req *request, a *answer) error {
+func (s *server) do(req *request, a *answer) (err error) {
 	if s.dev == nil {
-		dev, err := s.open()
-		if err != nil {
+		if s.dev, err = s.open(); err != nil {
+			s.dev = nil
 			return err
 		}
-		s.dev = dev
 	}
 	switch req.Op {
 	case "hello":
-		if d, ok := s.dev.(kernels.Hurried); ok && req.TimeoutS > 0 {
-			d.Within(time.Duration(req.TimeoutS * float64(time.Second)))
-		}
-		a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
-		if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
-			a.Hello.Peers = d.Peers()
-		}
+		s.hello(req, a)
 		return nil
 	case "sense":
-		a.Reading = &kernels.Reading{}
-		if n, ok := s.dev.(kernels.Neighbour); ok {
-			n.Beside(req.Beside...)
-		}
-		if sensor, ok := s.dev.(kernels.Sensor); ok {
-			r, err := sensor.Sense(s.ctx)
-			a.Reading = &r
-			return err
-		}
-		return nil
-	case "close":
-		var err error
-		if s.bench != nil {
-			err, s.bench = s.bench.Close(), nil
-		}
-		return err
+		return s.sense(req, a)
 	case "prefetch", "prepare", "open":
 		if req.Problem == nil {
 			return fmt.Errorf("%s without a problem", req.Op)
 		}
-		if req.Op == "open" {
-			if s.bench != nil {
-				s.bench.Close()
-				s.bench = nil
-			}
-			b, err := s.dev.Open(s.ctx, *req.Problem, req.Seed)
-			s.bench = b
-			return err
-		}
-	}
-	vs := make([]kernels.Variant, len(req.Variants))
-	for i, text := range req.Variants {
-		v, err := kernels.ParseVariant(text)
-		if err != nil {
-			return err
-		}
-		vs[i] = v
-	}
-	switch req.Op {
-	case "prefetch":
-		s.dev.Prefetch(*req.Problem, vs)
-		return nil
-	case "prepare":
-		if d, ok := s.dev.(kernels.Preparer); ok && len(vs) == 1 {
-			return d.Prepare(s.ctx, *req.Problem, vs[0])
-		}
-		return nil
+		return s.ahead(req)
 	case "check", "time":
 		if s.bench == nil {
 			return fmt.Errorf("%s without an open problem", req.Op)
 		}
-		if len(vs) != 1 {
-			return fmt.Errorf("%s takes one variant", req.Op)
+		return s.measure(req, a)
+	case "close":
+		return s.closeBench()
+	}
+	return fmt.Errorf("unknown op %q", req.Op)
+}
+
+func (s *server) closeBench() (err error) {
+	if s.bench != nil {
+		err, s.bench = s.bench.Close(), nil
+	}
+	return err
+}
+
+func (s *server) hello(req *request, a *answer) {
+	if d, ok := s.dev.(kernels.Hurried); ok && req.TimeoutS > 0 {
+		d.Within(time.Duration(req.TimeoutS * float64(time.Second)))
+	}
+	a.Hello = &hello{Protocol: Protocol, Kernels: s.hash, Info: s.dev.Info()}
+	if d, ok := s.dev.(interface{ Peers() []kernels.Peer }); ok {
+		a.Hello.Peers = d.Peers()
+	}
+}
+
+func (s *server) sense(req *request, a *answer) (err error) {
+	a.Reading = &kernels.Reading{}
+	if n, ok := s.dev.(kernels.Neighbour); ok {
+		n.Beside(req.Beside...)
+	}
+	if sensor, ok := s.dev.(kernels.Sensor); ok {
+		*a.Reading, err = sensor.Sense(s.ctx)
+	}
+	return err
+}
+
+// ahead does what comes before a problem's variants are measured.
+func (s *server) ahead(req *request) error {
+	vs, err := req.variants()
+	if err != nil {
+		return err
+	}
+	switch req.Op {
+	case "prefetch":
+		s.dev.Prefetch(*req.Problem, vs)
+	case "prepare":
+		if d, ok := s.dev.(kernels.Preparer); ok && len(vs) == 1 {
+			return d.Prepare(s.ctx, *req.Problem, vs[0])
 		}
-	default:
-		return fmt.Errorf("unknown op %q", req.Op)
+	case "open":
+		s.closeBench()
+		s.bench, err = s.dev.Open(s.ctx, *req.Problem, req.Seed)
+	}
+	return err
+}
+
+func (s *server) measure(req *request, a *answer) error {
+	vs, err := req.variants()
+	if err == nil && len(vs) != 1 {
+		err = fmt.Errorf("%s takes one variant", req.Op)
+	}
+	if err != nil {
+		return err
 	}
 	if req.Op == "check" {
 		if req.Repeats > maxCount {
@@ -161,13 +168,25 @@ func (s *server) do(req *request, a *answer) error {
 		a.Check = &c
 		return err
 	}
-	if req.Options == nil {
+	o := req.Options
+	switch {
+	case o == nil:
 		return fmt.Errorf("time without options")
-	}
-	if o := req.Options; o.Samples < 0 || o.Samples > maxCount || o.Flush < 0 || o.Flush > maxFlush {
+	case o.Samples < 0 || o.Samples > maxCount || o.Flush < 0 || o.Flush > maxFlush:
 		return fmt.Errorf("time asks for %d samples with a flush of %d bytes", o.Samples, o.Flush)
 	}
-	t, err := s.bench.Time(s.ctx, vs[0], *req.Options)
+	t, err := s.bench.Time(s.ctx, vs[0], *o)
 	a.Timing = &t
 	return err
+}
+
+func (r *request) variants() (vs []kernels.Variant, err error) {
+	for _, text := range r.Variants {
+		v, err := kernels.ParseVariant(text)
+		if err != nil {
+			return nil, err
+		}
+		vs = append(vs, v)
+	}
+	return vs, nil
 }

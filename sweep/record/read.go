@@ -130,6 +130,10 @@ func (r *reader) take(it *item) error {
 		r.runs[it.run.ID] = newKeyer(it.run)
 		return r.hand(it)
 	}
+	return r.takeRecord(it)
+}
+
+func (r *reader) takeRecord(it *item) error {
 	rec := it.record
 	k := r.runs[rec.Run]
 	if k == nil {
