@@ -96,9 +96,6 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 			return p.local(src, opt)
 		}
 		r, err := p.ask(h, request{src, opt})
-		if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
-			err = errors.New("answered without a cubin")
-		}
 		if err != nil {
 			p.drop(h)
 			if p.isClosed() {
@@ -245,7 +242,11 @@ func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 	p.mu.Lock()
 	limit := p.timeout
 	p.mu.Unlock()
-	return r, read(h, &r, limit)
+	err = read(h, &r, limit)
+	if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
+		err = errors.New("answered without a cubin")
+	}
+	return r, err
 }
 
 func read(h *proc.Child, v any, limit time.Duration) error {
