@@ -3,7 +3,6 @@ package record
 import (
 	"iter"
 	"slices"
-	"unique"
 
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -15,8 +14,9 @@ type File struct {
 	Runs  []*Run // in file order
 	Notes Notes
 
-	entries []*Entry       // in file order
-	at      map[string]int // the last entry of each key
+	entries []*Entry          // in file order
+	at      map[string]int    // the last entry of each key
+	words   map[string]string // in memory once
 }
 
 // An Entry summarizes one record.
@@ -106,15 +106,20 @@ func (f *File) add(r *Record, run *Run) {
 		f.Runs = append(f.Runs, run)
 		return
 	}
+	if f.at == nil {
+		f.at, f.words = map[string]int{}, map[string]string{}
+	}
 	e := Summarize(r, run)
 	for _, s := range []*string{&e.Variant.Family, (*string)(&e.Status), &e.Reason, &e.Source, &e.launch} {
-		*s = unique.Make(*s).Value() // a file's words are in memory once
+		w, ok := f.words[*s]
+		if !ok {
+			w = *s
+			f.words[w] = w
+		}
+		*s = w
 	}
 	if e.Final != nil {
 		e.Final.Place = len(f.entries)
-	}
-	if f.at == nil {
-		f.at = map[string]int{}
 	}
 	if old, ok := f.at[r.Key]; ok {
 		f.entries[old] = nil

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	chunkSize = 1 << 18
+	chunkSize = 1 << 19
 	maxLine   = 16 << 20 // a line is some 2 KB; beyond this it is another kind of file
 )
 
