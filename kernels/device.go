@@ -198,10 +198,12 @@ type StageSeconds struct {
 // A Check is the outcome of comparing a variant's outputs with the float64
 // answers.
 type Check struct {
-	Outputs   []OutputCheck `json:"outputs"`
-	Resources []Resource    `json:"resources,omitempty"`
-	Repeats   int           `json:"repeats"`             // runs whose bits were compared
-	Differing int64         `json:"differing,omitempty"` // elements whose bits changed between runs
+	Outputs []OutputCheck `json:"outputs"`
+	// Unwritten are the problem's outputs that the family does not write (Family.Unwritten).
+	Unwritten []string   `json:"unwritten,omitempty"`
+	Resources []Resource `json:"resources,omitempty"`
+	Repeats   int        `json:"repeats"`             // runs whose bits were compared
+	Differing int64      `json:"differing,omitempty"` // elements whose bits changed between runs
 	// Unordered repeats what the family states of the config: its bits may change
 	// from run to run.
 	Unordered bool `json:"unordered,omitempty"`

@@ -32,6 +32,10 @@ type Family struct {
 	// nothing else. Their only output is y = x or dx = x + dy.
 	Stream bool
 
+	// Unwritten are outputs that the family does not write, so no check holds it to them: the saved
+	// statistics of a user's forward.
+	Unwritten []string
+
 	// Bits is the family's determinism, and Unordered, where set, says which
 	// configs are less than that: not bitwise.
 	Bits      Determinism
@@ -64,6 +68,9 @@ const (
 func (d Determinism) String() string {
 	return [...]string{"bitwise per config", "bitwise", "not bitwise"}[d]
 }
+
+// Writes says whether the family writes the outputs of that name.
+func (f *Family) Writes(name string) bool { return !slices.Contains(f.Unwritten, name) }
 
 // BitsOf is the determinism of one config.
 func (f *Family) BitsOf(c Config) Determinism {

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"normbench/internal/hint"
 )
 
 // A Knob is one launch parameter. This one table gives a knob's label key, its
 // macro in the CUDA sources, its column header and its help; to add a knob,
-// add a line.
+// add a line. Users' families have knobs of their own (UserKnob).
 type Knob struct {
 	Key   string // in labels and flags: "br" in br4.bc1024
 	Name  string // long form, in headers and JSON
@@ -61,26 +62,85 @@ var (
 )
 
 var (
-	knobs []*Knob
-	place = map[string]int{} // of a key in knobs
+	knobs [maxKnobs]*Knob // by place; behind the first `ours`, those of users as they come
+	ours  int
+	place = map[string]int{} // of a key of ours
+
+	users struct { // the knobs of users' families
+		sync.RWMutex
+		byKey map[string]*Knob
+	}
 )
 
 func knob(key, name, macro string, host bool, doc string) *Knob {
-	k := &Knob{key, name, macro, host, doc, len(knobs)}
-	if k.place == maxKnobs {
-		panic("kernels: a draft has no room for more knobs")
-	}
+	k := &Knob{key, name, macro, host, doc, ours}
 	place[key] = k.place
-	knobs = append(knobs, k)
+	knobs[ours] = k
+	ours++
 	return k
 }
 
-// Knobs lists every knob in label order.
-func Knobs() []*Knob { return slices.Clone(knobs) }
+// UserKnob is the knob of a user's family that is called so: letters and _ only. Its key and its
+// macro are the name in capitals, so no knob of ours has it. Families with a knob of the same name
+// share it, and its first doc. The error says that there are too many.
+func UserKnob(name, doc string) (*Knob, error) {
+	key := strings.ToUpper(name)
+	users.Lock()
+	defer users.Unlock()
+	k, ok := users.byKey[key]
+	if !ok {
+		at := ours + len(users.byKey)
+		if at == maxKnobs {
+			return nil, hint.Errorf("use fewer names", "more than %d knobs of users' families", maxKnobs-ours)
+		}
+		if users.byKey == nil {
+			users.byKey = map[string]*Knob{}
+		}
+		k = &Knob{Key: key, Name: strings.ToLower(name), Macro: key, place: at}
+		users.byKey[key], knobs[at] = k, k
+	}
+	k.Doc = cmp.Or(k.Doc, doc)
+	return k, nil
+}
+
+// knobOf is the knob of a key in a label. A key in capitals is of a user's family, which need not be
+// loaded.
+func knobOf(key string) (*Knob, error) {
+	if at, ok := place[key]; ok {
+		return knobs[at], nil
+	}
+	users.RLock()
+	k := users.byKey[key]
+	users.RUnlock()
+	if k != nil {
+		return k, nil
+	}
+	if key != "" && strings.Trim(key, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") == "" {
+		return UserKnob(key, "")
+	}
+	return nil, hint.Errorf("`normbench list knobs` names them", "unknown knob %q", key)
+}
+
+// before is the order of knobs in labels: ours as in the table, then users' by their keys.
+func (k *Knob) before(o *Knob) int {
+	if k.place >= ours && o.place >= ours {
+		return strings.Compare(k.Key, o.Key)
+	}
+	return cmp.Compare(k.place, o.place)
+}
+
+// Knobs lists every knob in label order, those of users' families too as far as they were met.
+func Knobs() []*Knob {
+	users.RLock()
+	defer users.RUnlock()
+	all := slices.Clone(knobs[:ours+len(users.byKey)])
+	slices.SortFunc(all, (*Knob).before)
+	return all
+}
 
 // ParseKnob finds a knob by its key or its name.
 func ParseKnob(s string) (*Knob, error) {
-	for _, k := range knobs {
+	for _, k := range Knobs() {
 		if s == k.Key || s == k.Name {
 			return k, nil
 		}
@@ -130,7 +190,7 @@ func (c Config) With(settings ...Setting) Config {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b Setting) int { return cmp.Compare(a.Knob.place, b.Knob.place) })
+	slices.SortFunc(all, func(a, b Setting) int { return a.Knob.before(b.Knob) })
 	var b strings.Builder
 	for i, s := range all {
 		if i > 0 {
@@ -194,7 +254,8 @@ func (c Config) Settings() []Setting {
 		var key, digits string
 		key, digits, rest = split(rest)
 		v, _ := strconv.Atoi(digits)
-		all = append(all, Setting{knobs[place[key]], v})
+		k, _ := knobOf(key) // a label has no others
+		all = append(all, Setting{k, v})
 	}
 	return all
 }
@@ -212,28 +273,29 @@ func (c Config) String() string {
 func ParseConfig(label string) (Config, error) {
 	const help = "a label is knob keys with whole numbers, such as br4.w8.k2; `normbench list knobs` names the keys"
 	all := make([]Setting, 0, strings.Count(label, ".")+1)
-	canonical, last := true, -1 // records have a label each, of String's making
+	canonical, last := true, (*Knob)(nil) // records have a label each, of String's making
 	for rest := label; rest != ""; {
 		var part string
-		var more bool
-		part, rest, more = strings.Cut(rest, ".")
+		var dot bool
+		part, rest, dot = strings.Cut(rest, ".")
 		i := strings.IndexAny(part, "0123456789")
-		if i <= 0 || (more && rest == "") {
+		if i <= 0 || (dot && rest == "") {
 			return Config{}, hint.Errorf(help, "malformed config %q at %q", label, part)
 		}
 		v, err := strconv.Atoi(part[i:])
 		if err != nil || v < 0 || v > 1<<31-1 {
 			return Config{}, hint.Errorf(help, "malformed config %q at %q", label, part)
 		}
-		k, ok := place[part[:i]]
-		if !ok {
-			return Config{}, hint.Errorf("`normbench list knobs` names them", "unknown knob %q in config %q", part[:i], label)
+		k, err := knobOf(part[:i])
+		if err != nil {
+			return Config{}, hint.Errorf(hint.Of(err), "%w in config %q", err, label)
 		}
-		if (!canonical || k <= last) && slices.ContainsFunc(all, func(s Setting) bool { return s.Knob == knobs[k] }) {
+		more := last == nil || last.before(k) < 0
+		if (!canonical || !more) && slices.ContainsFunc(all, func(s Setting) bool { return s.Knob == k }) {
 			return Config{}, hint.Errorf(help, "knob %q stands twice in config %q", part[:i], label)
 		}
-		all = append(all, Setting{knobs[k], v})
-		canonical, last = canonical && k > last && (part[i] != '0' || len(part) == i+1), k
+		all = append(all, Setting{k, v})
+		canonical, last = canonical && more && (part[i] != '0' || len(part) == i+1), k
 	}
 	if canonical {
 		return Config{label: label}, nil

@@ -59,7 +59,6 @@ func TestConfigLabel(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	for in, part := range map[string]string{
 		"zz4":                     `unknown knob "zz"`,
-		"BR4":                     `unknown knob "BR"`,
 		"br4.w8.br2":              `"br" stands twice`,
 		"br4.br4":                 `"br" stands twice`,
 		"br1.st2.w8.st3":          `"st" stands twice`,
@@ -160,4 +159,38 @@ func FuzzParseVariant(f *testing.F) {
 			t.Errorf("%q parsed as %v, which reads back as %v (%v)", s, v, back, err)
 		}
 	})
+}
+
+// A user's knob is in capitals in labels, where any may stand; its order does not depend on which came first.
+func TestUserKnobs(t *testing.T) {
+	vec, err1 := kernels.UserKnob("vec", "")
+	tpb, err2 := kernels.UserKnob("tpb", "threads")
+	again, err3 := kernels.UserKnob("TPB", "other words")
+	if err1 != nil || err2 != nil || err3 != nil || again != tpb || tpb.Doc != "threads" {
+		t.Fatalf("%v %v %v, %+v", err1, err2, err3, again)
+	}
+	c, err := kernels.ParseConfig("VEC8.br4.TPB256.NEW_ONE0")
+	if err != nil || c.String() != "br4.NEW_ONE0.TPB256.VEC8" || c.Get(tpb) != 256 {
+		t.Fatalf("%v, %v", c, err)
+	}
+	if k, err := kernels.ParseKnob("tpb"); err != nil || k != tpb || !slices.Contains(kernels.Knobs(), tpb) {
+		t.Errorf("%+v, %v", k, err)
+	}
+	f := &kernels.Family{Knobs: []kernels.Range{kernels.Values(vec, 4, 8), kernels.Values(tpb, 64, 128), kernels.Values(kernels.Warps, 2)},
+		Base: func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
+			return kernels.NewConfig(kernels.Setting{Knob: vec, Value: 8}, kernels.Setting{Knob: tpb, Value: 64}, kernels.Setting{Knob: kernels.Warps, Value: 2})
+		},
+		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
+		Plan: func(_ kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) kernels.Plan {
+			return kernels.Plan{Launches: []kernels.Launch{{Entry: c.String()}}}
+		}}
+	configs, _ := f.Configs(kernels.Problem{}, kernels.DeviceInfo{})
+	var labels []string
+	for _, c := range configs {
+		labels = append(labels, c.String())
+	}
+	want := "w2.TPB64.VEC8 w2.TPB64.VEC4 w2.TPB128.VEC4 w2.TPB128.VEC8"
+	if got := strings.Join(labels, " "); got != want {
+		t.Errorf("configs %s, want %s", got, want)
+	}
 }

@@ -3,8 +3,10 @@ package kernels
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // A Plan is a variant on a problem as pure data: what to launch, in order, and
@@ -37,9 +39,11 @@ func (s Scratch) Bytes() int64 { return s.Elems * s.DType.Size() }
 
 // A Launch is one kernel launch, timed as the stage of that name.
 type Launch struct {
-	Stage   string `json:"stage"`   // "k1", "k2", ...: unique in a plan
-	Source  string `json:"source"`  // file that holds the entry, among the families' sources; "" for Memcpy
-	Entry   string `json:"entry"`   // extern "C" kernel, and the key of its host stage
+	Stage  string `json:"stage"`  // "k1", "k2", ...: unique in a plan
+	Source string `json:"source"` // file that holds the entry, among the families' sources; "" for Memcpy
+	Entry  string `json:"entry"`  // extern "C" kernel, and the key of its host stage
+	// Mangled says that Entry is a C++ name, such as kernel<8, float>, which the compiler makes a symbol of.
+	Mangled bool   `json:"mangled,omitempty"`
 	Grid    [3]int `json:"grid"`    // CTAs
 	Block   int    `json:"block"`   // threads per CTA
 	Shared  int    `json:"shared"`  // dynamic shared memory per CTA, bytes
@@ -55,6 +59,8 @@ type Launch struct {
 	// enough: it gets more than half of the shared memory. CTAs that start early
 	// would otherwise crowd on the SMs that the launch ahead left idle.
 	Apart   bool     `json:"apart"`
+	Options []string `json:"options,omitempty"` // for the compiler, beside the defines
+	Include []string `json:"include,omitempty"` // folders in which #include <FILE> is looked for first
 	Defines []Define `json:"defines,omitempty"`
 	Args    []Arg    `json:"args"`
 }
@@ -91,31 +97,102 @@ const (
 	ArgBuffer  ArgKind = iota // pointer to the tensor or scratch buffer Name
 	ArgInt64                  // Int
 	ArgFloat32                // Float
+	ArgInt32
+	ArgInt16
+	ArgInt8
+	ArgUint64 // up to 2^63-1
+	ArgUint32
+	ArgUint16
+	ArgUint8
+	ArgBool
+	ArgFloat64
+	ArgFP16
+	ArgBF16
 )
+
+// argKinds are the kinds' names, bytes, and whether they hold Float, else Int.
+var argKinds = [...]struct {
+	name  string
+	bytes int
+	float bool
+}{
+	{"buffer", 8, false}, {"int64", 8, false}, {"float32", 4, true},
+	{"int32", 4, false}, {"int16", 2, false}, {"int8", 1, false},
+	{"uint64", 8, false}, {"uint32", 4, false}, {"uint16", 2, false}, {"uint8", 1, false},
+	{"bool", 1, false}, {"float64", 8, true}, {"fp16", 2, true}, {"bf16", 2, true},
+}
+
+// ParseArgKind finds the kind of a number by its name.
+func ParseArgKind(s string) (k ArgKind, ok bool) {
+	for k, x := range argKinds {
+		if x.name == s && k > 0 {
+			return ArgKind(k), true
+		}
+	}
+	return 0, false
+}
+
+// String is the name of the type: "buffer", "int64", "float32".
+func (k ArgKind) String() string { return argKinds[k].name }
+
+// Size is in bytes.
+func (k ArgKind) Size() int { return argKinds[k].bytes }
+
+// IsFloat says whether an argument's value is its Float.
+func (k ArgKind) IsFloat() bool { return argKinds[k].float }
+
+// Range is the whole numbers that an argument may have.
+func (k ArgKind) Range() (lo, hi int64) {
+	bits := 8 * k.Size()
+	switch {
+	case k == ArgBool:
+		return 0, 1
+	case strings.HasPrefix(k.String(), "uint"):
+		return 0, 1<<min(bits, 63) - 1
+	}
+	return -1 << (bits - 1), 1<<(bits-1) - 1
+}
 
 // An Arg is one kernel argument.
 type Arg struct {
 	Kind  ArgKind
 	Name  string
 	Int   int64
-	Float float32
+	Float float64
+}
+
+// Bits is a number as it lies in the argument's slot.
+func (a Arg) Bits() uint64 {
+	switch a.Kind {
+	case ArgFloat32:
+		return uint64(math.Float32bits(float32(a.Float)))
+	case ArgFloat64:
+		return math.Float64bits(a.Float)
+	case ArgFP16:
+		return uint64(Float32ToFP16(float32(a.Float)))
+	case ArgBF16:
+		return uint64(Float32ToBF16(float32(a.Float)))
+	}
+	return uint64(a.Int)
 }
 
 // MarshalJSON writes an argument with its name, its type ("buffer", "null" for a buffer that the problem lacks,
-// "int64" or "float32") and, if it is a number, its value. Arguments stand in the order of the kernel's parameters.
+// or that of a number) and, if it is a number, its value. Arguments stand in the order of the kernel's parameters.
 func (a Arg) MarshalJSON() ([]byte, error) {
 	v := struct {
 		Name  string `json:"name"`
 		Type  string `json:"type"`
 		Value any    `json:"value,omitempty"`
-	}{Name: a.Name, Type: "buffer"}
+	}{Name: a.Name, Type: a.Kind.String()}
 	switch {
 	case a.Kind == ArgBuffer && a.Name == "":
 		v.Type = "null"
-	case a.Kind == ArgInt64:
-		v.Type, v.Value = "int64", a.Int
 	case a.Kind == ArgFloat32:
-		v.Type, v.Value = "float32", a.Float
+		v.Value = float32(a.Float)
+	case a.Kind.IsFloat():
+		v.Value = a.Float
+	case a.Kind != ArgBuffer:
+		v.Value = a.Int
 	}
 	return json.Marshal(v)
 }
@@ -133,7 +210,7 @@ func Buffers(names ...string) []Arg {
 func Int64(name string, v int64) Arg { return Arg{Kind: ArgInt64, Name: name, Int: v} }
 
 // Float32 makes a float argument.
-func Float32(name string, v float32) Arg { return Arg{Kind: ArgFloat32, Name: name, Float: v} }
+func Float32(name string, v float32) Arg { return Arg{Kind: ArgFloat32, Name: name, Float: float64(v)} }
 
 // Define returns the value of a define of the launch, 0 where it has none.
 func (l *Launch) Define(name string) int64 {
@@ -185,6 +262,9 @@ func (p *Plan) appendText(b []byte) []byte {
 		if l.Apart {
 			text(" apart")
 		}
+		for _, o := range slices.Concat(l.Options, l.Include) {
+			text(" ", o)
+		}
 		for _, d := range l.Defines {
 			text(" ", d.Name)
 			number("=", d.Value)
@@ -194,11 +274,15 @@ func (p *Plan) appendText(b []byte) []byte {
 			if i > 0 {
 				text(", ")
 			}
-			switch text(a.Name); a.Kind {
-			case ArgInt64:
+			switch text(a.Name); {
+			case a.Kind == ArgInt64:
 				number("=", a.Int)
-			case ArgFloat32:
-				b = fmt.Appendf(b, "=%g", a.Float)
+			case a.Kind == ArgFloat32:
+				b = fmt.Appendf(b, "=%g", float32(a.Float))
+			case a.Kind.IsFloat():
+				b = fmt.Appendf(b, "=%s %g", a.Kind, a.Float)
+			case a.Kind != ArgBuffer:
+				b = fmt.Appendf(b, "=%s %d", a.Kind, a.Int)
 			}
 		}
 		text(")\n")

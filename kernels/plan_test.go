@@ -2,6 +2,8 @@ package kernels
 
 import (
 	"encoding/json"
+	"math"
+	"strings"
 	"testing"
 )
 
@@ -16,5 +18,38 @@ func TestPlanJSON(t *testing.T) {
 		`"scratch":[{"name":"part","dtype":"fp32","elems":64}]}`
 	if string(b) != want || err != nil {
 		t.Errorf("got %s, %v\nwant %s", b, err, want)
+	}
+}
+
+// The number of an argument lies in the first bytes of its slot.
+func TestArgBits(t *testing.T) {
+	for _, test := range []struct {
+		kind string
+		arg  Arg
+		want uint64
+		text string
+	}{
+		{"int32", Arg{Int: -1}, math.MaxUint64, "n=int32 -1"},
+		{"bool", Arg{Int: 1}, 1, "n=bool 1"},
+		{"float32", Arg{Float: 1}, 0x3f800000, "n=1"},
+		{"float64", Arg{Float: 1}, 0x3ff0000000000000, "n=float64 1"},
+		{"fp16", Arg{Float: 1}, 0x3c00, "n=fp16 1"},
+		{"bf16", Arg{Float: 1}, 0x3f80, "n=bf16 1"},
+	} {
+		kind, ok := ParseArgKind(test.kind)
+		test.arg.Kind, test.arg.Name = kind, "n"
+		plan := Plan{Launches: []Launch{{Args: []Arg{test.arg}}}}.String()
+		if !ok || kind.String() != test.kind || test.arg.Bits() != test.want || !strings.Contains(plan, "("+test.text+")") {
+			t.Errorf("%s: %x, want %x; %s", test.kind, test.arg.Bits(), test.want, plan)
+		}
+	}
+	for name, want := range map[string][2]int64{"int8": {-128, 127}, "uint16": {0, 65535}, "uint64": {0, math.MaxInt64}, "int64": {math.MinInt64, math.MaxInt64}, "bool": {0, 1}} {
+		k, _ := ParseArgKind(name)
+		if lo, hi := k.Range(); lo != want[0] || hi != want[1] {
+			t.Errorf("%s is %d to %d", name, lo, hi)
+		}
+	}
+	if _, ok := ParseArgKind("buffer"); ok {
+		t.Error("a buffer is a number")
 	}
 }

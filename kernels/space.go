@@ -142,6 +142,9 @@ func (c *draft) settings() []Setting {
 		at := bits.TrailingZeros64(rest)
 		all = append(all, Setting{knobs[at], c.values[at]})
 	}
+	if c.has>>ours != 0 { // the places of users' knobs are in the order of their coming
+		slices.SortFunc(all, func(a, b Setting) int { return a.Knob.before(b.Knob) })
+	}
 	return all
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"normbench/internal/yamldoc"
+	"go.yaml.in/yaml/v4"
 )
 
 // onCPU stands for bin/normbench-cuda: it runs the same command on the CPU device with two tiny
@@ -101,7 +101,11 @@ func workflow(t *testing.T, file string, data []byte) (jobs []ciJob) {
 		Script         []string
 		Steps          []struct{ Run string }
 	}
-	text, err := yamldoc.JSON(file, data, "")
+	var whole any
+	if err := yaml.Unmarshal(data, &whole); err != nil {
+		t.Fatal(file, err)
+	}
+	text, err := json.Marshal(whole)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/manifest"
 	"normbench/kernels/peers"
 	"normbench/kernels/replay"
 	"normbench/kernels/rule"
@@ -219,7 +221,17 @@ func (e *env) useBaseline(c *cli.Context) error {
 	if dir == "" {
 		return nil
 	}
-	r, err := families.WithBaseline(e.registry, dir)
+	var r *kernels.Registry
+	var err error
+	if manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml")); len(manifests) > 0 { // kernels of a user
+		old, fs, bad := manifest.Load(families.New(), dir)
+		if bad != nil {
+			return bad
+		}
+		r, err = families.WithBaselineOf(e.registry, fs, old.File)
+	} else {
+		r, err = families.WithBaseline(e.registry, dir)
+	}
 	if err != nil {
 		return err
 	}
@@ -233,7 +245,7 @@ func (e *env) workerCommand() *cli.Command {
 		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "cpu, cuda or cuda:N", Value: "cuda"},
-			&cli.StringFlag{Name: "baseline-kernels", Category: catWhat, Usage: "`FOLDER` of another checkout's kernels, for compare"},
+			&cli.StringFlag{Name: "baseline-kernels", Category: catWhat, Usage: "`FOLDER` of another checkout's kernels, or of an earlier --kernels, for compare"},
 			kernelsFlag,
 		},
 		Action: func(c *cli.Context) error {

@@ -150,14 +150,19 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	if served == 0 {
 		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
 	}
-	text := "NOT COMPILED: "
-	if noCompiler == nil {
-		text = count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
-	} else {
-		text += oneLine(noCompiler.Error())
+	text := count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
+	lack := checker.Lack()
+	if noCompiler != nil {
+		lack = oneLine(noCompiler.Error())
+	}
+	if lack != "" {
+		text = "NOT COMPILED: " + lack
+	}
+	if len(f.Unwritten) > 0 {
+		text += "; it does not write " + strings.Join(f.Unwritten, ", ") + ", which is not checked"
 	}
 	e.notef("%s: %s of %s laid out for an %s, %s", f.Name, count(configs, "config"), count(served, "problem"), rule.KnownDevices()[0].Name, text)
-	return noCompiler == nil, nil
+	return lack == "", nil
 }
 
 // checkLaidOut refuses a verify of all families if one of the user's has no config that

@@ -22,7 +22,7 @@ func (e *env) verifyCommand() *cli.Command {
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
-		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config, or with --all-configs in every config.\n" +
+		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. --all-configs takes every config, of the families named or of all.\n" +
 			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes\n" +
 			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or $CXX).",
 		Flags: join(problemFlags, deviceFlags, []cli.Flag{
@@ -41,8 +41,10 @@ func (e *env) verify(c *cli.Context) error {
 		return hint.Errorf("use 1 to 1000", "--repeats %d is out of range", n)
 	}
 	all, named := c.Bool("all-configs"), len(operands(c)) > 0
-	if all && named {
-		return hint.Errorf("leave one of them out", "--all-configs and REFs exclude each other")
+	for _, text := range operands(c) {
+		if _, err := e.registry.Lookup(text); err != nil && all {
+			return hint.Errorf("name families, or leave it out", "--all-configs takes families, and %q is none", text)
+		}
 	}
 	refs, err := e.parseRefs(operands(c)...)
 	if err != nil {
@@ -72,8 +74,12 @@ func (e *env) verify(c *cli.Context) error {
 	}
 	var tasks []sweep.Task
 	switch {
-	case all:
-		if tasks, err = sweep.Grid(e.ctx, e.registry, ps, info, nil, nil); err != nil {
+	case all && (!named || len(refs) > 0):
+		var only []string
+		for _, r := range refs {
+			only = append(only, r.Text)
+		}
+		if tasks, err = sweep.Grid(e.ctx, e.registry, ps, info, only, nil); err != nil {
 			return err
 		}
 	case named:

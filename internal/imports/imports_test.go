@@ -120,8 +120,7 @@ var homes = map[string][]string{
 	"github.com/ebitengine/purego":      {"internal/nvlib"},
 	"github.com/NVIDIA/go-nvml":         {"kernels/cuda/nvml"},
 	"github.com/olekukonko/tablewriter": {"report/render.go"},
-	"github.com/goccy/go-yaml":          {"internal/yamldoc", "sweep/shapes", "kernels/manifest"},
-	"github.com/expr-lang/expr":         {"kernels/manifest/expression.go"},
+	"go.yaml.in/yaml/v4":                {"internal/yamldoc", "cmd/normbench/ci_test.go"},
 	"github.com/urfave/cli":             {"cmd/normbench"},
 	"C":                                 {"kernels/cuda/driver", "kernels/cuda/cupti"},
 }
@@ -200,7 +199,7 @@ func TestRulesBite(t *testing.T) {
 		{file{name: "kernels/cuda/device.go", foreign: []string{"C"}}, true},
 		{file{name: "kernels/cuda/device.go", foreign: []string{"github.com/NVIDIA/go-nvml/pkg/nvml"}}, true},
 		{file{name: "report/model.go", foreign: []string{"github.com/olekukonko/tablewriter/tw"}}, true},
-		{file{name: "sweep/run.go", foreign: []string{"github.com/goccy/go-yaml"}}, true},
+		{file{name: "sweep/run.go", foreign: []string{"go.yaml.in/yaml/v4"}}, true},
 		{file{name: "tune/export.go", foreign: []string{"github.com/urfave/cli/v3"}}, true},
 
 		{file{name: "kernels/cpu/cpu.go", own: []string{"kernels", "kernels/reference", "internal/hint"}}, false},

@@ -66,14 +66,28 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 }
 
 // toolkits are patterns of the folders in which CUDA toolkits keep the library.
-func (l Library) toolkits() []string {
+func (l Library) toolkits() []string { return inToolkits(l.Folders) }
+
+func inToolkits(folders []string) []string {
 	var dirs []string
 	for _, root := range []string{os.Getenv("CUDA_HOME"), os.Getenv("CUDA_PATH"), "/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda"} {
-		for _, folder := range l.Folders {
+		for _, folder := range folders {
 			if root != "" {
 				dirs = append(dirs, filepath.Join(root, folder))
 			}
 		}
+	}
+	return dirs
+}
+
+// Headers are the folders of CUDA's headers, of toolkits and of Python's wheels, in the order of Find.
+func Headers() (dirs []string) {
+	patterns := inToolkits([]string{"include"})
+	for _, d := range slices.Concat(sitePackages(), askPython()) {
+		patterns = append(patterns, filepath.Join(d, "nvidia/cu*/include"), filepath.Join(d, "nvidia/cuda_runtime/include"))
+	}
+	for _, p := range patterns {
+		dirs = append(dirs, Glob(p)...)
 	}
 	return dirs
 }

@@ -228,7 +228,7 @@ func (b *bench) compare(r *ready, t kernels.Tensor, got *kernels.Memory, want re
 func (b *bench) timed(r *ready, mem map[string]*kernels.Memory, runs int) error {
 	var c kernels.Check
 	for _, t := range b.p.Tensors() {
-		if t.Role == kernels.Output && b.want.Values[t.Name] != nil {
+		if t.Role == kernels.Output && b.want.Values[t.Name] != nil && r.family.Writes(t.Name) {
 			c.Outputs = append(c.Outputs, b.compare(r, t, mem[t.Name], b.want))
 		}
 	}
@@ -246,7 +246,8 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 	if r.family.Stream {
 		want = reference.StreamAnswers(b.p, b.mem)
 	}
-	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
+	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten,
+		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise}
 	first := map[string]*kernels.Memory{}
 	for run := range c.Repeats {
 		b.poison(r, r.mem)
@@ -254,7 +255,7 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (kern
 			return kernels.Check{}, err
 		}
 		for _, t := range b.p.Tensors() {
-			if t.Role != kernels.Output || want.Values[t.Name] == nil {
+			if t.Role != kernels.Output || want.Values[t.Name] == nil || !r.family.Writes(t.Name) {
 				continue
 			}
 			got := b.mem[t.Name]

@@ -196,18 +196,22 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			counted[binary] = true
 			r.compile += binary.CompileSeconds
 		}
+		if err := CheckArgs(binary, l); err != nil {
+			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
+		}
 		err = b.d.on(func() error {
 			m, err := b.d.ctx.LoadModule(binary.Cubin)
 			if err != nil {
 				return b.d.fail(err)
 			}
 			b.modules = append(b.modules, m)
-			fn, err := m.Function(l.Entry)
+			symbol := binary.Symbol(l.Entry)
+			fn, err := m.Function(symbol)
 			if err != nil {
 				return b.d.fail(err)
 			}
 			l := b.d.placed(l)
-			ld := loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1},
+			ld := loaded{stage: l.Stage, symbol: symbol, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1},
 				Shared: l.Shared, Programmatic: l.Early && b.d.hopper()}}
 			if l.Cluster > 1 {
 				ld.step.Cluster = [3]int{l.Cluster, 1, 1}
@@ -215,7 +219,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			if ld.res, err = b.d.resources(fn, l); err != nil {
 				return b.d.fail(err)
 			}
-			ld.res.Spill = binary.Kernels[l.Entry].SpillStoreBytes
+			ld.res.Spill = binary.Kernels[symbol].SpillStoreBytes
 			ld.step.Args = make([]uint64, len(l.Args))
 			r.launches = append(r.launches, ld)
 			return nil
@@ -328,11 +332,8 @@ func (b *bench) bind(r *ready, i int, step *driver.Step, mem map[string]driver.P
 
 // slot is the 8-byte form of an argument.
 func (b *bench) slot(a kernels.Arg, scratch map[string]int64, mem map[string]driver.Ptr) uint64 {
-	switch a.Kind {
-	case kernels.ArgInt64:
-		return uint64(a.Int)
-	case kernels.ArgFloat32:
-		return float(a.Float)
+	if a.Kind != kernels.ArgBuffer {
+		return a.Bits()
 	}
 	if off, ok := scratch[a.Name]; ok {
 		return uint64(b.d.scratch.ptr) + uint64(off)

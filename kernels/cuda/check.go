@@ -19,7 +19,7 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	if err != nil {
 		return kernels.Check{}, err
 	}
-	c := kernels.Check{Repeats: max(repeats, 1), Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
+	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten, Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
 	for _, l := range r.launches {
 		if l.step.Kind != driver.StepLaunch {
 			continue
@@ -154,7 +154,7 @@ func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, erro
 	if !r.family.Stream {
 		var outs []kernels.Tensor
 		for _, t := range b.p.Tensors() {
-			if t.Role == kernels.Output {
+			if t.Role == kernels.Output && r.family.Writes(t.Name) {
 				outs = append(outs, t)
 			}
 		}

@@ -246,5 +246,9 @@ func (u Unit) key() string {
 		b.WriteByte(' ')
 		b.WriteString(d.Name + "=" + d.Value)
 	}
+	for _, s := range slices.Concat(u.Options.Extra, u.Options.Include, u.Options.Names) {
+		b.WriteByte(' ')
+		b.WriteString(s)
+	}
 	return b.String()
 }

@@ -301,7 +301,8 @@ func (d *Device) freeAll(mem map[string]driver.Ptr) {
 
 // A loaded launch is ready for the driver.
 type loaded struct {
-	step  driver.Step
-	stage string
-	res   kernels.Resource
+	step   driver.Step
+	stage  string
+	symbol string // of a kernel
+	res    kernels.Resource
 }

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"sync"
 	"time"
@@ -71,8 +72,8 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		return kernels.Timing{}, errNoTrace
 	}
 	var entries []string
-	for _, l := range r.plan.Launches {
-		entries = append(entries, l.Entry)
+	for i, l := range r.plan.Launches {
+		entries = append(entries, cmp.Or(r.launches[i].symbol, l.Entry))
 	}
 	stages, gaps, err := cupti.Stages(acts, entries, o.Samples, func(name string) bool { return name == "flush" || name == "letGo" || name == "spin" })
 	if err != nil {

@@ -8,6 +8,7 @@
 package cuda
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,11 +38,17 @@ func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
 		return nvrtc.Source{}, err
 	}
 	src := nvrtc.Source{Name: name, Text: text, Headers: map[string]string{}}
+	if src.Compiled() {
+		return src, nil
+	}
 	return src, addHeaders(r, name[:strings.LastIndexByte(name, ':')+1], text, src.Headers)
 }
 
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
-	u := Unit{Source: src, Options: nvrtc.Options{Arch: arch}}
+	u := Unit{Source: src, Options: nvrtc.Options{Arch: arch, Extra: l.Options, Include: l.Include}}
+	if l.Mangled {
+		u.Options.Names = []string{l.Entry}
+	}
 	for _, d := range l.Defines {
 		u.Options.Defines = append(u.Options.Defines, nvrtc.Define{Name: d.Name, Value: strconv.FormatInt(d.Value, 10)})
 	}
@@ -71,4 +78,22 @@ func addHeaders(r *kernels.Registry, origin, text string, headers map[string]str
 		}
 	}
 	return nil
+}
+
+// CheckArgs holds the arguments of a user's launch against the parameters of its kernel, where the binary tells
+// them: a driver reads as many as the kernel has.
+func CheckArgs(b *nvrtc.Binary, l *kernels.Launch) error {
+	sizes, ok := b.Params(l.Entry)
+	if !ok || !l.Mangled && !(nvrtc.Source{Name: l.Source}).Compiled() { // ours are tested
+		return nil
+	}
+	var given []int
+	for _, a := range l.Args {
+		given = append(given, a.Kind.Size())
+	}
+	if slices.Equal(sizes, given) {
+		return nil
+	}
+	return fmt.Errorf("%s: %s takes %d parameters of %v bytes, and is given %d of %v",
+		l.Source, l.Entry, len(sizes), sizes, len(given), given)
 }

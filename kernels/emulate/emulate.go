@@ -12,7 +12,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +28,9 @@ var header string
 
 //go:embed cxx/runtime.cpp
 var runtimeText string
+
+//go:embed cxx/narrow.h
+var narrow string
 
 // ErrNoCompiler says that there is no C++ compiler.
 var ErrNoCompiler = errors.New("no C++ compiler")
@@ -70,6 +72,11 @@ func New(dir string) (*Emulator, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNoCompiler, err)
 	}
 	e := &Emulator{compiler: path, dir: dir, built: map[string]*program{}}
+	for _, name := range []string{"cuda_bf16.h", "cuda_fp16.h"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(narrow), 0o666); err != nil {
+			return nil, err
+		}
+	}
 	for _, once := range []struct{ name, text, to, language string }{
 		{"emulate.h", header, "emulate.h.gch", "c++-header"},
 		{"runtime.cpp", runtimeText, "runtime.o", "c++"},
@@ -122,10 +129,8 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 	for _, a := range l.Args {
 		kind, v := uint32(0), uint64(0)
 		switch {
-		case a.Kind == kernels.ArgInt64:
-			v = uint64(a.Int)
-		case a.Kind == kernels.ArgFloat32:
-			v = uint64(math.Float32bits(a.Float))
+		case a.Kind != kernels.ArgBuffer:
+			v = a.Bits()
 		case a.Name != "":
 			kind, v = 1, uint64(place[a.Name])
 		}
@@ -165,6 +170,9 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 	if err != nil {
 		return "", err
 	}
+	if u.Source.Compiled() {
+		return "", &Unsupported{l.Source, "compiled code"}
+	}
 	var b strings.Builder
 	b.WriteString("#include \"emulate.h\"\n")
 	for _, d := range u.Options.Defines {
@@ -193,7 +201,7 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	if err := os.WriteFile(file+".cpp", []byte(source), 0o666); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-o", file, file+".cpp", filepath.Join(e.dir, "runtime.o"))...)
+	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-I", e.dir, "-o", file, file+".cpp", filepath.Join(e.dir, "runtime.o"))...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

@@ -23,13 +23,10 @@ const Baseline = "baseline:"
 // elsewhere, behind a prefix, have no other checkout and no copy. A dir without
 // the families' sources is an error.
 func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
-	with := *r
-	with.Families = slices.Clone(r.Families)
-	with.File = func(name string) (string, error) {
-		rest, ok := strings.CutPrefix(name, Baseline)
-		if !ok {
-			return r.File(name)
-		}
+	own := slices.DeleteFunc(slices.Clone(r.Families), func(f *kernels.Family) bool {
+		return f.Hidden || slices.ContainsFunc(f.Files, func(name string) bool { return strings.Contains(name, ":") })
+	})
+	return WithBaselineOf(r, own, func(rest string) (string, error) {
 		if ext := filepath.Ext(rest); ext != ".cu" && ext != ".cuh" {
 			return r.File(rest)
 		}
@@ -38,11 +35,21 @@ func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 			return "", hint.Errorf("give the folder kernels/families of another checkout", "baseline kernels %s has no %s", dir, rest)
 		}
 		return string(text), err
-	}
-	for _, f := range r.Families {
-		if f.Hidden || slices.ContainsFunc(f.Files, func(name string) bool { return strings.Contains(name, ":") }) {
-			continue
+	})
+}
+
+// WithBaselineOf is r with the families fs, which are not in it, their names behind the prefix. file
+// returns their sources.
+func WithBaselineOf(r *kernels.Registry, fs []*kernels.Family, file func(name string) (string, error)) (*kernels.Registry, error) {
+	with := *r
+	with.Families = slices.Clone(r.Families)
+	with.File = func(name string) (string, error) {
+		if rest, ok := strings.CutPrefix(name, Baseline); ok {
+			return file(rest)
 		}
+		return r.File(name)
+	}
+	for _, f := range fs {
 		c := *f
 		c.Name, c.Hidden = Baseline+f.Name, true
 		c.Files = nil

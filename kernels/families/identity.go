@@ -84,6 +84,7 @@ func Launches(p kernels.Plan) string {
 	p.Launches = slices.Clone(p.Launches)
 	for n := range p.Launches {
 		p.Launches[n].Source = strings.TrimPrefix(p.Launches[n].Source, Baseline)
+		p.Launches[n].Include = nil // what headers say is in the family\'s Version
 	}
 	sum := sha256.Sum256([]byte(p.String()))
 	return hex.EncodeToString(sum[:])[:12]

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -17,6 +18,7 @@ type Checker struct {
 	device   kernels.DeviceInfo
 	cache    *nvrtc.Cache
 	seen     map[string]bool // the units compiled
+	lack     string          // the first header of CUDA that is not here
 }
 
 // NewChecker checks families of r for a device that need not be there. Without
@@ -32,6 +34,12 @@ func NewChecker(r *kernels.Registry, d kernels.DeviceInfo) (*Checker, error) {
 
 // Kernels is how many different kernels have been compiled.
 func (c *Checker) Kernels() int { return len(c.seen) }
+
+// Lack is why some kernels have not been compiled: a header of CUDA is not here. Or it is "".
+func (c *Checker) Lack() string { return c.lack }
+
+// missing finds the name of a header of CUDA in a compiler's error.
+var missing = regexp.MustCompile(`(?:could|cannot) (?:not )?open source file "((?:cuda_|cooperative_groups|cub/|cuda/|thrust/|nv/|mma)[^"]*)"`)
 
 // Unkept says why cubins do not stay for the next run, or is "".
 func (c *Checker) Unkept() string {
@@ -50,7 +58,8 @@ func (c *Checker) Check(f *kernels.Family, p kernels.Problem, all bool) (configs
 		var fault *Fault
 		if err := f.Refuse(p, x.Config, c.device); errors.As(err, &fault) {
 			with := cmp.Or(x.Config.String(), "its only config")
-			return 0, hint.Errorf("correct it, or refuse such configs with a constraint", "%w for %s with %s", fault, p, with)
+			return 0, hint.Errorf("correct it, or refuse such configs with a constraint",
+				"%w for %s with %s", fault, p, with)
 		}
 	}
 	list := s.Configs
@@ -75,17 +84,25 @@ func (c *Checker) compile(l *kernels.Launch) error {
 	if err != nil {
 		return err
 	}
-	key := fmt.Sprint(u.Source.Name, u.Options.Defines)
+	key := fmt.Sprint(u.Source.Name, u.Options)
 	if c.seen[key] {
 		return nil
 	}
 	c.seen[key] = true
 	b, err := c.cache.Compile(u.Source, u.Options)
+	if failed := new(nvrtc.CompileError); errors.As(err, &failed) {
+		if m := missing.FindStringSubmatch(failed.Log); m != nil {
+			c.lack = fmt.Sprintf("no header <%s>: install the wheels nvidia-cuda-runtime and "+
+				"nvidia-cuda-cccl, or name folders with --include", m[1])
+			delete(c.seen, key)
+			return nil
+		}
+	}
 	if err != nil {
 		return hint.With(err, "the macros of a launch are those of common.cuh, its knobs and its defines")
 	}
-	if _, ok := b.Kernels[l.Entry]; !ok {
-		return hint.Errorf(`write extern "C" before it`, "%s has no kernel %s when it is compiled", l.Source, l.Entry)
+	if !b.HasKernel(b.Symbol(l.Entry)) {
+		return hint.Errorf("name a __global__ function of it", "%s has no kernel %s when it is compiled", l.Source, l.Entry)
 	}
-	return nil
+	return hint.With(cuda.CheckArgs(b, l), "the args of a launch are the kernel's parameters in their order")
 }

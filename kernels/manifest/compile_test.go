@@ -3,13 +3,16 @@ package manifest
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
 )
 
 // newChecker is for an H200 of another arch, or skips without NVRTC.
@@ -59,7 +62,8 @@ func TestCheckFails(t *testing.T) {
 	p := problem(t, "layernorm/bwd/4096x4096/bf16")
 	for _, test := range []struct{ manifest, source, want string }{
 		{good, strings.Replace(goodSource, "const X *x", "const Q *x", 1), "mine.cu(2)"},
-		{good, strings.Replace(goodSource, `extern "C" __global__ void first`, `__global__ void first`, 1), "has no kernel first when it is compiled"},
+		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1), "user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
+		{strings.Replace(good, "entry: first", "entry: first<4>", 1), goodSource, "mine.cu"},
 		{strings.Replace(good, "elems: M}", `elems: "M / (8 - w)"}`, 1), goodSource, "scratch[1].elems divides by zero for layernorm/bwd/4096x4096/bf16 with w8.v0.k"},
 	} {
 		r, fs, err := Load(families.New(), folder(t, "mine.yaml", test.manifest, "mine.cu", test.source))
@@ -89,5 +93,150 @@ func TestCheckUnkept(t *testing.T) {
 	}
 	if want := "cubins are not kept in " + file + ", so the next run compiles them again: not a directory"; c.Unkept() != want {
 		t.Errorf("got  %s\nwant %s", c.Unkept(), want)
+	}
+}
+
+// plain is a forward as people write it: CUDA's own headers, a template, an int, a knob of its own, no rstd.
+const plain = `name: plain
+op: rmsnorm
+pass: fwd
+options: [--use_fast_math, --std=c++20]
+knobs:
+  tpb: {values: [128, 256], doc: threads of a block}
+base: {tpb: "N > 1024 ? 256 : 128"}
+serves: [{require: bf16 && xb == wb, reason: bf16 only}]
+launches:
+  - source: plain.cu
+    entry: mine::norm<TPB, __nv_bfloat16>
+    grid: M
+    block: tpb
+    args: [x, w, y, {int32: n, value: N}, {float32: eps, value: eps}]
+`
+
+const plainSource = `#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cooperative_groups.h>
+#include <cub/block/block_reduce.cuh>
+namespace mine {
+template <int THREADS, typename T>
+__global__ void norm(const T *x, const T *w, T *y, int n, float eps) {
+  using Reduce = cub::BlockReduce<float, THREADS>;
+  __shared__ typename Reduce::TempStorage storage;
+  __shared__ float sum;
+  float s = 0;
+  for (int i = threadIdx.x; i < n; i += THREADS) s += float(x[i]) * float(x[i]);
+  s = Reduce(storage).Sum(s);
+  if (threadIdx.x == 0) sum = s;
+  cooperative_groups::this_thread_block().sync();
+  for (int i = threadIdx.x; i < n; i += THREADS) y[i] = T(float(x[i]) * rsqrtf(sum / n + eps) * float(w[i]));
+}
+}
+`
+
+func TestPlain(t *testing.T) {
+	dir := folder(t, "plain.yaml", plain, "plain.cu", plainSource)
+	r, fs, err := Load(families.New(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, p, d := fs[0], problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
+	if err := f.CheckServes(p); err != nil || !slices.Equal(f.Unwritten, []string{"rstd"}) {
+		t.Errorf("%v, unwritten %q", err, f.Unwritten)
+	}
+	c, err := kernels.ParseConfig("TPB128")
+	if err != nil || f.Base(p, d).String() != "TPB256" || f.Refuse(p, c, d) != nil {
+		t.Fatalf("%v, base %s", err, f.Base(p, d))
+	}
+	l := f.Plan(p, c, d).Launches[0]
+	if l.Block != 128 || !l.Mangled || l.Define("TPB") != 128 || l.Args[3].Kind != kernels.ArgInt32 || len(l.Options) != 2 {
+		t.Errorf("%+v", l)
+	}
+	checker := newChecker(t, r, "sm_90")
+	n, err := nvrtc.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"cuda_bf16.h", "cub/block/block_reduce.cuh"} {
+		if !slices.ContainsFunc(n.Includes(), func(dir string) bool { _, err := os.Stat(filepath.Join(dir, file)); return err == nil }) {
+			t.Skipf("no %s", file)
+		}
+	}
+	if _, err := checker.Check(f, p, true); err != nil || checker.Kernels() != 2 {
+		t.Fatalf("%d kernels, %v", checker.Kernels(), err)
+	}
+	// Compiled by others: the same kernel from its cubin.
+	u, err := cuda.NewUnit(r, &l, "sm_90")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := checker.cache.Compile(u.Source, u.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := strings.NewReplacer("source: plain.cu", "cubin: plain.cubin", "mine::norm<TPB, __nv_bfloat16>", b.Symbol(l.Entry)).Replace(plain)
+	for _, test := range []struct{ manifest, want string }{
+		{compiled, ""},
+		{strings.Replace(compiled, "int32:", "int64:", 1), "takes 5 parameters of [8 8 8 4 4] bytes, and is given 5 of [8 8 8 8 4]"},
+		{strings.Replace(compiled, "entry: ", "entry: x", 1), "plain.cubin has no kernel x_Z"},
+	} {
+		r, fs, err := Load(families.New(), folder(t, "plain.yaml", test.manifest, "plain.cubin", string(b.Cubin)))
+		if err == nil {
+			if fs[0].Version == "" {
+				t.Error("the cubin is no part of the version")
+			}
+			_, err = newChecker(t, r, "sm_90").Check(fs[0], p, true)
+		}
+		if got := errorText(err); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
+			t.Errorf("%q, want %q", got, test.want)
+		}
+	}
+}
+
+// An earlier folder's kernels stand beside the present ones, with their own sources and base.
+func TestBaseline(t *testing.T) {
+	r, _, err := Load(families.New(), folder(t, "plain.yaml", plain, "plain.cu", plainSource))
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := strings.NewReplacer("tpb:", "threads:", "TPB", "THREADS", "block: tpb", "block: threads").Replace(plain)
+	old, fs, err := Load(families.New(), folder(t, "plain.yaml", older, "plain.cu", plainSource+"#include \"near.h\"\n", "near.h", "int near;\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = families.WithBaselineOf(r, fs, old.File); err != nil {
+		t.Fatal(err)
+	}
+	f, err := r.Lookup(families.Baseline + "plain")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, d := problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
+	c := f.Base(p, d)
+	l := f.Plan(p, c, d).Launches[0]
+	u, err := cuda.NewUnit(r, &l, "sm_90")
+	if err != nil || c.String() != "THREADS256" || u.Source.Headers["near.h"] != "int near;\n" {
+		t.Errorf("%v, base %s, headers %q", err, c, u.Source.Headers)
+	}
+	id := families.NewIdentity(r, kernels.KindCUDA)
+	now, err1 := r.Lookup("plain")
+	was, err2 := id.Source(f)
+	is, err3 := id.Source(now)
+	if err1 != nil || err2 != nil || err3 != nil || was == is {
+		t.Errorf("hashes %s and %s (%v, %v, %v)", was, is, err1, err2, err3)
+	}
+	// A macro that only the entry names is part of what a launch is.
+	seen := map[string]bool{}
+	for _, label := range []string{"TPB128", "TPB256"} {
+		c, err := kernels.ParseConfig(label)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan := now.Plan(p, c, d)
+		plan.Launches[0].Block = 128
+		seen[families.Launches(plan)] = true
+	}
+	if len(seen) != 2 {
+		t.Error("two instances of a template are one launch")
 	}
 }

@@ -7,16 +7,9 @@ import (
 	"math/bits"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/expr-lang/expr"
-	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/checker"
-	"github.com/expr-lang/expr/compiler"
-	"github.com/expr-lang/expr/conf"
-	"github.com/expr-lang/expr/file"
-	"github.com/expr-lang/expr/parser"
-	"github.com/expr-lang/expr/vm"
+	"text/scanner"
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
@@ -28,30 +21,17 @@ type kind uint8
 const (
 	whole    kind = iota // a whole number; all arithmetic on the way is exact
 	truth                // true or false; a number is true unless it is zero
-	fraction             // a float
+	fraction             // a float; eps is known there
 )
 
-// vars are the variables of expressions: ints, and floats in a fraction.
-type vars map[string]any
-
-// An expression is a compiled field of a manifest.
+// An expression is a field of a manifest, compiled when its variables are known.
 type expression struct {
-	place
-	lo, hi  int // of a whole number
-	program *vm.Program
-}
-
-// A place is where a field stands, for errors.
-type place struct {
-	at   string // file:line:column
-	path string // "launches[0].grid[1]"
-}
-
-func (p place) String() string {
-	if p.path == "" {
-		return p.at + ": the manifest"
-	}
-	return p.at + ": " + p.path
+	yamldoc.Place
+	text   string
+	kind   kind
+	lo, hi int // of a whole number
+	tree   *node
+	fixed  bool // it has no variables
 }
 
 const expressionHelp = "docs/kernels.md names the variables and functions; quote an expression that has a comma, a colon or a #"
@@ -59,314 +39,379 @@ const expressionHelp = "docs/kernels.md names the variables and functions; quote
 // maxExpression bounds the length of an expression in bytes.
 const maxExpression = 1000
 
-// compile checks the types of text, whose variables are those of known.
-func compile(p place, text string, k kind, known vars) (_ *expression, err error) {
+// UnmarshalValue reads the text. The tags are kind ("truth", "fraction"), min and max.
+func (e *expression) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
+	e.Place, e.lo, e.hi = v.Place, math.MinInt, math.MaxInt
+	e.kind = map[string]kind{"truth": truth, "fraction": fraction}[tag.Get("kind")]
+	for name, bound := range map[string]*int{"min": &e.lo, "max": &e.hi} {
+		if s, ok := tag.Lookup(name); ok {
+			if *bound, err = strconv.Atoi(s); err != nil {
+				return err
+			}
+		}
+	}
+	e.text, err = v.Scalar(expressionHelp, "an expression")
+	return err
+}
+
+// compile checks names and types. A number without variables is held to its range at once.
+func (e *expression) compile(known scope) error {
 	bad := func(what string) error {
-		return hint.Errorf(expressionHelp, "%s: %s in %q", p, yamldoc.OneLine(what), yamldoc.OneLine(text))
+		return e.Errorf(expressionHelp, "%s in %q", what, yamldoc.OneLine(e.text))
 	}
 	switch {
-	case strings.TrimSpace(text) == "":
-		return nil, hint.Errorf(expressionHelp, "%s: no expression", p)
-	case len(text) > maxExpression:
-		return nil, hint.Errorf("write a shorter one", "%s: an expression of %d bytes, more than %d", p, len(text), maxExpression)
+	case strings.TrimSpace(e.text) == "":
+		return e.Errorf(expressionHelp, "no expression")
+	case len(e.text) > maxExpression:
+		return e.Errorf("write a shorter one",
+			"an expression of %d bytes, more than %d", len(e.text), maxExpression)
 	}
-	defer func() { // a panic of the library on broken text is an error about the text
-		if r := recover(); r != nil {
-			err = bad(fmt.Sprint(r))
-		}
-	}()
-	config := conf.CreateNew()
-	for _, option := range append(functions(), expr.Env(map[string]any(known)), expr.DisableAllBuiltins(), result(k), expr.WarnOnAny()) {
-		option(config)
+	p := newParser(e.text, e.kind, known)
+	e.tree = p.ternary()
+	if p.tok != "" {
+		p.fail("unexpected %q", p.tok)
 	}
-	for name := range config.Disabled {
-		delete(config.Builtins, name)
+	if e.tree.truth && e.kind != truth {
+		p.fail("a condition where a number belongs")
 	}
-	tree, err := parser.ParseWithConfig(text, config)
-	if err == nil {
-		g := &grammar{kind: k}
-		if ast.Walk(&tree.Node, g); g.err != "" {
-			return nil, bad(g.err)
-		}
-		if k == truth {
-			test(&tree.Node)
-		}
-		// Not expr.Compile with a patch: it checks types before and after, and the
-		// second time takes calls for checked.
-		_, err = checker.Check(tree, config)
+	if p.err != "" {
+		return bad(p.err)
 	}
-	var program *vm.Program
-	if err == nil {
-		program, err = compiler.Compile(tree, config)
+	if e.fixed = !p.variable; !e.fixed {
+		return nil
 	}
-	var fe *file.Error
-	switch {
-	case errors.As(err, &fe):
-		return nil, bad(fe.Message)
-	case err != nil:
-		return nil, bad(err.Error())
+	var err error
+	if e.kind == fraction {
+		_, err = e.float(nil)
+	} else {
+		_, err = e.int(nil)
 	}
-	return &expression{place: p, lo: math.MinInt, hi: math.MaxInt, program: program}, nil
-}
-
-// result is the type that a kind is checked against.
-func result(k kind) expr.Option {
-	switch k {
-	case truth:
-		return expr.AsBool()
-	case fraction:
-		return expr.AsFloat64()
-	}
-	return expr.AsKind(reflect.Int)
-}
-
-// reads says whether e has a variable.
-func (e *expression) reads() bool { return len(e.variables()) > 0 }
-
-func (e *expression) variables() []string {
-	n := e.program.Node()
-	var v variables
-	ast.Walk(&n, &v)
-	return v
-}
-
-// variables are the names of the variables that it visits.
-type variables []string
-
-// Visit implements ast.Visitor.
-func (v *variables) Visit(node *ast.Node) {
-	if n, ok := (*node).(*ast.IdentifierNode); ok && table[n.Value] == nil {
-		*v = append(*v, n.Value)
-	}
+	return hint.With(err, expressionHelp)
 }
 
 // A Fault is an expression that has no value that would do, for some problem and
 // config: it divides by zero, or a grid has no CTAs.
 type Fault struct {
-	place place
+	place yamldoc.Place
 	text  string
 }
 
 func (f *Fault) Error() string { return f.place.String() + " " + f.text }
 
-func (e *expression) value(v vars) (any, error) {
-	out, err := expr.Run(e.program, map[string]any(v))
-	var fe *file.Error
+// int evaluates a whole expression, which has to lie from lo to hi, or a condition.
+func (e *expression) int(x *env) (int, error) {
+	f, err := e.tree.eval(x, true)
+	n := int(f)
 	switch {
-	case errors.As(err, &fe):
-		return nil, &Fault{e.place, yamldoc.OneLine(fe.Message)}
 	case err != nil:
-		return nil, &Fault{e.place, yamldoc.OneLine(err.Error())}
-	}
-	return out, nil
-}
-
-// int evaluates a whole expression, which has to lie from lo to hi.
-func (e *expression) int(v vars) (int, error) {
-	out, err := e.value(v)
-	if err != nil {
-		return 0, err
-	}
-	n := out.(int)
-	switch {
+		return 0, &Fault{e.Place, err.Error()}
 	case n < e.lo:
-		return 0, &Fault{e.place, fmt.Sprintf("is %d, less than %d", n, e.lo)}
+		return 0, &Fault{e.Place, fmt.Sprintf("is %d, less than %d", n, e.lo)}
 	case n > e.hi:
-		return 0, &Fault{e.place, fmt.Sprintf("is %d, more than %d", n, e.hi)}
+		return 0, &Fault{e.Place, fmt.Sprintf("is %d, more than %d", n, e.hi)}
 	}
 	return n, nil
 }
 
 // holds evaluates a truth. No expression at all holds.
-func (e *expression) holds(v vars) (bool, error) {
+func (e *expression) holds(x *env) (bool, error) {
 	if e == nil {
 		return true, nil
 	}
-	out, err := e.value(v)
-	if err != nil {
-		return false, err
-	}
-	return out.(bool), nil
+	n, err := e.int(x)
+	return n != 0, err
 }
 
 // float evaluates a fraction.
-func (e *expression) float(v vars) (float32, error) {
-	out, err := e.value(v)
-	if err != nil {
-		return 0, err
+func (e *expression) float(x *env) (float64, error) {
+	f, err := e.tree.eval(x, false)
+	if err == nil && (math.IsNaN(f) || math.IsInf(f, 0)) {
+		err = fmt.Errorf("is %v", f)
 	}
-	f := float32(out.(float64))
-	if math.IsNaN(float64(f)) || math.IsInf(float64(f), 0) {
-		return 0, &Fault{e.place, fmt.Sprintf("is %v", f)}
+	if err != nil {
+		return 0, &Fault{e.Place, err.Error()}
 	}
 	return f, nil
 }
 
-// A grammar bounds an expression to numbers, variables, functions, arithmetic,
-// comparisons, && || ! and ?:. It sees every node once, the leaves first, makes
-// whole arithmetic calls of functions, and tests of numbers comparisons with zero.
-type grammar struct {
-	kind kind
-	err  string // the first offence
+// ---- Parser -------------------------------------------------------------------
+
+// A node is a number, a variable, or an operator or function with its arguments.
+type node struct {
+	op     string
+	args   []*node
+	get    func(x *env) int // of a variable
+	number float64
+	truth  bool // it is true or false, as 1 or 0
 }
 
-var (
-	arithmetic  = []string{"+", "-", "*", "/", "%"}
-	comparisons = []string{"==", "!=", "<", "<=", ">", ">="}
-	logic       = []string{"&&", "||", "and", "or"}
-)
+// A parser reads an expression by precedence. After an error it is at the end.
+type parser struct {
+	scanner.Scanner
+	kind     kind
+	known    scope
+	tok      string // "" at the end
+	class    rune   // of tok, as in text/scanner
+	variable bool   // it has seen one
+	err      string // the first
+}
 
-// Visit implements ast.Visitor.
-func (g *grammar) Visit(node *ast.Node) {
-	switch n := (*node).(type) {
-	case *ast.IntegerNode, *ast.BoolNode:
-	case *ast.IdentifierNode:
-		if n.Value == "$env" { // the library's name for all variables
-			g.fail("unknown name $env")
+func newParser(text string, k kind, known scope) *parser {
+	p := &parser{kind: k, known: known}
+	p.Init(strings.NewReader(text))
+	p.Mode = scanner.ScanIdents | scanner.ScanInts | scanner.ScanFloats
+	p.Error = func(_ *scanner.Scanner, msg string) { p.fail("%s", msg) }
+	p.next()
+	return p
+}
+
+func (p *parser) fail(format string, args ...any) {
+	if p.err == "" {
+		p.err = yamldoc.OneLine(fmt.Sprintf(format, args...))
+	}
+	p.tok, p.class = "", scanner.EOF
+}
+
+func (p *parser) next() {
+	p.class = p.Scan()
+	if p.tok = p.TokenText(); p.class == scanner.EOF || p.err != "" {
+		p.tok, p.class = "", scanner.EOF
+		return
+	}
+	two := p.tok + string(p.Peek())
+	if slices.Contains([]string{"&&", "||", "==", "!=", "<=", ">="}, two) {
+		p.Next()
+		p.tok = two
+	}
+	if word, ok := map[string]string{"and": "&&", "or": "||", "not": "!"}[p.tok]; ok {
+		p.tok, p.class = word, 0
+	}
+}
+
+// take goes past tok if it is there.
+func (p *parser) take(tok string) bool {
+	if p.tok != tok || tok == "" {
+		return false
+	}
+	p.next()
+	return true
+}
+
+func (p *parser) want(tok string) {
+	if !p.take(tok) {
+		got := strconv.Quote(p.tok)
+		if p.tok == "" {
+			got = "the end"
 		}
-	case *ast.FloatNode:
-		if g.kind != fraction {
-			g.fail("%s, which is no whole number,", n)
+		p.fail("%s where %q belongs", got, tok)
+	}
+}
+
+// ternary reads a whole expression.
+func (p *parser) ternary() *node {
+	n := p.binary(0)
+	if !p.take("?") {
+		return n
+	}
+	yes := p.ternary()
+	p.want(":")
+	no := p.ternary()
+	if yes.truth != no.truth {
+		p.fail("a number or else a condition")
+	}
+	return &node{op: "?", args: []*node{n, yes, no}, truth: yes.truth}
+}
+
+// levels are the binary operators, those that bind least first.
+var levels = [][]string{{"||"}, {"&&"}, {"==", "!=", "<", "<=", ">", ">="}, {"+", "-"}, {"*", "/", "%"}}
+
+func (p *parser) binary(level int) *node {
+	if level == len(levels) {
+		return p.unary()
+	}
+	n := p.binary(level + 1)
+	for slices.Contains(levels[level], p.tok) {
+		op := p.tok
+		p.next()
+		n = &node{op: op, args: []*node{n, p.binary(level + 1)}, truth: level < 3}
+		if level > 1 {
+			p.numbers(n)
 		}
-	case *ast.UnaryNode:
-		switch n.Operator {
-		case "!", "not":
-			test(&n.Node)
-		case "+", "-":
-		default:
-			g.fail("unknown operator %s", n.Operator)
+	}
+	return n
+}
+
+// numbers refuses conditions among the arguments of n.
+func (p *parser) numbers(n *node) {
+	if slices.ContainsFunc(n.args, func(a *node) bool { return a.truth }) {
+		p.fail("a condition where %s takes numbers", n.op)
+	}
+}
+
+func (p *parser) unary() *node {
+	switch {
+	case p.take("!"):
+		return &node{op: "!", args: []*node{p.unary()}, truth: true}
+	case p.take("-"):
+		n := &node{op: "-", args: []*node{{}, p.unary()}}
+		p.numbers(n)
+		return n
+	case p.take("+"):
+		return p.unary()
+	case p.take("("):
+		n := p.ternary()
+		p.want(")")
+		return n
+	}
+	tok, class := p.tok, p.class
+	if class != scanner.EOF {
+		p.next()
+	}
+	switch {
+	case class == scanner.Int:
+		i, err := strconv.ParseInt(tok, 0, 64)
+		if err != nil || i > maxWhole {
+			p.fail("the number %.40s", tok)
 		}
-	case *ast.BinaryNode:
-		switch {
-		case slices.Contains(logic, n.Operator):
-			test(&n.Left)
-			test(&n.Right)
-		case slices.Contains(comparisons, n.Operator):
-		case !slices.Contains(arithmetic, n.Operator):
-			g.fail("unknown operator %s", n.Operator)
-		case g.kind != fraction:
-			ast.Patch(node, &ast.CallNode{Callee: &ast.IdentifierNode{Value: n.Operator}, Arguments: []ast.Node{n.Left, n.Right}})
+		return &node{number: float64(i)}
+	case class == scanner.Float && p.kind == fraction:
+		f, err := strconv.ParseFloat(tok, 64)
+		if err != nil {
+			p.fail("the number %.40s", tok)
 		}
-	case *ast.ConditionalNode:
-		test(&n.Cond)
-		if isTruth(n.Exp1) != isTruth(n.Exp2) {
-			g.fail("a number or else a condition")
-		}
-	case *ast.CallNode:
-		if f, ok := n.Callee.(*ast.IdentifierNode); !ok || table[f.Value] == nil {
-			g.fail("unknown function %s", n.Callee)
-		}
+		return &node{number: f}
+	case class == scanner.Float:
+		p.fail("%.40s, which is no whole number,", tok)
+	case class == scanner.Ident && p.tok == "(":
+		return p.call(tok)
+	case class == scanner.Ident:
+		return p.name(tok)
+	case tok == "":
+		p.fail("unexpected end")
 	default:
-		g.fail("%s, which is no arithmetic,", n)
+		p.fail("unexpected %q", tok)
 	}
+	return &node{}
 }
 
-func (g *grammar) fail(format string, args ...any) {
-	if g.err == "" {
-		g.err = fmt.Sprintf(format, args...)
+func (p *parser) name(name string) *node {
+	switch {
+	case name == "true", name == "false":
+		return &node{number: float64(flag(name == "true")), truth: true}
+	case name == "eps" && p.kind == fraction:
+		return &node{number: p.known.eps}
 	}
+	get := p.known.lookup(name)
+	if get == nil {
+		p.fail("unknown name %s", name)
+	}
+	p.variable = true
+	return &node{get: get}
 }
 
-// test makes a comparison with zero of a number that stands for true or false.
-func test(node *ast.Node) {
-	if !isTruth(*node) {
-		ast.Patch(node, &ast.BinaryNode{Operator: "!=", Left: *node, Right: &ast.IntegerNode{}})
-	}
-}
-
-// isTruth says whether n is true or false, from the look of it.
-func isTruth(n ast.Node) bool {
-	switch n := n.(type) {
-	case *ast.BoolNode:
-		return true
-	case *ast.UnaryNode:
-		return n.Operator == "!" || n.Operator == "not"
-	case *ast.BinaryNode:
-		return !slices.Contains(arithmetic, n.Operator)
-	case *ast.ConditionalNode:
-		return isTruth(n.Exp1)
-	}
-	return false
-}
-
-// table holds the functions of whole numbers by name, with the operators.
-var table = map[string]func(a []int) (int, error){
-	"+": func(a []int) (int, error) { return checked(a[0]+a[1], (a[0]+a[1] > a[0]) == (a[1] > 0)) },
-	"-": func(a []int) (int, error) { return checked(a[0]-a[1], (a[0]-a[1] < a[0]) == (a[1] > 0)) },
-	"*": func(a []int) (int, error) {
-		hi, lo := bits.Mul64(abs(a[0]), abs(a[1]))
-		return checked(a[0]*a[1], hi == 0 && lo <= math.MaxInt64)
-	},
-	"/": func(a []int) (int, error) { return divide(a, func(x, y int) int { return x / y }) },
-	"%": func(a []int) (int, error) { return divide(a, func(x, y int) int { return x % y }) },
-	"ceildiv": func(a []int) (int, error) {
-		return divide(a, func(x, y int) int {
-			q := x / y
-			if x%y != 0 && (x > 0) == (y > 0) {
-				q++
-			}
-			return q
-		})
-	},
-	"min": func(a []int) (int, error) { return slices.Min(a), nil },
-	"max": func(a []int) (int, error) { return slices.Max(a), nil },
-	"pow2": func(a []int) (int, error) { // the power of two at or above
-		if a[0] > 1<<62 {
-			return 0, errRange
+func (p *parser) call(name string) *node {
+	n := &node{op: name}
+	for p.want("("); p.tok != ")" && p.err == ""; {
+		n.args = append(n.args, p.ternary())
+		if p.tok != ")" {
+			p.want(",")
 		}
-		return 1 << bits.Len64(uint64(max(a[0], 1)-1)), nil
-	},
-	"log2": func(a []int) (int, error) { // rounded down
-		if a[0] < 1 {
-			return 0, errors.New("is the log2 of a number below 1")
-		}
-		return bits.Len64(uint64(a[0])) - 1, nil
-	},
-}
-
-var errRange = errors.New("has a number beyond 64 bits")
-
-func checked(n int, ok bool) (int, error) {
-	if !ok {
-		return 0, errRange
 	}
-	return n, nil
+	p.want(")")
+	p.numbers(n)
+	count, ok := map[string]int{"min": -1, "max": -1, "ceildiv": 2, "pow2": 1, "log2": 1}[name]
+	switch {
+	case !ok:
+		p.fail("unknown function %s", name)
+	case len(n.args) == 0, count > 0 && len(n.args) != count:
+		p.fail("%s with %d arguments", name, len(n.args))
+	}
+	return n
 }
 
-func divide(a []int, f func(x, y int) int) (int, error) {
-	if a[1] == 0 {
+// ---- Evaluator ----------------------------------------------------------------
+
+// maxWhole bounds whole numbers, which are exact in a float64 up to it.
+const maxWhole = 1 << 53
+
+// eval is the value of n. Where it is whole, so is every value on the way.
+func (n *node) eval(x *env, whole bool) (v float64, err error) {
+	switch {
+	case n.get != nil:
+		return float64(n.get(x)), nil
+	case n.op == "":
+		return n.number, nil
+	}
+	a := make([]float64, len(n.args))
+	for i, arg := range n.args {
+		if a[i], err = arg.eval(x, whole); err != nil {
+			return 0, err
+		}
+		// The second argument of && and ||, and one branch of ?:, are not evaluated.
+		yes := a[0] != 0
+		switch {
+		case n.op == "?" && yes:
+			return n.args[1].eval(x, whole)
+		case n.op == "?":
+			return n.args[2].eval(x, whole)
+		case n.op == "&&" && !yes, n.op == "||" && yes:
+			return float64(flag(yes)), nil
+		}
+	}
+	switch {
+	case whole && a[len(a)-1] == 0 && slices.Contains([]string{"/", "%", "ceildiv"}, n.op):
 		return 0, errors.New("divides by zero")
+	case a[0] < 1 && n.op == "log2":
+		return 0, errors.New("is the log2 of a number below 1")
 	}
-	return checked(f(a[0], a[1]), a[0] != math.MinInt || a[1] != -1)
+	v = calculate(n.op, a, whole)
+	if whole && math.Abs(v) > maxWhole {
+		return 0, errors.New("has a number beyond 2^53")
+	}
+	return v, nil
 }
 
-func abs(n int) uint64 {
-	if n < 0 {
-		return -uint64(n)
-	}
-	return uint64(n)
-}
-
-// functions are the options that make the functions known.
-func functions() []expr.Option {
-	var options []expr.Option
-	for name, f := range table {
-		var signature any
-		switch name {
-		case "min", "max":
-			signature = new(func(int, ...int) int)
-		case "pow2", "log2":
-			signature = new(func(int) int)
-		default:
-			signature = new(func(int, int) int)
+// calculate is the value of an operator or function whose arguments are all needed.
+func calculate(op string, a []float64, whole bool) float64 {
+	truth := func(b bool) float64 { return float64(flag(b)) }
+	switch op {
+	case "!":
+		return truth(a[0] == 0)
+	case "&&", "||":
+		return truth(a[1] != 0)
+	case "==":
+		return truth(a[0] == a[1])
+	case "!=":
+		return truth(a[0] != a[1])
+	case "<":
+		return truth(a[0] < a[1])
+	case "<=":
+		return truth(a[0] <= a[1])
+	case ">":
+		return truth(a[0] > a[1])
+	case ">=":
+		return truth(a[0] >= a[1])
+	case "+":
+		return a[0] + a[1]
+	case "-":
+		return a[0] - a[1]
+	case "*":
+		return a[0] * a[1]
+	case "/":
+		if whole {
+			return float64(int(a[0]) / int(a[1]))
 		}
-		options = append(options, expr.Function(name, func(params ...any) (any, error) {
-			args := make([]int, len(params))
-			for i, p := range params {
-				args[i] = p.(int)
-			}
-			return f(args)
-		}, signature))
+		return a[0] / a[1]
+	case "%":
+		return math.Mod(a[0], a[1])
+	case "ceildiv":
+		return math.Ceil(a[0] / a[1])
+	case "min":
+		return slices.Min(a)
+	case "max":
+		return slices.Max(a)
+	case "pow2": // the power of two at or above
+		return float64(uint64(1) << bits.Len64(uint64(math.Ceil(max(a[0], 1)))-1))
 	}
-	return options
+	return float64(bits.Len64(uint64(a[0])) - 1) // log2, rounded down
 }

@@ -3,91 +3,12 @@ package manifest
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
 )
-
-// ---- Variables ----------------------------------------------------------------
-
-// some is the problem that stands for any where the names of variables count.
-var some = kernels.Problem{M: 1, N: 1}
-
-// problemVars are the variables of what a family serves.
-func problemVars(p kernels.Problem) vars {
-	widest, _ := families.VectorBytes(p, kernels.Config{})
-	v := vars{
-		"M": int(p.M), "N": int(p.N),
-		"xb": int(p.DType.Size()), "wb": int(p.Weight.Size()), "widest": int(widest),
-		"bf16": flag(p.DType == kernels.BF16), "fp16": flag(p.DType == kernels.FP16), "fp32": flag(p.DType == kernels.FP32),
-		"weight": flag(p.HasWeight()),
-	}
-	for _, s := range kernels.Ops() {
-		v[string(s.Op)] = flag(p.Op == s.Op)
-	}
-	for _, o := range kernels.Options() {
-		if o.Var != "" {
-			v[o.Var] = flag(o.Has(p))
-		}
-	}
-	return v
-}
-
-// deviceVars are those of the base rule, to which the knobs above come.
-func deviceVars(p kernels.Problem, d kernels.DeviceInfo) vars {
-	v := problemVars(p)
-	v["sms"], v["arch"], v["shared_max"], v["registers"] = d.SMs, arch(d), d.SharedPerBlock, d.RegsPerSM
-	v["units"] = d.SMs // its name before 2026-11-24
-	return v
-}
-
-// arch is 90 for sm_90, and 0 where there is no such thing.
-func arch(d kernels.DeviceInfo) int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
-	return n
-}
-
-// configVars are those of everything else.
-func configVars(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) vars {
-	v := deviceVars(p, d)
-	bytes, _ := families.VectorBytes(p, c)
-	v["vb"], v["vecs"] = int(bytes), int(p.N*p.DType.Size()/bytes)
-	for _, s := range c.Settings() {
-		v.knob(s.Knob, s.Value)
-	}
-	return v
-}
-
-// knob sets a knob under both of its names.
-func (v vars) knob(k *kernels.Knob, n int) { v[k.Key], v[k.Name] = n, n }
-
-// with is v with one more.
-func (v vars) with(name string, value any) vars {
-	v = maps.Clone(v)
-	v[name] = value
-	return v
-}
-
-// known are the names that expressions of d may use, with values of their types.
-func (d *design) known() vars {
-	var c kernels.Config
-	for _, r := range d.knobs {
-		c = c.With(kernels.Setting{Knob: r.Knob})
-	}
-	return configVars(some, c, kernels.DeviceInfo{})
-}
-
-func flag(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
 
 // ---- Buffers --------------------------------------------------------------------
 
@@ -108,13 +29,13 @@ func everything(op kernels.Op, pass kernels.Pass) kernels.Problem {
 // read the saved output, y, and then b too.
 func (d *design) tensors() []string {
 	var names []string
-	for _, t := range everything(d.op, d.pass).Tensors() {
+	for _, t := range everything(d.Op, d.Pass).Tensors() {
 		names = append(names, t.Name)
 	}
-	if d.pass == kernels.Bwd {
+	if d.Pass == kernels.Bwd {
 		names = append(names, "y")
 	}
-	if d.pass == kernels.Bwd && d.passes("y") {
+	if d.Pass == kernels.Bwd && d.passes("y") {
 		names = append(names, "b")
 	}
 	return names
@@ -122,9 +43,8 @@ func (d *design) tensors() []string {
 
 // passes says whether some launch has the buffer as an argument.
 func (d *design) passes(name string) bool {
-	return slices.ContainsFunc(d.launches, func(l launch) bool {
-		return slices.ContainsFunc(l.args, func(a argument) bool { return a.kind == kernels.ArgBuffer && a.name == name })
-	})
+	is := func(a *argument) bool { return a.kind == kernels.ArgBuffer && a.name == name }
+	return slices.ContainsFunc(d.launches, func(l launch) bool { return slices.ContainsFunc(l.Args, is) })
 }
 
 // kernels are the launches that are kernels.
@@ -135,34 +55,32 @@ func (d *design) kernels() []launch {
 // macros are the names of the defines that every launch has.
 func (d *design) macros() []string {
 	names := []string{kernels.Warps.Macro}
-	p := everything(d.op, d.pass)
+	p := everything(d.Op, d.Pass)
 	p.DType, p.Weight = kernels.BF16, kernels.BF16
-	for _, x := range families.RowDefines(p, d.smallest()) {
+	var c kernels.Config
+	for _, r := range d.knobs {
+		c = c.With(kernels.Setting{Knob: r.Knob, Value: r.Values[0]})
+	}
+	for _, x := range families.RowDefines(p, c) {
 		names = append(names, x.Name)
 	}
 	return names
 }
 
-// smallest is a config with the first value of each knob.
-func (d *design) smallest() kernels.Config {
-	var c kernels.Config
-	for _, r := range d.knobs {
-		c = c.With(kernels.Setting{Knob: r.Knob, Value: r.Values[0]})
-	}
-	return c
-}
-
 // ---- Family -----------------------------------------------------------------------
 
 // errNoHost refuses every config on the cpu.
-var errNoHost = hint.Errorf("use --device cuda; on a cpu `normbench verify --kernels` checks what can be checked there", "the family has no host stage: it runs on a GPU only")
+var errNoHost = hint.Errorf(
+	"use --device cuda; on a cpu `normbench verify --kernels` checks what can be checked there",
+	"the family has no host stage: it runs on a GPU only")
 
 // family is d as a kernels.Family. host, if any, is the family whose host stages
 // stand in on the cpu.
 func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 	f := &kernels.Family{
-		Name: d.name, Op: d.op, Pass: d.pass, Doc: d.doc, Origin: d.origin,
-		Knobs: slices.Clone(d.knobs), Files: files, Bits: d.bits,
+		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
+		Knobs: slices.Clone(d.knobs), Files: files, Unwritten: d.unwritten(),
+		Bits:   map[string]kernels.Determinism{"bitwise": kernels.Bitwise, "none": kernels.NotBitwise}[d.Bits],
 		Serves: d.refuseProblem,
 		Base:   d.baseOf,
 		Refuse: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
@@ -203,25 +121,35 @@ func refuseHost(host *kernels.Family, p kernels.Problem, dev kernels.DeviceInfo)
 	return host.Refuse(p, host.Base(p, dev), dev)
 }
 
+// unwritten are the statistics that a forward saves for a backward, as far as no launch takes them.
+func (d *design) unwritten() []string {
+	if d.Pass == kernels.Bwd {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(d.Op.Spec().Saved), d.passes)
+}
+
 // refuseProblem says why d does not serve p: by its own rules, or because a
 // tensor of p is given to none of its launches.
 func (d *design) refuseProblem(p kernels.Problem) error {
 	for _, t := range p.Tensors() {
 		switch {
-		case d.passes(t.Name):
+		case d.passes(t.Name), slices.Contains(d.unwritten(), t.Name):
 		case p.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"): // it reads y instead
 		case d.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's
 		default:
-			return hint.Errorf("give it to a launch as an argument, if the kernel uses it", "no launch takes %s", t.Name)
+			return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
+				"no launch takes %s", t.Name)
 		}
 	}
-	return refuse(d.serves, problemVars(p))
+	return refuse(d.Serves, &env{Problem: p})
 }
 
-// refuse is the reason of the first rule that is broken, or nil.
-func refuse(rules []rule, v vars) error {
+// refuse is the reason of the first rule that is broken, or nil. It reads no knob that the rules up to
+// there do not read.
+func refuse(rules []*rule, x *env) error {
 	for _, r := range rules {
-		when, err := r.when.holds(v)
+		when, err := r.If.holds(x)
 		if err != nil {
 			return err
 		}
@@ -229,13 +157,13 @@ func refuse(rules []rule, v vars) error {
 			continue
 		}
 		ok := false
-		if r.require != nil {
-			if ok, err = r.require.holds(v); err != nil {
+		if r.Require != nil {
+			if ok, err = r.Require.holds(x); err != nil {
 				return err
 			}
 		}
 		if !ok {
-			return errors.New(r.reason)
+			return errors.New(r.Reason)
 		}
 	}
 	return nil
@@ -249,13 +177,11 @@ func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Confi
 }
 
 func (d *design) baseConfig(p kernels.Problem, dev kernels.DeviceInfo) (c kernels.Config, err error) {
-	v := deviceVars(p, dev)
 	for _, x := range d.base {
-		n, bad := x.int(v)
+		n, bad := x.int(&env{p, dev, c})
 		if bad != nil && err == nil {
 			err = bad
 		}
-		v.knob(x.knob, n)
 		c = c.With(kernels.Setting{Knob: x.knob, Value: n})
 	}
 	if d.reduce != nil {
@@ -279,33 +205,38 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 	if !fits {
 		return none, fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", p.N*p.DType.Size(), bytes)
 	}
-	v := configVars(p, c, dev)
-	if err := refuse(d.constraints, v); err != nil {
+	x := &env{p, dev, c}
+	if err := refuse(d.Constraints, x); err != nil {
 		return none, err
 	}
 	plan := kernels.Plan{}
 	has := map[string]bool{}
-	for _, b := range d.scratch {
-		n, err := b.elems.int(v)
+	for _, b := range d.Scratch {
+		n, err := b.Elems.int(x)
 		if err != nil {
 			return none, err
 		}
 		if n > 0 {
-			plan.Scratch = append(plan.Scratch, kernels.Scratch{Name: b.name, DType: b.dtype, Elems: int64(n)})
-			has[b.name] = true
+			dtype, err := kernels.ParseDType(b.DType)
+			if err != nil {
+				dtype = kernels.I32
+			}
+			name := b.Name.Text
+			plan.Scratch = append(plan.Scratch, kernels.Scratch{Name: name, DType: dtype, Elems: int64(n)})
+			has[name] = true
 		}
 	}
 	for _, t := range p.Tensors() {
 		has[t.Name] = true
 	}
-	if d.pass == kernels.Bwd {
+	if d.Pass == kernels.Bwd {
 		has["y"], has["b"] = true, p.Bias
 	}
 	if d.reduce != nil {
 		has["dw_partial"], has["db_partial"] = p.HasWeight(), p.Bias
 	}
 	for i := range d.launches {
-		l, err := d.launches[i].plan(p, c, dev, v, has, plan.Scratch)
+		l, err := d.launchPlan(&d.launches[i], x, has, plan.Scratch)
 		if err != nil {
 			return none, err
 		}
@@ -317,17 +248,18 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 	if err := families.RefuseReduce(c); err != nil {
 		return none, err
 	}
-	partials, err := d.reduce.int(v)
+	partials, err := d.reduce.int(x)
 	if err != nil {
 		return none, err
 	}
 	return families.WithReduce(p, c, int64(partials), plan), nil
 }
 
-// plan is the launch, or none where its condition does not hold or there is
+// launchPlan is the launch, or none where its condition does not hold or there is
 // nothing to clear. has says which buffers there are.
-func (l *launch) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo, v vars, has map[string]bool, scratch []kernels.Scratch) ([]kernels.Launch, error) {
-	if when, err := l.when.holds(v); err != nil || !when {
+func (d *design) launchPlan(l *launch, x *env, has map[string]bool,
+	scratch []kernels.Scratch) ([]kernels.Launch, error) {
+	if when, err := l.If.holds(x); err != nil || !when {
 		return nil, err
 	}
 	if l.zero != "" {
@@ -335,68 +267,79 @@ func (l *launch) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 		if i < 0 {
 			return nil, nil
 		}
-		return []kernels.Launch{kernels.Zero(l.stage, l.zero, scratch[i].Bytes())}, nil
+		return []kernels.Launch{kernels.Zero(l.Stage, l.zero, scratch[i].Bytes())}, nil
 	}
-	k := kernels.Launch{Stage: l.stage, Source: Prefix + l.source, Entry: l.entry, Grid: [3]int{1, 1, 1}, Resident: l.resident, Early: l.early}
-	numbers := []struct {
-		to *int
-		of *expression
-	}{{&k.Grid[0], l.grid[0]}, {&k.Grid[1], l.grid[1]}, {&k.Grid[2], l.grid[2]}, {&k.Block, l.block}, {&k.Shared, l.shared}, {&k.Cluster, l.cluster}}
-	for _, x := range numbers {
-		if x.of != nil {
-			n, err := x.of.int(v)
+	k := kernels.Launch{Stage: l.Stage, Source: Prefix + l.file().Text, Entry: l.Entry.Text,
+		Grid: [3]int{1, 1, 1}, Resident: l.Resident, Early: l.Early}
+	to := []*int{&k.Block, &k.Shared, &k.Cluster, &k.Grid[0], &k.Grid[1], &k.Grid[2]}
+	for i, e := range append([]*expression{l.Block, l.Shared, l.Cluster}, l.Grid...) {
+		if e != nil {
+			n, err := e.int(x)
 			if err != nil {
 				return nil, err
 			}
-			*x.to = n
+			*to[i] = n
 		}
 	}
-	if err := l.refuse(&k, dev); err != nil {
+	if err := l.refuse(&k, x.device); err != nil {
 		return nil, err
 	}
-	k.Defines = families.RowDefines(p, c)
-	if _, ok := c.Lookup(kernels.Warps); !ok { // common.cuh asks for it
-		k.Defines = append(k.Defines, kernels.Define{Name: kernels.Warps.Macro, Value: int64(k.Block+31) / 32})
+	if err := l.arguments(&k, x, has); err != nil || l.Source.Text == "" {
+		return []kernels.Launch{k}, err
 	}
-	for _, x := range l.defines {
-		n, err := x.value.int(v)
+	k.Mangled, k.Include = true, d.include
+	for _, o := range d.Options {
+		k.Options = append(k.Options, o.Text)
+	}
+	k.Defines = families.RowDefines(x.Problem, x.config)
+	if _, ok := x.config.Lookup(kernels.Warps); !ok && l.common { // a word that CUB has a use for
+		warps := kernels.Define{Name: kernels.Warps.Macro, Value: int64(k.Block+31) / 32}
+		k.Defines = append(k.Defines, warps)
+	}
+	for _, def := range l.Defines {
+		n, err := def.value.int(x)
 		if err != nil {
 			return nil, err
 		}
-		k.Defines = append(k.Defines, kernels.Define{Name: x.name, Value: int64(n)})
-	}
-	for _, a := range l.args {
-		x := kernels.Arg{Kind: a.kind, Name: a.name}
-		var err error
-		switch a.kind {
-		case kernels.ArgBuffer:
-			if !has[a.name] {
-				x.Name = "" // the null pointer
-			}
-		case kernels.ArgInt64:
-			var n int
-			n, err = a.value.int(v)
-			x.Int = int64(n)
-		case kernels.ArgFloat32:
-			x.Float, err = a.value.float(v.with("eps", p.Op.Spec().Eps))
-		}
-		if err != nil {
-			return nil, err
-		}
-		k.Args = append(k.Args, x)
+		k.Defines = append(k.Defines, kernels.Define{Name: def.name.Text, Value: int64(n)})
 	}
 	return []kernels.Launch{k}, nil
+}
+
+// arguments gives k its arguments.
+func (l *launch) arguments(k *kernels.Launch, x *env, has map[string]bool) error {
+	for _, a := range l.Args {
+		arg := kernels.Arg{Kind: a.kind, Name: a.name}
+		var err error
+		switch {
+		case a.kind != kernels.ArgBuffer && a.kind.IsFloat():
+			arg.Float, err = a.value.float(x)
+		case a.kind != kernels.ArgBuffer:
+			var n int
+			n, err = a.value.int(x)
+			arg.Int = int64(n)
+		case !has[a.name]:
+			arg.Name = "" // the null pointer
+		}
+		if err != nil {
+			return err
+		}
+		k.Args = append(k.Args, arg)
+	}
+	return nil
 }
 
 // refuse holds what the device asks of a launch.
 func (l *launch) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	switch {
 	case dev.SharedPerBlock > 0 && k.Shared > dev.SharedPerBlock:
-		return fmt.Errorf("%s takes %d bytes of shared memory, more than %d", k.Stage, k.Shared, dev.SharedPerBlock)
+		return fmt.Errorf("%s takes %d bytes of shared memory, more than %d",
+			k.Stage, k.Shared, dev.SharedPerBlock)
 	case k.Cluster > 0 && arch(dev) < 90:
 		return fmt.Errorf("clusters need sm_90 or later")
 	case k.Cluster > 0 && k.Grid[0]%k.Cluster != 0:
-		return &Fault{l.grid[0].place, fmt.Sprintf("is %d, no multiple of the cluster of %d", k.Grid[0], k.Cluster)}
+		return &Fault{l.Grid[0].Place,
+			fmt.Sprintf("is %d, no multiple of the cluster of %d", k.Grid[0], k.Cluster)}
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
+	"normbench/internal/yamldoc"
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
@@ -27,8 +28,9 @@ const Prefix = "user:"
 
 // The bounds of a folder: bytes of a file, and files.
 const (
-	maxFile  = 1 << 20
-	maxFiles = 1000
+	maxFile   = 1 << 20
+	maxBinary = 64 << 20 // of a cubin or PTX
+	maxFiles  = 1000
 )
 
 const folderHelp = "give a folder of manifests (*.yaml) with their .cu files, such as examples/kernels"
@@ -53,7 +55,7 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 		return r.File(rest)
 	}
 	var made []*kernels.Family
-	places := map[string]place{}
+	places := map[string]yamldoc.Place{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasSuffix(name, ".yaml") {
 			continue
@@ -62,14 +64,16 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 		if err != nil {
 			return nil, nil, err
 		}
-		if first, ok := places[d.name]; ok {
-			return nil, nil, hint.Errorf("rename one of the two", "%s: %q is the name of a family at %s already", d.at, d.name, first.at)
+		if first, ok := places[d.Name.Text]; ok {
+			return nil, nil, d.Name.Errorf("rename one of the two",
+				"%q is the name of a family at %s already", d.Name.Text, first.At)
 		}
-		if _, err := r.Lookup(d.name); err == nil {
-			return nil, nil, hint.Errorf("choose another; `normbench list kernels` shows those that are taken", "%s: %q is the name of one of normbench's families", d.at, d.name)
+		if _, err := r.Lookup(d.Name.Text); err == nil || d.Name.Text == "base" {
+			return nil, nil, d.Name.Errorf("choose another; `normbench list kernels` shows all",
+				"%q is the name of one of normbench's families", d.Name.Text)
 		}
-		places[d.name] = d.at
-		f, err := link(&with, d, name, files)
+		places[d.Name.Text] = d.Name.Place
+		f, err := link(&with, d, dir, name, files)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -101,7 +105,8 @@ func readFolder(dir string) (map[string]string, error) {
 	defer root.Close()
 	files := map[string]string{}
 	for _, e := range entries {
-		if !slices.Contains([]string{".yaml", ".cu", ".cuh", ".h"}, filepath.Ext(e.Name())) {
+		compiled := (nvrtc.Source{Name: e.Name()}).Compiled()
+		if !compiled && !slices.Contains([]string{".yaml", ".cu", ".cuh", ".h", ".hpp"}, filepath.Ext(e.Name())) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -114,51 +119,56 @@ func readFolder(dir string) (map[string]string, error) {
 			return nil, hint.Errorf("copy into the folder what it links to", "%s: %w", path, err)
 		case !info.Mode().IsRegular():
 			continue
-		case info.Size() > maxFile:
-			return nil, hint.Errorf("split it", "%s has %s, more than %s", path, kernels.FormatBytes(info.Size()), kernels.FormatBytes(maxFile))
+		case info.Size() > maxFile && !(compiled && info.Size() <= maxBinary):
+			return nil, hint.Errorf("split it", "%s has %s, more than %s",
+				path, kernels.FormatBytes(info.Size()), kernels.FormatBytes(maxFile))
 		}
 		b, err := root.ReadFile(e.Name())
 		if err != nil {
 			return nil, hint.Errorf(folderHelp, "%s: %w", path, err)
 		}
-		files[e.Name()] = string(textfile.Unmarked(b))
+		if !compiled {
+			b = textfile.Unmarked(b)
+		}
+		files[e.Name()] = string(b)
 	}
 	return files, nil
 }
 
-// link finds what a manifest names: sources, with the kernels and headers in
+// link finds what a manifest names: folders of headers, files, with the kernels and headers in
 // them, and the host family.
-func link(r *kernels.Registry, d *design, name string, files map[string]string) (*kernels.Family, error) {
+func link(r *kernels.Registry, d *design, dir, name string, files map[string]string) (*kernels.Family, error) {
+	if err := d.findFolders(dir); err != nil {
+		return nil, err
+	}
 	hashed := []string{Prefix + name, "common.go"} // which makes the macros
-	version := ""
-	for _, l := range d.kernels() {
-		text, ok := files[l.source]
-		if !ok {
-			return nil, hint.Errorf("put it beside the manifest", "%s: no file %s", l.sourceAt, l.source)
+	var binaries []string
+	var version string
+	for i := range d.launches {
+		l := &d.launches[i]
+		if l.zero != "" {
+			continue
 		}
-		if !regexp.MustCompile(`\b` + l.entry + `\s*\(`).MatchString(text) {
-			return nil, hint.Errorf(`write extern "C" __global__ void `+l.entry+"(...)", "%s: %s has no kernel %s", l.entryAt, l.source, l.entry)
-		}
-		var err error
-		if hashed, err = headers(r, append(hashed, Prefix+l.source), text); err == nil {
-			version, err = foreign(hashed, files)
-		}
+		included, err := l.find(r, files)
 		if err != nil {
-			return nil, hint.Errorf(cmp.Or(hint.Of(err), "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"), "%s: %s includes %w", l.sourceAt, l.source, err)
+			return nil, err
+		}
+		if l.Source.Text == "" {
+			binaries = append(binaries, l.file().Text)
+		}
+		hashed = append(hashed, included...)
+		if version, err = foreign(hashed, binaries, files, d.include); err != nil {
+			return nil, l.file().Errorf(hint.Of(err), "%s includes %v", l.file().Text, err)
 		}
 	}
 	if d.reduce != nil {
 		hashed = append(hashed, families.ReduceFiles()...)
 	}
-	var host *kernels.Family
-	if d.host != "" {
-		var err error
-		if host, err = r.Lookup(d.host); err != nil {
-			return nil, hint.Errorf(hint.Of(err), "%s: %w", d.hostAt, err)
-		}
-		if host.Op != d.op || host.Pass != d.pass || host.Stream || len(host.Host) == 0 {
-			return nil, hint.Errorf("name a family with host stages of the same op and pass", "%s: %s is of no use for %s %s", d.hostAt, d.host, d.op, d.pass)
-		}
+	host, err := d.findHost(r)
+	if err != nil {
+		return nil, err
+	}
+	if host != nil {
 		hashed = append(hashed, host.Files...)
 	}
 	slices.Sort(hashed)
@@ -167,19 +177,83 @@ func link(r *kernels.Registry, d *design, name string, files map[string]string) 
 	return f, nil
 }
 
-// foreign is a hash of what these files include of the folders of $NORMBENCH_INCLUDE, or "". What is included
-// there in turn counts only for the cubin.
-func foreign(names []string, files map[string]string) (string, error) {
-	h, any := sha256.New(), false
+// findFolders finds the folders of headers, which are named from dir.
+func (d *design) findFolders(dir string) error {
+	for _, w := range d.Include {
+		folder := w.Text
+		if !filepath.IsAbs(folder) {
+			folder = filepath.Join(dir, folder)
+		}
+		folder, err := filepath.Abs(folder)
+		if st, bad := os.Stat(folder); err != nil || bad != nil || !st.IsDir() {
+			return w.Errorf("name a folder of headers, from the manifest's", "no folder %s", folder)
+		}
+		d.include = append(d.include, folder)
+	}
+	return nil
+}
+
+// find finds a launch's kernel. Of a source it returns its name and those of the files that it includes.
+func (l *launch) find(r *kernels.Registry, files map[string]string) (included []string, err error) {
+	file, entry := l.file(), l.Entry.Text
+	text, ok := files[file.Text]
+	if !ok {
+		return nil, file.Errorf("put it beside the manifest", "no file %s", file.Text)
+	}
+	if l.Source.Text == "" {
+		if b := (nvrtc.Binary{Cubin: []byte(text)}); !b.HasKernel(entry) {
+			return nil, l.Entry.Errorf("`cuobjdump -elf FILE` shows the symbols",
+				"%s has no kernel %s", file.Text, entry)
+		}
+		return nil, nil
+	}
+	name, _, _ := strings.Cut(entry, "<")
+	name = name[strings.LastIndexByte(name, ':')+1:]
+	if !regexp.MustCompile(`\b` + name + `\s*\(`).MatchString(text) {
+		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
+			"%s has no kernel %s", file.Text, name)
+	}
+	if included, err = headers(r, []string{Prefix + file.Text}, text); err != nil {
+		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
+		return nil, file.Errorf(cmp.Or(hint.Of(err), help), "%s includes %v", file.Text, err)
+	}
+	l.common = slices.Contains(included, Prefix+"common.cuh") || slices.Contains(included, Prefix+"plain.cuh")
+	return included, nil
+}
+
+// findHost finds the family whose host stages stand in, or nil.
+func (d *design) findHost(r *kernels.Registry) (*kernels.Family, error) {
+	if d.Host.Text == "" {
+		return nil, nil
+	}
+	host, err := r.Lookup(d.Host.Text)
+	if err != nil {
+		return nil, d.Host.Errorf(hint.Of(err), "%v", err)
+	}
+	if host.Op != d.Op || host.Pass != d.Pass || host.Stream || len(host.Host) == 0 {
+		return nil, d.Host.Errorf("name a family with host stages of the same op and pass",
+			"%s is of no use for %s %s", d.Host.Text, d.Op, d.Pass)
+	}
+	return host, nil
+}
+
+// foreign is a hash of compiled code, and of what these files include of the folders of the manifest and of
+// $NORMBENCH_INCLUDE, or "". What is included there in turn counts only for the cubin.
+func foreign(names, binaries []string, files map[string]string, include []string) (string, error) {
+	h, any := sha256.New(), len(binaries) > 0
+	for _, name := range binaries {
+		fmt.Fprintf(h, "%s %d:%s\n", name, len(files[name]), files[name])
+	}
 	for _, name := range names {
 		for _, file := range nvrtc.System(files[strings.TrimPrefix(name, Prefix)]) {
-			for _, folder := range nvrtc.UserFolders() {
+			for _, folder := range slices.Concat(include, nvrtc.UserFolders()) {
 				text, err := textfile.Read(filepath.Join(folder, file), maxFile)
 				if errors.Is(err, fs.ErrNotExist) {
 					continue
 				}
 				if err != nil {
-					return "", hint.Errorf(cmp.Or(hint.Of(err), "give a folder of headers, each of up to 1 MiB"), "<%s> of %s: %w", file, folder, durable.Cause(err))
+					help := cmp.Or(hint.Of(err), "give a folder of headers, each of up to 1 MiB")
+					return "", hint.Errorf(help, "<%s> of %s: %w", file, folder, durable.Cause(err))
 				}
 				any = true
 				fmt.Fprintf(h, "%s %d:%s\n", file, len(text), text)

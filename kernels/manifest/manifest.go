@@ -10,35 +10,50 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-
 	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
 	"normbench/kernels"
 )
 
+// fields are those of a manifest as they stand there.
+type fields struct {
+	Name yamldoc.Word `match:"^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$" help:"start with a letter a-z; letters, digits and _ may follow, and a second such part behind a /"`
+
+	Op       yamldoc.Word
+	Pass     kernels.Pass `of:"fwd,bwd"`
+	Base     yamldoc.Value
+	Launches []yamldoc.Value `help:"docs/kernels.md shows a manifest"`
+	Doc      string          `yaml:"optional"`
+	Origin   string          `yaml:"optional"`
+	Bits     string          `yaml:"optional" of:"per config,bitwise,none"`
+	Knobs    yamldoc.Value   `yaml:"optional"`
+
+	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
+	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
+	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
+	Host        yamldoc.Word   `yaml:"optional"` // the family whose host stages stand in
+	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
+	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`
+}
+
 // A design is a manifest that was read.
 type design struct {
-	name        string
-	at          place // of the name
-	op          kernels.Op
-	pass        kernels.Pass
-	doc, origin string
-	bits        kernels.Determinism
+	fields
+	Op          kernels.Op
 	knobs       []kernels.Range
 	base        []choice
-	serves      []rule
-	constraints []rule
-	scratch     []buffer
 	launches    []launch
 	reduce      *expression // partial rows for k2; nil without one
-	host        string      // the family whose host stages stand in; "" for none
-	hostAt      place
+	include     []string    // absolute paths
+	expressions int         // compiled so far
 }
 
 // A choice is a knob's value in the base config, one of those that the knob may have.
@@ -49,349 +64,470 @@ type choice struct {
 }
 
 // int is the value for a problem.
-func (c choice) int(v vars) (int, error) {
-	n, err := c.value.int(v)
+func (c choice) int(x *env) (int, error) {
+	n, err := c.value.int(x)
 	if err == nil && !slices.Contains(c.values, n) {
-		err = &Fault{c.value.place, fmt.Sprintf("is %d, which is not among the knob's values", n)}
+		err = &Fault{c.value.Place, fmt.Sprintf("is %d, which is not among the knob's values", n)}
 	}
 	return n, err
 }
 
-// A rule is a condition with the reason against what breaks it: where when
-// holds, require has to. Without require nothing passes.
+// A rule is a condition with the reason against what breaks it: where If
+// holds, Require has to. Without Require nothing passes.
 type rule struct {
-	when, require *expression
-	reason        string
+	yamldoc.Place
+	If      *expression `yaml:"optional" kind:"truth"`
+	Require *expression `yaml:"optional" kind:"truth"`
+	Reason  string
 }
 
 // A buffer is scratch. One without elements is left out.
 type buffer struct {
-	name  string
-	dtype kernels.DType
-	elems *expression
+	Name  yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"use letters, digits and _"`
+	DType string       `of:"fp32,bf16,fp16,i32"`
+	Elems *expression  `min:"0" max:"1099511627776"`
 }
 
-// A launch is a kernel, or with zero a buffer to clear. Where when does not hold
-// it is left out.
+// A launch is a kernel, or with zero a buffer to clear.
 type launch struct {
-	stage           string
-	when            *expression
-	zero            string
-	source, entry   string
-	sourceAt        place
-	entryAt         place
-	grid            [3]*expression // nil for 1
-	block           *expression
-	shared, cluster *expression // nil for 0
-	resident, early bool
-	defines         []define
-	args            []argument
+	kernel
+	zero   string
+	common bool // its source includes common.cuh
 }
+
+// A kernel is launched where If holds. Its code is in one file.
+type kernel struct {
+	Stage string       `yaml:"optional" match:"^[a-z][a-z0-9_]*$" help:"letters a-z, digits and _, such as k1"`
+	If    *expression  `yaml:"optional" kind:"truth"`
+	Entry yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_:]*(<[A-Za-z0-9_:<>,.()*&+ -]*>)?$" help:"name a __global__ function, such as kernel or kernel<8, float>"`
+
+	Source yamldoc.Word `yaml:"optional" match:"^[^/\\\\:]+[.]cu$" help:"name a .cu file that lies beside the manifest"`
+	Cubin  yamldoc.Word `yaml:"optional" match:"^[^/\\\\:]+[.]cubin$" help:"name a .cubin file that lies beside the manifest"`
+	PTX    yamldoc.Word `yaml:"optional" match:"^[^/\\\\:]+[.]ptx$" help:"name a .ptx file that lies beside the manifest"`
+
+	Grid     []*expression `one:"" min:"1" max:"2147483647" help:"write one number of CTAs or three"`
+	Block    *expression   `min:"1" max:"1024"`
+	Shared   *expression   `yaml:"optional" min:"0" max:"2147483647"`
+	Cluster  *expression   `yaml:"optional" min:"0" max:"16"`
+	Resident bool          `yaml:"optional"`
+	Early    bool          `yaml:"optional"`
+	Defines  defines       `yaml:"optional"`
+	Args     []*argument   `help:"an argument is the name of a tensor or of scratch, or {TYPE: NAME, value: EXPRESSION}"`
+}
+
+// file is where the code is.
+func (k *kernel) file() yamldoc.Word {
+	if k.Source.Text != "" {
+		return k.Source
+	}
+	return cmp.Or(k.Cubin, k.PTX)
+}
+
+// defines are macros, of which the problem and the knobs have others.
+type defines []define
 
 type define struct {
-	name  string
+	name  yamldoc.Word
 	value *expression
+}
+
+// UnmarshalValue reads NAME: EXPRESSION.
+func (d *defines) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
+	entries, err := v.Entries("write defines as NAME: EXPRESSION")
+	for _, e := range entries {
+		x := define{name: e.Key}
+		if err := e.Value.Decode(&x.value); err != nil {
+			return err
+		}
+		*d = append(*d, x)
+	}
+	return err
 }
 
 // An argument is a buffer, or a number with its value.
 type argument struct {
-	place
+	yamldoc.Place
 	kind  kernels.ArgKind
 	name  string
 	value *expression
 }
 
-const (
-	designFields = "name, op, pass, base, launches; doc, origin, bits, knobs, serves, constraints, scratch, host"
-	kernelFields = "source, entry, grid, block, args; stage, if, shared, cluster, resident, early, defines"
-)
-
-var (
-	nameRE  = regexp.MustCompile(`^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$`)
-	wordRE  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	macroRE = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
-	stageRE = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-)
-
-// maxGrid bounds the configs that a family's knobs make.
-const maxGrid = 20_000
-
-// parse reads one manifest. name stands for it in errors.
-func parse(name string, data []byte) (*design, error) {
-	r := &reader{name: name}
-	body, err := r.body(data)
-	if err != nil {
-		return nil, err
+// UnmarshalValue reads NAME or {TYPE: NAME, value: EXPRESSION}.
+func (a *argument) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err error) {
+	help := tag.Get("help")
+	if a.Place = v.Place; v.TypeName() == yamldoc.Text {
+		a.name, err = v.Text(help)
+		return err
 	}
-	f, err := r.fields(body, "", designFields)
+	entries, err := v.Entries(help)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	d := &design{}
-	// Knobs are variables of what follows them.
-	for _, read := range []func(*design, map[string]pair) error{r.title, r.knobs, r.base, r.serves, r.constraints, r.scratch, r.launches} {
-		if err := read(d, f); err != nil {
-			return nil, err
+	for _, e := range entries {
+		kind, ok := kernels.ParseArgKind(e.Key.Text)
+		switch {
+		case e.Key.Text == "value":
+			err = e.Value.Decode(&a.value)
+		case ok && a.name == "":
+			a.kind = kind
+			a.name, err = e.Value.Text(help)
+		default:
+			err = e.Key.Errorf(help, "unknown field")
 		}
-	}
-	return d, d.buffers()
-}
-
-// title reads what needs no expressions.
-func (r *reader) title(d *design, f map[string]pair) (err error) {
-	const nameHelp = "start with a letter a-z; letters, digits and _ may follow, and a second such part behind a /"
-	if d.name, err = r.text(f["name"].value, "name", nameHelp); err != nil {
-		return err
-	}
-	if d.at = r.place(f["name"].value, "name"); !nameRE.MatchString(d.name) || d.name == "base" {
-		return hint.Errorf(nameHelp, "%s: malformed name %q", d.at, d.name)
-	}
-	ops, _ := kernels.OpNames()
-	op, err := r.oneOf(f["op"].value, "op", ops...)
-	if err != nil {
-		return err
-	}
-	pass, err := r.oneOf(f["pass"].value, "pass", string(kernels.Fwd), string(kernels.Bwd))
-	if err != nil {
-		return err
-	}
-	d.op, d.pass = kernels.Op(op), kernels.Pass(pass)
-	d.doc, d.origin = "the kernels of "+r.name, r.name
-	for _, x := range []struct {
-		name string
-		text *string
-	}{{"doc", &d.doc}, {"origin", &d.origin}, {"host", &d.host}} {
-		if p, ok := f[x.name]; ok {
-			if *x.text, err = r.text(p.value, x.name, fileHelp); err != nil {
-				return err
-			}
-		}
-	}
-	if p, ok := f["host"]; ok {
-		d.hostAt = r.place(p.value, "host")
-	}
-	if p, ok := f["bits"]; ok {
-		bits, err := r.oneOf(p.value, "bits", "per config", "bitwise", "none")
 		if err != nil {
 			return err
 		}
-		d.bits = map[string]kernels.Determinism{"per config": kernels.PerConfig, "bitwise": kernels.Bitwise, "none": kernels.NotBitwise}[bits]
+	}
+	if a.name == "" || a.value == nil {
+		return a.Errorf(help, "has not a type and a value")
+	}
+	if a.kind.IsFloat() {
+		a.value.kind = fraction
+	} else {
+		lo, hi := a.kind.Range()
+		a.value.lo, a.value.hi = int(lo), int(hi)
 	}
 	return nil
 }
 
-// knob finds the knob that p's key names.
-func (r *reader) knob(p pair, path string) (*kernels.Knob, error) {
-	k, err := kernels.ParseKnob(p.name)
-	if err != nil {
-		return nil, r.errorf(p.key, join(path, p.name), hint.Of(err), "unknown knob")
+var (
+	knobRE  = regexp.MustCompile(`^[a-z][a-z_]*$`)
+	macroRE = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+)
+
+const (
+	fileHelp = "docs/kernels.md shows a manifest; put quotes around an expression that has a colon, a comma or a #"
+
+	maxManifest    = 64 << 10 // bytes
+	maxExpressions = 500      // each is evaluated for every config
+	maxGrid        = 20_000   // configs that a family's knobs make
+)
+
+// parse reads one manifest. name stands for it in errors.
+func parse(name string, data []byte) (*design, error) {
+	if len(data) > maxManifest {
+		return nil, hint.Errorf("a manifest has some hundred lines at most",
+			"%s has %d bytes, more than %d", name, len(data), maxManifest)
 	}
-	return k, nil
+	body, err := yamldoc.Document(name, data, fileHelp)
+	if err != nil {
+		return nil, err
+	}
+	d := &design{fields: fields{Doc: "the kernels of " + name, Origin: name}}
+	if err := body.Decode(&d.fields); err != nil {
+		return nil, err
+	}
+	ops, _ := kernels.OpNames()
+	if d.Op = kernels.Op(d.fields.Op.Text); !slices.Contains(ops, string(d.Op)) {
+		return nil, d.fields.Op.Errorf("use "+strings.Join(ops, " or "), "unknown op %q", d.Op)
+	}
+	// Knobs are variables of what follows them.
+	for _, step := range []func() error{d.checkOptions, d.readKnobs, d.readBase, d.readRules,
+		d.readScratch, d.readLaunches, d.checkBuffers} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return d, nil
 }
 
-func (r *reader) knobs(d *design, f map[string]pair) error {
-	p, ok := f["knobs"]
-	if !ok {
+// compile compiles those expressions that are there.
+func (d *design) compile(known scope, es ...*expression) error {
+	for _, e := range es {
+		if e == nil {
+			continue
+		}
+		if d.expressions++; d.expressions > maxExpressions {
+			return e.Errorf("split the family", "is one of more than %d expressions", maxExpressions)
+		}
+		if err := e.compile(known); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *design) checkOptions() error {
+	for _, o := range d.Options {
+		name, _, _ := strings.Cut(strings.TrimLeft(o.Text, "-"), "=")
+		if slices.Contains([]string{"gpu-architecture", "arch", "include-path", "define-macro"}, name) {
+			return o.Errorf("the device gives the architecture; folders are listed under include, macros under defines",
+				"%q is not for here", o.Text)
+		}
+	}
+	return nil
+}
+
+func (d *design) readKnobs() error {
+	if !d.Knobs.Known() {
 		return nil
 	}
-	const help = "write knobs as KEY: [VALUE, ...]; `normbench list knobs` names the keys"
-	ps, err := r.pairs(p.value, "knobs", help)
+	const help = "write knobs as KEY: [VALUE, ...] (`normbench list knobs` names the keys), " +
+		"and one of your own as NAME: {values: [VALUE, ...], doc: TEXT}"
+	entries, err := d.Knobs.Entries(help)
 	if err != nil {
 		return err
 	}
 	size := 1
-	for _, p := range ps {
-		path := join("knobs", p.name)
-		k, err := r.knob(p, "knobs")
+	for _, e := range entries {
+		k, values, err := d.knob(e, help)
 		if err != nil {
 			return err
 		}
 		if d.ranges(k) {
-			return r.errorf(p.key, path, help, "is %s, which stands above", k.Key)
-		}
-		items := []ast.Node{p.value}
-		if _, ok := p.value.(*ast.IntegerNode); !ok {
-			if items, err = r.list(p, path, help); err != nil {
-				return err
-			}
+			return e.Key.Errorf(help, "is %s, which stands above", k.Key)
 		}
 		x := kernels.Range{Knob: k}
-		for i, n := range items {
-			v, err := r.number(n, index(path, i))
+		items, err := values.Items(help, true)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			v, err := item.Int("a knob's value is a whole number from 0 to 2147483647", 0, math.MaxInt32)
 			if err != nil {
 				return err
 			}
 			if slices.Contains(x.Values, v) {
-				return r.errorf(n, index(path, i), help, "%d stands twice", v)
+				return item.Errorf(help, "%d stands twice", v)
 			}
 			x.Values = append(x.Values, v)
 		}
 		if size *= len(x.Values); size > maxGrid {
-			return r.errorf(p.key, path, "list fewer values; --knob tries others", "the knobs make more than %d configs", maxGrid)
+			return e.Key.Errorf("list fewer values; --knob tries others",
+				"the knobs make more than %d configs", maxGrid)
 		}
 		d.knobs = append(d.knobs, x)
 	}
 	return nil
 }
 
+// knob is the knob of an entry, and its values. One of the family's own has a mapping.
+func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Value, error) {
+	known, err := kernels.ParseKnob(e.Key.Text)
+	if e.Value.TypeName() != yamldoc.Mapping {
+		if err != nil || known.Macro == strings.ToUpper(e.Key.Text) && known.Key == known.Macro {
+			return nil, e.Value, e.Key.Errorf(help, "unknown knob")
+		}
+		return known, e.Value, nil
+	}
+	var own struct {
+		Values yamldoc.Value
+		Doc    string `yaml:"optional"`
+	}
+	if err := e.Value.Decode(&own); err != nil {
+		return nil, e.Value, err
+	}
+	name := strings.ToLower(e.Key.Text)
+	_, variable := variables[name]
+	switch {
+	case err == nil && known.Key != strings.ToUpper(name):
+		return known, own.Values, nil
+	case !knobRE.MatchString(name):
+		return nil, e.Value, e.Key.Errorf("use letters and _: in a label the value follows the name",
+			"malformed name")
+	case variable, name == "eps", slices.Contains(d.macros(), strings.ToUpper(name)):
+		return nil, e.Value, e.Key.Errorf("choose another name",
+			"is the name of a variable or a macro")
+	}
+	k, err := kernels.UserKnob(name, own.Doc)
+	if err != nil {
+		err = e.Key.Errorf(hint.Of(err), "%v", err)
+	}
+	return k, own.Values, err
+}
+
+// known are the names that launches may use.
+func (d *design) known() scope { return scope{ofConfig, d.knobs, d.Op.Spec().Eps} }
+
 // ranges says whether k is one of the family's knobs.
 func (d *design) ranges(k *kernels.Knob) bool {
 	return slices.ContainsFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k })
 }
 
-// base reads a value for every knob, which may use the problem, the device and
+// readBase reads a value for every knob, which may use the problem, the device and
 // the knobs above it.
-func (r *reader) base(d *design, f map[string]pair) error {
+func (d *design) readBase() error {
 	const help = "write base as KEY: EXPRESSION, for every one of the knobs"
-	ps, err := r.pairs(f["base"].value, "base", help)
+	entries, err := d.Base.Entries(help)
 	if err != nil {
 		return err
 	}
-	known := deviceVars(some, kernels.DeviceInfo{})
-	for _, p := range ps {
-		path := join("base", p.name)
-		k, err := r.knob(p, "base")
-		switch {
-		case err != nil:
-			return err
-		case !d.ranges(k):
-			return r.errorf(p.key, path, "list its values under knobs too", "the family has no knob %s", k.Key)
-		case slices.ContainsFunc(d.base, func(c choice) bool { return c.knob == k }):
-			return r.errorf(p.key, path, help, "is %s, which stands above", k.Key)
+	known := scope{level: ofDevice}
+	for _, e := range entries {
+		i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool {
+			return e.Key.Text == r.Knob.Key || e.Key.Text == r.Knob.Name
+		})
+		if i < 0 {
+			return e.Key.Errorf("list its values under knobs too", "the family has no knob %s", e.Key.Text)
 		}
-		e, err := r.expression(p.value, path, whole, known, 0, math.MaxInt32)
-		if err != nil {
+		c := choice{d.knobs[i].Knob, &expression{}, d.knobs[i].Values}
+		if slices.ContainsFunc(d.base, func(b choice) bool { return b.knob == c.knob }) {
+			return e.Key.Errorf(help, "is %s, which stands above", c.knob.Key)
+		}
+		if err := c.value.UnmarshalValue(e.Value, `min:"0" max:"2147483647"`); err != nil {
 			return err
 		}
-		i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k })
-		c := choice{k, e, d.knobs[i].Values}
-		if !e.reads() { // of another the plans of the problem say it
+		if err := d.compile(known, c.value); err != nil {
+			return err
+		}
+		if c.value.fixed { // of another the plans of the problem say it
 			if _, err := c.int(nil); err != nil {
 				return hint.With(err, "list it under knobs too")
 			}
 		}
 		d.base = append(d.base, c)
-		known.knob(k, 0)
+		known.knobs = append(known.knobs, d.knobs[i])
 	}
 	for _, x := range d.knobs {
 		if !slices.ContainsFunc(d.base, func(c choice) bool { return c.knob == x.Knob }) {
-			return r.errorf(f["base"].key, join("base", x.Knob.Key), help, "is missing")
+			return yamldoc.Place{At: d.Base.At, Path: "base." + x.Knob.Key}.Errorf(help, "is missing")
 		}
 	}
 	return nil
 }
 
-func (r *reader) serves(d *design, f map[string]pair) (err error) {
-	d.serves, err = r.rules(f["serves"], "serves", problemVars(some))
-	return err
-}
-
-func (r *reader) constraints(d *design, f map[string]pair) (err error) {
-	d.constraints, err = r.rules(f["constraints"], "constraints", d.known())
-	return err
-}
-
-func (r *reader) rules(p pair, path string, known vars) ([]rule, error) {
-	if p.value == nil {
-		return nil, nil
-	}
-	const help = "write {if: CONDITION, reason: TEXT} to refuse, or {require: CONDITION, reason: TEXT}"
-	items, err := r.list(p, path, help)
-	if err != nil {
-		return nil, err
-	}
-	var rules []rule
-	for i, n := range items {
-		at := index(path, i)
-		f, err := r.fields(n, at, "reason; if, require")
-		if err != nil {
-			return nil, err
+func (d *design) readRules() error {
+	for i, r := range slices.Concat(d.Serves, d.Constraints) {
+		known := d.known()
+		if i < len(d.Serves) {
+			known = scope{level: ofProblem}
 		}
-		if f["if"].value == nil && f["require"].value == nil {
-			return nil, r.errorf(n, at, help, "has neither if nor require")
+		if r.If == nil && r.Require == nil {
+			return r.Errorf("if refuses what it holds for, require all else", "has neither if nor require")
 		}
-		var x rule
-		if x.when, err = r.optional(f, at, "if", truth, known, 0, 0); err != nil {
-			return nil, err
-		}
-		if x.require, err = r.optional(f, at, "require", truth, known, 0, 0); err != nil {
-			return nil, err
-		}
-		if x.reason, err = r.text(f["reason"].value, join(at, "reason"), help); err != nil {
-			return nil, err
-		}
-		rules = append(rules, x)
-	}
-	return rules, nil
-}
-
-// scratchTypes are the types that scratch may have.
-var scratchTypes = []string{"fp32", "bf16", "fp16", "i32"}
-
-func (r *reader) scratch(d *design, f map[string]pair) error {
-	p, ok := f["scratch"]
-	if !ok {
-		return nil
-	}
-	const help = "write {name: NAME, dtype: fp32, elems: EXPRESSION}"
-	items, err := r.list(p, "scratch", help)
-	if err != nil {
-		return err
-	}
-	for i, n := range items {
-		path := index("scratch", i)
-		f, err := r.fields(n, path, "name, dtype, elems;")
-		if err != nil {
+		if err := d.compile(known, r.If, r.Require); err != nil {
 			return err
 		}
-		var b buffer
-		if b.name, err = r.text(f["name"].value, join(path, "name"), help); err != nil {
-			return err
-		}
+	}
+	return nil
+}
+
+func (d *design) readScratch() error {
+	var seen []string
+	for _, b := range d.Scratch {
+		name := b.Name.Text
 		switch {
-		case !wordRE.MatchString(b.name):
-			return r.errorf(f["name"].value, join(path, "name"), help, "malformed name %q", b.name)
-		case slices.Contains(d.tensors(), b.name), slices.Contains(reduceBuffers, b.name):
-			return r.errorf(f["name"].value, join(path, "name"), "choose another", "%q is the name of a tensor or of reduce's", b.name)
-		case slices.ContainsFunc(d.scratch, func(c buffer) bool { return c.name == b.name }):
-			return r.errorf(f["name"].value, join(path, "name"), "choose another", "%q stands twice", b.name)
+		case slices.Contains(d.tensors(), name), slices.Contains(reduceBuffers, name):
+			return b.Name.Errorf("choose another", "%q is the name of a tensor or of reduce's", name)
+		case slices.Contains(seen, name):
+			return b.Name.Errorf("choose another", "%q stands twice", name)
 		}
-		dtype, err := r.oneOf(f["dtype"].value, join(path, "dtype"), scratchTypes...)
-		if err != nil {
+		seen = append(seen, name)
+		if err := d.compile(d.known(), b.Elems); err != nil {
 			return err
 		}
-		if b.dtype = kernels.I32; dtype != kernels.I32.String() {
-			if b.dtype, err = kernels.ParseDType(dtype); err != nil {
-				return err
+	}
+	return nil
+}
+
+// reduceBuffers are the scratch that reduce adds.
+var reduceBuffers = []string{"dw_partial", "db_partial"}
+
+func (d *design) readLaunches() error {
+	for i, v := range d.Launches {
+		l := launch{kernel: kernel{Stage: fmt.Sprintf("k%d", 1+len(d.kernels()))}}
+		var err error
+		switch {
+		case v.Has("reduce") && d.Pass != kernels.Bwd:
+			return v.Errorf("a forward leaves no partial sums", "reduce is for a backward")
+		case v.Has("reduce") && i != len(d.Launches)-1:
+			return v.Errorf("put it last", "reduce is the last launch")
+		case v.Has("reduce"):
+			var f struct {
+				Reduce struct {
+					Partials *expression `min:"1" max:"2147483647"`
+				}
+			}
+			if err = v.Decode(&f); err == nil {
+				d.reduce, l.Stage = f.Reduce.Partials, "k2"
+				err = d.compile(d.known(), d.reduce)
+			}
+		case v.Has("zero"):
+			f := struct {
+				Zero  yamldoc.Word
+				Stage string `yaml:"optional" match:"^[a-z][a-z0-9_]*$"`
+			}{Stage: "zero"}
+			err = v.Decode(&f)
+			l.Stage, l.zero = f.Stage, f.Zero.Text
+			named := func(b *buffer) bool { return b.Name.Text == l.zero }
+			if err == nil && !slices.ContainsFunc(d.Scratch, named) {
+				err = f.Zero.Errorf("name a buffer of scratch", "unknown buffer %q", l.zero)
+			}
+		default:
+			if err = v.Decode(&l.kernel); err == nil {
+				err = d.readKernel(&l)
 			}
 		}
-		if b.elems, err = r.expression(f["elems"].value, join(path, "elems"), whole, d.known(), 0, 1<<40); err != nil {
+		if err != nil {
 			return err
 		}
-		d.scratch = append(d.scratch, b)
+		if slices.ContainsFunc(d.launches, func(o launch) bool { return o.Stage == l.Stage }) {
+			at := yamldoc.Place{At: v.At, Path: v.Path + ".stage"}
+			return at.Errorf("name it with stage:", "two stages are %q", l.Stage)
+		}
+		if d.reduce == nil {
+			d.launches = append(d.launches, l)
+		}
+	}
+	if len(d.launches) == 0 {
+		return d.Name.Errorf(fileHelp, "no kernel is launched")
 	}
 	return nil
 }
 
-// buffers checks the buffer arguments of all launches, when all of the scratch
+// readKernel checks the launch of a kernel.
+func (d *design) readKernel(l *launch) error {
+	given := flag(l.Source.Text != "") + flag(l.Cubin.Text != "") + flag(l.PTX.Text != "")
+	switch entry := l.Entry.Text; {
+	case given != 1:
+		return l.Entry.Errorf("give the launch one of source, cubin and ptx", "is in %d files", given)
+	case l.Source.Text == "" && len(l.Defines) > 0:
+		return l.Defines[0].name.Errorf("leave it out, and have knobs vary grid, block and shared",
+			"is for a source, not for compiled code")
+	case entry == kernels.Memcpy, entry == kernels.Memset:
+		return l.Entry.Errorf("give the kernel another name", "%q is the driver's", entry)
+	case len(l.Grid) > 3:
+		return l.Grid[3].Errorf("write one number of CTAs or three", "is one of %d numbers", len(l.Grid))
+	}
+	for _, e := range l.Grid[1:] {
+		e.hi = 65535 // CUDA's limit of all but the first
+	}
+	list := append([]*expression{l.If, l.Block, l.Shared, l.Cluster}, l.Grid...)
+	for _, x := range l.Defines {
+		switch {
+		case !macroRE.MatchString(x.name.Text):
+			return x.name.Errorf("use letters A-Z, digits and _", "malformed macro name")
+		case slices.Contains(d.macros(), x.name.Text):
+			return x.name.Errorf("choose another name", "is defined by the problem or a knob already")
+		}
+		list = append(list, x.value)
+	}
+	for _, a := range l.Args {
+		list = append(list, a.value)
+	}
+	return d.compile(d.known(), list...)
+}
+
+// checkBuffers checks the buffer arguments of all launches, when all of the scratch
 // and the reduction are known.
-func (d *design) buffers() error {
+func (d *design) checkBuffers() error {
 	known := d.tensors()
-	for _, b := range d.scratch {
-		known = append(known, b.name)
+	for _, b := range d.Scratch {
+		known = append(known, b.Name.Text)
 	}
 	if d.reduce != nil {
 		known = append(known, reduceBuffers...)
 	}
 	for _, l := range d.launches {
-		for _, a := range l.args {
+		for _, a := range l.Args {
 			if a.kind == kernels.ArgBuffer && !slices.Contains(known, a.name) {
-				return hint.Errorf("the buffers are "+strings.Join(known, ", "), "%s: unknown buffer %q", a.place, a.name)
+				return a.Errorf("the buffers are "+strings.Join(known, ", "), "unknown buffer %q", a.name)
 			}
 		}
 	}
 	if d.reduce != nil && !d.passes(reduceBuffers[0]) {
-		return hint.Errorf("give it to the launch that leaves the partial sums", "%s: no launch has the argument %s", d.reduce.place, reduceBuffers[0])
+		return d.reduce.Errorf("give it to the launch that leaves the partial sums",
+			"no launch has the argument %s", reduceBuffers[0])
 	}
 	return nil
 }

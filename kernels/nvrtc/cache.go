@@ -77,6 +77,9 @@ func (c *Cache) Dir() string { return c.dir }
 // is that of [Compiler.Compile]: an entry that cannot be read is compiled again, and one
 // that cannot be written is told by [Cache.WriteError].
 func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
+	if src.Compiled() {
+		return &Binary{Cubin: []byte(src.Text), Cached: true}, nil
+	}
 	key, err := c.key(src, opt)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
@@ -117,7 +120,8 @@ func (c *Cache) key(src Source, opt Options) (string, error) {
 	if len(opt.Extra) == 0 { // -lineinfo, such as it is, brings lines into the cubin
 		src = src.code()
 	}
-	return cacheKey(c.version, src, append(flags, c.shelf.sums(src)...)), err
+	flags = slices.Concat(flags, c.shelf.sums(src, opt.Include), opt.Names)
+	return cacheKey(c.version, src, flags), err
 }
 
 // code is src by what its machine code is made of, so that a comment compiles nothing again.
@@ -183,6 +187,7 @@ func number(h hash.Hash, n int) { fmt.Fprintf(h, "%d:", n) }
 // (meta), and the cubin.
 type meta struct {
 	Kernels        map[string]Kernel `json:"kernels"`
+	Symbols        map[string]string `json:"symbols,omitempty"`
 	Log            string            `json:"log"`
 	CompileSeconds float64           `json:"compile_s"`
 	CubinBytes     int               `json:"cubin_bytes"`
@@ -191,7 +196,7 @@ type meta struct {
 var errCorrupt = errors.New("corrupt cache entry")
 
 func encodeEntry(b *Binary) ([]byte, error) {
-	line, err := json.Marshal(meta{b.Kernels, b.Log, b.CompileSeconds, len(b.Cubin)})
+	line, err := json.Marshal(meta{b.Kernels, b.Symbols, b.Log, b.CompileSeconds, len(b.Cubin)})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +214,7 @@ func decodeEntry(data []byte) (*Binary, error) {
 	if !ok || json.Unmarshal(line, &m) != nil || m.CubinBytes != len(cubin) || len(cubin) == 0 {
 		return nil, errCorrupt
 	}
-	return &Binary{Cubin: cubin, Kernels: m.Kernels, Log: m.Log, CompileSeconds: m.CompileSeconds}, nil
+	return &Binary{Cubin: cubin, Kernels: m.Kernels, Symbols: m.Symbols, Log: m.Log, CompileSeconds: m.CompileSeconds}, nil
 }
 
 func readEntry(file string) (*Binary, error) {

@@ -38,6 +38,8 @@ type functions struct {
 	compile        func(prog uintptr, numOptions int32, options unsafe.Pointer) int32
 	cubinSize      func(prog uintptr, size *uintptr) int32
 	cubin          func(prog uintptr, data *byte) int32
+	addName        func(prog uintptr, name *byte) int32
+	loweredName    func(prog uintptr, name *byte, lowered **byte) int32
 	programLogSize func(prog uintptr, size *uintptr) int32
 	programLog     func(prog uintptr, data *byte) int32
 }
@@ -58,6 +60,8 @@ func Open(path string) (*Compiler, error) {
 		"nvrtcCompileProgram":       &c.lib.compile,
 		"nvrtcGetCUBINSize":         &c.lib.cubinSize,
 		"nvrtcGetCUBIN":             &c.lib.cubin,
+		"nvrtcAddNameExpression":    &c.lib.addName,
+		"nvrtcGetLoweredName":       &c.lib.loweredName,
 		"nvrtcGetProgramLogSize":    &c.lib.programLogSize,
 		"nvrtcGetProgramLog":        &c.lib.programLog,
 	}); err != nil {
@@ -79,7 +83,7 @@ func Open(path string) (*Compiler, error) {
 		c.archs = append(c.archs, int(a))
 	}
 	slices.Sort(c.archs)
-	c.includes = includeFolders(c.path)
+	c.includes = withHeaders(includeFolders(c.path), c.major)
 	// NVRTC loads its builtins by bare soname, and the library of the wheels has no
 	// RUNPATH, so the loader would not find them beside it. Once loaded they are found by
 	// soname. When they are elsewhere the loader may still find them: not an error here.
@@ -107,7 +111,7 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
 	}
-	flags = append(flags, includeFlags(src, c.includes)...)
+	flags = append(flags, includeFlags(src, slices.Concat(opt.Include, c.includes))...)
 	var pin runtime.Pinner // C keeps none of it past the calls, but sees pointers to pointers
 	defer pin.Unpin()
 	cstring := func(s string) (*byte, error) {
@@ -169,6 +173,15 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 		return nil, c.callError("nvrtcCreateProgram", r)
 	}
 	defer c.lib.destroy(&prog)
+	expressions := map[string]*byte{}
+	for _, n := range opt.Names {
+		if expressions[n], err = cstring(n); err != nil {
+			return nil, err
+		}
+		if r := c.lib.addName(prog, expressions[n]); r != 0 {
+			return nil, c.callError("nvrtcAddNameExpression", r)
+		}
+	}
 	result := c.lib.compile(prog, int32(len(flags)), cflags)
 	log, err := c.log(prog)
 	if err != nil {
@@ -176,6 +189,14 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 	}
 	if result != 0 {
 		return nil, &CompileError{Source: src.Name, Result: c.lib.errorString(result), Log: log}
+	}
+	symbols := map[string]string{}
+	for n, expression := range expressions {
+		var lowered *byte // the program's
+		if r := c.lib.loweredName(prog, expression, &lowered); r != 0 {
+			return nil, c.callError("nvrtcGetLoweredName of "+n, r)
+		}
+		symbols[n] = gostring(lowered)
 	}
 	var size uintptr
 	if r := c.lib.cubinSize(prog, &size); r != 0 || size == 0 {
@@ -188,9 +209,19 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 	return &Binary{
 		Cubin:          cubin,
 		Kernels:        parseLog(log),
+		Symbols:        symbols,
 		Log:            log,
 		CompileSeconds: time.Since(start).Seconds(),
 	}, nil
+}
+
+// gostring is a C string.
+func gostring(p *byte) string {
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
 }
 
 func (c *Compiler) log(prog uintptr) (string, error) {

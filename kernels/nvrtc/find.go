@@ -2,6 +2,10 @@ package nvrtc
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 
 	"normbench/internal/nvlib"
 )
@@ -28,4 +32,24 @@ func Find() (*Compiler, error) {
 		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return c, nil
+}
+
+var runtimeVersion = regexp.MustCompile(`(?m)^#define\s+CUDART_VERSION\s+(\d+)\d{3}\s`)
+
+// withHeaders is folders, and where none has CUDA's headers those of a toolkit or of wheels of the same major
+// version, with CCCL's (CUB) beside them.
+func withHeaders(folders []string, major int) []string {
+	has := func(dir string) bool { _, err := os.Stat(filepath.Join(dir, "cuda_bf16.h")); return err == nil }
+	if slices.ContainsFunc(folders, has) {
+		return folders
+	}
+	for _, dir := range nvlib.Headers() {
+		text, err := os.ReadFile(filepath.Join(dir, "cuda_runtime_api.h"))
+		m := runtimeVersion.FindSubmatch(text)
+		if err != nil || m == nil || string(m[1]) != fmt.Sprint(major) || !has(dir) {
+			continue
+		}
+		return append(folders, dir, filepath.Join(dir, "cccl"), filepath.Join(dir, "../../cuda_cccl/include"))
+	}
+	return folders
 }

@@ -184,19 +184,20 @@ type header struct {
 	names []string
 }
 
-// sums are name and hash of each file of the folders that src may include, and those that they may. So
+// sums are name and hash of each file of the folders, those of first ahead, that src may include, and those that they may. So
 // the key of a cubin has what was read, and not where it was; none if src needs no folder.
-func (s *shelf) sums(src Source) (sums []string) {
-	if s == nil || len(s.folders) == 0 || !includesSystem(src) {
+func (s *shelf) sums(src Source, first []string) (sums []string) {
+	if s == nil || len(first)+len(s.folders) == 0 || !includesSystem(src) {
 		return nil
 	}
+	folders := slices.Concat(first, s.folders)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen := map[string]bool{}
 	var visit func(dir string, names []string)
 	visit = func(dir string, names []string) {
 		for _, name := range names {
-			for _, folder := range append([]string{dir}, s.folders...) {
+			for _, folder := range append([]string{dir}, folders...) {
 				file := filepath.Join(folder, name)
 				if folder == "" {
 					continue

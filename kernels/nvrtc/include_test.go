@@ -139,7 +139,7 @@ func TestIncludeKey(t *testing.T) {
 		write(t, filepath.Join(dir, "a.h"), first)
 		write(t, filepath.Join(dir, "in/b.h"), second)
 		s := &shelf{folders: []string{dir}}
-		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`, Headers: map[string]string{"k.cuh": text}}), "\n")
+		return strings.Join(s.sums(Source{Text: `#include "k.cuh"`, Headers: map[string]string{"k.cuh": text}}, nil), "\n")
 	}
 	const uses, nested = "# include <a.h>\n", "#include \"in/b.h\"\n#include <a.h>"
 	base := key(uses, "x", nested, "1")

@@ -2,6 +2,7 @@ package nvrtc
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,11 @@ type Source struct {
 	Headers map[string]string // text by the name that #include asks for
 }
 
+// Compiled says that the text is no source but a cubin or PTX, by the name's ending.
+func (s Source) Compiled() bool {
+	return strings.HasSuffix(s.Name, ".cubin") || strings.HasSuffix(s.Name, ".ptx")
+}
+
 // A Define is one macro on the command line. An empty Value defines the name as empty,
 // as "#define NAME" does.
 type Define struct{ Name, Value string }
@@ -29,6 +35,8 @@ type Options struct {
 	Arch    string   // real architecture: "sm_80", "sm_90a"; "compute_*" is refused
 	Defines []Define // the order does not matter
 	Extra   []string // further NVRTC flags, in the order given, such as "--use_fast_math"
+	Include []string // folders in which #include <FILE> is looked for first
+	Names   []string // C++ names of kernels, such as kernel<8, float>, to make and to tell the symbols of
 }
 
 // A Kernel is what ptxas reported about one entry function. All zero when the log has no
@@ -46,11 +54,15 @@ type Kernel struct {
 // what it points to.
 type Binary struct {
 	Cubin          []byte            // ELF image for cuModuleLoadData
-	Kernels        map[string]Kernel // by entry name
+	Kernels        map[string]Kernel // by symbol
+	Symbols        map[string]string // of Options.Names
 	Log            string            // compiler and ptxas output, warnings included
 	Cached         bool              // this call compiled nothing
 	CompileSeconds float64           // wall time of the compilation, also when Cached
 }
+
+// Symbol is the symbol of an entry: that of its C++ name, or itself.
+func (b *Binary) Symbol(entry string) string { return cmp.Or(b.Symbols[entry], entry) }
 
 // A CompileError says that NVRTC refused a source.
 type CompileError struct {
@@ -108,7 +120,13 @@ func (o Options) flags() ([]string, error) {
 	if !strings.HasPrefix(o.Arch, "sm_") {
 		return nil, fmt.Errorf("architecture %q is not of the form sm_NN", o.Arch)
 	}
-	flags := append([]string{"--gpu-architecture=" + o.Arch}, FixedFlags...)
+	flags := []string{"--gpu-architecture=" + o.Arch}
+	standard := func(s string) bool { return strings.HasPrefix(strings.TrimLeft(s, "-"), "std=") }
+	for _, f := range FixedFlags {
+		if !standard(f) || !slices.ContainsFunc(o.Extra, standard) { // NVRTC takes one
+			flags = append(flags, f)
+		}
+	}
 	defines := slices.Clone(o.Defines)
 	slices.SortFunc(defines, func(a, b Define) int {
 		if c := strings.Compare(a.Name, b.Name); c != 0 {

@@ -39,8 +39,6 @@ type Problem struct {
 	Run     *record.Run // of its first record
 	Stream  []float64   // samples, microseconds
 	Records []*record.Record
-
-	values [][]int // of each of Records, by kernels.Knobs
 }
 
 // Load reads records for export, problem by problem in the order of all tables: of each variant
@@ -102,7 +100,6 @@ func Load(path string) ([]*Problem, record.Notes, error) {
 	var ps []*Problem
 	for _, p := range at {
 		if len(p.Records) > 0 {
-			p.setValues()
 			ps = append(ps, p)
 		}
 	}
@@ -110,35 +107,23 @@ func Load(path string) ([]*Problem, record.Notes, error) {
 	return ps, notes, nil
 }
 
-func (p *Problem) setValues() {
-	for _, r := range p.Records {
-		vs := slices.Repeat([]int{noKnob}, len(allKnobs))
-		for _, s := range r.Config.Settings() {
-			vs[place[s.Knob]] = s.Value
-		}
-		p.values = append(p.values, vs)
-	}
-}
-
-var (
-	allKnobs = kernels.Knobs()
-	place    = map[*kernels.Knob]int{} // in allKnobs
-)
-
-func init() {
-	for i, k := range allKnobs {
-		place[k] = i
-	}
-}
-
-// knobs are the places of those that any of the problem's configs sets, in label order.
-func (p *Problem) knobs() (ks []int) {
-	for k := range allKnobs {
-		if slices.ContainsFunc(p.values, func(vs []int) bool { return vs[k] != noKnob }) {
+// knobs are those that any of the problem's configs sets, in label order.
+func (p *Problem) knobs() (ks []*kernels.Knob) {
+	for _, k := range kernels.Knobs() {
+		has := func(r *record.Record) bool { _, ok := r.Config.Lookup(k); return ok }
+		if slices.ContainsFunc(p.Records, has) {
 			ks = append(ks, k)
 		}
 	}
 	return ks
+}
+
+// value is that of a knob in a record, or noKnob.
+func (p *Problem) value(i int, k *kernels.Knob) int {
+	if v, ok := p.Records[i].Config.Lookup(k); ok {
+		return v
+	}
+	return noKnob
 }
 
 // Folder names a problem's folder in lower case, as the tools around kernel_tuner look for it:

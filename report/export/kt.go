@@ -104,11 +104,11 @@ func errorName(s kernels.Status) string {
 }
 
 // params are the tune parameters of a record in the order of the header.
-func (p *Problem) params(i int, knobs []int) object {
+func (p *Problem) params(i int, knobs []*kernels.Knob) object {
 	o := object{make([]string, 0, len(knobs)+1), make([]any, 0, len(knobs)+1)}
 	o.set(keyFamily, p.Records[i].Family)
 	for _, k := range knobs {
-		o.set(allKnobs[k].Name, p.values[i][k])
+		o.set(k.Name, p.value(i, k))
 	}
 	return o
 }
@@ -130,12 +130,12 @@ func kt(p *Problem) []byte {
 	}
 	values.set(keyFamily, families)
 	for _, k := range knobs {
-		keys = append(keys, allKnobs[k].Name)
+		keys = append(keys, k.Name)
 		var vs []int
 		for i := range p.Records {
-			vs = add(vs, p.values[i][k])
+			vs = add(vs, p.value(i, k))
 		}
-		values.set(allKnobs[k].Name, vs)
+		values.set(k.Name, vs)
 	}
 	head.set("tune_params_keys", keys)
 	head.set("tune_params", values)
@@ -248,7 +248,7 @@ func compiling(run *record.Run, r *record.Record) *float64 {
 // restrictions are, for each knob, the values of it that each family has, as
 // kernel_tuner reads them: without, it makes the product of all knobs' values, most of
 // which no family has. tune_cache takes them as its argument of that name.
-func restrictions(p *Problem, knobs []int) []string {
+func restrictions(p *Problem, knobs []*kernels.Knob) []string {
 	var list []string
 	for _, k := range knobs {
 		type pair struct {
@@ -259,14 +259,14 @@ func restrictions(p *Problem, knobs []int) []string {
 		families := map[string]bool{}
 		for i, r := range p.Records {
 			families[r.Family] = true
-			pairs = add(pairs, pair{r.Family, p.values[i][k]})
+			pairs = add(pairs, pair{r.Family, p.value(i, k)})
 		}
 		if len(families) > 1 {
 			text := make([]string, len(pairs))
 			for i, x := range pairs {
 				text[i] = fmt.Sprintf("(%q, %d)", x.family, x.value)
 			}
-			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", keyFamily, allKnobs[k].Name, strings.Join(text, ", ")))
+			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", keyFamily, k.Name, strings.Join(text, ", ")))
 		}
 	}
 	return list
@@ -276,14 +276,14 @@ func restrictions(p *Problem, knobs []int) []string {
 // a config has no neighbours, as it lacks their knobs.
 func (p *Problem) byFamily() []*Problem {
 	var list []*Problem
-	for n, r := range p.Records {
+	for _, r := range p.Records {
 		i := slices.IndexFunc(list, func(q *Problem) bool { return q.Records[0].Family == r.Family })
 		if i < 0 {
 			i = len(list)
 			list = append(list, &Problem{Problem: p.Problem, Run: p.Run, Stream: p.Stream})
 		}
 		q := list[i]
-		q.Records, q.values = append(q.Records, r), append(q.values, p.values[n])
+		q.Records = append(q.Records, r)
 	}
 	return list
 }

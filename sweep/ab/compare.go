@@ -61,16 +61,28 @@ func (c *Compare) settle(p Pair) (d Duel, err error) {
 		return d, err
 	}
 	if c.Baseline {
-		d.A.Family = families.Baseline + d.A.Family
+		d.A = c.baseline(p.Problem, d.A)
 	}
 	return d, nil
+}
+
+// baseline is v with the baseline's kernels. The base config is the baseline's own: an earlier
+// manifest may have other knobs.
+func (c *Compare) baseline(p kernels.Problem, v kernels.Variant) kernels.Variant {
+	now, err := c.Registry.Lookup(v.Family)
+	v.Family = families.Baseline + v.Family
+	old, gone := c.Registry.Lookup(v.Family)
+	if info := c.Device.Info(); err == nil && gone == nil && v.Config == now.Base(p, info) {
+		v.Config = old.Base(p, info)
+	}
+	return v
 }
 
 // prefetch announces the variants that a pair will ask for.
 func (c *Compare) prefetch(p Pair) {
 	vs := slices.Concat(p.Of[0], p.Of[1])
 	if c.Baseline && len(p.Of[0]) == 1 {
-		vs[0].Family = families.Baseline + vs[0].Family
+		vs[0] = c.baseline(p.Problem, vs[0])
 	}
 	c.Device.Prefetch(p.Problem, append(vs, kernels.Variant{Family: c.Registry.StreamOf(p.Problem)}))
 }

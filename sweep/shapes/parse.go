@@ -7,9 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
-
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
 )
@@ -73,20 +70,20 @@ type reader struct {
 // A group is a list of shapes or a union of other groups.
 type group struct {
 	shapes []Shape // nil before a union is resolved
-	union  []ast.Node
+	union  []*yamldoc.Node
 }
 
-func (p *reader) errorf(n ast.Node, help, format string, args ...any) error {
+func (p *reader) errorf(n *yamldoc.Node, help, format string, args ...any) error {
 	return hint.Errorf(help, "%s: %s", yamldoc.At(p.name, n), fmt.Sprintf(format, args...))
 }
 
 // mapping returns the pairs of a mapping, each with another key; what names it in errors.
-func (p *reader) mapping(n ast.Node, what, help string) ([]*ast.MappingValueNode, error) {
+func (p *reader) mapping(n *yamldoc.Node, what, help string) ([]yamldoc.Pair, error) {
 	pairs, ok := yamldoc.Pairs(n)
 	if !ok {
 		return nil, p.errorf(n, help, "%s is %s", what, yamldoc.TypeName(n))
 	}
-	first := map[string]ast.Node{}
+	first := map[string]*yamldoc.Node{}
 	for _, kv := range pairs {
 		if n := first[keyOf(kv)]; n != nil {
 			return nil, p.errorf(kv.Key, "keep one of the two", "key %q stands twice in %s, first at %s", keyOf(kv), what, yamldoc.At(p.name, n))
@@ -96,24 +93,19 @@ func (p *reader) mapping(n ast.Node, what, help string) ([]*ast.MappingValueNode
 	return pairs, nil
 }
 
-func keyOf(kv *ast.MappingValueNode) string {
-	if s, ok := kv.Key.(*ast.StringNode); ok {
-		return s.Value
-	}
-	return kv.Key.String()
-}
+func keyOf(kv yamldoc.Pair) string { return kv.Key.Value }
 
 // group reads the value of one key of the file.
-func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
+func (p *reader) group(key string, kv yamldoc.Pair) (*group, error) {
 	g := &group{}
 	what := fmt.Sprintf("group %q", key)
 	empty := func() error { return p.errorf(kv.Key, groupHelp, "%s is empty", what) }
-	if kv.Value.Type() == ast.NullType {
+	if yamldoc.TypeName(kv.Value) == "empty" {
 		return nil, empty() // no text, so no place of its own
 	}
-	if seq, ok := kv.Value.(*ast.SequenceNode); ok {
+	if items, ok := yamldoc.Items(kv.Value); ok {
 		seen := map[string]bool{}
-		for _, item := range seq.Values {
+		for _, item := range items {
 			s, err := p.item(item)
 			if err != nil {
 				return nil, err
@@ -136,11 +128,10 @@ func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
 		if k := keyOf(kv); k != "union" {
 			return nil, p.errorf(kv.Key, groupHelp, "unknown key %q in %s", k, what)
 		}
-		seq, ok := kv.Value.(*ast.SequenceNode)
-		if !ok {
+		var ok bool
+		if g.union, ok = yamldoc.Items(kv.Value); !ok {
 			return nil, p.errorf(kv.Value, groupHelp, "the union of %s is %s, not a list of groups", what, yamldoc.TypeName(kv.Value))
 		}
-		g.union = seq.Values
 	}
 	switch n := len(g.union); {
 	case n > maxGroups:
@@ -152,10 +143,10 @@ func (p *reader) group(key string, kv *ast.MappingValueNode) (*group, error) {
 }
 
 // item reads one shape: [M, N] or {shape: [M, N], weight: W, note: "..."}.
-func (p *reader) item(n ast.Node) (Shape, error) {
+func (p *reader) item(n *yamldoc.Node) (Shape, error) {
 	s := Shape{Weight: 1}
-	if seq, ok := n.(*ast.SequenceNode); ok {
-		return s, p.sides(seq, &s)
+	if _, ok := yamldoc.Items(n); ok {
+		return s, p.sides(n, &s)
 	}
 	pairs, err := p.mapping(n, "a shape", itemHelp)
 	for _, kv := range pairs {
@@ -166,8 +157,8 @@ func (p *reader) item(n ast.Node) (Shape, error) {
 		case "weight":
 			s.Weight, err = p.weight(v)
 		case "note":
-			if str, ok := v.(*ast.StringNode); ok {
-				s.Note = yamldoc.OneLine(str.Value)
+			if yamldoc.TypeName(v) == yamldoc.Text {
+				s.Note = yamldoc.OneLine(v.Value)
 			} else {
 				err = p.errorf(v, "put quotes around it", "note is %s, not a text", yamldoc.TypeName(v))
 			}
@@ -184,20 +175,20 @@ func (p *reader) item(n ast.Node) (Shape, error) {
 	return s, err
 }
 
-func (p *reader) sides(n ast.Node, s *Shape) error {
-	seq, ok := n.(*ast.SequenceNode)
+func (p *reader) sides(n *yamldoc.Node, s *Shape) error {
+	items, ok := yamldoc.Items(n)
 	if !ok {
 		return p.errorf(n, itemHelp, "shape is %s, not [M, N]", yamldoc.TypeName(n))
 	}
-	if len(seq.Values) != 2 {
-		return p.errorf(seq, itemHelp, "a shape has %d numbers, not 2", len(seq.Values))
+	if len(items) != 2 {
+		return p.errorf(n, itemHelp, "a shape has %d numbers, not 2", len(items))
 	}
 	for i, side := range []*int64{&s.M, &s.N} {
-		n := seq.Values[i]
-		text := n.GetToken().Value
-		// The library reads whole numbers beyond 64 bits as text.
-		huge := n.GetToken().Type == token.StringType && strings.Trim(text, "0123456789") == ""
-		if _, ok := n.(*ast.IntegerNode); !ok && !huge {
+		n := items[i]
+		text := n.Value
+		// The library reads whole numbers beyond 64 bits as fractions.
+		huge := yamldoc.TypeName(n) == yamldoc.Fraction && strings.Trim(text, "0123456789") == ""
+		if yamldoc.TypeName(n) != yamldoc.Whole && !huge {
 			return p.errorf(n, sideHelp, "a side is %s, not a whole number", yamldoc.TypeName(n))
 		}
 		v, err := strconv.ParseInt(text, 0, 64)
@@ -209,16 +200,14 @@ func (p *reader) sides(n ast.Node, s *Shape) error {
 	return nil
 }
 
-func (p *reader) weight(n ast.Node) (float64, error) {
+func (p *reader) weight(n *yamldoc.Node) (float64, error) {
 	const help = "a weight is a number above 0; 1 is the usual one"
-	switch n.(type) {
-	case *ast.IntegerNode, *ast.FloatNode:
-	default:
-		return 0, p.errorf(n, help, "weight is %s, not a number", yamldoc.TypeName(n))
+	if name := yamldoc.TypeName(n); name != yamldoc.Whole && name != yamldoc.Fraction {
+		return 0, p.errorf(n, help, "weight is %s, not a number", name)
 	}
-	w, err := strconv.ParseFloat(n.GetToken().Value, 64)
+	w, err := strconv.ParseFloat(n.Value, 64)
 	if err != nil || !(w > 0) || math.IsInf(w, 0) {
-		return 0, p.errorf(n, help, "weight %s is out of range", n.GetToken().Value)
+		return 0, p.errorf(n, help, "weight %s is out of range", n.Value)
 	}
 	return w, nil
 }
@@ -231,16 +220,15 @@ func (p *reader) resolve(key string, trail []string) ([]Shape, error) {
 	}
 	trail = append(slices.Clip(trail), key)
 	for _, n := range g.union {
-		name, ok := n.(*ast.StringNode)
-		switch {
-		case !ok:
+		switch name := n.Value; {
+		case yamldoc.TypeName(n) != yamldoc.Text:
 			return nil, p.errorf(n, groupHelp, "the union of group %q holds %s, not the name of a group", key, yamldoc.TypeName(n))
-		case p.groups[name.Value] == nil:
-			return nil, p.errorf(n, "a union names groups of the same file", "group %q unites unknown group %q", key, name.Value)
-		case slices.Contains(trail, name.Value):
-			return nil, p.errorf(n, "take one of them out", "the union goes in a circle: %s", strings.Join(append(trail, name.Value), " -> "))
+		case p.groups[name] == nil:
+			return nil, p.errorf(n, "a union names groups of the same file", "group %q unites unknown group %q", key, name)
+		case slices.Contains(trail, name):
+			return nil, p.errorf(n, "take one of them out", "the union goes in a circle: %s", strings.Join(append(trail, name), " -> "))
 		}
-		s, err := p.resolve(name.Value, trail)
+		s, err := p.resolve(n.Value, trail)
 		if err != nil {
 			return nil, err
 		}

@@ -1,0 +1,264 @@
+package yamldoc
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"normbench/internal/hint"
+)
+
+// A Place is where a value stands, for errors.
+type Place struct {
+	At   string // file:line:column
+	Path string // "launches[0].grid[1]"; "" of the document
+}
+
+func (p Place) String() string {
+	if p.Path == "" {
+		return p.At + ": the file"
+	}
+	return p.At + ": " + p.Path
+}
+
+// Errorf is an error at the place.
+func (p Place) Errorf(help, format string, args ...any) error {
+	return hint.Errorf(help, "%s: %s", p, fmt.Sprintf(format, args...))
+}
+
+// A Value is a node with its place. The zero Value is of a field that is not there.
+type Value struct {
+	Place
+	file string
+	node *Node
+}
+
+// An Entry is a key of a mapping, with the place of the key, and its value.
+type Entry struct {
+	Key   Word
+	Value Value
+}
+
+// A Word is a text of one line with its place.
+type Word struct {
+	Place
+	Text string
+}
+
+// An Unmarshaler is a type that reads itself from a value. The tag is that of its field.
+type Unmarshaler interface {
+	UnmarshalValue(v Value, tag reflect.StructTag) error
+}
+
+// UnmarshalValue implements Unmarshaler.
+func (v *Value) UnmarshalValue(w Value, _ reflect.StructTag) error { *v = w; return nil }
+
+// UnmarshalValue implements Unmarshaler.
+func (w *Word) UnmarshalValue(v Value, tag reflect.StructTag) (err error) {
+	w.Place = v.Place
+	w.Text, err = v.word(tag)
+	return err
+}
+
+// word is a text that fits the tags.
+func (v Value) word(tag reflect.StructTag) (string, error) {
+	help, field := tag.Get("help"), v.Path[strings.LastIndexByte(v.Path, '.')+1:]
+	words, limited := tag.Lookup("of")
+	if limited {
+		help = "use " + strings.ReplaceAll(words, ",", " or ")
+	}
+	s, err := v.Text(help)
+	switch {
+	case err != nil:
+		return "", err
+	case limited && !slices.Contains(strings.Split(words, ","), s):
+		return "", v.Errorf(help, "unknown %s %q", field, s)
+	case !regexp.MustCompile(tag.Get("match")).MatchString(s):
+		return "", v.Errorf(help, "malformed %s %q", field, s)
+	}
+	return s, nil
+}
+
+// Document is the only document of a YAML text; see Parse.
+func Document(name string, data []byte, help string) (Value, error) {
+	body, err := Parse(name, data, help)
+	if err != nil {
+		return Value{}, err
+	}
+	if body == nil {
+		return Value{}, hint.Errorf(help, "%s is empty", name)
+	}
+	return Value{Place{At(name, body), ""}, name, body}, nil
+}
+
+// Known says whether there is a value.
+func (v Value) Known() bool { return v.node != nil }
+
+// TypeName says in words what the value is.
+func (v Value) TypeName() string { return TypeName(v.node) }
+
+// Has says whether v is a mapping with the key.
+func (v Value) Has(key string) bool {
+	pairs, _ := Pairs(v.node)
+	return slices.ContainsFunc(pairs, func(p Pair) bool { return p.Key.Value == key })
+}
+
+// Entries are those of a mapping in their order, each key once.
+func (v Value) Entries(help string) ([]Entry, error) {
+	pairs, ok := Pairs(v.node)
+	if !ok {
+		return nil, v.Errorf(help, "is %s, not a mapping", v.TypeName())
+	}
+	var es []Entry
+	for _, p := range pairs {
+		name := OneLine(p.Key.Value)
+		path := strings.TrimPrefix(v.Path+"."+name, ".")
+		e := Entry{Word{Place{At(v.file, p.Key), path}, name}, Value{Place{At(v.file, p.Value), path}, v.file, p.Value}}
+		switch {
+		case TypeName(p.Key) != Text:
+			return nil, Place{e.Key.At, v.Path}.Errorf(help, "has a key that is no word")
+		case slices.ContainsFunc(es, func(f Entry) bool { return f.Key.Text == name }):
+			return nil, e.Key.Errorf(help, "stands twice")
+		case isEmpty(p.Value):
+			return nil, e.Key.Errorf(help, "is empty")
+		}
+		es = append(es, e)
+	}
+	return es, nil
+}
+
+// Items are the values of a list, or v alone where it is none and may stand for a list of one.
+func (v Value) Items(help string, orOne bool) ([]Value, error) {
+	nodes, ok := Items(v.node)
+	switch {
+	case !ok && orOne:
+		return []Value{v}, nil
+	case !ok:
+		return nil, v.Errorf(help, "is %s, not a list", v.TypeName())
+	case len(nodes) == 0:
+		return nil, v.Errorf(help, "is an empty list")
+	}
+	var items []Value
+	for i, n := range nodes {
+		x := Value{Place{At(v.file, n), fmt.Sprintf("%s[%d]", v.Path, i)}, v.file, n}
+		if isEmpty(n) {
+			return nil, x.Errorf(help, "is empty")
+		}
+		items = append(items, x)
+	}
+	return items, nil
+}
+
+// Text is a text in one line.
+func (v Value) Text(help string) (string, error) {
+	if v.TypeName() != Text {
+		return "", v.Errorf(help, "is %s, not a text", v.TypeName())
+	}
+	s := OneLine(v.node.Value)
+	if s == "" {
+		return "", v.Errorf(help, "is an empty text")
+	}
+	return s, nil
+}
+
+// Int is a whole number from lo to hi.
+func (v Value) Int(help string, lo, hi int64) (int, error) {
+	if v.TypeName() != Whole {
+		return 0, v.Errorf(help, "is %s, not a whole number", v.TypeName())
+	}
+	n, err := strconv.ParseInt(v.node.Value, 0, 64)
+	if err != nil || n < lo || n > hi {
+		return 0, v.Errorf(help, "%.40s is out of range", v.node.Value)
+	}
+	return int(n), nil
+}
+
+// Scalar is the text of a scalar of any type.
+func (v Value) Scalar(help, what string) (string, error) {
+	switch name := v.TypeName(); name {
+	case Text, Whole, Fraction, Truth:
+		return v.node.Value, nil
+	default:
+		return "", v.Errorf(help, "is %s, not %s", name, what)
+	}
+}
+
+// Decode fills what to points to: a text, a bool, a list, or a struct whose fields are those of
+// a mapping by their names in lower case, and an [Unmarshaler] as it does itself. A field whose
+// `yaml` tag is "optional" may be missing; the tag `help` is the hint of errors, `one` says
+// that one value may stand for a list of one, `of` lists the words that a text may be, and a
+// text fits the pattern of `match`.
+func (v Value) Decode(to any) error { return v.decode(reflect.ValueOf(to).Elem(), "") }
+
+func (v Value) decode(to reflect.Value, tag reflect.StructTag) error {
+	if u, ok := to.Addr().Interface().(Unmarshaler); ok {
+		return u.UnmarshalValue(v, tag)
+	}
+	help := tag.Get("help")
+	switch to.Kind() {
+	case reflect.Pointer:
+		to.Set(reflect.New(to.Type().Elem()))
+		return v.decode(to.Elem(), tag)
+	case reflect.String:
+		s, err := v.word(tag)
+		to.SetString(s)
+		return err
+	case reflect.Bool:
+		if v.TypeName() != Truth {
+			return v.Errorf("write true or false", "is %s, not true or false", v.TypeName())
+		}
+		to.SetBool(strings.EqualFold(v.node.Value, "true"))
+		return nil
+	case reflect.Slice:
+		_, one := tag.Lookup("one")
+		items, err := v.Items(help, one)
+		if err != nil {
+			return err
+		}
+		to.Set(reflect.MakeSlice(to.Type(), len(items), len(items)))
+		for i, x := range items {
+			if err := x.decode(to.Index(i), tag); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return v.fields(to)
+}
+
+// fields fills a struct: no field twice, none unknown, none missing.
+func (v Value) fields(to reflect.Value) error {
+	names := make([]string, to.NumField())
+	for i := range names {
+		if names[i] = strings.ToLower(to.Type().Field(i).Name); names[i] == "place" {
+			to.Field(i).Set(reflect.ValueOf(v.Place))
+		}
+	}
+	listed := slices.DeleteFunc(slices.Clone(names), func(s string) bool { return s == "place" })
+	help := "the fields are " + strings.Join(listed, ", ")
+	entries, err := v.Entries(help)
+	if err != nil {
+		return err
+	}
+	found := make([]bool, len(names))
+	for _, e := range entries {
+		i := slices.Index(names, e.Key.Text)
+		if i < 0 || names[i] == "place" {
+			return e.Key.Errorf(help, "unknown field")
+		}
+		found[i] = true
+		if err := e.Value.decode(to.Field(i), to.Type().Field(i).Tag); err != nil {
+			return err
+		}
+	}
+	for i, name := range names {
+		if !found[i] && name != "place" && to.Type().Field(i).Tag.Get("yaml") != "optional" {
+			p := Place{v.At, strings.TrimPrefix(v.Path+"."+name, ".")}
+			return p.Errorf(help, "is missing")
+		}
+	}
+	return nil
+}

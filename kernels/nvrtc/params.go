@@ -1,0 +1,63 @@
+package nvrtc
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+)
+
+// Params are the sizes of a kernel's parameters in bytes, in their order; ok is false where the
+// binary does not tell them.
+//
+// A section .nv.info.SYMBOL holds attributes: a byte for the format, one for the attribute, then two
+// for a value, or for the size of what follows. A parameter (attribute 0x17) has 12 bytes: an index,
+// its number, its offset, and bits of which those from the 18th on are its size. (The layout is not
+// documented by NVIDIA; cuobjdump -elf shows it.)
+func (b *Binary) Params(entry string) (sizes []int, ok bool) {
+	f, err := elf.NewFile(bytes.NewReader(b.Cubin))
+	if err != nil {
+		return nil, false // PTX
+	}
+	defer f.Close()
+	s := f.Section(".nv.info." + b.Symbol(entry))
+	if s == nil {
+		return nil, false
+	}
+	data, err := s.Data()
+	if err != nil {
+		return nil, false
+	}
+	const sized, parameter = 4, 0x17
+	found := map[int]int{}
+	for len(data) >= 4 {
+		format, attribute, n := data[0], data[1], int(binary.LittleEndian.Uint16(data[2:]))
+		data = data[4:]
+		if format != sized {
+			continue
+		}
+		if n > len(data) {
+			return nil, false
+		}
+		if attribute == parameter && n == 12 {
+			found[int(binary.LittleEndian.Uint16(data[4:]))] = int(binary.LittleEndian.Uint32(data[8:]) >> 18)
+		}
+		data = data[n:]
+	}
+	for i := range len(found) {
+		size, ok := found[i]
+		if !ok {
+			return nil, false
+		}
+		sizes = append(sizes, size)
+	}
+	return sizes, len(sizes) > 0 // else a later version may tell them by another attribute
+}
+
+// HasKernel says whether the binary has a kernel of that symbol; also of PTX, by its text.
+func (b *Binary) HasKernel(symbol string) bool {
+	if f, err := elf.NewFile(bytes.NewReader(b.Cubin)); err == nil {
+		defer f.Close()
+		return f.Section(".text."+symbol) != nil
+	}
+	return bytes.Contains(b.Cubin, []byte(".entry "+symbol+"("))
+}
