@@ -29,9 +29,7 @@ func fwdPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Pla
 	return plan
 }
 
-// hostY stores columns from j on of row i of y, as hostOutput does, for the k1
-// of fwdPlan.
-func hostY(h *kernels.HostRun, v []float32, i, j int64) {
-	strided := h.Launch.Define("TRANSPOSED") == 1 && h.Launch.Define(kernels.TransposePath.Macro) == 0
-	hostOutput(h, v, i, j, strided)
+// transposesHere says whether the k1 of fwdPlan stores the transpose itself.
+func transposesHere(h *kernels.HostRun) bool {
+	return h.Launch.Define("TRANSPOSED") == 1 && h.Launch.Define(kernels.TransposePath.Macro) == 0
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // fwdBand: fp8 and its transpose in one pass, bands of 64 rows and more in the registers of a
-// cluster. For rows that clusters of slices of whole vectors divide; tile takes the others.
+// cluster. For rows that clusters of slices of whole vectors divide.
 func fwdBand(op kernels.Op) *kernels.Family {
 	return &kernels.Family{
 		Name:   kernels.FamilyName(op, kernels.Fwd, "band"),
@@ -15,7 +15,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose in one pass: bands of rows in registers, their bytes turned through shared memory",
 		Origin: "normbench",
-		Files:  []string{"fwd_band.go", "fwd_band.cu", "fwd_tile.go", "bwd_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh", "bytes.cuh"},
+		Files:  []string{"fwd_band.go", "fwd_band.cu", "bwd_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh", "bytes.cuh"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 32, 64, 128),
 			kernels.Values(kernels.Warps, 8, 16, 32),
@@ -58,7 +58,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 			zero.Args = []kernels.Arg{kernels.Buffers("amax")[0], optional(meet, "exchange"), kernels.Int64("vectors", words/4)}
 			return kernels.Plan{Launches: []kernels.Launch{zero, k1}, Scratch: scratch}
 		},
-		Host: map[string]kernels.HostStage{"band": hostTile, "clear": hostClear},
+		Host: map[string]kernels.HostStage{"band": hostBand, "clear": hostClear},
 	}
 }
 
@@ -171,4 +171,10 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 		return fmt.Errorf("%d CTAs with %d bytes of bands do not fit in an SM's shared memory", k, need)
 	}
 	return nil
+}
+
+func hostClear(h *kernels.HostRun, _ int) { h.Mem["amax"].Set(0, 0) }
+
+func hostBand(h *kernels.HostRun, pid int) {
+	hostForwards(h, pid, int(h.Launch.Define("CLUSTER")*h.Launch.Define("CTAS_PER_ROW")), true)
 }

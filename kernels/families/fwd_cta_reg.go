@@ -201,12 +201,4 @@ func refuseHeld(p kernels.Problem, c kernels.Config) error {
 	return nil
 }
 
-func hostCTAReg(h *kernels.HostRun, pid int) {
-	p := h.Problem
-	row := h.Row(0, p.N)
-	wf, bf := hostWeights(h)
-	eachTileRow(h, pid, func(i int64) {
-		hostNormalize(h, row, wf, bf, i)
-		hostY(h, row, i, 0)
-	})
-}
+func hostCTAReg(h *kernels.HostRun, pid int) { hostForwards(h, pid, 1, transposesHere(h)) }

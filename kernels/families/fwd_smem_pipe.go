@@ -319,21 +319,6 @@ func hasClusters(d kernels.DeviceInfo) bool {
 	return ok && err == nil && n >= 90
 }
 
-// hostSmemPipe does the rows of a whole cluster in its first CTA.
 func hostSmemPipe(h *kernels.HostRun, pid int) {
-	launch := h.Launch
-	cl := max(launch.Cluster, 1)
-	if pid%cl != 0 {
-		return
-	}
-	clusters := *launch
-	clusters.Grid[0] /= cl
-	h.Launch = &clusters
-	row := h.Row(0, h.Problem.N)
-	wf, bf := hostWeights(h)
-	eachTileRow(h, pid/cl, func(i int64) {
-		hostNormalize(h, row, wf, bf, i)
-		hostOutput(h, row, i, 0, false)
-	})
-	h.Launch = launch
+	hostForwards(h, pid, max(h.Launch.Cluster, 1), false)
 }

@@ -123,6 +123,7 @@ func hostFwdTwoPass(h *kernels.HostRun, pid int) {
 	}
 	buf := h.Row(0, min(chunk, p.N))
 	wf, bf := hostWeights(h)
+	transpose := transposesHere(h)
 	eachTileRow(h, pid, func(i int64) {
 		mean, rstd := hostChunkStats(h, buf, i, chunk)
 		for j := int64(0); j < p.N; j += chunk {
@@ -137,7 +138,7 @@ func hostFwdTwoPass(h *kernels.HostRun, pid int) {
 					part[k] += b
 				}
 			}
-			hostY(h, part, i, j)
+			hostOutput(h, part, i, j, transpose)
 		}
 	})
 }

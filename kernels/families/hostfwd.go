@@ -32,3 +32,20 @@ func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
 		row[j] += b
 	}
 }
+
+// hostForwards does row by row all rows of ranks CTAs that share them, in the first of these.
+func hostForwards(h *kernels.HostRun, pid, ranks int, transpose bool) {
+	if pid%ranks != 0 {
+		return
+	}
+	launch := *h.Launch
+	launch.Grid[0] /= ranks
+	shared := *h
+	shared.Launch = &launch
+	row := h.Row(0, h.Problem.N)
+	wf, bf := hostWeights(h)
+	eachTileRow(&shared, pid/ranks, func(i int64) {
+		hostNormalize(h, row, wf, bf, i)
+		hostOutput(h, row, i, 0, transpose)
+	})
+}

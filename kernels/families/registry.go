@@ -32,7 +32,6 @@ var designs = []func(kernels.Op) *kernels.Family{
 	fwdSmemPipe,
 	fwdOneShot,
 	fwdWarpSmem,
-	fwdTile,
 	fwdBand,
 	fwdStatsFirst,
 	bwdRegPersist,

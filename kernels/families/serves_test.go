@@ -27,15 +27,15 @@ func TestServes(t *testing.T) {
 			}
 		}
 	}
-	// servesTile wants both outputs, in tiles of 4x4 bytes.
+	// servesBand wants both outputs, of rows by sixteens and of whole warps.
 	for q, want := range map[kernels.Problem]bool{
 		p: false, fp8: false,
-		with(func(q *kernels.Problem) { q.FP8, q.Transpose = true, true }):                                 true,
-		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.Residual, q.Bias = true, true, true, true }): true,
-		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.M = true, true, 6 }):                         false,
-		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.N = true, true, 9 }):                         false,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.M, q.N = true, true, 16, 256 }):                   true,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.Residual, q.M, q.N = true, true, true, 16, 256 }): false,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.M, q.N = true, true, 24, 256 }):                   false,
+		with(func(q *kernels.Problem) { q.FP8, q.Transpose, q.M, q.N = true, true, 16, 128 }):                   false,
 	} {
-		if err := servesTile(q); (err == nil) != want {
+		if err := servesBand(q); (err == nil) != want {
 			t.Errorf("%s: %v, want it served: %v", q, err, want)
 		}
 	}

@@ -11,32 +11,8 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-// tileProblems are what fwd_tile's launch rule is held to: TransformerEngine's
-// shapes, which it is for, and one of each kind of oddness.
-var tileProblems = []string{
-	"rmsnorm/fwd/256x65536/bf16+fp8t",
-	"rmsnorm/fwd/1024x32768/bf16+fp8t",
-	"rmsnorm/fwd/2048x16384/bf16+fp8t",
-	"rmsnorm/fwd/4096x1024/bf16+fp8t",
-	"rmsnorm/fwd/4096x12288/bf16+fp8t",
-	"rmsnorm/fwd/8192x2048/bf16+fp8t",
-	"rmsnorm/fwd/8192x4096/bf16+fp8t",
-	"rmsnorm/fwd/8192x8192/bf16+fp8t",
-	"rmsnorm/fwd/16384x4096/bf16+fp8t",
-	"layernorm/fwd/8192x8192/bf16+bias+fp8t",
-	"layernorm/fwd/2048x16384/fp16+bias+zc+fp8t",
-	"layernorm/fwd/52x12/bf16-wfp32+bias+fp8t",
-	"rmsnorm/fwd/4100x5120/fp32+fp8t",
-	"rmsnorm/fwd/1000x1004/bf16+noweight+fp8t",
-	"layernorm/fwd/4096x2560/bf16+residual+fp8t",
-	"layernorm/fwd/8192x128/bf16+bias+fp8t",
-}
-
-// tileLabels are configs beside the rule's, one for each way through the kernel.
-var tileLabels = []string{"br64.st1.k2.cl16", "br128.st1.k1.cl16", "cp2", "k1.st3", "v8.cp2.st2.k1", "v8.st1.k3", "st1.k3.cl1.cr8", "br64.st1.k2.cl1.cr16", "st1.k0", "cp2.ch3"}
-
-// bandProblems and bandLabels are the same for fwd_band, statsProblems and statsLabels for
-// fwd_stats_first.
+// bandProblems are what the base of band is held to, and bandLabels configs beside it, one for each
+// way through the kernel; statsProblems and statsLabels are the same for stats_first.
 var (
 	bandProblems = []string{
 		"rmsnorm/fwd/2048x16384/bf16+fp8t",
@@ -109,7 +85,6 @@ func TestTile(t *testing.T) {
 		on               []string // of labels
 		most             int      // configs of a space
 	}{
-		{"tile", tileProblems, tileLabels, []string{"rmsnorm/fwd/8192x8192/bf16+fp8t", "layernorm/fwd/8192x8192/bf16+bias+fp8t"}, 200},
 		{"band", bandProblems, bandLabels, []string{"rmsnorm/fwd/8192x8192/bf16+fp8t", "layernorm/fwd/8192x8192/bf16+bias+fp8t"}, 200},
 		{"stats_first", statsProblems, statsLabels, []string{"rmsnorm/fwd/8192x2048/bf16+fp8t", "layernorm/fwd/1001x2005/bf16+bias+fp8t"}, 320},
 	} {
