@@ -10,6 +10,7 @@ import (
 	"normbench/kernels/emulate"
 	"normbench/kernels/rule"
 	"normbench/sweep"
+	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )
 
@@ -157,5 +158,5 @@ func (e *env) emulate(v *verification, refs []*ref.Ref, ps []kernels.Problem, se
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return e.check(v, dev, emulatedCode, tasks, seed, 1)
+	return e.check(v, dev, verify.Emulated, tasks, seed, 1)
 }

@@ -7,22 +7,14 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/sweep/verify"
 	"normbench/tune/ref"
-)
-
-// The codes that a check may have run: a family's host stages, its CUDA code on a GPU or in the
-// emulator, or a peer's.
-const (
-	hostCode     = "host"
-	cudaCode     = "CUDA"
-	emulatedCode = "emulated"
-	peerCode     = "peer"
 )
 
 // codes are what a count says of each.
 var codes = []struct{ code, words string }{
-	{hostCode, "of host code"}, {cudaCode, "of CUDA code"},
-	{emulatedCode, "of CUDA code in the emulator"}, {peerCode, "of peers"},
+	{verify.Host, "of host code"}, {verify.CUDA, "of CUDA code"},
+	{verify.Emulated, "of CUDA code in the emulator"}, {verify.Peer, "of peers"},
 }
 
 // A verification is what a verify has found.
@@ -81,10 +73,16 @@ func (v *verification) refs(p kernels.Problem, x kernels.Variant) string {
 }
 
 // add adds the rows and counts of k.
-func (v *verification) add(k *verdicts, p kernels.Problem) {
-	v.failed += k.failed
-	v.done[k.code] += k.configs
-	v.findings = append(v.findings, k.findings(p)...)
+func (v *verification) add(k *verify.Verdicts, p kernels.Problem) {
+	if k.Unrun != "" {
+		v.leave(k.Family.Name, k.Unrun)
+		if k.Unrun = "not run: " + k.Unrun; v.compiled[k.Family.Name] {
+			k.Unrun = "compiled, " + k.Unrun
+		}
+	}
+	v.failed += k.Failed
+	v.done[k.Code] += k.Configs
+	v.findings = append(v.findings, findings(k, p)...)
 }
 
 // leave notes a family or REF whose CUDA code was not run.

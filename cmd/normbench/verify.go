@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -14,6 +13,7 @@ import (
 	"normbench/kernels/replay"
 	"normbench/report"
 	"normbench/sweep"
+	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )
 
@@ -106,9 +106,9 @@ func (e *env) verify(c *cli.Context) error {
 		seed |= reference.Hostile
 	}
 	e.notef("%s, inputs from --seed %d", info.Name, seed)
-	code := cudaCode
+	code := verify.CUDA
 	if onHost {
-		code = hostCode
+		code = verify.Host
 	}
 	if err = e.check(v, dev, code, tasks, seed, c.Int("repeats")); err == nil && onHost && !hostOnly {
 		var cuda []*ref.Ref
@@ -172,16 +172,17 @@ func (e *env) check(v *verification, dev kernels.Device, code string, tasks []sw
 		total += len(task.Variants)
 	}
 	v.total += total
-	if code == emulatedCode {
+	if code == verify.Emulated {
 		where = " in the emulator"
 	}
-	tell := func(p kernels.Problem, family string) {
+	c := verify.Checker{Registry: e.registry, Device: dev, Code: code, Seed: seed, Repeats: repeats, Refs: v.refs}
+	c.Now = func(p kernels.Problem, family string) {
 		step.set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
 		done++
 	}
 	for _, task := range tasks {
 		step.set("opening %s%s (%d of %d done)", task.Problem, where, done, total)
-		found, err := e.checkTask(v, dev, code, task, seed, repeats, tell)
+		found, err := c.Check(e.ctx, task)
 		for _, k := range found {
 			v.add(k, task.Problem)
 		}
@@ -192,150 +193,21 @@ func (e *env) check(v *verification, dev kernels.Device, code string, tasks []sw
 	return nil
 }
 
-// checkTask is check for one task: the verdicts of each family and REF.
-func (e *env) checkTask(ver *verification, dev kernels.Device, code string, task sweep.Task,
-	seed uint64, repeats int, tell func(p kernels.Problem, family string)) (found []*verdicts, err error) {
-	// A device that goes down while it opens a problem gets one more try.
-	open := func() (bench kernels.Bench, err error) {
-		for range 2 {
-			var f *kernels.Failure
-			if bench, err = dev.Open(e.ctx, task.Problem, seed); err == nil || !errors.As(err, &f) || !f.Broken {
-				break
-			}
-		}
-		return bench, err
-	}
-	bench, err := open()
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if bench != nil {
-			bench.Close()
-		}
-	}()
-	if code != emulatedCode { // all of its tasks are ahead already
-		dev.Prefetch(task.Problem, task.Variants)
-	}
-	digests := map[string]map[uint64]bool{}
-	of := map[[2]string]*verdicts{}
-	for _, v := range task.Variants {
-		tell(task.Problem, v.Family)
-		got, err := bench.Check(e.ctx, v, repeats)
-		var f *kernels.Failure
-		if err != nil && (e.ctx.Err() != nil || !errors.As(err, &f)) {
-			return found, err // the stop may have caused the failure
-		}
-		if f != nil && f.Broken { // a device that does not come back says nothing about the kernel
-			bench.Close()
-			if bench, err = open(); err != nil {
-				bench = nil
-				return found, err
-			}
-		}
-		refs := ver.refs(task.Problem, v)
-		k := of[[2]string{v.Family, refs}]
-		if k == nil {
-			family, err := e.registry.Lookup(v.Family)
-			if err != nil {
-				return found, err
-			}
-			if digests[v.Family] == nil {
-				digests[v.Family] = map[uint64]bool{}
-			}
-			k = &verdicts{family: family, refs: refs, code: code,
-				outputs: map[string]kernels.OutputCheck{}, digests: digests[v.Family]}
-			if _, ok := kernels.PeerName(v.Family); ok {
-				k.code = peerCode
-			}
-			of[[2]string{v.Family, refs}] = k
-			found = append(found, k)
-		}
-		switch {
-		case f == nil:
-			k.add(v, &got)
-		case code == emulatedCode && f.Status == kernels.StatusCompile:
-			if k.unrun = "not run: " + f.Reason; ver.compiled[v.Family] {
-				k.unrun = "compiled, " + k.unrun
-			}
-			ver.leave(v.Family, f.Reason)
-		default:
-			k.fail(v, f.Error())
-		}
-	}
-	return found, nil
-}
-
-// verdicts collects what was found of one family on one problem, for the REFs that name it.
-type verdicts struct {
-	family          *kernels.Family
-	refs, code      string
-	unrun           string // "not run: " and what the emulator lacks
-	configs, failed int
-	order           []string
-	outputs         map[string]kernels.OutputCheck // the worst of each
-	differing       int64
-	digests         map[uint64]bool // the results of the family's configs
-	reasons         []string
-}
-
-func (k *verdicts) fail(v kernels.Variant, reason string) {
-	k.configs++
-	k.failed++
-	k.reasons = append(k.reasons, v.Config.String()+": "+reason)
-}
-
-func (k *verdicts) add(v kernels.Variant, c *kernels.Check) {
-	for _, o := range c.Outputs {
-		w, ok := k.outputs[o.Name]
-		if !ok {
-			k.order = append(k.order, o.Name)
-		}
-		w.Name, w.MaxErr, w.RelL2 = o.Name, max(w.MaxErr, o.MaxErr), max(w.RelL2, o.RelL2)
-		k.outputs[o.Name] = w
-	}
-	k.differing += c.Differing
-	switch {
-	case !c.OK():
-		k.fail(v, c.Reason())
-	case c.Breaks():
-		k.fail(v, fmt.Sprintf("%d elements change from run to run, but the family is %s", c.Differing, k.family.Bits))
-	case k.breaksBitwise(c.Digest):
-		k.fail(v, "the bits are not those of another config, but the family is bitwise")
-	default:
-		k.configs++
-	}
-}
-
-// breaksBitwise says whether a family that is bitwise has come to two results.
-func (k *verdicts) breaksBitwise(digest uint64) bool {
-	k.digests[digest] = true
-	return k.family.Bits == kernels.Bitwise && len(k.digests) > 1
-}
-
-// stated is the family's determinism.
-func (k *verdicts) stated() string {
-	if k.family.Unordered != nil {
-		return k.family.Bits.String() + ", some configs not"
-	}
-	return k.family.Bits.String()
-}
-
 // A finding is one output of verdicts, or none where nothing was computed.
 type finding struct {
-	*verdicts
+	*verify.Verdicts
 	problem kernels.Problem
 	output  kernels.OutputCheck
 	further bool // another output stands above it
 }
 
 // findings has one for each output.
-func (k *verdicts) findings(p kernels.Problem) (list []finding) {
-	for i, name := range k.order {
-		list = append(list, finding{k, p, k.outputs[name], i > 0})
+func findings(k *verify.Verdicts, p kernels.Problem) (list []finding) {
+	for i, name := range k.Order {
+		list = append(list, finding{k, p, k.Outputs[name], i > 0})
 	}
 	if len(list) == 0 {
-		list = []finding{{verdicts: k, problem: p}}
+		list = []finding{{Verdicts: k, problem: p}}
 	}
 	return list
 }
@@ -364,16 +236,16 @@ func verifyTable(repeats int, findings []finding) *report.Table {
 	columns := report.ProblemColumns(func(f finding) (kernels.Problem, int64) { return f.problem, f.problem.Bytes() })
 	columns[0] = once("problem", "problem", func(f finding) any { return f.problem.String() })
 	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), findings, append(columns,
-		once("REF", "ref", func(f finding) any { return f.refs }),
-		once("family", "family", func(f finding) any { return f.family.Name }),
-		once("code", "code", func(f finding) any { return f.code }),
-		once("configs", "configs", func(f finding) any { return f.configs }),
-		column{Name: "failed", Value: func(f finding) any { return f.failed }},
+		once("REF", "ref", func(f finding) any { return f.Refs }),
+		once("family", "family", func(f finding) any { return f.Family.Name }),
+		once("code", "code", func(f finding) any { return f.Code }),
+		once("configs", "configs", func(f finding) any { return f.Configs }),
+		column{Name: "failed", Value: func(f finding) any { return f.Failed }},
 		column{Head: "output", Name: "output", Value: func(f finding) any { return f.output.Name }},
 		number("error/tol", "error_over_tol", "%.2f", func(o kernels.OutputCheck) float64 { return o.MaxErr }),
 		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
-		once("differing", "differing", func(f finding) any { return f.differing }),
-		once("stated", "stated", func(f finding) any { return f.stated() }),
+		once("differing", "differing", func(f finding) any { return f.Differing }),
+		once("stated", "stated", func(f finding) any { return f.Stated() }),
 		column{Head: "verdict", Name: "verdict", Value: func(f finding) any { v, _, _ := f.verdict(); return v }, Text: func(f finding) string {
 			if f.further {
 				return ""
@@ -387,12 +259,12 @@ func verifyTable(repeats int, findings []finding) *report.Table {
 }
 
 // verdict is a word, and what is wrong with the first of the configs: apart, and for people.
-func (k *verdicts) verdict() (word, reason, text string) {
+func (k *finding) verdict() (word, reason, text string) {
 	switch {
-	case k.failed > 0:
-		return "FAILED", k.reasons[0], fmt.Sprintf("%d FAILED, first %s", k.failed, k.reasons[0])
-	case k.unrun != "":
-		return "not run", k.unrun, k.unrun
+	case k.Failed > 0:
+		return "FAILED", k.Reasons[0], fmt.Sprintf("%d FAILED, first %s", k.Failed, k.Reasons[0])
+	case k.Unrun != "":
+		return "not run", k.Unrun, k.Unrun
 	}
 	return "ok", "", "ok"
 }
