@@ -46,20 +46,8 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 			break
 		}
 	}
-	e := Entry{
-		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
-		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS, SearchUS: won.SearchUS, Chosen: won.Chosen,
-		Unstable: b.Differing > 0,
-	}
-	if b.Run != nil {
-		e.Run = b.Run.ID
-	}
-	if b.Lo > 0 {
-		e.CIUS = []float64{b.Lo, b.Hi}
-	}
-	if b.StreamUS > 0 {
-		e.StreamPercent = round(100 * b.StreamUS / b.Median)
-	}
+	e := entryOf(&b)
+	e.SearchUS, e.Chosen, e.Unstable = won.SearchUS, won.Chosen, b.Differing > 0
 	slices.SortStableFunc(finals, func(a, b record.Entry) int { return cmp.Compare(a.Median, b.Median) })
 	for _, o := range finals {
 		e.Variants.Measured++

@@ -74,20 +74,8 @@ func pick(es []record.Entry) (Entry, bool) {
 		best = base
 	}
 	b := ok[best]
-	e := Entry{
-		Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
-		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS,
-		Variants: Counts{Measured: len(es), OK: len(ok), Failed: len(es) - len(ok)},
-	}
-	if b.Run != nil {
-		e.Run = b.Run.ID
-	}
-	if b.Lo > 0 {
-		e.CIUS = []float64{b.Lo, b.Hi}
-	}
-	if b.StreamUS > 0 {
-		e.StreamPercent = round(100 * b.StreamUS / b.Median)
-	}
+	e := entryOf(&b)
+	e.Variants = Counts{Measured: len(es), OK: len(ok), Failed: len(es) - len(ok)}
 	if base >= 0 {
 		o := ok[base]
 		e.Base = &Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
@@ -101,4 +89,20 @@ func pick(es []record.Entry) (Entry, bool) {
 		e.RunnerUp = &RunnerUp{Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}, round(100 * (o.Median/b.Median - 1))}
 	}
 	return e, true
+}
+
+// entryOf is an entry with the numbers of what is picked.
+func entryOf(b *record.Entry) Entry {
+	e := Entry{Problem: b.Problem, Family: b.Variant.Family, Config: b.Variant.Config, Source: b.Source,
+		MedianUS: b.Median, Samples: b.N, StreamUS: b.StreamUS}
+	if b.Run != nil {
+		e.Run = b.Run.ID
+	}
+	if b.Lo > 0 {
+		e.CIUS = []float64{b.Lo, b.Hi}
+	}
+	if b.StreamUS > 0 {
+		e.StreamPercent = round(100 * b.StreamUS / b.Median)
+	}
+	return e
 }

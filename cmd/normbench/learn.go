@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,7 +140,7 @@ func (e *env) learn(c *cli.Context) error {
 	loop.Checkpoint = func(m *rule.Map) error {
 		shown = m
 		e.describeMap(m, data)
-		lost = e.late(e.writeMap(out, policy.Filler, m))
+		lost = e.late(e.writeMap(out, policy.Filler, old, m))
 		return lost
 	}
 	waiting := e.waitFor("compiling and measuring the first problems")
@@ -317,7 +316,7 @@ func (e *env) learned(dir string, p *learn.Policy) (*learn.Data, time.Duration, 
 	if err != nil {
 		return nil, 0, err
 	}
-	took := spent(slices.Collect(maps.Values(spans)))
+	took := spent(spans)
 	d, err := learn.Collect([]string{path})
 	if errors.Is(err, learn.ErrNoTimes) { // it ended before its first problem was through
 		return none, took, nil
@@ -340,17 +339,9 @@ type span struct {
 	records, asked int
 }
 
-// spent is the time that spans took: what overlaps counts once, and of each the part of the classes asked for.
-func spent(spans []span) (total time.Duration) {
-	slices.SortFunc(spans, func(a, b span) int { return a.first.Compare(b.first) })
-	for i := 0; i < len(spans); {
-		s := spans[i]
-		for i++; i < len(spans) && spans[i].first.Before(s.last); i++ {
-			if n := spans[i]; n.last.After(s.last) {
-				s.last = n.last
-			}
-			s.records, s.asked = s.records+spans[i].records, s.asked+spans[i].asked
-		}
+// spent is the time that runs took, of each the part of the classes that are asked for.
+func spent(spans map[string]span) (total time.Duration) {
+	for _, s := range spans {
 		total += time.Duration(float64(max(s.last.Sub(s.first), 0)) * float64(s.asked) / float64(s.records))
 	}
 	return total

@@ -71,7 +71,7 @@ func (e *env) tune(c *cli.Context) error {
 	if out != "" {
 		p := durable.Place{Name: out}
 		old, _ := tune.Read(out) // the first has none
-		if err := e.writeMap(p, policy.Filler, m); err != nil {
+		if err := e.writeMap(p, policy.Filler, old, m); err != nil {
 			return err
 		}
 		e.notef("wrote the map of %s", p)
@@ -103,8 +103,9 @@ func (e *env) describeMap(m *rule.Map, d *learn.Data) {
 	}
 }
 
-// writeMap puts a map that f filled into the tuned table of a place, whose entries stay; see rule.Merge.
-func (e *env) writeMap(p durable.Place, f *learn.Filler, m *rule.Map) error {
+// writeMap puts a map that f filled into the tuned table of a place, whose entries stay. It is merged with the map that
+// the table had before, not with what this command wrote into it meanwhile; see rule.Merge.
+func (e *env) writeMap(p durable.Place, f *learn.Filler, before *tune.Table, m *rule.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
 		var protocol record.Protocol
 		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
@@ -120,13 +121,13 @@ func (e *env) writeMap(p durable.Place, f *learn.Filler, m *rule.Map) error {
 				t.Tool, t.Created, t.Protocol = m.Tool, m.Created, protocol
 			}
 		}
-		if t.Map = m; old == nil || old.Map == nil {
+		if t.Map = m; before == nil || before.Map == nil {
 			return &t, nil
 		}
 		source := sourcesOf(e.registry, m.Device.Kind)
 		var err error
-		t.Map, err = rule.Merge(old.Map, m, func(c rule.Class, align, nLo, nHi, mLo, mHi int64, a, b kernels.Variant) bool {
-			return old.Map.Sources[a.Family] != source(a.Family) || f.Better(c, align, nLo, nHi, mLo, mHi, a, b)
+		t.Map, err = rule.Merge(before.Map, m, func(c rule.Class, align, nLo, nHi, mLo, mHi int64, a, b kernels.Variant) bool {
+			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(c, align, nLo, nHi, mLo, mHi, a, b)
 		})
 		return &t, err
 	})

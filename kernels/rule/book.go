@@ -3,6 +3,7 @@ package rule
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,28 +166,24 @@ func (b *Book) cell(r *Raster, line, cell int) Answer {
 
 // Near is the nearest other config of a raster, by the distance of its nearest cell, that accepted takes; it asks about most.
 func (r *Raster) Near(line, cell, most int, accepted func(kernels.Variant) bool) (kernels.Variant, bool) {
-	const far = 1 << 30
-	var apart [len(Letters)]int
-	for i := range apart {
-		apart[i] = far
+	type config struct{ letter, apart int }
+	configs := make([]config, len(r.Legend))
+	for k := range configs {
+		configs[k] = config{k, math.MaxInt}
 	}
 	for i := range r.Lines {
 		for j := range r.Rows {
-			if k := letterOf(r.Lines[i].Cells[j]); k >= 0 && k < len(r.Legend) {
-				apart[k] = min(apart[k], (i-line)*(i-line)+(j-cell)*(j-cell))
+			if k := letterOf(r.Lines[i].Cells[j]); k >= 0 && k < len(configs) {
+				configs[k].apart = min(configs[k].apart, (i-line)*(i-line)+(j-cell)*(j-cell))
 			}
 		}
 	}
+	slices.SortStableFunc(configs, func(a, b config) int { return cmp.Compare(a.apart, b.apart) })
 	own := letterOf(r.Lines[line].Cells[cell])
-	for range most {
-		k := slices.Index(apart[:], slices.Min(apart[:]))
-		if apart[k] == far {
-			break
+	for _, c := range configs[:min(len(configs), most)] {
+		if c.letter != own && c.apart < math.MaxInt && accepted(r.Legend[c.letter]) {
+			return r.Legend[c.letter], true
 		}
-		if k != own && accepted(r.Legend[k]) {
-			return r.Legend[k], true
-		}
-		apart[k] = far
 	}
 	return kernels.Variant{}, false
 }
@@ -236,7 +233,7 @@ func (b *Book) tabulated(c Class, align, nLo, nHi, mLo, mHi int64, accepted func
 // Base is the config of a family without one of its own: of the nearest cell of that family that the problem can run, else the
 // family's analytic base.
 func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
-	if b.Map != nil && Inside(p.M, p.N) && f.CheckServes(p) == nil {
+	if Inside(p.M, p.N) && f.CheckServes(p) == nil {
 		c, own := ClassOf(p), AlignOf(p.N, p.DType.Size())
 		aligns := Aligns(c.Bytes)
 		slices.SortStableFunc(aligns, func(x, y int64) int { return cmp.Compare(max(x, own)/min(x, own), max(y, own)/min(y, own)) })

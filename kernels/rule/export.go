@@ -74,7 +74,7 @@ func (b *Book) Ranges(c Class, n int64) []Range {
 
 // bounds are the first columns and the last rows of the cells that answer for a class: the map's and the standard ones.
 func (b *Book) bounds(c Class, align int64) (froms, lasts []int64) {
-	for _, r := range []*Raster{standard(c, align, b.Device.SMs), b.raster(c, align)} {
+	for _, r := range []*Raster{standard(c, align, b.Device.SMs), b.Map.Raster(c, align)} {
 		if r == nil {
 			continue
 		}
@@ -88,13 +88,6 @@ func (b *Book) bounds(c Class, align int64) (froms, lasts []int64) {
 	sortUnique(&froms)
 	sortUnique(&lasts)
 	return froms, lasts
-}
-
-func (b *Book) raster(c Class, align int64) *Raster {
-	if b.Map == nil {
-		return nil
-	}
-	return b.Map.Raster(c, align)
 }
 
 func (b *Book) runs(c Class, align, nLo, nHi int64, lasts []int64) (runs []Range) {

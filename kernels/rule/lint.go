@@ -3,7 +3,6 @@ package rule
 import (
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 
@@ -30,13 +29,8 @@ func (m *Map) Lint(reg *kernels.Registry, d kernels.DeviceInfo, stale func(f *ke
 	found = append(found, m.Unknown(reg)...)
 	each := make([][]string, len(m.Rasters))
 	var wait sync.WaitGroup
-	gate := make(chan bool, runtime.GOMAXPROCS(0))
 	for i := range m.Rasters {
-		wait.Go(func() {
-			gate <- true
-			each[i] = m.Rasters[i].lint(reg, d)
-			<-gate
-		})
+		wait.Go(func() { each[i] = m.Rasters[i].lint(reg, d) })
 	}
 	wait.Wait()
 	return slices.Concat(append([][]string{found}, each...)...)

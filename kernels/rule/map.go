@@ -103,8 +103,11 @@ func (a *Answer) Evidence() byte {
 	return a.Raster.Lines[a.Line].Evidence[a.Cell]
 }
 
-// Raster is the raster of a class at an alignment, or nil.
+// Raster is the raster of a class at an alignment, or nil. A nil map has none.
 func (m *Map) Raster(c Class, align int64) *Raster {
+	if m == nil {
+		return nil
+	}
 	for i := range m.Rasters {
 		if r := &m.Rasters[i]; r.Align == align && r.Class.With == c.With && r.Class.Bytes == c.Bytes && r.Class.Pass == c.Pass && r.Class.Op == c.Op {
 			return r

@@ -134,25 +134,44 @@ func (c *chooser) group(of kernels.Problem) []kernels.Problem {
 	return groups[best]
 }
 
-// draw is problems with the same columns that are not known, their rows spread over the domain.
+// draw is problems with the same columns that are not known.
 func (c *chooser) draw(of kernels.Problem) (ps []kernels.Problem) {
-	if len(c.Only) > 0 {
-		return c.only(of)
-	}
-	n := c.Domain.Columns(c.rng)
-	take := func(m int64) {
+	n, ms := c.shapes(of)
+	for _, m := range ms {
 		p := sized(of, m, n)
 		if len(ps) < c.Rows && !c.have[p] && !slices.Contains(ps, p) && c.Domain.Holds(m, n) && p.CheckFits(c.Device) == nil {
 			ps = append(ps, p)
 		}
 	}
-	if len(c.Listed) > 0 && c.rng.IntN(3) == 0 {
-		n = c.Listed[c.rng.IntN(len(c.Listed))].N
-		for _, i := range c.rng.Perm(len(c.Listed)) {
-			if c.Listed[i].N == n && len(ps) < c.Rows/2 {
-				take(c.Listed[i].M)
+	slices.SortFunc(ps, func(a, b kernels.Problem) int { return cmp.Compare(a.M, b.M) })
+	return ps
+}
+
+// shapes draws columns, with counts of rows: of the problems that there are, else spread over the domain, now and then behind
+// those of listed shapes.
+func (c *chooser) shapes(of kernels.Problem) (n int64, ms []int64) {
+	among := func(list []shapes.Shape, most int) {
+		n = list[c.rng.IntN(len(list))].N
+		for _, i := range c.rng.Perm(len(list)) {
+			if list[i].N == n && len(ms) < most {
+				ms = append(ms, list[i].M)
 			}
 		}
+	}
+	if len(c.Only) > 0 {
+		var left []shapes.Shape
+		for _, p := range c.Only {
+			if !c.have[p] && c.Domain.Holds(p.M, p.N) && sized(of, p.M, p.N) == p {
+				left = append(left, shapes.Shape{M: p.M, N: p.N})
+			}
+		}
+		if len(left) > 0 {
+			among(left, len(left))
+		}
+		return n, ms
+	}
+	if n = c.Domain.Columns(c.rng); len(c.Listed) > 0 && c.rng.IntN(3) == 0 {
+		among(c.Listed, c.Rows/2)
 	}
 	lo, hi := float64(c.Domain.MMin), float64(max(min(c.Domain.MMax, c.Domain.Elems/n), c.Domain.MMin))
 	shift := c.rng.Float64()
@@ -165,10 +184,9 @@ func (c *chooser) draw(of kernels.Problem) (ps []kernels.Problem) {
 		if c.rng.IntN(2) == 0 {
 			m = eighths(m)
 		}
-		take(min(max(m, c.Domain.MMin), int64(hi)))
+		ms = append(ms, min(max(m, c.Domain.MMin), int64(hi)))
 	}
-	slices.SortFunc(ps, func(a, b kernels.Problem) int { return cmp.Compare(a.M, b.M) })
-	return ps
+	return n, ms
 }
 
 // eighths is n with its four highest bits only.
@@ -178,26 +196,6 @@ func eighths(n int64) int64 {
 		unit *= 2
 	}
 	return (n + unit/2) / unit * unit
-}
-
-// only draws among the problems that there are.
-func (c *chooser) only(of kernels.Problem) (ps []kernels.Problem) {
-	var left []kernels.Problem
-	for _, p := range c.Only {
-		if !c.have[p] && c.Domain.Holds(p.M, p.N) && sized(of, p.M, p.N) == p {
-			left = append(left, p)
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	n := left[c.rng.IntN(len(left))].N
-	for _, i := range c.rng.Perm(len(left)) {
-		if left[i].N == n && len(ps) < c.Rows {
-			ps = append(ps, left[i])
-		}
-	}
-	return ps
 }
 
 // worth is how much there is to learn on a problem: what the best known is expected to lose, and how little
@@ -265,8 +263,9 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 			continue
 		}
 		pick := base
-		for _, g := range c.ranked(p) {
-			if v := c.classes[rule.ClassOf(p)].variants[g.variant]; c.runs(p, v) {
+		k := c.classes[rule.ClassOf(p)]
+		for _, g := range k.rank(k.near(placeOf(p))) {
+			if v := k.variants[g.variant]; c.runs(p, v) {
 				pick = v
 				break
 			}
@@ -290,11 +289,6 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 		tasks = append(tasks, t)
 	}
 	return tasks
-}
-
-func (c *chooser) ranked(p kernels.Problem) []guess {
-	k := c.classes[rule.ClassOf(p)]
-	return k.rank(k.near(placeOf(p)))
 }
 
 // runs says whether the family of v takes it for p.
@@ -331,35 +325,44 @@ const (
 	parents    = 4    // and that have children: one or two knobs a step away
 	children   = 160  // at most
 	strangers  = 60   // drawn from all spaces
-	sigma      = 0.10 // spread of a config with half a measurement more than none
-	stepDecay  = 0.6  // how much a step of a knob makes configs unlike, as an exponent
-	strange    = 0.25 // regret that is expected of a stranger
+	sigma      = 0.10 // spread of a config without measurements
+	childStep  = 0.05 // regret that is expected of a child beside its parent's
 )
 
-// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers.
-func (c *chooser) rivals(ps []kernels.Problem) []*rival {
+// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers. A child is expected to
+// lose a bit more than its parent, what nobody measured nearby as much as the model says.
+func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 	k := c.classes[rule.ClassOf(ps[0])]
-	ranks := make([][]guess, len(ps))
+	ranks, known := make([][]guess, len(ps)), make([]map[kernels.Variant]guess, len(ps))
 	var wg sync.WaitGroup
 	for i, p := range ps {
-		wg.Go(func() { ranks[i] = k.rank(k.near(placeOf(p))) })
+		wg.Go(func() {
+			ranks[i], known[i] = k.rank(k.near(placeOf(p))), map[kernels.Variant]guess{}
+			for _, g := range ranks[i] {
+				known[i][k.variants[g.variant]] = g
+			}
+		})
 	}
 	wg.Wait()
-	var list []*rival
-	seen := map[kernels.Variant]bool{}
-	plans := map[string]bool{}
-	add := func(v kernels.Variant) {
+	seen, plans := map[kernels.Variant]bool{}, map[string]bool{}
+	add := func(v, parent kernels.Variant) {
 		if seen[v] {
 			return
 		}
 		seen[v] = true
 		r := &rival{variant: v, regret: make([]float64, len(ps)), sigma: make([]float64, len(ps))}
 		for i, p := range ps {
-			r.regret[i] = math.NaN()
-			if !c.runs(p, v) {
+			if r.regret[i] = math.NaN(); !c.runs(p, v) {
 				continue
 			}
-			r.regret[i] = 0
+			g, ok := known[i][parent]
+			if !ok {
+				g.regret = priorRegret
+			}
+			if v != parent {
+				g.regret, g.weight = g.regret+childStep, min(g.weight, priorWeight)
+			}
+			r.regret[i], r.sigma[i] = g.regret, sigma/math.Sqrt(g.weight+2*priorWeight)
 			f, _ := c.Registry.Lookup(v.Family)
 			if r.plan == "" {
 				r.plan = f.Plan(p, v.Config, c.Device).String()
@@ -371,30 +374,29 @@ func (c *chooser) rivals(ps []kernels.Problem) []*rival {
 			list = append(list, r)
 		}
 	}
+	alone := func(v kernels.Variant) { add(v, v) }
 	for _, gs := range ranks {
 		for _, g := range gs[:min(len(gs), bestOf)] {
-			add(k.variants[g.variant])
+			alone(k.variants[g.variant])
 		}
 	}
 	for _, p := range []kernels.Problem{ps[0], ps[len(ps)/2], ps[len(ps)-1]} {
 		if v, err := c.Default(p); err == nil {
-			add(v)
+			alone(v)
 		}
 		for _, f := range c.Registry.Candidates(p) {
-			add(kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
+			alone(kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
 		}
 	}
-	bases := len(list)
 	for range children {
-		gs := ranks[c.rng.IntN(len(ranks))]
-		if len(gs) > 0 {
-			add(c.child(k.variants[gs[c.rng.IntN(min(len(gs), parents))].variant]))
+		if gs := ranks[c.rng.IntN(len(ranks))]; len(gs) > 0 {
+			parent := k.variants[gs[c.rng.IntN(min(len(gs), parents))].variant]
+			add(c.child(parent), parent)
 		}
 	}
 	for range strangers {
-		add(c.stranger(ps[c.rng.IntN(len(ps))]))
+		alone(c.stranger(ps[c.rng.IntN(len(ps))]))
 	}
-	c.expect(k, list, bases, ranks)
 	return list
 }
 
@@ -425,64 +427,4 @@ func (c *chooser) stranger(p kernels.Problem) kernels.Variant {
 		}
 	}
 	return v
-}
-
-// expect fills in what is expected of rivals: the mean over what was measured nearby, also of other configs of the
-// family, the less a config is like theirs the less. The first so many are no strangers.
-func (c *chooser) expect(k *class, list []*rival, known int, ranks [][]guess) {
-	steps := map[kernels.Variant][]int{}
-	of := func(v kernels.Variant) []int {
-		s, ok := steps[v]
-		if !ok {
-			if f, err := c.Registry.Lookup(v.Family); err == nil {
-				for _, r := range f.Knobs {
-					s = append(s, slices.Index(r.Values, v.Config.Get(r.Knob)))
-				}
-			}
-			steps[v] = s
-		}
-		return s
-	}
-	for _, v := range k.variants {
-		of(v)
-	}
-	for _, r := range list {
-		of(r.variant)
-	}
-	var wg sync.WaitGroup
-	for x, r := range list {
-		wg.Go(func() {
-			own := steps[r.variant]
-			like := map[int]float64{}
-			for i, gs := range ranks {
-				prior := strange
-				if x < known {
-					prior = priorRegret
-				}
-				sum, weight := prior*priorWeight, priorWeight
-				for _, g := range gs {
-					v := k.variants[g.variant]
-					if v.Family != r.variant.Family {
-						continue
-					}
-					s, ok := like[g.variant]
-					if !ok {
-						d := 0
-						for j, at := range steps[v] {
-							d += min(max(at-own[j], own[j]-at), 3)
-						}
-						s = math.Exp(-stepDecay * float64(d))
-						like[g.variant] = s
-					}
-					raw := g.regret*(g.weight+priorWeight) - priorRegret*priorWeight
-					sum, weight = sum+s*raw, weight+s*g.weight
-				}
-				if !math.IsNaN(r.regret[i]) {
-					r.regret[i] = sum / weight
-				}
-				r.sigma[i] = sigma / math.Sqrt(weight+0.5)
-			}
-		})
-	}
-	wg.Wait()
 }

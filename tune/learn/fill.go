@@ -87,8 +87,13 @@ type square struct {
 	choice     int          // of options, -1 for none
 }
 
-// priorPick is the regret that is expected of a prior's pick which was not measured nearby.
-const priorPick = 0.05
+const (
+	// priorPick is the regret that is expected of a prior's pick which was not measured nearby.
+	priorPick = 0.05
+	// leastGain is by how much a config must be expected to be faster than the prior's to take its place: within it two fills
+	// from different records choose at random.
+	leastGain = 0.02
+)
 
 // Fill makes a map from points: each cell runs the config with the least regret that is expected there and that
 // its family accepts in all of the cell. It does not depend on the order of points.
@@ -153,13 +158,16 @@ func (f *Filler) squares(c *class, r *rule.Raster) (squares []*square) {
 	return squares
 }
 
-// addPrior has the prior's pick among the options of a cell.
+// addPrior has the prior's pick among the options of a cell. It keeps the cell where nothing else is expected to gain leastGain.
 func (f *Filler) addPrior(c *class, s *square) {
-	k := c.numberOf(f.Prior.Answer(s.box.problem()).Variant)
-	if !slices.ContainsFunc(s.options, func(g guess) bool { return g.variant == k }) {
-		at, _ := slices.BinarySearchFunc(s.options, priorPick, func(g guess, x float64) int { return cmp.Compare(g.regret, x) })
-		s.options = slices.Insert(s.options, at, guess{variant: k, regret: priorPick})
+	g := guess{variant: c.numberOf(f.Prior.Answer(s.box.problem()).Variant), regret: priorPick}
+	if i := slices.IndexFunc(s.options, func(o guess) bool { return o.variant == g.variant }); i >= 0 {
+		g = s.options[i]
+		g.regret -= leastGain
+		s.options = slices.Delete(s.options, i, i+1)
 	}
+	at, _ := slices.BinarySearchFunc(s.options, g.regret, func(o guess, x float64) int { return cmp.Compare(o.regret, x) })
+	s.options = slices.Insert(s.options, at, g)
 }
 
 // leastPrice is the expected regret that a config saves in the mean of its raster to have a letter.
