@@ -120,6 +120,9 @@ func TestReadme(t *testing.T) {
 	if err := copyAll("out/main/kernels/families", filepath.Join(root, "kernels", "families")); err != nil {
 		t.Fatal(err)
 	}
+	if err := copyAll("out/main/examples/cuda", filepath.Join(root, "examples", "cuda")); err != nil {
+		t.Fatal(err)
+	}
 	t.Setenv("PATH", compilerOnly(t)) // no ssh, nor anything else
 	t.Setenv(cacheVariable, smallCache)
 	for _, page := range pages {
