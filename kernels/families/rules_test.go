@@ -272,7 +272,7 @@ func TestExports(t *testing.T) {
 		most    int
 	}{
 		{"program", step.Map, devicetest.H200(), 0, nil, 128 << 10},
-		{"everything", wild(), devicetest.H200(), 0, nil, 128 << 10},
+		{"everything", wild(), devicetest.H200(), 0, nil, 160 << 10}, // drawn at random, it packs worse
 		{"columns", wild(), devicetest.H200(), 2, []int64{99, 1024, 1536, 4096, 5000, 8191, 16384}, 64 << 10},
 		{"h100", wild(), h100, 2, nil, 128 << 10},
 	} {
