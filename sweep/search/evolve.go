@@ -38,7 +38,6 @@ const (
 	evolveOpening  = 8
 	evolveExplore  = 24
 	evolveRound    = 12  // variants, of our own families
-	evolveNear     = 8   // problems nearby whose times it is told
 	evolveLeast    = 3   // observations that the surrogate says anything from
 	evolveTrain    = 160 // observations that the surrogate is conditioned on, at most
 	evolveFit      = 90  // and fitted to
@@ -77,7 +76,7 @@ func (e *evolve) Ask(b *Board) []Visit {
 			return visitAll(vs, 1)
 		}
 	}
-	e.race = &race{s: e.s, rng: e.rng, in: b.Ranked(), widen: 2.5, rung: 1, most: 14}
+	e.race = &race{s: e.s, rng: e.rng, in: b.Ranked(), widen: 3, rung: 1, most: 20}
 	return e.race.next(b)
 }
 
@@ -135,19 +134,18 @@ func (e *evolve) propose(b *Board, room int) []int {
 	}
 	pool := e.pool(b, ranked)
 	y, train := e.training(b, ranked)
-	told, times, noise := e.transfer(b, ranked, y, train)
 	e.guessed = map[int]float64{}
-	if n+len(told) >= evolveLeast+len(train) && len(pool) > 0 {
-		if n := len(told); n >= evolveLeast && float64(n) >= evolveRefit*float64(e.fitted) {
+	if n >= evolveLeast && len(pool) > 0 {
+		if float64(n) >= evolveRefit*float64(e.fitted) {
 			e.fitted = n
-			m := min(n, evolveFit)
+			m := min(len(train), evolveFit)
 			sweeps := 2
 			if n > 100 {
 				sweeps = 1
 			}
-			e.model.fit(told[:m], times[:m], sweeps)
+			e.model.fit(train[:m], y[:m], sweeps)
 		}
-		e.model.condition(told, times, noise)
+		e.model.condition(train, y)
 		guesses := e.model.guesses(pool)
 		ok := e.feasible(b, guesses)
 		least := e.caution(b)
@@ -210,47 +208,6 @@ func (e *evolve) size(b *Board, room int) int {
 		return min(2, room)
 	}
 	return min(evolveRound, room)
-}
-
-// transfer adds to the training what variants did on problems nearby, over what they did there
-// that were measured here too, with the variance of that.
-func (e *evolve) transfer(b *Board, ranked []int, y []float64, train []int) (vs []int, ys, noise []float64) {
-	vs, ys, noise = slices.Clone(train), slices.Clone(y), make([]float64, len(train))
-	if e.s.Axes != nil {
-		return vs, ys, noise
-	}
-	at := index(e.s)
-	type sum struct{ y, weight float64 }
-	sums := map[int]sum{}
-	best := math.Log(b.Median(ranked[0]))
-	for i, p := range e.s.Known.near(e.s.Problem) {
-		if i == evolveNear {
-			break
-		}
-		variance := 0.12*(1-matern52(distance(e.s.Problem, p.problem)/1.5)) + 0.01
-		shift, shared := 0.0, 0.0
-		for _, f := range p.found {
-			if v, ok := at[keyOf(f.Variant)]; ok && b.OK(v) {
-				shift, shared = shift+math.Log(b.Median(v))-best-f.Log, shared+1
-			}
-		}
-		if shared == 0 {
-			continue
-		}
-		for _, f := range p.found {
-			if v, ok := at[keyOf(f.Variant)]; ok && !b.Seen(v) {
-				log := math.Max(f.Log+shift/shared, -0.2)
-				x := sums[v]
-				sums[v] = sum{x.y + warp(log)/variance, x.weight + 1/variance}
-			}
-		}
-	}
-	for v := range e.s.Variants {
-		if x, ok := sums[v]; ok {
-			vs, ys, noise = append(vs, v), append(ys, x.y/x.weight), append(noise, math.Max(1/x.weight, 0.01))
-		}
-	}
-	return vs, ys, noise
 }
 
 // foresee lists the variants that the surrogate expects to be fastest beyond a round: they are
@@ -440,7 +397,7 @@ func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 		m := min(len(vs), evolveFit)
 		e.valid.fit(vs[:m], y[:m], 1)
 	}
-	e.valid.condition(vs, y, nil)
+	e.valid.condition(vs, y)
 	of := make([]int, len(pool))
 	for i := range pool {
 		of[i] = pool[i].variant

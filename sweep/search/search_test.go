@@ -258,42 +258,6 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// What problems nearby said of a variant is taken over what they share with this one, and weighs
-// less the farther they are.
-func TestToldByOthers(t *testing.T) {
-	s := space(40, 1)
-	s.Known = &History{}
-	e := newEvolve(s, rand.New(rand.NewPCG(1, 1))).(*evolve)
-	b := NewBoard(s, 0.01, 10)
-	b.tell(0, 0, []float64{20})
-	past := func(n int64, log float64) {
-		p := s.Problem
-		p.N = n
-		s.Known.AddFound(p, []Found{{s.Variants[0], 1, 3}, {s.Variants[7], 1 + log, 3}})
-	}
-	told := func() (y, noise float64) {
-		vs, ys, noises := e.transfer(b, []int{0}, []float64{0}, []int{0})
-		if len(vs) != 2 || vs[1] != 7 || noises[0] != 0 {
-			t.Fatalf("told of %v, with noise %v", vs, noises)
-		}
-		return ys[1], noises[1]
-	}
-	past(2*s.Problem.N, 0.2)
-	y, near := told()
-	if math.Abs(y-warp(0.2)) > 1e-9 {
-		t.Errorf("0.2 slower there is %.3f here, want %.3f", y, warp(0.2))
-	}
-	s.Known = &History{}
-	past(16*s.Problem.N, 0.2)
-	if _, far := told(); far <= near {
-		t.Errorf("four octaves away the variance is %.4f, one octave %.4f", far, near)
-	}
-	b.tell(7, 1, []float64{30})
-	if vs, _, _ := e.transfer(b, []int{0, 7}, []float64{0, 1}, []int{0, 7}); len(vs) != 2 {
-		t.Errorf("what was measured here is told again: %v", vs)
-	}
-}
-
 // A variant that fails after a visit was measured once.
 func TestFailAfterVisit(t *testing.T) {
 	b := NewBoard(&Space{Variants: make([]kernels.Variant, 2)}, 0, 0)

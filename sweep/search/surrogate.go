@@ -127,9 +127,8 @@ func corr(a, b, w []float64) float64 {
 	return matern52(math.Sqrt(sum))
 }
 
-// condition takes in what was observed. noise is the variance of each observation beyond the
-// nugget, in the square of y's unit; nil is none.
-func (g *surrogate) condition(vs []int, y, noise []float64) {
+// condition takes in what was observed.
+func (g *surrogate) condition(vs []int, y []float64) {
 	n := len(vs)
 	g.obs = append(g.obs[:0], vs...)
 	g.mean, g.scale = moments(y)
@@ -139,21 +138,16 @@ func (g *surrogate) condition(vs []int, y, noise []float64) {
 		g.x[i] = g.row(v)
 	}
 	k := mat.NewSymDense(n, nil)
-	self := make([]float64, n)
 	for i := range n {
 		for j := range i {
 			k.SetSym(i, j, corr(g.x[i], g.x[j], w))
 		}
-		self[i] = 1 + g.nugget
-		if noise != nil {
-			self[i] += noise[i] / (g.scale * g.scale)
-		}
-		k.SetSym(i, i, self[i])
+		k.SetSym(i, i, 1+g.nugget)
 	}
 	var c mat.Cholesky
 	for extra := g.nugget; !c.Factorize(k); extra *= 10 {
 		for i := range n {
-			k.SetSym(i, i, self[i]+extra)
+			k.SetSym(i, i, 1+g.nugget+extra)
 		}
 	}
 	var l mat.TriDense
