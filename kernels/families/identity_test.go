@@ -150,15 +150,15 @@ func TestFilesAreWhole(t *testing.T) {
 			}
 		}
 		for _, stage := range f.Host {
-			for todo := []string{nameOf(stage)}; len(todo) > 0; todo = todo[1:] {
-				file := home[todo[0]]
+			for calls := []string{nameOf(stage)}; len(calls) > 0; calls = calls[1:] {
+				file := home[calls[0]]
 				if !slices.Contains(f.Files, file) {
-					t.Errorf("%s runs %s of %s, which its identity leaves out", f.Name, todo[0], file)
+					t.Errorf("%s runs %s of %s, which its identity leaves out", f.Name, calls[0], file)
 				}
-				_, body, _ := strings.Cut(text[file], "\nfunc "+todo[0]+"(")
+				_, body, _ := strings.Cut(text[file], "\nfunc "+calls[0]+"(")
 				body, _, _ = strings.Cut(body, "\n}\n")
 				for _, m := range regexp.MustCompile(`\b(host[A-Z]\w+)\(`).FindAllStringSubmatch(body, -1) {
-					todo = append(todo, m[1])
+					calls = append(calls, m[1])
 				}
 			}
 		}
