@@ -9,13 +9,14 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 )
 
 // DefaultWidth is the width of text that does not go to a terminal.
 const DefaultWidth = 100
 
-// A Layout says how tables are shown as text. A writer that has one is a LayoutWriter.
+// A Layout says how tables are shown as text. A Screen has one.
 type Layout struct {
 	Width   int      // columns of the terminal; 0 is DefaultWidth
 	Wide    bool     // all columns, one line per row, whatever the width
@@ -28,15 +29,15 @@ type Layout struct {
 	chosen bool
 }
 
-// A LayoutWriter is a writer that knows how tables look in it.
-type LayoutWriter interface {
+// A Screen is a writer that knows how tables look in it.
+type Screen struct {
 	io.Writer
-	Layout() *Layout
+	Layout Layout
 }
 
 func layoutOf(w io.Writer) *Layout {
-	if l, ok := w.(LayoutWriter); ok && l.Layout() != nil {
-		return l.Layout()
+	if s, ok := w.(*Screen); ok {
+		return &s.Layout
 	}
 	return &Layout{}
 }
@@ -192,10 +193,10 @@ func (p *sheet) stack(l *Layout) string {
 	for i, row := range p.Rows {
 		b.WriteString(p.above(i))
 		if row[0] != "" {
-			b.WriteString(strings.Join(Wrap(row[0], l.width()), "\n") + "\n")
+			b.WriteString(strings.Join(console.Wrap(row[0], l.width()), "\n") + "\n")
 		}
 		for k, h := range p.Header[1:] {
-			for n, part := range Wrap(row[k+1], max(l.width()-name-2*gap, 10)) {
+			for n, part := range console.Wrap(row[k+1], max(l.width()-name-2*gap, 10)) {
 				if part == "" {
 					continue
 				}
@@ -301,7 +302,7 @@ func (p *sheet) wrap(width int) {
 		for j, c := range row {
 			parts[j] = []string{c}
 			if n, ok := limit[j]; ok {
-				parts[j] = Wrap(c, n)
+				parts[j] = console.Wrap(c, n)
 			}
 			high = max(high, len(parts[j]))
 		}
@@ -323,36 +324,6 @@ func (p *sheet) wrap(width int) {
 	p.Table = &wrapped
 }
 
-// Wrap breaks text into lines of at most width runes: between words, and a longer word behind
-// one of its marks if it has any.
-func Wrap(text string, width int) []string {
-	var lines []string
-	current := ""
-	for _, word := range strings.Fields(text) {
-		if current != "" && utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) <= width {
-			current += " " + word
-			continue
-		}
-		if current != "" {
-			lines = append(lines, current)
-		}
-		for utf8.RuneCountInString(word) > width {
-			r := []rune(word)
-			at := width
-			if i := strings.LastIndexAny(string(r[:width]), "/@.,=-_"); i > 0 {
-				at = utf8.RuneCountInString(string(r[:width])[:i]) + 1
-			}
-			lines = append(lines, string(r[:at]))
-			word = string(r[at:])
-		}
-		current = word
-	}
-	if current != "" || len(lines) == 0 {
-		lines = append(lines, current)
-	}
-	return lines
-}
-
 // prose is a title's or note's line within the width; what goes on is indented by two more.
 func (l *Layout) prose(text string) string {
 	width := l.width()
@@ -360,7 +331,7 @@ func (l *Layout) prose(text string) string {
 		return text
 	}
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
-	return indent + strings.Join(Wrap(text, max(20, width-len(indent)-2)), "\n"+indent+"  ")
+	return indent + strings.Join(console.Wrap(text, max(20, width-len(indent)-2)), "\n"+indent+"  ")
 }
 
 // classes say what verdicts and marks are: good, bad, or open.

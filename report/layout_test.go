@@ -8,13 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// A screen is a writer with a layout.
-type screen struct {
-	bytes.Buffer
-	layout Layout
+// newScreen is a screen, and what is printed on it.
+func newScreen(l Layout) (*Screen, *bytes.Buffer) {
+	var b bytes.Buffer
+	return &Screen{Writer: &b, Layout: l}, &b
 }
-
-func (s *screen) Layout() *Layout { return &s.layout }
 
 func wideTable() *Table {
 	t := &Table{
@@ -36,11 +34,11 @@ func wideTable() *Table {
 
 func shown(t *testing.T, tab *Table, l Layout, format string) string {
 	t.Helper()
-	s := &screen{layout: l}
+	s, b := newScreen(l)
 	if err := RenderTable(s, tab, format); err != nil {
 		t.Fatal(err)
 	}
-	return s.String()
+	return b.String()
 }
 
 func TestLayoutFits(t *testing.T) {
@@ -99,37 +97,19 @@ func TestLayoutColor(t *testing.T) {
 }
 
 func TestLayoutColumns(t *testing.T) {
-	s := &screen{layout: Layout{Columns: []string{"Verdict", "us"}}}
+	s, b := newScreen(Layout{Columns: []string{"Verdict", "us"}})
 	other := &Table{Header: []string{"other"}, Rows: [][]string{{"whole"}}}
 	for _, tab := range []*Table{wideTable(), other} {
 		if err := RenderTable(s, tab, FormatText); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := s.String(); !strings.Contains(got, "\nverdict     us\n") || strings.Contains(got, "problem") || !strings.Contains(got, "whole") {
+	if got := b.String(); !strings.Contains(got, "\nverdict     us\n") || strings.Contains(got, "problem") || !strings.Contains(got, "whole") {
 		t.Errorf("not the columns that were asked for:\n%s", got)
 	}
-	err := RenderTable(&screen{layout: Layout{Columns: []string{"nosuch"}}}, wideTable(), FormatText)
+	err := RenderTable(&Screen{Layout: Layout{Columns: []string{"nosuch"}}}, wideTable(), FormatText)
 	if err == nil || !strings.Contains(err.Error(), `no column "nosuch"`) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestWrap(t *testing.T) {
-	for _, test := range []struct {
-		text  string
-		width int
-		want  string
-	}{
-		{"", 5, ""},
-		{"one two", 7, "one two"},
-		{"one two", 6, "one|two"},
-		{"rms_bwd/two_pass@br2.w4", 14, "rms_bwd/two_|pass@br2.w4"},
-		{"unbreakable", 4, "unbr|eaka|ble"},
-	} {
-		if got := strings.Join(Wrap(test.text, test.width), "|"); got != test.want {
-			t.Errorf("Wrap(%q, %d) is %q, want %q", test.text, test.width, got, test.want)
-		}
 	}
 }
 
@@ -138,8 +118,8 @@ func TestStack(t *testing.T) {
 	table := &Table{Header: []string{"problem", "a long number", "another number", "verdict"}, Align: []Align{Left, Right, Right, Left},
 		Rows: [][]string{{"rmsnorm/fwd/4096x8192/bf16", "1234.5", "2345.6", "FASTER"}, {"", "1", "", "SAME"}}}
 	for width := 40; width < 60; width += 5 {
-		b := &screen{layout: Layout{Width: width}}
-		if err := RenderTable(b, table, FormatText); err != nil {
+		s, b := newScreen(Layout{Width: width})
+		if err := RenderTable(s, table, FormatText); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {

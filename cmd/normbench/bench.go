@@ -79,7 +79,7 @@ func (e *env) bench(c *cli.Context) error {
 		}
 		defer w.Close()
 		for _, n := range notes {
-			e.notef("%s", n)
+			e.Notef("%s", n)
 		}
 		sink.next, kept, e.saved = w, "kept in "+w.Path(), w.Path()
 	}
@@ -89,11 +89,11 @@ func (e *env) bench(c *cli.Context) error {
 			return err
 		}
 	}
-	p := newProgress(e.stderr, "variants")
+	p := report.NewProgress(e.Err, "variants")
 	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
-		Run: run, Seed: seed(c), Trace: true, Observe: p.observe,
+		Run: run, Seed: seed(c), Trace: true, Observe: p.Observe,
 	})
-	p.finish()
+	p.Clear()
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
 		e.summarize(sum, 0, devices)
 		t := benchTable(sink.records, &run)
@@ -102,7 +102,7 @@ func (e *env) bench(c *cli.Context) error {
 			measured = append(measured, r.Family)
 		}
 		t.Notes = append(append(t.Notes, e.tableNotes(refs, info, measured)...), ladderNotes(devices[0].Info())...)
-		err = cmp.Or(err, report.RenderTable(e.stdout, t, c.String("format")))
+		err = cmp.Or(err, report.RenderTable(e.out, t, c.String("format")))
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && e.ctx.Err() != nil:
@@ -152,7 +152,7 @@ func (e *env) benchPlan(s *stand, refs []*ref.Ref, pr record.Protocol, format st
 	}
 	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
 		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
-	return report.RenderTable(e.stdout, t, format)
+	return report.RenderTable(e.out, t, format)
 }
 
 // A chooser settles on one of the variants that an operand has for a problem.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/nvrtc"
@@ -58,7 +59,7 @@ func (e *env) companions(n int, m *machine, devices []kernels.Device, ps []kerne
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil && e.ctx.Err() == nil {
-			e.notef("fewer problems at once: %s", oneLine(err.Error()))
+			e.Notef("fewer problems at once: %s", console.OneLine(err.Error()))
 			break
 		}
 	}

@@ -96,7 +96,7 @@ func (e *env) compare(c *cli.Context) error {
 			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
-	if err := report.Render(e.stdout, table, c.String("format")); err != nil {
+	if err := report.Render(e.out, table, c.String("format")); err != nil {
 		return err
 	}
 	if err := e.writePage(c.String("html"), func() *report.Page {
@@ -154,7 +154,7 @@ func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func
 	if err := e.checkCompared(arms[:]); err != nil {
 		return err
 	}
-	if err := printLive(e.stdout, run, c.String("format")); err != nil {
+	if err := printLive(e.out, run, c.String("format")); err != nil {
 		return err
 	}
 	if err := e.writePage(c.String("html"), run.page); err != nil {
@@ -191,7 +191,7 @@ func (e *env) atLeast(c *cli.Context, s report.Side) error {
 		return nil
 	}
 	for _, l := range lows {
-		e.notef("below %g%% of stream: %s", 100*least, l)
+		e.Notef("below %g%% of stream: %s", 100*least, l)
 	}
 	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
 		s.Label, 100*least, len(lows), count(len(s.Cells), "problem"), lows[0])}

@@ -27,7 +27,7 @@ func (e *env) compileHelperCommand() *cli.Command {
 			}
 			signal.Ignore(os.Interrupt) // the parent decides, and ends the input
 			e.measuring()
-			return nvrtc.ServeHelper(e.stdin, e.stdout, ops[0])
+			return nvrtc.ServeHelper(e.stdin, e.out, ops[0])
 		},
 	}
 }

@@ -55,7 +55,7 @@ func (e *env) completionCommand() *cli.Command {
 			if !ok {
 				return hint.Errorf(hint.DidYouMean(ops[0], shells, "use bash, zsh or fish"), "unknown shell %q", ops[0])
 			}
-			_, err := io.WriteString(e.stdout, text)
+			_, err := io.WriteString(e.out, text)
 			return err
 		},
 	}
@@ -111,7 +111,7 @@ func (e *env) complete(c *cli.Context) {
 	}
 	for _, name := range list {
 		if strings.HasPrefix(name, word) {
-			fmt.Fprintln(e.stdout, before+name)
+			fmt.Fprintln(e.out, before+name)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/google/shlex"
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
@@ -37,7 +38,7 @@ func (e *env) devices(m *machine) ([]kernels.Device, error) {
 		}
 		if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
 			if step := families.Step(d); step.Near != rule.Own {
-				e.notef("no map of %s: its defaults are by %s; `normbench learn` makes its own", d.ID, step)
+				e.Notef("no map of %s: its defaults are by %s; `normbench learn` makes its own", d.ID, step)
 			}
 		}
 	}
@@ -102,7 +103,7 @@ func (e *env) openDevices(m *machine) ([]kernels.Device, error) {
 		}
 		d, err := e.cudaWorkers("cuda:0", m.timeout)
 		if err != nil && e.ctx.Err() == nil {
-			e.notef("no GPU, using the cpu: %s", oneLine(err.Error()))
+			e.Notef("no GPU, using the cpu: %s", console.OneLine(err.Error()))
 			return e.cpus()
 		}
 		return d, err
@@ -192,7 +193,7 @@ func (e *env) start(commands [][]string, timeout time.Duration) ([]kernels.Devic
 	}
 	var devices []kernels.Device
 	for _, command := range commands {
-		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &plain{Writer: e.stderr}, Unkept: func(text string) { e.noteOnce(text) }, Kernels: hash})
+		d, err := worker.Start(e.ctx, worker.Options{Command: command, Timeout: timeout, Stderr: &console.Plain{Writer: e.Err}, Unkept: func(text string) { e.Once(text) }, Kernels: hash})
 		if err != nil {
 			closeAll(devices)
 			if hint.Of(err) == "" { // it died or spoke something else
@@ -280,7 +281,7 @@ func (e *env) workerCommand() *cli.Command {
 				bad = err
 				return d, err
 			}
-			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.raw, hash, open)
+			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.Raw, hash, open)
 			switch {
 			case err != nil:
 				return err

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/emulate"
@@ -129,8 +130,8 @@ func (e *env) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []s
 // emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
 // nothing, and the verification has them as not run.
 func (e *env) emulate(v *verification, refs []*ref.Ref, ps []kernels.Problem, seed uint64) error {
-	step := e.waitFor("building the emulator")
-	defer step.end()
+	step := e.Wait("building the emulator")
+	defer step.End()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
 	if err != nil {
 		return hint.Errorf("point $TMPDIR at a folder that you may write to",
@@ -148,7 +149,7 @@ func (e *env) emulate(v *verification, refs []*ref.Ref, ps []kernels.Problem, se
 			"--host-only leaves CUDA code out"
 		for _, t := range tasks {
 			for _, x := range t.Variants {
-				v.leave(x.Family, oneLine(err.Error()))
+				v.leave(x.Family, console.OneLine(err.Error()))
 			}
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -102,7 +103,7 @@ func (e *env) explain(c *cli.Context) error {
 		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil && match == ref.Exact {
 			return hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
 		} else if err != nil {
-			refused = oneLine(err.Error())
+			refused = console.OneLine(err.Error())
 			launches = "refused: " + refused
 		} else {
 			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
@@ -126,27 +127,31 @@ func (e *env) explain(c *cli.Context) error {
 		}
 	}
 	if c.String("format") != "text" {
-		return report.RenderTable(e.stdout, table, c.String("format"))
+		return report.RenderTable(e.out, table, c.String("format"))
 	}
 	// A plan is too wide for a column.
 	for i, row := range table.Rows {
 		if i > 0 {
-			fmt.Fprintln(e.stdout)
+			fmt.Fprintln(e.out)
 		}
-		fmt.Fprintln(e.stdout, row[0])
+		fmt.Fprintln(e.out, row[0])
 		for j, name := range table.Header[1:] {
 			if row[j+1] == "" {
 				continue
 			}
-			for k, line := range e.wrap(row[j+1], 12) {
+			lines := []string{row[j+1]}
+			if l := &e.out.Layout; !l.Wide {
+				lines = console.Wrap(row[j+1], max(30, l.Width-12))
+			}
+			for k, line := range lines {
 				if k > 0 {
 					name = ""
 				}
-				fmt.Fprintf(e.stdout, "  %-9s %s\n", name, line)
+				fmt.Fprintf(e.out, "  %-9s %s\n", name, line)
 			}
 		}
 		for _, line := range drawn[i] {
-			fmt.Fprintf(e.stdout, "  %s\n", line)
+			fmt.Fprintf(e.out, "  %s\n", line)
 		}
 	}
 	return nil

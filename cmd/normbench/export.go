@@ -43,16 +43,16 @@ func (e *env) exportCommand() *cli.Command {
 				return err
 			}
 			for _, n := range notes {
-				e.notef("%s", n)
+				e.Notef("%s", n)
 			}
 			if format == export.Benchfmt {
-				return export.WriteBenchfmt(e.stdout, ps)
+				return export.WriteBenchfmt(e.out, ps)
 			}
 			n, err := export.WriteFiles(out, ps)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.stdout, "%s in %s\n", count(n, "file"), out)
+			fmt.Fprintf(e.out, "%s in %s\n", count(n, "file"), out)
 			return nil
 		},
 	}

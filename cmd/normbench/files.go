@@ -32,7 +32,7 @@ func (e *env) writePlace(p durable.Place, data []byte) error {
 	if err := replaceFile(p, data); err != nil {
 		return err
 	}
-	e.notef("wrote %s", p)
+	e.Notef("wrote %s", p)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/report"
+	"normbench/internal/console"
 )
 
 // tasks is what normbench says when it is called alone.
@@ -161,13 +160,10 @@ type flagGroup struct {
 
 // helpPrinter prints help, no wider than the terminal.
 func (e *env) helpPrinter(w io.Writer, template string, data any) {
-	width, _ := terminalWidth(e.raw)
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		width = n
-	}
+	width, _ := e.width()
 	width = max(width, 60)
 	wrap := func(text string, indent int) string {
-		return strings.Join(report.Wrap(text, width-indent), "\n"+strings.Repeat(" ", indent))
+		return strings.Join(console.Wrap(text, width-indent), "\n"+strings.Repeat(" ", indent))
 	}
 	row := func(column int, name, text string) string { // a name and, beside it, what it means
 		if utf8.RuneCountInString(name) > column {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/shlex"
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/kernels/families"
 )
 
@@ -36,7 +37,7 @@ func helpOf(t *testing.T, path string) string {
 
 // Every command has examples, of commands and flags that there are.
 func TestHelpExamples(t *testing.T) {
-	e := &env{stdout: &bytes.Buffer{}, registry: families.New()}
+	e := &env{Console: console.New(t.Context(), nil, nil), registry: families.New()}
 	app := e.app()
 	paths := map[string]bool{}
 	eachCommand(app.Commands, "", func(path string, c *cli.Command) {
@@ -84,7 +85,7 @@ func TestHelpExamples(t *testing.T) {
 
 // A help can be read at once: one default per flag, placeholders in capitals.
 func TestHelpWords(t *testing.T) {
-	e := &env{stdout: &bytes.Buffer{}, registry: families.New()}
+	e := &env{Console: console.New(t.Context(), nil, nil), registry: families.New()}
 	placeholder := regexp.MustCompile(`^   --[a-z-]+ (?:value|[A-Z][A-Z0-9=,]*)(?:  |$)`)
 	eachCommand(e.app().Commands, "", func(path string, _ *cli.Command) {
 		for line := range strings.Lines(helpOf(t, path)) {

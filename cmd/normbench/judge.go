@@ -115,7 +115,7 @@ func (e *env) judge(c *cli.Context) error {
 	if slices.ContainsFunc(cells, func(x roundsOf) bool { return !x.again }) {
 		t.Notes = append(t.Notes, "no a2: nothing shows what two copies of one code differ by")
 	}
-	return report.RenderTable(e.stdout, t, format)
+	return report.RenderTable(e.out, t, format)
 }
 
 // roundsOf are the rounds of one cell of a file.

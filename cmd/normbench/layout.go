@@ -1,15 +1,14 @@
 package main
 
 import (
-	"io"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
-	"golang.org/x/term"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/report"
 )
@@ -44,16 +43,13 @@ func hasFlag(flags []cli.Flag, name string) bool {
 
 // setLayout reads the layout flags of a command into standard output.
 func (e *env) setLayout(c *cli.Context, flags []cli.Flag) error {
-	p, ok := e.stdout.(*plain)
-	if !ok || !hasFlag(flags, "wide") {
+	if !hasFlag(flags, "wide") {
 		return nil
 	}
-	l := &report.Layout{Wide: c.Bool("wide")}
-	columns, tty := terminalWidth(e.raw)
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		columns = n
-	}
-	l.Width = columns
+	l := &e.out.Layout
+	l.Wide = c.Bool("wide")
+	width, tty := e.width()
+	l.Width = width
 	if c.IsSet("width") {
 		if l.Width = c.Int("width"); l.Width < 40 {
 			return hint.Errorf("use 40 or more, or --wide", "--width %d is too narrow for a table", l.Width)
@@ -69,39 +65,22 @@ func (e *env) setLayout(c *cli.Context, flags []cli.Flag) error {
 	default:
 		return hint.Errorf("use auto, always or never", "unknown --color %q", v)
 	}
+	e.Out.Color = l.Color
 	if list := c.String("columns"); list != "" && c.Command.Name != "rule" {
 		l.Columns = strings.Split(list, ",")
 	}
-	p.layout = l
 	return nil
 }
 
-// terminalWidth is the width of a terminal, and whether w is one.
-func terminalWidth(w io.Writer) (columns int, tty bool) {
-	if p, ok := w.(*printed); ok {
-		w = p.Writer
+// width is that of standard output, or what $COLUMNS says, and whether it is a terminal.
+func (e *env) width() (columns int, tty bool) {
+	columns = report.DefaultWidth
+	t, tty := console.TerminalOf(e.Raw)
+	if tty {
+		columns = t.Columns()
 	}
-	f, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return report.DefaultWidth, false
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		columns = n
 	}
-	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
-		return n, true
-	}
-	return report.DefaultWidth, true
-}
-
-// wide says whether --wide was given.
-func (e *env) wide() bool {
-	p, ok := e.stdout.(*plain)
-	return ok && p.layout != nil && p.layout.Wide
-}
-
-// wrap breaks text that begins in a later column of standard output; --wide leaves it whole.
-func (e *env) wrap(text string, column int) []string {
-	p, ok := e.stdout.(*plain)
-	if !ok || p.layout == nil || p.layout.Wide {
-		return []string{text}
-	}
-	return report.Wrap(text, max(30, p.layout.Width-column))
+	return columns, tty
 }

@@ -116,10 +116,10 @@ func (e *env) learn(c *cli.Context) error {
 	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, tune.FileName)}
 	old, _ := tune.Read(out.String()) // the first has none
 	for _, n := range notes {
-		e.notef("%s", n)
+		e.Notef("%s", n)
 	}
 	if len(data.Points) > 0 {
-		e.notef("%s of earlier runs, which took %s of the budget", count(len(data.Points), "problem"), took.Round(time.Second))
+		e.Notef("%s of earlier runs, which took %s of the budget", count(len(data.Points), "problem"), took.Round(time.Second))
 	}
 	n := 20
 	if info.Kind == kernels.KindCPU {
@@ -130,7 +130,7 @@ func (e *env) learn(c *cli.Context) error {
 		return err
 	}
 	if policy.Prior != nil {
-		e.notef("the prior is %s", policy.Prior.Step)
+		e.Notef("the prior is %s", policy.Prior.Step)
 	}
 	loop := &learn.Loop{Policy: *policy, Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8,
 		Now: time.Now, Budget: budget, Spent: took, Deadline: true, Data: data}
@@ -143,13 +143,13 @@ func (e *env) learn(c *cli.Context) error {
 		lost = e.late(e.writeMap(out, policy.Filler, old, m))
 		return lost
 	}
-	waiting := e.waitFor("compiling and measuring the first problems")
+	waiting := e.Wait("compiling and measuring the first problems")
 	loop.Progress = func(s learn.Status) {
-		e.notef("%s", learnLine(s))
-		waiting.set("measuring")
+		e.Notef("%s", learnLine(s))
+		waiting.Set("measuring")
 	}
 	m, err := loop.Learn(e.ctx)
-	waiting.end()
+	waiting.End()
 	e.summarize(loop.Summary, 0, devices)
 	if lost != nil { // the map is printed all the same
 		return cmp.Or(e.showMap(shown, data, c.String("format"), ""), lost)
@@ -164,7 +164,7 @@ func (e *env) learn(c *cli.Context) error {
 		}
 		return err
 	}
-	e.notef("%s in %.0f s; %s", count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
+	e.Notef("%s in %.0f s; %s", count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
 	if err := w.Close(); err != nil {
 		return err
 	}
@@ -172,16 +172,16 @@ func (e *env) learn(c *cli.Context) error {
 	if lost == nil {
 		e.saved += ".gz"
 	}
-	e.notef("wrote the map of %s", out)
+	e.Notef("wrote the map of %s", out)
 	e.tellChange(policy.Filler, old)
 	lost = cmp.Or(lost, e.late(e.writePlace(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
 	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))}
 	if err := e.showMap(m, data, c.String("format"), c.String("html"), spent); err != nil || c.Int("judge") == 0 {
 		return cmp.Or(err, lost)
 	}
-	waiting = e.waitFor("judge: searching")
-	j, err := learn.Judge(e.ctx, loop, m, c.Int("judge"), func(s string) { waiting.set("judge: %s", s) })
-	waiting.end()
+	waiting = e.Wait("judge: searching")
+	j, err := learn.Judge(e.ctx, loop, m, c.Int("judge"), func(s string) { waiting.Set("judge: %s", s) })
+	waiting.End()
 	if err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func (e *env) learn(c *cli.Context) error {
 	if c.String("format") == "json" {
 		return lost
 	}
-	fmt.Fprintln(e.stdout)
-	return cmp.Or(report.RenderTable(e.stdout, judgedTable(j), c.String("format")), lost)
+	fmt.Fprintln(e.out)
+	return cmp.Or(report.RenderTable(e.out, judgedTable(j), c.String("format")), lost)
 }
 
 // learnLine is how far a loop is.

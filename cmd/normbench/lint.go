@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -56,22 +57,22 @@ func (e *env) lint(c *cli.Context) error {
 	}
 	rows := newTable("", "file", "finding")
 	for _, text := range t.Lint(e.registry, d, families.NewIdentity(e.registry, d.Kind).Stale) {
-		rows.Rows = append(rows.Rows, []string{ops[0], oneLine(text)})
+		rows.Rows = append(rows.Rows, []string{ops[0], console.OneLine(text)})
 		if format == "text" {
-			fmt.Fprintf(e.stdout, "%s: %s\n", ops[0], oneLine(text))
+			fmt.Fprintf(e.out, "%s: %s\n", ops[0], console.OneLine(text))
 		}
 	}
 	if format != "text" {
-		if err := report.RenderTable(e.stdout, rows, format); err != nil {
+		if err := report.RenderTable(e.out, rows, format); err != nil {
 			return err
 		}
 	}
 	if n := len(rows.Rows); n > 0 {
-		e.notef("%s in %s", count(n, "finding"), ops[0])
+		e.Notef("%s in %s", count(n, "finding"), ops[0])
 		return &coded{code: exitGate}
 	}
 	if format == "text" {
-		fmt.Fprintf(e.stdout, "%s: no findings\n", ops[0])
+		fmt.Fprintf(e.out, "%s: no findings\n", ops[0])
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -32,9 +33,9 @@ func (e *env) listCommand() *cli.Command {
 			}
 			for i, t := range list {
 				if i > 0 {
-					fmt.Fprintln(e.stdout)
+					fmt.Fprintln(e.out)
 				}
-				if err := report.RenderTable(e.stdout, t, format); err != nil {
+				if err := report.RenderTable(e.out, t, format); err != nil {
 					return err
 				}
 			}
@@ -188,12 +189,12 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 	row("cpu", host.Info())
 	n, err := gpus()
 	if err != nil {
-		t.Notes = append(t.Notes, "no cuda device: "+oneLine(err.Error()))
+		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
 	}
 	for i := range n {
 		d, err := openCUDA(e.registry, i)
 		if err != nil {
-			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, oneLine(err.Error())))
+			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, console.OneLine(err.Error())))
 			continue
 		}
 		row(fmt.Sprintf("cuda:%d", i), d.Info())
@@ -247,7 +248,7 @@ func (e *env) listConfigs(c *cli.Context) ([]*report.Table, error) {
 	for _, r := range s.Refused {
 		all.Rows = append(all.Rows, []string{r.Config.String(), r.Reason})
 	}
-	if len(s.Refused) <= fewRefused || c.Bool("refused") || e.wide() {
+	if len(s.Refused) <= fewRefused || c.Bool("refused") || e.out.Layout.Wide {
 		return []*report.Table{&all}, nil
 	}
 	t.Data = &all

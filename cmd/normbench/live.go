@@ -101,7 +101,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 		return err
 	}
 	if len(all) == 0 { // with --changed
-		_, err := fmt.Fprintf(e.stdout, "%s and %s have the same variants\n", ops[0], ops[1])
+		_, err := fmt.Fprintf(e.out, "%s and %s have the same variants\n", ops[0], ops[1])
 		return err
 	}
 	run, left, err := e.startLive(c, cfg, m, all)
@@ -148,9 +148,9 @@ func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab
 		return nil, nil, hint.Errorf(hint.Of(err), "%s is of %w", path, err)
 	}
 	if run.Run.Device.UUID != fresh.Run.Device.UUID {
-		e.notef("%s is of another card of this model", path)
+		e.Notef("%s is of another card of this model", path)
 	}
-	e.notef("%d of %s are there already", len(all)-len(left), count(len(all), "cell"))
+	e.Notef("%d of %s are there already", len(all)-len(left), count(len(all), "cell"))
 	return run, left, nil
 }
 
@@ -161,7 +161,7 @@ func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun
 	m.Choose = e.chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {
 		done++
-		e.notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
+		e.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
 		run.Peers = e.tableNotes(cfg.refs, run.Run.Device, run.families())
 		if err := run.write(file); err != nil { // nothing that is measured is lost
 			return err
@@ -184,16 +184,16 @@ func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun
 	case broken != nil && e.ctx.Err() != nil:
 		broken = interrupted("%s", there)
 	case broken != nil:
-		e.notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
+		e.Notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
 	default:
-		e.notef("%s in %.1f s", count(len(left), "cell"), time.Since(start).Seconds())
+		e.Notef("%s in %.1f s", count(len(left), "cell"), time.Since(start).Seconds())
 	}
 	sides := run.score()
 	lost := run.write(file)
 	if lost != nil { // worse than to be interrupted, which it may be too
 		lost = &coded{exitTrouble, e.late(lost)}
 	} else if file.Name != "" {
-		e.notef("wrote %s", file)
+		e.Notef("wrote %s", file)
 	}
 	if err := cmp.Or(lost, broken, e.showLive(c, run)); err != nil {
 		return err
@@ -294,13 +294,13 @@ func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) 
 		}
 	}
 	if same > 0 {
-		e.notef("left out %s: the same variant on both sides", count(same, "cell"))
+		e.Notef("left out %s: the same variant on both sides", count(same, "cell"))
 	}
 	if len(pairs)+same == 0 {
 		return nil, noneInCommon("%w", missing[0])
 	}
 	for _, m := range missing {
-		e.notef("left out %s", m)
+		e.Notef("left out %s", m)
 	}
 	return pairs, nil
 }
@@ -334,7 +334,7 @@ func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *liveRun) error {
 	if len(slower) == 0 {
 		return nil
 	}
-	e.notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
+	e.Notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
 	m.Device.Close()
 	devices, err := e.devicesFor(cfg.machine, cfg.refs...)
 	if err != nil {
@@ -351,7 +351,7 @@ func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *liveRun) error {
 	if err := e.prepare(cfg.machine, m.Device, cells); err != nil {
 		return err
 	}
-	return m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.notef("%s: %s", s.Problem, s) })
+	return m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.Notef("%s: %s", s.Problem, s) })
 }
 
 // outcome is the exit code: wrong answers first, then an unfit machine, then

@@ -42,7 +42,7 @@ func (r *liveRun) write(p durable.Place) error {
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
 func (e *env) showLive(c *cli.Context, run *liveRun) error {
-	if err := printLive(e.stdout, run, c.String("format")); err != nil {
+	if err := printLive(e.out, run, c.String("format")); err != nil {
 		return err
 	}
 	if err := e.writePage(c.String("html"), run.page); err != nil {

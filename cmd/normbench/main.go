@@ -8,7 +8,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,11 +17,11 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -66,27 +65,13 @@ func interrupted(format string, args ...any) error {
 	return &coded{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
 }
 
-// printed is standard output, which remembers what it could not take: not every print of a
-// command looks, and what has not come out is not done. (A closed pipe ends the program.)
-type printed struct {
-	io.Writer
-	err error
-}
-
-func (p *printed) Write(b []byte) (int, error) {
-	n, err := p.Writer.Write(b)
-	p.err = cmp.Or(p.err, err)
-	return n, err
-}
-
 // An env is what a command runs in.
 type env struct {
-	ctx    context.Context
-	stdin  io.Reader
-	stdout io.Writer
-	raw    io.Writer // standard output for the protocol of a worker, and pictures
-	stderr io.Writer
-	args   []string // the whole command line
+	*console.Console
+	ctx   context.Context
+	stdin io.Reader
+	out   *report.Screen // standard output
+	args  []string       // the whole command line
 	// measuring has the first signal end ctx, for who passes it on. Until it is called a signal
 	// ends the program: what only reads and computes has nothing to keep, and would otherwise
 	// go on to the end and write.
@@ -99,33 +84,7 @@ type env struct {
 	peers     []kernels.Peer // once a device with peers is open
 	only      []string       // of them, those that peer:best is among
 	deaths    map[string]int // how often a peer took its process down, or hung
-	said      sync.Map       // what noteOnce has said
-	waits     *waits
-	saved     string // the file with what this command has measured; "" for none
-}
-
-// noteOnce says what several workers, problems or operands have in common.
-func (e *env) noteOnce(texts ...string) {
-	for _, text := range texts {
-		if _, said := e.said.LoadOrStore(text, true); text != "" && !said {
-			e.notef("%s", text)
-		}
-	}
-}
-
-var noting sync.Mutex // notes come from several goroutines
-
-// notef prints a note for the person at the terminal, on lines of the terminal's width; elsewhere a
-// note is one line.
-func (e *env) notef(format string, args ...any) {
-	w, text := e.stderr, fmt.Sprintf("normbench: "+format, args...)
-	if r, ok := terminal(w); ok {
-		const indent = "  "
-		w, text = r.Writer, strings.Join(report.Wrap(text, max(r.columns()-1, 30)-len(indent)), "\n"+indent)
-	}
-	noting.Lock()
-	defer noting.Unlock()
-	fmt.Fprintln(&plain{Writer: w}, text)
+	saved     string         // the file with what this command has measured; "" for none
 }
 
 // run is the program. It returns its exit code.
@@ -137,10 +96,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
-	out := &printed{Writer: stdout}
-	e := &env{ctx: ctx, stdin: stdin, stdout: &plain{Writer: out}, raw: out, stderr: stderr, args: args, registry: peers.Register(r, nil), deaths: map[string]int{}, waits: &waits{}}
+	c := console.New(ctx, stdout, stderr)
+	e := &env{Console: c, ctx: ctx, stdin: stdin, out: &report.Screen{Writer: c.Out}, args: args,
+		registry: peers.Register(r, nil), deaths: map[string]int{}}
 	e.measuring = context.AfterFunc(ctx, func() {
-		e.notef("interrupted")
+		e.Notef("interrupted")
 		os.Exit(exitSignal)
 	})
 	defer e.measuring() // before the stop above, which ends ctx too
@@ -148,8 +108,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		return 0 // the library would run it
 	}
 	err := e.app().RunContext(ctx, args)
-	if out.err != nil {
-		cause := out.err
+	if c.Raw.Lost != nil {
+		cause := c.Raw.Lost
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
@@ -159,33 +119,31 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		return 0
 	}
 	code := exitTrouble
-	var c *coded
+	var own *coded
 	switch {
-	case errors.As(err, &c):
-		code = c.code
+	case errors.As(err, &own):
+		code = own.code
 	case ctx.Err() != nil: // what a device says while it is being stopped is no news
 		code, err = exitSignal, errors.New("interrupted")
 	}
 	if text := err.Error(); code == exitSignal {
-		e.notef("%s", oneLine(text))
+		e.Notef("%s", console.OneLine(text))
 	} else if text != "" {
-		e.notef("error: %s", oneLine(text))
+		e.Notef("error: %s", console.OneLine(text))
 		if h := hint.Of(err); h != "" {
-			e.notef("hint: %s", oneLine(h))
+			e.Notef("hint: %s", console.OneLine(h))
 		}
 	}
 	return code
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 func (e *env) app() *cli.App {
 	app := &cli.App{
 		Name:                 "normbench",
 		Usage:                "tune and benchmark GPU normalization kernels",
 		Version:              version(),
-		Writer:               e.stdout,
-		ErrWriter:            e.stderr,
+		Writer:               e.out,
+		ErrWriter:            e.Err,
 		ExitErrHandler:       func(*cli.Context, error) {},
 		HideHelpCommand:      true, // ours has errors like everyone else's
 		EnableBashCompletion: true, BashComplete: e.complete,
@@ -205,7 +163,7 @@ func (e *env) app() *cli.App {
 				}
 				return hint.Errorf(hint.DidYouMean(c.Args().First(), names, "`normbench help` lists the commands"), "unknown command %q", c.Args().First())
 			}
-			_, err := io.WriteString(e.stdout, tasks)
+			_, err := io.WriteString(e.out, tasks)
 			return err
 		},
 		OnUsageError: usageError,

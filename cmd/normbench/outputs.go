@@ -43,9 +43,9 @@ func (e *env) checkOutputs(c *cli.Context, flags []cli.Flag) error {
 			return err
 		}
 	}
-	if p, ok := e.stdout.(*plain); ok && p.layout != nil && len(p.layout.Columns) > 0 {
+	if len(e.out.Layout.Columns) > 0 {
 		if t := e.firstTable(c); t != nil {
-			return p.layout.Check(t, c.String("format"))
+			return e.out.Layout.Check(t, c.String("format"))
 		}
 	}
 	return nil

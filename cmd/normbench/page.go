@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/report"
 )
@@ -19,14 +20,14 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 		return nil
 	}
 	var b bytes.Buffer
-	err := make().Write(&plain{Writer: &b})
+	err := make().Write(&console.Plain{Writer: &b})
 	if err == nil {
 		err = replaceFile(durable.Place{Name: path}, b.Bytes())
 	}
 	if err != nil {
 		return e.late(err)
 	}
-	e.notef("wrote %s", path)
+	e.Notef("wrote %s", path)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/peers"
@@ -78,9 +79,9 @@ func (e *env) devicesFor(m *machine, refs ...*ref.Ref) ([]kernels.Device, error)
 
 func (e *env) beside(m *machine, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: m.python, UUID: ours.Info().UUID, Timeout: m.limit(peers.DefaultTimeout)}
-	waiting := e.waitFor("starting the peers: %s imports the libraries", o.Python)
+	waiting := e.Wait("starting the peers: %s imports the libraries", o.Python)
 	theirs, err := peers.Start(e.ctx, o)
-	waiting.end()
+	waiting.End()
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (e *env) found(all []kernels.Peer, wanted []string) error {
 		if name == ref.Best {
 			for _, p := range all {
 				if p.Missing != "" && first && e.among(p.Name) {
-					e.notef("left out peer %s: %s", p.Name, oneLine(p.Missing))
+					e.Notef("left out peer %s: %s", p.Name, console.OneLine(p.Missing))
 				}
 			}
 			if len(e.refs.Peers) == 0 {
@@ -119,7 +120,7 @@ func (e *env) found(all []kernels.Peer, wanted []string) error {
 			continue
 		}
 		if p, ok := peers.Find(all, name); !ok || p.Missing != "" {
-			return hint.Errorf(help, "peer %s is not there: %s", name, oneLine(p.Missing))
+			return hint.Errorf(help, "peer %s is not there: %s", name, console.OneLine(p.Missing))
 		}
 	}
 	return nil
@@ -140,17 +141,17 @@ func (e *env) prepare(m *machine, dev kernels.Device, cells []peers.Cell) error 
 		return nil
 	}
 	start := time.Now()
-	waiting := e.waitFor("%s", preparing(0, len(cells), peers.Cell{}))
-	o.Progress = func(done, total int, oldest peers.Cell) { waiting.set("%s", preparing(done, total, oldest)) }
+	waiting := e.Wait("%s", preparing(0, len(cells), peers.Cell{}))
+	o.Progress = func(done, total int, oldest peers.Cell) { waiting.Set("%s", preparing(done, total, oldest)) }
 	sum, err := both.Prepare(e.ctx, cells, o)
-	waiting.end()
+	waiting.End()
 	switch {
 	case err != nil:
 		return err
 	case sum.Failed > 0:
-		e.notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, oneLine(sum.First.Error()))
+		e.Notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, console.OneLine(sum.First.Error()))
 	case sum.Cells > 0:
-		e.notef("peers: %s compiled ahead in %.1f s", count(sum.Cells, "cell"), time.Since(start).Seconds())
+		e.Notef("peers: %s compiled ahead in %.1f s", count(sum.Cells, "cell"), time.Since(start).Seconds())
 	}
 	return nil
 }
@@ -200,11 +201,11 @@ func (e *env) chooser(dev kernels.Device, pr record.Protocol) chooser {
 		c := &ab.Chooser{Registry: e.registry, Device: dev, Protocol: pr, Seed: 1}
 		_, peer := kernels.PeerName(vs[0].Family)
 		if peer && len(alive) > 1 {
-			waiting := e.waitFor("peer:best: opening %s", p)
-			defer waiting.end()
+			waiting := e.Wait("peer:best: opening %s", p)
+			defer waiting.End()
 			c.Visiting = func(a *sweep.Arm) {
 				name, _ := kernels.PeerName(a.Variant.Family)
-				waiting.set("peer:best: timing %s on %s", name, p)
+				waiting.Set("peer:best: timing %s on %s", name, p)
 			}
 		}
 		v, arms, err := c.Choose(e.ctx, p, alive)
@@ -225,15 +226,15 @@ func (e *env) saw(p kernels.Problem, arms []*sweep.Arm) {
 		case f == nil:
 			text = append(text, fmt.Sprintf("%s %s us", name, report.Micros(stats.Median(a.Samples))))
 		case f.Status != kernels.StatusRefused:
-			text = append(text, name+" "+oneLine(f.Error()))
+			text = append(text, name+" "+console.OneLine(f.Error()))
 		}
 		if f != nil && (f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash) {
 			if e.deaths[name]++; e.deaths[name] == maxDeaths {
-				e.notef("no more of peer %s: %s", name, oneLine(f.Error()))
+				e.Notef("no more of peer %s: %s", name, console.OneLine(f.Error()))
 			}
 		}
 	}
-	e.notef("%s: %s", p, strings.Join(text, ", "))
+	e.Notef("%s: %s", p, strings.Join(text, ", "))
 }
 
 // peerVersions are those of the peers that take part, for the run's line.
@@ -276,7 +277,7 @@ func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
 			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})
 			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
 		}
-		t.Notes = append(t.Notes, oneLine(said.Text), hint.Of(err))
+		t.Notes = append(t.Notes, console.OneLine(said.Text), hint.Of(err))
 		return t, nil
 	}
 	if err != nil {
@@ -288,7 +289,7 @@ func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
 	for _, p := range theirs.Peers() {
 		text := p.Version
 		if p.Missing != "" {
-			text = "missing: " + oneLine(p.Missing)
+			text = "missing: " + console.OneLine(p.Missing)
 		}
 		t.Rows = append(t.Rows, []string{"peer:" + p.Name, p.System, text})
 	}

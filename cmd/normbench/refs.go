@@ -11,7 +11,7 @@ import (
 func (e *env) parseRefs(texts ...string) (refs []*ref.Ref, err error) {
 	for _, text := range texts {
 		r, notes, err := e.scope().Parse(text)
-		if e.noteOnce(notes...); err != nil {
+		if e.Once(notes...); err != nil {
 			return nil, err
 		}
 		refs = append(refs, &r)
@@ -22,14 +22,14 @@ func (e *env) parseRefs(texts ...string) (refs []*ref.Ref, err error) {
 // variants are those of a REF for a problem.
 func (e *env) variants(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 	vs, notes, err := e.scope().Variants(r, p, d)
-	e.noteOnce(notes...)
+	e.Once(notes...)
 	return vs, err
 }
 
 // recorded reads a recorded operand.
 func (e *env) recorded(text string) (report.Side, error) {
 	s, notes, err := e.scope().Side(text)
-	e.noteOnce(notes...)
+	e.Once(notes...)
 	return s, err
 }
 
@@ -37,7 +37,7 @@ func (e *env) recorded(text string) (report.Side, error) {
 func (e *env) tuned(path string, d kernels.DeviceInfo) (*ref.Table, error) {
 	t, err := e.scope().Tuned(path, d)
 	if err == nil {
-		e.noteOnce(t.Notes...)
+		e.Once(t.Notes...)
 	}
 	return t, err
 }

@@ -27,7 +27,7 @@ func (e *env) replayDevice(m *machine, path string) ([]kernels.Device, error) {
 		return nil, err
 	}
 	for _, n := range notes {
-		e.notef("%s", n)
+		e.Notef("%s", n)
 	}
 	var ms []replay.Measurement
 	var info kernels.DeviceInfo
@@ -53,7 +53,7 @@ func (e *env) replayDevice(m *machine, path string) ([]kernels.Device, error) {
 			ms = append(ms, x)
 			if source(r.Family) != r.Source && !stale[r.Family] {
 				stale[r.Family] = true
-				e.notef("%s has changed since it was recorded in %s", r.Family, path)
+				e.Notef("%s has changed since it was recorded in %s", r.Family, path)
 			}
 		}
 	}

@@ -64,7 +64,7 @@ func (e *env) report(c *cli.Context) error {
 		if err := e.writePage(html, run.page); err != nil {
 			return err
 		}
-		return printLive(e.stdout, run, format)
+		return printLive(e.out, run, format)
 	}
 	arms, err := e.arms(ops, wanted)
 	if err != nil {
@@ -94,7 +94,7 @@ func (e *env) report(c *cli.Context) error {
 	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.refs.RunsOf(arms...)) }); err != nil {
 		return err
 	}
-	return g.Render(e.stdout, format)
+	return g.Render(e.out, format)
 }
 
 // tellLive adds the verdicts of a live compare's rounds.

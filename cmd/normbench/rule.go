@@ -73,7 +73,7 @@ func (e *env) rule(c *cli.Context) error {
 		return err
 	}
 	if export == "" {
-		return report.RenderTable(e.stdout, ruleTable(book, ops[0], classes, columns), c.String("format"))
+		return report.RenderTable(e.out, ruleTable(book, ops[0], classes, columns), c.String("format"))
 	}
 	write := func() ([]byte, error) { return book.Export(classes, columns, export) }
 	if c.Bool("launch") {
@@ -84,7 +84,7 @@ func (e *env) rule(c *cli.Context) error {
 		return err
 	}
 	if out == "" {
-		_, err = e.stdout.Write(text)
+		_, err = e.out.Write(text)
 		return err
 	}
 	if err := overwrites(out); err != nil {
@@ -163,7 +163,7 @@ func (e *env) bookOf(text string, d kernels.DeviceInfo) (*rule.Book, error) {
 	case t.Book.Map == nil:
 		return nil, hint.Errorf("`normbench list devices` says which devices have a map", "%s launches by %s: there is no map to show", d.ID, t.Book.Step)
 	case t.Book.Near != rule.Own:
-		e.notef("%s launches by %s", d.ID, t.Book.Step)
+		e.Notef("%s launches by %s", d.ID, t.Book.Step)
 	}
 	return t.Book, nil
 }

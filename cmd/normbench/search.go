@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -98,7 +99,7 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 		if old != nil && old.Device.ID == info.ID {
 			if entry, match := old.Lookup(t.Problem); match == tune.MatchExact {
 				if _, v, _, err := e.registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
-					e.notef("the tuned table's %s is left out: %s", entry.Variant(), oneLine(err.Error()))
+					e.Notef("the tuned table's %s is left out: %s", entry.Variant(), console.OneLine(err.Error()))
 				} else {
 					t.Add(v)
 					t.Checked, t.Entry = v, true
@@ -108,7 +109,7 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 		for j, r := range refs {
 			vs, err := e.variants(r, t.Problem, info)
 			if err != nil {
-				e.notef("--keep %s is left out on %s: %s", r.Text, t.Problem, oneLine(err.Error()))
+				e.Notef("--keep %s is left out on %s: %s", r.Text, t.Problem, console.OneLine(err.Error()))
 			}
 			for _, v := range vs {
 				used[j] = true
@@ -201,7 +202,7 @@ func (e *env) describe(t *tune.Table) {
 		t.Noise = math.Round(stats.Median(noise)*1e4) / 1e4
 	}
 	if len(optimism) > 0 {
-		e.notef("the winners' fresh times are %+.1f%% of what the search saw, in the middle; two copies of the base differ by %.1f%%",
+		e.Notef("the winners' fresh times are %+.1f%% of what the search saw, in the middle; two copies of the base differ by %.1f%%",
 			100*stats.Median(optimism), 100*t.Noise)
 	}
 	if edges > 0 {
@@ -223,9 +224,9 @@ func (e *env) describe(t *tune.Table) {
 		if edges == 1 {
 			verb = "sits"
 		}
-		e.notef("%s %s on the edge of a knob's range: %s; --knob widens it", count(edges, "winner"), verb, strings.Join(text, ", "))
+		e.Notef("%s %s on the edge of a knob's range: %s; --knob widens it", count(edges, "winner"), verb, strings.Join(text, ", "))
 	}
 	if unstable > 0 {
-		e.notef("%s give other bits from run to run; see \"unstable\" in %s", count(unstable, "winner"), filepath.Base(tune.FileName))
+		e.Notef("%s give other bits from run to run; see \"unstable\" in %s", count(unstable, "winner"), filepath.Base(tune.FileName))
 	}
 }

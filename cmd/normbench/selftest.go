@@ -45,7 +45,7 @@ func (e *env) selftest(c *cli.Context) error {
 		}
 		t.Rows = append(t.Rows, []string{x.Name, x.Found, x.Wanted, verdict})
 	}
-	if err := report.RenderTable(e.stdout, t, c.String("format")); err != nil {
+	if err := report.RenderTable(e.out, t, c.String("format")); err != nil {
 		return err
 	}
 	if failed > 0 {
@@ -63,7 +63,7 @@ func (e *env) testTimer(dev kernels.Device, run *record.Run) (err error) {
 	}
 	run.SelfTest, run.FloorUS, err = sweep.SelfTest(e.ctx, e.registry, dev)
 	if failed := run.Failed(); failed != "" {
-		e.notef("%s", failed)
+		e.Notef("%s", failed)
 	}
 	return err
 }

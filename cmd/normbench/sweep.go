@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -123,9 +124,9 @@ func (e *env) sweep(c *cli.Context) error {
 	case err != nil:
 		return err
 	case o.Search != nil:
-		fmt.Fprintf(e.stdout, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), there, dir)
+		fmt.Fprintf(e.out, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), there, dir)
 	default:
-		fmt.Fprintf(e.stdout, "%s to measure, %d in %s already\n", count(left, "variant"), there, dir)
+		fmt.Fprintf(e.out, "%s to measure, %d in %s already\n", count(left, "variant"), there, dir)
 	}
 	return nil
 }
@@ -138,7 +139,7 @@ func (e *env) layOut(cfg *sweepConfig) (err error) {
 	}
 	if d, ok := cfg.devices[0].(*replay.Device); ok && len(cfg.overrides) == 0 {
 		if gone := sweep.Recorded(e.registry, cfg.tasks, d, cfg.only); gone > 0 {
-			e.notef("%s of families that are no more left out", count(gone, "recorded variant"))
+			e.Notef("%s of families that are no more left out", count(gone, "recorded variant"))
 		}
 	}
 	cfg.layOut = time.Since(start)
@@ -150,7 +151,7 @@ func (e *env) layOut(cfg *sweepConfig) (err error) {
 	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.checkUsed(cfg.tasks, cfg.info)); err != nil {
 		return err
 	}
-	e.notef("%s: %s, %s; %s refused by the spaces", cfg.info.Name, count(len(cfg.tasks), "problem"), count(cfg.variants, "variant"), count(refused, "config"))
+	e.Notef("%s: %s, %s; %s refused by the spaces", cfg.info.Name, count(len(cfg.tasks), "problem"), count(cfg.variants, "variant"), count(refused, "config"))
 	return nil
 }
 
@@ -166,7 +167,7 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	}
 	defer w.Close()
 	e.saved = w.Path()
-	e.noteOnce(notes...)
+	e.Once(notes...)
 	if old != nil { // if the end cannot merge with this table, say so before hours of measuring
 		if _, err := tune.Merge(old, &tune.Table{Device: info}); err != nil {
 			return err
@@ -200,10 +201,10 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 		}
 		o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &o.Search.Final) }
 	}
-	p := newProgress(e.stderr, unit)
-	o.Observe = p.observe
+	p := report.NewProgress(e.Err, unit)
+	o.Observe = p.Observe
 	sum, err := sweep.Run(e.ctx, e.registry, cfg.devices, cfg.tasks, w, o)
-	p.finish()
+	p.Clear()
 	e.summarize(sum, cfg.layOut, slices.Concat(cfg.devices, more))
 	if e := w.Unchanged(); e != nil { // nothing can be concluded from another's file
 		return e
@@ -222,10 +223,10 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	if sum.Short > 0 && sum.Short == sum.Problems {
 		return search.ErrShort(cfg.problems[0], sum.Problems, budget.String(), sum.Wall)
 	} else if sum.Short > 0 {
-		e.notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, count(sum.Problems, "problem"))
+		e.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, count(sum.Problems, "problem"))
 	}
 	if sum.Starved > 0 {
-		e.notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", budget, sum.Starved, count(sum.Problems, "problem"))
+		e.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", budget, sum.Starved, count(sum.Problems, "problem"))
 	}
 	return e.conclude(w.Records(), cfg, fold, false)
 }
@@ -332,13 +333,13 @@ func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bo
 	}
 	notes, lost := fold.Write()
 	if lost == nil {
-		e.noteOnce(notes...)
+		e.Once(notes...)
 	}
 	if some && len(table.Entries) == 0 {
 		return cmp.Or(e.late(lost), nothingRight(failed))
 	}
 	found := report.Compare(base, best)
-	if err := report.Render(e.stdout, found, cfg.format); err != nil {
+	if err := report.Render(e.out, found, cfg.format); err != nil {
 		return err
 	}
 	if lost != nil { // the table is printed all the same
@@ -437,7 +438,7 @@ func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels
 	if s.Pruned > 0 {
 		text += fmt.Sprintf("; %d pruned", s.Pruned)
 	}
-	e.notef("%s", text)
+	e.Notef("%s", text)
 	var c kernels.CompileStats
 	for _, d := range devices {
 		if x, ok := d.(kernels.Compiling); ok {
@@ -451,12 +452,12 @@ func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels
 		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
 	}
 	if s.Measured > 0 && (compiler != "" || layOut > 0) {
-		e.notef("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
+		e.Notef("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
 	}
 	if s.Measured > 0 && compiler != "" {
-		e.notef("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
+		e.Notef("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
 	}
 	for _, g := range s.Gone {
-		e.notef("%s", oneLine(g))
+		e.Notef("%s", console.OneLine(g))
 	}
 }

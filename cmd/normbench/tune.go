@@ -56,7 +56,7 @@ func (e *env) tune(c *cli.Context) error {
 		return err
 	}
 	for _, n := range d.Notes {
-		e.notef("%s", n)
+		e.Notef("%s", n)
 	}
 	policy, err := e.policy(c.String("prior"), d.Device, shapes.Everything, nil)
 	if err != nil {
@@ -74,7 +74,7 @@ func (e *env) tune(c *cli.Context) error {
 		if err := e.writeMap(p, policy.Filler, old, m); err != nil {
 			return err
 		}
-		e.notef("wrote the map of %s", p)
+		e.Notef("wrote the map of %s", p)
 		e.tellChange(policy.Filler, old)
 	}
 	if picture != "" {
@@ -137,7 +137,7 @@ func (e *env) writeMap(p durable.Place, f *learn.Filler, before *tune.Table, m *
 func (e *env) tellChange(f *learn.Filler, old *tune.Table) {
 	if old != nil && old.Map != nil {
 		changed, of, gain := f.Change(old.Map)
-		e.notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
+		e.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
 	}
 }
 
@@ -153,17 +153,17 @@ func (e *env) showMap(m *rule.Map, d *learn.Data, format, html string, more ...r
 		if err != nil {
 			return err
 		}
-		_, err = e.stdout.Write(append(text, '\n'))
+		_, err = e.out.Write(append(text, '\n'))
 		return cmp.Or(err, lost)
 	}
-	if err := report.RenderTable(e.stdout, t, format); err != nil || format == report.FormatCSV || !e.wide() {
+	if err := report.RenderTable(e.out, t, format); err != nil || format == report.FormatCSV || !e.out.Layout.Wide {
 		return cmp.Or(err, lost)
 	}
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
-		fmt.Fprintf(e.stdout, "\n%s: columns down, rows across from 1, each letter a config\n", r.Title())
+		fmt.Fprintf(e.out, "\n%s: columns down, rows across from 1, each letter a config\n", r.Title())
 		for _, l := range r.Lines {
-			fmt.Fprintf(e.stdout, "%7d  %s\n", l.From, l.Cells)
+			fmt.Fprintf(e.out, "%7d  %s\n", l.From, l.Cells)
 		}
 	}
 	return lost

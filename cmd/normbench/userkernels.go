@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/manifest"
@@ -136,7 +137,7 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			continue
 		}
 		n, err := checker.Check(f, p, all)
-		e.noteOnce(checker.Unkept())
+		e.Once(checker.Unkept())
 		if err != nil {
 			return false, err
 		}
@@ -153,7 +154,7 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	text := count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
 	lack := checker.Lack()
 	if noCompiler != nil {
-		lack = oneLine(noCompiler.Error())
+		lack = console.OneLine(noCompiler.Error())
 	}
 	if lack != "" {
 		text = "NOT COMPILED: " + lack
@@ -161,7 +162,7 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	if len(f.Unwritten) > 0 {
 		text += "; it does not write " + strings.Join(f.Unwritten, ", ") + ", which is not checked"
 	}
-	e.notef("%s: %s of %s laid out for an %s, %s", f.Name, count(configs, "config"), count(served, "problem"), rule.KnownDevices()[0].Name, text)
+	e.Notef("%s: %s of %s laid out for an %s, %s", f.Name, count(configs, "config"), count(served, "problem"), rule.KnownDevices()[0].Name, text)
 	return lack == "", nil
 }
 

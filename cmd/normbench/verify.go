@@ -50,14 +50,14 @@ func (e *env) verify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	step := e.waitFor("starting the device")
-	defer step.end()
+	step := e.Wait("starting the device")
+	defer step.End()
 	s, err := e.open(c, refs...)
 	if err != nil {
 		return err
 	}
 	defer closeAll(s.devices)
-	step.set("laying out and compiling")
+	step.Set("laying out and compiling")
 	dev, info, ps := s.devices[0], s.info, s.problems
 	if _, replayed := dev.(*replay.Device); replayed {
 		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", s.device)
@@ -105,7 +105,7 @@ func (e *env) verify(c *cli.Context) error {
 	if c.Bool("hostile") {
 		seed |= reference.Hostile
 	}
-	e.notef("%s, inputs from --seed %d", info.Name, seed)
+	e.Notef("%s, inputs from --seed %d", info.Name, seed)
 	code := verify.CUDA
 	if onHost {
 		code = verify.Host
@@ -118,7 +118,7 @@ func (e *env) verify(c *cli.Context) error {
 	}
 	stopped := err != nil && e.ctx.Err() != nil
 	if len(v.findings) > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.stdout, verifyTable(c.Int("repeats"), v.findings), c.String("format")))
+		err = cmp.Or(err, report.RenderTable(e.out, verifyTable(c.Int("repeats"), v.findings), c.String("format")))
 	}
 	done := v.checks()
 	switch {
@@ -134,10 +134,10 @@ func (e *env) verify(c *cli.Context) error {
 		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
 	}
 	if done > 0 {
-		e.notef("%s passed", v.counts())
+		e.Notef("%s passed", v.counts())
 	}
 	if hostOnly && done > 0 {
-		e.notef("no CUDA code was run, as --host-only asks")
+		e.Notef("no CUDA code was run, as --host-only asks")
 	}
 	return v.notRun()
 }
@@ -165,8 +165,8 @@ func (e *env) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 // output of a variant. Beside an error stands what was found before.
 func (e *env) check(v *verification, dev kernels.Device, code string, tasks []sweep.Task,
 	seed uint64, repeats int) error {
-	step := e.waitFor("checking")
-	defer step.end()
+	step := e.Wait("checking")
+	defer step.End()
 	done, total, where := 0, 0, ""
 	for _, task := range tasks {
 		total += len(task.Variants)
@@ -177,11 +177,11 @@ func (e *env) check(v *verification, dev kernels.Device, code string, tasks []sw
 	}
 	c := verify.Checker{Registry: e.registry, Device: dev, Code: code, Seed: seed, Repeats: repeats, Refs: v.refs}
 	c.Now = func(p kernels.Problem, family string) {
-		step.set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
+		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
 		done++
 	}
 	for _, task := range tasks {
-		step.set("opening %s%s (%d of %d done)", task.Problem, where, done, total)
+		step.Set("opening %s%s (%d of %d done)", task.Problem, where, done, total)
 		found, err := c.Check(e.ctx, task)
 		for _, k := range found {
 			v.add(k, task.Problem)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/kernels/families"
 )
@@ -63,7 +64,7 @@ func TestVerifyRunsCUDA(t *testing.T) {
 // What is emulated is small, three problems of each op and pass to a family, with each set of types
 // in turn; shapes that were asked for come first.
 func TestEmulatedTasks(t *testing.T) {
-	e := &env{registry: families.New()}
+	e := &env{Console: console.New(t.Context(), nil, nil), registry: families.New()}
 	refs, err := e.parseRefs("rms_fwd/cta_reg")
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package report
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -24,7 +25,7 @@ func TestFitted(t *testing.T) {
 		0:  "",
 		-1: "",
 	} {
-		if got := bar("fwd 8x64  50%", " (3/6)", 3, 6, columns); got != want {
+		if got := progressBar("fwd 8x64  50%", " (3/6)", 3, 6, columns); got != want {
 			t.Errorf("%d columns: %q, want %q", columns, got, want)
 		}
 	}
@@ -35,15 +36,15 @@ func TestBarFits(t *testing.T) {
 	for _, width := range []int{1, 10, 40, 60, 80, 200} {
 		var b bytes.Buffer
 		now := width
-		p := newProgress(row{&b, func() int { return now }}, "variants")
+		p := NewProgress(console.Terminal{Writer: &b, Columns: func() int { return now }}, "variants")
 		for i, shape := range [][2]int64{{1, 1000}, {1048576, 65536}, {64, 256}} {
 			r := &record.Record{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: shape[0], N: shape[1]}, Status: kernels.StatusOK}
 			p.drawn = time.Time{}
-			p.observe(sweep.Event{Record: r, Median: 123456.7, Done: 10_000 * (i + 1), Total: 31415, Left: 1})
+			p.Observe(sweep.Event{Record: r, Median: 123456.7, Done: 10_000 * (i + 1), Total: 31415, Left: 1})
 			if b.Len() == 0 && width > 1 {
 				t.Errorf("%d columns: no bar", width)
 			}
-			p.finish()
+			p.Clear()
 			for _, line := range strings.Split(b.String(), "\r") {
 				if n := utf8.RuneCountInString(line); n >= now {
 					t.Errorf("%d columns: a line of %d: %q", now, n, line)
@@ -82,10 +83,10 @@ func TestProgressChosen(t *testing.T) {
 		{finals("base", 10, "base: none is faster beyond doubt"), ": chosen 10.0 us (50% of stream, = base) base@\n"},
 	} {
 		var out bytes.Buffer
-		p := newProgress(&out, "problems")
-		p.lastLine = p.lastLine.Add(-2 * plainEvery)
+		p := NewProgress(&out, "problems")
+		p.lastLine = p.lastLine.Add(-2 * console.Pause)
 		at := func(r *record.Record, left int) {
-			p.observe(sweep.Event{Record: r, Median: stats.Median(r.SamplesUS), Left: left, Done: 1, Total: 6})
+			p.Observe(sweep.Event{Record: r, Median: stats.Median(r.SamplesUS), Left: left, Done: 1, Total: 6})
 		}
 		search := func(family string, us float64) *record.Record {
 			return &record.Record{Run: "r", Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", StreamUS: 5, SamplesUS: []float64{us}}
@@ -108,20 +109,14 @@ func TestProgressChosen(t *testing.T) {
 	}
 }
 
-// On a terminal, notes are wrapped at its width and lose nothing; a line of progress is cut. Elsewhere
-// both are one line.
-func TestNotesFit(t *testing.T) {
-	text := "hint: " + strings.Repeat("give --samples 6 or more, ", 12) + "and end"
+// A line of progress is cut at the terminal's width. Elsewhere it is whole.
+func TestProgressLine(t *testing.T) {
 	problem := kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1048576, N: 65536, Bias: true}
-	long := sweep.Event{Record: &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true, Status: kernels.StatusOK}, Median: 12345.6, Done: 1, Total: 100}
+	long := sweep.Event{Record: &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true,
+		Status: kernels.StatusOK}, Median: 12345.6, Done: 1, Total: 100}
 	for _, width := range []int{40, 80, 120} {
 		var b bytes.Buffer
-		screen := row{&b, func() int { return width }}
-		(&env{stderr: screen}).notef("%s", text)
-		if got := strings.Join(strings.Fields(b.String()), " "); got != "normbench: "+text {
-			t.Errorf("%d columns: %q", width, got)
-		}
-		newProgress(screen, "variants").observe(long)
+		NewProgress(console.Terminal{Writer: &b, Columns: func() int { return width }}, "variants").Observe(long)
 		for line := range strings.SplitSeq(strings.ReplaceAll(b.String(), "\r", "\n"), "\n") {
 			if n := utf8.RuneCountInString(line); n >= width {
 				t.Errorf("%d columns: a line of %d: %q", width, n, line)
@@ -132,9 +127,8 @@ func TestNotesFit(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	(&env{stderr: &b}).notef("%s", text)
-	newProgress(&b, "variants").observe(long)
-	if lines := strings.Split(b.String(), "\n"); len(lines) != 3 || !strings.Contains(lines[1], "ln_bwd/reg_persist") {
+	NewProgress(&b, "variants").Observe(long)
+	if lines := strings.Split(b.String(), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "ln_bwd/reg_persist") {
 		t.Errorf("in a pipe: %q", b.String())
 	}
 }

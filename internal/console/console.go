@@ -1,0 +1,133 @@
+// Package console is the person at the terminal: what is printed has no control characters, notes
+// are wrapped at the terminal's width, and a wait says what it is for.
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// Pause is the time between two lines that say how far a program is.
+const Pause = 5 * time.Second
+
+// A Console is the output of a program. Its methods may be called from several goroutines.
+type Console struct {
+	Out *Plain      // standard output
+	Raw *Remembered // standard output as it is, for a protocol
+	Err io.Writer   // standard error, for notes
+
+	ctx   context.Context // after its end no wait is told
+	said  sync.Map        // what Once has said
+	noted sync.Mutex
+	waits waits
+}
+
+// New makes the console of a program that ends with ctx.
+func New(ctx context.Context, out, err io.Writer) *Console {
+	raw := &Remembered{Writer: out}
+	return &Console{Out: &Plain{Writer: raw}, Raw: raw, Err: err, ctx: ctx}
+}
+
+// Notef prints a note: on a terminal in lines of its width, elsewhere in one line.
+func (c *Console) Notef(format string, args ...any) {
+	w, text := c.Err, fmt.Sprintf("normbench: "+format, args...)
+	if t, ok := TerminalOf(w); ok {
+		const indent = "  "
+		lines := Wrap(text, max(t.Columns()-1, 30)-len(indent))
+		w, text = t.Writer, strings.Join(lines, "\n"+indent)
+	}
+	c.noted.Lock()
+	defer c.noted.Unlock()
+	fmt.Fprintln(&Plain{Writer: w}, text)
+}
+
+// Once prints notes that were not printed before: several workers, problems or operands may have
+// one in common.
+func (c *Console) Once(notes ...string) {
+	for _, n := range notes {
+		if _, said := c.said.LoadOrStore(n, true); n != "" && !said {
+			c.Notef("%s", n)
+		}
+	}
+}
+
+// OneLine is a text without line breaks.
+func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// A Remembered writer keeps its first error: not every print of a program looks. (A closed pipe
+// ends the program.)
+type Remembered struct {
+	io.Writer
+	Lost error
+}
+
+func (r *Remembered) Write(b []byte) (int, error) {
+	n, err := r.Writer.Write(b)
+	r.Lost = cmp.Or(r.Lost, err)
+	return n, err
+}
+
+// A Terminal is a writer with a width, which is asked for each time: windows change.
+type Terminal struct {
+	io.Writer
+	Columns func() int
+}
+
+// TerminalOf says whether w is a terminal.
+func TerminalOf(w io.Writer) (Terminal, bool) {
+	if r, ok := w.(*Remembered); ok {
+		w = r.Writer
+	}
+	if t, ok := w.(Terminal); ok { // a test's
+		return t, true
+	}
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return Terminal{}, false
+	}
+	return Terminal{f, func() int {
+		if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+			return n
+		}
+		return 80
+	}}, true
+}
+
+// Wrap breaks text into lines of at most width runes: between words, and a longer word behind
+// one of its marks if it has any.
+func Wrap(text string, width int) []string {
+	var lines []string
+	current := ""
+	for _, word := range strings.Fields(text) {
+		if current != "" && utf8.RuneCountInString(current)+1+utf8.RuneCountInString(word) <= width {
+			current += " " + word
+			continue
+		}
+		if current != "" {
+			lines = append(lines, current)
+		}
+		for utf8.RuneCountInString(word) > width {
+			r := []rune(word)
+			at := width
+			if i := strings.LastIndexAny(string(r[:width]), "/@.,=-_"); i > 0 {
+				at = utf8.RuneCountInString(string(r[:width])[:i]) + 1
+			}
+			lines = append(lines, string(r[:at]))
+			word = string(r[at:])
+		}
+		current = word
+	}
+	if current != "" || len(lines) == 0 {
+		lines = append(lines, current)
+	}
+	return lines
+}

@@ -1,0 +1,103 @@
+package console
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+)
+
+// Controls become one harmless character each, also where a write ends within them.
+func TestPlain(t *testing.T) {
+	for text, want := range map[string]string{
+		"abc\tdé\n€ 100%":                      "abc\tdé\n€ 100%",
+		"\x1b]0;owned\a\x1b[2J\r\x7f\x00\b":    "?]0;owned??[2J????",
+		"a\u009b31mb":                          "a¿31mb",
+		"a\u202eb\u2066c\u200fd":               "a…b⁇c…d",
+		"\u2026\u2047\u00bf\u20ac\u2080\u0100": "\u2026\u2047\u00bf\u20ac\u2080\u0100",
+	} {
+		for step := 1; step <= len(text); step++ {
+			var b bytes.Buffer
+			p := &Plain{Writer: &b}
+			for rest := []byte(text); len(rest) > 0; rest = rest[min(step, len(rest)):] {
+				if n, err := p.Write(rest[:min(step, len(rest))]); n != min(step, len(rest)) || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			if b.String() != want {
+				t.Errorf("%q by %d: %q, want %q", text, step, b.String(), want)
+			}
+		}
+	}
+}
+
+// While a program waits, a line every five seconds says what for: the innermost step, as long
+// as it lasts. Steps that end sooner say nothing.
+func TestWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		c := New(t.Context(), nil, &out)
+		s := c.Wait("quick")
+		time.Sleep(4 * time.Second)
+		s.End()
+		time.Sleep(time.Minute)
+
+		s = c.Wait("checking %s", "a")
+		time.Sleep(6 * time.Second)
+		s.Set("checking b")
+		time.Sleep(5 * time.Second)
+		inner := c.Wait("opening")
+		time.Sleep(11 * time.Second)
+		inner.End()
+		time.Sleep(4 * time.Second)
+		s.End()
+		time.Sleep(time.Minute)
+		want := []string{"checking a, for 5 s", "checking b", "opening", "opening, for 9 s", "checking b, for 19 s"}
+		got := strings.Split(strings.ReplaceAll(strings.TrimSpace(out.String()), "normbench: ", ""), "\n")
+		if strings.Join(got, "; ") != strings.Join(want, "; ") {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}
+
+func TestWrap(t *testing.T) {
+	for _, test := range []struct {
+		text  string
+		width int
+		want  string
+	}{
+		{"", 5, ""},
+		{"one two", 7, "one two"},
+		{"one two", 6, "one|two"},
+		{"rms_bwd/two_pass@br2.w4", 14, "rms_bwd/two_|pass@br2.w4"},
+		{"unbreakable", 4, "unbr|eaka|ble"},
+	} {
+		if got := strings.Join(Wrap(test.text, test.width), "|"); got != test.want {
+			t.Errorf("Wrap(%q, %d) is %q, want %q", test.text, test.width, got, test.want)
+		}
+	}
+}
+
+// On a terminal, notes are wrapped at its width and lose nothing. Elsewhere they are one line.
+func TestNotef(t *testing.T) {
+	text := "hint: " + strings.Repeat("give --samples 6 or more, ", 12) + "and end"
+	for _, width := range []int{40, 80, 120} {
+		var b bytes.Buffer
+		New(t.Context(), nil, Terminal{&b, func() int { return width }}).Notef("%s", text)
+		if got := OneLine(b.String()); got != "normbench: "+text {
+			t.Errorf("%d columns: %q", width, got)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(line) - 1; n >= width {
+				t.Errorf("%d columns: a line of %d: %q", width, n, line)
+			}
+		}
+	}
+	var b bytes.Buffer
+	New(t.Context(), nil, &b).Notef("%s", text)
+	if b.String() != "normbench: "+text+"\n" {
+		t.Errorf("in a pipe: %q", b.String())
+	}
+}

@@ -1,0 +1,187 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"normbench/internal/console"
+	"normbench/kernels"
+	"normbench/sweep"
+	"normbench/sweep/record"
+)
+
+// A Progress tells the person at the terminal how a run goes: a bar with rate and time left, and a
+// line for each finished problem with the best variant so far. Where it is no terminal there is no
+// bar, and a line at most every few seconds instead.
+type Progress struct {
+	w        io.Writer
+	columns  func() int // nil where w is no terminal
+	drawn    time.Time  // when the bar was
+	shown    int        // columns that it takes, 0 where there is none
+	start    time.Time
+	lastLine time.Time
+	unit     string
+	problems map[kernels.Problem]*progressOf
+}
+
+// progressOf is what is known of a problem so far.
+type progressOf struct {
+	best            sweep.Event
+	base            *record.Record
+	failed, refused int // refused by the device
+}
+
+// NewProgress begins a run. unit is of Event.Done: "variants", or "problems" of a search, whose
+// records come when they are done.
+func NewProgress(w io.Writer, unit string) *Progress {
+	p := &Progress{w: w, start: time.Now(), lastLine: time.Now(), unit: unit,
+		problems: map[kernels.Problem]*progressOf{}}
+	if t, ok := console.TerminalOf(w); ok {
+		p.w, p.columns = t.Writer, t.Columns
+	}
+	return p
+}
+
+// progressBar is a line of at most so many columns: first its bar is shortened, then its end.
+func progressBar(before, after string, done, total, columns int) string {
+	free := columns - utf8.RuneCountInString(before+after) - len(" ||")
+	wide := min(max(free, 0), 12)
+	full := wide * done / max(total, 1)
+	runes := []rune(before + " |" + strings.Repeat("█", full) + strings.Repeat(" ", wide-full) + "|" + after)
+	return string(runes[:min(len(runes), max(columns, 0))])
+}
+
+// draw draws the bar anew. It leaves the last column empty, because some terminals then go on
+// to the next line. If a line wrapped, only its last row would be cleared.
+func (p *Progress) draw(e sweep.Event, x *progressOf) {
+	if time.Since(p.drawn) < 100*time.Millisecond {
+		return
+	}
+	p.Clear()
+	pr := e.Record.Problem
+	before := fmt.Sprintf("%s %dx%d", pr.Pass, pr.M, pr.N)
+	if x.best.Record != nil {
+		before += fmt.Sprintf(" best %.1f us", x.best.Median)
+	}
+	text := progressBar(fmt.Sprintf("%s %3d%%", before, 100*e.Done/max(e.Total, 1)),
+		fmt.Sprintf(" (%d/%d, %s)", e.Done, e.Total, p.pace(e)), e.Done, e.Total, p.columns()-1)
+	io.WriteString(p.w, text)
+	p.drawn, p.shown = time.Now(), utf8.RuneCountInString(text)
+}
+
+// Clear takes the bar away.
+func (p *Progress) Clear() {
+	if p.shown > 0 {
+		spaces := strings.Repeat(" ", max(min(p.shown, p.columns()-1), 0))
+		io.WriteString(p.w, "\r"+spaces+"\r")
+		p.shown = 0
+	}
+}
+
+// Observe is told of every record.
+func (p *Progress) Observe(e sweep.Event) {
+	r := e.Record
+	x := p.problems[r.Problem]
+	if x == nil {
+		x = &progressOf{}
+		p.problems[r.Problem] = x
+	}
+	if r.Family == record.Stream {
+		return
+	}
+	x.note(e)
+	switch r.Status {
+	case kernels.StatusOK, record.StatusPruned:
+	case kernels.StatusRefused:
+		x.refused++
+	default:
+		x.failed++
+	}
+	if p.columns != nil {
+		p.draw(e, x)
+	}
+	if e.Left == 0 {
+		p.println(fmt.Sprintf("[%d/%d] %s%s", e.Done, e.Total, r.Problem, x))
+	} else if p.columns == nil && p.unit == "variants" && time.Since(p.lastLine) > console.Pause {
+		p.println(fmt.Sprintf("[%d/%d, %s] %s%s", e.Done, e.Total, p.pace(e), r.Problem, x))
+	}
+}
+
+func (x *progressOf) note(e sweep.Event) {
+	if e.Median == 0 {
+		return
+	}
+	if e.Record.Base {
+		x.base = e.Record
+	}
+	// What the finals chose may be slower than what the search saw.
+	old := x.best.Record
+	if e.Record.Chosen != "" || old == nil || old.Chosen == "" && e.Median < x.best.Median {
+		x.best = e
+	}
+}
+
+func (x *progressOf) String() (s string) {
+	if x.failed > 0 {
+		s += fmt.Sprintf(": %d failed", x.failed)
+	}
+	if x.refused > 0 {
+		s += fmt.Sprintf(": %d refused", x.refused)
+	}
+	best := x.best.Record
+	if best == nil {
+		return s + ": nothing right so far"
+	}
+	word := "best"
+	if best.Chosen != "" {
+		word = "chosen"
+	}
+	s += fmt.Sprintf(": %s %.1f us", word, x.best.Median)
+	if st := best.StreamUS; st > 0 {
+		s += fmt.Sprintf(" (%.0f%% of stream%s)", 100*st/x.best.Median, gain(x.base, best))
+	}
+	return s + " " + best.Variant().String()
+}
+
+// gain is what the table will say of two records of one problem, ", 1.11x base", or "" where it
+// says nothing: base may be nil, or be of the search and not of the finals.
+func gain(base, best *record.Record) string {
+	if base == nil || base.Run != best.Run {
+		return ""
+	}
+	side := func(r *record.Record) Side {
+		x := record.Summarize(r, &record.Run{ID: r.Run})
+		return Side{Cells: map[kernels.Problem]Cell{r.Problem: CellOf(x)}}
+	}
+	row := Compare(side(base), side(best)).Rows[0]
+	if row.Mark == Equal {
+		return ", " + row.Verdict()
+	}
+	return fmt.Sprintf(", %.2fx base, %s", row.Speedup, row.Verdict())
+}
+
+// pace is the rate and, once a twentieth is done, the time left: the first variants pay for what
+// all of them need, such as the first problem's answers.
+func (p *Progress) pace(e sweep.Event) string {
+	elapsed := time.Since(p.start)
+	text := fmt.Sprintf("%.0f %s/min", float64(e.Done)/elapsed.Minutes(), p.unit)
+	if 20*e.Done < e.Total {
+		return text
+	}
+	left := time.Duration(float64(elapsed) / float64(max(e.Done, 1)) * float64(e.Total-e.Done))
+	return fmt.Sprintf("%s, %s left", text, left.Round(time.Second))
+}
+
+func (p *Progress) println(s string) {
+	p.Clear()
+	if p.columns != nil {
+		if runes := []rune(s); len(runes) >= p.columns() {
+			s = string(runes[:max(p.columns()-2, 0)]) + "…"
+		}
+	}
+	fmt.Fprintln(&console.Plain{Writer: p.w}, s)
+	p.lastLine = time.Now()
+}
