@@ -45,8 +45,7 @@ const (
 	evolvePool     = 500 // variants that it ranks in a round
 	evolveParents  = 16
 	evolveMutation = 0.12
-	evolveShare    = 0.1 // of the space, where no budget says more
-	evolveFloor    = 48
+	evolveMost     = 48  // variants, where no budget says otherwise
 	evolveInvalid  = 0.1 // share of what was tried from which the invalid have a surrogate of their own
 	evolveStale    = 32  // tries without a faster one, from which one of each round is drawn at random
 	evolveRecent   = 16
@@ -58,7 +57,7 @@ func newEvolve(s *Space, rng *rand.Rand) Strategy {
 	e.model = newSurrogate(s, e.lat)
 	e.most = s.limit()
 	if s.Limit <= 0 {
-		e.most = min(e.most, max(int(math.Ceil(evolveShare*float64(len(s.Variants)))), evolveFloor))
+		e.most = min(e.most, evolveMost)
 	}
 	return e
 }
