@@ -1,66 +1,153 @@
 package study
 
 import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
-	"runtime"
+	"os"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 
 	"normbench/kernels"
 	"normbench/sweep/search"
 )
 
-// FreeBudgets are the shares of a free space, in hundredths, at which a search is
-// judged.
-const FreeBudgets = 10
+// A Free is the space of a kernel_tuner cache: its knobs, their values and the time of each config.
+// Nothing is assumed of what the knobs mean.
+type Free struct {
+	Kernel, Device string
+	Axes           []search.Axis
+	At             [][]int   // of each config, its knobs' values by index
+	Times          []float64 // milliseconds, +Inf of an invalid config
+}
 
-// A FreeRow is what a strategy came to on a free space.
+// readCache reads a kernel_tuner cache, .json or .json.gz. A knob with one value is left out.
+func readCache(path string) (*Free, error) {
+	data, err := os.ReadFile(path)
+	if z, zerr := gzip.NewReader(bytes.NewReader(data)); err == nil && zerr == nil {
+		data, err = io.ReadAll(z)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	var c struct {
+		Device string                    `json:"device_name"`
+		Kernel string                    `json:"kernel_name"`
+		Keys   []string                  `json:"tune_params_keys"`
+		Cache  map[string]map[string]any `json:"cache"`
+	}
+	if err := json.Unmarshal(data, &c); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	// In the order of their knobs' values, that a seed finds the same.
+	label := func(e map[string]any) (s string) {
+		for _, k := range c.Keys {
+			s += fmt.Sprint(e[k], ",")
+		}
+		return s
+	}
+	entries := slices.SortedFunc(maps.Values(c.Cache), func(a, b map[string]any) int {
+		return strings.Compare(label(a), label(b))
+	})
+	f := &Free{Kernel: c.Kernel, Device: c.Device, At: make([][]int, len(entries))}
+	for _, e := range entries {
+		t := math.Inf(1)
+		if ms, ok := e["time"].(float64); ok && ms < 1e20 { // old versions wrote 1e20 for an error
+			t = ms
+		}
+		f.Times = append(f.Times, t)
+	}
+	for _, name := range c.Keys {
+		var values []any
+		for _, e := range entries {
+			if !slices.Contains(values, e[name]) {
+				values = append(values, e[name])
+			}
+		}
+		if len(values) < 2 {
+			continue
+		}
+		f.Axes = append(f.Axes, newAxis(name, values))
+		for i, e := range entries {
+			f.At[i] = append(f.At[i], slices.Index(values, e[name]))
+		}
+	}
+	if len(f.Axes) == 0 || math.IsInf(slices.Min(f.Times), 1) {
+		return nil, fmt.Errorf("%s has no valid config, or one config only", path)
+	}
+	return f, nil
+}
+
+// newAxis sorts the values, and makes an axis of them: with numbers, where all are.
+func newAxis(name string, values []any) search.Axis {
+	a := search.Axis{Name: name, Size: len(values)}
+	numbers := !slices.ContainsFunc(values, func(v any) bool { _, ok := v.(float64); return !ok })
+	slices.SortFunc(values, func(x, y any) int {
+		if numbers {
+			return cmp.Compare(x.(float64), y.(float64))
+		}
+		return cmp.Compare(fmt.Sprintf("%T%v", x, x), fmt.Sprintf("%T%v", y, y))
+	})
+	for _, v := range values {
+		if numbers {
+			a.Values = append(a.Values, v.(float64))
+		}
+	}
+	return a
+}
+
+// freeBudgets are the shares of a free space, in hundredths, at which a search is judged.
+const freeBudgets = 10
+
+// A FreeRow is a strategy on a free space.
 type FreeRow struct {
 	Strategy string
-	// Regret by share of the space: of what was found over the best, by seed.
-	Regret [FreeBudgets][]float64
-	// Score is 0 where the strategy is as good as what random draws are expected to
-	// find, and 1 where it finds the optimum at once: (random - strategy) / (random -
-	// optimum), the mean over the shares (Willemsen et al. 2024).
+	Regret   [freeBudgets][]float64 // by share of the space and seed: of the pick over the best
+	// Score is 0 where the strategy is as good as what random draws are expected to find, and 1
+	// where it finds the optimum at once: (random - strategy) / (random - optimum), the mean over
+	// the shares (Willemsen et al. 2024).
 	Score float64
 }
 
-// Mean is the mean regret at a share in hundredths.
-func (r *FreeRow) Mean(share int) float64 {
-	sum := 0.0
+// Mean is the mean regret at a share in hundredths, and the share of seeds within Goal.
+func (r *FreeRow) Mean(share int) (mean, within float64) {
+	n := float64(len(r.Regret[share-1]))
 	for _, x := range r.Regret[share-1] {
-		sum += x
-	}
-	return sum / float64(len(r.Regret[share-1]))
-}
-
-// Within is the share of seeds with at most Goal at a share in hundredths.
-func (r *FreeRow) Within(share int) float64 {
-	n := 0.0
-	for _, x := range r.Regret[share-1] {
+		mean += x / n
 		if x <= Goal {
-			n++
+			within += 1 / n
 		}
 	}
-	return n / float64(len(r.Regret[share-1]))
+	return mean, within
 }
 
-// RandomRegret is what draws without replacement of so many configs, of which the first is a
-// valid one, are expected to find, over the optimum.
-func RandomRegret(f *Free, draws int) float64 {
-	var times []float64
-	for _, c := range f.Configs {
-		if !math.IsInf(c.Time, 1) {
-			times = append(times, c.Time)
+// valid are the configs with a time.
+func (f *Free) valid() (is []int) {
+	for i, t := range f.Times {
+		if !math.IsInf(t, 1) {
+			is = append(is, i)
 		}
+	}
+	return is
+}
+
+// RandomRegret is what draws without replacement of a share in hundredths, of which the first is a
+// valid one, are expected to find, over the optimum.
+func RandomRegret(f *Free, share int) float64 {
+	var times []float64
+	for _, i := range f.valid() {
+		times = append(times, f.Times[i])
 	}
 	slices.Sort(times)
-	n, m := len(f.Configs), len(times)
-	draws = min(max(draws, 1), n)
+	n, m, draws := len(f.Times), len(times), Draws(f, share)
 	// The chance that the best is the i-th: one of the draws has it, or is it the first, and
 	// none has a faster one.
 	none := 1.0 // chance that nothing faster than the i-th was drawn
@@ -70,9 +157,6 @@ func RandomRegret(f *Free, draws int) float64 {
 		next := float64(m-i-1) / float64(m)
 		for d := range i + 1 {
 			next *= math.Max(float64(n-draws-d)/float64(n-1-d), 0)
-			if next == 0 {
-				break
-			}
 		}
 		sum += (none - next) * t
 		if none = next; none < 1e-12 {
@@ -84,118 +168,80 @@ func RandomRegret(f *Free, draws int) float64 {
 
 // Draws are the configs of a share in hundredths.
 func Draws(f *Free, share int) int {
-	return max(int(math.Ceil(float64(share)*float64(len(f.Configs))/100)), 2)
-}
-
-// FreeSpace is a free space as strategies see it, with one config to start from.
-func FreeSpace(f *Free, start, limit int, seed uint64) *search.Space {
-	s := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed, SMs: 1, Variants: make([]kernels.Variant, len(f.Configs)), At: make([][]int, len(f.Configs))}
-	for _, k := range f.Knobs {
-		s.Axes = append(s.Axes, search.Axis{Name: k.Name, Size: len(k.Labels), Values: k.Values})
-	}
-	for i, c := range f.Configs {
-		s.Variants[i].Family = f.Label(i)
-		s.At[i] = c.At
-	}
-	return s
+	return max(int(math.Ceil(float64(share)*float64(len(f.Times))/100)), 2)
 }
 
 // RunFree searches a free space from seeds random valid starts by each strategy.
 func RunFree(ctx context.Context, f *Free, strategies []string, seeds int) ([]FreeRow, error) {
-	best := f.Best()
 	rows := make([]FreeRow, len(strategies))
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var first error
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for k, name := range strategies {
-		rows[k].Strategy = name
-		for i := range rows[k].Regret {
-			rows[k].Regret[i] = make([]float64, seeds)
+		r := &rows[k]
+		r.Strategy = name
+		for i := range r.Regret {
+			r.Regret[i] = make([]float64, seeds)
 		}
-		for seed := range seeds {
-			slots <- struct{}{}
-			wg.Go(func() {
-				defer func() { <-slots }()
-				m, err := searchFree(ctx, f, name, Draws(f, FreeBudgets), uint64(seed))
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					first = err
-					return
-				}
-				for i := range rows[k].Regret {
-					rows[k].Regret[i][seed] = m.after(Draws(f, i+1))/best - 1
-				}
-			})
-		}
-	}
-	wg.Wait()
-	if first != nil {
-		return nil, first
-	}
-	for k := range rows {
-		for i := range FreeBudgets {
-			if random := RandomRegret(f, Draws(f, i+1)); random > 0 {
-				rows[k].Score += (1 - rows[k].Mean(i+1)/random) / FreeBudgets
-			} else {
-				rows[k].Score += 1.0 / FreeBudgets
+		err := parallel(ctx, seeds, func(ctx context.Context, seed int) error {
+			m, err := searchFree(ctx, f, name, uint64(seed))
+			if err != nil {
+				return err
 			}
+			for i := range r.Regret {
+				found := m.best[min(Draws(f, i+1), len(m.best))-1]
+				r.Regret[i][seed] = found/slices.Min(f.Times) - 1
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		for i := range freeBudgets {
+			score := 1.0
+			if random := RandomRegret(f, i+1); random > 0 {
+				mean, _ := r.Mean(i + 1)
+				score -= mean / random
+			}
+			r.Score += score / freeBudgets
 		}
 	}
 	return rows, nil
 }
 
-// searchFree starts from a random valid config.
-func searchFree(ctx context.Context, f *Free, name string, limit int, seed uint64) (*freeBench, error) {
-	var valid []int
-	for i, c := range f.Configs {
-		if !math.IsInf(c.Time, 1) {
-			valid = append(valid, i)
-		}
-	}
+// searchFree starts from a random valid config. A variant's family is its config's number.
+func searchFree(ctx context.Context, f *Free, name string, seed uint64) (*freeBench, error) {
+	valid := f.valid()
 	start := valid[rand.New(rand.NewPCG(seed, 1)).IntN(len(valid))]
-	space := FreeSpace(f, start, limit, seed+1)
+	limit := Draws(f, freeBudgets)
+	space := &search.Space{Keep: []int{start}, Full: 1, Limit: limit, Seed: seed + 1, SMs: 1,
+		Variants: make([]kernels.Variant, len(f.Times)), At: f.At, Axes: f.Axes}
+	m := &freeBench{f: f, seen: map[string]bool{}, number: map[string]int{}}
+	for i := range f.Times {
+		space.Variants[i].Family = fmt.Sprint(i)
+		m.number[space.Variants[i].Family] = i
+	}
 	strategy, err := search.New(name, space)
 	if err != nil {
 		return nil, err
 	}
-	m := &freeBench{f: f, of: make(map[string]int, len(f.Configs))}
-	for i := range f.Configs {
-		m.of[space.Variants[i].Family] = i
-	}
-	_, err = search.Drive(ctx, strategy, search.NewBoard(space, 0, 0), search.Allowance{Configs: limit}, m)
+	board := search.NewBoard(space, 0, 0)
+	_, err = search.Drive(ctx, strategy, board, search.Allowance{Configs: limit}, m)
 	return m, err
 }
 
-// freeBench is a search.Bench without noise, which remembers the fastest so far
-// after each config.
+// A freeBench is a search.Bench without noise. It remembers the fastest so far after each config.
 type freeBench struct {
-	f    *Free
-	of   map[string]int
-	seen map[int]bool
-	best []float64
+	f      *Free
+	number map[string]int // of configs
+	seen   map[string]bool
+	best   []float64
 }
-
-func (m *freeBench) after(n int) float64 { return m.best[min(n, len(m.best))-1] }
 
 func (m *freeBench) Refuse(kernels.Variant, float64) string        { return "" }
 func (m *freeBench) Announce([]kernels.Variant, []kernels.Variant) {}
 
 func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, 0, err
-	}
-	i, ok := m.of[v.Family]
-	if !ok {
-		return nil, 0, fmt.Errorf("no config %s", v.Family)
-	}
-	t := m.f.Configs[i].Time
-	if m.seen == nil {
-		m.seen = map[int]bool{}
-	}
-	if !m.seen[i] {
-		m.seen[i] = true
+	t := m.f.Times[m.number[v.Family]]
+	if !m.seen[v.Family] {
+		m.seen[v.Family] = true
 		best := t
 		if n := len(m.best); n > 0 {
 			best = min(best, m.best[n-1])
@@ -205,19 +251,14 @@ func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) 
 	if math.IsInf(t, 1) {
 		return nil, 1, kernels.Failf(kernels.StatusLaunch, "invalid in the cache")
 	}
-	us := make([]float64, launches)
-	for k := range us {
-		us[k] = t
-	}
-	return us, t, nil
+	return slices.Repeat([]float64{t}, launches), t, ctx.Err()
 }
 
-// auto beats what random draws are expected to find on every kind of space, at 3%
-// and from there on.
+// auto beats what random draws are expected to find on every kind of space, at 3% and from there on.
 func TestFreeSpaces(t *testing.T) {
 	sum, n := 0.0, 0.0
 	for name, f := range synthetics() {
-		rows, err := RunFree(t.Context(), f, []string{search.Auto}, 3)
+		rows, err := RunFree(t.Context(), f, []string{search.Auto}, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -227,42 +268,12 @@ func TestFreeSpaces(t *testing.T) {
 			t.Errorf("%s: auto scores %.2f", name, auto.Score)
 		}
 		for _, share := range []int{3, 6, 10} {
-			if random := RandomRegret(f, Draws(f, share)); auto.Mean(share) > random {
-				t.Errorf("%s: auto's regret at %d%% is %.3f, random's %.3f", name, share, auto.Mean(share), random)
+			if mean, _ := auto.Mean(share); mean > RandomRegret(f, share) {
+				t.Errorf("%s: auto's regret at %d%% is %.3f, random's %.3f", name, share, mean, RandomRegret(f, share))
 			}
 		}
 	}
 	if sum/n < 0.75 {
 		t.Errorf("auto scores %.2f in the mean", sum/n)
-	}
-}
-
-// The expected curve of random draws is what draws find.
-func TestRandomRegret(t *testing.T) {
-	f := synthetics()["invalid"]
-	best := math.Inf(1)
-	var valid []int
-	for i, c := range f.Configs {
-		best = min(best, c.Time)
-		if !math.IsInf(c.Time, 1) {
-			valid = append(valid, i)
-		}
-	}
-	rng := rand.New(rand.NewPCG(1, 2))
-	const runs, draws = 2000, 50
-	sum := 0.0
-	for range runs {
-		got := f.Configs[valid[rng.IntN(len(valid))]].Time
-		for _, i := range rng.Perm(len(f.Configs))[:draws-1] {
-			got = min(got, f.Configs[i].Time)
-		}
-		sum += got/best - 1
-	}
-	if want := RandomRegret(f, draws); math.Abs(sum/runs-want) > 0.05*want {
-		t.Errorf("drawn %.4f, expected %.4f", sum/runs, want)
-	}
-	flat := &Free{Configs: []FreeConfig{{Time: 1}, {Time: 1}}}
-	if got := RandomRegret(flat, 1); got != 0 {
-		t.Errorf("regret %g where all are equal", got)
 	}
 }

@@ -1,11 +1,9 @@
-// Package study compares search strategies on recorded grids: the share of the
-// grid's GPU time that each takes, and its regret, the time of what it found
-// over that of what the grid finds.
+// Package study compares search strategies on recorded grids: the share of the grid's GPU time that
+// each takes, and its regret, the time of the pick over that of the grid's best.
 //
-// Each seed splits the samples of every variant in two halves at random. The
-// searches draw from the first; the grid's best is the variant with the least
-// median of it; and both are judged by their medians of the second, which no one
-// has seen. So neither is flattered by the noise that chose it.
+// Each seed splits the samples of every variant in two halves at random. Searches draw from the
+// first; the grid's best has the least median of it. Both are judged by their medians of the second
+// half, so neither is flattered by the noise that chose it.
 package study
 
 import (
@@ -14,9 +12,13 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"normbench/kernels"
 	"normbench/kernels/replay"
@@ -25,30 +27,6 @@ import (
 	"normbench/sweep/stats"
 )
 
-// A Grid is all that was recorded of one problem.
-type Grid struct {
-	Problem  kernels.Problem
-	Variants []Variant
-	Base     int
-	Stream   []float64 // samples, microseconds
-}
-
-// A Variant is one that was measured right.
-type Variant struct {
-	kernels.Variant
-	Samples []float64 // microseconds
-	Check   kernels.Check
-}
-
-// Grids are recorded grids of one device.
-type Grids struct {
-	Source   string
-	Device   kernels.DeviceInfo
-	Protocol record.Protocol
-	Problems []Grid // in the order of the records, which is that of a sweep
-	Skipped  int    // problems with a single variant, or without base or stream
-}
-
 // A Setup is a strategy with what it may use.
 type Setup struct {
 	Label    string
@@ -56,11 +34,11 @@ type Setup struct {
 	Share    float64 // most of the variants of each problem, 0 for no bound
 	Transfer bool    // problems are searched in turn, and a search knows those before it
 	Finals   int     // variants to measure again in interleaved rounds, 0 for none
-	Naive    bool    // the base is the variant of median time, not what the launch rule picks
+	Naive    bool    // the base is the variant of median time, not the default
 	Every    int     // searches by every so many seeds only; 0 is all
 }
 
-// finalRounds are those of the finals, as sweep takes them by default.
+// The rounds of the finals, as a sweep takes them by default.
 const (
 	finalRounds   = 8
 	finalLaunches = 2
@@ -68,27 +46,20 @@ const (
 
 // An Outcome is one search of one problem.
 type Outcome struct {
-	Regret  float64 // of what was found over the grid's best, on samples that neither saw
+	Regret  float64 // of the pick over the grid's best, on samples that neither saw
 	Seconds float64 // of the device at work
-	Grid    float64 // what the grid takes of the same
+	Grid    float64 // the grid's seconds for the same
 	Configs int
-	Saw     bool       // it measured a variant within Goal of the known best, by the medians of all samples
-	Wall    [2]float64 // seconds on CompileCores, compiling before every round and then measuring it
+	Saw     bool    // it measured a variant within Goal of the best, by the medians of all samples
+	Wall    float64 // seconds on compileCores, compiling before every round and then measuring it
 }
 
 // minSamples is the least number per variant that splits in halves of use.
 const minSamples = 8
 
-// Run searches every problem with every setup and seed, from 1 to seeds, and
-// returns outcomes by setup, problem and seed.
+// Run searches every problem with every setup and seed, from 1 to seeds, and returns outcomes by
+// setup, problem and seed.
 func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][][]Outcome, error) {
-	for _, p := range g.Problems {
-		for _, v := range p.Variants {
-			if len(v.Samples) < minSamples {
-				return nil, fmt.Errorf("%s: %s on %s has %d samples, too few to split", g.Source, v.Variant, p.Problem, len(v.Samples))
-			}
-		}
-	}
 	out := make([][][]Outcome, len(setups))
 	for i := range out {
 		out[i] = make([][]Outcome, len(g.Problems))
@@ -97,56 +68,59 @@ func Run(ctx context.Context, g *Grids, setups []Setup, seeds int) ([][][]Outcom
 			out[i][j] = make([]Outcome, (seeds+every-1)/every)
 		}
 	}
-	var mu sync.Mutex
-	var first error
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for seed := range next {
-				err := runSeed(ctx, g, setups, uint64(seed+1), func(i, j int, o Outcome) {
-					out[i][j][seed/max(setups[i].Every, 1)] = o
-				})
-				mu.Lock()
-				first = cmp.Or(first, err)
-				mu.Unlock()
-			}
+	err := parallel(ctx, seeds, func(ctx context.Context, seed int) error {
+		return runSeed(ctx, g, setups, uint64(seed+1), func(i, j int, o Outcome) {
+			out[i][j][seed/max(setups[i].Every, 1)] = o
 		})
-	}
-	for s := range seeds {
-		if ctx.Err() != nil {
-			break
-		}
-		next <- s
-	}
-	close(next)
-	wg.Wait()
-	return out, cmp.Or(first, ctx.Err())
+	})
+	return out, err
 }
 
-// split is a problem with its samples in halves.
+// parallel calls do with 0 to n-1 on all cores, and returns an error of them.
+func parallel(ctx context.Context, n int, do func(context.Context, int) error) error {
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		all.Go(func() error { return cmp.Or(ctx.Err(), do(ctx, i)) })
+	}
+	return all.Wait()
+}
+
+// A split is a problem with its samples in halves.
 type split struct {
 	*Grid
 	seen, fresh []float64 // medians of each variant's halves
-	known       []bool    // which variants are within Goal of the best by all samples
+	near        []bool    // which variants are within Goal of the best by all samples
 	best        int       // the grid's
 	seconds     float64   // of the grid
 }
 
-// known are the variants within Goal of the least median of all samples.
-func (p *Grid) known() []bool {
-	least := math.Inf(1)
+// newSplit draws the halves, and returns what searches may draw from.
+func newSplit(g *Grids, p *Grid, rng *rand.Rand) (split, []replay.Measurement) {
+	s := split{Grid: p}
+	var ms []replay.Measurement
+	var all []float64
 	for _, v := range p.Variants {
-		least = min(least, stats.Median(v.Samples))
+		x := slices.Clone(v.Samples)
+		rng.Shuffle(len(x), func(i, j int) { x[i], x[j] = x[j], x[i] })
+		half := len(x) / 2
+		s.seen = append(s.seen, stats.Median(x[:half]))
+		s.fresh = append(s.fresh, stats.Median(x[half:]))
+		all = append(all, stats.Median(x))
+		ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: v.Variant,
+			Status: kernels.StatusOK, Check: &v.Check, SamplesUS: x[:half]})
 	}
-	is := make([]bool, len(p.Variants))
+	s.best = slices.Index(s.seen, slices.Min(s.seen))
+	rate := cmp.Or(float64(g.Device.PeakRate), 4e12)
+	full := float64(g.Protocol.Samples + g.Protocol.Discard)
 	for i, v := range p.Variants {
-		is[i] = stats.Median(v.Samples) <= (1+Goal)*least
+		s.near = append(s.near, all[i] <= (1+Goal)*slices.Min(all))
+		s.seconds += v.Check.Busy + full*(s.seen[i]/1e6+float64(g.Protocol.Flush)/rate)
 	}
-	return is
+	return s, ms
 }
 
-// middle is the variant of median time by what searches see.
+// middle is the variant of median time by the half that searches see.
 func (s *split) middle() int {
 	order := make([]int, len(s.seen))
 	for i := range order {
@@ -156,38 +130,19 @@ func (s *split) middle() int {
 	return order[len(order)/2]
 }
 
-func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64, tell func(setup, problem int, o Outcome)) error {
+func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64,
+	tell func(setup, problem int, o Outcome)) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var ms []replay.Measurement
 	splits := make([]split, len(g.Problems))
 	for i := range g.Problems {
-		p := &g.Problems[i]
-		s := split{Grid: p, known: p.known()}
-		for _, v := range p.Variants {
-			x := slices.Clone(v.Samples)
-			rng.Shuffle(len(x), func(i, j int) { x[i], x[j] = x[j], x[i] })
-			half := len(x) / 2
-			s.seen = append(s.seen, stats.Median(x[:half]))
-			s.fresh = append(s.fresh, stats.Median(x[half:]))
-			ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: v.Variant, Status: kernels.StatusOK, Check: &v.Check, SamplesUS: x[:half]})
-		}
-		for j := range s.seen {
-			if s.seen[j] < s.seen[s.best] {
-				s.best = j
-			}
-		}
-		splits[i] = s
+		var more []replay.Measurement
+		splits[i], more = newSplit(g, &g.Problems[i], rng)
+		ms = append(ms, more...)
 	}
 	dev, err := replay.New(g.Device, g.Source, seed, ms)
 	if err != nil {
 		return err
-	}
-	full := g.Protocol.Samples + g.Protocol.Discard
-	for i := range splits {
-		for j, v := range splits[i].Variants {
-			launch := splits[i].seen[j]/1e6 + flushSeconds(g)
-			splits[i].seconds += v.Check.Busy + float64(full)*launch
-		}
 	}
 	for k, setup := range setups {
 		if setup.Every > 1 && (seed-1)%uint64(setup.Every) != 0 {
@@ -198,7 +153,7 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64, tell fu
 			known = &search.History{}
 		}
 		for i := range splits {
-			o, err := one(ctx, g, dev, &splits[i], setup, known, seed)
+			o, err := searchGrid(ctx, g, dev, &splits[i], setup, known, seed)
 			if err != nil {
 				return err
 			}
@@ -208,28 +163,23 @@ func runSeed(ctx context.Context, g *Grids, setups []Setup, seed uint64, tell fu
 	return nil
 }
 
-func flushSeconds(g *Grids) float64 {
-	rate := 4e12
-	if g.Device.PeakRate > 0 {
-		rate = float64(g.Device.PeakRate)
-	}
-	return float64(g.Protocol.Flush) / rate
-}
-
-func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setup, known *search.History, seed uint64) (Outcome, error) {
+func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setup,
+	known *search.History, seed uint64) (Outcome, error) {
 	b, err := dev.Open(ctx, s.Problem, seed)
 	if err != nil {
 		return Outcome{}, err
 	}
 	defer b.Close()
-	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known, Full: g.Protocol.Samples, Seed: seed}
+	space := &search.Space{Problem: s.Problem, SMs: g.Device.SMs, Keep: []int{s.Base}, Known: known,
+		Full: g.Protocol.Samples, Seed: seed}
 	for _, v := range s.Variants {
 		space.Variants = append(space.Variants, v.Variant)
 	}
 	if setup.Naive {
 		space.Keep[0] = s.middle()
 	}
-	allow := search.Budget{Share: setup.Share}.Allow(len(space.Variants), len(space.Variants), search.Spent{})
+	n := len(space.Variants)
+	allow := search.Budget{Share: setup.Share}.Allow(n, n, search.Spent{})
 	space.Limit = allow.Configs
 	strategy, err := search.New(setup.Strategy, space)
 	if err != nil {
@@ -237,36 +187,30 @@ func one(ctx context.Context, g *Grids, dev kernels.Device, s *split, setup Setu
 	}
 	unit := stats.Median(s.Stream)
 	board := search.NewBoard(space, stats.Spread(s.Stream)/1.35, unit)
-	m := &meter{b: b, pr: g.Protocol, seen: map[kernels.Variant]bool{}, compiles: newCompiles(s.Grid)}
+	m := &meter{b: b, pr: g.Protocol, grid: s.Grid, seen: map[kernels.Variant]bool{}, built: map[string]bool{}}
 	if _, err := search.Drive(ctx, strategy, board, allow, m); err != nil {
 		return Outcome{}, err
 	}
 	known.Add(board, unit)
-	pick := board.Pick()
-	seconds := board.Spent().Seconds
+	pick, busy := board.Pick(), 0.0
 	if setup.Finals > 0 {
-		var busy float64
 		if pick, busy, err = finals(ctx, board, m, s, setup.Finals); err != nil {
 			return Outcome{}, err
 		}
-		seconds += busy
 	}
-	wall := m.wall
-	for i := range wall {
-		wall[i] += seconds
-	}
+	busy += board.Spent().Seconds
 	return Outcome{
-		Saw:     slices.ContainsFunc(board.Order(), func(v int) bool { return s.known[v] }),
-		Wall:    wall,
+		Saw:     slices.ContainsFunc(board.Order(), func(v int) bool { return s.near[v] }),
+		Wall:    m.compiling + busy,
 		Regret:  s.fresh[pick]/s.fresh[s.best] - 1,
-		Seconds: seconds,
+		Seconds: busy,
 		Grid:    s.seconds,
 		Configs: board.Measured(),
 	}, nil
 }
 
-// finals are the fastest of the best measured again, with the base. They draw
-// from the half that the search saw, as the records have no third.
+// finals are the fastest of the best measured again, with the base. They draw from the half that
+// the search saw, as the records have no third.
 func finals(ctx context.Context, b *search.Board, m *meter, s *split, n int) (pick int, busy float64, err error) {
 	vs := b.Finalists(n)
 	fs := make([]search.Finalist, len(vs))
@@ -285,15 +229,42 @@ func finals(ctx context.Context, b *search.Board, m *meter, s *split, n int) (pi
 	return vs[w], busy, nil
 }
 
-// meter is a search.Bench on a device's bench, as the runner's is.
+// The cores that compile, and the mean seconds of a core for a unit: 1661 for 7921 units in a sweep
+// of an H200's default group (docs/search.md). The grids' records hold no compile times.
+const (
+	compileCores = 16
+	unitSeconds  = 0.21
+)
+
+// A meter is a search.Bench on a device's bench, as the runner's is. It counts the seconds of
+// compiling before each round, all cores at work on the units of its new variants. What is compiled
+// ahead meanwhile is left out, so a sweep takes less.
 type meter struct {
-	b    kernels.Bench
-	pr   record.Protocol
-	seen map[kernels.Variant]bool
-	compiles
+	b         kernels.Bench
+	pr        record.Protocol
+	grid      *Grid
+	seen      map[kernels.Variant]bool
+	built     map[string]bool // units by name
+	compiling float64
 }
 
 func (m *meter) Refuse(kernels.Variant, float64) string { return "" }
+
+// Announce implements search.Bench. A unit is the first launch of a variant, or a later one, which
+// the variants of a family with equal k2 knobs share.
+func (m *meter) Announce(now, later []kernels.Variant) {
+	before := len(m.built)
+	for _, v := range now {
+		m.built[v.String()] = true
+		i := slices.IndexFunc(m.grid.Variants, func(x Variant) bool { return x.Variant == v })
+		for _, r := range m.grid.Variants[i].Check.Resources[min(1, len(m.grid.Variants[i].Check.Resources)):] {
+			get := v.Config.Get
+			m.built[fmt.Sprint(v.Family, " ", r.Stage, get(kernels.ReduceCols), " ",
+				get(kernels.ReduceRows), " ", get(kernels.ReduceWarps))] = true
+		}
+	}
+	m.compiling += math.Ceil(float64(len(m.built)-before)/compileCores) * unitSeconds
+}
 
 func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) ([]float64, float64, error) {
 	busy := 0.0
@@ -310,4 +281,79 @@ func (m *meter) Visit(ctx context.Context, v kernels.Variant, launches int) ([]f
 		return nil, busy, err
 	}
 	return record.Micros(t.Seconds[m.pr.Discard:]), busy + t.Busy, nil
+}
+
+// Goal is the regret that counts as having found the grid's best.
+const Goal = 0.01
+
+// A Row is a setup's outcomes over all problems and seeds.
+type Row struct {
+	Setup
+	GPU      float64 // its GPU time over the grid's, of all problems together
+	Mean     float64 // regret over problems and seeds
+	P95      float64 // its 95th percentile
+	Within   float64 // share of problems and seeds within Goal
+	Problems float64 // share of problems whose median over the seeds is
+	Variants float64 // variants measured per problem, the mean
+	Saw      float64 // share of problems and seeds that measured one within Goal of the known best
+	Wall     float64 // seconds per problem, the mean
+}
+
+// Summarize makes a setup's row of its outcomes by problem and seed.
+func Summarize(s Setup, outcomes [][]Outcome) Row {
+	r := Row{Setup: s}
+	var all []float64
+	var spent, grid float64
+	n := float64(len(outcomes) * len(outcomes[0]))
+	for _, of := range outcomes {
+		var regrets []float64
+		for _, o := range of {
+			regrets = append(regrets, o.Regret)
+			r.Mean += o.Regret / n
+			if o.Regret <= Goal {
+				r.Within += 1 / n
+			}
+			if o.Saw {
+				r.Saw += 1 / n
+			}
+			r.Wall += o.Wall / n
+			r.Variants += float64(o.Configs) / n
+			spent, grid = spent+o.Seconds, grid+o.Grid
+		}
+		if stats.Median(regrets) <= Goal {
+			r.Problems += 1 / float64(len(outcomes))
+		}
+		all = append(all, regrets...)
+	}
+	r.GPU, r.P95 = spent/grid, stats.Quantile(0.95, all)
+	return r
+}
+
+// The checked-in grids of an H200: auto takes at most a tenth of their GPU time, and finds nearly as
+// many of their winners as measuring them again does (over 100 seeds 79% of them, against 89).
+func TestRecorded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	g, err := Load(filepath.Join("..", "..", "results", "nvidia-h200", "grids"))
+	if os.IsNotExist(err) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Problems) != 12 || g.Skipped > 0 {
+		t.Fatalf("%d grids, %d left out", len(g.Problems), g.Skipped)
+	}
+	setups := []Setup{
+		{Label: search.Auto, Strategy: search.Auto, Transfer: true}, {Label: search.Grid, Strategy: search.Grid},
+	}
+	out, err := Run(t.Context(), g, setups, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auto, grid := Summarize(setups[0], out[0]), Summarize(setups[1], out[1])
+	t.Logf("auto: %+v\ngrid: %+v", auto, grid)
+	if auto.GPU > 0.10 || auto.Within < grid.Within-0.15 || grid.GPU < 0.95 || grid.GPU > 1.05 {
+		t.Errorf("auto: %+v\ngrid: %+v", auto, grid)
+	}
 }

@@ -1,14 +1,16 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"normbench/kernels"
+	"normbench/internal/picture"
 	"normbench/sweep/search"
 )
 
@@ -25,64 +27,104 @@ func TestLab(t *testing.T) {
 	if len(paths) == 0 {
 		t.Skip("NORMBENCH_LAB names no records: see `make lab`")
 	}
-	seeds := func(usual int) int {
-		text := os.Getenv("NORMBENCH_LAB_SEEDS")
-		if text == "" {
-			return usual
-		}
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 {
-			t.Fatalf("NORMBENCH_LAB_SEEDS=%s is no number of searches", text)
-		}
-		return n
-	}
+	t.Chdir(filepath.Join("..", ".."))
 	for _, path := range paths {
-		path = fromRoot(path)
-		if st, err := os.Stat(path); err != nil {
+		st, err := os.Stat(path)
+		if err != nil {
 			t.Fatal(err)
-		} else if st.IsDir() {
-			labGrids(t, path, seeds(100), os.Getenv("NORMBENCH_LAB_PLOT"))
-		} else {
-			labCache(t, path, seeds(24))
+		}
+		lab, seeds := labCache, 24
+		if st.IsDir() {
+			lab, seeds = labGrids, 100
+		}
+		if text := os.Getenv("NORMBENCH_LAB_SEEDS"); text != "" {
+			if seeds, err = strconv.Atoi(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		lab(t, path, seeds)
+	}
+}
+
+// setups are the strategies of the table, each at several budgets: auto as a sweep runs it, and the
+// grid measured once more, which is the most that the noise of the records lets anyone reach. The
+// curves over budgets have a fifth of the seeds.
+func setups() []Setup {
+	list := []Setup{
+		{Label: "auto", Strategy: search.Auto, Transfer: true},
+		{Label: "auto + finals", Strategy: search.Auto, Transfer: true, Finals: 8},
+		{Label: "auto alone", Strategy: search.Auto},
+	}
+	for _, share := range []float64{0.05, 0.1, 0.15, 0.3} {
+		list = append(list, Setup{Label: "auto", Strategy: search.Auto, Share: share, Transfer: true, Every: 5})
+	}
+	for _, name := range []string{search.Evolve, search.Halving, search.Random} {
+		for _, share := range []float64{0.05, 0.1, 0.2, 0.4} {
+			list = append(list, Setup{Label: name, Strategy: name, Share: share, Every: 5})
 		}
 	}
+	return append(list, Setup{Label: search.Halving, Strategy: search.Halving, Share: 1, Every: 5},
+		Setup{Label: search.Grid, Strategy: search.Grid})
 }
 
-func fromRoot(path string) string {
-	if filepath.IsAbs(path) {
-		return path
+// naiveShares are the budgets of naive, as shares of the configs.
+var naiveShares = []float64{0.01, 0.03, 0.06, 0.1}
+
+// naive compares searches from the base with searches from the variant of median time. The base is
+// often within 1% of the best already, so the second says more of a strategy. A label stands once
+// for each of naiveShares; a base alone stands once.
+func naive() []Setup {
+	list := []Setup{
+		{Label: "base alone", Strategy: search.Random, Share: 1e-9},
+		{Label: "naive base alone", Strategy: search.Random, Share: 1e-9, Naive: true},
 	}
-	return filepath.Join("..", "..", path)
+	for _, naive := range []bool{false, true} {
+		from, alone := " from the base", "auto alone, base"
+		if naive {
+			from, alone = " from a naive base", "auto alone, naive base"
+		}
+		for _, s := range []Setup{
+			{Label: search.Auto + from, Strategy: search.Auto, Transfer: true},
+			{Label: alone, Strategy: search.Auto},
+			{Label: search.Random + from, Strategy: search.Random},
+		} {
+			s.Naive = naive
+			for _, s.Share = range naiveShares {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
 }
 
-// labGrids prints what each strategy comes to on recorded grids.
-func labGrids(t *testing.T, path string, seeds int, plot string) {
+// labGrids prints the outcomes of each strategy on recorded grids.
+func labGrids(t *testing.T, path string, seeds int) {
 	g, err := Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, setups := Setups(), append(Setups(), Naive()...)
-	out, err := Run(t.Context(), g, setups, seeds)
+	n, all := len(setups()), append(setups(), naive()...)
+	out, err := Run(t.Context(), g, all, seeds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var rows []Row
-	for i, s := range setups {
-		rows = append(rows, Summarize(g, s, out[i], nil))
+	for i, s := range all {
+		rows = append(rows, Summarize(s, out[i]))
 	}
 	title := fmt.Sprintf("%d problems of %s, %d seeds", len(g.Problems), g.Device.Name, seeds)
 	if g.Skipped > 0 {
 		title += fmt.Sprintf("; %d without a base, a stream or a choice left out", g.Skipped)
 	}
-	fmt.Print(strategyTable(title, rows[:len(all)]), passTable(g, all[0], out[0]), naiveTable(title, rows[len(all):]))
-	if plot != "" {
-		if err := plotRegret(fromRoot(plot), rows[:len(all)]); err != nil {
+	fmt.Print(strategyTable(title, rows[:n]), naiveTable(title, rows[n:]))
+	if plot := os.Getenv("NORMBENCH_LAB_PLOT"); plot != "" {
+		if err := plotRegret(plot, rows[:n]); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// labCache prints what each strategy comes to on a space of another tool.
+// labCache prints the outcomes of each strategy on a space of another tool.
 func labCache(t *testing.T, path string, seeds int) {
 	f, err := readCache(path)
 	if err != nil {
@@ -98,12 +140,10 @@ func labCache(t *testing.T, path string, seeds int) {
 // markdown lays out a table whose first column is text.
 func markdown(title string, header []string, rows [][]string, notes ...string) string {
 	var b strings.Builder
-	line := func(cells []string) { b.WriteString("|" + strings.Join(cells, "|") + "|\n") }
 	b.WriteString("**" + title + "**\n\n")
-	line(header)
-	b.WriteString("|:--|" + strings.Repeat("--:|", len(header)-1) + "\n")
-	for _, r := range rows {
-		line(r)
+	rule := append([]string{":--"}, slices.Repeat([]string{"--:"}, len(header)-1)...)
+	for _, r := range slices.Concat([][]string{header, rule}, rows) {
+		b.WriteString("|" + strings.Join(r, "|") + "|\n")
 	}
 	b.WriteByte('\n')
 	for _, n := range notes {
@@ -133,7 +173,7 @@ func strategyTable(title string, rows []Row) string {
 		case r.Strategy == search.Grid:
 			budget = "all"
 		}
-		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), fixed(1, r.Wall[1]), pc(r.GPU),
+		cells = append(cells, []string{r.Label, budget, fixed(0, r.Variants), fixed(1, r.Wall), pc(r.GPU),
 			fixed(2, 100*r.Mean), fixed(2, 100*r.P95), pc(r.Saw), pc(r.Within), pc(r.Problems)})
 	}
 	return markdown(title, []string{"strategy", "budget", "configs", "wall s", "GPU %", "regret %", "p95", "saw 1%", "in 1%", "med 1%"}, cells,
@@ -145,41 +185,20 @@ func strategyTable(title string, rows []Row) string {
 		"med 1% is the share of problems with a median regret within 1%; the grid's own row is what the noise of the records allows")
 }
 
-// passTable has a setup's row by op and pass.
-func passTable(g *Grids, s Setup, outcomes [][]Outcome) string {
-	var cells [][]string
-	for _, op := range []kernels.Op{kernels.RMSNorm, kernels.LayerNorm} {
-		for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-			n := 0
-			r := Summarize(g, s, outcomes, func(x Grid) bool {
-				ok := x.Problem.Op == op && x.Problem.Pass == pass
-				if ok {
-					n++
-				}
-				return ok
-			})
-			if n > 0 {
-				cells = append(cells, []string{fmt.Sprintf("%s %s", op, pass), strconv.Itoa(n), pc(r.GPU), pc(r.P95), pc(r.Within), pc(r.Problems)})
-			}
-		}
-	}
-	return markdown(s.Label+" by op and pass", []string{"problems", "count", "GPU %", "regret p95 %", "in 1%", "med 1%"}, cells)
-}
-
 func naiveTable(title string, rows []Row) string {
 	var cells [][]string
-	for i := 0; i < len(rows); {
-		n := i + 1
-		for n < len(rows) && rows[n].Label == rows[i].Label {
+	for len(rows) > 0 {
+		n := 1
+		for n < len(rows) && rows[n].Label == rows[0].Label {
 			n++
 		}
-		row := []string{rows[i].Label}
-		for k := range NaiveShares { // a base alone has no budget
-			row = append(row, fixed(2, 100*rows[min(i+k, n-1)].Mean))
+		row := []string{rows[0].Label}
+		for k := range naiveShares { // a base alone has no budget
+			row = append(row, fixed(2, 100*rows[min(k, n-1)].Mean))
 		}
 		last := rows[n-1]
-		cells = append(cells, append(row, pc(last.Within), fixed(0, last.Variants), pc(last.GPU), fixed(1, last.Wall[1])))
-		i = n
+		cells = append(cells, append(row, pc(last.Within), fixed(0, last.Variants), pc(last.GPU), fixed(1, last.Wall)))
+		rows = rows[n:]
 	}
 	return markdown(title, []string{"strategy", "regret 1%", "3%", "6%", "10%", "in 1%", "configs", "GPU %", "wall s"}, cells,
 		"regret is the mean over problems and seeds, in %, at budgets of 1 to 10% of the configs; the other columns are of 10%;",
@@ -189,19 +208,22 @@ func naiveTable(title string, rows []Row) string {
 }
 
 func freeTable(f *Free, rows []FreeRow, seeds int) string {
-	title := fmt.Sprintf("%s on %s, %d configs of %d knobs, %d seeds", f.Kernel, f.Device, len(f.Configs), len(f.Knobs), seeds)
-	shares := []int{1, 3, 6, 10}
-	random := []string{"random draws, expected", "0.000"}
-	for _, share := range shares {
-		random = append(random, fixed(2, 100*RandomRegret(f, Draws(f, share))))
-	}
-	cells := [][]string{append(random, "")}
+	title := fmt.Sprintf("%s on %s, %d configs of %d knobs, %d seeds", f.Kernel, f.Device, len(f.Times), len(f.Axes), seeds)
+	cells := [][]string{{"random draws, expected", "0.000"}}
 	for _, r := range rows {
-		row := []string{r.Strategy, fixed(3, r.Score)}
-		for _, share := range shares {
-			row = append(row, fixed(2, 100*r.Mean(share)))
+		cells = append(cells, []string{r.Strategy, fixed(3, r.Score)})
+	}
+	for _, share := range []int{1, 3, 6, 10} {
+		cells[0] = append(cells[0], fixed(2, 100*RandomRegret(f, share)))
+		for i := range rows {
+			mean, _ := rows[i].Mean(share)
+			cells[i+1] = append(cells[i+1], fixed(2, 100*mean))
 		}
-		cells = append(cells, append(row, pc(r.Within(10))))
+	}
+	cells[0] = append(cells[0], "")
+	for i := range rows {
+		_, within := rows[i].Mean(10)
+		cells[i+1] = append(cells[i+1], pc(within))
 	}
 	return markdown(title, []string{"strategy", "score", "regret at 1 % %", "3 %", "6 %", "10 %", "searches within 1 %"}, cells,
 		"without noise, from a random valid config; an invalid config costs as much as any;",
@@ -209,29 +231,34 @@ func freeTable(f *Free, rows []FreeRow, seeds int) string {
 		"regret is the mean over seeds of the time found over the best")
 }
 
-// The tables hold what the runs came to, and a plot is drawn.
-func TestTables(t *testing.T) {
-	g := grids(2, 40)
-	setups := Quick()
-	out, err := Run(t.Context(), g, setups, 2)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []Row
-	for i, s := range setups {
-		rows = append(rows, Summarize(g, s, out[i], nil))
-	}
-	text := strategyTable("title", rows) + passTable(g, setups[0], out[0]) + naiveTable("title", rows)
-	for _, want := range []string{"**title**\n", "\n|auto|own|", "\n|random|10%|4|", "\n|grid|all|40|", "|rmsnorm bwd|2|"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+// plotRegret draws the 95th percentile of regret against GPU time as an SVG file, a line per
+// strategy through its budgets.
+func plotRegret(name string, rows []Row) error {
+	top := 1.0
+	var lines []picture.Line
+	var legend []picture.Series
+	for _, r := range rows {
+		i := slices.IndexFunc(lines, func(l picture.Line) bool { return l.Name == r.Label })
+		if i < 0 {
+			i = len(lines)
+			s := picture.Series{Name: r.Label, Class: fmt.Sprint("s", i%picture.Slots), Glyph: i, Width: 1.6, Radius: 4}
+			if r.Label == "auto" {
+				s.Width = 3
+			}
+			legend, lines = append(legend, s), append(lines, picture.Line{Series: s})
 		}
+		top = max(top, 100*r.P95)
+		lines[i].Points = append(lines[i].Points, picture.Point{X: 100 * r.GPU, Y: 100 * r.P95})
 	}
-	plot := filepath.Join(t.TempDir(), "regret.svg")
-	if err := plotRegret(plot, rows); err != nil {
-		t.Fatal(err)
+	for _, l := range lines {
+		slices.SortFunc(l.Points, func(a, b picture.Point) int { return cmp.Compare(a.X, b.X) })
 	}
-	if data, err := os.ReadFile(plot); err != nil || !strings.Contains(string(data), "<svg") {
-		t.Errorf("no plot: %v", err)
+	x := picture.Axis{Label: "GPU time, % of the grid's", Lo: 1, Hi: 110, Log: true}
+	for _, v := range []float64{1, 2, 5, 10, 20, 50, 100} {
+		x.Ticks = append(x.Ticks, picture.Tick{At: v, Label: fmt.Sprint(v)})
 	}
+	y := picture.Axis{Label: "95th percentile of regret, %", Hi: 1.05 * top, Ticks: picture.Even(0, 1.05*top, 1, 8)}
+	plot := picture.Plot{Width: 760, Height: 420, X: x, Y: y, Lines: lines}
+	const title = "What a search gives up, by the GPU time it takes"
+	return os.WriteFile(name, picture.File(title, legend, [][]*picture.Drawing{{plot.Draw()}}), 0o644)
 }

@@ -7,18 +7,37 @@ import (
 	"normbench/sweep/record"
 )
 
-// Load reads recorded grids: the ok records of one device, one protocol and one
-// source per family. Searches leave no grids, so their records are passed over.
+// A Grid is all that was recorded of one problem.
+type Grid struct {
+	Problem  kernels.Problem
+	Variants []Variant
+	Base     int
+	Stream   []float64 // samples, microseconds
+}
+
+// A Variant is one that was measured right.
+type Variant struct {
+	kernels.Variant
+	Samples []float64 // microseconds
+	Check   kernels.Check
+}
+
+// Grids are recorded grids of one device.
+type Grids struct {
+	Source   string
+	Device   kernels.DeviceInfo
+	Protocol record.Protocol
+	Problems []Grid // in the order of the records, which is that of a sweep
+	Skipped  int    // problems with a single variant, or without base or stream
+}
+
+// Load reads recorded grids: the ok records of one device, one protocol and one source per family.
+// Searches leave no grids, so their records are passed over.
 func Load(path string) (*Grids, error) {
 	g := &Grids{Source: path}
 	at := map[kernels.Problem]int{}
 	sources := map[string]string{}
-	type key struct {
-		p kernels.Problem
-		v kernels.Variant
-	}
-	place := map[key]int{}
-	bases := map[kernels.Problem]kernels.Variant{}
+	place := map[string]int{} // of variants, by problem and variant
 	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
 		if run.Protocol.Phase != "" || r.Status != kernels.StatusOK {
 			return nil
@@ -27,51 +46,51 @@ func Load(path string) (*Grids, error) {
 			g.Device, g.Protocol = run.Device, run.Protocol
 		}
 		s, ok := sources[r.Family]
-		if run.Device.ID != g.Device.ID || run.Protocol != g.Protocol || ok && s != r.Source && r.Family != record.Stream {
+		other := ok && s != r.Source && r.Family != record.Stream
+		if run.Device.ID != g.Device.ID || run.Protocol != g.Protocol || other {
 			return fmt.Errorf("records of two devices, protocols or versions of %s", r.Family)
 		}
 		sources[r.Family] = r.Source
-		i, ok := at[r.Problem]
-		if !ok {
-			i = len(g.Problems)
-			at[r.Problem] = i
+		if _, ok := at[r.Problem]; !ok {
+			at[r.Problem] = len(g.Problems)
 			g.Problems = append(g.Problems, Grid{Problem: r.Problem, Base: -1})
 		}
-		p := &g.Problems[i]
+		p := &g.Problems[at[r.Problem]]
 		if r.Family == record.Stream {
 			p.Stream = r.SamplesUS
 			return nil
+		}
+		if len(r.SamplesUS) < minSamples {
+			return fmt.Errorf("%s on %s has %d samples, too few to split", r.Variant(), r.Problem, len(r.SamplesUS))
 		}
 		v := Variant{Variant: r.Variant(), Samples: r.SamplesUS}
 		if r.Check != nil {
 			v.Check = *r.Check
 		}
+		key := r.Problem.String() + " " + v.String()
+		if _, ok := place[key]; !ok {
+			place[key] = len(p.Variants)
+			p.Variants = append(p.Variants, v)
+		}
+		p.Variants[place[key]] = v
 		if r.Base {
-			bases[r.Problem] = v.Variant
+			p.Base = place[key]
 		}
-		if j, ok := place[key{r.Problem, v.Variant}]; ok {
-			p.Variants[j] = v
-			return nil
-		}
-		place[key{r.Problem, v.Variant}] = len(p.Variants)
-		p.Variants = append(p.Variants, v)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	kept := g.Problems[:0]
-	for _, p := range g.Problems {
-		if base, ok := bases[p.Problem]; ok {
-			p.Base = place[key{p.Problem, base}]
-		}
+	all := g.Problems
+	g.Problems = nil
+	for _, p := range all {
 		if p.Base < 0 || len(p.Stream) == 0 || len(p.Variants) < 2 {
 			g.Skipped++
 			continue
 		}
-		kept = append(kept, p)
+		g.Problems = append(g.Problems, p)
 	}
-	if g.Problems = kept; len(kept) == 0 {
+	if len(g.Problems) == 0 {
 		return nil, fmt.Errorf("%s has no grid to search", path)
 	}
 	return g, nil
