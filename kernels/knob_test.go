@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -83,45 +82,6 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Whatever the order of the settings, equal assignments are equal map keys.
-func TestConfigOrderIndependent(t *testing.T) {
-	rng := rand.New(rand.NewPCG(3, 4))
-	for range 300 {
-		var settings []kernels.Setting
-		for _, k := range kernels.Knobs() {
-			if rng.IntN(2) == 0 {
-				settings = append(settings, kernels.Setting{Knob: k, Value: rng.IntN(1 << rng.IntN(31))})
-			}
-		}
-		want := kernels.NewConfig(settings...)
-		if got := want.Settings(); !slices.Equal(got, settings) {
-			t.Fatalf("%s holds %v, want %v", want, got, settings)
-		}
-		rng.Shuffle(len(settings), func(i, j int) { settings[i], settings[j] = settings[j], settings[i] })
-		if got := kernels.NewConfig(settings...); got != want {
-			t.Fatalf("shuffled: %q, want %q", got, want)
-		}
-	}
-}
-
-func TestConfigWith(t *testing.T) {
-	c := kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})
-	d := c.With(kernels.Setting{Knob: kernels.Warps, Value: 4}, kernels.Setting{Knob: kernels.BlockRows, Value: 0})
-	if d.String() != "br0.w4" || c.String() != "w8" {
-		t.Errorf("With gave %q and left %q", d, c)
-	}
-	if v, ok := d.Lookup(kernels.BlockRows); v != 0 || !ok {
-		t.Errorf("a knob set to zero looks up as %d, %v", v, ok)
-	}
-	if v, ok := d.Lookup(kernels.Stages); v != 0 || ok {
-		t.Errorf("a knob that is not set looks up as %d, %v", v, ok)
-	}
-	// k is no prefix match for anything, nor p for sp.
-	if v, ok := kernels.NewConfig(kernels.Setting{Knob: kernels.SinglePass, Value: 4096}).Lookup(kernels.CTAs); ok {
-		t.Errorf("sp4096 sets p to %d", v)
-	}
-}
-
 func FuzzParseConfig(f *testing.F) {
 	for _, s := range []string{"br4.bc1024.w8.st2.p264", "w8.br4", "sp0.p0", "br1.st2.w8.st3", "br4.", "br4..w8", "w2147483648", "br004"} {
 		f.Add(s)
@@ -142,21 +102,6 @@ func FuzzParseConfig(f *testing.F) {
 		}
 		if n := strings.Count(s, ".") + 1; s != "" && len(c.Settings()) != n {
 			t.Errorf("%q has %d parts, but sets %d knobs", s, n, len(c.Settings()))
-		}
-	})
-}
-
-func FuzzParseVariant(f *testing.F) {
-	for _, s := range []string{"rms_bwd/reg_persist@br1.w8", "a@", "fam@", "@br1", "a@b@c", "preset:x", "../../a@w4", "a\x1b[2J@w4", "a@w99999999999999999999"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		v, err := kernels.ParseVariant(s)
-		if err != nil {
-			return
-		}
-		if back, err := kernels.ParseVariant(v.String()); err != nil || back != v {
-			t.Errorf("%q parsed as %v, which reads back as %v (%v)", s, v, back, err)
 		}
 	})
 }

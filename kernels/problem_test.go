@@ -1,7 +1,6 @@
 package kernels_test
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -17,28 +16,6 @@ func parseProblem(t testing.TB, s string) kernels.Problem {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func TestProblemText(t *testing.T) {
-	for _, test := range []struct {
-		text string
-		want kernels.Problem
-	}{
-		{"rmsnorm/fwd/4096x8192/bf16", kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4096, N: 8192, DType: kernels.BF16, Weight: kernels.BF16}},
-		{"layernorm/bwd/1x1/fp16-wfp32+bias+zc", kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1, N: 1, DType: kernels.FP16, Weight: kernels.FP32, Bias: true, ZeroCentered: true}},
-		{"rmsnorm/bwd/2147483648x1/fp32+zc", kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Bwd, M: 1 << 31, N: 1, DType: kernels.FP32, Weight: kernels.FP32, ZeroCentered: true}},
-		{"layernorm/fwd/3x5/fp32-wbf16+bias", kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Fwd, M: 3, N: 5, DType: kernels.FP32, Weight: kernels.BF16, Bias: true}},
-	} {
-		if got := parseProblem(t, test.text); got != test.want || got.String() != test.text {
-			t.Errorf("%s parsed as %+v, written %s", test.text, got, got)
-		}
-		// Records hold problems as JSON strings.
-		data, err := json.Marshal(test.want)
-		var back kernels.Problem
-		if err != nil || json.Unmarshal(data, &back) != nil || back != test.want {
-			t.Errorf("%s: JSON %s reads back as %v (%v)", test.text, data, back, err)
-		}
-	}
 }
 
 // Every option of every op and pass is read back, and refused where the op or the pass has it not.
@@ -130,18 +107,6 @@ func TestCheckFits(t *testing.T) {
 	huge := parseProblem(t, "layernorm/bwd/2147483648x131072/fp32+bias")
 	if err := huge.CheckFits(kernels.DeviceInfo{MemoryBytes: 1 << 50}); err == nil {
 		t.Errorf("%s fits 1 PiB with a footprint of %d", huge, huge.Footprint())
-	}
-}
-
-func TestFormatBytes(t *testing.T) {
-	for n, want := range map[int64]string{
-		0: "0 B", 1: "1 B", 1023: "1023 B", 1024: "1.0 KiB", 1536: "1.5 KiB",
-		1 << 20: "1.0 MiB", 60 << 20: "60.0 MiB", 3 << 30: "3.0 GiB", 1 << 40: "1.0 TiB",
-		5 << 50: "5.0 PiB", 1 << 62: "4096.0 PiB",
-	} {
-		if got := kernels.FormatBytes(n); got != want {
-			t.Errorf("FormatBytes(%d) = %q, want %q", n, got, want)
-		}
 	}
 }
 

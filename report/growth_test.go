@@ -6,13 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
+
 	"strings"
 	"testing"
-	"time"
 
 	"normbench/internal/hint"
-	"normbench/internal/picture"
+
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -114,22 +113,6 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// A plot is sound XML and says what it is of: title, arms, target, panels, units.
-func TestGrowthPlot(t *testing.T) {
-	g := growth(t, OverM)
-	data, err := g.Plot("On a <card>", OverM)
-	if err != nil {
-		t.Fatal(err)
-	}
-	svg := string(data)
-	for text, times := range map[string]int{">On a &lt;card&gt;<": 1, ">base<": 1, ">rules &amp; &lt;others&gt;<": 1, ">100%: the stream": 1,
-		">rms fwd bf16, N = 256<": 1, ">rms bwd bf16, N = 1024<": 1, ">M, rows<": 4, ">% of stream<": 4, ">1Mi<": 4, ">120<": 4} {
-		if n := strings.Count(svg, text); n != times {
-			t.Errorf("%q stands %d times, want %d", text, n, times)
-		}
-	}
-}
-
 // A page holds its tables and plots, what it was measured on, and nobody's markup.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
@@ -192,90 +175,6 @@ func TestLedBy(t *testing.T) {
 			Legend: []Meaning{{"us", "time"}, {"none", "nothing"}}}).LedBy("verdict")
 		if got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title); got != want || led.align(2) != Right || len(led.Legend) != 1 {
 			t.Errorf("%s: %s, %v", other, got, led.Align)
-		}
-	}
-}
-
-func TestStamp(t *testing.T) {
-	var runs []*record.Run
-	for day := range 2 {
-		runs = append(runs, &record.Run{Device: kernels.DeviceInfo{Name: "NVIDIA H200"}, Time: time.Date(2026, 11, 23-day, 10, 0, 0, 0, time.UTC)})
-	}
-	for title, want := range map[string]string{"x": "NVIDIA H200, 2026-11-22 to 2026-11-23", "x on NVIDIA H200": "2026-11-22 to 2026-11-23"} {
-		if got := (&Page{Title: title, Runs: runs}).Stamp(); got != want {
-			t.Errorf("%s: %q, want %q", title, got, want)
-		}
-	}
-}
-
-// A line ends where another arm has a size that this one lacks.
-func TestGaps(t *testing.T) {
-	few, all := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
-	for _, m := range []int64{1, 2, 4, 8, 16, 32} {
-		p, c := problem(t, fmt.Sprintf("rmsnorm/bwd/%dx64/bf16", m)), ok(20)
-		c.StreamUS = 18
-		all[p] = c
-		if m != 4 {
-			few[p] = c
-		}
-	}
-	in := Grow(OverM, Side{Label: "few", Cells: few}, Side{Label: "all", Cells: all}).panels(OverM)[0]
-	for i := range 2 {
-		apart := 0
-		for _, pt := range in.lines[i] {
-			if pt.Apart {
-				apart++
-			}
-		}
-		if apart != 1-i {
-			t.Errorf("%d gaps in line %d", apart, i)
-		}
-	}
-}
-
-func TestInterval(t *testing.T) {
-	for want, in := range map[string][3]float64{"51.6 (51.4-51.9)": {51.6, 51.4, 51.9}, "4.70 (4.64-4.72)": {4.7, 4.64, 4.72}, "90.9 (88.0-8123.3)": {90.9, 88, 8123.3}, "7.000": {7, 0, 0}} {
-		if got := Interval(in[0], in[1], in[2]); got != want {
-			t.Errorf("%v: %s, want %s", in, got, want)
-		}
-	}
-}
-
-// An arm has its colour by whose kernels it has, in any place, and its name unless two have the same.
-func TestSeries(t *testing.T) {
-	side := func(name, family string, base bool) Side {
-		return Side{Label: "label of " + name, Name: name, Cells: map[kernels.Problem]Cell{{}: {Variant: kernels.Variant{Family: family}, Base: base}}}
-	}
-	peer, tuned, base := side("peer", "peer/liger", false), side("tuned", "rms_fwd/cta_reg", false), side("base", "rms_fwd/cta_reg", true)
-	const blue, green, orange = "s1", "s2", "s0"
-	for _, c := range []struct {
-		sides []Side
-		want  []string
-	}{
-		{[]Side{peer, tuned}, []string{orange, "peer", blue, "tuned"}},
-		{[]Side{base, tuned, peer}, []string{green, "base", blue, "tuned", orange, "peer"}},
-		{[]Side{base, peer}, []string{blue, "base", orange, "peer"}},
-		{[]Side{tuned, base}, []string{blue, "tuned", green, "base"}},
-		{[]Side{base, base}, []string{blue, "label of base", "s4", "label of base"}},
-	} {
-		var got []string
-		for _, s := range series(c.sides) {
-			got = append(got, s.Class, s.Name)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%q, wanted %q", got, c.want)
-		}
-	}
-	many := map[string]bool{}
-	for _, s := range series(make([]Side, MaxArms)) {
-		many[s.Class] = true
-	}
-	if len(many) != MaxArms || picture.Slots != MaxArms {
-		t.Error(many)
-	}
-	for i := range picture.Slots { // the page has them all, in both schemes
-		if n := strings.Count(pageText, fmt.Sprintf("--c%d: #", i)); n != 2 {
-			t.Errorf("%d colours of slot %d", n, i)
 		}
 	}
 }

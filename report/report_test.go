@@ -159,25 +159,6 @@ func TestCompareMarks(t *testing.T) {
 	}
 }
 
-// Swapping the sides inverts every speedup and mark.
-func TestCompareSwapped(t *testing.T) {
-	p, q := problem(t, "rmsnorm/bwd/4096x8192/bf16"), problem(t, "rmsnorm/bwd/4096x1024/bf16")
-	x := Side{Label: "x", Cells: map[kernels.Problem]Cell{p: ok(64), q: ok(20)}}
-	y := Side{Label: "y", Cells: map[kernels.Problem]Cell{p: ok(52), q: ok(30)}}
-	a, b := Compare(x, y), Compare(y, x)
-	for i := range a.Rows {
-		if math.Abs(a.Rows[i].Speedup*b.Rows[i].Speedup-1) > 1e-12 {
-			t.Errorf("%g and %g", a.Rows[i].Speedup, b.Rows[i].Speedup)
-		}
-	}
-	if math.Abs(a.All.Speedup*b.All.Speedup-1) > 1e-12 || a.All.Faster != b.All.Slower {
-		t.Errorf("%+v and %+v", a.All, b.All)
-	}
-	if a.Worst.Problem != q || b.Worst.Problem != p {
-		t.Errorf("worst %v and %v", a.Worst.Problem, b.Worst.Problem)
-	}
-}
-
 // Nothing to compare is a report too, free of NaN.
 func TestCompareNothing(t *testing.T) {
 	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")

@@ -44,31 +44,3 @@ func TestStreamScores(t *testing.T) {
 		t.Error(b.String())
 	}
 }
-
-// What has no time cannot be near the stream: it comes first, with the reason.
-func TestBelow(t *testing.T) {
-	p := func(s string) kernels.Problem { return problem(t, s) }
-	s := Side{Label: "x", Cells: map[kernels.Problem]Cell{
-		p("rmsnorm/fwd/4096x1024/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 8},
-		p("rmsnorm/fwd/4096x2048/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 7.99},
-		p("rmsnorm/fwd/4096x4096/bf16"): {Status: kernels.StatusOK, MedianUS: 10, StreamUS: 3},
-		p("rmsnorm/bwd/4096x1024/bf16"): {Status: kernels.StatusOK, MedianUS: 10},
-		p("rmsnorm/bwd/4096x4096/bf16"): failed(kernels.StatusWrong, "as asked"),
-	}}
-	var got []string
-	for _, l := range Below(s, 0.8) {
-		got = append(got, l.String())
-	}
-	want := []string{
-		"rmsnorm/bwd/4096x1024/bf16 is without a time of the stream", "rmsnorm/bwd/4096x4096/bf16 is wrong",
-		"rmsnorm/fwd/4096x4096/bf16 at 30.0%", "rmsnorm/fwd/4096x2048/bf16 at 79.9%",
-	}
-	if len(got) != len(want) {
-		t.Fatalf("%q", got)
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%q, want %q", got[i], want[i])
-		}
-	}
-}

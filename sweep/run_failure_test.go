@@ -93,25 +93,6 @@ func TestRunFailures(t *testing.T) {
 	}
 }
 
-// Bits that change from run to run are no failure, but they are recorded.
-func TestRunDiffering(t *testing.T) {
-	ts := tasks(t, 2, pool[0])
-	f := fake()
-	f.Differing = func(_ kernels.Problem, v kernels.Variant) int64 {
-		if v == ts[0].Base {
-			return 5
-		}
-		return 0
-	}
-	sink := &memory{}
-	mustRun(t, ts, sink, options(2), f)
-	for i, want := range []int64{5, 0} {
-		if r := sink.variants()[i]; r.Status != kernels.StatusOK || r.Check.Differing != want {
-			t.Errorf("variant %d: %s, %d differing", i, r.Status, r.Check.Differing)
-		}
-	}
-}
-
 // Opening gets a second try. Where that fails too, what is left of the problem
 // fails with it, and the next problem has its turn.
 func TestRunOpenFails(t *testing.T) {

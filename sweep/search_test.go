@@ -101,39 +101,6 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// One seed, one search.
-func TestSearchReproducible(t *testing.T) {
-	ts := tasks(t, 60, pool[0])
-	var order [2][]string
-	for i := range order {
-		sink := &memory{}
-		mustRun(t, ts, sink, searching(search.Auto, search.Budget{}), fake())
-		for _, r := range sink.variants() {
-			order[i] = append(order[i], r.Key)
-		}
-	}
-	if !slices.Equal(order[0], order[1]) {
-		t.Error("two searches of one seed differ")
-	}
-}
-
-// Devices share the problems, and what is known of them.
-func TestSearchOnTwo(t *testing.T) {
-	ts := tasks(t, 40, pool[0], "rmsnorm/bwd/600x1024/bf16", "rmsnorm/bwd/1200x1024/bf16", "rmsnorm/bwd/2400x1024/bf16")
-	sink := &memory{}
-	sum := mustRun(t, ts, sink, searching(search.Auto, search.Budget{Launches: 3000}), fake(), fake())
-	_, finals := byPhase(sink)
-	winners := 0
-	for _, r := range finals {
-		if r.Chosen != "" {
-			winners++
-		}
-	}
-	if sum.Problems != 4 || winners != 4 {
-		t.Errorf("%+v, %d winners", sum, winners)
-	}
-}
-
 // Trouble with variants is records; the search goes on.
 func TestSearchFailures(t *testing.T) {
 	ts := tasks(t, 60, pool[0])

@@ -1,25 +1,12 @@
 package sweep
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 )
-
-// sensed is a device with scripted readings.
-type sensed struct {
-	*devicetest.Fake
-	reading func(call int) kernels.Reading
-	calls   int
-}
-
-func (s *sensed) Sense(context.Context) (kernels.Reading, error) {
-	s.calls++
-	return s.reading(s.calls - 1), nil
-}
 
 // A sweep's times in an unfit state are taken again; what stays unfit is a row
 // without a time.
@@ -34,7 +21,7 @@ func TestRunUnfit(t *testing.T) {
 		"for a while":  {4, kernels.StatusOK, ""},
 		"all the time": {1000, kernels.StatusUnfit, "rejected 5 times: throttled: hw slowdown"},
 	} {
-		dev := &sensed{Fake: fake(), reading: func(call int) kernels.Reading {
+		dev := &devicetest.Sensed{Fake: fake(), Reading: func(call int) kernels.Reading {
 			if call < test.bad {
 				return throttled
 			}

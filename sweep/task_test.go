@@ -1,8 +1,6 @@
 package sweep
 
 import (
-	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -145,13 +143,5 @@ func TestGridErrors(t *testing.T) {
 		if err == nil || err.Error() != tc.want || hint.Of(err) == "" || strings.ContainsRune(err.Error(), '\n') {
 			t.Errorf("%s, only %q, override %v: got %v, want %s, with a hint", tc.problem, tc.only, tc.override, err, tc.want)
 		}
-	}
-}
-
-func TestGridStops(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	if ts, err := Grid(ctx, families.New(), parse(t, pool[0]), devicetest.H200(), nil, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("of a context that is done: %d tasks, %v", len(ts), err)
 	}
 }

@@ -58,7 +58,11 @@ func TestWorkflows(t *testing.T) {
 			}
 		}
 		jobs := workflow(t, file, data)
-		for _, code := range []string{"0", "1", "3"} {
+		codes := map[string][]string{"github.yml": {"1"}, "github-sweep.yml": {"0"}, "gitlab.yml": {"3"}}[file]
+		if testAll {
+			codes = []string{"0", "1", "3"}
+		}
+		for _, code := range codes {
 			t.Run(file+", exit code "+code, func(t *testing.T) {
 				w := newRunner(t, code)
 				confirmed := true // what a job needs has ended well

@@ -34,6 +34,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts compare with anew")
 
+// testAll runs in full what other runs take a part of: `make test-all`.
+var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
+
 // TestMain makes this binary also the programs of the scripts: normbench;
 // normbench-test, which has the families that misbehave; normbench-fake, a worker
 // with a scripted H200; normbench-faulty, one that misbehaves; and fake-python, which runs scripted peers in place of

@@ -125,22 +125,3 @@ func TestWeights(t *testing.T) {
 		t.Error(s)
 	}
 }
-
-func TestWeightsBite(t *testing.T) {
-	rooms := readRooms("| `all` | sum | 30 | 40 |\n| `a/` | x | 10 | 20 |\n| `a/b/` | y | 20 | 20 |\n| `tests` | z | 5 | 9 |\n")
-	sum, err := weigh(rooms, map[string]int{"a/x.go": 10, "a/b/c/y.go": 21, "a/x_test.go": 5, "a/t/z.go": 3}, []string{"a/t"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"a/b has 21 lines, 1 more than its budget"}
-	if got := overweight(rooms, sum); len(got) != 1 || got[0] != want[0] {
-		t.Errorf("%q, want %q", got, want)
-	}
-	sum["a"] = 29
-	if got := overweight(rooms, sum); len(got) != 2 {
-		t.Errorf("%q, want two rooms", got)
-	}
-	if _, err := weigh(rooms, map[string]int{"c/x.go": 1}, nil); err == nil {
-		t.Error("a file without a room is weighed")
-	}
-}

@@ -2,7 +2,7 @@ package cpu_test
 
 import (
 	"context"
-	"errors"
+
 	"fmt"
 	"os"
 	"testing"
@@ -30,17 +30,6 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
-	}
-}
-
-// The cache of a machine of few cores is not its host's, unless it is said to be.
-func TestCache(t *testing.T) {
-	d := cpu.New(families.New())
-	if info := d.Info(); info.CacheBytes < 1<<20 || info.CacheBytes > int64(info.SMs)*16<<20 {
-		t.Errorf("%d bytes of %d cores", info.CacheBytes, info.SMs)
-	}
-	if got := d.WithCache(1 << 30).Info().CacheBytes; got != 1<<30 {
-		t.Errorf("%d bytes, where 1 GiB was said", got)
 	}
 }
 
@@ -98,18 +87,5 @@ func TestPanicIsAFailure(t *testing.T) {
 	}
 	if _, err := b.Check(t.Context(), kernels.Variant{Family: devicetest.Wrong}, 1); err == nil || err.(*kernels.Failure).Status != kernels.StatusCrash {
 		t.Errorf("check of a stage that panics: %v", err)
-	}
-}
-
-// TestOpenStops holds Open to the context: it may take seconds.
-func TestOpenStops(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	p, err := kernels.ParseProblem("rmsnorm/bwd/2048x1024/fp32")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b, err := cpu.New(families.New()).Open(ctx, p, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("of a context that is done: %v, %v", b, err)
 	}
 }

@@ -2,8 +2,6 @@ package cpu
 
 import (
 	"testing"
-
-	"normbench/kernels"
 )
 
 func TestParseSize(t *testing.T) {
@@ -14,18 +12,6 @@ func TestParseSize(t *testing.T) {
 	} {
 		if got := ParseSize(s); got != want {
 			t.Errorf("ParseSize(%q) = %d, want %d", s, got, want)
-		}
-	}
-}
-
-func TestSlug(t *testing.T) {
-	for s, want := range map[string]string{
-		"AMD EPYC 9B14":                   "amd-epyc-9b14",
-		"Intel(R) Xeon(R) CPU @ 2.20GHz ": "intel-r-xeon-r-cpu-2-20ghz",
-		"":                                "",
-	} {
-		if got := kernels.Slug(s); got != want {
-			t.Errorf("slug(%q) = %q, want %q", s, got, want)
 		}
 	}
 }

@@ -157,6 +157,19 @@ func (f *Fake) Close() error {
 	return nil
 }
 
+// A Sensed is a Fake with scripted readings of its sensors, by the number of the call from 0.
+type Sensed struct {
+	*Fake
+	Reading func(call int) kernels.Reading
+	calls   int
+}
+
+// Sense implements kernels.Sensor.
+func (s *Sensed) Sense(context.Context) (kernels.Reading, error) {
+	s.calls++
+	return s.Reading(s.calls - 1), nil
+}
+
 type fakeBench struct {
 	f      *Fake
 	p      kernels.Problem

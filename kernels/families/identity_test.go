@@ -1,7 +1,6 @@
 package families_test
 
 import (
-	"errors"
 	"os"
 	"path"
 	"reflect"
@@ -199,17 +198,6 @@ func TestIdentityOfLaunches(t *testing.T) {
 		plan.Launches[0].Source = families.Baseline + plan.Launches[0].Source
 		if families.Launches(plan) != hash {
 			t.Error("the copy of another checkout launches something else")
-		}
-	}
-}
-
-// What a file cannot tell is an error.
-func TestIdentityWithoutFile(t *testing.T) {
-	r := families.New()
-	r.File = func(string) (string, error) { return "", os.ErrNotExist }
-	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
-		if s, err := families.NewIdentity(r, kind).Source(r.Families[0]); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: %q, %v", kind, s, err)
 		}
 	}
 }

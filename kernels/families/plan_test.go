@@ -17,6 +17,9 @@ import (
 
 var update = flag.Bool("update", false, "write the goldens in testdata")
 
+// testAll runs in full what other runs take a part of: `make test-all`.
+var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
+
 // golden compares got with a file, which -update writes.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
@@ -144,69 +147,6 @@ func TestSpaceSizes(t *testing.T) {
 	}
 }
 
-// random draws a problem, log-uniform in both sides; every second N is round,
-// as models have them.
-func random(rng *rand.Rand) kernels.Problem {
-	side := func(limit int) int64 {
-		n := int64(1) << rng.IntN(limit)
-		return n + rng.Int64N(n)
-	}
-	pick := func(d ...kernels.DType) kernels.DType { return d[rng.IntN(len(d))] }
-	p := kernels.Problem{
-		Op:   []kernels.Op{kernels.RMSNorm, kernels.LayerNorm}[rng.IntN(2)],
-		Pass: []kernels.Pass{kernels.Fwd, kernels.Bwd}[rng.IntN(2)],
-		M:    side(18), N: side(18),
-		DType: pick(kernels.DTypes()...), Weight: pick(kernels.DTypes()...),
-		Bias: rng.IntN(2) == 0, ZeroCentered: rng.IntN(2) == 0,
-	}
-	switch rng.IntN(4) {
-	case 0:
-		p.N = max(p.N/64*64, 1)
-	case 1:
-		p.N |= 1
-	case 2:
-		p.N = 1 << rng.IntN(19) // up to 262144
-	}
-	return p
-}
-
-// Whatever the problem, there is something to run before any tuning: the
-// default family's base is one that it accepts. A family that refuses its own
-// base is fine only where another one is the default.
-func TestDefaultAlwaysResolves(t *testing.T) {
-	r := families.New()
-	rng := rand.New(rand.NewPCG(20, 26))
-	for range 800 {
-		p := random(rng)
-		for name, d := range infos() {
-			base, err := r.Base(p, d)
-			if err != nil {
-				t.Fatalf("%s on %s: %v", p, name, err)
-			}
-			f, v, plan, err := r.Resolve(p, base, d)
-			if err != nil {
-				t.Errorf("%s on %s: %v", p, name, err)
-				continue
-			}
-			if v != base || f.Hidden || f.Stream {
-				t.Errorf("%s on %s: base %s resolves to %s of %s", p, name, base, v, f.Name)
-			}
-			valid(t, p, d, f, v.Config, plan)
-			// So does its stream, without which there is no ratio.
-			for _, f := range r.Families {
-				if !f.Stream || f.CheckServes(p) != nil {
-					continue
-				}
-				if _, v, plan, err := r.Resolve(p, kernels.Variant{Family: f.Name}, d); err != nil {
-					t.Errorf("%s on %s: %v", p, name, err)
-				} else {
-					valid(t, p, d, f, v.Config, plan)
-				}
-			}
-		}
-	}
-}
-
 // valid holds a plan to what CUDA and the devices take for granted.
 func valid(t *testing.T, p kernels.Problem, d kernels.DeviceInfo, f *kernels.Family, c kernels.Config, plan kernels.Plan) {
 	t.Helper()
@@ -265,7 +205,7 @@ func TestSpacesAreSound(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 4))
 	ps := []kernels.Problem{problem(t, "rmsnorm/bwd/1x1/fp32"), problem(t, "layernorm/fwd/262144x1/bf16+bias")}
 	for range 6 {
-		ps = append(ps, random(rng))
+		ps = append(ps, drawn(rng))
 	}
 	for _, p := range ps {
 		for _, d := range infos() {
@@ -362,26 +302,6 @@ func TestCTAsKnob(t *testing.T) {
 		for _, s := range plan.Scratch {
 			if s.Elems != int64(test.ctas)*p.N {
 				t.Errorf("%s on %s: %s has %d elements, want a row for each of %d CTAs", v, p, s.Name, s.Elems, test.ctas)
-			}
-		}
-	}
-}
-
-// Two designs of one op and pass have names of their own, and ones that ask for
-// nothing in particular.
-func TestRegistryNames(t *testing.T) {
-	seen := map[string]bool{}
-	for _, f := range families.New().Families {
-		if seen[f.Name] || strings.ContainsAny(f.Name, "@ \t:,") {
-			t.Errorf("family %q: a name that stands twice or cannot stand in a variant", f.Name)
-		}
-		seen[f.Name] = true
-		if f.Doc == "" || f.Origin == "" || strings.Contains(f.Doc, "\n") {
-			t.Errorf("%s: doc %q, origin %q", f.Name, f.Doc, f.Origin)
-		}
-		for _, k := range f.Knobs {
-			if len(k.Values) == 0 {
-				t.Errorf("%s: knob %s has no values", f.Name, k.Knob.Key)
 			}
 		}
 	}

@@ -93,13 +93,14 @@ func draws(least int) int {
 	if n, err := strconv.Atoi(os.Getenv("NORMBENCH_TEST_DRAWS")); err == nil {
 		return n
 	}
-	if testing.Short() {
+	if !testAll {
 		return least / 10
 	}
 	return least
 }
 
-// TestDefaultRuns: on every known device the default of every problem is accepted, by the program's maps and by a wild one.
+// TestDefaultRuns: on every known device the default of every problem is accepted, by the program's maps and by a wild one,
+// and its plan is one that the devices can take.
 func TestDefaultRuns(t *testing.T) {
 	for _, r := range []*kernels.Registry{families.New(), families.With(wild())} {
 		for _, k := range rule.KnownDevices() {
@@ -107,12 +108,20 @@ func TestDefaultRuns(t *testing.T) {
 			for range draws(1000) {
 				p := drawn(draw)
 				v, err := r.Base(p, k.DeviceInfo)
-				if err == nil {
-					_, _, _, err = r.Resolve(p, v, k.DeviceInfo)
-				}
 				if err != nil {
 					t.Fatalf("%s: %s: %v", k.Key, p, err)
 				}
+				f, full, plan, err := r.Resolve(p, v, k.DeviceInfo)
+				if err != nil || full != v || f.Hidden || f.Stream {
+					t.Fatalf("%s: %s: base %s is %s, %v", k.Key, p, v, full, err)
+				}
+				valid(t, p, k.DeviceInfo, f, v.Config, plan)
+				// So does its stream, without which there is no ratio.
+				stream := kernels.Variant{Family: r.StreamOf(p)}
+				if f, v, plan, err = r.Resolve(p, stream, k.DeviceInfo); err != nil {
+					t.Fatalf("%s: %s: %v", k.Key, p, err)
+				}
+				valid(t, p, k.DeviceInfo, f, v.Config, plan)
 			}
 		}
 	}
@@ -277,8 +286,11 @@ func TestExports(t *testing.T) {
 		{"h100", wild(), h100, 2, nil, 128 << 10},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if testing.Short() && test.name != "columns" {
-				t.Skip("one export is enough")
+			if !testAll && (testing.Short() || test.name != "program") && test.name != "columns" {
+				t.Skip("make test-all runs it")
+			}
+			if !testAll {
+				test.bytes = 2 // packing the classes of all types takes ten seconds
 			}
 			book := families.Book(families.With(), rule.Ladder([]*rule.Map{test.of}, &test.device), test.device)
 			reg, draw := families.With(), rand.New(rand.NewPCG(38, 4))
@@ -458,28 +470,6 @@ func TestLaunches(t *testing.T) {
 	}
 	if asked == 0 || unknown*50 > asked {
 		t.Errorf("%d of %d numbers are not known", unknown, asked)
-	}
-}
-
-// TestExportSizes: plain bf16 problems of both ops and passes are small enough to paste.
-func TestExportSizes(t *testing.T) {
-	d := devicetest.H200()
-	book := families.Book(families.With(), families.Step(d), d)
-	var plain []rule.Class
-	for _, c := range rule.Classes() {
-		if c.Bytes == 2 && c.With == 0 {
-			plain = append(plain, c)
-		}
-	}
-	for _, format := range rule.Formats {
-		text, err := book.Export(plain, nil, format)
-		if err != nil || len(text) > 32<<10 {
-			t.Errorf("%s: %d bytes, %v", format, len(text), err)
-		}
-		_, function, _ := strings.Cut(string(text), map[string]string{"go": "\nfunc Pick(", "python": "\ndef pick(", "cpp": "\ninline Launch pick("}[format])
-		if n := strings.Count(function, "\n"); format != "json" && n > 60 {
-			t.Errorf("%s: the function has %d lines", format, n)
-		}
 	}
 }
 

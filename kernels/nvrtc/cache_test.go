@@ -2,7 +2,7 @@ package nvrtc
 
 import (
 	"bytes"
-	"crypto/sha256"
+
 	"errors"
 	"fmt"
 	"os"
@@ -234,70 +234,4 @@ func TestCacheSingleFlight(t *testing.T) {
 	if calls.Load() != sources || fresh.Load() != sources {
 		t.Errorf("%d compilations and %d fresh results, want %d of both", calls.Load(), fresh.Load(), sources)
 	}
-}
-
-// Two processes are two caches on one directory: each may compile, none may read a torn entry.
-func TestCacheProcesses(t *testing.T) {
-	var calls atomic.Int64
-	dir := t.TempDir()
-	var wg sync.WaitGroup
-	for range 8 {
-		c := newCache(dir, "13.0", fake(&calls, nil))
-		for i := range 32 {
-			wg.Go(func() {
-				text := strings.Repeat(fmt.Sprint(i%8), 1<<12)
-				b, err := c.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
-				if err != nil || !strings.HasSuffix(string(b.Cubin), text) {
-					t.Errorf("wrong binary, error %v", err)
-				}
-				if err := c.WriteError(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-	}
-	wg.Wait()
-}
-
-func TestDefaultCacheDir(t *testing.T) {
-	t.Setenv("NORMBENCH_CACHE", "/somewhere")
-	if got := DefaultCacheDir(); got != "/somewhere" {
-		t.Errorf("got %s", got)
-	}
-	t.Setenv("NORMBENCH_CACHE", "")
-	if got := DefaultCacheDir(); filepath.Base(got) != "cubin" || !filepath.IsAbs(got) {
-		t.Errorf("got %s", got)
-	}
-}
-
-func TestCompileCached(t *testing.T) {
-	c := NewCache(t.TempDir(), compiler(t))
-	opt := Options{Arch: "sm_90", Defines: []Define{{"BLOCK", "128"}}}
-	for _, want := range []bool{false, true} {
-		b, err := c.Compile(scale, opt)
-		if err != nil || b.Cached != want || b.Kernels["scale"].Registers == 0 {
-			t.Errorf("got %+v, %v, want cached %v", b, err, want)
-		}
-	}
-}
-
-func FuzzDecodeEntry(f *testing.F) {
-	data, err := encodeEntry(&Binary{Cubin: []byte("\x7fELF"), Kernels: map[string]Kernel{"k": {}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	_, body, _ := bytes.Cut(data, []byte("\n"))
-	f.Add(body)
-	f.Add([]byte(`{"cubin_bytes":5}` + "\n\x7fELF"))
-	f.Add([]byte("{}\n"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		// With the sum of the body, or nothing else would ever be looked at.
-		b, err := decodeEntry(append(fmt.Appendf(nil, "%s %x\n", formatVersion, sha256.Sum256(body)), body...))
-		if err == nil && (len(b.Cubin) == 0 || !bytes.HasSuffix(body, b.Cubin) || !bytes.Contains(body, fmt.Appendf(nil, "%d", len(b.Cubin)))) {
-			t.Errorf("%q has a cubin of %d bytes", body, len(b.Cubin))
-		}
-		if _, err := decodeEntry(append([]byte(formatVersion+" 00\n"), body...)); err == nil {
-			t.Errorf("%q without its sum is an entry", body)
-		}
-	})
 }

@@ -201,14 +201,6 @@ func TestPoolFallsBack(t *testing.T) {
 	}
 }
 
-// A patient device does not make a hang longer.
-func TestPoolWithin(t *testing.T) {
-	p := fakePool(t, 1, "")
-	if p.Within(time.Hour); p.timeout != unitTimeout || p.start != startTimeout {
-		t.Errorf("%s to start, %s for a source", p.start, p.timeout)
-	}
-}
-
 // A helper that died while it was idle costs nothing.
 func TestPoolIdleDeath(t *testing.T) {
 	p := fakePool(t, 1, "")
@@ -279,20 +271,6 @@ func TestPoolClose(t *testing.T) {
 		if err := <-done; !errors.Is(err, errPoolClosed) {
 			t.Errorf("got %v", err)
 		}
-	}
-}
-
-// The end of its input ends a helper.
-func TestHelperEnds(t *testing.T) {
-	cmd := exec.Command(os.Args[0], "fake-helper", "")
-	cmd.Stdin = strings.NewReader("")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
-	cmd = exec.Command(os.Args[0], "fake-helper", "")
-	cmd.Stdin = strings.NewReader("nonsense\n")
-	if out, err := cmd.Output(); err != nil || strings.Count(string(out), "\n") != 1 {
-		t.Errorf("%v: %s", err, out)
 	}
 }
 

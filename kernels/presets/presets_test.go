@@ -105,15 +105,3 @@ func TestPicksAreRight(t *testing.T) {
 		}
 	}
 }
-
-// A name is found, and an unknown one said with where names are.
-func TestLookup(t *testing.T) {
-	for _, s := range All() {
-		if got, err := Lookup(s.Name); err != nil || got != s {
-			t.Errorf("%s: %v", s.Name, err)
-		}
-	}
-	if _, err := Lookup("te-594"); err == nil || !strings.Contains(err.Error(), "te-594") {
-		t.Error(err)
-	}
-}

@@ -1,7 +1,6 @@
 package reference_test
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"runtime"
@@ -265,76 +264,6 @@ func TestBits(t *testing.T) {
 	}
 }
 
-// Inputs look as the documentation says: mean and variance, bounded tails, and
-// no relation between streams, seeds or neighbours.
-func TestDraws(t *testing.T) {
-	const n = 1 << 17
-	p := problem(kernels.LayerNorm, kernels.Fwd, 1, n, true, false)
-	draws := reference.Draws(p)
-	p.Pass = kernels.Bwd
-	draws = append(draws, reference.Draws(p)...)
-	p.ZeroCentered = true
-	draws = append(draws, reference.Draws(p)...)
-	seen := map[string]bool{}
-	for _, d := range draws {
-		seen[d.Tensor.Name] = true
-		var sum, square, next float64
-		last := 0.0
-		for i := range int64(n) {
-			v := (float64(d.Value(9, i)) - float64(d.Offset)) / float64(d.Scale)
-			if math.Abs(v) > 3.5 {
-				t.Fatalf("%s: %g standard deviations", d.Tensor.Name, v)
-			}
-			sum += v
-			square += v * v
-			next += v * last
-			last = v
-		}
-		// Five standard errors of a mean, a variance and a correlation.
-		tol := 5 / math.Sqrt(n)
-		if mean := sum / n; math.Abs(mean) > tol {
-			t.Errorf("%s: mean %g", d.Tensor.Name, mean)
-		}
-		if v := square / n; math.Abs(v-1) > 1.5*tol {
-			t.Errorf("%s: variance %g", d.Tensor.Name, v)
-		}
-		if c := next / n; math.Abs(c) > tol {
-			t.Errorf("%s: neighbours correlate by %g", d.Tensor.Name, c)
-		}
-	}
-	for _, name := range []string{"x", "dy", "w", "b"} {
-		if !seen[name] {
-			t.Errorf("%s is not drawn", name)
-		}
-	}
-	correlation := func(d, e reference.Draw, seed, other uint64) float64 {
-		var sum float64
-		for i := range int64(n) {
-			sum += float64((d.Value(seed, i)-d.Offset)/d.Scale) * float64((e.Value(other, i)-e.Offset)/e.Scale)
-		}
-		return sum / n
-	}
-	x := draws[0]
-	for _, e := range draws[1:4] {
-		if e.Stream != x.Stream && math.Abs(correlation(x, e, 9, 9)) > 5/math.Sqrt(n) {
-			t.Errorf("%s correlates with %s", e.Tensor.Name, x.Tensor.Name)
-		}
-	}
-	for _, seed := range []uint64{8, 10, 9 + 1<<32, 0} {
-		if c := correlation(x, x, 9, seed); math.Abs(c) > 5/math.Sqrt(n) {
-			t.Errorf("seeds 9 and %d correlate by %g", seed, c)
-		}
-	}
-}
-
-func TestStreamAnswers(t *testing.T) {
-	p := problem(kernels.RMSNorm, kernels.Bwd, 2, 3, false, false)
-	in := fill(p, map[string]func(int64) float32{"x": func(i int64) float32 { return float32(i) }, "dy": constant(0.5)})
-	near(t, "dx", reference.StreamAnswers(p, in).Values["dx"], []float64{0.5, 1.5, 2.5, 3.5, 4.5, 5.5}, 0)
-	p.Pass = kernels.Fwd
-	near(t, "y", reference.StreamAnswers(p, in).Values["y"], []float64{0, 1, 2, 3, 4, 5}, 0)
-}
-
 func tensor(d kernels.DType, n int64) kernels.Tensor {
 	return kernels.Tensor{Name: "y", Role: kernels.Output, DType: d, Rows: n, Cols: 1}
 }
@@ -380,32 +309,6 @@ func TestCompare(t *testing.T) {
 		// MaxErr tells the same story, and both numbers fit into JSON.
 		if (c.MaxErr > 1) != (test.bad > 0) || math.IsInf(c.MaxErr, 0) || math.IsNaN(c.RelL2) || math.IsInf(c.RelL2, 0) {
 			t.Errorf("%s: max err %g, relative norm %g with %d bad", test.name, c.MaxErr, c.RelL2, c.Bad)
-		}
-	}
-}
-
-func TestCompareNorm(t *testing.T) {
-	m := kernels.NewMemory(kernels.FP32, 2)
-	m.Set(0, 3)
-	m.Set(1, 4.5)
-	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, reference.Tolerance{Rel: 1})
-	if math.Abs(c.RelL2-0.1) > 1e-15 || c.MaxErr != 0.125 {
-		t.Errorf("relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
-	}
-}
-
-// One element that no kernel wrote is bad, whatever the type.
-func TestUnwrittenIsBad(t *testing.T) {
-	for _, d := range kernels.DTypes() {
-		want := make([]float64, 1000)
-		m := kernels.NewMemory(d, 1000)
-		m.Poison()
-		for i := range want[:999] {
-			want[i] = float64(i % 7)
-			m.Set(int64(i), float32(want[i]))
-		}
-		if c := reference.Compare(tensor(d, 1000), m, want, reference.Tolerance{Rel: 1, Abs: 1}); c.Bad != 1 || c.First != 999 {
-			t.Errorf("%v: %+v", d, c)
 		}
 	}
 }
@@ -472,27 +375,6 @@ func TestTolerance(t *testing.T) {
 	}
 }
 
-// The noise grows with the root of the terms that an element sums: rows for
-// parameter gradients, columns for everything that belongs to a row, also where
-// there is one row only.
-func TestToleranceTerms(t *testing.T) {
-	noise := func(terms int64) float64 { return 4 * 0x1p-24 * (16 + math.Sqrt(float64(terms))) }
-	for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-		for _, s := range [][2]int64{{1, 262144}, {262144, 1}, {4096, 64}} {
-			p := problem(kernels.LayerNorm, pass, s[0], s[1], true, false)
-			for _, ten := range p.Tensors() {
-				want := noise(p.N)
-				if ten.Name == "dw" || ten.Name == "db" {
-					want = noise(p.M)
-				}
-				if got := reference.ToleranceFor(p, ten, 1).Abs; ten.Role == kernels.Output && got != want {
-					t.Errorf("%s of %s: %g, want %g", ten.Name, p, got, want)
-				}
-			}
-		}
-	}
-}
-
 // What is smaller than the least number of a type becomes zero or that number, whichever is
 // nearer: a gradient of 1e-23 in fp16 is right as 0, and wrong as the next number after.
 func TestToleranceOfSubnormals(t *testing.T) {
@@ -552,14 +434,4 @@ func TestScale(t *testing.T) {
 			t.Errorf("scale of %s is %g", name, s)
 		}
 	}
-}
-
-func ExampleCompare() {
-	t := kernels.Tensor{Name: "y", DType: kernels.FP32, Rows: 1, Cols: 2}
-	got := kernels.NewMemory(kernels.FP32, 2)
-	got.Set(0, 1)
-	got.Set(1, 1.5)
-	c := reference.Compare(t, got, []float64{1, 1}, reference.Tolerance{Rel: 0.25})
-	fmt.Println(c.Bad, c.First, c.MaxErr)
-	// Output: 1 1 2
 }

@@ -70,9 +70,3 @@ func TestHangingUnit(t *testing.T) {
 		t.Error("the worker is another")
 	}
 }
-
-func TestCompileStatsOfNone(t *testing.T) {
-	if got := start1(t, "cpu", 5*time.Second).CompileStats(); got != (kernels.CompileStats{}) {
-		t.Errorf("of a device that does not compile: %+v", got)
-	}
-}

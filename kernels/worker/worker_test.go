@@ -295,17 +295,6 @@ func TestLost(t *testing.T) {
 	}
 }
 
-func TestCancel(t *testing.T) {
-	c := start1(t, "cpu", time.Minute)
-	b := open(t, c)
-	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := b.Check(ctx, kernels.Variant{Family: devicetest.Spin}, 1); err != context.Canceled {
-		t.Fatalf("check: %v, want the context's error", err)
-	}
-	works(t, open(t, c))
-}
-
 func TestStartErrors(t *testing.T) {
 	for _, test := range []struct {
 		mode, want string
@@ -341,20 +330,6 @@ func TestStartErrors(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestNoSuchCommand(t *testing.T) {
-	_, err := Start(t.Context(), Options{Command: []string{"/nonexistent/normbench", "worker"}, Timeout: time.Second})
-	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), `"/nonexistent/normbench worker"`) {
-		t.Errorf("%v, hint %q", err, hint.Of(err))
-	}
-}
-
-// A worker that does not leave when its input ends is made to.
-func TestEnd(t *testing.T) {
-	c := start1(t, "ignores the end of its input", time.Minute)
-	c.proc.Close(t.Context(), 100*time.Millisecond)
-	c.proc = nil
 }
 
 // serve runs Serve on requests and returns its answers.
@@ -420,63 +395,5 @@ func TestServeMalformed(t *testing.T) {
 		if _, raw, err := serve(input); err != nil || raw != "" {
 			t.Errorf("%q: %v, %s", input, err, raw)
 		}
-	}
-}
-
-// Arbitrary lines never panic the worker, and every answer has the id of a
-// request. The fake device panics where Serve breaks the rules of devices.
-func FuzzServe(f *testing.F) {
-	const openIt = `{"id":1,"op":"open","problem":"rmsnorm/bwd/8x64/bf16"}` + "\n"
-	for _, s := range []string{
-		`{"id":1,"op":"hello"}`,
-		openIt + openIt + `{"id":2,"op":"check","variants":["rms_bwd/reg_persist@"],"repeats":2}`,
-		openIt + `{"id":2,"op":"time","variants":["rms_bwd/two_pass@p3"],"options":{"samples":3,"flush":9,"stages":true}}`,
-		openIt + `{"id":2,"op":"check","variants":["rms_bwd/two_pass@br0"]}`,
-		openIt + `{"id":2,"op":"close"}` + "\n" + `{"id":3,"op":"close"}`,
-		`{"id":1,"op":"prefetch","problem":"layernorm/fwd/2147483648x131072/fp32","variants":["ln_fwd/stream@"]}`,
-		`{"id":1,"op":"open","problem":"layernorm/fwd/2147483648x131072/fp32"}`,
-		"null", "{}",
-	} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		if strings.Contains(s, `"samples"`) && len(s) > 1000 {
-			t.Skip("the fake takes every sample that is asked for")
-		}
-		answers, raw, err := serve(s + "\n")
-		if err != nil && !strings.Contains(err.Error(), "malformed request") {
-			t.Errorf("%v\n%s", err, raw)
-		}
-		lines := strings.Split(s, "\n")
-		if len(answers) > len(lines) {
-			t.Fatalf("%d answers to %d lines", len(answers), len(lines))
-		}
-		for i, a := range answers {
-			var asked request
-			if err := json.Unmarshal([]byte(lines[i]), &asked); err == nil && a.ID != asked.ID {
-				t.Errorf("answer %d to request %d, %s", a.ID, asked.ID, lines[i])
-			}
-		}
-	})
-}
-
-// Another is a process of its own, by the same command, in an environment with more; what it
-// says stays with it.
-func TestAnother(t *testing.T) {
-	var said bytes.Buffer
-	c := start1(t, "cpu", 5*time.Second)
-	c.o.Stderr = &said
-	d, err := c.Another(t.Context(), modeEnv+"=neighbour")
-	if err == nil {
-		defer d.Close()
-	}
-	if err != nil || d.PID() == 0 || d.PID() == c.PID() {
-		t.Fatalf("%v", err)
-	}
-	if len(d.Peers()) == 0 {
-		t.Error("the environment did not reach it")
-	}
-	if d.o.Stderr != nil || c.o.Stderr != &said || len(c.o.Env) != 0 {
-		t.Errorf("the two share %+v", c.o)
 	}
 }

@@ -1,7 +1,6 @@
 package ab
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -11,18 +10,6 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/verdict"
 )
-
-// sensed is a device with scripted readings.
-type sensed struct {
-	*devicetest.Fake
-	reading func(call int) kernels.Reading
-	calls   int
-}
-
-func (s *sensed) Sense(context.Context) (kernels.Reading, error) {
-	s.calls++
-	return s.reading(s.calls - 1), nil
-}
 
 func duelOptions(rounds int) Options {
 	pr := sweep.ColdProtocol(devicetest.H200(), 4)
@@ -91,7 +78,7 @@ func TestFightUnfit(t *testing.T) {
 			kernels.StatusUnfit, "the GPU is shared with process 7 (python)", 9},
 		"sliced": {func(int) kernels.Reading { return kernels.Reading{Sliced: true} }, kernels.StatusUnfit, "the GPU is sliced (MIG)", 9},
 	} {
-		res, err := Fight(t.Context(), r, &sensed{Fake: &devicetest.Fake{Registry: r}, reading: test.reading}, d, duelOptions(6))
+		res, err := Fight(t.Context(), r, &devicetest.Sensed{Fake: &devicetest.Fake{Registry: r}, Reading: test.reading}, d, duelOptions(6))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -138,19 +125,5 @@ func TestOrdersOfDuels(t *testing.T) {
 	one := visits(1, 4096)
 	if visits(1, 4096) != one || visits(1, 8192) == one || visits(2, 4096) == one {
 		t.Error("the orders are of neither the seed nor the problem alone")
-	}
-}
-
-// A failure to time stages costs no more than their times.
-func TestStagesFail(t *testing.T) {
-	r := families.New()
-	for _, broken := range []bool{false, true} {
-		fail := func(kernels.Problem, kernels.Variant) *kernels.Failure {
-			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "as scripted", Broken: broken}
-		}
-		res, err := Fight(t.Context(), r, &devicetest.Fake{Registry: r, FailStages: fail}, testDuel(t, r), duelOptions(6))
-		if err != nil || res.Status != kernels.StatusOK || len(res.Rounds) != 6 || res.StagesA != nil {
-			t.Errorf("%v, %+v", err, res)
-		}
 	}
 }

@@ -52,14 +52,3 @@ func BenchmarkLoad(b *testing.B) {
 	runtime.ReadMemStats(&m)
 	b.ReportMetric(float64(m.Sys)/1e6, "sys-MB")
 }
-
-func BenchmarkRead(b *testing.B) {
-	path, size := benchFile(b)
-	b.SetBytes(size)
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, _, _, err := readAll(path); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -231,20 +231,3 @@ func TestLockIsShared(t *testing.T) {
 		t.Errorf("second writer: %v", err)
 	}
 }
-
-// A byte order mark, as some editors put ahead of a text, is none of the first line's.
-func TestByteOrderMark(t *testing.T) {
-	run := testRun("r1")
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, FileName), []byte("\xef\xbb\xbf"+lines(t, run, testRecord(run, 0))), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if f, err := Load(dir); err != nil || len(f.at) != 1 || f.Notes != nil {
-		t.Fatalf("%v, %v", f, err)
-	}
-	w, _ := openWriter(t, dir)
-	defer w.Close()
-	if len(w.records.at) != 1 {
-		t.Errorf("%d keys", len(w.records.at))
-	}
-}

@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,48 +64,6 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A writer goes on after every byte at which a killed one may have stopped.
-func TestWriterRepairs(t *testing.T) {
-	run := testRun("r1")
-	first, second := lines(t, run), lines(t, testRecord(run, 0))
-	whole := first + second
-	dir := t.TempDir()
-	path := filepath.Join(dir, FileName)
-	step := 1 + len(whole)/150
-	for cut := 0; cut <= len(whole); cut++ {
-		near := cut < 30 || cut > len(whole)-3 || cut > len(first)-3 && cut < len(first)+3
-		if !near && cut%step != 0 {
-			continue
-		}
-		if err := os.WriteFile(path, []byte(whole[:cut]), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		w, notes, err := OpenWriter(dir)
-		if err != nil {
-			t.Fatalf("cut at %d: %v", cut, err)
-		}
-		torn := cut != 0 && cut != len(whole) && cut != len(whole)-1 && cut != len(first) && cut != len(first)-1
-		if torn != (len(notes) == 1) {
-			t.Fatalf("cut at %d: notes %q", cut, notes)
-		}
-		kept := ""
-		switch {
-		case cut >= len(whole)-1:
-			kept = whole
-		case cut >= len(first)-1:
-			kept = first
-		}
-		if err := w.Append(testRun("r2")); err != nil {
-			t.Fatalf("cut at %d: %v", cut, err)
-		}
-		w.Close()
-		got, _ := os.ReadFile(path)
-		if want := kept + lines(t, testRun("r2")); string(got) != want {
-			t.Fatalf("cut at %d: got\n%s\nwant\n%s", cut, got, want)
-		}
-	}
-}
-
 func TestWriterRefuses(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, FileName)
@@ -134,33 +92,5 @@ func TestWriterRefuses(t *testing.T) {
 		if _, _, err := OpenWriter(locked); err == nil || err.Error() != "results folder "+locked+": permission denied" || hint.Of(err) == "" {
 			t.Errorf("a read-only folder: %v", err)
 		}
-	}
-}
-
-func TestWriterConcurrent(t *testing.T) {
-	dir := t.TempDir()
-	run := testRun("r1")
-	w, _ := openWriter(t, dir)
-	if err := w.Append(run); err != nil {
-		t.Fatal(err)
-	}
-	const writers, each = 4, 10
-	var wg sync.WaitGroup
-	for g := range writers {
-		wg.Go(func() {
-			for i := range each {
-				if err := w.Append(testRecord(run, g*each+i)); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	f, err := Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(f.at) != writers*each || len(w.records.at) != writers*each {
-		t.Errorf("%d entries, %d keys", len(f.at), len(w.records.at))
 	}
 }

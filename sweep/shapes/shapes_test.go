@@ -4,7 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
+
 	"strings"
 	"testing"
 
@@ -13,27 +13,6 @@ import (
 	"normbench"
 	"normbench/internal/hint"
 )
-
-// The default group is all of its parts, each shape once, and fast-llm's have its three sizes.
-func TestDefault(t *testing.T) {
-	f := Default()
-	distinct := map[string]bool{}
-	for _, name := range []string{"te", "fast-llm", "quack", "inductor", "qk-norm", "odd"} {
-		g, err := f.Group(name)
-		if err != nil {
-			t.Error(err)
-		}
-		for i, s := range g {
-			distinct[s.String()] = true
-			if want := int64(32<<20) >> (i / 5); name == "fast-llm" && s.M*s.N != want {
-				t.Errorf("fast-llm %s has %d elements, want %d", s, s.M*s.N, want)
-			}
-		}
-	}
-	if all, _ := f.Group("default"); len(all) != len(distinct) {
-		t.Errorf("default has %d shapes, its groups have %d", len(all), len(distinct))
-	}
-}
 
 // TestHeldOut: no other group has one of its widths.
 func TestHeldOut(t *testing.T) {
@@ -261,25 +240,6 @@ func FuzzParse(f *testing.F) {
 					t.Fatalf("group %q holds %+v", n, s)
 				}
 			}
-		}
-	})
-}
-
-func FuzzParseList(f *testing.F) {
-	f.Add("4096x8192,256x65536")
-	f.Add("1x1, 1x01")
-	f.Fuzz(func(t *testing.T, in string) {
-		got, err := ParseList(in)
-		if err != nil {
-			return
-		}
-		var parts []string
-		for _, s := range got {
-			parts = append(parts, s.String())
-		}
-		again, err := ParseList(strings.Join(parts, ","))
-		if err != nil || !slices.Equal(got, again) {
-			t.Fatalf("%q: %v, again %v (%v)", in, got, again, err)
 		}
 	})
 }

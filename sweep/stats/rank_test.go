@@ -153,32 +153,6 @@ func TestHodgesLehmann(t *testing.T) {
 	}
 }
 
-// The interval is what the test does not reject, and covers the centre of a
-// distribution with heavy tails as often as it says.
-func TestHodgesLehmannInverts(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 2))
-	const trials, n, level = 4000, 12, 0.95
-	want := 1 - 2*signedRankCDF(n)[walshRank(n, level)-1]
-	hits := 0
-	for range trials {
-		d := make([]float64, n)
-		for i := range d {
-			d[i] = r.NormFloat64() / math.Abs(r.NormFloat64()) // Cauchy
-		}
-		_, lo, hi := HodgesLehmann(d, level)
-		in := lo <= 0 && 0 <= hi
-		if in != (SignedRank(d) > 1-level) {
-			t.Fatalf("[%g, %g], p = %g", lo, hi, SignedRank(d))
-		}
-		if in {
-			hits++
-		}
-	}
-	if got, tol := float64(hits)/trials, 4*math.Sqrt(want*(1-want)/trials); math.Abs(got-want) > tol {
-		t.Errorf("covers %.4f, says %.4f", got, want)
-	}
-}
-
 func TestMannWhitney(t *testing.T) {
 	ramp := func(n int, step, from float64) []float64 {
 		x := make([]float64, n)
@@ -358,24 +332,6 @@ func TestGeoMeanCI(t *testing.T) {
 	}
 	if m, _, _ := GeoMeanCI(nil, nil, 0.95, 10, 0); !math.IsNaN(m) {
 		t.Errorf("of none: %g", m)
-	}
-}
-
-func TestNth(t *testing.T) {
-	r := rand.New(rand.NewPCG(5, 5))
-	for range 500 {
-		x := make([]float64, 1+r.IntN(40))
-		for i := range x {
-			x[i] = float64(r.IntN(15))
-		}
-		y := sorted(x)
-		if want, got := Median(x), middle(x); got != want {
-			t.Fatalf("middle of %g is %g, want %g", y, got, want)
-		}
-		k := r.IntN(len(x))
-		if got := nth(x, k); got != y[k] || slices.Max(x[:k+1]) > y[k] || slices.Min(x[k:]) < y[k] {
-			t.Fatalf("%d-th of %g is %g and leaves %g", k, y, got, x)
-		}
 	}
 }
 

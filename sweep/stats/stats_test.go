@@ -111,30 +111,6 @@ func TestMedianCI(t *testing.T) {
 	}
 }
 
-// The interval covers the true median about as often as it says.
-func TestMedianCICovers(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	const trials = 4000
-	for _, n := range []int{6, 12, 30} {
-		_, want := MedianRank(n, 0.95)
-		hits := 0
-		for range trials {
-			x := make([]float64, n)
-			for i := range x {
-				x[i] = r.ExpFloat64() // skewed as run times are; its median is ln 2
-			}
-			if lo, hi, _ := medianCI(sorted(x), 0.95); lo <= math.Ln2 && math.Ln2 <= hi {
-				hits++
-			}
-		}
-		// Four standard deviations of a binomial of this many trials.
-		tol := 4 * math.Sqrt(want*(1-want)/trials)
-		if got := float64(hits) / trials; math.Abs(got-want) > tol {
-			t.Errorf("n=%d: covers %.4f, says %.4f", n, got, want)
-		}
-	}
-}
-
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 500 {

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite traces.md")
 
-// light takes a twentieth of the cells: under the race detector and -short.
-var light bool
+// testAll takes all cells, and compares the tables: `make test-all`. Other runs take a tenth.
+var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 
 // A kind of trace is what a machine does to launch times while a cell is
 // measured. The sizes are those of public raw data: 32 launches each of 30
@@ -396,9 +396,9 @@ const (
 
 func TestTraces(t *testing.T) {
 	identical, changed := 10000, 2500
-	if light || testing.Short() {
-		identical, changed = identical/20, changed/20
-		t.Logf("light: %d and %d cells per kind, traces.md is not compared", identical, changed)
+	if !testAll && !*update {
+		identical, changed = identical/10, changed/10
+		t.Logf("%d and %d cells per kind, traces.md is not compared", identical, changed)
 	}
 	rule := Default()
 	if err := rule.CheckValid(); err != nil {
@@ -439,7 +439,7 @@ func TestTraces(t *testing.T) {
 	if r := rate(found.right, found.cells); r < leastFound {
 		t.Errorf("overall %.1f%% of the changes of 2%% are found", 100*r)
 	}
-	if light || testing.Short() {
+	if !testAll && !*update {
 		return
 	}
 	compareTables(t, tables(null, two, half, all, found)+powers(rule)+legend())

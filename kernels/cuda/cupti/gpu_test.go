@@ -30,23 +30,6 @@ extern "C" __global__ void k1(unsigned long long ns) { wait(ns); }
 __global__ void k2(unsigned long long ns) { wait(ns); }
 `
 
-// What TestGPU launches can be compiled, and the entries are there, without a GPU.
-func TestGPUSource(t *testing.T) {
-	compiler, err := nvrtc.Find()
-	if err != nil {
-		t.Skip(err)
-	}
-	b, err := compiler.Compile(nvrtc.Source{Name: "gpu.cu", Text: gpuSource}, nvrtc.Options{Arch: "sm_90"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"spin", "k1", "_Z2k2y"} {
-		if _, ok := b.Kernels[name]; !ok {
-			t.Errorf("no %s in %v", name, b.Kernels)
-		}
-	}
-}
-
 // TestGPU holds CUPTI's times against events, on a real GPU. NORMBENCH_REQUIRE_CUDA=1 makes what is
 // missing a failure: a GPU, CUPTI or NVRTC.
 func TestGPU(t *testing.T) {

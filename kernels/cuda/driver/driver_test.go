@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"gorgonia.org/cu"
 
@@ -89,18 +88,6 @@ func TestNotLinked(t *testing.T) {
 		if s.Name == "cuInit" || s.Name == "cuMemAlloc_v2" {
 			t.Errorf("the program exports or imports %s", s.Name)
 		}
-	}
-}
-
-// handle reads the only field of these.
-func TestHandles(t *testing.T) {
-	for _, size := range []uintptr{unsafe.Sizeof(cu.Function{}), unsafe.Sizeof(cu.Event{}), unsafe.Sizeof(cu.Stream{})} {
-		if size != unsafe.Sizeof(uintptr(0)) {
-			t.Errorf("a handle of cu has %d bytes", size)
-		}
-	}
-	if h := handle(cu.NoStream); h != 0 {
-		t.Errorf("the default stream is %#x", h)
 	}
 }
 
@@ -424,47 +411,4 @@ func TestSticky(t *testing.T) {
 	}
 	fmt.Println("lost as it should be:", first)
 	os.Exit(0) // the context cannot be closed any more
-}
-
-func BenchmarkLaunch(b *testing.B) { // a launch through Enqueue, 64 in a call
-	c, m := device(b)
-	f, err := m.Function("plus")
-	if err != nil {
-		b.Fatal(err)
-	}
-	s, err := c.NewStream()
-	if err != nil {
-		b.Fatal(err)
-	}
-	steps := make([]Step, 64)
-	for i := range steps {
-		steps[i] = Step{Kind: StepLaunch, Func: f, Grid: [3]int{1, 1, 1}, Block: [3]int{32, 1, 1}, Shared: 128, Args: []uint64{0, 0, 0}}
-	}
-	b.ReportAllocs()
-	n := 0
-	for b.Loop() {
-		if err := c.Enqueue(s, steps); err != nil {
-			b.Fatal(err)
-		}
-		n += len(steps)
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n), "ns/launch")
-	if err := s.Synchronize(); err != nil {
-		b.Fatal(err)
-	}
-}
-
-func BenchmarkEnqueueHost(b *testing.B) { // without a device: the cost of our side, cgo included
-	if n, err := Count(); err == nil && n > 0 {
-		b.Skip("would launch a null function on a device")
-	}
-	var c Context
-	steps := []Step{{Kind: StepLaunch, Grid: [3]int{1, 1, 1}, Block: [3]int{32, 1, 1}, Args: make([]uint64, 12)}}
-	b.ReportAllocs()
-	for b.Loop() {
-		c.steps, c.args = c.steps[:0], c.args[:0]
-		c.steps = append(c.steps, steps[0].flat(0))
-		c.args = append(c.args, steps[0].Args...)
-		enqueue(Stream{}, c.steps, c.args)
-	}
 }
