@@ -63,6 +63,9 @@ type Launch struct {
 	Include []string `json:"include,omitempty"` // folders in which #include <FILE> is looked for first
 	Defines []Define `json:"defines,omitempty"`
 	Args    []Arg    `json:"args"`
+	// Params are, for each of Args, the parameter that it is for and what the compiler is told of it,
+	// as X=*bf16: of a kernel that puts them in order itself.
+	Params []string `json:"params,omitempty"`
 }
 
 // Memcpy is the entry of a launch that is no kernel but the driver's own copy:
@@ -262,7 +265,7 @@ func (p *Plan) appendText(b []byte) []byte {
 		if l.Apart {
 			text(" apart")
 		}
-		for _, o := range slices.Concat(l.Options, l.Include) {
+		for _, o := range slices.Concat(l.Options, l.Params, l.Include) {
 			text(" ", o)
 		}
 		for _, d := range l.Defines {

@@ -50,7 +50,7 @@ func (e *env) learnCommand() *cli.Command {
 			&cli.StringFlag{Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag,
 			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
-		}, classFlags, optionFlags, deviceFlags, []cli.Flag{seedFlag, kernelsFlag, includeFlag, htmlFlag, formatFlag}),
+		}, classFlags, optionFlags, deviceFlags, []cli.Flag{seedFlag, kernelsFlag, includeFlag, pythonFlag, htmlFlag, formatFlag}),
 		Action: e.learn,
 	}
 }

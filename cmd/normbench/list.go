@@ -46,7 +46,7 @@ func (e *env) listCommand() *cli.Command {
 		Name:  "list",
 		Usage: "list kernels, presets, peers, knobs, shapes, devices or configs",
 		Subcommands: []*cli.Command{
-			sub("kernels", "list the kernel families, with the knob values of their grids", []cli.Flag{kernelsFlag, includeFlag}, one(e.listKernels)),
+			sub("kernels", "list the kernel families, with the knob values of their grids", []cli.Flag{kernelsFlag, includeFlag, pythonFlag}, one(e.listKernels)),
 			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
 			sub("peers", "list the other libraries that a Python has", []cli.Flag{pythonFlag}, one(e.listPeers)),
 			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
@@ -56,7 +56,7 @@ func (e *env) listCommand() *cli.Command {
 				&cli.StringFlag{Name: "family", Category: catWhat, Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
 				&cli.StringFlag{Name: "problem", Category: catWhat, Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
 				&cli.StringFlag{Name: "device", Category: catWhere, Usage: "list the configs for " + knownDevices, Value: "cpu"},
-				kernelsFlag, includeFlag,
+				kernelsFlag, includeFlag, pythonFlag,
 				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
 				&cli.BoolFlag{Name: "refused", Usage: "list every refused config, not only how many there are for each reason; so does --wide"},
 			}, e.listConfigs),

@@ -152,7 +152,7 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			e.sweepCommand(), e.compareCommand(), e.reportCommand(), e.benchCommand(), e.verifyCommand(),
-			e.tuneCommand(), e.learnCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.judgeCommand(), e.exportCommand(),
+			e.tuneCommand(), e.learnCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.initCommand(), e.judgeCommand(), e.exportCommand(),
 			e.selftestCommand(), e.workerCommand(), e.compileHelperCommand(), e.completionCommand(), e.helpCommand(),
 		},
 		Action: func(c *cli.Context) error {

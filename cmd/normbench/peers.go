@@ -23,7 +23,7 @@ import (
 	"normbench/tune/ref"
 )
 
-var pythonFlag = &cli.StringFlag{Name: "python", Category: catWhat, Usage: "`PROGRAM` that runs the peers: a Python 3 with PyTorch for CUDA", Value: "python3"}
+var pythonFlag = &cli.StringFlag{Name: "python", Category: catWhat, Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels of Triton", Value: "python3"}
 
 // peerFlags are those of the commands that measure peers.
 var peerFlags = []cli.Flag{
@@ -58,7 +58,7 @@ func (e *env) devicesFor(m *machine, refs ...*ref.Ref) ([]kernels.Device, error)
 		e.only = slices.DeleteFunc(slices.Clone(peers.Names), func(name string) bool { return name == onlyNamed })
 	}
 	for _, name := range []string{"python", "peer-jobs"} {
-		if m.given[name] && len(wanted) == 0 {
+		if m.given[name] && len(wanted) == 0 && !(name == "python" && e.usesPython()) {
 			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+name, "--%s is for peers, and no REF is one", name)
 		}
 	}

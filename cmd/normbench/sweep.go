@@ -40,7 +40,7 @@ func (e *env) sweepCommand() *cli.Command {
 			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
 			"into the same folder measures only the variants that are missing or have changed.",
 		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag, kernelsFlag, includeFlag,
+			seedFlag, kernelsFlag, includeFlag, pythonFlag,
 			&cli.StringFlag{Name: "family", Category: catWhat, Usage: "families to sweep, with commas (default: all that serve the problem)"},
 			&cli.StringSliceFlag{Name: "knob", Category: catWhat, Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
 			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},

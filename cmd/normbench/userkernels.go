@@ -11,12 +11,12 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/rule"
+	"normbench/kernels/triton"
 	"normbench/sweep"
 	"normbench/tune/ref"
 )
@@ -52,15 +52,29 @@ func (e *env) useKernels(c *cli.Context) error {
 	if _, err := nvrtc.Compilers(); err != nil {
 		return err
 	}
-	if dir == "" {
-		return nil
+	if c.IsSet(pythonFlag.Name) { // workers of this command use it too
+		if err := os.Setenv(triton.PythonVariable, c.String(pythonFlag.Name)); err != nil {
+			return err
+		}
 	}
-	r, fs, err := manifest.Load(e.registry, dir)
-	if err != nil {
-		return err
+	if dir != "" {
+		r, fs, err := manifest.Load(e.registry, dir)
+		if err != nil {
+			return err
+		}
+		e.registry, e.kernels, e.users = r, dir, fs
 	}
-	e.registry, e.kernels, e.users = r, dir, fs
+	kernelsOnly := slices.Contains([]string{"kernels", "configs", "sweep", "learn"}, c.Command.Name) // no peers
+	if c.IsSet(pythonFlag.Name) && kernelsOnly && !e.usesPython() {
+		return hint.Errorf("leave it out", "--python is for kernels of Triton, and --kernels has none")
+	}
 	return nil
+}
+
+// usesPython says whether a family of --kernels is Triton's.
+func (e *env) usesPython() bool {
+	python := func(name string) bool { return (nvrtc.Source{Name: name}).Python() }
+	return slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
 }
 
 // ours says whether a variant is of --kernels.
@@ -126,6 +140,7 @@ func (e *env) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 // whether its kernels were compiled.
 func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool, err error) {
 	checker, noCompiler := manifest.NewChecker(e.registry, rule.KnownDevices()[0].DeviceInfo)
+	defer checker.Close()
 	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
 		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
 	}
@@ -153,9 +168,6 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	}
 	text := count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
 	lack := checker.Lack()
-	if noCompiler != nil {
-		lack = console.OneLine(noCompiler.Error())
-	}
 	if lack != "" {
 		text = "NOT COMPILED: " + lack
 	}

@@ -104,6 +104,7 @@ var rules = []rule{
 	// Launch rules are data, which families look up.
 	{of: []string{"kernels/rule"}, never: []string{"kernels/families"}},
 	{of: []string{"kernels/nvrtc"}, only: []string{"kernels/nvrtc", "internal/hint", "internal/nvlib", "internal/proc"}},
+	{of: []string{"kernels/triton"}, only: []string{"kernels", "internal/hint", "internal/proc"}},
 	// Strategies are pure: they ask, and are told.
 	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
 	{of: []string{"sweep"}, never: []string{"tune", "report", "cmd"}, tests: true},

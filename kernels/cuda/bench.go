@@ -13,6 +13,7 @@ import (
 	"normbench/kernels/cuda/driver"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/reference"
+	"normbench/kernels/triton"
 )
 
 // bench is a problem on the GPU.
@@ -172,11 +173,9 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	if err := b.d.on(func() error { return b.d.fail(b.saved(plan)) }); err != nil {
 		return nil, err
 	}
+	plan.Launches = slices.Clone(plan.Launches)
 	r := &ready{family: f, config: full.Config, plan: plan, offsets: map[string]int64{}}
-	for _, s := range plan.Scratch {
-		r.offsets[s.Name] = r.scratch
-		r.scratch += (s.Bytes() + 255) &^ 255
-	}
+	r.place(plan.Scratch)
 	counted := map[*nvrtc.Binary]bool{} // launches may share a unit
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
@@ -196,7 +195,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			counted[binary] = true
 			r.compile += binary.CompileSeconds
 		}
-		if err := CheckArgs(binary, l); err != nil {
+		if err := r.complete(binary, l); err != nil {
 			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
 		}
 		err = b.d.on(func() error {
@@ -230,6 +229,27 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	}
 	b.ready[v] = r
 	return r, nil
+}
+
+// place gives scratch buffers their places.
+func (r *ready) place(scratch []kernels.Scratch) {
+	for _, s := range scratch {
+		r.offsets[s.Name] = r.scratch
+		r.scratch += (s.Bytes() + 255) &^ 255
+	}
+}
+
+// complete has a launch as its compiled kernel takes it.
+func (r *ready) complete(b *nvrtc.Binary, l *kernels.Launch) error {
+	if b.Meta == nil {
+		return CheckArgs(b, l)
+	}
+	whole, scratch, err := triton.Complete(b, *l)
+	if err == nil {
+		*l = whole
+		r.place(scratch)
+	}
+	return err
 }
 
 // placed is the launch with the shared memory that keeps its CTAs apart.

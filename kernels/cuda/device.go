@@ -16,6 +16,7 @@ import (
 	"normbench/kernels/cuda/driver"
 	"normbench/kernels/cuda/nvml"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/triton"
 )
 
 //go:embed support.cu
@@ -28,6 +29,7 @@ type Device struct {
 	info     kernels.DeviceInfo
 	compile  *compiler
 	pool     *nvrtc.Pool // nil where this process compiles
+	both     *triton.Cache
 
 	monitor *nvml.Monitor // nil without NVML
 
@@ -83,7 +85,8 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	} else {
 		processes = runtime.GOMAXPROCS(0)
 	}
-	d.compile = newCompiler(r, cache, processes)
+	d.both = triton.NewCache(cache, processes)
+	d.compile = newCompiler(r, d.both, processes)
 	if err := d.on(func() error { return d.open(ordinal, c) }); err != nil {
 		close(d.calls)
 		d.endCompilers()
@@ -101,6 +104,7 @@ func (d *Device) endCompilers() {
 	if d.pool != nil {
 		d.pool.Close()
 	}
+	d.both.Close()
 }
 
 // CompileStats implements kernels.Compiling.
@@ -108,6 +112,7 @@ func (d *Device) CompileStats() kernels.CompileStats { return d.compile.told() }
 
 // Within implements kernels.Hurried.
 func (d *Device) Within(step time.Duration) {
+	d.both.Within(step)
 	if d.pool != nil {
 		d.pool.Within(step)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/triton"
 )
 
 // A Unit is what the compiler is given for one launch. Launches of different
@@ -41,12 +42,34 @@ func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
 	if src.Compiled() {
 		return src, nil
 	}
-	return src, addHeaders(r, name[:strings.LastIndexByte(name, ':')+1], text, src.Headers)
+	origin := name[:strings.LastIndexByte(name, ':')+1]
+	if src.Python() {
+		addModules(r, origin, text, src.Headers)
+		return src, nil
+	}
+	return src, addHeaders(r, origin, text, src.Headers)
+}
+
+// addModules collects the Python files beside a file that it imports, and those that they do.
+func addModules(r *kernels.Registry, origin, text string, files map[string]string) {
+	for _, name := range triton.Imports(text) {
+		name += ".py"
+		if _, ok := files[name]; ok {
+			continue
+		}
+		if text, err := r.File(origin + name); err == nil {
+			files[name] = text
+			addModules(r, origin, text, files)
+		}
+	}
 }
 
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 	u := Unit{Source: src, Options: nvrtc.Options{Arch: arch, Extra: l.Options, Include: l.Include}}
-	if l.Mangled {
+	if src.Python() {
+		u.Options.Extra = slices.Concat(l.Params, l.Options)
+	}
+	if l.Mangled || src.Python() {
 		u.Options.Names = []string{l.Entry}
 	}
 	for _, d := range l.Defines {

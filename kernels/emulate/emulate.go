@@ -173,6 +173,9 @@ func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.La
 	if u.Source.Compiled() {
 		return "", &Unsupported{l.Source, "compiled code"}
 	}
+	if u.Source.Python() {
+		return "", &Unsupported{l.Source, "a kernel of Triton"}
+	}
 	var b strings.Builder
 	b.WriteString("#include \"emulate.h\"\n")
 	for _, d := range u.Options.Defines {

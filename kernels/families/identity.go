@@ -45,7 +45,10 @@ func (i *Identity) Source(f *kernels.Family) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("source file of %s: %w", f.Name, err)
 		}
-		if text = nvrtc.Code(text); path.Ext(name) == ".cu" {
+		if !(nvrtc.Source{Name: name}).Python() { // where // divides
+			text = nvrtc.Code(text)
+		}
+		if path.Ext(name) == ".cu" {
 			text = strings.Join(nvrtc.FixedFlags, " ") + "\n" + text
 		}
 		fmt.Fprintf(h, "%s %d:%s\n", strings.TrimPrefix(name, Baseline), len(text), text)

@@ -5,49 +5,53 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"runtime"
 
 	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/triton"
 )
 
 // A Checker finds out what can be known of a family without running it.
 type Checker struct {
 	registry *kernels.Registry
 	device   kernels.DeviceInfo
-	cache    *nvrtc.Cache
+	cache    *triton.Cache
+	none     error           // why no CUDA is compiled
 	seen     map[string]bool // the units compiled
-	lack     string          // the first header of CUDA that is not here
+	lack     string          // why the first of those that are not is not
 }
 
 // NewChecker checks families of r for a device that need not be there. Without
-// NVRTC, which the error is about, it compiles nothing.
+// NVRTC, which the error is about, it compiles no CUDA.
 func NewChecker(r *kernels.Registry, d kernels.DeviceInfo) (*Checker, error) {
 	c := &Checker{registry: r, device: d, seen: map[string]bool{}}
 	n, err := nvrtc.Find()
-	if err == nil {
-		c.cache = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n)
+	var cuda *nvrtc.Cache
+	if c.none = err; err == nil {
+		cuda = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n)
 	}
+	c.cache = triton.NewCache(cuda, runtime.GOMAXPROCS(0))
 	return c, err
 }
+
+// Close ends what compiles.
+func (c *Checker) Close() { c.cache.Close() }
 
 // Kernels is how many different kernels have been compiled.
 func (c *Checker) Kernels() int { return len(c.seen) }
 
-// Lack is why some kernels have not been compiled: a header of CUDA is not here. Or it is "".
+// Lack is why some kernels have not been compiled: there is no NVRTC, or no header of CUDA. Or it is "".
 func (c *Checker) Lack() string { return c.lack }
 
 // missing finds the name of a header of CUDA in a compiler's error.
 var missing = regexp.MustCompile(`(?:could|cannot) (?:not )?open source file "((?:cuda_|cooperative_groups|cub/|cuda/|thrust/|nv/|mma)[^"]*)"`)
 
 // Unkept says why cubins do not stay for the next run, or is "".
-func (c *Checker) Unkept() string {
-	if c.cache == nil {
-		return ""
-	}
-	return c.cache.Unkept()
-}
+func (c *Checker) Unkept() string { return c.cache.Unkept() }
 
 // Check lays out f's space for p and returns its size. A Fault in any config is
 // an error, and so is a kernel that does not compile: of the base config, or of
@@ -77,12 +81,16 @@ func (c *Checker) Check(f *kernels.Family, p kernels.Problem, all bool) (configs
 }
 
 func (c *Checker) compile(l *kernels.Launch) error {
-	if c.cache == nil || !l.IsKernel() {
+	if !l.IsKernel() {
 		return nil
 	}
 	u, err := cuda.NewUnit(c.registry, l, c.device.Arch)
 	if err != nil {
 		return err
+	}
+	if c.none != nil && !u.Source.Python() {
+		c.lack = yamldoc.OneLine(c.none.Error())
+		return nil
 	}
 	key := fmt.Sprint(u.Source.Name, u.Options)
 	if c.seen[key] {
@@ -98,8 +106,14 @@ func (c *Checker) compile(l *kernels.Launch) error {
 			return nil
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil && u.Source.Python():
+		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such configs with a constraint")
+	case err != nil:
 		return hint.With(err, "the macros of a launch are those of common.cuh, its knobs and its defines")
+	case b.Meta != nil:
+		_, _, err := triton.Complete(b, *l)
+		return err
 	}
 	if !b.HasKernel(b.Symbol(l.Entry)) {
 		return hint.Errorf("name a __global__ function of it", "%s has no kernel %s when it is compiled", l.Source, l.Entry)

@@ -284,8 +284,15 @@ func (d *design) launchPlan(l *launch, x *env, has map[string]bool,
 	if err := l.refuse(&k, x.device); err != nil {
 		return nil, err
 	}
-	if err := l.arguments(&k, x, has); err != nil || l.Source.Text == "" {
+	if err := l.arguments(&k, x, has); err != nil {
+		return nil, err
+	}
+	if l.python != nil {
+		err := l.compileWith(&k, x, scratch)
 		return []kernels.Launch{k}, err
+	}
+	if l.Source.Text == "" {
+		return []kernels.Launch{k}, nil
 	}
 	k.Mangled, k.Include = true, d.include
 	for _, o := range d.Options {

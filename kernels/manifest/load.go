@@ -20,6 +20,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
+	"normbench/kernels/triton"
 )
 
 // Prefix stands before the names of files that come from the user's folder. A
@@ -54,7 +55,8 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 		}
 		return r.File(rest)
 	}
-	var made []*kernels.Family
+	var names []string
+	var designs []*design
 	places := map[string]yamldoc.Place{}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if !strings.HasSuffix(name, ".yaml") {
@@ -73,7 +75,14 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 				"%q is the name of one of normbench's families", d.Name.Text)
 		}
 		places[d.Name.Text] = d.Name.Place
-		f, err := link(&with, d, dir, name, files)
+		names, designs = append(names, name), append(designs, d)
+	}
+	if err := probe(designs, files); err != nil {
+		return nil, nil, err
+	}
+	var made []*kernels.Family
+	for i, d := range designs {
+		f, err := link(&with, d, dir, names[i], files)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -106,7 +115,7 @@ func readFolder(dir string) (map[string]string, error) {
 	files := map[string]string{}
 	for _, e := range entries {
 		compiled := (nvrtc.Source{Name: e.Name()}).Compiled()
-		if !compiled && !slices.Contains([]string{".yaml", ".cu", ".cuh", ".h", ".hpp"}, filepath.Ext(e.Name())) {
+		if !compiled && !slices.Contains([]string{".yaml", ".cu", ".cuh", ".h", ".hpp", ".py"}, filepath.Ext(e.Name())) {
 			continue
 		}
 		path := filepath.Join(dir, e.Name())
@@ -174,6 +183,9 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 	slices.Sort(hashed)
 	f := d.family(slices.Compact(hashed), host)
 	f.Version = version
+	for _, l := range d.pythons() {
+		f.Version = strings.TrimSpace(f.Version + " triton " + l.python.function.Compiler)
+	}
 	return f, nil
 }
 
@@ -199,6 +211,9 @@ func (l *launch) find(r *kernels.Registry, files map[string]string) (included []
 	text, ok := files[file.Text]
 	if !ok {
 		return nil, file.Errorf("put it beside the manifest", "no file %s", file.Text)
+	}
+	if l.python != nil {
+		return modules(r, []string{Prefix + file.Text}, text), nil
 	}
 	if l.Source.Text == "" {
 		if b := (nvrtc.Binary{Cubin: []byte(text)}); !b.HasKernel(entry) {
@@ -265,6 +280,20 @@ func foreign(names, binaries []string, files map[string]string, include []string
 		return "", nil
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
+}
+
+// modules appends the Python files beside a file that it imports, and those that they do.
+func modules(r *kernels.Registry, names []string, text string) []string {
+	for _, file := range triton.Imports(text) {
+		name := Prefix + file + ".py"
+		if slices.Contains(names, name) {
+			continue
+		}
+		if text, err := r.File(name); err == nil {
+			names = modules(r, append(names, name), text)
+		}
+	}
+	return names
 }
 
 // headers appends the files that text includes, and those they include.

@@ -54,6 +54,7 @@ type design struct {
 	reduce      *expression // partial rows for k2; nil without one
 	include     []string    // absolute paths
 	expressions int         // compiled so far
+	modules     []string    // Python's, as names of sources
 }
 
 // A choice is a knob's value in the base config, one of those that the knob may have.
@@ -92,7 +93,8 @@ type buffer struct {
 type launch struct {
 	kernel
 	zero   string
-	common bool // its source includes common.cuh
+	common bool     // its source includes common.cuh
+	python *compile // of a kernel of Triton
 }
 
 // A kernel is launched where If holds. Its code is in one file.
@@ -147,6 +149,7 @@ func (d *defines) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
 // An argument is a buffer, or a number with its value.
 type argument struct {
 	yamldoc.Place
+	param string // whose it is, where arguments stand by name
 	kind  kernels.ArgKind
 	name  string
 	value *expression
@@ -453,6 +456,8 @@ func (d *design) readLaunches() error {
 			if err == nil && !slices.ContainsFunc(d.Scratch, named) {
 				err = f.Zero.Errorf("name a buffer of scratch", "unknown buffer %q", l.zero)
 			}
+		case v.Has("triton"):
+			err = d.readTriton(v, &l)
 		default:
 			if err = v.Decode(&l.kernel); err == nil {
 				err = d.readKernel(&l)

@@ -52,6 +52,9 @@ func (c *Cache) Through(p *Pool) *Cache {
 	return c
 }
 
+// NewForeignCache keeps what helpers of another program compile, by its version.
+func NewForeignCache(dir, version string, p *Pool) *Cache { return newCache(dir, version, p.Compile) }
+
 func newCache(dir, version string, compile func(Source, Options) (*Binary, error)) *Cache {
 	return &Cache{dir: dir, version: version, compile: compile}
 }
@@ -191,12 +194,13 @@ type meta struct {
 	Log            string            `json:"log"`
 	CompileSeconds float64           `json:"compile_s"`
 	CubinBytes     int               `json:"cubin_bytes"`
+	Meta           *Meta             `json:"meta,omitempty"`
 }
 
 var errCorrupt = errors.New("corrupt cache entry")
 
 func encodeEntry(b *Binary) ([]byte, error) {
-	line, err := json.Marshal(meta{b.Kernels, b.Symbols, b.Log, b.CompileSeconds, len(b.Cubin)})
+	line, err := json.Marshal(meta{b.Kernels, b.Symbols, b.Log, b.CompileSeconds, len(b.Cubin), b.Meta})
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +218,7 @@ func decodeEntry(data []byte) (*Binary, error) {
 	if !ok || json.Unmarshal(line, &m) != nil || m.CubinBytes != len(cubin) || len(cubin) == 0 {
 		return nil, errCorrupt
 	}
-	return &Binary{Cubin: cubin, Kernels: m.Kernels, Symbols: m.Symbols, Log: m.Log, CompileSeconds: m.CompileSeconds}, nil
+	return &Binary{Cubin: cubin, Kernels: m.Kernels, Symbols: m.Symbols, Log: m.Log, CompileSeconds: m.CompileSeconds, Meta: m.Meta}, nil
 }
 
 func readEntry(file string) (*Binary, error) {

@@ -26,6 +26,14 @@ func (s Source) Compiled() bool {
 	return strings.HasSuffix(s.Name, ".cubin") || strings.HasSuffix(s.Name, ".ptx")
 }
 
+// Python says that the text is of Python, by the name: FILE.py, or that of a module.
+func (s Source) Python() bool {
+	return strings.HasSuffix(s.Name, ".py") || strings.HasPrefix(s.Name, Module) || strings.Contains(s.Name, ":"+Module)
+}
+
+// Module stands before the name of an installed Python module.
+const Module = "python:"
+
 // A Define is one macro on the command line. An empty Value defines the name as empty,
 // as "#define NAME" does.
 type Define struct{ Name, Value string }
@@ -59,7 +67,23 @@ type Binary struct {
 	Log            string            // compiler and ptxas output, warnings included
 	Cached         bool              // this call compiled nothing
 	CompileSeconds float64           // wall time of the compilation, also when Cached
+	Meta           *Meta             // of a kernel that says itself how it is launched; else nil
 }
+
+// Meta is what Triton says of a kernel of its own.
+type Meta struct {
+	Params      []Param    // in order; those that became constants are not among them
+	Threads     int        // of a CTA
+	Shared      int        // dynamic shared memory, bytes
+	Cluster     int        // CTAs of a cluster, along x
+	Cooperative bool       // all CTAs are on the device at once
+	Early       bool       // programmatic dependent launch
+	Descriptors int        // tensor descriptors that the host makes
+	Scratch     [][2]int64 // bytes for each CTA and alignment: of global scratch, then of the profiler's
+}
+
+// A Param is a parameter of a kernel, with its type as Triton writes it, such as *bf16 or i32.
+type Param struct{ Name, Type string }
 
 // Symbol is the symbol of an entry: that of its C++ name, or itself.
 func (b *Binary) Symbol(entry string) string { return cmp.Or(b.Symbols[entry], entry) }

@@ -14,7 +14,7 @@ import (
 // its number, its offset, and bits of which those from the 18th on are its size. (The layout is not
 // documented by NVIDIA; cuobjdump -elf shows it.)
 func (b *Binary) Params(entry string) (sizes []int, ok bool) {
-	f, err := elf.NewFile(bytes.NewReader(b.Cubin))
+	f, err := openELF(b.Cubin)
 	if err != nil {
 		return nil, false // PTX
 	}
@@ -53,9 +53,19 @@ func (b *Binary) Params(entry string) (sizes []int, ok bool) {
 	return sizes, len(sizes) > 0 // else a later version may tell them by another attribute
 }
 
+// openELF opens a cubin. Up to CUDA 12 the word for the version of ELF is the toolkit's.
+func openELF(cubin []byte) (*elf.File, error) {
+	const version = 20
+	if len(cubin) > version+4 {
+		cubin = bytes.Clone(cubin)
+		binary.LittleEndian.PutUint32(cubin[version:], uint32(elf.EV_CURRENT))
+	}
+	return elf.NewFile(bytes.NewReader(cubin))
+}
+
 // HasKernel says whether the binary has a kernel of that symbol; also of PTX, by its text.
 func (b *Binary) HasKernel(symbol string) bool {
-	if f, err := elf.NewFile(bytes.NewReader(b.Cubin)); err == nil {
+	if f, err := openELF(b.Cubin); err == nil {
 		defer f.Close()
 		return f.Section(".text."+symbol) != nil
 	}

@@ -70,6 +70,14 @@ func NewPool(c *Compiler, size int, command ...string) *Pool {
 	return p
 }
 
+// NewForeignPool returns a pool of helpers of another program, which greet with that version and
+// speak as ours do. Where they do not start nothing is compiled.
+func NewForeignPool(size, major, minor int, command ...string) *Pool {
+	p := newPool(size, nil, command...)
+	p.major, p.minor = major, minor
+	return p
+}
+
 func newPool(size int, local func(Source, Options) (*Binary, error), command ...string) *Pool {
 	return &Pool{command: command, local: local, start: startTimeout, timeout: unitTimeout, slots: make(chan struct{}, size), live: map[*proc.Child]bool{}}
 }
@@ -165,7 +173,7 @@ func (p *Pool) take() (h *proc.Child, used bool, err error) {
 	case err == nil:
 		p.greeted = true
 		return h, false, nil
-	case p.greeted: // it is this moment's trouble, such as too little memory
+	case p.greeted, p.local == nil: // it is this moment's trouble, such as too little memory
 		return nil, false, err
 	case !p.inside:
 		p.inside = true
@@ -192,7 +200,7 @@ func (p *Pool) startHelper() (*proc.Child, error) {
 	case g.Error != "":
 		err = errors.New("says " + strconv.Quote(g.Error))
 	case g.Major != p.major || g.Minor != p.minor:
-		err = fmt.Errorf("has NVRTC %d.%d, not %d.%d", g.Major, g.Minor, p.major, p.minor)
+		err = fmt.Errorf("has version %d.%d, not %d.%d", g.Major, g.Minor, p.major, p.minor)
 	}
 	if closed || err != nil {
 		p.drop(h)

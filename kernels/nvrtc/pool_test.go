@@ -163,7 +163,7 @@ func TestPoolFallsBack(t *testing.T) {
 		"dies":    "the compile helper ended: exit status 3 (no such thing)",
 		"garbage": "the compile helper answered nonsense: invalid character 'W'",
 		"sorry":   `the compile helper says "no library"`,
-		"old":     "the compile helper has NVRTC 11.2, not 13.0",
+		"old":     "the compile helper has version 11.2, not 13.0",
 		"absent":  "the compile helper does not start: ",
 	} {
 		file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))

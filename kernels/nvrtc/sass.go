@@ -1,8 +1,6 @@
 package nvrtc
 
 import (
-	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -27,7 +25,7 @@ func checkCopies(src Source, opt Options, cubin []byte) error {
 // illegalCopies counts them in a cubin of sm_90, of 16 bytes an instruction: operation 0xdae, and no register where 0xfae has
 // that of its descriptor.
 func illegalCopies(cubin []byte) (n int) {
-	f, err := elf.NewFile(bytes.NewReader(cubin))
+	f, err := openELF(cubin)
 	if err != nil {
 		return 0
 	}

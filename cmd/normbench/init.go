@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"normbench/internal/hint"
+	"normbench/internal/textfile"
+	"normbench/kernels/triton"
+)
+
+func (e *env) initCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "init",
+		Usage:     "write a manifest for a kernel of Triton",
+		ArgsUsage: "triton FILE.py:FUNCTION | MODULE:FUNCTION",
+		Description: "It prints a manifest with what the function's signature says; docs/kernels.md explains it. A function under\n" +
+			"@triton.autotune or @triton.heuristics has its file imported, which runs it. No GPU is needed.",
+		Flags:  []cli.Flag{pythonFlag},
+		Action: e.initKernel,
+	}
+}
+
+func (e *env) initKernel(c *cli.Context) error {
+	const help = "write `normbench init triton FILE.py:FUNCTION`, or MODULE:FUNCTION of an installed module"
+	ops := operands(c)
+	if len(ops) != 2 || ops[0] != "triton" {
+		return hint.Errorf(help, "init takes triton and a function, got %q", strings.Join(ops, " "))
+	}
+	at := strings.LastIndexByte(ops[1], ':')
+	if at <= 0 || at == len(ops[1])-1 {
+		return hint.Errorf(help, "%q names no function", ops[1])
+	}
+	file, r := ops[1][:at], triton.Request{Function: ops[1][at+1:]}
+	files := map[string]string{}
+	read := func(path string) error {
+		text, err := textfile.Read(path, 1<<20)
+		files[filepath.Base(path)] = string(text)
+		return err
+	}
+	if !strings.HasSuffix(file, ".py") {
+		r.Module = file
+	} else if err := read(file); err != nil {
+		return hint.Errorf(help, "%s: %w", file, err)
+	} else {
+		r.Source = filepath.Base(file)
+		for _, name := range triton.Imports(files[r.Source]) { // those beside it
+			if path := filepath.Join(filepath.Dir(file), name+".py"); name+".py" != r.Source {
+				if _, err := os.Stat(path); err == nil {
+					if err := read(path); err != nil {
+						return hint.Errorf(help, "%s: %w", path, err)
+					}
+				}
+			}
+		}
+	}
+	found, err := triton.Probe(files, []triton.Request{r})
+	if err != nil {
+		return err
+	}
+	f := found[0]
+	if f.Error != "" {
+		return hint.Errorf("name a function of @triton.jit", "%s", f.Error)
+	}
+	var d triton.Description
+	var failed error
+	if f.Wrapped {
+		delete(files, r.Source)
+		d, failed = triton.Describe(r, f.Text, files)
+	}
+	fmt.Fprint(e.out, triton.Manifest(r, f, d, failed))
+	if failed != nil {
+		e.Notef("the decorators of %s are not known: %v", r.Function, failed)
+	}
+	return nil
+}

@@ -1,0 +1,378 @@
+"""What normbench has Triton do: it compiles kernels, and launches none.
+
+    python triton.py probe          reads what files say of functions; runs no code of theirs
+    python triton.py describe DIR   imports a function, and says what its decorators have
+    python triton.py compile DIR    compiles what it is asked for, line by line
+
+Requests and answers are lines of JSON (kernels/triton/triton.go). Needs Triton, neither torch nor a GPU.
+Importing a file runs it, as any import does. DIR is a folder for its copies and for Triton's cache.
+"""
+
+import ast
+import base64
+import functools
+import hashlib
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+import traceback
+
+
+if not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]  # the folder of this file, or the current one, which may have a triton.py
+
+
+class Refusal(Exception):
+    """Something is wrong with the kernel: place is FILE:LINE, log is for who wants to know more."""
+
+    def __init__(self, what, place="", log=""):
+        super().__init__(what)
+        self.place, self.log = place, log
+
+    def text(self):
+        return f"{self.place}: {self}" if self.place else str(self)
+
+
+# ---- Probe: what the text of a file says ----------------------------------------
+
+
+def module_file(name, path=None):
+    """The file of a module, found without importing it or its packages; None where there is none."""
+    for part in name.split("."):
+        spec = importlib.machinery.PathFinder.find_spec(part, path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+    return spec.origin if spec.origin and spec.origin.endswith(".py") else None
+
+
+def version():
+    """Triton's version, without importing it."""
+    file = module_file("triton")
+    found = file and re.search(r"""__version__\s*=\s*['"]([^'"]+)""", open(file).read())
+    if not found:
+        raise Refusal("there is no Triton")
+    return found.group(1)
+
+
+def settings():
+    """Whatever else changes Triton's code: variables, and a ptxas of one's own."""
+    mine = [f"{k}={v}" for k, v in sorted(os.environ.items())
+            if re.match("TRITON_|DISABLE_|MLIR_|LLVM_|USE_IR_", k) and not re.search("CACHE|HOME|_DIR$|INTERPRET", k)]
+    for key in ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"):
+        if os.path.isfile(os.environ.get(key, "")):
+            st = os.stat(os.environ[key])
+            mine.append(f"{st.st_size} {st.st_mtime_ns}")
+    return mine
+
+
+# Their versions count, or nobody's kernel depends on their text.
+SKIPPED = {"triton", "torch", "numpy", "transformers"} | set(sys.stdlib_module_names)
+
+
+def imported(tree, package):
+    """Names of the modules that a file imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([p for p in base if p] + ([node.module] if node.module else []))
+            yield base
+            yield from (f"{base}.{a.name}" for a in node.names)
+
+
+def closure(text, package, sources, seen):
+    """The installed files that a text imports, and those that they do, with their hashes."""
+    for name in imported(ast.parse(text), package):
+        if not name or name in seen or name.split(".")[0] in SKIPPED or len(seen) > 2000:
+            continue
+        seen[name] = ""
+        file = None if name.split(".")[0] + ".py" in sources else module_file(name)
+        if file:
+            inner = open(file, encoding="utf-8").read()
+            seen[name] = hashlib.sha256(inner.encode()).hexdigest()
+            if len(inner) < 1 << 20:
+                closure(inner, name if file.endswith("__init__.py") else name.rpartition(".")[0], sources, seen)
+
+
+def parameters(function):
+    """What the signature of a function says, with its defaults as text."""
+    a = function.args
+    every = a.posonlyargs + a.args + a.kwonlyargs
+    defaults = [None] * (len(a.posonlyargs + a.args) - len(a.defaults)) + a.defaults + a.kw_defaults
+    touched = {n.func.value.id for n in ast.walk(function)
+               if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)
+               and isinstance(n.func.value, ast.Name) and n.func.attr in ("load", "store", "gather", "scatter")}
+    for p, default in zip(every, defaults):
+        note = ast.unparse(p.annotation) if p.annotation else ""
+        yield {"Name": p.arg, "Line": p.lineno, "Constexpr": "constexpr" in note,
+               "Default": ast.unparse(default) if default else "", "Descriptor": p.arg in touched or "descriptor" in note}
+
+
+def read_function(want, sources):
+    if want["Module"]:
+        file = module_file(want["Module"])
+        if not file:
+            raise Refusal(f"Python has no module {want['Module']}")
+        text = open(file, encoding="utf-8").read()
+    else:
+        file, text = want["Source"], sources[want["Source"]]
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as e:
+        raise Refusal(e.msg, f"{file}:{e.lineno}") from None
+    names = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+    found = [n for n in names if n.name == want["Function"]]
+    if not found:
+        raise Refusal(f"there is no function {want['Function']}", file)
+    function = found[-1]
+    decorators = [ast.unparse(d) for d in function.decorator_list]
+    if not any(re.match(r"(\w+\.)*jit\b", d) for d in decorators):
+        raise Refusal(f"{function.name} has no @triton.jit", f"{file}:{function.lineno}")
+    if function.args.vararg or function.args.kwarg:
+        raise Refusal(f"{function.name} takes *args or **kwargs, which no manifest names", f"{file}:{function.lineno}")
+    seen = {}
+    closure(text, want["Module"].rpartition(".")[0], sources, seen)
+    return {"File": file, "Text": text, "Line": function.lineno, "Params": list(parameters(function)),
+            "Wrapped": any("autotune" in d or "heuristics" in d for d in decorators),
+            "Hash": hashlib.sha256("\n".join(sorted(f"{k} {v}" for k, v in seen.items() if v)).encode()).hexdigest()}
+
+
+def probe(request):
+    found = []
+    for want in request["Wants"]:
+        try:
+            found.append(read_function(want, request["Sources"]))
+        except Refusal as e:
+            found.append({"Error": e.text()})
+    return {"Version": version(), "Settings": settings(), "Functions": found}
+
+
+# ---- Compile --------------------------------------------------------------------
+
+
+class Pointer:
+    """Stands for a tensor: its address is a multiple of 16, as normbench's are of 256."""
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def data_ptr(self):
+        return 256
+
+    def ptr_range(self):
+        return 1 << 40
+
+
+class Driver:
+    """Stands for a GPU of an architecture, so that Triton's own launcher specializes and compiles."""
+
+    def __init__(self, arch):
+        from triton.backends.compiler import GPUTarget
+        self.target = GPUTarget("cuda", arch, 32)
+
+    def get_current_target(self):
+        return self.target
+
+    def get_current_device(self):
+        return self.target.arch
+
+    def get_current_stream(self, device=0):
+        return 0
+
+    def get_active_torch_device(self):
+        return None
+
+
+@functools.lru_cache(maxsize=None)
+def load(folder, name, text, headers, function):
+    """The function of a source, or of an installed module, as its decorators leave it."""
+    if name.endswith(".py"):
+        stem, home = name[:-3], os.path.join(folder, hashlib.sha256(repr((text, headers)).encode()).hexdigest()[:16])
+        os.makedirs(home, exist_ok=True)
+        for file, content in headers + ((name, text),):
+            part = os.path.join(home, f"{file}.{os.getpid()}")
+            with open(part, "w", encoding="utf-8") as f:
+                f.write(content)
+            os.replace(part, os.path.join(home, file))
+            sys.modules.pop(file[:-3], None)
+        sys.path.insert(0, home)
+    else:
+        stem, home = name, ""
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(stem)
+    except BaseException as e:
+        frames = [f for f in traceback.extract_tb(e.__traceback__) if home and f.filename.startswith(home)]
+        place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else name
+        raise Refusal(f"importing it raises {type(e).__name__}: {e}", place, traceback.format_exc()) from None
+    finally:
+        if home:
+            sys.path.remove(home)
+    found = getattr(module, function, None)
+    if found is None:
+        raise Refusal(f"there is no function {function}", name)
+    return found
+
+
+def unwrap(fn):
+    """The jitted function within, with the configs of @autotune and the names that @heuristics gives."""
+    from triton.runtime.jit import JITFunction
+    configs, heuristics = [], {}
+    while not isinstance(fn, JITFunction):
+        if hasattr(fn, "configs"):
+            every = [{**c.kwargs, **{k: getattr(c, k, None) for k in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
+                     for c in fn.configs]
+            configs = [{k: v for k, v in c.items() if v is not None and (k, v) != ("num_ctas", 1)} for c in every]
+        elif isinstance(getattr(fn, "values", None), dict):
+            heuristics.update(fn.values)
+        if not hasattr(fn, "fn"):
+            raise Refusal(f"it is a {type(fn).__name__}, and no function of @triton.jit")
+        fn = fn.fn
+    return fn, configs, heuristics
+
+
+def value(text):
+    """What a line of the request stands for: a pointer, a type of Triton's, or a literal."""
+    import triton.language as tl
+    types = {"bf16": tl.bfloat16, "fp16": tl.float16, "fp32": tl.float32, "fp8e4nv": tl.float8e4nv, "i32": tl.int32}
+    if text.startswith("*"):
+        return Pointer(types[text[1:]])
+    if text.startswith("tl."):
+        return getattr(tl, text[3:])
+    return ast.literal_eval(text)
+
+
+def failed_at(e, name, text):
+    """File and line where Triton's compiler stopped, as far as it says."""
+    from triton.compiler.errors import CompilationError
+    while isinstance(e.__cause__, CompilationError):
+        e = e.__cause__
+    what = (getattr(e, "error_message", None) or str(e) or type(e).__name__).strip().splitlines()
+    if e.__cause__ is not None and not getattr(e, "error_message", None):
+        what = [f"{type(e.__cause__).__name__}: {e.__cause__}".splitlines()[0]]
+    at, node = text.find(getattr(e, "src", None) or "\0"), getattr(e, "node", None)
+    if at < 0 or node is None:
+        return name, what[0]
+    return f"{name}:{text.count(chr(10), 0, at) + node.lineno}", what[0]
+
+
+def spills(log):
+    """What ptxas -v says of registers and spills."""
+    def number(pattern):
+        found = re.search(pattern, log)
+        return int(found.group(1)) if found else 0
+    return {"Registers": number(r"Used (\d+) registers"), "SpillStoreBytes": number(r"(\d+) bytes spill stores"),
+            "SpillLoadBytes": number(r"(\d+) bytes spill loads"), "StackBytes": number(r"(\d+) bytes stack frame")}
+
+
+def compile_kernel(folder, source, options):
+    import triton
+    from triton.runtime import driver
+    start, name, function = time.time(), source["Name"].rpartition(":")[2], options["Names"][0]
+    fn, _, heuristics = unwrap(load(folder, name, source["Text"], tuple(sorted(source["Headers"].items())), function))
+    given = dict(line.split("=", 1) for line in options["Extra"])
+    if given.pop("triton").split()[0] != triton.__version__:
+        raise Refusal(f"Triton is {triton.__version__} now", name)
+    for p in fn.params:
+        if p.name not in given and p.name in heuristics:
+            raise Refusal(f"{p.name} has no value; @triton.heuristics computes it of tensors: give it one under constexprs", name)
+    driver.set_active(Driver(int(re.match(r"sm_(\d+)", options["Arch"]).group(1))))
+    try:
+        kernel = fn.warmup(grid=(1,), **{k: value(v) for k, v in given.items()})
+        meta, src = kernel.metadata, kernel.src
+        cubin = kernel.asm["cubin"]
+    except Exception as e:
+        place, what = failed_at(e, name, source["Text"])
+        raise Refusal(what, place, traceback.format_exc()) from None
+    said = lambda key, default=0: getattr(meta, key, None) or default
+    cluster = max(said("num_ctas", 1), functools.reduce(lambda a, b: a * b, said("cluster_dims", (1,)), 1))
+    log = said("ptxas_log", "")
+    return {"Cubin": base64.b64encode(cubin).decode(), "Kernels": {meta.name: spills(log)}, "Symbols": {function: meta.name},
+            "Log": log, "CompileSeconds": time.time() - start, "Meta": {
+                "Params": [{"Name": str(k), "Type": str(t)} for k, t in src.signature.items() if t != "constexpr"],
+                "Threads": said("warp_size", 32) * meta.num_warps, "Shared": meta.shared, "Cluster": cluster,
+                "Cooperative": bool(said("launch_cooperative_grid")), "Early": bool(said("launch_pdl")),
+                "Descriptors": len(said("tensordesc_meta", ())),
+                "Scratch": [[said("global_scratch_size"), said("global_scratch_align", 1)],
+                            [said("profile_scratch_size"), said("profile_scratch_align", 1)]]}}
+
+
+def describe(folder, source, options):
+    name, function = source["Name"].rpartition(":")[2], options["Names"][0]
+    _, configs, heuristics = unwrap(load(folder, name, source["Text"], tuple(sorted(source["Headers"].items())), function))
+    rules = {k.value: ast.unparse(v) for n in ast.walk(ast.parse(source["Text"])) if isinstance(n, ast.Dict)
+             for k, v in zip(n.keys, n.values) if isinstance(k, ast.Constant)}
+    return {"Configs": configs, "Heuristics": {k: rules.get(k, "a function") for k in heuristics}}
+
+
+def capture_ptxas():
+    """Keeps what ptxas -v says beside the kernel that it was of."""
+    import contextlib
+    import io
+    try:
+        from triton.backends.nvidia.compiler import CUDABackend as backend, knobs
+        knobs.nvidia.dump_ptxas_log = True
+    except (ImportError, AttributeError):
+        return
+    inner = backend.make_cubin
+
+    def make_cubin(self, src, metadata, *rest):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            cubin = inner(self, src, metadata, *rest)
+        metadata["ptxas_log"] = said.getvalue()
+        return cubin
+    backend.make_cubin = make_cubin
+
+
+def main(mode, *folder):
+    out = os.fdopen(os.dup(1), "w")  # nobody else's prints are answers
+    os.dup2(2, 1)
+
+    def answer(v):
+        out.write(json.dumps(v) + "\n")
+        out.flush()
+
+    if mode == "probe":
+        try:
+            answer(probe(json.loads(sys.stdin.readline())))
+        except Refusal as e:
+            answer({"Error": e.text()})
+        return
+    os.environ.update(CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=os.path.join(folder[0], "cache"))
+    os.environ.pop("TRITON_INTERPRET", None)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # whose default changes in 3.10
+    try:
+        os.nice(10)
+        with open("/proc/self/oom_score_adj", "w") as f:
+            f.write("800")
+    except OSError:
+        pass
+    try:
+        import triton
+        major, minor = re.match(r"(\d+)\.(\d+)", triton.__version__).groups()
+        capture_ptxas()
+    except Exception as e:
+        answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
+        return
+    answer({"Major": int(major), "Minor": int(minor)})
+    for line in sys.stdin:
+        request = json.loads(line)
+        source, options = request["Source"], request["Options"]
+        try:
+            make = describe if mode == "describe" else compile_kernel
+            answer({"Binary": make(folder[0], source, options)})
+        except Refusal as e:
+            answer({"Failed": {"Source": source["Name"], "Result": e.text(), "Log": f"{e.text()}\n{e.log}"}})
+        except Exception as e:
+            answer({"Failed": {"Source": source["Name"], "Result": str(e), "Log": traceback.format_exc()}})
+
+
+main(*sys.argv[1:])
