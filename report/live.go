@@ -25,8 +25,10 @@ type liveRow struct {
 	by     float64
 }
 
-// LiveTable has a row for each duel of a live compare, whose arms are a and b.
-func LiveTable(m *ab.Match, a, b Side) *Table {
+// Table has a row for each duel.
+func (l *Live) Table() *Table {
+	sides, m := l.Sides(), &l.Match
+	a, b := sides[0], sides[1]
 	pr := m.Run.Protocol
 	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; speedup is A's time over B's, with its %.1f%% interval",
 		m.A, m.B, m.Run.Device.Name, pr.Samples, pr.Name, 100*(1-m.Rule.Plan.Looks[0].Alpha))
@@ -55,7 +57,7 @@ func LiveTable(m *ab.Match, a, b Side) *Table {
 	}
 	t := NewTable(strings.Join(append([]string{title}, Timer(m.Runs()...)...), "\n"), rows,
 		liveColumns(m, registers))
-	t.Group = ByProblem
+	t.Notes, t.Group = l.notes(), ByProblem
 	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream",
 		"peer", "what moved"}
 	return t
@@ -121,7 +123,7 @@ func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
 	what := add("what moved", "moved_stage", func(r liveRow) any { return r.stage })
 	what.Text, what.Means = liveRow.moved, "the launch that changed most, or why there is no verdict"
 	add("", "moved_us", func(r liveRow) any { return Known(r.by) })
-	if bestPeer := "peer:best"; m.A == bestPeer || m.B == bestPeer {
+	if m.A == bestPeer || m.B == bestPeer {
 		add("peer", "", func(r liveRow) any { return r.peer })
 	}
 	for _, of := range []struct {

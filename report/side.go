@@ -2,7 +2,11 @@ package report
 
 import (
 	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
 
+	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/sweep/record"
 )
@@ -25,4 +29,32 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 		s.Cells[p] = CellOf(*x)
 	}
 	return s
+}
+
+// OperandHelp is the grammar of recorded operands in words, for hints.
+const OperandHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, " +
+	"#FAMILY@LABEL, #preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, " +
+	"compare-RUN.json#A or #B, or tuned:FILE"
+
+const bestPeer = "peer:best"
+
+// NameOf is an operand's name in the legend of plots: in words, or without the folders in it.
+func NameOf(text string) string {
+	file, selector, selects := strings.Cut(text, "#")
+	table, tuned := strings.CutPrefix(text, "tuned:")
+	switch {
+	case text == "base" || selector == "base":
+		return "normbench default"
+	case text == bestPeer || selector == "peers":
+		return "best other library"
+	case tuned && filepath.Base(table) == "tuned.json":
+		return "normbench tuned"
+	case tuned:
+		return "tuned:" + filepath.Base(table)
+	case selects:
+		return filepath.Base(file) + "#" + selector
+	case strings.Contains(file, "results/") || slices.Contains([]string{".json", ".jsonl"}, textfile.Ext(file)):
+		return filepath.Base(file)
+	}
+	return text
 }

@@ -1,10 +1,10 @@
 package tune
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
+	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/sweep/record"
 )
@@ -53,11 +53,7 @@ func (f *Fold) Write() (notes []string, err error) {
 			if err := f.Old.Write(bak); err != nil {
 				return nil, err
 			}
-			word := "entries"
-			if n == 1 {
-				word = "entry"
-			}
-			notes = append(notes, fmt.Sprintf("%d %s replaced; %s has the table before", n, word, bak))
+			notes = append(notes, console.Count(n, "entry")+" replaced; "+bak.String()+" has the table before")
 		}
 	}
 	return append(notes, "wrote "+f.At.String()), Update(f.At, func(now *Table) (*Table, error) {

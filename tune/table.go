@@ -3,7 +3,6 @@
 package tune
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -240,7 +239,7 @@ func (e *Entry) checkValid() error {
 func Read(path string) (*Table, error) {
 	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), "a sweep writes one, as "+FileName+" in its results folder"), "tuned table %s: %w", path, cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), "a sweep writes one, as "+FileName+" in its results folder"), "tuned table %s: %w", path, durable.Cause(err))
 	}
 	return parse(path, data)
 }
@@ -296,11 +295,11 @@ func (t *Table) Write(p durable.Place) error {
 		return fmt.Errorf("tuned table %s: %w", p, err)
 	}
 	data, err := json.MarshalIndent(t, "", "  ")
-	if err == nil {
-		err = p.WriteFrom(bytes.NewReader(durable.SealText(data)))
-	}
 	if err != nil {
-		return hint.Errorf(durable.Help(err), "tuned table %s: %w", p, cause(err))
+		return err
+	}
+	if err := p.Write(data); err != nil {
+		return fmt.Errorf("tuned table %w", err)
 	}
 	return nil
 }
@@ -323,6 +322,3 @@ func Update(p durable.Place, change func(old *Table) (*Table, error)) error {
 	}
 	return t.Write(p)
 }
-
-// cause is err without the operation and path that it repeats.
-func cause(err error) error { return durable.Cause(err) }

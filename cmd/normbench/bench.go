@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
@@ -101,7 +102,7 @@ func (e *env) bench(c *cli.Context) error {
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
 		}
-		t.Notes = append(append(t.Notes, e.tableNotes(refs, info, measured)...), ladderNotes(devices[0].Info())...)
+		t.Notes = append(append(t.Notes, e.tableNotes(refs, info, measured)...), report.LadderNotes(devices[0].Info())...)
 		err = cmp.Or(err, report.RenderTable(e.out, t, c.String("format")))
 	}
 	switch {
@@ -110,7 +111,7 @@ func (e *env) bench(c *cli.Context) error {
 		for _, t := range tasks {
 			variants += len(t.Variants)
 		}
-		return interrupted("%d of %s measured, %s", sum.Measured, count(variants, "variant"), kept)
+		return interrupted("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"), kept)
 	case err != nil:
 		return e.late(err)
 	case sum.Failed+sum.Refused > 0:
@@ -131,7 +132,7 @@ func (e *env) benchPlan(s *stand, refs []*ref.Ref, pr record.Protocol, format st
 	if err != nil {
 		return err
 	}
-	t := newTable(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
+	t := newTable(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
 		"op", "pass", ">problems", ">smallest", ">largest")
 	for _, task := range tasks {
 		p := task.Problem

@@ -19,6 +19,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/textfile"
 	"normbench/kernels"
+	"normbench/report"
 	"normbench/sweep/verdict"
 )
 
@@ -305,7 +306,7 @@ func claimFiles(pattern string) ([]string, error) {
 
 // runField is a word of the run of a live compare.
 func runField(path, field string) (string, error) {
-	run, err := readLive(path)
+	run, err := report.ReadLive(path)
 	if err != nil {
 		return "", err
 	}
@@ -404,7 +405,7 @@ func peersTable(pattern string) (string, error) {
 	var b strings.Builder
 	b.WriteString("| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the stream | peers |\n|---|---|---|---|---|---|---|\n")
 	for _, file := range files {
-		run, err := readLive(file)
+		run, err := report.ReadLive(file)
 		if err != nil {
 			return "", err
 		}
@@ -412,7 +413,7 @@ func peersTable(pattern string) (string, error) {
 			gain, a, b     []float64
 			faster, slower int
 		}
-		rows, sides := map[string]*tally{}, run.sides()
+		rows, sides := map[string]*tally{}, run.Sides()
 		i := 0
 		for _, d := range run.Duels {
 			if d.Status != kernels.StatusOK {

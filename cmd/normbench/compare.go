@@ -10,11 +10,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
-	"normbench/tune/ref"
 )
 
 func (e *env) compareCommand() *cli.Command {
@@ -75,7 +75,7 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+ref.SideHelp, "%s holds no record that fits", text)
+			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp, "%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}
@@ -150,14 +150,14 @@ func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func
 	if err != nil {
 		return err
 	}
-	arms := run.sides()
+	arms := run.Sides()
 	if err := e.checkCompared(arms[:]); err != nil {
 		return err
 	}
-	if err := printLive(e.out, run, c.String("format")); err != nil {
+	if err := run.Render(e.out, c.String("format")); err != nil {
 		return err
 	}
-	if err := e.writePage(c.String("html"), run.page); err != nil {
+	if err := e.writePage(c.String("html"), run.Page); err != nil {
 		return err
 	}
 	side := arms[1]
@@ -194,5 +194,5 @@ func (e *env) atLeast(c *cli.Context, s report.Side) error {
 		e.Notef("below %g%% of stream: %s", 100*least, l)
 	}
 	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
-		s.Label, 100*least, len(lows), count(len(s.Cells), "problem"), lows[0])}
+		s.Label, 100*least, len(lows), console.Count(len(s.Cells), "problem"), lows[0])}
 }

@@ -70,14 +70,6 @@ func (e *env) checkEffect(m *machine, dev kernels.Device) error {
 	return nil
 }
 
-// ladderNotes say in a table which step of the ladder the defaults of a GPU come from.
-func ladderNotes(d kernels.DeviceInfo) []string {
-	if d.Kind != kernels.KindCUDA {
-		return nil
-	}
-	return []string{"defaults by " + families.Step(d).String()}
-}
-
 func errNoSources(device string) error {
 	return hint.Errorf("use --device cuda", "--baseline-kernels has no effect on %s: it runs no CUDA sources", device)
 }

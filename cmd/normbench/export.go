@@ -5,6 +5,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/report/export"
 )
@@ -52,7 +53,7 @@ func (e *env) exportCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(e.out, "%s in %s\n", count(n, "file"), out)
+			fmt.Fprintf(e.out, "%s in %s\n", console.Count(n, "file"), out)
 			return nil
 		},
 	}

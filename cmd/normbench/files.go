@@ -29,17 +29,9 @@ func (e *env) writeFile(path string, data []byte) error {
 }
 
 func (e *env) writePlace(p durable.Place, data []byte) error {
-	if err := replaceFile(p, data); err != nil {
+	if err := p.Write(data); err != nil {
 		return err
 	}
 	e.Notef("wrote %s", p)
-	return nil
-}
-
-// replaceFile puts data in place of an older file: readers see the old one or the new, never half of one. JSON gets a checksum.
-func replaceFile(p durable.Place, data []byte) error {
-	if err := p.WriteFrom(bytes.NewReader(durable.SealText(data))); err != nil {
-		return hint.Errorf(durable.Help(err), "%s: %w", p, durable.Cause(err))
-	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -119,7 +120,7 @@ func (e *env) learn(c *cli.Context) error {
 		e.Notef("%s", n)
 	}
 	if len(data.Points) > 0 {
-		e.Notef("%s of earlier runs, which took %s of the budget", count(len(data.Points), "problem"), took.Round(time.Second))
+		e.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"), took.Round(time.Second))
 	}
 	n := 20
 	if info.Kind == kernels.KindCPU {
@@ -160,11 +161,11 @@ func (e *env) learn(c *cli.Context) error {
 			if shown != nil {
 				there = out.String() + " has the last whole map"
 			}
-			return interrupted("%s kept in %s, the same command goes on from there; %s", count(loop.Summary.Problems, "problem"), w.Path(), there)
+			return interrupted("%s kept in %s, the same command goes on from there; %s", console.Count(loop.Summary.Problems, "problem"), w.Path(), there)
 		}
 		return err
 	}
-	e.Notef("%s in %.0f s; %s", count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
+	e.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
 	if err := w.Close(); err != nil {
 		return err
 	}
@@ -199,7 +200,7 @@ func (e *env) learn(c *cli.Context) error {
 
 // learnLine is how far a loop is.
 func learnLine(s learn.Status) string {
-	text := fmt.Sprintf("[%s of %s] %s", s.Spent.Round(time.Second), s.Budget, count(s.Problems, "problem"))
+	text := fmt.Sprintf("[%s of %s] %s", s.Spent.Round(time.Second), s.Budget, console.Count(s.Problems, "problem"))
 	if s.Of > 0 {
 		text += fmt.Sprintf("; at the last %d the map's answer was %.1f%% ±%.1f behind the best found", s.Of, 100*s.Regret, 100*s.Half)
 	}
@@ -208,7 +209,7 @@ func learnLine(s learn.Status) string {
 
 // judgedTable is a judgement, the worst problems first.
 func judgedTable(j *learn.Judgement) *report.Table {
-	t := newTable(fmt.Sprintf("the map against a full search of %s that it had not seen", count(len(j.Problems), "problem")),
+	t := newTable(fmt.Sprintf("the map against a full search of %s that it had not seen", console.Count(len(j.Problems), "problem")),
 		"problem", ">map", ">found", ">regret", ">95%", "the map's", "found")
 	t.Drop = []string{"the map's", "found", "95%"}
 	list := slices.Clone(j.Problems)
@@ -228,7 +229,7 @@ func judgedTable(j *learn.Judgement) *report.Table {
 		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%", j.FloorUS, *j.MeanAboveFloor))
 	}
 	if j.Failed > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out", count(j.Failed, "problem")))
+		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out", console.Count(j.Failed, "problem")))
 	}
 	return t
 }

@@ -68,7 +68,7 @@ func (e *env) lint(c *cli.Context) error {
 		}
 	}
 	if n := len(rows.Rows); n > 0 {
-		e.Notef("%s in %s", count(n, "finding"), ops[0])
+		e.Notef("%s in %s", console.Count(n, "finding"), ops[0])
 		return &coded{code: exitGate}
 	}
 	if format == "text" {

@@ -3,7 +3,8 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -19,7 +21,6 @@ import (
 	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
-	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 	"normbench/tune/ref"
 )
@@ -108,7 +109,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if err != nil {
 		return err
 	}
-	file, err := liveFile(c, run)
+	file, err := liveFile(c, &run.Run)
 	if err != nil {
 		return err
 	}
@@ -130,18 +131,18 @@ func (e *env) live(c *cli.Context, ops []string) error {
 
 // startLive starts a match, or goes on with the one of --resume, and says which pairs are left.
 func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab.Pair) (
-	run *liveRun, left []ab.Pair, err error) {
+	run *report.Live, left []ab.Pair, err error) {
 	hash, err := families.Hash(e.registry)
 	if err != nil {
 		return nil, nil, err
 	}
-	fresh := &liveRun{Match: ab.Match{Schema: ab.Schema, Run: e.newRun(m.Device.Info(), m.Options.Protocol),
+	fresh := &report.Live{Match: ab.Match{Schema: ab.Schema, Run: e.newRun(m.Device.Info(), m.Options.Protocol),
 		A: cfg.ops[0], B: cfg.ops[1], Rule: cfg.rule, Kernels: hash, Among: e.only}}
 	path := c.String("resume")
 	if path == "" {
 		return fresh, all, nil
 	}
-	if run, err = readLive(path); err != nil {
+	if run, err = report.ReadLive(path); err != nil {
 		return nil, nil, err
 	}
 	if left, err = run.Resume(&fresh.Match, all); err != nil {
@@ -150,24 +151,24 @@ func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab
 	if run.Run.Device.UUID != fresh.Run.Device.UUID {
 		e.Notef("%s is of another card of this model", path)
 	}
-	e.Notef("%d of %s are there already", len(all)-len(left), count(len(all), "cell"))
+	e.Notef("%d of %s are there already", len(all)-len(left), console.Count(len(all), "cell"))
 	return run, left, nil
 }
 
 // fight fights what is left of a match, keeps it in its file and shows it.
-func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun,
+func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *report.Live,
 	file durable.Place, left, all []ab.Pair) error {
 	done, start := 0, time.Now()
 	m.Choose = e.chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {
 		done++
 		e.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
-		run.Peers = e.tableNotes(cfg.refs, run.Run.Device, run.families())
-		if err := run.write(file); err != nil { // nothing that is measured is lost
-			return err
+		run.Peers = e.tableNotes(cfg.refs, run.Run.Device, run.Families())
+		if file.Name == "" {
+			return nil
 		}
 		e.saved = file.String()
-		return nil
+		return run.Write(file) // nothing that is measured is lost
 	}
 	broken := m.Fight(e.ctx, &run.Match, left, all) // what ended the run early
 	if broken != nil && len(run.Duels) == 0 {
@@ -179,76 +180,30 @@ func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *liveRun
 			again = ", but not all of the slower ones again"
 		}
 	}
-	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), count(len(all), "cell"), again)
+	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), console.Count(len(all), "cell"), again)
 	switch {
 	case broken != nil && e.ctx.Err() != nil:
 		broken = interrupted("%s", there)
 	case broken != nil:
 		e.Notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
 	default:
-		e.Notef("%s in %.1f s", count(len(left), "cell"), time.Since(start).Seconds())
+		e.Notef("%s in %.1f s", console.Count(len(left), "cell"), time.Since(start).Seconds())
 	}
-	sides := run.score()
-	lost := run.write(file)
-	if lost != nil { // worse than to be interrupted, which it may be too
-		lost = &coded{exitTrouble, e.late(lost)}
-	} else if file.Name != "" {
-		e.Notef("wrote %s", file)
+	run.Score()
+	var lost error
+	if file.Name != "" {
+		if lost = run.Write(file); lost != nil { // worse than to be interrupted, which it may be too
+			lost = &coded{exitTrouble, e.late(lost)}
+		} else {
+			e.Notef("wrote %s", file)
+		}
 	}
 	if err := cmp.Or(lost, broken, e.showLive(c, run)); err != nil {
 		return err
 	}
-	sides[1].Label = cfg.ops[1]
-	return run.outcome(cfg.gate, e.atLeast(c, sides[1]), c.Bool("strict"))
-}
-
-// families are those of both arms, some more than once.
-func (r *liveRun) families() (names []string) {
-	for _, d := range r.Duels {
-		names = append(names, d.A.Family, d.B.Family)
-	}
-	return names
-}
-
-// sides are the arms as operands, each round's median a sample.
-func (r *liveRun) sides() [2]report.Side {
-	s := [2]report.Side{{Label: "A", Name: ref.NameOf(r.A), Cells: map[kernels.Problem]report.Cell{}}, {Label: "B", Name: ref.NameOf(r.B), Cells: map[kernels.Problem]report.Cell{}}}
-	run := r.Run
-	for _, x := range r.Resumed {
-		if math.Abs(x.FloorUS-run.FloorUS) > 0.2 { // which cell has which is not kept
-			run.FloorUS = 0
-		}
-	}
-	for _, d := range r.Duels {
-		for i, v := range []kernels.Variant{d.A, d.B} {
-			c := report.Cell{Variant: v, Status: d.Status, Reason: d.Reason, Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS,
-				Protocol: r.Run.Protocol.Name, Base: []string{r.A, r.B}[i] == "base"}
-			c.SetRun(&run)
-			for _, x := range [][]record.Stage{d.StagesA, d.StagesB}[i] {
-				c.Stages = append(c.Stages, record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
-			}
-			var us []float64
-			for _, round := range d.Rounds {
-				us = append(us, []float64{round.A, round.B}[i])
-			}
-			if len(us) > 0 && d.Status == kernels.StatusOK {
-				sum := stats.Summarize(us)
-				c.MedianUS, c.Lo, c.Hi = sum.Median, sum.Lo, sum.Hi
-				for _, u := range us {
-					c.Samples = append(c.Samples, float32(u))
-				}
-			}
-			s[i].Cells[d.Problem] = c
-		}
-	}
-	return s
-}
-
-// score fills in how near the arms come to the stream, and returns the arms.
-func (r *liveRun) score() [2]report.Side {
-	sides := r.sides()
-	r.Stream = report.StreamScores(sides[0], sides[1])
-	return sides
+	side := run.Sides()[1]
+	side.Label = cfg.ops[1]
+	return exitOf(run, cfg.gate, e.atLeast(c, side), c.Bool("strict"))
 }
 
 // ruleOf is the default rule with what the flags change.
@@ -294,7 +249,7 @@ func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) 
 		}
 	}
 	if same > 0 {
-		e.Notef("left out %s: the same variant on both sides", count(same, "cell"))
+		e.Notef("left out %s: the same variant on both sides", console.Count(same, "cell"))
 	}
 	if len(pairs)+same == 0 {
 		return nil, noneInCommon("%w", missing[0])
@@ -329,12 +284,12 @@ func duelLine(r *ab.Result, rule verdict.Rule) string {
 }
 
 // confirm compares the cells again that the gate would fail, on a device opened anew.
-func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *liveRun) error {
+func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *report.Live) error {
 	slower := run.Slower()
 	if len(slower) == 0 {
 		return nil
 	}
-	e.Notef("%s slower, measuring again in a fresh worker", count(len(slower), "cell"))
+	e.Notef("%s slower, measuring again in a fresh worker", console.Count(len(slower), "cell"))
 	m.Device.Close()
 	devices, err := e.devicesFor(cfg.machine, cfg.refs...)
 	if err != nil {
@@ -354,9 +309,9 @@ func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *liveRun) error {
 	return m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.Notef("%s: %s", s.Problem, s) })
 }
 
-// outcome is the exit code: wrong answers first, then an unfit machine, then
+// exitOf is the exit code: wrong answers first, then an unfit machine, then
 // what the gate, --at-least (low) and --strict ask for.
-func (r *liveRun) outcome(gate bool, low error, strict bool) error {
+func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 	tally := map[kernels.Status]int{}
 	for _, d := range r.Duels {
 		tally[d.Status]++
@@ -374,17 +329,50 @@ func (r *liveRun) outcome(gate bool, low error, strict bool) error {
 	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - tally[kernels.StatusWrong] - tally[kernels.StatusUnfit]
 	switch {
 	case tally[kernels.StatusWrong] > 0:
-		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", count(tally[kernels.StatusWrong], "cell"))}
+		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", console.Count(tally[kernels.StatusWrong], "cell"))}
 	case tally[kernels.StatusUnfit] > 0:
-		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", count(tally[kernels.StatusUnfit], "cell"))}
+		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", console.Count(tally[kernels.StatusUnfit], "cell"))}
 	case failed > 0:
-		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", count(failed, "cell"))}
+		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", console.Count(failed, "cell"))}
 	case gate && confirmed > 0:
-		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", count(confirmed, "cell"))}
+		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", console.Count(confirmed, "cell"))}
 	case low != nil:
 		return low
 	case strict && unclear > 0:
-		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", count(unclear, "cell"))}
+		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", console.Count(unclear, "cell"))}
 	}
 	return nil
+}
+
+// liveFile is where a run is kept, "" for nowhere: a place that can be written.
+func liveFile(c *cli.Context, run *record.Run) (durable.Place, error) {
+	path, out := c.String("resume"), c.String("out")
+	switch {
+	case path == "" && out == "":
+		return durable.Place{}, nil
+	case path == "":
+		id := run.Device.ID
+		return durable.Place{Root: out, Name: filepath.Join(id, "compare-"+run.ID+".json")}, record.CheckFolder(out, id)
+	}
+	return durable.Place{Name: path}, record.CheckFolder(filepath.Dir(path), ".")
+}
+
+// showLive prints the run, and adds it to the summary page of a GitHub job.
+func (e *env) showLive(c *cli.Context, run *report.Live) error {
+	if err := run.Render(e.out, c.String("format")); err != nil {
+		return err
+	}
+	if err := e.writePage(c.String("html"), run.Page); err != nil {
+		return err
+	}
+	path := os.Getenv("GITHUB_STEP_SUMMARY")
+	if path == "" {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
+	}
+	defer f.Close()
+	return hint.With(run.Render(f, report.FormatMarkdown), "unset GITHUB_STEP_SUMMARY to do without the job's summary")
 }

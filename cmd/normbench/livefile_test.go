@@ -23,9 +23,9 @@ import (
 )
 
 // smallLive is a recorded live compare with two of its duels, after change.
-func smallLive(t testing.TB, change func(*liveRun)) []byte {
+func smallLive(t testing.TB, change func(*report.Live)) []byte {
 	t.Helper()
-	run, err := readLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz"))
+	run, err := report.ReadLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,17 +41,17 @@ func smallLive(t testing.TB, change func(*liveRun)) []byte {
 
 // What is no live compare, or a damaged one, is refused in one line with its reason.
 func TestReadLive(t *testing.T) {
-	damaged := func(change func(*liveRun)) string { return string(smallLive(t, change)) }
+	damaged := func(change func(*report.Live)) string { return string(smallLive(t, change)) }
 	for name, c := range map[string]struct{ text, want string }{
 		"no JSON":   {"{", "is no live compare: unexpected end of JSON input"},
 		"a table":   {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
 		"newer":     {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
-		"null":      {damaged(func(r *liveRun) { r.Duels[1] = nil }), "duel 2 is null"},
-		"unjudged":  {damaged(func(r *liveRun) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
-		"no rounds": {damaged(func(r *liveRun) { r.Duels[0].Rounds = nil }), "layernorm/bwd/32768x1024/bf16+bias has no rounds"},
-		"no worst":  {damaged(func(r *liveRun) { r.Summary.Worst = nil }), "its summary of 2 cells has no worst"},
-		"lawless":   {damaged(func(r *liveRun) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
-		"no op":     {strings.Replace(damaged(func(*liveRun) {}), "layernorm/bwd", "norm/bwd", 1), "is no live compare: "},
+		"null":      {damaged(func(r *report.Live) { r.Duels[1] = nil }), "duel 2 is null"},
+		"unjudged":  {damaged(func(r *report.Live) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
+		"no rounds": {damaged(func(r *report.Live) { r.Duels[0].Rounds = nil }), "layernorm/bwd/32768x1024/bf16+bias has no rounds"},
+		"no worst":  {damaged(func(r *report.Live) { r.Summary.Worst = nil }), "its summary of 2 cells has no worst"},
+		"lawless":   {damaged(func(r *report.Live) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
+		"no op":     {strings.Replace(damaged(func(*report.Live) {}), "layernorm/bwd", "norm/bwd", 1), "is no live compare: "},
 	} {
 		file := filepath.Join(t.TempDir(), "x.json")
 		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
@@ -67,7 +67,7 @@ func TestReadLive(t *testing.T) {
 // What the fresh worker of a gate found stands in every format, and why.
 func TestGateShown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")
-	if err := os.WriteFile(file, smallLive(t, func(r *liveRun) {
+	if err := os.WriteFile(file, smallLive(t, func(r *report.Live) {
 		j := r.Judged[1]
 		j.Effect, j.Lo, j.Hi, j.Verdict, j.Gate, j.Reason = 1.25, 1.2, 1.3, verdict.Inconclusive, verdict.Inconclusive, "two modes, 6.0% apart"
 		r.Gate = []ab.Second{{Problem: j.Problem, Again: j}}
@@ -114,11 +114,11 @@ func TestGateShown(t *testing.T) {
 // A flipped digit of a kept compare is an error.
 func TestLiveChecksum(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")
-	sealed := durable.SealText(smallLive(t, func(*liveRun) {}))
+	sealed := durable.SealText(smallLive(t, func(*report.Live) {}))
 	if err := os.WriteFile(file, sealed, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readLive(file); err != nil {
+	if _, err := report.ReadLive(file); err != nil {
 		t.Fatal(err)
 	}
 	i := bytes.LastIndex(sealed, []byte(`"crc"`)) - 10
@@ -127,7 +127,7 @@ func TestLiveChecksum(t *testing.T) {
 	if err := os.WriteFile(file, sealed, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readLive(file); err == nil || !strings.Contains(err.Error(), "checksum does not match") {
+	if _, err := report.ReadLive(file); err == nil || !strings.Contains(err.Error(), "checksum does not match") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -151,7 +151,7 @@ func TestPacked(t *testing.T) {
 		name, text string
 		commands   [][]string // % is the file
 	}{
-		{"live.json", string(smallLive(t, func(*liveRun) {})), [][]string{{"report", "%"}, {"report", "%#A", "%#B"}, {"compare", "%#A", "%#B"}, {"compare", "%#B", "tuned:" + filepath.Join(results, "tuned.json")}}},
+		{"live.json", string(smallLive(t, func(*report.Live) {})), [][]string{{"report", "%"}, {"report", "%#A", "%#B"}, {"compare", "%#A", "%#B"}, {"compare", "%#B", "tuned:" + filepath.Join(results, "tuned.json")}}},
 		{"tuned.json", read("tuned.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"}, {"compare", "tuned:%", "tuned:%"}, {"rule", "tuned:%", "--columns", "4096"}}},
 		{"shapes.yaml", "a: [[1, 2]]\n", [][]string{{"list", "shapes", "--shapes", "%#a"}}},
 		{"rounds.csv", rounds, [][]string{{"judge", "%"}}},
@@ -193,11 +193,11 @@ func TestPacked(t *testing.T) {
 
 // Whatever is accepted can be printed, and judged again.
 func FuzzParseLive(f *testing.F) {
-	good := smallLive(f, func(*liveRun) {})
+	good := smallLive(f, func(*report.Live) {})
 	f.Add(good)
 	f.Add(bytes.Replace(good, []byte(`"status":"ok"`), []byte(`"status":"wrong"`), 1))
 	f.Add([]byte(`{"schema":1,"duels":[null]}`))
-	f.Add(smallLive(f, func(r *liveRun) { r.Summary.Worst = nil }))
+	f.Add(smallLive(f, func(r *report.Live) { r.Summary.Worst = nil }))
 	f.Add(bytes.Replace(good, []byte(`"id":"`), []byte(`"id":"../../`), 1))
 	f.Add(bytes.Replace(good, []byte(`"a":`), []byte(`"a":NaN,"a":`), 1))
 	f.Add(bytes.Replace(good, []byte(`"rounds":[`), []byte(`"rounds":null,"x":[`), 1))
@@ -208,9 +208,9 @@ func FuzzParseLive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		run := &liveRun{Match: *m}
-		run.score()
-		if err := printLive(io.Discard, run, report.FormatText); err != nil {
+		run := &report.Live{Match: *m}
+		run.Score()
+		if err := run.Render(io.Discard, report.FormatText); err != nil {
 			t.Fatal(err)
 		}
 		if len(run.Duels) > 20 || run.Duels[0].Status == kernels.StatusOK && len(run.Duels[0].Rounds) > 100 {

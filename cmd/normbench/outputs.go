@@ -89,7 +89,7 @@ func (e *env) firstTable(c *cli.Context) *report.Table {
 		return selftestTable("")
 	case json: // of the others it is no table
 	case name == "compare" && len(ops) == 2 && e.comparesLive(c, ops):
-		return (&liveRun{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).table()
+		return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).Table()
 	case name == "sweep":
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	case name == "learn", name == "tune":

@@ -149,9 +149,9 @@ func (e *env) prepare(m *machine, dev kernels.Device, cells []peers.Cell) error 
 	case err != nil:
 		return err
 	case sum.Failed > 0:
-		e.Notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, console.OneLine(sum.First.Error()))
+		e.Notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", console.Count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, console.OneLine(sum.First.Error()))
 	case sum.Cells > 0:
-		e.Notef("peers: %s compiled ahead in %.1f s", count(sum.Cells, "cell"), time.Since(start).Seconds())
+		e.Notef("peers: %s compiled ahead in %.1f s", console.Count(sum.Cells, "cell"), time.Since(start).Seconds())
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (e *env) tuned(path string, d kernels.DeviceInfo) (*ref.Table, error) {
 
 // scope is what operands are resolved in, with the registry as it is now.
 func (e *env) scope() *ref.Scope {
-	e.refs.Registry, e.refs.Arms = e.registry, readArms
+	e.refs.Registry = e.registry
 	return &e.refs
 }
 

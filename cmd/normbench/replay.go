@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
@@ -81,7 +82,7 @@ func replayProblems(sel *shapes.Selection, all []kernels.Problem, path string) (
 	}
 	if len(ps) == 0 {
 		return nil, hint.Errorf(fmt.Sprintf("leave the problem flags out to search all it has: %s, such as %s",
-			count(len(all), "problem"), all[0]), "%s has none of these problems", path)
+			console.Count(len(all), "problem"), all[0]), "%s has none of these problems", path)
 	}
 	return ps, nil
 }

@@ -13,7 +13,6 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
-	"normbench/tune/ref"
 )
 
 func (e *env) reportCommand() *cli.Command {
@@ -61,10 +60,10 @@ func (e *env) report(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := e.writePage(html, run.page); err != nil {
+		if err := e.writePage(html, run.Page); err != nil {
 			return err
 		}
-		return printLive(e.out, run, format)
+		return run.Render(e.out, format)
 	}
 	arms, err := e.arms(ops, wanted)
 	if err != nil {
@@ -137,7 +136,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 			arms = append(arms, s)
 		}
 		if len(arms) == n {
-			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+ref.SideHelp, "%s holds no record that fits", text)
+			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp, "%s holds no record that fits", text)
 		}
 	}
 	if len(arms) > report.MaxArms {
@@ -154,7 +153,7 @@ func (e *env) armsOf(text string) ([]report.Side, error) {
 		s, err := e.recorded(text)
 		return []report.Side{s}, err
 	case isLive(text):
-		arms, err := readArms(text)
+		arms, err := report.ReadArms(text)
 		return arms[:], err
 	}
 	var sides []report.Side
@@ -177,15 +176,15 @@ func isLive(text string) bool {
 
 // readLivePart reads a live compare. The whole keeps its verdicts. A part is judged again, because
 // verdicts depend on the number of cells.
-func readLivePart(path string, wanted func(kernels.Problem) bool) (*liveRun, error) {
-	run, err := readLive(path)
+func readLivePart(path string, wanted func(kernels.Problem) bool) (*report.Live, error) {
+	run, err := report.ReadLive(path)
 	if err != nil {
 		return nil, err
 	}
 	if run.Keep(wanted); len(run.Duels) == 0 {
 		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)
 	}
-	run.score()
+	run.Score()
 	return run, nil
 }
 

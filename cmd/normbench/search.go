@@ -224,9 +224,9 @@ func (e *env) describe(t *tune.Table) {
 		if edges == 1 {
 			verb = "sits"
 		}
-		e.Notef("%s %s on the edge of a knob's range: %s; --knob widens it", count(edges, "winner"), verb, strings.Join(text, ", "))
+		e.Notef("%s %s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"), verb, strings.Join(text, ", "))
 	}
 	if unstable > 0 {
-		e.Notef("%s give other bits from run to run; see \"unstable\" in %s", count(unstable, "winner"), filepath.Base(tune.FileName))
+		e.Notef("%s give other bits from run to run; see \"unstable\" in %s", console.Count(unstable, "winner"), filepath.Base(tune.FileName))
 	}
 }

@@ -124,9 +124,9 @@ func (e *env) sweep(c *cli.Context) error {
 	case err != nil:
 		return err
 	case o.Search != nil:
-		fmt.Fprintf(e.out, "%s of %s to search, %d in %s already\n", count(problems, "problem"), count(left, "variant"), there, dir)
+		fmt.Fprintf(e.out, "%s of %s to search, %d in %s already\n", console.Count(problems, "problem"), console.Count(left, "variant"), there, dir)
 	default:
-		fmt.Fprintf(e.out, "%s to measure, %d in %s already\n", count(left, "variant"), there, dir)
+		fmt.Fprintf(e.out, "%s to measure, %d in %s already\n", console.Count(left, "variant"), there, dir)
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (e *env) layOut(cfg *sweepConfig) (err error) {
 	}
 	if d, ok := cfg.devices[0].(*replay.Device); ok && len(cfg.overrides) == 0 {
 		if gone := sweep.Recorded(e.registry, cfg.tasks, d, cfg.only); gone > 0 {
-			e.Notef("%s of families that are no more left out", count(gone, "recorded variant"))
+			e.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
 		}
 	}
 	cfg.layOut = time.Since(start)
@@ -151,7 +151,7 @@ func (e *env) layOut(cfg *sweepConfig) (err error) {
 	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.checkUsed(cfg.tasks, cfg.info)); err != nil {
 		return err
 	}
-	e.Notef("%s: %s, %s; %s refused by the spaces", cfg.info.Name, count(len(cfg.tasks), "problem"), count(cfg.variants, "variant"), count(refused, "config"))
+	e.Notef("%s: %s, %s; %s refused by the spaces", cfg.info.Name, console.Count(len(cfg.tasks), "problem"), console.Count(cfg.variants, "variant"), console.Count(refused, "config"))
 	return nil
 }
 
@@ -223,10 +223,10 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	if sum.Short > 0 && sum.Short == sum.Problems {
 		return search.ErrShort(cfg.problems[0], sum.Problems, budget.String(), sum.Wall)
 	} else if sum.Short > 0 {
-		e.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, count(sum.Problems, "problem"))
+		e.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, console.Count(sum.Problems, "problem"))
 	}
 	if sum.Starved > 0 {
-		e.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", budget, sum.Starved, count(sum.Problems, "problem"))
+		e.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", budget, sum.Starved, console.Count(sum.Problems, "problem"))
 	}
 	return e.conclude(w.Records(), cfg, fold, false)
 }
@@ -248,19 +248,6 @@ func checkOverrides(tasks []sweep.Task, overrides []kernels.Range) error {
 		}
 	}
 	return nil
-}
-
-// count is "1 variant" or "12 variants".
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	if w, ok := strings.CutSuffix(what, "ry"); ok {
-		what = w + "rie"
-	} else if strings.HasSuffix(what, "s") {
-		what += "e"
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // conclude folds the records of a results folder into its tuned table and
@@ -347,7 +334,7 @@ func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bo
 	}
 	return e.writePage(cfg.html, func() *report.Page {
 		e.refs.Keep(f.Path, f)
-		return found.Page("Sweep of "+count(len(found.Rows), "problem")+" on "+info.Name, e.refs.RunsOf(base, best))
+		return found.Page("Sweep of "+console.Count(len(found.Rows), "problem")+" on "+info.Name, e.refs.RunsOf(base, best))
 	})
 }
 
@@ -411,7 +398,7 @@ func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 
 // summarize says how a run went, and what it waited for.
 func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels.Device) {
-	text := count(s.Measured-s.Refused, "variant") + " measured"
+	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %d of them failed", s.Failed)
 	}
@@ -455,7 +442,7 @@ func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels
 		e.Notef("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
 	}
 	if s.Measured > 0 && compiler != "" {
-		e.Notef("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
+		e.Notef("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
 	}
 	for _, g := range s.Gone {
 		e.Notef("%s", console.OneLine(g))

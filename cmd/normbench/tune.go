@@ -10,6 +10,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -194,7 +195,7 @@ func mapTable(m *rule.Map) *report.Table {
 		t.Rows = append(t.Rows, row)
 		problems += r.Problems
 	}
-	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base", count(problems, "problem"), count(len(m.Rasters), "raster")))
+	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base", console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
 	return t
 }
 

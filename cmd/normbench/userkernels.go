@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/manifest"
@@ -164,9 +165,9 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		configs += n
 	}
 	if served == 0 {
-		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, count(len(ps), "problem"), refusal)
+		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
-	text := count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
+	text := console.Count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
 	lack := checker.Lack()
 	if lack != "" {
 		text = "NOT COMPILED: " + lack
@@ -174,7 +175,7 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	if len(f.Unwritten) > 0 {
 		text += "; it does not write " + strings.Join(f.Unwritten, ", ") + ", which is not checked"
 	}
-	e.Notef("%s: %s of %s laid out for an %s, %s", f.Name, count(configs, "config"), count(served, "problem"), rule.KnownDevices()[0].Name, text)
+	e.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"), console.Count(served, "problem"), rule.KnownDevices()[0].Name, text)
 	return lack == "", nil
 }
 
@@ -199,7 +200,7 @@ func (e *env) checkLaidOut(tasks []sweep.Task, guests []*kernels.Family, info ke
 			refusal = cmp.Or(refusal, f.CheckServes(t.Problem), f.Refuse(t.Problem, f.Base(t.Problem, info), info))
 		}
 		if of > 0 && !found {
-			return hint.Errorf("`normbench list configs --kernels DIR` shows why", "%s has no config to verify for any of %s; %w", f.Name, count(of, "problem"), refusal)
+			return hint.Errorf("`normbench list configs --kernels DIR` shows why", "%s has no config to verify for any of %s; %w", f.Name, console.Count(of, "problem"), refusal)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/verify"
@@ -110,7 +111,7 @@ func (v *verification) counts() string {
 		switch {
 		case n == 0:
 		case len(parts) == 0:
-			parts = append(parts, count(n, "check")+" "+x.words)
+			parts = append(parts, console.Count(n, "check")+" "+x.words)
 		default:
 			parts = append(parts, fmt.Sprint(n, " ", x.words))
 		}

@@ -60,6 +60,19 @@ func (c *Console) Once(notes ...string) {
 	}
 }
 
+// Count is "1 variant" or "12 variants".
+func Count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	if w, ok := strings.CutSuffix(what, "ry"); ok {
+		what = w + "rie"
+	} else if strings.HasSuffix(what, "s") {
+		what += "e"
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // OneLine is a text without line breaks.
 func OneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 

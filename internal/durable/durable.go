@@ -124,6 +124,15 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 	return SyncDir(filepath.Join(root.Name(), filepath.Dir(name)))
 }
 
+// Write puts data in place of the file there, as WriteFrom does. JSON gets a checksum. An error
+// names the place and has a hint.
+func (p Place) Write(data []byte) error {
+	if err := p.WriteFrom(bytes.NewReader(SealText(data))); err != nil {
+		return hint.Errorf(Help(err), "%s: %w", p, Cause(err))
+	}
+	return nil
+}
+
 // createTemp makes a file with a name of its own beside another, and deletes those that writers left behind
 // which were killed.
 func createTemp(root *os.Root, name string) (string, *os.File, error) {

@@ -17,9 +17,6 @@ import (
 const (
 	RunHelp = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best; " +
 		"records, with a # as for compare, stand for the variants in them"
-	SideHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, #FAMILY@LABEL, " +
-		"#preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, " +
-		"compare-RUN.json#A or #B, or tuned:FILE"
 )
 
 // A Kind is a form of the grammar.
@@ -52,8 +49,6 @@ type Ref struct {
 type Scope struct {
 	Registry *kernels.Registry
 	Peers    []string // names of those that peer:best is among, as far as they are there
-	// Arms reads the two sides of a live compare's file.
-	Arms func(path string) ([2]report.Side, error)
 
 	files map[string]*record.File // by path: operands may choose from one file
 	tuned map[tunedKey]*Table

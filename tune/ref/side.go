@@ -3,7 +3,6 @@ package ref
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,32 +14,11 @@ import (
 	"normbench/tune"
 )
 
-// NameOf is an operand's name in the legend of plots: in words, or without the folders in it.
-func NameOf(text string) string {
-	file, selector, selects := strings.Cut(text, "#")
-	table, tuned := strings.CutPrefix(text, "tuned:")
-	switch {
-	case text == "base" || selector == "base":
-		return "normbench default"
-	case text == "peer:"+Best || selector == "peers":
-		return "best other library"
-	case tuned && filepath.Base(table) == tune.FileName:
-		return "normbench tuned"
-	case tuned:
-		return "tuned:" + filepath.Base(table)
-	case selects:
-		return filepath.Base(file) + "#" + selector
-	case strings.Contains(file, "results/") || slices.Contains([]string{".json", ".jsonl"}, textfile.Ext(file)):
-		return filepath.Base(file)
-	}
-	return text
-}
-
 // Side reads a recorded operand: records with an optional selector, a tuned table, or an arm of
 // a live compare.
 func (s *Scope) Side(text string) (side report.Side, notes []string, err error) {
 	side, notes, err = s.read(text)
-	side.Name = NameOf(text)
+	side.Name = report.NameOf(text)
 	return side, notes, err
 }
 
@@ -52,7 +30,7 @@ func (s *Scope) read(text string) (side report.Side, notes []string, err error) 
 	path, selector, selects := strings.Cut(text, "#")
 	switch {
 	case selects && selector == "":
-		return side, nil, hint.Errorf(SideHelp, "nothing stands behind the # of %s", text)
+		return side, nil, hint.Errorf(report.OperandHelp, "nothing stands behind the # of %s", text)
 	case textfile.Ext(path) == ".json":
 		side, err = s.arm(text, path, selector)
 		return side, nil, err
@@ -63,7 +41,7 @@ func (s *Scope) read(text string) (side report.Side, notes []string, err error) 
 			return side, nil, hint.Errorf(help,
 				"%s is not recorded, and compare takes recorded operands", text)
 		}
-		return side, nil, hint.Errorf(SideHelp, "no records at %s", path)
+		return side, nil, hint.Errorf(report.OperandHelp, "no records at %s", path)
 	}
 	f := s.files[path]
 	if f == nil {
@@ -121,7 +99,7 @@ func (s *Scope) RunsOf(sides ...report.Side) (runs []*record.Run) {
 }
 
 func (s *Scope) arm(text, path, selector string) (report.Side, error) {
-	arms, err := s.Arms(path)
+	arms, err := report.ReadArms(path)
 	if err != nil {
 		return report.Side{}, err
 	}
@@ -213,7 +191,7 @@ func (s *Scope) selector(text string) (func(*record.Entry) bool, error) {
 	}
 	family, label, exact := strings.Cut(text, "@")
 	if exact && label == "" {
-		return nil, hint.Errorf(SideHelp, "nothing stands behind the @ of #%s", text)
+		return nil, hint.Errorf(report.OperandHelp, "nothing stands behind the @ of #%s", text)
 	}
 	c, err := kernels.ParseConfig(label)
 	if err != nil {

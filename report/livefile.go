@@ -1,0 +1,209 @@
+package report
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"normbench/internal/console"
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/internal/textfile"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/sweep/ab"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+// A Live is a live compare with what its file has of it beside.
+type Live struct {
+	ab.Match
+	Stream []StreamScore `json:"stream,omitempty"`
+}
+
+// ReadLive reads the file of a live compare.
+func ReadLive(path string) (*Live, error) {
+	const help = "`normbench compare BASE CANDIDATE --live --out DIR` writes compare-RUN.json; " +
+		"write tuned:FILE for a tuned table; `normbench lint FILE` reads rules"
+	data, err := textfile.Read(path, textfile.Large)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, hint.Errorf(OperandHelp, "no records at %s", path)
+	} else if err != nil {
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "live compare %s: %w", path, durable.Cause(err))
+	}
+	if err := durable.Verify(data); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	m, err := ab.Parse(data)
+	if err != nil {
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "%s is no live compare: %w", path, err)
+	}
+	l := &Live{Match: *m}
+	l.Score()
+	return l, nil
+}
+
+// ReadArms reads the two arms of a live compare's file as operands.
+func ReadArms(path string) (arms [2]Side, err error) {
+	l, err := ReadLive(path)
+	if err != nil {
+		return arms, err
+	}
+	arms = l.Sides()
+	arms[0].Label, arms[1].Label = l.A, l.B
+	if l.A == l.B {
+		arms[1].Label += ", again"
+	}
+	return arms, nil
+}
+
+// Write writes the compare to its file, every sample in it, whole or not at all.
+func (l *Live) Write(p durable.Place) error {
+	data, err := json.Marshal(l)
+	if err != nil {
+		return err
+	}
+	return p.Write(append(data, '\n'))
+}
+
+// Score fills in how near the arms come to the stream.
+func (l *Live) Score() {
+	sides := l.Sides()
+	l.Stream = StreamScores(sides[0], sides[1])
+}
+
+// Sides are the arms as operands, each round's median a sample.
+func (l *Live) Sides() (sides [2]Side) {
+	run := l.Run
+	for _, x := range l.Resumed {
+		if math.Abs(x.FloorUS-run.FloorUS) > 0.2 { // which cell has which is not kept
+			run.FloorUS = 0
+		}
+	}
+	for i, text := range []string{l.A, l.B} {
+		sides[i] = Side{Label: letter(i), Name: NameOf(text), Cells: map[kernels.Problem]Cell{}}
+		for _, d := range l.Duels {
+			c := Cell{Variant: []kernels.Variant{d.A, d.B}[i], Status: d.Status, Reason: d.Reason,
+				Bytes: d.Problem.Bytes(), StreamUS: d.StreamUS, Protocol: run.Protocol.Name,
+				Base: text == "base"}
+			c.SetRun(&run)
+			for _, x := range [][]record.Stage{d.StagesA, d.StagesB}[i] {
+				c.Stages = append(c.Stages, record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
+			}
+			var us []float64
+			for _, round := range d.Rounds {
+				us = append(us, []float64{round.A, round.B}[i])
+			}
+			if len(us) > 0 && d.Status == kernels.StatusOK {
+				sum := stats.Summarize(us)
+				c.MedianUS, c.Lo, c.Hi = sum.Median, sum.Lo, sum.Hi
+				for _, u := range us {
+					c.Samples = append(c.Samples, float32(u))
+				}
+			}
+			sides[i].Cells[d.Problem] = c
+		}
+	}
+	return sides
+}
+
+// Families are those of both arms, some more than once.
+func (l *Live) Families() (names []string) {
+	for _, d := range l.Duels {
+		names = append(names, d.A.Family, d.B.Family)
+	}
+	return names
+}
+
+// Render writes the table and, but for csv, how near the arms come to the stream; json is all of
+// the compare.
+func (l *Live) Render(w io.Writer, format string) error {
+	if format == FormatJSON {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(l)
+	}
+	err := RenderTable(w, l.Table(), format)
+	if err != nil || format == FormatCSV || len(l.Judged) == 0 {
+		return err
+	}
+	fmt.Fprintln(w)
+	return RenderTable(w, StreamTable(l.Stream), format)
+}
+
+// notes are what stands below the table.
+func (l *Live) notes() (notes []string) {
+	if s := l.Summary; s.Cells > 0 {
+		cells := console.Count(s.Cells, "cell")
+		if s.Shapes > 0 && s.Shapes < s.Cells {
+			cells += " of " + console.Count(s.Shapes, "shape")
+		}
+		notes = append(notes, fmt.Sprintf("geometric mean %.3fx (95%% %.3f-%.3f) over %s: "+
+			"%d faster, %d same, %d slower, %d inconclusive", 1/s.Mean, 1/s.Hi, 1/s.Lo, cells,
+			s.Faster, s.Same, s.Slower, s.Inconclusive),
+			fmt.Sprintf("worst: %s at %.3fx", s.Worst.Problem, 1/s.Worst.Effect))
+	}
+	for _, g := range l.Gate {
+		notes = append(notes, fmt.Sprintf("gate: %s slower, %s", g.Problem, &g))
+	}
+	if !l.Run.Protocol.Cold {
+		notes = append(notes, "WARM: the cache was not flushed; real calls may find it cold")
+	}
+	return append(append(notes, l.Peers...), LadderNotes(l.Run.Device)...)
+}
+
+// LadderNotes say which step of the ladder the defaults of a GPU come from.
+func LadderNotes(d kernels.DeviceInfo) []string {
+	if d.Kind != kernels.KindCUDA {
+		return nil
+	}
+	return []string{"defaults by " + families.Step(d).String()}
+}
+
+// Page is the compare as a page: its verdict, then what it rests on.
+func (l *Live) Page() *Page {
+	t, sides := l.Table(), l.Sides()
+	names := Names(sides[:])
+	p := Judged(sides[0], sides[1], l.Judged).Page(
+		fmt.Sprintf("%s against %s on %s", names[1], names[0], l.Run.Device.Name), l.Runs())
+	if clock := l.clocks(); clock != "" {
+		p.More = append(p.More, Fact{Name: "clocks", Value: clock})
+	}
+	if p.Stages != nil {
+		p.Stages.By = strings.TrimPrefix(strings.ToUpper(l.Duels[0].StagesBy), "EVENTS")
+	}
+	p.What, p.Summary = t.Title, t.Notes
+	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians
+		p.Tally[0] = Tally{N: fmt.Sprintf("%.3fx", 1/s.Mean), Word: fmt.Sprintf(
+			"mean speedup over %s (95%% %.3f-%.3f)", console.Count(s.Cells, "cell"), 1/s.Hi, 1/s.Lo)}
+		p.Summary = p.Summary[1:] // the tally says it
+	}
+	t.Title, t.Notes = "Every problem", nil
+	p.Tables = []*Table{t.LedBy("speedup", "verdict"), StreamTable(l.Stream)}
+	return p
+}
+
+// clocks are the least and the highest clock of the accepted rounds.
+func (l *Live) clocks() string {
+	lo, hi, top := 0, 0, 0
+	for _, d := range l.Duels {
+		for _, s := range d.States {
+			if mhz := s.Reading.ClockMHz; mhz > 0 && s.Rejected == "" {
+				if lo == 0 || mhz < lo {
+					lo = mhz
+				}
+				hi, top = max(hi, mhz), max(top, s.Reading.MaxClockMHz)
+			}
+		}
+	}
+	if hi == 0 {
+		return ""
+	}
+	return fmt.Sprintf("SM %d to %d MHz, of at most %d", lo, hi, top)
+}
