@@ -1,11 +1,8 @@
 package main
 
 import (
-	"cmp"
-	"encoding/csv"
 	"fmt"
 	"maps"
-	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,13 +10,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/shlex"
 
 	"normbench/internal/durable"
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
 
@@ -30,8 +30,7 @@ import (
 // A marker is a file below results/nvidia-h200 (a pattern, or a path in the repository), a query and
 // what it asks for. `go test ./cmd/normbench -run TestClaims -update` writes the numbers anew.
 //
-//	mean, least, most COLUMN [WORDS]   of the rows of a table that have all WORDS
-//	cell COLUMN WORDS                  of the only such row
+//	mean, least, most COLUMN [WORDS]   of the rows of a text table that have all WORDS
 //	count [WORDS]                      the number of such rows; a|b is either
 //	run FIELD                          of a live compare's run, such as tool or driver_version
 //	text PATTERN                       the number that a regular expression captures
@@ -51,11 +50,7 @@ var (
 var claimPages = []string{"README.md", "docs/performance.md", "docs/verdicts.md", "results/README.md", "results/*/README.md", "results/*/*/README.md"}
 
 func TestClaims(t *testing.T) {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(root)
+	t.Chdir(filepath.Join("..", ".."))
 	claims := 0
 	for _, pattern := range claimPages {
 		pages, err := filepath.Glob(pattern)
@@ -74,23 +69,13 @@ func TestClaims(t *testing.T) {
 			for _, f := range append(faults, unmarked(want)...) {
 				t.Errorf("%s: %s", page, f)
 			}
-			if want == text {
-				continue
+			if want != text && *update {
+				err = os.WriteFile(page, []byte(want), 0o644)
+			} else if diff := cmp.Diff(text, want); diff != "" {
+				t.Errorf("%s is not what the files have (-update writes it):\n%s", page, diff)
 			}
-			if *update {
-				if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				continue
-			}
-			is, was := strings.Split(want, "\n"), strings.Split(text, "\n")
-			for i := range min(len(is), len(was)) {
-				if is[i] != was[i] {
-					t.Errorf("%s line %d is\n%s\nand the files have\n%s\n(-update writes it)", page, i+1, was[i], is[i])
-				}
-			}
-			if len(is) != len(was) {
-				t.Errorf("%s: a block has other rows (-update writes it)", page)
+			if err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
@@ -102,22 +87,15 @@ func TestClaims(t *testing.T) {
 // A changed number, a figure without a marker and a marker without an answer are found.
 func TestClaimsFound(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	const right = "9.70<!--= verdicts/same-rms_bwd-two_pass.txt least A us-->"
-	if got, faults := answerClaims(right); got == right || len(faults) > 0 || len(unmarked(got)) > 0 {
-		t.Errorf("%q, %q", got, faults)
-	}
-	for _, wrong := range []string{"1<!--= no.txt count-->", "1<!--= selftest.txt text (no) such-->", "1<!--= selftest.txt least no column-->"} {
-		if _, faults := answerClaims(wrong); len(faults) != 1 {
-			t.Errorf("%s: %q", wrong, faults)
+	for text, faults := range map[string]int{
+		"9.70<!--= verdicts/same-rms_bwd-two_pass.txt least A us-->": 0, "4096x8192, 3 warps, `--target 2%` and 5%<!--= set-->": 0,
+		"1<!--= no.txt count-->": 1, "1<!--= selftest.txt text (no) such-->": 1, "1<!--= selftest.txt least no column-->": 1,
+		"1.5x as fast": 1, "takes 12 us.": 1, "by 3%": 1, "400 GB/s": 1, "5us<!--= set-->\n\nand 6 us": 1,
+	} {
+		got, found := answerClaims(text)
+		if found = append(found, unmarked(got)...); len(found) != faults || strings.Contains(text, "9.70") && got == text {
+			t.Errorf("%s: %q, %q", text, got, found)
 		}
-	}
-	for _, figure := range []string{"1.5x as fast", "takes 12 us.", "by 3%", "400 GB/s", "5us<!--= a b--> and 6 us"} {
-		if len(unmarked(figure)) != 1 {
-			t.Error(figure)
-		}
-	}
-	if faults := unmarked("4096x8192, 3 warps, `--target 2%` and 5%<!--= set-->"); len(faults) > 0 {
-		t.Error(faults)
 	}
 }
 
@@ -206,11 +184,11 @@ func unmarked(text string) (faults []string) {
 }
 
 // answer is what a marker asks for: a float64, a string, or nil for what is chosen.
-func answer(query string) (any, error) {
-	if query == "set" {
+func answer(claim string) (any, error) {
+	if claim == "set" {
 		return nil, nil
 	}
-	words := strings.Fields(query)
+	words := strings.Fields(claim)
 	if len(words) < 2 {
 		return nil, fmt.Errorf("no query")
 	}
@@ -218,7 +196,7 @@ func answer(query string) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rest := strings.TrimSpace(strings.SplitN(query, words[1], 2)[1])
+	rest := strings.TrimSpace(strings.SplitN(claim, words[1], 2)[1])
 	switch words[1] {
 	case "run":
 		return runField(files[0], rest)
@@ -251,47 +229,27 @@ func answer(query string) (any, error) {
 		if column == "" {
 			return nil, fmt.Errorf("the columns are %q", slices.Sorted(maps.Keys(rows[0])))
 		}
-		rest = rest[len(column):]
-	}
-	rows = slices.DeleteFunc(rows, func(r map[string]string) bool {
-		line := strings.Join(slices.Collect(maps.Values(r)), " ")
-		return slices.ContainsFunc(strings.Fields(rest), func(w string) bool {
-			return !slices.ContainsFunc(strings.Split(w, "|"), func(w string) bool { return strings.Contains(line, w) })
-		})
-	})
-	if words[1] == "count" {
-		return float64(len(rows)), nil
 	}
 	var values []float64
 	for _, r := range rows {
-		if r[column] == "" { // a cell without a time
+		line := strings.Join(slices.Collect(maps.Values(r)), " ")
+		if slices.ContainsFunc(strings.Fields(rest[len(column):]), func(either string) bool {
+			return !slices.ContainsFunc(strings.Split(either, "|"), func(w string) bool { return strings.Contains(line, w) })
+		}) {
 			continue
 		}
 		x, err := strconv.ParseFloat(number.FindString(r[column]), 64)
-		if err != nil {
-			return nil, fmt.Errorf("%q is no number", r[column])
+		if err == nil || words[1] == "count" { // a cell may have no time
+			values = append(values, x)
 		}
-		values = append(values, x)
 	}
-	switch {
-	case len(values) == 0 || words[1] == "cell" && len(values) > 1:
-		return nil, fmt.Errorf("%d rows fit", len(values))
-	case words[1] == "mean":
-		return geometric(values), nil
-	case words[1] == "least", words[1] == "cell":
-		return slices.Min(values), nil
-	case words[1] == "most":
-		return slices.Max(values), nil
+	queries := map[string]func([]float64) float64{"mean": stats.GeoMean, "least": slices.Min[[]float64], "most": slices.Max[[]float64],
+		"count": func(x []float64) float64 { return float64(len(x)) }}
+	query, ok := queries[words[1]]
+	if !ok || len(values) == 0 && words[1] != "count" {
+		return nil, fmt.Errorf("no such query, or no row fits")
 	}
-	return nil, fmt.Errorf("no such query")
-}
-
-func geometric(values []float64) float64 {
-	sum := 0.0
-	for _, x := range values {
-		sum += math.Log(x)
-	}
-	return math.Exp(sum / float64(len(values)))
+	return query(values), nil
 }
 
 // claimFiles are the files of a pattern.
@@ -318,50 +276,39 @@ func runField(path, field string) (string, error) {
 	return s, nil
 }
 
-// tableRows are the rows of a live compare, of a CSV file, or of the first table of a text file,
-// by column. A row of a table in groups has its group's name too.
-func tableRows(path string) ([]map[string]string, error) {
-	var records [][]string
-	switch {
-	case textfile.Ext(path) == ".json":
-		code, out, stderr := normbench([]string{"report", path, "--format", "csv"})
-		if code != 0 {
-			return nil, fmt.Errorf("report: %s", stderr)
-		}
-		path = out
-		fallthrough
-	case textfile.Ext(path) == ".csv":
-		text := path
-		if textfile.Ext(path) == ".csv" {
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return nil, err
-			}
-			text = string(data)
-		}
-		first, _, _ := strings.Cut(text, "\n\n")
-		r := csv.NewReader(strings.NewReader(first))
-		r.Comment, r.FieldsPerRecord = '#', -1
-		var err error
-		if records, err = r.ReadAll(); err != nil {
-			return nil, err
-		}
-	default:
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		records = aligned(string(data))
+// tableRows are the rows of the first table of a text file, by column. Its columns are underlined.
+// A row of a table in groups has its group's name too.
+func tableRows(path string) (rows []map[string]string, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
 	}
-	var rows []map[string]string
-	group := ""
-	for _, r := range records[min(1, len(records)):] {
-		if len(r) < len(records[0]) || len(r) > 1 && strings.Join(r[1:], "") == "" {
-			group = r[0]
+	lines := strings.Split(string(data), "\n")
+	at := slices.IndexFunc(lines, regexp.MustCompile(`^─+(  ─+)+\s*$`).MatchString)
+	if at < 1 {
+		return nil, fmt.Errorf("no table")
+	}
+	cells := func(line string) (list []string) {
+		runes, from := []rune(line), 0
+		for _, rule := range strings.Fields(lines[at]) {
+			to := from + utf8.RuneCountInString(rule)
+			list = append(list, strings.TrimSpace(string(runes[min(from, len(runes)):min(to, len(runes))])))
+			from = to + 2
+		}
+		return list
+	}
+	names, group := cells(lines[at-1]), ""
+	for _, line := range lines[at+1:] {
+		if line == "" {
+			break
+		}
+		r := cells(line)
+		if strings.Join(r[1:], "") == "" {
+			group = line
 			continue
 		}
 		row := map[string]string{"group": group}
-		for i, name := range records[0] {
+		for i, name := range names {
 			row[name] = r[i]
 		}
 		rows = append(rows, row)
@@ -372,81 +319,51 @@ func tableRows(path string) ([]map[string]string, error) {
 	return rows, nil
 }
 
-// aligned are the cells of a table whose columns are underlined.
-func aligned(text string) (records [][]string) {
-	lines := strings.Split(text, "\n")
-	rule := regexp.MustCompile(`^─+(  ─+)+\s*$`)
-	at := slices.IndexFunc(lines, rule.MatchString)
-	if at < 1 {
-		return nil
-	}
-	bounds := regexp.MustCompile(`─+`).FindAllStringIndex(strings.ReplaceAll(lines[at], " ", "…"), -1)
-	for _, line := range append([]string{lines[at-1]}, lines[at+1:]...) {
-		if line == "" {
-			break
-		}
-		runes := []rune(line)
-		var cells []string
-		for _, b := range bounds { // ─ and … have three bytes each
-			from, to := min(b[0]/3, len(runes)), min(b[1]/3, len(runes))
-			cells = append(cells, strings.TrimSpace(string(runes[from:to])))
-		}
-		records = append(records, cells)
-	}
-	return records
-}
-
 // peersTable is a row for every op and pass of live compares.
 func peersTable(pattern string) (string, error) {
 	files, err := claimFiles(pattern)
 	if err != nil {
 		return "", err
 	}
-	var b strings.Builder
-	b.WriteString("| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the stream | peers |\n|---|---|---|---|---|---|---|\n")
+	text := "| | speedup (range) | FASTER | SLOWER | ours, of the stream | best peer, of the stream | peers |\n|---|---|---|---|---|---|---|\n"
 	for _, file := range files {
 		run, err := report.ReadLive(file)
 		if err != nil {
 			return "", err
 		}
 		type tally struct {
-			gain, a, b     []float64
-			faster, slower int
+			gain, peer, ours []float64
+			verdicts         map[verdict.Verdict]int
 		}
-		rows, sides := map[string]*tally{}, run.Sides()
-		i := 0
+		rows, sides, judged := map[string]tally{}, run.Sides(), run.Judged
 		for _, d := range run.Duels {
 			if d.Status != kernels.StatusOK {
 				continue
 			}
-			j := run.Judged[i]
-			i++
 			name := fmt.Sprintf("%s %s", d.Problem.Op, d.Problem.Pass)
+			if strings.Contains(file, "qk-norm") {
+				name += ", `qk-norm`"
+			}
 			x := rows[name]
-			if x == nil {
-				x = &tally{}
-				rows[name] = x
+			if x.verdicts == nil {
+				x.verdicts = map[verdict.Verdict]int{}
 			}
-			x.gain = append(x.gain, 1/j.Effect)
-			x.a = append(x.a, d.StreamUS/sides[0].Cells[d.Problem].MedianUS)
-			x.b = append(x.b, d.StreamUS/sides[1].Cells[d.Problem].MedianUS)
-			switch j.Verdict {
-			case verdict.Faster:
-				x.faster++
-			case verdict.Slower:
-				x.slower++
-			}
+			x.verdicts[judged[0].Verdict]++
+			x.gain = append(x.gain, 1/judged[0].Effect)
+			x.peer = append(x.peer, d.StreamUS/sides[0].Cells[d.Problem].MedianUS)
+			x.ours = append(x.ours, d.StreamUS/sides[1].Cells[d.Problem].MedianUS)
+			rows[name], judged = x, judged[1:]
+		}
+		peers := strings.Join(run.Among, ", ")
+		if peers == "" {
+			peers = "all"
 		}
 		for _, name := range slices.Sorted(maps.Keys(rows)) {
 			x := rows[name]
-			label := name
-			if strings.Contains(file, "qk-norm") {
-				label += ", `qk-norm`"
-			}
-			fmt.Fprintf(&b, "| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n", label, geometric(x.gain),
-				slices.Min(x.gain), slices.Max(x.gain), x.faster, len(x.gain), x.slower, geometric(x.b), geometric(x.a),
-				cmp.Or(strings.Join(run.Among, ", "), "all"))
+			text += fmt.Sprintf("| %s | %.2fx (%.2f to %.2f) | %d of %d | %d | %.3f | %.3f | %s |\n", name, stats.GeoMean(x.gain),
+				slices.Min(x.gain), slices.Max(x.gain), x.verdicts[verdict.Faster], len(x.gain), x.verdicts[verdict.Slower],
+				stats.GeoMean(x.ours), stats.GeoMean(x.peer), peers)
 		}
 	}
-	return b.String(), nil
+	return text, nil
 }
