@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"normbench/kernels"
-	"normbench/sweep/record"
 )
 
 // TestContest: who is far behind goes after two rounds, a tie ends it, and what fails is a record.
@@ -62,30 +61,5 @@ func TestContest(t *testing.T) {
 	f = fake()
 	if sum := mustRun(t, ts, again, o, f); sum.Measured != 6 || sum.Skipped != 0 {
 		t.Errorf("%+v", sum)
-	}
-}
-
-// A crash takes the problem away from the others no more than from itself.
-func TestContestCrash(t *testing.T) {
-	ts := tasks(t, 3, "rmsnorm/fwd/4096x1024/bf16", "rmsnorm/fwd/64x1024/bf16")
-	f := fake()
-	f.Fail = func(p kernels.Problem, v kernels.Variant) *kernels.Failure {
-		if p == ts[0].Problem && v == ts[0].Variants[1] {
-			return kernels.Failf(kernels.StatusCrash, "it crashed")
-		}
-		return nil
-	}
-	o := options(4)
-	o.Run.Protocol = ContestProtocol(o.Run.Protocol, "learn", 4)
-	o.Contest = 4
-	sink := &memory{keys: map[string]kernels.Status{}}
-	sum := mustRun(t, ts, sink, o, f)
-	if sum.Measured != 6 || sum.Failed != 1 {
-		t.Errorf("%+v", sum)
-	}
-	for _, r := range sink.variants() {
-		if (r.Status == kernels.StatusCrash) != (r.Problem == ts[0].Problem && r.Variant() == ts[0].Variants[1]) || r.Run == "" || r.Family == record.Stream {
-			t.Errorf("%+v", r)
-		}
 	}
 }

@@ -163,22 +163,6 @@ func TestSearchDeviceGone(t *testing.T) {
 	}
 }
 
-// A device that hangs once, wherever, and stands then, costs one variant at most: the one
-// that it hung in.
-func TestRunHangsOnce(t *testing.T) {
-	for lives := range 30 {
-		synctest.Test(t, func(t *testing.T) {
-			left := lives
-			sink := &memory{}
-			m := mortal{fake(), "hangs once", &left}
-			sum, err := Run(t.Context(), registry, []kernels.Device{m}, tasks(t, 4, pool[:3]...), sink, options(2))
-			if err != nil || len(sink.variants()) != 12 || sum.Failed > 1 || sum.Gone != nil {
-				t.Errorf("after %d: %d records, %+v, %v", lives, len(sink.variants()), sum, err)
-			}
-		})
-	}
-}
-
 // A failure of opening that a device lives on from has a second try; one that stays is the problem's.
 func TestOpen(t *testing.T) {
 	p := tasks(t, 1, pool[0])[0].Problem

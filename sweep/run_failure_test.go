@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+
 	"testing"
 	"testing/synctest"
 
@@ -25,71 +25,6 @@ func TestStagesFail(t *testing.T) {
 		if rs := sink.variants(); len(rs) != 3 || sum.Failed != 0 || rs[1].Status != kernels.StatusOK || len(rs[1].SamplesUS) != 2 || rs[1].Stages != nil {
 			t.Errorf("a sweep: %+v, %d records", sum, len(rs))
 		}
-	}
-}
-
-// A failure is a row with its reason and no times, and the run goes on, with the
-// problem opened again where the device lost it.
-func TestRunFailures(t *testing.T) {
-	ts := tasks(t, 4, pool[0], pool[1])
-	bad := ts[0].Variants[1]
-	type tc struct {
-		failure kernels.Failure
-		inTime  bool
-		opens   int
-	}
-	var cases []tc
-	for _, s := range failures {
-		opens := 1
-		if s == kernels.StatusTimeout || s == kernels.StatusCrash {
-			opens = 2
-		}
-		cases = append(cases, tc{kernels.Failure{Status: s, Reason: "as scripted"}, false, opens})
-		if s != kernels.StatusWrong {
-			cases = append(cases, tc{kernels.Failure{Status: s, Reason: "as scripted"}, true, opens},
-				tc{kernels.Failure{Status: s, Reason: "as scripted", Broken: true}, true, 2})
-		}
-	}
-	cases = append(cases, tc{kernels.Failure{Status: kernels.StatusCompile}, false, 1}) // a device without words
-	for _, c := range cases {
-		f := fake()
-		fail := func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-			if v != bad {
-				return nil
-			}
-			return &c.failure
-		}
-		if f.Fail = fail; c.inTime {
-			f.Fail, f.FailTime = nil, fail
-		}
-		sink := &memory{}
-		sum := mustRun(t, ts, sink, options(2), f)
-		rs := sink.variants()
-		if len(rs) != 8 || sum.Failed+sum.Refused != 1 {
-			t.Fatalf("%+v: %d records, %+v", c, len(rs), sum)
-		}
-		for i, r := range rs {
-			if i != 1 {
-				if r.Status != kernels.StatusOK || len(r.SamplesUS) != 2 {
-					t.Errorf("%+v: variant %d is %s: %s", c, i, r.Status, r.Reason)
-				}
-				continue
-			}
-			if r.Variant() != bad || r.Status != c.failure.Status || r.Reason == "" || r.SamplesUS != nil || r.Stages != nil || r.StreamUS <= 0 {
-				t.Errorf("%+v: record %+v", c, r)
-			}
-			if r.Status == kernels.StatusWrong {
-				if r.Check == nil || r.Check.Outputs[0].Bad != 1 || !strings.HasPrefix(r.Reason, "dx is wrong in 1 of ") {
-					t.Errorf("%+v: %q, check %+v", c, r.Reason, r.Check)
-				}
-			} else if c.failure.Reason != "" && r.Reason != c.failure.Reason {
-				t.Errorf("%+v: reason %q", c, r.Reason)
-			}
-		}
-		if n := len(f.Calls("open")); n != c.opens+1 {
-			t.Errorf("%+v: opened %d times, want %d", c, n, c.opens+1)
-		}
-		checkCalls(t, f)
 	}
 }
 
@@ -207,15 +142,5 @@ func TestRunTrouble(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestRunDifferentDevices(t *testing.T) {
-	other := fake()
-	other.DeviceInfo = devicetest.CPU()
-	sink := &memory{}
-	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink, options(2))
-	if err == nil || err.Error() != "the devices differ: nvidia-h200 and cpu-two-2c" || len(sink.runs) != 0 {
-		t.Errorf("got %v, %d runs", err, len(sink.runs))
 	}
 }

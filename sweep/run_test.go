@@ -512,18 +512,3 @@ func TestRunWarmsUp(t *testing.T) {
 		})
 	}
 }
-
-// Observe is called by one goroutine at a time, whatever the devices do.
-func TestRunObservesInTurn(t *testing.T) {
-	var mu sync.Mutex
-	o := options(1)
-	o.Observe = func(Event) {
-		if !mu.TryLock() {
-			t.Error("two calls at once")
-			return
-		}
-		time.Sleep(time.Millisecond)
-		mu.Unlock()
-	}
-	mustRun(t, tasks(t, 5, pool[:4]...), &memory{}, o, fake(), fake(), fake())
-}

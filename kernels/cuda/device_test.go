@@ -7,11 +7,11 @@ import (
 	"encoding/binary"
 	"math"
 	"os"
-	"slices"
+
 	"testing"
 
 	"normbench/kernels"
-	"normbench/kernels/cuda/driver"
+
 	"normbench/kernels/families"
 	"normbench/kernels/reference"
 )
@@ -92,79 +92,6 @@ func TestAnswersMatchReference(t *testing.T) {
 				}
 				b.Close()
 			}
-		}
-	}
-}
-
-// What a kernel asked L2 to keep is not there for the next sample. A kernel that reads a buffer
-// so takes as long as where each sample has another buffer, together more than the L2 holds.
-func TestFlush(t *testing.T) {
-	d := openDevice(t)
-	cache := d.info.CacheBytes
-	for _, size := range []int64{cache / 4 &^ 127, cache / 2 &^ 127, cache &^ 127} {
-		const samples, batch = 30, 3
-		err := d.on(func() error {
-			before, err := d.backlog(2 * cache)
-			if err != nil {
-				return err
-			}
-			var buffers [10]driver.Ptr
-			for i := range buffers {
-				if buffers[i], err = d.ctx.Alloc(size); err != nil {
-					return err
-				}
-				defer d.ctx.Free(buffers[i])
-				if err := d.ctx.Memset8(d.stream, buffers[i], 1, size); err != nil {
-					return err
-				}
-			}
-			var events [2 * batch]driver.Event
-			for i := range events {
-				if events[i], err = d.ctx.NewEvent(); err != nil {
-					return err
-				}
-				defer events[i].Destroy()
-			}
-			median := func(buffers []driver.Ptr) (float64, error) {
-				var seconds []float64
-				for len(seconds) < samples {
-					var steps []driver.Step
-					for i := range batch {
-						keep := before[0]
-						keep.Args = []uint64{uint64(buffers[(len(seconds)+i)%len(buffers)]), uint64(size / 16), before[0].Args[2]}
-						steps = append(steps, before...)
-						steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: events[2*i]}, keep, driver.Step{Kind: driver.StepRecord, Event: events[2*i+1]})
-					}
-					if _, err := d.behind(steps); err != nil {
-						return 0, err
-					}
-					for i := range batch {
-						s, err := events[2*i+1].Elapsed(events[2*i])
-						if err != nil {
-							return 0, err
-						}
-						seconds = append(seconds, s)
-					}
-				}
-				slices.Sort(seconds)
-				return seconds[samples/2], nil
-			}
-			cold, err := median(buffers[:])
-			if err != nil {
-				return err
-			}
-			same, err := median(buffers[:1])
-			if err != nil {
-				return err
-			}
-			t.Logf("%d MiB that L2 is asked to keep: %.2f us each time elsewhere, %.2f the same again", size>>20, 1e6*cold, 1e6*same)
-			if same < 0.95*cold {
-				t.Errorf("the flush leaves some of %d bytes: %.2f us, and %.2f where none can be left", size, 1e6*same, 1e6*cold)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
+
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -29,22 +29,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "fake-helper" {
 		fakeHelper(os.Args[2])
 		os.Exit(0)
-	}
-	if len(os.Args) == 2 && os.Args[1] == "fake-parent" { // says its helper's process, which hangs
-		p := newPool(1, nil, os.Args[0], "fake-helper", "")
-		p.major = 13
-		go p.Compile(Source{Text: "hang"}, fakeOptions)
-		for {
-			p.mu.Lock()
-			for h := range p.live {
-				if p.greeted {
-					fmt.Println(h.PID())
-					select {}
-				}
-			}
-			p.mu.Unlock()
-			time.Sleep(time.Millisecond)
-		}
 	}
 	os.Exit(m.Run())
 }
@@ -270,36 +254,6 @@ func TestPoolClose(t *testing.T) {
 	for range 3 {
 		if err := <-done; !errors.Is(err, errPoolClosed) {
 			t.Errorf("got %v", err)
-		}
-	}
-}
-
-// A helper that hangs does not outlive a parent that is killed.
-func TestHelperEndsWithParent(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("its input ends, but a helper that hangs does not read")
-	}
-	cmd := exec.Command(os.Args[0], "fake-parent")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var pid int
-	if _, err := fmt.Fscan(out, &pid); err != nil {
-		t.Error(err)
-	}
-	cmd.Process.Kill()
-	cmd.Wait() //nolint:errcheck // it was killed
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("helper %d lives: %s", pid, stat)
 		}
 	}
 }

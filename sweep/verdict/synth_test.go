@@ -284,38 +284,20 @@ func recorded(k kind, seed uint64, effect float64, rule Rule) (alone, controlled
 	return alone, judgeUnpaired(r, rule)
 }
 
-// A tally counts what cells of one kind and one effect were called.
-type tally struct {
-	cells, right, wrong, same, rounds int // of the cells whose clock resolves the effect
-	coarse, coarseCalled              int // of the others
+// A tally counts what cells of one kind and one effect were called, by name: cells whose clock
+// resolves the effect, of which right, wrong and same, and their rounds; coarse ones and
+// coarseCalled; fixed of fixedCells in the order A B A'; and of usualCells and recordedCells what
+// other methods call.
+type tally map[string]int
 
-	fixedCells, fixed              int // called in the order A B A'
-	usualCells                     int
-	mannWhitney, medians           int // called, in the direction of the effect if there is one
-	mannWhitneyWrong, mediansWrong int
-	recordedCells, recorded        int
-	controlled                     int
+func (t tally) add(o tally) {
+	for name, n := range o {
+		t[name] += n
+	}
 }
 
-func (t *tally) add(o tally) {
-	t.cells += o.cells
-	t.right += o.right
-	t.wrong += o.wrong
-	t.same += o.same
-	t.rounds += o.rounds
-	t.coarse += o.coarse
-	t.coarseCalled += o.coarseCalled
-	t.fixedCells += o.fixedCells
-	t.fixed += o.fixed
-	t.usualCells += o.usualCells
-	t.mannWhitney += o.mannWhitney
-	t.medians += o.medians
-	t.mannWhitneyWrong += o.mannWhitneyWrong
-	t.mediansWrong += o.mediansWrong
-	t.recordedCells += o.recordedCells
-	t.recorded += o.recorded
-	t.controlled += o.controlled
-}
+// rate is the share of a count.
+func (t tally) rate(n, of string) float64 { return float64(t[n]) / float64(max(t[of], 1)) }
 
 func claimed(v Verdict) bool { return v == Faster || v == Slower }
 
@@ -324,66 +306,61 @@ func count(k kind, effect float64, n int, rule Rule) tally {
 	parts := make([]tally, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
 	for w := range parts {
+		parts[w] = tally{}
 		wg.Go(func() {
-			t := &parts[w]
 			for seed := w; seed < n; seed += len(parts) {
-				s := uint64(seed)
-				truth := Same
-				if effect > 0 {
-					if truth = Faster; newMachine(k, s, effect).effect > 0 {
-						truth = Slower
-					}
-				}
-				score := func(v Verdict, right, wrong *int) {
-					if claimed(v) && v == truth {
-						*right++
-					} else if claimed(v) {
-						*wrong++
-					}
-				}
-				if c, j := compare(k, s, effect, true, rule); j.Step > rule.Resolve && effect > 0 {
-					t.coarse++
-					if claimed(j.Verdict) {
-						t.coarseCalled++
-					}
-				} else {
-					t.cells++
-					t.rounds += len(c.Rounds)
-					score(j.Verdict, &t.right, &t.wrong)
-					if j.Verdict == Same {
-						t.same++
-					}
-				}
-				if effect == contrasted || effect == 0 && seed < n/4 {
-					mw, med := usual(k, s, effect)
-					t.usualCells++
-					score(mw, &t.mannWhitney, &t.mannWhitneyWrong)
-					score(med, &t.medians, &t.mediansWrong)
-				}
-				if effect == 0 && seed < n/4 {
-					_, j := compare(k, s, 0, false, rule)
-					t.fixedCells++
-					if claimed(j.Verdict) {
-						t.fixed++
-					}
-					t.recordedCells++
-					alone, controlled := recorded(k, s, 0, rule)
-					if claimed(alone.Verdict) {
-						t.recorded++
-					}
-					if claimed(controlled.Verdict) {
-						t.controlled++
-					}
-				}
+				parts[w].judge(k, effect, uint64(seed), seed < n/4, rule)
 			}
 		})
 	}
 	wg.Wait()
-	var t tally
-	for _, p := range parts {
-		t.add(p)
+	for _, p := range parts[1:] {
+		parts[0].add(p)
 	}
-	return t
+	return parts[0]
+}
+
+// judge counts one cell; more judges it by the other methods too.
+func (t tally) judge(k kind, effect float64, seed uint64, more bool, rule Rule) {
+	truth := Same
+	if effect > 0 {
+		if truth = Faster; newMachine(k, seed, effect).effect > 0 {
+			truth = Slower
+		}
+	}
+	score := func(v Verdict, right, wrong string) {
+		if claimed(v) && v == truth {
+			t[right]++
+		} else if claimed(v) {
+			t[wrong]++
+		}
+	}
+	if c, j := compare(k, seed, effect, true, rule); j.Step > rule.Resolve && effect > 0 {
+		t["coarse"]++
+		score(j.Verdict, "coarseCalled", "coarseCalled")
+	} else {
+		t["cells"]++
+		t["rounds"] += len(c.Rounds)
+		score(j.Verdict, "right", "wrong")
+		if j.Verdict == Same {
+			t["same"]++
+		}
+	}
+	if effect == contrasted || effect == 0 && more {
+		mw, med := usual(k, seed, effect)
+		t["usualCells"]++
+		score(mw, "mannWhitney", "mannWhitneyWrong")
+		score(med, "medians", "mediansWrong")
+	}
+	if effect == 0 && more {
+		t["fixedCells"]++
+		t["recordedCells"]++
+		_, j := compare(k, seed, 0, false, rule)
+		alone, controlled := recorded(k, seed, 0, rule)
+		score(j.Verdict, "fixed", "fixed")
+		score(alone.Verdict, "recorded", "recorded")
+		score(controlled.Verdict, "controlled", "controlled")
+	}
 }
 
 // The demands on Default, over 10000 cells of identical arms and 2500 of each
@@ -405,7 +382,7 @@ func TestTraces(t *testing.T) {
 		t.Fatal(err)
 	}
 	var null, two, half []tally
-	var all, found tally
+	all, found := tally{}, tally{}
 	for _, k := range kinds {
 		n, c, h := count(k, 0, identical, rule), count(k, contrasted, changed, rule), count(k, 0.005, changed, rule)
 		null, two, half = append(null, n), append(two, c), append(half, h)
@@ -413,31 +390,22 @@ func TestTraces(t *testing.T) {
 			continue
 		}
 		all.add(n)
-		if r := rate(n.wrong, n.cells); r > mostFalse {
+		if r := n.rate("wrong", "cells"); r > mostFalse {
 			t.Errorf("%s: %.2f%% of identical arms are FASTER or SLOWER", k.name, 100*r)
 		}
-		if c.wrong > 0 {
-			t.Errorf("%s: %d changes of 2%% have the wrong sign", k.name, c.wrong)
+		if c["wrong"]+c["same"] > 0 {
+			t.Errorf("%s: %d changes of 2%% have the wrong sign, %d are SAME", k.name, c["wrong"], c["same"])
 		}
-		if c.same > 0 {
-			t.Errorf("%s: %d changes of 2%% are SAME", k.name, c.same)
-		}
-		if r := rate(c.coarseCalled, c.coarse); r > mostFalse {
+		if r := c.rate("coarseCalled", "coarse"); r > mostFalse {
 			t.Errorf("%s: %.2f%% are FASTER or SLOWER by less than the clock's step", k.name, 100*r)
 		}
 		if k.noEffect {
 			continue
 		}
 		found.add(c)
-		if r := rate(c.right, c.cells); r < leastFound {
+		if r := c.rate("right", "cells"); r < leastFound {
 			t.Errorf("%s: %.1f%% of the changes of 2%% are found", k.name, 100*r)
 		}
-	}
-	if r := rate(all.wrong, all.cells); r > mostFalse {
-		t.Errorf("overall %.2f%% of identical arms are FASTER or SLOWER", 100*r)
-	}
-	if r := rate(found.right, found.cells); r < leastFound {
-		t.Errorf("overall %.1f%% of the changes of 2%% are found", 100*r)
 	}
 	if !testAll && !*update {
 		return
@@ -483,53 +451,49 @@ func legend() string {
 	return b.String()
 }
 
-func rate(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
-
 // tables are the tables of traces.md.
 func tables(null, two, half []tally, all, found tally) string {
 	var b strings.Builder
-	pct := func(n, of, digits int) string {
-		if of == 0 {
+	pct := func(t tally, n, of string, digits int) string {
+		if t[of] == 0 {
 			return ""
 		}
-		return fmt.Sprintf("%.*f%%", digits, 100*rate(n, of))
+		return fmt.Sprintf("%.*f%%", digits, 100*t.rate(n, of))
 	}
-	fmt.Fprintf(&b, "This tool, %d cells of identical arms and %d each of a change per row:\n\n", null[0].cells, two[0].cells+two[0].coarse)
+	fmt.Fprintf(&b, "This tool, %d cells of identical arms and %d each of a change per row:\n\n", null[0]["cells"], two[0]["cells"]+two[0]["coarse"])
 	b.WriteString("| trace | identical: called | in order A B A' | SAME | 2%: found | wrong sign | rounds | clock too coarse | of these called | 0.5%: called |\n")
 	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
-	row := func(name string, n, c, h tally) {
-		rounds := fmt.Sprintf("%.1f", rate(c.rounds, c.cells))
-		coarse := ""
-		if c.coarse > 0 {
-			coarse = pct(c.coarse, c.cells+c.coarse, 0)
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %s | %s | %s | %s |\n", name, pct(n.wrong, n.cells, 2), pct(n.fixed, n.fixedCells, 2), pct(n.same, n.cells, 0),
-			pct(c.right, c.cells, 1), c.wrong, rounds, coarse, pct(c.coarseCalled, c.coarse, 1), pct(h.right+h.wrong, h.cells, 1))
-	}
-	name := func(k kind) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.name
 		switch {
 		case k.noClaim:
-			return k.name + " (no promise)"
+			names[i] += " (no promise)"
 		case k.noEffect:
-			return k.name + " (nothing to find)"
+			names[i] += " (nothing to find)"
 		}
-		return k.name
+		n, c, h := null[i], two[i], half[i]
+		coarse := ""
+		if c["coarse"] > 0 {
+			coarse = fmt.Sprintf("%.0f%%", 100*float64(c["coarse"])/float64(c["cells"]+c["coarse"]))
+		}
+		h["called"] = h["right"] + h["wrong"]
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %.1f | %s | %s | %s |\n", names[i], pct(n, "wrong", "cells", 2), pct(n, "fixed", "fixedCells", 2), pct(n, "same", "cells", 0),
+			pct(c, "right", "cells", 1), c["wrong"], c.rate("rounds", "cells"), coarse, pct(c, "coarseCalled", "coarse", 1), pct(h, "called", "cells", 1))
 	}
-	for i, k := range kinds {
-		row(name(k), null[i], two[i], half[i])
-	}
-	fmt.Fprintf(&b, "| **promised** | **%s** | %s | | **%s** | %d | | | | |\n", pct(all.wrong, all.cells, 2), pct(all.fixed, all.fixedCells, 2), pct(found.right, found.cells, 1), found.wrong)
+	fmt.Fprintf(&b, "| **promised** | **%s** | %s | | **%s** | %d | | | | |\n", pct(all, "wrong", "cells", 2), pct(all, "fixed", "fixedCells", 2), pct(found, "right", "cells", 1), found["wrong"])
 	fmt.Fprintf(&b, "\nThe same machines as usually judged:\n\n")
 	b.WriteString("| trace | p < 0.05: identical called | 2%: found | wrong sign | medians > 1%: identical called | 2%: found | wrong sign | recorded: identical called | with a control |\n")
 	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	usualRow := func(name string, n, c tally) {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", name,
-			pct(n.mannWhitneyWrong, n.usualCells, 1), pct(c.mannWhitney, c.usualCells, 1), pct(c.mannWhitneyWrong, c.usualCells, 1),
-			pct(n.mediansWrong, n.usualCells, 1), pct(c.medians, c.usualCells, 1), pct(c.mediansWrong, c.usualCells, 1),
-			pct(n.recorded, n.recordedCells, 1), pct(n.controlled, n.recordedCells, 1))
+		fmt.Fprintf(&b, "| %s |", name)
+		for _, method := range []string{"mannWhitney", "medians"} {
+			fmt.Fprintf(&b, " %s | %s | %s |", pct(n, method+"Wrong", "usualCells", 1), pct(c, method, "usualCells", 1), pct(c, method+"Wrong", "usualCells", 1))
+		}
+		fmt.Fprintf(&b, " %s | %s |\n", pct(n, "recorded", "recordedCells", 1), pct(n, "controlled", "recordedCells", 1))
 	}
-	for i, k := range kinds {
-		usualRow(name(k), null[i], two[i])
+	for i := range kinds {
+		usualRow(names[i], null[i], two[i])
 	}
 	usualRow("**promised**", all, found)
 	return b.String()

@@ -6,7 +6,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-	"fmt"
+
 	"math"
 	"os"
 	"os/exec"
@@ -16,8 +16,6 @@ import (
 	"testing"
 
 	"gorgonia.org/cu"
-
-	"normbench/kernels/nvrtc"
 )
 
 // open opens device 0 or skips. NORMBENCH_REQUIRE_CUDA=1 makes a missing device a failure.
@@ -293,122 +291,4 @@ func TestFake(t *testing.T) {
 	if err == nil || err.Error() != "step 1: cuLaunchKernel: CUDA error 1" {
 		t.Errorf("got %v", err)
 	}
-}
-
-const deviceSource = `
-extern "C" __global__ void plus(float* y, float f, int n) {
-  extern __shared__ float tile[];
-  const int i = blockIdx.x * blockDim.x + threadIdx.x;
-  tile[threadIdx.x] = f;
-  __syncthreads();
-  if (i < n) y[i] += tile[blockDim.x - 1 - threadIdx.x];
-}
-extern "C" __global__ void crash(float* y) { *y = 1; }
-`
-
-// device compiles deviceSource for the device.
-func device(t testing.TB) (*Context, *Module) {
-	t.Helper()
-	c := open(t)
-	compiler, err := nvrtc.Find()
-	if err != nil {
-		t.Skip(err)
-	}
-	b, err := compiler.Compile(nvrtc.Source{Name: "device.cu", Text: deviceSource},
-		nvrtc.Options{Arch: fmt.Sprintf("sm_%d%d", c.Info().Major, c.Info().Minor)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := c.LoadModule(b.Cubin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c, m
-}
-
-// TestDevice launches on a real device in each of the ways there are.
-func TestDevice(t *testing.T) {
-	c, m := device(t)
-	f, err := m.Function("plus")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if regs, _, _, threads, err := f.Attributes(); err != nil || regs == 0 || threads == 0 {
-		t.Errorf("%d registers, %d threads, %v", regs, threads, err)
-	}
-	const n, shared = 1000, 64 << 10
-	if err := f.SetMaxDynamicShared(shared); err != nil {
-		t.Fatal(err)
-	}
-	if blocks, err := f.Occupancy(256, shared); err != nil || blocks == 0 {
-		t.Errorf("%d blocks, %v", blocks, err)
-	}
-	s, err := c.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	y, err := c.Alloc(4 * n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	grid, block := [3]int{4, 1, 1}, [3]int{256, 1, 1}
-	args := []uint64{uint64(y), uint64(math.Float32bits(1.5)), n}
-	steps := []Step{
-		{Kind: StepMemset8, Ptr: y, Bytes: 4 * n},
-		{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: shared, Args: args},
-	}
-	want := float32(1.5)
-	if c.Info().Major >= 9 {
-		steps = append(steps, Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: shared, Args: args,
-			Cluster: [3]int{2, 1, 1}, Programmatic: true})
-		want += 1.5
-	}
-	if err := c.Enqueue(s, steps); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Launch(s, grid, block, shared, args); err != nil {
-		t.Fatal(err)
-	}
-	want += 1.5
-	data := make([]byte, 4*n)
-	if err := c.CopyFromDevice(data, y); err != nil {
-		t.Fatal(err)
-	}
-	for i := range n {
-		if got := math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:])); got != want {
-			t.Fatalf("y[%d] is %g, want %g", i, got, want)
-		}
-	}
-	if err := m.Unload(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestSticky loses a context, in a process of its own.
-func TestSticky(t *testing.T) {
-	if os.Getenv("NORMBENCH_CRASH_CUDA") == "" {
-		if n, err := Count(); err != nil || n == 0 {
-			t.Skip("no CUDA device")
-		}
-		cmd := exec.Command(os.Args[0], "-test.run=^TestSticky$", "-test.v")
-		cmd.Env = append(os.Environ(), "NORMBENCH_CRASH_CUDA=1")
-		if out, err := cmd.CombinedOutput(); !strings.Contains(string(out), "lost as it should be") {
-			t.Errorf("%v\n%s", err, out)
-		}
-		return
-	}
-	c, m := device(t)
-	f, err := m.Function("crash")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Launch(Stream{}, [3]int{1, 1, 1}, [3]int{1, 1, 1}, 0, []uint64{16}); err != nil {
-		t.Fatal(err)
-	}
-	first, second := c.Synchronize(), c.Synchronize()
-	if !IsSticky(first) || !IsSticky(second) {
-		t.Fatalf("got %v, then %v", first, second)
-	}
-	fmt.Println("lost as it should be:", first)
-	os.Exit(0) // the context cannot be closed any more
 }
