@@ -15,6 +15,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -42,7 +43,7 @@ func (e *env) bench(c *cli.Context) error {
 	if len(texts) == 0 {
 		texts = []string{"base"}
 	}
-	refs, err := e.parseRefs(texts...)
+	refs, err := e.ParseAll(texts...)
 	if err != nil {
 		return err
 	}
@@ -51,27 +52,27 @@ func (e *env) bench(c *cli.Context) error {
 		return err
 	}
 	devices, info, pr := s.devices, s.info, s.timing.protocol(s.info)
-	defer closeAll(devices)
+	defer lab.Close(devices)
 	if plansBench(c) {
 		return e.benchPlan(s, refs, pr, c.String("format"))
 	}
-	if err := e.preparePeers(s.machine, devices[0], refs, s.problems); err != nil {
+	if err := e.PreparePeers(s.Config, devices[0], refs, s.problems); err != nil {
 		return err
 	}
-	fastest := e.chooser(devices[0], pr)
+	fastest := e.Chooser(devices[0], pr)
 	if c.Bool("all-candidates") {
 		fastest = nil
 	}
-	tasks, err := e.tasks(s.problems, refs, info, e.variants, fastest)
+	tasks, err := e.Tasks(s.problems, refs, info, e.Variants, fastest)
 	if err == nil {
-		err = e.checkUsed(tasks, info)
+		err = e.CheckUsed(tasks, info)
 	}
 	if err != nil {
 		return err
 	}
 	sink, kept := &memory{}, "not kept without --out"
 	if dir := c.String("out"); dir != "" {
-		if err := checkRecording(devices[0], dir); err != nil {
+		if err := lab.CheckRecording(devices[0], dir); err != nil {
 			return err
 		}
 		w, notes, err := record.OpenWriterBelow(dir, info.ID)
@@ -86,12 +87,12 @@ func (e *env) bench(c *cli.Context) error {
 	}
 	run := e.newRun(info, pr)
 	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {
-		if run.FloorUS, err = sweep.Floor(e.ctx, e.registry, devices[0]); err != nil {
+		if run.FloorUS, err = sweep.Floor(e.Ctx, e.Registry, devices[0]); err != nil {
 			return err
 		}
 	}
 	p := report.NewProgress(e.Err, "variants")
-	sum, err := sweep.Run(e.ctx, e.registry, devices, tasks, sink, sweep.Options{
+	sum, err := sweep.Run(e.Ctx, e.Registry, devices, tasks, sink, sweep.Options{
 		Run: run, Seed: seed(c), Trace: true, Observe: p.Observe,
 	})
 	p.Clear()
@@ -102,11 +103,11 @@ func (e *env) bench(c *cli.Context) error {
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
 		}
-		t.Notes = append(append(t.Notes, e.tableNotes(refs, info, measured)...), report.LadderNotes(devices[0].Info())...)
+		t.Notes = append(append(t.Notes, e.TableNotes(refs, info, measured)...), report.LadderNotes(devices[0].Info())...)
 		err = cmp.Or(err, report.RenderTable(e.out, t, c.String("format")))
 	}
 	switch {
-	case errors.Is(err, context.Canceled) && e.ctx.Err() != nil:
+	case errors.Is(err, context.Canceled) && e.Ctx.Err() != nil:
 		variants := 0
 		for _, t := range tasks {
 			variants += len(t.Variants)
@@ -128,7 +129,7 @@ func plansBench(c *cli.Context) bool {
 // benchPlan says what a bench that was told nothing would measure, and how to choose.
 func (e *env) benchPlan(s *stand, refs []*ref.Ref, pr record.Protocol, format string) error {
 	info := s.info
-	tasks, err := e.tasks(s.problems, refs, info, e.variants, nil)
+	tasks, err := e.Tasks(s.problems, refs, info, e.Variants, nil)
 	if err != nil {
 		return err
 	}
@@ -154,61 +155,6 @@ func (e *env) benchPlan(s *stand, refs []*ref.Ref, pr record.Protocol, format st
 	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
 		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
 	return report.RenderTable(e.out, t, format)
-}
-
-// A chooser settles on one of the variants that an operand has for a problem.
-type chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error)
-
-// tasks lays the REFs out over problems. A REF that fits none
-// of them is an error; problems that no REF fits are left out. Without a chooser
-// all variants of a REF are laid out.
-func (e *env) tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo, resolve resolver, choose chooser) ([]sweep.Task, error) {
-	var tasks []sweep.Task
-	used := make([]bool, len(refs))
-	var refusal error
-	for _, p := range ps {
-		if err := p.CheckFits(info); err != nil {
-			return nil, err
-		}
-		base, err := e.registry.Base(p, info)
-		if err != nil {
-			return nil, err
-		}
-		t := sweep.Task{Problem: p, Base: base}
-		seen := map[kernels.Variant]bool{}
-		for i, r := range refs {
-			vs, err := resolve(r, p, info)
-			if err != nil {
-				refusal = err
-			}
-			if len(vs) > 1 && choose != nil {
-				v, err := choose(p, vs)
-				if err != nil {
-					return nil, err
-				}
-				vs = []kernels.Variant{v}
-			}
-			for _, v := range vs {
-				if used[i] = true; !seen[v] {
-					seen[v] = true
-					t.Variants = append(t.Variants, v)
-				}
-			}
-		}
-		if len(t.Variants) > 0 {
-			tasks = append(tasks, t)
-		}
-	}
-	for i, r := range refs {
-		if used[i] {
-			continue
-		}
-		if refusal != nil {
-			return nil, refusal
-		}
-		return nil, noProblem(r.Text)
-	}
-	return tasks, nil
 }
 
 // memory is a Sink that keeps records, and passes them on to another.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/kernels/cpu"
+
 	"go.yaml.in/yaml/v4"
 )
 
@@ -225,7 +227,7 @@ func (w *runner) git(t *testing.T, dir string, args ...string) string {
 func (w *runner) run(t *testing.T, script string) int {
 	t.Helper()
 	c := exec.Command("bash", "-eo", "pipefail", "-c", script)
-	c.Dir, c.Env = w.dir, slices.Concat(w.env, []string{cacheVariable + "=" + smallCache})
+	c.Dir, c.Env = w.dir, slices.Concat(w.env, []string{cpu.CacheVariable + "=" + smallCache})
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

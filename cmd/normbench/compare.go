@@ -49,7 +49,7 @@ func (e *env) compare(c *cli.Context) error {
 	if err := checkAtLeast(c); err != nil {
 		return err
 	}
-	if err := e.useBaseline(c); err != nil {
+	if err := e.UseBaseline(c.String("baseline-kernels")); err != nil {
 		return err
 	}
 	if e.comparesLive(c, ops) {
@@ -69,7 +69,7 @@ func (e *env) compare(c *cli.Context) error {
 	}
 	var sides [2]report.Side
 	for i, text := range ops {
-		s, err := e.recorded(text)
+		s, err := e.Side(text)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (e *env) compare(c *cli.Context) error {
 	}
 	if err := e.writePage(c.String("html"), func() *report.Page {
 		names := report.Names(sides[:])
-		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.refs.RunsOf(sides[:]...))
+		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.Scope.RunsOf(sides[:]...))
 	}); err != nil {
 		return err
 	}
@@ -110,19 +110,19 @@ func (e *env) compare(c *cli.Context) error {
 
 // comparesLive says whether a compare runs its operands on a device.
 func (e *env) comparesLive(c *cli.Context, ops []string) bool {
-	return c.Bool("live") || c.IsSet("baseline-kernels") || e.scope().Runs(ops[0]) || e.scope().Runs(ops[1])
+	return c.Bool("live") || c.IsSet("baseline-kernels") || e.Runs(ops[0]) || e.Runs(ops[1])
 }
 
 // checkCompared refuses --kernels where no side has a variant of the folder.
 func (e *env) checkCompared(sides []report.Side) error {
 	for _, s := range sides {
 		for _, x := range s.Cells {
-			if e.ours(x.Variant) {
+			if e.Ours(x.Variant) {
 				return nil
 			}
 		}
 	}
-	return e.errUnused(errors.New("both operands are recorded, and neither has a variant of it"))
+	return e.Unused(errors.New("both operands are recorded, and neither has a variant of it"))
 }
 
 // oneLive is the live compare that both operands are arms of.

@@ -130,7 +130,7 @@ func (e *env) refNames() []string {
 }
 
 func (e *env) familyNames() (list []string) {
-	for _, f := range e.registry.Families {
+	for _, f := range e.Registry.Families {
 		if !f.Hidden {
 			list = append(list, f.Name)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -11,7 +10,6 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
 	"normbench/tune/ref"
@@ -40,40 +38,17 @@ func (e *env) explainCommand() *cli.Command {
 // knownDevices is the help of flags that take one.
 const knownDevices = "`DEVICE`: cpu, h200, another name that list devices prints, or a .json file of a card's figures"
 
-// knownDevice is one that commands without a device can reason about.
-func (e *env) knownDevice(name string) (kernels.DeviceInfo, error) {
-	if name == "cpu" {
-		d, err := e.cpu()
-		if err != nil {
-			return kernels.DeviceInfo{}, err
-		}
-		return d.Info(), nil
-	}
-	if filepath.Ext(name) == ".json" {
-		return rule.ReadDevice(name)
-	}
-	keys := []string{"cpu"}
-	key := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(name))
-	for _, k := range rule.KnownDevices() {
-		if k.Key == key {
-			return k.DeviceInfo, nil
-		}
-		keys = append(keys, k.Key)
-	}
-	return kernels.DeviceInfo{}, hint.Errorf("use "+strings.Join(keys, ", ")+", or a .json file of another card's figures", "unknown device %q", name)
-}
-
 func (e *env) explain(c *cli.Context) error {
 	ops := operands(c)
 	if len(ops) != 1 {
 		return hint.Errorf("`normbench explain 4096x8192`, for one", "explain takes one shape or problem, got %d", len(ops))
 	}
-	d, err := e.knownDevice(c.String("device"))
+	d, err := e.Known(c.String("device"))
 	if err != nil {
 		return err
 	}
 	name := c.String("tuned")
-	t, err := e.tuned(name, d)
+	t, err := e.Tuned(name, d)
 	if err != nil {
 		return err
 	}
@@ -92,15 +67,15 @@ func (e *env) explain(c *cli.Context) error {
 		a, match, why := t.Answer(p)
 		v := a.Variant
 		if v.Family == "" {
-			if v, err = e.registry.Base(p, d); err != nil {
+			if v, err = e.Registry.Base(p, d); err != nil {
 				return err
 			}
 		}
-		if _, err := e.registry.Lookup(v.Family); err != nil {
+		if _, err := e.Registry.Lookup(v.Family); err != nil {
 			return hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it", "%s: %s: %w", name, p, err)
 		}
 		launches, scratch, data, refused := "", "", "", ""
-		if _, full, plan, err := e.registry.Resolve(p, v, d); err != nil && match == ref.Exact {
+		if _, full, plan, err := e.Registry.Resolve(p, v, d); err != nil && match == ref.Exact {
 			return hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
 		} else if err != nil {
 			refused = console.OneLine(err.Error())

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"normbench/kernels"
+	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/tune"
@@ -98,7 +99,7 @@ func (h *harness) killed(j job, r *rand.Rand, sig syscall.Signal) (v toll) {
 				h.t.Fatal(err)
 			}
 			p = &proc{h: h, cmd: exec.Command("normbench", j.with(dir)...), done: make(chan struct{})}
-			p.cmd.Env = append(os.Environ(), cacheVariable+"="+smallCache)
+			p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 			if p.cmd.Stderr = writing; r.IntN(2) == 0 {
 				p.cmd.Stdout = writing
 			}

@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"normbench/kernels"
+	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
@@ -244,7 +245,7 @@ func (h *harness) start(args []string) *proc { return h.startCommand("normbench"
 func (h *harness) startCommand(name string, args ...string) *proc {
 	dir := h.folder()
 	p := &proc{h: h, cmd: exec.Command(name, args...), err: filepath.Join(dir, "stderr"), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), cacheVariable+"="+smallCache)
+	p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 	f, err := os.Create(p.err)
 	if err != nil {
 		h.t.Fatal(err)

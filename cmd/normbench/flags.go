@@ -12,6 +12,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
+	"normbench/lab"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
@@ -74,21 +75,6 @@ var formatFlag = &cli.StringFlag{Name: "format", Category: catOutput, Usage: "te
 
 func join(groups ...[]cli.Flag) []cli.Flag { return slices.Concat(groups...) }
 
-// splitList cuts a comma-separated flag and refuses values that are not among
-// those there are.
-func splitList(name, value string, among ...string) ([]string, error) {
-	var list []string
-	for _, v := range strings.Split(value, ",") {
-		if !slices.Contains(among, v) {
-			return nil, hint.Errorf("use "+strings.Join(among, " or ")+", or several with commas", "unknown %s %q", name, v)
-		}
-		if !slices.Contains(list, v) {
-			list = append(list, v)
-		}
-	}
-	return list, nil
-}
-
 // selectionOf reads the problem flags that a command has.
 func selectionOf(c *cli.Context) *shapes.Selection {
 	s := &shapes.Selection{Shapes: c.String("shapes"), Op: c.String("op"), Pass: c.String("pass"), DType: c.String("dtype"),
@@ -145,39 +131,37 @@ func (t timing) protocol(info kernels.DeviceInfo) record.Protocol {
 	return sweep.ColdProtocol(info, n)
 }
 
-// A machine is what the flags say of devices and of peers beside them.
-type machine struct {
-	device  string
-	workers []string
-	timeout time.Duration
-	cache   string // state in which a replay has been recorded
-	seed    uint64 // of a replay
-	python  string
-	peers   string // names with commas
-	jobs    int    // processes that compile for peers; below 0 for a default
-	given   map[string]bool
-}
-
-func machineOf(c *cli.Context) (*machine, error) {
-	m := &machine{device: c.String("device"), workers: c.StringSlice("worker"), timeout: c.Duration("timeout"), seed: c.Uint64("seed"),
-		python: c.String("python"), peers: c.String("peers"), jobs: c.Int("peer-jobs"), given: map[string]bool{}}
-	for _, name := range []string{"device", "timeout", "python", "peer-jobs"} {
-		m.given[name] = c.IsSet(name)
+// configOf is what the flags say of devices and of peers beside them.
+func configOf(c *cli.Context) (*lab.Config, error) {
+	m := &lab.Config{Workers: c.StringSlice("worker"), Seed: c.Uint64("seed"), Peers: c.String("peers")}
+	if c.IsSet("device") {
+		m.Device = c.String("device")
 	}
-	if m.timeout <= 0 {
-		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", m.timeout)
+	if c.IsSet("python") {
+		m.Python = c.String("python")
+	}
+	if jobs := c.Int("peer-jobs"); c.IsSet("peer-jobs") {
+		m.Jobs = &jobs
+	}
+	if m.Timeout = c.Duration("timeout"); m.Timeout <= 0 {
+		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", m.Timeout)
+	}
+	if !c.IsSet("timeout") {
+		m.Timeout = 0
 	}
 	t, err := timingOf(c)
-	m.cache = t.cache
+	m.Cache = t.cache
 	return m, err
 }
 
-// limit is the time limit of --timeout, else another.
-func (m *machine) limit(otherwise time.Duration) time.Duration {
-	if m.given["timeout"] {
-		return m.timeout
+// useKernels adds the families of --kernels, for commands that have the flag.
+func (e *env) useKernels(c *cli.Context) error {
+	python := ""
+	if c.IsSet(pythonFlag.Name) {
+		python = c.String(pythonFlag.Name)
 	}
-	return otherwise
+	peers := !slices.Contains([]string{"kernels", "configs", "sweep", "learn"}, c.Command.Name)
+	return e.UseKernels(c.String(kernelsFlag.Name), c.StringSlice(includeFlag.Name), python, peers)
 }
 
 // seed is the seed of the flags, or a fresh one.
@@ -190,7 +174,7 @@ func seed(c *cli.Context) uint64 {
 
 // A stand is what a command measures on: the open devices, and the problems of its flags.
 type stand struct {
-	*machine
+	*lab.Config
 	timing   timing
 	devices  []kernels.Device
 	info     kernels.DeviceInfo // of the first
@@ -209,20 +193,20 @@ func (e *env) open(c *cli.Context, refs ...*ref.Ref) (*stand, error) {
 	if s.timing, err = timingOf(c); err != nil {
 		return nil, err
 	}
-	if s.machine, err = machineOf(c); err != nil {
+	if s.Config, err = configOf(c); err != nil {
 		return nil, err
 	}
-	if s.devices, err = e.devicesFor(s.machine, refs...); err != nil {
+	if s.devices, err = e.Open(s.Config, refs...); err != nil {
 		return nil, err
 	}
 	s.info = s.devices[0].Info()
 	if d, ok := s.devices[0].(*replay.Device); ok && c.Command.Name == "sweep" {
-		s.problems, err = replayProblems(sel, d.Problems(), strings.TrimPrefix(s.device, "replay:"))
+		s.problems, err = lab.ReplayProblems(sel, d, s.Config)
 	} else {
 		s.problems, err = sel.Problems(group(s.info))
 	}
 	if err != nil {
-		closeAll(s.devices)
+		lab.Close(s.devices)
 	}
 	return s, err
 }
@@ -255,3 +239,17 @@ func knobOverrides(list []string) ([]kernels.Range, error) {
 	}
 	return ranges, nil
 }
+
+var pythonFlag = &cli.StringFlag{Name: "python", Category: catWhat, Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels of Triton", Value: "python3"}
+
+// peerFlags are those of the commands that measure peers.
+var peerFlags = []cli.Flag{
+	pythonFlag,
+	&cli.StringFlag{Name: "peers", Category: catWhat, Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + lab.OnlyNamed},
+	&cli.IntFlag{Name: "peer-jobs", Category: catWhere, Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
+}
+
+var kernelsFlag = &cli.StringFlag{Name: "kernels", Category: catWhat, Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
+
+// includeFlag is a list as $NORMBENCH_INCLUDE is, which compilers in other processes read too.
+var includeFlag = &cli.StringSliceFlag{Name: "include", Category: catWhat, Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}

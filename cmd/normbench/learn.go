@@ -23,6 +23,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/replay"
 	"normbench/kernels/rule"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -78,18 +79,18 @@ func (e *env) learn(c *cli.Context) error {
 	if _, err := e.prior(c.String("prior"), kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	machine, err := machineOf(c)
+	config, err := configOf(c)
 	if err != nil {
 		return err
 	}
-	devices, err := e.devices(machine)
+	devices, err := e.Open(config)
 	if err != nil {
 		return err
 	}
-	defer closeAll(devices)
+	defer lab.Close(devices)
 	info := devices[0].Info()
-	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
-		if err := e.errUnused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
+	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.Users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
+		if err := e.Unused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
 			return err
 		}
 	}
@@ -133,7 +134,7 @@ func (e *env) learn(c *cli.Context) error {
 	if policy.Prior != nil {
 		e.Notef("the prior is %s", policy.Prior.Step)
 	}
-	loop := &learn.Loop{Policy: *policy, Registry: e.registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8,
+	loop := &learn.Loop{Policy: *policy, Registry: e.Registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8,
 		Now: time.Now, Budget: budget, Spent: took, Deadline: true, Data: data}
 	var lost error      // what could not be written
 	var shown *rule.Map // the last one
@@ -149,14 +150,14 @@ func (e *env) learn(c *cli.Context) error {
 		e.Notef("%s", learnLine(s))
 		waiting.Set("measuring")
 	}
-	m, err := loop.Learn(e.ctx)
+	m, err := loop.Learn(e.Ctx)
 	waiting.End()
 	e.summarize(loop.Summary, 0, devices)
 	if lost != nil { // the map is printed all the same
 		return cmp.Or(e.showMap(shown, data, c.String("format"), ""), lost)
 	}
 	if err != nil {
-		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
+		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
 			there := "no map yet"
 			if shown != nil {
 				there = out.String() + " has the last whole map"
@@ -181,7 +182,7 @@ func (e *env) learn(c *cli.Context) error {
 		return cmp.Or(err, lost)
 	}
 	waiting = e.Wait("judge: searching")
-	j, err := learn.Judge(e.ctx, loop, m, c.Int("judge"), func(s string) { waiting.Set("judge: %s", s) })
+	j, err := learn.Judge(e.Ctx, loop, m, c.Int("judge"), func(s string) { waiting.Set("judge: %s", s) })
 	waiting.End()
 	if err != nil {
 		return err
@@ -261,12 +262,12 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 		return nil, err
 	}
 	p := learn.DefaultPolicy
-	analytic := families.Analytic(e.registry)
+	analytic := families.Analytic(e.Registry)
 	p.Filler = &learn.Filler{Registry: analytic, Device: info}
 	p.Domain, p.Classes = domain, classes
 	p.Default = func(q kernels.Problem) (kernels.Variant, error) { return analytic.Base(q, info) }
 	if step.Map != nil {
-		p.Prior = families.Book(e.registry, step, info)
+		p.Prior = families.Book(e.Registry, step, info)
 		p.Default = func(q kernels.Problem) (kernels.Variant, error) { return p.Prior.Answer(q).Variant, nil }
 	}
 	list, err := shapes.Select("default")

@@ -39,7 +39,7 @@ func (e *env) lint(c *cli.Context) error {
 	var d kernels.DeviceInfo
 	var err error
 	if c.IsSet("device") {
-		if d, err = e.knownDevice(c.String("device")); err != nil {
+		if d, err = e.Known(c.String("device")); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (e *env) lint(c *cli.Context) error {
 		}
 	}
 	rows := newTable("", "file", "finding")
-	for _, text := range t.Lint(e.registry, d, families.NewIdentity(e.registry, d.Kind).Stale) {
+	for _, text := range t.Lint(e.Registry, d, families.NewIdentity(e.Registry, d.Kind).Stale) {
 		rows.Rows = append(rows.Rows, []string{ops[0], console.OneLine(text)})
 		if format == "text" {
 			fmt.Fprintf(e.out, "%s: %s\n", ops[0], console.OneLine(text))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,9 +14,13 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/peers"
 	"normbench/kernels/presets"
 	"normbench/kernels/rule"
+	"normbench/kernels/worker"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -81,7 +86,7 @@ func one(table func(*cli.Context) (*report.Table, error)) func(*cli.Context) ([]
 func (e *env) listKernels(c *cli.Context) (*report.Table, error) {
 	t := newTable("", "family", "what it is")
 	flat := newTable("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
-	for _, f := range e.registry.Families {
+	for _, f := range e.Registry.Families {
 		if f.Hidden {
 			continue
 		}
@@ -182,17 +187,17 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 		}
 		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, families.Step(d).String(), folder})
 	}
-	host, err := e.cpu()
+	host, err := cpu.Open(e.Registry)
 	if err != nil {
 		return nil, err
 	}
 	row("cpu", host.Info())
-	n, err := gpus()
+	n, err := lab.CountGPUs()
 	if err != nil {
 		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
 	}
 	for i := range n {
-		d, err := openCUDA(e.registry, i)
+		d, err := lab.OpenGPU(e.Registry, i)
 		if err != nil {
 			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, console.OneLine(err.Error())))
 			continue
@@ -219,14 +224,14 @@ func (e *env) listConfigs(c *cli.Context) ([]*report.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := e.registry.Lookup(c.String("family"))
+	f, err := e.Registry.Lookup(c.String("family"))
 	if err != nil {
 		return nil, err
 	}
 	if err := f.CheckServes(p); err != nil {
 		return nil, err
 	}
-	info, err := e.knownDevice(c.String("device"))
+	info, err := e.Known(c.String("device"))
 	if err != nil {
 		return nil, err
 	}
@@ -284,3 +289,32 @@ var (
 	anyLabel  = regexp.MustCompile(`\b[a-z]{1,2}\d+(\.[a-z]{1,2}\d+)+\b`)
 	anyNumber = regexp.MustCompile(`\b\d+\b`)
 )
+
+func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
+	e.Started() // the peers' worker and its folder must not be left behind
+	theirs, err := peers.Start(e.Ctx, peers.Options{Python: c.String("python"), Timeout: peers.DefaultTimeout})
+	t := newTable("", "peer", "system", "version, or why it is not there")
+	if said := new(worker.Said); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
+		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
+		for _, name := range peers.Names {
+			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})
+			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
+		}
+		t.Notes = append(t.Notes, console.OneLine(said.Text), hint.Of(err))
+		return t, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	info := theirs.Info()
+	t.Title = strings.TrimSpace("on " + info.Name + ", " + info.Compiler)
+	for _, p := range theirs.Peers() {
+		text := p.Version
+		if p.Missing != "" {
+			text = "missing: " + console.OneLine(p.Missing)
+		}
+		t.Rows = append(t.Rows, []string{"peer:" + p.Name, p.System, text})
+	}
+	return t, nil
+}

@@ -18,6 +18,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
@@ -71,11 +72,11 @@ func (e *env) liveConfig(c *cli.Context, ops []string) (*liveConfig, error) {
 	if n := c.Int("samples"); n < 1 || n > 1000 {
 		return nil, hint.Errorf("use 1 to 1000", "--samples %d is out of range", n)
 	}
-	refs, err := e.parseRefs(ops...)
+	refs, err := e.ParseAll(ops...)
 	if err != nil {
 		return nil, err
 	}
-	if e.baseline != "" && refs[0].Peer() != "" {
+	if e.Baseline != "" && refs[0].Peer() != "" {
 		return nil, hint.Errorf("name one of our families as BASE",
 			"--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].Text)
 	}
@@ -92,8 +93,8 @@ func (e *env) live(c *cli.Context, ops []string) error {
 	if cfg.stand, err = e.open(c, cfg.refs...); err != nil {
 		return err
 	}
-	closeAll(cfg.devices[1:]) // arms of a round share one device
-	m := &ab.Compare{Registry: e.registry, Device: cfg.devices[0], Baseline: e.baseline != "", Options: cfg.o}
+	lab.Close(cfg.devices[1:]) // arms of a round share one device
+	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "", Options: cfg.o}
 	defer func() { m.Device.Close() }()
 	m.Options.Protocol = cfg.timing.protocol(cfg.info)
 	m.Options.Protocol.StageSamples = max(m.Options.Protocol.Samples, 10)
@@ -119,7 +120,7 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			cells = append(cells, peers.Cell{Problem: p.Problem, Variant: v})
 		}
 	}
-	if err := e.prepare(cfg.machine, m.Device, cells); err != nil {
+	if err := e.Prepare(cfg.Config, m.Device, cells); err != nil {
 		return err
 	}
 	runs := run.Runs()
@@ -132,12 +133,12 @@ func (e *env) live(c *cli.Context, ops []string) error {
 // startLive starts a match, or goes on with the one of --resume, and says which pairs are left.
 func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab.Pair) (
 	run *report.Live, left []ab.Pair, err error) {
-	hash, err := families.Hash(e.registry)
+	hash, err := families.Hash(e.Registry)
 	if err != nil {
 		return nil, nil, err
 	}
 	fresh := &report.Live{Match: ab.Match{Schema: ab.Schema, Run: e.newRun(m.Device.Info(), m.Options.Protocol),
-		A: cfg.ops[0], B: cfg.ops[1], Rule: cfg.rule, Kernels: hash, Among: e.only}}
+		A: cfg.ops[0], B: cfg.ops[1], Rule: cfg.rule, Kernels: hash, Among: e.Among}}
 	path := c.String("resume")
 	if path == "" {
 		return fresh, all, nil
@@ -159,18 +160,18 @@ func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab
 func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *report.Live,
 	file durable.Place, left, all []ab.Pair) error {
 	done, start := 0, time.Now()
-	m.Choose = e.chooser(m.Device, m.Options.Protocol)
+	m.Choose = e.Chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {
 		done++
 		e.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
-		run.Peers = e.tableNotes(cfg.refs, run.Run.Device, run.Families())
+		run.Peers = e.TableNotes(cfg.refs, run.Run.Device, run.Families())
 		if file.Name == "" {
 			return nil
 		}
 		e.saved = file.String()
 		return run.Write(file) // nothing that is measured is lost
 	}
-	broken := m.Fight(e.ctx, &run.Match, left, all) // what ended the run early
+	broken := m.Fight(e.Ctx, &run.Match, left, all) // what ended the run early
 	if broken != nil && len(run.Duels) == 0 {
 		return broken
 	}
@@ -182,7 +183,7 @@ func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *report.
 	}
 	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), console.Count(len(all), "cell"), again)
 	switch {
-	case broken != nil && e.ctx.Err() != nil:
+	case broken != nil && e.Ctx.Err() != nil:
 		broken = interrupted("%s", there)
 	case broken != nil:
 		e.Notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
@@ -242,7 +243,7 @@ func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) 
 			}
 		}
 		switch {
-		case have && changed && e.baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
+		case have && changed && e.Baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
 			same++
 		case have:
 			pairs = append(pairs, b)
@@ -262,7 +263,7 @@ func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) 
 
 // armVariants are the variants of an operand for a problem, or the error why there are none.
 func (e *env) armVariants(r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
-	vs, err := e.variants(r, p, info)
+	vs, err := e.Variants(r, p, info)
 	if len(vs) > 0 {
 		return vs, nil
 	}
@@ -291,22 +292,22 @@ func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *report.Live) error {
 	}
 	e.Notef("%s slower, measuring again in a fresh worker", console.Count(len(slower), "cell"))
 	m.Device.Close()
-	devices, err := e.devicesFor(cfg.machine, cfg.refs...)
+	devices, err := e.Open(cfg.Config, cfg.refs...)
 	if err != nil {
 		return err
 	}
-	closeAll(devices[1:])
-	m.Device, m.Registry = devices[0], e.registry
+	lab.Close(devices[1:])
+	m.Device, m.Registry = devices[0], e.Registry
 	var cells []peers.Cell
 	for _, d := range slower {
 		for _, v := range []kernels.Variant{d.A, d.B} {
 			cells = append(cells, peers.Cell{Problem: d.Problem, Variant: v})
 		}
 	}
-	if err := e.prepare(cfg.machine, m.Device, cells); err != nil {
+	if err := e.Prepare(cfg.Config, m.Device, cells); err != nil {
 		return err
 	}
-	return m.Confirm(e.ctx, &run.Match, slower, func(s *ab.Second) { e.Notef("%s: %s", s.Problem, s) })
+	return m.Confirm(e.Ctx, &run.Match, slower, func(s *ab.Second) { e.Notef("%s: %s", s.Problem, s) })
 }
 
 // exitOf is the exit code: wrong answers first, then an unfit machine, then

@@ -25,9 +25,8 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/peers"
+	"normbench/lab"
 	"normbench/report"
-	"normbench/tune/ref"
 )
 
 func main() {
@@ -67,24 +66,11 @@ func interrupted(format string, args ...any) error {
 
 // An env is what a command runs in.
 type env struct {
-	*console.Console
-	ctx   context.Context
+	*lab.Lab
 	stdin io.Reader
 	out   *report.Screen // standard output
 	args  []string       // the whole command line
-	// measuring has the first signal end ctx, for who passes it on. Until it is called a signal
-	// ends the program: what only reads and computes has nothing to keep, and would otherwise
-	// go on to the end and write.
-	measuring func() bool
-	registry  *kernels.Registry
-	baseline  string // folder of the baseline's kernels, which registry then holds too
-	kernels   string // folder of the user's kernels, likewise
-	users     []*kernels.Family
-	refs      ref.Scope
-	peers     []kernels.Peer // once a device with peers is open
-	only      []string       // of them, those that peer:best is among
-	deaths    map[string]int // how often a peer took its process down, or hung
-	saved     string         // the file with what this command has measured; "" for none
+	saved string         // the file with what this command has measured; "" for none
 }
 
 // run is the program. It returns its exit code.
@@ -97,13 +83,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	c := console.New(ctx, stdout, stderr)
-	e := &env{Console: c, ctx: ctx, stdin: stdin, out: &report.Screen{Writer: c.Out}, args: args,
-		registry: peers.Register(r, nil), deaths: map[string]int{}}
-	e.measuring = context.AfterFunc(ctx, func() {
-		e.Notef("interrupted")
+	// Until a device is opened a signal ends the program: what only reads and computes has nothing
+	// to keep, and would otherwise go on to the end and write. Then it ends ctx.
+	started := context.AfterFunc(ctx, func() {
+		c.Notef("interrupted")
 		os.Exit(exitSignal)
 	})
-	defer e.measuring() // before the stop above, which ends ctx too
+	defer started() // before the stop above, which ends ctx too
+	e := &env{Lab: lab.New(ctx, c, r, started), stdin: stdin, out: &report.Screen{Writer: c.Out}, args: args}
 	if n := len(args); args[n-1] == completeFlag && slices.Contains(args, "--") {
 		return 0 // the library would run it
 	}

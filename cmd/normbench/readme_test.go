@@ -16,7 +16,9 @@ import (
 
 	"github.com/google/shlex"
 
+	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/lab"
 )
 
 // A command is a line of the README that a reader may paste.
@@ -124,7 +126,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", compilerOnly(t)) // no ssh, nor anything else
-	t.Setenv(cacheVariable, smallCache)
+	t.Setenv(cpu.CacheVariable, smallCache)
 	for _, page := range pages {
 		checked := 0
 		for _, c := range list[page] {
@@ -329,7 +331,7 @@ func checkGPU(t *testing.T, words []string) {
 			rest = append(rest, words[i])
 		}
 	}
-	if !remote && !haveCUDA {
+	if !remote && !lab.HaveCUDA {
 		gpu := append(slices.Clone(rest), "--device=cuda")
 		code, _, stderr := normbench(gpu)
 		if code != exitTrouble || !strings.Contains(stderr, "built without CUDA") {

@@ -90,7 +90,7 @@ func (e *env) report(c *cli.Context) error {
 			return err
 		}
 	}
-	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.refs.RunsOf(arms...)) }); err != nil {
+	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.Scope.RunsOf(arms...)) }); err != nil {
 		return err
 	}
 	return g.Render(e.out, format)
@@ -150,7 +150,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 func (e *env) armsOf(text string) ([]report.Side, error) {
 	switch {
 	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:"):
-		s, err := e.recorded(text)
+		s, err := e.Side(text)
 		return []report.Side{s}, err
 	case isLive(text):
 		arms, err := report.ReadArms(text)
@@ -159,7 +159,7 @@ func (e *env) armsOf(text string) ([]report.Side, error) {
 	var sides []report.Side
 	for _, arm := range []struct{ selector, label, name string }{{"#base", "base", "normbench default"},
 		{"", "fastest of ours", "normbench, fastest recorded"}, {"#peers", "fastest peer", "best other library"}} {
-		s, err := e.recorded(text + arm.selector)
+		s, err := e.Side(text + arm.selector)
 		if err != nil {
 			return nil, err
 		}

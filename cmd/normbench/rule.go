@@ -64,7 +64,7 @@ func (e *env) rule(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	d, err := e.knownDevice(c.String("device"))
+	d, err := e.Known(c.String("device"))
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (e *env) bookOf(text string, d kernels.DeviceInfo) (*rule.Book, error) {
 	} else if _, err := ref.Read(path); err != nil { // the empty path is the program's own
 		return nil, err
 	}
-	t, err := e.tuned(path, d)
+	t, err := e.Tuned(path, d)
 	switch {
 	case err != nil:
 		return nil, err

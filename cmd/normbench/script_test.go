@@ -28,6 +28,7 @@ import (
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/lab"
 	"normbench/sweep/record"
 	"normbench/tune"
 )
@@ -78,7 +79,7 @@ func TestScripts(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("DEV", cpu.New(families.New()).Info().ID)
-			e.Setenv(cacheVariable, smallCache)
+			e.Setenv(cpu.CacheVariable, smallCache)
 			e.Setenv("COLUMNS", "400") // tables.txtar is about narrower ones
 			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
 			if err != nil {
@@ -114,7 +115,7 @@ func TestScripts(t *testing.T) {
 			case "root": // may write anywhere
 				return os.Geteuid() == 0, nil
 			case "cuda":
-				return haveCUDA, nil
+				return lab.HaveCUDA, nil
 			case "race":
 				return raceEnabled(), nil
 			}
@@ -344,7 +345,7 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	ts.Check(err)
 	cmd := exec.Command(program, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, "COLUMNS=400", cacheVariable+"="+smallCache)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, "COLUMNS=400", cpu.CacheVariable+"="+smallCache)
 	printed, err := os.Create(ts.MkAbs("printed"))
 	ts.Check(err)
 	defer printed.Close()

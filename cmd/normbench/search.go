@@ -13,6 +13,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
+	"normbench/lab"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
@@ -89,7 +90,7 @@ func (e *env) searchOptions(p searchPlan, info kernels.DeviceInfo, tasks []sweep
 // keep adds the checked-in entries and the variants of --keep to the tasks. An
 // entry that this normbench or this device cannot run is passed over with a note.
 func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table) error {
-	refs, err := e.parseRefs(texts...)
+	refs, err := e.ParseAll(texts...)
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 		t := &tasks[i]
 		if old != nil && old.Device.ID == info.ID {
 			if entry, match := old.Lookup(t.Problem); match == tune.MatchExact {
-				if _, v, _, err := e.registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
+				if _, v, _, err := e.Registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
 					e.Notef("the tuned table's %s is left out: %s", entry.Variant(), console.OneLine(err.Error()))
 				} else {
 					t.Add(v)
@@ -107,7 +108,7 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 			}
 		}
 		for j, r := range refs {
-			vs, err := e.variants(r, t.Problem, info)
+			vs, err := e.Variants(r, t.Problem, info)
 			if err != nil {
 				e.Notef("--keep %s is left out on %s: %s", r.Text, t.Problem, console.OneLine(err.Error()))
 			}
@@ -119,7 +120,7 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 	}
 	for j, r := range refs {
 		if !used[j] {
-			return noProblem("--keep " + r.Text)
+			return lab.NoProblem("--keep " + r.Text)
 		}
 	}
 	return nil
@@ -129,7 +130,7 @@ func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, 
 // same kind of device, for searches to start from.
 func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
 	h := &search.History{}
-	source := sourcesOf(r, info.Kind)
+	source := families.NewIdentity(r, info.Kind).SourceOf
 	found := map[kernels.Problem][]search.Found{}
 	seen := map[kernels.Problem]map[kernels.Variant]bool{}
 	var order []kernels.Problem
@@ -158,19 +159,6 @@ func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 	return h
 }
 
-// sourcesOf tells the hash of a family's code now, "" where there is no such family.
-func sourcesOf(r *kernels.Registry, kind string) func(family string) string {
-	id := families.NewIdentity(r, kind)
-	return func(family string) string {
-		f, err := r.Lookup(family)
-		if err != nil {
-			return ""
-		}
-		s, _ := id.Source(f) // of files that are read again elsewhere
-		return s
-	}
-}
-
 // describe completes a table with what only the registry knows, and says what a
 // person should know of it.
 func (e *env) describe(t *tune.Table) {
@@ -179,7 +167,7 @@ func (e *env) describe(t *tune.Table) {
 	edges, unstable := 0, 0
 	for i := range t.Entries {
 		x := &t.Entries[i]
-		if f, err := e.registry.Lookup(x.Family); err == nil {
+		if f, err := e.Registry.Lookup(x.Family); err == nil {
 			x.Edges = search.Edges(f.Knobs, x.Config)
 		}
 		if len(x.Edges) > 0 {

@@ -6,6 +6,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -22,16 +23,16 @@ func (e *env) selftestCommand() *cli.Command {
 }
 
 func (e *env) selftest(c *cli.Context) error {
-	m, err := machineOf(c)
+	m, err := configOf(c)
 	if err != nil {
 		return err
 	}
-	devices, err := e.devices(m)
+	devices, err := e.Open(m)
 	if err != nil {
 		return err
 	}
-	defer closeAll(devices)
-	trials, _, err := sweep.SelfTest(e.ctx, e.registry, devices[0])
+	defer lab.Close(devices)
+	trials, _, err := sweep.SelfTest(e.Ctx, e.Registry, devices[0])
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (e *env) testTimer(dev kernels.Device, run *record.Run) (err error) {
 	if _, replayed := dev.(*replay.Device); replayed || dev.Info().Kind != kernels.KindCUDA {
 		return nil
 	}
-	run.SelfTest, run.FloorUS, err = sweep.SelfTest(e.ctx, e.registry, dev)
+	run.SelfTest, run.FloorUS, err = sweep.SelfTest(e.Ctx, e.Registry, dev)
 	if failed := run.Failed(); failed != "" {
 		e.Notef("%s", failed)
 	}

@@ -23,6 +23,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/families"
 	"normbench/kernels/replay"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
@@ -99,11 +100,11 @@ func (e *env) sweep(c *cli.Context) error {
 	if cfg.stand, err = e.open(c); err != nil {
 		return err
 	}
-	defer closeAll(cfg.devices)
+	defer lab.Close(cfg.devices)
 	if err := e.layOut(cfg); err != nil {
 		return err
 	}
-	if err := checkRecording(cfg.devices[0], cfg.out); err != nil {
+	if err := lab.CheckRecording(cfg.devices[0], cfg.out); err != nil {
 		return err
 	}
 	dir := filepath.Join(cfg.out, cfg.info.ID)
@@ -119,7 +120,7 @@ func (e *env) sweep(c *cli.Context) error {
 		return e.runSweep(cfg, o, old)
 	}
 	f, _ := record.Load(dir) // the first sweep has none
-	left, problems, err := sweep.Left(e.registry, cfg.info, cfg.tasks, o, f)
+	left, problems, err := sweep.Left(e.Registry, cfg.info, cfg.tasks, o, f)
 	switch there := max(cfg.variants-left, 0); {
 	case err != nil:
 		return err
@@ -134,11 +135,11 @@ func (e *env) sweep(c *cli.Context) error {
 // layOut lays out the tasks of a sweep.
 func (e *env) layOut(cfg *sweepConfig) (err error) {
 	start := time.Now()
-	if cfg.tasks, err = sweep.Grid(e.ctx, e.registry, cfg.problems, cfg.info, cfg.only, cfg.overrides); err != nil {
+	if cfg.tasks, err = sweep.Grid(e.Ctx, e.Registry, cfg.problems, cfg.info, cfg.only, cfg.overrides); err != nil {
 		return err
 	}
 	if d, ok := cfg.devices[0].(*replay.Device); ok && len(cfg.overrides) == 0 {
-		if gone := sweep.Recorded(e.registry, cfg.tasks, d, cfg.only); gone > 0 {
+		if gone := sweep.Recorded(e.Registry, cfg.tasks, d, cfg.only); gone > 0 {
 			e.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
 		}
 	}
@@ -148,7 +149,7 @@ func (e *env) layOut(cfg *sweepConfig) (err error) {
 		cfg.variants += len(t.Variants)
 		refused += t.Refused
 	}
-	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.checkUsed(cfg.tasks, cfg.info)); err != nil {
+	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.CheckUsed(cfg.tasks, cfg.info)); err != nil {
 		return err
 	}
 	e.Notef("%s: %s, %s; %s refused by the spaces", cfg.info.Name, console.Count(len(cfg.tasks), "problem"), console.Count(cfg.variants, "variant"), console.Count(refused, "config"))
@@ -181,15 +182,15 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 		o.Search.Final.SelfTest, o.Search.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
 	}
 	var more []kernels.Device
-	defer func() { closeAll(more) }()
+	defer func() { lab.Close(more) }()
 	o.More = func(problems int) (_ []kernels.Device, err error) {
-		more, err = e.companions(cfg.atOnce, cfg.machine, cfg.devices, cfg.problems, problems)
+		more, err = e.Companions(cfg.atOnce, cfg.Config, cfg.devices, cfg.problems, problems)
 		return more, err
 	}
-	fold := &tune.Fold{Old: old, At: durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}, Source: sourcesOf(e.registry, info.Kind),
+	fold := &tune.Fold{Old: old, At: durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}, Source: families.NewIdentity(e.Registry, info.Kind).SourceOf,
 		Table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
 	if o.Search != nil {
-		o.Search.Known = history(w.Records(), info, e.registry)
+		o.Search.Known = history(w.Records(), info, e.Registry)
 		// A killed sweep may have left out its last finished problem.
 		for es := range e.entries(w.Records(), info, pr) {
 			fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
@@ -203,7 +204,7 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	}
 	p := report.NewProgress(e.Err, unit)
 	o.Observe = p.Observe
-	sum, err := sweep.Run(e.ctx, e.registry, cfg.devices, cfg.tasks, w, o)
+	sum, err := sweep.Run(e.Ctx, e.Registry, cfg.devices, cfg.tasks, w, o)
 	p.Clear()
 	e.summarize(sum, cfg.layOut, slices.Concat(cfg.devices, more))
 	if e := w.Unchanged(); e != nil { // nothing can be concluded from another's file
@@ -214,7 +215,7 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 		if err := e.conclude(w.Records(), cfg, fold, true); err != nil {
 			return err
 		}
-		if errors.Is(err, context.Canceled) && e.ctx.Err() != nil {
+		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
 			return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
 		}
 		return err
@@ -308,7 +309,7 @@ func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bo
 	}
 	table.AddRuns(f.Runs)
 	if pr.Phase == record.PhaseFinal {
-		id := families.NewIdentity(e.registry, info.Kind)
+		id := families.NewIdentity(e.Registry, info.Kind)
 		searching := pr
 		searching.Phase = record.PhaseSearch
 		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
@@ -333,8 +334,8 @@ func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bo
 		return e.late(lost)
 	}
 	return e.writePage(cfg.html, func() *report.Page {
-		e.refs.Keep(f.Path, f)
-		return found.Page("Sweep of "+console.Count(len(found.Rows), "problem")+" on "+info.Name, e.refs.RunsOf(base, best))
+		e.Scope.Keep(f.Path, f)
+		return found.Page("Sweep of "+console.Count(len(found.Rows), "problem")+" on "+info.Name, e.Scope.RunsOf(base, best))
 	})
 }
 
@@ -351,11 +352,11 @@ func nothingRight(x *record.Entry) error {
 // entries are those of a protocol in a records file, problem by problem. Only records of today's code
 // and of today's launch rules count.
 func (e *env) entries(f *record.File, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
-	id := families.NewIdentity(e.registry, info.Kind)
+	id := families.NewIdentity(e.Registry, info.Kind)
 	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && e.isNow(id, x) })
 	return func(yield func([]record.Entry) bool) {
 		for es := range now.ByProblem() {
-			base, err := e.registry.Base(es[0].Problem, info)
+			base, err := e.Registry.Base(es[0].Problem, info)
 			if strings.HasPrefix(info.ID, replay.Prefix) && !slices.ContainsFunc(es, func(x record.Entry) bool { return x.Variant == base }) {
 				if !yield(es) { // the recording lacks today's base, and the search had another
 					return
@@ -377,14 +378,14 @@ func (e *env) isNow(id *families.Identity, x *record.Entry) bool {
 	if x.Variant.Family == record.Stream {
 		return true
 	}
-	code, err := sweep.Code(e.registry, id, x.Problem, x.Variant, x.Run.Device)
+	code, err := sweep.Code(e.Registry, id, x.Problem, x.Variant, x.Run.Device)
 	return err == nil && x.Is(code)
 }
 
 // newRun describes this invocation for the records.
 func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 	env := environment()
-	e.peerVersions(env)
+	e.AddVersions(env)
 	return record.Run{
 		ID:       uuid.NewString()[:13],
 		Time:     time.Now().UTC().Truncate(time.Millisecond),

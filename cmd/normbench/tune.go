@@ -14,6 +14,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/families"
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep"
@@ -93,7 +94,7 @@ func (e *env) describeMap(m *rule.Map, d *learn.Data) {
 		m.Runs = append(m.Runs, tune.RunOf(r))
 	}
 	m.Protocol, _ = json.Marshal(d.Protocol)
-	source := sourcesOf(e.registry, m.Device.Kind)
+	source := families.NewIdentity(e.Registry, m.Device.Kind).SourceOf
 	for i := range m.Rasters {
 		for _, v := range m.Rasters[i].Legend {
 			m.Sources[v.Family] = source(v.Family)
@@ -125,7 +126,7 @@ func (e *env) writeMap(p durable.Place, f *learn.Filler, before *tune.Table, m *
 		if t.Map = m; before == nil || before.Map == nil {
 			return &t, nil
 		}
-		source := sourcesOf(e.registry, m.Device.Kind)
+		source := families.NewIdentity(e.Registry, m.Device.Kind).SourceOf
 		var err error
 		t.Map, err = rule.Merge(before.Map, m, func(c rule.Class, align, nLo, nHi, mLo, mHi int64, a, b kernels.Variant) bool {
 			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(c, align, nLo, nHi, mLo, mHi, a, b)

@@ -11,6 +11,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/reference"
 	"normbench/kernels/replay"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/verify"
@@ -42,11 +43,11 @@ func (e *env) verify(c *cli.Context) error {
 	}
 	all, named := c.Bool("all-configs"), len(operands(c)) > 0
 	for _, text := range operands(c) {
-		if _, err := e.registry.Lookup(text); err != nil && all {
+		if _, err := e.Registry.Lookup(text); err != nil && all {
 			return hint.Errorf("name families, or leave it out", "--all-configs takes families, and %q is none", text)
 		}
 	}
-	refs, err := e.parseRefs(operands(c)...)
+	refs, err := e.ParseAll(operands(c)...)
 	if err != nil {
 		return err
 	}
@@ -56,19 +57,19 @@ func (e *env) verify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	defer closeAll(s.devices)
+	defer lab.Close(s.devices)
 	step.Set("laying out and compiling")
 	dev, info, ps := s.devices[0], s.info, s.problems
 	if _, replayed := dev.(*replay.Device); replayed {
-		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", s.device)
+		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", cmp.Or(s.Device, "auto"))
 	}
 	onHost, hostOnly := info.Kind == kernels.KindCPU, c.Bool("host-only")
 	if hostOnly && !onHost {
 		return hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code", info.Name)
 	}
-	v := newVerification()
+	v := lab.NewVerification()
 	asked := slices.Clone(refs)
-	refs, guests, err := e.hostCheck(ps, all, info, refs, v)
+	refs, guests, err := e.HostCheck(ps, all, info, refs, v)
 	if err != nil {
 		return err
 	}
@@ -79,25 +80,25 @@ func (e *env) verify(c *cli.Context) error {
 		for _, r := range refs {
 			only = append(only, r.Text)
 		}
-		if tasks, err = sweep.Grid(e.ctx, e.registry, ps, info, only, nil); err != nil {
+		if tasks, err = sweep.Grid(e.Ctx, e.Registry, ps, info, only, nil); err != nil {
 			return err
 		}
 	case named:
-		if err := e.preparePeers(s.machine, dev, refs, ps); err != nil {
+		if err := e.PreparePeers(s.Config, dev, refs, ps); err != nil {
 			return err
 		}
 		if len(refs) > 0 {
-			if tasks, err = e.tasks(ps, refs, info, v.naming(e.variants, refs), nil); err != nil {
+			if tasks, err = e.Tasks(ps, refs, info, v.Naming(e.Variants, refs), nil); err != nil {
 				return err
 			}
 		}
 	default:
-		if tasks, err = e.baseTasks(ps, info); err != nil {
+		if tasks, err = e.BaseTasks(ps, info); err != nil {
 			return err
 		}
 	}
 	if !named {
-		if err := e.checkLaidOut(tasks, guests, info); err != nil {
+		if err := e.CheckLaidOut(tasks, guests, info); err != nil {
 			return err
 		}
 	}
@@ -110,115 +111,48 @@ func (e *env) verify(c *cli.Context) error {
 	if onHost {
 		code = verify.Host
 	}
-	if err = e.check(v, dev, code, tasks, seed, c.Int("repeats")); err == nil && onHost && !hostOnly {
+	if err = e.Check(v, dev, code, tasks, seed, c.Int("repeats")); err == nil && onHost && !hostOnly {
 		var cuda []*ref.Ref
-		if cuda, err = e.emulatedRefs(asked, guests, tasks); err == nil {
-			err = e.emulate(v, cuda, ps, seed)
+		if cuda, err = e.EmulatedRefs(asked, guests, tasks); err == nil {
+			err = e.Emulate(v, cuda, ps, seed)
 		}
 	}
-	stopped := err != nil && e.ctx.Err() != nil
-	if len(v.findings) > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.out, verifyTable(c.Int("repeats"), v.findings), c.String("format")))
+	stopped := err != nil && e.Ctx.Err() != nil
+	if len(v.Findings) > 0 { // a run that ended early still has its rows
+		err = cmp.Or(err, report.RenderTable(e.out, verifyTable(c.Int("repeats"), v.Findings), c.String("format")))
 	}
-	done := v.checks()
+	done := v.Checks()
 	switch {
 	case stopped:
-		return interrupted("%d of %d checks done, %d of them failed", done, v.total, v.failed)
+		return interrupted("%d of %d checks done, %d of them failed", done, v.Total, v.Failed)
 	case err != nil:
 		return err
-	case v.failed > 0:
-		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", v.failed, done)}
+	case v.Failed > 0:
+		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", v.Failed, done)}
 	case hostOnly && done == 0 && len(guests) > 0:
-		v.leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
-	case done == 0 && len(v.unrun) == 0:
+		v.Leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
+	case done == 0 && len(v.Unrun) == 0:
 		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
 	}
 	if done > 0 {
-		e.Notef("%s passed", v.counts())
+		e.Notef("%s passed", v.Counts())
 	}
 	if hostOnly && done > 0 {
 		e.Notef("no CUDA code was run, as --host-only asks")
 	}
-	return v.notRun()
-}
-
-// baseTasks is every serving family in its base config, where it has a valid
-// one.
-func (e *env) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.Task, error) {
-	var tasks []sweep.Task
-	for _, p := range ps {
-		if err := p.CheckFits(info); err != nil {
-			return nil, err
-		}
-		t := sweep.Task{Problem: p}
-		for _, f := range e.registry.Serving(p) {
-			if base := f.Base(p, info); f.Refuse(p, base, info) == nil {
-				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: base})
-			}
-		}
-		tasks = append(tasks, t)
-	}
-	return tasks, nil
-}
-
-// check runs the checks of all tasks on dev, which runs code, and adds their rows: one per
-// output of a variant. Beside an error stands what was found before.
-func (e *env) check(v *verification, dev kernels.Device, code string, tasks []sweep.Task,
-	seed uint64, repeats int) error {
-	step := e.Wait("checking")
-	defer step.End()
-	done, total, where := 0, 0, ""
-	for _, task := range tasks {
-		total += len(task.Variants)
-	}
-	v.total += total
-	if code == verify.Emulated {
-		where = " in the emulator"
-	}
-	c := verify.Checker{Registry: e.registry, Device: dev, Code: code, Seed: seed, Repeats: repeats, Refs: v.refs}
-	c.Now = func(p kernels.Problem, family string) {
-		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
-		done++
-	}
-	for _, task := range tasks {
-		step.Set("opening %s%s (%d of %d done)", task.Problem, where, done, total)
-		found, err := c.Check(e.ctx, task)
-		for _, k := range found {
-			v.add(k, task.Problem)
-		}
-		if err != nil {
-			return err
-		}
+	if err := v.NotRun(); err != nil {
+		return &coded{exitUnclear, err}
 	}
 	return nil
 }
 
-// A finding is one output of verdicts, or none where nothing was computed.
-type finding struct {
-	*verify.Verdicts
-	problem kernels.Problem
-	output  kernels.OutputCheck
-	further bool // another output stands above it
-}
-
-// findings has one for each output.
-func findings(k *verify.Verdicts, p kernels.Problem) (list []finding) {
-	for i, name := range k.Order {
-		list = append(list, finding{k, p, k.Outputs[name], i > 0})
-	}
-	if len(list) == 0 {
-		list = []finding{{Verdicts: k, problem: p}}
-	}
-	return list
-}
-
 // verifyTable has a row for each finding; for people a family's further outputs have nothing else.
-func verifyTable(repeats int, findings []finding) *report.Table {
-	type column = report.Column[finding]
-	once := func(head, name string, value func(finding) any) column {
+func verifyTable(repeats int, findings []lab.Finding) *report.Table {
+	type column = report.Column[lab.Finding]
+	once := func(head, name string, value func(lab.Finding) any) column {
 		c := column{Head: head, Name: name, Value: value}
-		c.Text = func(f finding) string {
-			if f.further {
+		c.Text = func(f lab.Finding) string {
+			if f.Further {
 				return ""
 			}
 			return fmt.Sprint(value(f))
@@ -226,40 +160,40 @@ func verifyTable(repeats int, findings []finding) *report.Table {
 		return c
 	}
 	number := func(head, name, format string, value func(kernels.OutputCheck) float64) column {
-		return column{Head: head, Name: name, Format: format, Value: func(f finding) any {
-			if f.output.Name == "" {
+		return column{Head: head, Name: name, Format: format, Value: func(f lab.Finding) any {
+			if f.Output.Name == "" {
 				return nil
 			}
-			return value(f.output)
+			return value(f.Output)
 		}}
 	}
-	columns := report.ProblemColumns(func(f finding) (kernels.Problem, int64) { return f.problem, f.problem.Bytes() })
-	columns[0] = once("problem", "problem", func(f finding) any { return f.problem.String() })
+	columns := report.ProblemColumns(func(f lab.Finding) (kernels.Problem, int64) { return f.Problem, f.Problem.Bytes() })
+	columns[0] = once("problem", "problem", func(f lab.Finding) any { return f.Problem.String() })
 	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), findings, append(columns,
-		once("REF", "ref", func(f finding) any { return f.Refs }),
-		once("family", "family", func(f finding) any { return f.Family.Name }),
-		once("code", "code", func(f finding) any { return f.Code }),
-		once("configs", "configs", func(f finding) any { return f.Configs }),
-		column{Name: "failed", Value: func(f finding) any { return f.Failed }},
-		column{Head: "output", Name: "output", Value: func(f finding) any { return f.output.Name }},
+		once("REF", "ref", func(f lab.Finding) any { return f.Refs }),
+		once("family", "family", func(f lab.Finding) any { return f.Family.Name }),
+		once("code", "code", func(f lab.Finding) any { return f.Code }),
+		once("configs", "configs", func(f lab.Finding) any { return f.Configs }),
+		column{Name: "failed", Value: func(f lab.Finding) any { return f.Failed }},
+		column{Head: "output", Name: "output", Value: func(f lab.Finding) any { return f.Output.Name }},
 		number("error/tol", "error_over_tol", "%.2f", func(o kernels.OutputCheck) float64 { return o.MaxErr }),
 		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
-		once("differing", "differing", func(f finding) any { return f.Differing }),
-		once("stated", "stated", func(f finding) any { return f.Stated() }),
-		column{Head: "verdict", Name: "verdict", Value: func(f finding) any { v, _, _ := f.verdict(); return v }, Text: func(f finding) string {
-			if f.further {
+		once("differing", "differing", func(f lab.Finding) any { return f.Differing }),
+		once("stated", "stated", func(f lab.Finding) any { return f.Stated() }),
+		column{Head: "verdict", Name: "verdict", Value: func(f lab.Finding) any { v, _, _ := wordOf(&f); return v }, Text: func(f lab.Finding) string {
+			if f.Further {
 				return ""
 			}
-			_, _, text := f.verdict()
+			_, _, text := wordOf(&f)
 			return text
 		}},
-		column{Name: "reason", Value: func(f finding) any { _, reason, _ := f.verdict(); return reason }}))
+		column{Name: "reason", Value: func(f lab.Finding) any { _, reason, _ := wordOf(&f); return reason }}))
 	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
 	return t
 }
 
-// verdict is a word, and what is wrong with the first of the configs: apart, and for people.
-func (k *finding) verdict() (word, reason, text string) {
+// wordOf is a word, and what is wrong with the first of the configs: apart, and for people.
+func wordOf(k *lab.Finding) (word, reason, text string) {
 	switch {
 	case k.Failed > 0:
 		return "FAILED", k.Reasons[0], fmt.Sprintf("%d FAILED, first %s", k.Failed, k.Reasons[0])

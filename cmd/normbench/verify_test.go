@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/kernels/families"
 )
@@ -58,35 +57,5 @@ func TestVerifyRunsCUDA(t *testing.T) {
 		if all := stdout.String() + stderr.String(); code != test.code || !regexp.MustCompile(test.want).MatchString(all) {
 			t.Errorf("%s %v: exit code %d, want %d and %s\n%s", test.text, test.flags, code, test.code, test.want, all)
 		}
-	}
-}
-
-// What is emulated is small, three problems of each op and pass to a family, with each set of types
-// in turn; shapes that were asked for come first.
-func TestEmulatedTasks(t *testing.T) {
-	e := &env{Console: console.New(t.Context(), nil, nil), registry: families.New()}
-	refs, err := e.parseRefs("rms_fwd/cta_reg")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ps []kernels.Problem
-	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16", "rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
-		p, err := kernels.ParseProblem(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ps = append(ps, p)
-	}
-	tasks, none := emulatedTasks(e.variants, refs, ps, emulatedGPU())
-	var got []string
-	for _, t := range tasks {
-		got = append(got, t.Problem.String())
-	}
-	const want = "rmsnorm/fwd/32x64/bf16 rmsnorm/fwd/21x72/fp16 rmsnorm/fwd/9x541/bf16+bias"
-	if strings.Join(got, " ") != want || len(none) != 0 {
-		t.Errorf("%v and %v, want %s", got, none, want)
-	}
-	if tasks, none = emulatedTasks(e.variants, refs, ps[3:], emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
-		t.Errorf("of another op: %v, %v", tasks, none)
 	}
 }

@@ -1,6 +1,6 @@
 // Package imports holds the rule of which package may know which.
 //
-// Imports point one way: kernels <- sweep <- {tune, report} <- cmd/normbench.
+// Imports point one way: kernels <- sweep <- {tune, report} <- lab <- cmd/normbench.
 // tune and report do not know each other (tune/ref sees both), devices know only kernels, and every
 // foreign library has one place of its own, so that replacing it means reading
 // one place.
@@ -93,7 +93,7 @@ type rule struct {
 }
 
 var rules = []rule{
-	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "cmd"}, tests: true},
+	{of: []string{"kernels"}, never: []string{"sweep", "tune", "report", "lab", "cmd"}, tests: true},
 	{of: []string{"kernels/cpu", "kernels/cuda", "kernels/emulate", "kernels/worker", "kernels/replay"}, only: []string{"kernels", "internal/durable", "internal/hint", "internal/nvlib", "internal/proc"}, tests: true},
 	{of: []string{"kernels/peers"}, only: []string{"kernels", "internal/hint"}, tests: true, optional: true},
 	// The reference is an independent opinion: it cannot borrow from kernels
@@ -107,11 +107,12 @@ var rules = []rule{
 	{of: []string{"kernels/triton"}, only: []string{"kernels", "internal/hint", "internal/proc"}},
 	// Strategies are pure: they ask, and are told.
 	{of: []string{"sweep/search"}, only: []string{"kernels", "internal/hint", "sweep/stats", "sweep/verdict", "sweep/search"}, tests: true},
-	{of: []string{"sweep"}, never: []string{"tune", "report", "cmd"}, tests: true},
+	{of: []string{"sweep"}, never: []string{"tune", "report", "lab", "cmd"}, tests: true},
 	// Operands are sides of a report, of tuned tables too.
-	{of: []string{"tune"}, except: "tune/ref", never: []string{"report", "cmd"}, tests: true, optional: true},
-	{of: []string{"tune/ref"}, never: []string{"cmd"}, tests: true},
-	{of: []string{"report"}, never: []string{"tune", "cmd"}, tests: true, optional: true},
+	{of: []string{"tune"}, except: "tune/ref", never: []string{"report", "lab", "cmd"}, tests: true, optional: true},
+	{of: []string{"tune/ref"}, never: []string{"lab", "cmd"}, tests: true},
+	{of: []string{"lab"}, never: []string{"cmd"}, tests: true},
+	{of: []string{"report"}, never: []string{"tune", "lab", "cmd"}, tests: true, optional: true},
 	{of: []string{"internal"}, only: []string{"internal"}, tests: true},
 }
 

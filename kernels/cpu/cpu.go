@@ -6,11 +6,13 @@ package cpu
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/reference"
 )
@@ -26,6 +28,22 @@ type Device struct {
 // A LaunchFunc does one launch on host memory, which has a buffer for each name among its
 // arguments. A launch that fails is a *kernels.Failure.
 type LaunchFunc func(ctx context.Context, l *kernels.Launch, mem map[string]*kernels.Memory) error
+
+// CacheVariable sets the size of the last-level cache, in place of the one that New finds.
+const CacheVariable = "NORMBENCH_CPU_CACHE"
+
+// Open is New with what CacheVariable says.
+func Open(r *kernels.Registry) (*Device, error) {
+	d, text := New(r), os.Getenv(CacheVariable)
+	if text == "" {
+		return d, nil
+	}
+	n := ParseSize(text)
+	if n < 1<<20 {
+		return nil, hint.Errorf("use a size of 1M or more, such as 32M", "%s is %q", CacheVariable, text)
+	}
+	return d.WithCache(n), nil
+}
 
 // New opens the cpu device.
 func New(r *kernels.Registry) *Device {

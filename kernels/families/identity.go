@@ -57,6 +57,16 @@ func (i *Identity) Source(f *kernels.Family) (string, error) {
 	return i.sources[f], nil
 }
 
+// SourceOf is Source of the family of a name, "" where there is none.
+func (i *Identity) SourceOf(name string) string {
+	f, err := i.registry.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	s, _ := i.Source(f) // of files that are read again elsewhere
+	return s
+}
+
 // files are those of f that its code on the device comes from, in order. A manifest is of no device.
 func (i *Identity) files(f *kernels.Family) []string {
 	var host, device []string

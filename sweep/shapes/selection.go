@@ -76,15 +76,15 @@ func distinct(ps []kernels.Problem) []kernels.Problem {
 // Of are shapes with the ops, passes, types and options.
 func (s *Selection) Of(list ...Shape) (ps []kernels.Problem, err error) {
 	all, byDefault := kernels.OpNames()
-	ops, err := split("op", cmp.Or(s.Op, strings.Join(byDefault, ",")), all...)
+	ops, err := Split("op", cmp.Or(s.Op, strings.Join(byDefault, ",")), all...)
 	if err != nil {
 		return nil, err
 	}
-	passes, err := split("pass", cmp.Or(s.Pass, "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
+	passes, err := Split("pass", cmp.Or(s.Pass, "fwd,bwd"), string(kernels.Fwd), string(kernels.Bwd))
 	if err != nil {
 		return nil, err
 	}
-	quants, err := split("quant", cmp.Or(s.Quant, "none"), kernels.OptionValues("quant")...)
+	quants, err := Split("quant", cmp.Or(s.Quant, "none"), kernels.OptionValues("quant")...)
 	if err != nil {
 		return nil, err
 	}
@@ -173,8 +173,8 @@ func (s *Selection) Filter() (func(kernels.Problem) bool, error) {
 	}, nil
 }
 
-// split cuts a list of values and refuses those that are not among those there are.
-func split(name, value string, among ...string) ([]string, error) {
+// Split cuts a list of values and refuses those that are not among those there are.
+func Split(name, value string, among ...string) ([]string, error) {
 	list := strings.Split(value, ",")
 	for _, v := range list {
 		if !slices.Contains(among, v) {

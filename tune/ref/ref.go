@@ -49,44 +49,64 @@ type Ref struct {
 type Scope struct {
 	Registry *kernels.Registry
 	Peers    []string // names of those that peer:best is among, as far as they are there
+	// Note hears what a person should know; it says each line once. It may be nil.
+	Note func(lines ...string)
 
 	files map[string]*record.File // by path: operands may choose from one file
 	tuned map[tunedKey]*Table
 }
 
+func (s *Scope) note(lines []string) {
+	if s.Note != nil {
+		s.Note(lines...)
+	}
+}
+
+// ParseAll reads operands to run.
+func (s *Scope) ParseAll(texts ...string) (refs []*Ref, err error) {
+	for _, text := range texts {
+		r, err := s.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, r)
+	}
+	return refs, nil
+}
+
 // Parse reads an operand to run. A file or folder of the text's name stands for the variants
-// recorded in it. Notes are lines for a person, here and below.
-func (s *Scope) Parse(text string) (r Ref, notes []string, err error) {
-	r = Ref{Text: text}
+// recorded in it.
+func (s *Scope) Parse(text string) (r *Ref, err error) {
+	r = &Ref{Text: text}
 	form, name, _ := strings.Cut(text, ":")
 	switch {
 	case text == "base":
-		return r, nil, nil
+		return r, nil
 	case form == "peer":
 		r.Kind, r.Name = Peer, name
 		_, err := s.Registry.Lookup(kernels.PeerVariant(name).Family)
 		if err != nil && name != Best {
-			return r, nil, hint.Errorf("`normbench list peers` names them; peer:best is the "+
+			return nil, hint.Errorf("`normbench list peers` names them; peer:best is the "+
 				"fastest of those that are there", "unknown peer %q", name)
 		}
-		return r, nil, nil
+		return r, nil
 	case form == "preset":
 		r.Kind, r.Name = Preset, name
 		r.preset, err = presets.Lookup(name)
-		return r, nil, err
+		return r, err
 	case form == "tuned":
 		r.Kind, r.Name = Tuned, name
 		_, err = Read(name)
-		return r, nil, err
+		return r, err
 	}
 	if path, _, _ := strings.Cut(text, "#"); exists(path) {
 		r.Kind = Recorded
-		r.side, notes, err = s.Side(text)
-		return r, notes, err
+		r.side, err = s.Side(text)
+		return r, err
 	}
 	r.Kind = Family
 	r.Name, r.config, err = s.family(text)
-	return r, nil, err
+	return r, err
 }
 
 // Runs says whether an operand names variants to run, and no recorded times.
@@ -94,7 +114,7 @@ func (s *Scope) Runs(text string) bool {
 	if path, _, _ := strings.Cut(text, "#"); exists(path) && text != "base" {
 		return false
 	}
-	r, _, err := s.Parse(text)
+	r, err := s.Parse(text)
 	return err == nil && r.Kind != Tuned
 }
 
@@ -145,14 +165,14 @@ func (r *Ref) Peer() string {
 // Variants are those that an operand has for a problem on a device, mostly one. None come with
 // the reason, or with no error where the problem is simply another.
 func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
-	vs []kernels.Variant, notes []string, err error) {
+	vs []kernels.Variant, err error) {
 	var v kernels.Variant
 	switch r.Kind {
 	case Base:
 		v, err = s.Registry.Base(p, d)
 	case Preset:
 		vs, err = r.preset.Variants(s.Registry, p, d)
-		return vs, nil, err
+		return vs, err
 	case Peer:
 		names := []string{r.Name}
 		if r.Name == Best {
@@ -161,42 +181,40 @@ func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
 		for _, name := range names {
 			vs = append(vs, kernels.PeerVariant(name))
 		}
-		return vs, nil, nil
+		return vs, nil
 	case Recorded:
 		cell, ok := r.side.Cells[p]
 		if !ok || cell.Status != kernels.StatusOK {
-			return nil, nil, nil
+			return nil, nil
 		}
 		v = cell.Variant
 	case Tuned:
 		t, err := s.Tuned(r.Name, d)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		a, match, why := t.Answer(p)
-		switch notes = t.Notes; {
+		switch {
 		case a.Variant.Family == "":
-			return nil, notes, nil
+			return nil, nil
 		case match == Exact:
-			return []kernels.Variant{a.Variant}, notes, nil
+			return []kernels.Variant{a.Variant}, nil
 		}
-		notes = append(notes[:len(notes):len(notes)], r.Text+": "+p.String()+": "+match+", "+why)
-		_, v, _, err = s.Registry.Resolve(p, a.Variant, d)
-		if err != nil {
-			return nil, notes, err
+		s.note([]string{r.Text + ": " + p.String() + ": " + match + ", " + why})
+		if _, v, _, err = s.Registry.Resolve(p, a.Variant, d); err != nil {
+			return nil, err
 		}
 	case Family:
 		f, err := s.Registry.Lookup(r.Name)
 		if err != nil || f.Op != p.Op || f.Pass != p.Pass {
-			return nil, nil, err
+			return nil, err
 		}
-		_, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config}, d)
-		if err != nil {
-			return nil, nil, err
+		if _, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config}, d); err != nil {
+			return nil, err
 		}
 	}
 	if err != nil {
-		return nil, notes, err
+		return nil, err
 	}
-	return []kernels.Variant{v}, notes, nil
+	return []kernels.Variant{v}, nil
 }

@@ -16,44 +16,42 @@ import (
 
 // Side reads a recorded operand: records with an optional selector, a tuned table, or an arm of
 // a live compare.
-func (s *Scope) Side(text string) (side report.Side, notes []string, err error) {
-	side, notes, err = s.read(text)
+func (s *Scope) Side(text string) (side report.Side, err error) {
+	side, err = s.read(text)
 	side.Name = report.NameOf(text)
-	return side, notes, err
+	return side, err
 }
 
-func (s *Scope) read(text string) (side report.Side, notes []string, err error) {
+func (s *Scope) read(text string) (side report.Side, err error) {
 	if path, ok := strings.CutPrefix(text, "tuned:"); ok {
-		side, err = tableSide(text, path)
-		return side, nil, err
+		return tableSide(text, path)
 	}
 	path, selector, selects := strings.Cut(text, "#")
 	switch {
 	case selects && selector == "":
-		return side, nil, hint.Errorf(report.OperandHelp, "nothing stands behind the # of %s", text)
+		return side, hint.Errorf(report.OperandHelp, "nothing stands behind the # of %s", text)
 	case textfile.Ext(path) == ".json":
-		side, err = s.arm(text, path, selector)
-		return side, nil, err
+		return s.arm(text, path, selector)
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if _, _, err := s.Parse(text); err == nil {
+		if _, err := s.Parse(text); err == nil {
 			help := "record it first: `normbench bench " + text + " --out DIR`, then compare DIR"
-			return side, nil, hint.Errorf(help,
+			return side, hint.Errorf(help,
 				"%s is not recorded, and compare takes recorded operands", text)
 		}
-		return side, nil, hint.Errorf(report.OperandHelp, "no records at %s", path)
+		return side, hint.Errorf(report.OperandHelp, "no records at %s", path)
 	}
 	f := s.files[path]
 	if f == nil {
 		if f, err = record.Load(path); err != nil {
-			return side, nil, err
+			return side, err
 		}
-		notes = f.Notes
+		s.note(f.Notes)
 		s.Keep(path, f)
 	}
 	keep, err := s.selector(selector)
 	if err != nil {
-		return side, notes, err
+		return side, err
 	}
 	var won map[kernels.Problem]tune.Entry
 	if selector == "" { // the finals chose among all there is, and not always what was fastest in them
@@ -67,7 +65,7 @@ func (s *Scope) read(text string) (side report.Side, notes []string, err error) 
 		}
 	}
 	named := selector == "base" || strings.ContainsAny(selector, "@:")
-	return chosenSide(text, f, keep, won, named), notes, nil
+	return chosenSide(text, f, keep, won, named), nil
 }
 
 // Keep has operands read a records file that is there already.
@@ -208,7 +206,7 @@ func (s *Scope) selector(text string) (func(*record.Entry) bool, error) {
 // runs selects the records of the variants that a REF runs on the records' device, under the same
 // name or under another one with the same plan.
 func (s *Scope) runs(text string) (func(*record.Entry) bool, error) {
-	r, _, err := s.Parse(text)
+	r, err := s.Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -236,7 +234,7 @@ func (s *Scope) runs(text string) (func(*record.Entry) bool, error) {
 		k := at{x.Problem, x.Run}
 		ours, ok := seen[k]
 		if !ok {
-			ours.variants, _, _ = s.Variants(&r, x.Problem, d) // none: there is no record of it either
+			ours.variants, _ = s.Variants(r, x.Problem, d) // none: there is no record of it either
 			for _, v := range ours.variants {
 				ours.plans = append(ours.plans, plan(x.Problem, v, d))
 			}

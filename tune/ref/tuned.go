@@ -20,7 +20,6 @@ const Exact = "exact"
 type Table struct {
 	*tune.Table            // nil for the program's own map
 	Book        *rule.Book // nil where the table has no map
-	Notes       []string   // what a person should know of it
 	device      kernels.DeviceInfo
 }
 
@@ -76,13 +75,11 @@ func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 			return nil, err
 		}
 		for _, note := range m.Unknown(s.Registry) {
-			t.Notes = append(t.Notes, path+": "+note+"; its cells are skipped")
+			s.note([]string{path + ": " + note + "; its cells are skipped"})
 		}
 		t.Book = families.Book(s.Registry, step, d)
 	}
-	if other := t.Other(path); other != "" {
-		t.Notes = append(t.Notes, other)
-	}
+	s.note([]string{t.Other(path)})
 	if s.tuned == nil {
 		s.tuned = map[tunedKey]*Table{}
 	}

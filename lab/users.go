@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"cmp"
@@ -8,8 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -22,16 +20,11 @@ import (
 	"normbench/tune/ref"
 )
 
-var kernelsFlag = &cli.StringFlag{Name: "kernels", Category: catWhat, Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
-
-// includeFlag is a list as $NORMBENCH_INCLUDE is, which compilers in other processes read too.
-var includeFlag = &cli.StringSliceFlag{Name: "include", Category: catWhat, Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}
-
-// useKernels adds the families of --kernels to the registry, for commands that
-// have the flag.
-func (e *env) useKernels(c *cli.Context) error {
-	dir := c.String(kernelsFlag.Name)
-	if folders := c.StringSlice(includeFlag.Name); len(folders) > 0 {
+// UseKernels adds the families of a user's folder to the registry, for commands that have the
+// flag. folders are those of --include. python is --python's, of which peers says whether the
+// command runs some, which want it too.
+func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool) error {
+	if len(folders) > 0 {
 		if dir == "" {
 			return hint.Errorf("add --kernels FOLDER", "--include is for kernels of your own, and there is no --kernels")
 		}
@@ -53,68 +46,67 @@ func (e *env) useKernels(c *cli.Context) error {
 	if _, err := nvrtc.Compilers(); err != nil {
 		return err
 	}
-	if c.IsSet(pythonFlag.Name) { // workers of this command use it too
-		if err := os.Setenv(triton.PythonVariable, c.String(pythonFlag.Name)); err != nil {
+	if python != "" { // workers of this command use it too
+		if err := os.Setenv(triton.PythonVariable, python); err != nil {
 			return err
 		}
 	}
 	if dir != "" {
-		r, fs, err := manifest.Load(e.registry, dir)
+		r, fs, err := manifest.Load(l.Registry, dir)
 		if err != nil {
 			return err
 		}
-		e.registry, e.kernels, e.users = r, dir, fs
+		l.Registry, l.Kernels, l.Users = r, dir, fs
 	}
-	kernelsOnly := slices.Contains([]string{"kernels", "configs", "sweep", "learn"}, c.Command.Name) // no peers
-	if c.IsSet(pythonFlag.Name) && kernelsOnly && !e.usesPython() {
+	if python != "" && !peers && !l.usesPython() {
 		return hint.Errorf("leave it out", "--python is for kernels of Triton, and --kernels has none")
 	}
 	return nil
 }
 
 // usesPython says whether a family of --kernels is Triton's.
-func (e *env) usesPython() bool {
+func (l *Lab) usesPython() bool {
 	python := func(name string) bool { return (nvrtc.Source{Name: name}).Python() }
-	return slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
+	return slices.ContainsFunc(l.Users, func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
 }
 
-// ours says whether a variant is of --kernels.
-func (e *env) ours(v kernels.Variant) bool {
-	return slices.ContainsFunc(e.users, func(f *kernels.Family) bool { return f.Name == v.Family })
+// Ours says whether a variant is of --kernels.
+func (l *Lab) Ours(v kernels.Variant) bool {
+	return slices.ContainsFunc(l.Users, func(f *kernels.Family) bool { return f.Name == v.Family })
 }
 
-// checkUsed refuses --kernels where nothing of the folder is among what is to be measured: the result
+// CheckUsed refuses --kernels where nothing of the folder is among what is to be measured: the result
 // would pass for one of them.
-func (e *env) checkUsed(tasks []sweep.Task, info kernels.DeviceInfo) error {
+func (l *Lab) CheckUsed(tasks []sweep.Task, info kernels.DeviceInfo) error {
 	var why error
 	for _, t := range tasks {
-		if e.kernels == "" || slices.ContainsFunc(t.Variants, e.ours) {
+		if l.Kernels == "" || slices.ContainsFunc(t.Variants, l.Ours) {
 			return nil
 		}
-		for _, f := range e.users {
+		for _, f := range l.Users {
 			why = cmp.Or(why, f.CheckServes(t.Problem), f.Refuse(t.Problem, f.Base(t.Problem, info), info))
 		}
 	}
-	return e.errUnused(cmp.Or(why, errors.New("none of its families is asked for")))
+	return l.Unused(cmp.Or(why, errors.New("none of its families is asked for")))
 }
 
-func (e *env) errUnused(why error) error {
-	if e.kernels == "" {
+func (l *Lab) Unused(why error) error {
+	if l.Kernels == "" {
 		return nil
 	}
-	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` shows what they refuse", "--kernels %s has no effect here: %w", e.kernels, why)
+	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` shows what they refuse", "--kernels %s has no effect here: %w", l.Kernels, why)
 }
 
-// hostCheck checks the user's families on a cpu as far as that goes without running them: plans can
+// HostCheck checks the user's families on a cpu as far as that goes without running them: plans can
 // be made for the problems, and kernels compile. Without REFs it checks all families. It takes
 // families without a host stage out of the REFs, and prints a note for each family. guests are the
 // families that it checked.
-func (e *env) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref, v *verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
+func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref, v *Verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
 	}
 	asked := len(refs) > 0
-	for _, f := range e.users {
+	for _, f := range l.Users {
 		named := func(r *ref.Ref) bool { return r.Kind == ref.Family && r.Name == f.Name }
 		if asked && !slices.ContainsFunc(refs, named) {
 			continue
@@ -124,12 +116,12 @@ func (e *env) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 		}
 		ours := slices.DeleteFunc(slices.Clone(ps), func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
 		if len(ours) == 0 && asked {
-			return nil, nil, noProblem(f.Name)
+			return nil, nil, NoProblem(f.Name)
 		}
 		if len(ours) == 0 {
 			continue
 		}
-		if v.compiled[f.Name], err = e.checkPlans(f, ours, all); err != nil {
+		if v.compiled[f.Name], err = l.checkPlans(f, ours, all); err != nil {
 			return nil, nil, err
 		}
 		guests = append(guests, f)
@@ -139,8 +131,8 @@ func (e *env) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 
 // checkPlans checks one family for problems of its op and pass without running it, and says
 // whether its kernels were compiled.
-func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool, err error) {
-	checker, noCompiler := manifest.NewChecker(e.registry, rule.KnownDevices()[0].DeviceInfo)
+func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool, err error) {
+	checker, noCompiler := manifest.NewChecker(l.Registry, rule.KnownDevices()[0].DeviceInfo)
 	defer checker.Close()
 	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
 		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
@@ -153,7 +145,7 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			continue
 		}
 		n, err := checker.Check(f, p, all)
-		e.Once(checker.Unkept())
+		l.Once(checker.Unkept())
 		if err != nil {
 			return false, err
 		}
@@ -175,14 +167,14 @@ func (e *env) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	if len(f.Unwritten) > 0 {
 		text += "; it does not write " + strings.Join(f.Unwritten, ", ") + ", which is not checked"
 	}
-	e.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"), console.Count(served, "problem"), rule.KnownDevices()[0].Name, text)
+	l.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"), console.Count(served, "problem"), rule.KnownDevices()[0].Name, text)
 	return lack == "", nil
 }
 
-// checkLaidOut refuses a verify of all families if one of the user's has no config that
+// CheckLaidOut refuses a verify of all families if one of the user's has no config that
 // can run: that family would not be verified.
-func (e *env) checkLaidOut(tasks []sweep.Task, guests []*kernels.Family, info kernels.DeviceInfo) error {
-	for _, f := range e.users {
+func (l *Lab) CheckLaidOut(tasks []sweep.Task, guests []*kernels.Family, info kernels.DeviceInfo) error {
+	for _, f := range l.Users {
 		if slices.Contains(guests, f) {
 			continue
 		}

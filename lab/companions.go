@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ import (
 	"normbench/kernels/worker"
 )
 
-// atOnce is how many problems a sweep has open on a GPU: enough for the compilers of this many
+// defaultAtOnce is how many problems a sweep has open on a GPU: enough for the compilers of this many
 // cores to have work while one problem is measured. A single search keeps some five cores busy.
-func atOnce(cores int) int { return min(1+cores/4, 4) }
+func defaultAtOnce(cores int) int { return min(1+cores/4, 4) }
 
-// companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes
+// Companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes
 // turns with them on the rest of ps. n is how many problems are open at once, 0 for a default. If one does not start, as on a GPU in exclusive mode, the sweep
 // goes on with the others.
-func (e *env) companions(n int, m *machine, devices []kernels.Device, ps []kernels.Problem, left int) ([]kernels.Device, error) {
+func (l *Lab) Companions(n int, m *Config, devices []kernels.Device, ps []kernels.Problem, left int) ([]kernels.Device, error) {
 	info := devices[0].Info()
-	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(m.workers) == 0
+	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(m.Workers) == 0
 	if _, ok := devices[0].(*worker.Client); !ok || !own {
 		if n > 0 {
 			return nil, hint.Errorf("leave it out; it is for GPUs of this host", "--at-once has no effect on %s", info.Name)
@@ -30,7 +30,7 @@ func (e *env) companions(n int, m *machine, devices []kernels.Device, ps []kerne
 		return nil, nil
 	}
 	if n == 0 {
-		n = atOnce(runtime.NumCPU())
+		n = defaultAtOnce(runtime.NumCPU())
 	}
 	most := int64(1) // bytes of a problem
 	for _, p := range ps {
@@ -50,7 +50,7 @@ func (e *env) companions(n int, m *machine, devices []kernels.Device, ps []kerne
 	more, errs := make([]kernels.Device, len(devices)*(n-1)), make([]error, len(devices)*(n-1))
 	for i := range more {
 		wg.Go(func() {
-			d, err := devices[i%len(devices)].(*worker.Client).Another(e.ctx, fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+1)/2))
+			d, err := devices[i%len(devices)].(*worker.Client).Another(l.Ctx, fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+1)/2))
 			if errs[i] = err; err == nil {
 				more[i] = d
 			}
@@ -58,8 +58,8 @@ func (e *env) companions(n int, m *machine, devices []kernels.Device, ps []kerne
 	}
 	wg.Wait()
 	for _, err := range errs {
-		if err != nil && e.ctx.Err() == nil {
-			e.Notef("fewer problems at once: %s", console.OneLine(err.Error()))
+		if err != nil && l.Ctx.Err() == nil {
+			l.Notef("fewer problems at once: %s", console.OneLine(err.Error()))
 			break
 		}
 	}

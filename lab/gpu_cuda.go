@@ -1,6 +1,6 @@
 //go:build cuda
 
-package main
+package lab
 
 import (
 	"fmt"
@@ -11,14 +11,15 @@ import (
 	"normbench/kernels/cuda/driver"
 )
 
-const haveCUDA = true
+// HaveCUDA says whether this build can drive GPUs.
+const HaveCUDA = true
 
-// openCUDA opens GPU n in this process.
-func openCUDA(r *kernels.Registry, n int) (kernels.Device, error) {
+// OpenGPU opens GPU n in this process.
+func OpenGPU(r *kernels.Registry, n int) (kernels.Device, error) {
 	return cuda.Open(r, n, helper()...)
 }
 
-// helper is the command line that runs compileHelperCommand in this very program, also where
+// helper is the command line that runs the compile helper in this very program, also where
 // its file has been replaced since it started.
 func helper() []string {
 	self := "/proc/self/exe"
@@ -27,11 +28,11 @@ func helper() []string {
 			return nil
 		}
 	}
-	return []string{self, helperCommand}
+	return []string{self, HelperCommand}
 }
 
-// gpus says how many GPUs the driver offers, or why none.
-func gpus() (int, error) {
+// CountGPUs says how many GPUs the driver offers, or why none.
+func CountGPUs() (int, error) {
 	n, err := driver.Count()
 	if err != nil {
 		return 0, fmt.Errorf("no GPU: %w", err)

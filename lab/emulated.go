@@ -1,4 +1,4 @@
-package main
+package lab
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func emulatedGPU() kernels.DeviceInfo {
 // emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
 // ones of its shapes, then at smallShapes. Where there are several sets of types and options, each
 // shape has another one. none are the REFs without any.
-func emulatedTasks(resolve resolver, refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo) (
+func emulatedTasks(resolve Resolver, refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo) (
 	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
 	found := map[string]bool{}
@@ -94,10 +94,10 @@ func emulatedTasks(resolve resolver, refs []*ref.Ref, ps []kernels.Problem, info
 	return tasks, none
 }
 
-// emulatedRefs are the REFs whose CUDA code is emulated beside what the host ran: those asked for.
+// EmulatedRefs are the REFs whose CUDA code is emulated beside what the host ran: those asked for.
 // Without REFs they are the families of tasks and the user's guests. Families stand also for REFs
 // that are tuned for a device, which have no answer at the small shapes.
-func (e *env) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []sweep.Task) (
+func (l *Lab) EmulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []sweep.Task) (
 	refs []*ref.Ref, err error) {
 	tuned := func(r *ref.Ref) bool { return r.Kind == ref.Tuned || r.Kind == ref.Recorded }
 	var names []string
@@ -118,19 +118,19 @@ func (e *env) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []s
 		if slices.ContainsFunc(refs, func(r *ref.Ref) bool { return r.Text == name }) {
 			continue
 		}
-		more, err := e.parseRefs(name)
+		r, err := l.Parse(name)
 		if err != nil {
 			return nil, err
 		}
-		refs = append(refs, more...)
+		refs = append(refs, r)
 	}
 	return refs, nil
 }
 
-// emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
+// Emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
 // nothing, and the verification has them as not run.
-func (e *env) emulate(v *verification, refs []*ref.Ref, ps []kernels.Problem, seed uint64) error {
-	step := e.Wait("building the emulator")
+func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, seed uint64) error {
+	step := l.Wait("building the emulator")
 	defer step.End()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
 	if err != nil {
@@ -139,9 +139,9 @@ func (e *env) emulate(v *verification, refs []*ref.Ref, ps []kernels.Problem, se
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := emulatedTasks(v.naming(e.variants, refs), refs, ps, info)
+	tasks, none := emulatedTasks(v.Naming(l.Variants, refs), refs, ps, info)
 	for _, name := range none {
-		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements", emulatedElements))
+		v.Leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements", emulatedElements))
 	}
 	emulator, err := emulate.New(dir)
 	if err != nil {
@@ -149,15 +149,15 @@ func (e *env) emulate(v *verification, refs []*ref.Ref, ps []kernels.Problem, se
 			"--host-only leaves CUDA code out"
 		for _, t := range tasks {
 			for _, x := range t.Variants {
-				v.leave(x.Family, console.OneLine(err.Error()))
+				v.Leave(x.Family, console.OneLine(err.Error()))
 			}
 		}
 		return nil
 	}
-	dev := emulate.NewDevice(e.ctx, emulator, e.registry, info)
+	dev := emulate.NewDevice(l.Ctx, emulator, l.Registry, info)
 	defer dev.Close()
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return e.check(v, dev, verify.Emulated, tasks, seed, 1)
+	return l.Check(v, dev, verify.Emulated, tasks, seed, 1)
 }

@@ -1,0 +1,23 @@
+//go:build !cuda
+
+package lab
+
+import (
+	"errors"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+)
+
+// HaveCUDA says whether this build can drive GPUs.
+const HaveCUDA = false
+
+var errNoCUDA = errors.New("this normbench was built without CUDA")
+
+// OpenGPU says how to have CUDA.
+func OpenGPU(*kernels.Registry, int) (kernels.Device, error) {
+	return nil, hint.With(errNoCUDA, "build it with `make cuda`, or use --device cpu")
+}
+
+// CountGPUs says why there is none.
+func CountGPUs() (int, error) { return 0, errNoCUDA }

@@ -1,0 +1,298 @@
+// Package lab is what a command measures on: the devices that its flags name, peers beside them,
+// and the kernels of a user.
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/shlex"
+
+	"normbench/internal/console"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/families"
+	"normbench/kernels/manifest"
+	"normbench/kernels/peers"
+	"normbench/kernels/replay"
+	"normbench/kernels/rule"
+	"normbench/kernels/worker"
+	"normbench/tune/ref"
+)
+
+// HelperCommand is the name of the subcommand that a CUDA device starts in processes of their own,
+// one for each source that it compiles at the same time.
+const HelperCommand = "compile-helper"
+
+// A Config says what to open. Zero values are defaults.
+type Config struct {
+	Device  string   // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
+	Workers []string // commands that start workers, in place of a device
+	Timeout time.Duration
+	Cache   string // state in which a replay has been recorded: cold, rotate or warm
+	Seed    uint64 // of a replay
+	Python  string // that runs the peers
+	Peers   string // names with commas, of which peer:best is one
+	Jobs    *int   // processes that compile for peers before anything is measured
+}
+
+// limit is the time limit asked for, else another.
+func (c *Config) limit(otherwise time.Duration) time.Duration {
+	if c.Timeout > 0 {
+		return c.Timeout
+	}
+	return otherwise
+}
+
+// A Lab has the registry of kernels, and what is known of the devices that were opened.
+type Lab struct {
+	*console.Console
+	*ref.Scope
+	Ctx      context.Context
+	Baseline string // folder of the baseline's kernels, which the registry then holds too
+	Kernels  string // folder of the user's kernels, likewise
+	Users    []*kernels.Family
+	Among    []string // the peers that peer:best is among
+	// Started is called when there is something to end: devices are opened.
+	Started func() bool
+
+	peers  []kernels.Peer // once a device with peers is open
+	deaths map[string]int // how often a peer took its process down, or hung
+}
+
+// New makes a lab without devices. Every peer has a family in its registry.
+func New(ctx context.Context, c *console.Console, r *kernels.Registry, started func() bool) *Lab {
+	return &Lab{Console: c, Scope: &ref.Scope{Registry: peers.Register(r, nil), Note: c.Once},
+		Ctx: ctx, Started: started, deaths: map[string]int{}}
+}
+
+// Open opens devices, with the peers beside each where a REF names one.
+func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
+	wanted, err := l.wanted(c, refs)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := l.devices(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.checkEffect(c, devices[0]); err != nil {
+		Close(devices)
+		return nil, err
+	}
+	if d := devices[0].Info(); d.Kind == kernels.KindCUDA {
+		if step := families.Step(d); step.Near != rule.Own {
+			l.Notef("no map of %s: its defaults are by %s; `normbench learn` makes its own", d.ID, step)
+		}
+	}
+	for i, d := range devices {
+		if len(wanted) == 0 {
+			break
+		}
+		both, err := l.beside(c, d, wanted)
+		if err != nil {
+			Close(devices)
+			return nil, err
+		}
+		devices[i] = both
+	}
+	return devices, nil
+}
+
+// Close closes devices.
+func Close(devices []kernels.Device) {
+	for _, d := range devices {
+		d.Close()
+	}
+}
+
+// checkEffect refuses what changes nothing on the open device. Otherwise a person who asked for it
+// would believe that the result depends on it.
+func (l *Lab) checkEffect(c *Config, dev kernels.Device) error {
+	kind := ""
+	switch dev.(type) {
+	case *cpu.Device:
+		kind = "the cpu, which no worker drives"
+	case *replay.Device:
+		kind = "a replay of recorded times"
+	}
+	if kind != "" && c.Timeout > 0 {
+		return hint.Errorf("leave it out; it bounds the steps of a worker", "--timeout has no effect on %s", kind)
+	}
+	if kind == "" && dev.Info().Kind == kernels.KindCPU {
+		kind = "a cpu"
+	}
+	if kind != "" && l.Baseline != "" {
+		return NoSources(kind)
+	}
+	return nil
+}
+
+// NoSources is the trouble of a baseline on a device without CUDA.
+func NoSources(device string) error {
+	return hint.Errorf("use --device cuda", "--baseline-kernels has no effect on %s: it runs no CUDA sources", device)
+}
+
+// devices opens the devices alone. GPUs are driven by workers of this same program, one each; the
+// cpu is driven in-process.
+func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
+	path, replayed := strings.CutPrefix(c.Device, "replay:")
+	defer l.Started() // a replay's reading may be ended at any time
+	if !replayed {
+		l.Started()
+	}
+	switch {
+	case len(c.Workers) > 0 && c.Device != "":
+		return nil, hint.Errorf("name the device in the worker's command", "--worker and --device exclude each other")
+	case len(c.Workers) > 0:
+		return l.workers(c)
+	case replayed:
+		return l.replay(c, path)
+	case c.Device == "cpu" || (c.Device == "" || c.Device == "auto") && !HaveCUDA:
+		d, err := cpu.Open(l.Registry)
+		return []kernels.Device{d}, err
+	case c.Device != "" && c.Device != "auto":
+		return l.gpus(c, c.Device)
+	}
+	ds, err := l.gpus(c, "cuda:0")
+	if err == nil || l.Ctx.Err() != nil {
+		return ds, err
+	}
+	l.Notef("no GPU, using the cpu: %s", console.OneLine(err.Error()))
+	d, err := cpu.Open(l.Registry)
+	return []kernels.Device{d}, err
+}
+
+// gpus starts a worker of this program for each GPU named.
+func (l *Lab) gpus(c *Config, names string) ([]kernels.Device, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var commands [][]string
+	for name := range strings.SplitSeq(names, ",") {
+		if _, err := Ordinal(name); err != nil {
+			return nil, err
+		}
+		if !HaveCUDA {
+			return nil, hint.Errorf("build it with `make cuda`, or use --device cpu",
+				"this normbench was built without CUDA, so there is no device %q", name)
+		}
+		command := []string{self, "worker", "--device", name}
+		if l.Baseline != "" {
+			command = append(command, "--baseline-kernels", l.Baseline)
+		}
+		if l.Kernels != "" {
+			command = append(command, "--kernels", l.Kernels)
+		}
+		commands = append(commands, command)
+	}
+	return l.start(c, commands)
+}
+
+// Ordinal reads cuda or cuda:N.
+func Ordinal(name string) (int, error) {
+	rest, ok := strings.CutPrefix(name, "cuda")
+	if ok && rest == "" {
+		return 0, nil
+	}
+	if n, err := strconv.Atoi(strings.TrimPrefix(rest, ":")); ok && strings.HasPrefix(rest, ":") && err == nil && n >= 0 {
+		return n, nil
+	}
+	return 0, hint.Errorf("use auto, cpu, cuda or cuda:N; `normbench list devices` shows what is there", "unknown device %q", name)
+}
+
+func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
+	var commands [][]string
+	for _, text := range c.Workers {
+		words, err := shlex.Split(text)
+		if err != nil || len(words) == 0 {
+			return nil, hint.Errorf("quote it as for a shell: --worker 'ssh gpu1 normbench worker --device cuda:0'", "malformed worker command %q", text)
+		}
+		commands = append(commands, words)
+	}
+	return l.start(c, commands)
+}
+
+func (l *Lab) start(c *Config, commands [][]string) (devices []kernels.Device, err error) {
+	defer func() {
+		if err != nil {
+			Close(devices)
+			devices = nil
+		}
+	}()
+	hash, err := families.Hash(peers.Register(l.Registry, nil))
+	if err != nil {
+		return nil, err
+	}
+	for _, command := range commands {
+		d, err := worker.Start(l.Ctx, worker.Options{Command: command, Timeout: c.limit(time.Minute),
+			Stderr: &console.Plain{Writer: l.Err}, Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+		if err == nil {
+			devices = append(devices, d)
+			err = kernels.CheckID(d.Info().ID)
+		}
+		if err != nil && hint.Of(err) == "" { // it died or spoke something else
+			err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w", strings.Join(command, " "), err)
+		}
+		if err != nil {
+			return devices, err
+		}
+	}
+	return devices, nil
+}
+
+// UseBaseline adds the kernels of another checkout, or of an earlier folder of a user's, to the
+// registry.
+func (l *Lab) UseBaseline(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	var r *kernels.Registry
+	var err error
+	if manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml")); len(manifests) > 0 {
+		old, fs, bad := manifest.Load(families.New(), dir)
+		if bad != nil {
+			return bad
+		}
+		r, err = families.WithBaselineOf(l.Registry, fs, old.File)
+	} else {
+		r, err = families.WithBaseline(l.Registry, dir)
+	}
+	if err != nil {
+		return err
+	}
+	l.Registry, l.Baseline = r, dir
+	return nil
+}
+
+// Known is a device that need not be there: the cpu of this machine, one of public figures, or a
+// .json file of a card's.
+func (l *Lab) Known(name string) (kernels.DeviceInfo, error) {
+	if name == "cpu" {
+		d, err := cpu.Open(l.Registry)
+		if err != nil {
+			return kernels.DeviceInfo{}, err
+		}
+		return d.Info(), nil
+	}
+	if filepath.Ext(name) == ".json" {
+		return rule.ReadDevice(name)
+	}
+	keys := []string{"cpu"}
+	key := strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(name))
+	for _, k := range rule.KnownDevices() {
+		if k.Key == key {
+			return k.DeviceInfo, nil
+		}
+		keys = append(keys, k.Key)
+	}
+	return kernels.DeviceInfo{}, hint.Errorf(fmt.Sprintf("use %s, or a .json file of another card's figures",
+		strings.Join(keys, ", ")), "unknown device %q", name)
+}

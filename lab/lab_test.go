@@ -1,0 +1,56 @@
+package lab
+
+import (
+	"strings"
+	"testing"
+
+	"normbench/internal/console"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/peers"
+)
+
+// What the peers compile for has a name.
+func TestPreparing(t *testing.T) {
+	p, err := kernels.ParseProblem("rmsnorm/bwd/4096x4096/bf16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cell := peers.Cell{Problem: p, Variant: kernels.PeerVariant("compile")}
+	if got, want := preparing(11, 60, cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 (11 of 60 cells done)"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := preparing(0, 60, peers.Cell{}); !strings.Contains(got, "starting the processes") {
+		t.Errorf("%q", got)
+	}
+}
+
+// What is emulated is small, three problems of each op and pass to a family, with each set of types
+// in turn; shapes that were asked for come first.
+func TestEmulatedTasks(t *testing.T) {
+	l := New(t.Context(), console.New(t.Context(), nil, nil), families.New(), nil)
+	refs, err := l.ParseAll("rms_fwd/cta_reg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ps []kernels.Problem
+	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16", "rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
+		p, err := kernels.ParseProblem(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ps = append(ps, p)
+	}
+	tasks, none := emulatedTasks(l.Variants, refs, ps, emulatedGPU())
+	var got []string
+	for _, t := range tasks {
+		got = append(got, t.Problem.String())
+	}
+	const want = "rmsnorm/fwd/32x64/bf16 rmsnorm/fwd/21x72/fp16 rmsnorm/fwd/9x541/bf16+bias"
+	if strings.Join(got, " ") != want || len(none) != 0 {
+		t.Errorf("%v and %v, want %s", got, none, want)
+	}
+	if tasks, none = emulatedTasks(l.Variants, refs, ps[3:], emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
+		t.Errorf("of another op: %v, %v", tasks, none)
+	}
+}

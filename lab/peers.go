@@ -1,0 +1,240 @@
+package lab
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"normbench/internal/console"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/peers"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/ab"
+	"normbench/sweep/record"
+	"normbench/sweep/shapes"
+	"normbench/sweep/stats"
+	"normbench/tune/ref"
+)
+
+// OnlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.
+const OnlyNamed = "compile-max"
+
+// wanted are the peers that REFs name. It says which peer:best is among.
+func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
+	for _, r := range refs {
+		if name := r.Peer(); name != "" {
+			names = append(names, name)
+		}
+	}
+	switch best := slices.Contains(names, ref.Best); {
+	case c.Peers != "" && !best:
+		return nil, hint.Errorf("write peer:best as a REF, or leave out --peers", "--peers says what peer:best is among, and no REF is peer:best")
+	case c.Peers != "":
+		if l.Among, err = shapes.Split("peer", c.Peers, peers.Names...); err != nil {
+			return nil, err
+		}
+	case best:
+		l.Among = slices.DeleteFunc(slices.Clone(peers.Names), func(name string) bool { return name == OnlyNamed })
+	}
+	for flag, given := range map[string]bool{"python": c.Python != "" && !l.usesPython(), "peer-jobs": c.Jobs != nil} {
+		if given && len(names) == 0 {
+			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag, "--%s is for peers, and no REF is one", flag)
+		}
+	}
+	return names, nil
+}
+
+func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
+	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID, Timeout: c.limit(peers.DefaultTimeout)}
+	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
+	theirs, err := peers.Start(l.Ctx, o)
+	waiting.End()
+	if err != nil {
+		return nil, err
+	}
+	both, err := peers.Beside(ours, theirs)
+	if err == nil {
+		err = l.found(theirs.Peers(), wanted)
+	}
+	if err != nil {
+		theirs.Close()
+		return nil, err
+	}
+	return both, nil
+}
+
+// found takes note of the peers that are there, and says which are not.
+func (l *Lab) found(all []kernels.Peer, wanted []string) error {
+	const help = "install it for the Python of --python; `normbench list peers` shows what is there"
+	first := l.peers == nil
+	l.peers = all
+	l.Registry, l.Peers = peers.Register(l.Registry, all), nil
+	for _, p := range all {
+		if p.Missing == "" && slices.Contains(l.Among, p.Name) {
+			l.Peers = append(l.Peers, p.Name)
+		}
+	}
+	for _, name := range wanted {
+		if name == ref.Best {
+			for _, p := range all {
+				if p.Missing != "" && first && slices.Contains(l.Among, p.Name) {
+					l.Notef("left out peer %s: %s", p.Name, console.OneLine(p.Missing))
+				}
+			}
+			if len(l.Peers) == 0 {
+				return hint.Errorf(help, "no peer is there")
+			}
+			continue
+		}
+		if p, ok := peers.Find(all, name); !ok || p.Missing != "" {
+			return hint.Errorf(help, "peer %s is not there: %s", name, console.OneLine(p.Missing))
+		}
+	}
+	return nil
+}
+
+// Prepare has the peers compile for cells before anything is measured. It is an
+// error only where the user has had enough: what is not compiled ahead is later.
+func (l *Lab) Prepare(c *Config, dev kernels.Device, cells []peers.Cell) error {
+	both, ok := dev.(*peers.Device)
+	if !ok {
+		return nil
+	}
+	o := peers.PrepareOptions{Jobs: max(runtime.GOMAXPROCS(0)-2, 1), Limit: c.limit(peers.DefaultLimit)}
+	if c.Jobs != nil && *c.Jobs >= 0 {
+		o.Jobs = *c.Jobs
+	}
+	if o.Jobs == 0 {
+		return nil
+	}
+	start := time.Now()
+	waiting := l.Wait("%s", preparing(0, len(cells), peers.Cell{}))
+	o.Progress = func(done, total int, oldest peers.Cell) { waiting.Set("%s", preparing(done, total, oldest)) }
+	sum, err := both.Prepare(l.Ctx, cells, o)
+	waiting.End()
+	switch {
+	case err != nil:
+		return err
+	case sum.Failed > 0:
+		l.Notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", console.Count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, console.OneLine(sum.First.Error()))
+	case sum.Cells > 0:
+		l.Notef("peers: %s compiled ahead in %.1f s", console.Count(sum.Cells, "cell"), time.Since(start).Seconds())
+	}
+	return nil
+}
+
+// preparing says what the peers compile for while nothing is measured.
+func preparing(done, total int, oldest peers.Cell) string {
+	name, ok := kernels.PeerName(oldest.Variant.Family)
+	if !ok {
+		return fmt.Sprintf("peers: starting the processes that compile (%d of %d cells done)", done, total)
+	}
+	return fmt.Sprintf("peer %s: compiling %s (%d of %d cells done)", name, oldest.Problem, done, total)
+}
+
+// PreparePeers is Prepare for the REFs over problems.
+func (l *Lab) PreparePeers(c *Config, dev kernels.Device, refs []*ref.Ref, ps []kernels.Problem) error {
+	var cells []peers.Cell
+	for _, p := range ps {
+		for _, r := range refs {
+			if r.Peer() == "" {
+				continue
+			}
+			vs, _ := l.Variants(r, p, dev.Info()) // what is wrong shows where they are laid out
+			for _, v := range vs {
+				if cell := (peers.Cell{Problem: p, Variant: v}); !slices.Contains(cells, cell) {
+					cells = append(cells, cell)
+				}
+			}
+		}
+	}
+	return l.Prepare(c, dev, cells)
+}
+
+// maxDeaths is how often a peer may take its process down or hang, each of which may have cost its
+// whole time limit.
+const maxDeaths = 2
+
+// Chooser settles on a variant as ab.Chooser does, and says what it saw of peers.
+func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) Chooser {
+	return func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, error) {
+		alive := slices.DeleteFunc(slices.Clone(vs), func(v kernels.Variant) bool {
+			name, _ := kernels.PeerName(v.Family)
+			return l.deaths[name] >= maxDeaths
+		})
+		if len(alive) == 0 {
+			return vs[0], nil // measuring it will say why
+		}
+		c := &ab.Chooser{Registry: l.Registry, Device: dev, Protocol: pr, Seed: 1}
+		_, peer := kernels.PeerName(vs[0].Family)
+		if peer && len(alive) > 1 {
+			waiting := l.Wait("peer:best: opening %s", p)
+			defer waiting.End()
+			c.Visiting = func(a *sweep.Arm) {
+				name, _ := kernels.PeerName(a.Variant.Family)
+				waiting.Set("peer:best: timing %s on %s", name, p)
+			}
+		}
+		v, arms, err := c.Choose(l.Ctx, p, alive)
+		if peer && arms != nil {
+			l.saw(p, arms)
+		}
+		return v, err
+	}
+}
+
+// saw says how fast the peers of a problem are, and counts those that died.
+func (l *Lab) saw(p kernels.Problem, arms []*sweep.Arm) {
+	var text []string
+	for _, a := range arms {
+		name, _ := kernels.PeerName(a.Variant.Family)
+		f := a.Failure
+		switch {
+		case f == nil:
+			text = append(text, fmt.Sprintf("%s %s us", name, report.Micros(stats.Median(a.Samples))))
+		case f.Status != kernels.StatusRefused:
+			text = append(text, name+" "+console.OneLine(f.Error()))
+		}
+		if f != nil && (f.Status == kernels.StatusTimeout || f.Status == kernels.StatusCrash) {
+			if l.deaths[name]++; l.deaths[name] == maxDeaths {
+				l.Notef("no more of peer %s: %s", name, console.OneLine(f.Error()))
+			}
+		}
+	}
+	l.Notef("%s: %s", p, strings.Join(text, ", "))
+}
+
+// AddVersions adds those of the peers that take part to what a run's line has.
+func (l *Lab) AddVersions(env map[string]string) {
+	for _, p := range l.peers {
+		if p.Missing == "" {
+			env[kernels.PeerVariant(p.Name).Family] = p.Version
+		}
+	}
+}
+
+// TableNotes are what a table should say of its operands: tables of another device, and the
+// versions of the peers among the families, each once.
+func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo, families []string) (notes []string) {
+	for _, r := range refs {
+		if r.Kind == ref.Tuned {
+			if t, err := l.Tuned(r.Name, d); err == nil && t.Other(r.Text) != "" {
+				notes = append(notes, t.Other(r.Text))
+			}
+		}
+	}
+	for _, p := range l.peers {
+		for _, f := range families {
+			if name, ok := kernels.PeerName(f); ok && name == p.Name {
+				notes = append(notes, f+" is "+p.System+": "+p.Version)
+				break
+			}
+		}
+	}
+	return notes
+}

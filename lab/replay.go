@@ -1,0 +1,126 @@
+package lab
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"normbench/internal/console"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/replay"
+	"normbench/report/export"
+	"normbench/sweep/record"
+	"normbench/sweep/shapes"
+)
+
+// replay is a device that serves the measurements of records. Those of another state of the cache
+// than is asked for are left out.
+func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
+	if path == "" {
+		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
+	}
+	ps, notes, err := export.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	l.Once(notes...)
+	var ms []replay.Measurement
+	var info kernels.DeviceInfo
+	var id *families.Identity
+	other := ""
+	for _, p := range ps {
+		if state := p.Run.Protocol.Cache(); state != c.Cache {
+			other = state
+			continue
+		}
+		if info = p.Run.Device; id == nil {
+			id = families.NewIdentity(l.Registry, info.Kind)
+		}
+		if len(p.Stream) > 0 {
+			ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: kernels.Variant{Family: record.Stream},
+				Status: kernels.StatusOK, SamplesUS: p.Stream})
+		}
+		for _, r := range p.Records {
+			x := replay.Measurement{Problem: p.Problem, Variant: r.Variant(), Status: r.Status, Reason: r.Reason,
+				Check: r.Check, SamplesUS: r.SamplesUS}
+			for _, s := range r.Stages {
+				x.Stages = append(x.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
+			}
+			ms = append(ms, x)
+			if id.SourceOf(r.Family) != r.Source {
+				l.Once(r.Family + " has changed since it was recorded in " + path)
+			}
+		}
+	}
+	if len(ms) == 0 && other != "" {
+		help := "add --" + other
+		if other == "cold" {
+			help = "leave --" + c.Cache + " out"
+		}
+		return nil, hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path, other, c.Cache)
+	}
+	// The driver names the measurements by their hash: records of two recordings are not of one device.
+	h := sha256.New()
+	for i := range ms {
+		m := &ms[i]
+		fmt.Fprintln(h, m.Problem, m.Variant, m.Status, len(m.SamplesUS))
+		binary.Write(h, binary.LittleEndian, m.SamplesUS) //nolint:errcheck // a hash takes all
+	}
+	driver, _, _ := strings.Cut(info.Driver, recordingMark) // of a replay of a replay
+	info.Driver = strings.TrimSpace(fmt.Sprintf("%s%s%.6x", driver, recordingMark, h.Sum(nil)))
+	d, err := replay.New(info, path, c.Seed, ms)
+	if err != nil {
+		return nil, err
+	}
+	return []kernels.Device{d}, nil
+}
+
+const recordingMark = " recording "
+
+// ReplayProblems are those asked for, of which a replay must have one.
+func ReplayProblems(sel *shapes.Selection, d *replay.Device, c *Config) ([]kernels.Problem, error) {
+	all := d.Problems()
+	slices.SortFunc(all, record.CompareProblems)
+	fits, err := sel.Filter()
+	if err != nil {
+		return nil, err
+	}
+	ps := slices.DeleteFunc(slices.Clone(all), func(p kernels.Problem) bool { return !fits(p) })
+	if sel.Shapes != "" {
+		if ps, err = sel.Problems(""); err != nil {
+			return nil, err
+		}
+		if !slices.ContainsFunc(ps, func(p kernels.Problem) bool { return slices.Contains(all, p) }) {
+			ps = nil // else the others fail by name
+		}
+	}
+	if len(ps) == 0 {
+		return nil, hint.Errorf(fmt.Sprintf("leave the problem flags out to search all it has: %s, such as %s",
+			console.Count(len(all), "problem"), all[0]), "%s has none of these problems", strings.TrimPrefix(c.Device, "replay:"))
+	}
+	return ps, nil
+}
+
+// CheckRecording refuses to add to the records of a replay of something else: they would be taken
+// for those of this recording.
+func CheckRecording(dev kernels.Device, out string) error {
+	if _, replayed := dev.(*replay.Device); !replayed {
+		return nil
+	}
+	dir := filepath.Join(out, dev.Info().ID)
+	f, err := record.Load(dir)
+	if err != nil {
+		return nil //nolint:nilerr // there are none, or the writer says more
+	}
+	for _, r := range f.Runs {
+		if r.Device.Driver != dev.Info().Driver {
+			return hint.Errorf("give each recording a folder of its own by --out", "%s has a replay of another recording", dir)
+		}
+	}
+	return nil
+}

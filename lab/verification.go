@@ -1,0 +1,201 @@
+package lab
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"normbench/internal/console"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/sweep"
+	"normbench/sweep/verify"
+	"normbench/tune/ref"
+)
+
+// codes are what a count says of each.
+var codes = []struct{ code, words string }{
+	{verify.Host, "of host code"}, {verify.CUDA, "of CUDA code"},
+	{verify.Emulated, "of CUDA code in the emulator"}, {verify.Peer, "of peers"},
+}
+
+// A Verification is what a verify has found.
+type Verification struct {
+	Findings []Finding
+	Total    int            // checks that were laid out
+	done     map[string]int // checks by their code
+	Failed   int
+	named    map[problemVariant][]string // the REFs that name a variant, where there are several
+	compiled map[string]bool             // families whose kernels NVRTC has compiled
+	Unrun    []string                    // families, or REFs, whose CUDA code was not run
+	why      string                      // of the first
+	help     string                      // how to have them run
+}
+
+// A problemVariant is what one check is of.
+type problemVariant struct {
+	problem kernels.Problem
+	variant kernels.Variant
+}
+
+func NewVerification() *Verification {
+	return &Verification{done: map[string]int{}, compiled: map[string]bool{},
+		named: map[problemVariant][]string{}, help: "verify them on a GPU: --device cuda"}
+}
+
+// A Resolver is env.variants.
+type Resolver func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
+
+// Naming is a Resolver that takes note of which variants each of several REFs has, so that rows say
+// by which of them they are there.
+func (v *Verification) Naming(resolve Resolver, refs []*ref.Ref) Resolver {
+	if len(refs) < 2 {
+		return resolve
+	}
+	return func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		vs, err := resolve(r, p, d)
+		for _, x := range vs {
+			at := problemVariant{p, x}
+			if !slices.Contains(v.named[at], r.Text) {
+				v.named[at] = append(v.named[at], r.Text)
+			}
+		}
+		return vs, err
+	}
+}
+
+// refs are the REFs that name a variant, with commas; "" where there is one REF at most, or the
+// families are the REFs.
+func (v *Verification) refs(p kernels.Problem, x kernels.Variant) string {
+	list := v.named[problemVariant{p, x}]
+	if len(list) == 1 && list[0] == x.Family {
+		return ""
+	}
+	return strings.Join(list, ",")
+}
+
+// add adds the rows and counts of k.
+func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
+	if k.Unrun != "" {
+		v.Leave(k.Family.Name, k.Unrun)
+		if k.Unrun = "not run: " + k.Unrun; v.compiled[k.Family.Name] {
+			k.Unrun = "compiled, " + k.Unrun
+		}
+	}
+	v.Failed += k.Failed
+	v.done[k.Code] += k.Configs
+	v.Findings = append(v.Findings, findings(k, p)...)
+}
+
+// Leave notes a family or REF whose CUDA code was not run.
+func (v *Verification) Leave(name, why string) {
+	if len(v.Unrun) == 0 {
+		v.why = why
+	}
+	if !slices.Contains(v.Unrun, name) {
+		v.Unrun = append(v.Unrun, name)
+	}
+}
+
+// Checks counts those that were done.
+func (v *Verification) Checks() (n int) {
+	for _, x := range codes {
+		n += v.done[x.code]
+	}
+	return n
+}
+
+// Counts are the checks by what they ran: "8 checks of host code, 6 of CUDA code in the emulator".
+func (v *Verification) Counts() string {
+	var parts []string
+	for _, x := range codes {
+		n := v.done[x.code]
+		switch {
+		case n == 0:
+		case len(parts) == 0:
+			parts = append(parts, console.Count(n, "check")+" "+x.words)
+		default:
+			parts = append(parts, fmt.Sprint(n, " ", x.words))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// NotRun is what a verify ends with that left CUDA code of families unrun, or nil.
+func (v *Verification) NotRun() error {
+	if len(v.Unrun) == 0 {
+		return nil
+	}
+	return hint.Errorf(v.help, "not verified, as their CUDA code was not run: %s; %s",
+		strings.Join(v.Unrun, ", "), v.why)
+}
+
+// BaseTasks is every serving family in its base config, where it has a valid
+// one.
+func (l *Lab) BaseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.Task, error) {
+	var tasks []sweep.Task
+	for _, p := range ps {
+		if err := p.CheckFits(info); err != nil {
+			return nil, err
+		}
+		t := sweep.Task{Problem: p}
+		for _, f := range l.Registry.Serving(p) {
+			if base := f.Base(p, info); f.Refuse(p, base, info) == nil {
+				t.Variants = append(t.Variants, kernels.Variant{Family: f.Name, Config: base})
+			}
+		}
+		tasks = append(tasks, t)
+	}
+	return tasks, nil
+}
+
+// Check runs the checks of all tasks on dev, which runs code, and adds their rows: one per
+// output of a variant. Beside an error stands what was found before.
+func (l *Lab) Check(v *Verification, dev kernels.Device, code string, tasks []sweep.Task,
+	seed uint64, repeats int) error {
+	step := l.Wait("checking")
+	defer step.End()
+	done, total, where := 0, 0, ""
+	for _, task := range tasks {
+		total += len(task.Variants)
+	}
+	v.Total += total
+	if code == verify.Emulated {
+		where = " in the emulator"
+	}
+	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: seed, Repeats: repeats, Refs: v.refs}
+	c.Now = func(p kernels.Problem, family string) {
+		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
+		done++
+	}
+	for _, task := range tasks {
+		step.Set("opening %s%s (%d of %d done)", task.Problem, where, done, total)
+		found, err := c.Check(l.Ctx, task)
+		for _, k := range found {
+			v.add(k, task.Problem)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A Finding is one output of verdicts, or none where nothing was computed.
+type Finding struct {
+	*verify.Verdicts
+	Problem kernels.Problem
+	Output  kernels.OutputCheck
+	Further bool // another output stands above it
+}
+
+// findings has one for each output.
+func findings(k *verify.Verdicts, p kernels.Problem) (list []Finding) {
+	for i, name := range k.Order {
+		list = append(list, Finding{k, p, k.Outputs[name], i > 0})
+	}
+	if len(list) == 0 {
+		list = []Finding{{Verdicts: k, Problem: p}}
+	}
+	return list
+}
