@@ -31,7 +31,7 @@ def rms_backward(X, DY, W, RSTD, DX, DW, rows, n, BLOCK: tl.constexpr):
     w = tl.load(W + cols, mask=inside, other=0.0).to(tl.float32)
     dw = tl.zeros((BLOCK,), tl.float32)
     for row in range(program, rows, programs):
-        at = row.to(tl.int64) * n + cols
+        at = tl.cast(row, tl.int64) * n + cols
         dy = tl.load(DY + at, mask=inside, other=0.0).to(tl.float32)
         rstd = tl.load(RSTD + row)
         c = tl.load(X + at, mask=inside, other=0.0).to(tl.float32) * rstd

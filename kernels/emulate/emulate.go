@@ -21,6 +21,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/cuda"
+	"normbench/kernels/triton"
 )
 
 //go:embed cxx/emulate.h
@@ -137,10 +138,13 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 		put(kind)
 		put(v)
 	}
-	cmd := exec.CommandContext(ctx, program)
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &errs
 	if err := cmd.Run(); err != nil {
+		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
+			return &Unsupported{l.Source, oneLine(why)}
+		}
 		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
 	}
 	for _, name := range names {
@@ -164,17 +168,24 @@ func slice(m *kernels.Memory) any {
 	return m.I32
 }
 
-// build compiles a launch's program, once.
-func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) (string, error) {
+// build compiles a launch's program, once, and returns its command. Of Triton's kernels it is Triton's
+// interpreter.
+func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) ([]string, error) {
 	u, err := cuda.NewUnit(r, l, "sm_90")
 	if err != nil {
-		return "", err
-	}
-	if u.Source.Compiled() {
-		return "", &Unsupported{l.Source, "compiled code"}
+		return nil, err
 	}
 	if u.Source.Python() {
-		return "", &Unsupported{l.Source, "a kernel of Triton"}
+		return triton.Interpreter(e.dir, u.Source, u.Options, l)
+	}
+	file, err := e.program(ctx, u, l)
+	return []string{file}, err
+}
+
+// program compiles a unit, once.
+func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) (string, error) {
+	if u.Source.Compiled() {
+		return "", &Unsupported{l.Source, "compiled code"}
 	}
 	var b strings.Builder
 	b.WriteString("#include \"emulate.h\"\n")

@@ -506,16 +506,17 @@ func TestDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := strings.Split(string(text), "```yaml\n")
-	if len(blocks) != 3 {
+	if len(blocks) != 4 {
 		t.Fatalf("%d manifests", len(blocks)-1)
 	}
-	for _, file := range []string{"rms_block.cu", "rms_block.yaml"} {
-		example, err := os.ReadFile("../../examples/cuda/" + file)
-		if err != nil || !strings.Contains(string(text), string(example)+"```\n") {
-			t.Errorf("examples/cuda/%s does not stand there (%v)", file, err)
+	for _, file := range []string{"cuda/rms_block.cu", "cuda/rms_block.yaml", "triton/rms_forward.yaml", "triton/rms.py"} {
+		example, err := os.ReadFile("../../examples/" + file)
+		first, _, _ := strings.Cut(string(example), "\n\n\n@triton.jit\ndef rms_backward")
+		if first = strings.TrimRight(first, "\n"); err != nil || !strings.Contains(string(text), first+"\n```\n") {
+			t.Errorf("examples/%s does not stand there (%v)", file, err)
 		}
 	}
-	shown, _, _ := strings.Cut(blocks[2], "```")
+	shown, _, _ := strings.Cut(blocks[3], "```")
 	source := "#include \"common.cuh\"\n#include \"reduce.cuh\"\n#include \"pipe.cuh\"\nextern \"C\" __global__ void mine_bwd() {}\n"
 	_, fs, err := Load(families.New(), folder(t, "shown.yaml", shown, "mine.cu", source))
 	if err != nil {

@@ -1,7 +1,10 @@
 package triton
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -130,4 +133,40 @@ func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 			len(have), have, len(sizes), sizes)
 	}
 	return list, nil
+}
+
+// Interpreter is the command that runs a launch in Triton's interpreter. It reads and writes what
+// package emulate's programs do: buffers in the order in which the arguments first name them.
+func Interpreter(dir string, src nvrtc.Source, opt nvrtc.Options, l *kernels.Launch) ([]string, error) {
+	values, buffers, place := map[string]any{}, map[string]int{}, map[string]int{}
+	for i, a := range l.Args {
+		name, told, _ := strings.Cut(l.Params[i], "=")
+		switch {
+		case a.Kind == kernels.ArgBuffer && a.Name != "":
+			if _, ok := place[a.Name]; !ok {
+				place[a.Name] = len(place)
+			}
+			buffers[name] = place[a.Name]
+		case a.Kind == kernels.ArgBuffer:
+		case told == "True":
+			values[name] = a.Int != 0
+		case a.Kind.IsFloat():
+			values[name] = a.Float
+		default:
+			values[name] = a.Int
+		}
+	}
+	text, err := json.Marshal(map[string]any{"Source": src, "Options": opt, "Values": values, "Buffers": buffers})
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.CreateTemp(dir, "launch-*.json")
+	if err == nil {
+		_, err = f.Write(text)
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return command("interpret", dir, f.Name()), nil
 }

@@ -3,6 +3,7 @@
     python triton.py probe          reads what files say of functions; runs no code of theirs
     python triton.py describe DIR   imports a function, and says what its decorators have
     python triton.py compile DIR    compiles what it is asked for, line by line
+    python triton.py interpret DIR FILE    runs a launch in Triton's interpreter, which needs numpy too
 
 Requests and answers are lines of JSON (kernels/triton/triton.go). Needs Triton, neither torch nor a GPU.
 Importing a file runs it, as any import does. DIR is a folder for its copies and for Triton's cache.
@@ -10,6 +11,7 @@ Importing a file runs it, as any import does. DIR is a folder for its copies and
 
 import ast
 import base64
+import ctypes
 import functools
 import hashlib
 import importlib
@@ -18,6 +20,7 @@ import importlib.util
 import json
 import os
 import re
+import struct
 import sys
 import time
 import traceback
@@ -223,9 +226,8 @@ def load(folder, name, text, headers, function):
 
 def unwrap(fn):
     """The jitted function within, with the configs of @autotune and the names that @heuristics gives."""
-    from triton.runtime.jit import JITFunction
     configs, heuristics = [], {}
-    while not isinstance(fn, JITFunction):
+    while type(fn).__name__ not in ("JITFunction", "InterpretedFunction"):
         if hasattr(fn, "configs"):
             every = [{**c.kwargs, **{k: getattr(c, k, None) for k in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
                      for c in fn.configs]
@@ -312,6 +314,70 @@ def describe(folder, source, options):
     return {"Configs": configs, "Heuristics": {k: rules.get(k, "a function") for k in heuristics}}
 
 
+class Memory(Pointer):
+    """A tensor of the interpreter's, in memory of this process; it is asked what torch would answer."""
+
+    def __init__(self, dtype, data):
+        super().__init__(dtype)
+        self.at = ctypes.addressof(ctypes.c_char.from_buffer(data)) if data else 0
+
+    def data_ptr(self):
+        return self.at
+
+    def same(self, *_, **__):
+        return self
+
+    untyped_storage = cpu = new_empty = set_ = copy_ = storage_offset = size = stride = same
+
+
+def round_to_nearest():
+    """The interpreter cuts fp32 off to bf16; a GPU rounds to the nearest."""
+    import numpy
+    import triton.language as tl
+    from triton.runtime import interpreter
+    inner = interpreter._convert_float
+
+    def convert(data, of, to, mode):
+        if (of, to) != (tl.float32, tl.bfloat16):
+            return inner(data, of, to, mode)
+        bits = numpy.ascontiguousarray(data).view(numpy.uint32)
+        up = numpy.where(numpy.isnan(data), bits | 0x400000, bits + 0x7fff + (bits >> 16 & 1))
+        return (up >> 16).astype(numpy.uint16)
+    interpreter._convert_float = convert
+
+
+def interpret(folder, file, out):
+    """Runs one launch in Triton's interpreter: buffers come and go as those of normbench's emulator do."""
+    os.environ.update(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        raise Refusal("Triton's interpreter needs numpy (`pip install numpy`)") from None
+    round_to_nearest()
+    with open(file, encoding="utf-8") as f:
+        request = json.load(f)
+    source, options = request["Source"], request["Options"]
+    take = lambda code: struct.unpack("<" + code, sys.stdin.buffer.read(struct.calcsize("<" + code)))
+    grid = take("5I")[:3]
+    buffers = [bytearray(sys.stdin.buffer.read(take("Q")[0])) for _ in range(take("I")[0])]
+    name = source["Name"].rpartition(":")[2]
+    fn, _, _ = unwrap(load(folder, name, source["Text"], tuple(sorted(source["Headers"].items())), options["Names"][0]))
+    given = {}
+    for key, text in (line.split("=", 1) for line in options["Extra"]):
+        if key == "triton":
+            continue
+        given[key] = value(text) if key not in request["Values"] else request["Values"][key]
+        if isinstance(given[key], Pointer):
+            given[key] = Memory(given[key].dtype, buffers[request["Buffers"][key]])
+    try:
+        fn[grid](**given)
+    except Exception as e:
+        raise Refusal(f"Triton's interpreter: {type(e).__name__}: {e.__cause__ or e}", name) from None
+    for data in buffers:
+        out.buffer.write(data)
+    out.flush()
+
+
 def capture_ptxas():
     """Keeps what ptxas -v says beside the kernel that it was of."""
     import contextlib
@@ -345,6 +411,12 @@ def main(mode, *folder):
             answer(probe(json.loads(sys.stdin.readline())))
         except Refusal as e:
             answer({"Error": e.text()})
+        return
+    if mode == "interpret":
+        try:
+            interpret(*folder, out)
+        except Refusal as e:
+            sys.exit(f"not run: {e.text()}")
         return
     os.environ.update(CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=os.path.join(folder[0], "cache"))
     os.environ.pop("TRITON_INTERPRET", None)

@@ -1,0 +1,241 @@
+package manifest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/devicetest"
+	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
+	"normbench/kernels/triton"
+)
+
+const tritonManifest = `name: t
+op: rmsnorm
+pass: fwd
+knobs:
+  w: [4, 8]
+  block: {values: [1024, 4096]}
+base: {w: 4, block: 4096}
+launches:
+  - triton: {source: k.py, function: fwd}
+    grid: ceildiv(M, 2)
+    args: {X: x, W: w, B: b, Y: y, R: rstd, rows: M, n: N, stride: N, wide: "N > 2", eps: eps, inv: 1.0 / N}
+    constexprs: {BLOCK: block, HAS_W: weight && true, ACC: tl.float32, ACT: "'none'", E: eps}
+    options: {num_warps: w, maxnreg: 8 * w}
+`
+
+const tritonSource = `import triton, helper
+import triton.language as tl
+raise SystemExit("probing runs no code")
+
+@triton.autotune(configs=[], key=[])
+@triton.jit
+def fwd(X, W, B, Y, R, rows, n, stride, wide, eps, inv, BLOCK: tl.constexpr, HAS_W: tl.constexpr,
+        ACC: tl.constexpr, ACT: tl.constexpr, E: tl.constexpr, MORE: tl.constexpr = 1, k=2):
+    pass
+
+@triton.jit
+def described(X, desc):
+    desc.load([0])
+
+def plain(X):
+    pass
+
+@triton.jit
+def rest(*X):
+    pass
+`
+
+// fakeTriton has Python find a Triton of a version, which is enough to probe.
+func fakeTriton(t *testing.T, version string) (dir string) {
+	t.Helper()
+	python, err := exec.Command("python3", "-c", "import sys; sys.stdlib_module_names; print(sys.executable, end='')").Output()
+	if err != nil {
+		t.Skip("no Python 3.10 or later")
+	}
+	dir = t.TempDir()
+	for name, text := range map[string]string{"triton/__init__.py": "__version__ = '" + version + "'\nraise 1", "lib/__init__.py": "raise 1",
+		"lib/kernels.py": "import lib.tools\n" + strings.Replace(tritonSource, ", helper", "", 1), "lib/tools.py": "SIZE = 1\n"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv(triton.PythonVariable, string(python))
+	t.Setenv("PYTHONPATH", dir)
+	return dir
+}
+
+// A plan tells Triton what its own launcher would: absent tensors, classes of numbers, literals.
+func TestTritonPlan(t *testing.T) {
+	dir := fakeTriton(t, "3.6.0")
+	for text, want := range map[string]string{
+		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 num_warps=4 maxnreg=32 " +
+			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 wide=True eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, N > 2=1, eps=1e-05, 1.0 / N=0.00024414063)\n",
+		"rmsnorm/fwd/1x2/fp16+noweight": "grid=1,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=False ACC=tl.float32 ACT='none' E=1e-05 num_warps=4 maxnreg=32 " +
+			"X=*fp16 W=None B=None Y=*fp16 R=*fp32 rows=1 n=2 stride=2 wide=True eps=0.5 inv=0.5 (x, , , y, rstd, M=1, N=2, N=2, N > 2=0, eps=1e-05, 1.0 / N=0.5)\n",
+	} {
+		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource, "helper.py", "HELP = 1\n", "other.py", "NO = 1"))
+		if err != nil {
+			t.Fatalf("%v (%s)", err, hint.Of(err))
+		}
+		p := problem(t, text)
+		got := fs[0].Plan(p, fs[0].Base(p, devicetest.H200()), devicetest.H200()).String()
+		got = regexp.MustCompile(`(triton=3.6.0) [0-9a-f]{12}`).ReplaceAllString(got, "$1 0")
+		if want = "k1 user:k.py:fwd " + want; got != want {
+			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
+		}
+		if files := strings.Join(fs[0].Files, " "); files != "common.go user:helper.py user:k.py user:t.yaml" {
+			t.Errorf("its files are %s", files)
+		}
+		id, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
+		changed, changedFS, loadErr := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource, "helper.py", "HELP = 2\n"))
+		if err != nil || loadErr != nil {
+			t.Fatal(err, loadErr)
+		}
+		if now, err := families.NewIdentity(changed, kernels.KindCUDA).Source(changedFS[0]); err != nil || now == id {
+			t.Errorf("another helper.py has the identity %s too (%v)", now, err)
+		}
+	}
+
+	// Of an installed module its text counts, and those that it imports.
+	module := strings.Replace(tritonManifest, "source: k.py", "module: lib.kernels", 1)
+	version := func() string {
+		r, fs, err := Load(families.New(), folder(t, "t.yaml", module))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := r.File("user:python:lib.kernels"); err != nil || !strings.Contains(text, "def fwd(") {
+			t.Errorf("its text is %.20q, %v", text, err)
+		}
+		return fs[0].Version
+	}
+	first := version()
+	if err := os.WriteFile(filepath.Join(dir, "lib/tools.py"), []byte("SIZE = 2\n"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if now := version(); now == first || !strings.HasPrefix(now, "triton 3.6.0 ") {
+		t.Errorf("versions %s and %s", first, now)
+	}
+}
+
+// What is wrong with a manifest of Triton's is an error with its place when it is read.
+func TestTritonErrors(t *testing.T) {
+	fakeTriton(t, "3.6.0")
+	for _, test := range []struct{ old, text, want string }{
+		{"source: k.py", "source: j.py", "t.yaml:9:22: launches[0].triton.source: no file j.py"},
+		{"source: k.py", "source: ../k.py", "t.yaml:9:22: launches[0].triton.source"},
+		{"source: k.py, ", "", "stands beside both source and module, or neither"},
+		{"source: k.py", "module: lib.none", "launches[0].triton.function: Python has no module lib.none"},
+		{"function: fwd", "function: bwd", "t.yaml:9:38: launches[0].triton.function: k.py: there is no function bwd"},
+		{"function: fwd", "function: plain", "k.py:15: plain has no @triton.jit"},
+		{"function: fwd", "function: rest", "k.py:19: rest takes *args or **kwargs"},
+		{"X: x, W: w", "X: x, Z: w", "t.yaml:11:21: launches[0].args.Z: fwd (k.py:7) has no parameter Z"},
+		{"X: x, ", "", "fwd (k.py:7) has no argument for X"},
+		{"BLOCK: block, ", "", "fwd (k.py:7) has no value for BLOCK"},
+		{"X: x", "BLOCK: 2, X: x", "BLOCK of fwd (k.py:7) is a constexpr"},
+		{"{num_warps", "{X: 1, num_warps", "options.X: is a parameter of fwd (k.py:7)"},
+		{"{BLOCK", "{Q: 1, BLOCK", "constexprs.Q: fwd (k.py:7) has no parameter Q"},
+		{"n: N", "n: TODO", `launches[0].args.n: unknown name TODO in "TODO"`},
+		{"n: N", "n: dw_partial", `unknown buffer "dw_partial"`},
+		{"n: N", "n: [1]", "launches[0].args.n"},
+		{"n: N", "n: " + strings.Repeat("1+", 600) + "1", "an expression of 1201 bytes"},
+		{"ACT: \"'none'\"", "ACT: \"__import__('os')\"", `launches[0].constexprs.ACT`},
+		{"grid: ceildiv(M, 2)", "grid: [1, 1, 1, 1]", "is one of 4 numbers"},
+		{"function: fwd}", "function: described}", "has no parameter W"},
+	} {
+		manifest := strings.Replace(tritonManifest, test.old, test.text, 1)
+		if manifest == tritonManifest {
+			t.Fatalf("no %q", test.old)
+		}
+		_, _, err := Load(families.New(), folder(t, "t.yaml", manifest, "k.py", tritonSource))
+		if err == nil || !strings.Contains(err.Error(), test.want) || hint.Of(err) == "" || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v (%s), want %s", test.text, err, hint.Of(err), test.want)
+		}
+	}
+	described := regexp.MustCompile(`(?s)args:.*`).ReplaceAllString(strings.Replace(tritonManifest, "function: fwd", "function: described", 1), "args: {X: x, desc: y}\n")
+	if _, _, err := Load(families.New(), folder(t, "t.yaml", described, "k.py", tritonSource)); err == nil || !strings.Contains(err.Error(), "desc of described (k.py:12) is a tensor descriptor") {
+		t.Error(err)
+	}
+	if _, _, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", "def fwd(:\n")); err == nil || !strings.Contains(err.Error(), "k.py:1: ") {
+		t.Error(err)
+	}
+	fakeTriton(t, "2.1.0")
+	if _, _, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource)); err == nil || !strings.Contains(err.Error(), "t.yaml:9:38: launches[0].triton.function: ") || !strings.Contains(err.Error(), " has Triton 2.1.0") {
+		t.Error(err)
+	}
+}
+
+// The examples compile for each arch, and their launches fit the cubins. A kernel that raises is an error
+// with file and line.
+func TestTritonExamples(t *testing.T) {
+	r, fs, err := Load(families.New(), "../../examples/triton")
+	if err != nil {
+		if os.Getenv("NORMBENCH_REQUIRE_TRITON") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("scripts/triton-env.sh installs Triton for this test: %v", err)
+	}
+	t.Setenv("NORMBENCH_CACHE", t.TempDir())
+	checker := func(r *kernels.Registry, arch string) *Checker {
+		d := devicetest.H200()
+		d.Arch = arch
+		c, err := NewChecker(r, d)
+		if err != nil && c.none == nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	for _, arch := range []string{"sm_80", "sm_90", "sm_100"} {
+		c := checker(r, arch)
+		for _, f := range fs {
+			for _, text := range []string{"4096x4096/bf16", "1x541/fp16", "7x8/fp32"} {
+				p := problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text}, "/"))
+				if n, err := c.Check(f, p, arch == "sm_90" && p.M == 7); err != nil || n == 0 {
+					t.Errorf("%s on %s for %s: %d configs, %v", f.Name, p, arch, n, err)
+				}
+			}
+		}
+		if c.Kernels() < 6 {
+			t.Errorf("%d kernels", c.Kernels())
+		}
+	}
+	example, err := os.ReadFile("../../examples/triton/rms.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := os.ReadFile("../../examples/triton/rms_forward.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for old, test := range map[string]struct{ text, want string }{
+		"tl.sqrt_rn(":                {"tl.static_assert(n is None)(", "compile rms.py:14: "},
+		"import triton.language":     {"1 / 0\nimport triton.language", "compile rms.py:4: importing it raises ZeroDivisionError: division by zero"},
+		"rstd = 1.0":                 {"tl.static_assert(BLOCK < 2, 'too wide')\n    rstd = 1.0", "compile rms.py:14: "},
+		"tl.store(RSTD + row, rstd)": {"tl.store(RSTD + row, rstd)\n    print('hello')", ""},
+		"y = x * rstd\n":             {"import os; os._exit(3)\n", "compile rms.py"},
+	} {
+		source := strings.Replace(string(example), old, test.text, 1)
+		r, fs, err := Load(families.New(), folder(t, "t.yaml", string(manifest), "rms.py", source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = checker(r, "sm_90").Check(fs[0], problem(t, "rmsnorm/fwd/64x256/bf16"), false)
+		if got := errorText(err); !strings.HasPrefix(got, test.want) || (err == nil) != (test.want == "") || strings.Contains(got, "\n") {
+			t.Errorf("%s: %s", test.text, got)
+		}
+	}
+	if !(nvrtc.Source{Name: "baseline:user:python:a.b"}).Python() || (nvrtc.Source{Name: "user:python.cu"}).Python() {
+		t.Error("names of Python")
+	}
+}

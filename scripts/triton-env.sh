@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Installs Triton (190 MB) from PyPI into a venv, for tests on machines without it. It compiles without a GPU.
+#
+#   eval "$(scripts/triton-env.sh [DIR])"
+#
+# DIR is .cache/triton by default. Standard output is shell code that exports NORMBENCH_PYTHON. Errors are one line.
+set -euo pipefail
+
+die() {
+	echo "triton-env.sh: error: $*" >&2
+	exit 1
+}
+
+[ $# -le 1 ] || die "usage: triton-env.sh [DIR]"
+wheel=triton==3.6.0
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+dir=${1:-$root/.cache/triton}
+if [ ! -f "$dir/complete" ]; then
+	python3 -m venv "$dir" || die "cannot make a venv in $dir"
+	"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$wheel" >&2 ||
+		die "cannot install $wheel"
+	touch "$dir/complete"
+fi
+printf 'export NORMBENCH_PYTHON=%q\n' "$dir/bin/python"
