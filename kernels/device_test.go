@@ -28,3 +28,14 @@ func TestReadingUnfit(t *testing.T) {
 		}
 	}
 }
+
+// What clears amax takes nothing: the main launch of a check is its first of a kernel.
+func TestCheckMain(t *testing.T) {
+	c := &kernels.Check{Resources: []kernels.Resource{{Stage: "zero", Registers: 1}, {Stage: "k1"}, {Stage: "transpose"}}}
+	if got := c.Main(); got == nil || got.Stage != "k1" {
+		t.Errorf("main is %+v", got)
+	}
+	if c.Resources = c.Resources[1:]; c.Main().Stage != "k1" || (&kernels.Check{}).Main() != nil || (*kernels.Check)(nil).Main() != nil {
+		t.Error("main of k1 and transpose, or of nothing")
+	}
+}

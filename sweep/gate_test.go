@@ -14,8 +14,6 @@ import (
 // A sharing is one of several devices on one GPU. It says so where two are at work at once.
 type sharing struct {
 	*devicetest.Fake
-	t       *testing.T
-	inside  *atomic.Int32
 	timed   atomic.Int32
 	compile func(v kernels.Variant)
 	pid     int
@@ -25,12 +23,6 @@ type sharing struct {
 func (s *sharing) PID() int           { return s.pid }
 func (s *sharing) Beside(pids ...int) { s.beside.Store(&pids) }
 
-func (s *sharing) Info() kernels.DeviceInfo {
-	info := devicetest.H200()
-	info.UUID = "GPU-1"
-	return info
-}
-
 func (s *sharing) Prepare(_ context.Context, _ kernels.Problem, v kernels.Variant) error {
 	if s.compile != nil {
 		s.compile(v)
@@ -38,34 +30,22 @@ func (s *sharing) Prepare(_ context.Context, _ kernels.Problem, v kernels.Varian
 	return nil
 }
 
-func (s *sharing) work() func() {
-	if n := s.inside.Add(1); n != 1 {
-		s.t.Errorf("%d devices of one GPU at work at once", n)
+func newSharing(t *testing.T, pid int, inside *atomic.Int32) *sharing {
+	s := &sharing{Fake: fake(), pid: pid}
+	s.DeviceInfo = devicetest.H200()
+	s.DeviceInfo.UUID = "GPU-1"
+	s.Hook = func(_ context.Context, op string, _ kernels.Variant) error {
+		if n := inside.Add(1); n != 1 {
+			t.Errorf("%d devices of one GPU at work at once", n)
+		}
+		time.Sleep(50 * time.Microsecond)
+		inside.Add(-1)
+		if op == "time" {
+			s.timed.Add(1)
+		}
+		return nil
 	}
-	time.Sleep(50 * time.Microsecond)
-	return func() { s.inside.Add(-1) }
-}
-
-func (s *sharing) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	defer s.work()()
-	b, err := s.Fake.Open(ctx, p, seed)
-	return sharingBench{b, s}, err
-}
-
-type sharingBench struct {
-	kernels.Bench
-	s *sharing
-}
-
-func (b sharingBench) Check(ctx context.Context, v kernels.Variant, repeats int) (kernels.Check, error) {
-	defer b.s.work()()
-	return b.Bench.Check(ctx, v, repeats)
-}
-
-func (b sharingBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
-	defer b.s.work()()
-	b.s.timed.Add(1)
-	return b.Bench.Time(ctx, v, o)
+	return s
 }
 
 // Devices of one GPU take turns on it, and one measures while another compiles: the second
@@ -73,8 +53,7 @@ func (b sharingBench) Time(ctx context.Context, v kernels.Variant, o kernels.Tim
 func TestOneGPUByTurns(t *testing.T) {
 	for _, grid := range []bool{false, true} {
 		var inside atomic.Int32
-		a := &sharing{Fake: fake(), t: t, inside: &inside, pid: 11}
-		b := &sharing{Fake: fake(), t: t, inside: &inside, pid: 12}
+		a, b := newSharing(t, 11, &inside), newSharing(t, 12, &inside)
 		b.compile = func(v kernels.Variant) {
 			if isStream(v) {
 				return

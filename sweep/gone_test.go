@@ -15,14 +15,6 @@ import (
 	"normbench/sweep/search"
 )
 
-// A mortal is a device that goes wrong for good after some samples, in one of the ways of
-// a lost host.
-type mortal struct {
-	*devicetest.Fake
-	way   string
-	lives *int // samples left
-}
-
 var ways = []string{
 	"gone",             // the worker does not start again
 	"dies in open",     // it starts, and dies whatever it is asked
@@ -34,55 +26,31 @@ var ways = []string{
 
 const patience = time.Minute
 
-func (m mortal) err(ctx context.Context, open bool) error {
-	if *m.lives--; *m.lives >= 0 {
-		return nil
-	}
-	switch {
-	case m.way == "hangs once" && *m.lives < -1:
-		return nil
-	case m.way == "gone" && open:
-		return &kernels.Gone{Device: "worker \"ssh gpu1\"", Reason: "connection refused"}
-	case m.way == "launches nothing":
-		return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "no device", Broken: true}
-	case strings.HasSuffix(m.way, "checks") && open:
-		return nil
-	case strings.HasPrefix(m.way, "hangs"):
-		select {
-		case <-time.After(patience):
-		case <-ctx.Done():
-			return ctx.Err()
+// mortal is a device that goes wrong for good after some calls, in one of the ways of a lost host.
+func mortal(way string, lives *int) *devicetest.Fake {
+	f := fake()
+	f.Hook = func(ctx context.Context, op string, _ kernels.Variant) error {
+		if *lives--; *lives >= 0 {
+			return nil
 		}
-		return &kernels.Failure{Status: kernels.StatusTimeout, Reason: "no answer", Broken: true}
+		switch {
+		case way == "gone" && op == "open":
+			return &kernels.Gone{Device: "worker \"ssh gpu1\"", Reason: "connection refused"}
+		case way == "launches nothing":
+			return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "no device", Broken: true}
+		case strings.HasSuffix(way, "checks") && op == "open":
+			return nil
+		case strings.HasPrefix(way, "hangs"):
+			select {
+			case <-time.After(patience):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			return &kernels.Failure{Status: kernels.StatusTimeout, Reason: "no answer", Broken: true}
+		}
+		return &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: exit status 255", Broken: true}
 	}
-	return &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker ended: exit status 255", Broken: true}
-}
-
-func (m mortal) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	if err := m.err(ctx, true); err != nil {
-		return nil, err
-	}
-	b, err := m.Fake.Open(ctx, p, seed)
-	return mortalBench{b, m}, err
-}
-
-type mortalBench struct {
-	kernels.Bench
-	m mortal
-}
-
-func (b mortalBench) Check(ctx context.Context, v kernels.Variant, n int) (kernels.Check, error) {
-	if err := b.m.err(ctx, false); err != nil {
-		return kernels.Check{}, err
-	}
-	return b.Bench.Check(ctx, v, n)
-}
-
-func (b mortalBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
-	if err := b.m.err(ctx, false); err != nil {
-		return kernels.Timing{}, err
-	}
-	return b.Bench.Time(ctx, v, o)
+	return f
 }
 
 // However a device is lost, and whenever: no variant gets a record by it, the rest of the
@@ -95,8 +63,7 @@ func TestRunDeviceGone(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						ts := tasks(t, 4, pool[:problems]...)
 						n, left := 4*problems, lives
-						m := mortal{fake(), way, &left}
-						ds := []kernels.Device{m}
+						ds := []kernels.Device{mortal(way, &left)}
 						if beside {
 							f := fake()
 							f.Seconds = takes(0.01)
@@ -149,7 +116,7 @@ func TestSearchDeviceGone(t *testing.T) {
 				o.Run.Protocol = searching
 				o.Search = &Searching{Strategy: search.Auto, Final: o.Run, Finals: 2, Rounds: 6}
 				o.Search.Final.ID, o.Search.Final.Protocol = "r2", final
-				_, err := Run(t.Context(), registry, []kernels.Device{mortal{fake(), way, &left}}, ts, sink, o)
+				_, err := Run(t.Context(), registry, []kernels.Device{mortal(way, &left)}, ts, sink, o)
 				if err == nil || !strings.HasSuffix(err.Error(), "problems are left to search") {
 					t.Errorf("%s after %d: %v", way, lives, err)
 				}

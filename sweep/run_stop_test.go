@@ -92,27 +92,16 @@ func planOf(t *testing.T, c devicetest.Call) kernels.Plan {
 
 // stuck is a device whose Time hangs until it is stopped, and then reports a
 // failure, as one whose process ended with ours does.
-type stuck struct {
-	*devicetest.Fake
-	say error
-}
-
-type stuckBench struct {
-	kernels.Bench
-	say error
-}
-
-func (s stuck) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernels.Bench, error) {
-	b, err := s.Fake.Open(ctx, p, seed)
-	return stuckBench{b, s.say}, err
-}
-
-func (b stuckBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
-	if isStream(v) {
-		return b.Bench.Time(ctx, v, o)
+func stuck(say error) kernels.Device {
+	f := fake()
+	f.Hook = func(ctx context.Context, op string, v kernels.Variant) error {
+		if op != "time" || isStream(v) {
+			return nil
+		}
+		<-ctx.Done()
+		return say
 	}
-	<-ctx.Done()
-	return kernels.Timing{}, b.say
+	return f
 }
 
 // What a device says while it is being stopped is neither a record, which would
@@ -127,7 +116,7 @@ func TestRunCanceledDevice(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			sink := &memory{}
-			_, err := Run(ctx, registry, []kernels.Device{stuck{fake(), say}, stuck{fake(), say}}, tasks(t, 3, pool[:3]...), sink, options(2))
+			_, err := Run(ctx, registry, []kernels.Device{stuck(say), stuck(say)}, tasks(t, 3, pool[:3]...), sink, options(2))
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v: got %v", say, err)
 			}
@@ -179,7 +168,7 @@ func TestRunSinkFails(t *testing.T) {
 			}
 			return nil
 		}}
-		ds := []kernels.Device{stuck{fake(), errors.New("broken pipe")}, stuck{fake(), context.Canceled}}
+		ds := []kernels.Device{stuck(errors.New("broken pipe")), stuck(context.Canceled)}
 		if _, err := Run(t.Context(), registry, ds, tasks(t, 2, pool[:2]...), sink, options(2)); !errors.Is(err, full) {
 			t.Errorf("with hanging devices: got %v", err)
 		}

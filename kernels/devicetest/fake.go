@@ -46,6 +46,8 @@ type Fake struct {
 	Differing func(p kernels.Problem, v kernels.Variant) int64
 	// OpenError scripts the error of the attempt-th Open of p, counted from 0.
 	OpenError func(p kernels.Problem, attempt int) error
+	// Hook, where set, is called within every open, check and time; its error is theirs.
+	Hook func(ctx context.Context, op string, v kernels.Variant) error
 
 	busy atomic.Bool // a method is running
 
@@ -146,6 +148,11 @@ func (f *Fake) Open(ctx context.Context, p kernels.Problem, seed uint64) (kernel
 			return nil, err
 		}
 	}
+	if f.Hook != nil {
+		if err := f.Hook(ctx, "open", kernels.Variant{}); err != nil {
+			return nil, err
+		}
+	}
 	f.bench = &fakeBench{f: f, p: p}
 	return f.bench, nil
 }
@@ -187,6 +194,11 @@ func (b *fakeBench) begin(ctx context.Context, op string, v kernels.Variant, fai
 	}
 	if err := ctx.Err(); err != nil {
 		return v, nil, err
+	}
+	if b.f.Hook != nil {
+		if err := b.f.Hook(ctx, op, v); err != nil {
+			return v, nil, err
+		}
 	}
 	stages := []string{"k1"}
 	if r := b.f.Registry; r != nil {

@@ -1,7 +1,8 @@
 package families_test
 
 import (
-	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"normbench/kernels"
@@ -10,98 +11,67 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-// bandProblems are what the base of band is held to, and bandLabels configs beside it, one for each
-// way through the kernel; statsProblems and statsLabels are the same for stats_first.
-var (
-	bandProblems = []string{
-		"rmsnorm/fwd/2048x16384/bf16+fp8t",
-		"rmsnorm/fwd/4096x1024/bf16+fp8t",
-		"rmsnorm/fwd/8192x4096/fp16+fp8t",
-		"rmsnorm/fwd/8192x8192/bf16+noweight+fp8t",
-		"layernorm/fwd/8192x8192/bf16+bias+fp8t",
-		"layernorm/fwd/4096x12288/bf16+bias+zc+fp8t",
-		"layernorm/fwd/16384x4096/bf16-wfp32+bias+fp8t",
-		"rmsnorm/fwd/4112x2048/fp32+fp8t",
-	}
-	bandLabels    = []string{"br64.w16.st1.k1.cl8", "br64.w8.st2.k1.cl16", "br32.w8.st1.k2.cl8", "br32.w8.st2.k1.cl8", "br32.w8.st2.k2.cl1.cr8", "br64.w16.st2.k1.cl1.cr8", "ch3"}
-	statsProblems = []string{
-		"rmsnorm/fwd/29x17389/bf16+fp8t",
-		"layernorm/fwd/29x17389/bf16+bias+fp8t",
-		"rmsnorm/fwd/256x65536/bf16+fp8t",
-		"layernorm/fwd/256x65536/fp16+bias+zc+fp8t",
-		"rmsnorm/fwd/1000x1004/fp32+fp8t",
-		"layernorm/fwd/33x541/bf16-wfp32+bias+fp8t",
-		"rmsnorm/fwd/7x130/bf16+noweight+fp8t",
-	}
-	statsLabels = []string{"tr128.tc128.tw8", "tr128.tc64.tw4", "tr32.tc64.tw4", "br1.w4.cr2", "br4.w4.cr1", "ch2"}
-)
+// tiles are the designs of fp8 with its transpose: problems whose bases, and beside them configs, one
+// for each way through the kernel, compile without spilling. One pass over rms and ln each.
+var tiles = map[string][2][]string{
+	"band": {{
+		"rmsnorm/fwd/8192x8192/bf16+fp8t", "layernorm/fwd/8192x8192/bf16+bias+fp8t",
+		"rmsnorm/fwd/2048x16384/bf16+fp8t", "rmsnorm/fwd/4096x1024/bf16+fp8t", "rmsnorm/fwd/8192x4096/fp16+fp8t",
+		"rmsnorm/fwd/8192x8192/bf16+noweight+fp8t", "layernorm/fwd/4096x12288/bf16+bias+zc+fp8t",
+		"layernorm/fwd/16384x4096/bf16-wfp32+bias+fp8t", "rmsnorm/fwd/4112x2048/fp32+fp8t",
+	}, {
+		"br64.w16.st1.k1.cl8", "br64.w8.st2.k1.cl16", "br32.w8.st1.k2.cl8", "br32.w8.st2.k1.cl8", "br32.w8.st2.k2.cl1.cr8",
+		"br64.w16.st2.k1.cl1.cr8", "ch3",
+	}},
+	"stats_first": {{
+		"rmsnorm/fwd/8192x2048/bf16+fp8t", "layernorm/fwd/1001x2005/bf16+bias+fp8t",
+		"rmsnorm/fwd/29x17389/bf16+fp8t", "layernorm/fwd/29x17389/bf16+bias+fp8t", "rmsnorm/fwd/256x65536/bf16+fp8t",
+		"layernorm/fwd/256x65536/fp16+bias+zc+fp8t", "rmsnorm/fwd/1000x1004/fp32+fp8t",
+		"layernorm/fwd/33x541/bf16-wfp32+bias+fp8t", "rmsnorm/fwd/7x130/bf16+noweight+fp8t",
+	}, {
+		"tr128.tc128.tw8", "tr128.tc64.tw4", "tr32.tc64.tw4", "br1.w4.cr2", "br4.w4.cr1", "ch2",
+	}},
+}
 
-// The rules' configs are ones that work, and compile without spilling; so do others.
 func TestTile(t *testing.T) {
-	c, err := nvrtc.Find()
-	if err != nil && os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
-		t.Fatal(err)
-	}
+	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
 	r, d := families.New(), device("sm_90")
 	tried := 0
-	check := func(design, text, label string) {
-		p, op := problem(t, text), "rms"
-		if p.Op == kernels.LayerNorm {
-			op = "ln"
-		}
-		v, err := kernels.ParseVariant(op + "_fwd/" + design + "@" + label)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, v, plan, err := r.Resolve(p, v, d)
-		if err != nil {
-			t.Errorf("%s: %v", p, err)
-			return
-		}
-		valid(t, p, d, f, v.Config, plan)
-		if tried++; c == nil || !sampled(tried, 6) {
-			return
-		}
-		for _, l := range plan.Launches {
-			u, err := cuda.NewUnit(r, &l, d.Arch)
-			if err != nil {
-				t.Fatal(err)
+	for _, design := range []string{"band", "stats_first"} {
+		list := tiles[design]
+		for i, text := range list[0] {
+			labels := []string{""}
+			if i < 2 { // the first of each op
+				labels = slices.Concat(labels, list[1])
 			}
-			b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c).Compile(u.Source, u.Options)
-			if err != nil {
-				t.Errorf("%s: %v", p, err)
-				return
-			}
-			k := b.Kernels[l.Entry]
-			t.Logf("%s %s@%s: %d CTAs of %d threads, %d+%d bytes, %d registers", l.Entry, p, v.Config, l.Grid[0], l.Block, l.Shared, k.SharedBytes, k.Registers)
-			if k.SpillStoreBytes > 0 {
-				t.Errorf("%s %s@%s: %d bytes spilled", l.Entry, p, v.Config, k.SpillStoreBytes)
-			}
-		}
-	}
-	for _, of := range []struct {
-		design           string
-		problems, labels []string
-		on               []string // of labels
-		most             int      // configs of a space
-	}{
-		{"band", bandProblems, bandLabels, []string{"rmsnorm/fwd/8192x8192/bf16+fp8t", "layernorm/fwd/8192x8192/bf16+bias+fp8t"}, 200},
-		{"stats_first", statsProblems, statsLabels, []string{"rmsnorm/fwd/8192x2048/bf16+fp8t", "layernorm/fwd/1001x2005/bf16+bias+fp8t"}, 320},
-	} {
-		for _, text := range of.problems {
-			check(of.design, text, "")
-			p := problem(t, text)
-			f, err := r.Lookup(map[kernels.Op]string{kernels.RMSNorm: "rms_fwd/", kernels.LayerNorm: "ln_fwd/"}[p.Op] + of.design)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if configs, _ := f.Configs(p, d); len(configs) > of.most {
-				t.Errorf("%s: a space of %d configs", p, len(configs))
-			}
-		}
-		for _, label := range of.labels {
-			for _, text := range of.on {
-				check(of.design, text, label)
+			for _, label := range labels {
+				p := problem(t, text)
+				v, err := kernels.ParseVariant(strings.Replace(p.Op.Spec().Short+"_fwd/"+design+"@"+label, "@@", "@", 1))
+				if err != nil {
+					t.Fatal(err)
+				}
+				f, v, plan, err := r.Resolve(p, v, d)
+				if err != nil {
+					t.Errorf("%s: %v", p, err)
+					continue
+				}
+				valid(t, p, d, f, v.Config, plan)
+				if tried++; !sampled(tried, 6) {
+					continue
+				}
+				for _, l := range plan.Launches {
+					u, err := cuda.NewUnit(r, &l, d.Arch)
+					if err != nil {
+						t.Fatal(err)
+					}
+					b, err := cache.Compile(u.Source, u.Options)
+					if err != nil {
+						t.Fatalf("%s: %v", p, err)
+					}
+					if k := b.Kernels[l.Entry]; k.SpillStoreBytes > 0 {
+						t.Errorf("%s %s@%s: %d bytes spilled", l.Entry, p, v.Config, k.SpillStoreBytes)
+					}
+				}
 			}
 		}
 	}
