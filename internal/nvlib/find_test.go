@@ -73,27 +73,3 @@ func TestFindVariable(t *testing.T) {
 		t.Errorf("%v after %d", err, tried)
 	}
 }
-
-// Nothing anywhere names what was looked for.
-func TestFindNothing(t *testing.T) {
-	none := Library{Name: "NONE", Variable: "NORMBENCH_NONE", Sonames: []string{"libnone-of-these.so.1"}, Folders: []string{"lib64"}}
-	_, err := Find(none, func(path string) (int, error) { return 0, errors.New("no") })
-	if err == nil || !strings.Contains(err.Error(), "looked for libnone-of-these.so.1 in") {
-		t.Error(err)
-	}
-}
-
-func TestGlob(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"cuda-12.9", "cuda-13.0"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o777); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := Glob(filepath.Join(dir, "cuda-*")); len(got) != 2 || filepath.Base(got[0]) != "cuda-13.0" {
-		t.Errorf("got %q", got)
-	}
-	if got := Glob(filepath.Join(dir, "[")); got != nil {
-		t.Errorf("a broken pattern: %q", got)
-	}
-}
