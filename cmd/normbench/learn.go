@@ -175,7 +175,7 @@ func (e *env) learn(c *cli.Context) error {
 		e.saved += ".gz"
 	}
 	e.Notef("wrote the map of %s", out)
-	e.tellChange(policy.Filler, old)
+	e.tellChange(policy.Filler, old, m)
 	lost = cmp.Or(lost, e.late(e.writePlace(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
 	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))}
 	if err := e.showMap(m, data, c.String("format"), c.String("html"), spent); err != nil || c.Int("judge") == 0 {
@@ -261,7 +261,7 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 	if err != nil {
 		return nil, err
 	}
-	p := learn.DefaultPolicy
+	p := learn.Policy{}
 	analytic := families.Analytic(e.Registry)
 	p.Filler = &learn.Filler{Registry: analytic, Device: info}
 	p.Domain, p.Classes = domain, classes

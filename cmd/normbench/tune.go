@@ -77,7 +77,7 @@ func (e *env) tune(c *cli.Context) error {
 			return err
 		}
 		e.Notef("wrote the map of %s", p)
-		e.tellChange(policy.Filler, old)
+		e.tellChange(policy.Filler, old, m)
 	}
 	if picture != "" {
 		if err := e.writeFile(picture, learn.Plot(m, d.Points, d.Device)); err != nil {
@@ -128,17 +128,17 @@ func (e *env) writeMap(p durable.Place, f *learn.Filler, before *tune.Table, m *
 		}
 		source := families.NewIdentity(e.Registry, m.Device.Kind).SourceOf
 		var err error
-		t.Map, err = rule.Merge(before.Map, m, func(c rule.Class, align, nLo, nHi, mLo, mHi int64, a, b kernels.Variant) bool {
-			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(c, align, nLo, nHi, mLo, mHi, a, b)
+		t.Map, err = rule.Merge(before.Map, m, func(box rule.Box, a, b kernels.Variant) bool {
+			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(box, a, b)
 		})
 		return &t, err
 	})
 }
 
 // tellChange says how the map that f filled differs from the one that a table had before.
-func (e *env) tellChange(f *learn.Filler, old *tune.Table) {
+func (e *env) tellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
 	if old != nil && old.Map != nil {
-		changed, of, gain := f.Change(old.Map)
+		changed, of, gain := f.Change(old.Map, m)
 		e.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
 	}
 }

@@ -32,23 +32,20 @@ var wild = sync.OnceValue(func() *rule.Map {
 			x := rule.Blank(c, align, d.SMs)
 			x.Lines = slices.Insert(x.Lines, 13, rule.Line{From: 4096, Cells: x.Lines[0].Cells, Evidence: x.Lines[0].Evidence})
 			for line := range x.Lines {
-				cells, evidence := []byte(x.Lines[line].Cells), []byte(x.Lines[line].Evidence)
-				for cell := range cells {
-					nLo, nHi, mLo, mHi := x.Span(line, cell, d.SMs)
-					if mHi < mLo || r.IntN(50) == 0 {
+				for cell := range x.Rows {
+					b := x.Box(line, cell, d.SMs)
+					if b.Empty() || r.IntN(50) == 0 {
 						continue
 					}
-					p := c.Problem(mLo+r.Int64N(mHi-mLo+1), max((nLo+r.Int64N(nHi-nLo+1))*c.Bytes/align*align/c.Bytes, 1))
+					n := (b.NLo + r.Int64N(b.NHi-b.NLo+1)) * c.Bytes / align * align / c.Bytes
+					p := c.Problem(b.MLo+r.Int64N(b.MHi-b.MLo+1), max(n, 1))
 					fs := reg.Serving(p)
 					f := fs[r.IntN(len(fs))]
 					v := kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
-					if rule.Accepts(reg, d, c, align, nLo, nHi, mLo, mHi, v) {
-						if letter, ok := x.Letter(v); ok {
-							cells[cell], evidence[cell] = letter, rule.Measured
-						}
+					if b.Accepts(reg, d, v) {
+						x.Set(line, cell, v, rule.Measured)
 					}
 				}
-				x.Lines[line].Cells, x.Lines[line].Evidence = string(cells), string(evidence)
 			}
 			m.Rasters = append(m.Rasters, *x)
 		}

@@ -7,26 +7,22 @@ import (
 	"normbench/kernels"
 )
 
-// Accepts says whether a family accepts a whole config at all problems of maps with so many columns and rows, both ends
-// included: with every type of weight, with a bias and without. It asks on a lattice.
-func Accepts(reg *kernels.Registry, d kernels.DeviceInfo, c Class, align, nLo, nHi, mLo, mHi int64, v kernels.Variant) bool {
+// Accepts says whether a family accepts a whole config at all problems of maps in the box: with every
+// type of weight, with a bias and without. It asks on a lattice.
+func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Variant) bool {
 	f, err := reg.Lookup(v.Family)
-	return err == nil && accepts(f, d, c, align, nLo, nHi, mLo, mHi, v.Config)
-}
-
-func accepts(f *kernels.Family, d kernels.DeviceInfo, c Class, align, nLo, nHi, mLo, mHi int64, config kernels.Config) bool {
-	if f.Op != c.Op || f.Pass != c.Pass || strange(f, config) != nil {
+	if err != nil || f.Op != b.Class.Op || f.Pass != b.Class.Pass || strange(f, v.Config) != nil {
 		return false
 	}
-	kin, config := c.kin(), config.Unpacked()
-	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those that it serves
+	kin, config := b.Class.kin(), v.Config.Unpacked()
+	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those it serves
 		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
 	}
-	for i, n := range columnsIn(nLo, nHi, align, c) {
-		for j, m := range rowsIn(mLo, min(mHi, MaxElems/n), c) {
+	for i, n := range b.columns() {
+		for j, m := range b.rows(n) {
 			for k, p := range kin {
 				p.M, p.N = m, n
-				if k > 0 && i > 0 && j > 0 && (i+j)%3 > 0 || ClassOf(p) != c {
+				if k > 0 && i > 0 && j > 0 && (i+j)%3 > 0 || ClassOf(p) != b.Class {
 					continue
 				}
 				if f.Serves(p) != nil || f.Refuse(p, config, d) != nil {
@@ -38,8 +34,8 @@ func accepts(f *kernels.Family, d kernels.DeviceInfo, c Class, align, nLo, nHi, 
 	return true
 }
 
-// Whole is v with the knobs of its family that it leaves out, as one does that was measured before there were such knobs: 0, which is
-// what kernels did then. Records of both are of one config.
+// Whole is v with the knobs of its family that it leaves out, as one does that was measured before
+// there were such knobs: 0, which is what kernels did then. Records of both are of one config.
 func Whole(reg *kernels.Registry, v kernels.Variant) kernels.Variant {
 	if f, err := reg.Lookup(v.Family); err == nil {
 		for _, r := range f.Knobs {
@@ -64,41 +60,40 @@ func strange(f *kernels.Family, c kernels.Config) error {
 	return nil
 }
 
-// units are what columns and rows of a class's problems are multiples of at an alignment.
-func (c Class) units(align int64) (n, m int64) {
-	if p := c.Problem(16, 128); p.Transpose && ClassOf(p) == c {
+// columns are some of the box: the ends, those with many divisors, and uneven ones.
+func (b *Box) columns() []int64 {
+	unit, _ := b.units()
+	return slices.DeleteFunc(lattice(b.NLo, b.NHi, unit), func(n int64) bool {
+		return AlignOf(n, b.Class.Bytes) != b.Align
+	})
+}
+
+// rows are some counts of rows of n columns, as columns.
+func (b *Box) rows(n int64) []int64 {
+	_, unit := b.units()
+	return lattice(b.MLo, min(b.MHi, MaxElems/n), unit)
+}
+
+// units are what the columns and the rows of the box's problems are multiples of.
+func (b *Box) units() (n, m int64) {
+	if p := b.Class.sample(); p.Transpose && p.M == 16 {
 		return 128, 16
 	}
-	return align / c.Bytes, 1
-}
-
-// columnsIn are columns in a range at an alignment: the ends, those with many divisors, and uneven ones.
-func columnsIn(lo, hi, align int64, c Class) []int64 {
-	unit, _ := c.units(align)
-	return lattice(lo, hi, unit, func(n int64) bool { return AlignOf(n, c.Bytes) == align })
-}
-
-// rowsIn are counts of rows in a range: the ends, those with many divisors, and uneven ones.
-func rowsIn(lo, hi int64, c Class) []int64 {
-	_, unit := c.units(16)
-	return lattice(lo, hi, unit, func(int64) bool { return true })
+	return b.Align / b.Class.Bytes, 1
 }
 
 // lattice is some multiples of unit in a range.
-func lattice(lo, hi, unit int64, ok func(int64) bool) (list []int64) {
-	add := func(n int64) {
-		if lo <= n && n <= hi && n%unit == 0 && ok(n) {
-			list = append(list, n)
-		}
-	}
+func lattice(lo, hi, unit int64) (list []int64) {
 	first, last := (lo+unit-1)/unit, hi/unit
-	for _, at := range []int64{first, first + 1, last, last - 1, (first + last) / 2, (first+last)/2 + 1, (first*3 + last) / 4, (first + last*3) / 4, (first*5+last*2)/7 | 1} {
-		add(at * unit)
+	for _, at := range []int64{first, first + 1, last, last - 1, (first + last) / 2, (first+last)/2 + 1,
+		(first*3 + last) / 4, (first + last*3) / 4, (first*5+last*2)/7 | 1} {
+		list = append(list, at*unit)
 	}
 	for step := int64(64); step <= hi; step *= 4 {
-		add((lo + step - 1) / step * step)
-		add(hi / step * step)
+		list = append(list, (lo+step-1)/step*step, hi/step*step)
 	}
 	slices.Sort(list)
-	return slices.Compact(list)
+	return slices.DeleteFunc(slices.Compact(list), func(n int64) bool {
+		return n < lo || n > hi || n%unit != 0
+	})
 }

@@ -37,35 +37,28 @@ func Columns() (from []int64) {
 	return from
 }
 
-// A Bound is the last M of a column of letters: a count of rows, or where PerSM is not 0 as many hundredths of a row for each SM.
+// A Bound is the last M of a column of letters: a count of rows, or where PerSM is not 0 as many
+// hundredths of a row for each SM.
 type Bound struct{ Rows, PerSM int64 }
 
-// Rows are the bounds of cells, octaves around powers of two: of rows up to 2 per SM, beyond of rows per SM.
+// Rows are the bounds of cells, octaves around powers of two: of rows up to 2 per SM, beyond of rows
+// per SM.
 func Rows(sms int) (bounds []Bound) {
-	n := int64(max(sms, 1))
-	for r := 0.5; ; r++ {
-		if b := int64(math.Exp2(r)); b < 2*n {
-			bounds = append(bounds, Bound{Rows: b})
-			continue
-		}
-		break
+	for r := 0.5; int(math.Exp2(r)) < 2*max(sms, 1); r++ {
+		bounds = append(bounds, Bound{Rows: int64(math.Exp2(r))})
 	}
-	bounds = append(bounds, Bound{PerSM: 200})
-	for r := 1.5; ; r++ {
-		b := Bound{PerSM: int64(math.Exp2(r) * 100)}
-		if b.last(n) >= MaxM {
-			return append(bounds, Bound{Rows: MaxM})
-		}
+	b := Bound{PerSM: 200}
+	for r := 1.5; b.Last(sms) < MaxM; r++ {
 		bounds = append(bounds, b)
+		b.PerSM = int64(math.Exp2(r) * 100)
 	}
+	return append(bounds, Bound{Rows: MaxM})
 }
 
 // Last is the last M of the bound on a device with so many SMs.
-func (b Bound) Last(sms int) int64 { return b.last(int64(max(sms, 1))) }
-
-func (b Bound) last(sms int64) int64 {
+func (b Bound) Last(sms int) int64 {
 	if b.PerSM > 0 {
-		return b.PerSM * sms / 100
+		return b.PerSM * int64(max(sms, 1)) / 100
 	}
 	return b.Rows
 }

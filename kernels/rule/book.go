@@ -1,9 +1,7 @@
 package rule
 
 import (
-	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,180 +78,177 @@ func (s Step) String() string {
 	return "the map of " + of.ID
 }
 
-// A Book is the defaults of one device: a map's cells, each with a config that is accepted at all of its problems, and behind
-// them the analytic base. Programs, explain and exports ask it, so they agree.
+// A Book is the defaults of one device: a map's cells, each with a config that is accepted at all of
+// its problems, and behind them the analytic base. Programs, explain and exports ask it, so they
+// agree.
 type Book struct {
 	Step
 	Device   kernels.DeviceInfo
 	analytic *kernels.Registry // whose bases know no map
-	cells    sync.Map          // asked so far: place to *Answer
+	blank    sync.Map          // rasters of classes that the map has not: Box to *Raster
+	cells    sync.Map          // asked so far: place to Answer
 }
 
-// A place is a cell of a raster: the map's, or a standard one without answers.
+// A place is a cell of a raster.
 type place struct {
 	raster     *Raster
 	line, cell int
 }
 
-// NewBook makes the book of a step for a device. The registry's defaults and bases are the analytic ones.
+// NewBook makes the book of a step for a device. The registry's defaults and bases are the analytic
+// ones.
 func NewBook(s Step, d kernels.DeviceInfo, analytic *kernels.Registry) *Book {
 	return &Book{Step: s, Device: d, analytic: analytic}
 }
 
-// Answer is what runs for a problem, and how that came about. A variant without a family stands for no answer.
+// Answer is what runs for a problem, and how that came about. A variant without a family stands for
+// no answer.
 func (b *Book) Answer(p kernels.Problem) Answer {
-	if b.Map == nil {
+	switch {
+	case b.Map == nil:
 		return Answer{Match: MatchBase, Variant: b.base(p)}
+	case !Inside(p.M, p.N):
+		return Answer{Match: MatchOutside, Variant: b.base(p)}
 	}
-	a := b.Map.Find(p, &b.Device)
-	if a.Match == MatchCell {
-		a = b.cell(a.Raster, a.Line, a.Cell)
-	}
-	if a.Match == MatchBase {
-		r := standard(ClassOf(p), AlignOf(p.N, p.DType.Size()), b.Device.SMs)
-		line, cell, _ := r.At(p.M, p.N, b.Device.SMs)
-		a = b.cell(r, line, cell)
-		a.Raster = nil
-	}
+	r := b.raster(ClassOf(p), AlignOf(p.N, p.DType.Size()))
+	line, cell := r.At(p.M, p.N, b.Device.SMs)
+	a := b.cell(r, line, cell)
 	if f, err := b.analytic.Lookup(a.Variant.Family); err != nil || f.CheckServes(p) != nil {
 		a.Variant = b.base(p)
 	}
 	return a
 }
 
-// standard are the standard cells of a class, without answers.
-func standard(c Class, align int64, sms int) *Raster {
-	type key struct {
-		class Class
-		align int64
-		sms   int
+// raster is the map's of a class at an alignment, or one of standard cells without answers.
+func (b *Book) raster(c Class, align int64) *Raster {
+	if r := b.Map.Raster(c, align); r != nil {
+		return r
 	}
-	r, ok := standards.Load(key{c, align, sms})
+	key := Box{Class: c, Align: align}
+	r, ok := b.blank.Load(key)
 	if !ok {
-		r, _ = standards.LoadOrStore(key{c, align, sms}, Blank(c, align, sms))
+		r, _ = b.blank.LoadOrStore(key, Blank(c, align, b.Device.SMs))
 	}
 	return r.(*Raster)
 }
-
-var standards sync.Map
 
 func (b *Book) base(p kernels.Problem) kernels.Variant {
 	v, _ := b.analytic.Base(p, b.Device)
 	return v
 }
 
-// cell is the answer of a cell of the map's, with MatchBase where no config of its raster is accepted, or of a standard raster.
+// cell is the answer of a cell: its config, or the nearest of its raster that is accepted, or one of
+// the analytic bases'.
 func (b *Book) cell(r *Raster, line, cell int) Answer {
 	at := place{r, line, cell}
 	if a, ok := b.cells.Load(at); ok {
 		return a.(Answer)
 	}
-	nLo, nHi, mLo, mHi := r.Span(line, cell, b.Device.SMs)
-	accepted := func(v kernels.Variant) bool {
-		return Accepts(b.analytic, b.Device, r.Class, r.Align, nLo, nHi, mLo, mHi, v)
+	box := r.Box(line, cell, b.Device.SMs)
+	accepted := func(v kernels.Variant) bool { return box.Accepts(b.analytic, b.Device, v) }
+	a := Answer{Match: MatchCell, Raster: r, Line: line, Cell: cell}
+	own, ok := r.Pick(line, cell)
+	v := own
+	if ok {
+		v, ok = r.Near(line, cell, 13, accepted)
 	}
-	a := Answer{Match: MatchBase, Raster: r, Line: line, Cell: cell}
-	if len(r.Legend) == 0 {
-		a.Variant = b.tabulated(r.Class, r.Align, nLo, nHi, mLo, mHi, accepted)
-	} else if v, ok := r.Pick(line, cell); ok && accepted(v) {
-		a.Match, a.Variant = MatchCell, Whole(b.analytic, v)
-	} else if v, ok := r.Near(line, cell, 12, accepted); ok {
-		a.Match, a.Variant = MatchMoved, Whole(b.analytic, v)
+	switch a.Variant = Whole(b.analytic, v); {
+	case !ok:
+		a = Answer{Match: MatchBase, Variant: b.tabulated(box, accepted)}
+	case v != own:
+		a.Match = MatchMoved
 	}
 	b.cells.Store(at, a)
 	return a
 }
 
-// Near is the nearest other config of a raster, by the distance of its nearest cell, that accepted takes; it asks about most.
-func (r *Raster) Near(line, cell, most int, accepted func(kernels.Variant) bool) (kernels.Variant, bool) {
-	type config struct{ letter, apart int }
-	configs := make([]config, len(r.Legend))
-	for k := range configs {
-		configs[k] = config{k, math.MaxInt}
-	}
+// Near is the nearest config of a raster, by the distance of its nearest cell, that accepted takes. It
+// asks about most.
+func (r *Raster) Near(line, cell, most int, accepted func(kernels.Variant) bool) (v kernels.Variant, ok bool) {
+	var apart [len(Letters)]int // of each letter, 0 where no cell has it
 	for i := range r.Lines {
 		for j := range r.Rows {
-			if k := letterOf(r.Lines[i].Cells[j]); k >= 0 && k < len(configs) {
-				configs[k].apart = min(configs[k].apart, (i-line)*(i-line)+(j-cell)*(j-cell))
+			d := (i-line)*(i-line) + (j-cell)*(j-cell) + 1
+			if k := letterOf(r.Lines[i].Cells[j]); k >= 0 && (apart[k] == 0 || d < apart[k]) {
+				apart[k] = d
 			}
 		}
 	}
-	slices.SortStableFunc(configs, func(a, b config) int { return cmp.Compare(a.apart, b.apart) })
-	own := letterOf(r.Lines[line].Cells[cell])
-	for _, c := range configs[:min(len(configs), most)] {
-		if c.letter != own && c.apart < math.MaxInt && accepted(r.Legend[c.letter]) {
-			return r.Legend[c.letter], true
+	var letters []int
+	for k := range r.Legend {
+		if apart[k] > 0 {
+			letters = append(letters, k)
 		}
 	}
-	return kernels.Variant{}, false
+	slices.SortStableFunc(letters, func(a, b int) int { return apart[a] - apart[b] })
+	for _, k := range letters[:min(len(letters), most)] {
+		if accepted(r.Legend[k]) {
+			return r.Legend[k], true
+		}
+	}
+	return v, false
 }
 
-// tabulated is one config for a cell without a measured one: the first that is accepted of the analytic base's picks at some of the
-// cell's problems, then of the bases of all families.
-func (b *Book) tabulated(c Class, align, nLo, nHi, mLo, mHi int64, accepted func(kernels.Variant) bool) kernels.Variant {
-	ns := columnsIn(nLo, nHi, align, c)
-	if len(ns) == 0 || mHi < mLo {
-		return kernels.Variant{}
-	}
+// tabulated is one config for a cell without a measured one: the first that is accepted of the
+// analytic base's picks at some of the cell's problems, then of the bases of all families.
+func (b *Book) tabulated(box Box, accepted func(kernels.Variant) bool) (found kernels.Variant) {
 	var ps []kernels.Problem
-	for _, n := range []int64{ns[len(ns)/2], ns[len(ns)-1], ns[0]} {
-		ms := rowsIn(mLo, min(mHi, MaxElems/n), c)
-		for _, i := range []int{len(ms) / 2, len(ms) - 1, 0} {
-			if len(ms) == 0 {
-				continue
-			}
-			if p := c.Problem(ms[i], n); ClassOf(p) == c {
+	for _, n := range spread(box.columns()) {
+		for _, m := range spread(box.rows(n)) {
+			if p := box.Class.Problem(m, n); ClassOf(p) == box.Class {
 				ps = append(ps, p)
 			}
 		}
 	}
-	var asked []kernels.Variant
+	asked := map[kernels.Variant]bool{{}: true}
 	try := func(v kernels.Variant) bool {
-		if v.Family == "" || slices.Contains(asked, v) {
+		if asked[v] {
 			return false
 		}
-		asked = append(asked, v)
+		asked[v], found = true, v
 		return accepted(v)
 	}
 	for _, p := range ps {
-		if v := b.base(p); try(v) {
-			return v
+		if try(b.base(p)) {
+			return found
 		}
 	}
 	for _, p := range ps {
 		for _, f := range b.analytic.Candidates(p) {
-			if v := (kernels.Variant{Family: f.Name, Config: f.Base(p, b.Device)}); f.Bits != kernels.NotBitwise && !f.Stream && try(v) {
-				return v
+			if f.Bits != kernels.NotBitwise && !f.Stream &&
+				try(kernels.Variant{Family: f.Name, Config: f.Base(p, b.Device)}) {
+				return found
 			}
 		}
 	}
 	return kernels.Variant{}
 }
 
-// Base is the config of a family without one of its own: of the nearest cell of that family that the problem can run, else the
-// family's analytic base.
+// spread is the middle, the last and the first of a list.
+func spread(list []int64) []int64 {
+	if len(list) == 0 {
+		return nil
+	}
+	return []int64{list[len(list)/2], list[len(list)-1], list[0]}
+}
+
+// Base is the config of a family without one of its own: of the nearest cell of that family that the
+// problem can run, else the family's analytic base. The nearest alignments come first.
 func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
-	if Inside(p.M, p.N) && f.CheckServes(p) == nil {
-		c, own := ClassOf(p), AlignOf(p.N, p.DType.Size())
-		aligns := Aligns(c.Bytes)
-		slices.SortStableFunc(aligns, func(x, y int64) int { return cmp.Compare(max(x, own)/min(x, own), max(y, own)/min(y, own)) })
-		for _, align := range aligns {
-			r := b.Map.Raster(c, align)
-			if r == nil {
-				continue
-			}
-			line, cell, ok := r.At(p.M, p.N, b.Device.SMs)
-			if !ok {
-				continue
-			}
-			accepted := func(v kernels.Variant) bool {
-				return v.Family == f.Name && strange(f, v.Config) == nil && f.Refuse(p, v.Config, b.Device) == nil
-			}
-			if v, ok := r.Pick(line, cell); ok && accepted(v) {
-				return Whole(b.analytic, v).Config
-			}
-			if v, ok := r.Near(line, cell, len(Letters), accepted); ok {
-				return Whole(b.analytic, v).Config
+	if !Inside(p.M, p.N) || f.CheckServes(p) != nil {
+		return f.Base(p, b.Device)
+	}
+	accepted := func(v kernels.Variant) bool {
+		return v.Family == f.Name && strange(f, v.Config) == nil && f.Refuse(p, v.Config, b.Device) == nil
+	}
+	own := AlignOf(p.N, p.DType.Size())
+	for apart := int64(1); apart <= 8; apart *= 2 {
+		for _, align := range []int64{own * apart, own / apart} {
+			if r := b.Map.Raster(ClassOf(p), align); r != nil {
+				line, cell := r.At(p.M, p.N, b.Device.SMs)
+				if v, ok := r.Near(line, cell, len(Letters), accepted); ok {
+					return Whole(b.analytic, v).Config
+				}
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package rule
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"normbench/kernels"
@@ -14,8 +15,8 @@ const (
 	drawCells = 5
 )
 
-// Draw is the neighbourhood of an answer by lines: the letters around it with the pick in brackets, then the configs of the letters. It is
-// nil where the map has no such cell.
+// Draw is the neighbourhood of an answer by lines: the letters around it with the pick in brackets,
+// then the configs of the letters. It is nil where the map has no such cell.
 func (b *Book) Draw(a Answer) (lines []string) {
 	r := a.Raster
 	if r == nil {
@@ -23,48 +24,48 @@ func (b *Book) Draw(a Answer) (lines []string) {
 	}
 	lo, hi := max(a.Cell-drawCells, 0), min(a.Cell+drawCells+1, len(r.Rows))
 	head := fmt.Sprintf("%6s", "N \\ M")
-	for j := lo; j < hi; j++ {
-		head += fmt.Sprintf(" %7d", r.Rows[j].Last(b.Device.SMs))
+	for _, bound := range r.Rows[lo:hi] {
+		head += fmt.Sprintf(" %7d", bound.Last(b.Device.SMs))
 	}
 	lines = append(lines, head)
-	used := []byte{}
+	used := ""
 	for i := max(a.Line-drawLines, 0); i < min(a.Line+drawLines+1, len(r.Lines)); i++ {
 		text := fmt.Sprintf("%6d", r.Lines[i].From)
 		for j := lo; j < hi; j++ {
-			letter := r.Lines[i].Cells[j]
+			letter := r.Lines[i].Cells[j : j+1]
 			if i == a.Line && j == a.Cell {
-				text += fmt.Sprintf("     [%c]", letter)
+				text += "     [" + letter + "]"
 			} else {
-				text += fmt.Sprintf(" %6c ", letter)
+				text += fmt.Sprintf(" %6s ", letter)
 			}
-			if letter != Nothing && !strings.ContainsRune(string(used), rune(letter)) {
-				used = append(used, letter)
+			if _, ok := r.Pick(i, j); ok && !strings.Contains(used, letter) {
+				used += letter
 			}
 		}
 		lines = append(lines, strings.TrimRight(text, " "))
 	}
-	for _, letter := range used {
+	for _, letter := range []byte(used) {
 		lines = append(lines, fmt.Sprintf("%c = %s", letter, r.Legend[letterOf(letter)]))
 	}
 	return lines
 }
 
-// Neighbours are the configs of the cells around an answer's that are not its own, each once.
+// Neighbours are the configs of the cells around a cell that are not its own, each once.
 func (r *Raster) Neighbours(line, cell int) (list []kernels.Variant) {
 	own, _ := r.Pick(line, cell)
-	seen := map[kernels.Variant]bool{own: true}
-	for _, d := range [][2]int{{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {-1, -1}, {-1, 1}, {1, -1}, {1, 1}} {
-		i, j := line+d[0], cell+d[1]
-		if i < 0 || j < 0 || i >= len(r.Lines) || j >= len(r.Rows) {
-			continue
-		}
-		if v, ok := r.Pick(i, j); ok && !seen[v] {
-			seen[v] = true
-			list = append(list, v)
+	for i := max(line-1, 0); i <= min(line+1, len(r.Lines)-1); i++ {
+		for j := max(cell-1, 0); j <= min(cell+1, len(r.Rows)-1); j++ {
+			if v, ok := r.Pick(i, j); ok && v != own && !slices.Contains(list, v) {
+				list = append(list, v)
+			}
 		}
 	}
 	return list
 }
+
+// evidence says in words what a config rests on.
+var evidence = map[byte]string{Measured: "measured there", Neighbour: "measured in cells nearby",
+	Borrowed: "borrowed", ByHand: "written by hand"}
 
 // Why says what the book's answer for a problem rests on.
 func (b *Book) Why(p kernels.Problem, a *Answer) string {
@@ -77,10 +78,9 @@ func (b *Book) Why(p kernels.Problem, a *Answer) string {
 	case a.Raster == nil:
 		return fmt.Sprintf("the map has no cell of %s for it: the analytic base's config for the whole cell", ClassOf(p))
 	}
-	rests := map[byte]string{Measured: "measured there", Neighbour: "measured in cells nearby", ByHand: "written by hand"}
-	nLo, nHi, mLo, mHi := a.Raster.Span(a.Line, a.Cell, b.Device.SMs)
-	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", nLo, nHi, mLo, mHi, a.Raster.Title(),
-		cmp.Or(rests[a.Evidence()], "borrowed"))
+	box := a.Raster.Box(a.Line, a.Cell, b.Device.SMs)
+	text := fmt.Sprintf("the cell of N %d to %d, M %d to %d of %s, %s", box.NLo, box.NHi, box.MLo, box.MHi,
+		a.Raster.Title(), cmp.Or(evidence[a.Evidence()], "borrowed"))
 	if a.Match == MatchMoved {
 		text += ", whose own config is refused: that of the nearest cell"
 	}

@@ -1,6 +1,7 @@
 package rule
 
 import (
+	"embed"
 	"encoding/json"
 	"fmt"
 	gofmt "go/format"
@@ -17,32 +18,24 @@ import (
 // Formats are what Export writes.
 var Formats = []string{"go", "python", "cpp", "json"}
 
-// An export is the answers of a book as data that one short function looks up, the same in every language. Numbers of
-// lines and rasters are to the base 36.
-type export struct {
-	About    []string         `json:"about"`
-	Families []string         `json:"families"` // name, * for the short name of its op and _, and knobs of each, with the value of those that all its configs share
-	Configs  []string         `json:"configs"`  // of each a family and the values of its other knobs
-	Lines    []string         `json:"lines"`    // of each the configs by ranges of rows, as config:last rows
-	Rasters  []string         `json:"rasters"`  // of each the lines by ranges of columns, as first columns:line
-	Index    map[string][]int `json:"index"`    // of a class its rasters by alignment: 16, 8, 4 and 2 bytes
+// The code of each format, with @NAME@ for data.
+//
+//go:embed export.*.txt
+var templates embed.FS
+
+// A format is how code says data.
+type format struct {
+	comment     string // begins a line of the head
+	open, close string // of a list
+	begin       string // of a line in the function's comment
+	prefix      string // format of an op with the short name of its families
 }
 
-// Export writes the answers for some classes and columns, all where that is empty, as data with one function. It answers what
-// the book answers.
-func (b *Book) Export(classes []Class, columns []int64, format string) ([]byte, error) {
-	if !slices.Contains(Formats, format) {
-		return nil, hint.Errorf("use "+strings.Join(Formats, ", "), "unknown export %q", format)
-	}
-	x := b.export(classes, columns)
-	switch format {
-	case "json":
-		text, err := json.Marshal(x)
-		return append(text, '\n'), err
-	case "go":
-		return gofmt.Source([]byte(x.code(languages[format])))
-	}
-	return []byte(x.code(languages[format])), nil
+var formats = map[string]format{
+	"go":     {"//", "{", "}", "// ", "%q: %q"},
+	"python": {"#", "[", "]", "    ", "%q: %q"},
+	"cpp":    {"//", "{", "}", "// ", "{%q, %q}"},
+	"json":   {"", "[", "]", "", ""},
 }
 
 // A Range is a config with the last rows that it is for.
@@ -51,159 +44,222 @@ type Range struct {
 	Last    int64
 }
 
-// A strip is the runs of columns from some on.
-type strip struct {
-	from int64
-	runs []Range
-}
-
-// starred is a variant by the name that its family's design has for both ops.
-func starred(v kernels.Variant, op kernels.Op) kernels.Variant {
-	if rest, ok := strings.CutPrefix(v.Family, op.Spec().Short+"_"); ok {
-		v.Family = "*" + rest
-	}
-	return v
-}
-
-// Ranges are the answers for rows of n columns, all rows in order. There are none where the class has no such columns.
+// Ranges are the answers for rows of n columns, all rows in order. There are none where the class has
+// no such columns.
 func (b *Book) Ranges(c Class, n int64) []Range {
-	align := AlignOf(n, c.Bytes)
-	_, lasts := b.bounds(c, align)
-	return b.runs(c, align, n, n, lasts)
+	r := b.raster(c, AlignOf(n, c.Bytes))
+	line, _ := r.At(1, n, b.Device.SMs)
+	return b.ranges(r, line, n, n)
 }
 
-// bounds are the first columns and the last rows of the cells that answer for a class: the map's and the standard ones.
-func (b *Book) bounds(c Class, align int64) (froms, lasts []int64) {
-	for _, r := range []*Raster{standard(c, align, b.Device.SMs), b.Map.Raster(c, align)} {
-		if r == nil {
+// ranges are the answers of a raster's line for its columns from nLo to nHi.
+func (b *Book) ranges(r *Raster, line int, nLo, nHi int64) (list []Range) {
+	for cell := range r.Rows {
+		box := r.Box(line, cell, b.Device.SMs)
+		box.NLo, box.NHi = nLo, nHi
+		ns := box.columns()
+		if len(ns) == 0 {
+			return nil // no problem has such columns: whatever answers
+		}
+		ms := box.rows(ns[0])
+		if len(ms) == 0 {
 			continue
 		}
-		for _, l := range r.Lines {
-			froms = append(froms, l.From)
-		}
-		for _, bound := range r.Rows {
-			lasts = append(lasts, min(bound.Last(b.Device.SMs), MaxM))
-		}
-	}
-	sortUnique(&froms)
-	sortUnique(&lasts)
-	return froms, lasts
-}
-
-func (b *Book) runs(c Class, align, nLo, nHi int64, lasts []int64) (runs []Range) {
-	ns := columnsIn(nLo, nHi, align, c)
-	if len(ns) == 0 {
-		return nil // no problem has such columns: whatever answers
-	}
-	least := int64(1)
-	for _, last := range lasts {
-		ms := rowsIn(least, min(last, MaxElems/ns[0]), c)
-		if least = last + 1; len(ms) == 0 {
-			continue
-		}
-		v := b.Answer(c.Problem(ms[0], ns[0])).Variant
-		if k := len(runs) - 1; k >= 0 && runs[k].Variant == v {
-			runs[k].Last = last
+		v := b.Answer(r.Class.Problem(ms[0], ns[0])).Variant
+		if k := len(list) - 1; k >= 0 && list[k].Variant == v {
+			list[k].Last = box.MHi
 		} else {
-			runs = append(runs, Range{v, last})
+			list = append(list, Range{v, box.MHi})
 		}
 	}
-	if len(runs) > 0 {
-		runs[len(runs)-1].Last = MaxM
-	}
-	return runs
-}
-
-// strips are the answers of a class at an alignment, without neighbours that are alike. Of columns, where there are some, others have
-// strips without runs between them.
-func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
-	froms, lasts := b.bounds(c, align)
-	if len(columns) > 0 {
-		froms = nil
-		for _, n := range columns {
-			if AlignOf(n, c.Bytes) == align {
-				froms = append(froms, n, n+1)
-			}
-		}
-		sortUnique(&froms)
-	}
-	for i, from := range froms {
-		end := int64(MaxN)
-		if i+1 < len(froms) {
-			end = froms[i+1] - 1
-		}
-		s := strip{from: from}
-		if from <= MaxN && (len(columns) == 0 || slices.Contains(columns, from)) {
-			s.runs = b.runs(c, align, from, end, lasts)
-		}
-		for k := range s.runs {
-			s.runs[k].Variant = starred(s.runs[k].Variant, c.Op)
-		}
-		if k := len(list) - 1; len(s.runs) == 0 && len(columns) == 0 || k >= 0 && slices.Equal(list[k].runs, s.runs) {
-			continue
-		}
-		list = append(list, s)
+	if len(list) > 0 {
+		list[len(list)-1].Last = MaxM
 	}
 	return list
 }
 
-// export lays the answers out.
-func (b *Book) export(classes []Class, columns []int64) *export {
-	type raster struct {
-		class  Class
-		align  int64
-		strips []strip
-	}
-	var rasters []raster
-	for _, c := range classes {
-		for _, align := range Aligns(c.Bytes) {
-			rasters = append(rasters, raster{class: c, align: align})
+// A strip is the ranges of columns from some on.
+type strip struct {
+	from   int64
+	ranges []Range
+}
+
+// strips are the answers of a class at an alignment, without neighbours that are alike. Where only
+// some columns are asked for, strips without ranges are between them.
+func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
+	add := func(s strip) {
+		if k := len(list) - 1; k < 0 || !slices.Equal(list[k].ranges, s.ranges) {
+			list = append(list, s)
 		}
 	}
+	r := b.raster(c, align)
+	for line := range r.Lines {
+		if box := r.Box(line, 0, b.Device.SMs); len(columns) == 0 {
+			if ranges := b.ranges(r, line, box.NLo, box.NHi); len(ranges) > 0 {
+				add(strip{box.NLo, ranges})
+			}
+		}
+	}
+	for _, n := range columns {
+		if AlignOf(n, c.Bytes) == align {
+			add(strip{n, b.Ranges(c, n)})
+			if !slices.Contains(columns, n+1) {
+				add(strip{n + 1, nil})
+			}
+		}
+	}
+	return list
+}
+
+// A table is the answers of a book as lists of texts. Numbers of lines and rasters are to the base 36.
+// The exported function looks them up in this order, backwards.
+type table struct {
+	families []string // name, with * for the short name of its op and _, and knobs: name=value where all configs share it
+	configs  []string // of each a family and the values of its other knobs
+	lines    []string // of each the configs by ranges of rows, as config:last rows
+	rasters  []string // of each the lines by ranges of columns, as first columns:line
+	index    []string // of each class its key and its rasters by alignment: 16, 8, 4 and 2 bytes
+}
+
+// Export writes the answers for some classes and columns, all where that is empty, as data with one
+// function. It answers what the book answers.
+func (b *Book) Export(classes []Class, columns []int64, name string) ([]byte, error) {
+	f, ok := formats[name]
+	if !ok {
+		return nil, hint.Errorf("use "+strings.Join(Formats, ", "), "unknown export %q", name)
+	}
+	code, err := templates.ReadFile("export." + name + ".txt")
+	if err != nil {
+		return nil, err
+	}
+	columns = slices.Sorted(slices.Values(columns))
+	t := b.table(classes, columns)
+	var about strings.Builder
+	for _, line := range b.about() {
+		about.WriteString(strings.TrimSpace(f.comment+" "+line) + "\n")
+	}
+	var prefixes []string
+	for _, s := range kernels.Ops() {
+		prefixes = append(prefixes, fmt.Sprintf(f.prefix, s.Op, s.Short+"_"))
+	}
+	alike, fp8t := 0, 0
+	for i := range options {
+		if options[i].Alike {
+			alike += 1 << i
+		}
+		if options[i].Name == "fp8t" {
+			fp8t = 1 << i
+		}
+	}
+	var pairs []string // the index as JSON
+	for _, s := range t.index {
+		i := strings.LastIndexByte(s, ' ')
+		pairs = append(pairs, fmt.Sprintf("%q: [%s]", s[:i], s[i+1:]))
+	}
+	text := strings.NewReplacer("@PAIRS@", strings.Join(pairs, ",\n"), "@ABOUT@", about.String(), "@HEAD@", f.list(b.about()),
+		"@FAMILIES@", f.list(t.families), "@CONFIGS@", f.list(t.configs), "@LINES@", f.list(t.lines),
+		"@RASTERS@", f.list(t.rasters), "@INDEX@", f.list(t.index),
+		"@ARGUMENTS@", f.arguments(), "@PREFIXES@", strings.Join(prefixes, ", "),
+		"@FP8T@", fmt.Sprint(fp8t), "@UNEVEN@", fmt.Sprint(1<<(len(options)-1)), "@SHARED@", fmt.Sprint(alike),
+		"@MAXM@", fmt.Sprint(MaxM), "@MINN@", fmt.Sprint(MinN), "@MAXN@", fmt.Sprint(MaxN),
+		"@MAXELEMS@", fmt.Sprint(MaxElems)).Replace(string(code))
+	if name == "go" {
+		return gofmt.Source([]byte(text))
+	}
+	return []byte(text), nil
+}
+
+// list writes texts in lines of some 120 characters.
+func (f format) list(items []string) string {
+	var b strings.Builder
+	wide := 120
+	for i, item := range items {
+		text := strconv.Quote(item)
+		if i < len(items)-1 {
+			text += ","
+		}
+		if wide += len(text); wide > 120 {
+			b.WriteByte('\n')
+			wide = len(text) - 1
+		}
+		b.WriteString(text)
+	}
+	if f.comment == "//" { // Go must have the last comma
+		b.WriteByte(',')
+	}
+	return f.open + b.String() + "\n" + f.close
+}
+
+// arguments explains those of the function.
+func (f format) arguments() string {
+	var ops, sum []string
+	for _, s := range kernels.Ops() {
+		ops = append(ops, strconv.Quote(string(s.Op)))
+	}
+	for i := range options[:len(options)-1] {
+		sum = append(sum, fmt.Sprint(1<<i, " ", options[i].Noun))
+	}
+	return strings.Join([]string{
+		"op is " + strings.Join(ops, " or ") + `, pass_ "fwd" or "bwd", `,
+		`dtype that of x ("bf16", "fp16" or "fp32"). options are a sum: `,
+		strings.Join(sum[:len(sum)/2], ", ") + ",",
+		strings.Join(sum[len(sum)/2:], ", ") + "."}, "\n"+f.begin)
+}
+
+// table lays the answers out.
+func (b *Book) table(classes []Class, columns []int64) *table {
+	strips := make([][][]strip, len(classes)) // by class and alignment
 	var wait sync.WaitGroup
-	for i := range rasters {
-		wait.Go(func() { rasters[i].strips = b.strips(rasters[i].class, rasters[i].align, columns) })
+	for i, c := range classes {
+		strips[i] = make([][]strip, len(Aligns(c.Bytes)))
+		for j, align := range Aligns(c.Bytes) {
+			wait.Go(func() { strips[i][j] = b.strips(c, align, columns) })
+		}
 	}
 	wait.Wait()
 	var variants []kernels.Variant
-	for _, r := range rasters {
-		for _, s := range r.strips {
-			for _, u := range s.runs {
-				variants = append(variants, u.Variant)
+	for i, c := range classes {
+		for _, s := range slices.Concat(strips[i]...) {
+			for k := range s.ranges {
+				v := &s.ranges[k].Variant
+				if rest, ok := strings.CutPrefix(v.Family, c.Op.Spec().Short+"_"); ok {
+					v.Family = "*" + rest // designs have one name for both ops
+				}
+				variants = append(variants, *v)
 			}
 		}
 	}
 	slices.SortFunc(variants, func(v, w kernels.Variant) int { return strings.Compare(v.String(), w.String()) })
 	variants = slices.Compact(variants)
-	x := &export{About: b.about(), Index: map[string][]int{}}
-	x.addConfigs(variants)
-	numbers, lineAt, rasterAt := map[kernels.Variant]int{}, map[string]int{}, map[string]int{}
+	t := &table{}
+	t.addConfigs(variants)
+	configs, lines, rasters := map[kernels.Variant]int{}, map[string]int{}, map[string]int{}
 	for i, v := range variants {
-		numbers[v] = i
+		configs[v] = i
 	}
 	pair := func(a, b int64) string { return strconv.FormatInt(a, 36) + ":" + strconv.FormatInt(b, 36) }
-	for _, r := range rasters {
-		var text []string
-		for _, s := range r.strips {
-			var line []string
-			for _, u := range s.runs {
-				line = append(line, pair(int64(numbers[u.Variant]), u.Last))
+	for i, c := range classes {
+		var at []string
+		for _, strips := range strips[i] {
+			var raster []string
+			for _, s := range strips {
+				var line []string
+				for _, r := range s.ranges {
+					line = append(line, pair(int64(configs[r.Variant]), r.Last))
+				}
+				raster = append(raster, pair(s.from, int64(placeIn(&t.lines, lines, line))))
 			}
-			text = append(text, pair(s.from, int64(indexOf(&x.Lines, lineAt, strings.Join(line, " ")))))
+			at = append(at, fmt.Sprint(placeIn(&t.rasters, rasters, raster)))
 		}
-		key := indexKey(r.class)
-		x.Index[key] = append(x.Index[key], indexOf(&x.Rasters, rasterAt, strings.Join(text, " ")))
+		t.index = append(t.index, fmt.Sprintf("%s %s %d %d %s", c.Op, c.Pass, c.Bytes, c.With, strings.Join(at, ",")))
 	}
-	return x
+	slices.Sort(t.index)
+	return t
 }
 
-func sortUnique(list *[]int64) {
-	slices.Sort(*list)
-	*list = slices.Compact(*list)
-}
-
-// indexOf is where text stands in a list, to which it is added where it is new.
-func indexOf(list *[]string, at map[string]int, text string) int {
+// placeIn is the place of words in a list, which gets them where they are new.
+func placeIn(list *[]string, at map[string]int, words []string) int {
+	text := strings.Join(words, " ")
 	i, ok := at[text]
 	if !ok {
 		i = len(*list)
@@ -212,28 +268,8 @@ func indexOf(list *[]string, at map[string]int, text string) int {
 	return i
 }
 
-// indexKey names a class in an export: op, pass, bytes of an element and the sum of its options.
-func indexKey(c Class) string {
-	sum := 0
-	for i := range classOptions {
-		if c.With&(1<<i) != 0 {
-			sum += bitOf(classOptions[i].Name)
-		}
-	}
-	return fmt.Sprintf("%s %s %d %d", c.Op, c.Pass, c.Bytes, sum)
-}
-
-// bitOf is what an option adds to the sum of an exported function's options.
-func bitOf(name string) int {
-	all := kernels.Options()
-	if i := slices.IndexFunc(all, func(o kernels.Option) bool { return o.Name == name }); i >= 0 {
-		return 1 << i
-	}
-	return 1 << len(all) // uneven
-}
-
 // addConfigs lists families with the knobs that some config of theirs has, and configs.
-func (x *export) addConfigs(variants []kernels.Variant) {
+func (t *table) addConfigs(variants []kernels.Variant) {
 	by := map[string][]kernels.Variant{}
 	for _, v := range variants {
 		by[v.Family] = append(by[v.Family], v)
@@ -251,36 +287,33 @@ func (x *export) addConfigs(variants []kernels.Variant) {
 				text += fmt.Sprintf(" %s=%d", k.Name, one)
 			}
 		}
-		x.Families = append(x.Families, text)
+		t.families = append(t.families, text)
 	}
 	for _, v := range variants {
 		text := fmt.Sprint(slices.Index(names, v.Family))
 		for _, k := range free[v.Family] {
 			text += fmt.Sprintf(",%d", v.Config.Get(k))
 		}
-		x.Configs = append(x.Configs, text)
+		t.configs = append(t.configs, text)
 	}
 }
 
-// about is the comment at the head of the code, by lines.
+// about is the head of the code, by lines.
 func (b *Book) about() []string {
 	d := b.Device
-	lines := []string{
-		"Code generated by normbench rule. DO NOT EDIT.", "",
-		fmt.Sprintf("Launch configs for %s (%s, %d SMs, %s of L2), by %s.", oneLine(d.Name), oneLine(d.Arch), d.SMs, kernels.FormatBytes(d.CacheBytes), b.Step),
-	}
+	lines := []string{"Code generated by normbench rule. DO NOT EDIT.", "",
+		fmt.Sprintf("Launch configs for %s (%s, %d SMs, %s of L2), by %s.", d.Name, d.Arch, d.SMs,
+			kernels.FormatBytes(d.CacheBytes), b.Step)}
 	if m := b.Map; m != nil {
 		var protocol struct{ Name string }
 		json.Unmarshal(m.Protocol, &protocol)
-		for _, fact := range [][2]string{{"Measured on", m.Device.Name}, {"Driver", m.Device.DriverVersion},
-			{"Compiler", m.Device.Compiler}, {"Protocol", protocol.Name}, {"Commit of normbench", m.Tool},
-			{"Last measured", m.Created.UTC().Format("2006-01-02")}, {"Checksum of the map", m.Checksum()}} {
-			if text := oneLine(fact[1]); text != "" {
-				lines = append(lines, fact[0]+": "+text)
+		facts := []string{"Measured on", m.Device.Name, "Driver", m.Device.DriverVersion,
+			"Compiler", m.Device.Compiler, "Protocol", protocol.Name, "Commit of normbench", m.Tool,
+			"Last measured", m.Created.UTC().Format("2006-01-02"), "Checksum of the map", m.Checksum()}
+		for i := 0; i < len(facts); i += 2 {
+			if facts[i+1] != "" {
+				lines = append(lines, facts[i]+": "+facts[i+1])
 			}
-		}
-		for _, f := range slices.Sorted(maps.Keys(m.Sources)) {
-			lines = append(lines, fmt.Sprintf("Kernel source: %s %s", oneLine(f), oneLine(m.Sources[f])))
 		}
 		partial := map[string]bool{} // users' families
 		for _, r := range m.Rasters {
@@ -291,11 +324,17 @@ func (b *Book) about() []string {
 				}
 			}
 		}
+		for _, f := range slices.Sorted(maps.Keys(m.Sources)) {
+			lines = append(lines, "Kernel source: "+f+" "+m.Sources[f])
+		}
 		for _, f := range slices.Sorted(maps.Keys(partial)) {
 			lines = append(lines, f+" does not serve every bias and weight: check before its launch.")
 		}
 	}
-	return append(lines, "", fmt.Sprintf("Outside of M 1 to %d, N %d to %d and M*N up to %d there is no answer: measure there.", MaxM, MinN, MaxN, MaxElems))
+	lines = append(lines, "", fmt.Sprintf("Outside of M 1 to %d, N %d to %d and M*N up to %d there is no answer: measure there.",
+		MaxM, MinN, MaxN, MaxElems))
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ") // a map's texts may have line breaks
+	}
+	return lines
 }
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

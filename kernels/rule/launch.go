@@ -8,23 +8,11 @@ import (
 	"normbench/kernels"
 )
 
-// A number of a launch is the same at all rows of a run, or follows M: times * min(most, ceil(M / rows)). Whole is 1 where M is a
-// multiple of so many rows, and else 0, ragged the reverse. Null follows M otherwise: explain knows it for each M.
-type number struct {
-	Value any
-}
-
-type follows struct {
-	Times int64 `json:"times"`
-	Most  int64 `json:"most,omitempty"` // 0 is no limit
-	Rows  int64 `json:"rows"`
-}
-
-// MarshalJSON implements json.Marshaler.
-func (n number) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) }
-
-// numberOf fits a number to its values at some counts of rows, ascending.
-func numberOf(ms, values []int64) number {
+// numberOf says how a number of a launch follows M, from its values at some counts of rows, ascending:
+// the number itself where it is the same at all; times * min(most, ceil(M / rows)), without most as
+// far as it goes; whole is 1 where M is a multiple of so many rows, and else 0, ragged the reverse.
+// It is nil where M is followed otherwise: explain knows it for each M.
+func numberOf(ms, values []int64) any {
 	same := func(of func(m int64) int64) bool {
 		for i, m := range ms {
 			if of(m) != values[i] {
@@ -34,70 +22,62 @@ func numberOf(ms, values []int64) number {
 		return true
 	}
 	if same(func(int64) int64 { return values[0] }) {
-		return number{values[0]}
+		return values[0]
 	}
-	last := values[len(values)-1]
 	for rows := int64(1); rows <= 1<<14; rows++ {
 		if rows > 1024 && rows&(rows-1) != 0 {
 			continue
 		}
 		if same(func(m int64) int64 { return min(m%rows, 1) }) {
-			return number{map[string]int64{"ragged": rows}}
+			return map[string]int64{"ragged": rows}
 		}
 		if same(func(m int64) int64 { return 1 - min(m%rows, 1) }) {
-			return number{map[string]int64{"whole": rows}}
+			return map[string]int64{"whole": rows}
 		}
 		ceil := func(m int64) int64 { return (m + rows - 1) / rows }
 		times := values[0] / ceil(ms[0])
-		if times < 1 || values[0]%ceil(ms[0]) != 0 {
+		if times < 1 {
 			continue
 		}
-		for _, most := range []int64{0, last / times} {
-			if same(func(m int64) int64 {
-				if most > 0 {
-					return times * min(most, ceil(m))
-				}
-				return times * ceil(m)
-			}) {
-				return number{follows{times, most, rows}}
-			}
+		if same(func(m int64) int64 { return times * ceil(m) }) {
+			return map[string]int64{"times": times, "rows": rows}
+		}
+		most := values[len(values)-1] / times
+		if most > 0 && same(func(m int64) int64 { return times * min(most, ceil(m)) }) {
+			return map[string]int64{"times": times, "most": most, "rows": rows}
 		}
 	}
-	return number{nil}
+	return nil
 }
 
-// Launches are the runs of some classes at some columns as JSON, with what each launches: grid, block, shared bytes, cluster,
-// defines and scratch of a problem with the type and the weight that learn measures.
+// Launches are the ranges of some classes at some columns as JSON, with what each launches: grid,
+// block, shared bytes, cluster, defines and scratch of a problem with the type and the weight that
+// learn measures.
 func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 	var all []map[string]any
 	for _, c := range classes {
 		for _, n := range columns {
-			first := int64(1)
+			from := int64(1)
 			for _, r := range b.Ranges(c, n) {
-				from, to := first, min(r.Last, MaxElems/n)
-				first = r.Last + 1
-				ms := rowsIn(from, to, c)
-				for k := int64(0); k < 70; k++ {
-					ms = append(ms, from+k, to-k, from+(to-from)*k/70)
-				}
-				slices.Sort(ms)
-				ms = slices.DeleteFunc(slices.Compact(ms), func(m int64) bool { return m < from || m > to || ClassOf(c.Problem(m, n)) != c })
-				if len(ms) == 0 {
-					continue
-				}
 				f, err := b.analytic.Lookup(r.Variant.Family)
 				if err != nil {
 					return nil, err
 				}
+				to := min(r.Last, MaxElems/n)
 				knobs := map[string]int{}
 				for _, s := range r.Variant.Config.Settings() {
 					knobs[s.Knob.Name] = s.Value
 				}
-				plans := make([]kernels.Plan, len(ms))
-				for i, m := range ms {
-					plans[i] = f.Plan(c.Problem(m, n), r.Variant.Config, b.Device)
+				var plans []kernels.Plan
+				ms := someRows(c, n, from, to)
+				for _, m := range ms {
+					plans = append(plans, f.Plan(c.Problem(m, n), r.Variant.Config, b.Device))
 				}
-				all = append(all, map[string]any{"class": c, "n": n, "m_from": from, "m_to": to, "family": f.Name, "knobs": knobs, "plans": launches(ms, plans)})
+				if len(ms) > 0 {
+					all = append(all, map[string]any{"class": c, "n": n, "m_from": from, "m_to": to,
+						"family": f.Name, "knobs": knobs, "plans": launches(ms, plans)})
+				}
+				from = r.Last + 1
 			}
 		}
 	}
@@ -105,45 +85,64 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// launches are plans of one config at some counts of rows: in turn those of one make, that have the same stages and macros.
+// someRows are counts of rows of the class's problems of n columns: some 70 first ones, last ones and
+// between, and those that are asked for acceptance.
+func someRows(c Class, n, from, to int64) []int64 {
+	box := Box{c, AlignOf(n, c.Bytes), n, n, from, to}
+	ms := box.rows(n)
+	for k := int64(0); k < 70; k++ {
+		ms = append(ms, from+k, to-k, from+(to-from)*k/70)
+	}
+	slices.Sort(ms)
+	return slices.DeleteFunc(slices.Compact(ms), func(m int64) bool {
+		return m < from || m > to || ClassOf(c.Problem(m, n)) != c
+	})
+}
+
+// launches are plans of one config at some counts of rows: in turn those of one make, that have the
+// same stages and macros.
 func launches(ms []int64, plans []kernels.Plan) (list []map[string]any) {
-	kind := func(p *kernels.Plan) (s string) {
+	make := func(p *kernels.Plan) (s string) {
 		for _, l := range p.Launches {
 			s += fmt.Sprint(l.Stage, l.Source, l.Entry, len(l.Defines), ";")
 		}
 		return s + fmt.Sprint(len(p.Scratch))
 	}
-	for i := 0; i < len(plans); {
-		j := i
-		for j < len(plans) && kind(&plans[j]) == kind(&plans[i]) {
-			j++
+	for i, j := 0, 0; i < len(plans); i = j {
+		for j = i; j < len(plans) && make(&plans[j]) == make(&plans[i]); j++ {
 		}
-		of := func(get func(p *kernels.Plan) int64) number {
-			values := make([]int64, j-i)
-			for k := range values {
-				values[k] = get(&plans[i+k])
+		of := func(get func(p *kernels.Plan) int64) any {
+			var values []int64
+			for k := i; k < j; k++ {
+				values = append(values, get(&plans[k]))
 			}
 			return numberOf(ms[i:j], values)
 		}
 		stages, scratch := []any{}, []any{}
 		for k, l := range plans[i].Launches {
-			grid, defines := [3]number{}, map[string]number{}
+			of := func(get func(l *kernels.Launch) int64) any {
+				return of(func(p *kernels.Plan) int64 { return get(&p.Launches[k]) })
+			}
+			var grid [3]any
+			defines := map[string]any{}
 			for x := range grid {
-				grid[x] = of(func(p *kernels.Plan) int64 { return int64(p.Launches[k].Grid[x]) })
+				grid[x] = of(func(l *kernels.Launch) int64 { return int64(l.Grid[x]) })
 			}
 			for x, d := range l.Defines {
-				defines[d.Name] = of(func(p *kernels.Plan) int64 { return p.Launches[k].Defines[x].Value })
+				defines[d.Name] = of(func(l *kernels.Launch) int64 { return l.Defines[x].Value })
 			}
-			stages = append(stages, map[string]any{"stage": l.Stage, "source": l.Source, "entry": l.Entry, "grid": grid, "defines": defines,
-				"block":   of(func(p *kernels.Plan) int64 { return int64(p.Launches[k].Block) }),
-				"shared":  of(func(p *kernels.Plan) int64 { return int64(p.Launches[k].Shared) }),
-				"cluster": of(func(p *kernels.Plan) int64 { return int64(p.Launches[k].Cluster) })})
+			stages = append(stages, map[string]any{"stage": l.Stage, "source": l.Source,
+				"entry": l.Entry, "grid": grid, "defines": defines,
+				"block":   of(func(l *kernels.Launch) int64 { return int64(l.Block) }),
+				"shared":  of(func(l *kernels.Launch) int64 { return int64(l.Shared) }),
+				"cluster": of(func(l *kernels.Launch) int64 { return int64(l.Cluster) })})
 		}
 		for k, s := range plans[i].Scratch {
-			scratch = append(scratch, map[string]any{"name": s.Name, "dtype": s.DType.String(), "elems": of(func(p *kernels.Plan) int64 { return p.Scratch[k].Elems })})
+			scratch = append(scratch, map[string]any{"name": s.Name, "dtype": s.DType.String(),
+				"elems": of(func(p *kernels.Plan) int64 { return p.Scratch[k].Elems })})
 		}
-		list = append(list, map[string]any{"m_from": ms[i], "m_to": ms[j-1], "launches": stages, "scratch": scratch})
-		i = j
+		list = append(list, map[string]any{"m_from": ms[i], "m_to": ms[j-1], "launches": stages,
+			"scratch": scratch})
 	}
 	return list
 }

@@ -9,17 +9,19 @@ import (
 	"normbench/kernels"
 )
 
-// Lint says what makes a map wrong with these families on a device: families and knobs that there are no more, configs that
-// are refused somewhere in their cell, sources that have changed since. Stale says what the source hash of a family is now, where a
-// map's is another.
-func (m *Map) Lint(reg *kernels.Registry, d kernels.DeviceInfo, stale func(f *kernels.Family, source string) (now string, ok bool)) (found []string) {
+// Lint says what makes a map wrong with these families on a device: families and knobs that there are
+// no more, configs that are refused somewhere in their cell, sources that have changed since. Stale
+// says what the source hash of a family is now, where a map's is another.
+func (m *Map) Lint(reg *kernels.Registry, d kernels.DeviceInfo,
+	stale func(f *kernels.Family, source string) (now string, ok bool)) (found []string) {
 	if m.Device.ID != d.ID {
 		found = append(found, fmt.Sprintf("the map is of %s, not of %s", m.Device.ID, d.ID))
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.Sources)) {
 		if f, err := reg.Lookup(name); err == nil {
 			if now, ok := stale(f, m.Sources[name]); ok {
-				found = append(found, fmt.Sprintf("stale: the sources of %s are %s, and its cells are from %s", name, now, m.Sources[name]))
+				found = append(found, fmt.Sprintf("stale: the sources of %s are %s, and its cells are from %s",
+					name, now, m.Sources[name]))
 			}
 		}
 	}
@@ -33,38 +35,41 @@ func (m *Map) Lint(reg *kernels.Registry, d kernels.DeviceInfo, stale func(f *ke
 		wait.Go(func() { each[i] = m.Rasters[i].lint(reg, d) })
 	}
 	wait.Wait()
-	return slices.Concat(append([][]string{found}, each...)...)
+	return append(found, slices.Concat(each...)...)
 }
 
 func (r *Raster) lint(reg *kernels.Registry, d kernels.DeviceInfo) (found []string) {
 	for line := range r.Lines {
 		for cell := range r.Rows {
 			v, ok := r.Pick(line, cell)
-			nLo, nHi, mLo, mHi := r.Span(line, cell, d.SMs)
-			if f, err := reg.Lookup(v.Family); !ok || err != nil || strange(f, v.Config) != nil || mHi < mLo {
-				continue
-			}
-			if !Accepts(reg, d, r.Class, r.Align, nLo, nHi, mLo, mHi, v) {
-				found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell", r.Title(), nLo, nHi, mLo, mHi, v))
+			b := r.Box(line, cell, d.SMs)
+			if ok && !b.Empty() && unknown(reg, v) == nil && !b.Accepts(reg, d, v) {
+				found = append(found, fmt.Sprintf("%s: N %d to %d, M %d to %d: %s is refused in a part of the cell",
+					r.Title(), b.NLo, b.NHi, b.MLo, b.MHi, v))
 			}
 		}
 	}
 	return found
 }
 
-// Unknown says which configs name a family or a knob that the registry does not have: no cell of theirs answers.
+// Unknown says which configs name a family or a knob that the registry does not have: no cell of
+// theirs answers.
 func (m *Map) Unknown(reg *kernels.Registry) (notes []string) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		for k, v := range r.Legend {
-			f, err := reg.Lookup(v.Family)
-			if err == nil {
-				err = strange(f, v.Config)
-			}
-			if err != nil {
+			if err := unknown(reg, v); err != nil {
 				notes = append(notes, fmt.Sprintf("%s: letter %c: %v", r.Title(), Letters[k], err))
 			}
 		}
 	}
 	return notes
+}
+
+func unknown(reg *kernels.Registry, v kernels.Variant) error {
+	f, err := reg.Lookup(v.Family)
+	if err != nil {
+		return err
+	}
+	return strange(f, v.Config)
 }

@@ -103,13 +103,26 @@ func (a *Answer) Evidence() byte {
 	return a.Raster.Lines[a.Line].Evidence[a.Cell]
 }
 
+// A Box is a range of shapes of a class at one alignment of rows, both ends included. It is empty
+// where a last number is before its first.
+type Box struct {
+	Class              Class
+	Align              int64
+	NLo, NHi, MLo, MHi int64
+}
+
+// Empty says whether no shape is in the box.
+func (b *Box) Empty() bool { return b.NHi < b.NLo || b.MHi < b.MLo }
+
 // Raster is the raster of a class at an alignment, or nil. A nil map has none.
 func (m *Map) Raster(c Class, align int64) *Raster {
 	if m == nil {
 		return nil
 	}
 	for i := range m.Rasters {
-		if r := &m.Rasters[i]; r.Align == align && r.Class.With == c.With && r.Class.Bytes == c.Bytes && r.Class.Pass == c.Pass && r.Class.Op == c.Op {
+		// The strings last: a lookup takes most of its time here.
+		if r := &m.Rasters[i]; r.Align == align && r.Class.With == c.With &&
+			r.Class.Bytes == c.Bytes && r.Class.Pass == c.Pass && r.Class.Op == c.Op {
 			return r
 		}
 	}
@@ -126,47 +139,32 @@ func (m *Map) Find(p kernels.Problem, d *kernels.DeviceInfo) Answer {
 	if !Inside(p.M, p.N) {
 		return Answer{Match: MatchOutside}
 	}
-	r := m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size()))
-	if r == nil {
-		return Answer{Match: MatchBase}
+	if r := m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size())); r != nil {
+		if a := r.CellAt(p.M, p.N, d.SMs); a.Raster != nil {
+			return a
+		}
 	}
-	a := r.CellAt(p.M, p.N, d.SMs)
-	if a.Raster == nil {
-		a.Match = MatchBase
-	}
-	return a
+	return Answer{Match: MatchBase}
 }
 
 // CellAt is the cell of a shape of the raster's class, zero where it has none.
 func (r *Raster) CellAt(m, n int64, sms int) (a Answer) {
-	if line, cell, ok := r.At(m, n, sms); ok {
-		if v, ok := r.Pick(line, cell); ok {
-			return Answer{MatchCell, r, line, cell, v}
-		}
+	line, cell := r.At(m, n, sms)
+	if v, ok := r.Pick(line, cell); ok {
+		return Answer{MatchCell, r, line, cell, v}
 	}
 	return a
 }
 
-// At is the line and the cell of a shape; ok is false beyond them.
-func (r *Raster) At(m, n int64, sms int) (line, cell int, ok bool) {
-	lo, hi := 0, len(r.Lines) // the first line that begins beyond n
-	for lo < hi {
-		if i := (lo + hi) / 2; r.Lines[i].From <= n {
-			lo = i + 1
-		} else {
-			hi = i
-		}
+// At is the line and the cell of a shape inside of maps.
+func (r *Raster) At(m, n int64, sms int) (line, cell int) {
+	for line+1 < len(r.Lines) && r.Lines[line+1].From <= n {
+		line++
 	}
-	line = lo - 1
-	lo, hi = 0, len(r.Rows) // the first bound that m is within
-	for k := int64(max(sms, 1)); lo < hi; {
-		if i := (lo + hi) / 2; r.Rows[i].last(k) < m {
-			lo = i + 1
-		} else {
-			hi = i
-		}
+	for cell+1 < len(r.Rows) && r.Rows[cell].Last(sms) < m {
+		cell++
 	}
-	return line, lo, line >= 0 && lo < len(r.Rows)
+	return line, cell
 }
 
 // Pick is the config of a cell; ok is false where it has none.
@@ -177,20 +175,20 @@ func (r *Raster) Pick(line, cell int) (v kernels.Variant, ok bool) {
 	return v, false
 }
 
-// Span is the shapes of a cell on a device with so many SMs: columns and rows, both ends included. It is empty, nHi < nLo or
-// mHi < mLo, where no problem of maps is in it.
-func (r *Raster) Span(line, cell, sms int) (nLo, nHi, mLo, mHi int64) {
-	nLo, nHi, mLo, mHi = r.Lines[line].From, MaxN, 1, min(r.Rows[cell].Last(sms), MaxM)
+// Box is the shapes of a cell on a device with so many SMs. It is empty where no problem of maps is
+// in it: beyond the elements, or between bounds that another device has in another order.
+func (r *Raster) Box(line, cell, sms int) Box {
+	b := Box{r.Class, r.Align, r.Lines[line].From, MaxN, 1, min(r.Rows[cell].Last(sms), MaxM)}
 	if line+1 < len(r.Lines) {
-		nHi = r.Lines[line+1].From - 1
+		b.NHi = r.Lines[line+1].From - 1
 	}
-	if cell > 0 {
-		mLo = r.Rows[cell-1].Last(sms) + 1
+	for _, before := range r.Rows[:cell] {
+		b.MLo = max(b.MLo, before.Last(sms)+1)
 	}
-	if mLo*nLo > MaxElems {
-		mHi = mLo - 1
+	if b.MLo*b.NLo > MaxElems {
+		b.MHi = b.MLo - 1
 	}
-	return nLo, nHi, mLo, mHi
+	return b
 }
 
 // Letter is the letter of a variant, which a legend with room gets where it is new.

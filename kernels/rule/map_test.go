@@ -19,16 +19,13 @@ func scattered(seed uint64) *Map {
 		for _, align := range Aligns(c.Bytes) {
 			x := Blank(c, align, m.Device.SMs)
 			for i := range x.Lines {
-				cells, evidence := []byte(x.Lines[i].Cells), []byte(x.Lines[i].Evidence)
-				for j := range cells {
-					if nLo, nHi, mLo, mHi := x.Span(i, j, m.Device.SMs); mHi < mLo || nHi < nLo {
-						continue
+				for j := range x.Rows {
+					v := kernels.Variant{Family: "rms_fwd/cta_reg", Config: kernels.NewConfig(
+						kernels.Setting{Knob: kernels.Warps, Value: 1 + r.IntN(20)})}
+					if box := x.Box(i, j, m.Device.SMs); !box.Empty() {
+						x.Set(i, j, v, Measured)
 					}
-					v := kernels.Variant{Family: "rms_fwd/cta_reg", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 1 + r.IntN(20)})}
-					cells[j], _ = x.Letter(v)
-					evidence[j] = Measured
 				}
-				x.Lines[i].Cells, x.Lines[i].Evidence = string(cells), string(evidence)
 			}
 			m.Rasters = append(m.Rasters, *x.tidy())
 		}
@@ -71,9 +68,9 @@ func TestFindAt(t *testing.T) {
 		if a.Match != MatchCell {
 			t.Fatalf("%s: %+v", p, a)
 		}
-		nLo, nHi, mLo, mHi := a.Raster.Span(a.Line, a.Cell, m.Device.SMs)
-		if p.N < nLo || p.N > nHi || p.M < mLo || p.M > mHi || AlignOf(p.N, c.Bytes) != a.Raster.Align {
-			t.Fatalf("%s is in the cell of columns %d to %d, rows %d to %d, %s", p, nLo, nHi, mLo, mHi, a.Raster.Title())
+		b := a.Raster.Box(a.Line, a.Cell, m.Device.SMs)
+		if p.N < b.NLo || p.N > b.NHi || p.M < b.MLo || p.M > b.MHi || AlignOf(p.N, c.Bytes) != a.Raster.Align {
+			t.Fatalf("%s is in the cell %+v", p, b)
 		}
 	}
 }
@@ -121,7 +118,7 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	better := func(yes bool) Better {
-		return func(Class, int64, int64, int64, int64, int64, kernels.Variant, kernels.Variant) bool { return yes }
+		return func(Box, kernels.Variant, kernels.Variant) bool { return yes }
 	}
 	m, err := Merge(old, next, better(false))
 	if err != nil || m.CheckValid() != nil {
@@ -162,7 +159,7 @@ func FuzzParse(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(text)
-	f.Add([]byte(`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a. m."]}]}}`))
+	f.Add([]byte(`{"device": {"id": "x", "sms": 132}, "map": {"rasters": [{"class": "rmsnorm/fwd/2-byte", "align": 16, "rows": "1 2/SM 1048576", "legend": ["  family w", "a rms_fwd/cta_reg 4"], "lines": ["64 a.a m.m"]}]}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		m, err := Parse("f", text)
 		if err != nil || m == nil {

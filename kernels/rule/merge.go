@@ -9,21 +9,22 @@ import (
 	"normbench/kernels"
 )
 
-// A Better says whether a cell's new config is better beyond doubt than its old one.
-type Better func(c Class, align, nLo, nHi, mLo, mHi int64, old, next kernels.Variant) bool
+// A Better says whether the new config of a box is better beyond doubt than its old one.
+type Better func(b Box, old, next kernels.Variant) bool
 
-// Merge is the cells of two maps of one device. A map that is filled from all runs of the old one has its classes to itself.
-// Else where both have a config the better-evidenced stays, next's of two that are alike, and wherever it is better. What is
-// about the whole map is next's.
+// Merge is the cells of two maps of one device. A map that is filled from all runs of the old one has
+// its classes to itself. Else where both have a config the better-evidenced stays, next's of two that
+// are alike, and wherever it is better. What is about the whole map is next's.
 func Merge(old, next *Map, better Better) (*Map, error) {
 	if old.Device.ID != next.Device.ID || old.Device.SMs != next.Device.SMs {
-		return nil, hint.Errorf("keep one tuned table per device", "a map of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
+		return nil, hint.Errorf("keep one tuned table per device", "a map of %s does not merge with one of %s",
+			old.Device.ID, next.Device.ID)
 	}
 	out, whole := *next, knowsRuns(next, old)
 	out.Rasters, out.Sources, out.Runs = nil, map[string]string{}, slices.Clone(next.Runs)
-	for i := range old.Rasters {
-		if r := &old.Rasters[i]; next.Raster(r.Class, r.Align) == nil {
-			out.Rasters = append(out.Rasters, *r)
+	for _, r := range old.Rasters {
+		if next.Raster(r.Class, r.Align) == nil {
+			out.Rasters = append(out.Rasters, r)
 		}
 	}
 	for i := range next.Rasters {
@@ -39,7 +40,7 @@ func Merge(old, next *Map, better Better) (*Map, error) {
 		}
 	}
 	for _, r := range old.Runs {
-		if !slices.ContainsFunc(next.Runs, func(n Run) bool { return n.ID == r.ID }) {
+		if !next.hasRun(r) {
 			out.Runs = append(out.Runs, r)
 		}
 	}
@@ -47,21 +48,20 @@ func Merge(old, next *Map, better Better) (*Map, error) {
 	return &out, nil
 }
 
+func (m *Map) hasRun(r Run) bool {
+	return slices.ContainsFunc(m.Runs, func(o Run) bool { return o.ID == r.ID })
+}
+
 // knowsRuns says whether a map is filled from all runs of an old one, no cell of which somebody wrote.
 func knowsRuns(m, old *Map) bool {
-	for i := range old.Rasters {
-		for _, l := range old.Rasters[i].Lines {
+	for _, r := range old.Rasters {
+		for _, l := range r.Lines {
 			if strings.ContainsRune(l.Evidence, ByHand) {
 				return false
 			}
 		}
 	}
-	for _, r := range old.Runs {
-		if !slices.ContainsFunc(m.Runs, func(o Run) bool { return o.ID == r.ID }) {
-			return false
-		}
-	}
-	return len(old.Runs) > 0
+	return len(old.Runs) > 0 && !slices.ContainsFunc(old.Runs, func(r Run) bool { return !m.hasRun(r) })
 }
 
 // mergeRasters has the lines and the bounds of both.
@@ -71,27 +71,23 @@ func mergeRasters(o, n *Raster, sms int, better Better) *Raster {
 	out.Rows = slices.Concat(n.Rows, o.Rows)
 	slices.SortStableFunc(out.Rows, func(a, b Bound) int { return int(a.Last(sms) - b.Last(sms)) })
 	out.Rows = slices.CompactFunc(out.Rows, func(a, b Bound) bool { return a.Last(sms) == b.Last(sms) })
-	var froms []int64
 	for _, l := range slices.Concat(o.Lines, n.Lines) {
-		froms = append(froms, l.From)
+		out.Lines = append(out.Lines, Line{From: l.From})
 	}
-	sortUnique(&froms)
-	for _, from := range froms {
-		out.Lines = append(out.Lines, Line{From: from})
-	}
+	slices.SortFunc(out.Lines, func(a, b Line) int { return int(a.From - b.From) })
+	out.Lines = slices.Compact(out.Lines)
 	out.Clear()
 	// Next's cells get their letters first: of more than there are letters old's give way.
 	for _, mine := range []bool{true, false} {
 		for i := range out.Lines {
 			for j := range out.Rows {
-				nLo, nHi, mLo, mHi := out.Span(i, j, sms)
-				a, b := o.CellAt(mLo, nLo, sms), n.CellAt(mLo, nLo, sms)
-				switch {
-				case mine && b.Variant.Family != "":
+				box := out.Box(i, j, sms)
+				a, b := o.CellAt(box.MLo, box.NLo, sms), n.CellAt(box.MLo, box.NLo, sms)
+				keep := a.Raster != nil && (b.Raster == nil || rank(a.Evidence()) > rank(b.Evidence()) &&
+					!better(box, a.Variant, b.Variant))
+				if mine && b.Raster != nil {
 					out.Set(i, j, b.Variant, b.Evidence())
-				case mine || a.Variant.Family == "":
-				case b.Variant.Family == "" || rank(a.Evidence()) > rank(b.Evidence()) &&
-					!better(n.Class, n.Align, nLo, nHi, mLo, mHi, a.Variant, b.Variant):
+				} else if !mine && keep {
 					out.Set(i, j, a.Variant, a.Evidence())
 				}
 			}

@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 
 	"normbench/kernels"
@@ -23,33 +22,22 @@ type Policy struct {
 	Domain  shapes.Domain
 	Only    []kernels.Problem // where set, the problems that there are: a replay has no others
 	Classes []kernels.Problem // one problem of each op, pass and type, whatever its shape
-	Listed  []shapes.Shape    // shapes that weigh more than others; a third of the draws have their columns
-	// Rows is how many problems with the same columns are measured together, and Units how many kernels are
-	// compiled for them: what is compiled depends on the columns, and a launch takes a thousandth of compiling.
-	Rows, Units int
+	Listed  []shapes.Shape    // that weigh more than others; a third of the draws have their columns
 }
 
-// DefaultPolicy are the sizes of groups.
-var DefaultPolicy = Policy{Rows: 8, Units: 40}
+// Sizes of a group: how many problems with the same columns are measured together, and about how many
+// kernels are compiled for them. What is compiled depends on the columns, and a launch takes a
+// thousandth of compiling.
+const (
+	groupRows  = 8
+	groupUnits = 40
+)
 
 // sized is a problem with another shape.
 func sized(p kernels.Problem, m, n int64) kernels.Problem {
 	p.M, p.N = m, n
 	return p
 }
-
-// weightOf is how much a shape counts: what it does in the shapes file, 1 where it is not listed.
-func (p *Policy) weightOf(m, n int64) float64 {
-	for _, s := range p.Listed {
-		if s.M == m && s.N == n {
-			return s.Weight
-		}
-	}
-	return 1
-}
-
-// A Batch is what is measured next.
-type Batch struct{ Tasks []sweep.Task }
 
 // A chooser plans batches from what is known. It is made anew for each.
 type chooser struct {
@@ -60,24 +48,14 @@ type chooser struct {
 	pending map[rule.Class][]place
 }
 
-func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...Batch) *chooser {
-	c := &chooser{Policy: p, rng: rng, classes: map[rule.Class]*class{}, have: map[kernels.Problem]bool{},
+func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Task) *chooser {
+	c := &chooser{Policy: p, rng: rng, classes: classesOf(points), have: map[kernels.Problem]bool{},
 		pending: map[rule.Class][]place{}}
-	for _, b := range pending {
-		for _, t := range b.Tasks {
-			c.plan(t.Problem)
-		}
-	}
 	for _, q := range points {
 		c.have[q.Problem] = true
 	}
-	for _, k := range classesOf(points) {
-		c.classes[k.Class] = k
-	}
-	for _, q := range p.Classes {
-		if cl := rule.ClassOf(q); c.classes[cl] == nil {
-			c.classes[cl] = &class{Class: cl}
-		}
+	for _, t := range slices.Concat(pending...) {
+		c.plan(t.Problem)
 	}
 	return c
 }
@@ -88,22 +66,21 @@ func (c *chooser) plan(p kernels.Problem) {
 	c.pending[rule.ClassOf(p)] = append(c.pending[rule.ClassOf(p)], placeOf(p))
 }
 
-// next plans a batch of so many groups: problems of one class and number of columns each, where most is to be learned.
-func (c *chooser) next(groups, step int) (b Batch) {
-	for i := range groups {
-		of := c.Classes[(step*groups+i)%len(c.Classes)]
-		if ps := c.group(of); len(ps) > 0 {
-			b.Tasks = append(b.Tasks, c.tasks(ps)...)
+// rank is what is expected at a problem.
+func (c *chooser) rank(p kernels.Problem) []guess {
+	k := c.classes[rule.ClassOf(p)]
+	return k.rank(k.near(placeOf(p)))
+}
+
+// next plans a batch of so many groups: problems of one class and number of columns each, where most
+// is to be learned. Where a class has none left others have their turn.
+func (c *chooser) next(groups, step int) (tasks []sweep.Task) {
+	for i := range max(groups, len(c.Classes)) {
+		if i < groups || len(tasks) == 0 {
+			tasks = append(tasks, c.tasks(c.group(c.Classes[(step*groups+i)%len(c.Classes)]))...)
 		}
 	}
-	if len(b.Tasks) == 0 { // another class may have some left
-		for _, of := range c.Classes {
-			if ps := c.group(of); len(ps) > 0 {
-				return Batch{c.tasks(ps)}
-			}
-		}
-	}
-	return b
+	return tasks
 }
 
 // group draws columns and takes those whose problems are worth the most.
@@ -122,200 +99,74 @@ func (c *chooser) group(of kernels.Problem) []kernels.Problem {
 		})
 	}
 	wg.Wait()
-	best := 0
-	for i := range worth {
-		if worth[i] > worth[best] {
-			best = i
-		}
-	}
-	for _, p := range groups[best] {
+	best := groups[slices.Index(worth, slices.Max(worth))]
+	for _, p := range best {
 		c.plan(p)
 	}
-	return groups[best]
+	return best
 }
 
-// draw is problems with the same columns that are not known.
+// draw is problems with the same columns that are not known: of the problems that there are, else
+// spread over the domain, now and then behind those of listed shapes.
 func (c *chooser) draw(of kernels.Problem) (ps []kernels.Problem) {
-	n, ms := c.shapes(of)
-	for _, m := range ms {
+	add := func(m, n int64, most int) {
 		p := sized(of, m, n)
-		if len(ps) < c.Rows && !c.have[p] && !slices.Contains(ps, p) && c.Domain.Holds(m, n) && p.CheckFits(c.Device) == nil {
+		if len(ps) < most && !c.have[p] && !slices.Contains(ps, p) && c.Domain.Holds(m, n) &&
+			p.CheckFits(c.Device) == nil {
 			ps = append(ps, p)
+		}
+	}
+	list, most := c.Listed, groupRows/2
+	if len(c.Only) > 0 {
+		list, most = nil, groupRows
+		for _, p := range c.Only {
+			if !c.have[p] && sized(of, p.M, p.N) == p {
+				list = append(list, shapes.Shape{M: p.M, N: p.N})
+			}
+		}
+	}
+	n := c.Domain.Columns(c.rng)
+	if len(list) > 0 && (len(c.Only) > 0 || c.rng.IntN(3) == 0) {
+		n = list[c.rng.IntN(len(list))].N
+		for _, i := range c.rng.Perm(len(list)) {
+			if list[i].N == n {
+				add(list[i].M, n, most)
+			}
+		}
+	}
+	for range 2 * groupRows {
+		if len(c.Only) == 0 {
+			add(c.Domain.Rows(c.rng, n), n, groupRows)
 		}
 	}
 	slices.SortFunc(ps, func(a, b kernels.Problem) int { return cmp.Compare(a.M, b.M) })
 	return ps
 }
 
-// shapes draws columns, with counts of rows: of the problems that there are, else spread over the domain, now and then behind
-// those of listed shapes.
-func (c *chooser) shapes(of kernels.Problem) (n int64, ms []int64) {
-	among := func(list []shapes.Shape, most int) {
-		n = list[c.rng.IntN(len(list))].N
-		for _, i := range c.rng.Perm(len(list)) {
-			if list[i].N == n && len(ms) < most {
-				ms = append(ms, list[i].M)
-			}
-		}
-	}
-	if len(c.Only) > 0 {
-		var left []shapes.Shape
-		for _, p := range c.Only {
-			if !c.have[p] && c.Domain.Holds(p.M, p.N) && sized(of, p.M, p.N) == p {
-				left = append(left, shapes.Shape{M: p.M, N: p.N})
-			}
-		}
-		if len(left) > 0 {
-			among(left, len(left))
-		}
-		return n, ms
-	}
-	if n = c.Domain.Columns(c.rng); len(c.Listed) > 0 && c.rng.IntN(3) == 0 {
-		among(c.Listed, c.Rows/2)
-	}
-	lo, hi := float64(c.Domain.MMin), float64(max(min(c.Domain.MMax, c.Domain.Elems/n), c.Domain.MMin))
-	shift := c.rng.Float64()
-	for i := range 2 * c.Rows { // even rows first, then what was taken already moves a bit
-		x := math.Mod(float64(i)+shift, float64(c.Rows)) / float64(c.Rows)
-		if i >= c.Rows {
-			x = c.rng.Float64()
-		}
-		m := int64(math.Round(lo * math.Pow(hi/lo, x)))
-		if c.rng.IntN(2) == 0 {
-			m = eighths(m)
-		}
-		ms = append(ms, min(max(m, c.Domain.MMin), int64(hi)))
-	}
-	return n, ms
-}
-
-// eighths is n with its four highest bits only.
-func eighths(n int64) int64 {
-	unit := int64(1)
-	for n/unit >= 16 {
-		unit *= 2
-	}
-	return (n + unit/2) / unit * unit
-}
-
-// worth is how much there is to learn on a problem: what the best known is expected to lose, and how little
-// is known nearby.
-func (c *chooser) worth(p kernels.Problem) float64 {
-	k, at := c.classes[rule.ClassOf(p)], placeOf(p)
-	near := k.near(at)
-	mass, lost := 0.0, priorRegret
-	for _, n := range near {
-		mass += n.weight
-	}
-	for _, q := range c.pending[k.Class] {
-		mass += alike(at, q)
-	}
-	if gs := k.rank(near); len(gs) > 0 {
-		lost = max(gs[0].regret, 0)
-	}
-	return c.weightOf(p.M, p.N) * (lost + doubt/math.Sqrt(1+4*mass))
-}
-
 // doubt is what a place without measurements is worth, as a log regret.
 const doubt = 0.15
 
-// A rival may win on some problems of a group.
-type rival struct {
-	variant kernels.Variant
-	regret  []float64 // expected at each problem; NaN where it is refused
-	sigma   []float64 // how uncertain that is
-	plan    string    // of the first problem that takes it
-	units   []string  // what is compiled for it, over all problems
-}
-
-// tasks are the contests of a group. Its problems have the same rivals: for each problem in turn, rivals draw a
-// regret from what is expected of them, and the least is taken (Thompson, 1933). So what is good runs often, and what is
-// little known sometimes. Nearby problems tell each other their configs so; the map of elites is
-// Mouret and Clune's (2015).
-func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
-	rivals := c.rivals(ps)
-	taken, units := map[string]bool{}, map[string]bool{}
-	var chosen []*rival
-	for turn := 0; turn < mostRivals && len(units) < c.Units; turn++ {
-		i := turn % len(ps)
-		best, least := -1, math.Inf(1)
-		for k, r := range rivals {
-			if math.IsNaN(r.regret[i]) || taken[r.plan] {
-				continue
-			}
-			if x := r.regret[i] + r.sigma[i]*c.rng.NormFloat64(); x < least {
-				best, least = k, x
-			}
-		}
-		if best < 0 {
-			continue
-		}
-		r := rivals[best]
-		taken[r.plan] = true
-		chosen = append(chosen, r)
-		for _, u := range r.units {
-			units[u] = true
+// worth is how much there is to learn on a problem: what the best known is expected to lose, and how
+// little is known nearby, by the weight of its shape.
+func (c *chooser) worth(p kernels.Problem) float64 {
+	class, at := rule.ClassOf(p), placeOf(p)
+	near := c.classes[class].near(at)
+	mass, lost, weight := 0.0, priorRegret, 1.0
+	for _, n := range near {
+		mass += n.weight
+	}
+	for _, q := range c.pending[class] {
+		mass += alike(at, q)
+	}
+	if gs := c.classes[class].rank(near); len(gs) > 0 {
+		lost = gs[0].regret
+	}
+	for _, s := range c.Listed {
+		if s.M == p.M && s.N == p.N {
+			weight = s.Weight
 		}
 	}
-	for i, p := range ps {
-		base, err := c.Default(p)
-		if err != nil {
-			continue
-		}
-		pick := base
-		k := c.classes[rule.ClassOf(p)]
-		for _, g := range k.rank(k.near(placeOf(p))) {
-			if v := k.variants[g.variant]; c.runs(p, v) {
-				pick = v
-				break
-			}
-		}
-		t := sweep.Task{Problem: p, Base: pick, Variants: []kernels.Variant{pick}}
-		seen := map[string]bool{c.planOf(p, pick): true}
-		add := func(v kernels.Variant) {
-			if plan := c.planOf(p, v); plan != "" && !seen[plan] {
-				seen[plan] = true
-				t.Variants = append(t.Variants, v)
-			}
-		}
-		if c.Prior != nil { // a prior's pick is to be judged; the analytic base is among the rivals
-			add(base)
-		}
-		for _, r := range chosen {
-			if !math.IsNaN(r.regret[i]) {
-				add(r.variant)
-			}
-		}
-		tasks = append(tasks, t)
-	}
-	return tasks
-}
-
-// runs says whether the family of v takes it for p.
-func (c *chooser) runs(p kernels.Problem, v kernels.Variant) bool {
-	f, err := c.Registry.Lookup(v.Family)
-	return err == nil && f.CheckServes(p) == nil && f.Refuse(p, v.Config, c.Device) == nil
-}
-
-// planOf is what v launches for p as text, "" where it is refused.
-func (c *chooser) planOf(p kernels.Problem, v kernels.Variant) string {
-	if !c.runs(p, v) {
-		return ""
-	}
-	f, _ := c.Registry.Lookup(v.Family)
-	return f.Plan(p, v.Config, c.Device).String()
-}
-
-// unitsOf are the kernels that v needs compiled for p.
-func unitsOf(f *kernels.Family, p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) (units []string) {
-	for _, l := range f.Plan(p, v.Config, d).Launches {
-		if l.IsKernel() {
-			var b strings.Builder
-			fmt.Fprint(&b, l.Source, l.Entry, l.Defines)
-			units = append(units, b.String())
-		}
-	}
-	return units
+	return weight * (lost + doubt/math.Sqrt(1+4*mass))
 }
 
 // How rivals are drawn.
@@ -329,30 +180,119 @@ const (
 	childStep  = 0.05 // regret that is expected of a child beside its parent's
 )
 
-// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers. A child is expected to
-// lose a bit more than its parent, what nobody measured nearby as much as the model says.
-func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
-	k := c.classes[rule.ClassOf(ps[0])]
-	ranks, known := make([][]guess, len(ps)), make([]map[kernels.Variant]guess, len(ps))
-	var wg sync.WaitGroup
-	for i, p := range ps {
-		wg.Go(func() {
-			ranks[i], known[i] = k.rank(k.near(placeOf(p))), map[kernels.Variant]guess{}
-			for _, g := range ranks[i] {
-				known[i][k.variants[g.variant]] = g
-			}
-		})
+// A rival may win on some problems of a group.
+type rival struct {
+	variant kernels.Variant
+	expects []guess  // at each problem; NaN where it is refused
+	units   []string // what is compiled for it, over all problems
+}
+
+// tasks are the contests of a group. Its problems have the same rivals: for each problem in turn,
+// rivals draw a regret from what is expected of them, and the least is taken (Thompson, 1933). So what
+// is good runs often, and what is little known sometimes. Nearby problems tell each other their
+// configs so; the map of elites is Mouret and Clune's (2015).
+func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
+	if len(ps) == 0 {
+		return nil
 	}
-	wg.Wait()
+	rivals := c.rivals(ps)
+	units := map[string]bool{}
+	var chosen []*rival
+	for turn := 0; turn < mostRivals && len(units) < groupUnits && len(rivals) > 0; turn++ {
+		best, least := -1, math.Inf(1)
+		for k, r := range rivals {
+			g := r.expects[turn%len(ps)]
+			x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
+			if x < least { // NaN is not
+				best, least = k, x
+			}
+		}
+		if best < 0 {
+			continue
+		}
+		chosen = append(chosen, rivals[best])
+		for _, u := range rivals[best].units {
+			units[u] = true
+		}
+		rivals = slices.Delete(rivals, best, best+1)
+	}
+	for i, p := range ps {
+		base, err := c.Default(p)
+		if err != nil {
+			continue
+		}
+		t := sweep.Task{Problem: p}
+		plans := map[string]bool{}
+		add := func(v kernels.Variant) {
+			if f := c.family(p, v); f != nil {
+				if plan := f.Plan(p, v.Config, c.Device).String(); !plans[plan] {
+					plans[plan] = true
+					t.Variants = append(t.Variants, v)
+				}
+			}
+		}
+		for _, g := range c.rank(p) { // the first is the map's answer
+			if len(t.Variants) == 0 {
+				add(g.variant)
+			}
+		}
+		if c.Prior != nil || len(t.Variants) == 0 { // a prior's pick is to be judged; the analytic base is a rival
+			add(base)
+		}
+		for _, r := range chosen {
+			if !math.IsNaN(r.expects[i].regret) {
+				add(r.variant)
+			}
+		}
+		if len(t.Variants) > 0 {
+			t.Base = t.Variants[0]
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks
+}
+
+// family is that of v if it takes v for p, else nil.
+func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
+	f, err := c.Registry.Lookup(v.Family)
+	if err != nil || f.CheckServes(p) != nil || f.Refuse(p, v.Config, c.Device) != nil {
+		return nil
+	}
+	return f
+}
+
+// unitsOf are the kernels that v needs compiled for p.
+func unitsOf(f *kernels.Family, p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) (units []string) {
+	for _, l := range f.Plan(p, v.Config, d).Launches {
+		if l.IsKernel() {
+			units = append(units, fmt.Sprint(l.Source, l.Entry, l.Defines))
+		}
+	}
+	return units
+}
+
+// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers. A
+// child is expected to lose a bit more than its parent, what nobody measured nearby as much as the
+// model says.
+func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
+	ranks, known := make([][]guess, len(ps)), make([]map[kernels.Variant]guess, len(ps))
+	for i, p := range ps {
+		ranks[i], known[i] = c.rank(p), map[kernels.Variant]guess{}
+		for _, g := range ranks[i] {
+			known[i][g.variant] = g
+		}
+	}
 	seen, plans := map[kernels.Variant]bool{}, map[string]bool{}
 	add := func(v, parent kernels.Variant) {
 		if seen[v] {
 			return
 		}
 		seen[v] = true
-		r := &rival{variant: v, regret: make([]float64, len(ps)), sigma: make([]float64, len(ps))}
+		r, plan := &rival{variant: v, expects: make([]guess, len(ps))}, ""
 		for i, p := range ps {
-			if r.regret[i] = math.NaN(); !c.runs(p, v) {
+			f := c.family(p, v)
+			if f == nil {
+				r.expects[i].regret = math.NaN()
 				continue
 			}
 			g, ok := known[i][parent]
@@ -362,40 +302,37 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 			if v != parent {
 				g.regret, g.weight = g.regret+childStep, min(g.weight, priorWeight)
 			}
-			r.regret[i], r.sigma[i] = g.regret, sigma/math.Sqrt(g.weight+2*priorWeight)
-			f, _ := c.Registry.Lookup(v.Family)
-			if r.plan == "" {
-				r.plan = f.Plan(p, v.Config, c.Device).String()
-			}
+			r.expects[i], plan = g, cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
 			r.units = append(r.units, unitsOf(f, p, v, c.Device)...)
 		}
-		if r.plan != "" && !plans[r.plan] {
-			plans[r.plan] = true
+		if plan != "" && !plans[plan] { // some knobs change nothing
+			plans[plan] = true
 			list = append(list, r)
 		}
 	}
-	alone := func(v kernels.Variant) { add(v, v) }
-	for _, gs := range ranks {
-		for _, g := range gs[:min(len(gs), bestOf)] {
-			alone(k.variants[g.variant])
+	for i, p := range ps {
+		for _, g := range ranks[i][:min(len(ranks[i]), bestOf)] {
+			add(g.variant, g.variant)
+		}
+		if i == 0 || i == len(ps)/2 || i == len(ps)-1 {
+			if v, err := c.Default(p); err == nil {
+				add(v, v)
+			}
+			for _, f := range c.Registry.Candidates(p) {
+				v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)}
+				add(v, v)
+			}
 		}
 	}
-	for _, p := range []kernels.Problem{ps[0], ps[len(ps)/2], ps[len(ps)-1]} {
-		if v, err := c.Default(p); err == nil {
-			alone(v)
-		}
-		for _, f := range c.Registry.Candidates(p) {
-			alone(kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
-		}
-	}
-	for range children {
-		if gs := ranks[c.rng.IntN(len(ranks))]; len(gs) > 0 {
-			parent := k.variants[gs[c.rng.IntN(min(len(gs), parents))].variant]
+	for k := range children + strangers {
+		i := c.rng.IntN(len(ps))
+		if k >= children {
+			v := c.stranger(ps[i])
+			add(v, v)
+		} else if gs := ranks[i]; len(gs) > 0 {
+			parent := gs[c.rng.IntN(min(len(gs), parents))].variant
 			add(c.child(parent), parent)
 		}
-	}
-	for range strangers {
-		alone(c.stranger(ps[c.rng.IntN(len(ps))]))
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -31,60 +32,47 @@ type Data struct {
 
 	Keep func(kernels.Problem) bool // where set, the problems that Points has
 
-	cold, warm map[kernels.Problem]*Point
+	all map[kernels.Problem]*Point
 }
 
 // A Point is what is known of one problem.
 type Point struct {
 	Problem kernels.Problem
-	US      map[kernels.Variant]float64 // median times in microseconds
-	Failed  map[kernels.Variant]bool    // tried, without a right answer
-	Best    kernels.Variant             // of those in US
-	BestUS  float64
-	Stream  float64         // median time of a copy; 0 where none was measured
-	Asked   kernels.Variant // what the map answered before learn measured; else zero
+	US      map[kernels.Variant]float64 // median times in microseconds; infinite without a right answer
+	BestUS  float64                     // the least of them
+	Stream  float64                     // median time of a copy; 0 where none was measured
+	cold    bool
 }
+
+// OK says whether there is a time of a variant.
+func (p *Point) OK(v kernels.Variant) bool { return p.US[v] > 0 && !math.IsInf(p.US[v], 1) }
 
 // with is p with a record. p itself does not change: somebody may be reading it.
 func (p *Point) with(r *record.Record) *Point {
-	q := &Point{Problem: r.Problem, US: map[kernels.Variant]float64{}, Failed: map[kernels.Variant]bool{}}
-	if p != nil {
-		*q = *p
-		q.US, q.Failed = maps.Clone(p.US), maps.Clone(p.Failed)
-	}
-	if r.StreamUS > 0 {
-		q.Stream = r.StreamUS
-	}
-	switch v := r.Variant(); {
+	q := *p
+	q.US, q.Stream = maps.Clone(p.US), cmp.Or(r.StreamUS, p.Stream)
+	switch {
 	case r.Status == kernels.StatusOK:
-		q.US[v] = stats.Median(r.SamplesUS)
+		q.US[r.Variant()] = stats.Median(r.SamplesUS)
 	case r.Status != record.StatusPruned && r.Status != kernels.StatusUnfit:
-		q.Failed[v] = true
+		q.US[r.Variant()] = math.Inf(1)
 	}
-	q.finish()
-	return q
-}
-
-// finish finds the best of what was measured.
-func (p *Point) finish() {
-	p.BestUS = 0
-	for v, us := range p.US {
-		if p.BestUS == 0 || us < p.BestUS || us == p.BestUS && compareVariants(v, p.Best) < 0 {
-			p.Best, p.BestUS = v, us
-		}
-	}
+	q.BestUS = slices.Min(append(slices.Collect(maps.Values(q.US)), math.Inf(1)))
+	return &q
 }
 
 // ErrNoTimes says that records have nothing to fill a map from.
 var ErrNoTimes = errors.New("no problem with a time")
 
-// Add takes a record of a run. Of a problem and variant the last record counts. Times of several devices, or of several
-// sources of one family, do not compare: they are an error.
+// Add takes a record of a run. Of a problem and variant the last record counts, and warm times only
+// where there are no cold ones. Times of several devices, or of several sources of one family, do not
+// compare: they are an error.
 func (d *Data) Add(run *record.Run, r *record.Record) error {
-	if d.Sources == nil {
-		d.Sources, d.cold, d.warm = map[string]string{}, map[kernels.Problem]*Point{}, map[kernels.Problem]*Point{}
+	if d.all == nil {
+		d.Sources, d.all = map[string]string{}, map[kernels.Problem]*Point{}
 	}
-	if have, now := d.Device, run.Device; len(d.Runs) > 0 && (have.ID != now.ID || have.Arch != now.Arch || have.SMs != now.SMs) {
+	if have, now := d.Device, run.Device; len(d.Runs) > 0 &&
+		(have.ID != now.ID || have.Arch != now.Arch || have.SMs != now.SMs) {
 		return hint.Errorf("fill the map of one device at a time",
 			"records of %s and of %s, which do not compare", describe(have), describe(now))
 	}
@@ -97,35 +85,31 @@ func (d *Data) Add(run *record.Run, r *record.Record) error {
 		return nil
 	}
 	if old, ok := d.Sources[r.Family]; ok && old != r.Source {
-		pair := []string{old, r.Source}
-		slices.Sort(pair)
 		return hint.Errorf("sweep again into the same folder, which measures what has changed, or give records of "+
 			"one version of the kernels", "%s was measured with the sources %s and %s, which do not compare",
-			r.Family, pair[0], pair[1])
+			r.Family, min(old, r.Source), max(old, r.Source))
 	}
 	d.Sources[r.Family] = r.Source
-	into := d.cold
-	if !run.Protocol.Cold {
-		into = d.warm
+	cold := run.Protocol.Cold
+	p := d.all[r.Problem]
+	if p == nil || cold && !p.cold {
+		p = &Point{Problem: r.Problem, US: map[kernels.Variant]float64{}, cold: cold}
 	}
-	p := into[r.Problem].with(r)
-	if into[r.Problem] = p; r.Base && p.Asked.Family == "" && strings.HasPrefix(run.Protocol.Search, Search) {
-		p.Asked = r.Variant()
+	if cold == p.cold {
+		d.all[r.Problem] = p.with(r)
 	}
 	return nil
 }
 
-// Sort fills in Points. Warm times count for problems without cold ones.
+// Sort fills in Points.
 func (d *Data) Sort() {
-	all := maps.Clone(d.warm)
-	maps.Copy(all, d.cold)
 	d.Points = nil
-	for q, p := range all {
-		if p.BestUS > 0 && (d.Keep == nil || d.Keep(q)) {
+	for q, p := range d.all {
+		if !math.IsInf(p.BestUS, 1) && (d.Keep == nil || d.Keep(q)) {
 			d.Points = append(d.Points, p)
 		}
 	}
-	sortPoints(d.Points)
+	slices.SortFunc(d.Points, func(a, b *Point) int { return record.CompareProblems(a.Problem, b.Problem) })
 }
 
 // Collect reads records files of one device; see Add.
@@ -156,11 +140,10 @@ func describe(d kernels.DeviceInfo) string {
 	return fmt.Sprintf("%s (%s, %d SMs)", d.ID, d.Arch, d.SMs)
 }
 
-func sortPoints(ps []*Point) {
-	slices.SortFunc(ps, func(a, b *Point) int { return record.CompareProblems(a.Problem, b.Problem) })
-}
-
 // compareVariants orders variants by name, so that ties depend on no order of maps or records.
 func compareVariants(a, b kernels.Variant) int {
-	return cmp.Or(cmp.Compare(a.Family, b.Family), cmp.Compare(a.Config.String(), b.Config.String()))
+	if c := cmp.Compare(a.Family, b.Family); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.Config.String(), b.Config.String())
 }

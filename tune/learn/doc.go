@@ -1,15 +1,14 @@
 // Package learn fills a device's map of launch answers within a budget of wall time. It is a loop around
 // pure functions:
 //
-//	points -> Fill -> map             (model.go, fill.go, split.go: the offline half, which `tune` uses too)
+//	points -> Fill -> map             (model.go, fill.go: the offline half, which `tune` uses too)
 //	points -> chooser -> batch        (choose.go: where to measure, and which variants)
-//	batch -> Lab -> records -> points (loop.go, lab.go: the device, at the edge)
+//	batch -> Lab -> records -> points (loop.go: the device, at the edge)
 //	map -> Judge -> judgement         (judge.go: full searches of fresh problems)
 //
 // docs/learn.md explains them. The ideas and their sources:
 //
 //   - kernel-weighted means: Nadaraya (1964) and Watson (1964)
-//   - problems and configs as two ways of one table: Fisher's analysis of variance (1925)
 //   - an archive of elites by place, whose children are tried nearby: MAP-Elites (Mouret and Clune, 2015)
 //   - drawing from what is expected: Thompson (1933)
 //   - measuring where regret is expected: active learning (Settles, 2009)

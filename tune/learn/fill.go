@@ -15,247 +15,236 @@ import (
 type Filler struct {
 	Registry *kernels.Registry
 	Device   kernels.DeviceInfo
-	// Prior answers where nothing was measured nearby, and its picks are expected to lose priorPick; nil is none.
+	// Prior answers where nothing was measured nearby, and its picks are expected to lose priorPick;
+	// nil is none.
 	Prior *rule.Book
 
-	accepted sync.Map           // box and variant to bool
-	last     map[title]*filling // of the last Fill
-}
-
-type title struct {
-	class rule.Class
-	align int64
-}
-
-// A filling is a raster with what it was chosen from.
-type filling struct {
-	class   *class
-	squares []*square
-}
-
-// A box is a range of shapes of a class at one alignment, both ends included.
-type box struct {
-	title
-	nLo, nHi, mLo, mHi int64
-}
-
-func (f *Filler) box(r *rule.Raster, line, cell int) (b box) {
-	b.title = title{r.Class, r.Align}
-	b.nLo, b.nHi, b.mLo, b.mHi = r.Span(line, cell, f.Device.SMs)
-	return b
-}
-
-// middle is the place in the middle of a box.
-func (b box) middle() place {
-	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
-	return place{mid(b.nLo, b.nHi), mid(b.mLo, min(b.mHi, max(rule.MaxElems/b.nLo, b.mLo))), b.align}
-}
-
-// problem is one near the middle of a box.
-func (b box) problem() kernels.Problem {
-	at := b.middle()
-	n := max(int64(math.Exp2(at.columns))*b.class.Bytes/b.align, 1)
-	if b.align < 16 {
-		n |= 1
-	}
-	return b.class.Problem(max(int64(math.Exp2(at.rows)), 1), n*b.align/b.class.Bytes)
-}
-
-// accepts is rule.Accepts, asked once.
-func (f *Filler) accepts(b box, v kernels.Variant) bool {
-	type question struct {
-		box
-		kernels.Variant
-	}
-	q := question{b, v}
-	if ok, known := f.accepted.Load(q); known {
-		return ok.(bool)
-	}
-	ok := rule.Accepts(f.Registry, f.Device, b.class, b.align, b.nLo, b.nHi, b.mLo, b.mHi, v)
-	f.accepted.Store(q, ok)
-	return ok
-}
-
-// A square is a cell that is being filled.
-type square struct {
-	line, cell int
-	box        box
-	weight     float64      // of it in a mean
-	options    []guess      // the least regret first
-	asked      []int8       // of each option: 1 accepted, -1 refused, 0 not asked yet
-	measured   map[int]bool // variants, in the cell
-	choice     int          // of options, -1 for none
+	classes map[rule.Class]*class // of the last Fill
 }
 
 const (
 	// priorPick is the regret that is expected of a prior's pick which was not measured nearby.
 	priorPick = 0.05
-	// leastGain is by how much a config must be expected to be faster than the prior's to take its place: within it two fills
-	// from different records choose at random.
+	// leastGain is by how much a config must be expected to be faster than the prior's to take its
+	// place: within it two fills from different records choose at random.
 	leastGain = 0.02
+	// leastSplit is the expected regret that a cut saves in the mean of a raster, at least, leastPrice
+	// what a config saves to have a letter. A map that is pasted must be small.
+	leastSplit, leastPrice = 1e-4, 3e-5
+	// noOption is what the lack of an accepted config costs: there is the analytic base.
+	noOption = 0.3
 )
 
-// Fill makes a map from points: each cell runs the config with the least regret that is expected there and that
-// its family accepts in all of the cell. It does not depend on the order of points.
+// middle is the place in the middle of a box.
+func middle(b rule.Box) place {
+	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
+	rows := mid(b.MLo, min(b.MHi, max(rule.MaxElems/b.NLo, b.MLo)))
+	return place{mid(b.NLo, b.NHi), rows, b.Align}
+}
+
+// central is a problem near the middle of a box.
+func central(b rule.Box) kernels.Problem {
+	at := middle(b)
+	n := max(int64(math.Exp2(at.columns))*b.Class.Bytes/b.Align, 1)
+	if b.Align < 16 {
+		n |= 1
+	}
+	return b.Class.Problem(max(int64(math.Exp2(at.rows)), 1), n*b.Align/b.Class.Bytes)
+}
+
+// A square is a cell that is being filled.
+type square struct {
+	line, cell int
+	box        rule.Box
+	options    []guess // the least regret first
+	accepted   int     // so many of the first are known to be
+}
+
+// Fill makes a map from points: each cell runs the config with the least regret that is expected
+// there and that its family accepts in all of the cell.
 func (f *Filler) Fill(points []*Point) *rule.Map {
 	m := &rule.Map{Device: f.Device}
-	f.last = map[title]*filling{}
+	f.classes = classesOf(points)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for _, c := range classesOf(points) {
-		wg.Go(func() {
-			for _, align := range rule.Aligns(c.Bytes) {
-				r := rule.Blank(c.Class, align, f.Device.SMs)
-				squares := f.squares(c, r)
-				if f.split(c, r, squares) {
-					squares = f.squares(c, r)
-				}
-				f.choose(r, c, squares)
+	for _, c := range f.classes {
+		for _, align := range rule.Aligns(c.Bytes) {
+			wg.Go(func() {
+				r := f.raster(c, align)
 				mu.Lock()
+				defer mu.Unlock()
 				m.Rasters = append(m.Rasters, *r)
-				f.last[title{c.Class, align}] = &filling{c, squares}
-				mu.Unlock()
-			}
-		})
+			})
+		}
 	}
 	wg.Wait()
 	m.Sort()
 	return m
 }
 
-// squares ranks what may run in each cell that has problems.
-func (f *Filler) squares(c *class, r *rule.Raster) (squares []*square) {
-	for line := range r.Lines {
-		for cell := range r.Rows {
-			b := f.box(r, line, cell)
-			if b.nHi < b.nLo || b.mHi < b.mLo {
+// raster fills the cells of a class at an alignment. A line of cells is cut in two where both parts
+// together lose leastSplit less than the whole.
+func (f *Filler) raster(c *class, align int64) *rule.Raster {
+	standard := rule.Blank(c.Class, align, f.Device.SMs)
+	r := &rule.Raster{Class: c.Class, Align: align, Rows: standard.Rows}
+	var squares []*square
+	for line := range standard.Lines {
+		low, high, saved := []*square{}, []*square{}, 0.0
+		for cell := range standard.Rows {
+			b := standard.Box(line, cell, f.Device.SMs)
+			if b.Empty() {
 				continue
 			}
-			s := &square{line: line, cell: cell, box: b, measured: map[int]bool{}}
-			s.weight = widthsIn(b.nLo, b.nHi) * math.Log2(float64(min(b.mHi, rule.MaxElems/b.nLo)+1)/float64(b.mLo))
-			near := c.near(b.middle())
-			for _, n := range near {
-				p := c.points[n.point].Problem
-				if p.N < b.nLo || p.N > b.nHi || p.M < b.mLo || p.M > b.mHi || c.at[n.point].align != r.Align {
-					continue
-				}
-				for _, t := range c.timings[n.point] {
-					s.measured[t.variant] = true
-				}
-			}
-			for _, g := range c.rank(near) {
-				if g.regret < failedRegret/2 && g.weight > 0.01 {
-					s.options = append(s.options, g)
-				}
-			}
-			if f.Prior != nil {
-				f.addPrior(c, s)
-			}
-			s.asked = make([]int8, len(s.options))
-			squares = append(squares, s)
+			s := &square{line: len(r.Lines), cell: cell, box: b, options: f.options(c, b)}
+			l, h := *s, *s
+			l.box.NHi = min(lastColumn(b.NLo, b.NHi), b.NHi)
+			h.line, h.box.NLo = s.line+1, l.box.NHi+1
+			l.options, h.options = slices.Clone(s.options), slices.Clone(s.options)
+			saved += f.least(s) - (f.least(&l)+f.least(&h))/2
+			squares, low, high = append(squares, s), append(low, &l), append(high, &h)
+		}
+		r.Lines = append(r.Lines, standard.Lines[line])
+		if saved > leastSplit*float64(len(standard.Lines)*len(standard.Rows)) && !high[0].box.Empty() {
+			squares = append(squares[:len(squares)-len(low)], append(low, high...)...)
+			r.Lines = append(r.Lines, rule.Line{From: high[0].box.NLo})
 		}
 	}
-	return squares
+	r.Clear()
+	f.choose(r, squares)
+	f.judge(r, c)
+	return r
 }
 
-// addPrior has the prior's pick among the options of a cell. It keeps the cell where nothing else is expected to gain leastGain.
-func (f *Filler) addPrior(c *class, s *square) {
-	g := guess{variant: c.numberOf(f.Prior.Answer(s.box.problem()).Variant), regret: priorPick}
-	if i := slices.IndexFunc(s.options, func(o guess) bool { return o.variant == g.variant }); i >= 0 {
+// lastColumn is the power of two, or three quarters of one, among the columns of a standard line. Many
+// configs are accepted up to such, as rows must fit into registers or shared memory.
+func lastColumn(lo, hi int64) int64 {
+	n := int64(rule.MinN)
+	for 2*n <= hi {
+		n *= 2
+	}
+	if n < lo {
+		n += n / 2
+	}
+	return n
+}
+
+// least is the regret of the first option that is accepted in a square.
+func (f *Filler) least(s *square) float64 {
+	if g, ok := f.option(s, 0, nil); ok {
+		return g.regret
+	}
+	return noOption
+}
+
+// option is the i-th option of a square that is accepted and not out; those before it are.
+func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess, ok bool) {
+	for i < len(s.options) {
 		g = s.options[i]
-		g.regret -= leastGain
+		switch {
+		case out[g.variant]:
+			s.accepted = min(s.accepted, i)
+		case i < s.accepted:
+			return g, true
+		case s.box.Accepts(f.Registry, f.Device, g.variant):
+			s.accepted++
+			return g, true
+		}
 		s.options = slices.Delete(s.options, i, i+1)
 	}
-	at, _ := slices.BinarySearchFunc(s.options, g.regret, func(o guess, x float64) int { return cmp.Compare(o.regret, x) })
-	s.options = slices.Insert(s.options, at, g)
+	return g, false
 }
 
-// leastPrice is the expected regret that a config saves in the mean of its raster to have a letter.
-const leastPrice = 3e-5
-
-// choose gives each cell its best option. While there are more configs than letters, or one that is hardly worth its
-// letter, the config goes whose cells lose the least by their next one.
-func (f *Filler) choose(r *rule.Raster, c *class, squares []*square) {
-	out := map[int]bool{}
-	pick := func(s *square, without int) int {
-		for i, g := range s.options {
-			if out[g.variant] || g.variant == without {
-				continue
-			}
-			if s.asked[i] == 0 {
-				if s.asked[i] = -1; f.accepts(s.box, c.variants[g.variant]) {
-					s.asked[i] = 1
-				}
-			}
-			if s.asked[i] > 0 {
-				return i
-			}
+// options are what may run in a cell, the least regret first. A prior's pick keeps the cell where
+// nothing else is expected to gain leastGain.
+func (f *Filler) options(c *class, b rule.Box) (list []guess) {
+	for _, g := range c.rank(c.near(middle(b))) {
+		if g.regret < failedRegret/2 && g.weight > 0.01 {
+			list = append(list, g)
 		}
-		return -1
 	}
+	if f.Prior == nil {
+		return list
+	}
+	prior := guess{f.Prior.Answer(central(b)).Variant, priorPick, 0}
+	if i := slices.IndexFunc(list, func(g guess) bool { return g.variant == prior.variant }); i >= 0 {
+		prior = list[i]
+		prior.regret -= leastGain
+		list = slices.Delete(list, i, i+1)
+	}
+	at := 0
+	for at < len(list) && list[at].regret < prior.regret {
+		at++
+	}
+	return slices.Insert(list, at, prior)
+}
+
+// choose gives each cell its best option. While there are more configs than letters, or one that is
+// hardly worth its letter, the config goes whose cells lose the least by their next one.
+func (f *Filler) choose(r *rule.Raster, squares []*square) {
+	out := map[kernels.Variant]bool{}
 	for {
-		price, total := map[int]float64{}, 0.0
+		price := map[kernels.Variant]float64{}
 		for _, s := range squares {
-			if s.choice = pick(s, -1); s.choice < 0 {
-				continue
+			if g, ok := f.option(s, 0, out); ok {
+				loss := noOption
+				if next, ok := f.option(s, 1, out); ok {
+					loss = next.regret - g.regret
+				}
+				price[g.variant] += loss
 			}
-			g := s.options[s.choice]
-			loss := 0.3
-			if next := pick(s, g.variant); next >= 0 {
-				loss = s.options[next].regret - g.regret
-			}
-			price[g.variant] += s.weight * loss
-			total += s.weight
 		}
-		cheapest := -1
+		var cheapest kernels.Variant
 		for v, x := range price {
-			if cheapest < 0 || x < price[cheapest] || x == price[cheapest] && v < cheapest {
+			least, ok := price[cheapest]
+			if !ok || x < least || x == least && compareVariants(v, cheapest) < 0 {
 				cheapest = v
 			}
 		}
-		if cheapest < 0 || len(price) <= len(rule.Letters) && price[cheapest] > leastPrice*total {
+		if len(price) <= len(rule.Letters) && price[cheapest] >= leastPrice*float64(len(squares)) ||
+			len(price) == 0 {
 			break
 		}
 		out[cheapest] = true
 	}
 	for _, s := range squares {
-		if s.choice < 0 {
-			continue
+		if len(s.options) > 0 {
+			evidence := byte(rule.Neighbour)
+			if s.options[0].weight == 0 {
+				evidence = rule.Borrowed
+			}
+			r.Set(s.line, s.cell, s.options[0].variant, evidence)
 		}
-		g, evidence := s.options[s.choice], byte(rule.Neighbour)
-		switch {
-		case s.measured[g.variant]:
-			evidence = rule.Measured
-		case g.weight == 0:
-			evidence = rule.Borrowed
-		}
-		r.Set(s.line, s.cell, c.variants[g.variant], evidence)
-	}
-	sum, weight := 0.0, 0.0
-	for i, p := range c.points {
-		if c.at[i].align != r.Align {
-			continue
-		}
-		r.Problems++
-		if v := r.CellAt(p.Problem.M, p.Problem.N, f.Device.SMs).Variant; p.US[v] > 0 {
-			sum, weight = sum+math.Log(p.US[v]/p.BestUS), weight+1
-		}
-	}
-	if weight > 0 {
-		r.Regret = math.Round(1e4*math.Expm1(sum/weight)) / 100
 	}
 }
 
-// Better says whether one config is faster than another beyond doubt in a cell, by problems nearby that have times of
-// both: the lower bound of its gain is above 0 at 95%. Fill has had the problems.
-func (f *Filler) Better(class rule.Class, align, nLo, nHi, mLo, mHi int64, old, next kernels.Variant) bool {
-	x := f.last[title{class, align}]
-	if x == nil {
-		return false
+// judge notes which cells of a raster have a time of their config in them, and its regret there.
+func (f *Filler) judge(r *rule.Raster, c *class) {
+	sum, n := 0.0, 0.0
+	for _, p := range c.points {
+		if rule.AlignOf(p.Problem.N, c.Bytes) != r.Align {
+			continue
+		}
+		r.Problems++
+		line, cell := r.At(p.Problem.M, p.Problem.N, f.Device.SMs)
+		if v, ok := r.Pick(line, cell); ok && p.US[v] > 0 {
+			r.Set(line, cell, v, rule.Measured)
+			if p.OK(v) {
+				sum, n = sum+math.Log(p.US[v]/p.BestUS), n+1
+			}
+		}
 	}
+	if n > 0 {
+		r.Regret = math.Round(1e4*math.Expm1(sum/n)) / 100
+	}
+}
+
+// Better says whether one config is faster than another beyond doubt in a box, by problems nearby that
+// have times of both: the lower bound of its gain is above 0 at 95%. Fill has had the problems.
+func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
 	var gains []float64
-	for _, n := range x.class.near(box{title{class, align}, nLo, nHi, mLo, mHi}.middle()) {
-		if p := x.class.points[n.point]; n.weight > 0.1 && p.US[old] > 0 && p.US[next] > 0 {
+	c := f.classes[b.Class]
+	for _, n := range c.near(middle(b)) {
+		if p := c.points[n.point]; n.weight > 0.1 && p.OK(old) && p.OK(next) {
 			gains = append(gains, math.Log(p.US[old]/p.US[next]))
 		}
 	}
@@ -263,32 +252,37 @@ func (f *Filler) Better(class rule.Class, align, nLo, nHi, mLo, mHi int64, old, 
 	return lo > 0
 }
 
-// Change counts the cells of the map that Fill made last whose config is not the one of an older map, of how many, and says
-// how much less regret is expected by that in the mean of all, in percent.
-func (f *Filler) Change(old *rule.Map) (changed, of int, gain float64) {
-	weight := 0.0
-	for key, x := range f.last {
-		r := old.Raster(key.class, key.align)
-		for _, s := range x.squares {
-			if s.choice < 0 {
-				continue
-			}
-			of, weight = of+1, weight+s.weight
-			var was kernels.Variant
-			if r != nil {
-				was = r.CellAt(s.box.mLo, s.box.nLo, f.Device.SMs).Variant
-			}
-			g := s.options[s.choice]
-			if x.class.variants[g.variant] == was {
-				continue
-			}
-			changed++
-			for _, o := range s.options {
-				if x.class.variants[o.variant] == was {
-					gain += s.weight * (o.regret - g.regret)
+// Change counts the cells of a map, of how many, whose config is not the one of an older map, and says
+// how much less regret is expected by that in the mean of all, in percent. Fill has had the points.
+func (f *Filler) Change(old, m *rule.Map) (changed, of int, gain float64) {
+	for i := range m.Rasters {
+		r := &m.Rasters[i]
+		o := old.Raster(r.Class, r.Align)
+		for line := range r.Lines {
+			for cell := range r.Rows {
+				b := r.Box(line, cell, f.Device.SMs)
+				v, ok := r.Pick(line, cell)
+				if !ok || b.Empty() {
+					continue
+				}
+				var was kernels.Variant
+				if o != nil {
+					was = o.CellAt(b.MLo, b.NLo, f.Device.SMs).Variant
+				}
+				if of++; was == v {
+					continue
+				}
+				changed++
+				regret := map[kernels.Variant]float64{}
+				c := f.classes[r.Class]
+				for _, g := range c.rank(c.near(middle(b))) {
+					regret[g.variant] = g.regret
+				}
+				if _, ok := regret[was]; ok {
+					gain += cmp.Or(regret[was], priorPick) - cmp.Or(regret[v], priorPick)
 				}
 			}
 		}
 	}
-	return changed, of, 100 * gain / max(weight, 1e-9)
+	return changed, of, 100 * gain / max(float64(of), 1)
 }

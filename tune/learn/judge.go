@@ -6,7 +6,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"normbench/kernels"
@@ -96,7 +95,7 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	if _, err := sweep.Run(ctx, reg, l.Devices, tasks, &keys{map[string]kernels.Status{}}, o); err != nil {
 		return nil, err
 	}
-	j := &Judgement{Time: run.Time, Tool: run.Tool, Command: run.Command, Seed: l.Seed, FloorUS: floorOf(run.SelfTest)}
+	j := &Judgement{Time: run.Time, Tool: run.Tool, Command: run.Command, Seed: l.Seed, FloorUS: run.FloorUS}
 	pr := l.Run.Protocol
 	pr.Samples = 8
 	for i, t := range tasks {
@@ -174,16 +173,6 @@ func (j *Judgement) sum() {
 	}
 	j.Interval = [2]float64{percent(stats.Quantile(0.025, means)), percent(stats.Quantile(0.975, means))}
 	j.P95, j.Worst = stats.Quantile(0.95, regrets), slices.Max(regrets)
-}
-
-// floorOf is the time of an empty launch that a self-test found, 0 without one.
-func floorOf(trials []record.Trial) (us float64) {
-	for _, t := range trials {
-		if strings.HasPrefix(t.Name, "floor") {
-			fmt.Sscanf(t.Found, "%g us", &us)
-		}
-	}
-	return us
 }
 
 // keys is a sink that remembers which keys there are, and nothing else.

@@ -50,13 +50,14 @@ type Loop struct {
 type Status struct {
 	Spent, Budget time.Duration
 	Problems      int
-	// Regret is how far the map's answers were behind the best found, at the last Of problems before their
-	// times were known, less one; Half of its 95% interval. Of is 0 where there are too few.
+	// Regret is how far the map's answers were behind the best found, at the last Of problems before
+	// their times were known, less one; Half of its 95% interval. Of is 0 where there are too few.
 	Regret, Half float64
 	Of           int
 }
 
-// AppendAll appends to the loop's sink and adds to its data. The line of its run is written once, before its first record.
+// AppendAll appends to the loop's sink and adds to its data. The line of its run is written once,
+// before its first record.
 func (l *Loop) AppendAll(vs ...interface{ CheckValid() error }) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,15 +79,16 @@ func (l *Loop) AppendAll(vs ...interface{ CheckValid() error }) error {
 	if err := l.Sink.AppendAll(vs...); err != nil {
 		return err
 	}
-	p := recs[0].Problem
-	known := l.Data.cold[p] != nil
+	known := l.Data.all[recs[0].Problem] != nil
 	for _, r := range recs {
 		if err := l.Data.Add(l.run, r); err != nil {
 			return err
 		}
 	}
-	if q := l.Data.cold[p]; !known && q != nil && q.US[q.Asked] > 0 {
-		l.fresh = append(l.fresh, math.Log(q.US[q.Asked]/q.BestUS))
+	for _, r := range recs {
+		if p := l.Data.all[r.Problem]; r.Base && !known && p.OK(r.Variant()) {
+			l.fresh = append(l.fresh, math.Log(p.US[r.Variant()]/p.BestUS))
+		}
 	}
 	return nil
 }
@@ -100,6 +102,35 @@ func (l *Loop) points() []*Point {
 	defer l.mu.Unlock()
 	l.Data.Sort()
 	return l.Data.Points
+}
+
+// announce tells the devices what the next batch will ask for, so that it compiles beside this one.
+func (l *Loop) announce(tasks []sweep.Task) {
+	for i, t := range slices.Backward(tasks) { // the last announced is compiled first
+		vs := append([]kernels.Variant{{Family: l.Registry.StreamOf(t.Problem)}}, t.Variants...)
+		l.Devices[i%len(l.Devices)].Prefetch(t.Problem, vs)
+	}
+}
+
+// measure has a contest on each problem of a batch.
+func (l *Loop) measure(ctx context.Context, tasks []sweep.Task) error {
+	s, err := sweep.Run(ctx, l.Registry, l.Devices, tasks, l,
+		sweep.Options{Run: l.Run, Seed: l.Seed, Contest: l.Rounds})
+	sum := &l.Summary
+	sum.Measured += s.Measured
+	sum.Failed += s.Failed
+	sum.Skipped += s.Skipped
+	sum.Wall += s.Wall
+	sum.Busy += s.Busy
+	sum.Deciding += s.Deciding
+	sum.Writing += s.Writing
+	sum.Problems += s.Problems
+	for _, g := range s.Gone {
+		if !slices.Contains(sum.Gone, g) {
+			sum.Gone = append(sum.Gone, g)
+		}
+	}
+	return err
 }
 
 // Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have left to measure: without
@@ -118,7 +149,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 	l.Run.ID, l.Run.Time = uuid.NewString()[:13], begun.UTC().Truncate(time.Millisecond)
 	l.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, Search, l.Rounds)
 	groups := 1
-	plan := func(step, groups int, points []*Point, pending ...Batch) Batch {
+	plan := func(step, groups int, points []*Point, pending ...[]sweep.Task) []sweep.Task {
 		rng := rand.New(rand.NewPCG(l.Seed, uint64(known)<<20|uint64(step)))
 		return l.chooser(points, rng, pending...).next(groups, step)
 	}
@@ -137,7 +168,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 	next := plan(1, groups, l.points(), now)
 	filled := spent()
 	l.Why = "nothing is left of the domain"
-	for step := 2; len(now.Tasks) > 0 && ctx.Err() == nil; step++ {
+	for step := 2; len(now) > 0 && ctx.Err() == nil; step++ {
 		left := l.Budget - spent() - filling - filling/4
 		if left <= 0 || left < batchTime/2 || known > 0 && step == 2 && left < l.Budget/leastShare {
 			l.Why = "the budget is spent"
@@ -148,7 +179,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 			until, cancel = context.WithTimeout(ctx, left)
 		}
 		l.announce(next)
-		ready := make(chan Batch, 1)
+		ready := make(chan []sweep.Task, 1)
 		go func(points []*Point) { ready <- plan(step, groups, points, now, next) }(l.points())
 		start := l.Now()
 		err := l.measure(until, now)
@@ -183,7 +214,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		return nil, ctx.Err()
 	}
 	if len(l.points()) == 0 {
-		if len(now.Tasks) == 0 {
+		if len(now) == 0 {
 			return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype",
 				"the domain holds no problem that the device can run")
 		}
@@ -200,7 +231,7 @@ const leastFresh = 20
 func (l *Loop) status(spent time.Duration) Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := Status{Spent: spent, Budget: l.Budget, Problems: len(l.Data.cold) + len(l.Data.warm)}
+	s := Status{Spent: spent, Budget: l.Budget, Problems: len(l.Data.all)}
 	last := slices.Clone(l.fresh[len(l.fresh)-min(len(l.fresh), max(len(l.fresh)/4, leastFresh)):])
 	if len(last) < leastFresh {
 		return s

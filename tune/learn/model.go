@@ -19,16 +19,16 @@ func placeOf(p kernels.Problem) place {
 	return place{math.Log2(float64(p.N)), math.Log2(float64(p.M)), rule.AlignOf(p.N, p.DType.Size())}
 }
 
-// The model: how far a measurement counts for other places, and what is expected of a config without one.
+// The model: how far a measurement counts for other places, and what is expected of a config
+// without one.
 const (
 	reachColumns = 0.5  // octaves at which its weight falls to 0.6
 	reachRows    = 1.0  //
 	otherAligned = 0.05 // weight where rows start at multiples of different numbers of bytes
+	oneRow       = 0.03 // weight between one row and more: a row alone is a case of its own in many designs
 	priorRegret  = 0.25 // log time over the best of a config that nobody measured,
 	priorWeight  = 0.5  // which counts as much as so many measurements
-	oneRow       = 0.03 // weight between one row and more: a row alone is a case of its own in many designs
 	failedRegret = 1.0  // of a config that failed
-	passes       = 3    // over how far the best at each point may be behind
 	mostPoints   = 80   // nearest ones that count for a place
 )
 
@@ -47,14 +47,14 @@ func alike(a, b place) float64 {
 
 // A guess is what is expected of a variant at a place.
 type guess struct {
-	variant int     // its number in the class
+	variant kernels.Variant
 	regret  float64 // log of its time over the best
 	weight  float64 // of the measurements behind it
 }
 
 // A timing is the log regret of a variant at a point.
 type timing struct {
-	variant int
+	variant int // its number in the class
 	regret  float64
 }
 
@@ -63,64 +63,31 @@ type class struct {
 	rule.Class
 	points   []*Point
 	at       []place
-	timings  [][]timing // of each point, in the order of variants
+	timings  [][]timing // of each point
 	variants []kernels.Variant
-	number   map[kernels.Variant]int
 }
 
-// numberOf is the number of a variant, which one gets that was not measured.
-func (c *class) numberOf(v kernels.Variant) int {
-	n, ok := c.number[v]
-	if !ok {
-		n = len(c.variants)
-		c.number[v], c.variants = n, append(c.variants, v)
-	}
-	return n
-}
-
-// classes sorts points by their classes.
-func classesOf(points []*Point) []*class {
-	by := map[rule.Class]*class{}
-	var list []*class
+// classesOf sorts points by their classes.
+func classesOf(points []*Point) map[rule.Class]*class {
+	by, numbers := map[rule.Class]*class{}, map[rule.Class]map[kernels.Variant]int{}
 	for _, p := range points {
-		cl := rule.ClassOf(p.Problem)
-		c := by[cl]
-		if c == nil {
-			c = &class{Class: cl, number: map[kernels.Variant]int{}}
-			by[cl], list = c, append(list, c)
+		of := rule.ClassOf(p.Problem)
+		if by[of] == nil {
+			by[of], numbers[of] = &class{Class: of}, map[kernels.Variant]int{}
 		}
-		c.points, c.at = append(c.points, p), append(c.at, placeOf(p.Problem))
-		for v := range p.US {
-			c.number[v] = 0
-		}
-		for v := range p.Failed {
-			c.number[v] = 0
-		}
-	}
-	for _, c := range list {
-		for v := range c.number {
-			c.variants = append(c.variants, v)
-		}
-		slices.SortFunc(c.variants, compareVariants)
-		for i, v := range c.variants {
-			c.number[v] = i
-		}
-		for _, p := range c.points {
-			var ts []timing
-			for v, us := range p.US {
-				ts = append(ts, timing{c.number[v], math.Log(us / p.BestUS)})
+		c := by[of]
+		var ts []timing
+		for v, us := range p.US {
+			n, ok := numbers[of][v]
+			if !ok {
+				n = len(c.variants)
+				numbers[of][v], c.variants = n, append(c.variants, v)
 			}
-			for v := range p.Failed {
-				if p.US[v] == 0 {
-					ts = append(ts, timing{c.number[v], failedRegret})
-				}
-			}
-			slices.SortFunc(ts, func(a, b timing) int { return cmp.Compare(a.variant, b.variant) })
-			c.timings = append(c.timings, ts)
+			ts = append(ts, timing{n, min(math.Log(us/p.BestUS), failedRegret)})
 		}
+		c.points, c.at, c.timings = append(c.points, p), append(c.at, placeOf(p.Problem)), append(c.timings, ts)
 	}
-	slices.SortFunc(list, func(a, b *class) int { return a.Compare(b.Class) })
-	return list
+	return by
 }
 
 // A neighbour is a point with its weight for a place.
@@ -129,8 +96,11 @@ type neighbour struct {
 	weight float64
 }
 
-// near lists the points that count for a place, the nearest first.
+// near lists the points that count for a place, the nearest first. A nil class has none.
 func (c *class) near(at place) (list []neighbour) {
+	if c == nil {
+		return nil
+	}
 	for i := range c.points {
 		if w := alike(at, c.at[i]); w > 1e-4 {
 			list = append(list, neighbour{i, w})
@@ -142,56 +112,28 @@ func (c *class) near(at place) (list []neighbour) {
 	return list[:min(len(list), mostPoints)]
 }
 
-// rank is what is expected of each variant that was measured near a place, the least regret first: its mean
-// over neighbours, by their weights (Nadaraya and Watson, 1964). The best that was measured at a
-// neighbour may be a bad one: by how much tell its variants, from what they lose elsewhere.
-func (c *class) rank(near []neighbour) []guess {
-	sums := make(map[int]int, 64) // place in guesses
-	var list []guess
+// rank is what is expected of each variant that was measured near a place, the least regret first: its
+// mean over neighbours, by their weights (Nadaraya and Watson, 1964).
+func (c *class) rank(near []neighbour) (list []guess) {
+	if len(near) == 0 {
+		return nil
+	}
+	sums := make([]guess, len(c.variants))
 	for _, n := range near {
 		for _, t := range c.timings[n.point] {
-			if _, ok := sums[t.variant]; !ok {
-				sums[t.variant] = len(list)
-				list = append(list, guess{variant: t.variant})
-			}
+			g := &sums[t.variant]
+			g.regret, g.weight = g.regret+n.weight*t.regret, g.weight+n.weight
 		}
 	}
-	behind := make([]float64, len(near)) // of the best at each neighbour
-	for pass := range passes {
-		for i := range list {
-			list[i].regret, list[i].weight = priorRegret*priorWeight, priorWeight
+	for i, g := range sums {
+		if g.weight > 0 {
+			g.regret = (g.regret + priorRegret*priorWeight) / (g.weight + priorWeight)
+			g.variant = c.variants[i]
+			list = append(list, g)
 		}
-		for i, n := range near {
-			for _, t := range c.timings[n.point] {
-				g := &list[sums[t.variant]]
-				g.regret, g.weight = g.regret+n.weight*(t.regret+behind[i]), g.weight+n.weight
-			}
-		}
-		for i := range list {
-			list[i].regret /= list[i].weight
-		}
-		if pass == passes-1 {
-			break
-		}
-		for i, n := range near {
-			sum, weight := 0.0, 0.5 // shrunk
-			for _, t := range c.timings[n.point] {
-				if g := &list[sums[t.variant]]; t.regret < 0.15 {
-					w := g.weight - priorWeight - n.weight // of the others
-					others := (g.regret*g.weight - priorRegret*priorWeight - n.weight*(t.regret+behind[i]))
-					if w > 0.05 {
-						sum, weight = sum+others-w*t.regret, weight+w
-					}
-				}
-			}
-			behind[i] = max(sum/weight, 0)
-		}
-	}
-	for i := range list {
-		list[i].weight -= priorWeight
 	}
 	slices.SortFunc(list, func(a, b guess) int {
-		return cmp.Or(cmp.Compare(a.regret, b.regret), cmp.Compare(a.variant, b.variant))
+		return cmp.Or(cmp.Compare(a.regret, b.regret), compareVariants(a.variant, b.variant))
 	})
 	return list
 }

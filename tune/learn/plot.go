@@ -11,13 +11,13 @@ import (
 
 // A Square is a cell of a map with what its problems say.
 type Square struct {
-	NLo, NHi, MLo, MHi int64
-	Line, Cell         int
-	Variant            kernels.Variant
-	Number             int // of the variant in the legend
-	Problems           int // measured in it,
-	Regret             float64
-	Percent            float64 // of the speed of a copy, in the mean of these; 0 where that is not known
+	rule.Box
+	Line, Cell int
+	Variant    kernels.Variant
+	Number     int // of the variant in the legend
+	Problems   int // measured in it,
+	Regret     float64
+	Percent    float64 // of the speed of a copy, in the mean of these; 0 where that is not known
 }
 
 // A Panel is a raster as squares.
@@ -37,9 +37,8 @@ func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel)
 		for line := range r.Lines {
 			for cell := range r.Rows {
 				v, ok := r.Pick(line, cell)
-				s := Square{Line: line, Cell: cell, Variant: v}
-				if s.NLo, s.NHi, s.MLo, s.MHi = r.Span(line, cell, d.SMs); ok && s.NLo <= s.NHi &&
-					s.MLo <= s.MHi {
+				s := Square{Box: r.Box(line, cell, d.SMs), Line: line, Cell: cell, Variant: v}
+				if ok && !s.Empty() {
 					for k := range r.Legend {
 						if r.Legend[k] == v {
 							s.Number = k
@@ -56,9 +55,9 @@ func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel)
 				rule.AlignOf(q.Problem.N, q.Problem.DType.Size()) != r.Align {
 				continue
 			}
-			line, cell, ok := r.At(q.Problem.M, q.Problem.N, d.SMs)
+			line, cell := r.At(q.Problem.M, q.Problem.N, d.SMs)
 			k, there := at[[2]int{line, cell}]
-			if !ok || !there || q.US[p.Squares[k].Variant] == 0 {
+			if !there || !q.OK(p.Squares[k].Variant) {
 				continue
 			}
 			s, us := &p.Squares[k], q.US[p.Squares[k].Variant]
