@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 )
 
 func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }
@@ -64,7 +65,7 @@ func labels(s kernels.Space) (configs, refused []string) {
 func TestSpace(t *testing.T) {
 	// Eight rows on two SMs: with br2 the four CTAs of k2 are one per
 	// tile, so k2 is k0 again.
-	p := parseProblem(t, "rmsnorm/fwd/8x64/bf16")
+	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16")
 	gpu := kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2}
 	cpu := kernels.DeviceInfo{Kind: kernels.KindCPU, SMs: 2}
 	fours := func(ws ...int) (refused []string) {
@@ -126,13 +127,13 @@ func TestRegistry(t *testing.T) {
 	r := &kernels.Registry{Families: []*kernels.Family{hidden, toy()}, Default: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
 		return kernels.Variant{Family: "toy", Config: toy().Base(p, d)}
 	}}
-	p, d := parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
+	p, d := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{SMs: 2}
 
 	if fs := r.Serving(p); len(fs) != 1 || fs[0].Name != "toy" {
 		t.Errorf("Serving gave %d families; want the visible one alone", len(fs))
 	}
 	for _, s := range []string{"rmsnorm/bwd/8x64/bf16", "layernorm/fwd/8x64/bf16", "rmsnorm/fwd/8x64/bf16+bias"} {
-		if fs := r.Serving(parseProblem(t, s)); len(fs) != 0 {
+		if fs := r.Serving(devicetest.Problem(t, s)); len(fs) != 0 {
 			t.Errorf("%s serves %s", fs[0].Name, s)
 		}
 	}
@@ -151,11 +152,8 @@ func TestRegistry(t *testing.T) {
 		{"toy@st2", "rmsnorm/fwd/8x64/bf16", `toy has no knob "st"`},
 		{"toy@br4", "rmsnorm/fwd/8x64/bf16", "toy refuses br4.w8.k0 for rmsnorm/fwd/8x64/bf16: four rows do not fit"},
 	} {
-		v, err := kernels.ParseVariant(test.variant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, _, _, err = r.Resolve(parseProblem(t, test.problem), v, d)
+		v := devicetest.Variant(t, test.variant)
+		_, _, _, err = r.Resolve(devicetest.Problem(t, test.problem), v, d)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s on %s: %v, want %q", test.variant, test.problem, err, test.want)
 		} else if hint.Of(err) == "" {
@@ -232,7 +230,7 @@ func TestPlanStringHoldsEverything(t *testing.T) {
 			}
 			return make()
 		}
-		s := f.Space(parseProblem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2})
+		s := f.Space(devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), kernels.DeviceInfo{Kind: kernels.KindCUDA, SMs: 2})
 		if len(s.Configs) != 2 || len(s.Refused) != 1 {
 			t.Errorf("of two equal plans and one with another %s the space has %q", name, s.Configs)
 		}

@@ -7,16 +7,8 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 )
-
-func parseProblem(t testing.TB, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 // Every option of every op and pass is read back, and refused where the op or the pass has it not.
 func TestProblemOptions(t *testing.T) {
@@ -79,7 +71,7 @@ func TestProblemBytes(t *testing.T) {
 		{"layernorm/bwd/96x1000/fp32+bias", M*N*(4+4+4) + N*(4+4) + N*4 + 4*M + 4*M, M*N*(4+8+8) + 2*N*(4+8)},
 		{"layernorm/bwd/96x1000/fp16-wfp32", M*N*(2+2+2) + N*(4+4) + 4*M + 4*M, M*N*(2+8+8) + N*(4+8)},
 	} {
-		p := parseProblem(t, test.p)
+		p := devicetest.Problem(t, test.p)
 		if got := p.Bytes(); got != test.bytes {
 			t.Errorf("%s moves %d bytes, want %d", p, got, test.bytes)
 		}
@@ -90,7 +82,7 @@ func TestProblemBytes(t *testing.T) {
 }
 
 func TestCheckFits(t *testing.T) {
-	p := parseProblem(t, "rmsnorm/fwd/1024x1024/bf16")
+	p := devicetest.Problem(t, "rmsnorm/fwd/1024x1024/bf16")
 	d := kernels.DeviceInfo{Name: "small gpu", MemoryBytes: p.Footprint()}
 	if err := p.CheckFits(d); err != nil {
 		t.Errorf("exactly as much as there is: %v", err)
@@ -104,7 +96,7 @@ func TestCheckFits(t *testing.T) {
 		t.Errorf("a device that does not know its memory: %v", err)
 	}
 	// The largest valid problem must not wrap around to a small number.
-	huge := parseProblem(t, "layernorm/bwd/2147483648x131072/fp32+bias")
+	huge := devicetest.Problem(t, "layernorm/bwd/2147483648x131072/fp32+bias")
 	if err := huge.CheckFits(kernels.DeviceInfo{MemoryBytes: 1 << 50}); err == nil {
 		t.Errorf("%s fits 1 PiB with a footprint of %d", huge, huge.Footprint())
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 )
 
 // shapes is ours and the best peer over shapes of two passes: the peer has fewer,
@@ -15,7 +16,7 @@ func shapes(t testing.TB, over *Axis) *Growth {
 	ours, peer := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
 	for i, s := range []string{"4096x256", "65536x256", "576000x384", "1024x8192", "2048x8192", "4096x8192", "8192x8192", "29x17389", "256x65536"} {
 		for _, pass := range []string{"fwd", "bwd"} {
-			p := problem(t, "rmsnorm/"+pass+"/"+s+"/bf16")
+			p := devicetest.Problem(t, "rmsnorm/"+pass+"/"+s+"/bf16")
 			c := ok(10 + float64(i))
 			c.StreamUS, c.Device, c.Protocol = 9.5+0.9*float64(i), "nvidia-h200", "cold"
 			ours[p] = c
@@ -26,10 +27,10 @@ func shapes(t testing.TB, over *Axis) *Growth {
 			}
 		}
 	}
-	peer[problem(t, "rmsnorm/bwd/2048x8192/bf16")] = failed(kernels.StatusWrong, "dx is wrong")
+	peer[devicetest.Problem(t, "rmsnorm/bwd/2048x8192/bf16")] = failed(kernels.StatusWrong, "dx is wrong")
 	none := ok(20)
 	none.StreamUS = 0
-	peer[problem(t, "rmsnorm/bwd/256x65536/bf16")] = none
+	peer[devicetest.Problem(t, "rmsnorm/bwd/256x65536/bf16")] = none
 	return Grow(over, Side{Label: "peer:best", Cells: peer}, Side{Label: "tuned:<t>.json", Cells: ours})
 }
 

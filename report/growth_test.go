@@ -13,6 +13,7 @@ import (
 	"normbench/internal/hint"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 )
 
@@ -28,7 +29,7 @@ func growth(t testing.TB, over *Axis) *Growth {
 	for _, n := range []int64{256, 1024} {
 		for _, m := range []int64{1, 3, 64, 4096, 1 << 20} {
 			for _, pass := range []string{"fwd", "bwd"} {
-				p := problem(t, fmt.Sprintf("rmsnorm/%s/%dx%d/bf16", pass, m, n))
+				p := devicetest.Problem(t, fmt.Sprintf("rmsnorm/%s/%dx%d/bf16", pass, m, n))
 				stream := 2 + float64(m*n)/1e6
 				a[p] = cell(stream*1.25, stream)
 				if pass == "bwd" && m != 3 {
@@ -37,9 +38,9 @@ func growth(t testing.TB, over *Axis) *Growth {
 			}
 		}
 	}
-	b[problem(t, "rmsnorm/bwd/64x256/bf16")] = failed(kernels.StatusWrong, "dx is wrong <here>")
+	b[devicetest.Problem(t, "rmsnorm/bwd/64x256/bf16")] = failed(kernels.StatusWrong, "dx is wrong <here>")
 	none := cell(7, 0)
-	b[problem(t, "rmsnorm/bwd/64x1024/bf16")] = none
+	b[devicetest.Problem(t, "rmsnorm/bwd/64x1024/bf16")] = none
 	return Grow(over, Side{Label: "base", Cells: a}, Side{Label: "rules & <others>", Cells: b})
 }
 
@@ -104,7 +105,7 @@ func TestPanels(t *testing.T) {
 	many := Side{Label: "x", Cells: map[kernels.Problem]Cell{}}
 	for n := range int64(maxPanels + 1) {
 		for m := range int64(3) {
-			p := problem(t, fmt.Sprintf("rmsnorm/fwd/%dx%d/bf16", m+1, n+1))
+			p := devicetest.Problem(t, fmt.Sprintf("rmsnorm/fwd/%dx%d/bf16", m+1, n+1))
 			many.Cells[p] = ok(1)
 		}
 	}
@@ -136,7 +137,7 @@ func TestPage(t *testing.T) {
 	}
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	if err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil || strings.Contains(b.String(), "<svg") {
+	if err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil || strings.Contains(b.String(), "<svg") {
 		t.Error(err)
 	}
 	if err := growth(t, nil).Page("x", nil).Write(brokenWriter{}); err == nil {
@@ -151,7 +152,7 @@ func TestStages(t *testing.T) {
 	cell.Stages = []record.StageUS{{Stage: "k1", MedianUS: 48.29}, {Stage: "k2", MedianUS: 48.19}}
 	apart := ok(50)
 	apart.Stages = []record.StageUS{{Stage: "k1", MedianUS: 40}, {Stage: "k2", MedianUS: 10}}
-	p := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{problem(t, "layernorm/bwd/2048x16384/bf16"): cell, problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
+	p := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "layernorm/bwd/2048x16384/bf16"): cell, devicetest.Problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)

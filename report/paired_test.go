@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
@@ -32,7 +33,7 @@ func flat(f float64) func(int) float64 {
 }
 
 func versus(t *testing.T, a, b Cell) *Comparison {
-	p := problem(t, "rmsnorm/bwd/8x64/bf16")
+	p := devicetest.Problem(t, "rmsnorm/bwd/8x64/bf16")
 	return Compare(Side{Label: "x", Cells: map[kernels.Problem]Cell{p: a}}, Side{Label: "y", Cells: map[kernels.Problem]Cell{p: b}})
 }
 
@@ -167,7 +168,7 @@ func TestMeanByShape(t *testing.T) {
 		for i := range shapes {
 			for _, pass := range []string{"fwd", "bwd"} {
 				for _, dtype := range []string{"bf16", "fp16", "fp32"} {
-					p := problem(t, "rmsnorm/"+pass+"/8x64/"+dtype)
+					p := devicetest.Problem(t, "rmsnorm/"+pass+"/8x64/"+dtype)
 					p.M = int64(i + 1)
 					x := ok(10)
 					if i == 0 { // one shape is far from all others

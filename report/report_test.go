@@ -17,6 +17,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 )
 
@@ -39,15 +40,6 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-func problem(t testing.TB, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func ok(us float64) Cell {
 	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
 		MedianUS: us, Lo: us * 0.999, Hi: us * 1.001, StreamUS: 50, Status: kernels.StatusOK,
@@ -68,7 +60,7 @@ func sample(t testing.TB) *Comparison {
 	cells := func(m map[string]Cell) map[kernels.Problem]Cell {
 		out := map[kernels.Problem]Cell{}
 		for s, c := range m {
-			p := problem(t, s)
+			p := devicetest.Problem(t, s)
 			c.Bytes = p.Bytes()
 			out[p] = c
 		}
@@ -125,7 +117,7 @@ func TestRender(t *testing.T) {
 }
 
 func TestCompareMarks(t *testing.T) {
-	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	stream := func(us float64, c Cell) Cell { c.StreamUS = us; return c }
 	noCI := func(c Cell) Cell { c.Lo, c.Hi = 0, 0; return c }
 	for _, tc := range []struct {
@@ -161,7 +153,7 @@ func TestCompareMarks(t *testing.T) {
 
 // Nothing to compare is a report too, free of NaN.
 func TestCompareNothing(t *testing.T) {
-	p := problem(t, "rmsnorm/bwd/4096x8192/bf16")
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	for _, c := range []*Comparison{
 		Compare(Side{Label: "a"}, Side{Label: "b"}),
 		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: math.NaN(), Lo: math.NaN()}}}),
@@ -277,7 +269,7 @@ func TestUnpaired(t *testing.T) {
 		"two runs, the stream moved":   {cell("r", 100, 50), cell("s", 108, 53), Unclear},
 		"two runs, a run is not known": {cell("", 100, 50), cell("", 103, 50), Same},
 	} {
-		p := problem(t, "rmsnorm/bwd/64x64/bf16")
+		p := devicetest.Problem(t, "rmsnorm/bwd/64x64/bf16")
 		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
 		if got := c.Rows[0]; got.Mark != tc.want || got.Test == nil || !got.Test.Unpaired {
 			t.Errorf("%s: %s, want %s (%+v)", name, got.Mark, tc.want, got.Test)
@@ -287,7 +279,7 @@ func TestUnpaired(t *testing.T) {
 
 // What was not measured alike is said.
 func TestUnlike(t *testing.T) {
-	p := problem(t, "rmsnorm/bwd/64x64/bf16")
+	p := devicetest.Problem(t, "rmsnorm/bwd/64x64/bf16")
 	side := func(device, protocol string) Side {
 		return Side{Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: 1, Device: device, Protocol: protocol}}}
 	}

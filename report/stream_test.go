@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 )
 
 func TestStreamScores(t *testing.T) {
 	at := func(us, stream float64) Cell {
 		return Cell{Status: kernels.StatusOK, MedianUS: us, StreamUS: stream}
 	}
-	p := func(s string) kernels.Problem { return problem(t, s) }
+	p := func(s string) kernels.Problem { return devicetest.Problem(t, s) }
 	s := Side{Label: "x", Cells: map[kernels.Problem]Cell{
 		p("rmsnorm/fwd/4096x1024/bf16"): at(10, 9),
 		p("rmsnorm/fwd/4096x2048/bf16"): at(20, 20*0.4),

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/replay"
 )
@@ -12,10 +13,7 @@ import (
 // A replay's task has what the file holds, also what today's space refuses, and a base with times.
 func TestRecorded(t *testing.T) {
 	r := families.New()
-	p, err := kernels.ParseProblem("rmsnorm/bwd/8192x4096/bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/bwd/8192x4096/bf16")
 	odd := kernels.Variant{Family: "rms_bwd/smem_pipe", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 3})}
 	other := odd
 	other.Config = kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 4})

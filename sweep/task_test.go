@@ -16,10 +16,7 @@ func parse(t testing.TB, texts ...string) []kernels.Problem {
 	t.Helper()
 	var ps []kernels.Problem
 	for _, text := range texts {
-		p, err := kernels.ParseProblem(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := devicetest.Problem(t, text)
 		ps = append(ps, p)
 	}
 	return ps

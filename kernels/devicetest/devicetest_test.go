@@ -23,7 +23,7 @@ func TestKernelsCompile(t *testing.T) {
 	r := Registry(families.New())
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c)
 	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias+zc"} {
-		p := parse(t, text)
+		p := Problem(t, text)
 		f, err := r.Lookup(Wrong) // all are entries of one file
 		if err != nil {
 			t.Fatal(err)

@@ -4,7 +4,11 @@
 // tests of what uses devices (Fake), and fixed device infos for goldens.
 package devicetest
 
-import "normbench/kernels"
+import (
+	"testing"
+
+	"normbench/kernels"
+)
 
 // H200 is a GPU that launch rules can be asked about without having one.
 func H200() kernels.DeviceInfo {
@@ -21,4 +25,22 @@ func CPU() kernels.DeviceInfo {
 		ID: "cpu-two-2c", Kind: kernels.KindCPU, Name: "two cores", Arch: "amd64", SMs: 2,
 		Compiler: "go1.26.0", CacheBytes: 32 << 20, MemoryBytes: 8 << 30,
 	}
+}
+
+// Problem reads a problem that is right.
+func Problem(t testing.TB, text string) kernels.Problem { return right(t, text, kernels.ParseProblem) }
+
+// Variant reads a variant that is right.
+func Variant(t testing.TB, text string) kernels.Variant { return right(t, text, kernels.ParseVariant) }
+
+// Config reads a config that is right.
+func Config(t testing.TB, text string) kernels.Config { return right(t, text, kernels.ParseConfig) }
+
+func right[T any](t testing.TB, text string, parse func(string) (T, error)) T {
+	t.Helper()
+	v, err := parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
 }

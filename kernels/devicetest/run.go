@@ -77,15 +77,6 @@ type suite struct {
 	r   *kernels.Registry
 }
 
-func parse(t *testing.T, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // bench opens a problem for the length of the test.
 func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Bench {
 	t.Helper()
@@ -174,7 +165,7 @@ func corner(configs []kernels.Config) []kernels.Config {
 
 func (s *suite) answers(t *testing.T) {
 	for _, text := range problems {
-		p := parse(t, text)
+		p := Problem(t, text)
 		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
 			var vs []kernels.Variant
 			for _, f := range s.r.Serving(p) {
@@ -224,7 +215,7 @@ func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c 
 // stream runs the bound: it must be right too, or every ratio is off.
 func (s *suite) stream(t *testing.T) {
 	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32", "layernorm/bwd/90x1024/bf16+bias"} {
-		p := parse(t, text)
+		p := Problem(t, text)
 		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
 			b := s.bench(t, p, 7)
 			n := 0
@@ -246,7 +237,7 @@ func (s *suite) stream(t *testing.T) {
 
 func (s *suite) time(t *testing.T) {
 	for _, text := range []string{"rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/1000x1024/bf16+bias"} {
-		p := parse(t, text)
+		p := Problem(t, text)
 		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
 			base, err := s.r.Base(p, s.dev.Info())
 			if err != nil {
@@ -325,7 +316,7 @@ func (s *suite) timing(t *testing.T, b kernels.Bench, v kernels.Variant, o kerne
 // its time from the cache was tried, and failed on a busy machine of two cores:
 // 0.26 ms from memory, 0.48 ms from the cache, in each of three tries.)
 func (s *suite) flush(t *testing.T) {
-	p := parse(t, "rmsnorm/fwd/300x1024/bf16")
+	p := Problem(t, "rmsnorm/fwd/300x1024/bf16")
 	base, err := s.r.Base(p, s.dev.Info())
 	if err != nil {
 		t.Fatal(err)
@@ -360,7 +351,7 @@ func (s *suite) flush(t *testing.T) {
 // failures: what cannot run is a Failure, or an error with a hint, and harms
 // nothing that comes after.
 func (s *suite) failures(t *testing.T) {
-	p := parse(t, "rmsnorm/bwd/33x541/bf16")
+	p := Problem(t, "rmsnorm/bwd/33x541/bf16")
 	base, err := s.r.Base(p, s.dev.Info())
 	if err != nil {
 		t.Fatal(err)
@@ -396,7 +387,7 @@ func (s *suite) failures(t *testing.T) {
 	if memory == 0 {
 		t.Log("the device does not say how much memory it has")
 	} else {
-		huge := parse(t, "rmsnorm/fwd/1x65536/bf16")
+		huge := Problem(t, "rmsnorm/fwd/1x65536/bf16")
 		huge.M = memory/(huge.N*4) + 1 // x and y alone are more
 		_, err := s.dev.Open(t.Context(), huge, 7)
 		var f *kernels.Failure
@@ -412,7 +403,7 @@ func (s *suite) failures(t *testing.T) {
 // that change.
 func (s *suite) mistakes(t *testing.T) {
 	for _, text := range []string{"rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc"} {
-		p := parse(t, text)
+		p := Problem(t, text)
 		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
 			b := s.bench(t, p, 7)
 			for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
@@ -445,7 +436,7 @@ func (s *suite) mistakes(t *testing.T) {
 
 // seeds: opening a problem again gives it again, another seed another one.
 func (s *suite) seeds(t *testing.T) {
-	p := parse(t, "layernorm/bwd/33x541/bf16+bias")
+	p := Problem(t, "layernorm/bwd/33x541/bf16+bias")
 	base, err := s.r.Base(p, s.dev.Info())
 	if err != nil {
 		t.Fatal(err)
@@ -479,7 +470,7 @@ func (s *suite) seeds(t *testing.T) {
 // those of package reference: a wrong element shows the answer beside it.
 func (s *suite) reference(t *testing.T) {
 	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias", "rmsnorm/fwd/19x130/fp32-wbf16+zc"} {
-		p := parse(t, text)
+		p := Problem(t, text)
 		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
 			const seed = 1<<63 + 12345 // more bits than a float64 or an int32 would keep
 			want := reference.Answers(p, reference.Inputs(p, seed)).Values["y"]
@@ -501,7 +492,7 @@ func (s *suite) reference(t *testing.T) {
 
 // remembering times a kernel that checks find right, and that stops working after a while.
 func (s *suite) remembering(t *testing.T) {
-	p := parse(t, "rmsnorm/fwd/33x541/fp32")
+	p := Problem(t, "rmsnorm/fwd/33x541/fp32")
 	b := s.bench(t, p, 5)
 	v := kernels.Variant{Family: Lazy}
 	s.right(t, b, p, v)
@@ -518,7 +509,7 @@ func (s *suite) remembering(t *testing.T) {
 // crash or never end are Failures, and the next problem opens. open opens the
 // device with a limit on how long a request may take.
 func Survive(t *testing.T, open func(t *testing.T, limit time.Duration) kernels.Device) {
-	p := parse(t, "rmsnorm/fwd/33x541/bf16")
+	p := Problem(t, "rmsnorm/fwd/33x541/bf16")
 	good := kernels.Variant{Family: Unwritten} // an answer is all it takes
 	for _, test := range []struct {
 		family string

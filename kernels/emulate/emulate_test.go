@@ -71,10 +71,7 @@ func TestFamilies(t *testing.T) {
 		t.Run(test.problem, func(t *testing.T) {
 			sampled(t)
 			t.Parallel()
-			p, err := kernels.ParseProblem(test.problem)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := devicetest.Problem(t, test.problem)
 			r := families.New()
 			dev := device(t, e, r, small())
 			b, err := dev.Open(t.Context(), p, 7)
@@ -158,14 +155,8 @@ func TestVariants(t *testing.T) {
 		t.Run(test.problem+" "+test.family, func(t *testing.T) {
 			sampled(t)
 			t.Parallel()
-			p, err := kernels.ParseProblem(test.problem)
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := kernels.ParseConfig(test.config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := devicetest.Problem(t, test.problem)
+			c := devicetest.Config(t, test.config)
 			dev := small()
 			dev.CacheBytes = 1 << 10
 			b, err := device(t, e, families.New(), dev).Open(t.Context(), p, 7)
@@ -204,10 +195,7 @@ func TestDefaultPicks(t *testing.T) {
 // checkPick holds what d is given by default to the reference.
 func checkPick(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo) {
 	t.Helper()
-	p, err := kernels.ParseProblem(problem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, problem)
 	r := families.New()
 	v, err := r.Base(p, d)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/cpu"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/reference"
 )
@@ -106,14 +107,12 @@ func checkRules(t *testing.T, p kernels.Problem, seed uint64, ran map[string]int
 func bwdVariant(t *testing.T, p kernels.Problem, design, label string) kernels.Variant {
 	t.Helper()
 	short := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
-	v, err := kernels.ParseVariant(fmt.Sprintf("%s_bwd/%s@%s", short, design, label))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := devicetest.Variant(t, fmt.Sprintf("%s_bwd/%s@%s", short, design, label))
 	return v
 }
 
-// What the knobs mean for the plan.
+// What the knobs mean for the plan. p says how many CTAs there are, whatever k says, but never more
+// than tiles; the partial rows follow.
 func TestBwdPlans(t *testing.T) {
 	r := families.New()
 	for _, test := range []struct {
@@ -130,12 +129,15 @@ func TestBwdPlans(t *testing.T) {
 		{"rmsnorm/bwd/32768x1024/bf16", "rms_bwd/two_pass@br8.bc1024.w4.p264.sp1024.so1.pt1", 264, kernels.BF16, "y", "dw dw dx"},
 		{"rmsnorm/bwd/8192x16384/bf16", "rms_bwd/two_pass@br1.bc16384.w32.p264.sp16384.so1.pt1.lb0", 264, kernels.BF16, "y", "dw dw dx"},
 		{"layernorm/bwd/8192x16384/bf16+bias", "ln_bwd/two_pass@br4.bc4096.w16.k0.p0.sp0.so1.pt1.lb0", 2048, kernels.BF16, "y", "dw db dw dx"},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k4.p1", 1, kernels.FP32, "x", ""},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k1.p0", 132, kernels.FP32, "x", ""},
+		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@br4.bc8192.p999999", 1024, kernels.FP32, "x", ""},
+		{"layernorm/bwd/4096x1024/bf16+bias", "ln_bwd/reg_persist@k8.p77", 77, kernels.FP32, "x", ""},
+		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/cta_reg@p77", 77, kernels.FP32, "x", ""},
+		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/two_pass@p77", 77, kernels.FP32, "x", ""},
 	} {
-		v, err := kernels.ParseVariant(test.variant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := problem(t, test.problem)
+		v := devicetest.Variant(t, test.variant)
+		p := devicetest.Problem(t, test.problem)
 		_, v, plan, err := r.Resolve(p, v, h200)
 		if err != nil {
 			t.Errorf("%s: %v", test.variant, err)
@@ -170,11 +172,8 @@ func TestBwdRefusals(t *testing.T) {
 		{"rmsnorm/bwd/20000x262144/bf16", "rms_bwd/two_pass@br1.k0.p0", "of memory"},
 		{"rmsnorm/bwd/4096x1024/bf16", "rms_bwd/two_pass@bc8192.w32", "idle"},
 	} {
-		v, err := kernels.ParseVariant(test.variant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, _, _, err := r.Resolve(problem(t, test.problem), v, h200); err == nil || !strings.Contains(err.Error(), test.reason) {
+		v := devicetest.Variant(t, test.variant)
+		if _, _, _, err := r.Resolve(devicetest.Problem(t, test.problem), v, h200); err == nil || !strings.Contains(err.Error(), test.reason) {
 			t.Errorf("%s on %s: %v, want %q", test.variant, test.problem, err, test.reason)
 		}
 	}

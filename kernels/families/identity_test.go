@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
 )
@@ -172,10 +173,7 @@ func nameOf(stage kernels.HostStage) string {
 
 // Launches counts geometry, arguments and defines.
 func TestIdentityOfLaunches(t *testing.T) {
-	p, err := kernels.ParseProblem("rmsnorm/bwd/4096x8192/bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	f, err := families.New().Lookup("rms_bwd/reg_persist")
 	if err != nil {
 		t.Fatal(err)

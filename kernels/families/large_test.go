@@ -7,6 +7,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/cuda"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
 )
@@ -40,7 +41,7 @@ func TestLargeDefaultsCompile(t *testing.T) {
 			continue
 		}
 		for _, class := range []string{"rmsnorm/fwd/%dx%d/bf16", "layernorm/fwd/%dx%d/bf16+bias"} {
-			p := problem(t, fmt.Sprintf(class, 66<<20/n+1, n))
+			p := devicetest.Problem(t, fmt.Sprintf(class, 66<<20/n+1, n))
 			v, err := r.Base(p, h200)
 			if err != nil {
 				t.Fatal(err)
@@ -53,11 +54,8 @@ func TestLargeDefaultsCompile(t *testing.T) {
 	if major, minor := c.Version(); major != 13 || minor != 0 {
 		t.Skipf("NVRTC %d.%d may know better than 13.0", major, minor)
 	}
-	p := problem(t, "rmsnorm/fwd/5557x11776/bf16")
-	v, err := kernels.ParseVariant("rms_fwd/smem_pipe@br1.w4.v0.st1.k0.cp1.rl1.cl2.ch6")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/fwd/5557x11776/bf16")
+	v := devicetest.Variant(t, "rms_fwd/smem_pipe@br1.w4.v0.st1.k0.cp1.rl1.cl2.ch6")
 	if err := compile(p, v); err == nil || !strings.Contains(err.Error(), "cache policy") {
 		t.Errorf("what an H200 ended with an illegal instruction compiles: %v", err)
 	}

@@ -45,15 +45,6 @@ func golden(t *testing.T, name, got string) {
 	t.Fatalf("%s has %d lines, was %d; if that is meant, run go test -update and read the diff", file, len(b), len(a))
 }
 
-func problem(t testing.TB, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // typical problems: the shapes of the published benchmarks from narrow to wide,
 // and each kind of oddness once.
 var typical = []string{
@@ -91,7 +82,7 @@ func TestBasePlans(t *testing.T) {
 	for name, d := range infos() {
 		var b strings.Builder
 		for _, text := range typical {
-			p := problem(t, text)
+			p := devicetest.Problem(t, text)
 			base, err := r.Base(p, d)
 			if err != nil {
 				t.Fatal(err)
@@ -127,7 +118,7 @@ func TestSpaceSizes(t *testing.T) {
 		var b strings.Builder
 		b.WriteString("configs refused aliases\n")
 		for _, text := range typical {
-			p := problem(t, text)
+			p := devicetest.Problem(t, text)
 			fmt.Fprintf(&b, "%s\n", p)
 			for _, f := range r.Families {
 				if f.CheckServes(p) != nil {
@@ -203,7 +194,7 @@ func TestSpacesAreSound(t *testing.T) {
 	}
 	r := families.New()
 	rng := rand.New(rand.NewPCG(4, 4))
-	ps := []kernels.Problem{problem(t, "rmsnorm/bwd/1x1/fp32"), problem(t, "layernorm/fwd/262144x1/bf16+bias")}
+	ps := []kernels.Problem{devicetest.Problem(t, "rmsnorm/bwd/1x1/fp32"), devicetest.Problem(t, "layernorm/fwd/262144x1/bf16+bias")}
 	for range 6 {
 		ps = append(ps, drawn(rng))
 	}
@@ -247,7 +238,7 @@ func TestCacheHints(t *testing.T) {
 	r, d := families.New(), devicetest.H200()
 	served := map[string]bool{}
 	for _, text := range append([]string{"rmsnorm/fwd/4096x2048/bf16+fp8t", "layernorm/fwd/4096x2048/bf16+bias+fp8t", "layernorm/bwd/29x4096/bf16+bias"}, typical...) {
-		p := problem(t, text)
+		p := devicetest.Problem(t, text)
 		for _, f := range r.Serving(p) {
 			base := f.Base(p, d)
 			if _, ok := base.Lookup(kernels.CacheHint); !ok || f.Refuse(p, base, d) != nil {
@@ -266,43 +257,6 @@ func TestCacheHints(t *testing.T) {
 	for _, f := range r.Families {
 		if !f.Hidden && !served[f.Name] && slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.CacheHint }) {
 			t.Errorf("%s was not tried", f.Name)
-		}
-	}
-}
-
-// p says how many CTAs there are, whatever k says, but never more than
-// tiles; the partial rows follow.
-func TestCTAsKnob(t *testing.T) {
-	r, d := families.New(), devicetest.H200()
-	for _, test := range []struct {
-		problem, variant string
-		ctas             int
-	}{
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@p100", 100},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k4.p1", 1},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@k1.p0", 132},
-		{"rmsnorm/bwd/4096x8192/bf16", "rms_bwd/two_pass@br4.bc8192.p999999", 1024},
-		{"layernorm/bwd/4096x1024/bf16+bias", "ln_bwd/reg_persist@k8.p77", 77},
-		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/cta_reg@p77", 77},
-		{"rmsnorm/fwd/4096x1024/bf16", "rms_fwd/two_pass@p77", 77},
-	} {
-		v, err := kernels.ParseVariant(test.variant)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := problem(t, test.problem)
-		_, v, plan, err := r.Resolve(p, v, d)
-		if err != nil {
-			t.Errorf("%s: %v", test.variant, err)
-			continue
-		}
-		if got := plan.Launches[0].Grid; got != [3]int{test.ctas, 1, 1} {
-			t.Errorf("%s on %s: grid %v, want %d CTAs", v, p, got, test.ctas)
-		}
-		for _, s := range plan.Scratch {
-			if s.Elems != int64(test.ctas)*p.N {
-				t.Errorf("%s on %s: %s has %d elements, want a row for each of %d CTAs", v, p, s.Name, s.Elems, test.ctas)
-			}
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"normbench/kernels"
 	"normbench/kernels/cuda"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
 )
@@ -45,11 +45,8 @@ func TestTile(t *testing.T) {
 				labels = slices.Concat(labels, list[1])
 			}
 			for _, label := range labels {
-				p := problem(t, text)
-				v, err := kernels.ParseVariant(strings.Replace(p.Op.Spec().Short+"_fwd/"+design+"@"+label, "@@", "@", 1))
-				if err != nil {
-					t.Fatal(err)
-				}
+				p := devicetest.Problem(t, text)
+				v := devicetest.Variant(t, strings.Replace(p.Op.Spec().Short+"_fwd/"+design+"@"+label, "@@", "@", 1))
 				f, v, plan, err := r.Resolve(p, v, d)
 				if err != nil {
 					t.Errorf("%s: %v", p, err)

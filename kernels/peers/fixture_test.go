@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/reference"
 )
 
@@ -46,7 +47,7 @@ var fixtures = []struct {
 }
 
 func fixtureOf(t *testing.T, text string, seed uint64) fixture {
-	p := problem(t, text)
+	p := devicetest.Problem(t, text)
 	f := fixture{Problem: p, Seed: seed, Inputs: map[string]string{}, Answers: map[string]string{}, Scale: map[string]float64{}, Tolerances: map[string]map[string]any{}}
 	mem := reference.Inputs(p, seed)
 	for name, m := range mem {

@@ -29,15 +29,6 @@ func python(t *testing.T) string {
 	return path
 }
 
-func problem(t *testing.T, text string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // double starts testdata/double.py.
 func double(t *testing.T, limit time.Duration, args ...string) *Theirs {
 	t.Helper()
@@ -63,7 +54,7 @@ func TestNames(t *testing.T) {
 func TestRegister(t *testing.T) {
 	r := Register(families.New(), nil)
 	for _, text := range []string{"rmsnorm/fwd/8x64/bf16", "layernorm/bwd/8x64/bf16+bias"} {
-		p := problem(t, text)
+		p := devicetest.Problem(t, text)
 		for _, name := range Names {
 			if _, _, plan, err := r.Resolve(p, kernels.PeerVariant(name), devicetest.H200()); err != nil || len(plan.Launches) > 0 {
 				t.Errorf("%s on %s: %v, %v", name, p, plan, err)
@@ -112,7 +103,7 @@ func outcome(t *testing.T, b kernels.Bench, name, op string) string {
 
 // What a peer may do, each beside one that does right before and after it.
 func TestProtocol(t *testing.T) {
-	p := problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
+	p := devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16+zc+residual")
 	ours := &devicetest.Fake{}
 	d, err := Beside(ours, double(t, 5*time.Second))
 	if err != nil {
@@ -182,7 +173,7 @@ func TestSense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := d.Open(t.Context(), problem(t, "rmsnorm/fwd/8x64/bf16"), 1)
+	b, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/8x64/bf16"), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func cells(t *testing.T, names []string, problems ...string) (list []Cell) {
 	t.Helper()
 	for _, text := range problems {
 		for _, name := range names {
-			list = append(list, Cell{problem(t, text), kernels.PeerVariant(name)})
+			list = append(list, Cell{devicetest.Problem(t, text), kernels.PeerVariant(name)})
 		}
 	}
 	return list

@@ -12,6 +12,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/kernels/cpu"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 )
 
@@ -20,15 +21,6 @@ var update = flag.Bool("update", false, "write the golden files")
 var h200 = kernels.DeviceInfo{
 	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132,
 	CacheBytes: 60 << 20, MemoryBytes: 141e9, SharedPerBlock: 232448, RegsPerSM: 65536,
-}
-
-func parse(t *testing.T, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
 }
 
 // What every preset picks on an H200, for narrow, middle, wide and odd rows, or
@@ -45,7 +37,7 @@ func TestPicks(t *testing.T) {
 			"rmsnorm/bwd/2048x16384/fp32", "rmsnorm/bwd/256x65536/bf16", "rmsnorm/bwd/29x17389/bf16", "rmsnorm/bwd/1x8192/fp16",
 			"layernorm/bwd/8192x4096/bf16+bias", "layernorm/bwd/576000x384/bf16+bias",
 		} {
-			vs, err := s.Variants(r, parse(t, text), h200)
+			vs, err := s.Variants(r, devicetest.Problem(t, text), h200)
 			switch {
 			case err != nil:
 				fmt.Fprintf(&b, "  %s: %v\n", text, err)
@@ -82,7 +74,7 @@ func TestPicksAreRight(t *testing.T) {
 		"rmsnorm/fwd/9x541/fp16+zc", "rmsnorm/bwd/9x541/fp16+zc", "rmsnorm/fwd/33x136/bf16+fp8t", "rmsnorm/bwd/6x9000/bf16",
 		"layernorm/bwd/6x9216/fp32+bias", "rmsnorm/bwd/33x256/bf16+residual", "rmsnorm/bwd/33x256/bf16+bias+acc", "rmsnorm/bwd/33x256/bf16+noweight",
 	} {
-		p := parse(t, text)
+		p := devicetest.Problem(t, text)
 		b, err := dev.Open(context.Background(), p, 3)
 		if err != nil {
 			t.Fatal(err)

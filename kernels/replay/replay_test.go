@@ -8,31 +8,14 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 )
 
-func problem(t testing.TB, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
-func variant(t testing.TB, s string) kernels.Variant {
-	t.Helper()
-	v, err := kernels.ParseVariant(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
 func device(t testing.TB, seed uint64) (*Device, kernels.Problem) {
-	p := problem(t, "rmsnorm/fwd/64x256/bf16")
+	p := devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16")
 	d, err := New(kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, SMs: 4, PeakRate: 1e12}, "old.jsonl", seed, []Measurement{
-		{Problem: p, Variant: variant(t, "f@w4"), Status: kernels.StatusOK, SamplesUS: []float64{1, 2, 3, 4}, Check: &kernels.Check{Busy: 0.5}},
-		{Problem: p, Variant: variant(t, "f@w8"), Status: kernels.StatusCompile, Reason: "no"},
+		{Problem: p, Variant: devicetest.Variant(t, "f@w4"), Status: kernels.StatusOK, SamplesUS: []float64{1, 2, 3, 4}, Check: &kernels.Check{Busy: 0.5}},
+		{Problem: p, Variant: devicetest.Variant(t, "f@w8"), Status: kernels.StatusCompile, Reason: "no"},
 		{Problem: p, Variant: kernels.Variant{Family: Stream}, SamplesUS: []float64{1}},
 	})
 	if err != nil {
@@ -52,7 +35,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer b.Close()
-		o, err := b.Time(t.Context(), variant(t, "f@w4"), kernels.TimeOptions{Samples: 20, Flush: 1e6})
+		o, err := b.Time(t.Context(), devicetest.Variant(t, "f@w4"), kernels.TimeOptions{Samples: 20, Flush: 1e6})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,10 +62,10 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c, err := b.Check(t.Context(), variant(t, "f@w4"), 2); err != nil || c.Busy != 0.5 {
+	if c, err := b.Check(t.Context(), devicetest.Variant(t, "f@w4"), 2); err != nil || c.Busy != 0.5 {
 		t.Errorf("%+v %v", c, err)
 	}
-	if _, err := b.Time(t.Context(), variant(t, "rms_fwd/stream@w8.u1"), kernels.TimeOptions{Samples: 1}); err != nil {
+	if _, err := b.Time(t.Context(), devicetest.Variant(t, "rms_fwd/stream@w8.u1"), kernels.TimeOptions{Samples: 1}); err != nil {
 		t.Errorf("the stream: %v", err)
 	}
 	for v, want := range map[string]string{
@@ -90,15 +73,15 @@ func TestReplay(t *testing.T) {
 		"f@w16": "refused: the replay of old.jsonl lacks f@w16 on rmsnorm/fwd/64x256/bf16",
 	} {
 		var f *kernels.Failure
-		if _, err := b.Check(t.Context(), variant(t, v), 1); !errors.As(err, &f) || f.Error() != want {
+		if _, err := b.Check(t.Context(), devicetest.Variant(t, v), 1); !errors.As(err, &f) || f.Error() != want {
 			t.Errorf("%s: %v", v, err)
 		}
-		if _, err := b.Time(t.Context(), variant(t, v), kernels.TimeOptions{Samples: 1}); !errors.As(err, &f) || f.Error() != want {
+		if _, err := b.Time(t.Context(), devicetest.Variant(t, v), kernels.TimeOptions{Samples: 1}); !errors.As(err, &f) || f.Error() != want {
 			t.Errorf("%s: %v", v, err)
 		}
 	}
 	var f *kernels.Failure
-	if _, err := d.Open(t.Context(), problem(t, "rmsnorm/fwd/1x1/bf16"), 1); !errors.As(err, &f) || !strings.Contains(f.Reason, "lacks the problem") {
+	if _, err := d.Open(t.Context(), devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"), 1); !errors.As(err, &f) || !strings.Contains(f.Reason, "lacks the problem") {
 		t.Error(err)
 	}
 	if _, err := New(kernels.DeviceInfo{ID: "x"}, "none", 1, nil); err == nil || hint.Of(err) == "" {

@@ -13,6 +13,7 @@ import (
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 )
 
@@ -31,14 +32,8 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	search.ID, search.Protocol.Phase = "s", record.PhaseSearch
 	final.ID, final.Protocol.Phase = "f", record.PhaseFinal
 	add := func(run *record.Run, problem, variant string, status kernels.Status, us ...float64) {
-		p, err := kernels.ParseProblem(problem)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v, err := kernels.ParseVariant(variant)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := devicetest.Problem(t, problem)
+		v := devicetest.Variant(t, variant)
 		r := &record.Record{Run: run.ID, Time: run.Time, Problem: p, Family: v.Family, Config: v.Config,
 			Status: status, Source: "abc", Bytes: p.Bytes(), SamplesUS: us, Check: &kernels.Check{Outputs: []kernels.OutputCheck{{Name: "y", Elems: 100}}}}
 		if status != kernels.StatusOK {

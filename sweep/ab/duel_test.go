@@ -19,10 +19,7 @@ func duelOptions(rounds int) Options {
 
 func testDuel(t *testing.T, r *kernels.Registry) Duel {
 	t.Helper()
-	p, err := kernels.ParseProblem("rmsnorm/bwd/4096x1024/bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x1024/bf16")
 	v, err := r.Base(p, devicetest.H200())
 	if err != nil {
 		t.Fatal(err)
