@@ -11,12 +11,13 @@ Importing a file runs it, as any import does. DIR is a folder for its copies and
 
 import ast
 import base64
+import contextlib
 import ctypes
 import functools
 import hashlib
 import importlib
 import importlib.machinery
-import importlib.util
+import io
 import json
 import os
 import re
@@ -24,6 +25,7 @@ import struct
 import sys
 import time
 import traceback
+import types
 
 
 if not getattr(sys.flags, "safe_path", False):
@@ -173,33 +175,24 @@ class Pointer:
         return 1 << 40
 
 
-class Driver:
+def stand_in(arch):
     """Stands for a GPU of an architecture, so that Triton's own launcher specializes and compiles."""
-
-    def __init__(self, arch):
-        from triton.backends.compiler import GPUTarget
-        self.target = GPUTarget("cuda", arch, 32)
-
-    def get_current_target(self):
-        return self.target
-
-    def get_current_device(self):
-        return self.target.arch
-
-    def get_current_stream(self, device=0):
-        return 0
-
-    def get_active_torch_device(self):
-        return None
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+    target = GPUTarget("cuda", arch, 32)
+    driver.set_active(types.SimpleNamespace(
+        get_current_target=lambda: target, get_current_device=lambda: arch, get_current_stream=lambda device=0: 0))
 
 
 @functools.lru_cache(maxsize=None)
 def load(folder, name, text, headers, function):
     """The function of a source, or of an installed module, as its decorators leave it."""
     if name.endswith(".py"):
+        if name[:-3] in SKIPPED:
+            raise Refusal(f"rename it: {name[:-3]} is a module that kernels import", name)
         stem, home = name[:-3], os.path.join(folder, hashlib.sha256(repr((text, headers)).encode()).hexdigest()[:16])
         os.makedirs(home, exist_ok=True)
-        for file, content in headers + ((name, text),):
+        for file, content in [h for h in headers if h[0][:-3] not in SKIPPED] + [(name, text)]:
             part = os.path.join(home, f"{file}.{os.getpid()}")
             with open(part, "w", encoding="utf-8") as f:
                 f.write(content)
@@ -276,7 +269,6 @@ def spills(log):
 
 def compile_kernel(folder, source, options):
     import triton
-    from triton.runtime import driver
     start, name, function = time.time(), source["Name"].rpartition(":")[2], options["Names"][0]
     fn, _, heuristics = unwrap(load(folder, name, source["Text"], tuple(sorted(source["Headers"].items())), function))
     given = dict(line.split("=", 1) for line in options["Extra"])
@@ -285,9 +277,11 @@ def compile_kernel(folder, source, options):
     for p in fn.params:
         if p.name not in given and p.name in heuristics:
             raise Refusal(f"{p.name} has no value; @triton.heuristics computes it of tensors: give it one under constexprs", name)
-    driver.set_active(Driver(int(re.match(r"sm_(\d+)", options["Arch"]).group(1))))
+    stand_in(int(re.match(r"sm_(\d+)", options["Arch"]).group(1)))
+    said_by_ptxas = io.StringIO()
     try:
-        kernel = fn.warmup(grid=(1,), **{k: value(v) for k, v in given.items()})
+        with contextlib.redirect_stdout(said_by_ptxas):
+            kernel = fn.warmup(grid=(1,), **{k: value(v) for k, v in given.items()})
         meta, src = kernel.metadata, kernel.src
         cubin = kernel.asm["cubin"]
     except Exception as e:
@@ -295,7 +289,7 @@ def compile_kernel(folder, source, options):
         raise Refusal(what, place, traceback.format_exc()) from None
     said = lambda key, default=0: getattr(meta, key, None) or default
     cluster = max(said("num_ctas", 1), functools.reduce(lambda a, b: a * b, said("cluster_dims", (1,)), 1))
-    log = said("ptxas_log", "")
+    kernel.log = log = said_by_ptxas.getvalue() or getattr(kernel, "log", "")  # one object for equal requests
     return {"Cubin": base64.b64encode(cubin).decode(), "Kernels": {meta.name: spills(log)}, "Symbols": {function: meta.name},
             "Log": log, "CompileSeconds": time.time() - start, "Meta": {
                 "Params": [{"Name": str(k), "Type": str(t)} for k, t in src.signature.items() if t != "constexpr"],
@@ -372,30 +366,11 @@ def interpret(folder, file, out):
     try:
         fn[grid](**given)
     except Exception as e:
-        raise Refusal(f"Triton's interpreter: {type(e).__name__}: {e.__cause__ or e}", name) from None
+        help = " (numpy below 2.4 has it)" if "0-dimensional" in str(e.__cause__) else ""
+        raise Refusal(f"Triton's interpreter: {type(e).__name__}: {e.__cause__ or e}{help}", name) from None
     for data in buffers:
         out.buffer.write(data)
     out.flush()
-
-
-def capture_ptxas():
-    """Keeps what ptxas -v says beside the kernel that it was of."""
-    import contextlib
-    import io
-    try:
-        from triton.backends.nvidia.compiler import CUDABackend as backend, knobs
-        knobs.nvidia.dump_ptxas_log = True
-    except (ImportError, AttributeError):
-        return
-    inner = backend.make_cubin
-
-    def make_cubin(self, src, metadata, *rest):
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            cubin = inner(self, src, metadata, *rest)
-        metadata["ptxas_log"] = said.getvalue()
-        return cubin
-    backend.make_cubin = make_cubin
 
 
 def main(mode, *folder):
@@ -418,7 +393,8 @@ def main(mode, *folder):
         except Refusal as e:
             sys.exit(f"not run: {e.text()}")
         return
-    os.environ.update(CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=os.path.join(folder[0], "cache"))
+    os.environ.update(CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=os.path.join(folder[0], "cache"),
+                      TRITON_DUMP_PTXAS_LOG="1", TRITON_ALWAYS_COMPILE="1")  # the cache would know no log
     os.environ.pop("TRITON_INTERPRET", None)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # whose default changes in 3.10
     try:
@@ -430,7 +406,6 @@ def main(mode, *folder):
     try:
         import triton
         major, minor = re.match(r"(\d+)\.(\d+)", triton.__version__).groups()
-        capture_ptxas()
     except Exception as e:
         answer({"Error": f"import triton raises {type(e).__name__}: {e}"})
         return
