@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"strings"
 	"testing"
@@ -70,5 +71,5 @@ func TestShapePlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "shapes.svg", string(data))
+	devicetest.Golden(t, filepath.Join("testdata", "shapes.svg"), string(data))
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"strings"
 	"testing"
@@ -51,7 +52,7 @@ func TestGrowth(t *testing.T) {
 		if err := g.Render(&b, f); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "growth."+f, b.String())
+		devicetest.Golden(t, filepath.Join("testdata", "growth."+f), b.String())
 		if f == FormatJSON && !json.Valid(b.Bytes()) {
 			t.Error("not JSON")
 		}

@@ -5,40 +5,19 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"flag"
+
 	"math"
-	"os"
+
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", file)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}
 
 func ok(us float64) Cell {
 	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
@@ -100,7 +79,7 @@ func TestRender(t *testing.T) {
 		if err := Render(&b, c, f); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "compare."+f, b.String())
+		devicetest.Golden(t, filepath.Join("testdata", "compare."+f), b.String())
 		if f == FormatJSON && !json.Valid(b.Bytes()) {
 			t.Error("not JSON")
 		}
@@ -185,7 +164,7 @@ func TestRenderTable(t *testing.T) {
 		if err := RenderTable(&b, tab, f); err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "table."+f, b.String())
+		devicetest.Golden(t, filepath.Join("testdata", "table."+f), b.String())
 		if f == FormatJSON && !json.Valid(b.Bytes()) {
 			t.Error("not JSON")
 		}
@@ -195,7 +174,7 @@ func TestRenderTable(t *testing.T) {
 		if err := RenderTable(&b, &Table{Header: []string{"a", "b"}}, f); err != nil {
 			t.Errorf("no rows as %s: %v", f, err)
 		}
-		golden(t, "empty."+f, b.String())
+		devicetest.Golden(t, filepath.Join("testdata", "empty."+f), b.String())
 		if err := RenderTable(brokenWriter{}, tab, f); err == nil {
 			t.Errorf("%s: a write error was lost", f)
 		}

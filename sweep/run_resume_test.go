@@ -1,10 +1,6 @@
 package sweep
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,54 +169,5 @@ func TestRunResumes(t *testing.T) {
 	}
 	if vs, _ := resume(t, dir, registry, ts, fake(), options(3)); len(vs) != 0 {
 		t.Errorf("back again: %v", vs)
-	}
-}
-
-// However often a run is stopped, in the end everything is measured once.
-func TestRunResumesStopped(t *testing.T) {
-	ts := tasks(t, 5, pool[:3]...)
-	for seed := range uint64(4) {
-		rnd := rand.New(rand.NewPCG(seed, 5))
-		dir := t.TempDir()
-		for runs := 1; ; runs++ {
-			w, done := writer(t, dir)
-			ctx, cancel := context.WithCancel(t.Context())
-			o := options(2)
-			o.Run.ID = fmt.Sprint("r", runs)
-			stop := rnd.IntN(7)
-			o.Observe = func(e Event) {
-				if stop--; stop <= 0 && e.Record.Family != record.Stream {
-					cancel()
-				}
-			}
-			before := len(w.Records().Latest())
-			fakes := []*devicetest.Fake{fake(), fake()}[:1+rnd.IntN(2)]
-			sum, err := Run(ctx, registry, devices(fakes...), ts, w, o)
-			cancel()
-			done()
-			if err == nil {
-				break
-			}
-			if !errors.Is(err, context.Canceled) || sum.Measured == 0 || before > 0 && sum.Skipped == 0 {
-				t.Fatalf("seed %d, run %d: %+v, %v", seed, runs, sum, err)
-			}
-		}
-		seen := map[string]int{}
-		if _, err := record.Read(dir, func(r *record.Record, _ *record.Run) error {
-			if r.Family != record.Stream {
-				seen[r.Key]++
-			}
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		for k, n := range seen {
-			if n != 1 {
-				t.Errorf("seed %d: %s is there %d times", seed, k, n)
-			}
-		}
-		if len(seen) != 15 {
-			t.Errorf("seed %d: %d variants, want 15", seed, len(seen))
-		}
 	}
 }

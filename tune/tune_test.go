@@ -2,7 +2,7 @@ package tune
 
 import (
 	"bytes"
-	"flag"
+
 	"math"
 	"os"
 	"path/filepath"
@@ -15,11 +15,10 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 var sameConfig = cmp.Comparer(func(a, b kernels.Config) bool { return a == b })
 
@@ -125,16 +124,7 @@ func TestWriteRead(t *testing.T) {
 	}
 	data, _ := os.ReadFile(path)
 	golden := filepath.Join("testdata", "tuned.json")
-	if *update {
-		os.MkdirAll("testdata", 0o755)
-		if err := os.WriteFile(golden, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	text, err := os.ReadFile(golden)
-	if diff := cmp.Diff(string(text), string(data)); diff != "" || err != nil {
-		t.Error(diff, err)
-	}
+	devicetest.Golden(t, golden, string(data))
 	got, err := Read(path)
 	if diff := cmp.Diff(want, got, sameConfig); diff != "" || err != nil {
 		t.Error(diff, err)

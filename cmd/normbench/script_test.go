@@ -33,7 +33,8 @@ import (
 	"normbench/tune"
 )
 
-var update = flag.Bool("update", false, "write what the scripts compare with anew")
+// update is -update: it writes what the scripts and the pages compare with.
+var update = devicetest.Update
 
 // testAll runs in full what other runs take a part of: `make test-all`.
 var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""

@@ -5,7 +5,11 @@
 package devicetest
 
 import (
+	"flag"
+	"os"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"normbench/kernels"
 )
@@ -43,4 +47,24 @@ func right[T any](t testing.TB, text string, parse func(string) (T, error)) T {
 		t.Fatal(err)
 	}
 	return v
+}
+
+// Update is the flag -update: files that tests compare with are written anew.
+var Update = flag.Bool("update", false, "write anew what tests compare with; read the diff")
+
+// Golden holds a text to a file, which -update writes.
+func Golden(t testing.TB, file, got string) {
+	t.Helper()
+	if *Update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", file, diff)
+	}
 }

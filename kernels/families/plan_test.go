@@ -1,7 +1,6 @@
 package families_test
 
 import (
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,35 +14,8 @@ import (
 	"normbench/kernels/families"
 )
 
-var update = flag.Bool("update", false, "write the goldens in testdata")
-
 // testAll runs in full what other runs take a part of: `make test-all`.
 var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
-
-// golden compares got with a file, which -update writes.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
-	}
-	if got == string(want) {
-		return
-	}
-	a, b := strings.Split(string(want), "\n"), strings.Split(got, "\n")
-	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			t.Fatalf("%s:%d: is now\n\t%s\nwas\n\t%s\nif that is meant, run go test -update and read the diff", file, i+1, b[i], a[i])
-		}
-	}
-	t.Fatalf("%s has %d lines, was %d; if that is meant, run go test -update and read the diff", file, len(b), len(a))
-}
 
 // typical problems: the shapes of the published benchmarks from narrow to wide,
 // and each kind of oddness once.
@@ -104,7 +76,7 @@ func TestBasePlans(t *testing.T) {
 			}
 			b.WriteByte('\n')
 		}
-		golden(t, "plans_"+name+".txt", b.String())
+		devicetest.Golden(t, filepath.Join("testdata", "plans_"+name+".txt"), b.String())
 	}
 }
 
@@ -134,7 +106,7 @@ func TestSpaceSizes(t *testing.T) {
 				fmt.Fprintf(&b, "%7d %7d %7d %s\n", len(s.Configs), len(s.Refused)-aliases, aliases, f.Name)
 			}
 		}
-		golden(t, "spaces_"+name+".txt", b.String())
+		devicetest.Golden(t, filepath.Join("testdata", "spaces_"+name+".txt"), b.String())
 	}
 }
 

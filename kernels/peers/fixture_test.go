@@ -2,10 +2,10 @@ package peers
 
 import (
 	"encoding/json"
-	"flag"
+
 	"fmt"
 	"math"
-	"os"
+
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -16,8 +16,6 @@ import (
 	"normbench/kernels/devicetest"
 	"normbench/kernels/reference"
 )
-
-var update = flag.Bool("update", false, "write testdata/reference.json anew")
 
 func matches(re, s string) bool { return regexp.MustCompile(re).MatchString(s) }
 
@@ -92,16 +90,7 @@ func TestFixture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = append(want, '\n')
-	if *update {
-		if err := os.WriteFile(fixtureFile, want, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(fixtureFile)
-	if err != nil || string(got) != string(want) {
-		t.Errorf("%s is not what package reference gives: go test ./kernels/peers -update (%v)", fixtureFile, err)
-	}
+	devicetest.Golden(t, fixtureFile, string(want)+"\n")
 }
 
 // TestTorch runs testdata/against.py where python3 has a torch, on the CPU if

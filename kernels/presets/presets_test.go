@@ -2,21 +2,17 @@ package presets
 
 import (
 	"context"
-	"flag"
+
 	"fmt"
-	"os"
+
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var h200 = kernels.DeviceInfo{
 	ID: "nvidia-h200", Kind: kernels.KindCUDA, Name: "NVIDIA H200", Arch: "sm_90", SMs: 132,
@@ -48,19 +44,7 @@ func TestPicks(t *testing.T) {
 			}
 		}
 	}
-	const golden = "testdata/picks_h200.txt"
-	if *update {
-		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("%s; if that is meant, run go test -update and read the diff", diff)
-	}
+	devicetest.Golden(t, "testdata/picks_h200.txt", b.String())
 }
 
 // What a preset picks is right, on the cpu device, for small problems of every

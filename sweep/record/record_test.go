@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
-	"flag"
+
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -21,10 +21,9 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/stats"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 var testTime = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
@@ -134,18 +133,7 @@ func TestFormat(t *testing.T) {
 	run := testRun("r1")
 	got := lines(t, run, testRecord(run, 0), wrongRecord(run, 1))
 	golden := filepath.Join("testdata", "v2.jsonl")
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Error(diff)
-	}
+	devicetest.Golden(t, golden, got)
 	recs, runs, notes, err := readAll(golden)
 	if err != nil || notes != nil {
 		t.Fatal(err, notes)
