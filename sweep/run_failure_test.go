@@ -144,3 +144,13 @@ func TestRunTrouble(t *testing.T) {
 		})
 	}
 }
+
+func TestRunDifferentDevices(t *testing.T) {
+	other := fake()
+	other.DeviceInfo = devicetest.CPU()
+	sink := &memory{}
+	_, err := Run(t.Context(), registry, devices(fake(), other), tasks(t, 2, pool[0]), sink, options(2))
+	if err == nil || err.Error() != "the devices differ: nvidia-h200 and cpu-two-2c" || len(sink.runs) != 0 {
+		t.Errorf("got %v, %d runs", err, len(sink.runs))
+	}
+}

@@ -2,6 +2,7 @@ package cpu_test
 
 import (
 	"context"
+	"errors"
 
 	"fmt"
 	"os"
@@ -87,5 +88,18 @@ func TestPanicIsAFailure(t *testing.T) {
 	}
 	if _, err := b.Check(t.Context(), kernels.Variant{Family: devicetest.Wrong}, 1); err == nil || err.(*kernels.Failure).Status != kernels.StatusCrash {
 		t.Errorf("check of a stage that panics: %v", err)
+	}
+}
+
+// TestOpenStops holds Open to the context: it may take seconds.
+func TestOpenStops(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	p, err := kernels.ParseProblem("rmsnorm/bwd/2048x1024/fp32")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := cpu.New(families.New()).Open(ctx, p, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("of a context that is done: %v, %v", b, err)
 	}
 }

@@ -214,3 +214,17 @@ func BenchmarkCompile(b *testing.B) {
 		}
 	})
 }
+
+func TestOptionsAreChecked(t *testing.T) {
+	for _, opt := range []Options{
+		{},
+		{Arch: "90"},
+		{Arch: "compute_90"},
+		{Arch: "sm_90", Defines: []Define{{"", "1"}}},
+		{Arch: "sm_90", Defines: []Define{{"A", "1"}, {"B", "1"}, {"A", "2"}}},
+	} {
+		if flags, err := opt.flags(); err == nil {
+			t.Errorf("%+v gave %q, want an error", opt, flags)
+		}
+	}
+}

@@ -435,3 +435,34 @@ func TestScale(t *testing.T) {
 		}
 	}
 }
+
+func TestCompareNorm(t *testing.T) {
+	m := kernels.NewMemory(kernels.FP32, 2)
+	m.Set(0, 3)
+	m.Set(1, 4.5)
+	c := reference.Compare(tensor(kernels.FP32, 2), m, []float64{3, 4}, reference.Tolerance{Rel: 1})
+	if math.Abs(c.RelL2-0.1) > 1e-15 || c.MaxErr != 0.125 {
+		t.Errorf("relative norm %g, max err %g; want 0.1 and 0.125", c.RelL2, c.MaxErr)
+	}
+}
+
+// The noise grows with the root of the terms that an element sums: rows for
+// parameter gradients, columns for everything that belongs to a row, also where
+// there is one row only.
+func TestToleranceTerms(t *testing.T) {
+	noise := func(terms int64) float64 { return 4 * 0x1p-24 * (16 + math.Sqrt(float64(terms))) }
+	for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
+		for _, s := range [][2]int64{{1, 262144}, {262144, 1}, {4096, 64}} {
+			p := problem(kernels.LayerNorm, pass, s[0], s[1], true, false)
+			for _, ten := range p.Tensors() {
+				want := noise(p.N)
+				if ten.Name == "dw" || ten.Name == "db" {
+					want = noise(p.M)
+				}
+				if got := reference.ToleranceFor(p, ten, 1).Abs; ten.Role == kernels.Output && got != want {
+					t.Errorf("%s of %s: %g, want %g", ten.Name, p, got, want)
+				}
+			}
+		}
+	}
+}

@@ -397,3 +397,24 @@ func TestServeMalformed(t *testing.T) {
 		}
 	}
 }
+
+// Another is a process of its own, by the same command, in an environment with more; what it
+// says stays with it.
+func TestAnother(t *testing.T) {
+	var said bytes.Buffer
+	c := start1(t, "cpu", 5*time.Second)
+	c.o.Stderr = &said
+	d, err := c.Another(t.Context(), modeEnv+"=neighbour")
+	if err == nil {
+		defer d.Close()
+	}
+	if err != nil || d.PID() == 0 || d.PID() == c.PID() {
+		t.Fatalf("%v", err)
+	}
+	if len(d.Peers()) == 0 {
+		t.Error("the environment did not reach it")
+	}
+	if d.o.Stderr != nil || c.o.Stderr != &said || len(c.o.Env) != 0 {
+		t.Errorf("the two share %+v", c.o)
+	}
+}
