@@ -196,8 +196,9 @@ type Error struct{ *nvrtc.CompileError }
 // Error is the first line, which begins with file and line.
 func (e *Error) Error() string {
 	first, _, _ := strings.Cut(e.Log, "\n")
-	if !strings.Contains(first, ".py") {
-		first = e.Source[strings.LastIndexByte(e.Source, ':')+1:] + ": " + first
+	name := e.Source[strings.LastIndexByte(e.Source, ':')+1:]
+	if !strings.Contains(first, ".py") && !strings.HasPrefix(first, name) {
+		first = name + ": " + first
 	}
 	return "compile " + first
 }
