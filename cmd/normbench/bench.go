@@ -19,27 +19,40 @@ import (
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/shapes"
 	"normbench/sweep/stats"
 	"normbench/tune/ref"
 )
 
-func (e *env) benchCommand() *cli.Command {
-	return &cli.Command{
+// A benchConfig is what the flags of bench ask for.
+type benchConfig struct {
+	stand
+	all bool
+	out string
+}
+
+func benchCommand(e *env) *cli.Command {
+	cfg := &benchConfig{}
+	cfg.first = func() *report.Table {
+		if cfg.plans() {
+			return nil
+		}
+		return benchTable(nil, &record.Run{})
+	}
+	return e.command(&cli.Command{
 		Name:        "bench",
 		Usage:       "measure given variants, with the time of each stage",
 		ArgsUsage:   "REF...",
 		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value.",
-		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag, formatFlag, kernelsFlag, includeFlag,
-			&cli.BoolFlag{Name: "all-candidates", Category: catWhat, Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
-			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` to record into (default: none)"},
-		}, peerFlags),
-		Action: e.bench,
-	}
+		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.peerFlags(), []cli.Flag{
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat, Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` to record into (default: none)"},
+		}),
+	}, &cfg.common, func() error { return bench(e, cfg) })
 }
 
-func (e *env) bench(c *cli.Context) error {
-	texts := operands(c)
+func bench(e *env, cfg *benchConfig) error {
+	texts := cfg.operands
 	if len(texts) == 0 {
 		texts = []string{"base"}
 	}
@@ -47,23 +60,22 @@ func (e *env) bench(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := e.open(c, refs...)
-	if err != nil {
+	if err := cfg.open(e, false, refs...); err != nil {
 		return err
 	}
-	devices, info, pr := s.devices, s.info, s.timing.protocol(s.info)
+	devices, info, pr := cfg.devices, cfg.info, cfg.protocol(cfg.info)
 	defer lab.Close(devices)
-	if plansBench(c) {
-		return e.benchPlan(s, refs, pr, c.String("format"))
+	if cfg.plans() {
+		return benchPlan(e, cfg, refs, pr)
 	}
-	if err := e.PreparePeers(s.Config, devices[0], refs, s.problems); err != nil {
+	if err := e.PreparePeers(&cfg.Config, devices[0], refs, cfg.problems); err != nil {
 		return err
 	}
 	fastest := e.Chooser(devices[0], pr)
-	if c.Bool("all-candidates") {
+	if cfg.all {
 		fastest = nil
 	}
-	tasks, err := e.Tasks(s.problems, refs, info, e.Variants, fastest)
+	tasks, err := e.Tasks(cfg.problems, refs, info, e.Variants, fastest)
 	if err == nil {
 		err = e.CheckUsed(tasks, info)
 	}
@@ -71,7 +83,7 @@ func (e *env) bench(c *cli.Context) error {
 		return err
 	}
 	sink, kept := &memory{}, "not kept without --out"
-	if dir := c.String("out"); dir != "" {
+	if dir := cfg.out; dir != "" {
 		if err := lab.CheckRecording(devices[0], dir); err != nil {
 			return err
 		}
@@ -80,12 +92,10 @@ func (e *env) bench(c *cli.Context) error {
 			return err
 		}
 		defer w.Close()
-		for _, n := range notes {
-			e.Notef("%s", n)
-		}
+		e.Once(notes...)
 		sink.next, kept, e.saved = w, "kept in "+w.Path(), w.Path()
 	}
-	run := e.newRun(info, pr)
+	run := newRun(e, info, pr)
 	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {
 		if run.FloorUS, err = sweep.Floor(e.Ctx, e.Registry, devices[0]); err != nil {
 			return err
@@ -93,18 +103,18 @@ func (e *env) bench(c *cli.Context) error {
 	}
 	p := report.NewProgress(e.Err, "variants")
 	sum, err := sweep.Run(e.Ctx, e.Registry, devices, tasks, sink, sweep.Options{
-		Run: run, Seed: seed(c), Trace: true, Observe: p.Observe,
+		Run: run, Seed: cfg.seed, Trace: true, Observe: p.Observe,
 	})
 	p.Clear()
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
-		e.summarize(sum, 0, devices)
+		summarize(e, sum, 0, devices)
 		t := benchTable(sink.records, &run)
 		var measured []string
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
 		}
 		t.Notes = append(append(t.Notes, e.TableNotes(refs, info, measured)...), report.LadderNotes(devices[0].Info())...)
-		err = cmp.Or(err, report.RenderTable(e.out, t, c.String("format")))
+		err = cmp.Or(err, report.RenderTable(e.out, t, cfg.format))
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && e.Ctx.Err() != nil:
@@ -121,15 +131,17 @@ func (e *env) bench(c *cli.Context) error {
 	return nil
 }
 
-// plansBench says whether a bench was told nothing, and so only says what it would measure.
-func plansBench(c *cli.Context) bool {
-	return len(operands(c)) == 0 && !slices.ContainsFunc(problemFlags, func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) })
+// plans says whether a bench was told nothing, and so only says what it would measure.
+func (cfg *benchConfig) plans() bool {
+	var s shapes.Selection
+	return len(cfg.operands) == 0 && !slices.ContainsFunc(names(append(shapeFlags(&s, ""), optionFlags(&s)...)),
+		func(name string) bool { return cfg.given[name] })
 }
 
 // benchPlan says what a bench that was told nothing would measure, and how to choose.
-func (e *env) benchPlan(s *stand, refs []*ref.Ref, pr record.Protocol, format string) error {
-	info := s.info
-	tasks, err := e.Tasks(s.problems, refs, info, e.Variants, nil)
+func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) error {
+	info := cfg.info
+	tasks, err := e.Tasks(cfg.problems, refs, info, e.Variants, nil)
 	if err != nil {
 		return err
 	}
@@ -154,7 +166,7 @@ func (e *env) benchPlan(s *stand, refs []*ref.Ref, pr record.Protocol, format st
 	}
 	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
 		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
-	return report.RenderTable(e.out, t, format)
+	return report.RenderTable(e.out, t, cfg.format)
 }
 
 // memory is a Sink that keeps records, and passes them on to another.

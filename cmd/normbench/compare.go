@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -15,10 +16,30 @@ import (
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/ab"
+	"normbench/sweep/verdict"
 )
 
-func (e *env) compareCommand() *cli.Command {
-	return &cli.Command{
+// A compareConfig is what the flags of compare ask for.
+type compareConfig struct {
+	stand
+	atLeast float64
+	live    liveConfig
+}
+
+func compareCommand(e *env) *cli.Command {
+	cfg := &compareConfig{}
+	cfg.files = []*string{&cfg.live.resume}
+	cfg.first = func() *report.Table {
+		if ops := cfg.operands; cfg.format != report.FormatJSON && len(ops) == 2 && cfg.runs(e) {
+			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).Table()
+		}
+		return nil
+	}
+	// Of two recorded operands these have no effect.
+	live := slices.Concat(cfg.live.flags(), cfg.cacheFlags(), []cli.Flag{cfg.seedFlag()}, cfg.machine.flags(), cfg.peerFlags(), optionFlags(&cfg.Selection))
+	cfg.live.names = names(live)
+	return e.command(&cli.Command{
 		Name:      "compare",
 		Usage:     "compare two operands, recorded or run live on the device: an A/B table",
 		ArgsUsage: "BASE CANDIDATE",
@@ -29,43 +50,37 @@ func (e *env) compareCommand() *cli.Command {
 			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the device. Interleaved rounds visit\n" +
 			"them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md. Every table has each side's\n" +
 			"speed as a share of the stream's; the stream is a copy of the same tensors.",
-		Flags: join([]cli.Flag{
-			&cli.StringFlag{Name: "shapes", Category: catWhat, Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "recorded: all; live: smoke on a cpu, default on a GPU"},
-			&cli.StringFlag{Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", "), DefaultText: "all"},
-			&cli.StringFlag{Name: "pass", Category: catWhat, Usage: "fwd or bwd", DefaultText: "both"},
-			&cli.StringFlag{Name: "dtype", Category: catWhat, Usage: "bf16, fp16 or fp32, or several", DefaultText: "recorded: all; live: bf16"},
-			&cli.Float64Flag{Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked"},
-			htmlFlag, formatFlag, kernelsFlag, includeFlag,
-		}, liveFlags, deviceFlags),
-		Action: e.compare,
-	}
+		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"), []cli.Flag{
+			&cli.Float64Flag{Destination: &cfg.atLeast, Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked",
+				Action: within("at-least", 1e-9, 1.5, "write 0.8 for 80% of the stream's speed")}, // a copy is not beaten by more
+			cfg.htmlFlag(),
+		}, cfg.tableFlags(), cfg.kernelFlags(), live),
+	}, &cfg.common, func() error { return compare(e, cfg) })
 }
 
-func (e *env) compare(c *cli.Context) error {
-	ops := operands(c)
+func compare(e *env, cfg *compareConfig) error {
+	ops := cfg.operands
 	if len(ops) != 2 {
 		return hint.Errorf("normbench compare BASE CANDIDATE", "compare takes two operands, got %d", len(ops))
 	}
-	if err := checkAtLeast(c); err != nil {
+	if err := e.UseBaseline(cfg.live.baseline); err != nil {
 		return err
 	}
-	if err := e.UseBaseline(c.String("baseline-kernels")); err != nil {
-		return err
+	if cfg.runs(e) {
+		return compareLive(e, cfg)
 	}
-	if e.comparesLive(c, ops) {
-		return e.live(c, ops)
-	}
-	for _, f := range join(liveFlags, deviceFlags) {
-		if name := f.Names()[0]; c.IsSet(name) {
+	for _, name := range append(cfg.live.names, "python") {
+		if cfg.given[name] {
 			return hint.Errorf("add --live to run both operands on the device", "--%s is for a live compare, and both operands are recorded", name)
 		}
 	}
-	wanted, err := selectionOf(c).Filter()
+	cfg.Given = cfg.given
+	wanted, err := cfg.Filter()
 	if err != nil {
 		return err
 	}
 	if file, ok := oneLive(ops); ok {
-		return e.compareArms(c, file, ops, wanted)
+		return compareArms(e, cfg, file, wanted)
 	}
 	var sides [2]report.Side
 	for i, text := range ops {
@@ -79,7 +94,7 @@ func (e *env) compare(c *cli.Context) error {
 		}
 		sides[i] = s
 	}
-	if err := e.checkCompared(sides[:]); err != nil {
+	if err := checkCompared(e, sides[:]); err != nil {
 		return err
 	}
 	report.Alike(sides[:])
@@ -96,25 +111,25 @@ func (e *env) compare(c *cli.Context) error {
 			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
-	if err := report.Render(e.out, table, c.String("format")); err != nil {
+	if err := report.Render(e.out, table, cfg.format); err != nil {
 		return err
 	}
-	if err := e.writePage(c.String("html"), func() *report.Page {
+	if err := e.writePage(cfg.html, func() *report.Page {
 		names := report.Names(sides[:])
 		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.Scope.RunsOf(sides[:]...))
 	}); err != nil {
 		return err
 	}
-	return e.atLeast(c, sides[1])
+	return cfg.reaches(e, sides[1])
 }
 
-// comparesLive says whether a compare runs its operands on a device.
-func (e *env) comparesLive(c *cli.Context, ops []string) bool {
-	return c.Bool("live") || c.IsSet("baseline-kernels") || e.Runs(ops[0]) || e.Runs(ops[1])
+// runs says whether a compare runs its operands on a device.
+func (cfg *compareConfig) runs(e *env) bool {
+	return cfg.live.on || cfg.live.baseline != "" || e.Runs(cfg.operands[0]) || e.Runs(cfg.operands[1])
 }
 
 // checkCompared refuses --kernels where no side has a variant of the folder.
-func (e *env) checkCompared(sides []report.Side) error {
+func checkCompared(e *env, sides []report.Side) error {
 	for _, s := range sides {
 		for _, x := range s.Cells {
 			if e.Ours(x.Variant) {
@@ -140,7 +155,8 @@ func oneLive(ops []string) (file string, ok bool) {
 
 // compareArms shows the verdicts of a live compare. Its arms were measured in turns. A comparison of
 // recordings does not know the rounds, and would call differences that the rounds do not show.
-func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func(kernels.Problem) bool) error {
+func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Problem) bool) error {
+	ops := cfg.operands
 	for i, arm := range []string{"#A", "#B"} {
 		if !strings.HasSuffix(ops[i], arm) {
 			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B", "the rounds of %s are of B against A", file)
@@ -151,18 +167,18 @@ func (e *env) compareArms(c *cli.Context, file string, ops []string, wanted func
 		return err
 	}
 	arms := run.Sides()
-	if err := e.checkCompared(arms[:]); err != nil {
+	if err := checkCompared(e, arms[:]); err != nil {
 		return err
 	}
-	if err := run.Render(e.out, c.String("format")); err != nil {
+	if err := run.Render(e.out, cfg.format); err != nil {
 		return err
 	}
-	if err := e.writePage(c.String("html"), run.Page); err != nil {
+	if err := e.writePage(cfg.html, run.Page); err != nil {
 		return err
 	}
 	side := arms[1]
 	side.Label = ops[1]
-	return e.atLeast(c, side)
+	return cfg.reaches(e, side)
 }
 
 // noneInCommon is the trouble of two operands that cannot be compared; the rest says what
@@ -172,20 +188,13 @@ func noneInCommon(format string, args ...any) error {
 	return hint.Errorf(cmp.Or(hint.Of(why), "check --shapes, --op, --pass and --dtype"), "the operands have no problem in common; %w", why)
 }
 
-func checkAtLeast(c *cli.Context) error {
-	if x := c.Float64("at-least"); c.IsSet("at-least") && !(x > 0 && x <= 1.5) { // a copy is not beaten by more
-		return hint.Errorf("write 0.8 for 80% of the stream's speed", "--at-least %g is out of range", x)
-	}
-	return nil
-}
-
-// atLeast is the gate of --at-least: nil if the side reaches that share of the
-// stream everywhere, or if the flag is not given.
-func (e *env) atLeast(c *cli.Context, s report.Side) error {
-	if !c.IsSet("at-least") {
+// reaches is the gate of --at-least: nil if the side reaches that share of the stream everywhere, or
+// if the flag is not given.
+func (cfg *compareConfig) reaches(e *env, s report.Side) error {
+	if cfg.atLeast == 0 {
 		return nil
 	}
-	least := c.Float64("at-least")
+	least := cfg.atLeast
 	lows := report.Below(s, least)
 	if len(lows) == 0 {
 		return nil

@@ -39,26 +39,26 @@ var completions = map[string]string{"bash": bashCompletion, "zsh": zshCompletion
 
 var shells = []string{"bash", "zsh", "fish"}
 
-func (e *env) completionCommand() *cli.Command {
-	return &cli.Command{
+func completionCommand(e *env) *cli.Command {
+	x := &common{}
+	return e.command(&cli.Command{
 		Name:      "completion",
 		Usage:     "print the completion script of a shell",
 		ArgsUsage: "bash|zsh|fish",
 		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc,\n" +
 			"`source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source` in ~/.config/fish/config.fish.",
-		Action: func(c *cli.Context) error {
-			ops := operands(c)
-			if len(ops) != 1 {
-				return hint.Errorf("`normbench completion bash`, for one", "completion takes one shell: bash, zsh or fish")
-			}
-			text, ok := completions[ops[0]]
-			if !ok {
-				return hint.Errorf(hint.DidYouMean(ops[0], shells, "use bash, zsh or fish"), "unknown shell %q", ops[0])
-			}
-			_, err := io.WriteString(e.out, text)
+	}, x, func() error {
+		if err := x.takes(1, "completion takes one shell: bash, zsh or fish"); err != nil {
 			return err
-		},
-	}
+		}
+		shell := x.operands[0]
+		text, ok := completions[shell]
+		if !ok {
+			return hint.Errorf(hint.DidYouMean(shell, shells, "use bash, zsh or fish"), "unknown shell %q", shell)
+		}
+		_, err := io.WriteString(e.out, text)
+		return err
+	})
 }
 
 // complete prints what the word that is being typed may become. Nothing leaves it to the shell,
@@ -91,9 +91,9 @@ func (e *env) complete(c *cli.Context) {
 	case len(rest) < len(path): // the command's own name
 		list = []string{word}
 	case hasValue && takes(flag) != "":
-		list, word, before = e.flagValues(cmd, takes(flag), value), value, flag+"="
+		list, word, before = flagValues(e, cmd, takes(flag), value), value, flag+"="
 	case len(rest) > 0 && takes(rest[len(rest)-1]) != "":
-		list = e.flagValues(cmd, takes(rest[len(rest)-1]), word)
+		list = flagValues(e, cmd, takes(rest[len(rest)-1]), word)
 	case strings.HasPrefix(word, "-"):
 		for _, f := range cmd.Flags {
 			list = append(list, "--"+f.Names()[0])
@@ -106,7 +106,7 @@ func (e *env) complete(c *cli.Context) {
 			}
 		}
 	default:
-		list = map[string][]string{"bench": e.refNames(), "verify": e.refNames(), "compare": e.refNames(),
+		list = map[string][]string{"bench": refNames(e), "verify": refNames(e), "compare": refNames(e),
 			"rule": {"base", "tuned:"}, "completion": shells}[cmd.Name]
 	}
 	for _, name := range list {
@@ -117,8 +117,8 @@ func (e *env) complete(c *cli.Context) {
 }
 
 // refNames are the beginnings of what a REF may be.
-func (e *env) refNames() []string {
-	list := append([]string{"base"}, e.familyNames()...)
+func refNames(e *env) []string {
+	list := append([]string{"base"}, familyNames(e)...)
 	for _, p := range presets.All() {
 		list = append(list, "preset:"+p.Name)
 	}
@@ -129,7 +129,7 @@ func (e *env) refNames() []string {
 	return list
 }
 
-func (e *env) familyNames() (list []string) {
+func familyNames(e *env) (list []string) {
 	for _, f := range e.Registry.Families {
 		if !f.Hidden {
 			list = append(list, f.Name)
@@ -138,8 +138,30 @@ func (e *env) familyNames() (list []string) {
 	return list
 }
 
+// choices are the values of a flag that takes one of a few words, nil for any other.
+func choices(command, flag string) []string {
+	switch flag {
+	case "strategy":
+		return search.Names()
+	case "order":
+		return []string{ab.OrderRandom, ab.OrderABBA}
+	case "over":
+		return []string{"M", "N", "shape"}
+	case "color":
+		return []string{"auto", "always", "never"}
+	case "export":
+		return rule.Formats
+	case "format":
+		if command == "export" {
+			return []string{export.KTCache, export.Benchfmt}
+		}
+		return report.Formats()
+	}
+	return nil
+}
+
 // flagValues are the values that may stand in place of the one being typed.
-func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
+func flagValues(e *env, cmd *cli.Command, flag, typed string) []string {
 	var list []string
 	several := false // with commas
 	switch flag {
@@ -152,7 +174,7 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 			}
 		}
 	case "family":
-		list, several = e.familyNames(), cmd.Name == "sweep"
+		list, several = familyNames(e), cmd.Name == "sweep"
 	case "op":
 		list, several = allOps, true
 	case "pass":
@@ -168,26 +190,12 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 		for _, k := range kernels.Knobs() {
 			list = append(list, k.Key+"=")
 		}
-	case "strategy":
-		list = search.Names()
 	case "keep":
-		list = e.refNames()
+		list = refNames(e)
 	case "peers":
 		list, several = peers.Names, true
 	case "prior":
 		list = []string{"auto", "none"}
-	case "order":
-		list = []string{ab.OrderRandom, ab.OrderABBA}
-	case "over":
-		list = []string{"M", "N", "shape"}
-	case "color":
-		list = []string{"auto", "always", "never"}
-	case "export":
-		list = rule.Formats
-	case "format":
-		if list = report.Formats(); cmd.Name == "export" {
-			list = []string{export.KTCache, export.Benchfmt}
-		}
 	case "device":
 		switch cmd.Name {
 		case "explain", "rule", "lint", "configs":
@@ -200,6 +208,9 @@ func (e *env) flagValues(cmd *cli.Command, flag, typed string) []string {
 		default:
 			list = []string{"auto", "cpu", "cuda", "cuda:0", "replay:"}
 		}
+	}
+	if words := choices(cmd.Name, flag); words != nil {
+		list = words
 	}
 	if comma := strings.LastIndex(typed, ","); several && comma >= 0 {
 		for i, name := range list {

@@ -17,63 +17,72 @@ import (
 	"normbench/lab"
 )
 
-func (e *env) workerCommand() *cli.Command {
-	return &cli.Command{
+func workerCommand(e *env) *cli.Command {
+	x := &common{}
+	var device, baseline string
+	return e.command(&cli.Command{
 		Name:  "worker",
 		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "cpu, cuda or cuda:N", Value: "cuda"},
-			&cli.StringFlag{Name: "baseline-kernels", Category: catWhat, Usage: "`FOLDER` of another checkout's kernels, or of an earlier --kernels, for compare"},
-			kernelsFlag,
+			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere, Usage: "cpu, cuda or cuda:N", Value: "cuda"},
+			baselineFlag(&baseline),
+			x.kernelsFlag(),
 		},
-		Action: func(c *cli.Context) error {
-			if err := e.UseBaseline(c.String("baseline-kernels")); err != nil {
-				return err
-			}
-			name, n := c.String("device"), 0
-			var bad error
-			if name != "cpu" {
-				n, bad = lab.Ordinal(name)
-			} else if e.Baseline != "" {
-				bad = lab.NoSources("the cpu")
-			}
-			// Ctrl-C is the parent's to act on: it ends the worker's input.
-			signal.Ignore(os.Interrupt)
-			e.Started() // so is the end that a batch system announces to all processes
-			hash, err := families.Hash(e.Registry)
-			if err != nil {
-				return err
-			}
-			asked := false
-			open := func() (d kernels.Device, err error) {
-				asked = true
-				switch {
-				case bad != nil:
-					return nil, bad
-				case name == "cpu":
-					d, err = cpu.Open(e.Registry)
-				default:
-					d, err = lab.OpenGPU(e.Registry, n)
-				}
-				bad = err
-				return d, err
-			}
-			err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.Raw, hash, open)
-			switch {
-			case err != nil:
-				return err
-			case !asked: // who asks nothing wants to know as much
-				d, err := open()
-				if err != nil {
-					return err
-				}
-				return d.Close()
-			case bad != nil:
-				return &coded{code: exitTrouble} // it was the answer
-			}
-			return nil
-		},
+	}, x, func() error { return work(e, device, baseline) })
+}
+
+func baselineFlag(to *string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "baseline-kernels", Category: catWhat,
+		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; BASE runs the CUDA sources there"}
+}
+
+// work serves a device until its input ends.
+func work(e *env, name, baseline string) error {
+	if err := e.UseBaseline(baseline); err != nil {
+		return err
 	}
+	n := 0
+	var bad error
+	if name != "cpu" {
+		n, bad = lab.Ordinal(name)
+	} else if e.Baseline != "" {
+		bad = lab.NoSources("the cpu")
+	}
+	// Ctrl-C is the parent's to act on: it ends the worker's input.
+	signal.Ignore(os.Interrupt)
+	e.Started() // so is the end that a batch system announces to all processes
+	hash, err := families.Hash(e.Registry)
+	if err != nil {
+		return err
+	}
+	asked := false
+	open := func() (d kernels.Device, err error) {
+		asked = true
+		switch {
+		case bad != nil:
+			return nil, bad
+		case name == "cpu":
+			d, err = cpu.Open(e.Registry)
+		default:
+			d, err = lab.OpenGPU(e.Registry, n)
+		}
+		bad = err
+		return d, err
+	}
+	err = worker.Serve(context.Background(), &leash{Reader: e.stdin}, e.Raw, hash, open)
+	switch {
+	case err != nil:
+		return err
+	case !asked: // who asks nothing wants to know as much
+		d, err := open()
+		if err != nil {
+			return err
+		}
+		return d.Close()
+	case bad != nil:
+		return &coded{code: exitTrouble} // it was the answer
+	}
+	return nil
 }
 
 // orphaned is how long a worker goes on with its request after its parent is gone.

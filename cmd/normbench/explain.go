@@ -15,8 +15,10 @@ import (
 	"normbench/tune/ref"
 )
 
-func (e *env) explainCommand() *cli.Command {
-	return &cli.Command{
+func explainCommand(e *env) *cli.Command {
+	x := &common{}
+	var tuned, device string
+	return e.command(&cli.Command{
 		Name:      "explain",
 		Usage:     "show what the default or a tuned table picks for a shape, and why",
 		ArgsUsage: "SHAPE",
@@ -25,34 +27,32 @@ func (e *env) explainCommand() *cli.Command {
 			"device), base (the analytic base's config for the cell), outside or default. It says which map answers, what the\n" +
 			"neighbours run, and draws the cells around the pick. An entry of another device's table is no match. csv and json have\n" +
 			"the launches as data: grid, block, shared memory, cluster, defines, and arguments by name in the kernel's order.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "tuned", Category: catWhat, Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own map"},
-			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
-			kernelsFlag,
-			formatFlag,
-		},
-		Action: e.explain,
-	}
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Destination: &tuned, Name: "tuned", Category: catWhat, Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own map"},
+			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
+			x.kernelsFlag(),
+		}, x.tableFlags()...),
+	}, x, func() error {
+		if err := x.takes(1, "explain takes one shape or problem"); err != nil {
+			return err
+		}
+		return explain(e, x.operands[0], tuned, device, x.format)
+	})
 }
 
 // knownDevices is the help of flags that take one.
 const knownDevices = "`DEVICE`: cpu, h200, another name that list devices prints, or a .json file of a card's figures"
 
-func (e *env) explain(c *cli.Context) error {
-	ops := operands(c)
-	if len(ops) != 1 {
-		return hint.Errorf("`normbench explain 4096x8192`, for one", "explain takes one shape or problem, got %d", len(ops))
-	}
-	d, err := e.Known(c.String("device"))
+func explain(e *env, shape, name, device, format string) error {
+	d, err := e.Known(device)
 	if err != nil {
 		return err
 	}
-	name := c.String("tuned")
 	t, err := e.Tuned(name, d)
 	if err != nil {
 		return err
 	}
-	ps, err := shapeProblems(t, ops[0])
+	ps, err := shapeProblems(t, shape)
 	if err != nil {
 		return err
 	}
@@ -101,8 +101,8 @@ func (e *env) explain(c *cli.Context) error {
 			drawn[len(drawn)-1] = t.Book.Draw(a)
 		}
 	}
-	if c.String("format") != "text" {
-		return report.RenderTable(e.out, table, c.String("format"))
+	if format != "text" {
+		return report.RenderTable(e.out, table, format)
 	}
 	// A plan is too wide for a column.
 	for i, row := range table.Rows {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -13,77 +14,224 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/replay"
 	"normbench/lab"
+	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune/ref"
 )
 
-// The flags that several commands share, in groups, and what they mean.
+// The flags that several commands share, in groups, each with what it is read into.
 
-var problemFlags = join([]cli.Flag{
-	&cli.StringFlag{Name: "shapes", Category: catWhat, Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type (default: smoke on a cpu, default on a GPU)"},
-}, classFlags, optionFlags)
+// A common is what flags of many commands say, and the command's operands. Every Config has one.
+type common struct {
+	operands []string
+	given    map[string]bool // flags, by their names
+	format   string
+	html     string
+	plot     string
+	seed     uint64
+	kernels  string
+	include  cli.StringSlice
+	python   string
+	// How tables look.
+	wide    bool
+	columns string
+	width   int
+	color   string
+	// files are further flags that name a file to write, and first makes the first table that will
+	// be printed, without its rows; nil where the columns are checked when they are printed.
+	files []*string
+	first func() *report.Table
+}
+
+// tableFlags are those of a command that prints tables.
+func (x *common) tableFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &x.format, Name: "format", Category: catOutput, Usage: "text, markdown, csv or json", Value: "text"},
+		&cli.BoolFlag{Destination: &x.wide, Name: "wide", Category: catOutput, Usage: "print every column of a table, one line per row, beyond the terminal's width"},
+		&cli.StringFlag{Destination: &x.columns, Name: "columns", Category: catOutput, Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
+		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput, Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
+			Action: within("width", 40, 1_000_000, "use 40 or more, or --wide")},
+		&cli.StringFlag{Destination: &x.color, Name: "color", Category: catOutput, Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
+	}
+}
+
+func (x *common) htmlFlag() cli.Flag {
+	return &cli.StringFlag{Destination: &x.html, Name: "html", Category: catOutput, Usage: "write one page with the verdict, charts and tables to `FILE`"}
+}
+
+func (x *common) seedFlag() cli.Flag {
+	return &cli.Uint64Flag{Destination: &x.seed, Name: "seed", Usage: "seed of the inputs", DefaultText: "a fresh one, recorded",
+		Value: rand.Uint64() >> 11} // whole in a JSON number
+}
+
+func (x *common) kernelsFlag() cli.Flag {
+	return &cli.StringFlag{Destination: &x.kernels, Name: "kernels", Category: catWhat, Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
+}
+
+func (x *common) pythonFlag() cli.Flag {
+	return &cli.StringFlag{Destination: &x.python, Name: "python", Category: catWhat, DefaultText: "python3",
+		Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels of Triton"}
+}
+
+// kernelFlags have a list of folders as $NORMBENCH_INCLUDE is, which compilers in other processes
+// read too.
+func (x *common) kernelFlags() []cli.Flag {
+	return []cli.Flag{x.kernelsFlag(), x.pythonFlag(),
+		&cli.StringSliceFlag{Destination: &x.include, Name: "include", Category: catWhat, Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}}
+}
+
+// within refuses values of a flag that are out of its range.
+func within[N int | float64](name string, lo, hi N, help string) func(*cli.Context, N) error {
+	return func(_ *cli.Context, n N) error {
+		if n >= lo && n <= hi {
+			return nil
+		}
+		return hint.Errorf(help, "--%s %v is out of range", name, n)
+	}
+}
+
+// positive refuses durations of a flag that are none.
+func positive(name, help string) func(*cli.Context, time.Duration) error {
+	return func(_ *cli.Context, d time.Duration) error {
+		if d > 0 {
+			return nil
+		}
+		return hint.Errorf(help, "--%s %s is not positive", name, d)
+	}
+}
 
 var (
 	allOps, byDefault = kernels.OpNames()
 	defaultOps        = strings.Join(byDefault, ",")
 )
 
+// shapeFlags are what problems are asked for. none says what they are of recorded problems where
+// the flags are left out, "" of those to measure.
+func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Destination: &s.Shapes, Name: "shapes", Category: catWhat, DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
+			Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type"},
+	}, classFlags(s, none)...)
+}
+
 // classFlags are what is done to a shape, and in which type.
-var classFlags = []cli.Flag{
-	&cli.StringFlag{Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", ") + ", or several", Value: defaultOps},
-	&cli.StringFlag{Name: "pass", Category: catWhat, Usage: "fwd, bwd, or both", Value: "fwd,bwd"},
-	&cli.StringFlag{Name: "dtype", Category: catWhat, Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", Value: "bf16"},
+func classFlags(s *shapes.Selection, none string) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &s.Op, Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", ") + ", or several", DefaultText: cmp.Or(none, defaultOps)},
+		&cli.StringFlag{Destination: &s.Pass, Name: "pass", Category: catWhat, Usage: "fwd, bwd, or both", DefaultText: cmp.Or(none, "fwd,bwd")},
+		&cli.StringFlag{Destination: &s.DType, Name: "dtype", Category: catWhat, Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", DefaultText: cmp.Or(none, "bf16")},
+	}
 }
 
 // optionFlags are what a problem has besides its shape and type.
-var optionFlags = func() []cli.Flag {
-	flags := []cli.Flag{&cli.StringFlag{Name: "weight-dtype", Category: catWhat,
-		Usage: "type of w, b, dw and db (default: as --dtype)"}}
+func optionFlags(s *shapes.Selection) []cli.Flag {
+	s.On = map[string]bool{}
+	flags := []cli.Flag{&cli.StringFlag{Destination: &s.Weight, Name: "weight-dtype", Category: catWhat,
+		Usage: "type of w, b, dw and db", DefaultText: "as --dtype"}}
 	for _, o := range kernels.Options() {
 		switch {
 		case o.Doc == "": // another value of a flag above
 		case len(o.Values) > 0:
-			flags = append(flags, &cli.StringFlag{Name: o.Flag, Category: catWhat, Usage: o.Doc, Value: o.Values[0]})
+			to := map[string]*string{"quant": &s.Quant, "bias": &s.Bias}[o.Flag]
+			flags = append(flags, &cli.StringFlag{Destination: to, Name: o.Flag, Category: catWhat, Usage: o.Doc, Value: o.Values[0]})
 		default:
-			flags = append(flags, &cli.BoolFlag{Name: o.Flag, Category: catWhat, Usage: o.Doc})
+			flags = append(flags, &cli.BoolFlag{Name: o.Flag, Category: catWhat, Usage: o.Doc,
+				Action: func(_ *cli.Context, on bool) error { s.On[o.Flag] = on; return nil }})
 		}
 	}
 	return flags
-}()
-
-var deviceFlags = []cli.Flag{
-	&cli.StringFlag{Name: "device", Category: catWhere, Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", Value: "auto"},
-	&cli.StringSliceFlag{Name: "worker", Category: catWhere, Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device cuda:0'; no shell runs it; may repeat"},
-	&cli.DurationFlag{Name: "timeout", Category: catWhere, Usage: "longest time that a worker may take for one step", Value: time.Minute},
 }
 
-var measureFlags = []cli.Flag{
-	&cli.IntFlag{Name: "samples", Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU"},
-	warmFlag, rotateFlag,
-}
-
-var (
-	warmFlag   = &cli.BoolFlag{Name: "warm", Usage: "do not flush the cache before a sample; warm times compare with warm times only"}
-	rotateFlag = &cli.BoolFlag{Name: "rotate", Usage: "use other tensors for every sample, so that they are cold without a flush"}
-)
-
-var seedFlag = &cli.Uint64Flag{Name: "seed", Usage: "seed of the inputs", DefaultText: "a fresh one, recorded"}
-
-var formatFlag = &cli.StringFlag{Name: "format", Category: catOutput, Usage: "text, markdown, csv or json", Value: "text"}
-
-func join(groups ...[]cli.Flag) []cli.Flag { return slices.Concat(groups...) }
-
-// selectionOf reads the problem flags that a command has.
-func selectionOf(c *cli.Context) *shapes.Selection {
-	s := &shapes.Selection{Shapes: c.String("shapes"), Op: c.String("op"), Pass: c.String("pass"), DType: c.String("dtype"),
-		Quant: c.String("quant"), Weight: c.String("weight-dtype"), Bias: c.String("bias"), On: map[string]bool{}, Given: map[string]bool{}}
-	for _, f := range problemFlags {
-		name := f.Names()[0]
-		s.On[name], s.Given[name] = c.Bool(name), c.IsSet(name)
+func names(flags []cli.Flag) (list []string) {
+	for _, f := range flags {
+		list = append(list, f.Names()[0])
 	}
-	return s
+	return list
+}
+
+// A machine is what the flags say of devices and of peers beside them.
+type machine struct {
+	lab.Config
+	workers cli.StringSlice
+	jobs    int
+}
+
+func (m *machine) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &m.Device, Name: "device", Category: catWhere, Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", DefaultText: "auto"},
+		&cli.StringSliceFlag{Destination: &m.workers, Name: "worker", Category: catWhere, Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device cuda:0'; no shell runs it; may repeat"},
+		&cli.DurationFlag{Destination: &m.Timeout, Name: "timeout", Category: catWhere, Usage: "longest time that a worker may take for one step", DefaultText: "1m0s",
+			Action: positive("timeout", "use a duration such as 30s or 2m")},
+	}
+}
+
+// peerFlags are those of the commands that measure peers, beside --python.
+func (m *machine) peerFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &m.Peers, Name: "peers", Category: catWhat, Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + lab.OnlyNamed},
+		&cli.IntFlag{Destination: &m.jobs, Name: "peer-jobs", Category: catWhere, Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
+	}
+}
+
+// config is what the lab opens.
+func (m *machine) config(x *common, cache string) *lab.Config {
+	m.Workers, m.Python, m.Cache = m.workers.Value(), x.python, cache
+	if x.given["seed"] {
+		m.Seed = x.seed
+	}
+	if x.given["peer-jobs"] {
+		m.Jobs = &m.jobs
+	}
+	return &m.Config
+}
+
+// A timing is how the flags want times taken.
+type timing struct {
+	samples      int // 0 for the device's default
+	warm, rotate bool
+}
+
+func (t *timing) flags() []cli.Flag {
+	return append([]cli.Flag{&cli.IntFlag{Destination: &t.samples, Name: "samples", Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU",
+		Action: within("samples", 1, 100_000, "use 1 to 100000; 6 give a confidence interval")}}, t.cacheFlags()...)
+}
+
+func (t *timing) cacheFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Destination: &t.warm, Name: "warm", Usage: "do not flush the cache before a sample; warm times compare with warm times only"},
+		&cli.BoolFlag{Destination: &t.rotate, Name: "rotate", Usage: "use other tensors for every sample, so that they are cold without a flush"},
+	}
+}
+
+// cache is cold by a flush, rotate or warm.
+func (t *timing) cache() (string, error) {
+	switch {
+	case t.warm && t.rotate:
+		return "", hint.Errorf("leave one of them out", "--warm and --rotate exclude each other")
+	case t.warm:
+		return "warm", nil
+	case t.rotate:
+		return "rotate", nil
+	}
+	return "cold", nil
+}
+
+func (t *timing) protocol(info kernels.DeviceInfo) record.Protocol {
+	n := t.samples
+	if n == 0 && info.Kind == kernels.KindCPU {
+		n = 7
+	} else if n == 0 {
+		n = 20
+	}
+	switch {
+	case t.warm:
+		return sweep.WarmProtocol(info, n)
+	case t.rotate:
+		return sweep.RotateProtocol(info, n)
+	}
+	return sweep.ColdProtocol(info, n)
 }
 
 // group is the shapes of a device where none are asked for.
@@ -94,121 +242,48 @@ func group(info kernels.DeviceInfo) string {
 	return "default"
 }
 
-// A timing is how the flags want times taken.
-type timing struct {
-	samples int    // 0 for the device's default
-	cache   string // cold by a flush, rotate or warm
-}
-
-func timingOf(c *cli.Context) (timing, error) {
-	t := timing{c.Int("samples"), "cold"}
-	switch warm, rotate := c.Bool("warm"), c.Bool("rotate"); {
-	case t.samples < 0 || t.samples > 100_000 || c.IsSet("samples") && t.samples == 0:
-		return t, hint.Errorf("use 1 to 100000; 6 give a confidence interval", "--samples %d is out of range", t.samples)
-	case warm && rotate:
-		return t, hint.Errorf("leave one of them out", "--warm and --rotate exclude each other")
-	case warm:
-		t.cache = "warm"
-	case rotate:
-		t.cache = "rotate"
-	}
-	return t, nil
-}
-
-func (t timing) protocol(info kernels.DeviceInfo) record.Protocol {
-	n := t.samples
-	if n == 0 && info.Kind == kernels.KindCPU {
-		n = 7
-	} else if n == 0 {
-		n = 20
-	}
-	switch t.cache {
-	case "warm":
-		return sweep.WarmProtocol(info, n)
-	case "rotate":
-		return sweep.RotateProtocol(info, n)
-	}
-	return sweep.ColdProtocol(info, n)
-}
-
-// configOf is what the flags say of devices and of peers beside them.
-func configOf(c *cli.Context) (*lab.Config, error) {
-	m := &lab.Config{Workers: c.StringSlice("worker"), Seed: c.Uint64("seed"), Peers: c.String("peers")}
-	if c.IsSet("device") {
-		m.Device = c.String("device")
-	}
-	if c.IsSet("python") {
-		m.Python = c.String("python")
-	}
-	if jobs := c.Int("peer-jobs"); c.IsSet("peer-jobs") {
-		m.Jobs = &jobs
-	}
-	if m.Timeout = c.Duration("timeout"); m.Timeout <= 0 {
-		return nil, hint.Errorf("use a duration such as 30s or 2m", "--timeout %s is not positive", m.Timeout)
-	}
-	if !c.IsSet("timeout") {
-		m.Timeout = 0
-	}
-	t, err := timingOf(c)
-	m.Cache = t.cache
-	return m, err
-}
-
-// useKernels adds the families of --kernels, for commands that have the flag.
-func (e *env) useKernels(c *cli.Context) error {
-	python := ""
-	if c.IsSet(pythonFlag.Name) {
-		python = c.String(pythonFlag.Name)
-	}
-	peers := !slices.Contains([]string{"kernels", "configs", "sweep", "learn"}, c.Command.Name)
-	return e.UseKernels(c.String(kernelsFlag.Name), c.StringSlice(includeFlag.Name), python, peers)
-}
-
-// seed is the seed of the flags, or a fresh one.
-func seed(c *cli.Context) uint64 {
-	if c.IsSet("seed") {
-		return c.Uint64("seed")
-	}
-	return rand.Uint64() >> 11 // whole in a JSON number
-}
-
-// A stand is what a command measures on: the open devices, and the problems of its flags.
+// A stand is what a command measures on: the devices and problems of its flags.
 type stand struct {
-	*lab.Config
-	timing   timing
+	common
+	machine
+	timing
+	shapes.Selection
 	devices  []kernels.Device
 	info     kernels.DeviceInfo // of the first
 	problems []kernels.Problem
 }
 
+// flags are those of the problems, of the devices and of the user's kernels.
+func (s *stand) flags() []cli.Flag {
+	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machine.flags(), s.kernelFlags(),
+		s.tableFlags(), []cli.Flag{s.seedFlag()})
+}
+
 // open opens the devices, with peers beside them where a REF names one. What is wrong with the
-// problem flags is said before, as a device may take a while.
-func (e *env) open(c *cli.Context, refs ...*ref.Ref) (*stand, error) {
-	sel := selectionOf(c)
-	_, err := sel.Problems("default")
+// problem flags is said before, as a device may take a while. replayed says that the problems of a
+// replay are those it has.
+func (s *stand) open(e *env, replayed bool, refs ...*ref.Ref) error {
+	s.Given = s.given
+	if _, err := s.Problems("default"); err != nil {
+		return err
+	}
+	cache, err := s.cache()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := &stand{}
-	if s.timing, err = timingOf(c); err != nil {
-		return nil, err
-	}
-	if s.Config, err = configOf(c); err != nil {
-		return nil, err
-	}
-	if s.devices, err = e.Open(s.Config, refs...); err != nil {
-		return nil, err
+	if s.devices, err = e.Open(s.config(&s.common, cache), refs...); err != nil {
+		return err
 	}
 	s.info = s.devices[0].Info()
-	if d, ok := s.devices[0].(*replay.Device); ok && c.Command.Name == "sweep" {
-		s.problems, err = lab.ReplayProblems(sel, d, s.Config)
+	if d, ok := s.devices[0].(*replay.Device); ok && replayed {
+		s.problems, err = lab.ReplayProblems(&s.Selection, d, &s.Config)
 	} else {
-		s.problems, err = sel.Problems(group(s.info))
+		s.problems, err = s.Problems(group(s.info))
 	}
 	if err != nil {
 		lab.Close(s.devices)
 	}
-	return s, err
+	return err
 }
 
 // knobOverrides reads --knob KEY=V,V flags.
@@ -239,17 +314,3 @@ func knobOverrides(list []string) ([]kernels.Range, error) {
 	}
 	return ranges, nil
 }
-
-var pythonFlag = &cli.StringFlag{Name: "python", Category: catWhat, Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels of Triton", Value: "python3"}
-
-// peerFlags are those of the commands that measure peers.
-var peerFlags = []cli.Flag{
-	pythonFlag,
-	&cli.StringFlag{Name: "peers", Category: catWhat, Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + lab.OnlyNamed},
-	&cli.IntFlag{Name: "peer-jobs", Category: catWhere, Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
-}
-
-var kernelsFlag = &cli.StringFlag{Name: "kernels", Category: catWhat, Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
-
-// includeFlag is a list as $NORMBENCH_INCLUDE is, which compilers in other processes read too.
-var includeFlag = &cli.StringSliceFlag{Name: "include", Category: catWhat, Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}

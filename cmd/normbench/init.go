@@ -13,21 +13,20 @@ import (
 	"normbench/kernels/triton"
 )
 
-func (e *env) initCommand() *cli.Command {
-	return &cli.Command{
+func initCommand(e *env) *cli.Command {
+	x := &common{}
+	return e.command(&cli.Command{
 		Name:      "init",
 		Usage:     "write a manifest for a kernel of Triton",
 		ArgsUsage: "triton FILE.py:FUNCTION | MODULE:FUNCTION",
 		Description: "It prints a manifest with what the function's signature says; docs/kernels.md explains it. A function under\n" +
 			"@triton.autotune or @triton.heuristics has its file imported, which runs it. No GPU is needed.",
-		Flags:  []cli.Flag{pythonFlag},
-		Action: e.initKernel,
-	}
+		Flags: []cli.Flag{x.pythonFlag()},
+	}, x, func() error { return initKernel(e, x.operands) })
 }
 
-func (e *env) initKernel(c *cli.Context) error {
+func initKernel(e *env, ops []string) error {
 	const help = "write `normbench init triton FILE.py:FUNCTION`, or MODULE:FUNCTION of an installed module"
-	ops := operands(c)
 	if len(ops) != 2 || ops[0] != "triton" {
 		return hint.Errorf(help, "init takes triton and a function, got %q", strings.Join(ops, " "))
 	}

@@ -24,8 +24,10 @@ import (
 
 const judgeHelp = "give each round a and b, and a2 (a second copy of a) if there is one: `normbench judge --help`"
 
-func (e *env) judgeCommand() *cli.Command {
-	return &cli.Command{
+func judgeCommand(e *env) *cli.Command {
+	x := &common{}
+	var step float64
+	return e.command(&cli.Command{
 		Name:      "judge",
 		Usage:     "say whether b is faster than a, from paired rounds that any tool measured",
 		ArgsUsage: "ROUNDS",
@@ -41,27 +43,22 @@ func (e *env) judgeCommand() *cli.Command {
 			"power is the chance to have called a change of 2% with this noise; need is about how many rounds would decide.\n" +
 			"Without a2, nothing shows how much two copies of one code differ: then trust no effect below 2%.\n" +
 			"The exit status is 0 whatever the verdict.",
-		Flags: []cli.Flag{
-			&cli.Float64Flag{Name: "step", Usage: "step of the clock, in the unit of the times; 0 is none"},
-			formatFlag,
-		},
-		Action: e.judge,
-	}
+		Flags: append([]cli.Flag{
+			&cli.Float64Flag{Destination: &step, Name: "step", Usage: "step of the clock, in the unit of the times; 0 is none",
+				Action: within("step", 0, math.MaxFloat64, "give it in the unit of the times")},
+		}, x.tableFlags()...),
+	}, x, func() error {
+		if err := x.takes(1, "judge takes one file of rounds"); err != nil {
+			return err
+		}
+		return judge(e, x.operands[0], step, x.format)
+	})
 }
 
-func (e *env) judge(c *cli.Context) error {
-	format := c.String("format")
-	ops := operands(c)
-	if len(ops) != 1 {
-		return hint.Errorf("`normbench judge --help` shows its use", "judge takes one file of rounds, got %d", len(ops))
-	}
-	step := c.Float64("step")
-	if !(step >= 0) || math.IsInf(step, 1) {
-		return hint.Errorf("give it in the unit of the times", "--step %g is out of range", step)
-	}
+func judge(e *env, file string, step float64, format string) error {
 	var data []byte
 	var err error
-	name := ops[0]
+	name := file
 	if name == "-" {
 		name = "standard input"
 		data, err = io.ReadAll(os.Stdin)
@@ -69,7 +66,7 @@ func (e *env) judge(c *cli.Context) error {
 		data, err = textfile.Read(name, textfile.Large)
 	}
 	if err != nil {
-		return hint.Errorf(cmp.Or(hint.Of(err), "give a file of rounds, or - for standard input"), "rounds %s: %w", ops[0], durable.Cause(err))
+		return hint.Errorf(cmp.Or(hint.Of(err), "give a file of rounds, or - for standard input"), "rounds %s: %w", file, durable.Cause(err))
 	}
 	cells, err := parseRounds(name, data)
 	if err != nil {
@@ -244,3 +241,6 @@ func groupRounds(rows []roundRow) (cells []roundsOf, err error) {
 }
 
 func isTime(t float64) bool { return t > 0 && !math.IsInf(t, 1) }
+
+// pc is a share in percent.
+func pc(f float64) string { return fmt.Sprintf("%.1f", 100*f) }

@@ -33,57 +33,60 @@ import (
 	"normbench/tune/ref"
 )
 
-var priorFlag = &cli.StringFlag{Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: "auto"}
+func priorFlag(to *string, value string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: value}
+}
 
 // judgeFile is what learn --judge writes beside the map.
 const judgeFile = "judged.json"
 
-func (e *env) learnCommand() *cli.Command {
-	return &cli.Command{
+// A learnConfig is what the flags of learn ask for.
+type learnConfig struct {
+	stand
+	budget             time.Duration
+	judge              int
+	bounds, prior, out string
+}
+
+func learnCommand(e *env) *cli.Command {
+	cfg := &learnConfig{}
+	cfg.first = cfg.firstMap
+	return e.command(&cli.Command{
 		Name:  "learn",
 		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
 		Description: "Measures problems of the domain where most is to be learned. On each it runs configs that do well nearby and a few\n" +
 			"others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, a picture\n" +
 			"of the map. The same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
 			"problems in full and says how far behind the map's answers are.",
-		Flags: join([]cli.Flag{
-			&cli.DurationFlag{Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute},
-			&cli.IntFlag{Name: "judge", Usage: "after the budget, search `N` fresh problems in full and compare with the map; 60 take about 10 minutes"},
-			&cli.StringFlag{Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
-			priorFlag,
-			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
-		}, classFlags, optionFlags, deviceFlags, []cli.Flag{seedFlag, kernelsFlag, includeFlag, pythonFlag, htmlFlag, formatFlag}),
-		Action: e.learn,
-	}
+		Flags: slices.Concat([]cli.Flag{
+			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute,
+				Action: positive("budget", "give a time such as 8m")},
+			&cli.IntFlag{Destination: &cfg.judge, Name: "judge", Usage: "after the budget, search `N` fresh problems in full and compare with the map; 60 take about 10 minutes",
+				Action: within("judge", 0, 10_000, "60 problems are enough for a mean")},
+			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
+			priorFlag(&cfg.prior, "auto"),
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
+			cfg.htmlFlag(),
+		}, slices.DeleteFunc(cfg.flags(), func(f cli.Flag) bool { return f.Names()[0] == "shapes" })),
+	}, &cfg.common, func() error { return runLearn(e, cfg) })
 }
 
-func (e *env) learn(c *cli.Context) error {
-	budget := c.Duration("budget")
-	if budget <= 0 {
-		return hint.Errorf("give a time such as 8m", "--budget %s is not positive", budget)
-	}
-	if n := c.Int("judge"); n < 0 || n > 10000 {
-		return hint.Errorf("60 problems are enough for a mean", "--judge %d is out of range", n)
-	}
+func runLearn(e *env, cfg *learnConfig) error {
 	domain := shapes.Everything
-	if c.IsSet("domain") {
+	if cfg.bounds != "" {
 		var err error
-		if domain, err = shapes.ParseDomain(c.String("domain")); err != nil {
+		if domain, err = shapes.ParseDomain(cfg.bounds); err != nil {
 			return err
 		}
 	}
-	classes, err := selectionOf(c).Of(shapes.Shape{M: 1, N: 1})
+	classes, err := cfg.Of(shapes.Shape{M: 1, N: 1})
 	if err != nil {
 		return err
 	}
-	if _, err := e.prior(c.String("prior"), kernels.DeviceInfo{}); err != nil { // before a device is opened
+	if _, err := priorStep(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	config, err := configOf(c)
-	if err != nil {
-		return err
-	}
-	devices, err := e.Open(config)
+	devices, err := e.Open(cfg.config(&cfg.common, "cold"))
 	if err != nil {
 		return err
 	}
@@ -94,32 +97,30 @@ func (e *env) learn(c *cli.Context) error {
 			return err
 		}
 	}
-	policy, err := e.policy(c.String("prior"), info, domain, classes)
+	p, err := policy(e, cfg.prior, info, domain, classes)
 	if err != nil {
 		return err
 	}
 	if d, ok := devices[0].(*replay.Device); ok {
-		policy.Only = d.Problems()
+		p.Only = d.Problems()
 	}
-	dir := filepath.Join(c.String("out"), info.ID)
-	data, took, err := e.learned(dir, policy)
+	dir := filepath.Join(cfg.out, info.ID)
+	data, took, err := learned(dir, p)
 	if err != nil {
 		return err
 	}
-	if err := checkResults(c.String("out"), info.ID, tune.FileName, "learn.svg"); err != nil {
+	if err := checkResults(cfg.out, info.ID, tune.FileName, "learn.svg"); err != nil {
 		return err
 	}
-	w, notes, err := record.OpenWriterBelow(c.String("out"), info.ID)
+	w, notes, err := record.OpenWriterBelow(cfg.out, info.ID)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
 	e.saved = w.Path()
-	out := durable.Place{Root: c.String("out"), Name: filepath.Join(info.ID, tune.FileName)}
+	out := durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}
 	old, _ := tune.Read(out.String()) // the first has none
-	for _, n := range notes {
-		e.Notef("%s", n)
-	}
+	e.Once(notes...)
 	if len(data.Points) > 0 {
 		e.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"), took.Round(time.Second))
 	}
@@ -127,22 +128,22 @@ func (e *env) learn(c *cli.Context) error {
 	if info.Kind == kernels.KindCPU {
 		n = 7
 	}
-	run := e.newRun(info, sweep.ColdProtocol(info, n))
-	if err := e.testTimer(devices[0], &run); err != nil {
+	run := newRun(e, info, sweep.ColdProtocol(info, n))
+	if err := testTimer(e, devices[0], &run); err != nil {
 		return err
 	}
-	if policy.Prior != nil {
-		e.Notef("the prior is %s", policy.Prior.Step)
+	if p.Prior != nil {
+		e.Notef("the prior is %s", p.Prior.Step)
 	}
-	loop := &learn.Loop{Policy: *policy, Registry: e.Registry, Devices: devices, Sink: w, Run: run, Seed: seed(c), Rounds: 8,
-		Now: time.Now, Budget: budget, Spent: took, Deadline: true, Data: data}
+	loop := &learn.Loop{Policy: *p, Registry: e.Registry, Devices: devices, Sink: w, Run: run, Seed: cfg.seed, Rounds: 8,
+		Now: time.Now, Budget: cfg.budget, Spent: took, Deadline: true, Data: data}
 	var lost error      // what could not be written
 	var shown *rule.Map // the last one
 	begun := time.Now()
 	loop.Checkpoint = func(m *rule.Map) error {
 		shown = m
-		e.describeMap(m, data)
-		lost = e.late(e.writeMap(out, policy.Filler, old, m))
+		describeMap(e, m, data)
+		lost = e.late(writeMap(e, out, p.Filler, old, m))
 		return lost
 	}
 	waiting := e.Wait("compiling and measuring the first problems")
@@ -152,9 +153,9 @@ func (e *env) learn(c *cli.Context) error {
 	}
 	m, err := loop.Learn(e.Ctx)
 	waiting.End()
-	e.summarize(loop.Summary, 0, devices)
+	summarize(e, loop.Summary, 0, devices)
 	if lost != nil { // the map is printed all the same
-		return cmp.Or(e.showMap(shown, data, c.String("format"), ""), lost)
+		return cmp.Or(showMap(e, shown, data, &common{format: cfg.format}), lost)
 	}
 	if err != nil {
 		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
@@ -175,14 +176,14 @@ func (e *env) learn(c *cli.Context) error {
 		e.saved += ".gz"
 	}
 	e.Notef("wrote the map of %s", out)
-	e.tellChange(policy.Filler, old, m)
-	lost = cmp.Or(lost, e.late(e.writePlace(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
-	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", budget, (took + time.Since(begun)).Round(time.Second))}
-	if err := e.showMap(m, data, c.String("format"), c.String("html"), spent); err != nil || c.Int("judge") == 0 {
+	tellChange(e, p.Filler, old, m)
+	lost = cmp.Or(lost, e.late(e.write(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
+	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget, (took + time.Since(begun)).Round(time.Second))}
+	if err := showMap(e, m, data, &cfg.common, spent); err != nil || cfg.judge == 0 {
 		return cmp.Or(err, lost)
 	}
 	waiting = e.Wait("judge: searching")
-	j, err := learn.Judge(e.Ctx, loop, m, c.Int("judge"), func(s string) { waiting.Set("judge: %s", s) })
+	j, err := learn.Judge(e.Ctx, loop, m, cfg.judge, func(s string) { waiting.Set("judge: %s", s) })
 	waiting.End()
 	if err != nil {
 		return err
@@ -191,12 +192,12 @@ func (e *env) learn(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	lost = cmp.Or(lost, e.late(e.writePlace(out.In(judgeFile), text)))
-	if c.String("format") == "json" {
+	lost = cmp.Or(lost, e.late(e.write(out.In(judgeFile), text)))
+	if cfg.format == "json" {
 		return lost
 	}
 	fmt.Fprintln(e.out)
-	return cmp.Or(report.RenderTable(e.out, judgedTable(j), c.String("format")), lost)
+	return cmp.Or(report.RenderTable(e.out, judgedTable(j), cfg.format), lost)
 }
 
 // learnLine is how far a loop is.
@@ -236,7 +237,7 @@ func judgedTable(j *learn.Judgement) *report.Table {
 }
 
 // prior is the step whose map answers where nothing was measured: that of a file, of the program for a device, or none.
-func (e *env) prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
+func priorStep(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	switch text {
 	case "none":
 		return rule.Step{}, nil
@@ -256,8 +257,8 @@ func (e *env) prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
 }
 
 // policy is what a loop knows before it measures anything.
-func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain, classes []kernels.Problem) (*learn.Policy, error) {
-	step, err := e.prior(prior, info)
+func policy(e *env, prior string, info kernels.DeviceInfo, domain shapes.Domain, classes []kernels.Problem) (*learn.Policy, error) {
+	step, err := priorStep(prior, info)
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +284,7 @@ func (e *env) policy(prior string, info kernels.DeviceInfo, domain shapes.Domain
 }
 
 // learned is what a results folder has of the classes already, and how much of the budget was spent on them.
-func (e *env) learned(dir string, p *learn.Policy) (*learn.Data, time.Duration, error) {
+func learned(dir string, p *learn.Policy) (*learn.Data, time.Duration, error) {
 	asked := map[rule.Class]bool{}
 	for _, q := range p.Classes {
 		asked[rule.ClassOf(q)] = true

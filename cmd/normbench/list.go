@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -25,46 +26,63 @@ import (
 	"normbench/sweep/shapes"
 )
 
-func (e *env) listCommand() *cli.Command {
-	sub := func(name, usage string, flags []cli.Flag, tables func(*cli.Context) ([]*report.Table, error)) *cli.Command {
-		return &cli.Command{Name: name, Usage: usage, Flags: join(flags, []cli.Flag{formatFlag}), Action: func(c *cli.Context) error {
-			list, err := tables(c)
+// A listConfig is what the flags of the lists ask for.
+type listConfig struct {
+	common
+	shapes, family, problem, device string
+	plans, refused                  bool
+}
+
+func listCommand(e *env) *cli.Command {
+	sub := func(name, usage string, flags func(*listConfig) []cli.Flag,
+		tables func(*env, *listConfig) ([]*report.Table, error)) *cli.Command {
+		cfg := &listConfig{}
+		list := cfg.tableFlags()
+		if flags != nil {
+			list = append(flags(cfg), list...)
+		}
+		return e.command(&cli.Command{Name: name, Usage: usage, Flags: list}, &cfg.common, func() error {
+			list, err := tables(e, cfg)
 			if err != nil {
 				return err
 			}
-			format := c.String("format")
-			if format == report.FormatCSV || format == report.FormatJSON {
+			if cfg.format == report.FormatCSV || cfg.format == report.FormatJSON {
 				list = list[:1]
 			}
 			for i, t := range list {
 				if i > 0 {
 					fmt.Fprintln(e.out)
 				}
-				if err := report.RenderTable(e.out, t, format); err != nil {
+				if err := report.RenderTable(e.out, t, cfg.format); err != nil {
 					return err
 				}
 			}
 			return nil
-		}}
+		})
 	}
 	return &cli.Command{
 		Name:  "list",
 		Usage: "list kernels, presets, peers, knobs, shapes, devices or configs",
 		Subcommands: []*cli.Command{
-			sub("kernels", "list the kernel families, with the knob values of their grids", []cli.Flag{kernelsFlag, includeFlag, pythonFlag}, one(e.listKernels)),
+			sub("kernels", "list the kernel families, with the knob values of their grids",
+				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, one(listKernels)),
 			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
-			sub("peers", "list the other libraries that a Python has", []cli.Flag{pythonFlag}, one(e.listPeers)),
+			sub("peers", "list the other libraries that a Python has",
+				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(listPeers)),
 			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
-			sub("shapes", "list the groups of shapes", []cli.Flag{&cli.StringFlag{Name: "shapes", Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}, one(listShapes)),
-			sub("devices", "list this machine's devices, and cards known by public figures", nil, one(e.listDevices)),
-			sub("configs", "list a family's configs for a problem, and why others do not run", []cli.Flag{
-				&cli.StringFlag{Name: "family", Category: catWhat, Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
-				&cli.StringFlag{Name: "problem", Category: catWhat, Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
-				&cli.StringFlag{Name: "device", Category: catWhere, Usage: "list the configs for " + knownDevices, Value: "cpu"},
-				kernelsFlag, includeFlag, pythonFlag,
-				&cli.BoolFlag{Name: "plans", Usage: "show what each config launches"},
-				&cli.BoolFlag{Name: "refused", Usage: "list every refused config, not only how many there are for each reason; so does --wide"},
-			}, e.listConfigs),
+			sub("shapes", "list the groups of shapes", func(cfg *listConfig) []cli.Flag {
+				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes", Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}
+			}, one(listShapes)),
+			sub("devices", "list this machine's devices, and cards known by public figures", nil, one(listDevices)),
+			sub("configs", "list a family's configs for a problem, and why others do not run", func(cfg *listConfig) []cli.Flag {
+				return append([]cli.Flag{
+					&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
+					&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat, Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
+					&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "list the configs for " + knownDevices, Value: "cpu"},
+					&cli.BoolFlag{Destination: &cfg.plans, Name: "plans", Usage: "show what each config launches"},
+					&cli.BoolFlag{Destination: &cfg.refused, Name: "refused", Usage: "list every refused config, not only how many there are for each reason; so does --wide"},
+				}, cfg.kernelFlags()...)
+			}, listConfigs),
 		},
 		Action: func(c *cli.Context) error {
 			if ops := c.Args().Slice(); len(ops) > 0 {
@@ -76,14 +94,14 @@ func (e *env) listCommand() *cli.Command {
 }
 
 // one is a list of one table.
-func one(table func(*cli.Context) (*report.Table, error)) func(*cli.Context) ([]*report.Table, error) {
-	return func(c *cli.Context) ([]*report.Table, error) {
-		t, err := table(c)
+func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) ([]*report.Table, error) {
+	return func(e *env, cfg *listConfig) ([]*report.Table, error) {
+		t, err := table(e, cfg)
 		return []*report.Table{t}, err
 	}
 }
 
-func (e *env) listKernels(c *cli.Context) (*report.Table, error) {
+func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
 	t := newTable("", "family", "what it is")
 	flat := newTable("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
 	for _, f := range e.Registry.Families {
@@ -105,26 +123,26 @@ func (e *env) listKernels(c *cli.Context) (*report.Table, error) {
 			[]string{"", "bits: " + f.Bits.String()})
 		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin, f.Bits.String()})
 	}
-	if c.String("format") != report.FormatText {
+	if cfg.format != report.FormatText {
 		return flat, nil
 	}
 	return t, nil
 }
 
-func listPresets(c *cli.Context) (*report.Table, error) {
+func listPresets(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := newTable("", "preset", "what it is")
 	flat := newTable("", "preset", "system", "rule")
 	for _, p := range presets.All() {
 		t.Rows = append(t.Rows, []string{p.Name, p.System}, []string{"", p.Doc})
 		flat.Rows = append(flat.Rows, []string{p.Name, p.System, p.Doc})
 	}
-	if c.String("format") != report.FormatText {
+	if cfg.format != report.FormatText {
 		return flat, nil
 	}
 	return t, nil
 }
 
-func listKnobs(*cli.Context) (*report.Table, error) {
+func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := newTable("", "key", "name", "macro", "on cpu", "meaning")
 	for _, k := range kernels.Knobs() {
 		onCPU := "fixed"
@@ -136,14 +154,14 @@ func listKnobs(*cli.Context) (*report.Table, error) {
 	return t, nil
 }
 
-func listShapes(c *cli.Context) (*report.Table, error) {
+func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := newTable("", "group", ">shapes", "M x N")
 	t.Data = newTable("", "group", "shape", ">m", ">n", ">weight", "note")
 	add := func(group string, s shapes.Shape) {
 		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10), strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
 	}
 	f := shapes.Default()
-	if arg := c.String("shapes"); arg != "" {
+	if arg := cfg.shapes; arg != "" {
 		list, err := shapes.Select(arg)
 		if info, statErr := os.Stat(arg); statErr == nil && info.Mode().IsRegular() {
 			if f, err = shapes.Load(arg); err != nil {
@@ -177,7 +195,7 @@ func listShapes(c *cli.Context) (*report.Table, error) {
 	return t, nil
 }
 
-func (e *env) listDevices(*cli.Context) (*report.Table, error) {
+func listDevices(e *env, cfg *listConfig) (*report.Table, error) {
 	t := newTable("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler", "launches by", "results in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
@@ -214,46 +232,46 @@ func (e *env) listDevices(*cli.Context) (*report.Table, error) {
 	return t, nil
 }
 
-func (e *env) listConfigs(c *cli.Context) ([]*report.Table, error) {
-	for _, name := range []string{"family", "problem"} {
-		if c.String(name) == "" { // cli's Required prints the help to standard output
+func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
+	for name, value := range map[string]string{"family": cfg.family, "problem": cfg.problem} {
+		if value == "" { // cli's Required prints the help to standard output
 			return nil, hint.Errorf("`normbench list configs --help` lists its flags", "list configs needs --%s", name)
 		}
 	}
-	p, err := kernels.ParseProblem(c.String("problem"))
+	p, err := kernels.ParseProblem(cfg.problem)
 	if err != nil {
 		return nil, err
 	}
-	f, err := e.Registry.Lookup(c.String("family"))
+	f, err := e.Registry.Lookup(cfg.family)
 	if err != nil {
 		return nil, err
 	}
 	if err := f.CheckServes(p); err != nil {
 		return nil, err
 	}
-	info, err := e.Known(c.String("device"))
+	info, err := e.Known(cfg.device)
 	if err != nil {
 		return nil, err
 	}
 	s := f.Space(p, info)
 	t := newTable(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or why not")
 	base := f.Base(p, info)
-	for _, cfg := range s.Configs {
+	for _, c := range s.Configs {
 		text := "runs"
-		if cfg == base {
+		if c == base {
 			text = "runs (base)"
 		}
-		if c.Bool("plans") {
-			text = strings.TrimSpace(strings.ReplaceAll(f.Plan(p, cfg, info).String(), "\n", "; "))
+		if cfg.plans {
+			text = strings.TrimSpace(strings.ReplaceAll(f.Plan(p, c, info).String(), "\n", "; "))
 		}
-		t.Rows = append(t.Rows, []string{cfg.String(), text})
+		t.Rows = append(t.Rows, []string{c.String(), text})
 	}
 	all := *t
 	all.Rows = slices.Clone(t.Rows)
 	for _, r := range s.Refused {
 		all.Rows = append(all.Rows, []string{r.Config.String(), r.Reason})
 	}
-	if len(s.Refused) <= fewRefused || c.Bool("refused") || e.out.Layout.Wide {
+	if len(s.Refused) <= fewRefused || cfg.refused || e.out.Layout.Wide {
 		return []*report.Table{&all}, nil
 	}
 	t.Data = &all
@@ -290,9 +308,9 @@ var (
 	anyNumber = regexp.MustCompile(`\b\d+\b`)
 )
 
-func (e *env) listPeers(c *cli.Context) (*report.Table, error) {
+func listPeers(e *env, cfg *listConfig) (*report.Table, error) {
 	e.Started() // the peers' worker and its folder must not be left behind
-	theirs, err := peers.Start(e.Ctx, peers.Options{Python: c.String("python"), Timeout: peers.DefaultTimeout})
+	theirs, err := peers.Start(e.Ctx, peers.Options{Python: cmp.Or(cfg.python, "python3"), Timeout: peers.DefaultTimeout})
 	t := newTable("", "peer", "system", "version, or why it is not there")
 	if said := new(worker.Said); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
 		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes

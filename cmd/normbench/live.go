@@ -26,91 +26,79 @@ import (
 	"normbench/tune/ref"
 )
 
-var liveFlags = join([]cli.Flag{
-	&cli.BoolFlag{Name: "live", Category: catWhat, Usage: "run recorded operands too"},
-	&cli.StringFlag{Name: "baseline-kernels", Category: catWhat, Usage: "`FOLDER` kernels/families of another checkout; BASE runs the CUDA sources there"},
-	&cli.BoolFlag{Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
-	&cli.BoolFlag{Name: "changed", Usage: "leave out cells of which both operands have the same variant"},
-	&cli.BoolFlag{Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
-	&cli.StringFlag{Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
-	&cli.IntFlag{Name: "samples", Usage: "launches kept per visit", Value: 20},
-	warmFlag, rotateFlag,
-	&cli.StringFlag{Name: "order", Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
-	&cli.Float64Flag{Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
-	seedFlag,
-	&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
-	&cli.StringFlag{Name: "resume", Category: catOutput, Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
-}, peerFlags, optionFlags)
-
 // mostEffect bounds --min-effect, because whoever writes 0.99 means 1%, and would have a gate that
 // passes everything.
 const mostEffect = 0.1
 
-// A liveConfig is what the flags of a live compare ask for.
+// A liveConfig is what the flags of a live compare ask for, beside those of other commands.
 type liveConfig struct {
-	ops  []string // as written
-	refs []*ref.Ref
-	rule verdict.Rule
-	o    ab.Options // without the protocol
-	gate bool
-	*stand
+	names                 []string // of the flags
+	on                    bool     // --live
+	baseline              string
+	gate, changed, strict bool
+	rounds, order         string
+	samples               int
+	minEffect             float64
+	out, resume           string
+	refs                  []*ref.Ref
+	rule                  verdict.Rule
 }
 
-// liveConfig reads the flags, as far as no device is needed for it.
-func (e *env) liveConfig(c *cli.Context, ops []string) (*liveConfig, error) {
-	rule, err := ruleOf(c)
-	if err != nil {
-		return nil, err
+func (cfg *liveConfig) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Destination: &cfg.on, Name: "live", Category: catWhat, Usage: "run recorded operands too"},
+		baselineFlag(&cfg.baseline),
+		&cli.BoolFlag{Destination: &cfg.gate, Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
+		&cli.BoolFlag{Destination: &cfg.changed, Name: "changed", Usage: "leave out cells of which both operands have the same variant"},
+		&cli.BoolFlag{Destination: &cfg.strict, Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
+		&cli.StringFlag{Destination: &cfg.rounds, Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
+		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
+			Action: within("samples", 1, 1000, "use 1 to 1000")},
+		&cli.StringFlag{Destination: &cfg.order, Name: "order", Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
+		&cli.Float64Flag{Destination: &cfg.minEffect, Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
+		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
+		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput, Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
 	}
-	if c.String("resume") != "" && c.String("out") != "" {
-		return nil, hint.Errorf("leave out --out", "--resume keeps the run in its own file")
-	}
-	order := c.String("order")
-	if order != ab.OrderRandom && order != ab.OrderABBA {
-		return nil, hint.Errorf("use random or abba", "unknown --order %q", order)
-	}
-	if n := c.Int("samples"); n < 1 || n > 1000 {
-		return nil, hint.Errorf("use 1 to 1000", "--samples %d is out of range", n)
-	}
-	refs, err := e.ParseAll(ops...)
-	if err != nil {
-		return nil, err
-	}
-	if e.Baseline != "" && refs[0].Peer() != "" {
-		return nil, hint.Errorf("name one of our families as BASE",
-			"--baseline-kernels runs BASE from another checkout, and %s has no kernels there", refs[0].Text)
-	}
-	return &liveConfig{ops: ops, refs: refs, rule: rule, gate: c.Bool("gate"),
-		o: ab.Options{Order: order, Seed: seed(c)}}, nil
 }
 
-// live runs both operands on the device and judges every cell.
-func (e *env) live(c *cli.Context, ops []string) error {
-	cfg, err := e.liveConfig(c, ops)
-	if err != nil {
+// compareLive runs both operands on the device and judges every cell.
+func compareLive(e *env, cfg *compareConfig) (err error) {
+	live := &cfg.live
+	if live.rule, err = live.ruleOf(); err != nil {
 		return err
 	}
-	if cfg.stand, err = e.open(c, cfg.refs...); err != nil {
+	if live.resume != "" && live.out != "" {
+		return hint.Errorf("leave out --out", "--resume keeps the run in its own file")
+	}
+	if live.refs, err = e.ParseAll(cfg.operands...); err != nil {
+		return err
+	}
+	if e.Baseline != "" && live.refs[0].Peer() != "" {
+		return hint.Errorf("name one of our families as BASE",
+			"--baseline-kernels runs BASE from another checkout, and %s has no kernels there", live.refs[0].Text)
+	}
+	cfg.timing.samples = live.samples
+	if err := cfg.open(e, false, live.refs...); err != nil {
 		return err
 	}
 	lab.Close(cfg.devices[1:]) // arms of a round share one device
-	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "", Options: cfg.o}
+	m := &ab.Compare{Registry: e.Registry, Device: cfg.devices[0], Baseline: e.Baseline != "",
+		Options: ab.Options{Order: live.order, Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}}
 	defer func() { m.Device.Close() }()
-	m.Options.Protocol = cfg.timing.protocol(cfg.info)
 	m.Options.Protocol.StageSamples = max(m.Options.Protocol.Samples, 10)
-	all, err := e.pairs(cfg, c.Bool("changed"))
+	all, err := pairs(e, cfg)
 	if err != nil {
 		return err
 	}
 	if len(all) == 0 { // with --changed
-		_, err := fmt.Fprintf(e.out, "%s and %s have the same variants\n", ops[0], ops[1])
+		_, err := fmt.Fprintf(e.out, "%s and %s have the same variants\n", cfg.operands[0], cfg.operands[1])
 		return err
 	}
-	run, left, err := e.startLive(c, cfg, m, all)
+	run, left, err := startLive(e, cfg, m, all)
 	if err != nil {
 		return err
 	}
-	file, err := liveFile(c, &run.Run)
+	file, err := live.file(&run.Run)
 	if err != nil {
 		return err
 	}
@@ -120,26 +108,26 @@ func (e *env) live(c *cli.Context, ops []string) error {
 			cells = append(cells, peers.Cell{Problem: p.Problem, Variant: v})
 		}
 	}
-	if err := e.Prepare(cfg.Config, m.Device, cells); err != nil {
+	if err := e.Prepare(&cfg.Config, m.Device, cells); err != nil {
 		return err
 	}
 	runs := run.Runs()
-	if err := e.testTimer(m.Device, runs[len(runs)-1]); err != nil {
+	if err := testTimer(e, m.Device, runs[len(runs)-1]); err != nil {
 		return err
 	}
-	return e.fight(c, cfg, m, run, file, left, all)
+	return fight(e, cfg, m, run, file, left, all)
 }
 
 // startLive starts a match, or goes on with the one of --resume, and says which pairs are left.
-func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab.Pair) (
+func startLive(e *env, cfg *compareConfig, m *ab.Compare, all []ab.Pair) (
 	run *report.Live, left []ab.Pair, err error) {
 	hash, err := families.Hash(e.Registry)
 	if err != nil {
 		return nil, nil, err
 	}
-	fresh := &report.Live{Match: ab.Match{Schema: ab.Schema, Run: e.newRun(m.Device.Info(), m.Options.Protocol),
-		A: cfg.ops[0], B: cfg.ops[1], Rule: cfg.rule, Kernels: hash, Among: e.Among}}
-	path := c.String("resume")
+	fresh := &report.Live{Match: ab.Match{Schema: ab.Schema, Run: newRun(e, m.Device.Info(), m.Options.Protocol),
+		A: cfg.operands[0], B: cfg.operands[1], Rule: cfg.live.rule, Kernels: hash, Among: e.Among}}
+	path := cfg.live.resume
 	if path == "" {
 		return fresh, all, nil
 	}
@@ -157,14 +145,14 @@ func (e *env) startLive(c *cli.Context, cfg *liveConfig, m *ab.Compare, all []ab
 }
 
 // fight fights what is left of a match, keeps it in its file and shows it.
-func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *report.Live,
+func fight(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live,
 	file durable.Place, left, all []ab.Pair) error {
 	done, start := 0, time.Now()
 	m.Choose = e.Chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {
 		done++
 		e.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
-		run.Peers = e.TableNotes(cfg.refs, run.Run.Device, run.Families())
+		run.Peers = e.TableNotes(cfg.live.refs, run.Run.Device, run.Families())
 		if file.Name == "" {
 			return nil
 		}
@@ -176,8 +164,8 @@ func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *report.
 		return broken
 	}
 	again := ""
-	if cfg.gate && broken == nil {
-		if broken = e.confirm(cfg, m, run); broken != nil {
+	if cfg.live.gate && broken == nil {
+		if broken = confirm(e, cfg, m, run); broken != nil {
 			again = ", but not all of the slower ones again"
 		}
 	}
@@ -199,27 +187,27 @@ func (e *env) fight(c *cli.Context, cfg *liveConfig, m *ab.Compare, run *report.
 			e.Notef("wrote %s", file)
 		}
 	}
-	if err := cmp.Or(lost, broken, e.showLive(c, run)); err != nil {
+	if err := cmp.Or(lost, broken, showLive(e, cfg, run)); err != nil {
 		return err
 	}
 	side := run.Sides()[1]
-	side.Label = cfg.ops[1]
-	return exitOf(run, cfg.gate, e.atLeast(c, side), c.Bool("strict"))
+	side.Label = cfg.operands[1]
+	return exitOf(run, cfg.live.gate, cfg.reaches(e, side), cfg.live.strict)
 }
 
 // ruleOf is the default rule with what the flags change.
-func ruleOf(c *cli.Context) (verdict.Rule, error) {
+func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 	rule := verdict.Default()
-	if rule.MinEffect = c.Float64("min-effect"); rule.MinEffect > mostEffect {
+	if rule.MinEffect = cfg.minEffect; rule.MinEffect > mostEffect {
 		return rule, hint.Errorf("0.01 is 1%, the default",
 			"--min-effect %g is above %g: what is so much slower is not the same", rule.MinEffect, mostEffect)
 	}
 	rule.Unpaired = max(rule.Unpaired, rule.MinEffect)
 	var looks []int
-	for _, text := range strings.Split(c.String("rounds"), ",") {
+	for _, text := range strings.Split(cfg.rounds, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 || n > 10_000 {
-			return rule, hint.Errorf("write --rounds 12,24", "malformed --rounds %q", c.String("rounds"))
+			return rule, hint.Errorf("write --rounds 12,24", "malformed --rounds %q", cfg.rounds)
 		}
 		looks = append(looks, n)
 	}
@@ -228,7 +216,7 @@ func ruleOf(c *cli.Context) (verdict.Rule, error) {
 }
 
 // pairs are the problems that both operands have a variant for.
-func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) {
+func pairs(e *env, cfg *compareConfig) (pairs []ab.Pair, err error) {
 	var missing []error
 	same := 0
 	for _, p := range cfg.problems {
@@ -237,13 +225,13 @@ func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) 
 		}
 		b := ab.Pair{Problem: p}
 		have := true
-		for i, r := range cfg.refs {
-			if b.Of[i], err = e.armVariants(r, p, cfg.info); err != nil {
+		for i, r := range cfg.live.refs {
+			if b.Of[i], err = armVariants(e, r, p, cfg.info); err != nil {
 				have, missing = false, append(missing, err)
 			}
 		}
 		switch {
-		case have && changed && e.Baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
+		case have && cfg.live.changed && e.Baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
 			same++
 		case have:
 			pairs = append(pairs, b)
@@ -262,7 +250,7 @@ func (e *env) pairs(cfg *liveConfig, changed bool) (pairs []ab.Pair, err error) 
 }
 
 // armVariants are the variants of an operand for a problem, or the error why there are none.
-func (e *env) armVariants(r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
+func armVariants(e *env, r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
 	vs, err := e.Variants(r, p, info)
 	if len(vs) > 0 {
 		return vs, nil
@@ -285,14 +273,14 @@ func duelLine(r *ab.Result, rule verdict.Rule) string {
 }
 
 // confirm compares the cells again that the gate would fail, on a device opened anew.
-func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *report.Live) error {
+func confirm(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live) error {
 	slower := run.Slower()
 	if len(slower) == 0 {
 		return nil
 	}
 	e.Notef("%s slower, measuring again in a fresh worker", console.Count(len(slower), "cell"))
 	m.Device.Close()
-	devices, err := e.Open(cfg.Config, cfg.refs...)
+	devices, err := e.Open(&cfg.Config, cfg.live.refs...)
 	if err != nil {
 		return err
 	}
@@ -304,7 +292,7 @@ func (e *env) confirm(cfg *liveConfig, m *ab.Compare, run *report.Live) error {
 			cells = append(cells, peers.Cell{Problem: d.Problem, Variant: v})
 		}
 	}
-	if err := e.Prepare(cfg.Config, m.Device, cells); err != nil {
+	if err := e.Prepare(&cfg.Config, m.Device, cells); err != nil {
 		return err
 	}
 	return m.Confirm(e.Ctx, &run.Match, slower, func(s *ab.Second) { e.Notef("%s: %s", s.Problem, s) })
@@ -345,9 +333,9 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 	return nil
 }
 
-// liveFile is where a run is kept, "" for nowhere: a place that can be written.
-func liveFile(c *cli.Context, run *record.Run) (durable.Place, error) {
-	path, out := c.String("resume"), c.String("out")
+// file is where a run is kept, "" for nowhere: a place that can be written.
+func (cfg *liveConfig) file(run *record.Run) (durable.Place, error) {
+	path, out := cfg.resume, cfg.out
 	switch {
 	case path == "" && out == "":
 		return durable.Place{}, nil
@@ -359,11 +347,11 @@ func liveFile(c *cli.Context, run *record.Run) (durable.Place, error) {
 }
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
-func (e *env) showLive(c *cli.Context, run *report.Live) error {
-	if err := run.Render(e.out, c.String("format")); err != nil {
+func showLive(e *env, cfg *compareConfig, run *report.Live) error {
+	if err := run.Render(e.out, cfg.format); err != nil {
 		return err
 	}
-	if err := e.writePage(c.String("html"), run.Page); err != nil {
+	if err := e.writePage(cfg.html, run.Page); err != nil {
 		return err
 	}
 	path := os.Getenv("GITHUB_STEP_SUMMARY")

@@ -138,9 +138,9 @@ func (e *env) app() *cli.App {
 		// The commas of --worker and --knob are theirs.
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
-			e.sweepCommand(), e.compareCommand(), e.reportCommand(), e.benchCommand(), e.verifyCommand(),
-			e.tuneCommand(), e.learnCommand(), e.ruleCommand(), e.explainCommand(), e.lintCommand(), e.listCommand(), e.initCommand(), e.judgeCommand(), e.exportCommand(),
-			e.selftestCommand(), e.workerCommand(), e.compileHelperCommand(), e.completionCommand(), e.helpCommand(),
+			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
+			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e), listCommand(e), initCommand(e), judgeCommand(e), exportCommand(e),
+			selftestCommand(e), workerCommand(e), compileHelperCommand(e), completionCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -164,126 +164,111 @@ func (e *env) app() *cli.App {
 	return app
 }
 
-func (e *env) helpCommand() *cli.Command {
-	return &cli.Command{
+func helpCommand(e *env) *cli.Command {
+	x := &common{}
+	return e.command(&cli.Command{
 		Name:      "help",
 		Aliases:   []string{"h"},
 		Usage:     "list the commands, or show the help of one",
 		ArgsUsage: "[COMMAND]",
-		Action: func(c *cli.Context) error {
-			return e.app().RunContext(c.Context, slices.Concat([]string{"normbench"}, operands(c), []string{"--help"}))
-		},
-	}
+	}, x, func() error {
+		return e.app().RunContext(e.Ctx, slices.Concat([]string{"normbench"}, x.operands, []string{"--help"}))
+	})
 }
 
-// prepareCommand has a command read its flags by parse, and loads the user's kernels.
+// prepareCommand has a command fail and be helped as all are.
 func (e *env) prepareCommand(c *cli.Command) {
 	c.OnUsageError = usageError
 	c.HideHelpCommand, c.CustomHelpTemplate, c.BashComplete = true, commandHelp, e.complete
-	c.Flags = withLayout(c)
 	for _, sub := range c.Subcommands {
 		e.prepareCommand(sub)
-	}
-	action := c.Action
-	if action == nil || len(c.Subcommands) > 0 {
-		return
-	}
-	c.SkipFlagParsing = true // the library's stops at the first operand, as package flag does
-	c.Action = func(ctx *cli.Context) error {
-		operands, err := parse(ctx, c)
-		if errors.Is(err, errHelp) {
-			cli.HelpPrinter(ctx.App.Writer, c.CustomHelpTemplate, ctx.Command)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		ctx.Context = context.WithValue(ctx.Context, operandsKey{}, operands)
-		if err := e.setLayout(ctx, c.Flags); err != nil {
-			return err
-		}
-		if err := e.useKernels(ctx); err != nil {
-			return err
-		}
-		if err := e.checkOutputs(ctx, c.Flags); err != nil {
-			return err
-		}
-		return action(ctx)
 	}
 }
 
 // errHelp says that --help stands among the words.
 var errHelp = errors.New("help is asked for")
 
-// parse sets a command's flags, which stand before, among and after its operands, and returns
-// these. After "--" everything is an operand. It refuses what would be read as something else: a
+// parse reads a command's flags, which stand before, among and after its operands, and the operands.
+// After "--" everything is an operand. It refuses what would be read as something else: a
 // flag of one value that is given twice, and empty values, as of a variable that is not set.
-func parse(ctx *cli.Context, c *cli.Command) (operands []string, err error) {
+func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 	help := fmt.Sprintf("`%s --help` lists its flags", c.HelpName)
-	given := map[string]bool{}
+	x.given = map[string]bool{}
 	rest, only := ctx.Args().Slice(), false
 	for len(rest) > 0 {
 		arg := rest[0]
 		rest = rest[1:]
 		if only || !strings.HasPrefix(arg, "-") || arg == "-" {
-			operands = append(operands, arg)
+			x.operands = append(x.operands, arg)
 			continue
 		} else if only = arg == "--"; only {
 			continue
 		}
 		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		if slices.Contains(cli.HelpFlag.Names(), name) && !hasValue {
-			return nil, errHelp
+			return errHelp
 		}
-		var flag cli.Flag
-		names := []string{}
-		for _, f := range c.Flags {
-			names = append(names, "--"+f.Names()[0])
-			if f.Names()[0] == name {
-				flag = f
-			}
+		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == name })
+		if i < 0 {
+			return hint.Errorf(hint.DidYouMean("--"+name, flagNames(c), help), "unknown flag --%s", name)
 		}
-		if flag == nil {
-			return nil, hint.Errorf(hint.DidYouMean("--"+name, names, help), "unknown flag --%s", name)
-		}
-		_, text := flag.(*cli.StringFlag)
-		_, list := flag.(*cli.StringSliceFlag)
-		_, isBool := flag.(*cli.BoolFlag)
+		_, isBool := c.Flags[i].(*cli.BoolFlag)
 		switch {
 		case hasValue:
 		case isBool:
 			value = "true"
 		case len(rest) == 0:
-			return nil, hint.Errorf(help, "no value for --%s", name)
+			return hint.Errorf(help, "no value for --%s", name)
 		default:
 			value, rest = rest[0], rest[1:]
 		}
-		switch {
-		case text && value == "":
-			return nil, hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
-		case given[name] && !isBool && !list:
-			return nil, hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
-		}
-		given[name] = true
-		if err := ctx.Set(name, value); err != nil {
-			return nil, hint.Errorf(valueForm(flag), "invalid value %q for --%s", value, name)
+		if err := x.set(ctx, c, c.Flags[i], value); err != nil {
+			return err
 		}
 	}
 	switch {
-	case slices.Contains(operands, ""):
-		return nil, hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
-	case len(operands) > 0 && c.ArgsUsage == "":
-		return nil, hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName), "%s takes no operands, got %q", c.Name, operands[0])
+	case slices.Contains(x.operands, ""):
+		return hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
+	case len(x.operands) > 0 && c.ArgsUsage == "":
+		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName), "%s takes no operands, got %q", c.Name, x.operands[0])
 	}
-	return operands, nil
+	return nil
 }
 
-// operandsKey holds a command's operands in its context.
-type operandsKey struct{}
+// set gives a flag a value.
+func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value string) error {
+	name := flag.Names()[0]
+	_, text := flag.(*cli.StringFlag)
+	_, list := flag.(*cli.StringSliceFlag)
+	_, isBool := flag.(*cli.BoolFlag)
+	words := choices(c.Name, name)
+	switch {
+	case text && value == "":
+		return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
+	case x.given[name] && !isBool && !list:
+		return hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
+	case words != nil && !slices.Contains(words, value):
+		return hint.Errorf(hint.DidYouMean(value, words, "use "+strings.Join(words, ", ")), "unknown --%s %q", name, value)
+	}
+	x.given[name] = true
+	if err := ctx.Set(name, value); err != nil {
+		return hint.Errorf(valueForm(flag), "invalid value %q for --%s", value, name)
+	}
+	if f, ok := flag.(cli.ActionableFlag); ok {
+		return f.RunAction(ctx)
+	}
+	return nil
+}
 
-func operands(ctx *cli.Context) []string {
-	v, _ := ctx.Context.Value(operandsKey{}).([]string)
-	return v
+func flagNames(c *cli.Command) (names []string) {
+	for _, f := range c.Flags {
+		names = append(names, "--"+f.Names()[0])
+	}
+	return names
+}
+
+func hasFlag(flags []cli.Flag, name string) bool {
+	return slices.ContainsFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
 }
 
 // valueForm says how a value of a flag is written.

@@ -1,51 +1,72 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
-	"normbench/kernels/rule"
 	"normbench/report"
-	"normbench/sweep/ab"
 	"normbench/sweep/record"
-	"normbench/sweep/verdict"
 )
 
-// checkOutputs checks what a command will print and write, before anything is measured. late is for
-// what fails at its end all the same: the result is printed by then.
+// What commands print and write.
 
-// checkOutputs refuses a format, a column or a file that the end of the command would refuse.
-func (e *env) checkOutputs(c *cli.Context, flags []cli.Flag) error {
-	if hasFlag(flags, "format") && c.Command.Name != "export" { // its formats are no tables
-		if err := report.CheckFormat(c.String("format")); err != nil {
-			return err
-		}
+// setLayout has standard output know how tables look.
+func (x *common) setLayout(e *env) {
+	l := &e.out.Layout
+	columns, tty := e.width()
+	l.Wide, l.Width = x.wide, max(columns, 40)
+	if x.given["width"] {
+		l.Width = x.width
 	}
-	if html := c.String("html"); html != "" && filepath.Ext(html) != ".html" {
-		return hint.Errorf("name it .html", "cannot write a page to %s", html)
+	l.Color = x.color == "always" ||
+		x.color == "auto" && tty && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	e.Out.Color = l.Color
+	if x.columns != "" {
+		l.Columns = strings.Split(x.columns, ",")
 	}
-	if err := report.CheckPlot(c.String("plot")); err != nil {
+}
+
+// width is that of standard output, or what $COLUMNS says, and whether it is a terminal.
+func (e *env) width() (columns int, tty bool) {
+	columns = report.DefaultWidth
+	t, tty := console.TerminalOf(e.Raw)
+	if tty {
+		columns = t.Columns()
+	}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		columns = n
+	}
+	return columns, tty
+}
+
+// check refuses a column or a file that the end of the command would refuse, before anything is
+// measured.
+func (x *common) check(e *env) error {
+	if x.html != "" && filepath.Ext(x.html) != ".html" {
+		return hint.Errorf("name it .html", "cannot write a page to %s", x.html)
+	}
+	if err := report.CheckPlot(x.plot); err != nil {
 		return err
 	}
-	files := []string{c.String("plot"), c.String("html"), c.String("resume")}
-	if slices.Contains([]string{"tune", "rule"}, c.Command.Name) { // elsewhere it is a folder
-		files = append(files, c.String("out"))
-	}
-	for _, file := range files {
-		if err := checkPlace(durable.Place{Name: file}); file != "" && err != nil {
+	for _, file := range append([]*string{&x.plot, &x.html}, x.files...) {
+		if err := checkPlace(durable.Place{Name: *file}); *file != "" && err != nil {
 			return err
 		}
 	}
-	if len(e.out.Layout.Columns) > 0 {
-		if t := e.firstTable(c); t != nil {
-			return e.out.Layout.Check(t, c.String("format"))
+	if x.columns != "" && x.first != nil {
+		if t := x.first(); t != nil {
+			return e.out.Layout.Check(t, x.format)
 		}
 	}
 	return nil
@@ -76,28 +97,6 @@ func checkResults(out, device string, names ...string) error {
 	return nil
 }
 
-// firstTable is the first table that a command which measures or fits will print, without its rows;
-// nil where it prints none. The columns of the other commands are checked when they print.
-func (e *env) firstTable(c *cli.Context) *report.Table {
-	ops, json := operands(c), c.String("format") == report.FormatJSON
-	switch name := c.Command.Name; {
-	case name == "bench" && !plansBench(c):
-		return benchTable(nil, &record.Run{})
-	case name == "verify":
-		return verifyTable(0, nil)
-	case name == "selftest":
-		return selftestTable("")
-	case json: // of the others it is no table
-	case name == "compare" && len(ops) == 2 && e.comparesLive(c, ops):
-		return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).Table()
-	case name == "sweep":
-		return report.Compare(report.Side{}, report.Side{}).Table()
-	case name == "learn", name == "tune":
-		return mapTable(&rule.Map{})
-	}
-	return nil
-}
-
 // late is an error of what a command wrote after it had measured: its hint says where the records
 // are.
 func (e *env) late(err error) error {
@@ -109,4 +108,75 @@ func (e *env) late(err error) error {
 		kept = h + "; " + kept
 	}
 	return hint.With(err, kept)
+}
+
+// write writes a file, and says so.
+func (e *env) write(p durable.Place, data []byte) error {
+	if err := p.Write(data); err != nil {
+		return err
+	}
+	e.Notef("wrote %s", p)
+	return nil
+}
+
+// writePage writes a page where one was asked for.
+func (e *env) writePage(path string, make func() *report.Page) error {
+	if path == "" {
+		return nil
+	}
+	var b bytes.Buffer
+	err := make().Write(&console.Plain{Writer: &b})
+	if err == nil {
+		err = e.write(durable.Place{Name: path}, b.Bytes())
+	}
+	return e.late(err)
+}
+
+// newTable makes an empty table. A ">" before a header aligns its column to the right.
+func newTable(title string, headers ...string) *report.Table {
+	t := &report.Table{Title: title}
+	for _, h := range headers {
+		text, right := strings.CutPrefix(h, ">")
+		t.Header = append(t.Header, text)
+		align := report.Left
+		if right {
+			align = report.Right
+		}
+		t.Align = append(t.Align, align)
+	}
+	return t
+}
+
+// command is a command that runs with the flags and operands that are read into x. These may stand
+// in any order.
+func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command {
+	c.SkipFlagParsing = true // the library's stops at the first operand, as package flag does
+	c.Action = func(ctx *cli.Context) error {
+		err := x.parse(ctx, c)
+		if errors.Is(err, errHelp) {
+			cli.HelpPrinter(ctx.App.Writer, c.CustomHelpTemplate, ctx.Command)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		x.setLayout(e)
+		peers := hasFlag(c.Flags, "peers")
+		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, peers || !hasFlag(c.Flags, "kernels")); err != nil {
+			return err
+		}
+		if err := x.check(e); err != nil {
+			return err
+		}
+		return run()
+	}
+	return c
+}
+
+// takes refuses operands that are not of a number.
+func (x *common) takes(n int, what string) error {
+	if len(x.operands) == n {
+		return nil
+	}
+	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]), "%s, got %d", what, len(x.operands))
 }

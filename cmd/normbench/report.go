@@ -9,14 +9,24 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/shapes"
 )
 
-func (e *env) reportCommand() *cli.Command {
-	return &cli.Command{
+// A reportConfig is what the flags of report ask for.
+type reportConfig struct {
+	common
+	shapes.Selection
+	over, title string
+}
+
+func reportCommand(e *env) *cli.Command {
+	cfg := &reportConfig{}
+	return e.command(&cli.Command{
 		Name:      "report",
 		Usage:     "show recorded times against the stream, over rows, columns or shapes: table, plots, page",
 		ArgsUsage: "RECORDS...",
@@ -26,74 +36,68 @@ func (e *env) reportCommand() *cli.Command {
 			"A plot over M or N has a panel for each fixed other side with three sizes or more. A plot over shape has all\n" +
 			"problems of an op and pass side by side. 100% is the stream, a copy of the same tensors in the same run.\n" +
 			"`normbench bench base --shapes growth-rows --out DIR` measures the records for a plot over M.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "over", Category: catWhat, Usage: "M or N (the side that grows), or shape (every problem): the order of the table and the axis of the plot"},
-			&cli.StringFlag{Name: "plot", Category: catOutput, Usage: "draw to `FILE`.svg; needs --over"},
-			htmlFlag,
-			&cli.StringFlag{Name: "title", Category: catOutput, Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
-			&cli.StringFlag{Name: "shapes", Category: catWhat, Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas", DefaultText: "all"},
-			&cli.StringFlag{Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", "), DefaultText: "all"},
-			&cli.StringFlag{Name: "pass", Category: catWhat, Usage: "fwd or bwd", DefaultText: "both"},
-			&cli.StringFlag{Name: "dtype", Category: catWhat, Usage: "bf16, fp16 or fp32, or several", DefaultText: "all"},
-			formatFlag,
-		},
-		Action: e.report,
-	}
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.over, Name: "over", Category: catWhat, Usage: "M or N (the side that grows), or shape (every problem): the order of the table and the axis of the plot"},
+			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput, Usage: "draw to `FILE`.svg; needs --over"},
+			cfg.htmlFlag(),
+			&cli.StringFlag{Destination: &cfg.title, Name: "title", Category: catOutput, Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
+		}, shapeFlags(&cfg.Selection, "all"), cfg.tableFlags()),
+	}, &cfg.common, func() error { return showReport(e, cfg) })
 }
 
-func (e *env) report(c *cli.Context) error {
-	format, picture, html := c.String("format"), c.String("plot"), c.String("html")
-	over, err := report.AxisOf(c.String("over"))
+func showReport(e *env, cfg *reportConfig) error {
+	cfg.Given = cfg.given
+	over, err := report.AxisOf(cfg.over)
 	if err != nil {
 		return err
 	}
-	if picture != "" && over == nil {
+	if cfg.plot != "" && over == nil {
 		return hint.Errorf("add --over M, --over N or --over shape", "--plot does not know what to go over")
 	}
-	wanted, err := selectionOf(c).Filter()
+	wanted, err := cfg.Filter()
 	if err != nil {
 		return err
 	}
-	ops := operands(c)
+	ops := cfg.operands
 	if len(ops) == 1 && isLive(ops[0]) && over == nil {
 		run, err := readLivePart(ops[0], wanted)
 		if err != nil {
 			return err
 		}
-		if err := e.writePage(html, run.Page); err != nil {
+		if err := e.writePage(cfg.html, run.Page); err != nil {
 			return err
 		}
-		return run.Render(e.out, format)
+		return run.Render(e.out, cfg.format)
 	}
-	arms, err := e.arms(ops, wanted)
+	sides, err := arms(e, ops, wanted)
 	if err != nil {
 		return err
 	}
-	title := c.String("title")
-	if !c.IsSet("title") {
-		title = titleOf(arms)
+	title := cfg.title
+	if title == "" {
+		title = titleOf(sides)
 	}
-	g := report.Grow(over, arms...)
+	g := report.Grow(over, sides...)
 	if len(ops) == 1 && isLive(ops[0]) {
 		if err := tellLive(g, ops[0], wanted); err != nil {
 			return err
 		}
-	} else if len(arms) == 2 {
-		g.Tell(report.Compared(arms[0], arms[1]))
+	} else if len(sides) == 2 {
+		g.Tell(report.Compared(sides[0], sides[1]))
 	}
-	if picture != "" {
+	if cfg.plot != "" {
 		drawn, err := g.Plot(title, over)
 		if err != nil {
 			return err
 		}
-		if err := e.writeFile(picture, drawn); err != nil {
+		if err := e.write(durable.Place{Name: cfg.plot}, drawn); err != nil {
 			return err
 		}
 	}
-	if err := e.writePage(html, func() *report.Page { return g.Page(title, e.Scope.RunsOf(arms...)) }); err != nil {
+	if err := e.writePage(cfg.html, func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) }); err != nil {
 		return err
 	}
-	return g.Render(e.out, format)
+	return g.Render(e.out, cfg.format)
 }
 
 // tellLive adds the verdicts of a live compare's rounds.
@@ -111,13 +115,13 @@ func tellLive(g *report.Growth, path string, wanted func(kernels.Problem) bool) 
 }
 
 // arms are the operands as sides, with only the problems that are wanted.
-func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Side, error) {
+func arms(e *env, ops []string, wanted func(kernels.Problem) bool) ([]report.Side, error) {
 	if len(ops) == 0 {
 		return nil, hint.Errorf("`normbench report results/nvidia-h200`, for one", "report needs records")
 	}
 	var arms []report.Side
 	for _, text := range ops {
-		sides, err := e.armsOf(text)
+		sides, err := armsOf(e, text)
 		if err != nil {
 			return nil, err
 		}
@@ -147,7 +151,7 @@ func (e *env) arms(ops []string, wanted func(kernels.Problem) bool) ([]report.Si
 }
 
 // armsOf are the sides of one operand.
-func (e *env) armsOf(text string) ([]report.Side, error) {
+func armsOf(e *env, text string) ([]report.Side, error) {
 	switch {
 	case strings.Contains(text, "#") || strings.HasPrefix(text, "tuned:"):
 		s, err := e.Side(text)

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -19,90 +22,93 @@ import (
 // maxColumns is more than the widths of any few models.
 const maxColumns = 256
 
-func (e *env) ruleCommand() *cli.Command {
-	return &cli.Command{
+// A ruleConfig is what the flags of rule ask for.
+type ruleConfig struct {
+	common
+	shapes.Selection
+	widths, device, out, export string
+	launch                      bool
+}
+
+func ruleCommand(e *env) *cli.Command {
+	cfg := &ruleConfig{}
+	cfg.files = []*string{&cfg.out}
+	return e.command(&cli.Command{
 		Name:      "rule",
 		Usage:     "print what a map launches for the widths of a model, or export it as code to paste",
 		ArgsUsage: "REF",
 		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). The table has a row for each\n" +
 			"range of rows. The export is data and one function. It answers every problem with these columns and options, as\n" +
 			"`normbench explain` does. Without --columns it has all columns, and without an option all options.",
-		Flags: join([]cli.Flag{
-			&cli.StringFlag{Name: "columns", Category: catWhat, Usage: "the widths: `N`, or several with commas"},
-		}, classFlags, optionFlags, []cli.Flag{
-			&cli.StringFlag{Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
-			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "write the export to `FILE`"},
-			&cli.StringFlag{Name: "export", Category: catOutput, Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
-			&cli.BoolFlag{Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
-			kernelsFlag,
-			formatFlag,
-		}),
-		Action: e.rule,
-	}
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.widths, Name: "columns", Category: catWhat, Usage: "the widths: `N`, or several with commas"},
+		}, classFlags(&cfg.Selection, ""), optionFlags(&cfg.Selection), []cli.Flag{
+			&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "write the export to `FILE`"},
+			&cli.StringFlag{Destination: &cfg.export, Name: "export", Category: catOutput, Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
+			&cli.BoolFlag{Destination: &cfg.launch, Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
+			cfg.kernelsFlag(),
+		}, slices.DeleteFunc(cfg.tableFlags(), func(f cli.Flag) bool { return f.Names()[0] == "columns" })), // its own are widths
+	}, &cfg.common, func() error { return exportRule(e, cfg) })
 }
 
-func (e *env) rule(c *cli.Context) error {
-	ops := operands(c)
-	if len(ops) != 1 {
-		return hint.Errorf("`normbench rule base --columns 4096,5120`, for one", "rule takes one REF, got %d", len(ops))
+func exportRule(e *env, cfg *ruleConfig) error {
+	if err := cfg.takes(1, "rule takes one REF"); err != nil {
+		return err
 	}
-	export, out := c.String("export"), c.String("out")
-	if export != "" && !slices.Contains(rule.Formats, export) {
-		return hint.Errorf("use "+strings.Join(rule.Formats, ", "), "unknown --export %q", export)
+	if cfg.out != "" && cfg.export == "" {
+		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "), "--out %s needs --export", cfg.out)
 	}
-	if out != "" && export == "" {
-		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "), "--out %s needs --export", out)
-	}
-	if c.Bool("launch") && (export != "json" || !c.IsSet("columns")) {
+	if cfg.launch && (cfg.export != "json" || cfg.widths == "") {
 		return hint.Errorf("`normbench rule base --columns 4096 --export json --launch`, for one", "--launch needs --columns and --export json")
 	}
-	columns, err := ruleColumns(c)
+	columns, err := cfg.columnsOf()
 	if err != nil {
 		return err
 	}
-	classes, err := ruleClasses(c, export != "" && !c.Bool("launch"))
+	classes, err := cfg.classes(cfg.export != "" && !cfg.launch)
 	if err != nil {
 		return err
 	}
-	d, err := e.Known(c.String("device"))
+	d, err := e.Known(cfg.device)
 	if err != nil {
 		return err
 	}
-	book, err := e.bookOf(ops[0], d)
+	book, err := bookOf(e, cfg.operands[0], d)
 	if err != nil {
 		return err
 	}
-	if export == "" {
-		return report.RenderTable(e.out, ruleTable(book, ops[0], classes, columns), c.String("format"))
+	if cfg.export == "" {
+		return report.RenderTable(e.out, ruleTable(book, cfg.operands[0], classes, columns), cfg.format)
 	}
-	write := func() ([]byte, error) { return book.Export(classes, columns, export) }
-	if c.Bool("launch") {
+	write := func() ([]byte, error) { return book.Export(classes, columns, cfg.export) }
+	if cfg.launch {
 		write = func() ([]byte, error) { return book.Launches(classes, columns) }
 	}
 	text, err := write()
 	if err != nil {
 		return err
 	}
-	if out == "" {
+	if cfg.out == "" {
 		_, err = e.out.Write(text)
 		return err
 	}
-	if err := overwrites(out); err != nil {
+	if err := overwrites(cfg.out); err != nil {
 		return err
 	}
-	return e.writeFile(out, text)
+	return e.write(durable.Place{Name: cfg.out}, text)
 }
 
-// ruleColumns are those of the flag, which the table needs.
-func ruleColumns(c *cli.Context) (columns []int64, err error) {
+// columnsOf are those of the flag, which the table needs.
+func (cfg *ruleConfig) columnsOf() (columns []int64, err error) {
 	const help = "use whole numbers with commas, such as --columns 4096,5120"
-	if !c.IsSet("columns") {
-		if c.String("export") != "" {
+	if cfg.widths == "" {
+		if cfg.export != "" {
 			return nil, nil
 		}
 		return nil, hint.Errorf("`normbench rule base --columns 4096,5120`, for one", "rule needs --columns")
 	}
-	for _, text := range strings.Split(c.String("columns"), ",") {
+	for _, text := range strings.Split(cfg.widths, ",") {
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 {
 			return nil, hint.Errorf(help, "malformed number %q in --columns", text)
@@ -120,14 +126,14 @@ func ruleColumns(c *cli.Context) (columns []int64, err error) {
 	return columns, nil
 }
 
-// ruleClasses are those of the flags. Without an option an export has the classes of all.
-func ruleClasses(c *cli.Context, export bool) (list []rule.Class, err error) {
-	ps, err := selectionOf(c).Of(shapes.Shape{M: 16, N: 128})
+// classes are those of the flags. Without an option an export has the classes of all.
+func (cfg *ruleConfig) classes(export bool) (list []rule.Class, err error) {
+	ps, err := cfg.Of(shapes.Shape{M: 16, N: 128})
 	if err != nil {
 		return nil, err
 	}
-	all := export && !slices.ContainsFunc(optionFlags, func(f cli.Flag) bool { return c.IsSet(f.Names()[0]) })
-	dtypes := c.IsSet("dtype") || !export
+	all := export && !slices.ContainsFunc(names(optionFlags(&shapes.Selection{})), func(name string) bool { return cfg.given[name] })
+	dtypes := cfg.given["dtype"] || !export
 	for _, x := range rule.Classes() {
 		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {
 			of := rule.ClassOf(p)
@@ -145,7 +151,7 @@ func uneven(p kernels.Problem) kernels.Problem {
 }
 
 // bookOf answers for a REF, which must have a map.
-func (e *env) bookOf(text string, d kernels.DeviceInfo) (*rule.Book, error) {
+func bookOf(e *env, text string, d kernels.DeviceInfo) (*rule.Book, error) {
 	path, file := strings.CutPrefix(text, "tuned:")
 	if text != "base" && !file {
 		return nil, hint.Errorf("use base or tuned:FILE; `normbench compare` takes the others too", "%s has no map", text)
@@ -191,4 +197,19 @@ func ruleTable(book *rule.Book, ref string, classes []rule.Class, columns []int6
 		return row[0] + ", N = " + row[1], row[0]
 	}}
 	return t
+}
+
+// generated is in the first line of every export, which another may replace.
+const generated = "generated by normbench rule"
+
+// overwrites says why an export should not be written over what a file holds, or nil.
+func overwrites(out string) error {
+	if st, err := os.Stat(out); err == nil && st.IsDir() {
+		return hint.Errorf("name a file in it", "--out %s is a folder", out)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil || len(data) == 0 || bytes.Contains(data[:min(len(data), 200)], []byte(generated)) {
+		return nil
+	}
+	return hint.Errorf("choose another --out, or delete the file", "%s is no export of normbench rule", out)
 }

@@ -24,33 +24,37 @@ import (
 // searchPlan is what the flags of sweep ask of a search.
 type searchPlan struct {
 	strategy       string
-	asked          bool     // for a search, by a flag of one
-	keep           []string // REFs
+	asked          bool            // for a search, by a flag of one
+	keep           cli.StringSlice // REFs
+	limit          string
 	budget         search.Budget
 	finals, rounds int
 }
 
-func parseSearch(c *cli.Context) (searchPlan, error) {
-	p := searchPlan{strategy: c.String("strategy"), finals: c.Int("finals"), rounds: c.Int("rounds"), keep: c.StringSlice("keep")}
-	if err := search.CheckName(p.strategy); err != nil {
-		return p, err
+// flags has no strategy's own.
+func (p *searchPlan) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &p.strategy, Name: "strategy", Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part of the space, then the best of it again", Value: search.Auto},
+		&cli.StringFlag{Destination: &p.limit, Name: "budget", Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
+		&cli.IntFlag{Destination: &p.finals, Name: "finals", Usage: "number of variants that a search measures again, 1 to 32", Value: 8,
+			Action: within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
+		&cli.IntFlag{Destination: &p.rounds, Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu",
+			Action: within("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
+		&cli.StringSliceFlag{Destination: &p.keep, Name: "keep", Category: catWhat, Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
 	}
-	if p.finals < 1 || p.finals > 32 {
-		return p, hint.Errorf("use 1 to 32; 8 to 16 are worth their time", "--finals %d is out of range", p.finals)
-	}
-	if c.IsSet("rounds") && (p.rounds < 6 || p.rounds > 100) {
-		return p, hint.Errorf("use 6 to 100; of fewer than 6 there is no interval", "--rounds %d is out of range", p.rounds)
-	}
-	var err error
-	if p.budget, err = search.ParseBudget(c.String("budget")); err != nil {
-		return p, err
+}
+
+// check reads the budget, and refuses flags of a search beside a grid.
+func (p *searchPlan) check(given map[string]bool) (err error) {
+	if p.budget, err = search.ParseBudget(p.limit); err != nil {
+		return err
 	}
 	for _, name := range []string{"budget", "finals", "rounds", "keep"} {
-		if p.asked = p.asked || c.IsSet(name); c.IsSet(name) && p.strategy == search.Grid {
-			return p, hint.Errorf("leave it out, or choose another strategy", "--%s is for a search, and --strategy grid measures all", name)
+		if p.asked = p.asked || given[name]; given[name] && p.strategy == search.Grid {
+			return hint.Errorf("leave it out, or choose another strategy", "--%s is for a search, and --strategy grid measures all", name)
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // smallSweep is the most variants of a sweep on a cpu that auto measures all of: it
@@ -58,7 +62,7 @@ func parseSearch(c *cli.Context) (searchPlan, error) {
 const smallSweep = 500
 
 // searchOptions sets o up for a search, if this is to be one.
-func (e *env) searchOptions(p searchPlan, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table, o *sweep.Options) error {
+func searchOptions(e *env, p *searchPlan, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table, o *sweep.Options) error {
 	variants := 0
 	for _, t := range tasks {
 		variants += len(t.Variants)
@@ -69,7 +73,7 @@ func (e *env) searchOptions(p searchPlan, info kernels.DeviceInfo, tasks []sweep
 	if err := sweep.CheckBudget(p.budget, len(tasks)); err != nil {
 		return err
 	}
-	if err := e.keep(p.keep, info, tasks, old); err != nil {
+	if err := keepEntries(e, p.keep.Value(), info, tasks, old); err != nil {
 		return err
 	}
 	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which gains
@@ -87,9 +91,9 @@ func (e *env) searchOptions(p searchPlan, info kernels.DeviceInfo, tasks []sweep
 	return nil
 }
 
-// keep adds the checked-in entries and the variants of --keep to the tasks. An
+// keepEntries adds the checked-in entries and the variants of --keep to the tasks. An
 // entry that this normbench or this device cannot run is passed over with a note.
-func (e *env) keep(texts []string, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table) error {
+func keepEntries(e *env, texts []string, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table) error {
 	refs, err := e.ParseAll(texts...)
 	if err != nil {
 		return err
@@ -161,7 +165,7 @@ func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 
 // describe completes a table with what only the registry knows, and says what a
 // person should know of it.
-func (e *env) describe(t *tune.Table) {
+func describe(e *env, t *tune.Table) {
 	knobs := map[string]int{}
 	var noise, optimism []float64
 	edges, unstable := 0, 0

@@ -12,22 +12,19 @@ import (
 	"normbench/sweep/record"
 )
 
-func (e *env) selftestCommand() *cli.Command {
-	return &cli.Command{
+func selftestCommand(e *env) *cli.Command {
+	s := &stand{}
+	s.first = func() *report.Table { return selftestTable("") }
+	return e.command(&cli.Command{
 		Name:        "selftest",
 		Usage:       "test the timer on this device: a known spin, the floor, cold against warm, stream against copy",
 		Description: "Exits 4 if a check fails, because times from this machine would mislead.",
-		Flags:       join(deviceFlags, []cli.Flag{formatFlag}),
-		Action:      e.selftest,
-	}
+		Flags:       append(s.machine.flags(), s.tableFlags()...),
+	}, &s.common, func() error { return selftest(e, s) })
 }
 
-func (e *env) selftest(c *cli.Context) error {
-	m, err := configOf(c)
-	if err != nil {
-		return err
-	}
-	devices, err := e.Open(m)
+func selftest(e *env, s *stand) error {
+	devices, err := e.Open(s.config(&s.common, "cold"))
 	if err != nil {
 		return err
 	}
@@ -46,7 +43,7 @@ func (e *env) selftest(c *cli.Context) error {
 		}
 		t.Rows = append(t.Rows, []string{x.Name, x.Found, x.Wanted, verdict})
 	}
-	if err := report.RenderTable(e.out, t, c.String("format")); err != nil {
+	if err := report.RenderTable(e.out, t, s.format); err != nil {
 		return err
 	}
 	if failed > 0 {
@@ -58,7 +55,7 @@ func (e *env) selftest(c *cli.Context) error {
 // testTimer tests the timer of a GPU and keeps the result with the run. A failed check does not
 // end the command: the tables of the run say it. On a cpu the test takes as long as a small sweep,
 // so it is left to selftest.
-func (e *env) testTimer(dev kernels.Device, run *record.Run) (err error) {
+func testTimer(e *env, dev kernels.Device, run *record.Run) (err error) {
 	if _, replayed := dev.(*replay.Device); replayed || dev.Info().Kind != kernels.KindCUDA {
 		return nil
 	}

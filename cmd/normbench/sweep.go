@@ -31,8 +31,31 @@ import (
 	"normbench/tune"
 )
 
-func (e *env) sweepCommand() *cli.Command {
-	return &cli.Command{
+// A sweepConfig is what the flags of a sweep ask for, and what is laid out for it.
+type sweepConfig struct {
+	stand
+	search     searchPlan
+	knobs      cli.StringSlice
+	overrides  []kernels.Range
+	family     string
+	only       []string // families; nil for all
+	atOnce     int      // problems; 0 for a default
+	retry, dry bool
+	out        string
+	tasks      []sweep.Task
+	variants   int
+	layOut     time.Duration
+}
+
+func sweepCommand(e *env) *cli.Command {
+	cfg := &sweepConfig{}
+	cfg.first = func() *report.Table {
+		if cfg.format == report.FormatJSON { // it is no table
+			return nil
+		}
+		return report.Compare(report.Side{}, report.Side{}).Table()
+	}
+	return e.command(&cli.Command{
 		Name:  "sweep",
 		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
 		Description: "A sweep searches a part of a large space. Then it measures the best variants again, in interleaved rounds with\n" +
@@ -40,68 +63,34 @@ func (e *env) sweepCommand() *cli.Command {
 			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its problem is done.\n" +
 			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
 			"into the same folder measures only the variants that are missing or have changed.",
-		Flags: join(problemFlags, deviceFlags, measureFlags, []cli.Flag{
-			seedFlag, kernelsFlag, includeFlag, pythonFlag,
-			&cli.StringFlag{Name: "family", Category: catWhat, Usage: "families to sweep, with commas (default: all that serve the problem)"},
-			&cli.StringSliceFlag{Name: "knob", Category: catWhat, Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
-			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
-			&cli.StringFlag{Name: "strategy", Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part of the space, then the best of it again", Value: search.Auto},
-			&cli.StringFlag{Name: "budget", Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
-			&cli.IntFlag{Name: "finals", Usage: "number of variants that a search measures again, 1 to 32", Value: 8},
-			&cli.IntFlag{Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu"},
-			&cli.StringSliceFlag{Name: "keep", Category: catWhat, Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
-			&cli.BoolFlag{Name: "retry-failed", Usage: "measure the variants again that failed before"},
-			&cli.IntFlag{Name: "at-once", Usage: "problems open at once on a GPU: one is measured while the others compile", DefaultText: "1 to 4, by cores"},
-			&cli.BoolFlag{Name: "dry-run", Usage: "print how many variants are left to measure, and stop"},
-			htmlFlag, formatFlag,
+		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.search.flags(), []cli.Flag{
+			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "families to sweep, with commas (default: all that serve the problem)"},
+			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat, Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
+			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed", Usage: "measure the variants again that failed before"},
+			&cli.IntFlag{Destination: &cfg.atOnce, Name: "at-once", Usage: "problems open at once on a GPU: one is measured while the others compile", DefaultText: "1 to 4, by cores",
+				Action: within("at-once", 1, 16, "use 1 to 16")},
+			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run", Usage: "print how many variants are left to measure, and stop"},
+			cfg.htmlFlag(),
 		}),
-		Action: e.sweep,
-	}
+	}, &cfg.common, func() error { return runSweep(e, cfg) })
 }
 
-// A sweepConfig is what the flags of a sweep ask for, and what is laid out for it.
-type sweepConfig struct {
-	search            searchPlan
-	overrides         []kernels.Range
-	only              []string // families; nil for all
-	atOnce            int      // problems; 0 for a default
-	seed              uint64
-	retry, dry        bool
-	out, html, format string
-	*stand
-	tasks    []sweep.Task
-	variants int
-	layOut   time.Duration
-}
-
-func parseSweep(c *cli.Context) (cfg *sweepConfig, err error) {
-	cfg = &sweepConfig{atOnce: c.Int("at-once"), seed: seed(c), retry: c.Bool("retry-failed"), dry: c.Bool("dry-run"),
-		out: c.String("out"), html: c.String("html"), format: c.String("format")}
-	if cfg.overrides, err = knobOverrides(c.StringSlice("knob")); err != nil {
-		return nil, err
-	}
-	if c.IsSet("family") {
-		cfg.only = strings.Split(c.String("family"), ",")
-	}
-	if cfg.search, err = parseSearch(c); err != nil {
-		return nil, err
-	}
-	if n := cfg.atOnce; n < 0 || n > 16 || c.IsSet("at-once") && n == 0 {
-		return nil, hint.Errorf("use 1 to 16", "--at-once %d is out of range", n)
-	}
-	return cfg, nil
-}
-
-func (e *env) sweep(c *cli.Context) error {
-	cfg, err := parseSweep(c)
-	if err != nil {
+func runSweep(e *env, cfg *sweepConfig) (err error) {
+	if cfg.overrides, err = knobOverrides(cfg.knobs.Value()); err != nil {
 		return err
 	}
-	if cfg.stand, err = e.open(c); err != nil {
+	if cfg.family != "" {
+		cfg.only = strings.Split(cfg.family, ",")
+	}
+	if err := cfg.search.check(cfg.given); err != nil {
+		return err
+	}
+	if err := cfg.open(e, true); err != nil {
 		return err
 	}
 	defer lab.Close(cfg.devices)
-	if err := e.layOut(cfg); err != nil {
+	if err := layOut(e, cfg); err != nil {
 		return err
 	}
 	if err := lab.CheckRecording(cfg.devices[0], cfg.out); err != nil {
@@ -112,12 +101,12 @@ func (e *env) sweep(c *cli.Context) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
 		return err // of a folder that is none, the records' writer says more
 	}
-	o := sweep.Options{Run: e.newRun(cfg.info, cfg.timing.protocol(cfg.info)), Seed: cfg.seed, RetryFailed: cfg.retry}
-	if err := e.searchOptions(cfg.search, cfg.info, cfg.tasks, old, &o); err != nil {
+	o := sweep.Options{Run: newRun(e, cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed, RetryFailed: cfg.retry}
+	if err := searchOptions(e, &cfg.search, cfg.info, cfg.tasks, old, &o); err != nil {
 		return err
 	}
 	if !cfg.dry {
-		return e.runSweep(cfg, o, old)
+		return measure(e, cfg, o, old)
 	}
 	f, _ := record.Load(dir) // the first sweep has none
 	left, problems, err := sweep.Left(e.Registry, cfg.info, cfg.tasks, o, f)
@@ -133,7 +122,7 @@ func (e *env) sweep(c *cli.Context) error {
 }
 
 // layOut lays out the tasks of a sweep.
-func (e *env) layOut(cfg *sweepConfig) (err error) {
+func layOut(e *env, cfg *sweepConfig) (err error) {
 	start := time.Now()
 	if cfg.tasks, err = sweep.Grid(e.Ctx, e.Registry, cfg.problems, cfg.info, cfg.only, cfg.overrides); err != nil {
 		return err
@@ -156,8 +145,8 @@ func (e *env) layOut(cfg *sweepConfig) (err error) {
 	return nil
 }
 
-// runSweep measures, and folds what it finds into the table old of the results folder.
-func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
+// measure measures, and folds what it finds into the table old of the results folder.
+func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
 	info, pr, unit := cfg.info, o.Run.Protocol, "variants"
 	if err := checkResults(cfg.out, info.ID, tune.FileName); err != nil {
 		return err
@@ -174,7 +163,7 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 			return err
 		}
 	}
-	if err := e.testTimer(cfg.devices[0], &o.Run); err != nil {
+	if err := testTimer(e, cfg.devices[0], &o.Run); err != nil {
 		return err
 	}
 	if o.Search != nil {
@@ -184,7 +173,7 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	var more []kernels.Device
 	defer func() { lab.Close(more) }()
 	o.More = func(problems int) (_ []kernels.Device, err error) {
-		more, err = e.Companions(cfg.atOnce, cfg.Config, cfg.devices, cfg.problems, problems)
+		more, err = e.Companions(cfg.atOnce, &cfg.Config, cfg.devices, cfg.problems, problems)
 		return more, err
 	}
 	fold := &tune.Fold{Old: old, At: durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}, Source: families.NewIdentity(e.Registry, info.Kind).SourceOf,
@@ -192,7 +181,7 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	if o.Search != nil {
 		o.Search.Known = history(w.Records(), info, e.Registry)
 		// A killed sweep may have left out its last finished problem.
-		for es := range e.entries(w.Records(), info, pr) {
+		for es := range entries(e, w.Records(), info, pr) {
 			fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
 		}
 		if len(fold.Table.Entries) > 0 {
@@ -206,13 +195,13 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	o.Observe = p.Observe
 	sum, err := sweep.Run(e.Ctx, e.Registry, cfg.devices, cfg.tasks, w, o)
 	p.Clear()
-	e.summarize(sum, cfg.layOut, slices.Concat(cfg.devices, more))
+	summarize(e, sum, cfg.layOut, slices.Concat(cfg.devices, more))
 	if e := w.Unchanged(); e != nil { // nothing can be concluded from another's file
 		return e
 	}
 	if err != nil {
 		// The table has the finished problems and is shown, whatever ended the sweep.
-		if err := e.conclude(w.Records(), cfg, fold, true); err != nil {
+		if err := conclude(e, w.Records(), cfg, fold, true); err != nil {
 			return err
 		}
 		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
@@ -229,7 +218,7 @@ func (e *env) runSweep(cfg *sweepConfig, o sweep.Options, old *tune.Table) error
 	if sum.Starved > 0 {
 		e.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", budget, sum.Starved, console.Count(sum.Problems, "problem"))
 	}
-	return e.conclude(w.Records(), cfg, fold, false)
+	return conclude(e, w.Records(), cfg, fold, false)
 }
 
 // checkOverrides refuses --knob if no space has a config with its values: the
@@ -254,7 +243,7 @@ func checkOverrides(tasks []sweep.Task, overrides []kernels.Range) error {
 // conclude folds the records of a results folder into its tuned table and
 // prints base against best for the problems at hand. cut says that the sweep was cut off: a grid has
 // no pick for a problem that it did not finish.
-func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bool) error {
+func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bool) error {
 	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
 	whole := map[kernels.Problem]int{} // variants
 	for _, t := range cfg.tasks {
@@ -271,7 +260,7 @@ func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bo
 	some := false
 	var failed *record.Entry // the first that is not right
 	table.Entries = nil
-	for es := range e.entries(f, info, pr) {
+	for es := range entries(e, f, info, pr) {
 		p, n := es[0].Problem, 0
 		each := func(yield func(*record.Entry) bool) {
 			for i := range es {
@@ -315,9 +304,9 @@ func (e *env) conclude(f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bo
 		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
 			p := x.Run.Protocol
 			p.Samples = searching.Samples // a search has its own
-			return p == searching && e.isNow(id, x)
+			return p == searching && isNow(e, id, x)
 		})))
-		e.describe(table)
+		describe(e, table)
 	}
 	notes, lost := fold.Write()
 	if lost == nil {
@@ -351,9 +340,9 @@ func nothingRight(x *record.Entry) error {
 
 // entries are those of a protocol in a records file, problem by problem. Only records of today's code
 // and of today's launch rules count.
-func (e *env) entries(f *record.File, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
+func entries(e *env, f *record.File, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
 	id := families.NewIdentity(e.Registry, info.Kind)
-	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && e.isNow(id, x) })
+	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && isNow(e, id, x) })
 	return func(yield func([]record.Entry) bool) {
 		for es := range now.ByProblem() {
 			base, err := e.Registry.Base(es[0].Problem, info)
@@ -374,7 +363,7 @@ func (e *env) entries(f *record.File, info kernels.DeviceInfo, pr record.Protoco
 }
 
 // isNow says whether an entry is of the code as it is.
-func (e *env) isNow(id *families.Identity, x *record.Entry) bool {
+func isNow(e *env, id *families.Identity, x *record.Entry) bool {
 	if x.Variant.Family == record.Stream {
 		return true
 	}
@@ -383,7 +372,7 @@ func (e *env) isNow(id *families.Identity, x *record.Entry) bool {
 }
 
 // newRun describes this invocation for the records.
-func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
+func newRun(e *env, info kernels.DeviceInfo, pr record.Protocol) record.Run {
 	env := environment()
 	e.AddVersions(env)
 	return record.Run{
@@ -398,7 +387,7 @@ func (e *env) newRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 }
 
 // summarize says how a run went, and what it waited for.
-func (e *env) summarize(s sweep.Summary, layOut time.Duration, devices []kernels.Device) {
+func summarize(e *env, s sweep.Summary, layOut time.Duration, devices []kernels.Device) {
 	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
 	if s.Failed > 0 {
 		text += fmt.Sprintf(", %d of them failed", s.Failed)

@@ -24,71 +24,82 @@ import (
 	"normbench/tune/learn"
 )
 
-func (e *env) tuneCommand() *cli.Command {
-	return &cli.Command{
+// A tuneConfig is what the flags of tune ask for.
+type tuneConfig struct {
+	common
+	out, prior string
+}
+
+func tuneCommand(e *env) *cli.Command {
+	cfg := &tuneConfig{}
+	cfg.files, cfg.first = []*string{&cfg.out}, cfg.firstMap
+	return e.command(&cli.Command{
 		Name:      "tune",
 		Usage:     "fill a map of launch answers from records, into a tuned table",
 		ArgsUsage: "RECORDS...",
 		Description: "Reads records files or results folders of one device, of sweep or of learn, and fills a map: for each cell of\n" +
 			"columns and rows the config that is expected to lose the least. Prints how many cells rest on what. --out puts it\n" +
 			"into a tuned table, whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench rule` exports.",
-		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "out", Category: catOutput, Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
-			&cli.StringFlag{Name: "plot", Category: catOutput, Usage: "draw the map to `FILE`.svg"},
-			htmlFlag,
-			&cli.StringFlag{Name: "prior", Usage: priorFlag.Usage, Value: "none"},
-			kernelsFlag,
-			formatFlag,
-		},
-		Action: e.tune,
-	}
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
+			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput, Usage: "draw the map to `FILE`.svg"},
+			cfg.htmlFlag(),
+			priorFlag(&cfg.prior, "none"),
+			cfg.kernelsFlag(),
+		}, cfg.tableFlags()...),
+	}, &cfg.common, func() error { return fillMap(e, cfg) })
 }
 
-func (e *env) tune(c *cli.Context) error {
-	paths := operands(c)
-	if len(paths) == 0 {
+// firstMap is the table of a map; as json it is none.
+func (x *common) firstMap() *report.Table {
+	if x.format == report.FormatJSON {
+		return nil
+	}
+	return mapTable(&rule.Map{})
+}
+
+func fillMap(e *env, cfg *tuneConfig) error {
+	out := cfg.out
+	if len(cfg.operands) == 0 {
 		return hint.Errorf("`normbench tune results/nvidia-h200`, for one", "tune needs records")
 	}
-	picture, out := c.String("plot"), c.String("out")
 	if out != "" && filepath.Ext(out) != ".json" {
 		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it", "--out %s is no tuned table", out)
 	}
-	d, err := learn.Collect(paths)
+	d, err := learn.Collect(cfg.operands)
 	if err != nil {
 		return err
 	}
-	for _, n := range d.Notes {
-		e.Notef("%s", n)
-	}
-	policy, err := e.policy(c.String("prior"), d.Device, shapes.Everything, nil)
+	e.Once(d.Notes...)
+	p, err := policy(e, cfg.prior, d.Device, shapes.Everything, nil)
 	if err != nil {
 		return err
 	}
 	if strings.HasPrefix(d.Protocol.Search, learn.Search) {
 		d.Protocol = sweep.ContestProtocol(d.Protocol, learn.Search, d.Protocol.Samples/sweep.FinalLaunches)
 	}
-	m := policy.Fill(d.Points)
-	e.describeMap(m, d)
+	m := p.Fill(d.Points)
+	describeMap(e, m, d)
 	// Files come first: the tables may go to a pipe that closes.
 	if out != "" {
-		p := durable.Place{Name: out}
+		place := durable.Place{Name: out}
 		old, _ := tune.Read(out) // the first has none
-		if err := e.writeMap(p, policy.Filler, old, m); err != nil {
+		if err := writeMap(e, place, p.Filler, old, m); err != nil {
 			return err
 		}
-		e.Notef("wrote the map of %s", p)
-		e.tellChange(policy.Filler, old, m)
+		e.Notef("wrote the map of %s", place)
+		tellChange(e, p.Filler, old, m)
 	}
-	if picture != "" {
-		if err := e.writeFile(picture, learn.Plot(m, d.Points, d.Device)); err != nil {
+	if cfg.plot != "" {
+		if err := e.write(durable.Place{Name: cfg.plot}, learn.Plot(m, d.Points, d.Device)); err != nil {
 			return err
 		}
 	}
-	return e.showMap(m, d, c.String("format"), c.String("html"))
+	return showMap(e, m, d, &cfg.common)
 }
 
 // describeMap says in a map where it comes from: the same records make the same text.
-func (e *env) describeMap(m *rule.Map, d *learn.Data) {
+func describeMap(e *env, m *rule.Map, d *learn.Data) {
 	m.Tool, m.Created, m.Sources = d.Tool, d.Date.UTC().Truncate(time.Second), map[string]string{}
 	for _, r := range d.Runs {
 		m.Runs = append(m.Runs, tune.RunOf(r))
@@ -107,7 +118,7 @@ func (e *env) describeMap(m *rule.Map, d *learn.Data) {
 
 // writeMap puts a map that f filled into the tuned table of a place, whose entries stay. It is merged with the map that
 // the table had before, not with what this command wrote into it meanwhile; see rule.Merge.
-func (e *env) writeMap(p durable.Place, f *learn.Filler, before *tune.Table, m *rule.Map) error {
+func writeMap(e *env, p durable.Place, f *learn.Filler, before *tune.Table, m *rule.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
 		var protocol record.Protocol
 		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
@@ -136,7 +147,7 @@ func (e *env) writeMap(p durable.Place, f *learn.Filler, before *tune.Table, m *
 }
 
 // tellChange says how the map that f filled differs from the one that a table had before.
-func (e *env) tellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
+func tellChange(e *env, f *learn.Filler, old *tune.Table, m *rule.Map) {
 	if old != nil && old.Map != nil {
 		changed, of, gain := f.Change(old.Map, m)
 		e.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
@@ -144,13 +155,13 @@ func (e *env) tellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
 }
 
 // showMap prints what the cells of a map rest on, and writes it as a page.
-func (e *env) showMap(m *rule.Map, d *learn.Data, format, html string, more ...report.Fact) error {
+func showMap(e *env, m *rule.Map, d *learn.Data, x *common, more ...report.Fact) error {
 	t := mapTable(m)
 	for _, line := range report.Timer(d.Runs...) {
 		t.Title += "\n" + line
 	}
-	lost := e.writePage(html, func() *report.Page { return mapPage(m, d, t, more) })
-	if format == "json" { // one value
+	lost := e.writePage(x.html, func() *report.Page { return mapPage(m, d, t, more) })
+	if x.format == "json" { // one value
 		text, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
 			return err
@@ -158,7 +169,7 @@ func (e *env) showMap(m *rule.Map, d *learn.Data, format, html string, more ...r
 		_, err = e.out.Write(append(text, '\n'))
 		return cmp.Or(err, lost)
 	}
-	if err := report.RenderTable(e.out, t, format); err != nil || format == report.FormatCSV || !e.out.Layout.Wide {
+	if err := report.RenderTable(e.out, t, x.format); err != nil || x.format == report.FormatCSV || !e.out.Layout.Wide {
 		return cmp.Or(err, lost)
 	}
 	for i := range m.Rasters {

@@ -18,52 +18,56 @@ import (
 	"normbench/tune/ref"
 )
 
-func (e *env) verifyCommand() *cli.Command {
-	return &cli.Command{
+// A verifyConfig is what the flags of verify ask for.
+type verifyConfig struct {
+	stand
+	repeats                int
+	all, hostOnly, hostile bool
+}
+
+func verifyCommand(e *env) *cli.Command {
+	cfg := &verifyConfig{}
+	cfg.first = func() *report.Table { return verifyTable(0, nil) }
+	return e.command(&cli.Command{
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
 		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. --all-configs takes every config, of the families named or of all.\n" +
 			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes\n" +
 			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or $CXX).",
-		Flags: join(problemFlags, deviceFlags, []cli.Flag{
-			seedFlag, formatFlag, kernelsFlag, includeFlag,
-			&cli.IntFlag{Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3},
-			&cli.BoolFlag{Name: "all-configs", Category: catWhat, Usage: "check every config of each family's space"},
-			&cli.BoolFlag{Name: "host-only", Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in the emulator"},
-			&cli.BoolFlag{Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
-		}, peerFlags),
-		Action: e.verify,
-	}
+		Flags: slices.Concat(cfg.flags(), []cli.Flag{
+			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3,
+				Action: within("repeats", 1, 1000, "use 1 to 1000")},
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat, Usage: "check every config of each family's space"},
+			&cli.BoolFlag{Destination: &cfg.hostOnly, Name: "host-only", Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in the emulator"},
+			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
+		}, cfg.peerFlags()),
+	}, &cfg.common, func() error { return runVerify(e, cfg) })
 }
 
-func (e *env) verify(c *cli.Context) error {
-	if n := c.Int("repeats"); n < 1 || n > 1000 {
-		return hint.Errorf("use 1 to 1000", "--repeats %d is out of range", n)
-	}
-	all, named := c.Bool("all-configs"), len(operands(c)) > 0
-	for _, text := range operands(c) {
+func runVerify(e *env, cfg *verifyConfig) error {
+	all, named := cfg.all, len(cfg.operands) > 0
+	for _, text := range cfg.operands {
 		if _, err := e.Registry.Lookup(text); err != nil && all {
 			return hint.Errorf("name families, or leave it out", "--all-configs takes families, and %q is none", text)
 		}
 	}
-	refs, err := e.ParseAll(operands(c)...)
+	refs, err := e.ParseAll(cfg.operands...)
 	if err != nil {
 		return err
 	}
 	step := e.Wait("starting the device")
 	defer step.End()
-	s, err := e.open(c, refs...)
-	if err != nil {
+	if err := cfg.open(e, false, refs...); err != nil {
 		return err
 	}
-	defer lab.Close(s.devices)
+	defer lab.Close(cfg.devices)
 	step.Set("laying out and compiling")
-	dev, info, ps := s.devices[0], s.info, s.problems
+	dev, info, ps := cfg.devices[0], cfg.info, cfg.problems
 	if _, replayed := dev.(*replay.Device); replayed {
-		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", cmp.Or(s.Device, "auto"))
+		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", cmp.Or(cfg.Device, "auto"))
 	}
-	onHost, hostOnly := info.Kind == kernels.KindCPU, c.Bool("host-only")
+	onHost, hostOnly := info.Kind == kernels.KindCPU, cfg.hostOnly
 	if hostOnly && !onHost {
 		return hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code", info.Name)
 	}
@@ -84,7 +88,7 @@ func (e *env) verify(c *cli.Context) error {
 			return err
 		}
 	case named:
-		if err := e.PreparePeers(s.Config, dev, refs, ps); err != nil {
+		if err := e.PreparePeers(&cfg.Config, dev, refs, ps); err != nil {
 			return err
 		}
 		if len(refs) > 0 {
@@ -102,8 +106,8 @@ func (e *env) verify(c *cli.Context) error {
 			return err
 		}
 	}
-	seed := seed(c)
-	if c.Bool("hostile") {
+	seed := cfg.seed
+	if cfg.hostile {
 		seed |= reference.Hostile
 	}
 	e.Notef("%s, inputs from --seed %d", info.Name, seed)
@@ -111,7 +115,7 @@ func (e *env) verify(c *cli.Context) error {
 	if onHost {
 		code = verify.Host
 	}
-	if err = e.Check(v, dev, code, tasks, seed, c.Int("repeats")); err == nil && onHost && !hostOnly {
+	if err = e.Check(v, dev, code, tasks, seed, cfg.repeats); err == nil && onHost && !hostOnly {
 		var cuda []*ref.Ref
 		if cuda, err = e.EmulatedRefs(asked, guests, tasks); err == nil {
 			err = e.Emulate(v, cuda, ps, seed)
@@ -119,7 +123,7 @@ func (e *env) verify(c *cli.Context) error {
 	}
 	stopped := err != nil && e.Ctx.Err() != nil
 	if len(v.Findings) > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.out, verifyTable(c.Int("repeats"), v.Findings), c.String("format")))
+		err = cmp.Or(err, report.RenderTable(e.out, verifyTable(cfg.repeats, v.Findings), cfg.format))
 	}
 	done := v.Checks()
 	switch {

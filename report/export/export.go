@@ -25,14 +25,6 @@ const (
 	Benchfmt = "benchfmt"
 )
 
-// CheckFormat says what is wrong with the name of a format, or nil.
-func CheckFormat(f string) error {
-	if f != KTCache && f != Benchfmt {
-		return hint.Errorf("use kt-cache or benchfmt", "unknown export format %q", f)
-	}
-	return nil
-}
-
 // A Problem is all that is known of one problem on one device.
 type Problem struct {
 	Problem kernels.Problem
