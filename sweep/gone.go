@@ -1,125 +1,223 @@
 package sweep
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/sweep/record"
 )
 
-// A variant that takes its device down is a result. A device that does not come back is no
-// variant's result: its jobs go back to the queue. A failure that may be either is held until the
-// device has run its stream again. A device that fails in this way twice in a row is retired.
+// A variant that takes its device down is a result, and one of a device that dies by itself is
+// nobody's. Both look alike, so a variant is blamed only where its deaths are implausible at the
+// rate at which the device dies on the stream and the base. All else is tried again, goes back into
+// the queue, and is unmeasured in the end.
 
-// uncertain is a job with a failure whose cause, the variant or the device, is not known yet.
-type uncertain struct {
-	job     *job
-	opening *kernels.Failure // of its problem; nil where a variant failed
-	believe func()           // sends its records
-}
+const (
+	// blame is the chance that a sweep blames any variant for what its device does by itself.
+	blame = 1e-6
+	// tries are how often a variant may take its device down until it is put back.
+	tries = 24
+	// leastCells is the size of a sweep whose size is not known.
+	leastCells = 1000
+	// proven answers of the stream are enough; after a death up to proofs more are asked for.
+	proven, proofs = 1024, 300
+	// returns are how often a device may give a job back until it gets it no more.
+	returns = 3
+)
 
-// doubtful is the failure in err that a lost device would have caused too, or nil.
-func doubtful(err error) *kernels.Failure {
-	var f *kernels.Failure
-	if errors.As(err, &f) && (f.Broken || f.Status == kernels.StatusCrash || f.Status == kernels.StatusTimeout) {
-		return f
+// patience is how long a device may go without a time before it is retired, where it does not say so itself.
+const patience = 3 * time.Minute
+
+// pauses stand between the tries to open a problem on a device that dies of it.
+var pauses = []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second}
+
+// A tally counts answers, and the requests that the device died of.
+type tally struct{ answers, deaths int }
+
+func (t *tally) note(died bool) {
+	if died {
+		t.deaths++
+	} else {
+		t.answers++
 	}
-	return nil
 }
 
-// doubt holds a job that the device could not open. Where it is the second in a row the
-// error is a *kernels.Gone.
-func (v *visitor) doubt(h uncertain) error {
-	if v.held != nil {
-		return gone(v.dev, h.job.Problem, h.opening)
-	}
-	v.held = &h
-	return nil
+func (t tally) plus(o tally) tally { return tally{t.answers + o.answers, t.deaths + o.deaths} }
+
+func (t tally) minus(o tally) tally { return tally{t.answers - o.answers, t.deaths - o.deaths} }
+
+// An op is what a device is asked for. Its deaths are counted for each: one may do the device more harm.
+type op int
+
+const (
+	opCheck op = iota
+	opTime
+	ops
+)
+
+type cell struct {
+	kernels.Problem
+	kernels.Variant
+	op
 }
 
-// stands says that the device has just run the stream of a problem. A job that it hung on
-// opening has another try; one that it died of had two.
-func (v *visitor) stands(p kernels.Problem) {
-	v.good = &p
-	if h := v.held; h != nil {
-		v.held = nil
-		if f := h.opening; f != nil && f.Status == kernels.StatusTimeout && !h.job.again {
-			h.job.again = true
-			v.run.giveBack(h.job)
-			return
+// A ledger holds what a device answered and what it died of. One goroutine uses it.
+type ledger struct {
+	cells    int        // of the sweep, each of which may be blamed
+	own      [ops]tally // of the stream
+	base     [ops]tally // of all bases that were not blamed
+	of       map[cell]*tally
+	progress time.Time // of the last time that the device took, or variant that was checked or blamed; else of the begin
+}
+
+func newLedger(cells int) *ledger {
+	return &ledger{cells: max(cells, leastCells), of: map[cell]*tally{}, progress: time.Now()}
+}
+
+// note counts an answer of a variant, or a death, and says whether the variant is to blame for all of its
+// deaths so far; why has the evidence.
+func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string) {
+	if stream {
+		if c.op == opTime && !died {
+			l.progress = time.Now()
 		}
-		h.believe()
+		l.own[c.op].note(died)
+		return false, ""
 	}
+	if base {
+		l.base[c.op].note(died)
+	}
+	t := l.of[c]
+	if t == nil {
+		t = &tally{}
+		l.of[c] = t
+	}
+	if t.note(died); !died {
+		l.progress = time.Now()
+		return false, ""
+	}
+	own, other := l.own[c.op].plus(l.base[c.op]), l.own[1-c.op].plus(l.base[1-c.op])
+	if base {
+		own = own.minus(*t)
+	}
+	if own.deaths+other.deaths == 0 {
+		own = own.plus(other)
+	}
+	if chance(*t, own) > blame/float64(l.cells*tries) {
+		return false, ""
+	}
+	if base {
+		l.base[c.op] = l.base[c.op].minus(*t)
+	}
+	l.progress = time.Now()
+	return true, fmt.Sprintf("%s%d of %d times; the stream and the base: %d of %d)", record.Evidence,
+		t.deaths, t.deaths+t.answers, own.deaths, own.deaths+own.answers)
 }
 
-// prove runs the stream of the last problem that went well. No other problem is left that could
-// show whether the device works.
-func (v *visitor) prove(ctx context.Context) error {
-	if v.good == nil {
-		return gone(v.dev, v.held.job.Problem, v.held.opening)
+// suspects says whether the device has died of a variant.
+func (l *ledger) suspects(p kernels.Problem, v kernels.Variant) bool {
+	for op := range ops {
+		if t := l.of[cell{p, v, op}]; t != nil && t.deaths > 0 {
+			return true
+		}
 	}
-	s := v.session(*v.good)
-	s.opened, s.lost = true, true
-	defer s.Close()
-	err := v.turn(ctx, func() error { return s.Open(ctx) })
-	if err == nil {
-		v.stands(*v.good)
-	}
-	return err
+	return false
 }
 
-// gone is the error of a device that opens a problem no more.
-func gone(dev kernels.Device, p kernels.Problem, f *kernels.Failure) error {
-	g := &kernels.Gone{Device: dev.Info().Name, Reason: fmt.Sprintf("opening %s: %s", p, f.Reason)}
+// chance is that of so many deaths or more, if the variant died at the device's own rate. The rate has the
+// distribution that its own deaths leave of a uniform one: few answers prove little.
+func chance(variant, own tally) float64 {
+	lbeta := func(a, b float64) float64 {
+		x, _ := math.Lgamma(a)
+		y, _ := math.Lgamma(b)
+		z, _ := math.Lgamma(a + b)
+		return x + y - z
+	}
+	a, b := float64(own.deaths+1), float64(own.answers+1)
+	n, p := float64(variant.deaths+variant.answers), 0.0
+	for k := float64(variant.deaths); k <= n; k++ {
+		choose := -math.Log(n+1) - lbeta(n-k+1, k+1)
+		p += math.Exp(choose + lbeta(k+a, n-k+b) - lbeta(a, b))
+	}
+	return p
+}
+
+// stale says that a device has answered nothing for too long.
+func (l *ledger) stale(dev kernels.Device) bool {
+	limit := patience
+	if d, ok := dev.(interface{ Patience() time.Duration }); ok {
+		limit = d.Patience()
+	}
+	return time.Since(l.progress) >= limit
+}
+
+// died says whether a failure took the device's process with it.
+func died(f *kernels.Failure) bool {
+	return f.Broken || f.Status == kernels.StatusCrash || f.Status == kernels.StatusTimeout
+}
+
+// gone is the error of a device with which what was asked for cannot be done. It is nobody's result.
+func gone(dev kernels.Device, what string, f *kernels.Failure) error {
+	g := &kernels.Gone{Device: dev.Info().Name, Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
 	if s, ok := dev.(fmt.Stringer); ok {
 		g.Device = s.String()
 	}
-	return g
+	return hint.With(g, goneHelp)
 }
 
-// giveBack puts what is left of a job at the end of the queue.
-func (r *run) giveBack(j *job) {
-	if len(j.left) == 0 {
-		return
-	}
+const goneHelp = "mend it or leave it out; the same command goes on from there"
+
+// giveBack puts what is left of a job at the end of the queue. Its first variant comes last there.
+func (r *run) giveBack(v *visitor, j *job, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	j.announced = nil
+	if j.returned == nil {
+		j.returned = map[*visitor]int{}
+	}
+	j.returned[v]++
+	j.announced, j.why = nil, why
+	if r.o.Search == nil && r.o.Contest == 0 {
+		j.left = append(slices.Clone(j.left[1:]), j.left[0])
+	}
 	r.queue = append(r.queue, j)
 	r.change.Broadcast()
 	r.searched.toCome += len(j.Variants)
 }
 
-// retire takes note of a device that is gone, with err, and of what it was at.
-func (r *run) retire(v *visitor, j *job, err error) {
-	if j != nil {
-		r.giveBack(j)
-	}
-	if v.held != nil && v.held.job != j {
-		r.giveBack(v.held.job)
-	}
+// retire takes note of a device that answers nothing any more.
+func (r *run) retire(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sum.Gone = append(r.sum.Gone, err.Error())
 }
 
-// unfinished is the error of a run whose devices are gone before the queue is empty.
+// Unfinished is the error of a run that could not measure all.
+type Unfinished struct{ error }
+
+func (u *Unfinished) Unwrap() error { return u.error }
+
+// unfinished is the error of a run that ends with jobs in its queue.
 func (r *run) unfinished() error {
-	left := 0
+	left, why := 0, r.sum.Gone
 	for _, j := range r.queue {
 		left += len(j.left)
+		if j.why != nil && len(why) == 0 {
+			why = []string{j.why.Error()}
+		}
 	}
-	if left == 0 || len(r.sum.Gone) == 0 {
+	if left == 0 || len(why) == 0 {
 		return nil
 	}
-	what := fmt.Sprintf("%d variants are left", left)
+	what := fmt.Sprintf("%d variants are unmeasured", left)
 	if r.o.Search != nil {
-		what = fmt.Sprintf("%d problems are left to search", len(r.queue))
+		what = fmt.Sprintf("%d problems are unmeasured", len(r.queue))
 	}
-	return hint.Errorf("mend it or leave it out; the same command goes on from there", "%s; %s", strings.Join(r.sum.Gone, "; "), what)
+	return &Unfinished{hint.Errorf(goneHelp, "%s; %s", strings.Join(why, "; "), what)}
 }
 
 // idle says that v has nothing that it could give back, and wakes who waits for that.

@@ -24,23 +24,30 @@ type measurer struct {
 	starved bool // the budget left the finals fewer variants or rounds than they should have
 }
 
-// begin puts the job's problem on the device and measures its stream. A second try is made where
-// the device fails.
+// begin puts the job's problem on the device and measures its stream.
 func (m *measurer) begin(ctx context.Context) error {
-	for try := 0; ; try++ {
-		m.Close()
-		m.opened, m.lost = false, false // if it fails, it may be the problem or the device
-		err := m.v.prepare(ctx, m.j.Problem, m.Stream())
-		if err == nil {
-			err = m.v.turn(ctx, func() error { return m.measureStream(ctx) })
-		}
-		if err == nil {
-			m.v.stands(m.j.Problem)
-			return nil
-		}
-		if f := FailureOf(err); f == nil || try > 0 || f.Status == kernels.StatusTimeout {
+	if err := m.v.prepare(ctx, m.j.Problem, m.Stream()); err != nil && !m.lose(err) {
+		return err
+	}
+	return m.v.turn(ctx, func() error {
+		if err := m.Open(ctx); err != nil {
 			return err
 		}
+		return m.measureStream(ctx)
+	})
+}
+
+// refuse sends the records of a job whose problem the device refuses.
+func (m *measurer) refuse(f *kernels.Failure) {
+	f = kernels.Failf(f.Status, "opening the problem: %s", f.Reason)
+	if m.v.run.o.Search != nil {
+		rec := m.record(m.j.Base, f)
+		m.final(rec)
+		m.v.out <- finished{recs: []*record.Record{rec}}
+		return
+	}
+	for i, variant := range m.j.left {
+		m.v.out <- finished{recs: []*record.Record{m.record(variant, f)}, left: len(m.j.left) - i - 1}
 	}
 }
 
@@ -49,9 +56,6 @@ func (m *measurer) begin(ctx context.Context) error {
 // visits in a row agree within 1%, or for a second.
 func (m *measurer) measureStream(ctx context.Context) error {
 	v := m.v
-	if err := m.open(ctx); err != nil {
-		return err
-	}
 	_, variant, _, err := m.Registry.Resolve(m.j.Problem, m.Stream(), v.run.info)
 	if err != nil {
 		return err
@@ -64,25 +68,22 @@ func (m *measurer) measureStream(ctx context.Context) error {
 	if !check.OK() {
 		return fmt.Errorf("the stream of %s: %s", m.j.Problem, check.Reason())
 	}
-	pr := m.Protocol
-	o := pr.TimeOptions(pr.Samples + pr.Discard)
-	t, err := m.time(ctx, variant, o)
+	us, err := m.Time(ctx, m.Stream(), m.Protocol.Samples)
 	for last := 0.0; err == nil && !v.warmed; {
-		us := stats.Median(t.Seconds)
-		v.warmed = settled(last, us) || time.Since(start) > time.Second
-		last = us
-		t, err = m.time(ctx, variant, o)
+		median := stats.Median(us)
+		v.warmed = settled(last, median) || time.Since(start) > time.Second
+		last = median
+		us, err = m.Time(ctx, m.Stream(), m.Protocol.Samples)
 	}
 	if err != nil {
 		return err
 	}
-	us := record.Micros(t.Seconds[pr.Discard:])
 	m.stream, m.checks[variant] = stats.Median(us), &check
 	rec := m.record(variant, nil)
 	rec.Family, rec.SamplesUS = record.Stream, us
 	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
-	if s, ok := v.dev.(kernels.Sensor); ok {
-		state, err := s.Sense(ctx)
+	if _, ok := v.dev.(kernels.Sensor); ok {
+		state, err := m.Sense(ctx)
 		if err != nil {
 			return err
 		}
@@ -104,11 +105,8 @@ func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) (
 	if err != nil {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
-	if err = m.v.prepare(ctx, m.j.Problem, v); beside(err) && ctx.Err() == nil {
-		err = m.v.prepare(ctx, m.j.Problem, v)
-	}
-	if err != nil {
-		m.lose(err)
+	// A death in it shows again in the check, where it counts.
+	if err = m.v.prepare(ctx, m.j.Problem, v); err != nil && (!m.lose(err) || ctx.Err() != nil) {
 		return nil, err
 	}
 	var us []float64
@@ -132,51 +130,32 @@ func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) (
 	return us, err
 }
 
-// grid measures each variant of the job by itself, until one takes the problem away. The record of
-// that one counts once the device stands again; else the device is to blame.
-func (m *measurer) grid(ctx context.Context) (suspect *finished, err error) {
+// grid measures each variant of the job by itself.
+func (m *measurer) grid(ctx context.Context) error {
 	j := m.j
 	for len(j.left) > 0 {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return err
 		}
 		start, before := time.Now(), m.Busy
 		us, err := m.visit(ctx, j.left[0], m.Protocol.Samples)
 		if err != nil && (FailureOf(err) == nil || ctx.Err() != nil) {
 			// Whatever it says, it may be the stopping that did it: a record of
 			// that would keep the variant from ever being measured.
-			return nil, err
+			return err
 		}
 		rec := m.record(j.left[0], FailureOf(err))
 		if rec.SamplesUS = us; err == nil {
 			err := m.v.turn(ctx, func() error { return m.stages(ctx, rec) })
 			if err != nil && (FailureOf(err) == nil || ctx.Err() != nil) {
-				return nil, err
+				return err
 			}
 		}
 		rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-		done := &finished{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(j.left) - 1}
-		if m.lost {
-			return done, nil
-		}
-		m.v.out <- *done
+		m.v.out <- finished{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(j.left) - 1}
 		j.left = j.left[1:]
 	}
-	return nil, nil
-}
-
-// unopened sends the records of a job whose problem cannot be put on the device.
-func (m *measurer) unopened(f *kernels.Failure) {
-	f = kernels.Failf(f.Status, "opening the problem: %s", f.Reason)
-	if m.v.run.o.Search != nil {
-		rec := m.record(m.j.Base, f)
-		m.final(rec)
-		m.v.out <- finished{recs: []*record.Record{rec}}
-		return
-	}
-	for i, variant := range m.j.left {
-		m.v.out <- finished{recs: []*record.Record{m.record(variant, f)}, left: len(m.j.left) - i - 1}
-	}
+	return nil
 }
 
 // record is a variant's record with what all of the problem have. f is how it failed, or nil.

@@ -101,17 +101,12 @@ func (a *Arm) add(us []float64) {
 // sense asks the device how it is, behind a round: so the state is judged as it was under load.
 func (r *Rounds) sense(ctx context.Context, round int) (RoundState, error) {
 	state := RoundState{Round: round}
-	if sensor, ok := r.Session.Device.(kernels.Sensor); ok {
+	if _, ok := r.Session.Device.(kernels.Sensor); ok {
 		var err error
-		state.Reading, err = sensor.Sense(ctx)
-		f := FailureOf(err)
-		if err != nil && (f == nil || ctx.Err() != nil) {
+		if state.Reading, err = r.Session.Sense(ctx); err != nil {
 			return state, err
 		}
-		r.Session.lose(err)
-		if state.Rejected = state.Reading.Unfit(MinClock); f != nil {
-			state.Rejected = "sensors: " + f.Reason
-		}
+		state.Rejected = state.Reading.Unfit(MinClock)
 	}
 	if r.Sensed != nil {
 		r.Sensed(state)

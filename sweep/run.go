@@ -121,7 +121,7 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	records := make(chan finished, 64)
 	var visitors []*visitor
 	for _, d := range devices {
-		visitors = append(visitors, &visitor{run: run, dev: d, out: records})
+		visitors = append(visitors, &visitor{run: run, dev: d, out: records, ledger: newLedger(run.searched.toCome)})
 	}
 	gates := gatesOf(visitors)
 	run.visitors = len(visitors)
@@ -173,8 +173,9 @@ func (held) AppendAll(...interface{ CheckValid() error }) error { return nil }
 type job struct {
 	Task
 	left      []kernels.Variant
-	announced *visitor // whose device compiles it, nil for none
-	again     bool     // it was given back, as opening it hung
+	announced *visitor         // whose device compiles it, nil for none
+	returned  map[*visitor]int // how often it was given back
+	why       error            // the last time
 }
 
 type run struct {
@@ -262,30 +263,40 @@ func (r *run) key(p kernels.Problem, v kernels.Variant, pr record.Protocol) stri
 
 // take removes v's next job from the queue: the one announced to v's device,
 // else the first that was announced to none, else, as no device may idle while
-// there is work, the first. While others may still give theirs back it waits.
+// there is work, the first. Jobs that v has given back too often are for others.
+// While others may still give theirs back it waits.
 func (r *run) take(ctx context.Context, v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.queue) == 0 && v.held == nil && len(r.busy) > 0 && ctx.Err() == nil {
-		r.change.Wait()
+	rank := func(j *job) int {
+		switch {
+		case j.returned[v] >= returns:
+			return 0
+		case j.announced == v:
+			return 3
+		case j.announced == nil:
+			return 2
+		}
+		return 1
 	}
-	if len(r.queue) > 0 {
-		r.busy[v] = true
-	}
-	for _, announced := range []*visitor{v, nil} {
+	for {
+		at, best := 0, 0
 		for i, j := range r.queue {
-			if j.announced == announced {
-				r.queue = slices.Delete(r.queue, i, i+1)
-				return j
+			if n := rank(j); n > best {
+				at, best = i, n
 			}
 		}
+		if best > 0 {
+			j := r.queue[at]
+			r.queue = slices.Delete(r.queue, at, at+1)
+			r.busy[v] = true
+			return j
+		}
+		if len(r.busy) == 0 || ctx.Err() != nil {
+			return nil
+		}
+		r.change.Wait()
 	}
-	if len(r.queue) == 0 {
-		return nil
-	}
-	j := r.queue[0]
-	r.queue = r.queue[1:]
-	return j
 }
 
 // ahead is how many problems a device's compiler knows of beside the one that is measured: it
@@ -404,10 +415,9 @@ type visitor struct {
 	dev    kernels.Device
 	out    chan<- finished // read until all visitors are done, so a send gets through
 	warmed bool
-	waited time.Duration    // for its turns
-	noise  float64          // relative standard deviation of a launch of the last stream
-	held   *uncertain       // what failed last, until the device has shown that it stands
-	good   *kernels.Problem // whose stream ran last
+	waited time.Duration // for its turns
+	noise  float64       // relative standard deviation of a launch of the last stream
+	ledger *ledger
 }
 
 // work takes jobs until none is left. The next one is announced to the device
@@ -416,32 +426,27 @@ func (v *visitor) work(ctx context.Context) error {
 	defer v.run.idle(v)
 	for {
 		j := v.run.take(ctx, v)
-		var err error
-		switch {
-		case j != nil:
-			if j.announced != v {
-				v.prefetch(j)
-			}
-			for next := v.run.announce(v); next != nil; next = v.run.announce(v) {
-				v.prefetch(next)
-			}
-			err = v.do(ctx, j)
-		case v.held != nil:
-			err = v.prove(ctx)
-		default:
+		if j == nil {
 			return nil
 		}
-		var gone *kernels.Gone
-		if errors.As(err, &gone) && ctx.Err() == nil {
-			v.run.retire(v, j, err)
-			return nil
+		if j.announced != v {
+			v.prefetch(j)
 		}
-		if err != nil {
+		for next := v.run.announce(v); next != nil; next = v.run.announce(v) {
+			v.prefetch(next)
+		}
+		err := v.do(ctx, j)
+		switch gone := (*kernels.Gone)(nil); {
+		case errors.As(err, &gone) && ctx.Err() == nil:
+			v.run.giveBack(v, j, err)
+			if v.ledger.stale(v.dev) {
+				v.run.retire(err)
+				return nil
+			}
+		case err != nil:
 			return err
 		}
-		if v.held == nil {
-			v.run.idle(v)
-		}
+		v.run.idle(v)
 	}
 }
 
@@ -461,59 +466,37 @@ func (v *visitor) prefetch(j *job) {
 }
 
 func (v *visitor) session(p kernels.Problem) *Session {
-	return &Session{Device: v.dev, Registry: v.run.registry, Problem: p, Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed}
+	return &Session{Device: v.dev, Registry: v.run.registry, Problem: p, Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed, ledger: v.ledger, EmptyUS: v.run.o.Run.EmptyUS()}
 }
 
-// do measures one job.
+// do measures one job. What keeps it from that is nobody's result.
 func (v *visitor) do(ctx context.Context, j *job) error {
 	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(), Session: v.session(j.Problem)}
+	m.Base = j.Base
 	defer m.Close()
 	defer m.spend()
-	var suspect *finished // a record that counts once the device stands again
-	believe := func() {
-		if suspect != nil {
-			v.out <- *suspect
-			suspect, j.left = nil, j.left[1:]
-		}
+	err := m.begin(ctx)
+	if err == nil {
+		err = m.measure(ctx)
 	}
-	for {
-		err := m.begin(ctx)
-		f := FailureOf(err)
-		unopened := func() { believe(); m.unopened(f) }
-		switch {
-		case ctx.Err() != nil:
-			return cmp.Or(err, ctx.Err())
-		case doubtful(err) == nil:
-		case f.Status == kernels.StatusTimeout && suspect != nil && suspect.recs[0].Status == f.Status:
-			return gone(v.dev, j.Problem, f)
-		default:
-			return v.doubt(uncertain{j, f, unopened})
-		}
-		if err == nil {
-			believe()
-			suspect, err = m.measure(ctx)
-			f = FailureOf(err)
-		}
-		switch {
-		case f != nil && ctx.Err() == nil:
-			unopened()
-			return nil
-		case err != nil || suspect == nil:
-			return err
-		case len(j.left) == 1: // the next job will show, or prove
-			v.held = &uncertain{j, nil, believe}
-			return nil
-		}
+	switch f := FailureOf(err); {
+	case f == nil || ctx.Err() != nil:
+	case f.Status == kernels.StatusRefused:
+		m.refuse(f)
+		return nil
+	default:
+		return gone(v.dev, j.Problem.String(), f)
 	}
+	return err
 }
 
-// measure measures the job on its open problem. The suspect is for grid.
-func (m *measurer) measure(ctx context.Context) (suspect *finished, err error) {
+// measure measures the job on its open problem.
+func (m *measurer) measure(ctx context.Context) error {
 	switch o := m.v.run.o; {
 	case o.Search != nil:
-		return nil, m.search(ctx)
+		return m.search(ctx)
 	case o.Contest > 0:
-		return nil, m.contest(ctx)
+		return m.contest(ctx)
 	}
 	return m.grid(ctx)
 }

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -150,15 +151,8 @@ func (m *measurer) search(ctx context.Context) error {
 		finals, err = m.finals(ctx, board, left, log.Short)
 		return err
 	})
-	switch f := FailureOf(err); {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case f != nil: // the problem cannot be opened again
-		rec := m.record(m.j.Base, kernels.Failf(f.Status, "in the finals: %s", f.Reason))
-		m.final(rec)
-		finals = []*record.Record{rec}
-	case err != nil:
-		return err
+	if ctx.Err() != nil || err != nil {
+		return cmp.Or(ctx.Err(), err)
 	}
 	o.Known.Add(board, m.stream)
 	m.spent = board.Spent()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"normbench/kernels"
@@ -21,8 +22,12 @@ type Session struct {
 	Seed     uint64  // of the inputs; close the session to change it
 	Busy     float64 // seconds that the device was at work
 
+	EmptyUS  float64         // an empty launch less a step of the timer, microseconds; 0 where not known
+	streamUS float64         // the last time of the stream
+	Base     kernels.Variant // of the problem, by which the device is known; may be zero
+	ledger   *ledger         // of the device
+
 	bench  kernels.Bench
-	opened bool      // it was open before
 	lost   bool      // a failure took the problem away, and the device has not shown that it stands
 	sensed time.Time // when the device last said that it is fit
 }
@@ -40,21 +45,23 @@ func (s *Session) Stream() kernels.Variant {
 	return kernels.Variant{Family: s.Registry.StreamOf(s.Problem)}
 }
 
-// Open opens the problem if it is not open, with a second try if the device fails. A device that
-// can no longer open what it had open is a *kernels.Gone.
+// Open opens the problem if it is not open, with another try if the device fails. One that dies of it
+// again and again is a *kernels.Gone.
 func (s *Session) Open(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := s.open(ctx)
 		f := FailureOf(err)
 		switch {
-		case f == nil || ctx.Err() != nil:
+		case f == nil || ctx.Err() != nil || !died(f) && try > 0:
 			return err
-		case try == 0 && f.Status != kernels.StatusTimeout:
-			continue
-		case s.opened && doubtful(err) != nil:
-			return gone(s.Device, s.Problem, f)
+		case try == len(pauses) || f.Status == kernels.StatusTimeout && try > 0:
+			return gone(s.Device, fmt.Sprintf("opening %s", s.Problem), f)
 		}
-		return err
+		select {
+		case <-time.After(pauses[try]):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -63,41 +70,111 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if s.bench != nil {
 		return nil
 	}
+	if s.ledger == nil {
+		s.ledger = newLedger(0)
+	}
 	if s.bench, err = s.Device.Open(ctx, s.Problem, s.Seed); err != nil {
 		s.bench = nil
 	} else if s.lost {
-		_, err = s.bench.Check(ctx, s.Stream(), 1)
+		err = s.prove(ctx)
 	}
 	if err != nil {
 		s.Close()
-		s.lost = s.lost || doubtful(err) != nil
 		return err
 	}
-	s.opened, s.lost = true, false
+	s.lost = false
 	return nil
 }
 
-// lose closes the problem if a failure has taken it away.
-func (s *Session) lose(err error) {
-	if f := FailureOf(err); f != nil && f.Broken {
-		s.Close()
-		s.lost = true
+// prove checks and times the stream: once to see whether the device stands, and more often as long as it was
+// never seen to die of that, and not often to live.
+func (s *Session) prove(ctx context.Context) error {
+	for n := 0; ; n++ {
+		op, err := opCheck, error(nil)
+		if n%2 == 0 {
+			_, err = s.bench.Check(ctx, s.Stream(), 1)
+		} else {
+			op = opTime
+			_, err = s.bench.Time(ctx, s.Stream(), kernels.TimeOptions{Samples: 1})
+		}
+		if f := FailureOf(err); f == nil || f.Broken {
+			s.note(s.Stream(), op, f != nil)
+		}
+		if all := s.ledger.own[opCheck].plus(s.ledger.own[opTime]); err != nil || n > 0 && (n == proofs || all.deaths > 0 || all.answers >= proven) {
+			return err
+		}
 	}
 }
 
-// do opens the problem and does something with it, twice if the first error says nothing about
-// what was done.
-func (s *Session) do(ctx context.Context, what func(kernels.Bench) error) error {
-	for try := 0; ; try++ {
-		if err := s.Open(ctx); err != nil {
+func (s *Session) note(v kernels.Variant, op op, died bool) (guilty bool, why string) {
+	return s.ledger.note(cell{s.Problem, v, op}, v == s.Stream(), v == s.Base, died)
+}
+
+// lose closes the problem if a failure has taken it away.
+func (s *Session) lose(err error) bool {
+	f := FailureOf(err)
+	if f == nil || !f.Broken {
+		return false
+	}
+	s.Close()
+	s.lost = true
+	return true
+}
+
+// do opens the problem and does something with a variant on it, again where the device dies. If the variant
+// is not to blame the error is a *kernels.Gone in the end. Where it died of this variant before a coin has the
+// stream run in its stead: a device that dies of each n-th answer dies of both alike.
+func (s *Session) do(ctx context.Context, v kernels.Variant, op op, what func(kernels.Bench, kernels.Variant) error) error {
+	for try := 1; ; try++ {
+		err := s.Open(ctx)
+		if f := FailureOf(err); f != nil && ctx.Err() == nil {
+			return gone(s.Device, fmt.Sprintf("opening %s", s.Problem), f)
+		} else if err != nil {
 			return err
 		}
-		err := what(s.bench)
-		s.lose(err)
-		if try > 0 || !beside(err) || ctx.Err() != nil {
+		variant := v
+		if s.ledger.suspects(s.Problem, v) && rand.IntN(2) == 0 {
+			variant = s.Stream()
+		}
+		err = what(s.bench, variant)
+		f := FailureOf(err)
+		if err != nil && (f == nil || ctx.Err() != nil) {
+			s.lose(err)
 			return err
+		}
+		if !s.lose(err) {
+			s.note(variant, op, false)
+			if variant == v {
+				return err
+			}
+			try--
+			continue
+		}
+		if !f.Before {
+			if guilty, why := s.note(variant, op, true); guilty {
+				c := *f
+				c.Reason += why
+				return &c
+			}
+		}
+		if try == tries || s.ledger.stale(s.Device) {
+			return gone(s.Device, fmt.Sprintf("%s of %s, %d times in a row", v, s.Problem, try), f)
 		}
 	}
+}
+
+// Sense asks the device how it is, if it has sensors. A device that dies of it is asked again.
+func (s *Session) Sense(ctx context.Context) (r kernels.Reading, err error) {
+	sensor, ok := s.Device.(kernels.Sensor)
+	if !ok {
+		return r, nil
+	}
+	for range tries {
+		if r, err = sensor.Sense(ctx); ctx.Err() != nil || !s.lose(err) {
+			return r, err
+		}
+	}
+	return r, gone(s.Device, "sensors", FailureOf(err))
 }
 
 // Repeats are the runs of a variant whose bits are compared.
@@ -106,7 +183,7 @@ const Repeats = 2
 // Check runs a variant so many times and compares its outputs with the reference. A wrong answer is
 // in the check, and no error.
 func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {
-	err = s.do(ctx, func(b kernels.Bench) error {
+	err = s.do(ctx, v, opCheck, func(b kernels.Bench, v kernels.Variant) error {
 		c, err = b.Check(ctx, v, repeats)
 		s.Busy += c.Busy
 		return err
@@ -132,8 +209,12 @@ func (s *Session) samples(ctx context.Context, v kernels.Variant, launches int, 
 		return nil, err
 	}
 	us := record.Micros(t.Seconds[pr.Discard:])
-	if why := tooFast(s.Problem, s.Device.Info(), pr, stats.Median(us)); why != "" {
+	median := stats.Median(us)
+	if why := Impossible(s.Problem, s.Device.Info(), pr, s.EmptyUS, s.streamUS, median); why != "" {
 		return nil, kernels.Failf(kernels.StatusUnfit, "%s", why)
+	}
+	if v == s.Stream() {
+		s.streamUS = median
 	}
 	return us, nil
 }
@@ -142,7 +223,7 @@ func (s *Session) samples(ctx context.Context, v kernels.Variant, launches int, 
 type timer func(context.Context, kernels.Variant, kernels.TimeOptions) (kernels.Timing, error)
 
 func (s *Session) time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
-	err = s.do(ctx, func(b kernels.Bench) error {
+	err = s.do(ctx, v, opTime, func(b kernels.Bench, v kernels.Variant) error {
 		t, err = b.Time(ctx, v, o)
 		s.Busy += t.Busy
 		return err
@@ -162,8 +243,8 @@ const fitFor = 50 * time.Millisecond
 // that was fit a moment ago is not asked again.
 func (s *Session) fitTime(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
 	const tries = 5
-	sensor, ok := s.Device.(kernels.Sensor)
-	err = s.do(ctx, func(b kernels.Bench) error {
+	_, ok := s.Device.(kernels.Sensor)
+	err = s.do(ctx, v, opTime, func(b kernels.Bench, v kernels.Variant) error {
 		why := ""
 		for range tries {
 			t, err = b.Time(ctx, v, o)
@@ -171,9 +252,9 @@ func (s *Session) fitTime(ctx context.Context, v kernels.Variant, o kernels.Time
 				s.Busy += t.Busy
 				return err
 			}
-			state, err := sensor.Sense(ctx)
+			state, err := s.Sense(ctx)
 			if err != nil {
-				return &sensing{err}
+				return err
 			}
 			if why = state.Unfit(MinClock); why == "" {
 				s.sensed = time.Now()
@@ -186,22 +267,10 @@ func (s *Session) fitTime(ctx context.Context, v kernels.Variant, o kernels.Time
 	return t, err
 }
 
-// A sensing is what sensors failed with behind a variant that was timed: no fault of the
-// variant, which gets another try.
-type sensing struct{ error }
-
-func (s *sensing) Unwrap() error { return s.error }
-
 // FailureOf is the failure in an error, or nil.
 func FailureOf(err error) (f *kernels.Failure) {
 	errors.As(err, &f)
 	return f
-}
-
-// beside says whether an error says nothing about the variant that was to run.
-func beside(err error) bool {
-	f := FailureOf(err)
-	return errors.As(err, new(*sensing)) || f != nil && f.Before
 }
 
 // Stages are the times of each launch of a variant, taken in a pass of their own.
@@ -229,29 +298,6 @@ func (s *Session) Stages(ctx context.Context, v kernels.Variant, trace bool) (St
 		x.Of = append(x.Of, record.Stage{Stage: stage.Stage, SamplesUS: us})
 	}
 	return x, nil
-}
-
-// tooFast says why a cold time, in microseconds, cannot be true, or is "": the
-// inputs alone would have been read faster than the memory goes. (Outputs do not
-// count: they may still be in the cache when the time is taken.)
-func tooFast(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, us float64) string {
-	if !pr.Cold || d.PeakRate == 0 {
-		return ""
-	}
-	var read int64
-	for _, t := range p.Tensors() {
-		if t.Role == kernels.Input {
-			read += t.Bytes()
-		}
-	}
-	if pr.Rotate && kernels.MaxRotation*p.Bytes() < 3*d.CacheBytes {
-		return "" // too small to be cold by rotation
-	}
-	if rate := float64(read) / us * 1e6; rate > float64(d.PeakRate) {
-		return fmt.Sprintf("it would have read %.0f GB/s, and the memory's peak is %.0f: warm, or miscounted",
-			rate/1e9, float64(d.PeakRate)/1e9)
-	}
-	return ""
 }
 
 // settled says whether two visits in a row agree within 1%, which ends every

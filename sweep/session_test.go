@@ -1,11 +1,15 @@
 package sweep
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
 )
 
 // A sweep's times in an unfit state are taken again; what stays unfit is a row
@@ -39,21 +43,95 @@ func TestRunUnfit(t *testing.T) {
 	}
 }
 
-// What reads faster than the memory goes is not a time.
-func TestTooFast(t *testing.T) {
-	d := devicetest.H200()
-	d.PeakRate = 4_800e9
+// What reads faster than the memory goes, or is shorter than nothing, is no time, whatever the device says of
+// its memory.
+func TestImpossible(t *testing.T) {
+	known, other := devicetest.H200(), devicetest.H200()
+	other.ID = "nvidia-h900"
 	p, err := kernels.ParseProblem("rmsnorm/fwd/8192x4096/bf16") // 64 MiB are read: 14 us at the peak
 	if err != nil {
 		t.Fatal(err)
 	}
-	cold, warm := ColdProtocol(d, 5), WarmProtocol(d, 5)
-	if why := tooFast(p, d, cold, 13); !strings.Contains(why, "peak is 4800") {
-		t.Errorf("13 us cold: %q", why)
-	}
-	for name, why := range map[string]string{"15 us": tooFast(p, d, cold, 15), "warm": tooFast(p, d, warm, 13), "no peak": tooFast(p, devicetest.H200(), cold, 13)} {
-		if why != "" {
-			t.Errorf("%s: %q", name, why)
+	cold, warm := ColdProtocol(known, 5), WarmProtocol(known, 5)
+	small, large := p, p
+	small.M, large.M = 8, 65536 // 512 MiB are read, and 452 written beyond the L2
+	for _, x := range []struct {
+		name          string
+		p             kernels.Problem
+		d             kernels.DeviceInfo
+		peak          int64
+		pr            record.Protocol
+		empty, stream float64
+		us            float64
+		want          string
+	}{
+		{"in time", p, known, 4800e9, cold, 2, 30, 15, ""},
+		{"too fast", p, known, 4800e9, cold, 2, 30, 13, "peak is 4800"},
+		{"no peak said", p, known, 0, cold, 2, 30, 13, "peak is 4800"},
+		{"a peak that no such card has", p, known, 9e18, cold, 2, 30, 15, "no such card moves more than 5040"},
+		{"likewise, not known", p, other, 9e18, cold, 2, 30, 15, "no such card moves more than"},
+		{"not known, by its stream", p, other, 0, cold, 2, 30, 6, "warm, or miscounted"},
+		{"not known, in time", p, other, 0, cold, 2, 30, 8, ""},
+		{"warm", p, known, 4800e9, warm, 2, 30, 13, ""},
+		{"shorter than nothing", small, known, 4800e9, cold, 2, 3, 1.9, "an empty launch 2.000"},
+		{"a nanosecond", small, known, 4800e9, warm, 2, 3, 0.001, "an empty launch 2.000"},
+		{"outputs beyond the cache", large, known, 4800e9, cold, 2, 230, 200, "peak is 4800"},
+		{"likewise, in time", large, known, 4800e9, cold, 2, 230, 220, ""},
+	} {
+		x.d.PeakRate = x.peak
+		if got := Impossible(x.p, x.d, x.pr, x.empty, x.stream, x.us); got == "" != (x.want == "") || !strings.Contains(got, x.want) {
+			t.Errorf("%s: %q, want %q", x.name, got, x.want)
 		}
 	}
+}
+
+// Whoever takes times, of whatever, holds them to what is possible.
+func TestRunImpossible(t *testing.T) {
+	ts := tasks(t, 4, pool[1])
+	lies := map[string]func(kernels.Problem, kernels.Variant, int) float64{
+		"each": func(kernels.Problem, kernels.Variant, int) float64 { return 1e-9 },
+		"the last": func(p kernels.Problem, v kernels.Variant, n int) float64 {
+			if v == ts[0].Variants[3] {
+				return 1e-9
+			}
+			return devicetest.Typical(p, v, n)
+		},
+	}
+	for name, lie := range lies {
+		grid, contest := options(4), options(4)
+		contest.Contest, contest.Run.Protocol = 4, ContestProtocol(contest.Run.Protocol, "test", 4)
+		for _, o := range []Options{grid, contest, searching(search.Grid, search.Budget{})} {
+			o.Run.FloorUS = 2.5
+			f, sink := fake(), &memory{}
+			f.Seconds = lie
+			Run(t.Context(), registry, devices(f), ts, sink, o)
+			for _, r := range sink.records {
+				if (name == "each" || r.Variant() == ts[0].Variants[3]) && r.Status != kernels.StatusUnfit {
+					t.Errorf("%s: %s is %s", name, r.Variant(), r.Status)
+				}
+			}
+		}
+	}
+}
+
+// No time that is checked in is impossible.
+func TestPossible(t *testing.T) {
+	files, err := filepath.Glob("../results/*/records.jsonl.gz")
+	more, _ := filepath.Glob("../results/*/*/records.jsonl.gz")
+	if files = append(files, more...); err != nil || len(files) < 3 {
+		t.Fatal(files, err)
+	}
+	n := 0
+	for _, path := range files {
+		record.Read(path, func(r *record.Record, run *record.Run) error {
+			if r.Status == kernels.StatusOK {
+				n++
+				if why := Impossible(r.Problem, run.Device, run.Protocol, run.EmptyUS(), r.StreamUS, stats.Median(r.SamplesUS)); why != "" {
+					t.Errorf("%s: %s of %s: %s", path, r.Variant(), r.Problem, why)
+				}
+			}
+			return nil
+		})
+	}
+	t.Logf("%d times", n)
 }

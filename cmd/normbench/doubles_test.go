@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"normbench/internal/hint"
@@ -123,9 +125,17 @@ func faultyWorker() {
 		return
 	}
 	n, _ := strconv.Atoi(os.Args[3])
+	p, _ := strconv.ParseFloat(strings.TrimPrefix(os.Args[3], "p"), 64)
+	asked := 0
 	devicetest.Misbehave(os.Stdin, os.Stdout, serve, os.Args[1], func(step string) bool {
-		if step != os.Args[2] {
+		switch nth, every := strings.CutPrefix(os.Args[3], "/"); {
+		case step != os.Args[2] && (os.Args[2] != "any" || step == "hello" || step == "prefetch"):
 			return false
+		case every:
+			asked++
+			return asked%len(nth) == 0
+		case strings.HasPrefix(os.Args[3], "p"):
+			return rand.Float64() < p
 		}
 		if n--; n > 0 {
 			return false

@@ -78,6 +78,13 @@ func TestFaultHarness(t *testing.T) {
 	}
 	h.class("large YAML", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.large(r) })
 	h.workerFaults()
+	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
+		h.class("dies at random, "+p, 60, 4, func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })
+	}
+	h.class("every n-th answer is junk", 40, 4, func(i int, r *rand.Rand) toll {
+		step := []string{"sense", "check", "time", "open"}[i/2%4]
+		return h.flaky(both(i), "garbage", step, "/"+strings.Repeat("n", 3+r.IntN(6)), false)
+	})
 	h.print()
 	if len(h.table) == 0 {
 		t.Errorf("no class of faults is called %q", h.only)

@@ -149,6 +149,7 @@ func fight(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live,
 	file durable.Place, left, all []ab.Pair) error {
 	done, start := 0, time.Now()
 	m.Choose = e.Chooser(m.Device, m.Options.Protocol)
+	m.Options.EmptyUS = run.Run.EmptyUS()
 	m.Fought = func(r *ab.Result) error {
 		done++
 		e.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))

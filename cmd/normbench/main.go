@@ -27,6 +27,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/lab"
 	"normbench/report"
+	"normbench/sweep"
 )
 
 func main() {
@@ -38,7 +39,7 @@ const (
 	exitGate    = 1   // a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
 	exitTrouble = 2   // usage, or anything else that went wrong
 	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
-	exitUnfit   = 4   // the machine is unfit to measure on
+	exitUnfit   = 4   // the machine is unfit to measure on, or a sweep left something unmeasured
 	exitWrong   = 5   // compare: an operand answers wrong
 	exitSignal  = 130 // interrupted with the work kept: see interrupted
 )
@@ -107,9 +108,12 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	}
 	code := exitTrouble
 	var own *coded
+	var left *sweep.Unfinished
 	switch {
 	case errors.As(err, &own):
 		code = own.code
+	case errors.As(err, &left):
+		code = exitUnfit
 	case ctx.Err() != nil: // what a device says while it is being stopped is no news
 		code, err = exitSignal, errors.New("interrupted")
 	}

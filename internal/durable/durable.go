@@ -323,13 +323,6 @@ func Sealed(object []byte) (there, ok bool) {
 	return true, true
 }
 
-// HasSeal says whether the text of a line that is no valid JSON has a whole
-// checksum in it, so that it is damaged and not torn.
-func HasSeal(line []byte) bool {
-	i := bytes.LastIndex(line, []byte(sealOpen))
-	return i >= 0 && len(line)-i >= sealLen
-}
-
 // SealText is a JSON object with the checksum of its compact form, for which its
 // layout does not count, and stays. What is no object stays
 // as it is.

@@ -32,10 +32,6 @@ type Options struct {
 	Builds bool
 }
 
-// Pauses stand before the starts of a worker again, one after each death in a row without
-// an open problem in between. After the last one it is gone.
-var Pauses = []time.Duration{0, time.Second, 2 * time.Second, 4 * time.Second}
-
 // leave is how long a stopped command waits for its worker to leave by itself.
 const leave = 2 * time.Second
 
@@ -46,15 +42,11 @@ type Client struct {
 	info   kernels.DeviceInfo
 	peers  []kernels.Peer
 	beside []int // processes that are not others
-	pauses []time.Duration
 
-	proc   *proc.Child // nil between a death and the next request
-	pid    atomic.Int64
-	id     int
-	prove  time.Duration // most that a worker started again may take over hello
-	deaths int           // in a row, without an open problem in between
-	last   string        // why, the last time
-	gone   *kernels.Gone // once it is not started any more
+	proc  *proc.Child // nil between a death and the next request
+	pid   atomic.Int64
+	id    int
+	prove time.Duration // most that a worker started again may take over hello
 
 	compile tally
 }
@@ -72,7 +64,7 @@ const sameHelp = "install the same normbench on both sides"
 // Start starts the worker and reads its device info. The error is one line:
 // what could not be started, or what the worker says is wrong.
 func Start(ctx context.Context, o Options) (*Client, error) {
-	c := &Client{o: o, ctx: ctx, pauses: Pauses}
+	c := &Client{o: o, ctx: ctx}
 	start := time.Now()
 	h, err := c.hello(ctx, o.Timeout)
 	if err != nil {
@@ -111,53 +103,38 @@ func (c *Client) String() string {
 	return fmt.Sprintf("worker %q", kernels.Printable(strings.Join(c.o.Command, " "), maxReason))
 }
 
-// again starts the worker after it has died, with a pause where it keeps dying. The
-// error is a *kernels.Gone once it has died too often, or came back as another device.
+// again starts the worker after it has died. One that comes back as another device is a *kernels.Gone.
 func (c *Client) again(ctx context.Context) error {
-	for c.gone == nil {
-		if c.deaths > len(c.pauses) {
-			c.gone = &kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("%s (%d times in a row)", c.last, c.deaths)}
-			break
-		}
-		if c.deaths > 0 {
-			select {
-			case <-time.After(c.pauses[c.deaths-1]):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		h, err := c.hello(ctx, c.prove)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			var f *kernels.Failure
-			if c.last = err.Error(); errors.As(err, &f) {
-				c.last = f.Reason
-			}
-			if c.proc != nil { // it says itself what is wrong
-				c.died()
-			} else if f == nil {
-				c.deaths++ // it was not even started
-			}
-			continue
-		}
-		if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.SMs != is.SMs || was.Driver != is.Driver || was.Compiler != is.Compiler {
-			c.died()
-			c.gone = &kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)}
-			break
-		}
-		return nil
+	h, err := c.hello(ctx, c.prove)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return hint.With(c.gone, "mend it or leave it out; the same command goes on from there")
+	if c.proc != nil && err != nil { // it says itself what is wrong
+		c.died()
+	}
+	if err != nil {
+		reason := err.Error()
+		if f := (*kernels.Failure)(nil); errors.As(err, &f) {
+			reason = f.Reason
+		}
+		return &kernels.Failure{Status: kernels.StatusCrash, Reason: reason, Broken: true, Before: true}
+	}
+	if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.SMs != is.SMs || was.Driver != is.Driver || was.Compiler != is.Compiler {
+		c.died()
+		return hint.With(&kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)},
+			"mend it or leave it out; the same command goes on from there")
+	}
+	return nil
 }
+
+// Patience is how long nothing may be answered until the worker is given up.
+func (c *Client) Patience() time.Duration { return 3 * c.o.Timeout }
 
 // died ends the process.
 func (c *Client) died() {
 	c.proc.Kill()
 	c.proc = nil
 	c.pid.Store(0)
-	c.deaths++
 }
 
 // Another starts a second worker by the same command, with more in its environment. What
@@ -223,7 +200,6 @@ func (c *Client) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 	if _, err := c.call(ctx, &request{Op: "open", Problem: &p, Seed: seed}); err != nil {
 		return nil, err
 	}
-	c.deaths = 0
 	return &remoteBench{c, c.proc, p}, nil
 }
 
@@ -318,7 +294,6 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 		c.died()
 		f := kernels.Failf(s, format, args...)
 		f.Broken = true
-		c.last = f.Reason
 		return f
 	}
 	a, err := (*answer)(nil), errStale

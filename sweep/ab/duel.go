@@ -45,7 +45,8 @@ const (
 type Options struct {
 	Protocol record.Protocol // Samples are the launches kept per visit; their median is its time
 	Order    string
-	Seed     uint64 // of the inputs, and with the problem of OrderRandom
+	Seed     uint64  // of the inputs, and with the problem of OrderRandom
+	EmptyUS  float64 // Session.EmptyUS
 	// More is asked after every accepted round whether another one is needed:
 	// verdict.Rule.More for the number of duels fought.
 	More func(c verdict.Cell) bool
@@ -80,21 +81,15 @@ type Result struct {
 func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel, o Options) (*Result, error) {
 	res := &Result{Duel: d, Status: kernels.StatusOK}
 	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol,
-		Seed: o.Seed}
+		Seed: o.Seed, EmptyUS: o.EmptyUS}
 	defer s.Close()
 	err := of("opening the problem", s.Open(ctx))
-	opened := err == nil
-	if opened {
+	if err == nil {
 		err = res.fight(ctx, s, o)
 	}
 	f := sweep.FailureOf(err)
 	if f == nil || ctx.Err() != nil {
 		return res, err
-	}
-	if f.Broken && opened {
-		if err := s.Open(ctx); err != nil && sweep.FailureOf(err) == nil {
-			return nil, err // the device is down, and no variant took it down
-		}
 	}
 	res.Status, res.Reason = f.Status, f.Reason
 	return res, nil

@@ -30,24 +30,28 @@ type head struct {
 	Schema int    `json:"schema"`
 	Kind   string `json:"kind"`
 	More   int    `json:"more,omitempty"` // lines of the same append that follow
+	Of     int    `json:"of,omitempty"`   // lines of the append, where there are several
 }
 
 // encode is the text of a line, newline included, with more lines of the same
-// append after it. The record is rounded.
-func encode(v Line, more int) ([]byte, error) {
+// append after it, which has so many in all. The record is rounded.
+func encode(v Line, more, of int) ([]byte, error) {
 	var w any
+	if of == 1 {
+		of = 0
+	}
 	switch v := v.(type) {
 	case *Run:
 		w = struct {
 			head
 			*Run
-		}{head{Schema, kindRun, more}, v}
+		}{head{Schema, kindRun, more, of}, v}
 	case *Record:
 		r := struct {
 			head
 			*Record
 			Bytes int64 `json:"bytes,omitempty"` // none where it is the problem's
-		}{head{Schema, kindRecord, more}, v, v.Bytes}
+		}{head{Schema, kindRecord, more, of}, v, v.Bytes}
 		if r.Bytes == v.Problem.Bytes() {
 			r.Bytes = 0
 		}
@@ -116,8 +120,11 @@ func digits(x float64, n int) float64 {
 	return y
 }
 
-// errSyntax marks a line that is not JSON, as a torn one.
-var errSyntax = errors.New("not JSON")
+// The errors of a line that a write which was cut short may leave.
+var (
+	errSyntax = errors.New("not JSON")
+	errSum    = errors.New("the line's checksum does not match: it was changed by hand, or is damaged")
+)
 
 // The ways out of a line that is damaged, and of one that is no record.
 const (
@@ -176,7 +183,7 @@ func (d *decoder) decode(it *item, b []byte) error {
 	}
 	sealed, ok := durable.Sealed(b)
 	if sealed && !ok {
-		return hint.Errorf(lineHelp, "the line's checksum does not match: it was changed by hand, or is damaged")
+		return hint.With(errSum, lineHelp)
 	}
 	if err := jsonv2.Unmarshal(b, &l); err != nil {
 		return diagnose(b, err)
@@ -187,7 +194,7 @@ func (d *decoder) decode(it *item, b []byte) error {
 	if !sealed {
 		return hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
-	if it.more = l.More; l.Kind == kindRun {
+	if it.more, it.of = l.More, l.Of; l.Kind == kindRun {
 		it.run = &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest, l.FloorUS}
 		return it.run.CheckValid()
 	}

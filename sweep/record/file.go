@@ -3,6 +3,7 @@ package record
 import (
 	"iter"
 	"slices"
+	"strings"
 
 	"normbench/kernels"
 	"normbench/sweep/stats"
@@ -128,7 +129,8 @@ func (f *File) add(r *Record, run *Run) {
 	f.entries = append(f.entries, &e)
 }
 
-// Status is that of the last record with a key, if there is one. A file that is nil has none.
+// Status is that of the last record with a key, if there is one. A file that is nil has none. A crash or a
+// timeout without evidence does not count: it may have been the device.
 func (f *File) Status(key string) (kernels.Status, bool) {
 	if f == nil {
 		return "", false
@@ -137,7 +139,9 @@ func (f *File) Status(key string) (kernels.Status, bool) {
 	if !ok {
 		return "", false
 	}
-	return f.entries[i].Status, true
+	e := f.entries[i]
+	dead := e.Status == kernels.StatusCrash || e.Status == kernels.StatusTimeout
+	return e.Status, !dead || strings.Contains(e.Reason, Evidence)
 }
 
 // Entries are some of a file's, in its order, each of another problem or variant. They are the

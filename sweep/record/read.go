@@ -66,8 +66,9 @@ type reader struct {
 	name string
 	each func(*item) error
 	runs map[string]*keyer
-	n    int // lines that are whole
-	torn []*item
+	n    int     // lines that are whole
+	more int     // lines of the last append that may follow; -1 where that is not known
+	torn []*item // the rest of the last append from its first line on that is not whole
 	// The finals of a problem are held back until all are there.
 	finals []*item
 	notes  Notes
@@ -93,11 +94,9 @@ func read(in io.Reader, name string, each func(*item) error) (Notes, error) {
 		return nil, hint.Errorf("a sweep writes one", "%s is empty", name)
 	}
 	r.dropFinals()
-	switch n := len(r.torn); n {
-	case 0:
-	case 1:
+	if n := len(r.torn); n == 1 {
 		r.note(r.torn[0], "dropped the last line, which is incomplete")
-	default:
+	} else if n > 1 {
 		r.note(r.torn[0], "dropped the last %d lines, which are incomplete", n)
 	}
 	return r.notes, nil
@@ -111,17 +110,24 @@ func (r *reader) bad(it *item, err error) error { return fmt.Errorf("%s:%d: %w",
 
 func (r *reader) take(it *item) error {
 	switch {
-	case it.torn:
+	case it.torn && (it.ours || r.n > 0) && (len(r.torn) == 0 || r.more != 0):
+		if len(r.torn) == 0 && r.more == 0 {
+			r.more = -1
+		}
+		r.torn = append(r.torn, it)
+		return nil
+	case len(r.torn) > 0 && it.err == nil && r.goesOn(it):
 		r.torn = append(r.torn, it)
 		return nil
 	case r.n == 0 && it.err != nil && (len(r.torn) > 0 || errors.Is(it.err, errSyntax)):
 		return hint.Errorf(findHelp, "%s is not a records file", r.name)
-	case len(r.torn) > 0: // it was not the end after all
+	case len(r.torn) > 0: // it was not the last append
 		return r.bad(r.torn[0], r.torn[0].err)
 	case it.err != nil:
 		return r.bad(it, it.err)
 	}
 	r.n++
+	r.more = it.more
 	if len(r.finals) > 0 && !sameFinals(it.record, r.finals[0].record) {
 		r.dropFinals()
 	}
@@ -131,6 +137,16 @@ func (r *reader) take(it *item) error {
 		return r.hand(it)
 	}
 	return r.takeRecord(it)
+}
+
+// goesOn says whether a whole line is of the append of which lines before it are not whole.
+func (r *reader) goesOn(it *item) bool {
+	before := r.more
+	r.more = it.more
+	if before < 0 {
+		return it.more < it.of-1 // there are lines before it
+	}
+	return it.more < before
 }
 
 func (r *reader) takeRecord(it *item) error {

@@ -55,6 +55,7 @@ const FinalsSuffix = "-finals"
 // every H100 and H200 by the driver's default of a limit, with nothing kept in the L2.
 const (
 	floorTrial   = "floor: an empty launch"
+	stepTrial    = "timer step"
 	droppedTrial = "L2 set aside for persisting lines"
 )
 
@@ -71,6 +72,17 @@ func (r *Run) takeTimer(search *keyer) {
 			fmt.Sscanf(t.Found, "%f us", &r.FloorUS)
 		}
 	}
+}
+
+// EmptyUS is an empty launch less a step of the timer, in microseconds; 0 where it is not known.
+func (r *Run) EmptyUS() float64 {
+	step := 1.0 // as much as selftest lets pass
+	for _, t := range r.SelfTest {
+		if t.Name == stepTrial {
+			fmt.Sscanf(t.Found, "%f us", &step)
+		}
+	}
+	return max(r.FloorUS-step, 0)
 }
 
 // Failed says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if none.
@@ -181,6 +193,9 @@ type Stage struct {
 	Stage     string    `json:"stage"`
 	SamplesUS []float64 `json:"samples_us"`
 }
+
+// Evidence begins what stands in the reason of a crash or a timeout for the variant's blame.
+const Evidence = " (it took its device down "
 
 // StatusPruned is the status of a variant that a search did not run, for a
 // reason of its own: it could not have won.

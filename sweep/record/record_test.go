@@ -89,7 +89,7 @@ func lines(t testing.TB, vs ...Line) string {
 		if r, ok := v.(*Record); ok {
 			v = r.rounded()
 		}
-		l, err := encode(v, 0)
+		l, err := encode(v, 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,14 +255,13 @@ func TestReadErrors(t *testing.T) {
 		"array":         {"[1]\n", "F:1: not a records line", "JSON Lines"},
 		"middle":        {runLine + rec[:80] + "\n" + rec, "F:2: not JSON", "delete or mend"},
 		"two on a line": {runLine + rec[:len(rec)-1] + rec + rec, "F:2: the line's checksum does not match", "from a copy"},
-		"not last":      {runLine + rec + "junk\n", "F:3: not JSON", "delete or mend"},
-		"a digit":       {runLine + rec + strings.Replace(rec, `"seed":42`, `"seed":43`, 1), "F:3: the line's checksum does not match", "from a copy"},
-		"a comma":       {runLine + rec + strings.Replace(rec, `,"seed"`, `;"seed"`, 1), "F:3: the line's checksum does not match", "from a copy"},
-		"last, no end":  {runLine + rec + strings.Replace(rec[:len(rec)-1], `"seed":42`, `"seed":43`, 1), "F:3: the line's checksum does not match", "from a copy"},
-		"its end":       {runLine + rec[:len(rec)-2] + "]\n", "F:2: not JSON", "delete or mend"},
-		"its newline":   {runLine + rec[:len(rec)-1] + "x", "F:2: not JSON", "delete or mend"},
+		"not last":      {runLine + rec + "junk\n" + rec, "F:3: not JSON", "delete or mend"},
+		"a digit":       {runLine + rec + strings.Replace(rec, `"seed":42`, `"seed":43`, 1) + rec, "F:3: the line's checksum does not match", "from a copy"},
+		"a comma":       {runLine + rec + strings.Replace(rec, `,"seed"`, `;"seed"`, 1) + rec, "F:3: the line's checksum does not match", "from a copy"},
+		"its end":       {runLine + rec[:len(rec)-2] + "]\n" + rec, "F:2: not JSON", "delete or mend"},
+		"its newline":   {runLine + rec[:len(rec)-1] + "x\n" + rec, "F:2: not JSON", "delete or mend"},
 		"no checksum":   {runLine + rec[:strings.LastIndex(rec, `,"crc"`)] + "}\n", "F:2: the line lacks its checksum", "from a copy"},
-		"to schema 1":   {runLine + strings.Replace(rec, `"schema":2`, `"schema":1`, 1), "F:2: the line's checksum does not match", "from a copy"},
+		"to schema 1":   {runLine + strings.Replace(rec, `"schema":2`, `"schema":1`, 1) + rec, "F:2: the line's checksum does not match", "from a copy"},
 		"key":           {runLine + altered(rec, `"key":"3`, `"key":"4`), "F:2: the record's key is not that of its run", "from a copy"},
 		"twice":         {runLine + altered(rec, `"seed":42`, `"seed":42,"seed":42`), "F:2: a field stands twice", "delete or mend"},
 		"torn, middle":  {runLine + rec[:80] + "\n" + rec[:90] + "\n" + rec, "F:2: not JSON", "delete or mend"},
@@ -331,6 +330,8 @@ func TestReadTornLine(t *testing.T) {
 		"with newline":  {rec[:len(rec)/2] + "\n", 1, "3: dropped the last line, which is incomplete"},
 		"blank after":   {rec[:len(rec)/2] + "\n\n", 1, "3: dropped the last line, which is incomplete"},
 		"no newline":    {rec[:len(rec)-1], 2, ""},
+		"a digit":       {strings.Replace(rec, `"seed":42`, `"seed":43`, 1), 1, "3: dropped the last line, which is incomplete"},
+		"no end":        {strings.Replace(rec[:len(rec)-1], `"seed":42`, `"seed":43`, 1), 1, "3: dropped the last line, which is incomplete"},
 		"zeros":         {"\x00\x00\x00", 1, "3: dropped the last line, which is incomplete"},
 		"unknown field": {altered(rec, `"seed"`, `"future":{"a":[1,"b"]},"seed"`), 2, ""},
 		"CRLF":          {strings.Replace(rec, "\n", "\r\n", 1), 2, ""},

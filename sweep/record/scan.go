@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 )
@@ -25,8 +24,10 @@ type item struct {
 	end     int64 // offset in the file, past the newline
 	newline bool  // the line ends with one
 	err     error // the line does not decode
-	torn    bool  // with err: what a write that was cut short leaves
+	torn    bool  // with err: what a write that was cut short may leave
+	ours    bool  // with torn: it looks like a line of a records file
 	more    int   // lines of the same append that follow
+	of      int   // lines of the append; 0 for one, and in lines of before they were counted
 
 	run     *Run    // of a run line, and of a record once it is resolved
 	record  *Record // nil of a run line
@@ -120,7 +121,8 @@ func (d *decoder) items(line int, at int64) []item {
 			continue
 		}
 		if it.err = d.decode(&it, l); it.err != nil {
-			it.torn = errors.Is(it.err, errSyntax) && torn(l, it.newline)
+			it.torn = errors.Is(it.err, errSyntax) || errors.Is(it.err, errSum)
+			it.ours = ours(l)
 		}
 		items = append(items, it)
 	}
@@ -130,13 +132,10 @@ func (d *decoder) items(line int, at int64) []item {
 // opening is how a line that this package wrote begins.
 const opening = `{"schema":`
 
-// torn says whether text that is no JSON can be the begin of a line that this
-// package wrote, or the zeros that a file system leaves after a power cut. One
-// that has all of its end is not torn but damaged.
-func torn(l []byte, newline bool) bool {
-	if l = bytes.TrimRight(l, "\x00"); len(l) == 0 {
-		return true
-	}
-	ours := bytes.HasPrefix(l, []byte(opening)) || strings.HasPrefix(opening, string(l))
-	return ours && !durable.HasSeal(l) && !(newline && l[len(l)-1] == '}')
+// ours says whether damaged text can be of a line that this package wrote, or is the zeros that a file system
+// leaves after a power cut.
+func ours(l []byte) bool {
+	hole := bytes.HasPrefix(l, []byte{0})
+	l = bytes.Trim(l, "\x00")
+	return hole && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(opening)) || strings.HasPrefix(opening, string(l))
 }

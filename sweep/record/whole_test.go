@@ -1,10 +1,12 @@
 package record
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -93,6 +95,61 @@ func TestAppendAllWhole(t *testing.T) {
 			t.Errorf("cut at %d: %d bytes are kept, want %d", cut, w.size, before)
 		}
 		w.Close()
+	}
+}
+
+// Whatever of the last append is missing, zeros where pages or sectors are, the next writer has all before it
+// and drops the rest, and readers take nothing from behind a hole. A hole before it stops both.
+func TestAppendHoles(t *testing.T) {
+	dir := t.TempDir()
+	run, final := testRun("s"), testRun("f")
+	final.Protocol.Phase = PhaseFinal
+	w, _ := openWriter(t, dir)
+	sizes := []int64{0}
+	for _, vs := range [][]Line{{run}, {final}, {testRecord(run, 9)}, sinkLines(append([]*Record{testRecord(run, 1), testRecord(run, 2)}, finals(final, 3)...))} {
+		if err := w.AppendAll(vs...); err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, w.size)
+	}
+	w.Close()
+	whole, err := os.ReadFile(w.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page, sector = 4096, 512
+	for n := 1; n < len(sizes); n++ { // appends
+		text, before := whole[:sizes[n]], sizes[n-1]
+		for _, unit := range []int64{page, sector} {
+			for at := before / unit * unit; at < sizes[n]; at += unit {
+				for _, holes := range []int64{1, 3} {
+					b := slices.Clone(text)
+					clear(b[max(at, before):min(at+holes*unit, sizes[n])])
+					if bytes.Equal(b, text) {
+						continue
+					}
+					if err := os.WriteFile(w.Path(), b, 0o644); err != nil {
+						t.Fatal(err)
+					}
+					w, notes, err := OpenWriter(dir)
+					if err != nil || w.size != before || len(notes) == 0 {
+						t.Fatalf("append %d, hole of %d at %d: %v, %q", n, unit, at, err, notes)
+					}
+					w.Close()
+				}
+			}
+		}
+	}
+	for _, at := range []int64{0, sizes[1], sizes[2] + 100, sizes[3] - 50} { // not in the last one
+		b := slices.Clone(whole)
+		clear(b[at : at+20])
+		if err := os.WriteFile(w.Path(), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if w, _, err := OpenWriter(dir); err == nil {
+			t.Errorf("a hole at %d goes unnoticed", at)
+			w.Close()
+		}
 	}
 }
 

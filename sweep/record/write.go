@@ -234,7 +234,7 @@ func (w *Writer) AppendAll(vs ...Line) error {
 			c := *v
 			kept[i] = &c
 		}
-		b, err := encode(kept[i], len(vs)-i-1)
+		b, err := encode(kept[i], len(vs)-i-1, len(vs))
 		if err != nil {
 			return w.fail(err)
 		}

@@ -35,15 +35,11 @@ type Checker struct {
 // Check checks the variants of a task: the verdicts of each family and REF. Beside an error stands
 // what was found before.
 func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts, err error) {
-	bench, err := c.open(ctx, task.Problem)
-	if err != nil {
+	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: task.Problem, Seed: c.Seed, Base: task.Base}
+	defer s.Close()
+	if err := s.Open(ctx); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if bench != nil {
-			bench.Close()
-		}
-	}()
 	if c.Code != Emulated { // all of its tasks are ahead already
 		c.Device.Prefetch(task.Problem, task.Variants)
 	}
@@ -51,17 +47,10 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 	of := map[[2]string]*Verdicts{}
 	for _, v := range task.Variants {
 		c.Now(task.Problem, v.Family)
-		got, err := bench.Check(ctx, v, c.Repeats)
+		got, err := s.Check(ctx, v, c.Repeats)
 		var f *kernels.Failure
 		if err != nil && (ctx.Err() != nil || !errors.As(err, &f)) {
 			return found, err // the stop may have caused the failure
-		}
-		if f != nil && f.Broken { // a device that does not come back says nothing about the kernel
-			bench.Close()
-			if bench, err = c.open(ctx, task.Problem); err != nil {
-				bench = nil
-				return found, err
-			}
 		}
 		at := [2]string{v.Family, c.Refs(task.Problem, v)}
 		k := of[at]
@@ -84,18 +73,6 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 		}
 	}
 	return found, nil
-}
-
-// open gives a device that goes down while it opens a problem one more try.
-func (c *Checker) open(ctx context.Context, p kernels.Problem) (bench kernels.Bench, err error) {
-	for range 2 {
-		var f *kernels.Failure
-		bench, err = c.Device.Open(ctx, p, c.Seed)
-		if err == nil || !errors.As(err, &f) || !f.Broken {
-			break
-		}
-	}
-	return bench, err
 }
 
 func (c *Checker) verdicts(family, refs string, digests map[uint64]bool) (*Verdicts, error) {
