@@ -45,14 +45,14 @@ func TestVerifyRunsCUDA(t *testing.T) {
 		code  int
 		want  string // among what is printed
 	}{
-		{variance, nil, 0, `(?m)^normbench: 2 checks of host code, 6 of CUDA code in the emulator passed$`},
-		{"1.01f * " + variance, nil, exitGate, `(?s)one_shot +host .* ok\n.*one_shot +emulated .* 1 FAILED, first .*: error: 6 of 8 checks failed\n`},
+		{variance, nil, 0, `(?m)^normbench: 1 check of host code, 3 of CUDA code in the emulator passed$`},
+		{"1.01f * " + variance, nil, exitGate, `(?s)one_shot +host .* ok\n.*one_shot +emulated .* 1 FAILED, first .*: error: 3 of 4 checks failed\n`},
 		{"1.01f * " + variance, []string{"--host-only"}, 0, `(?m)^normbench: no CUDA code was run, as --host-only asks$`},
 		{"__vabsdiffu4(0, 0) + " + variance, nil, exitUnclear,
-			`(?s)one_shot +emulated .* not run: fwd_one_shot.cu: .*__vabsdiffu4.*: 2 checks of host code passed\n.*: error: not verified, as their CUDA code was not run: rms_fwd/one_shot, ln_fwd/one_shot; fwd_one_shot.cu: .*__vabsdiffu4`},
+			`(?s)one_shot +emulated .* not run: fwd_one_shot.cu: .*__vabsdiffu4.*: 1 check of host code passed\n.*: error: not verified, as their CUDA code was not run: rms_fwd/one_shot; fwd_one_shot.cu: .*__vabsdiffu4`},
 	} {
 		var stdout, stderr bytes.Buffer
-		args := append([]string{"normbench", "verify", "rms_fwd/one_shot", "ln_fwd/one_shot", "--device", "cpu", "--shapes", "64x256", "--pass", "fwd", "--wide"}, test.flags...)
+		args := append([]string{"normbench", "verify", "rms_fwd/one_shot", "--device", "cpu", "--shapes", "64x256", "--op", "rmsnorm", "--pass", "fwd", "--wide"}, test.flags...)
 		code := run(args, strings.NewReader(""), &stdout, &stderr, planted(t, "fwd_one_shot.cu", variance, test.text))
 		if all := stdout.String() + stderr.String(); code != test.code || !regexp.MustCompile(test.want).MatchString(all) {
 			t.Errorf("%s %v: exit code %d, want %d and %s\n%s", test.text, test.flags, code, test.code, test.want, all)
