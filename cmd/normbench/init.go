@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"os"
+	"maps"
 	"path/filepath"
 	"strings"
 
@@ -34,30 +34,24 @@ func initKernel(e *env, ops []string) error {
 	if at <= 0 || at == len(ops[1])-1 {
 		return hint.Errorf(help, "%q names no function", ops[1])
 	}
-	file, r := ops[1][:at], triton.Request{Function: ops[1][at+1:]}
-	files := map[string]string{}
-	read := func(path string) error {
-		text, err := textfile.Read(path, 1<<20)
-		files[filepath.Base(path)] = string(text)
-		return err
-	}
-	if !strings.HasSuffix(file, ".py") {
-		r.Module = file
-	} else if err := read(file); err != nil {
-		return hint.Errorf(help, "%s: %w", file, err)
-	} else {
-		r.Source = filepath.Base(file)
-		for _, name := range triton.Imports(files[r.Source]) { // those beside it
-			if path := filepath.Join(filepath.Dir(file), name+".py"); name+".py" != r.Source {
-				if _, err := os.Stat(path); err == nil {
-					if err := read(path); err != nil {
-						return hint.Errorf(help, "%s: %w", path, err)
-					}
-				}
-			}
+	file, r := ops[1][:at], triton.Request{Module: ops[1][:at], Function: ops[1][at+1:]}
+	var beside map[string]string
+	sources := map[string]string{}
+	if strings.HasSuffix(file, ".py") {
+		read := func(name string) (string, error) {
+			text, err := textfile.Read(filepath.Join(filepath.Dir(file), name), 1<<20)
+			return string(text), err
 		}
+		r.Source, r.Module = filepath.Base(file), ""
+		text, err := read(r.Source)
+		if err != nil {
+			return hint.Errorf(help, "%s: %w", file, err)
+		}
+		beside = triton.Beside(text, read)
+		sources = maps.Clone(beside)
+		sources[r.Source] = text
 	}
-	found, err := triton.Probe(files, []triton.Request{r})
+	found, err := triton.Probe(sources, []triton.Request{r})
 	if err != nil {
 		return err
 	}
@@ -68,8 +62,7 @@ func initKernel(e *env, ops []string) error {
 	var d triton.Description
 	var failed error
 	if f.Wrapped {
-		delete(files, r.Source)
-		d, failed = triton.Describe(r, f.Text, files)
+		d, failed = triton.Describe(r, f.Text, beside)
 	}
 	fmt.Fprint(e.out, triton.Manifest(r, f, d, failed))
 	if failed != nil {

@@ -44,24 +44,10 @@ func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
 	}
 	origin := name[:strings.LastIndexByte(name, ':')+1]
 	if src.Python() {
-		addModules(r, origin, text, src.Headers)
+		src.Headers = triton.Beside(text, func(name string) (string, error) { return r.File(origin + name) })
 		return src, nil
 	}
 	return src, addHeaders(r, origin, text, src.Headers)
-}
-
-// addModules collects the Python files beside a file that it imports, and those that they do.
-func addModules(r *kernels.Registry, origin, text string, files map[string]string) {
-	for _, name := range triton.Imports(text) {
-		name += ".py"
-		if _, ok := files[name]; ok {
-			continue
-		}
-		if text, err := r.File(origin + name); err == nil {
-			files[name] = text
-			addModules(r, origin, text, files)
-		}
-	}
 }
 
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {

@@ -213,7 +213,11 @@ func (l *launch) find(r *kernels.Registry, files map[string]string) (included []
 		return nil, file.Errorf("put it beside the manifest", "no file %s", file.Text)
 	}
 	if l.python != nil {
-		return modules(r, []string{Prefix + file.Text}, text), nil
+		included = []string{Prefix + file.Text}
+		for name := range triton.Beside(text, func(name string) (string, error) { return r.File(Prefix + name) }) {
+			included = append(included, Prefix+name)
+		}
+		return included, nil // link sorts them
 	}
 	if l.Source.Text == "" {
 		if b := (nvrtc.Binary{Cubin: []byte(text)}); !b.HasKernel(entry) {
@@ -280,20 +284,6 @@ func foreign(names, binaries []string, files map[string]string, include []string
 		return "", nil
 	}
 	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
-}
-
-// modules appends the Python files beside a file that it imports, and those that they do.
-func modules(r *kernels.Registry, names []string, text string) []string {
-	for _, file := range triton.Imports(text) {
-		name := Prefix + file + ".py"
-		if slices.Contains(names, name) {
-			continue
-		}
-		if text, err := r.File(name); err == nil {
-			names = modules(r, append(names, name), text)
-		}
-	}
-	return names
 }
 
 // headers appends the files that text includes, and those they include.

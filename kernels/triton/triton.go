@@ -134,13 +134,32 @@ func talk(args []string, request any, answer any) error {
 
 var importRE = regexp.MustCompile(`(?m)^[ \t]*(?:from[ \t]+\.?(\w+)|import[ \t]+([\w., \t]+))`)
 
-// Imports are the names of modules that a Python file may import, and so the files beside it.
-func Imports(text string) (names []string) {
+// Beside are the files beside a Python file that it imports, and those that they do, by name.
+func Beside(text string, read func(name string) (string, error)) map[string]string {
+	files := map[string]string{}
+	var follow func(text string)
+	follow = func(text string) {
+		for _, name := range imports(text) {
+			if _, ok := files[name]; ok {
+				continue
+			}
+			if text, err := read(name); err == nil {
+				files[name] = text
+				follow(text)
+			}
+		}
+	}
+	follow(text)
+	return files
+}
+
+// imports are the names of files that a Python file may import.
+func imports(text string) (names []string) {
 	for _, m := range importRE.FindAllStringSubmatch(text, -1) {
 		for _, name := range strings.Split(m[1]+m[2], ",") {
 			if word := strings.Fields(name); len(word) > 0 {
 				first, _, _ := strings.Cut(word[0], ".")
-				names = append(names, first)
+				names = append(names, first+".py")
 			}
 		}
 	}

@@ -100,8 +100,8 @@ func TestComplete(t *testing.T) {
 }
 
 func TestImports(t *testing.T) {
-	got := Imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n# import k\nx = 'import l'\nimportm")
-	if want := []string{"a", "b", "d", "f", "i"}; !slices.Equal(got, want) {
+	got := imports("import a, b as c\nfrom .d import e\nfrom f.g import h\n  import i.j\n# import k\nx = 'import l'\nimportm")
+	if want := []string{"a.py", "b.py", "d.py", "f.py", "i.py"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
