@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs Triton (190 MB) from PyPI into a venv, for tests on machines without it. It compiles without a GPU.
+# Installs Triton (190 MB) and numpy from PyPI into a venv, for tests on machines without it. It compiles without a GPU.
 #
 #   eval "$(scripts/triton-env.sh [DIR])"
 #
@@ -12,13 +12,13 @@ die() {
 }
 
 [ $# -le 1 ] || die "usage: triton-env.sh [DIR]"
-wheel=triton==3.6.0
+wheels=(triton==3.6.0 "numpy<2.4") # whose interpreter takes no later one
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dir=${1:-$root/.cache/triton}
 if [ ! -f "$dir/complete" ]; then
 	python3 -m venv "$dir" || die "cannot make a venv in $dir"
-	"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "$wheel" >&2 ||
-		die "cannot install $wheel"
+	"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "${wheels[@]}" >&2 ||
+		die "cannot install ${wheels[*]}"
 	touch "$dir/complete"
 fi
 printf 'export NORMBENCH_PYTHON=%q\n' "$dir/bin/python"

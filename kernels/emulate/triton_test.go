@@ -1,0 +1,68 @@
+package emulate
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/manifest"
+)
+
+// Triton's interpreter runs the examples right, and notices a wrong kernel.
+func TestTriton(t *testing.T) {
+	const examples = "../../examples/triton"
+	if _, _, err := manifest.Load(families.New(), examples); err != nil {
+		if os.Getenv("NORMBENCH_REQUIRE_TRITON") != "" {
+			t.Fatal(err)
+		}
+		t.Skipf("scripts/triton-env.sh installs Triton for this test: %v", err)
+	}
+	e := emulator(t)
+	check := func(dir, problem string, i int) (c kernels.Check, err error) {
+		r, fs, err := manifest.Load(families.New(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := kernels.ParseProblem(problem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := device(t, e, r, small()).Open(t.Context(), p, today())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		return b.Check(t.Context(), kernels.Variant{Family: fs[i].Name, Config: fs[i].Base(p, small())}, 1)
+	}
+	for i, problems := range [][]string{
+		{"rmsnorm/bwd/7x541/bf16", "rmsnorm/bwd/1x33/fp16", "rmsnorm/bwd/3x1/fp32-wbf16"},
+		{"rmsnorm/fwd/7x541/bf16", "rmsnorm/fwd/1x33/fp16+noweight", "rmsnorm/fwd/3x1/fp32"},
+	} {
+		for _, p := range problems {
+			switch c, err := check(examples, p, i); {
+			case err != nil && strings.Contains(err.Error(), "needs numpy") && os.Getenv("NORMBENCH_REQUIRE_TRITON") == "":
+				t.Skip(err)
+			case err != nil || !c.OK():
+				t.Errorf("%s: %v %s", p, err, c.Reason())
+			}
+		}
+	}
+	for old, test := range map[string]string{"+ eps)": "- eps * 99999)", "y = x * rstd": "y = x.nope(rstd)"} {
+		dir := t.TempDir()
+		for _, name := range []string{"rms.py", "rms_forward.yaml"} {
+			b, err := os.ReadFile(examples + "/" + name)
+			if err == nil {
+				err = os.WriteFile(dir+"/"+name, []byte(strings.ReplaceAll(string(b), old, test)), 0o666)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		c, err := check(dir, "rmsnorm/fwd/7x541/bf16", 0)
+		if wrong := strings.HasPrefix(test, "-"); wrong != (err == nil && !c.OK()) || !wrong && !strings.Contains(err.Error(), "Triton's interpreter") {
+			t.Errorf("%s: %v, %s", test, err, c.Reason())
+		}
+	}
+}
