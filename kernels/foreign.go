@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
@@ -18,6 +19,21 @@ func (d *DeviceInfo) Validate() error {
 		return fmt.Errorf("device %s has %d SMs", d.ID, d.SMs)
 	case min(d.CacheBytes, d.MemoryBytes, d.PeakRate, int64(d.SharedPerBlock), int64(d.RegsPerSM)) < 0:
 		return fmt.Errorf("device %s has a size below 0", d.ID)
+	}
+	return nil
+}
+
+// maxName is how long a name of elsewhere may be.
+const maxName = 256
+
+// UnmarshalJSON reads a device's info. Whoever reads one, of a file or of a worker, has names that can be printed.
+func (d *DeviceInfo) UnmarshalJSON(text []byte) error {
+	type plain DeviceInfo
+	if err := json.Unmarshal(text, (*plain)(d)); err != nil {
+		return err
+	}
+	for _, s := range []*string{&d.ID, &d.Kind, &d.Name, &d.UUID, &d.Arch, &d.Driver, &d.DriverVersion, &d.Compiler} {
+		*s = Printable(*s, maxName)
 	}
 	return nil
 }

@@ -42,7 +42,8 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := bufio.NewReaderSize(f, 1<<16)
+	packed := &counted{Reader: f}
+	b := bufio.NewReaderSize(packed, 1<<16)
 	if magic, _ := b.Peek(2); string(magic) != "\x1f\x8b" {
 		return &File{b, f, false}, nil
 	}
@@ -51,7 +52,42 @@ func Open(path string) (*File, error) {
 		f.Close()
 		return nil, hint.With(err, PackedHelp)
 	}
-	return &File{z, f, true}, nil
+	return &File{&bounded{Reader: z, packed: packed}, f, true}, nil
+}
+
+// Bounds of what a packed file unpacks to: records are a tenth packed, zeros a thousandth.
+const (
+	maxRatio    = 100
+	maxUnpacked = 64 << 30
+	free        = 64 << 20 // bytes that may have any ratio
+)
+
+// counted counts the bytes that are read.
+type counted struct {
+	io.Reader
+	n int64
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// bounded ends a packed file that unpacks to too much, before that is kept anywhere.
+type bounded struct {
+	io.Reader
+	packed *counted
+	n      int64
+}
+
+func (r *bounded) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.n += int64(n)
+	if r.n > free && r.n > maxRatio*r.packed.n || r.n > maxUnpacked {
+		return 0, hint.Errorf("if it is meant, unpack it yourself with `gunzip`", "its %d MiB unpack to more than %d MiB", r.packed.n>>20, r.n>>20)
+	}
+	return n, err
 }
 
 // Read is the text of a file of up to max bytes, gzipped or not, without a byte order mark.

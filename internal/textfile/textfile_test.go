@@ -3,6 +3,8 @@ package textfile
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,4 +52,28 @@ func zipped(text string) string {
 	w.Write([]byte(text))
 	w.Close()
 	return b.String()
+}
+
+// A packed file that unpacks to a thousand times its size is refused long before its end.
+func TestBomb(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bomb.gz")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z := gzip.NewWriter(f)
+	for range 200 {
+		z.Write(make([]byte, 1<<20))
+	}
+	if err := errors.Join(z.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	in, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if n, err := io.Copy(io.Discard, in); err == nil || hint.Of(err) == "" || n > free {
+		t.Errorf("%d MiB are read, %v", n>>20, err)
+	}
 }

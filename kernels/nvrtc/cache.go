@@ -21,7 +21,7 @@ import (
 
 // formatVersion changes whenever the layout of an entry, the fixed flags or the meaning
 // of a stored field does. It is part of the key, so older entries are just not found.
-const formatVersion = "normbench-cubin 1"
+const formatVersion = "normbench-cubin 2"
 
 // A Cache keeps compiled kernels in a directory, one file per entry. Any number of
 // goroutines and processes may share the directory: entries are written to a temporary
@@ -90,21 +90,18 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	compiled := false // stays false for those who wait: only the leader runs the function
 	v, err, _ := c.flights.Do(key, func() (any, error) {
 		file := c.file(key)
-		if b, err := readEntry(file); err == nil {
+		b, err := readEntry(file, key)
+		if err == nil {
 			return b, nil
 		}
-		b, err := c.compile(src, opt)
-		if err != nil {
+		if distrust := (*foreignError)(nil); errors.As(err, &distrust) {
+			c.note(err)
+		}
+		if b, err = c.compile(src, opt); err != nil {
 			return nil, err
 		}
 		compiled = true
-		if err := writeEntry(file, b); err != nil {
-			c.mu.Lock()
-			if c.writeErr == nil {
-				c.writeErr = err
-			}
-			c.mu.Unlock()
-		}
+		c.note(writeEntry(file, key, b))
 		return b, nil
 	})
 	if err != nil {
@@ -136,8 +133,17 @@ func (s Source) code() Source {
 	return Source{s.Name, Code(s.Text), headers}
 }
 
-// WriteError is the first failure to write an entry, or nil. It costs time, not
-// correctness, so it is a warning to show once.
+// note keeps the first error.
+func (c *Cache) note(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.writeErr == nil {
+		c.writeErr = err
+	}
+}
+
+// WriteError is the first failure to write an entry, or that of one that is not trusted, or nil. It costs time,
+// not correctness, so it is a warning to show once.
 func (c *Cache) WriteError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,6 +155,9 @@ func (c *Cache) Unkept() string {
 	err := c.WriteError()
 	if err == nil {
 		return ""
+	}
+	if distrust := (*foreignError)(nil); errors.As(err, &distrust) {
+		return fmt.Sprintf("cubins in %s are not read, as %s; %s=1 trusts whoever writes there", c.dir, distrust.why, sharedVariable)
 	}
 	if p := new(fs.PathError); errors.As(err, &p) { // its file differs
 		err = p.Err
@@ -186,8 +195,16 @@ func part(h hash.Hash, parts ...string) {
 
 func number(h hash.Hash, n int) { fmt.Fprintf(h, "%d:", n) }
 
-// An entry is three parts: the line "normbench-cubin 1 <sha256 of the rest>", a line of JSON
-// (meta), and the cubin.
+// sharedVariable has entries of other users read, too.
+const sharedVariable = "NORMBENCH_CACHE_SHARED"
+
+// A foreignError is that of an entry that somebody else may have written: what is in it runs on the GPU.
+type foreignError struct{ why string }
+
+func (e *foreignError) Error() string { return e.why }
+
+// An entry is three parts: the line "normbench-cubin 2 <key> <sha256 of the rest>", a line of JSON
+// (meta), and the cubin. The key is there as an entry under another's name is not that one's.
 type meta struct {
 	Kernels        map[string]Kernel `json:"kernels"`
 	Symbols        map[string]string `json:"symbols,omitempty"`
@@ -199,18 +216,18 @@ type meta struct {
 
 var errCorrupt = errors.New("corrupt cache entry")
 
-func encodeEntry(b *Binary) ([]byte, error) {
+func encodeEntry(key string, b *Binary) ([]byte, error) {
 	line, err := json.Marshal(meta{b.Kernels, b.Symbols, b.Log, b.CompileSeconds, len(b.Cubin), b.Meta})
 	if err != nil {
 		return nil, err
 	}
 	body := slices.Concat(line, []byte("\n"), b.Cubin)
-	return slices.Concat(fmt.Appendf(nil, "%s %x\n", formatVersion, sha256.Sum256(body)), body), nil
+	return slices.Concat(fmt.Appendf(nil, "%s %s %x\n", formatVersion, key, sha256.Sum256(body)), body), nil
 }
 
-func decodeEntry(data []byte) (*Binary, error) {
+func decodeEntry(key string, data []byte) (*Binary, error) {
 	head, body, ok := bytes.Cut(data, []byte("\n"))
-	if !ok || string(head) != fmt.Sprintf("%s %x", formatVersion, sha256.Sum256(body)) {
+	if !ok || string(head) != fmt.Sprintf("%s %s %x", formatVersion, key, sha256.Sum256(body)) {
 		return nil, errCorrupt
 	}
 	line, cubin, ok := bytes.Cut(body, []byte("\n"))
@@ -221,16 +238,28 @@ func decodeEntry(data []byte) (*Binary, error) {
 	return &Binary{Cubin: cubin, Kernels: m.Kernels, Symbols: m.Symbols, Log: m.Log, CompileSeconds: m.CompileSeconds, Meta: m.Meta}, nil
 }
 
-func readEntry(file string) (*Binary, error) {
-	data, err := os.ReadFile(file)
+func readEntry(file, key string) (*Binary, error) {
+	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
-	return decodeEntry(data)
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if why := foreign(st); why != "" && os.Getenv(sharedVariable) == "" {
+		return nil, &foreignError{why}
+	}
+	data, err := io.ReadAll(f)
+	if err != nil {
+		return nil, err
+	}
+	return decodeEntry(key, data)
 }
 
-func writeEntry(file string, b *Binary) error {
-	data, err := encodeEntry(b)
+func writeEntry(file, key string, b *Binary) error {
+	data, err := encodeEntry(key, b)
 	if err != nil {
 		return fmt.Errorf("cache %s: %w", file, err)
 	}

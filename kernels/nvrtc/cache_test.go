@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -137,6 +138,45 @@ func TestCacheTokens(t *testing.T) {
 		if err1 != nil || err2 != nil || b.Cached != tt.hit {
 			t.Errorf("%s: cached %v, %v, %v", what, b.Cached, err1, err2)
 		}
+	}
+}
+
+// An entry under another's name, or that somebody else may have written, is compiled again, and the latter said.
+func TestCachePlanted(t *testing.T) {
+	var calls atomic.Int64
+	c := newCache(t.TempDir(), "13.0", fake(&calls, nil))
+	a, b := Source{Name: "a.cu", Text: "a"}, Source{Name: "b.cu", Text: "b"}
+	var files [2]string
+	for i, src := range []Source{a, b} {
+		if _, err := c.Compile(src, fakeOptions); err != nil {
+			t.Fatal(err)
+		}
+		k, err := c.key(src, fakeOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = c.file(k)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(files[1], data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Compile(b, fakeOptions); err != nil || got.Cached || !bytes.HasSuffix(got.Cubin, []byte("b")) || c.Unkept() != "" {
+		t.Errorf("%+v, %v, %q", got, err, c.Unkept())
+	}
+	if err := os.Chmod(files[0], 0o666); err != nil || runtime.GOOS == "windows" {
+		t.Skip(err)
+	}
+	if got, err := c.Compile(a, fakeOptions); err != nil || got.Cached || !strings.Contains(c.Unkept(), "others may write it; NORMBENCH_CACHE_SHARED=1 trusts") {
+		t.Errorf("%+v, %v, %q", got, err, c.Unkept())
+	}
+	os.Chmod(files[0], 0o666)
+	t.Setenv(sharedVariable, "1")
+	if got, err := c.Compile(a, fakeOptions); err != nil || !got.Cached {
+		t.Errorf("shared: %+v, %v", got, err)
 	}
 }
 

@@ -86,9 +86,7 @@ func (h *hello) check() error {
 		return nil // Start says so, whatever else there is
 	}
 	d := &h.Info
-	for _, s := range []*string{&d.Kind, &d.Name, &d.UUID, &d.Arch, &d.Driver, &d.DriverVersion, &d.Compiler, &h.Kernels} {
-		*s = kernels.Printable(*s, maxName)
-	}
+	h.Kernels = kernels.Printable(h.Kernels, maxName)
 	if err := d.Validate(); err != nil {
 		return err
 	}

@@ -133,6 +133,9 @@ const (
 	mendHelp = "delete or mend the line"
 )
 
+// maxText is how long a text of a line may be.
+const maxText = 16 << 10
+
 // A decoder decodes lines. It belongs to one goroutine.
 //
 // It uses encoding/json/v2 in its form for all toolchains, twice as fast as
@@ -195,6 +198,14 @@ func (d *decoder) decode(it *item, b []byte) error {
 		return hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
 	if it.more, it.of = l.More, l.Of; l.Kind == kindRun {
+		l.Tool = kernels.Printable(l.Tool, maxText)
+		for k, text := range l.Env { // peers' versions, the host
+			delete(l.Env, k)
+			l.Env[kernels.Printable(k, maxText)] = kernels.Printable(text, maxText)
+		}
+		for i := range l.Command {
+			l.Command[i] = kernels.Printable(l.Command[i], maxText)
+		}
 		it.run = &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest, l.FloorUS}
 		return it.run.CheckValid()
 	}
@@ -203,6 +214,11 @@ func (d *decoder) decode(it *item, b []byte) error {
 		return err
 	}
 	r := &l.Record
+	for _, s := range []*string{&r.Family, (*string)(&r.Status), &r.Reason, &r.Chosen} {
+		if *s != "" {
+			*s = kernels.Printable(*s, maxText)
+		}
+	}
 	if r.Config, err = parsed(d.configs, l.Config, kernels.ParseConfig); err != nil {
 		return err
 	}

@@ -504,3 +504,31 @@ func TestLatest(t *testing.T) {
 		}
 	}
 }
+
+// What a device, a host or a peer says of itself is one line that can be printed, whoever reads it.
+func TestReadPrintable(t *testing.T) {
+	run := testRun("r1")
+	const evil = "H200\nBenchmarkX 1 1 ns/op\x1b[2J\a\u202e"
+	run.Device.Name, run.Tool, run.Env = evil, evil, map[string]string{"host": evil, evil: "v"}
+	rec := testRecord(run, 0)
+	rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusLaunch, evil, nil, nil
+	recs, runs, _, err := readAll(writeFile(t, lines(t, run, rec)))
+	if err != nil || len(recs) != 1 {
+		t.Fatal(len(recs), err)
+	}
+	texts := []string{recs[0].Reason}
+	for _, r := range runs {
+		texts = append(texts, r.Device.Name, r.Tool)
+		for k, v := range r.Env {
+			texts = append(texts, k, v)
+		}
+	}
+	if len(texts) != 7 {
+		t.Errorf("%q", texts)
+	}
+	for _, text := range texts {
+		if strings.ContainsAny(text, "\n\x1b\a\u202e") || text == "" {
+			t.Errorf("%q", text)
+		}
+	}
+}
