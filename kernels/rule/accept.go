@@ -11,7 +11,8 @@ import (
 // type of weight, with a bias and without. It asks on a lattice.
 func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Variant) bool {
 	f, err := reg.Lookup(v.Family)
-	if err != nil || f.Op != b.Class.Op || f.Pass != b.Class.Pass || strange(f, v.Config) != nil {
+	if err != nil || f.Op != b.Class.Op || f.Pass != b.Class.Pass || strange(f, v.Config) != nil ||
+		f.Fragile != nil && f.Fragile(v.Config) {
 		return false
 	}
 	kin, config := b.Class.kin(), v.Config.Unpacked()
