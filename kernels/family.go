@@ -52,7 +52,7 @@ type Family struct {
 	// next number of columns. A search tries such a config, and a tuned entry may have it. A map, which
 	// answers for problems that nobody measured, may not. nil says it of none.
 	Fragile func(c Config) bool
-	Plan   func(p Problem, c Config, d DeviceInfo) Plan
+	Plan    func(p Problem, c Config, d DeviceInfo) Plan
 	// Host holds the host stage of each entry that Plan launches.
 	Host map[string]HostStage
 }
