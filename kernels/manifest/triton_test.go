@@ -219,11 +219,11 @@ func TestTritonExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	for old, test := range map[string]struct{ text, want string }{
-		"tl.sqrt_rn(":                {"tl.static_assert(n is None)(", "compile rms.py:14: "},
-		"import triton.language":     {"1 / 0\nimport triton.language", "compile rms.py:4: importing it raises ZeroDivisionError: division by zero"},
-		"rstd = 1.0":                 {"tl.static_assert(BLOCK < 2, 'too wide')\n    rstd = 1.0", "compile rms.py:14: "},
+		"tl.sqrt_rn(":                {"tl.static_assert(n is None)(", "compile user:rms.py:14: error: "},
+		"import triton.language":     {"1 / 0\nimport triton.language", "compile user:rms.py:4: error: importing it raises ZeroDivisionError: division by zero"},
+		"rstd = 1.0":                 {"tl.static_assert(BLOCK < 2, 'too wide')\n    rstd = 1.0", "compile user:rms.py:14: error: "},
 		"tl.store(RSTD + row, rstd)": {"tl.store(RSTD + row, rstd)\n    print('hello')", ""},
-		"y = x * rstd\n":             {"import os; os._exit(3)\n", "compile rms.py"},
+		"y = x * rstd\n":             {"import os; os._exit(3)\n", "compile user:rms.py"},
 	} {
 		source := strings.Replace(string(example), old, test.text, 1)
 		r, fs, err := Load(families.New(), folder(t, "t.yaml", string(manifest), "rms.py", source))

@@ -41,7 +41,7 @@ func Describe(r Request, text string, headers map[string]string) (d Description,
 	case err != nil:
 		return d, err
 	case reply.Failed != nil:
-		return d, errors.New(strings.TrimPrefix((&Error{reply.Failed}).Error(), "compile "))
+		return d, errors.New(strings.TrimPrefix(reply.Failed.Error(), "compile "))
 	case reply.Binary == nil:
 		return d, errors.New(reply.Error)
 	}

@@ -9,7 +9,6 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -171,125 +170,87 @@ type Cache struct {
 	cuda *nvrtc.Cache // nil without NVRTC
 	size int
 
-	mu    sync.Mutex
-	pools map[string]*pool // by the version of Triton: a long run may outlive one
-	step  time.Duration
-}
-
-type pool struct {
-	*nvrtc.Pool
-	cache *nvrtc.Cache
-	dir   string // what it imports, and Triton's own cache
+	mu   sync.Mutex
+	step time.Duration
+	pool *nvrtc.Pool  // nil until a kernel of Triton comes
+	own  *nvrtc.Cache // of what the pool compiles
+	dir  string       // what the pool's processes import, and Triton's own cache
 }
 
 // NewCache is a cache of both. Of Triton's compilers there are size processes, once one is needed.
 func NewCache(cuda *nvrtc.Cache, size int) *Cache {
-	return &Cache{cuda: cuda, size: min(size, maxProcesses), pools: map[string]*pool{}}
+	return &Cache{cuda: cuda, size: min(size, maxProcesses)}
 }
 
 // Compile is nvrtc.Cache's, for Python too.
 func (c *Cache) Compile(src nvrtc.Source, opt nvrtc.Options) (*nvrtc.Binary, error) {
-	if !src.Python() {
-		if c.cuda == nil {
-			return nil, nvrtc.ErrNotFound
-		}
+	switch {
+	case !src.Python() && c.cuda == nil:
+		return nil, nvrtc.ErrNotFound
+	case !src.Python():
 		return c.cuda.Compile(src, opt)
-	}
-	if !utf8.ValidString(src.Text) {
+	case !utf8.ValidString(src.Text):
 		return nil, &nvrtc.CompileError{Source: src.Name, Result: "not UTF-8", Log: "it is not in UTF-8"}
 	}
-	p, err := c.pool(opt)
+	own, err := c.start(opt)
 	if err != nil {
 		return nil, err
 	}
-	b, err := p.cache.Compile(src, opt)
-	if failed := new(nvrtc.CompileError); errors.As(err, &failed) {
-		return nil, &Error{failed}
-	}
-	return b, err
+	return own.Compile(src, opt)
 }
 
-// An Error is a kernel that Triton refuses.
-type Error struct{ *nvrtc.CompileError }
-
-// Error is the first line, which begins with file and line.
-func (e *Error) Error() string {
-	first, _, _ := strings.Cut(e.Log, "\n")
-	name := e.Source[strings.LastIndexByte(e.Source, ':')+1:]
-	if !strings.Contains(first, ".py") && !strings.HasPrefix(first, name) {
-		first = name + ": " + first
-	}
-	return "compile " + first
-}
-
-// Unwrap is the error with the whole log.
-func (e *Error) Unwrap() error { return e.CompileError }
-
-// setting finds a setting of a unit.
-func setting(opt nvrtc.Options, name string) string {
-	for _, s := range opt.Extra {
-		if v, ok := strings.CutPrefix(s, name+"="); ok {
-			return v
-		}
-	}
-	return ""
-}
-
-func (c *Cache) pool(opt nvrtc.Options) (*pool, error) {
-	v, _, _ := strings.Cut(setting(opt, "triton"), " ")
+// start makes the pool for the version of Triton that a unit names.
+func (c *Cache) start(opt nvrtc.Options) (*nvrtc.Cache, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p, ok := c.pools[v]; ok {
-		return p, nil
+	if c.pool != nil {
+		return c.own, nil
 	}
-	dir, err := os.MkdirTemp("", "normbench-triton-")
-	if err != nil {
+	var err error
+	if c.dir, err = os.MkdirTemp("", "normbench-triton-"); err != nil {
 		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to", "Triton has no folder: %w", err)
 	}
-	major, minor := version(v)
-	p := &pool{Pool: nvrtc.NewForeignPool(c.size, major, minor, command("compile", dir)...), dir: dir}
-	p.cache = nvrtc.NewForeignCache(nvrtc.DefaultCacheDir(), "triton", p.Pool)
-	if c.step > 0 {
-		p.Within(c.step)
+	var major, minor int
+	for _, s := range opt.Extra {
+		if v, ok := strings.CutPrefix(s, "triton="); ok {
+			major, minor = version(v)
+		}
 	}
-	c.pools[v] = p
-	return p, nil
+	c.pool = nvrtc.NewForeignPool(c.size, major, minor, command("compile", c.dir)...)
+	c.own = nvrtc.NewForeignCache(nvrtc.DefaultCacheDir(), "triton", c.pool)
+	if c.step > 0 {
+		c.pool.Within(c.step)
+	}
+	return c.own, nil
 }
 
 // Within is nvrtc.Pool's.
 func (c *Cache) Within(step time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.step = step
-	for _, p := range c.pools {
-		p.Within(step)
+	if c.step = step; c.pool != nil {
+		c.pool.Within(step)
 	}
 }
 
 // Unkept is nvrtc.Cache's.
 func (c *Cache) Unkept() string {
-	if c.cuda != nil {
-		if s := c.cuda.Unkept(); s != "" {
-			return s
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.pools {
-		if s := p.cache.Unkept(); s != "" {
-			return s
+	for _, cache := range []*nvrtc.Cache{c.cuda, c.own} {
+		if cache != nil && cache.Unkept() != "" {
+			return cache.Unkept()
 		}
 	}
 	return ""
 }
 
-// Close ends Triton's processes.
+// Close ends Triton's processes. Nothing is compiled behind it.
 func (c *Cache) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for v, p := range c.pools {
-		p.Close()
-		os.RemoveAll(p.dir)
-		delete(c.pools, v)
+	if c.pool != nil {
+		c.pool.Close()
+		os.RemoveAll(c.dir)
 	}
 }

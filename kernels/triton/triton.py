@@ -416,10 +416,11 @@ def main(mode, *folder):
         try:
             make = describe if mode == "describe" else compile_kernel
             answer({"Binary": make(folder[0], source, options)})
-        except Refusal as e:
-            answer({"Failed": {"Source": source["Name"], "Result": e.text(), "Log": f"{e.text()}\n{e.log}"}})
         except Exception as e:
-            answer({"Failed": {"Source": source["Name"], "Result": str(e), "Log": traceback.format_exc()}})
+            name, place = source["Name"].rpartition(":")[2], getattr(e, "place", "")
+            at = place.removeprefix(name) if place.startswith(name) else f": {place}" if place else ""
+            log = getattr(e, "log", "") or traceback.format_exc()
+            answer({"Failed": {"Source": source["Name"], "Result": str(e), "Log": f"{source['Name']}{at}: error: {e}\n{log}"}})
 
 
 main(*sys.argv[1:])

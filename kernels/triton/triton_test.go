@@ -155,7 +155,7 @@ func TestNoTriton(t *testing.T) {
 	t.Setenv("NORMBENCH_CACHE", dir)
 	unit := nvrtc.Options{Arch: "sm_90", Names: []string{"f"}, Extra: []string{"triton=3.6.0 0"}}
 	_, err := c.Compile(nvrtc.Source{Name: "user:k.py"}, unit)
-	if want := "compile k.py: the compile helper ended: exit status 3 (oops)"; err == nil || err.Error() != want {
+	if want := "compile user:k.py: the compile helper ended: exit status 3 (oops)"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := c.Compile(nvrtc.Source{Name: "k.cu"}, unit); !errors.Is(err, nvrtc.ErrNotFound) {
