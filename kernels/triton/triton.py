@@ -181,7 +181,8 @@ def stand_in(arch):
     from triton.runtime import driver
     target = GPUTarget("cuda", arch, 32)
     driver.set_active(types.SimpleNamespace(
-        get_current_target=lambda: target, get_current_device=lambda: arch, get_current_stream=lambda device=0: 0))
+        get_current_target=lambda: target, get_current_device=lambda: arch, get_current_stream=lambda device=0: 0,
+        get_benchmarker=lambda: None, get_active_torch_device=lambda: None))
 
 
 @functools.lru_cache(maxsize=None)
@@ -202,6 +203,7 @@ def load(folder, name, text, headers, function):
     else:
         stem, home = name, ""
     importlib.invalidate_caches()
+    stand_in(90)  # decorators ask for one
     try:
         module = importlib.import_module(stem)
     except BaseException as e:
@@ -244,18 +246,20 @@ def value(text):
     return ast.literal_eval(text)
 
 
-def failed_at(e, name, text):
-    """File and line where Triton's compiler stopped, as far as it says."""
+def failed_at(e, name, texts):
+    """File and line where Triton's compiler stopped, as far as it says, and why."""
     from triton.compiler.errors import CompilationError
     while isinstance(e.__cause__, CompilationError):
         e = e.__cause__
     what = (getattr(e, "error_message", None) or str(e) or type(e).__name__).strip().splitlines()
     if e.__cause__ is not None and not getattr(e, "error_message", None):
         what = [f"{type(e.__cause__).__name__}: {e.__cause__}".splitlines()[0]]
-    at, node = text.find(getattr(e, "src", None) or "\0"), getattr(e, "node", None)
-    if at < 0 or node is None:
-        return name, what[0]
-    return f"{name}:{text.count(chr(10), 0, at) + node.lineno}", what[0]
+    node = getattr(e, "node", None)
+    for file, text in texts.items():
+        at = text.find(getattr(e, "src", None) or "\0")
+        if at >= 0 and node is not None:
+            return f"{file}:{text.count(chr(10), 0, at) + node.lineno}", what[0]
+    return name, what[0]
 
 
 def spills(log):
@@ -285,7 +289,7 @@ def compile_kernel(folder, source, options):
         meta, src = kernel.metadata, kernel.src
         cubin = kernel.asm["cubin"]
     except Exception as e:
-        place, what = failed_at(e, name, source["Text"])
+        place, what = failed_at(e, name, {name: source["Text"], **source["Headers"]})
         raise Refusal(what, place, traceback.format_exc()) from None
     said = lambda key, default=0: getattr(meta, key, None) or default
     cluster = max(said("num_ctas", 1), functools.reduce(lambda a, b: a * b, said("cluster_dims", (1,)), 1))
