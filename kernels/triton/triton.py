@@ -9,6 +9,11 @@ Requests and answers are lines of JSON (kernels/triton/triton.go). Needs Triton,
 Importing a file runs it, as any import does. DIR is a folder for its copies and for Triton's cache.
 """
 
+import sys
+
+if not getattr(sys.flags, "safe_path", False):
+    del sys.path[0]  # the folder of this file, or the current one, which may have a triton.py
+
 import ast
 import base64
 import contextlib
@@ -22,14 +27,9 @@ import json
 import os
 import re
 import struct
-import sys
 import time
 import traceback
 import types
-
-
-if not getattr(sys.flags, "safe_path", False):
-    del sys.path[0]  # the folder of this file, or the current one, which may have a triton.py
 
 
 class Refusal(Exception):
