@@ -1,6 +1,6 @@
 # `make` prints what there is to make.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all nightly lint bench fuzz faults lab
+.PHONY: help build test test-all nightly lint bench fuzz faults lab mutants
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-13s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ fuzz: ## a short run of every fuzz target
 FAULTS ?= 1000
 faults: ## inject faults and print what came of them: docs/reliability.md (FAULTS=1000, SEED=1, CLASS=name)
 	NORMBENCH_FAULTS=$(FAULTS) NORMBENCH_FAULT_SEED=$(or $(SEED),1) NORMBENCH_FAULT_CLASS='$(CLASS)' go test -count 1 -timeout 30m -run '^TestFaultHarness$$' -v ./cmd/normbench
+
+mutants: ## change one line after the other that safety rests on: a test must fail of each (scripts/mutants.txt; M=pattern)
+	scripts/mutants.sh '$(M)'
 
 LAB ?= results/nvidia-h200/grids
 lab: ## tables of docs/search.md over recorded grids and kernel_tuner caches (LAB="FOLDER CACHE.json", SEEDS=24, PLOT=x.svg)

@@ -87,13 +87,12 @@ func bench(e *env, cfg *benchConfig) error {
 		if err := lab.CheckRecording(devices[0], dir); err != nil {
 			return err
 		}
-		w, notes, err := record.OpenWriterBelow(dir, info.ID)
+		w, err := e.openWriter(dir, info.ID)
 		if err != nil {
 			return err
 		}
 		defer w.Close()
-		e.Once(notes...)
-		sink.next, kept, e.saved = w, "kept in "+w.Path(), w.Path()
+		sink.next, kept = w, "kept in "+w.Path()
 	}
 	run := newRun(e, info, pr)
 	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"maps"
@@ -393,6 +394,73 @@ func (h *harness) flaky(j job, fault, step, when string, whole bool) (v toll) {
 		v.add(h.whole(j, s))
 	}
 	v.add(h.resumed(j, dir, s, 0))
+	return v
+}
+
+// torn makes holes of sectors or pages in the last append of a job that was done, and goes on.
+func (h *harness) torn(i int, r *rand.Rand) (v toll) {
+	dir := h.folder()
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "out", devicetest.CPU().ID)
+	if err := os.CopyFS(out, os.DirFS(h.done[i])); err != nil {
+		h.t.Fatal(err)
+	}
+	path := filepath.Join(out, record.FileName)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	write := func(b []byte) {
+		if err := os.WriteFile(path, b, 0o644); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	start := bytes.LastIndexByte(text[:len(text)-1], '\n') + 1
+	for start > 0 { // as long as the line before is of the same append
+		before := bytes.LastIndexByte(text[:start-1], '\n') + 1
+		if !bytes.Contains(text[before:min(before+60, start)], []byte(`"more":`)) {
+			break
+		}
+		start = before
+	}
+	write(text[:start])
+	s, w := h.state(dir, 0)
+	v.add(w)
+	for unit := []int{512, 4096}[r.IntN(2)]; bytes.IndexByte(text[start:], 0) < 0; {
+		for at := start / unit * unit; at < len(text); at += unit {
+			if r.IntN(3) == 0 {
+				clear(text[max(at, start):min(at+unit, len(text))])
+			}
+		}
+	}
+	write(text)
+	v.add(h.resumed(h.jobs[i], dir, s, 0))
+	return v
+}
+
+// bomb packs a file that unpacks to a thousand times its size.
+func (h *harness) bomb(r *rand.Rand) (v toll) {
+	dir := h.folder()
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "out", devicetest.CPU().ID)
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		h.t.Fatal(err)
+	}
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	for range 100 + r.IntN(300) {
+		z.Write(bytes.Repeat([]byte{"\x00\n "[r.IntN(3)]}, 1<<20))
+	}
+	z.Close()
+	path := filepath.Join(out, record.FileName+".gz")
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		h.t.Fatal(err)
+	}
+	p := h.start([][]string{h.jobs[0].with(dir), {"report", path}, {"tune", path}}[r.IntN(3)])
+	p.ended(&v, exitTrouble)
+	if _, err := os.Stat(strings.TrimSuffix(path, ".gz")); err == nil {
+		v.wrongf("it is unpacked")
+	}
 	return v
 }
 

@@ -77,6 +77,8 @@ func TestFaultHarness(t *testing.T) {
 		h.class(f.name, f.share, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
 	}
 	h.class("large YAML", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.large(r) })
+	h.class("holes in the last append", 80, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.torn(i%2, r) })
+	h.class("bombs", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.bomb(r) })
 	h.workerFaults()
 	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
 		h.class("dies at random, "+p, 60, 4, func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })

@@ -95,11 +95,11 @@ completion fish
 
 // exits are a command's exit codes beside 0 and 2.
 var exits = map[string][]int{
-	"sweep":    {exitSignal},
+	"sweep":    {exitUnfit, exitSignal},
 	"compare":  {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
-	"bench":    {exitGate, exitSignal},
+	"bench":    {exitGate, exitUnfit, exitSignal},
 	"verify":   {exitGate, exitUnclear, exitSignal},
-	"learn":    {exitSignal},
+	"learn":    {exitUnfit, exitSignal},
 	"lint":     {exitGate},
 	"selftest": {exitUnfit},
 }
@@ -107,7 +107,7 @@ var exits = map[string][]int{
 var exitWords = map[int]string{
 	0: "done", exitGate: "a gate failed: a regression, a shape below --at-least, a wrong result, or a finding",
 	exitTrouble: "wrong usage, or any other error", exitUnclear: "inconclusive, with --strict; or verify did not run a kernel of yours",
-	exitUnfit: "the machine is unfit to measure on", exitWrong: "a compared kernel answers wrong",
+	exitUnfit: "the machine is unfit to measure on, or something is left unmeasured", exitWrong: "a compared kernel answers wrong",
 	exitSignal: "interrupted, with the work kept",
 }
 

@@ -112,15 +112,13 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err := checkResults(cfg.out, info.ID, tune.FileName, "learn.svg"); err != nil {
 		return err
 	}
-	w, notes, err := record.OpenWriterBelow(cfg.out, info.ID)
+	w, err := e.openWriter(cfg.out, info.ID)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	e.saved = w.Path()
 	out := durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}
 	old, _ := tune.Read(out.String()) // the first has none
-	e.Once(notes...)
 	if len(data.Points) > 0 {
 		e.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"), took.Round(time.Second))
 	}
@@ -366,5 +364,5 @@ func pack(p durable.Place) error {
 	if err := p.In(filepath.Base(p.Name) + ".gz").WriteFrom(in); err != nil {
 		return hint.Errorf(durable.Help(err), "%s.gz: %w", p, durable.Cause(err))
 	}
-	return os.Remove(p.String())
+	return p.Remove()
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -179,4 +180,21 @@ func (x *common) takes(n int, what string) error {
 		return nil
 	}
 	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]), "%s, got %d", what, len(x.operands))
+}
+
+// openWriter opens a results folder for records, and says what of it was not read. Until it is read a signal ends
+// the program: nothing is measured yet.
+func (e *env) openWriter(out, id string) (*record.Writer, error) {
+	stop := context.AfterFunc(e.Ctx, func() {
+		e.Notef("interrupted")
+		os.Exit(exitSignal)
+	})
+	defer stop()
+	w, notes, err := record.OpenWriterBelow(out, id)
+	if err != nil {
+		return nil, err
+	}
+	e.saved = w.Path()
+	e.Once(notes...)
+	return w, nil
 }

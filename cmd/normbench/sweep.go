@@ -151,13 +151,11 @@ func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
 	if err := checkResults(cfg.out, info.ID, tune.FileName); err != nil {
 		return err
 	}
-	w, notes, err := record.OpenWriterBelow(cfg.out, info.ID)
+	w, err := e.openWriter(cfg.out, info.ID)
 	if err != nil {
 		return err
 	}
 	defer w.Close()
-	e.saved = w.Path()
-	e.Once(notes...)
 	if old != nil { // if the end cannot merge with this table, say so before hours of measuring
 		if _, err := tune.Merge(old, &tune.Table{Device: info}); err != nil {
 			return err

@@ -116,7 +116,8 @@ func (p Place) WriteFrom(r io.Reader) (err error) {
 		err = e
 	}
 	if err == nil {
-		err = root.Rename(temp, name)
+		at := func(name string) string { return filepath.Join(root.Name(), name) }
+		err = done(root.Rename(temp, name), Step{Op: "rename", Path: at(temp), To: at(name)})
 	}
 	if err != nil || p.Unsynced {
 		return err
@@ -135,7 +136,7 @@ func (p Place) Write(data []byte) error {
 
 // createTemp makes a file with a name of its own beside another, and deletes those that writers left behind
 // which were killed.
-func createTemp(root *os.Root, name string) (string, *os.File, error) {
+func createTemp(root *os.Root, name string) (string, *File, error) {
 	deleteStale(root, filepath.Dir(name))
 	base := filepath.Base(name)
 	if len(base) > maxName { // as the file's own name would be
@@ -145,7 +146,8 @@ func createTemp(root *os.Root, name string) (string, *os.File, error) {
 	base = strings.ToValidUTF8(base[:min(len(base), maxName-suffix)], "")
 	temp := filepath.Join(filepath.Dir(name), fmt.Sprintf(".%s.tmp-%d", base, rand.Uint64()))
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	return temp, f, err
+	path := filepath.Join(root.Name(), temp)
+	return temp, &File{f, path, 0}, done(err, Step{Op: "create", Path: path})
 }
 
 // tryTemp says why no file can be made beside another, or nil.
@@ -154,7 +156,7 @@ func tryTemp(root *os.Root, name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), root.Remove(temp))
+	return errors.Join(f.Close(), done(root.Remove(temp), Step{Op: "remove", Path: f.Path}))
 }
 
 // maxName is how many bytes a name of a file may have.
@@ -215,7 +217,7 @@ func MakeFolder(in, below string) error {
 		}
 		folders = append(folders, filepath.Dir(dir)) // has a new name
 	}
-	if err := os.MkdirAll(in, 0o755); err != nil {
+	if err := done(os.MkdirAll(in, 0o755), Step{Op: "mkdir", Path: in}); err != nil {
 		return err
 	}
 	root, err := os.OpenRoot(in)
@@ -226,31 +228,15 @@ func MakeFolder(in, below string) error {
 	for dir := filepath.Dir(below); dir != "."; dir = filepath.Dir(dir) {
 		folders = append(folders, filepath.Join(in, dir))
 	}
-	if err := root.MkdirAll(below, 0o755); err != nil {
+	if err := done(root.MkdirAll(below, 0o755), Step{Op: "mkdir", Path: filepath.Join(in, below)}); err != nil {
 		return err
 	}
 	for _, dir := range folders {
-		if err := syncFolder(dir); err != nil {
+		if err := SyncDir(dir); err != nil {
 			return err
 		}
 	}
 	return tryTemp(root, filepath.Join(below, "check"))
-}
-
-// syncFolder is SyncDir, but for tests that watch it.
-var syncFolder = SyncDir
-
-// SyncDir makes the names in a folder outlive a power cut.
-func SyncDir(dir string) error {
-	if runtime.GOOS == "windows" { // which has no such call, and needs none
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // Cause is err without the operations and the paths that it repeats.

@@ -244,31 +244,6 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// Each folder that gets a new name is synced, the one above the first new folder too.
-func TestMakeFolderSyncs(t *testing.T) {
-	defer func() { syncFolder = SyncDir }()
-	top := t.TempDir()
-	for _, made := range []struct {
-		in, below string
-		want      []string
-	}{
-		{"a/b", "c/d", []string{"", "a", "a/b", "a/b/c"}},
-		{"a/b", "e", []string{"a/b"}},
-		{"a/f", ".", []string{"a"}},
-	} {
-		synced := map[string]bool{}
-		syncFolder = func(dir string) error { synced[dir] = true; return SyncDir(dir) }
-		if err := MakeFolder(filepath.Join(top, made.in), made.below); err != nil {
-			t.Fatal(err)
-		}
-		for _, dir := range made.want {
-			if !synced[filepath.Join(top, dir)] {
-				t.Errorf("%s, %s: %q was not synced, only %v", made.in, made.below, dir, synced)
-			}
-		}
-	}
-}
-
 // Of two fields with one name encoding/json takes the last in silence.
 func TestTwice(t *testing.T) {
 	for text, want := range map[string]string{

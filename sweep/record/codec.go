@@ -214,7 +214,7 @@ func (d *decoder) decode(it *item, b []byte) error {
 		return err
 	}
 	r := &l.Record
-	for _, s := range []*string{&r.Family, (*string)(&r.Status), &r.Reason, &r.Chosen} {
+	for _, s := range []*string{(*string)(&r.Status), &r.Reason, &r.Chosen} {
 		if *s != "" {
 			*s = kernels.Printable(*s, maxText)
 		}

@@ -532,3 +532,19 @@ func TestReadPrintable(t *testing.T) {
 		}
 	}
 }
+
+// A crash or a timeout without evidence, as records of before have it, is measured again.
+func TestStatusWithoutEvidence(t *testing.T) {
+	run := testRun("r1")
+	for reason, counts := range map[string]bool{"the worker ended": false, "the worker ended" + Evidence + "4 of 4 times)": true} {
+		rec := testRecord(run, 0)
+		rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusCrash, reason, nil, nil
+		f, err := Load(writeFile(t, lines(t, run, rec)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := f.Status(rec.Key); ok != counts {
+			t.Errorf("%q: %v", reason, ok)
+		}
+	}
+}

@@ -135,6 +135,9 @@ func TestAppendHoles(t *testing.T) {
 					if err != nil || w.size != before || len(notes) == 0 {
 						t.Fatalf("append %d, hole of %d at %d: %v, %q", n, unit, at, err, notes)
 					}
+					if st, err := os.Stat(w.Path()); err != nil || st.Size() != before {
+						t.Fatalf("append %d, hole of %d at %d: %d bytes stay, want %d", n, unit, at, st.Size(), before)
+					}
 					w.Close()
 				}
 			}

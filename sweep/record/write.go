@@ -25,7 +25,7 @@ const LockName = ".records.lock"
 type Writer struct {
 	mu      sync.Mutex
 	name    string
-	file    *os.File
+	file    *durable.File
 	lock    *flock.Flock
 	size    int64           // of what this writer has read or written
 	written int             // records
@@ -93,8 +93,12 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 	if st, err := root.Stat(place.Name); err == nil && !st.Mode().IsRegular() && !st.IsDir() {
 		return nil, nil, hint.Errorf("choose another folder", "records %s: it is no file", w.name)
 	}
-	if w.file, err = root.OpenFile(place.Name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+	file, err := root.OpenFile(place.Name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
 		return nil, nil, hint.With(w.fail(err), durable.Help(err))
+	}
+	if w.file, err = durable.Created(file, w.name); err != nil {
+		return nil, nil, w.fail(err)
 	}
 	if notes, err = w.resume(); err != nil {
 		return nil, nil, err
@@ -299,7 +303,7 @@ func (w *Writer) unchanged() error {
 }
 
 // whereIs says where an open file is that is no longer under its name.
-func whereIs(f *os.File) string {
+func whereIs(f *durable.File) string {
 	at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 	switch {
 	case err != nil: // not on Linux
