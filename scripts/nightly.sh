@@ -45,7 +45,7 @@ step 'the faults of docs/reliability.md'
 make -s faults
 
 step 'power cuts of every writer, and the lines that tests must hold'
-NORMBENCH_POWERCUTS=400 go test -count 1 -timeout 20m -run PowerCut ./internal/durable
+NORMBENCH_POWERCUTS=400 go test -count 1 -timeout 20m -run PowerCut ./sweep/record
 make -s mutants
 
 step 'all tests, and the whole emulator'

@@ -1,4 +1,4 @@
-package durable_test
+package record_test
 
 import (
 	"bytes"
