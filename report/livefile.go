@@ -207,3 +207,31 @@ func (l *Live) clocks() string {
 	}
 	return fmt.Sprintf("SM %d to %d MHz, of at most %d", lo, hi, top)
 }
+
+// IsLive says whether an operand is what a live compare left, with both its arms.
+func IsLive(text string) bool {
+	return textfile.Ext(text) == ".json" && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
+}
+
+// ReadLivePart reads a live compare. The whole keeps its verdicts. A part is judged again, because
+// verdicts depend on the number of cells.
+func ReadLivePart(path string, wanted func(kernels.Problem) bool) (*Live, error) {
+	run, err := ReadLive(path)
+	if err != nil {
+		return nil, err
+	}
+	if run.Keep(wanted); len(run.Duels) == 0 {
+		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)
+	}
+	run.Score()
+	return run, nil
+}
+
+// TellLive adds the verdicts of a live compare's rounds.
+func (g *Growth) TellLive(l *Live) {
+	told := map[kernels.Problem]Told{}
+	for _, j := range l.Judged {
+		told[j.Problem] = Told{Speedup: j.Speedup(), Verdict: string(j.Verdict)}
+	}
+	g.Tell(told)
+}

@@ -9,6 +9,7 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
+	"normbench/kernels/replay"
 	"normbench/sweep"
 	"normbench/sweep/record"
 )
@@ -184,4 +185,59 @@ func (p *Progress) println(s string) {
 	}
 	fmt.Fprintln(&console.Plain{Writer: p.w}, s)
 	p.lastLine = time.Now()
+}
+
+// RunNotes say how a run went, and what it waited for; layOut is the time to lay it out.
+func RunNotes(s sweep.Summary, layOut time.Duration, devices []kernels.Device) (notes []string) {
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
+	if s.Failed > 0 {
+		text += fmt.Sprintf(", %d of them failed", s.Failed)
+	}
+	if s.Refused > 0 {
+		why := "the device cannot run"
+		if _, replayed := devices[0].(*replay.Device); replayed {
+			why = "the recording has no times of"
+		}
+		text += fmt.Sprintf(", %s %d more", why, s.Refused)
+	}
+	if s.Skipped > 0 {
+		text += fmt.Sprintf(", %d were there already", s.Skipped)
+	}
+	if s.Measured > 0 && s.Wall > 0 {
+		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(), float64(s.Measured)/s.Wall.Minutes())
+		if s.Busy <= s.Wall { // a replay does not take the time that it tells
+			part := func(d time.Duration) float64 { return max(100*d.Seconds()/s.Wall.Seconds(), 0) }
+			text += fmt.Sprintf(", device at work %.0f%% of the time", part(s.Busy))
+			if s.Held > s.Busy {
+				text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy), part(s.Wall-s.Held))
+			}
+		}
+	}
+	if s.Pruned > 0 {
+		text += fmt.Sprintf("; %d pruned", s.Pruned)
+	}
+	note("%s", text)
+	var c kernels.CompileStats
+	for _, d := range devices {
+		if x, ok := d.(kernels.Compiling); ok {
+			y := x.CompileStats()
+			c.Compiled, c.Cached, c.Unused = c.Compiled+y.Compiled, c.Cached+y.Cached, c.Unused+y.Unused
+			c.Seconds, c.WaitSeconds = c.Seconds+y.Seconds, c.WaitSeconds+y.WaitSeconds/float64(len(devices))
+		}
+	}
+	compiler := ""
+	if c != (kernels.CompileStats{}) {
+		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
+	}
+	if s.Measured > 0 && (compiler != "" || layOut > 0) {
+		note("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
+	}
+	if s.Measured > 0 && compiler != "" {
+		note("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
+	}
+	for _, g := range s.Gone {
+		note("%s", console.OneLine(g))
+	}
+	return notes
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"iter"
 	"path/filepath"
 	"slices"
@@ -57,4 +58,30 @@ func NameOf(text string) string {
 		return filepath.Base(file)
 	}
 	return text
+}
+
+// TitleOf names the devices and protocols that arms are of.
+func TitleOf(arms []Side) string {
+	var devices, protocols []string
+	add := func(list *[]string, v string) {
+		if v != "" && !slices.Contains(*list, v) {
+			*list = append(*list, v)
+		}
+	}
+	for _, a := range arms {
+		for _, c := range a.Cells {
+			add(&devices, cmp.Or(c.Card, c.Device))
+			add(&protocols, c.Protocol)
+		}
+	}
+	slices.Sort(devices)
+	slices.Sort(protocols)
+	title := "Speed against the stream"
+	if len(devices) > 0 {
+		title += " on " + strings.Join(devices, ", ")
+	}
+	if len(protocols) > 0 {
+		title += ", " + strings.Join(protocols, ", ")
+	}
+	return title
 }

@@ -169,6 +169,21 @@ type Table struct {
 	Legend []Meaning // what columns mean
 }
 
+// New makes an empty table. A ">" before a header aligns its column to the right.
+func New(title string, headers ...string) *Table {
+	t := &Table{Title: title}
+	for _, h := range headers {
+		text, right := strings.CutPrefix(h, ">")
+		t.Header = append(t.Header, text)
+		align := Left
+		if right {
+			align = Right
+		}
+		t.Align = append(t.Align, align)
+	}
+	return t
+}
+
 // A Meaning explains a column.
 type Meaning struct{ Column, Text string }
 

@@ -20,7 +20,6 @@ import (
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
-	"normbench/sweep/stats"
 	"normbench/tune/ref"
 )
 
@@ -37,7 +36,7 @@ func benchCommand(e *env) *cli.Command {
 		if cfg.plans() {
 			return nil
 		}
-		return benchTable(nil, &record.Run{})
+		return report.BenchTable(nil, &record.Run{})
 	}
 	return e.command(&cli.Command{
 		Name:        "bench",
@@ -106,8 +105,8 @@ func bench(e *env, cfg *benchConfig) error {
 	})
 	p.Clear()
 	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
-		summarize(e, sum, 0, devices)
-		t := benchTable(sink.records, &run)
+		e.Notes(report.RunNotes(sum, 0, devices))
+		t := report.BenchTable(sink.records, &run)
 		var measured []string
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
@@ -144,7 +143,7 @@ func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) er
 	if err != nil {
 		return err
 	}
-	t := newTable(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
+	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
 		"op", "pass", ">problems", ">smallest", ">largest")
 	for _, task := range tasks {
 		p := task.Problem
@@ -192,117 +191,3 @@ func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
 // Status knows no record, also if there is a next sink: bench measures again what it
 // is asked for.
 func (m *memory) Status(string) (kernels.Status, bool) { return "", false }
-
-// A benchRow is a record with what a table says of its samples.
-type benchRow struct {
-	*record.Record
-	value  report.Value
-	spread any // in percent
-}
-
-func benchTable(records []*record.Record, run *record.Run) *report.Table {
-	title := fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", run.Protocol.Samples, run.Protocol.Name)
-	stages := []string{}
-	var rows []benchRow
-	var notes []string
-	how := map[string]string{
-		kernels.ByCUPTI:  "stages with a gap are by CUPTI: each kernel alone, without its launch",
-		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost of its launch",
-	}
-	for _, r := range records {
-		row := benchRow{Record: r}
-		cell := report.Cell{Variant: r.Variant(), Status: r.Status, Reason: r.Reason, StreamUS: r.StreamUS}
-		if r.Status == kernels.StatusOK {
-			s := stats.Summarize(r.SamplesUS)
-			cell.MedianUS, cell.Lo, cell.Hi, row.spread = s.Median, s.Lo, s.Hi, 100*s.Spread
-		}
-		row.value = report.ValueOf(cell, r.Bytes)
-		rows = append(rows, row)
-		if n := how[r.StagesBy]; n != "" && !slices.Contains(notes, n) {
-			notes = append(notes, n)
-		}
-		for _, s := range r.Stages {
-			if !slices.Contains(stages, s.Stage) {
-				stages = append(stages, s.Stage)
-			}
-		}
-	}
-	if len(records) == 0 { // the stages are not known yet
-		stages = []string{"*"}
-	}
-	t := report.NewTable(strings.Join(append([]string{title}, report.Timer(run)...), "\n"), rows, benchColumns(stages))
-	t.Notes, t.Group = notes, report.ByProblem
-	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
-	return t
-}
-
-// benchColumns have one for each stage, behind those that are always there.
-func benchColumns(stages []string) []report.Column[benchRow] {
-	type column = report.Column[benchRow]
-	kernel := func(head, name string, of func(*kernels.Resource) any) column {
-		return column{Head: head, Name: name, Value: func(r benchRow) any {
-			if k := r.Check.Main(); k != nil && r.Status == kernels.StatusOK {
-				return of(k)
-			}
-			return nil
-		}}
-	}
-	value := func(names ...string) []column {
-		return report.ValueColumns(func(r benchRow) report.Value { return r.value }, "", "", names...)
-	}
-	spread := func(r benchRow) any { return r.spread }
-	list := report.ProblemColumns(func(r benchRow) (kernels.Problem, int64) { return r.Problem, r.Bytes }, "problem")
-	variant, us, speeds := value("variant", "status"), value("us", "lo_us", "hi_us"), value("gbps", "stream_percent")
-	variant[0].Head = "variant"
-	us[0].Head, us[0].Means = "us", "median with its 95% interval"
-	us[0].Text = func(r benchRow) string { return report.Interval(r.value.US, r.value.LoUS, r.value.HiUS) }
-	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return report.Whole(r.value.GBps) }
-	speeds[1].Head, speeds[1].Means = "%stream", "time of a copy of the same tensors over the kernel's"
-	speeds[1].Text = func(r benchRow) string { return report.Whole(r.value.StreamPercent) }
-	list = append(slices.Concat(list, variant, us, []column{{Head: "spread %", Value: spread, Format: "%.1f"}}, speeds),
-		column{Name: "spread_percent", Value: spread},
-		column{Head: "stages us", Text: func(r benchRow) string { return stageText(r.Record) }},
-		kernel("regs", "regs", func(k *kernels.Resource) any { return k.Registers }),
-		kernel("spill B", "spill_bytes", func(k *kernels.Resource) any { return k.Spill }),
-		kernel("CTAs/SM", "ctas_per_sm", func(k *kernels.Resource) any { return k.Occupancy }),
-		column{Head: "status", Name: "reason", Value: func(r benchRow) any { return r.Reason }, Text: func(r benchRow) string {
-			if r.Status != kernels.StatusOK {
-				return string(r.Status) + ": " + r.Reason
-			}
-			return "ok"
-		}},
-		column{Name: "stages_by", Value: func(r benchRow) any { return r.StagesBy }},
-		column{Name: "gap_us", Value: func(r benchRow) any {
-			if r.StagesBy != kernels.ByCUPTI {
-				return nil
-			}
-			return r.GapUS
-		}})
-	for _, name := range stages {
-		list = append(list, column{Name: "stage_" + name + "_us", Value: func(r benchRow) any {
-			if i := slices.IndexFunc(r.Stages, func(s record.Stage) bool { return s.Stage == name }); i >= 0 {
-				return stats.Median(r.Stages[i].SamplesUS)
-			}
-			return nil
-		}})
-	}
-	return list
-}
-
-// stageText is the median of each stage with its share, and the time between
-// them where it is known: "k1 56.9 (93%), k2 3.9 (6%), gap 0.6".
-func stageText(r *record.Record) string {
-	var parts []string
-	total := r.GapUS
-	for _, s := range r.Stages {
-		total += stats.Median(s.SamplesUS)
-	}
-	for _, s := range r.Stages {
-		m := stats.Median(s.SamplesUS)
-		parts = append(parts, fmt.Sprintf("%s %.1f (%.0f%%)", s.Stage, m, 100*m/total))
-	}
-	if r.StagesBy == kernels.ByCUPTI {
-		parts = append(parts, fmt.Sprintf("gap %.1f", r.GapUS))
-	}
-	return strings.Join(parts, ", ")
-}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +17,7 @@ import (
 	"normbench/report"
 	"normbench/sweep/ab"
 	"normbench/sweep/verdict"
+	"normbench/tune/ref"
 )
 
 // A compareConfig is what the flags of compare ask for.
@@ -104,7 +104,7 @@ func compare(e *env, cfg *compareConfig) error {
 		for _, o := range table.OneSided {
 			has[o.Side] = o.Problem
 		}
-		return noneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
+		return ref.NoneInCommon("%s has %s, and %s has %s", ops[0], has["A"], ops[1], has["B"])
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
@@ -162,7 +162,7 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B", "the rounds of %s are of B against A", file)
 		}
 	}
-	run, err := readLivePart(file, wanted)
+	run, err := report.ReadLivePart(file, wanted)
 	if err != nil {
 		return err
 	}
@@ -179,13 +179,6 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	side := arms[1]
 	side.Label = ops[1]
 	return cfg.reaches(e, side)
-}
-
-// noneInCommon is the trouble of two operands that cannot be compared; the rest says what
-// they have, and may know the way out.
-func noneInCommon(format string, args ...any) error {
-	why := fmt.Errorf(format, args...)
-	return hint.Errorf(cmp.Or(hint.Of(why), "check --shapes, --op, --pass and --dtype"), "the operands have no problem in common; %w", why)
 }
 
 // reaches is the gate of --at-least: nil if the side reaches that share of the stream everywhere, or

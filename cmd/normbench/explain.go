@@ -1,18 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
-	"normbench/internal/hint"
-	"normbench/kernels"
 	"normbench/report"
-	"normbench/sweep/shapes"
-	"normbench/tune/ref"
 )
 
 func explainCommand(e *env) *cli.Command {
@@ -48,58 +42,9 @@ func explain(e *env, shape, name, device, format string) error {
 	if err != nil {
 		return err
 	}
-	t, err := e.Tuned(name, d)
+	table, drawn, err := e.Explain(name, shape, d)
 	if err != nil {
 		return err
-	}
-	ps, err := shapeProblems(t, shape)
-	if err != nil {
-		return err
-	}
-	if len(ps) == 0 {
-		return hint.Errorf("`normbench lint "+name+"` says more", "%s has no entry, and so nothing to explain", name)
-	}
-	table := newTable("", "problem", "match", "why", "variant", "launches", "nearby", "ladder")
-	table.Data = newTable("", "problem", "match", "why", "variant", "launches", "scratch", "refused", "nearby", "ladder")
-	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
-	var drawn [][]string
-	for _, p := range ps {
-		a, match, why := t.Answer(p)
-		v := a.Variant
-		if v.Family == "" {
-			if v, err = e.Registry.Base(p, d); err != nil {
-				return err
-			}
-		}
-		if _, err := e.Registry.Lookup(v.Family); err != nil {
-			return hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it", "%s: %s: %w", name, p, err)
-		}
-		launches, scratch, data, refused := "", "", "", ""
-		if _, full, plan, err := e.Registry.Resolve(p, v, d); err != nil && match == ref.Exact {
-			return hint.Errorf("sweep the shape again, or delete the entry; `normbench lint "+name+"` lists all that is wrong", "%s: %s: %s: %w", name, p, v, err)
-		} else if err != nil {
-			refused = console.OneLine(err.Error())
-			launches = "refused: " + refused
-		} else {
-			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
-			data, scratch = value(plan.Launches), value(plan.Scratch)
-		}
-		ladder, neighbours := "the table alone", []string{}
-		if t.Book != nil {
-			ladder = t.Book.Step.String()
-		}
-		if a.Raster != nil {
-			for _, n := range a.Raster.Neighbours(a.Line, a.Cell) {
-				neighbours = append(neighbours, n.String())
-			}
-		}
-		near := strings.Join(neighbours, "; ")
-		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), launches, near, ladder})
-		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), data, scratch, refused, near, ladder})
-		drawn = append(drawn, nil)
-		if t.Book != nil {
-			drawn[len(drawn)-1] = t.Book.Draw(a)
-		}
 	}
 	if format != "text" {
 		return report.RenderTable(e.out, table, format)
@@ -130,52 +75,4 @@ func explain(e *env, shape, name, device, format string) error {
 		}
 	}
 	return nil
-}
-
-// value is a list as JSON.
-func value[T any](list []T) string {
-	if len(list) == 0 {
-		return "[]"
-	}
-	b, err := json.Marshal(list)
-	if err != nil {
-		return "" // NaN, which no plan has
-	}
-	return string(b)
-}
-
-// shapeProblems are those that a shape means: itself, or one of each class that the table knows.
-func shapeProblems(t *ref.Table, text string) ([]kernels.Problem, error) {
-	if strings.Contains(text, "/") {
-		p, err := kernels.ParseProblem(text)
-		return []kernels.Problem{p}, err
-	}
-	list, err := shapes.ParseList(text)
-	if err != nil {
-		return nil, err
-	}
-	var ps []kernels.Problem
-	seen := map[kernels.Problem]bool{}
-	add := func(p kernels.Problem) {
-		p.M, p.N = list[0].M, list[0].N
-		if !seen[p] && p.Validate() == nil {
-			seen[p] = true
-			ps = append(ps, p)
-		}
-	}
-	if t.Book != nil {
-		for _, op := range kernels.Ops() {
-			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
-				if op.Default || t.Book.Map.Has(op.Op) {
-					add(kernels.Problem{Op: op.Op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Bias})
-				}
-			}
-		}
-	}
-	if t.Table != nil {
-		for _, x := range t.Entries {
-			add(x.Problem)
-		}
-	}
-	return ps, nil
 }

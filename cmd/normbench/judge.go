@@ -2,27 +2,18 @@ package main
 
 import (
 	"cmp"
-	"encoding/csv"
-	"fmt"
 	"io"
 	"math"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 
-	"github.com/go-json-experiment/json"
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/report"
-	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
 )
-
-const judgeHelp = "give each round a and b, and a2 (a second copy of a) if there is one: `normbench judge --help`"
 
 func judgeCommand(e *env) *cli.Command {
 	x := &common{}
@@ -68,179 +59,9 @@ func judge(e *env, file string, step float64, format string) error {
 	if err != nil {
 		return hint.Errorf(cmp.Or(hint.Of(err), "give a file of rounds, or - for standard input"), "rounds %s: %w", file, durable.Cause(err))
 	}
-	cells, err := parseRounds(name, data)
+	cells, err := verdict.ParseRounds(name, data)
 	if err != nil {
 		return err
 	}
-	var list []verdict.Cell
-	for _, x := range cells {
-		list = append(list, verdict.Cell{Rounds: x.rounds, Step: step})
-	}
-	rule := verdict.Default()
-	judged := verdict.Judge(list, rule)
-	t := newTable("", "cell", "verdict", ">b/a", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
-	t.Legend = []report.Meaning{{Column: "b/a", Text: "time of b over a's with its interval"}}
-	t.Data = newTable("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
-	for i, j := range judged {
-		call := string(j.Verdict)
-		if j.Modes != nil && j.Verdict == verdict.Inconclusive {
-			call = "TWO MODES"
-			j.Reason += fmt.Sprintf("; a %.4g and %.4g, b %.4g and %.4g", j.Modes.Fast[0], j.Modes.Slow[0], j.Modes.Fast[1], j.Modes.Slow[1])
-		}
-		number := func(f float64, format string) string {
-			if f == 0 {
-				return ""
-			}
-			return fmt.Sprintf(format, f)
-		}
-		again := "none"
-		if cells[i].again {
-			again = fmt.Sprintf("%.2f", 100*j.Floor)
-		}
-		stream := ""
-		if cells[i].stream > 0 {
-			stream = pc(cells[i].stream)
-		}
-		row := []string{cells[i].name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"), number(j.Hi, "%.4f"),
-			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), again, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), pc(rule.Power(list[i])), stream, j.Reason}
-		t.Data.Rows = append(t.Data.Rows, row)
-		if row = slices.Clone(row); row[3] != "" {
-			row[2] += " (" + row[3] + "-" + row[4] + ")"
-		}
-		t.Rows = append(t.Rows, slices.Delete(row, 3, 5))
-	}
-	if slices.ContainsFunc(cells, func(x roundsOf) bool { return !x.again }) {
-		t.Notes = append(t.Notes, "no a2: nothing shows what two copies of one code differ by")
-	}
-	return report.RenderTable(e.out, t, format)
+	return report.RenderTable(e.out, report.RoundsTable(cells, step), format)
 }
-
-// roundsOf are the rounds of one cell of a file.
-type roundsOf struct {
-	name   string
-	again  bool    // it has a2
-	stream float64 // median ratio of the stream to b, 0 for none
-	rounds []verdict.Round
-}
-
-// A roundRow is one round as a file has it. Times that are not there are nil.
-type roundRow struct {
-	Cell   string   `json:"cell"`
-	A      *float64 `json:"a"`
-	B      *float64 `json:"b"`
-	A2     *float64 `json:"a2"`
-	Stream *float64 `json:"stream"`
-	where  string
-}
-
-// parseRounds reads CSV or JSON, a row per round. name is for errors.
-func parseRounds(name string, data []byte) ([]roundsOf, error) {
-	text := strings.TrimSpace(strings.TrimPrefix(string(data), "\ufeff"))
-	var rows []roundRow
-	var err error
-	if strings.HasPrefix(text, "[") || strings.HasPrefix(text, "{") {
-		if err := durable.Verify([]byte(text)); err != nil {
-			return nil, fmt.Errorf("rounds %s: %w", name, err)
-		}
-		err = json.Unmarshal([]byte(text), &rows)
-		for i := range rows {
-			rows[i].where = fmt.Sprintf("round %d", i+1)
-		}
-	} else {
-		rows, err = readRoundCSV(text)
-	}
-	var cells []roundsOf
-	if err == nil {
-		cells, err = groupRounds(rows)
-	}
-	if err != nil {
-		return nil, hint.Errorf(judgeHelp, "rounds %s: %s", name, strings.Join(strings.Fields(err.Error()), " "))
-	}
-	return cells, nil
-}
-
-func readRoundCSV(text string) (rows []roundRow, err error) {
-	r := csv.NewReader(strings.NewReader(text))
-	r.TrimLeadingSpace = true
-	header, err := r.Read()
-	if err == io.EOF {
-		return nil, fmt.Errorf("it is empty")
-	}
-	for i, h := range header {
-		header[i] = strings.ToLower(strings.TrimSpace(h))
-		if h = header[i]; h != "" && slices.Contains(header[:i], h) {
-			return nil, fmt.Errorf("its header has the column %.80q twice", h)
-		}
-	}
-	for err == nil {
-		var fields []string
-		if fields, err = r.Read(); err != nil {
-			break
-		}
-		line, _ := r.FieldPos(0)
-		row := roundRow{where: fmt.Sprintf("line %d", line)}
-		to := map[string]**float64{"a": &row.A, "b": &row.B, "a2": &row.A2, "stream": &row.Stream}
-		for i, field := range fields {
-			if header[i] == "cell" {
-				row.Cell = field
-			} else if time := to[header[i]]; time != nil {
-				f, err := strconv.ParseFloat(strings.TrimSpace(field), 64)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %s %.80q is no number", row.where, header[i], field)
-				}
-				*time = &f
-			}
-		}
-		rows = append(rows, row)
-	}
-	if err != io.EOF {
-		return nil, err
-	}
-	return rows, nil
-}
-
-// groupRounds puts rows into cells, in the order of their first rows.
-func groupRounds(rows []roundRow) (cells []roundsOf, err error) {
-	ratios := map[string][]float64{} // of the stream to b
-	for _, row := range rows {
-		for _, x := range []struct {
-			name string
-			us   *float64
-			must bool
-		}{{"a", row.A, true}, {"b", row.B, true}, {"a2", row.A2, false}, {"stream", row.Stream, false}} {
-			if x.us == nil && x.must {
-				return nil, fmt.Errorf("%s has no %s", row.where, x.name)
-			}
-			if x.us != nil && !isTime(*x.us) {
-				return nil, fmt.Errorf("%s: %s is %g, which is no time", row.where, x.name, *x.us)
-			}
-		}
-		i := slices.IndexFunc(cells, func(c roundsOf) bool { return c.name == row.Cell })
-		if i < 0 {
-			i = len(cells)
-			cells = append(cells, roundsOf{name: row.Cell, again: row.A2 != nil})
-		}
-		c := &cells[i]
-		if c.again != (row.A2 != nil) {
-			return nil, fmt.Errorf("%s: some rounds of cell %.80q have a2, and some do not", row.where, c.name)
-		}
-		c.rounds = append(c.rounds, verdict.Round{A: *row.A, B: *row.B, A2: *cmp.Or(row.A2, row.A)})
-		if row.Stream != nil {
-			ratios[c.name] = append(ratios[c.name], *row.Stream / *row.B)
-		}
-	}
-	for i, c := range cells {
-		if of := ratios[c.name]; len(of) > 0 {
-			cells[i].stream = stats.Median(of)
-		}
-	}
-	if len(cells) == 0 {
-		return nil, fmt.Errorf("no rounds")
-	}
-	return cells, nil
-}
-
-func isTime(t float64) bool { return t > 0 && !math.IsInf(t, 1) }
-
-// pc is a share in percent.
-func pc(f float64) string { return fmt.Sprintf("%.1f", 100*f) }

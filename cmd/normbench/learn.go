@@ -2,16 +2,12 @@ package main
 
 import (
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -105,7 +101,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 		p.Only = d.Problems()
 	}
 	dir := filepath.Join(cfg.out, info.ID)
-	data, took, err := learned(dir, p)
+	data, took, err := p.Resume(dir)
 	if err != nil {
 		return err
 	}
@@ -140,8 +136,8 @@ func runLearn(e *env, cfg *learnConfig) error {
 	begun := time.Now()
 	loop.Checkpoint = func(m *rule.Map) error {
 		shown = m
-		describeMap(e, m, data)
-		lost = e.late(writeMap(e, out, p.Filler, old, m))
+		p.Describe(m, data)
+		lost = e.late(p.Write(out, old, m))
 		return lost
 	}
 	waiting := e.Wait("compiling and measuring the first problems")
@@ -151,7 +147,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	}
 	m, err := loop.Learn(e.Ctx)
 	waiting.End()
-	summarize(e, loop.Summary, 0, devices)
+	e.Notes(report.RunNotes(loop.Summary, 0, devices))
 	if lost != nil { // the map is printed all the same
 		return cmp.Or(showMap(e, shown, data, &common{format: cfg.format}), lost)
 	}
@@ -169,7 +165,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	lost = e.late(pack(out.In(record.FileName)))
+	lost = e.late(record.Pack(out.In(record.FileName)))
 	if lost == nil {
 		e.saved += ".gz"
 	}
@@ -209,7 +205,7 @@ func learnLine(s learn.Status) string {
 
 // judgedTable is a judgement, the worst problems first.
 func judgedTable(j *learn.Judgement) *report.Table {
-	t := newTable(fmt.Sprintf("the map against a full search of %s that it had not seen", console.Count(len(j.Problems), "problem")),
+	t := report.New(fmt.Sprintf("the map against a full search of %s that it had not seen", console.Count(len(j.Problems), "problem")),
 		"problem", ">map", ">found", ">regret", ">95%", "the map's", "found")
 	t.Drop = []string{"the map's", "found", "95%"}
 	list := slices.Clone(j.Problems)
@@ -260,109 +256,5 @@ func policy(e *env, prior string, info kernels.DeviceInfo, domain shapes.Domain,
 	if err != nil {
 		return nil, err
 	}
-	p := learn.Policy{}
-	analytic := families.Analytic(e.Registry)
-	p.Filler = &learn.Filler{Registry: analytic, Device: info}
-	p.Domain, p.Classes = domain, classes
-	p.Default = func(q kernels.Problem) (kernels.Variant, error) { return analytic.Base(q, info) }
-	if step.Map != nil {
-		p.Prior = families.Book(e.Registry, step, info)
-		p.Default = func(q kernels.Problem) (kernels.Variant, error) { return p.Prior.Answer(q).Variant, nil }
-	}
-	list, err := shapes.Select("default")
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range list {
-		if domain.Holds(s.M, s.N) {
-			p.Listed = append(p.Listed, s)
-		}
-	}
-	return &p, nil
-}
-
-// learned is what a results folder has of the classes already, and how much of the budget was spent on them.
-func learned(dir string, p *learn.Policy) (*learn.Data, time.Duration, error) {
-	asked := map[rule.Class]bool{}
-	for _, q := range p.Classes {
-		asked[rule.ClassOf(q)] = true
-	}
-	none := &learn.Data{Device: p.Device, Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
-	path := filepath.Join(dir, record.FileName)
-	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
-		if _, err := os.Stat(path + ".gz"); err != nil {
-			return none, 0, nil
-		}
-		path += ".gz"
-	}
-	spans := map[string]span{}
-	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
-		if !strings.HasPrefix(run.Protocol.Search, learn.Search) {
-			return nil
-		}
-		s, ok := spans[run.ID]
-		if !ok {
-			s.first = run.Time
-		}
-		if r.Time.After(s.last) {
-			s.last = r.Time
-		}
-		s.records++
-		if asked[rule.ClassOf(r.Problem)] {
-			s.asked++
-		}
-		spans[run.ID] = s
-		return nil
-	})
-	if err != nil {
-		return nil, 0, err
-	}
-	took := spent(spans)
-	d, err := learn.Collect([]string{path})
-	if errors.Is(err, learn.ErrNoTimes) { // it ended before its first problem was through
-		return none, took, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	if d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler || d.Device.Driver != p.Device.Driver {
-		return nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
-			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
-	}
-	d.Keep = none.Keep
-	d.Sort()
-	return d, took, nil
-}
-
-// A span is from when to when a run measured, and how many of its records are of the classes that are asked for.
-type span struct {
-	first, last    time.Time
-	records, asked int
-}
-
-// spent is the time that runs took, of each the part of the classes that are asked for.
-func spent(spans map[string]span) (total time.Duration) {
-	for _, s := range spans {
-		total += time.Duration(float64(max(s.last.Sub(s.first), 0)) * float64(s.asked) / float64(s.records))
-	}
-	return total
-}
-
-// pack puts a records file in its packed form, from which a writer unpacks it again.
-func pack(p durable.Place) error {
-	f, err := os.Open(p.String())
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	in, out := io.Pipe()
-	go func() {
-		z, _ := gzip.NewWriterLevel(out, gzip.BestCompression)
-		_, err := io.Copy(z, f)
-		out.CloseWithError(errors.Join(err, z.Close()))
-	}()
-	if err := p.In(filepath.Base(p.Name) + ".gz").WriteFrom(in); err != nil {
-		return hint.Errorf(durable.Help(err), "%s.gz: %w", p, durable.Cause(err))
-	}
-	return p.Remove()
+	return learn.NewPolicy(e.Registry, step, info, domain, classes)
 }

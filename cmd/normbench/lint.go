@@ -54,7 +54,7 @@ func lint(e *env, file, device, format string) error {
 			}
 		}
 	}
-	rows := newTable("", "file", "finding")
+	rows := report.New("", "file", "finding")
 	for _, text := range t.Lint(e.Registry, d, families.NewIdentity(e.Registry, d.Kind).Stale) {
 		rows.Rows = append(rows.Rows, []string{file, console.OneLine(text)})
 		if format == "text" {

@@ -102,8 +102,8 @@ func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listC
 }
 
 func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
-	t := newTable("", "family", "what it is")
-	flat := newTable("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
+	t := report.New("", "family", "what it is")
+	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
 	for _, f := range e.Registry.Families {
 		if f.Hidden {
 			continue
@@ -130,8 +130,8 @@ func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listPresets(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := newTable("", "preset", "what it is")
-	flat := newTable("", "preset", "system", "rule")
+	t := report.New("", "preset", "what it is")
+	flat := report.New("", "preset", "system", "rule")
 	for _, p := range presets.All() {
 		t.Rows = append(t.Rows, []string{p.Name, p.System}, []string{"", p.Doc})
 		flat.Rows = append(flat.Rows, []string{p.Name, p.System, p.Doc})
@@ -143,7 +143,7 @@ func listPresets(_ *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := newTable("", "key", "name", "macro", "on cpu", "meaning")
+	t := report.New("", "key", "name", "macro", "on cpu", "meaning")
 	for _, k := range kernels.Knobs() {
 		onCPU := "fixed"
 		if k.Host {
@@ -155,8 +155,8 @@ func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := newTable("", "group", ">shapes", "M x N")
-	t.Data = newTable("", "group", "shape", ">m", ">n", ">weight", "note")
+	t := report.New("", "group", ">shapes", "M x N")
+	t.Data = report.New("", "group", "shape", ">m", ">n", ">weight", "note")
 	add := func(group string, s shapes.Shape) {
 		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10), strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
 	}
@@ -196,7 +196,7 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listDevices(e *env, cfg *listConfig) (*report.Table, error) {
-	t := newTable("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler", "launches by", "results in")
+	t := report.New("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler", "launches by", "results in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
 		folder := "results/" + d.ID
@@ -254,7 +254,7 @@ func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
 		return nil, err
 	}
 	s := f.Space(p, info)
-	t := newTable(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or why not")
+	t := report.New(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or why not")
 	base := f.Base(p, info)
 	for _, c := range s.Configs {
 		text := "runs"
@@ -284,7 +284,7 @@ const fewRefused = 20
 // reasonTable counts refused configs by reason, the most frequent first. Reasons that differ in
 // a number or a config are one.
 func reasonTable(refused []kernels.Refusal) *report.Table {
-	t := newTable("", "refused because", ">configs")
+	t := report.New("", "refused because", ">configs")
 	t.Notes = []string{"--refused lists each of them"}
 	var order []string
 	counts, texts := map[string]int{}, map[string]string{}
@@ -311,7 +311,7 @@ var (
 func listPeers(e *env, cfg *listConfig) (*report.Table, error) {
 	e.Started() // the peers' worker and its folder must not be left behind
 	theirs, err := peers.Start(e.Ctx, peers.Options{Python: cmp.Or(cfg.python, "python3"), Timeout: peers.DefaultTimeout})
-	t := newTable("", "peer", "system", "version, or why it is not there")
+	t := report.New("", "peer", "system", "version, or why it is not there")
 	if said := new(worker.Said); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
 		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
 		for _, name := range peers.Names {

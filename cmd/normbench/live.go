@@ -86,7 +86,7 @@ func compareLive(e *env, cfg *compareConfig) (err error) {
 		Options: ab.Options{Order: live.order, Seed: cfg.seed, Protocol: cfg.protocol(cfg.info)}}
 	defer func() { m.Device.Close() }()
 	m.Options.Protocol.StageSamples = max(m.Options.Protocol.Samples, 10)
-	all, err := pairs(e, cfg)
+	all, err := e.Pairs(live.refs, cfg.problems, cfg.info, live.changed && e.Baseline == "")
 	if err != nil {
 		return err
 	}
@@ -214,55 +214,6 @@ func (cfg *liveConfig) ruleOf() (verdict.Rule, error) {
 	}
 	rule.Plan = verdict.Pocock(rule.Alpha, looks...)
 	return rule, hint.With(rule.CheckValid(), "the defaults are --rounds 12,24 --min-effect 0.01")
-}
-
-// pairs are the problems that both operands have a variant for.
-func pairs(e *env, cfg *compareConfig) (pairs []ab.Pair, err error) {
-	var missing []error
-	same := 0
-	for _, p := range cfg.problems {
-		if err := p.CheckFits(cfg.info); err != nil {
-			return nil, err
-		}
-		b := ab.Pair{Problem: p}
-		have := true
-		for i, r := range cfg.live.refs {
-			if b.Of[i], err = armVariants(e, r, p, cfg.info); err != nil {
-				have, missing = false, append(missing, err)
-			}
-		}
-		switch {
-		case have && cfg.live.changed && e.Baseline == "" && slices.Equal(b.Of[0], b.Of[1]):
-			same++
-		case have:
-			pairs = append(pairs, b)
-		}
-	}
-	if same > 0 {
-		e.Notef("left out %s: the same variant on both sides", console.Count(same, "cell"))
-	}
-	if len(pairs)+same == 0 {
-		return nil, noneInCommon("%w", missing[0])
-	}
-	for _, m := range missing {
-		e.Notef("left out %s", m)
-	}
-	return pairs, nil
-}
-
-// armVariants are the variants of an operand for a problem, or the error why there are none.
-func armVariants(e *env, r *ref.Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
-	vs, err := e.Variants(r, p, info)
-	if len(vs) > 0 {
-		return vs, nil
-	}
-	if err == nil {
-		return nil, fmt.Errorf("%s: %s has no variant", p, r.Text)
-	}
-	if family, _, _ := strings.Cut(r.Text, "@"); !strings.HasPrefix(err.Error(), family) {
-		err = fmt.Errorf("%s: %w", r.Text, err)
-	}
-	return nil, fmt.Errorf("%s: %w", p, err)
 }
 
 func duelLine(r *ab.Result, rule verdict.Rule) string {

@@ -133,21 +133,6 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	return e.late(err)
 }
 
-// newTable makes an empty table. A ">" before a header aligns its column to the right.
-func newTable(title string, headers ...string) *report.Table {
-	t := &report.Table{Title: title}
-	for _, h := range headers {
-		text, right := strings.CutPrefix(h, ">")
-		t.Header = append(t.Header, text)
-		align := report.Left
-		if right {
-			align = report.Right
-		}
-		t.Align = append(t.Align, align)
-	}
-	return t
-}
-
 // command is a command that runs with the flags and operands that are read into x. These may stand
 // in any order.
 func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command {

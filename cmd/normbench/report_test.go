@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -75,14 +74,6 @@ func TestTablesMade(t *testing.T) {
 		if kept, err := os.ReadFile(name); err != nil || code != 0 || string(kept) != stdout {
 			t.Errorf("%s is not what compare makes (%v, exit code %d)\n%s", name, err, code, stderr)
 		}
-	}
-}
-
-// Of a run with other classes beside only their part counts.
-func TestSpent(t *testing.T) {
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	if got := spent(map[string]span{"a": {at(0), at(60), 30, 10}, "b": {at(100), at(120), 4, 0}, "c": {at(200), at(210), 1, 1}}); got != 30*time.Second {
-		t.Error(got)
 	}
 }
 

@@ -79,7 +79,7 @@ func exportRule(e *env, cfg *ruleConfig) error {
 		return err
 	}
 	if cfg.export == "" {
-		return report.RenderTable(e.out, ruleTable(book, cfg.operands[0], classes, columns), cfg.format)
+		return report.RenderTable(e.out, report.RuleTable(book, cfg.operands[0], classes, columns), cfg.format)
 	}
 	write := func() ([]byte, error) { return book.Export(classes, columns, cfg.export) }
 	if cfg.launch {
@@ -172,31 +172,6 @@ func bookOf(e *env, text string, d kernels.DeviceInfo) (*rule.Book, error) {
 		e.Notef("%s launches by %s", d.ID, t.Book.Step)
 	}
 	return t.Book, nil
-}
-
-// ruleTable is a row for each range of rows.
-func ruleTable(book *rule.Book, ref string, classes []rule.Class, columns []int64) *report.Table {
-	t := newTable(fmt.Sprintf("launches of %s for %s", ref, book.Device.Name), "problem", ">N", ">M from", ">to", "family", "label", "rests on")
-	for _, x := range classes {
-		for _, n := range columns {
-			first := int64(1)
-			for _, run := range book.Ranges(x, n) {
-				a := book.Answer(x.At(first, n))
-				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours", rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[a.Evidence()]
-				if a.Match != rule.MatchCell {
-					on = string(a.Match)
-				}
-				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(first), fmt.Sprint(min(run.Last, rule.MaxElems/n)),
-					run.Variant.Family, run.Variant.Config.String(), on})
-				first = run.Last + 1
-			}
-		}
-	}
-	t.Data = &report.Table{Header: t.Header, Align: t.Align, Rows: t.Rows}
-	t.Group = &report.Group{Hide: []string{"problem", "N"}, Of: func(row []string) (string, string) {
-		return row[0] + ", N = " + row[1], row[0]
-	}}
-	return t
 }
 
 // generated is in the first line of every export, which another may replace.

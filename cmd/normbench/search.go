@@ -1,10 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"math"
-	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -12,12 +8,10 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/lab"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
-	"normbench/sweep/stats"
 	"normbench/tune"
 )
 
@@ -128,97 +122,4 @@ func keepEntries(e *env, texts []string, info kernels.DeviceInfo, tasks []sweep.
 		}
 	}
 	return nil
-}
-
-// history is what the records of a results folder know of the same kernels on the
-// same kind of device, for searches to start from.
-func history(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
-	h := &search.History{}
-	source := families.NewIdentity(r, info.Kind).SourceOf
-	found := map[kernels.Problem][]search.Found{}
-	seen := map[kernels.Problem]map[kernels.Variant]bool{}
-	var order []kernels.Problem
-	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
-	for _, es := range []record.Entries{f.Latest(cold), f.Searched(cold)} {
-		for _, x := range es {
-			switch {
-			case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
-				x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
-				continue
-			}
-			if found[x.Problem] == nil {
-				order = append(order, x.Problem)
-				seen[x.Problem] = map[kernels.Variant]bool{}
-			}
-			seen[x.Problem][x.Variant] = true
-			found[x.Problem] = append(found[x.Problem], search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
-			if x.Finals().Chosen != "" {
-				h.Won(x.Problem, x.Variant)
-			}
-		}
-	}
-	for _, p := range order {
-		h.AddFound(p, found[p])
-	}
-	return h
-}
-
-// describe completes a table with what only the registry knows, and says what a
-// person should know of it.
-func describe(e *env, t *tune.Table) {
-	knobs := map[string]int{}
-	var noise, optimism []float64
-	edges, unstable := 0, 0
-	for i := range t.Entries {
-		x := &t.Entries[i]
-		if f, err := e.Registry.Lookup(x.Family); err == nil {
-			x.Edges = search.Edges(f.Knobs, x.Config)
-		}
-		if len(x.Edges) > 0 {
-			edges++
-		}
-		for _, k := range x.Edges {
-			knobs[k]++
-		}
-		if x.Unstable {
-			unstable++
-		}
-		if x.Noise > 0 {
-			noise = append(noise, x.Noise)
-		}
-		if x.SearchUS > 0 {
-			optimism = append(optimism, x.MedianUS/x.SearchUS-1)
-		}
-	}
-	if len(noise) > 0 {
-		t.Noise = math.Round(stats.Median(noise)*1e4) / 1e4
-	}
-	if len(optimism) > 0 {
-		e.Notef("the winners' fresh times are %+.1f%% of what the search saw, in the middle; two copies of the base differ by %.1f%%",
-			100*stats.Median(optimism), 100*t.Noise)
-	}
-	if edges > 0 {
-		var list []string
-		for k := range knobs {
-			list = append(list, k)
-		}
-		slices.SortFunc(list, func(a, b string) int {
-			if d := knobs[b] - knobs[a]; d != 0 {
-				return d
-			}
-			return strings.Compare(a, b)
-		})
-		text := make([]string, 0, 4)
-		for _, k := range list[:min(len(list), 4)] {
-			text = append(text, fmt.Sprintf("%s (%d)", k, knobs[k]))
-		}
-		verb := "sit"
-		if edges == 1 {
-			verb = "sits"
-		}
-		e.Notef("%s %s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"), verb, strings.Join(text, ", "))
-	}
-	if unstable > 0 {
-		e.Notef("%s give other bits from run to run; see \"unstable\" in %s", console.Count(unstable, "winner"), filepath.Base(tune.FileName))
-	}
 }

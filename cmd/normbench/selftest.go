@@ -67,5 +67,5 @@ func testTimer(e *env, dev kernels.Device, run *record.Run) (err error) {
 }
 
 func selftestTable(device string) *report.Table {
-	return newTable("selftest of "+device, "check", "found", "wanted", "verdict")
+	return report.New("selftest of "+device, "check", "found", "wanted", "verdict")
 }

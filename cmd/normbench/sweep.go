@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"os"
 	"path/filepath"
@@ -177,9 +176,9 @@ func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
 	fold := &tune.Fold{Old: old, At: durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}, Source: families.NewIdentity(e.Registry, info.Kind).SourceOf,
 		Table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
 	if o.Search != nil {
-		o.Search.Known = history(w.Records(), info, e.Registry)
+		o.Search.Known = tune.History(w.Records(), info, e.Registry)
 		// A killed sweep may have left out its last finished problem.
-		for es := range entries(e, w.Records(), info, pr) {
+		for es := range tune.Current(w.Records(), e.Registry, info, pr) {
 			fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
 		}
 		if len(fold.Table.Entries) > 0 {
@@ -193,7 +192,7 @@ func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
 	o.Observe = p.Observe
 	sum, err := sweep.Run(e.Ctx, e.Registry, cfg.devices, cfg.tasks, w, o)
 	p.Clear()
-	summarize(e, sum, cfg.layOut, slices.Concat(cfg.devices, more))
+	e.Notes(report.RunNotes(sum, cfg.layOut, slices.Concat(cfg.devices, more)))
 	if e := w.Unchanged(); e != nil { // nothing can be concluded from another's file
 		return e
 	}
@@ -258,7 +257,7 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 	some := false
 	var failed *record.Entry // the first that is not right
 	table.Entries = nil
-	for es := range entries(e, f, info, pr) {
+	for es := range tune.Current(f, e.Registry, info, pr) {
 		p, n := es[0].Problem, 0
 		each := func(yield func(*record.Entry) bool) {
 			for i := range es {
@@ -302,9 +301,9 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
 			p := x.Run.Protocol
 			p.Samples = searching.Samples // a search has its own
-			return p == searching && isNow(e, id, x)
+			return p == searching && tune.IsCurrent(e.Registry, id, x)
 		})))
-		describe(e, table)
+		e.Once(table.Describe(e.Registry)...)
 	}
 	notes, lost := fold.Write()
 	if lost == nil {
@@ -336,39 +335,6 @@ func nothingRight(x *record.Entry) error {
 		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
 }
 
-// entries are those of a protocol in a records file, problem by problem. Only records of today's code
-// and of today's launch rules count.
-func entries(e *env, f *record.File, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
-	id := families.NewIdentity(e.Registry, info.Kind)
-	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && isNow(e, id, x) })
-	return func(yield func([]record.Entry) bool) {
-		for es := range now.ByProblem() {
-			base, err := e.Registry.Base(es[0].Problem, info)
-			if strings.HasPrefix(info.ID, replay.Prefix) && !slices.ContainsFunc(es, func(x record.Entry) bool { return x.Variant == base }) {
-				if !yield(es) { // the recording lacks today's base, and the search had another
-					return
-				}
-				continue
-			}
-			for i := range es {
-				es[i].Base = err == nil && es[i].Variant == base
-			}
-			if !yield(es) {
-				return
-			}
-		}
-	}
-}
-
-// isNow says whether an entry is of the code as it is.
-func isNow(e *env, id *families.Identity, x *record.Entry) bool {
-	if x.Variant.Family == record.Stream {
-		return true
-	}
-	code, err := sweep.Code(e.Registry, id, x.Problem, x.Variant, x.Run.Device)
-	return err == nil && x.Is(code)
-}
-
 // newRun describes this invocation for the records.
 func newRun(e *env, info kernels.DeviceInfo, pr record.Protocol) record.Run {
 	env := environment()
@@ -381,58 +347,5 @@ func newRun(e *env, info kernels.DeviceInfo, pr record.Protocol) record.Run {
 		Device:   info,
 		Env:      env,
 		Protocol: pr,
-	}
-}
-
-// summarize says how a run went, and what it waited for.
-func summarize(e *env, s sweep.Summary, layOut time.Duration, devices []kernels.Device) {
-	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
-	if s.Failed > 0 {
-		text += fmt.Sprintf(", %d of them failed", s.Failed)
-	}
-	if s.Refused > 0 {
-		why := "the device cannot run"
-		if _, replayed := devices[0].(*replay.Device); replayed {
-			why = "the recording has no times of"
-		}
-		text += fmt.Sprintf(", %s %d more", why, s.Refused)
-	}
-	if s.Skipped > 0 {
-		text += fmt.Sprintf(", %d were there already", s.Skipped)
-	}
-	if s.Measured > 0 && s.Wall > 0 {
-		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(), float64(s.Measured)/s.Wall.Minutes())
-		if s.Busy <= s.Wall { // a replay does not take the time that it tells
-			part := func(d time.Duration) float64 { return max(100*d.Seconds()/s.Wall.Seconds(), 0) }
-			text += fmt.Sprintf(", device at work %.0f%% of the time", part(s.Busy))
-			if s.Held > s.Busy {
-				text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy), part(s.Wall-s.Held))
-			}
-		}
-	}
-	if s.Pruned > 0 {
-		text += fmt.Sprintf("; %d pruned", s.Pruned)
-	}
-	e.Notef("%s", text)
-	var c kernels.CompileStats
-	for _, d := range devices {
-		if x, ok := d.(kernels.Compiling); ok {
-			y := x.CompileStats()
-			c.Compiled, c.Cached, c.Unused = c.Compiled+y.Compiled, c.Cached+y.Cached, c.Unused+y.Unused
-			c.Seconds, c.WaitSeconds = c.Seconds+y.Seconds, c.WaitSeconds+y.WaitSeconds/float64(len(devices))
-		}
-	}
-	compiler := ""
-	if c != (kernels.CompileStats{}) {
-		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
-	}
-	if s.Measured > 0 && (compiler != "" || layOut > 0) {
-		e.Notef("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
-	}
-	if s.Measured > 0 && compiler != "" {
-		e.Notef("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
-	}
-	for _, g := range s.Gone {
-		e.Notef("%s", console.OneLine(g))
 	}
 }

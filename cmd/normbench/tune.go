@@ -6,19 +6,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
-	"normbench/kernels"
-	"normbench/kernels/families"
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep"
-	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune"
 	"normbench/tune/learn"
@@ -55,7 +50,7 @@ func (x *common) firstMap() *report.Table {
 	if x.format == report.FormatJSON {
 		return nil
 	}
-	return mapTable(&rule.Map{})
+	return report.MapTable(&rule.Map{})
 }
 
 func fillMap(e *env, cfg *tuneConfig) error {
@@ -79,12 +74,12 @@ func fillMap(e *env, cfg *tuneConfig) error {
 		d.Protocol = sweep.ContestProtocol(d.Protocol, learn.Search, d.Protocol.Samples/sweep.FinalLaunches)
 	}
 	m := p.Fill(d.Points)
-	describeMap(e, m, d)
+	p.Describe(m, d)
 	// Files come first: the tables may go to a pipe that closes.
 	if out != "" {
 		place := durable.Place{Name: out}
 		old, _ := tune.Read(out) // the first has none
-		if err := writeMap(e, place, p.Filler, old, m); err != nil {
+		if err := p.Write(place, old, m); err != nil {
 			return err
 		}
 		e.Notef("wrote the map of %s", place)
@@ -98,54 +93,6 @@ func fillMap(e *env, cfg *tuneConfig) error {
 	return showMap(e, m, d, &cfg.common)
 }
 
-// describeMap says in a map where it comes from: the same records make the same text.
-func describeMap(e *env, m *rule.Map, d *learn.Data) {
-	m.Tool, m.Created, m.Sources = d.Tool, d.Date.UTC().Truncate(time.Second), map[string]string{}
-	for _, r := range d.Runs {
-		m.Runs = append(m.Runs, tune.RunOf(r))
-	}
-	m.Protocol, _ = json.Marshal(d.Protocol)
-	source := families.NewIdentity(e.Registry, m.Device.Kind).SourceOf
-	for i := range m.Rasters {
-		for _, v := range m.Rasters[i].Legend {
-			m.Sources[v.Family] = source(v.Family)
-			if s, ok := d.Sources[v.Family]; ok {
-				m.Sources[v.Family] = s
-			}
-		}
-	}
-}
-
-// writeMap puts a map that f filled into the tuned table of a place, whose entries stay. It is merged with the map that
-// the table had before, not with what this command wrote into it meanwhile; see rule.Merge.
-func writeMap(e *env, p durable.Place, f *learn.Filler, before *tune.Table, m *rule.Map) error {
-	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
-		var protocol record.Protocol
-		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
-			return nil, err
-		}
-		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device, Protocol: protocol, Entries: []tune.Entry{}}
-		if old != nil {
-			if old.Device.ID != m.Device.ID {
-				return nil, hint.Errorf("keep one tuned table per device", "%s is of %s, and the map of %s", p, old.Device.ID, m.Device.ID)
-			}
-			t = *old
-			if t.Schema = tune.Schema; len(t.Entries) == 0 {
-				t.Tool, t.Created, t.Protocol = m.Tool, m.Created, protocol
-			}
-		}
-		if t.Map = m; before == nil || before.Map == nil {
-			return &t, nil
-		}
-		source := families.NewIdentity(e.Registry, m.Device.Kind).SourceOf
-		var err error
-		t.Map, err = rule.Merge(before.Map, m, func(box rule.Box, a, b kernels.Variant) bool {
-			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(box, a, b)
-		})
-		return &t, err
-	})
-}
-
 // tellChange says how the map that f filled differs from the one that a table had before.
 func tellChange(e *env, f *learn.Filler, old *tune.Table, m *rule.Map) {
 	if old != nil && old.Map != nil {
@@ -156,7 +103,7 @@ func tellChange(e *env, f *learn.Filler, old *tune.Table, m *rule.Map) {
 
 // showMap prints what the cells of a map rest on, and writes it as a page.
 func showMap(e *env, m *rule.Map, d *learn.Data, x *common, more ...report.Fact) error {
-	t := mapTable(m)
+	t := report.MapTable(m)
 	for _, line := range report.Timer(d.Runs...) {
 		t.Title += "\n" + line
 	}
@@ -180,35 +127,6 @@ func showMap(e *env, m *rule.Map, d *learn.Data, x *common, more ...report.Fact)
 		}
 	}
 	return lost
-}
-
-// mapTable is what the cells of each raster rest on.
-func mapTable(m *rule.Map) *report.Table {
-	t := newTable("map of "+m.Device.Name, "class", ">rows at", ">problems", ">regret", ">cells", ">measured", ">near", ">borrowed", ">configs")
-	t.Drop = []string{"borrowed", "near"}
-	t.Legend = []report.Meaning{{Column: "regret", Text: "the map's answers over the best known, in the mean of the measured problems: what the map was filled from, so too low"}}
-	problems := 0
-	for i := range m.Rasters {
-		r := &m.Rasters[i]
-		n := map[byte]int{}
-		for _, l := range r.Lines {
-			for k := range l.Evidence {
-				n[l.Evidence[k]]++
-			}
-		}
-		regret := ""
-		if r.Problems > 0 {
-			regret = fmt.Sprintf("%.1f%%", r.Regret)
-		}
-		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems), regret}
-		for _, x := range []int{n[rule.Measured] + n[rule.Neighbour] + n[rule.Borrowed], n[rule.Measured], n[rule.Neighbour], n[rule.Borrowed], len(r.Legend)} {
-			row = append(row, fmt.Sprint(x))
-		}
-		t.Rows = append(t.Rows, row)
-		problems += r.Problems
-	}
-	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base", console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
-	return t
 }
 
 // mapPage is a map as a page: what each cell runs, how far behind it is, and how near a copy's speed.

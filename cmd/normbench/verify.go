@@ -27,7 +27,7 @@ type verifyConfig struct {
 
 func verifyCommand(e *env) *cli.Command {
 	cfg := &verifyConfig{}
-	cfg.first = func() *report.Table { return verifyTable(0, nil) }
+	cfg.first = func() *report.Table { return lab.VerifyTable(0, nil) }
 	return e.command(&cli.Command{
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
@@ -123,7 +123,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	stopped := err != nil && e.Ctx.Err() != nil
 	if len(v.Findings) > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.out, verifyTable(cfg.repeats, v.Findings), cfg.format))
+		err = cmp.Or(err, report.RenderTable(e.out, lab.VerifyTable(cfg.repeats, v.Findings), cfg.format))
 	}
 	done := v.Checks()
 	switch {
@@ -148,61 +148,4 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return &coded{exitUnclear, err}
 	}
 	return nil
-}
-
-// verifyTable has a row for each finding; for people a family's further outputs have nothing else.
-func verifyTable(repeats int, findings []lab.Finding) *report.Table {
-	type column = report.Column[lab.Finding]
-	once := func(head, name string, value func(lab.Finding) any) column {
-		c := column{Head: head, Name: name, Value: value}
-		c.Text = func(f lab.Finding) string {
-			if f.Further {
-				return ""
-			}
-			return fmt.Sprint(value(f))
-		}
-		return c
-	}
-	number := func(head, name, format string, value func(kernels.OutputCheck) float64) column {
-		return column{Head: head, Name: name, Format: format, Value: func(f lab.Finding) any {
-			if f.Output.Name == "" {
-				return nil
-			}
-			return value(f.Output)
-		}}
-	}
-	columns := report.ProblemColumns(func(f lab.Finding) (kernels.Problem, int64) { return f.Problem, f.Problem.Bytes() })
-	columns[0] = once("problem", "problem", func(f lab.Finding) any { return f.Problem.String() })
-	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), findings, append(columns,
-		once("REF", "ref", func(f lab.Finding) any { return f.Refs }),
-		once("family", "family", func(f lab.Finding) any { return f.Family.Name }),
-		once("code", "code", func(f lab.Finding) any { return f.Code }),
-		once("configs", "configs", func(f lab.Finding) any { return f.Configs }),
-		column{Name: "failed", Value: func(f lab.Finding) any { return f.Failed }},
-		column{Head: "output", Name: "output", Value: func(f lab.Finding) any { return f.Output.Name }},
-		number("error/tol", "error_over_tol", "%.2f", func(o kernels.OutputCheck) float64 { return o.MaxErr }),
-		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
-		once("differing", "differing", func(f lab.Finding) any { return f.Differing }),
-		once("stated", "stated", func(f lab.Finding) any { return f.Stated() }),
-		column{Head: "verdict", Name: "verdict", Value: func(f lab.Finding) any { v, _, _ := wordOf(&f); return v }, Text: func(f lab.Finding) string {
-			if f.Further {
-				return ""
-			}
-			_, _, text := wordOf(&f)
-			return text
-		}},
-		column{Name: "reason", Value: func(f lab.Finding) any { _, reason, _ := wordOf(&f); return reason }}))
-	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
-	return t
-}
-
-// wordOf is a word, and what is wrong with the first of the configs: apart, and for people.
-func wordOf(k *lab.Finding) (word, reason, text string) {
-	switch {
-	case k.Failed > 0:
-		return "FAILED", k.Reasons[0], fmt.Sprintf("%d FAILED, first %s", k.Failed, k.Reasons[0])
-	case k.Unrun != "":
-		return "not run", k.Unrun, k.Unrun
-	}
-	return "ok", "", "ok"
 }

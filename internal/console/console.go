@@ -50,6 +50,13 @@ func (c *Console) Notef(format string, args ...any) {
 	fmt.Fprintln(&Plain{Writer: w}, text)
 }
 
+// Notes prints notes.
+func (c *Console) Notes(notes []string) {
+	for _, n := range notes {
+		c.Notef("%s", n)
+	}
+}
+
 // Once prints notes that were not printed before: several workers, problems or operands may have
 // one in common.
 func (c *Console) Once(notes ...string) {

@@ -326,3 +326,11 @@ func TestJudge(t *testing.T) {
 		t.Errorf("a map of one problem loses %.3f, that of all %.3f (%v)", worse.Mean, j.Mean, err)
 	}
 }
+
+// Of a run with other classes beside only their part counts.
+func TestSpent(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	if got := spent(map[string]span{"a": {at(0), at(60), 30, 10}, "b": {at(100), at(120), 4, 0}, "c": {at(200), at(210), 1, 1}}); got != 30*time.Second {
+		t.Error(got)
+	}
+}

@@ -1,4 +1,4 @@
-package main
+package verdict
 
 import (
 	"strings"
@@ -17,7 +17,7 @@ func FuzzParseRounds(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		cells, err := parseRounds("f", data)
+		cells, err := ParseRounds("f", data)
 		if err != nil {
 			if hint.Of(err) == "" || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "rounds f: ") {
 				t.Fatalf("error %q, hint %q", err, hint.Of(err))
@@ -26,11 +26,11 @@ func FuzzParseRounds(f *testing.F) {
 		}
 		names := map[string]bool{}
 		for _, c := range cells {
-			if len(c.rounds) == 0 || names[c.name] {
+			if len(c.Rounds) == 0 || names[c.Name] {
 				t.Fatalf("%+v", cells)
 			}
-			names[c.name] = true
-			for _, r := range c.rounds {
+			names[c.Name] = true
+			for _, r := range c.Rounds {
 				if !isTime(r.A) || !isTime(r.B) || !isTime(r.A2) {
 					t.Fatalf("%+v", r)
 				}

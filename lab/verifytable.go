@@ -1,0 +1,65 @@
+package lab
+
+import (
+	"fmt"
+
+	"normbench/kernels"
+	"normbench/report"
+)
+
+// VerifyTable has a row for each finding; for people a family's further outputs have nothing else.
+func VerifyTable(repeats int, findings []Finding) *report.Table {
+	type column = report.Column[Finding]
+	once := func(head, name string, value func(Finding) any) column {
+		c := column{Head: head, Name: name, Value: value}
+		c.Text = func(f Finding) string {
+			if f.Further {
+				return ""
+			}
+			return fmt.Sprint(value(f))
+		}
+		return c
+	}
+	number := func(head, name, format string, value func(kernels.OutputCheck) float64) column {
+		return column{Head: head, Name: name, Format: format, Value: func(f Finding) any {
+			if f.Output.Name == "" {
+				return nil
+			}
+			return value(f.Output)
+		}}
+	}
+	columns := report.ProblemColumns(func(f Finding) (kernels.Problem, int64) { return f.Problem, f.Problem.Bytes() })
+	columns[0] = once("problem", "problem", func(f Finding) any { return f.Problem.String() })
+	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), findings, append(columns,
+		once("REF", "ref", func(f Finding) any { return f.Refs }),
+		once("family", "family", func(f Finding) any { return f.Family.Name }),
+		once("code", "code", func(f Finding) any { return f.Code }),
+		once("configs", "configs", func(f Finding) any { return f.Configs }),
+		column{Name: "failed", Value: func(f Finding) any { return f.Failed }},
+		column{Head: "output", Name: "output", Value: func(f Finding) any { return f.Output.Name }},
+		number("error/tol", "error_over_tol", "%.2f", func(o kernels.OutputCheck) float64 { return o.MaxErr }),
+		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
+		once("differing", "differing", func(f Finding) any { return f.Differing }),
+		once("stated", "stated", func(f Finding) any { return f.Stated() }),
+		column{Head: "verdict", Name: "verdict", Value: func(f Finding) any { v, _, _ := wordOf(&f); return v }, Text: func(f Finding) string {
+			if f.Further {
+				return ""
+			}
+			_, _, text := wordOf(&f)
+			return text
+		}},
+		column{Name: "reason", Value: func(f Finding) any { _, reason, _ := wordOf(&f); return reason }}))
+	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
+	return t
+}
+
+// wordOf is a word, and what is wrong with the first of the configs: apart, and for people.
+func wordOf(k *Finding) (word, reason, text string) {
+	switch {
+	case k.Failed > 0:
+		return "FAILED", k.Reasons[0], fmt.Sprintf("%d FAILED, first %s", k.Failed, k.Reasons[0])
+	case k.Unrun != "":
+		return "not run", k.Unrun, k.Unrun
+	}
+	return "ok", "", "ok"
+}

@@ -1,0 +1,126 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"normbench/kernels"
+	"normbench/sweep/record"
+	"normbench/sweep/stats"
+)
+
+// A benchRow is a record with what a table says of its samples.
+type benchRow struct {
+	*record.Record
+	value  Value
+	spread any // in percent
+}
+
+// BenchTable has a row for each record of a run.
+func BenchTable(records []*record.Record, run *record.Run) *Table {
+	title := fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", run.Protocol.Samples, run.Protocol.Name)
+	stages := []string{}
+	var rows []benchRow
+	var notes []string
+	how := map[string]string{
+		kernels.ByCUPTI:  "stages with a gap are by CUPTI: each kernel alone, without its launch",
+		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost of its launch",
+	}
+	for _, r := range records {
+		row := benchRow{Record: r}
+		cell := Cell{Variant: r.Variant(), Status: r.Status, Reason: r.Reason, StreamUS: r.StreamUS}
+		if r.Status == kernels.StatusOK {
+			s := stats.Summarize(r.SamplesUS)
+			cell.MedianUS, cell.Lo, cell.Hi, row.spread = s.Median, s.Lo, s.Hi, 100*s.Spread
+		}
+		row.value = ValueOf(cell, r.Bytes)
+		rows = append(rows, row)
+		if n := how[r.StagesBy]; n != "" && !slices.Contains(notes, n) {
+			notes = append(notes, n)
+		}
+		for _, s := range r.Stages {
+			if !slices.Contains(stages, s.Stage) {
+				stages = append(stages, s.Stage)
+			}
+		}
+	}
+	if len(records) == 0 { // the stages are not known yet
+		stages = []string{"*"}
+	}
+	t := NewTable(strings.Join(append([]string{title}, Timer(run)...), "\n"), rows, benchColumns(stages))
+	t.Notes, t.Group = notes, ByProblem
+	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
+	return t
+}
+
+// benchColumns have one for each stage, behind those that are always there.
+func benchColumns(stages []string) []Column[benchRow] {
+	type column = Column[benchRow]
+	kernel := func(head, name string, of func(*kernels.Resource) any) column {
+		return column{Head: head, Name: name, Value: func(r benchRow) any {
+			if k := r.Check.Main(); k != nil && r.Status == kernels.StatusOK {
+				return of(k)
+			}
+			return nil
+		}}
+	}
+	value := func(names ...string) []column {
+		return ValueColumns(func(r benchRow) Value { return r.value }, "", "", names...)
+	}
+	spread := func(r benchRow) any { return r.spread }
+	list := ProblemColumns(func(r benchRow) (kernels.Problem, int64) { return r.Problem, r.Bytes }, "problem")
+	variant, us, speeds := value("variant", "status"), value("us", "lo_us", "hi_us"), value("gbps", "stream_percent")
+	variant[0].Head = "variant"
+	us[0].Head, us[0].Means = "us", "median with its 95% interval"
+	us[0].Text = func(r benchRow) string { return Interval(r.value.US, r.value.LoUS, r.value.HiUS) }
+	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return Whole(r.value.GBps) }
+	speeds[1].Head, speeds[1].Means = "%stream", "time of a copy of the same tensors over the kernel's"
+	speeds[1].Text = func(r benchRow) string { return Whole(r.value.StreamPercent) }
+	list = append(slices.Concat(list, variant, us, []column{{Head: "spread %", Value: spread, Format: "%.1f"}}, speeds),
+		column{Name: "spread_percent", Value: spread},
+		column{Head: "stages us", Text: func(r benchRow) string { return stageText(r.Record) }},
+		kernel("regs", "regs", func(k *kernels.Resource) any { return k.Registers }),
+		kernel("spill B", "spill_bytes", func(k *kernels.Resource) any { return k.Spill }),
+		kernel("CTAs/SM", "ctas_per_sm", func(k *kernels.Resource) any { return k.Occupancy }),
+		column{Head: "status", Name: "reason", Value: func(r benchRow) any { return r.Reason }, Text: func(r benchRow) string {
+			if r.Status != kernels.StatusOK {
+				return string(r.Status) + ": " + r.Reason
+			}
+			return "ok"
+		}},
+		column{Name: "stages_by", Value: func(r benchRow) any { return r.StagesBy }},
+		column{Name: "gap_us", Value: func(r benchRow) any {
+			if r.StagesBy != kernels.ByCUPTI {
+				return nil
+			}
+			return r.GapUS
+		}})
+	for _, name := range stages {
+		list = append(list, column{Name: "stage_" + name + "_us", Value: func(r benchRow) any {
+			if i := slices.IndexFunc(r.Stages, func(s record.Stage) bool { return s.Stage == name }); i >= 0 {
+				return stats.Median(r.Stages[i].SamplesUS)
+			}
+			return nil
+		}})
+	}
+	return list
+}
+
+// stageText is the median of each stage with its share, and the time between
+// them where it is known: "k1 56.9 (93%), k2 3.9 (6%), gap 0.6".
+func stageText(r *record.Record) string {
+	var parts []string
+	total := r.GapUS
+	for _, s := range r.Stages {
+		total += stats.Median(s.SamplesUS)
+	}
+	for _, s := range r.Stages {
+		m := stats.Median(s.SamplesUS)
+		parts = append(parts, fmt.Sprintf("%s %.1f (%.0f%%)", s.Stage, m, 100*m/total))
+	}
+	if r.StagesBy == kernels.ByCUPTI {
+		parts = append(parts, fmt.Sprintf("gap %.1f", r.GapUS))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,31 @@
+package record
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+)
+
+// Pack puts a records file in its packed form, from which a writer unpacks it again.
+func Pack(p durable.Place) error {
+	f, err := os.Open(p.String())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in, out := io.Pipe()
+	go func() {
+		z, _ := gzip.NewWriterLevel(out, gzip.BestCompression)
+		_, err := io.Copy(z, f)
+		out.CloseWithError(errors.Join(err, z.Close()))
+	}()
+	if err := p.In(filepath.Base(p.Name) + ".gz").WriteFrom(in); err != nil {
+		return hint.Errorf(durable.Help(err), "%s.gz: %w", p, durable.Cause(err))
+	}
+	return p.Remove()
+}

@@ -1,0 +1,159 @@
+package learn
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/rule"
+	"normbench/sweep/record"
+	"normbench/sweep/shapes"
+	"normbench/tune"
+)
+
+// Describe says in a map where it comes from: the same records make the same text.
+func (f *Filler) Describe(m *rule.Map, d *Data) {
+	m.Tool, m.Created, m.Sources = d.Tool, d.Date.UTC().Truncate(time.Second), map[string]string{}
+	for _, r := range d.Runs {
+		m.Runs = append(m.Runs, tune.RunOf(r))
+	}
+	m.Protocol, _ = json.Marshal(d.Protocol)
+	source := families.NewIdentity(f.Registry, m.Device.Kind).SourceOf
+	for i := range m.Rasters {
+		for _, v := range m.Rasters[i].Legend {
+			m.Sources[v.Family] = source(v.Family)
+			if s, ok := d.Sources[v.Family]; ok {
+				m.Sources[v.Family] = s
+			}
+		}
+	}
+}
+
+// Write puts a map that f filled into the tuned table of a place, whose entries stay. It is merged with the map that
+// the table had before, not with what this command wrote into it meanwhile; see rule.Merge.
+func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
+	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
+		var protocol record.Protocol
+		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
+			return nil, err
+		}
+		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device, Protocol: protocol, Entries: []tune.Entry{}}
+		if old != nil {
+			if old.Device.ID != m.Device.ID {
+				return nil, hint.Errorf("keep one tuned table per device", "%s is of %s, and the map of %s", p, old.Device.ID, m.Device.ID)
+			}
+			t = *old
+			if t.Schema = tune.Schema; len(t.Entries) == 0 {
+				t.Tool, t.Created, t.Protocol = m.Tool, m.Created, protocol
+			}
+		}
+		if t.Map = m; before == nil || before.Map == nil {
+			return &t, nil
+		}
+		source := families.NewIdentity(f.Registry, m.Device.Kind).SourceOf
+		var err error
+		t.Map, err = rule.Merge(before.Map, m, func(box rule.Box, a, b kernels.Variant) bool {
+			return before.Map.Sources[a.Family] != source(a.Family) || f.Better(box, a, b)
+		})
+		return &t, err
+	})
+}
+
+// NewPolicy is what a loop knows before it measures anything; the map of step answers where nothing
+// is known.
+func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, domain shapes.Domain,
+	classes []kernels.Problem) (*Policy, error) {
+	p := Policy{}
+	analytic := families.Analytic(r)
+	p.Filler = &Filler{Registry: analytic, Device: info}
+	p.Domain, p.Classes = domain, classes
+	p.Default = func(q kernels.Problem) (kernels.Variant, error) { return analytic.Base(q, info) }
+	if step.Map != nil {
+		p.Prior = families.Book(r, step, info)
+		p.Default = func(q kernels.Problem) (kernels.Variant, error) { return p.Prior.Answer(q).Variant, nil }
+	}
+	list, err := shapes.Select("default")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range list {
+		if domain.Holds(s.M, s.N) {
+			p.Listed = append(p.Listed, s)
+		}
+	}
+	return &p, nil
+}
+
+// Resume is what a results folder has of the classes already, and how much of the budget was spent on them.
+func (p *Policy) Resume(dir string) (*Data, time.Duration, error) {
+	asked := map[rule.Class]bool{}
+	for _, q := range p.Classes {
+		asked[rule.ClassOf(q)] = true
+	}
+	none := &Data{Device: p.Device, Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
+	path := filepath.Join(dir, record.FileName)
+	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
+		if _, err := os.Stat(path + ".gz"); err != nil {
+			return none, 0, nil
+		}
+		path += ".gz"
+	}
+	spans := map[string]span{}
+	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
+		if !strings.HasPrefix(run.Protocol.Search, Search) {
+			return nil
+		}
+		s, ok := spans[run.ID]
+		if !ok {
+			s.first = run.Time
+		}
+		if r.Time.After(s.last) {
+			s.last = r.Time
+		}
+		s.records++
+		if asked[rule.ClassOf(r.Problem)] {
+			s.asked++
+		}
+		spans[run.ID] = s
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	took := spent(spans)
+	d, err := Collect([]string{path})
+	if errors.Is(err, ErrNoTimes) { // it ended before its first problem was through
+		return none, took, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	if d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler || d.Device.Driver != p.Device.Driver {
+		return nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
+			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
+	}
+	d.Keep = none.Keep
+	d.Sort()
+	return d, took, nil
+}
+
+// A span is from when to when a run measured, and how many of its records are of the classes that are asked for.
+type span struct {
+	first, last    time.Time
+	records, asked int
+}
+
+// spent is the time that runs took, of each the part of the classes that are asked for.
+func spent(spans map[string]span) (total time.Duration) {
+	for _, s := range spans {
+		total += time.Duration(float64(max(s.last.Sub(s.first), 0)) * float64(s.asked) / float64(s.records))
+	}
+	return total
+}

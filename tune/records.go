@@ -1,0 +1,147 @@
+package tune
+
+import (
+	"fmt"
+	"iter"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"normbench/internal/console"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/replay"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
+)
+
+// Current are the entries of a protocol in a records file, problem by problem. Only records of today's code
+// and of today's launch rules count.
+func Current(f *record.File, r *kernels.Registry, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
+	id := families.NewIdentity(r, info.Kind)
+	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && IsCurrent(r, id, x) })
+	return func(yield func([]record.Entry) bool) {
+		for es := range now.ByProblem() {
+			base, err := r.Base(es[0].Problem, info)
+			if strings.HasPrefix(info.ID, replay.Prefix) && !slices.ContainsFunc(es, func(x record.Entry) bool { return x.Variant == base }) {
+				if !yield(es) { // the recording lacks today's base, and the search had another
+					return
+				}
+				continue
+			}
+			for i := range es {
+				es[i].Base = err == nil && es[i].Variant == base
+			}
+			if !yield(es) {
+				return
+			}
+		}
+	}
+}
+
+// IsCurrent says whether an entry is of the code as it is.
+func IsCurrent(r *kernels.Registry, id *families.Identity, x *record.Entry) bool {
+	if x.Variant.Family == record.Stream {
+		return true
+	}
+	code, err := sweep.Code(r, id, x.Problem, x.Variant, x.Run.Device)
+	return err == nil && x.Is(code)
+}
+
+// History is what the records of a results folder know of the same kernels on the
+// same kind of device, for searches to start from.
+func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *search.History {
+	h := &search.History{}
+	source := families.NewIdentity(r, info.Kind).SourceOf
+	found := map[kernels.Problem][]search.Found{}
+	seen := map[kernels.Problem]map[kernels.Variant]bool{}
+	var order []kernels.Problem
+	cold := func(x *record.Entry) bool { return x.Run.Protocol.Cold }
+	for _, es := range []record.Entries{f.Latest(cold), f.Searched(cold)} {
+		for _, x := range es {
+			switch {
+			case x.Status != kernels.StatusOK, x.StreamUS <= 0, x.Run.Device.ID != info.ID,
+				x.Variant.Family == record.Stream, source(x.Variant.Family) != x.Source, seen[x.Problem][x.Variant]:
+				continue
+			}
+			if found[x.Problem] == nil {
+				order = append(order, x.Problem)
+				seen[x.Problem] = map[kernels.Variant]bool{}
+			}
+			seen[x.Problem][x.Variant] = true
+			found[x.Problem] = append(found[x.Problem], search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
+			if x.Finals().Chosen != "" {
+				h.Won(x.Problem, x.Variant)
+			}
+		}
+	}
+	for _, p := range order {
+		h.AddFound(p, found[p])
+	}
+	return h
+}
+
+// Describe completes the table with what only the registry knows. Notes are what a person should
+// know of it.
+func (t *Table) Describe(r *kernels.Registry) (notes []string) {
+	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
+	knobs := map[string]int{}
+	var noise, optimism []float64
+	edges, unstable := 0, 0
+	for i := range t.Entries {
+		x := &t.Entries[i]
+		if f, err := r.Lookup(x.Family); err == nil {
+			x.Edges = search.Edges(f.Knobs, x.Config)
+		}
+		if len(x.Edges) > 0 {
+			edges++
+		}
+		for _, k := range x.Edges {
+			knobs[k]++
+		}
+		if x.Unstable {
+			unstable++
+		}
+		if x.Noise > 0 {
+			noise = append(noise, x.Noise)
+		}
+		if x.SearchUS > 0 {
+			optimism = append(optimism, x.MedianUS/x.SearchUS-1)
+		}
+	}
+	if len(noise) > 0 {
+		t.Noise = math.Round(stats.Median(noise)*1e4) / 1e4
+	}
+	if len(optimism) > 0 {
+		note("the winners' fresh times are %+.1f%% of what the search saw, in the middle; two copies of the base differ by %.1f%%",
+			100*stats.Median(optimism), 100*t.Noise)
+	}
+	if edges > 0 {
+		var list []string
+		for k := range knobs {
+			list = append(list, k)
+		}
+		slices.SortFunc(list, func(a, b string) int {
+			if d := knobs[b] - knobs[a]; d != 0 {
+				return d
+			}
+			return strings.Compare(a, b)
+		})
+		text := make([]string, 0, 4)
+		for _, k := range list[:min(len(list), 4)] {
+			text = append(text, fmt.Sprintf("%s (%d)", k, knobs[k]))
+		}
+		verb := "sit"
+		if edges == 1 {
+			verb = "sits"
+		}
+		note("%s %s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"), verb, strings.Join(text, ", "))
+	}
+	if unstable > 0 {
+		note("%s give other bits from run to run; see \"unstable\" in %s", console.Count(unstable, "winner"), filepath.Base(FileName))
+	}
+	return notes
+}
