@@ -20,12 +20,14 @@ func defaultAtOnce(cores int) int { return min(1+cores/4, 4) }
 // Companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes
 // turns with them on the rest of ps. n is how many problems are open at once, 0 for a default. If one does not start, as on a GPU in exclusive mode, the sweep
 // goes on with the others.
-func (l *Lab) Companions(n int, m *Config, devices []kernels.Device, ps []kernels.Problem, left int) ([]kernels.Device, error) {
+func (l *Lab) Companions(n int, m *Config, devices []kernels.Device, ps []kernels.Problem,
+	left int) ([]kernels.Device, error) {
 	info := devices[0].Info()
 	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(m.Workers) == 0
 	if _, ok := devices[0].(*worker.Client); !ok || !own {
 		if n > 0 {
-			return nil, hint.Errorf("leave it out; it is for GPUs of this host", "--at-once has no effect on %s", info.Name)
+			return nil, hint.Errorf("leave it out; it is for GPUs of this host",
+				"--at-once has no effect on %s", info.Name)
 		}
 		return nil, nil
 	}
@@ -50,7 +52,8 @@ func (l *Lab) Companions(n int, m *Config, devices []kernels.Device, ps []kernel
 	more, errs := make([]kernels.Device, len(devices)*(n-1)), make([]error, len(devices)*(n-1))
 	for i := range more {
 		wg.Go(func() {
-			d, err := devices[i%len(devices)].(*worker.Client).Another(l.Ctx, fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+1)/2))
+			d, err := devices[i%len(devices)].(*worker.Client).Another(l.Ctx,
+				fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+1)/2))
 			if errs[i] = err; err == nil {
 				more[i] = d
 			}

@@ -36,7 +36,8 @@ func emulatedGPU() kernels.DeviceInfo {
 // emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
 // ones of its shapes, then at smallShapes. Where there are several sets of types and options, each
 // shape has another one. none are the REFs without any.
-func emulatedTasks(resolve Resolver, refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo) (
+func emulatedTasks(resolve Resolver, refs []*ref.Ref, ps []kernels.Problem,
+	info kernels.DeviceInfo) (
 	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
 	found := map[string]bool{}
@@ -141,7 +142,8 @@ func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	info := emulatedGPU()
 	tasks, none := emulatedTasks(v.Naming(l.Variants, refs), refs, ps, info)
 	for _, name := range none {
-		v.Leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements", emulatedElements))
+		v.Leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
+			emulatedElements))
 	}
 	emulator, err := emulate.New(dir)
 	if err != nil {

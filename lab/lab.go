@@ -123,7 +123,8 @@ func (l *Lab) checkEffect(c *Config, dev kernels.Device) error {
 		kind = "a replay of recorded times"
 	}
 	if kind != "" && c.Timeout > 0 {
-		return hint.Errorf("leave it out; it bounds the steps of a worker", "--timeout has no effect on %s", kind)
+		return hint.Errorf("leave it out; it bounds the steps of a worker",
+			"--timeout has no effect on %s", kind)
 	}
 	if kind == "" && dev.Info().Kind == kernels.KindCPU {
 		kind = "a cpu"
@@ -136,7 +137,8 @@ func (l *Lab) checkEffect(c *Config, dev kernels.Device) error {
 
 // NoSources is the trouble of a baseline on a device without CUDA.
 func NoSources(device string) error {
-	return hint.Errorf("use --device cuda", "--baseline-kernels has no effect on %s: it runs no CUDA sources", device)
+	return hint.Errorf("use --device cuda",
+		"--baseline-kernels has no effect on %s: it runs no CUDA sources", device)
 }
 
 // devices opens the devices alone. GPUs are driven by workers of this same program, one each; the
@@ -149,7 +151,8 @@ func (l *Lab) devices(c *Config) ([]kernels.Device, error) {
 	}
 	switch {
 	case len(c.Workers) > 0 && c.Device != "":
-		return nil, hint.Errorf("name the device in the worker's command", "--worker and --device exclude each other")
+		return nil, hint.Errorf("name the device in the worker's command",
+			"--worker and --device exclude each other")
 	case len(c.Workers) > 0:
 		return l.workers(c)
 	case replayed:
@@ -202,7 +205,8 @@ func Ordinal(name string) (int, error) {
 	if ok && rest == "" {
 		return 0, nil
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(rest, ":")); ok && strings.HasPrefix(rest, ":") && err == nil && n >= 0 {
+	if n, err := strconv.Atoi(strings.TrimPrefix(rest, ":")); ok && strings.HasPrefix(rest,
+		":") && err == nil && n >= 0 {
 		return n, nil
 	}
 	return 0, hint.Errorf("use auto, cpu, cuda or cuda:N; `normbench list devices` shows what is there", "unknown device %q", name)
@@ -239,7 +243,8 @@ func (l *Lab) start(c *Config, commands [][]string) (devices []kernels.Device, e
 			err = kernels.CheckID(d.Info().ID)
 		}
 		if err != nil && hint.Of(err) == "" { // it died or spoke something else
-			err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w", strings.Join(command, " "), err)
+			err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w",
+				strings.Join(command, " "), err)
 		}
 		if err != nil {
 			return devices, err

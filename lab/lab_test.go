@@ -17,7 +17,8 @@ func TestPreparing(t *testing.T) {
 		t.Fatal(err)
 	}
 	cell := peers.Cell{Problem: p, Variant: kernels.PeerVariant("compile")}
-	if got, want := preparing(11, 60, cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 (11 of 60 cells done)"; got != want {
+	if got, want := preparing(11, 60,
+		cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 (11 of 60 cells done)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got := preparing(0, 60, peers.Cell{}); !strings.Contains(got, "starting the processes") {
@@ -34,7 +35,8 @@ func TestEmulatedTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	var ps []kernels.Problem
-	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16", "rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
+	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16",
+		"rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
 		p, err := kernels.ParseProblem(text)
 		if err != nil {
 			t.Fatal(err)
@@ -50,7 +52,8 @@ func TestEmulatedTasks(t *testing.T) {
 	if strings.Join(got, " ") != want || len(none) != 0 {
 		t.Errorf("%v and %v, want %s", got, none, want)
 	}
-	if tasks, none = emulatedTasks(l.Variants, refs, ps[3:], emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
+	if tasks, none = emulatedTasks(l.Variants, refs, ps[3:],
+		emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
 		t.Errorf("of another op: %v, %v", tasks, none)
 	}
 }

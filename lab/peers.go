@@ -33,24 +33,29 @@ func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
 	}
 	switch best := slices.Contains(names, ref.Best); {
 	case c.Peers != "" && !best:
-		return nil, hint.Errorf("write peer:best as a REF, or leave out --peers", "--peers says what peer:best is among, and no REF is peer:best")
+		return nil, hint.Errorf("write peer:best as a REF, or leave out --peers",
+			"--peers says what peer:best is among, and no REF is peer:best")
 	case c.Peers != "":
 		if l.Among, err = shapes.Split("peer", c.Peers, peers.Names...); err != nil {
 			return nil, err
 		}
 	case best:
-		l.Among = slices.DeleteFunc(slices.Clone(peers.Names), func(name string) bool { return name == OnlyNamed })
+		l.Among = slices.DeleteFunc(slices.Clone(peers.Names),
+			func(name string) bool { return name == OnlyNamed })
 	}
-	for flag, given := range map[string]bool{"python": c.Python != "" && !l.usesPython(), "peer-jobs": c.Jobs != nil} {
+	for flag, given := range map[string]bool{"python": c.Python != "" && !l.usesPython(),
+		"peer-jobs": c.Jobs != nil} {
 		if given && len(names) == 0 {
-			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag, "--%s is for peers, and no REF is one", flag)
+			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag,
+				"--%s is for peers, and no REF is one", flag)
 		}
 	}
 	return names, nil
 }
 
 func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
-	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID, Timeout: c.limit(peers.DefaultTimeout)}
+	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID,
+		Timeout: c.limit(peers.DefaultTimeout)}
 	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
 	theirs, err := peers.Start(l.Ctx, o)
 	waiting.End()
@@ -98,14 +103,23 @@ func (l *Lab) found(all []kernels.Peer, wanted []string) error {
 	return nil
 }
 
-// Prepare has the peers compile for cells before anything is measured. It is an
-// error only where the user has had enough: what is not compiled ahead is later.
-func (l *Lab) Prepare(c *Config, dev kernels.Device, cells []peers.Cell) error {
+// Prepare has the peers compile for tasks before anything is measured. It is an error only where
+// the user has had enough: what is not compiled ahead is later.
+func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 	both, ok := dev.(*peers.Device)
 	if !ok {
 		return nil
 	}
-	o := peers.PrepareOptions{Jobs: max(runtime.GOMAXPROCS(0)-2, 1), Limit: c.limit(peers.DefaultLimit)}
+	var cells []peers.Cell
+	for _, t := range tasks {
+		for _, v := range t.Variants {
+			if cell := (peers.Cell{Problem: t.Problem, Variant: v}); !slices.Contains(cells, cell) {
+				cells = append(cells, cell)
+			}
+		}
+	}
+	o := peers.PrepareOptions{Jobs: max(runtime.GOMAXPROCS(0)-2, 1),
+		Limit: c.limit(peers.DefaultLimit)}
 	if c.Jobs != nil && *c.Jobs >= 0 {
 		o.Jobs = *c.Jobs
 	}
@@ -114,16 +128,22 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, cells []peers.Cell) error {
 	}
 	start := time.Now()
 	waiting := l.Wait("%s", preparing(0, len(cells), peers.Cell{}))
-	o.Progress = func(done, total int, oldest peers.Cell) { waiting.Set("%s", preparing(done, total, oldest)) }
+	o.Progress = func(done, total int,
+		oldest peers.Cell) {
+		waiting.Set("%s", preparing(done, total, oldest))
+	}
 	sum, err := both.Prepare(l.Ctx, cells, o)
 	waiting.End()
 	switch {
 	case err != nil:
 		return err
 	case sum.Failed > 0:
-		l.Notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s", console.Count(sum.Cells-sum.Failed, "cell"), time.Since(start).Seconds(), sum.Failed, console.OneLine(sum.First.Error()))
+		l.Notef("peers: %s compiled ahead in %.1f s; %d more when they are measured, first reason: %s",
+			console.Count(sum.Cells-sum.Failed,
+				"cell"), time.Since(start).Seconds(), sum.Failed, console.OneLine(sum.First.Error()))
 	case sum.Cells > 0:
-		l.Notef("peers: %s compiled ahead in %.1f s", console.Count(sum.Cells, "cell"), time.Since(start).Seconds())
+		l.Notef("peers: %s compiled ahead in %.1f s", console.Count(sum.Cells, "cell"),
+			time.Since(start).Seconds())
 	}
 	return nil
 }
@@ -132,28 +152,26 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, cells []peers.Cell) error {
 func preparing(done, total int, oldest peers.Cell) string {
 	name, ok := kernels.PeerName(oldest.Variant.Family)
 	if !ok {
-		return fmt.Sprintf("peers: starting the processes that compile (%d of %d cells done)", done, total)
+		return fmt.Sprintf("peers: starting the processes that compile (%d of %d cells done)", done,
+			total)
 	}
-	return fmt.Sprintf("peer %s: compiling %s (%d of %d cells done)", name, oldest.Problem, done, total)
+	return fmt.Sprintf("peer %s: compiling %s (%d of %d cells done)", name, oldest.Problem, done,
+		total)
 }
 
 // PreparePeers is Prepare for the REFs over problems.
-func (l *Lab) PreparePeers(c *Config, dev kernels.Device, refs []*ref.Ref, ps []kernels.Problem) error {
-	var cells []peers.Cell
+func (l *Lab) PreparePeers(c *Config, dev kernels.Device, refs []*ref.Ref,
+	ps []kernels.Problem) error {
+	var tasks []sweep.Task
 	for _, p := range ps {
 		for _, r := range refs {
-			if r.Peer() == "" {
-				continue
-			}
-			vs, _ := l.Variants(r, p, dev.Info()) // what is wrong shows where they are laid out
-			for _, v := range vs {
-				if cell := (peers.Cell{Problem: p, Variant: v}); !slices.Contains(cells, cell) {
-					cells = append(cells, cell)
-				}
+			if r.Peer() != "" {
+				vs, _ := l.Variants(r, p, dev.Info()) // what is wrong shows where they are laid out
+				tasks = append(tasks, sweep.Task{Problem: p, Variants: vs})
 			}
 		}
 	}
-	return l.Prepare(c, dev, cells)
+	return l.Prepare(c, dev, tasks)
 }
 
 // maxDeaths is how often a peer may take its process down or hang, each of which may have cost its
@@ -220,7 +238,8 @@ func (l *Lab) AddVersions(env map[string]string) {
 
 // TableNotes are what a table should say of its operands: tables of another device, and the
 // versions of the peers among the families, each once.
-func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo, families []string) (notes []string) {
+func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
+	families []string) (notes []string) {
 	for _, r := range refs {
 		if r.Kind == ref.Tuned {
 			if t, err := l.Tuned(r.Name, d); err == nil && t.Other(r.Text) != "" {

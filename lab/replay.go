@@ -22,7 +22,8 @@ import (
 // than is asked for are left out.
 func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 	if path == "" {
-		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200", "replay: names no records")
+		return nil, hint.Errorf("write replay:RECORDS, such as replay:results/nvidia-h200",
+			"replay: names no records")
 	}
 	ps, notes, err := export.Load(path)
 	if err != nil {
@@ -42,12 +43,14 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 			id = families.NewIdentity(l.Registry, info.Kind)
 		}
 		if len(p.Stream) > 0 {
-			ms = append(ms, replay.Measurement{Problem: p.Problem, Variant: kernels.Variant{Family: record.Stream},
-				Status: kernels.StatusOK, SamplesUS: p.Stream})
+			ms = append(ms, replay.Measurement{Problem: p.Problem,
+				Variant: kernels.Variant{Family: record.Stream},
+				Status:  kernels.StatusOK, SamplesUS: p.Stream})
 		}
 		for _, r := range p.Records {
-			x := replay.Measurement{Problem: p.Problem, Variant: r.Variant(), Status: r.Status, Reason: r.Reason,
-				Check: r.Check, SamplesUS: r.SamplesUS}
+			x := replay.Measurement{Problem: p.Problem, Variant: r.Variant(), Status: r.Status,
+				Reason: r.Reason,
+				Check:  r.Check, SamplesUS: r.SamplesUS}
 			for _, s := range r.Stages {
 				x.Stages = append(x.Stages, replay.Stage{Stage: s.Stage, SamplesUS: s.SamplesUS})
 			}
@@ -62,7 +65,8 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 		if other == "cold" {
 			help = "leave --" + c.Cache + " out"
 		}
-		return nil, hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path, other, c.Cache)
+		return nil, hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path,
+			other, c.Cache)
 	}
 	// The driver names the measurements by their hash: records of two recordings are not of one device.
 	h := sha256.New()
@@ -119,7 +123,8 @@ func CheckRecording(dev kernels.Device, out string) error {
 	}
 	for _, r := range f.Runs {
 		if r.Device.Driver != dev.Info().Driver {
-			return hint.Errorf("give each recording a folder of its own by --out", "%s has a replay of another recording", dir)
+			return hint.Errorf("give each recording a folder of its own by --out",
+				"%s has a replay of another recording", dir)
 		}
 	}
 	return nil

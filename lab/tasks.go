@@ -13,7 +13,8 @@ type Chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, err
 // Tasks lays the REFs out over problems. A REF that fits none
 // of them is an error; problems that no REF fits are left out. Without a chooser
 // all variants of a REF are laid out.
-func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo, resolve Resolver, choose Chooser) ([]sweep.Task, error) {
+func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo,
+	resolve Resolver, choose Chooser) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	used := make([]bool, len(refs))
 	var refusal error
@@ -64,5 +65,6 @@ func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceIn
 
 // NoProblem is the trouble of an operand that serves no problem.
 func NoProblem(what string) error {
-	return hint.Errorf("check --shapes, --op, --pass and --dtype", "%s serves none of the problems asked for", what)
+	return hint.Errorf("check --shapes, --op, --pass and --dtype",
+		"%s serves none of the problems asked for", what)
 }

@@ -26,21 +26,26 @@ import (
 func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool) error {
 	if len(folders) > 0 {
 		if dir == "" {
-			return hint.Errorf("add --kernels FOLDER", "--include is for kernels of your own, and there is no --kernels")
+			return hint.Errorf("add --kernels FOLDER",
+				"--include is for kernels of your own, and there is no --kernels")
 		}
 		for _, folder := range folders {
-			if st, err := os.Stat(folder); err != nil || !st.IsDir() || strings.ContainsRune(folder, filepath.ListSeparator) {
-				return hint.Errorf("name a folder of headers", "--include %s is no folder, or has a %c in its name", folder, filepath.ListSeparator)
+			if st, err := os.Stat(folder); err != nil || !st.IsDir() || strings.ContainsRune(folder,
+				filepath.ListSeparator) {
+				return hint.Errorf("name a folder of headers",
+					"--include %s is no folder, or has a %c in its name", folder, filepath.ListSeparator)
 			}
 		}
 		list := append(slices.Clone(folders), filepath.SplitList(os.Getenv(nvrtc.IncludeVariable))...)
-		if err := os.Setenv(nvrtc.IncludeVariable, strings.Join(list, string(filepath.ListSeparator))); err != nil {
+		if err := os.Setenv(nvrtc.IncludeVariable,
+			strings.Join(list, string(filepath.ListSeparator))); err != nil {
 			return err
 		}
 	}
 	for _, folder := range nvrtc.UserFolders() {
 		if st, err := os.Stat(folder); err != nil || !st.IsDir() {
-			return hint.Errorf("point it at folders of headers, or unset it", "%s: %s is no folder", nvrtc.IncludeVariable, folder)
+			return hint.Errorf("point it at folders of headers, or unset it", "%s: %s is no folder",
+				nvrtc.IncludeVariable, folder)
 		}
 	}
 	if _, err := nvrtc.Compilers(); err != nil {
@@ -67,7 +72,8 @@ func (l *Lab) UseKernels(dir string, folders []string, python string, peers bool
 // usesPython says whether a family of --kernels is Triton's.
 func (l *Lab) usesPython() bool {
 	python := func(name string) bool { return (nvrtc.Source{Name: name}).Python() }
-	return slices.ContainsFunc(l.Users, func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
+	return slices.ContainsFunc(l.Users,
+		func(f *kernels.Family) bool { return slices.ContainsFunc(f.Files, python) })
 }
 
 // Ours says whether a variant is of --kernels.
@@ -101,7 +107,8 @@ func (l *Lab) Unused(why error) error {
 // be made for the problems, and kernels compile. Without REFs it checks all families. It takes
 // families without a host stage out of the REFs, and prints a note for each family. guests are the
 // families that it checked.
-func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref, v *Verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
+func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref,
+	v *Verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
 	}
@@ -114,7 +121,8 @@ func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 		if len(f.Host) == 0 {
 			refs = slices.DeleteFunc(refs, named)
 		}
-		ours := slices.DeleteFunc(slices.Clone(ps), func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
+		ours := slices.DeleteFunc(slices.Clone(ps),
+			func(p kernels.Problem) bool { return p.Op != f.Op || p.Pass != f.Pass })
 		if len(ours) == 0 && asked {
 			return nil, nil, NoProblem(f.Name)
 		}
@@ -131,11 +139,13 @@ func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 
 // checkPlans checks one family for problems of its op and pass without running it, and says
 // whether its kernels were compiled.
-func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool, err error) {
+func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool,
+	err error) {
 	checker, noCompiler := manifest.NewChecker(l.Registry, rule.KnownDevices()[0].DeviceInfo)
 	defer checker.Close()
 	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
-		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w", noCompiler)
+		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w",
+			noCompiler)
 	}
 	configs, served := 0, 0
 	var refusal error
@@ -150,7 +160,8 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 			return false, err
 		}
 		if n == 0 {
-			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p, rule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
+			refusal = cmp.Or(refusal, fmt.Errorf("every config is refused for %s: %s", p, f.Space(p,
+				rule.KnownDevices()[0].DeviceInfo).Refused[0].Reason))
 			continue
 		}
 		served++
@@ -159,7 +170,8 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	if served == 0 {
 		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
-	text := console.Count(checker.Kernels(), "kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
+	text := console.Count(checker.Kernels(),
+		"kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
 	lack := checker.Lack()
 	if lack != "" {
 		text = "NOT COMPILED: " + lack
@@ -167,13 +179,15 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	if len(f.Unwritten) > 0 {
 		text += "; it does not write " + strings.Join(f.Unwritten, ", ") + ", which is not checked"
 	}
-	l.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"), console.Count(served, "problem"), rule.KnownDevices()[0].Name, text)
+	l.Notef("%s: %s of %s laid out for an %s, %s", f.Name, console.Count(configs, "config"),
+		console.Count(served, "problem"), rule.KnownDevices()[0].Name, text)
 	return lack == "", nil
 }
 
 // CheckLaidOut refuses a verify of all families if one of the user's has no config that
 // can run: that family would not be verified.
-func (l *Lab) CheckLaidOut(tasks []sweep.Task, guests []*kernels.Family, info kernels.DeviceInfo) error {
+func (l *Lab) CheckLaidOut(tasks []sweep.Task, guests []*kernels.Family,
+	info kernels.DeviceInfo) error {
 	for _, f := range l.Users {
 		if slices.Contains(guests, f) {
 			continue
@@ -189,10 +203,12 @@ func (l *Lab) CheckLaidOut(tasks []sweep.Task, guests []*kernels.Family, info ke
 				found = true
 				break
 			}
-			refusal = cmp.Or(refusal, f.CheckServes(t.Problem), f.Refuse(t.Problem, f.Base(t.Problem, info), info))
+			refusal = cmp.Or(refusal, f.CheckServes(t.Problem),
+				f.Refuse(t.Problem, f.Base(t.Problem, info), info))
 		}
 		if of > 0 && !found {
-			return hint.Errorf("`normbench list configs --kernels DIR` shows why", "%s has no config to verify for any of %s; %w", f.Name, console.Count(of, "problem"), refusal)
+			return hint.Errorf("`normbench list configs --kernels DIR` shows why",
+				"%s has no config to verify for any of %s; %w", f.Name, console.Count(of, "problem"), refusal)
 		}
 	}
 	return nil

@@ -163,7 +163,8 @@ func (l *Lab) Check(v *Verification, dev kernels.Device, code string, tasks []sw
 	if code == verify.Emulated {
 		where = " in the emulator"
 	}
-	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: seed, Repeats: repeats, Refs: v.refs}
+	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: seed, Repeats: repeats,
+		Refs: v.refs}
 	c.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
 		done++

@@ -28,7 +28,10 @@ func VerifyTable(repeats int, findings []Finding) *report.Table {
 			return value(f.Output)
 		}}
 	}
-	columns := report.ProblemColumns(func(f Finding) (kernels.Problem, int64) { return f.Problem, f.Problem.Bytes() })
+	columns := report.ProblemColumns(func(f Finding) (kernels.Problem, int64) {
+		return f.Problem,
+			f.Problem.Bytes()
+	})
 	columns[0] = once("problem", "problem", func(f Finding) any { return f.Problem.String() })
 	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), findings, append(columns,
 		once("REF", "ref", func(f Finding) any { return f.Refs }),
@@ -37,17 +40,19 @@ func VerifyTable(repeats int, findings []Finding) *report.Table {
 		once("configs", "configs", func(f Finding) any { return f.Configs }),
 		column{Name: "failed", Value: func(f Finding) any { return f.Failed }},
 		column{Head: "output", Name: "output", Value: func(f Finding) any { return f.Output.Name }},
-		number("error/tol", "error_over_tol", "%.2f", func(o kernels.OutputCheck) float64 { return o.MaxErr }),
+		number("error/tol", "error_over_tol", "%.2f",
+			func(o kernels.OutputCheck) float64 { return o.MaxErr }),
 		number("rel L2", "rel_l2", "%.1e", func(o kernels.OutputCheck) float64 { return o.RelL2 }),
 		once("differing", "differing", func(f Finding) any { return f.Differing }),
 		once("stated", "stated", func(f Finding) any { return f.Stated() }),
-		column{Head: "verdict", Name: "verdict", Value: func(f Finding) any { v, _, _ := wordOf(&f); return v }, Text: func(f Finding) string {
-			if f.Further {
-				return ""
-			}
-			_, _, text := wordOf(&f)
-			return text
-		}},
+		column{Head: "verdict", Name: "verdict",
+			Value: func(f Finding) any { v, _, _ := wordOf(&f); return v }, Text: func(f Finding) string {
+				if f.Further {
+					return ""
+				}
+				_, _, text := wordOf(&f)
+				return text
+			}},
 		column{Name: "reason", Value: func(f Finding) any { _, reason, _ := wordOf(&f); return reason }}))
 	t.Group, t.Drop = report.ByProblem, []string{"stated", "rel L2", "configs"}
 	return t

@@ -19,7 +19,8 @@ type benchRow struct {
 
 // BenchTable has a row for each record of a run.
 func BenchTable(records []*record.Record, run *record.Run) *Table {
-	title := fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", run.Protocol.Samples, run.Protocol.Name)
+	title := fmt.Sprintf("median of %d %s samples; GB/s of compulsory bytes", run.Protocol.Samples,
+		run.Protocol.Name)
 	stages := []string{}
 	var rows []benchRow
 	var notes []string
@@ -48,7 +49,8 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 	if len(records) == 0 { // the stages are not known yet
 		stages = []string{"*"}
 	}
-	t := NewTable(strings.Join(append([]string{title}, Timer(run)...), "\n"), rows, benchColumns(stages))
+	t := NewTable(strings.Join(append([]string{title}, Timer(run)...), "\n"), rows,
+		benchColumns(stages))
 	t.Notes, t.Group = notes, ByProblem
 	t.Drop = []string{"spill B", "spread %", "GB/s", "CTAs/SM", "regs", "stages us"}
 	return t
@@ -69,26 +71,30 @@ func benchColumns(stages []string) []Column[benchRow] {
 		return ValueColumns(func(r benchRow) Value { return r.value }, "", "", names...)
 	}
 	spread := func(r benchRow) any { return r.spread }
-	list := ProblemColumns(func(r benchRow) (kernels.Problem, int64) { return r.Problem, r.Bytes }, "problem")
-	variant, us, speeds := value("variant", "status"), value("us", "lo_us", "hi_us"), value("gbps", "stream_percent")
+	list := ProblemColumns(func(r benchRow) (kernels.Problem, int64) { return r.Problem, r.Bytes },
+		"problem")
+	variant, us, speeds := value("variant", "status"), value("us", "lo_us", "hi_us"), value("gbps",
+		"stream_percent")
 	variant[0].Head = "variant"
 	us[0].Head, us[0].Means = "us", "median with its 95% interval"
 	us[0].Text = func(r benchRow) string { return Interval(r.value.US, r.value.LoUS, r.value.HiUS) }
 	speeds[0].Head, speeds[0].Text = "GB/s", func(r benchRow) string { return Whole(r.value.GBps) }
 	speeds[1].Head, speeds[1].Means = "%stream", "time of a copy of the same tensors over the kernel's"
 	speeds[1].Text = func(r benchRow) string { return Whole(r.value.StreamPercent) }
-	list = append(slices.Concat(list, variant, us, []column{{Head: "spread %", Value: spread, Format: "%.1f"}}, speeds),
+	list = append(slices.Concat(list, variant, us, []column{{Head: "spread %", Value: spread,
+		Format: "%.1f"}}, speeds),
 		column{Name: "spread_percent", Value: spread},
 		column{Head: "stages us", Text: func(r benchRow) string { return stageText(r.Record) }},
 		kernel("regs", "regs", func(k *kernels.Resource) any { return k.Registers }),
 		kernel("spill B", "spill_bytes", func(k *kernels.Resource) any { return k.Spill }),
 		kernel("CTAs/SM", "ctas_per_sm", func(k *kernels.Resource) any { return k.Occupancy }),
-		column{Head: "status", Name: "reason", Value: func(r benchRow) any { return r.Reason }, Text: func(r benchRow) string {
-			if r.Status != kernels.StatusOK {
-				return string(r.Status) + ": " + r.Reason
-			}
-			return "ok"
-		}},
+		column{Head: "status", Name: "reason", Value: func(r benchRow) any { return r.Reason },
+			Text: func(r benchRow) string {
+				if r.Status != kernels.StatusOK {
+					return string(r.Status) + ": " + r.Reason
+				}
+				return "ok"
+			}},
 		column{Name: "stages_by", Value: func(r benchRow) any { return r.StagesBy }},
 		column{Name: "gap_us", Value: func(r benchRow) any {
 			if r.StagesBy != kernels.ByCUPTI {
@@ -98,7 +104,8 @@ func benchColumns(stages []string) []Column[benchRow] {
 		}})
 	for _, name := range stages {
 		list = append(list, column{Name: "stage_" + name + "_us", Value: func(r benchRow) any {
-			if i := slices.IndexFunc(r.Stages, func(s record.Stage) bool { return s.Stage == name }); i >= 0 {
+			if i := slices.IndexFunc(r.Stages,
+				func(s record.Stage) bool { return s.Stage == name }); i >= 0 {
 				return stats.Median(r.Stages[i].SamplesUS)
 			}
 			return nil

@@ -9,9 +9,11 @@ import (
 
 // MapTable is what the cells of each raster rest on.
 func MapTable(m *rule.Map) *Table {
-	t := New("map of "+m.Device.Name, "class", ">rows at", ">problems", ">regret", ">cells", ">measured", ">near", ">borrowed", ">configs")
+	t := New("map of "+m.Device.Name, "class", ">rows at", ">problems", ">regret", ">cells",
+		">measured", ">near", ">borrowed", ">configs")
 	t.Drop = []string{"borrowed", "near"}
-	t.Legend = []Meaning{{Column: "regret", Text: "the map's answers over the best known, in the mean of the measured problems: what the map was filled from, so too low"}}
+	t.Legend = []Meaning{{Column: "regret",
+		Text: "the map's answers over the best known, in the mean of the measured problems: what the map was filled from, so too low"}}
 	problems := 0
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
@@ -25,30 +27,36 @@ func MapTable(m *rule.Map) *Table {
 		if r.Problems > 0 {
 			regret = fmt.Sprintf("%.1f%%", r.Regret)
 		}
-		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems), regret}
-		for _, x := range []int{n[rule.Measured] + n[rule.Neighbour] + n[rule.Borrowed], n[rule.Measured], n[rule.Neighbour], n[rule.Borrowed], len(r.Legend)} {
+		row := []string{r.Class.String(), fmt.Sprintf("%d bytes", r.Align), fmt.Sprint(r.Problems),
+			regret}
+		for _, x := range []int{n[rule.Measured] + n[rule.Neighbour] + n[rule.Borrowed],
+			n[rule.Measured], n[rule.Neighbour], n[rule.Borrowed], len(r.Legend)} {
 			row = append(row, fmt.Sprint(x))
 		}
 		t.Rows = append(t.Rows, row)
 		problems += r.Problems
 	}
-	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base", console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
+	t.Notes = append(t.Notes, fmt.Sprintf("%s in %s; cells without an answer have the analytic base",
+		console.Count(problems, "problem"), console.Count(len(m.Rasters), "raster")))
 	return t
 }
 
 // RuleTable has a row for each range of rows.
 func RuleTable(book *rule.Book, ref string, classes []rule.Class, columns []int64) *Table {
-	t := New(fmt.Sprintf("launches of %s for %s", ref, book.Device.Name), "problem", ">N", ">M from", ">to", "family", "label", "rests on")
+	t := New(fmt.Sprintf("launches of %s for %s", ref, book.Device.Name), "problem", ">N", ">M from",
+		">to", "family", "label", "rests on")
 	for _, x := range classes {
 		for _, n := range columns {
 			first := int64(1)
 			for _, run := range book.Ranges(x, n) {
 				a := book.Answer(x.At(first, n))
-				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours", rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[a.Evidence()]
+				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours",
+					rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[a.Evidence()]
 				if a.Match != rule.MatchCell {
 					on = string(a.Match)
 				}
-				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(first), fmt.Sprint(min(run.Last, rule.MaxElems/n)),
+				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(first),
+					fmt.Sprint(min(run.Last, rule.MaxElems/n)),
 					run.Variant.Family, run.Variant.Config.String(), on})
 				first = run.Last + 1
 			}

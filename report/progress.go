@@ -51,7 +51,8 @@ func progressBar(before, after string, done, total, columns int) string {
 	free := columns - utf8.RuneCountInString(before+after) - len(" ||")
 	wide := min(max(free, 0), 12)
 	full := wide * done / max(total, 1)
-	runes := []rune(before + " |" + strings.Repeat("█", full) + strings.Repeat(" ", wide-full) + "|" + after)
+	runes := []rune(before + " |" + strings.Repeat("█", full) + strings.Repeat(" ",
+		wide-full) + "|" + after)
 	return string(runes[:min(len(runes), max(columns, 0))])
 }
 
@@ -205,12 +206,14 @@ func RunNotes(s sweep.Summary, layOut time.Duration, devices []kernels.Device) (
 		text += fmt.Sprintf(", %d were there already", s.Skipped)
 	}
 	if s.Measured > 0 && s.Wall > 0 {
-		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(), float64(s.Measured)/s.Wall.Minutes())
+		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(),
+			float64(s.Measured)/s.Wall.Minutes())
 		if s.Busy <= s.Wall { // a replay does not take the time that it tells
 			part := func(d time.Duration) float64 { return max(100*d.Seconds()/s.Wall.Seconds(), 0) }
 			text += fmt.Sprintf(", device at work %.0f%% of the time", part(s.Busy))
 			if s.Held > s.Busy {
-				text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy), part(s.Wall-s.Held))
+				text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy),
+					part(s.Wall-s.Held))
 			}
 		}
 	}
@@ -231,10 +234,12 @@ func RunNotes(s sweep.Summary, layOut time.Duration, devices []kernels.Device) (
 		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
 	}
 	if s.Measured > 0 && (compiler != "" || layOut > 0) {
-		note("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
+		note("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler,
+			s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
 	}
 	if s.Measured > 0 && compiler != "" {
-		note("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache", console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
+		note("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache",
+			console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
 	}
 	for _, g := range s.Gone {
 		note("%s", console.OneLine(g))

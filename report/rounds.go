@@ -17,14 +17,17 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 	}
 	rule := verdict.Default()
 	judged := verdict.Judge(list, rule)
-	t := New("", "cell", "verdict", ">b/a", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
+	t := New("", "cell", "verdict", ">b/a", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %",
+		">stream/b %", "reason")
 	t.Legend = []Meaning{{Column: "b/a", Text: "time of b over a's with its interval"}}
-	t.Data = New("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">a2/a %", ">rounds", ">need", ">power %", ">stream/b %", "reason")
+	t.Data = New("", "cell", "verdict", ">b/a", ">from", ">to", ">p", ">q", ">a2/a %", ">rounds",
+		">need", ">power %", ">stream/b %", "reason")
 	for i, j := range judged {
 		call := string(j.Verdict)
 		if j.Modes != nil && j.Verdict == verdict.Inconclusive {
 			call = "TWO MODES"
-			j.Reason += fmt.Sprintf("; a %.4g and %.4g, b %.4g and %.4g", j.Modes.Fast[0], j.Modes.Slow[0], j.Modes.Fast[1], j.Modes.Slow[1])
+			j.Reason += fmt.Sprintf("; a %.4g and %.4g, b %.4g and %.4g", j.Modes.Fast[0], j.Modes.Slow[0],
+				j.Modes.Fast[1], j.Modes.Slow[1])
 		}
 		number := func(f float64, format string) string {
 			if f == 0 {
@@ -40,8 +43,10 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 		if cells[i].Stream > 0 {
 			stream = tenth(100 * cells[i].Stream)
 		}
-		row := []string{cells[i].Name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"), number(j.Hi, "%.4f"),
-			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), again, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), fmt.Sprintf("%.1f", 100*rule.Power(list[i])), stream, j.Reason}
+		row := []string{cells[i].Name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"),
+			number(j.Hi, "%.4f"),
+			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g",
+				j.Q), again, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), fmt.Sprintf("%.1f", 100*rule.Power(list[i])), stream, j.Reason}
 		t.Data.Rows = append(t.Data.Rows, row)
 		if row = slices.Clone(row); row[3] != "" {
 			row[2] += " (" + row[3] + "-" + row[4] + ")"

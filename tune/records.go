@@ -20,13 +20,15 @@ import (
 
 // Current are the entries of a protocol in a records file, problem by problem. Only records of today's code
 // and of today's launch rules count.
-func Current(f *record.File, r *kernels.Registry, info kernels.DeviceInfo, pr record.Protocol) iter.Seq[[]record.Entry] {
+func Current(f *record.File, r *kernels.Registry, info kernels.DeviceInfo,
+	pr record.Protocol) iter.Seq[[]record.Entry] {
 	id := families.NewIdentity(r, info.Kind)
 	now := f.Latest(func(x *record.Entry) bool { return x.Run.Protocol == pr && IsCurrent(r, id, x) })
 	return func(yield func([]record.Entry) bool) {
 		for es := range now.ByProblem() {
 			base, err := r.Base(es[0].Problem, info)
-			if strings.HasPrefix(info.ID, replay.Prefix) && !slices.ContainsFunc(es, func(x record.Entry) bool { return x.Variant == base }) {
+			if strings.HasPrefix(info.ID, replay.Prefix) && !slices.ContainsFunc(es,
+				func(x record.Entry) bool { return x.Variant == base }) {
 				if !yield(es) { // the recording lacks today's base, and the search had another
 					return
 				}
@@ -72,7 +74,8 @@ func History(f *record.File, info kernels.DeviceInfo, r *kernels.Registry) *sear
 				seen[x.Problem] = map[kernels.Variant]bool{}
 			}
 			seen[x.Problem][x.Variant] = true
-			found[x.Problem] = append(found[x.Problem], search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
+			found[x.Problem] = append(found[x.Problem],
+				search.Found{Variant: x.Variant, Log: math.Log(x.Median / x.StreamUS), Launches: x.N})
 			if x.Finals().Chosen != "" {
 				h.Won(x.Problem, x.Variant)
 			}
@@ -138,10 +141,12 @@ func (t *Table) Describe(r *kernels.Registry) (notes []string) {
 		if edges == 1 {
 			verb = "sits"
 		}
-		note("%s %s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"), verb, strings.Join(text, ", "))
+		note("%s %s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"),
+			verb, strings.Join(text, ", "))
 	}
 	if unstable > 0 {
-		note("%s give other bits from run to run; see \"unstable\" in %s", console.Count(unstable, "winner"), filepath.Base(FileName))
+		note("%s give other bits from run to run; see \"unstable\" in %s",
+			console.Count(unstable, "winner"), filepath.Base(FileName))
 	}
 	return notes
 }

@@ -17,9 +17,9 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/families"
-	"normbench/kernels/peers"
 	"normbench/lab"
 	"normbench/report"
+	"normbench/sweep"
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/verdict"
@@ -102,13 +102,11 @@ func compareLive(e *env, cfg *compareConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	var cells []peers.Cell
+	var tasks []sweep.Task
 	for _, p := range left {
-		for _, v := range slices.Concat(p.Of[0], p.Of[1]) {
-			cells = append(cells, peers.Cell{Problem: p.Problem, Variant: v})
-		}
+		tasks = append(tasks, sweep.Task{Problem: p.Problem, Variants: slices.Concat(p.Of[0], p.Of[1])})
 	}
-	if err := e.Prepare(&cfg.Config, m.Device, cells); err != nil {
+	if err := e.Prepare(&cfg.Config, m.Device, tasks); err != nil {
 		return err
 	}
 	runs := run.Runs()
@@ -238,13 +236,11 @@ func confirm(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live) error 
 	}
 	lab.Close(devices[1:])
 	m.Device, m.Registry = devices[0], e.Registry
-	var cells []peers.Cell
+	var tasks []sweep.Task
 	for _, d := range slower {
-		for _, v := range []kernels.Variant{d.A, d.B} {
-			cells = append(cells, peers.Cell{Problem: d.Problem, Variant: v})
-		}
+		tasks = append(tasks, sweep.Task{Problem: d.Problem, Variants: []kernels.Variant{d.A, d.B}})
 	}
-	if err := e.Prepare(&cfg.Config, m.Device, cells); err != nil {
+	if err := e.Prepare(&cfg.Config, m.Device, tasks); err != nil {
 		return err
 	}
 	return m.Confirm(e.Ctx, &run.Match, slower, func(s *ab.Second) { e.Notef("%s: %s", s.Problem, s) })

@@ -44,10 +44,12 @@ func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
 			return nil, err
 		}
-		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device, Protocol: protocol, Entries: []tune.Entry{}}
+		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device,
+			Protocol: protocol, Entries: []tune.Entry{}}
 		if old != nil {
 			if old.Device.ID != m.Device.ID {
-				return nil, hint.Errorf("keep one tuned table per device", "%s is of %s, and the map of %s", p, old.Device.ID, m.Device.ID)
+				return nil, hint.Errorf("keep one tuned table per device", "%s is of %s, and the map of %s", p,
+					old.Device.ID, m.Device.ID)
 			}
 			t = *old
 			if t.Schema = tune.Schema; len(t.Entries) == 0 {
@@ -77,7 +79,10 @@ func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, dom
 	p.Default = func(q kernels.Problem) (kernels.Variant, error) { return analytic.Base(q, info) }
 	if step.Map != nil {
 		p.Prior = families.Book(r, step, info)
-		p.Default = func(q kernels.Problem) (kernels.Variant, error) { return p.Prior.Answer(q).Variant, nil }
+		p.Default = func(q kernels.Problem) (kernels.Variant, error) {
+			return p.Prior.Answer(q).Variant,
+				nil
+		}
 	}
 	list, err := shapes.Select("default")
 	if err != nil {
@@ -97,7 +102,8 @@ func (p *Policy) Resume(dir string) (*Data, time.Duration, error) {
 	for _, q := range p.Classes {
 		asked[rule.ClassOf(q)] = true
 	}
-	none := &Data{Device: p.Device, Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
+	none := &Data{Device: p.Device,
+		Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
 	path := filepath.Join(dir, record.FileName)
 	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
 		if _, err := os.Stat(path + ".gz"); err != nil {
@@ -136,7 +142,8 @@ func (p *Policy) Resume(dir string) (*Data, time.Duration, error) {
 		return nil, 0, err
 	}
 	if d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler || d.Device.Driver != p.Device.Driver {
-		return nil, 0, hint.Errorf("choose another --out", "%s has records of %s, %s, %s, which do not compare with what this device would add",
+		return nil, 0, hint.Errorf("choose another --out",
+			"%s has records of %s, %s, %s, which do not compare with what this device would add",
 			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
 	d.Keep = none.Keep
@@ -153,7 +160,8 @@ type span struct {
 // spent is the time that runs took, of each the part of the classes that are asked for.
 func spent(spans map[string]span) (total time.Duration) {
 	for _, s := range spans {
-		total += time.Duration(float64(max(s.last.Sub(s.first), 0)) * float64(s.asked) / float64(s.records))
+		total += time.Duration(float64(max(s.last.Sub(s.first),
+			0)) * float64(s.asked) / float64(s.records))
 	}
 	return total
 }

@@ -40,7 +40,8 @@ func (s *Scope) Arms(ops []string, wanted func(kernels.Problem) bool) ([]report.
 		}
 	}
 	if len(arms) > report.MaxArms {
-		return nil, hint.Errorf("give fewer operands, or choose among their variants with #", "%d arms are more than the %d that a report tells apart", len(arms), report.MaxArms)
+		return nil, hint.Errorf("give fewer operands, or choose among their variants with #",
+			"%d arms are more than the %d that a report tells apart", len(arms), report.MaxArms)
 	}
 	report.Alike(arms)
 	return arms, nil
@@ -57,8 +58,12 @@ func (s *Scope) armsOf(text string) ([]report.Side, error) {
 		return arms[:], err
 	}
 	var sides []report.Side
-	for _, arm := range []struct{ selector, label, name string }{{"#base", "base", "normbench default"},
-		{"", "fastest of ours", "normbench, fastest recorded"}, {"#peers", "fastest peer", "best other library"}} {
+	for _, arm := range []struct {
+		selector, label,
+		name string
+	}{{"#base", "base", "normbench default"},
+		{"", "fastest of ours", "normbench, fastest recorded"}, {"#peers", "fastest peer",
+			"best other library"}} {
 		side, err := s.Side(text + arm.selector)
 		if err != nil {
 			return nil, err
@@ -71,5 +76,6 @@ func (s *Scope) armsOf(text string) ([]report.Side, error) {
 
 // sameCells says whether two sides are the same measurements.
 func sameCells(a, b report.Side) bool {
-	return maps.EqualFunc(a.Cells, b.Cells, func(x, y report.Cell) bool { return x.Run == y.Run && x.Variant == y.Variant })
+	return maps.EqualFunc(a.Cells, b.Cells,
+		func(x, y report.Cell) bool { return x.Run == y.Run && x.Variant == y.Variant })
 }

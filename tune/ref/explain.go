@@ -13,7 +13,8 @@ import (
 
 // Explain is what a tuned table, or with the empty name the program's own map, picks for a shape or
 // a problem on a device, and why: a row for each problem, and for each the cells around its pick.
-func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report.Table, drawn [][]string, err error) {
+func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report.Table,
+	drawn [][]string, err error) {
 	t, err := s.Tuned(name, d)
 	if err != nil {
 		return nil, nil, err
@@ -23,10 +24,12 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 		return nil, nil, err
 	}
 	if len(ps) == 0 {
-		return nil, nil, hint.Errorf("`normbench lint "+name+"` says more", "%s has no entry, and so nothing to explain", name)
+		return nil, nil, hint.Errorf("`normbench lint "+name+"` says more",
+			"%s has no entry, and so nothing to explain", name)
 	}
 	table = report.New("", "problem", "match", "why", "variant", "launches", "nearby", "ladder")
-	table.Data = report.New("", "problem", "match", "why", "variant", "launches", "scratch", "refused", "nearby", "ladder")
+	table.Data = report.New("", "problem", "match", "why", "variant", "launches", "scratch",
+		"refused", "nearby", "ladder")
 	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
 	for _, p := range ps {
 		a, match, why := t.Answer(p)
@@ -37,7 +40,8 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 			}
 		}
 		if _, err := s.Registry.Lookup(v.Family); err != nil {
-			return nil, nil, hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it", "%s: %s: %w", name, p, err)
+			return nil, nil, hint.Errorf("`normbench lint "+name+"` lists all that is wrong with it",
+				"%s: %s: %w", name, p, err)
 		}
 		launches, scratch, data, refused := "", "", "", ""
 		if _, full, plan, err := s.Registry.Resolve(p, v, d); err != nil && match == Exact {
@@ -59,8 +63,10 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 			}
 		}
 		near := strings.Join(neighbours, "; ")
-		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), launches, near, ladder})
-		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), data, scratch, refused, near, ladder})
+		table.Rows = append(table.Rows,
+			[]string{p.String(), match, why, v.String(), launches, near, ladder})
+		table.Data.Rows = append(table.Data.Rows,
+			[]string{p.String(), match, why, v.String(), data, scratch, refused, near, ladder})
 		drawn = append(drawn, nil)
 		if t.Book != nil {
 			drawn[len(drawn)-1] = t.Book.Draw(a)
@@ -104,7 +110,8 @@ func shapeProblems(t *Table, text string) ([]kernels.Problem, error) {
 		for _, op := range kernels.Ops() {
 			for _, pass := range []kernels.Pass{kernels.Fwd, kernels.Bwd} {
 				if op.Default || t.Book.Map.Has(op.Op) {
-					add(kernels.Problem{Op: op.Op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16, Bias: op.Bias})
+					add(kernels.Problem{Op: op.Op, Pass: pass, DType: kernels.BF16, Weight: kernels.BF16,
+						Bias: op.Bias})
 				}
 			}
 		}

@@ -13,7 +13,8 @@ import (
 )
 
 // Pairs are the problems that both operands have a variant for; with changed those of which it differs.
-func (s *Scope) Pairs(refs []*Ref, ps []kernels.Problem, info kernels.DeviceInfo, changed bool) (pairs []ab.Pair, err error) {
+func (s *Scope) Pairs(refs []*Ref, ps []kernels.Problem, info kernels.DeviceInfo,
+	changed bool) (pairs []ab.Pair, err error) {
 	var missing []error
 	same := 0
 	for _, p := range ps {
@@ -47,7 +48,8 @@ func (s *Scope) Pairs(refs []*Ref, ps []kernels.Problem, info kernels.DeviceInfo
 }
 
 // armVariants are the variants of an operand for a problem, or the error why there are none.
-func (s *Scope) armVariants(r *Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant, error) {
+func (s *Scope) armVariants(r *Ref, p kernels.Problem, info kernels.DeviceInfo) ([]kernels.Variant,
+	error) {
 	vs, err := s.Variants(r, p, info)
 	if len(vs) > 0 {
 		return vs, nil
@@ -65,5 +67,6 @@ func (s *Scope) armVariants(r *Ref, p kernels.Problem, info kernels.DeviceInfo) 
 // they have, and may know the way out.
 func NoneInCommon(format string, args ...any) error {
 	why := fmt.Errorf(format, args...)
-	return hint.Errorf(cmp.Or(hint.Of(why), "check --shapes, --op, --pass and --dtype"), "the operands have no problem in common; %w", why)
+	return hint.Errorf(cmp.Or(hint.Of(why), "check --shapes, --op, --pass and --dtype"),
+		"the operands have no problem in common; %w", why)
 }

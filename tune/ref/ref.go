@@ -209,7 +209,8 @@ func (s *Scope) Variants(r *Ref, p kernels.Problem, d kernels.DeviceInfo) (
 		if err != nil || f.Op != p.Op || f.Pass != p.Pass {
 			return nil, err
 		}
-		if _, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config}, d); err != nil {
+		if _, v, _, err = s.Registry.Resolve(p, kernels.Variant{Family: r.Name, Config: r.config},
+			d); err != nil {
 			return nil, err
 		}
 	}

@@ -196,10 +196,11 @@ func (s *Scope) selector(text string) (func(*record.Entry) bool, error) {
 		return nil, err
 	}
 	return func(x *record.Entry) bool {
-		return x.Variant.Family == family && !slices.ContainsFunc(c.Settings(), func(set kernels.Setting) bool {
-			v, ok := x.Variant.Config.Lookup(set.Knob)
-			return !ok || v != set.Value
-		})
+		return x.Variant.Family == family && !slices.ContainsFunc(c.Settings(),
+			func(set kernels.Setting) bool {
+				v, ok := x.Variant.Config.Lookup(set.Knob)
+				return !ok || v != set.Value
+			})
 	}, nil
 }
 
