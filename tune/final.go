@@ -57,13 +57,13 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 		}
 		e.Variants.OK++
 		of := o.Finals()
-		rival := Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
+		rival := rivalOf(&o)
 		gain, lo, hi, ok := verdict.Gain(of.Rounds, won.Rounds)
 		if ok {
 			rival.GainLo = round(lo)
 		}
 		if o.Base {
-			e.Base = &rival
+			e.Base = rival
 			e.Speedup = round(o.Median / b.Median)
 			if ok && o.Variant != b.Variant {
 				e.Speedup = round(1 + gain) // paired: what drifts between rounds cancels
@@ -74,10 +74,10 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 			}
 		}
 		if of.Entry {
-			e.Held = &rival
+			e.Held = rival
 		}
 		if o.Variant != b.Variant && e.RunnerUp == nil {
-			e.RunnerUp = &RunnerUp{rival, round(100 * (o.Median/b.Median - 1))}
+			e.RunnerUp = &RunnerUp{*rival, round(100 * (o.Median/b.Median - 1))}
 		}
 	}
 	return e, true

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"slices"
 
 	"normbench/kernels"
@@ -39,9 +40,11 @@ func Pick(entries []record.Entry) []Entry {
 	}
 	var picks []Entry
 	for _, es := range byProblem {
-		if e, ok := pickFinal(es); ok {
-			picks = append(picks, e)
-		} else if e, ok := pick(es); ok {
+		e, ok := pickFinal(es)
+		if !ok {
+			e, ok = pick(es)
+		}
+		if ok {
 			picks = append(picks, e)
 		}
 	}
@@ -60,14 +63,9 @@ func pick(es []record.Entry) (Entry, bool) {
 	if len(ok) == 0 {
 		return Entry{}, false
 	}
-	// The first two of their order are all that is asked for.
-	for i := range min(2, len(ok)) {
-		for j := i + 1; j < len(ok); j++ {
-			if a, b := &ok[j], &ok[i]; a.Median < b.Median || a.Median == b.Median && a.Variant.String() < b.Variant.String() {
-				ok[i], ok[j] = ok[j], ok[i]
-			}
-		}
-	}
+	slices.SortFunc(ok, func(a, b record.Entry) int {
+		return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
+	})
 	best := 0
 	base := slices.IndexFunc(ok, func(e record.Entry) bool { return e.Base })
 	if base > 0 && !beats(&ok[0], &ok[base]) {
@@ -78,7 +76,7 @@ func pick(es []record.Entry) (Entry, bool) {
 	e.Variants = Counts{Measured: len(es), OK: len(ok), Failed: len(es) - len(ok)}
 	if base >= 0 {
 		o := ok[base]
-		e.Base = &Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
+		e.Base = rivalOf(&o)
 		e.Speedup = round(o.Median / b.Median)
 	}
 	if len(ok) > 1 {
@@ -86,7 +84,7 @@ func pick(es []record.Entry) (Entry, bool) {
 		if best == 0 {
 			o = ok[1]
 		}
-		e.RunnerUp = &RunnerUp{Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}, round(100 * (o.Median/b.Median - 1))}
+		e.RunnerUp = &RunnerUp{*rivalOf(&o), round(100 * (o.Median/b.Median - 1))}
 	}
 	return e, true
 }
@@ -105,4 +103,8 @@ func entryOf(b *record.Entry) Entry {
 		e.StreamPercent = round(100 * b.StreamUS / b.Median)
 	}
 	return e
+}
+
+func rivalOf(e *record.Entry) *Rival {
+	return &Rival{Family: e.Variant.Family, Config: e.Variant.Config, MedianUS: e.Median}
 }

@@ -50,7 +50,7 @@ func learnCommand(e *env) *cli.Command {
 	return e.command(&cli.Command{
 		Name:  "learn",
 		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
-		Description: "Measures problems of the domain where most is to be learned. On each it runs configs that do well nearby and a few\n" +
+		Description: "Measures problems that are drawn from the domain. On each it runs configs that do well nearby and a few\n" +
 			"others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, a picture\n" +
 			"of the map. The same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
 			"problems in full and says how far behind the map's answers are.",

@@ -269,32 +269,23 @@ func placeIn(list *[]string, at map[string]int, words []string) int {
 }
 
 // addConfigs lists families with the knobs that some config of theirs has, and configs.
-func (t *table) addConfigs(variants []kernels.Variant) {
-	by := map[string][]kernels.Variant{}
-	for _, v := range variants {
-		by[v.Family] = append(by[v.Family], v)
-	}
-	names := slices.Sorted(maps.Keys(by))
-	free := map[string][]*kernels.Knob{} // those that differ
-	for _, name := range names {
-		text := name
-		for _, k := range knobsOf(by[name]) {
-			one := by[name][0].Config.Get(k)
-			if slices.ContainsFunc(by[name], func(v kernels.Variant) bool { return v.Config.Get(k) != one }) {
-				free[name] = append(free[name], k)
-				text += " " + k.Name
-			} else {
-				text += fmt.Sprintf(" %s=%d", k.Name, one)
+func (t *table) addConfigs(variants []kernels.Variant) { // in order
+	for i, k := 0, 0; i < len(variants); i = k {
+		for k = i; k < len(variants) && variants[k].Family == variants[i].Family; k++ {
+		}
+		text, configs := variants[i].Family, slices.Repeat([]string{fmt.Sprint(len(t.families))}, k-i)
+		for _, knob := range knobsOf(variants[i:k]) {
+			one := variants[i].Config.Get(knob)
+			if !slices.ContainsFunc(variants[i:k], func(v kernels.Variant) bool { return v.Config.Get(knob) != one }) {
+				text += fmt.Sprintf(" %s=%d", knob.Name, one)
+				continue
+			}
+			text += " " + knob.Name
+			for n := range configs {
+				configs[n] += fmt.Sprintf(",%d", variants[i+n].Config.Get(knob))
 			}
 		}
-		t.families = append(t.families, text)
-	}
-	for _, v := range variants {
-		text := fmt.Sprint(slices.Index(names, v.Family))
-		for _, k := range free[v.Family] {
-			text += fmt.Sprintf(",%d", v.Config.Get(k))
-		}
-		t.configs = append(t.configs, text)
+		t.families, t.configs = append(t.families, text), append(t.configs, configs...)
 	}
 }
 
@@ -315,20 +306,18 @@ func (b *Book) about() []string {
 				lines = append(lines, facts[i]+": "+facts[i+1])
 			}
 		}
-		partial := map[string]bool{} // users' families
-		for _, r := range m.Rasters {
-			for _, v := range r.Legend {
-				f, err := b.analytic.Lookup(v.Family)
-				if err == nil && slices.ContainsFunc(r.Class.kin(), func(p kernels.Problem) bool { return f.Serves(p) != nil }) {
-					partial[v.Family] = true
-				}
-			}
-		}
 		for _, f := range slices.Sorted(maps.Keys(m.Sources)) {
 			lines = append(lines, "Kernel source: "+f+" "+m.Sources[f])
 		}
-		for _, f := range slices.Sorted(maps.Keys(partial)) {
-			lines = append(lines, f+" does not serve every bias and weight: check before its launch.")
+		for _, r := range m.Rasters {
+			for _, v := range r.Legend { // users' families may
+				f, err := b.analytic.Lookup(v.Family)
+				text := v.Family + " does not serve every bias and weight: check before its launch."
+				if err == nil && !slices.Contains(lines, text) &&
+					slices.ContainsFunc(r.Class.kin(), func(p kernels.Problem) bool { return f.Serves(p) != nil }) {
+					lines = append(lines, text)
+				}
+			}
 		}
 	}
 	lines = append(lines, "", fmt.Sprintf("Outside of M 1 to %d, N %d to %d and M*N up to %d there is no answer: measure there.",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -131,47 +132,52 @@ func (l *Line) UnmarshalText(text []byte) error {
 // Title names a raster: rmsnorm/fwd/2-byte, rows at 16 bytes.
 func (r *Raster) Title() string { return fmt.Sprintf("%s, rows at %d bytes", r.Class, r.Align) }
 
-// CheckValid says what no map can hold, or nil. It is called before every write and after every read. What depends on
-// the registry is Lint's.
+// CheckValid says what no map can hold, or nil. It is called before every write and after every read.
+// What depends on the registry is Lint's.
 func (m *Map) CheckValid() error {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
-		fail := func(format string, args ...any) error {
-			return hint.Errorf(help, "%s: %w", r.Title(), fmt.Errorf(format, args...))
+		err := r.checkValid(m.Device.SMs)
+		if i > 0 && compareRasters(&m.Rasters[i-1], r) >= 0 {
+			err = fmt.Errorf("it stands twice, or behind %s", m.Rasters[i-1].Title())
 		}
-		if i > 0 {
-			if o := &m.Rasters[i-1]; compareRasters(o, r) >= 0 {
-				return fail("it stands twice, or behind %s", o.Title())
-			}
+		if err != nil {
+			return hint.Errorf(help, "%s: %w", r.Title(), err)
 		}
+	}
+	return nil
+}
+
+func (r *Raster) checkValid(sms int) error {
+	switch {
+	case !slices.Contains(Aligns(r.Class.Bytes), r.Align):
+		return errors.New("no rows of such elements start there")
+	case len(r.Rows) == 0 || len(r.Lines) == 0:
+		return errors.New("a raster without cells")
+	case r.Lines[0].From > MinN || r.Rows[len(r.Rows)-1] != Bound{Rows: MaxM}:
+		return fmt.Errorf("its lines begin beyond %d columns, or its bounds end before %d rows", MinN, MaxM)
+	case len(r.Legend) > len(Letters):
+		return fmt.Errorf("%d configs, more than %d letters name", len(r.Legend), len(Letters))
+	}
+	for k, b := range r.Rows {
+		if k > 0 && b.Last(sms) < r.Rows[k-1].Last(sms) && sms > 0 {
+			return fmt.Errorf("bound %s of rows is out of order", b)
+		}
+	}
+	for k, l := range r.Lines {
 		switch {
-		case !slices.Contains(Aligns(r.Class.Bytes), r.Align):
-			return fail("no rows of such elements start there")
-		case len(r.Rows) == 0 || len(r.Lines) == 0:
-			return fail("a raster without cells")
-		case len(r.Legend) > len(Letters):
-			return fail("%d configs, more than %d letters name", len(r.Legend), len(Letters))
+		case l.From < 1 || l.From > MaxN || k > 0 && l.From <= r.Lines[k-1].From:
+			return fmt.Errorf("columns from %d are out of order", l.From)
+		case len(l.Cells) != len(r.Rows) || len(l.Evidence) != len(r.Rows):
+			return fmt.Errorf("columns from %d: %d letters with evidence of %d, not %d",
+				l.From, len(l.Cells), len(l.Evidence), len(r.Rows))
 		}
-		for k := range r.Rows {
-			if last := r.Rows[k].Last(m.Device.SMs); k > 0 && m.Device.SMs > 0 && last < r.Rows[k-1].Last(m.Device.SMs) || last < 1 && m.Device.SMs > 0 {
-				return fail("bound %s of rows is out of order", r.Rows[k])
-			}
+		known := string(Nothing) + Letters[:len(r.Legend)]
+		if c := strings.Trim(l.Cells, known); c != "" {
+			return fmt.Errorf("columns from %d: letter %q is not in the legend", l.From, c[0])
 		}
-		for k, l := range r.Lines {
-			switch {
-			case l.From < 1 || l.From > MaxN || k > 0 && l.From <= r.Lines[k-1].From:
-				return fail("columns from %d are out of order", l.From)
-			case len(l.Cells) != len(r.Rows) || len(l.Evidence) != len(r.Rows):
-				return fail("columns from %d: %d letters with evidence of %d, not %d", l.From, len(l.Cells), len(l.Evidence), len(r.Rows))
-			}
-			for j := range len(l.Cells) {
-				if c := l.Cells[j]; c != Nothing && (letterOf(c) < 0 || letterOf(c) >= len(r.Legend)) {
-					return fail("columns from %d: letter %q is not in the legend", l.From, c)
-				}
-				if !strings.ContainsRune(evidences, rune(l.Evidence[j])) {
-					return fail("columns from %d: evidence %q is none of %s", l.From, l.Evidence[j], evidences)
-				}
-			}
+		if c := strings.Trim(l.Evidence, evidences); c != "" {
+			return fmt.Errorf("columns from %d: evidence %q is none of %s", l.From, c[0], evidences)
 		}
 	}
 	return nil

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
-	"sync"
 
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -45,25 +45,17 @@ type chooser struct {
 	rng     *rand.Rand
 	classes map[rule.Class]*class
 	have    map[kernels.Problem]bool // known or pending
-	pending map[rule.Class][]place
 }
 
 func (p *Policy) chooser(points []*Point, rng *rand.Rand, pending ...[]sweep.Task) *chooser {
-	c := &chooser{Policy: p, rng: rng, classes: classesOf(points), have: map[kernels.Problem]bool{},
-		pending: map[rule.Class][]place{}}
+	c := &chooser{p, rng, classesOf(points), map[kernels.Problem]bool{}}
 	for _, q := range points {
 		c.have[q.Problem] = true
 	}
 	for _, t := range slices.Concat(pending...) {
-		c.plan(t.Problem)
+		c.have[t.Problem] = true
 	}
 	return c
-}
-
-// plan notes that a problem will be measured.
-func (c *chooser) plan(p kernels.Problem) {
-	c.have[p] = true
-	c.pending[rule.ClassOf(p)] = append(c.pending[rule.ClassOf(p)], placeOf(p))
 }
 
 // rank is what is expected at a problem.
@@ -72,8 +64,8 @@ func (c *chooser) rank(p kernels.Problem) []guess {
 	return k.rank(k.near(placeOf(p)))
 }
 
-// next plans a batch of so many groups: problems of one class and number of columns each, where most
-// is to be learned. Where a class has none left others have their turn.
+// next plans a batch of so many groups: problems of one class and number of columns each. Where a class
+// has none left others have their turn.
 func (c *chooser) next(groups, step int) (tasks []sweep.Task) {
 	for i := range max(groups, len(c.Classes)) {
 		if i < groups || len(tasks) == 0 {
@@ -83,90 +75,65 @@ func (c *chooser) next(groups, step int) (tasks []sweep.Task) {
 	return tasks
 }
 
-// group draws columns and takes those whose problems are worth the most.
-func (c *chooser) group(of kernels.Problem) []kernels.Problem {
-	const draws = 24
-	groups, worth := make([][]kernels.Problem, draws), make([]float64, draws)
-	for i := range groups {
-		groups[i] = c.draw(of)
-	}
-	var wg sync.WaitGroup
-	for i, ps := range groups {
-		wg.Go(func() {
-			for _, p := range ps {
-				worth[i] += c.worth(p)
+// group draws problems with the same columns that are not known, none where 24 draws find none.
+func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
+	for tries := 0; tries < 24 && len(ps) == 0; tries++ {
+		for _, s := range c.draw(of) {
+			p := sized(of, s.M, s.N)
+			if len(ps) < groupRows && !c.have[p] && c.Domain.Holds(p.M, p.N) && p.CheckFits(c.Device) == nil {
+				c.have[p] = true
+				ps = append(ps, p)
 			}
-		})
-	}
-	wg.Wait()
-	best := groups[slices.Index(worth, slices.Max(worth))]
-	for _, p := range best {
-		c.plan(p)
-	}
-	return best
-}
-
-// draw is problems with the same columns that are not known: of the problems that there are, else
-// spread over the domain, now and then behind those of listed shapes.
-func (c *chooser) draw(of kernels.Problem) (ps []kernels.Problem) {
-	add := func(m, n int64, most int) {
-		p := sized(of, m, n)
-		if len(ps) < most && !c.have[p] && !slices.Contains(ps, p) && c.Domain.Holds(m, n) &&
-			p.CheckFits(c.Device) == nil {
-			ps = append(ps, p)
-		}
-	}
-	list, most := c.Listed, groupRows/2
-	if len(c.Only) > 0 {
-		list, most = nil, groupRows
-		for _, p := range c.Only {
-			if !c.have[p] && sized(of, p.M, p.N) == p {
-				list = append(list, shapes.Shape{M: p.M, N: p.N})
-			}
-		}
-	}
-	n := c.Domain.Columns(c.rng)
-	if len(list) > 0 && (len(c.Only) > 0 || c.rng.IntN(3) == 0) {
-		n = list[c.rng.IntN(len(list))].N
-		for _, i := range c.rng.Perm(len(list)) {
-			if list[i].N == n {
-				add(list[i].M, n, most)
-			}
-		}
-	}
-	for range 2 * groupRows {
-		if len(c.Only) == 0 {
-			add(c.Domain.Rows(c.rng, n), n, groupRows)
 		}
 	}
 	slices.SortFunc(ps, func(a, b kernels.Problem) int { return cmp.Compare(a.M, b.M) })
 	return ps
 }
 
-// doubt is what a place without measurements is worth, as a log regret.
-const doubt = 0.15
-
-// worth is how much there is to learn on a problem: what the best known is expected to lose, and how
-// little is known nearby, by the weight of its shape.
-func (c *chooser) worth(p kernels.Problem) float64 {
-	class, at := rule.ClassOf(p), placeOf(p)
-	near := c.classes[class].near(at)
-	mass, lost, weight := 0.0, priorRegret, 1.0
-	for _, n := range near {
-		mass += n.weight
-	}
-	for _, q := range c.pending[class] {
-		mass += alike(at, q)
-	}
-	if gs := c.classes[class].rank(near); len(gs) > 0 {
-		lost = gs[0].regret
-	}
-	for _, s := range c.Listed {
-		if s.M == p.M && s.N == p.N {
-			weight = s.Weight
+// draw is shapes with the same columns: of the problems that there are, else spread over the domain, now
+// and then behind up to half a group of listed ones.
+func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
+	var only []shapes.Shape
+	for _, p := range c.Only {
+		if !c.have[p] && sized(of, p.M, p.N) == p {
+			only = append(only, shapes.Shape{M: p.M, N: p.N})
 		}
 	}
-	return weight * (lost + doubt/math.Sqrt(1+4*mass))
+	switch {
+	case len(only) > 0:
+		return c.column(only, groupRows)
+	case len(c.Only) > 0:
+		return nil
+	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
+		list = c.column(c.Listed, groupRows/2)
+	default:
+		list = []shapes.Shape{{M: 0, N: c.Domain.Columns(c.rng)}}
+	}
+	n := list[0].N
+	lo, hi := float64(c.Domain.MMin), float64(min(c.Domain.MMax, c.Domain.Elems/n))
+	var shift float64
+	for i := range 2 * groupRows { // in even octaves; then again, between them
+		if i%groupRows == 0 {
+			shift = c.rng.Float64()
+		}
+		m := int64(lo * math.Pow(hi/lo, (float64(i%groupRows)+shift)/groupRows))
+		if c.rng.IntN(2) == 0 { // a round number
+			m &^= 1<<max(bits.Len64(uint64(m))-4, 0) - 1
+		}
+		list = append(list, shapes.Shape{M: m, N: n})
+	}
+	return list
+}
+
+// column is at most so many shapes of a list with the columns of one of them.
+func (c *chooser) column(list []shapes.Shape, most int) (some []shapes.Shape) {
+	n := list[c.rng.IntN(len(list))].N
+	for _, i := range c.rng.Perm(len(list)) {
+		if list[i].N == n && len(some) < most {
+			some = append(some, list[i])
+		}
+	}
+	return some
 }
 
 // How rivals are drawn.

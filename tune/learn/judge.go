@@ -120,9 +120,6 @@ func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(strin
 	return j, nil
 }
 
-// percent is a log regret in percent.
-func percent(log float64) float64 { return 100 * math.Expm1(log) }
-
 // judged is what a duel of a found variant, A, with the map's pick, B, says.
 func judged(d *ab.Result, floor float64) Judged {
 	var a, b []float64
@@ -153,25 +150,27 @@ func (j *Judgement) sum() {
 	if len(logs) == 0 {
 		return
 	}
-	mean := func(xs []float64) (sum float64) {
+	mean := func(xs []float64) (sum float64) { // in percent
 		for _, x := range xs {
 			sum += x / float64(len(xs))
 		}
-		return sum
+		return 100 * math.Expm1(sum)
 	}
-	j.Mean = percent(mean(logs))
+	j.Mean = mean(logs)
 	if len(above) > 0 {
-		m := percent(mean(above))
+		m := mean(above)
 		j.MeanAboveFloor = &m
 	}
 	rng := rand.New(rand.NewPCG(j.Seed, judgeSalt))
-	means := make([]float64, 2000)
-	for i := range means {
-		for range logs {
-			means[i] += logs[rng.IntN(len(logs))] / float64(len(logs))
+	var means []float64
+	for range 2000 {
+		again := make([]float64, len(logs))
+		for i := range again {
+			again[i] = logs[rng.IntN(len(logs))]
 		}
+		means = append(means, mean(again))
 	}
-	j.Interval = [2]float64{percent(stats.Quantile(0.025, means)), percent(stats.Quantile(0.975, means))}
+	j.Interval = [2]float64{stats.Quantile(0.025, means), stats.Quantile(0.975, means)}
 	j.P95, j.Worst = stats.Quantile(0.95, regrets), slices.Max(regrets)
 }
 

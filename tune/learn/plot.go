@@ -3,6 +3,7 @@ package learn
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"normbench/internal/picture"
 	"normbench/kernels"
@@ -33,51 +34,43 @@ func Panels(m *rule.Map, points []*Point, d kernels.DeviceInfo) (panels []Panel)
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
 		p := Panel{Title: r.Title(), Raster: r}
-		at := map[[2]int]int{}
 		for line := range r.Lines {
 			for cell := range r.Rows {
-				v, ok := r.Pick(line, cell)
-				s := Square{Box: r.Box(line, cell, d.SMs), Line: line, Cell: cell, Variant: v}
-				if ok && !s.Empty() {
-					for k := range r.Legend {
-						if r.Legend[k] == v {
-							s.Number = k
-						}
-					}
-					at[[2]int{line, cell}] = len(p.Squares)
+				s := Square{Box: r.Box(line, cell, d.SMs), Line: line, Cell: cell}
+				var ok bool
+				if s.Variant, ok = r.Pick(line, cell); ok && !s.Empty() {
+					s.Number = slices.Index(r.Legend, s.Variant)
+					s.measure(points)
 					p.Squares = append(p.Squares, s)
-				}
-			}
-		}
-		speeds := make([]int, len(p.Squares))
-		for _, q := range points {
-			if rule.ClassOf(q.Problem) != r.Class ||
-				rule.AlignOf(q.Problem.N, q.Problem.DType.Size()) != r.Align {
-				continue
-			}
-			line, cell := r.At(q.Problem.M, q.Problem.N, d.SMs)
-			k, there := at[[2]int{line, cell}]
-			if !there || !q.OK(p.Squares[k].Variant) {
-				continue
-			}
-			s, us := &p.Squares[k], q.US[p.Squares[k].Variant]
-			s.Problems++
-			s.Regret += math.Log(us / q.BestUS)
-			if q.Stream > 0 {
-				s.Percent += math.Log(100 * q.Stream / us)
-				speeds[k]++
-			}
-		}
-		for k := range p.Squares {
-			if s := &p.Squares[k]; s.Problems > 0 {
-				if s.Regret = math.Exp(s.Regret / float64(s.Problems)); speeds[k] > 0 {
-					s.Percent = math.Exp(s.Percent / float64(speeds[k]))
 				}
 			}
 		}
 		panels = append(panels, p)
 	}
 	return panels
+}
+
+// measure fills in the means over the problems of a square.
+func (s *Square) measure(points []*Point) {
+	speeds := 0.0
+	for _, p := range points {
+		if q := p.Problem; q.N < s.NLo || q.N > s.NHi || q.M < s.MLo || q.M > s.MHi || !p.OK(s.Variant) ||
+			rule.AlignOf(q.N, q.DType.Size()) != s.Align || rule.ClassOf(q) != s.Class {
+			continue
+		}
+		s.Problems++
+		s.Regret += math.Log(p.US[s.Variant] / p.BestUS)
+		if p.Stream > 0 {
+			s.Percent += math.Log(100 * p.Stream / p.US[s.Variant])
+			speeds++
+		}
+	}
+	if s.Problems > 0 {
+		s.Regret = math.Exp(s.Regret / float64(s.Problems))
+	}
+	if speeds > 0 {
+		s.Percent = math.Exp(s.Percent / speeds)
+	}
 }
 
 // The measures of a picture, in pixels.
