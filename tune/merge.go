@@ -81,8 +81,7 @@ func (t *Table) WithoutStale(next *Table, source func(family string) string) *Ta
 // Changed counts the entries of t whose variant is not the one that old has.
 func (t *Table) Changed(old *Table) int {
 	n := 0
-	for i := range old.Entries {
-		o := &old.Entries[i]
+	for _, o := range old.Entries {
 		if e, m := t.Lookup(o.Problem); m != MatchExact || e.Variant() != o.Variant() {
 			n++
 		}

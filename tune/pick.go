@@ -40,11 +40,9 @@ func Pick(entries []record.Entry) []Entry {
 	}
 	var picks []Entry
 	for _, es := range byProblem {
-		e, ok := pickFinal(es)
-		if !ok {
-			e, ok = pick(es)
-		}
-		if ok {
+		if e, ok := pickFinal(es); ok {
+			picks = append(picks, e)
+		} else if e, ok := pick(es); ok {
 			picks = append(picks, e)
 		}
 	}
