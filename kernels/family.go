@@ -48,9 +48,9 @@ type Family struct {
 	// Refuse says why c is not a valid Config for p on d, or nil. Plan is only
 	// called for what it accepts.
 	Refuse func(p Problem, c Config, d DeviceInfo) error
-	// Fragile says that only the compiler knows whether c works, and that it may say otherwise at the
-	// next number of columns. A search tries such a config, and a tuned entry may have it. A map, which
-	// answers for problems that nobody measured, may not. nil says it of none.
+	// Fragile says that only the compiler knows whether c works, and that it may say otherwise at
+	// the next number of columns. A search tries such a config, and a tuned entry may have it. A
+	// map, which answers for problems that nobody measured, may not. nil says it of none.
 	Fragile func(c Config) bool
 	Plan    func(p Problem, c Config, d DeviceInfo) Plan
 	// Host holds the host stage of each entry that Plan launches.

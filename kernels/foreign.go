@@ -26,7 +26,8 @@ func (d *DeviceInfo) Validate() error {
 // maxName is how long a name of elsewhere may be.
 const maxName = 256
 
-// UnmarshalJSON reads a device's info. Whoever reads one, of a file or of a worker, has names that can be printed.
+// UnmarshalJSON reads a device's info. Whoever reads one, of a file or of a worker, has names that
+// can be printed.
 func (d *DeviceInfo) UnmarshalJSON(text []byte) error {
 	type plain DeviceInfo
 	if err := json.Unmarshal(text, (*plain)(d)); err != nil {

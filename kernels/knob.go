@@ -103,8 +103,8 @@ func UserKnob(name, doc string) (*Knob, error) {
 	return k, nil
 }
 
-// knobOf is the knob of a key in a label. A key in capitals is of a user's family, which need not be
-// loaded.
+// knobOf is the knob of a key in a label. A key in capitals is of a user's family, which need not
+// be loaded.
 func knobOf(key string) (*Knob, error) {
 	if at, ok := place[key]; ok {
 		return knobs[at], nil

@@ -106,7 +106,8 @@ func FuzzParseConfig(f *testing.F) {
 	})
 }
 
-// A user's knob is in capitals in labels, where any may stand; its order does not depend on which came first.
+// A user's knob is in capitals in labels, where any may stand; its order does not depend on which
+// came first.
 func TestUserKnobs(t *testing.T) {
 	vec, err1 := kernels.UserKnob("vec", "")
 	tpb, err2 := kernels.UserKnob("tpb", "threads")

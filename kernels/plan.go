@@ -42,7 +42,8 @@ type Launch struct {
 	Stage  string `json:"stage"`  // "k1", "k2", ...: unique in a plan
 	Source string `json:"source"` // file that holds the entry, among the families' sources; "" for Memcpy
 	Entry  string `json:"entry"`  // extern "C" kernel, and the key of its host stage
-	// Mangled says that Entry is a C++ name, such as kernel<8, float>, which the compiler makes a symbol of.
+	// Mangled says that Entry is a C++ name, such as kernel<8, float>, which the compiler makes a
+	// symbol of.
 	Mangled bool   `json:"mangled,omitempty"`
 	Grid    [3]int `json:"grid"`    // CTAs
 	Block   int    `json:"block"`   // threads per CTA
@@ -63,8 +64,8 @@ type Launch struct {
 	Include []string `json:"include,omitempty"` // folders in which #include <FILE> is looked for first
 	Defines []Define `json:"defines,omitempty"`
 	Args    []Arg    `json:"args"`
-	// Params are, for each of Args, the parameter that it is for and what the compiler is told of it,
-	// as X=*bf16: of a kernel that puts them in order itself.
+	// Params are, for each of Args, the parameter that it is for and what the compiler is told of
+	// it, as X=*bf16: of a kernel that puts them in order itself.
 	Params []string `json:"params,omitempty"`
 }
 
@@ -179,8 +180,9 @@ func (a Arg) Bits() uint64 {
 	return uint64(a.Int)
 }
 
-// MarshalJSON writes an argument with its name, its type ("buffer", "null" for a buffer that the problem lacks,
-// or that of a number) and, if it is a number, its value. Arguments stand in the order of the kernel's parameters.
+// MarshalJSON writes an argument with its name, its type ("buffer", "null" for a buffer that the
+// problem lacks, or that of a number) and, if it is a number, its value. Arguments stand in the
+// order of the kernel's parameters.
 func (a Arg) MarshalJSON() ([]byte, error) {
 	v := struct {
 		Name  string `json:"name"`

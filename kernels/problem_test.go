@@ -53,7 +53,8 @@ func TestProblemErrors(t *testing.T) {
 //	rmsnorm fwd:  M*N*2b + N*c + 4M          rmsnorm bwd:  M*N*3b + 2*N*c + 4M
 //	layernorm: 4M more for the mean; bias: N*c more in either pass
 //
-// Footprint adds the outputs a second time, a float64 for each of their elements, and one for each of what the stream writes.
+// Footprint adds the outputs a second time, a float64 for each of their elements, and one for each
+// of what the stream writes.
 func TestProblemBytes(t *testing.T) {
 	const M, N = 96, 1000
 	for _, test := range []struct {

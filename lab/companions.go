@@ -13,13 +13,14 @@ import (
 	"normbench/kernels/worker"
 )
 
-// defaultAtOnce is how many problems a sweep has open on a GPU: enough for the compilers of this many
-// cores to have work while one problem is measured. A single search keeps some five cores busy.
+// defaultAtOnce is how many problems a sweep has open on a GPU: enough for the compilers of this
+// many cores to have work while one problem is measured. A single search keeps some five cores
+// busy.
 func defaultAtOnce(cores int) int { return min(1+cores/4, 4) }
 
-// Companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes
-// turns with them on the rest of ps. n is how many problems are open at once, 0 for a default. If one does not start, as on a GPU in exclusive mode, the sweep
-// goes on with the others.
+// Companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes turns
+// with them on the rest of ps. n is how many problems are open at once, 0 for a default. If one
+// does not start, as on a GPU in exclusive mode, the sweep goes on with the others.
 func (l *Lab) Companions(n int, m *Config, devices []kernels.Device, ps []kernels.Problem,
 	left int) ([]kernels.Device, error) {
 	info := devices[0].Info()
@@ -42,8 +43,8 @@ func (l *Lab) Companions(n int, m *Config, devices []kernels.Device, ps []kernel
 	if n < 2 {
 		return nil, nil
 	}
-	// More compilers than cores: those of the worker that measures, and of one that decides, are idle. On 16
-	// cores 40 of them keep 72% of the core time busy.
+	// More compilers than cores: those of the worker that measures, and of one that decides, are
+	// idle. On 16 cores 40 of them keep 72% of the core time busy.
 	all, err := nvrtc.Compilers()
 	if err != nil {
 		return nil, err

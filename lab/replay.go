@@ -68,7 +68,8 @@ func (l *Lab) replay(c *Config, path string) ([]kernels.Device, error) {
 		return nil, hint.Errorf(help, "%s has %s times, not %s ones, and a replay takes no others", path,
 			other, c.Cache)
 	}
-	// The driver names the measurements by their hash: records of two recordings are not of one device.
+	// The driver names the measurements by their hash: records of two recordings are not of one
+	// device.
 	h := sha256.New()
 	for i := range ms {
 		m := &ms[i]

@@ -81,8 +81,8 @@ func (l *Lab) Ours(v kernels.Variant) bool {
 	return slices.ContainsFunc(l.Users, func(f *kernels.Family) bool { return f.Name == v.Family })
 }
 
-// CheckUsed refuses --kernels where nothing of the folder is among what is to be measured: the result
-// would pass for one of them.
+// CheckUsed refuses --kernels where nothing of the folder is among what is to be measured: the
+// result would pass for one of them.
 func (l *Lab) CheckUsed(tasks []sweep.Task, info kernels.DeviceInfo) error {
 	var why error
 	for _, t := range tasks {

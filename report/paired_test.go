@@ -85,7 +85,8 @@ func TestPaired(t *testing.T) {
 	}
 }
 
-// One variant of one run on both sides is not measured against itself, and no format says that it is.
+// One variant of one run on both sides is not measured against itself, and no format says that it
+// is.
 func TestEqual(t *testing.T) {
 	base := rounds("a", 12, flat(1))
 	base.Base = true
@@ -129,8 +130,8 @@ func TestEqual(t *testing.T) {
 	}
 }
 
-// The base and its second copy, as the sweeps of results recorded them, are the same code: no rounds
-// of theirs are called, although no third copy says what two of one differ by.
+// The base and its second copy, as the sweeps of results recorded them, are the same code: no
+// rounds of theirs are called, although no third copy says what two of one differ by.
 func TestRecordedAlike(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "results", "*", "records.jsonl.gz"))
 	if err != nil || len(files) < 2 {
@@ -160,8 +161,8 @@ func TestRecordedAlike(t *testing.T) {
 	}
 }
 
-// The mean of many cells of few shapes has no interval, and of enough shapes one that a shape moves as
-// a whole.
+// The mean of many cells of few shapes has no interval, and of enough shapes one that a shape moves
+// as a whole.
 func TestMeanByShape(t *testing.T) {
 	cells := func(shapes int) (a, b Side) {
 		a, b = Side{Cells: map[kernels.Problem]Cell{}}, Side{Cells: map[kernels.Problem]Cell{}}

@@ -63,8 +63,8 @@ func TestProgressChosen(t *testing.T) {
 	pr := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 8, N: 64, DType: kernels.BF16, Weight: kernels.BF16}
 	finals := func(family string, us float64, chosen string) *record.Record {
 		r := &record.Record{Run: "r-finals", Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", Chosen: chosen, SearchUS: 1, StreamUS: 5, Finals: 3}
-		// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of the
-		// times are the last.
+		// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of
+		// the times are the last.
 		for i, noise := range []float64{0.5, 0.51, 0.53, 0.52, 0.54, 2, 2.1, 1.9, 2.2, 2.05, 1, 1.001} {
 			x := us * noise
 			if family != "base" {

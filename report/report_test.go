@@ -181,8 +181,8 @@ func TestRenderTable(t *testing.T) {
 	}
 }
 
-// A column has one function for people and machines: a text with a unit, and a value in full under a name that
-// stays. What is not known is empty.
+// A column has one function for people and machines: a text with a unit, and a value in full under
+// a name that stays. What is not known is empty.
 func TestColumns(t *testing.T) {
 	tab := NewTable("T", []float64{1.23456, 0}, []Column[float64]{
 		{Head: "time", Name: "us", Value: func(v float64) any { return Known(v) }, Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},

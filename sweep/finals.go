@@ -28,11 +28,11 @@ const leastRounds = 6
 // freshSeed draws other inputs than a search's.
 const freshSeed = 0x5851f42d4c957f2d
 
-// finals measures the best of a search again, with the base, what the job keeps,
-// a second copy of the base and the stream, in rounds of random order, chooses the winner,
-// and checks it on fresh inputs. Its records end with the base's. If less than their time is left, in
-// seconds, fewer are measured in fewer rounds: at least the base and the best beside it, in
-// leastRounds; or the base alone, if it spent the budget.
+// finals measures the best of a search again, with the base, what the job keeps, a second copy of
+// the base and the stream, in rounds of random order, chooses the winner, and checks it on fresh
+// inputs. Its records end with the base's. If less than their time is left, in seconds, fewer are
+// measured in fewer rounds: at least the base and the best beside it, in leastRounds; or the base
+// alone, if it spent the budget.
 func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, short bool) (
 	recs []*record.Record, err error) {
 	o := m.v.run.o.Search

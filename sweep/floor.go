@@ -8,8 +8,9 @@ import (
 	"normbench/sweep/record"
 )
 
-// overPeak is by how much a driver's figure of the memory's rate may exceed the public one, and beyondCards
-// how often the rate of the fastest known card may be exceeded by one that is not known.
+// overPeak is by how much a driver's figure of the memory's rate may exceed the public one, and
+// beyondCards how often the rate of the fastest known card may be exceeded by one that is not
+// known.
 const (
 	overPeak    = 1.05
 	beyondCards = 4
@@ -18,8 +19,8 @@ const (
 // overStream is how much faster than the run's own stream a memory of unknown rate may be.
 const overStream = 2
 
-// peakOf is the most bytes per second that the memory of a device moves, 0 where that is not known; why says
-// that no card moves as many as this one says.
+// peakOf is the most bytes per second that the memory of a device moves, 0 where that is not known;
+// why says that no card moves as many as this one says.
 func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 	rate = float64(d.PeakRate)
 	if d.Kind != kernels.KindCUDA {
@@ -39,10 +40,11 @@ func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 	return rate, why
 }
 
-// Impossible says why a time of a problem, in microseconds, cannot be true, or is "": it is shorter than an
-// empty launch, of emptyUS, or the memory would have moved more than it can. Cold inputs come from the memory;
-// of the outputs as much may stay in the cache as it holds. The rate of a memory that is not known is held to the
-// run's own stream, of streamUS. Both are 0 where they are not known.
+// Impossible says why a time of a problem, in microseconds, cannot be true, or is "": it is shorter
+// than an empty launch, of emptyUS, or the memory would have moved more than it can. Cold inputs
+// come from the memory; of the outputs as much may stay in the cache as it holds. The rate of a
+// memory that is not known is held to the run's own stream, of streamUS. Both are 0 where they are
+// not known.
 func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emptyUS, streamUS, us float64) string {
 	peak, why := peakOf(d)
 	switch {

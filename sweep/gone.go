@@ -30,7 +30,8 @@ const (
 	returns = 3
 )
 
-// patience is how long a device may go without a time before it is retired, where it does not say so itself.
+// patience is how long a device may go without a time before it is retired, where it does not say
+// so itself.
 const patience = 3 * time.Minute
 
 // pauses stand between the tries to open a problem on a device that dies of it.
@@ -51,7 +52,8 @@ func (t tally) plus(o tally) tally { return tally{t.answers + o.answers, t.death
 
 func (t tally) minus(o tally) tally { return tally{t.answers - o.answers, t.deaths - o.deaths} }
 
-// An op is what a device is asked for. Its deaths are counted for each: one may do the device more harm.
+// An op is what a device is asked for. Its deaths are counted for each: one may do the device more
+// harm.
 type op int
 
 const (
@@ -79,8 +81,8 @@ func newLedger(cells int) *ledger {
 	return &ledger{cells: max(cells, leastCells), of: map[cell]*tally{}, progress: time.Now()}
 }
 
-// note counts an answer of a variant, or a death, and says whether the variant is to blame for all of its
-// deaths so far; why has the evidence.
+// note counts an answer of a variant, or a death, and says whether the variant is to blame for all
+// of its deaths so far; why has the evidence.
 func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string) {
 	if stream {
 		if c.op == opTime && !died {
@@ -129,8 +131,8 @@ func (l *ledger) suspects(p kernels.Problem, v kernels.Variant) bool {
 	return false
 }
 
-// chance is that of so many deaths or more, if the variant died at the device's own rate. The rate has the
-// distribution that its own deaths leave of a uniform one: few answers prove little.
+// chance is that of so many deaths or more, if the variant died at the device's own rate. The rate
+// has the distribution that its own deaths leave of a uniform one: few answers prove little.
 func chance(variant, own tally) float64 {
 	lbeta := func(a, b float64) float64 {
 		x, _ := math.Lgamma(a)
@@ -161,7 +163,8 @@ func died(f *kernels.Failure) bool {
 	return f.Broken || f.Status == kernels.StatusCrash || f.Status == kernels.StatusTimeout
 }
 
-// gone is the error of a device with which what was asked for cannot be done. It is nobody's result.
+// gone is the error of a device with which what was asked for cannot be done. It is nobody's
+// result.
 func gone(dev kernels.Device, what string, f *kernels.Failure) error {
 	g := &kernels.Gone{Device: dev.Info().Name, Reason: fmt.Sprintf("%s: %s", what, f.Reason)}
 	if s, ok := dev.(fmt.Stringer); ok {

@@ -129,8 +129,8 @@ func TestSearchDeviceGone(t *testing.T) {
 	}
 }
 
-// A device that dies at random has no variant blamed for it, whatever is run, and what it measures is
-// all but little; a variant that it dies of each time is blamed, with the evidence.
+// A device that dies at random has no variant blamed for it, whatever is run, and what it measures
+// is all but little; a variant that it dies of each time is blamed, with the evidence.
 func TestRunFlaky(t *testing.T) {
 	ts := tasks(t, 12, pool[:4]...)
 	fatal := map[kernels.Variant]bool{ts[0].Variants[5]: true}
@@ -174,7 +174,8 @@ func TestRunFlaky(t *testing.T) {
 	}
 }
 
-// The chance is that of the binomial test where much is known of the device, and larger where little is.
+// The chance is that of the binomial test where much is known of the device, and larger where
+// little is.
 func TestChance(t *testing.T) {
 	for _, x := range []struct {
 		variant, own tally
@@ -192,7 +193,8 @@ func TestChance(t *testing.T) {
 	}
 }
 
-// A failure of opening that a device lives on from has a second try; one that stays is the problem's.
+// A failure of opening that a device lives on from has a second try; one that stays is the
+// problem's.
 func TestOpen(t *testing.T) {
 	p := tasks(t, 1, pool[0])[0].Problem
 	for fails, opens := range map[int]int{0: 1, 1: 2, 9: 2} {

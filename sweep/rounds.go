@@ -39,7 +39,8 @@ type Rounds struct {
 	Sensed  func(RoundState)
 }
 
-// Run visits the arms until there shall be no more rounds. Rounds that do not count are numbered too.
+// Run visits the arms until there shall be no more rounds. Rounds that do not count are numbered
+// too.
 func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
 	for n, counted := 0, 0; r.More(counted); n++ {
 		us, err := r.visit(ctx, n, arms)

@@ -42,16 +42,16 @@ type Options struct {
 	More func(problems int) ([]kernels.Device, error)
 	// Search, where set, looks for each problem's winner instead of measuring all.
 	Search *Searching
-	// Contest, where above 0, measures the variants of each task against each other, in so many rounds
-	// at most. After the check all are visited round by round in random order, FinalLaunches launches
-	// each. One that is behind the fastest beyond doubt is left out of the rounds that follow. A
-	// problem is done when what is left is tied. Its records are appended together, also of variants
-	// that the sink holds: their rounds are paired.
+	// Contest, where above 0, measures the variants of each task against each other, in so many
+	// rounds at most. After the check all are visited round by round in random order, FinalLaunches
+	// launches each. One that is behind the fastest beyond doubt is left out of the rounds that
+	// follow. A problem is done when what is left is tied. Its records are appended together, also
+	// of variants that the sink holds: their rounds are paired.
 	Contest int
 	// Observe, where set, is told of every record. Calls do not overlap.
 	Observe func(Event)
-	// Finished, where set, gets the records of each problem whose search or contest is done, once they
-	// are durable. Calls do not overlap. An error of it ends the run.
+	// Finished, where set, gets the records of each problem whose search or contest is done, once
+	// they are durable. Calls do not overlap. An error of it ends the run.
 	Finished func([]*record.Record) error
 }
 
@@ -225,7 +225,8 @@ func (r *run) layOut(tasks []Task) error {
 	return nil
 }
 
-// missing are the variants of a task that the sink does not hold; of a contest all, if one is missing.
+// missing are the variants of a task that the sink does not hold; of a contest all, if one is
+// missing.
 func (r *run) missing(t Task) (left []kernels.Variant, err error) {
 	for _, v := range t.Variants {
 		code, err := r.code(t.Problem, v)
@@ -309,9 +310,9 @@ func (v *visitor) ahead() int {
 	return 2
 }
 
-// announce marks a job that v shall take later, and leaves it in the queue. It
-// is nil where every job has a device already, or v has enough. What it returns is a copy, as another
-// visitor may take the job meanwhile.
+// announce marks a job that v shall take later, and leaves it in the queue. It is nil where every
+// job has a device already, or v has enough. What it returns is a copy, as another visitor may take
+// the job meanwhile.
 func (r *run) announce(v *visitor) *job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -340,7 +341,8 @@ type finished struct {
 	busy   float64
 	left   int // variants of the problem after them
 	stream bool
-	// searched ends a problem's search; short says that its base spent the budget, starved that its finals were cut.
+	// searched ends a problem's search; short says that its base spent the budget, starved that its
+	// finals were cut.
 	searched, short, starved bool
 	deciding                 time.Duration
 }

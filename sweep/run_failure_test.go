@@ -27,8 +27,8 @@ func TestStagesFail(t *testing.T) {
 	}
 }
 
-// A problem that cannot be opened is nobody's result: its variants are unmeasured, and the next problem
-// has its turn. What was measured before stays.
+// A problem that cannot be opened is nobody's result: its variants are unmeasured, and the next
+// problem has its turn. What was measured before stays.
 func TestRunOpenFails(t *testing.T) {
 	ts := tasks(t, 4, pool[0], pool[1])
 	first := ts[0].Problem

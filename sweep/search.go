@@ -105,8 +105,8 @@ func (r *run) finalKey(p kernels.Problem, v kernels.Variant) string {
 	return r.key(p, v, r.o.Search.Final.Protocol)
 }
 
-// spend takes note of what the search of a job has cost; of one that could not be opened too, as its
-// share is then for others.
+// spend takes note of what the search of a job has cost; of one that could not be opened too, as
+// its share is then for others.
 func (m *measurer) spend() {
 	run := m.v.run
 	run.mu.Lock()
@@ -165,7 +165,8 @@ func (m *measurer) search(ctx context.Context) error {
 	return nil
 }
 
-// searchShare is what the search has of a problem's share of a budget of time. The rest is for its finals.
+// searchShare is what the search has of a problem's share of a budget of time. The rest is for its
+// finals.
 const searchShare = 0.6
 
 // space is what the strategy gets to see of a job, and what it may use.

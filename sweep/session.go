@@ -45,8 +45,8 @@ func (s *Session) Stream() kernels.Variant {
 	return kernels.Variant{Family: s.Registry.StreamOf(s.Problem)}
 }
 
-// Open opens the problem if it is not open, with another try if the device fails. One that dies of it
-// again and again is a *kernels.Gone.
+// Open opens the problem if it is not open, with another try if the device fails. One that dies of
+// it again and again is a *kernels.Gone.
 func (s *Session) Open(ctx context.Context) error {
 	for try := 0; ; try++ {
 		err := s.open(ctx)
@@ -86,8 +86,8 @@ func (s *Session) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// prove checks and times the stream: once to see whether the device stands, and more often as long as it was
-// never seen to die of that, and not often to live.
+// prove checks and times the stream: once to see whether the device stands, and more often as long
+// as it was never seen to die of that, and not often to live.
 func (s *Session) prove(ctx context.Context) error {
 	for n := 0; ; n++ {
 		op, err := opCheck, error(nil)
@@ -121,9 +121,10 @@ func (s *Session) lose(err error) bool {
 	return true
 }
 
-// do opens the problem and does something with a variant on it, again where the device dies. If the variant
-// is not to blame the error is a *kernels.Gone in the end. Where it died of this variant before a coin has the
-// stream run in its stead: a device that dies of each n-th answer dies of both alike.
+// do opens the problem and does something with a variant on it, again where the device dies. If the
+// variant is not to blame the error is a *kernels.Gone in the end. Where it died of this variant
+// before a coin has the stream run in its stead: a device that dies of each n-th answer dies of
+// both alike.
 func (s *Session) do(ctx context.Context, v kernels.Variant, op op, what func(kernels.Bench, kernels.Variant) error) error {
 	for try := 1; ; try++ {
 		err := s.Open(ctx)

@@ -43,8 +43,8 @@ func TestRunUnfit(t *testing.T) {
 	}
 }
 
-// What reads faster than the memory goes, or is shorter than nothing, is no time, whatever the device says of
-// its memory.
+// What reads faster than the memory goes, or is shorter than nothing, is no time, whatever the
+// device says of its memory.
 func TestImpossible(t *testing.T) {
 	known, other := devicetest.H200(), devicetest.H200()
 	other.ID = "nvidia-h900"

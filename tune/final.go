@@ -34,8 +34,8 @@ func pickFinal(es []record.Entry) (Entry, bool) {
 			finals = append(finals, e)
 		}
 	}
-	// Records of before this rule may have chosen one that the rounds do not prove faster. Where the
-	// medians of all samples have the base ahead the two disagree, and nothing is proved.
+	// Records of before this rule may have chosen one that the rounds do not prove faster. Where
+	// the medians of all samples have the base ahead the two disagree, and nothing is proved.
 	for _, o := range finals {
 		if of := o.Finals(); o.Base && o.Status == kernels.StatusOK && o.Variant != b.Variant {
 			floor, _, _, _ := verdict.Gain(of.BaseAgain, of.Rounds)

@@ -21,9 +21,9 @@ func beats(e, base *record.Entry) bool {
 	return e.Hi > 0 && base.Lo > 0 && verdict.JudgeMedians(m(base), m(e), TieBand, TieBand) == verdict.Faster
 }
 
-// Pick returns the table's entries for what was measured: per problem the ok
-// variant with the lowest median time, or the base unless that is faster beyond doubt. The stream, peers and problems without an ok variant are left out. Entries
-// come in the order of record.CompareProblems.
+// Pick returns the table's entries for what was measured: per problem the ok variant with the
+// lowest median time, or the base unless that is faster beyond doubt. The stream, peers and
+// problems without an ok variant are left out. Entries come in the order of record.CompareProblems.
 //
 // If a search has chosen, its choice stands, with the numbers of its finals. The numbers of the
 // search flatter the choice, because it was chosen by them.

@@ -18,8 +18,8 @@ import (
 	"normbench/sweep/stats"
 )
 
-// Current are the entries of a protocol in a records file, problem by problem. Only records of today's code
-// and of today's launch rules count.
+// Current are the entries of a protocol in a records file, problem by problem. Only records of
+// today's code and of today's launch rules count.
 func Current(f *record.File, r *kernels.Registry, info kernels.DeviceInfo,
 	pr record.Protocol) iter.Seq[[]record.Entry] {
 	id := families.NewIdentity(r, info.Kind)

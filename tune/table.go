@@ -28,8 +28,9 @@ const Schema = 2
 // FileName is the tuned table in a results folder.
 const FileName = "tuned.json"
 
-// A Table is a tuned table of one device. It has two halves: entries for exact problems, which sweeps write, and a map of cells
-// for all others, which learn and tune write. Each command replaces its half alone.
+// A Table is a tuned table of one device. It has two halves: entries for exact problems, which
+// sweeps write, and a map of cells for all others, which learn and tune write. Each command
+// replaces its half alone.
 type Table struct {
 	Schema   int                `json:"schema"`
 	Tool     string             `json:"tool"` // version of normbench
@@ -41,7 +42,8 @@ type Table struct {
 	Noise   float64 `json:"noise,omitempty"`
 	Runs    []Run   `json:"runs,omitempty"` // that measured the entries, the oldest first; schema 1 tables of before have none
 	Entries []Entry `json:"entries"`        // in the order of record.CompareProblems
-	// Map is nil where nothing was learned. It has runs, protocol, sources and a checksum of its own.
+	// Map is nil where nothing was learned. It has runs, protocol, sources and a checksum of its
+	// own.
 	Map *rule.Map `json:"map,omitempty"`
 }
 
@@ -108,8 +110,8 @@ type Entry struct {
 func (e *Entry) Variant() kernels.Variant { return kernels.Variant{Family: e.Family, Config: e.Config} }
 
 // Proven says whether the entry is its base, or its evidence excludes that the base is as fast: the
-// interval of the speedup lies above 1, or, of a grid, that of the median below the base's median. No
-// bound helps an entry whose own times have the base faster.
+// interval of the speedup lies above 1, or, of a grid, that of the median below the base's median.
+// No bound helps an entry whose own times have the base faster.
 func (e *Entry) Proven() bool {
 	base := e.Base
 	switch {
@@ -304,8 +306,8 @@ func (t *Table) Write(p durable.Place) error {
 	return nil
 }
 
-// Update replaces one half of the table at a place: change gets the table there, nil for none, and returns the one to write, nil
-// for none. Whoever else updates a table of the folder waits.
+// Update replaces one half of the table at a place: change gets the table there, nil for none, and
+// returns the one to write, nil for none. Whoever else updates a table of the folder waits.
 func Update(p durable.Place, change func(old *Table) (*Table, error)) error {
 	release, err := record.HoldFolder(filepath.Dir(p.String()))
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 )
 
 // onCPU stands for bin/normbench-cuda: it runs the same command on the CPU device with two tiny
-// shapes, of which the table there has one. A comparison then ends with the code that the test wants, as noise is not tested here.
+// shapes, of which the table there has one. A comparison then ends with the code that the test
+// wants, as noise is not tested here.
 const onCPU = `#!/bin/bash
 set -e
 echo "$*" >>"$RAN"
@@ -43,7 +44,8 @@ normbench "$command" "${args[@]}"
 [ "$command" != compare ] || exit "$CODE"
 `
 
-// TestWorkflows runs the scripts of examples/ci, in the order of their jobs, each as its CI runs it.
+// TestWorkflows runs the scripts of examples/ci, in the order of their jobs, each as its CI runs
+// it.
 func TestWorkflows(t *testing.T) {
 	if runtime.GOOS != "linux" || testing.Short() {
 		t.Skip("it needs bash and git, and takes seconds")

@@ -27,8 +27,8 @@ import (
 //
 //	1.68x<!--= peers/layernorm-bwd.json.gz mean speedup-->
 //
-// A marker is a file below results/nvidia-h200 (a pattern, or a path in the repository), a query and
-// what it asks for. `go test ./cmd/normbench -run TestClaims -update` writes the numbers anew.
+// A marker is a file below results/nvidia-h200 (a pattern, or a path in the repository), a query
+// and what it asks for. `go test ./cmd/normbench -run TestClaims -update` writes the numbers anew.
 //
 //	mean, least, most COLUMN [WORDS]   of the rows of a text table that have all WORDS
 //	count [WORDS]                      the number of such rows; a|b is either
@@ -151,7 +151,8 @@ func answerClaims(text string) (string, []string) {
 	return text, faults
 }
 
-// rerun is a page with what its commands on the checked-in results print, as many lines as it shows.
+// rerun is a page with what its commands on the checked-in results print, as many lines as it
+// shows.
 func rerun(text string) string {
 	for _, c := range commands(text) {
 		args, err := shlex.Split(c.text)

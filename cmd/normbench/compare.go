@@ -153,8 +153,8 @@ func oneLive(ops []string) (file string, ok bool) {
 	return files[0], files[0] == files[1]
 }
 
-// compareArms shows the verdicts of a live compare. Its arms were measured in turns. A comparison of
-// recordings does not know the rounds, and would call differences that the rounds do not show.
+// compareArms shows the verdicts of a live compare. Its arms were measured in turns. A comparison
+// of recordings does not know the rounds, and would call differences that the rounds do not show.
 func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Problem) bool) error {
 	ops := cfg.operands
 	for i, arm := range []string{"#A", "#B"} {
@@ -181,8 +181,8 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	return cfg.reaches(e, side)
 }
 
-// reaches is the gate of --at-least: nil if the side reaches that share of the stream everywhere, or
-// if the flag is not given.
+// reaches is the gate of --at-least: nil if the side reaches that share of the stream everywhere,
+// or if the flag is not given.
 func (cfg *compareConfig) reaches(e *env, s report.Side) error {
 	if cfg.atLeast == 0 {
 		return nil

@@ -17,11 +17,11 @@ import (
 	"normbench/kernels/worker"
 )
 
-// fakeWorker serves an H200 on which small problems are read faster from the
-// cache, and the ruler's kernels take their time, if its argument is "fit". Problems of
-// 1000 rows never end; where it is "endless", none does. With "ab" configs of cta_reg with some numbers of warps
-// are slower, faster, noisy, wrong or fail; with "wrong" those of one are wrong, too. With "state" its sensors say that no time is to be trusted,
-// with "unkept" it says that its cubins do not stay.
+// fakeWorker serves an H200 on which small problems are read faster from the cache, and the ruler's
+// kernels take their time, if its argument is "fit". Problems of 1000 rows never end; where it is
+// "endless", none does. With "ab" configs of cta_reg with some numbers of warps are slower, faster,
+// noisy, wrong or fail; with "wrong" those of one are wrong, too. With "state" its sensors say that
+// no time is to be trusted, with "unkept" it says that its cubins do not stay.
 func fakeWorker() {
 	f := &devicetest.Fake{Seconds: func(p kernels.Problem, v kernels.Variant, sample int) float64 {
 		if p.M == 1000 || slices.Equal(os.Args[1:], []string{"endless"}) {

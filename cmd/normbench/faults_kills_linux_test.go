@@ -45,8 +45,9 @@ func (h *harness) moment(j job, r *rand.Rand, dir string, p *proc) {
 	}
 }
 
-// killedLearn sends a signal to learn at a random moment, and then runs it to its end. Whatever table is there is whole, with a
-// map that has cells once there is one, and the entry that a sweep had written stays.
+// killedLearn sends a signal to learn at a random moment, and then runs it to its end. Whatever
+// table is there is whole, with a map that has cells once there is one, and the entry that a sweep
+// had written stays.
 func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
@@ -378,8 +379,8 @@ func (h *harness) misbehaving(j job, fault, step string, r *rand.Rand) (v toll) 
 	return v
 }
 
-// flaky runs a sweep with a worker that does the fault at random, or in every n-th answer. It blames no variant,
-// says what is unmeasured, and ends whole where it need not.
+// flaky runs a sweep with a worker that does the fault at random, or in every n-th answer. It
+// blames no variant, says what is unmeasured, and ends whole where it need not.
 func (h *harness) flaky(j job, fault, step, when string, whole bool) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)

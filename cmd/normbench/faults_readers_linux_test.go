@@ -138,7 +138,8 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 	return v
 }
 
-// large is a file of shapes, of rules or of a family beyond what honest ones have, of parts of one kind.
+// large is a file of shapes, of rules or of a family beyond what honest ones have, of parts of one
+// kind.
 func (h *harness) large(r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
@@ -204,7 +205,8 @@ func (h *harness) prepareReaders() {
 	ofTable := func(path string) [][]string {
 		return [][]string{{"explain", "4096x1024", "--tuned", path}, {"lint", path}, {"explain", "700x1024", "--tuned", path}}
 	}
-	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what the file says.
+	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what
+	// the file says.
 	ofMap := func(path string) [][]string {
 		return [][]string{{"explain", "2000x5000", "--tuned", path}, {"lint", path}}
 	}

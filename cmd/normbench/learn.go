@@ -230,7 +230,8 @@ func judgedTable(j *learn.Judgement) *report.Table {
 	return t
 }
 
-// prior is the step whose map answers where nothing was measured: that of a file, of the program for a device, or none.
+// prior is the step whose map answers where nothing was measured: that of a file, of the program
+// for a device, or none.
 func priorStep(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	switch text {
 	case "none":

@@ -132,7 +132,8 @@ func TestLiveChecksum(t *testing.T) {
 	}
 }
 
-// A packed file is read as the file in it, by every command, and one that was cut short is named with the way out.
+// A packed file is read as the file in it, by every command, and one that was cut short is named
+// with the way out.
 func TestPacked(t *testing.T) {
 	dir := t.TempDir()
 	results := filepath.Join("..", "..", "results", "nvidia-h200")

@@ -192,8 +192,8 @@ func (e *env) prepareCommand(c *cli.Command) {
 // errHelp says that --help stands among the words.
 var errHelp = errors.New("help is asked for")
 
-// parse reads a command's flags, which stand before, among and after its operands, and the operands.
-// After "--" everything is an operand. It refuses what would be read as something else: a
+// parse reads a command's flags, which stand before, among and after its operands, and the
+// operands. After "--" everything is an operand. It refuses what would be read as something else: a
 // flag of one value that is given twice, and empty values, as of a variable that is not set.
 func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 	help := fmt.Sprintf("`%s --help` lists its flags", c.HelpName)

@@ -14,8 +14,9 @@ import (
 	"normbench/tune/learn"
 )
 
-// The map that the program brings along for an H200 is what tune fills from the records that are checked in. It answers
-// every problem of maps that learn has measured, and where the records have its answer's time it loses little.
+// The map that the program brings along for an H200 is what tune fills from the records that are
+// checked in. It answers every problem of maps that learn has measured, and where the records have
+// its answer's time it loses little.
 func TestMapMade(t *testing.T) {
 	from, out := filepath.Join("..", "..", "results", "nvidia-h200"), filepath.Join(t.TempDir(), tune.FileName)
 	if code, _, stderr := normbench([]string{"tune", filepath.Join(from, "learn"), "--out", out}); code != 0 {

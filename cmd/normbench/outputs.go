@@ -167,8 +167,8 @@ func (x *common) takes(n int, what string) error {
 	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]), "%s, got %d", what, len(x.operands))
 }
 
-// openWriter opens a results folder for records, and says what of it was not read. Until it is read a signal ends
-// the program: nothing is measured yet.
+// openWriter opens a results folder for records, and says what of it was not read. Until it is read
+// a signal ends the program: nothing is measured yet.
 func (e *env) openWriter(out, id string) (*record.Writer, error) {
 	stop := context.AfterFunc(e.Ctx, func() {
 		e.Notef("interrupted")

@@ -139,7 +139,8 @@ func (b *browser) call(result any, method string, params map[string]any) {
 	}
 }
 
-// open opens a file and returns what the browser complains of, and what it asks for beside the file.
+// open opens a file and returns what the browser complains of, and what it asks for beside the
+// file.
 func (b *browser) open(file string) (wrong []string) {
 	b.t.Helper()
 	b.events = nil

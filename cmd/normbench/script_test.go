@@ -39,10 +39,9 @@ var update = devicetest.Update
 // testAll runs in full what other runs take a part of: `make test-all`.
 var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 
-// TestMain makes this binary also the programs of the scripts: normbench;
-// normbench-test, which has the families that misbehave; normbench-fake, a worker
-// with a scripted H200; normbench-faulty, one that misbehaves; and fake-python, which runs scripted peers in place of
-// peers.py.
+// TestMain makes this binary also the programs of the scripts: normbench; normbench-test, which has
+// the families that misbehave; normbench-fake, a worker with a scripted H200; normbench-faulty, one
+// that misbehaves; and fake-python, which runs scripted peers in place of peers.py.
 func TestMain(m *testing.M) {
 	// Half of the scripts' time is waiting for workers that hang or do not come back.
 	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) //nolint:errcheck // -parallel comes after it
@@ -64,12 +63,14 @@ func raceEnabled() bool {
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// smallCache makes a flush short: half of the suite's time was writing through twice the L3 of a large host.
+// smallCache makes a flush short: half of the suite's time was writing through twice the L3 of a
+// large host.
 const smallCache = "8M"
 
-// TestScripts runs testdata/script/*.txtar. Beside the commands of testscript
-// they use those of scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of
-// the cpu's results folder, and $EXAMPLES and $FAMILIES, the repository's. -update writes the files that they compare with.
+// TestScripts runs testdata/script/*.txtar. Beside the commands of testscript they use those of
+// scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of the cpu's results
+// folder, and $EXAMPLES and $FAMILIES, the repository's. -update writes the files that they compare
+// with.
 func TestScripts(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) { // under nohup: what a script starts would ignore it too
 		hup := make(chan os.Signal, 1)
@@ -143,7 +144,8 @@ func tables(dir string) map[string]string {
 	return found
 }
 
-// checkTable wants each entry of a tuned table that a sweep wrote to be the base or provably faster.
+// checkTable wants each entry of a tuned table that a sweep wrote to be the base or provably
+// faster.
 func checkTable(t *testing.T, path string) {
 	table, err := tune.Read(path)
 	if err != nil {

@@ -70,8 +70,8 @@ func searchOptions(e *env, p *searchPlan, info kernels.DeviceInfo, tasks []sweep
 	if err := keepEntries(e, p.keep.Value(), info, tasks, old); err != nil {
 		return err
 	}
-	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which gains
-	// of 1 or 2% are lost; a GPU has the time for more.
+	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which
+	// gains of 1 or 2% are lost; a GPU has the time for more.
 	if p.rounds == 0 {
 		p.rounds = 12
 		if info.Kind == kernels.KindCUDA {

@@ -237,9 +237,9 @@ func checkOverrides(tasks []sweep.Task, overrides []kernels.Range) error {
 	return nil
 }
 
-// conclude folds the records of a results folder into its tuned table and
-// prints base against best for the problems at hand. cut says that the sweep was cut off: a grid has
-// no pick for a problem that it did not finish.
+// conclude folds the records of a results folder into its tuned table and prints base against best
+// for the problems at hand. cut says that the sweep was cut off: a grid has no pick for a problem
+// that it did not finish.
 func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bool) error {
 	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
 	whole := map[kernels.Problem]int{} // variants
@@ -325,8 +325,8 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 	})
 }
 
-// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the first that
-// failed, nil for none.
+// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
+// first that failed, nil for none.
 func nothingRight(x *record.Entry) error {
 	if x == nil {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")

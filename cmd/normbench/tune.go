@@ -129,7 +129,8 @@ func showMap(e *env, m *rule.Map, d *learn.Data, x *common, more ...report.Fact)
 	return lost
 }
 
-// mapPage is a map as a page: what each cell runs, how far behind it is, and how near a copy's speed.
+// mapPage is a map as a page: what each cell runs, how far behind it is, and how near a copy's
+// speed.
 func mapPage(m *rule.Map, d *learn.Data, t *report.Table, more []report.Fact) *report.Page {
 	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more, Tables: []*report.Table{t},
 		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, in percent."}

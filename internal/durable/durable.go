@@ -26,8 +26,8 @@ import (
 	"normbench/internal/hint"
 )
 
-// A Place is where a file is to be: at a path that the user named, or below a folder that the
-// user named, by names that come from elsewhere. What is below a folder stays there: a link in it that
+// A Place is where a file is to be: at a path that the user named, or below a folder that the user
+// named, by names that come from elsewhere. What is below a folder stays there: a link in it that
 // leads out is an error.
 type Place struct {
 	Root string // "" where Name is the user's own path
@@ -134,8 +134,8 @@ func (p Place) Write(data []byte) error {
 	return nil
 }
 
-// createTemp makes a file with a name of its own beside another, and deletes those that writers left behind
-// which were killed.
+// createTemp makes a file with a name of its own beside another, and deletes those that writers
+// left behind which were killed.
 func createTemp(root *os.Root, name string) (string, *File, error) {
 	deleteStale(root, filepath.Dir(name))
 	base := filepath.Base(name)
@@ -346,8 +346,8 @@ func Once(data []byte) error {
 	return nil
 }
 
-// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum is another's. One
-// without a checksum passes, as text that is not JSON does.
+// Verify refuses the text of a JSON object in which a field stands twice, or whose checksum is
+// another's. One without a checksum passes, as text that is not JSON does.
 func Verify(data []byte) error {
 	if err := Once(data); err != nil {
 		return err

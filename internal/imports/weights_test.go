@@ -69,7 +69,8 @@ func weigh(rooms []room, lines map[string]int, support []string) (map[string]int
 	return sum, nil
 }
 
-// overweight names the rooms above their budgets, and those whose lines in the table are a tenth off.
+// overweight names the rooms above their budgets, and those whose lines in the table are a tenth
+// off.
 func overweight(rooms []room, sum map[string]int) (bad []string) {
 	for _, r := range rooms {
 		n := sum[r.folder]

@@ -80,7 +80,8 @@ func inToolkits(folders []string) []string {
 	return dirs
 }
 
-// Headers are the folders of CUDA's headers, of toolkits and of Python's wheels, in the order of Find.
+// Headers are the folders of CUDA's headers, of toolkits and of Python's wheels, in the order of
+// Find.
 func Headers() (dirs []string) {
 	patterns := inToolkits([]string{"include"})
 	for _, d := range slices.Concat(sitePackages(), askPython()) {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// A tail passes text on, but nothing that a terminal would act on, and remembers its last line, or that
-// of a Go program's panic.
+// A tail passes text on, but nothing that a terminal would act on, and remembers its last line, or
+// that of a Go program's panic.
 type tail struct {
 	next io.Writer
 

@@ -13,9 +13,10 @@ import (
 
 const fallbackCache = 64 << 20
 
-// cachePerCore is the most that a last-level cache is taken to be, for each core: few processors have more. A
-// virtual machine of two cores is told of all of its host's L3, of which others have the rest; with twice 480 MiB
-// written before each sample a sweep of the smoke group took 4 minutes, with twice 32 it takes 10 seconds.
+// cachePerCore is the most that a last-level cache is taken to be, for each core: few processors
+// have more. A virtual machine of two cores is told of all of its host's L3, of which others have
+// the rest; with twice 480 MiB written before each sample a sweep of the smoke group took 4
+// minutes, with twice 32 it takes 10 seconds.
 const cachePerCore = 16 << 20
 
 // modelName is the processor's name, or its architecture.
@@ -45,7 +46,8 @@ func lastLevelCache() int64 {
 	return largest
 }
 
-// ParseSize reads "32768K" and "32M", as Linux writes sizes of caches, as bytes; 0 where it is malformed.
+// ParseSize reads "32768K" and "32M", as Linux writes sizes of caches, as bytes; 0 where it is
+// malformed.
 func ParseSize(s string) int64 {
 	shift := 0
 	switch {

@@ -89,8 +89,8 @@ func addHeaders(r *kernels.Registry, origin, text string, headers map[string]str
 	return nil
 }
 
-// CheckArgs holds the arguments of a user's launch against the parameters of its kernel, where the binary tells
-// them: a driver reads as many as the kernel has.
+// CheckArgs holds the arguments of a user's launch against the parameters of its kernel, where the
+// binary tells them: a driver reads as many as the kernel has.
 func CheckArgs(b *nvrtc.Binary, l *kernels.Launch) error {
 	sizes, ok := b.Params(l.Entry)
 	if !ok || !l.Mangled && !(nvrtc.Source{Name: l.Source}).Compiled() { // ours are tested

@@ -416,7 +416,8 @@ func (s *suite) mistakes(t *testing.T) {
 					if c.OK() || y.Name != "y" || y.Bad != 1 || y.First != element || y.MaxErr <= 1 || c.Differing != 0 {
 						t.Errorf("%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing, element)
 					}
-					// An element that the kernel does not write must be a NaN, not the last right answer.
+					// An element that the kernel does not write must be a NaN, not the last right
+					// answer.
 					if got := float64(y.Got); family == Unwritten && got == got || family == Wrong && got != 1000 {
 						t.Errorf("%s: got %g", v, got)
 					}

@@ -168,8 +168,8 @@ func slice(m *kernels.Memory) any {
 	return m.I32
 }
 
-// build compiles a launch's program, once, and returns its command. Of Triton's kernels it is Triton's
-// interpreter.
+// build compiles a launch's program, once, and returns its command. Of Triton's kernels it is
+// Triton's interpreter.
 func (e *Emulator) build(ctx context.Context, r *kernels.Registry, l *kernels.Launch) ([]string, error) {
 	u, err := cuda.NewUnit(r, l, "sm_90")
 	if err != nil {

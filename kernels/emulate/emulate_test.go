@@ -103,19 +103,23 @@ func TestVariants(t *testing.T) {
 		// A row whose vectors divide among the threads, but whose chunks do not: split read what is
 		// behind it, and dx was wrong in nearly all elements at 605x33024 (H200).
 		{"rmsnorm/bwd/2x8448/bf16", "rms_bwd/split", "br1.w4.v2.u4.rg16.dc32.rc0.rr0.rw0.er0.lb0.ch0"},
-		// Two clusters take seven rows in turn. Each meets once for a row, and ends without another.
+		// Two clusters take seven rows in turn. Each meets once for a row, and ends without
+		// another.
 		{"layernorm/fwd/7x8299/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v16.st2.k0.p4.ro0.cp1.rl0.cl2.lb0.ch0"},
 		{"layernorm/fwd/7x16640/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v0.st1.k0.p8.ro0.cp2.rl1.cl4.lb0.ch0"},
 		{"rmsnorm/fwd/7x16640/bf16", "rms_fwd/smem_pipe", "br1.w4.v0.st2.k0.p8.ro0.cp2.rl0.cl4.lb0.ch0"},
-		// Rows that are the last to leave a cache, on each way to a thread. It must be smaller than they are.
+		// Rows that are the last to leave a cache, on each way to a thread. It must be smaller than
+		// they are.
 		{"rmsnorm/fwd/7x1031/bf16", "rms_fwd/one_shot", "br1.w4.v0.u1.cl1.lb0.ch6"},
 		{"layernorm/fwd/9x1028/bf16+bias", "ln_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch6"},
 		{"rmsnorm/fwd/9x2048/bf16", "rms_fwd/smem_pipe", "br1.w4.v0.st1.k0.p0.ro0.cp2.rl0.cl1.lb0.ch4"},
-		// Whole CTAs, which have no guards, and a last one of less rows, with several rows to a thread.
+		// Whole CTAs, which have no guards, and a last one of less rows, with several rows to a
+		// thread.
 		{"rmsnorm/fwd/21x256/bf16", "rms_fwd/one_shot", "br4.w1.v0.u4.cl1.lb0.ch2"},
 		{"layernorm/fwd/27x512/bf16+bias", "ln_fwd/one_shot", "br8.w4.v0.u2.cl1.lb0.ch0"},
 		{"layernorm/fwd/7x256/fp16+bias", "ln_fwd/one_shot", "br8.w1.v0.u4.cl1.lb0.ch0"}, // the last is the only one
-		// Weights that end at each word of a vector and between two, in every kernel that cuts them out.
+		// Weights that end at each word of a vector and between two, in every kernel that cuts them
+		// out.
 		{"layernorm/fwd/11x1025/bf16+bias", "ln_fwd/smem_pipe", "br2.w2.v16.st1.k4.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
 		{"rmsnorm/fwd/11x1028/bf16-wfp32", "rms_fwd/smem_pipe", "br1.w4.v16.st1.k0.p0.ro0.cp1.rl0.cl1.lb0.ch0"},
 		{"layernorm/fwd/11x1027/bf16-wfp32+bias", "ln_fwd/cta_reg", "br1.w4.v16.st1.k0.p0.ho0.ro0.tp1.tr64.tc64.tw4.lb0.ch0"},
@@ -139,7 +143,8 @@ func TestVariants(t *testing.T) {
 		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k1.cl4.ch2"},
 		{"layernorm/fwd/112x1024/bf16+bias+fp8t", "ln_fwd/band", "br32.w8.v0.st1.k1.cl4.ch2"},
 		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st2.k1.cl2.ch2"},
-		// Sums through global memory: merged by all, by one CTA, and by none as there is one; several rounds.
+		// Sums through global memory: merged by all, by one CTA, and by none as there is one;
+		// several rounds.
 		{"rmsnorm/fwd/112x1024/bf16+fp8t", "rms_fwd/band", "br32.w8.v0.st2.k2.cl1.cr4.ch2"},
 		{"layernorm/fwd/208x1536/bf16+bias+fp8t", "ln_fwd/band", "br64.w8.v0.st2.k1.cl1.cr3.ch2"},
 		{"layernorm/fwd/80x512/fp16+bias+zc+fp8t", "ln_fwd/band", "br32.w32.v0.st1.k1.cl1.cr2.ch2"},
@@ -170,8 +175,8 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// What an H200 is given by default gives right answers: a problem for each launch rule of rows that are uneven, narrow or few,
-// whose tiles are not those of the spaces' other tests.
+// What an H200 is given by default gives right answers: a problem for each launch rule of rows that
+// are uneven, narrow or few, whose tiles are not those of the spaces' other tests.
 func TestDefaultPicks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")
@@ -229,9 +234,9 @@ func sampled(t *testing.T) {
 	}
 }
 
-// An eighth of an H200 is given the launch rules of eight times the rows, which are too many to emulate. What it is given by
-// default for problems drawn at random gives right answers, on which the launch rules were not tried: -picks 700 -seed 2
-// takes ten minutes on one core.
+// An eighth of an H200 is given the launch rules of eight times the rows, which are too many to
+// emulate. What it is given by default for problems drawn at random gives right answers, on which
+// the launch rules were not tried: -picks 700 -seed 2 takes ten minutes on one core.
 func TestRandomPicks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles many programs")

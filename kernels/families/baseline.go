@@ -38,8 +38,8 @@ func WithBaseline(r *kernels.Registry, dir string) (*kernels.Registry, error) {
 	})
 }
 
-// WithBaselineOf is r with the families fs, which are not in it, their names behind the prefix. file
-// returns their sources.
+// WithBaselineOf is r with the families fs, which are not in it, their names behind the prefix.
+// file returns their sources.
 func WithBaselineOf(r *kernels.Registry, fs []*kernels.Family, file func(name string) (string, error)) (*kernels.Registry, error) {
 	with := *r
 	with.Families = slices.Clone(r.Families)

@@ -103,8 +103,8 @@ func fewRowsBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	}
 }
 
-// dealtBase is, on a GPU and of 16-bit types, the arithmetic that an H200's grids came down to where no launch rule
-// knows better; else fewRowsBase.
+// dealtBase is, on a GPU and of 16-bit types, the arithmetic that an H200's grids came down to
+// where no launch rule knows better; else fewRowsBase.
 func dealtBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	base, units := fewRowsBase(p, d), int64(d.SMs)
 	if d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 {
@@ -125,12 +125,14 @@ func dealtBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return base
 }
 
-// columnsDealt is base with what few_rows takes: CTAs that share a row, columns of dw for each, and warps.
+// columnsDealt is base with what few_rows takes: CTAs that share a row, columns of dw for each, and
+// warps.
 func columnsDealt(base kernels.Config, cluster, cols int64, warps int) kernels.Config {
 	return base.With(set(kernels.Cluster, int(cluster)), set(kernels.DWCols, int(cols)), set(kernels.Warps, warps))
 }
 
-// dealColumns is as few columns, doubled from least on, as so many CTAs have all of, and most at the most.
+// dealColumns is as few columns, doubled from least on, as so many CTAs have all of, and most at
+// the most.
 func dealColumns(least, most, columns, ctas int64) int64 {
 	for least < most && ceilDiv(columns, least) > ctas {
 		least *= 2
@@ -138,7 +140,8 @@ func dealColumns(least, most, columns, ctas int64) int64 {
 	return least
 }
 
-// warpsFor is as many warps, doubled from least to at most most, as leave a thread of so many CTAs no more than each vectors.
+// warpsFor is as many warps, doubled from least to at most most, as leave a thread of so many CTAs
+// no more than each vectors.
 func warpsFor(vecs, ctas, each int64, least, most int) int {
 	for least < most && vecs > ctas*int64(least)*32*each {
 		least *= 2
@@ -146,8 +149,9 @@ func warpsFor(vecs, ctas, each int64, least, most int) int {
 	return least
 }
 
-// someRowsRule is base for more rows than SMs, below 1024 columns. A row is one CTA's; a thread has two
-// vectors of it, up to eight of narrower ones, and four single elements: 437x751 takes 6.7 us with eight warps and
+// someRowsRule is base for more rows than SMs, below 1024 columns. A row is one CTA's; a thread has
+// two vectors of it, up to eight of narrower ones, and four single elements: 437x751 takes 6.7 us
+// with eight warps and
 // 8.1 with four. Columns are dealt to as many CTAs as there are SMs.
 func someRowsRule(base kernels.Config, p kernels.Problem, units, vecs, vec int64) kernels.Config {
 	each := max(16/vec, 2)
@@ -157,11 +161,12 @@ func someRowsRule(base kernels.Config, p kernels.Problem, units, vecs, vec int64
 	return columnsDealt(base, 1, dealColumns(max(8, vec), 256, p.N, units), warpsFor(vecs, 1, each, 4, 16))
 }
 
-// lessThanSMsRule is base for no more rows than SMs, of whole vectors or up to 1000 columns: columns
-// are dealt to no more CTAs than rows, or 16; up to 512 of them have CTAs of one or two warps, and
-// those from 5120 to 8192 clusters of four. At 98 problems in each op, of 2 to 130 rows, that is 1.6 and 1.8%
-// behind the best of a grid in the mean, where more CTAs cost up to 11% and the pipeline, which had the
-// narrow ones, 20 to 38%: rmsnorm 4x512 4.1 us, not 5.2, 16x2048 4.2 and 4.4, layernorm 4.4 and 5.3, 4.5 and 4.6.
+// lessThanSMsRule is base for no more rows than SMs, of whole vectors or up to 1000 columns:
+// columns are dealt to no more CTAs than rows, or 16; up to 512 of them have CTAs of one or two
+// warps, and those from 5120 to 8192 clusters of four. At 98 problems in each op, of 2 to 130 rows,
+// that is 1.6 and 1.8% behind the best of a grid in the mean, where more CTAs cost up to 11% and
+// the pipeline, which had the narrow ones, 20 to 38%: rmsnorm 4x512 4.1 us, not 5.2, 16x2048 4.2
+// and 4.4, layernorm 4.4 and 5.3, 4.5 and 4.6.
 func lessThanSMsRule(base kernels.Config, p kernels.Problem, units, vecs, vec int64) kernels.Config {
 	cluster, cols, most, each := int64(1), max(8, vec), int64(128), min(max(16/vec, 2), 9)
 	switch {
@@ -190,9 +195,9 @@ func lessThanSMsRule(base kernels.Config, p kernels.Problem, units, vecs, vec in
 	return columnsDealt(base, cluster, cols, warpsFor(vecs, cluster, each, 4, 16))
 }
 
-// oneRowRule is base with a vector for each thread, of one CTA or of a cluster of up to sixteen. In us, the best of a
-// grid before dw came from what is read for dx, and now: rmsnorm 1x512 3.8 and 3.7, 1x1024 3.9 and 3.7, 1x8192 4.3 and 4.0,
-// layernorm 4.2 and 3.8, 4.2 and 3.8, 4.5 and 4.1.
+// oneRowRule is base with a vector for each thread, of one CTA or of a cluster of up to sixteen. In
+// us, the best of a grid before dw came from what is read for dx, and now: rmsnorm 1x512 3.8 and
+// 3.7, 1x1024 3.9 and 3.7, 1x8192 4.3 and 4.0, layernorm 4.2 and 3.8, 4.2 and 3.8, 4.5 and 4.1.
 func oneRowRule(base kernels.Config, vecs int64) kernels.Config {
 	cluster, most := int64(1), 8
 	switch {

@@ -33,7 +33,8 @@ func device(arch string) kernels.DeviceInfo {
 	return d
 }
 
-// compiler finds NVRTC or skips the test; NORMBENCH_REQUIRE_NVRTC makes a missing library a failure.
+// compiler finds NVRTC or skips the test; NORMBENCH_REQUIRE_NVRTC makes a missing library a
+// failure.
 func compiler(t *testing.T) *nvrtc.Compiler {
 	t.Helper()
 	c, err := nvrtc.Find()
@@ -53,8 +54,8 @@ func sampled(i, of int) bool {
 }
 
 // Every family's entries compile for every arch that we support, at the corners of its space. NVRTC
-// needs no GPU, so CI runs this. Without `make test-all` it is one unit of each source and an eighth
-// of the others.
+// needs no GPU, so CI runs this. Without `make test-all` it is one unit of each source and an
+// eighth of the others.
 func TestCompile(t *testing.T) {
 	cache := nvrtc.NewCache(nvrtc.DefaultCacheDir(), compiler(t))
 	r := families.New()
@@ -126,7 +127,8 @@ func TestCompile(t *testing.T) {
 				} else {
 					for name, k := range b.Kernels {
 						// An array that is indexed at run time lies in local memory, without a word
-						// and without a spill: that once cost rms_fwd/one_shot a sixth of its speed.
+						// and without a spill: that once cost rms_fwd/one_shot a sixth of its
+						// speed.
 						if k.StackBytes > 0 && k.SpillStoreBytes == 0 {
 							t.Errorf("%s of %s for %s has %d bytes of stack and spills nothing; %v", name, u.Source.Name, u.Options.Arch, k.StackBytes, u.Options.Defines)
 						}

@@ -95,13 +95,14 @@ func fwdSmemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	return first
 }
 
-// pastL2 is a base that leaves the streaming hint out of the stores of a y larger than
-// the L2. With the hint y leaves it while x is still read; without, the last of it stays.
-// On an H200 (bf16, default group, the same configs with and without) that is 1.7% faster at
-// 67 MB, 2% at 100, 1% from 134 on, and 0 to 1% slower up to 34 MB. From 134 MB on x should be the last to leave
-// (minKept), which is another 2 to 4%; but for asynchronous copies of rows that are no power of two, or of clusters, of which NVRTC
-// makes illegal instructions (nvrtc.checkCopies): with the hint 5557x11776 ended by one in both ops. Whole rows of 513
-// to 5120 columns take bulk copies for it: 158 us, not 163, at 73784x2304 in both ops.
+// pastL2 is a base that leaves the streaming hint out of the stores of a y larger than the L2. With
+// the hint y leaves it while x is still read; without, the last of it stays. On an H200 (bf16,
+// default group, the same configs with and without) that is 1.7% faster at 67 MB, 2% at 100, 1%
+// from 134 on, and 0 to 1% slower up to 34 MB. From 134 MB on x should be the last to leave
+// (minKept), which is another 2 to 4%; but for asynchronous copies of rows that are no power of
+// two, or of clusters, of which NVRTC makes illegal instructions (nvrtc.checkCopies): with the hint
+// 5557x11776 ended by one in both ops. Whole rows of 513 to 5120 columns take bulk copies for it:
+// 158 us, not 163, at 73784x2304 in both ops.
 func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(kernels.Problem, kernels.DeviceInfo) kernels.Config {
 	return func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		c, row := base(p, d), p.N*p.DType.Size()
@@ -136,8 +137,9 @@ func refuseFwdSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo
 	return refuseSlots(p, c, d)
 }
 
-// illegalCopies says that NVRTC 13.0 may make an instruction that sm_90 refuses of asynchronous copies
-// under a cache policy: at 39239x5120 of layernorm and 5557x11776 of rmsnorm, not at others (nvrtc.checkCopies).
+// illegalCopies says that NVRTC 13.0 may make an instruction that sm_90 refuses of asynchronous
+// copies under a cache policy: at 39239x5120 of layernorm and 5557x11776 of rmsnorm, not at others
+// (nvrtc.checkCopies).
 func illegalCopies(c kernels.Config) bool {
 	return c.Get(kernels.CopyPath) == 1 && c.Get(kernels.CacheHint)&5 != 0
 }

@@ -13,8 +13,8 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-// An Identity says which code a family runs on one kind of device. Two programs give a family
-// the same identity if its sources are the same but for comments, blanks around lines and empty lines.
+// An Identity says which code a family runs on one kind of device. Two programs give a family the
+// same identity if its sources are the same but for comments, blanks around lines and empty lines.
 // Its methods may be called from several goroutines.
 type Identity struct {
 	registry *kernels.Registry
@@ -67,7 +67,8 @@ func (i *Identity) SourceOf(name string) string {
 	return s
 }
 
-// files are those of f that its code on the device comes from, in order. A manifest is of no device.
+// files are those of f that its code on the device comes from, in order. A manifest is of no
+// device.
 func (i *Identity) files(f *kernels.Family) []string {
 	var host, device []string
 	for _, name := range slices.Sorted(slices.Values(f.Files)) {

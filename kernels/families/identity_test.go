@@ -88,7 +88,8 @@ func TestIdentityOfComments(t *testing.T) {
 	}
 }
 
-// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU, Go on a CPU.
+// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU, Go
+// on a CPU.
 func TestIdentityOfFiles(t *testing.T) {
 	r := families.New()
 	for kind, exts := range map[string][]string{kernels.KindCUDA: {".cu", ".cuh"}, kernels.KindCPU: {".go"}} {
@@ -121,7 +122,8 @@ func TestIdentityOfFiles(t *testing.T) {
 	}
 }
 
-// A family has all files among its own that its kernels include, and that its host stages call into.
+// A family has all files among its own that its kernels include, and that its host stages call
+// into.
 func TestFilesAreWhole(t *testing.T) {
 	text := map[string]string{}
 	home := map[string]string{} // files by the host functions in them

@@ -13,8 +13,9 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-// TestLargeDefaultsCompile compiles what the default launches where x is larger than two L2, at widths that are no power of two: the cache
-// policy that it has there once made illegal instructions of asynchronous copies (nvrtc.checkCopies).
+// TestLargeDefaultsCompile compiles what the default launches where x is larger than two L2, at
+// widths that are no power of two: the cache policy that it has there once made illegal
+// instructions of asynchronous copies (nvrtc.checkCopies).
 func TestLargeDefaultsCompile(t *testing.T) {
 	c := compiler(t)
 	cache, r := nvrtc.NewCache(nvrtc.DefaultCacheDir(), c), families.New()

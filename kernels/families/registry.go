@@ -53,7 +53,8 @@ var designs = []func(kernels.Op) *kernels.Family{
 	rulerReleased,
 }
 
-// New makes the registry of all families, whose defaults are by the maps that the program brings along.
+// New makes the registry of all families, whose defaults are by the maps that the program brings
+// along.
 func New() *kernels.Registry { return over(&kernels.Registry{File: File}, brought) }
 
 // analyticDefault names the family that serves p where no map does: on a GPU the pipeline
@@ -85,9 +86,9 @@ func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(*kernels
 	return two.Name
 }
 
-// fewRows says whether a backward has so few rows that one launch of few_rows' base beats the pipeline's two. In learn's
-// records of an H200 it wins at 904 of 912 problems within these bounds, by 1.34x in the mean (0.91x at worst). In two runs
-// on an H100 it wins at all 334, by 1.40x.
+// fewRows says whether a backward has so few rows that one launch of few_rows' base beats the
+// pipeline's two. In learn's records of an H200 it wins at 904 of 912 problems within these bounds,
+// by 1.34x in the mean (0.91x at worst). In two runs on an H100 it wins at all 334, by 1.40x.
 func fewRows(p kernels.Problem, d kernels.DeviceInfo) bool {
 	if p.Pass != kernels.Bwd || d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 {
 		return false

@@ -12,7 +12,8 @@ import (
 	"normbench/kernels/rule"
 )
 
-// The maps of results/*/tuned.json, without entries. `go test ./cmd/normbench -run TestMapsBrought -update` writes them.
+// The maps of results/*/tuned.json, without entries. `go test ./cmd/normbench -run TestMapsBrought
+// -update` writes them.
 //
 //go:embed maps/*.json
 var mapFiles embed.FS
@@ -32,8 +33,8 @@ var brought = sync.OnceValue(func() []*rule.Map {
 	return ms
 })
 
-// With makes the registry of all families with the defaults of some maps. They choose among configs and change no
-// kernel, so they are part of no family's sources.
+// With makes the registry of all families with the defaults of some maps. They choose among configs
+// and change no kernel, so they are part of no family's sources.
 func With(ms ...*rule.Map) *kernels.Registry {
 	return Over(&kernels.Registry{File: File}, ms...)
 }
@@ -64,7 +65,8 @@ func over(r *kernels.Registry, ms func() []*rule.Map) *kernels.Registry {
 	return out
 }
 
-// Analytic is our families, with those of r that are not ours, whose defaults and bases know no map.
+// Analytic is our families, with those of r that are not ours, whose defaults and bases know no
+// map.
 func Analytic(r *kernels.Registry) *kernels.Registry {
 	out := &kernels.Registry{File: r.File}
 	by := map[string]*kernels.Family{}

@@ -20,7 +20,8 @@ import (
 	"normbench/kernels/rule"
 )
 
-// wild is a map of an H200 whose cells have any configs that are accepted there: of four classes, with split lines and rows.
+// wild is a map of an H200 whose cells have any configs that are accepted there: of four classes,
+// with split lines and rows.
 var wild = sync.OnceValue(func() *rule.Map {
 	r, reg, d := rand.New(rand.NewPCG(38, 1)), families.With(), devicetest.H200()
 	m := &rule.Map{Device: d, Tool: "v0", Sources: map[string]string{}}
@@ -96,8 +97,8 @@ func draws(least int) int {
 	return least
 }
 
-// TestDefaultRuns: on every known device the default of every problem is accepted, by the program's maps and by a wild one,
-// and its plan is one that the devices can take.
+// TestDefaultRuns: on every known device the default of every problem is accepted, by the program's
+// maps and by a wild one, and its plan is one that the devices can take.
 func TestDefaultRuns(t *testing.T) {
 	for _, r := range []*kernels.Registry{families.New(), families.With(wild())} {
 		for _, k := range rule.KnownDevices() {
@@ -124,7 +125,8 @@ func TestDefaultRuns(t *testing.T) {
 	}
 }
 
-// TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted where the analytic one is.
+// TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted
+// where the analytic one is.
 func TestFamilyBase(t *testing.T) {
 	r, analytic, d, draw := families.With(wild()), families.With(), devicetest.H200(), rand.New(rand.NewPCG(38, 3))
 	mapped := 0
@@ -200,7 +202,8 @@ func TestBrought(t *testing.T) {
 	}
 }
 
-// The programs that run exported code: a problem per line of standard input, an answer per line of standard output.
+// The programs that run exported code: a problem per line of standard input, an answer per line of
+// standard output.
 const (
 	goMain = `
 func main() {
@@ -261,8 +264,9 @@ func answerLine(v kernels.Variant) string {
 	return strings.TrimSpace(v.Family + " " + strings.Join(knobs, " "))
 }
 
-// TestExports runs exported code on random problems: everywhere it answers what the book answers, which is accepted. On the card
-// of the map, on another by its map, and for some columns. Outside there is no answer.
+// TestExports runs exported code on random problems: everywhere it answers what the book answers,
+// which is accepted. On the card of the map, on another by its map, and for some columns. Outside
+// there is no answer.
 func TestExports(t *testing.T) {
 	h100 := rule.KnownDevices()[1].DeviceInfo
 	step := families.Step(devicetest.H200())
@@ -380,7 +384,8 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestLaunches: what --launch writes is what each M of a run plans, of problems that the fit did not see too.
+// TestLaunches: what --launch writes is what each M of a run plans, of problems that the fit did
+// not see too.
 func TestLaunches(t *testing.T) {
 	d, reg, draw := devicetest.H200(), families.With(), rand.New(rand.NewPCG(38, 5))
 	book := families.Book(reg, rule.Step{Map: wild(), Near: rule.Own}, d)

@@ -11,8 +11,8 @@ import (
 	"normbench/kernels/nvrtc"
 )
 
-// tiles are the designs of fp8 with its transpose: problems whose bases, and beside them configs, one
-// for each way through the kernel, compile without spilling. One pass over rms and ln each.
+// tiles are the designs of fp8 with its transpose: problems whose bases, and beside them configs,
+// one for each way through the kernel, compile without spilling. One pass over rms and ln each.
 var tiles = map[string][2][]string{
 	"band": {{
 		"rmsnorm/fwd/8192x8192/bf16+fp8t", "layernorm/fwd/8192x8192/bf16+bias+fp8t",

@@ -44,7 +44,8 @@ func (c *Checker) Close() { c.cache.Close() }
 // Kernels is how many different kernels have been compiled.
 func (c *Checker) Kernels() int { return len(c.seen) }
 
-// Lack is why some kernels have not been compiled: there is no NVRTC, or no header of CUDA. Or it is "".
+// Lack is why some kernels have not been compiled: there is no NVRTC, or no header of CUDA. Or it
+// is "".
 func (c *Checker) Lack() string { return c.lack }
 
 // missing finds the name of a header of CUDA in a compiler's error.

@@ -96,7 +96,8 @@ func TestCheckUnkept(t *testing.T) {
 	}
 }
 
-// plain is a forward as people write it: CUDA's own headers, a template, an int, a knob of its own, no rstd.
+// plain is a forward as people write it: CUDA's own headers, a template, an int, a knob of its own,
+// no rstd.
 const plain = `name: plain
 op: rmsnorm
 pass: fwd

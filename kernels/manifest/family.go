@@ -145,8 +145,8 @@ func (d *design) refuseProblem(p kernels.Problem) error {
 	return refuse(d.Serves, &env{Problem: p})
 }
 
-// refuse is the reason of the first rule that is broken, or nil. It reads no knob that the rules up to
-// there do not read.
+// refuse is the reason of the first rule that is broken, or nil. It reads no knob that the rules up
+// to there do not read.
 func refuse(rules []*rule, x *env) error {
 	for _, r := range rules {
 		when, err := r.If.holds(x)

@@ -41,7 +41,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A base that is a number is held to its knob's values when it is read, TestRefuse has one that depends on the problem.
+// A base that is a number is held to its knob's values when it is read, TestRefuse has one that
+// depends on the problem.
 func TestBaseAmongValues(t *testing.T) {
 	_, err := parse("f.yaml", []byte("name: a\nop: rmsnorm\npass: fwd\nknobs: {v: [4, 8]}\nbase: {v: 3}\nlaunches: [{source: a.cu, entry: e, grid: 1, block: 32, args: [x, w, y, rstd]}]\n"))
 	if err == nil || !strings.Contains(err.Error(), "f.yaml:5:11: base.v is 3, which is not among the knob's values") || hint.Of(err) == "" {

@@ -205,7 +205,8 @@ func (d *design) findFolders(dir string) error {
 	return nil
 }
 
-// find finds a launch's kernel. Of a source it returns its name and those of the files that it includes.
+// find finds a launch's kernel. Of a source it returns its name and those of the files that it
+// includes.
 func (l *launch) find(r *kernels.Registry, files map[string]string) (included []string, err error) {
 	file, entry := l.file(), l.Entry.Text
 	text, ok := files[file.Text]
@@ -256,8 +257,9 @@ func (d *design) findHost(r *kernels.Registry) (*kernels.Family, error) {
 	return host, nil
 }
 
-// foreign is a hash of compiled code, and of what these files include of the folders of the manifest and of
-// $NORMBENCH_INCLUDE, or "". What is included there in turn counts only for the cubin.
+// foreign is a hash of compiled code, and of what these files include of the folders of the
+// manifest and of $NORMBENCH_INCLUDE, or "". What is included there in turn counts only for the
+// cubin.
 func foreign(names, binaries []string, files map[string]string, include []string) (string, error) {
 	h, any := sha256.New(), len(binaries) > 0
 	for _, name := range binaries {

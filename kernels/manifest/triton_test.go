@@ -175,8 +175,8 @@ func TestTritonErrors(t *testing.T) {
 	}
 }
 
-// The examples compile for each arch, and their launches fit the cubins. A kernel that raises is an error
-// with file and line.
+// The examples compile for each arch, and their launches fit the cubins. A kernel that raises is an
+// error with file and line.
 func TestTritonExamples(t *testing.T) {
 	r, fs, err := Load(families.New(), "../../examples/triton")
 	if err != nil {

@@ -142,8 +142,8 @@ func (c *Cache) note(err error) {
 	}
 }
 
-// WriteError is the first failure to write an entry, or that of one that is not trusted, or nil. It costs time,
-// not correctness, so it is a warning to show once.
+// WriteError is the first failure to write an entry, or that of one that is not trusted, or nil. It
+// costs time, not correctness, so it is a warning to show once.
 func (c *Cache) WriteError() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,7 +198,8 @@ func number(h hash.Hash, n int) { fmt.Fprintf(h, "%d:", n) }
 // sharedVariable has entries of other users read, too.
 const sharedVariable = "NORMBENCH_CACHE_SHARED"
 
-// A foreignError is that of an entry that somebody else may have written: what is in it runs on the GPU.
+// A foreignError is that of an entry that somebody else may have written: what is in it runs on the
+// GPU.
 type foreignError struct{ why string }
 
 func (e *foreignError) Error() string { return e.why }

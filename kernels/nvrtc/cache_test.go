@@ -141,7 +141,8 @@ func TestCacheTokens(t *testing.T) {
 	}
 }
 
-// An entry under another's name, or that somebody else may have written, is compiled again, and the latter said.
+// An entry under another's name, or that somebody else may have written, is compiled again, and the
+// latter said.
 func TestCachePlanted(t *testing.T) {
 	var calls atomic.Int64
 	c := newCache(t.TempDir(), "13.0", fake(&calls, nil))

@@ -18,9 +18,9 @@
 //
 // # Caching
 //
-// A [Cache] compiles a thing once per process and once per directory. The key covers all
-// inputs: source text, headers, those of include folders too, options, architecture and the version of NVRTC. An entry
-// that was torn or damaged is noticed by its checksum and compiled again.
+// A [Cache] compiles a thing once per process and once per directory. The key covers all inputs:
+// source text, headers, those of include folders too, options, architecture and the version of
+// NVRTC. An entry that was torn or damaged is noticed by its checksum and compiled again.
 //
 // NVRTC is available on Linux (amd64 and arm64) here; elsewhere Find and Open return an error that
 // wraps [ErrNotFound] and everything else still works.

@@ -36,8 +36,8 @@ func Find() (*Compiler, error) {
 
 var runtimeVersion = regexp.MustCompile(`(?m)^#define\s+CUDART_VERSION\s+(\d+)\d{3}\s`)
 
-// withHeaders is folders, and where none has CUDA's headers those of a toolkit or of wheels of the same major
-// version, with CCCL's (CUB) beside them.
+// withHeaders is folders, and where none has CUDA's headers those of a toolkit or of wheels of the
+// same major version, with CCCL's (CUB) beside them.
 func withHeaders(folders []string, major int) []string {
 	has := func(dir string) bool { _, err := os.Stat(filepath.Join(dir, "cuda_bf16.h")); return err == nil }
 	if slices.ContainsFunc(folders, has) {

@@ -79,8 +79,8 @@ type inclusion struct {
 	system bool // in angle brackets
 }
 
-// inclusions are those of a text in its order, inactive lines included, and the first directive that includes what
-// is not written there: a macro, #import or #include_next.
+// inclusions are those of a text in its order, inactive lines included, and the first directive
+// that includes what is not written there: a macro, #import or #include_next.
 func inclusions(text string) (list []inclusion, odd string) {
 	for line := range strings.Lines(Code(text)) {
 		switch m := directive.FindStringSubmatch(strings.TrimSpace(line)); {
@@ -184,8 +184,9 @@ type header struct {
 	names []string
 }
 
-// sums are name and hash of each file of the folders, those of first ahead, that src may include, and those that they may. So
-// the key of a cubin has what was read, and not where it was; none if src needs no folder.
+// sums are name and hash of each file of the folders, those of first ahead, that src may include,
+// and those that they may. So the key of a cubin has what was read, and not where it was; none if
+// src needs no folder.
 func (s *shelf) sums(src Source, first []string) (sums []string) {
 	if s == nil || len(first)+len(s.folders) == 0 || !includesSystem(src) {
 		return nil

@@ -57,7 +57,8 @@ func TestIncludeFolders(t *testing.T) {
 	}
 }
 
-// What the preprocessor takes for an inclusion is found, however it is written, and nothing else is.
+// What the preprocessor takes for an inclusion is found, however it is written, and nothing else
+// is.
 func TestInclusions(t *testing.T) {
 	for text, want := range map[string]string{
 		"#include \"a.h\"\n \t# include\t<b.h> // <c.h>\r\n":              "a.h <b.h>",
@@ -131,8 +132,8 @@ func FuzzInclusions(f *testing.F) {
 	})
 }
 
-// A cubin's key has the content of what comes from include folders, not their place; that of a source
-// which needs none does not know them.
+// A cubin's key has the content of what comes from include folders, not their place; that of a
+// source which needs none does not know them.
 func TestIncludeKey(t *testing.T) {
 	key := func(text, sub, first, second string) string {
 		dir := filepath.Join(t.TempDir(), sub)

@@ -9,10 +9,10 @@ import (
 // Params are the sizes of a kernel's parameters in bytes, in their order; ok is false where the
 // binary does not tell them.
 //
-// A section .nv.info.SYMBOL holds attributes: a byte for the format, one for the attribute, then two
-// for a value, or for the size of what follows. A parameter (attribute 0x17) has 12 bytes: an index,
-// its number, its offset, and bits of which those from the 18th on are its size. (The layout is not
-// documented by NVIDIA; cuobjdump -elf shows it.)
+// A section .nv.info.SYMBOL holds attributes: a byte for the format, one for the attribute, then
+// two for a value, or for the size of what follows. A parameter (attribute 0x17) has 12 bytes: an
+// index, its number, its offset, and bits of which those from the 18th on are its size. (The layout
+// is not documented by NVIDIA; cuobjdump -elf shows it.)
 func (b *Binary) Params(entry string) (sizes []int, ok bool) {
 	f, err := openELF(b.Cubin)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// copies is a kernel of asynchronous copies, as our forwards have them, under a policy where POLICY says so.
+// copies is a kernel of asynchronous copies, as our forwards have them, under a policy where POLICY
+// says so.
 const copies = `
 extern "C" __global__ void copies(const char *x, float *y) {
   extern __shared__ float s[];

@@ -7,8 +7,8 @@ import (
 	"normbench/kernels"
 )
 
-// Accepts says whether a family accepts a whole config at all problems of maps in the box: with every
-// type of weight, with a bias and without. It asks on a lattice.
+// Accepts says whether a family accepts a whole config at all problems of maps in the box: with
+// every type of weight, with a bias and without. It asks on a lattice.
 func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Variant) bool {
 	f, err := reg.Lookup(v.Family)
 	if err != nil || f.Op != b.Class.Op || f.Pass != b.Class.Pass || strange(f, v.Config) != nil ||

@@ -29,7 +29,8 @@ func AlignOf(n, bytes int64) int64 {
 // Aligns are the alignments that rows of elements of so many bytes can have, the widest first.
 func Aligns(bytes int64) []int64 { return []int64{16, 8, 4, 2}[:4-(bytes-1)/2] }
 
-// Columns are the first columns of the cells: half octaves around 64, 90.5, 128 and so on up to 65536.
+// Columns are the first columns of the cells: half octaves around 64, 90.5, 128 and so on up to
+// 65536.
 func Columns() (from []int64) {
 	for c := 12; c <= 32; c++ {
 		from = append(from, max(int64(math.Ceil(math.Exp2((float64(c)-0.5)/2))), MinN))
@@ -41,8 +42,8 @@ func Columns() (from []int64) {
 // hundredths of a row for each SM.
 type Bound struct{ Rows, PerSM int64 }
 
-// Rows are the bounds of cells, octaves around powers of two: of rows up to 2 per SM, beyond of rows
-// per SM.
+// Rows are the bounds of cells, octaves around powers of two: of rows up to 2 per SM, beyond of
+// rows per SM.
 func Rows(sms int) (bounds []Bound) {
 	for r := 0.5; int(math.Exp2(r)) < 2*max(sms, 1); r++ {
 		bounds = append(bounds, Bound{Rows: int64(math.Exp2(r))})

@@ -10,7 +10,8 @@ import (
 	"normbench/kernels"
 )
 
-// A Step says which map answers for a device, and how near it is. The zero Step is the analytic base.
+// A Step says which map answers for a device, and how near it is. The zero Step is the analytic
+// base.
 type Step struct {
 	Map  *Map
 	Near Nearness
@@ -78,8 +79,8 @@ func (s Step) String() string {
 	return "the map of " + of.ID
 }
 
-// A Book is the defaults of one device: a map's cells, each with a config that is accepted at all of
-// its problems, and behind them the analytic base. Programs, explain and exports ask it, so they
+// A Book is the defaults of one device: a map's cells, each with a config that is accepted at all
+// of its problems, and behind them the analytic base. Programs, explain and exports ask it, so they
 // agree.
 type Book struct {
 	Step
@@ -137,8 +138,8 @@ func (b *Book) base(p kernels.Problem) kernels.Variant {
 	return v
 }
 
-// cell is the answer of a cell: its config, or the nearest of its raster that is accepted, or one of
-// the analytic bases'.
+// cell is the answer of a cell: its config, or the nearest of its raster that is accepted, or one
+// of the analytic bases'.
 func (b *Book) cell(r *Raster, line, cell int) Answer {
 	at := place{r, line, cell}
 	if a, ok := b.cells.Load(at); ok {
@@ -162,8 +163,8 @@ func (b *Book) cell(r *Raster, line, cell int) Answer {
 	return a
 }
 
-// Near is the nearest config of a raster, by the distance of its nearest cell, that accepted takes. It
-// asks about most.
+// Near is the nearest config of a raster, by the distance of its nearest cell, that accepted takes.
+// It asks about most.
 func (r *Raster) Near(line, cell, most int, accepted func(kernels.Variant) bool) (v kernels.Variant, ok bool) {
 	var apart [len(Letters)]int // of each letter, 0 where no cell has it
 	for i := range r.Lines {
@@ -232,8 +233,8 @@ func spread(list []int64) []int64 {
 	return []int64{list[len(list)/2], list[len(list)-1], list[0]}
 }
 
-// Base is the config of a family without one of its own: of the nearest cell of that family that the
-// problem can run, else the family's analytic base. The nearest alignments come first.
+// Base is the config of a family without one of its own: of the nearest cell of that family that
+// the problem can run, else the family's analytic base. The nearest alignments come first.
 func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
 	if !Inside(p.M, p.N) || f.CheckServes(p) != nil {
 		return f.Base(p, b.Device)

@@ -25,9 +25,9 @@ type Class struct {
 // Options are a sum of the bits of options.
 type Options uint8
 
-// options are all, each with the bit of its place. The last is of the program's own: an fp8t problem
-// is uneven whose rows are no multiple of 16 or whose columns are none of 128. The designs that
-// transpose tile by tile do not serve it.
+// options are all, each with the bit of its place. The last is of the program's own: an fp8t
+// problem is uneven whose rows are no multiple of 16 or whose columns are none of 128. The designs
+// that transpose tile by tile do not serve it.
 var options = append(kernels.Options(), kernels.Option{Name: "uneven", Set: func(*kernels.Problem) {},
 	Has: func(p kernels.Problem) bool { return p.Transpose && (p.M%16 != 0 || p.N%128 != 0) }})
 

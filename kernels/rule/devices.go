@@ -17,8 +17,8 @@ import (
 //go:embed devices.json
 var devices []byte
 
-// A KnownDevice is a GPU that can be reasoned about without having it, by public figures.
-// Shared memory per block and registers are those of its compute capability (CUDA C++ Programming Guide).
+// A KnownDevice is a GPU that can be reasoned about without having it, by public figures. Shared
+// memory per block and registers are those of its compute capability (CUDA C++ Programming Guide).
 type KnownDevice struct {
 	Key string // h100, as --device takes it
 	kernels.DeviceInfo

@@ -44,8 +44,8 @@ type Range struct {
 	Last    int64
 }
 
-// Ranges are the answers for rows of n columns, all rows in order. There are none where the class has
-// no such columns.
+// Ranges are the answers for rows of n columns, all rows in order. There are none where the class
+// has no such columns.
 func (b *Book) Ranges(c Class, n int64) []Range {
 	r := b.raster(c, AlignOf(n, c.Bytes))
 	line, _ := r.At(1, n, b.Device.SMs)
@@ -111,8 +111,8 @@ func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
 	return list
 }
 
-// A table is the answers of a book as lists of texts. Numbers of lines and rasters are to the base 36.
-// The exported function looks them up in this order, backwards.
+// A table is the answers of a book as lists of texts. Numbers of lines and rasters are to the base
+// 36. The exported function looks them up in this order, backwards.
 type table struct {
 	families []string // name, with * for the short name of its op and _, and knobs: name=value where all configs share it
 	configs  []string // of each a family and the values of its other knobs

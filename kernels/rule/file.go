@@ -19,7 +19,8 @@ import (
 
 const help = "`normbench learn` and `normbench tune RECORDS` write maps; of a change by hand, see docs/reference.md"
 
-// Parse reads the map of the text of a tuned table, nil where it has none, and nothing else of it. Errors name the file.
+// Parse reads the map of the text of a tuned table, nil where it has none, and nothing else of it.
+// Errors name the file.
 func Parse(name string, data []byte) (*Map, error) {
 	if err := CheckOld(name, data); err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func CheckOld(name string, data []byte) error {
 // plain is a map without methods.
 type plain Map
 
-// MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's, with its own checksum. Every line of a
-// raster and of its legend is a line of the file.
+// MarshalJSON implements json.Marshaler: the half of a tuned table that is the map's, with its own
+// checksum. Every line of a raster and of its legend is a line of the file.
 func (m *Map) MarshalJSON() ([]byte, error) {
 	if err := m.CheckValid(); err != nil {
 		return nil, err
@@ -93,8 +94,8 @@ func (m *Map) Strip() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Device is left to the caller. A legend's config with a knob that there is
-// no more is zero: its cells have no answer.
+// UnmarshalJSON implements json.Unmarshaler. Device is left to the caller. A legend's config with a
+// knob that there is no more is zero: its cells have no answer.
 func (m *Map) UnmarshalJSON(data []byte) error {
 	if err := durable.Verify(data); err != nil {
 		return err
@@ -132,8 +133,8 @@ func (l *Line) UnmarshalText(text []byte) error {
 // Title names a raster: rmsnorm/fwd/2-byte, rows at 16 bytes.
 func (r *Raster) Title() string { return fmt.Sprintf("%s, rows at %d bytes", r.Class, r.Align) }
 
-// CheckValid says what no map can hold, or nil. It is called before every write and after every read.
-// What depends on the registry is Lint's.
+// CheckValid says what no map can hold, or nil. It is called before every write and after every
+// read. What depends on the registry is Lint's.
 func (m *Map) CheckValid() error {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]
@@ -225,8 +226,8 @@ func knobsOf(vs []kernels.Variant) (ks []*kernels.Knob) {
 // A Legend is the configs of letters.
 type Legend []kernels.Variant
 
-// MarshalJSON implements json.Marshaler with a table: a line of the names, then for each letter the family and the value of
-// each knob.
+// MarshalJSON implements json.Marshaler with a table: a line of the names, then for each letter the
+// family and the value of each knob.
 func (vs Legend) MarshalJSON() ([]byte, error) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 1, ' ', 0)

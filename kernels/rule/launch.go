@@ -8,10 +8,10 @@ import (
 	"normbench/kernels"
 )
 
-// numberOf says how a number of a launch follows M, from its values at some counts of rows, ascending:
-// the number itself where it is the same at all; times * min(most, ceil(M / rows)), without most as
-// far as it goes; whole is 1 where M is a multiple of so many rows, and else 0, ragged the reverse.
-// It is nil where M is followed otherwise: explain knows it for each M.
+// numberOf says how a number of a launch follows M, from its values at some counts of rows,
+// ascending: the number itself where it is the same at all; times * min(most, ceil(M / rows)),
+// without most as far as it goes; whole is 1 where M is a multiple of so many rows, and else 0,
+// ragged the reverse. It is nil where M is followed otherwise: explain knows it for each M.
 func numberOf(ms, values []int64) any {
 	same := func(of func(m int64) int64) bool {
 		for i, m := range ms {
@@ -85,8 +85,8 @@ func (b *Book) Launches(classes []Class, columns []int64) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// someRows are counts of rows of the class's problems of n columns: some 70 first ones, last ones and
-// between, and those that are asked for acceptance.
+// someRows are counts of rows of the class's problems of n columns: some 70 first ones, last ones
+// and between, and those that are asked for acceptance.
 func someRows(c Class, n, from, to int64) []int64 {
 	box := Box{c, AlignOf(n, c.Bytes), n, n, from, to}
 	ms := box.rows(n)

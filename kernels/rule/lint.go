@@ -9,9 +9,9 @@ import (
 	"normbench/kernels"
 )
 
-// Lint says what makes a map wrong with these families on a device: families and knobs that there are
-// no more, configs that are refused somewhere in their cell, sources that have changed since. Stale
-// says what the source hash of a family is now, where a map's is another.
+// Lint says what makes a map wrong with these families on a device: families and knobs that there
+// are no more, configs that are refused somewhere in their cell, sources that have changed since.
+// Stale says what the source hash of a family is now, where a map's is another.
 func (m *Map) Lint(reg *kernels.Registry, d kernels.DeviceInfo,
 	stale func(f *kernels.Family, source string) (now string, ok bool)) (found []string) {
 	if m.Device.ID != d.ID {

@@ -31,7 +31,8 @@ type Run struct {
 	FloorUS       float64   `json:"floor_us,omitempty"` // an empty launch, microseconds; 0 where not known
 }
 
-// A Raster is the configs of a class at one alignment of rows: a letter for each cell of columns and rows.
+// A Raster is the configs of a class at one alignment of rows: a letter for each cell of columns
+// and rows.
 type Raster struct {
 	Class    Class   `json:"class"`
 	Align    int64   `json:"align"`                    // bytes that rows start at a multiple of, see AlignOf

@@ -92,7 +92,8 @@ func BenchmarkLookup(b *testing.B) {
 	}
 }
 
-// TestMerge: of two maps each cell has the better-evidenced config, whatever their lines and bounds, and of two alike next's.
+// TestMerge: of two maps each cell has the better-evidenced config, whatever their lines and
+// bounds, and of two alike next's.
 func TestMerge(t *testing.T) {
 	old, next := scattered(6), scattered(7)
 	if m, err := Merge(old, old, nil); err != nil || !reflect.DeepEqual(m.Rasters, old.Rasters) {

@@ -12,9 +12,9 @@ import (
 // A Better says whether the new config of a box is better beyond doubt than its old one.
 type Better func(b Box, old, next kernels.Variant) bool
 
-// Merge is the cells of two maps of one device. A map that is filled from all runs of the old one has
-// its classes to itself. Else where both have a config the better-evidenced stays, next's of two that
-// are alike, and wherever it is better. What is about the whole map is next's.
+// Merge is the cells of two maps of one device. A map that is filled from all runs of the old one
+// has its classes to itself. Else where both have a config the better-evidenced stays, next's of
+// two that are alike, and wherever it is better. What is about the whole map is next's.
 func Merge(old, next *Map, better Better) (*Map, error) {
 	if old.Device.ID != next.Device.ID || old.Device.SMs != next.Device.SMs {
 		return nil, hint.Errorf("keep one tuned table per device", "a map of %s does not merge with one of %s",
@@ -52,7 +52,8 @@ func (m *Map) hasRun(r Run) bool {
 	return slices.ContainsFunc(m.Runs, func(o Run) bool { return o.ID == r.ID })
 }
 
-// knowsRuns says whether a map is filled from all runs of an old one, no cell of which somebody wrote.
+// knowsRuns says whether a map is filled from all runs of an old one, no cell of which somebody
+// wrote.
 func knowsRuns(m, old *Map) bool {
 	for _, r := range old.Rasters {
 		for _, l := range r.Lines {

@@ -88,12 +88,12 @@ func guess(name string) string {
 	return ""
 }
 
-// Todo stands where a manifest lacks a value. It is no name of an expression, so such a manifest does
-// not load.
+// Todo stands where a manifest lacks a value. It is no name of an expression, so such a manifest
+// does not load.
 const Todo = "TODO"
 
-// Manifest is a manifest for a function: what its signature and decorators say, guesses by the names
-// of parameters, and marks where nothing is known. d's error, if any, stands in a comment.
+// Manifest is a manifest for a function: what its signature and decorators say, guesses by the
+// names of parameters, and marks where nothing is known. d's error, if any, stands in a comment.
 func Manifest(r Request, f Function, d Description, failed error) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

@@ -14,8 +14,8 @@ import (
 )
 
 // Int is a whole number of a launch as the compiler is told of it, so that numbers of one class are
-// one kernel. The classes are those of Triton's own launcher: 1, multiples of 16, others, by 32 or 64
-// bits. A multiple of 2, 4 or 8 is a class too, for versions that look at those.
+// one kernel. The classes are those of Triton's own launcher: 1, multiples of 16, others, by 32 or
+// 64 bits. A multiple of 2, 4 or 8 is a class too, for versions that look at those.
 func Int(n int64) string {
 	if n == 1 {
 		return "1"
@@ -49,9 +49,9 @@ var kinds = map[string]kernels.ArgKind{
 	"fp32": kernels.ArgFloat32, "fp64": kernels.ArgFloat64,
 }
 
-// Complete is launch l of a compiled kernel: with its arguments in the kernel's order, and with what
-// the kernel says of its block, shared memory, cluster and scratch. The arguments are held against the
-// parameters that the cubin itself has, so no version of Triton is assumed.
+// Complete is launch l of a compiled kernel: with its arguments in the kernel's order, and with
+// what the kernel says of its block, shared memory, cluster and scratch. The arguments are held
+// against the parameters that the cubin itself has, so no version of Triton is assumed.
 func Complete(b *nvrtc.Binary, l kernels.Launch) (kernels.Launch, []kernels.Scratch, error) {
 	m := b.Meta
 	bad := func(help, format string, args ...any) error {

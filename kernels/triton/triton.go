@@ -1,8 +1,8 @@
-// Package triton has Triton compile kernels of Python files, and reads what it says of them. A launch
-// of theirs is then like any other: no Python is in the timed path.
+// Package triton has Triton compile kernels of Python files, and reads what it says of them. A
+// launch of theirs is then like any other: no Python is in the timed path.
 //
-// The Python program triton.py needs Triton only, neither torch nor a GPU. Probing reads files. Compiling
-// imports them, which runs them as any import does.
+// The Python program triton.py needs Triton only, neither torch nor a GPU. Probing reads files.
+// Compiling imports them, which runs them as any import does.
 package triton
 
 import (
@@ -57,7 +57,8 @@ type Function struct {
 	Params  []Parameter
 	Wrapped bool   // by @triton.autotune or @triton.heuristics
 	Hash    string // of the installed modules that the file imports
-	// Compiler names all that the code depends on beside its files: the version of Triton comes first.
+	// Compiler names all that the code depends on beside its files: the version of Triton comes
+	// first.
 	Compiler string
 }
 

@@ -48,7 +48,8 @@ func cubin(entry string, sizes ...int) []byte {
 	return file.Bytes()
 }
 
-// A launch is what the compiled kernel says, its arguments in the kernel's order; what does not fit is refused.
+// A launch is what the compiled kernel says, its arguments in the kernel's order; what does not fit
+// is refused.
 func TestComplete(t *testing.T) {
 	type binaryOf func(b *nvrtc.Binary)
 	meta := func(f func(m *nvrtc.Meta)) binaryOf { return func(b *nvrtc.Binary) { f(b.Meta) } }
@@ -130,7 +131,8 @@ func TestManifest(t *testing.T) {
 	}
 }
 
-// Without Python, without Triton, with an old one, or with a program that dies the error is one line.
+// Without Python, without Triton, with an old one, or with a program that dies the error is one
+// line.
 func TestNoTriton(t *testing.T) {
 	dir := t.TempDir()
 	python := filepath.Join(dir, "python")

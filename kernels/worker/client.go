@@ -103,7 +103,8 @@ func (c *Client) String() string {
 	return fmt.Sprintf("worker %q", kernels.Printable(strings.Join(c.o.Command, " "), maxReason))
 }
 
-// again starts the worker after it has died. One that comes back as another device is a *kernels.Gone.
+// again starts the worker after it has died. One that comes back as another device is a
+// *kernels.Gone.
 func (c *Client) again(ctx context.Context) error {
 	h, err := c.hello(ctx, c.prove)
 	if ctx.Err() != nil {

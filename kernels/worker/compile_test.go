@@ -57,8 +57,8 @@ type hurried struct {
 
 func (h *hurried) Within(step time.Duration) { h.step = step }
 
-// A device knows how long its client waits, and gives a unit up before: the variant has a status and a
-// reason, and the worker lives on.
+// A device knows how long its client waits, and gives a unit up before: the variant has a status
+// and a reason, and the worker lives on.
 func TestHangingUnit(t *testing.T) {
 	c := start1(t, "hurried", 3*time.Second)
 	b, pid := open(t, c), c.PID()

@@ -22,7 +22,8 @@ import (
 	"normbench/kernels/devicetest"
 )
 
-// harmless says whether a fault is what the step should answer, or is seen no earlier than in the next step.
+// harmless says whether a fault is what the step should answer, or is seen no earlier than in the
+// next step.
 func harmless(fault, step string) bool {
 	switch step {
 	case "prefetch", "close":
@@ -48,8 +49,8 @@ func misbehave(fault, step string) {
 	devicetest.Misbehave(os.Stdin, os.Stdout, honest, fault, func(asked string) bool { return asked == step })
 }
 
-// Every misbehaviour at every step ends without its timeout, but for a hang, and in bounded memory with an error of
-// one line. It never passes for a check or for times, and never panics.
+// Every misbehaviour at every step ends without its timeout, but for a hang, and in bounded memory
+// with an error of one line. It never passes for a check or for times, and never panics.
 func TestFaults(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -210,8 +211,8 @@ func oneLine(t *testing.T, name string, err error) {
 	}
 }
 
-// A worker that does not start again says why, and blames nobody; one that comes back as another device is
-// not taken for the first.
+// A worker that does not start again says why, and blames nobody; one that comes back as another
+// device is not taken for the first.
 func TestGone(t *testing.T) {
 	c := start1(t, "cpu", time.Minute)
 	b := open(t, c)

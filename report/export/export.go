@@ -125,9 +125,9 @@ func Folder(p kernels.Problem) string {
 	return strings.ToLower(fmt.Sprintf("%s_%s_%s_%s", parts[0], parts[1], parts[3], parts[2]))
 }
 
-// WriteFiles writes caches of kernel_tuner: one file per problem, as OUT/problem/device.json, and one per family
-// of a problem that has several, as OUT/problem_family/device.json, each whole or not at
-// all, and returns how many.
+// WriteFiles writes caches of kernel_tuner: one file per problem, as OUT/problem/device.json, and
+// one per family of a problem that has several, as OUT/problem_family/device.json, each whole or
+// not at all, and returns how many.
 func WriteFiles(out string, ps []*Problem) (int, error) {
 	type file struct {
 		*Problem

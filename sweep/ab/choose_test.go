@@ -11,7 +11,8 @@ import (
 	"normbench/sweep"
 )
 
-// Peers are visited until they are decided, those far behind twice; what fails is last. Our own get one round.
+// Peers are visited until they are decided, those far behind twice; what fails is last. Our own get
+// one round.
 func TestChoose(t *testing.T) {
 	r := families.New()
 	p := testDuel(t, r).Problem

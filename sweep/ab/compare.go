@@ -16,8 +16,8 @@ type Compare struct {
 	Options  Options // More is from the match's rule
 	Baseline bool    // A's kernels are those of another checkout
 	Choose   func(kernels.Problem, []kernels.Variant) (kernels.Variant, error)
-	// Fought is told of each duel that is done, once the match is judged with it. Its error ends the
-	// match.
+	// Fought is told of each duel that is done, once the match is judged with it. Its error ends
+	// the match.
 	Fought func(*Result) error
 }
 

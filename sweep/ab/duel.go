@@ -1,7 +1,7 @@
 // Package ab compares two operands live, in rounds on one device: it pairs what they have for each
-// problem, fights a duel for each pair, judges them all, confirms what is slower, and keeps the match
-// in a file that can be resumed. It takes values, and tells through functions; flags and terminals are
-// its callers'.
+// problem, fights a duel for each pair, judges them all, confirms what is slower, and keeps the
+// match in a file that can be resumed. It takes values, and tells through functions; flags and
+// terminals are its callers'.
 package ab
 
 import (

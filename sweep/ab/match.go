@@ -126,10 +126,10 @@ func Parse(data []byte) (*Match, error) {
 	return &m, m.Rule.CheckValid()
 }
 
-// Resume has a match that ended early go on with a fresh one, whose run is added to the list of such
-// runs, and returns the pairs that are left. Cells that are ok stay, unless their operand now has
-// another variant, as after a new tuned table. Everything else that influences a cell must be the
-// same. Another card of the same model will do, because both arms of a cell ran on one card.
+// Resume has a match that ended early go on with a fresh one, whose run is added to the list of
+// such runs, and returns the pairs that are left. Cells that are ok stay, unless their operand now
+// has another variant, as after a new tuned table. Everything else that influences a cell must be
+// the same. Another card of the same model will do, because both arms of a cell ran on one card.
 func (m *Match) Resume(fresh *Match, pairs []Pair) (left []Pair, err error) {
 	was, now := m.Run, fresh.Run
 	for _, x := range []struct {

@@ -129,8 +129,8 @@ func (f *File) add(r *Record, run *Run) {
 	f.entries = append(f.entries, &e)
 }
 
-// Status is that of the last record with a key, if there is one. A file that is nil has none. A crash or a
-// timeout without evidence does not count: it may have been the device.
+// Status is that of the last record with a key, if there is one. A file that is nil has none. A
+// crash or a timeout without evidence does not count: it may have been the device.
 func (f *File) Status(key string) (kernels.Status, bool) {
 	if f == nil {
 		return "", false
@@ -148,7 +148,8 @@ func (f *File) Status(key string) (kernels.Status, bool) {
 // file's, and not to be changed.
 type Entries []*Entry
 
-// ByProblem goes through copies of the entries of each problem, in the order of the problems' first ones.
+// ByProblem goes through copies of the entries of each problem, in the order of the problems' first
+// ones.
 func (es Entries) ByProblem() iter.Seq[[]Entry] {
 	at := map[kernels.Problem]int{}
 	var groups [][]Entry
@@ -163,10 +164,10 @@ func (es Entries) ByProblem() iter.Seq[[]Entry] {
 	return slices.Values(groups)
 }
 
-// Latest returns the last entry of each problem and variant, in the place of the first: what was measured
-// with an older source, driver or protocol is left out, and warm times where there are cold ones. Of a problem's
-// bases the last is still one: a launch rule has changed since. What a search saw on its way is no result, and is
-// Searched. With among it is of those entries.
+// Latest returns the last entry of each problem and variant, in the place of the first: what was
+// measured with an older source, driver or protocol is left out, and warm times where there are
+// cold ones. Of a problem's bases the last is still one: a launch rule has changed since. What a
+// search saw on its way is no result, and is Searched. With among it is of those entries.
 func (f *File) Latest(among ...func(*Entry) bool) Entries { return f.latest(false, among) }
 
 // Searched is Latest of what searches saw before their finals.

@@ -6,8 +6,8 @@ import (
 	"normbench/kernels"
 )
 
-// CompareProblems orders problems as every table shows them: by op (rmsnorm
-// first, the others in reverse order of their names), pass (fwd first), options, dtypes, columns, rows.
+// CompareProblems orders problems as every table shows them: by op (rmsnorm first, the others in
+// reverse order of their names), pass (fwd first), options, dtypes, columns, rows.
 func CompareProblems(a, b kernels.Problem) int {
 	return cmp.Or(
 		cmp.Compare(b.Op, a.Op),

@@ -147,8 +147,8 @@ func replay(t *testing.T, steps []durable.Step, root, to string, c cut) {
 // powerCuts is how many cuts at random there are behind each step; scripts/nightly.sh has more.
 const powerCuts = "NORMBENCH_POWERCUTS"
 
-// cuts watches a writer, and cuts the power behind each of its steps in many ways. ack is called by the writer
-// when something is promised to be there; check looks at what a cut left of root.
+// cuts watches a writer, and cuts the power behind each of its steps in many ways. ack is called by
+// the writer when something is promised to be there; check looks at what a cut left of root.
 func cuts(t *testing.T, write func(root string, ack func()), check func(root string, acked int) error) {
 	root := filepath.Join(t.TempDir(), "disk")
 	if err := os.Mkdir(root, 0o755); err != nil {
@@ -184,8 +184,8 @@ func cuts(t *testing.T, write func(root string, ack func()), check func(root str
 	t.Logf("%d steps, %d states in %.1f s", len(steps), states, time.Since(start).Seconds())
 }
 
-// Records that were appended outlive a power cut whatever it leaves, in new folders too; an append that was not is
-// there whole or not at all, and the next writer goes on. learn packs them.
+// Records that were appended outlive a power cut whatever it leaves, in new folders too; an append
+// that was not is there whole or not at all, and the next writer goes on. learn packs them.
 func TestPowerCutRecords(t *testing.T) {
 	run := record.Run{ID: "r", Time: time.Unix(1e9, 0), Tool: "test", Device: devicetest.H200(), Protocol: record.Protocol{Name: "cold", Samples: 200, Flush: 1, Cold: true}}
 	p, err := kernels.ParseProblem("rmsnorm/fwd/64x256/bf16")
@@ -243,7 +243,8 @@ func TestPowerCutRecords(t *testing.T) {
 	})
 }
 
-// A file that is written whole (tuned tables, maps, compares, plots, pages) is the old one or the new one.
+// A file that is written whole (tuned tables, maps, compares, plots, pages) is the old one or the
+// new one.
 func TestPowerCutFile(t *testing.T) {
 	texts := []string{"", strings.Repeat("old ", 3000), strings.Repeat("newer ", 2500), "short"}
 	cuts(t, func(root string, ack func()) {

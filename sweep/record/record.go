@@ -85,7 +85,8 @@ func (r *Run) EmptyUS() float64 {
 	return max(r.FloorUS-step, 0)
 }
 
-// Failed says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if none.
+// Failed says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if
+// none.
 func (r *Run) Failed() string {
 	var failed []string
 	for _, t := range r.SelfTest {
@@ -129,7 +130,8 @@ const (
 	PhaseFinal  = "final"
 )
 
-// Cache is how the cache is before each sample: cold, rotate or warm, the three that do not compare.
+// Cache is how the cache is before each sample: cold, rotate or warm, the three that do not
+// compare.
 func (p Protocol) Cache() string {
 	switch {
 	case p.Rotate:

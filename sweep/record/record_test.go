@@ -476,8 +476,9 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// The last of a variant is what was measured last, also under a key that was there before; warm times do
-// not take the place of cold ones, but of warm ones; and of a problem's bases the last is one.
+// The last of a variant is what was measured last, also under a key that was there before; warm
+// times do not take the place of cold ones, but of warm ones; and of a problem's bases the last is
+// one.
 func TestLatest(t *testing.T) {
 	cold := testRun("cold")
 	short, warm := *cold, *cold

@@ -132,8 +132,8 @@ func (d *decoder) items(line int, at int64) []item {
 // opening is how a line that this package wrote begins.
 const opening = `{"schema":`
 
-// ours says whether damaged text can be of a line that this package wrote, or is the zeros that a file system
-// leaves after a power cut.
+// ours says whether damaged text can be of a line that this package wrote, or is the zeros that a
+// file system leaves after a power cut.
 func ours(l []byte) bool {
 	hole := bytes.HasPrefix(l, []byte{0})
 	l = bytes.Trim(l, "\x00")

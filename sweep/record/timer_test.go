@@ -2,7 +2,8 @@ package record
 
 import "testing"
 
-// Runs of before the number have their floor in the text of a trial, and finals that of their search.
+// Runs of before the number have their floor in the text of a trial, and finals that of their
+// search.
 func TestFloor(t *testing.T) {
 	trials := []Trial{{Name: droppedTrial, Found: "11.2 MiB"}, {Name: "timer step", Found: "0.032 us", OK: true}, {Name: floorTrial, Found: "2.62 us", OK: true}}
 	search := &Run{ID: "a", SelfTest: trials}

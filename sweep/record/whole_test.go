@@ -98,8 +98,9 @@ func TestAppendAllWhole(t *testing.T) {
 	}
 }
 
-// Whatever of the last append is missing, zeros where pages or sectors are, the next writer has all before it
-// and drops the rest, and readers take nothing from behind a hole. A hole before it stops both.
+// Whatever of the last append is missing, zeros where pages or sectors are, the next writer has all
+// before it and drops the rest, and readers take nothing from behind a hole. A hole before it stops
+// both.
 func TestAppendHoles(t *testing.T) {
 	dir := t.TempDir()
 	run, final := testRun("s"), testRun("f")

@@ -49,11 +49,11 @@ func folderError(dir string, err error) error {
 // OpenWriter is OpenWriterBelow of a folder that the user named.
 func OpenWriter(dir string) (*Writer, Notes, error) { return OpenWriterBelow(dir, ".") }
 
-// OpenWriterBelow makes the folder if needed, locks it against other writers and
-// opens its records file for appending. A torn last line, the trace of a killed
-// run, is cut off, and notes say so; a last line that only lacks its newline is
-// whole and gets one. Errors: another writer holds the folder, the folder cannot
-// be written, a link leads out of the folder that it is below, or the file has a bad line elsewhere.
+// OpenWriterBelow makes the folder if needed, locks it against other writers and opens its records
+// file for appending. A torn last line, the trace of a killed run, is cut off, and notes say so; a
+// last line that only lacks its newline is whole and gets one. Errors: another writer holds the
+// folder, the folder cannot be written, a link leads out of the folder that it is below, or the
+// file has a bad line elsewhere.
 func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 	if err := CheckFolder(in, below); err != nil {
 		return nil, nil, err
@@ -118,8 +118,9 @@ func (w *Writer) fail(err error) error {
 	return fmt.Errorf("records %s: %w", w.name, durable.Cause(err))
 }
 
-// HoldFolder waits for others who hold a folder by it, and holds it until release is called. Writers of records are not
-// kept out: it is for the few steps of reading a table and writing it again.
+// HoldFolder waits for others who hold a folder by it, and holds it until release is called.
+// Writers of records are not kept out: it is for the few steps of reading a table and writing it
+// again.
 func HoldFolder(dir string) (release func(), err error) {
 	l := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	if err := l.Lock(); err != nil {
@@ -336,7 +337,8 @@ func (w *Writer) Status(key string) (kernels.Status, bool) {
 	return w.records.Status(key)
 }
 
-// Records are those of the file, with what was appended. They are read when nothing is appended any more.
+// Records are those of the file, with what was appended. They are read when nothing is appended any
+// more.
 func (w *Writer) Records() *File { return w.records }
 
 // Path is the records file.

@@ -78,9 +78,9 @@ func (d Domain) Holds(m, n int64) bool {
 	return d.MMin <= m && m <= d.MMax && d.NMin <= n && n <= d.NMax && m*n <= d.Elems
 }
 
-// Columns draws columns, their logarithm evenly: half are numbers that models have (a
-// power of two times 1, 9/8 to 15/8), a quarter multiples of 8, and a quarter any: half of those are odd,
-// the others twice or four times an odd number, so that rows of bf16 begin at 2, 4 and 8 bytes.
+// Columns draws columns, their logarithm evenly: half are numbers that models have (a power of two
+// times 1, 9/8 to 15/8), a quarter multiples of 8, and a quarter any: half of those are odd, the
+// others twice or four times an odd number, so that rows of bf16 begin at 2, 4 and 8 bytes.
 func (d Domain) Columns(r *rand.Rand) int64 {
 	n := between(r, d.NMin, min(d.NMax, d.Elems/d.MMin))
 	switch r.IntN(4) {

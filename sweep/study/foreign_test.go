@@ -254,7 +254,8 @@ func (m *freeBench) Visit(ctx context.Context, v kernels.Variant, launches int) 
 	return slices.Repeat([]float64{t}, launches), t, ctx.Err()
 }
 
-// auto beats what random draws are expected to find on every kind of space, at 3% and from there on.
+// auto beats what random draws are expected to find on every kind of space, at 3% and from there
+// on.
 func TestFreeSpaces(t *testing.T) {
 	sum, n := 0.0, 0.0
 	for name, f := range synthetics() {

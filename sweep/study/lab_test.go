@@ -19,8 +19,8 @@ import (
 //	NORMBENCH_LAB="results/nvidia-h200/grids cache.json.gz" go test ./sweep/study -run Lab -v
 //
 // A folder has recorded grids, of `sweep --strategy grid`. A file is a kernel_tuner cache of any
-// kernel. Paths are relative to the repository. NORMBENCH_LAB_SEEDS is the number of searches of each
-// problem by each strategy: 100 of grids and 24 of a cache, unless it says otherwise.
+// kernel. Paths are relative to the repository. NORMBENCH_LAB_SEEDS is the number of searches of
+// each problem by each strategy: 100 of grids and 24 of a cache, unless it says otherwise.
 // NORMBENCH_LAB_PLOT=FILE.svg draws regret against GPU time for the grids.
 func TestLab(t *testing.T) {
 	paths := strings.Fields(os.Getenv("NORMBENCH_LAB"))

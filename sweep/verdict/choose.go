@@ -78,9 +78,10 @@ func Race(a, b []float64) Verdict {
 // A Median is a median time with its 95% interval. Lo and Hi are 0 where there is none.
 type Median struct{ US, Lo, Hi float64 }
 
-// JudgeMedians judges times of which only medians are known. b is FASTER or SLOWER if the medians are
-// more than wide apart and their intervals do not meet. Noise is no evidence of equality: SAME takes
-// intervals that leave no room for more than band, and what wide exceeds band by counts as room.
+// JudgeMedians judges times of which only medians are known. b is FASTER or SLOWER if the medians
+// are more than wide apart and their intervals do not meet. Noise is no evidence of equality: SAME
+// takes intervals that leave no room for more than band, and what wide exceeds band by counts as
+// room.
 func JudgeMedians(a, b Median, band, wide float64) Verdict {
 	known := a.Lo > 0 && b.Lo > 0
 	for _, m := range []*Median{&a, &b} {

@@ -281,7 +281,8 @@ func TestModesApart(t *testing.T) {
 	}
 }
 
-// The band grows by what the floors differ by, over the time; without a floor short times do not compare.
+// The band grows by what the floors differ by, over the time; without a floor short times do not
+// compare.
 func TestWidenBand(t *testing.T) {
 	for _, c := range []struct {
 		band, a, b, us, want float64

@@ -25,8 +25,8 @@ type Policy struct {
 	Listed  []shapes.Shape    // that weigh more than others; a third of the draws have their columns
 }
 
-// Sizes of a group: how many problems with the same columns are measured together, and about how many
-// kernels are compiled for them. What is compiled depends on the columns, and a launch takes a
+// Sizes of a group: how many problems with the same columns are measured together, and about how
+// many kernels are compiled for them. What is compiled depends on the columns, and a launch takes a
 // thousandth of compiling.
 const (
 	groupRows  = 8
@@ -64,8 +64,8 @@ func (c *chooser) rank(p kernels.Problem) []guess {
 	return k.rank(k.near(placeOf(p)))
 }
 
-// next plans a batch of so many groups: problems of one class and number of columns each. Where a class
-// has none left others have their turn.
+// next plans a batch of so many groups: problems of one class and number of columns each. Where a
+// class has none left others have their turn.
 func (c *chooser) next(groups, step int) (tasks []sweep.Task) {
 	for i := range max(groups, len(c.Classes)) {
 		if i < groups || len(tasks) == 0 {
@@ -90,8 +90,8 @@ func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
 	return ps
 }
 
-// draw is shapes with the same columns: of the problems that there are, else spread over the domain, now
-// and then behind up to half a group of listed ones.
+// draw is shapes with the same columns: of the problems that there are, else spread over the
+// domain, now and then behind up to half a group of listed ones.
 func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	var only []shapes.Shape
 	for _, p := range c.Only {
@@ -155,9 +155,9 @@ type rival struct {
 }
 
 // tasks are the contests of a group. Its problems have the same rivals: for each problem in turn,
-// rivals draw a regret from what is expected of them, and the least is taken (Thompson, 1933). So what
-// is good runs often, and what is little known sometimes. Nearby problems tell each other their
-// configs so; the map of elites is Mouret and Clune's (2015).
+// rivals draw a regret from what is expected of them, and the least is taken (Thompson, 1933). So
+// what is good runs often, and what is little known sometimes. Nearby problems tell each other
+// their configs so; the map of elites is Mouret and Clune's (2015).
 func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	if len(ps) == 0 {
 		return nil
@@ -238,9 +238,9 @@ func unitsOf(f *kernels.Family, p kernels.Problem, v kernels.Variant, d kernels.
 	return units
 }
 
-// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers. A
-// child is expected to lose a bit more than its parent, what nobody measured nearby as much as the
-// model says.
+// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers.
+// A child is expected to lose a bit more than its parent, what nobody measured nearby as much as
+// the model says.
 func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 	ranks, known := make([][]guess, len(ps)), make([]map[kernels.Variant]guess, len(ps))
 	for i, p := range ps {

@@ -65,8 +65,8 @@ func (p *Point) with(r *record.Record) *Point {
 var ErrNoTimes = errors.New("no problem with a time")
 
 // Add takes a record of a run. Of a problem and variant the last record counts, and warm times only
-// where there are no cold ones. Times of several devices, or of several sources of one family, do not
-// compare: they are an error.
+// where there are no cold ones. Times of several devices, or of several sources of one family, do
+// not compare: they are an error.
 func (d *Data) Add(run *record.Run, r *record.Record) error {
 	if d.all == nil {
 		d.Sources, d.all = map[string]string{}, map[kernels.Problem]*Point{}

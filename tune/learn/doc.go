@@ -1,5 +1,5 @@
-// Package learn fills a device's map of launch answers within a budget of wall time. It is a loop around
-// pure functions:
+// Package learn fills a device's map of launch answers within a budget of wall time. It is a loop
+// around pure functions:
 //
 //	points -> Fill -> map             (model.go, fill.go: the offline half, which `tune` uses too)
 //	points -> chooser -> batch        (choose.go: where to measure, and which variants)

@@ -15,8 +15,8 @@ import (
 type Filler struct {
 	Registry *kernels.Registry
 	Device   kernels.DeviceInfo
-	// Prior answers where nothing was measured nearby, and its picks are expected to lose priorPick;
-	// nil is none.
+	// Prior answers where nothing was measured nearby, and its picks are expected to lose
+	// priorPick; nil is none.
 	Prior *rule.Book
 
 	classes map[rule.Class]*class // of the last Fill
@@ -28,8 +28,8 @@ const (
 	// leastGain is by how much a config must be expected to be faster than the prior's to take its
 	// place: within it two fills from different records choose at random.
 	leastGain = 0.02
-	// leastSplit is the expected regret that a cut saves in the mean of a raster, at least, leastPrice
-	// what a config saves to have a letter. A map that is pasted must be small.
+	// leastSplit is the expected regret that a cut saves in the mean of a raster, at least,
+	// leastPrice what a config saves to have a letter. A map that is pasted must be small.
 	leastSplit, leastPrice = 1e-4, 3e-5
 	// noOption is what the lack of an accepted config costs: there is the analytic base.
 	noOption = 0.3
@@ -115,8 +115,8 @@ func (f *Filler) raster(c *class, align int64) *rule.Raster {
 	return r
 }
 
-// lastColumn is the power of two, or three quarters of one, among the columns of a standard line. Many
-// configs are accepted up to such, as rows must fit into registers or shared memory.
+// lastColumn is the power of two, or three quarters of one, among the columns of a standard line.
+// Many configs are accepted up to such, as rows must fit into registers or shared memory.
 func lastColumn(lo, hi int64) int64 {
 	n := int64(rule.MinN)
 	for 2*n <= hi {
@@ -238,8 +238,9 @@ func (f *Filler) judge(r *rule.Raster, c *class) {
 	}
 }
 
-// Better says whether one config is faster than another beyond doubt in a box, by problems nearby that
-// have times of both: the lower bound of its gain is above 0 at 95%. Fill has had the problems.
+// Better says whether one config is faster than another beyond doubt in a box, by problems nearby
+// that have times of both: the lower bound of its gain is above 0 at 95%. Fill has had the
+// problems.
 func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
 	var gains []float64
 	c := f.classes[b.Class]
@@ -252,8 +253,9 @@ func (f *Filler) Better(b rule.Box, old, next kernels.Variant) bool {
 	return lo > 0
 }
 
-// Change counts the cells of a map, of how many, whose config is not the one of an older map, and says
-// how much less regret is expected by that in the mean of all, in percent. Fill has had the points.
+// Change counts the cells of a map, of how many, whose config is not the one of an older map, and
+// says how much less regret is expected by that in the mean of all, in percent. Fill has had the
+// points.
 func (f *Filler) Change(old, m *rule.Map) (changed, of int, gain float64) {
 	for i := range m.Rasters {
 		r := &m.Rasters[i]

@@ -19,8 +19,8 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A Judged is a problem that the map had not seen, with the best that a full search finds there. Both were timed again
-// in the same rounds.
+// A Judged is a problem that the map had not seen, with the best that a full search finds there.
+// Both were timed again in the same rounds.
 type Judged struct {
 	Problem kernels.Problem `json:"problem"`
 	Pick    kernels.Variant `json:"pick"`
@@ -30,7 +30,8 @@ type Judged struct {
 	// Regret is the pick's time over the found one's, in percent, with its 95% interval.
 	Regret   float64    `json:"regret_percent"`
 	Interval [2]float64 `json:"interval_percent"`
-	// AboveFloor is the same without the time of an empty launch in both; nil where that is not known.
+	// AboveFloor is the same without the time of an empty launch in both; nil where that is not
+	// known.
 	AboveFloor *float64 `json:"above_floor_percent,omitempty"`
 }
 
@@ -42,7 +43,8 @@ type Judgement struct {
 	Seed     uint64    `json:"seed"`
 	FloorUS  float64   `json:"floor_us,omitempty"` // of an empty launch
 	Problems []Judged  `json:"problems"`
-	// Mean is the geometric mean of Regret with its 95% interval over shapes, MeanAboveFloor that without the floor.
+	// Mean is the geometric mean of Regret with its 95% interval over shapes, MeanAboveFloor that
+	// without the floor.
 	Mean           float64    `json:"mean_percent"`
 	Interval       [2]float64 `json:"interval_percent"`
 	MeanAboveFloor *float64   `json:"mean_above_floor_percent,omitempty"`
@@ -54,8 +56,8 @@ type Judgement struct {
 // judgeSalt keeps the problems of a judgement from being those that learn draws with the same seed.
 const judgeSalt = 0x6a756467
 
-// Judge draws so many problems that were not measured, each shape once, searches each in full, and times what was found
-// against the map's pick.
+// Judge draws so many problems that were not measured, each shape once, searches each in full, and
+// times what was found against the map's pick.
 func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(string)) (*Judgement, error) {
 	have := map[kernels.Problem]bool{}
 	for _, p := range l.Data.Points {

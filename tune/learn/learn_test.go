@@ -78,9 +78,10 @@ func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Var
 	}
 }
 
-// TestSimulated holds what is asked of a map for a GPU that nobody tuned for to a simulated one, of which the optimum
-// is known: without any prior 4% behind it in the mean, and with another card's map as a prior 2%, over problems that
-// nothing has seen. Two classes with five minutes are four with ten.
+// TestSimulated holds what is asked of a map for a GPU that nobody tuned for to a simulated one, of
+// which the optimum is known: without any prior 4% behind it in the mean, and with another card's
+// map as a prior 2%, over problems that nothing has seen. Two classes with five minutes are four
+// with ten.
 func TestSimulated(t *testing.T) {
 	classes := []kernels.Problem{classProblem(kernels.RMSNorm, kernels.Fwd), classProblem(kernels.RMSNorm, kernels.Bwd)}
 	budget, seeds, most, mostPrior := 5*time.Minute, []uint64{2}, 0.04, 0.02
@@ -178,8 +179,8 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// Problems of columns that the map was not filled from, where the records have its answer's time, lose little in the mean: what
-// is known nearby is worth more than the base.
+// Problems of columns that the map was not filled from, where the records have its answer's time,
+// lose little in the mean: what is known nearby is worth more than the base.
 func TestHeldOut(t *testing.T) {
 	d := recorded()
 	f := &Filler{Registry: bare, Device: d.Device}
@@ -205,8 +206,9 @@ func TestHeldOut(t *testing.T) {
 	}
 }
 
-// One problem decides nothing for its neighbours: a config that was the best by 3% on a problem, and lost 10% on five around,
-// is not their cell's. A prior's config keeps its cell against one that is 1% faster, and not against one that is 5% faster.
+// One problem decides nothing for its neighbours: a config that was the best by 3% on a problem,
+// and lost 10% on five around, is not their cell's. A prior's config keeps its cell against one
+// that is 1% faster, and not against one that is 5% faster.
 func TestOneProblemDecidesNothing(t *testing.T) {
 	s := newSim(1, 0)
 	at := sized(classProblem(kernels.RMSNorm, kernels.Fwd), 4096, 1024)
@@ -242,8 +244,9 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	}
 }
 
-// A small budget is held, has progress lines without a regret of a few problems, and one run. A loop that goes on has the
-// points that it had, and where the budget is spent it fills the same map.
+// A small budget is held, has progress lines without a regret of a few problems, and one run. A
+// loop that goes on has the points that it had, and where the budget is spent it fills the same
+// map.
 func TestSmallBudget(t *testing.T) {
 	s := newSim(1, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
@@ -293,7 +296,8 @@ func TestSmallBudget(t *testing.T) {
 	}
 }
 
-// A judgement draws problems that were not measured, each shape once, and finds what a planted bad map loses.
+// A judgement draws problems that were not measured, each shape once, and finds what a planted bad
+// map loses.
 func TestJudge(t *testing.T) {
 	s := newSim(3, 0)
 	class := classProblem(kernels.RMSNorm, kernels.Fwd)

@@ -30,9 +30,11 @@ type Loop struct {
 	Now      func() time.Time // time.Now, but for simulated devices
 	Budget   time.Duration    // of wall time, of all runs into one folder
 	Spent    time.Duration    // of it, by earlier runs
-	// Deadline ends what is being measured when the budget is spent. A simulated device has a clock of its own.
+	// Deadline ends what is being measured when the budget is spent. A simulated device has a clock
+	// of its own.
 	Deadline bool
-	// Data is what earlier runs measured. What this one measures is added: the same that reads from its records.
+	// Data is what earlier runs measured. What this one measures is added: the same that reads from
+	// its records.
 	Data *Data
 	// Checkpoint gets the map from time to time, and at the end.
 	Checkpoint func(m *rule.Map) error
@@ -51,8 +53,9 @@ type Loop struct {
 type Status struct {
 	Spent, Budget time.Duration
 	Problems      int
-	// Regret is how far the map's answers were behind the best found, at the last Of problems before
-	// their times were known, less one; Half of its 95% interval. Of is 0 where there are too few.
+	// Regret is how far the map's answers were behind the best found, at the last Of problems
+	// before their times were known, less one; Half of its 95% interval. Of is 0 where there are
+	// too few.
 	Regret, Half float64
 	Of           int
 }
@@ -138,16 +141,16 @@ func (l *Loop) measure(ctx context.Context, tasks []sweep.Task) error {
 	return err
 }
 
-// Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have left to measure: without
-// the last, the same command would add a bit each time.
+// Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have
+// left to measure: without the last, the same command would add a bit each time.
 const (
 	checkpointShare = 6
 	batchShare      = 24
 	leastShare      = 8
 )
 
-// Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx is done. The last
-// map is filled within the budget, from all that is in the records then.
+// Learn measures, fills and measures again, until the budget is spent, the domain is used up or ctx
+// is done. The last map is filled within the budget, from all that is in the records then.
 func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 	begun, known := l.Now(), len(l.Data.Points)
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }

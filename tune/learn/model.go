@@ -112,8 +112,8 @@ func (c *class) near(at place) (list []neighbour) {
 	return list[:min(len(list), mostPoints)]
 }
 
-// rank is what is expected of each variant that was measured near a place, the least regret first: its
-// mean over neighbours, by their weights (Nadaraya and Watson, 1964).
+// rank is what is expected of each variant that was measured near a place, the least regret first:
+// its mean over neighbours, by their weights (Nadaraya and Watson, 1964).
 func (c *class) rank(near []neighbour) (list []guess) {
 	if len(near) == 0 {
 		return nil

@@ -36,8 +36,9 @@ func (f *Filler) Describe(m *rule.Map, d *Data) {
 	}
 }
 
-// Write puts a map that f filled into the tuned table of a place, whose entries stay. It is merged with the map that
-// the table had before, not with what this command wrote into it meanwhile; see rule.Merge.
+// Write puts a map that f filled into the tuned table of a place, whose entries stay. It is merged
+// with the map that the table had before, not with what this command wrote into it meanwhile; see
+// rule.Merge.
 func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
 		var protocol record.Protocol
@@ -96,7 +97,8 @@ func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, dom
 	return &p, nil
 }
 
-// Resume is what a results folder has of the classes already, and how much of the budget was spent on them.
+// Resume is what a results folder has of the classes already, and how much of the budget was spent
+// on them.
 func (p *Policy) Resume(dir string) (*Data, time.Duration, error) {
 	asked := map[rule.Class]bool{}
 	for _, q := range p.Classes {
@@ -151,7 +153,8 @@ func (p *Policy) Resume(dir string) (*Data, time.Duration, error) {
 	return d, took, nil
 }
 
-// A span is from when to when a run measured, and how many of its records are of the classes that are asked for.
+// A span is from when to when a run measured, and how many of its records are of the classes that
+// are asked for.
 type span struct {
 	first, last    time.Time
 	records, asked int

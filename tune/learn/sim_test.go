@@ -16,13 +16,15 @@ import (
 	"normbench/kernels/families"
 )
 
-// A sim is a device with a clock of its own. The times of a variant are a function of its family, its knobs
-// and the problem: each family has an offset and, for each knob, a value that is best, which moves with the row and
-// the rows. So its optimum over the real spaces is known, and no config is the best everywhere.
+// A sim is a device with a clock of its own. The times of a variant are a function of its family,
+// its knobs and the problem: each family has an offset and, for each knob, a value that is best,
+// which moves with the row and the rows. So its optimum over the real spaces is known, and no
+// config is the best everywhere.
 type sim struct {
 	info kernels.DeviceInfo
 	seed uint64
-	// rough is how far single configs are off what their knobs say, and how far that changes from octave to octave.
+	// rough is how far single configs are off what their knobs say, and how far that changes from
+	// octave to octave.
 	rough float64
 	off   float64 // how far its families and knobs differ from those of seed: another card
 
@@ -186,7 +188,8 @@ func (s *sim) idle() (first int) {
 	return first
 }
 
-// compileTime is what one kernel takes on one core: an H200's host with 32 cores compiled some 50 kernels a second.
+// compileTime is what one kernel takes on one core: an H200's host with 32 cores compiled some 50
+// kernels a second.
 const compileTime = 600 * time.Millisecond
 
 // unitsFor are the kernels of a variant, each compiled once.

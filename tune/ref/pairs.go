@@ -12,7 +12,8 @@ import (
 	"normbench/sweep/ab"
 )
 
-// Pairs are the problems that both operands have a variant for; with changed those of which it differs.
+// Pairs are the problems that both operands have a variant for; with changed those of which it
+// differs.
 func (s *Scope) Pairs(refs []*Ref, ps []kernels.Problem, info kernels.DeviceInfo,
 	changed bool) (pairs []ab.Pair, err error) {
 	var missing []error

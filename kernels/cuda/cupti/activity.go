@@ -6,9 +6,9 @@ import (
 	"fmt"
 )
 
-// ErrNotFound is wrapped by the errors of [Open] when no CUPTI library could be loaded. A caller that
-// prints hints can suggest NORMBENCH_CUPTI, an installed CUDA toolkit or
-// "pip install nvidia-cuda-cupti".
+// ErrNotFound is wrapped by the errors of [Open] when no CUPTI library could be loaded. A caller
+// that prints hints can suggest NORMBENCH_CUPTI, an installed CUDA toolkit or "pip install
+// nvidia-cuda-cupti".
 var ErrNotFound = errors.New("CUPTI library not found")
 
 // A Kind is what an [Activity] was.
@@ -57,8 +57,8 @@ const (
 	kindConcurrentKernel = 10
 )
 
-// parse reads a record from the bytes at its start, which may go on beyond it. Text fetches a string
-// at an address. It returns false for a record of a kind that is not asked for.
+// parse reads a record from the bytes at its start, which may go on beyond it. Text fetches a
+// string at an address. It returns false for a record of a kind that is not asked for.
 func parse(record []byte, text func(address uint64) string) (Activity, bool, error) {
 	if len(record) < 4 {
 		return Activity{}, false, fmt.Errorf("activity record of %d bytes", len(record))

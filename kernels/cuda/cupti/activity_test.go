@@ -86,8 +86,8 @@ func FuzzParse(f *testing.F) {
 }
 
 // TestHeaders holds the layouts to the headers of a CUDA toolkit at /usr/local/cuda, or to those in
-// NORMBENCH_CUPTI_INCLUDE=DIR[:DIR...], folders with cupti_activity.h and cuda.h. A type has the same
-// fields in all versions that have it, from CUDA 11.8 to 13.0, and CUPTI makes the newest.
+// NORMBENCH_CUPTI_INCLUDE=DIR[:DIR...], folders with cupti_activity.h and cuda.h. A type has the
+// same fields in all versions that have it, from CUDA 11.8 to 13.0, and CUPTI makes the newest.
 func TestHeaders(t *testing.T) {
 	cc := os.Getenv("CC")
 	if cc == "" {

@@ -13,9 +13,9 @@ import (
 // skip accepts by its name, such as flushes and spins, is left out; skip may be nil. It is an error
 // if what remains is not exactly that, in that order and in one stream.
 //
-// perStage[j][i] is the device time in seconds of launch j in sample i, and gaps[j][i] the time from
-// the end of launch j to the start of launch j+1. A gap is negative if they overlapped, as they may
-// with programmatic launches.
+// perStage[j][i] is the device time in seconds of launch j in sample i, and gaps[j][i] the time
+// from the end of launch j to the start of launch j+1. A gap is negative if they overlapped, as
+// they may with programmatic launches.
 func Stages(acts []Activity, launches []string, samples int, skip func(name string) bool) (perStage, gaps [][]float64, err error) {
 	if len(launches) == 0 || samples <= 0 {
 		return nil, nil, fmt.Errorf("%d samples of %d launches", samples, len(launches))

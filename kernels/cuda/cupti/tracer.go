@@ -59,8 +59,8 @@ var opened struct {
 	tracer *Tracer
 }
 
-// Open finds and loads CUPTI; find.go says where. The later calls return the Tracer of the first that
-// succeeded. The error is one line and wraps [ErrNotFound].
+// Open finds and loads CUPTI; find.go says where. The later calls return the Tracer of the first
+// that succeeded. The error is one line and wraps [ErrNotFound].
 func Open() (*Tracer, error) {
 	opened.Lock()
 	defer opened.Unlock()
@@ -74,8 +74,8 @@ func Open() (*Tracer, error) {
 	return opened.tracer, nil
 }
 
-// load loads CUPTI from a file, or from a soname that the dynamic loader resolves. It does not need a
-// driver.
+// load loads CUPTI from a file, or from a soname that the dynamic loader resolves. It does not need
+// a driver.
 func load(path string) (*Tracer, error) {
 	t := &Tracer{}
 	var err error
@@ -136,9 +136,9 @@ func (t *Tracer) Start() (err error) {
 	return nil
 }
 
-// Stop records no more and returns what was recorded since Start, in the order of starts. The caller
-// has waited for its work: an activity that has not ended is an error, and so is one that CUPTI had
-// to drop.
+// Stop records no more and returns what was recorded since Start, in the order of starts. The
+// caller has waited for its work: an activity that has not ended is an error, and so is one that
+// CUPTI had to drop.
 func (t *Tracer) Stop() ([]Activity, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

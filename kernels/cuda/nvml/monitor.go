@@ -71,7 +71,8 @@ func open(lib library, has func(string) bool, uuid string) (*Monitor, error) {
 	}
 	m := &Monitor{lib: lib, has: has, own: []int{os.Getpid()}, inContainer: inContainer(), visible: visible}
 	dev, r := lib.DeviceGetHandleByUUID(uuid)
-	// The CUDA driver's UUID of a MIG instance has no prefix of its own: it is printed like a GPU's.
+	// The CUDA driver's UUID of a MIG instance has no prefix of its own: it is printed like a
+	// GPU's.
 	if rest, ok := strings.CutPrefix(uuid, "GPU-"); ok && r != nvml.SUCCESS {
 		if part, r2 := lib.DeviceGetHandleByUUID("MIG-" + rest); r2 == nvml.SUCCESS {
 			dev, r, m.mig = part, r2, true
@@ -107,7 +108,8 @@ func (m *Monitor) Beside(pids ...int) { m.own = append([]int{os.Getpid()}, pids.
 // Close lets go of NVML. The Monitor must not be used any more.
 func (m *Monitor) Close() { m.lib.Shutdown() }
 
-// get is a value, or zero where NVML does not offer it. The function is called only if NVML has the symbol.
+// get is a value, or zero where NVML does not offer it. The function is called only if NVML has the
+// symbol.
 func get[T any](m *Monitor, symbol string, read func() (T, nvml.Return)) (v T) {
 	if !m.has(symbol) {
 		return v
