@@ -141,11 +141,11 @@ func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 // whether its kernels were compiled.
 func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool,
 	err error) {
-	checker, noCompiler := manifest.NewChecker(l.Registry, rule.KnownDevices()[0].DeviceInfo)
+	checker := manifest.NewChecker(l.Registry, rule.KnownDevices()[0].DeviceInfo)
 	defer checker.Close()
-	if noCompiler != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
+	if checker.NoNVRTC != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
 		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w",
-			noCompiler)
+			checker.NoNVRTC)
 	}
 	configs, served := 0, 0
 	var refusal error

@@ -20,22 +20,23 @@ type Checker struct {
 	registry *kernels.Registry
 	device   kernels.DeviceInfo
 	cache    *triton.Cache
-	none     error           // why no CUDA is compiled
-	seen     map[string]bool // the units compiled
-	lack     string          // why the first of those that are not is not
+	// NoNVRTC is why no CUDA is compiled, or nil.
+	NoNVRTC error
+	seen    map[string]bool // the units compiled
+	lack    string          // why the first of those that are not is not
 }
 
 // NewChecker checks families of r for a device that need not be there. Without
-// NVRTC, which the error is about, it compiles no CUDA.
-func NewChecker(r *kernels.Registry, d kernels.DeviceInfo) (*Checker, error) {
+// NVRTC it compiles no CUDA: see NoNVRTC.
+func NewChecker(r *kernels.Registry, d kernels.DeviceInfo) *Checker {
 	c := &Checker{registry: r, device: d, seen: map[string]bool{}}
 	n, err := nvrtc.Find()
 	var cuda *nvrtc.Cache
-	if c.none = err; err == nil {
+	if c.NoNVRTC = err; err == nil {
 		cuda = nvrtc.NewCache(nvrtc.DefaultCacheDir(), n)
 	}
 	c.cache = triton.NewCache(cuda, runtime.GOMAXPROCS(0))
-	return c, err
+	return c
 }
 
 // Close ends what compiles.
@@ -89,8 +90,8 @@ func (c *Checker) compile(l *kernels.Launch) error {
 	if err != nil {
 		return err
 	}
-	if c.none != nil && !u.Source.Python() {
-		c.lack = yamldoc.OneLine(c.none.Error())
+	if c.NoNVRTC != nil && !u.Source.Python() {
+		c.lack = yamldoc.OneLine(c.NoNVRTC.Error())
 		return nil
 	}
 	key := fmt.Sprint(u.Source.Name, u.Options)

@@ -189,10 +189,7 @@ func TestTritonExamples(t *testing.T) {
 	checker := func(r *kernels.Registry, arch string) *Checker {
 		d := devicetest.H200()
 		d.Arch = arch
-		c, err := NewChecker(r, d)
-		if err != nil && c.none == nil {
-			t.Fatal(err)
-		}
+		c := NewChecker(r, d)
 		t.Cleanup(c.Close)
 		return c
 	}
