@@ -70,11 +70,13 @@ type cell struct {
 
 // A ledger holds what a device answered and what it died of. One goroutine uses it.
 type ledger struct {
-	cells    int        // of the sweep, each of which may be blamed
-	own      [ops]tally // of the stream
-	base     [ops]tally // of all bases that were not blamed
-	of       map[cell]*tally
-	progress time.Time // of the last time that the device took, or variant that was checked or blamed; else of the begin
+	cells int        // of the sweep, each of which may be blamed
+	own   [ops]tally // of the stream
+	base  [ops]tally // of all bases that were not blamed
+	of    map[cell]*tally
+	// progress is when the device last took a time, or a variant was checked or blamed; else the begin.
+	progress time.Time
+	timeless bool // it died of a time, and took none since: then a check is no progress
 }
 
 func newLedger(cells int) *ledger {
@@ -84,10 +86,13 @@ func newLedger(cells int) *ledger {
 // note counts an answer of a variant, or a death, and says whether the variant is to blame for all
 // of its deaths so far; why has the evidence.
 func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string) {
+	if c.op == opTime {
+		l.timeless = died
+	}
+	if !died && !l.timeless && (c.op == opTime || !stream) {
+		l.progress = time.Now()
+	}
 	if stream {
-		if c.op == opTime && !died {
-			l.progress = time.Now()
-		}
 		l.own[c.op].note(died)
 		return false, ""
 	}
@@ -100,7 +105,6 @@ func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string)
 		l.of[c] = t
 	}
 	if t.note(died); !died {
-		l.progress = time.Now()
 		return false, ""
 	}
 	own, other := l.own[c.op].plus(l.base[c.op]), l.own[1-c.op].plus(l.base[1-c.op])
@@ -116,7 +120,7 @@ func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string)
 	if base {
 		l.base[c.op] = l.base[c.op].minus(*t)
 	}
-	l.progress = time.Now()
+	l.progress, l.timeless = time.Now(), false
 	return true, fmt.Sprintf("%s%d of %d times; the stream and the base: %d of %d)", record.Evidence,
 		t.deaths, t.deaths+t.answers, own.deaths, own.deaths+own.answers)
 }
