@@ -67,10 +67,19 @@ func (v *visitor) turn(ctx context.Context, what func() error) error {
 // shares says whether others take turns with v.
 func (v *visitor) shares() bool { return len(v.gate.visitors) > 1 }
 
+// unprepared is how many deaths in preparing a device may have until it is asked for it no more: a
+// check compiles too.
+const unprepared = 8
+
 // prepare waits until a variant is compiled, outside the gate.
 func (v *visitor) prepare(ctx context.Context, p kernels.Problem, variant kernels.Variant) error {
-	if d, ok := v.dev.(kernels.Preparer); ok {
-		return d.Prepare(ctx, p, variant)
+	d, ok := v.dev.(kernels.Preparer)
+	if !ok || v.diedPreparing == unprepared {
+		return nil
 	}
-	return nil
+	err := d.Prepare(ctx, p, variant)
+	if f := FailureOf(err); f != nil && f.Broken {
+		v.diedPreparing++
+	}
+	return err
 }

@@ -412,14 +412,15 @@ func (s *Summary) count(status kernels.Status) {
 
 // A visitor drives one device. Several may drive one GPU, each by a process of its own.
 type visitor struct {
-	gate   *gate
-	run    *run
-	dev    kernels.Device
-	out    chan<- finished // read until all visitors are done, so a send gets through
-	warmed bool
-	waited time.Duration // for its turns
-	noise  float64       // relative standard deviation of a launch of the last stream
-	ledger *ledger
+	gate          *gate
+	run           *run
+	dev           kernels.Device
+	out           chan<- finished // read until all visitors are done, so a send gets through
+	warmed        bool
+	waited        time.Duration // for its turns
+	noise         float64       // relative standard deviation of a launch of the last stream
+	ledger        *ledger
+	diedPreparing int
 }
 
 // work takes jobs until none is left. The next one is announced to the device
