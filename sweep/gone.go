@@ -30,8 +30,8 @@ const (
 	returns = 3
 )
 
-// patience is how long a device may go without a time before it is retired, where it does not say
-// so itself.
+// patience is how long a device may go on dying without a time between before it is retired, where
+// it does not say so itself.
 const patience = 3 * time.Minute
 
 // pauses stand between the tries to open a problem on a device that dies of it.
@@ -74,13 +74,14 @@ type ledger struct {
 	own   [ops]tally // of the stream
 	base  [ops]tally // of all bases that were not blamed
 	of    map[cell]*tally
-	// progress is when the device last took a time, or a variant was checked or blamed; else the begin.
-	progress time.Time
+	// dying is when the device first died since it last took a time, or a variant was checked or
+	// blamed; zero if it did not.
+	dying    time.Time
 	timeless bool // it died of a time, and took none since: then a check is no progress
 }
 
 func newLedger(cells int) *ledger {
-	return &ledger{cells: max(cells, leastCells), of: map[cell]*tally{}, progress: time.Now()}
+	return &ledger{cells: max(cells, leastCells), of: map[cell]*tally{}}
 }
 
 // note counts an answer of a variant, or a death, and says whether the variant is to blame for all
@@ -89,8 +90,11 @@ func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string)
 	if c.op == opTime {
 		l.timeless = died
 	}
-	if !died && !l.timeless && (c.op == opTime || !stream) {
-		l.progress = time.Now()
+	switch {
+	case died:
+		l.die()
+	case !l.timeless && (c.op == opTime || !stream):
+		l.dying = time.Time{}
 	}
 	if stream {
 		l.own[c.op].note(died)
@@ -120,7 +124,7 @@ func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string)
 	if base {
 		l.base[c.op] = l.base[c.op].minus(*t)
 	}
-	l.progress, l.timeless = time.Now(), false
+	l.dying, l.timeless = time.Time{}, false
 	return true, fmt.Sprintf("%s%d of %d times; the stream and the base: %d of %d)", record.Evidence,
 		t.deaths, t.deaths+t.answers, own.deaths, own.deaths+own.answers)
 }
@@ -153,13 +157,20 @@ func chance(variant, own tally) float64 {
 	return p
 }
 
-// stale says that a device has answered nothing for too long.
+// die notes when the device died first.
+func (l *ledger) die() {
+	if l.dying.IsZero() {
+		l.dying = time.Now()
+	}
+}
+
+// stale says that a device has done nothing but die for too long.
 func (l *ledger) stale(dev kernels.Device) bool {
 	limit := patience
 	if d, ok := dev.(interface{ Patience() time.Duration }); ok {
 		limit = d.Patience()
 	}
-	return time.Since(l.progress) >= limit
+	return !l.dying.IsZero() && time.Since(l.dying) >= limit
 }
 
 // died says whether a failure took the device's process with it.

@@ -210,3 +210,27 @@ func TestOpen(t *testing.T) {
 		}
 	}
 }
+
+// A device is retired for dying, not for a long wait before its first death. A check is no progress
+// of one that dies of times.
+func TestStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, dev := newLedger(1), &devicetest.Fake{}
+		c := cell{op: opTime}
+		want := func(stale bool, when string) {
+			if l.stale(dev) != stale {
+				t.Errorf("%s: stale is %t", when, !stale)
+			}
+		}
+		time.Sleep(2 * patience) // it compiles
+		l.note(c, false, true, true)
+		want(false, "its first death")
+		time.Sleep(patience / 2)
+		l.note(cell{op: opCheck}, false, true, false)
+		l.note(c, false, true, true)
+		time.Sleep(patience / 2)
+		want(true, "deaths with a check between")
+		l.note(c, false, true, false)
+		want(false, "a time")
+	})
+}

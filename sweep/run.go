@@ -442,7 +442,7 @@ func (v *visitor) work(ctx context.Context) error {
 		switch gone := (*kernels.Gone)(nil); {
 		case errors.As(err, &gone) && ctx.Err() == nil:
 			v.run.giveBack(v, j, err)
-			if v.ledger.stale(v.dev) {
+			if v.ledger.die(); v.ledger.stale(v.dev) {
 				v.run.retire(err)
 				return nil
 			}
