@@ -43,7 +43,13 @@ const supportThreads = 256
 // each launches a support entry over n elements.
 func (d *Device) each(f driver.Function, n int64, args ...uint64) error {
 	blocks := min(max((n+supportThreads-1)/supportThreads, 1), int64(d.info.SMs)*16)
-	return f.Launch(d.stream, [3]int{int(blocks), 1, 1}, [3]int{supportThreads, 1, 1}, 0, args)
+	return d.launch(f, [3]int{int(blocks), 1, 1}, args)
+}
+
+// launch launches a support entry.
+func (d *Device) launch(f driver.Function, grid [3]int, args []uint64) error {
+	step := driver.Step{Kind: driver.StepLaunch, Func: f, Grid: grid, Block: [3]int{supportThreads, 1, 1}, Args: args}
+	return d.ctx.Enqueue(d.stream, []driver.Step{step})
 }
 
 func boolArg(b bool) uint64 {
@@ -126,7 +132,7 @@ func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr, mem, wan
 		boolArg(spec.Centered), boolArg(spec.Unit), boolArg(backward), boolArg(p.ZeroCentered), double(spec.Eps),
 	}
 	blocks := int(min(p.M, int64(d.info.SMs)*8))
-	return d.support.rows.Launch(d.stream, [3]int{blocks, 1, 1}, [3]int{supportThreads, 1, 1}, 0, args)
+	return d.launch(d.support.rows, [3]int{blocks, 1, 1}, args)
 }
 
 // answers computes the float64 answers of p into want and returns their
@@ -178,7 +184,7 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 			uint64(mem["x"]), uint64(mem["dy"]), uint64(want[p.Op.Spec().Saved[0]]), uint64(want["mean"]), uint64(want["dw"]),
 			uint64(want["db"]), M, N, uint64(p.DType),
 		}
-		if err := d.support.columns.Launch(d.stream, [3]int{int(cols), int(shares), 1}, [3]int{supportThreads, 1, 1}, 0, args); err != nil {
+		if err := d.launch(d.support.columns, [3]int{int(cols), int(shares), 1}, args); err != nil {
 			return nil, err
 		}
 	}

@@ -130,15 +130,9 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		}
 		d.events = append(d.events, e)
 	}
-	before, err := d.backlog(o.Flush)
+	before, sets, err := b.surroundings(o)
 	if err != nil {
 		return kernels.Timing{}, err
-	}
-	sets := []map[string]driver.Ptr{b.mem}
-	if o.Rotate {
-		if sets, err = b.rotation(); err != nil {
-			return kernels.Timing{}, err
-		}
 	}
 	sample := func(events []driver.Event, set map[string]driver.Ptr) []driver.Step {
 		steps := append(slices.Clone(before), driver.Step{Kind: driver.StepRecord, Event: events[0]})
@@ -198,6 +192,18 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		t.Busy += time.Since(start).Seconds()
 	}
 	return t, nil
+}
+
+// surroundings are what runs before every sample, and the sets of tensors that samples take in turn.
+func (b *bench) surroundings(o kernels.TimeOptions) (before []driver.Step, sets []map[string]driver.Ptr, err error) {
+	if before, err = b.d.backlog(o.Flush); err != nil {
+		return nil, nil, err
+	}
+	if o.Rotate {
+		sets, err = b.rotation()
+		return before, sets, err
+	}
+	return before, []map[string]driver.Ptr{b.mem}, nil
 }
 
 // backlog is what runs before every sample: the flush, or a spin where the

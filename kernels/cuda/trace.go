@@ -5,7 +5,7 @@ package cuda
 import (
 	"cmp"
 	"errors"
-	"sync"
+	"slices"
 	"time"
 
 	"normbench/kernels"
@@ -16,34 +16,20 @@ import (
 // errNoTrace says that CUPTI is not here; stages are then timed by events.
 var errNoTrace = errors.New("no CUPTI")
 
-// tracer is this process's, opened when it is first asked for.
-var tracer = sync.OnceValue(func() *cupti.Tracer {
-	t, err := cupti.Open()
-	if err != nil {
-		return nil
-	}
-	return t
-})
-
 // trace times stages by CUPTI's activity records: each kernel from its first
 // instruction to its last, without the cost of launching it, and the gaps
 // between the kernels of a sample. A trace that does not hold exactly the
 // launches that were enqueued is no trace, and events take its place: on an H200
 // with CUPTI 13.0 about one in three lacks the first kernel of its first sample.
 func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
-	d, tr := b.d, tracer()
-	if tr == nil {
+	d := b.d
+	tracer, err := cupti.Open()
+	if err != nil {
 		return kernels.Timing{}, errNoTrace
 	}
-	before, err := d.backlog(o.Flush)
+	before, sets, err := b.surroundings(o)
 	if err != nil {
 		return kernels.Timing{}, err
-	}
-	sets := []map[string]driver.Ptr{b.mem}
-	if o.Rotate {
-		if sets, err = b.rotation(); err != nil {
-			return kernels.Timing{}, err
-		}
 	}
 	var steps []driver.Step
 	for i := range o.Samples {
@@ -55,7 +41,7 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	if err := d.stream.Synchronize(); err != nil {
 		return kernels.Timing{}, err
 	}
-	if err := tr.Start(); err != nil {
+	if err := tracer.Start(); err != nil {
 		return kernels.Timing{}, errNoTrace // somebody else's profiler is attached
 	}
 	start := time.Now()
@@ -64,7 +50,7 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		err = d.stream.Synchronize()
 	}
 	busy := time.Since(start).Seconds()
-	acts, stopped := tr.Stop()
+	acts, stopped := tracer.Stop()
 	switch {
 	case err != nil:
 		return kernels.Timing{}, err
@@ -75,20 +61,14 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	for i, l := range r.plan.Launches {
 		entries = append(entries, cmp.Or(r.launches[i].symbol, l.Entry))
 	}
-	stages, gaps, err := cupti.Stages(acts, entries, o.Samples, func(name string) bool { return name == "flush" || name == "letGo" || name == "spin" })
+	stages, gaps, err := cupti.Stages(acts, entries, o.Samples, "flush", "letGo", "spin")
 	if err != nil {
 		return kernels.Timing{}, errNoTrace
 	}
-	t := kernels.Timing{Seconds: make([]float64, o.Samples), By: kernels.ByCUPTI, Gaps: make([]float64, o.Samples), Busy: busy}
+	t := kernels.Timing{Seconds: slices.Clone(gaps), By: kernels.ByCUPTI, Gaps: gaps, Busy: busy}
 	for j, l := range r.launches {
 		t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.stage, Seconds: stages[j]})
 		for i, s := range stages[j] {
-			t.Seconds[i] += s
-		}
-	}
-	for _, g := range gaps {
-		for i, s := range g {
-			t.Gaps[i] += s
 			t.Seconds[i] += s
 		}
 	}

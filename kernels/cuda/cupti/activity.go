@@ -6,25 +6,9 @@ import (
 	"fmt"
 )
 
-// ErrNotFound is wrapped by the errors of [Open] when no CUPTI library could be loaded. A caller
-// that prints hints can suggest NORMBENCH_CUPTI, an installed CUDA toolkit or "pip install
-// nvidia-cuda-cupti".
-var ErrNotFound = errors.New("CUPTI library not found")
-
-// A Kind is what an [Activity] was.
-type Kind string
-
-// The kinds that are recorded.
-const (
-	Kernel Kind = "kernel"
-	Memset Kind = "memset"
-	Memcpy Kind = "memcpy"
-)
-
 // An Activity is one piece of work on the GPU.
 type Activity struct {
-	Kind          Kind
-	Name          string // entry name of the kernel; the kind for a memset or memcpy
+	Name          string // entry name of the kernel, or "memset" or "memcpy"
 	StartNS       uint64 // on one clock for all activities
 	EndNS         uint64
 	StreamID      uint32
@@ -33,7 +17,7 @@ type Activity struct {
 
 // A layout says where the fields of a record are, in bytes.
 type layout struct {
-	kind                            Kind
+	what                            string
 	start, end, stream, correlation int
 	name                            int // 0: the record has none
 	size                            int // at least
@@ -43,10 +27,10 @@ type layout struct {
 // CUpti_ActivityMemset*, and CUpti_ActivityKernel4 and later, for kernels one at a time and
 // concurrent ones.
 var layouts = map[uint32]layout{
-	kindMemcpy:           {kind: Memcpy, start: 16, end: 24, stream: 40, correlation: 44, size: 48},
-	kindMemset:           {kind: Memset, start: 16, end: 24, stream: 40, correlation: 44, size: 48},
-	kindKernel:           {kind: Kernel, start: 16, end: 24, stream: 48, correlation: 92, name: 104, size: 112},
-	kindConcurrentKernel: {kind: Kernel, start: 16, end: 24, stream: 48, correlation: 92, name: 104, size: 112},
+	kindMemcpy:           {what: "memcpy", start: 16, end: 24, stream: 40, correlation: 44, size: 48},
+	kindMemset:           {what: "memset", start: 16, end: 24, stream: 40, correlation: 44, size: 48},
+	kindKernel:           {what: "kernel", start: 16, end: 24, stream: 48, correlation: 92, name: 104, size: 112},
+	kindConcurrentKernel: {what: "kernel", start: 16, end: 24, stream: 48, correlation: 92, name: 104, size: 112},
 }
 
 // Values of CUpti_ActivityKind.
@@ -63,17 +47,15 @@ func parse(record []byte, text func(address uint64) string) (Activity, bool, err
 	if len(record) < 4 {
 		return Activity{}, false, fmt.Errorf("activity record of %d bytes", len(record))
 	}
-	number := binary.NativeEndian.Uint32(record)
-	l, ok := layouts[number]
+	l, ok := layouts[binary.NativeEndian.Uint32(record)]
 	if !ok {
 		return Activity{}, false, nil
 	}
 	if len(record) < l.size {
-		return Activity{}, false, fmt.Errorf("%s record of %d bytes", l.kind, len(record))
+		return Activity{}, false, fmt.Errorf("%s record of %d bytes", l.what, len(record))
 	}
 	a := Activity{
-		Kind:          l.kind,
-		Name:          string(l.kind),
+		Name:          l.what,
 		StartNS:       binary.NativeEndian.Uint64(record[l.start:]),
 		EndNS:         binary.NativeEndian.Uint64(record[l.end:]),
 		StreamID:      binary.NativeEndian.Uint32(record[l.stream:]),

@@ -3,11 +3,6 @@ package cupti
 import (
 	"encoding/binary"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-
-	"strings"
 	"testing"
 )
 
@@ -35,28 +30,25 @@ func record(number uint32, a Activity, name uint64) []byte {
 func text(address uint64) string { return map[uint64]string{1: "k", 1 << 40: "_Z1kPf"}[address] }
 
 func TestParse(t *testing.T) {
-	a := Activity{Kernel, "k", 1 << 60, 1<<60 + 5, 7, 1 << 31}
+	a := Activity{"", 1 << 60, 1<<60 + 5, 7, 1 << 31}
 	for _, tt := range []struct {
 		number uint32
 		a      Activity
 		name   uint64
-		cut    int // bytes of the record, 0 for all
-		want   Activity
-		ok     bool
+		cut    int    // bytes of the record, 0 for all
+		want   string // the name of the activity
 		err    string
 	}{
-		{number: kindConcurrentKernel, a: a, name: 1, want: a, ok: true},
-		{number: kindKernel, a: a, name: 1, want: a, ok: true},
-		{number: kindKernel, a: a, name: 1 << 40, want: Activity{Kernel, "_Z1kPf", a.StartNS, a.EndNS, 7, 1 << 31}, ok: true},
-		{number: kindKernel, a: a, name: 1, cut: 112, want: a, ok: true},
+		{number: kindConcurrentKernel, a: a, name: 1, want: "k"},
+		{number: kindKernel, a: a, name: 1 << 40, want: "_Z1kPf"},
+		{number: kindKernel, a: a, name: 1, cut: 112, want: "k"},
 		{number: kindKernel, a: a, name: 1, cut: 111, err: "kernel record of 111 bytes"},
 		{number: kindKernel, a: a, name: 0, err: "kernel record without a name"},
-		{number: kindMemset, a: a, cut: 48, want: Activity{Memset, "memset", a.StartNS, a.EndNS, 7, 1 << 31}, ok: true},
-		{number: kindMemcpy, a: a, want: Activity{Memcpy, "memcpy", a.StartNS, a.EndNS, 7, 1 << 31}, ok: true},
-		{number: kindMemcpy, a: Activity{StartNS: 3, EndNS: 3}, want: Activity{Memcpy, "memcpy", 3, 3, 0, 0}, ok: true},
+		{number: kindMemset, a: a, cut: 48, want: "memset"},
+		{number: kindMemcpy, a: a, want: "memcpy"},
+		{number: kindMemcpy, a: Activity{StartNS: 3, EndNS: 3}, want: "memcpy"},
 		{number: kindMemcpy, a: a, cut: 47, err: "memcpy record of 47 bytes"},
 		{number: kindMemcpy, a: a, cut: 3, err: "activity record of 3 bytes"},
-		{number: kindKernel, name: 1, err: "no times for k"},
 		{number: kindKernel, a: Activity{StartNS: 9}, name: 1, err: "no times for k"},
 		{number: kindMemset, a: Activity{StartNS: 9, EndNS: 7}, err: "memset ends 2 ns before it starts"},
 		{number: 5, a: a}, // a driver call
@@ -66,9 +58,13 @@ func TestParse(t *testing.T) {
 		if tt.cut != 0 {
 			b = b[:tt.cut]
 		}
+		want := tt.a
+		if want.Name = tt.want; tt.want == "" {
+			want = Activity{}
+		}
 		got, ok, err := parse(b, text)
-		if got != tt.want || ok != tt.ok || tt.err != fmt.Sprint(err) && (tt.err != "" || err != nil) {
-			t.Errorf("kind %d, %+v: got %+v, %v, %v, want %+v, %v, %s", tt.number, tt.a, got, ok, err, tt.want, tt.ok, tt.err)
+		if got != want || ok != (tt.want != "") || tt.err != fmt.Sprint(err) && (tt.err != "" || err != nil) {
+			t.Errorf("kind %d, %+v: got %+v, %v, %v, want %+v, %s", tt.number, tt.a, got, ok, err, want, tt.err)
 		}
 	}
 }
@@ -83,55 +79,4 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("got %+v, %v, %v", a, ok, err)
 		}
 	})
-}
-
-// TestHeaders holds the layouts to the headers of a CUDA toolkit at /usr/local/cuda, or to those in
-// NORMBENCH_CUPTI_INCLUDE=DIR[:DIR...], folders with cupti_activity.h and cuda.h. A type has the
-// same fields in all versions that have it, from CUDA 11.8 to 13.0, and CUPTI makes the newest.
-func TestHeaders(t *testing.T) {
-	cc := os.Getenv("CC")
-	if cc == "" {
-		cc = "gcc"
-	}
-	dirs := filepath.SplitList(os.Getenv("NORMBENCH_CUPTI_INCLUDE"))
-	if len(dirs) == 0 {
-		dirs = []string{"/usr/local/cuda/include", "/usr/local/cuda/extras/CUPTI/include"}
-	}
-	args := []string{"-w", "-o", filepath.Join(t.TempDir(), "layouts")}
-	for _, dir := range dirs {
-		args = append(args, "-I"+dir)
-	}
-	if out, err := exec.Command(cc, append(args, "testdata/layouts.c")...).CombinedOutput(); err != nil {
-		if os.Getenv("NORMBENCH_CUPTI_INCLUDE") != "" {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		t.Skip("no headers of CUPTI")
-	}
-	out, err := exec.Command(args[2]).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for line := range strings.Lines(string(out)) {
-		var name string
-		var got layout
-		if _, err := fmt.Sscanf(line, "%s start %d end %d stream %d correlation %d name %d size %d", &name,
-			&got.start, &got.end, &got.stream, &got.correlation, &got.name, &got.size); err != nil {
-			t.Fatal(line, err)
-		}
-		got.kind = Kind(strings.ToLower(strings.TrimRight(name, "0123456789")))
-		for _, want := range layouts {
-			if size := got.size; want.kind == got.kind {
-				if got.size = want.size; got != want || size < want.size {
-					t.Errorf("%s has %+v and %d bytes, want %+v", name, got, size, want)
-				}
-				got.size = size
-			}
-		}
-		n++
-	}
-	if n < 12 {
-		t.Errorf("only %d types", n)
-	}
-	t.Logf("%d types", n)
 }

@@ -6,7 +6,7 @@
 // # Loading
 //
 // [Open] loads libcupti with dlopen, as its soname differs between CUDA versions; a program
-// starts without it. It needs the build tag "cuda": without it Open fails with [ErrNotFound].
+// starts without it. Open needs the build tag "cuda".
 // Calls go through purego. The two callbacks, which hand buffers to CUPTI and take them back, are
 // C (buffers.c) and never enter Go. CUPTI asks for a buffer in the middle of a launch, on the
 // thread that launches, and package driver launches by a C function that is marked nocallback: a

@@ -1,4 +1,4 @@
-//go:build cuda && cgo && linux && (amd64 || arm64)
+//go:build cuda
 
 package cupti
 
@@ -8,7 +8,6 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -28,11 +27,18 @@ const (
 	maxLimitReached = 12 // no more records in the buffer
 )
 
+// where CUPTI is: in toolkits in a folder of its own. It runs with drivers of its age and newer
+// ones, and with older ones of the same CUDA major version; load cannot tell, Start can.
+var where = nvlib.Library{
+	Name: "CUPTI", Variable: "NORMBENCH_CUPTI",
+	Sonames: []string{"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8"},
+	Folders: []string{"extras/CUPTI/lib64", "targets/*/lib", "lib64"},
+}
+
 // A Tracer records what the GPU does between Start and Stop. There is one in a process.
 type Tracer struct {
-	path    string
-	version int
-	lib     library
+	path string
+	lib  library
 
 	mu         sync.Mutex
 	registered bool
@@ -54,25 +60,9 @@ type library struct {
 // traced are the kinds of activity that are recorded.
 var traced = []uint32{kindConcurrentKernel, kindMemset, kindMemcpy}
 
-var opened struct {
-	sync.Mutex
-	tracer *Tracer
-}
-
-// Open finds and loads CUPTI; find.go says where. The later calls return the Tracer of the first
-// that succeeded. The error is one line and wraps [ErrNotFound].
-func Open() (*Tracer, error) {
-	opened.Lock()
-	defer opened.Unlock()
-	if opened.tracer == nil {
-		t, err := find(load)
-		if err != nil {
-			return nil, err
-		}
-		opened.tracer = t
-	}
-	return opened.tracer, nil
-}
+// Open finds and loads CUPTI, once: the file named by the environment variable NORMBENCH_CUPTI, or
+// where [nvlib.Find] looks. The error is one line.
+var Open = sync.OnceValues(func() (*Tracer, error) { return nvlib.Find(where, load) })
 
 // load loads CUPTI from a file, or from a soname that the dynamic loader resolves. It does not need
 // a driver.
@@ -92,24 +82,17 @@ func load(path string) (*Tracer, error) {
 		return nil, err
 	}
 	var version uint32
-	if r := t.lib.version(&version); r != success {
-		return nil, fmt.Errorf("load CUPTI: %w", t.err("cuptiGetVersion", r))
+	if err := t.check("cuptiGetVersion", t.lib.version(&version)); err != nil {
+		return nil, fmt.Errorf("load CUPTI: %w", err)
 	}
 	if version < oldest || version > newest {
 		return nil, fmt.Errorf("load CUPTI: version %d of %s is not from CUDA 11.8, 12 or 13", version, t.path)
 	}
-	t.version = int(version)
 	return t, nil
 }
 
-// Version is CUPTI's own: 18 in CUDA 11.8, 28 in 12.9, 130001 in 13.0.
-func (t *Tracer) Version() int { return t.version }
-
-// Path is the file that was loaded.
-func (t *Tracer) Path() string { return t.path }
-
 // Start records from now on. The driver need not be in use yet.
-func (t *Tracer) Start() (err error) {
+func (t *Tracer) Start() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.running {
@@ -119,26 +102,26 @@ func (t *Tracer) Start() (err error) {
 		return errors.New("no memory for CUPTI's buffers")
 	}
 	if !t.registered {
-		if r := t.lib.register(unsafe.Pointer(C.nb_cupti_requested), unsafe.Pointer(C.nb_cupti_completed)); r != success {
-			return t.err("cuptiActivityRegisterCallbacks", r)
+		r := t.lib.register(unsafe.Pointer(C.nb_cupti_requested), unsafe.Pointer(C.nb_cupti_completed))
+		if err := t.check("cuptiActivityRegisterCallbacks", r); err != nil {
+			return err
 		}
 		t.registered = true
 	}
 	for i, kind := range traced {
-		if r := t.lib.enable(kind); r != success {
+		if err := t.check("cuptiActivityEnable", t.lib.enable(kind)); err != nil {
 			for _, kind := range traced[:i] {
 				t.lib.disable(kind)
 			}
-			return t.err("cuptiActivityEnable", r)
+			return err
 		}
 	}
 	t.running = true
 	return nil
 }
 
-// Stop records no more and returns what was recorded since Start, in the order of starts. The
-// caller has waited for its work: an activity that has not ended is an error, and so is one that
-// CUPTI had to drop.
+// Stop records no more and returns what was recorded since Start. The caller has waited for its
+// work: an activity that has not ended is an error, and so is one that CUPTI had to drop.
 func (t *Tracer) Stop() ([]Activity, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,21 +131,27 @@ func (t *Tracer) Stop() ([]Activity, error) {
 	t.running = false
 	err := t.check("cuptiActivityFlushAll", t.lib.flushAll(1)) // 1: buffers that are not full, too
 	for _, kind := range traced {
-		err = errors.Join(err, t.check("cuptiActivityDisable", t.lib.disable(kind)))
+		if bad := t.check("cuptiActivityDisable", t.lib.disable(kind)); err == nil {
+			err = bad
+		}
 	}
-	acts, lost, readErr := t.drain()
-	if err = errors.Join(err, readErr); err != nil {
-		return nil, oneLine(err)
+	acts, bad := t.drain()
+	if err == nil {
+		err = bad
 	}
-	if lost > 0 {
-		return nil, fmt.Errorf("CUPTI dropped %d records", lost)
+	if err != nil {
+		return nil, err
 	}
-	inStartOrder(acts)
 	return acts, nil
 }
 
-// drain empties the completed buffers, whatever is in them.
-func (t *Tracer) drain() (acts []Activity, lost uint64, err error) {
+// drain empties the completed buffers, whatever is in them. The error is the first.
+func (t *Tracer) drain() (acts []Activity, err error) {
+	note := func(bad error) {
+		if err == nil {
+			err = bad
+		}
+	}
 	names := map[uint64]string{}
 	text := func(address uint64) string {
 		name, ok := names[address]
@@ -179,7 +168,7 @@ func (t *Tracer) drain() (acts []Activity, lost uint64, err error) {
 			break
 		}
 		if valid > C.NB_CUPTI_BUFFER {
-			err = errors.Join(err, fmt.Errorf("CUPTI wrote %d bytes to a buffer of %d", valid, C.NB_CUPTI_BUFFER))
+			note(fmt.Errorf("CUPTI wrote %d bytes to a buffer of %d", valid, C.NB_CUPTI_BUFFER))
 			valid = 0
 		}
 		for record := unsafe.Pointer(nil); valid > 0; {
@@ -189,22 +178,23 @@ func (t *Tracer) drain() (acts []Activity, lost uint64, err error) {
 			}
 			at := uintptr(record) - uintptr(unsafe.Pointer(buffer))
 			if r != success || record == nil || at >= uintptr(valid) {
-				err = errors.Join(err, t.err("cuptiActivityGetNextRecord", r))
+				note(t.err("cuptiActivityGetNextRecord", r))
 				break
 			}
 			a, ok, bad := parse(unsafe.Slice((*byte)(record), uintptr(valid)-at), text)
-			if bad != nil && err == nil { // one will do: there may be thousands
-				err = bad
-			}
+			note(bad)
 			if ok {
 				acts = append(acts, a)
 			}
 		}
 		C.nb_cupti_release(buffer)
 	}
-	var n uintptr
-	err = errors.Join(err, t.check("cuptiActivityGetNumDroppedRecords", t.lib.dropped(0, 0, &n)))
-	return acts, uint64(n), err
+	var lost uintptr
+	note(t.check("cuptiActivityGetNumDroppedRecords", t.lib.dropped(0, 0, &lost)))
+	if lost > 0 {
+		note(fmt.Errorf("CUPTI dropped %d records", lost))
+	}
+	return acts, err
 }
 
 // buffers tells how many buffers there are, and how many of them CUPTI holds.
@@ -227,11 +217,4 @@ func (t *Tracer) err(call string, result int32) error {
 		return fmt.Errorf("%s: CUPTI error %d", call, result)
 	}
 	return fmt.Errorf("%s: %s (%d)", call, C.GoString((*C.char)(text)), result)
-}
-
-func oneLine(err error) error {
-	if err == nil || !strings.Contains(err.Error(), "\n") {
-		return err
-	}
-	return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 }

@@ -31,16 +31,10 @@ type Info struct {
 	SMs                 int
 	L2Bytes             int
 	PersistingL2Bytes   int // most that SetPersistingL2 allows; 0 if the driver does not say
-	MaxThreadsPerSM     int
-	MaxThreadsPerBlock  int
 	RegsPerSM           int // 32-bit registers
-	SharedPerSM         int // bytes
 	SharedPerBlockOptin int // bytes, after SetMaxDynamicShared
-	WarpSize            int
 	MemoryBytes         int64
 	DriverVersion       int    // CUDA version of the driver: 13000 is 13.0
-	PCIBusID            string // "0000:1b:00.0"
-	ClockKHz            int    // peak; 0 if the driver does not say
 	MemClockKHz         int    // peak; 0 if the driver does not say
 	MemBusBits          int    // width of the memory's bus; 0 if the driver does not say
 }
@@ -95,7 +89,6 @@ func deviceInfo(dev cu.Device) (Info, error) {
 	if info.MemoryBytes, err = dev.TotalMem(); err != nil {
 		return Info{}, wrap("cuDeviceTotalMem", err)
 	}
-	var domain, bus, slot int
 	for _, a := range []struct {
 		attribute int
 		value     *int
@@ -106,24 +99,15 @@ func deviceInfo(dev cu.Device) (Info, error) {
 		{C.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, &info.SMs, false},
 		{C.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, &info.L2Bytes, false},
 		{C.CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, &info.PersistingL2Bytes, true},
-		{C.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, &info.MaxThreadsPerSM, false},
-		{C.CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &info.MaxThreadsPerBlock, false},
 		{C.CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, &info.RegsPerSM, false},
-		{C.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, &info.SharedPerSM, false},
 		{C.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &info.SharedPerBlockOptin, false},
-		{C.CU_DEVICE_ATTRIBUTE_WARP_SIZE, &info.WarpSize, false},
-		{C.CU_DEVICE_ATTRIBUTE_CLOCK_RATE, &info.ClockKHz, true},
 		{C.CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, &info.MemClockKHz, true},
 		{C.CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, &info.MemBusBits, true},
-		{C.CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, &domain, false},
-		{C.CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, &bus, false},
-		{C.CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, &slot, false},
 	} {
 		if *a.value, err = dev.Attribute(cu.DeviceAttribute(a.attribute)); err != nil && !a.optional {
 			return Info{}, wrap(fmt.Sprintf("cuDeviceGetAttribute %d", a.attribute), err)
 		}
 	}
-	info.PCIBusID = fmt.Sprintf("%04x:%02x:%02x.0", domain, bus, slot)
 	return info, nil
 }
 
@@ -135,12 +119,6 @@ func (c *Context) Close() error { return wrap("cuCtxDestroy", c.ctx.Destroy()) }
 
 // Synchronize waits for all work in the context.
 func (c *Context) Synchronize() error { return wrap("cuCtxSynchronize", cu.Synchronize()) }
-
-// MemInfo returns the free and the total memory of the device in bytes.
-func (c *Context) MemInfo() (free, total int64, err error) {
-	free, total, err = cu.MemInfo()
-	return free, total, wrap("cuMemGetInfo", err)
-}
 
 // SetPersistingL2 sets how many bytes of the L2 may hold persisting lines in this context; the
 // driver may round. The driver's default is 3/16 of the L2 on H100 and H200. Drivers and devices
@@ -213,9 +191,6 @@ func (c *Context) NewStream() (Stream, error) {
 // Synchronize waits for the work in the stream, and returns its error if some failed.
 func (s Stream) Synchronize() error { return wrap("cuStreamSynchronize", s.s.Synchronize()) }
 
-// Destroy destroys the stream once its work is done.
-func (s Stream) Destroy() error { return wrap("cuStreamDestroy", s.s.Destroy()) }
-
 // An Event is a point in a stream with a time.
 type Event struct{ e cu.Event }
 
@@ -224,12 +199,6 @@ func (c *Context) NewEvent() (Event, error) {
 	e, err := cu.MakeEvent(cu.DefaultEvent)
 	return Event{e}, wrap("cuEventCreate", err)
 }
-
-// Record enqueues taking the time.
-func (e Event) Record(s Stream) error { return wrap("cuEventRecord", e.e.Record(s.s)) }
-
-// Synchronize waits until the last recording is reached.
-func (e Event) Synchronize() error { return wrap("cuEventSynchronize", e.e.Synchronize()) }
 
 // Reached says whether the last recording is reached; of an event that was never recorded,
 // as the driver has it, that it is.
@@ -247,9 +216,6 @@ func (e Event) Elapsed(earlier Event) (seconds float64, err error) {
 	ms, err := earlier.e.Elapsed(e.e)
 	return ms * 1e-3, wrap("cuEventElapsedTime", err)
 }
-
-// Destroy destroys the event.
-func (e Event) Destroy() error { return wrap("cuEventDestroy", cu.DestroyEvent(&e.e)) }
 
 // A Module is loaded code.
 type Module struct{ m cu.Module }
@@ -279,7 +245,7 @@ func (m *Module) Function(name string) (Function, error) {
 type Function struct{ f cu.Function }
 
 // handle returns the CUfunction, CUevent or CUstream inside a value of cu, which keeps it in its
-// only field. TestHandles holds cu to that.
+// only field. TestFake holds cu to that.
 func handle[T cu.Function | cu.Event | cu.Stream](v T) C.uint64_t {
 	return C.uint64_t(*(*uintptr)(unsafe.Pointer(&v)))
 }
@@ -307,7 +273,7 @@ func (f Function) Attributes() (registers, localBytes, staticShared, maxThreads 
 // SetMaxDynamicShared allows launches with up to so many bytes of dynamic shared memory. Needed
 // above 48 KiB; the limit is Info.SharedPerBlockOptin less the static shared memory.
 func (f Function) SetMaxDynamicShared(bytes int) error {
-	return newError("cuFuncSetAttribute", int(C.nb_func_set(handle(f.f), C.nb_max_dynamic_shared(), C.int(bytes))))
+	return f.set(C.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes)
 }
 
 // Occupancy is the number of blocks that fit on one SM at once.
@@ -319,7 +285,11 @@ func (f Function) Occupancy(blockThreads, dynShared int) (blocksPerSM int, err e
 // AllowLargeClusters allows launches with clusters of more than eight blocks, which not every
 // device runs.
 func (f Function) AllowLargeClusters() error {
-	return newError("cuFuncSetAttribute", int(C.nb_func_set(handle(f.f), C.nb_non_portable_cluster(), 1)))
+	return f.set(C.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+}
+
+func (f Function) set(attribute C.int, value int) error {
+	return newError("cuFuncSetAttribute", int(C.nb_func_set(handle(f.f), attribute, C.int(value))))
 }
 
 // OccupancyClusters is the number of clusters of a launch that fit on the device at once.

@@ -36,7 +36,6 @@ func (e *Error) Error() string {
 const (
 	CodeOutOfMemory    = 2   // CUDA_ERROR_OUT_OF_MEMORY
 	CodeOutOfResources = 701 // CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many registers or too much shared memory
-	CodeNotSupported   = 801 // CUDA_ERROR_NOT_SUPPORTED, also for calls that an old driver lacks
 )
 
 // sticky codes leave the context unusable; cuda.h says of each that the process must be

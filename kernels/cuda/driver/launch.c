@@ -72,10 +72,6 @@ int nb_func_set(uint64_t func, int attribute, int value) {
   return (int)cuFuncSetAttribute((CUfunction)(uintptr_t)func, (CUfunction_attribute)attribute, value);
 }
 
-int nb_max_dynamic_shared(void) { return CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES; }
-
-int nb_non_portable_cluster(void) { return CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED; }
-
 int nb_max_active_clusters(int *count, uint64_t func, const uint32_t grid[3], uint32_t block, uint32_t shared, uint32_t cluster) {
   CUlaunchAttribute attr = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
   attr.value.clusterDim.x = cluster;

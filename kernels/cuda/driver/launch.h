@@ -28,7 +28,6 @@ int64_t nb_enqueue(uint64_t stream, const nb_step *steps, int n, uint64_t *args)
 const char *nb_error_name(int result);
 
 int nb_func_set(uint64_t func, int attribute, int value);
-int nb_non_portable_cluster(void); /* value of CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED */
 /* How many clusters of a launch fit on the device at once. */
 int nb_max_active_clusters(int *count, uint64_t func, const uint32_t grid[3], uint32_t block, uint32_t shared, uint32_t cluster);
 int nb_max_dynamic_shared(void); /* value of CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */

@@ -64,29 +64,17 @@ func (c *Context) Enqueue(s Stream, steps []Step) error {
 		c.steps = append(c.steps, st.flat(len(c.args)))
 		c.args = append(c.args, st.Args...)
 	}
-	if i, call, code := enqueue(s, c.steps, c.args); code != 0 {
-		return fmt.Errorf("step %d: %w", i, newError(call, code))
+	r := int64(C.nb_enqueue(handle(s.s), unsafe.SliceData(c.steps), C.int(len(steps)),
+		(*C.uint64_t)(unsafe.SliceData(c.args))))
+	if r == 0 {
+		return nil
 	}
-	return nil
-}
-
-// Launch enqueues one kernel. Args has one 8-byte slot per argument, as in [Step].
-func (f Function) Launch(s Stream, grid, block [3]int, shared int, args []uint64) error {
-	return f.LaunchEx(s, grid, block, shared, args, [3]int{}, false)
-}
-
-// LaunchEx enqueues one kernel with a cluster size (zero for none) and, if programmatic, with
-// programmatic stream serialization. Both need a driver of CUDA 11.8 and compute capability 9.0;
-// the error has [CodeNotSupported] if the driver is older.
-func (f Function) LaunchEx(s Stream, grid, block [3]int, shared int, args []uint64, cluster [3]int, programmatic bool) error {
-	if len(args) > maxArgs {
-		return fmt.Errorf("cuLaunchKernel: %d arguments, at most %d", len(args), maxArgs)
+	i := int(r >> 32)
+	call := stepCalls[steps[i].Kind]
+	if steps[i].Cluster[0] != 0 || steps[i].Programmatic {
+		call = "cuLaunchKernelEx"
 	}
-	st := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Shared: shared, Cluster: cluster, Programmatic: programmatic}
-	flat := [1]C.nb_step{st.flat(0)}
-	flat[0].nargs = C.uint32_t(len(args))
-	_, call, code := enqueue(s, flat[:], args)
-	return newError(call, code)
+	return fmt.Errorf("step %d: %w", i, newError(call, int(uint32(r))))
 }
 
 // flat is the step in the form of C. Its arguments start at index first.
@@ -118,21 +106,4 @@ func flag(b bool) C.uint32_t {
 		return 1
 	}
 	return 0
-}
-
-// enqueue returns the index, call and code of the step that failed; code 0 if none did.
-func enqueue(s Stream, steps []C.nb_step, args []uint64) (index int, call string, code int) {
-	if len(steps) == 0 {
-		return 0, "", 0
-	}
-	r := int64(C.nb_enqueue(handle(s.s), unsafe.SliceData(steps), C.int(len(steps)), (*C.uint64_t)(unsafe.SliceData(args))))
-	if r == 0 {
-		return 0, "", 0
-	}
-	index, code = int(r>>32), int(uint32(r))
-	call = stepCalls[steps[index].kind]
-	if st := &steps[index]; st.cluster[0] != 0 || st.programmatic != 0 {
-		call = "cuLaunchKernelEx"
-	}
-	return index, call, code
 }
