@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -61,6 +62,9 @@ func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
 	}
 	if broken != nil {
 		return none, broken
+	}
+	if runtime.GOOS != "linux" {
+		return none, fmt.Errorf("%s is not loaded on %s, use linux", l.Name, runtime.GOOS)
 	}
 	return none, fmt.Errorf("looked for %s in the loader's path, CUDA toolkits and the nvidia wheels of Python", strings.Join(l.Sonames, ", "))
 }

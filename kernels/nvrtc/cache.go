@@ -3,14 +3,11 @@ package nvrtc
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +18,7 @@ import (
 
 // formatVersion changes whenever the layout of an entry, the fixed flags or the meaning
 // of a stored field does. It is part of the key, so older entries are just not found.
-const formatVersion = "normbench-cubin 2"
+const formatVersion = "normbench-cubin 3"
 
 // A Cache keeps compiled kernels in a directory, one file per entry. Any number of
 // goroutines and processes may share the directory: entries are written to a temporary
@@ -33,8 +30,8 @@ type Cache struct {
 	shelf   *shelf // nil without include folders
 	flights singleflight.Group
 
-	mu       sync.Mutex
-	writeErr error
+	mu     sync.Mutex
+	unkept string
 }
 
 // NewCache returns a cache of what c compiles. The directory is made when the first entry
@@ -72,13 +69,10 @@ func DefaultCacheDir() string {
 	return filepath.Join(dir, "normbench", "cubin")
 }
 
-// Dir is the directory of the cache.
-func (c *Cache) Dir() string { return c.dir }
-
 // Compile returns the binary from the cache, or compiles it and keeps it. Calls for the
 // same thing at the same time compile it once; the others wait and get Cached. The error
 // is that of [Compiler.Compile]: an entry that cannot be read is compiled again, and one
-// that cannot be written is told by [Cache.WriteError].
+// that cannot be written is told by [Cache.Unkept].
 func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	if src.Compiled() {
 		return &Binary{Cubin: []byte(src.Text), Cached: true}, nil
@@ -90,18 +84,15 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	compiled := false // stays false for those who wait: only the leader runs the function
 	v, err, _ := c.flights.Do(key, func() (any, error) {
 		file := c.file(key)
-		b, err := readEntry(file, key)
-		if err == nil {
+		if b, err := c.read(file, key); err == nil {
 			return b, nil
 		}
-		if distrust := (*foreignError)(nil); errors.As(err, &distrust) {
-			c.note(err)
-		}
-		if b, err = c.compile(src, opt); err != nil {
+		b, err := c.compile(src, opt)
+		if err != nil {
 			return nil, err
 		}
 		compiled = true
-		c.note(writeEntry(file, key, b))
+		c.write(file, key, b)
 		return b, nil
 	})
 	if err != nil {
@@ -133,36 +124,21 @@ func (s Source) code() Source {
 	return Source{s.Name, Code(s.Text), headers}
 }
 
-// note keeps the first error.
-func (c *Cache) note(err error) {
+// note keeps the first of what Unkept says.
+func (c *Cache) note(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.writeErr == nil {
-		c.writeErr = err
+	if c.unkept == "" {
+		c.unkept = fmt.Sprintf(format, args...)
 	}
 }
 
-// WriteError is the first failure to write an entry, or that of one that is not trusted, or nil. It
-// costs time, not correctness, so it is a warning to show once.
-func (c *Cache) WriteError() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.writeErr
-}
-
-// Unkept is the first failure to write as a text that is the same in each process, or "".
+// Unkept is why an entry was not written, or not trusted, as a text that is the same in each
+// process, or "". It costs time, not correctness, so it is a warning to show once.
 func (c *Cache) Unkept() string {
-	err := c.WriteError()
-	if err == nil {
-		return ""
-	}
-	if distrust := (*foreignError)(nil); errors.As(err, &distrust) {
-		return fmt.Sprintf("cubins in %s are not read, as %s; %s=1 trusts whoever writes there", c.dir, distrust.why, sharedVariable)
-	}
-	if p := new(fs.PathError); errors.As(err, &p) { // its file differs
-		err = p.Err
-	}
-	return fmt.Sprintf("cubins are not kept in %s, so the next run compiles them again: %v", c.dir, err)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unkept
 }
 
 // file is where the entry of a key is. The first byte of the key is a folder, because
@@ -171,54 +147,25 @@ func (c *Cache) file(key string) string {
 	return filepath.Join(c.dir, key[:2], key+".cubin")
 }
 
-// cacheKey is the SHA-256 of everything that the cubin depends on. Every part has its length
-// before it, so no two lists of parts look the same. The flags hold the architecture
+// cacheKey is the SHA-256 of everything that the cubin depends on. The flags hold the architecture
 // and the macros in the order of their names.
 func cacheKey(version string, src Source, flags []string) string {
-	h := sha256.New()
-	part(h, formatVersion, version, src.Name, src.Text)
-	number(h, len(src.Headers))
-	for _, name := range slices.Sorted(maps.Keys(src.Headers)) {
-		part(h, name, src.Headers[name])
-	}
-	number(h, len(flags))
-	part(h, flags...)
-	return hex.EncodeToString(h.Sum(nil))
+	text, _ := json.Marshal([]any{formatVersion, version, src, flags}) // texts and lists of them have no error
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
-
-func part(h hash.Hash, parts ...string) {
-	for _, s := range parts {
-		number(h, len(s))
-		io.WriteString(h, s) //nolint:errcheck // a hash never fails
-	}
-}
-
-func number(h hash.Hash, n int) { fmt.Fprintf(h, "%d:", n) }
 
 // sharedVariable has entries of other users read, too.
 const sharedVariable = "NORMBENCH_CACHE_SHARED"
 
-// A foreignError is that of an entry that somebody else may have written: what is in it runs on the
-// GPU.
-type foreignError struct{ why string }
-
-func (e *foreignError) Error() string { return e.why }
-
-// An entry is three parts: the line "normbench-cubin 2 <key> <sha256 of the rest>", a line of JSON
-// (meta), and the cubin. The key is there as an entry under another's name is not that one's.
-type meta struct {
-	Kernels        map[string]Kernel `json:"kernels"`
-	Symbols        map[string]string `json:"symbols,omitempty"`
-	Log            string            `json:"log"`
-	CompileSeconds float64           `json:"compile_s"`
-	CubinBytes     int               `json:"cubin_bytes"`
-	Meta           *Meta             `json:"meta,omitempty"`
-}
-
 var errCorrupt = errors.New("corrupt cache entry")
 
+// encodeEntry is an entry in three parts: the line "normbench-cubin 3 <key> <sha256 of the rest>", a
+// line of JSON (the Binary but for its cubin), and the cubin. The key is there as an entry under
+// another's name is not that one's.
 func encodeEntry(key string, b *Binary) ([]byte, error) {
-	line, err := json.Marshal(meta{b.Kernels, b.Symbols, b.Log, b.CompileSeconds, len(b.Cubin), b.Meta})
+	report := *b
+	report.Cubin = nil
+	line, err := json.Marshal(report)
 	if err != nil {
 		return nil, err
 	}
@@ -232,14 +179,18 @@ func decodeEntry(key string, data []byte) (*Binary, error) {
 		return nil, errCorrupt
 	}
 	line, cubin, ok := bytes.Cut(body, []byte("\n"))
-	var m meta
-	if !ok || json.Unmarshal(line, &m) != nil || m.CubinBytes != len(cubin) || len(cubin) == 0 {
+	b := &Binary{}
+	if !ok || json.Unmarshal(line, b) != nil || len(cubin) == 0 {
 		return nil, errCorrupt
 	}
-	return &Binary{Cubin: cubin, Kernels: m.Kernels, Symbols: m.Symbols, Log: m.Log, CompileSeconds: m.CompileSeconds, Meta: m.Meta}, nil
+	b.Cubin = cubin
+	return b, nil
 }
 
-func readEntry(file, key string) (*Binary, error) {
+var errForeign = errors.New("cache entry of somebody else")
+
+// read does not trust an entry that somebody else may have written: what is in it runs on the GPU.
+func (c *Cache) read(file, key string) (*Binary, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
@@ -250,7 +201,8 @@ func readEntry(file, key string) (*Binary, error) {
 		return nil, err
 	}
 	if why := foreign(st); why != "" && os.Getenv(sharedVariable) == "" {
-		return nil, &foreignError{why}
+		c.note("cubins in %s are not read, as %s; %s=1 trusts whoever writes there", c.dir, why, sharedVariable)
+		return nil, errForeign
 	}
 	data, err := io.ReadAll(f)
 	if err != nil {
@@ -259,27 +211,35 @@ func readEntry(file, key string) (*Binary, error) {
 	return decodeEntry(key, data)
 }
 
-func writeEntry(file, key string, b *Binary) error {
-	data, err := encodeEntry(key, b)
-	if err != nil {
-		return fmt.Errorf("cache %s: %w", file, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
-		return fmt.Errorf("cache: %w", err)
-	}
-	// Not synced to disk: the checksum catches what a power cut leaves.
-	t, err := os.CreateTemp(filepath.Dir(file), ".tmp-*")
-	if err != nil {
-		return fmt.Errorf("cache: %w", err)
-	}
-	_, err = t.Write(data)
-	err = errors.Join(err, t.Chmod(0o644), t.Close()) // temporary files start as 0600; a cache may be shared
+// write does not sync: the checksum catches what a power cut leaves.
+func (c *Cache) write(file, key string, b *Binary) {
+	err := func() error {
+		data, err := encodeEntry(key, b)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(file), 0o777); err != nil {
+			return err
+		}
+		t, err := os.CreateTemp(filepath.Dir(file), ".tmp-*")
+		if err != nil {
+			return err
+		}
+		_, err = t.Write(data)
+		err = errors.Join(err, t.Chmod(0o644), t.Close()) // temporary files start as 0600; a cache may be shared
+		if err == nil {
+			err = os.Rename(t.Name(), file)
+		}
+		if err != nil {
+			os.Remove(t.Name()) //nolint:errcheck // the first error is the one to tell
+		}
+		return err
+	}()
 	if err == nil {
-		err = os.Rename(t.Name(), file)
+		return
 	}
-	if err != nil {
-		os.Remove(t.Name()) //nolint:errcheck // the first error is the one to tell
-		return fmt.Errorf("cache: %w", err)
+	if p := new(fs.PathError); errors.As(err, &p) { // its file differs
+		err = p.Err
 	}
-	return nil
+	c.note("cubins are not kept in %s, so the next run compiles them again: %v", c.dir, err)
 }

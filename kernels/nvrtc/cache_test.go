@@ -80,7 +80,7 @@ func fake(calls *atomic.Int64, gate <-chan struct{}) func(Source, Options) (*Bin
 		}
 		return &Binary{
 			Cubin:          []byte("\x7fELF " + opt.Arch + "\n" + src.Text),
-			Kernels:        map[string]Kernel{"k": {Registers: 32, SharedBytes: 48}},
+			Kernels:        map[string]Kernel{"k": {Registers: 32, StackBytes: 48}},
 			Log:            "ptxas info\n",
 			CompileSeconds: 0.25,
 		}, nil
@@ -236,7 +236,7 @@ func TestCacheErrors(t *testing.T) {
 	if b, err := c.Compile(Source{Text: "text"}, fakeOptions); err != nil || b.Cached {
 		t.Errorf("got %+v, %v, want a binary although the cache cannot be written", b, err)
 	}
-	if c.WriteError() == nil {
+	if c.Unkept() == "" {
 		t.Error("the write error was lost")
 	}
 

@@ -23,10 +23,6 @@ var library = nvlib.Library{
 //
 // The error is one line, names these places and wraps [ErrNotFound].
 func Find() (*Compiler, error) {
-	if !supported {
-		_, err := Open("")
-		return nil, err
-	}
 	c, err := nvlib.Find(library, Open)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
@@ -36,20 +32,42 @@ func Find() (*Compiler, error) {
 
 var runtimeVersion = regexp.MustCompile(`(?m)^#define\s+CUDART_VERSION\s+(\d+)\d{3}\s`)
 
-// withHeaders is folders, and where none has CUDA's headers those of a toolkit or of wheels of the
-// same major version, with CCCL's (CUB) beside them.
-func withHeaders(folders []string, major int) []string {
-	has := func(dir string) bool { _, err := os.Stat(filepath.Join(dir, "cuda_bf16.h")); return err == nil }
-	if slices.ContainsFunc(folders, has) {
+// includeFolders are those of $NORMBENCH_INCLUDE, and those that belong to an NVRTC: of its
+// toolkit (lib64 beside include), or of the wheels beside its own (nvidia/cuda_nvrtc/lib
+// beside nvidia/cuda_runtime/include up to CUDA 12, nvidia/cu13/lib beside include from then on).
+// Where none has CUDA's headers it is those of a toolkit or of wheels of the same major version.
+func includeFolders(library string, major int) []string {
+	folders := UserFolders()
+	add := func(dir string) {
+		// <nv/target>, which cuda_fp16.h includes, is CCCL's.
+		for _, dir := range []string{dir, filepath.Join(dir, "cccl"), filepath.Join(dir, "../../cuda_cccl/include")} {
+			if info, err := os.Stat(dir); err == nil && info.IsDir() && !slices.Contains(folders, dir) {
+				folders = append(folders, dir)
+			}
+		}
+	}
+	has := func(dir, file string) bool { _, err := os.Stat(filepath.Join(dir, file)); return err == nil }
+	real, err := filepath.EvalSymlinks(library)
+	if err != nil {
+		real = library
+	}
+	for _, file := range []string{library, real} {
+		for _, dir := range []string{"include", "../include", "../cuda_runtime/include"} {
+			if dir = filepath.Join(filepath.Dir(filepath.Dir(file)), dir); has(dir, "cuda_fp16.h") {
+				add(dir)
+			}
+		}
+	}
+	if slices.ContainsFunc(folders, func(dir string) bool { return has(dir, "cuda_bf16.h") }) {
 		return folders
 	}
 	for _, dir := range nvlib.Headers() {
-		text, err := os.ReadFile(filepath.Join(dir, "cuda_runtime_api.h"))
+		text, _ := os.ReadFile(filepath.Join(dir, "cuda_runtime_api.h"))
 		m := runtimeVersion.FindSubmatch(text)
-		if err != nil || m == nil || string(m[1]) != fmt.Sprint(major) || !has(dir) {
-			continue
+		if m != nil && string(m[1]) == fmt.Sprint(major) && has(dir, "cuda_bf16.h") {
+			add(dir)
+			break
 		}
-		return append(folders, dir, filepath.Join(dir, "cccl"), filepath.Join(dir, "../../cuda_cccl/include"))
 	}
 	return folders
 }

@@ -73,47 +73,34 @@ func Code(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// An inclusion is what one #include of a text names.
-type inclusion struct {
-	name   string
-	system bool // in angle brackets
-}
-
-// inclusions are those of a text in its order, inactive lines included, and the first directive
-// that includes what is not written there: a macro, #import or #include_next.
-func inclusions(text string) (list []inclusion, odd string) {
+// inclusions are the names that a text includes in quotes and in angle brackets, inactive lines
+// included, and the first directive that includes what is not written there: a macro, #import or
+// #include_next.
+func inclusions(text string) (quoted, system []string, odd string) {
 	for line := range strings.Lines(Code(text)) {
 		switch m := directive.FindStringSubmatch(strings.TrimSpace(line)); {
 		case m == nil:
-		case m[1] == "include" && m[2]+m[3] != "":
-			list = append(list, inclusion{m[2] + m[3], m[3] != ""})
+		case m[1] == "include" && m[2] != "":
+			quoted = append(quoted, m[2])
+		case m[1] == "include" && m[3] != "":
+			system = append(system, m[3])
 		case odd == "":
 			odd = strings.TrimSpace(line)
 		}
 	}
-	return list, odd
+	return quoted, system, odd
 }
 
 // System are the names that text asks for with #include <...>.
-func System(text string) (names []string) {
-	list, _ := inclusions(text)
-	for _, x := range list {
-		if x.system {
-			names = append(names, x.name)
-		}
-	}
-	return names
+func System(text string) []string {
+	_, system, _ := inclusions(text)
+	return system
 }
 
 // Includes are the names that text asks for with #include "...", in its order, inactive lines
 // included.
 func Includes(text string) (names []string, err error) {
-	list, odd := inclusions(text)
-	for _, x := range list {
-		if !x.system {
-			names = append(names, x.name)
-		}
-	}
+	names, _, odd := inclusions(text)
 	if odd != "" {
 		return names, hint.Errorf(`write #include "FILE" or <FILE>`, "%.60s, which names no file to follow", odd)
 	}
@@ -123,53 +110,12 @@ func Includes(text string) (names []string, err error) {
 // includesSystem says whether a source includes something in angle brackets. Only such a
 // source gets the include folders.
 func includesSystem(src Source) bool {
-	has := func(text string) bool {
-		list, _ := inclusions(text)
-		return slices.ContainsFunc(list, func(x inclusion) bool { return x.system })
-	}
 	for _, text := range src.Headers {
-		if has(text) {
+		if len(System(text)) > 0 {
 			return true
 		}
 	}
-	return has(src.Text)
-}
-
-// includeFolders are those of $NORMBENCH_INCLUDE, and those that belong to an NVRTC: of its
-// toolkit (lib64 beside include), or of the wheels beside its own (nvidia/cuda_nvrtc/lib
-// beside nvidia/cuda_runtime/include up to CUDA 12, nvidia/cu13/lib beside include from then on).
-func includeFolders(library string) (folders []string) {
-	folders = UserFolders()
-	files := []string{library}
-	if real, err := filepath.EvalSymlinks(library); err == nil {
-		files = append(files, real)
-	}
-	for _, file := range files {
-		up := filepath.Dir(filepath.Dir(file))
-		for _, dir := range []string{"include", "../include", "../cuda_runtime/include"} {
-			dir = filepath.Join(up, dir)
-			if _, err := os.Stat(filepath.Join(dir, "cuda_fp16.h")); err != nil || slices.Contains(folders, dir) {
-				continue
-			}
-			// <nv/target>, which cuda_fp16.h includes, is CCCL's.
-			for _, dir := range []string{dir, filepath.Join(dir, "cccl"), filepath.Join(up, "../cuda_cccl/include")} {
-				if info, err := os.Stat(dir); err == nil && info.IsDir() {
-					folders = append(folders, dir)
-				}
-			}
-		}
-	}
-	return folders
-}
-
-// includeFlags are the flags for the folders, where src needs them.
-func includeFlags(src Source, folders []string) (flags []string) {
-	if len(folders) > 0 && includesSystem(src) {
-		for _, dir := range folders {
-			flags = append(flags, "--include-path="+dir)
-		}
-	}
-	return flags
+	return len(System(src.Text)) > 0
 }
 
 // A shelf knows the files of include folders by content.
@@ -240,10 +186,7 @@ func (s *shelf) header(file string) *header {
 }
 
 // included are the names that text includes either way.
-func included(text string) (names []string) {
-	list, _ := inclusions(text)
-	for _, x := range list {
-		names = append(names, x.name)
-	}
-	return names
+func included(text string) []string {
+	quoted, system, _ := inclusions(text)
+	return append(quoted, system...)
 }

@@ -47,11 +47,11 @@ func TestIncludeFolders(t *testing.T) {
 			paths = append(paths, at(name))
 		}
 		t.Setenv("NORMBENCH_INCLUDE", "")
-		if got := includeFolders(at(file)); !slices.Equal(got, paths) {
+		if got := includeFolders(at(file), 0); !slices.Equal(got, paths) {
 			t.Errorf("%s: %q, want %q", file, got, paths)
 		}
 		t.Setenv("NORMBENCH_INCLUDE", "/a"+string(filepath.ListSeparator)+"/b")
-		if got := includeFolders(at(file)); !slices.Equal(got, append([]string{"/a", "/b"}, paths...)) {
+		if got := includeFolders(at(file), 0); !slices.Equal(got, append([]string{"/a", "/b"}, paths...)) {
 			t.Errorf("%s: %q with NORMBENCH_INCLUDE", file, got)
 		}
 	}
@@ -77,13 +77,9 @@ func TestInclusions(t *testing.T) {
 		"\"\\":                                                            "",
 		"/* #include \"a.h\"":                                             "",
 	} {
-		list, odd := inclusions(text)
-		var names []string
-		for _, x := range list {
-			if x.system {
-				x.name = "<" + x.name + ">"
-			}
-			names = append(names, x.name)
+		names, system, odd := inclusions(text)
+		for _, name := range system {
+			names = append(names, "<"+name+">")
 		}
 		got := strings.Join(names, " ")
 		if odd != "" {
@@ -123,10 +119,9 @@ func TestCode(t *testing.T) {
 func FuzzInclusions(f *testing.F) {
 	f.Add("#include \"a.h\"\n# include <b.h> /* */ R\"x(\n)x\" '\\''")
 	f.Fuzz(func(t *testing.T, text string) {
-		list, _ := inclusions(text)
-		for _, x := range list {
-			if x.name == "" || strings.Contains(x.name, "\n") {
-				t.Errorf("%q", x.name)
+		for _, name := range included(text) {
+			if name == "" || strings.Contains(name, "\n") {
+				t.Errorf("%q", name)
 			}
 		}
 	})

@@ -1,11 +1,12 @@
 package nvrtc
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -48,14 +49,11 @@ type Options struct {
 }
 
 // A Kernel is what ptxas reported about one entry function. All zero when the log has no
-// report for it; the driver knows registers and local memory too once the code is loaded.
+// report for it.
 type Kernel struct {
 	Registers       int // per thread
-	SharedBytes     int // static shared memory per block
 	StackBytes      int // stack frame per thread
 	SpillStoreBytes int // per thread; static count of bytes in store instructions
-	SpillLoadBytes  int // per thread; static count of bytes in load instructions
-	ConstBytes      int // all constant banks together, the kernel's arguments included
 }
 
 // A Binary is the result of a compilation. It may be shared: callers must not change
@@ -153,10 +151,7 @@ func (o Options) flags() ([]string, error) {
 	}
 	defines := slices.Clone(o.Defines)
 	slices.SortFunc(defines, func(a, b Define) int {
-		if c := strings.Compare(a.Name, b.Name); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Value, b.Value)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Value, b.Value))
 	})
 	for i, d := range defines {
 		if d.Name == "" {
@@ -169,6 +164,11 @@ func (o Options) flags() ([]string, error) {
 	}
 	return append(flags, o.Extra...), nil
 }
+
+// report finds what parseLog reads, in this order: an entry's name, the name of the function whose
+// properties follow, these, and an entry's registers.
+var report = regexp.MustCompile(`Compiling entry function '([^']+)'|Function properties for '?([^'\s]+)|` +
+	`(\d+) bytes stack frame, (\d+) bytes spill stores|: Used (\d+) registers`)
 
 // parseLog reads the resource report of ptxas -v. It ignores what it does not know: the
 // log also has warnings, and the report gained fields over the years.
@@ -184,86 +184,24 @@ func (o Options) flags() ([]string, error) {
 // are left out.
 func parseLog(log string) map[string]Kernel {
 	kernels := map[string]Kernel{}
-	var entry string      // the entry function being reported
-	var properties string // the function the next line of properties is about
-	sc := bufio.NewScanner(strings.NewReader(log))
-	sc.Buffer(nil, 1<<20)
-	for sc.Scan() {
-		line := strings.TrimSpace(sc.Text())
-		if _, rest, ok := strings.Cut(line, "Compiling entry function '"); ok {
-			if name, _, ok := strings.Cut(rest, "'"); ok && name != "" {
-				entry, properties = name, ""
-				kernels[entry] = Kernel{}
-			}
-			continue
-		}
-		if _, rest, ok := strings.Cut(line, "Function properties for "); ok {
-			properties = strings.Trim(strings.TrimSpace(rest), "'")
-			continue
-		}
-		if entry == "" {
-			continue
-		}
-		k := kernels[entry]
-		if strings.Contains(line, "bytes stack frame") {
-			if properties != entry {
-				continue
-			}
-			// CUDA 13 begins the line with "ptxas         .     ".
-			if i := strings.LastIndex(line, "  "); i >= 0 {
-				line = line[i:]
-			}
-			for part := range strings.SplitSeq(line, ",") {
-				n, what := quantity(part)
-				switch what {
-				case "bytes stack frame":
-					k.StackBytes = n
-				case "bytes spill stores":
-					k.SpillStoreBytes = n
-				case "bytes spill loads":
-					k.SpillLoadBytes = n
+	var entry, properties string // the entry that is reported, and the function of the properties
+	for _, m := range report.FindAllStringSubmatch(log, -1) {
+		switch {
+		case m[1] != "":
+			entry, properties = m[1], ""
+			kernels[entry] = Kernel{}
+		case m[2] != "":
+			properties = m[2]
+		case entry == "" || m[3] != "" && properties != entry:
+		default:
+			k := kernels[entry]
+			for i, n := range []*int{&k.StackBytes, &k.SpillStoreBytes, &k.Registers} {
+				if v, err := strconv.Atoi(m[3+i]); err == nil {
+					*n = v
 				}
 			}
-		} else if _, rest, ok := strings.Cut(line, ": Used "); ok {
-			k.SharedBytes, k.ConstBytes = 0, 0
-			for part := range strings.SplitSeq(rest, ",") {
-				n, what := quantity(part)
-				switch {
-				case what == "registers":
-					k.Registers = n
-				case what == "bytes smem":
-					k.SharedBytes = n
-				case strings.HasPrefix(what, "bytes cmem["):
-					k.ConstBytes += n
-				}
-			}
+			kernels[entry] = k
 		}
-		kernels[entry] = k
 	}
 	return kernels
-}
-
-// quantity splits "2048 bytes smem" into 2048 and "bytes smem", and adds up "2048+16
-// bytes smem" as older versions write it. The text is empty if there is no number.
-func quantity(s string) (n int, what string) {
-	count, what, ok := strings.Cut(strings.TrimSpace(s), " ")
-	if !ok {
-		return 0, ""
-	}
-	for term := range strings.SplitSeq(count, "+") {
-		v := 0
-		if term == "" || len(term) > 9 {
-			return 0, ""
-		}
-		for _, c := range []byte(term) {
-			if c < '0' || c > '9' {
-				return 0, ""
-			}
-			v = 10*v + int(c-'0')
-		}
-		if n += v; n > 1<<30 {
-			return 0, ""
-		}
-	}
-	return n, strings.TrimSpace(what)
 }

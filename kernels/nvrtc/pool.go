@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"normbench/internal/hint"
 	"normbench/internal/proc"
@@ -65,21 +64,17 @@ type Pool struct {
 // NewPool returns a pool of at most size helpers, which command starts: a program that calls
 // [ServeHelper] with the file of c. Where they do not start c compiles.
 func NewPool(c *Compiler, size int, command ...string) *Pool {
-	p := newPool(size, c.Compile, command...)
-	p.major, p.minor = c.Version()
+	major, minor := c.Version()
+	p := NewForeignPool(size, major, minor, command...)
+	p.local = c.Compile
 	return p
 }
 
 // NewForeignPool returns a pool of helpers of another program, which greet with that version and
 // speak as ours do. Where they do not start nothing is compiled.
 func NewForeignPool(size, major, minor int, command ...string) *Pool {
-	p := newPool(size, nil, command...)
-	p.major, p.minor = major, minor
-	return p
-}
-
-func newPool(size int, local func(Source, Options) (*Binary, error), command ...string) *Pool {
-	return &Pool{command: command, local: local, start: startTimeout, timeout: unitTimeout, slots: make(chan struct{}, size), live: map[*proc.Child]bool{}}
+	return &Pool{command: command, major: major, minor: minor, start: startTimeout, timeout: unitTimeout,
+		slots: make(chan struct{}, size), live: map[*proc.Child]bool{}}
 }
 
 var errPoolClosed = errors.New("the compilers are closed")
@@ -91,16 +86,12 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 	defer func() { <-p.slots }()
 	for {
 		h, used, err := p.take()
-		if errors.Is(err, errPoolClosed) {
+		switch {
+		case errors.Is(err, errPoolClosed):
 			return nil, err
-		}
-		if err != nil {
+		case err != nil:
 			return nil, lostUnit(src, err)
-		}
-		if h == nil || !inUTF8(src) {
-			if h != nil {
-				p.give(h)
-			}
+		case h == nil:
 			return p.local(src, opt)
 		}
 		r, err := p.ask(h, request{src, opt})
@@ -135,16 +126,6 @@ func (p *Pool) Within(step time.Duration) {
 
 func lostUnit(src Source, err error) error {
 	return &CompileError{Source: src.Name, Result: "no answer", Log: "the compile helper " + err.Error()}
-}
-
-// inUTF8 says whether JSON leaves the source as it is.
-func inUTF8(src Source) bool {
-	for name, text := range src.Headers {
-		if !utf8.ValidString(name) || !utf8.ValidString(text) {
-			return false
-		}
-	}
-	return utf8.ValidString(src.Name) && utf8.ValidString(src.Text)
 }
 
 // take returns an idle helper or a new one; none where helpers do not start.

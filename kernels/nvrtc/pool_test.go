@@ -89,10 +89,10 @@ func fakeHelper(how string) {
 }
 
 func fakePool(t *testing.T, size int, how string) *Pool {
-	p := newPool(size, func(src Source, _ Options) (*Binary, error) {
+	p := NewForeignPool(size, 13, 0, os.Args[0], "fake-helper", how)
+	p.local = func(src Source, _ Options) (*Binary, error) {
 		return &Binary{Cubin: []byte("local " + src.Text), Log: "local"}, nil
-	}, os.Args[0], "fake-helper", how)
-	p.major = 13
+	}
 	t.Cleanup(p.Close)
 	return p
 }
@@ -226,8 +226,8 @@ func TestPoolSize(t *testing.T) {
 	if n := count(9, "slow"); n != 3 || len(p.live) != 3 {
 		t.Errorf("%d helpers worked, %d live, want 3", n, len(p.live))
 	}
-	// What JSON would change is compiled here.
-	if b, err := p.Compile(Source{Text: "caf\xe9"}, fakeOptions); err != nil || string(b.Cubin) != "local caf\xe9" {
+	// A comment need not be in UTF-8.
+	if b, err := p.Compile(Source{Text: "// caf\xe9"}, fakeOptions); err != nil || string(b.Cubin) != "\x7fELF\xff// caf\ufffd" {
 		t.Errorf("%+v, %v", b, err)
 	}
 	if len(p.idle) != 3 {

@@ -34,9 +34,9 @@ type Info struct {
 	RegsPerSM           int // 32-bit registers
 	SharedPerBlockOptin int // bytes, after SetMaxDynamicShared
 	MemoryBytes         int64
-	DriverVersion       int    // CUDA version of the driver: 13000 is 13.0
-	MemClockKHz         int    // peak; 0 if the driver does not say
-	MemBusBits          int    // width of the memory's bus; 0 if the driver does not say
+	DriverVersion       int // CUDA version of the driver: 13000 is 13.0
+	MemClockKHz         int // peak; 0 if the driver does not say
+	MemBusBits          int // width of the memory's bus; 0 if the driver does not say
 }
 
 // A Context is an open device. See the package comment for the rules about threads.

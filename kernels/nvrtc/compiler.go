@@ -1,9 +1,8 @@
-//go:build linux && (amd64 || arm64) && !android
-
 package nvrtc
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -13,8 +12,6 @@ import (
 
 	"normbench/internal/nvlib"
 )
-
-const supported = true
 
 // A Compiler is a loaded NVRTC library. It is never unloaded. All methods may be called by
 // many goroutines at once.
@@ -83,7 +80,7 @@ func Open(path string) (*Compiler, error) {
 		c.archs = append(c.archs, int(a))
 	}
 	slices.Sort(c.archs)
-	c.includes = withHeaders(includeFolders(c.path), c.major)
+	c.includes = includeFolders(c.path, c.major)
 	// NVRTC loads its builtins by bare soname, and the library of the wheels has no
 	// RUNPATH, so the loader would not find them beside it. Once loaded they are found by
 	// soname. When they are elsewhere the loader may still find them: not an error here.
@@ -111,60 +108,25 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
 	}
-	flags = append(flags, includeFlags(src, slices.Concat(opt.Include, c.includes))...)
-	var pin runtime.Pinner // C keeps none of it past the calls, but sees pointers to pointers
-	defer pin.Unpin()
-	cstring := func(s string) (*byte, error) {
-		if strings.IndexByte(s, 0) >= 0 {
-			return nil, fmt.Errorf("compile %s: NUL byte in source, header or flag", src.Name)
+	if includesSystem(src) {
+		for _, dir := range slices.Concat(opt.Include, c.includes) {
+			flags = append(flags, "--include-path="+dir)
 		}
-		b := make([]byte, len(s)+1)
-		copy(b, s)
-		pin.Pin(&b[0])
-		return &b[0], nil
 	}
-	cstrings := func(list []string) (unsafe.Pointer, error) {
-		if len(list) == 0 {
-			return nil, nil
-		}
-		ptrs := make([]*byte, len(list))
-		for i, s := range list {
-			p, err := cstring(s)
-			if err != nil {
-				return nil, err
-			}
-			ptrs[i] = p
-		}
-		pin.Pin(&ptrs[0])
-		return unsafe.Pointer(&ptrs[0]), nil
-	}
-	var names, texts []string
-	for name := range src.Headers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(src.Headers))
+	var texts []string
 	for _, name := range names {
 		texts = append(texts, src.Headers[name])
 	}
-	text, err := cstring(src.Text)
-	if err != nil {
-		return nil, err
+	var mem memory
+	defer mem.Unpin()
+	text, name, expressions := mem.string(src.Text), mem.string(src.Name), map[string]*byte{}
+	ctexts, cnames, cflags := mem.list(texts), mem.list(names), mem.list(flags)
+	for _, n := range opt.Names {
+		expressions[n] = mem.string(n)
 	}
-	name, err := cstring(src.Name)
-	if err != nil {
-		return nil, err
-	}
-	ctexts, err := cstrings(texts)
-	if err != nil {
-		return nil, err
-	}
-	cnames, err := cstrings(names)
-	if err != nil {
-		return nil, err
-	}
-	cflags, err := cstrings(flags)
-	if err != nil {
-		return nil, err
+	if mem.nul {
+		return nil, fmt.Errorf("compile %s: NUL byte in source, header or flag", src.Name)
 	}
 
 	start := time.Now()
@@ -173,12 +135,8 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 		return nil, c.callError("nvrtcCreateProgram", r)
 	}
 	defer c.lib.destroy(&prog)
-	expressions := map[string]*byte{}
-	for _, n := range opt.Names {
-		if expressions[n], err = cstring(n); err != nil {
-			return nil, err
-		}
-		if r := c.lib.addName(prog, expressions[n]); r != 0 {
+	for _, expression := range expressions {
+		if r := c.lib.addName(prog, expression); r != 0 {
 			return nil, c.callError("nvrtcAddNameExpression", r)
 		}
 	}
@@ -213,6 +171,32 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 		Log:            log,
 		CompileSeconds: time.Since(start).Seconds(),
 	}, nil
+}
+
+// memory holds what C reads during some calls: it keeps none of it, but sees pointers to pointers.
+type memory struct {
+	runtime.Pinner
+	nul bool // a string has a NUL byte
+}
+
+func (m *memory) string(s string) *byte {
+	m.nul = m.nul || strings.IndexByte(s, 0) >= 0
+	b := make([]byte, len(s)+1)
+	copy(b, s)
+	m.Pin(&b[0])
+	return &b[0]
+}
+
+func (m *memory) list(list []string) unsafe.Pointer {
+	if len(list) == 0 {
+		return nil
+	}
+	var ptrs []*byte
+	for _, s := range list {
+		ptrs = append(ptrs, m.string(s))
+	}
+	m.Pin(&ptrs[0])
+	return unsafe.Pointer(&ptrs[0])
 }
 
 // gostring is a C string.
