@@ -179,12 +179,12 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	counted := map[*nvrtc.Binary]bool{} // launches may share a unit
 	for i := range plan.Launches {
 		l := &plan.Launches[i]
-		if l.Entry == kernels.Memcpy {
-			r.launches = append(r.launches, loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepCopy, Args: make([]uint64, len(l.Args))}})
-			continue
-		}
-		if l.Entry == kernels.Memset {
-			r.launches = append(r.launches, loaded{stage: l.Stage, step: driver.Step{Kind: driver.StepMemset8, Args: make([]uint64, len(l.Args))}})
+		if !l.IsKernel() {
+			kind := driver.StepCopy
+			if l.Entry == kernels.Memset {
+				kind = driver.StepMemset8
+			}
+			r.launches = append(r.launches, loaded{stage: l.Stage, step: driver.Step{Kind: kind, Args: make([]uint64, len(l.Args))}})
 			continue
 		}
 		binary, err := b.d.compile.binary(l)
@@ -199,29 +199,9 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
 		}
 		err = b.d.on(func() error {
-			m, err := b.d.ctx.LoadModule(binary.Cubin)
-			if err != nil {
-				return b.d.fail(err)
-			}
-			b.modules = append(b.modules, m)
-			symbol := binary.Symbol(l.Entry)
-			fn, err := m.Function(symbol)
-			if err != nil {
-				return b.d.fail(err)
-			}
-			l := b.d.placed(l)
-			ld := loaded{stage: l.Stage, symbol: symbol, step: driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1},
-				Shared: l.Shared, Programmatic: l.Early && b.d.hopper()}}
-			if l.Cluster > 1 {
-				ld.step.Cluster = [3]int{l.Cluster, 1, 1}
-			}
-			if ld.res, err = b.d.resources(fn, l); err != nil {
-				return b.d.fail(err)
-			}
-			ld.res.Spill = binary.Kernels[symbol].SpillStoreBytes
-			ld.step.Args = make([]uint64, len(l.Args))
+			ld, err := b.load(binary, b.d.placed(l))
 			r.launches = append(r.launches, ld)
-			return nil
+			return b.d.fail(err)
 		})
 		if err != nil {
 			return nil, err
@@ -229,6 +209,28 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 	}
 	b.ready[v] = r
 	return r, nil
+}
+
+// load loads a launch's code.
+func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loaded, error) {
+	ld := loaded{stage: l.Stage, symbol: binary.Symbol(l.Entry)}
+	m, err := b.d.ctx.LoadModule(binary.Cubin)
+	if err != nil {
+		return ld, err
+	}
+	b.modules = append(b.modules, m)
+	fn, err := m.Function(ld.symbol)
+	if err != nil {
+		return ld, err
+	}
+	ld.step = driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1}, Shared: l.Shared,
+		Programmatic: l.Early && b.d.hopper(), Args: make([]uint64, len(l.Args))}
+	if l.Cluster > 1 {
+		ld.step.Cluster = [3]int{l.Cluster, 1, 1}
+	}
+	ld.res, err = b.d.resources(fn, l)
+	ld.res.Spill = binary.Kernels[ld.symbol].SpillStoreBytes
+	return ld, err
 }
 
 // place gives scratch buffers their places.
@@ -409,29 +411,4 @@ func (b *bench) current(v kernels.Variant) (*ready, error) {
 		b.bind(r, i, &r.launches[i].step, b.mem)
 	}
 	return r, nil
-}
-
-// start asks for the launches of a plan: they go ahead of all that is only announced.
-func (c *compiler) start(plan kernels.Plan) {
-	for i := range plan.Launches {
-		if plan.Launches[i].IsKernel() {
-			c.ask(&plan.Launches[i])
-		}
-	}
-}
-
-// trim drops finished units beyond a few thousand: they are on disk.
-func (c *compiler) trim() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.units) < 4096 {
-		return
-	}
-	for key, u := range c.units {
-		select {
-		case <-u.ready:
-			delete(c.units, key)
-		default:
-		}
-	}
 }

@@ -125,17 +125,18 @@ func (b *bench) timed(r *ready, mem map[string]driver.Ptr, runs int) error {
 func (b *bench) found(raw []byte, outs []kernels.Tensor, mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
 	for i, t := range outs {
 		var o outcome
-		o.decode(raw[i*outcomeBytes:])
-		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.bad),
-			MaxErr: min(math.Float64frombits(o.worst), math.MaxFloat32)}
-		if o.want2 > 0 {
-			oc.RelL2 = min(math.Sqrt(o.err2/o.want2), math.MaxFloat32)
+		if _, err := binary.Decode(raw[i*outcomeBytes:], binary.LittleEndian, &o); err != nil {
+			return nil, err
+		}
+		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.Bad), MaxErr: min(o.Worst, math.MaxFloat32)}
+		if o.Want2 > 0 {
+			oc.RelL2 = min(math.Sqrt(o.Err2/o.Want2), math.MaxFloat32)
 			if math.IsNaN(oc.RelL2) {
 				oc.RelL2 = math.MaxFloat32
 			}
 		}
-		if o.bad > 0 {
-			oc.First = int64(o.first)
+		if o.Bad > 0 {
+			oc.First = int64(o.First)
 			if oc.Got, oc.Want, err = b.pair(t, mem[t.Name], want[t.Name], oc.First); err != nil {
 				return nil, err
 			}

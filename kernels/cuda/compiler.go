@@ -134,28 +134,9 @@ func (c *compiler) announce(p kernels.Problem, plans []kernels.Plan) {
 			list.units = append(list.units, u)
 		}
 	}
-	var before []*unit
-	c.lists = slices.DeleteFunc(c.lists, func(a *announcement) bool {
-		if a.problem == p {
-			before = append(before, a.units...)
-		}
-		return a.problem == p
-	})
+	c.lists = slices.DeleteFunc(c.lists, func(a *announcement) bool { return a.problem == p })
 	if len(list.units) > 0 {
 		c.lists = append(c.lists, list)
-	}
-	if len(before) > 0 {
-		wanted := map[*unit]bool{}
-		for _, a := range c.lists {
-			for _, u := range a.units {
-				wanted[u] = true
-			}
-		}
-		for _, u := range before {
-			if !u.begun && !u.used && !wanted[u] {
-				delete(c.units, u.key())
-			}
-		}
 	}
 	c.wake.Broadcast()
 }
@@ -170,6 +151,15 @@ func (c *compiler) make(l *kernels.Launch) (Unit, error) {
 		c.sources.Store(l.Source, u.Source)
 	}
 	return u, err
+}
+
+// start asks for the launches of a plan: they go ahead of all that is only announced.
+func (c *compiler) start(plan kernels.Plan) {
+	for i := range plan.Launches {
+		if plan.Launches[i].IsKernel() {
+			c.ask(&plan.Launches[i])
+		}
+	}
 }
 
 func (c *compiler) ask(l *kernels.Launch) *unit {
@@ -229,6 +219,26 @@ func (c *compiler) told() kernels.CompileStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
+}
+
+// trim drops finished units beyond a few thousand, as they are on disk, and those that nobody waits
+// for: one that is still announced is made again when it is asked for.
+func (c *compiler) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.units) < 4096 {
+		return
+	}
+	for key, u := range c.units {
+		select {
+		case <-u.ready:
+			delete(c.units, key)
+		default:
+			if !u.begun && !u.used {
+				delete(c.units, key)
+			}
+		}
+	}
 }
 
 func (c *compiler) close() {

@@ -151,7 +151,7 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 	if bwd {
 		out, res = "dx", mem["dres"]
 	}
-	M, N, all := uint64(p.M), uint64(p.N), uint64(p.M*p.N)
+	all := uint64(p.M * p.N)
 	if err := d.rows(p, bwd, res, mem, want, scale); err != nil {
 		return nil, err
 	}
@@ -165,26 +165,8 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 			return nil, err
 		}
 	}
-	if p.Pass == kernels.Bwd {
-		for _, name := range []string{"dw", "db"} {
-			if want[name] != 0 {
-				if p.Accumulate {
-					err = d.each(d.support.wide, p.N, uint64(want[name]), uint64(mem[name+"_in"]), N, uint64(p.Weight))
-				} else {
-					err = d.ctx.Memset8(d.stream, want[name], 0, 8*p.N)
-				}
-				if err != nil {
-					return nil, err
-				}
-			}
-		}
-		cols := (p.N + 31) / 32
-		shares := min(max(int64(d.info.SMs)*8/cols, 1), (p.M+7)/8)
-		args := []uint64{
-			uint64(mem["x"]), uint64(mem["dy"]), uint64(want[p.Op.Spec().Saved[0]]), uint64(want["mean"]), uint64(want["dw"]),
-			uint64(want["db"]), M, N, uint64(p.DType),
-		}
-		if err := d.launch(d.support.columns, [3]int{int(cols), int(shares), 1}, args); err != nil {
+	if bwd {
+		if err := d.columns(p, mem, want); err != nil {
 			return nil, err
 		}
 	}
@@ -205,6 +187,28 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 	}, nil
 }
 
+// columns computes dw and db of a backward.
+func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (err error) {
+	for _, name := range []string{"dw", "db"} {
+		switch {
+		case want[name] == 0:
+		case p.Accumulate:
+			err = d.each(d.support.wide, p.N, uint64(want[name]), uint64(mem[name+"_in"]), uint64(p.N), uint64(p.Weight))
+		default:
+			err = d.ctx.Memset8(d.stream, want[name], 0, 8*p.N)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	cols := (p.N + 31) / 32
+	shares := min(max(int64(d.info.SMs)*8/cols, 1), (p.M+7)/8)
+	return d.launch(d.support.columns, [3]int{int(cols), int(shares), 1}, []uint64{
+		uint64(mem["x"]), uint64(mem["dy"]), uint64(want[p.Op.Spec().Saved[0]]), uint64(want["mean"]), uint64(want["dw"]),
+		uint64(want["db"]), uint64(p.M), uint64(p.N), uint64(p.DType),
+	})
+}
+
 // quantized turns the answer y into that of fp8, and takes its scale again.
 func (d *Device) quantized(p kernels.Problem, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
 	n := p.M * p.N
@@ -223,29 +227,19 @@ func (d *Device) quantized(p kernels.Problem, mem, want map[string]driver.Ptr, s
 
 // float64s reads n doubles, after all work in the stream.
 func (d *Device) float64s(p driver.Ptr, n int) ([]float64, error) {
-	raw := make([]byte, 8*n)
+	raw, v := make([]byte, 8*n), make([]float64, n)
 	if err := d.ctx.CopyFromDevice(raw, p); err != nil {
 		return nil, err
 	}
-	v := make([]float64, n)
-	for i := range v {
-		v[i] = math.Float64frombits(binary.LittleEndian.Uint64(raw[8*i:]))
-	}
-	return v, nil
+	_, err := binary.Decode(raw, binary.LittleEndian, v)
+	return v, err
 }
 
 // outcome is what compare finds: support.cu's struct Outcome.
 type outcome struct {
-	bad, first, worst uint64
-	err2, want2       float64
+	Bad, First  uint64
+	Worst       float64
+	Err2, Want2 float64
 }
 
 const outcomeBytes = 40
-
-func (o *outcome) decode(b []byte) {
-	o.bad = binary.LittleEndian.Uint64(b)
-	o.first = binary.LittleEndian.Uint64(b[8:])
-	o.worst = binary.LittleEndian.Uint64(b[16:])
-	o.err2 = math.Float64frombits(binary.LittleEndian.Uint64(b[24:]))
-	o.want2 = math.Float64frombits(binary.LittleEndian.Uint64(b[32:]))
-}

@@ -123,48 +123,77 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	if o.Stages {
 		marks = len(r.launches) + 1
 	}
-	for len(d.events) < marks*o.Samples {
-		e, err := d.ctx.NewEvent()
-		if err != nil {
-			return kernels.Timing{}, err
-		}
-		d.events = append(d.events, e)
+	if err := d.reserveEvents(marks * o.Samples); err != nil {
+		return kernels.Timing{}, err
 	}
 	before, sets, err := b.surroundings(o)
 	if err != nil {
 		return kernels.Timing{}, err
 	}
-	sample := func(events []driver.Event, set map[string]driver.Ptr) []driver.Step {
-		steps := append(slices.Clone(before), driver.Step{Kind: driver.StepRecord, Event: events[0]})
-		for j := range r.launches {
-			steps = append(steps, b.step(r, j, set, len(sets) > 1))
-			if o.Stages || j == len(r.launches)-1 {
-				steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: events[min(j+1, marks-1)]})
-			}
-		}
-		return steps
-	}
 	checked := !r.family.Stream && r.plan.Writes(b.p)
-	t := kernels.Timing{Seconds: make([]float64, o.Samples)}
-	first := 0
+	busy, first := 0.0, 0
 	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
 		var steps []driver.Step
 		if first > 0 {
-			steps = sample(d.events[first*marks:][:marks], sets[(first+len(sets)-1)%len(sets)])
+			steps = b.sample(r, o.Stages, before, d.events[first*marks:][:marks], sets, first-1)
 		}
 		for i := first; i < first+n; i++ {
 			if i == o.Samples-1 && checked {
 				steps = append(steps, b.poison(r, sets[i%len(sets)])...)
 			}
-			steps = append(steps, sample(d.events[i*marks:][:marks], sets[i%len(sets)])...)
+			steps = append(steps, b.sample(r, o.Stages, before, d.events[i*marks:][:marks], sets, i)...)
 		}
-		busy, err := d.behind(steps)
+		took, err := d.behind(steps)
 		if err != nil {
 			return kernels.Timing{}, err
 		}
-		t.Busy += busy
+		busy += took
 		first += n
 	}
+	t, err := b.elapsed(r, o, marks)
+	if err != nil {
+		return kernels.Timing{}, err
+	}
+	t.Busy = busy
+	if checked && o.Samples > 0 {
+		start := time.Now()
+		if err := b.timed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
+			return kernels.Timing{}, err
+		}
+		t.Busy += time.Since(start).Seconds()
+	}
+	return t, nil
+}
+
+// sample is what is enqueued for sample i: what runs before it, and the launches between events,
+// of which there is one behind each where stages are timed.
+func (b *bench) sample(r *ready, stages bool, before []driver.Step, events []driver.Event,
+	sets []map[string]driver.Ptr, i int) []driver.Step {
+	steps := append(slices.Clone(before), driver.Step{Kind: driver.StepRecord, Event: events[0]})
+	for j := range r.launches {
+		steps = append(steps, b.step(r, j, sets[i%len(sets)], len(sets) > 1))
+		if stages || j == len(r.launches)-1 {
+			steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: events[min(j+1, len(events)-1)]})
+		}
+	}
+	return steps
+}
+
+// reserveEvents makes sure that there are n events.
+func (d *Device) reserveEvents(n int) error {
+	for len(d.events) < n {
+		e, err := d.ctx.NewEvent()
+		if err != nil {
+			return err
+		}
+		d.events = append(d.events, e)
+	}
+	return nil
+}
+
+// elapsed reads the times of samples with so many events each.
+func (b *bench) elapsed(r *ready, o kernels.TimeOptions, marks int) (t kernels.Timing, err error) {
+	t.Seconds = make([]float64, o.Samples)
 	if o.Stages {
 		t.By = kernels.ByEvents
 		for _, l := range r.launches {
@@ -172,7 +201,7 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		}
 	}
 	for i := range o.Samples {
-		events := d.events[i*marks:][:marks]
+		events := b.d.events[i*marks:][:marks]
 		if t.Seconds[i], err = events[marks-1].Elapsed(events[0]); err != nil {
 			return kernels.Timing{}, err
 		}
@@ -183,13 +212,6 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 				}
 			}
 		}
-	}
-	if checked && o.Samples > 0 {
-		start := time.Now()
-		if err := b.timed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
-			return kernels.Timing{}, err
-		}
-		t.Busy += time.Since(start).Seconds()
 	}
 	return t, nil
 }
