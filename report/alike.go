@@ -8,6 +8,7 @@ import (
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
+	"normbench/sweep/verdict"
 )
 
 // The finals of a search are of its best variants, whichever their design. Of one design they
@@ -37,6 +38,18 @@ func Alike(sides []Side) {
 // has four times as many.
 const fewConfigs = 8
 
+// searchBand is how far apart the medians of a search have to be: it took the fastest of
+// many, each seen a few times, so some of that is luck.
+const searchBand = 0.10
+
+// chosen says that both sides of a row are a choice among recorded variants.
+func (r *Row) chosen() bool { return r.a.Configs > 0 && r.b.Configs > 0 }
+
+// mixed says that one side has times of a search, and the other of finals or a grid.
+func (r *Row) mixed() bool {
+	return r.chosen() && (r.a.Phase == record.PhaseSearch) != (r.b.Phase == record.PhaseSearch)
+}
+
 // unequal says whether the slower side of a row of a search stands on too few configs of its
 // design to be called slower. One that was named, not chosen, has no others.
 func (r *Row) unequal() bool {
@@ -44,30 +57,38 @@ func (r *Row) unequal() bool {
 	if slow.MedianUS < fast.MedianUS {
 		slow, fast = fast, slow
 	}
-	return slow.Phase == record.PhaseSearch && !slow.Named && slow.Configs < fewConfigs &&
-		fast.Configs >= 4*slow.Configs
+	return r.chosen() && slow.Phase == record.PhaseSearch && !slow.Named &&
+		slow.Configs < fewConfigs && fast.Configs >= 4*slow.Configs
 }
 
-// searchBand is how far apart the medians of a search have to be: it took the fastest of
-// many, each seen a few times, so some of that is luck.
-const searchBand = 0.10
+// A reason is what stands behind a row's mark, as a note below the table tells it.
+type reason string
 
-// markSearched marks a row of a search. Its few samples are too few for a test of rank that
-// is corrected for as many rows; where none of them overlap, and the medians are far apart,
-// one side is faster.
-func (r *Row) markSearched() Mark {
-	a, b := r.a, r.b
-	if len(a.Samples) == 0 || len(b.Samples) == 0 {
-		return Unclear
+var (
+	whySearch = reason(fmt.Sprintf("FASTER or SLOWER in %%s of a search, whose samples are too few "+
+		"for an interval: the medians are more than %g %% apart, and the samples do not overlap.",
+		100*searchBand))
+	whyMixed = reason("INCONCLUSIVE in %s, as one side has times of a search only, and the other " +
+		"none of one.")
+	whyFew = reason(fmt.Sprintf("INCONCLUSIVE in %%s, as the search tried fewer than %d configs of "+
+		"the slower side, and four times as many of the other.", fewConfigs))
+	whyFloor = reason(fmt.Sprintf("INCONCLUSIVE in %%s below %d us, as the floor of a run is "+
+		"unknown: two hosts differ by 2 us in an empty launch.", verdict.FloorMatters))
+	whyAlone = reason("no finals in %s: the budget left nothing but the base.")
+)
+
+// rowsOf is a note on the rows with a reason, if there are such.
+func (c *Comparison) rowsOf(why reason) (notes []string) {
+	n := 0
+	for _, r := range c.Rows {
+		if r.why == why {
+			n++
+		}
 	}
-	switch _, wide, ok := r.band(searchBand); {
-	case !ok:
-	case slices.Max(b.Samples) < slices.Min(a.Samples) && a.MedianUS > b.MedianUS*(1+wide):
-		return Faster
-	case slices.Max(a.Samples) < slices.Min(b.Samples) && b.MedianUS > a.MedianUS*(1+wide):
-		return Slower
+	if n > 0 {
+		notes = append(notes, strings.Replace(string(why), "%s", count(n, "problem", "problems"), 1))
 	}
-	return Unclear
+	return notes
 }
 
 // behind says which phases and how many configs stand behind the cells of a side, or "" for a
@@ -108,42 +129,19 @@ func phaseName(phase string) string {
 	return phase
 }
 
-// coverage are the notes on what stands behind the sides of c, which marks the rows that
-// it cannot judge.
+// coverage are the notes on what stands behind the sides of c.
 func coverage(c *Comparison) (notes []string) {
-	mixed, few, apart := 0, 0, 0
-	var as, bs []Cell
-	for i := range c.Rows {
-		r := &c.Rows[i]
-		as, bs = append(as, r.a), append(bs, r.b)
-		searched := r.a.Phase == record.PhaseSearch
-		switch {
-		case r.Speedup == 0 || r.a.Configs == 0 || r.b.Configs == 0:
-		case searched != (r.b.Phase == record.PhaseSearch):
-			mixed++
-			r.Mark = Unclear
-		case r.unequal():
-			few++
-			r.Mark = Unclear
-		case searched && r.Mark == Unclear:
-			if r.Mark = r.markSearched(); r.Mark != Unclear {
-				apart++
-			}
-		}
+	var sides [2][]Cell
+	for _, r := range c.Rows {
+		sides[0], sides[1] = append(sides[0], r.a), append(sides[1], r.b)
 	}
-	for i, cells := range [][]Cell{as, bs} {
+	for i, cells := range sides {
 		if n := behind(letter(i), cells); n != "" {
 			notes = append(notes, n)
 		}
 	}
-	if apart > 0 {
-		notes = append(notes, fmt.Sprintf("FASTER or SLOWER in %s of a search, whose samples are too few for the test: the medians are more than %g %% apart, and the samples do not overlap.", count(apart, "problem", "problems"), 100*searchBand))
-	}
-	if mixed > 0 {
-		notes = append(notes, fmt.Sprintf("INCONCLUSIVE in %s, as one side has times of a search only, and the other none of one.", count(mixed, "problem", "problems")))
-	}
-	if few > 0 {
-		notes = append(notes, fmt.Sprintf("INCONCLUSIVE in %s, as the search tried fewer than %d configs of the slower side, and four times as many of the other.", count(few, "problem", "problems"), fewConfigs))
+	for _, why := range []reason{whySearch, whyMixed, whyFew, whyFloor} {
+		notes = append(notes, c.rowsOf(why)...)
 	}
 	return notes
 }

@@ -14,6 +14,7 @@ import (
 
 	"normbench/internal/picture"
 	"normbench/kernels"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 	"normbench/sweep/verdict"
@@ -22,7 +23,7 @@ import (
 // TieBand is how far from 1 a speedup must be to be called one where both sides
 // come from one run, or from no samples at all. Medians of two measurements of
 // the same code in one run differ by up to about that much. Two runs may differ
-// by more: see verdict.JudgeUnpaired.
+// by more: see verdict.Rule.Unpaired.
 const TieBand = 0.02
 
 // A Side is one operand of a comparison.
@@ -95,11 +96,6 @@ const (
 	Equal Mark = "="
 )
 
-// MarkOf is the mark of a verdict.
-func MarkOf(v verdict.Verdict) Mark {
-	return marks[v]
-}
-
 var marks = map[verdict.Verdict]Mark{verdict.Faster: Faster, verdict.Slower: Slower,
 	verdict.Same: Same, verdict.Inconclusive: Unclear}
 
@@ -140,6 +136,7 @@ type Comparison struct {
 	BytesRule string        `json:"bytes_rule"`
 
 	series []picture.Series // of both sides, for plots
+	match  *ab.Match        // that it is of, nil for recordings
 }
 
 // BytesRule says what GB/s means in every table.
@@ -154,12 +151,13 @@ type Row struct {
 	B       Value           `json:"b"`
 	Speedup float64         `json:"speedup,omitempty"` // A's median over B's; 0 where one has none
 	Mark    Mark            `json:"mark,omitempty"`
-	// Test is the unpaired test of the samples; nil where a side has none, or where Paired is set.
-	Test   *verdict.Judged `json:"test,omitempty"`
-	Paired *Paired         `json:"paired,omitempty"` // where both sides were in one run's finals
+	Paired  *Paired         `json:"paired,omitempty"` // where both sides were in one run's rounds
 
-	a, b  Cell // what A and B are of
-	alone bool // both sides are the base, as nothing else was in the finals
+	a, b   Cell            // what A and B are of
+	judged *verdict.Judged // what Paired is of
+	why    reason          // of Mark, where the table has a note of it
+	duel   *ab.Result      // of a live compare, with what its second run said
+	second *ab.Second
 }
 
 // MarshalJSON adds the verdict, as text and csv have it.
@@ -230,70 +228,24 @@ type OneSided struct {
 	Reason  string          `json:"reason"`
 }
 
-// pair judges a row by the rounds that its cells share, if any. One variant of one run on both
-// sides needs none.
-func (r *Row) pair() {
-	a, b := r.a, r.b
-	switch {
-	case a.Run == "" || a.Run != b.Run:
-		return
-	case a.Variant == b.Variant:
-		r.Mark, r.Speedup, r.alone = Equal, 1, a.Finals == 1
-		return
-	case len(a.Rounds) == 0 || len(a.Rounds) != len(b.Rounds):
-		return
-	}
-	turned := len(a.Again) == 0 // only the base has a second copy, and it may be B
-	if turned {
-		a, b = b, a
-	}
-	step := stats.TimerStep(append(widen(a.Samples), widen(b.Samples)...))
-	j := verdict.JudgeRecorded(a.Rounds, b.Rounds, a.Again, step, max(a.Finals, b.Finals)-1)
-	if turned {
-		j = j.Turned()
-	}
-	if j.Effect != 0 {
-		r.setPaired(j)
-	}
-}
-
 // Compare pairs two sides by problem, and judges them.
 func Compare(a, b Side) *Comparison {
-	c := pair(a, b)
-	c.judge()
-	c.Notes = slices.Concat(coverage(c), unlike(a, b), noFloor(c))
-	c.summarize(a, b)
-	return c
-}
-
-// Judged is a comparison whose verdicts were found before, by rounds in which both sides took
-// turns.
-func Judged(a, b Side, judged []verdict.Judged) *Comparison {
-	c := pair(a, b)
+	c := newComparison(a, b, problems(a, b))
 	for i := range c.Rows {
-		r := &c.Rows[i]
-		if k := slices.IndexFunc(judged, func(j verdict.Judged) bool { return j.Problem == r.Problem }); k >= 0 {
-			r.setPaired(judged[k])
+		if r := &c.Rows[i]; r.Speedup > 0 {
+			r.judge()
 		}
 	}
+	c.Notes = slices.Concat(coverage(c), unlike(a, b))
 	c.summarize(a, b)
 	return c
 }
 
-// setPaired makes a verdict on rounds of both sides that of the row.
-func (r *Row) setPaired(j verdict.Judged) {
-	r.Mark, r.Speedup = MarkOf(j.Verdict), 1/j.Effect
-	r.Paired = &Paired{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
-	if j.Lo > 0 {
-		r.Paired.Lo, r.Paired.Hi = 1/j.Hi, 1/j.Lo
-	}
-}
-
-// pair has a row for each problem of both sides, with the marks that need no other row.
-func pair(a, b Side) *Comparison {
+// newComparison has a row for each of the problems that both sides have.
+func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand,
 		BytesRule: BytesRule, series: lettered(a, b)}
-	for _, p := range problems(a, b) {
+	for _, p := range problems {
 		x, inA := a.Cells[p]
 		y, inB := b.Cells[p]
 		switch {
@@ -302,10 +254,97 @@ func pair(a, b Side) *Comparison {
 		case !inA:
 			c.OneSided = append(c.OneSided, oneSided(p, "B", "A", y))
 		default:
-			c.Rows = append(c.Rows, newRow(p, x, y))
+			r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(x.Bytes, y.Bytes, p.Bytes()), a: x, b: y}
+			r.A, r.B = ValueOf(x, r.Bytes), ValueOf(y, r.Bytes)
+			if r.A.US > 0 && r.B.US > 0 {
+				r.Speedup = r.A.US / r.B.US
+			}
+			c.Rows = append(c.Rows, r)
 		}
 	}
 	return c
+}
+
+// judge marks a row of two times: by the rounds that both sides share, else by their medians. One
+// variant of one run on both sides needs neither.
+func (r *Row) judge() {
+	a, b := r.a, r.b
+	oneRun := a.Run != "" && a.Run == b.Run
+	r.Mark = Unclear
+	switch {
+	case oneRun && a.Variant == b.Variant:
+		r.Mark, r.Speedup = Equal, 1
+		if a.Finals == 1 {
+			r.why = whyAlone
+		}
+	case oneRun && len(a.Rounds) > 0 && len(a.Rounds) == len(b.Rounds):
+		turned := len(a.Again) == 0 // only the base has a second copy, and it may be B
+		if turned {
+			a, b = b, a
+		}
+		step := stats.TimerStep(append(widen(a.Samples), widen(b.Samples)...))
+		j := verdict.JudgeRecorded(a.Rounds, b.Rounds, a.Again, step, max(a.Finals, b.Finals)-1)
+		if turned {
+			j = j.Turned()
+		}
+		r.setPaired(j)
+	case r.mixed():
+		r.why = whyMixed
+	case r.unequal():
+		r.why = whyFew
+	default:
+		r.judgeMedians(oneRun)
+	}
+}
+
+// setPaired makes a verdict on rounds of both sides that of the row.
+func (r *Row) setPaired(j verdict.Judged) {
+	if j.Effect == 0 {
+		return
+	}
+	r.judged, r.Mark, r.Speedup = &j, marks[j.Verdict], 1/j.Effect
+	r.Paired = &Paired{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
+	if j.Lo > 0 {
+		r.Paired.Lo, r.Paired.Hi = 1/j.Hi, 1/j.Lo
+	}
+}
+
+// judgeMedians marks a row by the medians of both sides and their intervals. A few samples have
+// none: then their range is taken, but only of a search, with a band of its own.
+func (r *Row) judgeMedians(oneRun bool) {
+	rule := verdict.Default()
+	sampled := len(r.a.Samples) > 0 && len(r.b.Samples) > 0
+	a, fewA := r.a.median()
+	b, fewB := r.b.median()
+	few := fewA || fewB
+	least := rule.Unpaired
+	switch {
+	case few:
+		least = searchBand
+	case oneRun || !sampled:
+		least = TieBand
+	}
+	band, ok := widenBand(rule.RecordedBand(least, r.a.StreamUS, r.b.StreamUS), r.a, r.b)
+	v := verdict.JudgeMedians(a, b, least, band)
+	switch {
+	case !ok:
+		r.why = whyFloor
+	case few && (r.a.Phase != record.PhaseSearch || v == verdict.Same):
+	case few && v != verdict.Inconclusive:
+		r.Mark, r.why = marks[v], whySearch
+	default:
+		r.Mark = marks[v]
+	}
+}
+
+// median is the cell's, with its interval. few says that it is of fewer samples than that takes:
+// then it is their range.
+func (c Cell) median() (m verdict.Median, few bool) {
+	m = verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi}
+	if few = len(c.Samples) > 0 && c.Lo == 0; few {
+		m.Lo, m.Hi = float64(slices.Min(c.Samples)), float64(slices.Max(c.Samples))
+	}
+	return m, few
 }
 
 // problems are those of all sides, in the order of tables.
@@ -370,76 +409,6 @@ func oneSided(p kernels.Problem, has, lacks string, c Cell) OneSided {
 	return o
 }
 
-func newRow(p kernels.Problem, a, b Cell) Row {
-	r := Row{Problem: p, Kind: kind(p), Bytes: cmp.Or(a.Bytes, b.Bytes, p.Bytes()), a: a, b: b}
-	r.A, r.B = ValueOf(a, r.Bytes), ValueOf(b, r.Bytes)
-	if r.A.US > 0 && r.B.US > 0 {
-		r.Speedup = r.A.US / r.B.US
-		r.Mark = r.markMedians()
-		r.pair()
-	}
-	return r
-}
-
-// band is how far apart the cells of a row must be, at least so much: more where the stream moved.
-// wide is with what their floors add, and ok false where that is not known.
-func (r *Row) band(least float64) (band, wide float64, ok bool) {
-	moved := 1.0
-	if a, b := r.a.StreamUS, r.b.StreamUS; a > 0 && b > 0 {
-		moved = max(a/b, b/a)
-	}
-	band = max(least, verdict.Default().FloorFactor*(moved-1))
-	wide, ok = widenBand(band, r.a, r.b)
-	return band, wide, ok
-}
-
-// markMedians marks a row of which only medians are known, with their intervals or
-// without; where there are samples, judge does.
-func (r *Row) markMedians() Mark {
-	band, wide, ok := r.band(TieBand)
-	if !ok {
-		return Unclear
-	}
-	median := func(c Cell) verdict.Median {
-		return verdict.Median{US: c.MedianUS, Lo: c.Lo, Hi: c.Hi}
-	}
-	v := verdict.JudgeMedians(median(r.a), median(r.b), band, wide)
-	if v == verdict.Same && band > TieBand {
-		return Unclear
-	}
-	return MarkOf(v)
-}
-
-// judge marks the rows that have samples on both sides by an unpaired test, all
-// of them together, as the test corrects for their number.
-func (c *Comparison) judge() {
-	for _, one := range []bool{true, false} { // of one run, of two runs
-		rule := verdict.Default()
-		if one {
-			rule.Unpaired = TieBand
-		}
-		var cells []verdict.Recording
-		var rows []*Row
-		for i := range c.Rows {
-			r := &c.Rows[i]
-			same := r.a.Run == r.b.Run && r.a.Run != ""
-			if r.Speedup == 0 || r.Mark == Equal || r.Paired != nil || len(r.a.Samples) == 0 ||
-				len(r.b.Samples) == 0 || same != one {
-				continue
-			}
-			rows = append(rows, r)
-			cells = append(cells, verdict.Recording{Problem: r.Problem,
-				A: [][]float64{widen(r.a.Samples)}, B: [][]float64{widen(r.b.Samples)},
-				ControlA: r.a.StreamUS, ControlB: r.b.StreamUS,
-				Widen: func(band float64) (float64, bool) { return widenBand(band, r.a, r.b) }})
-		}
-		for i, j := range verdict.JudgeUnpaired(cells, rule) {
-			rows[i].Test = &j
-			rows[i].Mark = MarkOf(j.Verdict)
-		}
-	}
-}
-
 func widen(v []float32) []float64 {
 	w := make([]float64, len(v))
 	for i, f := range v {
@@ -475,9 +444,8 @@ const honestShapes = 10
 
 func newMean(kind string, rows []Row) Mean {
 	m := Mean{Kind: kind}
+	var problems []kernels.Problem
 	var logs [][]float64
-	var clusters []int
-	shapes := map[[2]int64]int{}
 	for _, r := range rows {
 		if n := map[Mark]*int{Faster: &m.Faster, Slower: &m.Slower, Same: &m.Same,
 			Equal: &m.Equal, Unclear: &m.Unclear}[r.Mark]; n != nil {
@@ -490,15 +458,10 @@ func newMean(kind string, rows []Row) Mean {
 		if r.Paired != nil && r.Mark == Unclear {
 			gain = 0 // nothing was shown
 		}
-		shape := [2]int64{r.Problem.M, r.Problem.N}
-		if _, ok := shapes[shape]; !ok {
-			shapes[shape] = len(shapes)
-		}
-		logs, clusters = append(logs, []float64{gain}), append(clusters, shapes[shape])
+		problems, logs = append(problems, r.Problem), append(logs, []float64{gain})
 	}
-	m.N, m.Without, m.Shapes = len(logs), len(rows)-len(logs), len(shapes)
-	if m.N > 0 {
-		m.Speedup, m.Lo, m.Hi = stats.GeoMeanCI(logs, clusters, stats.Level, 1000, 1)
+	if m.N, m.Without = len(logs), len(rows)-len(logs); m.N > 0 {
+		m.Shapes, m.Speedup, m.Lo, m.Hi = verdict.Mean(problems, logs)
 	}
 	if m.Shapes < honestShapes {
 		m.Lo, m.Hi = 0, 0

@@ -59,7 +59,9 @@ var kindGroup = &Group{Of: func(row []string) (string, string) {
 // Table is a row for each problem. It keeps to some 90 columns: the variants are in csv, which has
 // the one-sided problems too.
 func (c *Comparison) Table() *Table {
-	title := fmt.Sprintf("A = %s, B = %s\n%s;\n%%stream is the time of a copy of those bytes in the same run over the kernel's time.", c.A, c.B, BytesRule)
+	title := fmt.Sprintf("A = %s, B = %s\n%s;\n"+
+		"%%stream is the time of a copy of those bytes in the same run over the kernel's time.",
+		c.A, c.B, BytesRule)
 	rows := slices.Clone(c.Rows)
 	for _, o := range c.OneSided {
 		r := Row{Problem: o.Problem, Kind: o.Kind, Bytes: o.Problem.Bytes(),
@@ -75,37 +77,59 @@ func (c *Comparison) Table() *Table {
 	return t
 }
 
+// columns are those of recordings or of a live compare, which has some more. People see the time,
+// the stream's share, the speedup and the verdict of both.
 func (c *Comparison) columns() []Column[Row] {
-	list := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes }, "",
-		"kind", "dtype", "M", "N")
+	live := c.match != nil
+	heads := []string{"", "kind", "dtype", "M", "N"}
+	if live {
+		heads = []string{"problem"}
+	}
+	list := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes }, heads...)
 	add := func(head, name string, value func(Row) any, text func(Row) string) {
 		list = append(list, Column[Row]{Head: head, Name: name, Value: value, Text: text})
 	}
 	both := func(groups ...string) {
 		for _, names := range groups {
-			list = append(list, ValueColumns(func(r Row) Value { return r.A }, "A", "a_",
-				strings.Fields(names)...)...)
-			list = append(list, ValueColumns(func(r Row) Value { return r.B }, "B", "b_",
-				strings.Fields(names)...)...)
+			for i, prefix := range []string{"a_", "b_"} {
+				list = append(list, ValueColumns(func(r Row) Value { return []Value{r.A, r.B}[i] },
+					letter(i), prefix, strings.Fields(names)...)...)
+			}
 		}
 	}
-	rounds := func(name string, value func(*Paired) any) {
-		add("", name, func(r Row) any { return ifAny(r.Paired, value) }, nil)
+	paired := func(head, name string, value func(*Paired) any) {
+		add(head, name, func(r Row) any { return ifAny(r.Paired, value) }, nil)
 	}
 	add("", "a", func(Row) any { return c.A }, nil)
 	add("", "b", func(Row) any { return c.B }, nil)
 	both("variant", "status", "us lo_us hi_us", "gbps", "stream_percent")
+	if live {
+		for i, col := range list {
+			list[i].Means = map[string]string{"A us": "median over the rounds; B us likewise",
+				"B %stream": "time of a copy of the same tensors over B's time; A %stream likewise",
+			}[col.Head]
+			if col.Name == "a_gbps" || col.Name == "b_gbps" {
+				list[i].Head = ""
+			}
+		}
+		paired("rounds", "", func(p *Paired) any { return p.Rounds })
+	}
 	add("speedup", "speedup", func(r Row) any { return Known(r.Speedup) }, Row.speedup)
 	add("", "mark", func(r Row) any { return r.Mark }, nil)
 	add("", "p", func(r Row) any {
-		return ifAny(r.Test, func(j *verdict.Judged) any { return Known(j.P) })
+		return ifAny(r.judged, func(j *verdict.Judged) any { return j.P })
 	}, nil)
 	add("", "reason", func(r Row) any { return r.reason() }, nil)
-	both("phase", "configs")
-	rounds("speedup_lo", func(p *Paired) any { return Known(p.Lo) })
-	rounds("speedup_hi", func(p *Paired) any { return Known(p.Hi) })
-	rounds("rounds", func(p *Paired) any { return p.Rounds })
-	add("verdict", "verdict", func(r Row) any { return r.Verdict() }, nil)
+	if !live {
+		both("phase", "configs")
+	}
+	paired("", "speedup_lo", func(p *Paired) any { return Known(p.Lo) })
+	paired("", "speedup_hi", func(p *Paired) any { return Known(p.Hi) })
+	paired("", "rounds", func(p *Paired) any { return p.Rounds })
+	add("verdict", "verdict", func(r Row) any { return r.Verdict() }, Row.verdict)
+	if live {
+		list = append(list, liveColumns(c.match)...)
+	}
 	return list
 }
 
@@ -171,14 +195,26 @@ func (r Row) speedup() string {
 	return ""
 }
 
+// verdict is the row's for people, with what stands against it.
+func (r Row) verdict() string {
+	switch {
+	case r.duel != nil && r.judged == nil:
+		return strings.ToUpper(string(r.duel.Status)) + ": " + r.duel.Reason
+	case r.duel != nil && r.judged.Gate != r.judged.Verdict:
+		return r.Verdict() + " (not beyond doubt among so many cells)"
+	}
+	return r.Verdict()
+}
+
 func (r Row) reason() string {
+	a, b := r.A.Reason, r.B.Reason
 	switch {
 	case r.Paired != nil:
 		return r.Paired.Reason
-	case r.A.Reason != "" && r.B.Reason != "":
-		return r.A.Reason + "; " + r.B.Reason
+	case a != "" && b != "" && a != b:
+		return a + "; " + b
 	}
-	return r.A.Reason + r.B.Reason
+	return cmp.Or(a, b)
 }
 
 // ratioIn is a ratio with its interval, if there is one.
@@ -190,20 +226,23 @@ func ratioIn(x, lo, hi float64) string {
 }
 
 func meanTable(c *Comparison) *Table {
+	number := func(head string, of func(Mean) int) Column[Mean] {
+		return Column[Mean]{Head: head, Value: func(m Mean) any { return of(m) }}
+	}
 	columns := []Column[Mean]{
 		{Head: "geometric mean", Value: func(m Mean) any { return cmp.Or(m.Kind, "all") }},
-		{Head: "problems", Value: func(m Mean) any { return m.N }},
+		number("problems", func(m Mean) int { return m.N }),
 		{Head: "speedup", Value: func(m Mean) any { return m.Speedup }, Text: func(m Mean) string {
 			if m.N == 0 {
 				return ""
 			}
 			return ratioIn(m.Speedup, m.Lo, m.Hi)
 		}},
-		{Head: "faster", Value: func(m Mean) any { return m.Faster }},
-		{Head: "same", Value: func(m Mean) any { return m.Same }},
-		{Head: "slower", Value: func(m Mean) any { return m.Slower }},
-		{Head: "inconclusive", Value: func(m Mean) any { return m.Unclear }},
-		{Head: "equal", Value: func(m Mean) any { return m.Equal }}}
+		number("faster", func(m Mean) int { return m.Faster }),
+		number("same", func(m Mean) int { return m.Same }),
+		number("slower", func(m Mean) int { return m.Slower }),
+		number("inconclusive", func(m Mean) int { return m.Unclear }),
+		number("equal", func(m Mean) int { return m.Equal })}
 	if c.All.Equal == 0 {
 		columns = columns[:7]
 	}
@@ -219,11 +258,9 @@ func meanTable(c *Comparison) *Table {
 
 // methods are notes on how the verdicts and the means were found.
 func (c *Comparison) methods() (notes []string) {
-	pairs, unpaired, alone, few := 0, 0, 0, 0
+	pairs, unpaired, few := 0, 0, 0
 	for _, r := range c.Rows {
 		switch {
-		case r.alone:
-			alone++
 		case r.Mark == Equal:
 		case r.Paired != nil:
 			if pairs++; r.Paired.Lo == 0 {
@@ -244,16 +281,14 @@ func (c *Comparison) methods() (notes []string) {
 		"the verdict rests on. INCONCLUSIVE counts as 1.00x in the means.")
 	note(few > 0, "no interval in %s, as the finals had too few rounds for a verdict.",
 		count(few, "problem", "problems"))
-	note(alone > 0, "no finals in %s: the budget left nothing but the base.",
-		count(alone, "problem", "problems"))
+	notes = append(notes, c.rowsOf(whyAlone)...)
 	note(c.All.Equal > 0, "= says that both sides are one variant of one run, not measured against "+
 		"itself. It counts as 1.00x.")
 	note(c.All.Lo > 0, "means have an interval at 95%% over other such shapes (%d here), all cells of a "+
 		"shape together.", c.All.Shapes)
-	note(unpaired > 0, "UNPAIRED: recorded, not measured in turns. Samples of one run are told apart from "+
-		"%g %% on,", band)
-	note(unpaired > 0, "of two runs from %g %%, medians alone from %g %% if their intervals are apart; "+
-		"where the stream moved, from twice that.", 100*verdict.Default().Unpaired, band)
+	note(unpaired > 0, "UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
+		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
+		"what the stream moved.", band, 100*verdict.Default().Unpaired)
 	note(unpaired > 0, "SAME needs the whole interval within that, and a stream that stood still. Run "+
 		"both with --live for less.")
 	return notes

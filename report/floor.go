@@ -98,18 +98,3 @@ func widenBand(band float64, a, b Cell) (float64, bool) {
 	}
 	return verdict.WidenBand(band, a.FloorUS, b.FloorUS, min(a.MedianUS, b.MedianUS))
 }
-
-// noFloor notes how many rows have no verdict because a floor is not known.
-func noFloor(c *Comparison) []string {
-	n := 0
-	for _, r := range c.Rows {
-		if _, ok := widenBand(0, r.a, r.b); r.Speedup > 0 && !ok {
-			n++
-		}
-	}
-	if n == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("INCONCLUSIVE in %s below %d us, as the floor of a run is unknown: two hosts differ by 2 us in an empty launch.",
-		count(n, "problem", "problems"), verdict.FloorMatters)}
-}

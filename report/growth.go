@@ -40,22 +40,16 @@ type Told struct {
 	Verdict string `json:"verdict"`
 }
 
-// Compared is what a recorded comparison says of each problem of two arms.
-func Compared(a, b Side) map[kernels.Problem]Told {
-	c := Compare(a, b)
-	told := map[kernels.Problem]Told{}
+// Tell adds the verdicts of a comparison of its two arms.
+func (g *Growth) Tell(c *Comparison) {
+	told := map[kernels.Problem]*Told{}
 	for _, r := range c.Rows {
-		told[r.Problem] = Told{r.speedup(), r.Verdict()}
-	}
-	return told
-}
-
-// Tell adds what is told of the problems to the rows.
-func (g *Growth) Tell(told map[kernels.Problem]Told) {
-	for i := range g.Rows {
-		if x, ok := told[g.Rows[i].Problem]; ok {
-			g.Rows[i].Told = &x
+		if r.Mark != "" {
+			told[r.Problem] = &Told{r.speedup(), r.Verdict()}
 		}
+	}
+	for i := range g.Rows {
+		g.Rows[i].Told = told[g.Rows[i].Problem]
 	}
 }
 

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,69 +12,55 @@ import (
 	"normbench/sweep/verdict"
 )
 
-// A liveRow is one duel of a live compare.
-type liveRow struct {
-	*ab.Result
-	sides  [2]Value
-	judged *verdict.Judged // nil where it failed
-	second *ab.Second      // nil where it had none
-	peer   string          // that one of them is
-	stage  string          // that moved, from was by so many microseconds
-	was    float64
-	by     float64
+// Comparison is the compare with the verdicts of its rounds, in the order of its duels.
+func (l *Live) Comparison() *Comparison {
+	sides := l.Sides()
+	var order []kernels.Problem
+	for _, d := range l.Duels {
+		order = append(order, d.Problem)
+	}
+	c := newComparison(sides[0], sides[1], order)
+	c.A, c.B, c.match = l.A, l.B, &l.Match
+	next := 0
+	for i, d := range l.Duels {
+		r := &c.Rows[i]
+		if r.duel = d; d.Status == kernels.StatusOK {
+			r.setPaired(l.Judged[next])
+			next++
+		}
+		if k := slices.IndexFunc(l.Gate, func(g ab.Second) bool { return g.Problem == d.Problem }); k >= 0 {
+			r.second = &l.Gate[k]
+		}
+	}
+	c.summarize(sides[0], sides[1])
+	return c
 }
 
 // Table has a row for each duel.
 func (l *Live) Table() *Table {
-	sides, m := l.Sides(), &l.Match
-	a, b := sides[0], sides[1]
-	pr := m.Run.Protocol
-	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; speedup is A's time over B's, with its %.1f%% interval",
-		m.A, m.B, m.Run.Device.Name, pr.Samples, pr.Name, 100*(1-m.Rule.Plan.Looks[0].Alpha))
-	var rows []liveRow
-	next := 0
-	registers := len(m.Duels) == 0
-	for _, d := range m.Duels {
-		bytes := d.Problem.Bytes()
-		r := liveRow{Result: d, sides: [2]Value{ValueOf(a.Cells[d.Problem], bytes),
-			ValueOf(b.Cells[d.Problem], bytes)}}
-		if d.Status == kernels.StatusOK {
-			r.judged = &m.Judged[next]
-			next++
-			r.stage, r.was, r.by = moved(d, r.judged.Effect > 1)
-		}
-		if i := slices.IndexFunc(m.Gate, func(g ab.Second) bool { return g.Problem == d.Problem }); i >= 0 {
-			r.second = &m.Gate[i]
-		}
-		registers = registers || d.CheckA.Main() != nil
-		for _, v := range []kernels.Variant{d.B, d.A} { // the one of B only where A is none
-			if name, ok := kernels.PeerName(v.Family); ok {
-				r.peer = name
-			}
-		}
-		rows = append(rows, r)
-	}
-	t := NewTable(strings.Join(append([]string{title}, Timer(m.Runs()...)...), "\n"), rows,
-		liveColumns(m, registers))
+	pr := l.Run.Protocol
+	title := fmt.Sprintf("A = %s, B = %s, live on %s\nrounds of %d %s launches per arm; "+
+		"speedup is A's time over B's, with its %.1f%% interval", l.A, l.B, l.Run.Device.Name,
+		pr.Samples, pr.Name, 100*(1-l.Rule.Plan.Looks[0].Alpha))
+	t := l.Comparison().Table()
+	t.Title = strings.Join(append([]string{title}, Timer(l.Runs()...)...), "\n")
 	t.Notes, t.Group = l.notes(), ByProblem
 	t.Drop = []string{"A/A' %", "rounds", "A CTAs/SM,B CTAs/SM", "A regs,B regs", "q", "A %stream",
 		"peer", "what moved"}
 	return t
 }
 
-func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
-	list := ProblemColumns(func(r liveRow) (kernels.Problem, int64) {
-		return r.Problem, r.Problem.Bytes()
-	}, "problem")
-	add := func(head, name string, value func(liveRow) any) *Column[liveRow] {
-		list = append(list, Column[liveRow]{Head: head, Name: name, Value: value})
+// liveColumns are those that a live compare has beside a recorded one's.
+func liveColumns(m *ab.Match) (list []Column[Row]) {
+	add := func(head, name string, value func(Row) any) *Column[Row] {
+		list = append(list, Column[Row]{Head: head, Name: name, Value: value})
 		return &list[len(list)-1]
 	}
-	judged := func(head, name string, value func(*verdict.Judged) any) *Column[liveRow] {
-		return add(head, name, func(r liveRow) any { return ifAny(r.judged, value) })
+	judged := func(head, name string, value func(*verdict.Judged) any) *Column[Row] {
+		return add(head, name, func(r Row) any { return ifAny(r.judged, value) })
 	}
 	second := func(name string, value func(*ab.Second) any) {
-		add("", name, func(r liveRow) any { return ifAny(r.second, value) })
+		add("", name, func(r Row) any { return ifAny(r.second, value) })
 	}
 	faster := func(x float64) any { // B's speedup, of its time over A's
 		if x == 0 {
@@ -83,57 +68,29 @@ func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
 		}
 		return 1 / x
 	}
-	add("", "a", func(liveRow) any { return m.A })
-	add("", "b", func(liveRow) any { return m.B })
-	groups := []string{"variant", "status", "us lo_us hi_us", "gbps", "stream_percent"}
-	for _, names := range groups {
-		for i, prefix := range []string{"a_", "b_"} {
-			columns := ValueColumns(func(r liveRow) Value { return r.sides[i] }, letter(i), prefix,
-				strings.Fields(names)...)
-			columns[0].Means = map[string]string{"A us": "median over the rounds; B us likewise",
-				"B %stream": "time of a copy of the same tensors over B's time; A %stream likewise"}[columns[0].Head]
-			if names == "gbps" {
-				columns[0].Head = ""
-			}
-			list = append(list, columns...)
-		}
-	}
-	judged("rounds", "", func(j *verdict.Judged) any { return j.Rounds })
-	judged("speedup", "speedup", func(j *verdict.Judged) any { return faster(j.Effect) }).Text = func(r liveRow) string {
-		return fmt.Sprint(cmp.Or(ifAny(r.judged,
-			func(j *verdict.Judged) any { return j.Speedup() }), ""))
-	}
-	judged("", "mark", func(j *verdict.Judged) any { return MarkOf(j.Verdict) })
-	judged("", "p", func(j *verdict.Judged) any { return j.P })
-	add("", "reason", func(r liveRow) any {
-		return cmp.Or(ifAny(r.judged, func(j *verdict.Judged) any { return j.Reason }),
-			any(r.Reason))
-	})
-	judged("", "speedup_lo", func(j *verdict.Judged) any { return faster(j.Hi) })
-	judged("", "speedup_hi", func(j *verdict.Judged) any { return faster(j.Lo) })
-	judged("verdict", "verdict", func(j *verdict.Judged) any { return j.Verdict }).Text = liveRow.verdict
 	judged("", "gate", func(j *verdict.Judged) any { return j.Gate })
-	judged("", "rounds", func(j *verdict.Judged) any { return j.Rounds })
 	q := judged("q", "q", func(j *verdict.Judged) any { return j.Q })
 	q.Format, q.Means = "%.4f", "p-value of the cell, corrected for the number of cells"
 	judged("", "p_holm", func(j *verdict.Judged) any { return j.PHolm })
 	floor := judged("A/A' %", "floor_percent", func(j *verdict.Judged) any { return 100 * j.Floor })
 	floor.Format, floor.Means = "%.2f", "difference of two copies of A in the same rounds"
 	judged("", "band_percent", func(j *verdict.Judged) any { return 100 * j.Band })
-	what := add("what moved", "moved_stage", func(r liveRow) any { return r.stage })
-	what.Text, what.Means = liveRow.moved, "the launch that changed most, or why there is no verdict"
-	add("", "moved_us", func(r liveRow) any { return Known(r.by) })
+	what := add("what moved", "moved_stage", func(r Row) any { stage, _, _ := r.moved(); return stage })
+	what.Text, what.Means = Row.movedText, "the launch that changed most, or why there is no verdict"
+	add("", "moved_us", func(r Row) any { _, _, by := r.moved(); return Known(by) })
 	if m.A == bestPeer || m.B == bestPeer {
-		add("peer", "", func(r liveRow) any { return r.peer })
+		add("peer", "", func(r Row) any { return r.peer() })
 	}
+	registers := len(m.Duels) == 0 || slices.ContainsFunc(m.Duels,
+		func(d *ab.Result) bool { return d.CheckA.Main() != nil })
 	for _, of := range []struct {
 		head, name string
 		value      func(*kernels.Resource) any
 	}{{" regs", "regs", func(k *kernels.Resource) any { return k.Registers }},
 		{" CTAs/SM", "ctas_per_sm", func(k *kernels.Resource) any { return k.Occupancy }}} {
 		for i, prefix := range []string{"a_", "b_"} { // of each arm's main kernel
-			c := add(letter(i)+of.head, prefix+of.name, func(r liveRow) any {
-				return ifAny([]*kernels.Check{r.CheckA, r.CheckB}[i].Main(), of.value)
+			c := add(letter(i)+of.head, prefix+of.name, func(r Row) any {
+				return ifAny([]*kernels.Check{r.duel.CheckA, r.duel.CheckB}[i].Main(), of.value)
 			})
 			if !registers {
 				c.Head = ""
@@ -149,27 +106,26 @@ func liveColumns(m *ab.Match, registers bool) []Column[liveRow] {
 	return list
 }
 
-// verdict is a row's for people, or why it has none.
-func (r liveRow) verdict() string {
-	switch j := r.judged; {
-	case j == nil:
-		return strings.ToUpper(string(r.Status)) + ": " + r.Reason
-	case j.Gate != j.Verdict:
-		return string(j.Verdict) + " (not beyond doubt among so many cells)"
-	default:
-		return string(j.Verdict)
+// peer is the other library that one of the row's sides is of, A's where both are.
+func (r *Row) peer() string {
+	for _, v := range []Value{r.A, r.B} {
+		if name, ok := kernels.PeerName(v.Family); ok {
+			return name
+		}
 	}
+	return ""
 }
 
-// moved is what a person should know of the stages, or why there is no verdict.
-func (r liveRow) moved() string {
+// movedText is what a person should know of the stages, or why there is no verdict.
+func (r Row) movedText() string {
+	stage, was, by := r.moved()
 	switch j := r.judged; {
 	case j == nil:
 		return ""
 	case j.Verdict == verdict.Inconclusive:
 		return j.Reason
-	case j.Verdict != verdict.Same && r.stage != "":
-		return fmt.Sprintf("%s %+.1f us of %.1f", r.stage, r.by, r.was)
+	case j.Verdict != verdict.Same && stage != "":
+		return fmt.Sprintf("%s %+.1f us of %.1f", stage, by, was)
 	}
 	return ""
 }
@@ -177,11 +133,14 @@ func (r liveRow) moved() string {
 // moved is the stage that changed most, what it took of A, and by how much more it takes of B;
 // "" where none is known to have changed. Stages are timed in a pass of their own, so they are no
 // evidence against the rounds: they are told only where all together moved as B did, slower or not.
-func moved(d *ab.Result, slower bool) (stage string, was, by float64) {
-	sum := 0.0
+func (r Row) moved() (stage string, was, by float64) {
+	if r.judged == nil {
+		return "", 0, 0
+	}
+	slower, sum := r.judged.Effect > 1, 0.0
 	agrees := func(diff float64) bool { return diff != 0 && (diff > 0) == slower }
-	for _, a := range d.StagesA {
-		for _, b := range d.StagesB {
+	for _, a := range r.duel.StagesA {
+		for _, b := range r.duel.StagesB {
 			if a.Stage != b.Stage {
 				continue
 			}

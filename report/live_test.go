@@ -5,6 +5,7 @@ import (
 
 	"normbench/sweep/ab"
 	"normbench/sweep/record"
+	"normbench/sweep/verdict"
 )
 
 // Stages that were timed in a pass of their own are not told against the rounds.
@@ -25,8 +26,11 @@ func TestMoved(t *testing.T) {
 		{stages(213, 5), stages(213, 5), true, "", 0},
 		{nil, stages(1, 1), true, "", 0},
 	} {
-		d := &ab.Result{StagesA: c.a, StagesB: c.b}
-		if stage, _, by := moved(d, c.slower); stage != c.stage || by != c.by {
+		r := Row{duel: &ab.Result{StagesA: c.a, StagesB: c.b}, judged: &verdict.Judged{Effect: 0.9}}
+		if c.slower {
+			r.judged.Effect = 1.1
+		}
+		if stage, _, by := r.moved(); stage != c.stage || by != c.by {
 			t.Errorf("%+v: %s %g", c, stage, by)
 		}
 	}

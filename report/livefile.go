@@ -170,7 +170,7 @@ func LadderNotes(d kernels.DeviceInfo) []string {
 func (l *Live) Page() *Page {
 	t, sides := l.Table(), l.Sides()
 	names := Names(sides[:])
-	p := Judged(sides[0], sides[1], l.Judged).Page(
+	p := l.Comparison().Page(
 		fmt.Sprintf("%s against %s on %s", names[1], names[0], l.Run.Device.Name), l.Runs())
 	if clock := l.clocks(); clock != "" {
 		p.More = append(p.More, Fact{Name: "clocks", Value: clock})
@@ -225,13 +225,4 @@ func ReadLivePart(path string, wanted func(kernels.Problem) bool) (*Live, error)
 	}
 	run.Score()
 	return run, nil
-}
-
-// TellLive adds the verdicts of a live compare's rounds.
-func (g *Growth) TellLive(l *Live) {
-	told := map[kernels.Problem]Told{}
-	for _, j := range l.Judged {
-		told[j.Problem] = Told{Speedup: j.Speedup(), Verdict: string(j.Verdict)}
-	}
-	g.Tell(told)
 }

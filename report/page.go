@@ -254,12 +254,7 @@ func ShapeOf(p kernels.Problem) string { return fmt.Sprintf("%dx%d", p.M, p.N) }
 
 // label is a row's on a chart of two sides: its shape, and the peer that one of them is.
 func (r *Row) label() string {
-	for _, v := range []Value{r.A, r.B} {
-		if peer, ok := kernels.PeerName(v.Family); ok {
-			return ShapeOf(r.Problem) + " " + peer
-		}
-	}
-	return ShapeOf(r.Problem)
+	return strings.TrimSpace(ShapeOf(r.Problem) + " " + r.peer())
 }
 
 // streamInterval is the interval of a side's share of the stream's speed in percent, 0 and 0 for
@@ -373,7 +368,9 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 	chart := Chart{Title: "Speedup on every problem", Ref: 1, Unit: "x",
 		Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B is faster. The colour is the verdict."}
 	times := speeds(c.series)
-	for _, r := range c.Rows {
+	byKind := slices.SortedStableFunc(slices.Values(c.Rows),
+		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })
+	for _, r := range byKind {
 		if r.Speedup > 0 {
 			m := ChartMark{At: r.Speedup, Class: r.Mark.class(),
 				Tip: fmt.Sprintf("%s: A %s us, B %s us, %s", ShapeOf(r.Problem),

@@ -77,9 +77,9 @@ func showReport(e *env, cfg *reportConfig) error {
 		if err != nil {
 			return err
 		}
-		g.TellLive(run)
+		g.Tell(run.Comparison())
 	} else if len(sides) == 2 {
-		g.Tell(report.Compared(sides[0], sides[1]))
+		g.Tell(report.Compare(sides[0], sides[1]))
 	}
 	if cfg.plot != "" {
 		drawn, err := g.Plot(title, over)

@@ -13,67 +13,22 @@ import (
 	"normbench/sweep/stats"
 )
 
-// An object is a JSON object whose keys keep their order: kernel_tuner refuses a
+// An object is a JSON object whose members keep their order: kernel_tuner refuses a
 // cache whose parameters stand in another order than the tuner's.
-type object struct {
-	keys   []string
-	values []any
-}
+type object []member
 
-func (o *object) set(k string, v any) { o.keys, o.values = append(o.keys, k), append(o.values, v) }
+type member struct {
+	key   string
+	value any
+}
 
 // MarshalJSON implements json.Marshaler.
-func (o object) MarshalJSON() ([]byte, error) { return o.append(nil), nil }
-
-// append adds the text of o, without the way through an encoder, which looks it over again.
-func (o object) append(b []byte) []byte {
-	b = append(b, '{')
-	for i, k := range o.keys {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = append(quote(b, k), ':')
-		switch v := o.values[i].(type) {
-		case int:
-			b = strconv.AppendInt(b, int64(v), 10)
-		case float64:
-			b = number(b, v)
-		case []float64:
-			b = append(b, '[')
-			for i, f := range v {
-				if i > 0 {
-					b = append(b, ',')
-				}
-				b = number(b, f)
-			}
-			b = append(b, ']')
-		case string:
-			b = quote(b, v)
-		case object:
-			b = v.append(b)
-		default:
-			b = append(b, encode(v)...)
-		}
+func (o object) MarshalJSON() ([]byte, error) {
+	var members [][]byte
+	for _, m := range o {
+		members = append(members, fmt.Appendf(nil, "%s:%s", encode(m.key), encode(m.value)))
 	}
-	return append(b, '}')
-}
-
-// quote adds a string as the encoder writes it.
-func quote(b []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
-			return append(b, encode(s)...)
-		}
-	}
-	return append(append(append(b, '"'), s...), '"')
-}
-
-// number adds a number as the encoder writes it.
-func number(b []byte, f float64) []byte {
-	if f >= 1e-6 && f < 1e21 {
-		return strconv.AppendFloat(b, f, 'f', -1, 64)
-	}
-	return append(b, encode(f)...)
+	return fmt.Appendf(nil, "{%s}", bytes.Join(members, []byte{','})), nil
 }
 
 func encode(v any) []byte {
@@ -103,109 +58,88 @@ func errorName(s kernels.Status) string {
 	return "RuntimeFailedConfig"
 }
 
-// params are the tune parameters of a record in the order of the header.
-func (p *Problem) params(i int, knobs []*kernels.Knob) object {
-	o := object{make([]string, 0, len(knobs)+1), make([]any, 0, len(knobs)+1)}
-	o.set(keyFamily, p.Records[i].Family)
-	for _, k := range knobs {
-		o.set(k.Name, p.value(i, k))
-	}
-	return o
-}
-
 // kt is a kernel_tuner cache: the header in kernel_tuner's order, one entry per
 // line, and "}" newline "}" at the end, by which kernel_tuner tells a closed file
 // from one to append to. time is the median, where kernel_tuner's own is a mean.
 func kt(p *Problem) []byte {
 	knobs := p.knobs()
-	var head object
-	head.set("device_name", p.Run.Device.Name)
-	head.set("kernel_name", strings.ReplaceAll(p.Problem.String(), "/", "_"))
-	head.set("problem_size", []int64{p.Problem.M, p.Problem.N})
 	keys := []string{keyFamily}
-	var values object
 	var families []string
 	for _, r := range p.Records {
 		families = add(families, r.Family)
 	}
-	values.set(keyFamily, families)
+	values := object{{keyFamily, families}}
 	for _, k := range knobs {
 		keys = append(keys, k.Name)
 		var vs []int
 		for i := range p.Records {
 			vs = add(vs, p.value(i, k))
 		}
-		values.set(k.Name, vs)
+		values = append(values, member{k.Name, vs})
 	}
-	head.set("tune_params_keys", keys)
-	head.set("tune_params", values)
-	head.set("objective", "time")
+	head := object{{"device_name", p.Run.Device.Name},
+		{"kernel_name", strings.ReplaceAll(p.Problem.String(), "/", "_")},
+		{"problem_size", []int64{p.Problem.M, p.Problem.N}},
+		{"tune_params_keys", keys}, {"tune_params", values}, {"objective", "time"}}
 	if r := restrictions(p, knobs); len(r) > 0 {
-		head.set("restrictions", r)
+		head = append(head, member{"restrictions", r})
 	}
-	head.set("normbench_device", p.Run.Device)
-	head.set("normbench_cache", p.Run.Protocol.Cache())
+	head = append(head, member{"normbench_device", p.Run.Device},
+		member{"normbench_cache", p.Run.Protocol.Cache()})
 	if len(p.Stream) > 0 {
-		head.set("normbench_stream_us", p.Stream)
+		head = append(head, member{"normbench_stream_us", p.Stream})
 	}
-	b := append(make([]byte, 0, 1<<10*(len(p.Records)+1)), "{\n"...)
-	for i, k := range head.keys {
-		b = fmt.Appendf(b, "%q: %s,\n", k, encode(head.values[i]))
+	b := []byte("{\n")
+	for _, m := range head {
+		b = fmt.Appendf(b, "%q: %s,\n", m.key, encode(m.value))
 	}
 	b = append(b, "\"cache\": {\n"...)
-	for i := range p.Records {
-		e := p.params(i, knobs)
-		var key []byte
-		for j, v := range e.values { // as Python's str
-			if n, ok := v.(int); ok {
-				key = strconv.AppendInt(append(key, ','), int64(n), 10)
-			} else {
-				key = fmt.Append(append(key, ","[:min(j, 1)]...), v)
-			}
+	for i, r := range p.Records {
+		entry := object{{keyFamily, r.Family}}
+		key := []string{r.Family} // as Python's str
+		for _, k := range knobs {
+			v := p.value(i, k)
+			entry, key = append(entry, member{k.Name, v}), append(key, strconv.Itoa(v))
 		}
-		b = append(quote(b, string(key)), ": "...)
-		b = e.append(b)
-		b[len(b)-1] = ',' // in place of its end
-		b = append(b, tail(p.Run, p.Records[i])[1:]...)
-		if i < len(p.Records)-1 {
-			b = append(b, ',')
+		if i > 0 {
+			b = append(b, ",\n"...)
 		}
-		b = append(b, '\n')
+		b = fmt.Appendf(b, "%s: %s", encode(strings.Join(key, ",")),
+			encode(append(entry, measured(p.Run, r)...)))
 	}
-	return append(b, "}\n}"...)
+	return append(b, "\n}\n}"...)
 }
 
-// tail is what an entry has beside its parameters.
-func tail(run *record.Run, r *record.Record) []byte {
-	var e object
+// measured is what an entry has beside its parameters.
+func measured(run *record.Run, r *record.Record) (e object) {
+	set := func(key string, value any) { e = append(e, member{key, value}) }
 	if r.Status == kernels.StatusOK {
-		e.set("time", stats.Median(r.SamplesUS)/1e3)
-		e.set("times", millis(r.SamplesUS))
-		e.set("normbench_rounds", max(len(r.Visits), 1))
+		set("time", stats.Median(r.SamplesUS)/1e3)
+		set("times", millis(r.SamplesUS))
+		set("normbench_rounds", max(len(r.Visits), 1))
 	} else {
-		e.set("time", errorName(r.Status))
-		e.set("__error__", errorName(r.Status))
-		e.set("normbench_status", r.Status)
-		e.set("normbench_reason", r.Reason)
+		set("time", errorName(r.Status))
+		set("__error__", errorName(r.Status))
+		set("normbench_status", r.Status)
+		set("normbench_reason", r.Reason)
 	}
 	benchmark, check := phases(r)
 	if ms := compiling(run, r); ms != nil {
-		e.set("compile_time", *ms)
+		set("compile_time", *ms)
 	}
 	// A simulation of kernel_tuner asserts that some entry has a number in the other fields.
-	e.set("strategy_time", 0)
-	e.set("framework_time", 0)
-	e.set("verification_time", check)
-	e.set("benchmark_time", benchmark)
-	e.set("timestamp", r.Time.Format("2006-01-02 15:04:05.000000-07:00"))
-	return e.append(nil)
+	set("strategy_time", 0)
+	set("framework_time", 0)
+	set("verification_time", check)
+	set("benchmark_time", benchmark)
+	set("timestamp", r.Time.Format("2006-01-02 15:04:05.000000-07:00"))
+	return e
 }
 
+// add adds v where the list lacks it.
 func add[T comparable](list []T, v T) []T {
-	for _, x := range list {
-		if x == v {
-			return list
-		}
+	if slices.Contains(list, v) {
+		return list
 	}
 	return append(list, v)
 }

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -22,97 +23,91 @@ import (
 //
 // The same arguments give the same interval, in whatever order the rounds of a
 // cell come. Cells without rounds count as absent; all are NaN of none.
-func GeoMeanCI(cells [][]float64, clusters []int, level float64, resamples int, seed uint64) (mean, lo, hi float64) {
-	var x [][][]float64 // the cells of each cluster
+func GeoMeanCI(cells [][]float64, clusters []int, level float64, resamples int,
+	seed uint64) (mean, lo, hi float64) {
+	var x [][]cell // those of each cluster
 	at := map[int]int{}
-	var logs []float64
-	longest := 0
+	sum, n := 0.0, 0
 	for i, c := range cells {
-		if len(c) > 0 {
-			s := sorted(c)
-			k := i
-			if clusters != nil {
-				k = clusters[i]
-			}
-			if _, ok := at[k]; !ok {
-				at[k], x = len(x), append(x, nil)
-			}
-			x[at[k]], longest = append(x[at[k]], s), max(longest, len(s))
-			e, _, _ := HodgesLehmann(s, 1)
-			logs = append(logs, e)
+		if len(c) == 0 {
+			continue
 		}
+		k := i
+		if clusters != nil {
+			k = clusters[i]
+		}
+		if _, ok := at[k]; !ok {
+			at[k], x = len(x), append(x, nil)
+		}
+		x[at[k]] = append(x[at[k]], newCell(c))
+		e, _, _ := HodgesLehmann(c, 1)
+		sum, n = sum+e, n+1
 	}
-	if len(x) == 0 {
+	if n == 0 {
 		return math.NaN(), math.NaN(), math.NaN()
 	}
+	mean = math.Exp(sum / float64(n))
 	r := rand.New(rand.NewPCG(seed, 0))
-	draw := make([]float64, longest)
-	buf := make([]float64, 0, longest*(longest+1)/2)
 	means := make([]float64, resamples)
 	for i := range means {
 		sum, n := 0.0, 0
 		for range x {
 			for _, c := range x[r.IntN(len(x))] {
-				d := draw[:len(c)]
-				for j := range d {
-					d[j] = c[r.IntN(len(c))]
-				}
-				sum, n = sum+middle(walsh(buf, d)), n+1
+				sum, n = sum+c.resample(r), n+1
 			}
 		}
 		means[i] = sum / float64(n)
 	}
 	slices.Sort(means)
 	tail := (1 - level) / 2
-	sum := 0.0
-	for _, e := range logs {
-		sum += e
-	}
-	return math.Exp(sum / float64(len(logs))), math.Exp(quantile(tail, means)), math.Exp(quantile(1-tail, means))
+	return mean, math.Exp(quantile(tail, means)), math.Exp(quantile(1-tail, means))
 }
 
-// middle is the median of x, NaN of none. It reorders x around the element at
-// (len(x)-1)/2.
-func middle(x []float64) float64 {
-	if len(x) == 0 {
-		return math.NaN()
-	}
-	k := (len(x) - 1) / 2
-	m := nth(x, k)
-	if len(x)%2 == 0 {
-		m = m/2 + slices.Min(x[k+1:])/2
-	}
-	return m
+// A cell is what a bootstrap draws from: the Walsh averages of its rounds in order, so that the
+// median of those of a resample needs no sorting, and how often a resample has each round.
+type cell struct {
+	averages []average
+	drawn    []int
 }
 
-// nth is the k-th smallest of x, counted from 0. It reorders x so that nothing
-// before k is larger and nothing behind k is smaller: quickselect (Hoare 1961),
-// as a bootstrap takes a hundred thousand medians.
-func nth(x []float64, k int) float64 {
-	for lo, hi := 0, len(x)-1; lo < hi; {
-		pivot := x[lo+(hi-lo)/2]
-		i, j := lo, hi
-		for i <= j {
-			for x[i] < pivot {
-				i++
-			}
-			for x[j] > pivot {
-				j--
-			}
-			if i <= j {
-				x[i], x[j] = x[j], x[i]
-				i++
-				j--
-			}
-		}
-		switch {
-		case k <= j:
-			hi = j
-		case k >= i:
-			lo = i
-		default:
-			return x[k]
+// An average is that of two rounds, or of one with itself.
+type average struct {
+	mean float64
+	i, j int
+}
+
+func newCell(rounds []float64) cell {
+	x := sorted(rounds)
+	c := cell{drawn: make([]int, len(x))}
+	for i, a := range x {
+		for j, b := range x[:i+1] {
+			c.averages = append(c.averages, average{(a + b) / 2, i, j})
 		}
 	}
-	return x[k]
+	slices.SortFunc(c.averages, func(a, b average) int { return cmp.Compare(a.mean, b.mean) })
+	return c
+}
+
+// resample draws as many rounds as there are, and is their Hodges-Lehmann estimate.
+func (c cell) resample(r *rand.Rand) float64 {
+	n := len(c.drawn)
+	clear(c.drawn)
+	for range n {
+		c.drawn[r.IntN(n)]++
+	}
+	all := n * (n + 1) / 2 // averages of a resample
+	seen, low := 0, 0.0
+	for _, a := range c.averages {
+		times := c.drawn[a.i] * c.drawn[a.j]
+		if a.i == a.j {
+			times = c.drawn[a.i] * (c.drawn[a.i] + 1) / 2
+		}
+		if seen <= (all-1)/2 {
+			low = a.mean
+		}
+		if seen += times; seen > all/2 {
+			return low/2 + a.mean/2
+		}
+	}
+	return math.NaN() // of no rounds
 }

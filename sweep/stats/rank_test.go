@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"gonum.org/v1/gonum/stat/combin"
 )
 
 // Hamilton depression scale of nine patients before and after a tranquilizer:
@@ -25,13 +23,6 @@ var depression = func() []float64 {
 // Darwin's pairs of cross- and self-fertilized maize, in eighths of an inch
 // (Fisher, The Design of Experiments, 17).
 var maize = []float64{49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48}
-
-// Permeability of the amnion at term and earlier: Hollander and Wolfe, table
-// 4.1, the other example of wilcox.test.
-var (
-	term    = []float64{0.80, 0.83, 1.89, 1.04, 1.45, 1.38, 1.91, 1.64, 0.73, 1.46}
-	earlier = []float64{1.15, 0.88, 0.90, 0.74, 1.21}
-)
 
 func TestSignedRank(t *testing.T) {
 	for _, tc := range []struct {
@@ -150,78 +141,6 @@ func TestHodgesLehmann(t *testing.T) {
 		if k := walshRank(tc.n, tc.level); k != tc.k {
 			t.Errorf("n=%d level %g: rank %d, want %d", tc.n, tc.level, k, tc.k)
 		}
-	}
-}
-
-func TestMannWhitney(t *testing.T) {
-	ramp := func(n int, step, from float64) []float64 {
-		x := make([]float64, n)
-		for i := range x {
-			x[i] = from + step*float64(i)
-		}
-		return x
-	}
-	// SciPy's mannwhitneyu; R gives the first as 0.2544.
-	for _, tc := range []struct {
-		name string
-		x, y []float64
-		want float64
-	}{
-		{"exact", term, earlier, 0.2544122544122544},
-		{"ties", []float64{0.3, 0.8, 0.3, -1.3, 0.9, 0.4, -0.5, 0.6, 0.4, 0.3, 0, 0.5},
-			[]float64{-0.2, 0.3, 0, 1.1, 0.5, 0.2, -0.3, 0.2, 0.5, 0.2, 1.8, 1.5, -2.2, -1.4, 0.3}, 0.5563714515602756},
-		{"large", ramp(60, 1, 0), ramp(55, 1.1, 3.05), 0.3313424053413414},
-		{"apart", []float64{1, 2, 3, 4, 5, 6}, []float64{7, 8, 9, 10, 11, 12}, 2.0 / 924},
-		{"all equal", []float64{1, 1, 1}, []float64{1, 1}, 1},
-		{"empty", nil, earlier, 1},
-	} {
-		if got := MannWhitney(tc.x, tc.y); math.Abs(got-tc.want) > 1e-12 || !near(MannWhitney(tc.y, tc.x), got, 1e-12) {
-			t.Errorf("%s: p = %.12g, swapped %.12g, want %.12g", tc.name, got, MannWhitney(tc.y, tc.x), tc.want)
-		}
-	}
-	// The distribution of U against all ways to choose the ranks of x.
-	for n := 1; n <= 4; n++ {
-		for m := 1; m <= 5; m++ {
-			count := make([]float64, n*m+1)
-			for _, c := range combin.Combinations(n+m, n) {
-				u := -n * (n - 1) / 2
-				for _, rank := range c {
-					u += rank
-				}
-				count[u] += 1 / float64(combin.Binomial(n+m, n))
-			}
-			cdf := rankSumCDF(n, m)
-			for u, want := range cumulate(count) {
-				if math.Abs(cdf[u]-want) > 1e-12 {
-					t.Errorf("P(U <= %d) of %d and %d is %g, want %g", u, n, m, cdf[u], want)
-				}
-			}
-		}
-	}
-}
-
-func TestHodgesLehmannShift(t *testing.T) {
-	// R: difference in location 0.305 of term over earlier, [-0.15, 0.76].
-	est, lo, hi := HodgesLehmannShift(earlier, term, 0.95)
-	if !near(est, 0.305, 1e-12) || !near(lo, -0.15, 1e-12) || !near(hi, 0.76, 1e-12) {
-		t.Errorf("%g [%g, %g]", est, lo, hi)
-	}
-	var x, y []float64
-	for i := range 60 {
-		x = append(x, float64(i))
-	}
-	for i := range 55 {
-		y = append(y, 3.05+1.1*float64(i))
-	}
-	est, lo, hi = HodgesLehmannShift(x, y, 0.95) // by sorting in Python: rank 1299 of 3300
-	if !near(est, 3.25, 1e-9) || !near(lo, -3.55, 1e-9) || !near(hi, 10.05, 1e-9) {
-		t.Errorf("%g [%g, %g]", est, lo, hi)
-	}
-	if est, lo, hi := HodgesLehmannShift(x[:3], y[:3], 0.95); math.IsNaN(est) || !math.IsInf(lo, -1) || !math.IsInf(hi, 1) {
-		t.Errorf("of 3 and 3: %g [%g, %g]", est, lo, hi)
-	}
-	if est, _, _ := HodgesLehmannShift(nil, y, 0.95); !math.IsNaN(est) {
-		t.Errorf("of none: %g", est)
 	}
 }
 

@@ -87,48 +87,37 @@ func spread(x []float64) float64 {
 // the distribution. ok is false where even [min, max] does not reach the level:
 // at 95 %, below 6 samples.
 func medianCI(x []float64, level float64) (lo, hi float64, ok bool) {
-	k, _ := MedianRank(len(x), level)
+	k := medianRank(len(x), level)
 	if k == 0 {
 		return 0, 0, false
 	}
 	return x[k-1], x[len(x)-k], true
 }
 
-// MedianRank is the rank k, counted from 1, of the interval [x(k), x(n+1-k)]
-// that medianCI takes of n samples, and its exact coverage 1 - 2 P(B < k) with
-// B binomial (n, 1/2). k is 0 where no interval reaches the level.
-func MedianRank(n int, level float64) (k int, coverage float64) {
-	if n < 1 {
-		return 0, 0
-	}
-	type key struct {
-		n     int
-		level float64
-	}
-	type value struct {
-		k        int
-		coverage float64
-	}
-	if v, ok := ranks.Load(key{n, level}); ok {
-		v := v.(value)
-		return v.k, v.coverage
+type rankKey struct {
+	n     int
+	level float64
+}
+
+// ranks remembers medianRank: a records file asks the same question for every
+// line, and the binomial sums would take longer than reading it.
+var ranks sync.Map // rankKey -> int
+
+// medianRank is the rank k, counted from 1, of the interval [x(k), x(n+1-k)]
+// that medianCI takes of n samples: its coverage is 1 - 2 P(B < k) with B
+// binomial (n, 1/2). k is 0 where no interval reaches the level.
+func medianRank(n int, level float64) (k int) {
+	if k, ok := ranks.Load(rankKey{n, level}); ok {
+		return k.(int)
 	}
 	b := distuv.Binomial{N: float64(n), P: 0.5}
 	// The interval narrows as k grows, until the two sides would meet.
-	for next := 1; next <= (n+1)/2; next++ {
-		c := 1 - 2*b.CDF(float64(next-1))
-		if !(c >= level) {
-			break
-		}
-		k, coverage = next, c
+	for k < (n+1)/2 && 1-2*b.CDF(float64(k)) >= level {
+		k++
 	}
-	ranks.Store(key{n, level}, value{k, coverage})
-	return k, coverage
+	ranks.Store(rankKey{n, level}, k)
+	return k
 }
-
-// ranks remembers MedianRank: a records file asks the same question for every
-// line, and the binomial sums would take longer than reading it.
-var ranks sync.Map
 
 // GeoMean is the geometric mean of positive ratios, the mean that gives the
 // inverse for inverse ratios. It is NaN of none.

@@ -74,29 +74,3 @@ func Race(a, b []float64) Verdict {
 	}
 	return Inconclusive
 }
-
-// A Median is a median time with its 95% interval. Lo and Hi are 0 where there is none.
-type Median struct{ US, Lo, Hi float64 }
-
-// JudgeMedians judges times of which only medians are known. b is FASTER or SLOWER if the medians
-// are more than wide apart and their intervals do not meet. Noise is no evidence of equality: SAME
-// takes intervals that leave no room for more than band, and what wide exceeds band by counts as
-// room.
-func JudgeMedians(a, b Median, band, wide float64) Verdict {
-	known := a.Lo > 0 && b.Lo > 0
-	for _, m := range []*Median{&a, &b} {
-		if !(m.Lo > 0) {
-			m.Lo, m.Hi = m.US, m.US
-		}
-	}
-	apart := a.Lo > b.Hi || b.Lo > a.Hi
-	switch {
-	case apart && a.US > b.US*(1+wide):
-		return Faster
-	case apart && b.US > a.US*(1+wide):
-		return Slower
-	case known && max(a.Hi/b.Lo, b.Hi/a.Lo)+wide-band <= 1+band:
-		return Same
-	}
-	return Inconclusive
-}

@@ -42,24 +42,3 @@ func TestRace(t *testing.T) {
 		}
 	}
 }
-
-func TestOfMedians(t *testing.T) {
-	for _, c := range []struct {
-		a, b       Median
-		band, wide float64
-		want       Verdict
-	}{
-		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.02, Faster},
-		{Median{100, 99, 101}, Median{103, 102, 104}, 0.02, 0.02, Slower},
-		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive}, // the intervals meet
-		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.04, Inconclusive}, // the stream moved
-		{Median{103, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Faster},
-		{Median{100, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Inconclusive}, // no intervals
-		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.02, Same},
-		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.035, Inconclusive},
-	} {
-		if got := JudgeMedians(c.a, c.b, c.band, c.wide); got != c.want {
-			t.Errorf("%+v: %s", c, got)
-		}
-	}
-}

@@ -1,6 +1,9 @@
 package verdict
 
-import "normbench/sweep/stats"
+import (
+	"normbench/kernels"
+	"normbench/sweep/stats"
+)
 
 // A Summary is many cells in one line. It comes with its worst cell, as a good
 // mean may hide it; nothing should be gated on the mean alone.
@@ -14,8 +17,7 @@ type Summary struct {
 	Slower       int     `json:"slower"`
 	Same         int     `json:"same"`
 	Inconclusive int     `json:"inconclusive"`
-	Unpaired     int     `json:"unpaired,omitempty"` // of all
-	Worst        *Judged `json:"worst,omitempty"`    // the cell on which B does worst
+	Worst        *Judged `json:"worst,omitempty"` // the cell on which B does worst
 }
 
 // The bootstrap of a summary. 1000 resamples move a 95 % bound by a twentieth of
@@ -26,13 +28,11 @@ const (
 	bootstrapSeed = 1
 )
 
-// Summarize sums up cells judged by Judge or JudgeUnpaired. The interval draws whole shapes, all
-// cells of one together. Of an unpaired cell only the choice is resampled, not its samples.
+// Summarize sums up judged cells.
 func Summarize(judged []Judged) Summary {
 	var s Summary
+	var problems []kernels.Problem
 	var logs [][]float64
-	var clusters []int
-	shapes := map[[2]int64]int{}
 	for i := range judged {
 		j := &judged[i]
 		switch j.Verdict {
@@ -45,24 +45,33 @@ func Summarize(judged []Judged) Summary {
 		default:
 			s.Inconclusive++
 		}
-		if j.Unpaired {
-			s.Unpaired++
-		}
 		if j.Effect > 0 {
 			s.Cells++
-			shape := [2]int64{j.Problem.M, j.Problem.N}
-			if _, ok := shapes[shape]; !ok {
-				shapes[shape] = len(shapes)
-			}
-			logs, clusters = append(logs, j.logs), append(clusters, shapes[shape])
+			problems, logs = append(problems, j.Problem), append(logs, j.logs)
 			if s.Worst == nil || j.Effect > s.Worst.Effect {
 				s.Worst = j
 			}
 		}
 	}
 	if s.Cells > 0 {
-		s.Shapes = len(shapes)
-		s.Mean, s.Lo, s.Hi = stats.GeoMeanCI(logs, clusters, stats.Level, resamples, bootstrapSeed)
+		s.Shapes, s.Mean, s.Lo, s.Hi = Mean(problems, logs)
 	}
 	return s
+}
+
+// Mean is the geometric mean of ratios of problems, by the logs of their rounds, with its interval
+// at 95%. The interval draws whole shapes, all problems of one together, because what moves one
+// moves the others.
+func Mean(problems []kernels.Problem, logs [][]float64) (shapes int, mean, lo, hi float64) {
+	number := map[[2]int64]int{}
+	clusters := make([]int, len(problems))
+	for i, p := range problems {
+		shape := [2]int64{p.M, p.N}
+		if _, ok := number[shape]; !ok {
+			number[shape] = len(number)
+		}
+		clusters[i] = number[shape]
+	}
+	mean, lo, hi = stats.GeoMeanCI(logs, clusters, stats.Level, resamples, bootstrapSeed)
+	return len(number), mean, lo, hi
 }

@@ -119,22 +119,21 @@ func Default() Rule {
 
 // A Judged is the verdict on a cell. Floor, Step and Band are relative.
 type Judged struct {
-	Problem  kernels.Problem `json:"problem"`
-	Unpaired bool            `json:"unpaired,omitempty"` // from recordings: see JudgeUnpaired
-	Rounds   int             `json:"rounds"`             // that counted; the fewer samples of the two where unpaired
-	Effect   float64         `json:"effect"`             // B's time over A's; 0 where there are no rounds
-	Lo       float64         `json:"lo"`                 // its interval at the level of the look;
-	Hi       float64         `json:"hi"`                 // both 0 where the rounds are too few for one
-	P        float64         `json:"p"`                  // exact signed-rank, adjusted for the looks of the plan
-	PHolm    float64         `json:"p_holm"`             // P, adjusted for the number of cells
-	Q        float64         `json:"q"`                  // Benjamini and Hochberg's of P
-	Floor    float64         `json:"floor"`              // what A' shows against A
-	Step     float64         `json:"step,omitempty"`     // the clock's step over the median of the faster arm
-	Band     float64         `json:"band"`
-	Verdict  Verdict         `json:"verdict"`
-	Gate     Verdict         `json:"gate"`             // Verdict, but INCONCLUSIVE where PHolm is above Rule.Gate
-	Reason   string          `json:"reason,omitempty"` // why it is INCONCLUSIVE
-	Need     int             `json:"need,omitempty"`   // about how many rounds would tell, where more could
+	Problem kernels.Problem `json:"problem"`
+	Rounds  int             `json:"rounds"`         // that counted
+	Effect  float64         `json:"effect"`         // B's time over A's; 0 where there are no rounds
+	Lo      float64         `json:"lo"`             // its interval at the level of the look;
+	Hi      float64         `json:"hi"`             // both 0 where the rounds are too few for one
+	P       float64         `json:"p"`              // exact signed-rank, adjusted for the looks of the plan
+	PHolm   float64         `json:"p_holm"`         // P, adjusted for the number of cells
+	Q       float64         `json:"q"`              // Benjamini and Hochberg's of P
+	Floor   float64         `json:"floor"`          // what A' shows against A
+	Step    float64         `json:"step,omitempty"` // the clock's step over the median of the faster arm
+	Band    float64         `json:"band"`
+	Verdict Verdict         `json:"verdict"`
+	Gate    Verdict         `json:"gate"`             // Verdict, but INCONCLUSIVE where PHolm is above Rule.Gate
+	Reason  string          `json:"reason,omitempty"` // why it is INCONCLUSIVE
+	Need    int             `json:"need,omitempty"`   // about how many rounds would tell, where more could
 
 	Modes *Modes `json:"modes,omitempty"` // where the visits have two
 
@@ -165,11 +164,6 @@ func Judge(cells []Cell, rule Rule) []Judged {
 	for i, c := range cells {
 		judged[i] = judge(c, rule)
 	}
-	correct(judged, rule)
-	return judged
-}
-
-func correct(judged []Judged, rule Rule) {
 	p := make([]float64, len(judged))
 	for i := range judged {
 		p[i] = judged[i].P
@@ -182,6 +176,7 @@ func correct(judged []Judged, rule Rule) {
 			j.Gate = Inconclusive
 		}
 	}
+	return judged
 }
 
 func judge(c Cell, rule Rule) Judged {

@@ -171,49 +171,11 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func TestUnpaired(t *testing.T) {
-	r := rand.New(rand.NewPCG(4, 1))
-	visits := func(n, launches int, us, drift float64) (v [][]float64) {
-		for i := range n {
-			var x []float64
-			for l := range launches {
-				x = append(x, us*math.Exp(drift*float64(i*launches+l)/float64(n*launches)+0.01*r.NormFloat64()))
-			}
-			v = append(v, x)
-		}
-		return v
-	}
-	for _, tc := range []struct {
-		name string
-		c    Recording
-		want Verdict
-	}{
-		{"20% faster", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 40, 0)}, Faster},
-		{"20% slower, by visits", Recording{A: visits(6, 5, 50, 0), B: visits(6, 5, 60, 0)}, Slower},
-		{"3% slower", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 51.5, 0)}, Same},
-		{"4.5% slower", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 52.25, 0)}, Inconclusive},
-		{"10% slower while drifting by 12%", Recording{A: visits(1, 20, 50, 0.12), B: visits(1, 20, 55, 0.12)}, Inconclusive},
-		{"10% slower, and so is the stream", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 55, 0), ControlA: 30, ControlB: 33}, Inconclusive},
-		{"10% slower, and the stream is not", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 55, 0), ControlA: 30, ControlB: 30.1}, Slower},
-		{"a coarse clock", Recording{A: visits(1, 20, 50, 0), B: visits(1, 20, 55, 0), Step: 10}, Inconclusive},
-		{"three launches", Recording{A: visits(1, 3, 50, 0), B: visits(1, 3, 80, 0)}, Inconclusive},
-		{"none", Recording{A: visits(1, 20, 50, 0)}, Inconclusive},
-	} {
-		j := JudgeUnpaired([]Recording{tc.c}, Default())[0]
-		if j.Verdict != tc.want || !j.Unpaired || (j.Reason == "") != (tc.want != Inconclusive) {
-			t.Errorf("%s: %+v, want %s", tc.name, j, tc.want)
-		}
-		if _, err := json.Marshal(j); err != nil {
-			t.Errorf("%s: %v", tc.name, err)
-		}
-	}
-}
-
 func TestSummarize(t *testing.T) {
 	cells := []Cell{rounds(12, -0.05, 0, 0.002), rounds(12, 0.001, 0, 0.002), rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
 	judged := Judge(cells, Default())
 	s := Summarize(judged)
-	if s.Cells != 4 || s.Faster != 1 || s.Slower != 1 || s.Same != 1 || s.Inconclusive != 2 || s.Unpaired != 0 || s.Worst == nil || s.Worst.Effect != judged[2].Effect {
+	if s.Cells != 4 || s.Faster != 1 || s.Slower != 1 || s.Same != 1 || s.Inconclusive != 2 || s.Worst == nil || s.Worst.Effect != judged[2].Effect {
 		t.Errorf("%+v", s)
 	}
 	product := 1.0
@@ -232,9 +194,6 @@ func TestSummarize(t *testing.T) {
 	}
 	if s := Summarize(nil); s != (Summary{}) {
 		t.Errorf("of none: %+v", s)
-	}
-	if s := Summarize(JudgeUnpaired([]Recording{{A: [][]float64{{1, 1, 1, 1, 1, 1}}, B: [][]float64{{2, 2, 2, 2, 2, 2}}}}, Default())); s.Unpaired != 1 || s.Slower != 1 || s.Mean != 2 {
-		t.Errorf("unpaired: %+v", s)
 	}
 }
 
@@ -277,57 +236,6 @@ func TestModesApart(t *testing.T) {
 		}
 		if two := k.name == "two modes"; two && named < 300 || !two && named > 10 {
 			t.Errorf("%s: modes in %d of 500 cells", k.name, named)
-		}
-	}
-}
-
-// The band grows by what the floors differ by, over the time; without a floor short times do not
-// compare.
-func TestWidenBand(t *testing.T) {
-	for _, c := range []struct {
-		band, a, b, us, want float64
-		ok                   bool
-	}{
-		{0.05, 2.6, 2.6, 10, 0.05, true},
-		{0.05, 2.6, 4.6, 10, 0.25, true},
-		{0.05, 4.6, 2.6, 10, 0.25, true},
-		{0.05, 2.6, 4.6, 1000, 0.052, true},
-		{0.05, 0, 4.6, 49.9, 0.05, false},
-		{0.05, 2.6, 0, 50, 0.05, true},
-		{0.05, 0, 0, 10, 0.05, false},
-	} {
-		if got, ok := WidenBand(c.band, c.a, c.b, c.us); math.Abs(got-c.want) > 1e-12 || ok != c.ok {
-			t.Errorf("%+v: got %g, %t", c, got, ok)
-		}
-	}
-}
-
-// Recordings whose floors differ by more than their times do are neither apart nor the same.
-func TestUnpairedFloors(t *testing.T) {
-	times := func(us float64) [][]float64 {
-		v := make([]float64, 40)
-		for i := range v {
-			v[i] = us * (1 + 0.001*float64(i%5))
-		}
-		return [][]float64{v}
-	}
-	for _, c := range []struct {
-		a, b, floorA, floorB float64
-		want                 Verdict
-	}{
-		{10, 8, 2.6, 2.6, Faster},
-		{10, 8, 4.6, 2.6, Inconclusive}, // the 2 us are the host's
-		{10, 8, 0, 2.6, Inconclusive},
-		{100, 80, 0, 2.6, Faster},
-		{10, 10, 2.6, 2.6, Same},
-		{10, 10, 4.6, 2.6, Inconclusive}, // 20% may be hidden
-		{1000, 1000, 4.6, 2.6, Same},
-	} {
-		j := JudgeUnpaired([]Recording{{A: times(c.a), B: times(c.b), Widen: func(band float64) (float64, bool) {
-			return WidenBand(band, c.floorA, c.floorB, min(c.a, c.b))
-		}}}, Default())[0]
-		if j.Verdict != c.want || (c.want == Inconclusive && !strings.Contains(j.Reason, "floor")) {
-			t.Errorf("%+v: got %s, %q, band %g", c, j.Verdict, j.Reason, j.Band)
 		}
 	}
 }

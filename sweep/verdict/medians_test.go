@@ -1,0 +1,56 @@
+package verdict
+
+import "testing"
+
+func TestJudgeMedians(t *testing.T) {
+	for _, c := range []struct {
+		a, b       Median
+		band, wide float64
+		want       Verdict
+	}{
+		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.02, Faster},
+		{Median{100, 99, 101}, Median{103, 102, 104}, 0.02, 0.02, Slower},
+		{Median{103, 100, 104}, Median{100, 99, 101}, 0.02, 0.02, Inconclusive}, // the intervals meet
+		{Median{103, 102, 104}, Median{100, 99, 101}, 0.02, 0.04, Inconclusive}, // the stream moved
+		{Median{103, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Faster},
+		{Median{100, 0, 0}, Median{100, 0, 0}, 0.02, 0.02, Inconclusive}, // no intervals
+		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.02, Same},
+		{Median{100, 99.5, 100.5}, Median{100, 99.5, 100.5}, 0.02, 0.035, Inconclusive},
+	} {
+		if got := JudgeMedians(c.a, c.b, c.band, c.wide); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
+
+// The band grows by what the stream moved, and by what the floors differ by, over the time. Without
+// a floor short times do not compare. Recordings whose floors differ by more than their times do
+// are neither apart nor the same.
+func TestBands(t *testing.T) {
+	for _, c := range []struct {
+		a, b, streamA, streamB, floorA, floorB float64
+		want                                   Verdict
+	}{
+		{10, 8, 0, 0, 2.6, 2.6, Faster},
+		{10, 8, 0, 0, 4.6, 2.6, Inconclusive}, // the 2 us are the host's
+		{8, 10, 0, 0, 2.6, 4.6, Inconclusive},
+		{10, 8, 0, 0, 0, 2.6, ""},
+		{50, 49.9, 0, 0, 2.6, 0, ""},
+		{100, 80, 0, 0, 0, 2.6, Faster},
+		{10, 10, 0, 0, 2.6, 2.6, Same},
+		{10, 10, 0, 0, 4.6, 2.6, Inconclusive}, // 20% may be hidden
+		{1000, 1000, 0, 0, 4.6, 2.6, Same},
+		{1000, 1100, 30, 33, 2.6, 2.6, Inconclusive}, // so did the stream
+		{1000, 1100, 33, 30, 2.6, 2.6, Inconclusive},
+		{1000, 1100, 30, 30.1, 2.6, 2.6, Slower},
+		{1000, 1100, 0, 33, 2.6, 2.6, Slower},
+	} {
+		band := Default().RecordedBand(0.05, c.streamA, c.streamB)
+		wide, ok := WidenBand(band, c.floorA, c.floorB, min(c.a, c.b))
+		got := JudgeMedians(Median{c.a, 0.999 * c.a, 1.001 * c.a},
+			Median{c.b, 0.999 * c.b, 1.001 * c.b}, 0.05, wide)
+		if ok != (c.want != "") || ok && got != c.want {
+			t.Errorf("%+v: got %s, %t", c, got, ok)
+		}
+	}
+}
