@@ -1,6 +1,7 @@
 package kernels
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -99,6 +100,15 @@ type CompileStats struct {
 	// Unkept says why cubins do not stay for the next run, "" where they do. It is one text for
 	// all devices that share the folder.
 	Unkept string `json:"unkept,omitempty"`
+}
+
+// Add is the sum of both.
+func (s CompileStats) Add(t CompileStats) CompileStats {
+	return CompileStats{
+		Compiled: s.Compiled + t.Compiled, Cached: s.Cached + t.Cached, Unused: s.Unused + t.Unused,
+		Seconds: s.Seconds + t.Seconds, WaitSeconds: s.WaitSeconds + t.WaitSeconds,
+		Unkept: cmp.Or(s.Unkept, t.Unkept),
+	}
 }
 
 // Compiling is a device that compiles and tells what that took. Devices may leave it out.

@@ -48,7 +48,8 @@ type Client struct {
 	id    int
 	prove time.Duration // most that a worker started again may take over hello
 
-	compile tally
+	compiling kernels.CompileStats // of the process, as its last answer has it
+	compiled  kernels.CompileStats // of those before
 }
 
 // Said is trouble that the worker told of itself: it runs, and speaks the protocol.
@@ -133,6 +134,7 @@ func (c *Client) Patience() time.Duration { return 3 * c.o.Timeout }
 
 // died ends the process.
 func (c *Client) died() {
+	c.compiled, c.compiling = c.CompileStats(), kernels.CompileStats{}
 	c.proc.Kill()
 	c.proc = nil
 	c.pid.Store(0)
@@ -158,6 +160,10 @@ func (c *Client) PID() int { return int(c.pid.Load()) }
 
 // Beside implements kernels.Neighbour, as far as the device does.
 func (c *Client) Beside(pids ...int) { c.beside = pids }
+
+// CompileStats implements kernels.Compiling: what the worker, restarted or not, said with its
+// last answer. It is zero of a device that does not compile.
+func (c *Client) CompileStats() kernels.CompileStats { return c.compiled.Add(c.compiling) }
 
 // Prefetch implements kernels.Device. Its trouble, if any, shows again when a
 // variant is checked.
@@ -314,8 +320,11 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	if err != nil {
 		return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
 	}
-	if c.compile.note(p, a.Compile); c.o.Unkept != nil && a.Compile != nil && a.Compile.Unkept != "" {
-		c.o.Unkept(kernels.Printable(a.Compile.Unkept, maxReason))
+	if a.Compile != nil {
+		c.compiling = *a.Compile
+		if text := a.Compile.Unkept; text != "" && c.o.Unkept != nil {
+			c.o.Unkept(kernels.Printable(text, maxReason))
+		}
 	}
 	switch f := a.Failure; {
 	case f != nil && f.Broken: // only a new process has a device again

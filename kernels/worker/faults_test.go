@@ -214,7 +214,7 @@ func oneLine(t *testing.T, name string, err error) {
 // A worker that does not start again says why, and blames nobody; one that comes back as another
 // device is not taken for the first.
 func TestGone(t *testing.T) {
-	c := start1(t, "cpu", time.Minute)
+	c := start(t, "cpu")
 	b := open(t, c)
 	command := c.o.Command
 	c.o.Command = []string{"sh", "-c", "echo connection refused >&2; exit 255"}
@@ -234,7 +234,7 @@ func TestGone(t *testing.T) {
 		func(d *kernels.DeviceInfo) { d.ID = "another" }, func(d *kernels.DeviceInfo) { d.Arch += "1" }, func(d *kernels.DeviceInfo) { d.SMs += 7 },
 		func(d *kernels.DeviceInfo) { d.Driver += "1" }, func(d *kernels.DeviceInfo) { d.Compiler += "1" },
 	} {
-		c, gone := start1(t, "cpu", time.Minute), (*kernels.Gone)(nil)
+		c, gone := start(t, "cpu"), (*kernels.Gone)(nil)
 		change(&c.info)
 		c.died()
 		if _, err := c.Open(t.Context(), small, 7); !errors.As(err, &gone) || !strings.Contains(err.Error(), "came back as another device") {

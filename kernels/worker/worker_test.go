@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -26,81 +25,45 @@ import (
 
 const modeEnv = "NORMBENCH_TEST_WORKER"
 
-// TestMain makes this binary a worker where the environment says which. The
-// workers other than "cpu" are what one may meet at the other end of ssh.
+// TestMain makes this binary a worker where the environment says which.
 func TestMain(m *testing.M) {
 	mode := os.Getenv(modeEnv)
 	if mode == "" {
 		os.Exit(m.Run())
 	}
-	open := func() (kernels.Device, error) { return cpu.New(devicetest.Registry(families.New())), nil }
-	var err error
+	hash := map[string]string{"foreign": "", "other kernels": "other"} // a foreign one runs none of our kernels, such as a peer
+	if _, ok := hash[mode]; !ok {
+		hash[mode] = "hash"
+	}
+	var dev kernels.Device = cpu.New(devicetest.Registry(families.New()))
 	switch mode {
-	case "cpu":
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", open)
-	case "foreign": // runs none of our kernels, such as a peer
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "", open)
-	case "other kernels":
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "other", open)
-	case "no device":
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) {
-			return nil, hint.Errorf("plug one in", "no GPU here")
-		})
 	case "broken device": // its process lives, its context does not
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) {
-			return &devicetest.Fake{Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-				if v.Family == "fault" {
-					return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "illegal address", Broken: true}
-				}
-				return nil
-			}}, nil
-		})
-	case "neighbour":
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return &neighbour{}, nil })
-	case "compiling":
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return &compiling{}, nil })
-	case "hurried":
-		h := &hurried{}
-		h.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
-			if v.Family == "hangs" {
-				time.Sleep(h.step / 3)
-				return kernels.Failf(kernels.StatusCompile, "given up after %s of %s", h.step/3, h.step)
+		dev = &devicetest.Fake{Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+			if v.Family == "fault" {
+				return &kernels.Failure{Status: kernels.StatusLaunch, Reason: "illegal address", Broken: true}
 			}
 			return nil
-		}
-		err = Serve(context.Background(), os.Stdin, os.Stdout, "hash", func() (kernels.Device, error) { return h, nil })
-	case "old protocol":
-		fmt.Println(`{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}`)
-		io.Copy(io.Discard, os.Stdin)
-	case "nonsense":
-		fmt.Println("Welcome to gpu1! Have a nice day.")
-		io.Copy(io.Discard, os.Stdin)
-	case "wrong id":
-		fmt.Println(`{"id":7}`)
-		io.Copy(io.Discard, os.Stdin)
-	case "half a line":
-		fmt.Print(`{"id":1,"hel`)
-	case "ends at once":
-		fmt.Fprintln(os.Stderr, "starting")
-		fmt.Fprintln(os.Stderr, "no licence")
-		os.Exit(4)
-	case "closes its input": // and stays
-		os.Stdin.Close()
-		time.Sleep(time.Minute)
-	case "closes its output": // and stays
-		os.Stdout.Close()
-		time.Sleep(time.Minute)
-	case "never answers":
-		io.Copy(io.Discard, os.Stdin)
+		}}
+	case "rich":
+		dev = newRich()
 	case "fault":
 		misbehave(os.Getenv("NORMBENCH_TEST_FAULT"), os.Getenv("NORMBENCH_TEST_STEP"))
+		return
 	case "parent of one that hangs":
 		parentOfOneThatHangs()
-	case "ignores the end of its input":
-		go Serve(context.Background(), os.Stdin, os.Stdout, "hash", open)
+		return
+	}
+	serving := func() (kernels.Device, error) {
+		if mode == "no device" {
+			return nil, hint.Errorf("plug one in", "no GPU here")
+		}
+		return dev, nil
+	}
+	if mode == "ignores the end of its input" {
+		go Serve(context.Background(), os.Stdin, os.Stdout, "hash", serving)
 		time.Sleep(time.Minute)
 	}
-	if err != nil {
+	if err := Serve(context.Background(), os.Stdin, os.Stdout, hash[mode], serving); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
@@ -110,14 +73,17 @@ var small = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 5, N: 33,
 
 var good = kernels.Variant{Family: "rms_fwd/cta_reg"}
 
-// client starts this binary as a worker and holds the test to leaving neither
-// a process nor a goroutine behind.
-func client(t *testing.T, mode string, limit time.Duration) (*Client, error) {
+// client starts a worker, of this binary where no command is given, and holds the test to leaving
+// neither a process nor a goroutine behind.
+func client(t *testing.T, mode string, limit time.Duration, command ...string) (*Client, error) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Setenv(modeEnv, mode)
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // else a worker under the race detector takes a second to leave
-	c, err := Start(t.Context(), Options{Command: []string{os.Args[0]}, Timeout: limit, Kernels: "hash"})
+	if len(command) == 0 {
+		command = []string{os.Args[0]}
+	}
+	c, err := Start(t.Context(), Options{Command: command, Timeout: limit, Kernels: "hash"})
 	t.Cleanup(func() {
 		if c != nil {
 			c.Close()
@@ -137,9 +103,9 @@ func client(t *testing.T, mode string, limit time.Duration) (*Client, error) {
 	return c, err
 }
 
-func start1(t *testing.T, mode string, limit time.Duration) *Client {
+func start(t *testing.T, mode string) *Client {
 	t.Helper()
-	c, err := client(t, mode, limit)
+	c, err := client(t, mode, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +154,7 @@ func failed(t *testing.T, c *Client, b kernels.Bench, err error, want kernels.St
 }
 
 func TestClient(t *testing.T) {
-	c := start1(t, "cpu", time.Minute)
+	c := start(t, "cpu")
 	if c.Info().Kind != kernels.KindCPU || c.Info().SMs < 1 {
 		t.Errorf("info %+v", c.Info())
 	}
@@ -214,46 +180,89 @@ func TestClient(t *testing.T) {
 	}
 }
 
-func TestForeignWorkerNeedsNoHash(t *testing.T) {
-	works(t, open(t, start1(t, "foreign", time.Minute)))
-}
-
-// neighbour is a device with peers that says what it was told is beside it.
-type neighbour struct {
+// rich is a device with all that devices may leave out.
+type rich struct {
 	devicetest.Fake
 	beside []int
+	stats  int
+	step   time.Duration
 }
 
-func (n *neighbour) Beside(pids ...int) { n.beside = pids }
-func (n *neighbour) Sense(context.Context) (r kernels.Reading, err error) {
-	for _, pid := range n.beside {
-		r.Others = append(r.Others, fmt.Sprint(pid))
+func newRich() *rich {
+	r := &rich{}
+	r.Fail = func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
+		if v.Family == "hangs" {
+			return kernels.Failf(kernels.StatusCompile, "given up after %s of %s", r.step/3, r.step)
+		}
+		return nil
 	}
-	return r, nil
+	return r
 }
-func (n *neighbour) Peers() []kernels.Peer {
+
+func (r *rich) Beside(pids ...int)        { r.beside = pids }
+func (r *rich) Within(step time.Duration) { r.step = step }
+func (r *rich) Sense(context.Context) (reading kernels.Reading, err error) {
+	for _, pid := range r.beside {
+		reading.Others = append(reading.Others, fmt.Sprint(pid))
+	}
+	return reading, nil
+}
+func (r *rich) Peers() []kernels.Peer {
 	return []kernels.Peer{{Name: "a", System: "A", Version: "1"}, {Name: "b", System: "B", Missing: "not installed"}}
 }
 
-// Peers come with the hello, neighbours go with each sense, none with none.
-func TestPeersAndNeighbours(t *testing.T) {
-	c := start1(t, "neighbour", 5*time.Second)
-	if got, want := c.Peers(), (&neighbour{}).Peers(); !slices.Equal(got, want) {
+// CompileStats are of one more unit for each question about it.
+func (r *rich) CompileStats() kernels.CompileStats {
+	r.stats++
+	return kernels.CompileStats{Unkept: "a full disk", Compiled: r.stats, Cached: 1, Unused: 2, Seconds: 0.5 * float64(r.stats), WaitSeconds: 0.25}
+}
+
+// Peers come with the hello, neighbours go with each sense, none with none. A device knows how
+// long its client waits.
+func TestOptionalParts(t *testing.T) {
+	c := start(t, "rich")
+	if got, want := c.Peers(), newRich().Peers(); !slices.Equal(got, want) {
 		t.Errorf("peers %+v, want %+v", got, want)
-	}
-	if c.PID() == 0 || c.PID() == os.Getpid() {
-		t.Errorf("its process is %d", c.PID())
 	}
 	for _, pids := range [][]int{{7, 8}, {9}, nil} {
 		c.Beside(pids...)
 		r, err := c.Sense(t.Context())
-		var want []string
-		for _, pid := range pids {
-			want = append(want, fmt.Sprint(pid))
-		}
-		if err != nil || !slices.Equal(r.Others, want) {
+		if want := strings.Fields(strings.Trim(fmt.Sprint(pids), "[]")); err != nil || !slices.Equal(r.Others, want) {
 			t.Errorf("beside %v: %v, %v", pids, r.Others, err)
 		}
+	}
+	b, pid := open(t, c), c.PID()
+	var f *kernels.Failure
+	if _, err := b.Check(t.Context(), kernels.Variant{Family: "hangs"}, 1); !errors.As(err, &f) || f.Status != kernels.StatusCompile || f.Broken || f.Reason != "given up after 20s of 1m0s" {
+		t.Errorf("%+v, %v", f, err)
+	}
+	if works(t, b); c.PID() != pid || pid == 0 || pid == os.Getpid() {
+		t.Errorf("its process is %d, and was %d", c.PID(), pid)
+	}
+}
+
+// Each answer has what compiling took, and what a worker took that died is kept.
+func TestCompileStats(t *testing.T) {
+	c := start(t, "rich")
+	one := kernels.CompileStats{Compiled: 1, Cached: 1, Unused: 2, Seconds: 0.5, WaitSeconds: 0.25, Unkept: "a full disk"}
+	if got := c.CompileStats(); got != one {
+		t.Errorf("after hello: %+v", got)
+	}
+	said := 0
+	c.o.Unkept = func(text string) {
+		if said++; text != "a full disk" {
+			t.Errorf("said %q", text)
+		}
+	}
+	c.Prefetch(small, nil)
+	c.proc.Kill()
+	c.Prefetch(small, nil) // meets the death
+	c.Prefetch(small, nil)
+	if got, want := c.CompileStats(), one.Add(one); got.Compiled != 4 || got.Cached != want.Cached || got.Unused != want.Unused || got.Seconds != 2 {
+		t.Errorf("after a new start: %+v", got)
+	}
+	if said == 0 {
+		t.Error("that cubins are not kept is not passed on")
 	}
 }
 
@@ -275,7 +284,7 @@ func TestLost(t *testing.T) {
 		{"faults", "broken device", "fault", 0, 0, kernels.StatusLaunch, "illegal address"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			c := start1(t, test.mode, time.Minute)
+			c := start(t, test.mode)
 			b, pid := open(t, c), c.PID()
 			if test.limit > 0 {
 				c.o.Timeout = test.limit
@@ -296,32 +305,36 @@ func TestLost(t *testing.T) {
 }
 
 func TestStartErrors(t *testing.T) {
+	const slow = 300 * time.Millisecond
 	for _, test := range []struct {
-		mode, want string
-		status     kernels.Status // "" for an error that is nobody's result
-		hint       bool
+		name, want string         // name is a mode, where there is no script
+		script     string         // what one may meet at the other end of ssh
+		status     kernels.Status // "" for an error that is nobody's result, with a hint
 	}{
-		{"old protocol", "does not speak protocol 1", "", true},
-		{"other kernels", "has other kernels (other) than this normbench (hash)", "", true},
-		{"no device", "no GPU here", "", true},
-		{"nonsense", "Welcome to gpu1!", kernels.StatusCrash, false},
-		{"wrong id", `{\"id\":7}`, kernels.StatusCrash, false},
-		{"half a line", "ended: exit status 0", kernels.StatusCrash, false},
-		{"ends at once", "ended: exit status 4 (no licence)", kernels.StatusCrash, false},
-		{"closes its output", "closed its output", kernels.StatusCrash, false},
-		{"closes its input", "no answer within 300ms", kernels.StatusTimeout, false},
-		{"never answers", "no answer within 300ms", kernels.StatusTimeout, false},
+		{"old protocol", "does not speak protocol 1", `echo '{"id":1,"hello":{"protocol":0,"kernels":"hash","info":{"id":"old"}}}'; cat`, ""},
+		{"other kernels", "has other kernels (other) than this normbench (hash)", "", ""},
+		{"no device", "no GPU here", "", ""},
+		{"nonsense", "Welcome to gpu1!", "echo 'Welcome to gpu1! Have a nice day.'; cat", kernels.StatusCrash},
+		{"wrong id", `{\"id\":7}`, `echo '{"id":7}'; cat`, kernels.StatusCrash},
+		{"half a line", "ended: exit status 0", `printf '{"id":1,"hel'`, kernels.StatusCrash},
+		{"ends at once", "ended: exit status 4 (no licence)", "echo starting >&2; echo no licence >&2; exit 4", kernels.StatusCrash},
+		{"closes its output", "closed its output", "exec >&-; sleep 60", kernels.StatusCrash},
+		{"closes its input", "no answer within 300ms", "exec <&-; sleep 60", kernels.StatusTimeout},
+		{"never answers", "no answer within 300ms", "cat >/dev/null", kernels.StatusTimeout},
 	} {
-		t.Run(test.mode, func(t *testing.T) {
-			limit := time.Minute
+		t.Run(test.name, func(t *testing.T) {
+			limit, command := time.Minute, []string(nil)
 			if test.status == kernels.StatusTimeout {
-				limit = 300 * time.Millisecond
+				limit = slow
 			}
-			c, err := client(t, test.mode, limit)
+			if test.script != "" {
+				command = []string{"sh", "-c", test.script}
+			}
+			c, err := client(t, test.name, limit, command...)
 			if err == nil || c != nil {
 				t.Fatalf("started, with %v", err)
 			}
-			if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") || (hint.Of(err) != "") != test.hint {
+			if !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") || (hint.Of(err) != "") != (test.status == "") {
 				t.Errorf("%q with hint %q, want %q", err, hint.Of(err), test.want)
 			}
 			var f *kernels.Failure
@@ -330,6 +343,7 @@ func TestStartErrors(t *testing.T) {
 			}
 		})
 	}
+	works(t, open(t, start(t, "foreign"))) // which needs no hash
 }
 
 // serve runs Serve on requests and returns its answers.
@@ -382,17 +396,13 @@ func TestServeMistakes(t *testing.T) {
 	}
 }
 
-// Lines that are no requests end the worker with an error: there is no id to
-// answer to.
+// Lines that are no requests end the worker with an error: there is no id to answer to. The end of
+// the input, even within a line, is the orderly end.
 func TestServeMalformed(t *testing.T) {
-	for _, input := range []string{"hello\n", "[]\n", `{"id":"1"}` + "\n", `{"id":1,"op":"open","problem":"x"}` + "\n"} {
-		if _, raw, err := serve(input); err == nil || !strings.Contains(err.Error(), "malformed request") {
-			t.Errorf("%q: %v, %s", input, err, raw)
-		}
-	}
-	// The end of the input, even within a line, is the orderly end.
-	for _, input := range []string{"", `{"id":1,"op":"he`} {
-		if _, raw, err := serve(input); err != nil || raw != "" {
+	for input, bad := range map[string]bool{"hello\n": true, "[]\n": true, `{"id":"1"}` + "\n": true,
+		`{"id":1,"op":"open","problem":"x"}` + "\n": true, "": false, `{"id":1,"op":"he`: false} {
+		_, raw, err := serve(input)
+		if (err != nil) != bad || bad && !strings.Contains(err.Error(), "malformed request") || raw != "" {
 			t.Errorf("%q: %v, %s", input, err, raw)
 		}
 	}
@@ -402,9 +412,9 @@ func TestServeMalformed(t *testing.T) {
 // says stays with it.
 func TestAnother(t *testing.T) {
 	var said bytes.Buffer
-	c := start1(t, "cpu", 5*time.Second)
+	c := start(t, "cpu")
 	c.o.Stderr = &said
-	d, err := c.Another(t.Context(), modeEnv+"=neighbour")
+	d, err := c.Another(t.Context(), modeEnv+"=rich")
 	if err == nil {
 		defer d.Close()
 	}
