@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-
-	"golang.org/x/sync/singleflight"
 )
 
 // formatVersion changes whenever the layout of an entry, the fixed flags or the meaning
@@ -28,7 +26,6 @@ type Cache struct {
 	version string // of the compiler, part of every key
 	compile func(Source, Options) (*Binary, error)
 	shelf   *shelf // nil without include folders
-	flights singleflight.Group
 
 	mu     sync.Mutex
 	unkept string
@@ -69,10 +66,9 @@ func DefaultCacheDir() string {
 	return filepath.Join(dir, "normbench", "cubin")
 }
 
-// Compile returns the binary from the cache, or compiles it and keeps it. Calls for the
-// same thing at the same time compile it once; the others wait and get Cached. The error
-// is that of [Compiler.Compile]: an entry that cannot be read is compiled again, and one
-// that cannot be written is told by [Cache.Unkept].
+// Compile returns the binary from the cache, or compiles it and keeps it. Its callers ask for a
+// thing once at a time. The error is that of [Compiler.Compile]: an entry that cannot be read is
+// compiled again, and one that cannot be written is told by [Cache.Unkept].
 func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	if src.Compiled() {
 		return &Binary{Cubin: []byte(src.Text), Cached: true}, nil
@@ -81,29 +77,19 @@ func (c *Cache) Compile(src Source, opt Options) (*Binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
 	}
-	compiled := false // stays false for those who wait: only the leader runs the function
-	v, err, _ := c.flights.Do(key, func() (any, error) {
-		file := c.file(key)
-		if b, err := c.read(file, key); err == nil {
-			return b, nil
-		}
-		b, err := c.compile(src, opt)
-		if err != nil {
-			return nil, err
-		}
-		compiled = true
+	file := c.file(key)
+	b, err := c.read(file, key)
+	if err == nil {
+		b.Cached = true
+	} else if b, err = c.compile(src, opt); err == nil {
 		c.write(file, key, b)
-		return b, nil
-	})
-	if err != nil {
+	} else {
 		return nil, err
 	}
-	if err := checkCopies(src, opt, v.(*Binary).Cubin); err != nil { // of an entry that an earlier version wrote, too
+	if err := checkCopies(src, opt, b.Cubin); err != nil { // of an entry that an earlier version wrote, too
 		return nil, err
 	}
-	b := *v.(*Binary) // a copy, as Cached differs between callers
-	b.Cached = !compiled
-	return &b, nil
+	return b, nil
 }
 
 func (c *Cache) key(src Source, opt Options) (string, error) {

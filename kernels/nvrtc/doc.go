@@ -18,7 +18,7 @@
 //
 // # Caching
 //
-// A [Cache] compiles a thing once per process and once per directory. The key covers all inputs:
+// A [Cache] compiles a thing once per directory. The key covers all inputs:
 // source text, headers, those of include folders too, options, architecture and the version of
 // NVRTC. An entry that was torn or damaged is noticed by its checksum and compiled again.
 //
