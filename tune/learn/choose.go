@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -152,7 +153,21 @@ type rival struct {
 	variant kernels.Variant
 	expects []guess  // at each problem; NaN where it is refused
 	units   []string // what is compiled for it, over all problems
+	source  source
 }
+
+// A source is where a rival comes from. Each has its share of the turns: the many of one would else
+// leave nothing to the few of another.
+type source int
+
+const (
+	elite    source = iota // did well nearby, or is nominated by a design
+	child                  // of such a one
+	stranger               // drawn from a space
+)
+
+// turns are who may be taken in turn.
+var turns = []source{elite, child, elite, stranger}
 
 // tasks are the contests of a group. Its problems have the same rivals: for each problem in turn,
 // rivals draw a regret from what is expected of them, and the least is taken (Thompson, 1933). So
@@ -165,10 +180,13 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	rivals := c.rivals(ps)
 	units := map[string]bool{}
 	var chosen []*rival
-	for turn := 0; turn < mostRivals && len(units) < groupUnits && len(rivals) > 0; turn++ {
+	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals && len(units) < groupUnits && len(rivals) > 0; turn++ {
 		best, least := -1, math.Inf(1)
 		for k, r := range rivals {
 			g := r.expects[turn%len(ps)]
+			if r.source != turns[(turn+turn/len(ps))%len(turns)] {
+				continue
+			}
 			x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
 			if x < least { // NaN is not
 				best, least = k, x
@@ -238,38 +256,30 @@ func unitsOf(f *kernels.Family, p kernels.Problem, v kernels.Variant, d kernels.
 	return units
 }
 
-// rivals lists who may win: what did well nearby, its children, the families' bases, and strangers.
-// A child is expected to lose a bit more than its parent, what nobody measured nearby as much as
-// the model says.
+// rivals lists who may win: the nominees of the designs, what did well nearby, its children, and
+// strangers. A nominee is expected to lose as much as its design did nearby, and nothing where that
+// was not measured: so no design is absent by chance. A stranger loses more, a child a bit more than
+// its parent.
 func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
-	ranks, known := make([][]guess, len(ps)), make([]map[kernels.Variant]guess, len(ps))
+	around := make([]*surroundings, len(ps))
 	for i, p := range ps {
-		ranks[i], known[i] = c.rank(p), map[kernels.Variant]guess{}
-		for _, g := range ranks[i] {
-			known[i][g.variant] = g
-		}
+		around[i] = c.around(p)
 	}
 	seen, plans := map[kernels.Variant]bool{}, map[string]bool{}
-	add := func(v, parent kernels.Variant) {
+	add := func(v kernels.Variant, from source, expected func(s *surroundings) float64) {
 		if seen[v] {
 			return
 		}
 		seen[v] = true
-		r, plan := &rival{variant: v, expects: make([]guess, len(ps))}, ""
+		r, plan := &rival{variant: v, source: from, expects: make([]guess, len(ps))}, ""
 		for i, p := range ps {
 			f := c.family(p, v)
 			if f == nil {
 				r.expects[i].regret = math.NaN()
 				continue
 			}
-			g, ok := known[i][parent]
-			if !ok {
-				g.regret = priorRegret
-			}
-			if v != parent {
-				g.regret, g.weight = g.regret+childStep, min(g.weight, priorWeight)
-			}
-			r.expects[i], plan = g, cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
+			r.expects[i] = around[i].known[v].with(expected(around[i]))
+			plan = cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
 			r.units = append(r.units, unitsOf(f, p, v, c.Device)...)
 		}
 		if plan != "" && !plans[plan] { // some knobs change nothing
@@ -278,30 +288,79 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 		}
 	}
 	for i, p := range ps {
-		for _, g := range ranks[i][:min(len(ranks[i]), bestOf)] {
-			add(g.variant, g.variant)
-		}
+		nominees := around[i].elites
 		if i == 0 || i == len(ps)/2 || i == len(ps)-1 {
 			if v, err := c.Default(p); err == nil {
-				add(v, v)
+				nominees = append(nominees, v)
 			}
 			for _, f := range c.Registry.Candidates(p) {
-				v := kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)}
-				add(v, v)
+				nominees = append(nominees, kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
 			}
+		}
+		for _, v := range nominees {
+			add(v, elite, func(s *surroundings) float64 { return s.designs[v.Family] })
+		}
+	}
+	for _, s := range around {
+		for _, g := range s.rank[:min(len(s.rank), bestOf)] {
+			add(g.variant, elite, func(*surroundings) float64 { return priorRegret })
 		}
 	}
 	for k := range children + strangers {
 		i := c.rng.IntN(len(ps))
 		if k >= children {
 			v := c.stranger(ps[i])
-			add(v, v)
-		} else if gs := ranks[i]; len(gs) > 0 {
+			add(v, stranger, func(s *surroundings) float64 { return s.designs[v.Family] + priorRegret })
+		} else if gs := around[i].rank; len(gs) > 0 {
 			parent := gs[c.rng.IntN(min(len(gs), parents))].variant
-			add(c.child(parent), parent)
+			add(c.child(parent), child, func(s *surroundings) float64 {
+				return s.known[parent].with(priorRegret).regret + childStep
+			})
 		}
 	}
 	return list
+}
+
+// Surroundings are what was measured around a problem.
+type surroundings struct {
+	rank    []guess                   // of variants nearby, the least regret first
+	known   map[kernels.Variant]guess // the same without the prior
+	designs map[string]float64        // regret of the best of each family nearby, 0 where there is none
+	elites  []kernels.Variant         // the best of each family farther around
+}
+
+// around looks around a problem. The elites are of the op's own class and of its sister classes,
+// whose families have the same designs.
+func (c *chooser) around(p kernels.Problem) *surroundings {
+	of, at := rule.ClassOf(p), placeOf(p)
+	k := c.classes[of]
+	near := k.near(at)
+	s := &surroundings{rank: k.rank(near), known: map[kernels.Variant]guess{}, designs: k.designs(near)}
+	for _, g := range s.rank {
+		g.regret = (g.regret*(g.weight+priorWeight) - priorRegret*priorWeight) / g.weight
+		s.known[g.variant] = g
+	}
+	for _, q := range c.Classes {
+		sister := rule.ClassOf(q)
+		if sister.Op = of.Op; sister != of {
+			continue
+		}
+		k, has := c.classes[rule.ClassOf(q)], map[string]bool{}
+		for _, g := range k.rank(k.far(at)) {
+			v := g.variant
+			_, design, _ := strings.Cut(v.Family, "/")
+			if has[design] {
+				continue
+			}
+			for _, f := range c.Registry.Candidates(p) {
+				if v.Family = f.Name; strings.HasSuffix(f.Name, "/"+design) && c.family(p, v) != nil {
+					has[design] = true
+					s.elites = append(s.elites, v)
+				}
+			}
+		}
+	}
+	return s
 }
 
 // child is a variant with one knob a step away, or two.

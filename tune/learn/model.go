@@ -52,6 +52,12 @@ type guess struct {
 	weight  float64 // of the measurements behind it
 }
 
+// with is a guess from measurements, after what was expected before them.
+func (g guess) with(before float64) guess {
+	g.regret = (g.regret*g.weight + before*priorWeight) / (g.weight + priorWeight)
+	return g
+}
+
 // A timing is the log regret of a variant at a point.
 type timing struct {
 	variant int // its number in the class
@@ -97,7 +103,16 @@ type neighbour struct {
 }
 
 // near lists the points that count for a place, the nearest first. A nil class has none.
-func (c *class) near(at place) (list []neighbour) {
+func (c *class) near(at place) []neighbour { return c.neighbours(at, alike) }
+
+// far is near with twice the reach, and all alignments alike.
+func (c *class) far(at place) []neighbour {
+	return c.neighbours(at, func(a, b place) float64 {
+		return alike(place{a.columns / 2, a.rows / 2, 1}, place{b.columns / 2, b.rows / 2, 1})
+	})
+}
+
+func (c *class) neighbours(at place, alike func(a, b place) float64) (list []neighbour) {
 	if c == nil {
 		return nil
 	}
@@ -110,6 +125,30 @@ func (c *class) near(at place) (list []neighbour) {
 		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.point, b.point))
 	})
 	return list[:min(len(list), mostPoints)]
+}
+
+// designs is what is expected of the best variant of each family that was measured near a place.
+// Nothing is expected of it before.
+func (c *class) designs(near []neighbour) map[string]float64 {
+	sums := map[string]guess{}
+	for _, n := range near {
+		best := map[string]float64{}
+		for _, t := range c.timings[n.point] {
+			name := c.variants[t.variant].Family
+			if least, ok := best[name]; !ok || t.regret < least {
+				best[name] = t.regret
+			}
+		}
+		for name, r := range best {
+			g := sums[name]
+			sums[name] = guess{regret: g.regret + n.weight*r, weight: g.weight + n.weight}
+		}
+	}
+	regrets := map[string]float64{}
+	for name, g := range sums {
+		regrets[name] = g.regret / (g.weight + priorWeight)
+	}
+	return regrets
 }
 
 // rank is what is expected of each variant that was measured near a place, the least regret first:
