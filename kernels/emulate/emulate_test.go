@@ -1,6 +1,7 @@
 package emulate
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"hash/fnv"
@@ -72,26 +73,16 @@ func TestFamilies(t *testing.T) {
 			sampled(t)
 			t.Parallel()
 			p := devicetest.Problem(t, test.problem)
-			r := families.New()
-			dev := device(t, e, r, small())
-			b, err := dev.Open(t.Context(), p, 7)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range r.Families {
+			var vs []kernels.Variant
+			for _, f := range families.New().Families {
 				if f.Hidden || f.CheckServes(p) != nil {
 					continue
 				}
-				for _, c := range some(f, p, dev.Info(), test.others) {
-					v := kernels.Variant{Family: f.Name, Config: c}
-					got, err := b.Check(t.Context(), v, 1)
-					if err != nil {
-						t.Errorf("%s: %v", v, err)
-					} else if !got.OK() {
-						t.Errorf("%s: %s", v, got.Reason())
-					}
+				for _, c := range some(f, p, small(), test.others) {
+					vs = append(vs, kernels.Variant{Family: f.Name, Config: c})
 				}
 			}
+			checkRight(t, e, test.problem, small(), vs...)
 		})
 	}
 }
@@ -160,17 +151,9 @@ func TestVariants(t *testing.T) {
 		t.Run(test.problem+" "+test.family, func(t *testing.T) {
 			sampled(t)
 			t.Parallel()
-			p := devicetest.Problem(t, test.problem)
-			c := devicetest.Config(t, test.config)
 			dev := small()
 			dev.CacheBytes = 1 << 10
-			b, err := device(t, e, families.New(), dev).Open(t.Context(), p, 7)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got, err := b.Check(t.Context(), kernels.Variant{Family: test.family, Config: c}, 1); err != nil || !got.OK() {
-				t.Errorf("%v: %s", err, got.Reason())
-			}
+			checkRight(t, e, test.problem, dev, kernels.Variant{Family: test.family, Config: devicetest.Config(t, test.config)})
 		})
 	}
 }
@@ -192,27 +175,31 @@ func TestDefaultPicks(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			sampled(t)
 			t.Parallel()
-			checkPick(t, e, text, devicetest.H200())
+			checkRight(t, e, text, devicetest.H200())
 		})
 	}
 }
 
-// checkPick holds what d is given by default to the reference.
-func checkPick(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo) {
+// checkRight holds variants to the reference, or without any what d is given by default.
+func checkRight(t *testing.T, e *Emulator, problem string, d kernels.DeviceInfo, vs ...kernels.Variant) {
 	t.Helper()
-	p := devicetest.Problem(t, problem)
-	r := families.New()
-	v, err := r.Base(p, d)
-	if err != nil {
-		t.Fatal(err)
+	p, r := devicetest.Problem(t, problem), families.New()
+	if len(vs) == 0 {
+		v, err := r.Base(p, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vs = append(vs, v)
 	}
 	b, err := device(t, e, r, d).Open(t.Context(), p, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	if got, err := b.Check(t.Context(), v, 1); err != nil || !got.OK() {
-		t.Errorf("%s: %v: %s", v, err, got.Reason())
+	for _, v := range vs {
+		if got, err := b.Check(t.Context(), v, 1); err != nil || !got.OK() {
+			t.Errorf("%s: %v: %s", v, err, got.Reason())
+		}
 	}
 }
 
@@ -262,7 +249,7 @@ func TestRandomPicks(t *testing.T) {
 		text := fmt.Sprintf(op, []string{"fwd", "bwd"}[r.IntN(2)], rows, cols, kind) + []string{"", "", "", "+zc", "+residual"}[r.IntN(5)]
 		t.Run(text, func(t *testing.T) {
 			t.Parallel()
-			checkPick(t, e, text, d)
+			checkRight(t, e, text, d)
 		})
 	}
 }
@@ -279,23 +266,9 @@ func some(f *kernels.Family, p kernels.Problem, d kernels.DeviceInfo, n int) []k
 		configs = append(configs, base)
 	}
 	space, _ := f.Configs(p, d)
-	slices.SortFunc(space, func(a, b kernels.Config) int { return strings.Compare(a.String(), b.String()) })
-	slices.SortStableFunc(space, func(a, b kernels.Config) int {
-		if hash(a) < hash(b) {
-			return -1
-		}
-		return 1
-	})
-	for _, c := range space {
-		if n == 0 {
-			break
-		}
-		if !slices.Contains(configs, c) {
-			configs = append(configs, c)
-			n--
-		}
-	}
-	return configs
+	space = slices.DeleteFunc(space, func(c kernels.Config) bool { return slices.Contains(configs, c) })
+	slices.SortFunc(space, func(a, b kernels.Config) int { return cmp.Compare(hash(a), hash(b)) })
+	return append(configs, space[:min(n, len(space))]...)
 }
 
 // What is wrong with a kernel is said: each of these has one mistake, the last has none.

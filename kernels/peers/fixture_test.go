@@ -2,10 +2,8 @@ package peers
 
 import (
 	"encoding/json"
-
 	"fmt"
 	"math"
-
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -93,40 +91,34 @@ func TestFixture(t *testing.T) {
 	devicetest.Golden(t, fixtureFile, string(want)+"\n")
 }
 
-// TestTorch runs testdata/against.py where python3 has a torch, on the CPU if
-// need be: inputs, answers, tolerances, the comparison, and eager PyTorch as a
-// peer from end to end.
-func TestTorch(t *testing.T) {
-	path := python(t)
-	if err := exec.Command(path, "-c", "import torch").Run(); err != nil {
-		t.Skip("NOT TESTED: python3 has no torch here; peers.py's arithmetic is held to the fixture only where it has")
+// TestPython runs the tests in Python, each where python3 has what it needs.
+func TestPython(t *testing.T) {
+	for _, test := range []struct {
+		needs, what string
+		args        []string
+	}{
+		// Inputs, answers, tolerances, the comparison, and eager PyTorch as a peer from end to end;
+		// on the CPU if need be.
+		{"import torch", "no torch", []string{"against.py", fixtureFile}},
+		// The proof that no host time is in a sample, on a simulated GPU: slow hosts, pauses, clocks
+		// that rise, queues that fill, peers that wait.
+		{"pass", "", []string{"clock.py"}},
+		// Nothing that a call asked the L2 to keep is there for the next sample.
+		{"import torch; assert torch.cuda.is_available()", "no torch with a GPU", []string{"flush.py"}},
+		// What a process beside has compiled is found; torch.compile takes half a minute.
+		{"import shutil, torch, triton; assert shutil.which('g++')", "no torch.compile that works on a CPU", []string{"prepare.py"}},
+	} {
+		t.Run(test.args[0], func(t *testing.T) {
+			path := python(t)
+			if exec.Command(path, "-c", test.needs).Run() != nil || testing.Short() && test.args[0] == "prepare.py" {
+				t.Skip("NOT TESTED: python3 has " + test.what + " here")
+			}
+			test.args[0] = filepath.Join("testdata", test.args[0])
+			out, err := exec.Command(path, append([]string{"-B"}, test.args...)...).CombinedOutput()
+			if err != nil {
+				t.Error(err)
+			}
+			t.Logf("%s", out)
+		})
 	}
-	cmd := exec.Command(path, "-B", filepath.Join("testdata", "against.py"), fixtureFile)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	t.Logf("%s", out)
-}
-
-// TestClock holds the proof that no host time is in a sample to a simulated
-// GPU: slow hosts, pauses, clocks that rise, queues that fill, peers that wait.
-func TestClock(t *testing.T) {
-	if out, err := exec.Command(python(t), "-B", filepath.Join("testdata", "clock.py")).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// TestFlush runs testdata/flush.py where python3 has a torch with a GPU: nothing that a call
-// asked the L2 to keep is there for the next sample.
-func TestFlush(t *testing.T) {
-	path := python(t)
-	if err := exec.Command(path, "-c", "import torch; assert torch.cuda.is_available()").Run(); err != nil {
-		t.Skip("NOT TESTED: python3 has no torch with a GPU here")
-	}
-	out, err := exec.Command(path, "-B", filepath.Join("testdata", "flush.py")).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	t.Logf("%s", out)
 }

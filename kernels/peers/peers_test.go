@@ -169,7 +169,7 @@ func (s *sensing) Beside(pids ...int) { s.beside = pids }
 // Our sensor is told of the process that the peers have at the moment.
 func TestSense(t *testing.T) {
 	ours := &sensing{}
-	d, err := Beside(ours, double(t, 5*time.Second))
+	d, err := Beside(ours, double(t, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestSense(t *testing.T) {
 
 // Two GPUs are not one.
 func TestBesideDiffers(t *testing.T) {
-	theirs := double(t, 5*time.Second, "--uuid", "GPU-2")
+	theirs := double(t, time.Minute, "--uuid", "GPU-2")
 	for _, info := range []kernels.DeviceInfo{{ID: "cpu", Kind: kernels.KindCPU, Name: "a CPU"}, {ID: "x", Kind: kernels.KindCUDA, UUID: "GPU-1"}} {
 		if _, err := Beside(&devicetest.Fake{DeviceInfo: info}, theirs); err == nil || hint.Of(err) == "" {
 			t.Errorf("beside %+v: %v", info, err)

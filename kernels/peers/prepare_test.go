@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -106,24 +105,4 @@ func TestPrepareInterrupted(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || time.Since(start) > 20*time.Second {
 		t.Errorf("%v after %s", err, time.Since(start))
 	}
-}
-
-// TestFound runs testdata/prepare.py where python3 has a torch with which
-// torch.compile works on the CPU: what a process beside has compiled is found.
-func TestFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("torch.compile takes half a minute")
-	}
-	path := python(t)
-	if err := exec.Command(path, "-c", "import torch, triton").Run(); err != nil {
-		t.Skip("NOT TESTED: python3 has no torch here, and what compiles ahead is torch.compile")
-	}
-	if _, err := exec.LookPath("g++"); err != nil {
-		t.Skip("NOT TESTED: there is no g++ here, with which torch.compile compiles for a CPU")
-	}
-	out, err := exec.Command(path, "-B", filepath.Join("testdata", "prepare.py")).CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-	t.Logf("%s", out)
 }
