@@ -1,16 +1,14 @@
 package record
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -33,82 +31,62 @@ type head struct {
 	Of     int    `json:"of,omitempty"`   // lines of the append, where there are several
 }
 
+// writing is how lines are written: with the omitempty of version 1, as the tags of kernels' types
+// mean it, and with no more digits than are measured.
+var writing = jsonv2.JoinOptions(jsonv1.DefaultOptionsV1(), jsontext.EscapeForHTML(false),
+	jsonv2.WithMarshalers(jsonv2.MarshalToFunc(func(e *jsontext.Encoder, x float64) error {
+		return e.WriteToken(jsontext.Float(digits(x, 5)))
+	})))
+
 // encode is the text of a line, newline included, with more lines of the same
-// append after it, which has so many in all. The record is rounded.
+// append after it, which has so many in all.
 func encode(v Line, more, of int) ([]byte, error) {
-	var w any
-	if of == 1 {
-		of = 0
+	h := head{Schema: Schema, More: more}
+	if of > 1 {
+		h.Of = of
 	}
+	var line any
 	switch v := v.(type) {
 	case *Run:
-		w = struct {
+		h.Kind = kindRun
+		line = struct {
 			head
 			*Run
-		}{head{Schema, kindRun, more, of}, v}
+		}{h, v}
 	case *Record:
+		h.Kind = kindRecord
 		r := struct {
 			head
 			*Record
 			Bytes int64 `json:"bytes,omitempty"` // none where it is the problem's
-		}{head{Schema, kindRecord, more, of}, v, v.Bytes}
+		}{h, v, v.Bytes}
 		if r.Bytes == v.Problem.Bytes() {
 			r.Bytes = 0
 		}
-		w = r
+		line = r
 	default:
 		return nil, fmt.Errorf("a records file holds no %T", v)
 	}
-	// Version 1 writes, although version 2 reads: the tags of kernels' types
-	// mean version 1's omitempty, and writing is not what takes the time.
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(w); err != nil {
+	text, err := jsonv2.Marshal(line, writing)
+	if err != nil {
 		return nil, err
 	}
-	return append(durable.Seal(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), '\n'), nil
+	if text = append(durable.Seal(text), '\n'); len(text) > maxLine {
+		return nil, fmt.Errorf("a line of %d MiB, which could not be read again", len(text)>>20)
+	}
+	return text, nil
 }
 
-// rounded is r with no more digits than were measured, as it is written.
-func (r *Record) rounded() *Record {
-	c := *r
-	c.SamplesUS, c.BaseAgainUS = micros(r.SamplesUS), micros(r.BaseAgainUS)
-	c.SearchUS, c.GapUS, c.StreamUS = micro(r.SearchUS), micro(r.GapUS), micro(r.StreamUS)
-	c.WallMS = digits(r.WallMS, 3)
-	c.Stages = nil
-	for _, s := range r.Stages {
-		c.Stages = append(c.Stages, Stage{s.Stage, micros(s.SamplesUS)})
-	}
-	if r.Check != nil {
-		check := *r.Check
-		check.Busy, check.Compile = digits(check.Busy, 3), digits(check.Compile, 3)
-		check.Outputs = slices.Clone(check.Outputs)
-		for i := range check.Outputs {
-			o := &check.Outputs[i]
-			o.MaxErr, o.RelL2 = digits(o.MaxErr, 3), digits(o.RelL2, 3)
+// Micros turns seconds into microseconds of as many digits as the file keeps: three after the
+// point, five in all. The clock of a GPU ticks every 0.032.
+func Micros(seconds []float64) []float64 {
+	us := make([]float64, len(seconds))
+	for i, s := range seconds {
+		if us[i] = digits(s*1e6, 5); us[i] > 1e-3 {
+			us[i] = math.Round(us[i]*1e3) / 1e3
 		}
-		c.Check = &check
 	}
-	return &c
-}
-
-// micro is a time in microseconds with the digits that are kept of one: three
-// after the point, and no more than five in all. The clock of a GPU ticks every
-// 0.032.
-func micro(us float64) float64 {
-	if us >= 100 {
-		return digits(us, 5)
-	}
-	return max(math.Round(us*1e3)/1e3, min(us, 1e-3)) // no time becomes none
-}
-
-func micros(us []float64) []float64 {
-	var all []float64
-	for _, t := range us {
-		all = append(all, micro(t))
-	}
-	return all
+	return us
 }
 
 // digits rounds x to n significant ones.
@@ -132,9 +110,6 @@ const (
 	headHelp = `a records file is JSON Lines with "schema" and "kind" in every line`
 	mendHelp = "delete or mend the line"
 )
-
-// maxText is how long a text of a line may be.
-const maxText = 16 << 10
 
 // A decoder decodes lines. It belongs to one goroutine.
 //
@@ -168,8 +143,16 @@ func newDecoder() *decoder {
 	return &decoder{problems: map[string]problem{}, configs: map[string]kernels.Config{}}
 }
 
-// decode fills in what a line says, the run or the record checked.
-func (d *decoder) decode(it *item, b []byte) error {
+// decode fills in what a line says, or what is wrong with it.
+func (d *decoder) decode(it *item, line []byte) {
+	if it.err = d.fill(it, line); it.err != nil {
+		it.torn = errors.Is(it.err, errSyntax) || errors.Is(it.err, errSum)
+		it.ours = ours(line)
+	}
+}
+
+// fill is decode of a line that is whole, the run or the record checked.
+func (d *decoder) fill(it *item, b []byte) error {
 	var l struct { // any line, so that one pass is enough
 		head
 		Record
@@ -198,15 +181,8 @@ func (d *decoder) decode(it *item, b []byte) error {
 		return hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
 	if it.more, it.of = l.More, l.Of; l.Kind == kindRun {
-		l.Tool = kernels.Printable(l.Tool, maxText)
-		for k, text := range l.Env { // peers' versions, the host
-			delete(l.Env, k)
-			l.Env[kernels.Printable(k, maxText)] = kernels.Printable(text, maxText)
-		}
-		for i := range l.Command {
-			l.Command[i] = kernels.Printable(l.Command[i], maxText)
-		}
 		it.run = &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest, l.FloorUS}
+		it.run.makePrintable()
 		return it.run.CheckValid()
 	}
 	p, err := parsed(d.problems, l.Problem, parseProblem)
@@ -214,18 +190,15 @@ func (d *decoder) decode(it *item, b []byte) error {
 		return err
 	}
 	r := &l.Record
-	for _, s := range []*string{(*string)(&r.Status), &r.Reason, &r.Chosen} {
-		if *s != "" {
-			*s = kernels.Printable(*s, maxText)
-		}
-	}
 	if r.Config, err = parsed(d.configs, l.Config, kernels.ParseConfig); err != nil {
 		return err
 	}
 	if r.Problem = p.Problem; r.Bytes == 0 {
 		r.Bytes = p.bytes
 	}
-	it.record, it.problem = r, p.name
+	it.record, it.problem, it.variant = r, p.name, r.Variant().String()
+	it.code = Code{r.Source, r.Launch}.String()
+	r.makePrintable()
 	return r.CheckValid()
 }
 

@@ -37,9 +37,11 @@ func FuzzRead(f *testing.F) {
 		f.Add(changed)
 	}
 	group := finals(run, 3)
-	f.Add(lines(f, run, group[0], group[1], group[2]))
-	f.Add(lines(f, run, group[0], group[1]))
-	f.Add(lines(f, run, group[0], run, group[1], group[2]))
+	text := appended(f, sinkLines(group)...)
+	half := text[:strings.IndexByte(text, '\n')+1]
+	for _, s := range []string{text, half, half + lines(f, run) + text, text[len(half):]} {
+		f.Add(lines(f, run) + s)
+	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, text string) {
 		path := filepath.Join(dir, "f.jsonl")

@@ -58,143 +58,141 @@ func readFile(path string, each func(*item) error) (Notes, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return read(f, path, each)
+	r := newReader(path, each)
+	if err := r.read(f); err != nil {
+		return nil, err
+	}
+	return r.notes, nil
 }
 
-// A reader makes sense of the lines of a file, one after the other.
+// A reader makes sense of the lines of a file, one after the other. An append counts whole: its
+// lines are held back until the last one is there.
 type reader struct {
-	name string
-	each func(*item) error
-	runs map[string]*keyer
-	n    int     // lines that are whole
-	more int     // lines of the last append that may follow; -1 where that is not known
-	torn []*item // the rest of the last append from its first line on that is not whole
-	// The finals of a problem are held back until all are there.
-	finals []*item
-	notes  Notes
+	name  string
+	each  func(*item) error
+	runs  map[string]*keyer
+	part  []*item // lines of an append that is not whole
+	torn  *item   // the first of them that is damaged, and
+	last  *item   // the last that is not; nil for none
+	whole int     // lines that are not damaged
+	// Where the last whole append ends, and whether with a newline.
+	end     int64
+	newline bool
+	notes   Notes
 }
 
-// read scans a records file, resolves each record's run, and settles what a bad
-// line means. each gets the runs too, as items without a record.
-func read(in io.Reader, name string, each func(*item) error) (Notes, error) {
-	r := &reader{name: name, each: each, runs: map[string]*keyer{}}
+func newReader(name string, each func(*item) error) *reader {
+	return &reader{name: name, each: each, runs: map[string]*keyer{}}
+}
+
+// read scans a records file and settles what a bad line means. Its runs come as items without a
+// record.
+func (r *reader) read(in io.Reader) error {
 	var bad error
 	err := scan(in, func(it *item) bool {
 		bad = r.take(it)
 		return bad == nil
 	})
-	switch {
+	switch n := len(r.part); {
 	case bad != nil:
-		return nil, bad
+		return bad
 	case err != nil && hint.Of(err) == "":
-		return nil, hint.Errorf(textfile.PackedHelp, "%s: %w", name, durable.Cause(err))
+		return hint.Errorf(textfile.PackedHelp, "%s: %w", r.name, durable.Cause(err))
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w", name, err)
-	case r.n+len(r.torn) == 0:
-		return nil, hint.Errorf("a sweep writes one", "%s is empty", name)
+		return fmt.Errorf("%s: %w", r.name, err)
+	case r.whole+n == 0:
+		return hint.Errorf("a sweep writes one", "%s is empty", r.name)
+	case n == 1:
+		r.note("dropped the last line, which is incomplete")
+	case n > 1:
+		r.note("dropped the last %d lines, which are incomplete", n)
 	}
-	r.dropFinals()
-	if n := len(r.torn); n == 1 {
-		r.note(r.torn[0], "dropped the last line, which is incomplete")
-	} else if n > 1 {
-		r.note(r.torn[0], "dropped the last %d lines, which are incomplete", n)
-	}
-	return r.notes, nil
+	return nil
 }
 
-func (r *reader) note(it *item, format string, args ...any) {
-	r.notes = append(r.notes, fmt.Sprintf("%s:%d: %s", r.name, it.line, fmt.Sprintf(format, args...)))
+// note remarks on the part of an append.
+func (r *reader) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf("%s:%d: %s", r.name, r.part[0].line, fmt.Sprintf(format, args...)))
 }
 
 func (r *reader) bad(it *item, err error) error { return fmt.Errorf("%s:%d: %w", r.name, it.line, err) }
 
 func (r *reader) take(it *item) error {
 	switch {
-	case it.torn && (it.ours || r.n > 0) && (len(r.torn) == 0 || r.more != 0):
-		if len(r.torn) == 0 && r.more == 0 {
-			r.more = -1
-		}
-		r.torn = append(r.torn, it)
-		return nil
-	case len(r.torn) > 0 && it.err == nil && r.goesOn(it):
-		r.torn = append(r.torn, it)
-		return nil
-	case r.n == 0 && it.err != nil && (len(r.torn) > 0 || errors.Is(it.err, errSyntax)):
+	case r.joins(it):
+	case r.whole == 0 && it.err != nil && (r.torn != nil || errors.Is(it.err, errSyntax)):
 		return hint.Errorf(findHelp, "%s is not a records file", r.name)
-	case len(r.torn) > 0: // it was not the last append
-		return r.bad(r.torn[0], r.torn[0].err)
+	case r.torn != nil: // it was not the last append
+		return r.bad(r.torn, r.torn.err)
 	case it.err != nil:
 		return r.bad(it, it.err)
+	default: // somebody has cut the file, or joined it of others
+		r.note("left out %d lines of an append, as the others are missing", len(r.part))
+		r.part, r.last = nil, nil
 	}
-	r.n++
-	r.more = it.more
-	if len(r.finals) > 0 && !sameFinals(it.record, r.finals[0].record) {
-		r.dropFinals()
+	r.part = append(r.part, it)
+	if it.err == nil {
+		r.whole++
+		r.last = it
+	} else if r.torn == nil {
+		r.torn = it
 	}
+	if r.torn != nil || it.more > 0 {
+		return nil
+	}
+	for _, it := range r.part {
+		if err := r.hand(it); err != nil {
+			return r.bad(it, err)
+		}
+	}
+	r.part, r.last, r.end, r.newline = nil, nil, it.end, it.newline
+	return nil
+}
+
+// joins says whether a line may be of the append that is not whole, or begin one.
+func (r *reader) joins(it *item) bool {
+	switch {
+	case it.torn:
+		return (it.ours || r.whole > 0) && (r.torn == nil || r.last == nil || r.last.more > 0)
+	case it.err != nil:
+		return false
+	case len(r.part) == 0:
+		return true
+	case r.last == nil:
+		return it.more < it.of-1 // there are lines before it
+	case it.of != r.last.of:
+		return false
+	case r.torn != nil:
+		return it.more < r.last.more
+	}
+	return it.more == r.last.more-1
+}
+
+// hand hands a line on.
+func (r *reader) hand(it *item) error {
 	if it.record == nil {
 		it.run.takeTimer(r.runs[strings.TrimSuffix(it.run.ID, FinalsSuffix)])
 		r.runs[it.run.ID] = newKeyer(it.run)
-		return r.hand(it)
+	} else if err := r.resolve(it); err != nil {
+		return err
 	}
-	return r.takeRecord(it)
+	return r.each(it)
 }
 
-// goesOn says whether a whole line is of the append of which lines before it are not whole.
-func (r *reader) goesOn(it *item) bool {
-	before := r.more
-	r.more = it.more
-	if before < 0 {
-		return it.more < it.of-1 // there are lines before it
-	}
-	return it.more < before
-}
-
-func (r *reader) takeRecord(it *item) error {
+// resolve finds the run of a record, and checks its key.
+func (r *reader) resolve(it *item) error {
 	rec := it.record
 	k := r.runs[rec.Run]
 	if k == nil {
-		return r.bad(it, hint.Errorf("keep the run lines when you cut or join records files",
-			"run %q has no line before this record", rec.Run))
+		return hint.Errorf("keep the run lines when you cut or join records files",
+			"run %q has no line before this record", rec.Run)
 	}
 	it.run = k.run
 	// The stream's key is of a family that is not recorded.
-	if rec.Family != Stream && k.key(it.problem, rec.Variant().String(), Code{rec.Source, rec.Launch}.String()) != rec.Key {
-		return r.bad(it, hint.Errorf(lineHelp, "the record's key is not that of its run, problem, variant and source"))
-	}
-	if rec.Finals == 0 {
-		return r.hand(it)
-	}
-	if r.finals = append(r.finals, it); len(r.finals) < rec.Finals {
-		return nil
-	}
-	for _, f := range r.finals {
-		if err := r.hand(f); err != nil {
-			return err
-		}
-	}
-	r.finals = nil
-	return nil
-}
-
-func (r *reader) hand(it *item) error {
-	if err := r.each(it); err != nil {
-		return r.bad(it, err)
+	if rec.Family != Stream && k.key(it.problem, it.variant, it.code) != rec.Key {
+		return hint.Errorf(lineHelp, "the record's key is not that of its run, problem, variant and source")
 	}
 	return nil
-}
-
-// sameFinals says whether a record, nil for a run, goes on with the finals of a problem.
-func sameFinals(a, b *Record) bool {
-	return a != nil && a.Run == b.Run && a.Problem == b.Problem && a.Finals == b.Finals
-}
-
-// dropFinals leaves out finals of which the others are missing.
-func (r *reader) dropFinals() {
-	if n := len(r.finals); n > 0 {
-		f := r.finals[0]
-		r.note(f, "left out %d of the %d finals of %s, as the others are missing", n, f.record.Finals, f.record.Problem)
-	}
-	r.finals = nil
 }
 
 const findHelp = "give a records.jsonl, or the results folder with one"

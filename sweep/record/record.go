@@ -217,13 +217,3 @@ func (r *Record) Rounds() (us []float64) {
 	}
 	return us
 }
-
-// Micros turns seconds into microseconds of as many digits as the file keeps:
-// three after the point, five in all.
-func Micros(seconds []float64) []float64 {
-	us := make([]float64, len(seconds))
-	for i, s := range seconds {
-		us[i] = micro(s * 1e6)
-	}
-	return us
-}

@@ -82,18 +82,25 @@ func wrongRecord(run *Run, i int) *Record {
 	return r
 }
 
-func lines(t testing.TB, vs ...Line) string {
+// lines is the text of appends of one line each.
+func lines(t testing.TB, vs ...Line) (text string) {
+	t.Helper()
+	for _, v := range vs {
+		text += appended(t, v)
+	}
+	return text
+}
+
+// appended is the text of one append.
+func appended(t testing.TB, vs ...Line) string {
 	t.Helper()
 	var b strings.Builder
-	for _, v := range vs {
-		if r, ok := v.(*Record); ok {
-			v = r.rounded()
-		}
-		l, err := encode(v, 0, 1)
+	for i, v := range vs {
+		line, err := encode(v, len(vs)-i-1, len(vs))
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.Write(l)
+		b.Write(line)
 	}
 	return b.String()
 }

@@ -29,9 +29,10 @@ type item struct {
 	more    int   // lines of the same append that follow
 	of      int   // lines of the append; 0 for one, and in lines of before they were counted
 
-	run     *Run    // of a run line, and of a record once it is resolved
-	record  *Record // nil of a run line
-	problem string  // of the record
+	run    *Run    // of a run line, and of a record once it is resolved
+	record *Record // nil of a run line
+	// Of the record, as its key has them.
+	problem, variant, code string
 }
 
 // scan decodes the lines of r on all cores and hands each to each, in the order
@@ -120,10 +121,7 @@ func (d *decoder) items(line int, at int64) []item {
 		if l = bytes.TrimSpace(l); len(l) == 0 {
 			continue
 		}
-		if it.err = d.decode(&it, l); it.err != nil {
-			it.torn = errors.Is(it.err, errSyntax) || errors.Is(it.err, errSum)
-			it.ours = ours(l)
-		}
+		d.decode(&it, l)
 		items = append(items, it)
 	}
 	return items

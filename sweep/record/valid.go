@@ -8,6 +8,38 @@ import (
 	"normbench/kernels"
 )
 
+// maxText is how long a text of a line may be.
+const maxText = 16 << 10
+
+func makePrintable(texts ...*string) {
+	for _, s := range texts {
+		*s = kernels.Printable(*s, maxText)
+	}
+}
+
+// makePrintable makes one line of each text that a device, a host or a peer has given.
+func (r *Run) makePrintable() {
+	makePrintable(&r.ID, &r.Tool)
+	for k, text := range r.Env {
+		delete(r.Env, k)
+		r.Env[kernels.Printable(k, maxText)] = kernels.Printable(text, maxText)
+	}
+	for i := range r.Command {
+		makePrintable(&r.Command[i])
+	}
+	for i := range r.SelfTest {
+		makePrintable(&r.SelfTest[i].Name, &r.SelfTest[i].Found, &r.SelfTest[i].Wanted)
+	}
+}
+
+// makePrintable is that of what a user's kernels and peers have named.
+func (r *Record) makePrintable() {
+	makePrintable(&r.Run, &r.Family, (*string)(&r.Status), &r.Reason, &r.Chosen, &r.Source, &r.Launch, &r.StagesBy)
+	for i := range r.Stages {
+		makePrintable(&r.Stages[i].Stage)
+	}
+}
+
 // CheckValid says what no run line can hold, or nil. It is called before every
 // write and after every read.
 func (r *Run) CheckValid() error {

@@ -27,9 +27,10 @@ type Writer struct {
 	name    string
 	file    *durable.File
 	lock    *flock.Flock
-	size    int64           // of what this writer has read or written
-	written int             // records
-	runs    map[string]*Run // with a line, by this writer or before
+	size    int64 // of what this writer has read or written
+	written int   // records
+	reader  *reader
+	decoder *decoder
 	records *File
 }
 
@@ -60,11 +61,12 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 	}
 	dir := filepath.Join(in, below)
 	w := &Writer{
-		name: filepath.Join(dir, FileName),
-		lock: flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDONLY)),
-		runs: map[string]*Run{},
+		name:    filepath.Join(dir, FileName),
+		lock:    flock.New(filepath.Join(dir, LockName), flock.SetFlag(os.O_RDONLY)),
+		decoder: newDecoder(),
 	}
 	w.records = &File{Path: w.name}
+	w.reader = newReader(w.name, func(it *item) error { w.records.add(it.record, it.run); return nil })
 	root, err := os.OpenRoot(in)
 	if err != nil {
 		return nil, nil, folderError(dir, err)
@@ -169,50 +171,19 @@ func (w *Writer) resume() (notes Notes, err error) {
 	if st.Size() == 0 {
 		return nil, nil
 	}
-	newline := true
-	// The lines of an append that is not whole yet, and where they end.
-	var part []*item
-	end, more := int64(0), 0
-	settle := func() {
-		for _, it := range part {
-			w.add(it.record, it.run)
-		}
-		w.size, part = end, nil
-	}
-	notes, err = read(w.file, w.name, func(it *item) error {
-		if it.more != more-1 {
-			settle() // of a file that was put together from others
-		}
-		part = append(part, it)
-		if end, newline, more = it.end, it.newline, it.more; more == 0 {
-			settle()
-		}
-		return nil
-	})
-	if err != nil {
+	if err := w.reader.read(w.file); err != nil {
 		return nil, err
 	}
-	if n := len(part); n > 0 {
-		newline = true
-		notes = append(notes, fmt.Sprintf("%s: dropped the last %d records, of a problem of which the others are missing", w.name, n))
-	}
+	w.size = w.reader.end
 	if st.Size() > w.size {
 		if err := w.file.Truncate(w.size); err != nil {
 			return nil, w.fail(err)
 		}
 	}
-	if !newline {
-		return notes, w.append([]byte{'\n'})
+	if w.size > 0 && !w.reader.newline {
+		return w.reader.notes, w.append([]byte{'\n'})
 	}
-	return notes, nil
-}
-
-// add notes a run that has a line, or a record.
-func (w *Writer) add(r *Record, run *Run) {
-	if r == nil {
-		w.runs[run.ID] = run
-	}
-	w.records.add(r, run)
+	return w.reader.notes, nil
 }
 
 // Append is AppendAll of one line.
@@ -226,34 +197,26 @@ func (w *Writer) Append(v Line) error { return w.AppendAll(v) }
 // It refuses a file that is no longer what this writer has left: somebody else
 // has moved, cut or continued it.
 func (w *Writer) AppendAll(vs ...Line) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var text []byte
-	kept := make([]Line, len(vs)) // as the next reader will see them
+	items := make([]item, len(vs)) // as the next reader will see them
 	for i, v := range vs {
 		if err := v.CheckValid(); err != nil {
 			return err
 		}
-		switch v := v.(type) {
-		case *Record:
-			kept[i] = v.rounded()
-		case *Run:
-			c := *v
-			kept[i] = &c
-		}
-		b, err := encode(kept[i], len(vs)-i-1, len(vs))
+		line, err := encode(v, len(vs)-i-1, len(vs))
 		if err != nil {
 			return w.fail(err)
 		}
-		if len(b) > maxLine {
-			return fmt.Errorf("records %s: a line of %d MiB, which could not be read again", w.name, len(b)>>20)
+		it := &items[i]
+		if w.decoder.decode(it, line[:len(line)-1]); it.err == nil && it.record != nil {
+			it.err = w.reader.resolve(it)
 		}
-		text = append(text, b...)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, v := range vs {
-		if r, ok := v.(*Record); ok && w.runs[r.Run] == nil {
-			return hint.Errorf("append the run before its records", "records %s: run %q has no line", w.name, r.Run)
+		if it.err != nil {
+			return w.fail(it.err)
 		}
+		text = append(text, line...)
 	}
 	if err := w.unchanged(); err != nil {
 		return err
@@ -261,13 +224,12 @@ func (w *Writer) AppendAll(vs ...Line) error {
 	if err := w.append(text); err != nil {
 		return err
 	}
-	for _, v := range kept {
-		switch v := v.(type) {
-		case *Record:
-			w.add(v, w.runs[v.Run])
+	for i := range items {
+		if items[i].record != nil {
 			w.written++
-		case *Run:
-			w.add(nil, v)
+		}
+		if err := w.reader.hand(&items[i]); err != nil {
+			return w.fail(err)
 		}
 	}
 	return nil

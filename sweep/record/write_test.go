@@ -30,7 +30,7 @@ func TestWriter(t *testing.T) {
 	if notes != nil || len(w.records.at) != 0 {
 		t.Errorf("a new folder has notes %q, keys %v", notes, w.records.at)
 	}
-	if err := w.Append(testRecord(run, 0)); err == nil || !strings.HasSuffix(err.Error(), `run "r1" has no line`) {
+	if err := w.Append(testRecord(run, 0)); err == nil || !strings.HasSuffix(err.Error(), `run "r1" has no line before this record`) {
 		t.Errorf("record before its run: %v", err)
 	}
 	bad := testRecord(run, 0)
