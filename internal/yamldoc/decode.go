@@ -113,6 +113,7 @@ func (v Value) Entries(help string) ([]Entry, error) {
 		return nil, v.Errorf(help, "is %s, not a mapping", v.TypeName())
 	}
 	var es []Entry
+	seen := map[string]bool{}
 	for _, p := range pairs {
 		name := OneLine(p.Key.Value)
 		path := strings.TrimPrefix(v.Path+"."+name, ".")
@@ -120,11 +121,12 @@ func (v Value) Entries(help string) ([]Entry, error) {
 		switch {
 		case TypeName(p.Key) != Text:
 			return nil, Place{e.Key.At, v.Path}.Errorf(help, "has a key that is no word")
-		case slices.ContainsFunc(es, func(f Entry) bool { return f.Key.Text == name }):
+		case seen[name]:
 			return nil, e.Key.Errorf(help, "stands twice")
 		case isEmpty(p.Value):
 			return nil, e.Key.Errorf(help, "is empty")
 		}
+		seen[name] = true
 		es = append(es, e)
 	}
 	return es, nil

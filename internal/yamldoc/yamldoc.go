@@ -100,6 +100,7 @@ const (
 	Fraction = "a fraction"
 	Truth    = "true or false"
 	Mapping  = "a mapping"
+	List     = "a list"
 )
 
 // TypeName says in words what a node is.
@@ -108,7 +109,7 @@ func TypeName(n *Node) string {
 	case isOdd(n):
 		return "an anchor, an alias or a tag, which this file does not have"
 	case n.Kind == yaml.SequenceNode:
-		return "a list"
+		return List
 	case n.Kind == yaml.MappingNode:
 		return Mapping
 	}
