@@ -78,9 +78,7 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 			o.Known.Won(m.j.Problem, f.Variant)
 		}
 		if i == base && rec.Status == kernels.StatusOK {
-			for _, us := range second.Rounds {
-				rec.BaseAgainUS = append(rec.BaseAgainUS, math.Round(us*1e4)/1e4)
-			}
+			rec.BaseAgainUS = second.Rounds
 		}
 		recs = append(recs, rec)
 	}

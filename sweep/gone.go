@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"gonum.org/v1/gonum/mathext"
+
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -142,17 +144,11 @@ func (l *ledger) suspects(p kernels.Problem, v kernels.Variant) bool {
 // chance is that of so many deaths or more, if the variant died at the device's own rate. The rate
 // has the distribution that its own deaths leave of a uniform one: few answers prove little.
 func chance(variant, own tally) float64 {
-	lbeta := func(a, b float64) float64 {
-		x, _ := math.Lgamma(a)
-		y, _ := math.Lgamma(b)
-		z, _ := math.Lgamma(a + b)
-		return x + y - z
-	}
 	a, b := float64(own.deaths+1), float64(own.answers+1)
 	n, p := float64(variant.deaths+variant.answers), 0.0
 	for k := float64(variant.deaths); k <= n; k++ {
-		choose := -math.Log(n+1) - lbeta(n-k+1, k+1)
-		p += math.Exp(choose + lbeta(k+a, n-k+b) - lbeta(a, b))
+		choose := -math.Log(n+1) - mathext.Lbeta(n-k+1, k+1)
+		p += math.Exp(choose + mathext.Lbeta(k+a, n-k+b) - mathext.Lbeta(a, b))
 	}
 	return p
 }

@@ -51,9 +51,8 @@ func (m *measurer) refuse(f *kernels.Failure) {
 	}
 }
 
-// measureStream opens the problem, and measures and records its stream. The first time it
-// also warms the device up: clocks rise under load, so it repeats until two
-// visits in a row agree within 1%, or for a second.
+// measureStream checks, measures and records the stream. The first time it also warms the device
+// up.
 func (m *measurer) measureStream(ctx context.Context) error {
 	v := m.v
 	_, variant, _, err := m.Registry.Resolve(m.j.Problem, m.Stream(), v.run.info)
@@ -68,13 +67,14 @@ func (m *measurer) measureStream(ctx context.Context) error {
 	if !check.OK() {
 		return fmt.Errorf("the stream of %s: %s", m.j.Problem, check.Reason())
 	}
-	us, err := m.Time(ctx, m.Stream(), m.Protocol.Samples)
-	for last := 0.0; err == nil && !v.warmed; {
-		median := stats.Median(us)
-		v.warmed = settled(last, median) || time.Since(start) > time.Second
-		last = median
-		us, err = m.Time(ctx, m.Stream(), m.Protocol.Samples)
+	visit := func() ([]float64, error) { return m.Time(ctx, m.Stream(), m.Protocol.Samples) }
+	if !v.warmed {
+		if err := WarmUp(visit); err != nil {
+			return err
+		}
+		v.warmed = true
 	}
+	us, err := visit()
 	if err != nil {
 		return err
 	}
@@ -82,14 +82,12 @@ func (m *measurer) measureStream(ctx context.Context) error {
 	rec := m.record(variant, nil)
 	rec.Family, rec.SamplesUS = record.Stream, us
 	v.noise = stats.Spread(rec.SamplesUS) / 1.35 // of a normal distribution
-	if _, ok := v.dev.(kernels.Sensor); ok {
-		state, err := m.Sense(ctx)
-		if err != nil {
-			return err
-		}
-		if state.ClockMHz > 0 {
-			rec.State = &state
-		}
+	state, err := m.Sense(ctx)
+	if err != nil {
+		return err
+	}
+	if state.ClockMHz > 0 {
+		rec.State = &state
 	}
 	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
 	v.out <- finished{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(m.j.left), stream: true}

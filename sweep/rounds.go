@@ -100,15 +100,12 @@ func (a *Arm) add(us []float64) {
 }
 
 // sense asks the device how it is, behind a round: so the state is judged as it was under load.
-func (r *Rounds) sense(ctx context.Context, round int) (RoundState, error) {
-	state := RoundState{Round: round}
-	if _, ok := r.Session.Device.(kernels.Sensor); ok {
-		var err error
-		if state.Reading, err = r.Session.Sense(ctx); err != nil {
-			return state, err
-		}
-		state.Rejected = state.Reading.Unfit(MinClock)
+func (r *Rounds) sense(ctx context.Context, round int) (state RoundState, err error) {
+	state.Round = round
+	if state.Reading, err = r.Session.Sense(ctx); err != nil {
+		return state, err
 	}
+	state.Rejected = state.Reading.Unfit(MinClock)
 	if r.Sensed != nil {
 		r.Sensed(state)
 	}

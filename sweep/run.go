@@ -85,18 +85,18 @@ type Summary struct {
 // status; the run goes on. Run ends early with ctx's error when ctx is done,
 // with everything measured until then in the sink.
 func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task, sink Sink, o Options) (Summary, error) {
-	run := &run{registry: r, sink: sink, o: o, info: devices[0].Info(), identity: families.NewIdentity(r, devices[0].Info().Kind), busy: map[*visitor]bool{}}
-	run.change.L = &run.mu
+	info := devices[0].Info()
 	for _, d := range devices[1:] {
-		if d.Info().ID != run.info.ID {
-			return Summary{}, hint.Errorf("sweep each kind of device by itself", "the devices differ: %s and %s", run.info.ID, d.Info().ID)
+		if id := d.Info().ID; id != info.ID {
+			return Summary{}, hint.Errorf("sweep each kind of device by itself",
+				"the devices differ: %s and %s", info.ID, id)
 		}
 	}
-	if err := run.layOut(tasks); err != nil {
-		return Summary{}, err
-	}
-	if len(run.queue) == 0 {
-		return run.sum, nil
+	run := newRun(r, info, sink, o)
+	run.sink, run.busy, run.change.L = sink, map[*visitor]bool{}, &run.mu
+	err := run.layOut(tasks)
+	if err != nil || len(run.queue) == 0 {
+		return run.sum, err
 	}
 	if o.More != nil {
 		more, err := o.More(len(run.queue))
@@ -105,26 +105,44 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 		}
 		devices = slices.Concat(devices, more)
 	}
+	err = run.measure(ctx, devices)
+	return run.sum, err
+}
+
+// Left counts what a run with these options has still to do, where its sink has these keys: the
+// variants, and their problems.
+func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys Keys) (variants, problems int, err error) {
+	run := newRun(r, d, keys, o)
+	err = run.layOut(tasks)
+	return run.searched.toCome, len(run.queue), err
+}
+
+func newRun(r *kernels.Registry, d kernels.DeviceInfo, keys Keys, o Options) *run {
+	return &run{registry: r, keys: keys, o: o, info: d, identity: families.NewIdentity(r, d.Kind)}
+}
+
+// measure has the devices measure what is queued, and keeps what they find.
+func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	start := time.Now()
-	if err := sink.AppendAll(&o.Run); err != nil {
-		return run.sum, err
+	if err := r.sink.AppendAll(&r.o.Run); err != nil {
+		return err
 	}
-	if o.Search != nil {
-		if err := sink.AppendAll(&o.Search.Final); err != nil {
-			return run.sum, err
+	if r.o.Search != nil {
+		if err := r.sink.AppendAll(&r.o.Search.Final); err != nil {
+			return err
 		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
-	defer context.AfterFunc(ctx, func() { run.idle(nil) })()
+	defer context.AfterFunc(ctx, func() { r.idle(nil) })()
 	records := make(chan finished, 64)
 	var visitors []*visitor
 	for _, d := range devices {
-		visitors = append(visitors, &visitor{run: run, dev: d, out: records, ledger: newLedger(run.searched.toCome)})
+		visitors = append(visitors, &visitor{run: r, dev: d, out: records, ledger: newLedger(r.searched.toCome)})
 	}
 	gates := gatesOf(visitors)
-	run.visitors = len(visitors)
+	r.visitors = len(visitors)
 	for _, v := range visitors {
 		g.Go(func() error {
 			if err := v.work(ctx); err != nil {
@@ -141,33 +159,20 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 	var sinkErr error
 	for f := range records { // to the end, to let the visitors out
 		if sinkErr == nil {
-			if sinkErr = run.keep(f); sinkErr != nil {
+			if sinkErr = r.keep(f); sinkErr != nil {
 				cancel()
 			}
 		}
 	}
-	run.sum.Wall = time.Since(start)
+	r.sum.Wall = time.Since(start)
 	for _, g := range gates {
-		run.sum.Held += g.held
+		r.sum.Held += g.held
 	}
-	run.sum.Busy /= time.Duration(len(gates))
-	run.sum.Held /= time.Duration(len(gates))
-	run.sum.Deciding /= time.Duration(len(devices))
-	return run.sum, cmp.Or(sinkErr, devErr, run.unfinished())
+	r.sum.Busy /= time.Duration(len(gates))
+	r.sum.Held /= time.Duration(len(gates))
+	r.sum.Deciding /= time.Duration(len(devices))
+	return cmp.Or(sinkErr, devErr, r.unfinished())
 }
-
-// Left counts what a run with these options has still to do, where its sink has these keys: the
-// variants, and their problems.
-func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys Keys) (variants, problems int, err error) {
-	run := &run{registry: r, sink: held{keys}, o: o, info: d, identity: families.NewIdentity(r, d.Kind)}
-	err = run.layOut(tasks)
-	return run.searched.toCome, len(run.queue), err
-}
-
-// held is a Sink that only knows what it holds.
-type held struct{ Keys }
-
-func (held) AppendAll(...interface{ CheckValid() error }) error { return nil }
 
 // A job is what is left to do of a task.
 type job struct {
@@ -180,6 +185,7 @@ type job struct {
 
 type run struct {
 	registry *kernels.Registry
+	keys     Keys // of the sink
 	sink     Sink
 	o        Options
 	info     kernels.DeviceInfo
@@ -208,12 +214,18 @@ func (r *run) layOut(tasks []Task) error {
 		}
 		missing = r.unsearched
 	}
+	read := map[string]bool{}
 	for _, t := range tasks {
-		left, err := missing(t)
-		if err != nil {
-			return err
+		for _, v := range t.Variants {
+			if read[v.Family] {
+				continue
+			}
+			if _, err := r.code(t.Problem, v); err != nil {
+				return err
+			}
+			read[v.Family] = true
 		}
-		if len(left) > 0 {
+		if left := missing(t); len(left) > 0 {
 			r.queue = append(r.queue, &job{Task: t, left: left})
 			r.searched.toCome += len(left)
 		}
@@ -227,13 +239,9 @@ func (r *run) layOut(tasks []Task) error {
 
 // missing are the variants of a task that the sink does not hold; of a contest all, if one is
 // missing.
-func (r *run) missing(t Task) (left []kernels.Variant, err error) {
+func (r *run) missing(t Task) (left []kernels.Variant) {
 	for _, v := range t.Variants {
-		code, err := r.code(t.Problem, v)
-		if err != nil {
-			return nil, err
-		}
-		if !r.holds(record.Key(t.Problem, v, r.info, code.String(), r.o.Run.Protocol)) {
+		if !r.holds(r.key(t.Problem, v, r.o.Run.Protocol)) {
 			left = append(left, v)
 		}
 	}
@@ -241,12 +249,12 @@ func (r *run) missing(t Task) (left []kernels.Variant, err error) {
 		left = t.Variants
 	}
 	r.sum.Skipped += len(t.Variants) - len(left)
-	return left, nil
+	return left
 }
 
 // holds says whether the sink has a record that need not be made again.
 func (r *run) holds(key string) bool {
-	s, ok := r.sink.Status(key)
+	s, ok := r.keys.Status(key)
 	return ok && (s == kernels.StatusOK || !r.o.RetryFailed)
 }
 
@@ -255,8 +263,7 @@ func (r *run) code(p kernels.Problem, v kernels.Variant) (record.Code, error) {
 	return Code(r.registry, r.identity, p, v, r.info)
 }
 
-// key is that of a measurement of the run. Of code that cannot be read it is none of a
-// record's; laying out has told of that.
+// key is that of a measurement of the run, whose code was read when it was laid out.
 func (r *run) key(p kernels.Problem, v kernels.Variant, pr record.Protocol) string {
 	code, _ := r.code(p, v)
 	return record.Key(p, v, r.info, code.String(), pr)

@@ -57,17 +57,19 @@ func (r *run) startSearch() error {
 
 // unsearched are all variants of a task, unless its base has a record of the finals, which is the
 // last that a search writes.
-func (r *run) unsearched(t Task) ([]kernels.Variant, error) {
-	for _, f := range r.registry.Serving(t.Problem) {
-		if _, err := r.identity.Source(f); err != nil {
-			return nil, err
+func (r *run) unsearched(t Task) []kernels.Variant {
+	final := r.o.Search.Final.Protocol
+	if !r.holds(r.key(t.Problem, t.Base, final)) {
+		return t.Variants
+	}
+	for _, v := range t.Variants {
+		for _, pr := range []record.Protocol{r.o.Run.Protocol, final} {
+			if s, ok := r.keys.Status(r.key(t.Problem, v, pr)); ok && s != record.StatusPruned {
+				r.sum.Skipped++
+			}
 		}
 	}
-	if r.holds(r.finalKey(t.Problem, t.Base)) {
-		r.sum.Skipped += r.there(t)
-		return nil, nil
-	}
-	return t.Variants, nil
+	return nil
 }
 
 // CheckBudget refuses a budget that cannot measure the base of so many problems.
@@ -83,26 +85,6 @@ func CheckBudget(b search.Budget, problems int) error {
 		return hint.Errorf(fmt.Sprintf("give %s or more, or fewer --shapes", least), "budget %s is too small to measure the bases of %d problems", b, problems)
 	}
 	return nil
-}
-
-// there counts the records of a searched problem: of its search and of its finals.
-func (r *run) there(t Task) (n int) {
-	for _, v := range t.Variants {
-		for _, key := range []string{r.searchKey(t.Problem, v), r.finalKey(t.Problem, v)} {
-			if s, ok := r.sink.Status(key); ok && s != record.StatusPruned {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-func (r *run) searchKey(p kernels.Problem, v kernels.Variant) string {
-	return r.key(p, v, r.o.Run.Protocol)
-}
-
-func (r *run) finalKey(p kernels.Problem, v kernels.Variant) string {
-	return r.key(p, v, r.o.Search.Final.Protocol)
 }
 
 // spend takes note of what the search of a job has cost; of one that could not be opened too, as
@@ -226,5 +208,5 @@ func (m *measurer) records(b *search.Board, log *search.Log) []*record.Record {
 // final makes a record one of the finals.
 func (m *measurer) final(rec *record.Record) {
 	rec.Run = m.v.run.o.Search.Final.ID
-	rec.Key = m.v.run.finalKey(rec.Problem, rec.Variant())
+	rec.Key = m.v.run.key(rec.Problem, rec.Variant(), m.v.run.o.Search.Final.Protocol)
 }

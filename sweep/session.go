@@ -164,7 +164,8 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op op, what func(ke
 	}
 }
 
-// Sense asks the device how it is, if it has sensors. A device that dies of it is asked again.
+// Sense asks the device how it is; one without sensors says nothing. A device that dies of it is
+// asked again.
 func (s *Session) Sense(ctx context.Context) (r kernels.Reading, err error) {
 	sensor, ok := s.Device.(kernels.Sensor)
 	if !ok {
@@ -195,17 +196,8 @@ func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c 
 // Time takes so many samples of a variant in one visit, in microseconds. Those that the protocol
 // discards come on top. A time that cannot be true is a failure.
 func (s *Session) Time(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
-	return s.samples(ctx, v, launches, s.time)
-}
-
-// Fit is Time on a device that is fit: see fitTime.
-func (s *Session) Fit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
-	return s.samples(ctx, v, launches, s.fitTime)
-}
-
-func (s *Session) samples(ctx context.Context, v kernels.Variant, launches int, time timer) ([]float64, error) {
 	pr := s.Protocol
-	t, err := time(ctx, v, pr.TimeOptions(launches+pr.Discard))
+	t, err := s.time(ctx, v, pr.TimeOptions(launches+pr.Discard))
 	if err != nil {
 		return nil, err
 	}
@@ -220,9 +212,6 @@ func (s *Session) samples(ctx context.Context, v kernels.Variant, launches int, 
 	return us, nil
 }
 
-// A timer takes times of a variant.
-type timer func(context.Context, kernels.Variant, kernels.TimeOptions) (kernels.Timing, error)
-
 func (s *Session) time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
 	err = s.do(ctx, v, opTime, func(b kernels.Bench, v kernels.Variant) error {
 		t, err = b.Time(ctx, v, o)
@@ -236,36 +225,30 @@ func (s *Session) time(ctx context.Context, v kernels.Variant, o kernels.TimeOpt
 // rejected, as nvbench does.
 const MinClock = 0.75
 
-// fitFor is how long a device counts as fit. Each round of the finals asks anew.
+// fitFor is how long a device counts as fit: asking takes as long as a short visit. Each round of
+// the finals asks anew.
 const fitFor = 50 * time.Millisecond
 
-// fitTime is time, again where the device was not fit for it: shared, throttled, or at a low
-// clock. After a few tries the variant is unfit. Asking takes as long as a short visit, so a device
-// that was fit a moment ago is not asked again.
-func (s *Session) fitTime(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
+// Fit is Time, again where the device was not fit for it: shared, throttled, or at a low clock.
+// After a few tries the variant is unfit.
+func (s *Session) Fit(ctx context.Context, v kernels.Variant, launches int) ([]float64, error) {
 	const tries = 5
-	_, ok := s.Device.(kernels.Sensor)
-	err = s.do(ctx, v, opTime, func(b kernels.Bench, v kernels.Variant) error {
-		why := ""
-		for range tries {
-			t, err = b.Time(ctx, v, o)
-			if err != nil || !ok || time.Since(s.sensed) < fitFor {
-				s.Busy += t.Busy
-				return err
-			}
-			state, err := s.Sense(ctx)
-			if err != nil {
-				return err
-			}
-			if why = state.Unfit(MinClock); why == "" {
-				s.sensed = time.Now()
-				s.Busy += t.Busy
-				return nil
-			}
+	why := ""
+	for range tries {
+		us, err := s.Time(ctx, v, launches)
+		if err != nil || time.Since(s.sensed) < fitFor {
+			return us, err
 		}
-		return kernels.Failf(kernels.StatusUnfit, "rejected %d times: %s", tries, why)
-	})
-	return t, err
+		state, err := s.Sense(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if why = state.Unfit(MinClock); why == "" {
+			s.sensed = time.Now()
+			return us, nil
+		}
+	}
+	return nil, kernels.Failf(kernels.StatusUnfit, "rejected %d times: %s", tries, why)
 }
 
 // FailureOf is the failure in an error, or nil.
@@ -301,23 +284,17 @@ func (s *Session) Stages(ctx context.Context, v kernels.Variant, trace bool) (St
 	return x, nil
 }
 
-// settled says whether two visits in a row agree within 1%, which ends every
-// warm-up: clocks rise under load. There is no visit before the first, whose
-// last is 0.
-func settled(last, median float64) bool { return median > 0.99*last && median < 1.01*last }
-
-// WarmUp repeats a visit until two in a row agree within 1%, 20 times at most.
+// WarmUp repeats a visit until two in a row agree within 1%, 20 times or for a second at most:
+// clocks rise under load.
 func WarmUp(visit func() (us []float64, err error)) error {
-	for last, i := 0.0, 0; i < 20; i++ {
+	start, last := time.Now(), 0.0
+	for range 20 {
 		us, err := visit()
-		if err != nil {
+		median := stats.Median(us)
+		if err != nil || median > 0.99*last && median < 1.01*last || time.Since(start) > time.Second {
 			return err
 		}
-		m := stats.Median(us)
-		if settled(last, m) {
-			return nil
-		}
-		last = m
+		last = median
 	}
 	return nil
 }
