@@ -11,15 +11,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"normbench/internal/durable"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
+	"normbench/sweep/ab"
 	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/sweep/stats"
 	"normbench/tune"
 )
 
@@ -45,10 +50,25 @@ func (h *harness) moment(j job, r *rand.Rand, dir string, p *proc) {
 	}
 }
 
-// killedLearn sends a signal to learn at a random moment, and then runs it to its end. Whatever
-// table is there is whole, with a map that has cells once there is one, and the entry that a sweep
-// had written stays.
-func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) (v toll) {
+// mapped judges a tuned table into which a map is written: it is whole, with the entries that a
+// sweep had left in it, and with a map that has cells once there is one. It says whether there is.
+func mapped(v *toll, path string, entries int) bool {
+	t, err := tune.Read(path)
+	switch {
+	case err != nil:
+		v.wrongf("%v", err)
+		return false
+	case len(t.Entries) != entries:
+		v.wrongf("%d entries of %d", len(t.Entries), entries)
+	case t.Map != nil && len(t.Map.Rasters) == 0:
+		v.wrongf("a map without a raster")
+	}
+	return t.Map != nil
+}
+
+// killedMap sends a signal to a command that merges a map into a swept table, within so much time,
+// and then runs it to its end.
+func (h *harness) killedMap(r *rand.Rand, sig syscall.Signal, within time.Duration, command func(out string) []string) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "out")
@@ -60,29 +80,108 @@ func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) (v toll) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	args := []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
-		"--prior", "none", "--budget", "4s", "--out", out}
-	look := func() {
-		t, err := tune.Read(path)
-		switch {
-		case err != nil:
-			v.wrongf("%v", err)
-		case len(t.Entries) != len(swept.Entries):
-			v.wrongf("%d entries of %d", len(t.Entries), len(swept.Entries))
-		case t.Map != nil && len(t.Map.Rasters) == 0:
-			v.wrongf("a map without a raster")
-		}
-	}
-	p := h.start(args)
-	time.Sleep(time.Duration(r.Float64() * 4.5 * float64(time.Second)))
+	p := h.start(command(out))
+	time.Sleep(time.Duration(r.Float64() * float64(within)))
 	p.cmd.Process.Signal(sig)
 	p.ended(&v, 0, -1, exitSignal)
-	look()
+	mapped(&v, path, len(swept.Entries))
+	p = h.start(command(out))
+	p.ended(&v, 0)
+	if !mapped(&v, path, len(swept.Entries)) {
+		v.lost = append(v.lost, "the map")
+	}
+	return v
+}
+
+func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) toll {
+	return h.killedMap(r, sig, 4500*time.Millisecond, func(out string) []string {
+		return []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
+			"--prior", "none", "--budget", "4s", "--out", out}
+	})
+}
+
+func (h *harness) killedTune(r *rand.Rand) toll {
+	return h.killedMap(r, syscall.SIGKILL, 200*time.Millisecond, func(out string) []string {
+		folder := filepath.Join(out, devicetest.CPU().ID)
+		return []string{"tune", filepath.Join(folder, record.FileName), "--out", filepath.Join(folder, tune.FileName)}
+	})
+}
+
+// killedCompare kills a live compare at a random moment. What it had written is a whole file, with
+// which it goes on: no cell is lost or measured again.
+func (h *harness) killedCompare(r *rand.Rand) (v toll) {
+	dir := h.folder()
+	defer os.RemoveAll(dir)
+	args := []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024,1024x1024,512x1024", "--op", "rmsnorm",
+		"--pass", "fwd", "--worker", "normbench-fake ab"}
+	p := h.start(append(slices.Clone(args), "--out", dir))
+	time.Sleep(time.Duration(r.Float64() * float64(time.Second)))
+	p.cmd.Process.Kill()
+	p.ended(&v, 0, -1)
+	match := func(path string) *ab.Match {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			v.wrongf("%v", err)
+			return &ab.Match{}
+		}
+		m, err := ab.Parse(text)
+		if err != nil || durable.Verify(text) != nil {
+			v.wrongf("%v, %v", err, durable.Verify(text))
+			return &ab.Match{}
+		}
+		return m
+	}
+	before := &ab.Match{}
+	if files, _ := filepath.Glob(filepath.Join(dir, "*", "compare-*.json")); len(files) > 0 {
+		before = match(files[0])
+		args = append(args, "--resume", files[0])
+	} else {
+		args = append(args, "--out", dir)
+	}
 	p = h.start(args)
 	p.ended(&v, 0)
-	look()
-	if t, err := tune.Read(path); err == nil && t.Map == nil {
-		v.lost = append(v.lost, "the map")
+	files, _ := filepath.Glob(filepath.Join(dir, "*", "compare-*.json"))
+	if len(files) != 1 {
+		v.wrongf("%d files", len(files))
+		return v
+	}
+	after := match(files[0])
+	if len(after.Duels) != 4 {
+		v.lost = append(v.lost, fmt.Sprintf("%d of 4 cells are there", len(after.Duels)))
+	}
+	for _, d := range before.Duels {
+		if !slices.ContainsFunc(after.Duels, func(x *ab.Result) bool { return reflect.DeepEqual(x, d) }) {
+			v.lost = append(v.lost, "the cell of "+d.Problem.String())
+		}
+	}
+	return v
+}
+
+// lies sweeps on a GPU that answers some times shorter than an empty launch, or says that its
+// memory moves what no card's does. No such time is a result.
+func (h *harness) lies(r *rand.Rand) (v toll) {
+	dir := h.folder()
+	defer os.RemoveAll(dir)
+	worker, floor := fmt.Sprintf("normbench-fake lie %g %g", math.Exp(r.Float64()*-14), []float64{0.5, 1}[r.IntN(2)]), 1.9
+	if r.IntN(3) == 0 {
+		worker, floor = fmt.Sprintf("normbench-fake peak %.0f", math.Exp(30+13*r.Float64())), math.Inf(1)
+	}
+	args := []string{"sweep", "--shapes", "4096x1024,512x1024", "--op", "rmsnorm", "--pass", "fwd", "--family", "rms_fwd/two_pass", "--samples", "5",
+		"--strategy", []string{search.Grid, search.Auto}[r.IntN(2)], "--worker", worker, "--out", filepath.Join(dir, "out")}
+	p := h.start(args)
+	p.ended(&v, 0, exitTrouble, exitUnfit)
+	path := filepath.Join(dir, "out", devicetest.H200().ID, record.FileName)
+	if _, err := os.Stat(path); err != nil {
+		return v
+	}
+	_, err := record.Read(path, func(rec *record.Record, _ *record.Run) error {
+		if us := stats.Median(rec.SamplesUS); rec.Status == kernels.StatusOK && us < floor {
+			v.wrongf("%s: %s of %s takes %g us", worker, rec.Variant(), rec.Problem, us)
+		}
+		return nil
+	})
+	if err != nil && !strings.Contains(err.Error(), " is empty") {
+		v.wrongf("%v", err)
 	}
 	return v
 }

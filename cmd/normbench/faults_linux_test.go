@@ -59,6 +59,8 @@ func TestFaultHarness(t *testing.T) {
 	h.class("kill -9 and INT, learn", 40, 2, func(i int, r *rand.Rand) toll {
 		return h.killedLearn(r, []syscall.Signal{syscall.SIGKILL, syscall.SIGINT}[i%2])
 	})
+	h.class("kill -9, tune and merge", 60, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killedTune(r) })
+	h.class("kill -9, compare", 60, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killedCompare(r) })
 	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
 	h.class("TERM, HUP, INT", 45, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i/3), r, stops[i%3]) })
 	h.class("closed pipe", 30, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
@@ -87,6 +89,7 @@ func TestFaultHarness(t *testing.T) {
 		step := []string{"sense", "check", "time", "open"}[i/2%4]
 		return h.flaky(both(i), "garbage", step, "/"+strings.Repeat("n", 3+r.IntN(6)), false)
 	})
+	h.class("times and peaks that lie", 60, 4, func(i int, r *rand.Rand) toll { return h.lies(r) })
 	h.print()
 	if len(h.table) == 0 {
 		t.Errorf("no class of faults is called %q", h.only)
