@@ -162,7 +162,7 @@ func (h *harness) killedCompare(r *rand.Rand) (v toll) {
 func (h *harness) lies(r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
-	worker, floor := fmt.Sprintf("normbench-fake lie %g %g", math.Exp(r.Float64()*-14), []float64{0.5, 1}[r.IntN(2)]), 1.9
+	worker, floor := fmt.Sprintf("normbench-fake lie %g %g", 1.8*math.Exp(-5*r.Float64()), []float64{0.5, 1}[r.IntN(2)]), 1.9
 	if r.IntN(3) == 0 {
 		worker, floor = fmt.Sprintf("normbench-fake peak %.0f", math.Exp(30+13*r.Float64())), math.Inf(1)
 	}
