@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -19,35 +16,50 @@ import (
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
-	"normbench/sweep/shapes"
 	"normbench/tune/ref"
 )
 
 // A benchConfig is what the flags of bench ask for.
 type benchConfig struct {
 	stand
-	all bool
-	out string
+	choices []*option // of the problems
+	all     bool
+	out     string
 }
 
-func benchCommand(e *env) *cli.Command {
+func benchCommand() *command {
 	cfg := &benchConfig{}
-	cfg.first = func() *report.Table {
+	cfg.first = func(*env) *report.Table {
 		if cfg.plans() {
 			return nil
 		}
 		return report.BenchTable(nil, &record.Run{})
 	}
-	return e.command(&cli.Command{
-		Name:        "bench",
-		Usage:       "measure given variants, with the time of each stage",
-		ArgsUsage:   "REF...",
-		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value.",
-		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.peerFlags(), []cli.Flag{
-			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat, Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` to record into (default: none)"},
-		}),
-	}, &cfg.common, func() error { return bench(e, cfg) })
+	c := &command{
+		common: &cfg.common,
+		path:   "bench",
+		usage:  "measure given variants, with the time of each stage",
+		args:   "REF...",
+		about:  ref.RunHelp + ". Knobs that a label leaves out take the family's base value.",
+		examples: `bench base rms_bwd/two_pass@br2 --op rmsnorm --pass bwd --shapes 64x1024
+bench base peer:best --device cuda --shapes growth-rows --out out/growth`,
+		exits:  []int{exitGate, exitUnfit, exitSignal},
+		offers: refNames,
+		run:    func(e *env) error { return bench(e, cfg) },
+	}
+	c.addShapes(&cfg.Selection, "")
+	c.addOptions(&cfg.Selection)
+	cfg.choices = c.flags
+	c.addMachine(&cfg.machine)
+	c.addCompiled()
+	c.addTable()
+	c.addSeed()
+	c.addTiming(&cfg.timing)
+	c.addPeers(&cfg.machine)
+	c.add(catWhat, "all-candidates", &cfg.all, "measure every variant of a REF that times several "+
+		"(an autotuned preset, peer:best), not only the fastest")
+	c.add(catOutput, "out", &cfg.out, "`FOLDER` to record into").or("none")
+	return c
 }
 
 func bench(e *env, cfg *benchConfig) error {
@@ -131,9 +143,7 @@ func bench(e *env, cfg *benchConfig) error {
 
 // plans says whether a bench was told nothing, and so only says what it would measure.
 func (cfg *benchConfig) plans() bool {
-	var s shapes.Selection
-	return len(cfg.operands) == 0 && !slices.ContainsFunc(names(append(shapeFlags(&s, ""), optionFlags(&s)...)),
-		func(name string) bool { return cfg.given[name] })
+	return len(cfg.operands) == 0 && !cfg.has(cfg.choices)
 }
 
 // benchPlan says what a bench that was told nothing would measure, and how to choose.

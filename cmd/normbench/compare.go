@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"slices"
 	"strings"
-
-	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -27,35 +24,56 @@ type compareConfig struct {
 	live    liveConfig
 }
 
-func compareCommand(e *env) *cli.Command {
+func compareCommand() *command {
 	cfg := &compareConfig{}
-	cfg.files = []*string{&cfg.live.resume}
-	cfg.first = func() *report.Table {
-		if ops := cfg.operands; cfg.format != report.FormatJSON && len(ops) == 2 && cfg.runs(e) {
-			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).Table()
+	cfg.first = func(e *env) *report.Table {
+		ops := cfg.operands
+		if cfg.format != report.FormatJSON && len(ops) == 2 && cfg.runs(e) {
+			run := ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}
+			return (&report.Live{Match: run}).Table()
 		}
 		return nil
 	}
-	// Of two recorded operands these have no effect.
-	live := slices.Concat(cfg.live.flags(), cfg.cacheFlags(), []cli.Flag{cfg.seedFlag()}, cfg.machine.flags(), cfg.peerFlags(), optionFlags(&cfg.Selection))
-	cfg.live.names = names(live)
-	return e.command(&cli.Command{
-		Name:      "compare",
-		Usage:     "compare two operands, recorded or run live on the device: an A/B table",
-		ArgsUsage: "BASE CANDIDATE",
-		Description: "A recorded operand is a records file, a results folder, or tuned:FILE (a tuned table). A file or folder stands for\n" +
-			"what a problem's finals chose, else its fastest correct variant. A suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL\n" +
-			"or PATH#tuned:FILE. FILE#A and FILE#B are the two arms of a live compare's file; both together print that\n" +
-			"compare's own table.\n\n" +
-			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the device. Interleaved rounds visit\n" +
-			"them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md. Every table has each side's\n" +
-			"speed as a share of the stream's; the stream is a copy of the same tensors.",
-		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"), []cli.Flag{
-			&cli.Float64Flag{Destination: &cfg.atLeast, Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked",
-				Action: within("at-least", 1e-9, 1.5, "write 0.8 for 80% of the stream's speed")}, // a copy is not beaten by more
-			cfg.htmlFlag(),
-		}, cfg.tableFlags(), cfg.kernelFlags(), live),
-	}, &cfg.common, func() error { return compare(e, cfg) })
+	c := &command{
+		common: &cfg.common,
+		path:   "compare",
+		usage:  "compare two operands, recorded or run live on the device: an A/B table",
+		args:   "BASE CANDIDATE",
+		about: `A recorded operand is a records file, a results folder, or tuned:FILE (a tuned table).
+A file or folder stands for what a problem's finals chose, else its fastest correct variant. A
+suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL or PATH#tuned:FILE. FILE#A and
+FILE#B are the two arms of a live compare's file; both together print that compare's own table.
+
+If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the device. Interleaved
+rounds visit them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md.
+Every table has each side's speed as a share of the stream's; the stream is a copy of the same
+tensors.`,
+		examples: `compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm
+compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd
+compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm`,
+		exits:  []int{exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
+		offers: refNames,
+		run:    func(e *env) error { return compare(e, cfg) },
+	}
+	c.addShapes(&cfg.Selection, "recorded: all; live: as for bench")
+	c.add(catHow, "at-least", &cfg.atLeast, "exit 1 if CANDIDATE is below this share of the "+
+		"stream's speed, such as 0.8").or("not checked").
+		within(1e-9, 1.5, "write 0.8 for 80% of the stream's speed") // a copy is not beaten by more
+	c.addHTML()
+	c.addTable()
+	c.addKernels()
+	c.addInclude()
+	// Of two recorded operands the others have no effect.
+	recorded := len(c.flags)
+	c.addPython()
+	c.addLive(&cfg.live)
+	c.addCache(&cfg.timing)
+	c.addSeed()
+	c.addMachine(&cfg.machine)
+	c.addPeers(&cfg.machine)
+	c.addOptions(&cfg.Selection)
+	cfg.live.flags = c.flags[recorded:]
+	return c
 }
 
 func compare(e *env, cfg *compareConfig) error {
@@ -69,9 +87,10 @@ func compare(e *env, cfg *compareConfig) error {
 	if cfg.runs(e) {
 		return compareLive(e, cfg)
 	}
-	for _, name := range append(cfg.live.names, "python") {
-		if cfg.given[name] {
-			return hint.Errorf("add --live to run both operands on the device", "--%s is for a live compare, and both operands are recorded", name)
+	for _, o := range cfg.live.flags {
+		if cfg.given[o.name] {
+			return hint.Errorf("add --live to run both operands on the device",
+				"--%s is for a live compare, and both operands are recorded", o.name)
 		}
 	}
 	cfg.Given = cfg.given

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -29,8 +27,9 @@ import (
 	"normbench/tune/ref"
 )
 
-func priorFlag(to *string, value string) cli.Flag {
-	return &cli.StringFlag{Destination: to, Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: value}
+func (c *command) addPrior(to *string) {
+	c.add(catHow, "prior", to, "answer where nothing was measured: auto (this program's default), "+
+		"none (the analytic base), or the map of a tuned `FILE`").offering("auto", "none")
 }
 
 // judgeFile is what learn --judge writes beside the map.
@@ -44,27 +43,36 @@ type learnConfig struct {
 	bounds, prior, out string
 }
 
-func learnCommand(e *env) *cli.Command {
-	cfg := &learnConfig{}
+func learnCommand() *command {
+	cfg := &learnConfig{budget: 20 * time.Minute, prior: "auto", out: "results"}
 	cfg.first = cfg.firstMap
-	return e.command(&cli.Command{
-		Name:  "learn",
-		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
-		Description: "Measures problems that are drawn from the domain. On each it runs configs that do well nearby and a few\n" +
-			"others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, a picture\n" +
-			"of the map. The same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
-			"problems in full and says how far behind the map's answers are.",
-		Flags: slices.Concat([]cli.Flag{
-			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute,
-				Action: positive("budget", "give a time such as 8m")},
-			&cli.IntFlag{Destination: &cfg.judge, Name: "judge", Usage: "after the budget, search `N` fresh problems in full and compare with the map; 60 take about 10 minutes",
-				Action: within("judge", 0, 10_000, "60 problems are enough for a mean")},
-			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
-			priorFlag(&cfg.prior, "auto"),
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
-			cfg.htmlFlag(),
-		}, slices.DeleteFunc(cfg.flags(), func(f cli.Flag) bool { return f.Names()[0] == "shapes" })),
-	}, &cfg.common, func() error { return runLearn(e, cfg) })
+	c := &command{
+		common: &cfg.common,
+		path:   "learn",
+		usage:  "fill a device's map of launch answers by measurement, within a budget of time",
+		about: `Measures problems that are drawn from the domain. On each it runs configs that do well
+nearby and a few others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the
+records, and learn.svg, a picture of the map. The same command resumes. ` +
+			"`normbench tune OUT/<device>`" + ` fills the same map from the records. --judge searches
+fresh problems in full and says how far behind the map's answers are.`,
+		examples: `learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
+learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out`,
+		exits: []int{exitUnfit, exitSignal},
+		run:   func(e *env) error { return runLearn(e, cfg) },
+	}
+	c.add(catHow, "budget", &cfg.budget, "wall `TIME` in all, such as 8m, including compiling and "+
+		"earlier runs into the folder").positive("give a time such as 8m")
+	c.add(catHow, "judge", &cfg.judge, "after the budget, search `N` fresh problems in full and "+
+		"compare with the map; 60 take about 10 minutes").
+		within(0, 10_000, "60 problems are enough for a mean")
+	c.add(catHow, "domain", &cfg.bounds, "`BOUNDS` on rows, columns and elements").
+		or("M=1:1Mi,N=64:64Ki,MN=256Mi")
+	c.addPrior(&cfg.prior)
+	c.add(catOutput, "out", &cfg.out, "`FOLDER` for results")
+	c.addHTML()
+	c.addStand(&cfg.stand)
+	c.drop("shapes")
+	return c
 }
 
 func runLearn(e *env, cfg *learnConfig) error {

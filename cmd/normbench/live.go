@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -32,8 +30,8 @@ const mostEffect = 0.1
 
 // A liveConfig is what the flags of a live compare ask for, beside those of other commands.
 type liveConfig struct {
-	names                 []string // of the flags
-	on                    bool     // --live
+	flags                 []*option // without effect where both operands are recorded
+	on                    bool      // --live
 	baseline              string
 	gate, changed, strict bool
 	rounds, order         string
@@ -44,21 +42,26 @@ type liveConfig struct {
 	rule                  verdict.Rule
 }
 
-func (cfg *liveConfig) flags() []cli.Flag {
-	return []cli.Flag{
-		&cli.BoolFlag{Destination: &cfg.on, Name: "live", Category: catWhat, Usage: "run recorded operands too"},
-		baselineFlag(&cfg.baseline),
-		&cli.BoolFlag{Destination: &cfg.gate, Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
-		&cli.BoolFlag{Destination: &cfg.changed, Name: "changed", Usage: "leave out cells of which both operands have the same variant"},
-		&cli.BoolFlag{Destination: &cfg.strict, Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
-		&cli.StringFlag{Destination: &cfg.rounds, Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
-		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
-			Action: within("samples", 1, 1000, "use 1 to 1000")},
-		&cli.StringFlag{Destination: &cfg.order, Name: "order", Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
-		&cli.Float64Flag{Destination: &cfg.minEffect, Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
-		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
-		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput, Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
-	}
+func (c *command) addLive(cfg *liveConfig) {
+	rule := verdict.Default()
+	cfg.rounds, cfg.samples, cfg.order, cfg.minEffect = "12,24", 20, ab.OrderRandom, rule.MinEffect
+	c.add(catWhat, "live", &cfg.on, "run recorded operands too")
+	c.addBaseline(&cfg.baseline)
+	c.add(catHow, "gate", &cfg.gate,
+		"exit 1 on a regression that a second run in a fresh worker confirms")
+	c.add(catHow, "changed", &cfg.changed,
+		"leave out cells of which both operands have the same variant")
+	c.add(catHow, "strict", &cfg.strict, "exit 3 if a cell is inconclusive")
+	c.add(catHow, "rounds", &cfg.rounds, "rounds at which a cell is judged, with commas")
+	c.add(catHow, "samples", &cfg.samples, "launches kept per visit").
+		within(1, 1000, "use 1 to 1000")
+	c.add(catHow, "order", &cfg.order, "order of the arms in a round: random or abba").
+		only(ab.OrderRandom, ab.OrderABBA)
+	c.add(catHow, "min-effect", &cfg.minEffect, "smallest relative effect that matters, up to 0.1")
+	c.add(catOutput, "out", &cfg.out,
+		"`FOLDER` for every sample, in OUT/<device>/compare-<run>.json")
+	c.add(catOutput, "resume", &cfg.resume, "continue the `FILE` of a run with --out: its cells "+
+		"stay, and the missing ones are added to it").written(nil)
 }
 
 // compareLive runs both operands on the device and judges every cell.

@@ -1,10 +1,6 @@
 package main
 
 import (
-	"slices"
-
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/report"
@@ -18,25 +14,36 @@ type reportConfig struct {
 	over, title string
 }
 
-func reportCommand(e *env) *cli.Command {
+func reportCommand() *command {
 	cfg := &reportConfig{}
-	return e.command(&cli.Command{
-		Name:      "report",
-		Usage:     "show recorded times against the stream, over rows, columns or shapes: table, plots, page",
-		ArgsUsage: "RECORDS...",
-		Description: "Each operand is an arm, written as for compare: PATH#base, PATH#peers, PATH#FAMILY, PATH#tuned:FILE, tuned:FILE\n" +
-			"and so on. A records file or results folder without a # has up to three arms: the base, our fastest and the\n" +
-			"fastest peer. The file of a live compare has its two arms. Alone and without --over, it prints its own table.\n\n" +
-			"A plot over M or N has a panel for each fixed other side with three sizes or more. A plot over shape has all\n" +
-			"problems of an op and pass side by side. 100% is the stream, a copy of the same tensors in the same run.\n" +
-			"`normbench bench base --shapes growth-rows --out DIR` measures the records for a plot over M.",
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Destination: &cfg.over, Name: "over", Category: catWhat, Usage: "M or N (the side that grows), or shape (every problem): the order of the table and the axis of the plot"},
-			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput, Usage: "draw to `FILE`.svg; needs --over"},
-			cfg.htmlFlag(),
-			&cli.StringFlag{Destination: &cfg.title, Name: "title", Category: catOutput, Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
-		}, shapeFlags(&cfg.Selection, "all"), cfg.tableFlags()),
-	}, &cfg.common, func() error { return showReport(e, cfg) })
+	c := &command{
+		common: &cfg.common,
+		path:   "report",
+		usage: "show recorded times against the stream, over rows, columns or shapes: table, " +
+			"plots, page",
+		args: "RECORDS...",
+		about: `Each operand is an arm, written as for compare: PATH#base, PATH#peers, PATH#FAMILY,
+PATH#tuned:FILE, tuned:FILE and so on. A records file or results folder without a # has up to three
+arms: the base, our fastest and the fastest peer. The file of a live compare has its two arms. Alone
+and without --over, it prints its own table.
+
+A plot over M or N has a panel for each fixed other side with three sizes or more. A plot over shape
+has all problems of an op and pass side by side. 100% is the stream, a copy of the same tensors in
+the same run. ` + "`normbench bench base --shapes growth-rows --out DIR`" + ` measures the records
+for a plot over M.`,
+		examples: `report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm
+report results/nvidia-h200 --op rmsnorm --shapes quack --over M --html rows.html`,
+		run: func(e *env) error { return showReport(e, cfg) },
+	}
+	c.add(catWhat, "over", &cfg.over, "M or N (the side that grows), or shape (every problem): the "+
+		"order of the table and the axis of the plot").only("M", "N", "shape")
+	c.addPlot("draw to `FILE`.svg; needs --over")
+	c.addHTML()
+	c.add(catOutput, "title", &cfg.title, "title of the plot and the page").
+		or("the device and the protocol")
+	c.addShapes(&cfg.Selection, "all")
+	c.addTable()
+	return c
 }
 
 func showReport(e *env, cfg *reportConfig) error {

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -28,34 +26,49 @@ type ruleConfig struct {
 	shapes.Selection
 	widths, device, out, export string
 	launch                      bool
+	options                     []*option // of the problems
 }
 
-func ruleCommand(e *env) *cli.Command {
-	cfg := &ruleConfig{}
-	cfg.files = []*string{&cfg.out}
-	return e.command(&cli.Command{
-		Name:      "rule",
-		Usage:     "print what a map launches for the widths of a model, or export it as code to paste",
-		ArgsUsage: "REF",
-		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). The table has a row for each\n" +
-			"range of rows. The export is data and one function. It answers every problem with these columns and options, as\n" +
-			"`normbench explain` does. Without --columns it has all columns, and without an option all options.",
-		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Destination: &cfg.widths, Name: "columns", Category: catWhat, Usage: "the widths: `N`, or several with commas"},
-		}, classFlags(&cfg.Selection, ""), optionFlags(&cfg.Selection), []cli.Flag{
-			&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "write the export to `FILE`"},
-			&cli.StringFlag{Destination: &cfg.export, Name: "export", Category: catOutput, Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
-			&cli.BoolFlag{Destination: &cfg.launch, Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
-			cfg.kernelsFlag(),
-		}, slices.DeleteFunc(cfg.tableFlags(), func(f cli.Flag) bool { return f.Names()[0] == "columns" })), // its own are widths
-	}, &cfg.common, func() error { return exportRule(e, cfg) })
+func ruleCommand() *command {
+	cfg := &ruleConfig{device: "h200"}
+	c := &command{
+		common: &cfg.common,
+		path:   "rule",
+		usage:  "print what a map launches for the widths of a model, or export it as code to paste",
+		args:   "REF",
+		about: `REF is base (this program's map for the device) or tuned:FILE (a table with a map). The
+table has a row for each range of rows. The export is data and one function. It answers every
+problem with these columns and options, as ` + "`normbench explain`" + ` does. Without --columns it
+has all columns, and without an option all options.`,
+		examples: `rule base --columns 4096 --op rmsnorm --pass bwd
+rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python
+rule base --export cpp --out out/launch.hpp`,
+		offers: func(*env, string) []string { return []string{"base", "tuned:"} },
+	}
+	c.addTable()
+	c.drop("columns") // its own are widths
+	c.add(catWhat, "columns", &cfg.widths, "the widths: `N`, or several with commas")
+	c.addClasses(&cfg.Selection, "")
+	before := len(c.flags)
+	c.addOptions(&cfg.Selection)
+	cfg.options = c.flags[before:]
+	c.addKnownDevice(&cfg.device, "launch on")
+	c.add(catOutput, "out", &cfg.out, "write the export to `FILE`").written(nil)
+	c.add(catOutput, "export", &cfg.export, strings.Join(rule.Formats, ", ")+
+		": format of the export; without --out it goes to standard output").only(rule.Formats...)
+	c.add(catHow, "launch", &cfg.launch, "with --columns and --export json: the grid of each config, "+
+		"its block, shared bytes, cluster, defines and scratch")
+	c.addKernels()
+	c.run = func(e *env) error {
+		if err := c.takes(1, "one REF"); err != nil {
+			return err
+		}
+		return exportRule(e, cfg)
+	}
+	return c
 }
 
 func exportRule(e *env, cfg *ruleConfig) error {
-	if err := cfg.takes(1, "rule takes one REF"); err != nil {
-		return err
-	}
 	if cfg.out != "" && cfg.export == "" {
 		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "), "--out %s needs --export", cfg.out)
 	}
@@ -132,7 +145,7 @@ func (cfg *ruleConfig) classes(export bool) (list []rule.Class, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all := export && !slices.ContainsFunc(names(optionFlags(&shapes.Selection{})), func(name string) bool { return cfg.given[name] })
+	all := export && !cfg.has(cfg.options)
 	dtypes := cfg.given["dtype"] || !export
 	for _, x := range rule.Classes() {
 		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
@@ -12,15 +10,22 @@ import (
 	"normbench/sweep/record"
 )
 
-func selftestCommand(e *env) *cli.Command {
+func selftestCommand() *command {
 	s := &stand{}
-	s.first = func() *report.Table { return selftestTable("") }
-	return e.command(&cli.Command{
-		Name:        "selftest",
-		Usage:       "test the timer on this device: a known spin, the floor, cold against warm, stream against copy",
-		Description: "Exits 4 if a check fails, because times from this machine would mislead.",
-		Flags:       append(s.machine.flags(), s.tableFlags()...),
-	}, &s.common, func() error { return selftest(e, s) })
+	s.first = func(*env) *report.Table { return selftestTable("") }
+	c := &command{
+		common: &s.common,
+		path:   "selftest",
+		usage: "test the timer on this device: a known spin, the floor, cold against warm, " +
+			"stream against copy",
+		about:    "Exits 4 if a check fails, because times from this machine would mislead.",
+		examples: "selftest\nselftest --device cuda",
+		exits:    []int{exitUnfit},
+		run:      func(e *env) error { return selftest(e, s) },
+	}
+	c.addMachine(&s.machine)
+	c.addTable()
+	return c
 }
 
 func selftest(e *env, s *stand) error {

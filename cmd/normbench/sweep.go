@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -34,7 +32,7 @@ import (
 type sweepConfig struct {
 	stand
 	search     searchPlan
-	knobs      cli.StringSlice
+	knobs      []string
 	overrides  []kernels.Range
 	family     string
 	only       []string // families; nil for all
@@ -46,37 +44,59 @@ type sweepConfig struct {
 	layOut     time.Duration
 }
 
-func sweepCommand(e *env) *cli.Command {
-	cfg := &sweepConfig{}
-	cfg.first = func() *report.Table {
+func sweepCommand() *command {
+	cfg := &sweepConfig{out: "results"}
+	cfg.first = func(*env) *report.Table {
 		if cfg.format == report.FormatJSON { // it is no table
 			return nil
 		}
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	}
-	return e.command(&cli.Command{
-		Name:  "sweep",
-		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
-		Description: "A sweep searches a part of a large space. Then it measures the best variants again, in interleaved rounds with\n" +
-			"the base and the entry of the tuned table. Only these last numbers count. --strategy grid measures every config.\n\n" +
-			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its problem is done.\n" +
-			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
-			"into the same folder measures only the variants that are missing or have changed.",
-		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.search.flags(), []cli.Flag{
-			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "families to sweep, with commas (default: all that serve the problem)"},
-			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat, Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
-			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed", Usage: "measure the variants again that failed before"},
-			&cli.IntFlag{Destination: &cfg.atOnce, Name: "at-once", Usage: "problems open at once on a GPU: one is measured while the others compile", DefaultText: "1 to 4, by cores",
-				Action: within("at-once", 1, 16, "use 1 to 16")},
-			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run", Usage: "print how many variants are left to measure, and stop"},
-			cfg.htmlFlag(),
-		}),
-	}, &cfg.common, func() error { return runSweep(e, cfg) })
+	c := &command{
+		common: &cfg.common,
+		path:   "sweep",
+		usage: "find the fastest configs of the kernel families over shapes; write records and " +
+			"the tuned table",
+		about: `A sweep searches a part of a large space. Then it measures the best variants again, in
+interleaved rounds with the base and the entry of the tuned table. Only these last numbers count.
+--strategy grid measures every config.
+
+Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its
+problem is done. At the end the sweep writes OUT/<device>/tuned.json and prints the table of base
+against best. A second sweep into the same folder measures only the variants that are missing or
+have changed.`,
+		examples: `sweep --shapes 16384x4096,4096x8192 --op rmsnorm --out out
+sweep --device cuda --shapes te --dtype bf16,fp16 --budget 5m --out out
+sweep --shapes 16x4096 --family rms_bwd/reg_persist --knob p=1,2,3 --op rmsnorm --pass bwd --dry-run`,
+		exits: []int{exitUnfit, exitSignal},
+		run:   func(e *env) error { return runSweep(e, cfg) },
+	}
+	c.addStand(&cfg.stand)
+	c.addTiming(&cfg.timing)
+	c.addSearch(&cfg.search)
+	c.add(catWhat, "family", &cfg.family, "families to sweep, with commas").
+		or("all that serve the problem").list().offeringOf(familyNames)
+	c.add(catWhat, "knob", &cfg.knobs,
+		"`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat").
+		offeringOf(knobNames)
+	c.add(catOutput, "out", &cfg.out, "`FOLDER` for results")
+	c.add(catHow, "retry-failed", &cfg.retry, "measure the variants again that failed before")
+	c.add(catHow, "at-once", &cfg.atOnce, "problems open at once on a GPU: one is measured while "+
+		"the others compile").or("1 to 4, by cores").within(1, 16, "use 1 to 16")
+	c.add(catHow, "dry-run", &cfg.dry, "print how many variants are left to measure, and stop")
+	c.addHTML()
+	return c
+}
+
+func knobNames(*env, string) (list []string) {
+	for _, k := range kernels.Knobs() {
+		list = append(list, k.Key+"=")
+	}
+	return list
 }
 
 func runSweep(e *env, cfg *sweepConfig) (err error) {
-	if cfg.overrides, err = knobOverrides(cfg.knobs.Value()); err != nil {
+	if cfg.overrides, err = knobOverrides(cfg.knobs); err != nil {
 		return err
 	}
 	if cfg.family != "" {

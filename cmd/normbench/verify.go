@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/urfave/cli/v2"
-
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/reference"
@@ -25,24 +23,37 @@ type verifyConfig struct {
 	all, hostOnly, hostile bool
 }
 
-func verifyCommand(e *env) *cli.Command {
-	cfg := &verifyConfig{}
-	cfg.first = func() *report.Table { return lab.VerifyTable(0, nil) }
-	return e.command(&cli.Command{
-		Name:      "verify",
-		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
-		ArgsUsage: "[REF...]",
-		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. --all-configs takes every config, of the families named or of all.\n" +
-			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes\n" +
-			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or $CXX).",
-		Flags: slices.Concat(cfg.flags(), []cli.Flag{
-			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3,
-				Action: within("repeats", 1, 1000, "use 1 to 1000")},
-			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat, Usage: "check every config of each family's space"},
-			&cli.BoolFlag{Destination: &cfg.hostOnly, Name: "host-only", Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in the emulator"},
-			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
-		}, cfg.peerFlags()),
-	}, &cfg.common, func() error { return runVerify(e, cfg) })
+func verifyCommand() *command {
+	cfg := &verifyConfig{repeats: 3}
+	cfg.first = func(*env) *report.Table { return lab.VerifyTable(0, nil) }
+	c := &command{
+		common: &cfg.common,
+		path:   "verify",
+		usage: "check variants against the float64 reference and for reproducible bits; " +
+			"no timing",
+		args: "[REF...]",
+		about: ref.RunHelp + `. Without a REF, verify checks every family in its base config.
+--all-configs takes every config, of the families named or of all. The inputs come from a fresh
+seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes asked for, and
+their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or
+$CXX).`,
+		examples: `verify --shapes odd --op layernorm --pass fwd
+verify preset:quack-101 --shapes 64x1024 --op rmsnorm
+verify peer:best --device cuda --shapes fast-llm`,
+		exits:  []int{exitGate, exitUnclear, exitSignal},
+		offers: refNames,
+		run:    func(e *env) error { return runVerify(e, cfg) },
+	}
+	c.addStand(&cfg.stand)
+	c.add(catHow, "repeats", &cfg.repeats, "runs of each variant; their bits are compared").
+		within(1, 1000, "use 1 to 1000")
+	c.add(catWhat, "all-configs", &cfg.all, "check every config of each family's space")
+	c.add(catHow, "host-only", &cfg.hostOnly, "on a cpu, run the kernels' host stages alone, and "+
+		"none of their CUDA code in the emulator")
+	c.add(catHow, "hostile", &cfg.hostile,
+		"use inputs with zeros, huge and tiny numbers, infinities and NaN")
+	c.addPeers(&cfg.machine)
+	return c
 }
 
 func runVerify(e *env, cfg *verifyConfig) error {
