@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"strings"
 
 	"normbench/internal/console"
@@ -22,19 +20,13 @@ import (
 // A benchConfig is what the flags of bench ask for.
 type benchConfig struct {
 	stand
-	choices []*option // of the problems
-	all     bool
-	out     string
+	all bool
+	out string
 }
 
 func benchCommand() *command {
 	cfg := &benchConfig{}
-	cfg.first = func(*env) *report.Table {
-		if cfg.plans() {
-			return nil
-		}
-		return report.BenchTable(nil, &record.Run{})
-	}
+	cfg.first = func(*env) *report.Table { return report.BenchTable(nil, &record.Run{}) }
 	c := &command{
 		common: &cfg.common,
 		path:   "bench",
@@ -47,15 +39,9 @@ bench base peer:best --device cuda --shapes growth-rows --out out/growth`,
 		offers: refNames,
 		run:    func(e *env) error { return bench(e, cfg) },
 	}
-	c.addShapes(&cfg.Selection, "")
-	c.addOptions(&cfg.Selection)
-	cfg.choices = c.flags
-	c.addMachine(&cfg.machine)
-	c.addCompiled()
-	c.addTable()
-	c.addSeed()
+	c.addStand(&cfg.stand)
 	c.addTiming(&cfg.timing)
-	c.addPeers(&cfg.machine)
+	c.addPeers(&cfg.Config)
 	c.add(catWhat, "all-candidates", &cfg.all, "measure every variant of a REF that times several "+
 		"(an autotuned preset, peer:best), not only the fastest")
 	c.add(catOutput, "out", &cfg.out, "`FOLDER` to record into").or("none")
@@ -63,11 +49,11 @@ bench base peer:best --device cuda --shapes growth-rows --out out/growth`,
 }
 
 func bench(e *env, cfg *benchConfig) error {
-	texts := cfg.operands
-	if len(texts) == 0 {
-		texts = []string{"base"}
+	if len(cfg.operands) == 0 {
+		return hint.Errorf("`normbench bench base --shapes 4096x8192 --op rmsnorm`, for one",
+			"bench needs a REF")
 	}
-	refs, err := e.ParseAll(texts...)
+	refs, err := e.ParseAll(cfg.operands...)
 	if err != nil {
 		return err
 	}
@@ -76,9 +62,6 @@ func bench(e *env, cfg *benchConfig) error {
 	}
 	devices, info, pr := cfg.devices, cfg.info, cfg.protocol(cfg.info)
 	defer lab.Close(devices)
-	if cfg.plans() {
-		return benchPlan(e, cfg, refs, pr)
-	}
 	if err := e.PreparePeers(&cfg.Config, devices[0], refs, cfg.problems); err != nil {
 		return err
 	}
@@ -86,7 +69,7 @@ func bench(e *env, cfg *benchConfig) error {
 	if cfg.all {
 		fastest = nil
 	}
-	tasks, err := e.Tasks(cfg.problems, refs, info, e.Variants, fastest)
+	tasks, err := e.Tasks(cfg.problems, refs, info, fastest)
 	if err == nil {
 		err = e.CheckUsed(tasks, info)
 	}
@@ -139,42 +122,6 @@ func bench(e *env, cfg *benchConfig) error {
 		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
 	}
 	return nil
-}
-
-// plans says whether a bench was told nothing, and so only says what it would measure.
-func (cfg *benchConfig) plans() bool {
-	return len(cfg.operands) == 0 && !cfg.has(cfg.choices)
-}
-
-// benchPlan says what a bench that was told nothing would measure, and how to choose.
-func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) error {
-	info := cfg.info
-	tasks, err := e.Tasks(cfg.problems, refs, info, e.Variants, nil)
-	if err != nil {
-		return err
-	}
-	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
-		"op", "pass", ">problems", ">smallest", ">largest")
-	for _, task := range tasks {
-		p := task.Problem
-		shape, i := fmt.Sprintf("%dx%d", p.M, p.N), len(t.Rows)-1
-		if i < 0 || t.Rows[i][0] != string(p.Op) || t.Rows[i][1] != string(p.Pass) {
-			t.Rows = append(t.Rows, []string{string(p.Op), string(p.Pass), "0", shape, shape})
-			i++
-		}
-		n, _ := strconv.Atoi(t.Rows[i][2])
-		t.Rows[i][2] = strconv.Itoa(n + 1)
-		for column, sign := range map[int]int64{3: 1, 4: -1} {
-			var m, n int64
-			fmt.Sscanf(t.Rows[i][column], "%dx%d", &m, &n)
-			if sign*(p.M*p.N) < sign*m*n {
-				t.Rows[i][column] = shape
-			}
-		}
-	}
-	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
-		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
-	return report.RenderTable(e.out, t, cfg.format)
 }
 
 // memory is a Sink that keeps records, and passes them on to another.

@@ -17,6 +17,7 @@ type command struct {
 	*common
 	path     string // "list configs"
 	args     string // its operands, as the help has them; "" for none
+	only     string // what its one operand is, "" where there may be others than one
 	usage    string
 	about    string
 	examples string // a line each, without "normbench"
@@ -249,6 +250,9 @@ func (c *command) parse(words []string) error {
 	case len(c.operands) > 0 && c.args == "":
 		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.full()),
 			"%s takes no operands, got %q", c.name(), c.operands[0])
+	case len(c.operands) != 1 && c.only != "":
+		return hint.Errorf(fmt.Sprintf("`%s --help` has examples", c.full()),
+			"%s takes %s, got %d", c.name(), c.only, len(c.operands))
 	}
 	return nil
 }
@@ -271,15 +275,6 @@ func (c *command) set(o *option, value string) error {
 		return err
 	}
 	return o.check()
-}
-
-// takes refuses operands that are not of a number.
-func (c *command) takes(n int, what string) error {
-	if len(c.operands) == n {
-		return nil
-	}
-	return hint.Errorf(fmt.Sprintf("`%s --help` has examples", c.full()),
-		"%s takes %s, got %d", c.name(), what, len(c.operands))
 }
 
 // start reads the words behind a command's name, and runs it.

@@ -69,8 +69,8 @@ compare base base --baseline-kernels out/main/kernels/families --gate --device c
 	c.addLive(&cfg.live)
 	c.addCache(&cfg.timing)
 	c.addSeed()
-	c.addMachine(&cfg.machine)
-	c.addPeers(&cfg.machine)
+	c.addMachine(&cfg.Config)
+	c.addPeers(&cfg.Config)
 	c.addOptions(&cfg.Selection)
 	cfg.live.flags = c.flags[recorded:]
 	return c

@@ -34,6 +34,7 @@ func completionCommand() *command {
 		path:   "completion",
 		usage:  "print the completion script of a shell",
 		args:   "bash|zsh|fish",
+		only:   "one shell: bash, zsh or fish",
 		about: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc," +
 			" `source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source`" +
 			" in ~/.config/fish/config.fish.",
@@ -41,9 +42,6 @@ func completionCommand() *command {
 		offers:   func(*env, string) []string { return shells },
 	}
 	c.run = func(e *env) error {
-		if err := c.takes(1, "one shell: bash, zsh or fish"); err != nil {
-			return err
-		}
 		shell := c.operands[0]
 		script, ok := scripts[shell]
 		if !ok {

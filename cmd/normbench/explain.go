@@ -15,6 +15,7 @@ func explainCommand() *command {
 		path:   "explain",
 		usage:  "show what the default or a tuned table picks for a shape, and why",
 		args:   "SHAPE",
+		only:   "one shape or problem",
 		about: `SHAPE is MxN, for every op and pass, or a problem such as rmsnorm/bwd/4096x8192/bf16.
 The answer says how good the match is: exact (an entry of its own), cell (of a map), moved (the
 nearest cell's, as its own is refused on this device), base (the analytic base's config for the
@@ -30,12 +31,7 @@ explain rmsnorm/bwd/4096x8192/bf16 --device b200`,
 	c.addKnownDevice(&device, "launch on")
 	c.addKernels()
 	c.addTable()
-	c.run = func(e *env) error {
-		if err := c.takes(1, "one shape or problem"); err != nil {
-			return err
-		}
-		return explain(e, c.operands[0], tuned, device, c.format)
-	}
+	c.run = func(e *env) error { return explain(e, c.operands[0], tuned, device, c.format) }
 	return c
 }
 

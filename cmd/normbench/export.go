@@ -15,6 +15,7 @@ func exportCommand() *command {
 		path:   "export",
 		usage:  "write records for other tools: kernel_tuner's cache, Go's benchmark format",
 		args:   "RECORDS",
+		only:   "one records file or results folder",
 		about: `kt-cache writes one file per problem, OUT/problem/device.json, and one per family of
 the problem. benchfmt goes to standard output, for benchstat. If a variant was measured more than
 once, its finals count, else its last record.`,
@@ -25,9 +26,6 @@ export results/nvidia-h200 --format benchfmt`,
 		only(export.KTCache, export.Benchfmt)
 	c.add(catOutput, "out", &out, "`FOLDER` for kt-cache")
 	c.run = func(e *env) error {
-		if err := c.takes(1, "one records file or results folder"); err != nil {
-			return err
-		}
 		if format == "" {
 			return hint.Errorf("use kt-cache or benchfmt", "export needs --format")
 		}

@@ -43,11 +43,6 @@ type common struct {
 	first func(e *env) *report.Table
 }
 
-// has says whether one of the flags is given.
-func (x *common) has(flags []*option) bool {
-	return slices.ContainsFunc(flags, func(o *option) bool { return x.given[o.name] })
-}
-
 // addTable adds the flags of a command that prints tables.
 func (c *command) addTable() {
 	c.format, c.color = report.FormatText, "auto"
@@ -168,13 +163,8 @@ func (c *command) addOptions(s *shapes.Selection) {
 	}
 }
 
-// A machine is what the flags say of devices and of peers beside them.
-type machine struct {
-	lab.Config
-	jobs int
-}
-
-func (c *command) addMachine(m *machine) {
+func (c *command) addMachine(m *lab.Config) {
+	m.Jobs = -1
 	c.add(catWhere, "device", &m.Device, "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or "+
 		"replay:RECORDS to draw from recorded times").
 		or("auto").offering("auto", "cpu", "cuda", "cuda:0", "replay:")
@@ -185,23 +175,20 @@ func (c *command) addMachine(m *machine) {
 }
 
 // addPeers adds the flags of commands that measure peers, beside --python.
-func (c *command) addPeers(m *machine) {
+func (c *command) addPeers(m *lab.Config) {
 	c.add(catWhat, "peers", &m.Peers, "`NAMES` of the peers that peer:best is chosen from, with commas").
 		or("all that are installed but " + lab.OnlyNamed).list().offering(peers.Names...)
-	c.add(catWhere, "peer-jobs", &m.jobs, "processes that compile for the peers before anything is "+
+	c.add(catWhere, "peer-jobs", &m.Jobs, "processes that compile for the peers before anything is "+
 		"measured; 0 compiles between measurements").or("the CPUs but two")
 }
 
 // config is what the lab opens.
-func (m *machine) config(x *common, cache string) *lab.Config {
-	m.Python, m.Cache = x.python, cache
-	if x.given["seed"] {
-		m.Seed = x.seed
+func (s *stand) config(cache string) *lab.Config {
+	s.Python, s.Cache = s.python, cache
+	if s.given["seed"] {
+		s.Seed = s.seed
 	}
-	if x.given["peer-jobs"] {
-		m.Jobs = &m.jobs
-	}
-	return &m.Config
+	return &s.Config
 }
 
 // A timing is how the flags want times taken.
@@ -264,7 +251,7 @@ func group(info kernels.DeviceInfo) string {
 // A stand is what a command measures on: the devices and problems of its flags.
 type stand struct {
 	common
-	machine
+	lab.Config
 	timing
 	shapes.Selection
 	devices  []kernels.Device
@@ -276,7 +263,7 @@ type stand struct {
 func (c *command) addStand(s *stand) {
 	c.addShapes(&s.Selection, "")
 	c.addOptions(&s.Selection)
-	c.addMachine(&s.machine)
+	c.addMachine(&s.Config)
 	c.addCompiled()
 	c.addTable()
 	c.addSeed()
@@ -294,7 +281,7 @@ func (s *stand) open(e *env, replayed bool, refs ...*ref.Ref) error {
 	if err != nil {
 		return err
 	}
-	if s.devices, err = e.Open(s.config(&s.common, cache), refs...); err != nil {
+	if s.devices, err = e.Open(s.config(cache), refs...); err != nil {
 		return err
 	}
 	s.info = s.devices[0].Info()

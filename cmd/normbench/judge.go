@@ -20,6 +20,7 @@ func judgeCommand() *command {
 		path:   "judge",
 		usage:  "say whether b is faster than a, from paired rounds that any tool measured",
 		args:   "ROUNDS",
+		only:   "one file of rounds",
 		about: `A round visits a, b and, if you can, a2 (a second copy of a) in random order; its times
 are medians of a few launches, in any one unit. 12 rounds find a change of 2% if equal visits
 scatter by up to 0.6%, 24 if by up to 1%; of a scatter of 2% they find an eighth and a half.
@@ -42,12 +43,7 @@ The exit status is 0 whatever the verdict.`,
 	c.add(catHow, "step", &step, "step of the clock, in the unit of the times; 0 is none").
 		within(0, math.MaxFloat64, "give it in the unit of the times")
 	c.addTable()
-	c.run = func(e *env) error {
-		if err := c.takes(1, "one file of rounds"); err != nil {
-			return err
-		}
-		return judge(e, c.operands[0], step, c.format)
-	}
+	c.run = func(e *env) error { return judge(e, c.operands[0], step, c.format) }
 	return c
 }
 

@@ -90,7 +90,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if _, err := priorStep(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	devices, err := e.Open(cfg.config(&cfg.common, "cold"))
+	devices, err := e.Open(cfg.config("cold"))
 	if err != nil {
 		return err
 	}

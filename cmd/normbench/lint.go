@@ -18,6 +18,7 @@ func lintCommand() *command {
 		path:   "lint",
 		usage:  "find faults in a tuned table: unknown, refused, unproven, stale",
 		args:   "FILE",
+		only:   "one file",
 		about: `Prints one line per finding and exits 1 if there are any: families and knobs that do
 not exist, configs that the device or family refuses, in a map anywhere in their cell, kernel
 sources that have changed since.`,
@@ -27,12 +28,7 @@ sources that have changed since.`,
 	c.addKnownDevice(&device, "check the file for").or("the file's own")
 	c.addKernels()
 	c.addTable()
-	c.run = func(e *env) error {
-		if err := c.takes(1, "one file"); err != nil {
-			return err
-		}
-		return lint(e, c.operands[0], device, c.format)
-	}
+	c.run = func(e *env) error { return lint(e, c.operands[0], device, c.format) }
 	return c
 }
 

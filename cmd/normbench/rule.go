@@ -36,6 +36,7 @@ func ruleCommand() *command {
 		path:   "rule",
 		usage:  "print what a map launches for the widths of a model, or export it as code to paste",
 		args:   "REF",
+		only:   "one REF",
 		about: `REF is base (this program's map for the device) or tuned:FILE (a table with a map). The
 table has a row for each range of rows. The export is data and one function. It answers every
 problem with these columns and options, as ` + "`normbench explain`" + ` does. Without --columns it
@@ -59,12 +60,7 @@ rule base --export cpp --out out/launch.hpp`,
 	c.add(catHow, "launch", &cfg.launch, "with --columns and --export json: the grid of each config, "+
 		"its block, shared bytes, cluster, defines and scratch")
 	c.addKernels()
-	c.run = func(e *env) error {
-		if err := c.takes(1, "one REF"); err != nil {
-			return err
-		}
-		return exportRule(e, cfg)
-	}
+	c.run = func(e *env) error { return exportRule(e, cfg) }
 	return c
 }
 
@@ -145,7 +141,8 @@ func (cfg *ruleConfig) classes(export bool) (list []rule.Class, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all := export && !cfg.has(cfg.options)
+	all := export && !slices.ContainsFunc(cfg.options,
+		func(o *option) bool { return cfg.given[o.name] })
 	dtypes := cfg.given["dtype"] || !export
 	for _, x := range rule.Classes() {
 		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {

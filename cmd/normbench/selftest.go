@@ -23,13 +23,13 @@ func selftestCommand() *command {
 		exits:    []int{exitUnfit},
 		run:      func(e *env) error { return selftest(e, s) },
 	}
-	c.addMachine(&s.machine)
+	c.addMachine(&s.Config)
 	c.addTable()
 	return c
 }
 
 func selftest(e *env, s *stand) error {
-	devices, err := e.Open(s.config(&s.common, "cold"))
+	devices, err := e.Open(s.config("cold"))
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ verify peer:best --device cuda --shapes fast-llm`,
 		"none of their CUDA code in the emulator")
 	c.add(catHow, "hostile", &cfg.hostile,
 		"use inputs with zeros, huge and tiny numbers, infinities and NaN")
-	c.addPeers(&cfg.machine)
+	c.addPeers(&cfg.Config)
 	return c
 }
 
@@ -103,7 +103,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 			return err
 		}
 		if len(refs) > 0 {
-			if tasks, err = e.Tasks(ps, refs, info, v.Naming(e.Variants, refs), nil); err != nil {
+			if tasks, err = e.Tasks(ps, refs, info, nil); err != nil {
 				return err
 			}
 		}
@@ -126,7 +126,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	if onHost {
 		code = verify.Host
 	}
-	if err = e.Check(v, dev, code, tasks, seed, cfg.repeats); err == nil && onHost && !hostOnly {
+	if err = e.Check(v, dev, code, refs, tasks, seed, cfg.repeats); err == nil && onHost && !hostOnly {
 		var cuda []*ref.Ref
 		if cuda, err = e.EmulatedRefs(asked, guests, tasks); err == nil {
 			err = e.Emulate(v, cuda, ps, seed)
