@@ -115,6 +115,7 @@ func TestReadme(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Setenv("CXX", compiler(t))
 	t.Setenv("PATH", compilerOnly(t)) // no ssh, nor anything else
 	t.Setenv(cpu.CacheVariable, smallCache)
 	for _, page := range pages {
@@ -195,7 +196,7 @@ func checkCommand(t *testing.T, root string, c pageCommand) bool {
 	switch {
 	case len(words) == 0:
 	case words[0] == "verify":
-		if _, err := exec.LookPath("g++"); err != nil || !testAll && c.output == "" {
+		if os.Getenv("CXX") == "" || !testAll && c.output == "" {
 			t.Setenv("CXX", "nosuch") // CUDA code is not run here
 			want = append(want, exitUnclear)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -41,7 +42,7 @@ var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 
 // TestMain makes this binary also the programs of the scripts: normbench; normbench-test, which has
 // the families that misbehave; normbench-fake, a worker with a scripted H200; normbench-faulty, one
-// that misbehaves; and fake-python, which runs scripted peers in place of peers.py.
+// that misbehaves; fake-python, which runs scripted peers in place of peers.py; and kept-g++.
 func TestMain(m *testing.M) {
 	// Half of the scripts' time is waiting for workers that hang or do not come back.
 	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) //nolint:errcheck // -parallel comes after it
@@ -54,7 +55,50 @@ func TestMain(m *testing.M) {
 		"normbench-fake":   fakeWorker,
 		"normbench-faulty": faultyWorker,
 		"fake-python":      fakePython,
+		"kept-g++":         keptCompiler,
 	})
+}
+
+// compiler is the file of kept-g++, "" where there is no C++ compiler.
+func compiler(t testing.TB) string {
+	if _, err := exec.LookPath("g++"); err != nil {
+		if os.Getenv("NORMBENCH_REQUIRE_CXX") != "" {
+			t.Fatal(err)
+		}
+		return ""
+	}
+	path, err := exec.LookPath("kept-g++")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// keptCompiler is g++. It keeps beside $CXX, which is itself, what it has made: a third of the
+// suite's time was compiling the emulator anew for each verify.
+func keptCompiler() {
+	args := os.Args[1:]
+	made := slices.Index(args, "-o") + 1
+	h := sha256.New()
+	for i, a := range args {
+		switch text, err := os.ReadFile(a); {
+		case i == made || errors.Is(err, syscall.EISDIR):
+		case err == nil:
+			h.Write(text)
+		default:
+			fmt.Fprintln(h, a)
+		}
+	}
+	kept := filepath.Join(filepath.Dir(os.Getenv("CXX")), fmt.Sprintf("%x", h.Sum(nil)))
+	if os.Link(kept, args[made]) == nil {
+		return
+	}
+	c := exec.Command("g++", args...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Run(); err != nil {
+		os.Exit(1)
+	}
+	os.Link(args[made], kept) //nolint:errcheck // another may have been faster
 }
 
 // raceEnabled says whether this binary was built with -race.
@@ -94,6 +138,8 @@ func TestScripts(t *testing.T) {
 			}
 			e.Setenv("FAMILIES", sources)
 			e.Setenv("ESC", "\x1b[2J")
+			e.Setenv("CXX", compiler(t))
+			e.Setenv("KEPT", compiler(t))
 			samples, budget := "800", "5s" // of the script crash: half a second a sweep, of which little passes before it is stopped
 			if raceEnabled() {
 				samples, budget = "5", "12s"

@@ -2,8 +2,6 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -32,12 +30,11 @@ func planted(t *testing.T, name, old, text string) *kernels.Registry {
 // A CUDA kernel that is wrong, or that the emulator cannot run, is not green on a cpu because its
 // host stage is right.
 func TestVerifyRunsCUDA(t *testing.T) {
-	if _, err := exec.LookPath("g++"); err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_CXX") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+	cxx := compiler(t)
+	if cxx == "" {
+		t.Skip("no C++ compiler")
 	}
+	t.Setenv("CXX", cxx)
 	const variance = "s[r] * INV_COLS + eps"
 	for _, test := range []struct {
 		text  string // in place of the variance
