@@ -19,7 +19,6 @@ import (
 	"normbench/kernels/rule"
 	"normbench/lab"
 	"normbench/report"
-	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -75,10 +74,9 @@ learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fw
 	return c
 }
 
-func runLearn(e *env, cfg *learnConfig) error {
+func runLearn(e *env, cfg *learnConfig) (err error) {
 	domain := shapes.Everything
 	if cfg.bounds != "" {
-		var err error
 		if domain, err = shapes.ParseDomain(cfg.bounds); err != nil {
 			return err
 		}
@@ -90,102 +88,140 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if _, err := priorStep(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	devices, err := e.Open(cfg.config("cold"))
-	if err != nil {
+	if cfg.devices, err = e.Open(cfg.config("cold")); err != nil {
 		return err
 	}
-	defer lab.Close(devices)
-	info := devices[0].Info()
-	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.Users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
-		if err := e.Unused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
+	defer lab.Close(cfg.devices)
+	cfg.info = cfg.devices[0].Info()
+	hosted := func(f *kernels.Family) bool { return len(f.Host) > 0 }
+	if cfg.info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.Users, hosted) {
+		why := errors.New("none of its families has a host stage, so none runs on a cpu")
+		if err := e.Unused(why); err != nil {
 			return err
 		}
 	}
-	p, err := policy(e, cfg.prior, info, domain, classes)
+	p, err := policy(e, cfg.prior, cfg.info, domain, classes)
 	if err != nil {
 		return err
 	}
-	if d, ok := devices[0].(*replay.Device); ok {
+	if d, ok := cfg.devices[0].(*replay.Device); ok {
 		p.Only = d.Problems()
 	}
-	dir := filepath.Join(cfg.out, info.ID)
-	data, took, err := p.Resume(dir)
-	if err != nil {
+	l := &lesson{env: e, cfg: cfg, policy: p}
+	if err := l.open(); err != nil {
 		return err
 	}
-	if err := checkResults(cfg.out, info.ID, tune.FileName, "learn.svg"); err != nil {
+	defer l.records.Close()
+	return l.learn()
+}
+
+// A lesson is a learn that has a device and a place for what it measures.
+type lesson struct {
+	*env
+	cfg     *learnConfig
+	policy  *learn.Policy
+	data    *learn.Data
+	at      durable.Place // of the map
+	old     *tune.Table   // there, nil for none
+	records *record.Writer
+	took    time.Duration // by earlier runs
+	run     record.Run
+	shown   *rule.Map // the last one that was written
+	lost    error     // what could not be written
+}
+
+// open reads what earlier runs measured, and opens the records.
+func (l *lesson) open() (err error) {
+	info, root := l.cfg.info, l.cfg.out
+	if l.data, l.took, err = l.policy.Resume(filepath.Join(root, info.ID)); err != nil {
 		return err
 	}
-	w, err := e.openWriter(cfg.out, info.ID)
-	if err != nil {
+	if err := checkResults(root, info.ID, tune.FileName, "learn.svg"); err != nil {
 		return err
 	}
-	defer w.Close()
-	out := durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}
-	old, _ := tune.Read(out.String()) // the first has none
-	if len(data.Points) > 0 {
-		e.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"), took.Round(time.Second))
-	}
-	n := 20
-	if info.Kind == kernels.KindCPU {
-		n = 7
-	}
-	run := newRun(e, info, sweep.ColdProtocol(info, n))
-	if err := testTimer(e, devices[0], &run); err != nil {
+	if l.records, err = l.openWriter(root, info.ID); err != nil {
 		return err
 	}
-	if p.Prior != nil {
-		e.Notef("the prior is %s", p.Prior.Step)
+	l.at = durable.Place{Root: root, Name: filepath.Join(info.ID, tune.FileName)}
+	l.old, _ = tune.Read(l.at.String()) // the first has none
+	if n := len(l.data.Points); n > 0 {
+		l.Notef("%s of earlier runs, which took %s of the budget", console.Count(n, "problem"),
+			l.took.Round(time.Second))
 	}
-	loop := &learn.Loop{Policy: *p, Registry: e.Registry, Devices: devices, Sink: w, Run: run, Seed: cfg.seed, Rounds: 8,
-		Now: time.Now, Budget: cfg.budget, Spent: took, Deadline: true, Data: data}
-	var lost error      // what could not be written
-	var shown *rule.Map // the last one
+	l.run = newRun(l.env, info, l.cfg.protocol(info))
+	return testTimer(l.env, l.cfg.devices[0], &l.run)
+}
+
+// learn measures within the budget, and writes and shows the map.
+func (l *lesson) learn() error {
+	cfg := l.cfg
+	if l.policy.Prior != nil {
+		l.Notef("the prior is %s", l.policy.Prior.Step)
+	}
+	loop := &learn.Loop{Policy: *l.policy, Registry: l.Registry, Devices: cfg.devices, Sink: l.records,
+		Run: l.run, Seed: cfg.seed, Rounds: 8, Now: time.Now, Budget: cfg.budget, Spent: l.took,
+		Deadline: true, Data: l.data}
 	begun := time.Now()
 	loop.Checkpoint = func(m *rule.Map) error {
-		shown = m
-		p.Describe(m, data)
-		lost = e.late(p.Write(out, old, m))
-		return lost
+		l.shown = m
+		l.policy.Describe(m, l.data)
+		l.lost = l.late(l.policy.Write(l.at, l.old, m))
+		return l.lost
 	}
-	waiting := e.Wait("compiling and measuring the first problems")
+	waiting := l.Wait("compiling and measuring the first problems")
 	loop.Progress = func(s learn.Status) {
-		e.Notef("%s", learnLine(s))
+		l.Notef("%s", learnLine(s))
 		waiting.Set("measuring")
 	}
-	m, err := loop.Learn(e.Ctx)
+	m, err := loop.Learn(l.Ctx)
 	waiting.End()
-	e.Notes(report.RunNotes(loop.Summary, 0, devices))
-	if lost != nil { // the map is printed all the same
-		return cmp.Or(showMap(e, shown, data, &common{format: cfg.format}), lost)
-	}
-	if err != nil {
-		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
-			there := "no map yet"
-			if shown != nil {
-				there = out.String() + " has the last whole map"
-			}
-			return interrupted("%s kept in %s, the same command goes on from there; %s", console.Count(loop.Summary.Problems, "problem"), w.Path(), there)
+	l.Notes(report.RunNotes(loop.Summary, 0, cfg.devices))
+	switch {
+	case l.lost != nil: // the map is printed all the same
+		return cmp.Or(showMap(l.env, l.shown, l.data, &common{format: cfg.format}), l.lost)
+	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
+		there := "no map yet"
+		if l.shown != nil {
+			there = l.at.String() + " has the last whole map"
 		}
+		return interrupted("%s kept in %s, the same command goes on from there; %s",
+			console.Count(loop.Summary.Problems, "problem"), l.records.Path(), there)
+	case err != nil:
 		return err
 	}
-	e.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
-	if err := w.Close(); err != nil {
+	l.Notef("%s in %.0f s; %s", console.Count(len(l.data.Points), "problem"),
+		time.Since(begun).Seconds(), loop.Why)
+	if err := l.keep(m); err != nil {
 		return err
 	}
-	lost = e.late(record.Pack(out.In(record.FileName)))
-	if lost == nil {
-		e.saved += ".gz"
+	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget,
+		(l.took + time.Since(begun)).Round(time.Second))}
+	err = showMap(l.env, m, l.data, &cfg.common, spent)
+	if err == nil && cfg.judge > 0 {
+		err = l.judge(loop, m)
 	}
-	e.Notef("wrote the map of %s", out)
-	tellChange(e, p.Filler, old, m)
-	lost = cmp.Or(lost, e.late(e.write(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
-	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget, (took + time.Since(begun)).Round(time.Second))}
-	if err := showMap(e, m, data, &cfg.common, spent); err != nil || cfg.judge == 0 {
-		return cmp.Or(err, lost)
+	return cmp.Or(err, l.lost)
+}
+
+// keep packs the records, and draws the map.
+func (l *lesson) keep(m *rule.Map) error {
+	if err := l.records.Close(); err != nil {
+		return err
 	}
-	waiting = e.Wait("judge: searching")
-	j, err := learn.Judge(e.Ctx, loop, m, cfg.judge, func(s string) { waiting.Set("judge: %s", s) })
+	if l.lost = l.late(record.Pack(l.at.In(record.FileName))); l.lost == nil {
+		l.saved += ".gz"
+	}
+	l.Notef("wrote the map of %s", l.at)
+	tellChange(l.env, l.policy.Filler, l.old, m)
+	drawn := learn.Plot(m, l.data.Points, l.cfg.info)
+	l.lost = cmp.Or(l.lost, l.late(l.write(l.at.In("learn.svg"), drawn)))
+	return nil
+}
+
+// judge searches fresh problems in full, and shows how far behind the map is.
+func (l *lesson) judge(loop *learn.Loop, m *rule.Map) error {
+	waiting := l.Wait("judge: searching")
+	j, err := learn.Judge(l.Ctx, loop, m, l.cfg.judge, func(s string) { waiting.Set("judge: %s", s) })
 	waiting.End()
 	if err != nil {
 		return err
@@ -194,12 +230,12 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err != nil {
 		return err
 	}
-	lost = cmp.Or(lost, e.late(e.write(out.In(judgeFile), text)))
-	if cfg.format == "json" {
-		return lost
+	l.lost = cmp.Or(l.lost, l.late(l.write(l.at.In(judgeFile), text)))
+	if l.cfg.format == report.FormatJSON {
+		return nil
 	}
-	fmt.Fprintln(e.out)
-	return cmp.Or(report.RenderTable(e.out, judgedTable(j), cfg.format), lost)
+	fmt.Fprintln(l.out)
+	return report.RenderTable(l.out, judgedTable(j), l.cfg.format)
 }
 
 // learnLine is how far a loop is.

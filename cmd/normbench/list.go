@@ -147,45 +147,51 @@ func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listC
 	}
 }
 
+// stack is a table as text has it: the rows of a name below each other, with the heads of columns.
+func stack(flat *report.Table, what int, further ...int) *report.Table {
+	t := report.New("", flat.Header[0], "what it is")
+	for _, row := range flat.Rows {
+		t.Rows = append(t.Rows, []string{row[0], row[what]})
+		for _, i := range further {
+			text := row[i]
+			if head := flat.Header[i]; head != "rule" {
+				text = head + ": " + text
+			}
+			t.Rows = append(t.Rows, []string{"", text})
+		}
+	}
+	return t
+}
+
 func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "family", "what it is")
-	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
+	t := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
 	for _, f := range e.Registry.Families {
 		if f.Hidden {
 			continue
 		}
 		var knobs []string
 		for _, r := range f.Knobs {
-			values := make([]string, len(r.Values))
-			for i, v := range r.Values {
-				values[i] = strconv.Itoa(v)
-			}
-			knobs = append(knobs, r.Knob.Key+"="+strings.Join(values, ","))
+			values := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Values), " ", ","), "[]")
+			knobs = append(knobs, r.Knob.Key+"="+values)
 		}
-		t.Rows = append(t.Rows,
-			[]string{f.Name, f.Doc},
-			[]string{"", "grid: " + strings.Join(knobs, " ")},
-			[]string{"", "after: " + f.Origin},
-			[]string{"", "bits: " + f.Bits.String()})
-		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin, f.Bits.String()})
+		t.Rows = append(t.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc,
+			strings.Join(knobs, " "), f.Origin, f.Bits.String()})
 	}
 	if cfg.format != report.FormatText {
-		return flat, nil
+		return t, nil
 	}
-	return t, nil
+	return stack(t, 3, 4, 5, 6), nil
 }
 
 func listPresets(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "preset", "what it is")
-	flat := report.New("", "preset", "system", "rule")
+	t := report.New("", "preset", "system", "rule")
 	for _, p := range presets.All() {
-		t.Rows = append(t.Rows, []string{p.Name, p.System}, []string{"", p.Doc})
-		flat.Rows = append(flat.Rows, []string{p.Name, p.System, p.Doc})
+		t.Rows = append(t.Rows, []string{p.Name, p.System, p.Doc})
 	}
 	if cfg.format != report.FormatText {
-		return flat, nil
+		return t, nil
 	}
-	return t, nil
+	return stack(t, 1, 2), nil
 }
 
 func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {

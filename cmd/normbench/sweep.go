@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -264,74 +263,56 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
 	whole := map[kernels.Problem]int{} // variants
 	for _, t := range cfg.tasks {
-		if cut {
+		if cut && pr.Phase != record.PhaseFinal {
 			whole[t.Problem] = len(t.Variants)
 		}
 	}
-	asked := map[kernels.Problem]bool{}
-	for _, p := range cfg.problems {
-		asked[p] = true
-	}
-	base := report.Side{Label: "base", Cells: map[kernels.Problem]report.Cell{}}
-	best := report.Side{Label: "best", Cells: map[kernels.Problem]report.Cell{}}
-	some := false
-	var failed *record.Entry // the first that is not right
+	var all, shown []record.Entry // shown are of the problems asked for
+	picked := map[kernels.Problem]kernels.Variant{}
 	table.Entries = nil
 	for es := range tune.Current(f, e.Registry, info, pr) {
-		p, n := es[0].Problem, 0
-		each := func(yield func(*record.Entry) bool) {
-			for i := range es {
-				if !yield(&es[i]) {
-					return
-				}
-			}
+		p, n := es[0].Problem, len(es)
+		if slices.ContainsFunc(es, isStream) {
+			n--
 		}
-		for x := range each {
-			if x.Variant.Family != record.Stream {
-				n++
-			}
-		}
-		if pr.Phase != record.PhaseFinal && n < whole[p] {
+		if n < whole[p] {
 			continue
-		}
-		for x := range each {
-			if some = true; x.Status != kernels.StatusOK && failed == nil {
-				failed = new(*x)
-			}
 		}
 		picks := tune.Pick(es)
 		table.Entries = append(table.Entries, picks...)
-		if !asked[p] {
-			continue
+		if len(picks) > 0 {
+			picked[p] = picks[0].Variant()
 		}
-		add := func(s *report.Side, keep func(*record.Entry) bool) {
-			maps.Copy(s.Cells, report.SideOf("", each, keep).Cells)
+		if all = append(all, es...); slices.Contains(cfg.problems, p) {
+			shown = append(shown, es...)
 		}
-		add(&base, func(x *record.Entry) bool { return x.Base })
-		add(&best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 	}
-	if cut && !some {
+	if cut && len(all) == 0 {
 		return nil
 	}
 	table.AddRuns(f.Runs)
 	if pr.Phase == record.PhaseFinal {
-		id := families.NewIdentity(e.Registry, info.Kind)
-		searching := pr
-		searching.Phase = record.PhaseSearch
-		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
-			p := x.Run.Protocol
-			p.Samples = searching.Samples // a search has its own
-			return p == searching && tune.IsCurrent(e.Registry, id, x)
-		})))
-		e.Once(table.Describe(e.Registry)...)
+		addSearched(e, f, table)
 	}
 	notes, lost := fold.Write()
 	if lost == nil {
 		e.Once(notes...)
 	}
-	if some && len(table.Entries) == 0 {
-		return cmp.Or(e.late(lost), nothingRight(failed))
+	if len(all) > 0 && len(table.Entries) == 0 {
+		return cmp.Or(e.late(lost), nothingRight(all))
 	}
+	each := func(yield func(*record.Entry) bool) {
+		for i := range shown {
+			if !yield(&shown[i]) {
+				return
+			}
+		}
+	}
+	base := report.SideOf("base", each, func(x *record.Entry) bool { return x.Base })
+	best := report.SideOf("best", each, func(x *record.Entry) bool {
+		v, ok := picked[x.Problem]
+		return !ok || x.Variant == v
+	})
 	found := report.Compare(base, best)
 	if err := report.Render(e.out, found, cfg.format); err != nil {
 		return err
@@ -341,18 +322,35 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 	}
 	return e.writePage(cfg.html, func() *report.Page {
 		e.Scope.Keep(f.Path, f)
-		return found.Page("Sweep of "+console.Count(len(found.Rows), "problem")+" on "+info.Name, e.Scope.RunsOf(base, best))
+		title := "Sweep of " + console.Count(len(found.Rows), "problem") + " on " + info.Name
+		return found.Page(title, e.Scope.RunsOf(base, best))
 	})
 }
 
-// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
-// first that failed, nil for none.
-func nothingRight(x *record.Entry) error {
-	if x == nil {
+func isStream(x record.Entry) bool { return x.Variant.Family == record.Stream }
+
+// addSearched has a table of finals say what the searches before them saw.
+func addSearched(e *env, f *record.File, table *tune.Table) {
+	id := families.NewIdentity(e.Registry, table.Device.Kind)
+	searching := table.Protocol
+	searching.Phase = record.PhaseSearch
+	table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
+		p := x.Run.Protocol
+		p.Samples = searching.Samples // a search has its own
+		return p == searching && tune.IsCurrent(e.Registry, id, x)
+	})))
+	e.Once(table.Describe(e.Registry)...)
+}
+
+// nothingRight is the trouble of a sweep that found no variant of any problem to be right.
+func nothingRight(all []record.Entry) error {
+	i := slices.IndexFunc(all, func(x record.Entry) bool { return x.Status != kernels.StatusOK })
+	if i < 0 {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
 	}
 	return hint.Errorf("mend what they failed of; with --retry-failed they are measured again",
-		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
+		"no variant of any problem is right; the first, %s of %s: %s: %s", all[i].Variant,
+		all[i].Problem, all[i].Status, all[i].Reason)
 }
 
 // newRun describes this invocation for the records.

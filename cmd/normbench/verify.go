@@ -57,10 +57,10 @@ verify peer:best --device cuda --shapes fast-llm`,
 }
 
 func runVerify(e *env, cfg *verifyConfig) error {
-	all, named := cfg.all, len(cfg.operands) > 0
 	for _, text := range cfg.operands {
-		if _, err := e.Registry.Lookup(text); err != nil && all {
-			return hint.Errorf("name families, or leave it out", "--all-configs takes families, and %q is none", text)
+		if _, err := e.Registry.Lookup(text); err != nil && cfg.all {
+			return hint.Errorf("name families, or leave it out",
+				"--all-configs takes families, and %q is none", text)
 		}
 	}
 	refs, err := e.ParseAll(cfg.operands...)
@@ -74,85 +74,94 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	}
 	defer lab.Close(cfg.devices)
 	step.Set("laying out and compiling")
-	dev, info, ps := cfg.devices[0], cfg.info, cfg.problems
+	dev, info := cfg.devices[0], cfg.info
 	if _, replayed := dev.(*replay.Device); replayed {
-		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", cmp.Or(cfg.Device, "auto"))
+		return hint.Errorf("use --device cpu or --device cuda",
+			"verify runs kernels, and %s has recorded times only", cmp.Or(cfg.Device, "auto"))
 	}
-	onHost, hostOnly := info.Kind == kernels.KindCPU, cfg.hostOnly
-	if hostOnly && !onHost {
-		return hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code", info.Name)
+	code := verify.CUDA
+	if info.Kind == kernels.KindCPU {
+		code = verify.Host
+	} else if cfg.hostOnly {
+		return hint.Errorf("leave it out",
+			"--host-only has no effect on %s, which runs CUDA code", info.Name)
 	}
 	v := lab.NewVerification()
-	asked := slices.Clone(refs)
-	refs, guests, err := e.HostCheck(ps, all, info, refs, v)
+	run, guests, err := e.HostCheck(cfg.problems, cfg.all, info, slices.Clone(refs), v)
 	if err != nil {
 		return err
 	}
-	var tasks []sweep.Task
-	switch {
-	case all && (!named || len(refs) > 0):
-		var only []string
-		for _, r := range refs {
-			only = append(only, r.Text)
-		}
-		if tasks, err = sweep.Grid(e.Ctx, e.Registry, ps, info, only, nil); err != nil {
-			return err
-		}
-	case named:
-		if err := e.PreparePeers(&cfg.Config, dev, refs, ps); err != nil {
-			return err
-		}
-		if len(refs) > 0 {
-			if tasks, err = e.Tasks(ps, refs, info, nil); err != nil {
-				return err
-			}
-		}
-	default:
-		if tasks, err = e.BaseTasks(ps, info); err != nil {
-			return err
-		}
+	tasks, err := checkedTasks(e, cfg, run, guests)
+	if err != nil {
+		return err
 	}
-	if !named {
-		if err := e.CheckLaidOut(tasks, guests, info); err != nil {
-			return err
-		}
-	}
-	seed := cfg.seed
 	if cfg.hostile {
-		seed |= reference.Hostile
+		cfg.seed |= reference.Hostile
 	}
-	e.Notef("%s, inputs from --seed %d", info.Name, seed)
-	code := verify.CUDA
-	if onHost {
-		code = verify.Host
-	}
-	if err = e.Check(v, dev, code, refs, tasks, seed, cfg.repeats); err == nil && onHost && !hostOnly {
-		var cuda []*ref.Ref
-		if cuda, err = e.EmulatedRefs(asked, guests, tasks); err == nil {
-			err = e.Emulate(v, cuda, ps, seed)
+	e.Notef("%s, inputs from --seed %d", info.Name, cfg.seed)
+	err = e.Check(v, dev, code, run, tasks, cfg.seed, cfg.repeats)
+	if err == nil && code == verify.Host && !cfg.hostOnly {
+		if refs, err = e.EmulatedRefs(refs, guests, tasks); err == nil {
+			err = e.Emulate(v, refs, cfg.problems, cfg.seed)
 		}
 	}
 	stopped := err != nil && e.Ctx.Err() != nil
 	if len(v.Findings) > 0 { // a run that ended early still has its rows
-		err = cmp.Or(err, report.RenderTable(e.out, lab.VerifyTable(cfg.repeats, v.Findings), cfg.format))
+		table := lab.VerifyTable(cfg.repeats, v.Findings)
+		err = cmp.Or(err, report.RenderTable(e.out, table, cfg.format))
 	}
+	if stopped {
+		return interrupted("%d of %d checks done, %d of them failed", v.Checks(), v.Total, v.Failed)
+	} else if err != nil {
+		return err
+	}
+	return concludeChecks(e, cfg, v, guests)
+}
+
+// checkedTasks are the variants to check on the device: of the REFs that run there, else of every
+// family.
+func checkedTasks(e *env, cfg *verifyConfig, refs []*ref.Ref, guests []*kernels.Family) (
+	tasks []sweep.Task, err error) {
+	named := len(cfg.operands) > 0
+	switch {
+	case cfg.all && (!named || len(refs) > 0):
+		var only []string
+		for _, r := range refs {
+			only = append(only, r.Text)
+		}
+		tasks, err = sweep.Grid(e.Ctx, e.Registry, cfg.problems, cfg.info, only, nil)
+	case named:
+		err = e.PreparePeers(&cfg.Config, cfg.devices[0], refs, cfg.problems)
+		if err == nil && len(refs) > 0 {
+			tasks, err = e.Tasks(cfg.problems, refs, cfg.info, nil)
+		}
+	default:
+		tasks, err = e.BaseTasks(cfg.problems, cfg.info)
+	}
+	if err == nil && !named {
+		err = e.CheckLaidOut(tasks, guests, cfg.info)
+	}
+	return tasks, err
+}
+
+// concludeChecks says how many checks passed, or what a verify found to be wrong or left out.
+func concludeChecks(e *env, cfg *verifyConfig, v *lab.Verification, guests []*kernels.Family) error {
 	done := v.Checks()
 	switch {
-	case stopped:
-		return interrupted("%d of %d checks done, %d of them failed", done, v.Total, v.Failed)
-	case err != nil:
-		return err
 	case v.Failed > 0:
-		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", v.Failed, done)}
-	case hostOnly && done == 0 && len(guests) > 0:
+		help := fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, "+
+			"repeats one of them", cfg.seed)
+		return &coded{exitGate, hint.Errorf(help, "%d of %d checks failed", v.Failed, done)}
+	case cfg.hostOnly && done == 0 && len(guests) > 0:
 		v.Leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
 	case done == 0 && len(v.Unrun) == 0:
-		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
+		return hint.Errorf("name a REF to see why its config is refused",
+			"nothing was checked: no family has a valid base config for these problems")
 	}
 	if done > 0 {
 		e.Notef("%s passed", v.Counts())
 	}
-	if hostOnly && done > 0 {
+	if cfg.hostOnly && done > 0 {
 		e.Notef("no CUDA code was run, as --host-only asks")
 	}
 	if err := v.NotRun(); err != nil {
