@@ -131,24 +131,9 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		return kernels.Timing{}, err
 	}
 	checked := !r.family.Stream && r.plan.Writes(b.p)
-	busy, first := 0.0, 0
-	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
-		var steps []driver.Step
-		if first > 0 {
-			steps = b.sample(r, o.Stages, before, d.events[first*marks:][:marks], sets, first-1)
-		}
-		for i := first; i < first+n; i++ {
-			if i == o.Samples-1 && checked {
-				steps = append(steps, b.poison(r, sets[i%len(sets)])...)
-			}
-			steps = append(steps, b.sample(r, o.Stages, before, d.events[i*marks:][:marks], sets, i)...)
-		}
-		took, err := d.behind(steps)
-		if err != nil {
-			return kernels.Timing{}, err
-		}
-		busy += took
-		first += n
+	busy, err := b.samples(r, o, marks, before, sets, checked)
+	if err != nil {
+		return kernels.Timing{}, err
 	}
 	t, err := b.elapsed(r, o, marks)
 	if err != nil {
@@ -163,6 +148,32 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		t.Busy += time.Since(start).Seconds()
 	}
 	return t, nil
+}
+
+// samples takes those of one call, a batch behind each spin. Ahead of the last one the outputs are
+// poisoned, where it is checked.
+func (b *bench) samples(r *ready, o kernels.TimeOptions, marks int, before []driver.Step,
+	sets []map[string]driver.Ptr, checked bool) (busy float64, err error) {
+	first := 0
+	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
+		var steps []driver.Step
+		if first > 0 {
+			steps = b.sample(r, o.Stages, before, b.d.events[first*marks:][:marks], sets, first-1)
+		}
+		for i := first; i < first+n; i++ {
+			if i == o.Samples-1 && checked {
+				steps = append(steps, b.poison(r, sets[i%len(sets)])...)
+			}
+			steps = append(steps, b.sample(r, o.Stages, before, b.d.events[i*marks:][:marks], sets, i)...)
+		}
+		took, err := b.d.behind(steps)
+		if err != nil {
+			return 0, err
+		}
+		busy += took
+		first += n
+	}
+	return busy, nil
 }
 
 // sample is what is enqueued for sample i: what runs before it, and the launches between events,

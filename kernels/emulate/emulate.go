@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,23 +101,44 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 	if err != nil {
 		return err
 	}
+	in, names, err := input(l, mem)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+	var out, errs bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &out, &errs
+	if err := cmd.Run(); err != nil {
+		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
+			return &Unsupported{l.Source, oneLine(why)}
+		}
+		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
+	}
+	for _, name := range names {
+		if err := binary.Read(&out, binary.LittleEndian, slice(mem[name])); err != nil {
+			return fmt.Errorf("%s: what became of %s: %w", l.Entry, name, err)
+		}
+	}
+	return nil
+}
+
+// input is what the program of a launch reads, with the names of its buffers in their order.
+func input(l *kernels.Launch, mem map[string]*kernels.Memory) (*bytes.Buffer, []string, error) {
 	together := max(l.Cluster, 1)
 	if l.Resident {
 		together = l.Grid[0] * l.Grid[1] * l.Grid[2]
 	}
-	var in bytes.Buffer
-	put := func(v any) { _ = binary.Write(&in, binary.LittleEndian, v) } // a Buffer takes all
+	in := &bytes.Buffer{}
+	put := func(v any) { _ = binary.Write(in, binary.LittleEndian, v) } // a Buffer takes all
 	for _, n := range []int{l.Grid[0], l.Grid[1], l.Grid[2], l.Block, together} {
 		put(uint32(n))
 	}
 	var names []string
-	place := map[string]int{}
 	for _, a := range l.Args {
-		if _, ok := place[a.Name]; !ok && a.Kind == kernels.ArgBuffer && a.Name != "" {
+		if a.Kind == kernels.ArgBuffer && a.Name != "" && !slices.Contains(names, a.Name) {
 			if mem[a.Name] == nil {
-				return fmt.Errorf("%s: no buffer %q", l.Entry, a.Name)
+				return nil, nil, fmt.Errorf("%s: no buffer %q", l.Entry, a.Name)
 			}
-			place[a.Name] = len(names)
 			names = append(names, a.Name)
 		}
 	}
@@ -133,26 +155,12 @@ func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Laun
 		case a.Kind != kernels.ArgBuffer:
 			v = a.Bits()
 		case a.Name != "":
-			kind, v = 1, uint64(place[a.Name])
+			kind, v = 1, uint64(slices.Index(names, a.Name))
 		}
 		put(kind)
 		put(v)
 	}
-	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
-	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = &in, &out, &errs
-	if err := cmd.Run(); err != nil {
-		if _, why, ok := strings.Cut(errs.String(), "not run: "); ok && len(program) > 1 {
-			return &Unsupported{l.Source, oneLine(why)}
-		}
-		return fmt.Errorf("%s: %w: %s", l.Entry, err, oneLine(errs.String()))
-	}
-	for _, name := range names {
-		if err := binary.Read(&out, binary.LittleEndian, slice(mem[name])); err != nil {
-			return fmt.Errorf("%s: what became of %s: %w", l.Entry, name, err)
-		}
-	}
-	return nil
+	return in, names, nil
 }
 
 // slice is the elements of m as they lie in memory.

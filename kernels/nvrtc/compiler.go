@@ -104,14 +104,9 @@ func (c *Compiler) Includes() []string { return slices.Clone(c.includes) }
 // Compile makes a cubin. It takes from tenths of a second to seconds and knows no cache.
 // The error is a [*CompileError] if the source or a flag is wrong.
 func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
-	flags, err := opt.flags()
+	flags, err := c.flags(src, opt)
 	if err != nil {
 		return nil, fmt.Errorf("compile %s: %w", src.Name, err)
-	}
-	if includesSystem(src) {
-		for _, dir := range slices.Concat(opt.Include, c.includes) {
-			flags = append(flags, "--include-path="+dir)
-		}
 	}
 	names := slices.Sorted(maps.Keys(src.Headers))
 	var texts []string
@@ -120,7 +115,7 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 	}
 	var mem memory
 	defer mem.Unpin()
-	text, name, expressions := mem.string(src.Text), mem.string(src.Name), map[string]*byte{}
+	source, name, expressions := mem.string(src.Text), mem.string(src.Name), map[string]*byte{}
 	ctexts, cnames, cflags := mem.list(texts), mem.list(names), mem.list(flags)
 	for _, n := range opt.Names {
 		expressions[n] = mem.string(n)
@@ -131,7 +126,7 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 
 	start := time.Now()
 	var prog uintptr
-	if r := c.lib.create(&prog, text, name, int32(len(names)), ctexts, cnames); r != 0 {
+	if r := c.lib.create(&prog, source, name, int32(len(names)), ctexts, cnames); r != 0 {
 		return nil, c.callError("nvrtcCreateProgram", r)
 	}
 	defer c.lib.destroy(&prog)
@@ -141,10 +136,11 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 		}
 	}
 	result := c.lib.compile(prog, int32(len(flags)), cflags)
-	log, err := c.log(prog)
+	text, err := c.read("ProgramLog", prog, c.lib.programLogSize, c.lib.programLog)
 	if err != nil {
 		return nil, err
 	}
+	log := strings.TrimSuffix(string(text), "\x00")
 	if result != 0 {
 		return nil, &CompileError{Source: src.Name, Result: c.lib.errorString(result), Log: log}
 	}
@@ -156,13 +152,12 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 		}
 		symbols[n] = gostring(lowered)
 	}
-	var size uintptr
-	if r := c.lib.cubinSize(prog, &size); r != 0 || size == 0 {
-		return nil, c.callError("nvrtcGetCUBINSize", r)
+	cubin, err := c.read("Cubin", prog, c.lib.cubinSize, c.lib.cubin)
+	if err == nil && len(cubin) == 0 {
+		err = fmt.Errorf("nvrtcGetCubin in %s: no cubin", c.path)
 	}
-	cubin := make([]byte, size)
-	if r := c.lib.cubin(prog, &cubin[0]); r != 0 {
-		return nil, c.callError("nvrtcGetCUBIN", r)
+	if err != nil {
+		return nil, err
 	}
 	return &Binary{
 		Cubin:          cubin,
@@ -171,6 +166,17 @@ func (c *Compiler) Compile(src Source, opt Options) (*Binary, error) {
 		Log:            log,
 		CompileSeconds: time.Since(start).Seconds(),
 	}, nil
+}
+
+// flags are those of opt, with folders where the source needs them.
+func (c *Compiler) flags(src Source, opt Options) ([]string, error) {
+	flags, err := opt.flags()
+	if includesSystem(src) {
+		for _, dir := range slices.Concat(opt.Include, c.includes) {
+			flags = append(flags, "--include-path="+dir)
+		}
+	}
+	return flags, err
 }
 
 // memory holds what C reads during some calls: it keeps none of it, but sees pointers to pointers.
@@ -208,19 +214,22 @@ func gostring(p *byte) string {
 	return string(unsafe.Slice(p, n))
 }
 
-func (c *Compiler) log(prog uintptr) (string, error) {
-	var size uintptr // with the NUL
-	if r := c.lib.programLogSize(prog, &size); r != 0 {
-		return "", c.callError("nvrtcGetProgramLogSize", r)
+// read reads what a program has of a name, by the functions for its size and for itself.
+func (c *Compiler) read(name string, prog uintptr, size func(uintptr, *uintptr) int32,
+	get func(uintptr, *byte) int32) ([]byte, error) {
+	var n uintptr
+	if r := size(prog, &n); r != 0 || n == 0 {
+		return nil, c.resultError("nvrtcGet"+name+"Size", r)
 	}
-	if size <= 1 {
-		return "", nil
+	data := make([]byte, n)
+	return data, c.resultError("nvrtcGet"+name, get(prog, &data[0]))
+}
+
+func (c *Compiler) resultError(call string, result int32) error {
+	if result == 0 {
+		return nil
 	}
-	data := make([]byte, size)
-	if r := c.lib.programLog(prog, &data[0]); r != 0 {
-		return "", c.callError("nvrtcGetProgramLog", r)
-	}
-	return string(data[:size-1]), nil
+	return c.callError(call, result)
 }
 
 func (c *Compiler) callError(call string, result int32) error {

@@ -70,21 +70,12 @@ func Complete(b *nvrtc.Binary, l kernels.Launch) (kernels.Launch, []kernels.Scra
 	var sizes []int
 	for _, p := range m.Params {
 		a, ok := given[p.Name]
-		kind, number := kinds[p.Type]
-		switch {
-		case !ok:
+		if !ok {
 			return l, nil, bad("give it one under args", "parameter %s has no argument", p.Name)
-		case strings.HasPrefix(p.Type, "*") != (a.Kind == kernels.ArgBuffer), a.Kind != kernels.ArgBuffer && !number:
-			return l, nil, bad("a manifest gives tensors, scratch and numbers",
-				"parameter %s is of type %s, which %s is not", p.Name, p.Type, a.Name)
-		case number:
-			if kinds[p.Type].IsFloat() && !a.Kind.IsFloat() {
-				a.Float = float64(a.Int)
-			}
-			if lo, hi := kind.Range(); !kind.IsFloat() && (a.Kind.IsFloat() || a.Int < lo || a.Int > hi) {
-				return l, nil, bad("see its annotation", "parameter %s is of type %s, which does not hold %v", p.Name, p.Type, a.Int)
-			}
-			a.Kind = kind
+		}
+		a, help, what := fit(p, a)
+		if what != "" {
+			return l, nil, bad(help, "parameter %s is of type %s, which %s", p.Name, p.Type, what)
 		}
 		l.Args = append(l.Args, a)
 		sizes = append(sizes, a.Kind.Size())
@@ -98,6 +89,26 @@ func Complete(b *nvrtc.Binary, l kernels.Launch) (kernels.Launch, []kernels.Scra
 	}
 	scratch, err := scratch(b, &l, sizes, bad)
 	return l, scratch, err
+}
+
+// fit is an argument as a parameter takes it; else what says why it does not.
+func fit(p nvrtc.Param, a kernels.Arg) (as kernels.Arg, help, what string) {
+	kind, number := kinds[p.Type]
+	pointer, buffer := strings.HasPrefix(p.Type, "*"), a.Kind == kernels.ArgBuffer
+	if pointer != buffer || !buffer && !number {
+		return a, "a manifest gives tensors, scratch and numbers", a.Name + " is not"
+	}
+	if !number {
+		return a, "", ""
+	}
+	if kind.IsFloat() && !a.Kind.IsFloat() {
+		a.Float = float64(a.Int)
+	}
+	if lo, hi := kind.Range(); !kind.IsFloat() && (a.Kind.IsFloat() || a.Int < lo || a.Int > hi) {
+		return a, "see its annotation", fmt.Sprintf("does not hold %v", a.Int)
+	}
+	a.Kind = kind
+	return a, "", ""
 }
 
 // scratch adds the pointers to scratch memory that the cubin takes behind the arguments.

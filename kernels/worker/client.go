@@ -297,28 +297,21 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	}
 	p := c.proc
 	p.Send(line)
+	a, err := c.answer(ctx, p, req, time.Now().Add(limit))
 	broken := func(s kernels.Status, format string, args ...any) error {
 		c.died()
 		f := kernels.Failf(s, format, args...)
 		f.Broken = true
 		return f
 	}
-	a, err := (*answer)(nil), errStale
-	deadline := time.Now().Add(limit)
-	for stale := 0; err == errStale && stale <= maxStale; stale++ {
-		switch line, err = p.Line(ctx, deadline); {
-		case errors.Is(err, proc.ErrSlow):
-			return nil, broken(kernels.StatusTimeout, "no answer within %s", limit)
-		case err != nil && err == ctx.Err():
-			broken(kernels.StatusCrash, "")
-			return nil, err
-		case err != nil:
-			return nil, broken(kernels.StatusCrash, "the worker %v", err)
-		}
-		a, err = decode(line, req, c.o.Builds)
-	}
-	if err != nil {
-		return nil, broken(kernels.StatusCrash, "the worker answered %q with %v", req.Op, err)
+	switch {
+	case errors.Is(err, proc.ErrSlow):
+		return nil, broken(kernels.StatusTimeout, "no answer within %s", limit)
+	case err != nil && err == ctx.Err():
+		c.died()
+		return nil, err
+	case err != nil:
+		return nil, broken(kernels.StatusCrash, "the worker %v", err)
 	}
 	if a.Compile != nil {
 		c.compiling = *a.Compile
@@ -335,4 +328,21 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 		return nil, hint.With(&Said{a.Error}, cmp.Or(a.Hint, saidHelp))
 	}
 	return a, nil
+}
+
+// answer waits for that to a request. The error is that of proc.Child.Line, or says in words that go
+// on from "the worker" what is wrong with the answer.
+func (c *Client) answer(ctx context.Context, p *proc.Child, req *request, deadline time.Time) (*answer, error) {
+	err := errStale
+	for stale := 0; err == errStale && stale <= maxStale; stale++ {
+		line, dead := p.Line(ctx, deadline)
+		if dead != nil {
+			return nil, dead
+		}
+		var a *answer
+		if a, err = decode(line, req, c.o.Builds); err == nil {
+			return a, nil
+		}
+	}
+	return nil, fmt.Errorf("answered %q with %w", req.Op, err)
 }

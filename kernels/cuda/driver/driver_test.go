@@ -6,7 +6,6 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
-
 	"math"
 	"os"
 	"os/exec"
@@ -37,6 +36,13 @@ func open(t testing.TB) *Context {
 	}
 	t.Skip(err)
 	return nil
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }
 
 // Without a device the error is one line of ours and the process lives, although cu's init
@@ -132,23 +138,11 @@ func TestEnqueueRefuses(t *testing.T) {
 func TestMemory(t *testing.T) {
 	c := open(t)
 	t.Logf("%+v", c.Info())
-	s, err := c.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(c.NewStream())
 	const n = 1 << 20
-	p, err := c.Alloc(2 * n)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := c.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
-	after, err := c.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must(c.Alloc(2 * n))
+	before := must(c.NewEvent())
+	after := must(c.NewEvent())
 	if done, err := before.Reached(); err != nil || !done {
 		t.Errorf("an event that was never recorded: reached %t, %v", done, err)
 	}
@@ -212,14 +206,8 @@ func TestFake(t *testing.T) {
 		!strings.HasPrefix(info.UUID, "GPU-abababab-") {
 		t.Errorf("info: %+v", info)
 	}
-	m, err := c.LoadModule([]byte("\x7fELF\x00x")) // with a NUL inside, as cubins have
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := m.Function("k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(c.LoadModule([]byte("\x7fELF\x00x"))) // with a NUL inside, as cubins have
+	f := must(m.Function("k"))
 	if err := f.SetMaxDynamicShared(65536); err != nil {
 		t.Error(err)
 	}
@@ -229,14 +217,8 @@ func TestFake(t *testing.T) {
 	if n, err := f.Occupancy(256, 0); err != nil || n != 8 {
 		t.Errorf("occupancy %d, %v", n, err)
 	}
-	s, err := c.NewStream()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := c.Alloc(240)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(c.NewStream())
+	p := must(c.Alloc(240))
 	args := func(i uint64) []uint64 { return []uint64{uint64(p) + 80*i, 1<<40 + i, uint64(math.Float32bits(1.5))} }
 	grid, block := [3]int{1, 2, 3}, [3]int{4, 5, 6}
 	if err := c.Enqueue(s, []Step{
@@ -260,10 +242,7 @@ func TestFake(t *testing.T) {
 		}
 	}
 
-	event, err := c.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
+	event := must(c.NewEvent())
 	if err := c.Enqueue(s, []Step{{Kind: StepRecord, Event: event}}); err != nil {
 		t.Error(err)
 	}
@@ -283,7 +262,7 @@ func TestFake(t *testing.T) {
 	}
 	// A function that the driver lacks.
 	cluster := Step{Kind: StepLaunch, Func: f, Grid: grid, Block: block, Args: args(0), Cluster: [3]int{2, 1, 1}}
-	err = c.Enqueue(s, []Step{cluster})
+	err := c.Enqueue(s, []Step{cluster})
 	if !errors.As(err, &e) || e.Code != 801 || e.Call != "cuLaunchKernelEx" { // CUDA_ERROR_NOT_SUPPORTED
 		t.Errorf("got %v", err)
 	}
