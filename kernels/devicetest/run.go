@@ -76,6 +76,13 @@ type suite struct {
 	r   *kernels.Registry
 }
 
+// each runs a test of each problem.
+func each(t *testing.T, run func(t *testing.T, p kernels.Problem), texts ...string) {
+	for _, text := range texts {
+		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) { run(t, Problem(t, text)) })
+	}
+}
+
 // bench opens a problem for the length of the test.
 func (s *suite) bench(t *testing.T, p kernels.Problem, seed uint64) kernels.Bench {
 	t.Helper()
@@ -216,73 +223,67 @@ func (s *suite) resources(t *testing.T, p kernels.Problem, v kernels.Variant, c 
 
 // stream runs the bound: it must be right too, or every ratio is off.
 func (s *suite) stream(t *testing.T) {
-	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32", "layernorm/bwd/90x1024/bf16+bias"} {
-		p := Problem(t, text)
-		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
-			b := s.bench(t, p, 7)
-			n := 0
-			for _, f := range s.r.Families {
-				if !f.Stream || f.CheckServes(p) != nil {
-					continue
-				}
-				for _, c := range corner(f.Space(p, s.dev.Info()).Configs) {
-					s.right(t, b, p, kernels.Variant{Family: f.Name, Config: c})
-					n++
-				}
+	each(t, func(t *testing.T, p kernels.Problem) {
+		b := s.bench(t, p, 7)
+		n := 0
+		for _, f := range s.r.Families {
+			if !f.Stream || f.CheckServes(p) != nil {
+				continue
 			}
-			if n == 0 {
-				t.Error("no stream family")
+			for _, c := range corner(f.Space(p, s.dev.Info()).Configs) {
+				s.right(t, b, p, kernels.Variant{Family: f.Name, Config: c})
+				n++
 			}
-		})
-	}
+		}
+		if n == 0 {
+			t.Error("no stream family")
+		}
+	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/bwd/33x541/fp16", "layernorm/fwd/1x3/fp32", "layernorm/bwd/90x1024/bf16+bias")
 }
 
 func (s *suite) time(t *testing.T) {
-	for _, text := range []string{"rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/1000x1024/bf16+bias"} {
-		p := Problem(t, text)
-		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
-			base, err := s.r.Base(p, s.dev.Info())
-			if err != nil {
-				t.Fatal(err)
+	each(t, func(t *testing.T, p kernels.Problem) {
+		base, err := s.r.Base(p, s.dev.Info())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, plan, err := s.r.Resolve(p, base, s.dev.Info())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := s.bench(t, p, 7)
+		for _, samples := range []int{1, 6} {
+			got := s.timing(t, b, base, kernels.TimeOptions{Samples: samples, Flush: 1 << 20})
+			if len(got.Stages) != 0 {
+				t.Errorf("stages %v, not asked for", got.Stages)
 			}
-			_, _, plan, err := s.r.Resolve(p, base, s.dev.Info())
-			if err != nil {
-				t.Fatal(err)
+		}
+		got := s.timing(t, b, base, kernels.TimeOptions{Samples: 6, Flush: 1 << 20, Stages: true})
+		if len(got.Stages) != len(plan.Launches) {
+			t.Fatalf("%d stages of %d launches", len(got.Stages), len(plan.Launches))
+		}
+		sums := make([]float64, 6)
+		for i, st := range got.Stages {
+			if st.Stage != plan.Launches[i].Stage || len(st.Seconds) != 6 {
+				t.Fatalf("stage %d is %q with %d samples, want %q with 6", i, st.Stage, len(st.Seconds), plan.Launches[i].Stage)
 			}
-			b := s.bench(t, p, 7)
-			for _, samples := range []int{1, 6} {
-				got := s.timing(t, b, base, kernels.TimeOptions{Samples: samples, Flush: 1 << 20})
-				if len(got.Stages) != 0 {
-					t.Errorf("stages %v, not asked for", got.Stages)
+			for k, v := range st.Seconds {
+				if !(v > 0) {
+					t.Errorf("stage %s took %g s", st.Stage, v)
 				}
+				sums[k] += v
 			}
-			got := s.timing(t, b, base, kernels.TimeOptions{Samples: 6, Flush: 1 << 20, Stages: true})
-			if len(got.Stages) != len(plan.Launches) {
-				t.Fatalf("%d stages of %d launches", len(got.Stages), len(plan.Launches))
+		}
+		for k, v := range got.Seconds {
+			// Event steps (32 ns on NVIDIA GPUs) blur every end of a stage.
+			if sums[k] > v*1.05+1e-6 {
+				t.Errorf("sample %d: the stages take %g s, all of it %g s", k, sums[k], v)
 			}
-			sums := make([]float64, 6)
-			for i, st := range got.Stages {
-				if st.Stage != plan.Launches[i].Stage || len(st.Seconds) != 6 {
-					t.Fatalf("stage %d is %q with %d samples, want %q with 6", i, st.Stage, len(st.Seconds), plan.Launches[i].Stage)
-				}
-				for k, v := range st.Seconds {
-					if !(v > 0) {
-						t.Errorf("stage %s took %g s", st.Stage, v)
-					}
-					sums[k] += v
-				}
-			}
-			for k, v := range got.Seconds {
-				// Event steps (32 ns on NVIDIA GPUs) blur every end of a stage.
-				if sums[k] > v*1.05+1e-6 {
-					t.Errorf("sample %d: the stages take %g s, all of it %g s", k, sums[k], v)
-				}
-			}
-			if p.Pass == kernels.Bwd && (len(got.Stages) != 2 || got.Stages[0].Stage != "k1" || got.Stages[1].Stage != "k2") {
-				t.Errorf("the base of a backward has stages %v, want k1 and k2", got.Stages)
-			}
-		})
-	}
+		}
+		if p.Pass == kernels.Bwd && (len(got.Stages) != 2 || got.Stages[0].Stage != "k1" || got.Stages[1].Stage != "k2") {
+			t.Errorf("the base of a backward has stages %v, want k1 and k2", got.Stages)
+		}
+	}, "rmsnorm/fwd/300x1024/bf16", "layernorm/bwd/1000x1024/bf16+bias")
 }
 
 // timing takes samples that are as many as asked for and positive.
@@ -404,61 +405,55 @@ func (s *suite) failures(t *testing.T) {
 // mistakes of a kernel are found: a wrong element, an unwritten one, and bits
 // that change.
 func (s *suite) mistakes(t *testing.T) {
-	for _, text := range []string{"rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc"} {
-		p := Problem(t, text)
-		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
-			b := s.bench(t, p, 7)
-			for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
-				for _, family := range []string{Wrong, Unwritten} {
-					v := kernels.Variant{Family: family, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: int(element)})}
-					c, err := b.Check(t.Context(), v, 2)
-					if err != nil {
-						t.Fatalf("%s: %v", v, err)
-					}
-					y := c.Outputs[0]
-					if c.OK() || y.Name != "y" || y.Bad != 1 || y.First != element || y.MaxErr <= 1 || c.Differing != 0 {
-						t.Errorf("%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing, element)
-					}
-					// An element that the kernel does not write must be a NaN, not the last right
-					// answer.
-					if got := float64(y.Got); family == Unwritten && got == got || family == Wrong && got != 1000 {
-						t.Errorf("%s: got %g", v, got)
-					}
+	each(t, func(t *testing.T, p kernels.Problem) {
+		b := s.bench(t, p, 7)
+		for _, element := range []int64{0, p.M * p.N / 2, p.M*p.N - 1} {
+			for _, family := range []string{Wrong, Unwritten} {
+				v := kernels.Variant{Family: family, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: int(element)})}
+				c, err := b.Check(t.Context(), v, 2)
+				if err != nil {
+					t.Fatalf("%s: %v", v, err)
+				}
+				y := c.Outputs[0]
+				if c.OK() || y.Name != "y" || y.Bad != 1 || y.First != element || y.MaxErr <= 1 || c.Differing != 0 {
+					t.Errorf("%s: %+v, %d differ; want element %d of y to be bad", v, c.Outputs, c.Differing, element)
+				}
+				// An element that the kernel does not write must be a NaN, not the last right
+				// answer.
+				if got := float64(y.Got); family == Unwritten && got == got || family == Wrong && got != 1000 {
+					t.Errorf("%s: got %g", v, got)
 				}
 			}
-			c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 2)
-			if err != nil || !c.OK() || c.Differing != 1 {
-				t.Errorf("racy: %v, %q, %d elements differ, want 1", err, c.Reason(), c.Differing)
-			}
-			if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil || c.Differing != 0 {
-				t.Errorf("racy, run once: %v, %d elements differ", err, c.Differing)
-			}
-		})
-	}
+		}
+		c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 2)
+		if err != nil || !c.OK() || c.Differing != 1 {
+			t.Errorf("racy: %v, %q, %d elements differ, want 1", err, c.Reason(), c.Differing)
+		}
+		if c, err := b.Check(t.Context(), kernels.Variant{Family: Racy}, 1); err != nil || c.Differing != 0 {
+			t.Errorf("racy, run once: %v, %d elements differ", err, c.Differing)
+		}
+	}, "rmsnorm/fwd/1x1/bf16", "rmsnorm/fwd/33x541/fp16+bias", "rmsnorm/fwd/19x130/fp32+zc")
 }
 
 // reference holds inputs and answers, which a device may make by itself, to
 // those of package reference: a wrong element shows the answer beside it.
 func (s *suite) reference(t *testing.T) {
-	for _, text := range []string{"rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias", "rmsnorm/fwd/19x130/fp32-wbf16+zc"} {
-		p := Problem(t, text)
-		t.Run(strings.ReplaceAll(text, "/", ","), func(t *testing.T) {
-			const seed = 1<<63 + 12345 // more bits than a float64 or an int32 would keep
-			want := reference.Answers(p, reference.Inputs(p, seed)).Values["y"]
-			b := s.bench(t, p, seed)
-			for i := range 8 {
-				element := i * (len(want) - 1) / 7
-				v := kernels.Variant{Family: Wrong, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
-				c, err := b.Check(t.Context(), v, 1)
-				if err != nil || c.Outputs[0].First != int64(element) {
-					t.Fatalf("%s: %v, %+v", v, err, c.Outputs)
-				}
-				if got := float64(c.Outputs[0].Want); math.Abs(got-want[element]) > 1e-11*math.Max(math.Abs(want[element]), 1) {
-					t.Errorf("y[%d] should be %.17g, the device wants %.17g", element, want[element], got)
-				}
+	each(t, func(t *testing.T, p kernels.Problem) {
+		const seed = 1<<63 + 12345 // more bits than a float64 or an int32 would keep
+		want := reference.Answers(p, reference.Inputs(p, seed)).Values["y"]
+		b := s.bench(t, p, seed)
+		for i := range 8 {
+			element := i * (len(want) - 1) / 7
+			v := kernels.Variant{Family: Wrong, Config: kernels.NewConfig(kernels.Setting{Knob: kernels.CTAs, Value: element})}
+			c, err := b.Check(t.Context(), v, 1)
+			if err != nil || c.Outputs[0].First != int64(element) {
+				t.Fatalf("%s: %v, %+v", v, err, c.Outputs)
 			}
-		})
-	}
+			if got := float64(c.Outputs[0].Want); math.Abs(got-want[element]) > 1e-11*math.Max(math.Abs(want[element]), 1) {
+				t.Errorf("y[%d] should be %.17g, the device wants %.17g", element, want[element], got)
+			}
+		}
+	}, "rmsnorm/fwd/33x541/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+bias", "rmsnorm/fwd/19x130/fp32-wbf16+zc")
 }
 
 // remembering times a kernel that checks find right, and that stops working after a while.

@@ -24,21 +24,18 @@ type layout struct {
 }
 
 // layouts by the number of the activity kind. In order, the types are CUpti_ActivityMemcpy*,
-// CUpti_ActivityMemset*, and CUpti_ActivityKernel4 and later, for kernels one at a time and
-// concurrent ones.
+// CUpti_ActivityMemset*, and CUpti_ActivityKernel4 and later.
 var layouts = map[uint32]layout{
-	kindMemcpy:           {what: "memcpy", start: 16, end: 24, stream: 40, correlation: 44, size: 48},
-	kindMemset:           {what: "memset", start: 16, end: 24, stream: 40, correlation: 44, size: 48},
-	kindKernel:           {what: "kernel", start: 16, end: 24, stream: 48, correlation: 92, name: 104, size: 112},
-	kindConcurrentKernel: {what: "kernel", start: 16, end: 24, stream: 48, correlation: 92, name: 104, size: 112},
+	kindMemcpy: {what: "memcpy", start: 16, end: 24, stream: 40, correlation: 44, size: 48},
+	kindMemset: {what: "memset", start: 16, end: 24, stream: 40, correlation: 44, size: 48},
+	kindKernel: {what: "kernel", start: 16, end: 24, stream: 48, correlation: 92, name: 104, size: 112},
 }
 
 // Values of CUpti_ActivityKind.
 const (
-	kindMemcpy           = 1
-	kindMemset           = 2
-	kindKernel           = 3
-	kindConcurrentKernel = 10
+	kindMemcpy = 1
+	kindMemset = 2
+	kindKernel = 10
 )
 
 // parse reads a record from the bytes at its start, which may go on beyond it. Text fetches a

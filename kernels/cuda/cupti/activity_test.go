@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 		want   string // the name of the activity
 		err    string
 	}{
-		{number: kindConcurrentKernel, a: a, name: 1, want: "k"},
+		{number: kindKernel, a: a, name: 1, want: "k"},
 		{number: kindKernel, a: a, name: 1 << 40, want: "_Z1kPf"},
 		{number: kindKernel, a: a, name: 1, cut: 112, want: "k"},
 		{number: kindKernel, a: a, name: 1, cut: 111, err: "kernel record of 111 bytes"},

@@ -58,7 +58,7 @@ type library struct {
 }
 
 // traced are the kinds of activity that are recorded.
-var traced = []uint32{kindConcurrentKernel, kindMemset, kindMemcpy}
+var traced = []uint32{kindKernel, kindMemset, kindMemcpy}
 
 // Open finds and loads CUPTI, once: the file named by the environment variable NORMBENCH_CUPTI, or
 // where [nvlib.Find] looks. The error is one line.
