@@ -175,8 +175,8 @@ func (l *Live) Page() *Page {
 	if clock := l.clocks(); clock != "" {
 		p.More = append(p.More, Fact{Name: "clocks", Value: clock})
 	}
-	if p.Stages != nil {
-		p.Stages.By = strings.TrimPrefix(strings.ToUpper(l.Duels[0].StagesBy), "EVENTS")
+	if p.stages != nil && l.Duels[0].StagesBy == kernels.ByCUPTI {
+		p.stages.Help = strings.Replace(p.stages.Help, "of its own", "of its own, by CUPTI", 1)
 	}
 	p.What, p.Summary = t.Title, t.Notes
 	if s := l.Summary; s.Cells > 0 { // of all rounds, where the page has medians

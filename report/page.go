@@ -28,10 +28,10 @@ type Page struct {
 	Summary []string // and in sentences
 	Figures []Figures
 	Charts  []Chart
-	Stages  *Stages
 	Tables  []*Table
 	Runs    []*record.Run // that it was measured in
 	More    []Fact        // beside those of the runs
+	stages  *Chart        // of launches, the last chart; nil for none
 }
 
 // A Tally is a number with its word. Class is good, bad, same, open or empty.
@@ -47,11 +47,12 @@ type Figures struct {
 	Drawings    []*picture.Drawing
 }
 
-// A Chart has a row per problem, with marks on one scale.
+// A Chart has a row per problem, with marks on one scale, or with bars.
 type Chart struct {
 	Title, Help string
 	Series      []picture.Series // legend; marks count from its first
-	Ref         float64          // where a line stands, such as 1
+	Stages      []string         // legend of bars
+	Ref         float64          // where a line stands, such as 1; 0 for bars, which have no scale
 	Unit        string           // behind each tick
 	Rows        []ChartRow
 }
@@ -60,6 +61,7 @@ type Chart struct {
 type ChartRow struct {
 	Kind, Label, Value string // rows of one Kind stand under a heading; Value stands right
 	Marks              []ChartMark
+	Bars               []Bar
 }
 
 // A ChartMark is a value with its interval, 0 and 0 for none. Class is its colour.
@@ -68,88 +70,70 @@ type ChartMark struct {
 	Class, Tip string
 }
 
-// Stages are the times of each launch, as bars.
-type Stages struct {
-	By   string // how they were taken
-	Rows []StageRow
-}
-
-// A StageRow is the launches of one side on one problem.
-type StageRow struct {
-	Kind, Label, Side string
-	US                float64 // of all launches together
-	Parts             []StageValue
-}
-
-// Names are the launches, in the order of the legend.
-func (s *Stages) Names() (names []string) {
-	for _, r := range s.Rows {
-		for _, p := range r.Parts {
-			if !slices.Contains(names, p.Stage) {
-				names = append(names, p.Stage)
-			}
-		}
-	}
-	return names
-}
-
-// Overlap says that launches of some row run beside each other.
-func (s *Stages) Overlap() bool { return slices.ContainsFunc(s.Rows, StageRow.Overlaps) }
-
-// sum is what the launches take one by one.
-func (r StageRow) sum() (us float64) {
-	for _, p := range r.Parts {
-		us += p.US
-	}
-	return us
-}
-
-// Overlaps says that a launch begins before the one before it has ended: together they take
-// less than one by one, by more than the two passes differ.
-func (r StageRow) Overlaps() bool { return r.US > 0 && r.sum() > r.US*1.05 }
-
-// total is the length of the row's bars.
-func (r StageRow) total() float64 {
-	if !r.Overlaps() {
-		return r.sum()
-	}
-	total := r.US
-	for _, p := range r.Parts {
-		total = max(total, p.US)
-	}
-	return total
-}
-
-// A bar is one launch in a StageRow, placed in percent of the chart's width.
-type bar struct {
+// A Bar is one launch in a row, placed in percent of the chart's width. Stage is its number.
+type Bar struct {
 	Left, Wide, Tip string
-	N               int
+	Stage           int
 }
 
 // maxStages is how many launches have a colour of their own.
 const maxStages = 5
 
-// Bars are a row's, to the scale of its problem. Of a launch that overlaps those before it,
-// the bar is the part beyond them.
-func (s *Stages) Bars(r StageRow) (bars []bar) {
-	longest, at, end := 0.0, 0.0, r.total()
-	for _, x := range s.Rows {
-		if x.Kind == r.Kind && x.Label == r.Label {
-			longest = max(longest, x.total())
+// overlaps says that a launch begins before the one before it has ended: together they take
+// less than one by one, by more than the two passes differ. total is what the bars add up to.
+func (v Value) overlaps() (total float64, overlaps bool) {
+	longest := 0.0
+	for _, s := range v.Stages {
+		total, longest = total+s.US, max(longest, s.US)
+	}
+	if v.US > 0 && total > v.US*1.05 {
+		return max(v.US, longest), true
+	}
+	return total, false
+}
+
+// addStages adds the launches of a problem's sides, as bars to the scale of the problem. Of a
+// launch that overlaps those before it, the bar is the part beyond them.
+func (p *Page) addStages(problem kernels.Problem, sides []Value) {
+	if p.stages == nil {
+		p.stages = &Chart{Title: "Launch by launch",
+			Help: "Median time of each launch, us, from a pass of its own."}
+	}
+	longest := 0.0
+	for _, v := range sides {
+		if total, _ := v.overlaps(); len(v.Stages) > 1 {
+			longest = max(longest, total)
 		}
 	}
-	names := s.Names()
-	for i, v := range r.Parts {
-		wide, tip := min(v.US, end-at), fmt.Sprintf("%s %s us", v.Stage, Micros(v.US))
-		if i > 0 && r.Overlaps() {
-			tip += fmt.Sprintf(", overlaps %s: %s us beyond it", r.Parts[i-1].Stage,
-				cmp.Or(Micros(wide), "0"))
+	for i, v := range sides {
+		if len(v.Stages) < 2 {
+			continue
 		}
-		bars = append(bars, bar{percent(at / longest), percent(wide / longest), tip,
-			slices.Index(names, v.Stage) % maxStages})
-		at += wide
+		row := ChartRow{Kind: KindOf(problem), Label: ShapeOf(problem) + " " + letter(i)}
+		end, overlaps := v.overlaps()
+		at := 0.0
+		var times []string
+		for k, s := range v.Stages {
+			if !slices.Contains(p.stages.Stages, s.Stage) {
+				p.stages.Stages = append(p.stages.Stages, s.Stage)
+			}
+			wide, tip := min(s.US, end-at), fmt.Sprintf("%s %s us", s.Stage, Micros(s.US))
+			if k > 0 && overlaps {
+				tip += fmt.Sprintf(", overlaps %s: %s us beyond it", v.Stages[k-1].Stage,
+					cmp.Or(Micros(wide), "0"))
+			}
+			row.Bars = append(row.Bars, Bar{percent(at / longest), percent(wide / longest), tip,
+				slices.Index(p.stages.Stages, s.Stage) % maxStages})
+			times, at = append(times, Micros(s.US)), at+wide
+		}
+		if row.Value = strings.Join(times, " + "); overlaps {
+			const note = " * The launches overlap and take less together: the bar of each is its part " +
+				"beyond those before it."
+			row.Value += " *"
+			p.stages.Help = strings.TrimSuffix(p.stages.Help, note) + note
+		}
+		p.stages.Rows = append(p.stages.Rows, row)
 	}
-	return bars
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.2f%%", 100*share) }
@@ -282,14 +266,8 @@ func (p *Page) addProblem(c *Chart, problem kernels.Problem, label string, sides
 			m.Lo, m.Hi = v.streamInterval()
 			row.Marks, row.Value = append(row.Marks, m), tenth(m.At)
 		}
-		if len(v.Stages) > 1 {
-			if p.Stages == nil {
-				p.Stages = &Stages{}
-			}
-			p.Stages.Rows = append(p.Stages.Rows, StageRow{row.Kind, ShapeOf(problem), letter(i),
-				v.US, v.Stages})
-		}
 	}
+	p.addStages(problem, sides)
 	if len(row.Marks) > 0 {
 		c.Rows = append(c.Rows, row)
 	}
@@ -381,8 +359,8 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 				m.Tip += fmt.Sprintf(", %s in %d rounds", ratioIn(m.At, m.Lo, m.Hi),
 					r.Paired.Rounds)
 			}
-			chart.Rows = append(chart.Rows, ChartRow{KindOf(r.Problem), r.label(),
-				fmt.Sprintf("%.3fx", m.At), []ChartMark{m}})
+			chart.Rows = append(chart.Rows, ChartRow{Kind: KindOf(r.Problem), Label: r.label(),
+				Value: fmt.Sprintf("%.3fx", m.At), Marks: []ChartMark{m}})
 		}
 		p.addProblem(times, r.Problem, r.label(), []Value{r.A, r.B})
 	}
@@ -441,7 +419,13 @@ func (c *Chart) Ticks() []picture.Tick {
 }
 
 // Write writes the page.
-func (p *Page) Write(w io.Writer) error { return page.Execute(w, p) }
+func (p *Page) Write(w io.Writer) error {
+	whole := *p
+	if p.stages != nil {
+		whole.Charts = append(slices.Clip(p.Charts), *p.stages)
+	}
+	return page.Execute(w, &whole)
+}
 
 //go:embed page.html
 var pageText string
@@ -449,7 +433,6 @@ var pageText string
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"right": func(t *Table, column int) bool { return t.align(column) == Right },
 	"class": cellClass,
-	"us":    Micros,
 	"stage": func(i int) int { return i % maxStages },
 	"lines": func(s string) []string { return strings.Split(s, "\n") },
 	"style": func() template.CSS {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"normbench/internal/console"
 	"normbench/kernels"
@@ -14,13 +13,13 @@ import (
 	"normbench/sweep/record"
 )
 
-// A Progress tells the person at the terminal how a run goes: a bar with rate and time left, and a
-// line for each finished problem with the best variant so far. Where it is no terminal there is no
-// bar, and a line at most every few seconds instead.
+// A Progress tells the person at the terminal how a run goes: a line that is drawn again, with rate
+// and time left, and a line for each finished problem with the best variant so far. Where it is no
+// terminal only the latter are there, and one at most every few seconds.
 type Progress struct {
 	w        io.Writer
 	columns  func() int // nil where w is no terminal
-	drawn    time.Time  // when the bar was
+	drawn    time.Time  // when the line was
 	shown    int        // columns that it takes, 0 where there is none
 	start    time.Time
 	lastLine time.Time
@@ -46,17 +45,7 @@ func NewProgress(w io.Writer, unit string) *Progress {
 	return p
 }
 
-// progressBar is a line of at most so many columns: first its bar is shortened, then its end.
-func progressBar(before, after string, done, total, columns int) string {
-	free := columns - utf8.RuneCountInString(before+after) - len(" ||")
-	wide := min(max(free, 0), 12)
-	full := wide * done / max(total, 1)
-	runes := []rune(before + " |" + strings.Repeat("█", full) + strings.Repeat(" ",
-		wide-full) + "|" + after)
-	return string(runes[:min(len(runes), max(columns, 0))])
-}
-
-// draw draws the bar anew. It leaves the last column empty, because some terminals then go on
+// draw draws the line anew. It leaves the last column empty, because some terminals then go on
 // to the next line. If a line wrapped, only its last row would be cleared.
 func (p *Progress) draw(e sweep.Event, x *progressOf) {
 	if time.Since(p.drawn) < 100*time.Millisecond {
@@ -64,17 +53,18 @@ func (p *Progress) draw(e sweep.Event, x *progressOf) {
 	}
 	p.Clear()
 	pr := e.Record.Problem
-	before := fmt.Sprintf("%s %dx%d", pr.Pass, pr.M, pr.N)
+	text := fmt.Sprintf("%s %dx%d", pr.Pass, pr.M, pr.N)
 	if x.best.Record != nil {
-		before += fmt.Sprintf(" best %.1f us", x.best.Median)
+		text += fmt.Sprintf(" best %.1f us", x.best.Median)
 	}
-	text := progressBar(fmt.Sprintf("%s %3d%%", before, 100*e.Done/max(e.Total, 1)),
-		fmt.Sprintf(" (%d/%d, %s)", e.Done, e.Total, p.pace(e)), e.Done, e.Total, p.columns()-1)
-	io.WriteString(p.w, text)
-	p.drawn, p.shown = time.Now(), utf8.RuneCountInString(text)
+	text += fmt.Sprintf(" %3d%% (%d/%d, %s)", 100*e.Done/max(e.Total, 1), e.Done, e.Total, p.pace(e))
+	runes := []rune(text)
+	runes = runes[:min(len(runes), max(p.columns()-1, 0))]
+	io.WriteString(p.w, string(runes))
+	p.drawn, p.shown = time.Now(), len(runes)
 }
 
-// Clear takes the bar away.
+// Clear takes the line away.
 func (p *Progress) Clear() {
 	if p.shown > 0 {
 		spaces := strings.Repeat(" ", max(min(p.shown, p.columns()-1), 0))
