@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
@@ -86,7 +87,7 @@ func (c *Comparison) rowsOf(why reason) (notes []string) {
 		}
 	}
 	if n > 0 {
-		notes = append(notes, strings.Replace(string(why), "%s", count(n, "problem", "problems"), 1))
+		notes = append(notes, strings.Replace(string(why), "%s", console.Count(n, "problem"), 1))
 	}
 	return notes
 }
@@ -108,10 +109,10 @@ func behind(label string, cells []Cell) string {
 	var parts []string
 	for _, name := range []string{"grid", "finals", "search"} {
 		if n := phases[name]; n > 0 {
-			parts = append(parts, fmt.Sprintf("%s in %s", name, count(n, "problem", "problems")))
+			parts = append(parts, fmt.Sprintf("%s in %s", name, console.Count(n, "problem")))
 		}
 	}
-	of := count(int(configs[0]), "config", "configs")
+	of := console.Count(int(configs[0]), "config")
 	if least, most := slices.Min(configs), slices.Max(configs); least < most {
 		of = fmt.Sprintf("%g to %g configs (median %g)", least, most, stats.Median(configs))
 	}

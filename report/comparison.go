@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 
+	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/sweep/verdict"
 )
@@ -280,7 +280,7 @@ func (c *Comparison) methods() (notes []string) {
 	note(pairs > 0, "paired: by the finals' rounds, in which A and B took turns, with the interval that "+
 		"the verdict rests on. INCONCLUSIVE counts as 1.00x in the means.")
 	note(few > 0, "no interval in %s, as the finals had too few rounds for a verdict.",
-		count(few, "problem", "problems"))
+		console.Count(few, "problem"))
 	notes = append(notes, c.rowsOf(whyAlone)...)
 	note(c.All.Equal > 0, "= says that both sides are one variant of one run, not measured against "+
 		"itself. It counts as 1.00x.")
@@ -310,12 +310,12 @@ func (c *Comparison) lacks() (notes []string) {
 	}
 	if n := c.All.Without; n > 0 {
 		notes = append(notes,
-			count(n, "problem is", "problems are")+" out of the means, as a side failed:")
+			console.Count(n, "problem")+" left out of the means, as a side failed:")
 		notes = append(notes, listed(failed)...)
 	}
 	if n := len(single); n > 0 {
 		notes = append(notes,
-			count(n, "problem is", "problems are")+" on one side only, so the sets differ:")
+			console.Count(n, "problem")+" on one side only, so the sets differ:")
 		notes = append(notes, listed(single)...)
 	}
 	return notes
@@ -338,11 +338,4 @@ func listed(lines []string) (notes []string) {
 		notes = append(notes, "  "+strings.Join(strings.Fields(l), " "))
 	}
 	return notes
-}
-
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"normbench/internal/console"
 	"normbench/internal/picture"
 	"normbench/kernels"
 )
@@ -92,11 +93,11 @@ func Grow(over *Axis, arms ...Side) *Growth {
 	g.Notes = unlike(arms...)
 	for _, s := range g.Stream {
 		if s.Kind != "" && s.N < s.Of {
-			g.Notes = append(g.Notes, fmt.Sprintf("%s has its time and the stream's for %d of %s of %s", s.Side, s.N, count(s.Of, "problem", "problems"), s.Kind))
+			g.Notes = append(g.Notes, fmt.Sprintf("%s has its time and the stream's for %d of %s of %s", s.Side, s.N, console.Count(s.Of, "problem"), s.Kind))
 		}
 	}
 	if len(failed) > 0 {
-		g.Notes = append(g.Notes, count(len(failed), "measurement", "measurements")+" failed:")
+		g.Notes = append(g.Notes, console.Count(len(failed), "measurement")+" failed:")
 		g.Notes = append(g.Notes, listed(failed)...)
 	}
 	return g

@@ -133,21 +133,8 @@ func (l *Layout) fit(t *Table) sheet {
 	if l.Wide {
 		return p
 	}
-	if g := t.Group; g != nil {
-		heads, rows := g.headings(p.Rows)
-		above := slices.Clone(heads)
-		groups := 0
-		for i := range heads {
-			if i > 0 && heads[i] == heads[i-1] {
-				above[i] = ""
-			} else {
-				groups++
-			}
-		}
-		if len(rows) >= 3*groups { // too few rows need no headings
-			p.Rows, p.headings = rows, above
-			p.leaveOut(g.Hide...)
-		}
+	if t.Group != nil {
+		p.group(t.Group)
 	}
 	var empty []string
 	for i, h := range p.Header {
@@ -167,13 +154,24 @@ func (l *Layout) fit(t *Table) sheet {
 			}
 		}
 	}
-	whole := p
-	p.wrap(l.width())
-	if sum(p.widths()) > l.width() {
-		whole.stacked = true
-		return whole
-	}
+	p.stacked = !p.wrap(l.width())
 	return p
+}
+
+// group puts the rows under headings, unless there are too few to need any.
+func (p *sheet) group(g *Group) {
+	heads, rows := g.headings(p.Rows)
+	if runs := slices.Compact(slices.Clone(heads)); len(rows) < 3*len(runs) {
+		return
+	}
+	p.Rows = rows
+	p.leaveOut(g.Hide...)
+	for i, h := range heads {
+		if i > 0 && h == heads[i-1] {
+			h = ""
+		}
+		p.headings = append(p.headings, h)
+	}
 }
 
 // leaveOut takes columns out.
@@ -216,7 +214,7 @@ func (p *sheet) stack(l *Layout) string {
 // above is the heading above a row, if it has one.
 func (p *sheet) above(row int) string {
 	switch {
-	case row < 0 || row >= len(p.headings) || p.headings[row] == "":
+	case row >= len(p.headings) || p.headings[row] == "":
 		return ""
 	case row == 0:
 		return p.headings[row] + "\n"
@@ -273,55 +271,29 @@ func sum(widths []int) int {
 	return n
 }
 
-// wrap makes the widest text columns narrower, none below 20, until the table fits.
-func (p *sheet) wrap(width int) {
-	const least = 20
+// wrap makes the widest text columns narrower, none below 20, until the table fits, and breaks
+// their cells into lines. It is false where that does not help.
+func (p *sheet) wrap(width int) bool {
 	w := p.widths()
-	limit := map[int]int{}
 	for sum(w) > width {
-		widest := -1
-		for i := range w {
-			if p.align(i) == Left && w[i] > least && (widest < 0 || w[i] > w[widest]) {
-				widest = i
+		widest, least := -1, 0
+		for i, h := range p.Header {
+			narrow := max(20, utf8.RuneCountInString(h))
+			if p.align(i) == Left && w[i] > narrow && (widest < 0 || w[i] > w[widest]) {
+				widest, least = i, narrow
 			}
 		}
 		if widest < 0 {
-			break
+			return false
 		}
 		w[widest] = max(least, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
-		limit[widest] = w[widest]
 	}
-	if len(limit) == 0 {
-		return
-	}
-	rows, headings := p.Rows, p.headings
-	wrapped := *p.Table
-	wrapped.Rows, p.headings = nil, nil
-	for i, row := range rows {
-		parts, high := make([][]string, len(row)), 1
-		for j, c := range row {
-			parts[j] = []string{c}
-			if n, ok := limit[j]; ok {
-				parts[j] = console.Wrap(c, n)
-			}
-			high = max(high, len(parts[j]))
-		}
-		for k := range high {
-			cells := make([]string, len(row))
-			for j := range parts {
-				if k < len(parts[j]) {
-					cells[j] = parts[j][k]
-				}
-			}
-			wrapped.Rows = append(wrapped.Rows, cells)
-			if k == 0 && headings != nil {
-				p.headings = append(p.headings, headings[i])
-			} else {
-				p.headings = append(p.headings, "")
-			}
+	for _, row := range p.Rows {
+		for i, c := range row {
+			row[i] = strings.Join(console.Wrap(c, max(w[i], 1)), "\n")
 		}
 	}
-	p.Table = &wrapped
+	return true
 }
 
 // prose is a title's or note's line within the width; what goes on is indented by two more.
@@ -353,8 +325,12 @@ func cellClass(cell string) string {
 
 // colored is a text cell with its colour, if it begins with a verdict.
 func colored(cell string) string {
-	if c := map[string]string{"good": "32", "bad": "31", "open": "33"}[cellClass(cell)]; c != "" {
-		return "\x1b[" + c + "m" + cell + "\x1b[0m"
+	first, rest, more := strings.Cut(cell, "\n")
+	if c := map[string]string{"good": "32", "bad": "31", "open": "33"}[cellClass(first)]; c != "" {
+		first = "\x1b[" + c + "m" + first + "\x1b[0m"
 	}
-	return cell
+	if more {
+		first += "\n" + rest
+	}
+	return first
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"normbench/internal/console"
 	"normbench/internal/picture"
 	"normbench/kernels"
 	"normbench/sweep/record"
@@ -292,7 +293,7 @@ func (g *Growth) Page(title string, runs []*record.Run) *Page {
 			if s.N > 0 && (s.Kind == "" || len(own) == 1) {
 				p.Tally = append(p.Tally, Tally{fmt.Sprintf("%.1f%%", 100*s.Mean),
 					fmt.Sprintf("of the stream: %s, %s", x.Name,
-						count(s.N, "problem", "problems")), ""})
+						console.Count(s.N, "problem")), ""})
 			}
 		}
 	}
@@ -325,7 +326,7 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 			mean = fmt.Sprintf(" (95%% %.3f-%.3f)", all.Lo, all.Hi)
 		}
 		p.Tally = append(p.Tally, Tally{Ratio(all.Speedup), "mean speedup over " +
-			count(all.N, "problem", "problems") + mean, ""})
+			console.Count(all.N, "problem") + mean, ""})
 	}
 	for _, t := range []struct {
 		n    int

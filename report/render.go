@@ -72,12 +72,24 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 	l.writeTitle(&b, t.Title, format)
 	if p.stacked {
 		b.WriteString(p.stack(l))
-		drawn.Reset()
-	}
-	at := -2 // the header and its line are above the first row
-	for line := range strings.Lines(drawn.String()) {
-		b.WriteString(p.above(at) + strings.TrimRight(line, " \n") + "\n")
-		at++
+	} else {
+		lines := slices.Collect(strings.Lines(drawn.String()))
+		write := func(n int) {
+			n = min(n, len(lines))
+			for _, line := range lines[:n] {
+				b.WriteString(strings.TrimRight(line, " \n") + "\n")
+			}
+			lines = lines[n:]
+		}
+		write(2) // the header and its line
+		for i, row := range p.Rows {
+			high := 1
+			for _, c := range row {
+				high = max(high, 1+strings.Count(c, "\n"))
+			}
+			b.WriteString(p.above(i))
+			write(high)
+		}
 	}
 	l.writeNotes(&b, &p, format)
 	_, err := w.Write(b.Bytes())
