@@ -180,37 +180,7 @@ func (p *Progress) println(s string) {
 
 // RunNotes say how a run went, and what it waited for; layOut is the time to lay it out.
 func RunNotes(s sweep.Summary, layOut time.Duration, devices []kernels.Device) (notes []string) {
-	note := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
-	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
-	if s.Failed > 0 {
-		text += fmt.Sprintf(", %d of them failed", s.Failed)
-	}
-	if s.Refused > 0 {
-		why := "the device cannot run"
-		if _, replayed := devices[0].(*replay.Device); replayed {
-			why = "the recording has no times of"
-		}
-		text += fmt.Sprintf(", %s %d more", why, s.Refused)
-	}
-	if s.Skipped > 0 {
-		text += fmt.Sprintf(", %d were there already", s.Skipped)
-	}
-	if s.Measured > 0 && s.Wall > 0 {
-		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(),
-			float64(s.Measured)/s.Wall.Minutes())
-		if s.Busy <= s.Wall { // a replay does not take the time that it tells
-			part := func(d time.Duration) float64 { return max(100*d.Seconds()/s.Wall.Seconds(), 0) }
-			text += fmt.Sprintf(", device at work %.0f%% of the time", part(s.Busy))
-			if s.Held > s.Busy {
-				text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy),
-					part(s.Wall-s.Held))
-			}
-		}
-	}
-	if s.Pruned > 0 {
-		text += fmt.Sprintf("; %d pruned", s.Pruned)
-	}
-	note("%s", text)
+	notes = append(notes, runNote(s, devices))
 	var c kernels.CompileStats
 	for _, d := range devices {
 		if x, ok := d.(kernels.Compiling); ok {
@@ -224,15 +194,46 @@ func RunNotes(s sweep.Summary, layOut time.Duration, devices []kernels.Device) (
 		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
 	}
 	if s.Measured > 0 && (compiler != "" || layOut > 0) {
-		note("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it", compiler,
-			s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds())
+		notes = append(notes, fmt.Sprintf("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it",
+			compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds()))
 	}
 	if s.Measured > 0 && compiler != "" {
-		note("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache",
-			console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached)
+		notes = append(notes, fmt.Sprintf("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache",
+			console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached))
 	}
 	for _, g := range s.Gone {
-		note("%s", console.OneLine(g))
+		notes = append(notes, console.OneLine(g))
 	}
 	return notes
+}
+
+// runNote counts the variants of a run.
+func runNote(s sweep.Summary, devices []kernels.Device) string {
+	text := console.Count(s.Measured-s.Refused, "variant") + " measured"
+	add := func(n int, format string) {
+		if n > 0 {
+			text += fmt.Sprintf(format, n)
+		}
+	}
+	add(s.Failed, ", %d of them failed")
+	if _, replayed := devices[0].(*replay.Device); replayed {
+		add(s.Refused, ", the recording has no times of %d more")
+	} else {
+		add(s.Refused, ", the device cannot run %d more")
+	}
+	add(s.Skipped, ", %d were there already")
+	if s.Measured > 0 && s.Wall > 0 {
+		text += fmt.Sprintf("; %.1f s, %.0f variants/min", s.Wall.Seconds(),
+			float64(s.Measured)/s.Wall.Minutes())
+		part := func(d time.Duration) float64 { return max(100*d.Seconds()/s.Wall.Seconds(), 0) }
+		if s.Busy <= s.Wall { // a replay does not take the time that it tells
+			text += fmt.Sprintf(", device at work %.0f%% of the time", part(s.Busy))
+		}
+		if s.Busy < s.Held && s.Busy <= s.Wall {
+			text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy),
+				part(s.Wall-s.Held))
+		}
+	}
+	add(s.Pruned, "; %d pruned")
+	return text
 }

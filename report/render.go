@@ -19,6 +19,45 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 		l = &Layout{Wide: true} // a page of its own width
 	}
 	p := l.fit(t)
+	drawn, err := p.grid(format, l)
+	if err != nil {
+		return fmt.Errorf("table %q: %w", t.Title, err)
+	}
+	var b bytes.Buffer
+	l.writeTitle(&b, t.Title, format)
+	if p.stacked {
+		b.WriteString(p.stack(l))
+	} else {
+		p.writeGrid(&b, drawn)
+	}
+	l.writeNotes(&b, &p, format)
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// writeGrid writes a drawn table, with its headings between the rows.
+func (p *sheet) writeGrid(b *bytes.Buffer, drawn string) {
+	lines := slices.Collect(strings.Lines(drawn))
+	write := func(n int) {
+		n = min(n, len(lines))
+		for _, line := range lines[:n] {
+			b.WriteString(strings.TrimRight(line, " \n") + "\n")
+		}
+		lines = lines[n:]
+	}
+	write(2) // the header and its line
+	for i, row := range p.Rows {
+		high := 1
+		for _, c := range row {
+			high = max(high, 1+strings.Count(c, "\n"))
+		}
+		b.WriteString(p.above(i))
+		write(high)
+	}
+}
+
+// grid is the header and the rows as the table library draws them.
+func (p *sheet) grid(format string, l *Layout) (string, error) {
 	var aligns []tw.Align
 	for i := range p.Header {
 		aligns = append(aligns, tw.AlignLeft)
@@ -57,43 +96,17 @@ func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 			},
 		})
 	}
-	var drawn, b bytes.Buffer
+	var drawn strings.Builder
 	table := tablewriter.NewTable(&drawn,
 		tablewriter.WithRenderer(r),
 		tablewriter.WithConfig(tablewriter.Config{Header: cells, Row: cells,
 			Behavior: tw.Behavior{AutoHide: tw.Off, TrimSpace: tw.On}}))
 	table.Header(p.Header)
 	if err := table.Bulk(grid); err != nil {
-		return fmt.Errorf("table %q: %w", t.Title, err)
+		return "", err
 	}
-	if err := table.Render(); err != nil {
-		return fmt.Errorf("table %q: %w", t.Title, err)
-	}
-	l.writeTitle(&b, t.Title, format)
-	if p.stacked {
-		b.WriteString(p.stack(l))
-	} else {
-		lines := slices.Collect(strings.Lines(drawn.String()))
-		write := func(n int) {
-			n = min(n, len(lines))
-			for _, line := range lines[:n] {
-				b.WriteString(strings.TrimRight(line, " \n") + "\n")
-			}
-			lines = lines[n:]
-		}
-		write(2) // the header and its line
-		for i, row := range p.Rows {
-			high := 1
-			for _, c := range row {
-				high = max(high, 1+strings.Count(c, "\n"))
-			}
-			b.WriteString(p.above(i))
-			write(high)
-		}
-	}
-	l.writeNotes(&b, &p, format)
-	_, err := w.Write(b.Bytes())
-	return err
+	err := table.Render()
+	return drawn.String(), err
 }
 
 func (l *Layout) writeTitle(b *bytes.Buffer, title, format string) {

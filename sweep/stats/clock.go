@@ -25,45 +25,30 @@ func TimerStep(samples []float64) float64 {
 		return 0
 	}
 	// A float32 millisecond has seven digits; what is closer is one value.
-	eps := 4e-7 * max(math.Abs(x[0]), math.Abs(x[len(x)-1]))
-	var gaps []float64
+	g := grid{eps: 4e-7 * max(math.Abs(x[0]), math.Abs(x[len(x)-1]))}
 	for i := 1; i < len(x); i++ {
-		if g := x[i] - x[i-1]; g > eps {
-			gaps = append(gaps, g)
+		if gap := x[i] - x[i-1]; gap > g.eps {
+			g.gaps = append(g.gaps, gap)
 		}
 	}
-	stray := max(2, len(gaps)/20)
-	if len(gaps) < 12 {
+	stray := max(2, len(g.gaps)/20)
+	if len(g.gaps) < 12 {
 		stray = 0
-		if len(gaps) == 0 || len(x) < 4*(len(gaps)+1) {
+		if len(g.gaps) == 0 || len(x) < 4*(len(g.gaps)+1) {
 			return 0
 		}
 	}
-	slices.Sort(gaps)
-	explained := func(step float64) bool {
-		tol := 0.1*step + eps
-		if 0.2*step < eps {
-			return false
-		}
-		off := 0
-		for _, g := range gaps {
-			if n := math.Round(g / step); n == 0 || math.Abs(g-n*step) > tol {
-				if off++; off > stray {
-					return false
-				}
-			}
-		}
-		return true
-	}
+	slices.Sort(g.gaps)
 	// The smallest gap may be one that is off the grid, or two steps; so every
 	// gap up to the median is tried, whole and in parts.
 	best := 0.0
-	for i, g := range gaps[:len(gaps)/2+1] {
-		if i > 0 && g-gaps[i-1] < eps {
+	for i, gap := range g.gaps[:len(g.gaps)/2+1] {
+		if i > 0 && gap-g.gaps[i-1] < g.eps {
 			continue
 		}
 		for _, parts := range []float64{1, 2, 3, 4} {
-			if step := g / parts; step > best && explained(step) {
+			step := gap / parts
+			if _, off := g.fit(step); step > best && 0.2*step >= g.eps && off <= stray {
 				best = step
 			}
 		}
@@ -71,12 +56,27 @@ func TimerStep(samples []float64) float64 {
 	if best == 0 {
 		return 0
 	}
-	// A gap of many steps knows the step better than one.
+	best, _ = g.fit(best)
+	return best
+}
+
+// A grid is the gaps between the values of a clock with a step. Gaps of eps are none.
+type grid struct {
+	gaps []float64
+	eps  float64
+}
+
+// fit is the step that the gaps show which are whole multiples of about step, as a gap of many
+// steps knows it better than one; off is how many gaps are none.
+func (g grid) fit(step float64) (better float64, off int) {
 	sum, count := 0.0, 0.0
-	for _, g := range gaps {
-		if n := math.Round(g / best); n > 0 && math.Abs(g-n*best) <= 0.1*best+eps {
-			sum, count = sum+g, count+n
+	for _, gap := range g.gaps {
+		n := math.Round(gap / step)
+		if n == 0 || math.Abs(gap-n*step) > 0.1*step+g.eps {
+			off++
+			continue
 		}
+		sum, count = sum+gap, count+n
 	}
-	return sum / count
+	return sum / count, off
 }

@@ -136,5 +136,5 @@ func (r Rule) stops(j *Judged, family int) bool {
 	case Faster, Slower:
 		return j.P*float64(max(family, 1)) <= r.Gate
 	}
-	return j.half() < r.Narrow
+	return j.Lo > 0 && math.Log(j.Hi/j.Lo)/2 < r.Narrow
 }

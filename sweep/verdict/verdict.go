@@ -148,14 +148,6 @@ type Modes struct {
 	Slow  [2]float64 `json:"slow"`
 }
 
-// half is the half width of the log interval, +Inf where there is none.
-func (j *Judged) half() float64 {
-	if j.Lo == 0 {
-		return math.Inf(1)
-	}
-	return math.Log(j.Hi/j.Lo) / 2
-}
-
 // Judge judges each cell by its own rounds and then corrects for their number:
 // P, Verdict and the rest are those of a cell judged alone, PHolm, Q and Gate
 // are not. Neither the order of the rounds nor their unit matters.
@@ -179,18 +171,33 @@ func Judge(cells []Cell, rule Rule) []Judged {
 	return judged
 }
 
+// An interval is an estimate of a log ratio with its interval, which is infinite where there are
+// too few rounds for one.
+type interval struct{ est, lo, hi float64 }
+
+func newInterval(logs []float64, level float64) (x interval) {
+	x.est, x.lo, x.hi = stats.HodgesLehmann(logs, level)
+	return x
+}
+
+// away is how far the interval stays away from 0, negative where it does not.
+func (x interval) away() float64 { return max(x.lo, -x.hi) }
+
+// within is how far it reaches.
+func (x interval) within() float64 { return max(-x.lo, x.hi) }
+
+func (x interval) half() float64 { return (x.hi - x.lo) / 2 }
+
 func judge(c Cell, rule Rule) Judged {
-	var logs [3][]float64 // A, B, A2
-	var a, b []float64
+	var times, logs [3][]float64 // of A, B, A2
 	for _, r := range c.Rounds {
 		if r.ok() {
-			a, b = append(a, r.A), append(b, r.B)
-			logs[0] = append(logs[0], math.Log(r.A))
-			logs[1] = append(logs[1], math.Log(r.B))
-			logs[2] = append(logs[2], math.Log(r.A2))
+			for k, us := range []float64{r.A, r.B, r.A2} {
+				times[k], logs[k] = append(times[k], us), append(logs[k], math.Log(us))
+			}
 		}
 	}
-	n := len(a)
+	n := len(logs[0])
 	j := Judged{Problem: c.Problem, Rounds: n, P: 1, Band: rule.MinEffect, Verdict: Inconclusive}
 	if n == 0 {
 		j.Reason = "no rounds"
@@ -198,72 +205,91 @@ func judge(c Cell, rule Rule) Judged {
 	}
 	j.logs = minus(logs[1], logs[0])
 	alpha := rule.Plan.alpha(n)
-	est, lo, hi := stats.HodgesLehmann(j.logs, 1-alpha)
+	x := newInterval(j.logs, 1-alpha)
 	j.P = min(1, stats.SignedRank(j.logs)*rule.Plan.total()/alpha)
-	floor, _, _ := stats.HodgesLehmann(minus(logs[2], logs[0]), 1)
-	j.Floor = math.Expm1(math.Abs(floor))
-	j.Step = max(0, c.Step) / min(stats.Median(a), stats.Median(b))
+	j.Floor = math.Expm1(math.Abs(newInterval(minus(logs[2], logs[0]), 1).est))
+	j.Step = max(0, c.Step) / min(stats.Median(times[0]), stats.Median(times[1]))
 
-	coarse := j.Step > rule.Resolve
 	j.Band = max(rule.MinEffect, rule.FloorFactor*j.Floor, 0.8*j.Step)
-	if coarse {
+	if j.Step > rule.Resolve {
 		j.Band = max(j.Band, j.Step)
 	}
-	j.effect(est, lo, hi)
-	if math.IsInf(lo, -1) {
+	j.setEffect(x)
+	if math.IsInf(x.lo, -1) {
 		j.Need = rule.Plan.least(n)
 		j.Reason = fmt.Sprintf("%d rounds, at least %d are needed", n, j.Need)
 		return j
 	}
-	apart, share, free := modes(logs[:])
-	// A difference of exactly one step is not beyond a band of one; logs round.
-	band := math.Log1p(j.Band) * (1 + 1e-9)
-	near := max(lo, -hi) // how far the interval stays away from 0
-	beyond := near > 0 && j.P <= rule.Alpha && math.Abs(est) > band && j.half() < 1.5*math.Abs(est)
-	if coarse {
-		beyond = near > band
-	}
-	if apart > max(rule.MinEffect, 1.5*j.Step) { // readings a step apart are no modes
-		j.Modes = &Modes{Apart: apart, Share: share}
-		for k := range 2 {
-			fast := stats.Median(free[k])
-			j.Modes.Fast[k], j.Modes.Slow[k] = math.Exp(fast), math.Exp(fast)*(1+apart)
-		}
-	}
-	if apart > rule.Modes {
-		e, l, h, same := freed(free, est, alpha, band)
-		if beyond = beyond && same; beyond { // of what the modes do not explain
-			est = e
-			j.effect(e, l, h)
-		}
-	}
-	same := math.Log1p(rule.MinEffect)
-	switch {
-	case beyond && est < 0:
-		j.Verdict = Faster
-	case beyond:
-		j.Verdict = Slower
-	case apart <= rule.Modes && j.Band == rule.MinEffect && j.Step <= rule.MinEffect && max(-lo, hi) < same:
-		j.Verdict = Same
-	case j.Modes != nil:
-		j.Reason = fmt.Sprintf("two modes, %s apart, %.0f%% of the visits in the slower", percent(apart), 100*share)
-	default:
-		j.explain(est, lo, hi, rule)
-	}
+	j.call(x, logs[:], rule)
 	return j
 }
 
-// effect sets the effect and its interval from logs.
-func (j *Judged) effect(est, lo, hi float64) {
-	j.Effect = math.Exp(est)
-	if !math.IsInf(lo, -1) {
-		j.Lo, j.Hi = math.Exp(lo), math.Exp(hi)
+// call finds the verdict of a cell with an interval.
+func (j *Judged) call(x interval, logs [][]float64, rule Rule) {
+	// A difference of exactly one step is not beyond a band of one; logs round.
+	band := math.Log1p(j.Band) * (1 + 1e-9)
+	beyond := j.beyond(x, band, rule)
+	apart, share, cleared := modes(logs)
+	j.setModes(apart, share, cleared, rule)
+	if beyond && apart > rule.Modes {
+		// The effect must still be there when the modes are taken away: on the same side, beyond
+		// the band, and with an interval that leaves out 0. What remains of an effect that comes of
+		// one arm's more slow visits is not.
+		free := newInterval(minus(cleared[1], cleared[0]), 1-rule.Plan.alpha(j.Rounds))
+		beyond = free.est*x.est > 0 && math.Abs(free.est) > band && free.away() > 0
+		if beyond { // the effect is what the modes do not explain
+			x = free
+			j.setEffect(x)
+		}
+	}
+	switch {
+	case beyond && x.est < 0:
+		j.Verdict = Faster
+	case beyond:
+		j.Verdict = Slower
+	case apart <= rule.Modes && j.Band == rule.MinEffect && j.Step <= rule.MinEffect &&
+		x.within() < math.Log1p(rule.MinEffect):
+		j.Verdict = Same
+	case j.Modes != nil:
+		j.Reason = fmt.Sprintf("two modes, %s apart, %.0f%% of the visits in the slower",
+			percent(apart), 100*share)
+	default:
+		j.explain(x, rule)
+	}
+}
+
+// beyond says that the effect is there and beyond a band.
+func (j *Judged) beyond(x interval, band float64, rule Rule) bool {
+	if j.Step > rule.Resolve {
+		return x.away() > band
+	}
+	return x.away() > 0 && j.P <= rule.Alpha && math.Abs(x.est) > band &&
+		x.half() < 1.5*math.Abs(x.est)
+}
+
+// setEffect sets the effect and its interval.
+func (j *Judged) setEffect(x interval) {
+	j.Effect = math.Exp(x.est)
+	if !math.IsInf(x.lo, -1) {
+		j.Lo, j.Hi = math.Exp(x.lo), math.Exp(x.hi)
+	}
+}
+
+// setModes names the modes, unless they are a step of the clock or the least effect apart.
+func (j *Judged) setModes(apart, share float64, cleared [][]float64, rule Rule) {
+	if apart <= max(rule.MinEffect, 1.5*j.Step) {
+		return
+	}
+	j.Modes = &Modes{Apart: apart, Share: share}
+	for k := range 2 {
+		fast := math.Exp(stats.Median(cleared[k]))
+		j.Modes.Fast[k], j.Modes.Slow[k] = fast, fast*(1+apart)
 	}
 }
 
 // explain says why a cell with an interval is INCONCLUSIVE.
-func (j *Judged) explain(est, lo, hi float64, rule Rule) {
-	size, half := math.Abs(est), (hi-lo)/2
+func (j *Judged) explain(x interval, rule Rule) {
+	size, half := math.Abs(x.est), x.half()
 	same := math.Log1p(rule.MinEffect)
 	// Half widths shrink with the root of the rounds.
 	need := func(target float64) int {
@@ -276,11 +302,11 @@ func (j *Judged) explain(est, lo, hi float64, rule Rule) {
 	}
 	target := size // half width that would tell
 	switch {
-	case max(lo, -hi) > 0 && half >= 1.5*size: // to one side only: some rounds are far from all others
-	case size > same && (j.Step > rule.Resolve || max(lo, -hi) > 0):
+	case x.away() > 0 && half >= 1.5*size: // to one side only: some rounds are far from all others
+	case size > same && (j.Step > rule.Resolve || x.away() > 0):
 		j.Reason = widened
 		return
-	case max(-lo, hi) < same: // else it would be the same
+	case x.within() < same: // else it would be the same
 		j.Reason = widened
 		return
 	case size <= same:
@@ -321,32 +347,43 @@ const (
 )
 
 // modes is the distance of two modes that a cell's visits fall into, and the
-// share of the slower one; both are 0 where one mode will do. free are the logs of the
+// share of the slower one; both are 0 where one mode will do. cleared are the logs of the
 // arms with the distance taken off the slower visits.
 //
 // A kernel with two modes has no one time, and what B seems to differ by is how
 // often each arm met the slow one. A wide interquartile range alone does not
-// tell modes from noise, and noise the intervals account for. So each arm is
-// freed of its own level and each round of its fastest visit, which takes away
-// drift and effect; of two modes what is left is either about zero or about
-// their distance, and the split that explains most of the variance (Otsu 1979)
-// explains nearly all. It takes no side: the arms are all alike to it.
+// tell modes from noise, and noise the intervals account for. It takes no side: the arms are all
+// alike to it.
 func modes(logs [][]float64) (apart, share float64, cleared [][]float64) {
+	visits := excess(logs)
+	apart, share, cut := split(visits)
+	cleared = make([][]float64, len(logs))
+	for k := range logs {
+		cleared[k] = slices.Clone(logs[k])
+	}
+	for i, v := range visits {
+		if v > cut {
+			cleared[i%len(logs)][i/len(logs)] -= apart
+		}
+	}
+	return math.Expm1(apart), share, cleared
+}
+
+// excess is what each visit takes more than its arm's level and its round's fastest visit explain,
+// by round and then by arm: drift and effect are taken away. Of two modes what is left is either
+// about zero or about their distance.
+func excess(logs [][]float64) (visits []float64) {
 	n := len(logs[0])
 	free := make([][]float64, len(logs))
-	for k := range logs {
-		free[k] = make([]float64, n)
-	}
 	for i := range n {
 		mean := 0.0
 		for k := range logs {
 			mean += logs[k][i] / float64(len(logs))
 		}
 		for k := range logs {
-			free[k][i] = logs[k][i] - mean
+			free[k] = append(free[k], logs[k][i]-mean)
 		}
 	}
-	var u []float64
 	for k := range free {
 		m := stats.Median(free[k])
 		for i := range free[k] {
@@ -359,21 +396,23 @@ func modes(logs [][]float64) (apart, share float64, cleared [][]float64) {
 			least = min(least, free[k][i])
 		}
 		for k := range free {
-			u = append(u, free[k][i]-least)
+			visits = append(visits, free[k][i]-least)
 		}
 	}
-	visits := slices.Clone(u)
-	slices.Sort(u)
+	return visits
+}
+
+// split is the distance of the two groups of values whose split at cut explains most of their
+// variance (Otsu 1979), and the share of the upper one; 0 and 0 where it does not explain enough.
+func split(values []float64) (apart, share, cut float64) {
+	u := slices.Sorted(slices.Values(values))
 	sum, squares := 0.0, 0.0
 	for _, v := range u {
 		sum, squares = sum+v, squares+v*v
 	}
 	all := float64(len(u))
 	variance := squares - sum*sum/all
-	if !(variance > 0) {
-		return 0, 0, logs
-	}
-	best, below, cut := 0.0, 0.0, 0.0
+	best, below := 0.0, 0.0
 	for i, v := range u[:len(u)-1] {
 		below += v
 		fast, slow := float64(i+1), all-float64(i+1)
@@ -382,25 +421,8 @@ func modes(logs [][]float64) (apart, share float64, cleared [][]float64) {
 			best, apart, share, cut = between, gap, slow/all, (v+u[i+1])/2
 		}
 	}
-	if best < modesExplain*variance || min(share, 1-share) < modesShare {
-		return 0, 0, logs
+	if !(variance > 0) || best < modesExplain*variance || min(share, 1-share) < modesShare {
+		return 0, 0, 0
 	}
-	cleared = make([][]float64, len(logs))
-	for k := range logs {
-		cleared[k] = slices.Clone(logs[k])
-	}
-	for i, v := range visits { // by round, then by arm
-		if v > cut {
-			cleared[i%len(logs)][i/len(logs)] -= apart
-		}
-	}
-	return math.Expm1(apart), share, cleared
-}
-
-// freed says whether the effect is still there when the modes are taken away: on
-// the same side, beyond the band, and with an interval that leaves out 0. What
-// remains of an effect that comes of one arm's more slow visits does not.
-func freed(cleared [][]float64, est, alpha, band float64) (e, lo, hi float64, same bool) {
-	e, lo, hi = stats.HodgesLehmann(minus(cleared[1], cleared[0]), 1-alpha)
-	return e, lo, hi, e*est > 0 && math.Abs(e) > band && max(lo, -hi) > 0
+	return apart, share, cut
 }
