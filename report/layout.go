@@ -244,7 +244,9 @@ func (p *sheet) widths() []int {
 	for i, h := range p.Header {
 		w[i] = utf8.RuneCountInString(h)
 		for _, row := range p.Rows {
-			w[i] = max(w[i], utf8.RuneCountInString(row[i]))
+			for line := range strings.SplitSeq(row[i], "\n") {
+				w[i] = max(w[i], utf8.RuneCountInString(line))
+			}
 		}
 	}
 	return w
@@ -274,24 +276,32 @@ func sum(widths []int) int {
 // wrap makes the widest text columns narrower, none below 20, until the table fits, and breaks
 // their cells into lines. It is false where that does not help.
 func (p *sheet) wrap(width int) bool {
+	const least = 20
 	w := p.widths()
 	for sum(w) > width {
-		widest, least := -1, 0
-		for i, h := range p.Header {
-			narrow := max(20, utf8.RuneCountInString(h))
-			if p.align(i) == Left && w[i] > narrow && (widest < 0 || w[i] > w[widest]) {
-				widest, least = i, narrow
+		widest := -1
+		for i := range w {
+			if p.align(i) == Left && w[i] > least && (widest < 0 || w[i] > w[widest]) {
+				widest = i
 			}
 		}
 		if widest < 0 {
-			return false
+			break // words may still break so that it fits
 		}
 		w[widest] = max(least, w[widest]-max(1, min(sum(w)-width, w[widest]/4)))
 	}
-	for _, row := range p.Rows {
+	whole := p.Rows
+	p.Rows = nil
+	for _, row := range whole {
+		cells := make([]string, len(row))
 		for i, c := range row {
-			row[i] = strings.Join(console.Wrap(c, max(w[i], 1)), "\n")
+			cells[i] = strings.Join(console.Wrap(c, max(w[i], 1)), "\n")
 		}
+		p.Rows = append(p.Rows, cells)
+	}
+	if sum(p.widths()) > width {
+		p.Rows = whole
+		return false
 	}
 	return true
 }

@@ -101,80 +101,61 @@ type panel struct {
 	fixed  int64
 	shapes []string          // of its problems, in the order of the rows
 	lines  [][]picture.Point // per arm: the side that grows or which of the shapes, and % of the stream's speed
+	last   []int             // per arm: the number of the shape of its last point
 }
 
 // panels are what there is to draw over an axis: each kind, at each fixed other
 // side if the axis is one, with enough points of some arm.
-func (g *Growth) panels(over *Axis) []panel {
-	var ps []panel
-	at := map[string]int{}
-	last := map[int]kernels.Problem{} // per panel
-	for _, r := range g.Rows {
-		grows, fixed := over.along(r.Problem)
+func (g *Growth) panels(over *Axis) (ps []panel) {
+	kinds := map[string]int{} // by their first row
+	for i, r := range g.Rows {
+		if _, ok := kinds[KindOf(r.Problem)]; !ok {
+			kinds[KindOf(r.Problem)] = i
+		}
+	}
+	rows := slices.SortedStableFunc(slices.Values(g.Rows), func(a, b GrowthRow) int {
+		by := cmp.Compare(kinds[KindOf(a.Problem)], kinds[KindOf(b.Problem)])
+		if by == 0 && !over.every() {
+			by = over.compare(a.Problem, b.Problem)
+		}
+		return by
+	})
+	var before kernels.Problem
+	for _, r := range rows {
+		x, fixed := over.along(r.Problem)
 		if over.every() {
 			fixed = 0
 		}
 		what := KindOf(r.Problem)
-		k := fmt.Sprint(what, fixed)
-		i, ok := at[k]
-		if !ok {
-			i = len(ps)
-			at[k] = i
-			ps = append(ps, panel{what: what, fixed: fixed,
+		if n := len(ps) - 1; n < 0 || ps[n].what != what || ps[n].fixed != fixed {
+			ps = append(ps, panel{what: what, fixed: fixed, last: make([]int, len(g.Arms)),
 				lines: make([][]picture.Point, len(g.Arms))})
+			before = kernels.Problem{}
 		}
-		p, before := &ps[i], last[i]
-		x := float64(grows)
+		p := &ps[len(ps)-1]
 		if over.every() {
-			x = float64(len(p.shapes))
+			x = int64(len(p.shapes))
 		}
 		p.shapes = append(p.shapes, ShapeOf(r.Problem))
 		for a, v := range r.Arms {
 			if v.StreamPercent == 0 {
 				continue
 			}
-			l := p.lines[a]
-			pt := picture.Point{X: x, Y: v.StreamPercent,
+			pt := picture.Point{X: float64(x), Y: v.StreamPercent,
 				Tip: ShapeOf(r.Problem) + ", " + v.tip(g.series[a].Name)}
 			// A line between shapes that share no side, or past one that an arm
 			// lacks, would say that something lies between them.
-			pt.Apart = over.every() && (before.M != r.Problem.M && before.N != r.Problem.N ||
-				len(l) > 0 && l[len(l)-1].X != x-1)
+			pt.Apart = len(p.lines[a]) > 0 && p.last[a] != len(p.shapes)-1 ||
+				over.every() && before.M != r.Problem.M && before.N != r.Problem.N
 			pt.Lo, pt.Hi = v.streamInterval()
-			p.lines[a] = append(l, pt)
+			p.lines[a], p.last[a] = append(p.lines[a], pt), len(p.shapes)
 		}
-		last[i] = r.Problem
+		before = r.Problem
 	}
-	ps = slices.DeleteFunc(ps, func(p panel) bool {
+	return slices.DeleteFunc(ps, func(p panel) bool {
 		return !slices.ContainsFunc(p.lines,
 			func(l []picture.Point) bool { return len(l) >= over.least })
 	})
-	order := map[string]int{}
-	for i, p := range ps {
-		if _, ok := order[p.what]; !ok {
-			order[p.what] = i
-		}
-		if !over.every() {
-			p.sort()
-		}
-	}
-	slices.SortStableFunc(ps, func(a, b panel) int {
-		return cmp.Or(cmp.Compare(order[a.what], order[b.what]), cmp.Compare(a.fixed, b.fixed))
-	})
-	return ps
-}
-
-// sort puts points in the order of the side that grows. A size that one arm lacks and another has
-// is a gap in its line.
-func (p *panel) sort() {
-	all := slices.Concat(p.lines...)
-	for _, l := range p.lines {
-		slices.SortFunc(l, func(a, b picture.Point) int { return cmp.Compare(a.X, b.X) })
-		for j := 1; j < len(l); j++ {
-			l[j].Apart = slices.ContainsFunc(all,
-				func(pt picture.Point) bool { return l[j-1].X < pt.X && pt.X < l[j].X })
-		}
-	}
 }
 
 // CheckPanels says why there is nothing to draw over an axis, or too much, or nil.
