@@ -14,32 +14,6 @@ import (
 	"normbench/sweep/stats"
 )
 
-// What is drawn again fits the terminal's width, also when that changes.
-func TestProgressFits(t *testing.T) {
-	for _, width := range []int{1, 10, 40, 60, 80, 200} {
-		var b bytes.Buffer
-		now := width
-		p := NewProgress(console.Terminal{Writer: &b, Columns: func() int { return now }}, "variants")
-		for i, shape := range [][2]int64{{1, 1000}, {1048576, 65536}, {64, 256}} {
-			r := &record.Record{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: shape[0], N: shape[1]}, Status: kernels.StatusOK}
-			p.drawn = time.Time{}
-			p.Observe(sweep.Event{Record: r, Median: 123456.7, Done: 10_000 * (i + 1), Total: 31415, Left: 1})
-			if b.Len() == 0 && width > 1 {
-				t.Errorf("%d columns: nothing", width)
-			}
-			p.Clear()
-			for _, line := range strings.Split(b.String(), "\r") {
-				if n := utf8.RuneCountInString(line); n >= now {
-					t.Errorf("%d columns: a line of %d: %q", now, n, line)
-				}
-			}
-			if b.Reset(); i == 1 && width > 5 {
-				now -= 5
-			}
-		}
-	}
-}
-
 // Once the finals have chosen, the line says what, and of its gain what the table will: by the
 // rounds of both, and not what a noisy search saw or the medians of all samples.
 func TestProgressChosen(t *testing.T) {
@@ -92,21 +66,33 @@ func TestProgressChosen(t *testing.T) {
 	}
 }
 
-// A line of progress is cut at the terminal's width. Elsewhere it is whole.
-func TestProgressLine(t *testing.T) {
+// What is written fits the terminal's width, also when that changes. Elsewhere it is whole.
+func TestProgressFits(t *testing.T) {
 	problem := kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1048576, N: 65536, Bias: true}
-	long := sweep.Event{Record: &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true,
-		Status: kernels.StatusOK}, Median: 12345.6, Done: 1, Total: 100}
-	for _, width := range []int{40, 80, 120} {
+	record := &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true, Status: kernels.StatusOK}
+	long := sweep.Event{Record: record, Median: 12345.6, Done: 10_000, Total: 31415}
+	for _, width := range []int{1, 10, 40, 60, 80, 200} {
 		var b bytes.Buffer
-		NewProgress(console.Terminal{Writer: &b, Columns: func() int { return width }}, "variants").Observe(long)
-		for line := range strings.SplitSeq(strings.ReplaceAll(b.String(), "\r", "\n"), "\n") {
-			if n := utf8.RuneCountInString(line); n >= width {
-				t.Errorf("%d columns: a line of %d: %q", width, n, line)
+		now := width
+		p := NewProgress(console.Terminal{Writer: &b, Columns: func() int { return now }}, "variants")
+		for left := 2; left >= 0; left-- { // a line that is drawn again, but for the last
+			long.Left, p.drawn = left, time.Time{}
+			p.Observe(long)
+			if b.Len() == 0 && width > 1 {
+				t.Errorf("%d columns: nothing", width)
 			}
-		}
-		if !strings.Contains(b.String(), "[1/100] layernorm/bwd/1048576x65536") {
-			t.Errorf("%d columns: no progress: %q", width, b.String())
+			p.Clear()
+			for line := range strings.SplitSeq(strings.ReplaceAll(b.String(), "\r", "\n"), "\n") {
+				if n := utf8.RuneCountInString(line); n >= now && n > 1 {
+					t.Errorf("%d columns: a line of %d: %q", now, n, line)
+				}
+			}
+			if left == 0 && width > 40 && !strings.Contains(b.String(), "[10000/31415] layernorm/bwd/1048576x65536") {
+				t.Errorf("%d columns: no progress: %q", width, b.String())
+			}
+			if b.Reset(); width > 5 {
+				now--
+			}
 		}
 	}
 	var b bytes.Buffer

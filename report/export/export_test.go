@@ -138,6 +138,11 @@ func TestKT(t *testing.T) {
 	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one, []byte("ctas_per_sm")) {
 		t.Errorf("the family's own file: %v %s", err, one)
 	}
+	// What a bound ruled out has a status of its own.
+	other, err := os.ReadFile(filepath.Join(out, "layernorm_bwd_bf16-wfp32+bias_8x16", "gpu.json"))
+	if err != nil || !bytes.Contains(other, []byte(`"normbench_status":"pruned"`)) {
+		t.Errorf("%v: %s", err, other)
+	}
 	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong", "rms_fwd/two_pass,-1,32,2": "compile", "rms_fwd/two_pass,-1,2,2": "timeout"}
 	for key, e := range f.Cache {
 		if e["normbench_status"] != want[key] {
@@ -165,15 +170,6 @@ func TestBenchfmt(t *testing.T) {
 	}
 	if n := strings.Count(b.String(), "Benchmark"); n != 6 {
 		t.Errorf("%d lines", n)
-	}
-}
-
-// What a bound ruled out has a status of its own.
-func TestPruned(t *testing.T) {
-	ps := load(t)
-	i := slices.IndexFunc(ps, func(p *Problem) bool { return len(p.Records) == 2 })
-	if text := kt(ps[i]); !bytes.Contains(text, []byte(`"normbench_status":"pruned"`)) {
-		t.Errorf("%s", text)
 	}
 }
 
