@@ -12,7 +12,8 @@ import (
 
 func phased(phase string, us float64, configs int) Cell {
 	f := float32(us)
-	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"}, Status: kernels.StatusOK, MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
+	return Cell{Run: fmt.Sprint(us), Variant: kernels.Variant{Family: "f"}, Status: kernels.StatusOK,
+		MedianUS: us, Bytes: 1000, Phase: phase, Configs: configs,
 		Samples: []float32{f, f * 1.001, f * 0.999}}
 }
 
@@ -20,7 +21,8 @@ func phased(phase string, us float64, configs int) Cell {
 func TestAlike(t *testing.T) {
 	ps := make([]kernels.Problem, 5)
 	for i := range ps {
-		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)), N: 64, DType: kernels.BF16, Weight: kernels.BF16}
+		ps[i] = kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: int64(8 * (i + 1)), N: 64,
+			DType: kernels.BF16, Weight: kernels.BF16}
 	}
 	type cells = map[kernels.Problem]Cell
 	const search, final = record.PhaseSearch, record.PhaseFinal
@@ -30,7 +32,8 @@ func TestAlike(t *testing.T) {
 		ps[2]: phased("", 20, 5), // a grid, which has no search
 		ps[3]: phased(final, 40, 3),
 	}
-	aSearched := cells{ps[0]: phased(search, 340, 20), ps[1]: phased(search, 20, 30), ps[3]: phased(search, 41, 2)}
+	aSearched := cells{ps[0]: phased(search, 340, 20), ps[1]: phased(search, 20, 30),
+		ps[3]: phased(search, 41, 2)}
 	b := cells{
 		ps[0]: phased(final, 1083, 3), // somebody else's finals
 		ps[1]: phased(final, 10, 3),
@@ -38,16 +41,19 @@ func TestAlike(t *testing.T) {
 		ps[3]: phased(final, 90, 3),
 		ps[4]: phased(search, 10, 20),
 	}
-	bSearched := cells{ps[0]: phased(search, 31, 19), ps[1]: phased(search, 10, 30), ps[3]: phased(search, 10, 40)}
+	bSearched := cells{ps[0]: phased(search, 31, 19), ps[1]: phased(search, 10, 30),
+		ps[3]: phased(search, 10, 40)}
 	none := func(kernels.Problem, kernels.Variant) bool { return false }
-	sides := []Side{{Label: "a", Cells: Best(a, aSearched, none)}, {Label: "b", Cells: Best(b, bSearched, none)}}
+	sides := []Side{{Label: "a", Cells: Best(a, aSearched, none)},
+		{Label: "b", Cells: Best(b, bSearched, none)}}
 	Alike(sides)
 	c := Compare(sides[0], sides[1])
 	want := []struct {
 		phase   string
 		speedup float64
 		mark    Mark
-	}{{"search", 340.0 / 31, Faster}, {"finals", 2, Unclear}, {"grid", 2, Unclear}, {"search", 4.1, Unclear}}
+	}{{"search", 340.0 / 31, Faster}, {"finals", 2, Unclear}, {"grid", 2, Unclear}, {"search", 4.1,
+		Unclear}}
 	if len(c.Rows) != len(want) {
 		t.Fatalf("%d rows", len(c.Rows))
 	}
@@ -63,7 +69,8 @@ func TestAlike(t *testing.T) {
 	}
 	whole := strings.Join(strings.Fields(text.String()), " ")
 	for _, w := range []string{
-		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs (median 4) each.",
+		"A's times: grid in 1 problem, finals in 1 problem, search in 2 problems; of 2 to 20 configs " +
+			"(median 4) each.",
 		"B's times: finals in 1 problem, search in 3 problems; of 3 to 40 configs (median 19.5) each.",
 		"INCONCLUSIVE in 1 problem, as one side has times of a search only, and the other none of one.",
 		"INCONCLUSIVE in 1 problem, as the search tried fewer than 8 configs of the slower side",
@@ -78,7 +85,8 @@ func TestAlike(t *testing.T) {
 	if x.Named = true; (&Row{a: x, b: y}).unequal() {
 		t.Error("a named variant is said to lack configs")
 	}
-	again := Best(cells{ps[0]: phased(final, 30, 1)}, cells{ps[0]: phased(search, 20, 9)}, func(kernels.Problem, kernels.Variant) bool { return true })
+	again := Best(cells{ps[0]: phased(final, 30, 1)}, cells{ps[0]: phased(search, 20, 9)},
+		func(kernels.Problem, kernels.Variant) bool { return true })
 	if again[ps[0]].MedianUS != 30 {
 		t.Error("the finals of a variant do not count against what the search saw of it")
 	}

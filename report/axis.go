@@ -43,7 +43,8 @@ func AxisOf(name string) (*Axis, error) {
 			return a, nil
 		}
 	}
-	return nil, hint.Errorf("use --over M, the rows, --over N, the columns, or --over shape, every problem", "unknown --over %q", name)
+	return nil, hint.Errorf("use --over M, the rows, --over N, the columns, or --over shape, every "+
+		"problem", "unknown --over %q", name)
 }
 
 func (a *Axis) String() string {
@@ -77,6 +78,7 @@ func (a *Axis) errNothing() error {
 		return hint.Errorf("`normbench bench`, `sweep` and `compare` time the stream beside the kernels",
 			"nothing to draw over %s: no problem has a time and the stream's", a)
 	}
-	return hint.Errorf("measure a group such as growth-rows (over M) or growth-cols (over N): `normbench bench base --shapes growth-rows --out DIR`; --over shape draws any",
+	return hint.Errorf("measure a group such as growth-rows (over M) or growth-cols (over N): "+
+		"`normbench bench base --shapes growth-rows --out DIR`; --over shape draws any",
 		"nothing to draw over %s: no %s has %d different %s with a time and the stream's", a, a.fixed, a.least, a)
 }

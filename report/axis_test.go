@@ -15,7 +15,8 @@ import (
 // one that failed and one without a time of the stream.
 func shapes(t testing.TB, over *Axis) *Growth {
 	ours, peer := map[kernels.Problem]Cell{}, map[kernels.Problem]Cell{}
-	for i, s := range []string{"4096x256", "65536x256", "576000x384", "1024x8192", "2048x8192", "4096x8192", "8192x8192", "29x17389", "256x65536"} {
+	for i, s := range []string{"4096x256", "65536x256", "576000x384", "1024x8192", "2048x8192",
+		"4096x8192", "8192x8192", "29x17389", "256x65536"} {
 		for _, pass := range []string{"fwd", "bwd"} {
 			p := devicetest.Problem(t, "rmsnorm/"+pass+"/"+s+"/bf16")
 			c := ok(10 + float64(i))
@@ -28,11 +29,13 @@ func shapes(t testing.TB, over *Axis) *Growth {
 			}
 		}
 	}
-	peer[devicetest.Problem(t, "rmsnorm/bwd/2048x8192/bf16")] = failed(kernels.StatusWrong, "dx is wrong")
+	peer[devicetest.Problem(t, "rmsnorm/bwd/2048x8192/bf16")] = failed(kernels.StatusWrong,
+		"dx is wrong")
 	none := ok(20)
 	none.StreamUS = 0
 	peer[devicetest.Problem(t, "rmsnorm/bwd/256x65536/bf16")] = none
-	return Grow(over, Side{Label: "peer:best", Cells: peer}, Side{Label: "tuned:<t>.json", Cells: ours})
+	return Grow(over, Side{Label: "peer:best", Cells: peer},
+		Side{Label: "tuned:<t>.json", Cells: ours})
 }
 
 // Shapes stand in the order of the table, and a line joins those that share a
@@ -50,8 +53,10 @@ func TestShapePanels(t *testing.T) {
 			got = append(got, strings.Join(s, ""))
 		}
 	}
-	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 29x17389 256x65536"
-	want := []string{"rms fwd bf16" + order, "", "|0-1|2|3-4-5-6|7|8", "rms bwd bf16" + order, "|0|2|3|5-6|7", "|0-1|2|3-4-5-6|7|8"}
+	const order = ": 4096x256 65536x256 576000x384 1024x8192 2048x8192 4096x8192 8192x8192 29x17389 " +
+		"256x65536"
+	want := []string{"rms fwd bf16" + order, "", "|0-1|2|3-4-5-6|7|8", "rms bwd bf16" + order,
+		"|0|2|3|5-6|7", "|0-1|2|3-4-5-6|7|8"}
 	if a, b := strings.Join(got, "\n"), strings.Join(want, "\n"); a != b {
 		t.Errorf("got\n%s\nwant\n%s", a, b)
 	}

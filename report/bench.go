@@ -25,8 +25,9 @@ func BenchTable(records []*record.Record, run *record.Run) *Table {
 	var rows []benchRow
 	var notes []string
 	how := map[string]string{
-		kernels.ByCUPTI:  "stages with a gap are by CUPTI: each kernel alone, without its launch",
-		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost of its launch",
+		kernels.ByCUPTI: "stages with a gap are by CUPTI: each kernel alone, without its launch",
+		kernels.ByEvents: "stages without a gap are by events between launches: each includes the cost " +
+			"of its launch",
 	}
 	for _, r := range records {
 		row := benchRow{Record: r}

@@ -85,7 +85,8 @@ func (c *Comparison) columns() []Column[Row] {
 	if live {
 		heads = []string{"problem"}
 	}
-	list := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes }, heads...)
+	list := ProblemColumns(func(r Row) (kernels.Problem, int64) { return r.Problem, r.Bytes },
+		heads...)
 	add := func(head, name string, value func(Row) any, text func(Row) string) {
 		list = append(list, Column[Row]{Head: head, Name: name, Value: value, Text: text})
 	}
@@ -277,19 +278,23 @@ func (c *Comparison) methods() (notes []string) {
 	}
 	band := 100 * c.TieBand
 	note(true, "speedup is A's time over B's; FASTER and SLOWER are about B.")
-	note(pairs > 0, "paired: by the finals' rounds, in which A and B took turns, with the interval that "+
+	note(pairs > 0, "paired: by the finals' rounds, in which A and B took turns, with the interval "+
+		"that "+
 		"the verdict rests on. INCONCLUSIVE counts as 1.00x in the means.")
 	note(few > 0, "no interval in %s, as the finals had too few rounds for a verdict.",
 		console.Count(few, "problem"))
 	notes = append(notes, c.rowsOf(whyAlone)...)
 	note(c.All.Equal > 0, "= says that both sides are one variant of one run, not measured against "+
 		"itself. It counts as 1.00x.")
-	note(c.All.Lo > 0, "means have an interval at 95%% over other such shapes (%d here), all cells of a "+
+	note(c.All.Lo > 0, "means have an interval at 95%% over other such shapes (%d here), all cells "+
+		"of a "+
 		"shape together.", c.All.Shapes)
-	note(unpaired > 0, "UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
+	note(unpaired > 0, "UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals "+
+		"that "+
 		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
 		"what the stream moved.", band, 100*verdict.Default().Unpaired)
-	note(unpaired > 0, "SAME needs the whole interval within that, and a stream that stood still. Run "+
+	note(unpaired > 0, "SAME needs the whole interval within that, and a stream that stood still. "+
+		"Run "+
 		"both with --live for less.")
 	return notes
 }

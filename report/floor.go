@@ -39,7 +39,8 @@ func unlike(sides ...Side) (notes []string) {
 	}{{"devices", func(c Cell) string { return c.Device }},
 		{"protocols", func(c Cell) string { return c.Protocol }}} {
 		if text, same := perSide(what.of, "%s of %s", sides...); !same {
-			notes = append(notes, fmt.Sprintf("the %s differ, so the code is not all that does: %s.", what.name, text))
+			notes = append(notes,
+				fmt.Sprintf("the %s differ, so the code is not all that does: %s.", what.name, text))
 		}
 	}
 	return notes

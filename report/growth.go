@@ -93,7 +93,9 @@ func Grow(over *Axis, arms ...Side) *Growth {
 	g.Notes = unlike(arms...)
 	for _, s := range g.Stream {
 		if s.Kind != "" && s.N < s.Of {
-			g.Notes = append(g.Notes, fmt.Sprintf("%s has its time and the stream's for %d of %s of %s", s.Side, s.N, console.Count(s.Of, "problem"), s.Kind))
+			g.Notes = append(g.Notes,
+				fmt.Sprintf("%s has its time and the stream's for %d of %s of %s", s.Side, s.N,
+					console.Count(s.Of, "problem"), s.Kind))
 		}
 	}
 	if len(failed) > 0 {
@@ -170,6 +172,7 @@ func (g *Growth) data() *Table {
 	}
 	columns := ProblemColumns(func(r row) (kernels.Problem, int64) { return r.problem, 0 })[:5]
 	columns = append(columns, Column[row]{Name: "arm", Value: func(r row) any { return r.arm }})
-	return NewTable("", rows, append(columns, ValueColumns(func(r row) Value { return r.value }, "", "",
-		"variant", "status", "us", "lo_us", "hi_us", "gbps", "stream_percent", "reason")...)).Data
+	return NewTable("", rows,
+		append(columns, ValueColumns(func(r row) Value { return r.value }, "", "",
+			"variant", "status", "us", "lo_us", "hi_us", "gbps", "stream_percent", "reason")...)).Data
 }

@@ -39,7 +39,8 @@ func growth(t testing.TB, over *Axis) *Growth {
 			}
 		}
 	}
-	b[devicetest.Problem(t, "rmsnorm/bwd/64x256/bf16")] = failed(kernels.StatusWrong, "dx is wrong <here>")
+	b[devicetest.Problem(t, "rmsnorm/bwd/64x256/bf16")] = failed(kernels.StatusWrong,
+		"dx is wrong <here>")
 	none := cell(7, 0)
 	b[devicetest.Problem(t, "rmsnorm/bwd/64x1024/bf16")] = none
 	return Grow(over, Side{Label: "base", Cells: a}, Side{Label: "rules & <others>", Cells: b})
@@ -72,10 +73,12 @@ func TestGrowth(t *testing.T) {
 		t.Error(err)
 	}
 	// Over N, those of one M stand together.
-	if r := growth(t, OverN).Rows; r[0].Problem.M != 1 || r[1].Problem.M != 1 || r[1].Problem.N != 1024 {
+	if r := growth(t, OverN).Rows; r[0].Problem.M != 1 || r[1].Problem.M != 1 ||
+		r[1].Problem.N != 1024 {
 		t.Errorf("%v, %v", r[0].Problem, r[1].Problem)
 	}
-	if w := growth(t, OverM).Notes; len(w) == 0 || !strings.Contains(strings.Join(w, "\n"), "1 measurement failed:") {
+	if w := growth(t, OverM).Notes; len(w) == 0 || !strings.Contains(strings.Join(w, "\n"),
+		"1 measurement failed:") {
 		t.Errorf("%q", w)
 	}
 }
@@ -97,7 +100,8 @@ func TestPanels(t *testing.T) {
 		}
 	}
 	err := g.CheckPanels(OverN) // two columns are no line
-	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(), "nothing to draw over N: no M has 3 different N") {
+	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(),
+		"nothing to draw over N: no M has 3 different N") {
 		t.Error(err)
 	}
 	if _, err := g.Plot("x", OverN); err == nil {
@@ -110,7 +114,8 @@ func TestPanels(t *testing.T) {
 			many.Cells[p] = ok(1)
 		}
 	}
-	if err := Grow(OverM, many).CheckPanels(OverM); err == nil || !strings.Contains(err.Error(), "33 panels") {
+	if err := Grow(OverM, many).CheckPanels(OverM); err == nil || !strings.Contains(err.Error(),
+		"33 panels") {
 		t.Error(err)
 	}
 }
@@ -118,12 +123,15 @@ func TestPanels(t *testing.T) {
 // A page holds its tables and plots, what it was measured on, and nobody's markup.
 func TestPage(t *testing.T) {
 	var b bytes.Buffer
-	if err := growth(t, OverM).Page("On a <card>", []*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b); err != nil {
+	if err := growth(t, OverM).Page("On a <card>",
+		[]*record.Run{{Device: kernels.DeviceInfo{Driver: "<580>"}}}).Write(&b); err != nil {
 		t.Fatal(err)
 	}
 	text := b.String()
-	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, "<table>": 2, "<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0,
-		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1, "rules &amp; &lt;others&gt;</li>": 2} {
+	for want, times := range map[string]int{"<svg viewBox=": 4, ">M, rows<": 4, "<table>": 2,
+		"<h1>On a &lt;card&gt;</h1>": 1, "A = base, B = rules &amp; &lt;others&gt;": 1, "<here>": 0,
+		`<td class="r ">1048576</td>`: 4, "<dt>driver</dt><dd>(CUDA &lt;580&gt;)</dd>": 1, "rules " +
+			"&amp; &lt;others&gt;</li>": 2} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%q stands %d times, want %d", want, n, times)
 		}
@@ -138,7 +146,10 @@ func TestPage(t *testing.T) {
 	}
 	// Nothing to draw is a page without plots.
 	b.Reset()
-	if err := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1, Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil || strings.Contains(b.String(), "<svg") {
+	if err := Grow(nil, Side{Label: "x",
+		Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "rmsnorm/fwd/1x1/bf16"): {MedianUS: 1,
+			Status: kernels.StatusOK}}}).Page("x", nil).Write(&b); err != nil ||
+		strings.Contains(b.String(), "<svg") {
 		t.Error(err)
 	}
 	if err := growth(t, nil).Page("x", nil).Write(brokenWriter{}); err == nil {
@@ -153,12 +164,15 @@ func TestStages(t *testing.T) {
 	cell.Stages = []record.StageUS{{Stage: "k1", MedianUS: 48.29}, {Stage: "k2", MedianUS: 48.19}}
 	apart := ok(50)
 	apart.Stages = []record.StageUS{{Stage: "k1", MedianUS: 40}, {Stage: "k2", MedianUS: 10}}
-	p := Grow(nil, Side{Label: "x", Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "layernorm/bwd/2048x16384/bf16"): cell, devicetest.Problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
+	p := Grow(nil, Side{Label: "x",
+		Cells: map[kernels.Problem]Cell{devicetest.Problem(t, "layernorm/bwd/2048x16384/bf16"): cell,
+			devicetest.Problem(t, "layernorm/bwd/8x16384/bf16"): apart}}).Page("x", nil)
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		t.Fatal(err)
 	}
-	for want, times := range map[string]int{`<i class="t0"></i>k1<`: 1, `<i class="t1"></i>k2<`: 1, "48.29 &#43; 48.19 *<": 1, "40.00 &#43; 10.00<": 1, "* The launches overlap": 1,
+	for want, times := range map[string]int{`<i class="t0"></i>k1<`: 1, `<i class="t1"></i>k2<`: 1,
+		"48.29 &#43; 48.19 *<": 1, "40.00 &#43; 10.00<": 1, "* The launches overlap": 1,
 		`k2 48.19 us, overlaps k1: 3.090 us beyond it`: 1, `x="93.99%" width="6.01%"`: 1, `x="80.00%" width="20.00%"`: 1} {
 		if n := strings.Count(b.String(), want); n != times {
 			t.Errorf("%q stands %d times, want %d", want, n, times)
@@ -170,12 +184,16 @@ func TestStages(t *testing.T) {
 func TestLedBy(t *testing.T) {
 	for other, want := range map[string]string{
 		"bf16": "[problem verdict us] [[4x8 SAME 1] [8x8 FASTER 2]] all\nrmsnorm bwd bf16",
-		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 FASTER 2]] all",
+		"fp16": "[problem verdict us] [[rmsnorm/bwd/4x8/bf16 SAME 1] [rmsnorm/bwd/8x8/fp16 FASTER 2]] " +
+			"all",
 	} {
-		led := (&Table{Title: "all", Header: []string{"problem", "us", "verdict", "none"}, Align: []Align{Left, Right}, Group: ByProblem,
-			Rows:   [][]string{{"rmsnorm/bwd/4x8/bf16", "1", "SAME"}, {"rmsnorm/bwd/8x8/" + other, "2", "FASTER"}},
+		led := (&Table{Title: "all", Header: []string{"problem", "us", "verdict", "none"},
+			Align: []Align{Left, Right}, Group: ByProblem,
+			Rows: [][]string{{"rmsnorm/bwd/4x8/bf16", "1", "SAME"},
+				{"rmsnorm/bwd/8x8/" + other, "2", "FASTER"}},
 			Legend: []Meaning{{"us", "time"}, {"none", "nothing"}}}).LedBy("verdict")
-		if got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title); got != want || led.align(2) != Right || len(led.Legend) != 1 {
+		if got := fmt.Sprint(led.Header, " ", led.Rows, " ", led.Title); got != want ||
+			led.align(2) != Right || len(led.Legend) != 1 {
 			t.Errorf("%s: %s, %v", other, got, led.Align)
 		}
 	}

@@ -16,7 +16,8 @@ func newScreen(l Layout) (*Screen, *bytes.Buffer) {
 
 func wideTable() *Table {
 	t := &Table{
-		Title:  "a title of so many words that it has to go on in a second line where the terminal has eighty columns",
+		Title: "a title of so many words that it has to go on in a second line where the terminal has " +
+			"eighty columns",
 		Header: []string{"problem", "us", "empty", "q", "GB/s", "verdict", "why"},
 		Align:  []Align{Left, Right, Left, Right, Right, Left, Left},
 		Drop:   []string{"q", "GB/s"},
@@ -26,8 +27,10 @@ func wideTable() *Table {
 	}
 	for i := range 6 {
 		op := []string{"rmsnorm", "layernorm"}[i/3]
-		t.Rows = append(t.Rows, []string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005", "3000", []string{"FASTER", "SLOWER"}[i%2],
-			"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many words as this"})
+		t.Rows = append(t.Rows,
+			[]string{fmt.Sprintf("%s/bwd/%dx1024/bf16+bias", op, 1<<i), "51.57", "", "0.0005", "3000",
+				[]string{"FASTER", "SLOWER"}[i%2],
+				"rms_bwd/reg_persist@br4.w8.k2 took less in a launch that is named by as many words as this"})
 	}
 	return t
 }
@@ -49,7 +52,8 @@ func TestLayoutFits(t *testing.T) {
 				t.Errorf("%d columns on %d: %s", n, width, line)
 			}
 		}
-		for _, want := range []string{"\nrmsnorm bwd bf16+bias\n", "\n\nlayernorm bwd bf16+bias\n", "\n8x1024 ", "us: the median\n"} {
+		for _, want := range []string{"\nrmsnorm bwd bf16+bias\n", "\n\nlayernorm bwd bf16+bias\n",
+			"\n8x1024 ", "us: the median\n"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("width %d lacks %q:\n%s", width, want, got)
 			}
@@ -58,7 +62,8 @@ func TestLayoutFits(t *testing.T) {
 			t.Errorf("width %d repeats the kind or has an empty column:\n%s", width, got)
 		}
 	}
-	narrow, roomy := shown(t, wideTable(), Layout{Width: 50}, FormatText), shown(t, wideTable(), Layout{Width: 160}, FormatText)
+	narrow, roomy := shown(t, wideTable(), Layout{Width: 50}, FormatText), shown(t, wideTable(),
+		Layout{Width: 160}, FormatText)
 	if !strings.Contains(narrow, "not shown: q, GB/s; --wide") || strings.Contains(narrow, "p-value") {
 		t.Errorf("does not say what is left out, or explains it:\n%s", narrow)
 	}
@@ -70,7 +75,8 @@ func TestLayoutFits(t *testing.T) {
 // Every other format has the whole table, whatever the terminal.
 func TestLayoutFormats(t *testing.T) {
 	for _, format := range []string{FormatMarkdown, FormatCSV, FormatJSON} {
-		if narrow, wide := shown(t, wideTable(), Layout{Width: 40, Color: true}, format), shown(t, wideTable(), Layout{Wide: true}, format); narrow != wide {
+		if narrow, wide := shown(t, wideTable(), Layout{Width: 40, Color: true}, format), shown(t,
+			wideTable(), Layout{Wide: true}, format); narrow != wide {
 			t.Errorf("%s differs by width:\n%s\n%s", format, narrow, wide)
 		}
 	}
@@ -79,7 +85,8 @@ func TestLayoutFormats(t *testing.T) {
 func TestLayoutColor(t *testing.T) {
 	plain := shown(t, wideTable(), Layout{}, FormatText)
 	got := shown(t, wideTable(), Layout{Color: true}, FormatText)
-	if !strings.Contains(got, "\x1b[32mFASTER\x1b[0m") || !strings.Contains(got, "\x1b[31mSLOWER\x1b[0m") || strings.Contains(plain, "\x1b") {
+	if !strings.Contains(got, "\x1b[32mFASTER\x1b[0m") || !strings.Contains(got,
+		"\x1b[31mSLOWER\x1b[0m") || strings.Contains(plain, "\x1b") {
 		t.Errorf("verdicts have no colour:\n%s", got)
 	}
 	if strings.NewReplacer("\x1b[32m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(got) != plain {

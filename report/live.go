@@ -28,7 +28,8 @@ func (l *Live) Comparison() *Comparison {
 			r.setPaired(l.Judged[next])
 			next++
 		}
-		if k := slices.IndexFunc(l.Gate, func(g ab.Second) bool { return g.Problem == d.Problem }); k >= 0 {
+		if k := slices.IndexFunc(l.Gate,
+			func(g ab.Second) bool { return g.Problem == d.Problem }); k >= 0 {
 			r.second = &l.Gate[k]
 		}
 	}
@@ -75,7 +76,8 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 	floor := judged("A/A' %", "floor_percent", func(j *verdict.Judged) any { return 100 * j.Floor })
 	floor.Format, floor.Means = "%.2f", "difference of two copies of A in the same rounds"
 	judged("", "band_percent", func(j *verdict.Judged) any { return 100 * j.Band })
-	what := add("what moved", "moved_stage", func(r Row) any { stage, _, _ := r.moved(); return stage })
+	what := add("what moved", "moved_stage",
+		func(r Row) any { stage, _, _ := r.moved(); return stage })
 	what.Text, what.Means = Row.movedText, "the launch that changed most, or why there is no verdict"
 	add("", "moved_us", func(r Row) any { _, _, by := r.moved(); return Known(by) })
 	if m.A == bestPeer || m.B == bestPeer {

@@ -11,7 +11,8 @@ import (
 // Stages that were timed in a pass of their own are not told against the rounds.
 func TestMoved(t *testing.T) {
 	stages := func(k1, k2 float64) []record.Stage {
-		return []record.Stage{{Stage: "k1", SamplesUS: []float64{k1}}, {Stage: "k2", SamplesUS: []float64{k2}}}
+		return []record.Stage{{Stage: "k1", SamplesUS: []float64{k1}},
+			{Stage: "k2", SamplesUS: []float64{k2}}}
 	}
 	for _, c := range []struct {
 		a, b   []record.Stage

@@ -35,7 +35,8 @@ func ReadLive(path string) (*Live, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, hint.Errorf(OperandHelp, "no records at %s", path)
 	} else if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "live compare %s: %w", path, durable.Cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), help), "live compare %s: %w", path,
+			durable.Cause(err))
 	}
 	if err := durable.Verify(data); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -210,7 +211,8 @@ func (l *Live) clocks() string {
 
 // IsLive says whether an operand is what a live compare left, with both its arms.
 func IsLive(text string) bool {
-	return textfile.Ext(text) == ".json" && !strings.Contains(text, "#") && !strings.HasPrefix(text, "tuned:")
+	return textfile.Ext(text) == ".json" && !strings.Contains(text, "#") &&
+		!strings.HasPrefix(text, "tuned:")
 }
 
 // ReadLivePart reads a live compare. The whole keeps its verdicts. A part is judged again, because
@@ -221,7 +223,8 @@ func ReadLivePart(path string, wanted func(kernels.Problem) bool) (*Live, error)
 		return nil, err
 	}
 	if run.Keep(wanted); len(run.Duels) == 0 {
-		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype", "%s has none of the problems asked for", path)
+		return nil, hint.Errorf("leave out --shapes, --op, --pass or --dtype",
+			"%s has none of the problems asked for", path)
 	}
 	run.Score()
 	return run, nil

@@ -13,7 +13,8 @@ func MapTable(m *rule.Map) *Table {
 		">measured", ">near", ">borrowed", ">configs")
 	t.Drop = []string{"borrowed", "near"}
 	t.Legend = []Meaning{{Column: "regret",
-		Text: "the map's answers over the best known, in the mean of the measured problems: what the map was filled from, so too low"}}
+		Text: "the map's answers over the best known, in the mean of the measured problems: what the " +
+			"map was filled from, so too low"}}
 	problems := 0
 	for i := range m.Rasters {
 		r := &m.Rasters[i]

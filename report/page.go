@@ -278,7 +278,8 @@ func (p *Page) addProblem(c *Chart, problem kernels.Problem, label string, sides
 func speeds(series []picture.Series) *Chart {
 	last := series[len(series)-1].Name
 	return &Chart{Title: "Speed against the stream", Series: series, Ref: 100, Unit: "%",
-		Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number is of " + last + "."}
+		Help: "100% is a copy of the same tensors in the same run. Bars are 95% intervals; the number " +
+			"is of " + last + "."}
 }
 
 // Page is g as a page: how near each arm comes to the stream on every problem, and
@@ -345,7 +346,8 @@ func (c *Comparison) Page(title string, runs []*record.Run) *Page {
 	}
 	p.Summary = append(p.Summary, c.Notes...)
 	chart := Chart{Title: "Speedup on every problem", Ref: 1, Unit: "x",
-		Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B is faster. The colour is the verdict."}
+		Help: "A's time over B's, with its interval where both were in the same rounds. Right of 1x B " +
+			"is faster. The colour is the verdict."}
 	times := speeds(c.series)
 	byKind := slices.SortedStableFunc(slices.Values(c.Rows),
 		func(x, y Row) int { return record.CompareProblems(x.Problem, y.Problem) })

@@ -19,7 +19,8 @@ import (
 // rounds is a finalist of a run whose rounds share their noise, times factor(i) in round i.
 func rounds(family string, n int, factor func(i int) float64) Cell {
 	noise := []float64{1, 1.3, 0.8, 1.1, 0.9, 1.2, 1, 1.05}
-	c := Cell{Variant: kernels.Variant{Family: family}, Status: kernels.StatusOK, Run: "r1", MedianUS: 10, Finals: 9}
+	c := Cell{Variant: kernels.Variant{Family: family}, Status: kernels.StatusOK, Run: "r1",
+		MedianUS: 10, Finals: 9}
 	for i := range n {
 		us := 10 * noise[i%len(noise)] * factor(i)
 		c.Rounds = append(c.Rounds, us)
@@ -34,7 +35,8 @@ func flat(f float64) func(int) float64 {
 
 func versus(t *testing.T, a, b Cell) *Comparison {
 	p := devicetest.Problem(t, "rmsnorm/bwd/8x64/bf16")
-	return Compare(Side{Label: "x", Cells: map[kernels.Problem]Cell{p: a}}, Side{Label: "y", Cells: map[kernels.Problem]Cell{p: b}})
+	return Compare(Side{Label: "x", Cells: map[kernels.Problem]Cell{p: a}},
+		Side{Label: "y", Cells: map[kernels.Problem]Cell{p: b}})
 }
 
 // Two sides of one run's finals are judged by the rounds that they share, as a live cell is: noise
@@ -60,11 +62,14 @@ func TestPaired(t *testing.T) {
 	} {
 		c := versus(t, test.a, test.b)
 		r := c.Rows[0]
-		if r.Paired == nil || r.Mark != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 || math.Abs(c.All.Speedup-test.mean) > 1e-3 {
+		if r.Paired == nil || r.Mark != test.mark || math.Abs(r.Speedup-test.speedup) > 1e-3 ||
+			math.Abs(c.All.Speedup-test.mean) > 1e-3 {
 			t.Errorf("%s: %+v: %s, mean %g, want %+v", name, r.Paired, r.Mark, c.All.Speedup, test)
 			continue
 		}
-		if few := len(test.a.Rounds) < 12; few != (r.Paired.Lo == 0) || !few && (r.Paired.Lo > r.Speedup || r.Paired.Hi < r.Speedup) || (r.Paired.Reason == "") != (r.Mark != Unclear) {
+		if few := len(test.a.Rounds) < 12; few != (r.Paired.Lo == 0) || !few &&
+			(r.Paired.Lo > r.Speedup || r.Paired.Hi < r.Speedup) ||
+			(r.Paired.Reason == "") != (r.Mark != Unclear) {
 			t.Errorf("%s: %+v", name, r.Paired)
 		}
 		var out strings.Builder
@@ -75,7 +80,9 @@ func TestPaired(t *testing.T) {
 			t.Errorf("%s: %s", name, out.String())
 		}
 		turned := versus(t, test.b, test.a).Rows[0]
-		if m := map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same, Unclear: Unclear}; turned.Mark != m[r.Mark] || math.Abs(turned.Speedup*r.Speedup-1) > 1e-9 || math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) > 1e-9 {
+		if m := map[Mark]Mark{Faster: Slower, Slower: Faster, Same: Same,
+			Unclear: Unclear}; turned.Mark != m[r.Mark] || math.Abs(turned.Speedup*r.Speedup-1) > 1e-9 ||
+			math.Abs(turned.Paired.Lo*r.Paired.Hi-min(1, r.Paired.Hi*1e9)) > 1e-9 {
 			t.Errorf("%s: %s %+v, turned %s %+v", name, r.Mark, r.Paired, turned.Mark, turned.Paired)
 		}
 		test.b.Run = "r2"
@@ -99,12 +106,14 @@ func TestEqual(t *testing.T) {
 		alone bool
 	}{{base, "= base", false}, {other, "= A", false}, {alone, "= base", true}} {
 		c := versus(t, test.cell, test.cell)
-		if r := c.Rows[0]; r.Mark != Equal || r.Speedup != 1 || r.Paired != nil || c.All.Equal != 1 || c.All.Same != 0 || c.All.Speedup != 1 {
+		if r := c.Rows[0]; r.Mark != Equal || r.Speedup != 1 || r.Paired != nil || c.All.Equal != 1 ||
+			c.All.Same != 0 || c.All.Speedup != 1 {
 			t.Errorf("%s: %+v, %+v", test.word, r, c.All)
 		}
 		for _, f := range Formats() {
 			var out bytes.Buffer
-			if err := Render(&out, c, f); err != nil || !strings.Contains(out.String(), test.word) || strings.Contains(out.String(), "SAME") || strings.Contains(out.String(), "1.000-1.000") {
+			if err := Render(&out, c, f); err != nil || !strings.Contains(out.String(), test.word) ||
+				strings.Contains(out.String(), "SAME") || strings.Contains(out.String(), "1.000-1.000") {
 				t.Errorf("%s: %v\n%s", f, err, out.String())
 			}
 			if f == FormatText && strings.Contains(out.String(), "no finals in 1 problem") != test.alone {
@@ -114,12 +123,15 @@ func TestEqual(t *testing.T) {
 				continue
 			}
 			rows, err := csv.NewReader(&out).ReadAll()
-			if err != nil || rows[1][slices.Index(rows[0], "verdict")] != test.word || rows[1][slices.Index(rows[0], "mark")] != "=" || rows[1][slices.Index(rows[0], "speedup_lo")] != "" {
+			if err != nil || rows[1][slices.Index(rows[0], "verdict")] != test.word ||
+				rows[1][slices.Index(rows[0], "mark")] != "=" ||
+				rows[1][slices.Index(rows[0], "speedup_lo")] != "" {
 				t.Errorf("%v %v", rows, err)
 			}
 		}
 		var page bytes.Buffer
-		if err := c.Page("t", nil).Write(&page); err != nil || !strings.Contains(page.String(), test.word) || strings.Contains(page.String(), "SAME") {
+		if err := c.Page("t", nil).Write(&page); err != nil || !strings.Contains(page.String(),
+			test.word) || strings.Contains(page.String(), "SAME") {
 			t.Errorf("page: %v\n%s", err, page.String())
 		}
 	}
@@ -143,11 +155,15 @@ func TestRecordedAlike(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, e := range f.Latest(func(x *record.Entry) bool { return x.Base && len(x.Finals().BaseAgain) > 0 }) {
+		for _, e := range f.Latest(func(x *record.Entry) bool {
+			return x.Base &&
+				len(x.Finals().BaseAgain) > 0
+		}) {
 			x := e.Finals()
 			step := stats.TimerStep(widen(e.SamplesUS))
 			pairs++
-			if j := verdict.JudgeRecorded(x.Rounds, x.BaseAgain, nil, step, x.Of-1); j.Verdict == verdict.Faster || j.Verdict == verdict.Slower {
+			if j := verdict.JudgeRecorded(x.Rounds, x.BaseAgain, nil, step,
+				x.Of-1); j.Verdict == verdict.Faster || j.Verdict == verdict.Slower {
 				t.Errorf("%s of %s: %+v", e.Problem, name, j)
 			}
 			if verdict.Ahead(x.Rounds, x.BaseAgain, 0) || verdict.Ahead(x.BaseAgain, x.Rounds, 0) {
@@ -185,7 +201,8 @@ func TestMeanByShape(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	m := Compare(cells(20)).All
-	if m.N != 120 || m.Shapes != 20 || math.Abs(m.Speedup-math.Pow(2, 0.05)) > 1e-9 || m.Lo != 1 || m.Hi < math.Pow(2, 0.1) {
+	if m.N != 120 || m.Shapes != 20 || math.Abs(m.Speedup-math.Pow(2, 0.05)) > 1e-9 || m.Lo != 1 ||
+		m.Hi < math.Pow(2, 0.1) {
 		t.Errorf("%+v", m)
 	}
 }

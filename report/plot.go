@@ -15,7 +15,8 @@ import (
 // CheckPlot says what is wrong with the name of a plot, or nil.
 func CheckPlot(name string) error {
 	if name != "" && filepath.Ext(name) != ".svg" {
-		return hint.Errorf("name it .svg; a browser opens it, and `rsvg-convert x.svg -o x.png` makes a PNG of it", "cannot plot to %s", name)
+		return hint.Errorf("name it .svg; a browser opens it, and `rsvg-convert x.svg -o x.png` makes "+
+			"a PNG of it", "cannot plot to %s", name)
 	}
 	return nil
 }

@@ -194,12 +194,14 @@ func RunNotes(s sweep.Summary, layOut time.Duration, devices []kernels.Device) (
 		compiler = fmt.Sprintf("%.1f s for the compiler, ", c.WaitSeconds)
 	}
 	if s.Measured > 0 && (compiler != "" || layOut > 0) {
-		notes = append(notes, fmt.Sprintf("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it",
-			compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds()))
+		notes = append(notes,
+			fmt.Sprintf("waited %s%.1f s to decide, %.1f s to lay out; wrote for %.1f s beside it",
+				compiler, s.Deciding.Seconds(), layOut.Seconds(), s.Writing.Seconds()))
 	}
 	if s.Measured > 0 && compiler != "" {
-		notes = append(notes, fmt.Sprintf("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache",
-			console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached))
+		notes = append(notes,
+			fmt.Sprintf("%s compiled in %.0f core seconds, %d of them in vain; %d were in the cache",
+				console.Count(c.Compiled, "cubin"), c.Seconds, c.Unused, c.Cached))
 	}
 	for _, g := range s.Gone {
 		notes = append(notes, console.OneLine(g))

@@ -17,9 +17,11 @@ import (
 // Once the finals have chosen, the line says what, and of its gain what the table will: by the
 // rounds of both, and not what a noisy search saw or the medians of all samples.
 func TestProgressChosen(t *testing.T) {
-	pr := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 8, N: 64, DType: kernels.BF16, Weight: kernels.BF16}
+	pr := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 8, N: 64, DType: kernels.BF16,
+		Weight: kernels.BF16}
 	finals := func(family string, us float64, chosen string) *record.Record {
-		r := &record.Record{Run: "r-finals", Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", Chosen: chosen, SearchUS: 1, StreamUS: 5, Finals: 3}
+		r := &record.Record{Run: "r-finals", Problem: pr, Family: family, Status: kernels.StatusOK,
+			Base: family == "base", Chosen: chosen, SearchUS: 1, StreamUS: 5, Finals: 3}
 		// All are slow and fast in the same rounds. The gain grows, and the rounds in the middle of
 		// the times are the last.
 		for i, noise := range []float64{0.5, 0.51, 0.53, 0.52, 0.54, 2, 2.1, 1.9, 2.2, 2.05, 1, 1.001} {
@@ -36,17 +38,21 @@ func TestProgressChosen(t *testing.T) {
 		want string
 	}{
 		{finals("chosen", 9, "fastest"), ": chosen 7.4 us (67% of stream, 1.23x base, FASTER) chosen@\n"},
-		{finals("chosen", 10.9, "fastest"), ": chosen 9.0 us (55% of stream, 1.02x base, INCONCLUSIVE) chosen@\n"},
-		{finals("base", 10, "base: none is faster beyond doubt"), ": chosen 10.0 us (50% of stream, = base) base@\n"},
+		{finals("chosen", 10.9, "fastest"),
+			": chosen 9.0 us (55% of stream, 1.02x base, INCONCLUSIVE) chosen@\n"},
+		{finals("base", 10, "base: none is faster beyond doubt"),
+			": chosen 10.0 us (50% of stream, = base) base@\n"},
 	} {
 		var out bytes.Buffer
 		p := NewProgress(&out, "problems")
 		p.lastLine = p.lastLine.Add(-2 * console.Pause)
 		at := func(r *record.Record, left int) {
-			p.Observe(sweep.Event{Record: r, Median: stats.Median(r.SamplesUS), Left: left, Done: 1, Total: 6})
+			p.Observe(sweep.Event{Record: r, Median: stats.Median(r.SamplesUS), Left: left, Done: 1,
+				Total: 6})
 		}
 		search := func(family string, us float64) *record.Record {
-			return &record.Record{Run: "r", Problem: pr, Family: family, Status: kernels.StatusOK, Base: family == "base", StreamUS: 5, SamplesUS: []float64{us}}
+			return &record.Record{Run: "r", Problem: pr, Family: family, Status: kernels.StatusOK,
+				Base: family == "base", StreamUS: 5, SamplesUS: []float64{us}}
 		}
 		at(search("base", 100), 5)
 		at(search("lucky", 0.5), 4)
@@ -68,8 +74,10 @@ func TestProgressChosen(t *testing.T) {
 
 // What is written fits the terminal's width, also when that changes. Elsewhere it is whole.
 func TestProgressFits(t *testing.T) {
-	problem := kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1048576, N: 65536, Bias: true}
-	record := &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true, Status: kernels.StatusOK}
+	problem := kernels.Problem{Op: kernels.LayerNorm, Pass: kernels.Bwd, M: 1048576, N: 65536,
+		Bias: true}
+	record := &record.Record{Problem: problem, Family: "ln_bwd/reg_persist", Base: true,
+		Status: kernels.StatusOK}
 	long := sweep.Event{Record: record, Median: 12345.6, Done: 10_000, Total: 31415}
 	for _, width := range []int{1, 10, 40, 60, 80, 200} {
 		var b bytes.Buffer
@@ -87,7 +95,8 @@ func TestProgressFits(t *testing.T) {
 					t.Errorf("%d columns: a line of %d: %q", now, n, line)
 				}
 			}
-			if left == 0 && width > 40 && !strings.Contains(b.String(), "[10000/31415] layernorm/bwd/1048576x65536") {
+			if left == 0 && width > 40 && !strings.Contains(b.String(),
+				"[10000/31415] layernorm/bwd/1048576x65536") {
 				t.Errorf("%d columns: no progress: %q", width, b.String())
 			}
 			if b.Reset(); width > 5 {
@@ -97,7 +106,8 @@ func TestProgressFits(t *testing.T) {
 	}
 	var b bytes.Buffer
 	NewProgress(&b, "variants").Observe(long)
-	if lines := strings.Split(b.String(), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "ln_bwd/reg_persist") {
+	if lines := strings.Split(b.String(), "\n"); len(lines) != 2 || !strings.Contains(lines[0],
+		"ln_bwd/reg_persist") {
 		t.Errorf("in a pipe: %q", b.String())
 	}
 }

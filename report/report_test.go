@@ -20,7 +20,8 @@ import (
 )
 
 func ok(us float64) Cell {
-	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist", Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
+	return Cell{Variant: kernels.Variant{Family: "rms_bwd/reg_persist",
+		Config: kernels.NewConfig(kernels.Setting{Knob: kernels.Warps, Value: 8})},
 		MedianUS: us, Lo: us * 0.999, Hi: us * 1.001, StreamUS: 50, Status: kernels.StatusOK,
 		Stages: []record.StageUS{{Stage: "k1", MedianUS: us * 0.9}, {Stage: "k2", MedianUS: us * 0.08}}}
 }
@@ -47,14 +48,15 @@ func sample(t testing.TB) *Comparison {
 	}
 	return Compare(
 		Side{Label: "base", Cells: cells(map[string]Cell{
-			"rmsnorm/bwd/4096x8192/bf16":         ok(64.125),
-			"rmsnorm/bwd/256x65536/bf16":         ok(41.5),
-			"rmsnorm/bwd/8192x1024/bf16":         ok(18.25),
-			"rmsnorm/bwd/16384x1024/bf16":        ok(30),
-			"rmsnorm/bwd/576000x384/fp16":        ok(1834.7),
-			"rmsnorm/fwd/4096x8192/bf16-wfp32":   ok(40.75),
-			"layernorm/bwd/1x8192/fp32+bias":     wide(ok(4.2)),
-			"layernorm/bwd/29x17389/fp32+bias":   failed(kernels.StatusWrong, "dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"),
+			"rmsnorm/bwd/4096x8192/bf16":       ok(64.125),
+			"rmsnorm/bwd/256x65536/bf16":       ok(41.5),
+			"rmsnorm/bwd/8192x1024/bf16":       ok(18.25),
+			"rmsnorm/bwd/16384x1024/bf16":      ok(30),
+			"rmsnorm/bwd/576000x384/fp16":      ok(1834.7),
+			"rmsnorm/fwd/4096x8192/bf16-wfp32": ok(40.75),
+			"layernorm/bwd/1x8192/fp32+bias":   wide(ok(4.2)),
+			"layernorm/bwd/29x17389/fp32+bias": failed(kernels.StatusWrong,
+				"dx is wrong in 3 of 504281 elements,\nfirst at 7: got NaN, want 1.5"),
 			"layernorm/bwd/71x3571/fp32+bias":    ok(6),
 			"layernorm/fwd/173x409/fp32+bias+zc": ok(3),
 		})},
@@ -68,7 +70,8 @@ func sample(t testing.TB) *Comparison {
 			"layernorm/bwd/1x8192/fp32+bias":   wide(ok(3.9)),
 			"layernorm/bwd/29x17389/fp32+bias": ok(11),
 			"rmsnorm/bwd/2048x16384/bf16":      ok(60),
-			"rmsnorm/bwd/1024x32768/bf16":      failed(kernels.StatusResource, "needs 300 KiB of shared memory | 227 KiB are there"),
+			"rmsnorm/bwd/1024x32768/bf16": failed(kernels.StatusResource,
+				"needs 300 KiB of shared memory | 227 KiB are there"),
 		})})
 }
 
@@ -84,13 +87,15 @@ func TestRender(t *testing.T) {
 			t.Error("not JSON")
 		}
 		if f == FormatCSV {
-			if rows, err := csv.NewReader(&b).ReadAll(); err != nil || len(rows) != 1+len(c.Rows)+len(c.OneSided) {
+			if rows, err := csv.NewReader(&b).ReadAll(); err != nil ||
+				len(rows) != 1+len(c.Rows)+len(c.OneSided) {
 				t.Errorf("%d lines of csv, %v", len(rows), err)
 			}
 		}
 	}
 	err := Render(&bytes.Buffer{}, c, "xml")
-	if err == nil || err.Error() != `unknown format "xml"` || hint.Of(err) != "use one of text, markdown, csv, json" {
+	if err == nil || err.Error() != `unknown format "xml"` ||
+		hint.Of(err) != "use one of text, markdown, csv, json" {
 		t.Errorf("got %v, hint %q", err, hint.Of(err))
 	}
 }
@@ -123,7 +128,8 @@ func TestCompareMarks(t *testing.T) {
 		{failed(kernels.StatusCrash, "x"), ok(1), ""},
 		{ok(1), failed(kernels.StatusCrash, "x"), ""},
 	} {
-		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
+		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}},
+			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
 		if got := c.Rows[0].Mark; got != tc.want {
 			t.Errorf("%g against %g: %q, want %q", tc.b.MedianUS, tc.a.MedianUS, got, tc.want)
 		}
@@ -135,7 +141,9 @@ func TestCompareNothing(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/4096x8192/bf16")
 	for _, c := range []*Comparison{
 		Compare(Side{Label: "a"}, Side{Label: "b"}),
-		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: math.NaN(), Lo: math.NaN()}}}),
+		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: failed(kernels.StatusCrash, "x")}},
+			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK,
+				MedianUS: math.NaN(), Lo: math.NaN()}}}),
 		Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: ok(1)}}, Side{Label: "b"}),
 	} {
 		for _, f := range Formats() {
@@ -185,16 +193,21 @@ func TestRenderTable(t *testing.T) {
 // a name that stays. What is not known is empty.
 func TestColumns(t *testing.T) {
 	tab := NewTable("T", []float64{1.23456, 0}, []Column[float64]{
-		{Head: "time", Name: "us", Value: func(v float64) any { return Known(v) }, Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},
+		{Head: "time", Name: "us", Value: func(v float64) any { return Known(v) },
+			Text: func(v float64) string { return Micros(v) + "!" }, Means: "of day"},
 		{Name: "name", Value: func(float64) any { return "x" }},
 		{Head: "half", Value: func(v float64) any { return v / 2 }},
 		{Head: "NaN", Name: "nan", Value: func(float64) any { return math.NaN() }}})
 	tab.Notes = []string{"note"}
 	for f, want := range map[string]string{
-		FormatText:     "T\n\n  time     half\n──────  ───────\n1.235!  0.61728\n     !        0\n\ntime: of day\nnote\n",
-		FormatMarkdown: "**T**\n\n|   time |    half | NaN |\n|-------:|--------:|----:|\n| 1.235! | 0.61728 |     |\n|      ! |       0 |     |\n\n- note\n",
-		FormatCSV:      "us,name,nan\n1.23456,x,\n,x,\n",
-		FormatJSON:     "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"us\": 1.23456, \"name\": \"x\", \"nan\": null},\n    {\"us\": null, \"name\": \"x\", \"nan\": null}\n  ],\n  \"notes\": [\n    \"note\"\n  ]\n}\n",
+		FormatText: "T\n\n  time     half\n──────  ───────\n1.235!  0.61728\n     !        " +
+			"0\n\ntime: of day\nnote\n",
+		FormatMarkdown: "**T**\n\n|   time |    half | NaN |\n|-------:|--------:|----:|\n| 1.235! | " +
+			"0.61728 |     |\n|      ! |       0 |     |\n\n- note\n",
+		FormatCSV: "us,name,nan\n1.23456,x,\n,x,\n",
+		FormatJSON: "{\n  \"title\": \"T\",\n  \"rows\": [\n    {\"us\": 1.23456, \"name\": \"x\", " +
+			"\"nan\": null},\n    {\"us\": null, \"name\": \"x\", \"nan\": null}\n  ],\n  \"notes\": [\n  " +
+			"  \"note\"\n  ]\n}\n",
 	} {
 		var b bytes.Buffer
 		if err := RenderTable(&b, tab, f); err != nil || b.String() != want {
@@ -208,7 +221,8 @@ type brokenWriter struct{}
 func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
 func TestNumbers(t *testing.T) {
-	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00", 64.125: "64.12", 99.996: "100.0", 123.45: "123.5", 999.96: "1000", 1834.7: "1835"} {
+	for us, want := range map[float64]string{0: "", 1.23456: "1.235", 9.9996: "10.00", 64.125: "64.12",
+		99.996: "100.0", 123.45: "123.5", 999.96: "1000", 1834.7: "1835"} {
 		if got := Micros(us); got != want {
 			t.Errorf("Micros(%g) = %q, want %q", us, got, want)
 		}
@@ -217,10 +231,12 @@ func TestNumbers(t *testing.T) {
 		t.Error(got)
 	}
 	// Only a number of JSON is one there.
-	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3", "NaN": `"NaN"`, "1.2x": `"1.2x"`, "true": `"true"`, "01": `"01"`, "1 2": `"1 2"`} {
+	for cell, want := range map[string]string{"": "null", "1": "1", "-1.5e3": "-1.5e3", "NaN": `"NaN"`,
+		"1.2x": `"1.2x"`, "true": `"true"`, "01": `"01"`, "1 2": `"1 2"`} {
 		var b bytes.Buffer
 		tab := &Table{Header: []string{"x"}, Align: []Align{Right}, Rows: [][]string{{cell}}}
-		if err := RenderTable(&b, tab, FormatJSON); err != nil || !strings.Contains(b.String(), `{"x": `+want+"}") {
+		if err := RenderTable(&b, tab, FormatJSON); err != nil || !strings.Contains(b.String(),
+			`{"x": `+want+"}") {
 			t.Errorf("%q: %v %s", cell, err, b.String())
 		}
 	}
@@ -231,7 +247,8 @@ func TestNumbers(t *testing.T) {
 func TestUnpaired(t *testing.T) {
 	cell := func(run string, us, stream float64) Cell {
 		c := Cell{Status: kernels.StatusOK, MedianUS: us, StreamUS: stream, Run: run, Device: "d",
-			Lo: 0.999 * us, Hi: 1.001 * us, Variant: kernels.Variant{Family: strconv.FormatFloat(us, 'g', -1, 64)}}
+			Lo: 0.999 * us, Hi: 1.001 * us, Variant: kernels.Variant{Family: strconv.FormatFloat(us, 'g', -1,
+				64)}}
 		for i := range 20 {
 			c.Samples = append(c.Samples, float32(us*(1+0.001*float64(i%5-2))))
 		}
@@ -252,7 +269,8 @@ func TestUnpaired(t *testing.T) {
 		"two runs, a run is not known": {cell("", 100, 50), cell("", 103, 50), Same},
 	} {
 		p := devicetest.Problem(t, "rmsnorm/bwd/64x64/bf16")
-		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}}, Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
+		c := Compare(Side{Label: "a", Cells: map[kernels.Problem]Cell{p: tc.a}},
+			Side{Label: "b", Cells: map[kernels.Problem]Cell{p: tc.b}})
 		if got := c.Rows[0]; got.Mark != tc.want {
 			t.Errorf("%s: %s, want %s", name, got.Mark, tc.want)
 		}
@@ -263,13 +281,16 @@ func TestUnpaired(t *testing.T) {
 func TestUnlike(t *testing.T) {
 	p := devicetest.Problem(t, "rmsnorm/bwd/64x64/bf16")
 	side := func(device, protocol string) Side {
-		return Side{Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: 1, Device: device, Protocol: protocol}}}
+		return Side{Cells: map[kernels.Problem]Cell{p: {Status: kernels.StatusOK, MedianUS: 1,
+			Device: device, Protocol: protocol}}}
 	}
 	if n := Compare(side("x", "cold"), side("x", "cold")).Notes; n != nil {
 		t.Error(n)
 	}
-	for _, n := range [][]string{Compare(side("x", "cold"), side("y", "warm")).Notes, Grow(nil, side("x", "cold"), side("y", "warm")).Notes} {
-		if len(n) < 2 || !strings.Contains(n[0], "x of A, y of B") || !strings.Contains(n[1], "cold of A, warm of B") {
+	for _, n := range [][]string{Compare(side("x", "cold"), side("y", "warm")).Notes,
+		Grow(nil, side("x", "cold"), side("y", "warm")).Notes} {
+		if len(n) < 2 || !strings.Contains(n[0], "x of A, y of B") || !strings.Contains(n[1],
+			"cold of A, warm of B") {
 			t.Error(n)
 		}
 	}

@@ -21,7 +21,8 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 			continue
 		}
 		o := best[x.Problem]
-		if o == nil || x.Status == kernels.StatusOK && (o.Status != kernels.StatusOK || x.Median < o.Median) {
+		if o == nil || x.Status == kernels.StatusOK &&
+			(o.Status != kernels.StatusOK || x.Median < o.Median) {
 			best[x.Problem] = new(*x)
 		}
 	}
@@ -33,7 +34,8 @@ func SideOf(label string, entries iter.Seq[*record.Entry], keep func(*record.Ent
 }
 
 // OperandHelp is the grammar of recorded operands in words, for hints.
-const OperandHelp = "an operand is a records file or results folder, with #base, #peers, #FAMILY, " +
+const OperandHelp = "an operand is a records file or results folder, with #base, #peers, " +
+	"#FAMILY, " +
 	"#FAMILY@LABEL, #preset:NAME, #peer:NAME or #tuned:FILE behind it if need be, " +
 	"compare-RUN.json#A or #B, or tuned:FILE"
 
@@ -54,7 +56,8 @@ func NameOf(text string) string {
 		return "tuned:" + filepath.Base(table)
 	case selects:
 		return filepath.Base(file) + "#" + selector
-	case strings.Contains(file, "results/") || slices.Contains([]string{".json", ".jsonl"}, textfile.Ext(file)):
+	case strings.Contains(file, "results/"), textfile.Ext(file) == ".json",
+		textfile.Ext(file) == ".jsonl":
 		return filepath.Base(file)
 	}
 	return text

@@ -30,7 +30,8 @@ func TestStreamScores(t *testing.T) {
 	if err := RenderTable(&b, StreamTable(scores), FormatCSV); err != nil {
 		t.Fatal(err)
 	}
-	want := "% of stream,kind,problems,geometric mean,worst,at\nx,rms fwd,2,60.0,40.0,rms fwd bf16 4096x2048\nx,rms bwd,0,,,\nx,all,2,60.0,40.0,rms fwd bf16 4096x2048\n"
+	want := "% of stream,kind,problems,geometric mean,worst,at\nx,rms fwd,2,60.0,40.0,rms fwd bf16 " +
+		"4096x2048\nx,rms bwd,0,,,\nx,all,2,60.0,40.0,rms fwd bf16 4096x2048\n"
 	if b.String() != want {
 		t.Error(b.String())
 	}

@@ -96,7 +96,8 @@ func (d *Drawing) Square(x, y, side float64, fill, tip string) {
 
 // Inline is the drawing as an element of a page.
 func (d *Drawing) Inline() template.HTML {
-	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 %s %s\" role=\"img\" aria-label=\"%s\">\n%s</svg>",
+	return template.HTML(fmt.Sprintf("<svg viewBox=\"0 0 %s %s\" role=\"img\" "+
+		"aria-label=\"%s\">\n%s</svg>",
 		number(d.Width), number(d.Height),
 		template.HTMLEscapeString(strings.Map(visible, d.Title)), d.body.String()))
 }
@@ -149,7 +150,8 @@ func File(title string, series []Series, rows [][]*Drawing) []byte {
 		all.Width, all.Height = max(all.Width, x), all.Height+high+8
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%s\" height=\"%s\" viewBox=\"0 0 %[1]s %[2]s\"", number(all.Width), number(all.Height))
+	fmt.Fprintf(&b, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%s\" height=\"%s\" "+
+		"viewBox=\"0 0 %[1]s %[2]s\"", number(all.Width), number(all.Height))
 	b.WriteString(" font-family=\"Liberation Sans,Arial,Helvetica,sans-serif\">\n<style>\n")
 	b.WriteString(Style(func(name string) string { return colours[name] }))
 	b.WriteString("\n</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n" +

@@ -12,7 +12,8 @@ import (
 func TestContrast(t *testing.T) {
 	for i := range Slots {
 		var c [3]uint8
-		if _, err := fmt.Sscanf(colours[fmt.Sprint("c", i)], "#%02x%02x%02x", &c[0], &c[1], &c[2]); err != nil {
+		if _, err := fmt.Sscanf(colours[fmt.Sprint("c", i)], "#%02x%02x%02x", &c[0], &c[1],
+			&c[2]); err != nil {
 			t.Fatal(err)
 		}
 		l := 0.0
@@ -57,16 +58,21 @@ func TestTicks(t *testing.T) {
 // A file is sound XML whatever a text has in it, wide enough for its longest line, and its points
 // stand where they belong: one at the lower left corner of the axes, one at the upper right.
 func TestFile(t *testing.T) {
-	p := Plot{Title: "a<b>\x1b[31m\u202e", Width: 300, Height: 200, X: Axis{Lo: 1, Hi: 1024, Log: true}, Y: Axis{Hi: 10},
-		Lines: []Line{{Series{"s", "s1", 0, 1, 2}, []Point{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true}, {X: 1024, Y: 10, Lo: 9, Hi: 10}}}}}
-	text := string(File(strings.Repeat("long ", 40), []Series{{Name: "s", Class: "s1"}}, [][]*Drawing{{p.Draw(), p.Draw()}}))
+	p := Plot{Title: "a<b>\x1b[31m\u202e", Width: 300, Height: 200,
+		X: Axis{Lo: 1, Hi: 1024, Log: true}, Y: Axis{Hi: 10},
+		Lines: []Line{{Series{"s", "s1", 0, 1, 2},
+			[]Point{{X: 1, Y: 0, Tip: "\x00"}, {X: 32, Y: 5, Apart: true},
+				{X: 1024, Y: 10, Lo: 9, Hi: 10}}}}}
+	text := string(File(strings.Repeat("long ", 40), []Series{{Name: "s", Class: "s1"}},
+		[][]*Drawing{{p.Draw(), p.Draw()}}))
 	var svg struct {
 		Width float64 `xml:"width,attr"`
 	}
 	if err := xml.Unmarshal([]byte(text), &svg); err != nil || svg.Width < 1500 {
 		t.Errorf("%v, %g wide", err, svg.Width)
 	}
-	for want, times := range map[string]int{">a&lt;b&gt;?[31m?<": 2, "<title>?</title>": 2, `<polyline points="48,162"/>`: 2, `<polyline points="170,94 292,26"/>`: 2} {
+	for want, times := range map[string]int{">a&lt;b&gt;?[31m?<": 2, "<title>?</title>": 2,
+		`<polyline points="48,162"/>`: 2, `<polyline points="170,94 292,26"/>`: 2} {
 		if n := strings.Count(text, want); n != times {
 			t.Errorf("%s stands %d times in\n%s", want, n, text)
 		}

@@ -55,7 +55,8 @@ type Point struct {
 // glyphs are of radius 1; those from the fourth on are outlines.
 var glyphs = []string{"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z",
 	"M0-1.2L1.1.8H-1.1z",
-	"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z", "M0-1.2L1.1.8H-1.1z", "M-1-1L1 1M-1 1L1-1", "M-1.2 0H1.2M0-1.2V1.2"}
+	"M-1 0a1 1 0 1 0 2 0a1 1 0 1 0-2 0z", "M-.9-.9h1.8v1.8h-1.8z", "M0-1.2L1.1.8H-1.1z", "M-1-1L1 " +
+		"1M-1 1L1-1", "M-1.2 0H1.2M0-1.2V1.2"}
 
 func (d *Drawing) glyph(s Series, x, y float64, tip string) {
 	at := s.Glyph % len(glyphs)

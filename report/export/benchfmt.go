@@ -18,7 +18,8 @@ func WriteBenchfmt(w io.Writer, ps []*Problem) error {
 	for _, p := range ps {
 		if d := p.Run.Device; first {
 			first = false
-			fmt.Fprintf(b, "pkg: normbench\ndevice: %s\ndriver: %s\ncompiler: %s\nprotocol: %s\n", d.Name, d.Driver, d.Compiler, p.Run.Protocol.Name)
+			fmt.Fprintf(b, "pkg: normbench\ndevice: %s\ndriver: %s\ncompiler: %s\nprotocol: %s\n", d.Name,
+				d.Driver, d.Compiler, p.Run.Protocol.Name)
 		}
 		name := benchName(p.Problem)
 		for _, r := range p.Records {
@@ -31,7 +32,8 @@ func WriteBenchfmt(w io.Writer, ps []*Problem) error {
 			}
 			design := r.Family[strings.LastIndexByte(r.Family, '/')+1:]
 			for _, us := range rounds {
-				fmt.Fprintf(b, "%s/family=%s/config=%s-1 1 %g ns/op %.6g B/s\n", name, design, r.Config, us*1e3, float64(r.Bytes)/us*1e6)
+				fmt.Fprintf(b, "%s/family=%s/config=%s-1 1 %g ns/op %.6g B/s\n", name, design, r.Config, us*1e3,
+					float64(r.Bytes)/us*1e6)
 			}
 		}
 	}

@@ -52,10 +52,12 @@ func Load(path string) ([]*Problem, record.Notes, error) {
 			device = run.Device.ID
 		}
 		if run.Device.ID != device {
-			return hint.Errorf("export the records of each device by themselves", "records of %s among those of %s", run.Device.ID, device)
+			return hint.Errorf("export the records of each device by themselves",
+				"records of %s among those of %s", run.Device.ID, device)
 		}
 		if s, ok := sources[r.Family]; ok && s != r.Source && r.Family != record.Stream {
-			return hint.Errorf("sweep into a new folder, and export that", "records of two versions of %s, %s and %s", r.Family, s, r.Source)
+			return hint.Errorf("sweep into a new folder, and export that",
+				"records of two versions of %s, %s and %s", r.Family, s, r.Source)
 		}
 		sources[r.Family] = r.Source
 		p := at[r.Problem]
@@ -95,7 +97,8 @@ func Load(path string) ([]*Problem, record.Notes, error) {
 			ps = append(ps, p)
 		}
 	}
-	slices.SortFunc(ps, func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
+	slices.SortFunc(ps,
+		func(a, b *Problem) int { return record.CompareProblems(a.Problem, b.Problem) })
 	return ps, notes, nil
 }
 
@@ -143,7 +146,8 @@ func WriteFiles(out string, ps []*Problem) (int, error) {
 			}
 			name := f.Records[0].Family
 			if err := kernels.CheckName(fileName(name)); err != nil { // before the first file is written
-				return 0, hint.Errorf("rename it in the manifest, and measure again: its files are named after it", "family %.120q %w", name, err)
+				return 0, hint.Errorf("rename it in the manifest, and measure again: its files are named "+
+					"after it", "family %.120q %w", name, err)
 			}
 			files = append(files, file{f, Folder(p.Problem) + "_" + fileName(name)})
 		}
@@ -154,11 +158,13 @@ func WriteFiles(out string, ps []*Problem) (int, error) {
 		g.Go(func() error {
 			err := durable.MakeFolder(out, f.dir) // of names that come from a file
 			if err == nil {
-				at := durable.Place{Root: out, Name: filepath.Join(f.dir, f.Run.Device.ID+".json"), Unsynced: true}
+				at := durable.Place{Root: out, Name: filepath.Join(f.dir, f.Run.Device.ID+".json"),
+					Unsynced: true}
 				err = at.WriteFrom(bytes.NewReader(kt(f.Problem)))
 			}
 			if err != nil {
-				return hint.Errorf(durable.Help(err), "export to %s: %w", filepath.Join(out, f.dir), durable.Cause(err))
+				return hint.Errorf(durable.Help(err), "export to %s: %w", filepath.Join(out, f.dir),
+					durable.Cause(err))
 			}
 			return nil
 		})

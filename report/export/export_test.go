@@ -27,7 +27,9 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	grid := &record.Run{ID: "g", Time: time.Unix(1e9, 0).UTC(), Tool: "v1", Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU", SMs: 4}, Protocol: record.Protocol{Name: "cold", Samples: 2, Cold: true}}
+	grid := &record.Run{ID: "g", Time: time.Unix(1e9, 0).UTC(), Tool: "v1",
+		Device: kernels.DeviceInfo{ID: "gpu", Kind: kernels.KindCUDA, Name: "GPU",
+			SMs: 4}, Protocol: record.Protocol{Name: "cold", Samples: 2, Cold: true}}
 	search, final := *grid, *grid
 	search.ID, search.Protocol.Phase = "s", record.PhaseSearch
 	final.ID, final.Protocol.Phase = "f", record.PhaseFinal
@@ -83,7 +85,8 @@ func load(t *testing.T) []*Problem {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(ps) != 2 || len(ps[0].Records) != 5 || len(ps[1].Records) != 2 || len(ps[1].Records[0].SamplesUS) != 4 {
+	if len(ps) != 2 || len(ps[0].Records) != 5 || len(ps[1].Records) != 2 ||
+		len(ps[1].Records[0].SamplesUS) != 4 {
 		t.Fatalf("%+v", ps)
 	}
 	return ps
@@ -103,7 +106,8 @@ func TestKT(t *testing.T) {
 		t.Errorf("it does not end as a closed cache: %q", data[len(data)-3:])
 	}
 	last := -1
-	for _, key := range []string{"device_name", "kernel_name", "problem_size", "tune_params_keys", "tune_params", "objective", "cache"} {
+	for _, key := range []string{"device_name", "kernel_name", "problem_size", "tune_params_keys",
+		"tune_params", "objective", "cache"} {
 		i := bytes.Index(data, []byte("\n\""+key+"\":"))
 		if i <= last {
 			t.Errorf("%q stands out of order", key)
@@ -124,18 +128,22 @@ func TestKT(t *testing.T) {
 	if !slices.Equal(f.Keys, []string{"family", "block_rows", "warps", "ctas_per_sm"}) {
 		t.Errorf("keys %v", f.Keys)
 	}
-	if len(f.Limits) != 3 || f.Limits[0] != `(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)` {
+	if len(f.Limits) != 3 ||
+		f.Limits[0] != `(family, block_rows) in (("rms_fwd/cta_reg", 1), ("rms_fwd/two_pass", -1),)` {
 		t.Errorf("restrictions %q", f.Limits)
 	}
 	e := f.Cache["rms_fwd/cta_reg,1,4,-1"]
-	if e == nil || e["time"] != 0.011 || e["benchmark_time"] != 0.022 || e["compile_time"] != 250.0 || e["verification_time"] != 0.0 {
+	if e == nil || e["time"] != 0.011 || e["benchmark_time"] != 0.022 || e["compile_time"] != 250.0 ||
+		e["verification_time"] != 0.0 {
 		t.Errorf("%v", e)
 	}
-	if e := f.Cache["rms_fwd/two_pass,-1,16,2"]; e["time"] != "RuntimeFailedConfig" || e["__error__"] != e["time"] || e["compile_time"] != nil {
+	if e := f.Cache["rms_fwd/two_pass,-1,16,2"]; e["time"] != "RuntimeFailedConfig" ||
+		e["__error__"] != e["time"] || e["compile_time"] != nil {
 		t.Errorf("%v", e)
 	}
 	one, err := os.ReadFile(filepath.Join(out, "rmsnorm_fwd_bf16_64x256_rms_fwd_cta_reg", "gpu.json"))
-	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one, []byte("ctas_per_sm")) {
+	if err != nil || bytes.Contains(one, []byte("two_pass")) || bytes.Contains(one,
+		[]byte("ctas_per_sm")) {
 		t.Errorf("the family's own file: %v %s", err, one)
 	}
 	// What a bound ruled out has a status of its own.
@@ -143,13 +151,15 @@ func TestKT(t *testing.T) {
 	if err != nil || !bytes.Contains(other, []byte(`"normbench_status":"pruned"`)) {
 		t.Errorf("%v: %s", err, other)
 	}
-	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong", "rms_fwd/two_pass,-1,32,2": "compile", "rms_fwd/two_pass,-1,2,2": "timeout"}
+	want := map[string]any{"rms_fwd/two_pass,-1,16,2": "wrong", "rms_fwd/two_pass,-1,32,2": "compile",
+		"rms_fwd/two_pass,-1,2,2": "timeout"}
 	for key, e := range f.Cache {
 		if e["normbench_status"] != want[key] {
 			t.Errorf("%s has the status %v", key, e["normbench_status"])
 		}
 	}
-	if len(f.Cache) != 5 || f.Device.ID != "gpu" || f.State != "cold" || !slices.Equal(f.Stream, []float64{5, 5}) {
+	if len(f.Cache) != 5 || f.Device.ID != "gpu" || f.State != "cold" || !slices.Equal(f.Stream,
+		[]float64{5, 5}) {
 		t.Errorf("%d entries of %+v, %s, stream %v", len(f.Cache), f.Device, f.State, f.Stream)
 	}
 }
@@ -160,9 +170,12 @@ func TestBenchfmt(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"\nBenchmarkRMSNormFwd/M=64/N=256/dtype=bf16/family=cta_reg/config=br1.w4-1 1 10000 ns/op 6.6304e+09 B/s\n",
-		"\nBenchmarkLayerNormBwd/M=8/N=16/dtype=bf16/weight=fp32/bias=1/family=reg_persist/config=w4-1 1 8500 ns/op ",
-		"\nBenchmarkLayerNormBwd/M=8/N=16/dtype=bf16/weight=fp32/bias=1/family=reg_persist/config=w4-1 1 10500 ns/op ",
+		"\nBenchmarkRMSNormFwd/M=64/N=256/dtype=bf16/family=cta_reg/config=br1.w4-1 1 10000 ns/op " +
+			"6.6304e+09 B/s\n",
+		"\nBenchmarkLayerNormBwd/M=8/N=16/dtype=bf16/weight=fp32/bias=1/family=reg_persist/config=w4-1 " +
+			"1 8500 ns/op ",
+		"\nBenchmarkLayerNormBwd/M=8/N=16/dtype=bf16/weight=fp32/bias=1/family=reg_persist/config=w4-1 " +
+			"1 10500 ns/op ",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no line %q in\n%s", want, b.String())
@@ -180,7 +193,8 @@ func TestBenchNames(t *testing.T) {
 	of := map[string]kernels.Problem{}
 	for range 20_000 {
 		dtypes := []kernels.DType{kernels.BF16, kernels.FP16, kernels.FP32}
-		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 1 + rng.Int64N(2), N: 1 + rng.Int64N(2),
+		p := kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 1 + rng.Int64N(2),
+			N:     1 + rng.Int64N(2),
 			DType: dtypes[rng.IntN(3)], Weight: dtypes[rng.IntN(3)], Bias: coin(), ZeroCentered: coin(), NoWeight: coin(),
 			Residual: coin(), FP8: coin(), Transpose: coin(), Accumulate: coin()}
 		if coin() {
@@ -210,7 +224,8 @@ func TestMixed(t *testing.T) {
 				run.Device.ID = "other"
 			}
 		},
-		"records of two versions of rms_fwd/two_pass, abc and new": func(run *record.Run, r *record.Record) {
+		"records of two versions of rms_fwd/two_pass, abc and new": func(run *record.Run,
+			r *record.Record) {
 			if r != nil && r.Config.Get(kernels.Warps) == 16 {
 				r.Source = "new"
 			}

@@ -200,7 +200,8 @@ func restrictions(p *Problem, knobs []*kernels.Knob) []string {
 			for i, x := range pairs {
 				text[i] = fmt.Sprintf("(%q, %d)", x.family, x.value)
 			}
-			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", keyFamily, k.Name, strings.Join(text, ", ")))
+			list = append(list, fmt.Sprintf("(%s, %s) in (%s,)", keyFamily, k.Name,
+				strings.Join(text, ", ")))
 		}
 	}
 	return list

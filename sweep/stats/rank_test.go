@@ -50,7 +50,8 @@ func TestSignedRank(t *testing.T) {
 		}
 	}
 	// The least attainable p-values decide how many rounds serve how many cells.
-	for n, want := range map[int]float64{6: 0.03125, 8: 0.0078125, 10: 0.001953125, 12: 0.00048828125, 13: 0.000244140625} {
+	for n, want := range map[int]float64{6: 0.03125, 8: 0.0078125, 10: 0.001953125, 12: 0.00048828125,
+		13: 0.000244140625} {
 		d := make([]float64, n)
 		for i := range d {
 			d[i] = float64(i + 1)
@@ -79,7 +80,8 @@ func TestHodgesLehmann(t *testing.T) {
 			t.Errorf("%s: %g [%g, %g], want %g [%g, %g]", tc.name, est, lo, hi, tc.est, tc.lo, tc.hi)
 		}
 	}
-	if est, lo, hi := HodgesLehmann(nil, 0.95); !math.IsNaN(est) || !math.IsInf(lo, -1) || !math.IsInf(hi, 1) {
+	if est, lo, hi := HodgesLehmann(nil, 0.95); !math.IsNaN(est) || !math.IsInf(lo, -1) ||
+		!math.IsInf(hi, 1) {
 		t.Errorf("of none: %g [%g, %g]", est, lo, hi)
 	}
 	// Ranks of the tables of Wilcoxon, Katti and Wilcox: critical sum plus one.
@@ -87,7 +89,8 @@ func TestHodgesLehmann(t *testing.T) {
 		n     int
 		level float64
 		k     int
-	}{{6, 0.95, 1}, {8, 0.95, 4}, {10, 0.95, 9}, {12, 0.95, 14}, {20, 0.95, 53}, {25, 0.95, 90}, {10, 0.99, 4}, {20, 0.99, 38}} {
+	}{{6, 0.95, 1}, {8, 0.95, 4}, {10, 0.95, 9}, {12, 0.95, 14}, {20, 0.95, 53}, {25, 0.95, 90}, {10,
+		0.99, 4}, {20, 0.99, 38}} {
 		if k := walshRank(tc.n, tc.level); k != tc.k {
 			t.Errorf("n=%d level %g: rank %d, want %d", tc.n, tc.level, k, tc.k)
 		}
@@ -97,9 +100,11 @@ func TestHodgesLehmann(t *testing.T) {
 // Benjamini and Hochberg 1995, section 3.1: 15 tests of thrombolysis, of which
 // Bonferroni rejects 3 and they 4. The adjusted values are R's p.adjust.
 func TestAdjusted(t *testing.T) {
-	p := []float64{.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719, .6528, .7590, 1}
+	p := []float64{.0001, .0004, .0019, .0095, .0201, .0278, .0298, .0344, .0459, .3240, .4262, .5719,
+		.6528, .7590, 1}
 	holm := []float64{.0015, .0056, .0247, .114, .2211, .278, .278, .278, .3213, 1, 1, 1, 1, 1, 1}
-	q := []float64{.0015, .003, .0095, .035625, .0603, .063857, .063857, .0645, .0765, .486, .581182, .714875, .753231, .813214, 1}
+	q := []float64{.0015, .003, .0095, .035625, .0603, .063857, .063857, .0645, .0765, .486, .581182,
+		.714875, .753231, .813214, 1}
 	order := rand.New(rand.NewPCG(1, 2)).Perm(len(p))
 	shuffled := make([]float64, len(p))
 	for i, j := range order {

@@ -34,7 +34,8 @@ func TestQuantile(t *testing.T) {
 	if !slices.Equal(ten[:3], []float64{10, 9, 8}) {
 		t.Error("the samples were moved")
 	}
-	for _, v := range []float64{Median(nil), Quantile(-0.1, ten), Quantile(1.1, ten), Quantile(math.NaN(), ten), Spread(nil), GeoMean(nil)} {
+	for _, v := range []float64{Median(nil), Quantile(-0.1, ten), Quantile(1.1, ten),
+		Quantile(math.NaN(), ten), Spread(nil), GeoMean(nil)} {
 		if !math.IsNaN(v) {
 			t.Errorf("got %g, want NaN", v)
 		}

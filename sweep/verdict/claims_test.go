@@ -14,7 +14,8 @@ func TestFindsByNoise(t *testing.T) {
 		noise       float64
 		rounds      int
 		least, most float64
-	}{{0.006, 12, 0.98, 1}, {0.01, 12, 0.6, 0.8}, {0.02, 12, 0, 0.2}, {0.01, 24, 0.98, 1}, {0.02, 24, 0.35, 0.6}} {
+	}{{0.006, 12, 0.98, 1}, {0.01, 12, 0.6, 0.8}, {0.02, 12, 0, 0.2}, {0.01, 24, 0.98, 1}, {0.02, 24,
+		0.35, 0.6}} {
 		found := 0.0
 		for seed := range uint64(cells) {
 			r := rand.New(rand.NewPCG(seed, 9))
@@ -37,7 +38,8 @@ func TestFindsByNoise(t *testing.T) {
 // the more often the longer it keeps it.
 func TestKeptModes(t *testing.T) {
 	const cells = 1000
-	for _, c := range []struct{ kept, least, most float64 }{{1, 0, 0.005}, {3, 0.05, 0.1}, {8, 0.14, 0.21}} {
+	for _, c := range []struct{ kept, least, most float64 }{{1, 0, 0.005}, {3, 0.05, 0.1},
+		{8, 0.14, 0.21}} {
 		wrong := 0.0
 		for seed := range uint64(cells) {
 			r := rand.New(rand.NewPCG(seed, 10))

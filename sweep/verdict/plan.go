@@ -80,12 +80,14 @@ func (r Rule) CheckValid() error {
 	bad(!(r.MinEffect < 1), "least effect %g is not below 1, which is 100%%", r.MinEffect)
 	bad(!(r.FloorFactor >= 1), "floor factor %g is below 1", r.FloorFactor)
 	bad(!(r.Resolve >= 0 && r.Modes >= 0 && r.Narrow >= 0), "a limit is negative")
-	bad(!(r.Unpaired >= r.MinEffect), "least effect %g of recordings is below the %g of rounds", r.Unpaired, r.MinEffect)
+	bad(!(r.Unpaired >= r.MinEffect), "least effect %g of recordings is below the %g of rounds",
+		r.Unpaired, r.MinEffect)
 	bad(len(r.Plan.Looks) == 0, "a plan without looks")
 	last := 0
 	for i, l := range r.Plan.Looks {
 		bad(l.Rounds <= last, "look %d, at %d rounds, does not come after %d", i+1, l.Rounds, last)
-		bad(math.Exp2(1-float64(l.Rounds)) > l.Alpha, "%d rounds cannot reach p = %g; %d can", l.Rounds, l.Alpha, enough(l.Alpha))
+		bad(math.Exp2(1-float64(l.Rounds)) > l.Alpha, "%d rounds cannot reach p = %g; %d can", l.Rounds,
+			l.Alpha, enough(l.Alpha))
 		last = l.Rounds
 	}
 	sum := r.Plan.total()

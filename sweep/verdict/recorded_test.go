@@ -63,7 +63,8 @@ func TestFinalsAlike(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d of %d alike called (%d by a bound above zero alone), %d of %d found", wrong, pairs, naive, found, changes)
+	t.Logf("%d of %d alike called (%d by a bound above zero alone), %d of %d found", wrong, pairs,
+		naive, found, changes)
 	if pairs < 3000 || wrong > pairs/1000 {
 		t.Errorf("%d of %d pairs that are alike are called", wrong, pairs)
 	}
@@ -84,9 +85,11 @@ func TestJudgeRecorded(t *testing.T) {
 	// A cpu that others use: its rounds are up to eight times as long.
 	noisy := []float64{127, 111, 865, 129, 135, 119, 140, 230}
 	// B was faster in every round, but three of A's made the number: 1.32x (1.15-3.79).
-	wide := []float64{110.2, 126.7, 1138.5, 108.1, 112.3, 143.4, 129.7, 173.2, 128.6, 270.4, 106.3, 126.1}
+	wide := []float64{110.2, 126.7, 1138.5, 108.1, 112.3, 143.4, 129.7, 173.2, 128.6, 270.4, 106.3,
+		126.1}
 	wideB := []float64{98.2, 98.1, 104, 93.5, 99.7, 97.3, 98.7, 99.7, 98, 100.1, 90.2, 98.9}
-	wideA2 := []float64{110.8, 124, 1181.5, 107.1, 113.9, 142.8, 131.1, 172.8, 132.9, 271.6, 107.7, 124.3}
+	wideA2 := []float64{110.8, 124, 1181.5, 107.1, 113.9, 142.8, 131.1, 172.8, 132.9, 271.6, 107.7,
+		124.3}
 	apart := []float64{110, 111, 110, 112, 111, 109, 110, 111, 110, 112, 111, 110}
 	for name, x := range map[string]struct {
 		a, b, again []float64
@@ -94,13 +97,16 @@ func TestJudgeRecorded(t *testing.T) {
 		want        Verdict
 		reason      string
 	}{
-		"faster":                  {a, b, a, 8, Faster, ""},
-		"slower":                  {b, a, b, 8, Slower, ""},
-		"a wide interval":         {wide, wideB, wideA2, 1, Inconclusive, "noise of ±59.6%"},
-		"of more choices":         {a, b, a, 40, Inconclusive, "12 rounds, at least 14 are needed"},
-		"eight rounds":            {a[:8], b[:8], a[:8], 1, Inconclusive, "8 rounds, at least 9 are needed"},
-		"a noisy cpu":             {noisy, b[:8], noisy, 8, Inconclusive, "8 rounds, at least 12 are needed"},
-		"a noisy cpu, 12 rounds":  {append(noisy, 128, 131, 118, 410), b, append(noisy, 128, 131, 118, 410), 8, Inconclusive, "two modes"},
+		"faster":          {a, b, a, 8, Faster, ""},
+		"slower":          {b, a, b, 8, Slower, ""},
+		"a wide interval": {wide, wideB, wideA2, 1, Inconclusive, "noise of ±59.6%"},
+		"of more choices": {a, b, a, 40, Inconclusive, "12 rounds, at least 14 are needed"},
+		"eight rounds": {a[:8], b[:8], a[:8], 1, Inconclusive,
+			"8 rounds, at least 9 are needed"},
+		"a noisy cpu": {noisy, b[:8], noisy, 8, Inconclusive,
+			"8 rounds, at least 12 are needed"},
+		"a noisy cpu, 12 rounds": {append(noisy, 128, 131, 118, 410), b,
+			append(noisy, 128, 131, 118, 410), 8, Inconclusive, "two modes"},
 		"the copy differs":        {a, b, apart, 1, Inconclusive, "a second copy of A differs"},
 		"a copy of other rounds":  {a, b, apart[:5], 1, Faster, ""},
 		"none":                    {nil, nil, nil, 1, Inconclusive, "no rounds"},
@@ -112,7 +118,8 @@ func TestJudgeRecorded(t *testing.T) {
 			t.Errorf("%s: %+v", name, j)
 		}
 		back := j.Turned()
-		if again := back.Turned(); again.Verdict != j.Verdict || j.Lo > 0 && !(back.Lo <= back.Effect && back.Effect <= back.Hi) {
+		if again := back.Turned(); again.Verdict != j.Verdict || j.Lo > 0 &&
+			!(back.Lo <= back.Effect && back.Effect <= back.Hi) {
 			t.Errorf("%s: turned %+v", name, back)
 		}
 		if claimed(j.Verdict) == (back.Verdict == j.Verdict) {

@@ -17,7 +17,8 @@ import (
 	"normbench/sweep/stats"
 )
 
-const roundsHelp = "give each round a and b, and a2 (a second copy of a) if there is one: `normbench judge --help`"
+const roundsHelp = "give each round a and b, and a2 (a second copy of a) if there is one: " +
+	"`normbench judge --help`"
 
 // Rounds are those of one cell of a file.
 type Rounds struct {
@@ -58,7 +59,8 @@ func ParseRounds(name string, data []byte) ([]Rounds, error) {
 		cells, err = groupRounds(rows)
 	}
 	if err != nil {
-		return nil, hint.Errorf(roundsHelp, "rounds %s: %s", name, strings.Join(strings.Fields(err.Error()), " "))
+		return nil, hint.Errorf(roundsHelp, "rounds %s: %s", name,
+			strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return cells, nil
 }
@@ -126,7 +128,8 @@ func groupRounds(rows []roundRow) (cells []Rounds, err error) {
 		}
 		c := &cells[i]
 		if c.Again != (row.A2 != nil) {
-			return nil, fmt.Errorf("%s: some rounds of cell %.80q have a2, and some do not", row.where, c.Name)
+			return nil, fmt.Errorf("%s: some rounds of cell %.80q have a2, and some do not", row.where,
+				c.Name)
 		}
 		c.Rounds = append(c.Rounds, Round{A: *row.A, B: *row.B, A2: *cmp.Or(row.A2, row.A)})
 		if row.Stream != nil {

@@ -19,7 +19,8 @@ func FuzzParseRounds(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cells, err := ParseRounds("f", data)
 		if err != nil {
-			if hint.Of(err) == "" || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(), "rounds f: ") {
+			if hint.Of(err) == "" || strings.Contains(err.Error(), "\n") || !strings.HasPrefix(err.Error(),
+				"rounds f: ") {
 				t.Fatalf("error %q, hint %q", err, hint.Of(err))
 			}
 			return

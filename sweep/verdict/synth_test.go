@@ -41,52 +41,62 @@ type kind struct {
 
 var kinds = []kind{
 	{name: "steady", what: "independent noise, as all kinds below have it: 0.3 to 3% per launch"},
-	{name: "drift", what: "linear, by 2 to 12% in the time of 12 rounds, up or down", set: func(m *machine) {
-		m.drift = m.sign() * m.between(0.02, 0.12) / span
-	}},
+	{name: "drift", what: "linear, by 2 to 12% in the time of 12 rounds, up or down",
+		set: func(m *machine) {
+			m.drift = m.sign() * m.between(0.02, 0.12) / span
+		}},
 	{name: "random walk", what: "by 1 to 4% in the time of 12 rounds", set: func(m *machine) {
 		m.walk = m.between(0.01, 0.04) / math.Sqrt(span)
 	}},
-	{name: "autocorrelation", what: "noise with a lag-1 correlation of 0.15 to 0.87", set: func(m *machine) {
-		m.rho = m.between(0.15, 0.87)
-	}},
-	{name: "level steps", what: "1 to 5 sudden changes of the clock by 3 to 10%", set: func(m *machine) {
-		for range 1 + m.r.IntN(5) {
-			m.jumpAt = append(m.jumpAt, m.r.IntN(2*span))
-			m.jumpBy = append(m.jumpBy, m.sign()*m.between(0.03, 0.10))
-		}
-	}},
-	{name: "first launch", what: "the first of a visit is off by -12.5 to +6.1%, each next by a third of that", set: func(m *machine) {
-		m.first = m.between(-0.125, 0.061)
-	}},
-	{name: "heavy tails", what: "2 to 15% of the launches are late, by 10% on average", set: func(m *machine) {
-		m.tail = m.between(0.02, 0.15)
-	}},
-	{name: "slow launches", what: "2 to 20% of the launches are in a mode that is 3 to 15% slower", set: func(m *machine) {
-		m.slowLaunch, m.mode = m.between(0.02, 0.20), m.between(0.03, 0.15)
-	}},
+	{name: "autocorrelation", what: "noise with a lag-1 correlation of 0.15 to 0.87",
+		set: func(m *machine) {
+			m.rho = m.between(0.15, 0.87)
+		}},
+	{name: "level steps", what: "1 to 5 sudden changes of the clock by 3 to 10%",
+		set: func(m *machine) {
+			for range 1 + m.r.IntN(5) {
+				m.jumpAt = append(m.jumpAt, m.r.IntN(2*span))
+				m.jumpBy = append(m.jumpBy, m.sign()*m.between(0.03, 0.10))
+			}
+		}},
+	{name: "first launch",
+		what: "the first of a visit is off by -12.5 to +6.1%, each next by a third of that", set: func(m *machine) {
+			m.first = m.between(-0.125, 0.061)
+		}},
+	{name: "heavy tails", what: "2 to 15% of the launches are late, by 10% on average",
+		set: func(m *machine) {
+			m.tail = m.between(0.02, 0.15)
+		}},
+	{name: "slow launches", what: "2 to 20% of the launches are in a mode that is 3 to 15% slower",
+		set: func(m *machine) {
+			m.slowLaunch, m.mode = m.between(0.02, 0.20), m.between(0.03, 0.15)
+		}},
 	{name: "alternation", what: "every other launch is slower by 1 to 6%", set: func(m *machine) {
 		m.alternate = m.between(0.01, 0.06)
 	}},
-	{name: "1 us clock", what: "steps of 1 us, 1.1 to 10% of the time; 32 ns in all other kinds", set: func(m *machine) {
-		m.step = 1
-	}},
-	{name: "two modes", what: "10 to 50% of the visits are in a mode that is 3 to 15% slower", noEffect: true, set: func(m *machine) {
-		m.slowVisit, m.mode = m.between(0.10, 0.50), m.between(0.03, 0.15)
-	}},
-	{name: "all but modes", what: "drift, walk, autocorrelation, steps, first launch, tails and alternation at once", set: func(m *machine) {
-		m.drift = m.between(-0.08, 0.08) / span
-		m.walk = m.between(0, 0.02) / math.Sqrt(span)
-		m.rho = m.between(0.15, 0.87)
-		m.first = m.between(-0.10, 0.06)
-		m.tail = m.between(0.02, 0.08)
-		m.alternate = m.between(0, 0.03)
-		for range m.r.IntN(3) {
-			m.jumpAt = append(m.jumpAt, m.r.IntN(2*span))
-			m.jumpBy = append(m.jumpBy, m.between(-0.10, 0.10))
-		}
-	}},
-	{name: "placement", what: "each loaded copy of the code has a speed of its own, 0.3% standard deviation", noClaim: true, set: func(m *machine) {
+	{name: "1 us clock", what: "steps of 1 us, 1.1 to 10% of the time; 32 ns in all other kinds",
+		set: func(m *machine) {
+			m.step = 1
+		}},
+	{name: "two modes", what: "10 to 50% of the visits are in a mode that is 3 to 15% slower",
+		noEffect: true, set: func(m *machine) {
+			m.slowVisit, m.mode = m.between(0.10, 0.50), m.between(0.03, 0.15)
+		}},
+	{name: "all but modes",
+		what: "drift, walk, autocorrelation, steps, first launch, tails and alternation at once", set: func(m *machine) {
+			m.drift = m.between(-0.08, 0.08) / span
+			m.walk = m.between(0, 0.02) / math.Sqrt(span)
+			m.rho = m.between(0.15, 0.87)
+			m.first = m.between(-0.10, 0.06)
+			m.tail = m.between(0.02, 0.08)
+			m.alternate = m.between(0, 0.03)
+			for range m.r.IntN(3) {
+				m.jumpAt = append(m.jumpAt, m.r.IntN(2*span))
+				m.jumpBy = append(m.jumpBy, m.between(-0.10, 0.10))
+			}
+		}},
+	{name: "placement", what: "each loaded copy of the code has a speed of its own, 0.3% standard " +
+		"deviation", noClaim: true, set: func(m *machine) {
 		for i := range m.place {
 			m.place[i] = 0.003 * m.r.NormFloat64()
 		}
@@ -415,7 +425,8 @@ func TestTraces(t *testing.T) {
 	var null, two, half []tally
 	all, found := tally{}, tally{}
 	for _, k := range kinds {
-		n, c, h := count(k, 0, identical, rule), count(k, contrasted, changed, rule), count(k, 0.005, changed, rule)
+		n, c, h := count(k, 0, identical, rule), count(k, contrasted, changed, rule), count(k, 0.005,
+			changed, rule)
 		null, two, half = append(null, n), append(two, c), append(half, h)
 		if k.noClaim {
 			continue
@@ -448,7 +459,8 @@ func TestTraces(t *testing.T) {
 func powers(rule Rule) string {
 	var b strings.Builder
 	b.WriteString("\nBy the size of the change, 1000 cells each of \"all but modes\":\n\n")
-	b.WriteString("| change | FASTER or SLOWER | SAME | INCONCLUSIVE | rounds |\n|---|--:|--:|--:|--:|\n")
+	b.WriteString("| change | FASTER or SLOWER | SAME | INCONCLUSIVE | rounds " +
+		"|\n|---|--:|--:|--:|--:|\n")
 	for _, k := range kinds {
 		if k.name != "all but modes" {
 			continue
@@ -467,7 +479,8 @@ func powers(rule Rule) string {
 					other++
 				}
 			}
-			fmt.Fprintf(&b, "| %.1f%% | %.1f%% | %.1f%% | %.1f%% | %.1f |\n", 100*effect, float64(called)/10, float64(same)/10, float64(other)/10, float64(rounds)/1000)
+			fmt.Fprintf(&b, "| %.1f%% | %.1f%% | %.1f%% | %.1f%% | %.1f |\n", 100*effect, float64(called)/10,
+				float64(same)/10, float64(other)/10, float64(rounds)/1000)
 		}
 	}
 	return b.String()
@@ -491,8 +504,10 @@ func tables(null, two, half []tally, all, found tally) string {
 		}
 		return fmt.Sprintf("%.*f%%", digits, 100*t.rate(n, of))
 	}
-	fmt.Fprintf(&b, "This tool, %d cells of identical arms and %d each of a change per row:\n\n", null[0]["cells"], two[0]["cells"]+two[0]["coarse"])
-	b.WriteString("| trace | identical: called | in order A B A' | SAME | 2%: found | wrong sign | rounds | clock too coarse | of these called | 0.5%: called |\n")
+	fmt.Fprintf(&b, "This tool, %d cells of identical arms and %d each of a change per row:\n\n",
+		null[0]["cells"], two[0]["cells"]+two[0]["coarse"])
+	b.WriteString("| trace | identical: called | in order A B A' | SAME | 2%: found | wrong sign | " +
+		"rounds | clock too coarse | of these called | 0.5%: called |\n")
 	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -509,19 +524,26 @@ func tables(null, two, half []tally, all, found tally) string {
 			coarse = fmt.Sprintf("%.0f%%", 100*float64(c["coarse"])/float64(c["cells"]+c["coarse"]))
 		}
 		h["called"] = h["right"] + h["wrong"]
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %.1f | %s | %s | %s |\n", names[i], pct(n, "wrong", "cells", 2), pct(n, "fixed", "fixedCells", 2), pct(n, "same", "cells", 0),
-			pct(c, "right", "cells", 1), c["wrong"], c.rate("rounds", "cells"), coarse, pct(c, "coarseCalled", "coarse", 1), pct(h, "called", "cells", 1))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %d | %.1f | %s | %s | %s |\n", names[i],
+			pct(n, "wrong", "cells", 2), pct(n, "fixed", "fixedCells", 2), pct(n, "same", "cells", 0),
+			pct(c, "right", "cells", 1), c["wrong"], c.rate("rounds", "cells"), coarse, pct(c,
+				"coarseCalled", "coarse", 1), pct(h, "called", "cells", 1))
 	}
-	fmt.Fprintf(&b, "| **promised** | **%s** | %s | | **%s** | %d | | | | |\n", pct(all, "wrong", "cells", 2), pct(all, "fixed", "fixedCells", 2), pct(found, "right", "cells", 1), found["wrong"])
+	fmt.Fprintf(&b, "| **promised** | **%s** | %s | | **%s** | %d | | | | |\n",
+		pct(all, "wrong", "cells", 2), pct(all, "fixed", "fixedCells", 2), pct(found, "right", "cells",
+			1), found["wrong"])
 	fmt.Fprintf(&b, "\nThe same machines as usually judged:\n\n")
-	b.WriteString("| trace | p < 0.05: identical called | 2%: found | wrong sign | medians > 1%: identical called | 2%: found | wrong sign | recorded: identical called | with a control |\n")
+	b.WriteString("| trace | p < 0.05: identical called | 2%: found | wrong sign | medians > 1%: " +
+		"identical called | 2%: found | wrong sign | recorded: identical called | with a control |\n")
 	b.WriteString("|---|--:|--:|--:|--:|--:|--:|--:|--:|\n")
 	usualRow := func(name string, n, c tally) {
 		fmt.Fprintf(&b, "| %s |", name)
 		for _, method := range []string{"mannWhitney", "medians"} {
-			fmt.Fprintf(&b, " %s | %s | %s |", pct(n, method+"Wrong", "usualCells", 1), pct(c, method, "usualCells", 1), pct(c, method+"Wrong", "usualCells", 1))
+			fmt.Fprintf(&b, " %s | %s | %s |", pct(n, method+"Wrong", "usualCells", 1),
+				pct(c, method, "usualCells", 1), pct(c, method+"Wrong", "usualCells", 1))
 		}
-		fmt.Fprintf(&b, " %s | %s |\n", pct(n, "recorded", "recordedCells", 1), pct(n, "controlled", "recordedCells", 1))
+		fmt.Fprintf(&b, " %s | %s |\n", pct(n, "recorded", "recordedCells", 1),
+			pct(n, "controlled", "recordedCells", 1))
 	}
 	for i := range kinds {
 		usualRow(names[i], null[i], two[i])
@@ -572,7 +594,8 @@ func compareTables(t *testing.T, got string) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the tables of %s are now\n%s\nif that is meant, run go test ./sweep/verdict -update", docFile, got)
+		t.Fatalf("the tables of %s are now\n%s\nif that is meant, run go test ./sweep/verdict -update",
+			docFile, got)
 	}
 	if err := os.WriteFile(docFile, []byte(head+docBegin+got+docEnd+tail), 0o644); err != nil {
 		t.Fatal(err)

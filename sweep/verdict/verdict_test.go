@@ -14,7 +14,8 @@ import (
 // with a little noise that is the same for every such cell.
 func rounds(n int, effect, control, noise float64) Cell {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
-	c := Cell{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4096, N: 1024, DType: kernels.BF16, Weight: kernels.BF16}}
+	c := Cell{Problem: kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: 4096, N: 1024,
+		DType: kernels.BF16, Weight: kernels.BF16}}
 	for i := range n {
 		level := 50 * math.Exp(0.01*float64(i)) // a drift that every round shares
 		arm := func(x float64) float64 { return level * math.Exp(x+noise*r.NormFloat64()) }
@@ -50,26 +51,33 @@ func TestVerdicts(t *testing.T) {
 		{"faster", rounds(12, -0.02, 0, 0.002), Faster, ""},
 		{"same", rounds(12, 0.001, 0, 0.002), Same, ""},
 		{"much faster, on a noisy machine", rounds(12, -0.3, 0, 0.03), Faster, ""},
-		{"real but too small", rounds(12, 0.009, 0, 0.001), Inconclusive, "noise of ±0.2%; about 32 rounds would tell"},
-		{"on the band", rounds(24, 0.01, 0, 0.001), Inconclusive, "too close to the least effect of 1.0% to tell"},
+		{"real but too small", rounds(12, 0.009, 0, 0.001), Inconclusive,
+			"noise of ±0.2%; about 32 rounds would tell"},
+		{"on the band", rounds(24, 0.01, 0, 0.001), Inconclusive,
+			"too close to the least effect of 1.0% to tell"},
 		{"noise", rounds(13, 0.02, 0, 0.02), Inconclusive, "noise of ±3.3%; about 55 rounds would tell"},
 		{"much noise", rounds(14, 0, 0, 0.05), Inconclusive, "noise of ±"},
-		{"A' differs as much", rounds(12, 0.02, 0.015, 0.001), Inconclusive, "a second copy of A differs from A by 1.5%"},
-		{"B is like A, but A' is not", rounds(12, 0, 0.02, 0.001), Inconclusive, "a second copy of A differs from A by 2.0%"},
+		{"A' differs as much", rounds(12, 0.02, 0.015, 0.001), Inconclusive,
+			"a second copy of A differs from A by 1.5%"},
+		{"B is like A, but A' is not", rounds(12, 0, 0.02, 0.001), Inconclusive,
+			"a second copy of A differs from A by 2.0%"},
 		{"far beyond A'", rounds(12, 0.05, 0.015, 0.001), Slower, ""},
 		{"below the step", step(rounds(12, 0.02, 0, 0.001), 2), Inconclusive, "the clock's step is"},
 		{"above the step", step(rounds(12, 0.10, 0, 0.001), 2), Slower, ""},
 		{"a fine step", step(rounds(12, 0.02, 0, 0.001), 0.032), Slower, ""},
 		{"same to a coarse clock", step(rounds(12, 0, 0, 0.001), 2), Inconclusive, "the clock's step is"},
-		{"same to a clock of 1.5%", step(rounds(12, 0, 0, 0.001), 0.8), Inconclusive, "the clock's step is"},
+		{"same to a clock of 1.5%", step(rounds(12, 0, 0, 0.001), 0.8), Inconclusive,
+			"the clock's step is"},
 		{"two modes and a change of 2%", twoModes, Slower, ""},
 		{"two modes", onlyModes, Inconclusive, "two modes, "},
 		{"nine rounds", rounds(9, 0.02, 0, 0.001), Inconclusive, "9 rounds, at least 10 are needed"},
 		{"none", Cell{}, Inconclusive, "no rounds"},
-		{"none that count", Cell{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1}, {-1, 1, 1}}}, Inconclusive, "no rounds"},
+		{"none that count", Cell{Rounds: []Round{{1, 2, 0}, {math.NaN(), 1, 1}, {1, math.Inf(1), 1},
+			{-1, 1, 1}}}, Inconclusive, "no rounds"},
 	} {
 		j := Judge([]Cell{tc.c}, Default())[0]
-		if j.Verdict != tc.want || !strings.Contains(j.Reason, tc.reason) || (j.Reason == "") != (tc.want != Inconclusive) || j.Problem != tc.c.Problem {
+		if j.Verdict != tc.want || !strings.Contains(j.Reason, tc.reason) ||
+			(j.Reason == "") != (tc.want != Inconclusive) || j.Problem != tc.c.Problem {
 			t.Errorf("%s: %s %q, want %s %q: %+v", tc.name, j.Verdict, j.Reason, tc.want, tc.reason, j)
 		}
 		if _, err := json.Marshal(j); err != nil {
@@ -80,10 +88,12 @@ func TestVerdicts(t *testing.T) {
 	c := rounds(12, 0.02, 0, 0.002)
 	want := Judge([]Cell{c}, Default())[0]
 	c.Rounds = append(c.Rounds, Round{0, 1, 1}, Round{1, math.NaN(), 1})
-	if got := Judge([]Cell{c}, Default())[0]; got.Rounds != 12 || got.P != want.P || got.Verdict != want.Verdict {
+	if got := Judge([]Cell{c}, Default())[0]; got.Rounds != 12 || got.P != want.P ||
+		got.Verdict != want.Verdict {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if want.P != 2*2.0/4096 || want.Lo >= want.Effect || want.Hi <= want.Effect || math.Abs(want.Effect-1.02) > 0.002 {
+	if want.P != 2*2.0/4096 || want.Lo >= want.Effect || want.Hi <= want.Effect ||
+		math.Abs(want.Effect-1.02) > 0.002 {
 		t.Errorf("%+v", want)
 	}
 }
@@ -102,7 +112,8 @@ func TestFamily(t *testing.T) {
 	cells[7] = rounds(12, 0.02, 0, 0.002)
 	cells[8] = rounds(24, 0.02, 0, 0.002)
 	j := Judge(cells, rule)
-	if j[7].Verdict != Slower || j[7].P != alone.P || j[7].PHolm != 59*alone.P || j[7].Gate != Inconclusive || j[7].Q != 30*alone.P {
+	if j[7].Verdict != Slower || j[7].P != alone.P || j[7].PHolm != 59*alone.P ||
+		j[7].Gate != Inconclusive || j[7].Q != 30*alone.P {
 		t.Errorf("one of 60 with 12 rounds: %+v", j[7])
 	}
 	if j[8].Verdict != Slower || j[8].Gate != Slower || j[8].PHolm > 60*2*math.Exp2(-23) {
@@ -166,16 +177,19 @@ func TestPlan(t *testing.T) {
 	}
 	one := Default()
 	one.Plan = Pocock(one.Alpha, 12)
-	if err := one.CheckValid(); err != nil || one.More(rounds(12, 0.02, 0, 0.03), 1) || !one.More(rounds(11, 0.02, 0, 0.001), 1) {
+	if err := one.CheckValid(); err != nil || one.More(rounds(12, 0.02, 0, 0.03), 1) ||
+		!one.More(rounds(11, 0.02, 0, 0.001), 1) {
 		t.Errorf("a plan of one look: %v", err)
 	}
 }
 
 func TestSummarize(t *testing.T) {
-	cells := []Cell{rounds(12, -0.05, 0, 0.002), rounds(12, 0.001, 0, 0.002), rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
+	cells := []Cell{rounds(12, -0.05, 0, 0.002), rounds(12, 0.001, 0, 0.002),
+		rounds(12, 0.03, 0, 0.002), rounds(9, -0.2, 0, 0.002), {}}
 	judged := Judge(cells, Default())
 	s := Summarize(judged)
-	if s.Cells != 4 || s.Faster != 1 || s.Slower != 1 || s.Same != 1 || s.Inconclusive != 2 || s.Worst == nil || s.Worst.Effect != judged[2].Effect {
+	if s.Cells != 4 || s.Faster != 1 || s.Slower != 1 || s.Same != 1 || s.Inconclusive != 2 ||
+		s.Worst == nil || s.Worst.Effect != judged[2].Effect {
 		t.Errorf("%+v", s)
 	}
 	product := 1.0
