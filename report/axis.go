@@ -80,5 +80,6 @@ func (a *Axis) errNothing() error {
 	}
 	return hint.Errorf("measure a group such as growth-rows (over M) or growth-cols (over N): "+
 		"`normbench bench base --shapes growth-rows --out DIR`; --over shape draws any",
-		"nothing to draw over %s: no %s has %d different %s with a time and the stream's", a, a.fixed, a.least, a)
+		"nothing to draw over %s: no %s has %d different %s with a time and the stream's",
+		a, a.fixed, a.least, a)
 }

@@ -45,7 +45,7 @@ type Cell struct {
 	Reason   string // why the status is not ok
 	Stages   []record.StageUS
 	Samples  []float32 // microseconds; nil where only the median is known
-	Rounds   []float64 // medians of a search's finals, microseconds; of one run the same rounds for all
+	Rounds   []float64 // medians of finals, microseconds; of one run the same rounds for all
 	Again    []float64 // of a second copy of the variant in the same rounds, where there was one
 	Finals   int       // variants in those finals; 1 is the base alone, for which nothing was left
 	Base     bool      // it is what runs untuned
@@ -57,7 +57,7 @@ type Cell struct {
 	Failed   string    // which checks of the run's selftest failed, "" for none; see record.Run.Failed
 	Protocol string    // name of the protocol, "" where it is not known
 	Phase    string    // of the protocol: record.PhaseSearch, PhaseFinal or empty
-	Configs  int       // recorded ok, of which this is the fastest; 0 where there was no choice to make
+	Configs  int       // recorded ok, of which this is the fastest; 0 without a choice
 	Named    bool      // by its label: there are no others
 	Searched *Cell     // the fastest that a search saw on its way; see Alike
 }
@@ -120,7 +120,7 @@ func (r *Row) Verdict() string {
 type Comparison struct {
 	A     string `json:"a"` // labels
 	B     string `json:"b"`
-	Rows  []Row  `json:"rows"`  // problems that both sides have, in the order of record.CompareProblems
+	Rows  []Row  `json:"rows"`  // problems that both sides have
 	Kinds []Mean `json:"kinds"` // per kind, in the order of the rows
 	// All is the geometric mean over all rows. Its N is 0 where no row has a
 	// time on both sides.
@@ -131,7 +131,7 @@ type Comparison struct {
 	Stream    []StreamScore `json:"stream,omitempty"`
 	OneSided  []OneSided    `json:"one_sided,omitempty"` // in the order of the rows
 	TieBand   float64       `json:"tie_band"`
-	Timer     []string      `json:"timer,omitempty"` // the floors of both sides, and failed checks of their selftests
+	Timer     []string      `json:"timer,omitempty"` // floors and failed checks of selftests
 	Notes     []string      `json:"notes,omitempty"` // what stands against comparing the two
 	BytesRule string        `json:"bytes_rule"`
 
@@ -189,10 +189,10 @@ type Value struct {
 	US            float64        `json:"us,omitempty"`             // median time
 	LoUS          float64        `json:"lo_us,omitempty"`          // 95 % interval of the median
 	HiUS          float64        `json:"hi_us,omitempty"`          //
-	Phase         string         `json:"phase,omitempty"`          // grid, finals or search, that the time is of
+	Phase         string         `json:"phase,omitempty"`          // grid, finals or search
 	Configs       int            `json:"configs,omitempty"`        // that it is the fastest of
-	GBps          float64        `json:"gbps,omitempty"`           // compulsory bytes over time, 1e9 bytes per second
-	StreamPercent float64        `json:"stream_percent,omitempty"` // time of the stream over this time
+	GBps          float64        `json:"gbps,omitempty"`           // compulsory bytes, 1e9 a second
+	StreamPercent float64        `json:"stream_percent,omitempty"` // stream's time over this time
 	Stages        []StageValue   `json:"stages,omitempty"`
 }
 

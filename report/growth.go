@@ -19,7 +19,7 @@ const MaxArms = 8
 // side of the matrix, or goes from shape to shape.
 type Growth struct {
 	Arms   []string      `json:"arms"` // labels
-	Rows   []GrowthRow   `json:"rows"` // each problem that an arm has, those that grow together in a row
+	Rows   []GrowthRow   `json:"rows"` // each problem that an arm has
 	Stream []StreamScore `json:"stream"`
 	Timer  []string      `json:"timer,omitempty"` // see Comparison.Timer
 	Notes  []string      `json:"notes,omitempty"`
@@ -31,7 +31,7 @@ type Growth struct {
 type GrowthRow struct {
 	Problem kernels.Problem `json:"problem"`
 	Kind    string          `json:"kind"`
-	Arms    []Value         `json:"arms"` // in the order of Growth.Arms; without a family where an arm has nothing
+	Arms    []Value         `json:"arms"` // as Growth.Arms; without a family where there is nothing
 	Told    *Told           `json:"told,omitempty"`
 }
 

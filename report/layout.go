@@ -318,8 +318,9 @@ func (l *Layout) prose(text string) string {
 
 // classes say what verdicts and marks are: good, bad, or open.
 var classes = map[string]string{
-	"FASTER": "good", "+": "good", "ok": "good", "SAME": "same", "=": "same", "INCONCLUSIVE": "open", "?": "open",
-	"SLOWER": "bad", "-": "bad", "FAILED": "bad", "WRONG": "bad", "CRASH": "bad", "HANG": "bad", "wrong:": "bad",
+	"FASTER": "good", "+": "good", "ok": "good", "SAME": "same", "=": "same",
+	"INCONCLUSIVE": "open", "?": "open", "SLOWER": "bad", "-": "bad", "FAILED": "bad",
+	"WRONG": "bad", "CRASH": "bad", "HANG": "bad", "wrong:": "bad",
 }
 
 // cellClass is the class of a cell that begins with a verdict, or with a status such as TIMEOUT:

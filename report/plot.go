@@ -101,7 +101,7 @@ type panel struct {
 	what   string // "rms bwd bf16": those of one row of the plot
 	fixed  int64
 	shapes []string          // of its problems, in the order of the rows
-	lines  [][]picture.Point // per arm: the side that grows or which of the shapes, and % of the stream's speed
+	lines  [][]picture.Point // per arm: the side or the shape's number, and % of the stream
 	last   []int             // per arm: the number of the shape of its last point
 }
 

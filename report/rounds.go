@@ -29,24 +29,15 @@ func RoundsTable(cells []verdict.Rounds, step float64) *Table {
 			j.Reason += fmt.Sprintf("; a %.4g and %.4g, b %.4g and %.4g", j.Modes.Fast[0], j.Modes.Slow[0],
 				j.Modes.Fast[1], j.Modes.Slow[1])
 		}
-		number := func(f float64, format string) string {
-			if f == 0 {
-				return ""
-			}
-			return fmt.Sprintf(format, f)
-		}
 		again := "none"
 		if cells[i].Again {
 			again = fmt.Sprintf("%.2f", 100*j.Floor)
 		}
-		stream := ""
-		if cells[i].Stream > 0 {
-			stream = tenth(100 * cells[i].Stream)
-		}
-		row := []string{cells[i].Name, call, number(j.Effect, "%.4f"), number(j.Lo, "%.4f"),
-			number(j.Hi, "%.4f"),
-			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g",
-				j.Q), again, strconv.Itoa(j.Rounds), number(float64(j.Need), "%.0f"), fmt.Sprintf("%.1f", 100*rule.Power(list[i])), stream, j.Reason}
+		row := []string{cells[i].Name, call,
+			nonzero("%.4f", j.Effect), nonzero("%.4f", j.Lo), nonzero("%.4f", j.Hi),
+			fmt.Sprintf("%.2g", j.P), fmt.Sprintf("%.2g", j.Q), again, strconv.Itoa(j.Rounds),
+			nonzero("%.0f", float64(j.Need)), fmt.Sprintf("%.1f", 100*rule.Power(list[i])),
+			nonzero("%.1f", 100*cells[i].Stream), j.Reason}
 		t.Data.Rows = append(t.Data.Rows, row)
 		if row = slices.Clone(row); row[3] != "" {
 			row[2] += " (" + row[3] + "-" + row[4] + ")"

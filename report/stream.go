@@ -14,9 +14,9 @@ import (
 type StreamScore struct {
 	Side  string           `json:"side"`
 	Kind  string           `json:"kind"`            // "rms bwd"; "" for all kinds together
-	N     int              `json:"n"`               // problems with a time of the side and of the stream
+	N     int              `json:"n"`               // problems with times of both
 	Of    int              `json:"of"`              // problems that the side has
-	Mean  float64          `json:"mean,omitempty"`  // geometric mean of the stream's time over the side's; 0 where N is
+	Mean  float64          `json:"mean,omitempty"`  // geometric, of the stream's time over the side's
 	Worst float64          `json:"worst,omitempty"` // the least of them
 	At    *kernels.Problem `json:"at,omitempty"`    // where
 }

@@ -164,7 +164,7 @@ type Table struct {
 	// for people: a value to a field, in full, under names that stay, and none left out.
 	Data *Table
 	// Only text uses these, to fit a terminal; see Layout.
-	Drop   []string  // columns left out where there is no room, the least important first; "a,b" go together
+	Drop   []string  // columns to leave out for room, in this order; "a,b" go together
 	Group  *Group    // rows of one kind under a heading; nil for none
 	Legend []Meaning // what columns mean
 }

@@ -22,7 +22,8 @@ const Slots = 8
 var colours = map[string]string{"fg": "#1c2024", "dim": "#444a50", "line": "#e4e4e4",
 	"c0": "#d55e00", "c1": "#0072b2", "c2": "#00936c", "c3": "#a6457f",
 	"c4": "#2a8fc4", "c5": "#a87400", "c6": "#777777", "c7": "#333333",
-	"m0": "#8c1d18", "m1": "#1c5c9c", "m2": "#4f93c9", "m3": "#9ec5e8", "m4": "#d9e8f6", "none": "#f2f2f2"}
+	"m0": "#8c1d18", "m1": "#1c5c9c", "m2": "#4f93c9", "m3": "#9ec5e8",
+	"m4": "#d9e8f6", "none": "#f2f2f2"}
 
 // Style is the CSS of drawings. Class sN is the colour of slot N, mN shade N of five, from the
 // worst. colour gives the colour of a name, such as c0.

@@ -64,7 +64,8 @@ func (d *Drawing) glyph(s Series, x, y float64, tip string) {
 	if at > 2 {
 		class = "open"
 	}
-	d.Add(`<path class="%s" stroke-width=".5" transform="translate(%s %s) scale(%s)" d="%s">`+title(tip)+`</path>`, class, x, y, s.Radius, glyphs[at], tip)
+	d.Add(`<path class="%s" stroke-width=".5" transform="translate(%s %s) scale(%s)" d="%s">`+
+		title(tip)+`</path>`, class, x, y, s.Radius, glyphs[at], tip)
 }
 
 // place is where a value stands between two ends of a picture.
@@ -77,6 +78,12 @@ func (a *Axis) place(v, from, to float64) float64 {
 		return (from + to) / 2
 	}
 	return from + (to-from)*(v-lo)/(hi-lo)
+}
+
+// textAt writes one line at an angle.
+func (d *Drawing) textAt(x, y, degrees float64, anchor, text string) {
+	d.Add(`<text class="dim" transform="translate(%s %s) rotate(%s)" font-size="12" `+
+		`text-anchor="%s">%s</text>`, x, y, degrees, anchor, text)
 }
 
 // Draw draws the plot.
@@ -100,13 +107,13 @@ func (p *Plot) Draw() *Drawing {
 	for _, t := range p.X.Ticks {
 		d.Add(`<line class="grid" x1="%s" x2="%[1]s" y1="%s" y2="%s"/>`, x(t.At), top, bottom)
 		if p.X.Slant {
-			d.Add(`<text class="dim" transform="translate(%s %s) rotate(-60)" font-size="12" text-anchor="end">%s</text>`, x(t.At)+4, bottom+12, t.Label)
+			d.textAt(x(t.At)+4, bottom+12, -60, "end", t.Label)
 		} else {
 			d.Text(x(t.At), bottom+16, 12, "middle", "dim", t.Label)
 		}
 	}
 	d.Text((left+right)/2, p.Height-5, 12, "middle", "dim", p.X.Label)
-	d.Add(`<text class="dim" transform="translate(12 %s) rotate(-90)" font-size="12" text-anchor="middle">%s</text>`, (top+bottom)/2, p.Y.Label)
+	d.textAt(12, (top+bottom)/2, -90, "middle", p.Y.Label)
 	if p.Target != 0 {
 		d.Add(`<line class="ref" x1="%s" x2="%s" y1="%s" y2="%[3]s"/>`, left, right, y(p.Target))
 	}

@@ -172,7 +172,8 @@ func compiling(run *record.Run, r *record.Record) *float64 {
 	switch {
 	case r.Check != nil && r.Check.Compile > 0:
 		ms = r.Check.Compile * 1e3
-	case run.Device.Kind == kernels.KindCPU, r.Status == kernels.StatusRefused, r.Status == record.StatusPruned:
+	case run.Device.Kind == kernels.KindCPU, r.Status == kernels.StatusRefused,
+		r.Status == record.StatusPruned:
 	default:
 		return nil
 	}

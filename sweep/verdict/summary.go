@@ -10,8 +10,8 @@ import (
 type Summary struct {
 	Cells        int     `json:"cells"`            // with an effect
 	Shapes       int     `json:"shapes,omitempty"` // of these cells
-	Mean         float64 `json:"mean"`             // geometric, of B's time over A's; 0 where there are no cells
-	Lo           float64 `json:"lo"`               // its 95 % interval, for other such shapes and other rounds
+	Mean         float64 `json:"mean"`             // geometric, of B's time over A's; 0 of none
+	Lo           float64 `json:"lo"`               // its 95 % interval, for other such shapes
 	Hi           float64 `json:"hi"`
 	Faster       int     `json:"faster"`
 	Slower       int     `json:"slower"`

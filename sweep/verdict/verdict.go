@@ -87,7 +87,7 @@ type Rule struct {
 	MinEffect   float64 // effects up to this are of no interest
 	FloorFactor float64 // how often the effect exceeds what A' shows
 	Resolve     float64 // effect that the plan is made to find; a clock with a coarser step cannot
-	Modes       float64 // distance from which two modes of the visits count; MinEffect is that from which they are named
+	Modes       float64 // distance from which two modes count; from MinEffect on they are named
 	Narrow      float64 // half width of the interval from which more rounds are not worth it
 	Unpaired    float64 // MinEffect where A and B were not interleaved
 	Plan        Plan
@@ -124,16 +124,16 @@ type Judged struct {
 	Effect  float64         `json:"effect"`         // B's time over A's; 0 where there are no rounds
 	Lo      float64         `json:"lo"`             // its interval at the level of the look;
 	Hi      float64         `json:"hi"`             // both 0 where the rounds are too few for one
-	P       float64         `json:"p"`              // exact signed-rank, adjusted for the looks of the plan
+	P       float64         `json:"p"`              // exact signed-rank, adjusted for the looks
 	PHolm   float64         `json:"p_holm"`         // P, adjusted for the number of cells
 	Q       float64         `json:"q"`              // Benjamini and Hochberg's of P
 	Floor   float64         `json:"floor"`          // what A' shows against A
-	Step    float64         `json:"step,omitempty"` // the clock's step over the median of the faster arm
+	Step    float64         `json:"step,omitempty"` // the clock's, over the faster arm's median
 	Band    float64         `json:"band"`
 	Verdict Verdict         `json:"verdict"`
-	Gate    Verdict         `json:"gate"`             // Verdict, but INCONCLUSIVE where PHolm is above Rule.Gate
+	Gate    Verdict         `json:"gate"`             // INCONCLUSIVE where PHolm is above Rule.Gate
 	Reason  string          `json:"reason,omitempty"` // why it is INCONCLUSIVE
-	Need    int             `json:"need,omitempty"`   // about how many rounds would tell, where more could
+	Need    int             `json:"need,omitempty"`   // about how many rounds would tell
 
 	Modes *Modes `json:"modes,omitempty"` // where the visits have two
 
