@@ -62,32 +62,69 @@ func (r *Row) unequal() bool {
 		slow.Configs < fewConfigs && fast.Configs >= 4*slow.Configs
 }
 
-// A reason is what stands behind a row's mark, as a note below the table tells it.
-type reason string
+// A rowNote is a note below the table on the rows for which it holds. {n} counts them.
+type rowNote struct {
+	text  string
+	holds func(*Row) bool
+}
 
-var (
-	whySearch = reason(fmt.Sprintf("FASTER or SLOWER in %%s of a search, whose samples are too few "+
-		"for an interval: the medians are more than %g %% apart, and the samples do not overlap.",
-		100*searchBand))
-	whyMixed = reason("INCONCLUSIVE in %s, as one side has times of a search only, and the other " +
-		"none of one.")
-	whyFew = reason(fmt.Sprintf("INCONCLUSIVE in %%s, as the search tried fewer than %d configs of "+
-		"the slower side, and four times as many of the other.", fewConfigs))
-	whyFloor = reason(fmt.Sprintf("INCONCLUSIVE in %%s below %d us, as the floor of a run is "+
-		"unknown: two hosts differ by 2 us in an empty launch.", verdict.FloorMatters))
-	whyAlone = reason("no finals in %s: the budget left nothing but the base.")
+// A reason is what stands behind a row's mark, where a note tells it.
+type reason int
+
+const (
+	whySearch reason = iota + 1
+	whyMixed
+	whyFew
+	whyFloor
+	whyAlone
 )
 
-// rowsOf is a note on the rows with a reason, if there are such.
-func (c *Comparison) rowsOf(why reason) (notes []string) {
-	n := 0
-	for _, r := range c.Rows {
-		if r.why == why {
-			n++
+func (w reason) holds(r *Row) bool { return r.why == w }
+
+var coverageNotes = []rowNote{
+	{fmt.Sprintf("FASTER or SLOWER in {n} of a search, whose samples are too few for an interval: "+
+		"the medians are more than %g %% apart, and the samples do not overlap.", 100*searchBand),
+		whySearch.holds},
+	{"INCONCLUSIVE in {n}, as one side has times of a search only, and the other none of one.",
+		whyMixed.holds},
+	{fmt.Sprintf("INCONCLUSIVE in {n}, as the search tried fewer than %d configs of the slower "+
+		"side, and four times as many of the other.", fewConfigs), whyFew.holds},
+	{fmt.Sprintf("INCONCLUSIVE in {n} below %d us, as the floor of a run is unknown: two hosts "+
+		"differ by 2 us in an empty launch.", verdict.FloorMatters), whyFloor.holds},
+}
+
+// methodNotes say how the verdicts and the means were found.
+var methodNotes = []rowNote{
+	{"paired: by the finals' rounds, in which A and B took turns, with the interval that the " +
+		"verdict rests on. INCONCLUSIVE counts as 1.00x in the means.",
+		func(r *Row) bool { return r.Paired != nil }},
+	{"no interval in {n}, as the finals had too few rounds for a verdict.",
+		func(r *Row) bool { return r.Paired != nil && r.Paired.Lo == 0 }},
+	{"no finals in {n}: the budget left nothing but the base.", whyAlone.holds},
+	{"= says that both sides are one variant of one run, not measured against itself. It counts " +
+		"as 1.00x.", func(r *Row) bool { return r.Mark == Equal }},
+	{fmt.Sprintf("UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
+		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
+		"what the stream moved.", 100*TieBand, 100*verdict.Default().Unpaired), (*Row).unpaired},
+	{"SAME needs the whole interval within that, and a stream that stood still. Run both with " +
+		"--live for less.", (*Row).unpaired},
+}
+
+// unpaired says that a row was judged by medians.
+func (r *Row) unpaired() bool { return r.Speedup > 0 && r.Paired == nil && r.Mark != Equal }
+
+// rowNotes are those of a list that hold for a row.
+func (c *Comparison) rowNotes(list []rowNote) (notes []string) {
+	for _, x := range list {
+		n := 0
+		for i := range c.Rows {
+			if x.holds(&c.Rows[i]) {
+				n++
+			}
 		}
-	}
-	if n > 0 {
-		notes = append(notes, strings.Replace(string(why), "%s", console.Count(n, "problem"), 1))
+		if n > 0 {
+			notes = append(notes, strings.Replace(x.text, "{n}", console.Count(n, "problem"), 1))
+		}
 	}
 	return notes
 }
@@ -141,10 +178,7 @@ func coverage(c *Comparison) (notes []string) {
 			notes = append(notes, n)
 		}
 	}
-	for _, why := range []reason{whySearch, whyMixed, whyFew, whyFloor} {
-		notes = append(notes, c.rowsOf(why)...)
-	}
-	return notes
+	return append(notes, c.rowNotes(coverageNotes)...)
 }
 
 // Best are the cells of a side as it is its own best choice of what was recorded: those of the

@@ -248,55 +248,19 @@ func meanTable(c *Comparison) *Table {
 		columns = columns[:7]
 	}
 	t := NewTable("", append(slices.Clone(c.Kinds), c.All), columns)
-	t.Notes = slices.Concat(c.methods(), c.Notes)
+	t.Notes = append([]string{"speedup is A's time over B's; FASTER and SLOWER are about B."},
+		c.rowNotes(methodNotes)...)
+	if c.All.Lo > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("means have an interval at 95%% over other such "+
+			"shapes (%d here), all cells of a shape together.", c.All.Shapes))
+	}
+	t.Notes = append(t.Notes, c.Notes...)
 	if w := c.Worst; w != nil {
 		t.Notes = append(t.Notes, fmt.Sprintf("worst: %s at %s.", name(w.Problem),
 			Ratio(w.Speedup)))
 	}
 	t.Notes = append(t.Notes, c.lacks()...)
 	return t
-}
-
-// methods are notes on how the verdicts and the means were found.
-func (c *Comparison) methods() (notes []string) {
-	pairs, unpaired, few := 0, 0, 0
-	for _, r := range c.Rows {
-		switch {
-		case r.Mark == Equal:
-		case r.Paired != nil:
-			if pairs++; r.Paired.Lo == 0 {
-				few++
-			}
-		case r.Speedup > 0:
-			unpaired++
-		}
-	}
-	note := func(yes bool, format string, args ...any) {
-		if yes {
-			notes = append(notes, fmt.Sprintf(format, args...))
-		}
-	}
-	band := 100 * c.TieBand
-	note(true, "speedup is A's time over B's; FASTER and SLOWER are about B.")
-	note(pairs > 0, "paired: by the finals' rounds, in which A and B took turns, with the interval "+
-		"that "+
-		"the verdict rests on. INCONCLUSIVE counts as 1.00x in the means.")
-	note(few > 0, "no interval in %s, as the finals had too few rounds for a verdict.",
-		console.Count(few, "problem"))
-	notes = append(notes, c.rowsOf(whyAlone)...)
-	note(c.All.Equal > 0, "= says that both sides are one variant of one run, not measured against "+
-		"itself. It counts as 1.00x.")
-	note(c.All.Lo > 0, "means have an interval at 95%% over other such shapes (%d here), all cells "+
-		"of a "+
-		"shape together.", c.All.Shapes)
-	note(unpaired > 0, "UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals "+
-		"that "+
-		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
-		"what the stream moved.", band, 100*verdict.Default().Unpaired)
-	note(unpaired > 0, "SAME needs the whole interval within that, and a stream that stood still. "+
-		"Run "+
-		"both with --live for less.")
-	return notes
 }
 
 // lacks are notes on the problems that have no speedup.
