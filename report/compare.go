@@ -59,7 +59,7 @@ type Cell struct {
 	Phase    string    // of the protocol: record.PhaseSearch, PhaseFinal or empty
 	Configs  int       // recorded ok, of which this is the fastest; 0 without a choice
 	Named    bool      // by its label: there are no others
-	Searched *Cell     // the fastest that a search saw on its way; see Alike
+	Searched *Cell     // the fastest that a search saw on its way; see MatchPhases
 }
 
 // CellOf is the cell of a records entry.
@@ -151,12 +151,12 @@ type Row struct {
 	B       Value           `json:"b"`
 	Speedup float64         `json:"speedup,omitempty"` // A's median over B's; 0 where one has none
 	Mark    Mark            `json:"mark,omitempty"`
-	Paired  *Paired         `json:"paired,omitempty"` // where both sides were in one run's rounds
+	Paired  *PairedSpeedup  `json:"paired,omitempty"` // where both sides were in one run's rounds
 
-	a, b   Cell            // what A and B are of
-	judged *verdict.Judged // what Paired is of
-	why    reason          // of Mark, where the table has a note of it
-	duel   *ab.Result      // of a live compare, with what its second run said
+	a, b   Cell               // what A and B are of
+	judged *verdict.Judgement // what Paired is of
+	why    reason             // of Mark, where the table has a note of it
+	duel   *ab.Result         // of a live compare, with what its second run said
 	second *ab.Second
 }
 
@@ -169,9 +169,9 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	}{row(r), r.Verdict()})
 }
 
-// Paired is a speedup over the interleaved rounds of one run, with the interval that its verdict
-// rests on (verdict.JudgeRecorded); both ends are 0 where the rounds are too few for one.
-type Paired struct {
+// A PairedSpeedup is a speedup over the interleaved rounds of one run, with the interval that its
+// verdict rests on (verdict.JudgeRounds); both ends are 0 where the rounds are too few for one.
+type PairedSpeedup struct {
 	Rounds  int     `json:"rounds"`
 	Speedup float64 `json:"speedup"`
 	Lo      float64 `json:"lo"`
@@ -236,7 +236,7 @@ func Compare(a, b Side) *Comparison {
 			r.judge()
 		}
 	}
-	c.Notes = slices.Concat(coverage(c), unlike(a, b))
+	c.Notes = slices.Concat(coverage(c), differences(a, b))
 	c.summarize(a, b)
 	return c
 }
@@ -244,7 +244,7 @@ func Compare(a, b Side) *Comparison {
 // newComparison has a row for each of the problems that both sides have.
 func newComparison(a, b Side, problems []kernels.Problem) *Comparison {
 	c := &Comparison{A: a.Label, B: b.Label, Rows: []Row{}, Kinds: []Mean{}, TieBand: TieBand,
-		BytesRule: BytesRule, series: lettered(a, b)}
+		BytesRule: BytesRule, series: pairSeries(a, b)}
 	for _, p := range problems {
 		x, inA := a.Cells[p]
 		y, inB := b.Cells[p]
@@ -283,12 +283,12 @@ func (r *Row) judge() {
 			a, b = b, a
 		}
 		step := stats.TimerStep(append(widen(a.Samples), widen(b.Samples)...))
-		j := verdict.JudgeRecorded(a.Rounds, b.Rounds, a.Again, step, max(a.Finals, b.Finals)-1)
+		j := verdict.JudgeRounds(a.Rounds, b.Rounds, a.Again, step, max(a.Finals, b.Finals)-1)
 		if turned {
-			j = j.Turned()
+			j = j.Reverse()
 		}
 		r.setPaired(j)
-	case r.mixed():
+	case r.mixesPhases():
 		r.why = whyMixed
 	case r.unequal():
 		r.why = whyFew
@@ -298,12 +298,12 @@ func (r *Row) judge() {
 }
 
 // setPaired makes a verdict on rounds of both sides that of the row.
-func (r *Row) setPaired(j verdict.Judged) {
+func (r *Row) setPaired(j verdict.Judgement) {
 	if j.Effect == 0 {
 		return
 	}
 	r.judged, r.Mark, r.Speedup = &j, marks[j.Verdict], 1/j.Effect
-	r.Paired = &Paired{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
+	r.Paired = &PairedSpeedup{Rounds: j.Rounds, Speedup: r.Speedup, Reason: j.Reason}
 	if j.Lo > 0 {
 		r.Paired.Lo, r.Paired.Hi = 1/j.Hi, 1/j.Lo
 	}

@@ -98,7 +98,7 @@ func (c *Comparison) columns() []Column[Row] {
 			}
 		}
 	}
-	paired := func(head, name string, value func(*Paired) any) {
+	paired := func(head, name string, value func(*PairedSpeedup) any) {
 		add(head, name, func(r Row) any { return ifAny(r.Paired, value) }, nil)
 	}
 	add("", "a", func(Row) any { return c.A }, nil)
@@ -113,20 +113,20 @@ func (c *Comparison) columns() []Column[Row] {
 				list[i].Head = ""
 			}
 		}
-		paired("rounds", "", func(p *Paired) any { return p.Rounds })
+		paired("rounds", "", func(p *PairedSpeedup) any { return p.Rounds })
 	}
 	add("speedup", "speedup", func(r Row) any { return Known(r.Speedup) }, Row.speedup)
 	add("", "mark", func(r Row) any { return r.Mark }, nil)
 	add("", "p", func(r Row) any {
-		return ifAny(r.judged, func(j *verdict.Judged) any { return j.P })
+		return ifAny(r.judged, func(j *verdict.Judgement) any { return j.P })
 	}, nil)
 	add("", "reason", func(r Row) any { return r.reason() }, nil)
 	if !live {
 		both("phase", "configs")
 	}
-	paired("", "speedup_lo", func(p *Paired) any { return Known(p.Lo) })
-	paired("", "speedup_hi", func(p *Paired) any { return Known(p.Hi) })
-	paired("", "rounds", func(p *Paired) any { return p.Rounds })
+	paired("", "speedup_lo", func(p *PairedSpeedup) any { return Known(p.Lo) })
+	paired("", "speedup_hi", func(p *PairedSpeedup) any { return Known(p.Hi) })
+	paired("", "rounds", func(p *PairedSpeedup) any { return p.Rounds })
 	add("verdict", "verdict", func(r Row) any { return r.Verdict() }, Row.verdict)
 	if live {
 		list = append(list, liveColumns(c.match)...)
@@ -280,12 +280,12 @@ func (c *Comparison) lacks() (notes []string) {
 	if n := c.All.Without; n > 0 {
 		notes = append(notes,
 			console.Count(n, "problem")+" left out of the means, as a side failed:")
-		notes = append(notes, listed(failed)...)
+		notes = append(notes, indentLines(failed)...)
 	}
 	if n := len(single); n > 0 {
 		notes = append(notes,
 			console.Count(n, "problem")+" on one side only, so the sets differ:")
-		notes = append(notes, listed(single)...)
+		notes = append(notes, indentLines(single)...)
 	}
 	return notes
 }
@@ -296,8 +296,8 @@ func (v Value) failure(p kernels.Problem, side string) string {
 		strings.TrimSuffix(v.Reason, "."))
 }
 
-// listed are lines below another note. After twenty the rest is counted.
-func listed(lines []string) (notes []string) {
+// indentLines are lines below another note. After twenty the rest is counted.
+func indentLines(lines []string) (notes []string) {
 	const most = 20
 	for i, l := range lines {
 		if i == most {

@@ -31,8 +31,8 @@ func timer(sides ...Side) (lines []string) {
 	return append(lines, words(func(c Cell) string { return c.Failed }, sides...)...)
 }
 
-// unlike says how sides were not measured alike.
-func unlike(sides ...Side) (notes []string) {
+// differences say how sides were not measured alike.
+func differences(sides ...Side) (notes []string) {
 	for _, what := range []struct {
 		name string
 		of   func(Cell) string

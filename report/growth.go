@@ -32,21 +32,21 @@ type GrowthRow struct {
 	Problem kernels.Problem `json:"problem"`
 	Kind    string          `json:"kind"`
 	Arms    []Value         `json:"arms"` // as Growth.Arms; without a family where there is nothing
-	Told    *Told           `json:"told,omitempty"`
+	Told    *Outcome        `json:"told,omitempty"`
 }
 
-// Told is the speedup of the second of two arms over the first, as text, and its verdict.
-type Told struct {
+// An Outcome is the speedup of the second of two arms over the first, as text, and its verdict.
+type Outcome struct {
 	Speedup string `json:"speedup"`
 	Verdict string `json:"verdict"`
 }
 
 // Tell adds the verdicts of a comparison of its two arms.
 func (g *Growth) Tell(c *Comparison) {
-	told := map[kernels.Problem]*Told{}
+	told := map[kernels.Problem]*Outcome{}
 	for _, r := range c.Rows {
 		if r.Mark != "" {
-			told[r.Problem] = &Told{r.speedup(), r.Verdict()}
+			told[r.Problem] = &Outcome{r.speedup(), r.Verdict()}
 		}
 	}
 	for i := range g.Rows {
@@ -90,7 +90,7 @@ func Grow(over *Axis, arms ...Side) *Growth {
 	}
 	g.Stream = StreamScores(lettered...)
 	g.Timer = timer(arms...)
-	g.Notes = unlike(arms...)
+	g.Notes = differences(arms...)
 	for _, s := range g.Stream {
 		if s.Kind != "" && s.N < s.Of {
 			g.Notes = append(g.Notes,
@@ -100,7 +100,7 @@ func Grow(over *Axis, arms ...Side) *Growth {
 	}
 	if len(failed) > 0 {
 		g.Notes = append(g.Notes, console.Count(len(failed), "measurement")+" failed:")
-		g.Notes = append(g.Notes, listed(failed)...)
+		g.Notes = append(g.Notes, indentLines(failed)...)
 	}
 	return g
 }
@@ -132,9 +132,9 @@ func (g *Growth) Tables() (scores, rows *Table) {
 		}
 	}
 	if slices.ContainsFunc(g.Rows, func(r GrowthRow) bool { return r.Told != nil }) {
-		told := func(r GrowthRow) Told {
+		told := func(r GrowthRow) Outcome {
 			if r.Told == nil {
-				return Told{}
+				return Outcome{}
 			}
 			return *r.Told
 		}

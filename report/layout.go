@@ -87,7 +87,7 @@ func isColumn(header, name string) bool {
 }
 
 func noColumn(t *Table, name string) error {
-	return hint.Errorf("the columns are "+strings.Join(named(t.Header), ", "), "no column %q", name)
+	return hint.Errorf("the columns are "+strings.Join(nonempty(t.Header), ", "), "no column %q", name)
 }
 
 // choose is t with the columns of --columns only. The first table must have them all; a
@@ -119,7 +119,7 @@ func (l *Layout) choose(t *Table) (*Table, error) {
 	return c.pick(keep), nil
 }
 
-func named(header []string) []string {
+func nonempty(header []string) []string {
 	return slices.DeleteFunc(slices.Clone(header), func(h string) bool { return h == "" })
 }
 
@@ -144,7 +144,7 @@ func (l *Layout) fit(t *Table) sheet {
 	}
 	p.leaveOut(empty...)
 	for _, names := range t.Drop {
-		if sum(p.wrapped()) <= l.width() {
+		if sum(p.wrappedWidths()) <= l.width() {
 			break
 		}
 		for name := range strings.SplitSeq(names, ",") {
@@ -189,7 +189,7 @@ func (p *sheet) stack(l *Layout) string {
 		name = max(name, utf8.RuneCountInString(h))
 	}
 	for i, row := range p.Rows {
-		b.WriteString(p.above(i))
+		b.WriteString(p.heading(i))
 		if row[0] != "" {
 			b.WriteString(strings.Join(console.Wrap(row[0], l.width()), "\n") + "\n")
 		}
@@ -202,7 +202,7 @@ func (p *sheet) stack(l *Layout) string {
 					h = ""
 				}
 				if l.Color && p.align(k+1) == Left {
-					part = colored(part)
+					part = colorCell(part)
 				}
 				fmt.Fprintf(&b, "%*s%-*s%*s%s\n", gap, "", name, h, gap, "", part)
 			}
@@ -211,8 +211,8 @@ func (p *sheet) stack(l *Layout) string {
 	return b.String()
 }
 
-// above is the heading above a row, if it has one.
-func (p *sheet) above(row int) string {
+// heading is the heading above a row, if it has one.
+func (p *sheet) heading(row int) string {
 	switch {
 	case row >= len(p.headings) || p.headings[row] == "":
 		return ""
@@ -252,8 +252,8 @@ func (p *sheet) widths() []int {
 	return w
 }
 
-// wrapped are the widths where long text wraps, which is better than to leave a column out.
-func (p *sheet) wrapped() []int {
+// wrappedWidths are the widths where long text wraps, which is better than to leave a column out.
+func (p *sheet) wrappedWidths() []int {
 	const most = 26
 	w := p.widths()
 	for i := range w {
@@ -334,8 +334,8 @@ func cellClass(cell string) string {
 	return "bad"
 }
 
-// colored is a text cell with its colour, if it begins with a verdict.
-func colored(cell string) string {
+// colorCell is a text cell with its colour, if it begins with a verdict.
+func colorCell(cell string) string {
 	first, rest, more := strings.Cut(cell, "\n")
 	if c := map[string]string{"good": "32", "bad": "31", "open": "33"}[cellClass(first)]; c != "" {
 		first = "\x1b[" + c + "m" + first + "\x1b[0m"

@@ -57,7 +57,7 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 		list = append(list, Column[Row]{Head: head, Name: name, Value: value})
 		return &list[len(list)-1]
 	}
-	judged := func(head, name string, value func(*verdict.Judged) any) *Column[Row] {
+	judged := func(head, name string, value func(*verdict.Judgement) any) *Column[Row] {
 		return add(head, name, func(r Row) any { return ifAny(r.judged, value) })
 	}
 	second := func(name string, value func(*ab.Second) any) {
@@ -69,17 +69,17 @@ func liveColumns(m *ab.Match) (list []Column[Row]) {
 		}
 		return 1 / x
 	}
-	judged("", "gate", func(j *verdict.Judged) any { return j.Gate })
-	q := judged("q", "q", func(j *verdict.Judged) any { return j.Q })
+	judged("", "gate", func(j *verdict.Judgement) any { return j.Gate })
+	q := judged("q", "q", func(j *verdict.Judgement) any { return j.Q })
 	q.Format, q.Means = "%.4f", "p-value of the cell, corrected for the number of cells"
-	judged("", "p_holm", func(j *verdict.Judged) any { return j.PHolm })
-	floor := judged("A/A' %", "floor_percent", func(j *verdict.Judged) any { return 100 * j.Floor })
+	judged("", "p_holm", func(j *verdict.Judgement) any { return j.PHolm })
+	floor := judged("A/A' %", "floor_percent", func(j *verdict.Judgement) any { return 100 * j.Floor })
 	floor.Format, floor.Means = "%.2f", "difference of two copies of A in the same rounds"
-	judged("", "band_percent", func(j *verdict.Judged) any { return 100 * j.Band })
+	judged("", "band_percent", func(j *verdict.Judgement) any { return 100 * j.Band })
 	what := add("what moved", "moved_stage",
-		func(r Row) any { stage, _, _ := r.moved(); return stage })
+		func(r Row) any { stage, _, _ := r.movedStage(); return stage })
 	what.Text, what.Means = Row.movedText, "the launch that changed most, or why there is no verdict"
-	add("", "moved_us", func(r Row) any { _, _, by := r.moved(); return Known(by) })
+	add("", "moved_us", func(r Row) any { _, _, by := r.movedStage(); return Known(by) })
 	if m.A == bestPeer || m.B == bestPeer {
 		add("peer", "", func(r Row) any { return r.peer() })
 	}
@@ -120,7 +120,7 @@ func (r *Row) peer() string {
 
 // movedText is what a person should know of the stages, or why there is no verdict.
 func (r Row) movedText() string {
-	stage, was, by := r.moved()
+	stage, was, by := r.movedStage()
 	switch j := r.judged; {
 	case j == nil:
 		return ""
@@ -132,10 +132,10 @@ func (r Row) movedText() string {
 	return ""
 }
 
-// moved is the stage that changed most, what it took of A, and by how much more it takes of B;
+// movedStage is the stage that changed most, what it took of A, and by how much more it takes of B;
 // "" where none is known to have changed. Stages are timed in a pass of their own, so they are no
 // evidence against the rounds: they are told only where all together moved as B did, slower or not.
-func (r Row) moved() (stage string, was, by float64) {
+func (r Row) movedStage() (stage string, was, by float64) {
 	if r.judged == nil {
 		return "", 0, 0
 	}

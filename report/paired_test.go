@@ -162,7 +162,7 @@ func TestRecordedAlike(t *testing.T) {
 			x := e.Finals()
 			step := stats.TimerStep(widen(e.SamplesUS))
 			pairs++
-			if j := verdict.JudgeRecorded(x.Rounds, x.BaseAgain, nil, step,
+			if j := verdict.JudgeRounds(x.Rounds, x.BaseAgain, nil, step,
 				x.Of-1); j.Verdict == verdict.Faster || j.Verdict == verdict.Slower {
 				t.Errorf("%s of %s: %+v", e.Problem, name, j)
 			}

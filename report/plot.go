@@ -48,8 +48,8 @@ func series(sides []Side) []picture.Series {
 	return list
 }
 
-// lettered are the series of a comparison, which names its sides A and B.
-func lettered(a, b Side) []picture.Series {
+// pairSeries are the series of a comparison, which names its sides A and B.
+func pairSeries(a, b Side) []picture.Series {
 	list := series([]Side{a, b})
 	for i := range list {
 		list[i].Name = letter(i) + ", " + list[i].Name

@@ -51,7 +51,7 @@ func (p *sheet) writeGrid(b *bytes.Buffer, drawn string) {
 		for _, c := range row {
 			high = max(high, 1+strings.Count(c, "\n"))
 		}
-		b.WriteString(p.above(i))
+		b.WriteString(p.heading(i))
 		write(high)
 	}
 }
@@ -72,7 +72,7 @@ func (p *sheet) grid(format string, l *Layout) (string, error) {
 			if format == FormatMarkdown {
 				grid[i][j] = unmarked.Replace(c)
 			} else if l.Color && p.align(j) == Left {
-				grid[i][j] = colored(c)
+				grid[i][j] = colorCell(c)
 			}
 		}
 	}

@@ -64,27 +64,27 @@ func (c Cell) ofStream() float64 {
 	return c.StreamUS / c.MedianUS
 }
 
-// A Low is a problem on which a side is not as near to the stream as asked.
-type Low struct {
+// A Shortfall is a problem on which a side is not as near to the stream as asked.
+type Shortfall struct {
 	Problem kernels.Problem `json:"problem"`
 	Share   float64         `json:"share"` // of the stream's speed; 0 where the side has no time
 	Why     string          `json:"why,omitempty"`
 }
 
-func (l Low) String() string {
+func (l Shortfall) String() string {
 	if l.Why != "" {
 		return fmt.Sprintf("%s is %s", l.Problem, l.Why)
 	}
 	return fmt.Sprintf("%s at %.1f%%", l.Problem, 100*l.Share)
 }
 
-// Below lists the problems on which a side is below a share of the stream's
+// Shortfalls lists the problems on which a side is below a share of the stream's
 // speed, the worst first; those without a time come before all others.
-func Below(s Side, least float64) []Low {
-	var lows []Low
+func Shortfalls(s Side, least float64) []Shortfall {
+	var lows []Shortfall
 	for _, p := range problems(s) {
 		c := s.Cells[p]
-		l := Low{Problem: p, Share: c.ofStream()}
+		l := Shortfall{Problem: p, Share: c.ofStream()}
 		switch {
 		case l.Share >= least:
 			continue
@@ -95,7 +95,7 @@ func Below(s Side, least float64) []Low {
 		}
 		lows = append(lows, l)
 	}
-	slices.SortStableFunc(lows, func(a, b Low) int { return cmp.Compare(a.Share, b.Share) })
+	slices.SortStableFunc(lows, func(a, b Shortfall) int { return cmp.Compare(a.Share, b.Share) })
 	return lows
 }
 

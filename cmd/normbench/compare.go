@@ -116,7 +116,7 @@ func compare(e *env, cfg *compareConfig) error {
 	if err := checkCompared(e, sides[:]); err != nil {
 		return err
 	}
-	report.Alike(sides[:])
+	report.MatchPhases(sides[:])
 	table := report.Compare(sides[0], sides[1])
 	if len(table.Rows) == 0 { // so each has some of its own
 		has := map[string]kernels.Problem{}
@@ -207,7 +207,7 @@ func (cfg *compareConfig) reaches(e *env, s report.Side) error {
 		return nil
 	}
 	least := cfg.atLeast
-	lows := report.Below(s, least)
+	lows := report.Shortfalls(s, least)
 	if len(lows) == 0 {
 		return nil
 	}

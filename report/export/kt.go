@@ -105,13 +105,13 @@ func kt(p *Problem) []byte {
 			b = append(b, ",\n"...)
 		}
 		b = fmt.Appendf(b, "%s: %s", encode(strings.Join(key, ",")),
-			encode(append(entry, measured(p.Run, r)...)))
+			encode(append(entry, timings(p.Run, r)...)))
 	}
 	return append(b, "\n}\n}"...)
 }
 
-// measured is what an entry has beside its parameters.
-func measured(run *record.Run, r *record.Record) (e object) {
+// timings are what an entry has beside its parameters.
+func timings(run *record.Run, r *record.Record) (e object) {
 	set := func(key string, value any) { e = append(e, member{key, value}) }
 	if r.Status == kernels.StatusOK {
 		set("time", stats.Median(r.SamplesUS)/1e3)

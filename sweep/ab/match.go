@@ -20,27 +20,27 @@ const Schema = 1
 
 // A Match is one live compare: what it was asked, and what it found.
 type Match struct {
-	Schema  int              `json:"schema"`
-	Run     record.Run       `json:"run"`
-	A       string           `json:"a"` // the operands, as written
-	B       string           `json:"b"`
-	Rule    verdict.Rule     `json:"rule"`
-	Duels   []*Result        `json:"duels"`
-	Judged  []verdict.Judged `json:"judged"` // of the duels that are ok, in their order
-	Summary verdict.Summary  `json:"summary"`
-	Gate    []Second         `json:"gate,omitempty"`
-	Kernels string           `json:"kernels,omitempty"` // families.Hash
-	Among   []string         `json:"among,omitempty"`   // the peers that peer:best was among, where not all
-	Peers   []string         `json:"peers,omitempty"`   // a line for each peer in it, with its versions
-	Resumed []record.Run     `json:"resumed,omitempty"` // that went on with it
+	Schema  int                 `json:"schema"`
+	Run     record.Run          `json:"run"`
+	A       string              `json:"a"` // the operands, as written
+	B       string              `json:"b"`
+	Rule    verdict.Rule        `json:"rule"`
+	Duels   []*Result           `json:"duels"`
+	Judged  []verdict.Judgement `json:"judged"` // of the duels that are ok, in their order
+	Summary verdict.Summary     `json:"summary"`
+	Gate    []Second            `json:"gate,omitempty"`
+	Kernels string              `json:"kernels,omitempty"` // families.Hash
+	Among   []string            `json:"among,omitempty"`   // the peers that peer:best was among, where not all
+	Peers   []string            `json:"peers,omitempty"`   // a line for each peer in it, with its versions
+	Resumed []record.Run        `json:"resumed,omitempty"` // that went on with it
 }
 
 // A Second is what a second run, on a device opened anew, said of a cell that looked slower.
 type Second struct {
-	Problem   kernels.Problem `json:"problem"`
-	Confirmed bool            `json:"confirmed"`
-	Status    kernels.Status  `json:"status,omitempty"`
-	Again     verdict.Judged  `json:"again"`
+	Problem   kernels.Problem   `json:"problem"`
+	Confirmed bool              `json:"confirmed"`
+	Status    kernels.Status    `json:"status,omitempty"`
+	Again     verdict.Judgement `json:"again"`
 }
 
 // String says what the second run found, and why it is no confirmation.

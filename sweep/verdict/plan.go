@@ -116,7 +116,7 @@ func (r Rule) More(c Cell, family int) bool {
 }
 
 // look judges a cell where its plan has a look, and says what More does.
-func (r Rule) look(c Cell, family int) (j Judged, more bool) {
+func (r Rule) look(c Cell, family int) (j Judgement, more bool) {
 	n := 0
 	for _, x := range c.Rounds {
 		if x.ok() {
@@ -131,7 +131,7 @@ func (r Rule) look(c Cell, family int) (j Judged, more bool) {
 	return j, !last && !r.stops(&j, family)
 }
 
-func (r Rule) stops(j *Judged, family int) bool {
+func (r Rule) stops(j *Judgement, family int) bool {
 	switch j.Verdict {
 	case Same:
 		return true

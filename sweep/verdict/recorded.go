@@ -11,10 +11,10 @@ func (r Rule) Once(rounds, choices int) Rule {
 	return r
 }
 
-// JudgeRecorded judges rounds that one run recorded: times of A and of B in the same rounds of
+// JudgeRounds judges rounds that one run recorded: times of A and of B in the same rounds of
 // random order, such as a sweep's finals. again are those of a second copy of A; it is of no use
 // unless it has as many. step is the clock's, and choices is for Rule.Once.
-func JudgeRecorded(a, b, again []float64, step float64, choices int) Judged {
+func JudgeRounds(a, b, again []float64, step float64, choices int) Judgement {
 	c := Cell{Step: step}
 	for i := range min(len(a), len(b)) {
 		r := Round{A: a[i], B: b[i], A2: a[i]}
@@ -27,7 +27,7 @@ func JudgeRecorded(a, b, again []float64, step float64, choices int) Judged {
 }
 
 // Speedup is B's speedup over A with its interval, "1.21x (1.20-1.22)"; "" without an effect.
-func (j *Judged) Speedup() string {
+func (j *Judgement) Speedup() string {
 	if j.Effect == 0 {
 		return ""
 	}
@@ -38,8 +38,8 @@ func (j *Judged) Speedup() string {
 	return s
 }
 
-// Turned is the verdict on A in place of B.
-func (j Judged) Turned() Judged {
+// Reverse is the verdict on A in place of B.
+func (j Judgement) Reverse() Judgement {
 	turn := func(v Verdict) Verdict {
 		switch v {
 		case Faster:

@@ -43,7 +43,7 @@ func TestFinalsAlike(t *testing.T) {
 			})
 			for _, b := range [][]float64{arms[2], arms[9]} {
 				pairs++
-				if claimed(JudgeRecorded(arms[0], b, arms[1], step, 8).Verdict) {
+				if claimed(JudgeRounds(arms[0], b, arms[1], step, 8).Verdict) {
 					wrong++
 				}
 				if Ahead(arms[0], b, 0) || Ahead(b, arms[0], 0) {
@@ -54,11 +54,11 @@ func TestFinalsAlike(t *testing.T) {
 				continue
 			}
 			arms, step = finals(k, seed, 10, 24, 0.05)
-			j := JudgeRecorded(arms[0], arms[9], arms[1], step, 8)
+			j := JudgeRounds(arms[0], arms[9], arms[1], step, 8)
 			if changes++; j.Verdict == Faster {
 				found++
 			}
-			if j.Verdict == Slower || j.Turned().Verdict == Faster {
+			if j.Verdict == Slower || j.Reverse().Verdict == Faster {
 				t.Errorf("%s, seed %d: a change of -5%% is %+v", k.name, seed, j)
 			}
 		}
@@ -113,12 +113,12 @@ func TestJudgeRecorded(t *testing.T) {
 		"one against its own":     {b, b, b, 8, Same, ""},
 		"not of one run's rounds": {a, nil, nil, 8, Inconclusive, "no rounds"},
 	} {
-		j := JudgeRecorded(x.a, x.b, x.again, 0, x.choices)
+		j := JudgeRounds(x.a, x.b, x.again, 0, x.choices)
 		if j.Verdict != x.want || x.reason != "" && !strings.Contains(j.Reason, x.reason) {
 			t.Errorf("%s: %+v", name, j)
 		}
-		back := j.Turned()
-		if again := back.Turned(); again.Verdict != j.Verdict || j.Lo > 0 &&
+		back := j.Reverse()
+		if again := back.Reverse(); again.Verdict != j.Verdict || j.Lo > 0 &&
 			!(back.Lo <= back.Effect && back.Effect <= back.Hi) {
 			t.Errorf("%s: turned %+v", name, back)
 		}

@@ -8,16 +8,16 @@ import (
 // A Summary is many cells in one line. It comes with its worst cell, as a good
 // mean may hide it; nothing should be gated on the mean alone.
 type Summary struct {
-	Cells        int     `json:"cells"`            // with an effect
-	Shapes       int     `json:"shapes,omitempty"` // of these cells
-	Mean         float64 `json:"mean"`             // geometric, of B's time over A's; 0 of none
-	Lo           float64 `json:"lo"`               // its 95 % interval, for other such shapes
-	Hi           float64 `json:"hi"`
-	Faster       int     `json:"faster"`
-	Slower       int     `json:"slower"`
-	Same         int     `json:"same"`
-	Inconclusive int     `json:"inconclusive"`
-	Worst        *Judged `json:"worst,omitempty"` // the cell on which B does worst
+	Cells        int        `json:"cells"`            // with an effect
+	Shapes       int        `json:"shapes,omitempty"` // of these cells
+	Mean         float64    `json:"mean"`             // geometric, of B's time over A's; 0 of none
+	Lo           float64    `json:"lo"`               // its 95 % interval, for other such shapes
+	Hi           float64    `json:"hi"`
+	Faster       int        `json:"faster"`
+	Slower       int        `json:"slower"`
+	Same         int        `json:"same"`
+	Inconclusive int        `json:"inconclusive"`
+	Worst        *Judgement `json:"worst,omitempty"` // the cell on which B does worst
 }
 
 // The bootstrap of a summary. 1000 resamples move a 95 % bound by a twentieth of
@@ -29,7 +29,7 @@ const (
 )
 
 // Summarize sums up judged cells.
-func Summarize(judged []Judged) Summary {
+func Summarize(judged []Judgement) Summary {
 	var s Summary
 	var problems []kernels.Problem
 	var logs [][]float64

@@ -235,7 +235,7 @@ func (m *machine) round(n int, shuffled bool, r *rand.Rand) Round {
 }
 
 // compare is a live A/B.
-func compare(k kind, seed uint64, effect float64, shuffled bool, rule Rule) (Cell, Judged) {
+func compare(k kind, seed uint64, effect float64, shuffled bool, rule Rule) (Cell, Judgement) {
 	m := newMachine(k, seed, effect)
 	order := rand.New(rand.NewPCG(seed, 2))
 	c := Cell{Step: m.step, Rounds: make([]Round, 0, rule.Plan.Rounds())}

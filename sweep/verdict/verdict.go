@@ -83,7 +83,7 @@ const (
 // make it easier to be the same. All else is INCONCLUSIVE, with a reason.
 type Rule struct {
 	Alpha       float64 // chance that a cell without a change is called FASTER or SLOWER, at most
-	Gate        float64 // chance that any of a family of such cells is, in Judged.Gate
+	Gate        float64 // chance that any of a family of such cells is, in Judgement.Gate
 	MinEffect   float64 // effects up to this are of no interest
 	FloorFactor float64 // how often the effect exceeds what A' shows
 	Resolve     float64 // effect that the plan is made to find; a clock with a coarser step cannot
@@ -117,8 +117,8 @@ func Default() Rule {
 	}
 }
 
-// A Judged is the verdict on a cell. Floor, Step and Band are relative.
-type Judged struct {
+// A Judgement is the verdict on a cell. Floor, Step and Band are relative.
+type Judgement struct {
 	Problem kernels.Problem `json:"problem"`
 	Rounds  int             `json:"rounds"`         // that counted
 	Effect  float64         `json:"effect"`         // B's time over A's; 0 where there are no rounds
@@ -151,8 +151,8 @@ type Modes struct {
 // Judge judges each cell by its own rounds and then corrects for their number:
 // P, Verdict and the rest are those of a cell judged alone, PHolm, Q and Gate
 // are not. Neither the order of the rounds nor their unit matters.
-func Judge(cells []Cell, rule Rule) []Judged {
-	judged := make([]Judged, len(cells))
+func Judge(cells []Cell, rule Rule) []Judgement {
+	judged := make([]Judgement, len(cells))
 	for i, c := range cells {
 		judged[i] = judge(c, rule)
 	}
@@ -188,7 +188,7 @@ func (x interval) within() float64 { return max(-x.lo, x.hi) }
 
 func (x interval) half() float64 { return (x.hi - x.lo) / 2 }
 
-func judge(c Cell, rule Rule) Judged {
+func judge(c Cell, rule Rule) Judgement {
 	var times, logs [3][]float64 // of A, B, A2
 	for _, r := range c.Rounds {
 		if r.ok() {
@@ -198,7 +198,7 @@ func judge(c Cell, rule Rule) Judged {
 		}
 	}
 	n := len(logs[0])
-	j := Judged{Problem: c.Problem, Rounds: n, P: 1, Band: rule.MinEffect, Verdict: Inconclusive}
+	j := Judgement{Problem: c.Problem, Rounds: n, P: 1, Band: rule.MinEffect, Verdict: Inconclusive}
 	if n == 0 {
 		j.Reason = "no rounds"
 		return j
@@ -225,7 +225,7 @@ func judge(c Cell, rule Rule) Judged {
 }
 
 // call finds the verdict of a cell with an interval.
-func (j *Judged) call(x interval, logs [][]float64, rule Rule) {
+func (j *Judgement) call(x interval, logs [][]float64, rule Rule) {
 	// A difference of exactly one step is not beyond a band of one; logs round.
 	band := math.Log1p(j.Band) * (1 + 1e-9)
 	beyond := j.beyond(x, band, rule)
@@ -259,7 +259,7 @@ func (j *Judged) call(x interval, logs [][]float64, rule Rule) {
 }
 
 // beyond says that the effect is there and beyond a band.
-func (j *Judged) beyond(x interval, band float64, rule Rule) bool {
+func (j *Judgement) beyond(x interval, band float64, rule Rule) bool {
 	if j.Step > rule.Resolve {
 		return x.away() > band
 	}
@@ -268,7 +268,7 @@ func (j *Judged) beyond(x interval, band float64, rule Rule) bool {
 }
 
 // setEffect sets the effect and its interval.
-func (j *Judged) setEffect(x interval) {
+func (j *Judgement) setEffect(x interval) {
 	j.Effect = math.Exp(x.est)
 	if !math.IsInf(x.lo, -1) {
 		j.Lo, j.Hi = math.Exp(x.lo), math.Exp(x.hi)
@@ -276,7 +276,7 @@ func (j *Judged) setEffect(x interval) {
 }
 
 // setModes names the modes, unless they are a step of the clock or the least effect apart.
-func (j *Judged) setModes(apart, share float64, cleared [][]float64, rule Rule) {
+func (j *Judgement) setModes(apart, share float64, cleared [][]float64, rule Rule) {
 	if apart <= max(rule.MinEffect, 1.5*j.Step) {
 		return
 	}
@@ -288,7 +288,7 @@ func (j *Judged) setModes(apart, share float64, cleared [][]float64, rule Rule) 
 }
 
 // explain says why a cell with an interval is INCONCLUSIVE.
-func (j *Judged) explain(x interval, rule Rule) {
+func (j *Judgement) explain(x interval, rule Rule) {
 	size, half := math.Abs(x.est), x.half()
 	same := math.Log1p(rule.MinEffect)
 	// Half widths shrink with the root of the rounds.

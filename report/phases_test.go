@@ -46,7 +46,7 @@ func TestAlike(t *testing.T) {
 	none := func(kernels.Problem, kernels.Variant) bool { return false }
 	sides := []Side{{Label: "a", Cells: Best(a, aSearched, none)},
 		{Label: "b", Cells: Best(b, bSearched, none)}}
-	Alike(sides)
+	MatchPhases(sides)
 	c := Compare(sides[0], sides[1])
 	want := []struct {
 		phase   string

@@ -15,11 +15,11 @@ import (
 // The finals of a search are of its best variants, whichever their design. Of one design they
 // may have a variant that was there for another reason, such as the base, far from that
 // design's best. So a side that is a choice among recorded variants has times of both phases,
-// and Alike takes those that can be compared.
+// and MatchPhases takes those that can be compared.
 
-// Alike gives all sides the same phase for a problem that some of them have from a search
+// MatchPhases gives all sides the same phase for a problem that some of them have from a search
 // only: there the others' times are of the search too, where they have them.
-func Alike(sides []Side) {
+func MatchPhases(sides []Side) {
 	for _, s := range sides {
 		for p, c := range s.Cells {
 			if c.Phase != record.PhaseSearch {
@@ -43,12 +43,12 @@ const fewConfigs = 8
 // many, each seen a few times, so some of that is luck.
 const searchBand = 0.10
 
-// chosen says that both sides of a row are a choice among recorded variants.
-func (r *Row) chosen() bool { return r.a.Configs > 0 && r.b.Configs > 0 }
+// isChoice says that both sides of a row are a choice among recorded variants.
+func (r *Row) isChoice() bool { return r.a.Configs > 0 && r.b.Configs > 0 }
 
-// mixed says that one side has times of a search, and the other of finals or a grid.
-func (r *Row) mixed() bool {
-	return r.chosen() && (r.a.Phase == record.PhaseSearch) != (r.b.Phase == record.PhaseSearch)
+// mixesPhases says that one side has times of a search, and the other of finals or a grid.
+func (r *Row) mixesPhases() bool {
+	return r.isChoice() && (r.a.Phase == record.PhaseSearch) != (r.b.Phase == record.PhaseSearch)
 }
 
 // unequal says whether the slower side of a row of a search stands on too few configs of its
@@ -58,7 +58,7 @@ func (r *Row) unequal() bool {
 	if slow.MedianUS < fast.MedianUS {
 		slow, fast = fast, slow
 	}
-	return r.chosen() && slow.Phase == record.PhaseSearch && !slow.Named &&
+	return r.isChoice() && slow.Phase == record.PhaseSearch && !slow.Named &&
 		slow.Configs < fewConfigs && fast.Configs >= 4*slow.Configs
 }
 
@@ -105,13 +105,13 @@ var methodNotes = []rowNote{
 		"as 1.00x.", func(r *Row) bool { return r.Mark == Equal }},
 	{fmt.Sprintf("UNPAIRED: recorded, not measured in turns. FASTER and SLOWER need intervals that "+
 		"are apart, and medians more than %g %% apart: %g %% if two runs have samples, and twice "+
-		"what the stream moved.", 100*TieBand, 100*verdict.Default().Unpaired), (*Row).unpaired},
+		"what the stream moved.", 100*TieBand, 100*verdict.Default().Unpaired), (*Row).byMedians},
 	{"SAME needs the whole interval within that, and a stream that stood still. Run both with " +
-		"--live for less.", (*Row).unpaired},
+		"--live for less.", (*Row).byMedians},
 }
 
-// unpaired says that a row was judged by medians.
-func (r *Row) unpaired() bool { return r.Speedup > 0 && r.Paired == nil && r.Mark != Equal }
+// byMedians says that a row was judged by medians.
+func (r *Row) byMedians() bool { return r.Speedup > 0 && r.Paired == nil && r.Mark != Equal }
 
 // rowNotes are those of a list that hold for a row.
 func (c *Comparison) rowNotes(list []rowNote) (notes []string) {
@@ -129,9 +129,9 @@ func (c *Comparison) rowNotes(list []rowNote) (notes []string) {
 	return notes
 }
 
-// behind says which phases and how many configs stand behind the cells of a side, or "" for a
+// sourceNote says which phases and how many configs stand behind the cells of a side, or "" for a
 // side without either.
-func behind(label string, cells []Cell) string {
+func sourceNote(label string, cells []Cell) string {
 	phases := map[string]int{}
 	var configs []float64
 	for _, x := range cells {
@@ -174,7 +174,7 @@ func coverage(c *Comparison) (notes []string) {
 		sides[0], sides[1] = append(sides[0], r.a), append(sides[1], r.b)
 	}
 	for i, cells := range sides {
-		if n := behind(letter(i), cells); n != "" {
+		if n := sourceNote(letter(i), cells); n != "" {
 			notes = append(notes, n)
 		}
 	}
