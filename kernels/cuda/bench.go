@@ -30,7 +30,8 @@ type bench struct {
 	moved   map[string]driver.Ptr // answers of the stream, once asked for
 	ready   map[kernels.Variant]*ready
 	modules []*driver.Module
-	sets    []map[string]driver.Ptr // copies of the tensors for TimeOptions.Rotate, mem first; made when asked for
+	// copies of the tensors for TimeOptions.Rotate, mem first; made when asked for
+	sets []map[string]driver.Ptr
 }
 
 // Open implements kernels.Device. Inputs and answers are made on the GPU; the
@@ -42,7 +43,8 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 	var b *bench
 	err := d.on(func() error {
 		for {
-			b = &bench{d: d, p: p, seed: seed, mem: map[string]driver.Ptr{}, want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
+			b = &bench{d: d, p: p, seed: seed, mem: map[string]driver.Ptr{},
+				want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
 				tol: map[string]reference.Tolerance{}, ready: map[kernels.Variant]*ready{}}
 			err := b.open(seed)
 			if err == nil {
@@ -54,7 +56,8 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 				return d.fail(err)
 			}
 			if d.scratch.ptr == 0 {
-				return hint.Errorf("choose smaller shapes, or free the GPU's memory", "%s does not fit in the free memory of %s", p, d.info.Name)
+				return hint.Errorf("choose smaller shapes, or free the GPU's memory",
+					"%s does not fit in the free memory of %s", p, d.info.Name)
 			}
 			// Once more without what variants of an earlier problem needed.
 			if err := d.ctx.Free(d.scratch.ptr); err != nil {
@@ -109,7 +112,8 @@ func (b *bench) open(seed uint64) error {
 			b.tol[t.Name] = reference.ToleranceFor(p, t, scale[t.Name])
 		} else if b.want[t.Name] != 0 { // a saved statistic
 			n := t.Elems()
-			if err := d.each(d.support.roundTo, n, uint64(b.mem[t.Name]), uint64(b.want[t.Name]), uint64(n), uint64(t.DType)); err != nil {
+			if err := d.each(d.support.roundTo, n, uint64(b.mem[t.Name]), uint64(b.want[t.Name]),
+				uint64(n), uint64(t.DType)); err != nil {
 				return err
 			}
 		}
@@ -184,7 +188,8 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			if l.Entry == kernels.Memset {
 				kind = driver.StepMemset8
 			}
-			r.launches = append(r.launches, loaded{stage: l.Stage, step: driver.Step{Kind: kind, Args: make([]uint64, len(l.Args))}})
+			r.launches = append(r.launches, loaded{stage: l.Stage,
+				step: driver.Step{Kind: kind, Args: make([]uint64, len(l.Args))}})
 			continue
 		}
 		binary, err := b.d.compile.binary(l)
@@ -223,7 +228,8 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loaded, error) {
 	if err != nil {
 		return ld, err
 	}
-	ld.step = driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid, Block: [3]int{l.Block, 1, 1}, Shared: l.Shared,
+	ld.step = driver.Step{Kind: driver.StepLaunch, Func: fn, Grid: l.Grid,
+		Block: [3]int{l.Block, 1, 1}, Shared: l.Shared,
 		Programmatic: l.Early && b.d.hopper(), Args: make([]uint64, len(l.Args))}
 	if l.Cluster > 1 {
 		ld.step.Cluster = [3]int{l.Cluster, 1, 1}
@@ -273,12 +279,14 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 	}
 	res.Registers, res.Local, res.Shared = regs, local, shared+l.Shared
 	if l.Block > maxThreads {
-		return res, kernels.Failf(kernels.StatusResource, "%s: %d threads with %d registers each do not fit", l.Stage, l.Block, regs)
+		return res, kernels.Failf(kernels.StatusResource,
+			"%s: %d threads with %d registers each do not fit", l.Stage, l.Block, regs)
 	}
 	// The limit without asking is for static and dynamic shared memory together.
 	if shared+l.Shared > 48<<10 {
 		if err := f.SetMaxDynamicShared(l.Shared); err != nil {
-			return res, kernels.Failf(kernels.StatusResource, "%s: %d bytes of shared memory: %v", l.Stage, l.Shared, err)
+			return res, kernels.Failf(kernels.StatusResource, "%s: %d bytes of shared memory: %v",
+				l.Stage, l.Shared, err)
 		}
 	}
 	if res.Occupancy, err = f.Occupancy(l.Block, l.Shared); err != nil {
@@ -291,7 +299,8 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 	if l.Cluster > 1 {
 		if l.Cluster > portableCluster {
 			if err := f.AllowLargeClusters(); err != nil {
-				return res, kernels.Failf(kernels.StatusResource, "%s: clusters of %d: %v", l.Stage, l.Cluster, err)
+				return res, kernels.Failf(kernels.StatusResource, "%s: clusters of %d: %v", l.Stage,
+					l.Cluster, err)
 			}
 		}
 		clusters, err := f.OccupancyClusters(l.Grid, l.Block, l.Shared, l.Cluster)
@@ -299,13 +308,16 @@ func (d *Device) resources(f driver.Function, l *kernels.Launch) (kernels.Resour
 			return res, err
 		}
 		if clusters == 0 {
-			return res, kernels.Failf(kernels.StatusResource, "%s: not one cluster of %d CTAs fits on the device", l.Stage, l.Cluster)
+			return res, kernels.Failf(kernels.StatusResource,
+				"%s: not one cluster of %d CTAs fits on the device", l.Stage, l.Cluster)
 		}
 		at = min(at, clusters*l.Cluster)
 	}
 	// CTAs that wait for one that has not started wait for ever.
 	if l.Resident && res.CTAs > at {
-		return res, kernels.Failf(kernels.StatusResource, "%s: %d CTAs wait for each other, and only %d fit on the device at once", l.Stage, res.CTAs, at)
+		return res, kernels.Failf(kernels.StatusResource,
+			"%s: %d CTAs wait for each other, and only %d fit on the device at once", l.Stage,
+			res.CTAs, at)
 	}
 	return res, nil
 }
@@ -345,7 +357,8 @@ func (b *bench) bind(r *ready, i int, step *driver.Step, mem map[string]driver.P
 		step.Args[j] = b.slot(a, r.offsets, mem)
 	}
 	if step.Kind == driver.StepCopy {
-		step.Src, step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), driver.Ptr(step.Args[1]), int64(step.Args[2])
+		step.Src, step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), driver.Ptr(step.Args[1]),
+			int64(step.Args[2])
 	}
 	if step.Kind == driver.StepMemset8 {
 		step.Ptr, step.Bytes = driver.Ptr(step.Args[0]), int64(step.Args[1])
@@ -397,7 +410,8 @@ func (b *bench) rotation() ([]map[string]driver.Ptr, error) {
 // then could not run.
 func (b *bench) current(v kernels.Variant) (*ready, error) {
 	if b.d.lost != nil {
-		return nil, &kernels.Failure{Status: kernels.StatusLaunch, Reason: "the GPU's context was lost: " + b.d.lost.Error(), Broken: true}
+		return nil, &kernels.Failure{Status: kernels.StatusLaunch,
+			Reason: "the GPU's context was lost: " + b.d.lost.Error(), Broken: true}
 	}
 	r, err := b.prepare(v)
 	if err != nil {

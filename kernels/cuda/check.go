@@ -19,7 +19,8 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	if err != nil {
 		return kernels.Check{}, err
 	}
-	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten, Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
+	c := kernels.Check{Repeats: max(repeats, 1), Unwritten: r.family.Unwritten,
+		Unordered: r.family.BitsOf(r.config) == kernels.NotBitwise, Compile: r.compile}
 	for _, l := range r.launches {
 		if l.step.Kind != driver.StepLaunch {
 			continue
@@ -51,12 +52,15 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 		for i, t := range outs {
 			n, got := t.Elems(), b.mem[t.Name]
 			if run > 0 {
-				if err := d.each(d.support.differing, n, uint64(got), uint64(b.first[t.Name]), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-16); err != nil {
+				if err := d.each(d.support.differing, n, uint64(got), uint64(b.first[t.Name]),
+					uint64(n), uint64(t.DType.Size()),
+					uint64(b.results)+uint64(size)-16); err != nil {
 					return err
 				}
 				continue
 			}
-			if err := d.each(d.support.digest, n, uint64(got), uint64(n), uint64(t.DType.Size()), uint64(b.results)+uint64(size)-8); err != nil {
+			if err := d.each(d.support.digest, n, uint64(got), uint64(n), uint64(t.DType.Size()),
+				uint64(b.results)+uint64(size)-8); err != nil {
 				return err
 			}
 			if err := b.compare(r, t, b.mem, want, i); err != nil {
@@ -91,8 +95,10 @@ func (b *bench) clearResults(outs []kernels.Tensor) error {
 // compare holds output i against its answer, on the device.
 func (b *bench) compare(r *ready, t kernels.Tensor, mem, want map[string]driver.Ptr, i int) error {
 	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, b.scale[t.Name])
-	return b.d.each(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]), uint64(t.Elems()), uint64(t.DType),
-		double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)), uint64(b.results)+uint64(i*outcomeBytes))
+	return b.d.each(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]),
+		uint64(t.Elems()), uint64(t.DType),
+		double(tol.Rel), double(tol.Abs), double(reference.Limit(t.DType)),
+		uint64(b.results)+uint64(i*outcomeBytes))
 }
 
 // timed says what is wrong with what the last of some timed runs has left, before which the
@@ -122,13 +128,15 @@ func (b *bench) timed(r *ready, mem map[string]driver.Ptr, runs int) error {
 }
 
 // found are the outcomes of compare.
-func (b *bench) found(raw []byte, outs []kernels.Tensor, mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
+func (b *bench) found(raw []byte, outs []kernels.Tensor,
+	mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
 	for i, t := range outs {
 		var o outcome
 		if _, err := binary.Decode(raw[i*outcomeBytes:], binary.LittleEndian, &o); err != nil {
 			return nil, err
 		}
-		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.Bad), MaxErr: min(o.Worst, math.MaxFloat32)}
+		oc := kernels.OutputCheck{Name: t.Name, Elems: t.Elems(), Bad: int64(o.Bad),
+			MaxErr: min(o.Worst, math.MaxFloat32)}
 		if o.Want2 > 0 {
 			oc.RelL2 = min(math.Sqrt(o.Err2/o.Want2), math.MaxFloat32)
 			if math.IsNaN(oc.RelL2) {
@@ -178,7 +186,8 @@ func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, erro
 		if t.DType == kernels.E4M3 {
 			limit = kernels.MaxE4M3
 		}
-		if err := b.d.each(b.d.support.moved, t.Elems(), in[0], in[1], in[2], uint64(moved[t.Name]), uint64(t.Elems()), uint64(b.p.DType), double(limit)); err != nil {
+		if err := b.d.each(b.d.support.moved, t.Elems(), in[0], in[1], in[2], uint64(moved[t.Name]),
+			uint64(t.Elems()), uint64(b.p.DType), double(limit)); err != nil {
 			b.d.freeAll(moved)
 			return nil, nil, err
 		}
@@ -191,11 +200,13 @@ func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, erro
 func (b *bench) poison(r *ready, mem map[string]driver.Ptr) (steps []driver.Step) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
-			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: mem[t.Name], Value: 0xff, Bytes: t.Bytes()})
+			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: mem[t.Name],
+				Value: 0xff, Bytes: t.Bytes()})
 		}
 	}
 	if r.scratch > 0 {
-		steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.d.scratch.ptr, Value: 0xff, Bytes: r.scratch})
+		steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: b.d.scratch.ptr,
+			Value: 0xff, Bytes: r.scratch})
 	}
 	return steps
 }
@@ -214,7 +225,8 @@ func (b *bench) poisoned(r *ready) error {
 }
 
 // pair reads one element of an output and its answer.
-func (b *bench) pair(t kernels.Tensor, mem, want driver.Ptr, i int64) (got, answer kernels.Number, err error) {
+func (b *bench) pair(t kernels.Tensor, mem, want driver.Ptr,
+	i int64) (got, answer kernels.Number, err error) {
 	raw := make([]byte, t.DType.Size())
 	if err := b.d.ctx.CopyFromDevice(raw, mem+driver.Ptr(i*t.DType.Size())); err != nil {
 		return 0, 0, err

@@ -151,7 +151,9 @@ func (d *Device) open(ordinal int, c *nvrtc.Compiler) error {
 		RegsPerSM:      di.RegsPerSM,
 	}
 	if arch := di.Major*10 + di.Minor; len(c.Archs()) > 0 && !slices.Contains(c.Archs(), arch) {
-		return hint.Errorf("install the NVRTC of a newer CUDA, or point $NORMBENCH_NVRTC at it", "NVRTC %d.%d (%s) does not compile for sm_%d of %s", major, minor, c.Path(), arch, di.Name)
+		return hint.Errorf("install the NVRTC of a newer CUDA, or point $NORMBENCH_NVRTC at it",
+			"NVRTC %d.%d (%s) does not compile for sm_%d of %s", major, minor, c.Path(), arch,
+			di.Name)
 	}
 	d.compile.arch = d.info.Arch
 	if d.stream, err = ctx.NewStream(); err != nil {
@@ -182,7 +184,8 @@ func (d *Device) clusters() (counts [4]int, err error) {
 	}
 	for i := range counts {
 		size := 2 << i
-		if counts[i], err = f.OccupancyClusters([3]int{size * d.info.SMs, 1, 1}, 32, shared, size); err != nil {
+		if counts[i], err = f.OccupancyClusters([3]int{size * d.info.SMs, 1, 1}, 32, shared,
+			size); err != nil {
 			return counts, err
 		}
 	}

@@ -14,11 +14,13 @@ import (
 
 // support holds the entries of support.cu.
 type support struct {
-	fill, rows, columns, roundTo, wide, moved, quantize, squares, compare, differing, digest, flush, letGo, spin driver.Function
+	fill, rows, columns, roundTo, wide, moved, quantize, squares, compare, differing, digest, flush,
+	letGo, spin driver.Function
 }
 
 func (d *Device) loadSupport() error {
-	b, err := d.compile.cache.Compile(nvrtc.Source{Name: "support.cu", Text: supportSource}, nvrtc.Options{Arch: d.info.Arch})
+	b, err := d.compile.cache.Compile(nvrtc.Source{Name: "support.cu", Text: supportSource},
+		nvrtc.Options{Arch: d.info.Arch})
 	if err != nil {
 		return err
 	}
@@ -29,7 +31,9 @@ func (d *Device) loadSupport() error {
 	s := &d.support
 	for name, f := range map[string]*driver.Function{
 		"fill": &s.fill, "rows": &s.rows, "columns": &s.columns, "roundTo": &s.roundTo, "moved": &s.moved,
-		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "squares": &s.squares, "compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "letGo": &s.letGo, "spin": &s.spin,
+		"wide": &s.wide, "quantize": &s.quantize, "digest": &s.digest, "squares": &s.squares,
+		"compare": &s.compare, "differing": &s.differing, "flush": &s.flush, "letGo": &s.letGo,
+		"spin": &s.spin,
 	} {
 		if *f, err = m.Function(name); err != nil {
 			return err
@@ -48,7 +52,8 @@ func (d *Device) each(f driver.Function, n int64, args ...uint64) error {
 
 // launch launches a support entry.
 func (d *Device) launch(f driver.Function, grid [3]int, args []uint64) error {
-	step := driver.Step{Kind: driver.StepLaunch, Func: f, Grid: grid, Block: [3]int{supportThreads, 1, 1}, Args: args}
+	step := driver.Step{Kind: driver.StepLaunch, Func: f, Grid: grid,
+		Block: [3]int{supportThreads, 1, 1}, Args: args}
 	return d.ctx.Enqueue(d.stream, []driver.Step{step})
 }
 
@@ -120,16 +125,20 @@ const (
 
 // rows launches the entry of that name over the rows of p. res is the tensor
 // that is added to x or dx, 0 for none.
-func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr, mem, want map[string]driver.Ptr, scale driver.Ptr) error {
+func (d *Device) rows(p kernels.Problem, backward bool, res driver.Ptr,
+	mem, want map[string]driver.Ptr, scale driver.Ptr) error {
 	out := want["y"]
 	if backward {
 		out = want["dx"]
 	}
 	spec := p.Op.Spec()
 	args := []uint64{
-		uint64(mem["x"]), uint64(mem["dy"]), uint64(mem["w"]), uint64(mem["b"]), uint64(res), uint64(out), uint64(want["resout"]),
-		uint64(want[spec.Saved[0]]), uint64(want["mean"]), uint64(scale), uint64(p.M), uint64(p.N), uint64(p.DType), uint64(p.Weight),
-		boolArg(spec.Centered), boolArg(spec.Unit), boolArg(backward), boolArg(p.ZeroCentered), double(spec.Eps),
+		uint64(mem["x"]), uint64(mem["dy"]), uint64(mem["w"]), uint64(mem["b"]), uint64(res),
+		uint64(out), uint64(want["resout"]),
+		uint64(want[spec.Saved[0]]), uint64(want["mean"]), uint64(scale), uint64(p.M), uint64(p.N),
+		uint64(p.DType), uint64(p.Weight),
+		boolArg(spec.Centered), boolArg(spec.Unit), boolArg(backward), boolArg(p.ZeroCentered),
+		double(spec.Eps),
 	}
 	blocks := int(min(p.M, int64(d.info.SMs)*8))
 	return d.launch(d.support.rows, [3]int{blocks, 1, 1}, args)
@@ -161,7 +170,8 @@ func (d *Device) answers(p kernels.Problem, mem, want map[string]driver.Ptr) (ma
 		}
 	}
 	if p.Residual && !bwd {
-		if err := d.each(d.support.squares, int64(all), uint64(want["resout"]), all, uint64(scale)+8*resoutScale); err != nil {
+		if err := d.each(d.support.squares, int64(all), uint64(want["resout"]), all,
+			uint64(scale)+8*resoutScale); err != nil {
 			return nil, err
 		}
 	}
@@ -193,7 +203,8 @@ func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (er
 		switch {
 		case want[name] == 0:
 		case p.Accumulate:
-			err = d.each(d.support.wide, p.N, uint64(want[name]), uint64(mem[name+"_in"]), uint64(p.N), uint64(p.Weight))
+			err = d.each(d.support.wide, p.N, uint64(want[name]), uint64(mem[name+"_in"]),
+				uint64(p.N), uint64(p.Weight))
 		default:
 			err = d.ctx.Memset8(d.stream, want[name], 0, 8*p.N)
 		}
@@ -204,7 +215,8 @@ func (d *Device) columns(p kernels.Problem, mem, want map[string]driver.Ptr) (er
 	cols := (p.N + 31) / 32
 	shares := min(max(int64(d.info.SMs)*8/cols, 1), (p.M+7)/8)
 	return d.launch(d.support.columns, [3]int{int(cols), int(shares), 1}, []uint64{
-		uint64(mem["x"]), uint64(mem["dy"]), uint64(want[p.Op.Spec().Saved[0]]), uint64(want["mean"]), uint64(want["dw"]),
+		uint64(mem["x"]), uint64(mem["dy"]), uint64(want[p.Op.Spec().Saved[0]]),
+		uint64(want["mean"]), uint64(want["dw"]),
 		uint64(want["db"]), uint64(p.M), uint64(p.N), uint64(p.DType),
 	})
 }
@@ -215,7 +227,8 @@ func (d *Device) quantized(p kernels.Problem, mem, want map[string]driver.Ptr, s
 	if err := d.ctx.Memset8(d.stream, want["amax"], 0, 8); err != nil {
 		return err
 	}
-	if err := d.each(d.support.quantize, n, uint64(want["y"]), uint64(want["yt"]), uint64(p.M), uint64(p.N), uint64(mem["scale"]),
+	if err := d.each(d.support.quantize, n, uint64(want["y"]), uint64(want["yt"]), uint64(p.M),
+		uint64(p.N), uint64(mem["scale"]),
 		uint64(want["amax"]), uint64(want["scale_inv"])); err != nil {
 		return err
 	}

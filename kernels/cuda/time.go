@@ -41,7 +41,8 @@ func (d *Device) behind(steps []driver.Step) (busy float64, err error) {
 	}
 	for range spinTries {
 		start := time.Now()
-		if err := d.ctx.Enqueue(d.stream, d.led(steps, driver.Step{Kind: driver.StepRecord, Event: *d.gate})); err != nil {
+		if err := d.ctx.Enqueue(d.stream, d.led(steps, driver.Step{Kind: driver.StepRecord,
+			Event: *d.gate})); err != nil {
 			return 0, err
 		}
 		late, err := d.gate.Reached()
@@ -55,7 +56,8 @@ func (d *Device) behind(steps []driver.Step) (busy float64, err error) {
 			return busy, nil
 		}
 	}
-	return busy, kernels.Failf(kernels.StatusUnfit, "the GPU was never kept busy until the host had enqueued %d operations", len(steps))
+	return busy, kernels.Failf(kernels.StatusUnfit,
+		"the GPU was never kept busy until the host had enqueued %d operations", len(steps))
 }
 
 // nextEnqueue is what the host is given for one operation, in nanoseconds, after it took so
@@ -184,7 +186,8 @@ func (b *bench) sample(r *ready, stages bool, before []driver.Step, events []dri
 	for j := range r.launches {
 		steps = append(steps, b.step(r, j, sets[i%len(sets)], len(sets) > 1))
 		if stages || j == len(r.launches)-1 {
-			steps = append(steps, driver.Step{Kind: driver.StepRecord, Event: events[min(j+1, len(events)-1)]})
+			steps = append(steps, driver.Step{Kind: driver.StepRecord,
+				Event: events[min(j+1, len(events)-1)]})
 		}
 	}
 	return steps
@@ -208,7 +211,8 @@ func (b *bench) elapsed(r *ready, o kernels.TimeOptions, marks int) (t kernels.T
 	if o.Stages {
 		t.By = kernels.ByEvents
 		for _, l := range r.launches {
-			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.stage, Seconds: make([]float64, o.Samples)})
+			t.Stages = append(t.Stages, kernels.StageSeconds{Stage: l.stage,
+				Seconds: make([]float64, o.Samples)})
 		}
 	}
 	for i := range o.Samples {
@@ -259,14 +263,17 @@ func (d *Device) backlog(flush int64) ([]driver.Step, error) {
 		}
 	}
 	step := func(f driver.Function, args ...uint64) driver.Step {
-		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{d.info.SMs * 4, 1, 1}, Block: [3]int{512, 1, 1}, Args: args}
+		return driver.Step{Kind: driver.StepLaunch, Func: f, Grid: [3]int{d.info.SMs * 4, 1, 1},
+			Block: [3]int{512, 1, 1}, Args: args}
 	}
 	from := uint64(d.flush.ptr)
-	return []driver.Step{step(d.support.flush, from, uint64(flush/16), from+uint64(flush)), step(d.support.letGo, from, uint64(flush/128))}, nil
+	return []driver.Step{step(d.support.flush, from, uint64(flush/16), from+uint64(flush)),
+		step(d.support.letGo, from, uint64(flush/128))}, nil
 }
 
 func spinStep(d *Device, ns uint64) driver.Step {
-	return driver.Step{Kind: driver.StepLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1}, Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
+	return driver.Step{Kind: driver.StepLaunch, Func: d.support.spin, Grid: [3]int{1, 1, 1},
+		Block: [3]int{1, 1, 1}, Args: []uint64{ns}}
 }
 
 // step is launch j on a set of tensors, with arguments of its own if those of

@@ -59,7 +59,8 @@ func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 		u.Options.Names = []string{l.Entry}
 	}
 	for _, d := range l.Defines {
-		u.Options.Defines = append(u.Options.Defines, nvrtc.Define{Name: d.Name, Value: strconv.FormatInt(d.Value, 10)})
+		u.Options.Defines = append(u.Options.Defines, nvrtc.Define{Name: d.Name,
+			Value: strconv.FormatInt(d.Value, 10)})
 	}
 	slices.SortFunc(u.Options.Defines, func(a, b nvrtc.Define) int { return strings.Compare(a.Name, b.Name) })
 	return u

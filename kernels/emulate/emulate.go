@@ -86,8 +86,10 @@ func New(dir string) (*Emulator, error) {
 		if err := os.WriteFile(filepath.Join(dir, once.name), []byte(once.text), 0o666); err != nil {
 			return nil, err
 		}
-		args := []string{"-x", once.language, "-c", "-o", filepath.Join(dir, once.to), filepath.Join(dir, once.name)}
-		if out, err := exec.Command(path, append(flags[:len(flags):len(flags)], args...)...).CombinedOutput(); err != nil {
+		args := []string{"-x", once.language, "-c", "-o", filepath.Join(dir, once.to),
+			filepath.Join(dir, once.name)}
+		if out, err := exec.Command(path, append(flags[:len(flags):len(flags)],
+			args...)...).CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("compile %s: %w: %s", once.name, err, oneLine(string(out)))
 		}
 	}
@@ -96,7 +98,8 @@ func New(dir string) (*Emulator, error) {
 
 // Run does one launch with the sources of r on mem, which has a buffer for each name among
 // its arguments.
-func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Launch, mem map[string]*kernels.Memory) error {
+func (e *Emulator) Run(ctx context.Context, r *kernels.Registry, l *kernels.Launch,
+	mem map[string]*kernels.Memory) error {
 	program, err := e.build(ctx, r, l)
 	if err != nil {
 		return err
@@ -205,7 +208,8 @@ func (e *Emulator) program(ctx context.Context, u cuda.Unit, l *kernels.Launch) 
 		return "", &Unsupported{l.Source, err.Error()}
 	}
 	shared := strconv.Itoa(max(l.Shared, 16))
-	b.WriteString(dynamicShared.ReplaceAllString(text, "static thread_local ${1}["+shared+" / sizeof(${2})];"))
+	b.WriteString(dynamicShared.ReplaceAllString(text,
+		"static thread_local ${1}["+shared+" / sizeof(${2})];"))
 	fmt.Fprintf(&b, "int main() { return emulate::main(%s); }\n", l.Entry)
 	source := b.String()
 	e.mu.Lock()
@@ -223,7 +227,8 @@ func (e *Emulator) compile(ctx context.Context, l *kernels.Launch, file, source 
 	if err := os.WriteFile(file+".cpp", []byte(source), 0o666); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-I", e.dir, "-o", file, file+".cpp", filepath.Join(e.dir, "runtime.o"))...)
+	cmd := exec.CommandContext(ctx, e.compiler, append(flags[:len(flags):len(flags)], "-I", e.dir,
+		"-o", file, file+".cpp", filepath.Join(e.dir, "runtime.o"))...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

@@ -136,7 +136,8 @@ func (c *Cache) file(key string) string {
 // cacheKey is the SHA-256 of everything that the cubin depends on. The flags hold the architecture
 // and the macros in the order of their names.
 func cacheKey(version string, src Source, flags []string) string {
-	text, _ := json.Marshal([]any{formatVersion, version, src, flags}) // texts and lists of them have no error
+	// texts and lists of them have no error
+	text, _ := json.Marshal([]any{formatVersion, version, src, flags})
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
@@ -187,7 +188,8 @@ func (c *Cache) read(file, key string) (*Binary, error) {
 		return nil, err
 	}
 	if why := foreign(st); why != "" && os.Getenv(sharedVariable) == "" {
-		c.note("cubins in %s are not read, as %s; %s=1 trusts whoever writes there", c.dir, why, sharedVariable)
+		c.note("cubins in %s are not read, as %s; %s=1 trusts whoever writes there", c.dir, why,
+			sharedVariable)
 		return nil, errForeign
 	}
 	data, err := io.ReadAll(f)
@@ -212,7 +214,8 @@ func (c *Cache) write(file, key string, b *Binary) {
 			return err
 		}
 		_, err = t.Write(data)
-		err = errors.Join(err, t.Chmod(0o644), t.Close()) // temporary files start as 0600; a cache may be shared
+		// temporary files start as 0600; a cache may be shared
+		err = errors.Join(err, t.Chmod(0o644), t.Close())
 		if err == nil {
 			err = os.Rename(t.Name(), file)
 		}

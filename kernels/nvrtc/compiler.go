@@ -84,7 +84,8 @@ func Open(path string) (*Compiler, error) {
 	// NVRTC loads its builtins by bare soname, and the library of the wheels has no
 	// RUNPATH, so the loader would not find them beside it. Once loaded they are found by
 	// soname. When they are elsewhere the loader may still find them: not an error here.
-	nvlib.Preload(filepath.Join(filepath.Dir(c.path), fmt.Sprintf("libnvrtc-builtins.so.%d.%d*", major, minor)))
+	nvlib.Preload(filepath.Join(filepath.Dir(c.path), fmt.Sprintf("libnvrtc-builtins.so.%d.%d*",
+		major, minor)))
 	return c, nil
 }
 

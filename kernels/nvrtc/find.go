@@ -40,7 +40,8 @@ func includeFolders(library string, major int) []string {
 	folders := UserFolders()
 	add := func(dir string) {
 		// <nv/target>, which cuda_fp16.h includes, is CCCL's.
-		for _, dir := range []string{dir, filepath.Join(dir, "cccl"), filepath.Join(dir, "../../cuda_cccl/include")} {
+		for _, dir := range []string{dir, filepath.Join(dir, "cccl"),
+			filepath.Join(dir, "../../cuda_cccl/include")} {
 			if info, err := os.Stat(dir); err == nil && info.IsDir() && !slices.Contains(folders, dir) {
 				folders = append(folders, dir)
 			}

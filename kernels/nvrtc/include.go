@@ -102,7 +102,8 @@ func System(text string) []string {
 func Includes(text string) (names []string, err error) {
 	names, _, odd := inclusions(text)
 	if odd != "" {
-		return names, hint.Errorf(`write #include "FILE" or <FILE>`, "%.60s, which names no file to follow", odd)
+		return names, hint.Errorf(`write #include "FILE" or <FILE>`,
+			"%.60s, which names no file to follow", odd)
 	}
 	return names, nil
 }

@@ -29,7 +29,8 @@ func (s Source) Compiled() bool {
 
 // Python says that the text is of Python, by the name: FILE.py, or that of a module.
 func (s Source) Python() bool {
-	return strings.HasSuffix(s.Name, ".py") || strings.HasPrefix(s.Name, Module) || strings.Contains(s.Name, ":"+Module)
+	return strings.HasSuffix(s.Name, ".py") || strings.HasPrefix(s.Name, Module) ||
+		strings.Contains(s.Name, ":"+Module)
 }
 
 // Module stands before the name of an installed Python module.
@@ -97,7 +98,8 @@ type CompileError struct {
 // NVRTC gave them.
 func (e *CompileError) Error() string {
 	line := firstError(e.Log)
-	if strings.Contains(line, "could not open source file") || strings.Contains(line, "cannot open source file") {
+	if strings.Contains(line, "could not open source file") ||
+		strings.Contains(line, "cannot open source file") {
 		line += "; --include names folders of headers, and the wheel nvidia-cuda-runtime has CUDA's"
 	}
 	switch {

@@ -27,7 +27,8 @@ func Compilers() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > 1024 {
-		return 0, hint.Errorf("use a number of processes from 0 (compile in this one) to 1024", "%s is %q", CompilersVariable, text)
+		return 0, hint.Errorf("use a number of processes from 0 (compile in this one) to 1024",
+			"%s is %q", CompilersVariable, text)
 	}
 	return n, nil
 }

@@ -19,7 +19,8 @@ type Device struct {
 func Beside(ours kernels.Device, theirs *Theirs) (*Device, error) {
 	a, b := ours.Info(), theirs.Info()
 	if a.Kind != b.Kind || a.UUID != "" && b.UUID != "" && a.UUID != b.UUID {
-		return nil, hint.Errorf("use --device cuda, and one GPU for both", "the peers run on %s %s, and our kernels on %s %s", b.Name, b.UUID, a.Name, a.UUID)
+		return nil, hint.Errorf("use --device cuda, and one GPU for both",
+			"the peers run on %s %s, and our kernels on %s %s", b.Name, b.UUID, a.Name, a.UUID)
 	}
 	return &Device{ours, theirs}, nil
 }
@@ -104,7 +105,8 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (c ke
 }
 
 // Time implements kernels.Bench.
-func (b *bench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
+func (b *bench) Time(ctx context.Context, v kernels.Variant,
+	o kernels.TimeOptions) (t kernels.Timing, err error) {
 	err = b.on(ctx, v, func(on kernels.Bench) error {
 		t, err = on.Time(ctx, v, o)
 		return err

@@ -14,7 +14,8 @@ var source string
 const sourceName = "peers.py"
 
 // Names lists the peers that peers.py knows, in its order.
-var Names = []string{"torch", "compile", "compile-max", "liger", "quack", "apex-fast", "apex-fused", "te", "fast-llm"}
+var Names = []string{"torch", "compile", "compile-max", "liger", "quack", "apex-fast", "apex-fused",
+	"te", "fast-llm"}
 
 // Register is r with a hidden family for each peer, so that sweeps leave them out. What a peer
 // cannot do its worker says when it is asked. found has the versions of those that are there, if

@@ -41,12 +41,14 @@ func Start(ctx context.Context, o Options) (*Theirs, error) {
 	}
 	dir, err := os.MkdirTemp("", "normbench-peers-")
 	if err != nil {
-		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to", "peers.py cannot be written: %w", err)
+		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
+			"peers.py cannot be written: %w", err)
 	}
 	file := filepath.Join(dir, sourceName)
 	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
 		os.RemoveAll(dir)
-		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to", "peers.py cannot be written: %w", err)
+		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
+			"peers.py cannot be written: %w", err)
 	}
 	command := []string{python, file, "--cache", filepath.Join(dir, "cache")}
 	if o.UUID != "" {

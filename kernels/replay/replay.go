@@ -65,7 +65,8 @@ func New(info kernels.DeviceInfo, source string, seed uint64, ms []Measurement) 
 		info.ID = Prefix + info.ID
 		info.Name = "replay of " + info.Name
 	}
-	d := &Device{info: info, seed: seed, source: source, problems: map[kernels.Problem]map[kernels.Variant]*Measurement{}}
+	d := &Device{info: info, seed: seed, source: source,
+		problems: map[kernels.Problem]map[kernels.Variant]*Measurement{}}
 	for i := range ms {
 		m := &ms[i]
 		if m.Variant.Family == Stream {
@@ -149,7 +150,8 @@ func (b *bench) find(v kernels.Variant) (*Measurement, error) {
 		m, ok = b.of[kernels.Variant{Family: Stream}]
 	}
 	if !ok {
-		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks %s on %s", b.d.source, v, b.p)
+		return nil, kernels.Failf(kernels.StatusRefused, "the replay of %s lacks %s on %s",
+			b.d.source, v, b.p)
 	}
 	if m.Status != kernels.StatusOK && m.Status != kernels.StatusWrong {
 		return nil, kernels.Failf(m.Status, "%s", m.Reason)

@@ -114,7 +114,8 @@ func Manifest(r Request, f Function, d Description, failed error) string {
 	if failed != nil {
 		line("# Its decorators are not known, as it could not be imported: %v", failed)
 	}
-	line("name: %s\nop: %s # guess\npass: %s # guess\n", strings.ToLower(strings.Trim(r.Function, "_")), op, pass)
+	line("name: %s\nop: %s # guess\npass: %s # guess\n",
+		strings.ToLower(strings.Trim(r.Function, "_")), op, pass)
 	knobs, names := knobsOf(d)
 	line("knobs:")
 	for _, k := range names {

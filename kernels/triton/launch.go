@@ -131,7 +131,8 @@ func scratch(b *nvrtc.Binary, l *kernels.Launch, sizes []int,
 			}
 			arg.Name = l.Stage + "." + name
 			ctas := int64(l.Grid[0]) * int64(l.Grid[1]) * int64(l.Grid[2])
-			list = append(list, kernels.Scratch{Name: arg.Name, DType: kernels.I32, Elems: (int64(n)*ctas + 3) / 4})
+			list = append(list, kernels.Scratch{Name: arg.Name, DType: kernels.I32,
+				Elems: (int64(n)*ctas + 3) / 4})
 		}
 		l.Args = append(l.Args, arg)
 	}
@@ -167,7 +168,8 @@ func Interpreter(dir string, src nvrtc.Source, opt nvrtc.Options, l *kernels.Lau
 			values[name] = a.Int
 		}
 	}
-	text, err := json.Marshal(map[string]any{"Source": src, "Options": opt, "Values": values, "Buffers": buffers})
+	text, err := json.Marshal(map[string]any{"Source": src, "Options": opt, "Values": values,
+		"Buffers": buffers})
 	if err != nil {
 		return nil, err
 	}

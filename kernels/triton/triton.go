@@ -91,7 +91,8 @@ func Probe(sources map[string]string, requests []Request) ([]Function, error) {
 	}
 	for i := range a.Functions {
 		f := &a.Functions[i]
-		f.Compiler = strings.Join(append([]string{a.Version, f.Hash[:min(12, len(f.Hash))]}, a.Settings...), " ")
+		f.Compiler = strings.Join(append([]string{a.Version, f.Hash[:min(12, len(f.Hash))]},
+			a.Settings...), " ")
 	}
 	return a.Functions, nil
 }
@@ -123,7 +124,8 @@ func talk(args []string, request any, answer any) error {
 	}
 	defer child.Kill()
 	child.Send(line)
-	if line, err = child.Line(context.Background(), time.Now().Add(probeTimeout)); err == nil && args[0] != "probe" {
+	if line, err = child.Line(context.Background(), time.Now().Add(probeTimeout)); err == nil &&
+		args[0] != "probe" {
 		line, err = child.Line(context.Background(), time.Now().Add(probeTimeout)) // behind the greeting
 	}
 	if err != nil {
@@ -209,7 +211,8 @@ func (c *Cache) start(opt nvrtc.Options) (*nvrtc.Cache, error) {
 	}
 	var err error
 	if c.dir, err = os.MkdirTemp("", "normbench-triton-"); err != nil {
-		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to", "Triton has no folder: %w", err)
+		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
+			"Triton has no folder: %w", err)
 	}
 	var major, minor int
 	for _, s := range opt.Extra {

@@ -75,7 +75,8 @@ func decode(line []byte, req *request, builds bool) (*answer, error) {
 }
 
 // failures are the statuses that a worker may answer with.
-var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile, kernels.StatusResource, kernels.StatusLaunch,
+var failures = []kernels.Status{kernels.StatusRefused, kernels.StatusCompile,
+	kernels.StatusResource, kernels.StatusLaunch,
 	kernels.StatusWrong, kernels.StatusTimeout, kernels.StatusCrash, kernels.StatusUnfit}
 
 func (h *hello) check() error {
@@ -111,8 +112,10 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 	if c == nil {
 		return errors.New("no check")
 	}
-	if c.Repeats < 1 || c.Repeats > max(req.Repeats, 1) || c.Differing < 0 || !finite(c.Busy) || len(c.Resources) > maxList {
-		return fmt.Errorf("a check of %d repeats, %d of them differing, %d launches and %g s", c.Repeats, c.Differing, len(c.Resources), c.Busy)
+	if c.Repeats < 1 || c.Repeats > max(req.Repeats, 1) || c.Differing < 0 || !finite(c.Busy) ||
+		len(c.Resources) > maxList {
+		return fmt.Errorf("a check of %d repeats, %d of them differing, %d launches and %g s",
+			c.Repeats, c.Differing, len(c.Resources), c.Busy)
 	}
 	for i := range c.Resources {
 		c.Resources[i].Stage = kernels.Printable(c.Resources[i].Stage, maxName)
@@ -124,12 +127,14 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 	missing -= unwritten(c, req.on)
 	family, _, _ := strings.Cut(req.Variants[0], "@")
 	_, peer := kernels.PeerName(family)
-	part := peer || strings.HasSuffix(family, "/stream") || strings.HasSuffix(family, "/copy") // those move one tensor
+	// those move one tensor
+	part := peer || strings.HasSuffix(family, "/stream") || strings.HasSuffix(family, "/copy")
 	switch {
 	case len(c.Outputs) == 0:
 		return errors.New("a check of no output")
 	case !part && missing > 0:
-		return fmt.Errorf("a check of %d outputs, and the problem has %d", len(c.Outputs), len(c.Outputs)+missing)
+		return fmt.Errorf("a check of %d outputs, and the problem has %d", len(c.Outputs),
+			len(c.Outputs)+missing)
 	}
 	return nil
 }
@@ -138,7 +143,8 @@ func checkCheck(c *kernels.Check, req *request, builds bool) error {
 func unwritten(c *kernels.Check, p kernels.Problem) (n int) {
 	for _, name := range p.Op.Spec().Saved {
 		checked := func(o kernels.OutputCheck) bool { return o.Name == name }
-		if p.Pass == kernels.Fwd && slices.Contains(c.Unwritten, name) && !slices.ContainsFunc(c.Outputs, checked) {
+		if p.Pass == kernels.Fwd && slices.Contains(c.Unwritten, name) &&
+			!slices.ContainsFunc(c.Outputs, checked) {
 			n++
 		}
 	}
@@ -159,7 +165,8 @@ func checkOutputs(outputs []kernels.OutputCheck, p kernels.Problem) (missing int
 			return 0, fmt.Errorf("an output %.40q, which the problem has not or which comes twice", o.Name)
 		}
 		delete(left, o.Name)
-		if o.Elems != elems || o.Bad < 0 || o.Bad > elems || o.First < 0 || o.First >= elems || !finite(o.MaxErr) || !finite(o.RelL2) {
+		if o.Elems != elems || o.Bad < 0 || o.Bad > elems || o.First < 0 || o.First >= elems ||
+			!finite(o.MaxErr) || !finite(o.RelL2) {
 			return 0, fmt.Errorf("output %s with %d of %d elements bad, first at %d, by %g: it has %d",
 				o.Name, o.Bad, o.Elems, o.First, o.MaxErr, elems)
 		}

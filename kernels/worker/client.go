@@ -79,9 +79,11 @@ func Start(ctx context.Context, o Options) (*Client, error) {
 
 // hello starts a process and has it say what it is.
 func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error) {
-	p, err := proc.Start(proc.Options{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr, MaxLine: maxHello})
+	p, err := proc.Start(proc.Options{Command: c.o.Command, Env: c.o.Env, Stderr: c.o.Stderr,
+		MaxLine: maxHello})
 	if err != nil {
-		return nil, hint.Errorf("check the command, and that normbench is installed there", "%s does not start: %v", c, err)
+		return nil, hint.Errorf("check the command, and that normbench is installed there",
+			"%s does not start: %v", c, err)
 	}
 	c.proc = p
 	c.pid.Store(int64(p.PID()))
@@ -94,7 +96,8 @@ func (c *Client) hello(ctx context.Context, limit time.Duration) (*hello, error)
 		return nil, hint.Errorf(sameHelp, "%s does not speak protocol %d", c, Protocol)
 	}
 	if k := a.Hello.Kernels; k != "" && k != c.o.Kernels {
-		return nil, hint.Errorf(sameHelp, "%s has other kernels (%s) than this normbench (%s)", c, k, c.o.Kernels)
+		return nil, hint.Errorf(sameHelp, "%s has other kernels (%s) than this normbench (%s)", c,
+			k, c.o.Kernels)
 	}
 	return a.Hello, nil
 }
@@ -121,9 +124,11 @@ func (c *Client) again(ctx context.Context) error {
 		}
 		return &kernels.Failure{Status: kernels.StatusCrash, Reason: reason, Broken: true, Before: true}
 	}
-	if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.SMs != is.SMs || was.Driver != is.Driver || was.Compiler != is.Compiler {
+	if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.SMs != is.SMs ||
+		was.Driver != is.Driver || was.Compiler != is.Compiler {
 		c.died()
-		return hint.With(&kernels.Gone{Device: c.String(), Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)},
+		return hint.With(&kernels.Gone{Device: c.String(),
+			Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)},
 			"mend it or leave it out; the same command goes on from there")
 	}
 	return nil
@@ -230,7 +235,8 @@ type remoteBench struct {
 
 func (b *remoteBench) call(ctx context.Context, req *request) (*answer, error) {
 	if b.c.proc != b.proc {
-		return nil, &kernels.Failure{Status: kernels.StatusCrash, Reason: "the worker that held the problem is gone", Broken: true, Before: true}
+		return nil, &kernels.Failure{Status: kernels.StatusCrash,
+			Reason: "the worker that held the problem is gone", Broken: true, Before: true}
 	}
 	req.on = b.p
 	return b.c.call(ctx, req)
@@ -244,7 +250,8 @@ func (b *remoteBench) Check(ctx context.Context, v kernels.Variant, repeats int)
 	return *a.Check, nil
 }
 
-func (b *remoteBench) Time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (kernels.Timing, error) {
+func (b *remoteBench) Time(ctx context.Context, v kernels.Variant,
+	o kernels.TimeOptions) (kernels.Timing, error) {
 	a, err := b.call(ctx, &request{Op: "time", Variants: []string{v.String()}, Options: &o})
 	if err != nil {
 		return kernels.Timing{}, err
@@ -332,7 +339,8 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 
 // answer waits for that to a request. The error is that of proc.Child.Line, or says in words that go
 // on from "the worker" what is wrong with the answer.
-func (c *Client) answer(ctx context.Context, p *proc.Child, req *request, deadline time.Time) (*answer, error) {
+func (c *Client) answer(ctx context.Context, p *proc.Child, req *request,
+	deadline time.Time) (*answer, error) {
 	err := errStale
 	for stale := 0; err == errStale && stale <= maxStale; stale++ {
 		line, dead := p.Line(ctx, deadline)

@@ -56,10 +56,11 @@ type answer struct {
 }
 
 type hello struct {
-	Protocol int                `json:"protocol"`
-	Kernels  string             `json:"kernels"` // hash of the families' sources, "" where the worker runs none of ours
-	Info     kernels.DeviceInfo `json:"info"`
-	Peers    []kernels.Peer     `json:"peers,omitempty"`
+	Protocol int `json:"protocol"`
+	// hash of the families' sources, "" where the worker runs none of ours
+	Kernels string             `json:"kernels"`
+	Info    kernels.DeviceInfo `json:"info"`
+	Peers   []kernels.Peer     `json:"peers,omitempty"`
 }
 
 type failure struct {

@@ -86,7 +86,8 @@ func load(path string) (*Tracer, error) {
 		return nil, fmt.Errorf("load CUPTI: %w", err)
 	}
 	if version < oldest || version > newest {
-		return nil, fmt.Errorf("load CUPTI: version %d of %s is not from CUDA 11.8, 12 or 13", version, t.path)
+		return nil, fmt.Errorf("load CUPTI: version %d of %s is not from CUDA 11.8, 12 or 13",
+			version, t.path)
 	}
 	return t, nil
 }

@@ -296,6 +296,7 @@ func (f Function) set(attribute C.int, value int) error {
 func (f Function) OccupancyClusters(grid [3]int, blockThreads, dynShared, cluster int) (int, error) {
 	var n C.int
 	g := dims(grid)
-	code := C.nb_max_active_clusters(&n, handle(f.f), &g[0], C.uint32_t(blockThreads), C.uint32_t(dynShared), C.uint32_t(cluster))
+	code := C.nb_max_active_clusters(&n, handle(f.f), &g[0], C.uint32_t(blockThreads),
+		C.uint32_t(dynShared), C.uint32_t(cluster))
 	return int(n), newError("cuOccupancyMaxActiveClusters", int(code))
 }

@@ -34,8 +34,9 @@ func (e *Error) Error() string {
 
 // Codes of CUresult that callers ask for.
 const (
-	CodeOutOfMemory    = 2   // CUDA_ERROR_OUT_OF_MEMORY
-	CodeOutOfResources = 701 // CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many registers or too much shared memory
+	CodeOutOfMemory = 2 // CUDA_ERROR_OUT_OF_MEMORY
+	// CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many registers or too much shared memory
+	CodeOutOfResources = 701
 )
 
 // sticky codes leave the context unusable; cuda.h says of each that the process must be

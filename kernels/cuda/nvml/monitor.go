@@ -117,7 +117,8 @@ func get[T any](m *Monitor, symbol string, read func() (T, nvml.Return)) (v T) {
 	switch x, r := read(); r {
 	case nvml.SUCCESS:
 		return x
-	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NO_PERMISSION, nvml.ERROR_NOT_FOUND:
+	case nvml.ERROR_NOT_SUPPORTED, nvml.ERROR_FUNCTION_NOT_FOUND, nvml.ERROR_NO_PERMISSION,
+		nvml.ERROR_NOT_FOUND:
 	default:
 		if m.err == nil {
 			m.err = fmt.Errorf("%s: %s", symbol, oneLine(r))
