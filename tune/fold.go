@@ -45,10 +45,11 @@ func (f *Fold) Write() (notes []string, err error) {
 		if f.Old.Protocol.Cold && !t.Protocol.Cold {
 			return []string{"warm times are for comparison only: " + f.At.String() + " stays as it is"}, nil
 		}
-		if t, err = Merge(f.Old.WithoutStale(t, f.Source), t); err != nil {
+		n := 0
+		if t, n, err = Merge(f.Old, t, f.Source); err != nil {
 			return nil, err
 		}
-		if n := t.Changed(f.Old); n > 0 {
+		if n > 0 {
 			bak := f.At.In(FileName + ".bak")
 			if err := f.Old.Write(bak); err != nil {
 				return nil, err

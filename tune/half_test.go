@@ -44,7 +44,7 @@ func TestUpdateHalves(t *testing.T) {
 	if got.Map.Device.ID != first.Device.ID {
 		t.Error("the map has no device")
 	}
-	merged, err := Merge(got, first)
+	merged, _, err := Merge(got, first, asOf(got))
 	if err != nil || merged.Map == nil {
 		t.Errorf("a sweep's table loses the map: %v", err)
 	}

@@ -14,36 +14,38 @@ import (
 // the noise of every sweep cannot be reviewed. (aiter's script asks for 3%.)
 const MinGain = 0.02
 
-// Merge returns old with those entries of next that are for other problems, or
-// that may replace old's; see Replaces. What is about the whole table is next's.
-// Warm times are for comparison only: nothing of a warm table stands beside a cold one.
-// Tables of different devices do not merge. The map is old's: rule.Merge merges maps.
-func Merge(old, next *Table) (*Table, error) {
+// Merge returns old with those entries of next that are for other problems, or that may replace
+// old's, and how many of old's they replaced; see replaces. source is the hash of a family's code
+// now: what old's entry of another was measured with is gone. What is about the whole table is
+// next's, the map old's: rule.Merge merges maps. Warm times are for comparison only: nothing of a
+// warm table stands beside a cold one. Tables of different devices do not merge.
+func Merge(old, next *Table, source func(family string) string) (t *Table, replaced int, err error) {
 	if old.Device.ID != next.Device.ID {
-		return nil, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
+		return nil, 0, hint.Errorf("keep one tuned table per device", "a tuned table of %s does not merge with one of %s", old.Device.ID, next.Device.ID)
 	}
 	switch {
 	case old.Protocol.Cold && !next.Protocol.Cold:
-		return old, nil
+		return old, 0, nil
 	case !old.Protocol.Cold && next.Protocol.Cold:
-		return next, nil
+		return next, len(old.Entries), nil
 	}
-	t := *next
+	t = new(*next)
 	t.Map = cmp.Or(old.Map, next.Map)
 	t.Entries = slices.Clone(next.Entries)
-	for i, e := range t.Entries {
-		if o, m := old.Lookup(e.Problem); m == MatchExact && !replaces(&o, &e) {
+	for _, o := range old.Entries {
+		i, there := next.find(o.Problem)
+		switch {
+		case !there:
+			t.Entries = append(t.Entries, o)
+		case source(o.Family) == o.Source && !replaces(&o, &next.Entries[i]):
 			t.Entries[i] = o
-		}
-	}
-	for _, e := range old.Entries {
-		if _, m := next.Lookup(e.Problem); m == MatchNone {
-			t.Entries = append(t.Entries, e)
+		case o.Variant() != next.Entries[i].Variant():
+			replaced++
 		}
 	}
 	slices.SortFunc(t.Entries, func(a, b Entry) int { return record.CompareProblems(a.Problem, b.Problem) })
 	t.Runs = t.named(slices.Concat(old.Runs, next.Runs))
-	return &t, nil
+	return t, replaced, nil
 }
 
 // replaces says whether e may take the place of o: another measurement of the
@@ -65,26 +67,4 @@ func replaces(o, e *Entry) bool {
 		return o.CIUS[0]/e.CIUS[1]-1 >= MinGain
 	}
 	return false
-}
-
-// WithoutStale returns t without those entries that next has anew and whose
-// family's source is no longer source's: what they were measured with is gone.
-func (t *Table) WithoutStale(next *Table, source func(family string) string) *Table {
-	c := *t
-	c.Entries = slices.DeleteFunc(slices.Clone(t.Entries), func(e Entry) bool {
-		_, m := next.Lookup(e.Problem)
-		return m == MatchExact && source(e.Family) != e.Source
-	})
-	return &c
-}
-
-// Changed counts the entries of t whose variant is not the one that old has.
-func (t *Table) Changed(old *Table) int {
-	n := 0
-	for _, o := range old.Entries {
-		if e, m := t.Lookup(o.Problem); m != MatchExact || e.Variant() != o.Variant() {
-			n++
-		}
-	}
-	return n
 }

@@ -126,39 +126,41 @@ func TestReplaces(t *testing.T) {
 		o.Entries = []Entry{{Problem: problem(t, p1), Family: "old", Config: config(t, "w8"), Source: "s", MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
 		e.Entries = []Entry{{Problem: problem(t, p1), Family: "new", Config: config(t, "w4"), Source: "s", MedianUS: 90, CIUS: []float64{89.5, 90.5}, Samples: 20}}
 		test.edit(o, e)
-		m, err := Merge(o, e)
+		m, n, err := Merge(o, e, asOf(o))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if v := m.Entries[0].Variant(); v.String() != test.want {
 			t.Errorf("%s: %s, want %s", name, v, test.want)
 		}
-		if n := m.Changed(o); (n == 1) != (test.want != "old@w8") {
+		if (n == 1) != (test.want != "old@w8") {
 			t.Errorf("%s: %d changed", name, n)
 		}
 	}
 	// The same variant again brings its numbers up to date; fewer samples do not.
 	o, e := table(t), table(t)
 	e.Entries[0].MedianUS, e.Entries[0].CIUS = 200, []float64{199, 201}
-	if m, _ := Merge(o, e); m.Entries[0].MedianUS != 200 {
+	if m, _, _ := Merge(o, e, asOf(o)); m.Entries[0].MedianUS != 200 {
 		t.Error("a newer measurement of the same variant was left out")
 	}
 	e.Entries[0].Samples = 1
-	if m, _ := Merge(o, e); m.Entries[0].MedianUS == 200 {
+	if m, _, _ := Merge(o, e, asOf(o)); m.Entries[0].MedianUS == 200 {
 		t.Error("one sample replaced thirty")
 	}
-	stale := o.WithoutStale(e, func(string) string { return "other" })
-	if len(stale.Entries) != 0 || len(o.Entries) != 3 {
-		t.Errorf("%d of 3 stale entries left", len(stale.Entries))
+	// Of stale entries nothing stays that was measured anew.
+	e = table(t)
+	e.Entries = []Entry{{Problem: problem(t, p1), Family: "h", Source: "s", MedianUS: 500, Samples: 20}}
+	if m, n, _ := Merge(o, e, func(string) string { return "other" }); n != 1 || len(m.Entries) != 3 || m.Entries[1].Family != "h" {
+		t.Errorf("%d replaced: %+v", n, m.Entries)
 	}
 	// Nothing of a warm table gets into a cold one, nor the other way round.
 	o, e = table(t), table(t)
 	e.Protocol.Cold = false
-	if m, _ := Merge(o, e); m != o {
+	if m, _, _ := Merge(o, e, asOf(o)); m != o {
 		t.Errorf("a warm table got into a cold one: %+v", m)
 	}
 	o.Entries, e.Entries = e.Entries, e.Entries[:1]
-	if m, _ := Merge(e, o); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
+	if m, _, _ := Merge(e, o, asOf(e)); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
 		t.Errorf("a cold table over a warm one has %d entries, cold: %v", len(m.Entries), m.Protocol.Cold)
 	}
 }
@@ -170,4 +172,16 @@ func config(t *testing.T, label string) kernels.Config {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// asOf says that the code is as it was when a table was measured.
+func asOf(t *Table) func(string) string {
+	return func(family string) string {
+		for _, e := range t.Entries {
+			if e.Family == family {
+				return e.Source
+			}
+		}
+		return ""
+	}
 }

@@ -2,6 +2,8 @@ package tune
 
 import (
 	"cmp"
+	"iter"
+	"math"
 	"slices"
 
 	"normbench/kernels"
@@ -40,9 +42,7 @@ func Pick(entries []record.Entry) []Entry {
 	}
 	var picks []Entry
 	for _, es := range byProblem {
-		if e, ok := pickFinal(es); ok {
-			picks = append(picks, e)
-		} else if e, ok := pick(es); ok {
+		if e, ok := pick(es); ok {
 			picks = append(picks, e)
 		}
 	}
@@ -50,41 +50,112 @@ func Pick(entries []record.Entry) []Entry {
 	return picks
 }
 
+// pick is the entry of a problem.
 func pick(es []record.Entry) (Entry, bool) {
-	var ok []record.Entry
-	for _, e := range es {
-		// A pick must give the same bits every time, or the user has to ask for it.
-		if e.Status == kernels.StatusOK && !e.Unordered && e.Differing == 0 {
-			ok = append(ok, e)
-		}
+	won, arms := chosen(es)
+	if won == nil {
+		won, arms = fastest(es)
 	}
-	if len(ok) == 0 {
+	if won == nil {
 		return Entry{}, false
 	}
-	slices.SortFunc(ok, func(a, b record.Entry) int {
+	slices.SortFunc(arms, func(a, b *record.Entry) int {
 		return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
 	})
-	best := 0
-	base := slices.IndexFunc(ok, func(e record.Entry) bool { return e.Base })
-	if base > 0 && !beats(&ok[0], &ok[base]) {
-		best = base
-	}
-	b := ok[best]
-	e := entryOf(&b)
-	e.Variants = Counts{Measured: len(es), OK: len(ok), Failed: len(es) - len(ok)}
-	if base >= 0 {
-		o := ok[base]
-		e.Base = rivalOf(&o)
-		e.Speedup = round(o.Median / b.Median)
-	}
-	if len(ok) > 1 {
-		o := ok[0]
-		if best == 0 {
-			o = ok[1]
+	e := entryOf(won)
+	e.Variants = Counts{Measured: len(arms)}
+	for _, o := range arms {
+		if !usable(o) {
+			e.Variants.Failed++
+			continue
 		}
-		e.RunnerUp = &RunnerUp{*rivalOf(&o), round(100 * (o.Median/b.Median - 1))}
+		e.Variants.OK++
+		of, rival := o.Finals(), &Rival{Family: o.Variant.Family, Config: o.Variant.Config, MedianUS: o.Median}
+		gain, lo, hi, paired := verdict.Gain(of.Rounds, won.Finals().Rounds)
+		if paired {
+			rival.GainLo = round(lo)
+		}
+		if o.Base {
+			e.Base = rival
+			e.Speedup = round(o.Median / won.Median)
+			if paired && o.Variant != won.Variant { // what drifts between rounds cancels
+				e.Speedup = round(1 + gain)
+				e.SpeedupCI = []float64{round(1 + lo), round(1 + hi)}
+			}
+			if floor, _, _, ok := verdict.Gain(of.BaseAgain, of.Rounds); ok {
+				e.Noise = round(math.Abs(floor))
+			}
+		}
+		if of.Entry {
+			e.Held = rival
+		}
+		if o.Variant != won.Variant && e.RunnerUp == nil {
+			e.RunnerUp = &RunnerUp{*rival, round(100 * (o.Median/won.Median - 1))}
+		}
 	}
 	return e, true
+}
+
+// usable says whether an entry may be picked: one with the same bits every time, or that finals
+// have, as who asks for another gets a note.
+func usable(e *record.Entry) bool {
+	return e.Status == kernels.StatusOK && (e.Final != nil || !e.Unordered && e.Differing == 0)
+}
+
+// chosen is what a search has chosen, nil for nothing, and the finals of its run: of several
+// searches the last in the file's, as clocks are set back.
+func chosen(es []record.Entry) (won *record.Entry, finals []*record.Entry) {
+	for i := range es {
+		e := &es[i]
+		if e.Finals().Chosen != "" && e.Status == kernels.StatusOK &&
+			(won == nil || e.Finals().Place > won.Finals().Place) {
+			won = e
+		}
+	}
+	if won == nil {
+		return nil, nil
+	}
+	for i := range es {
+		if es[i].Run == won.Run {
+			finals = append(finals, &es[i])
+		}
+	}
+	// Records of before this rule may have chosen one that the rounds do not prove faster. Where
+	// the medians of all samples have the base ahead the two disagree, and nothing is proved.
+	for _, o := range finals {
+		if of := o.Finals(); o.Base && o.Status == kernels.StatusOK && o.Variant != won.Variant {
+			floor, _, _, _ := verdict.Gain(of.BaseAgain, of.Rounds)
+			if !verdict.Ahead(of.Rounds, won.Finals().Rounds, floor) || o.Median < won.Median {
+				of.Chosen = "base: none is faster beyond doubt"
+				base := o.WithFinals(of)
+				return &base, finals
+			}
+			break
+		}
+	}
+	return won, finals
+}
+
+// fastest is the fastest of a grid, the base unless another is faster beyond doubt, and all.
+func fastest(es []record.Entry) (best *record.Entry, all []*record.Entry) {
+	var base *record.Entry
+	for i := range es {
+		e := &es[i]
+		if all = append(all, e); !usable(e) {
+			continue
+		}
+		if e.Base {
+			base = e
+		}
+		if best == nil || cmp.Or(cmp.Compare(e.Median, best.Median),
+			cmp.Compare(e.Variant.String(), best.Variant.String())) < 0 {
+			best = e
+		}
+	}
+	if base != nil && best != base && !beats(best, base) {
+		best = base
+	}
+	return best, all
 }
 
 // entryOf is an entry with the numbers of what is picked.
@@ -100,9 +171,38 @@ func entryOf(b *record.Entry) Entry {
 	if b.StreamUS > 0 {
 		e.StreamPercent = round(100 * b.StreamUS / b.Median)
 	}
+	if of := b.Finals(); of.Chosen != "" {
+		e.SearchUS, e.Chosen, e.Unstable = of.SearchUS, of.Chosen, b.Differing > 0
+	}
 	return e
 }
 
-func rivalOf(e *record.Entry) *Rival {
-	return &Rival{Family: e.Variant.Family, Config: e.Variant.Config, MedianUS: e.Median}
+// AddSearched fills in what the searches before the finals measured, from
+// record.File.Searched of the run's search: how many variants stood behind a
+// pick.
+func (t *Table) AddSearched(entries iter.Seq[*record.Entry]) {
+	at := map[kernels.Problem]int{}
+	for i, e := range t.Entries {
+		if e.Chosen != "" {
+			at[e.Problem] = i
+			t.Entries[i].Variants = Counts{}
+		}
+	}
+	for e := range entries {
+		i, ok := at[e.Problem]
+		if !ok || e.Variant.Family == record.Stream {
+			continue
+		}
+		c := &t.Entries[i].Variants
+		switch {
+		case e.Status == record.StatusPruned:
+			c.Pruned++
+			continue
+		case e.Status == kernels.StatusOK:
+			c.OK++
+		default:
+			c.Failed++
+		}
+		c.Measured++
+	}
 }

@@ -152,24 +152,19 @@ type Counts struct {
 // round keeps four digits after the point: ratios are not known any better.
 func round(f float64) float64 { return math.Round(f*1e4) / 1e4 }
 
-// Match says how good the match of a lookup was.
-type Match string
-
-// The matches.
-const (
-	MatchExact Match = "exact" // the problem itself was tuned
-	MatchNone  Match = "none"  // it was not; the Entry is zero
-)
-
 // Lookup finds the entry of a problem.
-func (t *Table) Lookup(p kernels.Problem) (Entry, Match) {
-	i, ok := slices.BinarySearchFunc(t.Entries, p, func(e Entry, p kernels.Problem) int {
+func (t *Table) Lookup(p kernels.Problem) (Entry, bool) {
+	i, ok := t.find(p)
+	if !ok {
+		return Entry{}, false
+	}
+	return t.Entries[i], true
+}
+
+func (t *Table) find(p kernels.Problem) (int, bool) {
+	return slices.BinarySearchFunc(t.Entries, p, func(e Entry, p kernels.Problem) int {
 		return record.CompareProblems(e.Problem, p)
 	})
-	if !ok {
-		return Entry{}, MatchNone
-	}
-	return t.Entries[i], MatchExact
 }
 
 // CheckValid says what no tuned table can hold, or nil. It is called before

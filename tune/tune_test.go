@@ -129,11 +129,11 @@ func TestWriteRead(t *testing.T) {
 	if diff := cmp.Diff(want, got, sameConfig); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if e, m := got.Lookup(problem(t, p1)); m != MatchExact || e.Config.String() != "w4" || e.Variants != (Counts{Measured: 4, OK: 3, Failed: 1}) {
-		t.Errorf("lookup: %+v %s", e, m)
+	if e, m := got.Lookup(problem(t, p1)); !m || e.Config.String() != "w4" || e.Variants != (Counts{Measured: 4, OK: 3, Failed: 1}) {
+		t.Errorf("lookup: %+v %v", e, m)
 	}
-	if e, m := got.Lookup(problem(t, "rmsnorm/bwd/1x8/bf16")); m != MatchNone || e.Family != "" {
-		t.Errorf("lookup of nothing: %+v %s", e, m)
+	if e, m := got.Lookup(problem(t, "rmsnorm/bwd/1x8/bf16")); m || e.Family != "" {
+		t.Errorf("lookup of nothing: %+v %v", e, m)
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", FileName)
 	if err := want.Write(durable.Place{Name: gone}); err == nil || err.Error() != "tuned table "+gone+": no such file or directory" || hint.Of(err) == "" {
@@ -148,7 +148,7 @@ func TestMerge(t *testing.T) {
 	old, next := table(t), table(t)
 	next.Entries = Pick([]record.Entry{entry(t, p1, "h@w2", 10), entry(t, "layernorm/fwd/8x8/fp32", "l@w1", 5)})
 	next.Tool = "v2.0.0"
-	m, err := Merge(old, next)
+	m, _, err := Merge(old, next, asOf(old))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestMerge(t *testing.T) {
 		t.Error("an operand was changed")
 	}
 	next.Device.ID = "cpu"
-	if _, err := Merge(old, next); err == nil || hint.Of(err) == "" {
+	if _, _, err := Merge(old, next, asOf(old)); err == nil || hint.Of(err) == "" {
 		t.Errorf("two devices: %v", err)
 	}
 }
@@ -269,7 +269,7 @@ func TestRuns(t *testing.T) {
 	}
 	a, b, c := run("a", 1), run("b", 2), run("c", 3)
 	old := table([]*record.Run{a, b}, 8, 16)
-	merged, err := Merge(old, table([]*record.Run{c}, 16))
+	merged, _, err := Merge(old, table([]*record.Run{c}, 16), asOf(old))
 	if err != nil || len(merged.Runs) != 2 || merged.Runs[0].ID != "a" || merged.Runs[1].UUID != "GPU-c" || merged.Runs[1].Command[1] != "sweep" {
 		t.Errorf("%v, %v", merged.Runs, err)
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
 
+	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/rule"
 	"normbench/sweep/shapes"
@@ -70,9 +72,14 @@ func TestMapsBrought(t *testing.T) {
 			t.Fatal(err)
 		}
 		if table.Map != nil {
-			if want[table.Device.ID+".json"], err = table.Map.Strip(); err != nil {
+			text, err := json.MarshalIndent(struct {
+				Device kernels.DeviceInfo `json:"device"`
+				Map    *rule.Map          `json:"map"`
+			}{table.Device, table.Map}, "", "  ")
+			if err != nil {
 				t.Fatal(err)
 			}
+			want[table.Device.ID+".json"] = append(text, '\n')
 		}
 	}
 	const dir = "../../kernels/families/maps"

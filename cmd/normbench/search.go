@@ -97,7 +97,7 @@ func keepEntries(e *env, texts []string, info kernels.DeviceInfo, tasks []sweep.
 	for i := range tasks {
 		t := &tasks[i]
 		if old != nil && old.Device.ID == info.ID {
-			if entry, match := old.Lookup(t.Problem); match == tune.MatchExact {
+			if entry, ok := old.Lookup(t.Problem); ok {
 				if _, v, _, err := e.Registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
 					e.Notef("the tuned table's %s is left out: %s", entry.Variant(), console.OneLine(err.Error()))
 				} else {

@@ -175,7 +175,7 @@ func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
 	}
 	defer w.Close()
 	if old != nil { // if the end cannot merge with this table, say so before hours of measuring
-		if _, err := tune.Merge(old, &tune.Table{Device: info}); err != nil {
+		if _, _, err := tune.Merge(old, &tune.Table{Device: info}, nil); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"normbench/internal/durable"
@@ -151,9 +152,7 @@ func mapPage(m *rule.Map, d *learn.Data, t *report.Table, more []report.Fact) *r
 	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"}, {N: fmt.Sprint(measured), Word: "of them measured"},
 		{N: fmt.Sprint(problems), Word: "problems measured"}}
 	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config. Regret and speed are means of the problems that were measured in a cell."}
-	for _, panel := range learn.Panels(m, d.Points, d.Device) {
-		cellsOf.Drawings = append(cellsOf.Drawings, panel.Draw(d.Device)...)
-	}
+	cellsOf.Drawings = slices.Concat(learn.Pictures(m, d.Points, d.Device)...)
 	p.Figures = []report.Figures{cellsOf}
 	return p
 }

@@ -85,15 +85,6 @@ func (m *Map) Checksum() string {
 	return t.CRC
 }
 
-// Strip is the map with its device alone, as a tuned table of its own, which Parse reads.
-func (m *Map) Strip() ([]byte, error) {
-	data, err := json.MarshalIndent(struct {
-		Device kernels.DeviceInfo `json:"device"`
-		Map    *Map               `json:"map"`
-	}{m.Device, m}, "", "  ")
-	return append(data, '\n'), err
-}
-
 // UnmarshalJSON implements json.Unmarshaler. Device is left to the caller. A legend's config with a
 // knob that there is no more is zero: its cells have no answer.
 func (m *Map) UnmarshalJSON(data []byte) error {

@@ -146,6 +146,7 @@ const (
 	strangers  = 60   // drawn from all spaces
 	sigma      = 0.10 // spread of a config without measurements
 	childStep  = 0.05 // regret that is expected of a child beside its parent's
+	hopeless   = 0.50 // regret of what is not taken
 )
 
 // A rival may win on some problems of a group.
@@ -154,6 +155,7 @@ type rival struct {
 	expects []guess  // at each problem; NaN where it is refused
 	units   []string // what is compiled for it, over all problems
 	source  source
+	unknown bool // its design may be good at a problem, and was not measured nearby
 }
 
 // A source is where a rival comes from. Each has its share of the turns: the many of one would else
@@ -169,38 +171,48 @@ const (
 // turns are who may be taken in turn.
 var turns = []source{elite, child, elite, stranger}
 
-// tasks are the contests of a group. Its problems have the same rivals: for each problem in turn,
-// rivals draw a regret from what is expected of them, and the least is taken (Thompson, 1933). So
-// what is good runs often, and what is little known sometimes. Nearby problems tell each other
-// their configs so; the map of elites is Mouret and Clune's (2015).
+// choose takes rivals for a group. First comes one of each design that is unknown nearby. Then, for
+// each problem in turn, rivals draw a regret from what is expected of them, and the least is taken
+// (Thompson, 1933). So what is good runs often, and what is little known sometimes. Nearby problems
+// tell each other their configs so; the map of elites is Mouret and Clune's (2015).
+func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
+	rivals := c.rivals(ps)
+	units, designs := map[string]bool{}, map[string]bool{}
+	take := func(r *rival) {
+		chosen = append(chosen, r)
+		designs[r.variant.Family] = true
+		for _, u := range r.units {
+			units[u] = true
+		}
+	}
+	for _, k := range c.rng.Perm(len(rivals)) {
+		if r := rivals[k]; r.unknown && !designs[r.variant.Family] {
+			take(r)
+		}
+	}
+	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals && len(units) < groupUnits; turn++ {
+		var best *rival
+		least := hopeless
+		for _, r := range rivals {
+			g := r.expects[turn%len(ps)]
+			x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
+			if x < least && r.source == turns[(turn+turn/len(ps))%len(turns)] && !slices.Contains(chosen, r) { // NaN is not
+				best, least = r, x
+			}
+		}
+		if best != nil {
+			take(best)
+		}
+	}
+	return chosen
+}
+
+// tasks are the contests of a group. Its problems have the same rivals.
 func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	if len(ps) == 0 {
 		return nil
 	}
-	rivals := c.rivals(ps)
-	units := map[string]bool{}
-	var chosen []*rival
-	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals && len(units) < groupUnits && len(rivals) > 0; turn++ {
-		best, least := -1, math.Inf(1)
-		for k, r := range rivals {
-			g := r.expects[turn%len(ps)]
-			if r.source != turns[(turn+turn/len(ps))%len(turns)] {
-				continue
-			}
-			x := g.regret + sigma/math.Sqrt(g.weight+2*priorWeight)*c.rng.NormFloat64()
-			if x < least { // NaN is not
-				best, least = k, x
-			}
-		}
-		if best < 0 {
-			continue
-		}
-		chosen = append(chosen, rivals[best])
-		for _, u := range rivals[best].units {
-			units[u] = true
-		}
-		rivals = slices.Delete(rivals, best, best+1)
-	}
+	chosen := c.choose(ps)
 	for i, p := range ps {
 		base, err := c.Default(p)
 		if err != nil {
@@ -279,6 +291,8 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 				continue
 			}
 			r.expects[i] = around[i].known[v].with(expected(around[i]))
+			g := around[i].designs[v.Family]
+			r.unknown = r.unknown || from == elite && g.weight < priorWeight && g.regret < priorRegret
 			plan = cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
 			r.units = append(r.units, unitsOf(f, p, v, c.Device)...)
 		}
@@ -298,7 +312,7 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 			}
 		}
 		for _, v := range nominees {
-			add(v, elite, func(s *surroundings) float64 { return s.designs[v.Family] })
+			add(v, elite, func(s *surroundings) float64 { return s.designs[v.Family].regret })
 		}
 	}
 	for _, s := range around {
@@ -310,7 +324,7 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 		i := c.rng.IntN(len(ps))
 		if k >= children {
 			v := c.stranger(ps[i])
-			add(v, stranger, func(s *surroundings) float64 { return s.designs[v.Family] + priorRegret })
+			add(v, stranger, func(s *surroundings) float64 { return s.designs[v.Family].regret + priorRegret })
 		} else if gs := around[i].rank; len(gs) > 0 {
 			parent := gs[c.rng.IntN(min(len(gs), parents))].variant
 			add(c.child(parent), child, func(s *surroundings) float64 {
@@ -325,7 +339,7 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 type surroundings struct {
 	rank    []guess                   // of variants nearby, the least regret first
 	known   map[kernels.Variant]guess // the same without the prior
-	designs map[string]float64        // regret of the best of each family nearby, 0 where there is none
+	designs map[string]guess          // of the best of each family, 0 where there is none
 	elites  []kernels.Variant         // the best of each family farther around
 }
 
@@ -334,8 +348,8 @@ type surroundings struct {
 func (c *chooser) around(p kernels.Problem) *surroundings {
 	of, at := rule.ClassOf(p), placeOf(p)
 	k := c.classes[of]
-	near := k.near(at)
-	s := &surroundings{rank: k.rank(near), known: map[kernels.Variant]guess{}, designs: k.designs(near)}
+	near, far := k.near(at), k.far(at)
+	s := &surroundings{rank: k.rank(near), known: map[kernels.Variant]guess{}, designs: k.designs(near, k.designs(far, nil))}
 	for _, g := range s.rank {
 		g.regret = (g.regret*(g.weight+priorWeight) - priorRegret*priorWeight) / g.weight
 		s.known[g.variant] = g
@@ -353,7 +367,11 @@ func (c *chooser) around(p kernels.Problem) *surroundings {
 				continue
 			}
 			for _, f := range c.Registry.Candidates(p) {
-				if v.Family = f.Name; strings.HasSuffix(f.Name, "/"+design) && c.family(p, v) != nil {
+				if !strings.HasSuffix(f.Name, "/"+design) {
+					continue
+				}
+				v.Family = f.Name
+				if _, v, _, err := c.Registry.Resolve(p, v, c.Device); err == nil {
 					has[design] = true
 					s.elites = append(s.elites, v)
 				}

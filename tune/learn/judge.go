@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -140,39 +139,27 @@ func judged(d *ab.Result, floor float64) Judged {
 	return x
 }
 
-// sum fills in the means. Shapes are drawn once each, so problems are the clusters.
+// sum fills in the means.
 func (j *Judgement) sum() {
-	var logs, above, regrets []float64
+	var ps []kernels.Problem
+	var logs [][]float64
+	var regrets, above []float64
 	for _, x := range j.Problems {
-		logs, regrets = append(logs, math.Log1p(x.Regret/100)), append(regrets, x.Regret)
+		ps, logs = append(ps, x.Problem), append(logs, []float64{math.Log1p(x.Regret / 100)})
+		regrets = append(regrets, x.Regret)
 		if x.AboveFloor != nil {
-			above = append(above, math.Log1p(*x.AboveFloor/100))
+			above = append(above, 1+*x.AboveFloor/100)
 		}
 	}
-	if len(logs) == 0 {
+	if len(ps) == 0 {
 		return
 	}
-	mean := func(xs []float64) (sum float64) { // in percent
-		for _, x := range xs {
-			sum += x / float64(len(xs))
-		}
-		return 100 * math.Expm1(sum)
-	}
-	j.Mean = mean(logs)
+	_, mean, lo, hi := verdict.Mean(ps, logs)
+	j.Mean, j.Interval = 100*(mean-1), [2]float64{100 * (lo - 1), 100 * (hi - 1)}
 	if len(above) > 0 {
-		m := mean(above)
+		m := 100 * (stats.GeoMean(above) - 1)
 		j.MeanAboveFloor = &m
 	}
-	rng := rand.New(rand.NewPCG(j.Seed, judgeSalt))
-	var means []float64
-	for range 2000 {
-		again := make([]float64, len(logs))
-		for i := range again {
-			again[i] = logs[rng.IntN(len(logs))]
-		}
-		means = append(means, mean(again))
-	}
-	j.Interval = [2]float64{stats.Quantile(0.025, means), stats.Quantile(0.975, means)}
 	j.P95, j.Worst = stats.Quantile(0.95, regrets), slices.Max(regrets)
 }
 

@@ -338,3 +338,60 @@ func TestSpent(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// No design is absent by chance: where a neighbourhood has times of three families, a group there
+// has each other one as well, and leaves out what lost by a lot.
+func TestNominees(t *testing.T) {
+	s := newSim(1, 0)
+	class := classProblem(kernels.RMSNorm, kernels.Bwd)
+	l := loopOn(s, time.Minute, nil, class)
+	base := func(p kernels.Problem, family string) kernels.Variant {
+		f, err := bare.Lookup(family)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kernels.Variant{Family: family, Config: f.Base(p, s.info)}
+	}
+	var points []*Point
+	point := func(m, n int64, us map[string]float64) {
+		p := &Point{Problem: sized(class, m, n), US: map[kernels.Variant]float64{}, BestUS: math.Inf(1)}
+		for family, x := range us {
+			p.US[base(p.Problem, family)] = x
+			p.BestUS = min(p.BestUS, x)
+		}
+		points = append(points, p)
+	}
+	for _, n := range []int64{515, 525, 531, 551, 561} { // 2 bytes
+		for m := int64(64); m <= 1<<18; m *= 2 {
+			point(m, n, map[string]float64{"rms_bwd/mix_order": 100, "rms_bwd/coop": 110, "rms_bwd/split": 250})
+			point(m, 8*n, map[string]float64{"rms_bwd/mix_order": 130, "rms_bwd/smem_pipe": 100})
+		}
+	}
+	groups, with := 4, map[string]int{}
+	for seed := range uint64(groups) {
+		c := l.chooser(points, rand.New(rand.NewPCG(seed, 9)))
+		var ps []kernels.Problem
+		for m := int64(1024); m <= 1<<17; m *= 2 {
+			ps = append(ps, sized(class, m, 539))
+		}
+		has := map[string]bool{}
+		for _, task := range c.tasks(ps) {
+			for _, v := range task.Variants {
+				has[v.Family] = true
+			}
+		}
+		for family := range has {
+			with[family]++
+		}
+	}
+	at := sized(class, 20480, 539)
+	for _, f := range bare.Candidates(at) {
+		want := groups
+		if f.Name == "rms_bwd/split" || f.Refuse(at, f.Base(at, s.info), s.info) != nil {
+			want = 0
+		}
+		if with[f.Name] < want || f.Name == "rms_bwd/split" && with[f.Name] > 1 {
+			t.Errorf("%d of %d groups have %s", with[f.Name], groups, f.Name)
+		}
+	}
+}

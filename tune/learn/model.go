@@ -127,9 +127,13 @@ func (c *class) neighbours(at place, alike func(a, b place) float64) (list []nei
 	return list[:min(len(list), mostPoints)]
 }
 
-// designs is what is expected of the best variant of each family that was measured near a place.
-// Nothing is expected of it before.
-func (c *class) designs(near []neighbour) map[string]float64 {
+// designs is what is expected of the best variant of each family near a place, after what was
+// expected before.
+func (c *class) designs(near []neighbour, before map[string]guess) map[string]guess {
+	all := map[string]guess{}
+	for name, g := range before {
+		all[name] = guess{regret: g.regret}
+	}
 	sums := map[string]guess{}
 	for _, n := range near {
 		best := map[string]float64{}
@@ -141,14 +145,14 @@ func (c *class) designs(near []neighbour) map[string]float64 {
 		}
 		for name, r := range best {
 			g := sums[name]
-			sums[name] = guess{regret: g.regret + n.weight*r, weight: g.weight + n.weight}
+			weight := g.weight + n.weight
+			sums[name] = guess{regret: (g.regret*g.weight + n.weight*r) / weight, weight: weight}
 		}
 	}
-	regrets := map[string]float64{}
 	for name, g := range sums {
-		regrets[name] = g.regret / (g.weight + priorWeight)
+		all[name] = g.with(before[name].regret)
 	}
-	return regrets
+	return all
 }
 
 // rank is what is expected of each variant that was measured near a place, the least regret first:

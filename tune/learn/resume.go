@@ -2,7 +2,6 @@ package learn
 
 import (
 	"encoding/json"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,8 +80,7 @@ func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, dom
 	if step.Map != nil {
 		p.Prior = families.Book(r, step, info)
 		p.Default = func(q kernels.Problem) (kernels.Variant, error) {
-			return p.Prior.Answer(q).Variant,
-				nil
+			return p.Prior.Answer(q).Variant, nil
 		}
 	}
 	list, err := shapes.Select("default")
@@ -104,53 +102,32 @@ func (p *Policy) Resume(dir string) (*Data, time.Duration, error) {
 	for _, q := range p.Classes {
 		asked[rule.ClassOf(q)] = true
 	}
-	none := &Data{Device: p.Device,
-		Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
+	d := &Data{Keep: func(q kernels.Problem) bool { return asked[rule.ClassOf(q)] }}
 	path := filepath.Join(dir, record.FileName)
 	if f, err := os.Stat(path); err != nil || f.Size() == 0 { // a run that measured nothing leaves an empty one
-		if _, err := os.Stat(path + ".gz"); err != nil {
-			return none, 0, nil
-		}
 		path += ".gz"
+	}
+	if _, err := os.Stat(path); err != nil {
+		return &Data{Device: p.Device, Keep: d.Keep}, 0, nil
 	}
 	spans := map[string]span{}
 	_, err := record.Read(path, func(r *record.Record, run *record.Run) error {
-		if !strings.HasPrefix(run.Protocol.Search, Search) {
-			return nil
+		if strings.HasPrefix(run.Protocol.Search, Search) {
+			spans[run.ID] = spans[run.ID].with(r, run, d.Keep(r.Problem))
 		}
-		s, ok := spans[run.ID]
-		if !ok {
-			s.first = run.Time
-		}
-		if r.Time.After(s.last) {
-			s.last = r.Time
-		}
-		s.records++
-		if asked[rule.ClassOf(r.Problem)] {
-			s.asked++
-		}
-		spans[run.ID] = s
-		return nil
+		return d.Add(run, r)
 	})
-	if err != nil {
+	if d.Sort(); err != nil {
 		return nil, 0, err
 	}
-	took := spent(spans)
-	d, err := Collect([]string{path})
-	if errors.Is(err, ErrNoTimes) { // it ended before its first problem was through
-		return none, took, nil
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	if d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler || d.Device.Driver != p.Device.Driver {
+	if len(d.all) > 0 && (d.Device.ID != p.Device.ID || d.Device.Compiler != p.Device.Compiler ||
+		d.Device.Driver != p.Device.Driver) {
 		return nil, 0, hint.Errorf("choose another --out",
 			"%s has records of %s, %s, %s, which do not compare with what this device would add",
 			path, d.Device.ID, d.Device.Driver, d.Device.Compiler)
 	}
-	d.Keep = none.Keep
-	d.Sort()
-	return d, took, nil
+	d.Device = p.Device
+	return d, spent(spans), nil
 }
 
 // A span is from when to when a run measured, and how many of its records are of the classes that
@@ -160,11 +137,23 @@ type span struct {
 	records, asked int
 }
 
+// with is a span with one more record of its run.
+func (s span) with(r *record.Record, run *record.Run, asked bool) span {
+	if s.records++; asked {
+		s.asked++
+	}
+	s.first = run.Time
+	if r.Time.After(s.last) {
+		s.last = r.Time
+	}
+	return s
+}
+
 // spent is the time that runs took, of each the part of the classes that are asked for.
 func spent(spans map[string]span) (total time.Duration) {
 	for _, s := range spans {
-		total += time.Duration(float64(max(s.last.Sub(s.first),
-			0)) * float64(s.asked) / float64(s.records))
+		took := max(s.last.Sub(s.first), 0)
+		total += time.Duration(float64(took) * float64(s.asked) / float64(s.records))
 	}
 	return total
 }

@@ -99,7 +99,7 @@ func (t *Table) Other(path string) string {
 // and why.
 func (t *Table) Answer(p kernels.Problem) (a rule.Answer, match, why string) {
 	if t.Table != nil {
-		if x, m := t.Lookup(p); m == tune.MatchExact {
+		if x, ok := t.Lookup(p); ok {
 			a.Variant, why = x.Variant(), entryTimes(&x)
 			if t.Device.ID != t.device.ID {
 				return a, "other device", "an entry of " + t.Device.ID + ", measured there: " + why
