@@ -82,15 +82,26 @@ func (d Domain) Holds(m, n int64) bool {
 // times 1, 9/8 to 15/8), a quarter multiples of 8, and a quarter any: half of those are odd, the
 // others twice or four times an odd number, so that rows of bf16 begin at 2, 4 and 8 bytes.
 func (d Domain) Columns(r *rand.Rand) int64 {
-	n := between(r, d.NMin, min(d.NMax, d.Elems/d.MMin))
+	n := d.columns(r)
 	switch r.IntN(4) {
 	case 0:
-		unit := max(int64(1)<<r.IntN(4)/2, 1)
-		return clamp((n/unit|1)*unit, d.NMin, d.NMax)
+		return d.ragged(r, n)
 	case 1:
 		return clamp((n+4)/8*8, d.NMin, d.NMax)
 	}
 	return clamp(eighths(n), d.NMin, d.NMax)
+}
+
+// RaggedColumns draws columns like the last quarter of Columns.
+func (d Domain) RaggedColumns(r *rand.Rand) int64 { return d.ragged(r, d.columns(r)) }
+
+func (d Domain) columns(r *rand.Rand) int64 {
+	return between(r, d.NMin, min(d.NMax, d.Elems/d.MMin))
+}
+
+func (d Domain) ragged(r *rand.Rand, n int64) int64 {
+	unit := max(int64(1)<<r.IntN(4)/2, 1)
+	return clamp((n/unit|1)*unit, d.NMin, d.NMax)
 }
 
 // Rows draws rows for n columns, their logarithm evenly; half are round numbers.

@@ -7,7 +7,6 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -92,7 +91,8 @@ func (c *chooser) group(of kernels.Problem) (ps []kernels.Problem) {
 }
 
 // draw is shapes with the same columns: of the problems that there are, else spread over the
-// domain, now and then behind up to half a group of listed ones.
+// domain, now and then behind up to half a group of listed ones. Columns that are no multiple of 8
+// are drawn more often than they are asked for: each alignment is a raster of its own, to be known.
 func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 	var only []shapes.Shape
 	for _, p := range c.Only {
@@ -107,6 +107,8 @@ func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 		return nil
 	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
 		list = c.column(c.Listed, groupRows/2)
+	case c.rng.IntN(2) == 0:
+		list = []shapes.Shape{{M: 0, N: c.Domain.RaggedColumns(c.rng)}}
 	default:
 		list = []shapes.Shape{{M: 0, N: c.Domain.Columns(c.rng)}}
 	}
@@ -343,39 +345,25 @@ type surroundings struct {
 	elites  []kernels.Variant         // the best of each family farther around
 }
 
-// around looks around a problem. The elites are of the op's own class and of its sister classes,
-// whose families have the same designs.
+// around looks around a problem.
 func (c *chooser) around(p kernels.Problem) *surroundings {
-	of, at := rule.ClassOf(p), placeOf(p)
-	k := c.classes[of]
+	k, at := c.classes[rule.ClassOf(p)], placeOf(p)
 	near, far := k.near(at), k.far(at)
-	s := &surroundings{rank: k.rank(near), known: map[kernels.Variant]guess{}, designs: k.designs(near, k.designs(far, nil))}
+	s := &surroundings{rank: k.rank(near), known: map[kernels.Variant]guess{},
+		designs: k.designs(near, k.designs(far, nil))}
 	for _, g := range s.rank {
 		g.regret = (g.regret*(g.weight+priorWeight) - priorRegret*priorWeight) / g.weight
 		s.known[g.variant] = g
 	}
-	for _, q := range c.Classes {
-		sister := rule.ClassOf(q)
-		if sister.Op = of.Op; sister != of {
+	has := map[string]bool{}
+	for _, g := range k.rank(far) {
+		name := g.variant.Family
+		if has[name] {
 			continue
 		}
-		k, has := c.classes[rule.ClassOf(q)], map[string]bool{}
-		for _, g := range k.rank(k.far(at)) {
-			v := g.variant
-			_, design, _ := strings.Cut(v.Family, "/")
-			if has[design] {
-				continue
-			}
-			for _, f := range c.Registry.Candidates(p) {
-				if !strings.HasSuffix(f.Name, "/"+design) {
-					continue
-				}
-				v.Family = f.Name
-				if _, v, _, err := c.Registry.Resolve(p, v, c.Device); err == nil {
-					has[design] = true
-					s.elites = append(s.elites, v)
-				}
-			}
+		if _, v, _, err := c.Registry.Resolve(p, g.variant, c.Device); err == nil {
+			has[name] = true
+			s.elites = append(s.elites, v)
 		}
 	}
 	return s

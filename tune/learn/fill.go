@@ -39,7 +39,7 @@ const (
 func middle(b rule.Box) place {
 	mid := func(lo, hi int64) float64 { return (math.Log2(float64(lo)) + math.Log2(float64(hi))) / 2 }
 	rows := mid(b.MLo, min(b.MHi, max(rule.MaxElems/b.NLo, b.MLo)))
-	return place{mid(b.NLo, b.NHi), rows, b.Align}
+	return place{columns: mid(b.NLo, b.NHi), rows: rows, align: b.Align}
 }
 
 // central is a problem near the middle of a box.
@@ -220,8 +220,8 @@ func (f *Filler) choose(r *rule.Raster, squares []*square) {
 // judge notes which cells of a raster have a time of their config in them, and its regret there.
 func (f *Filler) judge(r *rule.Raster, c *class) {
 	sum, n := 0.0, 0.0
-	for _, p := range c.points {
-		if rule.AlignOf(p.Problem.N, c.Bytes) != r.Align {
+	for i, p := range c.points {
+		if c.at[i].twin || rule.AlignOf(p.Problem.N, c.Bytes) != r.Align {
 			continue
 		}
 		r.Problems++
