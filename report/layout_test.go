@@ -67,6 +67,12 @@ func TestLayoutFits(t *testing.T) {
 	if !strings.Contains(narrow, "not shown: q, GB/s; --wide") || strings.Contains(narrow, "p-value") {
 		t.Errorf("does not say what is left out, or explains it:\n%s", narrow)
 	}
+	// Words break where the columns then fit: "the clock's step is" takes 19 of 20.
+	tight := &Table{Header: []string{"us", "why"}, Align: []Align{Right}, Rows: [][]string{
+		{strings.Repeat("1", 29), "the clock's step is 5.0% of the time"}}}
+	if got := shown(t, tight, Layout{Width: 50}, FormatText); strings.Count(got, "\n") != 4 {
+		t.Errorf("a table that fits is not one:\n%s", got)
+	}
 	if strings.Contains(roomy, "not shown") || !strings.Contains(roomy, "q: the corrected p-value") {
 		t.Errorf("leaves out what has room:\n%s", roomy)
 	}

@@ -105,24 +105,28 @@ type panel struct {
 	last   []int             // per arm: the number of the shape of its last point
 }
 
-// panels are what there is to draw over an axis: each kind, at each fixed other
-// side if the axis is one, with enough points of some arm.
-func (g *Growth) panels(over *Axis) (ps []panel) {
+// rowsAlong are the rows in the order of an axis: by kind, and then as each panel has them.
+func (g *Growth) rowsAlong(over *Axis) []GrowthRow {
 	kinds := map[string]int{} // by their first row
 	for i, r := range g.Rows {
 		if _, ok := kinds[KindOf(r.Problem)]; !ok {
 			kinds[KindOf(r.Problem)] = i
 		}
 	}
-	rows := slices.SortedStableFunc(slices.Values(g.Rows), func(a, b GrowthRow) int {
+	return slices.SortedStableFunc(slices.Values(g.Rows), func(a, b GrowthRow) int {
 		by := cmp.Compare(kinds[KindOf(a.Problem)], kinds[KindOf(b.Problem)])
 		if by == 0 && !over.every() {
 			by = over.compare(a.Problem, b.Problem)
 		}
 		return by
 	})
+}
+
+// panels are what there is to draw over an axis: each kind, at each fixed other
+// side if the axis is one, with enough points of some arm.
+func (g *Growth) panels(over *Axis) (ps []panel) {
 	var before kernels.Problem
-	for _, r := range rows {
+	for _, r := range g.rowsAlong(over) {
 		x, fixed := over.along(r.Problem)
 		if over.every() {
 			fixed = 0

@@ -364,7 +364,7 @@ func listPeers(e *env, cfg *listConfig) (*report.Table, error) {
 	e.Started() // the peers' worker and its folder must not be left behind
 	theirs, err := peers.Start(e.Ctx, peers.Options{Python: cmp.Or(cfg.python, "python3"), Timeout: peers.DefaultTimeout})
 	t := report.New("", "peer", "system", "version, or why it is not there")
-	if said := new(worker.Said); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
+	if said := new(worker.Trouble); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
 		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
 		for _, name := range peers.Names {
 			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})

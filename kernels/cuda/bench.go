@@ -18,18 +18,18 @@ import (
 
 // bench is a problem on the GPU.
 type bench struct {
-	d       *Device
-	p       kernels.Problem
-	seed    uint64
-	mem     map[string]driver.Ptr // tensors
-	want    map[string]driver.Ptr // float64 answers
-	tol     map[string]reference.Tolerance
-	scale   map[string]float64    // of the answers' terms; see reference.Answer
-	first   map[string]driver.Ptr // outputs of a first run, for comparing bits
-	results driver.Ptr            // outcomes of compare, a count of differing elements, a digest
-	moved   map[string]driver.Ptr // answers of the stream, once asked for
-	ready   map[kernels.Variant]*ready
-	modules []*driver.Module
+	d        *Device
+	p        kernels.Problem
+	seed     uint64
+	mem      map[string]driver.Ptr // tensors
+	want     map[string]driver.Ptr // float64 answers
+	tol      map[string]reference.Tolerance
+	scale    map[string]float64    // of the answers' terms; see reference.Answer
+	first    map[string]driver.Ptr // outputs of a first run, for comparing bits
+	results  driver.Ptr            // outcomes of compare, a count of differing elements, a digest
+	moved    map[string]driver.Ptr // answers of the stream, once asked for
+	programs map[kernels.Variant]*program
+	modules  []*driver.Module
 	// copies of the tensors for TimeOptions.Rotate, mem first; made when asked for
 	sets []map[string]driver.Ptr
 }
@@ -41,11 +41,11 @@ func (d *Device) Open(_ context.Context, p kernels.Problem, seed uint64) (kernel
 		return nil, err
 	}
 	var b *bench
-	err := d.on(func() error {
+	err := d.call(func() error {
 		for {
 			b = &bench{d: d, p: p, seed: seed, mem: map[string]driver.Ptr{},
 				want: map[string]driver.Ptr{}, first: map[string]driver.Ptr{},
-				tol: map[string]reference.Tolerance{}, ready: map[kernels.Variant]*ready{}}
+				tol: map[string]reference.Tolerance{}, programs: map[kernels.Variant]*program{}}
 			err := b.open(seed)
 			if err == nil {
 				return nil
@@ -144,7 +144,7 @@ func (b *bench) freeSets() {
 
 // Close implements kernels.Bench.
 func (b *bench) Close() error {
-	return b.d.on(func() error {
+	return b.d.call(func() error {
 		if b.d.lost == nil {
 			b.free()
 		}
@@ -152,11 +152,11 @@ func (b *bench) Close() error {
 	})
 }
 
-// A ready variant is compiled and loaded.
-type ready struct {
+// A program is a variant, compiled and loaded.
+type program struct {
 	family   *kernels.Family
 	config   kernels.Config
-	launches []loaded
+	launches []loadedLaunch
 	plan     kernels.Plan
 	offsets  map[string]int64 // of scratch buffers in the device's scratch
 	scratch  int64            // bytes
@@ -165,8 +165,8 @@ type ready struct {
 
 // prepare makes a variant ready. It waits for its compilation off the driver's
 // thread.
-func (b *bench) prepare(v kernels.Variant) (*ready, error) {
-	if r, ok := b.ready[v]; ok {
+func (b *bench) prepare(v kernels.Variant) (*program, error) {
+	if r, ok := b.programs[v]; ok {
 		return r, nil
 	}
 	f, full, plan, err := b.d.registry.Resolve(b.p, v, b.d.info)
@@ -174,11 +174,11 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		return nil, kernels.Failf(kernels.StatusRefused, "%v", err)
 	}
 	b.d.compile.start(plan)
-	if err := b.d.on(func() error { return b.d.fail(b.saved(plan)) }); err != nil {
+	if err := b.d.call(func() error { return b.d.fail(b.makeSaved(plan)) }); err != nil {
 		return nil, err
 	}
 	plan.Launches = slices.Clone(plan.Launches)
-	r := &ready{family: f, config: full.Config, plan: plan, offsets: map[string]int64{}}
+	r := &program{family: f, config: full.Config, plan: plan, offsets: map[string]int64{}}
 	r.place(plan.Scratch)
 	counted := map[*nvrtc.Binary]bool{} // launches may share a unit
 	for i := range plan.Launches {
@@ -188,7 +188,7 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			if l.Entry == kernels.Memset {
 				kind = driver.StepMemset8
 			}
-			r.launches = append(r.launches, loaded{stage: l.Stage,
+			r.launches = append(r.launches, loadedLaunch{stage: l.Stage,
 				step: driver.Step{Kind: kind, Args: make([]uint64, len(l.Args))}})
 			continue
 		}
@@ -203,8 +203,8 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 		if err := r.complete(binary, l); err != nil {
 			return nil, kernels.Failf(kernels.StatusCompile, "%v", err)
 		}
-		err = b.d.on(func() error {
-			ld, err := b.load(binary, b.d.placed(l))
+		err = b.d.call(func() error {
+			ld, err := b.load(binary, b.d.keepApart(l))
 			r.launches = append(r.launches, ld)
 			return b.d.fail(err)
 		})
@@ -212,13 +212,13 @@ func (b *bench) prepare(v kernels.Variant) (*ready, error) {
 			return nil, err
 		}
 	}
-	b.ready[v] = r
+	b.programs[v] = r
 	return r, nil
 }
 
 // load loads a launch's code.
-func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loaded, error) {
-	ld := loaded{stage: l.Stage, symbol: binary.Symbol(l.Entry)}
+func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loadedLaunch, error) {
+	ld := loadedLaunch{stage: l.Stage, symbol: binary.Symbol(l.Entry)}
 	m, err := b.d.ctx.LoadModule(binary.Cubin)
 	if err != nil {
 		return ld, err
@@ -240,7 +240,7 @@ func (b *bench) load(binary *nvrtc.Binary, l *kernels.Launch) (loaded, error) {
 }
 
 // place gives scratch buffers their places.
-func (r *ready) place(scratch []kernels.Scratch) {
+func (r *program) place(scratch []kernels.Scratch) {
 	for _, s := range scratch {
 		r.offsets[s.Name] = r.scratch
 		r.scratch += (s.Bytes() + 255) &^ 255
@@ -248,7 +248,7 @@ func (r *ready) place(scratch []kernels.Scratch) {
 }
 
 // complete has a launch as its compiled kernel takes it.
-func (r *ready) complete(b *nvrtc.Binary, l *kernels.Launch) error {
+func (r *program) complete(b *nvrtc.Binary, l *kernels.Launch) error {
 	if b.Meta == nil {
 		return CheckArgs(b, l)
 	}
@@ -260,8 +260,8 @@ func (r *ready) complete(b *nvrtc.Binary, l *kernels.Launch) error {
 	return err
 }
 
-// placed is the launch with the shared memory that keeps its CTAs apart.
-func (d *Device) placed(l *kernels.Launch) *kernels.Launch {
+// keepApart is the launch with the shared memory that keeps its CTAs apart.
+func (d *Device) keepApart(l *kernels.Launch) *kernels.Launch {
 	if !l.Apart {
 		return l
 	}
@@ -328,8 +328,8 @@ func (d *Device) hopper() bool { return d.ctx.Info().Major >= 9 }
 // portableCluster is the largest cluster that every device with clusters runs.
 const portableCluster = 8
 
-// saved makes what else the forward has saved, if the plan asks for it.
-func (b *bench) saved(plan kernels.Plan) error {
+// makeSaved makes what else the forward has saved, if the plan asks for it.
+func (b *bench) makeSaved(plan kernels.Plan) error {
 	asks := slices.ContainsFunc(plan.Launches, func(l kernels.Launch) bool {
 		return slices.ContainsFunc(l.Args, func(a kernels.Arg) bool { return a.Kind == kernels.ArgBuffer && a.Name == "y" })
 	})
@@ -352,7 +352,7 @@ func (b *bench) saved(plan kernels.Plan) error {
 }
 
 // bind points the arguments of launch i at a set of tensors.
-func (b *bench) bind(r *ready, i int, step *driver.Step, mem map[string]driver.Ptr) {
+func (b *bench) bind(r *program, i int, step *driver.Step, mem map[string]driver.Ptr) {
 	for j, a := range r.plan.Launches[i].Args {
 		step.Args[j] = b.slot(a, r.offsets, mem)
 	}
@@ -408,7 +408,7 @@ func (b *bench) rotation() ([]map[string]driver.Ptr, error) {
 // current is prepare, for a context that still stands. Arguments are bound at each visit: to make
 // room for another variant the scratch may have moved since the last, also where that variant
 // then could not run.
-func (b *bench) current(v kernels.Variant) (*ready, error) {
+func (b *bench) current(v kernels.Variant) (*program, error) {
 	if b.d.lost != nil {
 		return nil, &kernels.Failure{Status: kernels.StatusLaunch,
 			Reason: "the GPU's context was lost: " + b.d.lost.Error(), Broken: true}
@@ -417,7 +417,7 @@ func (b *bench) current(v kernels.Variant) (*ready, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = b.d.on(func() error { return b.d.fail(b.d.grow(&b.d.scratch, r.scratch)) })
+	err = b.d.call(func() error { return b.d.fail(b.d.grow(&b.d.scratch, r.scratch)) })
 	if err != nil {
 		return nil, err
 	}

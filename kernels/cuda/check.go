@@ -27,7 +27,7 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 		}
 		c.Resources = append(c.Resources, l.res)
 	}
-	err = b.d.on(func() error {
+	err = b.d.call(func() error {
 		start := time.Now()
 		defer func() { c.Busy = time.Since(start).Seconds() }()
 		return b.d.fail(b.check(r, &c))
@@ -35,7 +35,7 @@ func (b *bench) Check(_ context.Context, v kernels.Variant, repeats int) (kernel
 	return c, err
 }
 
-func (b *bench) check(r *ready, c *kernels.Check) error {
+func (b *bench) check(r *program, c *kernels.Check) error {
 	d := b.d
 	outs, want, err := b.outputs(r)
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 		return err
 	}
 	for run := range c.Repeats {
-		if err := b.poisoned(r); err != nil {
+		if err := b.runPoisoned(r); err != nil {
 			return err
 		}
 		for i, t := range outs {
@@ -79,7 +79,7 @@ func (b *bench) check(r *ready, c *kernels.Check) error {
 	}
 	c.Differing = int64(binary.LittleEndian.Uint64(raw[size-16:]))
 	c.Digest = binary.LittleEndian.Uint64(raw[size-8:]) >> 11 // whole in a JSON number
-	c.Outputs, err = b.found(raw, outs, b.mem, want)
+	c.Outputs, err = b.readOutcomes(raw, outs, b.mem, want)
 	return err
 }
 
@@ -93,7 +93,7 @@ func (b *bench) clearResults(outs []kernels.Tensor) error {
 }
 
 // compare holds output i against its answer, on the device.
-func (b *bench) compare(r *ready, t kernels.Tensor, mem, want map[string]driver.Ptr, i int) error {
+func (b *bench) compare(r *program, t kernels.Tensor, mem, want map[string]driver.Ptr, i int) error {
 	tol := b.tol[t.Name].Loosen(r.plan.Rounds, t.Name, b.scale[t.Name])
 	return b.d.each(b.d.support.compare, t.Elems(), uint64(mem[t.Name]), uint64(want[t.Name]),
 		uint64(t.Elems()), uint64(t.DType),
@@ -101,9 +101,9 @@ func (b *bench) compare(r *ready, t kernels.Tensor, mem, want map[string]driver.
 		uint64(b.results)+uint64(i*outcomeBytes))
 }
 
-// timed says what is wrong with what the last of some timed runs has left, before which the
+// checkTimed says what is wrong with what the last of some timed runs has left, before which the
 // outputs were poisoned: a kernel may remember its inputs, and do nothing for the same ones.
-func (b *bench) timed(r *ready, mem map[string]driver.Ptr, runs int) error {
+func (b *bench) checkTimed(r *program, mem map[string]driver.Ptr, runs int) error {
 	outs, want, err := b.outputs(r)
 	if err == nil {
 		err = b.clearResults(outs)
@@ -121,14 +121,14 @@ func (b *bench) timed(r *ready, mem map[string]driver.Ptr, runs int) error {
 		return err
 	}
 	var c kernels.Check
-	if c.Outputs, err = b.found(raw, outs, mem, want); err != nil {
+	if c.Outputs, err = b.readOutcomes(raw, outs, mem, want); err != nil {
 		return err
 	}
 	return c.Timed(runs)
 }
 
-// found are the outcomes of compare.
-func (b *bench) found(raw []byte, outs []kernels.Tensor,
+// readOutcomes reads what compare found.
+func (b *bench) readOutcomes(raw []byte, outs []kernels.Tensor,
 	mem, want map[string]driver.Ptr) (found []kernels.OutputCheck, err error) {
 	for i, t := range outs {
 		var o outcome
@@ -159,7 +159,7 @@ func (b *bench) found(raw []byte, outs []kernels.Tensor,
 const maxOutputs = 8
 
 // outputs lists the outputs that a family writes, with their answers.
-func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, error) {
+func (b *bench) outputs(r *program) ([]kernels.Tensor, map[string]driver.Ptr, error) {
 	if !r.family.Stream {
 		var outs []kernels.Tensor
 		for _, t := range b.p.Tensors() {
@@ -197,7 +197,7 @@ func (b *bench) outputs(r *ready) ([]kernels.Tensor, map[string]driver.Ptr, erro
 }
 
 // poison fills outputs and scratch with NaN (all bits set).
-func (b *bench) poison(r *ready, mem map[string]driver.Ptr) (steps []driver.Step) {
+func (b *bench) poison(r *program, mem map[string]driver.Ptr) (steps []driver.Step) {
 	for _, t := range b.p.Tensors() {
 		if t.Role == kernels.Output {
 			steps = append(steps, driver.Step{Kind: driver.StepMemset8, Ptr: mem[t.Name],
@@ -211,8 +211,8 @@ func (b *bench) poison(r *ready, mem map[string]driver.Ptr) (steps []driver.Step
 	return steps
 }
 
-// poisoned runs the plan on poisoned outputs and scratch.
-func (b *bench) poisoned(r *ready) error {
+// runPoisoned runs the plan on poisoned outputs and scratch.
+func (b *bench) runPoisoned(r *program) error {
 	d := b.d
 	steps := b.poison(r, b.mem)
 	for _, l := range r.launches {

@@ -214,8 +214,8 @@ func (c *compiler) binary(l *kernels.Launch) (*nvrtc.Binary, error) {
 	return u.binary, u.err
 }
 
-// told is what the compiler has done so far.
-func (c *compiler) told() kernels.CompileStats {
+// snapshot is what the compiler has done so far.
+func (c *compiler) snapshot() kernels.CompileStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats

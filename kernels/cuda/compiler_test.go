@@ -99,7 +99,7 @@ func TestCompilerOrder(t *testing.T) {
 	if _, err := c.binary(launch(5)); err != nil {
 		t.Error(err)
 	}
-	s := c.told()
+	s := c.snapshot()
 	// Of 1, 2, 20 and 5 nobody asked for 1 and 20; 40 was there.
 	if s.Compiled != 4 || s.Cached != 1 || s.Unused != 2 || s.Seconds != 2 || s.WaitSeconds < 0.01 || s.Unkept != "a full disk" {
 		t.Errorf("%+v", s)
@@ -109,8 +109,8 @@ func TestCompilerOrder(t *testing.T) {
 	if b, err := c.binary(launch(4)); err != nil || string(b.Cubin) != "4" {
 		t.Errorf("%+v, %v", b, err)
 	}
-	if c.binary(launch(1)); c.told().Unused != 1 { //nolint:errcheck // it is ready
-		t.Errorf("%+v", c.told())
+	if c.binary(launch(1)); c.snapshot().Unused != 1 { //nolint:errcheck // it is ready
+		t.Errorf("%+v", c.snapshot())
 	}
 }
 
@@ -131,7 +131,7 @@ func TestCompilerAll(t *testing.T) {
 	if n := len(slices.Compact(slices.Clone(cache.order))); n != 42 || len(cache.order) != 42 {
 		t.Errorf("compiled %d units %d times", n, len(cache.order))
 	}
-	if s := c.told(); s.Compiled != 42 || s.Unused != 0 {
+	if s := c.snapshot(); s.Compiled != 42 || s.Unused != 0 {
 		t.Errorf("%+v", s)
 	}
 	c.close()

@@ -87,7 +87,7 @@ func Open(r *kernels.Registry, ordinal int, helper ...string) (*Device, error) {
 	}
 	d.both = triton.NewCache(cache, processes)
 	d.compile = newCompiler(r, d.both, processes)
-	if err := d.on(func() error { return d.open(ordinal, c) }); err != nil {
+	if err := d.call(func() error { return d.open(ordinal, c) }); err != nil {
 		close(d.calls)
 		d.endCompilers()
 		return nil, err
@@ -108,7 +108,7 @@ func (d *Device) endCompilers() {
 }
 
 // CompileStats implements kernels.Compiling.
-func (d *Device) CompileStats() kernels.CompileStats { return d.compile.told() }
+func (d *Device) CompileStats() kernels.CompileStats { return d.compile.snapshot() }
 
 // Within implements kernels.Hurried.
 func (d *Device) Within(step time.Duration) {
@@ -118,8 +118,8 @@ func (d *Device) Within(step time.Duration) {
 	}
 }
 
-// on runs f on the driver's thread.
-func (d *Device) on(f func() error) error {
+// call runs f on the driver's thread.
+func (d *Device) call(f func() error) error {
 	done := make(chan error)
 	d.calls <- func() { done <- f() }
 	return <-done
@@ -203,7 +203,7 @@ func (d *Device) Info() kernels.DeviceInfo { return d.info }
 
 // Close implements kernels.Device.
 func (d *Device) Close() error {
-	err := d.on(func() error {
+	err := d.call(func() error {
 		if d.lost != nil {
 			return nil // the context is gone already
 		}
@@ -307,8 +307,8 @@ func (d *Device) freeAll(mem map[string]driver.Ptr) {
 	}
 }
 
-// A loaded launch is ready for the driver.
-type loaded struct {
+// A loadedLaunch is ready for the driver.
+type loadedLaunch struct {
 	step   driver.Step
 	stage  string
 	symbol string // of a kernel

@@ -50,7 +50,7 @@ func TestAnswersMatchReference(t *testing.T) {
 				mem := reference.Inputs(p, 42)
 				for name, want := range mem {
 					got := make([]byte, want.Len()*want.DType.Size())
-					if err := d.on(func() error { return d.ctx.CopyFromDevice(got, b.mem[name]) }); err != nil {
+					if err := d.call(func() error { return d.ctx.CopyFromDevice(got, b.mem[name]) }); err != nil {
 						t.Fatal(err)
 					}
 					for i := range want.Len() {
@@ -69,7 +69,7 @@ func TestAnswersMatchReference(t *testing.T) {
 						t.Fatalf("%s: no answer for %s on the GPU", p, name)
 					}
 					var got []float64
-					err := d.on(func() (err error) {
+					err := d.call(func() (err error) {
 						got, err = d.float64s(b.want[name], len(want))
 						return err
 					})

@@ -27,11 +27,11 @@ const (
 	queue         = 20 // operations behind a spin
 )
 
-// behind runs steps behind a spin and returns once they have ended, with the seconds that
+// enqueueBehindSpin runs steps behind a spin and returns once they have ended, with the seconds that
 // all of it took. An event behind the spin proves that it outlasted the host; where it did
 // not, the steps run again behind a longer one. The next spin is half as long again as what
 // the host took.
-func (d *Device) behind(steps []driver.Step) (busy float64, err error) {
+func (d *Device) enqueueBehindSpin(steps []driver.Step) (busy float64, err error) {
 	if d.gate == nil {
 		e, err := d.ctx.NewEvent()
 		if err != nil {
@@ -41,7 +41,7 @@ func (d *Device) behind(steps []driver.Step) (busy float64, err error) {
 	}
 	for range spinTries {
 		start := time.Now()
-		if err := d.ctx.Enqueue(d.stream, d.led(steps, driver.Step{Kind: driver.StepRecord,
+		if err := d.ctx.Enqueue(d.stream, d.addSpin(steps, driver.Step{Kind: driver.StepRecord,
 			Event: *d.gate})); err != nil {
 			return 0, err
 		}
@@ -83,9 +83,9 @@ func batches(samples, operations int) (sizes []int) {
 	return sizes
 }
 
-// led is a spin, which may last as long as the host needs for steps, what stands behind
+// addSpin is a spin, which may last as long as the host needs for steps, what stands behind
 // it, and steps.
-func (d *Device) led(steps []driver.Step, behind ...driver.Step) []driver.Step {
+func (d *Device) addSpin(steps []driver.Step, behind ...driver.Step) []driver.Step {
 	spin := spinStep(d, firstSpinNS+max(d.enqueueNS, enqueueNS)*uint64(len(steps)))
 	return slices.Concat([]driver.Step{spin}, behind, steps)
 }
@@ -100,7 +100,7 @@ func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions
 		return kernels.Timing{}, err
 	}
 	var t kernels.Timing
-	err = b.d.on(func() error {
+	err = b.d.call(func() error {
 		if o.Persist { // a driver that refuses keeps nothing, and the times show that
 			_ = b.d.ctx.SetPersistingL2(int64(b.d.ctx.Info().PersistingL2Bytes))
 		}
@@ -114,7 +114,7 @@ func (b *bench) Time(_ context.Context, v kernels.Variant, o kernels.TimeOptions
 	return t, err
 }
 
-func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
+func (b *bench) time(r *program, o kernels.TimeOptions) (kernels.Timing, error) {
 	d := b.d
 	if o.Stages && o.Trace {
 		if t, err := b.trace(r, o); err != errNoTrace {
@@ -144,7 +144,7 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 	t.Busy = busy
 	if checked && o.Samples > 0 {
 		start := time.Now()
-		if err := b.timed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
+		if err := b.checkTimed(r, sets[(o.Samples-1)%len(sets)], o.Samples); err != nil {
 			return kernels.Timing{}, err
 		}
 		t.Busy += time.Since(start).Seconds()
@@ -154,7 +154,7 @@ func (b *bench) time(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 
 // samples takes those of one call, a batch behind each spin. Ahead of the last one the outputs are
 // poisoned, where it is checked.
-func (b *bench) samples(r *ready, o kernels.TimeOptions, marks int, before []driver.Step,
+func (b *bench) samples(r *program, o kernels.TimeOptions, marks int, before []driver.Step,
 	sets []map[string]driver.Ptr, checked bool) (busy float64, err error) {
 	first := 0
 	for _, n := range batches(o.Samples, len(before)+marks+len(r.launches)) {
@@ -168,7 +168,7 @@ func (b *bench) samples(r *ready, o kernels.TimeOptions, marks int, before []dri
 			}
 			steps = append(steps, b.sample(r, o.Stages, before, b.d.events[i*marks:][:marks], sets, i)...)
 		}
-		took, err := b.d.behind(steps)
+		took, err := b.d.enqueueBehindSpin(steps)
 		if err != nil {
 			return 0, err
 		}
@@ -180,7 +180,7 @@ func (b *bench) samples(r *ready, o kernels.TimeOptions, marks int, before []dri
 
 // sample is what is enqueued for sample i: what runs before it, and the launches between events,
 // of which there is one behind each where stages are timed.
-func (b *bench) sample(r *ready, stages bool, before []driver.Step, events []driver.Event,
+func (b *bench) sample(r *program, stages bool, before []driver.Step, events []driver.Event,
 	sets []map[string]driver.Ptr, i int) []driver.Step {
 	steps := append(slices.Clone(before), driver.Step{Kind: driver.StepRecord, Event: events[0]})
 	for j := range r.launches {
@@ -206,7 +206,7 @@ func (d *Device) reserveEvents(n int) error {
 }
 
 // elapsed reads the times of samples with so many events each.
-func (b *bench) elapsed(r *ready, o kernels.TimeOptions, marks int) (t kernels.Timing, err error) {
+func (b *bench) elapsed(r *program, o kernels.TimeOptions, marks int) (t kernels.Timing, err error) {
 	t.Seconds = make([]float64, o.Samples)
 	if o.Stages {
 		t.By = kernels.ByEvents
@@ -278,7 +278,7 @@ func spinStep(d *Device, ns uint64) driver.Step {
 
 // step is launch j on a set of tensors, with arguments of its own if those of
 // the problem's are not meant.
-func (b *bench) step(r *ready, j int, set map[string]driver.Ptr, own bool) driver.Step {
+func (b *bench) step(r *program, j int, set map[string]driver.Ptr, own bool) driver.Step {
 	step := r.launches[j].step
 	if own {
 		step.Args = make([]uint64, len(step.Args))

@@ -21,7 +21,7 @@ var errNoTrace = errors.New("no CUPTI")
 // between the kernels of a sample. A trace that does not hold exactly the
 // launches that were enqueued is no trace, and events take its place: on an H200
 // with CUPTI 13.0 about one in three lacks the first kernel of its first sample.
-func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
+func (b *bench) trace(r *program, o kernels.TimeOptions) (kernels.Timing, error) {
 	d := b.d
 	tracer, err := cupti.Open()
 	if err != nil {
@@ -45,7 +45,7 @@ func (b *bench) trace(r *ready, o kernels.TimeOptions) (kernels.Timing, error) {
 		return kernels.Timing{}, errNoTrace // somebody else's profiler is attached
 	}
 	start := time.Now()
-	err = d.ctx.Enqueue(d.stream, d.led(steps))
+	err = d.ctx.Enqueue(d.stream, d.addSpin(steps))
 	if err == nil {
 		err = d.stream.Synchronize()
 	}

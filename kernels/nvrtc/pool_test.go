@@ -56,27 +56,13 @@ func fakeHelper(how string) {
 		switch src.Text {
 		case "die":
 			panic("internal compiler error")
-		case "killed":
-			p, _ := os.FindProcess(os.Getpid())
-			p.Kill()
-			select {}
 		case "hang":
 			select {}
 		case "garbage":
 			fmt.Println("warning: this is no JSON")
-		case "array":
-			fmt.Println("[1, 2]")
 		case "nothing":
 			fmt.Println("{}")
 			select {}
-		case "endless":
-			chunk := bytes.Repeat([]byte("x"), 1<<16)
-			os.Stdout.WriteString(`{"Error":"`)
-			for {
-				if _, err := os.Stdout.Write(chunk); err != nil {
-					os.Exit(1)
-				}
-			}
 		case "bad":
 			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION", Log: "k.cu(1): error: bad\n"}
 		case "odd":
@@ -101,12 +87,9 @@ func fakePool(t *testing.T, size int, how string) *Pool {
 func TestPoolFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"die":     "compile k.cu: the compile helper ended: exit status 2 (panic: internal compiler error)",
-		"killed":  "compile k.cu: the compile helper ended: signal: killed, as when memory runs out",
 		"hang":    "compile k.cu: the compile helper was killed: no answer within 2s",
 		"garbage": "compile k.cu: the compile helper answered nonsense: ",
-		"array":   "compile k.cu: the compile helper answered nonsense: ",
 		"nothing": "compile k.cu: the compile helper answered without a cubin",
-		"endless": "compile k.cu: the compile helper answered with a line of more than 65536 KiB",
 		"bad":     "compile k.cu(1): error: bad",
 		"odd":     "odd options",
 	} {

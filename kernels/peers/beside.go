@@ -12,11 +12,11 @@ import (
 // A Device is ours with the peers beside it, on one GPU.
 type Device struct {
 	ours   kernels.Device
-	theirs *Theirs
+	theirs *Worker
 }
 
 // Beside joins the two. They must be the same GPU.
-func Beside(ours kernels.Device, theirs *Theirs) (*Device, error) {
+func Beside(ours kernels.Device, theirs *Worker) (*Device, error) {
 	a, b := ours.Info(), theirs.Info()
 	if a.Kind != b.Kind || a.UUID != "" && b.UUID != "" && a.UUID != b.UUID {
 		return nil, hint.Errorf("use --device cuda, and one GPU for both",
@@ -31,7 +31,7 @@ func (d *Device) Info() kernels.DeviceInfo { return d.ours.Info() }
 // Peers are those that the Python knows, missing ones too.
 func (d *Device) Peers() []kernels.Peer { return d.theirs.Peers() }
 
-// Prepare compiles for the cells that are peers': Theirs.Prepare.
+// Prepare compiles for the cells that are peers': Worker.Prepare.
 func (d *Device) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
 	return d.theirs.Prepare(ctx, cells, o)
 }
@@ -97,7 +97,7 @@ type bench struct {
 
 // Check implements kernels.Bench.
 func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {
-	err = b.on(ctx, v, func(on kernels.Bench) error {
+	err = b.call(ctx, v, func(on kernels.Bench) error {
 		c, err = on.Check(ctx, v, repeats)
 		return err
 	})
@@ -107,16 +107,16 @@ func (b *bench) Check(ctx context.Context, v kernels.Variant, repeats int) (c ke
 // Time implements kernels.Bench.
 func (b *bench) Time(ctx context.Context, v kernels.Variant,
 	o kernels.TimeOptions) (t kernels.Timing, err error) {
-	err = b.on(ctx, v, func(on kernels.Bench) error {
+	err = b.call(ctx, v, func(on kernels.Bench) error {
 		t, err = on.Time(ctx, v, o)
 		return err
 	})
 	return t, err
 }
 
-// on runs f on the bench that v belongs to. What a peer takes down with it is
+// call runs f on the bench that v belongs to. What a peer takes down with it is
 // its own process: ours stands, and the next peer starts that one again.
-func (b *bench) on(ctx context.Context, v kernels.Variant, f func(kernels.Bench) error) error {
+func (b *bench) call(ctx context.Context, v kernels.Variant, f func(kernels.Bench) error) error {
 	if !isPeer(v) {
 		return f(b.ours)
 	}

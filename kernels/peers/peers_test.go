@@ -30,7 +30,7 @@ func python(t *testing.T) string {
 }
 
 // double starts testdata/double.py.
-func double(t *testing.T, limit time.Duration, args ...string) *Theirs {
+func double(t *testing.T, limit time.Duration, args ...string) *Worker {
 	t.Helper()
 	c, err := worker.Start(t.Context(), worker.Options{
 		Command: append([]string{python(t), filepath.Join("testdata", "double.py")}, args...), Timeout: limit,
@@ -39,7 +39,7 @@ func double(t *testing.T, limit time.Duration, args ...string) *Theirs {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	return &Theirs{Client: c}
+	return &Worker{Client: c}
 }
 
 // The names stand in two languages.

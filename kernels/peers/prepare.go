@@ -42,12 +42,12 @@ type Prepared struct {
 // sample may be taken meanwhile: they run on the same GPU. A process that
 // hangs or crashes is ended, and is a cell that is not prepared. The error is
 // ctx's.
-func (t *Theirs) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
+func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
 	var sum Prepared
 	cells = slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return !isPeer(c.Variant) })
 	slices.SortStableFunc(cells, func(a, b Cell) int { return cmp.Compare(rank(a.Variant), rank(b.Variant)) })
 	sum.Cells = len(cells)
-	if len(cells) == 0 || o.Jobs < 1 || len(t.command) == 0 {
+	if len(cells) == 0 || o.Jobs < 1 || len(w.command) == 0 {
 		return sum, ctx.Err()
 	}
 	next := make(chan Cell, len(cells))
@@ -91,7 +91,7 @@ func (t *Theirs) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	var wg sync.WaitGroup
 	for range min(o.Jobs, len(cells)) {
 		wg.Go(func() {
-			command := append(slices.Clone(t.command), "--prepare")
+			command := append(slices.Clone(w.command), "--prepare")
 			c, err := worker.Start(ctx, worker.Options{Command: command, Timeout: o.Limit, Builds: true})
 			if err != nil {
 				mu.Lock()

@@ -14,7 +14,7 @@ import (
 )
 
 // prepared is a double whose processes beside it compile into a folder.
-func prepared(t *testing.T) (*Theirs, string) {
+func prepared(t *testing.T) (*Worker, string) {
 	t.Helper()
 	cache := t.TempDir()
 	theirs := double(t, 10*time.Second)

@@ -23,8 +23,8 @@ type Options struct {
 // ahead, which takes half a minute, and for imports from a cold disk.
 const DefaultTimeout = 2 * time.Minute
 
-// Theirs is the device of the peers alone.
-type Theirs struct {
+// Worker is the device of the peers alone.
+type Worker struct {
 	*worker.Client
 	dir     string   // holds peers.py while it runs, and what is compiled
 	command []string // of the Client
@@ -34,7 +34,7 @@ const pythonHelp = "install Python 3 with PyTorch for CUDA, or name one with --p
 
 // Start writes peers.py to a folder of its own and runs it. The error is one
 // line: no Python, no torch, no CUDA.
-func Start(ctx context.Context, o Options) (*Theirs, error) {
+func Start(ctx context.Context, o Options) (*Worker, error) {
 	python, err := exec.LookPath(o.Python)
 	if err != nil {
 		return nil, hint.Errorf(pythonHelp, "the peers' Python %q is not there: %w", o.Python, err)
@@ -63,13 +63,13 @@ func Start(ctx context.Context, o Options) (*Theirs, error) {
 		}
 		return nil, err
 	}
-	return &Theirs{Client: c, dir: dir, command: command}, nil
+	return &Worker{Client: c, dir: dir, command: command}, nil
 }
 
 // Close ends the worker.
-func (t *Theirs) Close() error {
-	err := t.Client.Close()
-	os.RemoveAll(t.dir)
+func (w *Worker) Close() error {
+	err := w.Client.Close()
+	os.RemoveAll(w.dir)
 	return err
 }
 

@@ -52,13 +52,14 @@ type Client struct {
 	compiled  kernels.CompileStats // of those before
 }
 
-// Said is trouble that the worker told of itself: it runs, and speaks the protocol.
-type Said struct{ Text string }
+// Trouble is what the worker told of itself: it runs, and speaks the protocol.
+type Trouble struct{ Text string }
 
-func (s *Said) Error() string { return s.Text }
+func (t *Trouble) Error() string { return t.Text }
 
-// saidHelp is for trouble without a hint of the worker's own.
-const saidHelp = "the worker says so itself: mend it there, or leave it out; the same command goes on from there"
+// troubleHelp is for trouble without a hint of the worker's own.
+const troubleHelp = "the worker says so itself: mend it there, or leave it out; " +
+	"the same command goes on from there"
 
 const sameHelp = "install the same normbench on both sides"
 
@@ -107,15 +108,15 @@ func (c *Client) String() string {
 	return fmt.Sprintf("worker %q", kernels.Printable(strings.Join(c.o.Command, " "), maxReason))
 }
 
-// again starts the worker after it has died. One that comes back as another device is a
+// restart starts the worker after it has died. One that comes back as another device is a
 // *kernels.Gone.
-func (c *Client) again(ctx context.Context) error {
+func (c *Client) restart(ctx context.Context) error {
 	h, err := c.hello(ctx, c.prove)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if c.proc != nil && err != nil { // it says itself what is wrong
-		c.died()
+		c.kill()
 	}
 	if err != nil {
 		reason := err.Error()
@@ -126,7 +127,7 @@ func (c *Client) again(ctx context.Context) error {
 	}
 	if was, is := c.info, h.Info; was.ID != is.ID || was.Arch != is.Arch || was.SMs != is.SMs ||
 		was.Driver != is.Driver || was.Compiler != is.Compiler {
-		c.died()
+		c.kill()
 		return hint.With(&kernels.Gone{Device: c.String(),
 			Reason: fmt.Sprintf("it came back as another device, %s with %d SMs, driver %q and compiler %q", is.ID, is.SMs, is.Driver, is.Compiler)},
 			"mend it or leave it out; the same command goes on from there")
@@ -137,8 +138,8 @@ func (c *Client) again(ctx context.Context) error {
 // Patience is how long nothing may be answered until the worker is given up.
 func (c *Client) Patience() time.Duration { return 3 * c.o.Timeout }
 
-// died ends the process.
-func (c *Client) died() {
+// kill ends the process.
+func (c *Client) kill() {
 	c.compiled, c.compiling = c.CompileStats(), kernels.CompileStats{}
 	c.proc.Kill()
 	c.proc = nil
@@ -184,8 +185,8 @@ func (c *Client) Prefetch(p kernels.Problem, vs []kernels.Variant) {
 // its way shows again when the variant is checked.
 func (c *Client) Prepare(ctx context.Context, p kernels.Problem, v kernels.Variant) error {
 	_, err := c.call(ctx, &request{Op: "prepare", Problem: &p, Variants: []string{v.String()}})
-	var said *Said
-	if errors.As(err, &said) {
+	var trouble *Trouble
+	if errors.As(err, &trouble) {
 		return nil
 	}
 	return err
@@ -196,7 +197,7 @@ func (c *Client) Sense(ctx context.Context) (kernels.Reading, error) {
 	a, err := c.call(ctx, &request{Op: "sense", Beside: c.beside})
 	var f *kernels.Failure
 	if errors.As(err, &f) && !f.Broken { // of no variant
-		return kernels.Reading{}, hint.With(&Said{"sensors: " + f.Reason}, saidHelp)
+		return kernels.Reading{}, hint.With(&Trouble{"sensors: " + f.Reason}, troubleHelp)
 	}
 	if err != nil {
 		return kernels.Reading{}, err
@@ -218,7 +219,7 @@ func (c *Client) Open(ctx context.Context, p kernels.Problem, seed uint64) (kern
 // Close ends the worker.
 func (c *Client) Close() error {
 	if c.proc != nil {
-		ctx, cancel := patient(c.ctx)
+		ctx, cancel := lateContext(c.ctx)
 		defer cancel()
 		c.proc.Close(ctx, 5*time.Second)
 		c.proc = nil
@@ -263,14 +264,14 @@ func (b *remoteBench) Close() error {
 	if b.c.proc != b.proc {
 		return nil
 	}
-	ctx, cancel := patient(b.c.ctx)
+	ctx, cancel := lateContext(b.c.ctx)
 	defer cancel()
 	_, err := b.c.call(ctx, &request{Op: "close"})
 	return err
 }
 
-// patient is a context that ends a while after ctx.
-func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+// lateContext is a context that ends a while after ctx.
+func lateContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	late, cancel := context.WithCancel(context.Background())
 	stop := context.AfterFunc(ctx, func() {
 		select {
@@ -287,7 +288,7 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 // *kernels.Failure with Broken set.
 func (c *Client) call(ctx context.Context, req *request) (*answer, error) {
 	if c.proc == nil {
-		if err := c.again(ctx); err != nil {
+		if err := c.restart(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -306,7 +307,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	p.Send(line)
 	a, err := c.answer(ctx, p, req, time.Now().Add(limit))
 	broken := func(s kernels.Status, format string, args ...any) error {
-		c.died()
+		c.kill()
 		f := kernels.Failf(s, format, args...)
 		f.Broken = true
 		return f
@@ -315,7 +316,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	case errors.Is(err, proc.ErrSlow):
 		return nil, broken(kernels.StatusTimeout, "no answer within %s", limit)
 	case err != nil && err == ctx.Err():
-		c.died()
+		c.kill()
 		return nil, err
 	case err != nil:
 		return nil, broken(kernels.StatusCrash, "the worker %v", err)
@@ -332,7 +333,7 @@ func (c *Client) ask(ctx context.Context, req *request, limit time.Duration) (*a
 	case f != nil:
 		return nil, kernels.Failf(f.Status, "%s", f.Reason)
 	case a.Error != "":
-		return nil, hint.With(&Said{a.Error}, cmp.Or(a.Hint, saidHelp))
+		return nil, hint.With(&Trouble{a.Error}, cmp.Or(a.Hint, troubleHelp))
 	}
 	return a, nil
 }

@@ -236,7 +236,7 @@ func TestGone(t *testing.T) {
 	} {
 		c, gone := start(t, "cpu"), (*kernels.Gone)(nil)
 		change(&c.info)
-		c.died()
+		c.kill()
 		if _, err := c.Open(t.Context(), small, 7); !errors.As(err, &gone) || !strings.Contains(err.Error(), "came back as another device") {
 			t.Errorf("%v", err)
 		}

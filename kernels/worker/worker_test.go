@@ -275,7 +275,7 @@ func TestLost(t *testing.T) {
 		status             kernels.Status
 		reason             string
 	}{
-		{"killed while idle", "cpu", good.Family, 0, -1, kernels.StatusCrash, "killed"},
+		{"killed while idle", "cpu", good.Family, 0, -1, kernels.StatusCrash, "killed, as when memory runs out"},
 		{"killed while busy", "cpu", devicetest.Spin, 0, 100 * time.Millisecond, kernels.StatusCrash, "killed"},
 		{"hangs", "cpu", devicetest.Spin, 300 * time.Millisecond, 0, kernels.StatusTimeout, "300ms"},
 		// The last line of its standard error tells why a worker ended.

@@ -152,7 +152,7 @@ func (m *Monitor) Sample() (kernels.Reading, error) {
 		return mode, r
 	}) == nvml.DEVICE_MIG_ENABLE
 	infos := get(m, "nvmlDeviceGetComputeRunningProcesses", m.part.GetComputeRunningProcesses)
-	for _, p := range foreign(infos, m.own, m.inContainer, m.visible) {
+	for _, p := range others(infos, m.own, m.inContainer, m.visible) {
 		text := fmt.Sprintf("process %d", p.Pid)
 		if !m.inContainer && m.has("nvmlSystemGetProcessName") { // elsewhere the id may be another's
 			if name, r := m.lib.SystemGetProcessName(int(p.Pid)); r == nvml.SUCCESS {
@@ -198,8 +198,9 @@ func throttling(mask uint64) (names []string) {
 	return names
 }
 
-// foreign leaves out the own processes; see the package comment for those of a container.
-func foreign(all []nvml.ProcessInfo, own []int, inContainer bool, visible func(int) bool) []nvml.ProcessInfo {
+// others leaves out the own processes; see the package comment for those of a container.
+func others(all []nvml.ProcessInfo, own []int, inContainer bool,
+	visible func(int) bool) []nvml.ProcessInfo {
 	missing := len(own)
 	others := slices.DeleteFunc(slices.Clone(all), func(p nvml.ProcessInfo) bool {
 		mine := slices.Contains(own, int(p.Pid))

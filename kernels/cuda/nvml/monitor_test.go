@@ -148,7 +148,7 @@ func TestForeign(t *testing.T) {
 		{"container, all are seen", []int{5}, true, []int{10, 20, 30}, []int{20, 30, 10}},
 	} {
 		var got []int
-		for _, p := range foreign(list(), tt.own, tt.container, func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
+		for _, p := range others(list(), tt.own, tt.container, func(pid int) bool { return slices.Contains(tt.visible, pid) }) {
 			got = append(got, int(p.Pid))
 		}
 		if !slices.Equal(got, tt.want) {
