@@ -125,6 +125,31 @@ func TestDefaultRuns(t *testing.T) {
 	}
 }
 
+// What every lookup of a program goes through allocates nothing, once its cell was asked for.
+func TestLookupAllocates(t *testing.T) {
+	d := devicetest.H200()
+	b := families.Book(families.With(), families.Step(d), d)
+	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "layernorm/bwd/4097x8191/bf16+bias"} {
+		p, err := kernels.ParseProblem(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(100, func() { b.Answer(p) }); n != 0 {
+			t.Errorf("%s: a lookup allocates %v times", text, n)
+		}
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	d := devicetest.H200()
+	book := families.Book(families.With(), families.Step(d), d)
+	p, _ := kernels.ParseProblem("layernorm/bwd/4097x8191/bf16+bias")
+	b.ReportAllocs()
+	for b.Loop() {
+		book.Answer(p)
+	}
+}
+
 // TestFamilyBase: a family's own base is of the map where one of its cells can run, and accepted
 // where the analytic one is.
 func TestFamilyBase(t *testing.T) {
