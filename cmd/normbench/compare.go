@@ -214,6 +214,6 @@ func (cfg *compareConfig) reaches(e *env, s report.Side) error {
 	for _, l := range lows {
 		e.Notef("below %g%% of stream: %s", 100*least, l)
 	}
-	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
+	return &exitError{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
 		s.Label, 100*least, len(lows), console.Count(len(s.Cells), "problem"), lows[0])}
 }
