@@ -299,10 +299,7 @@ func (cfg *liveConfig) file(run *record.Run) (durable.Place, error) {
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
 func showLive(e *env, cfg *compareConfig, run *report.Live) error {
-	if err := run.Render(e.out, cfg.format); err != nil {
-		return err
-	}
-	if err := e.writePage(cfg.html, run.Page); err != nil {
+	if err := cfg.show(e, run.Render, run.Page); err != nil {
 		return err
 	}
 	path := os.Getenv("GITHUB_STEP_SUMMARY")

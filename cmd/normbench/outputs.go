@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -129,6 +130,15 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 		err = e.write(durable.Place{Name: path}, b.Bytes())
 	}
 	return e.late(err)
+}
+
+// show prints what has tables and a page, and writes the page where one was asked for.
+func (x *common) show(e *env, render func(io.Writer, string) error,
+	page func() *report.Page) error {
+	if err := render(e.out, x.format); err != nil {
+		return err
+	}
+	return e.writePage(x.html, page)
 }
 
 // openWriter opens a results folder for records, and says what of it was not read. Until it is read

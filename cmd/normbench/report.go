@@ -69,10 +69,7 @@ func showReport(e *env, cfg *reportConfig) error {
 		}
 	}
 	if live != nil && over == nil {
-		if err := e.writePage(cfg.html, live.Page); err != nil {
-			return err
-		}
-		return live.Render(e.out, cfg.format)
+		return cfg.show(e, live.Render, live.Page)
 	}
 	sides, err := e.Arms(cfg.operands, wanted)
 	if err != nil {
@@ -100,9 +97,6 @@ func drawReport(e *env, cfg *reportConfig, g *report.Growth, over *report.Axis,
 			return err
 		}
 	}
-	page := func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) }
-	if err := e.writePage(cfg.html, page); err != nil {
-		return err
-	}
-	return g.Render(e.out, cfg.format)
+	return cfg.show(e, g.Render,
+		func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) })
 }
