@@ -180,11 +180,19 @@ func (w *Writer) resume() (notes Notes, err error) {
 			return nil, w.fail(err)
 		}
 	}
-	if w.size > 0 && !w.reader.newline {
-		return w.reader.notes, w.append([]byte{'\n'})
+	notes = w.reader.notes
+	if n := len(w.records.entries); n > manyRecords {
+		notes = append(notes, fmt.Sprintf("%s has %d records: with more than %d every command that reads it is slow and takes memory by the GB; a new folder keeps it fast",
+			w.name, n, manyRecords))
 	}
-	return w.reader.notes, nil
+	if w.size > 0 && !w.reader.newline {
+		return notes, w.append([]byte{'\n'})
+	}
+	return notes, nil
 }
+
+// manyRecords are as many as two cores read and report in 10 s and 500 MB: docs/reliability.md.
+const manyRecords = 200_000
 
 // Append is AppendAll of one line.
 func (w *Writer) Append(v Line) error { return w.AppendAll(v) }

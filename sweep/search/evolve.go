@@ -329,8 +329,11 @@ func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
 	return y, vs
 }
 
-// feasible is the chance that each of the pool is valid.
+// feasible is the chance that each of the pool is valid, by a second surrogate, which is told 1 for
+// a valid config and -1 for an invalid one. Other knobs, over other distances, make a config invalid
+// than make it slow. Where few are invalid all count as valid.
 func (e *evolve) feasible(b *Board, pool []guess) []float64 {
+	out := slices.Repeat([]float64{1}, len(pool))
 	var bad, good []int
 	for _, v := range b.order {
 		if b.OK(v) {
@@ -339,46 +342,13 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 			bad = append(bad, v)
 		}
 	}
-	if float64(len(bad)) >= evolveInvalid*float64(len(bad)+len(good)) && len(bad) >= 3 {
-		return e.border(good, bad, pool)
-	}
-	out := make([]float64, len(pool))
-	for i := range out {
-		out[i] = 1
-	}
-	if len(bad) == 0 {
+	n := len(good) + len(bad)
+	if len(bad) < 3 || float64(len(bad)) < evolveInvalid*float64(n) {
 		return out
 	}
-	w := e.model.weights()
-	if len(bad) > evolveTrain/2 {
-		bad = bad[len(bad)-evolveTrain/2:]
-	}
-	rows := make([][]float64, len(bad))
-	for i, v := range bad {
-		rows[i] = e.model.row(v)
-	}
-	share := float64(len(good)) / float64(len(good)+len(bad))
-	for i, q := range pool {
-		yes, no := 0.0, 0.0
-		for _, c := range q.near {
-			yes += c * c * c
-		}
-		for _, x := range rows {
-			c := corr(q.x, x, w)
-			no += c * c * c
-		}
-		out[i] = (yes + share) / (yes + no + 1)
-	}
-	return out
-}
-
-// border is the same by a second surrogate, which is told 1 for a valid config and -1 for an
-// invalid one. Other knobs, over other distances, make a config invalid than make it slow.
-func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 	if e.valid == nil {
 		e.valid = newSurrogate(e.s, e.lat)
 	}
-	n := len(good) + len(bad)
 	last := func(vs []int) []int { return vs[max(len(vs)-evolveTrain/2, 0):] }
 	good, bad = last(good), last(bad)
 	var vs []int
@@ -401,7 +371,6 @@ func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 	for i := range pool {
 		of[i] = pool[i].variant
 	}
-	out := make([]float64, len(pool))
 	for i, q := range e.valid.guesses(of) {
 		out[i] = max(distuv.UnitNormal.CDF(q.mean/math.Sqrt(q.sd*q.sd+evolveDoubt)), 1e-9)
 	}

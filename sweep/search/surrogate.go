@@ -177,7 +177,6 @@ func moments(y []float64) (mean, sd float64) {
 type guess struct {
 	variant  int
 	mean, sd float64
-	near     []float64 // correlations with what was observed
 	x, solve []float64
 }
 
@@ -186,10 +185,9 @@ func (g *surrogate) guesses(vs []int) []guess {
 	out := make([]guess, len(vs))
 	w := g.weights()
 	for i, v := range vs {
-		q := guess{variant: v, x: g.row(v), near: make([]float64, len(g.obs)), solve: make([]float64, len(g.obs))}
+		q := guess{variant: v, x: g.row(v), solve: make([]float64, len(g.obs))}
 		for j := range g.obs {
-			q.near[j] = corr(q.x, g.x[j], w)
-			q.solve[j] = (q.near[j] - floats.Dot(g.chol[j][:j], q.solve[:j])) / g.chol[j][j]
+			q.solve[j] = (corr(q.x, g.x[j], w) - floats.Dot(g.chol[j][:j], q.solve[:j])) / g.chol[j][j]
 		}
 		q.mean = g.mean + g.scale*floats.Dot(q.solve, g.z)
 		q.sd = g.scale * math.Sqrt(max(1-floats.Dot(q.solve, q.solve), 1e-9))
