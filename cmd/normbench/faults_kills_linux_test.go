@@ -575,7 +575,7 @@ func (h *harness) clock(r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
 	jump := func() time.Duration { return time.Duration(r.Int64N(int64(40*365*24*time.Hour))) - 20*365*24*time.Hour }
-	w, _, err := record.OpenWriter(dir)
+	w, _, err := record.OpenWriter(dir, ".")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -595,7 +595,7 @@ func (h *harness) clock(r *rand.Rand) (v toll) {
 			runs[run.ID], by[run.ID] = true, jump()
 			c := *run
 			c.Time = c.Time.Add(by[run.ID])
-			if err := w.Append(&c); err != nil {
+			if err := w.AppendAll(&c); err != nil {
 				return err
 			}
 		}

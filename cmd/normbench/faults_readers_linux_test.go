@@ -293,7 +293,7 @@ func (h *harness) prepareReaders() {
 // writeTwice writes a file in which other times of the same variants stand before those of
 // a records file.
 func (h *harness) writeTwice(from string) {
-	w, _, err := record.OpenWriter(h.folder())
+	w, _, err := record.OpenWriter(h.folder(), ".")
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -306,7 +306,7 @@ func (h *harness) writeTwice(from string) {
 				runs[run.ID] = true
 				c := *run
 				c.ID = id
-				if err := w.Append(&c); err != nil {
+				if err := w.AppendAll(&c); err != nil {
 					return err
 				}
 			}
@@ -317,7 +317,7 @@ func (h *harness) writeTwice(from string) {
 				}
 			}
 			if rec.Finals == 0 {
-				return w.Append(rec)
+				return w.AppendAll(rec)
 			}
 			if group = append(group, rec); len(group) < rec.Finals {
 				return nil

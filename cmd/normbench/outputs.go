@@ -149,7 +149,7 @@ func (e *env) openWriter(out, id string) (*record.Writer, error) {
 		os.Exit(exitSignal)
 	})
 	defer stop()
-	w, notes, err := record.OpenWriterBelow(out, id)
+	w, notes, err := record.OpenWriter(out, id)
 	if err != nil {
 		return nil, err
 	}

@@ -63,12 +63,6 @@ func (e *Entry) Finals() Final {
 	return *e.Final
 }
 
-// WithFinals returns e with what it has of the finals replaced.
-func (e Entry) WithFinals(f Final) Entry {
-	e.Final = &f
-	return e
-}
-
 // StageUS is the median time of one launch of a plan.
 type StageUS struct {
 	Stage    string

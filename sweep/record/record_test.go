@@ -399,7 +399,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
 		t.Errorf("cut gzip: %v", err)
 	}
-	if _, _, err := OpenWriter(dir); err == nil || !strings.Contains(err.Error(), FileName+".gz: ") {
+	if _, _, err := OpenWriter(dir, "."); err == nil || !strings.Contains(err.Error(), FileName+".gz: ") {
 		t.Errorf("writer on a cut gzip: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, FileName)); err == nil {
@@ -409,7 +409,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w, notes, err := OpenWriter(dir)
+	w, notes, err := OpenWriter(dir, ".")
 	if err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "unpacked ") {
 		t.Fatalf("writer on gzip: %v, %q", err, notes)
 	}

@@ -84,7 +84,7 @@ func TestAppendAllWhole(t *testing.T) {
 		if n != min(want, 3) {
 			t.Errorf("cut at %d: %d finals are believed", cut, n)
 		}
-		w, notes, err := OpenWriter(dir)
+		w, notes, err := OpenWriter(dir, ".")
 		if err != nil {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
@@ -132,7 +132,7 @@ func TestAppendHoles(t *testing.T) {
 					if err := os.WriteFile(w.Path(), b, 0o644); err != nil {
 						t.Fatal(err)
 					}
-					w, notes, err := OpenWriter(dir)
+					w, notes, err := OpenWriter(dir, ".")
 					if err != nil || w.size != before || len(notes) == 0 {
 						t.Fatalf("append %d, hole of %d at %d: %v, %q", n, unit, at, err, notes)
 					}
@@ -150,7 +150,7 @@ func TestAppendHoles(t *testing.T) {
 		if err := os.WriteFile(w.Path(), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if w, _, err := OpenWriter(dir); err == nil {
+		if w, _, err := OpenWriter(dir, "."); err == nil {
 			t.Errorf("a hole at %d goes unnoticed", at)
 			w.Close()
 		}
@@ -221,14 +221,14 @@ func TestWriterUnderOthers(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "results")
 		w, _ := openWriter(t, dir)
 		for _, v := range []Line{run, testRecord(run, 0)} {
-			if err := w.Append(v); err != nil {
+			if err := w.AppendAll(v); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := tc.do(dir, w.Path()); err != nil {
 			t.Fatal(err)
 		}
-		err := w.Append(testRecord(run, 1))
+		err := w.AppendAll(testRecord(run, 1))
 		want := strings.ReplaceAll(tc.want, "DIR", dir)
 		if err == nil || !strings.HasPrefix(err.Error(), "records "+w.Path()+": the file ") || !strings.HasSuffix(err.Error(), want) || hint.Of(err) == "" {
 			t.Errorf("%s:\n got %v\nwant %s", name, err, want)
@@ -259,7 +259,7 @@ func TestLean(t *testing.T) {
 	}
 	r.StreamUS = r.StreamUS/3 + 1e-9
 	w, _ := openWriter(t, t.TempDir())
-	if err := errors.Join(w.Append(run), w.Append(r)); err != nil {
+	if err := errors.Join(w.AppendAll(run), w.AppendAll(r)); err != nil {
 		t.Fatal(err)
 	}
 	f, err := Load(w.Path())
@@ -289,7 +289,7 @@ func TestLockIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	openWriter(t, dir)
-	if _, _, err := OpenWriter(dir); err == nil || !strings.HasPrefix(err.Error(), "another sweep") {
+	if _, _, err := OpenWriter(dir, "."); err == nil || !strings.HasPrefix(err.Error(), "another sweep") {
 		t.Errorf("second writer: %v", err)
 	}
 }

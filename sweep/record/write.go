@@ -47,15 +47,12 @@ func folderError(dir string, err error) error {
 	return hint.Errorf(durable.Help(err), "results folder %s: %w", dir, durable.Cause(err))
 }
 
-// OpenWriter is OpenWriterBelow of a folder that the user named.
-func OpenWriter(dir string) (*Writer, Notes, error) { return OpenWriterBelow(dir, ".") }
-
-// OpenWriterBelow makes the folder if needed, locks it against other writers and opens its records
+// OpenWriter makes the folder if needed, locks it against other writers and opens its records
 // file for appending. A torn last line, the trace of a killed run, is cut off, and notes say so; a
 // last line that only lacks its newline is whole and gets one. Errors: another writer holds the
 // folder, the folder cannot be written, a link leads out of the folder that it is below, or the
 // file has a bad line elsewhere.
-func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
+func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	if err := CheckFolder(in, below); err != nil {
 		return nil, nil, err
 	}
@@ -193,9 +190,6 @@ func (w *Writer) resume() (notes Notes, err error) {
 
 // manyRecords are as many as two cores read and report in 10 s and 500 MB: docs/reliability.md.
 const manyRecords = 200_000
-
-// Append is AppendAll of one line.
-func (w *Writer) Append(v Line) error { return w.AppendAll(v) }
 
 // AppendAll checks its lines and writes them at once: after a kill or a power cut
 // the file has all of them or, to the next writer, none. When AppendAll returns nil

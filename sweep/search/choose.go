@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -47,58 +48,43 @@ func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 // (All within the band were tied once: configs that were 0.8% slower in each of eight
 // rounds won for a smaller launch.)
 func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
-	runs := func(f Finalist) bool { return !f.Failed && len(f.Rounds) > 0 }
-	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && runs(f) })
-	may := func(f Finalist) bool {
-		return runs(f) && !f.Base && (base < 0 || verdict.Ahead(fs[base].Rounds, f.Rounds, floor))
-	}
-	fastest := -1
+	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && f.runs() })
+	var ahead []int // the fastest first
+	others := false
 	for i, f := range fs {
-		if may(f) && (fastest < 0 || stats.Median(f.Rounds) < stats.Median(fs[fastest].Rounds)) {
-			fastest = i
-		}
-	}
-	if fastest < 0 && base >= 0 {
-		if !slices.ContainsFunc(fs, func(f Finalist) bool { return runs(f) && !f.Base }) {
-			return base, "base: nothing else was in the finals"
-		}
-		return base, "base: none is faster beyond doubt"
-	} else if fastest < 0 {
-		return -1, ""
-	}
-	var tied []int
-	for i, f := range fs {
-		if !may(f) || behind(f.Rounds, fs[fastest].Rounds) > band {
+		if !f.runs() || f.Base {
 			continue
 		}
-		if _, lo, _, ok := verdict.Gain(f.Rounds, fs[fastest].Rounds); f.Entry || !ok || lo <= 0 {
+		others = true
+		if base < 0 || verdict.Ahead(fs[base].Rounds, f.Rounds, floor) {
+			ahead = append(ahead, i)
+		}
+	}
+	switch {
+	case len(ahead) == 0 && base < 0:
+		return -1, ""
+	case len(ahead) == 0 && !others:
+		return base, "base: nothing else was in the finals"
+	case len(ahead) == 0:
+		return base, "base: none is faster beyond doubt"
+	}
+	slices.SortStableFunc(ahead, func(a, b int) int {
+		return cmp.Compare(stats.Median(fs[a].Rounds), stats.Median(fs[b].Rounds))
+	})
+	fastest := fs[ahead[0]].Rounds
+	tied := ahead[:1:1]
+	for _, i := range ahead[1:] {
+		if behind(fs[i].Rounds, fastest) > band {
+			continue
+		}
+		if _, lo, _, ok := verdict.Gain(fs[i].Rounds, fastest); fs[i].Entry || !ok || lo <= 0 {
 			tied = append(tied, i)
 		}
 	}
-	if !slices.Contains(tied, fastest) {
-		tied = append(tied, fastest)
-	}
 	if len(tied) == 1 {
-		return fastest, "fastest"
+		return ahead[0], "fastest"
 	}
-	better := func(a, b int) bool {
-		x, y := fs[a], fs[b]
-		switch {
-		case x.Entry != y.Entry:
-			return x.Entry
-		case x.Shared != y.Shared:
-			return x.Shared > y.Shared
-		case x.Cost != y.Cost:
-			return x.Cost < y.Cost
-		}
-		return stats.Median(x.Rounds) < stats.Median(y.Rounds)
-	}
-	best := tied[0]
-	for _, i := range tied[1:] {
-		if better(i, best) {
-			best = i
-		}
-	}
+	best := slices.MinFunc(tied, func(a, b int) int { return fs[a].compare(&fs[b]) })
 	what := "takes least of the device"
 	switch f := fs[best]; {
 	case f.Entry:
@@ -107,6 +93,17 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 		what = fmt.Sprintf("shared by %d neighbours", f.Shared)
 	}
 	return best, fmt.Sprintf("%s, of %d within %.1f%%", what, len(tied), 100*band)
+}
+
+func (f *Finalist) runs() bool { return !f.Failed && len(f.Rounds) > 0 }
+
+// compare puts what is preferred among those that are tied first.
+func (f *Finalist) compare(g *Finalist) int {
+	if f.Entry != g.Entry {
+		return map[bool]int{true: -1, false: 1}[f.Entry]
+	}
+	return cmp.Or(cmp.Compare(g.Shared, f.Shared), cmp.Compare(f.Cost, g.Cost),
+		cmp.Compare(stats.Median(f.Rounds), stats.Median(g.Rounds)))
 }
 
 // behind is by how much a is slower than b, from the rounds of both.
