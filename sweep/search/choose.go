@@ -49,38 +49,29 @@ func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 // rounds won for a smaller launch.)
 func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && f.runs() })
+	others := 0
 	var ahead []int // the fastest first
-	others := false
 	for i, f := range fs {
-		if !f.runs() || f.Base {
+		if f.Base || !f.runs() {
 			continue
 		}
-		others = true
+		others++
 		if base < 0 || verdict.Ahead(fs[base].Rounds, f.Rounds, floor) {
 			ahead = append(ahead, i)
 		}
 	}
-	switch {
-	case len(ahead) == 0 && base < 0:
-		return -1, ""
-	case len(ahead) == 0 && !others:
-		return base, "base: nothing else was in the finals"
-	case len(ahead) == 0:
-		return base, "base: none is faster beyond doubt"
+	if len(ahead) == 0 {
+		return base, map[bool]string{true: "base: nothing else was in the finals",
+			false: "base: none is faster beyond doubt"}[others == 0]
 	}
 	slices.SortStableFunc(ahead, func(a, b int) int {
 		return cmp.Compare(stats.Median(fs[a].Rounds), stats.Median(fs[b].Rounds))
 	})
 	fastest := fs[ahead[0]].Rounds
-	tied := ahead[:1:1]
-	for _, i := range ahead[1:] {
-		if behind(fs[i].Rounds, fastest) > band {
-			continue
-		}
-		if _, lo, _, ok := verdict.Gain(fs[i].Rounds, fastest); fs[i].Entry || !ok || lo <= 0 {
-			tied = append(tied, i)
-		}
-	}
+	tied := slices.DeleteFunc(slices.Clone(ahead), func(i int) bool {
+		_, lo, _, ok := verdict.Gain(fs[i].Rounds, fastest)
+		return i != ahead[0] && (behind(fs[i].Rounds, fastest) > band || ok && lo > 0 && !fs[i].Entry)
+	})
 	if len(tied) == 1 {
 		return ahead[0], "fastest"
 	}

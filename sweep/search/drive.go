@@ -97,17 +97,9 @@ func (d *drive) announce(s Strategy, visits []Visit) {
 // visit makes a visit, unless it is refused or the allowance has nothing left for it.
 func (d *drive) visit(ctx context.Context, round int, x Visit) (visited bool, err error) {
 	b, v, n, allow := d.b, x.Variant, x.Launches, d.b.allow
-	variant, first, keep := b.space.Variants[v], !b.Seen(v), slices.Contains(b.space.Keep, v)
-	if b.over(v) || !keep && (d.log.Short || allow.spent(b.spent) ||
-		first && allow.Configs > 0 && b.spent.Configs >= allow.Configs) {
+	variant, first := b.space.Variants[v], !b.Seen(v)
+	if b.over(v) || !slices.Contains(b.space.Keep, v) && !d.admit(v, first) {
 		return false, nil
-	}
-	if first && !keep {
-		if why := d.m.Refuse(variant, b.best()); why != "" {
-			b.cells[v].out = true
-			d.log.Refused[v] = why
-			return false, nil
-		}
 	}
 	if allow.Launches > 0 && !first {
 		n = min(n, allow.Launches-b.spent.Launches)
@@ -134,6 +126,25 @@ func (d *drive) visit(ctx context.Context, round int, x Visit) (visited bool, er
 		d.log.Short = true
 	}
 	return true, nil
+}
+
+// admit says whether a variant may be visited that is none of those to keep.
+func (d *drive) admit(v int, first bool) bool {
+	b, allow := d.b, d.b.allow
+	switch {
+	case d.log.Short || allow.spent(b.spent):
+		return false
+	case !first:
+		return true
+	case allow.Configs > 0 && b.spent.Configs >= allow.Configs:
+		return false
+	}
+	why := d.m.Refuse(b.space.Variants[v], b.best())
+	if why != "" {
+		b.cells[v].out = true
+		d.log.Refused[v] = why
+	}
+	return why == ""
 }
 
 // over says whether a variant is visited no more.

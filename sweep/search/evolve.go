@@ -125,57 +125,10 @@ func (e *evolve) propose(b *Board, room int) []int {
 		return e.draw(b, size)
 	}
 	e.learn(b)
-	var vs []int
+	vs := e.expect(b, ranked, size)
 	take := func(v int) {
 		if v >= 0 && !b.Seen(v) && !slices.Contains(vs, v) && len(vs) < size {
 			vs = append(vs, v)
-		}
-	}
-	pool := e.pool(b, ranked)
-	y, train := e.training(b, ranked)
-	e.guessed = map[int]float64{}
-	if n >= evolveLeast && len(pool) > 0 {
-		if float64(n) >= evolveRefit*float64(e.fitted) {
-			e.fitted = n
-			m := min(len(train), evolveFit)
-			sweeps := 2
-			if n > 100 {
-				sweeps = 1
-			}
-			e.model.fit(train[:m], y[:m], sweeps)
-		}
-		e.model.condition(train, y)
-		guesses := e.model.guesses(pool)
-		ok := e.feasible(b, guesses)
-		least := e.caution(b)
-		best := slices.Min(y)
-		for i := range guesses {
-			e.guessed[guesses[i].variant] = guesses[i].mean
-		}
-		// At least a fifth is left to the population, all that the surrogate misjudges more.
-		share := int(math.Round(float64(size) * (0.4 + 0.5*e.trust)))
-		for len(vs) < max(share, 1) {
-			pick, most := -1, math.Inf(-1)
-			for i := range guesses {
-				q := &guesses[i]
-				if slices.Contains(vs, q.variant) {
-					continue
-				}
-				x := math.Log(q.improvement(best)+1e-300) + math.Log(ok[i])
-				if ok[i] < least {
-					x -= 1e6 // the last choice
-				}
-				if x > most {
-					pick, most = i, x
-				}
-			}
-			if pick < 0 {
-				break
-			}
-			vs = append(vs, guesses[pick].variant)
-			if len(vs) < share {
-				e.model.believe(guesses[pick], guesses)
-			}
 		}
 	}
 	e.foresee(b, vs)
@@ -193,6 +146,56 @@ func (e *evolve) propose(b *Board, room int) []int {
 	}
 	for _, v := range e.draw(b, size) {
 		take(v)
+	}
+	return vs
+}
+
+// expect is the surrogate's part of a round: the variants of most expected improvement. At least a
+// fifth of the round is left to the population, all that the surrogate misjudges more.
+func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
+	pool := e.pool(b, ranked)
+	y, train := e.training(b, ranked)
+	e.guessed = map[int]float64{}
+	n := len(ranked)
+	if n < evolveLeast || len(pool) == 0 {
+		return nil
+	}
+	if float64(n) >= evolveRefit*float64(e.fitted) {
+		e.fitted = n
+		m := min(len(train), evolveFit)
+		sweeps := 2
+		if n > 100 {
+			sweeps = 1
+		}
+		e.model.fit(train[:m], y[:m], sweeps)
+	}
+	e.model.condition(train, y)
+	guesses := e.model.guesses(pool)
+	ok := e.feasible(b, guesses)
+	least := e.caution(b)
+	best := slices.Min(y)
+	for i := range guesses {
+		e.guessed[guesses[i].variant] = guesses[i].mean
+	}
+	share := max(int(math.Round(float64(size)*(0.4+0.5*e.trust))), 1)
+	for len(vs) < min(share, len(guesses)) {
+		pick, most := -1, math.Inf(-1)
+		for i := range guesses {
+			x := math.Log(guesses[i].improvement(best)+1e-300) + math.Log(ok[i])
+			if ok[i] < least {
+				x -= 1e6 // the last choice
+			}
+			if x > most && !slices.Contains(vs, guesses[i].variant) {
+				pick, most = i, x
+			}
+		}
+		if pick < 0 {
+			break
+		}
+		vs = append(vs, guesses[pick].variant)
+		if len(vs) < share {
+			e.model.believe(guesses[pick], guesses)
+		}
 	}
 	return vs
 }
