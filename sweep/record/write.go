@@ -74,15 +74,8 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 			w.Close()
 		}
 	}()
-	locked := false
-	if err = lockFile(root, filepath.Join(below, LockName)); err == nil {
-		locked, err = w.lock.TryLock()
-	}
-	if err != nil {
-		return nil, nil, folderError(dir, err)
-	}
-	if !locked {
-		return nil, nil, hint.Errorf("wait for it to end, or choose another folder", "another sweep is writing to %s", dir)
+	if err = w.tryLock(root, dir, below); err != nil {
+		return nil, nil, err
 	}
 	place := durable.Place{Root: in, Name: filepath.Join(below, FileName)}
 	unpacked, err := unpack(place)
@@ -103,8 +96,9 @@ func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 		return nil, nil, err
 	}
 	if unpacked {
-		notes = append(notes, fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in",
-			w.name, FileName))
+		notes = append(notes,
+			fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in",
+				w.name, FileName))
 	}
 	if err := durable.SyncDir(dir); err != nil {
 		return nil, nil, folderError(dir, err)
@@ -126,6 +120,23 @@ func HoldFolder(dir string) (release func(), err error) {
 		return nil, hint.Errorf(durable.Help(err), "folder %s: %w", dir, durable.Cause(err))
 	}
 	return func() { l.Close() }, nil
+}
+
+// tryLock keeps other writers out of the folder.
+func (w *Writer) tryLock(root *os.Root, dir, below string) error {
+	locked := false
+	err := lockFile(root, filepath.Join(below, LockName))
+	if err == nil {
+		locked, err = w.lock.TryLock()
+	}
+	switch {
+	case err != nil:
+		return folderError(dir, err)
+	case !locked:
+		return hint.Errorf("wait for it to end, or choose another folder",
+			"another sweep is writing to %s", dir)
+	}
+	return nil
 }
 
 // lockFile makes the file that locks a folder, which others may share: whoever may write there
@@ -179,8 +190,9 @@ func (w *Writer) resume() (notes Notes, err error) {
 	}
 	notes = w.reader.notes
 	if n := len(w.records.entries); n > manyRecords {
-		notes = append(notes, fmt.Sprintf("%s has %d records: with more than %d every command that reads it is slow and takes memory by the GB; a new folder keeps it fast",
-			w.name, n, manyRecords))
+		notes = append(notes,
+			fmt.Sprintf("%s has %d records: with more than %d every command that reads it is slow and takes memory by the GB; a new folder keeps it fast",
+				w.name, n, manyRecords))
 	}
 	if w.size > 0 && !w.reader.newline {
 		return notes, w.append([]byte{'\n'})
@@ -257,14 +269,16 @@ func (w *Writer) unchanged() error {
 	case !os.SameFile(ours, there):
 		what, where = "was replaced by another", whereIs(w.file)
 	case ours.Size() < w.size:
-		what, where = fmt.Sprintf("was cut from %d to %d bytes", w.size, ours.Size()), "in it as far as it goes"
+		what, where = fmt.Sprintf("was cut from %d to %d bytes", w.size, ours.Size()),
+			"in it as far as it goes"
 	case ours.Size() > w.size:
 		what = fmt.Sprintf("got %d bytes from somebody else", ours.Size()-w.size)
 	default:
 		return nil
 	}
 	return hint.Errorf("leave the results folder alone while a sweep runs; the same command goes on from what is there",
-		"records %s: the file %s in the meantime; the %d records of this run are %s", w.name, what, w.written, where)
+		"records %s: the file %s in the meantime; the %d records of this run are %s", w.name, what,
+		w.written, where)
 }
 
 // whereIs says where an open file is that is no longer under its name.

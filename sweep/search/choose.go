@@ -121,7 +121,8 @@ func Edges(ranges []kernels.Range, c kernels.Config) []string {
 				values = append(values, v)
 			}
 		}
-		if v := c.Get(r.Knob); len(values) >= 3 && (v == slices.Min(values) && v > 1 || v == slices.Max(values)) {
+		if v := c.Get(r.Knob); len(values) >= 3 &&
+			(v == slices.Min(values) && v > 1 || v == slices.Max(values)) {
 			edges = append(edges, fmt.Sprintf("%s=%d", r.Knob.Key, v))
 		}
 	}

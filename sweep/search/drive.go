@@ -179,5 +179,6 @@ func ErrShort(p kernels.Problem, n int, budget string, took time.Duration) error
 		what = fmt.Sprintf("the bases of %d problems", n)
 	}
 	least := (4*took + time.Second - 1).Truncate(time.Second) // so that something is found
-	return hint.Errorf(fmt.Sprintf("give %s or more, or leave --budget out", least), "budget %s is spent by %s alone", budget, what)
+	return hint.Errorf(fmt.Sprintf("give %s or more, or leave --budget out", least),
+		"budget %s is spent by %s alone", budget, what)
 }

@@ -45,11 +45,13 @@ const (
 	evolvePool     = 500 // variants that it ranks in a round
 	evolveParents  = 16
 	evolveMutation = 0.12
-	evolveMost     = 48  // variants, where no budget says otherwise
-	evolveInvalid  = 0.1 // share of what was tried from which the invalid have a surrogate of their own
-	evolveStale    = 32  // tries without a faster one, from which one of each round is drawn at random
-	evolveRecent   = 16
-	evolveDoubt    = 0.005 // variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
+	evolveMost     = 48 // variants, where no budget says otherwise
+	// share of what was tried from which the invalid have a surrogate of their own
+	evolveInvalid = 0.1
+	evolveStale   = 32 // tries without a faster one, from which one of each round is drawn at random
+	evolveRecent  = 16
+	// variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
+	evolveDoubt = 0.005
 )
 
 func newEvolve(s *Space, rng *rand.Rand) Strategy {
@@ -269,8 +271,9 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 			vs = append(vs, v)
 		}
 	}
+	best := ranked[:min(6, len(ranked))]
 	if e.s.Axes == nil && b.Measured() >= min(evolveExplore, e.most*2/3) {
-		for _, v := range ranked[:min(6, len(ranked))] {
+		for _, v := range best {
 			e.lat.around(v, func(n int, near bool) {
 				if near {
 					add(n)
@@ -287,7 +290,7 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 		}
 		return vs
 	}
-	for i, v := range ranked[:min(6, len(ranked))] {
+	for i, v := range best {
 		e.lat.around(v, func(n int, near bool) {
 			if near || i == 0 && len(vs) < evolvePool/2 || e.rng.IntN(4) == 0 && len(vs) < evolvePool/2 {
 				add(n)
