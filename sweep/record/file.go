@@ -73,8 +73,8 @@ type StageUS struct {
 func Summarize(r *Record, run *Run) Entry {
 	e := Entry{
 		Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status,
-		Reason: r.Reason, Source: r.Source, launch: r.Launch, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS),
-		StreamUS: r.StreamUS,
+		Reason: r.Reason, Source: r.Source, launch: r.Launch, Bytes: r.Bytes,
+		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
 	}
 	if n := len(r.SamplesUS); n > 0 {
 		e.SamplesUS = make([]float32, n)
