@@ -520,18 +520,20 @@ func TestReadPrintable(t *testing.T) {
 	run.Device.Name, run.Tool, run.Env = evil, evil, map[string]string{"host": evil, evil: "v"}
 	rec := testRecord(run, 0)
 	rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusLaunch, evil, nil, nil
+	rec.Family = "my/" + evil
+	rec.Key = Key(rec.Problem, rec.Variant(), run.Device, rec.Source, run.Protocol)
 	recs, runs, _, err := readAll(writeFile(t, lines(t, run, rec)))
 	if err != nil || len(recs) != 1 {
 		t.Fatal(len(recs), err)
 	}
-	texts := []string{recs[0].Reason}
+	texts := []string{recs[0].Reason, recs[0].Family}
 	for _, r := range runs {
 		texts = append(texts, r.Device.Name, r.Tool)
 		for k, v := range r.Env {
 			texts = append(texts, k, v)
 		}
 	}
-	if len(texts) != 7 {
+	if len(texts) != 8 {
 		t.Errorf("%q", texts)
 	}
 	for _, text := range texts {
