@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // This file is shared by backward designs that keep a row in the registers of a
@@ -29,7 +30,7 @@ type rowUse struct {
 // 64 threads (published rules have two warps on rows of 256 columns) if 3 of 8
 // have no vector.
 func refuseRowUse(p kernels.Problem, c kernels.Config, u rowUse) error {
-	vecs, vec := vectors(p, c)
+	vecs, vec := common.Vectors(p, c)
 	if u.threads < 1 {
 		return fmt.Errorf("fewer threads than rows in a CTA")
 	}
@@ -41,7 +42,7 @@ func refuseRowUse(p kernels.Problem, c kernels.Config, u rowUse) error {
 	}
 	if !u.fits(p, c) {
 		return fmt.Errorf("%d vectors of %d elements need about %d registers per thread, and there are %d",
-			ceilDiv(vecs, u.threads), vec, u.registers(p, c), registersPerThread(c))
+			kernels.CeilDiv(vecs, u.threads), vec, u.registers(p, c), registersPerThread(c))
 	}
 	return nil
 }
@@ -49,21 +50,21 @@ func refuseRowUse(p kernels.Problem, c kernels.Config, u rowUse) error {
 // fits says whether a thread has the registers; more than 32 vectors of a row
 // would make the code too long.
 func (u rowUse) fits(p kernels.Problem, c kernels.Config) bool {
-	vecs, _ := vectors(p, c)
-	return ceilDiv(vecs, u.threads) <= 32 && u.registers(p, c) <= registersPerThread(c)
+	vecs, _ := common.Vectors(p, c)
+	return kernels.CeilDiv(vecs, u.threads) <= 32 && u.registers(p, c) <= registersPerThread(c)
 }
 
 // registers is about how many registers a thread needs. Of 229 configs of
 // mix_order that this takes for small enough, 22 spilled when compiled for sm_90
 // (NVRTC 13.0, N 256 to 16384), by 40 bytes in the middle.
 func (u rowUse) registers(p kernels.Problem, c kernels.Config) int64 {
-	vecs, vec := vectors(p, c)
-	each := ceilDiv(vecs, max(u.threads, 1))
+	vecs, vec := common.Vectors(p, c)
+	each := kernels.CeilDiv(vecs, max(u.threads, 1))
 	// An element narrower than a word still takes one when it is loaded alone.
-	words := func(d kernels.DType) int64 { return ceilDiv(vec*d.Size(), 4) }
-	perRow := flag(p.Op == kernels.LayerNorm) + 1 // its statistics, and its sums
+	words := func(d kernels.DType) int64 { return kernels.CeilDiv(vec*d.Size(), 4) }
+	perRow := kernels.Flag(p.Op == kernels.LayerNorm) + 1 // its statistics, and its sums
 	need := 24 + each*each/2 + u.sums*each*vec + perRow*u.reduced
-	need += u.rows * ((2+flag(p.Residual))*each*words(p.DType) + perRow)
+	need += u.rows * ((2+kernels.Flag(p.Residual))*each*words(p.DType) + perRow)
 	switch {
 	case p.NoWeight:
 	case each <= 2:
@@ -102,7 +103,7 @@ func fitRow(refuse func(kernels.Config) error, configs []kernels.Config) kernels
 
 // sumsPerElement is the accumulators that an element of the weight takes: of dw
 // and of db.
-func sumsPerElement(p kernels.Problem) int64 { return flag(!p.NoWeight) + flag(p.Bias) }
+func sumsPerElement(p kernels.Problem) int64 { return kernels.Flag(!p.NoWeight) + kernels.Flag(p.Bias) }
 
 // warpsFrom are the numbers of warps in the order in which a base rule tries
 // them: from a first one up to 32, then downwards.
