@@ -93,7 +93,7 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
 			if dev.Kind == kernels.KindCPU {
-				return refuseHost(host, p, dev)
+				return d.refuseOnHost(host, p, c, dev)
 			}
 			if err := d.checkBase(p, c, dev); err != nil {
 				return err
@@ -122,9 +122,21 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 	return f
 }
 
-func refuseHost(host *kernels.Family, p kernels.Problem, dev kernels.DeviceInfo) error {
+// refuseOnHost says why c does not run on the cpu: by host, or in a family of ours by a constraint
+// that asks nothing of the device.
+func (d *design) refuseOnHost(host *kernels.Family, p kernels.Problem, c kernels.Config,
+	dev kernels.DeviceInfo) error {
 	if host == nil {
 		return errNoHost
+	}
+	ofAny := func(e *expression) bool { return e == nil || e.level < ofDevice }
+	for _, r := range d.Constraints {
+		if d.prefix == "" && ofAny(r.If) && ofAny(r.Require) {
+			x := &env{Problem: p, device: dev, config: c}
+			if err := refuse([]*rule{r}, x); err != nil {
+				return err
+			}
+		}
 	}
 	if err := host.CheckServes(p); err != nil {
 		return err

@@ -476,7 +476,7 @@ func (d *design) readRules() error {
 	for i, r := range slices.Concat(d.Serves, d.Constraints) {
 		known := d.known()
 		if i < len(d.Serves) {
-			known = scope{level: ofProblem}
+			known = scope{level: ofProblem, family: d.knobs}
 		}
 		if r.If == nil && r.Require == nil {
 			return r.Errorf("if refuses what it holds for, require all else", "has neither if nor require")

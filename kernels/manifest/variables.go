@@ -89,8 +89,8 @@ var variables = map[string]struct {
 	"shared_max": {ofDevice, func(x *env) int { return x.device.SharedPerBlock }},
 	"cache":      {ofDevice, func(x *env) int { return int(x.device.CacheBytes) }},
 	"registers":  {ofDevice, func(x *env) int { return x.device.RegsPerSM }},
-	"vb":         {ofDevice, func(x *env) int { return vectorBytes(x.Problem, x.config) }},
-	"vecs": {ofDevice, func(x *env) int {
+	"vb":         {ofProblem, func(x *env) int { return vectorBytes(x.Problem, x.config) }},
+	"vecs": {ofProblem, func(x *env) int {
 		return int(x.N*x.DType.Size()) / vectorBytes(x.Problem, x.config)
 	}},
 }
