@@ -133,11 +133,13 @@ type Registry struct {
 
 // Lookup finds a family by name.
 func (r *Registry) Lookup(name string) (*Family, error) {
-	var names []string
 	for _, f := range r.Families {
 		if f.Name == name {
 			return f, nil
 		}
+	}
+	var names []string
+	for _, f := range r.Families {
 		if !f.Hidden {
 			names = append(names, f.Name)
 		}

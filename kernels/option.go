@@ -108,15 +108,8 @@ func optionText(p Problem) string {
 func CompareOptions(a, b Problem) int {
 	for i := range options {
 		if x, y := options[i].Has(a), options[i].Has(b); x != y {
-			return cmp.Compare(flag(x), flag(y))
+			return cmp.Compare(Flag(x), Flag(y))
 		}
-	}
-	return 0
-}
-
-func flag(on bool) int {
-	if on {
-		return 1
 	}
 	return 0
 }

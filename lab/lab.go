@@ -74,7 +74,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, started f
 
 // Open opens devices, with the peers beside each where a REF names one.
 func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
-	wanted, err := l.wanted(c, refs)
+	wanted, err := l.peerNames(c, refs)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
 		if len(wanted) == 0 {
 			break
 		}
-		both, err := l.beside(c, d, wanted)
+		both, err := l.startPeers(c, d, wanted)
 		if err != nil {
 			Close(devices)
 			return nil, err

@@ -24,8 +24,8 @@ import (
 // OnlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.
 const OnlyNamed = "compile-max"
 
-// wanted are the peers that REFs name. It says which peer:best is among.
-func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
+// peerNames are those of the peers that REFs name. It says which peer:best is among.
+func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) {
 	for _, r := range refs {
 		if name := r.Peer(); name != "" {
 			names = append(names, name)
@@ -53,7 +53,8 @@ func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
 	return names, nil
 }
 
-func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
+// startPeers starts the peers beside a device of ours.
+func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout)}
 	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
@@ -64,7 +65,7 @@ func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.De
 	}
 	both, err := peers.Beside(ours, theirs)
 	if err == nil {
-		err = l.found(theirs.Peers(), wanted)
+		err = l.notePeers(theirs.Peers(), wanted)
 	}
 	if err != nil {
 		theirs.Close()
@@ -73,8 +74,8 @@ func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.De
 	return both, nil
 }
 
-// found takes note of the peers that are there, and says which are not.
-func (l *Lab) found(all []kernels.Peer, wanted []string) error {
+// notePeers takes note of the peers that are there, and says which are not.
+func (l *Lab) notePeers(all []kernels.Peer, wanted []string) error {
 	const help = "install it for the Python of --python; `normbench list peers` shows what is there"
 	first := l.peers == nil
 	l.peers = all
@@ -200,14 +201,14 @@ func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) Chooser {
 		}
 		v, arms, err := c.Choose(l.Ctx, p, alive)
 		if peer && arms != nil {
-			l.saw(p, arms)
+			l.tellPeers(p, arms)
 		}
 		return v, err
 	}
 }
 
-// saw says how fast the peers of a problem are, and counts those that died.
-func (l *Lab) saw(p kernels.Problem, arms []*sweep.Arm) {
+// tellPeers says how fast the peers of a problem are, and counts those that died.
+func (l *Lab) tellPeers(p kernels.Problem, arms []*sweep.Arm) {
 	var text []string
 	for _, a := range arms {
 		name, _ := kernels.PeerName(a.Variant.Family)

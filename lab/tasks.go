@@ -63,6 +63,14 @@ func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceIn
 	return tasks, nil
 }
 
+// CountVariants counts those of tasks.
+func CountVariants(tasks []sweep.Task) (n int) {
+	for _, t := range tasks {
+		n += len(t.Variants)
+	}
+	return n
+}
+
 // NoProblem is the trouble of an operand that serves no problem.
 func NoProblem(what string) error {
 	return hint.Errorf("check --shapes, --op, --pass and --dtype",

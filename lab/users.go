@@ -13,6 +13,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/manifest"
+	"normbench/kernels/manifest/check"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/rule"
 	"normbench/kernels/triton"
@@ -141,7 +142,7 @@ func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo,
 // whether its kernels were compiled.
 func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (compiled bool,
 	err error) {
-	checker := manifest.NewChecker(l.Registry, rule.KnownDevices()[0].DeviceInfo)
+	checker := check.New(l.Registry, rule.KnownDevices()[0].DeviceInfo)
 	defer checker.Close()
 	if checker.NoNVRTC != nil && os.Getenv("NORMBENCH_NVRTC") != "" {
 		return false, hint.Errorf("point it at libnvrtc.so, or unset it to have NVRTC looked for", "%w",

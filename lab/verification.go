@@ -135,10 +135,7 @@ func (l *Lab) Check(v *Verification, dev kernels.Device, code string, refs []*re
 	tasks []sweep.Task, seed uint64, repeats int) error {
 	step := l.Wait("checking")
 	defer step.End()
-	done, total, where := 0, 0, ""
-	for _, task := range tasks {
-		total += len(task.Variants)
-	}
+	done, total, where := 0, CountVariants(tasks), ""
 	v.Total += total
 	if code == verify.Emulated {
 		where = " in the emulator"

@@ -10,7 +10,8 @@ import (
 
 // ContestProtocol is a grid's protocol as a contest takes times. name is who chose the variants.
 func ContestProtocol(pr record.Protocol, name string, rounds int) record.Protocol {
-	pr.Phase, pr.Search, pr.Samples, pr.StageSamples = record.PhaseSearch, name, rounds*FinalLaunches, 0
+	pr.Phase, pr.Search, pr.Samples, pr.StageSamples = record.PhaseSearch, name,
+		rounds*FinalLaunches, 0
 	return pr
 }
 

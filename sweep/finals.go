@@ -73,14 +73,17 @@ func (m *measurer) finals(ctx context.Context, b *search.Board, left float64, sh
 		if err != nil {
 			return nil, err
 		}
-		if i == winner && rec.Status == kernels.StatusOK {
+		recs = append(recs, rec)
+		if rec.Status != kernels.StatusOK {
+			continue
+		}
+		if i == winner {
 			rec.Chosen = why
 			o.Known.Won(m.j.Problem, f.Variant)
 		}
-		if i == base && rec.Status == kernels.StatusOK {
+		if i == base {
 			rec.BaseAgainUS = second.Rounds
 		}
-		recs = append(recs, rec)
 	}
 	if base < 0 {
 		rec := m.record(m.j.Base, m.failureOf(b))
@@ -165,7 +168,8 @@ func (m *measurer) choose(ctx context.Context, fs []*finalist, second *Arm, base
 }
 
 // finalRecord is a finalist's record, with the times of its stages.
-func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board) (*record.Record, error) {
+func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board) (
+	*record.Record, error) {
 	if f.Failure == nil && len(f.Samples) == 0 {
 		f.Failure = kernels.Failf(kernels.StatusUnfit, "no round of the finals counts")
 	}

@@ -45,14 +45,16 @@ func peakOf(d kernels.DeviceInfo) (rate float64, why string) {
 // come from the memory; of the outputs as much may stay in the cache as it holds. The rate of a
 // memory that is not known is held to the run's own stream, of streamUS. Both are 0 where they are
 // not known.
-func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emptyUS, streamUS, us float64) string {
+func Impossible(p kernels.Problem, d kernels.DeviceInfo, pr record.Protocol, emptyUS, streamUS,
+	us float64) string {
 	peak, why := peakOf(d)
 	switch {
 	case why != "":
 		return why
 	case us < emptyUS:
 		return fmt.Sprintf("it takes %.3f us, and an empty launch %.3f: miscounted", us, emptyUS)
-	case !pr.Cold, pr.Rotate && kernels.MaxRotation*p.Bytes() < 3*d.CacheBytes: // too small to be cold by rotation
+	// too small to be cold by rotation
+	case !pr.Cold, pr.Rotate && kernels.MaxRotation*p.Bytes() < 3*d.CacheBytes:
 		return ""
 	case peak == 0 && streamUS > 0 && d.Kind == kernels.KindCUDA:
 		peak = overStream * float64(p.Bytes()) / streamUS * 1e6

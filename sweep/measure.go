@@ -90,7 +90,8 @@ func (m *measurer) measureStream(ctx context.Context) error {
 		rec.State = &state
 	}
 	rec.WallMS = float64(time.Since(start).Microseconds()) / 1e3
-	v.out <- finished{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(m.j.left), stream: true}
+	v.out <- finished{recs: []*record.Record{rec}, busy: m.Busy - before, left: len(m.j.left),
+		stream: true}
 	return nil
 }
 

@@ -78,7 +78,8 @@ func wasteful(r kernels.Resource, d kernels.DeviceInfo) string {
 	case r.Spill > MaxSpill:
 		return fmt.Sprintf("%s spills %d bytes per thread, more than %d", r.Stage, r.Spill, MaxSpill)
 	case d.RegsPerSM > 0 && r.Registers*r.Threads > d.RegsPerSM:
-		return fmt.Sprintf("%s takes %d registers in %d threads, more than the %d of an SM", r.Stage, r.Registers, r.Threads, d.RegsPerSM)
+		return fmt.Sprintf("%s takes %d registers in %d threads, more than the %d of an SM", r.Stage,
+			r.Registers, r.Threads, d.RegsPerSM)
 	case d.Kind == kernels.KindCUDA && r.Occupancy == 0 && r.Registers > 0:
 		return fmt.Sprintf("no CTA of %s fits on an SM", r.Stage)
 	}

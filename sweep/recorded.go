@@ -32,7 +32,8 @@ func Recorded(r *kernels.Registry, tasks []Task, d *replay.Device, only []string
 		base := t.Base
 		if !timed[base] {
 			is := func(family string) int {
-				return slices.IndexFunc(vs, func(v kernels.Variant) bool { return timed[v] && (family == "" || v.Family == family) })
+				return slices.IndexFunc(vs,
+					func(v kernels.Variant) bool { return timed[v] && (family == "" || v.Family == family) })
 			}
 			at := is(base.Family)
 			if at < 0 {

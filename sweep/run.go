@@ -66,17 +66,23 @@ type Event struct {
 
 // A Summary is what came of a Run.
 type Summary struct {
-	Measured, Failed, Skipped int           // variants; skipped ones were in the sink
-	Refused                   int           // by the device, beside Failed: a replay that has no times of it
-	Wall                      time.Duration // from the first task to the last record
-	Busy                      time.Duration // of it, at work on a device, averaged over the GPUs or other devices
-	Held                      time.Duration // of it, in which a visitor had the device: Busy, and opening and loading
-	Deciding                  time.Duration // in which strategies chose what to launch; beside the device's work where several visitors share it
-	Writing                   time.Duration // in which records were written; beside the devices' work
-	Pruned                    int           // variants that a search did not run, for a reason
-	Problems, Short           int           // problems searched, and those of them whose base alone spent their budget
-	Starved                   int           // problems whose finals had fewer variants or rounds than asked, for the budget
-	Gone                      []string      // devices that did not come back, and why
+	Measured, Failed, Skipped int // variants; skipped ones were in the sink
+	// by the device, beside Failed: a replay that has no times of it
+	Refused int
+	Wall    time.Duration // from the first task to the last record
+	// of it, at work on a device, averaged over the GPUs or other devices
+	Busy time.Duration
+	// of it, in which a visitor had the device: Busy, and opening and loading
+	Held time.Duration
+	// in which strategies chose what to launch; beside the device's work where several visitors share it
+	Deciding time.Duration
+	Writing  time.Duration // in which records were written; beside the devices' work
+	Pruned   int           // variants that a search did not run, for a reason
+	// problems searched, and those of them whose base alone spent their budget
+	Problems, Short int
+	// problems whose finals had fewer variants or rounds than asked, for the budget
+	Starved int
+	Gone    []string // devices that did not come back, and why
 }
 
 // Run measures the tasks on the devices and appends a record for every variant,
@@ -84,7 +90,8 @@ type Summary struct {
 // skipped. A variant that fails, or takes its device down, is a record with a
 // status; the run goes on. Run ends early with ctx's error when ctx is done,
 // with everything measured until then in the sink.
-func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task, sink Sink, o Options) (Summary, error) {
+func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tasks []Task,
+	sink Sink, o Options) (Summary, error) {
 	info := devices[0].Info()
 	for _, d := range devices[1:] {
 		if id := d.Info().ID; id != info.ID {
@@ -111,7 +118,8 @@ func Run(ctx context.Context, r *kernels.Registry, devices []kernels.Device, tas
 
 // Left counts what a run with these options has still to do, where its sink has these keys: the
 // variants, and their problems.
-func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options, keys Keys) (variants, problems int, err error) {
+func Left(r *kernels.Registry, d kernels.DeviceInfo, tasks []Task, o Options,
+	keys Keys) (variants, problems int, err error) {
 	run := newRun(r, d, keys, o)
 	err = run.layOut(tasks)
 	return run.searched.toCome, len(run.queue), err
@@ -139,7 +147,8 @@ func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	records := make(chan finished, 64)
 	var visitors []*visitor
 	for _, d := range devices {
-		visitors = append(visitors, &visitor{run: r, dev: d, out: records, ledger: newLedger(r.searched.toCome)})
+		visitors = append(visitors,
+			&visitor{run: r, dev: d, out: records, ledger: newLedger(r.searched.toCome)})
 	}
 	gates := gatesOf(visitors)
 	r.visitors = len(visitors)
@@ -476,12 +485,15 @@ func (v *visitor) prefetch(j *job) {
 }
 
 func (v *visitor) session(p kernels.Problem) *Session {
-	return &Session{Device: v.dev, Registry: v.run.registry, Problem: p, Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed, ledger: v.ledger, EmptyUS: v.run.o.Run.EmptyUS()}
+	return &Session{Device: v.dev, Registry: v.run.registry, Problem: p,
+		Protocol: v.run.o.Run.Protocol, Seed: v.run.o.Seed, ledger: v.ledger,
+		EmptyUS: v.run.o.Run.EmptyUS()}
 }
 
 // do measures one job. What keeps it from that is nobody's result.
 func (v *visitor) do(ctx context.Context, j *job) error {
-	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(), Session: v.session(j.Problem)}
+	m := &measurer{v: v, j: j, checks: map[kernels.Variant]*kernels.Check{}, begun: time.Now(),
+		Session: v.session(j.Problem)}
 	m.Base = j.Base
 	defer m.Close()
 	defer m.spend()

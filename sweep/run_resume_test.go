@@ -15,7 +15,7 @@ import (
 // writer opens a results folder until done is called.
 func writer(t *testing.T, dir string) (w *record.Writer, done func()) {
 	t.Helper()
-	w, notes, err := record.OpenWriter(dir)
+	w, notes, err := record.OpenWriter(dir, ".")
 	if err != nil || notes != nil {
 		t.Fatal(err, notes)
 	}

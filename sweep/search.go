@@ -30,7 +30,8 @@ type Searching struct {
 const FinalLaunches = 2
 
 // SearchProtocols are a grid's protocol as a search and its finals take times.
-func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget, rounds int) (searching, final record.Protocol) {
+func SearchProtocols(pr record.Protocol, strategy string, budget search.Budget,
+	rounds int) (searching, final record.Protocol) {
 	pr.Search = strings.TrimSpace(strategy + " " + budget.String())
 	searching, final = pr, pr
 	searching.Phase = record.PhaseSearch
@@ -82,7 +83,8 @@ func CheckBudget(b search.Budget, problems int) error {
 		least = strconv.Itoa(problems)
 	}
 	if least != "" {
-		return hint.Errorf(fmt.Sprintf("give %s or more, or fewer --shapes", least), "budget %s is too small to measure the bases of %d problems", b, problems)
+		return hint.Errorf(fmt.Sprintf("give %s or more, or fewer --shapes", least),
+			"budget %s is too small to measure the bases of %d problems", b, problems)
 	}
 	return nil
 }
@@ -143,7 +145,8 @@ func (m *measurer) search(ctx context.Context) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	m.v.out <- finished{recs: recs, busy: m.Busy, searched: true, short: log.Short, starved: m.starved, deciding: log.Deciding}
+	m.v.out <- finished{recs: recs, busy: m.Busy, searched: true, short: log.Short,
+		starved: m.starved, deciding: log.Deciding}
 	return nil
 }
 
@@ -178,7 +181,8 @@ func (m *measurer) Announce(now, later []kernels.Variant) {
 }
 
 // Visit implements search.Bench. Compiling counts for who waits; the others' turns do not.
-func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (us []float64, busy float64, err error) {
+func (m *measurer) Visit(ctx context.Context, v kernels.Variant, launches int) (
+	us []float64, busy float64, err error) {
 	start, before, waited := time.Now(), m.Busy, m.v.waited
 	us, err = m.visit(ctx, v, launches)
 	return us, max(m.Busy-before, (time.Since(start) - m.v.waited + waited).Seconds()), err

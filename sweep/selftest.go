@@ -15,7 +15,8 @@ import (
 // nothing or spin for a given time, the same reading cold and warm, a copy that
 // normbench did not write. The floor is an empty launch, in microseconds. The error is trouble
 // with the device; a trial that is not OK is not.
-func SelfTest(ctx context.Context, r *kernels.Registry, dev kernels.Device) (trials []record.Trial, floor float64, err error) {
+func SelfTest(ctx context.Context, r *kernels.Registry,
+	dev kernels.Device) (trials []record.Trial, floor float64, err error) {
 	s := &selfTest{ctx: ctx, registry: r, dev: dev, info: dev.Info()}
 	defer s.close()
 	for _, trial := range []func() error{s.state, s.warmUp, s.rates, s.launches, s.cold, s.kept} {
@@ -65,19 +66,22 @@ func (s *selfTest) close() {
 }
 
 func (s *selfTest) add(ok bool, name, wanted, found string, args ...any) {
-	s.trials = append(s.trials, record.Trial{Name: name, Found: fmt.Sprintf(found, args...), Wanted: wanted, OK: ok})
+	s.trials = append(s.trials,
+		record.Trial{Name: name, Found: fmt.Sprintf(found, args...), Wanted: wanted, OK: ok})
 }
 
 // problem is a forward with x and y of about so many bytes each.
 func (s *selfTest) problem(bytes int64) kernels.Problem {
 	const cols = 4096
-	return kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: max(bytes/(2*cols), 1), N: cols, DType: kernels.BF16, Weight: kernels.BF16}
+	return kernels.Problem{Op: kernels.RMSNorm, Pass: kernels.Fwd, M: max(bytes/(2*cols), 1),
+		N: cols, DType: kernels.BF16, Weight: kernels.BF16}
 }
 
 // time takes samples of a family on a problem, in microseconds, the first
 // dropped: of its first launch where o has Stages, else of the whole plan. What moves
 // tensors is checked before its first.
-func (s *selfTest) time(p kernels.Problem, family string, samples int, o kernels.TimeOptions) ([]float64, error) {
+func (s *selfTest) time(p kernels.Problem, family string, samples int,
+	o kernels.TimeOptions) ([]float64, error) {
 	f, err := s.registry.Lookup(family)
 	if err != nil {
 		return nil, err
@@ -145,7 +149,9 @@ func (s *selfTest) state() error {
 }
 
 func (s *selfTest) warmUp() error {
-	return WarmUp(func() ([]float64, error) { return s.time(s.large(), "rms_fwd/stream", 10, s.cold2x()) })
+	return WarmUp(func() ([]float64, error) {
+		return s.time(s.large(), "rms_fwd/stream", 10, s.cold2x())
+	})
 }
 
 // launches holds the timer against kernels whose time is known.
@@ -177,9 +183,11 @@ func (s *selfTest) launches() error {
 	s.add(floor < 100, "floor: an empty launch", "below 100 us", "%.2f us", floor)
 	s.add(step <= 1, "timer step", "at most 1 us", "%.3f us", step)
 	read := median["spin"] - floor
-	s.add(math.Abs(read-spin) <= 0.02*spin, fmt.Sprintf("spin kernel of %.0f us", spin), "within 2%", "%.1f us", read)
+	s.add(math.Abs(read-spin) <= 0.02*spin, fmt.Sprintf("spin kernel of %.0f us", spin), "within 2%",
+		"%.1f us", read)
 	gap := median["pair"] - median["pair behind a long queue"]
-	s.add(gap < math.Max(0.5, 0.1*median["pair"]), "host-made gap, two launches of an empty kernel", "below 0.5 us or 10%", "%.2f us of %.2f", max(gap, 0), median["pair"])
+	s.add(gap < math.Max(0.5, 0.1*median["pair"]), "host-made gap, two launches of an empty kernel",
+		"below 0.5 us or 10%", "%.2f us of %.2f", max(gap, 0), median["pair"])
 	return nil
 }
 
@@ -212,11 +220,13 @@ func (s *selfTest) kept() error {
 		return nil
 	}
 	small := s.problem(s.info.CacheBytes / 6) // the driver's default allows 3/16
-	var ratio [2]float64                      // kept over released: behind a plain reading, behind the flush
+	// kept over released: behind a plain reading, behind the flush
+	var ratio [2]float64
 	for i, flush := range []int64{0, s.cold2x().Flush} {
 		var times [2]float64
 		for j, family := range []string{"rms_fwd/kept", "rms_fwd/released"} {
-			us, err := s.time(small, family, 30, kernels.TimeOptions{Flush: flush, Stages: true, Persist: true})
+			us, err := s.time(small, family, 30,
+				kernels.TimeOptions{Flush: flush, Stages: true, Persist: true})
 			if err != nil {
 				return err
 			}
@@ -228,7 +238,8 @@ func (s *selfTest) kept() error {
 	if ratio[0] > 0.9 {
 		found += ": none kept"
 	}
-	s.add(ratio[1] >= 0.95, "L2 lines kept over released, flush; plain reads", "flush at least 0.95x", "%s", found)
+	s.add(ratio[1] >= 0.95, "L2 lines kept over released, flush; plain reads",
+		"flush at least 0.95x", "%s", found)
 	return nil
 }
 
@@ -244,8 +255,12 @@ func (s *selfTest) rates() error {
 		}
 		rate[i], spread[i] = float64(moved)/stats.Median(us)/1e3, stats.Spread(us)
 	}
-	s.add(rate[0] >= 0.95*rate[1], "stream, "+kernels.FormatBytes(moved)+" moved", "at least 95% of the copy", "%.0f GB/s", rate[0])
-	s.add(s.info.PeakRate == 0 || rate[0]*1e9 <= float64(s.info.PeakRate), "copy by the driver or runtime; memory's peak", "stream below the peak", "%.0f GB/s; %.0f", rate[1], float64(s.info.PeakRate)/1e9)
-	s.add(spread[0] <= 0.1, "noise: spread of 20 samples of the stream", "at most 10%", "%.1f%%", 100*spread[0])
+	s.add(rate[0] >= 0.95*rate[1], "stream, "+kernels.FormatBytes(moved)+" moved",
+		"at least 95% of the copy", "%.0f GB/s", rate[0])
+	s.add(s.info.PeakRate == 0 || rate[0]*1e9 <= float64(s.info.PeakRate),
+		"copy by the driver or runtime; memory's peak", "stream below the peak", "%.0f GB/s; %.0f",
+		rate[1], float64(s.info.PeakRate)/1e9)
+	s.add(spread[0] <= 0.1, "noise: spread of 20 samples of the stream", "at most 10%", "%.1f%%",
+		100*spread[0])
 	return nil
 }

@@ -22,7 +22,8 @@ type Session struct {
 	Seed     uint64  // of the inputs; close the session to change it
 	Busy     float64 // seconds that the device was at work
 
-	EmptyUS  float64         // an empty launch less a step of the timer, microseconds; 0 where not known
+	// an empty launch less a step of the timer, microseconds; 0 where not known
+	EmptyUS  float64
 	streamUS float64         // the last time of the stream
 	Base     kernels.Variant // of the problem, by which the device is known; may be zero
 	ledger   *ledger         // of the device
@@ -100,7 +101,8 @@ func (s *Session) prove(ctx context.Context) error {
 		if f := FailureOf(err); f == nil || f.Broken {
 			s.note(s.Stream(), op, f != nil)
 		}
-		if all := s.ledger.own[opCheck].plus(s.ledger.own[opTime]); err != nil || n > 0 && (n == proofs || all.deaths > 0 || all.answers >= proven) {
+		if all := s.ledger.own[opCheck].plus(s.ledger.own[opTime]); err != nil || n > 0 &&
+			(n == proofs || all.deaths > 0 || all.answers >= proven) {
 			return err
 		}
 	}
@@ -125,7 +127,8 @@ func (s *Session) lose(err error) bool {
 // variant is not to blame the error is a *kernels.Gone in the end. Where it died of this variant
 // before a coin has the stream run in its stead: a device that dies of each n-th answer dies of
 // both alike.
-func (s *Session) do(ctx context.Context, v kernels.Variant, op op, what func(kernels.Bench, kernels.Variant) error) error {
+func (s *Session) do(ctx context.Context, v kernels.Variant, op op,
+	what func(kernels.Bench, kernels.Variant) error) error {
 	for try := 1; ; try++ {
 		err := s.Open(ctx)
 		if f := FailureOf(err); f != nil && ctx.Err() == nil {
@@ -138,24 +141,22 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op op, what func(ke
 			variant = s.Stream()
 		}
 		err = what(s.bench, variant)
-		f := FailureOf(err)
-		if err != nil && (f == nil || ctx.Err() != nil) {
-			s.lose(err)
+		f, lost := FailureOf(err), s.lose(err)
+		switch {
+		case err != nil && (f == nil || ctx.Err() != nil):
 			return err
-		}
-		if !s.lose(err) {
+		case !lost:
 			s.note(variant, op, false)
 			if variant == v {
 				return err
 			}
 			try--
 			continue
-		}
-		if !f.Before {
+		case !f.Before:
 			if guilty, why := s.note(variant, op, true); guilty {
-				c := *f
-				c.Reason += why
-				return &c
+				blamed := *f
+				blamed.Reason += why
+				return &blamed
 			}
 		}
 		if try == tries || s.ledger.stale(s.Device) {
@@ -184,7 +185,8 @@ const Repeats = 2
 
 // Check runs a variant so many times and compares its outputs with the reference. A wrong answer is
 // in the check, and no error.
-func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check, err error) {
+func (s *Session) Check(ctx context.Context, v kernels.Variant, repeats int) (c kernels.Check,
+	err error) {
 	err = s.do(ctx, v, opCheck, func(b kernels.Bench, v kernels.Variant) error {
 		c, err = b.Check(ctx, v, repeats)
 		s.Busy += c.Busy
@@ -212,7 +214,8 @@ func (s *Session) Time(ctx context.Context, v kernels.Variant, launches int) ([]
 	return us, nil
 }
 
-func (s *Session) time(ctx context.Context, v kernels.Variant, o kernels.TimeOptions) (t kernels.Timing, err error) {
+func (s *Session) time(ctx context.Context, v kernels.Variant,
+	o kernels.TimeOptions) (t kernels.Timing, err error) {
 	err = s.do(ctx, v, opTime, func(b kernels.Bench, v kernels.Variant) error {
 		t, err = b.Time(ctx, v, o)
 		s.Busy += t.Busy

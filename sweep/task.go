@@ -49,7 +49,8 @@ func (t *Task) Add(v kernels.Variant) {
 // error, as is a knob that no family has. It ends early with ctx's error.
 //
 // Problems are laid out side by side, on all cores.
-func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) ([]Task, error) {
+func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem,
+	d kernels.DeviceInfo, only []string, override []kernels.Range) ([]Task, error) {
 	for _, name := range only {
 		if _, err := r.Lookup(name); err != nil {
 			return nil, err
@@ -74,7 +75,8 @@ func Grid(ctx context.Context, r *kernels.Registry, problems []kernels.Problem, 
 }
 
 // lay lays out one problem.
-func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []string, override []kernels.Range) (Task, error) {
+func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []string,
+	override []kernels.Range) (Task, error) {
 	if err := p.CheckFits(d); err != nil {
 		return Task{}, err
 	}
@@ -98,7 +100,8 @@ func lay(r *kernels.Registry, p kernels.Problem, d kernels.DeviceInfo, only []st
 }
 
 // checkGrid says which family or knob was asked for in vain.
-func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []string, override []kernels.Range) error {
+func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []string,
+	override []kernels.Range) error {
 	served, used := map[string]bool{}, map[*kernels.Knob]bool{}
 	for _, t := range tasks {
 		for _, f := range r.Candidates(t.Problem, only...) {
@@ -110,12 +113,14 @@ func checkGrid(r *kernels.Registry, tasks []Task, d kernels.DeviceInfo, only []s
 	}
 	for _, name := range only {
 		if !served[name] {
-			return hint.Errorf("`normbench list kernels` shows the op and pass of each family", "family %s serves none of the problems asked for", name)
+			return hint.Errorf("`normbench list kernels` shows the op and pass of each family",
+				"family %s serves none of the problems asked for", name)
 		}
 	}
 	for _, o := range override {
 		if !used[o.Knob] {
-			return hint.Errorf("`normbench list kernels` shows the knobs of each family", "no family in this sweep has the knob %q", o.Knob.Key)
+			return hint.Errorf("`normbench list kernels` shows the knobs of each family",
+				"no family in this sweep has the knob %q", o.Knob.Key)
 		}
 	}
 	if len(override) > 0 {

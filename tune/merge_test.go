@@ -22,13 +22,14 @@ func TestPickFinal(t *testing.T) {
 			f.Rounds = append(f.Rounds, us*(1+0.0001*float64(i%3)))
 		}
 		e.Summary = stats.Summarize(f.Rounds)
-		return e.WithFinals(f)
+		e.Final = &f
+		return e
 	}
 	chosen := final("f@w4", 80.4, 79)
 	change := func(e *record.Entry, edit func(*record.Final)) {
 		f := e.Finals()
 		edit(&f)
-		*e = e.WithFinals(f)
+		e.Final = &f
 	}
 	change(&chosen, func(f *record.Final) { f.Chosen = "takes least of the device, of 2 within 1.0%" })
 	base := final("f@w8 base", 100, 99)

@@ -127,7 +127,8 @@ func chosen(es []record.Entry) (won *record.Entry, finals []*record.Entry) {
 			floor, _, _, _ := verdict.Gain(of.BaseAgain, of.Rounds)
 			if !verdict.Ahead(of.Rounds, won.Finals().Rounds, floor) || o.Median < won.Median {
 				of.Chosen = "base: none is faster beyond doubt"
-				base := o.WithFinals(of)
+				base := *o
+				base.Final = &of
 				return &base, finals
 			}
 			break

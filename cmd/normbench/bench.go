@@ -111,15 +111,15 @@ func bench(e *env, cfg *benchConfig) error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && e.Ctx.Err() != nil:
-		variants := 0
-		for _, t := range tasks {
-			variants += len(t.Variants)
-		}
-		return interrupted("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"), kept)
+		return errInterrupted("%d of %s measured, %s", sum.Measured,
+			console.Count(lab.CountVariants(tasks), "variant"), kept)
 	case err != nil:
 		return e.late(err)
 	case sum.Failed+sum.Refused > 0:
-		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
+		help := "the table's last column has the reason of each; `normbench verify` names the " +
+			"outputs that are wrong"
+		return &exitError{exitGate, hint.Errorf(help, "%d of %d variants failed",
+			sum.Failed+sum.Refused, sum.Measured)}
 	}
 	return nil
 }

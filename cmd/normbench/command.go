@@ -210,7 +210,6 @@ var errHelp = errors.New("help is asked for")
 // operands. After "--" everything is an operand. It refuses what would be read as something else:
 // a flag of one value that is given twice, and empty values, as of a variable that is not set.
 func (c *command) parse(words []string) error {
-	help := fmt.Sprintf("`%s --help` lists its flags", c.full())
 	c.given = map[string]bool{}
 	only := false
 	for len(words) > 0 {
@@ -222,27 +221,39 @@ func (c *command) parse(words []string) error {
 		} else if only = word == "--"; only {
 			continue
 		}
-		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
-		if (name == "help" || name == "h") && !hasValue {
-			return errHelp
-		}
-		o := c.flag(name)
-		switch {
-		case o == nil:
-			return hint.Errorf(hint.DidYouMean("--"+name, c.flagNames(), help),
-				"unknown flag --%s", name)
-		case hasValue:
-		case o.isBool():
-			value = "true"
-		case len(words) == 0:
-			return hint.Errorf(help, "no value for --%s", name)
-		default:
-			value, words = words[0], words[1:]
-		}
-		if err := c.set(o, value); err != nil {
+		var err error
+		if words, err = c.parseFlag(word, words); err != nil {
 			return err
 		}
 	}
+	return c.checkOperands()
+}
+
+// parseFlag reads a flag, whose value may be the next word. It returns the words that are left.
+func (c *command) parseFlag(word string, words []string) ([]string, error) {
+	help := fmt.Sprintf("`%s --help` lists its flags", c.full())
+	name, value, assigned := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	if (name == "help" || name == "h") && !assigned {
+		return nil, errHelp
+	}
+	o := c.flag(name)
+	switch {
+	case o == nil:
+		return nil, hint.Errorf(hint.DidYouMean("--"+name, c.flagNames(), help),
+			"unknown flag --%s", name)
+	case assigned:
+	case o.isBool():
+		value = "true"
+	case len(words) == 0:
+		return nil, hint.Errorf(help, "no value for --%s", name)
+	default:
+		value, words = words[0], words[1:]
+	}
+	return words, c.set(o, value)
+}
+
+// checkOperands refuses operands that are empty, or not as many as the command takes.
+func (c *command) checkOperands() error {
 	switch {
 	case slices.Contains(c.operands, ""):
 		return hint.Errorf("leave it out, or set the variable that it comes from",

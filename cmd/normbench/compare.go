@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -101,22 +102,10 @@ func compare(e *env, cfg *compareConfig) error {
 	if file, ok := oneLive(ops); ok {
 		return compareArms(e, cfg, file, wanted)
 	}
-	var sides [2]report.Side
-	for i, text := range ops {
-		s, err := e.Side(text)
-		if err != nil {
-			return err
-		}
-		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
-		if len(s.Cells) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp, "%s holds no record that fits", text)
-		}
-		sides[i] = s
-	}
-	if err := checkCompared(e, sides[:]); err != nil {
+	sides, err := recordedSides(e, cfg, wanted)
+	if err != nil {
 		return err
 	}
-	report.MatchPhases(sides[:])
 	table := report.Compare(sides[0], sides[1])
 	if len(table.Rows) == 0 { // so each has some of its own
 		has := map[string]kernels.Problem{}
@@ -127,19 +116,38 @@ func compare(e *env, cfg *compareConfig) error {
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
-			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
+			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, "+
+				"records the latest of a variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
-	if err := report.Render(e.out, table, cfg.format); err != nil {
-		return err
+	render := func(w io.Writer, format string) error { return report.Render(w, table, format) }
+	page := func() *report.Page {
+		names := report.Names(sides)
+		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.Scope.RunsOf(sides...))
 	}
-	if err := e.writePage(cfg.html, func() *report.Page {
-		names := report.Names(sides[:])
-		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.Scope.RunsOf(sides[:]...))
-	}); err != nil {
+	if err := cfg.show(e, render, page); err != nil {
 		return err
 	}
 	return cfg.reaches(e, sides[1])
+}
+
+// recordedSides are the operands' cells that are wanted.
+func recordedSides(e *env, cfg *compareConfig, wanted func(kernels.Problem) bool) (
+	sides []report.Side, err error) {
+	for _, text := range cfg.operands {
+		s, err := e.Side(text)
+		if err != nil {
+			return nil, err
+		}
+		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
+		if len(s.Cells) == 0 {
+			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
+				report.OperandHelp, "%s holds no record that fits", text)
+		}
+		sides = append(sides, s)
+	}
+	report.MatchPhases(sides)
+	return sides, checkCompared(e, sides)
 }
 
 // runs says whether a compare runs its operands on a device.
@@ -178,7 +186,8 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	ops := cfg.operands
 	for i, arm := range []string{"#A", "#B"} {
 		if !strings.HasSuffix(ops[i], arm) {
-			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B", "the rounds of %s are of B against A", file)
+			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B",
+				"the rounds of %s are of B against A", file)
 		}
 	}
 	run, err := report.ReadLivePart(file, wanted)
@@ -189,10 +198,7 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	if err := checkCompared(e, arms[:]); err != nil {
 		return err
 	}
-	if err := run.Render(e.out, cfg.format); err != nil {
-		return err
-	}
-	if err := e.writePage(cfg.html, run.Page); err != nil {
+	if err := cfg.show(e, run.Render, run.Page); err != nil {
 		return err
 	}
 	side := arms[1]
@@ -214,6 +220,8 @@ func (cfg *compareConfig) reaches(e *env, s report.Side) error {
 	for _, l := range lows {
 		e.Notef("below %g%% of stream: %s", 100*least, l)
 	}
-	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
-		s.Label, 100*least, len(lows), console.Count(len(s.Cells), "problem"), lows[0])}
+	return &exitError{exitGate, hint.Errorf(
+		"`normbench bench` shows its stages; `normbench sweep` finds what is faster",
+		"%s is below %g%% of stream in %d of %s, worst %s", s.Label, 100*least, len(lows),
+		console.Count(len(s.Cells), "problem"), lows[0])}
 }

@@ -54,8 +54,8 @@ func completionCommand() *command {
 	return c
 }
 
-// completed are the words of a command line that asks for completion, and whether it does.
-func completed(words []string) ([]string, bool) {
+// completionWords are the words of a command line that asks for completion, and whether it does.
+func completionWords(words []string) ([]string, bool) {
 	n := len(words) - 1
 	if n < 0 || words[n] != completeFlag {
 		return nil, false

@@ -575,49 +575,17 @@ func (h *harness) clock(r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
 	jump := func() time.Duration { return time.Duration(r.Int64N(int64(40*365*24*time.Hour))) - 20*365*24*time.Hour }
-	w, _, err := record.OpenWriter(dir)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	runs, by := map[string]bool{}, map[string]time.Duration{}
-	var group []interface{ CheckValid() error }
-	flush := func() {
-		if len(group) > 0 {
-			if err := w.AppendAll(group...); err != nil {
-				v.wrongf("%v", err)
-			}
-		}
-		group = nil
-	}
-	_, err = record.Read(h.twice, func(rec *record.Record, run *record.Run) error {
-		if !runs[run.ID] {
-			flush()
-			runs[run.ID], by[run.ID] = true, jump()
-			c := *run
-			c.Time = c.Time.Add(by[run.ID])
-			if err := w.Append(&c); err != nil {
-				return err
-			}
-		}
+	by := map[string]time.Duration{}
+	path := h.copyRecords(h.twice, dir, 1, func(run *record.Run, _ int) {
+		by[run.ID] = jump()
+		run.Time = run.Time.Add(by[run.ID])
+	}, func(rec *record.Record, _ int) {
 		if r.IntN(20) == 0 {
-			by[run.ID] = jump()
+			by[rec.Run] = jump()
 		}
-		rec.Time = rec.Time.Add(by[run.ID])
-		if rec.Finals == 0 {
-			flush()
-		}
-		group = append(group, rec)
-		if rec.Finals == len(group) || rec.Finals == 0 {
-			flush()
-		}
-		return nil
+		rec.Time = rec.Time.Add(by[rec.Run])
 	})
-	flush()
-	if err != nil {
-		v.wrongf("%v", err)
-	}
-	w.Close()
-	for i, args := range h.ofTwice(filepath.Join(dir, record.FileName)) {
+	for i, args := range h.ofTwice(path) {
 		if got := h.inside(args); got.code != h.wanted[i].code || got.stdout != h.wanted[i].stdout {
 			v.wrongf("%s: exit code %d, %s%s, want %s", args[0], got.code, got.stdout, got.stderr, h.wanted[i].stdout)
 		}

@@ -281,8 +281,16 @@ func (h *harness) prepareReaders() {
 		}
 	}
 
-	h.twice = in("twice.jsonl")
-	h.writeTwice(search)
+	// Other times of the same variants, in another order, stand before those of the search.
+	h.twice = h.copyRecords(search, h.folder(), 2, func(run *record.Run, generation int) {
+		run.ID = fmt.Sprint(run.ID, "-", generation)
+	}, func(rec *record.Record, generation int) {
+		for i := range rec.SamplesUS {
+			if generation == 0 {
+				rec.SamplesUS[i] *= 1 + float64(len(rec.Variant().String())%7)/7
+			}
+		}
+	})
 	for _, args := range h.ofTwice(h.twice) {
 		o := h.inside(args)
 		must(o)
@@ -290,48 +298,38 @@ func (h *harness) prepareReaders() {
 	}
 }
 
-// writeTwice writes a file in which other times of the same variants stand before those of
-// a records file.
-func (h *harness) writeTwice(from string) {
-	w, _, err := record.OpenWriter(h.folder())
+// copyRecords writes the records of a file so many times into a folder, with changes.
+func (h *harness) copyRecords(from, dir string, times int, ofRun func(*record.Run, int), ofRecord func(*record.Record, int)) string {
+	w, _, err := record.OpenWriter(dir, ".")
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for generation := range 2 {
-		runs := map[string]bool{}
-		var group []interface{ CheckValid() error }
+	defer w.Close()
+	for generation := range times {
+		runs := map[string]*record.Run{}
+		var group []record.Line
 		_, err := record.Read(from, func(rec *record.Record, run *record.Run) error {
-			id := fmt.Sprint(run.ID, "-", generation)
-			if !runs[run.ID] {
-				runs[run.ID] = true
-				c := *run
-				c.ID = id
-				if err := w.Append(&c); err != nil {
+			c := runs[run.ID]
+			if c == nil {
+				c = new(*run)
+				ofRun(c, generation)
+				runs[run.ID] = c
+				if err := w.AppendAll(c); err != nil {
 					return err
 				}
 			}
-			if rec.Run = id; generation == 0 { // other times, and another order
-				f := 1 + float64(len(rec.Variant().String())%7)/7
-				for i := range rec.SamplesUS {
-					rec.SamplesUS[i] *= f
-				}
-			}
-			if rec.Finals == 0 {
-				return w.Append(rec)
-			}
+			rec.Run = c.ID
+			ofRecord(rec, generation)
 			if group = append(group, rec); len(group) < rec.Finals {
 				return nil
 			}
-			g := group
+			whole := group
 			group = nil
-			return w.AppendAll(g...)
+			return w.AppendAll(whole...)
 		})
 		if err != nil {
 			h.t.Fatal(err)
 		}
 	}
-	w.Close()
-	if err := os.Rename(w.Path(), h.twice); err != nil {
-		h.t.Fatal(err)
-	}
+	return w.Path()
 }

@@ -46,7 +46,8 @@ type common struct {
 // addTable adds the flags of a command that prints tables.
 func (c *command) addTable() {
 	c.format, c.color = report.FormatText, "auto"
-	c.add(catOutput, "format", &c.format, "text, markdown, csv or json").only(report.Formats()...)
+	c.add(catOutput, "format", &c.format, strings.Join(report.Formats(), ", ")).
+		only(report.Formats()...)
 	c.add(catOutput, "wide", &c.wide,
 		"print every column of a table, one line per row, beyond the terminal's width")
 	c.add(catOutput, "columns", &c.columns,

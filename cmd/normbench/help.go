@@ -104,7 +104,7 @@ func (c *command) help(e *env) error {
 	}
 	m.section("EXAMPLES")
 	for _, x := range strings.Split(c.examples, "\n") {
-		m.line(folded("normbench "+x, m.width-3))
+		m.line(foldCommand("normbench "+x, m.width-3))
 	}
 	for _, category := range []string{catWhat, catWhere, catHow, catOutput} {
 		c.helpFlags(m, category)
@@ -151,11 +151,11 @@ func (c *command) helpFlags(m *manual, category string) {
 	}
 }
 
-// folded breaks a command before flags to a width, with a backslash behind each line but the last.
-func folded(text string, width int) string {
+// foldCommand breaks a command before flags to a width, with a backslash behind each line but the last.
+func foldCommand(text string, width int) string {
 	if utf8.RuneCountInString(text) > width {
 		if at := strings.LastIndex(text[:width-2], " --"); at > 4 { // else it is the line's own indent
-			return text[:at] + " \\\n   " + folded("    "+text[at+1:], width)
+			return text[:at] + " \\\n   " + foldCommand("    "+text[at+1:], width)
 		}
 	}
 	return text

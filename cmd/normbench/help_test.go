@@ -83,7 +83,7 @@ func TestFolded(t *testing.T) {
 		"normbench sweep --shapes 4x64 --out out":      "normbench sweep \\\n       --shapes 4x64 --out out",
 		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n       --abcdefghijklmnopqrstuvwxyz012345",
 	} {
-		if got := folded(text, 30); got != want {
+		if got := foldCommand(text, 30); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

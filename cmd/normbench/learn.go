@@ -184,7 +184,7 @@ func (l *lesson) learn() error {
 		if l.shown != nil {
 			there = l.at.String() + " has the last whole map"
 		}
-		return interrupted("%s kept in %s, the same command goes on from there; %s",
+		return errInterrupted("%s kept in %s, the same command goes on from there; %s",
 			console.Count(loop.Summary.Problems, "problem"), l.records.Path(), there)
 	case err != nil:
 		return err

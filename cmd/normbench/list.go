@@ -285,9 +285,10 @@ func listDevices(e *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
-	for name, value := range map[string]string{"family": cfg.family, "problem": cfg.problem} {
-		if value == "" { // cli's Required prints the help to standard output
-			return nil, hint.Errorf("`normbench list configs --help` lists its flags", "list configs needs --%s", name)
+	for _, name := range []string{"family", "problem"} {
+		if !cfg.given[name] {
+			return nil, hint.Errorf("`normbench list configs --help` lists its flags",
+				"list configs needs --%s", name)
 		}
 	}
 	p, err := kernels.ParseProblem(cfg.problem)

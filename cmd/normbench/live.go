@@ -174,7 +174,7 @@ func fight(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live,
 	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), console.Count(len(all), "cell"), again)
 	switch {
 	case broken != nil && e.Ctx.Err() != nil:
-		broken = interrupted("%s", there)
+		broken = errInterrupted("%s", there)
 	case broken != nil:
 		e.Notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
 	default:
@@ -184,7 +184,7 @@ func fight(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live,
 	var lost error
 	if file.Name != "" {
 		if lost = run.Write(file); lost != nil { // worse than to be interrupted, which it may be too
-			lost = &coded{exitTrouble, e.late(lost)}
+			lost = &exitError{exitTrouble, e.late(lost)}
 		} else {
 			e.Notef("wrote %s", file)
 		}
@@ -269,17 +269,17 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - tally[kernels.StatusWrong] - tally[kernels.StatusUnfit]
 	switch {
 	case tally[kernels.StatusWrong] > 0:
-		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", console.Count(tally[kernels.StatusWrong], "cell"))}
+		return &exitError{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", console.Count(tally[kernels.StatusWrong], "cell"))}
 	case tally[kernels.StatusUnfit] > 0:
-		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", console.Count(tally[kernels.StatusUnfit], "cell"))}
+		return &exitError{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", console.Count(tally[kernels.StatusUnfit], "cell"))}
 	case failed > 0:
-		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", console.Count(failed, "cell"))}
+		return &exitError{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", console.Count(failed, "cell"))}
 	case gate && confirmed > 0:
-		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", console.Count(confirmed, "cell"))}
+		return &exitError{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", console.Count(confirmed, "cell"))}
 	case low != nil:
 		return low
 	case strict && unclear > 0:
-		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", console.Count(unclear, "cell"))}
+		return &exitError{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", console.Count(unclear, "cell"))}
 	}
 	return nil
 }
@@ -299,10 +299,7 @@ func (cfg *liveConfig) file(run *record.Run) (durable.Place, error) {
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
 func showLive(e *env, cfg *compareConfig, run *report.Live) error {
-	if err := run.Render(e.out, cfg.format); err != nil {
-		return err
-	}
-	if err := e.writePage(cfg.html, run.Page); err != nil {
+	if err := cfg.show(e, run.Render, run.Page); err != nil {
 		return err
 	}
 	path := os.Getenv("GITHUB_STEP_SUMMARY")

@@ -37,28 +37,28 @@ const (
 	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4   // the machine is unfit to measure on, or a sweep left something unmeasured
 	exitWrong   = 5   // compare: an operand answers wrong
-	exitSignal  = 130 // interrupted with the work kept: see interrupted
+	exitSignal  = 130 // interrupted with the work kept: see errInterrupted
 )
 
-// A coded error ends the program with its code. The text of a nil error is not
+// An exitError ends the program with its code. The text of a nil error is not
 // printed: the command has said it already.
-type coded struct {
+type exitError struct {
 	code int
 	err  error
 }
 
-func (c *coded) Error() string {
+func (c *exitError) Error() string {
 	if c.err == nil {
 		return ""
 	}
 	return c.err.Error()
 }
-func (c *coded) Unwrap() error { return c.err }
+func (c *exitError) Unwrap() error { return c.err }
 
-// interrupted is what a command ends with that a signal stopped, and says what became of
+// errInterrupted is what a command ends with that a signal stopped, and says what became of
 // its work. It is no error, and is not called one.
-func interrupted(format string, args ...any) error {
-	return &coded{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
+func errInterrupted(format string, args ...any) error {
+	return &exitError{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
 }
 
 // An env is what a command runs in.
@@ -89,7 +89,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer started() // before the stop above, which ends ctx too
 	e := &env{Lab: lab.New(ctx, c, r, started), stdin: stdin,
 		out: &report.Screen{Writer: c.Out}, args: args}
-	if words, asked := completed(args[1:]); asked {
+	if words, asked := completionWords(args[1:]); asked {
 		program().complete(e, words)
 		return 0
 	}
@@ -102,13 +102,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = &coded{exitTrouble, e.late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
+		err = &exitError{exitTrouble, e.late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
 	}
 	if err == nil {
 		return 0
 	}
 	code := exitTrouble
-	var own *coded
+	var own *exitError
 	var left *sweep.Unfinished
 	switch {
 	case errors.As(err, &own):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -131,6 +132,15 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	return e.late(err)
 }
 
+// show prints what has tables and a page, and writes the page where one was asked for.
+func (x *common) show(e *env, render func(io.Writer, string) error,
+	page func() *report.Page) error {
+	if err := render(e.out, x.format); err != nil {
+		return err
+	}
+	return e.writePage(x.html, page)
+}
+
 // openWriter opens a results folder for records, and says what of it was not read. Until it is read
 // a signal ends the program: nothing is measured yet.
 func (e *env) openWriter(out, id string) (*record.Writer, error) {
@@ -139,7 +149,7 @@ func (e *env) openWriter(out, id string) (*record.Writer, error) {
 		os.Exit(exitSignal)
 	})
 	defer stop()
-	w, notes, err := record.OpenWriterBelow(out, id)
+	w, notes, err := record.OpenWriter(out, id)
 	if err != nil {
 		return nil, err
 	}

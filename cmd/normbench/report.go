@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/report"
@@ -53,41 +55,39 @@ func showReport(e *env, cfg *reportConfig) error {
 		return err
 	}
 	if cfg.plot != "" && over == nil {
-		return hint.Errorf("add --over M, --over N or --over shape", "--plot does not know what to go over")
+		return hint.Errorf("add --over M, --over N or --over shape",
+			"--plot does not know what to go over")
 	}
 	wanted, err := cfg.Filter()
 	if err != nil {
 		return err
 	}
-	ops := cfg.operands
-	if len(ops) == 1 && report.IsLive(ops[0]) && over == nil {
-		run, err := report.ReadLivePart(ops[0], wanted)
-		if err != nil {
+	var live *report.Live // the only operand, if it is one
+	if ops := cfg.operands; len(ops) == 1 && report.IsLive(ops[0]) {
+		if live, err = report.ReadLivePart(ops[0], wanted); err != nil {
 			return err
 		}
-		if err := e.writePage(cfg.html, run.Page); err != nil {
-			return err
-		}
-		return run.Render(e.out, cfg.format)
 	}
-	sides, err := e.Arms(ops, wanted)
+	if live != nil && over == nil {
+		return cfg.show(e, live.Render, live.Page)
+	}
+	sides, err := e.Arms(cfg.operands, wanted)
 	if err != nil {
 		return err
 	}
-	title := cfg.title
-	if title == "" {
-		title = report.TitleOf(sides)
-	}
 	g := report.Grow(over, sides...)
-	if len(ops) == 1 && report.IsLive(ops[0]) {
-		run, err := report.ReadLivePart(ops[0], wanted)
-		if err != nil {
-			return err
-		}
-		g.Tell(run.Comparison())
+	if live != nil {
+		g.Tell(live.Comparison())
 	} else if len(sides) == 2 {
 		g.Tell(report.Compare(sides[0], sides[1]))
 	}
+	return drawReport(e, cfg, g, over, sides)
+}
+
+// drawReport draws the plot, writes the page and prints the table.
+func drawReport(e *env, cfg *reportConfig, g *report.Growth, over *report.Axis,
+	sides []report.Side) error {
+	title := cmp.Or(cfg.title, report.TitleOf(sides))
 	if cfg.plot != "" {
 		drawn, err := g.Plot(title, over)
 		if err != nil {
@@ -97,8 +97,6 @@ func showReport(e *env, cfg *reportConfig) error {
 			return err
 		}
 	}
-	if err := e.writePage(cfg.html, func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) }); err != nil {
-		return err
-	}
-	return g.Render(e.out, cfg.format)
+	return cfg.show(e, g.Render,
+		func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) })
 }

@@ -476,7 +476,7 @@ func tear(ts *testscript.TestScript, neg bool, args []string) {
 // lock holds a results folder until the script ends, as a sweep would.
 func lock(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) == 1, "lock FOLDER")
-	w, _, err := record.OpenWriter(ts.MkAbs(args[0]))
+	w, _, err := record.OpenWriter(ts.MkAbs(args[0]), ".")
 	ts.Check(err)
 	ts.Defer(func() { w.Close() })
 }

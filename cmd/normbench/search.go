@@ -58,11 +58,8 @@ const smallSweep = 500
 
 // searchOptions sets o up for a search, if this is to be one.
 func searchOptions(e *env, p *searchPlan, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table, o *sweep.Options) error {
-	variants := 0
-	for _, t := range tasks {
-		variants += len(t.Variants)
-	}
-	if p.strategy == search.Grid || p.strategy == search.Auto && info.Kind == kernels.KindCPU && variants <= smallSweep && !p.asked {
+	small := info.Kind == kernels.KindCPU && lab.CountVariants(tasks) <= smallSweep && !p.asked
+	if p.strategy == search.Grid || p.strategy == search.Auto && small {
 		return nil
 	}
 	if err := sweep.CheckBudget(p.budget, len(tasks)); err != nil {

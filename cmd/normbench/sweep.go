@@ -153,9 +153,9 @@ func layOut(e *env, cfg *sweepConfig) (err error) {
 	cfg.layOut = time.Since(start)
 	refused := 0
 	for _, t := range cfg.tasks {
-		cfg.variants += len(t.Variants)
 		refused += t.Refused
 	}
+	cfg.variants = lab.CountVariants(cfg.tasks)
 	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.CheckUsed(cfg.tasks, cfg.info)); err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
 			return err
 		}
 		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
-			return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
+			return errInterrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
 		}
 		return err
 	}
@@ -299,7 +299,7 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 		e.Once(notes...)
 	}
 	if len(all) > 0 && len(table.Entries) == 0 {
-		return cmp.Or(e.late(lost), nothingRight(all))
+		return cmp.Or(e.late(lost), errNothingRight(all))
 	}
 	each := func(yield func(*record.Entry) bool) {
 		for i := range shown {
@@ -342,8 +342,8 @@ func addSearched(e *env, f *record.File, table *tune.Table) {
 	e.Once(table.Describe(e.Registry)...)
 }
 
-// nothingRight is the trouble of a sweep that found no variant of any problem to be right.
-func nothingRight(all []record.Entry) error {
+// errNothingRight is the trouble of a sweep that found no variant of any problem to be right.
+func errNothingRight(all []record.Entry) error {
 	i := slices.IndexFunc(all, func(x record.Entry) bool { return x.Status != kernels.StatusOK })
 	if i < 0 {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")

@@ -111,7 +111,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		err = cmp.Or(err, report.RenderTable(e.out, table, cfg.format))
 	}
 	if stopped {
-		return interrupted("%d of %d checks done, %d of them failed", v.Checks(), v.Total, v.Failed)
+		return errInterrupted("%d of %d checks done, %d of them failed", v.Checks(), v.Total, v.Failed)
 	} else if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func concludeChecks(e *env, cfg *verifyConfig, v *lab.Verification, guests []*ke
 	case v.Failed > 0:
 		help := fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, "+
 			"repeats one of them", cfg.seed)
-		return &coded{exitGate, hint.Errorf(help, "%d of %d checks failed", v.Failed, done)}
+		return &exitError{exitGate, hint.Errorf(help, "%d of %d checks failed", v.Failed, done)}
 	case cfg.hostOnly && done == 0 && len(guests) > 0:
 		v.Leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
 	case done == 0 && len(v.Unrun) == 0:
@@ -165,7 +165,7 @@ func concludeChecks(e *env, cfg *verifyConfig, v *lab.Verification, guests []*ke
 		e.Notef("no CUDA code was run, as --host-only asks")
 	}
 	if err := v.NotRun(); err != nil {
-		return &coded{exitUnclear, err}
+		return &exitError{exitUnclear, err}
 	}
 	return nil
 }

@@ -19,12 +19,12 @@ func version() string {
 	if !ok {
 		return "devel"
 	}
-	return named(info)
+	return commitOf(info)
 }
 
-// named is the commit of a build, as `git describe --always --dirty` has it, else the version of
+// commitOf is the commit of a build, as `git describe --always --dirty` has it, else the version of
 // the module that was installed.
-func named(info *debug.BuildInfo) string {
+func commitOf(info *debug.BuildInfo) string {
 	commit, dirty := "", ""
 	for _, s := range info.Settings {
 		switch s.Key {

@@ -74,7 +74,8 @@ func irregular(info fs.FileInfo) error {
 	if info.IsDir() {
 		return hint.Errorf("name a file in it", "it is a folder")
 	}
-	return hint.Errorf("name a file: pipes and devices are for standard output", "it is a pipe, a device or a socket, and no file")
+	return hint.Errorf("name a file: pipes and devices are for standard output",
+		"it is a pipe, a device or a socket, and no file")
 }
 
 // Check says why no file can be put in a place, or nil.
@@ -185,7 +186,8 @@ func deleteStale(root *os.Root, dir string) {
 		if !tempRE.MatchString(e.Name()) {
 			continue
 		}
-		if info, err := root.Lstat(filepath.Join(dir, e.Name())); err == nil && info.Mode().IsRegular() && time.Since(info.ModTime()) > staleAfter {
+		if info, err := root.Lstat(filepath.Join(dir, e.Name())); err == nil &&
+			info.Mode().IsRegular() && time.Since(info.ModTime()) > staleAfter {
 			root.Remove(filepath.Join(dir, e.Name()))
 		}
 	}
@@ -228,7 +230,8 @@ func MakeFolder(in, below string) error {
 	for dir := filepath.Dir(below); dir != "."; dir = filepath.Dir(dir) {
 		folders = append(folders, filepath.Join(in, dir))
 	}
-	if err := done(root.MkdirAll(below, 0o755), Step{Op: "mkdir", Path: filepath.Join(in, below)}); err != nil {
+	if err := done(root.MkdirAll(below, 0o755),
+		Step{Op: "mkdir", Path: filepath.Join(in, below)}); err != nil {
 		return err
 	}
 	for _, dir := range folders {
@@ -265,9 +268,11 @@ func Help(err error) string {
 		return "the disk is full, or your share of it: make room, or choose another folder"
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return "too many files are open: raise the limit with `ulimit -n`"
-	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS), errors.Is(err, syscall.ENOTSUP):
+	case errors.Is(err, syscall.ENOLCK), errors.Is(err, syscall.ENOSYS),
+		errors.Is(err, syscall.ENOTSUP):
 		return "the file system cannot lock files, as some network ones: choose a folder on a local disk"
-	case err != nil && strings.Contains(err.Error(), "escapes from parent"): // os.Root's, which has no name
+	// os.Root's, which has no name
+	case err != nil && strings.Contains(err.Error(), "escapes from parent"):
 		return "a symbolic link there leads out of the folder: delete it, or name the folder that it leads to"
 	case errors.Is(err, syscall.ENAMETOOLONG):
 		return fmt.Sprintf("choose a shorter name: it may have %d bytes", maxName)
@@ -296,7 +301,8 @@ func Seal(object []byte) []byte {
 // is that of what stands before it.
 func Sealed(object []byte) (there, ok bool) {
 	i := len(object) - sealLen
-	if i < 0 || !bytes.HasPrefix(object[i:], []byte(sealOpen)) || !bytes.HasSuffix(object, []byte(sealClose)) {
+	if i < 0 || !bytes.HasPrefix(object[i:], []byte(sealOpen)) ||
+		!bytes.HasSuffix(object, []byte(sealClose)) {
 		return false, false
 	}
 	const digits = "0123456789abcdef"
@@ -323,7 +329,8 @@ func SealText(object []byte) []byte {
 	}
 	crc := sealed[compact.Len():] // behind what was the closing brace: "crc":"0123abcd"}
 	body, _ := bytes.CutSuffix(bytes.TrimSpace(object), []byte("}"))
-	return fmt.Appendf(nil, "%s,\n  %s\n}\n", bytes.TrimSpace(body), bytes.Replace(bytes.TrimSuffix(crc, []byte("}")), []byte(":"), []byte(": "), 1))
+	return fmt.Appendf(nil, "%s,\n  %s\n}\n", bytes.TrimSpace(body),
+		bytes.Replace(bytes.TrimSuffix(crc, []byte("}")), []byte(":"), []byte(": "), 1))
 }
 
 // Once refuses a JSON text in which a field stands twice, or which has a NaN or Infinity, as Python
@@ -336,11 +343,13 @@ func Once(data []byte) error {
 	}
 	place := strings.Trim(fmt.Sprintf("%.200q", at.JSONPointer), `"`) // of one line
 	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return hint.Errorf("delete one of the two: which of them counts cannot be told", "the field %s stands twice", place)
+		return hint.Errorf("delete one of the two: which of them counts cannot be told",
+			"the field %s stands twice", place)
 	}
 	for _, name := range []string{"NaN", "Infinity"} {
 		if bytes.HasPrefix(data[min(int(at.ByteOffset), len(data)):], []byte(name)) {
-			return hint.Errorf("JSON has no such number: write one, or leave the entry out", "%s is %s", cmp.Or(place, "the text"), name)
+			return hint.Errorf("JSON has no such number: write one, or leave the entry out", "%s is %s",
+				cmp.Or(place, "the text"), name)
 		}
 	}
 	return nil

@@ -7,17 +7,17 @@ import (
 	"fmt"
 )
 
-type hinted struct {
+type hintedError struct {
 	err  error
 	hint string
 }
 
-func (h *hinted) Error() string { return h.err.Error() }
-func (h *hinted) Unwrap() error { return h.err }
+func (h *hintedError) Error() string { return h.err.Error() }
+func (h *hintedError) Unwrap() error { return h.err }
 
 // Errorf formats an error as fmt.Errorf does and attaches hint to it.
 func Errorf(hint, format string, args ...any) error {
-	return &hinted{err: fmt.Errorf(format, args...), hint: hint}
+	return &hintedError{err: fmt.Errorf(format, args...), hint: hint}
 }
 
 // With attaches hint to err. A nil err stays nil.
@@ -25,12 +25,12 @@ func With(err error, hint string) error {
 	if err == nil {
 		return nil
 	}
-	return &hinted{err: err, hint: hint}
+	return &hintedError{err: err, hint: hint}
 }
 
 // Of returns the outermost hint in err's chain, or "".
 func Of(err error) string {
-	var h *hinted
+	var h *hintedError
 	if errors.As(err, &h) {
 		return h.hint
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"go.yaml.in/yaml/v4"
+
 	"normbench/internal/hint"
 )
 
@@ -33,7 +35,7 @@ func (p Place) Errorf(help, format string, args ...any) error {
 type Value struct {
 	Place
 	file string
-	node *Node
+	node *yaml.Node
 }
 
 // An Entry is a key of a mapping, with the place of the key, and its value.
@@ -82,70 +84,61 @@ func (v Value) word(tag reflect.StructTag) (string, error) {
 	return s, nil
 }
 
-// Document is the only document of a YAML text; see Parse.
-func Document(name string, data []byte, help string) (Value, error) {
-	body, err := Parse(name, data, help)
-	if err != nil {
-		return Value{}, err
-	}
-	if body == nil {
-		return Value{}, hint.Errorf(help, "%s is empty", name)
-	}
-	return Value{Place{At(name, body), ""}, name, body}, nil
+func newValue(file, path string, n *yaml.Node) Value {
+	return Value{Place{fmt.Sprintf("%s:%d:%d", file, n.Line, n.Column), path}, file, n}
 }
 
 // Known says whether there is a value.
 func (v Value) Known() bool { return v.node != nil }
 
 // TypeName says in words what the value is.
-func (v Value) TypeName() string { return TypeName(v.node) }
+func (v Value) TypeName() string { return typeName(v.node) }
 
 // Has says whether v is a mapping with the key.
 func (v Value) Has(key string) bool {
-	pairs, _ := Pairs(v.node)
-	return slices.ContainsFunc(pairs, func(p Pair) bool { return p.Key.Value == key })
+	for i := 0; v.TypeName() == Mapping && i < len(v.node.Content); i += 2 {
+		if v.node.Content[i].Value == key {
+			return true
+		}
+	}
+	return false
 }
 
 // Entries are those of a mapping in their order, each key once.
-func (v Value) Entries(help string) ([]Entry, error) {
-	pairs, ok := Pairs(v.node)
-	if !ok {
+func (v Value) Entries(help string) (es []Entry, err error) {
+	if v.TypeName() != Mapping {
 		return nil, v.Errorf(help, "is %s, not a mapping", v.TypeName())
 	}
-	var es []Entry
-	seen := map[string]bool{}
-	for _, p := range pairs {
-		name := OneLine(p.Key.Value)
+	for i := 0; i < len(v.node.Content); i += 2 {
+		key, value := v.node.Content[i], v.node.Content[i+1]
+		name := OneLine(key.Value)
 		path := strings.TrimPrefix(v.Path+"."+name, ".")
-		e := Entry{Word{Place{At(v.file, p.Key), path}, name}, Value{Place{At(v.file, p.Value), path}, v.file, p.Value}}
+		e := Entry{Word{newValue(v.file, path, key).Place, name}, newValue(v.file, path, value)}
 		switch {
-		case TypeName(p.Key) != Text:
+		case typeName(key) != Text:
 			return nil, Place{e.Key.At, v.Path}.Errorf(help, "has a key that is no word")
-		case seen[name]:
+		case slices.ContainsFunc(es, func(f Entry) bool { return f.Key.Text == name }):
 			return nil, e.Key.Errorf(help, "stands twice")
-		case isEmpty(p.Value):
+		case isEmpty(value):
 			return nil, e.Key.Errorf(help, "is empty")
 		}
-		seen[name] = true
 		es = append(es, e)
 	}
 	return es, nil
 }
 
 // Items are the values of a list, or v alone where it is none and may stand for a list of one.
-func (v Value) Items(help string, orOne bool) ([]Value, error) {
-	nodes, ok := Items(v.node)
-	switch {
-	case !ok && orOne:
+func (v Value) Items(help string, orOne bool) (items []Value, err error) {
+	switch list := v.TypeName() == List; {
+	case !list && orOne:
 		return []Value{v}, nil
-	case !ok:
+	case !list:
 		return nil, v.Errorf(help, "is %s, not a list", v.TypeName())
-	case len(nodes) == 0:
+	case len(v.node.Content) == 0:
 		return nil, v.Errorf(help, "is an empty list")
 	}
-	var items []Value
-	for i, n := range nodes {
-		x := Value{Place{At(v.file, n), fmt.Sprintf("%s[%d]", v.Path, i)}, v.file, n}
+	for i, n := range v.node.Content {
+		x := newValue(v.file, fmt.Sprintf("%s[%d]", v.Path, i), n)
 		if isEmpty(n) {
 			return nil, x.Errorf(help, "is empty")
 		}

@@ -47,7 +47,9 @@ func source(r *kernels.Registry, name string) (nvrtc.Source, error) {
 		src.Headers = triton.Beside(text, func(name string) (string, error) { return r.File(origin + name) })
 		return src, nil
 	}
-	return src, addHeaders(r, origin, text, src.Headers)
+	_, err = nvrtc.AddHeaders(src.Headers, text,
+		func(name string) (string, error) { return r.File(origin + name) })
+	return src, err
 }
 
 func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
@@ -64,30 +66,6 @@ func unitOf(src nvrtc.Source, l *kernels.Launch, arch string) Unit {
 	}
 	slices.SortFunc(u.Options.Defines, func(a, b nvrtc.Define) int { return strings.Compare(a.Name, b.Name) })
 	return u
-}
-
-// addHeaders collects the files that text includes by name, and those they
-// include. They come from where text does: origin is what stands before the
-// name of its file ("" or families.Baseline).
-func addHeaders(r *kernels.Registry, origin, text string, headers map[string]string) error {
-	names, err := nvrtc.Includes(text)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if _, ok := headers[name]; ok {
-			continue
-		}
-		h, err := r.File(origin + name)
-		if err != nil {
-			return err
-		}
-		headers[name] = h
-		if err := addHeaders(r, origin, h, headers); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // CheckArgs holds the arguments of a user's launch against the parameters of its kernel, where the

@@ -105,15 +105,9 @@ func asm(text string) (instructions string, operands []string, rest string, err 
 	for i < len(text) {
 		switch c := text[i]; {
 		case c == '"':
-			end := i + 1
-			for end < len(text) && text[end] != '"' {
-				if text[end] == '\\' {
-					end++
-				}
-				end++
-			}
+			end := endOfString(text, i)
 			if end >= len(text) {
-				return "", nil, "", fmt.Errorf("a string without an end in an asm statement")
+				return "", nil, "", errors.New("a string without an end in an asm statement")
 			}
 			if section == 0 {
 				all.WriteString(strings.ReplaceAll(text[i+1:end], `\n`, " "))
@@ -123,22 +117,14 @@ func asm(text string) (instructions string, operands []string, rest string, err 
 			section++
 			i++
 		case c == '(':
-			depth, end := 1, i+1
-			for ; end < len(text) && depth > 0; end++ {
-				switch text[end] {
-				case '(':
-					depth++
-				case ')':
-					depth--
-				}
-			}
-			if depth > 0 {
+			end := endOfParentheses(text, i)
+			if end < 0 {
 				return "", nil, "", errNoEnd
 			}
 			if section > 0 && section < 3 {
-				operands = append(operands, text[i+1:end-1])
+				operands = append(operands, text[i+1:end])
 			}
-			i = end
+			i = end + 1
 		case c == ')':
 			return oneLine(all.String()), operands, text[i+1:], nil
 		default:
@@ -146,4 +132,30 @@ func asm(text string) (instructions string, operands []string, rest string, err 
 		}
 	}
 	return "", nil, "", errNoEnd
+}
+
+// endOfString is where the string that begins at i ends; len(text) or more where it does not.
+func endOfString(text string, i int) int {
+	for i++; i < len(text) && text[i] != '"'; i++ {
+		if text[i] == '\\' {
+			i++
+		}
+	}
+	return i
+}
+
+// endOfParentheses is where those that open at i are closed; negative where they are not.
+func endOfParentheses(text string, i int) int {
+	depth := 0
+	for ; i < len(text); i++ {
+		switch text[i] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // bwdFewRows: one kernel, whose CTAs make dx of a part of a row, and dw of a part of
@@ -15,7 +16,7 @@ func bwdFewRows(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Bwd,
 		Doc:    "one kernel for few rows: each CTA has dx of a part of a row, and dw of some columns of all rows",
 		Origin: "normbench",
-		Files:  []string{"bwd_few_rows.go", "bwd_few_rows.cu", "pipe.cuh", "bwd_row.go", "hoststage.go", "common.go", "common.cuh"},
+		Files:  []string{"bwd_few_rows.cu"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
 			kernels.Values(kernels.VectorBytes, 0, 4),
@@ -28,7 +29,7 @@ func bwdFewRows(op kernels.Op) *kernels.Family {
 		Refuse: refuseFewRows,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			cluster := int64(c.Get(kernels.Cluster))
-			clusters := max(p.M, ceilDiv(ceilDiv(p.N, int64(c.Get(kernels.DWCols))), cluster))
+			clusters := max(p.M, kernels.CeilDiv(kernels.CeilDiv(p.N, int64(c.Get(kernels.DWCols))), cluster))
 			if p.M == 1 {
 				clusters = 1
 			}
@@ -36,10 +37,10 @@ func bwdFewRows(op kernels.Op) *kernels.Family {
 				Stage: "k1", Source: "bwd_few_rows.cu", Entry: "few_rows",
 				Grid:    [3]int{int(clusters * cluster), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: rowDefines(p, c, kernels.Define{Name: "FEW", Value: p.M}),
-				Args:    append(kernels.Buffers("x", "dy", "w", "rstd"), optional(p.Op == kernels.LayerNorm, "mean")),
+				Defines: common.Defines(p, c, kernels.Define{Name: "FEW", Value: p.M}),
+				Args:    append(kernels.Buffers("x", "dy", "w", "rstd"), common.Optional(p.Op == kernels.LayerNorm, "mean")),
 			}
-			k1.Args = append(append(k1.Args, kernels.Buffers("dx", "dw")...), optional(p.Bias, "db"))
+			k1.Args = append(append(k1.Args, kernels.Buffers("dx", "dw")...), common.Optional(p.Bias, "db"))
 			if cluster > 1 {
 				k1.Cluster = int(cluster)
 			}
@@ -63,11 +64,11 @@ func servesTwice(p kernels.Problem) error {
 type columnShare struct{ vec, slice, perThread, across, rows int64 }
 
 func newFewRows(p kernels.Problem, c kernels.Config) columnShare {
-	vecs, vec := vectors(p, c)
+	vecs, vec := common.Vectors(p, c)
 	threads := int64(c.Get(kernels.Warps) * 32)
-	s := columnShare{vec: vec, slice: ceilDiv(vecs, int64(c.Get(kernels.Cluster))), across: int64(c.Get(kernels.DWCols)) / max(vec, 1)}
-	s.perThread = ceilDiv(s.slice, threads)
-	s.rows = ceilDiv(p.M, max(threads/max(s.across, 1), 1))
+	s := columnShare{vec: vec, slice: kernels.CeilDiv(vecs, int64(c.Get(kernels.Cluster))), across: int64(c.Get(kernels.DWCols)) / max(vec, 1)}
+	s.perThread = kernels.CeilDiv(s.slice, threads)
+	s.rows = kernels.CeilDiv(p.M, max(threads/max(s.across, 1), 1))
 	return s
 }
 
@@ -75,14 +76,14 @@ func newFewRows(p kernels.Problem, c kernels.Config) columnShare {
 // statistics in its columns.
 func (s columnShare) words(p kernels.Problem) int64 {
 	vector := max(s.vec*p.DType.Size()/4, 1)
-	return s.perThread*(2*vector+max(s.vec*p.Weight.Size()/4, 1)) + s.rows*(2*vector+1+flag(p.Op == kernels.LayerNorm))
+	return s.perThread*(2*vector+max(s.vec*p.Weight.Size()/4, 1)) + s.rows*(2*vector+1+kernels.Flag(p.Op == kernels.LayerNorm))
 }
 
 // fewRowsBase has about two vectors of a row to a thread, and so many columns to a CTA
 // that all CTAs have some.
 func fewRowsBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 0))
-	vecs, vec := vectors(p, c)
+	vecs, vec := common.Vectors(p, c)
 	cluster, warps := int64(1), 4
 	for cluster < 8 && hasClusters(d) && p.M*cluster*2 <= int64(d.SMs) && vecs >= 2*cluster*128 {
 		cluster *= 2
@@ -91,7 +92,7 @@ func fewRowsBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		warps *= 2
 	}
 	cols := max(vec, 8)
-	for p.M > 1 && cols < 256 && ceilDiv(p.N, cols) > p.M*cluster {
+	for p.M > 1 && cols < 256 && kernels.CeilDiv(p.N, cols) > p.M*cluster {
 		cols *= 2
 	}
 	// More threads have fewer rows of a column each.
@@ -111,7 +112,7 @@ func dealtBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		return base
 	}
 	c := base.With(set(kernels.Cluster, 1))
-	switch vecs, vec := vectors(p, c); {
+	switch vecs, vec := common.Vectors(p, c); {
 	case p.M == 1:
 		c = oneRowRule(c, vecs)
 	case p.M <= units:
@@ -134,7 +135,7 @@ func columnsDealt(base kernels.Config, cluster, cols int64, warps int) kernels.C
 // dealColumns is as few columns, doubled from least on, as so many CTAs have all of, and most at
 // the most.
 func dealColumns(least, most, columns, ctas int64) int64 {
-	for least < most && ceilDiv(columns, least) > ctas {
+	for least < most && kernels.CeilDiv(columns, least) > ctas {
 		least *= 2
 	}
 	return least
@@ -191,7 +192,7 @@ func lessThanSMsRule(base kernels.Config, p kernels.Problem, units, vecs, vec in
 	case vec == 1:
 		most, each = 32, 2 // 4.3 us, not 4.8, at 50x777 (rmsnorm)
 	}
-	cols = dealColumns(cols, most, p.N, max(16, p.M, p.M*p.N>>13, p.M*cluster/2*flag(cluster > 1)))
+	cols = dealColumns(cols, most, p.N, max(16, p.M, p.M*p.N>>13, p.M*cluster/2*kernels.Flag(cluster > 1)))
 	return columnsDealt(base, cluster, cols, warpsFor(vecs, cluster, each, 4, 16))
 }
 
@@ -218,13 +219,13 @@ func refuseFewRows(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 		return err
 	}
 	cluster, cols := int64(c.Get(kernels.Cluster)), c.Get(kernels.DWCols)
-	vecs, vec := vectors(p, c)
+	vecs, vec := common.Vectors(p, c)
 	switch {
-	case !isPow2(int(cluster)) || cluster > 16:
+	case !kernels.IsPow2(int(cluster)) || cluster > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
 	case cluster > 1 && !hasClusters(d):
 		return fmt.Errorf("clusters need sm_90 or later, not %s", d.Arch)
-	case !isPow2(cols) || cols > 1024 || int64(cols) < vec:
+	case !kernels.IsPow2(cols) || cols > 1024 || int64(cols) < vec:
 		return fmt.Errorf("columns of dw are a power of two up to 1024, and at least the %d of a vector", vec)
 	}
 	s, threads := newFewRows(p, c), int64(c.Get(kernels.Warps)*32)
@@ -233,7 +234,7 @@ func refuseFewRows(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 		return fmt.Errorf("one row has its columns of dw where it has its own: dw_cols stays 8")
 	case s.slice*(cluster-1) >= vecs:
 		return fmt.Errorf("the %d vectors of a row leave one of %d CTAs without any", vecs, cluster)
-	case threads > max(ceilPow2(s.slice), 32) && s.rows <= 1:
+	case threads > max(kernels.CeilPow2(s.slice), 32) && s.rows <= 1:
 		return fmt.Errorf("%d threads for %d vectors of a row leave half of them idle", threads, s.slice)
 	case s.across > threads:
 		return fmt.Errorf("%d columns of dw in vectors of %d are more than a CTA's threads", cols, vec)
@@ -244,7 +245,7 @@ func refuseFewRows(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 	case p.M*cluster > 1<<31-1:
 		return fmt.Errorf("more than 2^31-1 CTAs")
 	}
-	if meet := max(int64(c.Get(kernels.Warps)), threads/s.across); meet*int64(cols)*4*(1+flag(p.Bias)) > 40<<10 {
+	if meet := max(int64(c.Get(kernels.Warps)), threads/s.across); meet*int64(cols)*4*(1+kernels.Flag(p.Bias)) > 40<<10 {
 		return fmt.Errorf("the sums of %d columns do not fit in shared memory", cols)
 	}
 	return nil

@@ -32,7 +32,7 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 	if d.Kind == kernels.KindCPU {
 		k = min(k, 2) // a core runs one CTA at a time: more of them do nothing new
 	}
-	s.tiles = ceilDiv(p.M, br)
+	s.tiles = kernels.CeilDiv(p.M, br)
 	s.clusters = s.tiles
 	if n := c.Get(kernels.CTAs); n > 0 {
 		s.clusters = int64(n) / s.cluster
@@ -44,15 +44,15 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 		s.align(p, c)
 	}
 	if c.Get(kernels.CTAs) == 0 && k > 0 {
-		s.perSM = min(int64(k), ceilDiv(s.clusters*s.cluster, int64(d.SMs)))
+		s.perSM = min(int64(k), kernels.CeilDiv(s.clusters*s.cluster, int64(d.SMs)))
 	}
-	s.each = ceilDiv(s.tiles, s.clusters)
+	s.each = kernels.CeilDiv(s.tiles, s.clusters)
 	s.stages = min(int64(c.Get(kernels.Stages)), s.each)
 	grain := 16 / min(s.vec*p.DType.Size(), 16)
-	s.slice = ceilDiv(ceilDiv(s.vecs, s.cluster), grain) * grain
+	s.slice = kernels.CeilDiv(kernels.CeilDiv(s.vecs, s.cluster), grain) * grain
 	s.groups = br / s.rows
 	s.perGroup = threads / s.groups
-	s.perThread = ceilDiv(min(s.slice, s.vecs), max(s.perGroup, 1))
+	s.perThread = kernels.CeilDiv(min(s.slice, s.vecs), max(s.perGroup, 1))
 	return s
 }
 
@@ -83,7 +83,7 @@ func (s *rowPipe) slot(p kernels.Problem) int64 {
 // ragged.cuh, SPAN_FLOATS.
 func (s *rowPipe) spans(p kernels.Problem) int64 {
 	span := s.slice*s.vec + s.vec - 1
-	return (1 + flag(p.Bias)) * 4 * s.groups * (span + span/8 + 1)
+	return (1 + kernels.Flag(p.Bias)) * 4 * s.groups * (span + span/8 + 1)
 }
 
 func (s *rowPipe) tileRows() int64 { return s.groups * s.rows }
@@ -109,7 +109,7 @@ func (s *rowPipe) refuseThreads() error {
 		return fmt.Errorf("fewer threads than groups of rows")
 	case s.vecs <= (s.cluster-1)*s.slice:
 		return fmt.Errorf("the %d vectors of a row are too few for %d CTAs", s.vecs, s.cluster)
-	case s.perGroup > max(ceilPow2(slice), 8):
+	case s.perGroup > max(kernels.CeilPow2(slice), 8):
 		return fmt.Errorf("%d threads for %d vectors leave half of them idle", s.perGroup, slice)
 	case s.perThread > 32:
 		return fmt.Errorf("%d vectors per thread are too many to keep sums of", s.perThread)
@@ -198,7 +198,7 @@ func hostRowPipe(h *kernels.HostRun, pid int) (run *kernels.HostRun, cta int, dw
 	cta = pid / cluster
 	p, N := h.Problem, h.Problem.N
 	xhat, dy := h.Row(0, N), h.Row(1, N)
-	dw, db = h.Row(2, N), h.Row(3, N*flag(p.Bias))
+	dw, db = h.Row(2, N), h.Row(3, N*kernels.Flag(p.Bias))
 	clear(dw)
 	clear(db)
 	wf, _ := hostWeights(h)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // bwdRegPersist: persistent CTAs with the row and the weight gradient in
@@ -17,7 +18,7 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Bwd,
 		Doc:    "persistent CTAs; row and weight gradient in registers, a partial row each, then k2",
 		Origin: "Liger-Kernel; apex FastLayerNorm; TransformerEngine (ROCm) PR 593",
-		Files:  []string{"bwd_reg_persist.go", "bwd_reg_persist.cu", "bwd_reg.cuh", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go", "common.go", "common.cuh"},
+		Files:  []string{"bwd_reg_persist.cu", "reduce.cu"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8, 16),
 			kernels.Values(kernels.Warps, 2, 4, 8, 16, 32),
@@ -31,7 +32,7 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PartialType, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),
-		}, reduceKnobs([]int{0}, []int{0}, []int{0})...),
+		}, common.ReduceKnobs([]int{0}, []int{0}, []int{0})...),
 		Serves: servesAll,
 		Base:   bwdRegPersistBase,
 		Refuse: refuseRegPersist,
@@ -42,10 +43,10 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 				Grid:    [3]int{int(ctas), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
 				Shared:  mergeBytes(p, c),
-				Defines: rowDefines(p, c),
+				Defines: common.Defines(p, c),
 				Args:    bwdArgs(p, c),
 			}
-			return withReduce(p, c, ctas, k1)
+			return common.WithReduce(p, c, ctas, k1)
 		},
 		Host: map[string]kernels.HostStage{"reg_persist": hostRegPersist, "reduce": hostReduce},
 	}
@@ -74,7 +75,7 @@ func bwdRegPersistBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		warps := int(rows * perRow / 32)
 		c = kernels.NewConfig(set(kernels.BlockRows, int(rows)), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),
 			set(kernels.Stages, 2), set(kernels.PerSM, max(int(threads)/32/warps, 1)), set(kernels.CTAs, 0),
-			set(kernels.Hoist, 1)).With(bwdPlain...).With(reduceBase...)
+			set(kernels.Hoist, 1)).With(bwdPlain...).With(common.ReduceBase...)
 		if refuseRegPersist(p, c, d) == nil {
 			return c
 		}
@@ -105,13 +106,13 @@ func refuseRegPersist(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	// and options, kernels that stay within this spill nothing (but fp32 layernorm
 	// with bias and two stages of 32 elements: 60 bytes).
 	of, stages := wordsOf(p, c), int64(c.Get(kernels.Stages))
-	words, rest := stages*(2+flag(p.Residual))+of.weights+of.sums, 8+8*stages
+	words, rest := stages*(2+kernels.Flag(p.Residual))+of.weights+of.sums, 8+8*stages
 	if p.Op == kernels.LayerNorm && c.Get(kernels.BlockRows) > 1 {
 		rest += 4
 	}
 	// A fixed number of CTAs is that of a published rule, which may have threads
 	// without a part of the row.
-	vecs, _ := vectors(p, c)
+	vecs, _ := common.Vectors(p, c)
 	threads := int64(c.Get(kernels.Warps) * 32 / c.Get(kernels.BlockRows))
 	if c.Get(kernels.CTAs) == 0 || threads <= vecs {
 		if err := refuseThreadsPerRow(p, c, max((registers(c)-rest)/words, 1)); err != nil {
@@ -121,7 +122,7 @@ func refuseRegPersist(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	if need := mergeBytes(p, c); d.SharedPerBlock > 0 && need > d.SharedPerBlock {
 		return fmt.Errorf("merging the rows of a CTA takes %d bytes of shared memory, more than %d", need, d.SharedPerBlock)
 	}
-	return refuseReduce(c)
+	return common.RefuseReduce(c)
 }
 
 // registers is how many of them a thread may have: an SM has 65536
@@ -138,7 +139,7 @@ type rowWords struct{ weights, sums int64 }
 func wordsOf(p kernels.Problem, c kernels.Config) rowWords {
 	// An element narrower than a word still takes one when it is loaded alone.
 	elems, weight := int64(1), int64(1)
-	if vectorBytes(p, c) > p.DType.Size() {
+	if common.VectorBytes(p, c) > p.DType.Size() {
 		elems = max(4/p.DType.Size(), 1)
 		weight = max(elems*p.Weight.Size()/4, 1)
 	}
@@ -146,8 +147,8 @@ func wordsOf(p kernels.Problem, c kernels.Config) rowWords {
 		return rowWords{}
 	}
 	return rowWords{
-		weights: weight * (1 + flag(p.Bias && c.Get(kernels.SavedOutput) == 1)),
-		sums:    elems * (1 + flag(p.Bias)),
+		weights: weight * (1 + kernels.Flag(p.Bias && c.Get(kernels.SavedOutput) == 1)),
+		sums:    elems * (1 + kernels.Flag(p.Bias)),
 	}
 }
 
@@ -173,8 +174,8 @@ func refuseBwd(p kernels.Problem, c kernels.Config) error {
 func dealt(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 	ctas := grid(p, c, d)
 	if c.Get(kernels.RowOrder) == 1 {
-		tiles := ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
-		ctas = ceilDiv(tiles, ceilDiv(tiles, ctas))
+		tiles := kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows)))
+		ctas = kernels.CeilDiv(tiles, kernels.CeilDiv(tiles, ctas))
 	}
 	return ctas
 }
@@ -193,7 +194,7 @@ func refuseStages(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 	switch st := c.Get(kernels.Stages); {
 	case st != 1 && st != 2:
 		return fmt.Errorf("stages are 1 or 2")
-	case st == 2 && grid(p, c, d) >= ceilDiv(p.M, int64(c.Get(kernels.BlockRows))):
+	case st == 2 && grid(p, c, d) >= kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows))):
 		return fmt.Errorf("no CTA has a second tile to load ahead")
 	}
 	return nil

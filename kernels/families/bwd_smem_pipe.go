@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // bwdSmemPipe: persistent CTAs whose rows of x and dy come to shared memory
@@ -19,8 +20,7 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 		Doc: "persistent CTAs; rows come to shared memory some tiles ahead, dw in registers, then k2 or a fused sum; " +
 			"unroll is rows per thread, reload's bits are x and dy, 4 keeps them widened",
 		Origin: "quack, main line and PR 101; mlx PR 3881",
-		Files: []string{"bwd_smem_pipe.go", "bwd_smem_pipe.cu", "bwd_pipe.go", "bwd_pipe.cuh", "ragged.go", "ragged.cuh", "ragged_sums.cuh", "pipe.cuh", "fuse.cuh", "reduce.go", "reduce.cu", "reduce.cuh",
-			"hoststage.go", "common.go", "common.cuh"},
+		Files:  []string{"bwd_smem_pipe.cu", "reduce.cu"},
 		// The published space (quack: 400 configs of threads, threads per row,
 		// clusters, reloads, copies and stages) with what it has in tables (CTAs)
 		// and in branches (the fused sums).
@@ -41,7 +41,7 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.CacheHint, 0, 4),
 			kernels.Values(kernels.PartialType, 0),
 			kernels.Values(kernels.FusedDW, 0), // fused sums have lost everywhere since k2 starts early and has a tile for the problem
-		}, early(reduceKnobs([]int{0}, []int{0}, []int{0}))...),
+		}, common.Early(common.ReduceKnobs([]int{0}, []int{0}, []int{0}))...),
 		Unordered: func(c kernels.Config) bool { return c.Get(kernels.FusedDW) == fusedAdd },
 		Serves:    servesAll,
 		Base:      smemPipeBase,
@@ -82,15 +82,15 @@ func pipeVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 	if c.Get(kernels.CopyPath) == 2 && p.N*p.DType.Size()%16 != 0 {
 		return aroundRow(p)
 	}
-	return vectors(p, c)
+	return common.Vectors(p, c)
 }
 
 // group is the CTAs of a group of the two-level sum, and groups their number
 // (quack PR 101).
 func (s *smemPipe) group() int64 {
-	return ceilDiv(s.clusters, int64(math.Ceil(math.Sqrt(float64(s.clusters)))))
+	return kernels.CeilDiv(s.clusters, int64(math.Ceil(math.Sqrt(float64(s.clusters)))))
 }
-func (s *smemPipe) groupsOfCTAs() int64 { return ceilDiv(s.clusters, s.group()) }
+func (s *smemPipe) groupsOfCTAs() int64 { return kernels.CeilDiv(s.clusters, s.group()) }
 
 // shared is the dynamic shared memory of a CTA in bytes: the slots, in which
 // the rows of a CTA meet at the end and the last CTAs fold partial rows.
@@ -110,7 +110,7 @@ func (s *smemPipe) shared(p kernels.Problem, c kernels.Config) int64 {
 
 // static is at least the shared memory of the reductions and barriers.
 func (s *smemPipe) static(p kernels.Problem, c kernels.Config) int64 {
-	sums := s.rows * (1 + flag(p.Op == kernels.LayerNorm))
+	sums := s.rows * (1 + kernels.Flag(p.Op == kernels.LayerNorm))
 	n := 8*sums*int64(c.Get(kernels.Warps)) + 64
 	if s.cluster > 1 {
 		n += 8*s.cluster*s.groups*sums + 16
@@ -125,10 +125,10 @@ func (s *smemPipe) static(p kernels.Problem, c kernels.Config) int64 {
 func (s *smemPipe) registers(p kernels.Problem, c kernels.Config) int64 {
 	row := s.perThread * max(s.vec*p.DType.Size()/4, 1)
 	rl := c.Get(kernels.Reload)
-	rows := 2 - flag(rl&1 != 0) - flag(rl&2 != 0) + 3*flag(rl == 4) + flag(p.Residual)
+	rows := 2 - kernels.Flag(rl&1 != 0) - kernels.Flag(rl&2 != 0) + 3*kernels.Flag(rl == 4) + kernels.Flag(p.Residual)
 	n := s.rows * row * rows
 	if !p.NoWeight {
-		n += s.perThread * (max(s.vec*p.Weight.Size()/4, 1) + s.vec*(1+flag(p.Bias)))
+		n += s.perThread * (max(s.vec*p.Weight.Size()/4, 1) + s.vec*(1+kernels.Flag(p.Bias)))
 	}
 	return n + 32
 }
@@ -156,24 +156,24 @@ func refuseSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) e
 		return err
 	}
 	if s.fused != fusedAdd && !p.NoWeight {
-		if err := refusePartials(p, s.clusters); err != nil {
+		if err := common.RefusePartials(p, s.clusters); err != nil {
 			return err
 		}
 	}
-	return refuseReduce(c)
+	return common.RefuseReduce(c)
 }
 
 // refusePipeKnobs holds the values of single knobs, and those of the copies.
 func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	u, cp, cl, st, row := c.Get(kernels.Unroll), c.Get(kernels.CopyPath), c.Get(kernels.Cluster), c.Get(kernels.Stages), p.N*p.DType.Size()
 	switch {
-	case !isPow2(u) || u > 8 || u > c.Get(kernels.BlockRows):
+	case !kernels.IsPow2(u) || u > 8 || u > c.Get(kernels.BlockRows):
 		return fmt.Errorf("unroll (rows per thread) must be a power of two, at most 8 and at most the block rows")
 	case st < 1 || st > 4:
 		return fmt.Errorf("stages are 1 to 4")
 	case cp != 1 && cp != 2:
 		return fmt.Errorf("the copy path is 1 or 2")
-	case !isPow2(cl) || cl > 16:
+	case !kernels.IsPow2(cl) || cl > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
 	case c.Get(kernels.Reload) > 4 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
 		return fmt.Errorf("reload is 0 to 4, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
@@ -183,7 +183,7 @@ func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) 
 		return fmt.Errorf("fp32 needs no widening that could be kept")
 	case cp == 1 && c.Get(kernels.CacheHint)&5 != 0:
 		return fmt.Errorf("NVRTC 13.0 makes no legal instruction of its asynchronous copies under a cache policy; bulk copies may have one")
-	case cp == 1 && vectorBytes(p, c) < 4:
+	case cp == 1 && common.VectorBytes(p, c) < 4:
 		return fmt.Errorf("rows of %d bytes start at any 2 bytes, and asynchronous copies move 4, 8 or 16 aligned ones", row)
 	case cp == 2 && row%16 != 0 && c.Get(kernels.VectorBytes) != 0:
 		return fmt.Errorf("rows of %d bytes are copied with what is around them, in vectors of 16 bytes that are not the config's", row)
@@ -285,8 +285,8 @@ func smemPipePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) ker
 		Grid:   [3]int{int(s.clusters * s.cluster), 1, 1},
 		Block:  32 * c.Get(kernels.Warps),
 		Shared: int(s.shared(p, c)),
-		Defines: rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(ragged)}, kernels.Define{Name: "SHIFTS", Value: flag(s.shifts)},
-			kernels.Define{Name: "TAIL", Value: flag(p.M%int64(c.Get(kernels.BlockRows)) != 0 || c.Get(kernels.RowOrder) == 2)}),
+		Defines: common.Defines(p, c, kernels.Define{Name: "RAGGED", Value: kernels.Flag(ragged)}, kernels.Define{Name: "SHIFTS", Value: kernels.Flag(s.shifts)},
+			kernels.Define{Name: "TAIL", Value: kernels.Flag(p.M%int64(c.Get(kernels.BlockRows)) != 0 || c.Get(kernels.RowOrder) == 2)}),
 		Args: bwdArgs(p, c),
 	}
 	if s.cluster > 1 {
@@ -294,25 +294,25 @@ func smemPipePlan(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) ker
 	}
 	last := s.fused == fusedLast || s.fused == fusedGroups
 	two := s.fused == fusedGroups
-	k1.Args = append(k1.Args, optional(last && p.Accumulate, "dw_in"), optional(last && p.Accumulate && p.Bias, "db_in"),
-		optional(last, "dw"), optional(last && p.Bias, "db"), optional(two, "dw_leaders"), optional(two && p.Bias, "db_leaders"),
-		optional(last, "counters"), kernels.Int64("group", s.group()))
+	k1.Args = append(k1.Args, common.Optional(last && p.Accumulate, "dw_in"), common.Optional(last && p.Accumulate && p.Bias, "db_in"),
+		common.Optional(last, "dw"), common.Optional(last && p.Bias, "db"), common.Optional(two, "dw_leaders"), common.Optional(two && p.Bias, "db_leaders"),
+		common.Optional(last, "counters"), kernels.Int64("group", s.group()))
 	switch s.fused {
 	case fusedLast, fusedGroups:
 		return s.lastPlan(p, c, k1)
 	case fusedAdd:
 		return addPlan(p, c, k1)
 	}
-	return withReduce(p, c, s.clusters, k1)
+	return common.WithReduce(p, c, s.clusters, k1)
 }
 
 // lastPlan is k1 with counters, per CTA of a cluster one, or one for each
 // group and one for all.
 func (s *smemPipe) lastPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Plan {
-	scratch, counters := partials(p, c, s.clusters), s.cluster
+	scratch, counters := common.Partials(p, c, s.clusters), s.cluster
 	if s.fused == fusedGroups {
 		counters *= s.groupsOfCTAs() + 1
-		leaders := partials(p, c.With(set(kernels.PartialType, 0)), s.groupsOfCTAs())
+		leaders := common.Partials(p, c.With(set(kernels.PartialType, 0)), s.groupsOfCTAs())
 		for i := range leaders {
 			leaders[i].Name = strings.TrimSuffix(leaders[i].Name, "partial") + "leaders"
 		}
@@ -321,7 +321,7 @@ func (s *smemPipe) lastPlan(p kernels.Problem, c kernels.Config, k1 kernels.Laun
 	scratch = append(scratch, kernels.Scratch{Name: "counters", DType: kernels.I32, Elems: counters})
 	return kernels.Plan{
 		Launches: []kernels.Launch{kernels.Zero("zero", "counters", 4*counters), k1},
-		Scratch:  scratch, Rounds: rounds(p, c),
+		Scratch:  scratch, Rounds: common.Rounds(p, c),
 	}
 }
 
@@ -344,8 +344,8 @@ func addPlan(p kernels.Problem, c kernels.Config, k1 kernels.Launch) kernels.Pla
 	}
 	plan.Launches = append(plan.Launches, k1)
 	if !direct {
-		plan.Scratch = partials(p, c, 1)
-		plan.Launches = append(plan.Launches, reduceLaunch(p, c.With(reduceTile(256, 1, 8)...), 1))
+		plan.Scratch = common.Partials(p, c, 1)
+		plan.Launches = append(plan.Launches, common.ReduceLaunch(p, c.With(common.ReduceTile(256, 1, 8)...), 1))
 	}
 	return plan
 }
@@ -425,21 +425,21 @@ func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 		path = 2 // the only one for rows that start anywhere
 	}
 	r := rules[0].forVectors(p, path).forRows(p, d)
-	startEarly := int(flag(gpu && sm90(d)))
+	startEarly := int(kernels.Flag(gpu && sm90(d)))
 	var first kernels.Config
 	tries := [][]int{clusters, {r.perGroup, 2 * r.perGroup, 4 * r.perGroup, r.perGroup / 2}, {0, 3}, append(down(r.stages), 3, 4), halves(r.rows), down(r.perSM)}
 	for v := range cross(tries) {
 		c := kernels.NewConfig(set(kernels.BlockRows, r.groups*v[4]), set(kernels.Warps, max(r.groups*v[1]/32, 1)), set(kernels.VectorBytes, 0),
-			set(kernels.Unroll, v[4]), set(kernels.Stages, v[3]), set(kernels.CopyPath, path), set(kernels.Reload, v[2]), set(kernels.StatsAhead, int(flag(p.NoWeight))), set(kernels.Cluster, v[0]),
+			set(kernels.Unroll, v[4]), set(kernels.Stages, v[3]), set(kernels.CopyPath, path), set(kernels.Reload, v[2]), set(kernels.StatsAhead, int(kernels.Flag(p.NoWeight))), set(kernels.Cluster, v[0]),
 			set(kernels.PerSM, v[5]), set(kernels.CTAs, 0), set(kernels.RowOrder, 0), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0),
-			set(kernels.PartialType, 0), set(kernels.FusedDW, 0)).With(reduceBase...).With(set(kernels.EarlyReduce, startEarly))
+			set(kernels.PartialType, 0), set(kernels.FusedDW, 0)).With(common.ReduceBase...).With(set(kernels.EarlyReduce, startEarly))
 		if first == (kernels.Config{}) {
 			first = c
 		}
 		if refuseSmemPipe(p, c, d) == nil {
 			return c
 		}
-		if path == 1 && vectorBytes(p, c) < 4 {
+		if path == 1 && common.VectorBytes(p, c) < 4 {
 			break // nothing helps
 		}
 	}
@@ -451,7 +451,7 @@ func smemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 func (r pipeRule) forVectors(p kernels.Problem, path int) pipeRule {
 	vecs, vec := pipeVectors(p, kernels.NewConfig(set(kernels.CopyPath, path)))
 	threads := r.groups * r.perGroup
-	r.perGroup = min(r.perGroup*int(16/(vec*p.DType.Size())), 1024, max(int(ceilPow2(vecs)), 8))
+	r.perGroup = min(r.perGroup*int(16/(vec*p.DType.Size())), 1024, max(int(kernels.CeilPow2(vecs)), 8))
 	r.groups = min(max(r.groups, threads/r.perGroup), 1024/r.perGroup, 64/r.rows)
 	return r
 }
@@ -499,7 +499,7 @@ func hostPartial(h *kernels.HostRun, gradient string, cta int, sums []float32) {
 // hostFused sums the partial rows where this CTA is the last: fuse.cuh.
 func hostFused(h *kernels.HostRun, cta int) {
 	p, ctas := h.Problem, int64(h.Launch.Grid[0])
-	gradients := []string{"dw", "db"}[:1+flag(p.Bias)]
+	gradients := []string{"dw", "db"}[:1+kernels.Flag(p.Bias)]
 	counters := h.Mem["counters"]
 	switch h.Launch.Define("FUSED_DW") {
 	case fusedLast:
@@ -510,7 +510,7 @@ func hostFused(h *kernels.HostRun, cta int) {
 		}
 	case fusedGroups:
 		group := h.Arg("group")
-		groups, mine := ceilDiv(ctas, group), int64(cta)/group
+		groups, mine := kernels.CeilDiv(ctas, group), int64(cta)/group
 		members := min(group, ctas-mine*group)
 		if counters.Add(mine, 1) != int32(members-1) {
 			return

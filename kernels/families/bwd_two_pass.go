@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // bwdTwoPass: tiles of rows by columns, in one pass where a tile holds whole
@@ -18,7 +19,7 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Bwd,
 		Doc:    "tiles of rows by columns: whole rows in registers, or one pass for the row sums and x and dy again for dx; then k2",
 		Origin: "Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, blocked",
-		Files:  []string{"bwd_two_pass.go", "bwd_two_pass.cu", "bwd_reg.cuh", "fwd_two_pass.go", "bwd_reg_persist.go", "reduce.go", "reduce.cu", "reduce.cuh", "hoststage.go", "common.go", "common.cuh"},
+		Files:  []string{"bwd_two_pass.cu", "reduce.cu"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4),
 			kernels.Values(kernels.BlockCols, 1024, 2048, 4096, 8192),
@@ -32,7 +33,7 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PartialType, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),
-		}, reduceKnobs([]int{0}, []int{0}, []int{0})...),
+		}, common.ReduceKnobs([]int{0}, []int{0}, []int{0})...),
 		Serves: servesAll,
 		Base:   bwdTwoPassBase,
 		Refuse: refuseBwdTwoPass,
@@ -42,10 +43,10 @@ func bwdTwoPass(op kernels.Op) *kernels.Family {
 				Stage: "k1", Source: "bwd_two_pass.cu", Entry: "two_pass",
 				Grid:    [3]int{int(ctas), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: rowDefines(p, c, singlePass(p, c)),
+				Defines: common.Defines(p, c, singlePass(p, c)),
 				Args:    bwdArgs(p, c),
 			}
-			return withReduce(p, c, ctas, k1)
+			return common.WithReduce(p, c, ctas, k1)
 		},
 		Host: map[string]kernels.HostStage{"two_pass": hostBwdTwoPass, "reduce": hostReduce},
 	}
@@ -60,7 +61,7 @@ func bwdTwoPassBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	var c kernels.Config
 	for rows := 4; rows > 0; rows /= 2 {
 		c = chunks(p, rows, 16, 2).With(set(kernels.PerSM, 2), set(kernels.CTAs, 0), set(kernels.SinglePass, 8192)).
-			With(bwdPlain...).With(reduceBase...)
+			With(bwdPlain...).With(common.ReduceBase...)
 		held := c.With(set(kernels.MinBlocks, 2))
 		if c.Get(kernels.Warps) == 16 && refuseBwdTwoPass(p, held, d) == nil {
 			return held
@@ -79,9 +80,9 @@ func refuseBwdTwoPass(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	if err := refuseBwd(p, c); err != nil {
 		return err
 	}
-	_, vec := vectors(p, c)
+	_, vec := common.Vectors(p, c)
 	cols, across := int64(c.Get(kernels.BlockCols)), int64(c.Get(kernels.Warps)*32)*vec
-	each, rows := ceilDiv(cols, across), int64(c.Get(kernels.BlockRows))
+	each, rows := kernels.CeilDiv(cols, across), int64(c.Get(kernels.BlockRows))
 	switch {
 	case cols < 1 || cols%across != 0 && cols < p.N:
 		return fmt.Errorf("a chunk of %d columns is no whole number of %d-element vectors for %d threads", cols, vec, across/vec)
@@ -98,7 +99,7 @@ func refuseBwdTwoPass(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	if err := refuseOwnRow(p, c, d); err != nil {
 		return err
 	}
-	return refuseReduce(c)
+	return common.RefuseReduce(c)
 }
 
 // twoPassRegisters estimates what a thread needs for each vectors per row: the
@@ -106,10 +107,10 @@ func refuseBwdTwoPass(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 // vector in two passes), and a few more. By NVRTC 13.0's reports for sm_90 over
 // 95 tiles and limits, both ops, all types, nothing within it spills.
 func twoPassRegisters(p kernels.Problem, c kernels.Config, each int64) int64 {
-	_, vec := vectors(p, c)
+	_, vec := common.Vectors(p, c)
 	vector, rows := max(vec*p.DType.Size()/4, 1), int64(c.Get(kernels.BlockRows))
 	of := wordsOf(p, c)
-	need := vector*(each*rows*(2+flag(p.Residual))+of.weights) + rows*(2+2*flag(p.Op == kernels.LayerNorm))
+	need := vector*(each*rows*(2+kernels.Flag(p.Residual))+of.weights) + rows*(2+2*kernels.Flag(p.Op == kernels.LayerNorm))
 	if singlePass(p, c).Value == 1 {
 		need += vector * each * of.sums
 	} else {
@@ -121,11 +122,11 @@ func twoPassRegisters(p kernels.Problem, c kernels.Config, each int64) int64 {
 // refuseOwnRow refuses partial rows that are added to in memory where each of
 // these sums would be rounded, and scratch that the device has no memory for.
 func refuseOwnRow(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	ctas, part := dealt(p, c, d), partialType(p, c)
-	if part != kernels.FP32 && ctas < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && singlePass(p, c).Value == 0 {
+	ctas, part := dealt(p, c, d), common.PartialType(p, c)
+	if part != kernels.FP32 && ctas < kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows))) && singlePass(p, c).Value == 0 {
 		return fmt.Errorf("a partial row of %s would be rounded with every tile that is added to it", part)
 	}
-	problem, sums := p.Footprint(), ctas*p.N*part.Size()*(1+flag(p.Bias))
+	problem, sums := p.Footprint(), ctas*p.N*part.Size()*(1+kernels.Flag(p.Bias))
 	if problem <= d.MemoryBytes && problem+sums > d.MemoryBytes {
 		return fmt.Errorf("%d partial rows take %s of memory", ctas, kernels.FormatBytes(sums))
 	}

@@ -2,9 +2,9 @@ package families
 
 import (
 	"fmt"
-	"math/bits"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // servesAll is Serves of a design without limits of its own.
@@ -32,11 +32,11 @@ func servesNoFP8(p kernels.Problem) error {
 // fwdArgs are the arguments of every forward entry without fp8, null where a
 // problem has not got them.
 func fwdArgs(p kernels.Problem) []kernels.Arg {
-	args := append(kernels.Buffers("x"), optional(p.Residual, "res"), optional(!p.NoWeight, "w"), optional(p.Bias, "b"))
+	args := append(kernels.Buffers("x"), common.Optional(p.Residual, "res"), common.Optional(!p.NoWeight, "w"), common.Optional(p.Bias, "b"))
 	args = append(args, kernels.Buffers("y")...)
-	args = append(args, optional(p.Residual, "resout"))
+	args = append(args, common.Optional(p.Residual, "resout"))
 	args = append(args, kernels.Buffers("rstd")...)
-	return append(args, optional(p.Op == kernels.LayerNorm, "mean"),
+	return append(args, common.Optional(p.Op == kernels.LayerNorm, "mean"),
 		kernels.Int64("rows", p.M), kernels.Float32("eps", kernels.Eps))
 }
 
@@ -48,63 +48,16 @@ func bwdArgs(p kernels.Problem, c kernels.Config) []kernels.Arg {
 	if saved {
 		x = "y"
 	}
-	args := append(kernels.Buffers(x, "dy"), optional(p.Residual, "dres"), optional(!p.NoWeight, "w"), optional(saved && p.Bias, "b"))
-	args = append(append(args, kernels.Buffers("rstd")...), optional(p.Op == kernels.LayerNorm, "mean"))
-	args = append(append(args, kernels.Buffers("dx")...), optional(!p.NoWeight, "dw_partial"), optional(p.Bias, "db_partial"))
+	args := append(kernels.Buffers(x, "dy"), common.Optional(p.Residual, "dres"), common.Optional(!p.NoWeight, "w"), common.Optional(saved && p.Bias, "b"))
+	args = append(append(args, kernels.Buffers("rstd")...), common.Optional(p.Op == kernels.LayerNorm, "mean"))
+	args = append(append(args, kernels.Buffers("dx")...), common.Optional(!p.NoWeight, "dw_partial"), common.Optional(p.Bias, "db_partial"))
 	return append(args, kernels.Int64("rows", p.M))
-}
-
-func flag(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// rowDefines are the macros of common.cuh and those of the config's knobs.
-func rowDefines(p kernels.Problem, c kernels.Config, extra ...kernels.Define) []kernels.Define {
-	ds := []kernels.Define{
-		{Name: "X_TYPE", Value: int64(p.DType)},
-		{Name: "W_TYPE", Value: int64(p.Weight)},
-		{Name: "COLS", Value: p.N},
-		{Name: "LAYERNORM", Value: flag(p.Op == kernels.LayerNorm)},
-		{Name: "HAS_BIAS", Value: flag(p.Bias)},
-		{Name: "HAS_WEIGHT", Value: flag(p.HasWeight())},
-		{Name: "ZERO_CENTERED", Value: flag(p.ZeroCentered)},
-		{Name: "RESIDUAL", Value: flag(p.Residual)},
-		{Name: kernels.VectorBytes.Macro, Value: vectorBytes(p, c)},
-	}
-	if p.FP8 {
-		ds = append(ds, kernels.Define{Name: "Y_TYPE", Value: int64(p.OutType())}, kernels.Define{Name: "TRANSPOSED", Value: flag(p.Transpose)})
-	}
-	if p.Pass == kernels.Bwd {
-		ds = append(ds, kernels.Define{Name: "P_TYPE", Value: int64(partialType(p, c))})
-	}
-	for _, s := range c.Settings() {
-		switch s.Knob {
-		case kernels.VectorBytes, kernels.ReduceCols, kernels.ReduceRows, kernels.ReduceWarps, kernels.EarlyReduce,
-			kernels.TransposeRows, kernels.TransposeCols, kernels.TransposeWarps:
-			continue // of other launches
-		}
-		if m := s.Knob.Macro; m != "" {
-			ds = append(ds, kernels.Define{Name: m, Value: int64(s.Value)})
-		}
-	}
-	return append(ds, extra...)
-}
-
-// optional is the buffer argument of that name, or a null pointer.
-func optional(has bool, name string) kernels.Arg {
-	if !has {
-		name = ""
-	}
-	return kernels.Arg{Kind: kernels.ArgBuffer, Name: name}
 }
 
 // grid is how many CTAs walk over the tiles of rows: one per tile, or as
 // many as the config's CTAs or ctas_per_sm say, never more than tiles.
 func grid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
-	tiles := ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
+	tiles := kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows)))
 	if n := c.Get(kernels.CTAs); n > 0 {
 		return min(tiles, int64(n))
 	}
@@ -112,34 +65,6 @@ func grid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 		return min(tiles, int64(k)*int64(d.SMs))
 	}
 	return tiles
-}
-
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
-
-// ceilPow2 rounds n >= 1 up to a power of two.
-func ceilPow2(n int64) int64 { return 1 << bits.Len64(uint64(n-1)) }
-
-func isPow2(n int) bool { return n > 0 && n&(n-1) == 0 }
-
-// widestVector is the most bytes, up to 16, that divide a row: rows then start
-// at a multiple of it, as a vector load needs.
-func widestVector(p kernels.Problem) int64 {
-	row := p.N * p.DType.Size()
-	return min(16, row&-row)
-}
-
-// vectorBytes is the config's vector width, 0 being the widest.
-func vectorBytes(p kernels.Problem, c kernels.Config) int64 {
-	if v := int64(c.Get(kernels.VectorBytes)); v > 0 {
-		return v
-	}
-	return widestVector(p)
-}
-
-// vectors is the number of vectors in a row and the elements in one.
-func vectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
-	vec = vectorBytes(p, c) / p.DType.Size()
-	return p.N / max(vec, 1), vec
 }
 
 // minKept is how many times the last-level cache x is where it helps that its rows leave it
@@ -154,13 +79,13 @@ func keepsX(p kernels.Problem, d kernels.DeviceInfo) bool {
 // refuseLaunch holds what every row kernel needs of its knobs: powers of two
 // where threads are grouped, a vector that divides the row, a legal grid.
 func refuseLaunch(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	rows, warps, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), int(vectorBytes(p, c))
+	rows, warps, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), int(common.VectorBytes(p, c))
 	switch {
-	case !isPow2(rows) || rows > 64:
+	case !kernels.IsPow2(rows) || rows > 64:
 		return fmt.Errorf("block rows are a power of two up to 64")
-	case !isPow2(warps) || warps > 32:
+	case !kernels.IsPow2(warps) || warps > 32:
 		return fmt.Errorf("warps are a power of two up to 32")
-	case !isPow2(v) || v > 16 || int64(v) < p.DType.Size():
+	case !kernels.IsPow2(v) || v > 16 || int64(v) < p.DType.Size():
 		return fmt.Errorf("a vector of %d bytes does not hold whole %s elements in at most 16 bytes", v, p.DType)
 	case p.N*p.DType.Size()%int64(v) != 0:
 		return fmt.Errorf("rows of %d bytes do not start at multiples of the %d-byte vector", p.N*p.DType.Size(), v)
@@ -187,15 +112,15 @@ func refuseHint(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 // of threads: no idle group, and at most maxWords 32-bit words of packed row
 // per thread.
 func refuseThreadsPerRow(p kernels.Problem, c kernels.Config, maxWords int64) error {
-	vecs, vec := vectors(p, c)
+	vecs, vec := common.Vectors(p, c)
 	threads := int64(c.Get(kernels.Warps)*32) / int64(c.Get(kernels.BlockRows))
 	if threads < 1 {
 		return fmt.Errorf("fewer threads than rows in a CTA")
 	}
-	if threads > max(ceilPow2(vecs), 8) {
+	if threads > max(kernels.CeilPow2(vecs), 8) {
 		return fmt.Errorf("%d threads for the %d vectors of a row leave half of them idle", threads, vecs)
 	}
-	each := ceilDiv(vecs, threads)
+	each := kernels.CeilDiv(vecs, threads)
 	// An element narrower than a word still takes one when it is loaded alone.
 	words := each * max(vec*p.DType.Size()/4, 1)
 	if words > maxWords || each > 32 {
@@ -207,7 +132,7 @@ func refuseThreadsPerRow(p kernels.Problem, c kernels.Config, maxWords int64) er
 // threadsFor picks the threads for a row so that each holds about perThread
 // bytes of it: a power of two from 8 to 1024.
 func threadsFor(p kernels.Problem, perThread int64) int64 {
-	return min(max(ceilPow2(ceilDiv(p.N*p.DType.Size(), perThread)), 8), 1024)
+	return min(max(kernels.CeilPow2(kernels.CeilDiv(p.N*p.DType.Size(), perThread)), 8), 1024)
 }
 
 // block turns threads per row into block rows and warps, at least minThreads in

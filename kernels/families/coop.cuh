@@ -35,7 +35,7 @@ __device__ __forceinline__ float sliceMean(float sum, int r) {
 
 // A group of CTAs has a counter of its own, COUNTER words apart so that
 // groups do not meet in a cache line, and two slots of SLOT floats, used in
-// turns: coop.go says so to the plan.
+// turns: the plans say so.
 constexpr int COUNTER = 32, SLOT = 16;
 
 // Exchange brings K sums of each CTA of a row to all of them.

@@ -1,6 +1,9 @@
 package families
 
-import "normbench/kernels"
+import (
+	"normbench/kernels"
+	"normbench/kernels/common"
+)
 
 // The forwards with fp8 outputs share this file. Scaling is TransformerEngine's
 // delayed one: the scale is given, y is clamped to e4m3's range, and the largest
@@ -10,8 +13,8 @@ import "normbench/kernels"
 // got them. yt is k1's only where it writes it itself.
 func fp8Args(p kernels.Problem, c kernels.Config) []kernels.Arg {
 	return []kernels.Arg{
-		optional(p.FP8, "scale"), optional(p.FP8, "amax"), optional(p.FP8, "scale_inv"),
-		optional(p.Transpose && !transposesApart(p, c), "yt"),
+		common.Optional(p.FP8, "scale"), common.Optional(p.FP8, "amax"), common.Optional(p.FP8, "scale_inv"),
+		common.Optional(p.Transpose && !transposesApart(p, c), "yt"),
 	}
 }
 

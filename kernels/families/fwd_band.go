@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // fwdBand: fp8 and its transpose in one pass, bands of 64 rows and more in the registers of a
@@ -15,7 +16,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose in one pass: bands of rows in registers, their bytes turned through shared memory",
 		Origin: "normbench",
-		Files:  []string{"fwd_band.go", "fwd_band.cu", "bwd_pipe.go", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh", "bytes.cuh"},
+		Files:  []string{"fwd_band.cu"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 32, 64, 128),
 			kernels.Values(kernels.Warps, 8, 16, 32),
@@ -32,7 +33,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			cluster, ranks, k := c.Get(kernels.Cluster), bandRanks(c), c.Get(kernels.PerSM)
 			meet := ranks > int64(cluster) // in global memory
-			defines := rowDefines(p, c.With(set(kernels.MinBlocks, k), set(kernels.CTAsPerRow, int(ranks)/max(cluster, 1))))
+			defines := common.Defines(p, c.With(set(kernels.MinBlocks, k), set(kernels.CTAsPerRow, int(ranks)/max(cluster, 1))))
 			k1 := kernels.Launch{
 				Stage: "k1", Source: "fwd_band.cu", Entry: "band",
 				Grid:    [3]int{int(bandGroups(p, c, d) * ranks), 1, 1},
@@ -40,7 +41,7 @@ func fwdBand(op kernels.Op) *kernels.Family {
 				Shared:  int(bandShared(p, c)),
 				Early:   true,
 				Defines: defines,
-				Args:    append(append(fwdArgs(p), kernels.Buffers("scale", "amax", "scale_inv", "yt")...), optional(meet, "exchange")),
+				Args:    append(append(fwdArgs(p), kernels.Buffers("scale", "amax", "scale_inv", "yt")...), common.Optional(meet, "exchange")),
 			}
 			if cluster > 1 {
 				k1.Cluster = cluster
@@ -49,13 +50,13 @@ func fwdBand(op kernels.Op) *kernels.Family {
 			var scratch []kernels.Scratch
 			var words int64
 			if meet {
-				rows := ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) * int64(c.Get(kernels.BlockRows))
-				words = rows * (ranks + 1) * (1 + flag(p.Op == kernels.LayerNorm))
+				rows := kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows))) * int64(c.Get(kernels.BlockRows))
+				words = rows * (ranks + 1) * (1 + kernels.Flag(p.Op == kernels.LayerNorm))
 				scratch = []kernels.Scratch{{Name: "exchange", DType: kernels.FP32, Elems: words}}
-				zero.Grid[0], zero.Block = int(min(ceilDiv(words, 4*256), int64(max(d.SMs, 1)))), 256
+				zero.Grid[0], zero.Block = int(min(kernels.CeilDiv(words, 4*256), int64(max(d.SMs, 1)))), 256
 				k1.Resident = true
 			}
-			zero.Args = []kernels.Arg{kernels.Buffers("amax")[0], optional(meet, "exchange"), kernels.Int64("vectors", words/4)}
+			zero.Args = []kernels.Arg{kernels.Buffers("amax")[0], common.Optional(meet, "exchange"), kernels.Int64("vectors", words/4)}
 			return kernels.Plan{Launches: []kernels.Launch{zero, k1}, Scratch: scratch}
 		},
 		Host: map[string]kernels.HostStage{"band": hostBand, "clear": hostClear},
@@ -83,7 +84,7 @@ func bandRanks(c kernels.Config) int64 {
 // bandShared is the shared memory of a CTA: x and the bytes of a band, and the weights.
 func bandShared(p kernels.Problem, c kernels.Config) int64 {
 	slice := p.N / bandRanks(c)
-	return slice * (int64(c.Get(kernels.BlockRows))*(p.DType.Size()+1) + p.Weight.Size()*(1+flag(p.Bias)))
+	return slice * (int64(c.Get(kernels.BlockRows))*(p.DType.Size()+1) + p.Weight.Size()*(1+kernels.Flag(p.Bias)))
 }
 
 // bandStatic is what a CTA has beside it at the most: barriers, and the cluster's sums.
@@ -93,7 +94,7 @@ func bandStatic(c kernels.Config) int64 {
 
 // bandGroups is how many clusters walk over the bands.
 func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
-	bands, cluster := ceilDiv(p.M, int64(c.Get(kernels.BlockRows))), max(c.Get(kernels.Cluster), 1)
+	bands, cluster := kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows))), max(c.Get(kernels.Cluster), 1)
 	at := int64(d.SMs)
 	if cluster > 1 {
 		at = int64(d.ClustersAtOnce(cluster))
@@ -109,7 +110,7 @@ func bandGroups(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64
 // An fp32 weight and bias beside narrower rows leave registers for half such a slice.
 func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	c := kernels.NewConfig(set(kernels.VectorBytes, 0), set(kernels.CacheHint, 2), set(kernels.PerSM, 1), set(kernels.CTAsPerRow, 1),
-		set(kernels.Stages, 1+int(flag(p.Op == kernels.RMSNorm))))
+		set(kernels.Stages, 1+int(kernels.Flag(p.Op == kernels.RMSNorm))))
 	var best kernels.Config
 	for _, rows := range []int{32, 64} {
 		for _, warps := range []int{8, 16} {
@@ -128,15 +129,15 @@ func fwdBandBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 }
 
 func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	rows, warps, k, cl, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), c.Get(kernels.PerSM), c.Get(kernels.Cluster), vectorBytes(p, c)
+	rows, warps, k, cl, v := c.Get(kernels.BlockRows), c.Get(kernels.Warps), c.Get(kernels.PerSM), c.Get(kernels.Cluster), common.VectorBytes(p, c)
 	switch {
 	case rows != 32 && rows != 64 && rows != 128:
 		return fmt.Errorf("a band has 32, 64 or 128 rows")
-	case !isPow2(warps) || warps > 32 || warps > rows:
+	case !kernels.IsPow2(warps) || warps > 32 || warps > rows:
 		return fmt.Errorf("warps are a power of two up to 32, and no more than rows")
 	case c.Get(kernels.Stages) < 1 || c.Get(kernels.Stages) > 2:
 		return fmt.Errorf("stages are 1 or 2")
-	case !isPow2(cl) || cl > 16:
+	case !kernels.IsPow2(cl) || cl > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
 	case d.Kind == kernels.KindCUDA && !hasClusters(d):
 		return fmt.Errorf("bulk copies need sm_90 or later, not %s", d.Arch)

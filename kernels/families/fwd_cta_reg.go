@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // fwdCTAReg: the row in registers, one pass. The design of Liger, of Fast-LLM's
@@ -24,8 +25,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "a row in the registers of a group of threads, read once",
 		Origin: "Liger-Kernel; Fast-LLM PR 546; TransformerEngine (ROCm) PR 593, non-blocked",
-		Files: []string{"fwd_cta_reg.go", "fwd_cta_reg.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "fp8.go", "transpose.go", "transpose.cu", "turn.cuh", "bytes.cuh",
-			"hoststage.go", "hostfwd.go", "common.go", "common.cuh"},
+		Files:  []string{"fwd_cta_reg.cu", "transpose.cu"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
 			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
@@ -46,7 +46,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 				Stage: "k1", Source: "fwd_cta_reg.cu", Entry: "cta_reg",
 				Grid:    [3]int{int(ctaRegGrid(p, c, d)), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: fwdDefines(p, c, d, kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))}),
+				Defines: fwdDefines(p, c, d, kernels.Define{Name: "RAGGED", Value: kernels.Flag(raggedVectors(p, c))}),
 				Args:    append(fwdArgs(p), fp8Args(p, c)...),
 			})
 		},
@@ -57,7 +57,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 // ctaRegGrid is grid but for ragged rows: alignPrograms.
 func ctaRegGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64 {
 	n := grid(p, c, d)
-	if n < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) {
+	if n < kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows))) {
 		n = alignCTAs(p, c, n)
 	}
 	return n
@@ -116,14 +116,14 @@ func fwdCommonBase(p kernels.Problem, d kernels.DeviceInfo) []kernels.Setting {
 }
 
 // rowTensors is how many tensors of p are held for each row: x, and the residual.
-func rowTensors(p kernels.Problem) int64 { return 1 + flag(p.Residual) }
+func rowTensors(p kernels.Problem) int64 { return 1 + kernels.Flag(p.Residual) }
 
 // fwdDefines are k1's defines of c: equal ones where c differs in what makes no
 // difference, row orders with one tile to each CTA and transpose paths
 // without a transpose. Where another launch reads y to transpose it, y is written
 // without the streaming hint.
 func fwdDefines(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, extra ...kernels.Define) []kernels.Define {
-	if grid(p, c, d) == ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) {
+	if grid(p, c, d) == kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows))) {
 		c = c.With(set(kernels.RowOrder, 0))
 	}
 	if !p.Transpose {
@@ -131,7 +131,7 @@ func fwdDefines(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, extra
 	} else if transposesApart(p, c) {
 		c = c.With(set(kernels.CacheHint, c.Get(kernels.CacheHint)|2))
 	}
-	return rowDefines(p, c, extra...)
+	return common.Defines(p, c, extra...)
 }
 
 // refuseFwdCommon refuses what is out of range of the knobs that all of these
@@ -154,7 +154,7 @@ func refuseCTAReg(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 	if err := refuseFwdCommon(p, plainVectors(p, c), d); err != nil {
 		return err
 	}
-	if n := ctaRegGrid(p, c, d); c.Get(kernels.Hoist) == 1 && n < ceilDiv(p.M, int64(c.Get(kernels.BlockRows))) && shifts(p, c, n) {
+	if n := ctaRegGrid(p, c, d); c.Get(kernels.Hoist) == 1 && n < kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows))) && shifts(p, c, n) {
 		return fmt.Errorf("rows of %d elements start at another place of a vector each: there is nothing to hoist", p.N)
 	}
 	if err := refuseStages(p, c, d); err != nil {
@@ -181,11 +181,11 @@ func refuseHeld(p kernels.Problem, c kernels.Config) error {
 	}
 	vecs, vec := rowVectors(p, c)
 	threads := int64(c.Get(kernels.Warps) * 32)
-	each := ceilDiv(vecs, threads/int64(c.Get(kernels.BlockRows)))
+	each := kernels.CeilDiv(vecs, threads/int64(c.Get(kernels.BlockRows)))
 	words := func(d kernels.DType) int64 { return each * max(vec*d.Size()/4, 1) }
 	held := words(p.DType) * int64(c.Get(kernels.Stages)) * rowTensors(p)
 	if !p.NoWeight {
-		held += words(p.Weight) * hoist * (1 + flag(p.Bias))
+		held += words(p.Weight) * hoist * (1 + kernels.Flag(p.Bias))
 	}
 	registers := min(65536/(threads*max(int64(c.Get(kernels.MinBlocks)), 1)), 255)
 	rest := int64(24)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // fwdSmemPipe: rows come to shared memory by asynchronous copies; wide ones are
@@ -17,7 +18,7 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "rows copied asynchronously to shared memory; wide rows over clusters",
 		Origin: "quack (Dao-AILab), quack/rmsnorm.py",
-		Files:  []string{"fwd_smem_pipe.go", "fwd_smem_pipe.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "hoststage.go", "hostfwd.go", "common.go", "common.cuh", "pipe.cuh"},
+		Files:  []string{"fwd_smem_pipe.cu"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4, 8),
 			kernels.Values(kernels.Warps, 4, 8, 16, 32),
@@ -43,9 +44,9 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 				Grid:   [3]int{int(ctas) * c.Get(kernels.Cluster), 1, 1},
 				Block:  c.Get(kernels.Warps) * 32,
 				Shared: int(slotBytes(p, c)) * c.Get(kernels.Stages),
-				Defines: rowDefines(p, c, kernels.Define{Name: "PERSISTENT", Value: flag(ctas < tiles)},
-					kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))},
-					kernels.Define{Name: "SHIFTS", Value: flag(ctas < tiles && shifts(p, c, ctas))}),
+				Defines: common.Defines(p, c, kernels.Define{Name: "PERSISTENT", Value: kernels.Flag(ctas < tiles)},
+					kernels.Define{Name: "RAGGED", Value: kernels.Flag(raggedVectors(p, c))},
+					kernels.Define{Name: "SHIFTS", Value: kernels.Flag(ctas < tiles && shifts(p, c, ctas))}),
 				Args: fwdArgs(p),
 			}
 			if cl := c.Get(kernels.Cluster); cl > 1 {
@@ -79,7 +80,7 @@ func fwdSmemPipeBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	for cl := 1; cl <= most; cl *= 2 {
 		for perRow := min(max(threadsFor(p, 64*int64(cl)), 32), 256); perRow <= 1024; perRow *= 2 {
 			for rl := 0; rl <= 1; rl++ {
-				rows, warps := block(perRow, 128*(1+flag(perRow >= 128)))
+				rows, warps := block(perRow, 128*(1+kernels.Flag(perRow >= 128)))
 				c := kernels.NewConfig(set(kernels.BlockRows, rows), set(kernels.Warps, warps), set(kernels.VectorBytes, 0),
 					set(kernels.Stages, 1), set(kernels.PerSM, k), set(kernels.CTAs, 0), set(kernels.RowOrder, 0), set(kernels.CopyPath, 1),
 					set(kernels.Reload, rl), set(kernels.Cluster, cl), set(kernels.MinBlocks, 0), set(kernels.CacheHint, 0))
@@ -109,7 +110,7 @@ func pastL2(base func(kernels.Problem, kernels.DeviceInfo) kernels.Config) func(
 		switch {
 		case d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 || p.Residual || p.FP8 || p.M*row <= d.CacheBytes:
 			return c
-		case keepsX(p, d) && (c.Get(kernels.CopyPath) != 1 || c.Get(kernels.Cluster) == 1 && isPow2(int(p.N))):
+		case keepsX(p, d) && (c.Get(kernels.CopyPath) != 1 || c.Get(kernels.Cluster) == 1 && kernels.IsPow2(int(p.N))):
 			return c.With(set(kernels.CacheHint, 6))
 		case keepsX(p, d) && c.Get(kernels.Cluster) == 1 && row%16 == 0 && row > 1<<10 && row <= 10<<10:
 			return c.With(set(kernels.CopyPath, 2), set(kernels.CacheHint, 6))
@@ -152,7 +153,7 @@ func refuseSlices(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 	vecs, _ := rowVectors(p, c)
 	slice, threads := sliceVectors(p, c), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows))
 	switch {
-	case !isPow2(cl) || cl > 16:
+	case !kernels.IsPow2(cl) || cl > 16:
 		return fmt.Errorf("clusters are 1, 2, 4, 8 or 16 CTAs")
 	case cl > 1 && !hasClusters(d):
 		return fmt.Errorf("clusters need sm_90 or later")
@@ -166,7 +167,7 @@ func refuseSlices(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 		return fmt.Errorf("fewer threads than rows in a CTA")
 	case cl > 1 && (int64(cl)*threads > vecs || slice*int64(cl-1) >= vecs):
 		return fmt.Errorf("a cluster of %d CTAs with %d threads per row has no vector for each", cl, threads)
-	case threads > max(ceilPow2(slice), 8):
+	case threads > max(kernels.CeilPow2(slice), 8):
 		return fmt.Errorf("%d threads for the %d vectors of a row leave half of them idle", threads, slice)
 	}
 	return nil
@@ -181,8 +182,8 @@ const minReload = 32
 func refusePerThread(p kernels.Problem, c kernels.Config) error {
 	_, vec := rowVectors(p, c)
 	slice, warps := sliceVectors(p, c), c.Get(kernels.Warps)
-	each := ceilDiv(slice, int64(warps*32/c.Get(kernels.BlockRows)))
-	words := each * max(vec*p.DType.Size()/4, 1) * (1 + flag(p.Residual))
+	each := kernels.CeilDiv(slice, int64(warps*32/c.Get(kernels.BlockRows)))
+	words := each * max(vec*p.DType.Size()/4, 1) * (1 + kernels.Flag(p.Residual))
 	lb := c.Get(kernels.MinBlocks)
 	// Up to 32 registers for the weights (EARLY), and about 40 for the rest.
 	limit := min(255, 65536/int64(warps*32*max(lb, 1))) - 40
@@ -247,7 +248,7 @@ func refuseWaste(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) erro
 // refuseTiles refuses slots, and orders of the tiles, that make no difference.
 func refuseTiles(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
 	ctas, tiles := clusterGrid(p, c, d)
-	each, st := ceilDiv(tiles, ctas), int64(c.Get(kernels.Stages))
+	each, st := kernels.CeilDiv(tiles, ctas), int64(c.Get(kernels.Stages))
 	switch {
 	case st < 1 || st > 4:
 		return fmt.Errorf("stages are 1 to 4")
@@ -289,24 +290,24 @@ func staticBytes(c kernels.Config) int64 {
 // equal share, rounded up to whole lines of 128 bytes.
 func sliceVectors(p kernels.Problem, c kernels.Config) int64 {
 	vecs, _ := rowVectors(p, c)
-	cl, line := int64(c.Get(kernels.Cluster)), 128/vectorBytes(p, c)
+	cl, line := int64(c.Get(kernels.Cluster)), 128/common.VectorBytes(p, c)
 	if cl <= 1 {
 		return vecs
 	}
-	return ceilDiv(ceilDiv(vecs, cl), line) * line
+	return kernels.CeilDiv(kernels.CeilDiv(vecs, cl), line) * line
 }
 
 // slotBytes is the shared memory of one tile: x and, where there is one, res.
 func slotBytes(p kernels.Problem, c kernels.Config) int64 {
-	part := ceilDiv(int64(c.Get(kernels.BlockRows))*sliceVectors(p, c)*vectorBytes(p, c), 16) * 16
-	return part * (1 + flag(p.Residual))
+	part := kernels.CeilDiv(int64(c.Get(kernels.BlockRows))*sliceVectors(p, c)*common.VectorBytes(p, c), 16) * 16
+	return part * (1 + kernels.Flag(p.Residual))
 }
 
 // clusterGrid is how many clusters of CTAs (CTAs, where a row is one
 // CTA's) walk over how many tiles: grid, with a cluster counted as one, but for ragged
 // rows: alignPrograms.
 func clusterGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) (clusters, tiles int64) {
-	tiles = ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))
+	tiles = kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows)))
 	n := int64(c.Get(kernels.CTAs))
 	if n == 0 {
 		n = int64(c.Get(kernels.PerSM)) * int64(d.SMs)

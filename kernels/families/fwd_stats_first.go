@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // fwdStatsFirst: fp8 and its transpose by tiles, from x a second time, behind a launch that takes
@@ -16,8 +17,7 @@ func fwdStatsFirst(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "fp8 and its transpose by tiles from x a second time, out of L2, after the statistics of all rows",
 		Origin: "normbench; two passes over x, as two launches",
-		Files: []string{"fwd_stats_first.go", "fwd_stats_first.cu", "ragged.go", "ragged.cuh", "ragged_fwd.cuh", "turn.cuh", "bytes.cuh",
-			"transpose.go", "hoststage.go", "common.go", "common.cuh"},
+		Files:  []string{"fwd_stats_first.cu"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2, 4),
 			kernels.Values(kernels.Warps, 2, 4, 8),
@@ -55,9 +55,9 @@ func statsFirstBase(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
 	for slices < 8 && row > slices*16<<10 {
 		slices *= 2
 	}
-	rows, warps := block(threadsFor(kernels.Problem{N: ceilDiv(p.N, slices), DType: p.DType}, 64), 128)
+	rows, warps := block(threadsFor(kernels.Problem{N: kernels.CeilDiv(p.N, slices), DType: p.DType}, 64), 128)
 	tr, tc := 64, 128
-	if ceilDiv(p.M, 64)*ceilDiv(p.N, 128) < 4*int64(d.SMs) {
+	if kernels.CeilDiv(p.M, 64)*kernels.CeilDiv(p.N, 128) < 4*int64(d.SMs) {
 		tr, tc = 32, 64
 	}
 	vector := 0
@@ -82,19 +82,19 @@ func refuseStatsFirst(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo)
 	}
 	vecs, vec := rowVectors(p, c)
 	ranks, threads, t := int64(c.Get(kernels.CTAsPerRow)), int64(c.Get(kernels.Warps)*32/c.Get(kernels.BlockRows)), turnedTileOf(c)
-	slice := ceilDiv(vecs, max(ranks, 1)) // of a CTA of stats
+	slice := kernels.CeilDiv(vecs, max(ranks, 1)) // of a CTA of stats
 	switch {
 	case ranks < 1 || ranks > 64:
 		return fmt.Errorf("1 to 64 CTAs share a row")
 	case threads < 1:
 		return fmt.Errorf("fewer threads than rows in a CTA")
-	case slice*(ranks-1) >= vecs-flag(raggedVectors(p, c)):
+	case slice*(ranks-1) >= vecs-kernels.Flag(raggedVectors(p, c)):
 		return fmt.Errorf("the %d vectors of a row leave one of %d CTAs without any", vecs, ranks)
-	case ceilDiv(p.M, int64(c.Get(kernels.BlockRows)))*ranks > 1<<31-1 || ceilDiv(p.M, t.rows)*ceilDiv(p.N, t.cols) > 1<<31-1:
+	case kernels.CeilDiv(p.M, int64(c.Get(kernels.BlockRows)))*ranks > 1<<31-1 || kernels.CeilDiv(p.M, t.rows)*kernels.CeilDiv(p.N, t.cols) > 1<<31-1:
 		return fmt.Errorf("more than 2^31-1 CTAs")
 	}
-	switch each := ceilDiv(slice, threads); {
-	case threads > max(ceilPow2(slice), 8):
+	switch each := kernels.CeilDiv(slice, threads); {
+	case threads > max(kernels.CeilPow2(slice), 8):
 		return fmt.Errorf("%d threads for %d vectors of a row leave half of them idle", threads, slice)
 	case each*max(vec*p.DType.Size()/4, 1) > 64 || each > 32:
 		return fmt.Errorf("%d vectors of %d elements to a thread do not fit in its registers", each, vec)
@@ -110,21 +110,21 @@ func statsFirstPlan(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) k
 	if p.DType.Size() == 2 && p.N%8 == 0 && t.each() >= 32 {
 		in = 8
 	}
-	defines := append(rowDefines(p, c, kernels.Define{Name: "RAGGED", Value: flag(raggedVectors(p, c))}), t.defines(p, in)...)
-	defines = append(defines, kernels.Define{Name: "X_ALIGN", Value: widestVector(p)}, kernels.Define{Name: "Y_ALIGN", Value: min(p.N&-p.N, 8)})
-	sums := kernels.Scratch{Name: "sums", DType: kernels.FP32, Elems: p.M * ranks * (1 + flag(p.Op == kernels.LayerNorm))}
-	args := append(kernels.Buffers("x"), optional(!p.NoWeight, "w"), optional(p.Bias, "b"))
-	args = append(append(args, kernels.Buffers("y", "rstd")...), optional(p.Op == kernels.LayerNorm, "mean"))
+	defines := append(common.Defines(p, c, kernels.Define{Name: "RAGGED", Value: kernels.Flag(raggedVectors(p, c))}), t.defines(p, in)...)
+	defines = append(defines, kernels.Define{Name: "X_ALIGN", Value: common.WidestVector(p)}, kernels.Define{Name: "Y_ALIGN", Value: min(p.N&-p.N, 8)})
+	sums := kernels.Scratch{Name: "sums", DType: kernels.FP32, Elems: p.M * ranks * (1 + kernels.Flag(p.Op == kernels.LayerNorm))}
+	args := append(kernels.Buffers("x"), common.Optional(!p.NoWeight, "w"), common.Optional(p.Bias, "b"))
+	args = append(append(args, kernels.Buffers("y", "rstd")...), common.Optional(p.Op == kernels.LayerNorm, "mean"))
 	args = append(args, kernels.Int64("rows", p.M), kernels.Float32("eps", kernels.Eps))
 	return kernels.Plan{
 		Scratch: []kernels.Scratch{sums},
 		Launches: []kernels.Launch{{
 			Stage: "k1", Source: "fwd_stats_first.cu", Entry: "stats",
-			Grid: [3]int{int(ceilDiv(p.M, rows) * ranks), 1, 1}, Block: c.Get(kernels.Warps) * 32, Defines: defines,
+			Grid: [3]int{int(kernels.CeilDiv(p.M, rows) * ranks), 1, 1}, Block: c.Get(kernels.Warps) * 32, Defines: defines,
 			Args: append(kernels.Buffers("x", "sums", "amax"), kernels.Int64("rows", p.M)),
 		}, {
 			Stage: "k2", Source: "fwd_stats_first.cu", Entry: "tiles",
-			Grid: [3]int{int(ceilDiv(p.M, t.rows) * ceilDiv(p.N, t.cols)), 1, 1}, Block: int(32 * t.warps), Early: true, Defines: defines,
+			Grid: [3]int{int(kernels.CeilDiv(p.M, t.rows) * kernels.CeilDiv(p.N, t.cols)), 1, 1}, Block: int(32 * t.warps), Early: true, Defines: defines,
 			Args: append(args, kernels.Buffers("sums", "scale", "amax", "scale_inv", "yt")...),
 		}},
 	}
@@ -136,7 +136,7 @@ func statsFirstPlan(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) k
 func hostSlice(h *kernels.HostRun, rank int64) (lo, hi int64) {
 	p, ranks := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro)
 	vec := h.Launch.Define(kernels.VectorBytes.Macro) / p.DType.Size()
-	slice := ceilDiv(ceilDiv(p.N, vec), ranks) * vec
+	slice := kernels.CeilDiv(kernels.CeilDiv(p.N, vec), ranks) * vec
 	return min(rank*slice, p.N), min((rank+1)*slice, p.N)
 }
 
@@ -166,8 +166,8 @@ func hostSliceSums(h *kernels.HostRun, pid int) {
 func hostTiles(h *kernels.HostRun, pid int) {
 	p := h.Problem
 	tr, tc := h.Launch.Define(kernels.TransposeRows.Macro), h.Launch.Define(kernels.TransposeCols.Macro)
-	across := ceilDiv(p.N, tc)
-	row0, lo := (ceilDiv(p.M, tr)-1-int64(pid)/across)*tr, int64(pid)%across*tc
+	across := kernels.CeilDiv(p.N, tc)
+	row0, lo := (kernels.CeilDiv(p.M, tr)-1-int64(pid)/across)*tr, int64(pid)%across*tc
 	hi := min(lo+tc, p.N)
 	wf, bf := hostWeights(h)
 	row := h.Row(0, hi-lo)

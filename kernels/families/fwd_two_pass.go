@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // fwdTwoPass: column chunks, x read again. The design of TransformerEngine's
@@ -16,8 +17,7 @@ func fwdTwoPass(op kernels.Op) *kernels.Family {
 		Pass:   kernels.Fwd,
 		Doc:    "column chunks: one pass for the statistics, x read again for y",
 		Origin: "TransformerEngine (ROCm) PR 593, blocked; apex fused; Tri-RMSNorm",
-		Files: []string{"fwd_two_pass.go", "fwd_two_pass.cu", "fwd_cta_reg.go", "fp8.go", "transpose.go", "transpose.cu", "turn.cuh", "bytes.cuh",
-			"hoststage.go", "hostfwd.go", "common.go", "common.cuh"},
+		Files:  []string{"fwd_two_pass.cu", "transpose.cu"},
 		Knobs: append([]kernels.Range{
 			kernels.Values(kernels.BlockRows, 1, 2),
 			kernels.Values(kernels.BlockCols, 1024, 4096, 8192, 16384),
@@ -64,7 +64,7 @@ const wideRow = 64 << 10
 // chunks is the tile that both two-pass designs start from: rows, warps, and
 // chunks of up to each vectors per thread, less of both on narrow rows.
 func chunks(p kernels.Problem, rows int, warps, each int64) kernels.Config {
-	elems := widestVector(p) / p.DType.Size()
+	elems := common.WidestVector(p) / p.DType.Size()
 	for warps > 1 && warps*32*elems >= 2*p.N {
 		warps /= 2
 	}
@@ -79,7 +79,7 @@ func chunks(p kernels.Problem, rows int, warps, each int64) kernels.Config {
 // in registers if it is within the threshold and within one chunk.
 func singlePass(p kernels.Problem, c kernels.Config) kernels.Define {
 	limit := min(c.Get(kernels.SinglePass), c.Get(kernels.BlockCols))
-	return kernels.Define{Name: "SINGLE_PASS", Value: flag(p.N <= int64(limit))}
+	return kernels.Define{Name: "SINGLE_PASS", Value: kernels.Flag(p.N <= int64(limit))}
 }
 
 // refuseChunks holds what both two-pass designs need: chunks that are whole
@@ -89,7 +89,7 @@ func refuseChunks(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, max
 	if err := refuseLaunch(p, c, d); err != nil {
 		return err
 	}
-	_, vec := vectors(p, c)
+	_, vec := common.Vectors(p, c)
 	cols, threads := int64(c.Get(kernels.BlockCols)), int64(c.Get(kernels.Warps)*32)
 	rows := int64(c.Get(kernels.BlockRows))
 	switch {
@@ -109,7 +109,7 @@ func refuseChunks(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, max
 // tileWords is the packed words of one tensor that a thread holds of a chunk of
 // all rows of a tile.
 func tileWords(p kernels.Problem, c kernels.Config) int64 {
-	_, vec := vectors(p, c)
+	_, vec := common.Vectors(p, c)
 	each := int64(c.Get(kernels.BlockCols)) / (int64(c.Get(kernels.Warps)*32) * vec)
 	return each * max(vec*p.DType.Size()/4, 1) * int64(c.Get(kernels.BlockRows))
 }

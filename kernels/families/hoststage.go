@@ -136,7 +136,7 @@ func eachTile(h *kernels.HostRun, pid int, f func(lo, hi int64)) {
 	case 2: // bwd_pipe.cuh, Walk
 		first, stride, end = rows*int64(pid)/ctas, block, rows*int64(pid+1)/ctas
 	case 1:
-		share := ceilDiv(ceilDiv(rows, block), ctas) * block
+		share := kernels.CeilDiv(kernels.CeilDiv(rows, block), ctas) * block
 		first, stride = int64(pid)*share, block
 		end = min(first+share, rows)
 	}
@@ -174,6 +174,17 @@ func hostFinish(h *kernels.HostRun, name string, partial *kernels.Memory, first,
 		}
 	}
 	h.Mem[name].Store(lo, acc)
+}
+
+func hostReduce(h *kernels.HostRun, pid int) {
+	name := "dw"
+	if pid >= h.Launch.Grid[0] { // second row of the grid
+		pid -= h.Launch.Grid[0]
+		name = "db"
+	}
+	lo := int64(pid) * h.Launch.Define("REDUCE_COLS")
+	hi := min(lo+h.Launch.Define("REDUCE_COLS"), h.Problem.N)
+	hostFinish(h, name, h.Mem[name+"_partial"], 0, h.Launch.Define("PARTIALS"), lo, hi)
 }
 
 // sum and dot use four accumulators: the additions of one would wait for each

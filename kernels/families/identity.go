@@ -22,6 +22,7 @@ type Identity struct {
 
 	mu      sync.Mutex
 	sources map[*kernels.Family]string
+	stages  string // the code of all host stages
 }
 
 // NewIdentity makes the Identity of r's families for a kind of device.
@@ -30,29 +31,29 @@ func NewIdentity(r *kernels.Registry, kind string) *Identity {
 }
 
 // Source is the hash of f's sources, 12 hexadecimal digits: of its CUDA files with their headers
-// and of the flags of every compilation, or on a CPU of its Go files and of what host stages use of
-// package kernels. Foreign code counts by its text and its version.
+// and of the flags of every compilation, or on a CPU of all host stages and what they use. Foreign
+// code counts by its text and its version.
 func (i *Identity) Source(f *kernels.Family) (string, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if s, ok := i.sources[f]; ok {
 		return s, nil
 	}
-	h := sha256.New()
-	fmt.Fprintf(h, "%q\n", f.Version)
-	for _, name := range i.files(f) {
-		text, err := i.registry.File(name)
-		if err != nil {
-			return "", fmt.Errorf("source file of %s: %w", f.Name, err)
-		}
-		if !(nvrtc.Source{Name: name}).Python() { // where // divides
-			text = nvrtc.Code(text)
-		}
-		if path.Ext(name) == ".cu" {
-			text = strings.Join(nvrtc.FixedFlags, " ") + "\n" + text
-		}
-		fmt.Fprintf(h, "%s %d:%s\n", strings.TrimPrefix(name, Baseline), len(text), text)
+	code, err := "", error(nil)
+	switch {
+	case !i.host || f.Host == nil:
+		code, err = i.code(slices.DeleteFunc(slices.Sorted(slices.Values(f.Files)), ofNoDevice))
+	case i.stages == "":
+		i.stages, err = i.code(hostFiles())
+		fallthrough
+	default:
+		code = i.stages
 	}
+	if err != nil {
+		return "", fmt.Errorf("source file of %s: %w", f.Name, err)
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q\n%s", f.Version, code)
 	i.sources[f] = hex.EncodeToString(h.Sum(nil))[:12]
 	return i.sources[f], nil
 }
@@ -67,23 +68,26 @@ func (i *Identity) SourceOf(name string) string {
 	return s
 }
 
-// files are those of f that its code on the device comes from, in order. A manifest is of no
-// device.
-func (i *Identity) files(f *kernels.Family) []string {
-	var host, device []string
-	for _, name := range slices.Sorted(slices.Values(f.Files)) {
-		switch path.Ext(name) {
-		case ".go":
-			host = append(host, name)
-		case ".yaml":
-		default:
-			device = append(device, name)
+// ofNoDevice says whether a file is a manifest.
+func ofNoDevice(name string) bool { return path.Ext(name) == ".yaml" }
+
+// code is what files say to a compiler.
+func (i *Identity) code(names []string) (string, error) {
+	var b strings.Builder
+	for _, name := range names {
+		text, err := i.registry.File(name)
+		if err != nil {
+			return "", err
 		}
+		if !(nvrtc.Source{Name: name}).Python() { // where // divides
+			text = nvrtc.Code(text)
+		}
+		if path.Ext(name) == ".cu" {
+			text = strings.Join(nvrtc.FixedFlags, " ") + "\n" + text
+		}
+		fmt.Fprintf(&b, "%s %d:%s\n", strings.TrimPrefix(name, Baseline), len(text), text)
 	}
-	if i.host && len(host) > 0 {
-		return append(host, helpers+"dtype.go", helpers+"host.go")
-	}
-	return device
+	return b.String(), nil
 }
 
 // Stale says what f's source is now, and whether that is another than a recorded one.

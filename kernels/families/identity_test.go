@@ -3,9 +3,7 @@ package families_test
 import (
 	"os"
 	"path"
-	"reflect"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -88,18 +86,25 @@ func TestIdentityOfComments(t *testing.T) {
 	}
 }
 
-// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU, Go
-// on a CPU.
+// An edit of a file changes the families that have it, and no other: CUDA and headers on a GPU. On a
+// CPU an edit of Go changes all with host stages.
 func TestIdentityOfFiles(t *testing.T) {
 	r := families.New()
-	for kind, exts := range map[string][]string{kernels.KindCUDA: {".cu", ".cuh"}, kernels.KindCPU: {".go"}} {
+	for _, kind := range []string{kernels.KindCUDA, kernels.KindCPU} {
 		before := sources(t, kind, "", nil)
-		for _, file := range embedded(t, ".cu", ".cuh", ".go") {
+		for _, file := range append(embedded(t, ".cu", ".cuh", ".go", ".yaml"), "kernels/dtype.go", "common/reduce.go") {
 			got := differing(before, sources(t, kind, file, func(text string) string { return text + "\nvar more int;\n" }))
 			var want []string
 			for _, f := range r.Families {
-				if slices.Contains(f.Files, file) && slices.Contains(exts, path.Ext(file)) {
-					want = append(want, f.Name)
+				switch path.Ext(file) {
+				case ".go":
+					if kind == kernels.KindCPU {
+						want = append(want, f.Name)
+					}
+				case ".cu", ".cuh":
+					if kind == kernels.KindCUDA && slices.Contains(f.Files, file) {
+						want = append(want, f.Name)
+					}
 				}
 			}
 			if slices.Sort(want); !slices.Equal(got, want) {
@@ -107,70 +112,14 @@ func TestIdentityOfFiles(t *testing.T) {
 			}
 		}
 	}
-	before := sources(t, kernels.KindCPU, "", nil)
-	more := func(text string) string { return text + "\nvar more int\n" }
-	if got := differing(before, sources(t, kernels.KindCPU, "kernels/dtype.go", more)); len(got) != len(before) {
-		t.Errorf("a helper of package kernels is of %v", got)
-	}
 	flags := nvrtc.FixedFlags
 	defer func() { nvrtc.FixedFlags = flags }()
-	before = sources(t, kernels.KindCUDA, "", nil)
+	before := sources(t, kernels.KindCUDA, "", nil)
 	nvrtc.FixedFlags = append(slices.Clone(flags), "--use_fast_math")
 	got := differing(before, sources(t, kernels.KindCUDA, "", nil))
 	if len(got) != len(before)-2 || slices.Contains(got, "rms_fwd/copy") { // a copy of the driver's
 		t.Errorf("a flag changes %d of %d identities", len(got), len(before))
 	}
-}
-
-// A family has all files among its own that its kernels include, and that its host stages call
-// into.
-func TestFilesAreWhole(t *testing.T) {
-	text := map[string]string{}
-	home := map[string]string{} // files by the host functions in them
-	for _, file := range embedded(t, ".cu", ".cuh", ".go") {
-		var err error
-		if text[file], err = families.File(file); err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)^func (host\w+)\(`).FindAllStringSubmatch(text[file], -1) {
-			home[m[1]] = file
-		}
-	}
-	for _, f := range families.New().Families {
-		for _, file := range f.Files {
-			names, err := nvrtc.Includes(text[file])
-			if err != nil || text[file] == "" {
-				t.Errorf("%s: %s: %v", f.Name, file, err)
-			}
-			if path.Ext(file) == ".go" {
-				names = nil
-			}
-			for _, name := range names {
-				if !slices.Contains(f.Files, name) {
-					t.Errorf("%s of %s includes %s, which its identity leaves out", file, f.Name, name)
-				}
-			}
-		}
-		for _, stage := range f.Host {
-			for calls := []string{nameOf(stage)}; len(calls) > 0; calls = calls[1:] {
-				file := home[calls[0]]
-				if !slices.Contains(f.Files, file) {
-					t.Errorf("%s runs %s of %s, which its identity leaves out", f.Name, calls[0], file)
-				}
-				_, body, _ := strings.Cut(text[file], "\nfunc "+calls[0]+"(")
-				body, _, _ = strings.Cut(body, "\n}\n")
-				for _, m := range regexp.MustCompile(`\b(host[A-Z]\w+)\(`).FindAllStringSubmatch(body, -1) {
-					calls = append(calls, m[1])
-				}
-			}
-		}
-	}
-}
-
-// nameOf is the name of a host stage's function.
-func nameOf(stage kernels.HostStage) string {
-	name := runtime.FuncForPC(reflect.ValueOf(stage).Pointer()).Name()
-	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
 // Launches counts geometry, arguments and defines.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // The plain families: each is the definition of an op's pass as kernels, to read first and to hold
@@ -22,15 +23,14 @@ func plain(op kernels.Op, pass kernels.Pass) *kernels.Family {
 		Doc:    "the definition as a kernel, to read first: a CTA per row, a thread per column",
 		Origin: "normbench",
 		Plain:  true,
-		Files: []string{"plain.go", source, "plain.cuh", "hostfwd.go", "hoststage.go", "common.go",
-			"common.cuh"},
+		Files:  []string{source},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.Warps, 1, 2, 4, 8, 16, 32),
 			kernels.Values(kernels.PerSM, 0, 8),
 		},
 		Serves: servesNoFP8,
 		Base: func(p kernels.Problem, _ kernels.DeviceInfo) kernels.Config {
-			warps := min(ceilPow2(ceilDiv(p.N, 256)), 8)
+			warps := min(kernels.CeilPow2(kernels.CeilDiv(p.N, 256)), 8)
 			return kernels.NewConfig(set(kernels.Warps, int(warps)), set(kernels.PerSM, 0))
 		},
 		Refuse: refusePlain,
@@ -44,7 +44,7 @@ func plain(op kernels.Op, pass kernels.Pass) *kernels.Family {
 
 func refusePlain(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) error {
 	switch warps := c.Get(kernels.Warps); {
-	case !isPow2(warps) || warps > 32:
+	case !kernels.IsPow2(warps) || warps > 32:
 		return fmt.Errorf("warps are a power of two up to 32")
 	case warps > 1 && int64(warps)*16 >= p.N:
 		return fmt.Errorf("%d warps leave half of their threads without a column", warps)
@@ -72,23 +72,23 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 			{Name: "W_TYPE", Value: int64(p.Weight)},
 			{Name: "COLUMNS", Value: p.N},
 			{Name: "WARPS", Value: int64(warps)},
-			{Name: "ZERO_CENTERED", Value: flag(p.ZeroCentered)},
+			{Name: "ZERO_CENTERED", Value: kernels.Flag(p.ZeroCentered)},
 		},
 	}
 	saved, rows := kernels.Buffers(spec.Saved...), kernels.Int64("rows", p.M)
-	weight := optional(p.HasWeight(), "w")
+	weight := common.Optional(p.HasWeight(), "w")
 	eps := kernels.Float32("eps", float32(spec.Eps))
 	if p.Pass == kernels.Fwd {
-		k1.Args = append(kernels.Buffers("x"), optional(p.Residual, "res"))
+		k1.Args = append(kernels.Buffers("x"), common.Optional(p.Residual, "res"))
 		if spec.Weight {
-			k1.Args = append(k1.Args, weight, optional(p.Bias, "b"))
+			k1.Args = append(k1.Args, weight, common.Optional(p.Bias, "b"))
 		}
-		k1.Args = append(append(k1.Args, kernels.Buffers("y")...), optional(p.Residual, "resout"))
+		k1.Args = append(append(k1.Args, kernels.Buffers("y")...), common.Optional(p.Residual, "resout"))
 		k1.Args = append(append(k1.Args, saved...), rows, eps)
 		return kernels.Plan{Launches: []kernels.Launch{k1}}
 	}
 	k1.Entry = "backward"
-	k1.Args = append(kernels.Buffers("x", "dy"), optional(p.Residual, "dres"))
+	k1.Args = append(kernels.Buffers("x", "dy"), common.Optional(p.Residual, "dres"))
 	if spec.Weight {
 		k1.Args = append(k1.Args, weight)
 	}
@@ -101,10 +101,10 @@ func planPlain(source string, p kernels.Problem, c kernels.Config,
 	}
 	k2 := k1
 	k2.Stage, k2.Entry = "k2", "gradients"
-	k2.Grid[0] = int(ceilDiv(p.N, int64(k2.Block)))
+	k2.Grid[0] = int(kernels.CeilDiv(p.N, int64(k2.Block)))
 	k2.Args = append(append(kernels.Buffers("x", "dy"), saved...),
-		optional(p.Accumulate, "dw_in"), optional(p.Accumulate && p.Bias, "db_in"),
-		optional(true, "dw"), optional(p.Bias, "db"), rows)
+		common.Optional(p.Accumulate, "dw_in"), common.Optional(p.Accumulate && p.Bias, "db_in"),
+		common.Optional(true, "dw"), common.Optional(p.Bias, "db"), rows)
 	return kernels.Plan{Launches: []kernels.Launch{k1, k2}}
 }
 

@@ -1,6 +1,9 @@
 package families
 
-import "normbench/kernels"
+import (
+	"normbench/kernels"
+	"normbench/kernels/common"
+)
 
 // Rows that are no multiple of 16 bytes, by the aligned vectors of 16 around them
 // (ragged.cuh).
@@ -21,7 +24,7 @@ func plainVectors(p kernels.Problem, c kernels.Config) kernels.Config {
 // rowVectors is vectors, or how many a ragged row has at the most.
 func rowVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 	if !raggedVectors(p, c) {
-		return vectors(p, c)
+		return common.Vectors(p, c)
 	}
 	return aroundRow(p)
 }
@@ -30,7 +33,7 @@ func rowVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
 // elements in one.
 func aroundRow(p kernels.Problem) (vecs, vec int64) {
 	vec = 16 / p.DType.Size()
-	return ceilDiv(p.N+vec-1, vec), vec
+	return kernels.CeilDiv(p.N+vec-1, vec), vec
 }
 
 // startsAlike is how many tiles of the config lie between rows that start alike in their

@@ -4,17 +4,23 @@
 package families
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
+	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
+	"normbench/kernels/nvrtc"
 )
 
-//go:embed *.go *.cu *.cuh
+//go:embed *.go *.cu *.cuh *.yaml
 var files embed.FS
 
 // general are the designs that make a family for each op.
@@ -31,20 +37,12 @@ var designs = []func(kernels.Op) *kernels.Family{
 	fwdTwoPass,
 	fwdSmemPipe,
 	fwdOneShot,
-	fwdWarpSmem,
 	fwdBand,
 	fwdStatsFirst,
 	bwdRegPersist,
 	bwdSmemPipe,
 	bwdTwoPass,
-	bwdMixOrder,
 	bwdFewRows,
-	bwdSplit,
-	bwdLockGroup,
-	bwdAtomic,
-	bwdLastCTA,
-	fwdCoop,
-	bwdCoop,
 	fwdCopy,
 	rulerEmpty,
 	rulerPair,
@@ -125,18 +123,42 @@ func pipedForward(p kernels.Problem, d kernels.DeviceInfo) bool {
 // (bf16, rmsnorm).
 const maxPersistBytes = 16 << 10
 
-// helpers is the folder of the names of package kernels' own files.
-const helpers = "kernels/"
+// packages are those of the Go files behind host stages, by what stands before a file's name.
+var packages = map[string]embed.FS{"": files, "kernels/": kernels.Sources, "common/": common.Sources}
 
-// File returns one of the families' source files, or behind kernels/ one of that package's.
-func File(name string) (string, error) {
-	from := files
-	name, ok := strings.CutPrefix(name, helpers)
-	if ok {
-		from = kernels.Sources
+// hostFiles are the Go files that host stages run.
+var hostFiles = sync.OnceValue(func() (names []string) {
+	for _, from := range []string{"", "common/"} {
+		list, _ := fs.Glob(packages[from], "*.go") // the pattern is sound
+		for _, name := range list {
+			if !strings.HasSuffix(name, "_test.go") {
+				names = append(names, from+name)
+			}
+		}
 	}
-	b, err := from.ReadFile(name)
+	return append(names, "kernels/dtype.go", "kernels/host.go")
+})
+
+// File returns one of the families' source files, or a Go file behind the name of its package.
+func File(name string) (string, error) {
+	from, file := path.Split(name)
+	b, err := packages[from].ReadFile(file)
 	return string(b), err
+}
+
+// withHeaders adds what f's CUDA files include to its files.
+func withHeaders(f *kernels.Family) *kernels.Family {
+	headers := map[string]string{}
+	for _, name := range slices.Clone(f.Files) {
+		text, err := File(name)
+		more, bad := nvrtc.AddHeaders(headers, text, File)
+		if err = cmp.Or(err, bad); err != nil {
+			panic(err) // they are part of the program
+		}
+		f.Files = append(f.Files, more...)
+	}
+	slices.Sort(f.Files)
+	return f
 }
 
 // Hash identifies all families of r together, comments too: two
@@ -144,14 +166,23 @@ func File(name string) (string, error) {
 // record is of, [Identity] says.
 func Hash(r *kernels.Registry) (string, error) {
 	h := sha256.New()
-	for _, f := range r.Families {
-		fmt.Fprintln(h, f.Name, f.Version)
-		for _, name := range slices.Sorted(slices.Values(f.Files)) {
+	write := func(names []string) error {
+		for _, name := range names {
 			text, err := r.File(name)
 			if err != nil {
-				return "", fmt.Errorf("source file of %s: %w", f.Name, err)
+				return err
 			}
 			fmt.Fprintf(h, "%s %d\n%s", name, len(text), text)
+		}
+		return nil
+	}
+	if err := write(hostFiles()); err != nil {
+		return "", err
+	}
+	for _, f := range r.Families {
+		fmt.Fprintln(h, f.Name, f.Version)
+		if err := write(slices.Sorted(slices.Values(f.Files))); err != nil {
+			return "", fmt.Errorf("source file of %s: %w", f.Name, err)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))[:12], nil

@@ -34,7 +34,7 @@ func ruler(op kernels.Op, design, source string, entries ...string) *kernels.Fam
 		Doc:    "what the ruler is tested with",
 		Origin: "normbench",
 		Hidden: true,
-		Files:  []string{"ruler.go", source},
+		Files:  []string{source},
 		Serves: servesAll,
 		Base:   func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
 		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },

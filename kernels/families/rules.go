@@ -1,6 +1,7 @@
 package families
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 
 	"normbench/kernels"
+	"normbench/kernels/manifest"
 	"normbench/kernels/rule"
 )
 
@@ -65,6 +67,30 @@ func over(r *kernels.Registry, ms func() []*rule.Map) *kernels.Registry {
 	return out
 }
 
+// ours are the families of this package: those in Go, then those of manifests.
+var ours = sync.OnceValue(func() (list []*kernels.Family) {
+	for _, s := range kernels.Ops() {
+		for _, d := range general {
+			list = append(list, withHeaders(d(s.Op)))
+		}
+		for _, d := range designs {
+			if both(s.Op) {
+				list = append(list, withHeaders(withRows(d(s.Op))))
+			}
+		}
+	}
+	texts := map[string]string{}
+	names, err := fs.Glob(files, "*.[cy]*")
+	for _, name := range names {
+		texts[name], _ = File(name)
+	}
+	made, bad := manifest.Own(&kernels.Registry{Families: list, File: File}, texts)
+	if err = cmp.Or(err, bad); err != nil {
+		panic(err) // they are part of the program
+	}
+	return append(list, made...)
+})
+
 // Analytic is our families, with those of r that are not ours, whose defaults and bases know no
 // map.
 func Analytic(r *kernels.Registry) *kernels.Registry {
@@ -74,15 +100,8 @@ func Analytic(r *kernels.Registry) *kernels.Registry {
 		by[f.Name] = f
 		out.Families = append(out.Families, f)
 	}
-	for _, s := range kernels.Ops() {
-		for _, d := range general {
-			add(d(s.Op))
-		}
-		for _, d := range designs {
-			if both(s.Op) {
-				add(withRows(d(s.Op)))
-			}
-		}
+	for _, f := range ours() {
+		add(f)
 	}
 	for _, f := range r.Families {
 		if by[f.Name] == nil {

@@ -40,7 +40,7 @@ var wild = sync.OnceValue(func() *rule.Map {
 					}
 					n := (b.NLo + r.Int64N(b.NHi-b.NLo+1)) * c.Bytes / align * align / c.Bytes
 					p := c.Problem(b.MLo+r.Int64N(b.MHi-b.MLo+1), max(n, 1))
-					fs := reg.Serving(p)
+					fs := slices.DeleteFunc(reg.Serving(p), slow)
 					f := fs[r.IntN(len(fs))]
 					v := kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
 					if b.Accepts(reg, d, v) {
@@ -54,6 +54,11 @@ var wild = sync.OnceValue(func() *rule.Map {
 	m.Sort()
 	return m
 })
+
+// slow are the families of manifests: it takes long to ask them whether they accept a whole cell.
+func slow(f *kernels.Family) bool {
+	return slices.ContainsFunc(f.Files, func(name string) bool { return strings.HasSuffix(name, ".yaml") })
+}
 
 // drawn is a random problem that maps are for and some family serves, with any options.
 func drawn(r *rand.Rand) kernels.Problem {
@@ -122,6 +127,31 @@ func TestDefaultRuns(t *testing.T) {
 				valid(t, p, k.DeviceInfo, f, v.Config, plan)
 			}
 		}
+	}
+}
+
+// What every lookup of a program goes through allocates nothing, once its cell was asked for.
+func TestLookupAllocates(t *testing.T) {
+	d := devicetest.H200()
+	b := families.Book(families.With(), families.Step(d), d)
+	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "layernorm/bwd/4097x8191/bf16+bias"} {
+		p, err := kernels.ParseProblem(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := testing.AllocsPerRun(100, func() { b.Answer(p) }); n != 0 {
+			t.Errorf("%s: a lookup allocates %v times", text, n)
+		}
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	d := devicetest.H200()
+	book := families.Book(families.With(), families.Step(d), d)
+	p, _ := kernels.ParseProblem("layernorm/bwd/4097x8191/bf16+bias")
+	b.ReportAllocs()
+	for b.Loop() {
+		book.Answer(p)
 	}
 }
 

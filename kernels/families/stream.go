@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"normbench/kernels"
+	"normbench/kernels/common"
 )
 
 // The stream moves the tensors of a problem and does nothing else, as the bound
@@ -25,7 +26,7 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 		Hidden: true,
 		Stream: true,
 		Bits:   kernels.Bitwise,
-		Files:  []string{"stream.go", "stream.cu", "common.go", "common.cuh"},
+		Files:  []string{"stream.cu"},
 		Knobs: []kernels.Range{
 			kernels.Values(kernels.Warps, 4, 8, 16, 32),
 			kernels.Values(kernels.PerSM, 0, 8),
@@ -41,7 +42,7 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 			return kernels.NewConfig(set(kernels.Warps, 8), set(kernels.PerSM, 0), set(kernels.Unroll, 1), set(kernels.CacheHint, 2))
 		},
 		Refuse: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-			if w := c.Get(kernels.Warps); !isPow2(w) || w > 32 {
+			if w := c.Get(kernels.Warps); !kernels.IsPow2(w) || w > 32 {
 				return fmt.Errorf("warps are a power of two up to 32")
 			}
 			if u := c.Get(kernels.Unroll); u < 1 || u > 16 {
@@ -57,7 +58,7 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 			count := p.M * p.N
 			unroll := int64(c.Get(kernels.Unroll))
 			tile := int64(threads) * unroll * 16 / p.DType.Size()
-			ctas := ceilDiv(count, tile)
+			ctas := kernels.CeilDiv(count, tile)
 			if k := c.Get(kernels.PerSM); k > 0 || d.Kind == kernels.KindCPU {
 				ctas = min(ctas, int64(max(k, 1)*d.SMs))
 			}
@@ -70,8 +71,8 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 					{Name: "Y_TYPE", Value: int64(p.OutType())},
 					{Name: "W_TYPE", Value: int64(p.Weight)},
 					{Name: "INPUTS", Value: int64(len(p.Full(kernels.Input)))},
-					{Name: "TRANSPOSED", Value: flag(p.Transpose)},
-					{Name: "SUM_OUT", Value: flag(p.Residual && pass == kernels.Fwd)},
+					{Name: "TRANSPOSED", Value: kernels.Flag(p.Transpose)},
+					{Name: "SUM_OUT", Value: kernels.Flag(p.Residual && pass == kernels.Fwd)},
 					{Name: "WARPS", Value: int64(c.Get(kernels.Warps))},
 					{Name: "UNROLL", Value: unroll},
 					{Name: "CACHE_HINT", Value: int64(c.Get(kernels.CacheHint))},
@@ -82,15 +83,15 @@ func stream(op kernels.Op, pass kernels.Pass) *kernels.Family {
 				if i < len(in) {
 					l.Args = append(l.Args, kernels.Buffers(in[i].Name)...)
 				} else {
-					l.Args = append(l.Args, optional(false, ""))
+					l.Args = append(l.Args, common.Optional(false, ""))
 				}
 			}
 			out := "y"
 			if pass == kernels.Bwd {
 				out = "dx"
 			}
-			l.Args = append(append(l.Args, kernels.Buffers(out)...), optional(p.Transpose, "yt"),
-				optional(p.Residual && pass == kernels.Fwd, "resout"), kernels.Int64("count", count))
+			l.Args = append(append(l.Args, kernels.Buffers(out)...), common.Optional(p.Transpose, "yt"),
+				common.Optional(p.Residual && pass == kernels.Fwd, "resout"), kernels.Int64("count", count))
 			return kernels.Plan{Launches: []kernels.Launch{l}}
 		},
 		Host: map[string]kernels.HostStage{"stream": hostStream},
@@ -139,7 +140,6 @@ func fwdCopy(op kernels.Op) *kernels.Family {
 		Hidden: true,
 		Stream: true,
 		Bits:   kernels.Bitwise,
-		Files:  []string{"stream.go", "common.go"},
 		Serves: func(p kernels.Problem) error {
 			if p.FP8 || p.Residual {
 				return fmt.Errorf("a copy moves one tensor to another of its type")

@@ -31,7 +31,7 @@ func transposeTile(path, rows, cols, warps int) []kernels.Setting {
 // cache lines, where that makes a full wave of 16 CTAs per SM;
 // 64x64 on smaller problems.
 func transposeBase(p kernels.Problem, d kernels.DeviceInfo) []kernels.Setting {
-	if p.Transpose && ceilDiv(p.M, 128)*ceilDiv(p.N, 64) >= 16*int64(d.SMs) {
+	if p.Transpose && kernels.CeilDiv(p.M, 128)*kernels.CeilDiv(p.N, 64) >= 16*int64(d.SMs) {
 		return transposeTile(1, 128, 64, 4)
 	}
 	return transposeTile(1, 64, 64, 4)
@@ -50,9 +50,9 @@ func refuseTranspose(c kernels.Config) error {
 	}
 	rows, cols, warps := c.Get(kernels.TransposeRows), c.Get(kernels.TransposeCols), c.Get(kernels.TransposeWarps)
 	switch {
-	case !isPow2(rows) || rows < 32 || rows > 128 || !isPow2(cols) || cols < 32 || cols > 128:
+	case !kernels.IsPow2(rows) || rows < 32 || rows > 128 || !kernels.IsPow2(cols) || cols < 32 || cols > 128:
 		return fmt.Errorf("a tile of the transpose has 32, 64 or 128 rows and as many columns")
-	case !isPow2(warps) || warps > 32:
+	case !kernels.IsPow2(warps) || warps > 32:
 		return fmt.Errorf("the transpose's warps are a power of two up to 32")
 	}
 	if each := rows * cols / (32 * warps); each < 16 || each > 128 {
@@ -88,7 +88,7 @@ func transposeLaunch(p kernels.Problem, c kernels.Config) kernels.Launch {
 		Stage: "transpose", Source: "transpose.cu", Entry: "transpose",
 		// The first side of a grid goes to 2^31, the second to 65535; CTAs
 		// stride over what that leaves of the columns.
-		Grid:  [3]int{int(ceilDiv(p.M, t.rows)), int(min(ceilDiv(p.N, t.cols), 65535)), 1},
+		Grid:  [3]int{int(kernels.CeilDiv(p.M, t.rows)), int(min(kernels.CeilDiv(p.N, t.cols), 65535)), 1},
 		Block: int(32 * t.warps),
 		Defines: append([]kernels.Define{
 			{Name: "X_TYPE", Value: int64(kernels.FP32)}, // unused: one unit serves all types

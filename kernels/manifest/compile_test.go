@@ -1,4 +1,4 @@
-package manifest
+package manifest_test
 
 import (
 	"os"
@@ -12,15 +12,17 @@ import (
 	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	. "normbench/kernels/manifest" // outside of it, as families import it
+	"normbench/kernels/manifest/check"
 	"normbench/kernels/nvrtc"
 )
 
 // newChecker is for an H200 of another arch, or skips without NVRTC.
-func newChecker(t *testing.T, r *kernels.Registry, arch string) *Checker {
+func newChecker(t *testing.T, r *kernels.Registry, arch string) *check.Checker {
 	t.Helper()
 	d := devicetest.H200()
 	d.Arch = arch
-	c := NewChecker(r, d)
+	c := check.New(r, d)
 	if err := c.NoNVRTC; err != nil {
 		if os.Getenv("NORMBENCH_REQUIRE_NVRTC") != "" {
 			t.Fatal(err)
@@ -171,7 +173,7 @@ func TestPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := checker.cache.Compile(u.Source, u.Options)
+	b, err := nvrtc.NewCache(nvrtc.DefaultCacheDir(), n).Compile(u.Source, u.Options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,6 +32,7 @@ type expression struct {
 	lo, hi int // of a whole number
 	tree   *node
 	fixed  bool // it has no variables
+	needs
 }
 
 const expressionHelp = "docs/kernels.md names the variables and functions; quote an expression that has a comma, a colon or a #"
@@ -77,7 +78,7 @@ func (e *expression) compile(known scope) error {
 	if p.err != "" {
 		return bad(p.err)
 	}
-	if e.fixed = !p.variable; !e.fixed {
+	if e.fixed, e.needs = !p.variable, p.needs; !e.fixed {
 		return nil
 	}
 	var err error
@@ -143,6 +144,7 @@ type node struct {
 	get    func(x *env) int // of a variable
 	number float64
 	truth  bool // it is true or false, as 1 or 0
+	let    int  // of a letting, whose value is its argument
 }
 
 // A parser reads an expression by precedence. After an error it is at the end.
@@ -153,6 +155,7 @@ type parser struct {
 	tok      string // "" at the end
 	class    rune   // of tok, as in text/scanner
 	variable bool   // it has seen one
+	needs    needs  // of the variables that it has seen
 	err      string // the first
 }
 
@@ -301,12 +304,15 @@ func (p *parser) name(name string) *node {
 	case name == "eps" && p.kind == fraction:
 		return &node{number: p.known.eps}
 	}
-	get := p.known.lookup(name)
-	if get == nil {
+	n, needs := p.known.lookup(name)
+	if n == nil {
 		p.fail("unknown name %s", name)
+		return &node{}
 	}
 	p.variable = true
-	return &node{get: get}
+	p.needs.level = max(p.needs.level, needs.level)
+	p.needs.knobs = append(p.needs.knobs, needs.knobs...)
+	return n
 }
 
 func (p *parser) call(name string) *node {
@@ -341,12 +347,17 @@ func (n *node) eval(x *env, whole bool) (v float64, err error) {
 		return float64(n.get(x)), nil
 	case n.op == "":
 		return n.number, nil
+	case n.op == "let":
+		return x.letting(n.let, n.args[0])
 	}
-	a := make([]float64, len(n.args))
-	for i, arg := range n.args {
-		if a[i], err = arg.eval(x, whole); err != nil {
+	var room [3]float64
+	a := room[:0]
+	for _, arg := range n.args {
+		v, err := arg.eval(x, whole)
+		if err != nil {
 			return 0, err
 		}
+		a = append(a, v)
 		// The second argument of && and ||, and one branch of ?:, are not evaluated.
 		yes := a[0] != 0
 		switch {

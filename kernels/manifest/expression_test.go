@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 )
 
 func compiled(text string, k kind, known scope) (*expression, error) {
@@ -63,5 +65,70 @@ func TestExpressions(t *testing.T) {
 		if _, err := compiled(text, whole, scope{}); err == nil {
 			t.Errorf("%s compiles as a number", text)
 		}
+	}
+}
+
+// A comparison of what cannot be compared is found where it stands deep.
+func TestTruthErrors(t *testing.T) {
+	for _, text := range []string{"foo", "M > foo", "M > true", "'a'", "true + 1", "min(true)", "1.5 > M", "true ? 1 : false"} {
+		if _, err := compiled(text, truth, scope{}); err == nil {
+			t.Errorf("%s compiles as a condition", text)
+		}
+	}
+}
+
+// Texts that are no manifest are errors of one line; those that are one have a
+// space, whose plans can all be made.
+func FuzzParse(f *testing.F) {
+	// Short ones: the fuzzer minimizes what it finds byte by byte.
+	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nknobs: {w: [1, 2]}\nbase: {w: N / 7}\nlaunches: [{source: a.cu, entry: e, grid: N / (M - 3), block: 32 * w, args: [x, w, y, rstd]}]"))
+	f.Add([]byte("name: a\nop: rmsnorm\npass: bwd\nbase: {}\nscratch: [{name: c, dtype: i32, elems: M}]\nlaunches: [{zero: c}, {source: a.cu, entry: e, grid: 1, block: 1, args: [x, dy, w, rstd, dx, dw_partial, c]}, {reduce: {partials: N}}]"))
+	f.Add([]byte("serves: [{require: M > 1, reason: r}]\nconstraints: [{if: bias, reason: r}]"))
+	f.Add([]byte("name: &a [*a]"))
+	f.Add([]byte("name: ../../a\nop: rmsnorm\npass: fwd\nbase: {}\nlaunches: [{source: ../../etc/passwd, entry: \"e\\e[2J\", grid: 1, block: 1, args: [x, w, y, rstd]}]"))
+	f.Add([]byte("\xef\xbb\xbfname: a\nname: b\nop: rmsnorm"))
+	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nknobs: {v: [0]}\nbase: {v: 3}\nlaunches: [{source: a.cu, entry: e, grid: " + strings.Repeat("(", 500) + "1, block: .nan, args: []}]"))
+	f.Add([]byte("name: a\nop: rmsnorm\npass: fwd\nserves: [{require: \"0\", reason: r}]\nbase: {}\nlaunches: [{source: a.cu, entry: e, grid: 1 << 62, block: 99999999, shared: 99999999, args: [x]}]"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 1<<14 {
+			return
+		}
+		ds, err := parse("f.yaml", data)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") || hint.Of(err) == "" {
+				t.Fatalf("the error %q has several lines or no hint", err)
+			}
+			return
+		}
+		d, size := ds[0], 1
+		for _, r := range d.knobs {
+			size *= len(r.Values)
+		}
+		if size > 100 {
+			return
+		}
+		fam := d.family(nil, nil)
+		for _, n := range []int64{1, 541, 4096} {
+			p := kernels.Problem{Op: d.Op, Pass: d.Pass, M: 3, N: n, DType: kernels.BF16, Weight: kernels.BF16}
+			if fam.CheckServes(p) != nil {
+				continue
+			}
+			for _, c := range fam.Space(p, devicetest.H200()).Configs {
+				for _, l := range fam.Plan(p, c, devicetest.H200()).Launches {
+					if l.IsKernel() && (l.Grid[0] < 1 || l.Block < 1 || l.Block > 1024) {
+						t.Fatalf("%+v", l)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Each expression is evaluated for every config, so their number is bounded.
+func TestExpressionCount(t *testing.T) {
+	many := "constraints:\n" + strings.Repeat("  - {require: M > 0, reason: r}\n", maxExpressions)
+	_, err := parse("f.yaml", []byte("name: a\nop: rmsnorm\npass: fwd\nbase: {}\n"+many+"launches: [{source: a.cu, entry: e, grid: 1, block: 32, args: [x, w, y, rstd]}]\n"))
+	if err == nil || !strings.Contains(err.Error(), "is one of more than 500 expressions") || hint.Of(err) == "" {
+		t.Error(err)
 	}
 }

@@ -1,13 +1,14 @@
 package manifest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
+	"normbench/kernels/common"
 )
 
 // ---- Buffers --------------------------------------------------------------------
@@ -29,8 +30,12 @@ func everything(op kernels.Op, pass kernels.Pass) kernels.Problem {
 // read the saved output, y, and then b too.
 func (d *design) tensors() []string {
 	var names []string
-	for _, t := range everything(d.Op, d.Pass).Tensors() {
-		names = append(names, t.Name)
+	for _, op := range d.fields.Op {
+		for _, t := range everything(kernels.Op(op.Text), d.Pass).Tensors() {
+			if !slices.Contains(names, t.Name) {
+				names = append(names, t.Name)
+			}
+		}
 	}
 	if d.Pass == kernels.Bwd {
 		names = append(names, "y")
@@ -61,7 +66,7 @@ func (d *design) macros() []string {
 	for _, r := range d.knobs {
 		c = c.With(kernels.Setting{Knob: r.Knob, Value: r.Values[0]})
 	}
-	for _, x := range families.RowDefines(p, c) {
+	for _, x := range common.Defines(p, c) {
 		names = append(names, x.Name)
 	}
 	return names
@@ -82,10 +87,16 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 		Knobs: slices.Clone(d.knobs), Files: files, Unwritten: d.unwritten(),
 		Bits:   map[string]kernels.Determinism{"bitwise": kernels.Bitwise, "none": kernels.NotBitwise}[d.Bits],
 		Serves: d.refuseProblem,
-		Base:   d.baseOf,
+		Base: func(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
+			c, _ := d.baseOf(p, dev)
+			return c
+		},
 		Refuse: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
 			if dev.Kind == kernels.KindCPU {
-				return refuseHost(host, p, dev)
+				return d.refuseOnHost(host, p, c, dev)
+			}
+			if err := d.checkBase(p, c, dev); err != nil {
+				return err
 			}
 			_, err := d.plan(p, c, dev)
 			return err
@@ -99,7 +110,7 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 		},
 	}
 	if d.reduce != nil { // k2's knobs, where they are not listed
-		for _, s := range families.ReduceBase() {
+		for _, s := range common.ReduceBase {
 			if !d.ranges(s.Knob) {
 				f.Knobs = append(f.Knobs, kernels.Values(s.Knob, s.Value))
 			}
@@ -111,9 +122,21 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 	return f
 }
 
-func refuseHost(host *kernels.Family, p kernels.Problem, dev kernels.DeviceInfo) error {
+// refuseOnHost says why c does not run on the cpu: by host, or in a family of ours by a constraint
+// that asks nothing of the device.
+func (d *design) refuseOnHost(host *kernels.Family, p kernels.Problem, c kernels.Config,
+	dev kernels.DeviceInfo) error {
 	if host == nil {
 		return errNoHost
+	}
+	ofAny := func(e *expression) bool { return e == nil || e.level < ofDevice }
+	for _, r := range d.Constraints {
+		if d.prefix == "" && ofAny(r.If) && ofAny(r.Require) {
+			x := &env{Problem: p, device: dev, config: c}
+			if err := refuse([]*rule{r}, x); err != nil {
+				return err
+			}
+		}
 	}
 	if err := host.CheckServes(p); err != nil {
 		return err
@@ -169,23 +192,67 @@ func refuse(rules []*rule, x *env) error {
 	return nil
 }
 
-// baseOf is the base config. A value that is a Fault is left out: plan finds it
-// again.
-func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
-	c, _ := d.baseConfig(p, dev)
-	return c
+// A found base config is kept for as long as it is asked for the same problem.
+type foundBase struct {
+	problem kernels.Problem
+	device  kernels.DeviceInfo
+	config  kernels.Config
+	fault   error
 }
 
-func (d *design) baseConfig(p kernels.Problem, dev kernels.DeviceInfo) (c kernels.Config, err error) {
+// baseOf is the base config: the first that works of those to try, else the last. A value that is
+// a Fault is left out, and is the error.
+func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Config, error) {
+	if b := d.found.Load(); b != nil && b.problem == p && b.device == dev {
+		return b.config, b.fault
+	}
+	b := &foundBase{problem: p, device: dev}
+	count, err := 1, error(nil)
 	for _, x := range d.base {
-		n, bad := x.int(&env{p, dev, c})
+		count *= len(x.tries)
+	}
+	for n := range count {
+		if b.config, b.fault = d.baseConfig(p, dev, n); b.fault == nil && n < count-1 {
+			_, err = d.plan(p, b.config, dev)
+		}
+		if cmp.Or(b.fault, err) == nil {
+			break
+		}
+	}
+	d.found.Store(b)
+	return b.config, b.fault
+}
+
+// checkBase says why c has not all knobs, if the base has a Fault in its place.
+func (d *design) checkBase(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
+	for _, x := range d.base {
+		if _, ok := c.Lookup(x.knob); !ok {
+			_, err := d.baseOf(p, dev)
+			return err
+		}
+	}
+	return nil
+}
+
+// baseConfig is the n-th base config to try. The last knob's values change fastest.
+func (d *design) baseConfig(p kernels.Problem, dev kernels.DeviceInfo, n int) (c kernels.Config,
+	err error) {
+	at := make([]int, len(d.base))
+	for i := len(d.base) - 1; i >= 0; i-- {
+		tries := len(d.base[i].tries)
+		at[i], n = n%tries, n/tries
+	}
+	for i, x := range d.base {
+		v, bad := x.tries[at[i]].int(&env{Problem: p, device: dev, config: c})
 		if bad != nil && err == nil {
 			err = bad
 		}
-		c = c.With(kernels.Setting{Knob: x.knob, Value: n})
+		if bad == nil {
+			c = c.With(kernels.Setting{Knob: x.knob, Value: v})
+		}
 	}
 	if d.reduce != nil {
-		for _, s := range families.ReduceBase() {
+		for _, s := range common.ReduceBase {
 			if _, ok := c.Lookup(s.Knob); !ok {
 				c = c.With(s)
 			}
@@ -198,19 +265,16 @@ func (d *design) baseConfig(p kernels.Problem, dev kernels.DeviceInfo) (c kernel
 // or a Fault.
 func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) (kernels.Plan, error) {
 	var none kernels.Plan
-	if _, err := d.baseConfig(p, dev); err != nil {
-		return none, err
+	if !common.WholeVectors(p, c) {
+		return none, fmt.Errorf("rows of %d bytes are not whole %d-byte vectors",
+			p.N*p.DType.Size(), common.VectorBytes(p, c))
 	}
-	bytes, fits := families.VectorBytes(p, c)
-	if !fits {
-		return none, fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", p.N*p.DType.Size(), bytes)
-	}
-	x := &env{p, dev, c}
+	x := &env{Problem: p, device: dev, config: c}
 	if err := refuse(d.Constraints, x); err != nil {
 		return none, err
 	}
 	plan := kernels.Plan{}
-	has := map[string]bool{}
+	var has []string // buffers
 	for _, b := range d.Scratch {
 		n, err := b.Elems.int(x)
 		if err != nil {
@@ -223,17 +287,21 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 			}
 			name := b.Name.Text
 			plan.Scratch = append(plan.Scratch, kernels.Scratch{Name: name, DType: dtype, Elems: int64(n)})
-			has[name] = true
+			has = append(has, name)
 		}
 	}
-	for _, t := range p.Tensors() {
-		has[t.Name] = true
+	for _, t := range slices.Concat(p.Tensors(), p.Saved()) {
+		has = append(has, t.Name)
 	}
-	if d.Pass == kernels.Bwd {
-		has["y"], has["b"] = true, p.Bias
+	partials, err := d.partials(x)
+	if err != nil {
+		return none, err
 	}
-	if d.reduce != nil {
-		has["dw_partial"], has["db_partial"] = p.HasWeight(), p.Bias
+	if partials > 0 && p.HasWeight() {
+		has = append(has, "dw_partial")
+	}
+	if partials > 0 && p.Bias {
+		has = append(has, "db_partial")
 	}
 	for i := range d.launches {
 		l, err := d.launchPlan(&d.launches[i], x, has, plan.Scratch)
@@ -242,22 +310,32 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 		}
 		plan.Launches = append(plan.Launches, l...)
 	}
-	if d.reduce == nil {
+	if partials == 0 {
 		return plan, nil
 	}
-	if err := families.RefuseReduce(c); err != nil {
+	if err := common.RefuseReduce(c); err != nil {
 		return none, err
 	}
-	partials, err := d.reduce.int(x)
-	if err != nil {
-		return none, err
+	full := common.WithReduce(p, c, partials, plan.Launches...)
+	full.Scratch = append(full.Scratch, plan.Scratch...)
+	return full, nil
+}
+
+// partials are the partial rows that a config leaves to k2, 0 where it has none.
+func (d *design) partials(x *env) (int64, error) {
+	if d.reduce == nil {
+		return 0, nil
 	}
-	return families.WithReduce(p, c, int64(partials), plan), nil
+	if when, err := d.reduce.If.holds(x); err != nil || !when {
+		return 0, err
+	}
+	n, err := d.reduce.Partials.int(x)
+	return int64(n), err
 }
 
 // launchPlan is the launch, or none where its condition does not hold or there is
 // nothing to clear. has says which buffers there are.
-func (d *design) launchPlan(l *launch, x *env, has map[string]bool,
+func (d *design) launchPlan(l *launch, x *env, has []string,
 	scratch []kernels.Scratch) ([]kernels.Launch, error) {
 	if when, err := l.If.holds(x); err != nil || !when {
 		return nil, err
@@ -269,8 +347,15 @@ func (d *design) launchPlan(l *launch, x *env, has map[string]bool,
 		}
 		return []kernels.Launch{kernels.Zero(l.Stage, l.zero, scratch[i].Bytes())}, nil
 	}
-	k := kernels.Launch{Stage: l.Stage, Source: Prefix + l.file().Text, Entry: l.Entry.Text,
-		Grid: [3]int{1, 1, 1}, Resident: l.Resident, Early: l.Early}
+	k := kernels.Launch{Stage: l.Stage, Source: d.prefix + l.file().Text, Entry: l.Entry.Text,
+		Grid: [3]int{1, 1, 1}, Early: l.Early}
+	if l.Resident != nil {
+		when, err := l.Resident.holds(x)
+		if err != nil {
+			return nil, err
+		}
+		k.Resident = when
+	}
 	to := []*int{&k.Block, &k.Shared, &k.Cluster, &k.Grid[0], &k.Grid[1], &k.Grid[2]}
 	for i, e := range append([]*expression{l.Block, l.Shared, l.Cluster}, l.Grid...) {
 		if e != nil {
@@ -294,11 +379,15 @@ func (d *design) launchPlan(l *launch, x *env, has map[string]bool,
 	if l.Source.Text == "" {
 		return []kernels.Launch{k}, nil
 	}
-	k.Mangled, k.Include = true, d.include
+	k.Mangled, k.Include = d.prefix != "", d.include // ours are extern "C"
 	for _, o := range d.Options {
 		k.Options = append(k.Options, o.Text)
 	}
-	k.Defines = families.RowDefines(x.Problem, x.config)
+	seen, err := l.knobsOf(x)
+	if err != nil {
+		return nil, err
+	}
+	k.Defines = common.Defines(x.Problem, seen)
 	if _, ok := x.config.Lookup(kernels.Warps); !ok && l.common { // a word that CUB has a use for
 		warps := kernels.Define{Name: kernels.Warps.Macro, Value: int64(k.Block+31) / 32}
 		k.Defines = append(k.Defines, warps)
@@ -313,8 +402,23 @@ func (d *design) launchPlan(l *launch, x *env, has map[string]bool,
 	return []kernels.Launch{k}, nil
 }
 
+// knobsOf are the knobs that the sources of a launch see.
+func (l *launch) knobsOf(x *env) (c kernels.Config, err error) {
+	if l.Knobs == nil {
+		return x.config, nil
+	}
+	settings := make([]kernels.Setting, len(l.Knobs))
+	for i, s := range l.Knobs {
+		settings[i].Knob = s.knob
+		if settings[i].Value, err = s.tries[0].int(x); err != nil {
+			return c, err
+		}
+	}
+	return c.Unpacked().With(settings...), nil
+}
+
 // arguments gives k its arguments.
-func (l *launch) arguments(k *kernels.Launch, x *env, has map[string]bool) error {
+func (l *launch) arguments(k *kernels.Launch, x *env, has []string) error {
 	for _, a := range l.Args {
 		arg := kernels.Arg{Kind: a.kind, Name: a.name}
 		var err error
@@ -325,7 +429,7 @@ func (l *launch) arguments(k *kernels.Launch, x *env, has map[string]bool) error
 			var n int
 			n, err = a.value.int(x)
 			arg.Int = int64(n)
-		case !has[a.name]:
+		case !slices.Contains(has, a.name):
 			arg.Name = "" // the null pointer
 		}
 		if err != nil {

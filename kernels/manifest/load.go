@@ -18,7 +18,7 @@ import (
 	"normbench/internal/textfile"
 	"normbench/internal/yamldoc"
 	"normbench/kernels"
-	"normbench/kernels/families"
+	"normbench/kernels/common"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/triton"
 )
@@ -55,6 +55,25 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 		}
 		return r.File(rest)
 	}
+	made, err := assemble(&with, dir, Prefix, files)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(made) == 0 {
+		return nil, nil, hint.Errorf(folderHelp, "%s has no manifest (*.yaml)", dir)
+	}
+	with.Families = append(with.Families, made...)
+	return &with, made, nil
+}
+
+// Own makes the families of manifests that are part of the program, among files. They may name
+// families of r, which has the files too.
+func Own(r *kernels.Registry, files map[string]string) ([]*kernels.Family, error) {
+	return assemble(r, "", "", files)
+}
+
+// assemble makes the families of the manifests among files, whose names in r have a prefix.
+func assemble(r *kernels.Registry, dir, prefix string, files map[string]string) ([]*kernels.Family, error) {
 	var names []string
 	var designs []*design
 	places := map[string]yamldoc.Place{}
@@ -62,37 +81,36 @@ func Load(r *kernels.Registry, dir string) (*kernels.Registry, []*kernels.Family
 		if !strings.HasSuffix(name, ".yaml") {
 			continue
 		}
-		d, err := parse(filepath.Join(dir, name), []byte(files[name]))
+		ds, err := parse(filepath.Join(dir, name), []byte(files[name]))
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if first, ok := places[d.Name.Text]; ok {
-			return nil, nil, d.Name.Errorf("rename one of the two",
-				"%q is the name of a family at %s already", d.Name.Text, first.At)
+		for _, d := range ds {
+			d.prefix = prefix
+			if first, ok := places[d.Name.Text]; ok {
+				return nil, d.Name.Errorf("rename one of the two",
+					"%q is the name of a family at %s already", d.Name.Text, first.At)
+			}
+			if _, err := r.Lookup(d.Name.Text); err == nil || d.Name.Text == "base" {
+				return nil, d.Name.Errorf("choose another; `normbench list kernels` shows all",
+					"%q is the name of one of normbench's families", d.Name.Text)
+			}
+			places[d.Name.Text] = d.Name.Place
+			names, designs = append(names, name), append(designs, d)
 		}
-		if _, err := r.Lookup(d.Name.Text); err == nil || d.Name.Text == "base" {
-			return nil, nil, d.Name.Errorf("choose another; `normbench list kernels` shows all",
-				"%q is the name of one of normbench's families", d.Name.Text)
-		}
-		places[d.Name.Text] = d.Name.Place
-		names, designs = append(names, name), append(designs, d)
 	}
 	if err := probe(designs, files); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var made []*kernels.Family
 	for i, d := range designs {
-		f, err := link(&with, d, dir, names[i], files)
+		f, err := link(r, d, dir, names[i], files)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		made = append(made, f)
 	}
-	if len(made) == 0 {
-		return nil, nil, hint.Errorf(folderHelp, "%s has no manifest (*.yaml)", dir)
-	}
-	with.Families = append(with.Families, made...)
-	return &with, made, nil
+	return made, nil
 }
 
 // readFolder reads what a manifest may name.
@@ -150,7 +168,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 	if err := d.findFolders(dir); err != nil {
 		return nil, err
 	}
-	hashed := []string{Prefix + name, "common.go"} // which makes the macros
+	hashed := []string{d.prefix + name}
 	var binaries []string
 	var version string
 	for i := range d.launches {
@@ -158,7 +176,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		if l.zero != "" {
 			continue
 		}
-		included, err := l.find(r, files)
+		included, err := l.find(r, d.prefix, files)
 		if err != nil {
 			return nil, err
 		}
@@ -171,14 +189,17 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		}
 	}
 	if d.reduce != nil {
-		hashed = append(hashed, families.ReduceFiles()...)
+		text, err := r.File(common.ReduceSource)
+		if err == nil {
+			hashed, err = headers(r, "", append(hashed, common.ReduceSource), text)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	host, err := d.findHost(r)
 	if err != nil {
 		return nil, err
-	}
-	if host != nil {
-		hashed = append(hashed, host.Files...)
 	}
 	slices.Sort(hashed)
 	f := d.family(slices.Compact(hashed), host)
@@ -207,16 +228,17 @@ func (d *design) findFolders(dir string) error {
 
 // find finds a launch's kernel. Of a source it returns its name and those of the files that it
 // includes.
-func (l *launch) find(r *kernels.Registry, files map[string]string) (included []string, err error) {
+func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string) (included []string, err error) {
 	file, entry := l.file(), l.Entry.Text
 	text, ok := files[file.Text]
 	if !ok {
 		return nil, file.Errorf("put it beside the manifest", "no file %s", file.Text)
 	}
 	if l.python != nil {
-		included = []string{Prefix + file.Text}
-		for name := range triton.Beside(text, func(name string) (string, error) { return r.File(Prefix + name) }) {
-			included = append(included, Prefix+name)
+		included = []string{prefix + file.Text}
+		beside := func(name string) (string, error) { return r.File(prefix + name) }
+		for name := range triton.Beside(text, beside) {
+			included = append(included, prefix+name)
 		}
 		return included, nil // link sorts them
 	}
@@ -233,11 +255,11 @@ func (l *launch) find(r *kernels.Registry, files map[string]string) (included []
 		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
 			"%s has no kernel %s", file.Text, name)
 	}
-	if included, err = headers(r, []string{Prefix + file.Text}, text); err != nil {
+	if included, err = headers(r, prefix, []string{prefix + file.Text}, text); err != nil {
 		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
 		return nil, file.Errorf(cmp.Or(hint.Of(err), help), "%s includes %v", file.Text, err)
 	}
-	l.common = slices.Contains(included, Prefix+"common.cuh") || slices.Contains(included, Prefix+"plain.cuh")
+	l.common = slices.Contains(included, prefix+"common.cuh") || slices.Contains(included, prefix+"plain.cuh")
 	return included, nil
 }
 
@@ -288,24 +310,12 @@ func foreign(names, binaries []string, files map[string]string, include []string
 	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
 }
 
-// headers appends the files that text includes, and those they include.
-func headers(r *kernels.Registry, names []string, text string) ([]string, error) {
-	files, err := nvrtc.Includes(text)
-	if err != nil {
-		return names, err
+// headers are names and the files that text includes, and those they include.
+func headers(r *kernels.Registry, prefix string, names []string, text string) ([]string, error) {
+	added, err := nvrtc.AddHeaders(map[string]string{}, text,
+		func(name string) (string, error) { return r.File(prefix + name) })
+	for _, name := range added {
+		names = append(names, prefix+name)
 	}
-	for _, file := range files {
-		name := Prefix + file
-		if slices.Contains(names, name) {
-			continue
-		}
-		text, err := r.File(name)
-		if err != nil {
-			return names, fmt.Errorf("%q, which is nowhere", file)
-		}
-		if names, err = headers(r, append(names, name), text); err != nil {
-			return names, err
-		}
-	}
-	return names, nil
+	return names, err
 }

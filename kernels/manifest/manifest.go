@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
@@ -25,16 +26,17 @@ import (
 
 // fields are those of a manifest as they stand there.
 type fields struct {
-	Name yamldoc.Word `match:"^[a-z][a-z0-9_]*(/[a-z0-9_]+)?$" help:"start with a letter a-z; letters, digits and _ may follow, and a second such part behind a /"`
+	Name yamldoc.Word `match:"^([a-z]|OP)[a-z0-9_]*(/[a-z0-9_]+)?$" help:"start with a letter a-z; letters, digits and _ may follow, and a second such part behind a /"`
 
-	Op       yamldoc.Word
-	Pass     kernels.Pass `of:"fwd,bwd"`
+	Op       []yamldoc.Word `one:"" help:"name an op, or a list of them with OP in the name"`
+	Pass     kernels.Pass   `of:"fwd,bwd"`
 	Base     yamldoc.Value
 	Launches []yamldoc.Value `help:"docs/kernels.md shows a manifest"`
 	Doc      string          `yaml:"optional"`
 	Origin   string          `yaml:"optional"`
 	Bits     string          `yaml:"optional" of:"per config,bitwise,none"`
 	Knobs    yamldoc.Value   `yaml:"optional"`
+	Let      yamldoc.Value   `yaml:"optional"`
 
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
@@ -49,28 +51,27 @@ type design struct {
 	fields
 	Op          kernels.Op
 	knobs       []kernels.Range
+	lets        []*letting
 	base        []choice
 	launches    []launch
-	reduce      *expression // partial rows for k2; nil without one
-	include     []string    // absolute paths
-	expressions int         // compiled so far
-	modules     []string    // Python's, as names of sources
+	reduce      *reduction // k2; nil without one
+	prefix      string     // of its files
+	include     []string   // absolute paths
+	expressions int        // compiled so far
+	modules     []string   // Python's, as names of sources
+	found       atomic.Pointer[foundBase]
 }
 
-// A choice is a knob's value in the base config, one of those that the knob may have.
+// A choice is a knob's value in the base config, or several that are tried in their order.
 type choice struct {
-	knob   *kernels.Knob
-	value  *expression
-	values []int
+	knob  *kernels.Knob
+	tries []*expression
 }
 
-// int is the value for a problem.
-func (c choice) int(x *env) (int, error) {
-	n, err := c.value.int(x)
-	if err == nil && !slices.Contains(c.values, n) {
-		err = &Fault{c.value.Place, fmt.Sprintf("is %d, which is not among the knob's values", n)}
-	}
-	return n, err
+// A reduction is k2 over partial rows, where If holds.
+type reduction struct {
+	If       *expression `yaml:"optional" kind:"truth"`
+	Partials *expression `min:"1" max:"2147483647"`
 }
 
 // A rule is a condition with the reason against what breaks it: where If
@@ -111,8 +112,9 @@ type kernel struct {
 	Block    *expression   `min:"1" max:"1024"`
 	Shared   *expression   `yaml:"optional" min:"0" max:"2147483647"`
 	Cluster  *expression   `yaml:"optional" min:"0" max:"16"`
-	Resident bool          `yaml:"optional"`
+	Resident *expression   `yaml:"optional" kind:"truth"`
 	Early    bool          `yaml:"optional"`
+	Knobs    macros        `yaml:"optional"`
 	Defines  defines       `yaml:"optional"`
 	Args     []*argument   `help:"an argument is the name of a tensor or of scratch, or {TYPE: NAME, value: EXPRESSION}"`
 }
@@ -142,6 +144,28 @@ func (d *defines) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
 			return err
 		}
 		*d = append(*d, x)
+	}
+	return err
+}
+
+// macros are the knobs that a launch has the macros of, with their values there; nil is all, as they
+// are.
+type macros []choice
+
+// UnmarshalValue reads KNOB: EXPRESSION.
+func (m *macros) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
+	const help = "write knobs of a launch as KNOB: EXPRESSION"
+	entries, err := v.Entries(help)
+	for _, e := range entries {
+		k, bad := kernels.ParseKnob(e.Key.Text)
+		if bad != nil {
+			return e.Key.Errorf(help, "unknown knob")
+		}
+		x := choice{k, []*expression{{}}}
+		if err := x.tries[0].UnmarshalValue(e.Value, `min:"0" max:"2147483647"`); err != nil {
+			return err
+		}
+		*m = append(*m, x)
 	}
 	return err
 }
@@ -195,6 +219,7 @@ func (a *argument) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) (err e
 
 var (
 	knobRE  = regexp.MustCompile(`^[a-z][a-z_]*$`)
+	nameRE  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	macroRE = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
 )
 
@@ -203,11 +228,12 @@ const (
 
 	maxManifest    = 64 << 10 // bytes
 	maxExpressions = 500      // each is evaluated for every config
+	maxTries       = 1000     // base configs that are tried
 	maxGrid        = 20_000   // configs that a family's knobs make
 )
 
-// parse reads one manifest. name stands for it in errors.
-func parse(name string, data []byte) (*design, error) {
+// parse reads one manifest, a design for each of its ops. name stands for it in errors.
+func parse(name string, data []byte) (ds []*design, err error) {
 	if len(data) > maxManifest {
 		return nil, hint.Errorf("a manifest has some hundred lines at most",
 			"%s has %d bytes, more than %d", name, len(data), maxManifest)
@@ -216,22 +242,43 @@ func parse(name string, data []byte) (*design, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &design{fields: fields{Doc: "the kernels of " + name, Origin: name}}
-	if err := body.Decode(&d.fields); err != nil {
-		return nil, err
-	}
-	ops, _ := kernels.OpNames()
-	if d.Op = kernels.Op(d.fields.Op.Text); !slices.Contains(ops, string(d.Op)) {
-		return nil, d.fields.Op.Errorf("use "+strings.Join(ops, " or "), "unknown op %q", d.Op)
-	}
-	// Knobs are variables of what follows them.
-	for _, step := range []func() error{d.checkOptions, d.readKnobs, d.readBase, d.readRules,
-		d.readScratch, d.readLaunches, d.checkBuffers} {
-		if err := step(); err != nil {
+	for i := 0; i == 0 || i < len(ds[0].fields.Op); i++ {
+		d := &design{fields: fields{Doc: "the kernels of " + name, Origin: name}}
+		if err := body.Decode(&d.fields); err != nil {
 			return nil, err
 		}
+		if err := d.read(d.fields.Op[i]); err != nil {
+			return nil, err
+		}
+		ds = append(ds, d)
 	}
-	return d, nil
+	return ds, nil
+}
+
+// opPlace stands in names for the short name of the op.
+const opPlace = "OP"
+
+// read reads the design for one op.
+func (d *design) read(op yamldoc.Word) error {
+	ops, _ := kernels.OpNames()
+	if d.Op = kernels.Op(op.Text); !slices.Contains(ops, op.Text) {
+		return op.Errorf("use "+strings.Join(ops, " or "), "unknown op %q", op.Text)
+	}
+	if len(d.fields.Op) > 1 && !strings.Contains(d.Name.Text, opPlace) {
+		return d.Name.Errorf("write OP where the name has the op, such as OP_bwd/mine",
+			"is one name for several ops")
+	}
+	for _, w := range []*yamldoc.Word{&d.Name, &d.Host} {
+		w.Text = strings.Replace(w.Text, opPlace, d.Op.Spec().Short, 1)
+	}
+	// Knobs and lettings are variables of what follows them.
+	for _, step := range []func() error{d.checkOptions, d.readKnobs, d.readLet, d.readBase,
+		d.readRules, d.readScratch, d.readLaunches, d.checkBuffers} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // compile compiles those expressions that are there.
@@ -340,22 +387,52 @@ func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Valu
 }
 
 // known are the names that launches may use.
-func (d *design) known() scope { return scope{ofConfig, d.knobs, d.Op.Spec().Eps} }
+func (d *design) known() scope { return scope{ofConfig, d.knobs, d.knobs, d.lets, d.Op.Spec().Eps} }
 
 // ranges says whether k is one of the family's knobs.
 func (d *design) ranges(k *kernels.Knob) bool {
 	return slices.ContainsFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k })
 }
 
+// readLet reads the expressions that have names. Each may use those above it.
+func (d *design) readLet() error {
+	if !d.Let.Known() {
+		return nil
+	}
+	const help = "write let as NAME: EXPRESSION"
+	entries, err := d.Let.Entries(help)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		known := d.known()
+		if taken, _ := known.lookup(e.Key.Text); taken != nil || !nameRE.MatchString(e.Key.Text) {
+			return e.Key.Errorf("use letters, digits and _, and no name of a variable or a knob",
+				"is no name for an expression")
+		}
+		l := &letting{name: e.Key, value: &expression{}}
+		if err := l.value.UnmarshalValue(e.Value, `kind:"truth"`); err != nil {
+			return err
+		}
+		if err := d.compile(known, l.value); err != nil {
+			return err
+		}
+		l.needs = l.value.needs
+		d.lets = append(d.lets, l)
+	}
+	return nil
+}
+
 // readBase reads a value for every knob, which may use the problem, the device and
 // the knobs above it.
 func (d *design) readBase() error {
-	const help = "write base as KEY: EXPRESSION, for every one of the knobs"
+	const help = "write base as KEY: EXPRESSION, for every one of the knobs, or a list of " +
+		"expressions to try"
 	entries, err := d.Base.Entries(help)
 	if err != nil {
 		return err
 	}
-	known := scope{level: ofDevice}
+	known, tries := scope{ofDevice, d.knobs, nil, d.lets, 0}, 1
 	for _, e := range entries {
 		i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool {
 			return e.Key.Text == r.Knob.Key || e.Key.Text == r.Knob.Name
@@ -363,20 +440,26 @@ func (d *design) readBase() error {
 		if i < 0 {
 			return e.Key.Errorf("list its values under knobs too", "the family has no knob %s", e.Key.Text)
 		}
-		c := choice{d.knobs[i].Knob, &expression{}, d.knobs[i].Values}
+		c := choice{knob: d.knobs[i].Knob}
 		if slices.ContainsFunc(d.base, func(b choice) bool { return b.knob == c.knob }) {
 			return e.Key.Errorf(help, "is %s, which stands above", c.knob.Key)
 		}
-		if err := c.value.UnmarshalValue(e.Value, `min:"0" max:"2147483647"`); err != nil {
+		items, err := e.Value.Items(help, true)
+		if err != nil {
 			return err
 		}
-		if err := d.compile(known, c.value); err != nil {
-			return err
-		}
-		if c.value.fixed { // of another the plans of the problem say it
-			if _, err := c.int(nil); err != nil {
-				return hint.With(err, "list it under knobs too")
+		for _, item := range items {
+			x := &expression{}
+			if err := x.UnmarshalValue(item, `min:"0" max:"2147483647"`); err != nil {
+				return err
 			}
+			if err := d.compile(known, x); err != nil {
+				return err
+			}
+			c.tries = append(c.tries, x)
+		}
+		if tries *= len(items); tries > maxTries {
+			return e.Key.Errorf("list fewer", "more than %d configs to try", maxTries)
 		}
 		d.base = append(d.base, c)
 		known.knobs = append(known.knobs, d.knobs[i])
@@ -393,7 +476,7 @@ func (d *design) readRules() error {
 	for i, r := range slices.Concat(d.Serves, d.Constraints) {
 		known := d.known()
 		if i < len(d.Serves) {
-			known = scope{level: ofProblem}
+			known = scope{level: ofProblem, family: d.knobs}
 		}
 		if r.If == nil && r.Require == nil {
 			return r.Errorf("if refuses what it holds for, require all else", "has neither if nor require")
@@ -410,8 +493,8 @@ func (d *design) readScratch() error {
 	for _, b := range d.Scratch {
 		name := b.Name.Text
 		switch {
-		case slices.Contains(d.tensors(), name), slices.Contains(reduceBuffers, name):
-			return b.Name.Errorf("choose another", "%q is the name of a tensor or of reduce's", name)
+		case name == noBuffer, slices.Contains(d.tensors(), name):
+			return b.Name.Errorf("choose another", "%q is the name of a tensor, or of none", name)
 		case slices.Contains(seen, name):
 			return b.Name.Errorf("choose another", "%q stands twice", name)
 		}
@@ -422,6 +505,9 @@ func (d *design) readScratch() error {
 	}
 	return nil
 }
+
+// noBuffer is an argument that is a null pointer.
+const noBuffer = "none"
 
 // reduceBuffers are the scratch that reduce adds.
 var reduceBuffers = []string{"dw_partial", "db_partial"}
@@ -436,14 +522,10 @@ func (d *design) readLaunches() error {
 		case v.Has("reduce") && i != len(d.Launches)-1:
 			return v.Errorf("put it last", "reduce is the last launch")
 		case v.Has("reduce"):
-			var f struct {
-				Reduce struct {
-					Partials *expression `min:"1" max:"2147483647"`
-				}
-			}
+			var f struct{ Reduce reduction }
 			if err = v.Decode(&f); err == nil {
-				d.reduce, l.Stage = f.Reduce.Partials, "k2"
-				err = d.compile(d.known(), d.reduce)
+				d.reduce, l.Stage = &f.Reduce, "k2"
+				err = d.compile(d.known(), d.reduce.If, d.reduce.Partials)
 			}
 		case v.Has("zero"):
 			f := struct {
@@ -466,7 +548,8 @@ func (d *design) readLaunches() error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(d.launches, func(o launch) bool { return o.Stage == l.Stage }) {
+		same := func(o launch) bool { return o.Stage == l.Stage && (o.If == nil || l.If == nil) }
+		if slices.ContainsFunc(d.launches, same) {
 			at := yamldoc.Place{At: v.At, Path: v.Path + ".stage"}
 			return at.Errorf("name it with stage:", "two stages are %q", l.Stage)
 		}
@@ -497,7 +580,10 @@ func (d *design) readKernel(l *launch) error {
 	for _, e := range l.Grid[1:] {
 		e.hi = 65535 // CUDA's limit of all but the first
 	}
-	list := append([]*expression{l.If, l.Block, l.Shared, l.Cluster}, l.Grid...)
+	list := append([]*expression{l.If, l.Block, l.Shared, l.Cluster, l.Resident}, l.Grid...)
+	for _, x := range l.Knobs {
+		list = append(list, x.tries...)
+	}
 	for _, x := range l.Defines {
 		switch {
 		case !macroRE.MatchString(x.name.Text):
@@ -516,12 +602,15 @@ func (d *design) readKernel(l *launch) error {
 // checkBuffers checks the buffer arguments of all launches, when all of the scratch
 // and the reduction are known.
 func (d *design) checkBuffers() error {
-	known := d.tensors()
-	for _, b := range d.Scratch {
-		known = append(known, b.Name.Text)
-	}
+	known := append(d.tensors(), noBuffer)
 	if d.reduce != nil {
 		known = append(known, reduceBuffers...)
+	}
+	for _, b := range d.Scratch {
+		if d.reduce != nil && slices.Contains(reduceBuffers, b.Name.Text) {
+			return b.Name.Errorf("choose another", "%q is a buffer of reduce's", b.Name.Text)
+		}
+		known = append(known, b.Name.Text)
 	}
 	for _, l := range d.launches {
 		for _, a := range l.Args {
@@ -531,7 +620,7 @@ func (d *design) checkBuffers() error {
 		}
 	}
 	if d.reduce != nil && !d.passes(reduceBuffers[0]) {
-		return d.reduce.Errorf("give it to the launch that leaves the partial sums",
+		return d.reduce.Partials.Errorf("give it to the launch that leaves the partial sums",
 			"no launch has the argument %s", reduceBuffers[0])
 	}
 	return nil

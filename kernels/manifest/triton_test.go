@@ -1,4 +1,4 @@
-package manifest
+package manifest_test
 
 import (
 	"os"
@@ -12,6 +12,8 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	. "normbench/kernels/manifest" // outside of it, as families import it
+	"normbench/kernels/manifest/check"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/triton"
 )
@@ -94,7 +96,7 @@ func TestTritonPlan(t *testing.T) {
 		if want = "k1 user:k.py:fwd " + want; got != want {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)
 		}
-		if files := strings.Join(fs[0].Files, " "); files != "common.go user:helper.py user:k.py user:t.yaml" {
+		if files := strings.Join(fs[0].Files, " "); files != "user:helper.py user:k.py user:t.yaml" {
 			t.Errorf("its files are %s", files)
 		}
 		id, err := families.NewIdentity(r, kernels.KindCUDA).Source(fs[0])
@@ -186,10 +188,10 @@ func TestTritonExamples(t *testing.T) {
 		t.Skipf("scripts/triton-env.sh installs Triton for this test: %v", err)
 	}
 	t.Setenv("NORMBENCH_CACHE", t.TempDir())
-	checker := func(r *kernels.Registry, arch string) *Checker {
+	checker := func(r *kernels.Registry, arch string) *check.Checker {
 		d := devicetest.H200()
 		d.Arch = arch
-		c := NewChecker(r, d)
+		c := check.New(r, d)
 		t.Cleanup(c.Close)
 		return c
 	}

@@ -108,6 +108,30 @@ func Includes(text string) (names []string, err error) {
 	return names, nil
 }
 
+// AddHeaders adds the files that text includes by name, and those they include, to headers. It
+// returns their names in the order in which they are read. read finds a file's text.
+func AddHeaders(headers map[string]string, text string,
+	read func(name string) (string, error)) (added []string, err error) {
+	names, err := Includes(text)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if _, ok := headers[name]; ok {
+			continue
+		}
+		if headers[name], err = read(name); err != nil {
+			return nil, fmt.Errorf("%q, which is nowhere", name)
+		}
+		more, err := AddHeaders(headers, headers[name], read)
+		if err != nil {
+			return nil, err
+		}
+		added = append(append(added, name), more...)
+	}
+	return added, nil
+}
+
 // includesSystem says whether a source includes something in angle brackets. Only such a
 // source gets the include folders.
 func includesSystem(src Source) bool {

@@ -8,7 +8,7 @@ import "normbench/kernels"
 
 var fastLLMBefore = &Preset{
 	Name: "fast-llm-before", System: "Fast-LLM before PR 546",
-	Doc: "backward: one tile of 16384/pow2(N) whole rows per CTA, and a partial row from each",
+	Doc: "backward: one tile of 16384/kernels.CeilPow2(N) whole rows per CTA, and a partial row from each",
 	Pick: func(p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
 		if err := fastLLMLacks(p); err != nil {
 			return nil, err
@@ -16,7 +16,7 @@ var fastLLMBefore = &Preset{
 		if p.Pass == kernels.Fwd {
 			return fastLLMForward(p), nil
 		}
-		cols := pow2(p.N)
+		cols := kernels.CeilPow2(p.N)
 		return one(variant(p, "two_pass", "br%d.bc%d.w%d.k0.p0.sp%d"+fastLLMRest, max(fastLLMTile/cols, 1), cols, fastLLMWarps(cols), cols))
 	},
 }
@@ -31,7 +31,7 @@ var fastLLM546 = &Preset{
 		if p.Pass == kernels.Fwd {
 			return fastLLMForward(p), nil
 		}
-		cols := pow2(p.N)
+		cols := kernels.CeilPow2(p.N)
 		fits, enough := int64(fastLLMTile), cols/8
 		if p.Bias {
 			fits, enough = fastLLMTile/2, cols/2
@@ -59,7 +59,7 @@ func fastLLMLacks(p kernels.Problem) error {
 
 // fastLLMForward: a CTA per row of at most 64 KiB.
 func fastLLMForward(p kernels.Problem) []kernels.Variant {
-	return wider(fastLLMWarps(pow2(p.N)), func(w int64) kernels.Variant {
+	return wider(fastLLMWarps(kernels.CeilPow2(p.N)), func(w int64) kernels.Variant {
 		return variant(p, "cta_reg", "br1.w%d.v%d.st1.k0.p0.ho0.ro0.lb0.ch0", w, vector(p, 32*w))
 	})
 }
@@ -68,5 +68,5 @@ func fastLLMWarps(cols int64) int64 { return clamp(cols/256, 1, 8) }
 
 // fastLLMPrograms is the single pass's bound: two CTAs per SM.
 func fastLLMCTAs(p kernels.Problem, d kernels.DeviceInfo, rows int64) int64 {
-	return min(ceilDiv(p.M, rows), 2*int64(d.SMs))
+	return min(kernels.CeilDiv(p.M, rows), 2*int64(d.SMs))
 }

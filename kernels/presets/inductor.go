@@ -67,5 +67,5 @@ func inductorWarps(n int64) int64 {
 	if n > 8192 {
 		return 16
 	}
-	return clamp(pow2(n)/128, 1, 8)
+	return clamp(kernels.CeilPow2(n)/128, 1, 8)
 }

@@ -17,7 +17,7 @@ var triRMSNorm = &Preset{
 			return one(variant(p, "two_pass", "br1.bc1024.w4.v0.k0.p0.sp0.lb0.ch0"))
 		}
 		// The backward's one block covers the row; warps as in the Triton tutorial.
-		return one(variant(p, "lock_group", "gs32.w%d.v0.lb0.ch0", clamp(pow2(p.N)/256, 1, 8)))
+		return one(variant(p, "lock_group", "gs32.w%d.v0.lb0.ch0", clamp(kernels.CeilPow2(p.N)/256, 1, 8)))
 	},
 }
 
@@ -28,7 +28,7 @@ var liger = &Preset{
 		if err := without(p, "Liger", "fp8", "acc"); err != nil {
 			return nil, err
 		}
-		n := pow2(p.N)
+		n := kernels.CeilPow2(p.N)
 		if n > 65536 {
 			return nil, fmt.Errorf("the block of Liger holds at most 65536 columns")
 		}
@@ -108,7 +108,7 @@ var apexFused = &Preset{
 		}
 		v := p.DType.Size()
 		if p.Pass == kernels.Fwd {
-			return one(variant(p, "two_pass", "br1.bc%d.w4.v%d.k0.p0.sp0.lb0.ch0", min(pow2(p.N), 512), v))
+			return one(variant(p, "two_pass", "br1.bc%d.w4.v%d.k0.p0.sp0.lb0.ch0", min(kernels.CeilPow2(p.N), 512), v))
 		}
 		return one(variant(p, "split", "br1.w4.v%d.dc32.rg16.lb0.ch0", v))
 	},

@@ -129,19 +129,10 @@ func wider(warps int64, of func(warps int64) kernels.Variant) []kernels.Variant 
 	return vs
 }
 
-func pow2(n int64) int64 {
-	if n <= 1 {
-		return 1
-	}
-	return 1 << bits.Len64(uint64(n-1))
-}
-
 // lastPow2 is the largest power of two up to n, 1 for less.
 func lastPow2(n int64) int64 { return 1 << (bits.Len64(uint64(max(n, 1))) - 1) }
 
 func clamp(v, lo, hi int64) int64 { return max(lo, min(v, hi)) }
-
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // step finds n in a table of limits: the value of the first limit that n does
 // not exceed, or otherwise.

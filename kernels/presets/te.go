@@ -93,7 +93,7 @@ func teChunks(p kernels.Problem, design string, limit, warps int64, rest string)
 	// Ours unroll 16 vectors per thread at most: rows that start at odd places are
 	// read in shorter chunks.
 	vec := vector(p, 32*warps) / p.DType.Size()
-	cols := min(limit/p.DType.Size(), max(pow2(p.N), 32*warps*vec), 16*32*warps*vec)
+	cols := min(limit/p.DType.Size(), max(kernels.CeilPow2(p.N), 32*warps*vec), 16*32*warps*vec)
 	return variant(p, design, "br1.bc%d.w%d.v0.%s", cols, warps, rest)
 }
 

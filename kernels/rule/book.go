@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"normbench/kernels"
 )
@@ -87,13 +88,7 @@ type Book struct {
 	Device   kernels.DeviceInfo
 	analytic *kernels.Registry // whose bases know no map
 	blank    sync.Map          // rasters of classes that the map has not: Box to *Raster
-	cells    sync.Map          // asked so far: place to Answer
-}
-
-// A place is a cell of a raster.
-type place struct {
-	raster     *Raster
-	line, cell int
+	cells    sync.Map          // asked so far: *Raster to []atomic.Pointer[Answer], line by line
 }
 
 // NewBook makes the book of a step for a device. The registry's defaults and bases are the analytic
@@ -141,9 +136,13 @@ func (b *Book) base(p kernels.Problem) kernels.Variant {
 // cell is the answer of a cell: its config, or the nearest of its raster that is accepted, or one
 // of the analytic bases'.
 func (b *Book) cell(r *Raster, line, cell int) Answer {
-	at := place{r, line, cell}
-	if a, ok := b.cells.Load(at); ok {
-		return a.(Answer)
+	cells, ok := b.cells.Load(r)
+	if !ok {
+		cells, _ = b.cells.LoadOrStore(r, make([]atomic.Pointer[Answer], len(r.Lines)*len(r.Rows)))
+	}
+	known := &cells.([]atomic.Pointer[Answer])[line*len(r.Rows)+cell]
+	if a := known.Load(); a != nil {
+		return *a
 	}
 	box := r.Box(line, cell, b.Device.SMs)
 	accepted := func(v kernels.Variant) bool { return box.Accepts(b.analytic, b.Device, v) }
@@ -159,7 +158,7 @@ func (b *Book) cell(r *Raster, line, cell int) Answer {
 	case v != own:
 		a.Match = MatchMoved
 	}
-	b.cells.Store(at, a)
+	known.Store(&a)
 	return a
 }
 

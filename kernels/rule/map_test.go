@@ -75,23 +75,6 @@ func TestFindAt(t *testing.T) {
 	}
 }
 
-func TestLookupAllocates(t *testing.T) {
-	m, d := scattered(4), devicetest.H200()
-	p := m.Rasters[len(m.Rasters)-1].Class.Problem(4096, 8192)
-	if n := testing.AllocsPerRun(100, func() { m.Find(p, &d) }); n != 0 {
-		t.Errorf("a lookup allocates %v times", n)
-	}
-}
-
-func BenchmarkLookup(b *testing.B) {
-	m, d := scattered(5), devicetest.H200()
-	p := m.Rasters[len(m.Rasters)-1].Class.Problem(4097, 8191)
-	b.ReportAllocs()
-	for b.Loop() {
-		m.Find(p, &d)
-	}
-}
-
 // TestMerge: of two maps each cell has the better-evidenced config, whatever their lines and
 // bounds, and of two alike next's.
 func TestMerge(t *testing.T) {

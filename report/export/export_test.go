@@ -22,7 +22,7 @@ import (
 func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 	t.Helper()
 	dir := t.TempDir()
-	w, _, err := record.OpenWriter(dir)
+	w, _, err := record.OpenWriter(dir, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 			edit(run, r)
 		}
 		r.Key = record.Key(p, v, run.Device, r.Source, run.Protocol)
-		if err := w.Append(r); err != nil {
+		if err := w.AppendAll(r); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func records(t *testing.T, edit func(*record.Run, *record.Record)) string {
 		if edit != nil {
 			edit(run, nil)
 		}
-		if err := w.Append(run); err != nil {
+		if err := w.AppendAll(run); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -36,7 +36,8 @@ func (c *Chooser) Choose(ctx context.Context, p kernels.Problem, vs []kernels.Va
 		return vs[0], nil, nil
 	}
 	c.Device.Prefetch(p, vs)
-	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: p, Protocol: c.Protocol, Seed: c.Seed}
+	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: p, Protocol: c.Protocol,
+		Seed: c.Seed}
 	defer s.Close()
 	if err := s.Open(ctx); err != nil {
 		return kernels.Variant{}, nil, err

@@ -100,7 +100,8 @@ func (m *Match) Slower() (slower []*Result) {
 
 // Confirm fights these duels again, on a device opened anew: a regression counts only where both
 // runs agree. found is told of each.
-func (c *Compare) Confirm(ctx context.Context, m *Match, slower []*Result, found func(*Second)) error {
+func (c *Compare) Confirm(ctx context.Context, m *Match, slower []*Result,
+	found func(*Second)) error {
 	o := c.Options
 	o.Seed++
 	o.More = func(cell verdict.Cell) bool { return m.Rule.More(cell, len(slower)) }

@@ -78,7 +78,8 @@ type Result struct {
 
 // Fight runs one duel on a device. Variants that fail are a result with a
 // status; the error is trouble that is nobody's result, or ctx's.
-func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel, o Options) (*Result, error) {
+func Fight(ctx context.Context, r *kernels.Registry, dev kernels.Device, d Duel,
+	o Options) (*Result, error) {
 	res := &Result{Duel: d, Status: kernels.StatusOK}
 	s := &sweep.Session{Device: dev, Registry: r, Problem: d.Problem, Protocol: o.Protocol,
 		Seed: o.Seed, EmptyUS: o.EmptyUS}

@@ -138,12 +138,14 @@ func (m *Match) Resume(fresh *Match, pairs []Pair) (left []Pair, err error) {
 	}{
 		{"BASE", m.A, fresh.A}, {"CANDIDATE", m.B, fresh.B}, {"normbench", was.Tool, now.Tool},
 		{"set of kernels", m.Kernels, fresh.Kernels}, {"device", was.Device.ID, now.Device.ID},
-		{"driver", was.Device.DriverVersion, now.Device.DriverVersion}, {"compiler", was.Device.Compiler, now.Device.Compiler},
+		{"driver", was.Device.DriverVersion, now.Device.DriverVersion},
+		{"compiler", was.Device.Compiler, now.Device.Compiler},
 		{"protocol", was.Protocol, now.Protocol}, {"rule", m.Rule, fresh.Rule},
 		{"choice of peers", m.Among, fresh.Among}, {"set of peers", peersIn(was.Env), peersIn(now.Env)},
 	} {
 		if !reflect.DeepEqual(x.was, x.now) {
-			return nil, hint.Errorf("ask for what it was measured with, or leave out --resume", "another %s", x.what)
+			return nil, hint.Errorf("ask for what it was measured with, or leave out --resume",
+				"another %s", x.what)
 		}
 	}
 	asked := map[kernels.Problem]Pair{}
@@ -180,7 +182,8 @@ func (m *Match) sort(pairs []Pair) {
 	for i, p := range pairs {
 		place[p.Problem] = i + 1
 	}
-	slices.SortStableFunc(m.Duels, func(x, y *Result) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })
+	slices.SortStableFunc(m.Duels,
+		func(x, y *Result) int { return cmp.Compare(place[x.Problem], place[y.Problem]) })
 }
 
 // A Pair is a problem with what A and what B have for it. Which of several variants it is, is

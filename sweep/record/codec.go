@@ -181,7 +181,8 @@ func (d *decoder) fill(it *item, b []byte) error {
 		return hint.Errorf(lineHelp, "the line lacks its checksum: it was changed by hand, or is damaged")
 	}
 	if it.more, it.of = l.More, l.Of; l.Kind == kindRun {
-		it.run = &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest, l.FloorUS}
+		it.run = &Run{l.Run, l.Time, l.Tool, l.Command, l.Device, l.Env, l.Protocol, l.SelfTest,
+			l.FloorUS}
 		it.run.makePrintable()
 		return it.run.CheckValid()
 	}
@@ -253,5 +254,6 @@ func diagnose(b []byte, err error) error {
 	case !errors.As(err, &semantic):
 		return hint.With(errSyntax, mendHelp)
 	}
-	return hint.Errorf(mendHelp, "%s line with a bad value at %q", h.Kind, string(semantic.JSONPointer))
+	return hint.Errorf(mendHelp, "%s line with a bad value at %q", h.Kind,
+		string(semantic.JSONPointer))
 }

@@ -63,12 +63,6 @@ func (e *Entry) Finals() Final {
 	return *e.Final
 }
 
-// WithFinals returns e with what it has of the finals replaced.
-func (e Entry) WithFinals(f Final) Entry {
-	e.Final = &f
-	return e
-}
-
 // StageUS is the median time of one launch of a plan.
 type StageUS struct {
 	Stage    string
@@ -78,8 +72,9 @@ type StageUS struct {
 // Summarize is the entry of a record of run, as Load makes it.
 func Summarize(r *Record, run *Run) Entry {
 	e := Entry{
-		Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status, Reason: r.Reason,
-		Source: r.Source, launch: r.Launch, Bytes: r.Bytes, Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
+		Run: run, Problem: r.Problem, Variant: r.Variant(), Base: r.Base, Status: r.Status,
+		Reason: r.Reason, Source: r.Source, launch: r.Launch, Bytes: r.Bytes,
+		Summary: stats.Summarize(r.SamplesUS), StreamUS: r.StreamUS,
 	}
 	if n := len(r.SamplesUS); n > 0 {
 		e.SamplesUS = make([]float32, n)
@@ -88,7 +83,8 @@ func Summarize(r *Record, run *Run) Entry {
 		e.SamplesUS[i] = float32(us)
 	}
 	if r.SearchUS > 0 || r.Chosen != "" {
-		e.Final = &Final{SearchUS: r.SearchUS, Chosen: r.Chosen, Entry: r.Entry, BaseAgain: r.BaseAgainUS, Of: r.Finals,
+		e.Final = &Final{SearchUS: r.SearchUS, Chosen: r.Chosen, Entry: r.Entry,
+			BaseAgain: r.BaseAgainUS, Of: r.Finals,
 			Rounds: r.Rounds()}
 	}
 	for _, s := range r.Stages {
@@ -111,7 +107,8 @@ func (f *File) add(r *Record, run *Run) {
 		f.at, f.words = map[string]int{}, map[string]string{}
 	}
 	e := Summarize(r, run)
-	for _, s := range []*string{&e.Variant.Family, (*string)(&e.Status), &e.Reason, &e.Source, &e.launch} {
+	for _, s := range []*string{&e.Variant.Family, (*string)(&e.Status), &e.Reason, &e.Source,
+		&e.launch} {
 		w, ok := f.words[*s]
 		if !ok {
 			w = *s

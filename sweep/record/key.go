@@ -34,7 +34,8 @@ func (c Code) String() string {
 //   - the protocol.
 //
 // The seed, the host and the version of normbench do not count.
-func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string, pr Protocol) string {
+func Key(p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo, source string,
+	pr Protocol) string {
 	return newKeyer(&Run{Device: d, Protocol: pr}).key(p.String(), v.String(), source)
 }
 
@@ -50,7 +51,8 @@ func newKeyer(run *Run) *keyer {
 		panic(err) // of plain values
 	}
 	d := run.Device
-	return &keyer{run, appendParts(nil, d.ID, d.Arch, fmt.Sprint(d.SMs), d.Driver, d.Compiler), appendParts(nil, string(protocol))}
+	return &keyer{run, appendParts(nil, d.ID, d.Arch, fmt.Sprint(d.SMs), d.Driver, d.Compiler),
+		appendParts(nil, string(protocol))}
 }
 
 func (k *keyer) key(problem, variant, code string) string {

@@ -14,7 +14,7 @@ func TestAppendLimited(t *testing.T) {
 	run := testRun("r")
 	w, _ := openWriter(t, t.TempDir())
 	for _, v := range []Line{run, testRecord(run, 1)} {
-		if err := w.Append(v); err != nil {
+		if err := w.AppendAll(v); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,14 +27,14 @@ func TestAppendLimited(t *testing.T) {
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
 		t.Fatal(err)
 	}
-	failed := w.Append(testRecord(run, 2))
+	failed := w.AppendAll(testRecord(run, 2))
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &old); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := os.Stat(w.Path()); failed == nil || err != nil || st.Size() != w.size {
 		t.Errorf("%v, %v: %d bytes, want %d", failed, err, st.Size(), w.size)
 	}
-	if err := w.Append(testRecord(run, 3)); err != nil {
+	if err := w.AppendAll(testRecord(run, 3)); err != nil {
 		t.Error(err)
 	}
 	w.Close()

@@ -204,7 +204,7 @@ func TestPowerCutRecords(t *testing.T) {
 	appends := [][]record.Line{{&run}, {one(1)}, {one(2), one(3), one(4), one(5), one(6)}, {one(7)}}
 	holds := []int{0, 0, 1, 6, 7}
 	cuts(t, func(root string, ack func()) {
-		w, _, err := record.OpenWriterBelow(filepath.Join(root, "new", "out"), "device")
+		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestPowerCutRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, func(root string, acked int) error {
-		w, _, err := record.OpenWriterBelow(filepath.Join(root, "new", "out"), "device")
+		w, _, err := record.OpenWriter(filepath.Join(root, "new", "out"), "device")
 		if err != nil {
 			return err
 		}

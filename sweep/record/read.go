@@ -112,10 +112,13 @@ func (r *reader) read(in io.Reader) error {
 
 // note remarks on the part of an append.
 func (r *reader) note(format string, args ...any) {
-	r.notes = append(r.notes, fmt.Sprintf("%s:%d: %s", r.name, r.part[0].line, fmt.Sprintf(format, args...)))
+	r.notes = append(r.notes,
+		fmt.Sprintf("%s:%d: %s", r.name, r.part[0].line, fmt.Sprintf(format, args...)))
 }
 
-func (r *reader) bad(it *item, err error) error { return fmt.Errorf("%s:%d: %w", r.name, it.line, err) }
+func (r *reader) bad(it *item, err error) error {
+	return fmt.Errorf("%s:%d: %w", r.name, it.line, err)
+}
 
 func (r *reader) take(it *item) error {
 	switch {
@@ -190,7 +193,8 @@ func (r *reader) resolve(it *item) error {
 	it.run = k.run
 	// The stream's key is of a family that is not recorded.
 	if rec.Family != Stream && k.key(it.problem, it.variant, it.code) != rec.Key {
-		return hint.Errorf(lineHelp, "the record's key is not that of its run, problem, variant and source")
+		return hint.Errorf(lineHelp,
+			"the record's key is not that of its run, problem, variant and source")
 	}
 	return nil
 }
@@ -223,7 +227,8 @@ func find(path string) (string, error) {
 func open(path string) (*textfile.File, error) {
 	f, err := textfile.Open(path)
 	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), findHelp), "records %s: %w", path, durable.Cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), findHelp), "records %s: %w", path,
+			durable.Cause(err))
 	}
 	return f, nil
 }

@@ -97,7 +97,8 @@ func (r *Run) Failed() string {
 	if len(failed) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("selftest: %d of %d checks failed: %s", len(failed), len(r.SelfTest), strings.Join(failed, "; "))
+	return fmt.Sprintf("selftest: %d of %d checks failed: %s", len(failed), len(r.SelfTest),
+		strings.Join(failed, "; "))
 }
 
 // A Trial is one check of the ruler on a device; see sweep.SelfTest.
@@ -173,8 +174,7 @@ type Record struct {
 	// SearchUS is the median that the search had seen before the finals: the
 	// smaller it is beside theirs, the more of it was luck.
 	SearchUS float64 `json:"search_us,omitempty"`
-	// Finals counts the finals of the problem, on each of their records, which
-	// follow each other: readers leave them out where some are missing.
+	// Finals counts the finals of the problem, on each of their records.
 	Finals int `json:"finals,omitempty"`
 	// Chosen says why the variant is the problem's winner; empty on all others.
 	Chosen string `json:"chosen,omitempty"`

@@ -399,7 +399,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 	if _, err := Load(path); err == nil || !strings.HasPrefix(err.Error(), path+": ") {
 		t.Errorf("cut gzip: %v", err)
 	}
-	if _, _, err := OpenWriter(dir); err == nil || !strings.Contains(err.Error(), FileName+".gz: ") {
+	if _, _, err := OpenWriter(dir, "."); err == nil || !strings.Contains(err.Error(), FileName+".gz: ") {
 		t.Errorf("writer on a cut gzip: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, FileName)); err == nil {
@@ -409,7 +409,7 @@ func TestReadGzipAndFolder(t *testing.T) {
 	if err := os.WriteFile(path, z.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w, notes, err := OpenWriter(dir)
+	w, notes, err := OpenWriter(dir, ".")
 	if err != nil || len(notes) != 1 || !strings.HasPrefix(notes[0], "unpacked ") {
 		t.Fatalf("writer on gzip: %v, %q", err, notes)
 	}
@@ -520,18 +520,20 @@ func TestReadPrintable(t *testing.T) {
 	run.Device.Name, run.Tool, run.Env = evil, evil, map[string]string{"host": evil, evil: "v"}
 	rec := testRecord(run, 0)
 	rec.Status, rec.Reason, rec.SamplesUS, rec.Stages = kernels.StatusLaunch, evil, nil, nil
+	rec.Family = "my/" + evil
+	rec.Key = Key(rec.Problem, rec.Variant(), run.Device, rec.Source, run.Protocol)
 	recs, runs, _, err := readAll(writeFile(t, lines(t, run, rec)))
 	if err != nil || len(recs) != 1 {
 		t.Fatal(len(recs), err)
 	}
-	texts := []string{recs[0].Reason}
+	texts := []string{recs[0].Reason, recs[0].Family}
 	for _, r := range runs {
 		texts = append(texts, r.Device.Name, r.Tool)
 		for k, v := range r.Env {
 			texts = append(texts, k, v)
 		}
 	}
-	if len(texts) != 7 {
+	if len(texts) != 8 {
 		t.Errorf("%q", texts)
 	}
 	for _, text := range texts {

@@ -102,7 +102,8 @@ func split(r io.Reader, emit func(data []byte, line int, start int64) bool) erro
 		line, start = line+bytes.Count(s.Bytes(), []byte("\n")), start+int64(len(s.Bytes()))
 	}
 	if errors.Is(s.Err(), bufio.ErrTooLong) {
-		return hint.Errorf("a records file is JSON Lines", "line %d is longer than %d MiB", line, maxLine>>20)
+		return hint.Errorf("a records file is JSON Lines", "line %d is longer than %d MiB", line,
+			maxLine>>20)
 	}
 	return s.Err()
 }
@@ -135,5 +136,6 @@ const opening = `{"schema":`
 func ours(l []byte) bool {
 	hole := bytes.HasPrefix(l, []byte{0})
 	l = bytes.Trim(l, "\x00")
-	return hole && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(opening)) || strings.HasPrefix(opening, string(l))
+	return hole && bytes.HasSuffix(l, []byte(`"}`)) || bytes.HasPrefix(l, []byte(opening)) ||
+		strings.HasPrefix(opening, string(l))
 }

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -35,72 +36,9 @@ func sinkLines(rs []*Record) (vs []Line) {
 	return vs
 }
 
-// Of one append a kill at any byte leaves all or, to the next writer, nothing:
-// neither half of a problem's finals nor what its search saw before them, which
-// would be measured and appended again.
-func TestAppendAllWhole(t *testing.T) {
-	dir := t.TempDir()
-	run, final := testRun("s"), testRun("f")
-	final.Protocol.Phase = PhaseFinal
-	w, _ := openWriter(t, dir)
-	if err := w.AppendAll(run); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AppendAll(final); err != nil {
-		t.Fatal(err)
-	}
-	before := w.size
-	searched := []*Record{testRecord(run, 1), testRecord(run, 2)}
-	problem := append(searched, finals(final, 3)...)
-	if err := w.AppendAll(sinkLines(problem)...); err != nil {
-		t.Fatal(err)
-	}
-	w.Close()
-	whole, err := os.ReadFile(w.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	step := len(whole) / 200
-	for cut := int(before); cut <= len(whole); cut++ {
-		if line := whole[cut-1] == '\n' || cut < len(whole) && whole[cut] == '\n'; !line && cut%step != 0 {
-			continue
-		}
-		if err := os.WriteFile(w.Path(), whole[:cut], 0o644); err != nil {
-			t.Fatal(err)
-		}
-		want, n := 0, 0
-		if cut >= len(whole)-1 {
-			want = len(problem)
-		}
-		f, err := Load(dir) // of the finals none are there or all
-		if err != nil {
-			t.Fatalf("cut at %d: %v", cut, err)
-		}
-		for _, e := range entriesOf(f) {
-			if e.Run.ID == "f" {
-				n++
-			}
-		}
-		if n != min(want, 3) {
-			t.Errorf("cut at %d: %d finals are believed", cut, n)
-		}
-		w, notes, err := OpenWriter(dir)
-		if err != nil {
-			t.Fatalf("cut at %d: %v", cut, err)
-		}
-		if keys := w.records.at; len(keys) != want || (cut > int(before) && want == 0) != (len(notes) > 0) {
-			t.Errorf("cut at %d: %d keys, notes %q", cut, len(keys), notes)
-		}
-		if want == 0 && w.size != before {
-			t.Errorf("cut at %d: %d bytes are kept, want %d", cut, w.size, before)
-		}
-		w.Close()
-	}
-}
-
-// Whatever of the last append is missing, zeros where pages or sectors are, the next writer has all
-// before it and drops the rest, and readers take nothing from behind a hole. A hole before it stops
-// both.
+// Whatever of the last append is missing, its end after a kill or zeros where pages or sectors are,
+// the next writer has all before it and drops the rest, and readers believe none of it: neither half
+// of a problem's finals nor what its search saw before them. A hole before it stops both.
 func TestAppendHoles(t *testing.T) {
 	dir := t.TempDir()
 	run, final := testRun("s"), testRun("f")
@@ -118,6 +56,24 @@ func TestAppendHoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	check := func(text []byte, n int, what string) { // with the first n-1 appends in it
+		t.Helper()
+		if err := os.WriteFile(w.Path(), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		f, loadErr := Load(dir)
+		w, notes, err := OpenWriter(dir, ".")
+		if err != nil || loadErr != nil || w.size != sizes[n-1] || len(notes) == 0 && int64(len(text)) > sizes[n-1] {
+			t.Fatalf("append %d, %s: %v, %v, %q", n, what, loadErr, err, notes)
+		}
+		defer w.Close()
+		if diff := cmp.Diff(copies(f.entries), copies(w.Records().entries), cmpOpts, ignored, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("append %d, %s: a reader and the next writer see another file: %s", n, what, diff)
+		}
+		if st, err := os.Stat(w.Path()); err != nil || st.Size() != sizes[n-1] {
+			t.Fatalf("append %d, %s: %d bytes stay, want %d", n, what, st.Size(), sizes[n-1])
+		}
+	}
 	const page, sector = 4096, 512
 	for n := 1; n < len(sizes); n++ { // appends
 		text, before := whole[:sizes[n]], sizes[n-1]
@@ -129,20 +85,17 @@ func TestAppendHoles(t *testing.T) {
 					if bytes.Equal(b, text) {
 						continue
 					}
-					if err := os.WriteFile(w.Path(), b, 0o644); err != nil {
-						t.Fatal(err)
-					}
-					w, notes, err := OpenWriter(dir)
-					if err != nil || w.size != before || len(notes) == 0 {
-						t.Fatalf("append %d, hole of %d at %d: %v, %q", n, unit, at, err, notes)
-					}
-					if st, err := os.Stat(w.Path()); err != nil || st.Size() != before {
-						t.Fatalf("append %d, hole of %d at %d: %d bytes stay, want %d", n, unit, at, st.Size(), before)
-					}
-					w.Close()
+					check(b, n, fmt.Sprintf("hole of %d at %d", unit, at))
 				}
 			}
 		}
+		step := max((sizes[n]-before)/100, 1)
+		for end := before + 1; end < sizes[n]-1; end++ {
+			if line := whole[end-1] == '\n' || whole[end] == '\n'; line || end%step == 0 {
+				check(whole[:end], n, fmt.Sprintf("cut at %d", end))
+			}
+		}
+		check(whole[:sizes[n]-1], n+1, "without the newline")
 	}
 	for _, at := range []int64{0, sizes[1], sizes[2] + 100, sizes[3] - 50} { // not in the last one
 		b := slices.Clone(whole)
@@ -150,7 +103,7 @@ func TestAppendHoles(t *testing.T) {
 		if err := os.WriteFile(w.Path(), b, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if w, _, err := OpenWriter(dir); err == nil {
+		if w, _, err := OpenWriter(dir, "."); err == nil {
 			t.Errorf("a hole at %d goes unnoticed", at)
 			w.Close()
 		}
@@ -221,14 +174,14 @@ func TestWriterUnderOthers(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "results")
 		w, _ := openWriter(t, dir)
 		for _, v := range []Line{run, testRecord(run, 0)} {
-			if err := w.Append(v); err != nil {
+			if err := w.AppendAll(v); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if err := tc.do(dir, w.Path()); err != nil {
 			t.Fatal(err)
 		}
-		err := w.Append(testRecord(run, 1))
+		err := w.AppendAll(testRecord(run, 1))
 		want := strings.ReplaceAll(tc.want, "DIR", dir)
 		if err == nil || !strings.HasPrefix(err.Error(), "records "+w.Path()+": the file ") || !strings.HasSuffix(err.Error(), want) || hint.Of(err) == "" {
 			t.Errorf("%s:\n got %v\nwant %s", name, err, want)
@@ -259,7 +212,7 @@ func TestLean(t *testing.T) {
 	}
 	r.StreamUS = r.StreamUS/3 + 1e-9
 	w, _ := openWriter(t, t.TempDir())
-	if err := errors.Join(w.Append(run), w.Append(r)); err != nil {
+	if err := errors.Join(w.AppendAll(run), w.AppendAll(r)); err != nil {
 		t.Fatal(err)
 	}
 	f, err := Load(w.Path())
@@ -289,7 +242,7 @@ func TestLockIsShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	openWriter(t, dir)
-	if _, _, err := OpenWriter(dir); err == nil || !strings.HasPrefix(err.Error(), "another sweep") {
+	if _, _, err := OpenWriter(dir, "."); err == nil || !strings.HasPrefix(err.Error(), "another sweep") {
 		t.Errorf("second writer: %v", err)
 	}
 }

@@ -47,15 +47,12 @@ func folderError(dir string, err error) error {
 	return hint.Errorf(durable.Help(err), "results folder %s: %w", dir, durable.Cause(err))
 }
 
-// OpenWriter is OpenWriterBelow of a folder that the user named.
-func OpenWriter(dir string) (*Writer, Notes, error) { return OpenWriterBelow(dir, ".") }
-
-// OpenWriterBelow makes the folder if needed, locks it against other writers and opens its records
+// OpenWriter makes the folder if needed, locks it against other writers and opens its records
 // file for appending. A torn last line, the trace of a killed run, is cut off, and notes say so; a
 // last line that only lacks its newline is whole and gets one. Errors: another writer holds the
 // folder, the folder cannot be written, a link leads out of the folder that it is below, or the
 // file has a bad line elsewhere.
-func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
+func OpenWriter(in, below string) (_ *Writer, notes Notes, err error) {
 	if err := CheckFolder(in, below); err != nil {
 		return nil, nil, err
 	}
@@ -77,15 +74,8 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 			w.Close()
 		}
 	}()
-	locked := false
-	if err = lockFile(root, filepath.Join(below, LockName)); err == nil {
-		locked, err = w.lock.TryLock()
-	}
-	if err != nil {
-		return nil, nil, folderError(dir, err)
-	}
-	if !locked {
-		return nil, nil, hint.Errorf("wait for it to end, or choose another folder", "another sweep is writing to %s", dir)
+	if err = w.tryLock(root, dir, below); err != nil {
+		return nil, nil, err
 	}
 	place := durable.Place{Root: in, Name: filepath.Join(below, FileName)}
 	unpacked, err := unpack(place)
@@ -106,8 +96,9 @@ func OpenWriterBelow(in, below string) (_ *Writer, notes Notes, err error) {
 		return nil, nil, err
 	}
 	if unpacked {
-		notes = append(notes, fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in",
-			w.name, FileName))
+		notes = append(notes,
+			fmt.Sprintf("unpacked %s.gz, as records are appended to %s; pack it again before you check it in",
+				w.name, FileName))
 	}
 	if err := durable.SyncDir(dir); err != nil {
 		return nil, nil, folderError(dir, err)
@@ -129,6 +120,23 @@ func HoldFolder(dir string) (release func(), err error) {
 		return nil, hint.Errorf(durable.Help(err), "folder %s: %w", dir, durable.Cause(err))
 	}
 	return func() { l.Close() }, nil
+}
+
+// tryLock keeps other writers out of the folder.
+func (w *Writer) tryLock(root *os.Root, dir, below string) error {
+	locked := false
+	err := lockFile(root, filepath.Join(below, LockName))
+	if err == nil {
+		locked, err = w.lock.TryLock()
+	}
+	switch {
+	case err != nil:
+		return folderError(dir, err)
+	case !locked:
+		return hint.Errorf("wait for it to end, or choose another folder",
+			"another sweep is writing to %s", dir)
+	}
+	return nil
 }
 
 // lockFile makes the file that locks a folder, which others may share: whoever may write there
@@ -180,14 +188,20 @@ func (w *Writer) resume() (notes Notes, err error) {
 			return nil, w.fail(err)
 		}
 	}
-	if w.size > 0 && !w.reader.newline {
-		return w.reader.notes, w.append([]byte{'\n'})
+	notes = w.reader.notes
+	if n := len(w.records.entries); n > manyRecords {
+		notes = append(notes,
+			fmt.Sprintf("%s has %d records: with more than %d every command that reads it is slow and takes memory by the GB; a new folder keeps it fast",
+				w.name, n, manyRecords))
 	}
-	return w.reader.notes, nil
+	if w.size > 0 && !w.reader.newline {
+		return notes, w.append([]byte{'\n'})
+	}
+	return notes, nil
 }
 
-// Append is AppendAll of one line.
-func (w *Writer) Append(v Line) error { return w.AppendAll(v) }
+// manyRecords are as many as two cores read and report in 10 s and 500 MB: docs/reliability.md.
+const manyRecords = 200_000
 
 // AppendAll checks its lines and writes them at once: after a kill or a power cut
 // the file has all of them or, to the next writer, none. When AppendAll returns nil
@@ -255,14 +269,16 @@ func (w *Writer) unchanged() error {
 	case !os.SameFile(ours, there):
 		what, where = "was replaced by another", whereIs(w.file)
 	case ours.Size() < w.size:
-		what, where = fmt.Sprintf("was cut from %d to %d bytes", w.size, ours.Size()), "in it as far as it goes"
+		what, where = fmt.Sprintf("was cut from %d to %d bytes", w.size, ours.Size()),
+			"in it as far as it goes"
 	case ours.Size() > w.size:
 		what = fmt.Sprintf("got %d bytes from somebody else", ours.Size()-w.size)
 	default:
 		return nil
 	}
 	return hint.Errorf("leave the results folder alone while a sweep runs; the same command goes on from what is there",
-		"records %s: the file %s in the meantime; the %d records of this run are %s", w.name, what, w.written, where)
+		"records %s: the file %s in the meantime; the %d records of this run are %s", w.name, what,
+		w.written, where)
 }
 
 // whereIs says where an open file is that is no longer under its name.

@@ -15,7 +15,7 @@ import (
 
 func openWriter(t *testing.T, dir string) (*Writer, Notes) {
 	t.Helper()
-	w, notes, err := OpenWriter(dir)
+	w, notes, err := OpenWriter(dir, ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,20 +30,20 @@ func TestWriter(t *testing.T) {
 	if notes != nil || len(w.records.at) != 0 {
 		t.Errorf("a new folder has notes %q, keys %v", notes, w.records.at)
 	}
-	if err := w.Append(testRecord(run, 0)); err == nil || !strings.HasSuffix(err.Error(), `run "r1" has no line before this record`) {
+	if err := w.AppendAll(testRecord(run, 0)); err == nil || !strings.HasSuffix(err.Error(), `run "r1" has no line before this record`) {
 		t.Errorf("record before its run: %v", err)
 	}
 	bad := testRecord(run, 0)
 	bad.SamplesUS = nil
 	for _, v := range []Line{run, testRecord(run, 0), wrongRecord(run, 1)} {
-		if err := w.Append(v); err != nil {
+		if err := w.AppendAll(v); err != nil {
 			t.Fatal(err)
 		}
-		if err := w.Append(bad); err == nil {
+		if err := w.AppendAll(bad); err == nil {
 			t.Error("an invalid record was written")
 		}
 	}
-	if _, _, err := OpenWriter(dir); err == nil || err.Error() != "another sweep is writing to "+dir || hint.Of(err) == "" {
+	if _, _, err := OpenWriter(dir, "."); err == nil || err.Error() != "another sweep is writing to "+dir || hint.Of(err) == "" {
 		t.Errorf("second writer: %v", err)
 	}
 	if err := w.Close(); err != nil {
@@ -55,7 +55,7 @@ func TestWriter(t *testing.T) {
 			t.Errorf("record %d is %q, %t; notes %q", i, got, ok, notes)
 		}
 	}
-	if err := w.Append(testRecord(run, 2)); err != nil {
+	if err := w.AppendAll(testRecord(run, 2)); err != nil {
 		t.Fatal(err) // its run is in the file
 	}
 	recs, _, notes, err := readAll(w.Path())
@@ -74,7 +74,7 @@ func TestWriterRefuses(t *testing.T) {
 		{altered(lines(t, run), `"schema":2`, `"schema":9`), path + ":1: schema 9 is newer than 2, the newest that this normbench reads"},
 	} {
 		os.WriteFile(path, []byte(tc.text), 0o644)
-		if _, _, err := OpenWriter(dir); err == nil || err.Error() != tc.want {
+		if _, _, err := OpenWriter(dir, "."); err == nil || err.Error() != tc.want {
 			t.Errorf("got %v, want %s", err, tc.want)
 		}
 		if got, _ := os.ReadFile(path); string(got) != tc.text {
@@ -83,13 +83,13 @@ func TestWriterRefuses(t *testing.T) {
 	}
 	file := filepath.Join(dir, "file")
 	os.WriteFile(file, nil, 0o644)
-	if _, _, err := OpenWriter(file); err == nil || err.Error() != "results folder "+file+": not a directory" || hint.Of(err) == "" {
+	if _, _, err := OpenWriter(file, "."); err == nil || err.Error() != "results folder "+file+": not a directory" || hint.Of(err) == "" {
 		t.Errorf("a file as a folder: %v", err)
 	}
 	if os.Geteuid() != 0 { // root writes everywhere
 		locked := filepath.Join(dir, "locked")
 		os.Mkdir(locked, 0o555)
-		if _, _, err := OpenWriter(locked); err == nil || err.Error() != "results folder "+locked+": permission denied" || hint.Of(err) == "" {
+		if _, _, err := OpenWriter(locked, "."); err == nil || err.Error() != "results folder "+locked+": permission denied" || hint.Of(err) == "" {
 			t.Errorf("a read-only folder: %v", err)
 		}
 	}

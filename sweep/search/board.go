@@ -154,25 +154,6 @@ func hash(parts ...string) uint64 {
 	return h.Sum64()
 }
 
-// Pick is the variant to run: the fastest of the variants with at least half of the most
-// launches. One lucky launch does not make a variant the winner.
-func (b *Board) Pick() int {
-	ranked := b.Ranked()
-	if len(ranked) == 0 {
-		return b.space.Keep[0]
-	}
-	most := 0
-	for _, v := range ranked {
-		most = max(most, b.Launches(v))
-	}
-	for _, v := range ranked {
-		if 2*b.Launches(v) >= most {
-			return v
-		}
-	}
-	return ranked[0]
-}
-
 // Used is the share of the allowance that is spent, 0 where there is no bound on
 // time and launches.
 func (b *Board) Used() float64 {

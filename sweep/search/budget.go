@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 	"time"
 
 	"normbench/internal/hint"
@@ -20,38 +19,29 @@ type Budget struct {
 
 // ParseBudget reads 5m (time), 2000x (launches), 300 (configs) or 10% (of the
 // configs). "" is no bound.
-func ParseBudget(s string) (Budget, error) {
-	bad := func() (Budget, error) {
-		return Budget{}, hint.Errorf("write a time such as 5m, launches such as 2000x, or configs such as 300 or 10%", "malformed budget %q", s)
-	}
+func ParseBudget(s string) (b Budget, err error) {
 	if s == "" {
-		return Budget{}, nil
+		return b, nil
 	}
-	if t, ok := strings.CutSuffix(s, "%"); ok {
-		f, err := strconv.ParseFloat(t, 64)
-		if err != nil || !(f > 0 && f <= 100) {
-			return bad()
-		}
-		return Budget{Share: f / 100}, nil
+	n := uint64(0)
+	switch number, unit := s[:len(s)-1], s[len(s)-1]; {
+	case unit == '%':
+		b.Share, err = strconv.ParseFloat(number, 64)
+		b.Share /= 100
+	case unit == 'x':
+		n, err = strconv.ParseUint(number, 10, 31)
+		b.Launches = int(n)
+	case '0' <= unit && unit <= '9':
+		n, err = strconv.ParseUint(s, 10, 31)
+		b.Configs = int(n)
+	default:
+		b.Time, err = time.ParseDuration(s)
 	}
-	if t, ok := strings.CutSuffix(s, "x"); ok {
-		n, err := strconv.Atoi(t)
-		if err != nil || n < 1 || t[0] == '+' {
-			return bad()
-		}
-		return Budget{Launches: n}, nil
+	if err != nil || b.IsZero() || b.Time < 0 || !(b.Share >= 0 && b.Share <= 1) || s[0] == '+' {
+		return Budget{}, hint.Errorf("write a time such as 5m, launches such as 2000x, or configs such as 300 or 10%",
+			"malformed budget %q", s)
 	}
-	if n, err := strconv.Atoi(s); err == nil {
-		if n < 1 || s[0] == '+' {
-			return bad()
-		}
-		return Budget{Configs: n}, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d <= 0 || s[0] == '+' {
-		return bad()
-	}
-	return Budget{Time: d}, nil
+	return b, nil
 }
 
 // String is the budget as ParseBudget reads it.
@@ -90,7 +80,8 @@ func (b Budget) Allow(variants, toCome int, spent Spent) Allowance {
 	}
 	switch {
 	case b.Time > 0:
-		return Allowance{Seconds: max((b.Time.Seconds()-spent.Seconds)*share, math.SmallestNonzeroFloat64)}
+		return Allowance{Seconds: max((b.Time.Seconds()-spent.Seconds)*share,
+			math.SmallestNonzeroFloat64)}
 	case b.Launches > 0:
 		return Allowance{Launches: part(b.Launches, spent.Launches)}
 	case b.Configs > 0:

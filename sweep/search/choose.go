@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -47,58 +48,34 @@ func Cost(p kernels.Plan, c kernels.Config, d kernels.DeviceInfo) int {
 // (All within the band were tied once: configs that were 0.8% slower in each of eight
 // rounds won for a smaller launch.)
 func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
-	runs := func(f Finalist) bool { return !f.Failed && len(f.Rounds) > 0 }
-	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && runs(f) })
-	may := func(f Finalist) bool {
-		return runs(f) && !f.Base && (base < 0 || verdict.Ahead(fs[base].Rounds, f.Rounds, floor))
-	}
-	fastest := -1
+	base := slices.IndexFunc(fs, func(f Finalist) bool { return f.Base && f.runs() })
+	others := 0
+	var ahead []int // the fastest first
 	for i, f := range fs {
-		if may(f) && (fastest < 0 || stats.Median(f.Rounds) < stats.Median(fs[fastest].Rounds)) {
-			fastest = i
-		}
-	}
-	if fastest < 0 && base >= 0 {
-		if !slices.ContainsFunc(fs, func(f Finalist) bool { return runs(f) && !f.Base }) {
-			return base, "base: nothing else was in the finals"
-		}
-		return base, "base: none is faster beyond doubt"
-	} else if fastest < 0 {
-		return -1, ""
-	}
-	var tied []int
-	for i, f := range fs {
-		if !may(f) || behind(f.Rounds, fs[fastest].Rounds) > band {
+		if f.Base || !f.runs() {
 			continue
 		}
-		if _, lo, _, ok := verdict.Gain(f.Rounds, fs[fastest].Rounds); f.Entry || !ok || lo <= 0 {
-			tied = append(tied, i)
+		others++
+		if base < 0 || verdict.Ahead(fs[base].Rounds, f.Rounds, floor) {
+			ahead = append(ahead, i)
 		}
 	}
-	if !slices.Contains(tied, fastest) {
-		tied = append(tied, fastest)
+	if len(ahead) == 0 {
+		return base, map[bool]string{true: "base: nothing else was in the finals",
+			false: "base: none is faster beyond doubt"}[others == 0]
 	}
+	slices.SortStableFunc(ahead, func(a, b int) int {
+		return cmp.Compare(stats.Median(fs[a].Rounds), stats.Median(fs[b].Rounds))
+	})
+	fastest := fs[ahead[0]].Rounds
+	tied := slices.DeleteFunc(slices.Clone(ahead), func(i int) bool {
+		_, lo, _, ok := verdict.Gain(fs[i].Rounds, fastest)
+		return i != ahead[0] && (behind(fs[i].Rounds, fastest) > band || ok && lo > 0 && !fs[i].Entry)
+	})
 	if len(tied) == 1 {
-		return fastest, "fastest"
+		return ahead[0], "fastest"
 	}
-	better := func(a, b int) bool {
-		x, y := fs[a], fs[b]
-		switch {
-		case x.Entry != y.Entry:
-			return x.Entry
-		case x.Shared != y.Shared:
-			return x.Shared > y.Shared
-		case x.Cost != y.Cost:
-			return x.Cost < y.Cost
-		}
-		return stats.Median(x.Rounds) < stats.Median(y.Rounds)
-	}
-	best := tied[0]
-	for _, i := range tied[1:] {
-		if better(i, best) {
-			best = i
-		}
-	}
+	best := slices.MinFunc(tied, func(a, b int) int { return fs[a].compare(&fs[b]) })
 	what := "takes least of the device"
 	switch f := fs[best]; {
 	case f.Entry:
@@ -107,6 +84,17 @@ func Choose(fs []Finalist, band, floor float64) (winner int, why string) {
 		what = fmt.Sprintf("shared by %d neighbours", f.Shared)
 	}
 	return best, fmt.Sprintf("%s, of %d within %.1f%%", what, len(tied), 100*band)
+}
+
+func (f *Finalist) runs() bool { return !f.Failed && len(f.Rounds) > 0 }
+
+// compare puts what is preferred among those that are tied first.
+func (f *Finalist) compare(g *Finalist) int {
+	if f.Entry != g.Entry {
+		return map[bool]int{true: -1, false: 1}[f.Entry]
+	}
+	return cmp.Or(cmp.Compare(g.Shared, f.Shared), cmp.Compare(f.Cost, g.Cost),
+		cmp.Compare(stats.Median(f.Rounds), stats.Median(g.Rounds)))
 }
 
 // behind is by how much a is slower than b, from the rounds of both.
@@ -133,7 +121,8 @@ func Edges(ranges []kernels.Range, c kernels.Config) []string {
 				values = append(values, v)
 			}
 		}
-		if v := c.Get(r.Knob); len(values) >= 3 && (v == slices.Min(values) && v > 1 || v == slices.Max(values)) {
+		if v := c.Get(r.Knob); len(values) >= 3 &&
+			(v == slices.Min(values) && v > 1 || v == slices.Max(values)) {
 			edges = append(edges, fmt.Sprintf("%s=%d", r.Knob.Key, v))
 		}
 	}

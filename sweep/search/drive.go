@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"normbench/internal/hint"
@@ -45,100 +46,109 @@ type Spent struct {
 // how much an allowance was too small for the base.
 func Drive(ctx context.Context, s Strategy, b *Board, a Allowance, m Bench) (Log, error) {
 	b.allow = a
-	log := Log{Refused: map[int]string{}, Failed: map[int]*kernels.Failure{}}
-	keep := map[int]bool{}
-	for _, v := range b.space.Keep {
-		keep[v] = true
-	}
-	dry := false
+	d := &drive{b: b, m: m, log: Log{Refused: map[int]string{}, Failed: map[int]*kernels.Failure{}}}
 	for round := 0; ; round++ {
 		start := time.Now()
 		visits := s.Ask(b)
-		log.Deciding += time.Since(start)
-		if len(visits) == 0 {
-			return log, nil
-		}
-		worked := false
-		var fresh []kernels.Variant
+		d.log.Deciding += time.Since(start)
+		d.announce(s, visits)
+		worked, idle := false, false // something was visited; something could have been
 		for _, x := range visits {
-			if !b.Seen(x.Variant) {
-				fresh = append(fresh, b.space.Variants[x.Variant])
+			visited, err := d.visit(ctx, round, x)
+			if err != nil {
+				return d.log, err
 			}
+			worked = worked || visited
+			idle = idle || !b.over(x.Variant)
 		}
-		if len(fresh) > 0 {
-			var later []kernels.Variant
-			if f, ok := s.(foresight); ok {
-				for _, v := range f.later() {
-					later = append(later, b.space.Variants[v])
-				}
-			}
-			m.Announce(fresh, later)
-		}
-		for _, x := range visits {
-			v := x.Variant
-			if b.cells[v].failed || b.cells[v].out || x.Launches < 1 {
-				continue
-			}
-			first := !b.Seen(v)
-			if !keep[v] && (dry || a.spent(b.spent) || first && a.Configs > 0 && b.spent.Configs >= a.Configs) {
-				continue
-			}
-			if first && !keep[v] {
-				if why := m.Refuse(b.space.Variants[v], b.best()); why != "" {
-					b.cells[v].out = true
-					log.Refused[v] = why
-					continue
-				}
-			}
-			n := x.Launches
-			if a.Launches > 0 && !first {
-				n = min(n, max(a.Launches-b.spent.Launches, 0))
-			}
-			if n < 1 {
-				continue
-			}
-			us, busy, err := m.Visit(ctx, b.space.Variants[v], n)
-			b.spent.Seconds += busy
-			if first {
-				b.spent.Configs++
-			}
-			worked = true
-			var f *kernels.Failure
-			switch {
-			case errors.As(err, &f):
-				b.fail(v)
-				log.Failed[v] = f
-				continue
-			case err != nil:
-				return log, err
-			}
-			b.spent.Launches += len(us)
-			b.tell(v, round, us)
-			if v == b.space.Keep[0] && first && a.spent(b.spent) && len(b.space.Variants) > 1 {
-				dry = true
-				log.Short = true
-			}
-		}
-		if !worked && (dry || a.spent(b.spent)) {
-			return log, nil
-		}
-		if !worked && allRefused(visits, b) {
-			continue // the strategy has learned that these are out
-		}
-		if !worked {
-			return log, nil
+		// A strategy whose variants are all out has learned so.
+		if len(visits) == 0 || !worked && (idle || d.log.Short || a.spent(b.spent)) {
+			return d.log, nil
 		}
 	}
 }
 
-func allRefused(visits []Visit, b *Board) bool {
+// A drive is a search in its course.
+type drive struct {
+	b   *Board
+	m   Bench
+	log Log
+}
+
+// announce tells which variants are visited for the first time.
+func (d *drive) announce(s Strategy, visits []Visit) {
+	var fresh, later []kernels.Variant
 	for _, x := range visits {
-		if !b.cells[x.Variant].out && !b.cells[x.Variant].failed {
-			return false
+		if !d.b.Seen(x.Variant) {
+			fresh = append(fresh, d.b.space.Variants[x.Variant])
 		}
 	}
-	return true
+	if len(fresh) == 0 {
+		return
+	}
+	if f, ok := s.(foresight); ok {
+		for _, v := range f.later() {
+			later = append(later, d.b.space.Variants[v])
+		}
+	}
+	d.m.Announce(fresh, later)
 }
+
+// visit makes a visit, unless it is refused or the allowance has nothing left for it.
+func (d *drive) visit(ctx context.Context, round int, x Visit) (visited bool, err error) {
+	b, v, n, allow := d.b, x.Variant, x.Launches, d.b.allow
+	variant, first := b.space.Variants[v], !b.Seen(v)
+	if b.over(v) || !slices.Contains(b.space.Keep, v) && !d.admit(v, first) {
+		return false, nil
+	}
+	if allow.Launches > 0 && !first {
+		n = min(n, allow.Launches-b.spent.Launches)
+	}
+	if n < 1 {
+		return false, nil
+	}
+	us, busy, err := d.m.Visit(ctx, variant, n)
+	b.spent.Seconds += busy
+	if first {
+		b.spent.Configs++
+	}
+	var f *kernels.Failure
+	if errors.As(err, &f) {
+		b.fail(v)
+		d.log.Failed[v] = f
+		return true, nil
+	} else if err != nil {
+		return true, err
+	}
+	b.spent.Launches += len(us)
+	b.tell(v, round, us)
+	if v == b.space.Keep[0] && first && allow.spent(b.spent) && len(b.space.Variants) > 1 {
+		d.log.Short = true
+	}
+	return true, nil
+}
+
+// admit says whether a variant may be visited that is none of those to keep.
+func (d *drive) admit(v int, first bool) bool {
+	b, allow := d.b, d.b.allow
+	switch {
+	case d.log.Short || allow.spent(b.spent):
+		return false
+	case !first:
+		return true
+	case allow.Configs > 0 && b.spent.Configs >= allow.Configs:
+		return false
+	}
+	why := d.m.Refuse(b.space.Variants[v], b.best())
+	if why != "" {
+		b.cells[v].out = true
+		d.log.Refused[v] = why
+	}
+	return why == ""
+}
+
+// over says whether a variant is visited no more.
+func (b *Board) over(v int) bool { return b.cells[v].failed || b.cells[v].out }
 
 // best is the least median so far.
 func (b *Board) best() float64 {
@@ -169,5 +179,6 @@ func ErrShort(p kernels.Problem, n int, budget string, took time.Duration) error
 		what = fmt.Sprintf("the bases of %d problems", n)
 	}
 	least := (4*took + time.Second - 1).Truncate(time.Second) // so that something is found
-	return hint.Errorf(fmt.Sprintf("give %s or more, or leave --budget out", least), "budget %s is spent by %s alone", budget, what)
+	return hint.Errorf(fmt.Sprintf("give %s or more, or leave --budget out", least),
+		"budget %s is spent by %s alone", budget, what)
 }

@@ -45,11 +45,13 @@ const (
 	evolvePool     = 500 // variants that it ranks in a round
 	evolveParents  = 16
 	evolveMutation = 0.12
-	evolveMost     = 48  // variants, where no budget says otherwise
-	evolveInvalid  = 0.1 // share of what was tried from which the invalid have a surrogate of their own
-	evolveStale    = 32  // tries without a faster one, from which one of each round is drawn at random
-	evolveRecent   = 16
-	evolveDoubt    = 0.005 // variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
+	evolveMost     = 48 // variants, where no budget says otherwise
+	// share of what was tried from which the invalid have a surrogate of their own
+	evolveInvalid = 0.1
+	evolveStale   = 32 // tries without a faster one, from which one of each round is drawn at random
+	evolveRecent  = 16
+	// variance of its labels: 0.05, and a floor of 1e-3, let 85% of a budget fail beyond the border
+	evolveDoubt = 0.005
 )
 
 func newEvolve(s *Space, rng *rand.Rand) Strategy {
@@ -125,57 +127,10 @@ func (e *evolve) propose(b *Board, room int) []int {
 		return e.draw(b, size)
 	}
 	e.learn(b)
-	var vs []int
+	vs := e.expect(b, ranked, size)
 	take := func(v int) {
 		if v >= 0 && !b.Seen(v) && !slices.Contains(vs, v) && len(vs) < size {
 			vs = append(vs, v)
-		}
-	}
-	pool := e.pool(b, ranked)
-	y, train := e.training(b, ranked)
-	e.guessed = map[int]float64{}
-	if n >= evolveLeast && len(pool) > 0 {
-		if float64(n) >= evolveRefit*float64(e.fitted) {
-			e.fitted = n
-			m := min(len(train), evolveFit)
-			sweeps := 2
-			if n > 100 {
-				sweeps = 1
-			}
-			e.model.fit(train[:m], y[:m], sweeps)
-		}
-		e.model.condition(train, y)
-		guesses := e.model.guesses(pool)
-		ok := e.feasible(b, guesses)
-		least := e.caution(b)
-		best := slices.Min(y)
-		for i := range guesses {
-			e.guessed[guesses[i].variant] = guesses[i].mean
-		}
-		// At least a fifth is left to the population, all that the surrogate misjudges more.
-		share := int(math.Round(float64(size) * (0.4 + 0.5*e.trust)))
-		for len(vs) < max(share, 1) {
-			pick, most := -1, math.Inf(-1)
-			for i := range guesses {
-				q := &guesses[i]
-				if slices.Contains(vs, q.variant) {
-					continue
-				}
-				x := math.Log(q.improvement(best)+1e-300) + math.Log(ok[i])
-				if ok[i] < least {
-					x -= 1e6 // the last choice
-				}
-				if x > most {
-					pick, most = i, x
-				}
-			}
-			if pick < 0 {
-				break
-			}
-			vs = append(vs, guesses[pick].variant)
-			if len(vs) < share {
-				e.model.believe(guesses[pick], guesses)
-			}
 		}
 	}
 	e.foresee(b, vs)
@@ -193,6 +148,56 @@ func (e *evolve) propose(b *Board, room int) []int {
 	}
 	for _, v := range e.draw(b, size) {
 		take(v)
+	}
+	return vs
+}
+
+// expect is the surrogate's part of a round: the variants of most expected improvement. At least a
+// fifth of the round is left to the population, all that the surrogate misjudges more.
+func (e *evolve) expect(b *Board, ranked []int, size int) (vs []int) {
+	pool := e.pool(b, ranked)
+	y, train := e.training(b, ranked)
+	e.guessed = map[int]float64{}
+	n := len(ranked)
+	if n < evolveLeast || len(pool) == 0 {
+		return nil
+	}
+	if float64(n) >= evolveRefit*float64(e.fitted) {
+		e.fitted = n
+		m := min(len(train), evolveFit)
+		sweeps := 2
+		if n > 100 {
+			sweeps = 1
+		}
+		e.model.fit(train[:m], y[:m], sweeps)
+	}
+	e.model.condition(train, y)
+	guesses := e.model.guesses(pool)
+	ok := e.feasible(b, guesses)
+	least := e.caution(b)
+	best := slices.Min(y)
+	for i := range guesses {
+		e.guessed[guesses[i].variant] = guesses[i].mean
+	}
+	share := max(int(math.Round(float64(size)*(0.4+0.5*e.trust))), 1)
+	for len(vs) < min(share, len(guesses)) {
+		pick, most := -1, math.Inf(-1)
+		for i := range guesses {
+			x := math.Log(guesses[i].improvement(best)+1e-300) + math.Log(ok[i])
+			if ok[i] < least {
+				x -= 1e6 // the last choice
+			}
+			if x > most && !slices.Contains(vs, guesses[i].variant) {
+				pick, most = i, x
+			}
+		}
+		if pick < 0 {
+			break
+		}
+		vs = append(vs, guesses[pick].variant)
+		if len(vs) < share {
+			e.model.believe(guesses[pick], guesses)
+		}
 	}
 	return vs
 }
@@ -266,8 +271,9 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 			vs = append(vs, v)
 		}
 	}
+	best := ranked[:min(6, len(ranked))]
 	if e.s.Axes == nil && b.Measured() >= min(evolveExplore, e.most*2/3) {
-		for _, v := range ranked[:min(6, len(ranked))] {
+		for _, v := range best {
 			e.lat.around(v, func(n int, near bool) {
 				if near {
 					add(n)
@@ -284,7 +290,7 @@ func (e *evolve) pool(b *Board, ranked []int) []int {
 		}
 		return vs
 	}
-	for i, v := range ranked[:min(6, len(ranked))] {
+	for i, v := range best {
 		e.lat.around(v, func(n int, near bool) {
 			if near || i == 0 && len(vs) < evolvePool/2 || e.rng.IntN(4) == 0 && len(vs) < evolvePool/2 {
 				add(n)
@@ -329,8 +335,11 @@ func (e *evolve) training(b *Board, ranked []int) (y []float64, vs []int) {
 	return y, vs
 }
 
-// feasible is the chance that each of the pool is valid.
+// feasible is the chance that each of the pool is valid, by a second surrogate, which is told 1 for
+// a valid config and -1 for an invalid one. Other knobs, over other distances, make a config invalid
+// than make it slow. Where few are invalid all count as valid.
 func (e *evolve) feasible(b *Board, pool []guess) []float64 {
+	out := slices.Repeat([]float64{1}, len(pool))
 	var bad, good []int
 	for _, v := range b.order {
 		if b.OK(v) {
@@ -339,46 +348,13 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 			bad = append(bad, v)
 		}
 	}
-	if float64(len(bad)) >= evolveInvalid*float64(len(bad)+len(good)) && len(bad) >= 3 {
-		return e.border(good, bad, pool)
-	}
-	out := make([]float64, len(pool))
-	for i := range out {
-		out[i] = 1
-	}
-	if len(bad) == 0 {
+	n := len(good) + len(bad)
+	if len(bad) < 3 || float64(len(bad)) < evolveInvalid*float64(n) {
 		return out
 	}
-	w := e.model.weights()
-	if len(bad) > evolveTrain/2 {
-		bad = bad[len(bad)-evolveTrain/2:]
-	}
-	rows := make([][]float64, len(bad))
-	for i, v := range bad {
-		rows[i] = e.model.row(v)
-	}
-	share := float64(len(good)) / float64(len(good)+len(bad))
-	for i, q := range pool {
-		yes, no := 0.0, 0.0
-		for _, c := range q.near {
-			yes += c * c * c
-		}
-		for _, x := range rows {
-			c := corr(q.x, x, w)
-			no += c * c * c
-		}
-		out[i] = (yes + share) / (yes + no + 1)
-	}
-	return out
-}
-
-// border is the same by a second surrogate, which is told 1 for a valid config and -1 for an
-// invalid one. Other knobs, over other distances, make a config invalid than make it slow.
-func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 	if e.valid == nil {
 		e.valid = newSurrogate(e.s, e.lat)
 	}
-	n := len(good) + len(bad)
 	last := func(vs []int) []int { return vs[max(len(vs)-evolveTrain/2, 0):] }
 	good, bad = last(good), last(bad)
 	var vs []int
@@ -401,7 +377,6 @@ func (e *evolve) border(good, bad []int, pool []guess) []float64 {
 	for i := range pool {
 		of[i] = pool[i].variant
 	}
-	out := make([]float64, len(pool))
 	for i, q := range e.valid.guesses(of) {
 		out[i] = max(distuv.UnitNormal.CDF(q.mean/math.Sqrt(q.sd*q.sd+evolveDoubt)), 1e-9)
 	}

@@ -38,7 +38,8 @@ func (h *History) Add(b *Board, unit float64) {
 	}
 	p := &past{problem: b.space.Problem}
 	for _, v := range b.Ranked() {
-		p.found = append(p.found, Found{b.space.Variants[v], math.Log(b.cells[v].median / unit), len(b.cells[v].samples)})
+		p.found = append(p.found,
+			Found{b.space.Variants[v], math.Log(b.cells[v].median / unit), len(b.cells[v].samples)})
 	}
 	h.add(p)
 }

@@ -62,7 +62,8 @@ func (r *race) left(b *Board) []int {
 		// The median of n normal values varies 1.25 times as much as their mean.
 		n := float64(min(b.Launches(v), b.Launches(best)))
 		factor := 1 + r.widen*1.25*noise*math.Sqrt(2/n)
-		if keep := slices.Contains(r.s.Keep, v); keep || b.ratio(v, best) <= factor && (r.most == 0 || i < r.most) {
+		if keep := slices.Contains(r.s.Keep, v); keep || b.ratio(v, best) <= factor &&
+			(r.most == 0 || i < r.most) {
 			in = append(in, v)
 		}
 	}

@@ -177,7 +177,6 @@ func moments(y []float64) (mean, sd float64) {
 type guess struct {
 	variant  int
 	mean, sd float64
-	near     []float64 // correlations with what was observed
 	x, solve []float64
 }
 
@@ -186,10 +185,9 @@ func (g *surrogate) guesses(vs []int) []guess {
 	out := make([]guess, len(vs))
 	w := g.weights()
 	for i, v := range vs {
-		q := guess{variant: v, x: g.row(v), near: make([]float64, len(g.obs)), solve: make([]float64, len(g.obs))}
+		q := guess{variant: v, x: g.row(v), solve: make([]float64, len(g.obs))}
 		for j := range g.obs {
-			q.near[j] = corr(q.x, g.x[j], w)
-			q.solve[j] = (q.near[j] - floats.Dot(g.chol[j][:j], q.solve[:j])) / g.chol[j][j]
+			q.solve[j] = (corr(q.x, g.x[j], w) - floats.Dot(g.chol[j][:j], q.solve[:j])) / g.chol[j][j]
 		}
 		q.mean = g.mean + g.scale*floats.Dot(q.solve, g.z)
 		q.sd = g.scale * math.Sqrt(max(1-floats.Dot(q.solve, q.solve), 1e-9))
@@ -219,119 +217,145 @@ func (q *guess) improvement(best float64) float64 {
 // fit moves each length scale, each feature's way and the nugget to where the
 // likelihood of y, with the priors, is larger.
 func (g *surrogate) fit(vs []int, y []float64, sweeps int) {
-	n := len(vs)
-	mean, sd := moments(y)
-	t := mat.NewVecDense(n, nil)
-	for i, v := range y {
-		t.SetVec(i, (v-mean)/sd)
-	}
-	// Squared distances of each feature, and their sum.
-	part := func(f *feature) []float64 {
-		d := make([]float64, 0, n*(n-1)/2)
-		for i := range n {
-			for j := range i {
-				if f.byName() {
-					if f.ways[0][vs[i]] != f.ways[0][vs[j]] {
-						d = append(d, 1/(f.length*f.length))
-					} else {
-						d = append(d, 0)
-					}
-				} else {
-					x := (f.ways[f.way][vs[i]] - f.ways[f.way][vs[j]]) / f.length
-					d = append(d, x*x)
-				}
-			}
-		}
-		return d
-	}
-	parts := make([][]float64, len(g.features))
-	sum := make([]float64, n*(n-1)/2)
-	for k := range g.features {
-		parts[k] = part(&g.features[k])
-		floats.Add(sum, parts[k])
-	}
-	k := mat.NewSymDense(n, nil)
-	var c mat.Cholesky
-	var sol mat.VecDense
-	likelihood := func(sum []float64, nugget float64) float64 {
-		p := 0
-		for i := range n {
-			for j := range i {
-				k.SetSym(i, j, matern52(math.Sqrt(max(sum[p], 0))))
-				p++
-			}
-			k.SetSym(i, i, 1+nugget)
-		}
-		if !c.Factorize(k) || c.SolveVecTo(&sol, t) != nil {
-			return math.Inf(-1)
-		}
-		// The variance that fits best is taken out.
-		return -0.5*float64(n)*math.Log(mat.Dot(&sol, t)/float64(n)) - 0.5*c.LogDet()
-	}
-	prior := func(f *feature) float64 {
-		at := g.prior
-		if f.prior != 0 {
-			at = f.prior
-		}
-		if f.names {
-			at = math.Log(2)
-		}
-		u := (math.Log(f.length) - at) / 1.2
-		return -0.5 * u * u
-	}
-	nuggetPrior := func(x float64) float64 { u := math.Log(x/1e-3) / 3; return -0.5 * u * u }
-	best := likelihood(sum, g.nugget)
-	try := make([]float64, len(sum))
+	t := newFit(g, vs, y)
 	for range sweeps {
-		before := best
+		before := t.best
 		for i := range g.features {
-			f := &g.features[i]
-			was := *f
-			keep, gain, d := was, 1e-3, []float64(nil)
-			test := func(x feature) {
-				p := part(&x)
-				for j := range try {
-					try[j] = sum[j] - parts[i][j] + p[j]
-				}
-				if got := likelihood(try, g.nugget) - best + prior(&x) - prior(&was); got > gain {
-					keep, gain, d = x, got, p
-				}
-			}
-			for _, by := range []float64{0.4, 2.5} {
-				x := was
-				if x.length *= by; x.length > 0.02 && x.length < 50 {
-					test(x)
-				}
-			}
-			if !was.names && f.prior == 0 {
-				for way := range len(f.ways) + 1 {
-					if way != was.way {
-						x := was
-						x.way = way
-						test(x)
-					}
-				}
-			}
-			if d != nil {
-				*f = keep
-				floats.Sub(sum, parts[i])
-				floats.Add(sum, d)
-				parts[i] = d
-				best = likelihood(sum, g.nugget)
-			}
+			t.fitFeature(i)
 		}
-		for _, by := range []float64{0.2, 5} {
-			x := g.nugget * by
-			if x < 1e-5 || x > 1 {
-				continue
-			}
-			if got := likelihood(sum, x); got+nuggetPrior(x) > best+nuggetPrior(g.nugget) {
-				best, g.nugget = got, x
-				break
-			}
-		}
-		if best < before+0.5 {
+		t.fitNugget()
+		if t.best < before+0.5 {
 			break
+		}
+	}
+}
+
+// A gpFit is the state of a fit.
+type gpFit struct {
+	*surrogate
+	vs     []int
+	y      *mat.VecDense // standardized
+	parts  [][]float64   // squared distances by feature
+	sum    []float64     // of the parts
+	try    []float64
+	best   float64 // likelihood
+	k      *mat.SymDense
+	factor mat.Cholesky
+	sol    mat.VecDense
+}
+
+func newFit(g *surrogate, vs []int, y []float64) *gpFit {
+	n := len(vs)
+	t := &gpFit{surrogate: g, vs: vs, y: mat.NewVecDense(n, nil), k: mat.NewSymDense(n, nil),
+		sum: make([]float64, n*(n-1)/2), try: make([]float64, n*(n-1)/2)}
+	mean, sd := moments(y)
+	for i, v := range y {
+		t.y.SetVec(i, (v-mean)/sd)
+	}
+	for k := range g.features {
+		t.parts = append(t.parts, g.features[k].distances(vs))
+		floats.Add(t.sum, t.parts[k])
+	}
+	t.best = t.likelihood(t.sum, g.nugget)
+	return t
+}
+
+// distances are the squared ones of the variants by a feature.
+func (f *feature) distances(vs []int) []float64 {
+	d := make([]float64, 0, len(vs)*(len(vs)-1)/2)
+	for i := range vs {
+		for j := range i {
+			switch {
+			case !f.byName():
+				x := (f.ways[f.way][vs[i]] - f.ways[f.way][vs[j]]) / f.length
+				d = append(d, x*x)
+			case f.ways[0][vs[i]] != f.ways[0][vs[j]]:
+				d = append(d, 1/(f.length*f.length))
+			default:
+				d = append(d, 0)
+			}
+		}
+	}
+	return d
+}
+
+// likelihood is its log, with the variance that fits best taken out.
+func (t *gpFit) likelihood(sum []float64, nugget float64) float64 {
+	p, n := 0, len(t.vs)
+	for i := range n {
+		for j := range i {
+			t.k.SetSym(i, j, matern52(math.Sqrt(max(sum[p], 0))))
+			p++
+		}
+		t.k.SetSym(i, i, 1+nugget)
+	}
+	if !t.factor.Factorize(t.k) || t.factor.SolveVecTo(&t.sol, t.y) != nil {
+		return math.Inf(-1)
+	}
+	return -0.5*float64(n)*math.Log(mat.Dot(&t.sol, t.y)/float64(n)) - 0.5*t.factor.LogDet()
+}
+
+// likely is the log of the prior of a feature's length.
+func (g *surrogate) likely(f *feature) float64 {
+	at := g.prior
+	if f.prior != 0 {
+		at = f.prior
+	}
+	if f.names {
+		at = math.Log(2)
+	}
+	u := (math.Log(f.length) - at) / 1.2
+	return -0.5 * u * u
+}
+
+// fitFeature tries a shorter and a longer length, and the other ways.
+func (t *gpFit) fitFeature(i int) {
+	f := &t.features[i]
+	was := *f
+	keep, gain, d := was, 1e-3, []float64(nil)
+	test := func(x feature) {
+		p := x.distances(t.vs)
+		for j := range t.try {
+			t.try[j] = t.sum[j] - t.parts[i][j] + p[j]
+		}
+		if got := t.likelihood(t.try, t.nugget) - t.best + t.likely(&x) - t.likely(&was); got > gain {
+			keep, gain, d = x, got, p
+		}
+	}
+	for _, by := range []float64{0.4, 2.5} {
+		x := was
+		if x.length *= by; x.length > 0.02 && x.length < 50 {
+			test(x)
+		}
+	}
+	for way := range len(f.ways) + 1 {
+		if x := was; !was.names && f.prior == 0 && way != was.way {
+			x.way = way
+			test(x)
+		}
+	}
+	if d == nil {
+		return
+	}
+	*f = keep
+	floats.Sub(t.sum, t.parts[i])
+	floats.Add(t.sum, d)
+	t.parts[i] = d
+	t.best = t.likelihood(t.sum, t.nugget)
+}
+
+// fitNugget tries a smaller and a larger one.
+func (t *gpFit) fitNugget() {
+	was := t.nugget
+	prior := func(x float64) float64 { u := math.Log(x/1e-3) / 3; return -0.5 * u * u }
+	for _, by := range []float64{0.2, 5} {
+		x := was * by
+		if x < 1e-5 || x > 1 {
+			continue
+		}
+		if got := t.likelihood(t.sum, x); got+prior(x) > t.best+prior(was) {
+			t.best, t.nugget = got, x
+			return
 		}
 	}
 }

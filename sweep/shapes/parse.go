@@ -105,7 +105,8 @@ func Parse(name string, data []byte) (*File, error) {
 	groups := map[string]*group{}
 	for _, e := range entries {
 		if !groupRE.MatchString(e.Key.Text) {
-			return nil, e.Key.Errorf("start with a letter a-z; letters, digits, - and _ may follow", "malformed group name")
+			return nil, e.Key.Errorf("start with a letter a-z; letters, digits, - and _ may follow",
+				"malformed group name")
 		}
 		if groups[e.Key.Text], err = readGroup(e.Value); err != nil {
 			return nil, err
@@ -167,7 +168,8 @@ func resolve(groups map[string]*group, key string, trail []string) ([]Shape, err
 		case groups[w.Text] == nil:
 			return nil, w.Errorf("a union names groups of the same file", "unknown group %q", w.Text)
 		case slices.Contains(trail, w.Text):
-			return nil, w.Errorf("take one of them out", "the union goes in a circle: %s", strings.Join(append(trail, w.Text), " -> "))
+			return nil, w.Errorf("take one of them out", "the union goes in a circle: %s",
+				strings.Join(append(trail, w.Text), " -> "))
 		}
 		s, err := resolve(groups, w.Text, trail)
 		if err != nil {

@@ -26,30 +26,9 @@ const domainHelp = "write bounds such as M=1:1Mi,N=64:64Ki,MN=256Mi; what is lef
 // number in place of two is both. What is not given is Everything's.
 func ParseDomain(s string) (Domain, error) {
 	d := Everything
-	bad := func() (Domain, error) { return d, hint.Errorf(domainHelp, "malformed domain %q", s) }
 	for item := range strings.SplitSeq(s, ",") {
-		name, bounds, ok := strings.Cut(strings.TrimSpace(item), "=")
-		lo, hi, two := strings.Cut(bounds, ":")
-		if !two {
-			hi = lo
-		}
-		a, okA := size(lo)
-		b, okB := size(hi)
-		if !ok || !okA || !okB {
-			return bad()
-		}
-		switch name {
-		case "M":
-			d.MMin, d.MMax = a, b
-		case "N":
-			d.NMin, d.NMax = a, b
-		case "MN":
-			if two {
-				return bad()
-			}
-			d.Elems = b
-		default:
-			return bad()
+		if !d.set(strings.TrimSpace(item)) {
+			return d, hint.Errorf(domainHelp, "malformed domain %q", s)
 		}
 	}
 	switch {
@@ -59,6 +38,28 @@ func ParseDomain(s string) (Domain, error) {
 		return d, hint.Errorf(domainHelp, "domain %q holds no shape", s)
 	}
 	return d, nil
+}
+
+// set reads one of the bounds.
+func (d *Domain) set(item string) bool {
+	name, bounds, _ := strings.Cut(item, "=")
+	lo, hi, two := strings.Cut(bounds, ":")
+	if !two {
+		hi = lo
+	}
+	a, okA := size(lo)
+	b, okB := size(hi)
+	switch {
+	case name == "M":
+		d.MMin, d.MMax = a, b
+	case name == "N":
+		d.NMin, d.NMax = a, b
+	case name == "MN" && !two:
+		d.Elems = b
+	default:
+		return false
+	}
+	return okA && okB
 }
 
 // size reads 4096, 64Ki or 1Mi.
@@ -156,7 +157,8 @@ func random(arg string) ([]Shape, error) {
 	number, rest, _ := strings.Cut(arg, ":")
 	count, err := strconv.ParseUint(number, 10, 16)
 	if errors.Is(err, strconv.ErrRange) {
-		return nil, hint.Errorf("draw fewer", "random:%s is more than the %d shapes that are drawn", number, 1<<16-1)
+		return nil, hint.Errorf("draw fewer", "random:%s is more than the %d shapes that are drawn",
+			number, 1<<16-1)
 	}
 	if err != nil || count < 1 {
 		return nil, hint.Errorf(help, "malformed shapes %q", "random:"+arg)

@@ -76,7 +76,8 @@ func one(arg string) ([]Shape, error) {
 		return fromFile(arg, "default")
 	}
 	help := hint.Of(err) + "; or " + argHelp
-	if list := strings.NewReplacer("X", "x", "×", "x", "*", "x", " ", "").Replace(arg); listRE.MatchString(list) {
+	if list := strings.NewReplacer("X", "x", "×", "x", "*", "x", " ",
+		"").Replace(arg); listRE.MatchString(list) {
 		help = "did you mean " + list + "? " + argHelp
 	}
 	return nil, hint.Errorf(help, "unknown shapes %q", arg)
@@ -95,7 +96,8 @@ func fromFile(path, group string) ([]Shape, error) {
 func Load(path string) (*File, error) {
 	data, err := textfile.Read(path, textfile.Small)
 	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), argHelp), "shapes file %s: %w", path, durable.Cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), argHelp), "shapes file %s: %w", path,
+			durable.Cause(err))
 	}
 	return Parse(path, data)
 }

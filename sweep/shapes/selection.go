@@ -13,7 +13,8 @@ import (
 // A Selection is the problems that somebody asks for: shapes, with what is done to them. Lists
 // have commas.
 type Selection struct {
-	Shapes       string          // GROUP, FILE#GROUP, FILE or MxN, each with @TYPE or not; "" is a default
+	// GROUP, FILE#GROUP, FILE or MxN, each with @TYPE or not; "" is a default
+	Shapes       string
 	Op, Pass     string          // "" is the default ops, and both
 	DType, Quant string          // "" is bf16, and none
 	Weight       string          // type of w; "" is that of x

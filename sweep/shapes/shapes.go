@@ -43,7 +43,8 @@ func (f *File) Group(name string) ([]Shape, error) {
 	if g, ok := f.groups[name]; ok {
 		return slices.Clone(g), nil
 	}
-	return nil, hint.Errorf(hint.DidYouMean(name, f.names, "its groups: "+strings.Join(f.names, ", ")), "%s has no group %q", f.name, name)
+	return nil, hint.Errorf(hint.DidYouMean(name, f.names,
+		"its groups: "+strings.Join(f.names, ", ")), "%s has no group %q", f.name, name)
 }
 
 // Default is the shapes.yaml that the binary brings along.

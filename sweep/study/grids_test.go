@@ -192,7 +192,7 @@ func searchGrid(ctx context.Context, g *Grids, dev kernels.Device, s *split, set
 		return Outcome{}, err
 	}
 	known.Add(board, unit)
-	pick, busy := board.Pick(), 0.0
+	pick, busy := append(board.Finalists(1), space.Keep[0])[0], 0.0
 	if setup.Finals > 0 {
 		if pick, busy, err = finals(ctx, board, m, s, setup.Finals); err != nil {
 			return Outcome{}, err

@@ -35,7 +35,8 @@ type Checker struct {
 // Check checks the variants of a task: the verdicts of each family and REF. Beside an error stands
 // what was found before.
 func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts, err error) {
-	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: task.Problem, Seed: c.Seed, Base: task.Base}
+	s := &sweep.Session{Device: c.Device, Registry: c.Registry, Problem: task.Problem, Seed: c.Seed,
+		Base: task.Base}
 	defer s.Close()
 	if err := s.Open(ctx); err != nil {
 		return nil, err

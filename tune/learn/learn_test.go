@@ -252,7 +252,7 @@ func TestSmallBudget(t *testing.T) {
 	class := classProblem(kernels.RMSNorm, kernels.Bwd)
 	l := loopOn(s, 40*time.Second, nil, class)
 	dir := t.TempDir()
-	w, _, err := record.OpenWriter(dir)
+	w, _, err := record.OpenWriter(dir, ".")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package families
+package common
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 // The reduction of the partial rows, k2, which every backward that leaves
 // partial sums shares.
 
-// reduceKnobs are k2's ranges in a design's grid, as tiles of columns by rows
+// ReduceKnobs are k2's ranges in a design's grid, as tiles of columns by rows
 // and warps; 0 leaves them to tileFor. k2's best tile depends on k1's config by the
 // number of partial rows alone, so a grid crosses only a few; --knob widens them.
-func reduceKnobs(cols, rows, warps []int) []kernels.Range {
+func ReduceKnobs(cols, rows, warps []int) []kernels.Range {
 	return []kernels.Range{
 		kernels.Values(kernels.ReduceCols, cols...),
 		kernels.Values(kernels.ReduceRows, rows...),
@@ -21,8 +21,8 @@ func reduceKnobs(cols, rows, warps []int) []kernels.Range {
 	}
 }
 
-// early is knobs with a k2 that starts early.
-func early(knobs []kernels.Range) []kernels.Range {
+// Early is knobs with a k2 that starts early.
+func Early(knobs []kernels.Range) []kernels.Range {
 	for i, r := range knobs {
 		if r.Knob == kernels.EarlyReduce {
 			knobs[i] = kernels.Values(r.Knob, 1)
@@ -31,12 +31,12 @@ func early(knobs []kernels.Range) []kernels.Range {
 	return knobs
 }
 
-// reduceBase leaves k2's tile to tileFor.
-var reduceBase = reduceTile(0, 0, 0)
+// ReduceBase leaves k2's tile to tileFor.
+var ReduceBase = ReduceTile(0, 0, 0)
 
-// reduceTile is k2's part of a config.
-func reduceTile(cols, rows, warps int) []kernels.Setting {
-	return []kernels.Setting{set(kernels.ReduceCols, cols), set(kernels.ReduceRows, rows), set(kernels.ReduceWarps, warps), set(kernels.EarlyReduce, 0)}
+// ReduceTile is k2's part of a config.
+func ReduceTile(cols, rows, warps int) []kernels.Setting {
+	return []kernels.Setting{setting(kernels.ReduceCols, cols), setting(kernels.ReduceRows, rows), setting(kernels.ReduceWarps, warps), setting(kernels.EarlyReduce, 0)}
 }
 
 // reducePrograms is how many CTAs tileFor gives k2, for both gradients together,
@@ -59,16 +59,16 @@ const reduceCTAs = 128
 // took 5.0.)
 func tileFor(n, gradients, partials, vec int64) (cols, rows, warps int64) {
 	const maxInFlight = 8
-	cols = min(max(ceilPow2(ceilDiv(n*gradients, reduceCTAs)), 16), 1024)
+	cols = min(max(kernels.CeilPow2(kernels.CeilDiv(n*gradients, reduceCTAs)), 16), 1024)
 	var groups, each int64
 	for warps = 8; ; warps *= 2 {
 		groups = max(32*warps/(cols/vec), 1)
-		each = ceilDiv(max(partials, 1), groups)
+		each = kernels.CeilDiv(max(partials, 1), groups)
 		if each <= maxInFlight || warps == 16 {
 			break
 		}
 	}
-	return cols, groups * ceilDiv(each, ceilDiv(each, maxInFlight)), warps
+	return cols, groups * kernels.CeilDiv(each, kernels.CeilDiv(each, maxInFlight)), warps
 }
 
 // reduceVector is how many columns a thread of k2 reads at once.
@@ -79,18 +79,18 @@ func reduceVector(p kernels.Problem) int64 {
 	return 1
 }
 
-func refuseReduce(c kernels.Config) error {
+func RefuseReduce(c kernels.Config) error {
 	cols, rows, warps := c.Get(kernels.ReduceCols), c.Get(kernels.ReduceRows), c.Get(kernels.ReduceWarps)
 	if cols == 0 && rows == 0 && warps == 0 {
 		return nil
 	}
 	groups := max(32*warps/max(cols, 1), 1)
 	switch {
-	case !isPow2(cols) || cols < 8 || cols > 256:
+	case !kernels.IsPow2(cols) || cols < 8 || cols > 256:
 		return fmt.Errorf("k2's columns are a power of two from 8 to 256")
-	case !isPow2(warps) || warps > 32:
+	case !kernels.IsPow2(warps) || warps > 32:
 		return fmt.Errorf("k2's warps are a power of two up to 32")
-	case !isPow2(rows) || rows < groups || rows > 128*groups:
+	case !kernels.IsPow2(rows) || rows < groups || rows > 128*groups:
 		return fmt.Errorf("k2's rows are a power of two from %d to %d for its threads", groups, 128*groups)
 	case max(rows/groups, 1)*max(cols/(32*warps), 1) > 128:
 		return fmt.Errorf("k2 would have more than 128 partial sums in flight per thread")
@@ -98,24 +98,24 @@ func refuseReduce(c kernels.Config) error {
 	return nil
 }
 
-// partialType is the type of a config's partial sums.
-func partialType(p kernels.Problem, c kernels.Config) kernels.DType {
+// PartialType is the type of a config's partial sums.
+func PartialType(p kernels.Problem, c kernels.Config) kernels.DType {
 	if c.Get(kernels.PartialType) == 1 {
 		return p.Weight
 	}
 	return kernels.FP32
 }
 
-// rounds is what a config rounds before the sums of dw and db: the partial sums
+// Rounds is what a config rounds before the sums of dw and db: the partial sums
 // where they are not fp32, and xhat where it comes from the saved output.
-func rounds(p kernels.Problem, c kernels.Config) []kernels.Rounding {
+func Rounds(p kernels.Problem, c kernels.Config) []kernels.Rounding {
 	var rs []kernels.Rounding
 	add := func(has bool, name string, d kernels.DType) {
 		if has {
 			rs = append(rs, kernels.Rounding{Output: name, DType: d})
 		}
 	}
-	if d := partialType(p, c); d != kernels.FP32 {
+	if d := PartialType(p, c); d != kernels.FP32 {
 		add(!p.NoWeight, "dw", d)
 		add(p.Bias, "db", d)
 	}
@@ -125,48 +125,51 @@ func rounds(p kernels.Problem, c kernels.Config) []kernels.Rounding {
 	return rs
 }
 
-// refusePartials refuses partial sums larger than what they summarize: at one
+// RefusePartials refuses partial sums larger than what they summarize: at one
 // row of fp32 per row of input they cost more than a second reading would.
-func refusePartials(p kernels.Problem, ctas int64) error {
+func RefusePartials(p kernels.Problem, ctas int64) error {
 	if ctas > 1024 && ctas*4 > p.M*p.DType.Size() {
 		return fmt.Errorf("%d partial rows for %d rows are more traffic than x itself", ctas, p.M)
 	}
 	return nil
 }
 
-// partials are the scratch buffers of the partial sums of dw and db, CTAs
+// Partials are the scratch buffers of the partial sums of dw and db, CTAs
 // rows each; without a weight there are none.
-func partials(p kernels.Problem, c kernels.Config, ctas int64) []kernels.Scratch {
+func Partials(p kernels.Problem, c kernels.Config, ctas int64) []kernels.Scratch {
 	var scratch []kernels.Scratch
 	if !p.NoWeight {
-		scratch = append(scratch, kernels.Scratch{Name: "dw_partial", DType: partialType(p, c), Elems: ctas * p.N})
+		scratch = append(scratch, kernels.Scratch{Name: "dw_partial", DType: PartialType(p, c), Elems: ctas * p.N})
 	}
 	if p.Bias {
-		scratch = append(scratch, kernels.Scratch{Name: "db_partial", DType: partialType(p, c), Elems: ctas * p.N})
+		scratch = append(scratch, kernels.Scratch{Name: "db_partial", DType: PartialType(p, c), Elems: ctas * p.N})
 	}
 	return scratch
 }
 
-// withReduce is the plan of k1, which leaves CTAs partial rows, and k2. A
+// WithReduce is the plan of k1, which leaves CTAs partial rows, and k2. A
 // problem without a weight has no k2.
-func withReduce(p kernels.Problem, c kernels.Config, ctas int64, k1 ...kernels.Launch) kernels.Plan {
-	plan := kernels.Plan{Launches: k1, Scratch: partials(p, c, ctas), Rounds: rounds(p, c)}
+func WithReduce(p kernels.Problem, c kernels.Config, ctas int64, k1 ...kernels.Launch) kernels.Plan {
+	plan := kernels.Plan{Launches: k1, Scratch: Partials(p, c, ctas), Rounds: Rounds(p, c)}
 	if !p.NoWeight {
-		plan.Launches = append(plan.Launches, reduceLaunch(p, c, ctas))
+		plan.Launches = append(plan.Launches, ReduceLaunch(p, c, ctas))
 	}
 	return plan
 }
 
-// reduceLaunch is k2 over CTAs partial rows.
-func reduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launch {
+// ReduceSource is the file of k2.
+const ReduceSource = "reduce.cu"
+
+// ReduceLaunch is k2 over CTAs partial rows.
+func ReduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launch {
 	vec := reduceVector(p)
 	cols, rows, warps := int64(c.Get(kernels.ReduceCols)), int64(c.Get(kernels.ReduceRows)), int64(c.Get(kernels.ReduceWarps))
 	if cols == 0 {
-		cols, rows, warps = tileFor(p.N, 1+flag(p.Bias), ctas, vec)
+		cols, rows, warps = tileFor(p.N, 1+kernels.Flag(p.Bias), ctas, vec)
 	}
 	return kernels.Launch{
-		Stage: "k2", Source: "reduce.cu", Entry: "reduce",
-		Grid:  [3]int{int(ceilDiv(p.N, cols)), 1 + int(flag(p.Bias)), 1},
+		Stage: "k2", Source: ReduceSource, Entry: "reduce",
+		Grid:  [3]int{int(kernels.CeilDiv(p.N, cols)), 1 + int(kernels.Flag(p.Bias)), 1},
 		Block: 32 * int(warps),
 		Early: c.Get(kernels.EarlyReduce) == 1,
 		Apart: c.Get(kernels.EarlyReduce) == 1,
@@ -174,7 +177,7 @@ func reduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launc
 			{Name: "EARLY_REDUCE", Value: int64(c.Get(kernels.EarlyReduce))},
 			{Name: "X_TYPE", Value: int64(p.DType)},
 			{Name: "W_TYPE", Value: int64(p.Weight)},
-			{Name: "P_TYPE", Value: int64(partialType(p, c))},
+			{Name: "P_TYPE", Value: int64(PartialType(p, c))},
 			{Name: "PARTIALS", Value: ctas},
 			{Name: "PARTIAL_COLS", Value: p.N},
 			{Name: "REDUCE_VECTOR", Value: vec},
@@ -183,20 +186,11 @@ func reduceLaunch(p kernels.Problem, c kernels.Config, ctas int64) kernels.Launc
 			{Name: "REDUCE_WARPS", Value: warps},
 		},
 		Args: []kernels.Arg{
-			{Kind: kernels.ArgBuffer, Name: "dw_partial"}, optional(p.Bias, "db_partial"),
-			optional(p.Accumulate, "dw_in"), optional(p.Accumulate && p.Bias, "db_in"),
-			{Kind: kernels.ArgBuffer, Name: "dw"}, optional(p.Bias, "db"),
+			{Kind: kernels.ArgBuffer, Name: "dw_partial"}, Optional(p.Bias, "db_partial"),
+			Optional(p.Accumulate, "dw_in"), Optional(p.Accumulate && p.Bias, "db_in"),
+			{Kind: kernels.ArgBuffer, Name: "dw"}, Optional(p.Bias, "db"),
 		},
 	}
 }
 
-func hostReduce(h *kernels.HostRun, pid int) {
-	name := "dw"
-	if pid >= h.Launch.Grid[0] { // second row of the grid
-		pid -= h.Launch.Grid[0]
-		name = "db"
-	}
-	lo := int64(pid) * h.Launch.Define("REDUCE_COLS")
-	hi := min(lo+h.Launch.Define("REDUCE_COLS"), h.Problem.N)
-	hostFinish(h, name, h.Mem[name+"_partial"], 0, h.Launch.Define("PARTIALS"), lo, hi)
-}
+func setting(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }

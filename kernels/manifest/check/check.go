@@ -1,4 +1,5 @@
-package manifest
+// Package check finds out what can be known of a family without running it.
+package check
 
 import (
 	"cmp"
@@ -11,6 +12,7 @@ import (
 	"normbench/internal/yamldoc"
 	"normbench/kernels"
 	"normbench/kernels/cuda"
+	"normbench/kernels/manifest"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/triton"
 )
@@ -26,9 +28,9 @@ type Checker struct {
 	lack    string          // why the first of those that are not is not
 }
 
-// NewChecker checks families of r for a device that need not be there. Without
+// New checks families of r for a device that need not be there. Without
 // NVRTC it compiles no CUDA: see NoNVRTC.
-func NewChecker(r *kernels.Registry, d kernels.DeviceInfo) *Checker {
+func New(r *kernels.Registry, d kernels.DeviceInfo) *Checker {
 	c := &Checker{registry: r, device: d, seen: map[string]bool{}}
 	n, err := nvrtc.Find()
 	var cuda *nvrtc.Cache
@@ -61,7 +63,7 @@ func (c *Checker) Unkept() string { return c.cache.Unkept() }
 func (c *Checker) Check(f *kernels.Family, p kernels.Problem, all bool) (configs int, err error) {
 	s := f.Space(p, c.device)
 	for _, x := range s.Refused {
-		var fault *Fault
+		var fault *manifest.Fault
 		if err := f.Refuse(p, x.Config, c.device); errors.As(err, &fault) {
 			with := cmp.Or(x.Config.String(), "its only config")
 			return 0, hint.Errorf("correct it, or refuse such configs with a constraint",
