@@ -36,7 +36,8 @@ func emulatedGPU() kernels.DeviceInfo {
 // emulatedTasks lays out what the emulator runs of refs, for each op and pass of ps: at the small
 // ones of its shapes, then at smallShapes. Where there are several sets of types and options, each
 // shape has another one. none are the REFs without any.
-func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.DeviceInfo) (
+func emulatedTasks(resolve Resolver, refs []*ref.Ref, ps []kernels.Problem,
+	info kernels.DeviceInfo) (
 	tasks []sweep.Task, none []string) {
 	at := map[kernels.Problem]int{} // in tasks
 	found := map[string]bool{}
@@ -76,7 +77,7 @@ func (l *Lab) emulatedTasks(refs []*ref.Ref, ps []kernels.Problem, info kernels.
 				for i := 0; i < len(classes) && picked < emulatedShapes; i++ {
 					p := classes[(picked+i)%len(classes)]
 					p.M, p.N = s[0], s[1]
-					if vs, err := l.Variants(r, p, info); err == nil && len(vs) > 0 {
+					if vs, err := resolve(r, p, info); err == nil && len(vs) > 0 {
 						add(p, vs)
 						found[r.Text] = true
 						picked++
@@ -139,7 +140,7 @@ func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := l.emulatedTasks(refs, ps, info)
+	tasks, none := emulatedTasks(v.Naming(l.Variants, refs), refs, ps, info)
 	for _, name := range none {
 		v.Leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
@@ -160,5 +161,5 @@ func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return l.Check(v, dev, verify.Emulated, refs, tasks, seed, 1)
+	return l.Check(v, dev, verify.Emulated, tasks, seed, 1)
 }

@@ -30,7 +30,7 @@ import (
 // one for each source that it compiles at the same time.
 const HelperCommand = "compile-helper"
 
-// A Config says what to open. Zero values are defaults, but of Jobs.
+// A Config says what to open. Zero values are defaults.
 type Config struct {
 	Device  string   // auto (""), cpu, cuda, cuda:N, several with commas, or replay:RECORDS
 	Workers []string // commands that start workers, in place of a device
@@ -39,7 +39,7 @@ type Config struct {
 	Seed    uint64 // of a replay
 	Python  string // that runs the peers
 	Peers   string // names with commas, of which peer:best is one
-	Jobs    int    // processes that compile for peers before anything is measured; -1: the CPUs but two
+	Jobs    *int   // processes that compile for peers before anything is measured
 }
 
 // limit is the time limit asked for, else another.
@@ -74,7 +74,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, started f
 
 // Open opens devices, with the peers beside each where a REF names one.
 func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
-	wanted, err := l.peerNames(c, refs)
+	wanted, err := l.wanted(c, refs)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
 		if len(wanted) == 0 {
 			break
 		}
-		both, err := l.startPeers(c, d, wanted)
+		both, err := l.beside(c, d, wanted)
 		if err != nil {
 			Close(devices)
 			return nil, err

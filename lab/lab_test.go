@@ -43,7 +43,7 @@ func TestEmulatedTasks(t *testing.T) {
 		}
 		ps = append(ps, p)
 	}
-	tasks, none := l.emulatedTasks(refs, ps, emulatedGPU())
+	tasks, none := emulatedTasks(l.Variants, refs, ps, emulatedGPU())
 	var got []string
 	for _, t := range tasks {
 		got = append(got, t.Problem.String())
@@ -52,7 +52,7 @@ func TestEmulatedTasks(t *testing.T) {
 	if strings.Join(got, " ") != want || len(none) != 0 {
 		t.Errorf("%v and %v, want %s", got, none, want)
 	}
-	if tasks, none = l.emulatedTasks(refs, ps[3:],
+	if tasks, none = emulatedTasks(l.Variants, refs, ps[3:],
 		emulatedGPU()); len(tasks) != 0 || len(none) != 1 {
 		t.Errorf("of another op: %v, %v", tasks, none)
 	}

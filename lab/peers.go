@@ -24,8 +24,8 @@ import (
 // OnlyNamed is a peer that --peers must name for peer:best: it tunes for minutes.
 const OnlyNamed = "compile-max"
 
-// peerNames are those of the peers that REFs name. It says which peer:best is among.
-func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) {
+// wanted are the peers that REFs name. It says which peer:best is among.
+func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
 	for _, r := range refs {
 		if name := r.Peer(); name != "" {
 			names = append(names, name)
@@ -44,7 +44,7 @@ func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) 
 			func(name string) bool { return name == OnlyNamed })
 	}
 	for flag, given := range map[string]bool{"python": c.Python != "" && !l.usesPython(),
-		"peer-jobs": c.Jobs >= 0} {
+		"peer-jobs": c.Jobs != nil} {
 		if given && len(names) == 0 {
 			return nil, hint.Errorf("write peer:NAME as a REF, or leave out --"+flag,
 				"--%s is for peers, and no REF is one", flag)
@@ -53,8 +53,7 @@ func (l *Lab) peerNames(c *Config, refs []*ref.Ref) (names []string, err error) 
 	return names, nil
 }
 
-// startPeers starts the peers beside a device of ours.
-func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
+func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout)}
 	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
@@ -65,7 +64,7 @@ func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peer
 	}
 	both, err := peers.Beside(ours, theirs)
 	if err == nil {
-		err = l.notePeers(theirs.Peers(), wanted)
+		err = l.found(theirs.Peers(), wanted)
 	}
 	if err != nil {
 		theirs.Close()
@@ -74,8 +73,8 @@ func (l *Lab) startPeers(c *Config, ours kernels.Device, wanted []string) (*peer
 	return both, nil
 }
 
-// notePeers takes note of the peers that are there, and says which are not.
-func (l *Lab) notePeers(all []kernels.Peer, wanted []string) error {
+// found takes note of the peers that are there, and says which are not.
+func (l *Lab) found(all []kernels.Peer, wanted []string) error {
 	const help = "install it for the Python of --python; `normbench list peers` shows what is there"
 	first := l.peers == nil
 	l.peers = all
@@ -121,8 +120,8 @@ func (l *Lab) Prepare(c *Config, dev kernels.Device, tasks []sweep.Task) error {
 	}
 	o := peers.PrepareOptions{Jobs: max(runtime.GOMAXPROCS(0)-2, 1),
 		Limit: c.limit(peers.DefaultLimit)}
-	if c.Jobs >= 0 {
-		o.Jobs = c.Jobs
+	if c.Jobs != nil && *c.Jobs >= 0 {
+		o.Jobs = *c.Jobs
 	}
 	if o.Jobs == 0 {
 		return nil
@@ -201,14 +200,14 @@ func (l *Lab) Chooser(dev kernels.Device, pr record.Protocol) Chooser {
 		}
 		v, arms, err := c.Choose(l.Ctx, p, alive)
 		if peer && arms != nil {
-			l.tellPeers(p, arms)
+			l.saw(p, arms)
 		}
 		return v, err
 	}
 }
 
-// tellPeers says how fast the peers of a problem are, and counts those that died.
-func (l *Lab) tellPeers(p kernels.Problem, arms []*sweep.Arm) {
+// saw says how fast the peers of a problem are, and counts those that died.
+func (l *Lab) saw(p kernels.Problem, arms []*sweep.Arm) {
 	var text []string
 	for _, a := range arms {
 		name, _ := kernels.PeerName(a.Variant.Family)

@@ -14,7 +14,7 @@ type Chooser func(p kernels.Problem, vs []kernels.Variant) (kernels.Variant, err
 // of them is an error; problems that no REF fits are left out. Without a chooser
 // all variants of a REF are laid out.
 func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceInfo,
-	choose Chooser) ([]sweep.Task, error) {
+	resolve Resolver, choose Chooser) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	used := make([]bool, len(refs))
 	var refusal error
@@ -29,7 +29,7 @@ func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceIn
 		t := sweep.Task{Problem: p, Base: base}
 		seen := map[kernels.Variant]bool{}
 		for i, r := range refs {
-			vs, err := l.Variants(r, p, info)
+			vs, err := resolve(r, p, info)
 			if err != nil {
 				refusal = err
 			}
@@ -61,14 +61,6 @@ func (l *Lab) Tasks(ps []kernels.Problem, refs []*ref.Ref, info kernels.DeviceIn
 		return nil, NoProblem(r.Text)
 	}
 	return tasks, nil
-}
-
-// CountVariants counts those of tasks.
-func CountVariants(tasks []sweep.Task) (n int) {
-	for _, t := range tasks {
-		n += len(t.Variants)
-	}
-	return n
 }
 
 // NoProblem is the trouble of an operand that serves no problem.

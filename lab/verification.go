@@ -25,33 +25,53 @@ type Verification struct {
 	Total    int            // checks that were laid out
 	done     map[string]int // checks by their code
 	Failed   int
-	compiled map[string]bool // families whose kernels NVRTC has compiled
-	Unrun    []string        // families, or REFs, whose CUDA code was not run
-	why      string          // of the first
-	help     string          // how to have them run
+	named    map[problemVariant][]string // the REFs that name a variant, where there are several
+	compiled map[string]bool             // families whose kernels NVRTC has compiled
+	Unrun    []string                    // families, or REFs, whose CUDA code was not run
+	why      string                      // of the first
+	help     string                      // how to have them run
+}
+
+// A problemVariant is what one check is of.
+type problemVariant struct {
+	problem kernels.Problem
+	variant kernels.Variant
 }
 
 func NewVerification() *Verification {
 	return &Verification{done: map[string]int{}, compiled: map[string]bool{},
-		help: "verify them on a GPU: --device cuda"}
+		named: map[problemVariant][]string{}, help: "verify them on a GPU: --device cuda"}
 }
 
-// namesOf are those of several REFs that have a variant, with commas, so that rows say by which of
-// them they are there; "" where the only one is the family.
-func (l *Lab) namesOf(refs []*ref.Ref, d kernels.DeviceInfo) func(kernels.Problem,
-	kernels.Variant) string {
-	return func(p kernels.Problem, x kernels.Variant) string {
-		var list []string
-		for _, r := range refs {
-			if vs, _ := l.Variants(r, p, d); len(refs) > 1 && slices.Contains(vs, x) {
-				list = append(list, r.Text)
+// A Resolver is env.variants.
+type Resolver func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
+
+// Naming is a Resolver that takes note of which variants each of several REFs has, so that rows say
+// by which of them they are there.
+func (v *Verification) Naming(resolve Resolver, refs []*ref.Ref) Resolver {
+	if len(refs) < 2 {
+		return resolve
+	}
+	return func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error) {
+		vs, err := resolve(r, p, d)
+		for _, x := range vs {
+			at := problemVariant{p, x}
+			if !slices.Contains(v.named[at], r.Text) {
+				v.named[at] = append(v.named[at], r.Text)
 			}
 		}
-		if len(list) == 1 && list[0] == x.Family {
-			return ""
-		}
-		return strings.Join(list, ",")
+		return vs, err
 	}
+}
+
+// refs are the REFs that name a variant, with commas; "" where there is one REF at most, or the
+// families are the REFs.
+func (v *Verification) refs(p kernels.Problem, x kernels.Variant) string {
+	list := v.named[problemVariant{p, x}]
+	if len(list) == 1 && list[0] == x.Family {
+		return ""
+	}
+	return strings.Join(list, ",")
 }
 
 // add adds the rows and counts of k.
@@ -129,19 +149,22 @@ func (l *Lab) BaseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 	return tasks, nil
 }
 
-// Check runs the checks of all tasks of refs on dev, which runs code, and adds their rows: one per
+// Check runs the checks of all tasks on dev, which runs code, and adds their rows: one per
 // output of a variant. Beside an error stands what was found before.
-func (l *Lab) Check(v *Verification, dev kernels.Device, code string, refs []*ref.Ref,
-	tasks []sweep.Task, seed uint64, repeats int) error {
+func (l *Lab) Check(v *Verification, dev kernels.Device, code string, tasks []sweep.Task,
+	seed uint64, repeats int) error {
 	step := l.Wait("checking")
 	defer step.End()
-	done, total, where := 0, CountVariants(tasks), ""
+	done, total, where := 0, 0, ""
+	for _, task := range tasks {
+		total += len(task.Variants)
+	}
 	v.Total += total
 	if code == verify.Emulated {
 		where = " in the emulator"
 	}
 	c := verify.Checker{Registry: l.Registry, Device: dev, Code: code, Seed: seed, Repeats: repeats,
-		Refs: l.namesOf(refs, dev.Info())}
+		Refs: v.refs}
 	c.Now = func(p kernels.Problem, family string) {
 		step.Set("checking %s on %s%s (%d of %d done)", family, p, where, done, total)
 		done++

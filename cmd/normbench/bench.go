@@ -4,7 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -14,6 +19,7 @@ import (
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
+	"normbench/sweep/shapes"
 	"normbench/tune/ref"
 )
 
@@ -24,36 +30,32 @@ type benchConfig struct {
 	out string
 }
 
-func benchCommand() *command {
+func benchCommand(e *env) *cli.Command {
 	cfg := &benchConfig{}
-	cfg.first = func(*env) *report.Table { return report.BenchTable(nil, &record.Run{}) }
-	c := &command{
-		common: &cfg.common,
-		path:   "bench",
-		usage:  "measure given variants, with the time of each stage",
-		args:   "REF...",
-		about:  ref.RunHelp + ". Knobs that a label leaves out take the family's base value.",
-		examples: `bench base rms_bwd/two_pass@br2 --op rmsnorm --pass bwd --shapes 64x1024
-bench base peer:best --device cuda --shapes growth-rows --out out/growth`,
-		exits:  []int{exitGate, exitUnfit, exitSignal},
-		offers: refNames,
-		run:    func(e *env) error { return bench(e, cfg) },
+	cfg.first = func() *report.Table {
+		if cfg.plans() {
+			return nil
+		}
+		return report.BenchTable(nil, &record.Run{})
 	}
-	c.addStand(&cfg.stand)
-	c.addTiming(&cfg.timing)
-	c.addPeers(&cfg.Config)
-	c.add(catWhat, "all-candidates", &cfg.all, "measure every variant of a REF that times several "+
-		"(an autotuned preset, peer:best), not only the fastest")
-	c.add(catOutput, "out", &cfg.out, "`FOLDER` to record into").or("none")
-	return c
+	return e.command(&cli.Command{
+		Name:        "bench",
+		Usage:       "measure given variants, with the time of each stage",
+		ArgsUsage:   "REF...",
+		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value.",
+		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.peerFlags(), []cli.Flag{
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat, Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` to record into (default: none)"},
+		}),
+	}, &cfg.common, func() error { return bench(e, cfg) })
 }
 
 func bench(e *env, cfg *benchConfig) error {
-	if len(cfg.operands) == 0 {
-		return hint.Errorf("`normbench bench base --shapes 4096x8192 --op rmsnorm`, for one",
-			"bench needs a REF")
+	texts := cfg.operands
+	if len(texts) == 0 {
+		texts = []string{"base"}
 	}
-	refs, err := e.ParseAll(cfg.operands...)
+	refs, err := e.ParseAll(texts...)
 	if err != nil {
 		return err
 	}
@@ -62,6 +64,9 @@ func bench(e *env, cfg *benchConfig) error {
 	}
 	devices, info, pr := cfg.devices, cfg.info, cfg.protocol(cfg.info)
 	defer lab.Close(devices)
+	if cfg.plans() {
+		return benchPlan(e, cfg, refs, pr)
+	}
 	if err := e.PreparePeers(&cfg.Config, devices[0], refs, cfg.problems); err != nil {
 		return err
 	}
@@ -69,7 +74,7 @@ func bench(e *env, cfg *benchConfig) error {
 	if cfg.all {
 		fastest = nil
 	}
-	tasks, err := e.Tasks(cfg.problems, refs, info, fastest)
+	tasks, err := e.Tasks(cfg.problems, refs, info, e.Variants, fastest)
 	if err == nil {
 		err = e.CheckUsed(tasks, info)
 	}
@@ -111,17 +116,55 @@ func bench(e *env, cfg *benchConfig) error {
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && e.Ctx.Err() != nil:
-		return errInterrupted("%d of %s measured, %s", sum.Measured,
-			console.Count(lab.CountVariants(tasks), "variant"), kept)
+		variants := 0
+		for _, t := range tasks {
+			variants += len(t.Variants)
+		}
+		return interrupted("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"), kept)
 	case err != nil:
 		return e.late(err)
 	case sum.Failed+sum.Refused > 0:
-		help := "the table's last column has the reason of each; `normbench verify` names the " +
-			"outputs that are wrong"
-		return &exitError{exitGate, hint.Errorf(help, "%d of %d variants failed",
-			sum.Failed+sum.Refused, sum.Measured)}
+		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
 	}
 	return nil
+}
+
+// plans says whether a bench was told nothing, and so only says what it would measure.
+func (cfg *benchConfig) plans() bool {
+	var s shapes.Selection
+	return len(cfg.operands) == 0 && !slices.ContainsFunc(names(append(shapeFlags(&s, ""), optionFlags(&s)...)),
+		func(name string) bool { return cfg.given[name] })
+}
+
+// benchPlan says what a bench that was told nothing would measure, and how to choose.
+func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) error {
+	info := cfg.info
+	tasks, err := e.Tasks(cfg.problems, refs, info, e.Variants, nil)
+	if err != nil {
+		return err
+	}
+	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
+		"op", "pass", ">problems", ">smallest", ">largest")
+	for _, task := range tasks {
+		p := task.Problem
+		shape, i := fmt.Sprintf("%dx%d", p.M, p.N), len(t.Rows)-1
+		if i < 0 || t.Rows[i][0] != string(p.Op) || t.Rows[i][1] != string(p.Pass) {
+			t.Rows = append(t.Rows, []string{string(p.Op), string(p.Pass), "0", shape, shape})
+			i++
+		}
+		n, _ := strconv.Atoi(t.Rows[i][2])
+		t.Rows[i][2] = strconv.Itoa(n + 1)
+		for column, sign := range map[int]int64{3: 1, 4: -1} {
+			var m, n int64
+			fmt.Sscanf(t.Rows[i][column], "%dx%d", &m, &n)
+			if sign*(p.M*p.N) < sign*m*n {
+				t.Rows[i][column] = shape
+			}
+		}
+	}
+	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
+		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
+	return report.RenderTable(e.out, t, cfg.format)
 }
 
 // memory is a Sink that keeps records, and passes them on to another.

@@ -154,7 +154,7 @@ func answerClaims(text string) (string, []string) {
 // rerun is a page with what its commands on the checked-in results print, as many lines as it
 // shows.
 func rerun(text string) string {
-	for _, c := range pageCommands(text) {
+	for _, c := range commands(text) {
 		args, err := shlex.Split(c.text)
 		shown := strings.Count(c.output, "\n")
 		if err != nil || shown == 0 || len(args) < 3 || args[0] != "normbench" || args[1] != "report" || !strings.HasPrefix(args[2], "results/") {

@@ -3,10 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -25,56 +27,35 @@ type compareConfig struct {
 	live    liveConfig
 }
 
-func compareCommand() *command {
+func compareCommand(e *env) *cli.Command {
 	cfg := &compareConfig{}
-	cfg.first = func(e *env) *report.Table {
-		ops := cfg.operands
-		if cfg.format != report.FormatJSON && len(ops) == 2 && cfg.runs(e) {
-			run := ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}
-			return (&report.Live{Match: run}).Table()
+	cfg.files = []*string{&cfg.live.resume}
+	cfg.first = func() *report.Table {
+		if ops := cfg.operands; cfg.format != report.FormatJSON && len(ops) == 2 && cfg.runs(e) {
+			return (&report.Live{Match: ab.Match{A: ops[0], B: ops[1], Rule: verdict.Default()}}).Table()
 		}
 		return nil
 	}
-	c := &command{
-		common: &cfg.common,
-		path:   "compare",
-		usage:  "compare two operands, recorded or run live on the device: an A/B table",
-		args:   "BASE CANDIDATE",
-		about: `A recorded operand is a records file, a results folder, or tuned:FILE (a tuned table).
-A file or folder stands for what a problem's finals chose, else its fastest correct variant. A
-suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL or PATH#tuned:FILE. FILE#A and
-FILE#B are the two arms of a live compare's file; both together print that compare's own table.
-
-If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the device. Interleaved
-rounds visit them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md.
-Every table has each side's speed as a share of the stream's; the stream is a copy of the same
-tensors.`,
-		examples: `compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm
-compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd
-compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm`,
-		exits:  []int{exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
-		offers: refNames,
-		run:    func(e *env) error { return compare(e, cfg) },
-	}
-	c.addShapes(&cfg.Selection, "recorded: all; live: as for bench")
-	c.add(catHow, "at-least", &cfg.atLeast, "exit 1 if CANDIDATE is below this share of the "+
-		"stream's speed, such as 0.8").or("not checked").
-		within(1e-9, 1.5, "write 0.8 for 80% of the stream's speed") // a copy is not beaten by more
-	c.addHTML()
-	c.addTable()
-	c.addKernels()
-	c.addInclude()
-	// Of two recorded operands the others have no effect.
-	recorded := len(c.flags)
-	c.addPython()
-	c.addLive(&cfg.live)
-	c.addCache(&cfg.timing)
-	c.addSeed()
-	c.addMachine(&cfg.Config)
-	c.addPeers(&cfg.Config)
-	c.addOptions(&cfg.Selection)
-	cfg.live.flags = c.flags[recorded:]
-	return c
+	// Of two recorded operands these have no effect.
+	live := slices.Concat(cfg.live.flags(), cfg.cacheFlags(), []cli.Flag{cfg.seedFlag()}, cfg.machine.flags(), cfg.peerFlags(), optionFlags(&cfg.Selection))
+	cfg.live.names = names(live)
+	return e.command(&cli.Command{
+		Name:      "compare",
+		Usage:     "compare two operands, recorded or run live on the device: an A/B table",
+		ArgsUsage: "BASE CANDIDATE",
+		Description: "A recorded operand is a records file, a results folder, or tuned:FILE (a tuned table). A file or folder stands for\n" +
+			"what a problem's finals chose, else its fastest correct variant. A suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL\n" +
+			"or PATH#tuned:FILE. FILE#A and FILE#B are the two arms of a live compare's file; both together print that\n" +
+			"compare's own table.\n\n" +
+			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the device. Interleaved rounds visit\n" +
+			"them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md. Every table has each side's\n" +
+			"speed as a share of the stream's; the stream is a copy of the same tensors.",
+		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"), []cli.Flag{
+			&cli.Float64Flag{Destination: &cfg.atLeast, Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked",
+				Action: within("at-least", 1e-9, 1.5, "write 0.8 for 80% of the stream's speed")}, // a copy is not beaten by more
+			cfg.htmlFlag(),
+		}, cfg.tableFlags(), cfg.kernelFlags(), live),
+	}, &cfg.common, func() error { return compare(e, cfg) })
 }
 
 func compare(e *env, cfg *compareConfig) error {
@@ -88,10 +69,9 @@ func compare(e *env, cfg *compareConfig) error {
 	if cfg.runs(e) {
 		return compareLive(e, cfg)
 	}
-	for _, o := range cfg.live.flags {
-		if cfg.given[o.name] {
-			return hint.Errorf("add --live to run both operands on the device",
-				"--%s is for a live compare, and both operands are recorded", o.name)
+	for _, name := range append(cfg.live.names, "python") {
+		if cfg.given[name] {
+			return hint.Errorf("add --live to run both operands on the device", "--%s is for a live compare, and both operands are recorded", name)
 		}
 	}
 	cfg.Given = cfg.given
@@ -102,10 +82,22 @@ func compare(e *env, cfg *compareConfig) error {
 	if file, ok := oneLive(ops); ok {
 		return compareArms(e, cfg, file, wanted)
 	}
-	sides, err := recordedSides(e, cfg, wanted)
-	if err != nil {
+	var sides [2]report.Side
+	for i, text := range ops {
+		s, err := e.Side(text)
+		if err != nil {
+			return err
+		}
+		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
+		if len(s.Cells) == 0 {
+			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp, "%s holds no record that fits", text)
+		}
+		sides[i] = s
+	}
+	if err := checkCompared(e, sides[:]); err != nil {
 		return err
 	}
+	report.MatchPhases(sides[:])
 	table := report.Compare(sides[0], sides[1])
 	if len(table.Rows) == 0 { // so each has some of its own
 		has := map[string]kernels.Problem{}
@@ -116,38 +108,19 @@ func compare(e *env, cfg *compareConfig) error {
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
-			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, "+
-				"records the latest of a variant: `normbench explain` has the default's of the same sweep.")
+			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
-	render := func(w io.Writer, format string) error { return report.Render(w, table, format) }
-	page := func() *report.Page {
-		names := report.Names(sides)
-		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.Scope.RunsOf(sides...))
+	if err := report.Render(e.out, table, cfg.format); err != nil {
+		return err
 	}
-	if err := cfg.show(e, render, page); err != nil {
+	if err := e.writePage(cfg.html, func() *report.Page {
+		names := report.Names(sides[:])
+		return table.Page(fmt.Sprintf("%s against %s", names[1], names[0]), e.Scope.RunsOf(sides[:]...))
+	}); err != nil {
 		return err
 	}
 	return cfg.reaches(e, sides[1])
-}
-
-// recordedSides are the operands' cells that are wanted.
-func recordedSides(e *env, cfg *compareConfig, wanted func(kernels.Problem) bool) (
-	sides []report.Side, err error) {
-	for _, text := range cfg.operands {
-		s, err := e.Side(text)
-		if err != nil {
-			return nil, err
-		}
-		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
-		if len(s.Cells) == 0 {
-			return nil, hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+
-				report.OperandHelp, "%s holds no record that fits", text)
-		}
-		sides = append(sides, s)
-	}
-	report.MatchPhases(sides)
-	return sides, checkCompared(e, sides)
 }
 
 // runs says whether a compare runs its operands on a device.
@@ -186,8 +159,7 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	ops := cfg.operands
 	for i, arm := range []string{"#A", "#B"} {
 		if !strings.HasSuffix(ops[i], arm) {
-			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B",
-				"the rounds of %s are of B against A", file)
+			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B", "the rounds of %s are of B against A", file)
 		}
 	}
 	run, err := report.ReadLivePart(file, wanted)
@@ -198,7 +170,10 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	if err := checkCompared(e, arms[:]); err != nil {
 		return err
 	}
-	if err := cfg.show(e, run.Render, run.Page); err != nil {
+	if err := run.Render(e.out, cfg.format); err != nil {
+		return err
+	}
+	if err := e.writePage(cfg.html, run.Page); err != nil {
 		return err
 	}
 	side := arms[1]
@@ -220,8 +195,6 @@ func (cfg *compareConfig) reaches(e *env, s report.Side) error {
 	for _, l := range lows {
 		e.Notef("below %g%% of stream: %s", 100*least, l)
 	}
-	return &exitError{exitGate, hint.Errorf(
-		"`normbench bench` shows its stages; `normbench sweep` finds what is faster",
-		"%s is below %g%% of stream in %d of %s, worst %s", s.Label, 100*least, len(lows),
-		console.Count(len(s.Cells), "problem"), lows[0])}
+	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
+		s.Label, 100*least, len(lows), console.Count(len(s.Cells), "problem"), lows[0])}
 }

@@ -7,13 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/kernels/peers"
 	"normbench/kernels/presets"
+	"normbench/kernels/rule"
+	"normbench/report"
+	"normbench/report/export"
+	"normbench/sweep/ab"
+	"normbench/sweep/search"
+	"normbench/sweep/shapes"
 )
 
-// completeFlag ends the command line that a completion script runs. The word before it is the one
-// that is being typed, empty if nothing of it is there yet.
+// completeFlag ends the command line that a completion script runs, as the library has it. The
+// word before it is the one that is being typed, empty if nothing of it is there yet.
 const completeFlag = "--generate-bash-completion"
 
 // The scripts ask the program for the words, so that they know every family, group and preset.
@@ -26,114 +35,90 @@ var (
 	fishCompletion string
 )
 
-func completionCommand() *command {
-	scripts := map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
-	shells := []string{"bash", "zsh", "fish"}
-	c := &command{
-		common: &common{},
-		path:   "completion",
-		usage:  "print the completion script of a shell",
-		args:   "bash|zsh|fish",
-		only:   "one shell: bash, zsh or fish",
-		about: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc," +
-			" `source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source`" +
-			" in ~/.config/fish/config.fish.",
-		examples: "completion bash\ncompletion fish",
-		offers:   func(*env, string) []string { return shells },
-	}
-	c.run = func(e *env) error {
-		shell := c.operands[0]
-		script, ok := scripts[shell]
-		if !ok {
-			return hint.Errorf(hint.DidYouMean(shell, shells, "use bash, zsh or fish"),
-				"unknown shell %q", shell)
+var completions = map[string]string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
+
+var shells = []string{"bash", "zsh", "fish"}
+
+func completionCommand(e *env) *cli.Command {
+	x := &common{}
+	return e.command(&cli.Command{
+		Name:      "completion",
+		Usage:     "print the completion script of a shell",
+		ArgsUsage: "bash|zsh|fish",
+		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc,\n" +
+			"`source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source` in ~/.config/fish/config.fish.",
+	}, x, func() error {
+		if err := x.takes(1, "completion takes one shell: bash, zsh or fish"); err != nil {
+			return err
 		}
-		_, err := io.WriteString(e.out, script)
+		shell := x.operands[0]
+		text, ok := completions[shell]
+		if !ok {
+			return hint.Errorf(hint.DidYouMean(shell, shells, "use bash, zsh or fish"), "unknown shell %q", shell)
+		}
+		_, err := io.WriteString(e.out, text)
 		return err
-	}
-	return c
+	})
 }
 
-// completionWords are the words of a command line that asks for completion, and whether it does.
-func completionWords(words []string) ([]string, bool) {
-	n := len(words) - 1
-	if n < 0 || words[n] != completeFlag {
-		return nil, false
-	}
-	if slices.Contains(words, "--") { // operands follow, of any name
-		n = 0
-	}
-	return words[:n], true
-}
-
-// complete prints what the last word, which is being typed, may become. Nothing leaves it to the
-// shell, which completes files.
-func (c *command) complete(e *env, words []string) {
+// complete prints what the word that is being typed may become. Nothing leaves it to the shell,
+// which completes files.
+func (e *env) complete(c *cli.Context) {
+	words := e.args[1 : len(e.args)-1]
 	if len(words) == 0 {
 		return
 	}
-	word, words := words[len(words)-1], words[:len(words)-1]
-	helped := len(words) > 0 && words[0] == "help" // words of a command follow
-	if helped {
-		words = words[1:]
+	word, rest, cmd := words[len(words)-1], words[:len(words)-1], c.Command
+	path := strings.Fields(cmd.HelpName)[1:]
+	if cmd.Name == "help" && len(rest) > 0 { // words of a command follow
+		cmd, path = &cli.Command{Subcommands: c.App.Commands}, rest
+		for _, w := range rest[1:] {
+			if cmd = cmd.Command(w); cmd == nil {
+				return
+			}
+		}
 	}
-	c, words, err := c.find(words)
-	if err != nil {
-		return
+	takes := func(word string) string { // the flag that word is, if it wants a value
+		for _, f := range cmd.Flags {
+			if _, isBool := f.(*cli.BoolFlag); !isBool && word == "--"+f.Names()[0] {
+				return f.Names()[0]
+			}
+		}
+		return ""
 	}
-	var before *option // whose value is being typed
-	if len(words) > 0 {
-		before = c.valued(words[len(words)-1])
-	}
-	name, value, assigned := strings.Cut(word, "=")
-	prefix, list := "", []string(nil)
-	switch {
-	case assigned && c.valued(name) != nil:
-		prefix, word = name+"=", value
-		list = c.valued(name).values(e, value)
-	case before != nil:
-		list = before.values(e, word)
-	case strings.HasPrefix(word, "-") && !helped:
-		list = append(c.flagNames(), "--help")
-	case len(c.subs) > 0:
-		list = c.names()
-	case c.offers != nil:
-		list = c.offers(e, word)
+	list, before := []string{"--help"}, ""
+	switch flag, value, hasValue := strings.Cut(word, "="); {
+	case len(rest) < len(path): // the command's own name
+		list = []string{word}
+	case hasValue && takes(flag) != "":
+		list, word, before = flagValues(e, cmd, takes(flag), value), value, flag+"="
+	case len(rest) > 0 && takes(rest[len(rest)-1]) != "":
+		list = flagValues(e, cmd, takes(rest[len(rest)-1]), word)
+	case strings.HasPrefix(word, "-"):
+		for _, f := range cmd.Flags {
+			list = append(list, "--"+f.Names()[0])
+		}
+	case len(cmd.Subcommands) > 0 && len(rest) == len(path):
+		list = nil
+		for _, sub := range cmd.Subcommands {
+			if !sub.Hidden {
+				list = append(list, sub.Name)
+			}
+		}
+	default:
+		list = map[string][]string{"bench": refNames(e), "verify": refNames(e), "compare": refNames(e),
+			"rule": {"base", "tuned:"}, "completion": shells}[cmd.Name]
 	}
 	for _, name := range list {
 		if strings.HasPrefix(name, word) {
-			fmt.Fprintln(e.out, prefix+name)
+			fmt.Fprintln(e.out, before+name)
 		}
 	}
 }
 
-// valued is the flag that a word is, if it wants a value, or nil.
-func (c *command) valued(word string) *option {
-	name, _ := strings.CutPrefix(word, "--")
-	if o := c.flag(name); o != nil && !o.isBool() && name != word {
-		return o
-	}
-	return nil
-}
-
-// values are those that may stand in place of the one being typed.
-func (o *option) values(e *env, typed string) (list []string) {
-	if o.offers == nil {
-		return nil
-	}
-	there := ""
-	if comma := strings.LastIndexByte(typed, ','); o.several && comma >= 0 {
-		there, typed = typed[:comma+1], typed[comma+1:]
-	}
-	for _, v := range o.offers(e, typed) {
-		list = append(list, there+v)
-	}
-	return list
-}
-
 // refNames are the beginnings of what a REF may be.
-func refNames(e *env, _ string) []string {
-	list := append([]string{"base"}, familyNames(e, "")...)
+func refNames(e *env) []string {
+	list := append([]string{"base"}, familyNames(e)...)
 	for _, p := range presets.All() {
 		list = append(list, "preset:"+p.Name)
 	}
@@ -144,10 +129,95 @@ func refNames(e *env, _ string) []string {
 	return list
 }
 
-func familyNames(e *env, _ string) (list []string) {
+func familyNames(e *env) (list []string) {
 	for _, f := range e.Registry.Families {
 		if !f.Hidden {
 			list = append(list, f.Name)
+		}
+	}
+	return list
+}
+
+// choices are the values of a flag that takes one of a few words, nil for any other.
+func choices(command, flag string) []string {
+	switch flag {
+	case "strategy":
+		return search.Names()
+	case "order":
+		return []string{ab.OrderRandom, ab.OrderABBA}
+	case "over":
+		return []string{"M", "N", "shape"}
+	case "color":
+		return []string{"auto", "always", "never"}
+	case "export":
+		return rule.Formats
+	case "format":
+		if command == "export" {
+			return []string{export.KTCache, export.Benchfmt}
+		}
+		return report.Formats()
+	}
+	return nil
+}
+
+// flagValues are the values that may stand in place of the one being typed.
+func flagValues(e *env, cmd *cli.Command, flag, typed string) []string {
+	var list []string
+	several := false // with commas
+	switch flag {
+	case "shapes":
+		list, several = append(shapes.Default().Names(), "random:"), true
+		if at := strings.LastIndex(typed, "@"); at > strings.LastIndex(typed, ",") {
+			list = nil
+			for _, as := range []string{"bf16", "fp16", "fp32", "fp8", "fp8t"} {
+				list = append(list, typed[strings.LastIndex(typed, ",")+1:at+1]+as)
+			}
+		}
+	case "family":
+		list, several = familyNames(e), cmd.Name == "sweep"
+	case "op":
+		list, several = allOps, true
+	case "pass":
+		list, several = []string{string(kernels.Fwd), string(kernels.Bwd)}, true
+	case "dtype", "weight-dtype":
+		for _, d := range kernels.DTypes() {
+			list = append(list, d.String())
+		}
+		several = flag == "dtype"
+	case "quant", "bias":
+		list, several = kernels.OptionValues(flag), flag == "quant"
+	case "knob":
+		for _, k := range kernels.Knobs() {
+			list = append(list, k.Key+"=")
+		}
+	case "keep":
+		list = refNames(e)
+	case "peers":
+		list, several = peers.Names, true
+	case "prior":
+		list = []string{"auto", "none"}
+	case "device":
+		switch cmd.Name {
+		case "explain", "rule", "lint", "configs":
+			list = []string{"cpu"}
+			for _, k := range rule.KnownDevices() {
+				list = append(list, k.Key)
+			}
+		case "worker":
+			list = []string{"cpu", "cuda", "cuda:0"}
+		default:
+			list = []string{"auto", "cpu", "cuda", "cuda:0", "replay:"}
+		}
+	}
+	if words := choices(cmd.Name, flag); words != nil {
+		list = words
+	}
+	if comma := strings.LastIndex(typed, ","); several && comma >= 0 {
+		for i, name := range list {
+			if i == 0 {
+				list = slices.Clone(list)
+			}
+			list[i] = typed[:comma+1] + name
 		}
 	}
 	return list

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
@@ -15,24 +17,23 @@ import (
 	"normbench/lab"
 )
 
-func workerCommand() *command {
-	var device, baseline = "cuda", ""
-	c := &command{
-		common:   &common{},
-		path:     "worker",
-		usage:    "drive a device for another normbench, by JSON lines on standard input and output",
-		examples: "worker --device cuda:0\nworker --device cpu",
-		run:      func(e *env) error { return work(e, device, baseline) },
-	}
-	c.add(catWhere, "device", &device, "cpu, cuda or cuda:N").offering("cpu", "cuda", "cuda:0")
-	c.addBaseline(&baseline)
-	c.addKernels()
-	return c
+func workerCommand(e *env) *cli.Command {
+	x := &common{}
+	var device, baseline string
+	return e.command(&cli.Command{
+		Name:  "worker",
+		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere, Usage: "cpu, cuda or cuda:N", Value: "cuda"},
+			baselineFlag(&baseline),
+			x.kernelsFlag(),
+		},
+	}, x, func() error { return work(e, device, baseline) })
 }
 
-func (c *command) addBaseline(to *string) {
-	c.add(catWhat, "baseline-kernels", to, "`FOLDER` kernels/families of another checkout, or of "+
-		"an earlier --kernels; BASE runs the CUDA sources there")
+func baselineFlag(to *string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "baseline-kernels", Category: catWhat,
+		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; BASE runs the CUDA sources there"}
 }
 
 // work serves a device until its input ends.
@@ -79,7 +80,7 @@ func work(e *env, name, baseline string) error {
 		}
 		return d.Close()
 	case bad != nil:
-		return &exitError{code: exitTrouble} // it was the answer
+		return &coded{code: exitTrouble} // it was the answer
 	}
 	return nil
 }

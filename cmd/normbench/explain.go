@@ -3,47 +3,39 @@ package main
 import (
 	"fmt"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
-	"normbench/kernels/rule"
 	"normbench/report"
 )
 
-func explainCommand() *command {
-	tuned, device := "", "h200"
-	c := &command{
-		common: &common{},
-		path:   "explain",
-		usage:  "show what the default or a tuned table picks for a shape, and why",
-		args:   "SHAPE",
-		only:   "one shape or problem",
-		about: `SHAPE is MxN, for every op and pass, or a problem such as rmsnorm/bwd/4096x8192/bf16.
-The answer says how good the match is: exact (an entry of its own), cell (of a map), moved (the
-nearest cell's, as its own is refused on this device), base (the analytic base's config for the
-cell), outside or default. It says which map answers, what the neighbours run, and draws the cells
-around the pick. An entry of another device's table is no match. csv and json have the launches as
-data: grid, block, shared memory, cluster, defines, and arguments by name in the kernel's order.`,
-		examples: `explain 4096x8192
-explain 1024x8192 --tuned results/nvidia-h200/tuned.json
-explain rmsnorm/bwd/4096x8192/bf16 --device b200`,
-	}
-	c.add(catWhat, "tuned", &tuned,
-		"ask this `FILE` of sweep, tune or learn instead of the program's own map")
-	c.addKnownDevice(&device, "launch on")
-	c.addKernels()
-	c.addTable()
-	c.run = func(e *env) error { return explain(e, c.operands[0], tuned, device, c.format) }
-	return c
+func explainCommand(e *env) *cli.Command {
+	x := &common{}
+	var tuned, device string
+	return e.command(&cli.Command{
+		Name:      "explain",
+		Usage:     "show what the default or a tuned table picks for a shape, and why",
+		ArgsUsage: "SHAPE",
+		Description: "SHAPE is MxN, for every op and pass, or a problem such as rmsnorm/bwd/4096x8192/bf16. The answer says how good the\n" +
+			"match is: exact (an entry of its own), cell (of a map), moved (the nearest cell's, as its own is refused on this\n" +
+			"device), base (the analytic base's config for the cell), outside or default. It says which map answers, what the\n" +
+			"neighbours run, and draws the cells around the pick. An entry of another device's table is no match. csv and json have\n" +
+			"the launches as data: grid, block, shared memory, cluster, defines, and arguments by name in the kernel's order.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Destination: &tuned, Name: "tuned", Category: catWhat, Usage: "ask this `FILE` of sweep, tune or learn instead of the program's own map"},
+			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
+			x.kernelsFlag(),
+		}, x.tableFlags()...),
+	}, x, func() error {
+		if err := x.takes(1, "explain takes one shape or problem"); err != nil {
+			return err
+		}
+		return explain(e, x.operands[0], tuned, device, x.format)
+	})
 }
 
-// addKnownDevice adds --device of a command that runs nothing on it.
-func (c *command) addKnownDevice(to *string, what string) *option {
-	names := []string{"cpu"}
-	for _, k := range rule.KnownDevices() {
-		names = append(names, k.Key)
-	}
-	return c.add(catWhere, "device", to, what+" `DEVICE`: cpu, h200, another name that list "+
-		"devices prints, or a .json file of a card's figures").offering(names...)
-}
+// knownDevices is the help of flags that take one.
+const knownDevices = "`DEVICE`: cpu, h200, another name that list devices prints, or a .json file of a card's figures"
 
 func explain(e *env, shape, name, device, format string) error {
 	d, err := e.Known(device)

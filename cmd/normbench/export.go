@@ -3,29 +3,30 @@ package main
 import (
 	"fmt"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/report/export"
 )
 
-func exportCommand() *command {
+func exportCommand(e *env) *cli.Command {
+	x := &common{}
 	var format, out string
-	c := &command{
-		common: &common{},
-		path:   "export",
-		usage:  "write records for other tools: kernel_tuner's cache, Go's benchmark format",
-		args:   "RECORDS",
-		only:   "one records file or results folder",
-		about: `kt-cache writes one file per problem, OUT/problem/device.json, and one per family of
-the problem. benchfmt goes to standard output, for benchstat. If a variant was measured more than
-once, its finals count, else its last record.`,
-		examples: `export results/nvidia-h200 --format kt-cache --out out/caches
-export results/nvidia-h200 --format benchfmt`,
-	}
-	c.add(catOutput, "format", &format, "`FORMAT`: kt-cache or benchfmt").
-		only(export.KTCache, export.Benchfmt)
-	c.add(catOutput, "out", &out, "`FOLDER` for kt-cache")
-	c.run = func(e *env) error {
+	return e.command(&cli.Command{
+		Name:      "export",
+		Usage:     "write records for other tools: kernel_tuner's cache, Go's benchmark format",
+		ArgsUsage: "RECORDS",
+		Description: "kt-cache writes one file per problem, OUT/problem/device.json, and one per family of the problem. benchfmt goes\n" +
+			"to standard output, for benchstat. If a variant was measured more than once, its finals count, else its last record.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Destination: &format, Name: "format", Category: catOutput, Usage: "`FORMAT`: kt-cache or benchfmt"},
+			&cli.StringFlag{Destination: &out, Name: "out", Category: catOutput, Usage: "`FOLDER` for kt-cache"},
+		},
+	}, x, func() error {
+		if err := x.takes(1, "export takes one records file or results folder"); err != nil {
+			return err
+		}
 		if format == "" {
 			return hint.Errorf("use kt-cache or benchfmt", "export needs --format")
 		}
@@ -35,7 +36,7 @@ export results/nvidia-h200 --format benchfmt`,
 		case format != export.Benchfmt && out == "":
 			return hint.Errorf("add --out FOLDER", "export --format %s writes files, and has no --out", format)
 		}
-		ps, notes, err := export.Load(c.operands[0])
+		ps, notes, err := export.Load(x.operands[0])
 		if err != nil {
 			return err
 		}
@@ -49,6 +50,5 @@ export results/nvidia-h200 --format benchfmt`,
 		}
 		fmt.Fprintf(e.out, "%s in %s\n", console.Count(n, "file"), out)
 		return nil
-	}
-	return c
+	})
 }

@@ -3,14 +3,15 @@ package main
 import (
 	"cmp"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/peers"
 	"normbench/kernels/replay"
 	"normbench/lab"
 	"normbench/report"
@@ -31,165 +32,159 @@ type common struct {
 	plot     string
 	seed     uint64
 	kernels  string
-	include  []string
+	include  cli.StringSlice
 	python   string
 	// How tables look.
 	wide    bool
 	columns string
 	width   int
 	color   string
-	// first makes the first table that will be printed, without its rows; nil where the columns
-	// are checked when they are printed.
-	first func(e *env) *report.Table
+	// files are further flags that name a file to write, and first makes the first table that will
+	// be printed, without its rows; nil where the columns are checked when they are printed.
+	files []*string
+	first func() *report.Table
 }
 
-// addTable adds the flags of a command that prints tables.
-func (c *command) addTable() {
-	c.format, c.color = report.FormatText, "auto"
-	c.add(catOutput, "format", &c.format, strings.Join(report.Formats(), ", ")).
-		only(report.Formats()...)
-	c.add(catOutput, "wide", &c.wide,
-		"print every column of a table, one line per row, beyond the terminal's width")
-	c.add(catOutput, "columns", &c.columns,
-		"print only these `COLUMNS` of the table, such as 'problem,B us,verdict'")
-	c.add(catOutput, "width", &c.width, "width of text tables").
-		or("the terminal's, or $COLUMNS; 100 in a pipe").
-		within(40, 1e6, "use 40 or more, or --wide")
-	c.add(catOutput, "color", &c.color, "colour verdicts: auto, always or never; "+
-		"$NO_COLOR turns auto off").
-		only("auto", "always", "never")
+// tableFlags are those of a command that prints tables.
+func (x *common) tableFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &x.format, Name: "format", Category: catOutput, Usage: "text, markdown, csv or json", Value: "text"},
+		&cli.BoolFlag{Destination: &x.wide, Name: "wide", Category: catOutput, Usage: "print every column of a table, one line per row, beyond the terminal's width"},
+		&cli.StringFlag{Destination: &x.columns, Name: "columns", Category: catOutput, Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
+		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput, Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
+			Action: within("width", 40, 1_000_000, "use 40 or more, or --wide")},
+		&cli.StringFlag{Destination: &x.color, Name: "color", Category: catOutput, Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
+	}
 }
 
-func (c *command) addHTML() {
-	c.add(catOutput, "html", &c.html, "write one page with the verdict, charts and tables to `FILE`").
-		written(func() error {
-			if filepath.Ext(c.html) != ".html" {
-				return hint.Errorf("name it .html", "cannot write a page to %s", c.html)
-			}
+func (x *common) htmlFlag() cli.Flag {
+	return &cli.StringFlag{Destination: &x.html, Name: "html", Category: catOutput, Usage: "write one page with the verdict, charts and tables to `FILE`"}
+}
+
+func (x *common) seedFlag() cli.Flag {
+	return &cli.Uint64Flag{Destination: &x.seed, Name: "seed", Usage: "seed of the inputs", DefaultText: "a fresh one, recorded",
+		Value: rand.Uint64() >> 11} // whole in a JSON number
+}
+
+func (x *common) kernelsFlag() cli.Flag {
+	return &cli.StringFlag{Destination: &x.kernels, Name: "kernels", Category: catWhat, Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
+}
+
+func (x *common) pythonFlag() cli.Flag {
+	return &cli.StringFlag{Destination: &x.python, Name: "python", Category: catWhat, DefaultText: "python3",
+		Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels of Triton"}
+}
+
+// kernelFlags have a list of folders as $NORMBENCH_INCLUDE is, which compilers in other processes
+// read too.
+func (x *common) kernelFlags() []cli.Flag {
+	return []cli.Flag{x.kernelsFlag(), x.pythonFlag(),
+		&cli.StringSliceFlag{Destination: &x.include, Name: "include", Category: catWhat, Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}}
+}
+
+// within refuses values of a flag that are out of its range.
+func within[N int | float64](name string, lo, hi N, help string) func(*cli.Context, N) error {
+	return func(_ *cli.Context, n N) error {
+		if n >= lo && n <= hi {
 			return nil
-		})
-}
-
-func (c *command) addPlot(usage string) {
-	c.add(catOutput, "plot", &c.plot, usage).
-		written(func() error { return report.CheckPlot(c.plot) })
-}
-
-func (c *command) addSeed() {
-	c.seed = rand.Uint64() >> 11 // whole in a JSON number
-	c.add(catHow, "seed", &c.seed, "seed of the inputs").or("a fresh one, recorded")
-}
-
-func (c *command) addKernels() {
-	c.add(catWhat, "kernels", &c.kernels,
-		"`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md")
-}
-
-func (c *command) addPython() {
-	c.add(catWhat, "python", &c.python, "`PROGRAM` that runs the peers, a Python 3 with PyTorch "+
-		"for CUDA, and compiles kernels of Triton").or("python3")
-}
-
-// addCompiled adds --kernels, and the flags of their compilers. These have a list of folders as
-// $NORMBENCH_INCLUDE is, which compilers in other processes read too.
-func (c *command) addCompiled() {
-	c.addKernels()
-	c.addPython()
-	c.addInclude()
-}
-
-func (c *command) addInclude() {
-	c.add(catWhat, "include", &c.include, "`FOLDER` in which #include <FILE> of --kernels is "+
-		"looked for first; may be repeated")
-}
-
-var allOps, defaultOps = kernels.OpNames()
-
-// addShapes adds the flags of what problems are asked for. none says what they are of recorded
-// problems where the flags are left out, "" of those to measure.
-func (c *command) addShapes(s *shapes.Selection, none string) {
-	c.add(catWhat, "shapes", &s.Shapes, "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; "+
-		"GROUP@fp16 or GROUP@fp8 is of that type").
-		or(cmp.Or(none, "smoke on a cpu, default on a GPU")).list().offeringOf(shapeNames)
-	c.addClasses(s, none)
-}
-
-// shapeNames are the groups, behind an @ with the types that it may have.
-func shapeNames(_ *env, typed string) (list []string) {
-	at := strings.LastIndexByte(typed, '@')
-	if at < 0 {
-		return append(shapes.Default().Names(), "random:")
+		}
+		return hint.Errorf(help, "--%s %v is out of range", name, n)
 	}
-	for _, as := range []string{"bf16", "fp16", "fp32", "fp8", "fp8t"} {
-		list = append(list, typed[:at+1]+as)
+}
+
+// positive refuses durations of a flag that are none.
+func positive(name, help string) func(*cli.Context, time.Duration) error {
+	return func(_ *cli.Context, d time.Duration) error {
+		if d > 0 {
+			return nil
+		}
+		return hint.Errorf(help, "--%s %s is not positive", name, d)
 	}
-	return list
 }
 
-// addClasses adds the flags of what is done to a shape, and in which type.
-func (c *command) addClasses(s *shapes.Selection, none string) {
-	c.add(catWhat, "op", &s.Op, strings.Join(allOps, ", ")+", or several").
-		or(cmp.Or(none, strings.Join(defaultOps, ","))).list().offering(allOps...)
-	c.add(catWhat, "pass", &s.Pass, "fwd, bwd, or both").
-		or(cmp.Or(none, "fwd,bwd")).list().offering(string(kernels.Fwd), string(kernels.Bwd))
-	c.add(catWhat, "dtype", &s.DType, "type of x, y, dy and dx: bf16, fp16, fp32, or several").
-		or(cmp.Or(none, "bf16")).list().offering(dtypeNames()...)
+var (
+	allOps, byDefault = kernels.OpNames()
+	defaultOps        = strings.Join(byDefault, ",")
+)
+
+// shapeFlags are what problems are asked for. none says what they are of recorded problems where
+// the flags are left out, "" of those to measure.
+func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Destination: &s.Shapes, Name: "shapes", Category: catWhat, DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
+			Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type"},
+	}, classFlags(s, none)...)
 }
 
-func dtypeNames() (list []string) {
-	for _, d := range kernels.DTypes() {
-		list = append(list, d.String())
+// classFlags are what is done to a shape, and in which type.
+func classFlags(s *shapes.Selection, none string) []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &s.Op, Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", ") + ", or several", DefaultText: cmp.Or(none, defaultOps)},
+		&cli.StringFlag{Destination: &s.Pass, Name: "pass", Category: catWhat, Usage: "fwd, bwd, or both", DefaultText: cmp.Or(none, "fwd,bwd")},
+		&cli.StringFlag{Destination: &s.DType, Name: "dtype", Category: catWhat, Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", DefaultText: cmp.Or(none, "bf16")},
 	}
-	return list
 }
 
-// addOptions adds the flags of what a problem has besides its shape and type.
-func (c *command) addOptions(s *shapes.Selection) {
+// optionFlags are what a problem has besides its shape and type.
+func optionFlags(s *shapes.Selection) []cli.Flag {
 	s.On = map[string]bool{}
-	c.add(catWhat, "weight-dtype", &s.Weight, "type of w, b, dw and db").
-		or("as --dtype").offering(dtypeNames()...)
+	flags := []cli.Flag{&cli.StringFlag{Destination: &s.Weight, Name: "weight-dtype", Category: catWhat,
+		Usage: "type of w, b, dw and db", DefaultText: "as --dtype"}}
 	for _, o := range kernels.Options() {
 		switch {
 		case o.Doc == "": // another value of a flag above
 		case len(o.Values) > 0:
 			to := map[string]*string{"quant": &s.Quant, "bias": &s.Bias}[o.Flag]
-			*to = o.Values[0]
-			f := c.add(catWhat, o.Flag, to, o.Doc).offering(kernels.OptionValues(o.Flag)...)
-			f.several = to == &s.Quant
+			flags = append(flags, &cli.StringFlag{Destination: to, Name: o.Flag, Category: catWhat, Usage: o.Doc, Value: o.Values[0]})
 		default:
-			var on bool
-			c.add(catWhat, o.Flag, &on, o.Doc).
-				check = func() error { s.On[o.Flag] = on; return nil }
+			flags = append(flags, &cli.BoolFlag{Name: o.Flag, Category: catWhat, Usage: o.Doc,
+				Action: func(_ *cli.Context, on bool) error { s.On[o.Flag] = on; return nil }})
 		}
+	}
+	return flags
+}
+
+func names(flags []cli.Flag) (list []string) {
+	for _, f := range flags {
+		list = append(list, f.Names()[0])
+	}
+	return list
+}
+
+// A machine is what the flags say of devices and of peers beside them.
+type machine struct {
+	lab.Config
+	workers cli.StringSlice
+	jobs    int
+}
+
+func (m *machine) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &m.Device, Name: "device", Category: catWhere, Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", DefaultText: "auto"},
+		&cli.StringSliceFlag{Destination: &m.workers, Name: "worker", Category: catWhere, Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device cuda:0'; no shell runs it; may repeat"},
+		&cli.DurationFlag{Destination: &m.Timeout, Name: "timeout", Category: catWhere, Usage: "longest time that a worker may take for one step", DefaultText: "1m0s",
+			Action: positive("timeout", "use a duration such as 30s or 2m")},
 	}
 }
 
-func (c *command) addMachine(m *lab.Config) {
-	m.Jobs = -1
-	c.add(catWhere, "device", &m.Device, "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or "+
-		"replay:RECORDS to draw from recorded times").
-		or("auto").offering("auto", "cpu", "cuda", "cuda:0", "replay:")
-	c.add(catWhere, "worker", &m.Workers, "`COMMAND` that starts a worker, such as 'ssh gpu1 "+
-		"normbench worker --device cuda:0'; no shell runs it; may repeat")
-	c.add(catWhere, "timeout", &m.Timeout, "longest time that a worker may take for one step").
-		or("1m0s").positive("use a duration such as 30s or 2m")
-}
-
-// addPeers adds the flags of commands that measure peers, beside --python.
-func (c *command) addPeers(m *lab.Config) {
-	c.add(catWhat, "peers", &m.Peers, "`NAMES` of the peers that peer:best is chosen from, with commas").
-		or("all that are installed but " + lab.OnlyNamed).list().offering(peers.Names...)
-	c.add(catWhere, "peer-jobs", &m.Jobs, "processes that compile for the peers before anything is "+
-		"measured; 0 compiles between measurements").or("the CPUs but two")
+// peerFlags are those of the commands that measure peers, beside --python.
+func (m *machine) peerFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &m.Peers, Name: "peers", Category: catWhat, Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + lab.OnlyNamed},
+		&cli.IntFlag{Destination: &m.jobs, Name: "peer-jobs", Category: catWhere, Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
+	}
 }
 
 // config is what the lab opens.
-func (s *stand) config(cache string) *lab.Config {
-	s.Python, s.Cache = s.python, cache
-	if s.given["seed"] {
-		s.Seed = s.seed
+func (m *machine) config(x *common, cache string) *lab.Config {
+	m.Workers, m.Python, m.Cache = m.workers.Value(), x.python, cache
+	if x.given["seed"] {
+		m.Seed = x.seed
 	}
-	return &s.Config
+	if x.given["peer-jobs"] {
+		m.Jobs = &m.jobs
+	}
+	return &m.Config
 }
 
 // A timing is how the flags want times taken.
@@ -198,18 +193,16 @@ type timing struct {
 	warm, rotate bool
 }
 
-func (c *command) addTiming(t *timing) {
-	c.add(catHow, "samples", &t.samples, "cold samples per variant").
-		or("7 on a cpu, 20 on a GPU").
-		within(1, 1e5, "use 1 to 100000; 6 give a confidence interval")
-	c.addCache(t)
+func (t *timing) flags() []cli.Flag {
+	return append([]cli.Flag{&cli.IntFlag{Destination: &t.samples, Name: "samples", Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU",
+		Action: within("samples", 1, 100_000, "use 1 to 100000; 6 give a confidence interval")}}, t.cacheFlags()...)
 }
 
-func (c *command) addCache(t *timing) {
-	c.add(catHow, "warm", &t.warm,
-		"do not flush the cache before a sample; warm times compare with warm times only")
-	c.add(catHow, "rotate", &t.rotate,
-		"use other tensors for every sample, so that they are cold without a flush")
+func (t *timing) cacheFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Destination: &t.warm, Name: "warm", Usage: "do not flush the cache before a sample; warm times compare with warm times only"},
+		&cli.BoolFlag{Destination: &t.rotate, Name: "rotate", Usage: "use other tensors for every sample, so that they are cold without a flush"},
+	}
 }
 
 // cache is cold by a flush, rotate or warm.
@@ -252,7 +245,7 @@ func group(info kernels.DeviceInfo) string {
 // A stand is what a command measures on: the devices and problems of its flags.
 type stand struct {
 	common
-	lab.Config
+	machine
 	timing
 	shapes.Selection
 	devices  []kernels.Device
@@ -260,14 +253,10 @@ type stand struct {
 	problems []kernels.Problem
 }
 
-// addStand adds the flags of the problems, of the devices and of the user's kernels.
-func (c *command) addStand(s *stand) {
-	c.addShapes(&s.Selection, "")
-	c.addOptions(&s.Selection)
-	c.addMachine(&s.Config)
-	c.addCompiled()
-	c.addTable()
-	c.addSeed()
+// flags are those of the problems, of the devices and of the user's kernels.
+func (s *stand) flags() []cli.Flag {
+	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machine.flags(), s.kernelFlags(),
+		s.tableFlags(), []cli.Flag{s.seedFlag()})
 }
 
 // open opens the devices, with peers beside them where a REF names one. What is wrong with the
@@ -282,7 +271,7 @@ func (s *stand) open(e *env, replayed bool, refs ...*ref.Ref) error {
 	if err != nil {
 		return err
 	}
-	if s.devices, err = e.Open(s.config(cache), refs...); err != nil {
+	if s.devices, err = e.Open(s.config(&s.common, cache), refs...); err != nil {
 		return err
 	}
 	s.info = s.devices[0].Info()

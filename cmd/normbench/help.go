@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 )
@@ -33,149 +36,200 @@ A first try, on this machine's CPU, in about 20 seconds:
 All commands: normbench help. One of them: normbench COMMAND --help
 `
 
-var exitWords = map[int]string{
-	0:           "done",
-	exitGate:    "a gate failed: a regression, a shape below --at-least, a wrong result, or a finding",
-	exitTrouble: "wrong usage, or any other error",
-	exitUnclear: "inconclusive, with --strict; or verify did not run a kernel of yours",
-	exitUnfit:   "the machine is unfit to measure on, or something is left unmeasured",
-	exitWrong:   "a compared kernel answers wrong",
-	exitSignal:  "interrupted, with the work kept",
+// examples are two or three of each command, without "normbench".
+const examples = `
+sweep --shapes 16384x4096,4096x8192 --op rmsnorm --out out
+sweep --device cuda --shapes te --dtype bf16,fp16 --budget 5m --out out
+sweep --shapes 16x4096 --family rms_bwd/reg_persist --knob p=1,2,3 --op rmsnorm --pass bwd --dry-run
+compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm
+compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd
+compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm
+report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm
+report results/nvidia-h200 --op rmsnorm --shapes quack --over M --html rows.html
+bench base rms_bwd/two_pass@br2 --op rmsnorm --pass bwd --shapes 64x1024
+bench base peer:best --device cuda --shapes growth-rows --out out/growth
+verify --shapes odd --op layernorm --pass fwd
+verify preset:quack-101 --shapes 64x1024 --op rmsnorm
+verify peer:best --device cuda --shapes fast-llm
+tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg
+tune results/nvidia-h200/learn --wide
+learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
+learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out
+rule base --columns 4096 --op rmsnorm --pass bwd
+rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python
+rule base --export cpp --out out/launch.hpp
+explain 4096x8192
+explain 1024x8192 --tuned results/nvidia-h200/tuned.json
+explain rmsnorm/bwd/4096x8192/bf16 --device b200
+lint results/nvidia-h200/tuned.json
+lint out/tuned.json
+list kernels
+list kernels --kernels examples/kernels --format csv
+list presets
+list presets --format json
+list peers
+list peers --python venv/bin/python
+list knobs
+list knobs --columns key,name,meaning
+list shapes
+list shapes --shapes te --format csv
+list devices
+list devices --wide
+list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200
+list configs --family rms_warp --kernels examples/kernels --problem rmsnorm/fwd/4096x4096/bf16 --device h200 --plans
+init triton examples/triton/rms.py:rms_forward
+init triton liger_kernel.ops.rms_norm:_rms_norm_forward_kernel --python venv/bin/python
+export results/nvidia-h200 --format kt-cache --out out/caches
+export results/nvidia-h200 --format benchfmt
+selftest
+selftest --device cuda
+judge rounds.csv
+judge --format json rounds.json
+worker --device cuda:0
+worker --device cpu
+compile-helper libnvrtc.so.13
+compile-helper /usr/local/cuda/lib64/libnvrtc.so
+completion bash
+completion fish
+`
+
+// exits are a command's exit codes beside 0 and 2.
+var exits = map[string][]int{
+	"sweep":    {exitUnfit, exitSignal},
+	"compare":  {exitGate, exitUnclear, exitUnfit, exitWrong, exitSignal},
+	"bench":    {exitGate, exitUnfit, exitSignal},
+	"verify":   {exitGate, exitUnclear, exitSignal},
+	"learn":    {exitUnfit, exitSignal},
+	"lint":     {exitGate},
+	"selftest": {exitUnfit},
 }
 
-// Categories of flags, in the order of a help.
+var exitWords = map[int]string{
+	0: "done", exitGate: "a gate failed: a regression, a shape below --at-least, a wrong result, or a finding",
+	exitTrouble: "wrong usage, or any other error", exitUnclear: "inconclusive, with --strict; or verify did not run a kernel of yours",
+	exitUnfit: "the machine is unfit to measure on, or something is left unmeasured", exitWrong: "a compared kernel answers wrong",
+	exitSignal: "interrupted, with the work kept",
+}
+
+// Categories of flags; what has none is of catHow.
 const (
-	catNone   = "" // no help shows it
 	catWhat   = "WHAT"
 	catWhere  = "WHERE"
 	catHow    = "HOW LONG AND HOW"
 	catOutput = "OUTPUT"
 )
 
-// A manual is a help that is being written, no wider than a width.
-type manual struct {
-	b     strings.Builder
-	width int
+const commandHelp = `{{fold (print .HelpName " - " .Usage) 0}}
+
+USAGE:
+   {{.HelpName}} {{if .Subcommands}}COMMAND {{end}}[flags]{{with .ArgsUsage}} {{.}}{{end}}
+{{with .Description}}
+DESCRIPTION:
+   {{fold . 3}}
+{{end}}{{with .VisibleCommands}}
+COMMANDS:{{range .}}
+   {{row 12 .Name .Usage}}{{end}}
+{{end}}
+EXAMPLES:{{range examples .}}
+   {{.}}{{end}}
+{{range groups .}}
+{{.Title}}:{{range .Flags}}
+   {{flag .}}{{end}}
+{{end}}
+EXIT CODES:{{range exits .}}
+   {{.}}{{end}}
+`
+
+const appHelp = `normbench - {{.Usage}}
+
+USAGE:
+   normbench COMMAND [flags] [operands]
+
+COMMANDS:{{range .VisibleCommands}}
+   {{row 12 .Name .Usage}}{{end}}
+
+FLAGS:
+   --help, -h     show this help
+   --version, -v  print the version
+
+` + "`normbench COMMAND --help` has examples, every flag and the exit codes.\n"
+
+// A flagGroup is the flags of a category.
+type flagGroup struct {
+	Title string
+	Flags []cli.Flag
 }
 
-func (m *manual) wrap(text string, indent int) string {
-	return strings.Join(console.Wrap(text, m.width-indent), "\n"+strings.Repeat(" ", indent))
-}
-
-func (m *manual) section(title string) { fmt.Fprintf(&m.b, "\n%s:\n", title) }
-
-func (m *manual) line(text string) { m.b.WriteString("   " + text + "\n") }
-
-// row is a name and, beside it in a column, what it means.
-func (m *manual) row(column int, name, text string) {
-	if utf8.RuneCountInString(name) > column {
-		name += "\n" + strings.Repeat(" ", 3+column)
-	}
-	m.line(fmt.Sprintf("%-*s  %s", column, name, m.wrap(text, 5+column)))
-}
-
-// help prints what a command is for, its flags and its exit codes.
-func (c *command) help(e *env) error {
+// helpPrinter prints help, no wider than the terminal.
+func (e *env) helpPrinter(w io.Writer, template string, data any) {
 	width, _ := e.width()
-	m := &manual{width: max(width, 60)}
-	m.b.WriteString(m.wrap(c.full()+" - "+c.usage, 0) + "\n")
-	m.section("USAGE")
-	words := c.full()
-	if len(c.subs) > 0 {
-		words += " COMMAND"
+	width = max(width, 60)
+	wrap := func(text string, indent int) string {
+		return strings.Join(console.Wrap(text, width-indent), "\n"+strings.Repeat(" ", indent))
 	}
-	m.line(strings.TrimSpace(words + " [flags] " + c.args))
-	if c.about != "" {
-		m.section("DESCRIPTION")
-		for i, paragraph := range strings.Split(c.about, "\n\n") {
-			if i > 0 {
-				m.b.WriteString("\n")
+	row := func(column int, name, text string) string { // a name and, beside it, what it means
+		if utf8.RuneCountInString(name) > column {
+			name += "\n" + strings.Repeat(" ", 3+column)
+		}
+		return fmt.Sprintf("%-*s  %s", column, name, wrap(text, 5+column))
+	}
+	cli.HelpPrinterCustom(w, template, data, map[string]any{
+		"row": row,
+		"fold": func(text string, indent int) string {
+			paras := strings.Split(text, "\n\n")
+			for i, p := range paras {
+				paras[i] = wrap(p, indent)
 			}
-			m.line(m.wrap(paragraph, 3))
-		}
-	}
-	if len(c.subs) > 0 {
-		m.section("COMMANDS")
-	}
-	for _, s := range c.subs {
-		if !s.hidden {
-			m.row(12, s.name(), s.usage)
-		}
-	}
-	m.section("EXAMPLES")
-	for _, x := range strings.Split(c.examples, "\n") {
-		m.line(foldCommand("normbench "+x, m.width-3))
-	}
-	for _, category := range []string{catWhat, catWhere, catHow, catOutput} {
-		c.helpFlags(m, category)
-	}
-	m.section("EXIT CODES")
-	codes := append([]int{0, exitTrouble}, c.exits...)
-	slices.Sort(codes)
-	for _, code := range codes {
-		m.row(3, strconv.Itoa(code), exitWords[code])
-	}
-	_, err := io.WriteString(e.out, m.b.String())
-	return err
+			return strings.Join(paras, "\n\n"+strings.Repeat(" ", indent))
+		},
+		"examples": func(c *cli.Command) (lines []string) {
+			path := strings.TrimPrefix(c.HelpName, "normbench ")
+			for _, x := range strings.Split(examples, "\n") {
+				if strings.HasPrefix(x+" ", path+" ") && len(lines) < 3 {
+					lines = append(lines, folded("normbench "+x, width-3))
+				}
+			}
+			return lines
+		},
+		"groups": flagGroups,
+		"flag": func(f cli.Flag) string {
+			name, text, _ := strings.Cut(f.String(), "\t")
+			name, _, _ = strings.Cut(name, " [ ")
+			return row(24, name, strings.TrimSuffix(text, " (default: false)"))
+		},
+		"exits": func(c *cli.Command) (lines []string) {
+			codes := append([]int{0, exitTrouble}, exits[strings.TrimPrefix(c.HelpName, "normbench ")]...)
+			slices.Sort(codes)
+			for _, code := range codes {
+				lines = append(lines, row(3, strconv.Itoa(code), exitWords[code]))
+			}
+			return lines
+		},
+	})
 }
 
-// helpFlags prints the flags of a category.
-func (c *command) helpFlags(m *manual, category string) {
-	const column = 24
-	begun := false
-	for _, o := range c.flags {
-		if o.category != category {
-			continue
+// flagGroups are a command's flags by category. (The library sorts them by name.)
+func flagGroups(c *cli.Command) (groups []flagGroup) {
+	for _, title := range []string{catWhat, catWhere, catHow, catOutput} {
+		g := flagGroup{Title: title}
+		for _, f := range c.VisibleFlags() {
+			if cmp.Or(f.(cli.CategorizableFlag).GetCategory(), catHow) == title {
+				g.Flags = append(g.Flags, f)
+			}
 		}
-		if !begun {
-			m.section(category)
-			begun = true
+		if len(g.Flags) > 0 {
+			groups = append(groups, g)
 		}
-		name, text := "--"+o.name, strings.ReplaceAll(o.usage, "`", "")
-		if _, quoted, ok := strings.Cut(o.usage, "`"); ok {
-			placeholder, _, _ := strings.Cut(quoted, "`")
-			name += " " + placeholder
-		} else if !o.isBool() {
-			name += " value"
-		}
-		if o.otherwise != "" {
-			text += " (default: " + o.otherwise + ")"
-		}
-		m.row(column, name, text)
 	}
-	if category == catOutput {
-		if !begun {
-			m.section(category)
-		}
-		m.row(column, "--help, -h", "show this help")
-	}
+	return groups
 }
 
-// foldCommand breaks a command before flags to a width, with a backslash behind each line but the last.
-func foldCommand(text string, width int) string {
+// folded breaks a command before flags to a width, with a backslash behind each line but the last.
+func folded(text string, width int) string {
 	if utf8.RuneCountInString(text) > width {
 		if at := strings.LastIndex(text[:width-2], " --"); at > 4 { // else it is the line's own indent
-			return text[:at] + " \\\n   " + foldCommand("    "+text[at+1:], width)
+			return text[:at] + " \\\n   " + folded("    "+text[at+1:], width)
 		}
 	}
 	return text
-}
-
-// helpCommand has the help of another, and of the program.
-func helpCommand() *command {
-	c := &command{
-		common:   &common{},
-		path:     "help",
-		args:     "[COMMAND]",
-		usage:    "list the commands, or show the help of one",
-		examples: "help\nhelp sweep",
-	}
-	c.run = func(e *env) error {
-		of, _, err := program().find(c.operands)
-		if err != nil {
-			return err
-		}
-		return of.help(e)
-	}
-	return c
 }

@@ -8,15 +8,20 @@ import (
 	"testing"
 
 	"github.com/google/shlex"
+	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/kernels/families"
+	"normbench/lab"
 )
 
-// eachCommand calls f with each command, hidden and nested ones too.
-func eachCommand(of *command, f func(*command)) {
-	for _, c := range of.subs {
-		f(c)
-		eachCommand(c, f)
+// eachCommand calls f with each command and its path, hidden and nested ones too.
+func eachCommand(commands []*cli.Command, parent string, f func(path string, c *cli.Command)) {
+	for _, c := range commands {
+		if c.Name != "help" {
+			f(parent+c.Name, c)
+			eachCommand(c.Subcommands, parent+c.Name+" ", f)
+		}
 	}
 }
 
@@ -33,44 +38,64 @@ func helpOf(t *testing.T, path string) string {
 
 // Every command has examples, of commands and flags that there are.
 func TestHelpExamples(t *testing.T) {
-	eachCommand(program(), func(c *command) {
-		texts := strings.Split(c.examples, "\n")
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), nil)}
+	app := e.app()
+	paths := map[string]bool{}
+	eachCommand(app.Commands, "", func(path string, c *cli.Command) {
+		paths[path] = true
+		help := helpOf(t, path)
+		_, text, _ := strings.Cut(help, "\nEXAMPLES:\n")
+		text, _, _ = strings.Cut(text, "\n\n")
+		texts := strings.Split(text, "\n")
 		if len(texts) < 2 || len(texts) > 3 {
-			t.Errorf("%s has %d examples, not two or three", c.path, len(texts))
+			t.Errorf("%s has %d examples, not two or three", path, len(texts))
 		}
 		for _, text := range texts {
+			text = strings.TrimPrefix(text, "   normbench ")
 			words, err := shlex.Split(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			of, words, err := program().find(words)
-			if err != nil || !strings.HasPrefix(of.path+" ", c.path+" ") {
-				t.Errorf("%s: %v: an example of %s", text, err, c.path)
+			cmd := app.Command(words[0])
+			if cmd != nil && len(cmd.Subcommands) > 0 {
+				cmd = cmd.Command(words[1])
+			}
+			if cmd == nil {
+				t.Errorf("%s: no such command", text)
 				continue
 			}
 			for _, w := range words {
-				if strings.HasPrefix(w, "--") && !slices.Contains(of.flagNames(), w) {
-					t.Errorf("%s: no flag %s", text, w)
+				name, flag := strings.CutPrefix(w, "--")
+				if flag && !slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
+					t.Errorf("%s: no flag --%s", text, name)
 				}
 			}
 		}
-		if help := helpOf(t, c.path); !strings.Contains(help, "\nEXAMPLES:\n   normbench "+texts[0]) {
-			t.Errorf("the help of %s lacks its examples:\n%s", c.path, help)
+		for _, want := range []string{"\nEXAMPLES:\n", "\nEXIT CODES:\n"} {
+			if !strings.Contains(help, want) {
+				t.Errorf("the help of %s lacks %q:\n%s", path, want, help)
+			}
 		}
 	})
+	for path := range exits {
+		if !paths[path] {
+			t.Errorf("exit codes of %s, which is no command", path)
+		}
+	}
 }
 
 // A help can be read at once: one default per flag, placeholders in capitals.
 func TestHelpWords(t *testing.T) {
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), nil)}
 	placeholder := regexp.MustCompile(`^   --[a-z-]+ (?:value|[A-Z][A-Z0-9=,]*)(?:  |$)`)
-	eachCommand(program(), func(c *command) {
-		for line := range strings.Lines(helpOf(t, c.path)) {
+	eachCommand(e.app().Commands, "", func(path string, _ *cli.Command) {
+		for line := range strings.Lines(helpOf(t, path)) {
 			line = strings.TrimSuffix(line, "\n")
 			if strings.Count(line, "(default: ") > 1 {
-				t.Errorf("%s: two defaults: %s", c.path, line)
+				t.Errorf("%s: two defaults: %s", path, line)
 			}
 			if strings.HasPrefix(line, "   --") && !strings.HasPrefix(line, "   --help") && strings.Contains(strings.SplitN(strings.TrimSpace(line), "  ", 2)[0], " ") && !placeholder.MatchString(line) {
-				t.Errorf("%s: not a placeholder in capitals: %s", c.path, line)
+				t.Errorf("%s: not a placeholder in capitals: %s", path, line)
 			}
 		}
 	})
@@ -83,7 +108,7 @@ func TestFolded(t *testing.T) {
 		"normbench sweep --shapes 4x64 --out out":      "normbench sweep \\\n       --shapes 4x64 --out out",
 		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n       --abcdefghijklmnopqrstuvwxyz012345",
 	} {
-		if got := foldCommand(text, 30); got != want {
+		if got := folded(text, 30); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

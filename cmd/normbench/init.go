@@ -6,26 +6,23 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/hint"
 	"normbench/internal/textfile"
 	"normbench/kernels/triton"
 )
 
-func initCommand() *command {
-	c := &command{
-		common: &common{},
-		path:   "init",
-		usage:  "write a manifest for a kernel of Triton",
-		args:   "triton FILE.py:FUNCTION | MODULE:FUNCTION",
-		about: `It prints a manifest with what the function's signature says; docs/kernels.md explains
-it. A function under @triton.autotune or @triton.heuristics has its file imported, which runs it.
-No GPU is needed.`,
-		examples: `init triton examples/triton/rms.py:rms_forward
-init triton liger_kernel.ops.rms_norm:_rms_norm_forward_kernel --python venv/bin/python`,
-	}
-	c.addPython()
-	c.run = func(e *env) error { return initKernel(e, c.operands) }
-	return c
+func initCommand(e *env) *cli.Command {
+	x := &common{}
+	return e.command(&cli.Command{
+		Name:      "init",
+		Usage:     "write a manifest for a kernel of Triton",
+		ArgsUsage: "triton FILE.py:FUNCTION | MODULE:FUNCTION",
+		Description: "It prints a manifest with what the function's signature says; docs/kernels.md explains it. A function under\n" +
+			"@triton.autotune or @triton.heuristics has its file imported, which runs it. No GPU is needed.",
+		Flags: []cli.Flag{x.pythonFlag()},
+	}, x, func() error { return initKernel(e, x.operands) })
 }
 
 func initKernel(e *env, ops []string) error {

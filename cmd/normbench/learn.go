@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -19,6 +21,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/lab"
 	"normbench/report"
+	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune"
@@ -26,9 +29,8 @@ import (
 	"normbench/tune/ref"
 )
 
-func (c *command) addPrior(to *string) {
-	c.add(catHow, "prior", to, "answer where nothing was measured: auto (this program's default), "+
-		"none (the analytic base), or the map of a tuned `FILE`").offering("auto", "none")
+func priorFlag(to *string, value string) cli.Flag {
+	return &cli.StringFlag{Destination: to, Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: value}
 }
 
 // judgeFile is what learn --judge writes beside the map.
@@ -42,41 +44,33 @@ type learnConfig struct {
 	bounds, prior, out string
 }
 
-func learnCommand() *command {
-	cfg := &learnConfig{budget: 20 * time.Minute, prior: "auto", out: "results"}
+func learnCommand(e *env) *cli.Command {
+	cfg := &learnConfig{}
 	cfg.first = cfg.firstMap
-	c := &command{
-		common: &cfg.common,
-		path:   "learn",
-		usage:  "fill a device's map of launch answers by measurement, within a budget of time",
-		about: `Measures problems that are drawn from the domain. On each it runs configs that do well
-nearby and a few others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the
-records, and learn.svg, a picture of the map. The same command resumes. ` +
-			"`normbench tune OUT/<device>`" + ` fills the same map from the records. --judge searches
-fresh problems in full and says how far behind the map's answers are.`,
-		examples: `learn --device cuda --budget 20m --op rmsnorm,layernorm --pass fwd,bwd
-learn --device cpu --budget 30s --domain M=1:256,N=64:1Ki --op rmsnorm --pass fwd --out out`,
-		exits: []int{exitUnfit, exitSignal},
-		run:   func(e *env) error { return runLearn(e, cfg) },
-	}
-	c.add(catHow, "budget", &cfg.budget, "wall `TIME` in all, such as 8m, including compiling and "+
-		"earlier runs into the folder").positive("give a time such as 8m")
-	c.add(catHow, "judge", &cfg.judge, "after the budget, search `N` fresh problems in full and "+
-		"compare with the map; 60 take about 10 minutes").
-		within(0, 10_000, "60 problems are enough for a mean")
-	c.add(catHow, "domain", &cfg.bounds, "`BOUNDS` on rows, columns and elements").
-		or("M=1:1Mi,N=64:64Ki,MN=256Mi")
-	c.addPrior(&cfg.prior)
-	c.add(catOutput, "out", &cfg.out, "`FOLDER` for results")
-	c.addHTML()
-	c.addStand(&cfg.stand)
-	c.drop("shapes")
-	return c
+	return e.command(&cli.Command{
+		Name:  "learn",
+		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
+		Description: "Measures problems that are drawn from the domain. On each it runs configs that do well nearby and a few\n" +
+			"others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, a picture\n" +
+			"of the map. The same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
+			"problems in full and says how far behind the map's answers are.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute,
+				Action: positive("budget", "give a time such as 8m")},
+			&cli.IntFlag{Destination: &cfg.judge, Name: "judge", Usage: "after the budget, search `N` fresh problems in full and compare with the map; 60 take about 10 minutes",
+				Action: within("judge", 0, 10_000, "60 problems are enough for a mean")},
+			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
+			priorFlag(&cfg.prior, "auto"),
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
+			cfg.htmlFlag(),
+		}, slices.DeleteFunc(cfg.flags(), func(f cli.Flag) bool { return f.Names()[0] == "shapes" })),
+	}, &cfg.common, func() error { return runLearn(e, cfg) })
 }
 
-func runLearn(e *env, cfg *learnConfig) (err error) {
+func runLearn(e *env, cfg *learnConfig) error {
 	domain := shapes.Everything
 	if cfg.bounds != "" {
+		var err error
 		if domain, err = shapes.ParseDomain(cfg.bounds); err != nil {
 			return err
 		}
@@ -88,140 +82,102 @@ func runLearn(e *env, cfg *learnConfig) (err error) {
 	if _, err := priorStep(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
-	if cfg.devices, err = e.Open(cfg.config("cold")); err != nil {
-		return err
-	}
-	defer lab.Close(cfg.devices)
-	cfg.info = cfg.devices[0].Info()
-	hosted := func(f *kernels.Family) bool { return len(f.Host) > 0 }
-	if cfg.info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.Users, hosted) {
-		why := errors.New("none of its families has a host stage, so none runs on a cpu")
-		if err := e.Unused(why); err != nil {
-			return err
-		}
-	}
-	p, err := policy(e, cfg.prior, cfg.info, domain, classes)
+	devices, err := e.Open(cfg.config(&cfg.common, "cold"))
 	if err != nil {
 		return err
 	}
-	if d, ok := cfg.devices[0].(*replay.Device); ok {
+	defer lab.Close(devices)
+	info := devices[0].Info()
+	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.Users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
+		if err := e.Unused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
+			return err
+		}
+	}
+	p, err := policy(e, cfg.prior, info, domain, classes)
+	if err != nil {
+		return err
+	}
+	if d, ok := devices[0].(*replay.Device); ok {
 		p.Only = d.Problems()
 	}
-	l := &lesson{env: e, cfg: cfg, policy: p}
-	if err := l.open(); err != nil {
+	dir := filepath.Join(cfg.out, info.ID)
+	data, took, err := p.Resume(dir)
+	if err != nil {
 		return err
 	}
-	defer l.records.Close()
-	return l.learn()
-}
-
-// A lesson is a learn that has a device and a place for what it measures.
-type lesson struct {
-	*env
-	cfg     *learnConfig
-	policy  *learn.Policy
-	data    *learn.Data
-	at      durable.Place // of the map
-	old     *tune.Table   // there, nil for none
-	records *record.Writer
-	took    time.Duration // by earlier runs
-	run     record.Run
-	shown   *rule.Map // the last one that was written
-	lost    error     // what could not be written
-}
-
-// open reads what earlier runs measured, and opens the records.
-func (l *lesson) open() (err error) {
-	info, root := l.cfg.info, l.cfg.out
-	if l.data, l.took, err = l.policy.Resume(filepath.Join(root, info.ID)); err != nil {
+	if err := checkResults(cfg.out, info.ID, tune.FileName, "learn.svg"); err != nil {
 		return err
 	}
-	if err := checkResults(root, info.ID, tune.FileName, "learn.svg"); err != nil {
+	w, err := e.openWriter(cfg.out, info.ID)
+	if err != nil {
 		return err
 	}
-	if l.records, err = l.openWriter(root, info.ID); err != nil {
+	defer w.Close()
+	out := durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}
+	old, _ := tune.Read(out.String()) // the first has none
+	if len(data.Points) > 0 {
+		e.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"), took.Round(time.Second))
+	}
+	n := 20
+	if info.Kind == kernels.KindCPU {
+		n = 7
+	}
+	run := newRun(e, info, sweep.ColdProtocol(info, n))
+	if err := testTimer(e, devices[0], &run); err != nil {
 		return err
 	}
-	l.at = durable.Place{Root: root, Name: filepath.Join(info.ID, tune.FileName)}
-	l.old, _ = tune.Read(l.at.String()) // the first has none
-	if n := len(l.data.Points); n > 0 {
-		l.Notef("%s of earlier runs, which took %s of the budget", console.Count(n, "problem"),
-			l.took.Round(time.Second))
+	if p.Prior != nil {
+		e.Notef("the prior is %s", p.Prior.Step)
 	}
-	l.run = newRun(l.env, info, l.cfg.protocol(info))
-	return testTimer(l.env, l.cfg.devices[0], &l.run)
-}
-
-// learn measures within the budget, and writes and shows the map.
-func (l *lesson) learn() error {
-	cfg := l.cfg
-	if l.policy.Prior != nil {
-		l.Notef("the prior is %s", l.policy.Prior.Step)
-	}
-	loop := &learn.Loop{Policy: *l.policy, Registry: l.Registry, Devices: cfg.devices, Sink: l.records,
-		Run: l.run, Seed: cfg.seed, Rounds: 8, Now: time.Now, Budget: cfg.budget, Spent: l.took,
-		Deadline: true, Data: l.data}
+	loop := &learn.Loop{Policy: *p, Registry: e.Registry, Devices: devices, Sink: w, Run: run, Seed: cfg.seed, Rounds: 8,
+		Now: time.Now, Budget: cfg.budget, Spent: took, Deadline: true, Data: data}
+	var lost error      // what could not be written
+	var shown *rule.Map // the last one
 	begun := time.Now()
 	loop.Checkpoint = func(m *rule.Map) error {
-		l.shown = m
-		l.policy.Describe(m, l.data)
-		l.lost = l.late(l.policy.Write(l.at, l.old, m))
-		return l.lost
+		shown = m
+		p.Describe(m, data)
+		lost = e.late(p.Write(out, old, m))
+		return lost
 	}
-	waiting := l.Wait("compiling and measuring the first problems")
+	waiting := e.Wait("compiling and measuring the first problems")
 	loop.Progress = func(s learn.Status) {
-		l.Notef("%s", learnLine(s))
+		e.Notef("%s", learnLine(s))
 		waiting.Set("measuring")
 	}
-	m, err := loop.Learn(l.Ctx)
+	m, err := loop.Learn(e.Ctx)
 	waiting.End()
-	l.Notes(report.RunNotes(loop.Summary, 0, cfg.devices))
-	switch {
-	case l.lost != nil: // the map is printed all the same
-		return cmp.Or(showMap(l.env, l.shown, l.data, &common{format: cfg.format}), l.lost)
-	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
-		there := "no map yet"
-		if l.shown != nil {
-			there = l.at.String() + " has the last whole map"
+	e.Notes(report.RunNotes(loop.Summary, 0, devices))
+	if lost != nil { // the map is printed all the same
+		return cmp.Or(showMap(e, shown, data, &common{format: cfg.format}), lost)
+	}
+	if err != nil {
+		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
+			there := "no map yet"
+			if shown != nil {
+				there = out.String() + " has the last whole map"
+			}
+			return interrupted("%s kept in %s, the same command goes on from there; %s", console.Count(loop.Summary.Problems, "problem"), w.Path(), there)
 		}
-		return errInterrupted("%s kept in %s, the same command goes on from there; %s",
-			console.Count(loop.Summary.Problems, "problem"), l.records.Path(), there)
-	case err != nil:
 		return err
 	}
-	l.Notef("%s in %.0f s; %s", console.Count(len(l.data.Points), "problem"),
-		time.Since(begun).Seconds(), loop.Why)
-	if err := l.keep(m); err != nil {
+	e.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
+	if err := w.Close(); err != nil {
 		return err
 	}
-	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget,
-		(l.took + time.Since(begun)).Round(time.Second))}
-	err = showMap(l.env, m, l.data, &cfg.common, spent)
-	if err == nil && cfg.judge > 0 {
-		err = l.judge(loop, m)
+	lost = e.late(record.Pack(out.In(record.FileName)))
+	if lost == nil {
+		e.saved += ".gz"
 	}
-	return cmp.Or(err, l.lost)
-}
-
-// keep packs the records, and draws the map.
-func (l *lesson) keep(m *rule.Map) error {
-	if err := l.records.Close(); err != nil {
-		return err
+	e.Notef("wrote the map of %s", out)
+	tellChange(e, p.Filler, old, m)
+	lost = cmp.Or(lost, e.late(e.write(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
+	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget, (took + time.Since(begun)).Round(time.Second))}
+	if err := showMap(e, m, data, &cfg.common, spent); err != nil || cfg.judge == 0 {
+		return cmp.Or(err, lost)
 	}
-	if l.lost = l.late(record.Pack(l.at.In(record.FileName))); l.lost == nil {
-		l.saved += ".gz"
-	}
-	l.Notef("wrote the map of %s", l.at)
-	tellChange(l.env, l.policy.Filler, l.old, m)
-	drawn := learn.Plot(m, l.data.Points, l.cfg.info)
-	l.lost = cmp.Or(l.lost, l.late(l.write(l.at.In("learn.svg"), drawn)))
-	return nil
-}
-
-// judge searches fresh problems in full, and shows how far behind the map is.
-func (l *lesson) judge(loop *learn.Loop, m *rule.Map) error {
-	waiting := l.Wait("judge: searching")
-	j, err := learn.Judge(l.Ctx, loop, m, l.cfg.judge, func(s string) { waiting.Set("judge: %s", s) })
+	waiting = e.Wait("judge: searching")
+	j, err := learn.Judge(e.Ctx, loop, m, cfg.judge, func(s string) { waiting.Set("judge: %s", s) })
 	waiting.End()
 	if err != nil {
 		return err
@@ -230,12 +186,12 @@ func (l *lesson) judge(loop *learn.Loop, m *rule.Map) error {
 	if err != nil {
 		return err
 	}
-	l.lost = cmp.Or(l.lost, l.late(l.write(l.at.In(judgeFile), text)))
-	if l.cfg.format == report.FormatJSON {
-		return nil
+	lost = cmp.Or(lost, e.late(e.write(out.In(judgeFile), text)))
+	if cfg.format == "json" {
+		return lost
 	}
-	fmt.Fprintln(l.out)
-	return report.RenderTable(l.out, judgedTable(j), l.cfg.format)
+	fmt.Fprintln(e.out)
+	return cmp.Or(report.RenderTable(e.out, judgedTable(j), cfg.format), lost)
 }
 
 // learnLine is how far a loop is.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
 	"normbench/kernels"
 	"normbench/kernels/families"
@@ -11,25 +13,25 @@ import (
 	"normbench/tune/ref"
 )
 
-func lintCommand() *command {
-	device := ""
-	c := &command{
-		common: &common{},
-		path:   "lint",
-		usage:  "find faults in a tuned table: unknown, refused, unproven, stale",
-		args:   "FILE",
-		only:   "one file",
-		about: `Prints one line per finding and exits 1 if there are any: families and knobs that do
-not exist, configs that the device or family refuses, in a map anywhere in their cell, kernel
-sources that have changed since.`,
-		examples: "lint results/nvidia-h200/tuned.json\nlint out/tuned.json",
-		exits:    []int{exitGate},
-	}
-	c.addKnownDevice(&device, "check the file for").or("the file's own")
-	c.addKernels()
-	c.addTable()
-	c.run = func(e *env) error { return lint(e, c.operands[0], device, c.format) }
-	return c
+func lintCommand(e *env) *cli.Command {
+	x := &common{}
+	var device string
+	return e.command(&cli.Command{
+		Name:      "lint",
+		Usage:     "find faults in a tuned table: unknown, refused, unproven, stale",
+		ArgsUsage: "FILE",
+		Description: "Prints one line per finding and exits 1 if there are any: families and knobs that do not exist, configs that the\n" +
+			"device or family refuses, in a map anywhere in their cell, kernel sources that have changed since.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere, Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
+			x.kernelsFlag(),
+		}, x.tableFlags()...),
+	}, x, func() error {
+		if err := x.takes(1, "lint takes one file"); err != nil {
+			return err
+		}
+		return lint(e, x.operands[0], device, x.format)
+	})
 }
 
 func lint(e *env, file, device, format string) error {
@@ -66,7 +68,7 @@ func lint(e *env, file, device, format string) error {
 	}
 	if n := len(rows.Rows); n > 0 {
 		e.Notef("%s in %s", console.Count(n, "finding"), file)
-		return &exitError{code: exitGate}
+		return &coded{code: exitGate}
 	}
 	if format == "text" {
 		fmt.Fprintf(e.out, "%s: no findings\n", file)

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -31,167 +33,113 @@ type listConfig struct {
 	plans, refused                  bool
 }
 
-// A list is a table that the program prints: its help, its flags and how it is made.
-type list struct {
-	name, usage, examples string
-	flags                 func(c *command, cfg *listConfig) // beside those of tables
-	tables                func(e *env, cfg *listConfig) ([]*report.Table, error)
-}
-
-// lists are in the order of the help.
-var lists = []list{
-	{
-		name: "kernels", usage: "list the kernel families, with the knob values of their grids",
-		examples: "list kernels\nlist kernels --kernels examples/kernels --format csv",
-		flags:    func(c *command, _ *listConfig) { c.addCompiled() },
-		tables:   one(listKernels),
-	},
-	{
-		name: "presets", usage: "list the launch rules of published systems",
-		examples: "list presets\nlist presets --format json",
-		tables:   one(listPresets),
-	},
-	{
-		name: "peers", usage: "list the other libraries that a Python has",
-		examples: "list peers\nlist peers --python venv/bin/python",
-		flags:    func(c *command, _ *listConfig) { c.addPython() },
-		tables:   one(listPeers),
-	},
-	{
-		name: "knobs", usage: "list the knobs, with their label keys",
-		examples: "list knobs\nlist knobs --columns key,name,meaning",
-		tables:   one(listKnobs),
-	},
-	{
-		name: "shapes", usage: "list the groups of shapes",
-		examples: "list shapes\nlist shapes --shapes te --format csv",
-		flags: func(c *command, cfg *listConfig) {
-			c.add(catWhat, "shapes", &cfg.shapes,
-				"a `FILE` instead of the built-in shapes.yaml, or a group to list").
-				list().offeringOf(shapeNames)
-		},
-		tables: one(listShapes),
-	},
-	{
-		name: "devices", usage: "list this machine's devices, and cards known by public figures",
-		examples: "list devices\nlist devices --wide",
-		tables:   one(listDevices),
-	},
-	{
-		name: "configs", usage: "list a family's configs for a problem, and why others do not run",
-		examples: `list configs --family rms_bwd/reg_persist --problem rmsnorm/bwd/4096x8192/bf16 --device h200
-list configs --family rms_warp --kernels examples/kernels --problem rmsnorm/fwd/4096x4096/bf16 --device h200 --plans`,
-		flags:  addConfigs,
-		tables: listConfigs,
-	},
-}
-
-func addConfigs(c *command, cfg *listConfig) {
-	cfg.device = "cpu"
-	c.add(catWhat, "family", &cfg.family, "`FAMILY` of kernels, such as rms_bwd/reg_persist").
-		offeringOf(familyNames)
-	c.add(catWhat, "problem", &cfg.problem, "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16")
-	c.addKnownDevice(&cfg.device, "list the configs for")
-	c.add(catHow, "plans", &cfg.plans, "show what each config launches")
-	c.add(catHow, "refused", &cfg.refused, "list every refused config, not only how many there "+
-		"are for each reason; so does --wide")
-	c.addCompiled()
-}
-
-func listCommand() *command {
-	c := &command{
-		common:   &common{},
-		path:     "list",
-		usage:    "list kernels, presets, peers, knobs, shapes, devices or configs",
-		examples: "list kernels\nlist kernels --kernels examples/kernels --format csv\nlist presets",
-	}
-	c.run = c.help
-	for _, l := range lists {
+func listCommand(e *env) *cli.Command {
+	sub := func(name, usage string, flags func(*listConfig) []cli.Flag,
+		tables func(*env, *listConfig) ([]*report.Table, error)) *cli.Command {
 		cfg := &listConfig{}
-		sub := &command{common: &cfg.common, path: "list " + l.name, usage: l.usage, examples: l.examples}
-		if l.flags != nil {
-			l.flags(sub, cfg)
+		list := cfg.tableFlags()
+		if flags != nil {
+			list = append(flags(cfg), list...)
 		}
-		sub.addTable()
-		sub.run = func(e *env) error { return l.print(e, cfg) }
-		c.subs = append(c.subs, sub)
+		return e.command(&cli.Command{Name: name, Usage: usage, Flags: list}, &cfg.common, func() error {
+			list, err := tables(e, cfg)
+			if err != nil {
+				return err
+			}
+			if cfg.format == report.FormatCSV || cfg.format == report.FormatJSON {
+				list = list[:1]
+			}
+			for i, t := range list {
+				if i > 0 {
+					fmt.Fprintln(e.out)
+				}
+				if err := report.RenderTable(e.out, t, cfg.format); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	return c
-}
-
-// print prints the tables, of which data has the first.
-func (l *list) print(e *env, cfg *listConfig) error {
-	tables, err := l.tables(e, cfg)
-	if err != nil {
-		return err
+	return &cli.Command{
+		Name:  "list",
+		Usage: "list kernels, presets, peers, knobs, shapes, devices or configs",
+		Subcommands: []*cli.Command{
+			sub("kernels", "list the kernel families, with the knob values of their grids",
+				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, one(listKernels)),
+			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
+			sub("peers", "list the other libraries that a Python has",
+				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(listPeers)),
+			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
+			sub("shapes", "list the groups of shapes", func(cfg *listConfig) []cli.Flag {
+				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes", Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}
+			}, one(listShapes)),
+			sub("devices", "list this machine's devices, and cards known by public figures", nil, one(listDevices)),
+			sub("configs", "list a family's configs for a problem, and why others do not run", func(cfg *listConfig) []cli.Flag {
+				return append([]cli.Flag{
+					&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
+					&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat, Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
+					&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "list the configs for " + knownDevices, Value: "cpu"},
+					&cli.BoolFlag{Destination: &cfg.plans, Name: "plans", Usage: "show what each config launches"},
+					&cli.BoolFlag{Destination: &cfg.refused, Name: "refused", Usage: "list every refused config, not only how many there are for each reason; so does --wide"},
+				}, cfg.kernelFlags()...)
+			}, listConfigs),
+		},
+		Action: func(c *cli.Context) error {
+			if ops := c.Args().Slice(); len(ops) > 0 {
+				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs", "cannot list %q", ops[0])
+			}
+			return cli.ShowSubcommandHelp(c)
+		},
 	}
-	for i, t := range tables {
-		if i > 0 && (cfg.format == report.FormatCSV || cfg.format == report.FormatJSON) {
-			break
-		} else if i > 0 {
-			fmt.Fprintln(e.out)
-		}
-		if err := report.RenderTable(e.out, t, cfg.format); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // one is a list of one table.
-func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) (
-	[]*report.Table, error) {
+func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) ([]*report.Table, error) {
 	return func(e *env, cfg *listConfig) ([]*report.Table, error) {
 		t, err := table(e, cfg)
 		return []*report.Table{t}, err
 	}
 }
 
-// stack is a table as text has it: the rows of a name below each other, with the heads of columns.
-func stack(flat *report.Table, what int, further ...int) *report.Table {
-	t := report.New("", flat.Header[0], "what it is")
-	for _, row := range flat.Rows {
-		t.Rows = append(t.Rows, []string{row[0], row[what]})
-		for _, i := range further {
-			text := row[i]
-			if head := flat.Header[i]; head != "rule" {
-				text = head + ": " + text
-			}
-			t.Rows = append(t.Rows, []string{"", text})
-		}
-	}
-	return t
-}
-
 func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
+	t := report.New("", "family", "what it is")
+	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
 	for _, f := range e.Registry.Families {
 		if f.Hidden {
 			continue
 		}
 		var knobs []string
 		for _, r := range f.Knobs {
-			values := strings.Trim(strings.ReplaceAll(fmt.Sprint(r.Values), " ", ","), "[]")
-			knobs = append(knobs, r.Knob.Key+"="+values)
+			values := make([]string, len(r.Values))
+			for i, v := range r.Values {
+				values[i] = strconv.Itoa(v)
+			}
+			knobs = append(knobs, r.Knob.Key+"="+strings.Join(values, ","))
 		}
-		t.Rows = append(t.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc,
-			strings.Join(knobs, " "), f.Origin, f.Bits.String()})
+		t.Rows = append(t.Rows,
+			[]string{f.Name, f.Doc},
+			[]string{"", "grid: " + strings.Join(knobs, " ")},
+			[]string{"", "after: " + f.Origin},
+			[]string{"", "bits: " + f.Bits.String()})
+		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin, f.Bits.String()})
 	}
 	if cfg.format != report.FormatText {
-		return t, nil
+		return flat, nil
 	}
-	return stack(t, 3, 4, 5, 6), nil
+	return t, nil
 }
 
 func listPresets(_ *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "preset", "system", "rule")
+	t := report.New("", "preset", "what it is")
+	flat := report.New("", "preset", "system", "rule")
 	for _, p := range presets.All() {
-		t.Rows = append(t.Rows, []string{p.Name, p.System, p.Doc})
+		t.Rows = append(t.Rows, []string{p.Name, p.System}, []string{"", p.Doc})
+		flat.Rows = append(flat.Rows, []string{p.Name, p.System, p.Doc})
 	}
 	if cfg.format != report.FormatText {
-		return t, nil
+		return flat, nil
 	}
-	return stack(t, 1, 2), nil
+	return t, nil
 }
 
 func listKnobs(_ *env, cfg *listConfig) (*report.Table, error) {
@@ -285,10 +233,9 @@ func listDevices(e *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
-	for _, name := range []string{"family", "problem"} {
-		if !cfg.given[name] {
-			return nil, hint.Errorf("`normbench list configs --help` lists its flags",
-				"list configs needs --%s", name)
+	for name, value := range map[string]string{"family": cfg.family, "problem": cfg.problem} {
+		if value == "" { // cli's Required prints the help to standard output
+			return nil, hint.Errorf("`normbench list configs --help` lists its flags", "list configs needs --%s", name)
 		}
 	}
 	p, err := kernels.ParseProblem(cfg.problem)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -30,8 +32,8 @@ const mostEffect = 0.1
 
 // A liveConfig is what the flags of a live compare ask for, beside those of other commands.
 type liveConfig struct {
-	flags                 []*option // without effect where both operands are recorded
-	on                    bool      // --live
+	names                 []string // of the flags
+	on                    bool     // --live
 	baseline              string
 	gate, changed, strict bool
 	rounds, order         string
@@ -42,26 +44,21 @@ type liveConfig struct {
 	rule                  verdict.Rule
 }
 
-func (c *command) addLive(cfg *liveConfig) {
-	rule := verdict.Default()
-	cfg.rounds, cfg.samples, cfg.order, cfg.minEffect = "12,24", 20, ab.OrderRandom, rule.MinEffect
-	c.add(catWhat, "live", &cfg.on, "run recorded operands too")
-	c.addBaseline(&cfg.baseline)
-	c.add(catHow, "gate", &cfg.gate,
-		"exit 1 on a regression that a second run in a fresh worker confirms")
-	c.add(catHow, "changed", &cfg.changed,
-		"leave out cells of which both operands have the same variant")
-	c.add(catHow, "strict", &cfg.strict, "exit 3 if a cell is inconclusive")
-	c.add(catHow, "rounds", &cfg.rounds, "rounds at which a cell is judged, with commas")
-	c.add(catHow, "samples", &cfg.samples, "launches kept per visit").
-		within(1, 1000, "use 1 to 1000")
-	c.add(catHow, "order", &cfg.order, "order of the arms in a round: random or abba").
-		only(ab.OrderRandom, ab.OrderABBA)
-	c.add(catHow, "min-effect", &cfg.minEffect, "smallest relative effect that matters, up to 0.1")
-	c.add(catOutput, "out", &cfg.out,
-		"`FOLDER` for every sample, in OUT/<device>/compare-<run>.json")
-	c.add(catOutput, "resume", &cfg.resume, "continue the `FILE` of a run with --out: its cells "+
-		"stay, and the missing ones are added to it").written(nil)
+func (cfg *liveConfig) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Destination: &cfg.on, Name: "live", Category: catWhat, Usage: "run recorded operands too"},
+		baselineFlag(&cfg.baseline),
+		&cli.BoolFlag{Destination: &cfg.gate, Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
+		&cli.BoolFlag{Destination: &cfg.changed, Name: "changed", Usage: "leave out cells of which both operands have the same variant"},
+		&cli.BoolFlag{Destination: &cfg.strict, Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
+		&cli.StringFlag{Destination: &cfg.rounds, Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
+		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
+			Action: within("samples", 1, 1000, "use 1 to 1000")},
+		&cli.StringFlag{Destination: &cfg.order, Name: "order", Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
+		&cli.Float64Flag{Destination: &cfg.minEffect, Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
+		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
+		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput, Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
+	}
 }
 
 // compareLive runs both operands on the device and judges every cell.
@@ -174,7 +171,7 @@ func fight(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live,
 	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), console.Count(len(all), "cell"), again)
 	switch {
 	case broken != nil && e.Ctx.Err() != nil:
-		broken = errInterrupted("%s", there)
+		broken = interrupted("%s", there)
 	case broken != nil:
 		e.Notef("ended early: %s in %.1f s", there, time.Since(start).Seconds())
 	default:
@@ -184,7 +181,7 @@ func fight(e *env, cfg *compareConfig, m *ab.Compare, run *report.Live,
 	var lost error
 	if file.Name != "" {
 		if lost = run.Write(file); lost != nil { // worse than to be interrupted, which it may be too
-			lost = &exitError{exitTrouble, e.late(lost)}
+			lost = &coded{exitTrouble, e.late(lost)}
 		} else {
 			e.Notef("wrote %s", file)
 		}
@@ -269,17 +266,17 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - tally[kernels.StatusWrong] - tally[kernels.StatusUnfit]
 	switch {
 	case tally[kernels.StatusWrong] > 0:
-		return &exitError{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", console.Count(tally[kernels.StatusWrong], "cell"))}
+		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", console.Count(tally[kernels.StatusWrong], "cell"))}
 	case tally[kernels.StatusUnfit] > 0:
-		return &exitError{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", console.Count(tally[kernels.StatusUnfit], "cell"))}
+		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", console.Count(tally[kernels.StatusUnfit], "cell"))}
 	case failed > 0:
-		return &exitError{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", console.Count(failed, "cell"))}
+		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", console.Count(failed, "cell"))}
 	case gate && confirmed > 0:
-		return &exitError{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", console.Count(confirmed, "cell"))}
+		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", console.Count(confirmed, "cell"))}
 	case low != nil:
 		return low
 	case strict && unclear > 0:
-		return &exitError{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", console.Count(unclear, "cell"))}
+		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", console.Count(unclear, "cell"))}
 	}
 	return nil
 }
@@ -299,7 +296,10 @@ func (cfg *liveConfig) file(run *record.Run) (durable.Place, error) {
 
 // showLive prints the run, and adds it to the summary page of a GitHub job.
 func showLive(e *env, cfg *compareConfig, run *report.Live) error {
-	if err := cfg.show(e, run.Render, run.Page); err != nil {
+	if err := run.Render(e.out, cfg.format); err != nil {
+		return err
+	}
+	if err := e.writePage(cfg.html, run.Page); err != nil {
 		return err
 	}
 	path := os.Getenv("GITHUB_STEP_SUMMARY")

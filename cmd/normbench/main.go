@@ -15,7 +15,11 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
+
+	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
@@ -37,28 +41,28 @@ const (
 	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4   // the machine is unfit to measure on, or a sweep left something unmeasured
 	exitWrong   = 5   // compare: an operand answers wrong
-	exitSignal  = 130 // interrupted with the work kept: see errInterrupted
+	exitSignal  = 130 // interrupted with the work kept: see interrupted
 )
 
-// An exitError ends the program with its code. The text of a nil error is not
+// A coded error ends the program with its code. The text of a nil error is not
 // printed: the command has said it already.
-type exitError struct {
+type coded struct {
 	code int
 	err  error
 }
 
-func (c *exitError) Error() string {
+func (c *coded) Error() string {
 	if c.err == nil {
 		return ""
 	}
 	return c.err.Error()
 }
-func (c *exitError) Unwrap() error { return c.err }
+func (c *coded) Unwrap() error { return c.err }
 
-// errInterrupted is what a command ends with that a signal stopped, and says what became of
+// interrupted is what a command ends with that a signal stopped, and says what became of
 // its work. It is no error, and is not called one.
-func errInterrupted(format string, args ...any) error {
-	return &exitError{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
+func interrupted(format string, args ...any) error {
+	return &coded{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
 }
 
 // An env is what a command runs in.
@@ -87,28 +91,23 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		os.Exit(exitSignal)
 	})
 	defer started() // before the stop above, which ends ctx too
-	e := &env{Lab: lab.New(ctx, c, r, started), stdin: stdin,
-		out: &report.Screen{Writer: c.Out}, args: args}
-	if words, asked := completionWords(args[1:]); asked {
-		program().complete(e, words)
-		return 0
+	e := &env{Lab: lab.New(ctx, c, r, started), stdin: stdin, out: &report.Screen{Writer: c.Out}, args: args}
+	if n := len(args); args[n-1] == completeFlag && slices.Contains(args, "--") {
+		return 0 // the library would run it
 	}
-	of, words, err := program().find(args[1:])
-	if err == nil {
-		err = of.start(e, words)
-	}
+	err := e.app().RunContext(ctx, args)
 	if c.Raw.Lost != nil {
 		cause := c.Raw.Lost
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = &exitError{exitTrouble, e.late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
+		err = &coded{exitTrouble, e.late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
 	}
 	if err == nil {
 		return 0
 	}
 	code := exitTrouble
-	var own *exitError
+	var own *coded
 	var left *sweep.Unfinished
 	switch {
 	case errors.As(err, &own):
@@ -129,31 +128,170 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	return code
 }
 
-// program is the command that has all others.
-func program() *command {
-	c := &command{
-		common:   &common{},
-		usage:    "tune and benchmark GPU normalization kernels",
-		about:    "`normbench COMMAND --help` has examples, every flag and the exit codes.",
-		args:     "[operands]",
-		examples: "sweep --out out\nhelp sweep",
-		subs: []*command{
-			sweepCommand(), compareCommand(), reportCommand(), benchCommand(), verifyCommand(),
-			tuneCommand(), learnCommand(), ruleCommand(), explainCommand(), lintCommand(),
-			listCommand(), initCommand(), judgeCommand(), exportCommand(), selftestCommand(),
-			workerCommand(), compileHelperCommand(), completionCommand(), helpCommand(),
+func (e *env) app() *cli.App {
+	app := &cli.App{
+		Name:                 "normbench",
+		Usage:                "tune and benchmark GPU normalization kernels",
+		Version:              version(),
+		Writer:               e.out,
+		ErrWriter:            e.Err,
+		ExitErrHandler:       func(*cli.Context, error) {},
+		HideHelpCommand:      true, // ours has errors like everyone else's
+		EnableBashCompletion: true, BashComplete: e.complete,
+		CustomAppHelpTemplate: appHelp,
+		// The commas of --worker and --knob are theirs.
+		DisableSliceFlagSeparator: true,
+		Commands: []*cli.Command{
+			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
+			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e), listCommand(e), initCommand(e), judgeCommand(e), exportCommand(e),
+			selftestCommand(e), workerCommand(e), compileHelperCommand(e), completionCommand(e), helpCommand(e),
 		},
+		Action: func(c *cli.Context) error {
+			if c.Args().Present() {
+				var names []string
+				for _, cmd := range c.App.Commands {
+					names = append(names, cmd.Name)
+				}
+				return hint.Errorf(hint.DidYouMean(c.Args().First(), names, "`normbench help` lists the commands"), "unknown command %q", c.Args().First())
+			}
+			_, err := io.WriteString(e.out, tasks)
+			return err
+		},
+		OnUsageError: usageError,
 	}
-	shown := false
-	c.add(catOutput, "version", &shown, "print the version")
-	c.add(catNone, "v", &shown, "")
-	c.run = func(e *env) error {
-		text := tasks
-		if shown {
-			text = "normbench version " + version() + "\n"
+	for _, c := range app.Commands {
+		e.prepareCommand(c)
+	}
+	cli.HelpPrinter = e.helpPrinter
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Category: catOutput, Aliases: []string{"h"}, Usage: "show this help", DisableDefaultText: true}
+	app.Flags = []cli.Flag{cli.HelpFlag} // cli leaves it out beside a help command of one's own
+	return app
+}
+
+func helpCommand(e *env) *cli.Command {
+	x := &common{}
+	return e.command(&cli.Command{
+		Name:      "help",
+		Aliases:   []string{"h"},
+		Usage:     "list the commands, or show the help of one",
+		ArgsUsage: "[COMMAND]",
+	}, x, func() error {
+		return e.app().RunContext(e.Ctx, slices.Concat([]string{"normbench"}, x.operands, []string{"--help"}))
+	})
+}
+
+// prepareCommand has a command fail and be helped as all are.
+func (e *env) prepareCommand(c *cli.Command) {
+	c.OnUsageError = usageError
+	c.HideHelpCommand, c.CustomHelpTemplate, c.BashComplete = true, commandHelp, e.complete
+	for _, sub := range c.Subcommands {
+		e.prepareCommand(sub)
+	}
+}
+
+// errHelp says that --help stands among the words.
+var errHelp = errors.New("help is asked for")
+
+// parse reads a command's flags, which stand before, among and after its operands, and the
+// operands. After "--" everything is an operand. It refuses what would be read as something else: a
+// flag of one value that is given twice, and empty values, as of a variable that is not set.
+func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
+	help := fmt.Sprintf("`%s --help` lists its flags", c.HelpName)
+	x.given = map[string]bool{}
+	rest, only := ctx.Args().Slice(), false
+	for len(rest) > 0 {
+		arg := rest[0]
+		rest = rest[1:]
+		if only || !strings.HasPrefix(arg, "-") || arg == "-" {
+			x.operands = append(x.operands, arg)
+			continue
+		} else if only = arg == "--"; only {
+			continue
 		}
-		_, err := io.WriteString(e.out, text)
-		return err
+		name, value, hasValue := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if slices.Contains(cli.HelpFlag.Names(), name) && !hasValue {
+			return errHelp
+		}
+		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == name })
+		if i < 0 {
+			return hint.Errorf(hint.DidYouMean("--"+name, flagNames(c), help), "unknown flag --%s", name)
+		}
+		_, isBool := c.Flags[i].(*cli.BoolFlag)
+		switch {
+		case hasValue:
+		case isBool:
+			value = "true"
+		case len(rest) == 0:
+			return hint.Errorf(help, "no value for --%s", name)
+		default:
+			value, rest = rest[0], rest[1:]
+		}
+		if err := x.set(ctx, c, c.Flags[i], value); err != nil {
+			return err
+		}
 	}
-	return c
+	switch {
+	case slices.Contains(x.operands, ""):
+		return hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
+	case len(x.operands) > 0 && c.ArgsUsage == "":
+		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName), "%s takes no operands, got %q", c.Name, x.operands[0])
+	}
+	return nil
+}
+
+// set gives a flag a value.
+func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value string) error {
+	name := flag.Names()[0]
+	_, text := flag.(*cli.StringFlag)
+	_, list := flag.(*cli.StringSliceFlag)
+	_, isBool := flag.(*cli.BoolFlag)
+	words := choices(c.Name, name)
+	switch {
+	case text && value == "":
+		return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
+	case x.given[name] && !isBool && !list:
+		return hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
+	case words != nil && !slices.Contains(words, value):
+		return hint.Errorf(hint.DidYouMean(value, words, "use "+strings.Join(words, ", ")), "unknown --%s %q", name, value)
+	}
+	x.given[name] = true
+	if err := ctx.Set(name, value); err != nil {
+		return hint.Errorf(valueForm(flag), "invalid value %q for --%s", value, name)
+	}
+	if f, ok := flag.(cli.ActionableFlag); ok {
+		return f.RunAction(ctx)
+	}
+	return nil
+}
+
+func flagNames(c *cli.Command) (names []string) {
+	for _, f := range c.Flags {
+		names = append(names, "--"+f.Names()[0])
+	}
+	return names
+}
+
+func hasFlag(flags []cli.Flag, name string) bool {
+	return slices.ContainsFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
+}
+
+// valueForm says how a value of a flag is written.
+func valueForm(f cli.Flag) string {
+	switch f.(type) {
+	case *cli.DurationFlag:
+		return "write a time with its unit, such as 20s, 5m or 1h30m"
+	case *cli.Float64Flag:
+		return "write a number, such as 0.8"
+	case *cli.Uint64Flag:
+		return "write a whole number, 0 or more"
+	case *cli.BoolFlag:
+		return fmt.Sprintf("write --%[1]s or --%[1]s=false", f.Names()[0])
+	}
+	return "write a whole number"
+}
+
+// usageError puts what the library says of flags before a command into our words.
+func usageError(_ *cli.Context, err error, _ bool) error {
+	text := strings.Replace(err.Error(), "flag provided but not defined: -", "unknown flag --", 1)
+	return hint.Errorf("`normbench --help` shows its use", "%s", text)
 }

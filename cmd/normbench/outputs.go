@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/durable"
@@ -49,24 +51,23 @@ func (e *env) width() (columns int, tty bool) {
 	return columns, tty
 }
 
-// prepare reads what the flags of many commands name, and refuses a column or a file that the end
-// of the command would refuse, before anything is measured.
-func (c *command) prepare(e *env) error {
-	c.setLayout(e)
-	runsPython := c.flag("peers") != nil || c.flag("kernels") == nil
-	if err := e.UseKernels(c.kernels, c.include, c.python, runsPython); err != nil {
+// check refuses a column or a file that the end of the command would refuse, before anything is
+// measured.
+func (x *common) check(e *env) error {
+	if x.html != "" && filepath.Ext(x.html) != ".html" {
+		return hint.Errorf("name it .html", "cannot write a page to %s", x.html)
+	}
+	if err := report.CheckPlot(x.plot); err != nil {
 		return err
 	}
-	for _, o := range c.flags {
-		if o.file && c.given[o.name] {
-			if err := checkPlace(durable.Place{Name: *o.to.(*string)}); err != nil {
-				return err
-			}
+	for _, file := range append([]*string{&x.plot, &x.html}, x.files...) {
+		if err := checkPlace(durable.Place{Name: *file}); *file != "" && err != nil {
+			return err
 		}
 	}
-	if c.columns != "" && c.first != nil {
-		if t := c.first(e); t != nil {
-			return e.out.Layout.Check(t, c.format)
+	if x.columns != "" && x.first != nil {
+		if t := x.first(); t != nil {
+			return e.out.Layout.Check(t, x.format)
 		}
 	}
 	return nil
@@ -132,13 +133,38 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	return e.late(err)
 }
 
-// show prints what has tables and a page, and writes the page where one was asked for.
-func (x *common) show(e *env, render func(io.Writer, string) error,
-	page func() *report.Page) error {
-	if err := render(e.out, x.format); err != nil {
-		return err
+// command is a command that runs with the flags and operands that are read into x. These may stand
+// in any order.
+func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command {
+	c.SkipFlagParsing = true // the library's stops at the first operand, as package flag does
+	c.Action = func(ctx *cli.Context) error {
+		err := x.parse(ctx, c)
+		if errors.Is(err, errHelp) {
+			cli.HelpPrinter(ctx.App.Writer, c.CustomHelpTemplate, ctx.Command)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		x.setLayout(e)
+		peers := hasFlag(c.Flags, "peers")
+		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, peers || !hasFlag(c.Flags, "kernels")); err != nil {
+			return err
+		}
+		if err := x.check(e); err != nil {
+			return err
+		}
+		return run()
 	}
-	return e.writePage(x.html, page)
+	return c
+}
+
+// takes refuses operands that are not of a number.
+func (x *common) takes(n int, what string) error {
+	if len(x.operands) == n {
+		return nil
+	}
+	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]), "%s, got %d", what, len(x.operands))
 }
 
 // openWriter opens a results folder for records, and says what of it was not read. Until it is read

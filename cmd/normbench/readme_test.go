@@ -20,17 +20,17 @@ import (
 	"normbench/lab"
 )
 
-// A pageCommand is a line of a page that a reader may paste.
-type pageCommand struct {
+// A command is a line of the README that a reader may paste.
+type command struct {
 	line   int
 	text   string
 	output string // what the page shows of its output
 }
 
-// pageCommands are the lines behind a "$ " in the console and sh blocks of a
+// commands are the lines behind a "$ " in the console and sh blocks of a
 // Markdown file, with the lines that a backslash continues them on.
-func pageCommands(markdown string) []pageCommand {
-	var list []pageCommand
+func commands(markdown string) []command {
+	var list []command
 	block := ""
 	lines := strings.Split(markdown, "\n")
 	for i := 0; i < len(lines); i++ {
@@ -53,7 +53,7 @@ func pageCommands(markdown string) []pageCommand {
 			}
 			continue
 		}
-		c := pageCommand{line: i + 1, text: text}
+		c := command{line: i + 1, text: text}
 		for strings.HasSuffix(c.text, "\\") && i+1 < len(lines) {
 			i++
 			c.text = strings.TrimSuffix(c.text, "\\") + " " + strings.TrimSpace(lines[i])
@@ -88,13 +88,13 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages := []string{"README.md", "docs/reference.md", "docs/kernels.md", "docs/learn.md", "docs/extending.md", "docs/performance.md", "docs/reliability.md", "CONTRIBUTING.md"}
-	list := map[string][]pageCommand{}
+	list := map[string][]command{}
 	for _, page := range pages {
 		text, err := os.ReadFile(filepath.Join(root, page))
 		if err != nil {
 			t.Fatal(err)
 		}
-		list[page] = pageCommands(string(text))
+		list[page] = commands(string(text))
 		for _, block := range fenced.FindAllString(string(text), -1) {
 			if l := regexp.MustCompile(`(?m)^(normbench|make|go) .*`).FindString(block); l != "" {
 				t.Errorf("%s: a command without a $, which nothing would run: %s", page, l)
@@ -139,7 +139,7 @@ var (
 )
 
 // checkCommand runs a line, and says whether it could.
-func checkCommand(t *testing.T, root string, c pageCommand) bool {
+func checkCommand(t *testing.T, root string, c command) bool {
 	text := c.text
 	if strings.ContainsAny(inQuotes.ReplaceAllString(text, ""), "|><;&") {
 		t.Errorf("it needs a shell, so nothing runs it: %s", text)
@@ -336,8 +336,8 @@ func checkTargets(t *testing.T, root string, targets []string) {
 
 // The parser is what would let commands through unseen.
 func TestReadmeCommands(t *testing.T) {
-	got := pageCommands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
-	want := []pageCommand{{3, "a b", "its output\n"}, {5, "c  d", ""}, {13, "e", ""}}
+	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
+	want := []command{{3, "a b", "its output\n"}, {5, "c  d", ""}, {13, "e", ""}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

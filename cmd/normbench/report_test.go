@@ -77,42 +77,37 @@ func TestTablesMade(t *testing.T) {
 	}
 }
 
-// The plots of docs/performance.md are what its commands draw of what is checked in: live compares,
-// and growth alone and beside peers.
-func TestPlots(t *testing.T) {
-	t.Chdir(filepath.Join("..", ".."))
-	const from = "results/nvidia-h200/"
-	draw := func(doc string, args ...string) (stdout string) {
+// The plots of docs/performance.md are what its command draws of the live
+// compares that are checked in, and the tables have both arms on every shape.
+func TestPeersPlots(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, name := range []string{"rmsnorm-bwd", "layernorm-bwd", "rmsnorm-fwd", "layernorm-fwd"} {
 		drawn := filepath.Join(t.TempDir(), "x.svg")
-		code, stdout, stderr := normbench(append(args, "--plot", drawn))
-		got, err := os.ReadFile(drawn)
-		if code != 0 || err != nil {
-			t.Fatalf("%s: exit code %d, %v\n%s", doc, code, err, stderr)
+		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers", name+".json.gz"), "--over", "shape", "--plot", drawn}
+		code, stdout, stderr := normbench(args)
+		if code != 0 {
+			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
+			continue
 		}
-		doc = filepath.Join("docs", doc+".svg")
+		rows, _, _ := strings.Cut(stdout, "\nA = ")
+		if n := len(regexp.MustCompile(`(?m)^ *\d+ +\d+( +[\d.]+){4} +[\d.]+x \(\S+\) +[A-Z]+$`).FindAllString(rows, -1)); n != 31 {
+			t.Errorf("%s: %d rows\n%s", name, n, stdout)
+		}
+		if !strings.Contains(stdout, "A = peer:best, B = tuned:") {
+			t.Errorf("%s does not say who is who\n%s", name, stdout)
+		}
+		got, err := os.ReadFile(drawn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc := filepath.Join(root, "docs", "peers-"+name+".svg")
 		if *update {
 			if err := os.WriteFile(doc, got, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if want, err := os.ReadFile(doc); err != nil || string(want) != string(got) {
-			t.Errorf("%s is not what report draws (%v): go test ./cmd/normbench -run Plots -update", doc, err)
-		}
-		return stdout
-	}
-	row := regexp.MustCompile(`(?m)^ *\d+ +\d+( +[\d.]+){4} +[\d.]+x \(\S+\) +[A-Z]+$`)
-	for _, name := range []string{"rmsnorm-bwd", "layernorm-bwd", "rmsnorm-fwd", "layernorm-fwd"} {
-		stdout := draw("peers-"+name, "report", from+"peers/"+name+".json.gz", "--over", "shape")
-		rows, legend, _ := strings.Cut(stdout, "\nA = ")
-		if n := len(row.FindAllString(rows, -1)); n != 31 || !strings.HasPrefix(legend, "peer:best, B = tuned:") {
-			t.Errorf("%s: %d rows, or it does not say who is who\n%s", name, n, stdout)
-		}
-	}
-	for side, over := range map[string]string{"rows": "M", "cols": "N"} {
-		for _, pass := range []string{"fwd", "bwd"} {
-			args := []string{"report", "--pass", pass, "--over", over}
-			draw("growth-"+side+"-"+pass, append(args, from+"growth#base", "--shapes", "growth-"+side)...)
-			draw("growth-peers-"+side+"-"+pass, append(args, from+"growth-peers#base", from+"growth-peers#peers")...)
+			t.Errorf("%s is not what report draws (%v); go test ./cmd/normbench -run PeersPlots -update", doc, err)
 		}
 	}
 }
@@ -143,5 +138,32 @@ func TestReportLive(t *testing.T) {
 	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
 	if code != 0 || !strings.Contains(stdout, `"judged"`) {
 		t.Errorf("json: exit code %d, %s", code, stderr)
+	}
+}
+
+// The plots of growth, alone and beside peers, are what docs/performance.md says draws them.
+func TestGrowthPlots(t *testing.T) {
+	t.Chdir(filepath.Join("..", ".."))
+	const from = "results/nvidia-h200/growth"
+	for side, over := range map[string]string{"rows": "M", "cols": "N"} {
+		for name, operands := range map[string][]string{
+			"growth":       {from + "#base", "--shapes", "growth-" + side},
+			"growth-peers": {from + "-peers#base", from + "-peers#peers"},
+		} {
+			for _, pass := range []string{"fwd", "bwd"} {
+				drawn, want := filepath.Join(t.TempDir(), "x.svg"), filepath.Join("docs", name+"-"+side+"-"+pass+".svg")
+				if code, _, stderr := normbench(append([]string{"report", "--pass", pass, "--over", over, "--plot", drawn}, operands...)); code != 0 {
+					t.Errorf("%s: exit code %d\n%s", want, code, stderr)
+					continue
+				}
+				got, err := os.ReadFile(drawn)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if kept, err := os.ReadFile(want); err != nil || string(kept) != string(got) {
+					t.Errorf("%s is not what `normbench report` draws (%v)", want, err)
+				}
+			}
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -26,45 +28,34 @@ type ruleConfig struct {
 	shapes.Selection
 	widths, device, out, export string
 	launch                      bool
-	options                     []*option // of the problems
 }
 
-func ruleCommand() *command {
-	cfg := &ruleConfig{device: "h200"}
-	c := &command{
-		common: &cfg.common,
-		path:   "rule",
-		usage:  "print what a map launches for the widths of a model, or export it as code to paste",
-		args:   "REF",
-		only:   "one REF",
-		about: `REF is base (this program's map for the device) or tuned:FILE (a table with a map). The
-table has a row for each range of rows. The export is data and one function. It answers every
-problem with these columns and options, as ` + "`normbench explain`" + ` does. Without --columns it
-has all columns, and without an option all options.`,
-		examples: `rule base --columns 4096 --op rmsnorm --pass bwd
-rule base --columns 4096,8192 --op rmsnorm --pass bwd --export python
-rule base --export cpp --out out/launch.hpp`,
-		offers: func(*env, string) []string { return []string{"base", "tuned:"} },
-	}
-	c.addTable()
-	c.drop("columns") // its own are widths
-	c.add(catWhat, "columns", &cfg.widths, "the widths: `N`, or several with commas")
-	c.addClasses(&cfg.Selection, "")
-	before := len(c.flags)
-	c.addOptions(&cfg.Selection)
-	cfg.options = c.flags[before:]
-	c.addKnownDevice(&cfg.device, "launch on")
-	c.add(catOutput, "out", &cfg.out, "write the export to `FILE`").written(nil)
-	c.add(catOutput, "export", &cfg.export, strings.Join(rule.Formats, ", ")+
-		": format of the export; without --out it goes to standard output").only(rule.Formats...)
-	c.add(catHow, "launch", &cfg.launch, "with --columns and --export json: the grid of each config, "+
-		"its block, shared bytes, cluster, defines and scratch")
-	c.addKernels()
-	c.run = func(e *env) error { return exportRule(e, cfg) }
-	return c
+func ruleCommand(e *env) *cli.Command {
+	cfg := &ruleConfig{}
+	cfg.files = []*string{&cfg.out}
+	return e.command(&cli.Command{
+		Name:      "rule",
+		Usage:     "print what a map launches for the widths of a model, or export it as code to paste",
+		ArgsUsage: "REF",
+		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). The table has a row for each\n" +
+			"range of rows. The export is data and one function. It answers every problem with these columns and options, as\n" +
+			"`normbench explain` does. Without --columns it has all columns, and without an option all options.",
+		Flags: slices.Concat([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.widths, Name: "columns", Category: catWhat, Usage: "the widths: `N`, or several with commas"},
+		}, classFlags(&cfg.Selection, ""), optionFlags(&cfg.Selection), []cli.Flag{
+			&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "write the export to `FILE`"},
+			&cli.StringFlag{Destination: &cfg.export, Name: "export", Category: catOutput, Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
+			&cli.BoolFlag{Destination: &cfg.launch, Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
+			cfg.kernelsFlag(),
+		}, slices.DeleteFunc(cfg.tableFlags(), func(f cli.Flag) bool { return f.Names()[0] == "columns" })), // its own are widths
+	}, &cfg.common, func() error { return exportRule(e, cfg) })
 }
 
 func exportRule(e *env, cfg *ruleConfig) error {
+	if err := cfg.takes(1, "rule takes one REF"); err != nil {
+		return err
+	}
 	if cfg.out != "" && cfg.export == "" {
 		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "), "--out %s needs --export", cfg.out)
 	}
@@ -102,7 +93,7 @@ func exportRule(e *env, cfg *ruleConfig) error {
 		_, err = e.out.Write(text)
 		return err
 	}
-	if err := checkOverwrite(cfg.out); err != nil {
+	if err := overwrites(cfg.out); err != nil {
 		return err
 	}
 	return e.write(durable.Place{Name: cfg.out}, text)
@@ -141,13 +132,12 @@ func (cfg *ruleConfig) classes(export bool) (list []rule.Class, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all := export && !slices.ContainsFunc(cfg.options,
-		func(o *option) bool { return cfg.given[o.name] })
+	all := export && !slices.ContainsFunc(names(optionFlags(&shapes.Selection{})), func(name string) bool { return cfg.given[name] })
 	dtypes := cfg.given["dtype"] || !export
 	for _, x := range rule.Classes() {
 		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {
 			of := rule.ClassOf(p)
-			return of == x || p.Transpose && x == rule.ClassOf(withoutShape(p)) || all && of.Op == x.Op && of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
+			return of == x || p.Transpose && x == rule.ClassOf(uneven(p)) || all && of.Op == x.Op && of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
 		}) {
 			list = append(list, x)
 		}
@@ -155,7 +145,7 @@ func (cfg *ruleConfig) classes(export bool) (list []rule.Class, err error) {
 	return list, nil
 }
 
-func withoutShape(p kernels.Problem) kernels.Problem {
+func uneven(p kernels.Problem) kernels.Problem {
 	p.M, p.N = 1, 1
 	return p
 }
@@ -184,16 +174,16 @@ func bookOf(e *env, text string, d kernels.DeviceInfo) (*rule.Book, error) {
 	return t.Book, nil
 }
 
-// exportMark is in the first line of every export, which another may replace.
-const exportMark = "generated by normbench rule"
+// generated is in the first line of every export, which another may replace.
+const generated = "generated by normbench rule"
 
-// checkOverwrite says why an export should not be written over what a file holds, or nil.
-func checkOverwrite(out string) error {
+// overwrites says why an export should not be written over what a file holds, or nil.
+func overwrites(out string) error {
 	if st, err := os.Stat(out); err == nil && st.IsDir() {
 		return hint.Errorf("name a file in it", "--out %s is a folder", out)
 	}
 	data, err := os.ReadFile(out)
-	if err != nil || len(data) == 0 || bytes.Contains(data[:min(len(data), 200)], []byte(exportMark)) {
+	if err != nil || len(data) == 0 || bytes.Contains(data[:min(len(data), 200)], []byte(generated)) {
 		return nil
 	}
 	return hint.Errorf("choose another --out, or delete the file", "%s is no export of normbench rule", out)

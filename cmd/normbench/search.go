@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -16,27 +18,24 @@ import (
 // searchPlan is what the flags of sweep ask of a search.
 type searchPlan struct {
 	strategy       string
-	asked          bool     // for a search, by a flag of one
-	keep           []string // REFs
+	asked          bool            // for a search, by a flag of one
+	keep           cli.StringSlice // REFs
 	limit          string
 	budget         search.Budget
 	finals, rounds int
 }
 
-func (c *command) addSearch(p *searchPlan) {
-	p.strategy, p.finals = search.Auto, 8
-	c.add(catHow, "strategy", &p.strategy, strings.Join(search.Names(), ", ")+": how to search. "+
-		"All but grid measure a part of the space, then the best of it again").
-		only(search.Names()...)
-	c.add(catHow, "budget", &p.limit, "limit of a search: wall `TIME` such as 5m, launches such as "+
-		"2000x, or configs such as 300 or 10%")
-	c.add(catHow, "finals", &p.finals, "number of variants that a search measures again, 1 to 32").
-		within(1, 32, "use 1 to 32; 8 to 16 are worth their time")
-	c.add(catHow, "rounds", &p.rounds, "interleaved rounds of the finals, 6 to 100").
-		or("24 on a GPU, 12 on a cpu").
-		within(6, 100, "use 6 to 100; of fewer than 6 there is no interval")
-	c.add(catWhat, "keep", &p.keep,
-		"`REF` that a search always measures, such as tuned:FILE; may repeat").offeringOf(refNames)
+// flags has no strategy's own.
+func (p *searchPlan) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &p.strategy, Name: "strategy", Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part of the space, then the best of it again", Value: search.Auto},
+		&cli.StringFlag{Destination: &p.limit, Name: "budget", Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
+		&cli.IntFlag{Destination: &p.finals, Name: "finals", Usage: "number of variants that a search measures again, 1 to 32", Value: 8,
+			Action: within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
+		&cli.IntFlag{Destination: &p.rounds, Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu",
+			Action: within("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
+		&cli.StringSliceFlag{Destination: &p.keep, Name: "keep", Category: catWhat, Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
+	}
 }
 
 // check reads the budget, and refuses flags of a search beside a grid.
@@ -58,14 +57,17 @@ const smallSweep = 500
 
 // searchOptions sets o up for a search, if this is to be one.
 func searchOptions(e *env, p *searchPlan, info kernels.DeviceInfo, tasks []sweep.Task, old *tune.Table, o *sweep.Options) error {
-	small := info.Kind == kernels.KindCPU && lab.CountVariants(tasks) <= smallSweep && !p.asked
-	if p.strategy == search.Grid || p.strategy == search.Auto && small {
+	variants := 0
+	for _, t := range tasks {
+		variants += len(t.Variants)
+	}
+	if p.strategy == search.Grid || p.strategy == search.Auto && info.Kind == kernels.KindCPU && variants <= smallSweep && !p.asked {
 		return nil
 	}
 	if err := sweep.CheckBudget(p.budget, len(tasks)); err != nil {
 		return err
 	}
-	if err := keepEntries(e, p.keep, info, tasks, old); err != nil {
+	if err := keepEntries(e, p.keep.Value(), info, tasks, old); err != nil {
 		return err
 	}
 	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/replay"
@@ -10,26 +12,19 @@ import (
 	"normbench/sweep/record"
 )
 
-func selftestCommand() *command {
+func selftestCommand(e *env) *cli.Command {
 	s := &stand{}
-	s.first = func(*env) *report.Table { return selftestTable("") }
-	c := &command{
-		common: &s.common,
-		path:   "selftest",
-		usage: "test the timer on this device: a known spin, the floor, cold against warm, " +
-			"stream against copy",
-		about:    "Exits 4 if a check fails, because times from this machine would mislead.",
-		examples: "selftest\nselftest --device cuda",
-		exits:    []int{exitUnfit},
-		run:      func(e *env) error { return selftest(e, s) },
-	}
-	c.addMachine(&s.Config)
-	c.addTable()
-	return c
+	s.first = func() *report.Table { return selftestTable("") }
+	return e.command(&cli.Command{
+		Name:        "selftest",
+		Usage:       "test the timer on this device: a known spin, the floor, cold against warm, stream against copy",
+		Description: "Exits 4 if a check fails, because times from this machine would mislead.",
+		Flags:       append(s.machine.flags(), s.tableFlags()...),
+	}, &s.common, func() error { return selftest(e, s) })
 }
 
 func selftest(e *env, s *stand) error {
-	devices, err := e.Open(s.config("cold"))
+	devices, err := e.Open(s.config(&s.common, "cold"))
 	if err != nil {
 		return err
 	}
@@ -52,7 +47,7 @@ func selftest(e *env, s *stand) error {
 		return err
 	}
 	if failed > 0 {
-		return &exitError{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU `nvidia-smi` shows clocks, throttling and other processes", "%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
+		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU `nvidia-smi` shows clocks, throttling and other processes", "%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -31,7 +34,7 @@ import (
 type sweepConfig struct {
 	stand
 	search     searchPlan
-	knobs      []string
+	knobs      cli.StringSlice
 	overrides  []kernels.Range
 	family     string
 	only       []string // families; nil for all
@@ -43,59 +46,37 @@ type sweepConfig struct {
 	layOut     time.Duration
 }
 
-func sweepCommand() *command {
-	cfg := &sweepConfig{out: "results"}
-	cfg.first = func(*env) *report.Table {
+func sweepCommand(e *env) *cli.Command {
+	cfg := &sweepConfig{}
+	cfg.first = func() *report.Table {
 		if cfg.format == report.FormatJSON { // it is no table
 			return nil
 		}
 		return report.Compare(report.Side{}, report.Side{}).Table()
 	}
-	c := &command{
-		common: &cfg.common,
-		path:   "sweep",
-		usage: "find the fastest configs of the kernel families over shapes; write records and " +
-			"the tuned table",
-		about: `A sweep searches a part of a large space. Then it measures the best variants again, in
-interleaved rounds with the base and the entry of the tuned table. Only these last numbers count.
---strategy grid measures every config.
-
-Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its
-problem is done. At the end the sweep writes OUT/<device>/tuned.json and prints the table of base
-against best. A second sweep into the same folder measures only the variants that are missing or
-have changed.`,
-		examples: `sweep --shapes 16384x4096,4096x8192 --op rmsnorm --out out
-sweep --device cuda --shapes te --dtype bf16,fp16 --budget 5m --out out
-sweep --shapes 16x4096 --family rms_bwd/reg_persist --knob p=1,2,3 --op rmsnorm --pass bwd --dry-run`,
-		exits: []int{exitUnfit, exitSignal},
-		run:   func(e *env) error { return runSweep(e, cfg) },
-	}
-	c.addStand(&cfg.stand)
-	c.addTiming(&cfg.timing)
-	c.addSearch(&cfg.search)
-	c.add(catWhat, "family", &cfg.family, "families to sweep, with commas").
-		or("all that serve the problem").list().offeringOf(familyNames)
-	c.add(catWhat, "knob", &cfg.knobs,
-		"`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat").
-		offeringOf(knobNames)
-	c.add(catOutput, "out", &cfg.out, "`FOLDER` for results")
-	c.add(catHow, "retry-failed", &cfg.retry, "measure the variants again that failed before")
-	c.add(catHow, "at-once", &cfg.atOnce, "problems open at once on a GPU: one is measured while "+
-		"the others compile").or("1 to 4, by cores").within(1, 16, "use 1 to 16")
-	c.add(catHow, "dry-run", &cfg.dry, "print how many variants are left to measure, and stop")
-	c.addHTML()
-	return c
-}
-
-func knobNames(*env, string) (list []string) {
-	for _, k := range kernels.Knobs() {
-		list = append(list, k.Key+"=")
-	}
-	return list
+	return e.command(&cli.Command{
+		Name:  "sweep",
+		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
+		Description: "A sweep searches a part of a large space. Then it measures the best variants again, in interleaved rounds with\n" +
+			"the base and the entry of the tuned table. Only these last numbers count. --strategy grid measures every config.\n\n" +
+			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its problem is done.\n" +
+			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
+			"into the same folder measures only the variants that are missing or have changed.",
+		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.search.flags(), []cli.Flag{
+			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "families to sweep, with commas (default: all that serve the problem)"},
+			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat, Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
+			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed", Usage: "measure the variants again that failed before"},
+			&cli.IntFlag{Destination: &cfg.atOnce, Name: "at-once", Usage: "problems open at once on a GPU: one is measured while the others compile", DefaultText: "1 to 4, by cores",
+				Action: within("at-once", 1, 16, "use 1 to 16")},
+			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run", Usage: "print how many variants are left to measure, and stop"},
+			cfg.htmlFlag(),
+		}),
+	}, &cfg.common, func() error { return runSweep(e, cfg) })
 }
 
 func runSweep(e *env, cfg *sweepConfig) (err error) {
-	if cfg.overrides, err = knobOverrides(cfg.knobs); err != nil {
+	if cfg.overrides, err = knobOverrides(cfg.knobs.Value()); err != nil {
 		return err
 	}
 	if cfg.family != "" {
@@ -153,9 +134,9 @@ func layOut(e *env, cfg *sweepConfig) (err error) {
 	cfg.layOut = time.Since(start)
 	refused := 0
 	for _, t := range cfg.tasks {
+		cfg.variants += len(t.Variants)
 		refused += t.Refused
 	}
-	cfg.variants = lab.CountVariants(cfg.tasks)
 	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.CheckUsed(cfg.tasks, cfg.info)); err != nil {
 		return err
 	}
@@ -221,7 +202,7 @@ func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
 			return err
 		}
 		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
-			return errInterrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
+			return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
 		}
 		return err
 	}
@@ -263,56 +244,74 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
 	whole := map[kernels.Problem]int{} // variants
 	for _, t := range cfg.tasks {
-		if cut && pr.Phase != record.PhaseFinal {
+		if cut {
 			whole[t.Problem] = len(t.Variants)
 		}
 	}
-	var all, shown []record.Entry // shown are of the problems asked for
-	picked := map[kernels.Problem]kernels.Variant{}
+	asked := map[kernels.Problem]bool{}
+	for _, p := range cfg.problems {
+		asked[p] = true
+	}
+	base := report.Side{Label: "base", Cells: map[kernels.Problem]report.Cell{}}
+	best := report.Side{Label: "best", Cells: map[kernels.Problem]report.Cell{}}
+	some := false
+	var failed *record.Entry // the first that is not right
 	table.Entries = nil
 	for es := range tune.Current(f, e.Registry, info, pr) {
-		p, n := es[0].Problem, len(es)
-		if slices.ContainsFunc(es, isStream) {
-			n--
+		p, n := es[0].Problem, 0
+		each := func(yield func(*record.Entry) bool) {
+			for i := range es {
+				if !yield(&es[i]) {
+					return
+				}
+			}
 		}
-		if n < whole[p] {
+		for x := range each {
+			if x.Variant.Family != record.Stream {
+				n++
+			}
+		}
+		if pr.Phase != record.PhaseFinal && n < whole[p] {
 			continue
+		}
+		for x := range each {
+			if some = true; x.Status != kernels.StatusOK && failed == nil {
+				failed = new(*x)
+			}
 		}
 		picks := tune.Pick(es)
 		table.Entries = append(table.Entries, picks...)
-		if len(picks) > 0 {
-			picked[p] = picks[0].Variant()
+		if !asked[p] {
+			continue
 		}
-		if all = append(all, es...); slices.Contains(cfg.problems, p) {
-			shown = append(shown, es...)
+		add := func(s *report.Side, keep func(*record.Entry) bool) {
+			maps.Copy(s.Cells, report.SideOf("", each, keep).Cells)
 		}
+		add(&base, func(x *record.Entry) bool { return x.Base })
+		add(&best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
 	}
-	if cut && len(all) == 0 {
+	if cut && !some {
 		return nil
 	}
 	table.AddRuns(f.Runs)
 	if pr.Phase == record.PhaseFinal {
-		addSearched(e, f, table)
+		id := families.NewIdentity(e.Registry, info.Kind)
+		searching := pr
+		searching.Phase = record.PhaseSearch
+		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
+			p := x.Run.Protocol
+			p.Samples = searching.Samples // a search has its own
+			return p == searching && tune.IsCurrent(e.Registry, id, x)
+		})))
+		e.Once(table.Describe(e.Registry)...)
 	}
 	notes, lost := fold.Write()
 	if lost == nil {
 		e.Once(notes...)
 	}
-	if len(all) > 0 && len(table.Entries) == 0 {
-		return cmp.Or(e.late(lost), errNothingRight(all))
+	if some && len(table.Entries) == 0 {
+		return cmp.Or(e.late(lost), nothingRight(failed))
 	}
-	each := func(yield func(*record.Entry) bool) {
-		for i := range shown {
-			if !yield(&shown[i]) {
-				return
-			}
-		}
-	}
-	base := report.SideOf("base", each, func(x *record.Entry) bool { return x.Base })
-	best := report.SideOf("best", each, func(x *record.Entry) bool {
-		v, ok := picked[x.Problem]
-		return !ok || x.Variant == v
-	})
 	found := report.Compare(base, best)
 	if err := report.Render(e.out, found, cfg.format); err != nil {
 		return err
@@ -322,35 +321,18 @@ func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut boo
 	}
 	return e.writePage(cfg.html, func() *report.Page {
 		e.Scope.Keep(f.Path, f)
-		title := "Sweep of " + console.Count(len(found.Rows), "problem") + " on " + info.Name
-		return found.Page(title, e.Scope.RunsOf(base, best))
+		return found.Page("Sweep of "+console.Count(len(found.Rows), "problem")+" on "+info.Name, e.Scope.RunsOf(base, best))
 	})
 }
 
-func isStream(x record.Entry) bool { return x.Variant.Family == record.Stream }
-
-// addSearched has a table of finals say what the searches before them saw.
-func addSearched(e *env, f *record.File, table *tune.Table) {
-	id := families.NewIdentity(e.Registry, table.Device.Kind)
-	searching := table.Protocol
-	searching.Phase = record.PhaseSearch
-	table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
-		p := x.Run.Protocol
-		p.Samples = searching.Samples // a search has its own
-		return p == searching && tune.IsCurrent(e.Registry, id, x)
-	})))
-	e.Once(table.Describe(e.Registry)...)
-}
-
-// errNothingRight is the trouble of a sweep that found no variant of any problem to be right.
-func errNothingRight(all []record.Entry) error {
-	i := slices.IndexFunc(all, func(x record.Entry) bool { return x.Status != kernels.StatusOK })
-	if i < 0 {
+// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
+// first that failed, nil for none.
+func nothingRight(x *record.Entry) error {
+	if x == nil {
 		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
 	}
 	return hint.Errorf("mend what they failed of; with --retry-failed they are measured again",
-		"no variant of any problem is right; the first, %s of %s: %s: %s", all[i].Variant,
-		all[i].Problem, all[i].Status, all[i].Reason)
+		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
 }
 
 // newRun describes this invocation for the records.

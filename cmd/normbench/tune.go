@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/urfave/cli/v2"
+
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels/rule"
@@ -24,35 +26,28 @@ type tuneConfig struct {
 	out, prior string
 }
 
-func tuneCommand() *command {
-	cfg := &tuneConfig{prior: "none"}
-	cfg.first = cfg.firstMap
-	c := &command{
-		common: &cfg.common,
-		path:   "tune",
-		usage:  "fill a map of launch answers from records, into a tuned table",
-		args:   "RECORDS...",
-		about: `Reads records files or results folders of one device, of sweep or of learn, and fills a
-map: for each cell of columns and rows the config that is expected to lose the least. Prints how
-many cells rest on what. --out puts it into a tuned table, whose entries stay. ` +
-			"`normbench explain` draws a cell's neighbourhood; `normbench rule` exports.",
-		examples: `tune results/nvidia-h200/learn --out out/tuned.json --plot out/map.svg
-tune results/nvidia-h200/learn --wide`,
-		run: func(e *env) error { return fillMap(e, cfg) },
-	}
-	c.add(catOutput, "out", &cfg.out,
-		"write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json").
-		written(nil)
-	c.addPlot("draw the map to `FILE`.svg")
-	c.addHTML()
-	c.addPrior(&cfg.prior)
-	c.addKernels()
-	c.addTable()
-	return c
+func tuneCommand(e *env) *cli.Command {
+	cfg := &tuneConfig{}
+	cfg.files, cfg.first = []*string{&cfg.out}, cfg.firstMap
+	return e.command(&cli.Command{
+		Name:      "tune",
+		Usage:     "fill a map of launch answers from records, into a tuned table",
+		ArgsUsage: "RECORDS...",
+		Description: "Reads records files or results folders of one device, of sweep or of learn, and fills a map: for each cell of\n" +
+			"columns and rows the config that is expected to lose the least. Prints how many cells rest on what. --out puts it\n" +
+			"into a tuned table, whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench rule` exports.",
+		Flags: append([]cli.Flag{
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
+			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput, Usage: "draw the map to `FILE`.svg"},
+			cfg.htmlFlag(),
+			priorFlag(&cfg.prior, "none"),
+			cfg.kernelsFlag(),
+		}, cfg.tableFlags()...),
+	}, &cfg.common, func() error { return fillMap(e, cfg) })
 }
 
 // firstMap is the table of a map; as json it is none.
-func (x *common) firstMap(*env) *report.Table {
+func (x *common) firstMap() *report.Table {
 	if x.format == report.FormatJSON {
 		return nil
 	}
@@ -65,8 +60,7 @@ func fillMap(e *env, cfg *tuneConfig) error {
 		return hint.Errorf("`normbench tune results/nvidia-h200`, for one", "tune needs records")
 	}
 	if out != "" && filepath.Ext(out) != ".json" {
-		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it",
-			"--out %s is no tuned table", out)
+		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it", "--out %s is no tuned table", out)
 	}
 	d, err := learn.Collect(cfg.operands)
 	if err != nil {

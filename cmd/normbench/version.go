@@ -19,12 +19,12 @@ func version() string {
 	if !ok {
 		return "devel"
 	}
-	return commitOf(info)
+	return named(info)
 }
 
-// commitOf is the commit of a build, as `git describe --always --dirty` has it, else the version of
+// named is the commit of a build, as `git describe --always --dirty` has it, else the version of
 // the module that was installed.
-func commitOf(info *debug.BuildInfo) string {
+func named(info *debug.BuildInfo) string {
 	commit, dirty := "", ""
 	for _, s := range info.Settings {
 		switch s.Key {

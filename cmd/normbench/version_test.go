@@ -18,7 +18,7 @@ func TestNamed(t *testing.T) {
 		{"v1.2.3", nil, "v1.2.3"},
 		{"(devel)", nil, "devel"},
 	} {
-		if got := commitOf(&debug.BuildInfo{Main: debug.Module{Version: c.module}, Settings: c.settings}); got != c.want {
+		if got := named(&debug.BuildInfo{Main: debug.Module{Version: c.module}, Settings: c.settings}); got != c.want {
 			t.Errorf("%v: %s", c, got)
 		}
 	}
