@@ -253,15 +253,15 @@ func (l *Lab) start(c *Config, commands [][]string) (devices []kernels.Device, e
 	return devices, nil
 }
 
-// UseBaseline adds the kernels of another checkout, or of an earlier folder of a user's, to the
-// registry.
+// UseBaseline adds the kernels of another checkout to the registry, or with --kernels of an earlier
+// folder of a user's.
 func (l *Lab) UseBaseline(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	var r *kernels.Registry
 	var err error
-	if manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml")); len(manifests) > 0 {
+	if manifests, _ := filepath.Glob(filepath.Join(dir, "*.yaml")); l.Kernels != "" && len(manifests) > 0 {
 		old, fs, bad := manifest.Load(families.New(), dir)
 		if bad != nil {
 			return bad
