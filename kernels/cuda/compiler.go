@@ -153,15 +153,6 @@ func (c *compiler) make(l *kernels.Launch) (Unit, error) {
 	return u, err
 }
 
-// start asks for the launches of a plan: they go ahead of all that is only announced.
-func (c *compiler) start(plan kernels.Plan) {
-	for i := range plan.Launches {
-		if plan.Launches[i].IsKernel() {
-			c.ask(&plan.Launches[i])
-		}
-	}
-}
-
 func (c *compiler) ask(l *kernels.Launch) *unit {
 	made, err := c.make(l)
 	if err != nil {
@@ -219,26 +210,6 @@ func (c *compiler) snapshot() kernels.CompileStats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stats
-}
-
-// trim drops finished units beyond a few thousand, as they are on disk, and those that nobody waits
-// for: one that is still announced is made again when it is asked for.
-func (c *compiler) trim() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.units) < 4096 {
-		return
-	}
-	for key, u := range c.units {
-		select {
-		case <-u.ready:
-			delete(c.units, key)
-		default:
-			if !u.begun && !u.used {
-				delete(c.units, key)
-			}
-		}
-	}
 }
 
 func (c *compiler) close() {

@@ -314,3 +314,32 @@ type loadedLaunch struct {
 	symbol string // of a kernel
 	res    kernels.Resource
 }
+
+// start asks for the launches of a plan: they go ahead of all that is only announced.
+func (c *compiler) start(plan kernels.Plan) {
+	for i := range plan.Launches {
+		if plan.Launches[i].IsKernel() {
+			c.ask(&plan.Launches[i])
+		}
+	}
+}
+
+// trim drops finished units beyond a few thousand, as they are on disk, and those that nobody waits
+// for: one that is still announced is made again when it is asked for.
+func (c *compiler) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.units) < 4096 {
+		return
+	}
+	for key, u := range c.units {
+		select {
+		case <-u.ready:
+			delete(c.units, key)
+		default:
+			if !u.begun && !u.used {
+				delete(c.units, key)
+			}
+		}
+	}
+}
