@@ -54,7 +54,11 @@ func TestGrid(t *testing.T) {
 				}
 			}
 			var override []kernels.Range
-			if rnd.IntN(2) == 0 {
+			has := func(name string) bool {
+				f, _ := r.Lookup(name)
+				return slices.ContainsFunc(f.Knobs, func(k kernels.Range) bool { return k.Knob == kernels.BlockRows })
+			}
+			if rnd.IntN(2) == 0 && (only == nil || slices.ContainsFunc(only, has)) {
 				override = append(override, kernels.Values(kernels.BlockRows, 1<<rnd.IntN(3)))
 			}
 			tasks, err := Grid(t.Context(), r, ps, d, only, override)
