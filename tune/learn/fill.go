@@ -20,6 +20,23 @@ type Filler struct {
 	Prior *rule.Book
 
 	classes map[rule.Class]*class // of the last Fill
+	asked   sync.Map              // acceptance to bool: a loop fills the same cells again and again
+}
+
+// An acceptance asks whether a variant is accepted in all of a box.
+type acceptance struct {
+	box     rule.Box
+	variant kernels.Variant
+}
+
+func (f *Filler) accepts(b rule.Box, v kernels.Variant) bool {
+	key := acceptance{b, v}
+	yes, ok := f.asked.Load(key)
+	if !ok {
+		yes = b.Accepts(f.Registry, f.Device, v)
+		f.asked.Store(key, yes)
+	}
+	return yes.(bool)
 }
 
 const (
@@ -145,7 +162,7 @@ func (f *Filler) option(s *square, i int, out map[kernels.Variant]bool) (g guess
 			s.accepted = min(s.accepted, i)
 		case i < s.accepted:
 			return g, true
-		case s.box.Accepts(f.Registry, f.Device, g.variant):
+		case f.accepts(s.box, g.variant):
 			s.accepted++
 			return g, true
 		}
