@@ -1,0 +1,330 @@
+package manifest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"normbench/internal/hint"
+	"normbench/internal/yamldoc"
+	"normbench/kernels"
+)
+
+func (d *design) readKnobs() error {
+	if !d.Knobs.Known() {
+		return nil
+	}
+	const help = "write knobs as KEY: [VALUE, ...] (`normbench list knobs` names the keys), " +
+		"and one of your own as NAME: {values: [VALUE, ...], doc: TEXT}"
+	entries, err := d.Knobs.Entries(help)
+	if err != nil {
+		return err
+	}
+	size := 1
+	for _, e := range entries {
+		k, values, err := d.knob(e, help)
+		if err != nil {
+			return err
+		}
+		if d.ranges(k) {
+			return e.Key.Errorf(help, "is %s, which stands above", k.Key)
+		}
+		x := kernels.Range{Knob: k}
+		items, err := values.Items(help, true)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			v, err := item.Int("a knob's value is a whole number from 0 to 2147483647", 0, math.MaxInt32)
+			if err != nil {
+				return err
+			}
+			if slices.Contains(x.Values, v) {
+				return item.Errorf(help, "%d stands twice", v)
+			}
+			x.Values = append(x.Values, v)
+		}
+		if size *= len(x.Values); size > maxGrid {
+			return e.Key.Errorf("list fewer values; --knob tries others",
+				"the knobs make more than %d configs", maxGrid)
+		}
+		d.knobs = append(d.knobs, x)
+	}
+	return nil
+}
+
+// knob is the knob of an entry, and its values. One of the family's own has a mapping.
+func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Value, error) {
+	known, err := kernels.ParseKnob(e.Key.Text)
+	if e.Value.TypeName() != yamldoc.Mapping {
+		if err != nil || known.Macro == strings.ToUpper(e.Key.Text) && known.Key == known.Macro {
+			return nil, e.Value, e.Key.Errorf(help, "unknown knob")
+		}
+		return known, e.Value, nil
+	}
+	var own struct {
+		Values yamldoc.Value
+		Doc    string `yaml:"optional"`
+	}
+	if err := e.Value.Decode(&own); err != nil {
+		return nil, e.Value, err
+	}
+	name := strings.ToLower(e.Key.Text)
+	_, variable := variables[name]
+	switch {
+	case err == nil && known.Key != strings.ToUpper(name):
+		return known, own.Values, nil
+	case !knobRE.MatchString(name):
+		return nil, e.Value, e.Key.Errorf("use letters and _: in a label the value follows the name",
+			"malformed name")
+	case variable, name == "eps", slices.Contains(d.macros(), strings.ToUpper(name)):
+		return nil, e.Value, e.Key.Errorf("choose another name",
+			"is the name of a variable or a macro")
+	}
+	k, err := kernels.UserKnob(name, own.Doc)
+	if err != nil {
+		err = e.Key.Errorf(hint.Of(err), "%v", err)
+	}
+	return k, own.Values, err
+}
+
+// known are the names that launches may use.
+func (d *design) known() scope { return scope{ofConfig, d.knobs, d.knobs, d.lets, d.Op.Spec().Eps} }
+
+// ranges says whether k is one of the family's knobs.
+func (d *design) ranges(k *kernels.Knob) bool {
+	return slices.ContainsFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k })
+}
+
+// readLet reads the expressions that have names. Each may use those above it.
+func (d *design) readLet() error {
+	if !d.Let.Known() {
+		return nil
+	}
+	const help = "write let as NAME: EXPRESSION"
+	entries, err := d.Let.Entries(help)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		known := d.known()
+		if taken, _ := known.lookup(e.Key.Text); taken != nil || !nameRE.MatchString(e.Key.Text) {
+			return e.Key.Errorf("use letters, digits and _, and no name of a variable or a knob",
+				"is no name for an expression")
+		}
+		l := &letting{name: e.Key, value: &expression{}}
+		if err := l.value.UnmarshalValue(e.Value, `kind:"truth"`); err != nil {
+			return err
+		}
+		if err := d.compile(known, l.value); err != nil {
+			return err
+		}
+		l.needs = l.value.needs
+		d.lets = append(d.lets, l)
+	}
+	return nil
+}
+
+// readBase reads a value for every knob, which may use the problem, the device and
+// the knobs above it.
+func (d *design) readBase() error {
+	const help = "write base as KEY: EXPRESSION, for every one of the knobs, or a list of " +
+		"expressions to try"
+	entries, err := d.Base.Entries(help)
+	if err != nil {
+		return err
+	}
+	known, tries := scope{ofDevice, d.knobs, nil, d.lets, 0}, 1
+	for _, e := range entries {
+		i := slices.IndexFunc(d.knobs, func(r kernels.Range) bool {
+			return e.Key.Text == r.Knob.Key || e.Key.Text == r.Knob.Name
+		})
+		if i < 0 {
+			return e.Key.Errorf("list its values under knobs too", "the family has no knob %s", e.Key.Text)
+		}
+		c := choice{knob: d.knobs[i].Knob}
+		if slices.ContainsFunc(d.base, func(b choice) bool { return b.knob == c.knob }) {
+			return e.Key.Errorf(help, "is %s, which stands above", c.knob.Key)
+		}
+		items, err := e.Value.Items(help, true)
+		if err != nil {
+			return err
+		}
+		for _, item := range items {
+			x := &expression{}
+			if err := x.UnmarshalValue(item, `min:"0" max:"2147483647"`); err != nil {
+				return err
+			}
+			if err := d.compile(known, x); err != nil {
+				return err
+			}
+			c.tries = append(c.tries, x)
+		}
+		if tries *= len(items); tries > maxTries {
+			return e.Key.Errorf("list fewer", "more than %d configs to try", maxTries)
+		}
+		d.base = append(d.base, c)
+		known.knobs = append(known.knobs, d.knobs[i])
+	}
+	for _, x := range d.knobs {
+		if !slices.ContainsFunc(d.base, func(c choice) bool { return c.knob == x.Knob }) {
+			return yamldoc.Place{At: d.Base.At, Path: "base." + x.Knob.Key}.Errorf(help, "is missing")
+		}
+	}
+	return nil
+}
+
+func (d *design) readRules() error {
+	for i, r := range slices.Concat(d.Serves, d.Constraints) {
+		known := d.known()
+		if i < len(d.Serves) {
+			known = scope{level: ofProblem, family: d.knobs}
+		}
+		if r.If == nil && r.Require == nil {
+			return r.Errorf("if refuses what it holds for, require all else", "has neither if nor require")
+		}
+		if err := d.compile(known, r.If, r.Require); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *design) readScratch() error {
+	var seen []string
+	for _, b := range d.Scratch {
+		name := b.Name.Text
+		switch {
+		case name == noBuffer, slices.Contains(d.tensors(), name):
+			return b.Name.Errorf("choose another", "%q is the name of a tensor, or of none", name)
+		case slices.Contains(seen, name):
+			return b.Name.Errorf("choose another", "%q stands twice", name)
+		}
+		seen = append(seen, name)
+		if err := d.compile(d.known(), b.Elems); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noBuffer is an argument that is a null pointer.
+const noBuffer = "none"
+
+// reduceBuffers are the scratch that reduce adds.
+var reduceBuffers = []string{"dw_partial", "db_partial"}
+
+func (d *design) readLaunches() error {
+	for i, v := range d.Launches {
+		l := launch{kernel: kernel{Stage: fmt.Sprintf("k%d", 1+len(d.kernels()))}}
+		var err error
+		switch {
+		case v.Has("reduce") && d.Pass != kernels.Bwd:
+			return v.Errorf("a forward leaves no partial sums", "reduce is for a backward")
+		case v.Has("reduce") && i != len(d.Launches)-1:
+			return v.Errorf("put it last", "reduce is the last launch")
+		case v.Has("reduce"):
+			var f struct{ Reduce reduction }
+			if err = v.Decode(&f); err == nil {
+				d.reduce, l.Stage = &f.Reduce, "k2"
+				err = d.compile(d.known(), d.reduce.If, d.reduce.Partials)
+			}
+		case v.Has("zero"):
+			f := struct {
+				Zero  yamldoc.Word
+				Stage string `yaml:"optional" match:"^[a-z][a-z0-9_]*$"`
+			}{Stage: "zero"}
+			err = v.Decode(&f)
+			l.Stage, l.zero = f.Stage, f.Zero.Text
+			named := func(b *buffer) bool { return b.Name.Text == l.zero }
+			if err == nil && !slices.ContainsFunc(d.Scratch, named) {
+				err = f.Zero.Errorf("name a buffer of scratch", "unknown buffer %q", l.zero)
+			}
+		case v.Has("triton"):
+			err = d.readTriton(v, &l)
+		default:
+			if err = v.Decode(&l.kernel); err == nil {
+				err = d.readKernel(&l)
+			}
+		}
+		if err != nil {
+			return err
+		}
+		same := func(o launch) bool { return o.Stage == l.Stage && (o.If == nil || l.If == nil) }
+		if slices.ContainsFunc(d.launches, same) {
+			at := yamldoc.Place{At: v.At, Path: v.Path + ".stage"}
+			return at.Errorf("name it with stage:", "two stages are %q", l.Stage)
+		}
+		if d.reduce == nil {
+			d.launches = append(d.launches, l)
+		}
+	}
+	if len(d.launches) == 0 {
+		return d.Name.Errorf(fileHelp, "no kernel is launched")
+	}
+	return nil
+}
+
+// readKernel checks the launch of a kernel.
+func (d *design) readKernel(l *launch) error {
+	given := flag(l.Source.Text != "") + flag(l.Cubin.Text != "") + flag(l.PTX.Text != "")
+	switch entry := l.Entry.Text; {
+	case given != 1:
+		return l.Entry.Errorf("give the launch one of source, cubin and ptx", "is in %d files", given)
+	case l.Source.Text == "" && len(l.Defines) > 0:
+		return l.Defines[0].name.Errorf("leave it out, and have knobs vary grid, block and shared",
+			"is for a source, not for compiled code")
+	case entry == kernels.Memcpy, entry == kernels.Memset:
+		return l.Entry.Errorf("give the kernel another name", "%q is the driver's", entry)
+	case len(l.Grid) > 3:
+		return l.Grid[3].Errorf("write one number of CTAs or three", "is one of %d numbers", len(l.Grid))
+	}
+	for _, e := range l.Grid[1:] {
+		e.hi = 65535 // CUDA's limit of all but the first
+	}
+	list := append([]*expression{l.If, l.Block, l.Shared, l.Cluster, l.Resident}, l.Grid...)
+	for _, x := range l.Knobs {
+		list = append(list, x.tries...)
+	}
+	for _, x := range l.Defines {
+		switch {
+		case !macroRE.MatchString(x.name.Text):
+			return x.name.Errorf("use letters A-Z, digits and _", "malformed macro name")
+		case slices.Contains(d.macros(), x.name.Text):
+			return x.name.Errorf("choose another name", "is defined by the problem or a knob already")
+		}
+		list = append(list, x.value)
+	}
+	for _, a := range l.Args {
+		list = append(list, a.value)
+	}
+	return d.compile(d.known(), list...)
+}
+
+// checkBuffers checks the buffer arguments of all launches, when all of the scratch
+// and the reduction are known.
+func (d *design) checkBuffers() error {
+	known := append(d.tensors(), noBuffer)
+	if d.reduce != nil {
+		known = append(known, reduceBuffers...)
+	}
+	for _, b := range d.Scratch {
+		if d.reduce != nil && slices.Contains(reduceBuffers, b.Name.Text) {
+			return b.Name.Errorf("choose another", "%q is a buffer of reduce's", b.Name.Text)
+		}
+		known = append(known, b.Name.Text)
+	}
+	for _, l := range d.launches {
+		for _, a := range l.Args {
+			if a.kind == kernels.ArgBuffer && !slices.Contains(known, a.name) {
+				return a.Errorf("the buffers are "+strings.Join(known, ", "), "unknown buffer %q", a.name)
+			}
+		}
+	}
+	if d.reduce != nil && !d.passes(reduceBuffers[0]) {
+		return d.reduce.Partials.Errorf("give it to the launch that leaves the partial sums",
+			"no launch has the argument %s", reduceBuffers[0])
+	}
+	return nil
+}
