@@ -32,8 +32,8 @@ const (
 	returns = 3
 )
 
-// patience is how long a device may go on dying without a time between before it is retired, where
-// it does not say so itself.
+// patience is how long a device may go on dying without progress before it is retired, where it does
+// not say so itself.
 const patience = 3 * time.Minute
 
 // pauses stand between the tries to open a problem on a device that dies of it.
@@ -76,10 +76,8 @@ type ledger struct {
 	own   [ops]tally // of the stream
 	base  [ops]tally // of all bases that were not blamed
 	of    map[cell]*tally
-	// dying is when the device first died since it last took a time, or a variant was checked or
-	// blamed; zero if it did not.
-	dying    time.Time
-	timeless bool // it died of a time, and took none since: then a check is no progress
+	// dying is when the device first died since the last progress; zero if it did not.
+	dying time.Time
 }
 
 func newLedger(cells int) *ledger {
@@ -89,14 +87,8 @@ func newLedger(cells int) *ledger {
 // note counts an answer of a variant, or a death, and says whether the variant is to blame for all
 // of its deaths so far; why has the evidence.
 func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string) {
-	if c.op == opTime {
-		l.timeless = died
-	}
-	switch {
-	case died:
+	if died {
 		l.die()
-	case !l.timeless && (c.op == opTime || !stream):
-		l.dying = time.Time{}
 	}
 	if stream {
 		l.own[c.op].note(died)
@@ -126,7 +118,7 @@ func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string)
 	if base {
 		l.base[c.op] = l.base[c.op].minus(*t)
 	}
-	l.dying, l.timeless = time.Time{}, false
+	l.progress()
 	return true, fmt.Sprintf("%s%d of %d times; the stream and the base: %d of %d)", record.Evidence,
 		t.deaths, t.deaths+t.answers, own.deaths, own.deaths+own.answers)
 }
@@ -153,6 +145,10 @@ func chance(variant, own tally) float64 {
 	return p
 }
 
+// progress notes that a variant has its result, or a round its times. One answer of a device is no
+// progress: it may die of the next for good.
+func (l *ledger) progress() { l.dying = time.Time{} }
+
 // die notes when the device died first.
 func (l *ledger) die() {
 	if l.dying.IsZero() {
@@ -160,7 +156,7 @@ func (l *ledger) die() {
 	}
 }
 
-// stale says that a device has done nothing but die for too long.
+// stale says that a device has died for too long without progress.
 func (l *ledger) stale(dev kernels.Device) bool {
 	limit := patience
 	if d, ok := dev.(interface{ Patience() time.Duration }); ok {

@@ -126,6 +126,9 @@ func (m *measurer) visit(ctx context.Context, v kernels.Variant, launches int) (
 		}
 		return err
 	})
+	if launches > 0 && err == nil {
+		m.ledger.progress()
+	}
 	return us, err
 }
 

@@ -71,9 +71,7 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if s.bench != nil {
 		return nil
 	}
-	if s.ledger == nil {
-		s.ledger = newLedger(0)
-	}
+	s.deaths()
 	if s.bench, err = s.Device.Open(ctx, s.Problem, s.Seed); err != nil {
 		s.bench = nil
 	} else if s.lost {
@@ -85,6 +83,14 @@ func (s *Session) open(ctx context.Context) (err error) {
 	}
 	s.lost = false
 	return nil
+}
+
+// deaths is the ledger of the device, or the session's own.
+func (s *Session) deaths() *ledger {
+	if s.ledger == nil {
+		s.ledger = newLedger(0)
+	}
+	return s.ledger
 }
 
 // prove checks and times the stream: once to see whether the device stands, and more often as long
@@ -175,6 +181,9 @@ func (s *Session) Sense(ctx context.Context) (r kernels.Reading, err error) {
 	for range tries {
 		if r, err = sensor.Sense(ctx); ctx.Err() != nil || !s.lose(err) {
 			return r, err
+		}
+		if s.deaths().die(); s.ledger.stale(s.Device) {
+			break
 		}
 	}
 	return r, gone(s.Device, "sensors", FailureOf(err))
