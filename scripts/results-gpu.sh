@@ -1,0 +1,175 @@
+#!/usr/bin/env bash
+# Makes the files of results/DEVICE on one GPU, in parts that can be stopped and go on.
+#
+#   make cuda                                  # on the build machine
+#   scripts/results-gpu.sh check                # on the GPU machine: other libraries, and whether they are right
+#   scripts/results-gpu.sh STATE SECONDS PART... # measure, and stop after that many seconds
+#   scripts/results-gpu.sh pack STATE           # anywhere: write results/DEVICE from STATE
+#
+# A PART is
+#   selftest    the self-test
+#   sweep       `default`, all ops and passes: records and tuned.json, which the peers' parts use
+#   same-peers  the default against itself
+#   learn       LEARN (440s) of learning from nothing, 60 fresh problems searched in full, and
+#               what was learned against the default, live
+#   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
+#               other libraries beside tuned.json
+#   autotune    the four of them beside torch.compile's max-autotune too, which compiles for long
+#
+# The state has a file or a folder for each PART, and `done`. The same command goes on from there,
+# on another machine of that card too: with the same program, driver and peers. Exit 3: there is
+# more to do.
+#
+# PYTHON names the Python with PyTorch (python3). Without a network Liger-Kernel is one pure wheel,
+# put beside it:
+#
+#   pip download --no-deps -d wheels liger-kernel
+#   python3 -m pip install --no-index --no-deps --target site wheels/*.whl; export PYTHONPATH=$PWD/site
+#
+# quack's compiler lies below: PYTHONPATH=$PWD/site:$PWD/site/nvidia_cutlass_dsl/dsl_packages, as
+# nothing on PYTHONPATH has its .pth file read.
+set -euo pipefail
+usage='usage: scripts/results-gpu.sh check | pack STATE | STATE SECONDS PART...'
+python=${PYTHON:-python3}
+bin=${BIN:-bin/normbench-cuda}
+gpu=(--device cuda)
+peers=(--python "$python" --rounds 12 --samples 10 --peers)
+
+check() {
+	"$bin" list peers --python "$python"
+	# Inputs, answers and tolerances against package reference, on the CPU and on the GPU.
+	for cpu in 1 0; do
+		NORMBENCH_PEERS_CPU=$cpu "$python" -B kernels/peers/testdata/against.py kernels/peers/testdata/reference.json
+	done
+	# A peer may answer wrong or refuse (1): that is a finding, not a failure of the harness.
+	local on=("${gpu[@]}" --python "$python")
+	"$bin" verify peer:best base "${on[@]}" --shapes 1024x1024,4096x8192,29x17389 || [ $? = 1 ]
+	"$bin" verify peer:torch peer:compile "${on[@]}" --shapes odd --dtype bf16,fp16,fp32 || [ $? = 1 ]
+}
+
+# device FILE: the ID of the device that a live compare ran on.
+device() {
+	"$python" -c 'import json, sys; print(json.load(open(sys.argv[1]))["run"]["device"]["id"])' "$1"
+}
+
+pack() {
+	local state=$1 file name dir to
+	for file in "$state"/peers/*.json; do
+		[ -e "$file" ] || continue
+		name=$(basename "$file" .json)
+		to=results/$(device "$file")/peers
+		mkdir -p "$to"
+		gzip -9nc "$file" >"$to/$name.json.gz"
+		"$bin" report "$to/$name.json.gz" >"$to/$name.txt"
+	done
+	for file in "$state"/live/*.json; do
+		[ -e "$file" ] || continue
+		name=$(basename "$file" .json)
+		to=results/$(device "$file")/live
+		mkdir -p "$to"
+		"$bin" report --wide "$file" >"$to/$name.txt"
+	done
+	for dir in "$state"/sweep/*/; do
+		[ -d "$dir" ] || continue
+		to=results/$(basename "$dir")
+		mkdir -p "$to"
+		"$python" scripts/thin-records.py "$dir/records.jsonl" "$to/records.jsonl.gz"
+		cp "$dir/tuned.json" "$to/"
+		"$bin" compare "$to#base" "$to" >"$to/table.txt"
+		for name in selftest sweep; do
+			[ ! -e "$state/$name.txt" ] || cp "$state/$name.txt" "$to/"
+		done
+	done
+	for dir in "$state"/learn/*/; do
+		[ -d "$dir" ] || continue
+		to=results/$(basename "$dir")/learn
+		mkdir -p "$to"
+		cp "$state"/learn.txt "$state"/judged.txt "$dir/judged.json" "$to/"
+	done
+	git status --short results
+}
+
+# run NAME COMMAND...: run a command for what is left of the time; what it says is in NAME.txt. INT
+# ends it in order, and the same command goes on.
+run() {
+	local name=$1 left=$((limit - SECONDS)) rc=0
+	shift
+	grep -qx "$name" "$state/done" && return
+	[ "$left" -ge 40 ] || return 3
+	echo "== $name, $left s left" >&2
+	timeout --signal INT --kill-after 10 $((left - 15)) "$@" 2>&1 | tee "$state/$name.txt" || rc=$?
+	case $rc in
+	0) echo "$name" >>"$state/done" ;;
+	124 | 130 | 137) return 3 ;;
+	*) worst=$rc ;; # a cell without a time: asked for again next time, and the rest goes on
+	esac
+}
+
+# compare FILE NAME ARGS...: a live compare, whose file is written after every cell.
+compare() {
+	local file=$1 name=$2 rc=0
+	shift 2
+	mkdir -p "$(dirname "$file")"
+	if [ -f "$file" ]; then
+		set -- "$@" --resume "$file"
+	else
+		set -- "$@" --out "$state/new"
+	fi
+	run "$name" "$bin" compare "$@" "${gpu[@]}" || rc=$?
+	mv "$state"/new/*/compare-*.json "$file" 2>/dev/null || true
+	rm -rf "$state/new"
+	return "$rc"
+}
+
+part() {
+	local name=$1 best=(peer:best "tuned:results/$card/tuned.json") learned
+	case $name in
+	selftest) run selftest "$bin" selftest "${gpu[@]}" ;;
+	sweep)
+		run sweep "$bin" sweep "${gpu[@]}" --shapes default --out "$state/sweep"
+		mkdir -p "results/$card"
+		cp "$state/sweep/$card/tuned.json" "results/$card/"
+		;;
+	same-peers)
+		[ -d "$state/copy" ] || cp -r kernels/families "$state/copy"
+		compare "$state/live/same-peers.json" same-peers base base --baseline-kernels "$state/copy" --shapes peers
+		;;
+	learn)
+		learned="$state/learn/$card/tuned.json"
+		run learn "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior none --out "$state/learn"
+		run judged "$bin" learn "${gpu[@]}" --budget "${LEARN:-440s}" --prior none --out "$state/learn" --judge 60
+		compare "$state/live/learned-against-base.json" learned-against-base base "tuned:$learned" \
+			--live --shapes random:45:seed=20261127 --rounds 9 --samples 10
+		;;
+	layernorm-* | rmsnorm-*)
+		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,liger,quack,fast-llm \
+			--op "${name%-*}" --pass "${name#*-}" --shapes peers
+		;;
+	qk-norm-bwd)
+		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,liger,quack,fast-llm \
+			--pass bwd --shapes qk-norm
+		;;
+	autotune)
+		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,compile-max,liger,quack,fast-llm \
+			--shapes peers
+		;;
+	*) echo "results-gpu.sh: error: unknown part '$name'" >&2 && return 2 ;;
+	esac
+}
+
+case ${1:?$usage} in
+check) check ;;
+pack) pack "${2:?$usage}" ;;
+*)
+	state=$1 limit=${2:?$usage} worst=0
+	shift 2
+	export NORMBENCH_CACHE=${NORMBENCH_CACHE:-$state/cubin}
+	card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-')
+	mkdir -p "$state"
+	touch "$state/done"
+	for name; do
+		part "$name" || exit
+	done
+	exit "$worst"
+	;;
+esac
