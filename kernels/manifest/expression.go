@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/bits"
@@ -30,8 +29,7 @@ type expression struct {
 	text   string
 	kind   kind
 	lo, hi int // of a whole number
-	tree   *node
-	fixed  bool // it has no variables
+	tree   node
 	needs
 }
 
@@ -78,16 +76,12 @@ func (e *expression) compile(known scope) error {
 	if p.err != "" {
 		return bad(p.err)
 	}
-	if e.fixed, e.needs = !p.variable, p.needs; !e.fixed {
-		return nil
+	if e.needs = p.needs; !p.variable {
+		x := &env{}
+		e.check(x)
+		return hint.With(x.err, expressionHelp)
 	}
-	var err error
-	if e.kind == fraction {
-		_, err = e.float(nil)
-	} else {
-		_, err = e.int(nil)
-	}
-	return hint.With(err, expressionHelp)
+	return nil
 }
 
 // A Fault is an expression that has no value that would do, for some problem and
@@ -99,53 +93,58 @@ type Fault struct {
 
 func (f *Fault) Error() string { return f.place.String() + " " + f.text }
 
-// int evaluates a whole expression, which has to lie from lo to hi, or a condition.
-func (e *expression) int(x *env) (int, error) {
-	f, err := e.tree.eval(x, true)
-	n := int(f)
-	switch {
-	case err != nil:
-		return 0, &Fault{e.Place, err.Error()}
-	case n < e.lo:
-		return 0, &Fault{e.Place, fmt.Sprintf("is %d, less than %d", n, e.lo)}
-	case n > e.hi:
-		return 0, &Fault{e.Place, fmt.Sprintf("is %d, more than %d", n, e.hi)}
+// value evaluates e. What is wrong with it is a Fault of x.
+func (e *expression) value(x *env) float64 {
+	v := e.tree.eval(x)
+	if x.bad != "" {
+		x.fault(e, x.bad)
 	}
-	return n, nil
+	return v
+}
+
+// int evaluates a whole expression, which has to lie from lo to hi, or a condition.
+func (e *expression) int(x *env) int {
+	n := int(e.value(x))
+	switch {
+	case n < e.lo:
+		x.fault(e, fmt.Sprintf("is %d, less than %d", n, e.lo))
+	case n > e.hi:
+		x.fault(e, fmt.Sprintf("is %d, more than %d", n, e.hi))
+	}
+	return n
 }
 
 // holds evaluates a truth. No expression at all holds.
-func (e *expression) holds(x *env) (bool, error) {
-	if e == nil {
-		return true, nil
-	}
-	n, err := e.int(x)
-	return n != 0, err
-}
+func (e *expression) holds(x *env) bool { return e == nil || e.int(x) != 0 }
 
 // float evaluates a fraction.
-func (e *expression) float(x *env) (float64, error) {
-	f, err := e.tree.eval(x, false)
-	if err == nil && (math.IsNaN(f) || math.IsInf(f, 0)) {
-		err = fmt.Errorf("is %v", f)
+func (e *expression) float(x *env) float64 {
+	f := e.value(x)
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		x.fault(e, fmt.Sprintf("is %v", f))
 	}
-	if err != nil {
-		return 0, &Fault{e.Place, err.Error()}
+	return f
+}
+
+// check evaluates e for its Faults.
+func (e *expression) check(x *env) {
+	if e.kind == fraction {
+		e.float(x)
+	} else {
+		e.int(x)
 	}
-	return f, nil
 }
 
 // ---- Parser -------------------------------------------------------------------
 
-// A node is a number, a variable, or an operator or function with its arguments.
+// A node is a part of an expression, compiled.
 type node struct {
-	op     string
-	args   []*node
-	get    func(x *env) int // of a variable
-	number float64
-	truth  bool // it is true or false, as 1 or 0
-	let    int  // of a letting, whose value is its argument
+	eval  func(x *env) float64
+	truth bool // it is true or false, as 1 or 0
 }
+
+// constant is a node without variables.
+func constant(v float64) node { return node{eval: func(*env) float64 { return v }} }
 
 // A parser reads an expression by precedence. After an error it is at the end.
 type parser struct {
@@ -211,7 +210,7 @@ func (p *parser) want(tok string) {
 }
 
 // ternary reads a whole expression.
-func (p *parser) ternary() *node {
+func (p *parser) ternary() node {
 	n := p.binary(0)
 	if !p.take("?") {
 		return n
@@ -222,13 +221,18 @@ func (p *parser) ternary() *node {
 	if yes.truth != no.truth {
 		p.fail("a number or else a condition")
 	}
-	return &node{op: "?", args: []*node{n, yes, no}, truth: yes.truth}
+	return node{truth: yes.truth, eval: func(x *env) float64 {
+		if n.eval(x) != 0 {
+			return yes.eval(x)
+		}
+		return no.eval(x)
+	}}
 }
 
 // levels are the binary operators, those that bind least first.
 var levels = [][]string{{"||"}, {"&&"}, {"==", "!=", "<", "<=", ">", ">="}, {"+", "-"}, {"*", "/", "%"}}
 
-func (p *parser) binary(level int) *node {
+func (p *parser) binary(level int) node {
 	if level == len(levels) {
 		return p.unary()
 	}
@@ -236,29 +240,34 @@ func (p *parser) binary(level int) *node {
 	for slices.Contains(levels[level], p.tok) {
 		op := p.tok
 		p.next()
-		n = &node{op: op, args: []*node{n, p.binary(level + 1)}, truth: level < 3}
-		if level > 1 {
-			p.numbers(n)
-		}
+		n = p.apply(op, n, p.binary(level+1))
 	}
 	return n
 }
 
-// numbers refuses conditions among the arguments of n.
-func (p *parser) numbers(n *node) {
-	if slices.ContainsFunc(n.args, func(a *node) bool { return a.truth }) {
-		p.fail("a condition where %s takes numbers", n.op)
+// apply is an operator or a function with its arguments.
+func (p *parser) apply(op string, args ...node) node {
+	logic := op == "!" || op == "&&" || op == "||"
+	if !logic && slices.ContainsFunc(args, func(a node) bool { return a.truth }) {
+		p.fail("a condition where %s takes numbers", op)
 	}
+	n := args[0]
+	if len(args) == 1 {
+		n.eval = unaryFunc(op, n.eval)
+	}
+	for _, b := range args[1:] {
+		n.eval = binaryFunc(op, n.eval, b.eval, p.kind != fraction)
+	}
+	n.truth = logic || slices.Contains(levels[2], op)
+	return n
 }
 
-func (p *parser) unary() *node {
+func (p *parser) unary() node {
 	switch {
 	case p.take("!"):
-		return &node{op: "!", args: []*node{p.unary()}, truth: true}
+		return p.apply("!", p.unary())
 	case p.take("-"):
-		n := &node{op: "-", args: []*node{{}, p.unary()}}
-		p.numbers(n)
-		return n
+		return p.apply("-", constant(0), p.unary())
 	case p.take("+"):
 		return p.unary()
 	case p.take("("):
@@ -276,13 +285,13 @@ func (p *parser) unary() *node {
 		if err != nil || i > maxWhole {
 			p.fail("the number %.40s", tok)
 		}
-		return &node{number: float64(i)}
+		return constant(float64(i))
 	case class == scanner.Float && p.kind == fraction:
 		f, err := strconv.ParseFloat(tok, 64)
 		if err != nil {
 			p.fail("the number %.40s", tok)
 		}
-		return &node{number: f}
+		return constant(f)
 	case class == scanner.Float:
 		p.fail("%.40s, which is no whole number,", tok)
 	case class == scanner.Ident && p.tok == "(":
@@ -294,20 +303,20 @@ func (p *parser) unary() *node {
 	default:
 		p.fail("unexpected %q", tok)
 	}
-	return &node{}
+	return constant(0)
 }
 
-func (p *parser) name(name string) *node {
+func (p *parser) name(name string) node {
 	switch {
 	case name == "true", name == "false":
-		return &node{number: float64(flag(name == "true")), truth: true}
+		return node{eval: constant(float64(flag(name == "true"))).eval, truth: true}
 	case name == "eps" && p.kind == fraction:
-		return &node{number: p.known.eps}
+		return constant(p.known.eps)
 	}
-	n, needs := p.known.lookup(name)
-	if n == nil {
+	n, needs, ok := p.known.lookup(name)
+	if !ok {
 		p.fail("unknown name %s", name)
-		return &node{}
+		return constant(0)
 	}
 	p.variable = true
 	p.needs.level = max(p.needs.level, needs.level)
@@ -315,24 +324,26 @@ func (p *parser) name(name string) *node {
 	return n
 }
 
-func (p *parser) call(name string) *node {
-	n := &node{op: name}
+func (p *parser) call(name string) node {
+	var args []node
 	for p.want("("); p.tok != ")" && p.err == ""; {
-		n.args = append(n.args, p.ternary())
+		args = append(args, p.ternary())
 		if p.tok != ")" {
 			p.want(",")
 		}
 	}
 	p.want(")")
-	p.numbers(n)
 	count, ok := map[string]int{"min": -1, "max": -1, "ceildiv": 2, "pow2": 1, "log2": 1}[name]
 	switch {
 	case !ok:
 		p.fail("unknown function %s", name)
-	case len(n.args) == 0, count > 0 && len(n.args) != count:
-		p.fail("%s with %d arguments", name, len(n.args))
+	case len(args) == 0, count > 0 && len(args) != count:
+		p.fail("%s with %d arguments", name, len(args))
 	}
-	return n
+	if p.err != "" {
+		return constant(0)
+	}
+	return p.apply(name, args...)
 }
 
 // ---- Evaluator ----------------------------------------------------------------
@@ -340,89 +351,111 @@ func (p *parser) call(name string) *node {
 // maxWhole bounds whole numbers, which are exact in a float64 up to it.
 const maxWhole = 1 << 53
 
-// eval is the value of n. Where it is whole, so is every value on the way.
-func (n *node) eval(x *env, whole bool) (v float64, err error) {
-	switch {
-	case n.get != nil:
-		return float64(n.get(x)), nil
-	case n.op == "":
-		return n.number, nil
-	case n.op == "let":
-		return x.letting(n.let, n.args[0])
+// exact is a value of a whole expression.
+func (x *env) exact(v float64) float64 {
+	if math.Abs(v) > maxWhole {
+		return x.fail("has a number beyond 2^53")
 	}
-	var room [3]float64
-	a := room[:0]
-	for _, arg := range n.args {
-		v, err := arg.eval(x, whole)
-		if err != nil {
-			return 0, err
-		}
-		a = append(a, v)
-		// The second argument of && and ||, and one branch of ?:, are not evaluated.
-		yes := a[0] != 0
-		switch {
-		case n.op == "?" && yes:
-			return n.args[1].eval(x, whole)
-		case n.op == "?":
-			return n.args[2].eval(x, whole)
-		case n.op == "&&" && !yes, n.op == "||" && yes:
-			return float64(flag(yes)), nil
-		}
-	}
-	switch {
-	case whole && a[len(a)-1] == 0 && slices.Contains([]string{"/", "%", "ceildiv"}, n.op):
-		return 0, errors.New("divides by zero")
-	case a[0] < 1 && n.op == "log2":
-		return 0, errors.New("is the log2 of a number below 1")
-	}
-	v = calculate(n.op, a, whole)
-	if whole && math.Abs(v) > maxWhole {
-		return 0, errors.New("has a number beyond 2^53")
-	}
-	return v, nil
+	return v
 }
 
-// calculate is the value of an operator or function whose arguments are all needed.
-func calculate(op string, a []float64, whole bool) float64 {
-	truth := func(b bool) float64 { return float64(flag(b)) }
+func truthOf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// unaryFunc is an operator or function of one argument; min and max are the argument.
+func unaryFunc(op string, a func(x *env) float64) func(x *env) float64 {
 	switch op {
 	case "!":
-		return truth(a[0] == 0)
-	case "&&", "||":
-		return truth(a[1] != 0)
-	case "==":
-		return truth(a[0] == a[1])
-	case "!=":
-		return truth(a[0] != a[1])
-	case "<":
-		return truth(a[0] < a[1])
-	case "<=":
-		return truth(a[0] <= a[1])
-	case ">":
-		return truth(a[0] > a[1])
-	case ">=":
-		return truth(a[0] >= a[1])
-	case "+":
-		return a[0] + a[1]
-	case "-":
-		return a[0] - a[1]
-	case "*":
-		return a[0] * a[1]
-	case "/":
-		if whole {
-			return float64(int(a[0]) / int(a[1]))
-		}
-		return a[0] / a[1]
-	case "%":
-		return math.Mod(a[0], a[1])
-	case "ceildiv":
-		return math.Ceil(a[0] / a[1])
-	case "min":
-		return slices.Min(a)
-	case "max":
-		return slices.Max(a)
+		return func(x *env) float64 { return truthOf(a(x) == 0) }
 	case "pow2": // the power of two at or above
-		return float64(uint64(1) << bits.Len64(uint64(math.Ceil(max(a[0], 1)))-1))
+		return func(x *env) float64 {
+			return float64(uint64(1) << bits.Len64(uint64(math.Ceil(max(a(x), 1)))-1))
+		}
+	case "log2": // rounded down
+		return func(x *env) float64 {
+			v := a(x)
+			if v < 1 {
+				return x.fail("is the log2 of a number below 1")
+			}
+			return float64(bits.Len64(uint64(v)) - 1)
+		}
 	}
-	return float64(bits.Len64(uint64(a[0])) - 1) // log2, rounded down
+	return a
+}
+
+// binaryFunc is an operator or function of two arguments. Where it is whole, so is every value on
+// the way.
+func binaryFunc(op string, a, b func(x *env) float64, whole bool) func(x *env) float64 {
+	switch op {
+	case "&&":
+		return func(x *env) float64 { return truthOf(a(x) != 0 && b(x) != 0) }
+	case "||":
+		return func(x *env) float64 { return truthOf(a(x) != 0 || b(x) != 0) }
+	case "==":
+		return func(x *env) float64 { return truthOf(a(x) == b(x)) }
+	case "!=":
+		return func(x *env) float64 { return truthOf(a(x) != b(x)) }
+	case "<":
+		return func(x *env) float64 { return truthOf(a(x) < b(x)) }
+	case "<=":
+		return func(x *env) float64 { return truthOf(a(x) <= b(x)) }
+	case ">":
+		return func(x *env) float64 { return truthOf(a(x) > b(x)) }
+	case ">=":
+		return func(x *env) float64 { return truthOf(a(x) >= b(x)) }
+	case "min":
+		return func(x *env) float64 { return min(a(x), b(x)) }
+	case "max":
+		return func(x *env) float64 { return max(a(x), b(x)) }
+	}
+	if whole {
+		return wholeFunc(op, a, b)
+	}
+	return fractionFunc(op, a, b)
+}
+
+func fractionFunc(op string, a, b func(x *env) float64) func(x *env) float64 {
+	switch op {
+	case "+":
+		return func(x *env) float64 { return a(x) + b(x) }
+	case "-":
+		return func(x *env) float64 { return a(x) - b(x) }
+	case "*":
+		return func(x *env) float64 { return a(x) * b(x) }
+	case "/":
+		return func(x *env) float64 { return a(x) / b(x) }
+	case "%":
+		return func(x *env) float64 { return math.Mod(a(x), b(x)) }
+	}
+	return func(x *env) float64 { return math.Ceil(a(x) / b(x)) } // ceildiv
+}
+
+// wholeFunc is arithmetic on whole numbers. Quotients are exact: of numbers up to 2^53 none is so
+// near a whole number that it is rounded to it.
+func wholeFunc(op string, a, b func(x *env) float64) func(x *env) float64 {
+	switch op {
+	case "+":
+		return func(x *env) float64 { return x.exact(a(x) + b(x)) }
+	case "-":
+		return func(x *env) float64 { return x.exact(a(x) - b(x)) }
+	case "*":
+		return func(x *env) float64 { return x.exact(a(x) * b(x)) }
+	case "/":
+		return func(x *env) float64 { return math.Trunc(a(x) / x.divisor(b(x))) }
+	case "%":
+		return func(x *env) float64 { return float64(int(a(x)) % int(x.divisor(b(x)))) }
+	}
+	return func(x *env) float64 { return math.Ceil(a(x) / x.divisor(b(x))) } // ceildiv
+}
+
+func (x *env) divisor(v float64) float64 {
+	if v == 0 {
+		x.fail("divides by zero")
+		return 1
+	}
+	return v
 }

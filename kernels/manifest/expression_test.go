@@ -17,7 +17,7 @@ func compiled(text string, k kind, known scope) (*expression, error) {
 }
 
 func TestExpressions(t *testing.T) {
-	v := &env{Problem: kernels.Problem{Op: kernels.RMSNorm, M: 4096, N: 8192}}
+	p := kernels.Problem{Op: kernels.RMSNorm, M: 4096, N: 8192}
 	for text, want := range map[string]any{
 		"M": 4096, " M ": 4096, "M/3": 1365, "-M/3": -1365, "M%3": 1, "M - 3 * 2": 4090, "0x10": 16,
 		"ceildiv(M, 3)": 1366, "ceildiv(-7, 2)": -3, "ceildiv(7, -2)": -3, "ceildiv(-7, -2)": 4,
@@ -32,9 +32,9 @@ func TestExpressions(t *testing.T) {
 		"pow2(M * M * M * 4096) + M": 1<<48 + 4096, "log2(bias)": "log2 of a number below 1",
 	} {
 		e, err := compiled(text, whole, scope{})
-		got := 0
+		got, v := 0, &env{Problem: p}
 		if err == nil {
-			got, err = e.int(v)
+			got, err = e.int(v), v.err
 		}
 		if s, isText := want.(string); isText && (err == nil || !strings.Contains(err.Error(), s)) || !isText && (err != nil || got != want) {
 			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
@@ -44,20 +44,22 @@ func TestExpressions(t *testing.T) {
 		"M": true, "bias": false, "M > N": false, "weight and M": true, "true": true, "!true": false, "weight ? M > 2 : false": true, "M - 4096": false,
 	} {
 		e, err := compiled(text, truth, scope{})
+		v := &env{Problem: p}
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
-		} else if got, err := e.holds(v); err != nil || got != want {
-			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
+		} else if got := e.holds(v); v.err != nil || got != want {
+			t.Errorf("%s is %v (%v), want %v", text, got, v.err, want)
 		}
 	}
 	for text, want := range map[string]float64{
 		"M": 4096, "1e-5": 1e-5, "1 / N": 1.0 / 8192, "1.5 * weight": 1.5, "weight ? 0.5 : 2.5": 0.5, "-M": -4096,
 	} {
 		e, err := compiled(text, fraction, scope{eps: 1e-5})
+		v := &env{Problem: p}
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
-		} else if got, err := e.float(v); err != nil || got != want {
-			t.Errorf("%s is %v (%v), want %v", text, got, err, want)
+		} else if got := e.float(v); v.err != nil || got != want {
+			t.Errorf("%s is %v (%v), want %v", text, got, v.err, want)
 		}
 	}
 	for _, text := range []string{"M[0]", "$env.M", "$env", "nil", "M ?? 2", "M ** 2", "let x = 1; x", "1; 2", "[1, 2]", "{a: 1}", "M in [1]",

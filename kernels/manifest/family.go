@@ -2,8 +2,8 @@ package manifest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"normbench/internal/hint"
@@ -95,18 +95,20 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 			if dev.Kind == kernels.KindCPU {
 				return d.refuseOnHost(host, p, c, dev)
 			}
-			if err := d.checkBase(p, c, dev); err != nil {
+			x := d.env(p, c, dev)
+			defer d.envs.Put(x)
+			if err := d.checkBase(x, c); err != nil {
 				return err
 			}
-			_, err := d.plan(p, c, dev)
-			return err
+			return d.refuse(x, c)
 		},
 		Plan: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) kernels.Plan {
 			if dev.Kind == kernels.KindCPU && host != nil {
 				return host.Plan(p, host.Base(p, dev), dev)
 			}
-			plan, _ := d.plan(p, c, dev)
-			return plan
+			x := d.env(p, c, dev)
+			defer d.envs.Put(x)
+			return d.plan(x, c)
 		},
 	}
 	if d.reduce != nil { // k2's knobs, where they are not listed
@@ -130,10 +132,11 @@ func (d *design) refuseOnHost(host *kernels.Family, p kernels.Problem, c kernels
 		return errNoHost
 	}
 	ofAny := func(e *expression) bool { return e == nil || e.level < ofDevice }
+	x := d.env(p, c, dev)
+	defer d.envs.Put(x)
 	for _, r := range d.Constraints {
 		if d.prefix == "" && ofAny(r.If) && ofAny(r.Require) {
-			x := &env{Problem: p, device: dev, config: c}
-			if err := refuse([]*rule{r}, x); err != nil {
+			if err := r.refuse(x); err != nil {
 				return err
 			}
 		}
@@ -165,122 +168,130 @@ func (d *design) refuseProblem(p kernels.Problem) error {
 				"no launch takes %s", t.Name)
 		}
 	}
-	return refuse(d.Serves, &env{Problem: p})
-}
-
-// refuse is the reason of the first rule that is broken, or nil. It reads no knob that the rules up
-// to there do not read.
-func refuse(rules []*rule, x *env) error {
-	for _, r := range rules {
-		when, err := r.If.holds(x)
-		if err != nil {
+	x := d.env(p, kernels.Config{}, kernels.DeviceInfo{})
+	defer d.envs.Put(x)
+	for _, r := range d.Serves {
+		if err := r.refuse(x); err != nil {
 			return err
-		}
-		if !when {
-			continue
-		}
-		ok := false
-		if r.Require != nil {
-			if ok, err = r.Require.holds(x); err != nil {
-				return err
-			}
-		}
-		if !ok {
-			return errors.New(r.Reason)
 		}
 	}
 	return nil
 }
 
-// A found base config is kept for as long as it is asked for the same problem.
-type foundBase struct {
-	problem kernels.Problem
-	device  kernels.DeviceInfo
-	config  kernels.Config
-	fault   error
+// env is what the expressions of d stand for.
+func (d *design) env(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) *env {
+	x, ok := d.envs.Get().(*env)
+	if !ok {
+		x = &env{slots: make([]float64, len(d.knobs)+len(d.lets)), vector: slotOf(d.knobs, kernels.VectorBytes)}
+	}
+	x.Problem, x.device, x.bad, x.err = p, dev, "", nil
+	for i, r := range d.knobs {
+		x.slots[i] = float64(c.Get(r.Knob))
+	}
+	for i := range d.lets {
+		x.slots[len(d.knobs)+i] = math.NaN()
+	}
+	return x
+}
+
+// refuse is the reason if the rule is broken, or a Fault.
+func (r *rule) refuse(x *env) error {
+	if r.If.holds(x) && (r.Require == nil || !r.Require.holds(x)) && x.err == nil {
+		return r
+	}
+	return x.err
 }
 
 // baseOf is the base config: the first that works of those to try, else the last. A value that is
 // a Fault is left out, and is the error.
-func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Config, error) {
-	if b := d.found.Load(); b != nil && b.problem == p && b.device == dev {
-		return b.config, b.fault
-	}
-	b := &foundBase{problem: p, device: dev}
-	count, err := 1, error(nil)
-	for _, x := range d.base {
-		count *= len(x.tries)
+func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (c kernels.Config, err error) {
+	count := 1
+	for _, b := range d.base {
+		count *= len(b.tries)
 	}
 	for n := range count {
-		if b.config, b.fault = d.baseConfig(p, dev, n); b.fault == nil && n < count-1 {
-			_, err = d.plan(p, b.config, dev)
-		}
-		if cmp.Or(b.fault, err) == nil {
+		x := d.env(p, kernels.Config{}, dev)
+		c, err = d.baseConfig(x, n)
+		works := err == nil && (n == count-1 || d.refuse(x, c) == nil)
+		d.envs.Put(x)
+		if works {
 			break
-		}
-	}
-	d.found.Store(b)
-	return b.config, b.fault
-}
-
-// checkBase says why c has not all knobs, if the base has a Fault in its place.
-func (d *design) checkBase(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) error {
-	for _, x := range d.base {
-		if _, ok := c.Lookup(x.knob); !ok {
-			_, err := d.baseOf(p, dev)
-			return err
-		}
-	}
-	return nil
-}
-
-// baseConfig is the n-th base config to try. The last knob's values change fastest.
-func (d *design) baseConfig(p kernels.Problem, dev kernels.DeviceInfo, n int) (c kernels.Config,
-	err error) {
-	at := make([]int, len(d.base))
-	for i := len(d.base) - 1; i >= 0; i-- {
-		tries := len(d.base[i].tries)
-		at[i], n = n%tries, n/tries
-	}
-	for i, x := range d.base {
-		v, bad := x.tries[at[i]].int(&env{Problem: p, device: dev, config: c})
-		if bad != nil && err == nil {
-			err = bad
-		}
-		if bad == nil {
-			c = c.With(kernels.Setting{Knob: x.knob, Value: v})
-		}
-	}
-	if d.reduce != nil {
-		for _, s := range common.ReduceBase {
-			if _, ok := c.Lookup(s.Knob); !ok {
-				c = c.With(s)
-			}
 		}
 	}
 	return c, err
 }
 
-// plan is the plan of c, or why there is none: a rule, what every kernel needs,
-// or a Fault.
-func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) (kernels.Plan, error) {
-	var none kernels.Plan
-	if !common.WholeVectors(p, c) {
-		return none, fmt.Errorf("rows of %d bytes are not whole %d-byte vectors",
-			p.N*p.DType.Size(), common.VectorBytes(p, c))
+// checkBase says why c has not all knobs, if the base has a Fault in its place.
+func (d *design) checkBase(x *env, c kernels.Config) error {
+	for _, b := range d.base {
+		if _, ok := c.Lookup(b.knob); !ok {
+			_, err := d.baseOf(x.Problem, x.device)
+			return err
+		}
 	}
-	x := &env{Problem: p, device: dev, config: c}
-	if err := refuse(d.Constraints, x); err != nil {
-		return none, err
+	return nil
+}
+
+// baseConfig is the n-th base config to try, which x has then. The last knob's values change
+// fastest.
+func (d *design) baseConfig(x *env, n int) (c kernels.Config, err error) {
+	at := make([]int, len(d.base))
+	for i := len(d.base) - 1; i >= 0; i-- {
+		tries := len(d.base[i].tries)
+		at[i], n = n%tries, n/tries
 	}
+	var settings []kernels.Setting
+	for i, b := range d.base {
+		v := b.tries[at[i]].int(x)
+		if x.err != nil {
+			err = cmp.Or(err, x.err)
+			x.bad, x.err = "", nil
+			continue
+		}
+		x.slots[slotOf(d.knobs, b.knob)] = float64(v)
+		settings = append(settings, kernels.Setting{Knob: b.knob, Value: v})
+	}
+	if d.reduce != nil {
+		for _, s := range common.ReduceBase {
+			if !d.ranges(s.Knob) {
+				settings = append(settings, s)
+			}
+		}
+	}
+	return kernels.NewConfig(settings...), err
+}
+
+// refuse says why there is no plan of c: a rule, what every kernel needs, or a Fault.
+func (d *design) refuse(x *env, c kernels.Config) error {
+	if !common.WholeVectors(x.Problem, c) {
+		return fmt.Errorf("rows of %d bytes are not whole %d-byte vectors",
+			x.N*x.DType.Size(), common.VectorBytes(x.Problem, c))
+	}
+	for _, r := range d.Constraints {
+		if err := r.refuse(x); err != nil {
+			return err
+		}
+	}
+	for _, b := range d.Scratch {
+		b.Elems.int(x)
+	}
+	partials := d.partials(x)
+	for i := 0; i < len(d.launches) && x.err == nil; i++ {
+		d.launches[i].check(x)
+	}
+	if partials > 0 && x.err == nil {
+		return common.RefuseReduce(c)
+	}
+	return x.err
+}
+
+// plan is the plan of c, which is not refused.
+func (d *design) plan(x *env, c kernels.Config) kernels.Plan {
+	p := x.Problem
 	plan := kernels.Plan{}
 	var has []string // buffers
 	for _, b := range d.Scratch {
-		n, err := b.Elems.int(x)
-		if err != nil {
-			return none, err
-		}
-		if n > 0 {
+		if n := b.Elems.int(x); n > 0 {
 			dtype, err := kernels.ParseDType(b.DType)
 			if err != nil {
 				dtype = kernels.I32
@@ -293,10 +304,7 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 	for _, t := range slices.Concat(p.Tensors(), p.Saved()) {
 		has = append(has, t.Name)
 	}
-	partials, err := d.partials(x)
-	if err != nil {
-		return none, err
-	}
+	partials := d.partials(x)
 	if partials > 0 && p.HasWeight() {
 		has = append(has, "dw_partial")
 	}
@@ -304,140 +312,122 @@ func (d *design) plan(p kernels.Problem, c kernels.Config, dev kernels.DeviceInf
 		has = append(has, "db_partial")
 	}
 	for i := range d.launches {
-		l, err := d.launchPlan(&d.launches[i], x, has, plan.Scratch)
-		if err != nil {
-			return none, err
+		if l, ok := d.launchPlan(&d.launches[i], x, c, has, plan.Scratch); ok {
+			plan.Launches = append(plan.Launches, l)
 		}
-		plan.Launches = append(plan.Launches, l...)
 	}
 	if partials == 0 {
-		return plan, nil
-	}
-	if err := common.RefuseReduce(c); err != nil {
-		return none, err
+		return plan
 	}
 	full := common.WithReduce(p, c, partials, plan.Launches...)
 	full.Scratch = append(full.Scratch, plan.Scratch...)
-	return full, nil
+	return full
 }
 
 // partials are the partial rows that a config leaves to k2, 0 where it has none.
-func (d *design) partials(x *env) (int64, error) {
-	if d.reduce == nil {
-		return 0, nil
+func (d *design) partials(x *env) int64 {
+	if d.reduce == nil || !d.reduce.If.holds(x) {
+		return 0
 	}
-	if when, err := d.reduce.If.holds(x); err != nil || !when {
-		return 0, err
+	return int64(d.reduce.Partials.int(x))
+}
+
+// measure gives k its geometry.
+func (l *launch) measure(k *kernels.Launch, x *env) {
+	k.Grid = [3]int{1, 1, 1}
+	k.Resident = l.Resident != nil && l.Resident.holds(x)
+	for _, of := range []struct {
+		to *int
+		e  *expression
+	}{{&k.Block, l.Block}, {&k.Shared, l.Shared}, {&k.Cluster, l.Cluster}} {
+		if of.e != nil {
+			*of.to = of.e.int(x)
+		}
 	}
-	n, err := d.reduce.Partials.int(x)
-	return int64(n), err
+	for i, e := range l.Grid {
+		k.Grid[i] = e.int(x)
+	}
+}
+
+// check finds what is wrong with the launch.
+func (l *launch) check(x *env) {
+	if !l.If.holds(x) || l.zero != "" {
+		return
+	}
+	k := kernels.Launch{Stage: l.Stage}
+	if l.measure(&k, x); x.err == nil {
+		x.err = l.refuse(&k, x.device)
+	}
+	for _, e := range l.values {
+		e.check(x)
+	}
 }
 
 // launchPlan is the launch, or none where its condition does not hold or there is
 // nothing to clear. has says which buffers there are.
-func (d *design) launchPlan(l *launch, x *env, has []string,
-	scratch []kernels.Scratch) ([]kernels.Launch, error) {
-	if when, err := l.If.holds(x); err != nil || !when {
-		return nil, err
+func (d *design) launchPlan(l *launch, x *env, c kernels.Config, has []string,
+	scratch []kernels.Scratch) (k kernels.Launch, ok bool) {
+	if !l.If.holds(x) {
+		return k, false
 	}
 	if l.zero != "" {
 		i := slices.IndexFunc(scratch, func(s kernels.Scratch) bool { return s.Name == l.zero })
 		if i < 0 {
-			return nil, nil
+			return k, false
 		}
-		return []kernels.Launch{kernels.Zero(l.Stage, l.zero, scratch[i].Bytes())}, nil
+		return kernels.Zero(l.Stage, l.zero, scratch[i].Bytes()), true
 	}
-	k := kernels.Launch{Stage: l.Stage, Source: d.prefix + l.file().Text, Entry: l.Entry.Text,
-		Grid: [3]int{1, 1, 1}, Early: l.Early}
-	if l.Resident != nil {
-		when, err := l.Resident.holds(x)
-		if err != nil {
-			return nil, err
-		}
-		k.Resident = when
-	}
-	to := []*int{&k.Block, &k.Shared, &k.Cluster, &k.Grid[0], &k.Grid[1], &k.Grid[2]}
-	for i, e := range append([]*expression{l.Block, l.Shared, l.Cluster}, l.Grid...) {
-		if e != nil {
-			n, err := e.int(x)
-			if err != nil {
-				return nil, err
-			}
-			*to[i] = n
-		}
-	}
-	if err := l.refuse(&k, x.device); err != nil {
-		return nil, err
-	}
-	if err := l.arguments(&k, x, has); err != nil {
-		return nil, err
-	}
+	k = kernels.Launch{Stage: l.Stage, Source: d.prefix + l.file().Text, Entry: l.Entry.Text, Early: l.Early}
+	l.measure(&k, x)
+	l.arguments(&k, x, has)
 	if l.python != nil {
-		err := l.compileWith(&k, x, scratch)
-		return []kernels.Launch{k}, err
+		l.compileWith(&k, x, scratch)
+		return k, true
 	}
 	if l.Source.Text == "" {
-		return []kernels.Launch{k}, nil
+		return k, true
 	}
 	k.Mangled, k.Include = d.prefix != "", d.include // ours are extern "C"
 	for _, o := range d.Options {
 		k.Options = append(k.Options, o.Text)
 	}
-	seen, err := l.knobsOf(x)
-	if err != nil {
-		return nil, err
-	}
-	k.Defines = common.Defines(x.Problem, seen)
-	if _, ok := x.config.Lookup(kernels.Warps); !ok && l.common { // a word that CUB has a use for
+	k.Defines = common.Defines(x.Problem, l.knobsOf(x, c))
+	if _, ok := c.Lookup(kernels.Warps); !ok && l.common { // a word that CUB has a use for
 		warps := kernels.Define{Name: kernels.Warps.Macro, Value: int64(k.Block+31) / 32}
 		k.Defines = append(k.Defines, warps)
 	}
 	for _, def := range l.Defines {
-		n, err := def.value.int(x)
-		if err != nil {
-			return nil, err
-		}
-		k.Defines = append(k.Defines, kernels.Define{Name: def.name.Text, Value: int64(n)})
+		k.Defines = append(k.Defines, kernels.Define{Name: def.name.Text, Value: int64(def.value.int(x))})
 	}
-	return []kernels.Launch{k}, nil
+	return k, true
 }
 
 // knobsOf are the knobs that the sources of a launch see.
-func (l *launch) knobsOf(x *env) (c kernels.Config, err error) {
+func (l *launch) knobsOf(x *env, c kernels.Config) kernels.Config {
 	if l.Knobs == nil {
-		return x.config, nil
+		return c
 	}
 	settings := make([]kernels.Setting, len(l.Knobs))
 	for i, s := range l.Knobs {
-		settings[i].Knob = s.knob
-		if settings[i].Value, err = s.tries[0].int(x); err != nil {
-			return c, err
-		}
+		settings[i] = kernels.Setting{Knob: s.knob, Value: s.tries[0].int(x)}
 	}
-	return c.Unpacked().With(settings...), nil
+	return kernels.Config{}.Unpacked().With(settings...)
 }
 
 // arguments gives k its arguments.
-func (l *launch) arguments(k *kernels.Launch, x *env, has []string) error {
+func (l *launch) arguments(k *kernels.Launch, x *env, has []string) {
 	for _, a := range l.Args {
 		arg := kernels.Arg{Kind: a.kind, Name: a.name}
-		var err error
 		switch {
 		case a.kind != kernels.ArgBuffer && a.kind.IsFloat():
-			arg.Float, err = a.value.float(x)
+			arg.Float = a.value.float(x)
 		case a.kind != kernels.ArgBuffer:
-			var n int
-			n, err = a.value.int(x)
-			arg.Int = int64(n)
+			arg.Int = int64(a.value.int(x))
 		case !slices.Contains(has, a.name):
 			arg.Name = "" // the null pointer
 		}
-		if err != nil {
-			return err
-		}
 		k.Args = append(k.Args, arg)
 	}
-	return nil
 }
 
 // refuse holds what the device asks of a launch.

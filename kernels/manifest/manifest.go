@@ -15,7 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
@@ -49,7 +49,7 @@ type design struct {
 	fields
 	Op          kernels.Op
 	knobs       []kernels.Range
-	lets        []*letting
+	lets        []*let
 	base        []choice
 	launches    []launch
 	reduce      *reduction // k2; nil without one
@@ -57,7 +57,7 @@ type design struct {
 	include     []string   // absolute paths
 	expressions int        // compiled so far
 	modules     []string   // Python's, as names of sources
-	found       atomic.Pointer[foundBase]
+	envs        sync.Pool
 }
 
 // A choice is a knob's value in the base config, or several that are tried in their order.
@@ -81,6 +81,9 @@ type rule struct {
 	Reason  string
 }
 
+// Error makes a broken rule the error that refuses.
+func (r *rule) Error() string { return r.Reason }
+
 // A buffer is scratch. One without elements is left out.
 type buffer struct {
 	Name  yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"use letters, digits and _"`
@@ -92,8 +95,9 @@ type buffer struct {
 type launch struct {
 	kernel
 	zero   string
-	common bool     // its source includes common.cuh
-	python *compile // of a kernel of Triton
+	common bool          // its source includes common.cuh
+	values []*expression // of its arguments, knobs and macros
+	python *compile      // of a kernel of Triton
 }
 
 // A kernel is launched where If holds. Its code is in one file.

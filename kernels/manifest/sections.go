@@ -109,11 +109,11 @@ func (d *design) readLet() error {
 	}
 	for _, e := range entries {
 		known := d.known()
-		if taken, _ := known.lookup(e.Key.Text); taken != nil || !nameRE.MatchString(e.Key.Text) {
+		if _, _, taken := known.lookup(e.Key.Text); taken || !nameRE.MatchString(e.Key.Text) {
 			return e.Key.Errorf("use letters, digits and _, and no name of a variable or a knob",
 				"is no name for an expression")
 		}
-		l := &letting{name: e.Key, value: &expression{}}
+		l := &let{name: e.Key, value: &expression{}}
 		if err := l.value.UnmarshalValue(e.Value, `kind:"truth"`); err != nil {
 			return err
 		}
@@ -284,6 +284,12 @@ func (d *design) readKernel(l *launch) error {
 		e.hi = 65535 // CUDA's limit of all but the first
 	}
 	list := append([]*expression{l.If, l.Block, l.Shared, l.Cluster, l.Resident}, l.Grid...)
+	first := len(list)
+	for _, a := range l.Args {
+		if a.value != nil {
+			list = append(list, a.value)
+		}
+	}
 	for _, x := range l.Knobs {
 		list = append(list, x.tries...)
 	}
@@ -296,9 +302,7 @@ func (d *design) readKernel(l *launch) error {
 		}
 		list = append(list, x.value)
 	}
-	for _, a := range l.Args {
-		list = append(list, a.value)
-	}
+	l.values = list[first:]
 	return d.compile(d.known(), list...)
 }
 

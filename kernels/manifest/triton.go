@@ -126,12 +126,7 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 	}
 	l.python.settings = slices.Concat(f.Constexprs, f.Options)
 	list := append([]*expression{l.If}, l.Grid...)
-	for _, s := range l.python.settings {
-		if s.literal == "" {
-			s.value.kind = kindOf(s.value.text)
-			list = append(list, s.value)
-		}
-	}
+	first := len(list)
 	for _, a := range f.Args {
 		if a.value.kind = kindOf(a.name); d.names(a.name) {
 			a.value = nil
@@ -143,6 +138,13 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 		}
 		l.Args = append(l.Args, a)
 	}
+	for _, s := range l.python.settings {
+		if s.literal == "" {
+			s.value.kind = kindOf(s.value.text)
+			list = append(list, s.value)
+		}
+	}
+	l.values = list[first:]
 	return d.compile(d.known(), list...)
 }
 
@@ -257,7 +259,7 @@ func (l *launch) checkFunction() error {
 }
 
 // compileWith gives k what Triton is told: of each argument, of constexprs, of options.
-func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratch) error {
+func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratch) {
 	types := map[string]kernels.DType{}
 	for _, t := range slices.Concat(x.Tensors(), x.Saved()) {
 		types[t.Name] = t.DType
@@ -287,36 +289,31 @@ func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratc
 	warps := 4
 	k.Options = []string{"triton=" + l.python.function.Compiler}
 	for _, s := range l.python.settings {
-		text, n, err := s.text(x)
-		if err != nil {
-			return err
-		}
+		text, n := s.text(x)
 		if s.option && s.key.Text == "num_warps" {
 			warps = n
 		}
 		k.Options = append(k.Options, s.key.Text+"="+text)
 	}
 	k.Block = 32 * warps // the compiled kernel has the last word
-	return nil
 }
 
 // text is a setting as Python reads it, and as a number.
-func (s *setting) text(x *env) (text string, n int, err error) {
+func (s *setting) text(x *env) (text string, n int) {
 	if s.literal != "" {
-		return s.literal, 0, nil
+		return s.literal, 0
 	}
 	if s.value.kind == fraction {
-		f, err := s.value.float(x)
-		return fmt.Sprintf("%#v", f), 0, err
+		return fmt.Sprintf("%#v", s.value.float(x)), 0
 	}
-	n, err = s.value.int(x)
+	n = s.value.int(x)
 	switch {
-	case err != nil || !s.value.tree.truth:
+	case !s.value.tree.truth:
 		text = fmt.Sprint(n)
 	case n != 0:
 		text = "True"
 	default:
 		text = "False"
 	}
-	return text, n, err
+	return text, n
 }

@@ -15,20 +15,38 @@ import (
 type env struct {
 	kernels.Problem
 	device kernels.DeviceInfo
-	config kernels.Config
-	lets   []float64 // values of lettings, NaN where they are not known yet
+	slots  []float64 // the values of the knobs, then of the lets; NaN where not known yet
+	vector int       // the slot of the knob vector_bytes, -1 without it
+	bad    string    // why an expression has no value
+	err    error     // the first Fault, or another reason against the config
 }
 
-// letting is the value of a letting, which is found once.
-func (x *env) letting(i int, value *node) (v float64, err error) {
-	for len(x.lets) <= i {
-		x.lets = append(x.lets, math.NaN())
+// fail says why an expression has no value.
+func (x *env) fail(why string) float64 {
+	if x.bad == "" {
+		x.bad = why
 	}
-	if v = x.lets[i]; math.IsNaN(v) {
-		v, err = value.eval(x, true)
-		x.lets[i] = v
+	return 0
+}
+
+// fault makes what is wrong with e the error, if it is the first.
+func (x *env) fault(e *expression, text string) {
+	if x.err == nil {
+		x.err = &Fault{e.Place, text}
 	}
-	return v, err
+}
+
+// letting is a variable whose value is found once and stays in a slot.
+func letting(at int, value node) node {
+	return node{truth: value.truth, eval: func(x *env) float64 {
+		v := x.slots[at]
+		if math.IsNaN(v) {
+			if v = value.eval(x); x.bad == "" {
+				x.slots[at] = v
+			}
+		}
+		return v
+	}}
 }
 
 // A level says what the variables of an expression are of. Each level knows those before it.
@@ -45,12 +63,12 @@ type scope struct {
 	level
 	family []kernels.Range // all knobs
 	knobs  []kernels.Range // those that are known
-	lets   []*letting
+	lets   []*let
 	eps    float64 // the op's, of fractions
 }
 
-// A letting is an expression with a name.
-type letting struct {
+// A let is an expression with a name.
+type let struct {
 	name  yamldoc.Word
 	value *expression
 	needs
@@ -73,63 +91,73 @@ func (s *scope) meets(n needs) bool {
 // variables are the names beside those of ops, options and knobs.
 var variables = map[string]struct {
 	level
-	get func(x *env) int
+	eval func(x *env) float64
 }{
-	"M":          {ofProblem, func(x *env) int { return int(x.M) }},
-	"N":          {ofProblem, func(x *env) int { return int(x.N) }},
-	"xb":         {ofProblem, func(x *env) int { return int(x.DType.Size()) }},
-	"wb":         {ofProblem, func(x *env) int { return int(x.Weight.Size()) }},
-	"widest":     {ofProblem, func(x *env) int { return vectorBytes(x.Problem, kernels.Config{}) }},
-	"bf16":       {ofProblem, func(x *env) int { return flag(x.DType == kernels.BF16) }},
-	"fp16":       {ofProblem, func(x *env) int { return flag(x.DType == kernels.FP16) }},
-	"fp32":       {ofProblem, func(x *env) int { return flag(x.DType == kernels.FP32) }},
-	"weight":     {ofProblem, func(x *env) int { return flag(x.HasWeight()) }},
-	"sms":        {ofDevice, func(x *env) int { return x.device.SMs }},
-	"arch":       {ofDevice, func(x *env) int { return arch(x.device) }},
-	"shared_max": {ofDevice, func(x *env) int { return x.device.SharedPerBlock }},
-	"cache":      {ofDevice, func(x *env) int { return int(x.device.CacheBytes) }},
-	"registers":  {ofDevice, func(x *env) int { return x.device.RegsPerSM }},
-	"vb":         {ofProblem, func(x *env) int { return vectorBytes(x.Problem, x.config) }},
-	"vecs": {ofProblem, func(x *env) int {
-		return int(x.N*x.DType.Size()) / vectorBytes(x.Problem, x.config)
+	"M":          {ofProblem, func(x *env) float64 { return float64(x.M) }},
+	"N":          {ofProblem, func(x *env) float64 { return float64(x.N) }},
+	"xb":         {ofProblem, func(x *env) float64 { return float64(x.DType.Size()) }},
+	"wb":         {ofProblem, func(x *env) float64 { return float64(x.Weight.Size()) }},
+	"widest":     {ofProblem, func(x *env) float64 { return float64(common.WidestVector(x.Problem)) }},
+	"bf16":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.BF16) }},
+	"fp16":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP16) }},
+	"fp32":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) }},
+	"weight":     {ofProblem, func(x *env) float64 { return truthOf(x.HasWeight()) }},
+	"sms":        {ofDevice, func(x *env) float64 { return float64(x.device.SMs) }},
+	"arch":       {ofDevice, func(x *env) float64 { return float64(arch(x.device)) }},
+	"shared_max": {ofDevice, func(x *env) float64 { return float64(x.device.SharedPerBlock) }},
+	"cache":      {ofDevice, func(x *env) float64 { return float64(x.device.CacheBytes) }},
+	"registers":  {ofDevice, func(x *env) float64 { return float64(x.device.RegsPerSM) }},
+	"vb":         {ofProblem, func(x *env) float64 { return float64(x.vectorBytes()) }},
+	"vecs": {ofProblem, func(x *env) float64 {
+		return float64(x.N * x.DType.Size() / x.vectorBytes())
 	}},
 }
 
-// lookup is the variable or the letting of a name in the scope, with what it needs, or nil.
-func (s *scope) lookup(name string) (*node, needs) {
-	variable := func(get func(x *env) int) *node { return &node{get: get} }
+// vectorBytes is the width of a vector: by the knob, or the widest.
+func (x *env) vectorBytes() int64 {
+	if x.vector >= 0 && x.slots[x.vector] > 0 {
+		return int64(x.slots[x.vector])
+	}
+	return common.WidestVector(x.Problem)
+}
+
+// lookup is the variable or the let of a name in the scope, with what it needs.
+func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
 	if v, ok := variables[name]; ok {
 		n := needs{level: v.level}
 		if name == "vb" || name == "vecs" {
 			n.knobs = []*kernels.Knob{kernels.VectorBytes}
 		}
-		if !s.meets(n) {
-			return nil, n
-		}
-		return variable(v.get), n
+		return node{eval: v.eval}, n, s.meets(n)
 	}
 	for _, o := range kernels.Ops() {
 		if name == string(o.Op) {
-			return variable(func(x *env) int { return flag(x.Op == o.Op) }), needs{}
+			return node{eval: func(x *env) float64 { return truthOf(x.Op == o.Op) }}, needs{}, true
 		}
 	}
 	for _, o := range kernels.Options() {
 		if name == o.Var {
-			return variable(func(x *env) int { return flag(o.Has(x.Problem)) }), needs{}
+			return node{eval: func(x *env) float64 { return truthOf(o.Has(x.Problem)) }}, needs{}, true
 		}
 	}
 	for _, r := range s.knobs {
 		if name == r.Knob.Key || name == r.Knob.Name {
-			get := func(x *env) int { return x.config.Get(r.Knob) }
-			return variable(get), needs{knobs: []*kernels.Knob{r.Knob}}
+			at := slotOf(s.family, r.Knob)
+			return node{eval: func(x *env) float64 { return x.slots[at] }},
+				needs{knobs: []*kernels.Knob{r.Knob}}, true
 		}
 	}
 	for i, l := range s.lets {
 		if name == l.name.Text && s.meets(l.needs) {
-			return &node{op: "let", args: []*node{l.value.tree}, let: i, truth: l.value.tree.truth}, l.needs
+			return letting(len(s.family)+i, l.value.tree), l.needs, true
 		}
 	}
-	return nil, needs{}
+	return n, needs{}, false
+}
+
+// slotOf is the slot of a knob, or -1.
+func slotOf(family []kernels.Range, k *kernels.Knob) int {
+	return slices.IndexFunc(family, func(r kernels.Range) bool { return r.Knob == k })
 }
 
 // arch is 90 for sm_90, and 0 where there is no such thing.
@@ -137,7 +165,5 @@ func arch(d kernels.DeviceInfo) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
 	return n
 }
-
-func vectorBytes(p kernels.Problem, c kernels.Config) int { return int(common.VectorBytes(p, c)) }
 
 func flag(on bool) int { return int(kernels.Flag(on)) }
