@@ -144,7 +144,7 @@ type node struct {
 }
 
 // constant is a node without variables.
-func constant(v float64) node { return node{eval: func(*env) float64 { return v }} }
+func constant(v float64) node { return node{func(*env) float64 { return v }, false} }
 
 // A parser reads an expression by precedence. After an error it is at the end.
 type parser struct {
@@ -247,18 +247,21 @@ func (p *parser) binary(level int) node {
 
 // apply is an operator or a function with its arguments.
 func (p *parser) apply(op string, args ...node) node {
-	logic := op == "!" || op == "&&" || op == "||"
-	if !logic && slices.ContainsFunc(args, func(a node) bool { return a.truth }) {
+	truths := op == "!" || op == "&&" || op == "||"
+	if !truths && slices.ContainsFunc(args, func(a node) bool { return a.truth }) {
 		p.fail("a condition where %s takes numbers", op)
 	}
-	n := args[0]
+	n := node{args[0].eval, truths || slices.Contains(levels[2], op)}
 	if len(args) == 1 {
-		n.eval = unaryFunc(op, n.eval)
+		n.eval = unary(op, n.eval)
 	}
 	for _, b := range args[1:] {
-		n.eval = binaryFunc(op, n.eval, b.eval, p.kind != fraction)
+		if n.truth {
+			n.eval = logic(op, n.eval, b.eval)
+		} else {
+			n.eval = arithmetic(op, n.eval, b.eval, p.kind != fraction)
+		}
 	}
-	n.truth = logic || slices.Contains(levels[2], op)
 	return n
 }
 
@@ -309,7 +312,7 @@ func (p *parser) unary() node {
 func (p *parser) name(name string) node {
 	switch {
 	case name == "true", name == "false":
-		return node{eval: constant(float64(flag(name == "true"))).eval, truth: true}
+		return node{constant(truthOf(name == "true")).eval, true}
 	case name == "eps" && p.kind == fraction:
 		return constant(p.known.eps)
 	}
@@ -351,14 +354,6 @@ func (p *parser) call(name string) node {
 // maxWhole bounds whole numbers, which are exact in a float64 up to it.
 const maxWhole = 1 << 53
 
-// exact is a value of a whole expression.
-func (x *env) exact(v float64) float64 {
-	if math.Abs(v) > maxWhole {
-		return x.fail("has a number beyond 2^53")
-	}
-	return v
-}
-
 func truthOf(b bool) float64 {
 	if b {
 		return 1
@@ -366,8 +361,8 @@ func truthOf(b bool) float64 {
 	return 0
 }
 
-// unaryFunc is an operator or function of one argument; min and max are the argument.
-func unaryFunc(op string, a func(x *env) float64) func(x *env) float64 {
+// unary is an operator or function of one argument; min and max are the argument.
+func unary(op string, a func(x *env) float64) func(x *env) float64 {
 	switch op {
 	case "!":
 		return func(x *env) float64 { return truthOf(a(x) == 0) }
@@ -387,9 +382,8 @@ func unaryFunc(op string, a func(x *env) float64) func(x *env) float64 {
 	return a
 }
 
-// binaryFunc is an operator or function of two arguments. Where it is whole, so is every value on
-// the way.
-func binaryFunc(op string, a, b func(x *env) float64, whole bool) func(x *env) float64 {
+// logic is an operator of two arguments that is true or false.
+func logic(op string, a, b func(x *env) float64) func(x *env) float64 {
 	switch op {
 	case "&&":
 		return func(x *env) float64 { return truthOf(a(x) != 0 && b(x) != 0) }
@@ -405,57 +399,45 @@ func binaryFunc(op string, a, b func(x *env) float64, whole bool) func(x *env) f
 		return func(x *env) float64 { return truthOf(a(x) <= b(x)) }
 	case ">":
 		return func(x *env) float64 { return truthOf(a(x) > b(x)) }
-	case ">=":
-		return func(x *env) float64 { return truthOf(a(x) >= b(x)) }
+	}
+	return func(x *env) float64 { return truthOf(a(x) >= b(x)) }
+}
+
+// arithmetic is an operator or function of two arguments. Where it is whole, so is every value on
+// the way, and quotients are exact: of numbers up to 2^53 none is rounded to a whole number.
+func arithmetic(op string, a, b func(x *env) float64, whole bool) func(x *env) float64 {
+	exact := func(x *env, v float64) float64 {
+		if whole && math.Abs(v) > maxWhole {
+			return x.fail("has a number beyond 2^53")
+		}
+		return v
+	}
+	divisor := func(x *env) float64 {
+		v := b(x)
+		if whole && v == 0 {
+			x.fail("divides by zero")
+			return 1
+		}
+		return v
+	}
+	switch op {
+	case "+":
+		return func(x *env) float64 { return exact(x, a(x)+b(x)) }
+	case "-":
+		return func(x *env) float64 { return exact(x, a(x)-b(x)) }
+	case "*":
+		return func(x *env) float64 { return exact(x, a(x)*b(x)) }
+	case "/":
+		if whole {
+			return func(x *env) float64 { return math.Trunc(a(x) / divisor(x)) }
+		}
+		return func(x *env) float64 { return a(x) / b(x) }
+	case "%":
+		return func(x *env) float64 { return math.Mod(a(x), divisor(x)) }
 	case "min":
 		return func(x *env) float64 { return min(a(x), b(x)) }
 	case "max":
 		return func(x *env) float64 { return max(a(x), b(x)) }
 	}
-	if whole {
-		return wholeFunc(op, a, b)
-	}
-	return fractionFunc(op, a, b)
-}
-
-func fractionFunc(op string, a, b func(x *env) float64) func(x *env) float64 {
-	switch op {
-	case "+":
-		return func(x *env) float64 { return a(x) + b(x) }
-	case "-":
-		return func(x *env) float64 { return a(x) - b(x) }
-	case "*":
-		return func(x *env) float64 { return a(x) * b(x) }
-	case "/":
-		return func(x *env) float64 { return a(x) / b(x) }
-	case "%":
-		return func(x *env) float64 { return math.Mod(a(x), b(x)) }
-	}
-	return func(x *env) float64 { return math.Ceil(a(x) / b(x)) } // ceildiv
-}
-
-// wholeFunc is arithmetic on whole numbers. Quotients are exact: of numbers up to 2^53 none is so
-// near a whole number that it is rounded to it.
-func wholeFunc(op string, a, b func(x *env) float64) func(x *env) float64 {
-	switch op {
-	case "+":
-		return func(x *env) float64 { return x.exact(a(x) + b(x)) }
-	case "-":
-		return func(x *env) float64 { return x.exact(a(x) - b(x)) }
-	case "*":
-		return func(x *env) float64 { return x.exact(a(x) * b(x)) }
-	case "/":
-		return func(x *env) float64 { return math.Trunc(a(x) / x.divisor(b(x))) }
-	case "%":
-		return func(x *env) float64 { return float64(int(a(x)) % int(x.divisor(b(x)))) }
-	}
-	return func(x *env) float64 { return math.Ceil(a(x) / x.divisor(b(x))) } // ceildiv
-}
-
-func (x *env) divisor(v float64) float64 {
-	if v == 0 {
-		x.fail("divides by zero")
-		return 1
-	}
-	return v
+	return func(x *env) float64 { return math.Ceil(a(x) / divisor(x)) } // ceildiv
 }

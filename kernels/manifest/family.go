@@ -397,7 +397,7 @@ func (d *design) launchPlan(l *launch, x *env, c kernels.Config, has []string,
 		k.Defines = append(k.Defines, warps)
 	}
 	for _, def := range l.Defines {
-		k.Defines = append(k.Defines, kernels.Define{Name: def.name.Text, Value: int64(def.value.int(x))})
+		k.Defines = append(k.Defines, kernels.Define{Name: def.key.Text, Value: int64(def.value.int(x))})
 	}
 	return k, true
 }
@@ -408,8 +408,8 @@ func (l *launch) knobsOf(x *env, c kernels.Config) kernels.Config {
 		return c
 	}
 	settings := make([]kernels.Setting, len(l.Knobs))
-	for i, s := range l.Knobs {
-		settings[i] = kernels.Setting{Knob: s.knob, Value: s.tries[0].int(x)}
+	for i, b := range l.Knobs {
+		settings[i] = kernels.Setting{Knob: l.knobs[i], Value: b.value.int(x)}
 	}
 	return kernels.Config{}.Unpacked().With(settings...)
 }

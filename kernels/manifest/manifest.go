@@ -34,7 +34,7 @@ type fields struct {
 	Origin   string          `yaml:"optional"`
 	Bits     string          `yaml:"optional" of:"per config,bitwise,none"`
 	Knobs    yamldoc.Value   `yaml:"optional"`
-	Let      yamldoc.Value   `yaml:"optional"`
+	Let      bindings        `yaml:"optional" kind:"truth" help:"write let as NAME: EXPRESSION"`
 
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
@@ -49,7 +49,7 @@ type design struct {
 	fields
 	Op          kernels.Op
 	knobs       []kernels.Range
-	lets        []*let
+	lets        bindings // those read so far
 	base        []choice
 	launches    []launch
 	reduce      *reduction // k2; nil without one
@@ -95,9 +95,10 @@ type buffer struct {
 type launch struct {
 	kernel
 	zero   string
-	common bool          // its source includes common.cuh
-	values []*expression // of its arguments, knobs and macros
-	python *compile      // of a kernel of Triton
+	common bool            // its source includes common.cuh
+	knobs  []*kernels.Knob // of Knobs
+	values []*expression   // of its arguments, knobs and macros
+	python *compile        // of a kernel of Triton
 }
 
 // A kernel is launched where If holds. Its code is in one file.
@@ -116,8 +117,8 @@ type kernel struct {
 	Cluster  *expression   `yaml:"optional" min:"0" max:"16"`
 	Resident *expression   `yaml:"optional" kind:"truth"`
 	Early    bool          `yaml:"optional"`
-	Knobs    macros        `yaml:"optional"`
-	Defines  defines       `yaml:"optional"`
+	Knobs    bindings      `yaml:"optional" min:"0" max:"2147483647" help:"write knobs of a launch as KNOB: EXPRESSION"`
+	Defines  bindings      `yaml:"optional" help:"write defines as NAME: EXPRESSION"`
 	Args     []*argument   `help:"an argument is the name of a tensor or of scratch, or {TYPE: NAME, value: EXPRESSION}"`
 }
 
@@ -129,45 +130,23 @@ func (k *kernel) file() yamldoc.Word {
 	return cmp.Or(k.Cubin, k.PTX)
 }
 
-// defines are macros, of which the problem and the knobs have others.
-type defines []define
-
-type define struct {
-	name  yamldoc.Word
+// A binding is NAME: EXPRESSION: a let, a macro, a knob, or what Triton is told.
+type binding struct {
+	key   yamldoc.Word
 	value *expression
 }
 
-// UnmarshalValue reads NAME: EXPRESSION.
-func (d *defines) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
-	entries, err := v.Entries("write defines as NAME: EXPRESSION")
+type bindings []binding
+
+// UnmarshalValue reads the expressions, whose tags are those of the field.
+func (b *bindings) UnmarshalValue(v yamldoc.Value, tag reflect.StructTag) error {
+	entries, err := v.Entries(tag.Get("help"))
 	for _, e := range entries {
-		x := define{name: e.Key}
-		if err := e.Value.Decode(&x.value); err != nil {
+		x := binding{e.Key, &expression{}}
+		if err := x.value.UnmarshalValue(e.Value, tag); err != nil {
 			return err
 		}
-		*d = append(*d, x)
-	}
-	return err
-}
-
-// macros are the knobs that a launch has the macros of, with their values there; nil is all, as they
-// are.
-type macros []choice
-
-// UnmarshalValue reads KNOB: EXPRESSION.
-func (m *macros) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
-	const help = "write knobs of a launch as KNOB: EXPRESSION"
-	entries, err := v.Entries(help)
-	for _, e := range entries {
-		k, bad := kernels.ParseKnob(e.Key.Text)
-		if bad != nil {
-			return e.Key.Errorf(help, "unknown knob")
-		}
-		x := choice{k, []*expression{{}}}
-		if err := x.tries[0].UnmarshalValue(e.Value, `min:"0" max:"2147483647"`); err != nil {
-			return err
-		}
-		*m = append(*m, x)
+		*b = append(*b, x)
 	}
 	return err
 }

@@ -99,28 +99,15 @@ func (d *design) ranges(k *kernels.Knob) bool {
 
 // readLet reads the expressions that have names. Each may use those above it.
 func (d *design) readLet() error {
-	if !d.Let.Known() {
-		return nil
-	}
-	const help = "write let as NAME: EXPRESSION"
-	entries, err := d.Let.Entries(help)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
+	for _, l := range d.Let {
 		known := d.known()
-		if _, _, taken := known.lookup(e.Key.Text); taken || !nameRE.MatchString(e.Key.Text) {
-			return e.Key.Errorf("use letters, digits and _, and no name of a variable or a knob",
+		if _, _, taken := known.lookup(l.key.Text); taken || !nameRE.MatchString(l.key.Text) {
+			return l.key.Errorf("use letters, digits and _, and no name of a variable or a knob",
 				"is no name for an expression")
-		}
-		l := &let{name: e.Key, value: &expression{}}
-		if err := l.value.UnmarshalValue(e.Value, `kind:"truth"`); err != nil {
-			return err
 		}
 		if err := d.compile(known, l.value); err != nil {
 			return err
 		}
-		l.needs = l.value.needs
 		d.lets = append(d.lets, l)
 	}
 	return nil
@@ -268,12 +255,12 @@ func (d *design) readLaunches() error {
 
 // readKernel checks the launch of a kernel.
 func (d *design) readKernel(l *launch) error {
-	given := flag(l.Source.Text != "") + flag(l.Cubin.Text != "") + flag(l.PTX.Text != "")
+	given := kernels.Flag(l.Source.Text != "") + kernels.Flag(l.Cubin.Text != "") + kernels.Flag(l.PTX.Text != "")
 	switch entry := l.Entry.Text; {
 	case given != 1:
 		return l.Entry.Errorf("give the launch one of source, cubin and ptx", "is in %d files", given)
 	case l.Source.Text == "" && len(l.Defines) > 0:
-		return l.Defines[0].name.Errorf("leave it out, and have knobs vary grid, block and shared",
+		return l.Defines[0].key.Errorf("leave it out, and have knobs vary grid, block and shared",
 			"is for a source, not for compiled code")
 	case entry == kernels.Memcpy, entry == kernels.Memset:
 		return l.Entry.Errorf("give the kernel another name", "%q is the driver's", entry)
@@ -291,14 +278,19 @@ func (d *design) readKernel(l *launch) error {
 		}
 	}
 	for _, x := range l.Knobs {
-		list = append(list, x.tries...)
+		k, err := kernels.ParseKnob(x.key.Text)
+		if err != nil {
+			return x.key.Errorf(hint.Of(err), "unknown knob")
+		}
+		l.knobs = append(l.knobs, k)
+		list = append(list, x.value)
 	}
 	for _, x := range l.Defines {
 		switch {
-		case !macroRE.MatchString(x.name.Text):
-			return x.name.Errorf("use letters A-Z, digits and _", "malformed macro name")
-		case slices.Contains(d.macros(), x.name.Text):
-			return x.name.Errorf("choose another name", "is defined by the problem or a knob already")
+		case !macroRE.MatchString(x.key.Text):
+			return x.key.Errorf("use letters A-Z, digits and _", "malformed macro name")
+		case slices.Contains(d.macros(), x.key.Text):
+			return x.key.Errorf("choose another name", "is defined by the problem or a knob already")
 		}
 		list = append(list, x.value)
 	}

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -24,10 +23,9 @@ type compile struct {
 
 // A setting is a constexpr or an option of Triton's: an expression, or a literal of Python.
 type setting struct {
-	key     yamldoc.Word
-	literal string
-	value   *expression
+	binding
 	option  bool
+	literal bool
 }
 
 // fields of a launch of Triton's.
@@ -40,52 +38,13 @@ type tritonFields struct {
 		Function yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"name a function of @triton.jit"`
 	}
 	Grid       []*expression `one:"" min:"1" max:"2147483647" help:"write one number of programs or three"`
-	Args       arguments
-	Constexprs settings `yaml:"optional"`
-	Options    settings `yaml:"optional"`
+	Args       bindings      `help:"write args as PARAMETER: the name of a tensor or of scratch, or an expression"`
+	Constexprs bindings      `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
+	Options    bindings      `yaml:"optional" help:"write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32"`
 }
-
-// arguments stand by the names of parameters: PARAMETER: BUFFER or EXPRESSION.
-type arguments []*argument
-
-const argsHelp = "write args as PARAMETER: the name of a tensor or of scratch, or an expression"
-
-// UnmarshalValue implements yamldoc.Unmarshaler.
-func (a *arguments) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
-	entries, err := v.Entries(argsHelp)
-	for _, e := range entries {
-		x := &argument{Place: e.Value.Place, param: e.Key.Text}
-		if x.name, err = e.Value.Scalar(argsHelp, "a buffer or an expression"); err != nil {
-			return err
-		}
-		if err := e.Value.Decode(&x.value); err != nil {
-			return err
-		}
-		*a = append(*a, x)
-	}
-	return err
-}
-
-type settings []setting
 
 // literalRE is what Python is given as it is: a text, None, True, False, a type of Triton's.
 var literalRE = regexp.MustCompile(`^('[^'\\\n]*'|"[^"\\\n]*"|None|True|False|tl\.[a-z0-9]+)$`)
-
-// UnmarshalValue implements yamldoc.Unmarshaler.
-func (s *settings) UnmarshalValue(v yamldoc.Value, _ reflect.StructTag) error {
-	entries, err := v.Entries("write NAME: EXPRESSION, or a literal of Python: 'text', None, True, tl.float32")
-	for _, e := range entries {
-		x := setting{key: e.Key}
-		if err := e.Value.Decode(&x.value); err != nil {
-			return err
-		}
-		if literalRE.MatchString(x.value.text) {
-			x.literal = x.value.text
-		}
-		*s = append(*s, x)
-	}
-	return err
-}
 
 // fractionRE finds what only a float has.
 var fractionRE = regexp.MustCompile(`\beps\b|\d\.|\de-?\d`)
@@ -121,28 +80,26 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 	}
 	l.python = &compile{request: triton.Request{Source: k.Source.Text, Module: k.Module.Text, Function: k.Function.Text},
 		place: k.Function.Place}
-	for i := range f.Options {
-		f.Options[i].option = true
-	}
-	l.python.settings = slices.Concat(f.Constexprs, f.Options)
 	list := append([]*expression{l.If}, l.Grid...)
 	first := len(list)
-	for _, a := range f.Args {
-		if a.value.kind = kindOf(a.name); d.names(a.name) {
-			a.value = nil
-		} else {
-			if a.kind = kernels.ArgInt64; a.value.kind == fraction {
+	for _, b := range f.Args {
+		a := &argument{Place: b.value.Place, param: b.key.Text, name: b.value.text}
+		if !d.names(a.name) {
+			a.kind, a.value, b.value.kind = kernels.ArgInt64, b.value, kindOf(a.name)
+			if b.value.kind == fraction {
 				a.kind = kernels.ArgFloat32
 			}
-			list = append(list, a.value)
+			list = append(list, b.value)
 		}
 		l.Args = append(l.Args, a)
 	}
-	for _, s := range l.python.settings {
-		if s.literal == "" {
-			s.value.kind = kindOf(s.value.text)
-			list = append(list, s.value)
+	for i, b := range slices.Concat(f.Constexprs, f.Options) {
+		s := setting{b, i >= len(f.Constexprs), literalRE.MatchString(b.value.text)}
+		if !s.literal {
+			b.value.kind = kindOf(b.value.text)
+			list = append(list, b.value)
 		}
+		l.python.settings = append(l.python.settings, s)
 	}
 	l.values = list[first:]
 	return d.compile(d.known(), list...)
@@ -300,8 +257,8 @@ func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratc
 
 // text is a setting as Python reads it, and as a number.
 func (s *setting) text(x *env) (text string, n int) {
-	if s.literal != "" {
-		return s.literal, 0
+	if s.literal {
+		return s.value.text, 0
 	}
 	if s.value.kind == fraction {
 		return fmt.Sprintf("%#v", s.value.float(x)), 0

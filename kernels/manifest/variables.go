@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"normbench/internal/yamldoc"
 	"normbench/kernels"
 	"normbench/kernels/common"
 )
@@ -63,15 +62,8 @@ type scope struct {
 	level
 	family []kernels.Range // all knobs
 	knobs  []kernels.Range // those that are known
-	lets   []*let
+	lets   bindings
 	eps    float64 // the op's, of fractions
-}
-
-// A let is an expression with a name.
-type let struct {
-	name  yamldoc.Word
-	value *expression
-	needs
 }
 
 // needs are what must be known before an expression has a value.
@@ -148,8 +140,8 @@ func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
 		}
 	}
 	for i, l := range s.lets {
-		if name == l.name.Text && s.meets(l.needs) {
-			return letting(len(s.family)+i, l.value.tree), l.needs, true
+		if name == l.key.Text && s.meets(l.value.needs) {
+			return letting(len(s.family)+i, l.value.tree), l.value.needs, true
 		}
 	}
 	return n, needs{}, false
@@ -165,5 +157,3 @@ func arch(d kernels.DeviceInfo) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
 	return n
 }
-
-func flag(on bool) int { return int(kernels.Flag(on)) }
