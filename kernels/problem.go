@@ -157,7 +157,7 @@ func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 // resout), scale, amax, scale_inv where p.FP8, yt where p.Transpose, dw_in and
 // db_in where p.Accumulate. The statistics and fp8's scalars are fp32.
 func (p Problem) Tensors() []Tensor {
-	var ts []Tensor
+	ts := make([]Tensor, 0, 12)
 	add := func(has bool, name string, r Role, d DType, rows, cols int64) {
 		if has {
 			ts = append(ts, Tensor{name, r, d, rows, cols})

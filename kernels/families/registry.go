@@ -55,33 +55,33 @@ var designs = []func(kernels.Op) *kernels.Family{
 // along.
 func New() *kernels.Registry { return over(&kernels.Registry{File: File}, brought) }
 
-// analyticDefault names the family that serves p where no map does: on a GPU the pipeline
+// analyticDefault names the design that serves p where no map does: on a GPU the pipeline
 // through shared memory for backwards whose rows it can copy, and for forwards of middling width;
 // else one pass where a row fits into the registers of one CTA, and two passes where it does not.
 //
 // On an H200 (bf16, fast-llm shapes) the backward pipeline's base beats that of
 // reg_persist and two_pass everywhere, by 1.05 to 1.8 times. For few rows few_rows' base beats it.
-func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(*kernels.Family) bool) string {
-	one, two, pipe := fwdCTAReg(p.Op), fwdTwoPass(p.Op), fwdSmemPipe(p.Op)
-	piped, onePass := pipedForward(p, d), p.N*p.DType.Size() <= wideRow || p.Op == kernels.RMSNorm
+func analyticDefault(p kernels.Problem, d kernels.DeviceInfo, runs func(design string) bool) string {
+	one, piped := "cta_reg", pipedForward(p, d)
+	onePass := p.N*p.DType.Size() <= wideRow || p.Op == kernels.RMSNorm
 	if p.Pass == kernels.Bwd {
-		one, two, pipe = bwdRegPersist(p.Op), bwdTwoPass(p.Op), bwdSmemPipe(p.Op)
-		piped, onePass = true, p.N*p.DType.Size() <= maxPersistBytes
+		one, piped = "reg_persist", true
+		onePass = p.N*p.DType.Size() <= maxPersistBytes
 	}
-	few, band, stats := bwdFewRows(p.Op), fwdBand(p.Op), fwdStatsFirst(p.Op)
+	gpu := d.Kind == kernels.KindCUDA
 	switch {
-	case p.Transpose && d.Kind == kernels.KindCUDA && p.M >= int64(d.SMs) && runs(band):
-		return band.Name // yt by whole tiles, not byte by byte
-	case p.Transpose && d.Kind == kernels.KindCUDA && p.M < int64(d.SMs) && runs(stats):
-		return stats.Name
-	case fewRows(p, d) && runs(few):
-		return few.Name
-	case piped && d.Kind == kernels.KindCUDA && runs(pipe):
-		return pipe.Name
+	case p.Transpose && gpu && p.M >= int64(d.SMs) && runs("band"):
+		return "band" // yt by whole tiles, not byte by byte
+	case p.Transpose && gpu && p.M < int64(d.SMs) && runs("stats_first"):
+		return "stats_first"
+	case fewRows(p, d) && runs("few_rows"):
+		return "few_rows"
+	case piped && gpu && runs("smem_pipe"):
+		return "smem_pipe"
 	case onePass && runs(one):
-		return one.Name
+		return one
 	}
-	return two.Name
+	return "two_pass"
 }
 
 // fewRows says whether a backward has so few rows that one launch of few_rows' base beats the

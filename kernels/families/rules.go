@@ -109,15 +109,20 @@ func Analytic(r *kernels.Registry) *kernels.Registry {
 		}
 	}
 	out.Default = func(p kernels.Problem, d kernels.DeviceInfo) kernels.Variant {
-		if !both(p.Op) {
-			f := by[kernels.FamilyName(p.Op, p.Pass, "plain")]
-			return kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
+		var v kernels.Variant
+		runs := func(design string) bool {
+			f := by[kernels.FamilyName(p.Op, p.Pass, design)]
+			v = kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
+			return f.CheckServes(p) == nil && f.Refuse(p, v.Config, d) == nil
 		}
-		f := by[analyticDefault(p, d, func(f *kernels.Family) bool {
-			f = by[f.Name]
-			return f.CheckServes(p) == nil && f.Refuse(p, f.Base(p, d), d) == nil
-		})]
-		return kernels.Variant{Family: f.Name, Config: f.Base(p, d)}
+		design := "plain"
+		if both(p.Op) {
+			design = analyticDefault(p, d, runs)
+		}
+		if v.Family != kernels.FamilyName(p.Op, p.Pass, design) {
+			runs(design)
+		}
+		return v
 	}
 	return out
 }

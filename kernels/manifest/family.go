@@ -82,11 +82,12 @@ var errNoHost = hint.Errorf(
 // family is d as a kernels.Family. host, if any, is the family whose host stages
 // stand in on the cpu.
 func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
+	untaken := d.untaken()
 	f := &kernels.Family{
 		Name: d.Name.Text, Op: d.Op, Pass: d.Pass, Doc: d.Doc, Origin: d.Origin,
 		Knobs: slices.Clone(d.knobs), Files: files, Unwritten: d.unwritten(),
 		Bits:   map[string]kernels.Determinism{"bitwise": kernels.Bitwise, "none": kernels.NotBitwise}[d.Bits],
-		Serves: d.refuseProblem,
+		Serves: func(p kernels.Problem) error { return d.refuseProblem(p, untaken) },
 		Base: func(p kernels.Problem, dev kernels.DeviceInfo) kernels.Config {
 			c, _ := d.baseOf(p, dev)
 			return c
@@ -155,17 +156,28 @@ func (d *design) unwritten() []string {
 	return slices.DeleteFunc(slices.Clone(d.Op.Spec().Saved), d.passes)
 }
 
-// refuseProblem says why d does not serve p: by its own rules, or because a
-// tensor of p is given to none of its launches.
-func (d *design) refuseProblem(p kernels.Problem) error {
-	for _, t := range p.Tensors() {
+// untaken are the tensors of d's problems that no launch takes and that are not left unwritten.
+func (d *design) untaken() (names []string) {
+	for _, t := range everything(d.Op, d.Pass).Tensors() {
 		switch {
 		case d.passes(t.Name), slices.Contains(d.unwritten(), t.Name):
-		case p.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"): // it reads y instead
+		case d.Pass == kernels.Bwd && d.passes("y") && (t.Name == "x" || t.Name == "mean"): // it reads y instead
 		case d.reduce != nil && slices.Contains([]string{"dw", "db", "dw_in", "db_in"}, t.Name): // k2's
 		default:
-			return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
-				"no launch takes %s", t.Name)
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// refuseProblem says why d does not serve p: by its own rules, or because a tensor of p is untaken.
+func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
+	if len(untaken) > 0 {
+		for _, t := range p.Tensors() {
+			if slices.Contains(untaken, t.Name) {
+				return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
+					"no launch takes %s", t.Name)
+			}
 		}
 	}
 	x := d.env(p, kernels.Config{}, kernels.DeviceInfo{})

@@ -152,10 +152,9 @@ func (b *Book) cell(r *Raster, line, cell int) Answer {
 	if ok {
 		v, ok = r.Near(line, cell, 13, accepted)
 	}
-	switch a.Variant = Whole(b.analytic, v); {
-	case !ok:
+	if !ok {
 		a = Answer{Match: MatchBase, Variant: b.tabulated(box, accepted)}
-	case v != own:
+	} else if a.Variant = Whole(b.analytic, v); v != own {
 		a.Match = MatchMoved
 	}
 	known.Store(&a)
