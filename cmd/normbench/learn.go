@@ -141,8 +141,9 @@ func runLearn(e *env, cfg *learnConfig) error {
 		return lost
 	}
 	waiting := e.Wait("compiling and measuring the first problems")
-	loop.Progress = func(s learn.Status) {
-		e.Notef("%s", learnLine(s))
+	loop.Progress = func(spent time.Duration, problems int) {
+		e.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), cfg.budget, console.Count(problems, "problem"),
+			max(cfg.budget-spent, 0).Round(time.Second))
 		waiting.Set("measuring")
 	}
 	m, err := loop.Learn(e.Ctx)
@@ -192,15 +193,6 @@ func runLearn(e *env, cfg *learnConfig) error {
 	}
 	fmt.Fprintln(e.out)
 	return cmp.Or(report.RenderTable(e.out, judgedTable(j), cfg.format), lost)
-}
-
-// learnLine is how far a loop is.
-func learnLine(s learn.Status) string {
-	text := fmt.Sprintf("[%s of %s] %s", s.Spent.Round(time.Second), s.Budget, console.Count(s.Problems, "problem"))
-	if s.Of > 0 {
-		text += fmt.Sprintf("; at the last %d the map's answer was %.1f%% ±%.1f behind the best found", s.Of, 100*s.Regret, 100*s.Half)
-	}
-	return text + fmt.Sprintf("; %s left", max(s.Budget-s.Spent, 0).Round(time.Second))
 }
 
 // judgedTable is a judgement, the worst problems first.

@@ -65,14 +65,8 @@ func ReadDevice(path string) (kernels.DeviceInfo, error) {
 	case err != nil:
 	case d.Kind != kernels.KindCUDA:
 		err = fmt.Errorf("its kind is %q, not cuda", d.Kind)
-	case archOf(d.Arch) < 1:
-		err = fmt.Errorf("its arch is %q, not such as sm_89", d.Arch)
-	case d.SMs < 1:
-		err = fmt.Errorf("it has %d sms", d.SMs)
-	case d.CacheBytes < 1:
-		err = fmt.Errorf("it has %d cache_bytes", d.CacheBytes)
-	case d.SharedPerBlock < 1:
-		err = fmt.Errorf("it has %d shared_per_block", d.SharedPerBlock)
+	case archOf(d.Arch) < 1 || min(int64(d.SMs), d.CacheBytes, int64(d.SharedPerBlock)) < 1:
+		err = fmt.Errorf("it needs an arch such as sm_89, and sms, cache_bytes and shared_per_block above 0")
 	default:
 		err = d.Validate()
 	}

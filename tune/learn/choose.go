@@ -2,7 +2,6 @@ package learn
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -25,13 +24,9 @@ type Policy struct {
 	Listed  []shapes.Shape    // that weigh more than others; a third of the draws have their columns
 }
 
-// Sizes of a group: how many problems with the same columns are measured together, and about how
-// many kernels are compiled for them. What is compiled depends on the columns, and a launch takes a
-// thousandth of compiling.
-const (
-	groupRows  = 8
-	groupUnits = 40
-)
+// groupRows is how many problems with the same columns are measured together. What is compiled
+// depends on the columns, and a launch takes a thousandth of compiling.
+const groupRows = 8
 
 // sized is a problem with another shape.
 func sized(p kernels.Problem, m, n int64) kernels.Problem {
@@ -141,7 +136,7 @@ func (c *chooser) column(list []shapes.Shape, most int) (some []shapes.Shape) {
 
 // How rivals are drawn.
 const (
-	mostRivals = 32   // of a group
+	mostRivals = 20   // of a group
 	bestOf     = 12   // guesses of a problem that are rivals,
 	parents    = 4    // and that have children: one or two knobs a step away
 	children   = 160  // at most
@@ -154,8 +149,7 @@ const (
 // A rival may win on some problems of a group.
 type rival struct {
 	variant kernels.Variant
-	expects []guess  // at each problem; NaN where it is refused
-	units   []string // what is compiled for it, over all problems
+	expects []guess // at each problem; NaN where it is refused
 	source  source
 	unknown bool // its design may be good at a problem, and was not measured nearby
 }
@@ -179,20 +173,14 @@ var turns = []source{elite, child, elite, stranger}
 // tell each other their configs so; the map of elites is Mouret and Clune's (2015).
 func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 	rivals := c.rivals(ps)
-	units, designs := map[string]bool{}, map[string]bool{}
-	take := func(r *rival) {
-		chosen = append(chosen, r)
-		designs[r.variant.Family] = true
-		for _, u := range r.units {
-			units[u] = true
-		}
-	}
+	designs := map[string]bool{}
 	for _, k := range c.rng.Perm(len(rivals)) {
 		if r := rivals[k]; r.unknown && !designs[r.variant.Family] {
-			take(r)
+			designs[r.variant.Family] = true
+			chosen = append(chosen, r)
 		}
 	}
-	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals && len(units) < groupUnits; turn++ {
+	for turn := 0; turn < 2*mostRivals && len(chosen) < mostRivals; turn++ {
 		var best *rival
 		least := hopeless
 		for _, r := range rivals {
@@ -203,7 +191,7 @@ func (c *chooser) choose(ps []kernels.Problem) (chosen []*rival) {
 			}
 		}
 		if best != nil {
-			take(best)
+			chosen = append(chosen, best)
 		}
 	}
 	return chosen
@@ -260,20 +248,10 @@ func (c *chooser) family(p kernels.Problem, v kernels.Variant) *kernels.Family {
 	return f
 }
 
-// unitsOf are the kernels that v needs compiled for p.
-func unitsOf(f *kernels.Family, p kernels.Problem, v kernels.Variant, d kernels.DeviceInfo) (units []string) {
-	for _, l := range f.Plan(p, v.Config, d).Launches {
-		if l.IsKernel() {
-			units = append(units, fmt.Sprint(l.Source, l.Entry, l.Defines))
-		}
-	}
-	return units
-}
-
-// rivals lists who may win: the nominees of the designs, what did well nearby, its children, and
-// strangers. A nominee is expected to lose as much as its design did nearby, and nothing where that
-// was not measured: so no design is absent by chance. A stranger loses more, a child a bit more than
-// its parent.
+// rivals lists who may win: the nominees of the designs, what did well nearby or farther around, its
+// children, and strangers. A nominee is expected to lose as much as its design did, and nothing where
+// that was not measured: so no design is absent by chance. A stranger loses more, a child a bit more
+// than its parent.
 func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 	around := make([]*surroundings, len(ps))
 	for i, p := range ps {
@@ -296,7 +274,6 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 			g := around[i].designs[v.Family]
 			r.unknown = r.unknown || from == elite && g.weight < priorWeight && g.regret < priorRegret
 			plan = cmp.Or(plan, f.Plan(p, v.Config, c.Device).String())
-			r.units = append(r.units, unitsOf(f, p, v, c.Device)...)
 		}
 		if plan != "" && !plans[plan] { // some knobs change nothing
 			plans[plan] = true
@@ -348,23 +325,26 @@ type surroundings struct {
 // around looks around a problem.
 func (c *chooser) around(p kernels.Problem) *surroundings {
 	k, at := c.classes[rule.ClassOf(p)], placeOf(p)
-	near, far := k.near(at), k.far(at)
-	s := &surroundings{rank: k.rank(near), known: map[kernels.Variant]guess{},
-		designs: k.designs(near, k.designs(far, nil))}
-	for _, g := range s.rank {
-		g.regret = (g.regret*(g.weight+priorWeight) - priorRegret*priorWeight) / g.weight
-		s.known[g.variant] = g
-	}
-	has := map[string]bool{}
-	for _, g := range k.rank(far) {
+	s := &surroundings{rank: k.rank(k.near(at)), known: map[kernels.Variant]guess{}, designs: map[string]guess{}}
+	for _, g := range k.rank(k.far(at)) {
 		name := g.variant.Family
-		if has[name] {
+		if _, has := s.designs[name]; has {
 			continue
 		}
 		if _, v, _, err := c.Registry.Resolve(p, g.variant, c.Device); err == nil {
-			has[name] = true
+			s.designs[name] = guess{regret: g.regret}
 			s.elites = append(s.elites, v)
 		}
+	}
+	for _, g := range s.rank {
+		g.regret = (g.regret*(g.weight+priorWeight) - priorRegret*priorWeight) / g.weight
+		s.known[g.variant] = g
+		d := s.designs[g.variant.Family]
+		if d.weight == 0 {
+			d.regret = g.with(d.regret).regret
+		}
+		d.weight += g.weight
+		s.designs[g.variant.Family] = d
 	}
 	return s
 }

@@ -12,6 +12,5 @@
 //   - an archive of elites by place, whose children are tried nearby: MAP-Elites (Mouret and Clune, 2015)
 //   - drawing from what is expected: Thompson (1933)
 //   - dropping slow variants: racing (Maron and Moore, 1994; F-Race, Birattari et al., 2002)
-//   - judging before fitting: prequential estimates (Dawid, 1984)
 //   - evidence beside each value: the tuning policies of CUB; databases of configs: MIOpen, CLBlast, vLLM
 package learn

@@ -3,7 +3,6 @@ package learn
 import (
 	"context"
 	"errors"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -39,25 +38,13 @@ type Loop struct {
 	// Checkpoint gets the map from time to time, and at the end.
 	Checkpoint func(m *rule.Map) error
 	// Progress is told after each batch.
-	Progress func(s Status)
+	Progress func(spent time.Duration, problems int)
 
 	Why     string        // after Learn, what ended it
 	Summary sweep.Summary // of what was measured
 
-	mu    sync.Mutex
-	run   *record.Run // once it has a record
-	fresh []float64   // log regrets of the answers of the time, of problems that had no times before
-}
-
-// A Status is how far a loop is.
-type Status struct {
-	Spent, Budget time.Duration
-	Problems      int
-	// Regret is how far the map's answers were behind the best found, at the last Of problems
-	// before their times were known, less one; Half of its 95% interval. Of is 0 where there are
-	// too few.
-	Regret, Half float64
-	Of           int
+	mu  sync.Mutex
+	run *record.Run // once it has a record
 }
 
 // AppendAll appends to the loop's sink and adds to its data. The line of its run is written once,
@@ -83,15 +70,9 @@ func (l *Loop) AppendAll(vs ...interface{ CheckValid() error }) error {
 	if err := l.Sink.AppendAll(vs...); err != nil {
 		return err
 	}
-	known := l.Data.all[recs[0].Problem] != nil
 	for _, r := range recs {
 		if err := l.Data.Add(l.run, r); err != nil {
 			return err
-		}
-	}
-	for _, r := range recs {
-		if p := l.Data.all[r.Problem]; r.Base && !known && p.OK(r.Variant()) {
-			l.fresh = append(l.fresh, math.Log(p.US[r.Variant()]/p.BestUS))
 		}
 	}
 	return nil
@@ -205,7 +186,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 			break
 		}
 		if l.Progress != nil {
-			l.Progress(l.status(spent()))
+			l.Progress(spent(), len(l.points()))
 		}
 		if spent()-filled > l.Budget/checkpointShare {
 			if _, err := fill(); err != nil {
@@ -230,26 +211,4 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 			"budget %s is too short to measure one problem", l.Budget)
 	}
 	return fill()
-}
-
-// leastFresh is of how many problems a regret is told.
-const leastFresh = 20
-
-// status sums up how good the answers to the last problems were.
-func (l *Loop) status(spent time.Duration) Status {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := Status{Spent: spent, Budget: l.Budget, Problems: len(l.Data.all)}
-	last := slices.Clone(l.fresh[len(l.fresh)-min(len(l.fresh), max(len(l.fresh)/4, leastFresh)):])
-	if len(last) < leastFresh {
-		return s
-	}
-	sum, sq, n := 0.0, 0.0, float64(len(last))
-	for _, g := range last {
-		sum, sq = sum+g, sq+g*g
-	}
-	mean := sum / n
-	s.Regret, s.Of = math.Expm1(mean), len(last)
-	s.Half = 1.96 * math.Sqrt(max(sq/n-mean*mean, 0)/(n-1))
-	return s
 }

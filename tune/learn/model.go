@@ -167,34 +167,6 @@ func (c *class) neighbours(at place, alike func(a, b place) float64) (list []nei
 	return list[:min(len(list), mostPoints)]
 }
 
-// designs is what is expected of the best variant of each family near a place, after what was
-// expected before.
-func (c *class) designs(near []neighbour, before map[string]guess) map[string]guess {
-	all := map[string]guess{}
-	for name, g := range before {
-		all[name] = guess{regret: g.regret}
-	}
-	sums := map[string]guess{}
-	for _, n := range near {
-		best := map[string]float64{}
-		for _, t := range c.timings[n.point] {
-			name := c.variants[t.variant].Family
-			if least, ok := best[name]; !ok || t.regret < least {
-				best[name] = t.regret
-			}
-		}
-		for name, r := range best {
-			g := sums[name]
-			weight := g.weight + n.weight
-			sums[name] = guess{regret: (g.regret*g.weight + n.weight*r) / weight, weight: weight}
-		}
-	}
-	for name, g := range sums {
-		all[name] = g.with(before[name].regret)
-	}
-	return all
-}
-
 // rank is what is expected of each variant that was measured near a place, the least regret first:
 // its mean over neighbours, by their weights (Nadaraya and Watson, 1964).
 func (c *class) rank(near []neighbour) (list []guess) {
