@@ -254,27 +254,14 @@ func refuseFewRows(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) er
 // hostFewRows does a row as the first CTA of its cluster, and each CTA's columns.
 func hostFewRows(h *kernels.HostRun, pid int) {
 	p, cluster, cols := h.Problem, int(h.Launch.Define("CLUSTER")), h.Launch.Define("DW_COLS")
-	wf, _ := hostWeights(h)
 	if row := int64(pid / cluster); pid%cluster == 0 && row < p.M {
+		wf, _ := hostWeights(h)
 		hostRow(h, wf, row)
 	}
 	if p.M == 1 {
 		cols = p.N
 	}
-	lo := int64(pid) * cols
-	hi := min(lo+cols, p.N)
-	if lo >= hi {
-		return
+	if lo := int64(pid) * cols; lo < p.N {
+		hostColumns(h, lo, min(lo+cols, p.N))
 	}
-	xhat, dy, sums := h.Row(0, hi-lo), h.Row(1, hi-lo), newHostSums(h)
-	part := hostSums{sums.dw[:hi-lo], sums.db}
-	if part.db != nil {
-		part.db = part.db[:hi-lo]
-	}
-	for i := range p.M {
-		hostXhat(h, xhat, wf, i, lo)
-		h.Mem["dy"].Load(dy, i*p.N+lo)
-		part.add(xhat, dy)
-	}
-	part.each(func(name string, s []float32) { h.Mem[name].Store(lo, s) })
 }

@@ -3,17 +3,15 @@ package families
 import (
 	"fmt"
 	"iter"
-	"strconv"
-	"strings"
 
 	"normbench/kernels"
 )
 
-// This file is shared by backward designs whose CTAs, alone or in clusters, take
-// tiles of rows through slots of shared memory (bwd_pipe.cuh).
+// The geometry of bwd/smem_pipe, whose CTAs, alone or in clusters, take tiles of rows through slots
+// of shared memory (bwd_pipe.cuh).
 
-// A rowPipe is the geometry of a config.
-type rowPipe struct {
+// A smemPipe is the geometry of a config.
+type smemPipe struct {
 	tiles, clusters, each int64 // tiles of rows, clusters over them, most tiles of a cluster
 	cluster               int64 // CTAs per cluster
 	perSM                 int64 // CTAs that an SM is to hold at once, 0 for no matter
@@ -23,10 +21,15 @@ type rowPipe struct {
 	groups, perGroup      int64 // groups of threads and threads in one
 	rows, perThread       int64 // rows of a group, vectors of a thread in one
 	shifts                bool  // a group has rows that start differently in their vectors
+	fused                 int
 }
 
-func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs, vec int64) rowPipe {
-	s := rowPipe{vecs: vecs, vec: vec}
+func newSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) smemPipe {
+	s := smemPipe{fused: c.Get(kernels.FusedDW)}
+	s.vecs, s.vec = pipeVectors(p, c)
+	if p.NoWeight {
+		s.fused = 0
+	}
 	br, threads, k := int64(c.Get(kernels.BlockRows)), int64(32*c.Get(kernels.Warps)), c.Get(kernels.PerSM)
 	s.cluster, s.rows = int64(c.Get(kernels.Cluster)), int64(c.Get(kernels.Unroll))
 	if d.Kind == kernels.KindCPU {
@@ -59,7 +62,7 @@ func newRowPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo, vecs,
 // align lets the groups of ragged rows have rows that all start alike in their
 // vectors, every phases-th one: by some CTAs less than there is room for, if not
 // many. CTAs that have one row to a group, have none that differ.
-func (s *rowPipe) align(p kernels.Problem, c kernels.Config) {
+func (s *smemPipe) align(p kernels.Problem, c kernels.Config) {
 	step := startsAlike(p, c)
 	if s.clusters == s.tiles {
 		return
@@ -75,34 +78,31 @@ func (s *rowPipe) align(p kernels.Problem, c kernels.Config) {
 const minAligned = 8
 
 // slot is the bytes of a tile's rows of x and dy.
-func (s *rowPipe) slot(p kernels.Problem) int64 {
+func (s *smemPipe) slot(p kernels.Problem) int64 {
 	return 2 * s.tileRows() * s.slice * s.vec * p.DType.Size()
 }
 
 // spans is the shared memory, in bytes, in which the groups' sums of ragged rows meet:
 // ragged.cuh, SPAN_FLOATS.
-func (s *rowPipe) spans(p kernels.Problem) int64 {
+func (s *smemPipe) spans(p kernels.Problem) int64 {
 	span := s.slice*s.vec + s.vec - 1
 	return (1 + kernels.Flag(p.Bias)) * 4 * s.groups * (span + span/8 + 1)
 }
 
-func (s *rowPipe) tileRows() int64 { return s.groups * s.rows }
+func (s *smemPipe) tileRows() int64 { return s.groups * s.rows }
 
 // ragged says that rows have a vector that is not whole, or not aligned.
-func (s *rowPipe) ragged(p kernels.Problem) bool {
+func (s *smemPipe) ragged(p kernels.Problem) bool {
 	return p.N%s.vec != 0
 }
 
 // sm90 says whether a device has bulk copies and clusters. The cpu, which runs
 // the same rows in Go, has no limits of that kind.
-func sm90(d kernels.DeviceInfo) bool {
-	n, err := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
-	return d.Kind == kernels.KindCPU || err == nil && n >= 90
-}
+func sm90(d kernels.DeviceInfo) bool { return d.Kind == kernels.KindCPU || hasClusters(d) }
 
 // refuseThreads refuses idle threads and empty slices. quack's _cap_cluster_n
 // holds the second: without it, CTAs of a cluster counted columns twice.
-func (s *rowPipe) refuseThreads() error {
+func (s *smemPipe) refuseThreads() error {
 	slice := min(s.slice, s.vecs)
 	switch {
 	case s.perGroup < 1:
@@ -120,7 +120,7 @@ func (s *rowPipe) refuseThreads() error {
 // refuseFit holds the sizes of an SM: registers of a thread, shared
 // memory of a CTA in bytes, and as many CTAs as ctas_per_sm asks for.
 // (CTAs may ask for more: then some wait for others to end.)
-func (s *rowPipe) refuseFit(c kernels.Config, d kernels.DeviceInfo, registers, shared int64) error {
+func (s *smemPipe) refuseFit(c kernels.Config, d kernels.DeviceInfo, registers, shared int64) error {
 	threads := int64(32 * c.Get(kernels.Warps))
 	if most := min(65536/threads, 255); registers > most {
 		return fmt.Errorf("a thread needs about %d registers, and %d threads have %d each", registers, threads, most)
@@ -180,47 +180,4 @@ func cross(lists [][]int) iter.Seq[[]int] {
 			at[i]++
 		}
 	}
-}
-
-// hostRowPipe does the rows of CTA pid, the first of a cluster those of all of
-// them; the others return false. The sums of dw and db are the cluster's, whose
-// number, and run as the clusters see it, it returns too.
-func hostRowPipe(h *kernels.HostRun, pid int) (run *kernels.HostRun, cta int, dw, db []float32, ok bool) {
-	cluster := int(h.Launch.Define("CLUSTER"))
-	if pid%cluster != 0 {
-		return nil, 0, nil, nil, false
-	}
-	if cluster > 1 { // as rows are dealt to clusters
-		launch, clusters := *h.Launch, *h
-		launch.Grid[0] /= cluster
-		clusters.Launch, h = &launch, &clusters
-	}
-	cta = pid / cluster
-	p, N := h.Problem, h.Problem.N
-	xhat, dy := h.Row(0, N), h.Row(1, N)
-	dw, db = h.Row(2, N), h.Row(3, N*kernels.Flag(p.Bias))
-	clear(dw)
-	clear(db)
-	wf, _ := hostWeights(h)
-	eachTileRow(h, cta, func(i int64) {
-		hostXhat(h, xhat, wf, i, 0)
-		h.Mem["dy"].Load(dy, i*N)
-		for j := range db {
-			db[j] += dy[j]
-		}
-		for j, g := range dy {
-			dw[j] += g * xhat[j]
-			dy[j] *= wf[j]
-		}
-		rstd, _ := hostStats(h, i)
-		c1, c2 := dot(dy, xhat)/float32(N), float32(0)
-		if p.Op == kernels.LayerNorm {
-			c2 = sum(dy) / float32(N)
-		}
-		for j := range dy {
-			dy[j] = rstd * (dy[j] - c1*xhat[j] - c2)
-		}
-		hostGradient(h, dy, i, 0)
-	})
-	return h, cta, dw, db, true
 }

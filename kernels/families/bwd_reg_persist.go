@@ -201,50 +201,18 @@ func refuseStages(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) err
 }
 
 func hostRegPersist(h *kernels.HostRun, pid int) {
-	p := h.Problem
-	N := p.N
-	xhat, dy, dw := h.Row(0, N), h.Row(1, N), h.Row(2, N)
-	clear(dw)
-	var db []float32
-	if p.Bias {
-		db = h.Row(3, N)
-		clear(db)
-	}
-	wf, _ := hostWeights(h)
-	eachTileRow(h, pid, func(i int64) {
-		hostXhat(h, xhat, wf, i, 0)
-		h.Mem["dy"].Load(dy, i*N)
-		for j := range xhat {
-			dw[j] += dy[j] * xhat[j]
-		}
-		for j := range db {
-			db[j] += dy[j]
-		}
-		for j := range dy {
-			dy[j] *= wf[j]
-		}
-		c1 := dot(dy, xhat) / float32(N)
-		var c2 float32
-		if p.Op == kernels.LayerNorm {
-			c2 = sum(dy) / float32(N)
-		}
-		rstd, _ := hostStats(h, i)
-		for j := range dy {
-			dy[j] = rstd * (dy[j] - xhat[j]*c1 - c2)
-		}
-		hostGradient(h, dy, i, 0)
-	})
+	dw, db := hostRows(h, pid)
 	storePartials(h, pid, 0, dw, db)
 }
 
-// storePartials stores columns from j on of a CTA's sums of dw and, where it
-// is not nil, db.
+// storePartials stores columns from j on of a CTA's sums of dw and db, as far as the problem has
+// them.
 func storePartials(h *kernels.HostRun, pid int, j int64, dw, db []float32) {
 	at := int64(pid)*h.Problem.N + j
 	if !h.Problem.NoWeight {
 		h.Mem["dw_partial"].Store(at, dw)
 	}
-	if db != nil {
+	if h.Problem.Bias {
 		h.Mem["db_partial"].Store(at, db)
 	}
 }

@@ -60,21 +60,6 @@ const (
 
 // ---- Geometry ---------------------------------------------------------------
 
-// A smemPipe is the geometry of a config.
-type smemPipe struct {
-	rowPipe
-	fused int
-}
-
-func newSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) smemPipe {
-	vecs, vec := pipeVectors(p, c)
-	s := smemPipe{rowPipe: newRowPipe(p, c, d, vecs, vec), fused: c.Get(kernels.FusedDW)}
-	if p.NoWeight {
-		s.fused = 0
-	}
-	return s
-}
-
 // pipeVectors is the number of vectors in a row and the elements in one: of a ragged
 // row, which bulk copies bring with what is around it, the aligned ones of 16 bytes
 // that it may have an element of.
@@ -467,26 +452,39 @@ func (r pipeRule) forRows(p kernels.Problem, d kernels.DeviceInfo) pipeRule {
 
 // ---- Host -------------------------------------------------------------------
 
+// hostBwdSmemPipe does the rows of a cluster in its first CTA. The last of them sums the partial
+// rows, where no k2 does.
 func hostBwdSmemPipe(h *kernels.HostRun, pid int) {
-	h, cta, dw, db, ok := hostRowPipe(h, pid)
-	if !ok || h.Problem.NoWeight {
+	p, fused := h.Problem, h.Launch.Define("FUSED_DW")
+	if cluster := int(h.Launch.Define("CLUSTER")); cluster > 1 {
+		if pid%cluster != 0 {
+			return
+		}
+		h, pid = ofClusters(h, cluster), pid/cluster
+	}
+	dw, db := hostRows(h, pid)
+	switch {
+	case p.NoWeight:
+		return
+	case fused == fusedAdd:
+		hostAdd(h, "dw", dw)
+		if p.Bias {
+			hostAdd(h, "db", db)
+		}
 		return
 	}
-	hostPartial(h, "dw", cta, dw)
-	if h.Problem.Bias {
-		hostPartial(h, "db", cta, db)
+	storePartials(h, pid, 0, dw, db)
+	ctas := int64(h.Launch.Grid[0])
+	if fused != 0 && h.Mem["counters"].Add(0, 1) == int32(ctas-1) {
+		hostFinish(h, "dw", ctas, 0, p.N)
+		if p.Bias {
+			hostFinish(h, "db", ctas, 0, p.N)
+		}
 	}
-	hostFused(h, cta)
 }
 
-// hostPartial leaves a CTA's sums of a gradient: as a partial row or, added
-// to what is there, in the buffer that the launch has in its place.
-func hostPartial(h *kernels.HostRun, gradient string, cta int, sums []float32) {
-	N := h.Problem.N
-	if h.Launch.Define("FUSED_DW") != fusedAdd {
-		h.Mem[gradient+"_partial"].Store(int64(cta)*N, sums)
-		return
-	}
+// hostAdd adds a CTA's sums of a gradient to what is there, in the buffer that the launch has.
+func hostAdd(h *kernels.HostRun, gradient string, sums []float32) {
 	to := h.Mem[gradient+"_partial"]
 	if to == nil {
 		to = h.Mem[gradient]
@@ -494,48 +492,4 @@ func hostPartial(h *kernels.HostRun, gradient string, cta int, sums []float32) {
 	for j, v := range sums {
 		to.AddFloat(int64(j), v)
 	}
-}
-
-// hostFused sums the partial rows where this CTA is the last: fuse.cuh.
-func hostFused(h *kernels.HostRun, cta int) {
-	p, ctas := h.Problem, int64(h.Launch.Grid[0])
-	gradients := []string{"dw", "db"}[:1+kernels.Flag(p.Bias)]
-	counters := h.Mem["counters"]
-	switch h.Launch.Define("FUSED_DW") {
-	case fusedLast:
-		if counters.Add(0, 1) == int32(ctas-1) {
-			for _, g := range gradients {
-				hostFinish(h, g, h.Mem[g+"_partial"], 0, ctas, 0, p.N)
-			}
-		}
-	case fusedGroups:
-		group := h.Arg("group")
-		groups, mine := kernels.CeilDiv(ctas, group), int64(cta)/group
-		members := min(group, ctas-mine*group)
-		if counters.Add(mine, 1) != int32(members-1) {
-			return
-		}
-		for _, g := range gradients {
-			hostLead(h, h.Mem[g+"_partial"], mine*group, members, h.Mem[g+"_leaders"], mine)
-		}
-		if counters.Add(groups, 1) == int32(groups-1) {
-			for _, g := range gradients {
-				hostFinish(h, g, h.Mem[g+"_leaders"], 0, groups, 0, p.N)
-			}
-		}
-	}
-}
-
-// hostLead sums count partial rows from first on to row leader of leaders.
-func hostLead(h *kernels.HostRun, partial *kernels.Memory, first, count int64, leaders *kernels.Memory, leader int64) {
-	N := h.Problem.N
-	acc, part := h.Row(0, N), h.Row(1, N)
-	clear(acc)
-	for i := first; i < first+count; i++ {
-		partial.Load(part, i*N)
-		for j, v := range part {
-			acc[j] += v
-		}
-	}
-	leaders.Store(leader*N, acc)
 }

@@ -174,7 +174,11 @@ func refuseBand(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	return nil
 }
 
-func hostClear(h *kernels.HostRun, _ int) { h.Mem["amax"].Set(0, 0) }
+func hostClear(h *kernels.HostRun, pid int) {
+	if pid == 0 {
+		h.Mem["amax"].Set(0, 0)
+	}
+}
 
 func hostBand(h *kernels.HostRun, pid int) {
 	hostForwards(h, pid, int(h.Launch.Define("CLUSTER")*h.Launch.Define("CTAS_PER_ROW")), true)

@@ -2,7 +2,6 @@ package families
 
 import (
 	"fmt"
-	"math"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
@@ -33,7 +32,7 @@ func fwdStatsFirst(op kernels.Op) *kernels.Family {
 		Base:   statsFirstBase,
 		Refuse: refuseStatsFirst,
 		Plan:   statsFirstPlan,
-		Host:   map[string]kernels.HostStage{"stats": hostSliceSums, "tiles": hostTiles},
+		Host:   map[string]kernels.HostStage{"stats": hostClear, "tiles": hostTiles},
 	}
 }
 
@@ -130,84 +129,18 @@ func statsFirstPlan(p kernels.Problem, c kernels.Config, _ kernels.DeviceInfo) k
 	}
 }
 
-// ---- Host stages ----------------------------------------------------------------
-
-// hostSlice is the columns from lo to before hi of CTA rank; rows start with a vector here.
-func hostSlice(h *kernels.HostRun, rank int64) (lo, hi int64) {
-	p, ranks := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro)
-	vec := h.Launch.Define(kernels.VectorBytes.Macro) / p.DType.Size()
-	slice := kernels.CeilDiv(kernels.CeilDiv(p.N, vec), ranks) * vec
-	return min(rank*slice, p.N), min((rank+1)*slice, p.N)
-}
-
-func hostSliceSums(h *kernels.HostRun, pid int) {
-	p, ranks := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro)
-	if pid == 0 {
-		h.Mem["amax"].Set(0, 0)
-	}
-	lo, hi := hostSlice(h, int64(pid)%ranks)
-	row, sums := h.Row(0, hi-lo), h.Mem["sums"]
-	block := h.Launch.Define(kernels.BlockRows.Macro)
-	for i := int64(pid) / ranks * block; i < min((int64(pid)/ranks+1)*block, p.M); i++ {
-		h.Mem["x"].Load(row, i*p.N+lo)
-		at := i*ranks + int64(pid)%ranks
-		if p.Op == kernels.LayerNorm {
-			all := sum(row)
-			for j := range row {
-				row[j] -= all / float32(len(row))
-			}
-			sums.Set(2*at, all)
-			at = 2*at + 1
-		}
-		sums.Set(at, dot(row, row))
-	}
-}
-
+// hostTiles does the rows of a strip of tiles in its first CTA, whose statistics the launch ahead
+// has not taken here.
 func hostTiles(h *kernels.HostRun, pid int) {
-	p := h.Problem
-	tr, tc := h.Launch.Define(kernels.TransposeRows.Macro), h.Launch.Define(kernels.TransposeCols.Macro)
-	across := kernels.CeilDiv(p.N, tc)
-	row0, lo := (kernels.CeilDiv(p.M, tr)-1-int64(pid)/across)*tr, int64(pid)%across*tc
-	hi := min(lo+tc, p.N)
+	p, rows := h.Problem, h.Launch.Define(kernels.TransposeRows.Macro)
+	across := int(kernels.CeilDiv(p.N, h.Launch.Define(kernels.TransposeCols.Macro)))
+	if pid%across != 0 {
+		return
+	}
 	wf, bf := hostWeights(h)
-	row := h.Row(0, hi-lo)
-	for i := row0; i < min(row0+tr, p.M); i++ {
-		rstd, mean := hostMerged(h, i)
-		if lo == 0 {
-			h.Mem["rstd"].Set(i, rstd)
-			if p.Op == kernels.LayerNorm {
-				h.Mem["mean"].Set(i, mean)
-			}
-		}
-		h.Mem["x"].Load(row, i*p.N+lo)
-		for j := range row {
-			row[j] = (row[j] - mean) * rstd * wf[lo+int64(j)]
-			if bf != nil {
-				row[j] += bf[lo+int64(j)]
-			}
-		}
-		hostOutput(h, row, i, lo, true)
+	row, first := h.Row(0, p.N), int64(pid/across)*rows
+	for i := first; i < min(first+rows, p.M); i++ {
+		hostNormalize(h, row, wf, bf, i)
+		hostOutput(h, row, i, 0, true)
 	}
-}
-
-// hostMerged is rstd and the mean of row i, of the sums of its slices.
-func hostMerged(h *kernels.HostRun, i int64) (rstd, mean float32) {
-	p, ranks, sums := h.Problem, h.Launch.Define(kernels.CTAsPerRow.Macro), h.Mem["sums"]
-	squares, cols := float32(0), float32(p.N)
-	if p.Op == kernels.LayerNorm {
-		for r := range ranks {
-			mean += sums.At(2*(i*ranks+r)) / cols
-		}
-	}
-	for r := range ranks {
-		if p.Op == kernels.RMSNorm {
-			squares += sums.At(i*ranks + r)
-			continue
-		}
-		lo, hi := hostSlice(h, r)
-		n := float32(hi - lo)
-		off := sums.At(2*(i*ranks+r))/n - mean
-		squares += sums.At(2*(i*ranks+r)+1) + n*off*off
-	}
-	return float32(1 / math.Sqrt(float64(squares/cols+kernels.Eps))), mean
 }

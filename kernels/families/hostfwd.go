@@ -38,13 +38,9 @@ func hostForwards(h *kernels.HostRun, pid, ranks int, transpose bool) {
 	if pid%ranks != 0 {
 		return
 	}
-	launch := *h.Launch
-	launch.Grid[0] /= ranks
-	shared := *h
-	shared.Launch = &launch
 	row := h.Row(0, h.Problem.N)
 	wf, bf := hostWeights(h)
-	eachTileRow(&shared, pid/ranks, func(i int64) {
+	eachTileRow(ofClusters(h, ranks), pid/ranks, func(i int64) {
 		hostNormalize(h, row, wf, bf, i)
 		hostOutput(h, row, i, 0, transpose)
 	})

@@ -154,14 +154,103 @@ func eachTileRow(h *kernels.HostRun, pid int, f func(i int64)) {
 	})
 }
 
-// hostFinish sums count partial rows from first on, columns lo to hi, adds what
-// was in the gradient before, and stores the result to out: reduce.cuh, finish.
-// name is dw or db.
-func hostFinish(h *kernels.HostRun, name string, partial *kernels.Memory, first, count, lo, hi int64) {
-	N := h.Problem.N
+// ofClusters is a run as clusters of so many CTAs see it, where rows are dealt to these.
+func ofClusters(h *kernels.HostRun, ctas int) *kernels.HostRun {
+	launch, run := *h.Launch, *h
+	launch.Grid[0] /= ctas
+	run.Launch = &launch
+	return &run
+}
+
+// hostDX stores row i of dx, of its xhat and dy. It overwrites dy.
+func hostDX(h *kernels.HostRun, xhat, dy, wf []float32, i int64) {
+	spec, n := h.Problem.Op.Spec(), float32(h.Problem.N)
+	for j, w := range wf {
+		dy[j] *= w
+	}
+	r, _ := hostStats(h, i)
+	c1, c2 := dot(dy, xhat), float32(0)
+	switch {
+	case !spec.Unit:
+		c1 /= n
+	case r*float32(spec.Eps) > nearly:
+		c1 = 0 // r is 1/eps, whatever x
+	}
+	if spec.Centered {
+		c2 = sum(dy) / n
+	}
+	for j, v := range xhat {
+		dy[j] = r * (dy[j] - v*c1 - c2)
+	}
+	hostGradient(h, dy, i, 0)
+}
+
+// nearly is one, less a rounding of r.
+const nearly = 0.999999
+
+// hostRow does row i of a backward without sums.
+func hostRow(h *kernels.HostRun, wf []float32, i int64) {
+	xhat, dy := h.Row(0, h.Problem.N), h.Row(1, h.Problem.N)
+	hostXhat(h, xhat, wf, i, 0)
+	h.Mem["dy"].Load(dy, i*h.Problem.N)
+	hostDX(h, xhat, dy, wf, i)
+}
+
+// hostRows does the rows of CTA pid's tiles, and sums dw and, where there is a bias, db over them.
+func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
+	p, N := h.Problem, h.Problem.N
+	xhat, dy := h.Row(0, N), h.Row(1, N)
+	dw, db = h.Row(2, N), h.Row(3, N*kernels.Flag(p.Bias))
+	clear(dw)
+	clear(db)
+	wf, _ := hostWeights(h)
+	eachTileRow(h, pid, func(i int64) {
+		hostXhat(h, xhat, wf, i, 0)
+		h.Mem["dy"].Load(dy, i*N)
+		for j, v := range dy {
+			dw[j] += v * xhat[j]
+		}
+		for j := range db {
+			db[j] += dy[j]
+		}
+		hostDX(h, xhat, dy, wf, i)
+	})
+	return dw, db
+}
+
+// hostColumns does columns lo to hi of dw and db over all rows.
+func hostColumns(h *kernels.HostRun, lo, hi int64) {
+	p, n := h.Problem, hi-lo
+	xhat, dy, dw, db := h.Row(0, n), h.Row(1, n), h.Row(2, n), h.Row(3, n)
+	clear(dw)
+	clear(db)
+	if p.Accumulate {
+		h.Mem["dw_in"].Load(dw, lo)
+		if p.Bias {
+			h.Mem["db_in"].Load(db, lo)
+		}
+	}
+	for i := range p.M {
+		hostXhat(h, xhat, nil, i, lo)
+		h.Mem["dy"].Load(dy, i*p.N+lo)
+		for j, v := range dy {
+			dw[j] += v * xhat[j]
+			db[j] += v
+		}
+	}
+	h.Mem["dw"].Store(lo, dw)
+	if p.Bias {
+		h.Mem["db"].Store(lo, db)
+	}
+}
+
+// hostFinish sums count partial rows, columns lo to hi, adds what was in the gradient before, and
+// stores the result to out: reduce.cuh, finish. name is dw or db.
+func hostFinish(h *kernels.HostRun, name string, count, lo, hi int64) {
+	N, partial := h.Problem.N, h.Mem[name+"_partial"]
 	acc, part := h.Row(12, hi-lo), h.Row(13, hi-lo)
 	clear(acc)
-	for p := first; p < first+count; p++ {
+	for p := range count {
 		partial.Load(part, p*N+lo)
 		for j, v := range part {
 			acc[j] += v
@@ -184,7 +273,7 @@ func hostReduce(h *kernels.HostRun, pid int) {
 	}
 	lo := int64(pid) * h.Launch.Define("REDUCE_COLS")
 	hi := min(lo+h.Launch.Define("REDUCE_COLS"), h.Problem.N)
-	hostFinish(h, name, h.Mem[name+"_partial"], 0, h.Launch.Define("PARTIALS"), lo, hi)
+	hostFinish(h, name, h.Launch.Define("PARTIALS"), lo, hi)
 }
 
 // sum and dot use four accumulators: the additions of one would wait for each

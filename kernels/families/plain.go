@@ -121,60 +121,14 @@ func hostForward(h *kernels.HostRun, pid int) {
 
 // hostBackward is backward of all plain_*_bwd.cu.
 func hostBackward(h *kernels.HostRun, pid int) {
-	p, spec := h.Problem, h.Problem.Op.Spec()
-	xhat, g := h.Row(0, p.N), h.Row(1, p.N)
 	wf, _ := hostWeights(h)
-	for i := int64(pid); i < p.M; i += int64(h.Launch.Grid[0]) {
-		hostXhat(h, xhat, wf, i, 0)
-		h.Mem["dy"].Load(g, i*p.N)
-		for j, w := range wf {
-			g[j] *= w
-		}
-		r, _ := hostStats(h, i)
-		c1, c2 := dot(g, xhat), float32(0)
-		switch {
-		case !spec.Unit:
-			c1 /= float32(p.N)
-		case r*float32(spec.Eps) > nearly:
-			c1 = 0 // r is 1/eps, whatever x
-		}
-		if spec.Centered {
-			c2 = sum(g) / float32(p.N)
-		}
-		for j, v := range xhat {
-			g[j] = r * (g[j] - v*c1 - c2)
-		}
-		hostGradient(h, g, i, 0)
+	for i := int64(pid); i < h.Problem.M; i += int64(h.Launch.Grid[0]) {
+		hostRow(h, wf, i)
 	}
 }
 
-// nearly is one, less a rounding of r.
-const nearly = 0.999999
-
 // hostGradients is gradients of all plain_*_bwd.cu.
 func hostGradients(h *kernels.HostRun, pid int) {
-	p := h.Problem
 	lo := int64(pid * h.Launch.Block)
-	n := min(int64(h.Launch.Block), p.N-lo)
-	xhat, dy, dw, db := h.Row(0, n), h.Row(1, n), h.Row(2, n), h.Row(3, n)
-	clear(dw)
-	clear(db)
-	if p.Accumulate {
-		h.Mem["dw_in"].Load(dw, lo)
-		if p.Bias {
-			h.Mem["db_in"].Load(db, lo)
-		}
-	}
-	for i := range p.M {
-		hostXhat(h, xhat, nil, i, lo)
-		h.Mem["dy"].Load(dy, i*p.N+lo)
-		for j, v := range dy {
-			dw[j] += v * xhat[j]
-			db[j] += v
-		}
-	}
-	h.Mem["dw"].Store(lo, dw)
-	if p.Bias {
-		h.Mem["db"].Store(lo, db)
-	}
+	hostColumns(h, lo, min(lo+int64(h.Launch.Block), h.Problem.N))
 }
