@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"io"
 	"math"
-	"os"
 
 	"github.com/urfave/cli/v2"
 
@@ -52,7 +51,7 @@ func judge(e *env, file string, step float64, format string) error {
 	name := file
 	if name == "-" {
 		name = "standard input"
-		data, err = io.ReadAll(os.Stdin)
+		data, err = io.ReadAll(e.stdin)
 	} else {
 		data, err = textfile.Read(name, textfile.Large)
 	}

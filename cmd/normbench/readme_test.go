@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/shlex"
@@ -246,9 +247,27 @@ func checkOutputs(t *testing.T, words []string) {
 	}
 }
 
+// An output may be written by several goroutines: a worker's standard error is part of ours.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
 // normbench runs the program in this process.
 func normbench(args []string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
+	var out, err output
 	code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &out, &err, families.New())
 	return code, out.String(), err.String()
 }

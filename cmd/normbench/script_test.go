@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,6 +31,7 @@ import (
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
+	"normbench/kernels/nvrtc"
 	"normbench/lab"
 	"normbench/sweep/record"
 	"normbench/tune"
@@ -46,12 +49,12 @@ var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 func TestMain(m *testing.M) {
 	// Half of the scripts' time is waiting for workers that hang or do not come back.
 	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) //nolint:errcheck // -parallel comes after it
-	program := func(r *kernels.Registry) func() {
-		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r)) }
+	program := func(r func() *kernels.Registry) func() {
+		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r())) }
 	}
 	testscript.Main(m, map[string]func(){
-		"normbench":        program(families.New()),
-		"normbench-test":   program(devicetest.Registry(families.New())),
+		"normbench":        program(families.New),
+		"normbench-test":   program(func() *kernels.Registry { return devicetest.Registry(families.New()) }),
 		"normbench-fake":   fakeWorker,
 		"normbench-faulty": faultyWorker,
 		"fake-python":      fakePython,
@@ -121,22 +124,18 @@ func TestScripts(t *testing.T) {
 		signal.Notify(hup, syscall.SIGHUP)
 		t.Cleanup(func() { signal.Stop(hup) }) // the scripts run in parallel, behind this function
 	}
+	here, err := filepath.Abs(".") // scripts change this process's folder
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"),
+		Dir: filepath.Join(here, "testdata", "script"),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("DEV", cpu.New(families.New()).Info().ID)
 			e.Setenv(cpu.CacheVariable, smallCache)
 			e.Setenv("COLUMNS", "400") // tables.txtar is about narrower ones
-			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
-			if err != nil {
-				return err
-			}
-			e.Setenv("EXAMPLES", examples)
-			sources, err := filepath.Abs(filepath.Join("..", "..", "kernels", "families"))
-			if err != nil {
-				return err
-			}
-			e.Setenv("FAMILIES", sources)
+			e.Setenv("EXAMPLES", filepath.Join(here, "..", "..", "examples"))
+			e.Setenv("FAMILIES", filepath.Join(here, "..", "..", "kernels", "families"))
 			e.Setenv("ESC", "\x1b[2J")
 			e.Setenv("CXX", compiler(t))
 			e.Setenv("KEPT", compiler(t))
@@ -206,6 +205,7 @@ func checkTable(t *testing.T, path string) {
 }
 
 var scriptCommands = map[string]func(ts *testscript.TestScript, neg bool, args []string){
+	"run":       runs,
 	"bad":       bad,
 	"code":      code,
 	"stopafter": stopafter,
@@ -228,24 +228,68 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 	}
 }
 
-// exitCode runs a program and returns its exit code; -1 where a signal ended it.
-func exitCode(ts *testscript.TestScript, args []string) int {
+// process is held by who changes or copies this process's folder and environment.
+var process sync.Mutex
+
+// variables are those of a script that programs read.
+var variables = []string{"COLUMNS", "CXX", "DEV", "GITHUB_STEP_SUMMARY", "HOME", "NORMBENCH_CACHE", "NORMBENCH_COMPILERS", cpu.CacheVariable,
+	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "TMPDIR", "WORK"}
+
+// runHere runs normbench in this process: to start another takes longer than what most commands do.
+// Scripts take turns, so what waits is run by exec.
+func runHere(ts *testscript.TestScript, args []string) (code int, stdout, stderr string) {
+	process.Lock()
+	defer process.Unlock()
+	before, err := os.Getwd()
+	ts.Check(err)
+	ts.Check(os.Chdir(ts.MkAbs(".")))
+	defer os.Chdir(before) //nolint:errcheck // it was there
+	for _, name := range variables {
+		was, set := os.LookupEnv(name)
+		ts.Check(os.Setenv(name, ts.Getenv(name)))
+		if set {
+			defer os.Setenv(name, was)
+		} else {
+			defer os.Unsetenv(name)
+		}
+	}
+	return normbench(args)
+}
+
+// runs wants a program to succeed, or with ! to fail, as exec does.
+func runs(ts *testscript.TestScript, neg bool, args []string) {
+	usage(ts, len(args) > 0, "[!] run program argument...")
+	if code, stdout, stderr := start(ts, args); (code == 0) == neg {
+		ts.Fatalf("exit code %d\n[stdout]\n%s[stderr]\n%s", code, stdout, stderr)
+	}
+}
+
+// start runs a program, normbench in this process, and returns its exit code; -1 where a signal ended
+// it.
+func start(ts *testscript.TestScript, args []string) (code int, stdout, stderr string) {
+	if args[0] == "normbench" && len(args) > 1 && args[1] != "worker" {
+		code, stdout, stderr = runHere(ts, args[1:])
+		io.WriteString(ts.Stdout(), stdout)
+		io.WriteString(ts.Stderr(), stderr)
+		return code, stdout, stderr
+	}
 	err := ts.Exec(args[0], args[1:]...)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		ts.Fatalf("%s: %v", args[0], err)
 	}
 	if exit != nil {
-		return exit.ExitCode()
+		code = exit.ExitCode()
 	}
-	return 0
+	return code, ts.ReadFile("stdout"), ts.ReadFile("stderr")
 }
 
 // code wants a program to end with a code, or one of several: code N|N program argument...
 func code(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) >= 2, "code N|N program argument...")
-	if got := exitCode(ts, args[1:]); !slices.Contains(strings.Split(args[0], "|"), strconv.Itoa(got)) {
-		ts.Fatalf("exit code %d, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	got, stdout, stderr := start(ts, args[1:])
+	if !slices.Contains(strings.Split(args[0], "|"), strconv.Itoa(got)) {
+		ts.Fatalf("exit code %d, want %s\n[stdout]\n%s[stderr]\n%s", got, args[0], stdout, stderr)
 	}
 }
 
@@ -253,11 +297,11 @@ func code(ts *testscript.TestScript, neg bool, args []string) {
 // measuring, with 4 and its reason.
 func fit(ts *testscript.TestScript, neg bool, args []string) {
 	usage(ts, !neg && len(args) > 0, "fit program argument...")
-	switch got := exitCode(ts, args); {
+	switch got, _, stderr := start(ts, args); {
 	case got != 0 && got != exitUnfit:
-		ts.Fatalf("exit code %d, want 0 or %d\n%s", got, exitUnfit, ts.ReadFile("stderr"))
-	case (got == exitUnfit) != strings.Contains(ts.ReadFile("stderr"), "do not trust times from this machine"):
-		ts.Fatalf("exit code %d with\n%s", got, ts.ReadFile("stderr"))
+		ts.Fatalf("exit code %d, want 0 or %d\n%s", got, exitUnfit, stderr)
+	case (got == exitUnfit) != strings.Contains(stderr, "do not trust times from this machine"):
+		ts.Fatalf("exit code %d with\n%s", got, stderr)
 	}
 }
 
@@ -271,15 +315,14 @@ func bad(ts *testscript.TestScript, neg bool, args []string) {
 	re, err := regexp.Compile(args[0])
 	ts.Check(err)
 	before := snapshot(ts)
-	got := exitCode(ts, args[1:])
-	stderr := ts.ReadFile("stderr")
+	got, stdout, stderr := start(ts, args[1:])
 	fail := func(format string, a ...any) {
-		ts.Fatalf("%s: %s\n[stdout]\n%s[stderr]\n%s", strings.Join(args[1:], " "), fmt.Sprintf(format, a...), ts.ReadFile("stdout"), stderr)
+		ts.Fatalf("%s: %s\n[stdout]\n%s[stderr]\n%s", strings.Join(args[1:], " "), fmt.Sprintf(format, a...), stdout, stderr)
 	}
 	if got != exitTrouble {
 		fail("exit code %d, want %d", got, exitTrouble)
 	}
-	if ts.ReadFile("stdout") != "" {
+	if stdout != "" {
 		fail("something on standard output")
 	}
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
@@ -394,7 +437,10 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	ts.Check(err)
 	cmd := exec.Command(program, args[2:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, "COLUMNS=400", cpu.CacheVariable+"="+smallCache)
+	process.Lock()
+	cmd.Env = os.Environ()
+	process.Unlock()
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, "COLUMNS=400", cpu.CacheVariable+"="+smallCache)
 	printed, err := os.Create(ts.MkAbs("printed"))
 	ts.Check(err)
 	defer printed.Close()
