@@ -27,6 +27,7 @@ echo "$*" >>"$RAN"
 args=(--samples 1)
 case $1 in sweep | verify | compare) args+=(--op rmsnorm --pass fwd) ;; esac
 case $1 in verify | lint) args=("${args[@]:2}") ;; esac
+[ "$1" != verify ] || args+=(--host-only)
 command=$1
 shift
 while [ $# -gt 0 ]; do

@@ -209,8 +209,10 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		want = append(want, exitUnfit)
 	case words[0] == "learn": // a good fit takes longer
 		if at := slices.Index(words, "--budget"); at > 0 {
-			words[at+1] = "2s"
+			words[at+1] = "1s"
 		}
+	case words[0] == "compare" && !strings.Contains(text, "results/"):
+		words = append(words, "--samples=1", "--rounds=12", "--warm")
 	case words[0] == "sweep" || words[0] == "bench":
 		words = append(words, "--samples=1") // it is not the times that count here
 		if !strings.Contains(text, "replay:") {
@@ -222,6 +224,9 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		t.Errorf("%s: exit code %d\n%s", text, code, stderr)
 	} else if stdout == "" && !slices.Contains(words, "--dry-run") {
 		t.Errorf("%s prints nothing\n%s", text, stderr)
+	}
+	if words[0] == "tune" {
+		checkMap(t, words[slices.Index(words, "--out")+1])
 	}
 	for line := range strings.Lines(c.output) {
 		if len([]rune(line)) > 101 || !strings.Contains(stdout, line) {

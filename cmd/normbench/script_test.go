@@ -112,7 +112,7 @@ func raceEnabled() bool {
 
 // smallCache makes a flush short: half of the suite's time was writing through twice the L3 of a
 // large host.
-const smallCache = "8M"
+const smallCache = "1M"
 
 // TestScripts runs testdata/script/*.txtar. Beside the commands of testscript they use those of
 // scriptCommands, the conditions [root], [cuda] and [race], and $DEV, the name of the cpu's results
