@@ -25,6 +25,7 @@ type Verification struct {
 	Total    int            // checks that were laid out
 	done     map[string]int // checks by their code
 	Failed   int
+	Refused  int                         // checks, by peers that do not take the problem
 	named    map[problemVariant][]string // the REFs that name a variant, where there are several
 	compiled map[string]bool             // families whose kernels NVRTC has compiled
 	Unrun    []string                    // families, or REFs, whose CUDA code was not run
@@ -76,7 +77,10 @@ func (v *Verification) refs(p kernels.Problem, x kernels.Variant) string {
 
 // add adds the rows and counts of k.
 func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
-	if k.Unrun != "" {
+	switch {
+	case k.Unrun != "" && k.Code == verify.Peer:
+		v.Refused++
+	case k.Unrun != "":
 		v.Leave(k.Family.Name, k.Unrun)
 		if k.Unrun = "not run: " + k.Unrun; v.compiled[k.Family.Name] {
 			k.Unrun = "compiled, " + k.Unrun

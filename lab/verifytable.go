@@ -5,6 +5,7 @@ import (
 
 	"normbench/kernels"
 	"normbench/report"
+	"normbench/sweep/verify"
 )
 
 // VerifyTable has a row for each finding; for people a family's further outputs have nothing else.
@@ -63,6 +64,8 @@ func wordOf(k *Finding) (word, reason, text string) {
 	switch {
 	case k.Failed > 0:
 		return "FAILED", k.Reasons[0], fmt.Sprintf("%d FAILED, first %s", k.Failed, k.Reasons[0])
+	case k.Unrun != "" && k.Code == verify.Peer:
+		return "refused", k.Unrun, k.Unrun
 	case k.Unrun != "":
 		return "not run", k.Unrun, k.Unrun
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/reference"
@@ -135,11 +136,16 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", v.Failed, done)}
 	case hostOnly && done == 0 && len(guests) > 0:
 		v.Leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
+	case done == 0 && v.Refused > 0:
+		return hint.Errorf("`normbench list peers` says which are there", "nothing was checked: the peers take none of these problems")
 	case done == 0 && len(v.Unrun) == 0:
 		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
 	}
 	if done > 0 {
 		e.Notef("%s passed", v.Counts())
+	}
+	if v.Refused > 0 {
+		e.Notef("%s refused by peers that do not take the problem", console.Count(v.Refused, "check"))
 	}
 	if hostOnly && done > 0 {
 		e.Notef("no CUDA code was run, as --host-only asks")

@@ -69,6 +69,8 @@ func (c *Checker) Check(ctx context.Context, task sweep.Task) (found []*Verdicts
 			k.add(v, &got)
 		case c.Code == Emulated && f.Status == kernels.StatusCompile:
 			k.Unrun = f.Reason
+		case k.Code == Peer && f.Status == kernels.StatusRefused:
+			k.Unrun = f.Error()
 		default:
 			k.fail(v, f.Error())
 		}
@@ -93,7 +95,7 @@ func (c *Checker) verdicts(family, refs string, digests map[uint64]bool) (*Verdi
 type Verdicts struct {
 	Family          *kernels.Family
 	Refs, Code      string
-	Unrun           string // what the emulator lacks to run it
+	Unrun           string // what the emulator lacks to run it, or why a peer refuses the problem
 	Configs, Failed int
 	Order           []string
 	Outputs         map[string]kernels.OutputCheck // the worst of each
