@@ -14,6 +14,7 @@
 #               what was learned against the default, live
 #   layernorm-bwd, rmsnorm-bwd, layernorm-fwd, rmsnorm-fwd, qk-norm-bwd
 #               other libraries beside tuned.json
+#   unseen      other libraries beside the default, at 31 random shapes
 #   autotune    the four of them beside torch.compile's max-autotune too, which compiles for long
 #
 # The state has a file or a folder for each PART, and `done`. The same command goes on from there,
@@ -148,6 +149,10 @@ part() {
 	qk-norm-bwd)
 		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,liger,quack,fast-llm \
 			--pass bwd --shapes qk-norm
+		;;
+	unseen)
+		compare "$state/peers/$name.json" "$name" peer:best base "${peers[@]}" compile,liger,quack,fast-llm \
+			--shapes random:31:seed=20261126
 		;;
 	autotune)
 		compare "$state/peers/$name.json" "$name" "${best[@]}" "${peers[@]}" compile,compile-max,liger,quack,fast-llm \

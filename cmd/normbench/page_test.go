@@ -243,7 +243,7 @@ func TestPagesInBrowser(t *testing.T) {
 		filter  string // that leaves some rows of its table, and not all
 	}{
 		{"live", func(html string) (int, string) {
-			return made("report", "../../results/nvidia-h200/peers/qk-norm-rmsnorm-bwd.json.gz", "--html", html)
+			return made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz", "--html", html)
 		}, "<svg", []string{"<dt>clocks</dt>", "<dt>date</dt><dd>2026-11-23", "<dt>device</dt><dd>NVIDIA H200", "<dt>driver</dt>", ">2026-11-23<", "</b>slower<", `<i class="t0"></i>k1<`}, "B us", "262144x64"},
 		{"recorded", func(html string) (int, string) {
 			return made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200", "--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd", "--html", html)
