@@ -23,6 +23,7 @@ import (
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/devicetest"
+	"normbench/kernels/nvrtc"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
 	"normbench/tune"
@@ -89,6 +90,11 @@ func TestFaultHarness(t *testing.T) {
 		step := []string{"sense", "check", "time", "open"}[i/2%4]
 		return h.flaky(both(i), "garbage", step, "/"+strings.Repeat("n", 3+r.IntN(6)), false)
 	})
+	if c, err := nvrtc.Find(); err == nil {
+		h.class("planted cubins", 100, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.planted(c, r) })
+	} else {
+		fmt.Println("no cubins are planted:", err)
+	}
 	h.class("times and peaks that lie", 60, 4, func(i int, r *rand.Rand) toll { return h.lies(r) })
 	h.print()
 	if len(h.table) == 0 {
