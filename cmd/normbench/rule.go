@@ -96,7 +96,7 @@ func exportRule(e *env, cfg *ruleConfig) error {
 	if err := overwrites(cfg.out); err != nil {
 		return err
 	}
-	return e.write(durable.Place{Name: cfg.out}, text)
+	return e.Write(durable.Place{Name: cfg.out}, text)
 }
 
 // columnsOf are those of the flag, which the table needs.
