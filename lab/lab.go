@@ -1,5 +1,5 @@
-// Package lab is what a command measures on: the devices that its flags name, peers beside them,
-// and the kernels of a user.
+// Package lab does what a command asks for once its flags are read: it opens the devices, with peers
+// beside them and the kernels of a user, sweeps, learns, compares live and verifies.
 package lab
 
 import (
