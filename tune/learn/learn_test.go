@@ -66,6 +66,11 @@ func drawn(n int, seed uint64, classes ...kernels.Problem) []kernels.Problem {
 	return ps
 }
 
+// cellOf is the cell of a problem.
+func cellOf(m *rule.Map, p kernels.Problem) rule.Answer {
+	return m.Raster(rule.ClassOf(p), rule.AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N, m.Device.SMs)
+}
+
 // learnt runs a loop to its end and answers with its map, else as before.
 func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Variant) {
 	t.Helper()
@@ -74,7 +79,7 @@ func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Var
 		t.Fatal(err)
 	}
 	return m, func(p kernels.Problem) kernels.Variant {
-		if a := m.Find(p, &l.Device); a.Match == rule.MatchCell {
+		if a := cellOf(m, p); a.Match == rule.MatchCell {
 			return a.Variant
 		}
 		v, _ := l.Default(p)
@@ -141,7 +146,7 @@ func TestFill(t *testing.T) {
 		p.Weight = []kernels.DType{p.DType, kernels.FP32}[rng.IntN(2)]
 		p.Bias, p.ZeroCentered = rng.IntN(2) == 0 && p.Op == kernels.LayerNorm, rng.IntN(4) == 0
 		total++
-		a := m.Find(p, &d.Device)
+		a := cellOf(m, p)
 		if a.Match != rule.MatchCell {
 			continue
 		}
@@ -155,7 +160,7 @@ func TestFill(t *testing.T) {
 	}
 	// Classes borrow nothing: of a class without a record there is no raster.
 	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8", "layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual", "rmsnorm/bwd/256x1024/bf16+acc"} {
-		if p, err := kernels.ParseProblem(text); err != nil || m.Find(p, &d.Device).Match == rule.MatchCell {
+		if p, err := kernels.ParseProblem(text); err != nil || cellOf(m, p).Match == rule.MatchCell {
 			t.Errorf("%s has a cell (%v)", text, err)
 		}
 	}
@@ -192,7 +197,7 @@ func TestHeldOut(t *testing.T) {
 	ours, base, n := 0.0, 0.0, 0.0
 	for _, p := range out {
 		v, _ := bare.Base(p.Problem, d.Device)
-		if a := m.Find(p.Problem, &d.Device); a.Match == rule.MatchCell && p.US[a.Variant] > 0 && p.US[v] > 0 {
+		if a := cellOf(m, p.Problem); a.Match == rule.MatchCell && p.US[a.Variant] > 0 && p.US[v] > 0 {
 			ours, base, n = ours+math.Log(p.US[a.Variant]/p.BestUS), base+math.Log(p.US[v]/p.BestUS), n+1
 		}
 	}
@@ -225,16 +230,16 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	}
 	m := fill(nil, 110, 110, 97, 110, 110, 110)
 	for _, rows := range []int64{3000, 4096, 6000} {
-		if a := m.Find(sized(at, rows, 1024), &s.info); a.Variant != base {
+		if a := cellOf(m, sized(at, rows, 1024)); a.Variant != base {
 			t.Errorf("%d: %s", rows, a.Variant)
 		}
 	}
 	prior := rule.NewBook(rule.Step{Map: fill(nil, 110), Near: rule.Own}, s.info, bare)
 	for us, want := range map[float64]kernels.Variant{99: base, 95: other} {
-		if a := fill(prior, us).Find(at, &s.info); a.Variant != want {
+		if a := cellOf(fill(prior, us), at); a.Variant != want {
 			t.Errorf("against %g us the prior's config of 100 us: %s", us, a.Variant)
 		}
-		if a := fill(nil, us).Find(at, &s.info); a.Variant != other {
+		if a := cellOf(fill(nil, us), at); a.Variant != other {
 			t.Errorf("without a prior %g us lose to 100: %s", us, a.Variant)
 		}
 	}
