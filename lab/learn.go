@@ -84,7 +84,7 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	if err := l.TestTimer(s.Devices[0], &s.Run); err != nil {
 		return nil, err
 	}
-	if p.Prior != nil {
+	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Step)
 	}
 	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run, Seed: s.Seed,

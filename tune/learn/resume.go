@@ -70,17 +70,8 @@ func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 // is known.
 func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, domain shapes.Domain,
 	classes []kernels.Problem) (*Policy, error) {
-	p := Policy{}
-	analytic := families.Analytic(r)
-	p.Filler = &Filler{Registry: analytic, Device: info}
-	p.Domain, p.Classes = domain, classes
-	p.Default = func(q kernels.Problem) (kernels.Variant, error) { return analytic.Base(q, info) }
-	if step.Map != nil {
-		p.Prior = families.Book(r, step, info)
-		p.Default = func(q kernels.Problem) (kernels.Variant, error) {
-			return p.Prior.Answer(q).Variant, nil
-		}
-	}
+	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.Analytic(r), Device: info,
+		Prior: families.Book(r, step, info)}}
 	list, err := shapes.Select("default")
 	if err != nil {
 		return nil, err
