@@ -187,7 +187,7 @@ func Prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	case "auto":
 		return families.Step(info), nil
 	}
-	t, err := ref.Read(text)
+	t, err := tune.Read(text)
 	switch {
 	case err != nil:
 		return rule.Step{}, err
