@@ -10,17 +10,6 @@ import (
 // servesAll is Serves of a design without limits of its own.
 func servesAll(kernels.Problem) error { return nil }
 
-// servesPlain is Serves of a design without the newer options.
-func servesPlain(p kernels.Problem) error {
-	switch {
-	case p.FP8:
-		return fmt.Errorf("the design has no fp8 output")
-	case p.Residual, p.NoWeight, p.Accumulate:
-		return fmt.Errorf("the design has no residual, no missing weight and no gradient to add to")
-	}
-	return nil
-}
-
 // servesNoFP8 is Serves of a forward design that has no fp8 output.
 func servesNoFP8(p kernels.Problem) error {
 	if p.FP8 {

@@ -42,7 +42,6 @@ var designs = []func(kernels.Op) *kernels.Family{
 	bwdRegPersist,
 	bwdSmemPipe,
 	bwdTwoPass,
-	bwdFewRows,
 	fwdCopy,
 	rulerEmpty,
 	rulerPair,
