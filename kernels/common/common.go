@@ -79,3 +79,9 @@ func WholeVectors(p kernels.Problem, c kernels.Config) bool {
 	v := VectorBytes(p, c)
 	return kernels.IsPow2(int(v)) && v <= 16 && v >= p.DType.Size() && p.N*p.DType.Size()%v == 0
 }
+
+// RaggedVectors says that rows are not whole vectors of the config's 16 bytes. Some designs then take
+// the aligned vectors around a row: ragged.cuh.
+func RaggedVectors(p kernels.Problem, c kernels.Config) bool {
+	return c.Get(kernels.VectorBytes) == 16 && p.N*p.DType.Size()%16 != 0
+}

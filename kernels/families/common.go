@@ -97,15 +97,6 @@ func refuseHint(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	return nil
 }
 
-// refuseBounds holds what an SM needs of launch_bounds: 2048 threads
-// at most.
-func refuseBounds(c kernels.Config) error {
-	if lb := c.Get(kernels.MinBlocks); lb > 32 || lb*c.Get(kernels.Warps)*32 > 2048 {
-		return fmt.Errorf("an SM has no room for %d CTAs of %d warps", lb, c.Get(kernels.Warps))
-	}
-	return nil
-}
-
 // refuseThreadsPerRow holds what designs need that give each row its own group
 // of threads: no idle group, and at most maxWords 32-bit words of packed row
 // per thread.

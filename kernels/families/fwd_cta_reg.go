@@ -46,7 +46,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 				Stage: "k1", Source: "fwd_cta_reg.cu", Entry: "cta_reg",
 				Grid:    [3]int{int(ctaRegGrid(p, c, d)), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: fwdDefines(p, c, d, kernels.Define{Name: "RAGGED", Value: kernels.Flag(raggedVectors(p, c))}),
+				Defines: fwdDefines(p, c, d, kernels.Define{Name: "RAGGED", Value: kernels.Flag(common.RaggedVectors(p, c))}),
 				Args:    append(fwdArgs(p), fp8Args(p, c)...),
 			})
 		},

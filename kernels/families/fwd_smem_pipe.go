@@ -45,7 +45,7 @@ func fwdSmemPipe(op kernels.Op) *kernels.Family {
 				Block:  c.Get(kernels.Warps) * 32,
 				Shared: int(slotBytes(p, c)) * c.Get(kernels.Stages),
 				Defines: common.Defines(p, c, kernels.Define{Name: "PERSISTENT", Value: kernels.Flag(ctas < tiles)},
-					kernels.Define{Name: "RAGGED", Value: kernels.Flag(raggedVectors(p, c))},
+					kernels.Define{Name: "RAGGED", Value: kernels.Flag(common.RaggedVectors(p, c))},
 					kernels.Define{Name: "SHIFTS", Value: kernels.Flag(ctas < tiles && shifts(p, c, ctas))}),
 				Args: fwdArgs(p),
 			}

@@ -172,19 +172,20 @@ func (d *design) untaken() (names []string) {
 
 // refuseProblem says why d does not serve p: by its own rules, or because a tensor of p is untaken.
 func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
-	if len(untaken) > 0 {
-		for _, t := range p.Tensors() {
-			if slices.Contains(untaken, t.Name) {
-				return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
-					"no launch takes %s", t.Name)
-			}
-		}
-	}
 	x := d.env(p, kernels.Config{}, kernels.DeviceInfo{})
 	defer d.envs.Put(x)
 	for _, r := range d.Serves {
 		if err := r.refuse(x); err != nil {
 			return err
+		}
+	}
+	if len(untaken) == 0 {
+		return nil
+	}
+	for _, t := range p.Tensors() {
+		if slices.Contains(untaken, t.Name) {
+			return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
+				"no launch takes %s", t.Name)
 		}
 	}
 	return nil
@@ -275,7 +276,7 @@ func (d *design) baseConfig(x *env, n int) (c kernels.Config, err error) {
 
 // refuse says why there is no plan of c: a rule, what every kernel needs, or a Fault.
 func (d *design) refuse(x *env, c kernels.Config) error {
-	if !common.WholeVectors(x.Problem, c) {
+	if !common.WholeVectors(x.Problem, c) && !(d.Ragged && common.RaggedVectors(x.Problem, c)) {
 		return fmt.Errorf("rows of %d bytes are not whole %d-byte vectors",
 			x.N*x.DType.Size(), common.VectorBytes(x.Problem, c))
 	}

@@ -39,6 +39,7 @@ type fields struct {
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
+	Ragged      bool           `yaml:"optional"` // vectors of 16 bytes may be those around a row
 	Host        yamldoc.Word   `yaml:"optional"` // the family whose host stages stand in
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
 	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`
