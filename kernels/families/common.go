@@ -2,6 +2,8 @@ package families
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
@@ -132,3 +134,10 @@ func block(perRow, minThreads int64) (rows, warps int) {
 }
 
 func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }
+
+// hasClusters says whether the device has clusters and bulk copies: sm_90.
+func hasClusters(d kernels.DeviceInfo) bool {
+	text, ok := strings.CutPrefix(d.Arch, "sm_")
+	n, err := strconv.Atoi(text)
+	return ok && err == nil && n >= 90
+}
