@@ -191,7 +191,8 @@ func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
 	if len(untaken) == 0 {
 		return nil
 	}
-	for _, t := range p.Tensors() {
+	var room [12]kernels.Tensor
+	for _, t := range p.AppendTensors(room[:0]) {
 		if slices.Contains(untaken, t.Name) {
 			return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
 				"no launch takes %s", t.Name)
