@@ -156,8 +156,10 @@ func (t Tensor) Bytes() int64 { return t.Elems() * t.DType.Size() }
 // res, resout and dres where p.Residual (x of such a backward is the forward's
 // resout), scale, amax, scale_inv where p.FP8, yt where p.Transpose, dw_in and
 // db_in where p.Accumulate. The statistics and fp8's scalars are fp32.
-func (p Problem) Tensors() []Tensor {
-	ts := make([]Tensor, 0, 12)
+func (p Problem) Tensors() []Tensor { return p.AppendTensors(make([]Tensor, 0, 12)) }
+
+// AppendTensors is Tensors behind ts, for who asks often.
+func (p Problem) AppendTensors(ts []Tensor) []Tensor {
 	add := func(has bool, name string, r Role, d DType, rows, cols int64) {
 		if has {
 			ts = append(ts, Tensor{name, r, d, rows, cols})

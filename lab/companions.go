@@ -18,10 +18,10 @@ import (
 // busy.
 func defaultAtOnce(cores int) int { return min(1+cores/4, 4) }
 
-// Companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes turns
+// companions starts more workers for the GPUs that this host's workers drive. sweep.Run takes turns
 // with them on the rest of ps. n is how many problems are open at once, 0 for a default. If one
 // does not start, as on a GPU in exclusive mode, the sweep goes on with the others.
-func (l *Lab) Companions(n int, m *Config, devices []kernels.Device, ps []kernels.Problem,
+func (l *Lab) companions(n int, m *Config, devices []kernels.Device, ps []kernels.Problem,
 	left int) ([]kernels.Device, error) {
 	info := devices[0].Info()
 	own := info.Kind == kernels.KindCUDA && info.UUID != "" && len(m.Workers) == 0

@@ -1,5 +1,5 @@
-// Package lab is what a command measures on: the devices that its flags name, peers beside them,
-// and the kernels of a user.
+// Package lab does what a command asks for once its flags are read: it opens the devices, with peers
+// beside them and the kernels of a user, sweeps, learns, compares live and verifies.
 package lab
 
 import (
@@ -59,17 +59,23 @@ type Lab struct {
 	Kernels  string // folder of the user's kernels, likewise
 	Users    []*kernels.Family
 	Among    []string // the peers that peer:best is among
+	Tool     string   // this program's version, for records
+	Command  []string // the whole command line
+	Saved    string   // the file with what this command has measured; "" for none
 	// Started is called when there is something to end: devices are opened.
 	Started func() bool
+	quit    func() // ends the program, as a signal does before that
 
 	peers  []kernels.Peer // once a device with peers is open
 	deaths map[string]int // how often a peer took its process down, or hung
 }
 
-// New makes a lab without devices. Every peer has a family in its registry.
-func New(ctx context.Context, c *console.Console, r *kernels.Registry, started func() bool) *Lab {
+// New makes a lab without devices. Every peer has a family in its registry. Until a device is opened
+// the end of ctx calls quit: what only reads and computes has nothing to keep, and would otherwise go
+// on to the end and write.
+func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func()) *Lab {
 	return &Lab{Console: c, Scope: &ref.Scope{Registry: peers.Register(r, nil), Note: c.Once},
-		Ctx: ctx, Started: started, deaths: map[string]int{}}
+		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{}}
 }
 
 // Open opens devices, with the peers beside each where a REF names one.

@@ -29,7 +29,7 @@ func TestPreparing(t *testing.T) {
 // What is emulated is small, three problems of each op and pass to a family, with each set of types
 // in turn; shapes that were asked for come first.
 func TestEmulatedTasks(t *testing.T) {
-	l := New(t.Context(), console.New(t.Context(), nil, nil), families.New(), nil)
+	l := New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})
 	refs, err := l.ParseAll("rms_fwd/cta_reg")
 	if err != nil {
 		t.Fatal(err)

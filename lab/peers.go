@@ -227,15 +227,6 @@ func (l *Lab) saw(p kernels.Problem, arms []*sweep.Arm) {
 	l.Notef("%s: %s", p, strings.Join(text, ", "))
 }
 
-// AddVersions adds those of the peers that take part to what a run's line has.
-func (l *Lab) AddVersions(env map[string]string) {
-	for _, p := range l.peers {
-		if p.Missing == "" {
-			env[kernels.PeerVariant(p.Name).Family] = p.Version
-		}
-	}
-}
-
 // TableNotes are what a table should say of its operands: tables of another device, and the
 // versions of the peers among the families, each once.
 func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,

@@ -50,11 +50,10 @@ func RuleTable(book *rule.Book, ref string, classes []rule.Class, columns []int6
 		for _, n := range columns {
 			first := int64(1)
 			for _, run := range book.Ranges(x, n) {
-				a := book.Answer(x.At(first, n))
 				on := map[byte]string{rule.Measured: "measured", rule.Neighbour: "neighbours",
-					rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[a.Evidence()]
-				if a.Match != rule.MatchCell {
-					on = string(a.Match)
+					rule.Borrowed: "borrowed", rule.ByHand: "by hand"}[run.Evidence()]
+				if run.Match != rule.MatchCell {
+					on = string(run.Match)
 				}
 				t.Rows = append(t.Rows, []string{x.String(), fmt.Sprint(n), fmt.Sprint(first),
 					fmt.Sprint(min(run.Last, rule.MaxElems/n)),

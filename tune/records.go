@@ -1,8 +1,10 @@
 package tune
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -123,26 +125,14 @@ func (t *Table) Describe(r *kernels.Registry) (notes []string) {
 			100*stats.Median(optimism), 100*t.Noise)
 	}
 	if edges > 0 {
-		var list []string
-		for k := range knobs {
-			list = append(list, k)
-		}
-		slices.SortFunc(list, func(a, b string) int {
-			if d := knobs[b] - knobs[a]; d != 0 {
-				return d
-			}
-			return strings.Compare(a, b)
-		})
+		list := slices.Collect(maps.Keys(knobs))
+		slices.SortFunc(list, func(a, b string) int { return cmp.Or(knobs[b]-knobs[a], strings.Compare(a, b)) })
 		text := make([]string, 0, 4)
 		for _, k := range list[:min(len(list), 4)] {
 			text = append(text, fmt.Sprintf("%s (%d)", k, knobs[k]))
 		}
-		verb := "sit"
-		if edges == 1 {
-			verb = "sits"
-		}
-		note("%s %s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"),
-			verb, strings.Join(text, ", "))
+		note("%s on the edge of a knob's range: %s; --knob widens it", console.Count(edges, "winner"),
+			strings.Join(text, ", "))
 	}
 	if unstable > 0 {
 		note("%s give other bits from run to run; see \"unstable\" in %s",

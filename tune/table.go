@@ -234,9 +234,14 @@ func (e *Entry) checkValid() error {
 // Read reads and checks a tuned table. Errors name the file, and the line where
 // there is one.
 func Read(path string) (*Table, error) {
+	if path == "" {
+		return nil, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json",
+			"tuned: names no file")
+	}
 	data, err := textfile.Read(path, textfile.Large)
 	if err != nil {
-		return nil, hint.Errorf(cmp.Or(hint.Of(err), "a sweep writes one, as "+FileName+" in its results folder"), "tuned table %s: %w", path, durable.Cause(err))
+		return nil, hint.Errorf(cmp.Or(hint.Of(err), "`normbench sweep` and `normbench learn` write one, as "+
+			FileName+" in a results folder"), "tuned table %s: %w", path, durable.Cause(err))
 	}
 	return parse(path, data)
 }

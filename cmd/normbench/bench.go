@@ -86,14 +86,14 @@ func bench(e *env, cfg *benchConfig) error {
 		if err := lab.CheckRecording(devices[0], dir); err != nil {
 			return err
 		}
-		w, err := e.openWriter(dir, info.ID)
+		w, err := e.OpenWriter(dir, info.ID)
 		if err != nil {
 			return err
 		}
 		defer w.Close()
 		sink.next, kept = w, "kept in "+w.Path()
 	}
-	run := newRun(e, info, pr)
+	run := e.NewRun(info, pr)
 	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {
 		if run.FloorUS, err = sweep.Floor(e.Ctx, e.Registry, devices[0]); err != nil {
 			return err
@@ -120,9 +120,9 @@ func bench(e *env, cfg *benchConfig) error {
 		for _, t := range tasks {
 			variants += len(t.Variants)
 		}
-		return interrupted("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"), kept)
+		return lab.Interruptedf("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"), kept)
 	case err != nil:
-		return e.late(err)
+		return e.Late(err)
 	case sum.Failed+sum.Refused > 0:
 		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
 	}

@@ -170,10 +170,7 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	if err := checkCompared(e, arms[:]); err != nil {
 		return err
 	}
-	if err := run.Render(e.out, cfg.format); err != nil {
-		return err
-	}
-	if err := e.writePage(cfg.html, run.Page); err != nil {
+	if err := showLive(e, &cfg.common, run); err != nil {
 		return err
 	}
 	side := arms[1]

@@ -64,7 +64,7 @@ func completionCommand(e *env) *cli.Command {
 // complete prints what the word that is being typed may become. Nothing leaves it to the shell,
 // which completes files.
 func (e *env) complete(c *cli.Context) {
-	words := e.args[1 : len(e.args)-1]
+	words := e.Command[1 : len(e.Command)-1]
 	if len(words) == 0 {
 		return
 	}

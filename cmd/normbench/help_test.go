@@ -38,7 +38,7 @@ func helpOf(t *testing.T, path string) string {
 
 // Every command has examples, of commands and flags that there are.
 func TestHelpExamples(t *testing.T) {
-	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), nil)}
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
 	app := e.app()
 	paths := map[string]bool{}
 	eachCommand(app.Commands, "", func(path string, c *cli.Command) {
@@ -86,7 +86,7 @@ func TestHelpExamples(t *testing.T) {
 
 // A help can be read at once: one default per flag, placeholders in capitals.
 func TestHelpWords(t *testing.T) {
-	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), nil)}
+	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
 	placeholder := regexp.MustCompile(`^   --[a-z-]+ (?:value|[A-Z][A-Z0-9=,]*)(?:  |$)`)
 	eachCommand(e.app().Commands, "", func(path string, _ *cli.Command) {
 		for line := range strings.Lines(helpOf(t, path)) {

@@ -2,39 +2,21 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/console"
-	"normbench/internal/durable"
-	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/families"
-	"normbench/kernels/replay"
-	"normbench/kernels/rule"
 	"normbench/lab"
 	"normbench/report"
-	"normbench/sweep"
-	"normbench/sweep/record"
 	"normbench/sweep/shapes"
-	"normbench/tune"
-	"normbench/tune/learn"
-	"normbench/tune/ref"
 )
 
 func priorFlag(to *string, value string) cli.Flag {
 	return &cli.StringFlag{Destination: to, Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: value}
 }
-
-// judgeFile is what learn --judge writes beside the map.
-const judgeFile = "judged.json"
 
 // A learnConfig is what the flags of learn ask for.
 type learnConfig struct {
@@ -79,7 +61,7 @@ func runLearn(e *env, cfg *learnConfig) error {
 	if err != nil {
 		return err
 	}
-	if _, err := priorStep(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
+	if _, err := lab.Prior(cfg.prior, kernels.DeviceInfo{}); err != nil { // before a device is opened
 		return err
 	}
 	devices, err := e.Open(cfg.config(&cfg.common, "cold"))
@@ -88,166 +70,29 @@ func runLearn(e *env, cfg *learnConfig) error {
 	}
 	defer lab.Close(devices)
 	info := devices[0].Info()
-	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(e.Users, func(f *kernels.Family) bool { return len(f.Host) > 0 }) {
-		if err := e.Unused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
-			return err
-		}
-	}
-	p, err := policy(e, cfg.prior, info, domain, classes)
+	p, err := e.Policy(cfg.prior, info, domain, classes)
 	if err != nil {
 		return err
 	}
-	if d, ok := devices[0].(*replay.Device); ok {
-		p.Only = d.Problems()
-	}
-	dir := filepath.Join(cfg.out, info.ID)
-	data, took, err := p.Resume(dir)
+	got, err := e.Learn(&lab.Learning{Policy: p, Devices: devices, Run: e.NewRun(info, cfg.protocol(info)),
+		Budget: cfg.budget, Seed: cfg.seed, Out: cfg.out})
 	if err != nil {
-		return err
-	}
-	if err := checkResults(cfg.out, info.ID, tune.FileName, "learn.svg"); err != nil {
-		return err
-	}
-	w, err := e.openWriter(cfg.out, info.ID)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
-	out := durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}
-	old, _ := tune.Read(out.String()) // the first has none
-	if len(data.Points) > 0 {
-		e.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"), took.Round(time.Second))
-	}
-	n := 20
-	if info.Kind == kernels.KindCPU {
-		n = 7
-	}
-	run := newRun(e, info, sweep.ColdProtocol(info, n))
-	if err := testTimer(e, devices[0], &run); err != nil {
-		return err
-	}
-	if p.Prior != nil {
-		e.Notef("the prior is %s", p.Prior.Step)
-	}
-	loop := &learn.Loop{Policy: *p, Registry: e.Registry, Devices: devices, Sink: w, Run: run, Seed: cfg.seed, Rounds: 8,
-		Now: time.Now, Budget: cfg.budget, Spent: took, Deadline: true, Data: data}
-	var lost error      // what could not be written
-	var shown *rule.Map // the last one
-	begun := time.Now()
-	loop.Checkpoint = func(m *rule.Map) error {
-		shown = m
-		p.Describe(m, data)
-		lost = e.late(p.Write(out, old, m))
-		return lost
-	}
-	waiting := e.Wait("compiling and measuring the first problems")
-	loop.Progress = func(spent time.Duration, problems int) {
-		e.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), cfg.budget, console.Count(problems, "problem"),
-			max(cfg.budget-spent, 0).Round(time.Second))
-		waiting.Set("measuring")
-	}
-	m, err := loop.Learn(e.Ctx)
-	waiting.End()
-	e.Notes(report.RunNotes(loop.Summary, 0, devices))
-	if lost != nil { // the map is printed all the same
-		return cmp.Or(showMap(e, shown, data, &common{format: cfg.format}), lost)
-	}
-	if err != nil {
-		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
-			there := "no map yet"
-			if shown != nil {
-				there = out.String() + " has the last whole map"
-			}
-			return interrupted("%s kept in %s, the same command goes on from there; %s", console.Count(loop.Summary.Problems, "problem"), w.Path(), there)
+		if got != nil { // the map is printed all the same
+			err = cmp.Or(showMap(e, got, &common{format: cfg.format}), err)
 		}
 		return err
 	}
-	e.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(), loop.Why)
-	if err := w.Close(); err != nil {
-		return err
+	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget, got.Spent)}
+	if err := showMap(e, got, &cfg.common, spent); err != nil || cfg.judge == 0 {
+		return cmp.Or(err, got.Lost)
 	}
-	lost = e.late(record.Pack(out.In(record.FileName)))
-	if lost == nil {
-		e.saved += ".gz"
-	}
-	e.Notef("wrote the map of %s", out)
-	tellChange(e, p.Filler, old, m)
-	lost = cmp.Or(lost, e.late(e.write(out.In("learn.svg"), learn.Plot(m, data.Points, info))))
-	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget, (took + time.Since(begun)).Round(time.Second))}
-	if err := showMap(e, m, data, &cfg.common, spent); err != nil || cfg.judge == 0 {
-		return cmp.Or(err, lost)
-	}
-	waiting = e.Wait("judge: searching")
-	j, err := learn.Judge(e.Ctx, loop, m, cfg.judge, func(s string) { waiting.Set("judge: %s", s) })
-	waiting.End()
+	table, err := e.Judge(got, cfg.judge)
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(j, "", "  ")
-	if err != nil {
-		return err
-	}
-	lost = cmp.Or(lost, e.late(e.write(out.In(judgeFile), text)))
-	if cfg.format == "json" {
-		return lost
+	if cfg.format == report.FormatJSON { // one value
+		return got.Lost
 	}
 	fmt.Fprintln(e.out)
-	return cmp.Or(report.RenderTable(e.out, judgedTable(j), cfg.format), lost)
-}
-
-// judgedTable is a judgement, the worst problems first.
-func judgedTable(j *learn.Judgement) *report.Table {
-	t := report.New(fmt.Sprintf("the map against a full search of %s that it had not seen", console.Count(len(j.Problems), "problem")),
-		"problem", ">map", ">found", ">regret", ">95%", "the map's", "found")
-	t.Drop = []string{"the map's", "found", "95%"}
-	list := slices.Clone(j.Problems)
-	slices.SortStableFunc(list, func(a, b learn.Judged) int {
-		if a.Regret > b.Regret {
-			return -1
-		}
-		return 1
-	})
-	for _, x := range list {
-		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS), fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", x.Regret),
-			fmt.Sprintf("%.1f to %.1f%%", x.Interval[0], x.Interval[1]), x.Pick.String(), x.Found.String()})
-	}
-	t.Notes = append(t.Notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th percentile %.1f%%, worst %.1f%%",
-		j.Mean, j.Interval[0], j.Interval[1], j.P95, j.Worst))
-	if j.MeanAboveFloor != nil {
-		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%", j.FloorUS, *j.MeanAboveFloor))
-	}
-	if j.Failed > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out", console.Count(j.Failed, "problem")))
-	}
-	return t
-}
-
-// prior is the step whose map answers where nothing was measured: that of a file, of the program
-// for a device, or none.
-func priorStep(text string, info kernels.DeviceInfo) (rule.Step, error) {
-	switch text {
-	case "none":
-		return rule.Step{}, nil
-	case "auto":
-		return families.Step(info), nil
-	}
-	t, err := ref.Read(text)
-	switch {
-	case err != nil:
-		return rule.Step{}, err
-	case t.Map == nil:
-		return rule.Step{}, hint.Errorf("`normbench learn` and `normbench tune` write maps", "--prior %s has no map", text)
-	case info.ID == "":
-		return rule.Step{}, nil
-	}
-	return ref.Step("--prior "+text, t.Map, &info)
-}
-
-// policy is what a loop knows before it measures anything.
-func policy(e *env, prior string, info kernels.DeviceInfo, domain shapes.Domain, classes []kernels.Problem) (*learn.Policy, error) {
-	step, err := priorStep(prior, info)
-	if err != nil {
-		return nil, err
-	}
-	return learn.NewPolicy(e.Registry, step, info, domain, classes)
+	return cmp.Or(report.RenderTable(e.out, table, cfg.format), got.Lost)
 }

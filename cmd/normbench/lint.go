@@ -10,7 +10,7 @@ import (
 	"normbench/kernels/families"
 	"normbench/kernels/rule"
 	"normbench/report"
-	"normbench/tune/ref"
+	"normbench/tune"
 )
 
 func lintCommand(e *env) *cli.Command {
@@ -42,7 +42,7 @@ func lint(e *env, file, device, format string) error {
 			return err
 		}
 	}
-	t, err := ref.Read(file)
+	t, err := tune.Read(file)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ const (
 	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4   // the machine is unfit to measure on, or a sweep left something unmeasured
 	exitWrong   = 5   // compare: an operand answers wrong
-	exitSignal  = 130 // interrupted with the work kept: see interrupted
+	exitSignal  = 130 // interrupted with the work kept: see lab.Interrupted
 )
 
 // A coded error ends the program with its code. The text of a nil error is not
@@ -59,19 +59,11 @@ func (c *coded) Error() string {
 }
 func (c *coded) Unwrap() error { return c.err }
 
-// interrupted is what a command ends with that a signal stopped, and says what became of
-// its work. It is no error, and is not called one.
-func interrupted(format string, args ...any) error {
-	return &coded{exitSignal, fmt.Errorf("interrupted; "+format, args...)}
-}
-
 // An env is what a command runs in.
 type env struct {
 	*lab.Lab
 	stdin io.Reader
 	out   *report.Screen // standard output
-	args  []string       // the whole command line
-	saved string         // the file with what this command has measured; "" for none
 }
 
 // run is the program. It returns its exit code.
@@ -84,14 +76,13 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once, whatever it is at
 	c := console.New(ctx, stdout, stderr)
-	// Until a device is opened a signal ends the program: what only reads and computes has nothing
-	// to keep, and would otherwise go on to the end and write. Then it ends ctx.
-	started := context.AfterFunc(ctx, func() {
+	e := &env{stdin: stdin, out: &report.Screen{Writer: c.Out}}
+	e.Lab = lab.New(ctx, c, r, func() {
 		c.Notef("interrupted")
 		os.Exit(exitSignal)
 	})
-	defer started() // before the stop above, which ends ctx too
-	e := &env{Lab: lab.New(ctx, c, r, started), stdin: stdin, out: &report.Screen{Writer: c.Out}, args: args}
+	defer e.Started() // before the stop above, which ends ctx too
+	e.Tool, e.Command = version(), append([]string{"normbench"}, args[1:]...)
 	if n := len(args); args[n-1] == completeFlag && slices.Contains(args, "--") {
 		return 0 // the library would run it
 	}
@@ -101,7 +92,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = &coded{exitTrouble, e.late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
+		err = &coded{exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
 	}
 	if err == nil {
 		return 0
@@ -109,9 +100,14 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 	code := exitTrouble
 	var own *coded
 	var left *sweep.Unfinished
+	var stopped *lab.Interrupted
+	var lost *lab.Lost
 	switch {
 	case errors.As(err, &own):
 		code = own.code
+	case errors.As(err, &stopped):
+		code = exitSignal
+	case errors.As(err, &lost):
 	case errors.As(err, &left):
 		code = exitUnfit
 	case ctx.Err() != nil: // what a device says while it is being stopped is no news

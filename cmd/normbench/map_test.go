@@ -51,7 +51,8 @@ func TestMap(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a := have.Map.Find(class.Problem(s.M, s.N), &d); a.Match == rule.MatchCell {
+			r := have.Map.Raster(class, rule.AlignOf(s.N, class.Bytes))
+			if r.CellAt(s.M, s.N, d.SMs).Match == rule.MatchCell {
 				ps++
 			}
 		}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,8 +14,8 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/durable"
 	"normbench/internal/hint"
+	"normbench/lab"
 	"normbench/report"
-	"normbench/sweep/record"
 )
 
 // What commands print and write.
@@ -61,7 +59,7 @@ func (x *common) check(e *env) error {
 		return err
 	}
 	for _, file := range append([]*string{&x.plot, &x.html}, x.files...) {
-		if err := checkPlace(durable.Place{Name: *file}); *file != "" && err != nil {
+		if err := lab.CheckPlace(durable.Place{Name: *file}); *file != "" && err != nil {
 			return err
 		}
 	}
@@ -73,53 +71,6 @@ func (x *common) check(e *env) error {
 	return nil
 }
 
-func checkPlace(p durable.Place) error {
-	err := p.Check()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, fs.ErrNotExist):
-		err = hint.With(err, "make the folder first")
-	}
-	return hint.Errorf(durable.Help(err), "cannot write %s: %w", p, durable.Cause(err))
-}
-
-// checkResults refuses a results folder of a device in which the files of that name cannot be
-// written.
-func checkResults(out, device string, names ...string) error {
-	if err := record.CheckFolder(out, device); err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := checkPlace(durable.Place{Root: out, Name: filepath.Join(device, name)}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// late is an error of what a command wrote after it had measured: its hint says where the records
-// are.
-func (e *env) late(err error) error {
-	if _, gone := os.Stat(e.saved); err == nil || gone != nil {
-		return err
-	}
-	kept := "what was measured is kept in " + e.saved
-	if h := hint.Of(err); h != "" {
-		kept = h + "; " + kept
-	}
-	return hint.With(err, kept)
-}
-
-// write writes a file, and says so.
-func (e *env) write(p durable.Place, data []byte) error {
-	if err := p.Write(data); err != nil {
-		return err
-	}
-	e.Notef("wrote %s", p)
-	return nil
-}
-
 // writePage writes a page where one was asked for.
 func (e *env) writePage(path string, make func() *report.Page) error {
 	if path == "" {
@@ -128,9 +79,9 @@ func (e *env) writePage(path string, make func() *report.Page) error {
 	var b bytes.Buffer
 	err := make().Write(&console.Plain{Writer: &b})
 	if err == nil {
-		err = e.write(durable.Place{Name: path}, b.Bytes())
+		err = e.Write(durable.Place{Name: path}, b.Bytes())
 	}
-	return e.late(err)
+	return e.Late(err)
 }
 
 // command is a command that runs with the flags and operands that are read into x. These may stand
@@ -165,21 +116,4 @@ func (x *common) takes(n int, what string) error {
 		return nil
 	}
 	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]), "%s, got %d", what, len(x.operands))
-}
-
-// openWriter opens a results folder for records, and says what of it was not read. Until it is read
-// a signal ends the program: nothing is measured yet.
-func (e *env) openWriter(out, id string) (*record.Writer, error) {
-	stop := context.AfterFunc(e.Ctx, func() {
-		e.Notef("interrupted")
-		os.Exit(exitSignal)
-	})
-	defer stop()
-	w, notes, err := record.OpenWriter(out, id)
-	if err != nil {
-		return nil, err
-	}
-	e.saved = w.Path()
-	e.Once(notes...)
-	return w, nil
 }

@@ -53,15 +53,14 @@ func showReport(e *env, cfg *reportConfig) error {
 		return err
 	}
 	ops := cfg.operands
-	if len(ops) == 1 && report.IsLive(ops[0]) && over == nil {
-		run, err := report.ReadLivePart(ops[0], wanted)
-		if err != nil {
+	var live *report.Live
+	if len(ops) == 1 && report.IsLive(ops[0]) {
+		if live, err = report.ReadLivePart(ops[0], wanted); err != nil {
 			return err
 		}
-		if err := e.writePage(cfg.html, run.Page); err != nil {
-			return err
+		if over == nil {
+			return showLive(e, &cfg.common, live)
 		}
-		return run.Render(e.out, cfg.format)
 	}
 	sides, err := e.Arms(ops, wanted)
 	if err != nil {
@@ -72,12 +71,8 @@ func showReport(e *env, cfg *reportConfig) error {
 		title = report.TitleOf(sides)
 	}
 	g := report.Grow(over, sides...)
-	if len(ops) == 1 && report.IsLive(ops[0]) {
-		run, err := report.ReadLivePart(ops[0], wanted)
-		if err != nil {
-			return err
-		}
-		g.Tell(run.Comparison())
+	if live != nil {
+		g.Tell(live.Comparison())
 	} else if len(sides) == 2 {
 		g.Tell(report.Compare(sides[0], sides[1]))
 	}
@@ -86,7 +81,7 @@ func showReport(e *env, cfg *reportConfig) error {
 		if err != nil {
 			return err
 		}
-		if err := e.write(durable.Place{Name: cfg.plot}, drawn); err != nil {
+		if err := e.Write(durable.Place{Name: cfg.plot}, drawn); err != nil {
 			return err
 		}
 	}

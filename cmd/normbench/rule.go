@@ -16,7 +16,7 @@ import (
 	"normbench/kernels/rule"
 	"normbench/report"
 	"normbench/sweep/shapes"
-	"normbench/tune/ref"
+	"normbench/tune"
 )
 
 // maxColumns is more than the widths of any few models.
@@ -96,7 +96,7 @@ func exportRule(e *env, cfg *ruleConfig) error {
 	if err := overwrites(cfg.out); err != nil {
 		return err
 	}
-	return e.write(durable.Place{Name: cfg.out}, text)
+	return e.Write(durable.Place{Name: cfg.out}, text)
 }
 
 // columnsOf are those of the flag, which the table needs.
@@ -157,7 +157,7 @@ func bookOf(e *env, text string, d kernels.DeviceInfo) (*rule.Book, error) {
 		return nil, hint.Errorf("use base or tuned:FILE; `normbench compare` takes the others too", "%s has no map", text)
 	} else if !file {
 		path = ""
-	} else if _, err := ref.Read(path); err != nil { // the empty path is the program's own
+	} else if _, err := tune.Read(path); err != nil { // the empty path is the program's own
 		return nil, err
 	}
 	t, err := e.Tuned(path, d)

@@ -4,12 +4,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
-	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
-	"normbench/sweep/record"
 )
 
 func selftestCommand(e *env) *cli.Command {
@@ -50,20 +47,6 @@ func selftest(e *env, s *stand) error {
 		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU `nvidia-smi` shows clocks, throttling and other processes", "%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
 	}
 	return nil
-}
-
-// testTimer tests the timer of a GPU and keeps the result with the run. A failed check does not
-// end the command: the tables of the run say it. On a cpu the test takes as long as a small sweep,
-// so it is left to selftest.
-func testTimer(e *env, dev kernels.Device, run *record.Run) (err error) {
-	if _, replayed := dev.(*replay.Device); replayed || dev.Info().Kind != kernels.KindCUDA {
-		return nil
-	}
-	run.SelfTest, run.FloorUS, err = sweep.SelfTest(e.Ctx, e.Registry, dev)
-	if failed := run.Failed(); failed != "" {
-		e.Notef("%s", failed)
-	}
-	return err
 }
 
 func selftestTable(device string) *report.Table {

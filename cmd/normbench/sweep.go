@@ -2,48 +2,30 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
-	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
-	"normbench/internal/durable"
 	"normbench/internal/hint"
-	"normbench/kernels"
-	"normbench/kernels/families"
-	"normbench/kernels/replay"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/search"
-	"normbench/tune"
 )
 
-// A sweepConfig is what the flags of a sweep ask for, and what is laid out for it.
+// A sweepConfig is what the flags of a sweep ask for.
 type sweepConfig struct {
 	stand
 	search     searchPlan
 	knobs      cli.StringSlice
-	overrides  []kernels.Range
 	family     string
-	only       []string // families; nil for all
-	atOnce     int      // problems; 0 for a default
+	atOnce     int // problems; 0 for a default
 	retry, dry bool
 	out        string
-	tasks      []sweep.Task
-	variants   int
-	layOut     time.Duration
 }
 
 func sweepCommand(e *env) *cli.Command {
@@ -75,12 +57,14 @@ func sweepCommand(e *env) *cli.Command {
 	}, &cfg.common, func() error { return runSweep(e, cfg) })
 }
 
-func runSweep(e *env, cfg *sweepConfig) (err error) {
-	if cfg.overrides, err = knobOverrides(cfg.knobs.Value()); err != nil {
+func runSweep(e *env, cfg *sweepConfig) error {
+	s := &lab.Sweep{Config: &cfg.Config, AtOnce: cfg.atOnce, Out: cfg.out}
+	var err error
+	if s.Knobs, err = knobOverrides(cfg.knobs.Value()); err != nil {
 		return err
 	}
 	if cfg.family != "" {
-		cfg.only = strings.Split(cfg.family, ",")
+		s.Only = strings.Split(cfg.family, ",")
 	}
 	if err := cfg.search.check(cfg.given); err != nil {
 		return err
@@ -89,263 +73,73 @@ func runSweep(e *env, cfg *sweepConfig) (err error) {
 		return err
 	}
 	defer lab.Close(cfg.devices)
-	if err := layOut(e, cfg); err != nil {
+	s.Devices, s.Problems, s.Search = cfg.devices, cfg.problems, cfg.search.SearchPlan
+	s.Options = sweep.Options{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed, RetryFailed: cfg.retry}
+	if err := e.LayOut(s); err != nil {
 		return err
 	}
-	if err := lab.CheckRecording(cfg.devices[0], cfg.out); err != nil {
+	if cfg.dry {
+		return tellLeft(e, s)
+	}
+	found, err := e.Sweep(s)
+	if found == nil {
 		return err
 	}
-	dir := filepath.Join(cfg.out, cfg.info.ID)
-	old, err := tune.Read(filepath.Join(dir, tune.FileName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-		return err // of a folder that is none, the records' writer says more
+	shown := report.Render(e.out, found.Comparison, cfg.format)
+	if shown == nil && found.Lost == nil {
+		shown = e.writePage(cfg.html, func() *report.Page {
+			title := "Sweep of " + console.Count(len(found.Rows), "problem") + " on " + cfg.info.Name
+			return found.Page(title, e.Scope.RunsOf(found.Sides[:]...))
+		})
 	}
-	o := sweep.Options{Run: newRun(e, cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed, RetryFailed: cfg.retry}
-	if err := searchOptions(e, &cfg.search, cfg.info, cfg.tasks, old, &o); err != nil {
-		return err
-	}
-	if !cfg.dry {
-		return measure(e, cfg, o, old)
-	}
-	f, _ := record.Load(dir) // the first sweep has none
-	left, problems, err := sweep.Left(e.Registry, cfg.info, cfg.tasks, o, f)
-	switch there := max(cfg.variants-left, 0); {
-	case err != nil:
-		return err
-	case o.Search != nil:
-		fmt.Fprintf(e.out, "%s of %s to search, %d in %s already\n", console.Count(problems, "problem"), console.Count(left, "variant"), there, dir)
-	default:
-		fmt.Fprintf(e.out, "%s to measure, %d in %s already\n", console.Count(left, "variant"), there, dir)
-	}
-	return nil
+	return cmp.Or(shown, found.Lost, err)
 }
 
-// layOut lays out the tasks of a sweep.
-func layOut(e *env, cfg *sweepConfig) (err error) {
-	start := time.Now()
-	if cfg.tasks, err = sweep.Grid(e.Ctx, e.Registry, cfg.problems, cfg.info, cfg.only, cfg.overrides); err != nil {
-		return err
-	}
-	if d, ok := cfg.devices[0].(*replay.Device); ok && len(cfg.overrides) == 0 {
-		if gone := sweep.Recorded(e.Registry, cfg.tasks, d, cfg.only); gone > 0 {
-			e.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
-		}
-	}
-	cfg.layOut = time.Since(start)
-	refused := 0
-	for _, t := range cfg.tasks {
-		cfg.variants += len(t.Variants)
-		refused += t.Refused
-	}
-	if err := cmp.Or(checkOverrides(cfg.tasks, cfg.overrides), e.CheckUsed(cfg.tasks, cfg.info)); err != nil {
-		return err
-	}
-	e.Notef("%s: %s, %s; %s refused by the spaces", cfg.info.Name, console.Count(len(cfg.tasks), "problem"), console.Count(cfg.variants, "variant"), console.Count(refused, "config"))
-	return nil
-}
-
-// measure measures, and folds what it finds into the table old of the results folder.
-func measure(e *env, cfg *sweepConfig, o sweep.Options, old *tune.Table) error {
-	info, pr, unit := cfg.info, o.Run.Protocol, "variants"
-	if err := checkResults(cfg.out, info.ID, tune.FileName); err != nil {
-		return err
-	}
-	w, err := e.openWriter(cfg.out, info.ID)
+// tellLeft says what a sweep would measure.
+func tellLeft(e *env, s *lab.Sweep) error {
+	f, _ := record.Load(s.Dir()) // the first sweep has none
+	left, problems, err := sweep.Left(e.Registry, s.Devices[0].Info(), s.Tasks, s.Options, f)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
-	if old != nil { // if the end cannot merge with this table, say so before hours of measuring
-		if _, _, err := tune.Merge(old, &tune.Table{Device: info}, nil); err != nil {
-			return err
-		}
+	what := console.Count(left, "variant") + " to measure"
+	if s.Options.Search != nil {
+		what = console.Count(problems, "problem") + " of " + console.Count(left, "variant") + " to search"
 	}
-	if err := testTimer(e, cfg.devices[0], &o.Run); err != nil {
-		return err
-	}
-	if o.Search != nil {
-		unit, pr = "problems", o.Search.Final.Protocol
-		o.Search.Final.SelfTest, o.Search.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
-	}
-	var more []kernels.Device
-	defer func() { lab.Close(more) }()
-	o.More = func(problems int) (_ []kernels.Device, err error) {
-		more, err = e.Companions(cfg.atOnce, &cfg.Config, cfg.devices, cfg.problems, problems)
-		return more, err
-	}
-	fold := &tune.Fold{Old: old, At: durable.Place{Root: cfg.out, Name: filepath.Join(info.ID, tune.FileName)}, Source: families.NewIdentity(e.Registry, info.Kind).SourceOf,
-		Table: &tune.Table{Schema: tune.Schema, Tool: version(), Device: info, Protocol: pr}}
-	if o.Search != nil {
-		o.Search.Known = tune.History(w.Records(), info, e.Registry)
-		// A killed sweep may have left out its last finished problem.
-		for es := range tune.Current(w.Records(), e.Registry, info, pr) {
-			fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
-		}
-		if len(fold.Table.Entries) > 0 {
-			if _, err := fold.Write(); err != nil {
-				return err
-			}
-		}
-		o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &o.Search.Final) }
-	}
-	p := report.NewProgress(e.Err, unit)
-	o.Observe = p.Observe
-	sum, err := sweep.Run(e.Ctx, e.Registry, cfg.devices, cfg.tasks, w, o)
-	p.Clear()
-	e.Notes(report.RunNotes(sum, cfg.layOut, slices.Concat(cfg.devices, more)))
-	if e := w.Unchanged(); e != nil { // nothing can be concluded from another's file
-		return e
-	}
-	if err != nil {
-		// The table has the finished problems and is shown, whatever ended the sweep.
-		if err := conclude(e, w.Records(), cfg, fold, true); err != nil {
-			return err
-		}
-		if errors.Is(err, context.Canceled) && e.Ctx.Err() != nil {
-			return interrupted("%d records are kept in %s, the same command goes on from there", sum.Measured, w.Path())
-		}
-		return err
-	}
-	budget := cfg.search.budget
-	if sum.Short > 0 && sum.Short == sum.Problems {
-		return search.ErrShort(cfg.problems[0], sum.Problems, budget.String(), sum.Wall)
-	} else if sum.Short > 0 {
-		e.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, console.Count(sum.Problems, "problem"))
-	}
-	if sum.Starved > 0 {
-		e.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they do not decide", budget, sum.Starved, console.Count(sum.Problems, "problem"))
-	}
-	return conclude(e, w.Records(), cfg, fold, false)
+	_, err = fmt.Fprintf(e.out, "%s, %d in %s already\n", what, max(s.Variants-left, 0), s.Dir())
+	return err
 }
 
-// checkOverrides refuses --knob if no space has a config with its values: the
-// sweep would measure the base alone.
-func checkOverrides(tasks []sweep.Task, overrides []kernels.Range) error {
-	for _, o := range overrides {
-		used := false
-		for _, t := range tasks {
-			for _, v := range t.Variants {
-				if n, ok := v.Config.Lookup(o.Knob); ok && slices.Contains(o.Values, n) {
-					used = true
-				}
-			}
-		}
-		if !used {
-			return hint.Errorf("`normbench list configs` shows why configs are refused", "every config with the values of --knob %s is refused", o.Knob.Key)
+// searchPlan is what the flags of sweep ask of a search.
+type searchPlan struct {
+	lab.SearchPlan
+	keep  cli.StringSlice
+	limit string
+}
+
+// flags has no strategy's own.
+func (p *searchPlan) flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Destination: &p.Strategy, Name: "strategy", Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part of the space, then the best of it again", Value: search.Auto},
+		&cli.StringFlag{Destination: &p.limit, Name: "budget", Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
+		&cli.IntFlag{Destination: &p.Finals, Name: "finals", Usage: "number of variants that a search measures again, 1 to 32", Value: 8,
+			Action: within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
+		&cli.IntFlag{Destination: &p.Rounds, Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu",
+			Action: within("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
+		&cli.StringSliceFlag{Destination: &p.keep, Name: "keep", Category: catWhat, Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
+	}
+}
+
+// check reads the budget, and refuses flags of a search beside a grid.
+func (p *searchPlan) check(given map[string]bool) (err error) {
+	if p.Budget, err = search.ParseBudget(p.limit); err != nil {
+		return err
+	}
+	p.Keep = p.keep.Value()
+	for _, name := range []string{"budget", "finals", "rounds", "keep"} {
+		if p.Asked = p.Asked || given[name]; given[name] && p.Strategy == search.Grid {
+			return hint.Errorf("leave it out, or choose another strategy", "--%s is for a search, and --strategy grid measures all", name)
 		}
 	}
 	return nil
-}
-
-// conclude folds the records of a results folder into its tuned table and prints base against best
-// for the problems at hand. cut says that the sweep was cut off: a grid has no pick for a problem
-// that it did not finish.
-func conclude(e *env, f *record.File, cfg *sweepConfig, fold *tune.Fold, cut bool) error {
-	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
-	whole := map[kernels.Problem]int{} // variants
-	for _, t := range cfg.tasks {
-		if cut {
-			whole[t.Problem] = len(t.Variants)
-		}
-	}
-	asked := map[kernels.Problem]bool{}
-	for _, p := range cfg.problems {
-		asked[p] = true
-	}
-	base := report.Side{Label: "base", Cells: map[kernels.Problem]report.Cell{}}
-	best := report.Side{Label: "best", Cells: map[kernels.Problem]report.Cell{}}
-	some := false
-	var failed *record.Entry // the first that is not right
-	table.Entries = nil
-	for es := range tune.Current(f, e.Registry, info, pr) {
-		p, n := es[0].Problem, 0
-		each := func(yield func(*record.Entry) bool) {
-			for i := range es {
-				if !yield(&es[i]) {
-					return
-				}
-			}
-		}
-		for x := range each {
-			if x.Variant.Family != record.Stream {
-				n++
-			}
-		}
-		if pr.Phase != record.PhaseFinal && n < whole[p] {
-			continue
-		}
-		for x := range each {
-			if some = true; x.Status != kernels.StatusOK && failed == nil {
-				failed = new(*x)
-			}
-		}
-		picks := tune.Pick(es)
-		table.Entries = append(table.Entries, picks...)
-		if !asked[p] {
-			continue
-		}
-		add := func(s *report.Side, keep func(*record.Entry) bool) {
-			maps.Copy(s.Cells, report.SideOf("", each, keep).Cells)
-		}
-		add(&base, func(x *record.Entry) bool { return x.Base })
-		add(&best, func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() })
-	}
-	if cut && !some {
-		return nil
-	}
-	table.AddRuns(f.Runs)
-	if pr.Phase == record.PhaseFinal {
-		id := families.NewIdentity(e.Registry, info.Kind)
-		searching := pr
-		searching.Phase = record.PhaseSearch
-		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
-			p := x.Run.Protocol
-			p.Samples = searching.Samples // a search has its own
-			return p == searching && tune.IsCurrent(e.Registry, id, x)
-		})))
-		e.Once(table.Describe(e.Registry)...)
-	}
-	notes, lost := fold.Write()
-	if lost == nil {
-		e.Once(notes...)
-	}
-	if some && len(table.Entries) == 0 {
-		return cmp.Or(e.late(lost), nothingRight(failed))
-	}
-	found := report.Compare(base, best)
-	if err := report.Render(e.out, found, cfg.format); err != nil {
-		return err
-	}
-	if lost != nil { // the table is printed all the same
-		return e.late(lost)
-	}
-	return e.writePage(cfg.html, func() *report.Page {
-		e.Scope.Keep(f.Path, f)
-		return found.Page("Sweep of "+console.Count(len(found.Rows), "problem")+" on "+info.Name, e.Scope.RunsOf(base, best))
-	})
-}
-
-// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
-// first that failed, nil for none.
-func nothingRight(x *record.Entry) error {
-	if x == nil {
-		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
-	}
-	return hint.Errorf("mend what they failed of; with --retry-failed they are measured again",
-		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
-}
-
-// newRun describes this invocation for the records.
-func newRun(e *env, info kernels.DeviceInfo, pr record.Protocol) record.Run {
-	env := environment()
-	e.AddVersions(env)
-	return record.Run{
-		ID:       uuid.NewString()[:13],
-		Time:     time.Now().UTC().Truncate(time.Millisecond),
-		Tool:     version(),
-		Command:  append([]string{"normbench"}, e.args[1:]...),
-		Device:   info,
-		Env:      env,
-		Protocol: pr,
-	}
 }

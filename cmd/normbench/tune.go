@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -13,6 +12,7 @@ import (
 	"normbench/internal/durable"
 	"normbench/internal/hint"
 	"normbench/kernels/rule"
+	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/shapes"
@@ -67,7 +67,7 @@ func fillMap(e *env, cfg *tuneConfig) error {
 		return err
 	}
 	e.Once(d.Notes...)
-	p, err := policy(e, cfg.prior, d.Device, shapes.Everything, nil)
+	p, err := e.Policy(cfg.prior, d.Device, shapes.Everything, nil)
 	if err != nil {
 		return err
 	}
@@ -84,31 +84,24 @@ func fillMap(e *env, cfg *tuneConfig) error {
 			return err
 		}
 		e.Notef("wrote the map of %s", place)
-		tellChange(e, p.Filler, old, m)
+		e.TellChange(p.Filler, old, m)
 	}
 	if cfg.plot != "" {
-		if err := e.write(durable.Place{Name: cfg.plot}, learn.Plot(m, d.Points, d.Device)); err != nil {
+		if err := e.Write(durable.Place{Name: cfg.plot}, learn.Plot(m, d.Points, d.Device)); err != nil {
 			return err
 		}
 	}
-	return showMap(e, m, d, &cfg.common)
-}
-
-// tellChange says how the map that f filled differs from the one that a table had before.
-func tellChange(e *env, f *learn.Filler, old *tune.Table, m *rule.Map) {
-	if old != nil && old.Map != nil {
-		changed, of, gain := f.Change(old.Map, m)
-		e.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
-	}
+	return showMap(e, &lab.Learned{Map: m, Data: d}, &cfg.common)
 }
 
 // showMap prints what the cells of a map rest on, and writes it as a page.
-func showMap(e *env, m *rule.Map, d *learn.Data, x *common, more ...report.Fact) error {
+func showMap(e *env, got *lab.Learned, x *common, more ...report.Fact) error {
+	m := got.Map
 	t := report.MapTable(m)
-	for _, line := range report.Timer(d.Runs...) {
+	for _, line := range report.Timer(got.Data.Runs...) {
 		t.Title += "\n" + line
 	}
-	lost := e.writePage(x.html, func() *report.Page { return mapPage(m, d, t, more) })
+	lost := e.writePage(x.html, func() *report.Page { return got.Page(t, more) })
 	if x.format == "json" { // one value
 		text, err := json.MarshalIndent(m, "", "  ")
 		if err != nil {
@@ -128,25 +121,4 @@ func showMap(e *env, m *rule.Map, d *learn.Data, x *common, more ...report.Fact)
 		}
 	}
 	return lost
-}
-
-// mapPage is a map as a page: what each cell runs, how far behind it is, and how near a copy's
-// speed.
-func mapPage(m *rule.Map, d *learn.Data, t *report.Table, more []report.Fact) *report.Page {
-	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more, Tables: []*report.Table{t},
-		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, in percent."}
-	cells, measured, problems := 0, 0, 0
-	for i := range m.Rasters {
-		problems += m.Rasters[i].Problems
-		for _, l := range m.Rasters[i].Lines {
-			cells += len(l.Evidence) - strings.Count(l.Evidence, string(rule.Nothing))
-			measured += strings.Count(l.Evidence, string(rule.Measured))
-		}
-	}
-	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"}, {N: fmt.Sprint(measured), Word: "of them measured"},
-		{N: fmt.Sprint(problems), Word: "problems measured"}}
-	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config. Regret and speed are means of the problems that were measured in a cell."}
-	cellsOf.Drawings = slices.Concat(learn.Pictures(m, d.Points, d.Device)...)
-	p.Figures = []report.Figures{cellsOf}
-	return p
 }

@@ -129,7 +129,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	done := v.Checks()
 	switch {
 	case stopped:
-		return interrupted("%d of %d checks done, %d of them failed", done, v.Total, v.Failed)
+		return lab.Interruptedf("%d of %d checks done, %d of them failed", done, v.Total, v.Failed)
 	case err != nil:
 		return err
 	case v.Failed > 0:

@@ -2,8 +2,6 @@ package main
 
 import (
 	"cmp"
-	"os"
-	"runtime"
 	"runtime/debug"
 )
 
@@ -40,16 +38,4 @@ func named(info *debug.BuildInfo) string {
 		return v
 	}
 	return cmp.Or(commit, "devel") + dirty
-}
-
-// environment is what else may explain a number, for a run line.
-func environment() map[string]string {
-	host, _ := os.Hostname()
-	m := map[string]string{"host": host, "os": runtime.GOOS, "go": runtime.Version()}
-	for _, name := range []string{"GITHUB_SHA", "CI_COMMIT_SHA", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES"} {
-		if v := os.Getenv(name); v != "" {
-			m[name] = v
-		}
-	}
-	return m
 }

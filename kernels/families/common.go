@@ -2,6 +2,8 @@ package families
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
@@ -9,17 +11,6 @@ import (
 
 // servesAll is Serves of a design without limits of its own.
 func servesAll(kernels.Problem) error { return nil }
-
-// servesPlain is Serves of a design without the newer options.
-func servesPlain(p kernels.Problem) error {
-	switch {
-	case p.FP8:
-		return fmt.Errorf("the design has no fp8 output")
-	case p.Residual, p.NoWeight, p.Accumulate:
-		return fmt.Errorf("the design has no residual, no missing weight and no gradient to add to")
-	}
-	return nil
-}
 
 // servesNoFP8 is Serves of a forward design that has no fp8 output.
 func servesNoFP8(p kernels.Problem) error {
@@ -108,15 +99,6 @@ func refuseHint(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error
 	return nil
 }
 
-// refuseBounds holds what an SM needs of launch_bounds: 2048 threads
-// at most.
-func refuseBounds(c kernels.Config) error {
-	if lb := c.Get(kernels.MinBlocks); lb > 32 || lb*c.Get(kernels.Warps)*32 > 2048 {
-		return fmt.Errorf("an SM has no room for %d CTAs of %d warps", lb, c.Get(kernels.Warps))
-	}
-	return nil
-}
-
 // refuseThreadsPerRow holds what designs need that give each row its own group
 // of threads: no idle group, and at most maxWords 32-bit words of packed row
 // per thread.
@@ -152,3 +134,10 @@ func block(perRow, minThreads int64) (rows, warps int) {
 }
 
 func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }
+
+// hasClusters says whether the device has clusters and bulk copies: sm_90.
+func hasClusters(d kernels.DeviceInfo) bool {
+	text, ok := strings.CutPrefix(d.Arch, "sm_")
+	n, err := strconv.Atoi(text)
+	return ok && err == nil && n >= 90
+}

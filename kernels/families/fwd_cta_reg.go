@@ -39,14 +39,16 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.CacheHint, 0, 2),
 		}, transposeKnobs()...),
 		Serves: servesAll,
-		Base:   pastL2(fwdCTARegBase),
+		Base: func(p kernels.Problem, d kernels.DeviceInfo) kernels.Config {
+			return fwdCTARegBase(p, d).With(set(kernels.CacheHint, pastL2(p, d)))
+		},
 		Refuse: refuseCTAReg,
 		Plan: func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) kernels.Plan {
 			return fwdPlan(p, c, kernels.Launch{
 				Stage: "k1", Source: "fwd_cta_reg.cu", Entry: "cta_reg",
 				Grid:    [3]int{int(ctaRegGrid(p, c, d)), 1, 1},
 				Block:   c.Get(kernels.Warps) * 32,
-				Defines: fwdDefines(p, c, d, kernels.Define{Name: "RAGGED", Value: kernels.Flag(raggedVectors(p, c))}),
+				Defines: fwdDefines(p, c, d, kernels.Define{Name: "RAGGED", Value: kernels.Flag(common.RaggedVectors(p, c))}),
 				Args:    append(fwdArgs(p), fp8Args(p, c)...),
 			})
 		},
@@ -61,6 +63,18 @@ func ctaRegGrid(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) int64
 		n = alignCTAs(p, c, n)
 	}
 	return n
+}
+
+// pastL2 is the cache hint of a y larger than the L2: fwd_smem_pipe.yaml has the measurements.
+func pastL2(p kernels.Problem, d kernels.DeviceInfo) int {
+	switch {
+	case d.Kind != kernels.KindCUDA || !hasClusters(d) || p.DType.Size() != 2 || p.Residual ||
+		p.FP8 || p.M*p.N*p.DType.Size() <= d.CacheBytes:
+		return 0
+	case keepsX(p, d):
+		return 6
+	}
+	return 2
 }
 
 // fwdCTARegBase gives each thread 64 bytes of a row, one CTA per tile.

@@ -188,14 +188,6 @@ func hostDX(h *kernels.HostRun, xhat, dy, wf []float32, i int64) {
 // nearly is one, less a rounding of r.
 const nearly = 0.999999
 
-// hostRow does row i of a backward without sums.
-func hostRow(h *kernels.HostRun, wf []float32, i int64) {
-	xhat, dy := h.Row(0, h.Problem.N), h.Row(1, h.Problem.N)
-	hostXhat(h, xhat, wf, i, 0)
-	h.Mem["dy"].Load(dy, i*h.Problem.N)
-	hostDX(h, xhat, dy, wf, i)
-}
-
 // hostRows does the rows of CTA pid's tiles, and sums dw and, where there is a bias, db over them.
 func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
 	p, N := h.Problem, h.Problem.N
@@ -216,32 +208,6 @@ func hostRows(h *kernels.HostRun, pid int) (dw, db []float32) {
 		hostDX(h, xhat, dy, wf, i)
 	})
 	return dw, db
-}
-
-// hostColumns does columns lo to hi of dw and db over all rows.
-func hostColumns(h *kernels.HostRun, lo, hi int64) {
-	p, n := h.Problem, hi-lo
-	xhat, dy, dw, db := h.Row(0, n), h.Row(1, n), h.Row(2, n), h.Row(3, n)
-	clear(dw)
-	clear(db)
-	if p.Accumulate {
-		h.Mem["dw_in"].Load(dw, lo)
-		if p.Bias {
-			h.Mem["db_in"].Load(db, lo)
-		}
-	}
-	for i := range p.M {
-		hostXhat(h, xhat, nil, i, lo)
-		h.Mem["dy"].Load(dy, i*p.N+lo)
-		for j, v := range dy {
-			dw[j] += v * xhat[j]
-			db[j] += v
-		}
-	}
-	h.Mem["dw"].Store(lo, dw)
-	if p.Bias {
-		h.Mem["db"].Store(lo, db)
-	}
 }
 
 // hostFinish sums count partial rows, columns lo to hi, adds what was in the gradient before, and

@@ -121,14 +121,40 @@ func hostForward(h *kernels.HostRun, pid int) {
 
 // hostBackward is backward of all plain_*_bwd.cu.
 func hostBackward(h *kernels.HostRun, pid int) {
+	p := h.Problem
+	xhat, dy := h.Row(0, p.N), h.Row(1, p.N)
 	wf, _ := hostWeights(h)
-	for i := int64(pid); i < h.Problem.M; i += int64(h.Launch.Grid[0]) {
-		hostRow(h, wf, i)
+	for i := int64(pid); i < p.M; i += int64(h.Launch.Grid[0]) {
+		hostXhat(h, xhat, wf, i, 0)
+		h.Mem["dy"].Load(dy, i*p.N)
+		hostDX(h, xhat, dy, wf, i)
 	}
 }
 
 // hostGradients is gradients of all plain_*_bwd.cu.
 func hostGradients(h *kernels.HostRun, pid int) {
+	p := h.Problem
 	lo := int64(pid * h.Launch.Block)
-	hostColumns(h, lo, min(lo+int64(h.Launch.Block), h.Problem.N))
+	n := min(int64(h.Launch.Block), p.N-lo)
+	xhat, dy, dw, db := h.Row(0, n), h.Row(1, n), h.Row(2, n), h.Row(3, n)
+	clear(dw)
+	clear(db)
+	if p.Accumulate {
+		h.Mem["dw_in"].Load(dw, lo)
+		if p.Bias {
+			h.Mem["db_in"].Load(db, lo)
+		}
+	}
+	for i := range p.M {
+		hostXhat(h, xhat, nil, i, lo)
+		h.Mem["dy"].Load(dy, i*p.N+lo)
+		for j, v := range dy {
+			dw[j] += v * xhat[j]
+			db[j] += v
+		}
+	}
+	h.Mem["dw"].Store(lo, dw)
+	if p.Bias {
+		h.Mem["db"].Store(lo, db)
+	}
 }

@@ -8,14 +8,9 @@ import (
 // Rows that are no multiple of 16 bytes, by the aligned vectors of 16 around them
 // (ragged.cuh).
 
-// raggedVectors says that a forward's config asks for them.
-func raggedVectors(p kernels.Problem, c kernels.Config) bool {
-	return c.Get(kernels.VectorBytes) == 16 && p.N*p.DType.Size()%16 != 0
-}
-
 // plainVectors is c, or with vectors that divide the row where its own do not.
 func plainVectors(p kernels.Problem, c kernels.Config) kernels.Config {
-	if raggedVectors(p, c) {
+	if common.RaggedVectors(p, c) {
 		return c.With(set(kernels.VectorBytes, 0))
 	}
 	return c
@@ -23,7 +18,7 @@ func plainVectors(p kernels.Problem, c kernels.Config) kernels.Config {
 
 // rowVectors is vectors, or how many a ragged row has at the most.
 func rowVectors(p kernels.Problem, c kernels.Config) (vecs, vec int64) {
-	if !raggedVectors(p, c) {
+	if !common.RaggedVectors(p, c) {
 		return common.Vectors(p, c)
 	}
 	return aroundRow(p)
@@ -47,7 +42,7 @@ func startsAlike(p kernels.Problem, c kernels.Config) int64 {
 // alignPrograms leaves out as many of n persistent CTAs as let each thread have rows
 // that start alike: then what it has of the weights serves all of them.
 func alignCTAs(p kernels.Problem, c kernels.Config, n int64) int64 {
-	if step := startsAlike(p, c); raggedVectors(p, c) && n >= step {
+	if step := startsAlike(p, c); common.RaggedVectors(p, c) && n >= step {
 		n -= n % step
 	}
 	return n
@@ -56,7 +51,7 @@ func alignCTAs(p kernels.Problem, c kernels.Config, n int64) int64 {
 // shifts says that a thread of n CTAs, fewer than tiles, has ragged rows that start
 // differently in their vectors.
 func shifts(p kernels.Problem, c kernels.Config, n int64) bool {
-	return raggedVectors(p, c) && (n%startsAlike(p, c) != 0 || c.Get(kernels.RowOrder) != 0)
+	return common.RaggedVectors(p, c) && (n%startsAlike(p, c) != 0 || c.Get(kernels.RowOrder) != 0)
 }
 
 func gcd(a, b int64) int64 {

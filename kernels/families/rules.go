@@ -152,13 +152,3 @@ func withRows(f *kernels.Family) *kernels.Family {
 	}
 	return f
 }
-
-// moreWarps is c with its warps doubled until it is accepted, or c.
-func moreWarps(c kernels.Config, accepted func(kernels.Config) bool) kernels.Config {
-	for warps := c.Get(kernels.Warps); warps > 0 && warps <= 32; warps *= 2 {
-		if more := c.With(set(kernels.Warps, warps)); accepted(more) {
-			return more
-		}
-	}
-	return c
-}

@@ -115,7 +115,7 @@ func (e *expression) int(x *env) int {
 }
 
 // holds evaluates a truth. No expression at all holds.
-func (e *expression) holds(x *env) bool { return e == nil || e.int(x) != 0 }
+func (e *expression) holds(x *env) bool { return e == nil || e.value(x) != 0 }
 
 // float evaluates a fraction.
 func (e *expression) float(x *env) float64 {

@@ -31,7 +31,7 @@ func TestExpressions(t *testing.T) {
 		"M*M*M*M*M*M": "beyond 2^53", "9007199254740992 + weight * 2": "beyond 2^53", "-9007199254740992 - 2": "beyond 2^53",
 		"pow2(M * M * M * 4096) + M": 1<<48 + 4096, "log2(bias)": "log2 of a number below 1",
 	} {
-		e, err := compiled(text, whole, scope{})
+		e, err := compiled(text, whole, scope{level: ofProblem})
 		got, v := 0, &env{Problem: p}
 		if err == nil {
 			got, err = e.int(v), v.err
@@ -43,7 +43,7 @@ func TestExpressions(t *testing.T) {
 	for text, want := range map[string]bool{
 		"M": true, "bias": false, "M > N": false, "weight and M": true, "true": true, "!true": false, "weight ? M > 2 : false": true, "M - 4096": false,
 	} {
-		e, err := compiled(text, truth, scope{})
+		e, err := compiled(text, truth, scope{level: ofProblem})
 		v := &env{Problem: p}
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -54,7 +54,7 @@ func TestExpressions(t *testing.T) {
 	for text, want := range map[string]float64{
 		"M": 4096, "1e-5": 1e-5, "1 / N": 1.0 / 8192, "1.5 * weight": 1.5, "weight ? 0.5 : 2.5": 0.5, "-M": -4096,
 	} {
-		e, err := compiled(text, fraction, scope{eps: 1e-5})
+		e, err := compiled(text, fraction, scope{level: ofProblem, eps: 1e-5})
 		v := &env{Problem: p}
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -64,7 +64,7 @@ func TestExpressions(t *testing.T) {
 	}
 	for _, text := range []string{"M[0]", "$env.M", "$env", "nil", "M ?? 2", "M ** 2", "let x = 1; x", "1; 2", "[1, 2]", "{a: 1}", "M in [1]",
 		"1 + foo", "ceildiv(foo, 2)", "min(1, foo ? 1 : 2)", "min(M, M > true ? 1 : 2)", "1..3", "'a' + 'b'", "M = 2", "foo", "foo()", "min()", "pow2(1, 2)", "ceildiv", "M + true", "99999999999999999999", "1e3", "M ? 1 : true", "@", "((("} {
-		if _, err := compiled(text, whole, scope{}); err == nil {
+		if _, err := compiled(text, whole, scope{level: ofProblem}); err == nil {
 			t.Errorf("%s compiles as a number", text)
 		}
 	}
@@ -73,7 +73,7 @@ func TestExpressions(t *testing.T) {
 // A comparison of what cannot be compared is found where it stands deep.
 func TestTruthErrors(t *testing.T) {
 	for _, text := range []string{"foo", "M > foo", "M > true", "'a'", "true + 1", "min(true)", "1.5 > M", "true ? 1 : false"} {
-		if _, err := compiled(text, truth, scope{}); err == nil {
+		if _, err := compiled(text, truth, scope{level: ofProblem}); err == nil {
 			t.Errorf("%s compiles as a condition", text)
 		}
 	}

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -101,7 +100,10 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 			if err := d.checkBase(x, c); err != nil {
 				return err
 			}
-			return d.refuse(x, c)
+			if err := d.refuse(x); err != nil || d.partials(x) == 0 {
+				return err
+			}
+			return common.RefuseReduce(c)
 		},
 		Plan: func(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) kernels.Plan {
 			if dev.Kind == kernels.KindCPU && host != nil {
@@ -111,6 +113,13 @@ func (d *design) family(files []string, host *kernels.Family) *kernels.Family {
 			defer d.envs.Put(x)
 			return d.plan(x, c)
 		},
+	}
+	if d.Fragile != nil {
+		f.Fragile = func(c kernels.Config) bool {
+			x := d.env(kernels.Problem{}, c, kernels.DeviceInfo{})
+			defer d.envs.Put(x)
+			return d.Fragile.holds(x)
+		}
 	}
 	if d.reduce != nil { // k2's knobs, where they are not listed
 		for _, s := range common.ReduceBase {
@@ -172,19 +181,21 @@ func (d *design) untaken() (names []string) {
 
 // refuseProblem says why d does not serve p: by its own rules, or because a tensor of p is untaken.
 func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
-	if len(untaken) > 0 {
-		for _, t := range p.Tensors() {
-			if slices.Contains(untaken, t.Name) {
-				return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
-					"no launch takes %s", t.Name)
-			}
-		}
-	}
 	x := d.env(p, kernels.Config{}, kernels.DeviceInfo{})
 	defer d.envs.Put(x)
 	for _, r := range d.Serves {
 		if err := r.refuse(x); err != nil {
 			return err
+		}
+	}
+	if len(untaken) == 0 {
+		return nil
+	}
+	var room [12]kernels.Tensor
+	for _, t := range p.AppendTensors(room[:0]) {
+		if slices.Contains(untaken, t.Name) {
+			return hint.Errorf("give it to a launch as an argument, if the kernel uses it",
+				"no launch takes %s", t.Name)
 		}
 	}
 	return nil
@@ -196,12 +207,15 @@ func (d *design) env(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo
 	if !ok {
 		x = &env{slots: make([]float64, len(d.knobs)+len(d.lets)), vector: slotOf(d.knobs, kernels.VectorBytes)}
 	}
+	same := x.Problem == p && x.device == dev // lets of these alone stay
 	x.Problem, x.device, x.bad, x.err = p, dev, "", nil
 	for i, r := range d.knobs {
 		x.slots[i] = float64(c.Get(r.Knob))
 	}
-	for i := range d.lets {
-		x.slots[len(d.knobs)+i] = math.NaN()
+	for i, l := range d.lets {
+		if !same || len(l.value.knobs) > 0 {
+			x.slots[len(d.knobs)+i] = math.NaN()
+		}
 	}
 	return x
 }
@@ -216,21 +230,24 @@ func (r *rule) refuse(x *env) error {
 
 // baseOf is the base config: the first that works of those to try, else the last. A value that is
 // a Fault is left out, and is the error.
-func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (c kernels.Config, err error) {
+func (d *design) baseOf(p kernels.Problem, dev kernels.DeviceInfo) (kernels.Config, error) {
 	count := 1
 	for _, b := range d.base {
 		count *= len(b.tries)
 	}
-	for n := range count {
+	var settings []kernels.Setting
+	for n := 0; ; {
 		x := d.env(p, kernels.Config{}, dev)
-		c, err = d.baseConfig(x, n)
-		works := err == nil && (n == count-1 || d.refuse(x, c) == nil)
+		var fault error
+		var next int
+		settings, next, fault = d.baseSettings(x, settings[:0], count, n)
+		works := n == count-1 || fault == nil && d.refuse(x) == nil
 		d.envs.Put(x)
 		if works {
-			break
+			return kernels.NewConfig(settings...), fault
 		}
+		n = min(next, count-1)
 	}
-	return c, err
 }
 
 // checkBase says why c has not all knobs, if the base has a Fault in its place.
@@ -244,23 +261,22 @@ func (d *design) checkBase(x *env, c kernels.Config) error {
 	return nil
 }
 
-// baseConfig is the n-th base config to try, which x has then. The last knob's values change
-// fastest.
-func (d *design) baseConfig(x *env, n int) (c kernels.Config, err error) {
-	at := make([]int, len(d.base))
-	for i := len(d.base) - 1; i >= 0; i-- {
-		tries := len(d.base[i].tries)
-		at[i], n = n%tries, n/tries
-	}
-	var settings []kernels.Setting
-	for i, b := range d.base {
-		v := b.tries[at[i]].int(x)
+// baseSettings appends the n-th of count base configs, which x has then, and says which is next: the
+// last knob's values change fastest, and after a Fault the first knob's that has one.
+func (d *design) baseSettings(x *env, settings []kernels.Setting, count, n int) (
+	_ []kernels.Setting, next int, err error) {
+	next = n + 1
+	for _, b := range d.base {
+		count /= len(b.tries)
+		v := b.tries[n/count%len(b.tries)].int(x)
 		if x.err != nil {
-			err = cmp.Or(err, x.err)
+			if err == nil {
+				next, err = (n/count+1)*count, x.err
+			}
 			x.bad, x.err = "", nil
 			continue
 		}
-		x.slots[slotOf(d.knobs, b.knob)] = float64(v)
+		x.slots[b.slot] = float64(v)
 		settings = append(settings, kernels.Setting{Knob: b.knob, Value: v})
 	}
 	if d.reduce != nil {
@@ -270,14 +286,14 @@ func (d *design) baseConfig(x *env, n int) (c kernels.Config, err error) {
 			}
 		}
 	}
-	return kernels.NewConfig(settings...), err
+	return settings, next, err
 }
 
-// refuse says why there is no plan of c: a rule, what every kernel needs, or a Fault.
-func (d *design) refuse(x *env, c kernels.Config) error {
-	if !common.WholeVectors(x.Problem, c) {
-		return fmt.Errorf("rows of %d bytes are not whole %d-byte vectors",
-			x.N*x.DType.Size(), common.VectorBytes(x.Problem, c))
+// refuse says why there is no plan of x: a rule, what every kernel needs, or a Fault.
+func (d *design) refuse(x *env) error {
+	row, v := x.N*x.DType.Size(), x.vectorBytes()
+	if !common.WholeVectors(x.Problem, v) && !(d.Ragged && v == 16) {
+		return fmt.Errorf("rows of %d bytes are not whole %d-byte vectors", row, v)
 	}
 	for _, r := range d.Constraints {
 		if err := r.refuse(x); err != nil {
@@ -287,12 +303,9 @@ func (d *design) refuse(x *env, c kernels.Config) error {
 	for _, b := range d.Scratch {
 		b.Elems.int(x)
 	}
-	partials := d.partials(x)
+	d.partials(x)
 	for i := 0; i < len(d.launches) && x.err == nil; i++ {
 		d.launches[i].check(x)
-	}
-	if partials > 0 && x.err == nil {
-		return common.RefuseReduce(c)
 	}
 	return x.err
 }

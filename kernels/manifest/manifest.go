@@ -39,7 +39,9 @@ type fields struct {
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
-	Host        yamldoc.Word   `yaml:"optional"` // the family whose host stages stand in
+	Fragile     *expression    `yaml:"optional" kind:"truth"` // of configs that only the compiler knows whether it takes
+	Ragged      bool           `yaml:"optional"`              // vectors of 16 bytes may be those around a row
+	Host        yamldoc.Word   `yaml:"optional"`              // the family whose host stages stand in
 	Include     []yamldoc.Word `yaml:"optional" one:"" help:"name folders of headers"`
 	Options     []yamldoc.Word `yaml:"optional" one:"" match:"^--?[a-z]" help:"name options of NVRTC, such as --use_fast_math"`
 }
@@ -63,6 +65,7 @@ type design struct {
 // A choice is a knob's value in the base config, or several that are tried in their order.
 type choice struct {
 	knob  *kernels.Knob
+	slot  int
 	tries []*expression
 }
 
@@ -210,7 +213,7 @@ const (
 	maxManifest    = 64 << 10 // bytes
 	maxExpressions = 500      // each is evaluated for every config
 	maxTries       = 1000     // base configs that are tried
-	maxGrid        = 20_000   // configs that a family's knobs make
+	maxGrid        = 30_000   // configs that a family's knobs make
 )
 
 // parse reads one manifest, a design for each of its ops. name stands for it in errors.

@@ -276,7 +276,7 @@ func TestErrors(t *testing.T) {
 		{"v: [0, 8]", "v: [0, 0x100000000]", "mine.yaml:9:10: knobs.v[1]: 0x100000000 is out of range"},
 		{"v: [0, 8]", "v: [0, 8.5]", "mine.yaml:9:10: knobs.v[1]: is a fraction, not a whole number"},
 		{"v: [0, 8]", "v: [8, 8]", "mine.yaml:9:10: knobs.v[1]: 8 stands twice"},
-		{"v: [0, 8]", "v: [" + numbers(200) + "]\n  cr: [" + numbers(200) + "]", "mine.yaml:10:3: knobs.cr: the knobs make more than 20000 configs"},
+		{"v: [0, 8]", "v: [" + numbers(200) + "]\n  cr: [" + numbers(200) + "]", "mine.yaml:10:3: knobs.cr: the knobs make more than 30000 configs"},
 		{"  v: 0\n", "", "base.v: is missing"},
 		{"  v: 0\n", "  v: 0\n  lb: 0\n", "mine.yaml:14:3: base.lb: the family has no knob lb"},
 		{"  v: 0\n", "  v: 0\n  vector_bytes: 0\n", "mine.yaml:14:3: base.vector_bytes: is v, which stands above"},

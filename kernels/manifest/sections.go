@@ -130,7 +130,7 @@ func (d *design) readBase() error {
 		if i < 0 {
 			return e.Key.Errorf("list its values under knobs too", "the family has no knob %s", e.Key.Text)
 		}
-		c := choice{knob: d.knobs[i].Knob}
+		c := choice{knob: d.knobs[i].Knob, slot: i}
 		if slices.ContainsFunc(d.base, func(b choice) bool { return b.knob == c.knob }) {
 			return e.Key.Errorf(help, "is %s, which stands above", c.knob.Key)
 		}
@@ -175,7 +175,7 @@ func (d *design) readRules() error {
 			return err
 		}
 	}
-	return nil
+	return d.compile(scope{family: d.knobs, knobs: d.knobs}, d.Fragile)
 }
 
 func (d *design) readScratch() error {

@@ -52,7 +52,8 @@ func letting(at int, value node) node {
 type level uint8
 
 const (
-	ofProblem level = iota
+	ofKnobs level = iota // and of no problem
+	ofProblem
 	ofDevice
 	ofConfig
 )
@@ -124,12 +125,14 @@ func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
 	}
 	for _, o := range kernels.Ops() {
 		if name == string(o.Op) {
-			return node{eval: func(x *env) float64 { return truthOf(x.Op == o.Op) }}, needs{}, true
+			eval := func(x *env) float64 { return truthOf(x.Op == o.Op) }
+			return node{eval: eval}, needs{level: ofProblem}, s.level >= ofProblem
 		}
 	}
 	for _, o := range kernels.Options() {
 		if name == o.Var {
-			return node{eval: func(x *env) float64 { return truthOf(o.Has(x.Problem)) }}, needs{}, true
+			eval := func(x *env) float64 { return truthOf(o.Has(x.Problem)) }
+			return node{eval: eval}, needs{level: ofProblem}, s.level >= ofProblem
 		}
 	}
 	for _, r := range s.knobs {

@@ -58,15 +58,6 @@ func (c Class) Problem(m, n int64) kernels.Problem {
 	return p
 }
 
-// At is the problem of the class with n columns and the fewest rows of at least m.
-func (c Class) At(m, n int64) kernels.Problem {
-	for ; ; m++ {
-		if p := c.Problem(m, n); ClassOf(p) == c || m%16 == 15 {
-			return p
-		}
-	}
-}
-
 // sample is a problem of the class.
 func (c Class) sample() kernels.Problem {
 	if p := c.Problem(16, 128); ClassOf(p) == c {

@@ -38,10 +38,10 @@ var formats = map[string]format{
 	"json":   {"", "[", "]", "", ""},
 }
 
-// A Range is a config with the last rows that it is for.
+// A Range is the answer of a cell with the last rows that have its config.
 type Range struct {
-	Variant kernels.Variant
-	Last    int64
+	Answer
+	Last int64
 }
 
 // Ranges are the answers for rows of n columns, all rows in order. There are none where the class
@@ -65,11 +65,11 @@ func (b *Book) ranges(r *Raster, line int, nLo, nHi int64) (list []Range) {
 		if len(ms) == 0 {
 			continue
 		}
-		v := b.Answer(r.Class.Problem(ms[0], ns[0])).Variant
-		if k := len(list) - 1; k >= 0 && list[k].Variant == v {
+		a := b.Answer(r.Class.Problem(ms[0], ns[0]))
+		if k := len(list) - 1; k >= 0 && list[k].Variant == a.Variant {
 			list[k].Last = box.MHi
 		} else {
-			list = append(list, Range{v, box.MHi})
+			list = append(list, Range{a, box.MHi})
 		}
 	}
 	if len(list) > 0 {
@@ -87,8 +87,9 @@ type strip struct {
 // strips are the answers of a class at an alignment, without neighbours that are alike. Where only
 // some columns are asked for, strips without ranges are between them.
 func (b *Book) strips(c Class, align int64, columns []int64) (list []strip) {
+	alike := func(r, o Range) bool { return r.Variant == o.Variant && r.Last == o.Last }
 	add := func(s strip) {
-		if k := len(list) - 1; k < 0 || !slices.Equal(list[k].ranges, s.ranges) {
+		if k := len(list) - 1; k < 0 || !slices.EqualFunc(list[k].ranges, s.ranges, alike) {
 			list = append(list, s)
 		}
 	}

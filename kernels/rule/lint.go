@@ -14,9 +14,6 @@ import (
 // Stale says what the source hash of a family is now, where a map's is another.
 func (m *Map) Lint(reg *kernels.Registry, d kernels.DeviceInfo,
 	stale func(f *kernels.Family, source string) (now string, ok bool)) (found []string) {
-	if m.Device.ID != d.ID {
-		found = append(found, fmt.Sprintf("the map is of %s, not of %s", m.Device.ID, d.ID))
-	}
 	for _, name := range slices.Sorted(maps.Keys(m.Sources)) {
 		if f, err := reg.Lookup(name); err == nil {
 			if now, ok := stale(f, m.Sources[name]); ok {

@@ -135,21 +135,11 @@ func (m *Map) Has(op kernels.Op) bool {
 	return m != nil && slices.ContainsFunc(m.Rasters, func(r Raster) bool { return r.Class.Op == op })
 }
 
-// Find is the cell of a problem. It allocates nothing.
-func (m *Map) Find(p kernels.Problem, d *kernels.DeviceInfo) Answer {
-	if !Inside(p.M, p.N) {
-		return Answer{Match: MatchOutside}
-	}
-	if r := m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size())); r != nil {
-		if a := r.CellAt(p.M, p.N, d.SMs); a.Raster != nil {
-			return a
-		}
-	}
-	return Answer{Match: MatchBase}
-}
-
-// CellAt is the cell of a shape of the raster's class, zero where it has none.
+// CellAt is the cell of a shape of the raster's class, zero where it has none. A nil raster has none.
 func (r *Raster) CellAt(m, n int64, sms int) (a Answer) {
+	if r == nil {
+		return a
+	}
 	line, cell := r.At(m, n, sms)
 	if v, ok := r.Pick(line, cell); ok {
 		return Answer{MatchCell, r, line, cell, v}

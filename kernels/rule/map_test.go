@@ -52,19 +52,21 @@ func TestMapText(t *testing.T) {
 	}
 }
 
-func TestFindAt(t *testing.T) {
+// cellOf is the cell of a problem.
+func cellOf(m *Map, p kernels.Problem) Answer {
+	return m.Raster(ClassOf(p), AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N, m.Device.SMs)
+}
+
+func TestCellAt(t *testing.T) {
 	m := scattered(2)
 	r := rand.New(rand.NewPCG(3, 1))
 	for range 100000 {
 		c := m.Rasters[r.IntN(len(m.Rasters))].Class
 		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 1+r.Int64N(1<<r.IntN(17)))
-		a := m.Find(p, &m.Device)
 		if !Inside(p.M, p.N) {
-			if a.Match != MatchOutside {
-				t.Fatalf("%s: %+v", p, a)
-			}
 			continue
 		}
+		a := cellOf(m, p)
 		if a.Match != MatchCell {
 			t.Fatalf("%s: %+v", p, a)
 		}
@@ -111,7 +113,10 @@ func TestMerge(t *testing.T) {
 	for range 50000 {
 		c := old.Rasters[r.IntN(len(old.Rasters))].Class
 		p := c.Problem(1+r.Int64N(1<<r.IntN(21)), 64+r.Int64N(1<<r.IntN(17)))
-		a, b, got := old.Find(p, &m.Device), next.Find(p, &m.Device), m.Find(p, &m.Device)
+		if !Inside(p.M, p.N) {
+			continue
+		}
+		a, b, got := cellOf(old, p), cellOf(next, p), cellOf(m, p)
 		want := a
 		if b.Variant.Family != "" && (a.Variant.Family == "" || rank(b.Evidence()) >= rank(a.Evidence())) {
 			want = b
@@ -120,7 +125,8 @@ func TestMerge(t *testing.T) {
 			t.Fatalf("%s: %v (%c) and %v (%c) make %v (%c)", p, a.Variant, a.Evidence(), b.Variant, b.Evidence(), got.Variant, got.Evidence())
 		}
 	}
-	if m, _ := Merge(old, next, better(true)); m.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant != next.Find(next.Rasters[0].Class.Problem(64, 1028), &m.Device).Variant {
+	p := next.Rasters[0].Class.Problem(64, 1028)
+	if m, _ := Merge(old, next, better(true)); cellOf(m, p).Variant != cellOf(next, p).Variant {
 		t.Error("a cell stays whose new config is better")
 	}
 	old = scattered(6)
@@ -156,6 +162,6 @@ func FuzzParse(f *testing.F) {
 		if n, err := Parse("f", again); err != nil || len(n.Rasters) != len(m.Rasters) {
 			t.Fatalf("%v: %s", err, again)
 		}
-		m.Find(Classes()[0].Problem(4096, 4096), &m.Device)
+		cellOf(m, Classes()[0].Problem(4096, 4096))
 	})
 }

@@ -16,8 +16,6 @@ import (
 // A Policy is what a loop knows before it measures anything.
 type Policy struct {
 	*Filler
-	// Default is what runs where nothing was measured: the prior's pick, or the analytic base.
-	Default func(kernels.Problem) (kernels.Variant, error)
 	Domain  shapes.Domain
 	Only    []kernels.Problem // where set, the problems that there are: a replay has no others
 	Classes []kernels.Problem // one problem of each op, pass and type, whatever its shape
@@ -204,10 +202,6 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 	}
 	chosen := c.choose(ps)
 	for i, p := range ps {
-		base, err := c.Default(p)
-		if err != nil {
-			continue
-		}
 		t := sweep.Task{Problem: p}
 		plans := map[string]bool{}
 		add := func(v kernels.Variant) {
@@ -223,8 +217,8 @@ func (c *chooser) tasks(ps []kernels.Problem) (tasks []sweep.Task) {
 				add(g.variant)
 			}
 		}
-		if c.Prior != nil || len(t.Variants) == 0 { // a prior's pick is to be judged; the analytic base is a rival
-			add(base)
+		if c.Prior.Map != nil || len(t.Variants) == 0 { // a prior's pick is to be judged; the analytic base is a rival
+			add(c.Prior.Answer(p).Variant)
 		}
 		for _, r := range chosen {
 			if !math.IsNaN(r.expects[i].regret) {
@@ -283,9 +277,7 @@ func (c *chooser) rivals(ps []kernels.Problem) (list []*rival) {
 	for i, p := range ps {
 		nominees := around[i].elites
 		if i == 0 || i == len(ps)/2 || i == len(ps)-1 {
-			if v, err := c.Default(p); err == nil {
-				nominees = append(nominees, v)
-			}
+			nominees = append(nominees, c.Prior.Answer(p).Variant)
 			for _, f := range c.Registry.Candidates(p) {
 				nominees = append(nominees, kernels.Variant{Family: f.Name, Config: f.Base(p, c.Device)})
 			}

@@ -41,7 +41,6 @@ type Point struct {
 	US      map[kernels.Variant]float64 // median times in microseconds; infinite without a right answer
 	BestUS  float64                     // the least of them
 	Stream  float64                     // median time of a copy; 0 where none was measured
-	cold    bool
 }
 
 // OK says whether there is a time of a variant.
@@ -50,7 +49,8 @@ func (p *Point) OK(v kernels.Variant) bool { return p.US[v] > 0 && !math.IsInf(p
 // with is p with a record. p itself does not change: somebody may be reading it.
 func (p *Point) with(r *record.Record) *Point {
 	q := *p
-	q.US, q.Stream = maps.Clone(p.US), cmp.Or(r.StreamUS, p.Stream)
+	q.US, q.Stream = map[kernels.Variant]float64{}, cmp.Or(r.StreamUS, p.Stream)
+	maps.Copy(q.US, p.US)
 	switch {
 	case r.Status == kernels.StatusOK:
 		q.US[r.Variant()] = stats.Median(r.SamplesUS)
@@ -62,11 +62,11 @@ func (p *Point) with(r *record.Record) *Point {
 }
 
 // ErrNoTimes says that records have nothing to fill a map from.
-var ErrNoTimes = errors.New("no problem with a time")
+var ErrNoTimes = errors.New("no problem with a cold time")
 
-// Add takes a record of a run. Of a problem and variant the last record counts, and warm times only
-// where there are no cold ones. Times of several devices, or of several sources of one family, do
-// not compare: they are an error.
+// Add takes a record of a run, if its times are cold. Of a problem and variant the last record
+// counts. Times of several devices, or of several sources of one family, do not compare: they are an
+// error.
 func (d *Data) Add(run *record.Run, r *record.Record) error {
 	if d.all == nil {
 		d.Sources, d.all = map[string]string{}, map[kernels.Problem]*Point{}
@@ -81,7 +81,7 @@ func (d *Data) Add(run *record.Run, r *record.Record) error {
 	}
 	d.Date, d.Tool, d.Protocol, d.Device = r.Time, run.Tool, run.Protocol, run.Device
 	// Peers are measured beside ours; no map of ours can launch them.
-	if _, peer := kernels.PeerName(r.Family); peer || r.Family == record.Stream {
+	if _, peer := kernels.PeerName(r.Family); peer || r.Family == record.Stream || !run.Protocol.Cold {
 		return nil
 	}
 	if old, ok := d.Sources[r.Family]; ok && old != r.Source {
@@ -90,14 +90,11 @@ func (d *Data) Add(run *record.Run, r *record.Record) error {
 			r.Family, min(old, r.Source), max(old, r.Source))
 	}
 	d.Sources[r.Family] = r.Source
-	cold := run.Protocol.Cold
 	p := d.all[r.Problem]
-	if p == nil || cold && !p.cold {
-		p = &Point{Problem: r.Problem, US: map[kernels.Variant]float64{}, cold: cold}
+	if p == nil {
+		p = &Point{Problem: r.Problem}
 	}
-	if cold == p.cold {
-		d.all[r.Problem] = p.with(r)
-	}
+	d.all[r.Problem] = p.with(r)
 	return nil
 }
 

@@ -15,8 +15,8 @@ import (
 type Filler struct {
 	Registry *kernels.Registry
 	Device   kernels.DeviceInfo
-	// Prior answers where nothing was measured nearby, and its picks are expected to lose
-	// priorPick; nil is none.
+	// Prior answers where nothing was measured nearby: a map, whose picks are expected to lose
+	// priorPick, or none but the analytic base.
 	Prior *rule.Book
 
 	classes map[rule.Class]*class // of the last Fill
@@ -179,7 +179,7 @@ func (f *Filler) options(c *class, b rule.Box) (list []guess) {
 			list = append(list, g)
 		}
 	}
-	if f.Prior == nil {
+	if f.Prior.Map == nil {
 		return list
 	}
 	prior := guess{f.Prior.Answer(central(b)).Variant, priorPick, 0}

@@ -25,7 +25,13 @@ func classProblem(op kernels.Op, pass kernels.Pass) kernels.Problem {
 }
 
 // plain fills maps of an H200 without a prior. It is one for all tests, as it knows what was accepted.
-var plain = &Filler{Registry: bare, Device: devicetest.H200()}
+var plain = fillerWith(nil)
+
+// fillerWith is a filler of an H200 with a map as prior, or nil.
+func fillerWith(m *rule.Map) *Filler {
+	d := devicetest.H200()
+	return &Filler{Registry: bare, Device: d, Prior: rule.NewBook(rule.Step{Map: m, Near: rule.Own}, d, bare)}
+}
 
 // loopOn is a loop on a simulated device, with a map of another card as prior or nil.
 func loopOn(s *sim, budget time.Duration, prior *rule.Map, classes ...kernels.Problem) *Loop {
@@ -36,11 +42,8 @@ func loopOn(s *sim, budget time.Duration, prior *rule.Map, classes ...kernels.Pr
 	}
 	l.Filler = plain
 	l.Domain, l.Classes = shapes.Everything, classes
-	l.Default = func(p kernels.Problem) (kernels.Variant, error) { return bare.Base(p, s.info) }
 	if prior != nil {
-		l.Filler = &Filler{Registry: bare, Device: s.info}
-		l.Prior = rule.NewBook(rule.Step{Map: prior, Near: rule.SameArch}, s.info, bare)
-		l.Default = func(p kernels.Problem) (kernels.Variant, error) { return l.Prior.Answer(p).Variant, nil }
+		l.Filler = fillerWith(prior)
 	}
 	return l
 }
@@ -66,6 +69,11 @@ func drawn(n int, seed uint64, classes ...kernels.Problem) []kernels.Problem {
 	return ps
 }
 
+// cellOf is the cell of a problem.
+func cellOf(m *rule.Map, p kernels.Problem) rule.Answer {
+	return m.Raster(rule.ClassOf(p), rule.AlignOf(p.N, p.DType.Size())).CellAt(p.M, p.N, m.Device.SMs)
+}
+
 // learnt runs a loop to its end and answers with its map, else as before.
 func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Variant) {
 	t.Helper()
@@ -74,11 +82,10 @@ func learnt(t *testing.T, l *Loop) (*rule.Map, func(kernels.Problem) kernels.Var
 		t.Fatal(err)
 	}
 	return m, func(p kernels.Problem) kernels.Variant {
-		if a := m.Find(p, &l.Device); a.Match == rule.MatchCell {
+		if a := cellOf(m, p); a.Match == rule.MatchCell {
 			return a.Variant
 		}
-		v, _ := l.Default(p)
-		return v
+		return l.Prior.Answer(p).Variant
 	}
 }
 
@@ -98,7 +105,7 @@ func TestSimulated(t *testing.T) {
 		l := loopOn(s, budget, nil, classes...)
 		map1, answer := learnt(t, l)
 		mean, p95, worst := regrets(s, answer, ps)
-		base := func(p kernels.Problem) kernels.Variant { v, _ := l.Default(p); return v }
+		base := func(p kernels.Problem) kernels.Variant { return l.Prior.Answer(p).Variant }
 		m, p, w := regrets(s, base, ps)
 		t.Logf("simulated %d, no prior: %d problems, behind the optimum %.4f, p95 %.4f, worst %.4f; base %.4f, %.4f, %.4f", seed, len(l.Data.Points), mean, p95, worst, m, p, w)
 		if mean > most || mean > m/2 {
@@ -141,7 +148,7 @@ func TestFill(t *testing.T) {
 		p.Weight = []kernels.DType{p.DType, kernels.FP32}[rng.IntN(2)]
 		p.Bias, p.ZeroCentered = rng.IntN(2) == 0 && p.Op == kernels.LayerNorm, rng.IntN(4) == 0
 		total++
-		a := m.Find(p, &d.Device)
+		a := cellOf(m, p)
 		if a.Match != rule.MatchCell {
 			continue
 		}
@@ -155,7 +162,7 @@ func TestFill(t *testing.T) {
 	}
 	// Classes borrow nothing: of a class without a record there is no raster.
 	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8", "layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual", "rmsnorm/bwd/256x1024/bf16+acc"} {
-		if p, err := kernels.ParseProblem(text); err != nil || m.Find(p, &d.Device).Match == rule.MatchCell {
+		if p, err := kernels.ParseProblem(text); err != nil || cellOf(m, p).Match == rule.MatchCell {
 			t.Errorf("%s has a cell (%v)", text, err)
 		}
 	}
@@ -192,7 +199,7 @@ func TestHeldOut(t *testing.T) {
 	ours, base, n := 0.0, 0.0, 0.0
 	for _, p := range out {
 		v, _ := bare.Base(p.Problem, d.Device)
-		if a := m.Find(p.Problem, &d.Device); a.Match == rule.MatchCell && p.US[a.Variant] > 0 && p.US[v] > 0 {
+		if a := cellOf(m, p.Problem); a.Match == rule.MatchCell && p.US[a.Variant] > 0 && p.US[v] > 0 {
 			ours, base, n = ours+math.Log(p.US[a.Variant]/p.BestUS), base+math.Log(p.US[v]/p.BestUS), n+1
 		}
 	}
@@ -214,27 +221,27 @@ func TestOneProblemDecidesNothing(t *testing.T) {
 	if other == base {
 		t.Fatal(base)
 	}
-	fill := func(prior *rule.Book, us ...float64) *rule.Map {
+	fill := func(prior *rule.Map, us ...float64) *rule.Map {
 		var points []*Point
 		for i, m := range []int64{3000, 3500, 4096, 4800, 5400, 6000} {
 			p := &Point{Problem: sized(at, m, 1024), US: map[kernels.Variant]float64{base: 100, other: us[i%len(us)]}}
 			p.BestUS = min(us[i%len(us)], 100)
 			points = append(points, p)
 		}
-		return (&Filler{Registry: bare, Device: s.info, Prior: prior}).Fill(points)
+		return fillerWith(prior).Fill(points)
 	}
 	m := fill(nil, 110, 110, 97, 110, 110, 110)
 	for _, rows := range []int64{3000, 4096, 6000} {
-		if a := m.Find(sized(at, rows, 1024), &s.info); a.Variant != base {
+		if a := cellOf(m, sized(at, rows, 1024)); a.Variant != base {
 			t.Errorf("%d: %s", rows, a.Variant)
 		}
 	}
-	prior := rule.NewBook(rule.Step{Map: fill(nil, 110), Near: rule.Own}, s.info, bare)
+	prior := fill(nil, 110)
 	for us, want := range map[float64]kernels.Variant{99: base, 95: other} {
-		if a := fill(prior, us).Find(at, &s.info); a.Variant != want {
+		if a := cellOf(fill(prior, us), at); a.Variant != want {
 			t.Errorf("against %g us the prior's config of 100 us: %s", us, a.Variant)
 		}
-		if a := fill(nil, us).Find(at, &s.info); a.Variant != other {
+		if a := cellOf(fill(nil, us), at); a.Variant != other {
 			t.Errorf("without a prior %g us lose to 100: %s", us, a.Variant)
 		}
 	}

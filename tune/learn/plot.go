@@ -8,43 +8,34 @@ import (
 	"normbench/internal/picture"
 	"normbench/kernels"
 	"normbench/kernels/rule"
+	"normbench/sweep/stats"
 )
 
-// Means are those of the problems that were measured in a cell, where its config has a time.
-type means struct {
-	problems int
-	regret   float64 // log of the config's time over the best
-	speeds   int     // problems with a copy's time
-	speed    float64 // log of the copy's time over the config's
+// A cell has the problems that were measured in it, where its config has a time.
+type cell struct {
+	regrets []float64 // time of its config over the best
+	speeds  []float64 // time of a copy over its config's, where there is one
 }
 
-// regretPercent and speedPercent are 0 where nothing was measured.
-func (x means) regretPercent() float64 { return 100 * math.Expm1(x.regret/float64(max(x.problems, 1))) }
-func (x means) speedPercent() float64 {
-	return 100 * math.Exp(x.speed/float64(max(x.speeds, 1))) * float64(min(x.speeds, 1))
-}
-
-// measure is the means of each line and cell of a raster.
-func measure(r *rule.Raster, points []*Point, d kernels.DeviceInfo) map[[2]int]means {
-	all := map[[2]int]means{}
+// measure sorts points by the line and the cell of a raster.
+func measure(r *rule.Raster, points []*Point, d kernels.DeviceInfo) map[[2]int]cell {
+	all := map[[2]int]cell{}
 	for _, p := range points {
 		q := p.Problem
 		if rule.ClassOf(q) != r.Class || rule.AlignOf(q.N, q.DType.Size()) != r.Align {
 			continue
 		}
-		line, cell := r.At(q.M, q.N, d.SMs)
-		v, ok := r.Pick(line, cell)
-		if !ok || !p.OK(v) {
+		a := r.CellAt(q.M, q.N, d.SMs)
+		if a.Raster == nil || !p.OK(a.Variant) {
 			continue
 		}
-		x := all[[2]int{line, cell}]
-		x.problems++
-		x.regret += math.Log(p.US[v] / p.BestUS)
+		at := [2]int{a.Line, a.Cell}
+		x, us := all[at], p.US[a.Variant]
+		x.regrets = append(x.regrets, us/p.BestUS)
 		if p.Stream > 0 {
-			x.speeds++
-			x.speed += math.Log(p.Stream / p.US[v])
+			x.speeds = append(x.speeds, p.Stream/us)
 		}
-		all[[2]int{line, cell}] = x
+		all[at] = x
 	}
 	return all
 }
@@ -81,13 +72,17 @@ func Pictures(m *rule.Map, points []*Point, d kernels.DeviceInfo) (rows [][]*pic
 				}
 				x := of[[2]int{line, cell}]
 				left, top := panelLeft+side*float64(cell), panelTop+side*float64(line)
-				tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo, b.NHi, v, x.problems)
-				if x.problems > 0 {
-					tip += fmt.Sprintf(", regret %.1f%%, %.0f%% of a copy's speed", x.regretPercent(), x.speedPercent())
-					regret.Square(left, top, side-1, shade(x.regretPercent(), 10, 5, 2, 1), tip)
+				tip := fmt.Sprintf("%d to %d rows of %d to %d: %s, %d problems", b.MLo, b.MHi, b.NLo, b.NHi, v, len(x.regrets))
+				lost, fast := 100*(stats.GeoMean(x.regrets)-1), 100*stats.GeoMean(x.speeds)
+				if len(x.regrets) > 0 {
+					tip += fmt.Sprintf(", regret %.1f%%", lost)
 				}
-				if x.speeds > 0 {
-					speed.Square(left, top, side-1, shade(x.speedPercent(), 50, 70, 85, 95), tip)
+				if len(x.speeds) > 0 {
+					tip += fmt.Sprintf(", %.0f%% of a copy's speed", fast)
+					speed.Square(left, top, side-1, shade(fast, 50, 70, 85, 95), tip)
+				}
+				if len(x.regrets) > 0 {
+					regret.Square(left, top, side-1, shade(lost, 10, 5, 2, 1), tip)
 				}
 				letters.Square(left, top, side-1, hue(slices.Index(r.Legend, v)), tip)
 				letters.Add(`<text x="%s" y="%s" font-size="11" text-anchor="middle" style="fill:#000">%s</text>`,

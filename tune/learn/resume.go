@@ -40,20 +40,18 @@ func (f *Filler) Describe(m *rule.Map, d *Data) {
 // rule.Merge.
 func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 	return tune.Update(p, func(old *tune.Table) (*tune.Table, error) {
-		var protocol record.Protocol
-		if err := json.Unmarshal(m.Protocol, &protocol); err != nil {
-			return nil, err
-		}
-		t := tune.Table{Schema: tune.Schema, Tool: m.Tool, Created: m.Created, Device: m.Device,
-			Protocol: protocol, Entries: []tune.Entry{}}
+		t := tune.Table{Device: m.Device, Entries: []tune.Entry{}}
 		if old != nil {
-			if old.Device.ID != m.Device.ID {
-				return nil, hint.Errorf("keep one tuned table per device", "%s is of %s, and the map of %s", p,
-					old.Device.ID, m.Device.ID)
-			}
 			t = *old
-			if t.Schema = tune.Schema; len(t.Entries) == 0 {
-				t.Tool, t.Created, t.Protocol = m.Tool, m.Created, protocol
+		}
+		if t.Device.ID != m.Device.ID {
+			return nil, hint.Errorf("keep one tuned table per device", "%s is of %s, and the map of %s", p,
+				t.Device.ID, m.Device.ID)
+		}
+		if t.Schema = tune.Schema; len(t.Entries) == 0 {
+			t.Tool, t.Created = m.Tool, m.Created
+			if err := json.Unmarshal(m.Protocol, &t.Protocol); err != nil {
+				return nil, err
 			}
 		}
 		if t.Map = m; before == nil || before.Map == nil {
@@ -72,17 +70,8 @@ func (f *Filler) Write(p durable.Place, before *tune.Table, m *rule.Map) error {
 // is known.
 func NewPolicy(r *kernels.Registry, step rule.Step, info kernels.DeviceInfo, domain shapes.Domain,
 	classes []kernels.Problem) (*Policy, error) {
-	p := Policy{}
-	analytic := families.Analytic(r)
-	p.Filler = &Filler{Registry: analytic, Device: info}
-	p.Domain, p.Classes = domain, classes
-	p.Default = func(q kernels.Problem) (kernels.Variant, error) { return analytic.Base(q, info) }
-	if step.Map != nil {
-		p.Prior = families.Book(r, step, info)
-		p.Default = func(q kernels.Problem) (kernels.Variant, error) {
-			return p.Prior.Answer(q).Variant, nil
-		}
-	}
+	p := Policy{Domain: domain, Classes: classes, Filler: &Filler{Registry: families.Analytic(r), Device: info,
+		Prior: families.Book(r, step, info)}}
 	list, err := shapes.Select("default")
 	if err != nil {
 		return nil, err

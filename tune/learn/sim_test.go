@@ -23,11 +23,7 @@ import (
 type sim struct {
 	info kernels.DeviceInfo
 	seed uint64
-	// rough is how far single configs are off what their knobs say, and how far that changes from
-	// octave to octave.
-	rough float64
-	off   float64 // how far its families and knobs differ from those of seed: another card
-	harsh bool
+	off  float64 // how far its families and knobs differ from those of seed: another card
 
 	mu       sync.Mutex
 	clock    time.Time
@@ -36,12 +32,10 @@ type sim struct {
 	wishes   []wish
 	launches int
 	fams     map[string]*simFamily
-	waited   time.Duration
 }
 
 type simFamily struct {
 	offset, row, rows, uneven float64
-	niche                     [3]float64
 	knobs                     map[string]*simKnob
 }
 
@@ -80,8 +74,6 @@ func (s *sim) family(p kernels.Problem, name string) *simFamily {
 	if f == nil {
 		f = &simFamily{offset: 0.05 * s.trait(name), row: 0.05 * s.trait(name, "row"), rows: 0.05 * s.trait(name, "rows"),
 			uneven: 0.08 * s.trait(name, "uneven"), knobs: map[string]*simKnob{}}
-		design := name[strings.Index(name, "_"):]
-		f.niche = [3]float64{11 + 3*s.trait(design, "nc") + .5*s.trait(name, "nc"), 10 + 5*s.trait(design, "nr") + s.trait(name, "nr"), 0.1 * s.trait(design, "nu")}
 		s.fams[name] = f
 	}
 	return f
@@ -113,20 +105,10 @@ func (s *sim) seconds(p kernels.Problem, v kernels.Variant) float64 {
 	}
 	f := s.family(p, v.Family)
 	lost := 0.25 + f.offset + f.row*row + f.rows*rows + f.uneven*uneven
-	steep := 1.0
-	if s.harsh {
-		a, b := (math.Log2(float64(p.N))-f.niche[0])/3, (math.Log2(float64(p.M))-f.niche[1])/5
-		lost = 0.03 + min(0.3*(a*a+b*b), 1.5) + f.niche[2]*(uneven-.5)
-		steep = 2.5
-	}
 	for _, x := range v.Config.Settings() {
 		k := f.knob(s, v.Family, x.Knob.Key)
 		d := math.Log2(1+float64(x.Value)) - k.at - k.row*row - k.rows*rows - k.uneven*uneven
-		lost += steep * k.steep * min(d*d, 9)
-	}
-	if s.rough > 0 {
-		name := v.String()
-		lost += s.rough * (normal(s.seed, name) + normal(s.seed, name, math.Round(math.Log2(float64(p.N)))) + normal(s.seed, name, math.Round(math.Log2(float64(p.M))/2))) / 1.7
+		lost += k.steep * min(d*d, 9)
 	}
 	return ideal * (1 + max(lost, 0.02))
 }
@@ -265,7 +247,6 @@ func (b *simBench) Check(ctx context.Context, v kernels.Variant, repeats int) (k
 	s := b.s
 	s.mu.Lock()
 	if t := s.need(b.p, v); t.After(s.clock) {
-		s.waited += t.Sub(s.clock)
 		s.clock = t
 	}
 	s.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"normbench/kernels/presets"
 	"normbench/report"
 	"normbench/sweep/record"
+	"normbench/tune"
 )
 
 // The grammar in words, for hints and helps.
@@ -96,7 +97,7 @@ func (s *Scope) Parse(text string) (r *Ref, err error) {
 		return r, err
 	case form == "tuned":
 		r.Kind, r.Name = Tuned, name
-		_, err = Read(name)
+		_, err = tune.Read(name)
 		return r, err
 	}
 	if path, _, _ := strings.Cut(text, "#"); exists(path) {

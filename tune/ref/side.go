@@ -111,7 +111,7 @@ func (s *Scope) arm(text, path, selector string) (report.Side, error) {
 
 // tableSide has the entries of a tuned table.
 func tableSide(text, path string) (report.Side, error) {
-	t, err := Read(path)
+	t, err := tune.Read(path)
 	if err != nil {
 		return report.Side{}, err
 	}

@@ -1,9 +1,7 @@
 package ref
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
@@ -28,20 +26,6 @@ type tunedKey struct {
 	device kernels.DeviceInfo
 }
 
-// Read reads a tuned table.
-func Read(path string) (*tune.Table, error) {
-	if path == "" {
-		return nil, hint.Errorf("write tuned:FILE, such as tuned:results/nvidia-h200/tuned.json",
-			"tuned: names no file")
-	}
-	t, err := tune.Read(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, hint.Errorf("`normbench sweep` and `normbench learn` write one",
-			"tuned table %s does not exist", path)
-	}
-	return t, err
-}
-
 // Step is the step of the ladder by which the map of a tuned table answers for a device.
 func Step(path string, m *rule.Map, d *kernels.DeviceInfo) (rule.Step, error) {
 	s := rule.Ladder([]*rule.Map{m}, d)
@@ -64,7 +48,7 @@ func (s *Scope) Tuned(path string, d kernels.DeviceInfo) (*Table, error) {
 	if t := s.tuned[key]; t != nil {
 		return t, nil
 	}
-	table, err := Read(path)
+	table, err := tune.Read(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,240 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"normbench/internal/console"
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/replay"
+	"normbench/kernels/rule"
+	"normbench/report"
+	"normbench/sweep/record"
+	"normbench/sweep/shapes"
+	"normbench/tune"
+	"normbench/tune/learn"
+	"normbench/tune/ref"
+)
+
+// judgeFile is what a judgement is kept in, beside the map.
+const judgeFile = "judged.json"
+
+// A Learning is what is to be learned, on devices that are open.
+type Learning struct {
+	Policy  *learn.Policy
+	Devices []kernels.Device
+	Run     record.Run
+	Budget  time.Duration
+	Seed    uint64
+	Out     string
+}
+
+// Learned is a map with what it rests on.
+type Learned struct {
+	Map   *rule.Map
+	Data  *learn.Data
+	Spent time.Duration // of the budget, with what earlier runs took
+	Lost  error         // what was not written
+
+	loop *learn.Loop
+	out  durable.Place
+}
+
+// Learn fills a device's map within a budget, and writes it into the tuned table of the results
+// folder. A map that could not be written is there beside the error.
+func (l *Lab) Learn(s *Learning) (*Learned, error) {
+	p, info := s.Policy, s.Devices[0].Info()
+	onHost := func(f *kernels.Family) bool { return len(f.Host) > 0 }
+	if info.Kind == kernels.KindCPU && !slices.ContainsFunc(l.Users, onHost) {
+		if err := l.Unused(errors.New("none of its families has a host stage, so none runs on a cpu")); err != nil {
+			return nil, err
+		}
+	}
+	if d, ok := s.Devices[0].(*replay.Device); ok {
+		p.Only = d.Problems()
+	}
+	data, took, err := p.Resume(filepath.Join(s.Out, info.ID))
+	if err != nil {
+		return nil, err
+	}
+	if err := checkResults(s.Out, info.ID, tune.FileName, "learn.svg"); err != nil {
+		return nil, err
+	}
+	w, err := l.OpenWriter(s.Out, info.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	got := &Learned{Data: data, out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
+	old, _ := tune.Read(got.out.String()) // the first has none
+	if len(data.Points) > 0 {
+		l.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"),
+			took.Round(time.Second))
+	}
+	if err := l.TestTimer(s.Devices[0], &s.Run); err != nil {
+		return nil, err
+	}
+	if p.Prior.Map != nil {
+		l.Notef("the prior is %s", p.Prior.Step)
+	}
+	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run, Seed: s.Seed,
+		Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Data: data}
+	begun := time.Now()
+	got.loop.Checkpoint = func(m *rule.Map) error {
+		got.Map = m
+		p.Describe(m, data)
+		got.Lost = l.Late(p.Write(got.out, old, m))
+		return got.Lost
+	}
+	waiting := l.Wait("compiling and measuring the first problems")
+	got.loop.Progress = func(spent time.Duration, problems int) {
+		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), s.Budget, console.Count(problems, "problem"),
+			max(s.Budget-spent, 0).Round(time.Second))
+		waiting.Set("measuring")
+	}
+	m, err := got.loop.Learn(l.Ctx)
+	waiting.End()
+	l.Notes(report.RunNotes(got.loop.Summary, 0, s.Devices))
+	switch {
+	case got.Lost != nil:
+		return got, got.Lost
+	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
+		there := "no map yet"
+		if got.Map != nil {
+			there = got.out.String() + " has the last whole map"
+		}
+		return nil, Interruptedf("%s kept in %s, the same command goes on from there; %s",
+			console.Count(got.loop.Summary.Problems, "problem"), w.Path(), there)
+	case err != nil:
+		return nil, err
+	}
+	got.Map = m
+	l.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(), got.loop.Why)
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	got.Lost = l.Late(record.Pack(got.out.In(record.FileName)))
+	if got.Lost == nil {
+		l.Saved += ".gz"
+	}
+	l.Notef("wrote the map of %s", got.out)
+	l.TellChange(p.Filler, old, m)
+	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), learn.Plot(m, data.Points, info))))
+	got.Spent = (took + time.Since(begun)).Round(time.Second)
+	return got, nil
+}
+
+// Judge searches n fresh problems in full, on the devices that the map was learned on, and keeps
+// how far behind the map's answers are.
+func (l *Lab) Judge(got *Learned, n int) (*report.Table, error) {
+	waiting := l.Wait("judge: searching")
+	j, err := learn.Judge(l.Ctx, got.loop, got.Map, n, func(s string) { waiting.Set("judge: %s", s) })
+	waiting.End()
+	if err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(j, "", "  ")
+	if err != nil {
+		return nil, err
+	}
+	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In(judgeFile), text)))
+	return judgedTable(j), nil
+}
+
+// judgedTable is a judgement, the worst problems first.
+func judgedTable(j *learn.Judgement) *report.Table {
+	t := report.New(fmt.Sprintf("the map against a full search of %s that it had not seen", console.Count(len(j.Problems), "problem")),
+		"problem", ">map", ">found", ">regret", ">95%", "the map's", "found")
+	t.Drop = []string{"the map's", "found", "95%"}
+	list := slices.Clone(j.Problems)
+	slices.SortStableFunc(list, func(a, b learn.Judged) int {
+		if a.Regret > b.Regret {
+			return -1
+		}
+		return 1
+	})
+	for _, x := range list {
+		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS), fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", x.Regret),
+			fmt.Sprintf("%.1f to %.1f%%", x.Interval[0], x.Interval[1]), x.Pick.String(), x.Found.String()})
+	}
+	t.Notes = append(t.Notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th percentile %.1f%%, worst %.1f%%",
+		j.Mean, j.Interval[0], j.Interval[1], j.P95, j.Worst))
+	if j.MeanAboveFloor != nil {
+		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%", j.FloorUS, *j.MeanAboveFloor))
+	}
+	if j.Failed > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out", console.Count(j.Failed, "problem")))
+	}
+	return t
+}
+
+// Prior is the step whose map answers where nothing was measured: that of a file, of the program
+// for a device, or none.
+func Prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
+	switch text {
+	case "none":
+		return rule.Step{}, nil
+	case "auto":
+		return families.Step(info), nil
+	}
+	t, err := tune.Read(text)
+	switch {
+	case err != nil:
+		return rule.Step{}, err
+	case t.Map == nil:
+		return rule.Step{}, hint.Errorf("`normbench learn` and `normbench tune` write maps", "--prior %s has no map", text)
+	case info.ID == "":
+		return rule.Step{}, nil
+	}
+	return ref.Step("--prior "+text, t.Map, &info)
+}
+
+// Policy is what a loop knows before it measures anything.
+func (l *Lab) Policy(prior string, info kernels.DeviceInfo, domain shapes.Domain,
+	classes []kernels.Problem) (*learn.Policy, error) {
+	step, err := Prior(prior, info)
+	if err != nil {
+		return nil, err
+	}
+	return learn.NewPolicy(l.Registry, step, info, domain, classes)
+}
+
+// TellChange says how the map that f filled differs from the one that a table had before.
+func (l *Lab) TellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
+	if old != nil && old.Map != nil {
+		changed, of, gain := f.Change(old.Map, m)
+		l.Notef("changed %d of %d cells, weighted gain %.1f%%", changed, of, gain)
+	}
+}
+
+// Page is a map as a page: what each cell runs, how far behind it is, and how near a copy's
+// speed.
+func (x *Learned) Page(t *report.Table, more []report.Fact) *report.Page {
+	m, d := x.Map, x.Data
+	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more, Tables: []*report.Table{t},
+		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, in percent."}
+	cells, measured, problems := 0, 0, 0
+	for i := range m.Rasters {
+		problems += m.Rasters[i].Problems
+		for _, l := range m.Rasters[i].Lines {
+			cells += len(l.Evidence) - strings.Count(l.Evidence, string(rule.Nothing))
+			measured += strings.Count(l.Evidence, string(rule.Measured))
+		}
+	}
+	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"}, {N: fmt.Sprint(measured), Word: "of them measured"},
+		{N: fmt.Sprint(problems), Word: "problems measured"}}
+	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config. Regret and speed are means of the problems that were measured in a cell."}
+	cellsOf.Drawings = slices.Concat(learn.Pictures(m, d.Points, d.Device)...)
+	p.Figures = []report.Figures{cellsOf}
+	return p
+}

@@ -1,0 +1,169 @@
+package lab
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"normbench/internal/console"
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/ab"
+	"normbench/sweep/record"
+	"normbench/sweep/verdict"
+	"normbench/tune/ref"
+)
+
+// A Live is a live compare, on a device that is open.
+type Live struct {
+	Config      *Config
+	Compare     *ab.Compare
+	Refs        []*ref.Ref // A and B
+	Pairs       []ab.Pair
+	Rule        verdict.Rule
+	Gate        bool // what is slower is measured again
+	Out, Resume string
+}
+
+// RunLive runs a live compare and keeps it in its file. What it measured is there beside an error
+// too, if there is some.
+func (l *Lab) RunLive(c *Live) (*report.Live, error) {
+	run, left, err := l.startLive(c)
+	if err != nil {
+		return nil, err
+	}
+	file, err := c.place(&run.Run)
+	if err != nil {
+		return nil, err
+	}
+	var tasks []sweep.Task
+	for _, p := range left {
+		tasks = append(tasks, sweep.Task{Problem: p.Problem, Variants: slices.Concat(p.Of[0], p.Of[1])})
+	}
+	if err := l.Prepare(c.Config, c.Compare.Device, tasks); err != nil {
+		return nil, err
+	}
+	runs := run.Runs()
+	if err := l.TestTimer(c.Compare.Device, runs[len(runs)-1]); err != nil {
+		return nil, err
+	}
+	return l.fight(c, run, file, left)
+}
+
+// startLive starts a match, or goes on with the one in a file, and says which pairs are left.
+func (l *Lab) startLive(c *Live) (run *report.Live, left []ab.Pair, err error) {
+	hash, err := families.Hash(l.Registry)
+	if err != nil {
+		return nil, nil, err
+	}
+	fresh := &report.Live{Match: ab.Match{Schema: ab.Schema,
+		Run: l.NewRun(c.Compare.Device.Info(), c.Compare.Options.Protocol),
+		A:   c.Refs[0].Text, B: c.Refs[1].Text, Rule: c.Rule, Kernels: hash, Among: l.Among}}
+	if c.Resume == "" {
+		return fresh, c.Pairs, nil
+	}
+	if run, err = report.ReadLive(c.Resume); err != nil {
+		return nil, nil, err
+	}
+	if left, err = run.Resume(&fresh.Match, c.Pairs); err != nil {
+		return nil, nil, hint.Errorf(hint.Of(err), "%s is of %w", c.Resume, err)
+	}
+	if run.Run.Device.UUID != fresh.Run.Device.UUID {
+		l.Notef("%s is of another card of this model", c.Resume)
+	}
+	l.Notef("%d of %s are there already", len(c.Pairs)-len(left), console.Count(len(c.Pairs), "cell"))
+	return run, left, nil
+}
+
+// place is where a run is kept, "" for nowhere: a place that can be written.
+func (c *Live) place(run *record.Run) (durable.Place, error) {
+	switch id := run.Device.ID; {
+	case c.Resume != "":
+		return durable.Place{Name: c.Resume}, record.CheckFolder(filepath.Dir(c.Resume), ".")
+	case c.Out != "":
+		return durable.Place{Root: c.Out, Name: filepath.Join(id, "compare-"+run.ID+".json")},
+			record.CheckFolder(c.Out, id)
+	}
+	return durable.Place{}, nil
+}
+
+// fight fights what is left of a match, and keeps it in its file.
+func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair) (*report.Live, error) {
+	done, start, m := 0, time.Now(), c.Compare
+	m.Choose = l.Chooser(m.Device, m.Options.Protocol)
+	m.Fought = func(r *ab.Result) error {
+		done++
+		l.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
+		run.Peers = l.TableNotes(c.Refs, run.Run.Device, run.Families())
+		if file.Name == "" {
+			return nil
+		}
+		l.Saved = file.String()
+		return run.Write(file) // nothing that is measured is lost
+	}
+	broken := m.Fight(l.Ctx, &run.Match, left, c.Pairs) // what ended the run early
+	if broken != nil && len(run.Duels) == 0 {
+		return nil, broken
+	}
+	again := ""
+	if c.Gate && broken == nil {
+		if broken = l.confirm(c, run); broken != nil {
+			again = ", but not all of the slower ones again"
+		}
+	}
+	there := fmt.Sprintf("%d of %s measured%s", len(run.Duels), console.Count(len(c.Pairs), "cell"), again)
+	switch took := time.Since(start).Seconds(); {
+	case broken != nil && l.Ctx.Err() != nil:
+		broken = Interruptedf("%s", there)
+	case broken != nil:
+		l.Notef("ended early: %s in %.1f s", there, took)
+	default:
+		l.Notef("%s in %.1f s", console.Count(len(left), "cell"), took)
+	}
+	run.Score()
+	if file.Name != "" {
+		if err := run.Write(file); err != nil {
+			return run, &Lost{l.Late(err)}
+		}
+		l.Notef("wrote %s", file)
+	}
+	return run, broken
+}
+
+func duelLine(r *ab.Result, rule verdict.Rule) string {
+	if r.Status != kernels.StatusOK {
+		return fmt.Sprintf("%s, %s", r.Status, r.Reason)
+	}
+	j := verdict.Judge([]verdict.Cell{r.Cell()}, rule)[0]
+	return fmt.Sprintf("%s, %s in %d rounds", j.Verdict, j.Speedup(), j.Rounds)
+}
+
+// confirm compares the cells again that a gate would fail, on a device opened anew.
+func (l *Lab) confirm(c *Live, run *report.Live) error {
+	slower := run.Slower()
+	if len(slower) == 0 {
+		return nil
+	}
+	l.Notef("%s slower, measuring again in a fresh worker", console.Count(len(slower), "cell"))
+	c.Compare.Device.Close()
+	devices, err := l.Open(c.Config, c.Refs...)
+	if err != nil {
+		return err
+	}
+	Close(devices[1:])
+	c.Compare.Device, c.Compare.Registry = devices[0], l.Registry
+	var tasks []sweep.Task
+	for _, d := range slower {
+		tasks = append(tasks, sweep.Task{Problem: d.Problem, Variants: []kernels.Variant{d.A, d.B}})
+	}
+	if err := l.Prepare(c.Config, devices[0], tasks); err != nil {
+		return err
+	}
+	return c.Compare.Confirm(l.Ctx, &run.Match, slower,
+		func(s *ab.Second) { l.Notef("%s: %s", s.Problem, s) })
+}

@@ -1,0 +1,136 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/google/uuid"
+
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/replay"
+	"normbench/sweep"
+	"normbench/sweep/record"
+)
+
+// An Interrupted is what a command ends with that a signal stopped, and says what became of its
+// work. It is no error, and is not called one.
+type Interrupted struct{ error }
+
+// Interruptedf makes one.
+func Interruptedf(format string, args ...any) error {
+	return &Interrupted{fmt.Errorf("interrupted; "+format, args...)}
+}
+
+// A Lost is an error that is told also if a signal came: a result could not be written.
+type Lost struct{ error }
+
+func (l *Lost) Unwrap() error { return l.error }
+
+// CheckPlace says why a file cannot be written, or nil.
+func CheckPlace(p durable.Place) error {
+	err := p.Check()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = hint.With(err, "make the folder first")
+	}
+	return hint.Errorf(durable.Help(err), "cannot write %s: %w", p, durable.Cause(err))
+}
+
+// checkResults refuses a results folder of a device in which the files of that name cannot be
+// written.
+func checkResults(out, device string, names ...string) error {
+	if err := record.CheckFolder(out, device); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := CheckPlace(durable.Place{Root: out, Name: filepath.Join(device, name)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Late is an error of what a command wrote after it had measured: its hint says where the records
+// are.
+func (l *Lab) Late(err error) error {
+	if _, gone := os.Stat(l.Saved); err == nil || gone != nil {
+		return err
+	}
+	kept := "what was measured is kept in " + l.Saved
+	if h := hint.Of(err); h != "" {
+		kept = h + "; " + kept
+	}
+	return hint.With(err, kept)
+}
+
+// Write writes a file, and says so.
+func (l *Lab) Write(p durable.Place, data []byte) error {
+	if err := p.Write(data); err != nil {
+		return err
+	}
+	l.Notef("wrote %s", p)
+	return nil
+}
+
+// OpenWriter opens a results folder for records, and says what of it was not read. Until it is read
+// a signal ends the program: nothing is measured yet.
+func (l *Lab) OpenWriter(out, id string) (*record.Writer, error) {
+	stop := context.AfterFunc(l.Ctx, l.quit)
+	defer stop()
+	w, notes, err := record.OpenWriter(out, id)
+	if err != nil {
+		return nil, err
+	}
+	l.Saved = w.Path()
+	l.Once(notes...)
+	return w, nil
+}
+
+// NewRun describes this invocation for the records.
+func (l *Lab) NewRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
+	host, _ := os.Hostname()
+	env := map[string]string{"host": host, "os": runtime.GOOS, "go": runtime.Version()}
+	for _, name := range []string{"GITHUB_SHA", "CI_COMMIT_SHA", "SLURM_JOB_ID", "CUDA_VISIBLE_DEVICES"} {
+		if v := os.Getenv(name); v != "" {
+			env[name] = v
+		}
+	}
+	for _, p := range l.peers {
+		if p.Missing == "" {
+			env[kernels.PeerVariant(p.Name).Family] = p.Version
+		}
+	}
+	return record.Run{
+		ID:       uuid.NewString()[:13],
+		Time:     time.Now().UTC().Truncate(time.Millisecond),
+		Tool:     l.Tool,
+		Command:  l.Command,
+		Device:   info,
+		Env:      env,
+		Protocol: pr,
+	}
+}
+
+// TestTimer tests the timer of a GPU and keeps the result with the run. A failed check does not
+// end the command: the tables of the run say it. On a cpu the test takes as long as a small sweep,
+// so it is left to selftest.
+func (l *Lab) TestTimer(dev kernels.Device, run *record.Run) (err error) {
+	if _, replayed := dev.(*replay.Device); replayed || dev.Info().Kind != kernels.KindCUDA {
+		return nil
+	}
+	run.SelfTest, run.FloorUS, err = sweep.SelfTest(l.Ctx, l.Registry, dev)
+	if failed := run.Failed(); failed != "" {
+		l.Notef("%s", failed)
+	}
+	return err
+}

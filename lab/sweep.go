@@ -1,0 +1,366 @@
+package lab
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"time"
+
+	"normbench/internal/console"
+	"normbench/internal/durable"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/families"
+	"normbench/kernels/replay"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/sweep/search"
+	"normbench/tune"
+)
+
+// A Sweep is what a sweep is to measure, on devices that are open.
+type Sweep struct {
+	Config   *Config
+	Devices  []kernels.Device
+	Problems []kernels.Problem
+	Only     []string // families; nil for all
+	Knobs    []kernels.Range
+	AtOnce   int // problems; 0 for a default
+	Out      string
+	Search   SearchPlan
+	Options  sweep.Options
+
+	// What is laid out.
+	Tasks    []sweep.Task
+	Variants int
+	took     time.Duration
+	old      *tune.Table // of the results folder; nil for none
+}
+
+// Dir is the results folder of the device.
+func (s *Sweep) Dir() string { return filepath.Join(s.Out, s.info().ID) }
+
+func (s *Sweep) info() kernels.DeviceInfo { return s.Devices[0].Info() }
+
+// A SearchPlan is what is asked of a search.
+type SearchPlan struct {
+	Strategy       string
+	Asked          bool     // for a search, by a flag of one
+	Keep           []string // REFs
+	Budget         search.Budget
+	Finals, Rounds int
+}
+
+// LayOut lays out the tasks of a sweep.
+func (l *Lab) LayOut(s *Sweep) (err error) {
+	start := time.Now()
+	if s.Tasks, err = sweep.Grid(l.Ctx, l.Registry, s.Problems, s.info(), s.Only, s.Knobs); err != nil {
+		return err
+	}
+	if d, ok := s.Devices[0].(*replay.Device); ok && len(s.Knobs) == 0 {
+		if gone := sweep.Recorded(l.Registry, s.Tasks, d, s.Only); gone > 0 {
+			l.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
+		}
+	}
+	s.took = time.Since(start)
+	refused := 0
+	for _, t := range s.Tasks {
+		s.Variants += len(t.Variants)
+		refused += t.Refused
+	}
+	if err := cmp.Or(checkKnobs(s.Tasks, s.Knobs), l.CheckUsed(s.Tasks, s.info())); err != nil {
+		return err
+	}
+	l.Notef("%s: %s, %s; %s refused by the spaces", s.info().Name, console.Count(len(s.Tasks), "problem"),
+		console.Count(s.Variants, "variant"), console.Count(refused, "config"))
+	if err := CheckRecording(s.Devices[0], s.Out); err != nil {
+		return err
+	}
+	s.old, err = tune.Read(filepath.Join(s.Dir(), tune.FileName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+		return err // of a folder that is none, the records' writer says more
+	}
+	return l.planSearch(s)
+}
+
+// checkKnobs refuses values of a knob if no space has a config with them: the sweep would measure
+// the base alone.
+func checkKnobs(tasks []sweep.Task, knobs []kernels.Range) error {
+	for _, k := range knobs {
+		used := func(v kernels.Variant) bool {
+			n, ok := v.Config.Lookup(k.Knob)
+			return ok && slices.Contains(k.Values, n)
+		}
+		if !slices.ContainsFunc(tasks, func(t sweep.Task) bool { return slices.ContainsFunc(t.Variants, used) }) {
+			return hint.Errorf("`normbench list configs` shows why configs are refused",
+				"every config with the values of --knob %s is refused", k.Knob.Key)
+		}
+	}
+	return nil
+}
+
+// smallSweep is the most variants of a sweep on a cpu that auto measures all of: it
+// takes seconds, and its times are for tests and first looks.
+const smallSweep = 500
+
+// planSearch sets a sweep up for a search, if this is to be one.
+func (l *Lab) planSearch(s *Sweep) error {
+	p, o := &s.Search, &s.Options
+	small := s.info().Kind == kernels.KindCPU && s.Variants <= smallSweep
+	if p.Strategy == search.Grid || p.Strategy == search.Auto && small && !p.Asked {
+		return nil
+	}
+	if err := sweep.CheckBudget(p.Budget, len(s.Tasks)); err != nil {
+		return err
+	}
+	if err := l.keepEntries(s); err != nil {
+		return err
+	}
+	// Of fewer than 12 none of nine variants can be called faster. They leave intervals in which
+	// gains of 1 or 2% are lost; a GPU has the time for more.
+	if p.Rounds == 0 {
+		p.Rounds = 12
+		if s.info().Kind == kernels.KindCUDA {
+			p.Rounds = 24
+		}
+	}
+	final := o.Run
+	final.ID += record.FinalsSuffix
+	o.Run.Protocol, final.Protocol = sweep.SearchProtocols(o.Run.Protocol, p.Strategy, p.Budget, p.Rounds)
+	o.Search = &sweep.Searching{Strategy: p.Strategy, Budget: p.Budget, Final: final, Finals: p.Finals,
+		Rounds: p.Rounds}
+	return nil
+}
+
+// keepEntries adds the checked-in entries and the variants to keep to the tasks. An entry that this
+// normbench or this device cannot run is passed over with a note.
+func (l *Lab) keepEntries(s *Sweep) error {
+	refs, err := l.ParseAll(s.Search.Keep...)
+	if err != nil {
+		return err
+	}
+	used, info := make([]bool, len(refs)), s.info()
+	for i := range s.Tasks {
+		t := &s.Tasks[i]
+		if s.old != nil && s.old.Device.ID == info.ID {
+			if entry, ok := s.old.Lookup(t.Problem); ok {
+				if _, v, _, err := l.Registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
+					l.Notef("the tuned table's %s is left out: %s", entry.Variant(), console.OneLine(err.Error()))
+				} else {
+					t.Add(v)
+					t.Checked, t.Entry = v, true
+				}
+			}
+		}
+		for j, r := range refs {
+			vs, err := l.Scope.Variants(r, t.Problem, info)
+			if err != nil {
+				l.Notef("--keep %s is left out on %s: %s", r.Text, t.Problem, console.OneLine(err.Error()))
+			}
+			for _, v := range vs {
+				used[j] = true
+				t.Add(v)
+			}
+		}
+	}
+	for j, r := range refs {
+		if !used[j] {
+			return NoProblem("--keep " + r.Text)
+		}
+	}
+	return nil
+}
+
+// Swept is what a sweep found: base against best for its problems.
+type Swept struct {
+	*report.Comparison
+	Sides [2]report.Side
+	Lost  error // the table was not written
+}
+
+// Sweep measures, and folds what it finds into the tuned table of the results folder. What it found
+// is there beside an error too, if a sweep that ended early found some.
+func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
+	o, info := &s.Options, s.info()
+	pr, unit := o.Run.Protocol, "variants"
+	if err := checkResults(s.Out, info.ID, tune.FileName); err != nil {
+		return nil, err
+	}
+	w, err := l.OpenWriter(s.Out, info.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	if s.old != nil { // if the end cannot merge with this table, say so before hours of measuring
+		if _, _, err := tune.Merge(s.old, &tune.Table{Device: info}, nil); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.TestTimer(s.Devices[0], &o.Run); err != nil {
+		return nil, err
+	}
+	if o.Search != nil {
+		unit, pr = "problems", o.Search.Final.Protocol
+		o.Search.Final.SelfTest, o.Search.Final.FloorUS = o.Run.SelfTest, o.Run.FloorUS
+	}
+	var more []kernels.Device
+	defer func() { Close(more) }()
+	o.More = func(problems int) (_ []kernels.Device, err error) {
+		more, err = l.companions(s.AtOnce, s.Config, s.Devices, s.Problems, problems)
+		return more, err
+	}
+	fold := &tune.Fold{Old: s.old, At: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
+		Source: families.NewIdentity(l.Registry, info.Kind).SourceOf,
+		Table:  &tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr}}
+	if o.Search != nil {
+		if err := l.foldSearched(o, fold, w.Records()); err != nil {
+			return nil, err
+		}
+	}
+	p := report.NewProgress(l.Err, unit)
+	o.Observe = p.Observe
+	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
+	p.Clear()
+	l.Notes(report.RunNotes(sum, s.took, slices.Concat(s.Devices, more)))
+	if err := w.Unchanged(); err != nil { // nothing can be concluded from another's file
+		return nil, err
+	}
+	if err != nil {
+		// The table has the finished problems and is shown, whatever ended the sweep.
+		found, bad := l.conclude(s, w.Records(), fold, true)
+		if errors.Is(err, context.Canceled) && l.Ctx.Err() != nil {
+			err = Interruptedf("%d records are kept in %s, the same command goes on from there", sum.Measured,
+				w.Path())
+		}
+		return found, cmp.Or(bad, err)
+	}
+	budget, problems := s.Search.Budget, console.Count(sum.Problems, "problem")
+	if sum.Short > 0 && sum.Short == sum.Problems {
+		return nil, search.ErrShort(s.Problems[0], sum.Problems, budget.String(), sum.Wall)
+	} else if sum.Short > 0 {
+		l.Notef("budget %s: on %d of %s no more than the base was measured", budget, sum.Short, problems)
+	}
+	if sum.Starved > 0 {
+		l.Notef("budget %s: on %d of %s it left the finals fewer variants or rounds; the base stays where they "+
+			"do not decide", budget, sum.Starved, problems)
+	}
+	return l.conclude(s, w.Records(), fold, false)
+}
+
+// foldSearched has a search write its table problem by problem, beginning with those that a sweep
+// before it finished.
+func (l *Lab) foldSearched(o *sweep.Options, fold *tune.Fold, f *record.File) error {
+	o.Search.Known = tune.History(f, fold.Table.Device, l.Registry)
+	o.Finished = func(recs []*record.Record) error { return fold.Add(recs, &o.Search.Final) }
+	// A killed sweep may have left out its last finished problem.
+	for es := range tune.Current(f, l.Registry, fold.Table.Device, fold.Table.Protocol) {
+		fold.Table.Entries = append(fold.Table.Entries, tune.Pick(es)...)
+	}
+	if len(fold.Table.Entries) == 0 {
+		return nil
+	}
+	_, err := fold.Write()
+	return err
+}
+
+// conclude folds the records of a results folder into its tuned table, and compares base with best
+// on the problems at hand. cut says that the sweep was cut off: a grid has no pick for a problem
+// that it did not finish, and there may be nothing at all.
+func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Swept, error) {
+	info, pr, table := fold.Table.Device, fold.Table.Protocol, fold.Table
+	whole := map[kernels.Problem]int{} // variants
+	for _, t := range s.Tasks {
+		if cut {
+			whole[t.Problem] = len(t.Variants)
+		}
+	}
+	found := &Swept{}
+	for i, label := range []string{"base", "best"} {
+		found.Sides[i] = report.Side{Label: label, Cells: map[kernels.Problem]report.Cell{}}
+	}
+	some := false
+	var failed *record.Entry // the first that is not right
+	table.Entries = nil
+	for es := range tune.Current(f, l.Registry, info, pr) {
+		p, n := es[0].Problem, 0
+		for _, x := range es {
+			if x.Variant.Family != record.Stream {
+				n++
+			}
+		}
+		if pr.Phase != record.PhaseFinal && n < whole[p] {
+			continue
+		}
+		for _, x := range es {
+			if some = true; x.Status != kernels.StatusOK && failed == nil {
+				failed = &x
+			}
+		}
+		picks := tune.Pick(es)
+		table.Entries = append(table.Entries, picks...)
+		if !slices.Contains(s.Problems, p) {
+			continue
+		}
+		for i, keep := range []func(*record.Entry) bool{
+			func(x *record.Entry) bool { return x.Base },
+			func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() },
+		} {
+			maps.Copy(found.Sides[i].Cells, report.SideOf("", pointers(es), keep).Cells)
+		}
+	}
+	if cut && !some {
+		return nil, nil
+	}
+	table.AddRuns(f.Runs)
+	if pr.Phase == record.PhaseFinal {
+		id := families.NewIdentity(l.Registry, info.Kind)
+		searching := pr
+		searching.Phase = record.PhaseSearch
+		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
+			p := x.Run.Protocol
+			p.Samples = searching.Samples // a search has its own
+			return p == searching && tune.IsCurrent(l.Registry, id, x)
+		})))
+		l.Once(table.Describe(l.Registry)...)
+	}
+	notes, lost := fold.Write()
+	if lost == nil {
+		l.Once(notes...)
+	}
+	if lost != nil {
+		found.Lost = &Lost{l.Late(lost)}
+	}
+	if some && len(table.Entries) == 0 {
+		return nil, cmp.Or(found.Lost, nothingRight(failed))
+	}
+	l.Scope.Keep(f.Path, f)
+	found.Comparison = report.Compare(found.Sides[0], found.Sides[1])
+	return found, nil
+}
+
+// pointers are the elements of a list.
+func pointers[T any](list []T) func(func(*T) bool) {
+	return func(yield func(*T) bool) {
+		for i := range list {
+			if !yield(&list[i]) {
+				return
+			}
+		}
+	}
+}
+
+// nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
+// first that failed, nil for none.
+func nothingRight(x *record.Entry) error {
+	if x == nil {
+		return hint.Errorf("`--retry-failed` measures again", "no variant of any problem was measured")
+	}
+	return hint.Errorf("mend what they failed of; with --retry-failed they are measured again",
+		"no variant of any problem is right; the first, %s of %s: %s: %s", x.Variant, x.Problem, x.Status, x.Reason)
+}
