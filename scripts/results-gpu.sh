@@ -126,7 +126,9 @@ part() {
 	local name=$1 best=(peer:best "tuned:results/$card/tuned.json") learned
 	case $name in
 	selftest) run selftest "$bin" selftest "${gpu[@]}" ;;
-	sweep)
+	sweep) # into a copy, as a sweep replaces entries alone
+		mkdir -p "$state/sweep/$card"
+		[ -e "$state/sweep/$card/tuned.json" ] || cp "results/$card/tuned.json" "$state/sweep/$card/" 2>/dev/null || true
 		run sweep "$bin" sweep "${gpu[@]}" --shapes default --out "$state/sweep"
 		mkdir -p "results/$card"
 		cp "$state/sweep/$card/tuned.json" "results/$card/"
