@@ -99,13 +99,10 @@ func TestPanels(t *testing.T) {
 			t.Errorf("%v is not in order", ps[3].lines[1])
 		}
 	}
-	err := g.CheckPanels(OverN) // two columns are no line
+	_, err := g.Plot("x", OverN) // two columns are no line
 	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(),
 		"nothing to draw over N: no M has 3 different N") {
 		t.Error(err)
-	}
-	if _, err := g.Plot("x", OverN); err == nil {
-		t.Error("a plot of nothing")
 	}
 	many := Side{Label: "x", Cells: map[kernels.Problem]Cell{}}
 	for n := range int64(maxPanels + 1) {
@@ -114,8 +111,7 @@ func TestPanels(t *testing.T) {
 			many.Cells[p] = ok(1)
 		}
 	}
-	if err := Grow(OverM, many).CheckPanels(OverM); err == nil || !strings.Contains(err.Error(),
-		"33 panels") {
+	if _, err := Grow(OverM, many).Plot("x", OverM); err == nil || !strings.Contains(err.Error(), "33 panels") {
 		t.Error(err)
 	}
 }

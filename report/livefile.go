@@ -125,17 +125,11 @@ func (l *Live) Families() (names []string) {
 // Render writes the table and, but for csv, how near the arms come to the stream; json is all of
 // the compare.
 func (l *Live) Render(w io.Writer, format string) error {
-	if format == FormatJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(l)
+	tables := []*Table{l.Table()}
+	if len(l.Judged) > 0 {
+		tables = append(tables, StreamTable(l.Stream))
 	}
-	err := RenderTable(w, l.Table(), format)
-	if err != nil || format == FormatCSV || len(l.Judged) == 0 {
-		return err
-	}
-	fmt.Fprintln(w)
-	return RenderTable(w, StreamTable(l.Stream), format)
+	return render(w, l, format, tables...)
 }
 
 // notes are what stands below the table.

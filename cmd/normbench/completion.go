@@ -95,9 +95,7 @@ func (e *env) complete(c *cli.Context) {
 	case len(rest) > 0 && takes(rest[len(rest)-1]) != "":
 		list = flagValues(e, cmd, takes(rest[len(rest)-1]), word)
 	case strings.HasPrefix(word, "-"):
-		for _, f := range cmd.Flags {
-			list = append(list, "--"+f.Names()[0])
-		}
+		list = append(list, dashed(cmd.Flags)...)
 	case len(cmd.Subcommands) > 0 && len(rest) == len(path):
 		list = nil
 		for _, sub := range cmd.Subcommands {

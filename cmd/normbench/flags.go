@@ -151,6 +151,14 @@ func names(flags []cli.Flag) (list []string) {
 	return list
 }
 
+// dashed are the flags' names as they are written.
+func dashed(flags []cli.Flag) (list []string) {
+	for _, name := range names(flags) {
+		list = append(list, "--"+name)
+	}
+	return list
+}
+
 // A machine is what the flags say of devices and of peers beside them.
 type machine struct {
 	lab.Config
@@ -219,12 +227,11 @@ func (t *timing) cache() (string, error) {
 }
 
 func (t *timing) protocol(info kernels.DeviceInfo) record.Protocol {
-	n := t.samples
-	if n == 0 && info.Kind == kernels.KindCPU {
+	n := 20
+	if info.Kind == kernels.KindCPU {
 		n = 7
-	} else if n == 0 {
-		n = 20
 	}
+	n = cmp.Or(t.samples, n)
 	switch {
 	case t.warm:
 		return sweep.WarmProtocol(info, n)

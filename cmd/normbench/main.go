@@ -210,7 +210,7 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 		}
 		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == name })
 		if i < 0 {
-			return hint.Errorf(hint.DidYouMean("--"+name, flagNames(c), help), "unknown flag --%s", name)
+			return hint.Errorf(hint.DidYouMean("--"+name, dashed(c.Flags), help), "unknown flag --%s", name)
 		}
 		_, isBool := c.Flags[i].(*cli.BoolFlag)
 		switch {
@@ -258,17 +258,6 @@ func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value stri
 		return f.RunAction(ctx)
 	}
 	return nil
-}
-
-func flagNames(c *cli.Command) (names []string) {
-	for _, f := range c.Flags {
-		names = append(names, "--"+f.Names()[0])
-	}
-	return names
-}
-
-func hasFlag(flags []cli.Flag, name string) bool {
-	return slices.ContainsFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
 }
 
 // valueForm says how a value of a flag is written.

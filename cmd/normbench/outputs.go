@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -98,8 +99,8 @@ func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command 
 			return err
 		}
 		x.setLayout(e)
-		peers := hasFlag(c.Flags, "peers")
-		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, peers || !hasFlag(c.Flags, "kernels")); err != nil {
+		flags := names(c.Flags)
+		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") || !slices.Contains(flags, "kernels")); err != nil {
 			return err
 		}
 		if err := x.check(e); err != nil {
