@@ -97,7 +97,8 @@ func checkKnobs(tasks []sweep.Task, knobs []kernels.Range) error {
 			n, ok := v.Config.Lookup(k.Knob)
 			return ok && slices.Contains(k.Values, n)
 		}
-		if !slices.ContainsFunc(tasks, func(t sweep.Task) bool { return slices.ContainsFunc(t.Variants, used) }) {
+		if !slices.ContainsFunc(tasks,
+			func(t sweep.Task) bool { return slices.ContainsFunc(t.Variants, used) }) {
 			return hint.Errorf("`normbench list configs` shows why configs are refused",
 				"every config with the values of --knob %s is refused", k.Knob.Key)
 		}
@@ -151,7 +152,8 @@ func (l *Lab) keepEntries(s *Sweep) error {
 		if s.old != nil && s.old.Device.ID == info.ID {
 			if entry, ok := s.old.Lookup(t.Problem); ok {
 				if _, v, _, err := l.Registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
-					l.Notef("the tuned table's %s is left out: %s", entry.Variant(), console.OneLine(err.Error()))
+					l.Notef("the tuned table's %s is left out: %s", entry.Variant(),
+						console.OneLine(err.Error()))
 				} else {
 					t.Add(v)
 					t.Checked, t.Entry = v, true
@@ -215,7 +217,8 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 		more, err = l.companions(s.AtOnce, s.Config, s.Devices, s.Problems, problems)
 		return more, err
 	}
-	fold := &tune.Fold{Old: s.old, At: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
+	fold := &tune.Fold{Old: s.old,
+		At:     durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
 		Source: families.NewIdentity(l.Registry, info.Kind).SourceOf,
 		Table:  &tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr}}
 	if o.Search != nil {

@@ -101,7 +101,8 @@ func (l *Lab) Unused(why error) error {
 	if l.Kernels == "" {
 		return nil
 	}
-	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` shows what they refuse", "--kernels %s has no effect here: %w", l.Kernels, why)
+	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` "+
+		"shows what they refuse", "--kernels %s has no effect here: %w", l.Kernels, why)
 }
 
 // HostCheck checks the user's families on a cpu as far as that goes without running them: plans can
@@ -169,7 +170,9 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		configs += n
 	}
 	if served == 0 {
-		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
+		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s "+
+			"--problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key),
+			"%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
 	text := console.Count(checker.Kernels(),
 		"kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch

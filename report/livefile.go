@@ -95,7 +95,8 @@ func (l *Live) Sides() (sides [2]Side) {
 				Base: text == "base"}
 			c.SetRun(&run)
 			for _, x := range [][]record.Stage{d.StagesA, d.StagesB}[i] {
-				c.Stages = append(c.Stages, record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
+				c.Stages = append(c.Stages,
+					record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
 			}
 			var us []float64
 			for _, round := range d.Rounds {

@@ -44,8 +44,11 @@ func benchCommand(e *env) *cli.Command {
 		ArgsUsage:   "REF...",
 		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value.",
 		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.peerFlags(), []cli.Flag{
-			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat, Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` to record into (default: none)"},
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat,
+				Usage: "measure every variant of a REF that times several (an autotuned preset, " +
+					"peer:best), not only the fastest"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "`FOLDER` to record into (default: none)"},
 		}),
 	}, &cfg.common, func() error { return bench(e, cfg) })
 }
@@ -111,7 +114,8 @@ func bench(e *env, cfg *benchConfig) error {
 		for _, r := range sink.records {
 			measured = append(measured, r.Family)
 		}
-		t.Notes = append(append(t.Notes, e.TableNotes(refs, info, measured)...), report.LadderNotes(devices[0].Info())...)
+		t.Notes = append(append(t.Notes, e.TableNotes(refs, info, measured)...),
+			report.LadderNotes(devices[0].Info())...)
 		err = cmp.Or(err, report.RenderTable(e.out, t, cfg.format))
 	}
 	switch {
@@ -120,11 +124,14 @@ func bench(e *env, cfg *benchConfig) error {
 		for _, t := range tasks {
 			variants += len(t.Variants)
 		}
-		return lab.Interruptedf("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"), kept)
+		return lab.Interruptedf("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"),
+			kept)
 	case err != nil:
 		return e.Late(err)
 	case sum.Failed+sum.Refused > 0:
-		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
+		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; "+
+			"`normbench verify` names the outputs that are wrong", "%d of %d variants failed",
+			sum.Failed+sum.Refused, sum.Measured)}
 	}
 	return nil
 }
@@ -132,8 +139,9 @@ func bench(e *env, cfg *benchConfig) error {
 // plans says whether a bench was told nothing, and so only says what it would measure.
 func (cfg *benchConfig) plans() bool {
 	var s shapes.Selection
-	return len(cfg.operands) == 0 && !slices.ContainsFunc(names(append(shapeFlags(&s, ""), optionFlags(&s)...)),
-		func(name string) bool { return cfg.given[name] })
+	return len(cfg.operands) == 0 &&
+		!slices.ContainsFunc(names(append(shapeFlags(&s, ""), optionFlags(&s)...)),
+			func(name string) bool { return cfg.given[name] })
 }
 
 // benchPlan says what a bench that was told nothing would measure, and how to choose.
@@ -143,7 +151,8 @@ func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) er
 	if err != nil {
 		return err
 	}
-	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
+	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each",
+		console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
 		"op", "pass", ">problems", ">smallest", ">largest")
 	for _, task := range tasks {
 		p := task.Problem
@@ -162,7 +171,8 @@ func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) er
 			}
 		}
 	}
-	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
+	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass " +
+		"and --dtype:",
 		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
 	return report.RenderTable(e.out, t, cfg.format)
 }

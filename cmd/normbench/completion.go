@@ -45,8 +45,9 @@ func completionCommand(e *env) *cli.Command {
 		Name:      "completion",
 		Usage:     "print the completion script of a shell",
 		ArgsUsage: "bash|zsh|fish",
-		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc,\n" +
-			"`source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source` in ~/.config/fish/config.fish.",
+		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in " +
+			"~/.bashrc, `source <(normbench completion zsh)` in ~/.zshrc, `normbench completion " +
+			"fish | source` in ~/.config/fish/config.fish.",
 	}, x, func() error {
 		if err := x.takes(1, "completion takes one shell: bash, zsh or fish"); err != nil {
 			return err
@@ -54,7 +55,8 @@ func completionCommand(e *env) *cli.Command {
 		shell := x.operands[0]
 		text, ok := completions[shell]
 		if !ok {
-			return hint.Errorf(hint.DidYouMean(shell, shells, "use bash, zsh or fish"), "unknown shell %q", shell)
+			return hint.Errorf(hint.DidYouMean(shell, shells, "use bash, zsh or fish"),
+				"unknown shell %q", shell)
 		}
 		_, err := io.WriteString(e.out, text)
 		return err

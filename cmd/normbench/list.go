@@ -71,22 +71,33 @@ func listCommand(e *env) *cli.Command {
 				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(listPeers)),
 			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
 			sub("shapes", "list the groups of shapes", func(cfg *listConfig) []cli.Flag {
-				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes", Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}
+				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes",
+					Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a " +
+						"group to list"}}
 			}, one(listShapes)),
-			sub("devices", "list this machine's devices, and cards known by public figures", nil, one(listDevices)),
-			sub("configs", "list a family's configs for a problem, and why others do not run", func(cfg *listConfig) []cli.Flag {
-				return append([]cli.Flag{
-					&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
-					&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat, Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
-					&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "list the configs for " + knownDevices, Value: "cpu"},
-					&cli.BoolFlag{Destination: &cfg.plans, Name: "plans", Usage: "show what each config launches"},
-					&cli.BoolFlag{Destination: &cfg.refused, Name: "refused", Usage: "list every refused config, not only how many there are for each reason; so does --wide"},
-				}, cfg.kernelFlags()...)
-			}, listConfigs),
+			sub("devices", "list this machine's devices, and cards known by public figures", nil,
+				one(listDevices)),
+			sub("configs", "list a family's configs for a problem, and why others do not run",
+				func(cfg *listConfig) []cli.Flag {
+					return append([]cli.Flag{
+						&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
+							Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
+						&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat,
+							Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
+						&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
+							Usage: "list the configs for " + knownDevices, Value: "cpu"},
+						&cli.BoolFlag{Destination: &cfg.plans, Name: "plans",
+							Usage: "show what each config launches"},
+						&cli.BoolFlag{Destination: &cfg.refused, Name: "refused",
+							Usage: "list every refused config, not only how many there are for each " +
+								"reason; so does --wide"},
+					}, cfg.kernelFlags()...)
+				}, listConfigs),
 		},
 		Action: func(c *cli.Context) error {
 			if ops := c.Args().Slice(); len(ops) > 0 {
-				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs", "cannot list %q", ops[0])
+				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs",
+					"cannot list %q", ops[0])
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
@@ -94,7 +105,8 @@ func listCommand(e *env) *cli.Command {
 }
 
 // one is a list of one table.
-func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) ([]*report.Table, error) {
+func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) ([]*report.Table,
+	error) {
 	return func(e *env, cfg *listConfig) ([]*report.Table, error) {
 		t, err := table(e, cfg)
 		return []*report.Table{t}, err
@@ -103,7 +115,8 @@ func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listC
 
 func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "family", "what it is")
-	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
+	// for readers other than people
+	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
 	for _, f := range e.Registry.Families {
 		if f.Hidden {
 			continue
@@ -121,7 +134,8 @@ func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
 			[]string{"", "grid: " + strings.Join(knobs, " ")},
 			[]string{"", "after: " + f.Origin},
 			[]string{"", "bits: " + f.Bits.String()})
-		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin, f.Bits.String()})
+		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc,
+			strings.Join(knobs, " "), f.Origin, f.Bits.String()})
 	}
 	if cfg.format != report.FormatText {
 		return flat, nil
@@ -158,7 +172,8 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "group", ">shapes", "M x N")
 	t.Data = report.New("", "group", "shape", ">m", ">n", ">weight", "note")
 	add := func(group string, s shapes.Shape) {
-		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10), strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
+		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10),
+			strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
 	}
 	f := shapes.Default()
 	if arg := cfg.shapes; arg != "" {
@@ -196,14 +211,17 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listDevices(e *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler", "launches by", "results in")
+	t := report.New("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler",
+		"launches by", "results in")
 	t.Drop = []string{"compiler", "memory", "launches by"}
 	row := func(name string, d kernels.DeviceInfo) {
 		folder := "results/" + d.ID
 		if _, err := os.Stat(folder); err != nil {
 			folder = "" // none yet, or not here
 		}
-		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, families.Step(d).String(), folder})
+		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
+			kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler,
+			families.Step(d).String(), folder})
 	}
 	host, err := cpu.Open(e.Registry)
 	if err != nil {
@@ -228,14 +246,16 @@ func listDevices(e *env, cfg *listConfig) (*report.Table, error) {
 		row(k.Key, k.DeviceInfo)
 		keys = append(keys, k.Key)
 	}
-	t.Notes = append(t.Notes, strings.Join(keys, ", ")+": by public figures, for explain, rule, lint and list configs without the card")
+	t.Notes = append(t.Notes, strings.Join(keys, ", ")+": by public figures, for explain, rule, lint "+
+		"and list configs without the card")
 	return t, nil
 }
 
 func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
 	for name, value := range map[string]string{"family": cfg.family, "problem": cfg.problem} {
 		if value == "" { // cli's Required prints the help to standard output
-			return nil, hint.Errorf("`normbench list configs --help` lists its flags", "list configs needs --%s", name)
+			return nil, hint.Errorf("`normbench list configs --help` lists its flags",
+				"list configs needs --%s", name)
 		}
 	}
 	p, err := kernels.ParseProblem(cfg.problem)
@@ -254,7 +274,8 @@ func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
 		return nil, err
 	}
 	s := f.Space(p, info)
-	t := report.New(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or why not")
+	t := report.New(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name,
+		len(s.Configs), len(s.Refused)), "config", "runs, or why not")
 	base := f.Base(p, info)
 	for _, c := range s.Configs {
 		text := "runs"
@@ -310,9 +331,11 @@ var (
 
 func listPeers(e *env, cfg *listConfig) (*report.Table, error) {
 	e.Started() // the peers' worker and its folder must not be left behind
-	theirs, err := peers.Start(e.Ctx, peers.Options{Python: cmp.Or(cfg.python, "python3"), Timeout: peers.DefaultTimeout})
+	theirs, err := peers.Start(e.Ctx, peers.Options{Python: cmp.Or(cfg.python, "python3"),
+		Timeout: peers.DefaultTimeout})
 	t := report.New("", "peer", "system", "version, or why it is not there")
-	if said := new(worker.Trouble); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
+	// no PyTorch, or no GPU that it sees: so there is none of them
+	if said := new(worker.Trouble); errors.As(err, &said) {
 		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
 		for _, name := range peers.Names {
 			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})

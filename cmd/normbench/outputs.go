@@ -100,7 +100,8 @@ func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command 
 		}
 		x.setLayout(e)
 		flags := names(c.Flags)
-		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") || !slices.Contains(flags, "kernels")); err != nil {
+		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") ||
+			!slices.Contains(flags, "kernels")); err != nil {
 			return err
 		}
 		if err := x.check(e); err != nil {
@@ -116,5 +117,6 @@ func (x *common) takes(n int, what string) error {
 	if len(x.operands) == n {
 		return nil
 	}
-	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]), "%s, got %d", what, len(x.operands))
+	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]),
+		"%s, got %d", what, len(x.operands))
 }

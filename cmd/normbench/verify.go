@@ -32,15 +32,23 @@ func verifyCommand(e *env) *cli.Command {
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
-		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. --all-configs takes every config, of the families named or of all.\n" +
-			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes\n" +
-			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or $CXX).",
+		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. " +
+			"--all-configs takes every config, of the families named or of all.\n" +
+			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' " +
+			"host stages on the shapes\n" +
+			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a " +
+			"C++ compiler (g++ or $CXX).",
 		Flags: slices.Concat(cfg.flags(), []cli.Flag{
-			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3,
+			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats",
+				Usage: "runs of each variant; their bits are compared", Value: 3,
 				Action: within("repeats", 1, 1000, "use 1 to 1000")},
-			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat, Usage: "check every config of each family's space"},
-			&cli.BoolFlag{Destination: &cfg.hostOnly, Name: "host-only", Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in the emulator"},
-			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat,
+				Usage: "check every config of each family's space"},
+			&cli.BoolFlag{Destination: &cfg.hostOnly, Name: "host-only",
+				Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in " +
+					"the emulator"},
+			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile",
+				Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
 		}, cfg.peerFlags()),
 	}, &cfg.common, func() error { return runVerify(e, cfg) })
 }
@@ -49,7 +57,8 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	all, named := cfg.all, len(cfg.operands) > 0
 	for _, text := range cfg.operands {
 		if _, err := e.Registry.Lookup(text); err != nil && all {
-			return hint.Errorf("name families, or leave it out", "--all-configs takes families, and %q is none", text)
+			return hint.Errorf("name families, or leave it out",
+				"--all-configs takes families, and %q is none", text)
 		}
 	}
 	refs, err := e.ParseAll(cfg.operands...)
@@ -65,7 +74,8 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	step.Set("laying out and compiling")
 	dev, info, ps := cfg.devices[0], cfg.info, cfg.problems
 	if _, replayed := dev.(*replay.Device); replayed {
-		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", cmp.Or(cfg.Device, "auto"))
+		return hint.Errorf("use --device cpu or --device cuda",
+			"verify runs kernels, and %s has recorded times only", cmp.Or(cfg.Device, "auto"))
 	}
 	onHost, hostOnly := info.Kind == kernels.KindCPU, cfg.hostOnly
 	if hostOnly && !onHost {
@@ -132,11 +142,13 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	case err != nil:
 		return err
 	case v.Failed > 0:
-		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", v.Failed, done)}
+		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, "+
+			"with the same problem, repeats one of them", seed), "%d of %d checks failed", v.Failed, done)}
 	case hostOnly && done == 0 && len(guests) > 0:
 		v.Leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
 	case done == 0 && len(v.Unrun) == 0:
-		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
+		return hint.Errorf("name a REF to see why its config is refused",
+			"nothing was checked: no family has a valid base config for these problems")
 	}
 	if done > 0 {
 		e.Notef("%s passed", v.Counts())
