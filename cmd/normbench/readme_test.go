@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-
 	"fmt"
-
 	"os"
 	"os/exec"
 	"path/filepath"
