@@ -205,7 +205,8 @@ func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
 func (d *design) env(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) *env {
 	x, ok := d.envs.Get().(*env)
 	if !ok {
-		x = &env{slots: make([]float64, len(d.knobs)+len(d.lets)), vector: slotOf(d.knobs, kernels.VectorBytes)}
+		x = &env{slots: make([]float64, len(d.knobs)+len(d.lets)),
+			vector: slotOf(d.knobs, kernels.VectorBytes), group: slotOf(d.knobs, kernels.Cluster)}
 	}
 	same := x.Problem == p && x.device == dev // lets of these alone stay
 	x.Problem, x.device, x.bad, x.err = p, dev, "", nil

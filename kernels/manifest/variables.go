@@ -16,6 +16,7 @@ type env struct {
 	device kernels.DeviceInfo
 	slots  []float64 // the values of the knobs, then of the lets; NaN where not known yet
 	vector int       // the slot of the knob vector_bytes, -1 without it
+	group  int       // that of cluster
 	bad    string    // why an expression has no value
 	err    error     // the first Fault, or another reason against the config
 }
@@ -100,7 +101,10 @@ var variables = map[string]struct {
 	"shared_max": {ofDevice, func(x *env) float64 { return float64(x.device.SharedPerBlock) }},
 	"cache":      {ofDevice, func(x *env) float64 { return float64(x.device.CacheBytes) }},
 	"registers":  {ofDevice, func(x *env) float64 { return float64(x.device.RegsPerSM) }},
-	"vb":         {ofProblem, func(x *env) float64 { return float64(x.vectorBytes()) }},
+	"clusters_at_once": {ofDevice, func(x *env) float64 {
+		return float64(x.device.ClustersAtOnce(int(x.slots[x.group])))
+	}},
+	"vb": {ofProblem, func(x *env) float64 { return float64(x.vectorBytes()) }},
 	"vecs": {ofProblem, func(x *env) float64 {
 		return float64(x.N * x.DType.Size() / x.vectorBytes())
 	}},
@@ -118,8 +122,14 @@ func (x *env) vectorBytes() int64 {
 func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
 	if v, ok := variables[name]; ok {
 		n := needs{level: v.level}
-		if name == "vb" || name == "vecs" {
+		switch name {
+		case "vb", "vecs":
 			n.knobs = []*kernels.Knob{kernels.VectorBytes}
+		case "clusters_at_once":
+			n.knobs = []*kernels.Knob{kernels.Cluster}
+			if slotOf(s.family, kernels.Cluster) < 0 {
+				return node{}, n, false
+			}
 		}
 		return node{eval: v.eval}, n, s.meets(n)
 	}
