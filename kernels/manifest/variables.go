@@ -120,6 +120,18 @@ func (x *env) vectorBytes() int64 {
 
 // lookup is the variable or the let of a name in the scope, with what it needs.
 func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
+	for _, r := range s.knobs {
+		if name == r.Knob.Key || name == r.Knob.Name {
+			at := slotOf(s.family, r.Knob)
+			return node{eval: func(x *env) float64 { return x.slots[at] }},
+				needs{knobs: []*kernels.Knob{r.Knob}}, true
+		}
+	}
+	for i, l := range s.lets {
+		if name == l.key.Text && s.meets(l.value.needs) {
+			return letting(len(s.family)+i, l.value.tree), l.value.needs, true
+		}
+	}
 	if v, ok := variables[name]; ok {
 		n := needs{level: v.level}
 		switch name {
@@ -143,18 +155,6 @@ func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
 		if name == o.Var {
 			eval := func(x *env) float64 { return truthOf(o.Has(x.Problem)) }
 			return node{eval: eval}, needs{level: ofProblem}, s.level >= ofProblem
-		}
-	}
-	for _, r := range s.knobs {
-		if name == r.Knob.Key || name == r.Knob.Name {
-			at := slotOf(s.family, r.Knob)
-			return node{eval: func(x *env) float64 { return x.slots[at] }},
-				needs{knobs: []*kernels.Knob{r.Knob}}, true
-		}
-	}
-	for i, l := range s.lets {
-		if name == l.key.Text && s.meets(l.value.needs) {
-			return letting(len(s.family)+i, l.value.tree), l.value.needs, true
 		}
 	}
 	return n, needs{}, false
