@@ -51,11 +51,6 @@ func (d *design) passes(name string) bool {
 	return slices.ContainsFunc(d.launches, func(l launch) bool { return slices.ContainsFunc(l.Args, is) })
 }
 
-// kernels are the launches that are kernels.
-func (d *design) kernels() []launch {
-	return slices.DeleteFunc(slices.Clone(d.launches), func(l launch) bool { return l.zero != "" })
-}
-
 // macros are the names of the defines that every launch has.
 func (d *design) macros() []string {
 	names := []string{kernels.Warps.Macro}

@@ -77,8 +77,7 @@ type needs struct {
 // meets says whether all that n needs is known.
 func (s *scope) meets(n needs) bool {
 	return n.level <= s.level && !slices.ContainsFunc(n.knobs, func(k *kernels.Knob) bool {
-		is := func(r kernels.Range) bool { return r.Knob == k }
-		return slices.ContainsFunc(s.family, is) && !slices.ContainsFunc(s.knobs, is)
+		return slotOf(s.family, k) >= 0 && slotOf(s.knobs, k) < 0
 	})
 }
 
