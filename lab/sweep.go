@@ -322,15 +322,7 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	}
 	table.AddRuns(f.Runs)
 	if pr.Phase == record.PhaseFinal {
-		id := families.NewIdentity(l.Registry, info.Kind)
-		searching := pr
-		searching.Phase = record.PhaseSearch
-		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
-			p := x.Run.Protocol
-			p.Samples = searching.Samples // a search has its own
-			return p == searching && tune.IsCurrent(l.Registry, id, x)
-		})))
-		l.Once(table.Describe(l.Registry)...)
+		l.addSearched(table, f)
 	}
 	notes, lost := fold.Write()
 	if lost == nil {
@@ -345,6 +337,18 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	l.Scope.Keep(f.Path, f)
 	found.Comparison = report.Compare(found.Sides[0], found.Sides[1])
 	return found, nil
+}
+
+// addSearched adds to a table of finals what the searches before them saw.
+func (l *Lab) addSearched(table *tune.Table, f *record.File) {
+	id, searching := families.NewIdentity(l.Registry, table.Device.Kind), table.Protocol
+	searching.Phase = record.PhaseSearch
+	table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
+		p := x.Run.Protocol
+		p.Samples = searching.Samples // a search has its own
+		return p == searching && tune.IsCurrent(l.Registry, id, x)
+	})))
+	l.Once(table.Describe(l.Registry)...)
 }
 
 // pointers are the elements of a list.

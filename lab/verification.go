@@ -153,7 +153,8 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 			"verify runs kernels, and %s has recorded times only", cmp.Or(c.Config.Device, "auto"))
 	}
 	if c.HostOnly && !onHost {
-		return v, hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code", info.Name)
+		return v, hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code",
+			info.Name)
 	}
 	step := l.Wait("laying out and compiling")
 	defer step.End()

@@ -57,7 +57,8 @@ func listCommand(e *env) *cli.Command {
 				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, one(listKernels)),
 			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
 			sub("peers", "list the other libraries that a Python has",
-				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(func(e *env, cfg *listConfig) (*report.Table, error) { return e.PeerTable(cfg.python) })),
+				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(func(e *env,
+					cfg *listConfig) (*report.Table, error) { return e.PeerTable(cfg.python) })),
 			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
 			sub("shapes", "list the groups of shapes", func(cfg *listConfig) []cli.Flag {
 				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes",
