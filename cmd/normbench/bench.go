@@ -65,7 +65,7 @@ func bench(e *env, cfg *benchConfig) error {
 		return benchPlan(e, cfg, refs, pr)
 	}
 	b, err := e.Bench(&lab.Bench{Config: &cfg.Config, Devices: cfg.devices, Problems: cfg.problems,
-		Refs: refs,
+		Refs:     refs,
 		Protocol: pr, Seed: cfg.seed, All: cfg.all, Out: cfg.out})
 	if b == nil {
 		return err

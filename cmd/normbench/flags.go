@@ -188,7 +188,7 @@ type machine struct {
 func (m *machine) flags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Destination: &m.Device, Name: "device", Category: catWhere,
-			Usage:       "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from " +
+			Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from " +
 				"recorded times",
 			DefaultText: "auto"},
 		&cli.StringSliceFlag{Destination: &m.workers, Name: "worker", Category: catWhere,

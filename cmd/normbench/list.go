@@ -58,7 +58,9 @@ func listCommand(e *env) *cli.Command {
 			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
 			sub("peers", "list the other libraries that a Python has",
 				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(func(e *env,
-					cfg *listConfig) (*report.Table, error) { return e.PeerTable(cfg.python) })),
+					cfg *listConfig) (*report.Table, error) {
+					return e.PeerTable(cfg.python)
+				})),
 			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
 			sub("shapes", "list the groups of shapes", func(cfg *listConfig) []cli.Flag {
 				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes",
@@ -201,8 +203,8 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 }
 
 func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
-	for name, value := range map[string]string{"family": cfg.family, "problem": cfg.problem} {
-		if value == "" { // cli's Required prints the help to standard output
+	for _, name := range []string{"family", "problem"} {
+		if !cfg.given[name] { // cli's Required prints the help to standard output
 			return nil, hint.Errorf("`normbench list configs --help` lists its flags",
 				"list configs needs --%s", name)
 		}
