@@ -457,7 +457,7 @@ func (l *launch) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	case dev.SharedPerBlock > 0 && k.Shared > dev.SharedPerBlock:
 		return fmt.Errorf("%s takes %d bytes of shared memory, more than %d",
 			k.Stage, k.Shared, dev.SharedPerBlock)
-	case k.Cluster > 0 && arch(dev) < 90:
+	case k.Cluster > 0 && dev.ArchNumber() < 90:
 		return fmt.Errorf("clusters need sm_90 or later")
 	case k.Cluster > 0 && k.Grid[0]%k.Cluster != 0:
 		return &Fault{l.Grid[0].Place,

@@ -3,8 +3,6 @@ package manifest
 import (
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
@@ -96,7 +94,7 @@ var variables = map[string]struct {
 	"fp32":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) }},
 	"weight":     {ofProblem, func(x *env) float64 { return truthOf(x.HasWeight()) }},
 	"sms":        {ofDevice, func(x *env) float64 { return float64(x.device.SMs) }},
-	"arch":       {ofDevice, func(x *env) float64 { return float64(arch(x.device)) }},
+	"arch":       {ofDevice, func(x *env) float64 { return float64(x.device.ArchNumber()) }},
 	"shared_max": {ofDevice, func(x *env) float64 { return float64(x.device.SharedPerBlock) }},
 	"cache":      {ofDevice, func(x *env) float64 { return float64(x.device.CacheBytes) }},
 	"registers":  {ofDevice, func(x *env) float64 { return float64(x.device.RegsPerSM) }},
@@ -162,10 +160,4 @@ func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
 // slotOf is the slot of a knob, or -1.
 func slotOf(family []kernels.Range, k *kernels.Knob) int {
 	return slices.IndexFunc(family, func(r kernels.Range) bool { return r.Knob == k })
-}
-
-// arch is 90 for sm_90, and 0 where there is no such thing.
-func arch(d kernels.DeviceInfo) int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
-	return n
 }
