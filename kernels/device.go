@@ -7,6 +7,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -42,6 +44,12 @@ type DeviceInfo struct {
 	// SMs allows: a cluster stays within one group of SMs (a GPC),
 	// whose sizes differ from one chip of a model to the next.
 	Clusters [4]int `json:"clusters,omitzero"`
+}
+
+// ArchNumber is 90 of sm_90, and 0 where there is no such thing.
+func (d *DeviceInfo) ArchNumber() int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
+	return n
 }
 
 // ClustersAtOnce is how many clusters of so many CTAs (a power of two) run at

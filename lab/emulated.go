@@ -95,10 +95,10 @@ func emulatedTasks(resolve Resolver, refs []*ref.Ref, ps []kernels.Problem,
 	return tasks, none
 }
 
-// EmulatedRefs are the REFs whose CUDA code is emulated beside what the host ran: those asked for.
+// emulatedRefs are the REFs whose CUDA code is emulated beside what the host ran: those asked for.
 // Without REFs they are the families of tasks and the user's guests. Families stand also for REFs
 // that are tuned for a device, which have no answer at the small shapes.
-func (l *Lab) EmulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []sweep.Task) (
+func (l *Lab) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []sweep.Task) (
 	refs []*ref.Ref, err error) {
 	tuned := func(r *ref.Ref) bool { return r.Kind == ref.Tuned || r.Kind == ref.Recorded }
 	var names []string
@@ -128,9 +128,9 @@ func (l *Lab) EmulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []s
 	return refs, nil
 }
 
-// Emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
+// emulate checks the CUDA code of refs on small problems. Without a C++ compiler it checks
 // nothing, and the verification has them as not run.
-func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, seed uint64) error {
+func (l *Lab) emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, seed uint64) error {
 	step := l.Wait("building the emulator")
 	defer step.End()
 	dir, err := os.MkdirTemp("", "normbench-emulator-")
@@ -140,9 +140,9 @@ func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	}
 	defer os.RemoveAll(dir)
 	info := emulatedGPU()
-	tasks, none := emulatedTasks(v.Naming(l.Variants, refs), refs, ps, info)
+	tasks, none := emulatedTasks(v.naming(l.Variants, refs), refs, ps, info)
 	for _, name := range none {
-		v.Leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
+		v.leave(name, fmt.Sprintf("it has no config for a shape of at most %d elements",
 			emulatedElements))
 	}
 	emulator, err := emulate.New(dir)
@@ -151,7 +151,7 @@ func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 			"--host-only leaves CUDA code out"
 		for _, t := range tasks {
 			for _, x := range t.Variants {
-				v.Leave(x.Family, console.OneLine(err.Error()))
+				v.leave(x.Family, console.OneLine(err.Error()))
 			}
 		}
 		return nil
@@ -161,5 +161,5 @@ func (l *Lab) Emulate(v *Verification, refs []*ref.Ref, ps []kernels.Problem, se
 	for _, t := range tasks {
 		dev.Prefetch(t.Problem, t.Variants)
 	}
-	return l.Check(v, dev, verify.Emulated, tasks, seed, 1)
+	return l.check(v, dev, verify.Emulated, tasks, seed, 1)
 }

@@ -215,7 +215,8 @@ func Ordinal(name string) (int, error) {
 		":") && err == nil && n >= 0 {
 		return n, nil
 	}
-	return 0, hint.Errorf("use auto, cpu, cuda or cuda:N; `normbench list devices` shows what is there", "unknown device %q", name)
+	return 0, hint.Errorf("use auto, cpu, cuda or cuda:N; `normbench list devices` shows what is there",
+		"unknown device %q", name)
 }
 
 func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
@@ -223,7 +224,8 @@ func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
 	for _, text := range c.Workers {
 		words, err := shlex.Split(text)
 		if err != nil || len(words) == 0 {
-			return nil, hint.Errorf("quote it as for a shell: --worker 'ssh gpu1 normbench worker --device cuda:0'", "malformed worker command %q", text)
+			return nil, hint.Errorf("quote it as for a shell: --worker 'ssh gpu1 normbench worker "+
+				"--device cuda:0'", "malformed worker command %q", text)
 		}
 		commands = append(commands, words)
 	}

@@ -87,7 +87,8 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Step)
 	}
-	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run, Seed: s.Seed,
+	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
+		Seed:   s.Seed,
 		Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Data: data}
 	begun := time.Now()
 	got.loop.Checkpoint = func(m *rule.Map) error {
@@ -98,7 +99,8 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	}
 	waiting := l.Wait("compiling and measuring the first problems")
 	got.loop.Progress = func(spent time.Duration, problems int) {
-		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), s.Budget, console.Count(problems, "problem"),
+		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), s.Budget,
+			console.Count(problems, "problem"),
 			max(s.Budget-spent, 0).Round(time.Second))
 		waiting.Set("measuring")
 	}
@@ -119,7 +121,8 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 		return nil, err
 	}
 	got.Map = m
-	l.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(), got.loop.Why)
+	l.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(),
+		got.loop.Why)
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
@@ -153,7 +156,8 @@ func (l *Lab) Judge(got *Learned, n int) (*report.Table, error) {
 
 // judgedTable is a judgement, the worst problems first.
 func judgedTable(j *learn.Judgement) *report.Table {
-	t := report.New(fmt.Sprintf("the map against a full search of %s that it had not seen", console.Count(len(j.Problems), "problem")),
+	t := report.New(fmt.Sprintf("the map against a full search of %s that it had not seen",
+		console.Count(len(j.Problems), "problem")),
 		"problem", ">map", ">found", ">regret", ">95%", "the map's", "found")
 	t.Drop = []string{"the map's", "found", "95%"}
 	list := slices.Clone(j.Problems)
@@ -164,16 +168,20 @@ func judgedTable(j *learn.Judgement) *report.Table {
 		return 1
 	})
 	for _, x := range list {
-		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS), fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", x.Regret),
+		t.Rows = append(t.Rows, []string{x.Problem.String(), fmt.Sprintf("%.2f us", x.PickUS),
+			fmt.Sprintf("%.2f us", x.FoundUS), fmt.Sprintf("%.1f%%", x.Regret),
 			fmt.Sprintf("%.1f to %.1f%%", x.Interval[0], x.Interval[1]), x.Pick.String(), x.Found.String()})
 	}
-	t.Notes = append(t.Notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th percentile %.1f%%, worst %.1f%%",
+	t.Notes = append(t.Notes, fmt.Sprintf("regret: mean %.1f%% (95%% %.1f to %.1f, by shape), 95th "+
+		"percentile %.1f%%, worst %.1f%%",
 		j.Mean, j.Interval[0], j.Interval[1], j.P95, j.Worst))
 	if j.MeanAboveFloor != nil {
-		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%", j.FloorUS, *j.MeanAboveFloor))
+		t.Notes = append(t.Notes, fmt.Sprintf("above the %.2f us of an empty launch: mean %.1f%%",
+			j.FloorUS, *j.MeanAboveFloor))
 	}
 	if j.Failed > 0 {
-		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out", console.Count(j.Failed, "problem")))
+		t.Notes = append(t.Notes, fmt.Sprintf("%s without a time left out",
+			console.Count(j.Failed, "problem")))
 	}
 	return t
 }
@@ -192,7 +200,8 @@ func Prior(text string, info kernels.DeviceInfo) (rule.Step, error) {
 	case err != nil:
 		return rule.Step{}, err
 	case t.Map == nil:
-		return rule.Step{}, hint.Errorf("`normbench learn` and `normbench tune` write maps", "--prior %s has no map", text)
+		return rule.Step{}, hint.Errorf("`normbench learn` and `normbench tune` write maps",
+			"--prior %s has no map", text)
 	case info.ID == "":
 		return rule.Step{}, nil
 	}
@@ -221,8 +230,10 @@ func (l *Lab) TellChange(f *learn.Filler, old *tune.Table, m *rule.Map) {
 // speed.
 func (x *Learned) Page(t *report.Table, more []report.Fact) *report.Page {
 	m, d := x.Map, x.Data
-	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more, Tables: []*report.Table{t},
-		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time of its config over the best known of the cell's problems, in percent."}
+	p := &report.Page{Title: "Map of launch answers of " + m.Device.Name, Runs: d.Runs, More: more,
+		Tables: []*report.Table{t},
+		What: "A square is a cell of columns and rows; point at it for its config. Regret is the time " +
+			"of its config over the best known of the cell's problems, in percent."}
 	cells, measured, problems := 0, 0, 0
 	for i := range m.Rasters {
 		problems += m.Rasters[i].Problems
@@ -231,9 +242,11 @@ func (x *Learned) Page(t *report.Table, more []report.Fact) *report.Page {
 			measured += strings.Count(l.Evidence, string(rule.Measured))
 		}
 	}
-	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"}, {N: fmt.Sprint(measured), Word: "of them measured"},
+	p.Tally = []report.Tally{{N: fmt.Sprint(cells), Word: "cells with an answer"},
+		{N: fmt.Sprint(measured), Word: "of them measured"},
 		{N: fmt.Sprint(problems), Word: "problems measured"}}
-	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config. Regret and speed are means of the problems that were measured in a cell."}
+	cellsOf := report.Figures{Title: "Columns by rows", Help: "Each letter is a config. Regret and " +
+		"speed are means of the problems that were measured in a cell."}
 	cellsOf.Drawings = slices.Concat(learn.Pictures(m, d.Points, d.Device)...)
 	p.Figures = []report.Figures{cellsOf}
 	return p

@@ -97,7 +97,8 @@ func checkKnobs(tasks []sweep.Task, knobs []kernels.Range) error {
 			n, ok := v.Config.Lookup(k.Knob)
 			return ok && slices.Contains(k.Values, n)
 		}
-		if !slices.ContainsFunc(tasks, func(t sweep.Task) bool { return slices.ContainsFunc(t.Variants, used) }) {
+		if !slices.ContainsFunc(tasks,
+			func(t sweep.Task) bool { return slices.ContainsFunc(t.Variants, used) }) {
 			return hint.Errorf("`normbench list configs` shows why configs are refused",
 				"every config with the values of --knob %s is refused", k.Knob.Key)
 		}
@@ -151,7 +152,8 @@ func (l *Lab) keepEntries(s *Sweep) error {
 		if s.old != nil && s.old.Device.ID == info.ID {
 			if entry, ok := s.old.Lookup(t.Problem); ok {
 				if _, v, _, err := l.Registry.Resolve(t.Problem, entry.Variant(), info); err != nil {
-					l.Notef("the tuned table's %s is left out: %s", entry.Variant(), console.OneLine(err.Error()))
+					l.Notef("the tuned table's %s is left out: %s", entry.Variant(),
+						console.OneLine(err.Error()))
 				} else {
 					t.Add(v)
 					t.Checked, t.Entry = v, true
@@ -215,7 +217,8 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 		more, err = l.companions(s.AtOnce, s.Config, s.Devices, s.Problems, problems)
 		return more, err
 	}
-	fold := &tune.Fold{Old: s.old, At: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
+	fold := &tune.Fold{Old: s.old,
+		At:     durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)},
 		Source: families.NewIdentity(l.Registry, info.Kind).SourceOf,
 		Table:  &tune.Table{Schema: tune.Schema, Tool: l.Tool, Device: info, Protocol: pr}}
 	if o.Search != nil {
@@ -319,15 +322,7 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	}
 	table.AddRuns(f.Runs)
 	if pr.Phase == record.PhaseFinal {
-		id := families.NewIdentity(l.Registry, info.Kind)
-		searching := pr
-		searching.Phase = record.PhaseSearch
-		table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
-			p := x.Run.Protocol
-			p.Samples = searching.Samples // a search has its own
-			return p == searching && tune.IsCurrent(l.Registry, id, x)
-		})))
-		l.Once(table.Describe(l.Registry)...)
+		l.addSearched(table, f)
 	}
 	notes, lost := fold.Write()
 	if lost == nil {
@@ -342,6 +337,18 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	l.Scope.Keep(f.Path, f)
 	found.Comparison = report.Compare(found.Sides[0], found.Sides[1])
 	return found, nil
+}
+
+// addSearched adds to a table of finals what the searches before them saw.
+func (l *Lab) addSearched(table *tune.Table, f *record.File) {
+	id, searching := families.NewIdentity(l.Registry, table.Device.Kind), table.Protocol
+	searching.Phase = record.PhaseSearch
+	table.AddSearched(slices.Values(f.Searched(func(x *record.Entry) bool {
+		p := x.Run.Protocol
+		p.Samples = searching.Samples // a search has its own
+		return p == searching && tune.IsCurrent(l.Registry, id, x)
+	})))
+	l.Once(table.Describe(l.Registry)...)
 }
 
 // pointers are the elements of a list.

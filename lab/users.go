@@ -101,14 +101,15 @@ func (l *Lab) Unused(why error) error {
 	if l.Kernels == "" {
 		return nil
 	}
-	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` shows what they refuse", "--kernels %s has no effect here: %w", l.Kernels, why)
+	return hint.Errorf("leave it out, or ask for its families; `normbench list configs --kernels DIR` "+
+		"shows what they refuse", "--kernels %s has no effect here: %w", l.Kernels, why)
 }
 
-// HostCheck checks the user's families on a cpu as far as that goes without running them: plans can
+// hostCheck checks the user's families on a cpu as far as that goes without running them: plans can
 // be made for the problems, and kernels compile. Without REFs it checks all families. It takes
 // families without a host stage out of the REFs, and prints a note for each family. guests are the
 // families that it checked.
-func (l *Lab) HostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref,
+func (l *Lab) hostCheck(ps []kernels.Problem, all bool, info kernels.DeviceInfo, refs []*ref.Ref,
 	v *Verification) (left []*ref.Ref, guests []*kernels.Family, err error) {
 	if info.Kind != kernels.KindCPU {
 		return refs, nil, nil
@@ -169,7 +170,9 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 		configs += n
 	}
 	if served == 0 {
-		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s --problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key), "%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
+		return false, hint.Errorf(fmt.Sprintf("`normbench list configs --kernels DIR --family %s "+
+			"--problem %s --device %s` shows why", f.Name, ps[0], rule.KnownDevices()[0].Key),
+			"%s has no config for any of %s; %w", f.Name, console.Count(len(ps), "problem"), refusal)
 	}
 	text := console.Count(checker.Kernels(),
 		"kernel") + " compiled for " + rule.KnownDevices()[0].DeviceInfo.Arch
@@ -185,9 +188,9 @@ func (l *Lab) checkPlans(f *kernels.Family, ps []kernels.Problem, all bool) (com
 	return lack == "", nil
 }
 
-// CheckLaidOut refuses a verify of all families if one of the user's has no config that
+// checkLaidOut refuses a verify of all families if one of the user's has no config that
 // can run: that family would not be verified.
-func (l *Lab) CheckLaidOut(tasks []sweep.Task, guests []*kernels.Family,
+func (l *Lab) checkLaidOut(tasks []sweep.Task, guests []*kernels.Family,
 	info kernels.DeviceInfo) error {
 	for _, f := range l.Users {
 		if slices.Contains(guests, f) {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/replay"
 	"normbench/sweep"
 	"normbench/sweep/verify"
 	"normbench/tune/ref"
@@ -39,7 +41,7 @@ type problemVariant struct {
 	variant kernels.Variant
 }
 
-func NewVerification() *Verification {
+func newVerification() *Verification {
 	return &Verification{done: map[string]int{}, compiled: map[string]bool{},
 		named: map[problemVariant][]string{}, help: "verify them on a GPU: --device cuda"}
 }
@@ -47,9 +49,9 @@ func NewVerification() *Verification {
 // A Resolver is env.variants.
 type Resolver func(r *ref.Ref, p kernels.Problem, d kernels.DeviceInfo) ([]kernels.Variant, error)
 
-// Naming is a Resolver that takes note of which variants each of several REFs has, so that rows say
+// naming is a Resolver that takes note of which variants each of several REFs has, so that rows say
 // by which of them they are there.
-func (v *Verification) Naming(resolve Resolver, refs []*ref.Ref) Resolver {
+func (v *Verification) naming(resolve Resolver, refs []*ref.Ref) Resolver {
 	if len(refs) < 2 {
 		return resolve
 	}
@@ -81,7 +83,7 @@ func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
 	case k.Unrun != "" && k.Code == verify.Peer:
 		v.Refused++
 	case k.Unrun != "":
-		v.Leave(k.Family.Name, k.Unrun)
+		v.leave(k.Family.Name, k.Unrun)
 		if k.Unrun = "not run: " + k.Unrun; v.compiled[k.Family.Name] {
 			k.Unrun = "compiled, " + k.Unrun
 		}
@@ -91,8 +93,8 @@ func (v *Verification) add(k *verify.Verdicts, p kernels.Problem) {
 	v.Findings = append(v.Findings, findings(k, p)...)
 }
 
-// Leave notes a family or REF whose CUDA code was not run.
-func (v *Verification) Leave(name, why string) {
+// leave notes a family or REF whose CUDA code was not run.
+func (v *Verification) leave(name, why string) {
 	if len(v.Unrun) == 0 {
 		v.why = why
 	}
@@ -134,9 +136,86 @@ func (v *Verification) NotRun() error {
 		strings.Join(v.Unrun, ", "), v.why)
 }
 
-// BaseTasks is every serving family in its base config, where it has a valid
+// A Verify is what is to be verified, on a device that is open.
+type Verify struct {
+	Config   *Config
+	Device   kernels.Device
+	Problems []kernels.Problem
+	Refs     []*ref.Ref // none stands for every family in its base config
+	All      bool       // every config of the families that Refs are, or of all
+	HostOnly bool       // on a cpu: no CUDA code in the emulator
+	Seed     uint64
+	Repeats  int
+}
+
+// Verify runs the checks. What was found before an error stands beside it.
+func (l *Lab) Verify(c *Verify) (*Verification, error) {
+	v, info := newVerification(), c.Device.Info()
+	onHost := info.Kind == kernels.KindCPU
+	if _, replayed := c.Device.(*replay.Device); replayed {
+		return v, hint.Errorf("use --device cpu or --device cuda",
+			"verify runs kernels, and %s has recorded times only", cmp.Or(c.Config.Device, "auto"))
+	}
+	if c.HostOnly && !onHost {
+		return v, hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code",
+			info.Name)
+	}
+	step := l.Wait("laying out and compiling")
+	defer step.End()
+	refs, guests, err := l.hostCheck(c.Problems, c.All, info, slices.Clone(c.Refs), v)
+	if err != nil {
+		return v, err
+	}
+	tasks, err := l.layOutChecks(c, refs, v)
+	if err == nil && len(c.Refs) == 0 {
+		err = l.checkLaidOut(tasks, guests, info)
+	}
+	if err != nil {
+		return v, err
+	}
+	l.Notef("%s, inputs from --seed %d", info.Name, c.Seed)
+	code := verify.CUDA
+	if onHost {
+		code = verify.Host
+	}
+	if err = l.check(v, c.Device, code, tasks, c.Seed, c.Repeats); err != nil || !onHost {
+		return v, err
+	}
+	if c.HostOnly {
+		if v.Checks() == 0 && len(guests) > 0 {
+			v.leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
+		}
+		return v, nil
+	}
+	cuda, err := l.emulatedRefs(c.Refs, guests, tasks)
+	if err == nil {
+		err = l.emulate(v, cuda, c.Problems, c.Seed)
+	}
+	return v, err
+}
+
+// layOutChecks lays out what runs on the device: of refs those that it can run.
+func (l *Lab) layOutChecks(c *Verify, refs []*ref.Ref, v *Verification) ([]sweep.Task, error) {
+	info := c.Device.Info()
+	switch {
+	case c.All && (len(c.Refs) == 0 || len(refs) > 0):
+		var only []string
+		for _, r := range refs {
+			only = append(only, r.Text)
+		}
+		return sweep.Grid(l.Ctx, l.Registry, c.Problems, info, only, nil)
+	case len(c.Refs) == 0:
+		return l.baseTasks(c.Problems, info)
+	}
+	if err := l.PreparePeers(c.Config, c.Device, refs, c.Problems); err != nil || len(refs) == 0 {
+		return nil, err
+	}
+	return l.Tasks(c.Problems, refs, info, v.naming(l.Scope.Variants, refs), nil)
+}
+
+// baseTasks is every serving family in its base config, where it has a valid
 // one.
-func (l *Lab) BaseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.Task, error) {
+func (l *Lab) baseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.Task, error) {
 	var tasks []sweep.Task
 	for _, p := range ps {
 		if err := p.CheckFits(info); err != nil {
@@ -153,9 +232,9 @@ func (l *Lab) BaseTasks(ps []kernels.Problem, info kernels.DeviceInfo) ([]sweep.
 	return tasks, nil
 }
 
-// Check runs the checks of all tasks on dev, which runs code, and adds their rows: one per
+// check runs the checks of all tasks on dev, which runs code, and adds their rows: one per
 // output of a variant. Beside an error stands what was found before.
-func (l *Lab) Check(v *Verification, dev kernels.Device, code string, tasks []sweep.Task,
+func (l *Lab) check(v *Verification, dev kernels.Device, code string, tasks []sweep.Task,
 	seed uint64, repeats int) error {
 	step := l.Wait("checking")
 	defer step.End()

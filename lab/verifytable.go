@@ -34,7 +34,8 @@ func VerifyTable(repeats int, findings []Finding) *report.Table {
 			f.Problem.Bytes()
 	})
 	columns[0] = once("problem", "problem", func(f Finding) any { return f.Problem.String() })
-	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared over %d runs", repeats), findings, append(columns,
+	t := report.NewTable(fmt.Sprintf("worst error over tolerance (at most 1 passes), bits compared "+
+		"over %d runs", repeats), findings, append(columns,
 		once("REF", "ref", func(f Finding) any { return f.Refs }),
 		once("family", "family", func(f Finding) any { return f.Family.Name }),
 		once("code", "code", func(f Finding) any { return f.Code }),

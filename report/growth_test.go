@@ -99,13 +99,10 @@ func TestPanels(t *testing.T) {
 			t.Errorf("%v is not in order", ps[3].lines[1])
 		}
 	}
-	err := g.CheckPanels(OverN) // two columns are no line
+	_, err := g.Plot("x", OverN) // two columns are no line
 	if err == nil || hint.Of(err) == "" || !strings.Contains(err.Error(),
 		"nothing to draw over N: no M has 3 different N") {
 		t.Error(err)
-	}
-	if _, err := g.Plot("x", OverN); err == nil {
-		t.Error("a plot of nothing")
 	}
 	many := Side{Label: "x", Cells: map[kernels.Problem]Cell{}}
 	for n := range int64(maxPanels + 1) {
@@ -114,8 +111,8 @@ func TestPanels(t *testing.T) {
 			many.Cells[p] = ok(1)
 		}
 	}
-	if err := Grow(OverM, many).CheckPanels(OverM); err == nil || !strings.Contains(err.Error(),
-		"33 panels") {
+	if _, err := Grow(OverM, many).Plot("x", OverM); err == nil ||
+		!strings.Contains(err.Error(), "33 panels") {
 		t.Error(err)
 	}
 }
@@ -173,7 +170,8 @@ func TestStages(t *testing.T) {
 	}
 	for want, times := range map[string]int{`<i class="t0"></i>k1<`: 1, `<i class="t1"></i>k2<`: 1,
 		"48.29 &#43; 48.19 *<": 1, "40.00 &#43; 10.00<": 1, "* The launches overlap": 1,
-		`k2 48.19 us, overlaps k1: 3.090 us beyond it`: 1, `x="93.99%" width="6.01%"`: 1, `x="80.00%" width="20.00%"`: 1} {
+		`k2 48.19 us, overlaps k1: 3.090 us beyond it`: 1, `x="93.99%" width="6.01%"`: 1,
+		`x="80.00%" width="20.00%"`: 1} {
 		if n := strings.Count(b.String(), want); n != times {
 			t.Errorf("%q stands %d times, want %d", want, n, times)
 		}

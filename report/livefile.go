@@ -95,7 +95,8 @@ func (l *Live) Sides() (sides [2]Side) {
 				Base: text == "base"}
 			c.SetRun(&run)
 			for _, x := range [][]record.Stage{d.StagesA, d.StagesB}[i] {
-				c.Stages = append(c.Stages, record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
+				c.Stages = append(c.Stages,
+					record.StageUS{Stage: x.Stage, MedianUS: stats.Median(x.SamplesUS)})
 			}
 			var us []float64
 			for _, round := range d.Rounds {
@@ -125,17 +126,11 @@ func (l *Live) Families() (names []string) {
 // Render writes the table and, but for csv, how near the arms come to the stream; json is all of
 // the compare.
 func (l *Live) Render(w io.Writer, format string) error {
-	if format == FormatJSON {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(l)
+	tables := []*Table{l.Table()}
+	if len(l.Judged) > 0 {
+		tables = append(tables, StreamTable(l.Stream))
 	}
-	err := RenderTable(w, l.Table(), format)
-	if err != nil || format == FormatCSV || len(l.Judged) == 0 {
-		return err
-	}
-	fmt.Fprintln(w)
-	return RenderTable(w, StreamTable(l.Stream), format)
+	return render(w, l, format, tables...)
 }
 
 // notes are what stands below the table.

@@ -163,10 +163,9 @@ func (g *Growth) panels(over *Axis) (ps []panel) {
 	})
 }
 
-// CheckPanels says why there is nothing to draw over an axis, or too much, or nil.
-func (g *Growth) CheckPanels(over *Axis) error {
+// checkPanels says why there is nothing to draw over an axis, or too much, or nil.
+func checkPanels(panels []panel, over *Axis) error {
 	const less = "choose by --op, --pass, --dtype and --shapes"
-	panels := g.panels(over)
 	switch n := len(panels); {
 	case n == 0:
 		return over.errNothing()
@@ -218,10 +217,10 @@ func (g *Growth) draw(panels []panel, over *Axis) (list []*picture.Drawing) {
 // Plot draws the share of the stream's speed over an axis as an SVG file: a block of panels for
 // each kind, over a side one for each value of the other, a line per arm, 100% as the target.
 func (g *Growth) Plot(title string, over *Axis) ([]byte, error) {
-	if err := g.CheckPanels(over); err != nil {
+	panels := g.panels(over)
+	if err := checkPanels(panels, over); err != nil {
 		return nil, err
 	}
-	panels := g.panels(over)
 	drawn := g.draw(panels, over)
 	most := panelsAcross
 	if over.every() {

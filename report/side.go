@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"normbench/internal/textfile"
@@ -65,25 +64,11 @@ func NameOf(text string) string {
 
 // TitleOf names the devices and protocols that arms are of.
 func TitleOf(arms []Side) string {
-	var devices, protocols []string
-	add := func(list *[]string, v string) {
-		if v != "" && !slices.Contains(*list, v) {
-			*list = append(*list, v)
-		}
-	}
-	for _, a := range arms {
-		for _, c := range a.Cells {
-			add(&devices, cmp.Or(c.Card, c.Device))
-			add(&protocols, c.Protocol)
-		}
-	}
-	slices.Sort(devices)
-	slices.Sort(protocols)
 	title := "Speed against the stream"
-	if len(devices) > 0 {
+	if devices := words(func(c Cell) string { return cmp.Or(c.Card, c.Device) }, arms...); len(devices) > 0 {
 		title += " on " + strings.Join(devices, ", ")
 	}
-	if len(protocols) > 0 {
+	if protocols := words(func(c Cell) string { return c.Protocol }, arms...); len(protocols) > 0 {
 		title += ", " + strings.Join(protocols, ", ")
 	}
 	return title

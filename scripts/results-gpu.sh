@@ -8,7 +8,7 @@
 #
 # A PART is
 #   selftest    the self-test
-#   sweep       `default`, all ops and passes: records and tuned.json, which the peers' parts use
+#   sweep       SHAPES (default), all ops and passes: records and tuned.json, which the peers' parts use
 #   same-peers  the default against itself
 #   learn       LEARN (440s) of learning from nothing, 60 fresh problems searched in full, and
 #               what was learned against the default, live
@@ -129,7 +129,7 @@ part() {
 	sweep) # into a copy, as a sweep replaces entries alone
 		mkdir -p "$state/sweep/$card"
 		[ -e "$state/sweep/$card/tuned.json" ] || cp "results/$card/tuned.json" "$state/sweep/$card/" 2>/dev/null || true
-		run sweep "$bin" sweep "${gpu[@]}" --shapes default --out "$state/sweep"
+		run sweep "$bin" sweep "${gpu[@]}" --shapes "${SHAPES:-default}" --out "$state/sweep"
 		mkdir -p "results/$card"
 		cp "$state/sweep/$card/tuned.json" "results/$card/"
 		;;

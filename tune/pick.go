@@ -50,6 +50,11 @@ func Pick(entries []record.Entry) []Entry {
 	return picks
 }
 
+// byTime orders entries, the fastest first, those that are alike by name.
+func byTime(a, b *record.Entry) int {
+	return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
+}
+
 // pick is the entry of a problem.
 func pick(es []record.Entry) (Entry, bool) {
 	won, arms := chosen(es)
@@ -59,9 +64,7 @@ func pick(es []record.Entry) (Entry, bool) {
 	if won == nil {
 		return Entry{}, false
 	}
-	slices.SortFunc(arms, func(a, b *record.Entry) int {
-		return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Variant.String(), b.Variant.String()))
-	})
+	slices.SortFunc(arms, byTime)
 	e := entryOf(won)
 	e.Variants = Counts{Measured: len(arms)}
 	for _, o := range arms {
@@ -120,18 +123,14 @@ func chosen(es []record.Entry) (won *record.Entry, finals []*record.Entry) {
 			finals = append(finals, &es[i])
 		}
 	}
-	// Records of before this rule may have chosen one that the rounds do not prove faster. Where
-	// the medians of all samples have the base ahead the two disagree, and nothing is proved.
+	// What is chosen is ahead of the base by its rounds. Where the medians of all samples have the
+	// base ahead, nothing is proved.
 	for _, o := range finals {
-		if of := o.Finals(); o.Base && o.Status == kernels.StatusOK && o.Variant != won.Variant {
-			floor, _, _, _ := verdict.Gain(of.BaseAgain, of.Rounds)
-			if !verdict.Ahead(of.Rounds, won.Finals().Rounds, floor) || o.Median < won.Median {
-				of.Chosen = "base: none is faster beyond doubt"
-				base := *o
-				base.Final = &of
-				return &base, finals
-			}
-			break
+		if o.Base && o.Status == kernels.StatusOK && o.Median < won.Median {
+			of, base := o.Finals(), *o
+			of.Chosen = "base: none is faster beyond doubt"
+			base.Final = &of
+			return &base, finals
 		}
 	}
 	return won, finals
@@ -148,8 +147,7 @@ func fastest(es []record.Entry) (best *record.Entry, all []*record.Entry) {
 		if e.Base {
 			base = e
 		}
-		if best == nil || cmp.Or(cmp.Compare(e.Median, best.Median),
-			cmp.Compare(e.Variant.String(), best.Variant.String())) < 0 {
+		if best == nil || byTime(e, best) < 0 {
 			best = e
 		}
 	}

@@ -2,22 +2,16 @@ package main
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
-	"normbench/kernels"
-	"normbench/kernels/replay"
 	"normbench/lab"
 	"normbench/report"
-	"normbench/sweep"
 	"normbench/sweep/record"
 	"normbench/sweep/shapes"
 	"normbench/tune/ref"
@@ -44,8 +38,11 @@ func benchCommand(e *env) *cli.Command {
 		ArgsUsage:   "REF...",
 		Description: ref.RunHelp + ".\nKnobs that a label leaves out take the family's base value.",
 		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.peerFlags(), []cli.Flag{
-			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat, Usage: "measure every variant of a REF that times several (an autotuned preset, peer:best), not only the fastest"},
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` to record into (default: none)"},
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-candidates", Category: catWhat,
+				Usage: "measure every variant of a REF that times several (an autotuned preset, " +
+					"peer:best), not only the fastest"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "`FOLDER` to record into (default: none)"},
 		}),
 	}, &cfg.common, func() error { return bench(e, cfg) })
 }
@@ -62,69 +59,23 @@ func bench(e *env, cfg *benchConfig) error {
 	if err := cfg.open(e, false, refs...); err != nil {
 		return err
 	}
-	devices, info, pr := cfg.devices, cfg.info, cfg.protocol(cfg.info)
-	defer lab.Close(devices)
+	defer lab.Close(cfg.devices)
+	pr := cfg.protocol(cfg.info)
 	if cfg.plans() {
 		return benchPlan(e, cfg, refs, pr)
 	}
-	if err := e.PreparePeers(&cfg.Config, devices[0], refs, cfg.problems); err != nil {
+	b, err := e.Bench(&lab.Bench{Config: &cfg.Config, Devices: cfg.devices, Problems: cfg.problems,
+		Refs:     refs,
+		Protocol: pr, Seed: cfg.seed, All: cfg.all, Out: cfg.out})
+	if b == nil {
 		return err
 	}
-	fastest := e.Chooser(devices[0], pr)
-	if cfg.all {
-		fastest = nil
-	}
-	tasks, err := e.Tasks(cfg.problems, refs, info, e.Variants, fastest)
-	if err == nil {
-		err = e.CheckUsed(tasks, info)
-	}
-	if err != nil {
+	if err := cmp.Or(err, e.Late(report.RenderTable(e.out, b.Table, cfg.format))); err != nil {
 		return err
 	}
-	sink, kept := &memory{}, "not kept without --out"
-	if dir := cfg.out; dir != "" {
-		if err := lab.CheckRecording(devices[0], dir); err != nil {
-			return err
-		}
-		w, err := e.OpenWriter(dir, info.ID)
-		if err != nil {
-			return err
-		}
-		defer w.Close()
-		sink.next, kept = w, "kept in "+w.Path()
-	}
-	run := e.NewRun(info, pr)
-	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {
-		if run.FloorUS, err = sweep.Floor(e.Ctx, e.Registry, devices[0]); err != nil {
-			return err
-		}
-	}
-	p := report.NewProgress(e.Err, "variants")
-	sum, err := sweep.Run(e.Ctx, e.Registry, devices, tasks, sink, sweep.Options{
-		Run: run, Seed: cfg.seed, Trace: true, Observe: p.Observe,
-	})
-	p.Clear()
-	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
-		e.Notes(report.RunNotes(sum, 0, devices))
-		t := report.BenchTable(sink.records, &run)
-		var measured []string
-		for _, r := range sink.records {
-			measured = append(measured, r.Family)
-		}
-		t.Notes = append(append(t.Notes, e.TableNotes(refs, info, measured)...), report.LadderNotes(devices[0].Info())...)
-		err = cmp.Or(err, report.RenderTable(e.out, t, cfg.format))
-	}
-	switch {
-	case errors.Is(err, context.Canceled) && e.Ctx.Err() != nil:
-		variants := 0
-		for _, t := range tasks {
-			variants += len(t.Variants)
-		}
-		return lab.Interruptedf("%d of %s measured, %s", sum.Measured, console.Count(variants, "variant"), kept)
-	case err != nil:
-		return e.Late(err)
-	case sum.Failed+sum.Refused > 0:
-		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; `normbench verify` names the outputs that are wrong", "%d of %d variants failed", sum.Failed+sum.Refused, sum.Measured)}
+	if b.Failed > 0 {
+		return &coded{exitGate, hint.Errorf("the table's last column has the reason of each; "+
+			"`normbench verify` names the outputs that are wrong", "%d of %d variants failed", b.Failed, b.Measured)}
 	}
 	return nil
 }
@@ -132,8 +83,9 @@ func bench(e *env, cfg *benchConfig) error {
 // plans says whether a bench was told nothing, and so only says what it would measure.
 func (cfg *benchConfig) plans() bool {
 	var s shapes.Selection
-	return len(cfg.operands) == 0 && !slices.ContainsFunc(names(append(shapeFlags(&s, ""), optionFlags(&s)...)),
-		func(name string) bool { return cfg.given[name] })
+	return len(cfg.operands) == 0 &&
+		!slices.ContainsFunc(names(append(shapeFlags(&s, ""), optionFlags(&s)...)),
+			func(name string) bool { return cfg.given[name] })
 }
 
 // benchPlan says what a bench that was told nothing would measure, and how to choose.
@@ -143,7 +95,8 @@ func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) er
 	if err != nil {
 		return err
 	}
-	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each", console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
+	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each",
+		console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
 		"op", "pass", ">problems", ">smallest", ">largest")
 	for _, task := range tasks {
 		p := task.Problem
@@ -162,32 +115,8 @@ func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) er
 			}
 		}
 	}
-	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass and --dtype:",
+	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass " +
+		"and --dtype:",
 		"  normbench bench base --shapes 4096x8192 --op rmsnorm --pass bwd"}
 	return report.RenderTable(e.out, t, cfg.format)
 }
-
-// memory is a Sink that keeps records, and passes them on to another.
-type memory struct {
-	records []*record.Record
-	next    sweep.Sink
-}
-
-func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
-	for _, v := range vs {
-		if r, ok := v.(*record.Record); ok {
-			m.records = append(m.records, r)
-		}
-		if err := v.CheckValid(); err != nil {
-			return err
-		}
-	}
-	if m.next != nil {
-		return m.next.AppendAll(vs...)
-	}
-	return nil
-}
-
-// Status knows no record, also if there is a next sink: bench measures again what it
-// is asked for.
-func (m *memory) Status(string) (kernels.Status, bool) { return "", false }

@@ -85,7 +85,8 @@ func TestWorkflows(t *testing.T) {
 					}
 					confirmed = confirmed && want == 0
 				}
-				if pushed := w.git(t, w.origin, "branch", "--list", "sweep-*"); strings.Contains(text, "sweep") && file != "github.yml" && (pushed != "") != (code == "0") {
+				if pushed := w.git(t, w.origin, "branch", "--list", "sweep-*"); strings.Contains(text,
+					"sweep") && file != "github.yml" && (pushed != "") != (code == "0") {
 					t.Errorf("exit code %s, and pushed %q", code, pushed)
 				}
 			})
@@ -189,7 +190,8 @@ func newRunner(t *testing.T, code string) *runner {
 		write(filepath.Join(top, "path", name), "#!/bin/sh\n")
 	}
 	results := filepath.Join(w.dir, "results")
-	if code, _, stderr := normbench([]string{"sweep", "--device", "cpu", "--shapes", "4x64", "--op", "rmsnorm", "--pass", "fwd", "--samples", "1", "--warm", "--out", results}); code != 0 {
+	if code, _, stderr := normbench([]string{"sweep", "--device", "cpu", "--shapes", "4x64", "--op",
+		"rmsnorm", "--pass", "fwd", "--samples", "1", "--warm", "--out", results}); code != 0 {
 		t.Fatal(stderr)
 	}
 	devices, err := os.ReadDir(results)
@@ -198,8 +200,10 @@ func newRunner(t *testing.T, code string) *runner {
 	}
 	w.env = append(os.Environ(), "CODE="+code, "RAN="+filepath.Join(top, "ran"), "DEVICE="+devices[0].Name(),
 		"PATH="+filepath.Join(top, "path")+string(os.PathListSeparator)+os.Getenv("PATH"),
-		"HOME="+top, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=x", "GIT_AUTHOR_EMAIL=x@x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@x",
-		"GITHUB_RUN_ID=1", "CI_PIPELINE_ID=1", "CI_DEFAULT_BRANCH=main", "CI_MERGE_REQUEST_TARGET_BRANCH_NAME=main",
+		"HOME="+top, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=x",
+		"GIT_AUTHOR_EMAIL=x@x", "GIT_COMMITTER_NAME=x", "GIT_COMMITTER_EMAIL=x@x",
+		"GITHUB_RUN_ID=1", "CI_PIPELINE_ID=1", "CI_DEFAULT_BRANCH=main",
+		"CI_MERGE_REQUEST_TARGET_BRANCH_NAME=main",
 		"SWEEP_TOKEN=secret", "CI_SERVER_HOST=example.com", "CI_PROJECT_PATH=group/project")
 	w.git(t, top, "init", "-q", "--bare", "-b", "main", w.origin)
 	w.git(t, w.origin, "config", "receive.advertisePushOptions", "true")
@@ -208,7 +212,8 @@ func newRunner(t *testing.T, code string) *runner {
 	w.git(t, w.dir, "commit", "-q", "-m", "first")
 	w.git(t, w.dir, "remote", "add", "origin", w.origin)
 	w.git(t, w.dir, "push", "-q", "origin", "main")
-	w.git(t, w.dir, "config", "url."+w.origin+".insteadOf", "https://sweep:secret@example.com/group/project.git")
+	w.git(t, w.dir, "config", "url."+w.origin+".insteadOf",
+		"https://sweep:secret@example.com/group/project.git")
 	if strings.Contains(t.Name(), "github.yml") { // actions/checkout makes it
 		w.git(t, w.dir, "clone", "-q", w.origin, "out/main")
 	}

@@ -37,22 +37,28 @@ func compareCommand(e *env) *cli.Command {
 		return nil
 	}
 	// Of two recorded operands these have no effect.
-	live := slices.Concat(cfg.live.flags(), cfg.cacheFlags(), []cli.Flag{cfg.seedFlag()}, cfg.machine.flags(), cfg.peerFlags(), optionFlags(&cfg.Selection))
+	live := slices.Concat(cfg.live.flags(), cfg.cacheFlags(), []cli.Flag{cfg.seedFlag()},
+		cfg.machine.flags(), cfg.peerFlags(), optionFlags(&cfg.Selection))
 	cfg.live.names = names(live)
 	return e.command(&cli.Command{
 		Name:      "compare",
 		Usage:     "compare two operands, recorded or run live on the device: an A/B table",
 		ArgsUsage: "BASE CANDIDATE",
-		Description: "A recorded operand is a records file, a results folder, or tuned:FILE (a tuned table). A file or folder stands for\n" +
-			"what a problem's finals chose, else its fastest correct variant. A suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL\n" +
-			"or PATH#tuned:FILE. FILE#A and FILE#B are the two arms of a live compare's file; both together print that\n" +
-			"compare's own table.\n\n" +
-			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the device. Interleaved rounds visit\n" +
-			"them and a second copy of BASE, and each cell gets a verdict: see docs/verdicts.md. Every table has each side's\n" +
-			"speed as a share of the stream's; the stream is a copy of the same tensors.",
+		Description: "A recorded operand is a records file, a results folder, or tuned:FILE (a tuned " +
+			"table). A file or folder stands for what a problem's finals chose, else its fastest " +
+			"correct variant. A suffix chooses others: PATH#base, PATH#FAMILY, PATH#FAMILY@LABEL " +
+			"or PATH#tuned:FILE. FILE#A and FILE#B are the two arms of a live compare's file; " +
+			"both together print that compare's own table.\n\n" +
+			"If an operand is base, FAMILY or FAMILY@LABEL, or with --live, both run on the " +
+			"device. Interleaved rounds visit them and a second copy of BASE, and each cell gets " +
+			"a verdict: see docs/verdicts.md. Every table has each side's speed as a share of the " +
+			"stream's; the stream is a copy of the same tensors.",
 		Flags: slices.Concat(shapeFlags(&cfg.Selection, "recorded: all; live: as for bench"), []cli.Flag{
-			&cli.Float64Flag{Destination: &cfg.atLeast, Name: "at-least", Usage: "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8", DefaultText: "not checked",
-				Action: within("at-least", 1e-9, 1.5, "write 0.8 for 80% of the stream's speed")}, // a copy is not beaten by more
+			&cli.Float64Flag{Destination: &cfg.atLeast, Name: "at-least",
+				Usage:       "exit 1 if CANDIDATE is below this share of the stream's speed, such as 0.8",
+				DefaultText: "not checked",
+				// a copy is not beaten by more
+				Action: within("at-least", 1e-9, 1.5, "write 0.8 for 80% of the stream's speed")},
 			cfg.htmlFlag(),
 		}, cfg.tableFlags(), cfg.kernelFlags(), live),
 	}, &cfg.common, func() error { return compare(e, cfg) })
@@ -71,7 +77,8 @@ func compare(e *env, cfg *compareConfig) error {
 	}
 	for _, name := range append(cfg.live.names, "python") {
 		if cfg.given[name] {
-			return hint.Errorf("add --live to run both operands on the device", "--%s is for a live compare, and both operands are recorded", name)
+			return hint.Errorf("add --live to run both operands on the device",
+				"--%s is for a live compare, and both operands are recorded", name)
 		}
 	}
 	cfg.Given = cfg.given
@@ -90,7 +97,8 @@ func compare(e *env, cfg *compareConfig) error {
 		}
 		maps.DeleteFunc(s.Cells, func(p kernels.Problem, _ report.Cell) bool { return !wanted(p) })
 		if len(s.Cells) == 0 {
-			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp, "%s holds no record that fits", text)
+			return hint.Errorf("leave out --shapes, --op, --pass and --dtype to see all it holds; "+report.OperandHelp,
+				"%s holds no record that fits", text)
 		}
 		sides[i] = s
 	}
@@ -108,7 +116,9 @@ func compare(e *env, cfg *compareConfig) error {
 	}
 	for _, text := range ops {
 		if strings.HasPrefix(text, "tuned:") {
-			table.Notes = append(table.Notes, text+" has times of the sweeps that chose its entries, records the latest of a variant: `normbench explain` has the default's of the same sweep.")
+			table.Notes = append(table.Notes,
+				text+" has times of the sweeps that chose its entries, records the latest of a "+
+					"variant: `normbench explain` has the default's of the same sweep.")
 		}
 	}
 	if err := report.Render(e.out, table, cfg.format); err != nil {
@@ -159,7 +169,8 @@ func compareArms(e *env, cfg *compareConfig, file string, wanted func(kernels.Pr
 	ops := cfg.operands
 	for i, arm := range []string{"#A", "#B"} {
 		if !strings.HasSuffix(ops[i], arm) {
-			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B", "the rounds of %s are of B against A", file)
+			return hint.Errorf("`normbench report "+file+"`, or compare "+file+"#A "+file+"#B",
+				"the rounds of %s are of B against A", file)
 		}
 	}
 	run, err := report.ReadLivePart(file, wanted)
@@ -192,6 +203,7 @@ func (cfg *compareConfig) reaches(e *env, s report.Side) error {
 	for _, l := range lows {
 		e.Notef("below %g%% of stream: %s", 100*least, l)
 	}
-	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
+	return &coded{exitGate, hint.Errorf("`normbench bench` shows its stages; `normbench sweep` finds "+
+		"what is faster", "%s is below %g%% of stream in %d of %s, worst %s",
 		s.Label, 100*least, len(lows), console.Count(len(s.Cells), "problem"), lows[0])}
 }

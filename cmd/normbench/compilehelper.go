@@ -20,7 +20,8 @@ func compileHelperCommand(e *env) *cli.Command {
 		ArgsUsage: "NVRTC",
 	}, x, func() error {
 		if len(x.operands) != 1 {
-			return hint.Errorf("normbench starts it by itself", "%s takes the file of NVRTC", lab.HelperCommand)
+			return hint.Errorf("normbench starts it by itself", "%s takes the file of NVRTC",
+				lab.HelperCommand)
 		}
 		signal.Ignore(os.Interrupt) // the parent decides, and ends the input
 		e.Started()

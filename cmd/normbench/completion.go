@@ -45,8 +45,9 @@ func completionCommand(e *env) *cli.Command {
 		Name:      "completion",
 		Usage:     "print the completion script of a shell",
 		ArgsUsage: "bash|zsh|fish",
-		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in ~/.bashrc,\n" +
-			"`source <(normbench completion zsh)` in ~/.zshrc, `normbench completion fish | source` in ~/.config/fish/config.fish.",
+		Description: "Load it in the shell's start file: `source <(normbench completion bash)` in " +
+			"~/.bashrc, `source <(normbench completion zsh)` in ~/.zshrc, `normbench completion " +
+			"fish | source` in ~/.config/fish/config.fish.",
 	}, x, func() error {
 		if err := x.takes(1, "completion takes one shell: bash, zsh or fish"); err != nil {
 			return err
@@ -54,7 +55,8 @@ func completionCommand(e *env) *cli.Command {
 		shell := x.operands[0]
 		text, ok := completions[shell]
 		if !ok {
-			return hint.Errorf(hint.DidYouMean(shell, shells, "use bash, zsh or fish"), "unknown shell %q", shell)
+			return hint.Errorf(hint.DidYouMean(shell, shells, "use bash, zsh or fish"),
+				"unknown shell %q", shell)
 		}
 		_, err := io.WriteString(e.out, text)
 		return err
@@ -95,9 +97,7 @@ func (e *env) complete(c *cli.Context) {
 	case len(rest) > 0 && takes(rest[len(rest)-1]) != "":
 		list = flagValues(e, cmd, takes(rest[len(rest)-1]), word)
 	case strings.HasPrefix(word, "-"):
-		for _, f := range cmd.Flags {
-			list = append(list, "--"+f.Names()[0])
-		}
+		list = append(list, dashed(cmd.Flags)...)
 	case len(cmd.Subcommands) > 0 && len(rest) == len(path):
 		list = nil
 		for _, sub := range cmd.Subcommands {

@@ -24,7 +24,8 @@ func workerCommand(e *env) *cli.Command {
 		Name:  "worker",
 		Usage: "drive a device for another normbench, by JSON lines on standard input and output",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere, Usage: "cpu, cuda or cuda:N", Value: "cuda"},
+			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
+				Usage: "cpu, cuda or cuda:N", Value: "cuda"},
 			baselineFlag(&baseline),
 			x.kernelsFlag(),
 		},
@@ -33,7 +34,8 @@ func workerCommand(e *env) *cli.Command {
 
 func baselineFlag(to *string) cli.Flag {
 	return &cli.StringFlag{Destination: to, Name: "baseline-kernels", Category: catWhat,
-		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; BASE runs the CUDA sources there"}
+		Usage: "`FOLDER` kernels/families of another checkout, or of an earlier --kernels; BASE runs " +
+			"the CUDA sources there"}
 }
 
 // work serves a device until its input ends.

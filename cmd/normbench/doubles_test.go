@@ -53,7 +53,8 @@ func fakeWorker() {
 	if len(os.Args) == 2 && slices.Contains([]string{"fit", "ab", "wrong"}, os.Args[1]) {
 		f.Warm = 0.65
 	}
-	if slices.Equal(os.Args[1:], []string{"ab"}) || slices.Equal(os.Args[1:], []string{"wrong"}) { // times that say which config is which
+	// times that say which config is which
+	if slices.Equal(os.Args[1:], []string{"ab"}) || slices.Equal(os.Args[1:], []string{"wrong"}) {
 		typical := f.Seconds
 		warps := func(v kernels.Variant) int { // of the base, whatever the map has, none count
 			if v.Family != "rms_fwd/cta_reg" {
@@ -103,7 +104,8 @@ func fakeWorker() {
 	if slices.Equal(os.Args[1:], []string{"unkept"}) {
 		dev = compiling{f}
 	}
-	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "", func() (kernels.Device, error) { return dev, nil })
+	err := worker.Serve(context.Background(), os.Stdin, os.Stdout, "",
+		func() (kernels.Device, error) { return dev, nil })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitTrouble)
@@ -115,7 +117,10 @@ func fakeWorker() {
 func evenDevice() kernels.Device {
 	d := devicetest.CPU()
 	d.PeakRate = 4.8e12
-	return &devicetest.Fake{DeviceInfo: d, Seconds: func(p kernels.Problem, v kernels.Variant, _ int) float64 { return evenSeconds(p, v) }}
+	return &devicetest.Fake{DeviceInfo: d, Seconds: func(p kernels.Problem, v kernels.Variant,
+		_ int) float64 {
+		return evenSeconds(p, v)
+	}}
 }
 
 func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicetest.Typical(p, v, 0) }
@@ -124,7 +129,8 @@ func evenSeconds(p kernels.Problem, v kernels.Variant) float64 { return devicete
 // in the N-th request of a step and after; with a MARK only once, of which that file keeps note.
 func faultyWorker() {
 	serve := func(in io.Reader, out io.Writer) {
-		err := worker.Serve(context.Background(), in, out, "", func() (kernels.Device, error) { return evenDevice(), nil })
+		err := worker.Serve(context.Background(), in, out, "",
+			func() (kernels.Device, error) { return evenDevice(), nil })
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(exitTrouble)
@@ -212,7 +218,8 @@ func fakePython() {
 		}
 	}
 	d.Seconds = func(_ kernels.Problem, v kernels.Variant, sample int) float64 {
-		us := map[string]float64{"peer/torch": 61e-6, "peer/liger": 40e-6, "peer/compile-max": 30e-6}[v.Family]
+		us := map[string]float64{"peer/torch": 61e-6, "peer/liger": 40e-6,
+			"peer/compile-max": 30e-6}[v.Family]
 		if os.Getenv("NORMBENCH_TEST_PEERS") == "close" && v.Family == "peer/torch" {
 			us = 41e-6
 		}

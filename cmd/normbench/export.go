@@ -17,11 +17,14 @@ func exportCommand(e *env) *cli.Command {
 		Name:      "export",
 		Usage:     "write records for other tools: kernel_tuner's cache, Go's benchmark format",
 		ArgsUsage: "RECORDS",
-		Description: "kt-cache writes one file per problem, OUT/problem/device.json, and one per family of the problem. benchfmt goes\n" +
-			"to standard output, for benchstat. If a variant was measured more than once, its finals count, else its last record.",
+		Description: "kt-cache writes one file per problem, OUT/problem/device.json, and one per family of " +
+			"the problem. benchfmt goes to standard output, for benchstat. If a variant was " +
+			"measured more than once, its finals count, else its last record.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Destination: &format, Name: "format", Category: catOutput, Usage: "`FORMAT`: kt-cache or benchfmt"},
-			&cli.StringFlag{Destination: &out, Name: "out", Category: catOutput, Usage: "`FOLDER` for kt-cache"},
+			&cli.StringFlag{Destination: &format, Name: "format", Category: catOutput,
+				Usage: "`FORMAT`: kt-cache or benchfmt"},
+			&cli.StringFlag{Destination: &out, Name: "out", Category: catOutput,
+				Usage: "`FOLDER` for kt-cache"},
 		},
 	}, x, func() error {
 		if err := x.takes(1, "export takes one records file or results folder"); err != nil {
@@ -32,9 +35,11 @@ func exportCommand(e *env) *cli.Command {
 		}
 		switch {
 		case format == export.Benchfmt && out != "":
-			return hint.Errorf("leave --out out, and redirect standard output", "benchfmt goes to standard output")
+			return hint.Errorf("leave --out out, and redirect standard output",
+				"benchfmt goes to standard output")
 		case format != export.Benchfmt && out == "":
-			return hint.Errorf("add --out FOLDER", "export --format %s writes files, and has no --out", format)
+			return hint.Errorf("add --out FOLDER", "export --format %s writes files, and has no --out",
+				format)
 		}
 		ps, notes, err := export.Load(x.operands[0])
 		if err != nil {

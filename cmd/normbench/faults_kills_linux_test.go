@@ -68,7 +68,8 @@ func mapped(v *toll, path string, entries int) bool {
 
 // killedMap sends a signal to a command that merges a map into a swept table, within so much time,
 // and then runs it to its end.
-func (h *harness) killedMap(r *rand.Rand, sig syscall.Signal, within time.Duration, command func(out string) []string) (v toll) {
+func (h *harness) killedMap(r *rand.Rand, sig syscall.Signal, within time.Duration,
+	command func(out string) []string) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
 	out := filepath.Join(dir, "out")
@@ -95,7 +96,8 @@ func (h *harness) killedMap(r *rand.Rand, sig syscall.Signal, within time.Durati
 
 func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) toll {
 	return h.killedMap(r, sig, 4500*time.Millisecond, func(out string) []string {
-		return []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op", "rmsnorm", "--pass", "fwd",
+		return []string{"learn", "--worker", "normbench-faulty", "--domain", "M=1:16,N=64:128", "--op",
+			"rmsnorm", "--pass", "fwd",
 			"--prior", "none", "--budget", "4s", "--out", out}
 	})
 }
@@ -103,7 +105,8 @@ func (h *harness) killedLearn(r *rand.Rand, sig syscall.Signal) toll {
 func (h *harness) killedTune(r *rand.Rand) toll {
 	return h.killedMap(r, syscall.SIGKILL, 200*time.Millisecond, func(out string) []string {
 		folder := filepath.Join(out, devicetest.CPU().ID)
-		return []string{"tune", filepath.Join(folder, record.FileName), "--out", filepath.Join(folder, tune.FileName)}
+		return []string{"tune", filepath.Join(folder, record.FileName), "--out",
+			filepath.Join(folder, tune.FileName)}
 	})
 }
 
@@ -112,7 +115,8 @@ func (h *harness) killedTune(r *rand.Rand) toll {
 func (h *harness) killedCompare(r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
-	args := []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024,1024x1024,512x1024", "--op", "rmsnorm",
+	args := []string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes",
+		"4096x1024,2048x1024,1024x1024,512x1024", "--op", "rmsnorm",
 		"--pass", "fwd", "--worker", "normbench-fake ab"}
 	p := h.start(append(slices.Clone(args), "--out", dir))
 	time.Sleep(time.Duration(r.Float64() * float64(time.Second)))
@@ -162,12 +166,15 @@ func (h *harness) killedCompare(r *rand.Rand) (v toll) {
 func (h *harness) lies(r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
-	worker, floor := fmt.Sprintf("normbench-fake lie %g %g", 1.8*math.Exp(-5*r.Float64()), []float64{0.5, 1}[r.IntN(2)]), 1.9
+	worker, floor := fmt.Sprintf("normbench-fake lie %g %g", 1.8*math.Exp(-5*r.Float64()),
+		[]float64{0.5, 1}[r.IntN(2)]), 1.9
 	if r.IntN(3) == 0 {
 		worker, floor = fmt.Sprintf("normbench-fake peak %.0f", math.Exp(30+13*r.Float64())), math.Inf(1)
 	}
-	args := []string{"sweep", "--shapes", "4096x1024,512x1024", "--op", "rmsnorm", "--pass", "fwd", "--family", "rms_fwd/two_pass", "--samples", "5",
-		"--strategy", []string{search.Grid, search.Auto}[r.IntN(2)], "--worker", worker, "--out", filepath.Join(dir, "out")}
+	args := []string{"sweep", "--shapes", "4096x1024,512x1024", "--op", "rmsnorm", "--pass", "fwd",
+		"--family", "rms_fwd/two_pass", "--samples", "5",
+		"--strategy", []string{search.Grid,
+			search.Auto}[r.IntN(2)], "--worker", worker, "--out", filepath.Join(dir, "out")}
 	p := h.start(args)
 	p.ended(&v, 0, exitTrouble, exitUnfit)
 	path := filepath.Join(dir, "out", devicetest.H200().ID, record.FileName)
@@ -255,7 +262,8 @@ func (h *harness) mounts() bool {
 
 func (h *harness) fullDisk(j job, r *rand.Rand) (v toll) {
 	dir := h.folder()
-	if err := syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dk", 4+4*r.IntN(int(j.size)/4096+3))); err != nil {
+	if err := syscall.Mount("none", dir, "tmpfs", 0,
+		fmt.Sprintf("size=%dk", 4+4*r.IntN(int(j.size)/4096+3))); err != nil {
 		h.t.Fatal(err)
 	}
 	defer syscall.Unmount(dir, syscall.MNT_DETACH)
@@ -292,7 +300,8 @@ func (h *harness) readOnly(i int) (v toll) {
 		{"tune", from, "--plot", filepath.Join(dir, "rules.svg")},
 		{"report", from, "--html", filepath.Join(dir, "page.html")},
 		{"export", from, "--format", "kt-cache", "--out", filepath.Join(dir, "caches")},
-		{"bench", "base", "--worker", "normbench-faulty", "--shapes", "4096x1024", "--op", "rmsnorm", "--pass", "fwd", "--out", filepath.Join(dir, "out")},
+		{"bench", "base", "--worker", "normbench-faulty", "--shapes", "4096x1024", "--op", "rmsnorm",
+			"--pass", "fwd", "--out", filepath.Join(dir, "out")},
 	}
 	if i%2 == 1 { // with something in it that must stay
 		if err := os.CopyFS(filepath.Join(dir, "out", devicetest.CPU().ID), os.DirFS(h.done[1])); err != nil {
@@ -312,7 +321,8 @@ func (h *harness) readOnly(i int) (v toll) {
 func (h *harness) limited(j job, what string, n int) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
-	p := h.startCommand("sh", append([]string{"-c", fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`, what, n), "sh"}, j.with(dir)...)...)
+	p := h.startCommand("sh", append([]string{"-c", fmt.Sprintf(`ulimit %s %d; exec normbench "$@"`, what,
+		n), "sh"}, j.with(dir)...)...)
 	codes := []int{0, exitTrouble}
 	if what == "-n" && n < 12 {
 		codes = append(codes, 127, 2, -1, 1) // neither sh nor Go's runtime can start
@@ -447,7 +457,8 @@ func (h *harness) misbehaving(j job, fault, step string, r *rand.Rand) (v toll) 
 	if once {
 		n, mark = 1+r.IntN(8), " "+filepath.Join(dir, "mark")
 	}
-	workers := []string{fmt.Sprintf("normbench-faulty '%s' %s %d%s", strings.ReplaceAll(fault, "'", `'"'"'`), step, n, mark)}
+	workers := []string{fmt.Sprintf("normbench-faulty '%s' %s %d%s",
+		strings.ReplaceAll(fault, "'", `'"'"'`), step, n, mark)}
 	if beside {
 		workers = append(workers, "normbench-faulty")
 	}
@@ -488,12 +499,14 @@ func (h *harness) misbehaving(j job, fault, step string, r *rand.Rand) (v toll) 
 func (h *harness) flaky(j job, fault, step, when string, whole bool) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
-	p := h.start(append(j.with(dir, fmt.Sprintf("normbench-faulty %s %s %s", fault, step, when)), "--timeout", "3s"))
+	p := h.start(append(j.with(dir, fmt.Sprintf("normbench-faulty %s %s %s", fault, step, when)),
+		"--timeout", "3s"))
 	code := p.ended(&v, 0, exitUnfit)
 	s, w := h.state(dir, 0)
 	v.add(w)
 	switch text := p.stderr(); {
-	case code == exitUnfit && (whole || !strings.Contains(text, "unmeasured") || !strings.Contains(text, "same command goes on")):
+	case code == exitUnfit && (whole || !strings.Contains(text, "unmeasured") ||
+		!strings.Contains(text, "same command goes on")):
 		v.wrongf("%s %s %s: %s", fault, step, when, text)
 	case code == 0:
 		v.add(h.whole(j, s))
@@ -587,7 +600,8 @@ func (h *harness) clock(r *rand.Rand) (v toll) {
 	})
 	for i, args := range h.ofTwice(path) {
 		if got := h.inside(args); got.code != h.wanted[i].code || got.stdout != h.wanted[i].stdout {
-			v.wrongf("%s: exit code %d, %s%s, want %s", args[0], got.code, got.stdout, got.stderr, h.wanted[i].stdout)
+			v.wrongf("%s: exit code %d, %s%s, want %s", args[0], got.code, got.stdout, got.stderr,
+				h.wanted[i].stdout)
 		}
 	}
 	return v

@@ -51,40 +51,53 @@ func TestFaultHarness(t *testing.T) {
 	seed, _ := strconv.ParseUint(cmp.Or(os.Getenv(faultSeedEnv), "1"), 10, 64)
 	t.Setenv("COLUMNS", "400")
 	t.Setenv("GORACE", "atexit_sleep_ms=0")
-	h := &harness{t: t, dir: t.TempDir(), seed: seed, scale: float64(n) / 1000, only: os.Getenv(faultClassEnv)}
+	h := &harness{t: t, dir: t.TempDir(), seed: seed, scale: float64(n) / 1000,
+		only: os.Getenv(faultClassEnv)}
 	h.prepare()
 
 	both := func(i int) job { return h.jobs[i%2] }
-	h.class("kill -9, grid", 100, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(h.jobs[0], r, syscall.SIGKILL) })
-	h.class("kill -9, search", 100, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(h.jobs[1], r, syscall.SIGKILL) })
+	h.class("kill -9, grid", 100, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.killed(h.jobs[0], r, syscall.SIGKILL) })
+	h.class("kill -9, search", 100, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.killed(h.jobs[1], r, syscall.SIGKILL) })
 	h.class("kill -9 and INT, learn", 40, 2, func(i int, r *rand.Rand) toll {
 		return h.killedLearn(r, []syscall.Signal{syscall.SIGKILL, syscall.SIGINT}[i%2])
 	})
-	h.class("kill -9, tune and merge", 60, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killedTune(r) })
-	h.class("kill -9, compare", 60, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killedCompare(r) })
+	h.class("kill -9, tune and merge", 60, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.killedTune(r) })
+	h.class("kill -9, compare", 60, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.killedCompare(r) })
 	stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT}
-	h.class("TERM, HUP, INT", 45, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i/3), r, stops[i%3]) })
-	h.class("closed pipe", 30, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
+	h.class("TERM, HUP, INT", 45, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.killed(both(i/3), r, stops[i%3]) })
+	h.class("closed pipe", 30, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.killed(both(i), r, syscall.SIGPIPE) })
 	if h.mounts() {
 		h.class("full disk", 40, 1, func(i int, r *rand.Rand) toll { return h.fullDisk(both(i), r) })
 		h.class("read-only disk", 12, 1, func(i int, r *rand.Rand) toll { return h.readOnly(i) })
 	} else {
 		fmt.Println("no tmpfs may be mounted here: neither full nor read-only disks")
 	}
-	h.class("file size limit", 30, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.limited(both(i), "-f", 1+r.IntN(40)) })
-	h.class("few file descriptors", 40, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.limited(both(i), "-n", 3+r.IntN(24)) })
-	h.class("files changed under it", 70, 2*runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.changed(both(i), i/2, r) })
-	h.class("two writers", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.twoWriters(both(i), r) })
+	h.class("file size limit", 30, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.limited(both(i), "-f", 1+r.IntN(40)) })
+	h.class("few file descriptors", 40, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.limited(both(i), "-n", 3+r.IntN(24)) })
+	h.class("files changed under it", 70, 2*runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.changed(both(i), i/2, r) })
+	h.class("two writers", 30, runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.twoWriters(both(i), r) })
 	h.class("clock jumps", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.clock(r) })
 	for _, f := range h.readers {
 		h.class(f.name, f.share, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.damaged(f, r) })
 	}
 	h.class("large YAML", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.large(r) })
-	h.class("holes in the last append", 80, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.torn(i%2, r) })
+	h.class("holes in the last append", 80, runtime.NumCPU(),
+		func(i int, r *rand.Rand) toll { return h.torn(i%2, r) })
 	h.class("bombs", 30, runtime.NumCPU(), func(i int, r *rand.Rand) toll { return h.bomb(r) })
 	h.workerFaults()
 	for _, p := range []string{"p0.01", "p0.03", "p0.1"} {
-		h.class("dies at random, "+p, 60, 4, func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })
+		h.class("dies at random, "+p, 60, 4,
+			func(i int, r *rand.Rand) toll { return h.flaky(both(i), "dies", "any", p, p != "p0.1") })
 	}
 	h.class("every n-th answer is junk", 40, 4, func(i int, r *rand.Rand) toll {
 		step := []string{"sense", "check", "time", "open"}[i/2%4]
@@ -110,7 +123,8 @@ func (v *toll) wrongf(format string, args ...any) {
 }
 
 func (v *toll) add(w toll) {
-	v.lost, v.duplicated, v.wrong = append(v.lost, w.lost...), append(v.duplicated, w.duplicated...), append(v.wrong, w.wrong...)
+	v.lost, v.duplicated, v.wrong = append(v.lost, w.lost...), append(v.duplicated, w.duplicated...),
+		append(v.wrong, w.wrong...)
 }
 
 type harness struct {
@@ -159,7 +173,8 @@ func (h *harness) class(name string, share, parallel int, inject func(i int, r *
 				y.survived++
 				return
 			}
-			h.t.Errorf("%s, fault %d: lost %s, duplicated %s, wrong %s", name, i, some(v.lost), some(v.duplicated), some(v.wrong))
+			h.t.Errorf("%s, fault %d: lost %s, duplicated %s, wrong %s", name, i, some(v.lost),
+				some(v.duplicated), some(v.wrong))
 			y.lost += min(len(v.lost), 1)
 			y.duplicated += min(len(v.duplicated), 1)
 			y.wrong += min(len(v.wrong), 1)
@@ -181,13 +196,16 @@ func some(list []string) string {
 // print is the table of docs/reliability.md.
 func (h *harness) print() {
 	sum := tally{name: "all"}
-	fmt.Printf("\nseed %d\n\n| class | injected | survived | lost | duplicated | wrong |\n|---|---|---|---|---|---|\n", h.seed)
+	fmt.Printf("\nseed %d\n\n| class | injected | survived | lost | duplicated | wrong "+
+		"|\n|---|---|---|---|---|---|\n", h.seed)
 	for _, y := range append(h.table, tally{}) {
 		if y.name == "" {
 			y = sum
 		}
-		fmt.Printf("| %s | %d | %d | %d | %d | %d |\n", y.name, y.injected, y.survived, y.lost, y.duplicated, y.wrong)
-		sum.injected, sum.survived, sum.lost = sum.injected+y.injected, sum.survived+y.survived, sum.lost+y.lost
+		fmt.Printf("| %s | %d | %d | %d | %d | %d |\n", y.name, y.injected, y.survived, y.lost,
+			y.duplicated, y.wrong)
+		sum.injected, sum.survived, sum.lost = sum.injected+y.injected, sum.survived+y.survived,
+			sum.lost+y.lost
 		sum.duplicated, sum.wrong = sum.duplicated+y.duplicated, sum.wrong+y.wrong
 	}
 }
@@ -213,8 +231,11 @@ func (j job) search() bool { return slices.Contains(j.args, search.Auto) }
 // prepare measures what the faults are to disturb.
 func (h *harness) prepare() {
 	shapes := "4096x1024,2048x1024,1024x1024,512x1024,4096x512,2048x512"
-	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd", "--family", "rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
-	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd", "--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals", "4", "--rounds", "6"}
+	h.jobs[0].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd", "--family",
+		"rms_fwd/cta_reg,rms_fwd/two_pass", "--samples", "7", "--strategy", "grid"}
+	h.jobs[1].args = []string{"sweep", "--shapes", shapes, "--op", "rmsnorm", "--pass", "fwd",
+		"--samples", "5", "--strategy", search.Auto, "--seed", "1", "--budget", "60", "--finals", "4",
+		"--rounds", "6"}
 	for i := range h.jobs {
 		j := &h.jobs[i]
 		dir := h.folder()
@@ -262,7 +283,8 @@ func (h *harness) start(args []string) *proc { return h.startCommand("normbench"
 
 func (h *harness) startCommand(name string, args ...string) *proc {
 	dir := h.folder()
-	p := &proc{h: h, cmd: exec.Command(name, args...), err: filepath.Join(dir, "stderr"), done: make(chan struct{})}
+	p := &proc{h: h, cmd: exec.Command(name, args...), err: filepath.Join(dir, "stderr"),
+		done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), cpu.CacheVariable+"="+smallCache)
 	f, err := os.Create(p.err)
 	if err != nil {
@@ -313,7 +335,8 @@ func (p *proc) ended(v *toll, codes ...int) int {
 		v.wrongf("exit code %d: %s", code, text)
 	case strings.Contains(text, "panic:") || strings.Contains(text, "goroutine "):
 		v.wrongf("it panics: %s", text)
-	case code == exitTrouble && (strings.Count(text, "normbench: error: ") != 1 || strings.Count(text, "normbench: hint: ") != 1):
+	case code == exitTrouble && (strings.Count(text, "normbench: error: ") != 1 ||
+		strings.Count(text, "normbench: hint: ") != 1):
 		v.wrongf("not one error and one hint: %s", text)
 	}
 	return code
@@ -355,7 +378,8 @@ func (h *harness) state(dir string, mayFail int) (s state, v toll) {
 		if r.Family == record.Stream {
 			return nil
 		}
-		if r.Status != kernels.StatusOK && r.Status != record.StatusPruned && r.Status != kernels.StatusRefused {
+		if r.Status != kernels.StatusOK && r.Status != record.StatusPruned &&
+			r.Status != kernels.StatusRefused {
 			s.failed++
 		}
 		if all[r.Key]++; all[r.Key] == 2 {
@@ -377,7 +401,8 @@ func (h *harness) state(dir string, mayFail int) (s state, v toll) {
 		return nil
 	})
 	switch {
-	case err != nil && !strings.Contains(err.Error(), "is not a records file") && !strings.Contains(err.Error(), " is empty"):
+	case err != nil && !strings.Contains(err.Error(), "is not a records file") &&
+		!strings.Contains(err.Error(), " is empty"):
 		v.wrongf("%v", err)
 	case s.failed > mayFail:
 		v.wrongf("%d variants are recorded as failed", s.failed)

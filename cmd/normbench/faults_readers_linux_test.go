@@ -43,7 +43,8 @@ func (h *harness) inside(args []string) (o outcome) {
 		}
 	}()
 	var stdout, stderr bytes.Buffer
-	o.code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &stdout, &stderr, families.New())
+	o.code = run(append([]string{"normbench"}, args...), strings.NewReader(""), &stdout, &stderr,
+		families.New())
 	o.stdout, o.stderr = stdout.String(), stderr.String()
 	for _, a := range args {
 		if path, _, _ := strings.Cut(strings.TrimPrefix(a, "tuned:"), "#"); strings.HasPrefix(path, h.dir) {
@@ -106,7 +107,8 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 	i := r.IntN(len(commands))
 	start := time.Now()
 	got := h.inside(commands[i])
-	said := strings.Count(got.stderr, "normbench: error: ") == 1 && strings.Count(got.stderr, "normbench: hint: ") == 1
+	said := strings.Count(got.stderr, "normbench: error: ") == 1 &&
+		strings.Count(got.stderr, "normbench: hint: ") == 1
 	switch d := time.Since(start); {
 	case got.code < 0:
 		v.wrongf("%s: %s", commands[i], got.stderr)
@@ -116,7 +118,8 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 		v.wrongf("%s: not one error and one hint: %s", commands[i], got.stderr)
 	case got.code == exitTrouble || !f.sealed:
 	case got.code == f.want[i].code && got.stdout == f.want[i].stdout:
-	case f.lines && strings.Contains(got.stderr, "dropped the last") || strings.Contains(got.stderr, "left out"):
+	case f.lines && strings.Contains(got.stderr, "dropped the last") ||
+		strings.Contains(got.stderr, "left out"):
 		// As it is without all from the first damaged line on.
 		at := 0
 		for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
@@ -133,7 +136,8 @@ func (h *harness) damaged(f reader, r *rand.Rand) (v toll) {
 		for at < min(len(b), len(f.data)) && b[at] == f.data[at] {
 			at++
 		}
-		v.wrongf("%s: %s%s, want %s; %q became %q", commands[i], got.stdout, got.stderr, f.want[i].stdout, around(f.data, at), around(b, at))
+		v.wrongf("%s: %s%s, want %s; %q became %q", commands[i], got.stdout, got.stderr, f.want[i].stdout,
+			around(f.data, at), around(b, at))
 	}
 	return v
 }
@@ -144,18 +148,23 @@ func (h *harness) large(r *rand.Rand) (v toll) {
 	dir := h.folder()
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "large.yaml")
-	each := []string{"a%d: [[1, 1]]\n", "a%d:\n", "a%d", "{a%d: ", "- ", "[%d, 1], ", "# %d\n", "'%d' "}[r.IntN(8)]
-	b := []byte([]string{"", "a: [", "kind: rules\nclasses: ", "name: a\nop: rmsnorm\npass: fwd\nbase: "}[r.IntN(4)])
+	each := []string{"a%d: [[1, 1]]\n", "a%d:\n", "a%d", "{a%d: ", "- ", "[%d, 1], ", "# %d\n",
+		"'%d' "}[r.IntN(8)]
+	b := []byte([]string{"", "a: [", "kind: rules\nclasses: ",
+		"name: a\nop: rmsnorm\npass: fwd\nbase: "}[r.IntN(4)])
 	for size := 280<<10 + r.IntN(3<<20); len(b) < size; {
 		b = append(b, strings.ReplaceAll(each, "%d", strconv.Itoa(len(b)))...)
 	}
 	if err := os.WriteFile(path, b, 0o644); err != nil {
 		h.t.Fatal(err)
 	}
-	args := [][]string{{"list", "shapes", "--shapes", path}, {"lint", path}, {"list", "kernels", "--kernels", dir}}[r.IntN(3)]
+	args := [][]string{{"list", "shapes", "--shapes", path}, {"lint", path},
+		{"list", "kernels", "--kernels", dir}}[r.IntN(3)]
 	start := time.Now()
 	got := h.inside(args)
-	if d := time.Since(start); d > 20*time.Second || got.code != exitTrouble || strings.Count(got.stderr, "normbench: error: ") != 1 || strings.Count(got.stderr, "normbench: hint: ") != 1 {
+	if d := time.Since(start); d > 20*time.Second || got.code != exitTrouble ||
+		strings.Count(got.stderr, "normbench: error: ") != 1 ||
+		strings.Count(got.stderr, "normbench: hint: ") != 1 {
 		v.wrongf("%s of %.60q...: exit code %d in %s, %s", args, b, got.code, d, got.stderr)
 	}
 	return v
@@ -197,13 +206,17 @@ func (h *harness) prepareReaders() {
 		z.Close()
 		return b.Bytes()
 	}
-	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024", "--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out", in("live")}))
+	must(h.inside([]string{"compare", "base", "rms_fwd/cta_reg@br4.w2", "--shapes", "4096x1024,2048x1024",
+		"--op", "rmsnorm", "--pass", "fwd", "--seed", "1", "--worker", "normbench-fake ab", "--out",
+		in("live")}))
 	live, _ := filepath.Glob(in("live/*/compare-*.json"))
 	ofRecords := func(path string) [][]string {
-		return [][]string{{"report", path}, {"compare", path + "#base", path}, {"tune", path}, {"export", path, "--format", "benchfmt"}}
+		return [][]string{{"report", path}, {"compare", path + "#base", path}, {"tune", path},
+			{"export", path, "--format", "benchfmt"}}
 	}
 	ofTable := func(path string) [][]string {
-		return [][]string{{"explain", "4096x1024", "--tuned", path}, {"lint", path}, {"explain", "700x1024", "--tuned", path}}
+		return [][]string{{"explain", "4096x1024", "--tuned", path}, {"lint", path},
+			{"explain", "700x1024", "--tuned", path}}
 	}
 	// A map of a GPU, as `explain` takes none of another cpu. lint has findings, so it prints what
 	// the file says.
@@ -211,7 +224,8 @@ func (h *harness) prepareReaders() {
 		return [][]string{{"explain", "2000x5000", "--tuned", path}, {"lint", path}}
 	}
 	mapped := func() []byte {
-		_, text, _ := strings.Cut(string(read(filepath.Join("testdata", "script", "rule.txtar"))), "-- map.json --\n")
+		_, text, _ := strings.Cut(string(read(filepath.Join("testdata", "script", "rule.txtar"))),
+			"-- map.json --\n")
 		text, _, ok := strings.Cut(text, "\n-- ")
 		if !ok {
 			h.t.Fatal("rule.txtar has no map.json")
@@ -226,14 +240,17 @@ func (h *harness) prepareReaders() {
 	ofKernels := func(path string) [][]string {
 		for _, name := range []string{manifest, source} {
 			if filepath.Base(name) != filepath.Base(path) {
-				if err := os.WriteFile(filepath.Join(filepath.Dir(path), filepath.Base(name)), read(name), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(filepath.Dir(path), filepath.Base(name)), read(name),
+					0o644); err != nil {
 					h.t.Error(err)
 				}
 			}
 		}
 		return [][]string{
-			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp", "--problem", "rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
-			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu", "--shapes", "8x64", "--op", "rmsnorm", "--pass", "fwd"},
+			{"list", "configs", "--kernels", filepath.Dir(path), "--family", "rms_warp", "--problem",
+				"rmsnorm/fwd/4096x4096/bf16", "--device", "h200", "--plans"},
+			{"verify", "--host-only", "--kernels", filepath.Dir(path), "--device", "cpu", "--shapes",
+				"8x64", "--op", "rmsnorm", "--pass", "fwd"},
 		}
 	}
 	shapes, err := filepath.Abs(filepath.Join("..", "..", "shapes.yaml"))
@@ -242,25 +259,40 @@ func (h *harness) prepareReaders() {
 	}
 	rounds := []byte("round,a,b,twin\n")
 	for i := range 12 {
-		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+0.01*float64(i%4), 10+0.01*float64(i%5))
+		rounds = fmt.Appendf(rounds, "%d,%g,%g,%g\n", i, 10+0.01*float64(i%3), 9.5+0.01*float64(i%4),
+			10+0.01*float64(i%5))
 	}
 	h.readers = []reader{
-		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records), sealed: true, lines: true, commands: ofRecords},
-		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true, lines: true, commands: ofRecords},
-		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)), sealed: true, commands: ofRecords},
-		{name: "tuned.json", share: 60, path: "tuned.json", data: read(filepath.Join(h.done[1], tune.FileName)), sealed: true, commands: ofTable},
+		{name: "records, a grid", share: 120, path: "records.jsonl", data: read(records), sealed: true,
+			lines: true, commands: ofRecords},
+		{name: "records, a search", share: 120, path: "records.jsonl", data: read(search), sealed: true,
+			lines: true, commands: ofRecords},
+		{name: "records, packed", share: 40, path: "records.jsonl.gz", data: pack(read(search)),
+			sealed: true, commands: ofRecords},
+		{name: "tuned.json", share: 60, path: "tuned.json",
+			data: read(filepath.Join(h.done[1], tune.FileName)), sealed: true, commands: ofTable},
 		{name: "map", share: 60, path: "tuned.json", data: mapped(), sealed: true, commands: ofMap},
-		{name: "live compare, packed", share: 30, path: "live.json.gz", data: pack(read(live[0])), sealed: true, commands: func(path string) [][]string {
-			return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
-		}},
-		{name: "live compare", share: 60, path: "live.json", data: read(live[0]), sealed: true, commands: func(path string) [][]string {
-			return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
-		}},
-		{name: "shapes", share: 30, path: "shapes.yaml", data: read(shapes), commands: func(path string) [][]string { return [][]string{{"list", "shapes", "--shapes", path}} }},
-		{name: "manifest", share: 30, path: filepath.Base(manifest), data: read(manifest), commands: ofKernels},
-		{name: "user's kernel", share: 10, path: filepath.Base(source), data: read(source), commands: ofKernels},
-		{name: "user's kernel with a BOM", share: 10, path: filepath.Base(source), data: append([]byte("\xef\xbb\xbf"), read(source)...), commands: ofKernels},
-		{name: "rounds to judge", share: 20, path: "rounds.csv", data: rounds, commands: func(path string) [][]string { return [][]string{{"judge", path}} }},
+		{name: "live compare, packed", share: 30, path: "live.json.gz", data: pack(read(live[0])),
+			sealed: true, commands: func(path string) [][]string {
+				return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
+			}},
+		{name: "live compare", share: 60, path: "live.json", data: read(live[0]), sealed: true,
+			commands: func(path string) [][]string {
+				return [][]string{{"report", path}, {"compare", path + "#A", path + "#B"}}
+			}},
+		{name: "shapes", share: 30, path: "shapes.yaml", data: read(shapes),
+			commands: func(path string) [][]string {
+				return [][]string{{"list", "shapes", "--shapes",
+					path}}
+			}},
+		{name: "manifest", share: 30, path: filepath.Base(manifest), data: read(manifest),
+			commands: ofKernels},
+		{name: "user's kernel", share: 10, path: filepath.Base(source), data: read(source),
+			commands: ofKernels},
+		{name: "user's kernel with a BOM", share: 10, path: filepath.Base(source),
+			data: append([]byte("\xef\xbb\xbf"), read(source)...), commands: ofKernels},
+		{name: "rounds to judge", share: 20, path: "rounds.csv", data: rounds,
+			commands: func(path string) [][]string { return [][]string{{"judge", path}} }},
 	}
 	for i := range h.readers {
 		f := &h.readers[i]
@@ -299,7 +331,8 @@ func (h *harness) prepareReaders() {
 }
 
 // copyRecords writes the records of a file so many times into a folder, with changes.
-func (h *harness) copyRecords(from, dir string, times int, ofRun func(*record.Run, int), ofRecord func(*record.Record, int)) string {
+func (h *harness) copyRecords(from, dir string, times int, ofRun func(*record.Run, int),
+	ofRecord func(*record.Record, int)) string {
 	w, _, err := record.OpenWriter(dir, ".")
 	if err != nil {
 		h.t.Fatal(err)

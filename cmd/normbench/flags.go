@@ -48,38 +48,50 @@ type common struct {
 // tableFlags are those of a command that prints tables.
 func (x *common) tableFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Destination: &x.format, Name: "format", Category: catOutput, Usage: "text, markdown, csv or json", Value: "text"},
-		&cli.BoolFlag{Destination: &x.wide, Name: "wide", Category: catOutput, Usage: "print every column of a table, one line per row, beyond the terminal's width"},
-		&cli.StringFlag{Destination: &x.columns, Name: "columns", Category: catOutput, Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
-		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput, Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
+		&cli.StringFlag{Destination: &x.format, Name: "format", Category: catOutput,
+			Usage: "text, markdown, csv or json", Value: "text"},
+		&cli.BoolFlag{Destination: &x.wide, Name: "wide", Category: catOutput,
+			Usage: "print every column of a table, one line per row, beyond the terminal's width"},
+		&cli.StringFlag{Destination: &x.columns, Name: "columns", Category: catOutput,
+			Usage: "print only these `COLUMNS` of the table, such as 'problem,B us,verdict'"},
+		&cli.IntFlag{Destination: &x.width, Name: "width", Category: catOutput,
+			Usage: "width of text tables", DefaultText: "the terminal's, or $COLUMNS; 100 in a pipe",
 			Action: within("width", 40, 1_000_000, "use 40 or more, or --wide")},
-		&cli.StringFlag{Destination: &x.color, Name: "color", Category: catOutput, Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
+		&cli.StringFlag{Destination: &x.color, Name: "color", Category: catOutput,
+			Usage: "colour verdicts: auto, always or never; $NO_COLOR turns auto off", Value: "auto"},
 	}
 }
 
 func (x *common) htmlFlag() cli.Flag {
-	return &cli.StringFlag{Destination: &x.html, Name: "html", Category: catOutput, Usage: "write one page with the verdict, charts and tables to `FILE`"}
+	return &cli.StringFlag{Destination: &x.html, Name: "html", Category: catOutput,
+		Usage: "write one page with the verdict, charts and tables to `FILE`"}
 }
 
 func (x *common) seedFlag() cli.Flag {
-	return &cli.Uint64Flag{Destination: &x.seed, Name: "seed", Usage: "seed of the inputs", DefaultText: "a fresh one, recorded",
-		Value: rand.Uint64() >> 11} // whole in a JSON number
+	return &cli.Uint64Flag{Destination: &x.seed, Name: "seed", Usage: "seed of the inputs",
+		DefaultText: "a fresh one, recorded",
+		Value:       rand.Uint64() >> 11} // whole in a JSON number
 }
 
 func (x *common) kernelsFlag() cli.Flag {
-	return &cli.StringFlag{Destination: &x.kernels, Name: "kernels", Category: catWhat, Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see docs/kernels.md"}
+	return &cli.StringFlag{Destination: &x.kernels, Name: "kernels", Category: catWhat,
+		Usage: "`FOLDER` of kernels of your own: manifests (*.yaml) with their .cu files; see " +
+			"docs/kernels.md"}
 }
 
 func (x *common) pythonFlag() cli.Flag {
 	return &cli.StringFlag{Destination: &x.python, Name: "python", Category: catWhat, DefaultText: "python3",
-		Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels of Triton"}
+		Usage: "`PROGRAM` that runs the peers, a Python 3 with PyTorch for CUDA, and compiles kernels " +
+			"of Triton"}
 }
 
 // kernelFlags have a list of folders as $NORMBENCH_INCLUDE is, which compilers in other processes
 // read too.
 func (x *common) kernelFlags() []cli.Flag {
 	return []cli.Flag{x.kernelsFlag(), x.pythonFlag(),
-		&cli.StringSliceFlag{Destination: &x.include, Name: "include", Category: catWhat, Usage: "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated", KeepSpace: true}}
+		&cli.StringSliceFlag{Destination: &x.include, Name: "include", Category: catWhat,
+			Usage:     "`FOLDER` in which #include <FILE> of --kernels is looked for first; may be repeated",
+			KeepSpace: true}}
 }
 
 // within refuses values of a flag that are out of its range.
@@ -111,17 +123,23 @@ var (
 // the flags are left out, "" of those to measure.
 func shapeFlags(s *shapes.Selection, none string) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Destination: &s.Shapes, Name: "shapes", Category: catWhat, DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
-			Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or GROUP@fp8 is of that type"},
+		&cli.StringFlag{Destination: &s.Shapes, Name: "shapes", Category: catWhat,
+			DefaultText: cmp.Or(none, "smoke on a cpu, default on a GPU"),
+			Usage: "`GROUP`, FILE#GROUP, FILE, MxN, or several with commas; GROUP@fp16 or " +
+				"GROUP@fp8 is of that type"},
 	}, classFlags(s, none)...)
 }
 
 // classFlags are what is done to a shape, and in which type.
 func classFlags(s *shapes.Selection, none string) []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Destination: &s.Op, Name: "op", Category: catWhat, Usage: strings.Join(allOps, ", ") + ", or several", DefaultText: cmp.Or(none, defaultOps)},
-		&cli.StringFlag{Destination: &s.Pass, Name: "pass", Category: catWhat, Usage: "fwd, bwd, or both", DefaultText: cmp.Or(none, "fwd,bwd")},
-		&cli.StringFlag{Destination: &s.DType, Name: "dtype", Category: catWhat, Usage: "type of x, y, dy and dx: bf16, fp16, fp32, or several", DefaultText: cmp.Or(none, "bf16")},
+		&cli.StringFlag{Destination: &s.Op, Name: "op", Category: catWhat,
+			Usage: strings.Join(allOps, ", ") + ", or several", DefaultText: cmp.Or(none, defaultOps)},
+		&cli.StringFlag{Destination: &s.Pass, Name: "pass", Category: catWhat, Usage: "fwd, bwd, or both",
+			DefaultText: cmp.Or(none, "fwd,bwd")},
+		&cli.StringFlag{Destination: &s.DType, Name: "dtype", Category: catWhat,
+			Usage:       "type of x, y, dy and dx: bf16, fp16, fp32, or several",
+			DefaultText: cmp.Or(none, "bf16")},
 	}
 }
 
@@ -135,7 +153,8 @@ func optionFlags(s *shapes.Selection) []cli.Flag {
 		case o.Doc == "": // another value of a flag above
 		case len(o.Values) > 0:
 			to := map[string]*string{"quant": &s.Quant, "bias": &s.Bias}[o.Flag]
-			flags = append(flags, &cli.StringFlag{Destination: to, Name: o.Flag, Category: catWhat, Usage: o.Doc, Value: o.Values[0]})
+			flags = append(flags, &cli.StringFlag{Destination: to, Name: o.Flag, Category: catWhat,
+				Usage: o.Doc, Value: o.Values[0]})
 		default:
 			flags = append(flags, &cli.BoolFlag{Name: o.Flag, Category: catWhat, Usage: o.Doc,
 				Action: func(_ *cli.Context, on bool) error { s.On[o.Flag] = on; return nil }})
@@ -151,6 +170,14 @@ func names(flags []cli.Flag) (list []string) {
 	return list
 }
 
+// dashed are the flags' names as they are written.
+func dashed(flags []cli.Flag) (list []string) {
+	for _, name := range names(flags) {
+		list = append(list, "--"+name)
+	}
+	return list
+}
+
 // A machine is what the flags say of devices and of peers beside them.
 type machine struct {
 	lab.Config
@@ -160,9 +187,15 @@ type machine struct {
 
 func (m *machine) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Destination: &m.Device, Name: "device", Category: catWhere, Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from recorded times", DefaultText: "auto"},
-		&cli.StringSliceFlag{Destination: &m.workers, Name: "worker", Category: catWhere, Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device cuda:0'; no shell runs it; may repeat"},
-		&cli.DurationFlag{Destination: &m.Timeout, Name: "timeout", Category: catWhere, Usage: "longest time that a worker may take for one step", DefaultText: "1m0s",
+		&cli.StringFlag{Destination: &m.Device, Name: "device", Category: catWhere,
+			Usage: "auto, cpu, cuda, cuda:N, cuda:N,cuda:M, or replay:RECORDS to draw from " +
+				"recorded times",
+			DefaultText: "auto"},
+		&cli.StringSliceFlag{Destination: &m.workers, Name: "worker", Category: catWhere,
+			Usage: "`COMMAND` that starts a worker, such as 'ssh gpu1 normbench worker --device " +
+				"cuda:0'; no shell runs it; may repeat"},
+		&cli.DurationFlag{Destination: &m.Timeout, Name: "timeout", Category: catWhere,
+			Usage: "longest time that a worker may take for one step", DefaultText: "1m0s",
 			Action: positive("timeout", "use a duration such as 30s or 2m")},
 	}
 }
@@ -170,8 +203,12 @@ func (m *machine) flags() []cli.Flag {
 // peerFlags are those of the commands that measure peers, beside --python.
 func (m *machine) peerFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Destination: &m.Peers, Name: "peers", Category: catWhat, Usage: "`NAMES` of the peers that peer:best is chosen from, with commas", DefaultText: "all that are installed but " + lab.OnlyNamed},
-		&cli.IntFlag{Destination: &m.jobs, Name: "peer-jobs", Category: catWhere, Usage: "processes that compile for the peers before anything is measured; 0 compiles between measurements", Value: -1, DefaultText: "the CPUs but two"},
+		&cli.StringFlag{Destination: &m.Peers, Name: "peers", Category: catWhat,
+			Usage:       "`NAMES` of the peers that peer:best is chosen from, with commas",
+			DefaultText: "all that are installed but " + lab.OnlyNamed},
+		&cli.IntFlag{Destination: &m.jobs, Name: "peer-jobs", Category: catWhere,
+			Usage: "processes that compile for the peers before anything is measured; 0 compiles " +
+				"between measurements", Value: -1, DefaultText: "the CPUs but two"},
 	}
 }
 
@@ -194,14 +231,18 @@ type timing struct {
 }
 
 func (t *timing) flags() []cli.Flag {
-	return append([]cli.Flag{&cli.IntFlag{Destination: &t.samples, Name: "samples", Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU",
-		Action: within("samples", 1, 100_000, "use 1 to 100000; 6 give a confidence interval")}}, t.cacheFlags()...)
+	return append([]cli.Flag{&cli.IntFlag{Destination: &t.samples, Name: "samples",
+		Usage: "cold samples per variant", DefaultText: "7 on a cpu, 20 on a GPU",
+		Action: within("samples", 1, 100_000, "use 1 to 100000; 6 give a confidence interval")}},
+		t.cacheFlags()...)
 }
 
 func (t *timing) cacheFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Destination: &t.warm, Name: "warm", Usage: "do not flush the cache before a sample; warm times compare with warm times only"},
-		&cli.BoolFlag{Destination: &t.rotate, Name: "rotate", Usage: "use other tensors for every sample, so that they are cold without a flush"},
+		&cli.BoolFlag{Destination: &t.warm, Name: "warm", Usage: "do not flush the cache before a " +
+			"sample; warm times compare with warm times only"},
+		&cli.BoolFlag{Destination: &t.rotate, Name: "rotate",
+			Usage: "use other tensors for every sample, so that they are cold without a flush"},
 	}
 }
 
@@ -219,12 +260,11 @@ func (t *timing) cache() (string, error) {
 }
 
 func (t *timing) protocol(info kernels.DeviceInfo) record.Protocol {
-	n := t.samples
-	if n == 0 && info.Kind == kernels.KindCPU {
+	n := 20
+	if info.Kind == kernels.KindCPU {
 		n = 7
-	} else if n == 0 {
-		n = 20
 	}
+	n = cmp.Or(t.samples, n)
 	switch {
 	case t.warm:
 		return sweep.WarmProtocol(info, n)
@@ -255,7 +295,8 @@ type stand struct {
 
 // flags are those of the problems, of the devices and of the user's kernels.
 func (s *stand) flags() []cli.Flag {
-	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machine.flags(), s.kernelFlags(),
+	return slices.Concat(shapeFlags(&s.Selection, ""), optionFlags(&s.Selection), s.machine.flags(),
+		s.kernelFlags(),
 		s.tableFlags(), []cli.Flag{s.seedFlag()})
 }
 

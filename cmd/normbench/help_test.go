@@ -66,7 +66,8 @@ func TestHelpExamples(t *testing.T) {
 			}
 			for _, w := range words {
 				name, flag := strings.CutPrefix(w, "--")
-				if flag && !slices.ContainsFunc(cmd.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
+				if flag && !slices.ContainsFunc(cmd.Flags,
+					func(f cli.Flag) bool { return slices.Contains(f.Names(), name) }) {
 					t.Errorf("%s: no flag --%s", text, name)
 				}
 			}
@@ -94,7 +95,9 @@ func TestHelpWords(t *testing.T) {
 			if strings.Count(line, "(default: ") > 1 {
 				t.Errorf("%s: two defaults: %s", path, line)
 			}
-			if strings.HasPrefix(line, "   --") && !strings.HasPrefix(line, "   --help") && strings.Contains(strings.SplitN(strings.TrimSpace(line), "  ", 2)[0], " ") && !placeholder.MatchString(line) {
+			if strings.HasPrefix(line, "   --") && !strings.HasPrefix(line, "   --help") &&
+				strings.Contains(strings.SplitN(strings.TrimSpace(line), "  ", 2)[0], " ") &&
+				!placeholder.MatchString(line) {
 				t.Errorf("%s: not a placeholder in capitals: %s", path, line)
 			}
 		}
@@ -104,9 +107,10 @@ func TestHelpWords(t *testing.T) {
 // A long command is folded before its flags; what has no place to break stays as it is.
 func TestFolded(t *testing.T) {
 	for text, want := range map[string]string{
-		"normbench sweep --out out":                    "normbench sweep --out out",
-		"normbench sweep --shapes 4x64 --out out":      "normbench sweep \\\n       --shapes 4x64 --out out",
-		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n       --abcdefghijklmnopqrstuvwxyz012345",
+		"normbench sweep --out out":               "normbench sweep --out out",
+		"normbench sweep --shapes 4x64 --out out": "normbench sweep \\\n       --shapes 4x64 --out out",
+		"normbench --abcdefghijklmnopqrstuvwxyz012345": "normbench \\\n       " +
+			"--abcdefghijklmnopqrstuvwxyz012345",
 	} {
 		if got := folded(text, 30); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)

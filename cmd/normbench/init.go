@@ -19,8 +19,9 @@ func initCommand(e *env) *cli.Command {
 		Name:      "init",
 		Usage:     "write a manifest for a kernel of Triton",
 		ArgsUsage: "triton FILE.py:FUNCTION | MODULE:FUNCTION",
-		Description: "It prints a manifest with what the function's signature says; docs/kernels.md explains it. A function under\n" +
-			"@triton.autotune or @triton.heuristics has its file imported, which runs it. No GPU is needed.",
+		Description: "It prints a manifest with what the function's signature says; docs/kernels.md " +
+			"explains it. A function under @triton.autotune or @triton.heuristics has its file " +
+			"imported, which runs it. No GPU is needed.",
 		Flags: []cli.Flag{x.pythonFlag()},
 	}, x, func() error { return initKernel(e, x.operands) })
 }

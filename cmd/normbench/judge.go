@@ -21,20 +21,24 @@ func judgeCommand(e *env) *cli.Command {
 		Name:      "judge",
 		Usage:     "say whether b is faster than a, from paired rounds that any tool measured",
 		ArgsUsage: "ROUNDS",
-		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its times are medians\n" +
-			"of a few launches, in any one unit. 12 rounds find a change of 2% if equal visits scatter by up to 0.6%, 24 if by up\n" +
-			"to 1%; of a scatter of 2% they find an eighth and a half. 10 rounds are the minimum.\n" +
-			"ROUNDS is CSV with a header (a,b[,a2][,stream][,cell]), or JSON, a list of {\"a\": 1.2, \"b\": 1.1} with the same\n" +
-			"names; - reads standard input. cell names the comparison; each cell is judged by itself.\n" +
-			"FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under drift, slow periods and outliers. Where one\n" +
-			"side keeps a mode of its own, they can be wrong in 7 to 9% of cells (kept over 3 rounds) or 17 to 20% (over 8).\n" +
-			"SAME means within 1%. TWO MODES means two groups of visits, whose medians are given. INCONCLUSIVE has a reason.\n" +
-			"effect is b/a with its interval; q is p by Benjamini and Hochberg over the cells.\n" +
-			"power is the chance to have called a change of 2% with this noise; need is about how many rounds would decide.\n" +
-			"Without a2, nothing shows how much two copies of one code differ: then trust no effect below 2%.\n" +
-			"The exit status is 0 whatever the verdict.",
+		Description: "A round visits a, b and, if you can, a2 (a second copy of a) in random order; its " +
+			"times are medians of a few launches, in any one unit. 12 rounds find a change of 2% " +
+			"if equal visits scatter by up to 0.6%, 24 if by up to 1%; of a scatter of 2% they " +
+			"find an eighth and a half. 10 rounds are the minimum. ROUNDS is CSV with a header " +
+			"(a,b[,a2][,stream][,cell]), or JSON, a list of {\"a\": 1.2, \"b\": 1.1} with the same " +
+			"names; - reads standard input. cell names the comparison; each cell is judged by " +
+			"itself. FASTER and SLOWER speak of b, and are wrong in at most 0.5% of cells under " +
+			"drift, slow periods and outliers. Where one side keeps a mode of its own, they can " +
+			"be wrong in 7 to 9% of cells (kept over 3 rounds) or 17 to 20% (over 8). SAME means " +
+			"within 1%. TWO MODES means two groups of visits, whose medians are given. " +
+			"INCONCLUSIVE has a reason. effect is b/a with its interval; q is p by Benjamini and " +
+			"Hochberg over the cells. power is the chance to have called a change of 2% with this " +
+			"noise; need is about how many rounds would decide. Without a2, nothing shows how " +
+			"much two copies of one code differ: then trust no effect below 2%. The exit status " +
+			"is 0 whatever the verdict.",
 		Flags: append([]cli.Flag{
-			&cli.Float64Flag{Destination: &step, Name: "step", Usage: "step of the clock, in the unit of the times; 0 is none",
+			&cli.Float64Flag{Destination: &step, Name: "step",
+				Usage:  "step of the clock, in the unit of the times; 0 is none",
 				Action: within("step", 0, math.MaxFloat64, "give it in the unit of the times")},
 		}, x.tableFlags()...),
 	}, x, func() error {
@@ -56,7 +60,8 @@ func judge(e *env, file string, step float64, format string) error {
 		data, err = textfile.Read(name, textfile.Large)
 	}
 	if err != nil {
-		return hint.Errorf(cmp.Or(hint.Of(err), "give a file of rounds, or - for standard input"), "rounds %s: %w", file, durable.Cause(err))
+		return hint.Errorf(cmp.Or(hint.Of(err), "give a file of rounds, or - for standard input"),
+			"rounds %s: %w", file, durable.Cause(err))
 	}
 	cells, err := verdict.ParseRounds(name, data)
 	if err != nil {

@@ -15,7 +15,9 @@ import (
 )
 
 func priorFlag(to *string, value string) cli.Flag {
-	return &cli.StringFlag{Destination: to, Name: "prior", Usage: "answer where nothing was measured: auto (this program's default), none (the analytic base), or the map of a tuned `FILE`", Value: value}
+	return &cli.StringFlag{Destination: to, Name: "prior",
+		Usage: "answer where nothing was measured: auto (this program's default), none (the analytic " +
+			"base), or the map of a tuned `FILE`", Value: value}
 }
 
 // A learnConfig is what the flags of learn ask for.
@@ -32,18 +34,25 @@ func learnCommand(e *env) *cli.Command {
 	return e.command(&cli.Command{
 		Name:  "learn",
 		Usage: "fill a device's map of launch answers by measurement, within a budget of time",
-		Description: "Measures problems that are drawn from the domain. On each it runs configs that do well nearby and a few\n" +
-			"others. Writes the map of OUT/<device>/tuned.json (the sweep's entries stay), the records, and learn.svg, a picture\n" +
-			"of the map. The same command resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge searches fresh\n" +
-			"problems in full and says how far behind the map's answers are.",
+		Description: "Measures problems that are drawn from the domain. On each it runs configs that do " +
+			"well nearby and a few others. Writes the map of OUT/<device>/tuned.json (the sweep's " +
+			"entries stay), the records, and learn.svg, a picture of the map. The same command " +
+			"resumes. `normbench tune OUT/<device>` fills the same map from the records. --judge " +
+			"searches fresh problems in full and says how far behind the map's answers are.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget", Usage: "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder", Value: 20 * time.Minute,
+			&cli.DurationFlag{Destination: &cfg.budget, Name: "budget",
+				Usage:  "wall `TIME` in all, such as 8m, including compiling and earlier runs into the folder",
+				Value:  20 * time.Minute,
 				Action: positive("budget", "give a time such as 8m")},
-			&cli.IntFlag{Destination: &cfg.judge, Name: "judge", Usage: "after the budget, search `N` fresh problems in full and compare with the map; 60 take about 10 minutes",
+			&cli.IntFlag{Destination: &cfg.judge, Name: "judge",
+				Usage: "after the budget, search `N` fresh problems in full and compare with the map; " +
+					"60 take about 10 minutes",
 				Action: within("judge", 0, 10_000, "60 problems are enough for a mean")},
-			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain", Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
+			&cli.StringFlag{Destination: &cfg.bounds, Name: "domain",
+				Usage: "`BOUNDS` on rows, columns and elements", DefaultText: "M=1:1Mi,N=64:64Ki,MN=256Mi"},
 			priorFlag(&cfg.prior, "auto"),
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "`FOLDER` for results", Value: "results"},
 			cfg.htmlFlag(),
 		}, slices.DeleteFunc(cfg.flags(), func(f cli.Flag) bool { return f.Names()[0] == "shapes" })),
 	}, &cfg.common, func() error { return runLearn(e, cfg) })
@@ -82,7 +91,8 @@ func runLearn(e *env, cfg *learnConfig) error {
 		}
 		return err
 	}
-	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget, got.Spent)}
+	spent := report.Fact{Name: "budget", Value: fmt.Sprintf("%s, of which %s were spent", cfg.budget,
+		got.Spent)}
 	if err := showMap(e, got, &cfg.common, spent); err != nil || cfg.judge == 0 {
 		return cmp.Or(err, got.Lost)
 	}

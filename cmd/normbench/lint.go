@@ -20,10 +20,12 @@ func lintCommand(e *env) *cli.Command {
 		Name:      "lint",
 		Usage:     "find faults in a tuned table: unknown, refused, unproven, stale",
 		ArgsUsage: "FILE",
-		Description: "Prints one line per finding and exits 1 if there are any: families and knobs that do not exist, configs that the\n" +
-			"device or family refuses, in a map anywhere in their cell, kernel sources that have changed since.",
+		Description: "Prints one line per finding and exits 1 if there are any: families and knobs that do " +
+			"not exist, configs that the device or family refuses, in a map anywhere in their " +
+			"cell, kernel sources that have changed since.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere, Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
+			&cli.StringFlag{Destination: &device, Name: "device", Category: catWhere,
+				Usage: "check the file for " + knownDevices, DefaultText: "the file's own"},
 			x.kernelsFlag(),
 		}, x.tableFlags()...),
 	}, x, func() error {

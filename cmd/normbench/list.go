@@ -1,27 +1,16 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"os"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
-	"normbench/internal/console"
 	"normbench/internal/hint"
 	"normbench/kernels"
-	"normbench/kernels/cpu"
-	"normbench/kernels/families"
-	"normbench/kernels/peers"
 	"normbench/kernels/presets"
-	"normbench/kernels/rule"
-	"normbench/kernels/worker"
-	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/shapes"
 )
@@ -68,25 +57,39 @@ func listCommand(e *env) *cli.Command {
 				func(cfg *listConfig) []cli.Flag { return cfg.kernelFlags() }, one(listKernels)),
 			sub("presets", "list the launch rules of published systems", nil, one(listPresets)),
 			sub("peers", "list the other libraries that a Python has",
-				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(listPeers)),
+				func(cfg *listConfig) []cli.Flag { return []cli.Flag{cfg.pythonFlag()} }, one(func(e *env,
+					cfg *listConfig) (*report.Table, error) {
+					return e.PeerTable(cfg.python)
+				})),
 			sub("knobs", "list the knobs, with their label keys", nil, one(listKnobs)),
 			sub("shapes", "list the groups of shapes", func(cfg *listConfig) []cli.Flag {
-				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes", Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a group to list"}}
+				return []cli.Flag{&cli.StringFlag{Destination: &cfg.shapes, Name: "shapes",
+					Category: catWhat, Usage: "a `FILE` instead of the built-in shapes.yaml, or a " +
+						"group to list"}}
 			}, one(listShapes)),
-			sub("devices", "list this machine's devices, and cards known by public figures", nil, one(listDevices)),
-			sub("configs", "list a family's configs for a problem, and why others do not run", func(cfg *listConfig) []cli.Flag {
-				return append([]cli.Flag{
-					&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
-					&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat, Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
-					&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "list the configs for " + knownDevices, Value: "cpu"},
-					&cli.BoolFlag{Destination: &cfg.plans, Name: "plans", Usage: "show what each config launches"},
-					&cli.BoolFlag{Destination: &cfg.refused, Name: "refused", Usage: "list every refused config, not only how many there are for each reason; so does --wide"},
-				}, cfg.kernelFlags()...)
-			}, listConfigs),
+			sub("devices", "list this machine's devices, and cards known by public figures", nil,
+				one(func(e *env, _ *listConfig) (*report.Table, error) { return e.DeviceTable() })),
+			sub("configs", "list a family's configs for a problem, and why others do not run",
+				func(cfg *listConfig) []cli.Flag {
+					return append([]cli.Flag{
+						&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
+							Usage: "`FAMILY` of kernels, such as rms_bwd/reg_persist"},
+						&cli.StringFlag{Destination: &cfg.problem, Name: "problem", Category: catWhat,
+							Usage: "`PROBLEM`, such as rmsnorm/bwd/4096x8192/bf16"},
+						&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
+							Usage: "list the configs for " + knownDevices, Value: "cpu"},
+						&cli.BoolFlag{Destination: &cfg.plans, Name: "plans",
+							Usage: "show what each config launches"},
+						&cli.BoolFlag{Destination: &cfg.refused, Name: "refused",
+							Usage: "list every refused config, not only how many there are for each " +
+								"reason; so does --wide"},
+					}, cfg.kernelFlags()...)
+				}, listConfigs),
 		},
 		Action: func(c *cli.Context) error {
 			if ops := c.Args().Slice(); len(ops) > 0 {
-				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs", "cannot list %q", ops[0])
+				return hint.Errorf("list kernels, presets, peers, knobs, shapes, devices or configs",
+					"cannot list %q", ops[0])
 			}
 			return cli.ShowSubcommandHelp(c)
 		},
@@ -94,7 +97,8 @@ func listCommand(e *env) *cli.Command {
 }
 
 // one is a list of one table.
-func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) ([]*report.Table, error) {
+func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listConfig) ([]*report.Table,
+	error) {
 	return func(e *env, cfg *listConfig) ([]*report.Table, error) {
 		t, err := table(e, cfg)
 		return []*report.Table{t}, err
@@ -103,7 +107,8 @@ func one(table func(*env, *listConfig) (*report.Table, error)) func(*env, *listC
 
 func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "family", "what it is")
-	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits") // for readers other than people
+	// for readers other than people
+	flat := report.New("", "family", "op", "pass", "design", "grid", "after", "bits")
 	for _, f := range e.Registry.Families {
 		if f.Hidden {
 			continue
@@ -121,7 +126,8 @@ func listKernels(e *env, cfg *listConfig) (*report.Table, error) {
 			[]string{"", "grid: " + strings.Join(knobs, " ")},
 			[]string{"", "after: " + f.Origin},
 			[]string{"", "bits: " + f.Bits.String()})
-		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc, strings.Join(knobs, " "), f.Origin, f.Bits.String()})
+		flat.Rows = append(flat.Rows, []string{f.Name, string(f.Op), string(f.Pass), f.Doc,
+			strings.Join(knobs, " "), f.Origin, f.Bits.String()})
 	}
 	if cfg.format != report.FormatText {
 		return flat, nil
@@ -158,7 +164,8 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	t := report.New("", "group", ">shapes", "M x N")
 	t.Data = report.New("", "group", "shape", ">m", ">n", ">weight", "note")
 	add := func(group string, s shapes.Shape) {
-		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10), strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
+		t.Data.Rows = append(t.Data.Rows, []string{group, s.String(), strconv.FormatInt(s.M, 10),
+			strconv.FormatInt(s.N, 10), report.Number(s.Weight), s.Note})
 	}
 	f := shapes.Default()
 	if arg := cfg.shapes; arg != "" {
@@ -195,47 +202,11 @@ func listShapes(_ *env, cfg *listConfig) (*report.Table, error) {
 	return t, nil
 }
 
-func listDevices(e *env, cfg *listConfig) (*report.Table, error) {
-	t := report.New("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler", "launches by", "results in")
-	t.Drop = []string{"compiler", "memory", "launches by"}
-	row := func(name string, d kernels.DeviceInfo) {
-		folder := "results/" + d.ID
-		if _, err := os.Stat(folder); err != nil {
-			folder = "" // none yet, or not here
-		}
-		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs), kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler, families.Step(d).String(), folder})
-	}
-	host, err := cpu.Open(e.Registry)
-	if err != nil {
-		return nil, err
-	}
-	row("cpu", host.Info())
-	n, err := lab.CountGPUs()
-	if err != nil {
-		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
-	}
-	for i := range n {
-		d, err := lab.OpenGPU(e.Registry, i)
-		if err != nil {
-			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, console.OneLine(err.Error())))
-			continue
-		}
-		row(fmt.Sprintf("cuda:%d", i), d.Info())
-		d.Close()
-	}
-	var keys []string
-	for _, k := range rule.KnownDevices() {
-		row(k.Key, k.DeviceInfo)
-		keys = append(keys, k.Key)
-	}
-	t.Notes = append(t.Notes, strings.Join(keys, ", ")+": by public figures, for explain, rule, lint and list configs without the card")
-	return t, nil
-}
-
 func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
-	for name, value := range map[string]string{"family": cfg.family, "problem": cfg.problem} {
-		if value == "" { // cli's Required prints the help to standard output
-			return nil, hint.Errorf("`normbench list configs --help` lists its flags", "list configs needs --%s", name)
+	for _, name := range []string{"family", "problem"} {
+		if !cfg.given[name] { // cli's Required prints the help to standard output
+			return nil, hint.Errorf("`normbench list configs --help` lists its flags",
+				"list configs needs --%s", name)
 		}
 	}
 	p, err := kernels.ParseProblem(cfg.problem)
@@ -253,86 +224,5 @@ func listConfigs(e *env, cfg *listConfig) ([]*report.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := f.Space(p, info)
-	t := report.New(fmt.Sprintf("%s on %s, %s: %d configs, %d refused", f.Name, p, info.Name, len(s.Configs), len(s.Refused)), "config", "runs, or why not")
-	base := f.Base(p, info)
-	for _, c := range s.Configs {
-		text := "runs"
-		if c == base {
-			text = "runs (base)"
-		}
-		if cfg.plans {
-			text = strings.TrimSpace(strings.ReplaceAll(f.Plan(p, c, info).String(), "\n", "; "))
-		}
-		t.Rows = append(t.Rows, []string{c.String(), text})
-	}
-	all := *t
-	all.Rows = slices.Clone(t.Rows)
-	for _, r := range s.Refused {
-		all.Rows = append(all.Rows, []string{r.Config.String(), r.Reason})
-	}
-	if len(s.Refused) <= fewRefused || cfg.refused || e.out.Layout.Wide {
-		return []*report.Table{&all}, nil
-	}
-	t.Data = &all
-	return []*report.Table{t, reasonTable(s.Refused)}, nil
-}
-
-// fewRefused configs are listed one by one.
-const fewRefused = 20
-
-// reasonTable counts refused configs by reason, the most frequent first. Reasons that differ in
-// a number or a config are one.
-func reasonTable(refused []kernels.Refusal) *report.Table {
-	t := report.New("", "refused because", ">configs")
-	t.Notes = []string{"--refused lists each of them"}
-	var order []string
-	counts, texts := map[string]int{}, map[string]string{}
-	for _, r := range refused {
-		key := anyNumber.ReplaceAllString(anyLabel.ReplaceAllString(r.Reason, "another config"), "N")
-		if counts[key]++; counts[key] == 1 {
-			order, texts[key] = append(order, key), r.Reason
-		} else if texts[key] != r.Reason {
-			texts[key] = key
-		}
-	}
-	slices.SortStableFunc(order, func(a, b string) int { return counts[b] - counts[a] })
-	for _, key := range order {
-		t.Rows = append(t.Rows, []string{texts[key], strconv.Itoa(counts[key])})
-	}
-	return t
-}
-
-var (
-	anyLabel  = regexp.MustCompile(`\b[a-z]{1,2}\d+(\.[a-z]{1,2}\d+)+\b`)
-	anyNumber = regexp.MustCompile(`\b\d+\b`)
-)
-
-func listPeers(e *env, cfg *listConfig) (*report.Table, error) {
-	e.Started() // the peers' worker and its folder must not be left behind
-	theirs, err := peers.Start(e.Ctx, peers.Options{Python: cmp.Or(cfg.python, "python3"), Timeout: peers.DefaultTimeout})
-	t := report.New("", "peer", "system", "version, or why it is not there")
-	if said := new(worker.Trouble); errors.As(err, &said) { // no PyTorch, or no GPU that it sees: so there is none of them
-		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
-		for _, name := range peers.Names {
-			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})
-			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
-		}
-		t.Notes = append(t.Notes, console.OneLine(said.Text), hint.Of(err))
-		return t, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
-	info := theirs.Info()
-	t.Title = strings.TrimSpace("on " + info.Name + ", " + info.Compiler)
-	for _, p := range theirs.Peers() {
-		text := p.Version
-		if p.Missing != "" {
-			text = "missing: " + console.OneLine(p.Missing)
-		}
-		t.Rows = append(t.Rows, []string{"peer:" + p.Name, p.System, text})
-	}
-	return t, nil
+	return report.SpaceTables(f, p, info, cfg.plans, cfg.refused || e.out.Layout.Wide), nil
 }

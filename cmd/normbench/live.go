@@ -36,18 +36,27 @@ type liveConfig struct {
 
 func (cfg *liveConfig) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Destination: &cfg.on, Name: "live", Category: catWhat, Usage: "run recorded operands too"},
+		&cli.BoolFlag{Destination: &cfg.on, Name: "live", Category: catWhat,
+			Usage: "run recorded operands too"},
 		baselineFlag(&cfg.baseline),
-		&cli.BoolFlag{Destination: &cfg.gate, Name: "gate", Usage: "exit 1 on a regression that a second run in a fresh worker confirms"},
-		&cli.BoolFlag{Destination: &cfg.changed, Name: "changed", Usage: "leave out cells of which both operands have the same variant"},
+		&cli.BoolFlag{Destination: &cfg.gate, Name: "gate", Usage: "exit 1 on a regression that a " +
+			"second run in a fresh worker confirms"},
+		&cli.BoolFlag{Destination: &cfg.changed, Name: "changed",
+			Usage: "leave out cells of which both operands have the same variant"},
 		&cli.BoolFlag{Destination: &cfg.strict, Name: "strict", Usage: "exit 3 if a cell is inconclusive"},
-		&cli.StringFlag{Destination: &cfg.rounds, Name: "rounds", Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
+		&cli.StringFlag{Destination: &cfg.rounds, Name: "rounds",
+			Usage: "rounds at which a cell is judged, with commas", Value: "12,24"},
 		&cli.IntFlag{Destination: &cfg.samples, Name: "samples", Usage: "launches kept per visit", Value: 20,
 			Action: within("samples", 1, 1000, "use 1 to 1000")},
-		&cli.StringFlag{Destination: &cfg.order, Name: "order", Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
-		&cli.Float64Flag{Destination: &cfg.minEffect, Name: "min-effect", Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
-		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
-		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput, Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones are added to it"},
+		&cli.StringFlag{Destination: &cfg.order, Name: "order",
+			Usage: "order of the arms in a round: random or abba", Value: ab.OrderRandom},
+		&cli.Float64Flag{Destination: &cfg.minEffect, Name: "min-effect",
+			Usage: "smallest relative effect that matters, up to 0.1", Value: verdict.Default().MinEffect},
+		&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+			Usage: "`FOLDER` for every sample, in OUT/<device>/compare-<run>.json"},
+		&cli.StringFlag{Destination: &cfg.resume, Name: "resume", Category: catOutput,
+			Usage: "continue the `FILE` of a run with --out: its cells stay, and the missing ones " +
+				"are added to it"},
 	}
 }
 
@@ -128,7 +137,8 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 	}
 	confirmed, unclear := 0, r.Summary.Inconclusive
 	for _, g := range r.Gate {
-		tally[cmp.Or(g.Status, kernels.StatusOK)]++ // of other inputs, on which a kernel may be wrong that was right before
+		// of other inputs, on which a kernel may be wrong that was right before
+		tally[cmp.Or(g.Status, kernels.StatusOK)]++
 		switch {
 		case g.Confirmed:
 			confirmed++
@@ -136,20 +146,27 @@ func exitOf(r *report.Live, gate bool, low error, strict bool) error {
 			unclear++
 		}
 	}
-	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - tally[kernels.StatusWrong] - tally[kernels.StatusUnfit]
+	wrong, unfit := tally[kernels.StatusWrong], tally[kernels.StatusUnfit]
+	failed := len(r.Duels) + len(r.Gate) - tally[kernels.StatusOK] - wrong - unfit
 	switch {
-	case tally[kernels.StatusWrong] > 0:
-		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much", "a wrong answer in %s", console.Count(tally[kernels.StatusWrong], "cell"))}
-	case tally[kernels.StatusUnfit] > 0:
-		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes", "the machine was unfit in %s", console.Count(tally[kernels.StatusUnfit], "cell"))}
+	case wrong > 0:
+		return &coded{exitWrong, hint.Errorf("`normbench verify` names the outputs that are wrong, and by how much",
+			"a wrong answer in %s", console.Count(wrong, "cell"))}
+	case unfit > 0:
+		return &coded{exitUnfit, hint.Errorf("`nvidia-smi` shows clocks, throttling and other processes",
+			"the machine was unfit in %s", console.Count(unfit, "cell"))}
 	case failed > 0:
-		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full", "%s could not be measured", console.Count(failed, "cell"))}
+		return &coded{exitTrouble, hint.Errorf("`normbench bench` shows the reason in full",
+			"%s could not be measured", console.Count(failed, "cell"))}
 	case gate && confirmed > 0:
-		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; \"what moved\" names the stage, and `normbench bench` times them all", "%s slower, confirmed", console.Count(confirmed, "cell"))}
+		return &coded{exitGate, hint.Errorf("the table's last lines have the second run of each; "+
+			"\"what moved\" names the stage, and `normbench bench` times them all",
+			"%s slower, confirmed", console.Count(confirmed, "cell"))}
 	case low != nil:
 		return low
 	case strict && unclear > 0:
-		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive", console.Count(unclear, "cell"))}
+		return &coded{exitUnclear, hint.Errorf("more rounds may tell: --rounds 24,48", "%s inconclusive",
+			console.Count(unclear, "cell"))}
 	}
 	return nil
 }
@@ -173,5 +190,6 @@ func summarize(run *report.Live) error {
 		return hint.Errorf("unset GITHUB_STEP_SUMMARY where there is none", "job summary: %w", err)
 	}
 	defer f.Close()
-	return hint.With(run.Render(f, report.FormatMarkdown), "unset GITHUB_STEP_SUMMARY to do without the job's summary")
+	return hint.With(run.Render(f, report.FormatMarkdown), "unset GITHUB_STEP_SUMMARY to do without "+
+		"the job's summary")
 }

@@ -25,7 +25,8 @@ import (
 // smallLive is a recorded live compare with two of its duels, after change.
 func smallLive(t testing.TB, change func(*report.Live)) []byte {
 	t.Helper()
-	run, err := report.ReadLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers", "layernorm-bwd.json.gz"))
+	run, err := report.ReadLive(filepath.Join("..", "..", "results", "nvidia-h200", "peers",
+		"layernorm-bwd.json.gz"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,22 +44,26 @@ func smallLive(t testing.TB, change func(*report.Live)) []byte {
 func TestReadLive(t *testing.T) {
 	damaged := func(change func(*report.Live)) string { return string(smallLive(t, change)) }
 	for name, c := range map[string]struct{ text, want string }{
-		"no JSON":   {"{", "is no live compare: unexpected end of JSON input"},
-		"a table":   {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
-		"newer":     {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
-		"null":      {damaged(func(r *report.Live) { r.Duels[1] = nil }), "duel 2 is null"},
-		"unjudged":  {damaged(func(r *report.Live) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
-		"no rounds": {damaged(func(r *report.Live) { r.Duels[0].Rounds = nil }), "layernorm/bwd/32768x1024/bf16+bias has no rounds"},
-		"no worst":  {damaged(func(r *report.Live) { r.Summary.Worst = nil }), "its summary of 2 cells has no worst"},
-		"lawless":   {damaged(func(r *report.Live) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
-		"no op":     {strings.Replace(damaged(func(*report.Live) {}), "layernorm/bwd", "norm/bwd", 1), "is no live compare: "},
+		"no JSON":  {"{", "is no live compare: unexpected end of JSON input"},
+		"a table":  {`{"schema":1,"entries":[]}`, "is no live compare: it has no run with duels"},
+		"newer":    {`{"schema":2,"duels":[null]}`, "schema 2 is newer than 1"},
+		"null":     {damaged(func(r *report.Live) { r.Duels[1] = nil }), "duel 2 is null"},
+		"unjudged": {damaged(func(r *report.Live) { r.Judged = nil }), "2 duels are ok, and 0 are judged"},
+		"no rounds": {damaged(func(r *report.Live) { r.Duels[0].Rounds = nil }),
+			"layernorm/bwd/32768x1024/bf16+bias has no rounds"},
+		"no worst": {damaged(func(r *report.Live) { r.Summary.Worst = nil }),
+			"its summary of 2 cells has no worst"},
+		"lawless": {damaged(func(r *report.Live) { r.Rule.Plan.Looks = nil }), "a plan without looks"},
+		"no op": {strings.Replace(damaged(func(*report.Live) {}), "layernorm/bwd", "norm/bwd", 1),
+			"is no live compare: "},
 	} {
 		file := filepath.Join(t.TempDir(), "x.json")
 		if err := os.WriteFile(file, []byte(c.text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		code, stdout, stderr := normbench([]string{"report", file})
-		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "hint: ") {
+		if code != 2 || stdout != "" || !strings.Contains(stderr, c.want) ||
+			strings.Count(stderr, "\n") != 2 || !strings.Contains(stderr, "hint: ") {
 			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
 		}
 	}
@@ -69,16 +74,19 @@ func TestGateShown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")
 	if err := os.WriteFile(file, smallLive(t, func(r *report.Live) {
 		j := r.Judged[1]
-		j.Effect, j.Lo, j.Hi, j.Verdict, j.Gate, j.Reason = 1.25, 1.2, 1.3, verdict.Inconclusive, verdict.Inconclusive, "two modes, 6.0% apart"
+		j.Effect, j.Lo, j.Hi, j.Verdict, j.Gate, j.Reason = 1.25, 1.2, 1.3, verdict.Inconclusive,
+			verdict.Inconclusive, "two modes, 6.0% apart"
 		r.Gate = []ab.Second{{Problem: j.Problem, Again: j}}
 		r.Judged[1] = j
 	}), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for format, want := range map[string]string{
-		"text":     "\ngate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
-		"markdown": "\n- gate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
-		"json":     `"reason": "two modes, 6.0% apart"`,
+		"text": "\ngate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh " +
+			"worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
+		"markdown": "\n- gate: layernorm/bwd/16384x2048/bf16+bias slower, not confirmed by a fresh " +
+			"worker: 0.800x (0.769-0.833), INCONCLUSIVE: two modes, 6.0% apart\n",
+		"json": `"reason": "two modes, 6.0% apart"`,
 	} {
 		code, stdout, stderr := normbench([]string{"report", file, "--wide", "--format", format})
 		if code != 0 || !strings.Contains(stdout, want) {
@@ -90,7 +98,9 @@ func TestGateShown(t *testing.T) {
 	if code != 0 || err != nil || len(rows) != 3 {
 		t.Fatalf("csv: exit code %d, %v, %s\n%s", code, err, stderr, stdout)
 	}
-	recorded := "problem,kind,dtype,m,n,bytes,a,b,a_variant,b_variant,a_status,b_status,a_us,a_lo_us,a_hi_us,b_us,b_lo_us,b_hi_us,a_gbps,b_gbps,a_stream_percent,b_stream_percent,speedup,mark,p,reason,"
+	const recorded = "problem,kind,dtype,m,n,bytes,a,b,a_variant,b_variant,a_status,b_status," +
+		"a_us,a_lo_us,a_hi_us,b_us,b_lo_us,b_hi_us,a_gbps,b_gbps,a_stream_percent,b_stream_percent," +
+		"speedup,mark,p,reason,"
 	if !strings.HasPrefix(stdout, recorded) {
 		t.Errorf("not the columns of recorded operands:\n%s", stdout)
 	}
@@ -98,13 +108,16 @@ func TestGateShown(t *testing.T) {
 	for i, h := range rows[0] {
 		row[h] = rows[2][i]
 	}
-	for h, want := range map[string]string{"problem": "layernorm/bwd/16384x2048/bf16+bias", "m": "16384", "mark": "?", "verdict": "INCONCLUSIVE", "rounds": "12",
-		"speedup": "0.8", "gate_confirmed": "false", "again_speedup": "0.8", "again_verdict": "INCONCLUSIVE", "again_reason": "two modes, 6.0% apart"} {
+	for h, want := range map[string]string{"problem": "layernorm/bwd/16384x2048/bf16+bias", "m": "16384",
+		"mark": "?", "verdict": "INCONCLUSIVE", "rounds": "12",
+		"speedup": "0.8", "gate_confirmed": "false", "again_speedup": "0.8",
+		"again_verdict": "INCONCLUSIVE", "again_reason": "two modes, 6.0% apart"} {
 		if row[h] != want {
 			t.Errorf("%s is %q, want %q", h, row[h], want)
 		}
 	}
-	for _, h := range []string{"a_us", "a_lo_us", "b_us", "b_hi_us", "a_gbps", "b_stream_percent", "speedup_lo", "speedup_hi", "q", "floor_percent"} {
+	for _, h := range []string{"a_us", "a_lo_us", "b_us", "b_hi_us", "a_gbps", "b_stream_percent",
+		"speedup_lo", "speedup_hi", "q", "floor_percent"} {
 		if _, err := strconv.ParseFloat(row[h], 64); err != nil || len(row[h]) < 5 {
 			t.Errorf("%s is %q", h, row[h])
 		}
@@ -127,7 +140,8 @@ func TestLiveChecksum(t *testing.T) {
 	if err := os.WriteFile(file, sealed, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := report.ReadLive(file); err == nil || !strings.Contains(err.Error(), "checksum does not match") {
+	if _, err := report.ReadLive(file); err == nil ||
+		!strings.Contains(err.Error(), "checksum does not match") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -152,12 +166,16 @@ func TestPacked(t *testing.T) {
 		name, text string
 		commands   [][]string // % is the file
 	}{
-		{"live.json", string(smallLive(t, func(*report.Live) {})), [][]string{{"report", "%"}, {"report", "%#A", "%#B"}, {"compare", "%#A", "%#B"}, {"compare", "%#B", "tuned:" + filepath.Join(results, "tuned.json")}}},
-		{"tuned.json", read("tuned.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"}, {"compare", "tuned:%", "tuned:%"}, {"rule", "tuned:%", "--columns", "4096"}}},
+		{"live.json", string(smallLive(t, func(*report.Live) {})),
+			[][]string{{"report", "%"}, {"report", "%#A", "%#B"}, {"compare", "%#A", "%#B"},
+				{"compare", "%#B", "tuned:" + filepath.Join(results, "tuned.json")}}},
+		{"tuned.json", read("tuned.json"), [][]string{{"explain", "1024x8192", "--tuned", "%"},
+			{"compare", "tuned:%", "tuned:%"}, {"rule", "tuned:%", "--columns", "4096"}}},
 		{"shapes.yaml", "a: [[1, 2]]\n", [][]string{{"list", "shapes", "--shapes", "%#a"}}},
 		{"rounds.csv", rounds, [][]string{{"judge", "%"}}},
 	} {
-		plain, packed := filepath.Join(dir, "gz."+x.name), filepath.Join(dir, x.name+".gz") // as long, for the width of columns
+		// as long, for the width of columns
+		plain, packed := filepath.Join(dir, "gz."+x.name), filepath.Join(dir, x.name+".gz")
 		var z bytes.Buffer
 		w := gzip.NewWriter(&z)
 		io.WriteString(w, x.text)
@@ -185,7 +203,8 @@ func TestPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, args := range x.commands {
-			if code, _, stderr := run(args, packed); code != exitTrouble || !strings.Contains(stderr, packed) || !strings.Contains(stderr, textfile.PackedHelp) {
+			if code, _, stderr := run(args, packed); code != exitTrouble ||
+				!strings.Contains(stderr, packed) || !strings.Contains(stderr, textfile.PackedHelp) {
 				t.Errorf("%s of a torn %s: exit code %d, %s", args, x.name, code, stderr)
 			}
 		}

@@ -36,7 +36,8 @@ func main() {
 
 // The exit codes.
 const (
-	exitGate    = 1   // a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
+	// a gate failed: a confirmed regression, too far from the stream, a wrong or unreproducible result
+	exitGate    = 1
 	exitTrouble = 2   // usage, or anything else that went wrong
 	exitUnclear = 3   // compare --strict: a cell is inconclusive; verify: CUDA code was not run
 	exitUnfit   = 4   // the machine is unfit to measure on, or a sweep left something unmeasured
@@ -92,7 +93,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer, r *kernels.Re
 		if p := new(fs.PathError); errors.As(cause, &p) {
 			cause = p.Err
 		}
-		err = &coded{exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere", "standard output: %w", cause))}
+		err = &coded{exitTrouble, e.Late(hint.Errorf("free some space there, or send it elsewhere",
+			"standard output: %w", cause))}
 	}
 	if err == nil {
 		return 0
@@ -139,8 +141,9 @@ func (e *env) app() *cli.App {
 		DisableSliceFlagSeparator: true,
 		Commands: []*cli.Command{
 			sweepCommand(e), compareCommand(e), reportCommand(e), benchCommand(e), verifyCommand(e),
-			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e), listCommand(e), initCommand(e), judgeCommand(e), exportCommand(e),
-			selftestCommand(e), workerCommand(e), compileHelperCommand(e), completionCommand(e), helpCommand(e),
+			tuneCommand(e), learnCommand(e), ruleCommand(e), explainCommand(e), lintCommand(e), listCommand(e),
+			initCommand(e), judgeCommand(e), exportCommand(e), selftestCommand(e), workerCommand(e),
+			compileHelperCommand(e), completionCommand(e), helpCommand(e),
 		},
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
@@ -148,7 +151,8 @@ func (e *env) app() *cli.App {
 				for _, cmd := range c.App.Commands {
 					names = append(names, cmd.Name)
 				}
-				return hint.Errorf(hint.DidYouMean(c.Args().First(), names, "`normbench help` lists the commands"), "unknown command %q", c.Args().First())
+				return hint.Errorf(hint.DidYouMean(c.Args().First(), names,
+					"`normbench help` lists the commands"), "unknown command %q", c.Args().First())
 			}
 			_, err := io.WriteString(e.out, tasks)
 			return err
@@ -159,7 +163,8 @@ func (e *env) app() *cli.App {
 		e.prepareCommand(c)
 	}
 	cli.HelpPrinter = e.helpPrinter
-	cli.HelpFlag = &cli.BoolFlag{Name: "help", Category: catOutput, Aliases: []string{"h"}, Usage: "show this help", DisableDefaultText: true}
+	cli.HelpFlag = &cli.BoolFlag{Name: "help", Category: catOutput, Aliases: []string{"h"},
+		Usage: "show this help", DisableDefaultText: true}
 	app.Flags = []cli.Flag{cli.HelpFlag} // cli leaves it out beside a help command of one's own
 	return app
 }
@@ -210,7 +215,7 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 		}
 		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == name })
 		if i < 0 {
-			return hint.Errorf(hint.DidYouMean("--"+name, flagNames(c), help), "unknown flag --%s", name)
+			return hint.Errorf(hint.DidYouMean("--"+name, dashed(c.Flags), help), "unknown flag --%s", name)
 		}
 		_, isBool := c.Flags[i].(*cli.BoolFlag)
 		switch {
@@ -228,9 +233,11 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 	}
 	switch {
 	case slices.Contains(x.operands, ""):
-		return hint.Errorf("leave it out, or set the variable that it comes from", "an operand of %s is empty", c.Name)
+		return hint.Errorf("leave it out, or set the variable that it comes from",
+			"an operand of %s is empty", c.Name)
 	case len(x.operands) > 0 && c.ArgsUsage == "":
-		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName), "%s takes no operands, got %q", c.Name, x.operands[0])
+		return hint.Errorf(fmt.Sprintf("`%s --help` shows its use", c.HelpName),
+			"%s takes no operands, got %q", c.Name, x.operands[0])
 	}
 	return nil
 }
@@ -246,9 +253,11 @@ func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value stri
 	case text && value == "":
 		return hint.Errorf("give it a value, or leave the flag out", "--%s is empty", name)
 	case x.given[name] && !isBool && !list:
-		return hint.Errorf("give it once; where it takes several values, they stand with commas", "--%s is given twice", name)
+		return hint.Errorf("give it once; where it takes several values, they stand with commas",
+			"--%s is given twice", name)
 	case words != nil && !slices.Contains(words, value):
-		return hint.Errorf(hint.DidYouMean(value, words, "use "+strings.Join(words, ", ")), "unknown --%s %q", name, value)
+		return hint.Errorf(hint.DidYouMean(value, words, "use "+strings.Join(words, ", ")),
+			"unknown --%s %q", name, value)
 	}
 	x.given[name] = true
 	if err := ctx.Set(name, value); err != nil {
@@ -258,17 +267,6 @@ func (x *common) set(ctx *cli.Context, c *cli.Command, flag cli.Flag, value stri
 		return f.RunAction(ctx)
 	}
 	return nil
-}
-
-func flagNames(c *cli.Command) (names []string) {
-	for _, f := range c.Flags {
-		names = append(names, "--"+f.Names()[0])
-	}
-	return names
-}
-
-func hasFlag(flags []cli.Flag, name string) bool {
-	return slices.ContainsFunc(flags, func(f cli.Flag) bool { return f.Names()[0] == name })
 }
 
 // valueForm says how a value of a flag is written.

@@ -39,14 +39,16 @@ func checkedIn(t *testing.T) *tune.Table {
 // its answer's time it loses little.
 func TestMap(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	if page, _ := os.ReadFile("README.md"); !bytes.Contains(page, []byte("\n$ normbench tune results/nvidia-h200/learn --out ")) {
+	if page, _ := os.ReadFile("README.md"); !bytes.Contains(page,
+		[]byte("\n$ normbench tune results/nvidia-h200/learn --out ")) {
 		t.Error("no command of README fills the map, so TestReadme does not check it")
 	}
 	have := checkedIn(t)
 	d := devicetest.H200()
 	ps := 0
 	for _, s := range shapes.Everything.Draw(2000, 5) {
-		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte", "layernorm/fwd/2-byte", "layernorm/bwd/2-byte"} {
+		for _, c := range []string{"rmsnorm/fwd/2-byte", "rmsnorm/bwd/2-byte", "layernorm/fwd/2-byte",
+			"layernorm/bwd/2-byte"} {
 			class, err := rule.ParseClass(c)
 			if err != nil {
 				t.Fatal(err)
@@ -100,8 +102,10 @@ func TestMapsBrought(t *testing.T) {
 		t.Errorf("%d files, %d maps: %v", len(files), len(want), err)
 	}
 	for _, f := range files {
-		if got, err := os.ReadFile(filepath.Join(dir, f.Name())); err != nil || !bytes.Equal(got, want[f.Name()]) {
-			t.Errorf("%s is not the map of its tuned.json (%v): go test ./cmd/normbench -run TestMapsBrought -update", f.Name(), err)
+		if got, err := os.ReadFile(filepath.Join(dir, f.Name())); err != nil ||
+			!bytes.Equal(got, want[f.Name()]) {
+			t.Errorf("%s is not the map of its tuned.json (%v): go test ./cmd/normbench -run "+
+				"TestMapsBrought -update", f.Name(), err)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -98,8 +99,9 @@ func (e *env) command(c *cli.Command, x *common, run func() error) *cli.Command 
 			return err
 		}
 		x.setLayout(e)
-		peers := hasFlag(c.Flags, "peers")
-		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, peers || !hasFlag(c.Flags, "kernels")); err != nil {
+		flags := names(c.Flags)
+		if err := e.UseKernels(x.kernels, x.include.Value(), x.python, slices.Contains(flags, "peers") ||
+			!slices.Contains(flags, "kernels")); err != nil {
 			return err
 		}
 		if err := x.check(e); err != nil {
@@ -115,5 +117,6 @@ func (x *common) takes(n int, what string) error {
 	if len(x.operands) == n {
 		return nil
 	}
-	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]), "%s, got %d", what, len(x.operands))
+	return hint.Errorf(fmt.Sprintf("`normbench %s --help` has examples", strings.Fields(what)[0]),
+		"%s, got %d", what, len(x.operands))
 }

@@ -62,7 +62,8 @@ func newBrowser(t *testing.T) *browser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-background-networking",
+	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+		"--no-first-run", "--disable-background-networking",
 		"--remote-debugging-pipe", "--user-data-dir="+dir)
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	if err := cmd.Start(); err != nil {
@@ -190,8 +191,11 @@ func (b *browser) eval(script string) string {
 // look sets the size of the window and its scheme.
 func (b *browser) look(width int, scheme string) {
 	b.t.Helper()
-	b.call(nil, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 1200, "deviceScaleFactor": 1, "mobile": false})
-	b.call(nil, "Emulation.setEmulatedMedia", map[string]any{"media": "screen", "features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}})
+	b.call(nil, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 1200,
+		"deviceScaleFactor": 1, "mobile": false})
+	b.call(nil, "Emulation.setEmulatedMedia",
+		map[string]any{"media": "screen",
+			"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}})
 }
 
 // seen is how light the page is, of 1. Its picture goes to $NORMBENCH_SHOTS, to look at.
@@ -222,8 +226,11 @@ func TestPagesInBrowser(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 	learn := func(html string) (code int, errs string) {
-		for budget := 4; budget <= 64; budget *= 2 { // the same command goes on, so a busy machine takes longer
-			if code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget), "--domain", "M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out, "--html", html); code == 0 {
+		// the same command goes on, so a busy machine takes longer
+		for budget := 4; budget <= 64; budget *= 2 {
+			if code, errs = made("learn", "--device", "cpu", "--budget", fmt.Sprintf("%ds", budget),
+				"--domain", "M=1:8,N=64:128", "--op", "rmsnorm", "--pass", "fwd", "--out", out, "--html",
+				html); code == 0 {
 				break
 			}
 		}
@@ -243,16 +250,21 @@ func TestPagesInBrowser(t *testing.T) {
 		filter  string // that leaves some rows of its table, and not all
 	}{
 		{"live", func(html string) (int, string) {
-			return made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz", "--html", html)
-		}, "<svg", []string{"<dt>clocks</dt>", "<dt>date</dt><dd>2026-11-23", "<dt>device</dt><dd>NVIDIA H200", "<dt>driver</dt>", ">2026-11-23<", "</b>slower<", `<i class="t0"></i>k1<`}, "B us", "262144x64"},
+			return made("report", "../../results/nvidia-h100-80gb-hbm3/peers/qk-norm-bwd.json.gz", "--html",
+				html)
+		}, "<svg", []string{"<dt>clocks</dt>", "<dt>date</dt><dd>2026-11-26", "<dt>device</dt><dd>NVIDIA H100", "<dt>driver</dt>", ">2026-11-26<", "</b>slower<", `<i class="t0"></i>k1<`}, "B us", "262144x64"},
 		{"recorded", func(html string) (int, string) {
-			return made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200", "--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd", "--html", html)
+			return made("compare", "../../results/nvidia-h200#base", "../../results/nvidia-h200",
+				"--shapes", "fast-llm", "--op", "rmsnorm", "--pass", "bwd", "--html", html)
 		}, "<svg", []string{">NVIDIA H200, 2026-11-", "</b>inconclusive<"}, "A us", "8192x2048"},
 		{"sweep", func(html string) (int, string) {
-			return made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm", "--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep"), "--html", html)
+			return made("sweep", "--device", "cpu", "--shapes", "8x64,32x128,64x64", "--op", "rmsnorm",
+				"--pass", "fwd", "--budget", "12", "--out", filepath.Join(dir, "sweep"), "--html", html)
 		}, "<svg", []string{"</b>slower<"}, "A us", ""},
-		{"learn", learn, `<svg viewBox`, []string{`</b>cells with an answer`, "<dt>budget</dt>"}, "problems", ""},
-		{"tune", func(html string) (int, string) { return made("tune", folders(), "--html", html) }, `<svg viewBox`, []string{`</b>cells with an answer`}, "problems", ""},
+		{"learn", learn, `<svg viewBox`, []string{`</b>cells with an answer`, "<dt>budget</dt>"},
+			"problems", ""},
+		{"tune", func(html string) (int, string) { return made("tune", folders(), "--html", html) },
+			`<svg viewBox`, []string{`</b>cells with an answer`}, "problems", ""},
 	} {
 		file := filepath.Join(dir, page.name+".html")
 		if code, errs := page.make(file); code != 0 {
@@ -263,11 +275,13 @@ func TestPagesInBrowser(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := string(data)
-		verdict, chart, table := strings.Index(text, `class="tally"`), strings.Index(text, page.chart), strings.Index(text, "<table")
+		verdict, chart, table := strings.Index(text, `class="tally"`), strings.Index(text, page.chart),
+			strings.Index(text, "<table")
 		if !(0 < verdict && verdict < chart && chart <= table) {
 			t.Errorf("%s: verdict at %d, chart at %d, table at %d", page.name, verdict, chart, table)
 		}
-		for _, want := range append(page.wants, "Content-Security-Policy", "@media print", "<dt>device</dt>", "<dt>protocol</dt>", "<dt>normbench</dt>", "<dt>date</dt>") {
+		for _, want := range append(page.wants, "Content-Security-Policy", "@media print",
+			"<dt>device</dt>", "<dt>protocol</dt>", "<dt>normbench</dt>", "<dt>date</dt>") {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s has no %s", page.name, want)
 			}
@@ -283,7 +297,8 @@ func TestPagesInBrowser(t *testing.T) {
 			if wide := chromium.eval("document.documentElement.scrollWidth - innerWidth"); wide != "0" {
 				t.Errorf("%s at %d px is wider by %s", page.name, look.width, wide)
 			}
-			if light := chromium.seen(fmt.Sprint(page.name, "-", look.width, "-", look.scheme)); (light > 0.5) != (look.scheme == "light") {
+			if light := chromium.seen(fmt.Sprint(page.name, "-", look.width, "-",
+				look.scheme)); (light > 0.5) != (look.scheme == "light") {
 				t.Errorf("%s at %d px, %s: light %.2f", page.name, look.width, look.scheme, light)
 			}
 		}

@@ -34,7 +34,8 @@ func TestLinks(t *testing.T) {
 	// The rows of results that name this commit are measured anew; the commit itself has not landed.
 	commits := map[string]bool{}
 	checked := 0
-	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md", "results/*/*/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "results/*.md", "results/*/*.md",
+		"results/*/*/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -52,7 +53,8 @@ func TestLinks(t *testing.T) {
 			}
 			for _, hash := range commitHash.FindAllString(string(text), -1) {
 				// A word of digits alone is a date or a seed.
-				if !history || commits[hash] || !strings.ContainsAny(hash, "0123456789") || !strings.ContainsAny(hash, "abcdef") {
+				if !history || commits[hash] || !strings.ContainsAny(hash, "0123456789") ||
+					!strings.ContainsAny(hash, "abcdef") {
 					continue
 				}
 				if _, err := git("cat-file", "-e", hash+"^{commit}"); err != nil {
@@ -85,16 +87,17 @@ func TestLinks(t *testing.T) {
 func TestResultsSize(t *testing.T) {
 	const most = 10_300_000 // bytes
 	size := int64(0)
-	if err := filepath.WalkDir(filepath.Join("..", "..", "results"), func(path string, e os.DirEntry, err error) error {
-		if err != nil {
+	if err := filepath.WalkDir(filepath.Join("..", "..", "results"),
+		func(path string, e os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			info, err := e.Info()
+			if err == nil && info.Mode().IsRegular() {
+				size += info.Size()
+			}
 			return err
-		}
-		info, err := e.Info()
-		if err == nil && info.Mode().IsRegular() {
-			size += info.Size()
-		}
-		return err
-	}); err != nil || size > most {
+		}); err != nil || size > most {
 		t.Errorf("results has %d bytes, more than %d (%v)", size, most, err)
 	}
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-
 	"fmt"
-
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -88,7 +86,8 @@ func TestReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages := []string{"README.md", "docs/reference.md", "docs/kernels.md", "docs/learn.md", "docs/extending.md", "docs/performance.md", "docs/reliability.md", "CONTRIBUTING.md"}
+	pages := []string{"README.md", "docs/reference.md", "docs/kernels.md", "docs/learn.md",
+		"docs/extending.md", "docs/performance.md", "docs/reliability.md", "CONTRIBUTING.md"}
 	list := map[string][]command{}
 	for _, page := range pages {
 		text, err := os.ReadFile(filepath.Join(root, page))
@@ -107,7 +106,8 @@ func TestReadme(t *testing.T) {
 	if err := os.Mkdir("docs", 0o755); err != nil { // for the plots of performance.md
 		t.Fatal(err)
 	}
-	// Nothing writes there, as checkOutputs sees to. out/main is the checkout of the main branch that a pull request races.
+	// Nothing writes there, as checkOutputs sees to. out/main is the checkout of the main branch
+	// that a pull request races.
 	if err := os.Mkdir("out", 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,8 @@ func checkCommand(t *testing.T, root string, c command) bool {
 		return false
 	}
 	checkOutputs(t, words)
-	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text, "triton") { // there is no Python in $PATH
+	// there is no Python in $PATH
+	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text, "triton") {
 		if code, _, stderr := normbench(words); code != exitTrouble || !strings.Contains(stderr, "Python") {
 			t.Errorf("%s: exit code %d, not for the want of Python\n%s", text, code, stderr)
 		}
@@ -246,7 +247,8 @@ func checkOutputs(t *testing.T, words []string) {
 		}
 	}
 	for i, w := range words[:len(words)-1] {
-		if to := words[i+1]; slices.Contains([]string{"--out", "--plot", "--html", "--resume"}, w) && to != "out" && !strings.HasPrefix(to, "out/") && !strings.HasPrefix(to, "docs/") {
+		if to := words[i+1]; slices.Contains([]string{"--out", "--plot", "--html", "--resume"}, w) &&
+			to != "out" && !strings.HasPrefix(to, "out/") && !strings.HasPrefix(to, "docs/") {
 			t.Errorf("%s writes to %s, which is not below out", strings.Join(words, " "), to)
 		}
 	}
@@ -310,7 +312,8 @@ func checkGPU(t *testing.T, words []string) {
 	if remote {
 		code, _, stderr := normbench(words)
 		if code != exitTrouble || !strings.Contains(stderr, "does not start") {
-			t.Errorf("%s: exit code %d, not for the want of a worker\n%s", strings.Join(words, " "), code, stderr)
+			t.Errorf("%s: exit code %d, not for the want of a worker\n%s", strings.Join(words, " "), code,
+				stderr)
 		}
 	}
 	if len(rest) == 0 || rest[0] != "sweep" && rest[0] != "bench" {
@@ -319,7 +322,8 @@ func checkGPU(t *testing.T, words []string) {
 	if rest[0] == "sweep" {
 		code, _, stderr := normbench(append(rest, "--device=cpu", "--dry-run"))
 		// It may be too large for this machine, or have no host stage.
-		if cannot := strings.Contains(stderr, " needs ") || strings.Contains(stderr, "it runs on a GPU only"); code != 0 && !cannot {
+		if cannot := strings.Contains(stderr, " needs ") ||
+			strings.Contains(stderr, "it runs on a GPU only"); code != 0 && !cannot {
 			t.Errorf("%s: exit code %d on a cpu\n%s", strings.Join(words, " "), code, stderr)
 		}
 	}
@@ -328,7 +332,8 @@ func checkGPU(t *testing.T, words []string) {
 		if _, err := os.Stat(filepath.Join(out, device)); err == nil {
 			return
 		}
-		if err := os.CopyFS(filepath.Join(out, device), os.DirFS(filepath.Join("results", device))); err != nil {
+		if err := os.CopyFS(filepath.Join(out, device),
+			os.DirFS(filepath.Join("results", device))); err != nil {
 			t.Error(err)
 		}
 	}
@@ -360,7 +365,8 @@ func checkTargets(t *testing.T, root string, targets []string) {
 
 // The parser is what would let commands through unseen.
 func TestReadmeCommands(t *testing.T) {
-	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
+	got := commands("$ no block\n```console\n$ a b\nits output\n$ c \\\n  d\n```\n$ out\n```go\n$ " +
+		"x\n```\n```sh\n$ e\n```\n```\n$ y\n```\n")
 	want := []command{{3, "a b", "its output\n"}, {5, "c  d", ""}, {13, "e", ""}}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

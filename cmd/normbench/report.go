@@ -24,17 +24,23 @@ func reportCommand(e *env) *cli.Command {
 		Name:      "report",
 		Usage:     "show recorded times against the stream, over rows, columns or shapes: table, plots, page",
 		ArgsUsage: "RECORDS...",
-		Description: "Each operand is an arm, written as for compare: PATH#base, PATH#peers, PATH#FAMILY, PATH#tuned:FILE, tuned:FILE\n" +
-			"and so on. A records file or results folder without a # has up to three arms: the base, our fastest and the\n" +
-			"fastest peer. The file of a live compare has its two arms. Alone and without --over, it prints its own table.\n\n" +
-			"A plot over M or N has a panel for each fixed other side with three sizes or more. A plot over shape has all\n" +
-			"problems of an op and pass side by side. 100% is the stream, a copy of the same tensors in the same run.\n" +
-			"`normbench bench base --shapes growth-rows --out DIR` measures the records for a plot over M.",
+		Description: "Each operand is an arm, written as for compare: PATH#base, PATH#peers, PATH#FAMILY, " +
+			"PATH#tuned:FILE, tuned:FILE and so on. A records file or results folder without a # " +
+			"has up to three arms: the base, our fastest and the fastest peer. The file of a live " +
+			"compare has its two arms. Alone and without --over, it prints its own table.\n\n" +
+			"A plot over M or N has a panel for each fixed other side with three sizes or more. A " +
+			"plot over shape has all problems of an op and pass side by side. 100% is the stream, " +
+			"a copy of the same tensors in the same run. `normbench bench base --shapes " +
+			"growth-rows --out DIR` measures the records for a plot over M.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Destination: &cfg.over, Name: "over", Category: catWhat, Usage: "M or N (the side that grows), or shape (every problem): the order of the table and the axis of the plot"},
-			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput, Usage: "draw to `FILE`.svg; needs --over"},
+			&cli.StringFlag{Destination: &cfg.over, Name: "over", Category: catWhat,
+				Usage: "M or N (the side that grows), or shape (every problem): the order of the table " +
+					"and the axis of the plot"},
+			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput,
+				Usage: "draw to `FILE`.svg; needs --over"},
 			cfg.htmlFlag(),
-			&cli.StringFlag{Destination: &cfg.title, Name: "title", Category: catOutput, Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
+			&cli.StringFlag{Destination: &cfg.title, Name: "title", Category: catOutput,
+				Usage: "title of the plot and the page", DefaultText: "the device and the protocol"},
 		}, shapeFlags(&cfg.Selection, "all"), cfg.tableFlags()),
 	}, &cfg.common, func() error { return showReport(e, cfg) })
 }
@@ -85,7 +91,8 @@ func showReport(e *env, cfg *reportConfig) error {
 			return err
 		}
 	}
-	if err := e.writePage(cfg.html, func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) }); err != nil {
+	if err := e.writePage(cfg.html,
+		func() *report.Page { return g.Page(title, e.Scope.RunsOf(sides...)) }); err != nil {
 		return err
 	}
 	return g.Render(e.out, cfg.format)

@@ -38,7 +38,8 @@ func TestCompareChosen(t *testing.T) {
 	}
 	code, stdout, stderr := normbench([]string{"compare", from + "#base", from, "--format", "json"})
 	var c report.Comparison
-	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 || len(c.Rows) != len(table.Entries) {
+	if err := json.Unmarshal([]byte(stdout), &c); err != nil || code != 0 ||
+		len(c.Rows) != len(table.Entries) {
 		t.Fatalf("exit code %d, %v, %d rows\n%s", code, err, len(c.Rows), stderr)
 	}
 	gone := 0
@@ -51,7 +52,8 @@ func TestCompareChosen(t *testing.T) {
 		if v := (kernels.Variant{Family: r.B.Family, Config: r.B.Config}); v != x.Variant() {
 			t.Errorf("%s: %s, the table has %s", r.Problem, v, x.Variant())
 		}
-		if r.A.Family == r.B.Family && r.A.Config == r.B.Config && (r.Mark != report.Equal || r.Speedup != 1) {
+		if r.A.Family == r.B.Family && r.A.Config == r.B.Config &&
+			(r.Mark != report.Equal || r.Speedup != 1) {
 			t.Errorf("%s: %gx %s of the base and the base", r.Problem, r.Speedup, r.Mark)
 		}
 	}
@@ -83,7 +85,8 @@ func TestPeersPlots(t *testing.T) {
 	root := filepath.Join("..", "..")
 	for _, name := range []string{"rmsnorm-bwd", "layernorm-bwd", "rmsnorm-fwd", "layernorm-fwd"} {
 		drawn := filepath.Join(t.TempDir(), "x.svg")
-		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers", name+".json.gz"), "--over", "shape", "--plot", drawn}
+		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers",
+			name+".json.gz"), "--over", "shape", "--plot", drawn}
 		code, stdout, stderr := normbench(args)
 		if code != 0 {
 			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
@@ -107,7 +110,8 @@ func TestPeersPlots(t *testing.T) {
 			}
 		}
 		if want, err := os.ReadFile(doc); err != nil || string(want) != string(got) {
-			t.Errorf("%s is not what report draws (%v); go test ./cmd/normbench -run PeersPlots -update", doc, err)
+			t.Errorf("%s is not what report draws (%v); go test ./cmd/normbench -run PeersPlots -update",
+				doc, err)
 		}
 	}
 }
@@ -128,11 +132,13 @@ func TestReportLive(t *testing.T) {
 		}
 	}
 	code, stdout, stderr = normbench([]string{"report", file, "--shapes", "8192x1024,4096x2048"})
-	if code != 0 || strings.Count(stdout, "FASTER") != 2 || !strings.Contains(stdout, "over 2 cells: 2 faster") {
+	if code != 0 || strings.Count(stdout, "FASTER") != 2 ||
+		!strings.Contains(stdout, "over 2 cells: 2 faster") {
 		t.Errorf("a part: exit code %d, %s\n%s", code, stderr, stdout)
 	}
 	code, stdout, stderr = normbench([]string{"report", file, "--pass", "fwd"})
-	if code != 2 || stdout != "" || !strings.Contains(stderr, "has none of the problems asked for") || !strings.Contains(stderr, "hint: ") {
+	if code != 2 || stdout != "" || !strings.Contains(stderr, "has none of the problems asked for") ||
+		!strings.Contains(stderr, "hint: ") {
 		t.Errorf("none: exit code %d\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
@@ -151,8 +157,10 @@ func TestGrowthPlots(t *testing.T) {
 			"growth-peers": {from + "-peers#base", from + "-peers#peers"},
 		} {
 			for _, pass := range []string{"fwd", "bwd"} {
-				drawn, want := filepath.Join(t.TempDir(), "x.svg"), filepath.Join("docs", name+"-"+side+"-"+pass+".svg")
-				if code, _, stderr := normbench(append([]string{"report", "--pass", pass, "--over", over, "--plot", drawn}, operands...)); code != 0 {
+				drawn, want := filepath.Join(t.TempDir(), "x.svg"),
+					filepath.Join("docs", name+"-"+side+"-"+pass+".svg")
+				if code, _, stderr := normbench(append([]string{"report", "--pass", pass, "--over", over,
+					"--plot", drawn}, operands...)); code != 0 {
 					t.Errorf("%s: exit code %d\n%s", want, code, stderr)
 					continue
 				}

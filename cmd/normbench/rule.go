@@ -37,18 +37,27 @@ func ruleCommand(e *env) *cli.Command {
 		Name:      "rule",
 		Usage:     "print what a map launches for the widths of a model, or export it as code to paste",
 		ArgsUsage: "REF",
-		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). The table has a row for each\n" +
-			"range of rows. The export is data and one function. It answers every problem with these columns and options, as\n" +
-			"`normbench explain` does. Without --columns it has all columns, and without an option all options.",
+		Description: "REF is base (this program's map for the device) or tuned:FILE (a table with a map). " +
+			"The table has a row for each range of rows. The export is data and one function. It " +
+			"answers every problem with these columns and options, as `normbench explain` does. " +
+			"Without --columns it has all columns, and without an option all options.",
 		Flags: slices.Concat([]cli.Flag{
-			&cli.StringFlag{Destination: &cfg.widths, Name: "columns", Category: catWhat, Usage: "the widths: `N`, or several with commas"},
+			&cli.StringFlag{Destination: &cfg.widths, Name: "columns", Category: catWhat,
+				Usage: "the widths: `N`, or several with commas"},
 		}, classFlags(&cfg.Selection, ""), optionFlags(&cfg.Selection), []cli.Flag{
-			&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere, Usage: "launch on " + knownDevices, Value: "h200"},
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "write the export to `FILE`"},
-			&cli.StringFlag{Destination: &cfg.export, Name: "export", Category: catOutput, Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it goes to standard output"},
-			&cli.BoolFlag{Destination: &cfg.launch, Name: "launch", Usage: "with --columns and --export json: the grid of each config, its block, shared bytes, cluster, defines and scratch"},
+			&cli.StringFlag{Destination: &cfg.device, Name: "device", Category: catWhere,
+				Usage: "launch on " + knownDevices, Value: "h200"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "write the export to `FILE`"},
+			&cli.StringFlag{Destination: &cfg.export, Name: "export", Category: catOutput,
+				Usage: strings.Join(rule.Formats, ", ") + ": format of the export; without --out it " +
+					"goes to standard output"},
+			&cli.BoolFlag{Destination: &cfg.launch, Name: "launch",
+				Usage: "with --columns and --export json: the grid of each config, its block, shared " +
+					"bytes, cluster, defines and scratch"},
 			cfg.kernelsFlag(),
-		}, slices.DeleteFunc(cfg.tableFlags(), func(f cli.Flag) bool { return f.Names()[0] == "columns" })), // its own are widths
+			// its own are widths
+		}, slices.DeleteFunc(cfg.tableFlags(), func(f cli.Flag) bool { return f.Names()[0] == "columns" })),
 	}, &cfg.common, func() error { return exportRule(e, cfg) })
 }
 
@@ -57,10 +66,12 @@ func exportRule(e *env, cfg *ruleConfig) error {
 		return err
 	}
 	if cfg.out != "" && cfg.export == "" {
-		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "), "--out %s needs --export", cfg.out)
+		return hint.Errorf("say --export "+strings.Join(rule.Formats, ", --export "),
+			"--out %s needs --export", cfg.out)
 	}
 	if cfg.launch && (cfg.export != "json" || cfg.widths == "") {
-		return hint.Errorf("`normbench rule base --columns 4096 --export json --launch`, for one", "--launch needs --columns and --export json")
+		return hint.Errorf("`normbench rule base --columns 4096 --export json --launch`, for one",
+			"--launch needs --columns and --export json")
 	}
 	columns, err := cfg.columnsOf()
 	if err != nil {
@@ -79,7 +90,8 @@ func exportRule(e *env, cfg *ruleConfig) error {
 		return err
 	}
 	if cfg.export == "" {
-		return report.RenderTable(e.out, report.RuleTable(book, cfg.operands[0], classes, columns), cfg.format)
+		return report.RenderTable(e.out, report.RuleTable(book, cfg.operands[0], classes, columns),
+			cfg.format)
 	}
 	write := func() ([]byte, error) { return book.Export(classes, columns, cfg.export) }
 	if cfg.launch {
@@ -114,14 +126,16 @@ func (cfg *ruleConfig) columnsOf() (columns []int64, err error) {
 			return nil, hint.Errorf(help, "malformed number %q in --columns", text)
 		}
 		if !rule.Inside(1, n) {
-			return nil, hint.Errorf(fmt.Sprintf("use --columns from %d to %d; `normbench explain` answers for others", rule.MinN, rule.MaxN), "maps have no columns %d", n)
+			return nil, hint.Errorf(fmt.Sprintf("use --columns from %d to %d; `normbench explain` "+
+				"answers for others", rule.MinN, rule.MaxN), "maps have no columns %d", n)
 		}
 		if !slices.Contains(columns, n) {
 			columns = append(columns, n)
 		}
 	}
 	if len(columns) > maxColumns {
-		return nil, hint.Errorf("take the widths of a few models at a time", "--columns has %d numbers, more than %d", len(columns), maxColumns)
+		return nil, hint.Errorf("take the widths of a few models at a time",
+			"--columns has %d numbers, more than %d", len(columns), maxColumns)
 	}
 	return columns, nil
 }
@@ -132,12 +146,14 @@ func (cfg *ruleConfig) classes(export bool) (list []rule.Class, err error) {
 	if err != nil {
 		return nil, err
 	}
-	all := export && !slices.ContainsFunc(names(optionFlags(&shapes.Selection{})), func(name string) bool { return cfg.given[name] })
+	all := export && !slices.ContainsFunc(names(optionFlags(&shapes.Selection{})),
+		func(name string) bool { return cfg.given[name] })
 	dtypes := cfg.given["dtype"] || !export
 	for _, x := range rule.Classes() {
 		if slices.ContainsFunc(ps, func(p kernels.Problem) bool {
 			of := rule.ClassOf(p)
-			return of == x || p.Transpose && x == rule.ClassOf(uneven(p)) || all && of.Op == x.Op && of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
+			return of == x || p.Transpose && x == rule.ClassOf(uneven(p)) || all && of.Op == x.Op &&
+				of.Pass == x.Pass && (of.Bytes == x.Bytes || !dtypes)
 		}) {
 			list = append(list, x)
 		}
@@ -154,7 +170,8 @@ func uneven(p kernels.Problem) kernels.Problem {
 func bookOf(e *env, text string, d kernels.DeviceInfo) (*rule.Book, error) {
 	path, file := strings.CutPrefix(text, "tuned:")
 	if text != "base" && !file {
-		return nil, hint.Errorf("use base or tuned:FILE; `normbench compare` takes the others too", "%s has no map", text)
+		return nil, hint.Errorf("use base or tuned:FILE; `normbench compare` takes the others too",
+			"%s has no map", text)
 	} else if !file {
 		path = ""
 	} else if _, err := tune.Read(path); err != nil { // the empty path is the program's own
@@ -165,9 +182,11 @@ func bookOf(e *env, text string, d kernels.DeviceInfo) (*rule.Book, error) {
 	case err != nil:
 		return nil, err
 	case t.Book == nil:
-		return nil, hint.Errorf("`normbench learn` measures one, `normbench tune RECORDS` makes it from records", "%s has no map", path)
+		return nil, hint.Errorf("`normbench learn` measures one, `normbench tune RECORDS` makes it "+
+			"from records", "%s has no map", path)
 	case t.Book.Map == nil:
-		return nil, hint.Errorf("`normbench list devices` says which devices have a map", "%s launches by %s: there is no map to show", d.ID, t.Book.Step)
+		return nil, hint.Errorf("`normbench list devices` says which devices have a map",
+			"%s launches by %s: there is no map to show", d.ID, t.Book.Step)
 	case t.Book.Near != rule.Own:
 		e.Notef("%s launches by %s", d.ID, t.Book.Step)
 	}

@@ -48,7 +48,8 @@ var testAll = os.Getenv("NORMBENCH_TEST_ALL") != ""
 // that misbehaves; fake-python, which runs scripted peers in place of peers.py; and kept-g++.
 func TestMain(m *testing.M) {
 	// Half of the scripts' time is waiting for workers that hang or do not come back.
-	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))) //nolint:errcheck // -parallel comes after it
+	//nolint:errcheck // -parallel comes after it
+	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
 	program := func(r func() *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r())) }
 	}
@@ -139,7 +140,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("ESC", "\x1b[2J")
 			e.Setenv("CXX", compiler(t))
 			e.Setenv("KEPT", compiler(t))
-			samples, budget := "800", "5s" // of the script crash: half a second a sweep, of which little passes before it is stopped
+			// of the script crash: half a second a sweep, of which little passes before it is stopped
+			samples, budget := "800", "5s"
 			if raceEnabled() {
 				samples, budget = "5", "12s"
 			}
@@ -178,7 +180,8 @@ func TestScripts(t *testing.T) {
 // tables are the tuned tables below a folder: the path of each text.
 func tables(dir string) map[string]string {
 	found := map[string]string{}
-	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error { //nolint:errcheck // a script may forbid folders
+	//nolint:errcheck // a script may forbid folders
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.HasPrefix(d.Name(), tune.FileName) {
 			if b, err := os.ReadFile(path); err == nil {
 				found[string(b)] = path
@@ -232,7 +235,8 @@ func usage(ts *testscript.TestScript, ok bool, text string) {
 var process sync.Mutex
 
 // variables are those of a script that programs read.
-var variables = []string{"COLUMNS", "CXX", "DEV", "GITHUB_STEP_SUMMARY", "HOME", "NORMBENCH_CACHE", "NORMBENCH_COMPILERS", cpu.CacheVariable,
+var variables = []string{"COLUMNS", "CXX", "DEV", "GITHUB_STEP_SUMMARY", "HOME", "NORMBENCH_CACHE",
+	"NORMBENCH_COMPILERS", cpu.CacheVariable,
 	nvrtc.IncludeVariable, "NORMBENCH_NVRTC", "NORMBENCH_TEST_PEERS", "TMPDIR", "WORK"}
 
 // runHere runs normbench in this process: to start another takes longer than what most commands do.
@@ -317,7 +321,8 @@ func bad(ts *testscript.TestScript, neg bool, args []string) {
 	before := snapshot(ts)
 	got, stdout, stderr := start(ts, args[1:])
 	fail := func(format string, a ...any) {
-		ts.Fatalf("%s: %s\n[stdout]\n%s[stderr]\n%s", strings.Join(args[1:], " "), fmt.Sprintf(format, a...), stdout, stderr)
+		ts.Fatalf("%s: %s\n[stdout]\n%s[stderr]\n%s", strings.Join(args[1:], " "),
+			fmt.Sprintf(format, a...), stdout, stderr)
 	}
 	if got != exitTrouble {
 		fail("exit code %d, want %d", got, exitTrouble)
@@ -370,7 +375,8 @@ func snapshot(ts *testscript.TestScript) map[string]string {
 			return err
 		}
 		b, err := os.ReadFile(name)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) { // a link to nowhere, or to a folder
+		// a link to nowhere, or to a folder
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.EISDIR) {
 			err = nil
 		}
 		files[strings.TrimPrefix(name, root+"/")] = string(b)
@@ -430,7 +436,8 @@ func stopreading(ts *testscript.TestScript, neg bool, args []string) {
 // wants it to end with a code, -1 for by the signal. Its standard error is in the file
 // stopped, its standard output in printed.
 func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []string) {
-	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
+	signal, ok := map[string]os.Signal{"KILL": syscall.SIGKILL, "INT": syscall.SIGINT,
+		"TERM": syscall.SIGTERM, "HUP": syscall.SIGHUP}[args[0]]
 	usage(ts, ok, "... KILL|INT|TERM|HUP CODE program argument...")
 	args = args[1:]
 	program, err := exec.LookPath(args[1])
@@ -440,7 +447,8 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	process.Lock()
 	cmd.Env = os.Environ()
 	process.Unlock()
-	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, "COLUMNS=400", cpu.CacheVariable+"="+smallCache)
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0", "PWD="+cmd.Dir, "COLUMNS=400",
+		cpu.CacheVariable+"="+smallCache)
 	printed, err := os.Create(ts.MkAbs("printed"))
 	ts.Check(err)
 	defer printed.Close()
@@ -454,7 +462,8 @@ func stop(ts *testscript.TestScript, ready func(stderr string) bool, args []stri
 	for deadline := time.Now().Add(2 * time.Minute); !ready(ts.ReadFile("stopped")); time.Sleep(time.Millisecond) {
 		select {
 		case <-done:
-			ts.Fatalf("%s ended before it was to be stopped: %s\n%s", args[1], cmd.ProcessState, ts.ReadFile("stopped"))
+			ts.Fatalf("%s ended before it was to be stopped: %s\n%s", args[1], cmd.ProcessState,
+				ts.ReadFile("stopped"))
 		default:
 		}
 		if time.Now().After(deadline) {
@@ -553,7 +562,8 @@ func replaceall(ts *testscript.TestScript, neg bool, args []string) {
 		if strings.HasPrefix(line, `{"schema":2,"kind":"record"`) {
 			var r record.Record
 			ts.Check(json.Unmarshal([]byte(line), &r))
-			key := record.Key(r.Problem, r.Variant(), run.Device, record.Code{Source: r.Source, Launch: r.Launch}.String(), run.Protocol)
+			key := record.Key(r.Problem, r.Variant(), run.Device,
+				record.Code{Source: r.Source, Launch: r.Launch}.String(), run.Protocol)
 			line = strings.Replace(line, r.Key, key, 1)
 		} else if ours {
 			ts.Check(json.Unmarshal([]byte(line), &run))

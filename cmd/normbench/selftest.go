@@ -13,8 +13,9 @@ func selftestCommand(e *env) *cli.Command {
 	s := &stand{}
 	s.first = func() *report.Table { return selftestTable("") }
 	return e.command(&cli.Command{
-		Name:        "selftest",
-		Usage:       "test the timer on this device: a known spin, the floor, cold against warm, stream against copy",
+		Name: "selftest",
+		Usage: "test the timer on this device: a known spin, the floor, cold against warm, " +
+			"stream against copy",
 		Description: "Exits 4 if a check fails, because times from this machine would mislead.",
 		Flags:       append(s.machine.flags(), s.tableFlags()...),
 	}, &s.common, func() error { return selftest(e, s) })
@@ -44,7 +45,9 @@ func selftest(e *env, s *stand) error {
 		return err
 	}
 	if failed > 0 {
-		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU `nvidia-smi` shows clocks, throttling and other processes", "%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
+		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU "+
+			"`nvidia-smi` shows clocks, throttling and other processes",
+			"%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
 	}
 	return nil
 }

@@ -39,19 +39,28 @@ func sweepCommand(e *env) *cli.Command {
 	return e.command(&cli.Command{
 		Name:  "sweep",
 		Usage: "find the fastest configs of the kernel families over shapes; write records and the tuned table",
-		Description: "A sweep searches a part of a large space. Then it measures the best variants again, in interleaved rounds with\n" +
-			"the base and the entry of the tuned table. Only these last numbers count. --strategy grid measures every config.\n\n" +
-			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its records when its problem is done.\n" +
-			"At the end the sweep writes OUT/<device>/tuned.json and prints the table of base against best. A second sweep\n" +
+		Description: "A sweep searches a part of a large space. Then it measures the best variants again, " +
+			"in interleaved rounds with the base and the entry of the tuned table. Only these " +
+			"last numbers count. --strategy grid measures every config.\n\n" +
+			"Each variant becomes a record in OUT/<device>/records.jsonl; a search writes its " +
+			"records when its problem is done. At the end the sweep writes " +
+			"OUT/<device>/tuned.json and prints the table of base against best. A second sweep " +
 			"into the same folder measures only the variants that are missing or have changed.",
 		Flags: slices.Concat(cfg.flags(), cfg.timing.flags(), cfg.search.flags(), []cli.Flag{
-			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat, Usage: "families to sweep, with commas (default: all that serve the problem)"},
-			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat, Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "`FOLDER` for results", Value: "results"},
-			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed", Usage: "measure the variants again that failed before"},
-			&cli.IntFlag{Destination: &cfg.atOnce, Name: "at-once", Usage: "problems open at once on a GPU: one is measured while the others compile", DefaultText: "1 to 4, by cores",
-				Action: within("at-once", 1, 16, "use 1 to 16")},
-			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run", Usage: "print how many variants are left to measure, and stop"},
+			&cli.StringFlag{Destination: &cfg.family, Name: "family", Category: catWhat,
+				Usage: "families to sweep, with commas (default: all that serve the problem)"},
+			&cli.StringSliceFlag{Destination: &cfg.knobs, Name: "knob", Category: catWhat,
+				Usage: "`KEY=V,V` replaces the values of a knob, such as --knob p=66,132; may repeat"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "`FOLDER` for results", Value: "results"},
+			&cli.BoolFlag{Destination: &cfg.retry, Name: "retry-failed",
+				Usage: "measure the variants again that failed before"},
+			&cli.IntFlag{Destination: &cfg.atOnce, Name: "at-once",
+				Usage:       "problems open at once on a GPU: one is measured while the others compile",
+				DefaultText: "1 to 4, by cores",
+				Action:      within("at-once", 1, 16, "use 1 to 16")},
+			&cli.BoolFlag{Destination: &cfg.dry, Name: "dry-run",
+				Usage: "print how many variants are left to measure, and stop"},
 			cfg.htmlFlag(),
 		}),
 	}, &cfg.common, func() error { return runSweep(e, cfg) })
@@ -74,7 +83,8 @@ func runSweep(e *env, cfg *sweepConfig) error {
 	}
 	defer lab.Close(cfg.devices)
 	s.Devices, s.Problems, s.Search = cfg.devices, cfg.problems, cfg.search.SearchPlan
-	s.Options = sweep.Options{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed, RetryFailed: cfg.retry}
+	s.Options = sweep.Options{Run: e.NewRun(cfg.info, cfg.protocol(cfg.info)), Seed: cfg.seed,
+		RetryFailed: cfg.retry}
 	if err := e.LayOut(s); err != nil {
 		return err
 	}
@@ -120,13 +130,20 @@ type searchPlan struct {
 // flags has no strategy's own.
 func (p *searchPlan) flags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Destination: &p.Strategy, Name: "strategy", Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part of the space, then the best of it again", Value: search.Auto},
-		&cli.StringFlag{Destination: &p.limit, Name: "budget", Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such as 300 or 10%"},
-		&cli.IntFlag{Destination: &p.Finals, Name: "finals", Usage: "number of variants that a search measures again, 1 to 32", Value: 8,
+		&cli.StringFlag{Destination: &p.Strategy, Name: "strategy",
+			Usage: strings.Join(search.Names(), ", ") + ": how to search. All but grid measure a part " +
+				"of the space, then the best of it again", Value: search.Auto},
+		&cli.StringFlag{Destination: &p.limit, Name: "budget",
+			Usage: "limit of a search: wall `TIME` such as 5m, launches such as 2000x, or configs such " +
+				"as 300 or 10%"},
+		&cli.IntFlag{Destination: &p.Finals, Name: "finals",
+			Usage: "number of variants that a search measures again, 1 to 32", Value: 8,
 			Action: within("finals", 1, 32, "use 1 to 32; 8 to 16 are worth their time")},
-		&cli.IntFlag{Destination: &p.Rounds, Name: "rounds", Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu",
+		&cli.IntFlag{Destination: &p.Rounds, Name: "rounds",
+			Usage: "interleaved rounds of the finals, 6 to 100", DefaultText: "24 on a GPU, 12 on a cpu",
 			Action: within("rounds", 6, 100, "use 6 to 100; of fewer than 6 there is no interval")},
-		&cli.StringSliceFlag{Destination: &p.keep, Name: "keep", Category: catWhat, Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
+		&cli.StringSliceFlag{Destination: &p.keep, Name: "keep", Category: catWhat,
+			Usage: "`REF` that a search always measures, such as tuned:FILE; may repeat"},
 	}
 }
 
@@ -138,7 +155,8 @@ func (p *searchPlan) check(given map[string]bool) (err error) {
 	p.Keep = p.keep.Value()
 	for _, name := range []string{"budget", "finals", "rounds", "keep"} {
 		if p.Asked = p.Asked || given[name]; given[name] && p.Strategy == search.Grid {
-			return hint.Errorf("leave it out, or choose another strategy", "--%s is for a search, and --strategy grid measures all", name)
+			return hint.Errorf("leave it out, or choose another strategy",
+				"--%s is for a search, and --strategy grid measures all", name)
 		}
 	}
 	return nil

@@ -33,12 +33,16 @@ func tuneCommand(e *env) *cli.Command {
 		Name:      "tune",
 		Usage:     "fill a map of launch answers from records, into a tuned table",
 		ArgsUsage: "RECORDS...",
-		Description: "Reads records files or results folders of one device, of sweep or of learn, and fills a map: for each cell of\n" +
-			"columns and rows the config that is expected to lose the least. Prints how many cells rest on what. --out puts it\n" +
-			"into a tuned table, whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench rule` exports.",
+		Description: "Reads records files or results folders of one device, of sweep or of learn, and " +
+			"fills a map: for each cell of columns and rows the config that is expected to lose " +
+			"the least. Prints how many cells rest on what. --out puts it into a tuned table, " +
+			"whose entries stay. `normbench explain` draws a cell's neighbourhood; `normbench " +
+			"rule` exports.",
 		Flags: append([]cli.Flag{
-			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput, Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
-			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput, Usage: "draw the map to `FILE`.svg"},
+			&cli.StringFlag{Destination: &cfg.out, Name: "out", Category: catOutput,
+				Usage: "write the map into the tuned table `FILE`, as results/nvidia-h200/tuned.json"},
+			&cli.StringFlag{Destination: &cfg.plot, Name: "plot", Category: catOutput,
+				Usage: "draw the map to `FILE`.svg"},
 			cfg.htmlFlag(),
 			priorFlag(&cfg.prior, "none"),
 			cfg.kernelsFlag(),
@@ -60,7 +64,8 @@ func fillMap(e *env, cfg *tuneConfig) error {
 		return hint.Errorf("`normbench tune results/nvidia-h200`, for one", "tune needs records")
 	}
 	if out != "" && filepath.Ext(out) != ".json" {
-		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it", "--out %s is no tuned table", out)
+		return hint.Errorf("name it .json; `normbench rule tuned:FILE --export go` makes code of it",
+			"--out %s is no tuned table", out)
 	}
 	d, err := learn.Collect(cfg.operands)
 	if err != nil {
@@ -110,7 +115,8 @@ func showMap(e *env, got *lab.Learned, x *common, more ...report.Fact) error {
 		_, err = e.out.Write(append(text, '\n'))
 		return cmp.Or(err, lost)
 	}
-	if err := report.RenderTable(e.out, t, x.format); err != nil || x.format == report.FormatCSV || !e.out.Layout.Wide {
+	if err := report.RenderTable(e.out, t, x.format); err != nil || x.format == report.FormatCSV ||
+		!e.out.Layout.Wide {
 		return cmp.Or(err, lost)
 	}
 	for i := range m.Rasters {

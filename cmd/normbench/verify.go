@@ -9,13 +9,9 @@ import (
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
-	"normbench/kernels"
 	"normbench/kernels/reference"
-	"normbench/kernels/replay"
 	"normbench/lab"
 	"normbench/report"
-	"normbench/sweep"
-	"normbench/sweep/verify"
 	"normbench/tune/ref"
 )
 
@@ -33,24 +29,32 @@ func verifyCommand(e *env) *cli.Command {
 		Name:      "verify",
 		Usage:     "check variants against the float64 reference and for reproducible bits; no timing",
 		ArgsUsage: "[REF...]",
-		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. --all-configs takes every config, of the families named or of all.\n" +
-			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' host stages on the shapes\n" +
-			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a C++ compiler (g++ or $CXX).",
+		Description: ref.RunHelp + ".\nWithout a REF, verify checks every family in its base config. " +
+			"--all-configs takes every config, of the families named or of all.\n" +
+			"The inputs come from a fresh seed, which is printed. On a cpu, verify runs the kernels' " +
+			"host stages on the shapes\n" +
+			"asked for, and their CUDA code in an emulator on three small shapes each, which takes a " +
+			"C++ compiler (g++ or $CXX).",
 		Flags: slices.Concat(cfg.flags(), []cli.Flag{
-			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats", Usage: "runs of each variant; their bits are compared", Value: 3,
+			&cli.IntFlag{Destination: &cfg.repeats, Name: "repeats",
+				Usage: "runs of each variant; their bits are compared", Value: 3,
 				Action: within("repeats", 1, 1000, "use 1 to 1000")},
-			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat, Usage: "check every config of each family's space"},
-			&cli.BoolFlag{Destination: &cfg.hostOnly, Name: "host-only", Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in the emulator"},
-			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile", Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
+			&cli.BoolFlag{Destination: &cfg.all, Name: "all-configs", Category: catWhat,
+				Usage: "check every config of each family's space"},
+			&cli.BoolFlag{Destination: &cfg.hostOnly, Name: "host-only",
+				Usage: "on a cpu, run the kernels' host stages alone, and none of their CUDA code in " +
+					"the emulator"},
+			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile",
+				Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
 		}, cfg.peerFlags()),
 	}, &cfg.common, func() error { return runVerify(e, cfg) })
 }
 
 func runVerify(e *env, cfg *verifyConfig) error {
-	all, named := cfg.all, len(cfg.operands) > 0
 	for _, text := range cfg.operands {
-		if _, err := e.Registry.Lookup(text); err != nil && all {
-			return hint.Errorf("name families, or leave it out", "--all-configs takes families, and %q is none", text)
+		if _, err := e.Registry.Lookup(text); err != nil && cfg.all {
+			return hint.Errorf("name families, or leave it out",
+				"--all-configs takes families, and %q is none", text)
 		}
 	}
 	refs, err := e.ParseAll(cfg.operands...)
@@ -58,70 +62,18 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return err
 	}
 	step := e.Wait("starting the device")
-	defer step.End()
-	if err := cfg.open(e, false, refs...); err != nil {
-		return err
-	}
-	defer lab.Close(cfg.devices)
-	step.Set("laying out and compiling")
-	dev, info, ps := cfg.devices[0], cfg.info, cfg.problems
-	if _, replayed := dev.(*replay.Device); replayed {
-		return hint.Errorf("use --device cpu or --device cuda", "verify runs kernels, and %s has recorded times only", cmp.Or(cfg.Device, "auto"))
-	}
-	onHost, hostOnly := info.Kind == kernels.KindCPU, cfg.hostOnly
-	if hostOnly && !onHost {
-		return hint.Errorf("leave it out", "--host-only has no effect on %s, which runs CUDA code", info.Name)
-	}
-	v := lab.NewVerification()
-	asked := slices.Clone(refs)
-	refs, guests, err := e.HostCheck(ps, all, info, refs, v)
+	err = cfg.open(e, false, refs...)
+	step.End()
 	if err != nil {
 		return err
 	}
-	var tasks []sweep.Task
-	switch {
-	case all && (!named || len(refs) > 0):
-		var only []string
-		for _, r := range refs {
-			only = append(only, r.Text)
-		}
-		if tasks, err = sweep.Grid(e.Ctx, e.Registry, ps, info, only, nil); err != nil {
-			return err
-		}
-	case named:
-		if err := e.PreparePeers(&cfg.Config, dev, refs, ps); err != nil {
-			return err
-		}
-		if len(refs) > 0 {
-			if tasks, err = e.Tasks(ps, refs, info, v.Naming(e.Variants, refs), nil); err != nil {
-				return err
-			}
-		}
-	default:
-		if tasks, err = e.BaseTasks(ps, info); err != nil {
-			return err
-		}
-	}
-	if !named {
-		if err := e.CheckLaidOut(tasks, guests, info); err != nil {
-			return err
-		}
-	}
-	seed := cfg.seed
+	defer lab.Close(cfg.devices)
+	c := &lab.Verify{Config: &cfg.Config, Device: cfg.devices[0], Problems: cfg.problems, Refs: refs,
+		All: cfg.all, HostOnly: cfg.hostOnly, Seed: cfg.seed, Repeats: cfg.repeats}
 	if cfg.hostile {
-		seed |= reference.Hostile
+		c.Seed |= reference.Hostile
 	}
-	e.Notef("%s, inputs from --seed %d", info.Name, seed)
-	code := verify.CUDA
-	if onHost {
-		code = verify.Host
-	}
-	if err = e.Check(v, dev, code, tasks, seed, cfg.repeats); err == nil && onHost && !hostOnly {
-		var cuda []*ref.Ref
-		if cuda, err = e.EmulatedRefs(asked, guests, tasks); err == nil {
-			err = e.Emulate(v, cuda, ps, seed)
-		}
-	}
+	v, err := e.Verify(c)
 	stopped := err != nil && e.Ctx.Err() != nil
 	if len(v.Findings) > 0 { // a run that ended early still has its rows
 		err = cmp.Or(err, report.RenderTable(e.out, lab.VerifyTable(cfg.repeats, v.Findings), cfg.format))
@@ -133,13 +85,14 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	case err != nil:
 		return err
 	case v.Failed > 0:
-		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, with the same problem, repeats one of them", seed), "%d of %d checks failed", v.Failed, done)}
-	case hostOnly && done == 0 && len(guests) > 0:
-		v.Leave(guests[0].Name, "it has no host stage, and --host-only runs no CUDA code")
+		return &coded{exitGate, hint.Errorf(fmt.Sprintf("`normbench verify FAMILY@LABEL --seed %d`, "+
+			"with the same problem, repeats one of them", c.Seed), "%d of %d checks failed", v.Failed, done)}
 	case done == 0 && v.Refused > 0:
-		return hint.Errorf("`normbench list peers` says which are there", "nothing was checked: the peers take none of these problems")
+		return hint.Errorf("`normbench list peers` says which are there",
+			"nothing was checked: the peers take none of these problems")
 	case done == 0 && len(v.Unrun) == 0:
-		return hint.Errorf("name a REF to see why its config is refused", "nothing was checked: no family has a valid base config for these problems")
+		return hint.Errorf("name a REF to see why its config is refused",
+			"nothing was checked: no family has a valid base config for these problems")
 	}
 	if done > 0 {
 		e.Notef("%s passed", v.Counts())
@@ -147,7 +100,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	if v.Refused > 0 {
 		e.Notef("%s refused by peers that do not take the problem", console.Count(v.Refused, "check"))
 	}
-	if hostOnly && done > 0 {
+	if cfg.hostOnly && done > 0 {
 		e.Notef("no CUDA code was run, as --host-only asks")
 	}
 	if err := v.NotRun(); err != nil {

@@ -13,12 +13,14 @@ func TestNamed(t *testing.T) {
 		settings []debug.BuildSetting
 		want     string
 	}{
-		{"v0.0.0-20261125015856-7239f7c2ff93+dirty", []debug.BuildSetting{commit, {Key: "vcs.modified", Value: "true"}}, "7239f7c-dirty"},
+		{"v0.0.0-20261125015856-7239f7c2ff93+dirty",
+			[]debug.BuildSetting{commit, {Key: "vcs.modified", Value: "true"}}, "7239f7c-dirty"},
 		{"(devel)", []debug.BuildSetting{commit, {Key: "vcs.modified", Value: "false"}}, "7239f7c"},
 		{"v1.2.3", nil, "v1.2.3"},
 		{"(devel)", nil, "devel"},
 	} {
-		if got := named(&debug.BuildInfo{Main: debug.Module{Version: c.module}, Settings: c.settings}); got != c.want {
+		if got := named(&debug.BuildInfo{Main: debug.Module{Version: c.module},
+			Settings: c.settings}); got != c.want {
 			t.Errorf("%v: %s", c, got)
 		}
 	}

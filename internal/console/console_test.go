@@ -54,7 +54,8 @@ func TestWait(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		s.End()
 		time.Sleep(time.Minute)
-		want := []string{"checking a, for 5 s", "checking b", "opening", "opening, for 9 s", "checking b, for 19 s"}
+		want := []string{"checking a, for 5 s", "checking b", "opening", "opening, for 9 s",
+			"checking b, for 19 s"}
 		got := strings.Split(strings.ReplaceAll(strings.TrimSpace(out.String()), "normbench: ", ""), "\n")
 		if strings.Join(got, "; ") != strings.Join(want, "; ") {
 			t.Errorf("%q, want %q", got, want)

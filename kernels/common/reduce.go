@@ -9,24 +9,15 @@ import (
 // The reduction of the partial rows, k2, which every backward that leaves
 // partial sums shares.
 
-// ReduceKnobs are k2's ranges in a design's grid, as tiles of columns by rows
-// and warps; 0 leaves them to tileFor. k2's best tile depends on k1's config by the
-// number of partial rows alone, so a grid crosses only a few; --knob widens them.
-func ReduceKnobs(cols, rows, warps []int) []kernels.Range {
-	return []kernels.Range{
-		kernels.Values(kernels.ReduceCols, cols...),
-		kernels.Values(kernels.ReduceRows, rows...),
-		kernels.Values(kernels.ReduceWarps, warps...),
-		kernels.Values(kernels.EarlyReduce, 0),
-	}
-}
-
-// Early is knobs with a k2 that starts early.
-func Early(knobs []kernels.Range) []kernels.Range {
-	for i, r := range knobs {
-		if r.Knob == kernels.EarlyReduce {
-			knobs[i] = kernels.Values(r.Knob, 1)
+// ReduceKnobs are k2's in a design's grid: its tile is by tileFor, and it starts early or not. k2's
+// best tile depends on k1's config by the number of partial rows alone, so no grid crosses others;
+// --knob does.
+func ReduceKnobs(early int) (knobs []kernels.Range) {
+	for _, s := range ReduceBase {
+		if s.Knob == kernels.EarlyReduce {
+			s.Value = early
 		}
+		knobs = append(knobs, kernels.Values(s.Knob, s.Value))
 	}
 	return knobs
 }
@@ -34,12 +25,13 @@ func Early(knobs []kernels.Range) []kernels.Range {
 // ReduceBase leaves k2's tile to tileFor.
 var ReduceBase = ReduceTile(0, 0, 0)
 
-// ReduceTile is k2's part of a config.
+// ReduceTile is k2's part of a config: columns by rows, and warps.
 func ReduceTile(cols, rows, warps int) []kernels.Setting {
-	return []kernels.Setting{setting(kernels.ReduceCols, cols), setting(kernels.ReduceRows, rows), setting(kernels.ReduceWarps, warps), setting(kernels.EarlyReduce, 0)}
+	return []kernels.Setting{setting(kernels.ReduceCols, cols), setting(kernels.ReduceRows, rows),
+		setting(kernels.ReduceWarps, warps), setting(kernels.EarlyReduce, 0)}
 }
 
-// reducePrograms is how many CTAs tileFor gives k2, for both gradients together,
+// reduceCTAs is how many CTAs tileFor gives k2, for both gradients together,
 // if there are columns enough: one for each SM of a large GPU. All of them
 // then start beside the last CTAs of k1, and none waits for another to end. They
 // are kept apart: where k1 left SMs idle, most went there, and k2 took 1.5
@@ -52,7 +44,7 @@ func ReduceTile(cols, rows, warps int) []kernels.Setting {
 const reduceCTAs = 128
 
 // tileFor is k2's tile for one or two gradients of N columns, of so many partial rows
-// each: as few columns as give reducePrograms CTAs, eight warps, or sixteen where
+// each: as few columns as give reduceCTAs CTAs, eight warps, or sixteen where
 // a thread of eight would have more than maxInFlight rows, and all rows in flight up to
 // that. (With 16 rows of four columns in flight, the compiler put them one behind
 // another: 6.4 us at 132 partial rows of 8192 columns, where 120 rows, 8 in flight,

@@ -2,7 +2,6 @@ package families_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ import (
 	"normbench/kernels/reference"
 )
 
-// bwdRules are configs that only published rules ask for: the grids of the two
+// bwdRules are configs that only published rules ask for: the grids of three
 // designs leave them out, so TestHostStages does not see them. Knobs that a label
 // leaves open come from the base.
 var bwdRules = map[string][]string{
@@ -29,6 +28,16 @@ var bwdRules = map[string][]string{
 		"br1.p3.sp0.ro1.so1",             // and since: three CTAs that add in memory
 		"br4.bc256.w1.k0.sp0.so1.pt1",    // Fast-LLM's two passes
 		"br8.bc256.w1.p3.sp4096.so1.pt1", // and its single one
+	},
+	// The fused sums of llm.c and of quack's first version, the order of rows, narrow partial rows,
+	// clusters on narrow rows. Eight threads to a row take every shape but the widest.
+	"smem_pipe": {
+		"fd1", "fd3", "ro1", "pt1", "ch2.lb1", "st1",
+		"br4.w1.u1.fd2.p16",        // up to four groups of four
+		"br4.w1.u1.fd2.p5.pt1",     // two of two, and one of one
+		"br8.w1.u2.fd1.p4.ro1.cp1", // a CTA without rows
+		"br4.w1.u1.cl2.p6",         // three clusters
+		"br4.w1.u1.cl2.p6.fd2",     // and their sums in two levels
 	},
 }
 
@@ -88,27 +97,14 @@ func checkRules(t *testing.T, p kernels.Problem, seed uint64, ran map[string]int
 	}
 	for design, labels := range bwdRules {
 		for _, label := range labels {
-			v := bwdVariant(t, p, design, label)
+			v := devicetest.Variant(t, kernels.FamilyName(p.Op, kernels.Bwd, design)+"@"+label)
 			if _, _, _, err := r.Resolve(p, v, dev.Info()); err != nil {
 				continue
 			}
 			ran[design+label]++
-			got, err := b.Check(context.Background(), v, 2)
-			if err != nil {
-				t.Fatalf("%s on %s: %v", v, p, err)
-			}
-			if !got.OK() || got.Breaks() {
-				t.Errorf("%s on %s: %s; %d elements differ between runs", v, p, got.Reason(), got.Differing)
-			}
+			checkRight(t, b, p, v)
 		}
 	}
-}
-
-func bwdVariant(t *testing.T, p kernels.Problem, design, label string) kernels.Variant {
-	t.Helper()
-	short := map[kernels.Op]string{kernels.RMSNorm: "rms", kernels.LayerNorm: "ln"}[p.Op]
-	v := devicetest.Variant(t, fmt.Sprintf("%s_bwd/%s@%s", short, design, label))
-	return v
 }
 
 // What the knobs mean for the plan. p says how many CTAs there are, whatever k says, but never more

@@ -32,7 +32,7 @@ func bwdRegPersist(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.PartialType, 0),
 			kernels.Values(kernels.MinBlocks, 0),
 			kernels.Values(kernels.CacheHint, 0),
-		}, common.ReduceKnobs([]int{0}, []int{0}, []int{0})...),
+		}, common.ReduceKnobs(0)...),
 		Serves: servesAll,
 		Base:   bwdRegPersistBase,
 		Refuse: refuseRegPersist,

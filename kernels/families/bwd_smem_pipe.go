@@ -41,7 +41,7 @@ func bwdSmemPipe(op kernels.Op) *kernels.Family {
 			kernels.Values(kernels.CacheHint, 0, 4),
 			kernels.Values(kernels.PartialType, 0),
 			kernels.Values(kernels.FusedDW, 0), // fused sums have lost everywhere since k2 starts early and has a tile for the problem
-		}, common.Early(common.ReduceKnobs([]int{0}, []int{0}, []int{0}))...),
+		}, common.ReduceKnobs(1)...),
 		Unordered: func(c kernels.Config) bool { return c.Get(kernels.FusedDW) == fusedAdd },
 		Serves:    servesAll,
 		Base:      smemPipeBase,

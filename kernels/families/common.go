@@ -2,8 +2,6 @@ package families
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
@@ -136,8 +134,4 @@ func block(perRow, minThreads int64) (rows, warps int) {
 func set(k *kernels.Knob, v int) kernels.Setting { return kernels.Setting{Knob: k, Value: v} }
 
 // hasClusters says whether the device has clusters and bulk copies: sm_90.
-func hasClusters(d kernels.DeviceInfo) bool {
-	text, ok := strings.CutPrefix(d.Arch, "sm_")
-	n, err := strconv.Atoi(text)
-	return ok && err == nil && n >= 90
-}
+func hasClusters(d kernels.DeviceInfo) bool { return d.ArchNumber() >= 90 }

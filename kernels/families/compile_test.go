@@ -47,6 +47,21 @@ func compiler(t *testing.T) *nvrtc.Compiler {
 	return c
 }
 
+// unitsOf are what a plan's kernels are compiled from.
+func unitsOf(t *testing.T, r *kernels.Registry, plan kernels.Plan, arch string) (units []cuda.Unit) {
+	t.Helper()
+	for _, l := range plan.Launches {
+		if l.IsKernel() {
+			u, err := cuda.NewUnit(r, &l, arch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			units = append(units, u)
+		}
+	}
+	return units
+}
+
 // sampled says whether this run takes the i-th of many: one of so many, others each day, all by
 // `make test-all`.
 func sampled(i, of int) bool {
@@ -73,15 +88,7 @@ func TestCompile(t *testing.T) {
 				}
 				// The first and the last differ in every knob that can.
 				for _, c := range []kernels.Config{configs[0], configs[len(configs)-1]} {
-					plan := f.Plan(p, c, d)
-					for _, l := range plan.Launches {
-						if !l.IsKernel() {
-							continue
-						}
-						u, err := cuda.NewUnit(r, &l, arch)
-						if err != nil {
-							t.Fatal(err)
-						}
+					for _, u := range unitsOf(t, r, f.Plan(p, c, d), arch) {
 						units[fmt.Sprint(arch, u.Source.Name, u.Options.Defines)] = u
 					}
 				}

@@ -52,7 +52,7 @@ func fwdCTAReg(op kernels.Op) *kernels.Family {
 				Args:    append(fwdArgs(p), fp8Args(p, c)...),
 			})
 		},
-		Host: map[string]kernels.HostStage{"cta_reg": hostCTAReg, "transpose": hostTranspose},
+		Host: map[string]kernels.HostStage{"cta_reg": hostForwards, "transpose": hostTranspose},
 	}
 }
 
@@ -214,5 +214,3 @@ func refuseHeld(p kernels.Problem, c kernels.Config) error {
 	}
 	return nil
 }
-
-func hostCTAReg(h *kernels.HostRun, pid int) { hostForwards(h, pid, 1, transposesHere(h)) }

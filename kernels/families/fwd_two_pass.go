@@ -118,7 +118,7 @@ func hostFwdTwoPass(h *kernels.HostRun, pid int) {
 	p := h.Problem
 	chunk := h.Launch.Define("BLOCK_COLS")
 	if h.Launch.Define("SINGLE_PASS") == 1 {
-		hostCTAReg(h, pid)
+		hostForwards(h, pid)
 		return
 	}
 	buf := h.Row(0, min(chunk, p.N))

@@ -33,14 +33,12 @@ func hostNormalize(h *kernels.HostRun, row, wf, bf []float32, i int64) {
 	}
 }
 
-// hostForwards does row by row all rows of ranks CTAs that share them, in the first of these.
-func hostForwards(h *kernels.HostRun, pid, ranks int, transpose bool) {
-	if pid%ranks != 0 {
-		return
-	}
+// hostForwards does the rows of CTA pid's tiles.
+func hostForwards(h *kernels.HostRun, pid int) {
 	row := h.Row(0, h.Problem.N)
 	wf, bf := hostWeights(h)
-	eachTileRow(ofClusters(h, ranks), pid/ranks, func(i int64) {
+	transpose := transposesHere(h)
+	eachTileRow(h, pid, func(i int64) {
 		hostNormalize(h, row, wf, bf, i)
 		hostOutput(h, row, i, 0, transpose)
 	})

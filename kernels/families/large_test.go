@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"normbench/kernels"
-	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
@@ -24,14 +23,7 @@ func TestLargeDefaultsCompile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range plan.Launches {
-			if !l.IsKernel() {
-				continue
-			}
-			u, err := cuda.NewUnit(r, &l, h200.Arch)
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, u := range unitsOf(t, r, plan, h200.Arch) {
 			if _, err := cache.Compile(u.Source, u.Options); err != nil {
 				return err
 			}

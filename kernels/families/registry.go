@@ -35,7 +35,6 @@ var general = []func(kernels.Op) *kernels.Family{
 var designs = []func(kernels.Op) *kernels.Family{
 	fwdCTAReg,
 	fwdTwoPass,
-	fwdBand,
 	bwdRegPersist,
 	bwdSmemPipe,
 	bwdTwoPass,

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"embed"
 	"errors"
-	"fmt"
 	"io/fs"
-	"slices"
 	"sync"
 
 	"normbench/kernels"
@@ -75,7 +73,7 @@ var ours = sync.OnceValue(func() (list []*kernels.Family) {
 		}
 		for _, d := range designs {
 			if both(s.Op) {
-				list = append(list, withHeaders(withRows(d(s.Op))))
+				list = append(list, withHeaders(d(s.Op)))
 			}
 		}
 	}
@@ -137,18 +135,3 @@ func Book(r *kernels.Registry, s rule.Step, d kernels.DeviceInfo) *rule.Book {
 
 // Step says which of the maps that the program brings along answers for a device.
 func Step(d kernels.DeviceInfo) rule.Step { return rule.Ladder(brought(), &d) }
-
-// withRows has f refuse a CTA without rows before f's own rules, which divide by them.
-func withRows(f *kernels.Family) *kernels.Family {
-	if !slices.ContainsFunc(f.Knobs, func(r kernels.Range) bool { return r.Knob == kernels.BlockRows }) {
-		return f
-	}
-	refuse := f.Refuse
-	f.Refuse = func(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-		if c.Get(kernels.BlockRows) < 1 {
-			return fmt.Errorf("a CTA has at least one row")
-		}
-		return refuse(p, c, d)
-	}
-	return f
-}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/nvrtc"
@@ -56,11 +55,8 @@ func TestTile(t *testing.T) {
 				if tried++; !sampled(tried, 6) {
 					continue
 				}
-				for _, l := range plan.Launches {
-					u, err := cuda.NewUnit(r, &l, d.Arch)
-					if err != nil {
-						t.Fatal(err)
-					}
+				for i, u := range unitsOf(t, r, plan, d.Arch) {
+					l := plan.Launches[i]
 					b, err := cache.Compile(u.Source, u.Options)
 					if err != nil {
 						t.Fatalf("%s: %v", p, err)

@@ -61,39 +61,24 @@ func refuseTranspose(c kernels.Config) error {
 	return nil
 }
 
-// A turnedTile is the geometry of turn.cuh's tiles.
-type turnedTile struct{ rows, cols, warps int64 }
-
-func turnedTileOf(c kernels.Config) turnedTile {
-	return turnedTile{int64(c.Get(kernels.TransposeRows)), int64(c.Get(kernels.TransposeCols)), int64(c.Get(kernels.TransposeWarps))}
-}
-
-// each is the bytes of a thread.
-func (t turnedTile) each() int64 { return t.rows * t.cols / (32 * t.warps) }
-
-// defines are the macros of turn.cuh, with the columns of a thread's loads.
-func (t turnedTile) defines(p kernels.Problem, in int64) []kernels.Define {
-	return []kernels.Define{
-		{Name: kernels.TransposeRows.Macro, Value: t.rows},
-		{Name: kernels.TransposeCols.Macro, Value: t.cols},
-		{Name: kernels.TransposeWarps.Macro, Value: t.warps},
-		{Name: "LOAD_BYTES", Value: in},
-		{Name: "STORE_BYTES", Value: byteVector(p.M, t.each()/4)},
-	}
-}
-
 func transposeLaunch(p kernels.Problem, c kernels.Config) kernels.Launch {
-	t := turnedTileOf(c)
+	rows, cols, warps := int64(c.Get(kernels.TransposeRows)), int64(c.Get(kernels.TransposeCols)), int64(c.Get(kernels.TransposeWarps))
+	each := rows * cols / (32 * warps) / 4 // columns of a thread, and rows
 	return kernels.Launch{
 		Stage: "transpose", Source: "transpose.cu", Entry: "transpose",
 		// The first side of a grid goes to 2^31, the second to 65535; CTAs
 		// stride over what that leaves of the columns.
-		Grid:  [3]int{int(kernels.CeilDiv(p.M, t.rows)), int(min(kernels.CeilDiv(p.N, t.cols), 65535)), 1},
-		Block: int(32 * t.warps),
-		Defines: append([]kernels.Define{
+		Grid:  [3]int{int(kernels.CeilDiv(p.M, rows)), int(min(kernels.CeilDiv(p.N, cols), 65535)), 1},
+		Block: int(32 * warps),
+		Defines: []kernels.Define{
 			{Name: "X_TYPE", Value: int64(kernels.FP32)}, // unused: one unit serves all types
 			{Name: "W_TYPE", Value: int64(kernels.FP32)},
-		}, t.defines(p, byteVector(p.N, t.each()/4))...),
+			{Name: kernels.TransposeRows.Macro, Value: rows},
+			{Name: kernels.TransposeCols.Macro, Value: cols},
+			{Name: kernels.TransposeWarps.Macro, Value: warps},
+			{Name: "LOAD_BYTES", Value: byteVector(p.N, each)},
+			{Name: "STORE_BYTES", Value: byteVector(p.M, each)},
+		},
 		Args: append(kernels.Buffers("y", "yt"), kernels.Int64("rows", p.M), kernels.Int64("cols", p.N)),
 	}
 }

@@ -403,41 +403,48 @@ func logic(op string, a, b func(x *env) float64) func(x *env) float64 {
 	return func(x *env) float64 { return truthOf(a(x) >= b(x)) }
 }
 
+// exact is v, which is not beyond a limit.
+func (x *env) exact(v, limit float64) float64 {
+	if math.Abs(v) > limit {
+		return x.fail("has a number beyond 2^53")
+	}
+	return v
+}
+
+// divisor is v, which is not 0 where it is whole.
+func (x *env) divisor(v float64, whole bool) float64 {
+	if v == 0 && whole {
+		x.fail("divides by zero")
+		return 1
+	}
+	return v
+}
+
 // arithmetic is an operator or function of two arguments. Where it is whole, so is every value on
 // the way, and quotients are exact: of numbers up to 2^53 none is rounded to a whole number.
 func arithmetic(op string, a, b func(x *env) float64, whole bool) func(x *env) float64 {
-	exact := func(x *env, v float64) float64 {
-		if whole && math.Abs(v) > maxWhole {
-			return x.fail("has a number beyond 2^53")
-		}
-		return v
-	}
-	divisor := func(x *env) float64 {
-		v := b(x)
-		if whole && v == 0 {
-			x.fail("divides by zero")
-			return 1
-		}
-		return v
+	limit := math.Inf(1)
+	if whole {
+		limit = maxWhole
 	}
 	switch op {
 	case "+":
-		return func(x *env) float64 { return exact(x, a(x)+b(x)) }
+		return func(x *env) float64 { return x.exact(a(x)+b(x), limit) }
 	case "-":
-		return func(x *env) float64 { return exact(x, a(x)-b(x)) }
+		return func(x *env) float64 { return x.exact(a(x)-b(x), limit) }
 	case "*":
-		return func(x *env) float64 { return exact(x, a(x)*b(x)) }
+		return func(x *env) float64 { return x.exact(a(x)*b(x), limit) }
 	case "/":
 		if whole {
-			return func(x *env) float64 { return math.Trunc(a(x) / divisor(x)) }
+			return func(x *env) float64 { return math.Trunc(a(x) / x.divisor(b(x), whole)) }
 		}
 		return func(x *env) float64 { return a(x) / b(x) }
 	case "%":
-		return func(x *env) float64 { return math.Mod(a(x), divisor(x)) }
+		return func(x *env) float64 { return math.Mod(a(x), x.divisor(b(x), whole)) }
 	case "min":
 		return func(x *env) float64 { return min(a(x), b(x)) }
 	case "max":
 		return func(x *env) float64 { return max(a(x), b(x)) }
 	}
-	return func(x *env) float64 { return math.Ceil(a(x) / divisor(x)) } // ceildiv
+	return func(x *env) float64 { return math.Ceil(a(x) / x.divisor(b(x), whole)) } // ceildiv
 }

@@ -51,11 +51,6 @@ func (d *design) passes(name string) bool {
 	return slices.ContainsFunc(d.launches, func(l launch) bool { return slices.ContainsFunc(l.Args, is) })
 }
 
-// kernels are the launches that are kernels.
-func (d *design) kernels() []launch {
-	return slices.DeleteFunc(slices.Clone(d.launches), func(l launch) bool { return l.zero != "" })
-}
-
 // macros are the names of the defines that every launch has.
 func (d *design) macros() []string {
 	names := []string{kernels.Warps.Macro}
@@ -205,7 +200,8 @@ func (d *design) refuseProblem(p kernels.Problem, untaken []string) error {
 func (d *design) env(p kernels.Problem, c kernels.Config, dev kernels.DeviceInfo) *env {
 	x, ok := d.envs.Get().(*env)
 	if !ok {
-		x = &env{slots: make([]float64, len(d.knobs)+len(d.lets)), vector: slotOf(d.knobs, kernels.VectorBytes)}
+		x = &env{slots: make([]float64, len(d.knobs)+len(d.lets)),
+			vector: slotOf(d.knobs, kernels.VectorBytes), group: slotOf(d.knobs, kernels.Cluster)}
 	}
 	same := x.Problem == p && x.device == dev // lets of these alone stay
 	x.Problem, x.device, x.bad, x.err = p, dev, "", nil
@@ -461,7 +457,7 @@ func (l *launch) refuse(k *kernels.Launch, dev kernels.DeviceInfo) error {
 	case dev.SharedPerBlock > 0 && k.Shared > dev.SharedPerBlock:
 		return fmt.Errorf("%s takes %d bytes of shared memory, more than %d",
 			k.Stage, k.Shared, dev.SharedPerBlock)
-	case k.Cluster > 0 && arch(dev) < 90:
+	case k.Cluster > 0 && dev.ArchNumber() < 90:
 		return fmt.Errorf("clusters need sm_90 or later")
 	case k.Cluster > 0 && k.Grid[0]%k.Cluster != 0:
 		return &Fault{l.Grid[0].Place,

@@ -103,8 +103,9 @@ func assemble(r *kernels.Registry, dir, prefix string, files map[string]string) 
 		return nil, err
 	}
 	var made []*kernels.Family
+	known := map[string][]string{}
 	for i, d := range designs {
-		f, err := link(r, d, dir, names[i], files)
+		f, err := link(r, d, dir, names[i], files, known)
 		if err != nil {
 			return nil, err
 		}
@@ -163,8 +164,9 @@ func readFolder(dir string) (map[string]string, error) {
 }
 
 // link finds what a manifest names: folders of headers, files, with the kernels and headers in
-// them, and the host family.
-func link(r *kernels.Registry, d *design, dir, name string, files map[string]string) (*kernels.Family, error) {
+// them, and the host family. known has headers of sources: see headers.
+func link(r *kernels.Registry, d *design, dir, name string, files map[string]string,
+	known map[string][]string) (*kernels.Family, error) {
 	if err := d.findFolders(dir); err != nil {
 		return nil, err
 	}
@@ -176,7 +178,7 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 		if l.zero != "" {
 			continue
 		}
-		included, err := l.find(r, d.prefix, files)
+		included, err := l.find(r, d.prefix, files, known)
 		if err != nil {
 			return nil, err
 		}
@@ -184,18 +186,23 @@ func link(r *kernels.Registry, d *design, dir, name string, files map[string]str
 			binaries = append(binaries, l.file().Text)
 		}
 		hashed = append(hashed, included...)
+		if d.prefix == "" {
+			continue // all code is the program's
+		}
 		if version, err = foreign(hashed, binaries, files, d.include); err != nil {
 			return nil, l.file().Errorf(hint.Of(err), "%s includes %v", l.file().Text, err)
 		}
 	}
 	if d.reduce != nil {
 		text, err := r.File(common.ReduceSource)
-		if err == nil {
-			hashed, err = headers(r, "", append(hashed, common.ReduceSource), text)
-		}
 		if err != nil {
 			return nil, err
 		}
+		included, err := headers(r, "", common.ReduceSource, text, known)
+		if err != nil {
+			return nil, err
+		}
+		hashed = append(hashed, included...)
 	}
 	host, err := d.findHost(r)
 	if err != nil {
@@ -228,7 +235,8 @@ func (d *design) findFolders(dir string) error {
 
 // find finds a launch's kernel. Of a source it returns its name and those of the files that it
 // includes.
-func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string) (included []string, err error) {
+func (l *launch) find(r *kernels.Registry, prefix string, files map[string]string,
+	known map[string][]string) (included []string, err error) {
 	file, entry := l.file(), l.Entry.Text
 	text, ok := files[file.Text]
 	if !ok {
@@ -255,7 +263,7 @@ func (l *launch) find(r *kernels.Registry, prefix string, files map[string]strin
 		return nil, l.Entry.Errorf("write __global__ void "+name+"(...)",
 			"%s has no kernel %s", file.Text, name)
 	}
-	if included, err = headers(r, prefix, []string{prefix + file.Text}, text); err != nil {
+	if included, err = headers(r, prefix, file.Text, text, known); err != nil {
 		help := "put it beside the manifest; normbench's are common.cuh, plain.cuh, reduce.cuh and pipe.cuh"
 		return nil, file.Errorf(cmp.Or(hint.Of(err), help), "%s includes %v", file.Text, err)
 	}
@@ -310,12 +318,18 @@ func foreign(names, binaries []string, files map[string]string, include []string
 	return fmt.Sprintf("%x", h.Sum(nil))[:12], nil
 }
 
-// headers are names and the files that text includes, and those they include.
-func headers(r *kernels.Registry, prefix string, names []string, text string) ([]string, error) {
-	added, err := nvrtc.AddHeaders(map[string]string{}, text,
-		func(name string) (string, error) { return r.File(prefix + name) })
-	for _, name := range added {
-		names = append(names, prefix+name)
+// headers are a source's name and the files that its text includes, and those they include. What is
+// known of a source is not read again.
+func headers(r *kernels.Registry, prefix, name, text string, known map[string][]string) ([]string, error) {
+	name = prefix + name
+	if names, ok := known[name]; ok {
+		return names, nil
 	}
-	return names, err
+	names, err := nvrtc.AddHeaders(map[string]string{}, text,
+		func(name string) (string, error) { return r.File(prefix + name) })
+	for i := range names {
+		names[i] = prefix + names[i]
+	}
+	known[name] = append([]string{name}, names...)
+	return known[name], err
 }

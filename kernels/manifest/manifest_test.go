@@ -182,7 +182,7 @@ func TestServes(t *testing.T) {
 // A manifest may be of several ops, name expressions, try several bases and say what a launch sees of
 // the knobs.
 func TestGeneral(t *testing.T) {
-	_, f := load(t, "name: mine/bwd\nop: layernorm", "name: OP_bwd/mine\nop: [layernorm, rmsnorm]",
+	_, f := load(t, "origin: nowhere", "fragile: w > 4", "name: mine/bwd\nop: layernorm", "name: OP_bwd/mine\nop: [layernorm, rmsnorm]",
 		"knobs:\n  warps", "let: {wide: vecs / 2, most: \"min(wide, 512)\"}\nknobs:\n  warps",
 		`"N > 1024 ? 8 : 4"`, "[64, 16, 8]", "shared: 4 * w", "shared: most\n    knobs: {w: w / 2, br: 7}",
 		"require: M >= k * sms", "require: w <= 8 && M >= k * sms")
@@ -190,6 +190,7 @@ func TestGeneral(t *testing.T) {
 	base := f.Base(p, d)
 	plan := f.Plan(p, base, d).String()
 	if f.Name != "ln_bwd/mine" || base.Get(kernels.Warps) != 8 ||
+		!f.Fragile(base) || f.Fragile(base.With(kernels.Setting{Knob: kernels.Warps, Value: 4})) ||
 		!strings.Contains(plan, "block=256 shared=256 ") || !strings.Contains(plan, "BLOCK_ROWS=7 WARPS=4 ") {
 		t.Errorf("%s@%s\n%s", f.Name, base, plan)
 	}
@@ -220,6 +221,10 @@ func TestRefuse(t *testing.T) {
 		{"layernorm/bwd/100x4096/bf16", "w8.v0.k2", d, nil, "more CTAs than rows", false},
 		{"layernorm/bwd/100x4096/bf16", "w8.v0.k1", d, nil, "", false},
 		{"layernorm/bwd/4096x4097/bf16", "w8.v8.k2", d, nil, "rows of 8194 bytes are not whole 8-byte vectors", false},
+		{"layernorm/bwd/4096x4097/bf16", "w8.v16.k2", d, nil, "rows of 8194 bytes are not whole 16-byte vectors", false},
+		{"layernorm/bwd/4096x4097/bf16", "w8.v16.k2", d, []string{"origin: nowhere", "ragged: true"}, "", false},
+		{"layernorm/bwd/4096x4097/bf16", "w8.v8.k2", d, []string{"origin: nowhere", "ragged: true"}, "rows of 8194 bytes are not whole 8-byte vectors", false},
+		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"knobs:", "knobs:\n  cl: [2]", "base:", "base:\n  cl: 2", "constraints:", "constraints:\n  - {if: clusters_at_once == 66, reason: 66 clusters of two}"}, "66 clusters of two", false},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2.rc3", d, nil, "k2's columns are", false},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"shared: 4 * w", "shared: 300000"}, "k1 takes 300000 bytes of shared memory, more than 232448", false},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", old, []string{"resident: true", "cluster: 2"}, "clusters need sm_90 or later", false},
@@ -293,6 +298,9 @@ func TestErrors(t *testing.T) {
 		{`"N > 1024 ? 8 : 4"`, `[[8]]`, "mine.yaml:12:7: base.w[0]: is a list, not an expression"},
 		{"require: weight", "require: w", `mine.yaml:16:14: serves[0].require: unknown name w in "w"`},
 		{"require: weight", "require: sms > 1", `serves[0].require: unknown name sms in`},
+		{"origin: nowhere", "fragile: w > 4 && M > 5", `mine.yaml:5:10: fragile: unknown name M in "w > 4 && M > 5"`},
+		{"origin: nowhere", "fragile: bias", `fragile: unknown name bias in "bias"`},
+		{"shared: 4 * w", "shared: clusters_at_once", `launches[1].shared: unknown name clusters_at_once in "clusters_at_once"`},
 		{"require: weight\n", "reason: again\n", "mine.yaml:17:5: serves[0].reason: stands twice"},
 		{"  - require: weight\n    reason:", "  - reason:", "serves[0]: has neither if nor require"},
 		{"    reason: threads without a vector\n", "", "mine.yaml:21:5: constraints[0].reason: is missing"},

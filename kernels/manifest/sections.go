@@ -93,9 +93,7 @@ func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Valu
 func (d *design) known() scope { return scope{ofConfig, d.knobs, d.knobs, d.lets, d.Op.Spec().Eps} }
 
 // ranges says whether k is one of the family's knobs.
-func (d *design) ranges(k *kernels.Knob) bool {
-	return slices.ContainsFunc(d.knobs, func(r kernels.Range) bool { return r.Knob == k })
-}
+func (d *design) ranges(k *kernels.Knob) bool { return slotOf(d.knobs, k) >= 0 }
 
 // readLet reads the expressions that have names. Each may use those above it.
 func (d *design) readLet() error {
@@ -203,8 +201,10 @@ const noBuffer = "none"
 var reduceBuffers = []string{"dw_partial", "db_partial"}
 
 func (d *design) readLaunches() error {
+	kernel := 1
 	for i, v := range d.Launches {
-		l := launch{kernel: kernel{Stage: fmt.Sprintf("k%d", 1+len(d.kernels()))}}
+		var l launch
+		l.Stage = fmt.Sprintf("k%d", kernel)
 		var err error
 		switch {
 		case v.Has("reduce") && d.Pass != kernels.Bwd:
@@ -242,6 +242,9 @@ func (d *design) readLaunches() error {
 		if slices.ContainsFunc(d.launches, same) {
 			at := yamldoc.Place{At: v.At, Path: v.Path + ".stage"}
 			return at.Errorf("name it with stage:", "two stages are %q", l.Stage)
+		}
+		if l.zero == "" {
+			kernel++
 		}
 		if d.reduce == nil {
 			d.launches = append(d.launches, l)

@@ -3,8 +3,6 @@ package manifest
 import (
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"normbench/kernels"
 	"normbench/kernels/common"
@@ -16,6 +14,7 @@ type env struct {
 	device kernels.DeviceInfo
 	slots  []float64 // the values of the knobs, then of the lets; NaN where not known yet
 	vector int       // the slot of the knob vector_bytes, -1 without it
+	group  int       // that of cluster
 	bad    string    // why an expression has no value
 	err    error     // the first Fault, or another reason against the config
 }
@@ -76,8 +75,7 @@ type needs struct {
 // meets says whether all that n needs is known.
 func (s *scope) meets(n needs) bool {
 	return n.level <= s.level && !slices.ContainsFunc(n.knobs, func(k *kernels.Knob) bool {
-		is := func(r kernels.Range) bool { return r.Knob == k }
-		return slices.ContainsFunc(s.family, is) && !slices.ContainsFunc(s.knobs, is)
+		return slotOf(s.family, k) >= 0 && slotOf(s.knobs, k) < 0
 	})
 }
 
@@ -96,11 +94,14 @@ var variables = map[string]struct {
 	"fp32":       {ofProblem, func(x *env) float64 { return truthOf(x.DType == kernels.FP32) }},
 	"weight":     {ofProblem, func(x *env) float64 { return truthOf(x.HasWeight()) }},
 	"sms":        {ofDevice, func(x *env) float64 { return float64(x.device.SMs) }},
-	"arch":       {ofDevice, func(x *env) float64 { return float64(arch(x.device)) }},
+	"arch":       {ofDevice, func(x *env) float64 { return float64(x.device.ArchNumber()) }},
 	"shared_max": {ofDevice, func(x *env) float64 { return float64(x.device.SharedPerBlock) }},
 	"cache":      {ofDevice, func(x *env) float64 { return float64(x.device.CacheBytes) }},
 	"registers":  {ofDevice, func(x *env) float64 { return float64(x.device.RegsPerSM) }},
-	"vb":         {ofProblem, func(x *env) float64 { return float64(x.vectorBytes()) }},
+	"clusters_at_once": {ofDevice, func(x *env) float64 {
+		return float64(x.device.ClustersAtOnce(int(x.slots[x.group])))
+	}},
+	"vb": {ofProblem, func(x *env) float64 { return float64(x.vectorBytes()) }},
 	"vecs": {ofProblem, func(x *env) float64 {
 		return float64(x.N * x.DType.Size() / x.vectorBytes())
 	}},
@@ -116,10 +117,28 @@ func (x *env) vectorBytes() int64 {
 
 // lookup is the variable or the let of a name in the scope, with what it needs.
 func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
+	for _, r := range s.knobs {
+		if name == r.Knob.Key || name == r.Knob.Name {
+			at := slotOf(s.family, r.Knob)
+			return node{eval: func(x *env) float64 { return x.slots[at] }},
+				needs{knobs: []*kernels.Knob{r.Knob}}, true
+		}
+	}
+	for i, l := range s.lets {
+		if name == l.key.Text && s.meets(l.value.needs) {
+			return letting(len(s.family)+i, l.value.tree), l.value.needs, true
+		}
+	}
 	if v, ok := variables[name]; ok {
 		n := needs{level: v.level}
-		if name == "vb" || name == "vecs" {
+		switch name {
+		case "vb", "vecs":
 			n.knobs = []*kernels.Knob{kernels.VectorBytes}
+		case "clusters_at_once":
+			n.knobs = []*kernels.Knob{kernels.Cluster}
+			if slotOf(s.family, kernels.Cluster) < 0 {
+				return node{}, n, false
+			}
 		}
 		return node{eval: v.eval}, n, s.meets(n)
 	}
@@ -135,28 +154,10 @@ func (s *scope) lookup(name string) (n node, _ needs, ok bool) {
 			return node{eval: eval}, needs{level: ofProblem}, s.level >= ofProblem
 		}
 	}
-	for _, r := range s.knobs {
-		if name == r.Knob.Key || name == r.Knob.Name {
-			at := slotOf(s.family, r.Knob)
-			return node{eval: func(x *env) float64 { return x.slots[at] }},
-				needs{knobs: []*kernels.Knob{r.Knob}}, true
-		}
-	}
-	for i, l := range s.lets {
-		if name == l.key.Text && s.meets(l.value.needs) {
-			return letting(len(s.family)+i, l.value.tree), l.value.needs, true
-		}
-	}
 	return n, needs{}, false
 }
 
 // slotOf is the slot of a knob, or -1.
 func slotOf(family []kernels.Range, k *kernels.Knob) int {
 	return slices.IndexFunc(family, func(r kernels.Range) bool { return r.Knob == k })
-}
-
-// arch is 90 for sm_90, and 0 where there is no such thing.
-func arch(d kernels.DeviceInfo) int {
-	n, _ := strconv.Atoi(strings.TrimPrefix(d.Arch, "sm_"))
-	return n
 }

@@ -2,6 +2,7 @@ package presets
 
 import (
 	"fmt"
+	"slices"
 
 	"normbench/kernels"
 )
@@ -32,15 +33,7 @@ var liger = &Preset{
 		if n > 65536 {
 			return nil, fmt.Errorf("the block of Liger holds at most 65536 columns")
 		}
-		warps := int64(4) // calculate_settings
-		switch {
-		case n >= 32768:
-			warps = 32
-		case n >= 8192:
-			warps = 16
-		case n >= 2048:
-			warps = 8
-		}
+		warps := step(n, [][2]int64{{1024, 4}, {4096, 8}, {16384, 16}}, 32) // calculate_settings
 		if p.Pass == kernels.Bwd {
 			return wider(warps, func(w int64) kernels.Variant {
 				return variant(p, "reg_persist", "br1.w%d.v%d.st1.p%d.ho1.ro1.so0.pt0.lb0.ch0", w, vector(p, 32*w), min(p.M, int64(d.SMs)))
@@ -72,11 +65,7 @@ var apexFast = &Preset{
 		if err := without(p, "FastLayerNorm", "rmsnorm", "residual", "fp8", "zc", "noweight", "acc"); err != nil {
 			return nil, err
 		}
-		known := false
-		for _, n := range apexSizes {
-			known = known || n == p.N
-		}
-		if !known {
+		if !slices.Contains(apexSizes, p.N) {
 			return nil, fmt.Errorf("FastLayerNorm has no kernel for %d columns", p.N)
 		}
 		var row [4]int64
@@ -93,7 +82,7 @@ var apexFast = &Preset{
 		// registers allow, which a rule cannot know; the fastest of one to four.
 		var vs []kernels.Variant
 		for _, k := range []int{2, 1, 3, 4} {
-			vs = append(vs, with(v, kernels.PerSM, k))
+			vs = append(vs, with(v, "k%d", k))
 		}
 		return vs, nil
 	},

@@ -76,13 +76,24 @@ func (s *Preset) Variants(r *kernels.Registry, p kernels.Problem, d kernels.Devi
 	return vs, nil
 }
 
-// variant is a family of a design for p, with a config as a label: "br1.w8".
-func variant(p kernels.Problem, design, format string, args ...any) kernels.Variant {
+// label is a config by its label: "br1.w8".
+func label(format string, args ...any) kernels.Config {
 	c, err := kernels.ParseConfig(fmt.Sprintf(format, args...))
 	if err != nil {
 		panic(err) // the labels are this package's own
 	}
-	return kernels.Variant{Family: kernels.FamilyName(p.Op, p.Pass, design), Config: c}
+	return c
+}
+
+// variant is a family of a design for p, with a config as a label.
+func variant(p kernels.Problem, design, format string, args ...any) kernels.Variant {
+	return kernels.Variant{Family: kernels.FamilyName(p.Op, p.Pass, design), Config: label(format, args...)}
+}
+
+// with is v with the knobs of a label.
+func with(v kernels.Variant, format string, args ...any) kernels.Variant {
+	v.Config = v.Config.With(label(format, args...).Settings()...)
+	return v
 }
 
 // one is the answer of a rule that does not time.

@@ -100,10 +100,14 @@ func teChunks(p kernels.Problem, design string, limit, warps int64, rest string)
 // teReduced is v with the tiles of k2: all of them for the first warps, the
 // first tile for the others.
 func teReduced(all bool, v kernels.Variant) []kernels.Variant {
-	var vs []kernels.Variant
-	for i, t := range teReduceTiles {
+	return teTiled(all, v, "rr%d.rc%d.rw%d", teReduceTiles)
+}
+
+// teTiled is v with tiles as labels: all of them, or the first.
+func teTiled(all bool, v kernels.Variant, format string, tiles [][3]int64) (vs []kernels.Variant) {
+	for i, t := range tiles {
 		if i == 0 || all {
-			vs = append(vs, with(v, kernels.ReduceRows, t[0], kernels.ReduceCols, t[1], kernels.ReduceWarps, t[2]))
+			vs = append(vs, with(v, format, t[0], t[1], t[2]))
 		}
 	}
 	return vs
@@ -115,28 +119,7 @@ func teTransposed(p kernels.Problem, after, all bool, v kernels.Variant) []kerne
 	case !p.Transpose:
 		return []kernels.Variant{v}
 	case !after:
-		return []kernels.Variant{with(v, kernels.TransposePath, 0)}
+		return []kernels.Variant{with(v, "tp0")}
 	}
-	var vs []kernels.Variant
-	for i, t := range teTransposeTiles {
-		if i == 0 || all {
-			vs = append(vs, with(v, kernels.TransposePath, 1, kernels.TransposeRows, t[0], kernels.TransposeCols, t[1], kernels.TransposeWarps, t[2]))
-		}
-	}
-	return vs
-}
-
-// with sets knobs of a variant: knob, value, knob, value.
-func with(v kernels.Variant, settings ...any) kernels.Variant {
-	for i := 0; i < len(settings); i += 2 {
-		var n int
-		switch x := settings[i+1].(type) {
-		case int:
-			n = x
-		case int64:
-			n = int(x)
-		}
-		v.Config = v.Config.With(kernels.Setting{Knob: settings[i].(*kernels.Knob), Value: n})
-	}
-	return v
+	return teTiled(all, v, "tp1.tr%d.tc%d.tw%d", teTransposeTiles)
 }

@@ -19,7 +19,7 @@ func (b Box) Accepts(reg *kernels.Registry, d kernels.DeviceInfo, v kernels.Vari
 	if f.Serves(kin[0]) == nil { // a user's kernel may serve no bias: its problems are those it serves
 		kin = slices.DeleteFunc(kin, func(p kernels.Problem) bool { return f.Serves(p) != nil })
 	}
-	for i, n := range b.columns() {
+	for i, n := range slices.Backward(b.columns()) { // wide rows are what is refused most
 		for j, m := range b.rows(n) {
 			for k, p := range kin {
 				p.M, p.N = m, n

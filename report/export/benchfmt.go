@@ -32,7 +32,8 @@ func WriteBenchfmt(w io.Writer, ps []*Problem) error {
 			}
 			design := r.Family[strings.LastIndexByte(r.Family, '/')+1:]
 			for _, us := range rounds {
-				fmt.Fprintf(b, "%s/family=%s/config=%s-1 1 %g ns/op %.6g B/s\n", name, design, r.Config, us*1e3,
+				fmt.Fprintf(b, "%s/family=%s/config=%s-1 1 %g ns/op %.6g B/s\n", name, design, r.Config,
+					us*1e3,
 					float64(r.Bytes)/us*1e6)
 			}
 		}

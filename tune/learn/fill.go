@@ -117,7 +117,9 @@ func (f *Filler) raster(c *class, align int64) *rule.Raster {
 			l.box.NHi = min(lastColumn(b.NLo, b.NHi), b.NHi)
 			h.line, h.box.NLo = s.line+1, l.box.NHi+1
 			l.options, h.options = slices.Clone(s.options), slices.Clone(s.options)
-			saved += f.least(s) - (f.least(&l)+f.least(&h))/2
+			if lost := f.least(s); len(l.options) > 0 && lost > l.options[0].regret {
+				saved += lost - (f.least(&l)+f.least(&h))/2
+			}
 			squares, low, high = append(squares, s), append(low, &l), append(high, &h)
 		}
 		r.Lines = append(r.Lines, standard.Lines[line])

@@ -97,9 +97,15 @@ func (l *Loop) announce(tasks []sweep.Task) {
 	}
 }
 
-// measure has a contest on each problem of a batch.
-func (l *Loop) measure(ctx context.Context, tasks []sweep.Task) error {
-	s, err := sweep.Run(ctx, l.Registry, l.Devices, tasks, l,
+// measure has a contest on each problem of a batch, and says whether it was cut short: by the time
+// that is left, or by ctx.
+func (l *Loop) measure(ctx context.Context, left time.Duration, tasks []sweep.Task) (late bool, err error) {
+	until, cancel := ctx, context.CancelFunc(func() {})
+	if l.Deadline {
+		until, cancel = context.WithTimeout(ctx, left)
+	}
+	defer cancel()
+	s, err := sweep.Run(until, l.Registry, l.Devices, tasks, l,
 		sweep.Options{Run: l.Run, Seed: l.Seed, Contest: l.Rounds})
 	sum := &l.Summary
 	sum.Measured += s.Measured
@@ -116,10 +122,11 @@ func (l *Loop) measure(ctx context.Context, tasks []sweep.Task) error {
 		}
 	}
 	// Others are as good as a problem that is nobody's result, as long as there are any.
-	if u := (*sweep.Unfinished)(nil); errors.As(err, &u) && s.Problems > 0 {
-		return nil
+	late = until.Err() != nil
+	if u := (*sweep.Unfinished)(nil); late || errors.As(err, &u) && s.Problems > 0 {
+		err = nil
 	}
-	return err
+	return late, err
 }
 
 // Shares of the budget: between two checkpoints, of a batch, and what a loop that goes on must have
@@ -143,16 +150,6 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		return l.chooser(points, rng, pending...).next(groups, step)
 	}
 	var filling, batchTime time.Duration
-	fill := func() (*rule.Map, error) {
-		start := l.Now()
-		m := l.Fill(l.points())
-		var err error
-		if l.Checkpoint != nil {
-			err = l.Checkpoint(m)
-		}
-		filling = max(filling, l.Now().Sub(start))
-		return m, err
-	}
 	now := plan(0, groups, l.points())
 	next := plan(1, groups, l.points(), now)
 	filled := spent()
@@ -163,52 +160,53 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 			l.Why = "the budget is spent"
 			break
 		}
-		until, cancel := ctx, context.CancelFunc(func() {})
-		if l.Deadline {
-			until, cancel = context.WithTimeout(ctx, left)
-		}
 		l.announce(next)
 		ready := make(chan []sweep.Task, 1)
 		go func(points []*Point) { ready <- plan(step, groups, points, now, next) }(l.points())
 		start := l.Now()
-		err := l.measure(until, now)
+		late, err := l.measure(ctx, left, now)
 		batchTime = l.Now().Sub(start)
-		late := until.Err() != nil && ctx.Err() == nil
-		cancel()
 		after := <-ready
-		if err != nil && ctx.Err() == nil && !late {
+		if err != nil {
 			return nil, err
 		}
 		if late {
 			l.Why = "the budget is spent"
-		}
-		if late || ctx.Err() != nil {
 			break
 		}
 		if l.Progress != nil {
 			l.Progress(spent(), len(l.points()))
 		}
 		if spent()-filled > l.Budget/checkpointShare {
-			if _, err := fill(); err != nil {
+			start := l.Now()
+			if _, err := l.fill(); err != nil {
 				return nil, err
 			}
-			filled = spent()
+			filling, filled = max(filling, l.Now().Sub(start)), spent()
 		}
 		// The first batches are small, as nobody knows yet what a problem takes.
 		most := int(float64(groups) * float64(l.Budget) / batchShare / float64(max(batchTime, 1)))
 		groups = max(1, min(len(l.Classes), 2*groups, most))
 		now, next = next, after
 	}
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case len(l.points()) > 0:
+		return l.fill()
+	case len(now) == 0:
+		return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype",
+			"the domain holds no problem that the device can run")
 	}
-	if len(l.points()) == 0 {
-		if len(now) == 0 {
-			return nil, hint.Errorf("widen --domain, or choose other --op, --pass and --dtype",
-				"the domain holds no problem that the device can run")
-		}
-		return nil, hint.Errorf("give --budget more: a GPU does about a problem in half a second, the first takes longer",
-			"budget %s is too short to measure one problem", l.Budget)
+	return nil, hint.Errorf("give --budget more: a GPU does about a problem in half a second, the first takes longer",
+		"budget %s is too short to measure one problem", l.Budget)
+}
+
+// fill makes a map of all that is known, and a checkpoint of it.
+func (l *Loop) fill() (*rule.Map, error) {
+	m := l.Fill(l.points())
+	if l.Checkpoint == nil {
+		return m, nil
 	}
-	return fill()
+	return m, l.Checkpoint(m)
 }

@@ -1,0 +1,128 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"normbench/internal/console"
+	"normbench/kernels"
+	"normbench/kernels/replay"
+	"normbench/report"
+	"normbench/sweep"
+	"normbench/sweep/record"
+	"normbench/tune/ref"
+)
+
+// A Bench is what is to be measured, on devices that are open.
+type Bench struct {
+	Config   *Config
+	Devices  []kernels.Device
+	Problems []kernels.Problem
+	Refs     []*ref.Ref
+	Protocol record.Protocol
+	Seed     uint64
+	All      bool   // every variant of a REF, not only the fastest
+	Out      string // folder to record into; "" for none
+}
+
+// Benched is what was measured, as a table.
+type Benched struct {
+	*report.Table
+	Measured, Failed int
+}
+
+// Bench measures variants, with the time of each stage. What it measured before an error stands
+// beside it.
+func (l *Lab) Bench(c *Bench) (*Benched, error) {
+	info := c.Devices[0].Info()
+	tasks, err := l.benchTasks(c)
+	if err != nil {
+		return nil, err
+	}
+	sink, kept := &memory{}, "not kept without --out"
+	if c.Out != "" {
+		if err := CheckRecording(c.Devices[0], c.Out); err != nil {
+			return nil, err
+		}
+		w, err := l.OpenWriter(c.Out, info.ID)
+		if err != nil {
+			return nil, err
+		}
+		defer w.Close()
+		sink.next, kept = w, "kept in "+w.Path()
+	}
+	run := l.NewRun(info, c.Protocol)
+	if info.Kind == kernels.KindCUDA && !strings.HasPrefix(info.ID, replay.Prefix) {
+		if run.FloorUS, err = sweep.Floor(l.Ctx, l.Registry, c.Devices[0]); err != nil {
+			return nil, err
+		}
+	}
+	p := report.NewProgress(l.Err, "variants")
+	sum, err := sweep.Run(l.Ctx, l.Registry, c.Devices, tasks, sink, sweep.Options{
+		Run: run, Seed: c.Seed, Trace: true, Observe: p.Observe,
+	})
+	p.Clear()
+	var found *Benched
+	if err == nil || len(sink.records) > 0 { // a run that ended early still has its rows
+		l.Notes(report.RunNotes(sum, 0, c.Devices))
+		found = &Benched{report.BenchTable(sink.records, &run), sum.Measured, sum.Failed + sum.Refused}
+		var families []string
+		for _, r := range sink.records {
+			families = append(families, r.Family)
+		}
+		found.Notes = append(append(found.Notes, l.TableNotes(c.Refs, info, families)...),
+			report.LadderNotes(info)...)
+	}
+	if errors.Is(err, context.Canceled) && l.Ctx.Err() != nil {
+		variants := 0
+		for _, t := range tasks {
+			variants += len(t.Variants)
+		}
+		return found, Interruptedf("%d of %s measured, %s", sum.Measured,
+			console.Count(variants, "variant"), kept)
+	}
+	return found, l.Late(err)
+}
+
+// benchTasks lays out a bench; of a REF that times several variants the fastest is chosen.
+func (l *Lab) benchTasks(c *Bench) ([]sweep.Task, error) {
+	dev := c.Devices[0]
+	if err := l.PreparePeers(c.Config, dev, c.Refs, c.Problems); err != nil {
+		return nil, err
+	}
+	fastest := l.Chooser(dev, c.Protocol)
+	if c.All {
+		fastest = nil
+	}
+	tasks, err := l.Tasks(c.Problems, c.Refs, dev.Info(), l.Scope.Variants, fastest)
+	if err != nil {
+		return nil, err
+	}
+	return tasks, l.CheckUsed(tasks, dev.Info())
+}
+
+// memory is a Sink that keeps records, and passes them on to another.
+type memory struct {
+	records []*record.Record
+	next    sweep.Sink
+}
+
+func (m *memory) AppendAll(vs ...interface{ CheckValid() error }) error {
+	for _, v := range vs {
+		if r, ok := v.(*record.Record); ok {
+			m.records = append(m.records, r)
+		}
+		if err := v.CheckValid(); err != nil {
+			return err
+		}
+	}
+	if m.next != nil {
+		return m.next.AppendAll(vs...)
+	}
+	return nil
+}
+
+// Status knows no record, also if there is a next sink: bench measures again what it
+// is asked for.
+func (m *memory) Status(string) (kernels.Status, bool) { return "", false }

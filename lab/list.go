@@ -1,0 +1,94 @@
+package lab
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"normbench/internal/console"
+	"normbench/internal/hint"
+	"normbench/kernels"
+	"normbench/kernels/cpu"
+	"normbench/kernels/families"
+	"normbench/kernels/peers"
+	"normbench/kernels/rule"
+	"normbench/kernels/worker"
+	"normbench/report"
+)
+
+// DeviceTable has this machine's devices, and cards known by public figures.
+func (l *Lab) DeviceTable() (*report.Table, error) {
+	t := report.New("", "device", "name", "arch", ">SMs/cores", ">cache", ">memory", "compiler",
+		"launches by", "results in")
+	t.Drop = []string{"compiler", "memory", "launches by"}
+	row := func(name string, d kernels.DeviceInfo) {
+		folder := "results/" + d.ID
+		if _, err := os.Stat(folder); err != nil {
+			folder = "" // none yet, or not here
+		}
+		t.Rows = append(t.Rows, []string{name, d.Name, d.Arch, strconv.Itoa(d.SMs),
+			kernels.FormatBytes(d.CacheBytes), kernels.FormatBytes(d.MemoryBytes), d.Compiler,
+			families.Step(d).String(), folder})
+	}
+	host, err := cpu.Open(l.Registry)
+	if err != nil {
+		return nil, err
+	}
+	row("cpu", host.Info())
+	n, err := CountGPUs()
+	if err != nil {
+		t.Notes = append(t.Notes, "no cuda device: "+console.OneLine(err.Error()))
+	}
+	for i := range n {
+		d, err := OpenGPU(l.Registry, i)
+		if err != nil {
+			t.Notes = append(t.Notes, fmt.Sprintf("cuda:%d: %s", i, console.OneLine(err.Error())))
+			continue
+		}
+		row(fmt.Sprintf("cuda:%d", i), d.Info())
+		d.Close()
+	}
+	var keys []string
+	for _, k := range rule.KnownDevices() {
+		row(k.Key, k.DeviceInfo)
+		keys = append(keys, k.Key)
+	}
+	t.Notes = append(t.Notes, strings.Join(keys, ", ")+": by public figures, for explain, rule, lint "+
+		"and list configs without the card")
+	return t, nil
+}
+
+// PeerTable has the other libraries that a Python has.
+func (l *Lab) PeerTable(python string) (*report.Table, error) {
+	l.Started() // the peers' worker and its folder must not be left behind
+	theirs, err := peers.Start(l.Ctx, peers.Options{Python: cmp.Or(python, "python3"),
+		Timeout: peers.DefaultTimeout})
+	t := report.New("", "peer", "system", "version, or why it is not there")
+	// no PyTorch, or no GPU that it sees: so there is none of them
+	if said := new(worker.Trouble); errors.As(err, &said) {
+		t.Data = &report.Table{Header: t.Header, Align: t.Align} // has no notes
+		for _, name := range peers.Names {
+			t.Rows = append(t.Rows, []string{"peer:" + name, "", "missing"})
+			t.Data.Rows = append(t.Data.Rows, []string{"peer:" + name, "", "missing: " + said.Text})
+		}
+		t.Notes = append(t.Notes, console.OneLine(said.Text), hint.Of(err))
+		return t, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	info := theirs.Info()
+	t.Title = strings.TrimSpace("on " + info.Name + ", " + info.Compiler)
+	for _, p := range theirs.Peers() {
+		text := p.Version
+		if p.Missing != "" {
+			text = "missing: " + console.OneLine(p.Missing)
+		}
+		t.Rows = append(t.Rows, []string{"peer:" + p.Name, p.System, text})
+	}
+	return t, nil
+}
