@@ -30,8 +30,8 @@ type fields struct {
 	Pass     kernels.Pass   `of:"fwd,bwd"`
 	Base     yamldoc.Value
 	Launches []yamldoc.Value `help:"docs/kernels.md shows a manifest"`
-	Doc      string          `yaml:"optional"`
-	Origin   string          `yaml:"optional"`
+	Doc      string          `yaml:"optional" help:"write a text"`
+	Origin   string          `yaml:"optional" help:"write a text"`
 	Bits     string          `yaml:"optional" of:"per config,bitwise,none"`
 	Knobs    yamldoc.Value   `yaml:"optional"`
 	Let      bindings        `yaml:"optional" kind:"truth" help:"write let as NAME: EXPRESSION"`
@@ -81,7 +81,7 @@ type rule struct {
 	yamldoc.Place
 	If      *expression `yaml:"optional" kind:"truth"`
 	Require *expression `yaml:"optional" kind:"truth"`
-	Reason  string
+	Reason  string      `help:"write a text"`
 }
 
 // Error makes a broken rule the error that refuses.

@@ -65,7 +65,7 @@ func (d *design) knob(e yamldoc.Entry, help string) (*kernels.Knob, yamldoc.Valu
 	}
 	var own struct {
 		Values yamldoc.Value
-		Doc    string `yaml:"optional"`
+		Doc    string `yaml:"optional" help:"write a text"`
 	}
 	if err := e.Value.Decode(&own); err != nil {
 		return nil, e.Value, err
