@@ -177,7 +177,7 @@ func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 		if l.Progress != nil {
 			l.Progress(spent(), len(l.points()))
 		}
-		if spent()-filled > l.Budget/checkpointShare {
+		if l.Checkpoint != nil && spent()-filled > l.Budget/checkpointShare {
 			start := l.Now()
 			if _, err := l.fill(); err != nil {
 				return nil, err

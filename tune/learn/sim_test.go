@@ -32,6 +32,7 @@ type sim struct {
 	wishes   []wish
 	launches int
 	fams     map[string]*simFamily
+	bests    map[kernels.Problem]float64 // the least times that were asked for
 }
 
 type simFamily struct {
@@ -50,7 +51,8 @@ var bare = families.With()
 
 func newSim(seed uint64, off float64) *sim {
 	return &sim{info: devicetest.H200(), seed: seed, off: off, clock: time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC),
-		ready: map[string]time.Time{}, free: make([]time.Time, compilers), fams: map[string]*simFamily{}}
+		ready: map[string]time.Time{}, free: make([]time.Time, compilers), fams: map[string]*simFamily{},
+		bests: map[kernels.Problem]float64{}}
 }
 
 // normal is a number that belongs to its parts, of a standard normal distribution.
@@ -115,6 +117,9 @@ func (s *sim) seconds(p kernels.Problem, v kernels.Variant) float64 {
 
 // best is the least time of all variants.
 func (s *sim) best(p kernels.Problem) float64 {
+	if best, ok := s.bests[p]; ok {
+		return best
+	}
 	best := math.Inf(1)
 	for _, f := range registry.Candidates(p) {
 		configs, _ := f.Configs(p, s.info)
@@ -122,6 +127,7 @@ func (s *sim) best(p kernels.Problem) float64 {
 			best = min(best, s.seconds(p, kernels.Variant{Family: f.Name, Config: c}))
 		}
 	}
+	s.bests[p] = best
 	return best
 }
 
