@@ -291,19 +291,19 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 	var failed *record.Entry // the first that is not right
 	table.Entries = nil
 	for es := range tune.Current(f, l.Registry, info, pr) {
-		p, n := es[0].Problem, 0
-		for _, x := range es {
-			if x.Variant.Family != record.Stream {
-				n++
+		p := es[0].Problem
+		var list []*record.Entry // without the stream
+		for i := range es {
+			if x := &es[i]; x.Variant.Family != record.Stream {
+				list = append(list, x)
 			}
 		}
-		if pr.Phase != record.PhaseFinal && n < whole[p] {
+		if pr.Phase != record.PhaseFinal && len(list) < whole[p] {
 			continue
 		}
-		for _, x := range es {
-			if some = true; x.Status != kernels.StatusOK && failed == nil {
-				failed = &x
-			}
+		some = true
+		if i := slices.IndexFunc(es, isFailed); i >= 0 && failed == nil {
+			failed = &es[i]
 		}
 		picks := tune.Pick(es)
 		table.Entries = append(table.Entries, picks...)
@@ -314,7 +314,7 @@ func (l *Lab) conclude(s *Sweep, f *record.File, fold *tune.Fold, cut bool) (*Sw
 			func(x *record.Entry) bool { return x.Base },
 			func(x *record.Entry) bool { return len(picks) == 0 || x.Variant == picks[0].Variant() },
 		} {
-			maps.Copy(found.Sides[i].Cells, report.SideOf("", pointers(es), keep).Cells)
+			maps.Copy(found.Sides[i].Cells, report.SideOf("", slices.Values(list), keep).Cells)
 		}
 	}
 	if cut && !some {
@@ -351,16 +351,7 @@ func (l *Lab) addSearched(table *tune.Table, f *record.File) {
 	l.Once(table.Describe(l.Registry)...)
 }
 
-// pointers are the elements of a list.
-func pointers[T any](list []T) func(func(*T) bool) {
-	return func(yield func(*T) bool) {
-		for i := range list {
-			if !yield(&list[i]) {
-				return
-			}
-		}
-	}
-}
+func isFailed(x record.Entry) bool { return x.Status != kernels.StatusOK }
 
 // nothingRight is the trouble of a sweep that found no variant of any problem to be right; x is the
 // first that failed, nil for none.

@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"path/filepath"
-
 	"strings"
 	"testing"
 

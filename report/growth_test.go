@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-
 	"strings"
 	"testing"
 
 	"normbench/internal/hint"
-
 	"normbench/kernels"
 	"normbench/kernels/devicetest"
 	"normbench/sweep/record"

@@ -5,9 +5,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-
 	"math"
-
 	"path/filepath"
 	"strconv"
 	"strings"

@@ -10,6 +10,7 @@ import (
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
+	"normbench/kernels"
 	"normbench/lab"
 	"normbench/report"
 	"normbench/sweep/record"
@@ -98,22 +99,19 @@ func benchPlan(e *env, cfg *benchConfig, refs []*ref.Ref, pr record.Protocol) er
 	t := report.New(fmt.Sprintf("bench base would time the base of %s on %s: group %s, %d %s samples each",
 		console.Count(len(tasks), "problem"), info.Name, group(info), pr.Samples, pr.Name),
 		"op", "pass", ">problems", ">smallest", ">largest")
+	var groups [][]kernels.Problem // of one op and pass
 	for _, task := range tasks {
-		p := task.Problem
-		shape, i := fmt.Sprintf("%dx%d", p.M, p.N), len(t.Rows)-1
-		if i < 0 || t.Rows[i][0] != string(p.Op) || t.Rows[i][1] != string(p.Pass) {
-			t.Rows = append(t.Rows, []string{string(p.Op), string(p.Pass), "0", shape, shape})
-			i++
+		p, last := task.Problem, len(groups)-1
+		if last < 0 || groups[last][0].Op != p.Op || groups[last][0].Pass != p.Pass {
+			groups = append(groups, nil)
+			last++
 		}
-		n, _ := strconv.Atoi(t.Rows[i][2])
-		t.Rows[i][2] = strconv.Itoa(n + 1)
-		for column, sign := range map[int]int64{3: 1, 4: -1} {
-			var m, n int64
-			fmt.Sscanf(t.Rows[i][column], "%dx%d", &m, &n)
-			if sign*(p.M*p.N) < sign*m*n {
-				t.Rows[i][column] = shape
-			}
-		}
+		groups[last] = append(groups[last], p)
+	}
+	bySize := func(p, q kernels.Problem) int { return cmp.Compare(p.M*p.N, q.M*q.N) }
+	for _, ps := range groups {
+		t.Rows = append(t.Rows, []string{string(ps[0].Op), string(ps[0].Pass), strconv.Itoa(len(ps)),
+			report.ShapeOf(slices.MinFunc(ps, bySize)), report.ShapeOf(slices.MaxFunc(ps, bySize))})
 	}
 	t.Notes = []string{"`normbench bench base` runs it. Choose with REFs and --shapes, --op, --pass " +
 		"and --dtype:",

@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"normbench/kernels/cpu"
-
 	"go.yaml.in/yaml/v4"
+
+	"normbench/kernels/cpu"
 )
 
 // onCPU stands for bin/normbench-cuda: it runs the same command on the CPU device with two tiny
