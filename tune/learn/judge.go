@@ -58,16 +58,12 @@ const judgeSalt = 0x6a756467
 // Judge draws so many problems that were not measured, each shape once, searches each in full, and
 // times what was found against the map's pick.
 func Judge(ctx context.Context, l *Loop, m *rule.Map, n int, progress func(string)) (*Judgement, error) {
-	have := map[kernels.Problem]bool{}
-	for _, p := range l.Data.Points {
-		have[p.Problem] = true
-	}
 	info := l.Devices[0].Info()
 	reg := families.Over(l.Registry, m)
 	var ps []kernels.Problem
 	for _, s := range l.Domain.Draw(2*n+8, l.Seed^judgeSalt) {
 		p := sized(l.Classes[len(ps)%len(l.Classes)], s.M, s.N)
-		if len(ps) < n && !have[p] && p.CheckFits(info) == nil {
+		if len(ps) < n && l.Data.all[p] == nil && p.CheckFits(info) == nil {
 			ps = append(ps, p)
 		}
 	}
