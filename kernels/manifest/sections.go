@@ -205,37 +205,10 @@ func (d *design) readLaunches() error {
 	for i, v := range d.Launches {
 		var l launch
 		l.Stage = fmt.Sprintf("k%d", kernel)
-		var err error
-		switch {
-		case v.Has("reduce") && d.Pass != kernels.Bwd:
-			return v.Errorf("a forward leaves no partial sums", "reduce is for a backward")
-		case v.Has("reduce") && i != len(d.Launches)-1:
+		if v.Has("reduce") && i != len(d.Launches)-1 {
 			return v.Errorf("put it last", "reduce is the last launch")
-		case v.Has("reduce"):
-			var f struct{ Reduce reduction }
-			if err = v.Decode(&f); err == nil {
-				d.reduce, l.Stage = &f.Reduce, "k2"
-				err = d.compile(d.known(), d.reduce.If, d.reduce.Partials)
-			}
-		case v.Has("zero"):
-			f := struct {
-				Zero  yamldoc.Word
-				Stage string `yaml:"optional" match:"^[a-z][a-z0-9_]*$"`
-			}{Stage: "zero"}
-			err = v.Decode(&f)
-			l.Stage, l.zero = f.Stage, f.Zero.Text
-			named := func(b *buffer) bool { return b.Name.Text == l.zero }
-			if err == nil && !slices.ContainsFunc(d.Scratch, named) {
-				err = f.Zero.Errorf("name a buffer of scratch", "unknown buffer %q", l.zero)
-			}
-		case v.Has("triton"):
-			err = d.readTriton(v, &l)
-		default:
-			if err = v.Decode(&l.kernel); err == nil {
-				err = d.readKernel(&l)
-			}
 		}
-		if err != nil {
+		if err := d.readLaunch(v, &l); err != nil {
 			return err
 		}
 		same := func(o launch) bool { return o.Stage == l.Stage && (o.If == nil || l.If == nil) }
@@ -254,6 +227,40 @@ func (d *design) readLaunches() error {
 		return d.Name.Errorf(fileHelp, "no kernel is launched")
 	}
 	return nil
+}
+
+// readLaunch reads a launch whose stage is known, of whatever kind.
+func (d *design) readLaunch(v yamldoc.Value, l *launch) error {
+	switch {
+	case v.Has("reduce") && d.Pass != kernels.Bwd:
+		return v.Errorf("a forward leaves no partial sums", "reduce is for a backward")
+	case v.Has("reduce"):
+		var f struct{ Reduce reduction }
+		if err := v.Decode(&f); err != nil {
+			return err
+		}
+		d.reduce, l.Stage = &f.Reduce, "k2"
+		return d.compile(d.known(), d.reduce.If, d.reduce.Partials)
+	case v.Has("zero"):
+		f := struct {
+			Zero  yamldoc.Word
+			Stage string `yaml:"optional" match:"^[a-z][a-z0-9_]*$"`
+		}{Stage: "zero"}
+		if err := v.Decode(&f); err != nil {
+			return err
+		}
+		l.Stage, l.zero = f.Stage, f.Zero.Text
+		if !slices.ContainsFunc(d.Scratch, func(b *buffer) bool { return b.Name.Text == l.zero }) {
+			return f.Zero.Errorf("name a buffer of scratch", "unknown buffer %q", l.zero)
+		}
+		return nil
+	case v.Has("triton"):
+		return d.readTriton(v, l)
+	}
+	if err := v.Decode(&l.kernel); err != nil {
+		return err
+	}
+	return d.readKernel(l)
 }
 
 // readKernel checks the launch of a kernel.
