@@ -24,6 +24,9 @@ const (
 	blame = 1e-6
 	// tries are how often a variant may take its device down until it is put back.
 	tries = 24
+	// ownTries are how often in a row a device may die of its stream or its sensors, for which no
+	// variant is to blame, until it is retired.
+	ownTries = 4
 	// leastCells is the size of a sweep whose size is not known.
 	leastCells = 1000
 	// proven answers of the stream are enough; after a death up to proofs more are asked for.
@@ -32,8 +35,8 @@ const (
 	returns = 3
 )
 
-// patience is how long a device may go on dying without progress before it is retired, where it does
-// not say so itself.
+// patience is how long a device may go on dying without a time between before it is retired, where
+// it does not say so itself.
 const patience = 3 * time.Minute
 
 // pauses stand between the tries to open a problem on a device that dies of it.
@@ -76,8 +79,11 @@ type ledger struct {
 	own   [ops]tally // of the stream
 	base  [ops]tally // of all bases that were not blamed
 	of    map[cell]*tally
-	// dying is when the device first died since the last progress; zero if it did not.
+	// dying is when the device first died since it last took a time, or a variant was checked or
+	// blamed; zero if it did not.
 	dying time.Time
+	// unfit says that it dies of its own stream or sensors again and again.
+	unfit bool
 }
 
 func newLedger(cells int) *ledger {
@@ -89,6 +95,8 @@ func newLedger(cells int) *ledger {
 func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string) {
 	if died {
 		l.die()
+	} else if c.op == opTime || !stream {
+		l.dying = time.Time{}
 	}
 	if stream {
 		l.own[c.op].note(died)
@@ -118,7 +126,7 @@ func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string)
 	if base {
 		l.base[c.op] = l.base[c.op].minus(*t)
 	}
-	l.progress()
+	l.dying = time.Time{}
 	return true, fmt.Sprintf("%s%d of %d times; the stream and the base: %d of %d)", record.Evidence,
 		t.deaths, t.deaths+t.answers, own.deaths, own.deaths+own.answers)
 }
@@ -145,10 +153,6 @@ func chance(variant, own tally) float64 {
 	return p
 }
 
-// progress notes that a variant has its result, or a round its times. One answer of a device is no
-// progress: it may die of the next for good.
-func (l *ledger) progress() { l.dying = time.Time{} }
-
 // die notes when the device died first.
 func (l *ledger) die() {
 	if l.dying.IsZero() {
@@ -156,13 +160,13 @@ func (l *ledger) die() {
 	}
 }
 
-// stale says that a device has died for too long without progress.
+// stale says that a device has done nothing but die for too long, or is unfit.
 func (l *ledger) stale(dev kernels.Device) bool {
 	limit := patience
 	if d, ok := dev.(interface{ Patience() time.Duration }); ok {
 		limit = d.Patience()
 	}
-	return !l.dying.IsZero() && time.Since(l.dying) >= limit
+	return l.unfit || !l.dying.IsZero() && time.Since(l.dying) >= limit
 }
 
 // died says whether a failure took the device's process with it.

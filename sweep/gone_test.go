@@ -211,8 +211,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// A device is retired for dying, not for a long wait before its first death. An answer between is no
-// progress; the result of a variant is.
+// A device is retired for dying, not for a long wait before its first death; and at once for dying of
+// its own stream or sensors.
 func TestStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, dev := newLedger(1), &devicetest.Fake{}
@@ -226,11 +226,13 @@ func TestStale(t *testing.T) {
 		l.note(c, false, true, true)
 		want(false, "its first death")
 		time.Sleep(patience / 2)
-		l.note(c, true, false, false)
+		l.note(cell{op: opCheck}, true, false, false)
 		l.note(c, false, true, true)
 		time.Sleep(patience / 2)
-		want(true, "deaths with times of the stream between")
-		l.progress()
-		want(false, "a result")
+		want(true, "deaths with a check of the stream between")
+		l.note(c, false, true, false)
+		want(false, "a time")
+		l.unfit = true
+		want(true, "dying of its stream")
 	})
 }

@@ -48,9 +48,6 @@ func (r *Rounds) Run(ctx context.Context, arms []*Arm) error {
 			return err
 		}
 		state, err := r.sense(ctx, n)
-		if err == nil {
-			r.Session.deaths().progress()
-		}
 		switch rejected := n + 1 - counted; {
 		case err != nil:
 			return err

@@ -71,7 +71,9 @@ func (s *Session) open(ctx context.Context) (err error) {
 	if s.bench != nil {
 		return nil
 	}
-	s.deaths()
+	if s.ledger == nil {
+		s.ledger = newLedger(0)
+	}
 	if s.bench, err = s.Device.Open(ctx, s.Problem, s.Seed); err != nil {
 		s.bench = nil
 	} else if s.lost {
@@ -83,14 +85,6 @@ func (s *Session) open(ctx context.Context) (err error) {
 	}
 	s.lost = false
 	return nil
-}
-
-// deaths is the ledger of the device, or the session's own.
-func (s *Session) deaths() *ledger {
-	if s.ledger == nil {
-		s.ledger = newLedger(0)
-	}
-	return s.ledger
 }
 
 // prove checks and times the stream: once to see whether the device stands, and more often as long
@@ -165,6 +159,9 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op op,
 				return &blamed
 			}
 		}
+		if v == s.Stream() && try == ownTries {
+			s.ledger.unfit = true
+		}
 		if try == tries || s.ledger.stale(s.Device) {
 			return gone(s.Device, fmt.Sprintf("%s of %s, %d times in a row", v, s.Problem, try), f)
 		}
@@ -172,19 +169,19 @@ func (s *Session) do(ctx context.Context, v kernels.Variant, op op,
 }
 
 // Sense asks the device how it is; one without sensors says nothing. A device that dies of it is
-// asked again.
+// asked again, and retired if it dies of that, too: it cannot be trusted, and no variant is to blame.
 func (s *Session) Sense(ctx context.Context) (r kernels.Reading, err error) {
 	sensor, ok := s.Device.(kernels.Sensor)
 	if !ok {
 		return r, nil
 	}
-	for range tries {
+	for range ownTries {
 		if r, err = sensor.Sense(ctx); ctx.Err() != nil || !s.lose(err) {
 			return r, err
 		}
-		if s.deaths().die(); s.ledger.stale(s.Device) {
-			break
-		}
+	}
+	if s.ledger != nil {
+		s.ledger.unfit = true
 	}
 	return r, gone(s.Device, "sensors", FailureOf(err))
 }
