@@ -36,8 +36,10 @@ func helpOf(t *testing.T, path string) string {
 	return stdout.String()
 }
 
-// Every command has examples, of commands and flags that there are.
-func TestHelpExamples(t *testing.T) {
+// Every command has examples, of commands and flags that there are. A help can be read at once: one
+// default per flag, placeholders in capitals.
+func TestHelp(t *testing.T) {
+	flagLine := regexp.MustCompile(`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -h)?(?:  |$)`)
 	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
 	app := e.app()
 	paths := map[string]bool{}
@@ -72,6 +74,15 @@ func TestHelpExamples(t *testing.T) {
 				}
 			}
 		}
+		for line := range strings.Lines(help) {
+			line = strings.TrimSuffix(line, "\n")
+			if strings.Count(line, "(default: ") > 1 {
+				t.Errorf("%s: two defaults: %s", path, line)
+			}
+			if strings.HasPrefix(line, "   --") && !flagLine.MatchString(line) {
+				t.Errorf("%s: not a placeholder in capitals: %s", path, line)
+			}
+		}
 		for _, want := range []string{"\nEXAMPLES:\n", "\nEXIT CODES:\n"} {
 			if !strings.Contains(help, want) {
 				t.Errorf("the help of %s lacks %q:\n%s", path, want, help)
@@ -83,25 +94,6 @@ func TestHelpExamples(t *testing.T) {
 			t.Errorf("exit codes of %s, which is no command", path)
 		}
 	}
-}
-
-// A help can be read at once: one default per flag, placeholders in capitals.
-func TestHelpWords(t *testing.T) {
-	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
-	placeholder := regexp.MustCompile(`^   --[a-z-]+ (?:value|[A-Z][A-Z0-9=,]*)(?:  |$)`)
-	eachCommand(e.app().Commands, "", func(path string, _ *cli.Command) {
-		for line := range strings.Lines(helpOf(t, path)) {
-			line = strings.TrimSuffix(line, "\n")
-			if strings.Count(line, "(default: ") > 1 {
-				t.Errorf("%s: two defaults: %s", path, line)
-			}
-			if strings.HasPrefix(line, "   --") && !strings.HasPrefix(line, "   --help") &&
-				strings.Contains(strings.SplitN(strings.TrimSpace(line), "  ", 2)[0], " ") &&
-				!placeholder.MatchString(line) {
-				t.Errorf("%s: not a placeholder in capitals: %s", path, line)
-			}
-		}
-	})
 }
 
 // A long command is folded before its flags; what has no place to break stays as it is.

@@ -14,20 +14,6 @@ import (
 	"normbench/tune"
 )
 
-// The tables that are checked in are of today's sources, and what they choose is accepted and
-// provably faster than the base; so are their maps.
-func TestCheckedIn(t *testing.T) {
-	names, err := filepath.Glob(filepath.Join("..", "..", "results", "*", tune.FileName))
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
-	}
-	for _, name := range names {
-		if code, stdout, stderr := normbench([]string{"lint", name}); code != 0 {
-			t.Errorf("%s: exit code %d\n%s%s", name, code, stdout, stderr)
-		}
-	}
-}
-
 // A folder stands for what its finals chose, as its tuned table does, and is the same where that is
 // the base.
 func TestCompareChosen(t *testing.T) {
