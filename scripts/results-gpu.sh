@@ -61,7 +61,7 @@ pack() {
 		to=results/$(device "$file")/peers
 		mkdir -p "$to"
 		gzip -9nc "$file" >"$to/$name.json.gz"
-		"$bin" report "$to/$name.json.gz" >"$to/$name.txt"
+		"$bin" report --wide "$to/$name.json.gz" >"$to/$name.txt"
 	done
 	for file in "$state"/live/*.json; do
 		[ -e "$file" ] || continue

@@ -44,7 +44,7 @@ sweep --shapes 16x4096 --family rms_bwd/reg_persist --knob p=1,2,3 --op rmsnorm 
 compare results/nvidia-h200#base results/nvidia-h200 --shapes fast-llm
 compare rms_bwd/two_pass rms_bwd/reg_persist --shapes 32x1024 --op rmsnorm --pass bwd
 compare base base --baseline-kernels out/main/kernels/families --gate --device cuda --shapes fast-llm
-report results/nvidia-h100-80gb-hbm3/peers/layernorm-bwd.json.gz --shapes fast-llm
+report results/nvidia-h200/peers/layernorm-bwd.json.gz --shapes fast-llm
 report results/nvidia-h200 --op rmsnorm --shapes quack --over M --html rows.html
 bench base rms_bwd/two_pass@br2 --op rmsnorm --pass bwd --shapes 64x1024
 bench base peer:best --device cuda --shapes growth-rows --out out/growth
