@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,8 +186,9 @@ func (m *measurer) finalRecord(ctx context.Context, f *finalist, b *search.Board
 	if rec.Status != kernels.StatusOK || f.check == nil && !rec.Base {
 		return rec, nil
 	}
-	if err := m.stages(ctx, rec); ctx.Err() != nil || err != nil && FailureOf(err) == nil {
-		return nil, err
+	err := m.stages(ctx, rec)
+	if ctx.Err() != nil || err != nil && FailureOf(err) == nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	return rec, nil // the times of the whole stand without those of the stages
 }

@@ -79,8 +79,8 @@ type ledger struct {
 	own   [ops]tally // of the stream
 	base  [ops]tally // of all bases that were not blamed
 	of    map[cell]*tally
-	// dying is when the device first died since it last took a time, or a variant was checked or
-	// blamed; zero if it did not.
+	// dying is when the device first died since it last took a time, or a variant was blamed; zero if
+	// it did not.
 	dying time.Time
 	// unfit says that it dies of its own stream or sensors again and again.
 	unfit bool
@@ -95,7 +95,7 @@ func newLedger(cells int) *ledger {
 func (l *ledger) note(c cell, stream, base, died bool) (guilty bool, why string) {
 	if died {
 		l.die()
-	} else if c.op == opTime || !stream {
+	} else if c.op == opTime {
 		l.dying = time.Time{}
 	}
 	if stream {
