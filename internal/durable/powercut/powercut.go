@@ -1,5 +1,5 @@
-// Package powercut is for tests: it records what a writer does to the file system, and replays what a
-// cut of the power behind each step may leave, with pages and sectors that are there or not.
+// Package powercut is for tests. It records what a writer does to the file system. Then it replays
+// what a cut of the power behind each step may leave: pages and sectors that are there or not.
 package powercut
 
 import (
