@@ -44,17 +44,19 @@ func (l *Lab) companions(n int, m *Config, devices []kernels.Device, ps []kernel
 		return nil, nil
 	}
 	// More compilers than cores: those of the worker that measures, and of one that decides, are
-	// idle. On 16 cores 40 of them keep 72% of the core time busy.
+	// idle. On 16 cores 40 of them keep 72% of the core time busy. Workers of several GPUs share the
+	// cores.
 	all, err := nvrtc.Compilers()
 	if err != nil {
 		return nil, err
 	}
 	var wg sync.WaitGroup
+	each := (all + 2*len(devices) - 1) / (2 * len(devices))
 	more, errs := make([]kernels.Device, len(devices)*(n-1)), make([]error, len(devices)*(n-1))
 	for i := range more {
 		wg.Go(func() {
 			d, err := devices[i%len(devices)].(*worker.Client).Another(l.Ctx,
-				fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+1)/2))
+				fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, each))
 			if errs[i] = err; err == nil {
 				more[i] = d
 			}

@@ -19,6 +19,7 @@ import (
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
 	"normbench/kernels/manifest"
+	"normbench/kernels/nvrtc"
 	"normbench/kernels/peers"
 	"normbench/kernels/replay"
 	"normbench/kernels/rule"
@@ -202,7 +203,13 @@ func (l *Lab) gpus(c *Config, names string) ([]kernels.Device, error) {
 		}
 		commands = append(commands, command)
 	}
-	return l.start(c, commands)
+	all, err := nvrtc.Compilers()
+	if err != nil {
+		return nil, err
+	}
+	// Their compilers share the cores.
+	n := len(commands)
+	return l.start(c, commands, fmt.Sprintf("%s=%d", nvrtc.CompilersVariable, (all+n-1)/n))
 }
 
 // Ordinal reads cuda or cuda:N.
@@ -232,7 +239,7 @@ func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
 	return l.start(c, commands)
 }
 
-func (l *Lab) start(c *Config, commands [][]string) (devices []kernels.Device, err error) {
+func (l *Lab) start(c *Config, commands [][]string, env ...string) (devices []kernels.Device, err error) {
 	defer func() {
 		if err != nil {
 			Close(devices)
@@ -244,7 +251,7 @@ func (l *Lab) start(c *Config, commands [][]string) (devices []kernels.Device, e
 		return nil, err
 	}
 	for _, command := range commands {
-		d, err := worker.Start(l.Ctx, worker.Options{Command: command, Timeout: c.limit(time.Minute),
+		d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env, Timeout: c.limit(time.Minute),
 			Stderr: &console.Plain{Writer: l.Err}, Unkept: func(text string) { l.Once(text) }, Kernels: hash})
 		if err == nil {
 			devices = append(devices, d)

@@ -6,8 +6,10 @@ import (
 
 	"normbench/internal/console"
 	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	"normbench/kernels/peers"
+	"normbench/sweep/record"
 )
 
 // What the peers compile for has a name.
@@ -23,6 +25,28 @@ func TestPreparing(t *testing.T) {
 	}
 	if got := preparing(0, 60, peers.Cell{}); !strings.Contains(got, "starting the processes") {
 		t.Errorf("%q", got)
+	}
+}
+
+// Cards of one kind that differ by more than the noise are named, and the least floor is the run's.
+func TestTimerOfCards(t *testing.T) {
+	card := func(us float64) kernels.Device {
+		return &devicetest.Fake{Seconds: func(kernels.Problem, kernels.Variant, int) float64 { return us * 1e-6 }}
+	}
+	for us, want := range map[float64]string{10.1: "", 9.5: "the cards differ"} {
+		var said strings.Builder
+		l := New(t.Context(), console.New(t.Context(), nil, &said), families.New(), func() {})
+		var run record.Run
+		if err := l.TestTimer(&run, card(10), card(us)); err != nil {
+			t.Fatal(err)
+		}
+		if run.FloorUS != min(10, us) {
+			t.Errorf("a floor of %g us of cards with 10 and %g", run.FloorUS, us)
+		}
+		text := said.String()
+		if named := strings.Contains(text, "device 2 of 2: stream 11"); named != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("%g us: %q", us, text)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 		l.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"),
 			took.Round(time.Second))
 	}
-	if err := l.TestTimer(s.Devices[0], &s.Run); err != nil {
+	if err := l.TestTimer(&s.Run, s.Devices...); err != nil {
 		return nil, err
 	}
 	if p.Prior.Map != nil {

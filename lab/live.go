@@ -49,7 +49,7 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 		return nil, err
 	}
 	runs := run.Runs()
-	if err := l.TestTimer(c.Compare.Device, runs[len(runs)-1]); err != nil {
+	if err := l.TestTimer(runs[len(runs)-1], c.Compare.Device); err != nil {
 		return nil, err
 	}
 	return l.fight(c, run, file, left)

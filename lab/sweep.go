@@ -204,7 +204,7 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 			return nil, err
 		}
 	}
-	if err := l.TestTimer(s.Devices[0], &o.Run); err != nil {
+	if err := l.TestTimer(&o.Run, s.Devices...); err != nil {
 		return nil, err
 	}
 	if o.Search != nil {

@@ -229,7 +229,11 @@ func runNote(s sweep.Summary, devices []kernels.Device) string {
 			float64(s.Measured)/s.Wall.Minutes())
 		part := func(d time.Duration) float64 { return max(100*d.Seconds()/s.Wall.Seconds(), 0) }
 		if s.Busy <= s.Wall { // a replay does not take the time that it tells
-			text += fmt.Sprintf(", device at work %.0f%% of the time", part(s.Busy))
+			var each []string
+			for _, d := range s.Each {
+				each = append(each, fmt.Sprintf("%.0f%%", part(d)))
+			}
+			text += fmt.Sprintf(", device at work %s of the time", strings.Join(each, " and "))
 		}
 		if s.Busy < s.Held && s.Busy <= s.Wall {
 			text += fmt.Sprintf(", %.0f%% opening and loading, %.0f%% idle", part(s.Held-s.Busy),

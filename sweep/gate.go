@@ -14,6 +14,7 @@ type gate struct {
 	turn     chan struct{} // holds a token while nobody is in
 	visitors []*visitor
 	held     time.Duration // with somebody in; for who is in
+	busy     time.Duration // of the GPU, for what was kept
 }
 
 func newGate() *gate {

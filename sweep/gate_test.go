@@ -83,6 +83,9 @@ func TestOneGPUByTurns(t *testing.T) {
 		if a.timed.Load() == 0 || b.timed.Load() == 0 {
 			t.Errorf("a grid %t: %d and %d timings", grid, a.timed.Load(), b.timed.Load())
 		}
+		if len(sum.Each) != 1 || sum.Each[0] != sum.Busy || sum.Busy <= 0 {
+			t.Errorf("a grid %t: one GPU was at work for %v, on average %s", grid, sum.Each, sum.Busy)
+		}
 		if sum.Held <= 0 || sum.Held > sum.Wall {
 			t.Errorf("a grid %t: the GPU was held for %s of %s", grid, sum.Held, sum.Wall)
 		}

@@ -72,6 +72,7 @@ type Summary struct {
 	Wall    time.Duration // from the first task to the last record
 	// of it, at work on a device, averaged over the GPUs or other devices
 	Busy time.Duration
+	Each []time.Duration // Busy of each, in the order of the devices
 	// of it, in which a visitor had the device: Busy, and opening and loading
 	Held time.Duration
 	// in which strategies chose what to launch; beside the device's work where several visitors share it
@@ -175,10 +176,10 @@ func (r *run) measure(ctx context.Context, devices []kernels.Device) error {
 	}
 	r.sum.Wall = time.Since(start)
 	for _, g := range gates {
-		r.sum.Held += g.held
+		r.sum.Each = append(r.sum.Each, g.busy)
+		r.sum.Busy += g.busy / time.Duration(len(gates))
+		r.sum.Held += g.held / time.Duration(len(gates))
 	}
-	r.sum.Busy /= time.Duration(len(gates))
-	r.sum.Held /= time.Duration(len(gates))
 	r.sum.Deciding /= time.Duration(len(devices))
 	return cmp.Or(sinkErr, devErr, r.unfinished())
 }
@@ -353,6 +354,7 @@ func (r *run) announce(v *visitor) *job {
 
 // finished are records on their way to the sink, as one append.
 type finished struct {
+	gate   *gate // of the visitor
 	recs   []*record.Record
 	busy   float64
 	left   int // variants of the problem after them
@@ -380,7 +382,7 @@ func (r *run) keep(f finished) error {
 	}
 	r.sum.Writing += time.Since(start)
 	r.sum.Deciding += f.deciding
-	r.sum.Busy += time.Duration(f.busy * float64(time.Second))
+	f.gate.busy += time.Duration(f.busy * float64(time.Second))
 	if f.searched {
 		r.sum.Problems++
 	}

@@ -145,7 +145,7 @@ func (m *measurer) search(ctx context.Context) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	m.v.out <- finished{recs: recs, busy: m.Busy, searched: true, short: log.Short,
+	m.v.out <- finished{gate: m.v.gate, recs: recs, busy: m.Busy, searched: true, short: log.Short,
 		starved: m.starved, deciding: log.Deciding}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/hint"
@@ -27,19 +28,24 @@ func selftest(e *env, s *stand) error {
 		return err
 	}
 	defer lab.Close(devices)
-	trials, _, err := sweep.SelfTest(e.Ctx, e.Registry, devices[0])
-	if err != nil {
-		return err
-	}
 	t := selftestTable(devices[0].Info().Name)
 	failed := 0
-	for _, x := range trials {
-		verdict := "ok"
-		if !x.OK {
-			verdict = "UNFIT"
-			failed++
+	for i, d := range devices {
+		trials, _, err := sweep.SelfTest(e.Ctx, e.Registry, d)
+		if err != nil {
+			return err
 		}
-		t.Rows = append(t.Rows, []string{x.Name, x.Found, x.Wanted, verdict})
+		for _, x := range trials {
+			verdict := "ok"
+			if !x.OK {
+				verdict = "UNFIT"
+				failed++
+			}
+			if len(devices) > 1 {
+				x.Name = fmt.Sprintf("device %d: %s", i+1, x.Name)
+			}
+			t.Rows = append(t.Rows, []string{x.Name, x.Found, x.Wanted, verdict})
+		}
 	}
 	if err := report.RenderTable(e.out, t, s.format); err != nil {
 		return err
@@ -47,7 +53,7 @@ func selftest(e *env, s *stand) error {
 	if failed > 0 {
 		return &coded{exitUnfit, hint.Errorf("stop what else runs here and try again; on a GPU "+
 			"`nvidia-smi` shows clocks, throttling and other processes",
-			"%d of %d checks failed: do not trust times from this machine", failed, len(trials))}
+			"%d of %d checks failed: do not trust times from this machine", failed, len(t.Rows))}
 	}
 	return nil
 }

@@ -56,6 +56,7 @@ const FinalsSuffix = "-finals"
 const (
 	floorTrial   = "floor: an empty launch"
 	stepTrial    = "timer step"
+	streamTrial  = "stream, "
 	droppedTrial = "L2 set aside for persisting lines"
 )
 
@@ -83,6 +84,16 @@ func (r *Run) EmptyUS() float64 {
 		}
 	}
 	return max(r.FloorUS-step, 0)
+}
+
+// StreamRate is what the selftest's stream moved, in GB/s; 0 where it is not known.
+func (r *Run) StreamRate() (rate float64) {
+	for _, t := range r.SelfTest {
+		if strings.HasPrefix(t.Name, streamTrial) {
+			fmt.Sscanf(t.Found, "%f GB/s", &rate)
+		}
+	}
+	return rate
 }
 
 // Failed says which checks of the selftest failed: "selftest: 1 of 11 checks failed: ...", "" if
