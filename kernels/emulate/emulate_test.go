@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +19,24 @@ import (
 	"normbench/kernels/families"
 )
 
+// newEmulator makes the one of all tests: what is the same for all launches takes three seconds to
+// compile.
+var newEmulator func() (*Emulator, error)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "emulate")
+	if err != nil {
+		panic(err)
+	}
+	newEmulator = sync.OnceValues(func() (*Emulator, error) { return New(dir) })
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
 func emulator(t *testing.T) *Emulator {
 	t.Helper()
-	e, err := New(t.TempDir())
+	e, err := newEmulator()
 	if err != nil {
 		if os.Getenv("NORMBENCH_REQUIRE_CXX") != "" {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	if _, ok := hash[mode]; !ok {
 		hash[mode] = "hash"
 	}
-	var dev kernels.Device = cpu.New(devicetest.Registry(families.New()))
+	var dev kernels.Device
 	switch mode {
 	case "broken device": // its process lives, its context does not
 		dev = &devicetest.Fake{Fail: func(_ kernels.Problem, v kernels.Variant) *kernels.Failure {
@@ -52,6 +52,8 @@ func TestMain(m *testing.M) {
 	case "parent of one that hangs":
 		parentOfOneThatHangs()
 		return
+	default:
+		dev = cpu.New(devicetest.Registry(families.New()))
 	}
 	serving := func() (kernels.Device, error) {
 		if mode == "no device" {

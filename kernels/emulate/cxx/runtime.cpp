@@ -12,6 +12,7 @@
 // once: what a fence is missing for does not show.
 #include "emulate.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <atomic>
@@ -38,10 +39,13 @@ void fail(const char *what) {
 // A Copy is one that a thread has begun (cp.async), with zeros behind it.
 struct Copy { void *to; const void *from; int bytes, zeros; };
 
+// A Fiber starts in a context of its own. After that turns change by jumps, which unlike
+// swapcontext ask nothing of the kernel.
 struct Fiber {
-  ucontext_t context;
+  ucontext_t start;
+  jmp_buf state;
   std::unique_ptr<char[]> stack;
-  bool done = false;
+  bool begun = false, done = false;
   std::deque<std::vector<Copy>> groups{1}; // the last is open
 };
 
@@ -58,7 +62,7 @@ struct CTA {
   long moved = 0; // what its threads waited for and got
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
-  ucontext_t scheduler;
+  jmp_buf scheduler;
 };
 
 static thread_local CTA *cta;
@@ -76,9 +80,16 @@ struct Cluster {
 };
 static Cluster *cluster;
 
+// resume gives a fiber its turn, which yield or its end ends.
+static void resume(CTA &p, Fiber &f) {
+  if (_setjmp(p.scheduler)) return;
+  if (f.begun) _longjmp(f.state, 1);
+  f.begun = true;
+  setcontext(&f.start);
+}
 void yield() {
   CTA &p = *cta;
-  swapcontext(&p.fibers[running->thread].context, &p.scheduler);
+  if (!_setjmp(p.fibers[running->thread].state)) _longjmp(p.scheduler, 1);
 }
 void happened() { progress++; }
 template <typename F> static void until(F done) {
@@ -229,7 +240,7 @@ static void enter(int) {
   release(p), release(w);
   p.fibers[t].done = true;
   progress++;
-  swapcontext(&p.fibers[t].context, &p.scheduler);
+  _longjmp(p.scheduler, 1);
 }
 
 // run takes turns with a CTA's fibers until all have ended.
@@ -244,11 +255,11 @@ static void run(Index block, int rank, int threads) {
   for (int t = 0; t < threads; t++) {
     Fiber &f = p.fibers[t];
     f.stack.reset(new char[STACK]);
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = STACK;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, (void (*)())enter, 1, 0);
+    getcontext(&f.start);
+    f.start.uc_stack.ss_sp = f.stack.get();
+    f.start.uc_stack.ss_size = STACK;
+    f.start.uc_link = nullptr;
+    makecontext(&f.start, (void (*)())enter, 1, 0);
   }
   long seen = -1, rounds = 0;
   auto since = std::chrono::steady_clock::now();
@@ -267,7 +278,7 @@ static void run(Index block, int rank, int threads) {
         for (int t = 32 * w; t < threads && t < 32 * w + 32; t++) {
           if (p.fibers[t].done) continue;
           running->thread = t;
-          swapcontext(&p.scheduler, &p.fibers[t].context);
+          resume(p, p.fibers[t]);
         }
       }
     for (int n = p.live > 0 ? (int)bulks.size() : 0; n > 0; n--) {
