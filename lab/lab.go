@@ -3,12 +3,15 @@
 package lab
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/shlex"
@@ -239,31 +242,33 @@ func (l *Lab) workers(c *Config) ([]kernels.Device, error) {
 	return l.start(c, commands)
 }
 
-func (l *Lab) start(c *Config, commands [][]string, env ...string) (devices []kernels.Device, err error) {
-	defer func() {
-		if err != nil {
-			Close(devices)
-			devices = nil
-		}
-	}()
+func (l *Lab) start(c *Config, commands [][]string, env ...string) ([]kernels.Device, error) {
 	hash, err := families.Hash(peers.Register(l.Registry, nil))
 	if err != nil {
 		return nil, err
 	}
-	for _, command := range commands {
-		d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env, Timeout: c.limit(time.Minute),
-			Stderr: &console.Plain{Writer: l.Err}, Unkept: func(text string) { l.Once(text) }, Kernels: hash})
-		if err == nil {
-			devices = append(devices, d)
-			err = kernels.CheckID(d.Info().ID)
-		}
-		if err != nil && hint.Of(err) == "" { // it died or spoke something else
-			err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w",
-				strings.Join(command, " "), err)
-		}
-		if err != nil {
-			return devices, err
-		}
+	// All at once: a driver takes a second or two for each process on a host with several GPUs.
+	devices, errs := make([]kernels.Device, len(commands)), make([]error, len(commands))
+	var wg sync.WaitGroup
+	for i, command := range commands {
+		wg.Go(func() {
+			d, err := worker.Start(l.Ctx, worker.Options{Command: command, Env: env, Timeout: c.limit(time.Minute),
+				Stderr: &console.Plain{Writer: l.Err}, Unkept: func(text string) { l.Once(text) }, Kernels: hash})
+			if err == nil {
+				devices[i] = d
+				err = kernels.CheckID(d.Info().ID)
+			}
+			if err != nil && hint.Of(err) == "" { // it died or spoke something else
+				err = hint.Errorf("the command must run `normbench worker`", "worker %q: %w",
+					strings.Join(command, " "), err)
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	if err := cmp.Or(errs...); err != nil {
+		Close(slices.DeleteFunc(devices, func(d kernels.Device) bool { return d == nil }))
+		return nil, err
 	}
 	return devices, nil
 }

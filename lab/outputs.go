@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 
 	"normbench/internal/durable"
 	"normbench/internal/hint"
@@ -127,22 +128,33 @@ func (l *Lab) NewRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 // the tables of the run say it. On a cpu the test takes as long as a small sweep, so it is left to
 // selftest.
 func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
+	if _, replayed := devices[0].(*replay.Device); replayed || devices[0].Info().Kind != kernels.KindCUDA {
+		return nil
+	}
+	seen := map[string]bool{} // workers of one GPU take turns
+	devices = slices.DeleteFunc(slices.Clone(devices), func(d kernels.Device) bool {
+		id := d.Info().UUID
+		again := id != "" && seen[id]
+		seen[id] = true
+		return again
+	})
+	tests := make([]record.Run, len(devices))
+	var g errgroup.Group
+	for i, dev := range devices {
+		g.Go(func() (err error) {
+			tests[i].SelfTest, tests[i].FloorUS, err = sweep.SelfTest(l.Ctx, l.Registry, dev)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	run.SelfTest, run.FloorUS = tests[0].SelfTest, tests[0].FloorUS
 	var cards []string
 	var rates, floors []float64
-	for i, dev := range devices {
-		if _, replayed := dev.(*replay.Device); replayed || dev.Info().Kind != kernels.KindCUDA {
-			return nil
-		}
-		var one record.Run
-		var err error
-		if one.SelfTest, one.FloorUS, err = sweep.SelfTest(l.Ctx, l.Registry, dev); err != nil {
-			return err
-		}
+	for i, one := range tests {
 		if failed := one.Failed(); failed != "" {
 			l.Notef("%s", failed)
-		}
-		if i == 0 {
-			run.SelfTest, run.FloorUS = one.SelfTest, one.FloorUS
 		}
 		run.FloorUS = min(run.FloorUS, one.FloorUS)
 		rates, floors = append(rates, one.StreamRate()), append(floors, one.FloorUS)
