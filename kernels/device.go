@@ -204,6 +204,7 @@ type Timing struct {
 	Stages  []StageSeconds `json:"stages,omitempty"`
 	By      string         `json:"by,omitempty"`   // what Stages were taken by, ByEvents or ByCUPTI
 	Gaps    []float64      `json:"gaps,omitempty"` // by CUPTI: seconds between the launches of a sample, in all
+	Host    float64        `json:"host,omitempty"` // median seconds that the host takes to enqueue a sample, of foreign code; in none of Seconds
 	Busy    float64        `json:"busy"`           // wall seconds in which the device was at work for this call, flushes included
 }
 

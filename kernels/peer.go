@@ -5,16 +5,32 @@ import "strings"
 // A Peer is somebody else's kernels: a library that does the same ops, measured
 // beside ours. Each is a family of its own, without knobs.
 type Peer struct {
-	Name    string `json:"name"`              // "liger": the family is peer/liger
+	Name    string `json:"name"`              // "liger": the family is peer/liger; or a callable's
 	System  string `json:"system"`            // "Liger-Kernel"
 	Version string `json:"version,omitempty"` // "liger-kernel 0.8.5"
 	Missing string `json:"missing,omitempty"` // why it is not there, "" where it is
+	// Builds says that it "compiles" before it runs, or "tunes" what it compiles.
+	Builds string `json:"builds,omitempty"`
 }
 
 const peerPrefix = "peer/"
 
+// Callable begins the name of a peer that is a function of a user's: py:FILE.py:FUNCTION. Its
+// family has that name too.
+const Callable = "py:"
+
 // PeerVariant is the only variant of a peer.
-func PeerVariant(name string) Variant { return Variant{Family: peerPrefix + name} }
+func PeerVariant(name string) Variant {
+	if strings.HasPrefix(name, Callable) {
+		return Variant{Family: name}
+	}
+	return Variant{Family: peerPrefix + name}
+}
 
 // PeerName is the name of the peer whose family this is, if it is one.
-func PeerName(family string) (string, bool) { return strings.CutPrefix(family, peerPrefix) }
+func PeerName(family string) (string, bool) {
+	if strings.HasPrefix(family, Callable) {
+		return family, true
+	}
+	return strings.CutPrefix(family, peerPrefix)
+}

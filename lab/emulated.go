@@ -114,7 +114,8 @@ func (l *Lab) emulatedRefs(asked []*ref.Ref, guests []*kernels.Family, tasks []s
 			names = append(names, f.Name)
 		}
 	}
-	refs = slices.DeleteFunc(slices.Clone(asked), tuned)
+	refs = slices.DeleteFunc(slices.Clone(asked),
+		func(r *ref.Ref) bool { return tuned(r) || r.Kind == ref.Peer })
 	for _, name := range names {
 		if slices.ContainsFunc(refs, func(r *ref.Ref) bool { return r.Text == name }) {
 			continue

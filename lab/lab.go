@@ -43,6 +43,7 @@ type Config struct {
 	Seed    uint64 // of a replay
 	Python  string // that runs the peers
 	Peers   string // names with commas, of which peer:best is one
+	Untimed bool   // nothing is timed, so peers may run on a CPU
 	Jobs    *int   // processes that compile for peers before anything is measured
 }
 
@@ -71,6 +72,7 @@ type Lab struct {
 	quit    func() // ends the program, as a signal does before that
 
 	peers  []kernels.Peer // once a device with peers is open
+	timed  []*peers.Device
 	deaths map[string]int // how often a peer took its process down, or hung
 }
 

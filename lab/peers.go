@@ -55,7 +55,12 @@ func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
 
 func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID,
-		Timeout: c.limit(peers.DefaultTimeout)}
+		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
+	for _, name := range wanted {
+		if strings.HasPrefix(name, kernels.Callable) {
+			o.Own = append(o.Own, name)
+		}
+	}
 	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
 	theirs, err := peers.Start(l.Ctx, o)
 	waiting.End()
@@ -70,6 +75,7 @@ func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.De
 		theirs.Close()
 		return nil, err
 	}
+	l.timed = append(l.timed, both)
 	return both, nil
 }
 
@@ -97,6 +103,10 @@ func (l *Lab) found(all []kernels.Peer, wanted []string) error {
 			continue
 		}
 		if p, ok := peers.Find(all, name); !ok || p.Missing != "" {
+			if strings.HasPrefix(name, kernels.Callable) {
+				return hint.Errorf("docs/kernels.md says what a function is called with", "%s: %s", name,
+					console.OneLine(p.Missing))
+			}
 			return hint.Errorf(help, "peer %s is not there: %s", name, console.OneLine(p.Missing))
 		}
 	}
@@ -242,6 +252,11 @@ func (l *Lab) TableNotes(refs []*ref.Ref, d kernels.DeviceInfo,
 		for _, f := range families {
 			if name, ok := kernels.PeerName(f); ok && name == p.Name {
 				notes = append(notes, f+" is "+p.System+": "+p.Version)
+				for _, d := range l.timed {
+					if text := d.HostBound(f); text != "" {
+						notes = append(notes, f+": "+text)
+					}
+				}
 				break
 			}
 		}

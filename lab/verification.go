@@ -188,7 +188,7 @@ func (l *Lab) Verify(c *Verify) (*Verification, error) {
 		return v, nil
 	}
 	cuda, err := l.emulatedRefs(c.Refs, guests, tasks)
-	if err == nil {
+	if err == nil && len(cuda) > 0 {
 		err = l.emulate(v, cuda, c.Problems, c.Seed)
 	}
 	return v, err

@@ -206,12 +206,17 @@ func (w withPeers) Peers() []kernels.Peer { return w.peers }
 func fakePython() {
 	d := withPeers{&devicetest.Fake{}, []kernels.Peer{
 		{Name: "torch", System: "PyTorch eager", Version: "torch 9.9"},
-		{Name: "compile", System: "torch.compile", Version: "torch 9.9"},
-		{Name: "compile-max", System: "torch.compile, tuned", Version: "torch 9.9"},
-		{Name: "liger", System: "Liger-Kernel", Version: "liger-kernel 9.9"},
+		{Name: "compile", System: "torch.compile", Version: "torch 9.9", Builds: "compiles"},
+		{Name: "compile-max", System: "torch.compile, tuned", Version: "torch 9.9", Builds: "tunes"},
+		{Name: "liger", System: "Liger-Kernel", Version: "liger-kernel 9.9", Builds: "compiles"},
 		{Name: "quack", System: "quack", Missing: "ModuleNotFoundError: No module named 'quack'"},
-		{Name: "te", System: "TransformerEngine", Version: "transformer-engine 9.9"},
+		{Name: "te", System: "TransformerEngine", Version: "transformer-engine 9.9", Builds: "compiles"},
 	}}
+	for i, arg := range os.Args[1:] {
+		if arg == "--py" {
+			d.peers = append(d.peers, kernels.Peer{Name: os.Args[i+2], System: "mine", Version: "source 1"})
+		}
+	}
 	if os.Getenv("NORMBENCH_TEST_PEERS") == "none" {
 		for i := range d.peers {
 			d.peers[i].Version, d.peers[i].Missing = "", "ImportError: as asked"
@@ -219,7 +224,7 @@ func fakePython() {
 	}
 	d.Seconds = func(_ kernels.Problem, v kernels.Variant, sample int) float64 {
 		us := map[string]float64{"peer/torch": 61e-6, "peer/liger": 40e-6,
-			"peer/compile-max": 30e-6}[v.Family]
+			"peer/compile-max": 30e-6, "py:my.py:norm": 35e-6}[v.Family]
 		if os.Getenv("NORMBENCH_TEST_PEERS") == "close" && v.Family == "peer/torch" {
 			us = 41e-6
 		}

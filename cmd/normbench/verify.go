@@ -61,6 +61,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 	if err != nil {
 		return err
 	}
+	cfg.Untimed = true
 	step := e.Wait("starting the device")
 	err = cfg.open(e, false, refs...)
 	step.End()

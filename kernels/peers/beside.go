@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"normbench/internal/hint"
@@ -13,6 +14,15 @@ import (
 type Device struct {
 	ours   kernels.Device
 	theirs *Worker
+	calls  map[at]call
+}
+
+// A call is what one of a peer takes on a problem, in seconds of the host and of the GPU.
+type call struct{ host, gpu float64 }
+
+type at struct {
+	family  string
+	problem kernels.Problem
 }
 
 // Beside joins the two. They must be the same GPU.
@@ -22,7 +32,7 @@ func Beside(ours kernels.Device, theirs *Worker) (*Device, error) {
 		return nil, hint.Errorf("use --device cuda, and one GPU for both",
 			"the peers run on %s %s, and our kernels on %s %s", b.Name, b.UUID, a.Name, a.UUID)
 	}
-	return &Device{ours, theirs}, nil
+	return &Device{ours, theirs, map[at]call{}}, nil
 }
 
 // Info implements kernels.Device: it is ours.
@@ -111,7 +121,36 @@ func (b *bench) Time(ctx context.Context, v kernels.Variant,
 		t, err = on.Time(ctx, v, o)
 		return err
 	})
+	if err == nil && t.Host > 0 {
+		gpu := slices.Sorted(slices.Values(t.Seconds))[len(t.Seconds)/2]
+		b.d.calls[at{v.Family, b.p}] = call{t.Host, gpu}
+	}
 	return t, err
+}
+
+// HostBound says of a peer that was timed how long the host takes for a call, and the share of that
+// for which it leaves the GPU without work where call follows call. It is "" where nothing is known.
+func (d *Device) HostBound(family string) string {
+	var host []float64
+	bound, worst := 0, 0.0
+	for a, c := range d.calls {
+		if a.family != family {
+			continue
+		}
+		if host = append(host, c.host); c.host > c.gpu {
+			bound++
+			worst = max(worst, 1-c.gpu/c.host)
+		}
+	}
+	if len(host) == 0 {
+		return ""
+	}
+	slices.Sort(host)
+	text := fmt.Sprintf("the host takes %.1f us for a call, which is in no time here", 1e6*host[len(host)/2])
+	if bound == 0 {
+		return text + ": 0% host-bound"
+	}
+	return fmt.Sprintf("%s: up to %.0f%% host-bound, on %d of %d problems", text, 100*worst, bound, len(host))
 }
 
 // call runs f on the bench that v belongs to. What a peer takes down with it is

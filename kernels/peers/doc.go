@@ -1,5 +1,6 @@
-// Package peers measures other people's kernels (torch, torch.compile, Liger,
-// quack, apex, TransformerEngine, Fast-LLM) under our protocol.
+// Package peers measures other people's kernels under our protocol: the libraries
+// of the folder libraries (torch, torch.compile, Liger, quack, apex,
+// TransformerEngine, Fast-LLM), and functions of users' files.
 //
 // peers.py is a worker (package worker) that needs a Python with PyTorch and
 // nothing else; what it times is said at its top. Start runs it, and Beside makes

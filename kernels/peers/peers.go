@@ -1,39 +1,50 @@
 package peers
 
 import (
-	_ "embed"
+	"embed"
+	"io/fs"
+	"path"
+	"regexp"
 	"slices"
+	"strings"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
 )
 
-//go:embed peers.py
-var source string
+// sources are peers.py and the files of libraries, a peer each.
+//
+//go:embed peers.py libraries/*.py
+var sources embed.FS
 
-const sourceName = "peers.py"
+const program = "peers.py"
 
-// Names lists the peers that peers.py knows, in its order.
-var Names = []string{"torch", "compile", "compile-max", "liger", "quack", "apex-fast", "apex-fused",
-	"te", "fast-llm"}
+// Names lists the libraries: those of the files, with - for _.
+var Names = func() (names []string) {
+	list, _ := fs.Glob(sources, "libraries/*.py") // the pattern is sound
+	for _, file := range list {
+		name := strings.TrimSuffix(path.Base(file), ".py")
+		names = append(names, strings.ReplaceAll(name, "_", "-"))
+	}
+	return names
+}()
 
 // Register is r with a hidden family for each peer, so that sweeps leave them out. What a peer
-// cannot do its worker says when it is asked. found has the versions of those that are there, if
-// that is known.
+// cannot do its worker says when it is asked. found are those of a worker with their versions, if
+// that is known, callables too.
 func Register(r *kernels.Registry, found []kernels.Peer) *kernels.Registry {
 	with := *r
-	with.Families = slices.Clone(r.Families)
+	with.Families = slices.DeleteFunc(slices.Clone(r.Families),
+		func(f *kernels.Family) bool { return strings.HasPrefix(f.Name, kernels.Callable) })
 	with.File = func(name string) (string, error) {
-		if name == sourceName {
-			return source, nil
+		if text, err := sources.ReadFile(name); err == nil {
+			return string(text), nil
 		}
 		return r.File(name)
 	}
-	for _, name := range Names {
-		f := family(name)
-		if p, ok := Find(found, name); ok {
-			f.Version = p.Version
-		}
+	put := func(name string) {
+		p, _ := Find(found, name)
+		f := family(name, p.Version)
 		i := slices.IndexFunc(with.Families, func(x *kernels.Family) bool { return x.Name == f.Name })
 		if i < 0 {
 			with.Families = append(with.Families, f)
@@ -41,7 +52,28 @@ func Register(r *kernels.Registry, found []kernels.Peer) *kernels.Registry {
 			with.Families[i] = f
 		}
 	}
+	for _, name := range Names {
+		put(name)
+	}
+	for _, p := range found {
+		put(p.Name)
+	}
 	return &with
+}
+
+var another = regexp.MustCompile(`(?m)^from libraries import (\w+)`)
+
+// files are those that a peer runs. A callable's own are in its version.
+func files(name string) []string {
+	list := []string{program}
+	file := "libraries/" + strings.ReplaceAll(name, "-", "_") + ".py"
+	if text, err := sources.ReadFile(file); err == nil {
+		list = append(list, file)
+		for _, m := range another.FindAllSubmatch(text, -1) {
+			list = append(list, files(string(m[1]))[1:]...)
+		}
+	}
+	return list
 }
 
 // serves refuses the ops that peers.py does not know.
@@ -52,17 +84,18 @@ func serves(p kernels.Problem) error {
 	return nil
 }
 
-func family(name string) *kernels.Family {
+func family(name, version string) *kernels.Family {
 	return &kernels.Family{
-		Name:   kernels.PeerVariant(name).Family,
-		Doc:    "other people's kernels",
-		Origin: name,
-		Files:  []string{sourceName},
-		Hidden: true,
-		Bits:   kernels.NotBitwise, // nobody states it of them
-		Serves: serves,
-		Base:   func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
-		Refuse: func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
-		Plan:   func(kernels.Problem, kernels.Config, kernels.DeviceInfo) kernels.Plan { return kernels.Plan{} },
+		Name:    kernels.PeerVariant(name).Family,
+		Doc:     "other people's kernels",
+		Origin:  name,
+		Files:   files(name),
+		Hidden:  true,
+		Version: version,
+		Bits:    kernels.NotBitwise, // nobody states it of them
+		Serves:  serves,
+		Base:    func(kernels.Problem, kernels.DeviceInfo) kernels.Config { return kernels.Config{} },
+		Refuse:  func(kernels.Problem, kernels.Config, kernels.DeviceInfo) error { return nil },
+		Plan:    func(kernels.Problem, kernels.Config, kernels.DeviceInfo) kernels.Plan { return kernels.Plan{} },
 	}
 }

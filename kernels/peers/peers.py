@@ -2,7 +2,8 @@
 
 A worker in the sense of package worker: requests are JSON lines on standard
 input, answers JSON lines on standard output. It needs PyTorch with CUDA, and
-measures whichever peers the Python that runs it can import.
+measures whichever peers the Python that runs it can import: the files of libraries,
+and functions of users' files. Peer says what they are called with.
 
 What is timed. An interval lies between two CUDA events around one call of a
 peer. Before it the L2 is flushed by reading twice its size, in a way that what a
@@ -20,34 +21,39 @@ backward is timed alone, its forward run before: by the peer's own entry where t
 is one, else by torch.autograd.grad, which for a single autograd function adds no
 kernel.
 What a peer does itself (zeroing, casts, the sum of partial gradients) counts;
-see each function below.
+see each file of libraries.
 
 Compiling ahead. Peers that compile at run time do so in processes beside this
 one, before anything is measured: see Builder, which also says why none of their
 choices survives.
 
 Arguments: --uuid GPU-... (the GPU to use), --cache FOLDER (of all that is
-compiled), --prepare (be such a process beside), --names (print the peers' names).
+compiled), --prepare (be such a process beside), --py REF (a user's function; may repeat).
 NORMBENCH_PEERS_CPU=1 runs what runs on a CPU, for tests.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import ctypes
 import gc
+import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import json
 import math
 import os
 import re
+import statistics
 import struct
 import sys
 import tempfile
 import time
+import traceback
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterator, Optional
 
@@ -109,22 +115,6 @@ class Problem:
             raise Trouble(f"malformed problem {text!r}", "install the same normbench on both sides")
         op, pas, rows, cols, dtype, weight, *options = m.groups()
         return Problem(text, op, pas, int(rows), int(cols), dtype, weight or dtype, *(o is not None for o in options))
-
-    def options(self) -> set[str]:
-        """What p asks of a peer beyond the plain op, in words that a refusal can name."""
-        ln = self.op == "layernorm"
-        has = {
-            self.op: True,
-            "rmsnorm with a bias": self.bias and not ln,
-            "layernorm without a bias": ln and not self.bias and not self.noweight,
-            "zero-centered weight": self.zc,
-            "missing weight": self.noweight,
-            "residual": self.residual,
-            "fp8": self.fp8,
-            "gradient to add to": self.acc,
-            "weight of another type": self.weight != self.dtype,
-        }
-        return {name for name, present in has.items() if present}
 
     def type(self, name: str) -> str:
         return self.weight if name in ("w", "b", "dw", "db") else self.dtype
@@ -226,6 +216,25 @@ def finite(v: Any) -> Any:
     return torch.where(torch.isfinite(v), v, 0.0)
 
 
+def rows(p: Problem, t: Tensors) -> Iterator[tuple[slice, Any, Any, Any]]:
+    """Some rows at a time, in float64: x with its residual, its mean and one over its standard deviation."""
+    step = max(CHUNK // p.N, 1)
+    for lo in range(0, p.M, step):
+        at = slice(lo, lo + step)
+        h = t["x"][at].double()
+        if "res" in t:
+            h = h + t["res"][at].double()
+        mean = h.mean(1, keepdim=True) if p.op == "layernorm" else torch.zeros_like(h[:, :1])
+        yield at, h, mean, 1 / torch.sqrt(((h - mean) ** 2).mean(1, keepdim=True) + EPS)
+
+
+def saved(p: Problem, t: Tensors) -> Tensors:
+    """What a forward has saved for the backward, in fp32."""
+    parts = [(mean, rstd) for _, _, mean, rstd in rows(p, t)]
+    mean, rstd = (torch.cat(v).reshape(-1).float() for v in zip(*parts))
+    return {"rstd": rstd, "mean": mean} if p.op == "layernorm" else {"rstd": rstd}
+
+
 def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
     """The answers by name, and the scale of the terms that each is made of."""
     device = t["x"].device
@@ -234,18 +243,11 @@ def answers(p: Problem, t: Tensors) -> tuple[Tensors, dict[str, float]]:
     wf = torch.ones(p.N, dtype=torch.float64, device=device) if p.noweight else t["w"].double()
     if p.zc:
         wf = wf + 1
-    rows = max(CHUNK // p.N, 1)
-    for lo in range(0, p.M, rows):
-        at = slice(lo, lo + rows)
-        h = t["x"][at].double()
+    for at, h, mean, rstd in rows(p, t):
         if "res" in t:
-            h = h + t["res"][at].double()
             want["resout"][at] = h
             squares["resout"] += finite(h * h).sum()
-        mean = h.mean(1, keepdim=True) if p.op == "layernorm" else torch.zeros_like(h[:, :1])
-        c = h - mean
-        rstd = 1 / torch.sqrt((c * c).mean(1, keepdim=True) + EPS)
-        xhat = c * rstd
+        xhat = (h - mean) * rstd
         if p.pas == "fwd":
             y = xhat * wf
             if p.bias:
@@ -326,7 +328,13 @@ def compare(p: Problem, name: str, got: Any, want: Any, scale: float, roundings:
     return out
 
 
-# ---- The peers ----
+# ---- The peers: functions of files ----
+
+OPS = ("rmsnorm", "layernorm")
+TENSORS = {"x": "x", "weight": "w", "bias": "b", "residual": "res", "dy": "dy", "dresidual": "dres"}  # by their arguments
+ARGUMENTS = (*TENSORS, "rstd", "mean", "eps", "op", "zero_centered")
+HERE = os.path.dirname(os.path.abspath(__file__))
+COMPILES, TUNES = "compiles", "tunes"  # BUILDS of a file
 
 
 @dataclass
@@ -341,250 +349,164 @@ class Call:
     left: Optional[Tensors] = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Peer:
-    name: str
-    system: str
-    needs: tuple[str, ...]  # modules, the first one's distribution after it with a colon if it is named otherwise
-    lacks: frozenset[str]  # of Problem.options
-    ready: Callable[[Problem, Tensors], Call]
-    builds: str = ""  # at run time: COMPILES, TUNES or nothing
+    """A function for each op, of a file in libraries or of a user's.
 
-    def probe(self) -> dict[str, str]:
-        """What a hello says of the peer: its version, or why it is missing."""
-        about = {"name": self.name, "system": self.system}
+    It is called by keyword with those of ARGUMENTS that it has parameters for: tensors of the problem, rstd and mean
+    of each row in fp32 for a backward, and what else the problem says. A problem that has more (a residual, a weight
+    that is zero-centered) is refused, and so is one that lacks what has no default. It returns the outputs in order,
+    y and the new residual, or dx and the weight's and the bias' gradients; what it returns beyond that nobody reads.
+    Where it returns a function instead, that one is timed: what came before it was to set up.
+
+    A function with a parameter dy has a backward of its own: dy is given in a backward alone. Without one it is
+    differentiated by autograd, and its x, weight and bias require a gradient, in a forward too.
+
+    Attributes before and rounds of what is timed are Call's. NotImplementedError refuses a problem. What a file may
+    say of itself: DISTRIBUTIONS, whose versions count; BUILDS, COMPILES where something is compiled ahead (Builder),
+    TUNES where it is chosen by timing, too; MIXED, in a library, that the weight may have another type than x."""
+
+    name: str
+    path: str
+    system: str  # for people
+    function: str = ""  # one for all ops, or "" for those of the ops' names
+    version: str = ""
+    missing: str = ""  # why it is not there
+    builds: str = ""
+    mixed: bool = True
+    functions: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def own(self) -> bool:
+        return not self.path.startswith(HERE)
+
+    def load(self) -> dict[str, str]:
+        """Imports the file, where that has not been done. It returns what a hello says of the peer."""
         try:
-            found = []
-            for need in self.needs:
-                module, _, dist = need.partition(":")
-                imported = importlib.import_module(module)
-                if dist:
-                    try:
-                        found.append(f"{dist} {importlib.metadata.version(dist)}")
-                    except importlib.metadata.PackageNotFoundError:  # built in place
-                        found.append(f"{dist} {getattr(imported, '__version__', 'of unknown version')}")
-            return {**about, "version": ", ".join(found)}
+            if not self.functions:
+                self.take(load(self.path))
+            self.missing = ""
         except (Exception, SystemExit) as e:
-            return {**about, "missing": one_line(e)}
+            self.missing = located(e)
+        there = {"missing": self.missing} if self.missing else {"version": self.version, "builds": self.builds}
+        return {"name": self.name, "system": self.system, **there}
+
+    def take(self, module: Any) -> None:
+        found = {op: getattr(module, self.function or op, None) for op in OPS}
+        found = {op: f for op, f in found.items() if callable(f)}
+        if not found:
+            there = [n for n, f in vars(module).items() if inspect.isroutine(f) and f.__module__ == module.__name__]
+            raise Trouble(f"the file has no function {self.function or ' or '.join(OPS)}, but {', '.join(there) or 'none'}")
+        for f in found.values():
+            for q in inspect.signature(f).parameters.values():
+                if q.name not in ARGUMENTS and q.default is q.empty and q.kind not in (q.VAR_POSITIONAL, q.VAR_KEYWORD):
+                    raise Trouble(f"its parameter {q.name} has no default, and is none of {', '.join(ARGUMENTS)}")
+        self.builds, self.mixed = getattr(module, "BUILDS", ""), self.own() or getattr(module, "MIXED", False)
+        self.version = ", ".join(installed(dist) for dist in getattr(module, "DISTRIBUTIONS", ("torch",)))
+        if self.own():
+            texts = sorted({self.path, *(m.__file__ for _, m in beside(os.path.dirname(self.path)))})
+            self.version += ", source " + hashlib.sha256(b"\0".join(open(t, "rb").read() for t in texts)).hexdigest()[:12]
+        self.functions = found
 
     def refuse(self, p: Problem) -> None:
-        lacking = sorted(self.lacks & p.options())
-        if lacking:
-            raise Failure("refused", f"{self.system} has no {' and no '.join(lacking)}")
+        if p.op not in self.functions:
+            raise Failure("refused", f"{self.system} has no {p.op}")
+        takes = inspect.signature(self.functions[p.op]).parameters
+        if any(q.kind is q.VAR_KEYWORD for q in takes.values()):
+            return
+        there = {n for n, k in TENSORS.items() if k in p.inputs()} | {"op", "eps", "zero_centered"}
+        there |= {"rstd"} | ({"mean"} if p.op == "layernorm" else set()) if p.pas == "bwd" else {"dy"} - set(takes)
+        lacks = {n for n, q in takes.items() if q.default is q.empty and n in ARGUMENTS and n not in there}
+        lacks = {"forward"} if "dy" in lacks else {f"{p.op} without {n}" for n in lacks}
+        needs = {"weight", "bias", "residual", "dresidual"} & there | ({"zero_centered"} if p.zc else set())
+        words = {"zero_centered": "zero-centered weight", "dresidual": "residual"}
+        lacks |= {words.get(n, n) for n in needs - set(takes)}
+        more = {"fp8": p.fp8, "gradient to add to": p.acc, "weight of another type": p.weight != p.dtype and not self.mixed}
+        lacks |= {n for n, asked in more.items() if asked}
+        if lacks:
+            raise Failure("refused", f"{self.system} has no {' and no '.join(sorted(lacks))}")
 
+    def ready(self, p: Problem, t: Tensors) -> Call:
+        self.refuse(p)
+        f = self.functions[p.op]
+        takes = inspect.signature(f).parameters
+        args = {n: t[k] for n, k in TENSORS.items() if k in t}
+        args.update(op=p.op, eps=EPS, zero_centered=p.zc, **(saved(p, t) if {"rstd", "mean"} & set(takes) and p.pas == "bwd" else {}))
+        if not any(q.kind is q.VAR_KEYWORD for q in takes.values()):
+            args = {n: v for n, v in args.items() if n in takes}
+        leaves = [] if "dy" in takes else [n for n in ("x", "weight", "bias") if n in args]
+        args.update({n: args[n].detach().requires_grad_() for n in leaves})
+        made = f(**args)
+        run, notes = (made, made) if callable(made) else (lambda: f(**args), f)
+        if leaves and p.pas == "bwd":
+            import torch._functorch.config as functorch
 
-# What a Builder compiles ahead. What a peer that TUNES chooses by timing ends up in the graph's code itself.
-COMPILES, TUNES = "compiles", "tunes"
-PEERS: dict[str, Peer] = {}
-PLAIN = ("rmsnorm with a bias", "zero-centered weight", "missing weight", "residual", "fp8", "gradient to add to",
-         "weight of another type", "layernorm without a bias")
-
-
-def peer(name: str, system: str, needs: tuple[str, ...], has: tuple[str, ...] = (), lacks: tuple[str, ...] = (),
-         builds: str = "") -> Callable[[Any], Any]:
-    """Registers a function as a peer that does the plain ops, and of the options what it has."""
-
-    def add(f: Callable[[Problem, Tensors], Call]) -> Callable[[Problem, Tensors], Call]:
-        PEERS[name] = Peer(name, system, needs, frozenset(PLAIN) - set(has) | set(lacks), f, builds)
-        return f
-
-    return add
+            functorch.donated_buffer = False  # torch.compile's, as a backward runs many times
+            y = run() if callable(made) else made
+            y = y[0] if isinstance(y, (tuple, list)) else y
+            if not getattr(y, "requires_grad", False):
+                raise Failure("refused", f"{self.system} has no backward: autograd finds none in what it returns, and it has no parameter dy")
+            run = lambda: torch.autograd.grad(y, [args[n] for n in leaves], t["dy"], retain_graph=True)  # noqa: E731
+        return Call(lambda: named(p, run()), getattr(notes, "before", None), getattr(notes, "rounds", {}))
 
 
 def named(p: Problem, values: Any) -> Tensors:
-    """The outputs of p by name, from a peer's values in that order."""
-    return dict(zip(p.outputs(), values if isinstance(values, (tuple, list)) else (values,)))
+    """The outputs of p by name, from a peer's values in that order. What autograd knows of them is no output."""
+    values = values if isinstance(values, (tuple, list)) else (values,)
+    return {n: v.detach() if getattr(v, "requires_grad", False) else v for n, v in zip(p.outputs(), values)}
 
 
-def by_autograd(p: Problem, t: Tensors, f: Callable[..., Any]) -> Call:
-    """f(x, w, b) as a forward, or its backward through torch.autograd.grad. The gradients are returned, not
-    accumulated into leaves."""
-    leaves = {n: t[n].detach().requires_grad_() for n in ("x", "w", "b") if n in t}
-    if p.pas == "fwd":
-        return Call(lambda: named(p, f(leaves["x"], leaves.get("w"), leaves.get("b")).detach()))
-    y = f(leaves["x"], leaves.get("w"), leaves.get("b"))
-    return Call(lambda: named(p, torch.autograd.grad(y, list(leaves.values()), t["dy"], retain_graph=True)))
+def installed(dist: str) -> str:
+    try:
+        return f"{dist} {importlib.metadata.version(dist)}"
+    except importlib.metadata.PackageNotFoundError:  # built in place
+        return f"{dist} of unknown version"
 
 
-@peer("torch", "PyTorch eager", ("torch:torch",), has=("missing weight", "layernorm without a bias"))
-def torch_eager(p: Problem, t: Tensors) -> Call:
-    """Backward: the one ATen operator that autograd calls. Its rmsnorm exists since PyTorch 2.9; before, autograd
-    runs a chain of elementwise kernels, all of them in the interval."""
-    aten, shape, w, b = torch.ops.aten, [p.N], t.get("w"), t.get("b")
-    if p.op == "layernorm":
-        if p.pas == "fwd":
-            return Call(lambda: named(p, torch.nn.functional.layer_norm(t["x"], shape, w, b, EPS)))
-        _, mean, rstd = aten.native_layer_norm(t["x"], shape, w, b, EPS)
-        wanted = [True, w is not None, b is not None]
-        return Call(lambda: named(p, aten.native_layer_norm_backward(t["dy"], t["x"], shape, mean, rstd, w, b, wanted)))
-    if p.pas == "fwd" or CPU or not hasattr(aten, "_fused_rms_norm_backward"):
-        return by_autograd(p, t, lambda x, w, b: torch.nn.functional.rms_norm(x, shape, w, EPS))
-    _, rstd = aten._fused_rms_norm(t["x"], shape, w, EPS)
-    return Call(lambda: named(p, aten._fused_rms_norm_backward(t["dy"], t["x"], shape, rstd, w, [True, w is not None])))
+LOADED: dict[str, Any] = {}  # modules by their files
 
 
-GRAPHS: dict[tuple[str, Optional[str]], Any] = {}  # of torch.compile, for one problem and each mode
+def load(path: str) -> Any:
+    """Imports a file, which finds what lies beside it, and not what another file has found beside itself."""
+    if path not in LOADED:
+        folder = os.path.dirname(path)
+        for other in {os.path.dirname(p) for p in LOADED} - {folder}:
+            for name, _ in beside(other):
+                del sys.modules[name]
+        if not path.startswith(HERE):
+            sys.path.insert(0, folder)
+        spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path), path)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        LOADED[path] = module
+    return LOADED[path]
 
 
-def compiled(mode: Optional[str]) -> Callable[[Problem, Tensors], Call]:
-    def ready(p: Problem, t: Tensors) -> Call:
-        """Backward: the graph that AOTAutograd cut. Buffers are not donated to it, as it runs many times. Copies of
-        the tensors run the same graph, and so does the problem when it is opened again."""
-        import torch._functorch.config as functorch
-
-        functorch.donated_buffer = False
-
-        def norm(x: Any, w: Any, b: Any) -> Any:
-            if p.op == "layernorm":
-                return torch.nn.functional.layer_norm(x, (p.N,), w, b, EPS)
-            return torch.nn.functional.rms_norm(x, (p.N,), w, EPS)
-
-        if (p.text, mode) not in GRAPHS:
-            GRAPHS[p.text, mode] = torch.compile(norm, mode=mode, fullgraph=True, dynamic=False)
-        return by_autograd(p, t, GRAPHS[p.text, mode])
-
-    return ready
+def beside(folder: str) -> list[tuple[str, Any]]:
+    """The modules that were imported from a folder by their own names."""
+    found = []
+    for name, module in list(sys.modules.items()):
+        stem = os.path.join(folder, *name.split("."))
+        if getattr(module, "__file__", None) in (stem + ".py", os.path.join(stem, "__init__.py")):
+            found.append((name, module))
+    return found
 
 
-for _name, _mode in (("compile", None), ("compile-max", "max-autotune-no-cudagraphs")):
-    peer(_name, "torch.compile" + (f", {_mode}" if _mode else ""), ("torch:torch", "triton:triton"),
-         has=("missing weight", "layernorm without a bias"), builds=TUNES if _mode else COMPILES)(compiled(_mode))
+def library(file: str) -> Peer:
+    path = os.path.join(HERE, "libraries", file)
+    about = ast.get_docstring(ast.parse(open(path).read())) or ""
+    return Peer(file.removesuffix(".py").replace("_", "-"), path, about.partition("\n")[0].rstrip("."))
 
 
-def accepted(f: Callable[..., Any], **arguments: Any) -> dict[str, Any]:
-    """The arguments that this version of f knows."""
-    known = inspect.signature(f).parameters
-    return {k: v for k, v in arguments.items() if k in known}
+def callable_of(ref: str) -> Peer:
+    """The peer of py:FILE.py:FUNCTION, or of py:FILE.py with functions of the ops' names."""
+    stem, function = re.fullmatch(r"py:(.*?)\.py(?::(\w+))?", ref).groups("")
+    path = stem + ".py"
+    text = os.path.basename(path) + (":" + function if function else "")
+    return Peer(ref, os.path.realpath(os.path.expanduser(path)), text, function)
 
 
-@peer("liger", "Liger-Kernel", ("liger_kernel.ops.rms_norm:liger-kernel", "liger_kernel.ops.layer_norm"),
-      has=("zero-centered weight",), builds=COMPILES)
-def liger(p: Problem, t: Tensors) -> Call:
-    """Its functional entries with the modules' defaults: rmsnorm casts as Llama does (Gemma's way where the weight is
-    zero-centered), and writes dx over dy, which is put back between samples. Backward: the kernel, and the sum of its
-    partial gradients with its cast."""
-    if p.op == "layernorm":
-        from liger_kernel.ops.layer_norm import layer_norm_backward as backward, layer_norm_forward as forward
-
-        if p.zc:
-            raise Failure("refused", "Liger-Kernel has no zero-centered layernorm")
-        if p.pas == "fwd":
-            return Call(lambda: named(p, forward(t["x"], t["w"], t["b"], EPS)[0]))
-        _, x, mean, rstd = forward(t["x"], t["w"], t["b"], EPS)[:4]
-        return Call(lambda: named(p, backward(t["dy"], x, t["w"], t["b"], mean, rstd)))
-    from liger_kernel.ops.rms_norm import rms_norm_backward, rms_norm_forward
-
-    how = dict(eps=EPS, offset=1.0 if p.zc else 0.0, casting_mode="gemma" if p.zc else "llama", row_mode=None)
-    rounds = {} if p.zc else {"y": 1, "dx": 2, "dw": 2}  # Llama's casts
-    args = accepted(rms_norm_forward, X=t["x"], W=t["w"], **how)
-    if p.pas == "fwd":
-        return Call(lambda: named(p, rms_norm_forward(**args)[0]), rounds=rounds)
-    _, x, rstd, block, warps, casting = rms_norm_forward(**args)
-    dy = t["dy"].clone()
-    how.update(casting_mode=casting, BLOCK_SIZE=block, num_warps=warps, in_place=True)
-    back = accepted(rms_norm_backward, dY=dy, X=x, W=t["w"], RSTD=rstd, **how)
-    return Call(lambda: named(p, rms_norm_backward(**back)), before=lambda: dy.copy_(t["dy"]), rounds=rounds)
-
-
-@peer("quack", "quack", ("quack.rmsnorm:quack-kernels",),
-      has=("rmsnorm with a bias", "zero-centered weight", "residual", "weight of another type", "layernorm without a bias"),
-      builds=COMPILES)
-def quack(p: Problem, t: Tensors) -> Call:
-    """Its functional entries, untuned. Backward: the kernel, and the sum of its partial gradients with its cast."""
-    q = importlib.import_module("quack.rmsnorm")  # the package has a function of that name, too
-    w, b = t["w"], t.get("b")
-    if p.op == "layernorm":
-        if p.weight != "fp32" or p.residual or p.zc:
-            raise Failure("refused", "quack's layernorm takes weights in fp32 only, not zero-centered, and no residual")
-        forward = lambda: q.layernorm_fwd(t["x"], w, b, eps=EPS, return_rstd=True, return_mean=True)  # noqa: E731
-        if p.pas == "fwd":
-            return Call(lambda: named(p, forward()))
-        _, rstd, mean = forward()
-        return Call(lambda: named(p, q.layernorm_bwd(t["x"], w, t["dy"], rstd, mean, has_bias=p.bias)))
-    offset = {"weight_offset": 1.0} if p.zc else {}  # a version without it says so
-    rmsnorm = lambda **also: q.rmsnorm_fwd(t["x"], w, bias=b, eps=EPS, store_rstd=True, **offset, **also)  # noqa: E731
-    if p.pas == "fwd":
-        return Call(lambda: named(p, rmsnorm(residual=t.get("res"))[:2]))
-    _, _, rstd = rmsnorm()
-    return Call(lambda: named(p, q.rmsnorm_bwd(t["x"], w, t["dy"], rstd, t.get("dres"), has_bias=p.bias, **offset)[:3]))
-
-
-@peer("apex-fast", "apex contrib FastLayerNorm", ("apex.contrib.layer_norm.layer_norm:apex", "fast_layer_norm"),
-      lacks=("rmsnorm",))
-def apex_fast(p: Problem, t: Tensors) -> Call:
-    """Backward: its autograd function, whose only kernels are those of ln_bwd."""
-    from apex.contrib.layer_norm.layer_norm import FastLayerNormFN
-
-    return by_autograd(p, t, lambda x, w, b: FastLayerNormFN.apply(x, w, b, EPS))
-
-
-@peer("apex-fused", "apex FusedLayerNorm and FusedRMSNorm",
-      ("apex.normalization.fused_layer_norm:apex", "fused_layer_norm_cuda"))
-def apex_fused(p: Problem, t: Tensors) -> Call:
-    """Backward: its autograd function, whose only kernels are those of the extension's backward."""
-    from apex.normalization import fused_layer_norm as fused
-
-    if p.op == "layernorm":
-        return by_autograd(p, t, lambda x, w, b: fused.fused_layer_norm_affine(x, w, b, (p.N,), EPS))
-    return by_autograd(p, t, lambda x, w, b: fused.fused_rms_norm_affine(x, w, (p.N,), EPS))
-
-
-@peer("te", "TransformerEngine", ("transformer_engine.pytorch:transformer-engine", "transformer_engine_torch"),
-      has=("zero-centered weight",))
-def transformer_engine(p: Problem, t: Tensors) -> Call:
-    """The entries that its modules call (version 2); the modules themselves free x after a backward, which could not
-    be run again. Backward: the kernel and the sum of its partial gradients."""
-    import transformer_engine_torch as tex
-    from transformer_engine.pytorch.constants import TE_DType
-
-    x, w, tail = t["x"], t["w"], (EPS, None, None, TE_DType[t["x"].dtype], 0, p.zc)
-    if p.op == "layernorm":
-        forward = lambda: tex.layernorm_fwd(x, w, t["b"], *tail)  # noqa: E731
-    else:
-        forward = lambda: tex.rmsnorm_fwd(x, w, *tail)  # noqa: E731
-    if p.pas == "fwd":
-        return Call(lambda: named(p, forward()[0]))
-    _, mean, rstd = forward()
-    if p.op == "layernorm":
-        return Call(lambda: named(p, tex.layernorm_bwd(t["dy"], x, mean, rstd, w, 0, p.zc)))
-    return Call(lambda: named(p, tex.rmsnorm_bwd(t["dy"], x, rstd, w, 0, p.zc)))
-
-
-@peer("fast-llm", "Fast-LLM", ("fast_llm.functional.triton.normalization:fast-llm",), has=("zero-centered weight",),
-      builds=COMPILES)
-def fast_llm(p: Problem, t: Tensors) -> Call:
-    """Backward from the saved output: both kernels, which write the gradients into buffers that are there. That the
-    buffers count as zero is said before each call. A zero-centered weight has its 1 added in the weight's type by the
-    forward, and in fp32 by the backward."""
-    from fast_llm.functional.triton import normalization as n
-
-    most = n.TritonConfig.MAX_BLOCK_SIZE_BYTES  # else an assertion without a word
-    if (1 << (p.N - 1).bit_length()) * t["x"].element_size() > most:
-        raise Failure("refused", f"Fast-LLM's rows have {most} bytes at most, up to the next power of two")
-    parameters = [t[k] for k in ("w", "b") if k in t]
-
-    def forward(training: bool) -> Any:
-        return n.triton_normalization_forward(t["x"], t["w"], t.get("b"), EPS, training, p.zc)
-
-    if p.pas == "fwd":
-        return Call(lambda: named(p, forward(False)[0]), rounds={"y": 1} if p.zc else {})
-    for w in parameters:
-        w.requires_grad_()
-        w.grad_buffer = torch.empty_like(w)
-
-    def zero() -> None:
-        for w in parameters:
-            w.param_grad_is_zero = True
-
-    with torch.no_grad():
-        _, context = forward(True)
-
-    def run() -> Tensors:
-        with torch.no_grad():
-            dx = n.triton_normalization_backward(t["dy"], list(context))  # it clears what it is given
-        return named(p, [dx] + [w.grad_buffer for w in parameters])
-
-    return Call(run, before=zero, rounds={"dx": 2, "dw": 3, "db": 1})  # the saved output, and partial gradients
+PEERS = {p.name: p for p in (library(f) for f in sorted(os.listdir(os.path.join(HERE, "libraries"))) if f.endswith(".py"))}
 
 
 # ---- Timing ----
@@ -691,6 +613,7 @@ class Clock:
         self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2 * BATCH + 2)]
         self.gate = torch.cuda.Event()
         self.flush = Flush()
+        self.hosts: list[float] = []
         self.rate = 1e9
         for _ in range(2):  # cycles per second; the first one wakes the clocks
             a, b = self.events[:2]
@@ -723,7 +646,9 @@ class Clock:
             else:
                 self.spin(WARM_SPIN)
             self.events[2 * i].record()
+            began = time.perf_counter()
             call.left = call.run()
+            self.hosts.append(time.perf_counter() - began)
             self.events[2 * i + 1].record()
             if keep:
                 kept.append(call.left)
@@ -736,8 +661,9 @@ class Clock:
 
     def visit(self, calls: list[Call], samples: int, flush: int,
               poison: Optional[Callable[[Call], None]] = None) -> list[float]:
-        """Seconds of samples. The last of them follows a poison, and is of self.last."""
-        keep = len(calls) > 1
+        """Seconds of samples. The last of them follows a poison, and is of self.last. hosts are what the host took
+        for the calls, which is in no sample."""
+        self.hosts, keep = [], len(calls) > 1
         most, out, host = BATCH, [], 0.0
         gc.collect()
         gc.disable()  # a collection is a pause of the host
@@ -771,6 +697,8 @@ class Clock:
 class Stopwatch:
     """The clock of a CPU, for tests: there is no queue to be ahead of."""
 
+    hosts: list[float] = [0.0]
+
     def visit(self, calls: list[Call], samples: int, flush: int,
               poison: Optional[Callable[[Call], None]] = None) -> list[float]:
         out: list[float] = []
@@ -796,7 +724,7 @@ class Device:
     def __init__(self, uuid: str) -> None:
         self.begin(uuid)
         self.clock: Any = Stopwatch() if CPU else Clock()
-        self.about = [p.probe() for p in PEERS.values()]
+        self.about = [p.load() for p in PEERS.values()]
 
     def begin(self, uuid: str) -> None:
         global torch
@@ -849,7 +777,6 @@ class Device:
             self.close()
         self.problem, self.seed = Problem.parse(problem), seed
         if problem != self.last:
-            GRAPHS.clear()
             if "torch._dynamo" in sys.modules:
                 torch._dynamo.reset()  # else it gives up after eight problems
         self.last = problem
@@ -863,11 +790,10 @@ class Device:
             torch.cuda.empty_cache()  # the other process needs the memory too
 
     def ready(self, name: str, copies: int = 1) -> list[Call]:
-        p = self.problem
-        missing = next((a["missing"] for a in self.about if a["name"] == name and "missing" in a), None)
-        if name not in PEERS or missing:
-            raise Failure("refused", f"peer {name} is not there: {missing or 'unknown'}")
-        PEERS[name].refuse(p)
+        p, peer = self.problem, PEERS.get(name)
+        if peer is None or peer.missing:
+            raise Failure("refused", f"peer {name} is not there: {peer.missing if peer else 'unknown'}")
+        peer.refuse(p)
         if not self.tensors:
             tensors = {n: draw(p, n, self.seed, self.device) for n in p.inputs()}
             self.want, self.scale = answers(p, tensors)
@@ -877,7 +803,7 @@ class Device:
             # Each peer has tensors of its own where it might mark or overwrite them; a first copy of the large ones
             # would double the memory.
             own = {n: t.clone() if calls or t.dim() == 1 else t.detach() for n, t in self.tensors.items()}
-            calls.append(PEERS[name].ready(p, own))
+            calls.append(peer.ready(p, own))
             gc.freeze()  # a visit's collection would else look through all of torch, for longer than the visit takes
         return calls
 
@@ -932,7 +858,7 @@ class Device:
         self.timed(self.clock.last, o["samples"])
         if copies == 1:
             calls[0].left = None
-        return {"seconds": seconds, "busy": time.perf_counter() - start}
+        return {"seconds": seconds, "host": statistics.median(self.clock.hosts), "busy": time.perf_counter() - start}
 
     def whole(self, out: Any) -> Tensors:
         if not isinstance(out, dict) or any(not isinstance(out.get(n), torch.Tensor) for n in self.problem.outputs()):
@@ -989,7 +915,9 @@ class Builder(Device):
         benchmark = clock.benchmark_gpu
         # A backward under max-autotune has some hundred candidates. Short looks, as they wait for each other: of
         # Inductor's own clock, or else of Triton's, in milliseconds.
-        short = accepted(benchmark, memory_warmup_iters=5, benchmark_iters=20, max_benchmark_duration=5) or {"warmup": 1, "rep": 4}
+        known = inspect.signature(benchmark).parameters
+        few = {"memory_warmup_iters": 5, "benchmark_iters": 20, "max_benchmark_duration": 5}
+        short = {k: v for k, v in few.items() if k in known} or {"warmup": 1, "rep": 4}
 
         def one_at_a_time(*args: Any, **kwargs: Any) -> Any:
             import fcntl
@@ -1007,11 +935,11 @@ class Builder(Device):
         clock.benchmark_gpu = one_at_a_time
 
     def check(self, name: str, repeats: int) -> dict[str, Any]:
-        p, start = self.problem, time.perf_counter()
-        PEERS[name].refuse(p)
-        if PEERS[name].builds:
-            with thrown_away() if PEERS[name].builds == TUNES or tunes() else contextlib.nullcontext():
-                call = PEERS[name].ready(p, {n: draw(p, n, self.seed, self.device) for n in p.inputs()})
+        p, start, peer = self.problem, time.perf_counter(), PEERS[name]
+        peer.load()
+        if peer.builds:
+            with thrown_away() if peer.builds == TUNES or tunes() else contextlib.nullcontext():
+                call = peer.ready(p, {n: draw(p, n, self.seed, self.device) for n in p.inputs()})
                 if call.before:
                     call.before()
                 call.run()
@@ -1054,6 +982,14 @@ def one_line(e: BaseException) -> str:
     return f"{type(e).__name__}: {lines[0].strip()[:200]}" if lines else type(e).__name__
 
 
+def located(e: BaseException) -> str:
+    """What was raised and, in a user's file, where."""
+    own = {p.path for p in PEERS.values() if p.own()}
+    at = [f"{os.path.basename(f.filename)}:{f.lineno}" for f in traceback.extract_tb(e.__traceback__) if f.filename in own]
+    text = str(e) if isinstance(e, Trouble) else one_line(e)
+    return f"{text} ({at[-1]})" if at else text
+
+
 LOST = re.compile(r"CUDA (driver )?error|Triton Error \[CUDA\]")  # as PyTorch, its driver API and Triton say it
 
 
@@ -1061,7 +997,9 @@ def failure_of(e: BaseException) -> Failure:
     """Sorts what a peer raised into kernels.Status."""
     if isinstance(e, Failure):
         return e
-    text, where = one_line(e), type(e).__module__
+    if isinstance(e, NotImplementedError):
+        return Failure("refused", str(e) or located(e))
+    text, where = located(e), type(e).__module__
     if torch is not None and isinstance(e, getattr(torch, "OutOfMemoryError", ())):
         return Failure("resource", text)
     if LOST.search(str(e)) or type(e).__name__ == "AcceleratorError":
@@ -1124,14 +1062,12 @@ def use_cache(folder: str) -> None:
 
 def main(device: Callable[[str], Any] = Device, builder: Callable[[str], Any] = Builder) -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--names", action="store_true")
     parser.add_argument("--uuid", default="")
     parser.add_argument("--cache", default="")
     parser.add_argument("--prepare", action="store_true")
+    parser.add_argument("--py", action="append", default=[])
     o = parser.parse_args()
-    if o.names:
-        print("\n".join(PEERS))
-        return
+    PEERS.update({ref: callable_of(ref) for ref in o.py})
     if o.cache:
         use_cache(o.cache)
     # Whatever a peer prints must not get between the answers.

@@ -32,7 +32,7 @@ const DefaultLimit = 2 * time.Minute
 
 // Prepared is what came of a Prepare.
 type Prepared struct {
-	Cells  int   // that are peers'
+	Cells  int   // of peers that compile
 	Failed int   // of them; they compile when they are measured, or say then what they lack
 	First  error // why the first one failed
 }
@@ -44,8 +44,9 @@ type Prepared struct {
 // ctx's.
 func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (Prepared, error) {
 	var sum Prepared
-	cells = slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return !isPeer(c.Variant) })
-	slices.SortStableFunc(cells, func(a, b Cell) int { return cmp.Compare(rank(a.Variant), rank(b.Variant)) })
+	cells = slices.DeleteFunc(slices.Clone(cells), func(c Cell) bool { return w.builds(c) == "" })
+	// What tunes takes longest, and goes first: the last cells to end should be short.
+	slices.SortStableFunc(cells, func(a, b Cell) int { return cmp.Compare(w.builds(b), w.builds(a)) })
 	sum.Cells = len(cells)
 	if len(cells) == 0 || o.Jobs < 1 || len(w.command) == 0 {
 		return sum, ctx.Err()
@@ -92,7 +93,7 @@ func (w *Worker) Prepare(ctx context.Context, cells []Cell, o PrepareOptions) (P
 	for range min(o.Jobs, len(cells)) {
 		wg.Go(func() {
 			command := append(slices.Clone(w.command), "--prepare")
-			c, err := worker.Start(ctx, worker.Options{Command: command, Timeout: o.Limit, Builds: true})
+			c, err := worker.Start(ctx, worker.Options{Command: command, Env: w.env, Timeout: o.Limit, Builds: true})
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -128,16 +129,9 @@ func prepare(ctx context.Context, c *worker.Client, cell Cell) error {
 	return err
 }
 
-// rank puts first what takes longest: the last cells to end should be short.
-func rank(v kernels.Variant) int {
-	name, _ := kernels.PeerName(v.Family)
-	switch name {
-	case "compile-max":
-		return 0
-	case "quack":
-		return 1
-	case "compile":
-		return 2
-	}
-	return 3
+// builds is what a cell's peer says of itself: "compiles", "tunes" or nothing.
+func (w *Worker) builds(c Cell) string {
+	name, _ := kernels.PeerName(c.Variant.Family)
+	p, _ := Find(w.Peers(), name)
+	return p.Builds
 }

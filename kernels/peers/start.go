@@ -16,6 +16,8 @@ import (
 type Options struct {
 	Python  string        // a program, in the PATH or by its place
 	UUID    string        // of the GPU; "" for the first one
+	CPU     bool          // run what runs on a CPU, to check it
+	Own     []string      // callables beside the libraries, as py:FILE.py:FUNCTION
 	Timeout time.Duration // longest that a peer may take over one step; compiling is a step
 }
 
@@ -26,8 +28,9 @@ const DefaultTimeout = 2 * time.Minute
 // Worker is the device of the peers alone.
 type Worker struct {
 	*worker.Client
-	dir     string   // holds peers.py while it runs, and what is compiled
+	dir     string   // holds peers.py and libraries while it runs, and what is compiled
 	command []string // of the Client
+	env     []string // likewise
 }
 
 const pythonHelp = "install Python 3 with PyTorch for CUDA, or name one with --python"
@@ -44,18 +47,24 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
 			"peers.py cannot be written: %w", err)
 	}
-	file := filepath.Join(dir, sourceName)
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+	if err := os.CopyFS(dir, sources); err != nil {
 		os.RemoveAll(dir)
 		return nil, hint.Errorf("point $TMPDIR at a folder that you may write to",
 			"peers.py cannot be written: %w", err)
 	}
-	command := []string{python, file, "--cache", filepath.Join(dir, "cache")}
+	command := []string{python, filepath.Join(dir, program), "--cache", filepath.Join(dir, "cache")}
 	if o.UUID != "" {
 		command = append(command, "--uuid", o.UUID)
 	}
+	for _, ref := range o.Own {
+		command = append(command, "--py", ref)
+	}
 	// Its standard error is for the reason of its death: libraries say much there.
-	c, err := worker.Start(ctx, worker.Options{Command: command, Timeout: o.Timeout})
+	var env []string
+	if o.CPU {
+		env = []string{"NORMBENCH_PEERS_CPU=1"}
+	}
+	c, err := worker.Start(ctx, worker.Options{Command: command, Env: env, Timeout: o.Timeout})
 	if err != nil {
 		os.RemoveAll(dir)
 		if hint.Of(err) == "" {
@@ -63,7 +72,7 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 		}
 		return nil, err
 	}
-	return &Worker{Client: c, dir: dir, command: command}, nil
+	return &Worker{Client: c, dir: dir, command: command, env: env}, nil
 }
 
 // Close ends the worker.

@@ -99,7 +99,7 @@ func (h *hello) check() error {
 	}
 	for i := range h.Peers {
 		p := &h.Peers[i]
-		for _, s := range []*string{&p.Name, &p.System, &p.Version, &p.Missing} {
+		for _, s := range []*string{&p.Name, &p.System, &p.Version, &p.Missing, &p.Builds} {
 			*s = kernels.Printable(*s, maxName)
 		}
 	}
@@ -196,7 +196,7 @@ func checkTiming(t *kernels.Timing, o *kernels.TimeOptions) error {
 	if t.By != "" && t.By != kernels.ByEvents && t.By != kernels.ByCUPTI {
 		return fmt.Errorf("stages by %.40q", t.By)
 	}
-	if len(t.Gaps) != 0 && len(t.Gaps) != o.Samples || !finite(t.Busy) {
+	if len(t.Gaps) != 0 && len(t.Gaps) != o.Samples || !finite(t.Busy) || !finite(t.Host) {
 		return fmt.Errorf("%d gaps of %d samples, %g s in all", len(t.Gaps), o.Samples, t.Busy)
 	}
 	return nil

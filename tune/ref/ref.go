@@ -4,6 +4,8 @@ package ref
 
 import (
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 
 	"normbench/internal/hint"
@@ -16,7 +18,8 @@ import (
 
 // The grammar in words, for hints and helps.
 const (
-	RunHelp = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME or peer:best; " +
+	RunHelp = "A REF is base, FAMILY, FAMILY@LABEL, preset:NAME, tuned:FILE, peer:NAME, peer:best or " +
+		"py:FILE.py:FUNCTION; " +
 		"records, with a # as for compare, stand for the variants in them"
 )
 
@@ -29,7 +32,7 @@ const (
 	Family               // FAMILY or FAMILY@LABEL
 	Preset               // preset:NAME
 	Tuned                // tuned:FILE
-	Peer                 // peer:NAME or peer:best
+	Peer                 // peer:NAME, peer:best or py:FILE.py:FUNCTION
 	Recorded             // PATH or PATH#SELECTOR
 )
 
@@ -91,6 +94,10 @@ func (s *Scope) Parse(text string) (r *Ref, err error) {
 				"fastest of those that are there", "unknown peer %q", name)
 		}
 		return r, nil
+	case form+":" == kernels.Callable:
+		r.Kind = Peer
+		r.Name, err = callable(name)
+		return r, err
 	case form == "preset":
 		r.Kind, r.Name = Preset, name
 		r.preset, err = presets.Lookup(name)
@@ -109,6 +116,32 @@ func (s *Scope) Parse(text string) (r *Ref, err error) {
 	r.Name, r.config, err = s.family(text)
 	return r, err
 }
+
+// callable is the name of the peer that is a function of a file. The file's path may have colons.
+func callable(text string) (string, error) {
+	file, function := text, ""
+	if i := strings.LastIndex(text, ".py:"); i >= 0 {
+		file, function = text[:i+len(".py")], text[i+len(".py"):]
+	}
+	if home, err := os.UserHomeDir(); err == nil && strings.HasPrefix(file, "~/") {
+		file = home + file[1:]
+	}
+	st, err := os.Stat(file)
+	switch {
+	case filepath.Ext(file) != ".py" || function != "" && !functionName.MatchString(function):
+		return "", hint.Errorf("write py:FILE.py:FUNCTION; docs/kernels.md says what it is called with",
+			"py:%s names no function of a .py file", text)
+	case strings.ContainsRune(file, '@'):
+		return "", hint.Errorf("rename it, or call it from another one",
+			"%s has an @ in its name, behind which the label of a variant stands", file)
+	case err != nil || !st.Mode().IsRegular():
+		return "", hint.Errorf("the path is from the current folder, as of other files",
+			"there is no file %s", file)
+	}
+	return kernels.Callable + filepath.Clean(file) + function, nil
+}
+
+var functionName = regexp.MustCompile(`^:\w+$`)
 
 // Runs says whether an operand names variants to run, and no recorded times.
 func (s *Scope) Runs(text string) bool {

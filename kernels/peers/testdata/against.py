@@ -4,6 +4,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 import types
 
 os.environ.setdefault("NORMBENCH_PEERS_CPU", "1")
@@ -76,20 +77,13 @@ for wrong in (got[:2], got.float()):
 
 
 # A device with peers of every kind, through check and time.
-def broken(p: peers.Problem, t: peers.Tensors) -> peers.Call:
-    return peers.Call(lambda: {"y": t["x"] * 2})
+def add(name: str, f) -> None:
+    peers.PEERS[name] = peers.Peer(name, "", name, functions={"rmsnorm": f})
 
 
-def unwritten(p: peers.Problem, t: peers.Tensors) -> peers.Call:
-    return peers.Call(lambda: {"y": torch.full_like(t["x"], math.nan)})
-
-
-def nothing(p: peers.Problem, t: peers.Tensors) -> peers.Call:
-    return peers.Call(lambda: {"y": None})
-
-
-for name, f in (("broken", broken), ("unwritten", unwritten), ("nothing", nothing)):
-    peers.peer(name, name, ())(f)
+add("broken", lambda x, weight: x * 2)
+add("unwritten", lambda x, weight: torch.full_like(x, math.nan))
+add("nothing", lambda x, weight: None)
 d = peers.Device("")
 for text in ("rmsnorm/fwd/33x54/bf16", "rmsnorm/bwd/33x54/bf16", "layernorm/fwd/33x54/fp32+bias", "layernorm/bwd/33x54/fp32+bias", "rmsnorm/bwd/9x54/fp16+noweight"):
     d.open(text, 11)
@@ -111,25 +105,25 @@ for name, status in (("broken", "wrong"), ("unwritten", "wrong"), ("nothing", "w
 # Peers that are right when they are checked and cheat when they are timed: one hands its outputs out once more, one
 # stops writing, one starts to be wrong.
 def forgetful(how: str):
-    def ready(p: peers.Problem, t: peers.Tensors) -> peers.Call:
+    def ready(x, weight, eps, dy=None):
         runs, kept = [0], {}
 
-        def run() -> peers.Tensors:
+        def run():
             runs[0] += 1
-            right = torch.nn.functional.rms_norm(t["x"], [p.N], t["w"], peers.EPS)
+            right = torch.nn.functional.rms_norm(x, x.shape[-1:], weight, eps)
             if how == "stops" and runs[0] > 3:
-                return {"y": torch.empty_like(right)}
+                return torch.empty_like(right)
             if how == "errs" and runs[0] > 3:
                 right[0, 0] += 1
-            return {"y": kept.setdefault("y", right) if how == "remembers" else right}
+            return kept.setdefault("y", right) if how == "remembers" else right
 
-        return peers.Call(run)
+        return run
 
     return ready
 
 
 for how in ("remembers", "stops", "errs"):
-    peers.peer(how, how, ())(forgetful(how))
+    add(how, forgetful(how))
 d = peers.Device("")
 for how in ("remembers", "stops", "errs"):
     d.open("rmsnorm/fwd/64x512/fp32", 11)
@@ -204,11 +198,104 @@ for text, fits in (("rmsnorm/fwd/2x32768/bf16", True), ("rmsnorm/fwd/2x32769/bf1
     try:
         d.check("fast-llm", 1)
         want(fits, f"fast-llm does {text}")
-    except peers.Failure as e:
-        want(not fits and e.status == "refused" and "65536 bytes" in str(e), f"{text}: {e.status}: {e}")
+    except NotImplementedError as e:
+        f = peers.failure_of(e)
+        want(not fits and f.status == "refused" and "65536 bytes" in str(f), f"{text}: {f.status}: {f}")
 for n, module in kept.items():
     del sys.modules[n]
     if module:
         sys.modules[n] = module
+# A user's file: what its functions may be, and what they may not.
+MINE = """
+import torch
+import helper
+
+def eager(x, weight, eps, bias=None, op="rmsnorm"):
+    norm = torch.nn.functional.rms_norm if op == "rmsnorm" else torch.nn.functional.layer_norm
+    return norm(x, x.shape[-1:], *([weight] if op == "rmsnorm" else [weight, bias]), eps)
+
+def backward(dy, x, weight, rstd):
+    hat = x.float() * rstd[:, None]
+    g = dy.float() * weight.float()
+    dx = (g - hat * (g * hat).mean(1, keepdim=True)) * rstd[:, None]
+    return dx.to(x.dtype), (dy.float() * hat).sum(0).to(weight.dtype)
+
+def fused(x, weight, eps, residual):  # in place, as inference does it; put back ahead of each run
+    h, y = x.clone(), torch.empty_like(x)
+    def run():
+        h.add_(residual)
+        y.copy_(torch.nn.functional.rms_norm(h.double(), h.shape[-1:], weight.double(), eps))
+        return y, h
+    run.before = lambda: h.copy_(x)
+    run.rounds = {"y": 1}
+    return run
+
+def strided(x, weight, eps):
+    wide = torch.zeros(x.shape[0], 2 * x.shape[1], dtype=x.dtype)
+    part = wide[:, : x.shape[1]].copy_(x)
+    return lambda: torch.nn.functional.rms_norm(part, part.shape[-1:], weight, eps)
+
+def wide(x, weight, eps): return eager(x, weight, eps).float()
+def narrow(x, weight, eps): return eager(x, weight, eps)[:, :3]
+def late(x, weight): raise ValueError("as asked")
+def choosy(x, weight): raise NotImplementedError("only on Sundays")
+def detached(x, weight, eps): return eager(x, weight, eps).detach()
+def foreign(x, blocks): return x
+rmsnorm = eager
+"""
+with tempfile.TemporaryDirectory() as folder:
+    for name in ("a", "b"):
+        os.mkdir(os.path.join(folder, name))
+        open(os.path.join(folder, name, "my.py"), "w").write(MINE)
+        open(os.path.join(folder, name, "helper.py"), "w").write(f"name = {name!r}")
+    mine = os.path.join(folder, "a", "my.py")
+    open(os.path.join(folder, "a", "bad.py"), "w").write("import nosuch\n")
+    open(os.path.join(folder, "a", "odd.py"), "w").write("def f(:\n")
+    refs = [f"py:{mine}:{n}" for n in ("eager", "backward", "fused", "strided", "wide", "narrow", "late", "choosy", "detached", "foreign", "nosuch")]
+    refs += [f"py:{mine}", f"py:{folder}/b/my.py:eager", f"py:{folder}/a/bad.py:f", f"py:{folder}/a/odd.py:f"]
+    peers.PEERS = {ref: peers.callable_of(ref) for ref in refs}
+    d = peers.Device("")
+    missing = {a["name"]: a["missing"] for a in d.about if "missing" in a}
+    for ref, text in {refs[9]: "its parameter blocks has no default", refs[10]: "no function nosuch, but eager, ",
+                      refs[13]: "No module named 'nosuch' (bad.py:1)", refs[14]: "(odd.py, line 1)"}.items():
+        want(text in missing.pop(ref, ""), f"{ref}: {text}")
+    want(not missing, f"{missing}")
+    versions = {a["name"]: a["version"] for a in d.about if "version" in a}
+    want(" source " in versions[refs[0]] and versions[refs[0]] == versions[refs[11]] != versions[refs[12]], f"{versions}")
+    want([peers.PEERS[r].functions["rmsnorm"].__globals__["helper"].name for r in (refs[0], refs[12])] == ["a", "b"], "one helper for two files")
+
+    def outcome(name: str, text: str) -> str:
+        d.open(text, 11)
+        ref = f"py:{mine}:{name}" if name else f"py:{mine}"
+        try:
+            c = d.check(ref, 2)
+            d.time(ref, {"samples": 3, "flush": 0, "rotate": True})
+            return "wrong" if any(o["bad"] for o in c["outputs"]) else "right"
+        except Exception as e:  # noqa: BLE001
+            f = peers.failure_of(e)
+            return f"{f.status}: {f}"
+
+    for name, text, told in (
+        ("eager", "rmsnorm/fwd/33x54/bf16", "right"),
+        ("eager", "rmsnorm/bwd/33x54/bf16", "right"),
+        ("eager", "layernorm/bwd/33x54/fp32+bias", "right"),
+        ("", "rmsnorm/bwd/33x54/fp16", "right"),
+        ("", "layernorm/fwd/33x54/fp16", "refused: my.py has no layernorm"),
+        ("backward", "rmsnorm/bwd/33x54/fp16", "right"),
+        ("backward", "rmsnorm/bwd/33x54/bf16-wfp32", "right"),
+        ("backward", "rmsnorm/fwd/33x54/fp16", "refused: my.py:backward has no forward"),
+        ("fused", "rmsnorm/fwd/33x54/bf16+residual", "right"),
+        ("fused", "rmsnorm/fwd/33x54/bf16", "refused: my.py:fused has no rmsnorm without residual"),
+        ("strided", "rmsnorm/fwd/33x54/bf16", "right"),
+        ("strided", "rmsnorm/fwd/33x54/bf16+zc+residual", "refused: my.py:strided has no residual and no zero-centered weight"),
+        ("eager", "rmsnorm/fwd/33x54/bf16+noweight", "refused: my.py:eager has no rmsnorm without weight"),
+        ("wide", "rmsnorm/fwd/33x54/bf16", "wrong: y is torch.float32, want torch.bfloat16"),
+        ("narrow", "rmsnorm/fwd/33x54/bf16", "wrong: y has shape (33, 3), want (33, 54)"),
+        ("late", "rmsnorm/fwd/33x54/bf16", "launch: it raised ValueError: as asked (my.py:32)"),
+        ("choosy", "rmsnorm/fwd/33x54/bf16", "refused: only on Sundays"),
+        ("detached", "rmsnorm/bwd/33x54/bf16", "refused: my.py:detached has no backward: autograd finds none in what it returns, and it has no parameter dy"),
+    ):
+        got = outcome(name, text)
+        want(got == told, f"{name} on {text}: {got}")
 print("FAILED" if failed else "ok", "with torch", torch.__version__)
 sys.exit(1 if failed else 0)

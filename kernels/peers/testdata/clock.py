@@ -127,15 +127,18 @@ def call(host: float, operations: int = 1, waits: bool = False) -> peers.Call:
     return peers.Call(run)
 
 
-def timed(what: str, c: peers.Call, samples: int = 21, flush: int = FLUSH) -> None:
-    got = peers.Clock().visit([c], samples, flush)
+def timed(what: str, c: peers.Call, samples: int = 21, flush: int = FLUSH, host: float = 0.0) -> None:
+    clock = peers.Clock()
+    got = clock.visit([c], samples, flush)
     worst = max(abs(s - KERNEL) for s in got)
+    took = sorted(clock.hosts)[len(clock.hosts) // 2]
+    want(abs(took - host) < 2e-9 + 3e-3 * host, f"{what}: the host takes {took}, want {host}") if host else None
     want(len(got) == samples and worst < 1e-9, f"{what}: {len(got)} samples, off by up to {worst * 1e6:.3f} us")
 
 
 # The host takes far longer than the kernel, and none of that is in a sample.
 for host in (0.0, 50e-6, 500e-6, 5e-3):
-    timed(f"host {host}", call(host))
+    timed(f"host {host}", call(host), host=host + LAUNCH)
     timed(f"host {host}, warm", call(host), flush=0)
     timed(f"host {host}, several batches", call(host), samples=60)
 timed("many small kernels: the queue holds fewer samples than a batch", call(1e-3, operations=100))

@@ -14,8 +14,9 @@ class Double:
         if uuid == "GPU-none":
             raise peers.Trouble("no such GPU", "plug one in")
         self.uuid = uuid
-        self.about = [{"name": "right", "system": "Right", "version": "right 1.0"},
+        self.about = [{"name": "right", "system": "Right", "version": "right 1.0", "builds": "compiles"},
                       {"name": "absent", "system": "Absent", "missing": "ModuleNotFoundError: No module named 'absent'"}]
+        self.about += [{"name": n, "system": n, "version": "1", "builds": "compiles"} for n in ("slow", "crashes", "raises", "plain", "prints", "hangs")]
         self.problem = None
 
     def info(self):
@@ -32,7 +33,7 @@ class Double:
         if name == "absent":
             raise peers.Failure("refused", "peer absent is not there")
         if name == "plain":  # has none of the options
-            peers.Peer(name, "Plain", (), frozenset(peers.PLAIN), None).refuse(self.problem)
+            peers.Peer(name, "", "Plain", functions={"rmsnorm": lambda x, weight: x}).refuse(self.problem)
         if name == "raises":
             raise ValueError("as asked\nand a second line")
         if name == "exits":
@@ -61,7 +62,7 @@ class Double:
         self.act(name)
         if name == "wrong":
             raise peers.Failure("wrong", "y is wrong in 1 of 10 elements")
-        return {"seconds": [1e-5] * o["samples"], "busy": 0.01}
+        return {"seconds": [1e-5] * o["samples"], "host": 4e-5, "busy": 0.01}
 
 
 class Builder(Double):
