@@ -7,7 +7,6 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -126,83 +125,21 @@ func TestSimulated(t *testing.T) {
 	}
 }
 
-// recorded is what learn measured on an H200, of one pass of each op.
-var recorded = sync.OnceValue(func() *Data {
+// Problems of columns that the map was not filled from, where the records have its answer's time,
+// lose little in the mean: what is known nearby is worth more than the base. That the same points make
+// the same map, and that all of it is accepted, the tests of the map that is checked in show.
+func TestHeldOut(t *testing.T) {
 	d, err := Collect([]string{"../../results/nvidia-h200/learn"})
 	if err != nil {
-		panic(err)
+		t.Fatal(err)
 	}
-	d.Points = slices.DeleteFunc(d.Points, func(p *Point) bool { return p.Problem.Pass != recordedPass(p.Problem.Op) })
-	return d
-})
-
-func recordedPass(op kernels.Op) kernels.Pass {
-	if op == kernels.RMSNorm {
-		return kernels.Fwd
-	}
-	return kernels.Bwd
-}
-
-// A cell answers for all of itself: its family accepts its config at every problem in it, with any
-// weight and bias. The same points make the same map.
-func TestFill(t *testing.T) {
-	d := recorded()
-	m := plain.Fill(d.Points)
-	rng := rand.New(rand.NewPCG(3, 4))
-	answered, total := 0, 0
-	for _, s := range shapes.Everything.Draw(1500, 8) {
-		op := []kernels.Op{kernels.RMSNorm, kernels.LayerNorm}[rng.IntN(2)]
-		p := sized(classProblem(op, recordedPass(op)), s.M, s.N)
-		if p.DType = kernels.BF16; rng.IntN(3) == 0 {
-			p.DType = kernels.FP16
-		}
-		p.Weight = []kernels.DType{p.DType, kernels.FP32}[rng.IntN(2)]
-		p.Bias, p.ZeroCentered = rng.IntN(2) == 0 && p.Op == kernels.LayerNorm, rng.IntN(4) == 0
-		total++
-		a := cellOf(m, p)
-		if a.Match != rule.MatchCell {
-			continue
-		}
-		answered++
-		if _, _, _, err := bare.Resolve(p, a.Variant, d.Device); err != nil {
-			t.Errorf("%s: %v", p, err)
-		}
-	}
-	if answered < total*98/100 {
-		t.Errorf("%d of %d problems have an answer", answered, total)
-	}
-	// Classes borrow nothing: of a class without a record there is no raster.
-	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8", "layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual", "rmsnorm/bwd/256x1024/bf16+acc"} {
-		if p, err := kernels.ParseProblem(text); err != nil || cellOf(m, p).Match == rule.MatchCell {
-			t.Errorf("%s has a cell (%v)", text, err)
-		}
-	}
-	if again := plain.Fill(d.Points); !reflect.DeepEqual(again, m) {
-		t.Error("the same points, another map")
-	}
-	if changed, of, gain := plain.Change(m, m); changed > 0 || of < 3000 || gain != 0 {
-		t.Errorf("%d of %d cells of a map are not its own, for a gain of %g", changed, of, gain)
-	}
-	for i := range m.Rasters {
-		r := &m.Rasters[i]
-		if err := m.CheckValid(); err != nil {
-			t.Fatal(err)
-		}
-		if len(r.Legend) > len(rule.Letters) || r.Regret > 2 {
-			t.Errorf("%s: %d configs, regret %.3f", r.Title(), len(r.Legend), r.Regret)
-		}
-	}
-}
-
-// Problems of columns that the map was not filled from, where the records have its answer's time,
-// lose little in the mean: what is known nearby is worth more than the base.
-func TestHeldOut(t *testing.T) {
-	d := recorded()
 	var in, out []*Point
 	for _, p := range d.Points {
-		if p.Problem.N*2654435761>>7%5 == 0 {
+		switch {
+		case (p.Problem.Op == kernels.RMSNorm) != (p.Problem.Pass == kernels.Fwd): // two classes are enough
+		case p.Problem.N*2654435761>>7%5 == 0:
 			out = append(out, p)
-		} else {
+		default:
 			in = append(in, p)
 		}
 	}
@@ -217,6 +154,18 @@ func TestHeldOut(t *testing.T) {
 	t.Logf("%.4f, base %.4f, of %.0f", ours/n, base/n, n)
 	if n < 100 || ours/n > 0.03 || ours > base/3 {
 		t.Errorf("held out %.4f, the base %.4f, of %.0f problems", ours/n, base/n, n)
+	}
+	if err := m.CheckValid(); err != nil {
+		t.Error(err)
+	}
+	// Classes borrow nothing: of a class without a record there is no raster.
+	for _, text := range []string{"rmsnorm/fwd/256x1024/bf16+fp8", "layernorm/bwd/256x1024/fp32+bias", "rmsnorm/bwd/256x1024/bf16+residual", "rmsnorm/bwd/256x1024/bf16+acc"} {
+		if cellOf(m, devicetest.Problem(t, text)).Match == rule.MatchCell {
+			t.Errorf("%s has a cell", text)
+		}
+	}
+	if changed, of, gain := plain.Change(m, m); changed > 0 || of < 3000 || gain != 0 {
+		t.Errorf("%d of %d cells of a map are not its own, for a gain of %g", changed, of, gain)
 	}
 }
 
