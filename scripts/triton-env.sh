@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Installs Triton (190 MB) and numpy from PyPI into a venv, for tests on machines without it. It compiles without a GPU.
+# Liger-Kernel, whose kernels examples/liger hosts, comes without PyTorch: a stub in kernels/manifest/testdata imports.
 #
 #   eval "$(scripts/triton-env.sh [DIR])"
 #
@@ -15,10 +16,13 @@ die() {
 wheels=(triton==3.6.0 "numpy<2.4") # whose interpreter takes no later one
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dir=${1:-$root/.cache/triton}
-if [ ! -f "$dir/complete" ]; then
+kernels=(liger-kernel==0.8.5 packaging)
+if [ ! -f "$dir/complete" ] || [ ! -d "$dir"/lib/python*/site-packages/liger_kernel ]; then
 	python3 -m venv "$dir" || die "cannot make a venv in $dir"
 	"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "${wheels[@]}" >&2 ||
 		die "cannot install ${wheels[*]}"
+	"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps "${kernels[@]}" >&2 ||
+		die "cannot install ${kernels[*]}"
 	touch "$dir/complete"
 fi
 printf 'export NORMBENCH_PYTHON=%q\n' "$dir/bin/python"

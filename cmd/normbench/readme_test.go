@@ -184,8 +184,8 @@ func checkCommand(t *testing.T, root string, c command) bool {
 	}
 	checkOutputs(t, words)
 	// there is no Python in $PATH
-	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text, "triton") ||
-		strings.Contains(text, "verify py:") {
+	if strings.HasPrefix(text, "normbench list peers") || strings.Contains(text, "examples/triton") ||
+		strings.Contains(text, "examples/liger") || strings.Contains(text, "verify py:") {
 		if code, _, stderr := normbench(words); code != exitTrouble || !strings.Contains(stderr, "Python") {
 			t.Errorf("%s: exit code %d, not for the want of Python\n%s", text, code, stderr)
 		}

@@ -45,6 +45,16 @@ func (d *design) tensors() []string {
 	return names
 }
 
+// outputs are the names of those that d's problems may have.
+func (d *design) outputs() (names []string) {
+	for _, t := range everything(d.Op, d.Pass).Tensors() {
+		if t.Role == kernels.Output {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // passes says whether some launch has the buffer as an argument.
 func (d *design) passes(name string) bool {
 	is := func(a *argument) bool { return a.kind == kernels.ArgBuffer && a.name == name }
@@ -299,6 +309,9 @@ func (d *design) refuse(x *env) error {
 	for _, b := range d.Scratch {
 		b.Elems.int(x)
 	}
+	for _, b := range d.Rounds {
+		b.value.int(x)
+	}
 	d.partials(x)
 	for i := 0; i < len(d.launches) && x.err == nil; i++ {
 		d.launches[i].check(x)
@@ -313,12 +326,8 @@ func (d *design) plan(x *env, c kernels.Config) kernels.Plan {
 	var has []string // buffers
 	for _, b := range d.Scratch {
 		if n := b.Elems.int(x); n > 0 {
-			dtype, err := kernels.ParseDType(b.DType)
-			if err != nil {
-				dtype = kernels.I32
-			}
 			name := b.Name.Text
-			plan.Scratch = append(plan.Scratch, kernels.Scratch{Name: name, DType: dtype, Elems: int64(n)})
+			plan.Scratch = append(plan.Scratch, kernels.Scratch{Name: name, DType: b.dtype(p), Elems: int64(n)})
 			has = append(has, name)
 		}
 	}
@@ -337,12 +346,33 @@ func (d *design) plan(x *env, c kernels.Config) kernels.Plan {
 			plan.Launches = append(plan.Launches, l)
 		}
 	}
+	for _, b := range d.Rounds {
+		for range b.value.int(x) {
+			plan.Rounds = append(plan.Rounds, kernels.Rounding{Output: b.key.Text, DType: p.DType})
+		}
+	}
 	if partials == 0 {
 		return plan
 	}
 	full := common.WithReduce(p, c, partials, plan.Launches...)
 	full.Scratch = append(full.Scratch, plan.Scratch...)
+	full.Rounds = append(full.Rounds, plan.Rounds...)
 	return full
+}
+
+// dtype is the type of b's elements for a problem.
+func (b *buffer) dtype(p kernels.Problem) kernels.DType {
+	switch b.DType {
+	case "x":
+		return p.DType
+	case "w":
+		return p.Weight
+	}
+	dtype, err := kernels.ParseDType(b.DType)
+	if err != nil {
+		return kernels.I32
+	}
+	return dtype
 }
 
 // partials are the partial rows that a config leaves to k2, 0 where it has none.
@@ -402,7 +432,7 @@ func (d *design) launchPlan(l *launch, x *env, c kernels.Config, has []string,
 	l.measure(&k, x)
 	l.arguments(&k, x, has)
 	if l.python != nil {
-		l.compileWith(&k, x, scratch)
+		l.compileWith(&k, x, c, scratch)
 		return k, true
 	}
 	if l.Source.Text == "" {

@@ -39,6 +39,7 @@ type fields struct {
 	Serves      []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Constraints []*rule        `yaml:"optional" help:"write {if: CONDITION, reason: TEXT}"`
 	Scratch     []*buffer      `yaml:"optional" help:"write {name: NAME, dtype: fp32, elems: EXPRESSION}"`
+	Rounds      bindings       `yaml:"optional" min:"0" max:"8" help:"write OUTPUT: how often it is rounded to x's type on its way"`
 	Fragile     *expression    `yaml:"optional" kind:"truth"` // of configs that only the compiler knows whether it takes
 	Ragged      bool           `yaml:"optional"`              // vectors of 16 bytes may be those around a row
 	Host        yamldoc.Word   `yaml:"optional"`              // the family whose host stages stand in
@@ -90,7 +91,7 @@ func (r *rule) Error() string { return r.Reason }
 // A buffer is scratch. One without elements is left out.
 type buffer struct {
 	Name  yamldoc.Word `match:"^[A-Za-z_][A-Za-z0-9_]*$" help:"use letters, digits and _"`
-	DType string       `of:"fp32,bf16,fp16,i32"`
+	DType string       `of:"fp32,bf16,fp16,i32,x,w"` // x and w: as that tensor
 	Elems *expression  `min:"0" max:"1099511627776"`
 }
 

@@ -140,10 +140,11 @@ func TestFamily(t *testing.T) {
 		}
 	}
 	// No bias: no second kernel, and null pointers in the first.
-	_, f = load(t, `"k * sms > 100 ? 1 : 0"`, "bias")
+	_, f = load(t, `"k * sms > 100 ? 1 : 0"`, "bias", "origin: nowhere", "rounds: {dx: 2, db: k - 2}", "dtype: fp32", "dtype: x")
 	p.Bias = false
 	plan = f.Plan(p, c, d).String()
-	if strings.Contains(plan, "extra") || strings.Contains(plan, "zero") || !strings.Contains(plan, "dw_partial, , , rows,") {
+	if strings.Contains(plan, "extra") || strings.Contains(plan, "zero") || !strings.Contains(plan, "dw_partial, , , rows,") ||
+		!strings.Contains(plan, "scratch rows bf16[4096]\nrounds dx to bf16\nrounds dx to bf16\nk1 ") {
 		t.Errorf("the plan without a bias is\n%s", plan)
 	}
 }
@@ -309,6 +310,8 @@ func TestErrors(t *testing.T) {
 		{"name: rows", "name: arrived", `scratch[1].name: "arrived" stands twice`},
 		{"name: rows", "name: a-b", `scratch[1].name: malformed name "a-b"`},
 		{"dtype: fp32", "dtype: e4m3", `scratch[1].dtype: unknown dtype "e4m3"`},
+		{"origin: nowhere", "rounds: {y: 1}", "mine.yaml:5:10: rounds.y: is no output"},
+		{"origin: nowhere", "rounds: {dx: 9}", "mine.yaml:5:14: rounds.dx is 9, more than 8"},
 		{"elems: M", "elems: -4", "scratch[1].elems is -4, less than 0"},
 		{"  - zero: arrived\n", "  - zero: nothing\n", `mine.yaml:30:11: launches[0].zero: unknown buffer "nothing"`},
 		{"source: mine.cu\n    entry: first", "source: other.cu\n    entry: first", "mine.yaml:31:13: launches[1].source: no file other.cu"},

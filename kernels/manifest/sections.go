@@ -173,6 +173,14 @@ func (d *design) readRules() error {
 			return err
 		}
 	}
+	for _, b := range d.Rounds {
+		if !slices.Contains(d.outputs(), b.key.Text) {
+			return b.key.Errorf("name one of "+strings.Join(d.outputs(), ", "), "is no output")
+		}
+		if err := d.compile(d.known(), b.value); err != nil {
+			return err
+		}
+	}
 	return d.compile(scope{family: d.knobs, knobs: d.knobs}, d.Fragile)
 }
 

@@ -9,6 +9,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
 	"normbench/kernels"
+	"normbench/kernels/common"
 	"normbench/kernels/nvrtc"
 	"normbench/kernels/triton"
 )
@@ -21,11 +22,13 @@ type compile struct {
 	settings []setting // constexprs, then options
 }
 
-// A setting is a constexpr or an option of Triton's: an expression, or a literal of Python.
+// A setting is a constexpr or an option of Triton's: an expression, a literal of Python, or the type
+// of a buffer's elements.
 type setting struct {
 	binding
 	option  bool
 	literal bool
+	typeOf  string // the buffer
 }
 
 // fields of a launch of Triton's.
@@ -45,6 +48,9 @@ type tritonFields struct {
 
 // literalRE is what Python is given as it is: a text, None, True, False, a type of Triton's.
 var literalRE = regexp.MustCompile(`^('[^'\\\n]*'|"[^"\\\n]*"|None|True|False|tl\.[a-z0-9]+)$`)
+
+// typeRE is the type of a tensor or of scratch.
+var typeRE = regexp.MustCompile(`^dtype\((\w+)\)$`)
 
 // fractionRE finds what only a float has.
 var fractionRE = regexp.MustCompile(`\beps\b|\d\.|\de-?\d`)
@@ -94,8 +100,11 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 		l.Args = append(l.Args, a)
 	}
 	for i, b := range slices.Concat(f.Constexprs, f.Options) {
-		s := setting{b, i >= len(f.Constexprs), literalRE.MatchString(b.value.text)}
-		if !s.literal {
+		s := setting{binding: b, option: i >= len(f.Constexprs), literal: literalRE.MatchString(b.value.text)}
+		if m := typeRE.FindStringSubmatch(b.value.text); m != nil && d.names(m[1]) {
+			s.typeOf = m[1]
+		}
+		if !s.literal && s.typeOf == "" {
 			b.value.kind = kindOf(b.value.text)
 			list = append(list, b.value)
 		}
@@ -216,18 +225,21 @@ func (l *launch) checkFunction() error {
 }
 
 // compileWith gives k what Triton is told: of each argument, of constexprs, of options.
-func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratch) {
-	types := map[string]kernels.DType{}
+func (l *launch) compileWith(k *kernels.Launch, x *env, c kernels.Config,
+	scratch []kernels.Scratch) {
+	types := map[string]kernels.DType{"w": x.Weight, "b": x.Weight} // which a problem may lack
 	for _, t := range slices.Concat(x.Tensors(), x.Saved()) {
 		types[t.Name] = t.DType
 	}
 	for _, s := range scratch {
 		types[s.Name] = s.DType
 	}
-	types["b"] = x.Weight
+	for _, name := range reduceBuffers {
+		types[name] = common.PartialType(x.Problem, c)
+	}
 	for i, a := range k.Args {
 		told := l.Args[i].param + "="
-		switch d, ok := types[a.Name]; {
+		switch {
 		case a.Kind != kernels.ArgBuffer && l.Args[i].value.tree.truth:
 			told += "True" // as False: they are one class
 		case a.Kind == kernels.ArgInt64:
@@ -236,10 +248,8 @@ func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratc
 			told += "0.5" // floats are one class
 		case a.Name == "":
 			told += "None"
-		case ok:
-			told += triton.Pointer(d)
-		default: // partial sums
-			told += triton.Pointer(kernels.FP32)
+		default:
+			told += triton.Pointer(types[a.Name])
 		}
 		k.Params = append(k.Params, told)
 	}
@@ -247,6 +257,9 @@ func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratc
 	k.Options = []string{"triton=" + l.python.function.Compiler}
 	for _, s := range l.python.settings {
 		text, n := s.text(x)
+		if s.typeOf != "" {
+			text = types[s.typeOf].String()
+		}
 		if s.option && s.key.Text == "num_warps" {
 			warps = n
 		}
@@ -257,7 +270,7 @@ func (l *launch) compileWith(k *kernels.Launch, x *env, scratch []kernels.Scratc
 
 // text is a setting as Python reads it, and as a number.
 func (s *setting) text(x *env) (text string, n int) {
-	if s.literal {
+	if s.literal || s.typeOf != "" {
 		return s.value.text, 0
 	}
 	if s.value.kind == fraction {

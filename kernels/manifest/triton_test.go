@@ -29,7 +29,7 @@ launches:
   - triton: {source: k.py, function: fwd}
     grid: ceildiv(M, 2)
     args: {X: x, W: w, B: b, Y: y, R: rstd, rows: M, n: N, stride: N, wide: "N > 2", eps: eps, inv: 1.0 / N}
-    constexprs: {BLOCK: block, HAS_W: weight && true, ACC: tl.float32, ACT: "'none'", E: eps}
+    constexprs: {BLOCK: block, HAS_W: weight && true, ACC: tl.float32, ACT: "'none'", E: eps, T: dtype(w)}
     options: {num_warps: w, maxnreg: 8 * w}
 `
 
@@ -40,10 +40,10 @@ raise SystemExit("probing runs no code")
 @triton.autotune(configs=[], key=[])
 @triton.jit
 def fwd(X, W, B, Y, R, rows, n, stride, wide, eps, inv, BLOCK: tl.constexpr, HAS_W: tl.constexpr,
-        ACC: tl.constexpr, ACT: tl.constexpr, E: tl.constexpr, MORE: tl.constexpr = 1, k=2):
+        ACC: tl.constexpr, ACT: tl.constexpr, E: tl.constexpr, T: tl.constexpr, MORE: tl.constexpr = 1, k=2):
     pass
 
-@triton.jit
+@own_jit()
 def described(X, desc):
     desc.load([0])
 
@@ -81,9 +81,9 @@ func fakeTriton(t *testing.T, version string) (dir string) {
 func TestTritonPlan(t *testing.T) {
 	dir := fakeTriton(t, "3.6.0")
 	for text, want := range map[string]string{
-		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 num_warps=4 maxnreg=32 " +
+		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 T=fp32 num_warps=4 maxnreg=32 " +
 			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 wide=True eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, N > 2=1, eps=1e-05, 1.0 / N=0.00024414063)\n",
-		"rmsnorm/fwd/1x2/fp16+noweight": "grid=1,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=False ACC=tl.float32 ACT='none' E=1e-05 num_warps=4 maxnreg=32 " +
+		"rmsnorm/fwd/1x2/fp16+noweight": "grid=1,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=False ACC=tl.float32 ACT='none' E=1e-05 T=fp16 num_warps=4 maxnreg=32 " +
 			"X=*fp16 W=None B=None Y=*fp16 R=*fp32 rows=1 n=2 stride=2 wide=True eps=0.5 inv=0.5 (x, , , y, rstd, M=1, N=2, N=2, N > 2=0, eps=1e-05, 1.0 / N=0.5)\n",
 	} {
 		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource, "helper.py", "HELP = 1\n", "other.py", "NO = 1"))
@@ -130,6 +130,44 @@ func TestTritonPlan(t *testing.T) {
 	}
 }
 
+// The published kernels compile from where they are installed. Their library's own launch is the base
+// wherever it is served: no constraint refuses it. PyTorch, which their modules import, is a stub.
+func TestTritonHosted(t *testing.T) {
+	torch, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", torch+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
+	t.Setenv("NORMBENCH_CACHE", t.TempDir())
+	for _, dir := range []string{"liger", "fast-llm"} {
+		r, fs, err := Load(families.New(), "../../examples/"+dir)
+		if err != nil {
+			if dir == "liger" && os.Getenv("NORMBENCH_REQUIRE_TRITON") != "" {
+				t.Error(err)
+			}
+			t.Logf("not tested: %v", err)
+			continue
+		}
+		c := check.New(r, devicetest.H200())
+		defer c.Close()
+		for _, f := range fs {
+			bias := map[kernels.Op]string{kernels.LayerNorm: "+bias"}[f.Op]
+			for i, text := range []string{"4096x4096/bf16", "1x541/fp16", "65536x128/bf16", "7x1/fp32", "9x16384/bf16", "512x32768/fp16"} {
+				p := problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text + bias}, "/"))
+				if err := f.CheckServes(p); err != nil {
+					t.Errorf("%s: %s is not served: %v", f.Name, p, err)
+				} else if err := f.Refuse(p, f.Base(p, devicetest.H200()), devicetest.H200()); err != nil {
+					t.Errorf("%s: %s: the base is refused: %v", f.Name, p, err)
+				} else if i > 3 {
+					continue
+				} else if n, err := c.Check(f, p, false); err != nil || n == 0 {
+					t.Errorf("%s: %s: %d configs, %v", f.Name, p, n, err)
+				}
+			}
+		}
+	}
+}
+
 // What is wrong with a manifest of Triton's is an error with its place when it is read.
 func TestTritonErrors(t *testing.T) {
 	fakeTriton(t, "3.6.0")
@@ -152,6 +190,7 @@ func TestTritonErrors(t *testing.T) {
 		{"n: N", "n: [1]", "launches[0].args.n"},
 		{"n: N", "n: " + strings.Repeat("1+", 600) + "1", "an expression of 1201 bytes"},
 		{"ACT: \"'none'\"", "ACT: \"__import__('os')\"", `launches[0].constexprs.ACT`},
+		{"dtype(w)", "dtype(z)", `launches[0].constexprs.T: unknown name z in "dtype(z)"`},
 		{"grid: ceildiv(M, 2)", "grid: [1, 1, 1, 1]", "is one of 4 numbers"},
 		{"function: fwd}", "function: described}", "has no parameter W"},
 	} {

@@ -234,7 +234,7 @@ func spread(list []int64) []int64 {
 // Base is the config of a family without one of its own: of the nearest cell of that family that
 // the problem can run, else the family's analytic base. The nearest alignments come first.
 func (b *Book) Base(f *kernels.Family, p kernels.Problem) kernels.Config {
-	if !Inside(p.M, p.N) || f.CheckServes(p) != nil {
+	if f.Hidden || !Inside(p.M, p.N) || f.CheckServes(p) != nil { // no cell has a hidden family
 		return f.Base(p, b.Device)
 	}
 	accepted := func(v kernels.Variant) bool {

@@ -102,7 +102,8 @@ def closure(text, package, sources, seen):
         if file:
             inner = open(file, encoding="utf-8").read()
             seen[name] = hashlib.sha256(inner.encode()).hexdigest()
-            if len(inner) < 1 << 20:
+            with contextlib.suppress(SyntaxError):  # of a later Python, which importing it will say
+                inner = inner if len(inner) < 1 << 20 else ""
                 closure(inner, name if file.endswith("__init__.py") else name.rpartition(".")[0], sources, seen)
 
 
@@ -138,7 +139,7 @@ def read_function(want, sources):
         raise Refusal(f"there is no function {want['Function']}", file)
     function = found[-1]
     decorators = [ast.unparse(d) for d in function.decorator_list]
-    if not any(re.match(r"(\w+\.)*jit\b", d) for d in decorators):
+    if not any(re.match(r"[\w.]*jit\b", d) for d in decorators):  # or a wrapper of it, such as triton_jit
         raise Refusal(f"{function.name} has no @triton.jit", f"{file}:{function.lineno}")
     if function.args.vararg or function.args.kwarg:
         raise Refusal(f"{function.name} takes *args or **kwargs, which no manifest names", f"{file}:{function.lineno}")
@@ -204,6 +205,10 @@ def load(folder, name, text, headers, function):
         stem, home = name, ""
     importlib.invalidate_caches()
     stand_in(90)  # decorators ask for one
+    if re.search(r"^[ \t]*(import|from) torch\b", text, re.M) and "TRITON_INTERPRET" not in os.environ:
+        with contextlib.suppress(ImportError):
+            import torch
+            torch.cuda.is_available = lambda: True  # or modules leave out what their kernels need
     try:
         module = importlib.import_module(stem)
     except BaseException as e:
@@ -243,6 +248,8 @@ def value(text):
         return Pointer(types[text[1:]])
     if text.startswith("tl."):
         return getattr(tl, text[3:])
+    if text in types:
+        return types[text]
     return ast.literal_eval(text)
 
 
@@ -328,30 +335,47 @@ class Memory(Pointer):
     untyped_storage = cpu = new_empty = set_ = copy_ = storage_offset = size = stride = same
 
 
-def round_to_nearest():
-    """The interpreter cuts fp32 off to bf16; a GPU rounds to the nearest."""
+def compute_bf16():
+    """The interpreter cuts fp32 off to bf16, and computes with the bits of bf16. A GPU rounds to the nearest."""
     import numpy
     import triton.language as tl
     from triton.runtime import interpreter
-    inner = interpreter._convert_float
+    inner, plain, reduced = interpreter._convert_float, interpreter.InterpreterBuilder.binary_op, interpreter.ReduceOps.apply
 
-    def convert(data, of, to, mode):
-        if (of, to) != (tl.float32, tl.bfloat16):
-            return inner(data, of, to, mode)
-        bits = numpy.ascontiguousarray(data).view(numpy.uint32)
+    def rounded(data):
+        bits = numpy.ascontiguousarray(data, numpy.float32).view(numpy.uint32)
         up = numpy.where(numpy.isnan(data), bits | 0x400000, bits + 0x7fff + (bits >> 16 & 1))
         return (up >> 16).astype(numpy.uint16)
-    interpreter._convert_float = convert
+
+    def convert(data, of, to, mode):
+        return rounded(data) if (of, to) == (tl.float32, tl.bfloat16) else inner(data, of, to, mode)
+
+    def binary_op(self, lhs, rhs, op):
+        if lhs.dtype.scalar != tl.bfloat16:
+            return plain(self, lhs, rhs, op)
+        out = op(*((v.data.astype(numpy.uint32) << 16).view(numpy.float32) for v in (lhs, rhs)))
+        return interpreter.TensorHandle(out if out.dtype == bool else rounded(out), tl.bfloat16)
+
+    def reduce(self, input):
+        if any(v.dtype.scalar == tl.bfloat16 for v in (input if isinstance(input, tuple) else (input,))):
+            raise NotImplementedError("a reduction of bf16")
+        return reduced(self, input)
+    interpreter._convert_float, interpreter.InterpreterBuilder.binary_op = convert, binary_op
+    interpreter.ReduceOps.apply = reduce
 
 
 def interpret(folder, file, out):
     """Runs one launch in Triton's interpreter: buffers come and go as those of normbench's emulator do."""
     os.environ.update(TRITON_INTERPRET="1", CUDA_VISIBLE_DEVICES="")
     try:
-        import numpy  # noqa: F401
+        import numpy
     except ImportError:
         raise Refusal("Triton's interpreter needs numpy (`pip install numpy`)") from None
-    round_to_nearest()
+    compute_bf16()
+    import triton.language as tl
+    from triton.language.extra import libdevice
+    libdevice.rsqrt = lambda x: tl.rsqrt(x)  # the one of these that normalization calls; the interpreter has none
+    from triton.runtime.interpreter import TensorHandle
     with open(file, encoding="utf-8") as f:
         request = json.load(f)
     source, options = request["Source"], request["Options"]
@@ -365,9 +389,12 @@ def interpret(folder, file, out):
         if key == "triton":
             continue
         given[key] = value(text) if key not in request["Values"] else request["Values"][key]
+        if text == "0.5":  # a float of the launch, which the interpreter would leave Python's
+            given[key] = tl.tensor(TensorHandle(numpy.array([given[key]], numpy.float32), tl.float32), tl.float32)
         if isinstance(given[key], Pointer):
             given[key] = Memory(given[key].dtype, buffers[request["Buffers"][key]])
     try:
+        fn.rewrite().__annotations__.update(fn.fn.__annotations__)  # which knows tl.constexpr by other names too
         fn[grid](**given)
     except Exception as e:
         help = " (numpy below 2.4 has it)" if "0-dimensional" in str(e.__cause__) else ""

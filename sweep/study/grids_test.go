@@ -347,7 +347,7 @@ func TestRecorded(t *testing.T) {
 	setups := []Setup{
 		{Label: search.Auto, Strategy: search.Auto, Transfer: true}, {Label: search.Grid, Strategy: search.Grid},
 	}
-	out, err := Run(t.Context(), g, setups, 10)
+	out, err := Run(t.Context(), g, setups, 6)
 	if err != nil {
 		t.Fatal(err)
 	}

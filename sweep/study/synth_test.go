@@ -59,7 +59,7 @@ func rough(seed uint64, x []float64, sd float64) float64 {
 // synthetics are spaces that are hard in ways that differ.
 func synthetics() map[string]*Free {
 	sq := func(x float64) float64 { return x * x }
-	block := [][]float64{steps(16, 16, 16), powers(1, 6), steps(1, 1, 5), steps(1, 1, 5), {0, 1}, {0, 1}}
+	block := [][]float64{steps(16, 16, 8), powers(1, 6), steps(1, 1, 5), steps(1, 1, 5), {0, 1}, {0, 1}}
 	return map[string]*Free{
 		"plateau": synthetic(0, [][]float64{steps(0, 1, 12), steps(0, 1, 12), steps(0, 1, 6), steps(0, 1, 4)}, func(x []float64) float64 {
 			d := math.Sqrt(sq(x[0]-8) + sq(x[1]-3) + sq(x[2]-4) + sq(x[3]-1))

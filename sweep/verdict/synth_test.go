@@ -415,7 +415,7 @@ const (
 func TestTraces(t *testing.T) {
 	identical, changed := 10000, 2500
 	if !testAll && !*update {
-		identical, changed = identical/10, changed/10
+		identical, changed = identical/20, changed/20
 		t.Logf("%d and %d cells per kind, traces.md is not compared", identical, changed)
 	}
 	rule := Default()

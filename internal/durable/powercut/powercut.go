@@ -65,11 +65,14 @@ func (d *disk) step(s durable.Step) {
 		c.on(d.names)
 		d.pending = append(d.pending, c)
 	case "write":
-		n.data = append(n.data[:s.At:s.At], s.Data...)
+		if s.At < int64(len(n.data)) {
+			n.data = n.data[:s.At:s.At] // what is synced keeps its bytes
+		}
+		n.data = append(n.data, s.Data...)
 	case "truncate":
 		n.data = n.data[:s.At:s.At]
 	case "sync":
-		n.synced = slices.Clone(n.data)
+		n.synced = n.data
 	case "syncdir":
 		d.pending = slices.DeleteFunc(d.pending, func(c change) bool {
 			in := filepath.Dir(c.Path) == s.Path
@@ -108,24 +111,21 @@ func (c cut) content(n *node) []byte {
 	return b
 }
 
-// replay has the steps up to a cut, and puts what is left of root below another folder.
-func replay(t *testing.T, steps []durable.Step, root, to string, c cut) {
-	d := &disk{names: map[string]*node{root: {folder: true}}, kept: map[string]*node{root: {folder: true}}}
-	for _, s := range steps {
-		d.step(s)
-	}
+// leave puts what a cut leaves of root below another folder.
+func (d *disk) leave(t *testing.T, root, to string, c cut) {
+	kept := maps.Clone(d.kept)
 	lost := map[string]bool{} // folders whose later changes are lost, too
 	for _, x := range d.pending {
 		if dir := filepath.Dir(x.Path); !lost[dir] && c.keeps() {
-			x.on(d.kept)
+			x.on(kept)
 		} else {
 			lost[dir] = true
 		}
 	}
-	for _, path := range slices.Sorted(maps.Keys(d.kept)) {
-		n := d.kept[path]
-		if parent := d.kept[filepath.Dir(path)]; path != root && (parent == nil || !parent.folder) {
-			delete(d.kept, path)
+	for _, path := range slices.Sorted(maps.Keys(kept)) {
+		n := kept[path]
+		if parent := kept[filepath.Dir(path)]; path != root && (parent == nil || !parent.folder) {
+			delete(kept, path)
 			continue
 		}
 		at := filepath.Join(to, strings.TrimPrefix(path, root))
@@ -175,12 +175,16 @@ func Cuts(t *testing.T, write func(root string, ack func()), check func(root str
 	if os.Getenv(powerCuts) == "" { // else behind every step
 		stride += len(steps) / mostSteps
 	}
-	for k := len(steps); k >= 0; k -= stride {
-		acked := 0
-		for _, s := range steps[:k] {
-			if s.Op == "ack" {
+	d := &disk{names: map[string]*node{root: {folder: true}}, kept: map[string]*node{root: {folder: true}}}
+	acked := 0
+	for k := range len(steps) + 1 {
+		if k > 0 {
+			if d.step(steps[k-1]); steps[k-1].Op == "ack" {
 				acked++
 			}
+		}
+		if (len(steps)-k)%stride > 0 {
+			continue
 		}
 		for i := range n + 2 {
 			c := cut{rand.New(rand.NewPCG(uint64(k), uint64(i))), []int{4096, 512}[i%2], []float64{0, 1, 0.5, 0.9}[min(i, 2+i%2)]}
@@ -188,7 +192,7 @@ func Cuts(t *testing.T, write func(root string, ack func()), check func(root str
 			if err := os.Mkdir(to, 0o755); err != nil {
 				t.Fatal(err)
 			}
-			replay(t, steps[:k], root, to, c)
+			d.leave(t, root, to, c)
 			states++
 			if err := check(to, acked); err != nil {
 				t.Fatalf("cut %d behind step %d of %d, %v: %v", i, k, len(steps), steps[max(k-1, 0):k], err)
