@@ -1,5 +1,5 @@
 # Targets of the cuda build tag; included by the Makefile.
-.PHONY: cuda install-cuda cuda-tests cuda-headers
+.PHONY: cuda wheel install-cuda cuda-tests cuda-headers
 
 # The program with the CUDA device. It runs without a driver too, so it must not be linked to one.
 cuda: ## build bin/normbench-cuda (needs no GPU)
@@ -7,6 +7,9 @@ cuda: ## build bin/normbench-cuda (needs no GPU)
 	go build -tags cuda $(LDFLAGS) -o bin/normbench-cuda ./cmd/normbench
 	@if readelf -d bin/normbench-cuda | grep -q 'NEEDED.*libcuda'; then \
 		echo 'make cuda: error: bin/normbench-cuda is linked to libcuda, see kernels/cuda/driver/symbols.h' >&2; exit 1; fi
+
+wheel: ## build dist/*.whl for machines with Python and no Go, x86-64 and aarch64
+	@scripts/wheel.sh
 
 install-cuda: ## go install normbench with the CUDA device
 	@env=$$(scripts/cuda-env.sh 13) && eval "$$env" && go install -tags cuda $(LDFLAGS) ./cmd/normbench

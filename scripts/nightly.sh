@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What .ci/run leaves out as it takes long: the race detector, fuzzing, every class of faults, pages
-# in a browser, every simulation and emulated kernel, three CUDA versions, kernel_tuner's readers.
+# in a browser, every simulation and emulated kernel, three CUDA versions, kernel_tuner's readers, wheels.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/ci-tools.sh
@@ -16,6 +16,11 @@ step 'kernels of Triton, as a package of 190 MB'
 step 'vet against the headers of CUDA 11.8, 12 and 13'
 make -s cuda-headers cuda
 (eval "$(scripts/cuda-env.sh 13)" && go test -tags cuda ./kernels/cuda/... ./cmd/normbench -short)
+
+step 'wheels, and one of them installed'
+rm -rf dist
+scripts/wheel.sh
+scripts/wheel.sh try dist/*x86_64.whl
 
 step 'comparing and reporting build everywhere'
 cross {linux,darwin,windows}/{amd64,arm64}

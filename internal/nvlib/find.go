@@ -26,8 +26,8 @@ type Library struct {
 //  1. the file that the variable names, and nothing else if it is set,
 //  2. the sonames through the dynamic loader,
 //  3. CUDA toolkits: $CUDA_HOME, $CUDA_PATH, /usr/local/cuda*, /opt/cuda,
-//  4. the nvidia/*/lib folders of Python wheels: $VIRTUAL_ENV, $CONDA_PREFIX, the python3 on
-//     PATH, the usual site-packages, and where python3 says that it imports from.
+//  4. the nvidia/*/lib folders of Python wheels: beside this program, $VIRTUAL_ENV,
+//     $CONDA_PREFIX, the python3 on PATH, the usual site-packages, and where python3 says that it imports from.
 //
 // The error is one line and names these places.
 func Find[T any](l Library, open func(path string) (T, error)) (T, error) {
@@ -102,6 +102,9 @@ func sitePackages() []string {
 	var dirs []string
 	prefix := func(root string) {
 		dirs = append(dirs, filepath.Join(root, "lib/python3*/site-packages"), filepath.Join(root, "lib/python3*/dist-packages"))
+	}
+	if program, err := os.Executable(); err == nil { // pip puts NVRTC beside a wheel's
+		prefix(filepath.Dir(filepath.Dir(program)))
 	}
 	for _, env := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
 		if root := os.Getenv(env); root != "" {
