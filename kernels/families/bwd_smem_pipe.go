@@ -1,6 +1,7 @@
 package families
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -124,7 +125,7 @@ func refuseSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) e
 	if err := refuseLaunch(p, c, d); err != nil {
 		return err
 	}
-	if err := refusePipeKnobs(p, c, d); err != nil {
+	if err := cmp.Or(refusePipeKnobs(p, c, d), refuseCopies(p, c, d)); err != nil {
 		return err
 	}
 	s := newSmemPipe(p, c, d)
@@ -148,36 +149,49 @@ func refuseSmemPipe(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) e
 	return common.RefuseReduce(c)
 }
 
-// refusePipeKnobs holds the values of single knobs, and those of the copies.
+// refusePipeKnobs holds the values of single knobs.
 func refusePipeKnobs(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
-	u, cp, cl, st, row := c.Get(kernels.Unroll), c.Get(kernels.CopyPath), c.Get(kernels.Cluster), c.Get(kernels.Stages), p.N*p.DType.Size()
+	u, cl, st := c.Get(kernels.Unroll), c.Get(kernels.Cluster), c.Get(kernels.Stages)
 	switch {
 	case !kernels.IsPow2(u) || u > 8 || u > c.Get(kernels.BlockRows):
 		return fmt.Errorf("unroll (rows per thread) must be a power of two, at most 8 and at most the block rows")
 	case st < 1 || st > 4:
 		return fmt.Errorf("stages are 1 to 4")
-	case cp != 1 && cp != 2:
-		return fmt.Errorf("the copy path is 1 or 2")
 	case !kernels.IsPow2(cl) || cl > 16:
 		return fmt.Errorf("a cluster has 1, 2, 4, 8 or 16 CTAs")
+	case cl > 1 && !sm90(d):
+		return fmt.Errorf("clusters need sm_90 or later, not %s", d.Arch)
 	case c.Get(kernels.Reload) > 4 || c.Get(kernels.RowOrder) > 2 || c.Get(kernels.PartialType) > 1 || c.Get(kernels.FusedDW) > 3:
 		return fmt.Errorf("reload is 0 to 4, row order 0 to 2, partial type 0 or 1, fused dw 0 to 3")
 	case c.Get(kernels.StatsAhead) > 1:
 		return fmt.Errorf("statistics are loaded a tile ahead, 0, or many, 1")
 	case c.Get(kernels.Reload) == 4 && p.DType.Size() == 4:
 		return fmt.Errorf("fp32 needs no widening that could be kept")
+	case c.Get(kernels.MinBlocks)*c.Get(kernels.Warps) > 64:
+		return fmt.Errorf("an SM holds at most 64 warps")
+	}
+	return nil
+}
+
+// refuseCopies holds how rows come to shared memory: by asynchronous copies of each thread (copy
+// path 1), or in bulk (2).
+func refuseCopies(p kernels.Problem, c kernels.Config, d kernels.DeviceInfo) error {
+	cp, row := c.Get(kernels.CopyPath), p.N*p.DType.Size()
+	switch {
 	case cp == 1 && c.Get(kernels.CacheHint)&5 != 0:
 		return fmt.Errorf("NVRTC 13.0 makes no legal instruction of its asynchronous copies under a cache policy; bulk copies may have one")
 	case cp == 1 && common.VectorBytes(p, c) < 4:
 		return fmt.Errorf("rows of %d bytes start at any 2 bytes, and asynchronous copies move 4, 8 or 16 aligned ones", row)
-	case cp == 2 && row%16 != 0 && c.Get(kernels.VectorBytes) != 0:
+	case cp == 1:
+		return nil
+	case cp != 2:
+		return fmt.Errorf("the copy path is 1 or 2")
+	case row%16 != 0 && c.Get(kernels.VectorBytes) != 0:
 		return fmt.Errorf("rows of %d bytes are copied with what is around them, in vectors of 16 bytes that are not the config's", row)
-	case (cp == 2 || cl > 1) && !sm90(d):
-		return fmt.Errorf("bulk copies and clusters need sm_90 or later, not %s", d.Arch)
-	case cp == 2 && row%16 != 0 && u > 1:
+	case !sm90(d):
+		return fmt.Errorf("bulk copies need sm_90 or later, not %s", d.Arch)
+	case row%16 != 0 && c.Get(kernels.Unroll) > 1:
 		return fmt.Errorf("neighbouring rows of %d bytes start differently in their vectors, and a thread has one of a tile", row)
-	case c.Get(kernels.MinBlocks)*c.Get(kernels.Warps) > 64:
-		return fmt.Errorf("an SM holds at most 64 warps")
 	}
 	return nil
 }
