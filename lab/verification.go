@@ -18,7 +18,7 @@ import (
 // codes are what a count says of each.
 var codes = []struct{ code, words string }{
 	{verify.Host, "of host code"}, {verify.CUDA, "of CUDA code"},
-	{verify.Emulated, "of CUDA code in the emulator"}, {verify.Peer, "of peers"},
+	{verify.Emulated, "of GPU code, emulated"}, {verify.Peer, "of peers"},
 }
 
 // A Verification is what a verify has found.
@@ -111,7 +111,7 @@ func (v *Verification) Checks() (n int) {
 	return n
 }
 
-// Counts are the checks by what they ran: "8 checks of host code, 6 of CUDA code in the emulator".
+// Counts are the checks by what they ran: "8 checks of host code, 6 of GPU code, emulated".
 func (v *Verification) Counts() string {
 	var parts []string
 	for _, x := range codes {

@@ -72,8 +72,9 @@ func TestCheckFails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := newChecker(t, r, "sm_90").Check(fs[0], p, false); err == nil || !strings.Contains(err.Error(), test.want) || hint.Of(err) == "" {
-			t.Errorf("%v, want %q", err, test.want)
+		if _, err := newChecker(t, r, "sm_90").Check(fs[0], p, false); err == nil || !strings.Contains(err.Error(), test.want) || hint.Of(err) == "" ||
+			test.want == "mine.cu(2)" != strings.Contains(hint.Of(err), "W_TYPE, ") {
+			t.Errorf("%v (%s), want %q", err, hint.Of(err), test.want)
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (s *Scope) ParseAll(texts ...string) (refs []*Ref, err error) {
 }
 
 // Parse reads an operand to run. A file or folder of the text's name stands for the variants
-// recorded in it.
+// recorded in it, unless a family has that name.
 func (s *Scope) Parse(text string) (r *Ref, err error) {
 	r = &Ref{Text: text}
 	form, name, _ := strings.Cut(text, ":")
@@ -107,7 +107,7 @@ func (s *Scope) Parse(text string) (r *Ref, err error) {
 		_, err = tune.Read(name)
 		return r, err
 	}
-	if path, _, _ := strings.Cut(text, "#"); exists(path) {
+	if s.recorded(text) {
 		r.Kind = Recorded
 		r.side, err = s.Side(text)
 		return r, err
@@ -145,14 +145,20 @@ var functionName = regexp.MustCompile(`^:\w+$`)
 
 // Runs says whether an operand names variants to run, and no recorded times.
 func (s *Scope) Runs(text string) bool {
-	if path, _, _ := strings.Cut(text, "#"); exists(path) && text != "base" {
+	if text != "base" && s.recorded(text) {
 		return false
 	}
 	r, err := s.Parse(text)
 	return err == nil && r.Kind != Tuned
 }
 
-func exists(path string) bool {
+// recorded says that a file or folder has an operand's name. A family's own name counts before it,
+// as its folder often has the same: ./NAME is the folder.
+func (s *Scope) recorded(text string) bool {
+	if _, err := s.Registry.Lookup(text); err == nil {
+		return false
+	}
+	path, _, _ := strings.Cut(text, "#")
 	_, err := os.Stat(path)
 	return err == nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
+	"strings"
 
 	"normbench/internal/hint"
 	"normbench/internal/yamldoc"
@@ -114,7 +115,12 @@ func (c *Checker) compile(l *kernels.Launch) error {
 	case err != nil && u.Source.Python():
 		return hint.With(err, "correct the kernel, its constexprs or its options, or refuse such configs with a constraint")
 	case err != nil:
-		return hint.With(err, "the macros of a launch are those of common.cuh, its knobs and its defines")
+		var names []string
+		for _, d := range l.Defines {
+			names = append(names, d.Name)
+		}
+		return hint.With(err, fmt.Sprintf("%s stand for the launch's values in the source, as macros: "+
+			"nothing else in it may have such a name", strings.Join(names, ", ")))
 	case b.Meta != nil:
 		_, _, err := triton.Complete(b, *l)
 		return err
