@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 	// Half of the scripts' time is waiting for workers that hang or do not come back.
 	//nolint:errcheck // -parallel comes after it
 	flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)))
+	debug.SetGCPercent(400) // most programs are done before it pays
 	program := func(r func() *kernels.Registry) func() {
 		return func() { os.Exit(run(os.Args, os.Stdin, os.Stdout, os.Stderr, r())) }
 	}
@@ -129,6 +130,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cubins := t.TempDir() // of all scripts
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join(here, "testdata", "script"),
 		Setup: func(e *testscript.Env) error {
@@ -140,8 +142,10 @@ func TestScripts(t *testing.T) {
 			e.Setenv("ESC", "\x1b[2J")
 			e.Setenv("CXX", compiler(t))
 			e.Setenv("KEPT", compiler(t))
+			e.Setenv("NORMBENCH_CACHE", cubins)
+			e.Setenv("CUBINS", cubins)
 			// of the script crash: half a second a sweep, of which little passes before it is stopped
-			samples, budget := "800", "5s"
+			samples, budget := "400", "2s"
 			if raceEnabled() {
 				samples, budget = "5", "12s"
 			}

@@ -180,13 +180,18 @@ func (p *parser) next() {
 		p.tok, p.class = "", scanner.EOF
 		return
 	}
-	two := p.tok + string(p.Peek())
-	if slices.Contains([]string{"&&", "||", "==", "!=", "<=", ">="}, two) {
+	switch two := p.tok + string(p.Peek()); two {
+	case "&&", "||", "==", "!=", "<=", ">=":
 		p.Next()
 		p.tok = two
 	}
-	if word, ok := map[string]string{"and": "&&", "or": "||", "not": "!"}[p.tok]; ok {
-		p.tok, p.class = word, 0
+	switch p.tok {
+	case "and":
+		p.tok, p.class = "&&", 0
+	case "or":
+		p.tok, p.class = "||", 0
+	case "not":
+		p.tok, p.class = "!", 0
 	}
 }
 

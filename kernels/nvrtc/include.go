@@ -27,11 +27,15 @@ func UserFolders() (folders []string) {
 }
 
 var (
-	splices   = strings.NewReplacer("\\\r\n", "", "\\\n", "")
 	rawString = regexp.MustCompile(`R"[^\s()\\"]*\(`)
 	literal   = regexp.MustCompile(`^(?:"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')`)
 	directive = regexp.MustCompile(`^#\s*(include|import|include_next)\b\s*(?:"([^"]+)"|<([^>]+)>)?`)
 )
+
+// joined has the lines in one that a backslash continues.
+func joined(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\\\r\n", ""), "\\\n", "")
+}
 
 // Code is a text of C++ or Go without comments, blanks around lines and empty lines. A text with
 // raw strings of C++, which may hold any of these, stays as it is.
@@ -39,7 +43,7 @@ func Code(text string) string {
 	if rawString.MatchString(text) {
 		return text
 	}
-	text = splices.Replace(text)
+	text = joined(text)
 	var b strings.Builder
 	until := func(end string) string { // what stands behind end
 		_, rest, _ := strings.Cut(text[2:], end)
@@ -73,39 +77,50 @@ func Code(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// inclusions are the names that a text includes in quotes and in angle brackets, inactive lines
-// included, and the first directive that includes what is not written there: a macro, #import or
+// An inclusion is what a text includes: the names in quotes and in angle brackets, those in inactive
+// lines too, and the first directive that includes what is not written there, a macro, #import or
 // #include_next.
-func inclusions(text string) (quoted, system []string, odd string) {
+type inclusion struct {
+	quoted, system []string
+	odd            string
+}
+
+var known sync.Map // inclusion by text: families share headers
+
+func inclusions(text string) inclusion {
+	if x, ok := known.Load(text); ok {
+		return x.(inclusion)
+	}
+	var x inclusion
 	for line := range strings.Lines(Code(text)) {
 		switch m := directive.FindStringSubmatch(strings.TrimSpace(line)); {
 		case m == nil:
 		case m[1] == "include" && m[2] != "":
-			quoted = append(quoted, m[2])
+			x.quoted = append(x.quoted, m[2])
 		case m[1] == "include" && m[3] != "":
-			system = append(system, m[3])
-		case odd == "":
-			odd = strings.TrimSpace(line)
+			x.system = append(x.system, m[3])
+		case x.odd == "":
+			x.odd = strings.TrimSpace(line)
 		}
 	}
-	return quoted, system, odd
+	known.Store(text, x)
+	return x
 }
 
 // System are the names that text asks for with #include <...>.
 func System(text string) []string {
-	_, system, _ := inclusions(text)
-	return system
+	return inclusions(text).system
 }
 
 // Includes are the names that text asks for with #include "...", in its order, inactive lines
 // included.
 func Includes(text string) (names []string, err error) {
-	names, _, odd := inclusions(text)
-	if odd != "" {
-		return names, hint.Errorf(`write #include "FILE" or <FILE>`,
-			"%.60s, which names no file to follow", odd)
+	x := inclusions(text)
+	if x.odd != "" {
+		return x.quoted, hint.Errorf(`write #include "FILE" or <FILE>`,
+			"%.60s, which names no file to follow", x.odd)
 	}
-	return names, nil
+	return x.quoted, nil
 }
 
 // AddHeaders adds the files that text includes by name, and those they include, to headers. It
@@ -212,6 +227,6 @@ func (s *shelf) header(file string) *header {
 
 // included are the names that text includes either way.
 func included(text string) []string {
-	quoted, system, _ := inclusions(text)
-	return append(quoted, system...)
+	x := inclusions(text)
+	return slices.Concat(x.quoted, x.system)
 }

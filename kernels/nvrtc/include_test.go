@@ -77,13 +77,14 @@ func TestInclusions(t *testing.T) {
 		"\"\\":                                                            "",
 		"/* #include \"a.h\"":                                             "",
 	} {
-		names, system, odd := inclusions(text)
-		for _, name := range system {
+		x := inclusions(text)
+		names := slices.Clone(x.quoted)
+		for _, name := range x.system {
 			names = append(names, "<"+name+">")
 		}
 		got := strings.Join(names, " ")
-		if odd != "" {
-			got += "; " + odd
+		if x.odd != "" {
+			got += "; " + x.odd
 		}
 		if got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
