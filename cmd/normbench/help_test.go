@@ -39,7 +39,7 @@ func helpOf(t *testing.T, path string) string {
 // Every command has examples, of commands and flags that there are. A help can be read at once: one
 // default per flag, placeholders in capitals.
 func TestHelp(t *testing.T) {
-	flagLine := regexp.MustCompile(`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -h)?(?:  |$)`)
+	flagLine := regexp.MustCompile(`^   --[a-z-]+(?: (?:value|[A-Z][A-Z0-9=,]*))?(?:, -[hv])?(?:  |$)`)
 	e := &env{Lab: lab.New(t.Context(), console.New(t.Context(), nil, nil), families.New(), func() {})}
 	app := e.app()
 	paths := map[string]bool{}

@@ -213,7 +213,7 @@ func (x *common) parse(ctx *cli.Context, c *cli.Command) error {
 		if slices.Contains(cli.HelpFlag.Names(), name) && !hasValue {
 			return errHelp
 		}
-		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return f.Names()[0] == name })
+		i := slices.IndexFunc(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 		if i < 0 {
 			return hint.Errorf(hint.DidYouMean("--"+name, dashed(c.Flags), help), "unknown flag --%s", name)
 		}

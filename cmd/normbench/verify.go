@@ -2,13 +2,16 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
+	"normbench/kernels/nvrtc"
 	"normbench/kernels/reference"
 	"normbench/lab"
 	"normbench/report"
@@ -20,6 +23,7 @@ type verifyConfig struct {
 	stand
 	repeats                int
 	all, hostOnly, hostile bool
+	verbose                bool
 }
 
 func verifyCommand(e *env) *cli.Command {
@@ -46,6 +50,8 @@ func verifyCommand(e *env) *cli.Command {
 					"the emulator"},
 			&cli.BoolFlag{Destination: &cfg.hostile, Name: "hostile",
 				Usage: "use inputs with zeros, huge and tiny numbers, infinities and NaN"},
+			&cli.BoolFlag{Destination: &cfg.verbose, Name: "verbose", Aliases: []string{"v"},
+				Usage: "on a cpu, show all that a compiler says of a kernel that it refuses"},
 		}, cfg.peerFlags()),
 	}, &cfg.common, func() error { return runVerify(e, cfg) })
 }
@@ -75,6 +81,9 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		c.Seed |= reference.Hostile
 	}
 	v, err := e.Verify(c)
+	if failed := new(nvrtc.CompileError); cfg.verbose && errors.As(err, &failed) {
+		fmt.Fprintln(e.Err, strings.TrimSpace(failed.Log))
+	}
 	stopped := err != nil && e.Ctx.Err() != nil
 	if len(v.Findings) > 0 { // a run that ended early still has its rows
 		err = cmp.Or(err, report.RenderTable(e.out, lab.VerifyTable(cfg.repeats, v.Findings), cfg.format))

@@ -536,7 +536,7 @@ func TestDocumentation(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := strings.Split(string(text), "```yaml\n")
-	if len(blocks) != 4 {
+	if len(blocks) != 5 {
 		t.Fatalf("%d manifests", len(blocks)-1)
 	}
 	for _, file := range []string{"cuda/rms_block.cu", "cuda/rms_block.yaml", "triton/rms_forward.yaml", "triton/rms.py"} {
@@ -546,7 +546,11 @@ func TestDocumentation(t *testing.T) {
 			t.Errorf("examples/%s does not stand there (%v)", file, err)
 		}
 	}
-	shown, _, _ := strings.Cut(blocks[3], "```")
+	launch, _, _ := strings.Cut(blocks[3], "```")
+	if liger, err := os.ReadFile("../../examples/liger/rms_backward.yaml"); !strings.Contains(string(liger), launch) {
+		t.Errorf("examples/liger/rms_backward.yaml is another (%v)", err)
+	}
+	shown, _, _ := strings.Cut(blocks[4], "```")
 	source := "#include \"common.cuh\"\n#include \"reduce.cuh\"\n#include \"pipe.cuh\"\nextern \"C\" __global__ void mine_bwd() {}\n"
 	_, fs, err := Load(families.New(), folder(t, "shown.yaml", shown, "mine.cu", source))
 	if err != nil {

@@ -5,11 +5,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"normbench/internal/hint"
 	"normbench/kernels"
+	"normbench/kernels/cuda"
 	"normbench/kernels/devicetest"
 	"normbench/kernels/families"
 	. "normbench/kernels/manifest" // outside of it, as families import it
@@ -47,23 +51,20 @@ def fwd(X, W, B, Y, R, rows, n, stride, wide, eps, inv, BLOCK: tl.constexpr, HAS
 def described(X, desc):
     desc.load([0])
 
-def plain(X):
-    pass
-
 @triton.jit
 def rest(*X):
     pass
 `
 
-// fakeTriton has Python find a Triton of a version, which is enough to probe.
-func fakeTriton(t *testing.T, version string) (dir string) {
+// fakeTriton has Python find a Triton, which is enough to probe.
+func fakeTriton(t *testing.T) (dir string) {
 	t.Helper()
 	python, err := exec.Command("python3", "-c", "import sys; sys.stdlib_module_names; print(sys.executable, end='')").Output()
 	if err != nil {
 		t.Skip("no Python 3.10 or later")
 	}
 	dir = t.TempDir()
-	for name, text := range map[string]string{"triton/__init__.py": "__version__ = '" + version + "'\nraise 1", "lib/__init__.py": "raise 1",
+	for name, text := range map[string]string{"triton/__init__.py": "__version__ = '3.6.0'\nraise 1", "lib/__init__.py": "raise 1",
 		"lib/kernels.py": "import lib.tools\n" + strings.Replace(tritonSource, ", helper", "", 1), "lib/tools.py": "SIZE = 1\n"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777); err != nil {
 			t.Fatal(err)
@@ -79,7 +80,7 @@ func fakeTriton(t *testing.T, version string) (dir string) {
 
 // A plan tells Triton what its own launcher would: absent tensors, classes of numbers, literals.
 func TestTritonPlan(t *testing.T) {
-	dir := fakeTriton(t, "3.6.0")
+	dir := fakeTriton(t)
 	for text, want := range map[string]string{
 		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 T=fp32 num_warps=4 maxnreg=32 " +
 			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 wide=True eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, N > 2=1, eps=1e-05, 1.0 / N=0.00024414063)\n",
@@ -170,25 +171,19 @@ func TestTritonHosted(t *testing.T) {
 
 // What is wrong with a manifest of Triton's is an error with its place when it is read.
 func TestTritonErrors(t *testing.T) {
-	fakeTriton(t, "3.6.0")
+	fakeTriton(t)
 	for _, test := range []struct{ old, text, want string }{
 		{"source: k.py", "source: j.py", "t.yaml:9:22: launches[0].triton.source: no file j.py"},
-		{"source: k.py", "source: ../k.py", "t.yaml:9:22: launches[0].triton.source"},
 		{"source: k.py, ", "", "stands beside both source and module, or neither"},
 		{"source: k.py", "module: lib.none", "launches[0].triton.function: Python has no module lib.none"},
-		{"function: fwd", "function: bwd", "t.yaml:9:38: launches[0].triton.function: k.py: there is no function bwd"},
-		{"function: fwd", "function: plain", "k.py:15: plain has no @triton.jit"},
-		{"function: fwd", "function: rest", "k.py:19: rest takes *args or **kwargs"},
+		{"function: fwd", "function: rest", "k.py:16: rest takes *args or **kwargs"},
 		{"X: x, W: w", "X: x, Z: w", "t.yaml:11:21: launches[0].args.Z: fwd (k.py:7) has no parameter Z"},
-		{"X: x, ", "", "fwd (k.py:7) has no argument for X"},
-		{"BLOCK: block, ", "", "fwd (k.py:7) has no value for BLOCK"},
 		{"X: x", "BLOCK: 2, X: x", "BLOCK of fwd (k.py:7) is a constexpr"},
 		{"{num_warps", "{X: 1, num_warps", "options.X: is a parameter of fwd (k.py:7)"},
 		{"{BLOCK", "{Q: 1, BLOCK", "constexprs.Q: fwd (k.py:7) has no parameter Q"},
 		{"n: N", "n: TODO", `launches[0].args.n: unknown name TODO in "TODO"`},
 		{"n: N", "n: dw_partial", `unknown buffer "dw_partial"`},
 		{"n: N", "n: [1]", "launches[0].args.n"},
-		{"n: N", "n: " + strings.Repeat("1+", 600) + "1", "an expression of 1201 bytes"},
 		{"ACT: \"'none'\"", "ACT: \"__import__('os')\"", `launches[0].constexprs.ACT`},
 		{"dtype(w)", "dtype(z)", `launches[0].constexprs.T: unknown name z in "dtype(z)"`},
 		{"grid: ceildiv(M, 2)", "grid: [1, 1, 1, 1]", "is one of 4 numbers"},
@@ -208,10 +203,6 @@ func TestTritonErrors(t *testing.T) {
 		t.Error(err)
 	}
 	if _, _, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", "def fwd(:\n")); err == nil || !strings.Contains(err.Error(), "k.py:1: ") {
-		t.Error(err)
-	}
-	fakeTriton(t, "2.1.0")
-	if _, _, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource)); err == nil || !strings.Contains(err.Error(), "t.yaml:9:38: launches[0].triton.function: ") || !strings.Contains(err.Error(), " has Triton 2.1.0") {
 		t.Error(err)
 	}
 }
@@ -275,5 +266,52 @@ func TestTritonExamples(t *testing.T) {
 	}
 	if !(nvrtc.Source{Name: "baseline:user:python:a.b"}).Python() || (nvrtc.Source{Name: "user:python.cu"}).Python() {
 		t.Error("names of Python")
+	}
+}
+
+// What a config of a kernel of Triton costs: compiled, by a process for each core, and found in the
+// cache.
+func BenchmarkTriton(b *testing.B) {
+	r, fs, err := Load(families.New(), "../../examples/triton")
+	if err != nil {
+		b.Skip(err)
+	}
+	p, err := kernels.ParseProblem("rmsnorm/bwd/4096x4096/bf16")
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, d := fs[0], devicetest.H200()
+	configs := f.Space(p, d).Configs
+	for range b.N {
+		b.Setenv("NORMBENCH_CACHE", b.TempDir())
+		for _, how := range []string{"compiled", "cached"} {
+			cache := triton.NewCache(nil, runtime.GOMAXPROCS(0))
+			compile := func(c kernels.Config) {
+				u, err := cuda.NewUnit(r, &f.Plan(p, c, d).Launches[0], "sm_90")
+				if err == nil {
+					_, err = cache.Compile(u.Source, u.Options)
+				}
+				if err != nil {
+					b.Error(err)
+				}
+			}
+			var all sync.WaitGroup
+			work := make(chan kernels.Config)
+			for range runtime.GOMAXPROCS(0) {
+				all.Go(func() {
+					for c := range work {
+						compile(c)
+					}
+				})
+			}
+			start := time.Now()
+			for _, c := range configs {
+				work <- c
+			}
+			close(work)
+			all.Wait()
+			b.ReportMetric(time.Since(start).Seconds()*1e3/float64(len(configs)), how+"-ms/config")
+			cache.Close()
+		}
 	}
 }

@@ -162,7 +162,9 @@ func args(line func(string, ...any), f Function, d Description, knobs map[string
 			case constexpr && tuned:
 				value, note = strings.ToLower(p.Name), ""
 			case rule != "":
-				note = " # @triton.heuristics: " + rule
+				if note = " # @triton.heuristics: " + rule; !strings.HasSuffix(rule, " is not None") {
+					value = Todo // its name says less than the rule
+				}
 			case value == "" && p.Default != "":
 				line("      # %s: %s by default", p.Name, p.Default)
 				continue

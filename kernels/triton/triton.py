@@ -253,20 +253,22 @@ def value(text):
     return ast.literal_eval(text)
 
 
-def failed_at(e, name, texts):
-    """File and line where Triton's compiler stopped, as far as it says, and why."""
+def failed_at(e, place, texts):
+    """File and line where Triton's compiler stopped, the innermost in the texts or else place, and why."""
     from triton.compiler.errors import CompilationError
-    while isinstance(e.__cause__, CompilationError):
+    while True:
+        node = getattr(e, "node", None)
+        for file, text in texts.items():
+            at = text.find(getattr(e, "src", None) or "\0")
+            if at >= 0 and node is not None:
+                place = f"{file}:{text.count(chr(10), 0, at) + node.lineno}"
+        if not isinstance(e.__cause__, CompilationError):
+            break
         e = e.__cause__
-    what = (getattr(e, "error_message", None) or str(e) or type(e).__name__).strip().splitlines()
-    if e.__cause__ is not None and not getattr(e, "error_message", None):
-        what = [f"{type(e.__cause__).__name__}: {e.__cause__}".splitlines()[0]]
-    node = getattr(e, "node", None)
-    for file, text in texts.items():
-        at = text.find(getattr(e, "src", None) or "\0")
-        if at >= 0 and node is not None:
-            return f"{file}:{text.count(chr(10), 0, at) + node.lineno}", what[0]
-    return name, what[0]
+    what = getattr(e, "error_message", None)
+    if not what:
+        what = f"{type(e.__cause__).__name__}: {e.__cause__}" if e.__cause__ is not None else str(e) or type(e).__name__
+    return place, what.strip().splitlines()[0]
 
 
 def spills(log):
@@ -296,7 +298,7 @@ def compile_kernel(folder, source, options):
         meta, src = kernel.metadata, kernel.src
         cubin = kernel.asm["cubin"]
     except Exception as e:
-        place, what = failed_at(e, name, {name: source["Text"], **source["Headers"]})
+        place, what = failed_at(e, f"{name}:{fn.starting_line_number}", {name: source["Text"], **source["Headers"]})
         raise Refusal(what, place, traceback.format_exc()) from None
     said = lambda key, default=0: getattr(meta, key, None) or default
     cluster = max(said("num_ctas", 1), functools.reduce(lambda a, b: a * b, said("cluster_dims", (1,)), 1))
