@@ -26,9 +26,9 @@ import (
 type fields struct {
 	Name yamldoc.Word `match:"^([a-z]|OP)[a-z0-9_]*(/[a-z0-9_]+)?$" help:"start with a letter a-z; letters, digits and _ may follow, and a second such part behind a /"`
 
-	Op       []yamldoc.Word `one:"" help:"name an op, or a list of them with OP in the name"`
-	Pass     kernels.Pass   `of:"fwd,bwd"`
-	Base     yamldoc.Value
+	Op       []yamldoc.Word  `one:"" help:"name an op, or a list of them with OP in the name"`
+	Pass     kernels.Pass    `of:"fwd,bwd"`
+	Base     yamldoc.Value   `yaml:"optional"`
 	Launches []yamldoc.Value `help:"docs/kernels.md shows a manifest"`
 	Doc      string          `yaml:"optional" help:"write a text"`
 	Origin   string          `yaml:"optional" help:"write a text"`

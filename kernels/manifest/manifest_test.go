@@ -237,6 +237,7 @@ func TestRefuse(t *testing.T) {
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"elems: M", "elems: M * M * M * M * M * M"}, "scratch[1].elems has a number beyond 2^53", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.k2", d, []string{"v: 0\n", "v: 3 - w\n"}, "base.v is -5, less than 0", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"v: 0\n", "v: M / 512\n"}, "", false},
+		{"layernorm/bwd/4096x512/bf16", "w8.k2", d, []string{"  v: 0\n", ""}, "threads without a vector", false}, // its first value
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"value: eps * 2", "value: eps / (M - 4096)"}, "launches[1].args[12].value is +Inf", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"if: k > 1", "if: M % (k - 2)"}, "constraints[1].if divides by zero", true},
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{"require: M >= k", "require: log2(w - 8) > k"}, "constraints[1].require is the log2 of a number below 1", true},
@@ -283,7 +284,7 @@ func TestErrors(t *testing.T) {
 		{"v: [0, 8]", "v: [0, 8.5]", "mine.yaml:9:10: knobs.v[1]: is a fraction, not a whole number"},
 		{"v: [0, 8]", "v: [8, 8]", "mine.yaml:9:10: knobs.v[1]: 8 stands twice"},
 		{"v: [0, 8]", "v: [" + numbers(200) + "]\n  cr: [" + numbers(200) + "]", "mine.yaml:10:3: knobs.cr: the knobs make more than 30000 configs"},
-		{"  v: 0\n", "", "base.v: is missing"},
+		{"v: [0, 8]", "v: [0, 8]\n  cr: [" + numbers(60) + "]\n  cl: [" + numbers(60) + "]", "base.cl: is missing, and there are more than 1000 configs to try"},
 		{"  v: 0\n", "  v: 0\n  lb: 0\n", "mine.yaml:14:3: base.lb: the family has no knob lb"},
 		{"  v: 0\n", "  v: 0\n  vector_bytes: 0\n", "mine.yaml:14:3: base.vector_bytes: is v, which stands above"},
 		{"  v: 0\n", "  v: -1\n", "mine.yaml:13:6: base.v is -1, less than 0"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"normbench/internal/hint"
@@ -111,14 +112,16 @@ func (d *design) readLet() error {
 	return nil
 }
 
-// readBase reads a value for every knob, which may use the problem, the device and
-// the knobs above it.
+// readBase reads the base's values of knobs, which may use the problem, the device and the knobs
+// above. Of a knob that is left out all values are tried.
 func (d *design) readBase() error {
-	const help = "write base as KEY: EXPRESSION, for every one of the knobs, or a list of " +
-		"expressions to try"
-	entries, err := d.Base.Entries(help)
-	if err != nil {
-		return err
+	const help = "write base as KEY: EXPRESSION, or a list of expressions to try"
+	var entries []yamldoc.Entry
+	if d.Base.Known() {
+		var err error
+		if entries, err = d.Base.Entries(help); err != nil {
+			return err
+		}
 	}
 	known, tries := scope{ofDevice, d.knobs, nil, d.lets, 0}, 1
 	for _, e := range entries {
@@ -152,10 +155,23 @@ func (d *design) readBase() error {
 		d.base = append(d.base, c)
 		known.knobs = append(known.knobs, d.knobs[i])
 	}
-	for _, x := range d.knobs {
-		if !slices.ContainsFunc(d.base, func(c choice) bool { return c.knob == x.Knob }) {
-			return yamldoc.Place{At: d.Base.At, Path: "base." + x.Knob.Key}.Errorf(help, "is missing")
+	for i, x := range d.knobs {
+		if slices.ContainsFunc(d.base, func(c choice) bool { return c.knob == x.Knob }) {
+			continue
 		}
+		c := choice{knob: x.Knob, slot: i}
+		for _, v := range x.Values {
+			e := &expression{Place: d.Base.Place, text: strconv.Itoa(v), hi: math.MaxInt32}
+			if err := d.compile(known, e); err != nil {
+				return err
+			}
+			c.tries = append(c.tries, e)
+		}
+		if tries *= len(x.Values); tries > maxTries {
+			return yamldoc.Place{At: d.Base.At, Path: "base." + x.Knob.Key}.Errorf(help,
+				"is missing, and there are more than %d configs to try", maxTries)
+		}
+		d.base = append(d.base, c)
 	}
 	return nil
 }
