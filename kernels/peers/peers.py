@@ -28,7 +28,8 @@ one, before anything is measured: see Builder, which also says why none of their
 choices survives.
 
 Arguments: --uuid GPU-... (the GPU to use), --cache FOLDER (of all that is
-compiled), --prepare (be such a process beside), --py REF (a user's function; may repeat).
+compiled), --prepare (be such a process beside), --peer NAME (leave out those that are not
+named; py:FILE.py:FUNCTION is a user's).
 NORMBENCH_PEERS_CPU=1 runs what runs on a CPU, for tests.
 """
 
@@ -1065,9 +1066,11 @@ def main(device: Callable[[str], Any] = Device, builder: Callable[[str], Any] = 
     parser.add_argument("--uuid", default="")
     parser.add_argument("--cache", default="")
     parser.add_argument("--prepare", action="store_true")
-    parser.add_argument("--py", action="append", default=[])
+    parser.add_argument("--peer", action="append", default=[])
     o = parser.parse_args()
-    PEERS.update({ref: callable_of(ref) for ref in o.py})
+    wanted = {name: PEERS.get(name) or callable_of(name) for name in o.peer or PEERS}
+    PEERS.clear()
+    PEERS.update(wanted)
     if o.cache:
         use_cache(o.cache)
     # Whatever a peer prints must not get between the answers.
