@@ -56,11 +56,8 @@ func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
 func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
 	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
-	for _, name := range wanted {
-		if strings.HasPrefix(name, kernels.Callable) {
-			o.Own = append(o.Own, name)
-		}
-	}
+	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
+		func(name string) bool { return name == ref.Best })
 	waiting := l.Wait("starting the peers: %s imports the libraries", o.Python)
 	theirs, err := peers.Start(l.Ctx, o)
 	waiting.End()

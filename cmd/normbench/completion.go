@@ -122,7 +122,7 @@ func refNames(e *env) []string {
 	for _, p := range presets.All() {
 		list = append(list, "preset:"+p.Name)
 	}
-	list = append(list, "tuned:", "peer:best")
+	list = append(list, "tuned:", "py:", "peer:best")
 	for _, name := range peers.Names {
 		list = append(list, "peer:"+name)
 	}

@@ -213,7 +213,7 @@ func fakePython() {
 		{Name: "te", System: "TransformerEngine", Version: "transformer-engine 9.9", Builds: "compiles"},
 	}}
 	for i, arg := range os.Args[1:] {
-		if arg == "--py" {
+		if arg == "--peer" && strings.HasPrefix(os.Args[i+2], kernels.Callable) {
 			d.peers = append(d.peers, kernels.Peer{Name: os.Args[i+2], System: "mine", Version: "source 1"})
 		}
 	}

@@ -28,7 +28,8 @@ one, before anything is measured: see Builder, which also says why none of their
 choices survives.
 
 Arguments: --uuid GPU-... (the GPU to use), --cache FOLDER (of all that is
-compiled), --prepare (be such a process beside), --py REF (a user's function; may repeat).
+compiled), --prepare (be such a process beside), --peer NAME (leave out those that are not
+named; py:FILE.py:FUNCTION is a user's).
 NORMBENCH_PEERS_CPU=1 runs what runs on a CPU, for tests.
 """
 
@@ -397,9 +398,8 @@ class Peer:
             there = [n for n, f in vars(module).items() if inspect.isroutine(f) and f.__module__ == module.__name__]
             raise Trouble(f"the file has no function {self.function or ' or '.join(OPS)}, but {', '.join(there) or 'none'}")
         for f in found.values():
-            for q in inspect.signature(f).parameters.values():
-                if q.name not in ARGUMENTS and q.default is q.empty and q.kind not in (q.VAR_POSITIONAL, q.VAR_KEYWORD):
-                    raise Trouble(f"its parameter {q.name} has no default, and is none of {', '.join(ARGUMENTS)}")
+            for n in sorted(parameters(f)[1] - set(ARGUMENTS)):
+                raise Trouble(f"its parameter {n} has no default, and is none of {', '.join(ARGUMENTS)}")
         self.builds, self.mixed = getattr(module, "BUILDS", ""), self.own() or getattr(module, "MIXED", False)
         self.version = ", ".join(installed(dist) for dist in getattr(module, "DISTRIBUTIONS", ("torch",)))
         if self.own():
@@ -410,29 +410,33 @@ class Peer:
     def refuse(self, p: Problem) -> None:
         if p.op not in self.functions:
             raise Failure("refused", f"{self.system} has no {p.op}")
-        takes = inspect.signature(self.functions[p.op]).parameters
-        if any(q.kind is q.VAR_KEYWORD for q in takes.values()):
-            return
+        takes, needs = parameters(self.functions[p.op])
         there = {n for n, k in TENSORS.items() if k in p.inputs()} | {"op", "eps", "zero_centered"}
-        there |= {"rstd"} | ({"mean"} if p.op == "layernorm" else set()) if p.pas == "bwd" else {"dy"} - set(takes)
-        lacks = {n for n, q in takes.items() if q.default is q.empty and n in ARGUMENTS and n not in there}
-        lacks = {"forward"} if "dy" in lacks else {f"{p.op} without {n}" for n in lacks}
-        needs = {"weight", "bias", "residual", "dresidual"} & there | ({"zero_centered"} if p.zc else set())
-        words = {"zero_centered": "zero-centered weight", "dresidual": "residual"}
-        lacks |= {words.get(n, n) for n in needs - set(takes)}
-        more = {"fp8": p.fp8, "gradient to add to": p.acc, "weight of another type": p.weight != p.dtype and not self.mixed}
-        lacks |= {n for n, asked in more.items() if asked}
+        if p.pas == "bwd":
+            there |= {"rstd", "mean"} if p.op == "layernorm" else {"rstd"}
+        lacks = {"forward"} if "dy" in needs - there else {f"{p.op} without {n}" for n in needs - there}
+        options = {
+            "weight": "weight" in there - takes,
+            "bias": "bias" in there - takes,
+            "residual": bool({"residual", "dresidual"} & there - takes),
+            "zero-centered weight": p.zc and "zero_centered" not in takes,
+            "weight of another type": p.weight != p.dtype and not self.mixed,
+            "fp8": p.fp8,
+            "gradient to add to": p.acc,
+        }
+        lacks |= {n for n, lacking in options.items() if lacking}
         if lacks:
             raise Failure("refused", f"{self.system} has no {' and no '.join(sorted(lacks))}")
 
     def ready(self, p: Problem, t: Tensors) -> Call:
         self.refuse(p)
         f = self.functions[p.op]
-        takes = inspect.signature(f).parameters
+        takes, _ = parameters(f)
         args = {n: t[k] for n, k in TENSORS.items() if k in t}
-        args.update(op=p.op, eps=EPS, zero_centered=p.zc, **(saved(p, t) if {"rstd", "mean"} & set(takes) and p.pas == "bwd" else {}))
-        if not any(q.kind is q.VAR_KEYWORD for q in takes.values()):
-            args = {n: v for n, v in args.items() if n in takes}
+        args.update(op=p.op, eps=EPS, zero_centered=p.zc)
+        if p.pas == "bwd" and takes & {"rstd", "mean"}:
+            args.update(saved(p, t))
+        args = {n: v for n, v in args.items() if n in takes}
         leaves = [] if "dy" in takes else [n for n in ("x", "weight", "bias") if n in args]
         args.update({n: args[n].detach().requires_grad_() for n in leaves})
         made = f(**args)
@@ -447,6 +451,14 @@ class Peer:
                 raise Failure("refused", f"{self.system} has no backward: autograd finds none in what it returns, and it has no parameter dy")
             run = lambda: torch.autograd.grad(y, [args[n] for n in leaves], t["dy"], retain_graph=True)  # noqa: E731
         return Call(lambda: named(p, run()), getattr(notes, "before", None), getattr(notes, "rounds", {}))
+
+
+def parameters(f: Callable[..., Any]) -> tuple[set[str], set[str]]:
+    """The names of f's parameters, and of those without a default. One with ** stands for all of a forward."""
+    every = inspect.signature(f).parameters.values()
+    rest = {n for n in ARGUMENTS if n not in ("dy", "dresidual") and any(q.kind is q.VAR_KEYWORD for q in every)}
+    named = [q for q in every if q.kind not in (q.VAR_POSITIONAL, q.VAR_KEYWORD)]
+    return {q.name for q in named} | rest, {q.name for q in named if q.default is q.empty}
 
 
 def named(p: Problem, values: Any) -> Tensors:
@@ -1065,9 +1077,11 @@ def main(device: Callable[[str], Any] = Device, builder: Callable[[str], Any] = 
     parser.add_argument("--uuid", default="")
     parser.add_argument("--cache", default="")
     parser.add_argument("--prepare", action="store_true")
-    parser.add_argument("--py", action="append", default=[])
+    parser.add_argument("--peer", action="append", default=[])
     o = parser.parse_args()
-    PEERS.update({ref: callable_of(ref) for ref in o.py})
+    wanted = {name: PEERS.get(name) or callable_of(name) for name in o.peer or PEERS}
+    PEERS.clear()
+    PEERS.update(wanted)
     if o.cache:
         use_cache(o.cache)
     # Whatever a peer prints must not get between the answers.

@@ -17,7 +17,7 @@ type Options struct {
 	Python  string        // a program, in the PATH or by its place
 	UUID    string        // of the GPU; "" for the first one
 	CPU     bool          // run what runs on a CPU, to check it
-	Own     []string      // callables beside the libraries, as py:FILE.py:FUNCTION
+	Names   []string      // those to start with, callables too; none for all libraries
 	Timeout time.Duration // longest that a peer may take over one step; compiling is a step
 }
 
@@ -56,8 +56,8 @@ func Start(ctx context.Context, o Options) (*Worker, error) {
 	if o.UUID != "" {
 		command = append(command, "--uuid", o.UUID)
 	}
-	for _, ref := range o.Own {
-		command = append(command, "--py", ref)
+	for _, name := range o.Names {
+		command = append(command, "--peer", name)
 	}
 	// Its standard error is for the reason of its death: libraries say much there.
 	var env []string
