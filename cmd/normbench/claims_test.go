@@ -37,17 +37,18 @@ import (
 //	set                                chosen and not measured: a constant of the rule or protocol
 //
 // A block from <!--= FILES peers--> to <!-- end --> is a table of live compares, written whole, as
-// is what `normbench report results/...` prints in a console block.
+// is what `normbench report results/...` prints in a console block. Of one from <!--= FILES rows-->
+// the files have each row's numbers in one of theirs.
 var (
 	claim = regexp.MustCompile(`([^\s(|*]+)<!--= (.+?)-->`)
-	block = regexp.MustCompile(`(?s)(<!--= (\S+) peers-->\n).*?(<!-- end -->)`)
+	block = regexp.MustCompile(`(?s)(<!--= (\S+) (peers|rows)-->\n)(.*?)(<!-- end -->)`)
 	// A figure is a number with a unit of measurement. Numbers without one are counts and shapes.
 	figure = regexp.MustCompile(`\d(?:x|%|\s?us|\s?GB/s)(?:[^\w]|$)`)
 	number = regexp.MustCompile(`[0-9]+(\.[0-9]+)?`)
 )
 
 // claimPages hold measured numbers.
-var claimPages = []string{"README.md", "docs/performance.md", "docs/verdicts.md", "docs/learn.md", "results/README.md", "results/*/README.md", "results/*/*/README.md"}
+var claimPages = []string{"README.md", "docs/performance.md", "docs/verdicts.md", "docs/learn.md", "docs/search.md", "results/README.md", "results/*/README.md", "results/*/*/README.md"}
 
 func TestClaims(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
@@ -90,7 +91,8 @@ func TestClaimsFound(t *testing.T) {
 	for text, faults := range map[string]int{
 		"9.70<!--= verdicts/same-rms_bwd-two_pass.txt least A us-->": 0, "4096x8192, 3 warps, `--target 2%` and 5%<!--= set-->": 0,
 		"1<!--= no.txt count-->": 1, "1<!--= selftest.txt text (no) such-->": 1, "1<!--= selftest.txt least no column-->": 1,
-		"1.5x as fast": 1, "takes 12 us.": 1, "by 3%": 1, "400 GB/s": 1, "5us<!--= set-->\n\nand 6 us": 1,
+		"<!--= search/naive.txt rows-->\n||\n||\n|base|1.44|1.44|1.44|1.44|54.5|1|0.1|0.2|\n<!-- end -->": 0,
+		"<!--= search/naive.txt rows-->\n||\n||\n|base|1.44|1.44|1.44|1.45|54.5|1|0.1|0.2|\n<!-- end -->": 1, "1.5x as fast": 1, "takes 12 us.": 1, "by 3%": 1, "400 GB/s": 1, "5us<!--= set-->\n\nand 6 us": 1,
 	} {
 		got, found := answerClaims(text)
 		if found = append(found, unmarked(got)...); len(found) != faults || strings.Contains(text, "9.70") && got == text {
@@ -125,11 +127,16 @@ func answerClaims(text string) (string, []string) {
 	var faults []string
 	text = block.ReplaceAllStringFunc(text, func(m string) string {
 		parts := block.FindStringSubmatch(m)
-		table, err := peersTable(parts[2])
+		table, err := parts[4], error(nil)
+		if parts[3] == "peers" {
+			table, err = peersTable(parts[2])
+		} else {
+			err = findRows(parts[2], table)
+		}
 		if err != nil {
 			faults = append(faults, fmt.Sprintf("%s: %v", parts[1], err))
 		}
-		return parts[1] + table + parts[3]
+		return parts[1] + table + parts[5]
 	})
 	text = claim.ReplaceAllStringFunc(text, func(m string) string {
 		parts := claim.FindStringSubmatch(m)
@@ -318,6 +325,34 @@ func tableRows(path string) (rows []map[string]string, err error) {
 		return nil, fmt.Errorf("no table")
 	}
 	return rows, nil
+}
+
+// findRows says which row of a table has numbers that no row of the files has, in this order.
+func findRows(pattern, table string) error {
+	files, err := claimFiles(pattern)
+	if err != nil {
+		return err
+	}
+	numbers := func(row string) string { // of the cells behind the first
+		_, cells, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		return strings.Join(number.FindAllString(cells, -1), " ")
+	}
+	known := map[string]bool{"": true}
+	for _, f := range files {
+		data, err := textfile.Read(f, textfile.Large)
+		if err != nil {
+			return err
+		}
+		for row := range strings.Lines(string(data)) {
+			known[numbers(row)] = true
+		}
+	}
+	for i, row := range strings.Split(table, "\n") {
+		if i > 1 && !known[numbers(row)] {
+			return fmt.Errorf("no such row as %q", row)
+		}
+	}
+	return nil
 }
 
 // peersTable is a row for every op and pass of live compares.
