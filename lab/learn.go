@@ -47,6 +47,7 @@ type Learned struct {
 	Lost  error         // what was not written
 
 	loop *learn.Loop
+	old  *tune.Table // there before
 	out  durable.Place
 }
 
@@ -75,8 +76,6 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 		return nil, err
 	}
 	defer w.Close()
-	got := &Learned{Data: data, out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
-	old, _ := tune.Read(got.out.String()) // the first has none
 	if len(data.Points) > 0 {
 		l.Notef("%s of earlier runs, which took %s of the budget", console.Count(len(data.Points), "problem"),
 			took.Round(time.Second))
@@ -87,54 +86,70 @@ func (l *Lab) Learn(s *Learning) (*Learned, error) {
 	if p.Prior.Map != nil {
 		l.Notef("the prior is %s", p.Prior.Step)
 	}
+	got := &Learned{Data: data, out: durable.Place{Root: s.Out, Name: filepath.Join(info.ID, tune.FileName)}}
+	got.old, _ = tune.Read(got.out.String()) // the first has none
 	got.loop = &learn.Loop{Policy: *p, Registry: l.Registry, Devices: s.Devices, Sink: w, Run: s.Run,
-		Seed:   s.Seed,
-		Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Data: data}
+		Seed: s.Seed, Rounds: 8, Now: time.Now, Budget: s.Budget, Spent: took, Deadline: true, Data: data}
 	begun := time.Now()
-	got.loop.Checkpoint = func(m *rule.Map) error {
-		got.Map = m
-		p.Describe(m, data)
-		got.Lost = l.Late(p.Write(got.out, old, m))
-		return got.Lost
-	}
-	waiting := l.Wait("compiling and measuring the first problems")
-	got.loop.Progress = func(spent time.Duration, problems int) {
-		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), s.Budget,
-			console.Count(problems, "problem"),
-			max(s.Budget-spent, 0).Round(time.Second))
-		waiting.Set("measuring")
-	}
-	m, err := got.loop.Learn(l.Ctx)
-	waiting.End()
-	l.Notes(report.RunNotes(got.loop.Summary, 0, s.Devices))
-	switch {
-	case got.Lost != nil:
-		return got, got.Lost
-	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
-		there := "no map yet"
-		if got.Map != nil {
-			there = got.out.String() + " has the last whole map"
-		}
-		return nil, Interruptedf("%s kept in %s, the same command goes on from there; %s",
-			console.Count(got.loop.Summary.Problems, "problem"), w.Path(), there)
-	case err != nil:
+	if err := l.fillMap(got, w.Path()); got.Lost != nil {
+		return got, err
+	} else if err != nil {
 		return nil, err
 	}
-	got.Map = m
 	l.Notef("%s in %.0f s; %s", console.Count(len(data.Points), "problem"), time.Since(begun).Seconds(),
 		got.loop.Why)
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
+	l.keepLearned(got, info)
+	got.Spent = (took + time.Since(begun)).Round(time.Second)
+	return got, nil
+}
+
+// fillMap runs the loop, whose map is written each time that it is filled.
+func (l *Lab) fillMap(got *Learned, records string) (err error) {
+	loop := got.loop
+	loop.Checkpoint = func(m *rule.Map) error {
+		got.Map = m
+		loop.Describe(m, got.Data)
+		got.Lost = l.Late(loop.Write(got.out, got.old, m))
+		return got.Lost
+	}
+	waiting := l.Wait("compiling and measuring the first problems")
+	loop.Progress = func(spent time.Duration, problems int) {
+		l.Notef("[%s of %s] %s; %s left", spent.Round(time.Second), loop.Budget, console.Count(problems, "problem"),
+			max(loop.Budget-spent, 0).Round(time.Second))
+		waiting.Set("measuring")
+	}
+	m, err := loop.Learn(l.Ctx)
+	waiting.End()
+	l.Notes(report.RunNotes(loop.Summary, 0, loop.Devices))
+	switch {
+	case got.Lost != nil:
+		return got.Lost
+	case errors.Is(err, context.Canceled) && l.Ctx.Err() != nil:
+		there := "no map yet"
+		if got.Map != nil {
+			there = got.out.String() + " has the last whole map"
+		}
+		return Interruptedf("%s kept in %s, the same command goes on from there; %s",
+			console.Count(loop.Summary.Problems, "problem"), records, there)
+	case err != nil:
+		return err
+	}
+	got.Map = m
+	return nil
+}
+
+// keepLearned packs the records, says how the map changed, and draws it.
+func (l *Lab) keepLearned(got *Learned, info kernels.DeviceInfo) {
 	got.Lost = l.Late(record.Pack(got.out.In(record.FileName)))
 	if got.Lost == nil {
 		l.Saved += ".gz"
 	}
 	l.Notef("wrote the map of %s", got.out)
-	l.TellChange(p.Filler, old, m)
-	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), learn.Plot(m, data.Points, info))))
-	got.Spent = (took + time.Since(begun)).Round(time.Second)
-	return got, nil
+	l.TellChange(got.loop.Filler, got.old, got.Map)
+	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), learn.Plot(got.Map, got.Data.Points, info))))
 }
 
 // Judge searches n fresh problems in full, on the devices that the map was learned on, and keeps

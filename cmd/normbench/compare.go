@@ -89,6 +89,12 @@ func compare(e *env, cfg *compareConfig) error {
 	if file, ok := oneLive(ops); ok {
 		return compareArms(e, cfg, file, wanted)
 	}
+	return compareRecorded(e, cfg, wanted)
+}
+
+// compareRecorded compares what two operands have recorded.
+func compareRecorded(e *env, cfg *compareConfig, wanted func(kernels.Problem) bool) error {
+	ops := cfg.operands
 	var sides [2]report.Side
 	for i, text := range ops {
 		s, err := e.Side(text)
