@@ -1,10 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,56 +40,45 @@ func TestCompareChosen(t *testing.T) {
 	}
 }
 
-// The tables that are checked in are what compare makes of the records beside them.
-func TestTablesMade(t *testing.T) {
+// The tables and plots that are checked in are what commands make of the records that are:
+// -update writes them.
+func TestMade(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
-	for _, from := range []string{"results/nvidia-h200", "results/nvidia-h100-80gb-hbm3"} {
-		code, stdout, stderr := normbench([]string{"compare", from + "#base", from})
-		name := filepath.Join(from, "table.txt")
-		if *update && code == 0 {
-			if err := os.WriteFile(name, []byte(stdout), 0o644); err != nil {
-				t.Fatal(err)
-			}
+	const results = "results/nvidia-h200"
+	made := map[string][]string{} // commands by what they print or, with --plot, draw
+	for _, from := range []string{results, "results/nvidia-h100-80gb-hbm3"} {
+		made[from+"/table.txt"] = []string{"compare", from + "#base", from}
+	}
+	for _, pass := range []string{"fwd", "bwd"} {
+		for _, op := range []string{"rmsnorm", "layernorm"} {
+			made["docs/peers-"+op+"-"+pass+".svg"] = []string{"report", results + "/peers/" + op + "-" + pass + ".json.gz", "--over", "shape"}
 		}
-		if kept, err := os.ReadFile(name); err != nil || code != 0 || string(kept) != stdout {
-			t.Errorf("%s is not what compare makes (%v, exit code %d)\n%s", name, err, code, stderr)
+		for side, over := range map[string]string{"rows": "M", "cols": "N"} {
+			of, file := []string{"report", "--pass", pass, "--over", over}, "-"+side+"-"+pass+".svg"
+			made["docs/growth"+file] = append(slices.Clone(of), results+"/growth#base", "--shapes", "growth-"+side)
+			made["docs/growth-peers"+file] = append(of, results+"/growth-peers#base", results+"/growth-peers#peers")
 		}
 	}
-}
-
-// The plots of docs/performance.md are what its command draws of the live
-// compares that are checked in, and the tables have both arms on every shape.
-func TestPeersPlots(t *testing.T) {
-	root := filepath.Join("..", "..")
-	for _, name := range []string{"rmsnorm-bwd", "layernorm-bwd", "rmsnorm-fwd", "layernorm-fwd"} {
-		drawn := filepath.Join(t.TempDir(), "x.svg")
-		args := []string{"report", filepath.Join(root, "results", "nvidia-h200", "peers",
-			name+".json.gz"), "--over", "shape", "--plot", drawn}
+	drawn := filepath.Join(t.TempDir(), "x.svg")
+	for name, args := range made {
+		if filepath.Ext(name) == ".svg" {
+			args = append(args, "--plot", drawn)
+		}
 		code, stdout, stderr := normbench(args)
-		if code != 0 {
-			t.Errorf("%s: exit code %d\n%s", name, code, stderr)
-			continue
+		got := []byte(stdout)
+		if filepath.Ext(name) == ".svg" {
+			got, _ = os.ReadFile(drawn)
 		}
-		rows, _, _ := strings.Cut(stdout, "\nA = ")
-		if n := len(regexp.MustCompile(`(?m)^ *\d+ +\d+( +[\d.]+){4} +[\d.]+x \(\S+\) +[A-Z]+$`).FindAllString(rows, -1)); n != 31 {
-			t.Errorf("%s: %d rows\n%s", name, n, stdout)
-		}
-		if !strings.Contains(stdout, "A = peer:best, B = tuned:") {
-			t.Errorf("%s does not say who is who\n%s", name, stdout)
-		}
-		got, err := os.ReadFile(drawn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		doc := filepath.Join(root, "docs", "peers-"+name+".svg")
-		if *update {
-			if err := os.WriteFile(doc, got, 0o644); err != nil {
+		if *update && code == 0 {
+			if err := os.WriteFile(name, got, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if want, err := os.ReadFile(doc); err != nil || string(want) != string(got) {
-			t.Errorf("%s is not what report draws (%v); go test ./cmd/normbench -run PeersPlots -update",
-				doc, err)
+		if kept, err := os.ReadFile(name); err != nil || code != 0 || !bytes.Equal(kept, got) {
+			t.Errorf("%s is not what %s makes (%v, exit code %d)\n%s", name, args, err, code, stderr)
+		}
+		if strings.HasPrefix(name, "docs/peers") && !strings.Contains(stdout, "A = peer:best, B = tuned:") {
+			t.Errorf("%s does not say who is who\n%s", args, stdout)
 		}
 	}
 }
@@ -121,34 +111,5 @@ func TestReportLive(t *testing.T) {
 	code, stdout, stderr = normbench([]string{"report", file, "--format", "json"})
 	if code != 0 || !strings.Contains(stdout, `"judged"`) {
 		t.Errorf("json: exit code %d, %s", code, stderr)
-	}
-}
-
-// The plots of growth, alone and beside peers, are what docs/performance.md says draws them.
-func TestGrowthPlots(t *testing.T) {
-	t.Chdir(filepath.Join("..", ".."))
-	const from = "results/nvidia-h200/growth"
-	for side, over := range map[string]string{"rows": "M", "cols": "N"} {
-		for name, operands := range map[string][]string{
-			"growth":       {from + "#base", "--shapes", "growth-" + side},
-			"growth-peers": {from + "-peers#base", from + "-peers#peers"},
-		} {
-			for _, pass := range []string{"fwd", "bwd"} {
-				drawn, want := filepath.Join(t.TempDir(), "x.svg"),
-					filepath.Join("docs", name+"-"+side+"-"+pass+".svg")
-				if code, _, stderr := normbench(append([]string{"report", "--pass", pass, "--over", over,
-					"--plot", drawn}, operands...)); code != 0 {
-					t.Errorf("%s: exit code %d\n%s", want, code, stderr)
-					continue
-				}
-				got, err := os.ReadFile(drawn)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if kept, err := os.ReadFile(want); err != nil || string(kept) != string(got) {
-					t.Errorf("%s is not what `normbench report` draws (%v)", want, err)
-				}
-			}
-		}
 	}
 }

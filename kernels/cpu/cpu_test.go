@@ -3,7 +3,6 @@ package cpu_test
 import (
 	"context"
 	"errors"
-
 	"fmt"
 	"os"
 	"testing"
@@ -20,7 +19,7 @@ import (
 const smallCache = 16 << 20
 
 // TestMain makes this binary a worker where the environment asks for one, so
-// that the suite runs across a real process boundary.
+// that the suite runs across a real process boundary too.
 func TestMain(m *testing.M) {
 	if os.Getenv("NORMBENCH_TEST_WORKER") == "" {
 		os.Exit(m.Run())
@@ -32,11 +31,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
-}
-
-func TestInProcess(t *testing.T) {
-	r := devicetest.Registry(families.New())
-	devicetest.Run(t, func(*testing.T) kernels.Device { return cpu.New(r).WithCache(smallCache) }, r)
 }
 
 func open(t *testing.T, limit time.Duration) kernels.Device {
