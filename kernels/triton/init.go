@@ -62,16 +62,19 @@ var guesses = []struct {
 	{regexp.MustCompile(`^(mean|mu)$`), "mean"},
 	{regexp.MustCompile(`^(dy|dout|do|grad_output|grad_out|d_y)$`), "dy"},
 	{regexp.MustCompile(`^(dx|din|dinput|grad_input|d_x)$`), "dx"},
-	{regexp.MustCompile(`^(_?dw|dweight|dgamma|grad_weight|partial_dw|dw_partial)$`), "dw_partial"},
-	{regexp.MustCompile(`^(_?db|dbias|dbeta|grad_bias|partial_db|db_partial)$`), "db_partial"},
+	{regexp.MustCompile(`^(_?dw|dweight|dgamma|grad_weight(_partial)?|partial_dw|dw_partial)$`), "dw_partial"},
+	{regexp.MustCompile(`^(_?db|dbias|dbeta|grad_bias(_partial)?|partial_db|db_partial)$`), "db_partial"},
+	{regexp.MustCompile(`^(w|b|weight|bias|rstd|mean)(_row)?_stride$|^stride_(w|b|rstd|mean)$`), "1"},
 	{regexp.MustCompile(`stride`), "N"},
 	{regexp.MustCompile(`^(n|n_?cols?|cols|d|hidden(_size)?|dim)$`), "N"},
 	{regexp.MustCompile(`^(m|n_?rows?|rows)$`), "M"},
 	{regexp.MustCompile(`^(eps|epsilon)$`), "eps"},
-	{regexp.MustCompile(`^block`), "pow2(N)"},
+	{regexp.MustCompile(`^block(_?size)?(_?(n|cols?|d|h))?$`), "pow2(N)"},
 	{regexp.MustCompile(`^has_bias$`), "bias"},
 	{regexp.MustCompile(`^has_(res|residual)$`), "residual"},
-	{regexp.MustCompile(`^has_w(eight)?$`), "weight"},
+	{regexp.MustCompile(`^has_w(eight)?$|affine`), "weight"},
+	{regexp.MustCompile(`zero_centered`), "zero_centered"},
+	{regexp.MustCompile(`^(x_)?dtype$`), "dtype(x)"},
 }
 
 // guess is what a parameter is given by its name, or "".
@@ -168,6 +171,8 @@ func args(line func(string, ...any), f Function, d Description, knobs map[string
 			case value == "" && p.Default != "":
 				line("      # %s: %s by default", p.Name, p.Default)
 				continue
+			case value == "" && constexpr:
+				note = " # an expression, or a literal of Python"
 			case value == "":
 				note = " # a tensor, a scratch buffer or an expression"
 			}

@@ -110,7 +110,7 @@ func TestImports(t *testing.T) {
 // A manifest has what is known, guesses, and marks; heuristics and defaults are told.
 func TestManifest(t *testing.T) {
 	f := Function{Params: []Parameter{{Name: "X_ptr"}, {Name: "DY"}, {Name: "_DW"}, {Name: "alpha"}, {Name: "desc", Descriptor: true},
-		{Name: "axis", Default: "None"}, {Name: "stride_x_row"}, {Name: "BLOCK", Constexpr: true}, {Name: "HAS_BIAS", Constexpr: true}, {Name: "MODE", Constexpr: true}, {Name: "BLOCK_M", Constexpr: true}}}
+		{Name: "axis", Default: "None"}, {Name: "stride_x_row"}, {Name: "RSTD_row_stride"}, {Name: "BLOCK", Constexpr: true}, {Name: "HAS_BIAS", Constexpr: true}, {Name: "MODE", Constexpr: true}, {Name: "BLOCK_M", Constexpr: true}}}
 	d := Description{Heuristics: map[string]string{"MODE": "lambda args: 1", "BLOCK_M": "lambda args: 16", "HAS_BIAS": "lambda args: args['b'] is not None"}}
 	for _, text := range []string{`{"BLOCK": 1024, "num_warps": 8}`, `{"BLOCK": 2048, "num_warps": 4, "num_stages": 2}`} {
 		var c map[string]json.RawMessage
@@ -124,7 +124,7 @@ func TestManifest(t *testing.T) {
 		"  block: {values: [1024, 2048], doc: a constexpr}\n", "  w: [8, 4]\n", "  st: [2]\n", "base: # what runs untuned: expressions\n  block: 1024\n  w: 8\n",
 		"  - triton: {source: k.py, function: _Bwd}\n", "      X_ptr: x # guess\n", "      DY: dy # guess\n", "      _DW: dw_partial # guess\n",
 		"      alpha: TODO # a tensor", "      desc: TODO # a tensor descriptor", "      # axis: None by default\n", "      stride_x_row: N # guess\n",
-		"      BLOCK: block\n", "      HAS_BIAS: bias # @triton.heuristics: lambda args: args['b'] is not None\n",
+		"      RSTD_row_stride: 1 # guess\n", "      BLOCK: block\n", "      HAS_BIAS: bias # @triton.heuristics: lambda args: args['b'] is not None\n",
 		"      MODE: TODO # @triton.heuristics: lambda args: 1\n", "      BLOCK_M: TODO # @triton.heuristics: lambda args: 16\n", "      num_warps: w\n      num_stages: st\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
