@@ -100,6 +100,8 @@ func TestPython(t *testing.T) {
 		// Inputs, answers, tolerances, the comparison, and eager PyTorch as a peer from end to end;
 		// on the CPU if need be.
 		{"import torch", "no torch", []string{"against.py", fixtureFile}},
+		// What is said of a user's file, and which problems a peer refuses.
+		{"pass", "", []string{"files.py"}},
 		// The proof that no host time is in a sample, on a simulated GPU: slow hosts, pauses, clocks
 		// that rise, queues that fill, peers that wait.
 		{"pass", "", []string{"clock.py"}},

@@ -1,0 +1,93 @@
+"""Tests peers.Peer without torch: what it says of a user's file, and which problems it refuses."""
+
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import peers  # noqa: E402
+
+failed = 0
+
+
+def want(ok: bool, what: str) -> None:
+    global failed
+    if not ok:
+        failed += 1
+        print("FAIL", what)
+
+
+MINE = """
+import helper
+
+def fwd(x, weight, eps): return x
+def rest(x, **more): return x
+def bwd(dy, x, weight, rstd): return dy
+def both(x, weight, bias, op, dy=None, mean=None, dresidual=None): return x
+def late(x, weight): raise ValueError("as asked")
+def choosy(x, weight): raise NotImplementedError("only on Sundays")
+def foreign(x, blocks): return x
+rmsnorm = fwd
+DISTRIBUTIONS = ["nosuch"]
+"""
+with tempfile.TemporaryDirectory() as folder:
+    folder = os.path.realpath(folder)
+    for name in ("a:1", "b"):
+        os.mkdir(os.path.join(folder, name))
+        for file, text in (("my.py", MINE), ("helper.py", f"name = {name!r}"), ("bad.py", "import nosuch"), ("odd.py", "def f(:")):
+            open(os.path.join(folder, name, file), "w").write(text)
+    mine = f"py:{folder}/a:1/my.py"
+
+    def peer(ref: str) -> peers.Peer:
+        peers.PEERS[ref] = p = peers.callable_of(ref)
+        p.load()
+        return p
+
+    for ref, text in {f"{mine}:foreign": "its parameter blocks has no default, and is none of x, weight, ",
+                      f"{mine}:nosuch": "the file has no function nosuch, but fwd, rest, ",
+                      f"{folder}/b/my.py:DISTRIBUTIONS": "the file has no function DISTRIBUTIONS",
+                      f"{folder}/b/bad.py:f": "No module named 'nosuch' (bad.py:1)",
+                      f"{folder}/b/odd.py": "(odd.py, line 1)"}.items():
+        ref = ref if ref.startswith("py:") else "py:" + ref
+        want(text in peer(ref).missing, f"{ref}: {peer(ref).missing}")
+    # Files of one name have each what lies beside them, which is part of what they are.
+    here, there, again = peer(f"{mine}:fwd"), peer(f"py:{folder}/b/my.py:fwd"), peer(mine)
+    want([p.functions["rmsnorm"].__globals__["helper"].name for p in (here, there)] == ["a:1", "b"], "one helper for two files")
+    want(here.version.startswith("nosuch of unknown version, source ") and here.version == again.version != there.version, f"{here.version}, {there.version}")
+
+    for name, text, told in (
+        ("fwd", "rmsnorm/fwd/8x8/bf16", ""),
+        ("fwd", "rmsnorm/bwd/8x8/bf16-wfp32", ""),
+        ("fwd", "rmsnorm/fwd/8x8/bf16+zc+residual", "my.py:fwd has no residual and no zero-centered weight"),
+        ("fwd", "layernorm/bwd/8x8/bf16+bias", "my.py:fwd has no bias"),
+        ("fwd", "rmsnorm/fwd/8x8/bf16+noweight", "my.py:fwd has no rmsnorm without weight"),
+        ("fwd", "rmsnorm/bwd/8x8/bf16+acc", "my.py:fwd has no gradient to add to"),
+        ("rest", "layernorm/fwd/8x8/bf16+bias+zc+residual", ""),
+        ("rest", "rmsnorm/fwd/8x8/bf16+fp8", "my.py:rest has no fp8"),
+        ("rest", "rmsnorm/bwd/8x8/bf16+residual", "my.py:rest has no residual"),
+        ("bwd", "rmsnorm/bwd/8x8/bf16", ""),
+        ("bwd", "rmsnorm/fwd/8x8/bf16", "my.py:bwd has no forward"),
+        ("both", "layernorm/bwd/8x8/bf16+bias+residual", ""),
+        ("both", "layernorm/fwd/8x8/bf16+bias+residual", "my.py:both has no residual"),
+        ("both", "rmsnorm/fwd/8x8/bf16", "my.py:both has no rmsnorm without bias"),
+    ):
+        got = ""
+        try:
+            peer(f"{mine}:{name}").refuse(peers.Problem.parse(text))
+        except peers.Failure as e:
+            got = str(e)
+        want(got == told, f"{name} on {text}: {got!r}, want {told!r}")
+    for p, text, told in (
+        (again, "layernorm/fwd/8x8/bf16+bias", "refused: my.py has no layernorm"),
+        (peer(f"{mine}:late"), "rmsnorm/fwd/8x8/bf16", "launch: it raised ValueError: as asked (my.py:8)"),
+        (peer(f"{mine}:choosy"), "rmsnorm/fwd/8x8/bf16", "refused: only on Sundays"),
+    ):
+        try:
+            p.refuse(peers.Problem.parse(text))
+            p.functions["rmsnorm"](1, 2)
+            want(False, f"{p.name} on {text} is well")
+        except Exception as e:  # noqa: BLE001
+            f = peers.failure_of(e)
+            want(f"{f.status}: {f}" == told, f"{p.name}: {f.status}: {f}")
+print("FAILED" if failed else "ok")
+sys.exit(1 if failed else 0)
