@@ -18,6 +18,7 @@ import (
 
 	"normbench/internal/console"
 	"normbench/internal/hint"
+	"normbench/internal/nvlib"
 	"normbench/kernels"
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
@@ -26,6 +27,7 @@ import (
 	"normbench/kernels/peers"
 	"normbench/kernels/replay"
 	"normbench/kernels/rule"
+	"normbench/kernels/triton"
 	"normbench/kernels/worker"
 	"normbench/tune/ref"
 )
@@ -80,6 +82,9 @@ type Lab struct {
 // the end of ctx calls quit: what only reads and computes has nothing to keep, and would otherwise go
 // on to the end and write.
 func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func()) *Lab {
+	if python := nvlib.Python(); python != "" && os.Getenv(triton.PythonVariable) == "" {
+		os.Setenv(triton.PythonVariable, python) //nolint:errcheck // else it is python3
+	}
 	return &Lab{Console: c, Scope: &ref.Scope{Registry: peers.Register(r, nil), Note: c.Once},
 		Ctx: ctx, Started: context.AfterFunc(ctx, quit), quit: quit, deaths: map[string]int{}}
 }

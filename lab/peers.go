@@ -12,6 +12,7 @@ import (
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/peers"
+	"normbench/kernels/triton"
 	"normbench/report"
 	"normbench/sweep"
 	"normbench/sweep/ab"
@@ -54,7 +55,7 @@ func (l *Lab) wanted(c *Config, refs []*ref.Ref) (names []string, err error) {
 }
 
 func (l *Lab) beside(c *Config, ours kernels.Device, wanted []string) (*peers.Device, error) {
-	o := peers.Options{Python: cmp.Or(c.Python, "python3"), UUID: ours.Info().UUID,
+	o := peers.Options{Python: cmp.Or(c.Python, triton.Python()), UUID: ours.Info().UUID,
 		Timeout: c.limit(peers.DefaultTimeout), CPU: c.Untimed && ours.Info().Kind == kernels.KindCPU}
 	o.Names = slices.DeleteFunc(append(slices.Clone(l.Among), wanted...),
 		func(name string) bool { return name == ref.Best })

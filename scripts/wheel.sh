@@ -45,7 +45,7 @@ compiler() {
 
 # check PROGRAM: what it asks of a machine is there wherever glibc is.
 check() {
-	local needs highest
+	local highest needs
 	needs=$(readelf -d "$1" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -vE '^(libc|libdl|libpthread|libresolv|ld-linux.*)\.so\.[0-9]$' || true)
 	[ -z "$needs" ] || die "$1 needs $needs"
 	readelf -d "$1" | grep -q BIND_NOW && die "$1 binds NVML's names when it starts"
@@ -102,13 +102,11 @@ try() {
 	run --version
 	run verify rms_warp --kernels examples/kernels --device cpu --shapes 64x256 --op rmsnorm --pass fwd 2>&1 |
 		grep 'kernel compiled for' || die 'NVRTC was not found beside the program'
+	run list peers | grep "^$dir/venv/bin/python3" || die 'the Python beside the program does not run the peers'
 	run sweep --device cpu --shapes 64x256 --op rmsnorm --pass fwd --family rms_fwd/plain --samples 2 --out "$dir/out"
 }
 
-if [ "${1:-}" = try ]; then
-	try "${2:?usage: wheel.sh try FILE.whl}"
-	exit
-fi
+[ "${1:-}" != try ] || { try "${2:?usage: wheel.sh try FILE.whl}" && exit; }
 if [ ! -f "$tools/complete" ]; then
 	python3 -m venv "$tools" || die "cannot make a venv in $tools"
 	"$tools/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \

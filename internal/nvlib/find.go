@@ -126,6 +126,20 @@ func sitePackages() []string {
 	return append(dirs, "/usr/lib/python3/dist-packages")
 }
 
+// Python is that of the virtual environment that the program is installed in, "" where it is in none
+// or another one is active.
+func Python() string {
+	program, err := os.Executable()
+	if err != nil || os.Getenv("VIRTUAL_ENV") != "" {
+		return ""
+	}
+	bin := filepath.Dir(program)
+	if _, err := os.Stat(filepath.Join(filepath.Dir(bin), "pyvenv.cfg")); err != nil {
+		return ""
+	}
+	return filepath.Join(bin, "python3")
+}
+
 // wheels are the patterns of the lib folders of NVIDIA's wheels: nvidia/cuda_nvrtc/lib up to
 // CUDA 12, nvidia/cu13/lib from then on.
 func wheels(site []string) []string {
