@@ -32,7 +32,7 @@ run() {
 	mkdir -p "$(dirname "$file")"
 	echo "== $file, $left s left" >&2
 	timeout --signal INT --kill-after 10 $((left - 15)) "$bin" "$@" --kernels "examples/$library" --op "${ops[${kind%_*}]}" \
-		--pass "${kind#*_}" --device cuda --python "${PYTHON:-python3}" | tee "$file.part" || rc=$?
+		--pass "${kind#*_}" --device cuda --python "${PYTHON:-python3}" --timeout 3m | tee "$file.part" || rc=$?
 	case $rc in
 	0 | 1) mv "$file.part" "$file" ;; # 1: something is wrong, which the table says
 	124 | 130 | 137) exit 3 ;;

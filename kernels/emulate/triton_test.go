@@ -2,6 +2,7 @@ package emulate
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,14 +11,22 @@ import (
 	"normbench/kernels/manifest"
 )
 
-// Triton's interpreter runs the examples right, and notices a wrong kernel.
+// Triton's interpreter runs the examples and Liger-Kernel's kernels right, and notices a wrong one.
+// PyTorch, which Liger-Kernel imports, is a stub.
 func TestTriton(t *testing.T) {
-	const examples = "../../examples/triton"
-	if _, _, err := manifest.Load(families.New(), examples); err != nil {
-		if os.Getenv("NORMBENCH_REQUIRE_TRITON") != "" {
-			t.Fatal(err)
+	const examples, liger = "../../examples/triton", "../../examples/liger"
+	torch, err := filepath.Abs("../manifest/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PYTHONPATH", torch+string(os.PathListSeparator)+os.Getenv("PYTHONPATH"))
+	for _, dir := range []string{examples, liger} {
+		if _, _, err := manifest.Load(families.New(), dir); err != nil {
+			if os.Getenv("NORMBENCH_REQUIRE_TRITON") != "" {
+				t.Fatal(err)
+			}
+			t.Skipf("scripts/triton-env.sh installs what this test needs: %v", err)
 		}
-		t.Skipf("scripts/triton-env.sh installs Triton for this test: %v", err)
 	}
 	e := emulator(t)
 	check := func(dir, problem string, i int) (c kernels.Check, err error) {
@@ -39,9 +48,14 @@ func TestTriton(t *testing.T) {
 	for i, problems := range [][]string{
 		{"rmsnorm/bwd/7x541/bf16", "rmsnorm/bwd/1x33/fp16", "rmsnorm/bwd/3x1/fp32-wbf16"},
 		{"rmsnorm/fwd/7x541/bf16", "rmsnorm/fwd/1x33/fp16+noweight", "rmsnorm/fwd/3x1/fp32"},
+		{"layernorm/bwd/7x541/bf16+bias"}, {"layernorm/fwd/7x541/bf16+bias"}, {"rmsnorm/bwd/7x541/bf16"}, {"rmsnorm/fwd/7x541/bf16+zc"},
 	} {
 		for _, p := range problems {
-			switch c, err := check(examples, p, i); {
+			dir, i := examples, i
+			if i >= 2 {
+				dir, i = liger, i-2
+			}
+			switch c, err := check(dir, p, i); {
 			case err != nil && strings.Contains(err.Error(), "needs numpy") && os.Getenv("NORMBENCH_REQUIRE_TRITON") == "":
 				t.Skip(err)
 			case err != nil || !c.OK():
