@@ -11,7 +11,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"normbench/internal/durable"
@@ -113,7 +112,7 @@ func (l *Lab) NewRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 		}
 	}
 	return record.Run{
-		ID:       uuid.NewString()[:13],
+		ID:       record.NewID(),
 		Time:     time.Now().UTC().Truncate(time.Millisecond),
 		Tool:     l.Tool,
 		Command:  l.Command,
