@@ -14,8 +14,7 @@ die() {
 	exit 1
 }
 
-glibc=2.28
-tools=$PWD/.cache/wheel
+glibc=2.28 tools=$PWD/.cache/wheel
 
 # compiler ARCH writes a C compiler for it. Packages name folders of this machine, which zig must not
 # see. go-nvml leaves NVML's names undefined, which zig's linker refuses: a library that only has
@@ -106,7 +105,10 @@ try() {
 	run sweep --device cpu --shapes 64x256 --op rmsnorm --pass fwd --family rms_fwd/plain --samples 2 --out "$dir/out"
 }
 
-[ "${1:-}" != try ] || { try "${2:?usage: wheel.sh try FILE.whl}" && exit; }
+if [ "${1:-}" = try ]; then
+	try "${2:?usage: wheel.sh try FILE.whl}"
+	exit
+fi
 if [ ! -f "$tools/complete" ]; then
 	python3 -m venv "$tools" || die "cannot make a venv in $tools"
 	"$tools/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
