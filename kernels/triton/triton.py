@@ -26,6 +26,7 @@ import io
 import json
 import os
 import re
+import shutil
 import struct
 import time
 import traceback
@@ -300,6 +301,7 @@ def compile_kernel(folder, source, options):
     except Exception as e:
         place, what = failed_at(e, f"{name}:{fn.starting_line_number}", {name: source["Text"], **source["Headers"]})
         raise Refusal(what, place, traceback.format_exc()) from None
+    shutil.rmtree(os.environ["TRITON_CACHE_DIR"], ignore_errors=True)  # some 200 KB a kernel, that nobody reads again
     said = lambda key, default=0: getattr(meta, key, None) or default
     cluster = max(said("num_ctas", 1), functools.reduce(lambda a, b: a * b, said("cluster_dims", (1,)), 1))
     kernel.log = log = said_by_ptxas.getvalue() or getattr(kernel, "log", "")  # one object for equal requests
@@ -426,7 +428,7 @@ def main(mode, *folder):
         except Refusal as e:
             sys.exit(f"not run: {e.text()}")
         return
-    os.environ.update(CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=os.path.join(folder[0], "cache"),
+    os.environ.update(CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=os.path.join(folder[0], str(os.getpid())),
                       TRITON_DUMP_PTXAS_LOG="1", TRITON_ALWAYS_COMPILE="1")  # the cache would know no log
     os.environ.pop("TRITON_INTERPRET", None)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # whose default changes in 3.10
