@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"normbench/internal/durable"
@@ -112,7 +113,7 @@ func (l *Lab) NewRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 		}
 	}
 	return record.Run{
-		ID:       record.NewID(),
+		ID:       uuid.NewString()[:13],
 		Time:     time.Now().UTC().Truncate(time.Millisecond),
 		Tool:     l.Tool,
 		Command:  l.Command,

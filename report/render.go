@@ -2,106 +2,111 @@ package report
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/olekukonko/tablewriter"
+	"github.com/olekukonko/tablewriter/renderer"
+	"github.com/olekukonko/tablewriter/tw"
 )
 
-// drawTable writes a text or markdown table, with title and notes.
+// drawTable writes a text or markdown table, with title and notes. All that the
+// tool shares with the table library is in this file.
 func drawTable(w io.Writer, t *Table, format string, l *Layout) error {
 	if format == FormatMarkdown {
 		l = &Layout{Wide: true} // a page of its own width
 	}
 	p := l.fit(t)
+	drawn, err := p.grid(format, l)
+	if err != nil {
+		return fmt.Errorf("table %q: %w", t.Title, err)
+	}
 	var b bytes.Buffer
 	l.writeTitle(&b, t.Title, format)
-	switch {
-	case format == FormatMarkdown:
-		p.writeMarkdown(&b)
-	case p.stacked:
+	if p.stacked {
 		b.WriteString(p.stack(l))
-	default:
-		p.writeText(&b, l)
+	} else {
+		p.writeGrid(&b, drawn)
 	}
 	l.writeNotes(&b, &p, format)
-	_, err := w.Write(b.Bytes())
+	_, err = w.Write(b.Bytes())
 	return err
 }
 
-// writeText writes columns with a line below the header, and headings between the rows.
-func (p *sheet) writeText(b *bytes.Buffer, l *Layout) {
-	widths := p.widths()
-	between := strings.Repeat(" ", gap)
-	var rule []string
-	for _, w := range widths {
-		rule = append(rule, strings.Repeat("─", w))
+// writeGrid writes a drawn table, with its headings between the rows.
+func (p *sheet) writeGrid(b *bytes.Buffer, drawn string) {
+	lines := slices.Collect(strings.Lines(drawn))
+	write := func(n int) {
+		n = min(n, len(lines))
+		for _, line := range lines[:n] {
+			b.WriteString(strings.TrimRight(line, " \n") + "\n")
+		}
+		lines = lines[n:]
 	}
-	write := func(cells []string) {
-		b.WriteString(strings.TrimRight(strings.Join(cells, between), " ") + "\n")
-	}
-	write(p.padded(p.Header, widths))
-	if len(p.Rows) > 0 {
-		write(rule)
-	}
+	write(2) // the header and its line
 	for i, row := range p.Rows {
-		b.WriteString(p.heading(i))
-		parts := make([][]string, len(row)) // lines of each cell
 		high := 1
-		for j, cell := range row {
-			parts[j] = strings.Split(cell, "\n")
-			high = max(high, len(parts[j]))
+		for _, c := range row {
+			high = max(high, 1+strings.Count(c, "\n"))
 		}
-		for n := range high {
-			cells := make([]string, len(row))
-			for j := range parts {
-				if n < len(parts[j]) {
-					cells[j] = parts[j][n]
-				}
-			}
-			lined := p.padded(cells, widths)
-			for j := range lined {
-				if n == 0 && l.Color && p.align(j) == Left {
-					lined[j] = colorCell(cells[j]) + lined[j][len(cells[j]):]
-				}
-			}
-			write(lined)
-		}
+		b.WriteString(p.heading(i))
+		write(high)
 	}
 }
 
-// writeMarkdown writes the table of a page, whose source has columns too.
-func (p *sheet) writeMarkdown(b *bytes.Buffer) {
-	for _, row := range p.Rows {
-		for j := range row {
-			row[j] = unmarked.Replace(row[j])
+// grid is the header and the rows as the table library draws them.
+func (p *sheet) grid(format string, l *Layout) (string, error) {
+	var aligns []tw.Align
+	for i := range p.Header {
+		aligns = append(aligns, tw.AlignLeft)
+		if p.align(i) == Right {
+			aligns[i] = tw.AlignRight
 		}
 	}
-	widths := p.widths()
-	var rule []string
-	for j, w := range widths {
-		if dashes := strings.Repeat("-", w+1); p.align(j) == Right {
-			rule = append(rule, dashes+":")
-		} else {
-			rule = append(rule, ":"+dashes)
+	grid := make([][]string, len(p.Rows))
+	for i, row := range p.Rows {
+		grid[i] = slices.Clone(row)
+		for j, c := range row {
+			if format == FormatMarkdown {
+				grid[i][j] = unmarked.Replace(c)
+			} else if l.Color && p.align(j) == Left {
+				grid[i][j] = colorCell(c)
+			}
 		}
 	}
-	b.WriteString("| " + strings.Join(p.padded(p.Header, widths), " | ") + " |\n")
-	b.WriteString("|" + strings.Join(rule, "|") + "|\n")
-	for _, row := range p.Rows {
-		b.WriteString("| " + strings.Join(p.padded(row, widths), " | ") + " |\n")
+	cells := tw.CellConfig{
+		Formatting: tw.CellFormatting{AutoWrap: tw.WrapNone, AutoFormat: tw.Off},
+		Alignment:  tw.CellAlignment{PerColumn: aligns},
 	}
-}
-
-// padded are cells as wide as their columns.
-func (p *sheet) padded(cells []string, widths []int) []string {
-	out := make([]string, len(cells))
-	for j, cell := range cells {
-		room := strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell))
-		if out[j] = cell + room; p.align(j) == Right {
-			out[j] = room + cell
-		}
+	var r tw.Renderer
+	if format == FormatMarkdown {
+		r = renderer.NewMarkdown()
+	} else {
+		cells.Padding = tw.CellPadding{Global: tw.PaddingNone}
+		r = renderer.NewBlueprint(tw.Rendition{
+			Borders: tw.BorderNone,
+			Symbols: tw.NewSymbolCustom("light").WithRow("─").WithColumn("  ").WithCenter("  "),
+			Settings: tw.Settings{
+				Separators: tw.Separators{BetweenColumns: tw.On, BetweenRows: tw.Off,
+					ShowHeader: tw.On, ShowFooter: tw.Off},
+				Lines: tw.Lines{ShowHeaderLine: tw.On, ShowTop: tw.Off, ShowBottom: tw.Off,
+					ShowFooterLine: tw.Off},
+			},
+		})
 	}
-	return out
+	var drawn strings.Builder
+	table := tablewriter.NewTable(&drawn,
+		tablewriter.WithRenderer(r),
+		tablewriter.WithConfig(tablewriter.Config{Header: cells, Row: cells,
+			Behavior: tw.Behavior{AutoHide: tw.Off, TrimSpace: tw.On}}))
+	table.Header(p.Header)
+	if err := table.Bulk(grid); err != nil {
+		return "", err
+	}
+	err := table.Render()
+	return drawn.String(), err
 }
 
 func (l *Layout) writeTitle(b *bytes.Buffer, title, format string) {

@@ -14,7 +14,6 @@
 package record
 
 import (
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,13 +33,6 @@ const FileName = "records.jsonl"
 // Stream is the family of the stream record: a copy that moves the compulsory
 // bytes of the problem, measured once per problem and run.
 const Stream = "stream"
-
-// NewID is the ID of another run, drawn at random.
-func NewID() string {
-	b := make([]byte, 6)
-	rand.Read(b) //nolint:errcheck // it never fails
-	return fmt.Sprintf("%x-%x", b[:4], b[4:])
-}
 
 // A Run is one invocation that measured something. Its line stands before its
 // records.

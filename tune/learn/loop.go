@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"normbench/internal/hint"
 	"normbench/kernels"
 	"normbench/kernels/rule"
@@ -140,7 +142,7 @@ const (
 func (l *Loop) Learn(ctx context.Context) (*rule.Map, error) {
 	begun, known := l.Now(), len(l.Data.Points)
 	spent := func() time.Duration { return l.Spent + l.Now().Sub(begun) }
-	l.Run.ID, l.Run.Time = record.NewID(), begun.UTC().Truncate(time.Millisecond)
+	l.Run.ID, l.Run.Time = uuid.NewString()[:13], begun.UTC().Truncate(time.Millisecond)
 	l.Run.Protocol = sweep.ContestProtocol(l.Run.Protocol, Search, l.Rounds)
 	groups := 1
 	plan := func(step, groups int, points []*Point, pending ...[]sweep.Task) []sweep.Task {
