@@ -384,14 +384,14 @@ class Peer:
         """Imports the file, where that has not been done. It returns what a hello says of the peer."""
         try:
             if not self.functions:
-                self.take(load(self.path))
+                self.take(*load(self.path))
             self.missing = ""
         except (Exception, SystemExit) as e:
             self.missing = located(e)
         there = {"missing": self.missing} if self.missing else {"version": self.version, "builds": self.builds}
         return {"name": self.name, "system": self.system, **there}
 
-    def take(self, module: Any) -> None:
+    def take(self, module: Any, source: str) -> None:
         found = {op: getattr(module, self.function or op, None) for op in OPS}
         found = {op: f for op, f in found.items() if callable(f)}
         if not found:
@@ -402,9 +402,7 @@ class Peer:
                 raise Trouble(f"its parameter {n} has no default, and is none of {', '.join(ARGUMENTS)}")
         self.builds, self.mixed = getattr(module, "BUILDS", ""), self.own() or getattr(module, "MIXED", False)
         self.version = ", ".join(installed(dist) for dist in getattr(module, "DISTRIBUTIONS", ("torch",)))
-        if self.own():
-            texts = sorted({self.path, *(m.__file__ for _, m in beside(os.path.dirname(self.path)))})
-            self.version += ", source " + hashlib.sha256(b"\0".join(open(t, "rb").read() for t in texts)).hexdigest()[:12]
+        self.version += ", source " + source if self.own() else ""
         self.functions = found
 
     def refuse(self, p: Problem) -> None:
@@ -474,34 +472,31 @@ def installed(dist: str) -> str:
         return f"{dist} of unknown version"
 
 
-LOADED: dict[str, Any] = {}  # modules by their files
+LOADED: dict[str, tuple[Any, str]] = {}  # by file: the module, and a hash of its text and of what it has beside it
 
 
-def load(path: str) -> Any:
+def load(path: str) -> tuple[Any, str]:
     """Imports a file, which finds what lies beside it, and not what another file has found beside itself."""
     if path not in LOADED:
         folder = os.path.dirname(path)
-        for other in {os.path.dirname(p) for p in LOADED} - {folder}:
-            for name, _ in beside(other):
-                del sys.modules[name]
+        for name in [n for other in LOADED for n in beside(os.path.dirname(other))]:
+            sys.modules.pop(name, None)
         if not path.startswith(HERE):
             sys.path.insert(0, folder)
         spec = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path), path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-        LOADED[path] = module
+        texts = [open(file, "rb").read() for file in [path, *sorted(beside(folder).values())]]
+        LOADED[path] = module, hashlib.sha256(b"\0".join(texts)).hexdigest()[:12]
     return LOADED[path]
 
 
-def beside(folder: str) -> list[tuple[str, Any]]:
-    """The modules that were imported from a folder by their own names."""
-    found = []
-    for name, module in list(sys.modules.items()):
-        stem = os.path.join(folder, *name.split("."))
-        if getattr(module, "__file__", None) in (stem + ".py", os.path.join(stem, "__init__.py")):
-            found.append((name, module))
-    return found
+def beside(folder: str) -> dict[str, str]:
+    """The modules that were imported from a folder by their own names, with their files."""
+    files = {n: getattr(m, "__file__", None) for n, m in list(sys.modules.items())}
+    stems = {n: os.path.join(folder, *n.split(".")) for n in files}
+    return {n: f for n, f in files.items() if f in (stems[n] + ".py", os.path.join(stems[n], "__init__.py"))}
 
 
 def library(file: str) -> Peer:
@@ -812,9 +807,9 @@ class Device:
             self.tensors = tensors  # not before: there may be no memory for the answers
         calls = self.calls.setdefault(name, [])
         while len(calls) < copies:
-            # Each peer has tensors of its own where it might mark or overwrite them; a first copy of the large ones
-            # would double the memory.
-            own = {n: t.clone() if calls or t.dim() == 1 else t.detach() for n, t in self.tensors.items()}
+            # Each peer has tensors of its own where it might mark or overwrite them; of a library, a first copy of the
+            # large ones would double the memory.
+            own = {n: t.clone() if calls or t.dim() == 1 or peer.own() else t.detach() for n, t in self.tensors.items()}
             calls.append(peer.ready(p, own))
             gc.freeze()  # a visit's collection would else look through all of torch, for longer than the visit takes
         return calls

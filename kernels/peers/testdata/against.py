@@ -236,12 +236,13 @@ def strided(x, weight, eps):
 
 def wide(x, weight, eps): return eager(x, weight, eps).float()
 def narrow(x, weight, eps): return eager(x, weight, eps)[:, :3]
+def greedy(x, weight, dy=None): return x.zero_()
 def detached(x, weight, eps): return eager(x, weight, eps).detach()
 """
 with tempfile.TemporaryDirectory() as folder:
     mine = os.path.join(folder, "my.py")
     open(mine, "w").write(MINE)
-    names = ("eager", "backward", "fused", "strided", "wide", "narrow", "detached")
+    names = ("eager", "backward", "fused", "strided", "wide", "narrow", "greedy", "detached")
     peers.PEERS = {n: peers.callable_of(f"py:{mine}:{n}") for n in names}
     d = peers.Device("")
     for name, text, told in (
@@ -264,5 +265,8 @@ with tempfile.TemporaryDirectory() as folder:
         except peers.Failure as e:
             got = f"{e.status}: {e}"
         want(got == told, f"{name} on {text}: {got}")
+    d.open("rmsnorm/fwd/33x54/bf16", 11)
+    bad = [d.check(name, 1)["outputs"][0]["bad"] for name in ("greedy", "eager")]
+    want(bad[0] > 0 and bad[1] == 0, f"a function that overwrites its input, and the next one: {bad}")
 print("FAILED" if failed else "ok", "with torch", torch.__version__)
 sys.exit(1 if failed else 0)

@@ -34,7 +34,7 @@ with tempfile.TemporaryDirectory() as folder:
     folder = os.path.realpath(folder)
     for name in ("a:1", "b"):
         os.mkdir(os.path.join(folder, name))
-        for file, text in (("my.py", MINE), ("helper.py", f"name = {name!r}"), ("bad.py", "import nosuch"), ("odd.py", "def f(:")):
+        for file, text in (("my.py", MINE), ("helper.py", f"name = {name!r}"), ("bad.py", "import nosuch"), ("odd.py", "def f(:"), ("small.py", "import helper\ndef f(x): pass")):
             open(os.path.join(folder, name, file), "w").write(text)
     mine = f"py:{folder}/a:1/my.py"
 
@@ -53,6 +53,8 @@ with tempfile.TemporaryDirectory() as folder:
     # Files of one name have each what lies beside them, which is part of what they are.
     here, there, again = peer(f"{mine}:fwd"), peer(f"py:{folder}/b/my.py:fwd"), peer(mine)
     want([p.functions["rmsnorm"].__globals__["helper"].name for p in (here, there)] == ["a:1", "b"], "one helper for two files")
+    other = peer(f"py:{folder}/a:1/../a:1/small.py:f")
+    want(other.version != here.version and peers.load(other.path)[0].helper is not here.functions["rmsnorm"].__globals__["helper"], "a helper of two files")
     want(here.version.startswith("nosuch of unknown version, source ") and here.version == again.version != there.version, f"{here.version}, {there.version}")
 
     for name, text, told in (
