@@ -17,12 +17,13 @@ wheels=(triton==3.6.0 "numpy<2.4") # whose interpreter takes no later one
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 dir=${1:-$root/.cache/triton}
 kernels=(liger-kernel==0.8.5 packaging)
-if [ ! -f "$dir/complete" ] || [ ! -d "$dir"/lib/python*/site-packages/liger_kernel ]; then
+complete=$dir/${kernels[0]}
+if [ ! -f "$complete" ]; then
 	python3 -m venv "$dir" || die "cannot make a venv in $dir"
 	"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: "${wheels[@]}" >&2 ||
 		die "cannot install ${wheels[*]}"
 	"$dir/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-deps "${kernels[@]}" >&2 ||
 		die "cannot install ${kernels[*]}"
-	touch "$dir/complete"
+	touch "$complete"
 fi
 printf 'export NORMBENCH_PYTHON=%q\n' "$dir/bin/python"
