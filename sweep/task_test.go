@@ -39,7 +39,7 @@ func TestGrid(t *testing.T) {
 	r := families.New()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, d := range []kernels.DeviceInfo{devicetest.H200(), devicetest.CPU()} {
-		for range 12 {
+		for range 6 {
 			var ps []kernels.Problem
 			for _, i := range rnd.Perm(len(pool))[:1+rnd.IntN(3)] {
 				ps = append(ps, parse(t, pool[i])...)

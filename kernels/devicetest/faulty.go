@@ -119,7 +119,7 @@ func misbehave(out io.WriteCloser, fault, step string, id, samples int) bool {
 			}
 		}
 	}
-	long := 8 << 20
+	long := 1 << 20
 	if step == "hello" {
 		long = 1 << 15
 	}
