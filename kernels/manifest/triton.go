@@ -179,7 +179,11 @@ func probe(designs []*design, files map[string]string) error {
 func (l *launch) checkFunction() error {
 	f := l.python.function
 	if f.Error != "" {
-		return l.python.place.Errorf("name a function of @triton.jit, and the file or module that has it", "%s", f.Error)
+		help := "name a function of @triton.jit, and the file or module that has it"
+		if strings.HasPrefix(f.Error, "Python has no module") {
+			help = "install its package for " + triton.Python() + ", or name a Python that has it with --python"
+		}
+		return l.python.place.Errorf(help, "%s", f.Error)
 	}
 	where := fmt.Sprintf("%s (%s:%d)", l.Entry.Text, f.File, f.Line)
 	parameter := func(name string) *triton.Parameter {
