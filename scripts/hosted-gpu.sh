@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Holds the hosted kernels of Liger-Kernel and Fast-LLM against their libraries, and says what their authors left.
-#
 #   make cuda                                     # on the build machine
 #   scripts/hosted-gpu.sh STATE SECONDS [PART...]  # on the GPU machine, where the packages are installed
+#   mkdir -p results/CARD/hosted && cp STATE/*.txt results/CARD/hosted    # anywhere
 #
 # A PART is
 #   verify  bf16, fp16 and fp32, odd columns, one row, and the shapes below
@@ -10,7 +10,7 @@
 #   left    the hosted backwards: a sweep of BUDGET (150) configs a shape, then its fastest against the library's
 #           launch in interleaved rounds
 #
-# Tables are in STATE/PART. What is done stays done: the same command goes on. Exit 3: there is more to do.
+# Tables are in STATE. What is done stays done: the same command goes on. Exit 3: there is more to do.
 # PYTHON names the Python with PyTorch (python3), LIBRARIES (liger fast-llm) what it has.
 set -euo pipefail
 usage='usage: scripts/hosted-gpu.sh STATE SECONDS [PART...]'
@@ -21,6 +21,7 @@ bin=${BIN:-bin/normbench-cuda}
 shapes=262144x128,65536x512,32768x1024,16384x2048,8192x4096,4096x8192,2048x16384,1024x32768
 export NORMBENCH_CACHE=${NORMBENCH_CACHE:-$state/cubin}
 card=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | tr 'A-Z ' 'a-z-')
+mkdir -p "$state"
 declare -A ops=([rms]=rmsnorm [ln]=layernorm)
 
 # run NAME COMMAND...: run it on this kernel for what is left of the time; its table is in STATE/NAME.txt.
@@ -29,7 +30,6 @@ run() {
 	shift
 	[ ! -e "$file" ] || return 0
 	[ "$left" -ge 40 ] || exit 3
-	mkdir -p "$(dirname "$file")"
 	echo "== $file, $left s left" >&2
 	timeout --signal INT --kill-after 10 $((left - 15)) "$bin" "$@" --kernels "examples/$library" --op "${ops[${kind%_*}]}" \
 		--pass "${kind#*_}" --device cuda --python "${PYTHON:-python3}" --timeout 3m | tee "$file.part" || rc=$?
@@ -43,7 +43,7 @@ run() {
 for part; do
 	for library in ${LIBRARIES:-liger fast-llm}; do
 		for kind in rms_fwd rms_bwd ln_fwd ln_bwd; do
-			family=$kind/${library//-/_} file=$part/$library-$kind out=$state/$part
+			family=$kind/${library//-/_} file=$part-$library-$kind out=$state/$part
 			case $part-$kind in
 			verify-*) run "$file" verify "$family" --shapes "odd,$shapes" --dtype bf16,fp16,fp32 ;;
 			peers-*) run "$file" compare "peer:$library" "$family" --shapes "$shapes" --out "$out" ;;
