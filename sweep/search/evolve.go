@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"normbench/sweep/stats"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // evolve keeps a population, the fastest so far, and crosses and mutates it, as a
@@ -378,7 +378,7 @@ func (e *evolve) feasible(b *Board, pool []guess) []float64 {
 		of[i] = pool[i].variant
 	}
 	for i, q := range e.valid.guesses(of) {
-		out[i] = max(stats.Normal(q.mean/math.Sqrt(q.sd*q.sd+evolveDoubt)), 1e-9)
+		out[i] = max(distuv.UnitNormal.CDF(q.mean/math.Sqrt(q.sd*q.sd+evolveDoubt)), 1e-9)
 	}
 	return out
 }

@@ -4,8 +4,8 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/floats"
-
-	"normbench/sweep/stats"
+	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // A surrogate is a Gaussian process over the variants of one space whose length scale
@@ -137,48 +137,29 @@ func (g *surrogate) condition(vs []int, y []float64) {
 	for i, v := range vs {
 		g.x[i] = g.row(v)
 	}
-	g.chol, g.z = triangle(n), make([]float64, n)
-	nugget := g.nugget
-	for extra := g.nugget; ; extra *= 10 {
-		for i, row := range g.chol {
-			for j := range i {
-				row[j] = corr(g.x[i], g.x[j], w)
-			}
-			row[i] = 1 + nugget
+	k := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := range i {
+			k.SetSym(i, j, corr(g.x[i], g.x[j], w))
 		}
-		if factorize(g.chol) {
-			break
+		k.SetSym(i, i, 1+g.nugget)
+	}
+	var c mat.Cholesky
+	for extra := g.nugget; !c.Factorize(k); extra *= 10 {
+		for i := range n {
+			k.SetSym(i, i, 1+g.nugget+extra)
 		}
-		nugget = g.nugget + extra
 	}
-	for i, row := range g.chol {
-		g.z[i] = ((y[i]-g.mean)/g.scale - floats.Dot(row[:i], g.z[:i])) / row[i]
-	}
-}
-
-// triangle has the rows of a lower triangular matrix.
-func triangle(n int) [][]float64 {
-	rows := make([][]float64, n)
-	for i := range rows {
-		rows[i] = make([]float64, i+1)
-	}
-	return rows
-}
-
-// factorize replaces the lower triangle of a symmetric matrix by its Cholesky factor. It is false
-// where the matrix is not positive definite.
-func factorize(rows [][]float64) bool {
-	for i, row := range rows {
-		for j, other := range rows[:i] {
-			row[j] = (row[j] - floats.Dot(row[:j], other[:j])) / other[j]
+	var l mat.TriDense
+	c.LTo(&l)
+	g.chol, g.z = make([][]float64, n), make([]float64, n)
+	for i := range n {
+		g.chol[i] = make([]float64, i+1)
+		for j := range i + 1 {
+			g.chol[i][j] = l.At(i, j)
 		}
-		square := row[i] - floats.Dot(row[:i], row[:i])
-		if !(square > 0) {
-			return false
-		}
-		row[i] = math.Sqrt(square)
+		g.z[i] = ((y[i]-g.mean)/g.scale - floats.Dot(g.chol[i][:i], g.z[:i])) / g.chol[i][i]
 	}
-	return true
 }
 
 func moments(y []float64) (mean, sd float64) {
@@ -230,7 +211,7 @@ func (g *surrogate) believe(of guess, all []guess) {
 // improvement is the expected improvement of a guess on best.
 func (q *guess) improvement(best float64) float64 {
 	u := (best - q.mean) / q.sd
-	return (best-q.mean)*stats.Normal(u) + q.sd*math.Exp(-0.5*u*u)/math.Sqrt(2*math.Pi)
+	return (best-q.mean)*distuv.UnitNormal.CDF(u) + q.sd*distuv.UnitNormal.Prob(u)
 }
 
 // fit moves each length scale, each feature's way and the nugget to where the
@@ -252,23 +233,24 @@ func (g *surrogate) fit(vs []int, y []float64, sweeps int) {
 // A gpFit is the state of a fit.
 type gpFit struct {
 	*surrogate
-	vs    []int
-	y     []float64   // standardized
-	parts [][]float64 // squared distances by feature
-	sum   []float64   // of the parts
-	try   []float64
-	best  float64     // likelihood
-	k     [][]float64 // of the likelihood that is asked for, or its factor
-	z     []float64   // the factor times it is y
+	vs     []int
+	y      *mat.VecDense // standardized
+	parts  [][]float64   // squared distances by feature
+	sum    []float64     // of the parts
+	try    []float64
+	best   float64 // likelihood
+	k      *mat.SymDense
+	factor mat.Cholesky
+	sol    mat.VecDense
 }
 
 func newFit(g *surrogate, vs []int, y []float64) *gpFit {
 	n := len(vs)
-	t := &gpFit{surrogate: g, vs: vs, y: make([]float64, n), k: triangle(n), z: make([]float64, n),
+	t := &gpFit{surrogate: g, vs: vs, y: mat.NewVecDense(n, nil), k: mat.NewSymDense(n, nil),
 		sum: make([]float64, n*(n-1)/2), try: make([]float64, n*(n-1)/2)}
 	mean, sd := moments(y)
 	for i, v := range y {
-		t.y[i] = (v - mean) / sd
+		t.y.SetVec(i, (v-mean)/sd)
 	}
 	for k := range g.features {
 		t.parts = append(t.parts, g.features[k].distances(vs))
@@ -299,25 +281,18 @@ func (f *feature) distances(vs []int) []float64 {
 
 // likelihood is its log, with the variance that fits best taken out.
 func (t *gpFit) likelihood(sum []float64, nugget float64) float64 {
-	p := 0
-	for i, row := range t.k {
+	p, n := 0, len(t.vs)
+	for i := range n {
 		for j := range i {
-			row[j] = matern52(math.Sqrt(max(sum[p], 0)))
+			t.k.SetSym(i, j, matern52(math.Sqrt(max(sum[p], 0))))
 			p++
 		}
-		row[i] = 1 + nugget
+		t.k.SetSym(i, i, 1+nugget)
 	}
-	if !factorize(t.k) {
+	if !t.factor.Factorize(t.k) || t.factor.SolveVecTo(&t.sol, t.y) != nil {
 		return math.Inf(-1)
 	}
-	square, logs := 0.0, 0.0
-	for i, row := range t.k {
-		t.z[i] = (t.y[i] - floats.Dot(row[:i], t.z[:i])) / row[i]
-		square += t.z[i] * t.z[i]
-		logs += math.Log(row[i])
-	}
-	n := float64(len(t.vs))
-	return -0.5*n*math.Log(square/n) - logs
+	return -0.5*float64(n)*math.Log(mat.Dot(&t.sol, t.y)/float64(n)) - 0.5*t.factor.LogDet()
 }
 
 // likely is the log of the prior of a feature's length.

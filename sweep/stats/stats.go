@@ -11,7 +11,8 @@ import (
 	"slices"
 	"sync"
 
-	"gonum.org/v1/gonum/mathext"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // A Summary is what the tables show of a set of samples.
@@ -54,7 +55,7 @@ func sorted(samples []float64) []float64 {
 	return x
 }
 
-// quantile does not use gonum's, whose linear rule (type 4) puts the
+// quantile does not use stat.Quantile, whose linear rule (type 4) puts the
 // median of two samples on the lower one.
 func quantile(p float64, x []float64) float64 {
 	if len(x) == 0 || !(p >= 0 && p <= 1) {
@@ -109,9 +110,9 @@ func medianRank(n int, level float64) (k int) {
 	if k, ok := ranks.Load(rankKey{n, level}); ok {
 		return k.(int)
 	}
-	below := func(k int) float64 { return mathext.RegIncBeta(float64(n-k), float64(k+1), 0.5) } // P(B <= k)
+	b := distuv.Binomial{N: float64(n), P: 0.5}
 	// The interval narrows as k grows, until the two sides would meet.
-	for k < (n+1)/2 && 1-2*below(k) >= level {
+	for k < (n+1)/2 && 1-2*b.CDF(float64(k)) >= level {
 		k++
 	}
 	ranks.Store(rankKey{n, level}, k)
@@ -121,27 +122,8 @@ func medianRank(n int, level float64) (k int) {
 // GeoMean is the geometric mean of positive ratios, the mean that gives the
 // inverse for inverse ratios. It is NaN of none.
 func GeoMean(ratios []float64) float64 {
-	sum := 0.0
-	for _, r := range ratios {
-		sum += math.Log(r)
+	if len(ratios) == 0 {
+		return math.NaN()
 	}
-	return math.Exp(sum / float64(len(ratios)))
-}
-
-// Normal is the chance that a standard normal number is at most x.
-func Normal(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
-
-// MeanInterval is the mean with half of its interval by Student's t, whose upper bound has a level.
-func MeanInterval(x []float64, level float64) (mean, half float64) {
-	n := float64(len(x))
-	for _, v := range x {
-		mean += v / n
-	}
-	squares := 0.0
-	for _, v := range x {
-		squares += (v - mean) * (v - mean)
-	}
-	free := n - 1
-	z := mathext.InvRegIncBeta(free/2, 0.5, 2*(1-level))
-	return mean, math.Sqrt(free*(1-z)/z) * math.Sqrt(squares/free/n)
+	return stat.GeometricMean(ratios, nil)
 }

@@ -3,6 +3,9 @@ package verdict
 import (
 	"math"
 
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"normbench/sweep/stats"
 )
 
@@ -60,7 +63,9 @@ func Race(a, b []float64) Verdict {
 	case n < 3:
 		return Inconclusive
 	}
-	mean, half := stats.MeanInterval(d, 0.99)
+	mean, sd := stat.MeanStdDev(d, nil)
+	t := distuv.StudentsT{Sigma: 1, Nu: float64(n - 1)}.Quantile(0.99)
+	half := t * stat.StdErr(sd, float64(n))
 	switch {
 	case mean-half > 0:
 		return Slower
