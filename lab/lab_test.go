@@ -14,10 +14,7 @@ import (
 
 // What the peers compile for has a name.
 func TestPreparing(t *testing.T) {
-	p, err := kernels.ParseProblem("rmsnorm/bwd/4096x4096/bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x4096/bf16")
 	cell := peers.Cell{Problem: p, Variant: kernels.PeerVariant("compile")}
 	if got, want := preparing(11, 60,
 		cell), "peer compile: compiling rmsnorm/bwd/4096x4096/bf16 (11 of 60 cells done)"; got != want {
@@ -61,10 +58,7 @@ func TestEmulatedTasks(t *testing.T) {
 	var ps []kernels.Problem
 	for _, text := range []string{"rmsnorm/fwd/32x64/bf16", "rmsnorm/fwd/32x64/fp16",
 		"rmsnorm/fwd/4096x8192/bf16+bias", "layernorm/fwd/32x64/bf16"} {
-		p, err := kernels.ParseProblem(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := devicetest.Problem(t, text)
 		ps = append(ps, p)
 	}
 	tasks, none := emulatedTasks(l.Variants, refs, ps, emulatedGPU())

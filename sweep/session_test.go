@@ -48,10 +48,7 @@ func TestRunUnfit(t *testing.T) {
 func TestImpossible(t *testing.T) {
 	known, other := devicetest.H200(), devicetest.H200()
 	other.ID = "nvidia-h900"
-	p, err := kernels.ParseProblem("rmsnorm/fwd/8192x4096/bf16") // 64 MiB are read: 14 us at the peak
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/fwd/8192x4096/bf16") // 64 MiB are read: 14 us at the peak
 	cold, warm := ColdProtocol(known, 5), WarmProtocol(known, 5)
 	small, large := p, p
 	small.M, large.M = 8, 65536 // 512 MiB are read, and 452 written beyond the L2

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"normbench/kernels"
+	"normbench/kernels/devicetest"
 	"normbench/sweep/record"
 	"normbench/sweep/stats"
 )
@@ -124,8 +124,8 @@ func TestReplaces(t *testing.T) {
 		}, "old@w4"},
 	} {
 		o, e := table(t), table(t)
-		o.Entries = []Entry{{Problem: problem(t, p1), Family: "old", Config: config(t, "w8"), Source: "s", MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
-		e.Entries = []Entry{{Problem: problem(t, p1), Family: "new", Config: config(t, "w4"), Source: "s", MedianUS: 90, CIUS: []float64{89.5, 90.5}, Samples: 20}}
+		o.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "old", Config: devicetest.Config(t, "w8"), Source: "s", MedianUS: 100, CIUS: []float64{99.5, 100.5}, Samples: 20}}
+		e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "new", Config: devicetest.Config(t, "w4"), Source: "s", MedianUS: 90, CIUS: []float64{89.5, 90.5}, Samples: 20}}
 		test.edit(o, e)
 		m, n, err := Merge(o, e, asOf(o))
 		if err != nil {
@@ -150,7 +150,7 @@ func TestReplaces(t *testing.T) {
 	}
 	// Of stale entries nothing stays that was measured anew.
 	e = table(t)
-	e.Entries = []Entry{{Problem: problem(t, p1), Family: "h", Source: "s", MedianUS: 500, Samples: 20}}
+	e.Entries = []Entry{{Problem: devicetest.Problem(t, p1), Family: "h", Source: "s", MedianUS: 500, Samples: 20}}
 	if m, n, _ := Merge(o, e, func(string) string { return "other" }); n != 1 || len(m.Entries) != 3 || m.Entries[1].Family != "h" {
 		t.Errorf("%d replaced: %+v", n, m.Entries)
 	}
@@ -164,15 +164,6 @@ func TestReplaces(t *testing.T) {
 	if m, _, _ := Merge(e, o, asOf(e)); !m.Protocol.Cold || len(m.Entries) != len(o.Entries) {
 		t.Errorf("a cold table over a warm one has %d entries, cold: %v", len(m.Entries), m.Protocol.Cold)
 	}
-}
-
-func config(t *testing.T, label string) kernels.Config {
-	t.Helper()
-	c, err := kernels.ParseConfig(label)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // asOf says that the code is as it was when a table was measured.

@@ -22,24 +22,12 @@ import (
 
 var sameConfig = cmp.Comparer(func(a, b kernels.Config) bool { return a == b })
 
-func problem(t testing.TB, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // entry makes one of the measurements; us 0 is a failure.
 func entry(t testing.TB, p, variant string, us float64) record.Entry {
 	t.Helper()
 	variant, base := strings.CutSuffix(variant, " base")
-	v, err := kernels.ParseVariant(variant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := record.Entry{Problem: problem(t, p), Variant: v, Base: base, Source: "abc", Status: kernels.StatusOK, StreamUS: 50,
+	v := devicetest.Variant(t, variant)
+	e := record.Entry{Problem: devicetest.Problem(t, p), Variant: v, Base: base, Source: "abc", Status: kernels.StatusOK, StreamUS: 50,
 		Summary: stats.Summary{N: 30, Median: us, Lo: us - 0.5, Hi: us + 0.5}}
 	if us == 0 {
 		e.Status, e.Reason, e.Summary = kernels.StatusWrong, "dx is wrong", stats.Summary{}
@@ -129,10 +117,10 @@ func TestWriteRead(t *testing.T) {
 	if diff := cmp.Diff(want, got, sameConfig); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
-	if e, m := got.Lookup(problem(t, p1)); !m || e.Config.String() != "w4" || e.Variants != (Counts{Measured: 4, OK: 3, Failed: 1}) {
+	if e, m := got.Lookup(devicetest.Problem(t, p1)); !m || e.Config.String() != "w4" || e.Variants != (Counts{Measured: 4, OK: 3, Failed: 1}) {
 		t.Errorf("lookup: %+v %v", e, m)
 	}
-	if e, m := got.Lookup(problem(t, "rmsnorm/bwd/1x8/bf16")); m || e.Family != "" {
+	if e, m := got.Lookup(devicetest.Problem(t, "rmsnorm/bwd/1x8/bf16")); m || e.Family != "" {
 		t.Errorf("lookup of nothing: %+v %v", e, m)
 	}
 	gone := filepath.Join(t.TempDir(), "no", "such", FileName)

@@ -89,10 +89,7 @@ func TestPanicIsAFailure(t *testing.T) {
 func TestOpenStops(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	p, err := kernels.ParseProblem("rmsnorm/bwd/2048x1024/fp32")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/bwd/2048x1024/fp32")
 	if b, err := cpu.New(families.New()).Open(ctx, p, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("of a context that is done: %v, %v", b, err)
 	}

@@ -130,10 +130,7 @@ func TestLookupAllocates(t *testing.T) {
 	d := devicetest.H200()
 	b := families.Book(families.With(), families.Step(d), d)
 	for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "layernorm/bwd/4097x8191/bf16+bias"} {
-		p, err := kernels.ParseProblem(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := devicetest.Problem(t, text)
 		if n := testing.AllocsPerRun(100, func() { b.Answer(p) }); n != 0 {
 			t.Errorf("%s: a lookup allocates %v times", text, n)
 		}
@@ -143,7 +140,7 @@ func TestLookupAllocates(t *testing.T) {
 func BenchmarkLookup(b *testing.B) {
 	d := devicetest.H200()
 	book := families.Book(families.With(), families.Step(d), d)
-	p, _ := kernels.ParseProblem("layernorm/bwd/4097x8191/bf16+bias")
+	p := devicetest.Problem(b, "layernorm/bwd/4097x8191/bf16+bias")
 	b.ReportAllocs()
 	for b.Loop() {
 		book.Answer(p)

@@ -42,7 +42,7 @@ func TestExample(t *testing.T) {
 		c := newChecker(t, r, arch)
 		for _, f := range fs {
 			for _, text := range []string{"rmsnorm/fwd/4096x4096/bf16", "rmsnorm/fwd/33x541/fp16-wfp32+zc", "rmsnorm/fwd/64x256/fp32+noweight"} {
-				p := problem(t, text)
+				p := devicetest.Problem(t, text)
 				if f.CheckServes(p) != nil {
 					continue
 				}
@@ -61,7 +61,7 @@ func TestExample(t *testing.T) {
 // A source that does not compile, or whose kernel has another name when it is
 // compiled, is an error; so is a Fault anywhere in the space.
 func TestCheckFails(t *testing.T) {
-	p := problem(t, "layernorm/bwd/4096x4096/bf16")
+	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16")
 	for _, test := range []struct{ manifest, source, want string }{
 		{good, strings.Replace(goodSource, "const X *x", "const Q *x", 1), "mine.cu(2)"},
 		{good, strings.Replace(goodSource, "i64 rows", "int rows", 1), "user:mine.cu: first takes 13 parameters of [8 8 8 8 8 8 8 8 8 8 8 4 4] bytes, and is given 13 of [8 8 8 8 8 8 8 8 8 8 8 8 4]"},
@@ -91,7 +91,7 @@ func TestCheckUnkept(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := newChecker(t, r, "sm_90")
-	if _, err := c.Check(fs[0], problem(t, "layernorm/bwd/4096x4096/bf16"), false); err != nil || c.Kernels() == 0 {
+	if _, err := c.Check(fs[0], devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16"), false); err != nil || c.Kernels() == 0 {
 		t.Errorf("%d kernels, %v", c.Kernels(), err)
 	}
 	if want := "cubins are not kept in " + file + ", so the next run compiles them again: not a directory"; c.Unkept() != want {
@@ -144,7 +144,7 @@ func TestPlain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, p, d := fs[0], problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
+	f, p, d := fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
 	if err := f.CheckServes(p); err != nil || !slices.Equal(f.Unwritten, []string{"rstd"}) {
 		t.Errorf("%v, unwritten %q", err, f.Unwritten)
 	}
@@ -215,7 +215,7 @@ func TestBaseline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, d := problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
+	p, d := devicetest.Problem(t, "rmsnorm/fwd/64x4096/bf16"), devicetest.H200()
 	c := f.Base(p, d)
 	l := f.Plan(p, c, d).Launches[0]
 	u, err := cuda.NewUnit(r, &l, "sm_90")
@@ -232,10 +232,7 @@ func TestBaseline(t *testing.T) {
 	// A macro that only the entry names is part of what a launch is.
 	seen := map[string]bool{}
 	for _, label := range []string{"TPB128", "TPB256"} {
-		c, err := kernels.ParseConfig(label)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := devicetest.Config(t, label)
 		plan := now.Plan(p, c, d)
 		plan.Launches[0].Block = 128
 		seen[families.Launches(plan)] = true

@@ -94,19 +94,10 @@ func load(t testing.TB, replace ...string) (*kernels.Registry, *kernels.Family) 
 	return r, fs[0]
 }
 
-func problem(t testing.TB, s string) kernels.Problem {
-	t.Helper()
-	p, err := kernels.ParseProblem(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func TestFamily(t *testing.T) {
 	_, f := load(t)
 	d := devicetest.H200()
-	p := problem(t, "layernorm/bwd/4096x4096/bf16+bias")
+	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16+bias")
 	if f.Name != "mine/bwd" || f.Op != p.Op || f.Pass != p.Pass || f.Doc != "all that a manifest can say" || f.Origin != "nowhere" || f.Bits != kernels.Bitwise {
 		t.Errorf("the family is %+v", f)
 	}
@@ -121,7 +112,7 @@ func TestFamily(t *testing.T) {
 	if got := s.Configs[0].String(); !strings.HasPrefix(got, "w8.v0.k2.rc0.rr0.rw0") {
 		t.Errorf("the base is %s", got)
 	}
-	if base := f.Base(problem(t, "layernorm/bwd/64x512/bf16"), d); base.Get(kernels.Warps) != 4 || base.Get(kernels.PerSM) != 2 {
+	if base := f.Base(devicetest.Problem(t, "layernorm/bwd/64x512/bf16"), d); base.Get(kernels.Warps) != 4 || base.Get(kernels.PerSM) != 2 {
 		t.Errorf("the base of a narrow row is %s", base)
 	}
 	c := s.Configs[0].With(kernels.Setting{Knob: kernels.PerSM, Value: 2})
@@ -160,18 +151,18 @@ func TestServes(t *testing.T) {
 		"layernorm/fwd/64x512/bf16":                   "does not serve",
 		"rmsnorm/bwd/64x512/bf16":                     "does not serve",
 	} {
-		if got := errorText(f.CheckServes(problem(t, text))); got != want && (want == "" || !strings.Contains(got, want)) {
+		if got := errorText(f.CheckServes(devicetest.Problem(t, text))); got != want && (want == "" || !strings.Contains(got, want)) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
 	// What no launch takes is not ignored.
 	_, f = load(t, " dres,", "")
-	if got := errorText(f.CheckServes(problem(t, "layernorm/bwd/64x512/bf16+residual"))); got != "mine/bwd does not serve layernorm/bwd/64x512/bf16+residual: no launch takes dres" {
+	if got := errorText(f.CheckServes(devicetest.Problem(t, "layernorm/bwd/64x512/bf16+residual"))); got != "mine/bwd does not serve layernorm/bwd/64x512/bf16+residual: no launch takes dres" {
 		t.Errorf("without dres: %q", got)
 	}
 	// A backward from the saved output needs neither x nor mean.
 	_, f = load(t, "args: [x, dy,", "args: [y, b, dy,", " mean,", "")
-	p := problem(t, "layernorm/bwd/4096x4096/bf16+bias")
+	p := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16+bias")
 	if err := f.CheckServes(p); err != nil {
 		t.Error(err)
 	}
@@ -187,7 +178,7 @@ func TestGeneral(t *testing.T) {
 		"knobs:\n  warps", "let: {wide: vecs / 2, most: \"min(wide, 512)\"}\nknobs:\n  warps",
 		`"N > 1024 ? 8 : 4"`, "[64, 16, 8]", "shared: 4 * w", "shared: most\n    knobs: {w: w / 2, br: 7}",
 		"require: M >= k * sms", "require: w <= 8 && M >= k * sms")
-	p, d := problem(t, "layernorm/bwd/4096x4096/bf16"), devicetest.H200()
+	p, d := devicetest.Problem(t, "layernorm/bwd/4096x4096/bf16"), devicetest.H200()
 	base := f.Base(p, d)
 	plan := f.Plan(p, base, d).String()
 	if f.Name != "ln_bwd/mine" || base.Get(kernels.Warps) != 8 ||
@@ -244,12 +235,9 @@ func TestRefuse(t *testing.T) {
 		{"layernorm/bwd/4096x4096/bf16", "w8.v0.k2", d, []string{`partials: "min(M, k * sms)"`, "partials: M - 4096"}, "launches[3].reduce.partials is 0, less than 1", true},
 	} {
 		_, f := load(t, test.replace...)
-		p := problem(t, test.problem)
-		c, err := kernels.ParseConfig(test.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = f.Refuse(p, f.Base(p, test.device).With(c.Settings()...), test.device)
+		p := devicetest.Problem(t, test.problem)
+		c := devicetest.Config(t, test.config)
+		err := f.Refuse(p, f.Base(p, test.device).With(c.Settings()...), test.device)
 		_, fault := err.(*Fault)
 		if got := errorText(err); (test.want == "") != (got == "") || !strings.Contains(got, test.want) || fault != test.fault {
 			t.Errorf("%s on %s %q: %q (fault: %v), want %q", test.config, test.problem, test.replace, got, fault, test.want)
@@ -510,7 +498,7 @@ func TestIncludeFolder(t *testing.T) {
 
 // On the cpu a family runs the host stages of the one that it names, or nothing.
 func TestHost(t *testing.T) {
-	p := problem(t, "layernorm/bwd/33x136/bf16+bias")
+	p := devicetest.Problem(t, "layernorm/bwd/33x136/bf16+bias")
 	r, f := load(t)
 	if s := f.Space(p, cpu.New(r).Info()); len(s.Configs) != 0 || s.Refused[0].Reason != "the family has no host stage: it runs on a GPU only" {
 		t.Errorf("without a host: %+v", s)
@@ -557,7 +545,7 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v (%s)", err, hint.Of(err))
 	}
-	p := problem(t, "rmsnorm/bwd/4096x4096/bf16")
+	p := devicetest.Problem(t, "rmsnorm/bwd/4096x4096/bf16")
 	if s := fs[0].Space(p, devicetest.H200()); fs[0].CheckServes(p) != nil || len(s.Configs) != 12 {
 		t.Errorf("%v, %+v", fs[0].CheckServes(p), s)
 	}

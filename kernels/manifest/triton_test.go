@@ -91,7 +91,7 @@ func TestTritonPlan(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v (%s)", err, hint.Of(err))
 		}
-		p := problem(t, text)
+		p := devicetest.Problem(t, text)
 		got := fs[0].Plan(p, fs[0].Base(p, devicetest.H200()), devicetest.H200()).String()
 		got = regexp.MustCompile(`(triton=3.6.0) [0-9a-f]{12}`).ReplaceAllString(got, "$1 0")
 		if want = "k1 user:k.py:fwd " + want; got != want {
@@ -154,7 +154,7 @@ func TestTritonHosted(t *testing.T) {
 		for _, f := range fs {
 			bias := map[kernels.Op]string{kernels.LayerNorm: "+bias"}[f.Op]
 			for i, text := range []string{"4096x4096/bf16", "1x541/fp16", "65536x128/bf16", "7x1/fp32", "9x16384/bf16", "512x32768/fp16"} {
-				p := problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text + bias}, "/"))
+				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text + bias}, "/"))
 				if err := f.CheckServes(p); err != nil {
 					t.Errorf("%s: %s is not served: %v", f.Name, p, err)
 				} else if err := f.Refuse(p, f.Base(p, devicetest.H200()), devicetest.H200()); err != nil {
@@ -229,7 +229,7 @@ func TestTritonExamples(t *testing.T) {
 		c := checker(r, arch)
 		for _, f := range fs {
 			for _, text := range []string{"4096x4096/bf16", "1x541/fp16", "7x8/fp32"} {
-				p := problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text}, "/"))
+				p := devicetest.Problem(t, strings.Join([]string{string(f.Op), string(f.Pass), text}, "/"))
 				if n, err := c.Check(f, p, arch == "sm_90" && p.M == 7); err != nil || n == 0 {
 					t.Errorf("%s on %s for %s: %d configs, %v", f.Name, p, arch, n, err)
 				}
@@ -259,7 +259,7 @@ func TestTritonExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = checker(r, "sm_90").Check(fs[0], problem(t, "rmsnorm/fwd/64x256/bf16"), false)
+		_, err = checker(r, "sm_90").Check(fs[0], devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16"), false)
 		if got := errorText(err); !strings.HasPrefix(got, test.want) || (err == nil) != (test.want == "") || strings.Contains(got, "\n") {
 			t.Errorf("%s: %s", test.text, got)
 		}

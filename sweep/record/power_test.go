@@ -23,10 +23,7 @@ import (
 // that was not is there whole or not at all, and the next writer goes on. learn packs them.
 func TestPowerCutRecords(t *testing.T) {
 	run := record.Run{ID: "r", Time: time.Unix(1e9, 0), Tool: "test", Device: devicetest.H200(), Protocol: record.Protocol{Name: "cold", Samples: 200, Flush: 1, Cold: true}}
-	p, err := kernels.ParseProblem("rmsnorm/fwd/64x256/bf16")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := devicetest.Problem(t, "rmsnorm/fwd/64x256/bf16")
 	one := func(i int) *record.Record {
 		r := &record.Record{Run: "r", Time: run.Time, Problem: p, Family: "rms_fwd/f" + strconv.Itoa(i), Status: kernels.StatusOK, Source: "s", Seed: 1,
 			Check: &kernels.Check{Repeats: 1, Outputs: []kernels.OutputCheck{{Name: "y", Elems: 1}}}, StreamUS: 1, Bytes: p.Bytes()}
