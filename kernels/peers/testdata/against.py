@@ -230,7 +230,7 @@ def fused(x, weight, eps, residual):  # in place, as inference does it; put back
     return run
 
 def strided(x, weight, eps):
-    wide = torch.zeros(x.shape[0], 2 * x.shape[1], dtype=x.dtype)
+    wide = x.new_zeros(x.shape[0], 2 * x.shape[1])
     part = wide[:, : x.shape[1]].copy_(x)
     return lambda: torch.nn.functional.rms_norm(part, part.shape[-1:], weight, eps)
 
