@@ -91,6 +91,7 @@ func New(ctx context.Context, c *console.Console, r *kernels.Registry, quit func
 
 // Open opens devices, with the peers beside each where a REF names one.
 func (l *Lab) Open(c *Config, refs ...*ref.Ref) ([]kernels.Device, error) {
+	defer l.Wait("starting the device").End()
 	wanted, err := l.wanted(c, refs)
 	if err != nil {
 		return nil, err

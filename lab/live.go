@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"normbench/internal/console"
@@ -45,6 +46,9 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 	for _, p := range left {
 		tasks = append(tasks, sweep.Task{Problem: p.Problem, Variants: slices.Concat(p.Of[0], p.Of[1])})
 	}
+	step := l.Wait("measuring the first cell")
+	end := sync.OnceFunc(step.End)
+	defer end()
 	if err := l.Prepare(c.Config, c.Compare.Device, tasks); err != nil {
 		return nil, err
 	}
@@ -52,7 +56,7 @@ func (l *Lab) RunLive(c *Live) (*report.Live, error) {
 	if err := l.TestTimer(runs[len(runs)-1], c.Compare.Device); err != nil {
 		return nil, err
 	}
-	return l.fight(c, run, file, left)
+	return l.fight(c, run, file, left, end)
 }
 
 // startLive starts a match, or goes on with the one in a file, and says which pairs are left.
@@ -92,11 +96,14 @@ func (c *Live) place(run *record.Run) (durable.Place, error) {
 	return durable.Place{}, nil
 }
 
-// fight fights what is left of a match, and keeps it in its file.
-func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair) (*report.Live, error) {
+// fight fights what is left of a match, and keeps it in its file. first is called when there is a
+// first cell.
+func (l *Lab) fight(c *Live, run *report.Live, file durable.Place, left []ab.Pair,
+	first func()) (*report.Live, error) {
 	done, start, m := 0, time.Now(), c.Compare
 	m.Choose = l.Chooser(m.Device, m.Options.Protocol)
 	m.Fought = func(r *ab.Result) error {
+		first()
 		done++
 		l.Notef("[%d/%d] %s: %s", done, len(left), r.Problem, duelLine(r, run.Rule))
 		run.Peers = l.TableNotes(c.Refs, run.Run.Device, run.Families())

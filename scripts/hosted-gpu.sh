@@ -49,7 +49,7 @@ for part; do
 			peers-*) run "$file" compare "peer:$library" "$family" --shapes "$shapes" --out "$out" ;;
 			left-*_fwd) ;;
 			left-*)
-				run "$file-sweep" sweep --family "$family" --shapes "$shapes" --budget "${BUDGET:-150}" --out "$out"
+				run "$file-sweep" sweep --family "$family" --keep "$family" --shapes "$shapes" --budget "${BUDGET:-150}" --out "$out"
 				run "$file" compare "$family" "$out/$card#$family" --live --shapes "$shapes" --out "$out"
 				;;
 			*) echo "hosted-gpu.sh: error: unknown part '$part'" >&2 && exit 2 ;;

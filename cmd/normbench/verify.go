@@ -68,10 +68,7 @@ func runVerify(e *env, cfg *verifyConfig) error {
 		return err
 	}
 	cfg.Untimed = true
-	step := e.Wait("starting the device")
-	err = cfg.open(e, false, refs...)
-	step.End()
-	if err != nil {
+	if err := cfg.open(e, false, refs...); err != nil {
 		return err
 	}
 	defer lab.Close(cfg.devices)
