@@ -334,7 +334,10 @@ func findRows(pattern, table string) error {
 		return err
 	}
 	numbers := func(row string) string { // of the cells behind the first
-		_, cells, _ := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		_, cells, markdown := strings.Cut(strings.TrimPrefix(row, "|"), "|")
+		if !markdown {
+			_, cells, _ = strings.Cut(row, " ")
+		}
 		return strings.Join(number.FindAllString(cells, -1), " ")
 	}
 	known := map[string]bool{"": true}
