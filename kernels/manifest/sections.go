@@ -332,10 +332,19 @@ func (d *design) readKernel(l *launch) error {
 	return d.compile(d.known(), list...)
 }
 
+// buffers are the names of tensors and scratch, and none.
+func (d *design) buffers() []string {
+	names := append(d.tensors(), noBuffer)
+	for _, b := range d.Scratch {
+		names = append(names, b.Name.Text)
+	}
+	return names
+}
+
 // checkBuffers checks the buffer arguments of all launches, when all of the scratch
 // and the reduction are known.
 func (d *design) checkBuffers() error {
-	known := append(d.tensors(), noBuffer)
+	known := d.buffers()
 	if d.reduce != nil {
 		known = append(known, reduceBuffers...)
 	}
@@ -343,7 +352,6 @@ func (d *design) checkBuffers() error {
 		if d.reduce != nil && slices.Contains(reduceBuffers, b.Name.Text) {
 			return b.Name.Errorf("choose another", "%q is a buffer of reduce's", b.Name.Text)
 		}
-		known = append(known, b.Name.Text)
 	}
 	for _, l := range d.launches {
 		for _, a := range l.Args {

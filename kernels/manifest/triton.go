@@ -116,9 +116,8 @@ func (d *design) readTriton(v yamldoc.Value, l *launch) error {
 
 // names says whether a text is the name of a buffer.
 func (d *design) names(text string) bool {
-	return slices.Contains(d.tensors(), text) || slices.Contains(reduceBuffers, text) ||
-		text == "b" && d.Pass == kernels.Bwd ||
-		slices.ContainsFunc(d.Scratch, func(b *buffer) bool { return b.Name.Text == text })
+	return slices.Contains(d.buffers(), text) || slices.Contains(reduceBuffers, text) ||
+		text == "b" && d.Pass == kernels.Bwd
 }
 
 // pythons are the launches of Triton's kernels.

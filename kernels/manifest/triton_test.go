@@ -32,7 +32,7 @@ base: {w: 4, block: 4096}
 launches:
   - triton: {source: k.py, function: fwd}
     grid: ceildiv(M, 2)
-    args: {X: x, W: w, B: b, Y: y, R: rstd, rows: M, n: N, stride: N, wide: "N > 2", eps: eps, inv: 1.0 / N}
+    args: {X: x, W: w, B: b, Y: y, R: rstd, rows: M, n: N, stride: N, k: none, wide: "N > 2", eps: eps, inv: 1.0 / N}
     constexprs: {BLOCK: block, HAS_W: weight && true, ACC: tl.float32, ACT: "'none'", E: eps, T: dtype(w)}
     options: {num_warps: w, maxnreg: 8 * w}
 `
@@ -83,9 +83,9 @@ func TestTritonPlan(t *testing.T) {
 	dir := fakeTriton(t)
 	for text, want := range map[string]string{
 		"rmsnorm/fwd/5x4096/bf16-wfp32": "grid=3,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=True ACC=tl.float32 ACT='none' E=1e-05 T=fp32 num_warps=4 maxnreg=32 " +
-			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 wide=True eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, N > 2=1, eps=1e-05, 1.0 / N=0.00024414063)\n",
+			"X=*bf16 W=*fp32 B=None Y=*bf16 R=*fp32 rows=3 n=16 stride=16 k=None wide=True eps=0.5 inv=0.5 (x, w, , y, rstd, M=5, N=4096, N=4096, , N > 2=1, eps=1e-05, 1.0 / N=0.00024414063)\n",
 		"rmsnorm/fwd/1x2/fp16+noweight": "grid=1,1,1 block=128 shared=0 triton=3.6.0 0 BLOCK=4096 HAS_W=False ACC=tl.float32 ACT='none' E=1e-05 T=fp16 num_warps=4 maxnreg=32 " +
-			"X=*fp16 W=None B=None Y=*fp16 R=*fp32 rows=1 n=2 stride=2 wide=True eps=0.5 inv=0.5 (x, , , y, rstd, M=1, N=2, N=2, N > 2=0, eps=1e-05, 1.0 / N=0.5)\n",
+			"X=*fp16 W=None B=None Y=*fp16 R=*fp32 rows=1 n=2 stride=2 k=None wide=True eps=0.5 inv=0.5 (x, , , y, rstd, M=1, N=2, N=2, , N > 2=0, eps=1e-05, 1.0 / N=0.5)\n",
 	} {
 		r, fs, err := Load(families.New(), folder(t, "t.yaml", tritonManifest, "k.py", tritonSource, "helper.py", "HELP = 1\n", "other.py", "NO = 1"))
 		if err != nil {
