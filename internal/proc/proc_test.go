@@ -41,7 +41,8 @@ func TestTail(t *testing.T) {
 // is of the child's group.
 func TestDescendants(t *testing.T) {
 	for _, end := range []func(*Child){(*Child).Kill, func(c *Child) { c.Close(t.Context(), time.Minute) }} {
-		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 1000 & echo '{}'; read line"}, MaxLine: 100})
+		start := time.Now()
+		c, err := Start(Options{Command: []string{"sh", "-c", "sleep 30 & echo '{}'; read line"}, MaxLine: 100})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,6 +52,9 @@ func TestDescendants(t *testing.T) {
 		end(c)
 		if _, err := c.Line(t.Context(), time.Now().Add(time.Minute)); err == nil || !strings.HasPrefix(err.Error(), "ended: ") {
 			t.Errorf("%v", err)
+		}
+		if took := time.Since(start); took > 20*time.Second {
+			t.Errorf("it took %s", took)
 		}
 	}
 }
