@@ -16,6 +16,7 @@ import (
 
 	"normbench/kernels/cpu"
 	"normbench/kernels/families"
+	"normbench/kernels/triton"
 	"normbench/lab"
 )
 
@@ -118,6 +119,7 @@ func TestReadme(t *testing.T) {
 	}
 	t.Setenv("CXX", compiler(t))
 	t.Setenv("PATH", compilerOnly(t)) // no ssh, nor anything else
+	t.Setenv(triton.PythonVariable, "")
 	t.Setenv(cpu.CacheVariable, smallCache)
 	for _, page := range pages {
 		checked := 0
