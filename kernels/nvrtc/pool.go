@@ -95,7 +95,7 @@ func (p *Pool) Compile(src Source, opt Options) (*Binary, error) {
 		case h == nil:
 			return p.local(src, opt)
 		}
-		r, err := p.ask(h, request{src, opt})
+		r, err := p.ask(h, request{src, opt}, !used)
 		if err != nil {
 			p.drop(h)
 			if p.isClosed() {
@@ -221,9 +221,10 @@ func (p *Pool) Close() {
 	}
 }
 
-// ask sends a request and waits for its reply. The error is in words that go on from "the
-// compile helper".
-func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
+// ask sends a request and waits for its reply. Another program's helper may take longer for its
+// first, for which it imports what the source needs. The error is in words that go on from "the compile
+// helper".
+func (p *Pool) ask(h *proc.Child, req request, first bool) (r reply, err error) {
 	line, err := json.Marshal(req)
 	if err != nil {
 		return r, err
@@ -232,6 +233,9 @@ func (p *Pool) ask(h *proc.Child, req request) (r reply, err error) {
 	p.mu.Lock()
 	limit := p.timeout
 	p.mu.Unlock()
+	if first && p.local == nil {
+		limit += limit * 3 / 4 // with the start, less than the step of Within
+	}
 	err = read(h, &r, limit)
 	if err == nil && r.Failed == nil && r.Error == "" && (r.Binary == nil || len(r.Binary.Cubin) == 0) {
 		err = errors.New("answered without a cubin")

@@ -67,6 +67,8 @@ func fakeHelper(how string) {
 			return nil, &CompileError{Source: src.Name, Result: "NVRTC_ERROR_COMPILATION", Log: "k.cu(1): error: bad\n"}
 		case "odd":
 			return nil, errors.New("odd options")
+		case "late":
+			time.Sleep(2600 * time.Millisecond)
 		case "slow":
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -81,6 +83,19 @@ func fakePool(t *testing.T, size int, how string) *Pool {
 	}
 	t.Cleanup(p.Close)
 	return p
+}
+
+// Another program's helper has longer for its first source than for the next.
+func TestPoolFirst(t *testing.T) {
+	t.Parallel()
+	p := fakePool(t, 1, "")
+	p.local, p.timeout = nil, 2*time.Second
+	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err == nil || !strings.Contains(err.Error(), "no answer within 2s") {
+		t.Errorf("the second: %v", err)
+	}
 }
 
 // Whatever a helper does costs the source that it was at, and no other.
