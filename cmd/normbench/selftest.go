@@ -31,7 +31,9 @@ func selftest(e *env, s *stand) error {
 	t := selftestTable(devices[0].Info().Name)
 	failed := 0
 	for i, d := range devices {
+		step := e.Wait("testing device %d of %d", i+1, len(devices))
 		trials, _, err := sweep.SelfTest(e.Ctx, e.Registry, d)
+		step.End()
 		if err != nil {
 			return err
 		}
