@@ -68,7 +68,7 @@ func fakeHelper(how string) {
 		case "odd":
 			return nil, errors.New("odd options")
 		case "late":
-			time.Sleep(2600 * time.Millisecond)
+			time.Sleep(5 * time.Second)
 		case "slow":
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -89,11 +89,11 @@ func fakePool(t *testing.T, size int, how string) *Pool {
 func TestPoolFirst(t *testing.T) {
 	t.Parallel()
 	p := fakePool(t, 1, "")
-	p.local, p.timeout = nil, 2*time.Second
+	p.local, p.timeout = nil, 4*time.Second
 	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err == nil || !strings.Contains(err.Error(), "no answer within 2s") {
+	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err == nil || !strings.Contains(err.Error(), "no answer within 4s") {
 		t.Errorf("the second: %v", err)
 	}
 }
