@@ -107,7 +107,10 @@ type Verdicts struct {
 func (k *Verdicts) fail(v kernels.Variant, reason string) {
 	k.Configs++
 	k.Failed++
-	k.Reasons = append(k.Reasons, v.Config.String()+": "+reason)
+	if label := v.Config.String(); label != "" { // a peer has none
+		reason = label + ": " + reason
+	}
+	k.Reasons = append(k.Reasons, reason)
 }
 
 func (k *Verdicts) add(v kernels.Variant, c *kernels.Check) {
