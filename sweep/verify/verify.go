@@ -107,10 +107,7 @@ type Verdicts struct {
 func (k *Verdicts) fail(v kernels.Variant, reason string) {
 	k.Configs++
 	k.Failed++
-	if label := v.Config.String(); label != "" { // a peer has none
-		reason = label + ": " + reason
-	}
-	k.Reasons = append(k.Reasons, reason)
+	k.Reasons = append(k.Reasons, strings.TrimPrefix(v.Config.String()+": "+reason, ": ")) // a peer has no label
 }
 
 func (k *Verdicts) add(v kernels.Variant, c *kernels.Check) {
