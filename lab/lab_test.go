@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,11 @@ func TestTimerOfCards(t *testing.T) {
 		}
 		if run.FloorUS != min(10, us) {
 			t.Errorf("a floor of %g us of cards with 10 and %g", run.FloorUS, us)
+		}
+		if second := slices.ContainsFunc(run.SelfTest, func(x record.Trial) bool {
+			return strings.HasPrefix(x.Name, "device 2: ") && !x.OK
+		}); !second || !strings.Contains(run.Failed(), "device 2: ") { // a fake's spin is as short as any launch
+			t.Errorf("%g us: what the second card failed is not kept: %v", us, run.SelfTest)
 		}
 		text := said.String()
 		if named := strings.Contains(text, "device 2 of 2: stream 11"); named != (want != "") || !strings.Contains(text, want) {

@@ -123,8 +123,8 @@ func (l *Lab) NewRun(info kernels.DeviceInfo, pr record.Protocol) record.Run {
 	}
 }
 
-// TestTimer tests the timer of each GPU. The first one's result is kept with the run, with the least
-// floor; cards that differ by more than the noise are named. A failed check does not end the command:
+// TestTimer tests the timer of each GPU. The first one's result is kept with the run, with what the
+// others failed and the least floor; cards that differ by more than the noise are named. A failed check does not end the command:
 // the tables of the run say it. On a cpu the test takes as long as a small sweep, so it is left to
 // selftest.
 func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
@@ -149,17 +149,23 @@ func (l *Lab) TestTimer(run *record.Run, devices ...kernels.Device) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	run.SelfTest, run.FloorUS = tests[0].SelfTest, tests[0].FloorUS
+	run.SelfTest, run.FloorUS = slices.Clone(tests[0].SelfTest), tests[0].FloorUS
 	var cards []string
 	var rates, floors []float64
 	for i, one := range tests {
-		if failed := one.Failed(); failed != "" {
-			l.Notef("%s", failed)
+		for _, x := range one.SelfTest {
+			if i > 0 && !x.OK {
+				x.Name = fmt.Sprintf("device %d: %s", i+1, x.Name)
+				run.SelfTest = append(run.SelfTest, x)
+			}
 		}
 		run.FloorUS = min(run.FloorUS, one.FloorUS)
 		rates, floors = append(rates, one.StreamRate()), append(floors, one.FloorUS)
 		cards = append(cards, fmt.Sprintf("device %d of %d: stream %.0f GB/s, an empty launch %.2f us",
 			i+1, len(devices), rates[i], floors[i]))
+	}
+	if failed := run.Failed(); failed != "" {
+		l.Notef("%s", failed)
 	}
 	if slices.Max(rates) > cardsDiffer*slices.Min(rates) || slices.Max(floors)-slices.Min(floors) > floorsDiffer {
 		l.Notes(append([]string{"the cards differ, and a time is of the one that took the problem"}, cards...))

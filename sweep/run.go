@@ -441,6 +441,12 @@ type visitor struct {
 	diedPreparing int
 }
 
+// send sends what is finished to who keeps it.
+func (v *visitor) send(f finished) {
+	f.gate = v.gate
+	v.out <- f
+}
+
 // work takes jobs until none is left. The next one is announced to the device
 // before the current one is measured, so that it compiles meanwhile.
 func (v *visitor) work(ctx context.Context) error {

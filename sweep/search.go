@@ -145,8 +145,8 @@ func (m *measurer) search(ctx context.Context) error {
 		rec.Finals = len(finals)
 	}
 	recs = append(recs, finals...)
-	m.v.out <- finished{gate: m.v.gate, recs: recs, busy: m.Busy, searched: true, short: log.Short,
-		starved: m.starved, deciding: log.Deciding}
+	m.v.send(finished{recs: recs, busy: m.Busy, searched: true, short: log.Short,
+		starved: m.starved, deciding: log.Deciding})
 	return nil
 }
 
