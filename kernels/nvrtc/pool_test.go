@@ -68,7 +68,7 @@ func fakeHelper(how string) {
 		case "odd":
 			return nil, errors.New("odd options")
 		case "late":
-			time.Sleep(5 * time.Second)
+			time.Sleep(2 * time.Second)
 		case "slow":
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -89,11 +89,11 @@ func fakePool(t *testing.T, size int, how string) *Pool {
 func TestPoolFirst(t *testing.T) {
 	t.Parallel()
 	p := fakePool(t, 1, "")
-	p.local, p.timeout = nil, 4*time.Second
+	p.local, p.timeout = nil, 1600*time.Millisecond
 	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err == nil || !strings.Contains(err.Error(), "no answer within 4s") {
+	if _, err := p.Compile(Source{Name: "k.py", Text: "late"}, fakeOptions); err == nil || !strings.Contains(err.Error(), "no answer within 1.6s") {
 		t.Errorf("the second: %v", err)
 	}
 }
@@ -102,7 +102,7 @@ func TestPoolFirst(t *testing.T) {
 func TestPoolFaults(t *testing.T) {
 	for text, want := range map[string]string{
 		"die":     "compile k.cu: the compile helper ended: exit status 2 (panic: internal compiler error)",
-		"hang":    "compile k.cu: the compile helper was killed: no answer within 2s",
+		"hang":    "compile k.cu: the compile helper was killed: no answer within 1s",
 		"garbage": "compile k.cu: the compile helper answered nonsense: ",
 		"nothing": "compile k.cu: the compile helper answered without a cubin",
 		"bad":     "compile k.cu(1): error: bad",
@@ -113,7 +113,7 @@ func TestPoolFaults(t *testing.T) {
 			p := fakePool(t, 1, "")
 			p.timeout = time.Minute
 			if text == "hang" {
-				p.Within(6 * time.Second)
+				p.Within(3 * time.Second)
 			}
 			for i := range 2 { // once in a fresh helper, and once in one that has compiled
 				_, err := p.Compile(Source{Name: "k.cu", Text: text}, fakeOptions)
@@ -141,7 +141,7 @@ func TestPoolFallsBack(t *testing.T) {
 	stderr := os.Stderr
 	defer func() { os.Stderr = stderr }()
 	for how, want := range map[string]string{
-		"mute":    "the compile helper was killed: no answer within 2s",
+		"mute":    "the compile helper was killed: no answer within 1s",
 		"dies":    "the compile helper ended: exit status 3 (no such thing)",
 		"garbage": "the compile helper answered nonsense: invalid character 'W'",
 		"sorry":   `the compile helper says "no library"`,
@@ -155,7 +155,7 @@ func TestPoolFallsBack(t *testing.T) {
 		os.Stderr = file
 		p := fakePool(t, 2, how)
 		if how == "mute" {
-			p.Within(6 * time.Second)
+			p.Within(3 * time.Second)
 		}
 		if how == "absent" {
 			p.command = []string{filepath.Join(t.TempDir(), "none")}
