@@ -100,7 +100,7 @@ func (c *chooser) draw(of kernels.Problem) (list []shapes.Shape) {
 		return nil
 	case len(c.Listed) > 0 && c.rng.IntN(3) == 0:
 		list = c.column(c.Listed, groupRows/2)
-	case c.rng.IntN(3) == 0:
+	case c.rng.IntN(2) == 0:
 		list = []shapes.Shape{{M: 0, N: c.Domain.RaggedColumns(c.rng)}}
 	default:
 		list = []shapes.Shape{{M: 0, N: c.Domain.Columns(c.rng)}}
