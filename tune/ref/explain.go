@@ -27,7 +27,7 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 		return nil, nil, hint.Errorf("`normbench lint "+name+"` says more",
 			"%s has no entry, and so nothing to explain", name)
 	}
-	table = report.New("", "problem", "match", "why", "variant", "launches", "nearby", "ladder")
+	table = report.New("", "problem", "match", "why", "variant", "launches", "ladder")
 	table.Data = report.New("", "problem", "match", "why", "variant", "launches", "scratch",
 		"refused", "nearby", "ladder")
 	table.Data.Align[4], table.Data.Align[5] = report.JSON, report.JSON
@@ -53,24 +53,16 @@ func (s *Scope) Explain(name, shape string, d kernels.DeviceInfo) (table *report
 			v, launches = full, strings.TrimSpace(strings.ReplaceAll(plan.String(), "\n", "; "))
 			data, scratch = value(plan.Launches), value(plan.Scratch)
 		}
-		ladder, neighbours := "the table alone", []string{}
+		ladder := "the table alone"
+		var lines, nearby []string
 		if t.Book != nil {
 			ladder = t.Book.Step.String()
+			lines, nearby = t.Book.Draw(a)
 		}
-		if a.Raster != nil {
-			for _, n := range a.Raster.Neighbours(a.Line, a.Cell) {
-				neighbours = append(neighbours, n.String())
-			}
-		}
-		near := strings.Join(neighbours, "; ")
-		table.Rows = append(table.Rows,
-			[]string{p.String(), match, why, v.String(), launches, near, ladder})
-		table.Data.Rows = append(table.Data.Rows,
-			[]string{p.String(), match, why, v.String(), data, scratch, refused, near, ladder})
-		drawn = append(drawn, nil)
-		if t.Book != nil {
-			drawn[len(drawn)-1] = t.Book.Draw(a)
-		}
+		drawn = append(drawn, lines)
+		table.Rows = append(table.Rows, []string{p.String(), match, why, v.String(), launches, ladder})
+		table.Data.Rows = append(table.Data.Rows, []string{p.String(), match, why, v.String(), data,
+			scratch, refused, strings.Join(nearby, "; "), ladder})
 	}
 	return table, drawn, nil
 }
