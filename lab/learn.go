@@ -124,7 +124,7 @@ func (l *Lab) fillMap(got *Learned, records string) (err error) {
 	}
 	m, err := loop.Learn(l.Ctx)
 	waiting.End()
-	l.Notes(report.RunNotes(loop.Summary, 0, loop.Devices))
+	l.Notes(report.RunNotes(loop.Summary, loop.Devices))
 	switch {
 	case got.Lost != nil:
 		return got.Lost

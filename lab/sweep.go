@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-	"time"
 
 	"normbench/internal/console"
 	"normbench/internal/durable"
@@ -39,7 +38,6 @@ type Sweep struct {
 	// What is laid out.
 	Tasks    []sweep.Task
 	Variants int
-	took     time.Duration
 	old      *tune.Table // of the results folder; nil for none
 }
 
@@ -59,7 +57,6 @@ type SearchPlan struct {
 
 // LayOut lays out the tasks of a sweep.
 func (l *Lab) LayOut(s *Sweep) (err error) {
-	start := time.Now()
 	if s.Tasks, err = sweep.Grid(l.Ctx, l.Registry, s.Problems, s.info(), s.Only, s.Knobs); err != nil {
 		return err
 	}
@@ -68,7 +65,6 @@ func (l *Lab) LayOut(s *Sweep) (err error) {
 			l.Notef("%s of families that are no more left out", console.Count(gone, "recorded variant"))
 		}
 	}
-	s.took = time.Since(start)
 	refused := 0
 	for _, t := range s.Tasks {
 		s.Variants += len(t.Variants)
@@ -230,7 +226,7 @@ func (l *Lab) Sweep(s *Sweep) (*Swept, error) {
 	o.Observe = p.Observe
 	sum, err := sweep.Run(l.Ctx, l.Registry, s.Devices, s.Tasks, w, *o)
 	p.Clear()
-	l.Notes(report.RunNotes(sum, s.took, slices.Concat(s.Devices, more)))
+	l.Notes(report.RunNotes(sum, slices.Concat(s.Devices, more)))
 	if err := w.Unchanged(); err != nil { // nothing can be concluded from another's file
 		return nil, err
 	}
