@@ -152,7 +152,8 @@ func (l *Lab) keepLearned(got *Learned, info kernels.DeviceInfo) {
 	}
 	l.Notef("wrote the map of %s", got.out)
 	l.TellChange(got.loop.Filler, got.old, got.Map)
-	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), learn.Plot(got.Map, got.Data.Points, info))))
+	drawn := learn.Plot(got.Map, got.Data.Points, info)
+	got.Lost = cmp.Or(got.Lost, l.Late(l.Write(got.out.In("learn.svg"), drawn)))
 }
 
 // Judge searches n fresh problems in full, on the devices that the map was learned on, and keeps
